@@ -1,0 +1,40 @@
+# troupe_room(NAME SOURCES ... [DEPS ...] [PRIVATE_DEPS ...] [PCH headers ...])
+# A folder is a target; its DEPS are the arrows of docs/architecture.md.
+function(troupe_room name)
+  cmake_parse_arguments(ROOM "" "" "SOURCES;DEPS;PRIVATE_DEPS;PCH" ${ARGN})
+  add_library(troupe_${name} STATIC ${ROOM_SOURCES})
+  target_link_libraries(troupe_${name} PUBLIC troupe_settings ${ROOM_DEPS} PRIVATE ${ROOM_PRIVATE_DEPS})
+  if(ROOM_PCH)
+    target_precompile_headers(troupe_${name} PRIVATE ${ROOM_PCH})
+  endif()
+endfunction()
+
+# troupe_program(NAME SOURCES ... DEPS ...): an executable in <build>/bin.
+function(troupe_program name)
+  cmake_parse_arguments(PROGRAM "" "" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name} ${PROGRAM_SOURCES})
+  target_link_libraries(${name} PRIVATE troupe_settings ${PROGRAM_DEPS})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+endfunction()
+
+# troupe_test(NAME TIER tier SOURCES ... [DEPS ...] [TIMEOUT seconds] [PROGRAMS targets ...])
+# Tiers: unit, actors, sim, e2e, gpu, architecture. They are ctest labels: `ctest -L unit`.
+# One ctest entry per binary (not per case): starting a process hundreds of times costs more than the cases.
+function(troupe_test name)
+  cmake_parse_arguments(TEST "" "TIER;TIMEOUT" "SOURCES;DEPS;PROGRAMS;PCH" ${ARGN})
+  add_executable(${name} ${TEST_SOURCES})
+  target_link_libraries(${name} PRIVATE troupe_settings ${TEST_DEPS} GTest::gmock GTest::gtest_main)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests UNITY_BUILD ON)
+  if(TEST_PCH)
+    target_precompile_headers(${name} PRIVATE ${TEST_PCH})
+  endif()
+  if(TEST_PROGRAMS)
+    add_dependencies(${name} ${TEST_PROGRAMS})
+  endif()
+  if(NOT TEST_TIMEOUT)
+    set(TEST_TIMEOUT 120)
+  endif()
+  add_test(NAME ${TEST_TIER}/${name} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(${TEST_TIER}/${name} PROPERTIES LABELS ${TEST_TIER} TIMEOUT ${TEST_TIMEOUT}
+    ENVIRONMENT "TROUPE_BUILD_DIR=${PROJECT_BINARY_DIR};OMP_WAIT_POLICY=passive;UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1:suppressions=${PROJECT_SOURCE_DIR}/cmake/ubsan.supp")
+endfunction()

@@ -1,0 +1,30 @@
+# Compiler settings shared by every room.
+option(TROUPE_WERROR "Treat warnings as errors" ON)
+set(TROUPE_SANITIZE "" CACHE STRING "Sanitizers to build with: 'address,undefined' or 'thread'")
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+# Assertions stay on in release: a control plane that goes on after a broken invariant loses more than it serves.
+set(CMAKE_CXX_FLAGS_RELEASE "-O2")
+set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g")
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
+find_program(TROUPE_CCACHE ccache)
+if(TROUPE_CCACHE)
+  # Paths are made relative, so that a fresh clone elsewhere finds what an earlier checkout compiled.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+      CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
+      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${TROUPE_CCACHE})
+endif()
+
+add_library(troupe_settings INTERFACE)
+target_compile_options(troupe_settings INTERFACE -Wall -Wextra -Wpedantic)
+if(TROUPE_WERROR)
+  target_compile_options(troupe_settings INTERFACE -Werror)
+endif()
+target_include_directories(troupe_settings INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
+if(TROUPE_SANITIZE)
+  target_compile_options(troupe_settings INTERFACE -fsanitize=${TROUPE_SANITIZE} -fno-omit-frame-pointer -O1 -g1)
+  target_link_options(troupe_settings INTERFACE -fsanitize=${TROUPE_SANITIZE})
+endif()

@@ -1,0 +1,107 @@
+// OPERATOR: one entry of the operator table: how shapes follow from inputs, and how a kernel is made.
+//
+// The table is explicit (operator_table.cpp lists every family); there are no self-registering statics, since a
+// linker drops them. Adding an operator: write its Infer and Make in the file of its family, add one line to that
+// family's array, run the conformance test, regenerate docs/onnx.md.
+//
+// Infer and Make run off the request path (import, preparation); Kernel::Run runs on it and allocates nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/units.hpp"
+#include "proto/model.pb.h"
+
+namespace troupe::gpu {
+
+using Shape = std::vector<std::int64_t>;
+
+// What is known of a value while a plan is made: always its type and concrete shape, sometimes its contents.
+struct ValueInfo {
+  proto::DataType type = proto::DATA_TYPE_UNSPECIFIED;
+  Shape shape;
+  // Row-major contents when they are known at planning time (weights in row-major layout, folded shape arithmetic);
+  // else null. BYTES values are never constants.
+  const std::byte* constant = nullptr;
+  // Device layout of a packed weight; empty means row-major.
+  std::string layout;
+  // The shape is an upper bound: the run tells the real one (NonMaxSuppression, NonZero, dynamic Resize).
+  bool bounded = false;
+
+  [[nodiscard]] std::int64_t elements() const;
+  [[nodiscard]] bool absent() const { return type == proto::DATA_TYPE_UNSPECIFIED; }
+};
+
+// A tensor at run time. An absent optional input has data == nullptr and type UNSPECIFIED.
+struct TensorView {
+  proto::DataType type = proto::DATA_TYPE_UNSPECIFIED;
+  Shape shape;  // for a bounded output: filled in by the kernel, at most the planned size
+  std::byte* data = nullptr;
+};
+
+// One step made ready for concrete shapes. Not thread-safe; reused for every run of its plan.
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  // Bytes of working memory that Run needs, 64-byte aligned; counted in the plan's activation memory.
+  [[nodiscard]] virtual Bytes scratch() const { return Bytes(0); }
+  // `in` and `out` have the shapes the kernel was made for (or smaller, for bounded inputs).
+  virtual absl::Status Run(std::span<const TensorView> in, std::span<TensorView> out, std::byte* scratch) = 0;
+  // The output may share memory with input `i` (element-wise in place). -1: none.
+  [[nodiscard]] virtual int in_place_input() const { return -1; }
+};
+
+// A weight in the layout a device wants: `data` replaces the row-major bytes, `layout` says how to read them.
+struct PackedWeight {
+  std::string layout;
+  std::vector<std::byte> data;
+};
+
+// A step with the context that its attributes are read in.
+struct StepContext {
+  const proto::Step& step;
+  int opset = 17;
+  [[nodiscard]] const proto::Attribute* Find(std::string_view name) const;
+  [[nodiscard]] std::int64_t Int(std::string_view name, std::int64_t fallback) const;
+  [[nodiscard]] float Float(std::string_view name, float fallback) const;
+  [[nodiscard]] std::string Text(std::string_view name, std::string_view fallback) const;
+  [[nodiscard]] std::vector<std::int64_t> Ints(std::string_view name) const;  // empty when absent
+  // An error that names the step: "Conv 'conv1': <what>".
+  [[nodiscard]] absl::Status Error(std::string_view what) const;
+};
+
+struct Operator {
+  std::string_view name;  // as in ONNX
+  int min_opset;          // lowest and highest opset this entry implements
+  int max_opset;
+  // Output types and shapes. Inputs are validated here: a hostile file must get an error, never a crash.
+  absl::StatusOr<std::vector<ValueInfo>> (*infer)(const StepContext&, std::span<const ValueInfo> in);
+  // A kernel for exactly these inputs. `out` is what infer returned.
+  absl::StatusOr<std::unique_ptr<Kernel>> (*make)(const StepContext&, std::span<const ValueInfo> in,
+                                                  std::span<const ValueInfo> out);
+  // Optional: packs constant input `index` for this device. nullptr, or an empty layout in the answer: stays row-major.
+  absl::StatusOr<PackedWeight> (*pack)(const StepContext&, std::span<const ValueInfo> in, int index) = nullptr;
+};
+
+// The entry for `name` at `opset`; null when unsupported.
+[[nodiscard]] const Operator* FindOperator(std::string_view name, int opset);
+// Every entry, for the generated documentation.
+[[nodiscard]] std::vector<const Operator*> AllOperators();
+
+// Bytes per element; 0 for BYTES and UNSPECIFIED.
+[[nodiscard]] std::size_t ElementSize(proto::DataType type);
+// Product of the dimensions, or an error for a negative dimension or more than 2^40 elements.
+[[nodiscard]] absl::StatusOr<std::int64_t> CountElements(std::span<const std::int64_t> shape);
+// NumPy broadcasting of two shapes, or an error that shows both.
+[[nodiscard]] absl::StatusOr<Shape> BroadcastShapes(std::span<const std::int64_t> a, std::span<const std::int64_t> b);
+[[nodiscard]] std::string FormatShape(std::span<const std::int64_t> shape);
+
+}  // namespace troupe::gpu
