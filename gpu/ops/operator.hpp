@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <string>
@@ -78,6 +79,14 @@ struct StepContext {
   [[nodiscard]] absl::Status Error(std::string_view what) const;
 };
 
+// A set of element types: one bit per proto::DataType.
+using TypeSet = std::uint32_t;
+[[nodiscard]] constexpr TypeSet TypesOf(std::initializer_list<proto::DataType> types) {
+  TypeSet set = 0;
+  for (proto::DataType type : types) set |= TypeSet{1} << type;
+  return set;
+}
+
 struct Operator {
   std::string_view name;  // as in ONNX
   int min_opset;          // lowest and highest opset this entry implements
@@ -89,6 +98,9 @@ struct Operator {
                                                   std::span<const ValueInfo> out);
   // Optional: packs constant input `index` for this device. nullptr, or an empty layout in the answer: stays row-major.
   absl::StatusOr<PackedWeight> (*pack)(const StepContext&, std::span<const ValueInfo> in, int index) = nullptr;
+  // Types of the first input (of the output, where there is none) that this entry declares; read by docs/onnx.md and
+  // by the conformance test, which demands a pass for every test within the declaration.
+  TypeSet types = TypesOf({proto::FP32});
 };
 
 // The entry for `name` at `opset`; null when unsupported.
