@@ -1,0 +1,51 @@
+// The durable metadata store: RocksDB, one column family per table, group commit.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/units.hpp"
+#include "storage/metadata_store.hpp"
+
+namespace troupe::storage {
+
+// One commit thread takes all that waits and writes it as one synced RocksDB batch, so the cost of fdatasync is shared by
+// those who commit at the same time. One process at a time holds the directory.
+//
+// On a full disk every commit fails with a DiskFullError and reads go on; the first commit after space has returned
+// resumes. Nothing acknowledged is lost by that.
+class RocksMetadataStore final : public MetadataStore {
+ public:
+  struct Limits {
+    std::size_t queued_batches = 8192;
+    Bytes queued_bytes = MiB(64);
+    std::size_t group_batches = 512;
+    Bytes group_bytes = MiB(8);
+  };
+
+  // Makes the directory when it is absent. FailedPrecondition: locked by another process (its pid is named), or of a
+  // format that this build does not know. PermissionDenied: not writable. DataLoss: damaged; nothing is dropped silently.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<RocksMetadataStore>> Open(const std::string& directory,
+                                                                                const Limits& limits);
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<RocksMetadataStore>> Open(const std::string& directory) {
+    return Open(directory, Limits());
+  }
+  // Commits what is queued, then closes.
+  ~RocksMetadataStore() override;
+  RocksMetadataStore(const RocksMetadataStore&) = delete;
+  RocksMetadataStore& operator=(const RocksMetadataStore&) = delete;
+
+  void Commit(Batch batch, CommitDone done) override;
+  [[nodiscard]] absl::StatusOr<std::string> Get(Table table, std::string_view key) const override;
+  [[nodiscard]] absl::Status Scan(Table table, std::string_view prefix,
+                                  const ScanCallback& callback) const override;
+
+ private:
+  class Impl;
+  explicit RocksMetadataStore(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace troupe::storage
