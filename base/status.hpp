@@ -9,6 +9,21 @@
 #define TROUPE_CONCAT_INNER(a, b) a##b
 #define TROUPE_CONCAT(a, b) TROUPE_CONCAT_INNER(a, b)
 
+namespace troupe {
+
+// A write that failed because a disk is full carries this payload, whatever its code: it is told apart from overload all
+// the way to the client (HTTP 507).
+inline constexpr char kDiskFullPayload[] = "troupe/disk-full";
+[[nodiscard]] inline absl::Status MarkDiskFull(absl::Status status) {
+  status.SetPayload(kDiskFullPayload, absl::Cord());
+  return status;
+}
+[[nodiscard]] inline bool IsDiskFull(const absl::Status& status) {
+  return status.GetPayload(kDiskFullPayload).has_value();
+}
+
+}  // namespace troupe
+
 // Returns from the enclosing function when `expression` is not OK.
 #define TROUPE_RETURN_IF_ERROR(expression)                       \
   do {                                                           \
