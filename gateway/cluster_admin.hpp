@@ -1,0 +1,51 @@
+// CLUSTER ADMIN: what the management paths (/v2/troupe/...) ask of the cluster. Implemented in actors/ over
+// the admin client; faked in tests. Same rules as InferenceService: any thread, never waits, `done` exactly
+// once on any thread. Answers are the administration messages of proto/admin.proto; the front writes them as
+// protobuf's JSON.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/units.hpp"
+#include "proto/admin.pb.h"
+
+namespace troupe::gateway {
+
+template <typename T>
+using AdminDone = std::function<void(absl::StatusOr<T>)>;
+
+struct Deployment {
+  std::string name;
+  std::string version;  // empty: the next
+  std::string tenant;
+  Duration deadline = Duration::zero();  // zero: the cluster's default
+  double percentile = 0;                 // zero: the cluster's default
+  std::string onnx;                      // the file's bytes
+};
+
+class ClusterAdmin {
+ public:
+  virtual ~ClusterAdmin() = default;
+
+  // Done when the function can be called. kInvalidArgument names what is wrong with the file.
+  virtual void Deploy(Deployment deployment, AdminDone<proto::FunctionStatus> done) = 0;
+  // `version` empty: every version.
+  virtual void Remove(std::string_view name, std::string_view version,
+                      std::function<void(absl::Status)> done) = 0;
+  virtual void ListFunctions(AdminDone<std::vector<proto::FunctionStatus>> done) = 0;
+  // Every version of one function; kNotFound when there is none.
+  virtual void ShowFunction(std::string_view name, AdminDone<std::vector<proto::FunctionStatus>> done) = 0;
+
+  // `yaml` is a workflow file; each error names its line.
+  virtual void SubmitWorkflow(std::string yaml, AdminDone<proto::WorkflowRecord> done) = 0;
+  virtual void ListWorkflows(AdminDone<std::vector<proto::WorkflowRecord>> done) = 0;
+  virtual void RemoveWorkflow(std::string_view name, std::function<void(absl::Status)> done) = 0;
+
+  virtual void Status(AdminDone<proto::ClusterStatusReply> done) = 0;
+};
+
+}  // namespace troupe::gateway
