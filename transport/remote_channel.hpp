@@ -1,0 +1,38 @@
+// The tensor channel over hosts: a local channel, and UCX for what lies elsewhere.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "base/units.hpp"
+#include "transport/local_channel.hpp"
+#include "transport/ucx_endpoint.hpp"
+
+namespace troupe::transport {
+
+// Bytes of another host are fetched into a slice of our own arena, so that our workers can map them; the
+// slice is free again when the TensorData goes. Thread-safe; one UCX progress thread.
+class RemoteChannel : public TensorChannel {
+ public:
+  struct Options {
+    LocalChannel::Options local;
+    UcxEndpoint::Options ucx;
+  };
+  static absl::StatusOr<std::unique_ptr<RemoteChannel>> Create(Options options);
+  ~RemoteChannel() override;
+
+  absl::StatusOr<Reservation> Reserve(Bytes size) override { return local_->Reserve(size); }
+  void FetchAsync(const proto::TensorRef& ref, Duration timeout, Done done) override;
+  absl::Status Release(const proto::TensorRef& ref) override { return local_->Release(ref); }
+  absl::Status Retain(const proto::TensorRef& ref) override { return local_->Retain(ref); }
+  [[nodiscard]] Bytes used() const override { return local_->used(); }
+  [[nodiscard]] Bytes capacity() const override { return local_->capacity(); }
+  [[nodiscard]] LocalChannel& local() { return *local_; }
+
+ private:
+  RemoteChannel() = default;
+  std::unique_ptr<UcxEndpoint> ucx_;  // stopped first: it reads the local channel's arena
+  std::shared_ptr<LocalChannel> local_;
+};
+
+}  // namespace troupe::transport

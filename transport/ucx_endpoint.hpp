@@ -1,0 +1,47 @@
+// Bytes of slices between hosts, over UCX active messages with rendezvous. UCX's own types stay in the
+// source.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "base/units.hpp"
+#include "proto/tensor.pb.h"
+
+namespace troupe::transport {
+
+// Where the bytes that others ask for come from.
+struct PinnedBytes {
+  std::span<const std::byte> bytes;
+  std::shared_ptr<const void> pin;  // held until they have been sent
+};
+using SliceSource = std::function<absl::StatusOr<PinnedBytes>(const proto::ArenaRef&)>;
+
+// Listens for fetches of other hosts and fetches from them. One progress thread of its own, which sleeps on
+// UCX's event descriptor: started by Start, joined by the destructor, which fails what is pending with
+// Cancelled. All members from any thread. A peer that dies fails its pending fetches with Unavailable; the
+// next fetch connects anew.
+class UcxEndpoint {
+ public:
+  struct Options {
+    std::string bind = "127.0.0.1:0";  // port 0: the system chooses
+    std::string transports;            // UCX_TLS; "": UCX decides ("tcp,self" in tests)
+    std::size_t pending = 256;         // fetches at once; ResourceExhausted beyond
+  };
+  using Done = std::function<void(absl::Status)>;
+
+  static absl::StatusOr<std::unique_ptr<UcxEndpoint>> Start(Options options, SliceSource source);
+  virtual ~UcxEndpoint() = default;
+  // "ip:port" for ArenaRef::endpoint.
+  [[nodiscard]] virtual const std::string& address() const = 0;
+  // Fills `destination` (kept alive by `keeper` until UCX lets go of it, which may be after `done`) with the
+  // slice's bytes. `done` is called once, on the progress thread, and must not block. `destination` is
+  // ref.length() bytes.
+  virtual void Fetch(const proto::ArenaRef& ref, std::span<std::byte> destination,
+                     std::shared_ptr<void> keeper, Duration timeout, Done done) = 0;
+};
+
+}  // namespace troupe::transport
