@@ -1,0 +1,67 @@
+// CALL: a request to another actor that always ends.
+//
+// CAF 0.17 has two traps here: a request to a dead remote peer never fails by itself, and an infinite timeout hangs
+// for ever. So every call names a timeout, and a PendingCalls (one per calling actor) fails what is in flight to a peer
+// the moment that peer's DOWN arrives. The answer handler runs exactly once, in the calling actor.
+#pragma once
+
+#include <caf/actor_addr.hpp>
+#include <caf/actor_cast.hpp>
+#include <caf/actor_system.hpp>
+#include <caf/error.hpp>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/units.hpp"
+
+namespace troupe::actors {
+
+// Calls of one actor that have not been answered. Used by that actor only.
+class PendingCalls {
+ public:
+  using Fail = std::function<void(absl::Status)>;
+  // Registers a call; the returned ticket is what Finish takes.
+  std::uint64_t Add(const caf::actor_addr& target, Fail fail);
+  // True when the call was still pending; a late answer after PeerDown finds false and is dropped.
+  bool Finish(std::uint64_t ticket);
+  // Fails every call in flight to `target` with UNAVAILABLE, oldest first.
+  void PeerDown(const caf::actor_addr& target);
+  [[nodiscard]] std::size_t size() const { return calls_.size(); }
+
+ private:
+  struct Entry {
+    caf::actor_addr target;
+    Fail fail;
+  };
+  std::map<std::uint64_t, Entry> calls_;
+  std::uint64_t next_ = 1;
+};
+
+// What a CAF error means to the caller: UNAVAILABLE for a peer that is gone, DEADLINE_EXCEEDED for silence.
+[[nodiscard]] absl::Status ToStatus(const caf::error& error, Duration timeout);
+
+// Asks `to` and calls `done(absl::StatusOr<Reply>)` exactly once.
+template <class Reply, class Self, class Handle, class Request, class Done>
+void Call(Self* self, PendingCalls& calls, const Handle& to, Duration timeout, Request request, Done done) {
+  if (!to) {
+    done(absl::StatusOr<Reply>(absl::UnavailableError("the peer is not connected")));
+    return;
+  }
+  const auto ticket = calls.Add(caf::actor_cast<caf::actor_addr>(to), [done](absl::Status status) mutable {
+    done(absl::StatusOr<Reply>(std::move(status)));
+  });
+  self->request(to, timeout, std::move(request))
+      .then(
+          [&calls, ticket, done](Reply& reply) mutable {
+            if (calls.Finish(ticket)) done(absl::StatusOr<Reply>(std::move(reply)));
+          },
+          [&calls, ticket, timeout, done](caf::error& error) mutable {
+            if (calls.Finish(ticket)) done(absl::StatusOr<Reply>(ToStatus(error, timeout)));
+          });
+}
+
+}  // namespace troupe::actors

@@ -1,0 +1,54 @@
+#include "actors/core/message_types.hpp"
+
+#include <caf/actor_system_config.hpp>
+
+#include "actors/interfaces/cluster_manager.hpp"
+#include "proto/admin.pb.h"
+#include "proto/cluster.pb.h"
+#include "proto/local.pb.h"
+#include "proto/request.pb.h"
+#include "proto/workflow.pb.h"
+
+namespace troupe::actors {
+
+namespace {
+
+template <class... Messages>
+struct MessageList {
+  static void Register(caf::actor_system_config& config) {
+    (config.add_message_type<Messages>(std::string(Messages::descriptor()->full_name())), ...);
+  }
+  static std::vector<std::unique_ptr<google::protobuf::Message>> Instances() {
+    std::vector<std::unique_ptr<google::protobuf::Message>> out;
+    (out.push_back(std::make_unique<Messages>()), ...);
+    return out;
+  }
+};
+
+// Whatever one actor may say to another in a different process.
+using Messages =
+    MessageList<proto::InferRequest, proto::InferReply, proto::CancelInfer, proto::ReleaseOutputs, proto::SubmitRequest,
+                proto::SubmitReply, proto::CancelSubmit, proto::ReleaseRequest, proto::RouterHello, proto::CreditGrant,
+                proto::JoinRequest, proto::JoinReply, proto::Heartbeat, proto::HeartbeatReply, proto::LeaveRequest,
+                proto::ClusterUpdate, proto::AdoptModel, proto::AdoptModelReply, proto::DisownModel, proto::DrainNode,
+                proto::DrainReply, proto::DescribeNode, proto::NodeDescription, proto::KillGpu, proto::FetchObject,
+                proto::FetchReply, proto::ReleaseFetched, proto::ReportEvents, proto::UploadChunk, proto::UploadReply,
+                proto::AdminRequest, proto::AdminReply, proto::StartRun, proto::CommitStep, proto::FinishRun,
+                proto::RunReply, proto::StoreBlob, proto::StoreBlobReply,
+                // These stay in one process today; the interfaces that mention them are announced to other ones.
+                proto::MemberJoined, proto::MemberReport, proto::ExecutorReport, proto::WorkerOrder,
+                proto::WorkerOutcome, proto::KillWorker, proto::WorkerReady, proto::WorkerDied, proto::HostModel,
+                proto::Continue, proto::Tick, proto::PeerUp, proto::PeerLost>;
+
+}  // namespace
+
+void RegisterMessageTypes(caf::actor_system_config& config) {
+  Messages::Register(config);
+  config.add_message_type<CreditSinkActor>("troupe.CreditSink");
+  config.add_message_type<NodeControllerActor>("troupe.NodeController");
+  config.add_message_type<RouterActor>("troupe.Router");
+}
+
+std::vector<std::unique_ptr<google::protobuf::Message>> ListedMessages() { return Messages::Instances(); }
+
+}  // namespace troupe::actors

@@ -1,0 +1,26 @@
+// Time as actors see it: the clock of their system, which is real in a daemon and virtual in the simulator.
+#pragma once
+
+#include <caf/actor_clock.hpp>
+#include <caf/actor_system.hpp>
+#include <caf/send.hpp>
+#include <chrono>
+#include <utility>
+
+#include "base/units.hpp"
+
+namespace troupe::actors {
+
+template <class Self>
+[[nodiscard]] Time Now(Self* self) {
+  return Time(std::chrono::duration_cast<Duration>(self->clock().now().time_since_epoch()));
+}
+
+// Sends `message` to `self` after `delay`, on that clock. There is no cancellation: a handler checks whether the
+// message still means something.
+template <class Self, class Message>
+void After(Self* self, Duration delay, Message message) {
+  self->delayed_send(self, delay < Duration::zero() ? Duration::zero() : delay, std::move(message));
+}
+
+}  // namespace troupe::actors

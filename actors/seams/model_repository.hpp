@@ -1,0 +1,42 @@
+// MODEL REPOSITORY: what the manager and the caches ask of models, asynchronously. Production: storage/ on a pool of
+// worker threads, imports and packing in a child process (disk_model_repository); tests and the simulator: a table
+// (fake_model_repository). Callbacks run on any thread, exactly once; wrap them with Continuations.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "proto/cluster.pb.h"
+#include "proto/function.pb.h"
+#include "proto/worker.pb.h"
+
+namespace troupe::actors {
+
+class ModelRepository {
+ public:
+  template <class T>
+  using Done = std::function<void(absl::StatusOr<T>)>;
+  virtual ~ModelRepository() = default;
+
+  // One piece of an object that is being received, at `offset`, in order. With `last`, the whole is checked against
+  // `digest`, synced, and answers its size; a mismatch is DATA_LOSS and leaves nothing behind.
+  virtual void Receive(const std::string& upload, std::uint64_t offset, std::string data, bool last,
+                       const std::string& digest, Done<std::uint64_t> done) = 0;
+  // Imports a received ONNX file in a child process. Answers a record with model and weights digests, sizes, inputs and
+  // outputs; the canonical objects are stored and synced.
+  virtual void Import(const std::string& onnx_digest, Done<proto::FunctionRecord> done) = 0;
+  // Part of a stored object as something that can be sent: by TensorChannel. `release` frees it.
+  virtual void Read(const proto::FetchObject& part, Done<proto::FetchReply> done) = 0;
+  virtual void Release(std::uint64_t release) = 0;
+  // The bytes behind a fetched part (inline, arena or another host).
+  virtual void Load(const proto::TensorRef& ref, Done<std::string> done) = 0;
+  [[nodiscard]] virtual bool Has(const std::string& digest) const = 0;
+  // Packs a stored model for this node's devices and places it in the host region.
+  virtual void Adopt(const proto::FunctionRecord& function, Done<proto::HostCopy> done) = 0;
+  // Frees the host copy once nothing reads it.
+  virtual void Disown(const std::string& model_digest) = 0;
+};
+
+}  // namespace troupe::actors
