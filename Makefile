@@ -1,0 +1,58 @@
+# The verbs of the project. `make demo` and `make test` do all the set-up that a fresh machine needs.
+SHELL := /bin/bash
+PRESET ?= release
+BUILD := build/$(PRESET)
+# Two cores and a gigabyte per compiler: more jobs only swap. Override with JOBS=N.
+JOBS ?= $(shell nproc)
+CTEST := ctest --output-on-failure --no-tests=error
+CLANG_FORMAT ?= clang-format
+
+.PHONY: bootstrap configure build demo test unit asan tsan check bench format clean help
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
+
+bootstrap: ## install every dependency with apt (idempotent)
+	deploy/bootstrap.sh
+
+configure: bootstrap
+	@[ -f $(BUILD)/build.ninja ] || cmake --preset $(PRESET) >/dev/null
+
+build: configure ## build everything
+	cmake --build --preset $(PRESET) -j $(JOBS)
+
+demo: build ## a whole cluster on this machine, with a killed worker (KEEP=1 leaves it running)
+	deploy/demo.sh $(if $(KEEP),--keep)
+
+test: build asan ## every test; the unit and actor tiers under ASan and UBSan too
+	$(CTEST) --test-dir $(BUILD)
+
+unit: build ## only the unit and actor tiers, release build
+	$(CTEST) --test-dir $(BUILD) -L 'unit|actors|architecture'
+
+asan: bootstrap ## the unit and actor tiers under AddressSanitizer and UndefinedBehaviorSanitizer
+	@[ -f build/asan/build.ninja ] || cmake --preset asan >/dev/null
+	cmake --build --preset asan -j $(JOBS)
+	$(CTEST) --test-dir build/asan -L 'unit|actors'
+
+tsan: bootstrap ## the unit and actor tiers under ThreadSanitizer (by hand: slow)
+	@[ -f build/tsan/build.ninja ] || cmake --preset tsan >/dev/null
+	cmake --build --preset tsan -j $(JOBS)
+	$(CTEST) --test-dir build/tsan -L 'unit|actors'
+
+check: configure ## format, house rules, warnings as errors, clang-tidy on what changed
+	deploy/check.sh $(BUILD)
+	cmake --build --preset $(PRESET) -j $(JOBS)
+
+bench: build ## every benchmark; writes build/bench/AREA.json
+	bench/run.sh all
+
+bench-%: build
+	bench/run.sh $*
+
+format: ## rewrite the sources in the house format
+	git ls-files '*.hpp' '*.cpp' '*.cu' | xargs $(CLANG_FORMAT) -i
+
+clean: ## remove every build
+	rm -rf build

@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# Installs every dependency of Troupe with apt and says what it does. Safe to run again: what is there is left alone.
+# Debian 12 is what the project is built and tested on; Ubuntu 24.04 is best effort. A CUDA toolkit is detected, never
+# required. Usage: deploy/bootstrap.sh [--check]   (--check: only say what is missing; exit 1 if anything is)
+set -euo pipefail
+
+build_packages=(
+  build-essential cmake ninja-build ccache git clang-format clang-tidy
+  libcaf-dev                              # actors
+  libprotobuf-dev protobuf-compiler       # messages
+  librocksdb-dev                          # metadata
+  libucx-dev                              # bytes between machines
+  libonnx-dev libonnx-testdata            # models and their conformance tests
+  libdnnl-dev libgomp1                    # CPU kernels
+  libboost1.81-dev libboost-json1.81-dev  # HTTP and JSON
+  libabsl-dev libssl-dev libspdlog-dev libcli11-dev libyaml-cpp-dev libedit-dev prometheus-cpp-dev
+  libgtest-dev libgmock-dev libbenchmark-dev
+)
+run_packages=(
+  python3 python3-numpy python3-onnx      # examples and the house rules
+  curl jq procps
+)
+bench_packages=(python3-torch nginx-light) # baselines of `make bench`
+
+say() { printf 'bootstrap: %s\n' "$*"; }
+
+missing() {
+  local package
+  for package in "$@"; do
+    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || printf '%s\n' "$package"
+  done
+}
+
+wanted=("${build_packages[@]}" "${run_packages[@]}" "${bench_packages[@]}")
+mapfile -t absent < <(missing "${wanted[@]}")
+
+if [ -x /usr/local/cuda/bin/nvcc ] || command -v nvcc >/dev/null; then
+  say "CUDA toolkit found; GPU plug-ins can be built"
+else
+  say "no CUDA toolkit: everything runs on virtual GPUs"
+fi
+
+if [ "${#absent[@]}" -eq 0 ]; then
+  say "all ${#wanted[@]} packages are installed"
+  exit 0
+fi
+say "missing: ${absent[*]}"
+[ "${1:-}" = "--check" ] && exit 1
+
+if ! command -v apt-get >/dev/null; then
+  say "this is no Debian or Ubuntu: install the packages above with your own package manager"
+  exit 2
+fi
+sudo=()
+if [ "$(id -u)" -ne 0 ]; then
+  command -v sudo >/dev/null || { say "run as root, or install sudo"; exit 2; }
+  sudo=(sudo)
+fi
+say "refreshing the package lists"
+"${sudo[@]}" apt-get update -qq
+say "installing ${#absent[@]} packages"
+# Services of packages that are only yardsticks (nginx) must not start by themselves.
+policy=/usr/sbin/policy-rc.d
+made_policy=no
+if [ ! -e "$policy" ]; then
+  printf '#!/bin/sh\nexit 101\n' | "${sudo[@]}" tee "$policy" >/dev/null
+  "${sudo[@]}" chmod +x "$policy"
+  made_policy=yes
+fi
+status=0
+"${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${absent[@]}" || status=$?
+[ "$made_policy" = yes ] && "${sudo[@]}" rm -f "$policy"
+if [ "$status" -ne 0 ]; then
+  say "apt-get failed (exit $status); fix what it names above and run this again"
+  exit "$status"
+fi
+say "done"

@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""The house rules of docs/architecture.md, checked over the source tree.
+
+usage: rules.py ROOT          prints every violation as file:line: rule; exit 1 when there is one
+       rules.py --self-test   plants one violation of each rule and checks that it is found
+"""
+import pathlib
+import re
+import sys
+import tempfile
+
+# A room and the rooms whose headers it may include (itself is always allowed).
+BELOW = {
+    "base": set(),
+    "proto": set(),
+    "transport": {"proto", "base"},
+    "storage": {"transport", "proto", "base"},
+    "gpu": {"transport", "proto", "base"},
+    "node": {"proto", "base"},
+    "cluster": {"proto", "base"},
+    "gateway": {"proto", "base"},
+    "actors": {"gateway", "cluster", "node", "gpu", "storage", "transport", "proto", "base"},
+    "shell": {"proto", "base"},  # and the one header of the admin client, below
+    "sim": {"actors", "gateway", "cluster", "node", "gpu", "storage", "transport", "proto", "base"},
+}
+SHELL_DOOR = re.compile(r"actors/admin_client\.hpp")
+SOURCE = {".hpp", ".cpp", ".h", ".cu", ".cuh"}
+INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
+CUDA_HEADER = re.compile(r"^(cuda|cudnn|cublas|nccl|nvml|nvtx|cuda_runtime)[A-Za-z0-9_]*(\.h|\.hpp|/)")
+# What a deciding room must not touch.
+IMPURE = re.compile(
+    r"(steady|system|high_resolution)_clock\s*::\s*now|std::this_thread|std::random_device|\bstd::j?thread\b|"
+    r"\bstd::(mutex|async|condition_variable)\b|\b(fopen|getenv|gettimeofday|clock_gettime|sleep_for|rand)\s*\(|\btime\s*\(\s*(NULL|nullptr|0)\s*\)"
+)
+IMPURE_HEADERS = {"thread", "mutex", "condition_variable", "fstream", "filesystem", "future", "iostream", "ctime",
+                  "unistd.h", "sys/socket.h", "pthread.h"}
+DECIDING = {"cluster", "node", "base"}
+LINE_COMMENT = re.compile(r"//.*$")
+
+
+def check_line(room, path, line, found):
+    include = INCLUDE.match(line)
+    if include:
+        header = include.group(2)
+        if header.startswith("caf/") and room not in ("actors", "sim"):
+            found("CAF is included only under actors/ and sim/")
+        if CUDA_HEADER.match(header) and not path.startswith("gpu/cuda/"):
+            found("CUDA headers only under gpu/cuda")
+        if room in DECIDING and header in IMPURE_HEADERS:
+            found(f"{room}/ decides and does nothing else: <{header}>")
+        target = header.split("/")[0]
+        if include.group(1) == '"' and target in BELOW and target != room and target not in BELOW[room]:
+            if not (room == "shell" and SHELL_DOOR.match(header)):
+                found(f"an arrow that goes up or round: {room}/ includes {header}")
+    elif room in DECIDING and IMPURE.search(LINE_COMMENT.sub("", line)):
+        found(f"{room}/ decides and does nothing else (clock, thread, I/O or unseeded randomness)")
+    if room == "actors" and path == "actors/admin_client.hpp" and include and include.group(2).startswith("caf/"):
+        found("the admin client's header shows no CAF")
+
+
+def violations(root):
+    out = []
+    for room in BELOW:
+        for file in sorted((root / room).rglob("*")):
+            if file.suffix not in SOURCE:
+                continue
+            path = file.relative_to(root).as_posix()
+            for number, line in enumerate(file.read_text(errors="replace").splitlines(), 1):
+                check_line(room, path, line, lambda rule, n=number: out.append(f"{path}:{n}: {rule}"))
+    for room in BELOW:
+        if (root / room).is_dir() and any((root / room).rglob("*.?pp")) and not (root / room / "README.md").is_file():
+            out.append(f"{room}/: has no README.md")
+    return out
+
+
+PLANTED = {
+    "cluster/a.cpp": ["#include <caf/all.hpp>", "auto t = std::chrono::steady_clock::now();", "#include <thread>",
+                      '#include "node/b.hpp"'],
+    "gpu/device/x.cpp": ["#include <cuda_runtime.h>", '#include "storage/y.hpp"', '#include "actors/z.hpp"'],
+    "base/r.cpp": ["std::random_device seed;", '#include "proto/x.pb.h"'],
+    "shell/s.cpp": ['#include "actors/interfaces/router.hpp"'],
+    "actors/admin_client.hpp": ["#include <caf/actor.hpp>"],
+}
+ALLOWED = {
+    "actors/ok.cpp": ["#include <caf/all.hpp>", '#include "node/b.hpp"'],
+    "gpu/cuda/ok.cpp": ["#include <cuda.h>"],
+    "shell/ok.cpp": ['#include "actors/admin_client.hpp"'],
+    "node/ok.cpp": ["// std::this_thread is not for this room", '#include "base/units.hpp"'],
+}
+
+
+def self_test():
+    for lines, expected in ((PLANTED, True), (ALLOWED, False)):
+        for path, content in lines.items():
+            for line in content:
+                with tempfile.TemporaryDirectory() as folder:
+                    root = pathlib.Path(folder)
+                    file = root / path
+                    file.parent.mkdir(parents=True)
+                    file.write_text(line + "\n")
+                    (root / path.split("/")[0] / "README.md").write_text("A room.\n")
+                    if bool(violations(root)) != expected:
+                        print(f"self-test: {path}: '{line}' should {'be' if expected else 'not be'} a violation")
+                        return 1
+    print("self-test: every planted violation was found, nothing allowed was refused")
+    return 0
+
+
+def main():
+    if sys.argv[1:] == ["--self-test"]:
+        return self_test()
+    found = violations(pathlib.Path(sys.argv[1]))
+    print("\n".join(found) if found else "the house rules hold")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
