@@ -1,0 +1,36 @@
+#include "base/ordering_policy.hpp"
+
+#include <array>
+
+namespace troupe {
+
+namespace {
+
+std::int64_t Fifo(const Urgency& urgency) {
+  return urgency.arrival.time_since_epoch().count();
+}
+std::int64_t EarliestDeadlineFirst(const Urgency& urgency) {
+  return urgency.deadline.time_since_epoch().count();
+}
+
+}  // namespace
+
+std::span<const PolicyEntry<OrderingPolicy>> OrderingPolicies() {
+  static constexpr std::array<PolicyEntry<OrderingPolicy>, 2> kTable = {{
+      {"edf", "earliest deadline first inside a priority", &EarliestDeadlineFirst},
+      {"fifo", "order of arrival inside a priority", &Fifo},
+  }};
+  return kTable;
+}
+
+absl::StatusOr<OrderingPolicy> FindOrderingPolicy(std::string_view name) {
+  return FindPolicy<OrderingPolicy>("ordering", name, OrderingPolicies());
+}
+
+OrderingKey MakeOrderingKey(OrderingPolicy policy, const Urgency& urgency, std::uint64_t sequence) {
+  return {.priority = urgency.priority == 0 ? kDefaultPriority : urgency.priority,
+          .rank = policy(urgency),
+          .sequence = sequence};
+}
+
+}  // namespace troupe

@@ -1,0 +1,53 @@
+// Policies by name. A policy fills one of six slots; each slot has one explicit table in the room that
+// decides with it (no self-registering statics: the linker drops them), and a preset names one policy per
+// slot.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace troupe {
+
+// One policy name per slot. An empty name in `swap` and `binding` is the built-in way: a model is copied
+// whole before it runs, and every function is bound late.
+struct PolicyNames {
+  std::string routing = "locality";    // cluster/routing_policy.hpp
+  std::string ordering = "edf";        // base/ordering_policy.hpp
+  std::string gpu = "resident-first";  // node/gpu_policy.hpp
+  std::string eviction = "lru";        // node/eviction_policy.hpp
+  std::string swap;
+  std::string binding;
+};
+
+// A row of a slot's table.
+template <class Policy>
+struct PolicyEntry {
+  std::string_view name;
+  std::string_view what;  // one line, for people
+  Policy policy;
+};
+
+[[nodiscard]] absl::Status UnknownPolicy(std::string_view slot, std::string_view name,
+                                         const std::vector<std::string_view>& known);
+
+// The policy `name` of a slot's table. NotFound names the slot and lists what it offers.
+template <class Policy>
+[[nodiscard]] absl::StatusOr<Policy> FindPolicy(std::string_view slot, std::string_view name,
+                                                std::span<const PolicyEntry<Policy>> table) {
+  std::vector<std::string_view> known;
+  for (const auto& entry : table) {
+    if (entry.name == name) return entry.policy;
+    known.push_back(entry.name);
+  }
+  return UnknownPolicy(slot, name, known);
+}
+
+// The preset `name` ("troupe" is the default). NotFound lists the presets.
+[[nodiscard]] absl::StatusOr<PolicyNames> FindPreset(std::string_view name);
+[[nodiscard]] std::span<const PolicyEntry<PolicyNames>> Presets();
+
+}  // namespace troupe

@@ -1,0 +1,39 @@
+// CLUSTER VIEW: a member's copy of what the manager publishes (functions, members, placements), kept by
+// applying ClusterUpdates. Owned by whoever joined: router, node controller, gateway.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cluster/function_table.hpp"
+#include "proto/cluster.pb.h"
+
+namespace troupe::cluster {
+
+// What an update changed, for whoever has to act on it.
+struct ViewChange {
+  bool applied = false;  // false: a gap; ask the manager for a snapshot (join with known_revision 0)
+  std::vector<proto::FunctionKey> removed;   // gone or unloaded
+  std::vector<proto::FunctionKey> deployed;  // new or changed
+  bool members_changed = false;
+};
+
+class ClusterView {
+ public:
+  // Updates that are older than what is known change nothing and count as applied.
+  [[nodiscard]] ViewChange Apply(const proto::ClusterUpdate& update);
+  [[nodiscard]] const FunctionTable& functions() const { return functions_; }
+  [[nodiscard]] const std::map<std::string, proto::MemberRecord>& members() const { return members_; }
+  // Null: nobody is to hold it, or nobody said.
+  [[nodiscard]] const std::vector<std::string>* PlacementOf(const std::string& model_digest) const;
+  [[nodiscard]] std::uint64_t revision() const { return revision_; }
+
+ private:
+  FunctionTable functions_;
+  std::map<std::string, proto::MemberRecord> members_;
+  std::map<std::string, std::vector<std::string>> placements_;
+  std::uint64_t revision_ = 0;
+};
+
+}  // namespace troupe::cluster

@@ -1,0 +1,51 @@
+// FUNCTION TABLE: function records by name and version. The manager's registry and every router's copy of it
+// are this same table. No validation here: records come from the registry's commands or from a ClusterUpdate.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "proto/function.pb.h"
+
+namespace troupe::cluster {
+
+// "name" or "name version 3".
+[[nodiscard]] std::string Describe(const proto::FunctionKey& key);
+// The number of a version: decimal, from 1 up, no leading zero; 0 when it is none.
+[[nodiscard]] std::uint64_t VersionNumber(const std::string& version);
+
+class FunctionTable {
+ public:
+  using Versions = std::map<std::uint64_t, proto::FunctionRecord>;
+
+  void Put(const proto::FunctionRecord& record);
+  bool Remove(const proto::FunctionKey& key);
+  void Clear();
+
+  // An empty version asks for the newest one that is loaded, else for the newest. Null: there is none.
+  [[nodiscard]] const proto::FunctionRecord* Find(const proto::FunctionKey& key) const;
+  // NotFound says what exists; Unavailable for a function that was unloaded.
+  [[nodiscard]] absl::StatusOr<const proto::FunctionRecord*> FindServed(const proto::FunctionKey& key) const;
+  [[nodiscard]] const Versions* VersionsOf(const std::string& name) const;
+  [[nodiscard]] std::uint64_t NewestVersion(const std::string& name) const;  // 0: none
+  [[nodiscard]] const std::map<std::string, Versions>& functions() const { return functions_; }
+  [[nodiscard]] std::size_t size() const { return size_; }
+  // How many records use a model: its host copies go when none does.
+  [[nodiscard]] std::uint32_t UsesOf(const std::string& model_digest) const;
+  // Some record of the model; null when there is none.
+  [[nodiscard]] const proto::FunctionRecord* UserOf(const std::string& model_digest) const;
+
+ private:
+  void Count(const proto::FunctionRecord& record);
+  void Uncount(const proto::FunctionRecord& record);
+
+  std::map<std::string, Versions> functions_;
+  // Users of each model as (name, version number), sorted.
+  std::map<std::string, std::map<std::pair<std::string, std::uint64_t>, bool>> models_;
+  std::size_t size_ = 0;
+};
+
+}  // namespace troupe::cluster

@@ -1,0 +1,87 @@
+// MEMBERSHIP TABLE: who belongs to the cluster and how it is. Owned by the cluster manager; one thread; time
+// is given.
+//
+//   (join) -> alive <-> suspect -> dead -> (join: a new epoch) -> alive
+//   alive, suspect <-> draining (by an operator; silence makes a draining member dead too)
+//   any -> left (LeaveRequest)
+//
+// A member that joins gets an epoch larger than any before; whatever carries an older epoch is refused
+// (FailedPrecondition), so two lives of one name never mix.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/units.hpp"
+#include "proto/cluster.pb.h"
+
+namespace troupe::cluster {
+
+struct MembershipLimits {
+  Duration heartbeat = std::chrono::milliseconds(100);
+  Duration suspect_after = std::chrono::milliseconds(400);
+  Duration dead_after = std::chrono::milliseconds(800);
+  std::size_t max_members = 10000;
+};
+
+struct Member {
+  proto::MemberRecord record;
+  proto::NodeLoad load;
+  Time last_heard{};
+  std::uint64_t last_sequence = 0;
+};
+
+struct Transition {
+  std::string name;
+  proto::MemberKind kind = proto::MEMBER_UNSPECIFIED;
+  std::uint64_t epoch = 0;
+  proto::MemberState from = proto::MEMBER_ALIVE;
+  proto::MemberState to = proto::MEMBER_ALIVE;
+  Duration silent{};
+};
+
+class MembershipTable {
+ public:
+  explicit MembershipTable(MembershipLimits limits = {}) : limits_(limits) {}
+
+  // Gives the new member its epoch. `last_epoch` of the store goes in by SetEpochFloor before the first join.
+  absl::StatusOr<std::uint64_t> Join(const proto::JoinRequest& request, Time now);
+  void SetEpochFloor(std::uint64_t epoch);
+  // FailedPrecondition: unknown, dead, left or of another life; the member is to join again. A transition
+  // back to alive is returned by the next Tick or TakeTransitions.
+  absl::Status Hear(const proto::Heartbeat& heartbeat, Time now);
+  absl::Status Leave(const proto::LeaveRequest& request, Time now);
+  // Its connection went down: no need to wait for the silence. Unknown or older epochs are ignored.
+  void ConnectionLost(const std::string& name, std::uint64_t epoch, Time now);
+  absl::Status SetDraining(const std::string& name, bool drain);
+  // Dead and left members are kept for people to see until they are forgotten.
+  void Forget(const std::string& name);
+
+  // What silence has changed by `now`, together with every other change since the last call.
+  [[nodiscard]] std::vector<Transition> Tick(Time now);
+  [[nodiscard]] Time NextDue() const;
+
+  [[nodiscard]] const Member* Find(const std::string& name) const;
+  // OK when `epoch` is the current one of a member that takes part.
+  [[nodiscard]] absl::Status CheckEpoch(const std::string& name, std::uint64_t epoch) const;
+  [[nodiscard]] const std::map<std::string, Member>& members() const { return members_; }
+  [[nodiscard]] std::vector<proto::MemberRecord> Records() const;
+  [[nodiscard]] const MembershipLimits& limits() const { return limits_; }
+  // Changes with every change that others have to hear of.
+  [[nodiscard]] std::uint64_t version() const { return version_; }
+
+ private:
+  void Move(Member& member, proto::MemberState to, Duration silent);
+  absl::StatusOr<Member*> Current(const std::string& name, std::uint64_t epoch);
+
+  MembershipLimits limits_;
+  std::map<std::string, Member> members_;
+  std::vector<Transition> transitions_;
+  std::uint64_t last_epoch_ = 0;
+  std::uint64_t version_ = 0;
+};
+
+}  // namespace troupe::cluster

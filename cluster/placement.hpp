@@ -1,0 +1,58 @@
+// PLACEMENT: which nodes hold a host copy of which model. Rendezvous hashing, weighted by the size of the
+// host regions: when a node comes or goes, only models that gain or lose it move. Pure.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/units.hpp"
+
+namespace troupe::cluster {
+
+struct PlacementNode {
+  std::string name;
+  Bytes region;          // size of its host region
+  Bytes gpu_memory;      // of its largest fit GPU; zero: no GPU
+  bool accepts = true;   // false while draining or suspect: keeps what it has, gets nothing new
+  bool leaving = false;  // draining: its copies are made elsewhere
+};
+struct PlacementModel {
+  std::string digest;
+  std::string function;  // for messages
+  Bytes host_bytes;      // what a copy takes of a host region
+  Bytes device_bytes;    // what its weights take on a GPU
+};
+struct PlacementOptions {
+  std::uint32_t replicas = 2;  // fewer when there are fewer nodes
+};
+
+using PlacementMap = std::map<std::string, std::vector<std::string>>;  // digest -> sorted node names
+
+struct PlacementMove {
+  std::string digest;
+  std::string node;
+  bool adopt = true;  // false: disown, once every adoption of this model is done
+};
+struct PlacementProblem {
+  std::string digest;
+  absl::Status why;
+};
+struct PlacementPlan {
+  PlacementMap placements;
+  std::vector<PlacementMove> moves;        // from `current` to `placements`, adoptions before disownments
+  std::vector<PlacementProblem> problems;  // models with fewer copies than they could have
+};
+
+// `current` says where copies are now; nodes that are not listed any more hold nothing.
+[[nodiscard]] PlacementPlan PlanPlacement(const std::vector<PlacementModel>& models,
+                                          const std::vector<PlacementNode>& nodes,
+                                          const PlacementMap& current, const PlacementOptions& options);
+
+// FailedPrecondition, with the sizes, for a model that no GPU or no host region of the cluster can ever hold.
+// Unavailable when there is no node.
+[[nodiscard]] absl::Status CheckFits(const PlacementModel& model, const std::vector<PlacementNode>& nodes);
+
+}  // namespace troupe::cluster

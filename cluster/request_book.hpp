@@ -1,0 +1,177 @@
+// REQUEST BOOK: every request of one router from arrival to answer: the bounded queue of those that no node
+// has taken yet, the choice of where each goes, credits, retries, timeouts and cancellation. The router actor
+// owns it and only moves messages: after any call it sends what Decide(now) gives, answers what is finished,
+// and arms one timer at NextDue() for Expire.
+//
+//   waiting -> sent -> finished            exactly one Finished per admitted request
+//   sent -> waiting                        bounced (no attempt is counted), or its node died (counted; at
+//   most 3)
+//
+// Always true: admitted = served + failed + expired + cancelled + waiting + sent (Check).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/cost_model.hpp"
+#include "base/model_queue.hpp"
+#include "base/units.hpp"
+#include "cluster/credit_table.hpp"
+#include "cluster/routing_policy.hpp"
+#include "proto/request.pb.h"
+
+namespace troupe::cluster {
+
+struct RouterLimits {
+  std::size_t max_requests = 4096;  // waiting; more get ResourceExhausted with a Retry-After
+  Bytes max_bytes = MiB(256);       // of inline inputs that wait
+  std::uint32_t max_attempts = 3;   // nodes or workers that a request may lose
+  std::uint32_t max_bounces = 64;   // refusals before a request fails
+  Duration default_timeout = std::chrono::seconds(30);
+  Duration longest_timeout = std::chrono::hours(1);
+  Duration bounce_pause =
+      std::chrono::milliseconds(50);  // before a request that nobody takes is offered again
+  Duration shortest_retry_after = std::chrono::milliseconds(50);
+  Duration longest_retry_after = std::chrono::seconds(10);
+};
+
+// Who asked, so that a cancellation finds its request. `call` 0 cannot be cancelled.
+struct CallId {
+  std::uint64_t caller = 0;
+  std::uint64_t call = 0;
+  auto operator<=>(const CallId&) const = default;
+};
+
+// A request as the book sees it; the tensors stay with the router.
+struct RouterRequest {
+  std::uint64_t sequence = 0;  // the router's number, never used twice
+  CallId call;
+  std::string function;  // name and version as resolved
+  std::string version;
+  std::string model;
+  std::uint32_t priority = 0;
+  Duration deadline{};  // the function's SLO, from arrival; zero: none
+  Duration timeout{};   // the client's expiry, from arrival; zero: the router's default
+  Bytes bytes;          // inline input bytes
+};
+
+struct Send {
+  std::uint64_t sequence = 0;
+  std::string node;
+  std::uint64_t node_epoch = 0;
+  std::uint32_t attempt = 1;
+  Duration deadline_in{};  // from now; negative when it has passed
+  Duration timeout_in{};   // from now, positive
+  Duration queued{};       // since arrival
+};
+
+enum class RequestEnd { kServed, kFailed, kExpired, kCancelled };
+struct RequestFinished {
+  std::uint64_t sequence = 0;
+  RequestEnd end = RequestEnd::kServed;
+  absl::Status
+      status;  // for the client, unless the node's own reply is handed on (kServed, kFailed by Served())
+  Duration retry_after{};  // with Unavailable and ResourceExhausted
+  std::uint32_t attempts = 0;
+  std::string node;  // of the last attempt; not empty and end is expired or cancelled: tell it (CancelSubmit)
+};
+
+struct Admission {
+  absl::Status status;  // not OK: refused, nothing is kept
+  Duration retry_after{};
+};
+
+struct BookCounts {
+  std::uint64_t admitted = 0, rejected = 0, served = 0, failed = 0, expired = 0, cancelled = 0;
+  std::uint64_t bounced = 0, retried = 0;
+};
+
+class RequestBook {
+ public:
+  RequestBook(RouterLimits limits, RoutingPolicy routing, OrderingPolicy ordering);
+
+  [[nodiscard]] Admission Admit(const RouterRequest& request, Time now);
+  [[nodiscard]] std::vector<Send> Decide(Time now);
+
+  // Replies. One for a request that is finished (expired, cancelled) or belongs to an earlier attempt gives
+  // back the credit and nothing else. `node` is who replied.
+  std::vector<RequestFinished> Served(std::uint64_t sequence, const std::string& node,
+                                      const absl::Status& status, Time now);
+  std::vector<RequestFinished> Bounced(std::uint64_t sequence, const std::string& node,
+                                       proto::BounceReason reason, const std::string& message, Time now);
+  // The call to the node failed (timeout, connection) though the node is not known to be dead: as if it had
+  // died.
+  std::vector<RequestFinished> CallFailed(std::uint64_t sequence, const std::string& node,
+                                          const std::string& why, Time now);
+
+  // Nodes.
+  void Apply(const proto::CreditGrant& grant);
+  std::vector<RequestFinished> NodeLost(const std::string& node, const std::string& why, Time now);
+
+  // Functions: waiting requests of a removed or unloaded one end with `status` (NotFound, Unavailable).
+  std::vector<RequestFinished> FunctionGone(const std::string& function, const std::string& version,
+                                            const absl::Status& status);
+
+  std::vector<RequestFinished> Expire(Time now);
+  [[nodiscard]] Time NextDue() const;
+  // Empty: unknown or finished.
+  std::vector<RequestFinished> Cancel(const CallId& call);
+  std::vector<RequestFinished> CancelSequence(std::uint64_t sequence);
+
+  [[nodiscard]] const CreditTable& credits() const { return credits_; }
+  [[nodiscard]] const BookCounts& counts() const { return counts_; }
+  [[nodiscard]] std::size_t waiting() const { return queue_.size(); }
+  [[nodiscard]] std::size_t sent() const { return requests_.size() - queue_.size(); }
+  [[nodiscard]] Bytes waiting_bytes() const { return waiting_bytes_; }
+  [[nodiscard]] Duration RetryAfter() const;
+  void Check() const;
+
+ private:
+  struct Entry {
+    RouterRequest request;
+    OrderingKey key;
+    Time arrival{};
+    Time deadline = Time::max();
+    Time expiry{};
+    Time not_before{};
+    std::uint32_t attempts = 0;
+    std::uint32_t bounces = 0;
+    std::string node;  // "": waiting
+    std::string last_failure;
+    std::set<std::string> refused_by;  // since the last pause
+  };
+  using Finished = std::vector<RequestFinished>;
+
+  RequestFinished End(Entry& entry, RequestEnd end, absl::Status status);
+  void Wait(Entry& entry);
+  void StopWaiting(Entry& entry);
+  [[nodiscard]] bool Pausing(const Entry& entry, Time now) const { return entry.not_before > now; }
+  [[nodiscard]] std::string ChooseNode(const Entry& entry) const;
+  Send MakeSend(Entry& entry, const std::string& node, Time now);
+  Finished LoseAttempt(Entry& entry, const std::string& why);
+  Entry* SentTo(std::uint64_t sequence, const std::string& node);
+  void WakeDue(Time now);
+  void NoteServed(Time now);
+
+  RouterLimits limits_;
+  RoutingPolicy routing_;
+  OrderingPolicy ordering_;
+  CreditTable credits_;
+  std::map<std::uint64_t, Entry> requests_;
+  ModelQueue<std::uint64_t> queue_;
+  std::set<std::pair<Time, std::uint64_t>> expiries_;
+  std::set<std::pair<Time, std::uint64_t>> pauses_;
+  std::map<CallId, std::uint64_t> calls_;
+  std::map<std::string, std::set<std::uint64_t>> sent_;  // by node
+  Bytes waiting_bytes_;
+  std::uint64_t next_order_ = 0;
+  RunningEstimate service_interval_;
+  Time last_served_{};
+  BookCounts counts_;
+};
+
+}  // namespace troupe::cluster

@@ -1,0 +1,126 @@
+// EXECUTOR MACHINE: supervises one GPU worker. Pure transitions: events in, actions out; the executor actor
+// owns it and does the spawning, connecting and killing.
+//
+//   absent -> starting -> adopting -> ready -> hung -> backoff -> starting ...
+//   starting, adopting, ready -> backoff   the worker exited, or did not come up or answer in time (killed
+//   first) any -> unfit                           it exited with a code that says that a restart will not
+//   help any -> stopping -> absent              Stop
+//
+// Back-off doubles from `first_backoff` to `longest_backoff` and starts anew after `healthy_after` in ready.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/units.hpp"
+
+namespace troupe::node {
+
+enum class ExecutorState { kAbsent, kStarting, kAdopting, kReady, kHung, kBackoff, kUnfit, kStopping };
+[[nodiscard]] const char* Name(ExecutorState state);
+
+// Exit codes of troupe-gpu-worker that mean that starting it again is useless.
+inline constexpr int kWorkerExitBadArguments = 2;  // what it was told makes no sense
+inline constexpr int kWorkerExitNoDevice = 3;      // there is no such GPU
+inline constexpr int kWorkerExitDeviceBroken = 4;  // the device answers, and is broken
+inline constexpr int kWorkerExitWrongVersion = 5;  // daemon and worker do not speak the same protocol
+
+struct SupervisionLimits {
+  Duration start_timeout = std::chrono::seconds(20);  // until it listens
+  Duration adopt_timeout = std::chrono::seconds(10);  // until it answered AdoptHello
+  Duration hang_timeout = std::chrono::seconds(5);    // busy without progress
+  Duration kill_timeout = std::chrono::seconds(2);    // a killed worker that is still there is killed again
+  Duration first_backoff = std::chrono::milliseconds(100);
+  Duration longest_backoff = std::chrono::seconds(60);
+  Duration healthy_after = std::chrono::seconds(30);
+};
+
+// Events.
+struct Begin {
+  bool worker_listens = false;
+};                    // a worker from before this daemon waits on its socket: adopt it
+struct Listening {};  // the started worker has made its socket
+struct AdoptSucceeded {
+  bool same_worker = false;
+};
+struct AdoptFailed {
+  std::string why;
+};
+struct Exited {
+  int code = 0;  // with signal 0
+  int signal = 0;
+  std::string last_words;
+};
+// A look at the worker's control page. `progress` is any number that changes whenever the worker gets on.
+struct Progress {
+  bool busy = false;
+  std::uint64_t progress = 0;
+};
+struct Restart {
+  std::string why;
+};  // an operator or a protocol error: kill it and start again
+struct Stop {};
+struct Tick {};  // the time that NextDue() named has come
+using ExecutorEvent =
+    std::variant<Begin, Listening, AdoptSucceeded, AdoptFailed, Exited, Progress, Restart, Stop, Tick>;
+
+// Actions, to be done in order.
+enum class ExecutorActionKind {
+  kSpawn,
+  kAdopt,
+  kKill,      // SIGKILL
+  kShutDown,  // ask it to end; the machine kills after kill_timeout
+  kReportReady,
+  kReportLost,  // what it held is gone; reported once per life that was ready
+  kReportUnfit,
+};
+struct ExecutorAction {
+  ExecutorActionKind kind;
+  std::string why;
+};
+
+class ExecutorMachine {
+ public:
+  explicit ExecutorMachine(SupervisionLimits limits = {}) : limits_(limits) {}
+
+  [[nodiscard]] std::vector<ExecutorAction> On(const ExecutorEvent& event, Time now);
+  // When to send Tick; Time::max(): only an event changes anything.
+  [[nodiscard]] Time NextDue() const { return due_; }
+  [[nodiscard]] ExecutorState state() const { return state_; }
+  [[nodiscard]] std::uint64_t restarts() const { return restarts_; }
+  [[nodiscard]] Duration backoff() const { return backoff_; }
+  [[nodiscard]] const std::string& reason() const { return reason_; }  // of the last failure
+
+ private:
+  using Actions = std::vector<ExecutorAction>;
+  void Handle(const Begin& event, Time now, Actions& out);
+  void Handle(const Listening& event, Time now, Actions& out);
+  void Handle(const AdoptSucceeded& event, Time now, Actions& out);
+  void Handle(const AdoptFailed& event, Time now, Actions& out);
+  void Handle(const Exited& event, Time now, Actions& out);
+  void Handle(const Progress& event, Time now, Actions& out);
+  void Handle(const Restart& event, Time now, Actions& out);
+  void Handle(const Stop& event, Time now, Actions& out);
+  void Handle(const Tick& event, Time now, Actions& out);
+  void Enter(ExecutorState state, Time due);
+  void Spawn(Time now, Actions& out);
+  void KillAsHung(const std::string& why, Time now, Actions& out);
+  void ReportLost(const std::string& why, Actions& out);
+  void BackOff(const std::string& why, Time now);
+
+  SupervisionLimits limits_;
+  ExecutorState state_ = ExecutorState::kAbsent;
+  Time due_ = Time::max();
+  Time ready_since_{};
+  Time last_progress_{};
+  std::optional<std::uint64_t> progress_;
+  bool reported_ready_ = false;
+  Duration backoff_{};
+  std::uint64_t restarts_ = 0;
+  std::string reason_;
+};
+
+}  // namespace troupe::node

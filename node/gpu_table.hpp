@@ -1,0 +1,91 @@
+// GPU TABLE: THE view of this node's GPUs: what is resident where, what is promised, and what must not move.
+// Owned by the swap scheduler, which is owned by the node controller; one thread. It is the plan, not the
+// device: a worker that disagrees says so (NoFit, WorkerReady) and the table is corrected.
+//
+//   a model on a GPU:  absent -> loading -> resident <-> running -> evicting -> absent
+//                      loading -> absent (the swap-in failed);  any -> absent (the worker died)
+//
+// Always true (checked): per GPU, bytes of models that stay (loading, resident, running) + memory promised to
+// runs
+// + overhead <= memory; a model with pins > 0 is neither evicting nor a victim.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "node/request.hpp"
+
+namespace troupe::node {
+
+enum class ResidentState { kLoading, kResident, kRunning, kEvicting };
+[[nodiscard]] const char* Name(ResidentState state);
+
+struct Resident {
+  Bytes bytes;
+  Time last_use{};
+  ResidentState state = ResidentState::kLoading;
+  std::uint32_t pins = 0;  // dispatched requests that use it, and swaps that read it
+};
+
+enum class WorkerState { kAbsent, kReady, kUnfit };
+
+struct Gpu {
+  GpuIndex index = 0;
+  WorkerState worker = WorkerState::kAbsent;
+  Bytes memory;
+  Bytes overhead;  // what the worker reports as gone beyond the plan: fragments, alignment, its own needs
+  Bytes promised;  // activations of dispatched requests
+  Bytes staying;   // sum over residents that are not evicting
+  std::uint32_t in_flight = 0;
+  Time busy_until{};  // estimate for what was dispatched
+  std::map<std::string, Resident> residents;
+
+  // Room for a new model or run without evicting anything; zero when the worker's own count left less.
+  [[nodiscard]] Bytes Free() const;
+  [[nodiscard]] const Resident* Find(const std::string& model) const;
+};
+
+class GpuTable {
+ public:
+  void Add(GpuIndex index, Bytes memory);
+  [[nodiscard]] const Gpu& at(GpuIndex index) const;
+  [[nodiscard]] const std::map<GpuIndex, Gpu>& gpus() const { return gpus_; }
+  // The GPUs on which a model is loading, resident or running.
+  [[nodiscard]] std::vector<GpuIndex> Holders(const std::string& model) const;
+  [[nodiscard]] std::uint32_t HolderCount(const std::string& model) const;
+  // Models that are resident or running on some GPU, in order.
+  [[nodiscard]] std::vector<std::string> ResidentModels() const;
+  [[nodiscard]] bool AnyReady() const;
+  [[nodiscard]] bool AllUnfit() const;        // also true without GPUs
+  [[nodiscard]] Bytes LargestMemory() const;  // over GPUs that are not unfit
+
+  void WorkerUp(const WorkerReady& ready, Time now);
+  void WorkerGone(GpuIndex index, WorkerState state);
+
+  void BeginEvict(GpuIndex index, const std::string& model);
+  void EndEvict(GpuIndex index, const std::string& model, bool gone);
+  // Makes room on paper for a model that will be loaded; the caller made sure that it fits.
+  void BeginLoad(GpuIndex index, const std::string& model, Bytes bytes, Time now);
+  void EndLoad(GpuIndex index, const std::string& model, bool loaded, Bytes device_bytes);
+  // A dispatched request uses `model` and is promised `activation` bytes, until Unpin.
+  void Pin(GpuIndex index, const std::string& model, Bytes activation, Duration work, Time now);
+  void Unpin(GpuIndex index, const std::string& model, Bytes activation, Time now);
+  // The worker had less room than the plan said.
+  void CorrectFree(GpuIndex index, Bytes worker_free);
+  void ForgetOverhead(GpuIndex index);
+
+  // Ends the process when an invariant is broken.
+  void Check() const;
+
+ private:
+  Gpu& Mutable(GpuIndex index);
+  void Drop(Gpu& gpu, const std::string& model);
+  void Hold(const std::string& model, GpuIndex index);
+
+  std::map<GpuIndex, Gpu> gpus_;
+  std::map<std::string, std::vector<GpuIndex>> holders_;  // sorted; without evicting ones
+};
+
+}  // namespace troupe::node

@@ -1,0 +1,126 @@
+// What goes into the node's decisions and what comes out: requests, orders to executors, and their outcomes.
+// Plain data.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/units.hpp"
+#include "proto/request.pb.h"
+
+namespace troupe::node {
+
+struct RequestId {
+  std::uint64_t router = 0;
+  std::uint64_t sequence = 0;
+  auto operator<=>(const RequestId&) const = default;
+};
+
+using GpuIndex = std::uint32_t;
+inline constexpr GpuIndex kNoGpu = ~GpuIndex{0};
+
+// A request as the scheduler sees it; its tensors stay with whoever asked.
+struct NodeRequest {
+  RequestId id;
+  std::string function;  // for messages
+  std::string model;     // digest
+  std::uint32_t priority = 0;
+  Time deadline = Time::max();  // target: only orders
+  Time expiry = Time::max();    // timeout: drops
+};
+
+enum class SwapSource { kResident, kHost };
+
+// One decision: GPU, source and victims together. Whoever carries it out sends the worker, in this order: an
+// eviction per victim, the swap-in when the source is the host, the run. Dispatches of one GPU are carried
+// out in the order in which they were decided. Reported back: EvictDone per victim, SwapInDone when the
+// source is the host, and exactly one RunDone per dispatch, last (also when the swap-in failed and no run was
+// ordered).
+struct Dispatch {
+  RequestId request;
+  std::string model;
+  GpuIndex gpu = 0;
+  SwapSource source = SwapSource::kResident;
+  std::vector<std::string> victims;
+  std::uint32_t attempt = 1;  // 1: the first worker that is given this request
+  Duration queued{};          // time it waited at this node
+  Time expiry = Time::max();  // for RunOrder.timeout_ns
+};
+
+struct EvictDone {
+  GpuIndex gpu = 0;
+  std::string model;
+  absl::Status status;  // not OK: the model is still there
+};
+struct SwapInDone {
+  GpuIndex gpu = 0;
+  std::string model;
+  absl::Status status;
+  Bytes device_bytes;  // what the weights take on the device; zero: as estimated
+  Duration took{};
+};
+enum class RunEnd {
+  kRan,          // the worker answered: `status` is the result
+  kNoFit,        // the swap-in or the run found no room: planned again
+  kNotResident,  // the run was refused since the model is not on the device: planned again
+};
+struct RunDone {
+  GpuIndex gpu = 0;
+  RequestId request;
+  RunEnd end = RunEnd::kRan;
+  absl::Status status;
+  Duration took{};  // copies and compute
+  Bytes free;       // of NoFit
+  Bytes largest;    // of NoFit
+};
+struct ResidentReport {
+  std::string model;
+  Bytes bytes;
+};
+struct WorkerReady {  // new or adopted
+  GpuIndex gpu = 0;
+  Bytes memory;
+  Bytes free;
+  std::vector<ResidentReport> resident;
+};
+struct WorkerLost {  // died, or hung and about to be killed
+  GpuIndex gpu = 0;
+  std::string why;
+};
+struct GpuUnfit {  // no worker will come: a device error that a restart does not clear
+  GpuIndex gpu = 0;
+  std::string why;
+};
+
+// How a request left the node. Exactly one per accepted request.
+enum class FinishKind { kServed, kFailed, kExpired, kCancelled, kBounced };
+struct Finished {
+  RequestId id;
+  FinishKind kind = FinishKind::kServed;
+  absl::Status status;
+  proto::BounceReason bounce = proto::BOUNCE_UNSPECIFIED;  // with kBounced
+  std::uint32_t attempts = 0;
+  GpuIndex gpu = kNoGpu;
+  bool hit = false;   // the model was on the GPU when the request was dispatched
+  Duration queued{};  // until its last dispatch
+};
+struct InFlight {
+  RequestId request;
+  GpuIndex gpu = 0;
+};
+struct Eviction {
+  GpuIndex gpu = 0;
+  std::string model;
+};
+
+// What the caller of an event has to do besides asking for the next decision.
+struct Effects {
+  std::vector<Finished> finished;   // answer these
+  std::vector<InFlight> cancel;     // tell the worker that nobody waits; a RunDone still ends them
+  std::vector<Eviction> evictions;  // order these; each is reported by an EvictDone
+};
+
+}  // namespace troupe::node

@@ -1,0 +1,165 @@
+// SWAP SCHEDULER: decides which request runs on which GPU of this node, where its weights come from and which
+// models go for it: one decision gives all three. Pure: no clock, no thread, no I/O; the node controller owns
+// it, feeds it every outcome and carries out what it returns.
+//
+// Use: after any Submit or Apply call Decide(now) and order the dispatches; arm one timer at NextDue() for
+// Expire.
+//
+//   a request:  waiting -> dispatched -> finished        exactly one Finished per accepted request
+//               dispatched -> waiting  (NoFit: planned again; its worker died: run again, at most
+//               `max_attempts`)
+//
+// Order: the ordering policy's; the gpu policy says where, or to wait for a busy GPU. What cannot be placed
+// yet is passed by others at most `max_passed` times, then the next GPU is held for it, so nothing waits for
+// ever on a node with a living GPU. A request that lost a worker runs alone, so that the guilty one is found
+// and no other suffers.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/cost_model.hpp"
+#include "base/model_queue.hpp"
+#include "node/eviction_policy.hpp"
+#include "node/gpu_policy.hpp"
+#include "node/gpu_table.hpp"
+#include "node/request.hpp"
+
+namespace troupe::node {
+
+struct SchedulerLimits {
+  std::uint32_t pipeline_depth = 2;  // requests dispatched to one GPU and not yet done
+  std::uint32_t max_attempts = 3;    // workers that a request may lose
+  std::uint32_t max_replans = 16;    // NoFit and not-resident answers before a request fails
+  std::uint32_t max_passed = 16;     // dispatches that may pass a request which cannot be placed
+  std::size_t max_waiting = 4096;    // more are bounced (BOUNCE_NO_CREDIT)
+};
+
+struct SchedulerPolicies {
+  OrderingPolicy ordering = nullptr;
+  GpuPolicy gpu = nullptr;
+  EvictionPolicy eviction = nullptr;
+};
+// NotFound for a name that the slot's table does not have.
+[[nodiscard]] absl::StatusOr<SchedulerPolicies> FindSchedulerPolicies(const PolicyNames& names);
+
+// `accepted` false: the request did not enter and `finished` is its answer (bounced or failed).
+struct Submitted {
+  bool accepted = true;
+  Finished finished;
+};
+enum class CancelVerdict {
+  kUnknown,    // never seen, or finished
+  kCancelled,  // it waited: finished now as kCancelled
+  kInFlight,   // tell the worker; a RunDone ends it as kCancelled or as what it came to
+};
+struct Cancelled {
+  CancelVerdict verdict = CancelVerdict::kUnknown;
+  Finished finished;      // with kCancelled
+  GpuIndex gpu = kNoGpu;  // with kInFlight
+};
+
+struct SchedulerCounts {
+  std::uint64_t accepted = 0, served = 0, failed = 0, expired = 0, cancelled = 0, bounced = 0;
+  std::uint64_t hits = 0, swaps = 0, retried = 0, no_fits = 0, evictions = 0;
+};
+
+class SwapScheduler {
+ public:
+  SwapScheduler(SchedulerLimits limits, SchedulerPolicies policies, CostDefaults costs = {});
+  ~SwapScheduler();
+
+  // GPUs. A GPU is known before its worker is; WorkerReady makes it usable.
+  void AddGpu(GpuIndex gpu, Bytes memory);
+  Effects Apply(const WorkerReady& ready, Time now);
+  Effects Apply(const WorkerLost& lost, Time now);
+  Effects Apply(const GpuUnfit& unfit, Time now);
+
+  // Models with a host copy at this node; others are bounced (BOUNCE_NOT_ADOPTED). Describing one again,
+  // after it was prepared, replaces the sizes. Forgetting bounces its waiting requests and evicts its idle
+  // copies.
+  void DescribeModel(const std::string& model, Bytes weights, Bytes activation);
+  Effects ForgetModel(const std::string& model);
+
+  // Draining: nothing new enters, what is here finishes.
+  void SetDraining(bool draining) { draining_ = draining; }
+  [[nodiscard]] bool draining() const { return draining_; }
+
+  Submitted Submit(const NodeRequest& request, Time now);
+  [[nodiscard]] std::vector<Dispatch> Decide(Time now);
+  Effects Apply(const EvictDone& done, Time now);
+  Effects Apply(const SwapInDone& done, Time now);
+  Effects Apply(const RunDone& done, Time now);
+  // Ends what waited past its expiry; names what is in flight past it once, to be cancelled.
+  Effects Expire(Time now);
+  [[nodiscard]] Time NextDue() const;  // Time::max(): nothing will expire
+  Cancelled Cancel(const RequestId& id);
+  // The router is gone: nobody waits for its requests.
+  Effects ForgetRouter(std::uint64_t router);
+
+  [[nodiscard]] const GpuTable& gpus() const { return gpus_; }
+  [[nodiscard]] const SchedulerCounts& counts() const { return counts_; }
+  [[nodiscard]] std::size_t waiting() const { return queue_.size(); }
+  [[nodiscard]] std::size_t in_flight() const { return requests_.size() - queue_.size(); }
+  [[nodiscard]] bool Knows(const std::string& model) const { return models_.contains(model); }
+  [[nodiscard]] std::vector<std::string> AdoptedModels() const;
+  void Check() const;
+
+ private:
+  struct Entry;
+  struct Model {
+    Bytes weights;
+    Bytes activation;
+  };
+  // What NoFit taught about one model on one GPU.
+  struct FitHint {
+    Bytes extra;              // room to make beyond the estimate
+    bool impossible = false;  // it did not fit into the empty GPU
+  };
+  using Entries = std::map<RequestId, std::unique_ptr<Entry>>;
+
+  // swap_decision.cpp
+  GpuChoice Choose(const Entry& entry, Time now);
+  Bytes Need(const Entry& entry, const Gpu& gpu) const;
+  bool PlanVictims(const Entry& entry, const Gpu& gpu, std::vector<std::string>* victims) const;
+  Dispatch MakeDispatch(Entry& entry, GpuIndex gpu, Time now);
+  void Pass(std::vector<Entry*>& blocked);
+  void HoldFor(Entry& entry);
+  bool MayUse(const Entry& entry, const Gpu& gpu) const;
+
+  // swap_scheduler.cpp
+  Finished End(Entry& entry, FinishKind kind, absl::Status status,
+               proto::BounceReason bounce = proto::BOUNCE_UNSPECIFIED);
+  void Requeue(Entry& entry);
+  void LeaveGpu(Entry& entry, Time now);
+  void ReleaseHolds(const RequestId& id);
+  Effects LoseGpu(GpuIndex gpu, WorkerState state, const std::string& why, Time now);
+  void Replan(Entry& entry, const RunDone& done, Effects& effects);
+  bool LearnNoFit(const Entry& entry, const RunDone& done);
+  absl::Status CannotFit(const std::string& function, const std::string& model) const;
+  bool CanEverFit(const std::string& model) const;
+  void EndUnplaceable(Effects& effects);
+  Effects EndWaiting(const std::vector<RequestId>& ids, FinishKind kind, const absl::Status& status,
+                     proto::BounceReason bounce);
+
+  SchedulerLimits limits_;
+  SchedulerPolicies policies_;
+  CostModel costs_;
+  GpuTable gpus_;
+  std::map<std::string, Model> models_;
+  Entries requests_;
+  ModelQueue<RequestId> queue_;
+  std::set<std::pair<Time, RequestId>> expiries_;
+  std::map<GpuIndex, std::vector<RequestId>> pipelines_;  // in the order of dispatch
+  std::map<GpuIndex, RequestId> holds_;                   // nothing else may start there
+  std::map<std::pair<GpuIndex, std::string>, FitHint> hints_;
+  std::uint64_t next_sequence_ = 0;
+  bool draining_ = false;
+  SchedulerCounts counts_;
+};
+
+}  // namespace troupe::node
