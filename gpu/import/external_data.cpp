@@ -1,0 +1,106 @@
+#include "gpu/import/external_data.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/status.hpp"
+
+namespace troupe::gpu {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  [[nodiscard]] int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+absl::Status Outside(const ExternalData& data) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "external data '", data.location, "' lies outside the model's folder; put it beside the ONNX file"));
+}
+
+absl::Status CheckLocation(const fs::path& folder, const ExternalData& data) {
+  if (folder.empty())
+    return absl::InvalidArgumentError(
+        absl::StrCat("external data '", data.location,
+                     "' cannot be read: this model came without a folder; save it as one file"));
+  if (data.location.empty() || absl::StrContains(data.location, '\0'))
+    return absl::InvalidArgumentError("external data has no usable location");
+  const fs::path location(data.location);
+  if (location.is_absolute()) return Outside(data);
+  for (const fs::path& part : location)
+    if (part == "..") return Outside(data);
+  return absl::OkStatus();
+}
+
+bool Inside(const fs::path& folder, const fs::path& file) {
+  const std::string prefix = folder == "/" ? "/" : folder.string() + "/";
+  return absl::StartsWith(file.string(), prefix);
+}
+
+// The file may be swapped between a check and an open, so the check that counts is made on the open
+// descriptor.
+absl::Status CheckOpened(int fd, const fs::path& folder, const ExternalData& data) {
+  std::error_code error;
+  const fs::path opened = fs::read_symlink(absl::StrCat("/proc/self/fd/", fd), error);
+  if (error || !Inside(folder, opened)) return Outside(data);
+  struct stat info {};
+  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
+    return absl::InvalidArgumentError(absl::StrCat("external data '", data.location, "' is no regular file"));
+  const auto size = static_cast<std::uint64_t>(info.st_size);
+  if (data.offset > size || data.length > size - data.offset)
+    return absl::InvalidArgumentError(absl::StrCat("external data '", data.location, "' has ", size,
+                                                   " bytes, but ", data.length, " at offset ", data.offset,
+                                                   " are needed"));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ReadExternalData(const fs::path& folder, const ExternalData& data) {
+  TROUPE_RETURN_IF_ERROR(CheckLocation(folder, data));
+  std::error_code error;
+  const fs::path root = fs::canonical(folder, error);
+  if (error)
+    return absl::InvalidArgumentError(absl::StrCat("the model's folder cannot be read: ", error.message()));
+  const fs::path path = fs::canonical(root / data.location, error);
+  if (error)
+    return absl::InvalidArgumentError(
+        absl::StrCat("external data '", data.location, "' cannot be read: ", error.message()));
+  if (!Inside(root, path)) return Outside(data);
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY));
+  if (file.get() < 0)
+    return absl::InvalidArgumentError(
+        absl::StrCat("external data '", data.location, "' cannot be opened: ", std::strerror(errno)));
+  TROUPE_RETURN_IF_ERROR(CheckOpened(file.get(), root, data));
+  std::string bytes(data.length, '\0');
+  for (std::size_t done = 0; done < bytes.size();) {
+    const ssize_t n =
+        pread(file.get(), bytes.data() + done, bytes.size() - done, static_cast<off_t>(data.offset + done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0)
+      return absl::InvalidArgumentError(
+          absl::StrCat("external data '", data.location, "' ended while it was read"));
+    done += static_cast<std::size_t>(n);
+  }
+  return bytes;
+}
+
+}  // namespace troupe::gpu

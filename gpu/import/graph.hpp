@@ -1,0 +1,38 @@
+// GRAPH: a model while it is being imported: steps by value name, constants beside them.
+//
+//   ONNX file -> ReadGraph -> Graph -> passes (each takes a Graph and leaves an equal, simpler one) -> LayOut
+//   -> model
+//
+// What holds between passes: every value has one producer (an input, a constant or one step), steps are in an
+// order in which every input is produced before it is read, and every model output is produced by a step.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "proto/model.pb.h"
+
+namespace troupe::gpu {
+
+// A tensor known at import: a row-major initialiser, or the result of folding. Contents are shared, never
+// changed.
+struct Constant {
+  proto::DataType type = proto::DATA_TYPE_UNSPECIFIED;
+  std::vector<std::int64_t> shape;
+  std::shared_ptr<const std::string> data;  // little-endian; BYTES: 4-byte length and bytes per element
+};
+
+struct Graph {
+  std::string name;
+  std::string onnx_digest;
+  int opset = 0;
+  std::vector<proto::TensorSpec> inputs;  // without the initialisers
+  std::vector<proto::TensorSpec> outputs;
+  std::vector<proto::Step> steps;
+  absl::flat_hash_map<std::string, Constant> constants;  // by value name
+};
+
+}  // namespace troupe::gpu

@@ -1,0 +1,198 @@
+#include "gpu/import/onnx_reader.hpp"
+
+#include <limits>
+#include <memory>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "base/digest.hpp"
+#include "base/status.hpp"
+#include "gpu/import/onnx_node.hpp"
+#include "gpu/import/onnx_tensor.hpp"
+#include "gpu/import/step_order.hpp"
+#include "gpu/import/weight_layout.hpp"
+#include "gpu/ops/operator.hpp"
+#include "onnx/onnx_pb.h"
+
+namespace troupe::gpu {
+namespace {
+
+absl::Status Parse(std::span<const std::byte> file, onnx::ModelProto& model) {
+  if (file.empty()) return absl::InvalidArgumentError("the ONNX file is empty");
+  if (file.size() > static_cast<std::size_t>(std::numeric_limits<int>::max()))
+    return absl::InvalidArgumentError("an ONNX file has at most 2 GiB; save its weights as external data");
+  if (!model.ParseFromArray(file.data(), static_cast<int>(file.size())))
+    return absl::InvalidArgumentError(
+        "this is no ONNX file, or it is truncated, corrupt or nested too deeply");
+  if (!model.has_graph()) return absl::InvalidArgumentError("the ONNX file has no graph");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int> OpsetOf(const onnx::ModelProto& model) {
+  std::int64_t opset = 0;
+  for (const auto& import : model.opset_import())
+    if (import.domain().empty() || import.domain() == "ai.onnx") opset = std::max(opset, import.version());
+  if (opset == 0) return absl::InvalidArgumentError("the ONNX file does not say which opset it uses");
+  if (opset < kMinOpset || opset > kMaxOpset)
+    return absl::UnimplementedError(absl::StrCat("the model uses opset ", opset, "; supported are ",
+                                                 kMinOpset, " to ", kMaxOpset,
+                                                 ": convert it with onnx.version_converter"));
+  return static_cast<int>(opset);
+}
+
+absl::StatusOr<proto::TensorSpec> SpecOf(const onnx::ValueInfoProto& value, const std::string& kind) {
+  const std::string where = absl::StrCat(kind, " '", value.name(), "'");
+  if (value.name().empty()) return absl::InvalidArgumentError(absl::StrCat("an ", kind, " has no name"));
+  if (!value.type().has_tensor_type())
+    return absl::UnimplementedError(
+        absl::StrCat(where, " is no tensor; sequences, maps and optionals are not supported"));
+  proto::TensorSpec spec;
+  spec.set_name(value.name());
+  spec.set_type(DataTypeOfOnnx(value.type().tensor_type().elem_type()));
+  if (spec.type() == proto::DATA_TYPE_UNSPECIFIED)
+    return absl::UnimplementedError(absl::StrCat(where, " has an element type that is not supported"));
+  Shape known;
+  for (const auto& dim : value.type().tensor_type().shape().dim()) {
+    if (dim.has_dim_value() && dim.dim_value() < -1)
+      return absl::InvalidArgumentError(absl::StrCat(where, " has a negative dimension ", dim.dim_value()));
+    const std::int64_t size = dim.has_dim_value() ? dim.dim_value() : -1;
+    spec.add_shape(size);
+    if (size >= 0) known.push_back(size);
+  }
+  if (auto count = CountElements(known); !count.ok())
+    return absl::Status(count.status().code(), absl::StrCat(where, ": ", count.status().message()));
+  return spec;
+}
+
+// What is read of a graph before its steps: initialisers, then the inputs that no initialiser stands for,
+// outputs.
+class GraphReader {
+ public:
+  GraphReader(onnx::GraphProto& from, const ImportOptions& options, Graph& to)
+      : from_(from), options_(options), to_(to) {}
+
+  absl::Status Run() {
+    if (static_cast<std::size_t>(from_.node_size()) > options_.max_nodes)
+      return absl::ResourceExhaustedError(
+          absl::StrCat("the graph has ", from_.node_size(), " nodes; the limit is ", options_.max_nodes));
+    if (from_.sparse_initializer_size() > 0)
+      return absl::UnimplementedError("the model has sparse initialisers, which are not supported");
+    TROUPE_RETURN_IF_ERROR(ReadInitialisers());
+    TROUPE_RETURN_IF_ERROR(ReadInterface());
+    TROUPE_RETURN_IF_ERROR(ReadNodes());
+    TROUPE_RETURN_IF_ERROR(SortSteps(to_));
+    return ProduceOutputsBySteps();
+  }
+
+ private:
+  absl::Status ReadInitialisers() {
+    for (onnx::TensorProto& tensor : *from_.mutable_initializer()) {
+      if (tensor.name().empty()) return absl::InvalidArgumentError("an initialiser has no name");
+      const std::string where = absl::StrCat("initialiser '", tensor.name(), "'");
+      TROUPE_ASSIGN_OR_RETURN(Constant constant, TakeTensor(tensor, options_, where));
+      TROUPE_RETURN_IF_ERROR(AddConstant(tensor.name(), std::move(constant)));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AddConstant(const std::string& name, Constant constant) {
+    weights_ += Bytes(constant.data->size());
+    if (weights_ > options_.max_weights)
+      return absl::ResourceExhaustedError(absl::StrCat("the model's weights exceed the limit of ",
+                                                       FormatBytes(options_.max_weights), " at tensor '",
+                                                       name, "'"));
+    if (!to_.constants.try_emplace(name, std::move(constant)).second)
+      return absl::InvalidArgumentError(absl::StrCat("the tensor '", name, "' is defined twice"));
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadInterface() {
+    for (const onnx::ValueInfoProto& input : from_.input()) {
+      if (to_.constants.contains(input.name())) continue;
+      TROUPE_ASSIGN_OR_RETURN(*to_.inputs.emplace(to_.inputs.end()), SpecOf(input, "input"));
+      if (!input.type().tensor_type().has_shape())
+        return absl::UnimplementedError(
+            absl::StrCat("input '", input.name(), "' does not say how many dimensions it has"));
+    }
+    absl::flat_hash_set<std::string> names;
+    for (const onnx::ValueInfoProto& output : from_.output()) {
+      TROUPE_ASSIGN_OR_RETURN(*to_.outputs.emplace(to_.outputs.end()), SpecOf(output, "output"));
+      if (!names.insert(output.name()).second)
+        return absl::InvalidArgumentError(absl::StrCat("output '", output.name(), "' stands twice"));
+    }
+    if (to_.outputs.empty()) return absl::InvalidArgumentError("the model has no outputs");
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadNodes() {
+    for (onnx::NodeProto& node : *from_.mutable_node()) {
+      TROUPE_ASSIGN_OR_RETURN(proto::Step step, TakeNode(node, options_));
+      if (step.op() == "Constant") {
+        TROUPE_ASSIGN_OR_RETURN(Constant constant, ConstantOf(step));
+        TROUPE_RETURN_IF_ERROR(AddConstant(step.outputs(0), std::move(constant)));
+      } else {
+        to_.steps.push_back(std::move(step));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // A model may hand out a constant; a plan only knows outputs of steps.
+  absl::Status ProduceOutputsBySteps() {
+    for (const proto::TensorSpec& output : to_.outputs) {
+      for (const proto::TensorSpec& input : to_.inputs)
+        if (input.name() == output.name())
+          return absl::UnimplementedError(
+              absl::StrCat("'", output.name(), "' is an input and an output; put an Identity between them"));
+      const auto constant = to_.constants.find(output.name());
+      if (constant == to_.constants.end()) continue;
+      const std::string renamed = absl::StrCat(output.name(), "/constant");
+      TROUPE_RETURN_IF_ERROR(RenameConstant(output.name(), renamed));
+      proto::Step& step = to_.steps.emplace_back();
+      step.set_op("Identity");
+      step.set_name(output.name());
+      step.add_inputs(renamed);
+      step.add_outputs(output.name());
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status RenameConstant(const std::string& from, const std::string& to) {
+    Constant constant = to_.constants.at(from);
+    if (!to_.constants.try_emplace(to, std::move(constant)).second)
+      return absl::InvalidArgumentError(absl::StrCat("the name '", to, "' is taken"));
+    to_.constants.erase(from);
+    for (proto::Step& step : to_.steps)
+      for (std::string& input : *step.mutable_inputs())
+        if (input == from) input = to;
+    return absl::OkStatus();
+  }
+
+  onnx::GraphProto& from_;
+  const ImportOptions& options_;
+  Graph& to_;
+  Bytes weights_;
+};
+
+}  // namespace
+
+absl::StatusOr<Graph> ReadGraph(std::span<const std::byte> file, const ImportOptions& options) {
+  onnx::ModelProto model;
+  TROUPE_RETURN_IF_ERROR(Parse(file, model));
+  Graph graph;
+  Sha256 digest;
+  digest.Update(file);
+  graph.onnx_digest = digest.Finish();
+  TROUPE_ASSIGN_OR_RETURN(graph.opset, OpsetOf(model));
+  graph.name = model.graph().name();
+  TROUPE_RETURN_IF_ERROR(GraphReader(*model.mutable_graph(), options, graph).Run());
+  return graph;
+}
+
+absl::StatusOr<ImportedModel> ReadOnnx(std::span<const std::byte> file, const ImportOptions& options) {
+  TROUPE_ASSIGN_OR_RETURN(Graph graph, ReadGraph(file, options));
+  return LayOut(std::move(graph), options);
+}
+
+}  // namespace troupe::gpu

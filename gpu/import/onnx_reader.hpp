@@ -1,0 +1,45 @@
+// ONNX READER: a hostile ONNX file becomes a canonical model, without any optimisation.
+//
+// What it guarantees of what it returns: value names are unique, steps are sorted, every value that is read
+// exists, every tensor's bytes fit its type and shape. What it does not judge: whether operators are
+// supported (CheckOperators) and whether shapes agree (InferShapes). Errors name the node and the reason:
+// InvalidArgument (bad file), Unimplemented (sound but not supported), ResourceExhausted (a limit of
+// ImportOptions).
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/units.hpp"
+#include "gpu/import/graph.hpp"
+#include "proto/model.pb.h"
+
+namespace troupe::gpu {
+
+struct ImportOptions {
+  // Folder of the ONNX file, where external data may lie. Empty: external data is refused.
+  std::filesystem::path folder;
+  std::size_t max_nodes = 100'000;
+  Bytes max_weights = GiB(16);
+  // Largest single result that constant folding may make.
+  Bytes max_folded = GiB(1);
+};
+
+struct ImportedModel {
+  proto::Model model;
+  std::vector<std::byte> weights;  // the blob that model.weights describes
+};
+
+inline constexpr int kMinOpset = 7;
+inline constexpr int kMaxOpset = 17;
+
+[[nodiscard]] absl::StatusOr<Graph> ReadGraph(std::span<const std::byte> file, const ImportOptions& options);
+
+// ReadGraph and LayOut: the model as the file has it.
+[[nodiscard]] absl::StatusOr<ImportedModel> ReadOnnx(std::span<const std::byte> file,
+                                                     const ImportOptions& options);
+
+}  // namespace troupe::gpu
