@@ -1,10 +1,11 @@
 // OPERATOR: one entry of the operator table: how shapes follow from inputs, and how a kernel is made.
 //
-// The table is explicit (operator_table.cpp lists every family); there are no self-registering statics, since a
-// linker drops them. Adding an operator: write its Infer and Make in the file of its family, add one line to that
-// family's array, run the conformance test, regenerate docs/onnx.md.
+// The table is explicit (operator_table.cpp lists every family); there are no self-registering statics, since
+// a linker drops them. Adding an operator: write its Infer and Make in the file of its family, add one line
+// to that family's array, run the conformance test, regenerate docs/onnx.md.
 //
-// Infer and Make run off the request path (import, preparation); Kernel::Run runs on it and allocates nothing.
+// Infer and Make run off the request path (import, preparation); Kernel::Run runs on it and allocates
+// nothing.
 #pragma once
 
 #include <cstddef>
@@ -29,10 +30,11 @@ using Shape = std::vector<std::int64_t>;
 struct ValueInfo {
   proto::DataType type = proto::DATA_TYPE_UNSPECIFIED;
   Shape shape;
-  // Row-major contents when they are known at planning time (weights in row-major layout, folded shape arithmetic);
-  // else null. BYTES values are never constants.
+  // Row-major contents when they are known at planning time (weights in row-major layout, folded shape
+  // arithmetic); else null. BYTES values are never constants.
   const std::byte* constant = nullptr;
-  // Device layout of a packed weight; empty means row-major.
+  // Device layout (gpu/ops/layout.hpp) of a packed weight, or of an activation between kernels that know
+  // layouts; empty means row-major.
   std::string layout;
   // The shape is an upper bound: the run tells the real one (NonMaxSuppression, NonZero, dynamic Resize).
   bool bounded = false;
@@ -58,6 +60,13 @@ class Kernel {
   virtual absl::Status Run(std::span<const TensorView> in, std::span<TensorView> out, std::byte* scratch) = 0;
   // The output may share memory with input `i` (element-wise in place). -1: none.
   [[nodiscard]] virtual int in_place_input() const { return -1; }
+  // Output 0 has the very bytes of input `i` (Reshape, Identity): the plan may alias the two and skip Run.
+  // -1: none.
+  [[nodiscard]] virtual int view_of_input() const { return -1; }
+  // Device layouts that Run wants its inputs in and leaves its outputs in; empty means row-major. The plan
+  // reorders an activation that stands in another layout. Asked only of operators with `any_layout`.
+  [[nodiscard]] virtual std::string input_layout(std::size_t) const { return {}; }
+  [[nodiscard]] virtual std::string output_layout(std::size_t) const { return {}; }
 };
 
 // A weight in the layout a device wants: `data` replaces the row-major bytes, `layout` says how to read them.
@@ -96,11 +105,16 @@ struct Operator {
   // A kernel for exactly these inputs. `out` is what infer returned.
   absl::StatusOr<std::unique_ptr<Kernel>> (*make)(const StepContext&, std::span<const ValueInfo> in,
                                                   std::span<const ValueInfo> out);
-  // Optional: packs constant input `index` for this device. nullptr, or an empty layout in the answer: stays row-major.
-  absl::StatusOr<PackedWeight> (*pack)(const StepContext&, std::span<const ValueInfo> in, int index) = nullptr;
-  // Types of the first input (of the output, where there is none) that this entry declares; read by docs/onnx.md and
-  // by the conformance test, which demands a pass for every test within the declaration.
+  // Optional: packs constant input `index` for this device. nullptr, or an empty layout in the answer: stays
+  // row-major.
+  absl::StatusOr<PackedWeight> (*pack)(const StepContext&, std::span<const ValueInfo> in,
+                                       int index) = nullptr;
+  // Types of the first input (of the output, where there is none) that this entry declares; read by
+  // docs/onnx.md and by the conformance test, which demands a pass for every test within the declaration.
   TypeSet types = TypesOf({proto::FP32});
+  // `make` understands ValueInfo::layout of activations and answers Kernel::input_layout and output_layout.
+  // Without it every activation arrives row-major, and so does every weight that `pack` left alone.
+  bool any_layout = false;
 };
 
 // The entry for `name` at `opset`; null when unsupported.
@@ -113,7 +127,8 @@ struct Operator {
 // Product of the dimensions, or an error for a negative dimension or more than 2^40 elements.
 [[nodiscard]] absl::StatusOr<std::int64_t> CountElements(std::span<const std::int64_t> shape);
 // NumPy broadcasting of two shapes, or an error that shows both.
-[[nodiscard]] absl::StatusOr<Shape> BroadcastShapes(std::span<const std::int64_t> a, std::span<const std::int64_t> b);
+[[nodiscard]] absl::StatusOr<Shape> BroadcastShapes(std::span<const std::int64_t> a,
+                                                    std::span<const std::int64_t> b);
 [[nodiscard]] std::string FormatShape(std::span<const std::int64_t> shape);
 
 }  // namespace troupe::gpu

@@ -1,0 +1,38 @@
+// The table of all operators: every family by name, nothing registers itself.
+#include <algorithm>
+
+#include "gpu/ops/families.hpp"
+
+namespace troupe::gpu {
+namespace {
+
+constexpr std::span<const Operator> (*kFamilies[])() = {
+    ConvolutionOperators, PoolingOperators,     MatMulOperators,       NormalizationOperators,
+    ElementwiseOperators, ShapeOperators,       DataMovementOperators, ReductionOperators,
+    DetectionOperators,   TransformerOperators, QuantizationOperators,
+};
+
+}  // namespace
+
+std::vector<const Operator*> AllOperators() {
+  std::vector<const Operator*> all;
+  for (auto family : kFamilies) {
+    for (const Operator& entry : family()) all.push_back(&entry);
+  }
+  return all;
+}
+
+const Operator* FindOperator(std::string_view name, int opset) {
+  static const std::vector<const Operator*> sorted = [] {
+    auto all = AllOperators();
+    std::ranges::stable_sort(all, {}, [](const Operator* entry) { return entry->name; });
+    return all;
+  }();
+  for (const Operator* entry :
+       std::ranges::equal_range(sorted, name, {}, [](const Operator* e) { return e->name; })) {
+    if (entry->min_opset <= opset && opset <= entry->max_opset) return entry;
+  }
+  return nullptr;
+}
+
+}  // namespace troupe::gpu
