@@ -1,0 +1,158 @@
+// DEVICE: what a GPU is to everything above it. The virtual GPU implements it here, CUDA in a plug-in; the
+// contract tests (tests/unit/gpu_device) run on both.
+//
+// Memory is one bounded space that is handed out in ranges. Work is put on streams: the operations of one
+// stream happen in order, operations of different streams at the same time as far as the engines allow (one
+// copy engine per direction, one compute engine). Nothing here blocks its caller except Prepare; the end of
+// an operation is told by a callback, and other operations wait for it through its event.
+//
+// Owner: one per worker process, made at the first adoption, destroyed last. All members are thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/units.hpp"
+#include "gpu/device/event.hpp"
+#include "proto/model.pb.h"
+#include "proto/worker.pb.h"
+
+namespace troupe::transport {
+class LinkBuckets;
+}
+
+namespace troupe::gpu {
+
+struct DeviceInfo {
+  std::string name;         // "virtual:0", "cuda:1"
+  std::string pack_target;  // Model::packed_for of the weights that run best here
+  Bytes memory;
+  BytesPerSecond link;  // to the host, one direction
+};
+
+// A range of device memory. The address means something to the device only: the host never reads through it.
+struct DeviceRange {
+  std::byte* address = nullptr;
+  Bytes size;
+  // A part of this range; outside of it is a bug.
+  [[nodiscard]] DeviceRange Part(Bytes offset, Bytes length) const;
+};
+
+struct MemoryUse {
+  Bytes total;
+  Bytes free;
+  Bytes largest;  // the largest range that could be allocated now
+};
+
+// A model made ready to run on one device for concrete input shapes. Made by Device::Prepare, launched by its
+// device only, one launch at a time; outlives its launches, not its device.
+class DevicePlan {
+ public:
+  virtual ~DevicePlan() = default;
+  // The model's inputs in the order in which a launch binds them, concrete.
+  [[nodiscard]] virtual std::span<const proto::TensorSpec> inputs() const = 0;
+  // For outputs whose size depends on data, the upper bound.
+  [[nodiscard]] virtual std::span<const proto::TensorSpec> outputs() const = 0;
+  [[nodiscard]] virtual Bytes input_bytes(std::size_t i) const = 0;
+  [[nodiscard]] virtual Bytes output_bytes(std::size_t i) const = 0;
+  [[nodiscard]] virtual Bytes weights_bytes() const = 0;
+  [[nodiscard]] virtual Bytes activation_bytes() const = 0;
+  [[nodiscard]] virtual std::size_t step_count() const = 0;
+  // Offset and length in the weights of what one step reads: a gate tells from this what the step has to wait
+  // for.
+  [[nodiscard]] virtual std::span<const std::pair<std::uint64_t, std::uint64_t>> step_weights(
+      std::size_t step) const = 0;
+};
+
+// The event that `step` has to wait for before it starts (its group of weights is there); null: none. Called
+// on a thread of the device, in the order of the steps, possibly ahead of their execution. Must not block.
+using StepGate = std::function<EventPtr(std::size_t step)>;
+
+struct LaunchArguments {
+  DeviceRange weights;
+  DeviceRange activations;  // at least activation_bytes()
+  std::vector<DeviceRange> inputs;
+  std::vector<DeviceRange> outputs;
+  StepGate gate;
+};
+
+// How an operation went. `begin` is when it got its engine, not when it was put on the stream.
+struct Completion {
+  absl::Status status;
+  Time begin;
+  Time end;
+};
+// Called once on a thread of the device (or on the caller's, before the call returns, for small copies): must
+// be short and must not wait for the device.
+using OnComplete = std::function<void(const Completion&)>;
+// The same for a launch; the output shapes as they came out (equal to the plan's unless they depend on data).
+using OnLaunched = std::function<void(const Completion&, std::vector<proto::TensorSpec> outputs)>;
+
+// Operations in order. An operation whose stream waits for an event that failed is not executed and ends with
+// the event's error; an operation that fails by itself does not hinder those behind it on the same stream.
+// Source and destination stay valid until the operation has completed. Destroying a stream waits for what is
+// on it.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  virtual EventPtr CopyIn(DeviceRange to, std::span<const std::byte> from, OnComplete done) = 0;
+  virtual EventPtr CopyOut(std::span<std::byte> to, DeviceRange from, OnComplete done) = 0;
+  virtual EventPtr Launch(std::shared_ptr<DevicePlan> plan, LaunchArguments arguments, OnLaunched done) = 0;
+  // What is put on this stream from now on waits for `event` as well.
+  virtual void Wait(EventPtr event) = 0;
+};
+
+// One engine as a watchdog sees it: a counter that stands still while the engine is busy means a hang.
+struct EngineState {
+  bool busy = false;
+  std::uint64_t progress = 0;  // blocks copied, steps run
+};
+enum class Engine { kCopyIn = 0, kCopyOut = 1, kCompute = 2 };
+inline constexpr std::size_t kEngines = 3;
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  [[nodiscard]] virtual const DeviceInfo& info() const = 0;
+
+  // ResourceExhausted when no free range is long enough: memory() says what there is. Aligned to 256 bytes;
+  // the size is the one asked for. Zero bytes are a range too.
+  virtual absl::StatusOr<DeviceRange> Allocate(Bytes size) = 0;
+  // A range that was not allocated, or freed before, is a bug. No operation uses it any more.
+  virtual void Free(const DeviceRange& range) = 0;
+  [[nodiscard]] virtual MemoryUse memory() const = 0;
+
+  // Slow (primitives, graphs): off the request path. `weights` is the blob that `model` describes; it may
+  // move afterwards. InvalidArgument names the tensor that does not fit the model.
+  virtual absl::StatusOr<std::shared_ptr<DevicePlan>> Prepare(const proto::Model& model,
+                                                              std::span<const std::byte> weights,
+                                                              std::span<const proto::TensorSpec> inputs) = 0;
+  virtual std::unique_ptr<Stream> MakeStream() = 0;
+
+  // Makes host memory known to the device, so that copies from it run at full speed. Once per mapping;
+  // Unregister before it is unmapped.
+  virtual absl::Status RegisterHost(std::span<const std::byte> memory) = 0;
+  virtual void UnregisterHost(std::span<const std::byte> memory) = 0;
+  // The node's simulated links, from now on; a device with real ones ignores them.
+  virtual absl::Status UseLinks(std::shared_ptr<transport::LinkBuckets> links) = 0;
+
+  // Not OK: the device is lost, nothing on it can be used again and the process should end.
+  [[nodiscard]] virtual absl::Status Health() const = 0;
+  [[nodiscard]] virtual EngineState engine(Engine which) const = 0;
+  // Time that the compute engine was busy since the device was made.
+  [[nodiscard]] virtual Duration compute_busy() const = 0;
+
+  // Faults that tests ask for: the compute engine never ends an operation again; the copy engines stop moving
+  // bytes.
+  virtual absl::Status HangCompute() = 0;
+  virtual absl::Status StallCopies() = 0;
+};
+
+}  // namespace troupe::gpu

@@ -1,0 +1,47 @@
+// What passes between a daemon and a worker at adoption, and who may adopt.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "base/units.hpp"
+
+namespace troupe::gpu {
+
+// Descriptors in the worker's answer, in this order; the last only for a virtual device.
+enum AdoptionDescriptor : std::size_t {
+  kOrderRing = 0,
+  kOutcomeRing,
+  kOrderDoorbell,
+  kOutcomeDoorbell,
+  kOutputArena,
+  kControlPage,
+  kAdoptionDescriptors,  // what every worker sends
+  kDeviceMemory = kAdoptionDescriptors,
+};
+// Descriptors in the daemon's hello; the last two only for a virtual device.
+enum HelloDescriptor : std::size_t { kHostRegion = 0, kHelloMemory = 1, kHelloLinks = 2 };
+
+// Operation codes of the records in the two rings.
+inline constexpr std::uint16_t kOrderOp = 1;
+inline constexpr std::uint16_t kOutcomeOp = 2;
+// Memory of each ring: an order or outcome may have half of it.
+inline constexpr Bytes kRingCapacity = MiB(4);
+
+// Who may adopt a worker. Pure.
+//   waiting -(Admit)-> adopted -(Lost)-> waiting ...   a higher epoch is admitted in both states
+class AdoptionGate {
+ public:
+  // Same daemon, same epoch: it may come back after it lost the link, not twice at a time.
+  [[nodiscard]] absl::Status Admit(std::uint64_t epoch) const;
+  void Adopted(std::uint64_t epoch);
+  void Lost() { adopted_ = false; }
+  [[nodiscard]] bool adopted() const { return adopted_; }
+
+ private:
+  bool adopted_ = false;
+  std::uint64_t highest_ = 0;
+};
+
+}  // namespace troupe::gpu

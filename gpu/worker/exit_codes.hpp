@@ -1,0 +1,17 @@
+// How a worker ends, for whoever reaps it. A signal is a crash; everything else is one of these.
+#pragma once
+
+namespace troupe::gpu {
+
+enum ExitCode : int {
+  kExitClean = 0,         // asked to: a Shutdown order or SIGTERM
+  kExitUsage = 2,         // flags or files that make no sense; one line on stderr says which
+  kExitSocketInUse = 3,   // another living worker listens at the socket
+  kExitNoDevice = 4,      // there is no such device, or it cannot be opened
+  kExitLeaseExpired = 5,  // no daemon came back within the lease
+  kExitDeviceLost = 6,    // a sticky error: the device is of no use to this process any more
+};
+// "lease expired"; empty for a code that is none of ours.
+[[nodiscard]] const char* ExitCodeName(int code);
+
+}  // namespace troupe::gpu

@@ -1,0 +1,69 @@
+#include "gpu/worker/worker_process.hpp"
+
+#include "absl/strings/str_cat.h"
+#include "base/status.hpp"
+
+namespace troupe::gpu {
+
+std::vector<std::string> WorkerCommand::Arguments() const {
+  std::vector<std::string> arguments = {program,
+                                        "--device",
+                                        device,
+                                        "--socket",
+                                        socket,
+                                        "--node",
+                                        node,
+                                        "--gpu",
+                                        absl::StrCat(gpu),
+                                        "--compute",
+                                        compute,
+                                        "--threads",
+                                        absl::StrCat(threads),
+                                        "--lease",
+                                        absl::StrCat(lease.count(), "ns"),
+                                        "--arena",
+                                        absl::StrCat(arena.count())};
+  if (!profile.empty()) arguments.insert(arguments.end(), {"--profile", profile});
+  if (allow_faults) arguments.push_back("--allow-faults");
+  return arguments;
+}
+
+absl::StatusOr<transport::ProcessHandle> StartWorker(const WorkerCommand& command) {
+  transport::SpawnOptions options;
+  options.arguments = command.Arguments();
+  // Read when the process is loaded. Spinning threads of several workers would take the cores from each
+  // other.
+  options.environment = {{"OMP_WAIT_POLICY", "passive"}, {"OMP_NUM_THREADS", absl::StrCat(command.threads)}};
+  options.log = command.log;
+  return transport::SpawnProcess(options);
+}
+
+absl::StatusOr<transport::MemoryFile> CreateVirtualMemory(std::uint32_t gpu, Bytes size) {
+  return transport::MemoryFile::Create(absl::StrCat("troupe-gpu", gpu), size);
+}
+
+void TouchMemory(const transport::MemoryFile& memory) {
+  constexpr std::size_t kPage = 4096;
+  for (std::size_t at = 0; at < memory.size().count(); at += kPage) {
+    // Atomically adding nothing: a worker may already be using the page.
+    __atomic_fetch_or(reinterpret_cast<unsigned char*>(memory.data() + at), 0, __ATOMIC_RELAXED);
+  }
+}
+
+std::string LinkInName(std::uint32_t gpu) {
+  return absl::StrCat("gpu", gpu, ":in");
+}
+std::string LinkOutName(std::uint32_t gpu) {
+  return absl::StrCat("gpu", gpu, ":out");
+}
+
+absl::StatusOr<transport::LinkBuckets> CreateNodeLinks(std::uint32_t gpus, BytesPerSecond bandwidth) {
+  std::vector<transport::LinkConfig> links;
+  for (std::uint32_t gpu = 0; gpu < gpus; ++gpu) {
+    links.push_back({LinkInName(gpu), bandwidth});
+    links.push_back({LinkOutName(gpu), bandwidth});
+  }
+  return transport::LinkBuckets::Create(links);
+}
+
+}  // namespace troupe::gpu

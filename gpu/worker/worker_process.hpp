@@ -1,0 +1,46 @@
+// Starting a GPU worker, and the shared things that the daemon makes for its workers.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/units.hpp"
+#include "transport/link_state.hpp"
+#include "transport/liveness.hpp"
+#include "transport/memory_file.hpp"
+
+namespace troupe::gpu {
+
+// The flags of troupe-gpu-worker.
+struct WorkerCommand {
+  std::string program;  // path of troupe-gpu-worker
+  std::string device = "virtual:0";
+  std::string socket;  // at most 100 bytes, as Unix sockets have it
+  std::string node;
+  std::uint32_t gpu = 0;
+  std::string compute = "real";  // real, timed
+  std::string profile;           // file of times for `timed`; empty: none
+  int threads = 1;
+  Duration lease = std::chrono::seconds(30);
+  Bytes arena = MiB(256);  // outputs that nobody has read yet
+  bool allow_faults = false;
+  int log = -1;  // descriptor of its stdout and stderr; -1: ours
+  [[nodiscard]] std::vector<std::string> Arguments() const;
+};
+
+// Starts the worker in a session of its own. It can be adopted a few milliseconds later: Adopt waits for
+// that.
+absl::StatusOr<transport::ProcessHandle> StartWorker(const WorkerCommand& command);
+
+// The memory of one virtual GPU. `touch` writes every page now (0.7-3.4 s for a GiB), else on first use; give
+// it to each worker of this GPU in turn, so that a restarted one is up at once.
+absl::StatusOr<transport::MemoryFile> CreateVirtualMemory(std::uint32_t gpu, Bytes size);
+void TouchMemory(const transport::MemoryFile& memory);
+
+// The links of one node: "gpu<N>:in" and "gpu<N>:out" for each GPU.
+absl::StatusOr<transport::LinkBuckets> CreateNodeLinks(std::uint32_t gpus, BytesPerSecond bandwidth);
+[[nodiscard]] std::string LinkInName(std::uint32_t gpu);
+[[nodiscard]] std::string LinkOutName(std::uint32_t gpu);
+
+}  // namespace troupe::gpu
