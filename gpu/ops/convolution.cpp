@@ -2,6 +2,8 @@
 
 namespace troupe::gpu {
 
-std::span<const Operator> ConvolutionOperators() { return {}; }
+std::span<const Operator> ConvolutionOperators() {
+  return {};
+}
 
 }  // namespace troupe::gpu

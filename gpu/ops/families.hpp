@@ -14,12 +14,9 @@ namespace troupe::gpu {
 [[nodiscard]] std::span<const Operator> NormalizationOperators();
 
 // Written here.
-[[nodiscard]] std::span<const Operator> ElementwiseOperators();
-[[nodiscard]] std::span<const Operator> ShapeOperators();
-[[nodiscard]] std::span<const Operator> DataMovementOperators();
-[[nodiscard]] std::span<const Operator> ReductionOperators();
-[[nodiscard]] std::span<const Operator> DetectionOperators();
-[[nodiscard]] std::span<const Operator> TransformerOperators();
-[[nodiscard]] std::span<const Operator> QuantizationOperators();
+[[nodiscard]] std::span<const Operator> UnaryOperators();
+[[nodiscard]] std::span<const Operator> ArithmeticOperators();
+[[nodiscard]] std::span<const Operator> LogicOperators();
+[[nodiscard]] std::span<const Operator> ReshapeOperators();
 
 }  // namespace troupe::gpu

@@ -2,6 +2,8 @@
 
 namespace troupe::gpu {
 
-std::span<const Operator> MatMulOperators() { return {}; }
+std::span<const Operator> MatMulOperators() {
+  return {};
+}
 
 }  // namespace troupe::gpu

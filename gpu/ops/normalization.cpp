@@ -2,6 +2,8 @@
 
 namespace troupe::gpu {
 
-std::span<const Operator> NormalizationOperators() { return {}; }
+std::span<const Operator> NormalizationOperators() {
+  return {};
+}
 
 }  // namespace troupe::gpu

@@ -7,9 +7,8 @@ namespace troupe::gpu {
 namespace {
 
 constexpr std::span<const Operator> (*kFamilies[])() = {
-    ConvolutionOperators, PoolingOperators,     MatMulOperators,       NormalizationOperators,
-    ElementwiseOperators, ShapeOperators,       DataMovementOperators, ReductionOperators,
-    DetectionOperators,   TransformerOperators, QuantizationOperators,
+    ConvolutionOperators, PoolingOperators,    MatMulOperators, NormalizationOperators,
+    UnaryOperators,       ArithmeticOperators, LogicOperators,  ReshapeOperators,
 };
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 namespace troupe::gpu {
 
-std::span<const Operator> PoolingOperators() { return {}; }
+std::span<const Operator> PoolingOperators() {
+  return {};
+}
 
 }  // namespace troupe::gpu

@@ -1,7 +1,0 @@
-#include "gpu/ops/families.hpp"
-
-namespace troupe::gpu {
-
-std::span<const Operator> DetectionOperators() { return {}; }
-
-}  // namespace troupe::gpu

@@ -1,0 +1,314 @@
+// Operators that change a shape and move nothing: Reshape, Flatten, Squeeze, Unsqueeze, Identity, Dropout,
+// Shape, Size, Cast.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "gpu/ops/convert.hpp"
+#include "gpu/ops/families.hpp"
+
+namespace troupe::gpu {
+namespace {
+
+Made MakeCopy(const StepContext&, Infos, Infos) {
+  return MakeKernel(
+      [](In in, Out out, std::byte*) {
+        CopyBytes(out[0].data, in[0].data, BytesOf(out[0]));
+        return absl::OkStatus();
+      },
+      Bytes(0), 0);
+}
+
+// --- Reshape
+// ------------------------------------------------------------------------------------------------------
+
+absl::StatusOr<Shape> ResolveReshape(const StepContext& ctx, const ValueInfo& in, Shape target) {
+  const bool allow_zero = ctx.Int("allowzero", 0) != 0;
+  const std::string asked = FormatShape(target);
+  std::int64_t known = 1;
+  std::ptrdiff_t open = -1;
+  for (std::size_t i = 0; i < target.size(); ++i) {
+    if (target[i] == 0 && !allow_zero) {
+      if (i >= in.shape.size())
+        return ctx.Error(absl::StrCat("shape ", asked, " copies a dimension not there"));
+      target[i] = in.shape[i];
+    }
+    if (target[i] == -1) {
+      if (open >= 0) return ctx.Error(absl::StrCat("shape ", asked, " leaves two dimensions open"));
+      open = static_cast<std::ptrdiff_t>(i);
+    } else if (target[i] < 0 || __builtin_mul_overflow(known, target[i], &known)) {
+      return ctx.Error(absl::StrCat("shape ", asked, " is not a shape"));
+    }
+  }
+  if (open >= 0) {
+    if (known == 0 || in.elements() % known != 0) {
+      return ctx.Error(absl::StrCat("shape ", asked, " does not divide ", FormatShape(in.shape)));
+    }
+    target[static_cast<std::size_t>(open)] = in.elements() / known;
+  } else if (known != in.elements()) {
+    return ctx.Error(absl::StrCat("shape ", asked, " does not hold the elements of ", FormatShape(in.shape)));
+  }
+  return target;
+}
+
+Inferred InferReshape(const StepContext& ctx, Infos in) {
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 2, 2, kFixedTypes));
+  TROUPE_ASSIGN_OR_RETURN(std::optional<Shape> target, KnownInts(ctx, in, 1));
+  if (!target) {  // the rank is known, and that the elements stay the same
+    Shape bound(static_cast<std::size_t>(in[1].elements()), 1);
+    if (!bound.empty()) bound[0] = in[0].elements();
+    return OneValue(ctx, in[0].type, std::move(bound), true);
+  }
+  TROUPE_ASSIGN_OR_RETURN(Shape shape, ResolveReshape(ctx, in[0], *std::move(target)));
+  return OneValue(ctx, in[0].type, std::move(shape));
+}
+
+// --- Flatten
+// ------------------------------------------------------------------------------------------------------
+
+Inferred InferFlatten(const StepContext& ctx, Infos in) {
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 1, 1, kFixedTypes));
+  const auto rank = static_cast<std::int64_t>(in[0].shape.size());
+  std::int64_t axis = ctx.Int("axis", 1);
+  if (axis < -rank || axis > rank) return ctx.Error(absl::StrCat("axis ", axis, " is outside of the input"));
+  if (axis < 0) axis += rank;
+  const auto middle = in[0].shape.begin() + axis;
+  return OneValue(ctx, in[0].type,
+                  {Product(Shape(in[0].shape.begin(), middle)), Product(Shape(middle, in[0].shape.end()))});
+}
+
+// --- Squeeze, Unsqueeze: axes as an attribute (to opset 12) or an input
+// ----------------------------------------------
+
+Inferred InferSqueeze(const StepContext& ctx, Infos in) {
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 1, 2, kFixedTypes));
+  const Shape& shape = in[0].shape;
+  Shape axes = ctx.Ints("axes");
+  bool all = axes.empty();
+  if (Present(in, 1)) {
+    TROUPE_ASSIGN_OR_RETURN(axes, RequireInts(ctx, in, 1, "axes"));
+    all = false;
+  }
+  TROUPE_ASSIGN_OR_RETURN(axes, NormalizeAxes(ctx, std::move(axes), shape.size()));
+  Shape out;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    const bool named = std::binary_search(axes.begin(), axes.end(), static_cast<std::int64_t>(i));
+    if (named && shape[i] != 1) return ctx.Error(absl::StrCat("dimension ", i, " is ", shape[i], ", not 1"));
+    if (named || (all && shape[i] == 1)) continue;
+    out.push_back(shape[i]);
+  }
+  return OneValue(ctx, in[0].type, std::move(out));
+}
+
+Inferred InferUnsqueeze(const StepContext& ctx, Infos in) {
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 1, 2, kFixedTypes));
+  Shape axes = ctx.Ints("axes");
+  if (Present(in, 1)) {
+    TROUPE_ASSIGN_OR_RETURN(axes, RequireInts(ctx, in, 1, "axes"));
+  }
+  const std::size_t rank = in[0].shape.size() + axes.size();
+  if (rank > 64) return ctx.Error("more than 64 dimensions");
+  TROUPE_ASSIGN_OR_RETURN(axes, NormalizeAxes(ctx, std::move(axes), rank));
+  Shape out;
+  auto next = in[0].shape.begin();
+  for (std::size_t i = 0; i < rank; ++i) {
+    const bool added = std::binary_search(axes.begin(), axes.end(), static_cast<std::int64_t>(i));
+    out.push_back(added ? 1 : *next++);
+  }
+  return OneValue(ctx, in[0].type, std::move(out));
+}
+
+// --- Identity, Dropout
+// ------------------------------------------------------------------------------------------------
+
+Inferred InferIdentity(const StepContext& ctx, Infos in) {
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 1, 1, kFixedTypes));
+  return OneValue(ctx, in[0].type, in[0].shape);
+}
+
+Inferred InferDropout(const StepContext& ctx, Infos in) {
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 1, 3, kFloatTypes));
+  if (Present(in, 2)) {
+    const bool known_off =
+        in[2].constant != nullptr && in[2].elements() == 1 && in[2].constant[0] == std::byte{0};
+    if (!known_off) return ctx.Error("training mode is not served");
+  }
+  ValueInfo mask;
+  mask.type = ctx.opset < 10 ? in[0].type : proto::BOOL;
+  mask.shape = in[0].shape;
+  TROUPE_ASSIGN_OR_RETURN(std::vector<ValueInfo> out, OneValue(ctx, in[0].type, in[0].shape));
+  if (ctx.step.outputs_size() > 1) out.push_back(std::move(mask));
+  return out;
+}
+
+Made MakeDropout(const StepContext&, Infos, Infos) {
+  return MakeKernel(
+      [](In in, Out out, std::byte*) {
+        CopyBytes(out[0].data, in[0].data, BytesOf(out[0]));
+        if (out.size() > 1 && out[1].data != nullptr) {  // nothing is dropped: all true
+          const std::vector<std::uint8_t> ones(static_cast<std::size_t>(Elements(out[1])), 1);
+          ConvertElements(proto::BOOL, reinterpret_cast<const std::byte*>(ones.data()), out[1].type,
+                          out[1].data, Elements(out[1]));
+        }
+        return absl::OkStatus();
+      },
+      Bytes(0), 0);
+}
+
+// --- Shape, Size
+// --------------------------------------------------------------------------------------------------
+
+// The range [start, end) of dimensions that Shape gives; both clamp (opset 15).
+std::pair<std::int64_t, std::int64_t> ShapeRange(const StepContext& ctx, std::int64_t rank) {
+  const auto clamp = [rank](std::int64_t axis) {
+    return std::clamp<std::int64_t>(axis < 0 ? axis + rank : axis, 0, rank);
+  };
+  const std::int64_t start = clamp(ctx.Int("start", 0));
+  return {start, std::max(start, clamp(ctx.Int("end", rank)))};
+}
+
+Inferred InferShape(const StepContext& ctx, Infos in) {
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 1, 1, kFixedTypes | TypesOf({proto::BYTES})));
+  const auto [start, end] = ShapeRange(ctx, static_cast<std::int64_t>(in[0].shape.size()));
+  return OneValue(ctx, proto::INT64, {end - start});
+}
+
+Made MakeShape(const StepContext& ctx, Infos in, Infos) {
+  const auto [start, end] = ShapeRange(ctx, static_cast<std::int64_t>(in[0].shape.size()));
+  return MakeKernel([start = start, end = end](In in, Out out, std::byte*) {
+    std::copy(in[0].shape.begin() + start, in[0].shape.begin() + end, MutableData<std::int64_t>(out[0]));
+    return absl::OkStatus();
+  });
+}
+
+Inferred InferSize(const StepContext& ctx, Infos in) {
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 1, 1, kFixedTypes | TypesOf({proto::BYTES})));
+  return OneValue(ctx, proto::INT64, {});
+}
+
+Made MakeSize(const StepContext&, Infos, Infos) {
+  return MakeKernel([](In in, Out out, std::byte*) {
+    *MutableData<std::int64_t>(out[0]) = Elements(in[0]);
+    return absl::OkStatus();
+  });
+}
+
+// --- Cast, CastLike
+// ---------------------------------------------------------------------------------------------------
+
+// ONNX numbers its element types otherwise than the Open Inference Protocol.
+proto::DataType FromOnnxType(std::int64_t type) {
+  constexpr proto::DataType kTypes[] = {proto::DATA_TYPE_UNSPECIFIED,
+                                        proto::FP32,
+                                        proto::UINT8,
+                                        proto::INT8,
+                                        proto::UINT16,
+                                        proto::INT16,
+                                        proto::INT32,
+                                        proto::INT64,
+                                        proto::BYTES,
+                                        proto::BOOL,
+                                        proto::FP16,
+                                        proto::FP64,
+                                        proto::UINT32,
+                                        proto::UINT64,
+                                        proto::DATA_TYPE_UNSPECIFIED,
+                                        proto::DATA_TYPE_UNSPECIFIED,
+                                        proto::BF16};
+  if (type < 0 || type >= static_cast<std::int64_t>(std::size(kTypes))) return proto::DATA_TYPE_UNSPECIFIED;
+  return kTypes[type];
+}
+
+Inferred InferCast(const StepContext& ctx, Infos in) {
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 1, 1, kFixedTypes));
+  const std::int64_t to = ctx.Int("to", 0);
+  const proto::DataType type = FromOnnxType(to);
+  if (!Has(kFixedTypes, type)) return ctx.Error(absl::StrCat("cannot cast to ONNX type ", to));
+  return OneValue(ctx, type, in[0].shape);
+}
+
+Inferred InferCastLike(const StepContext& ctx, Infos in) {
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 2, 2, kFixedTypes));
+  TROUPE_RETURN_IF_ERROR(CheckType(ctx, in, 1, kFixedTypes));
+  return OneValue(ctx, in[1].type, in[0].shape);
+}
+
+Made MakeCast(const StepContext& ctx, Infos in, Infos out) {
+  if (in[0].type == out[0].type) return MakeCopy(ctx, in, out);
+  return MakeKernel([](In in, Out out, std::byte*) {
+    ConvertElements(in[0].type, in[0].data, out[0].type, out[0].data, Elements(in[0]));
+    return absl::OkStatus();
+  });
+}
+
+constexpr TypeSet kAnyType = kFixedTypes;
+
+constexpr Operator kOperators[] = {
+    {.name = "Reshape",
+     .min_opset = 5,
+     .max_opset = 17,
+     .infer = &InferReshape,
+     .make = &MakeCopy,
+     .types = kAnyType},
+    {.name = "Flatten",
+     .min_opset = 1,
+     .max_opset = 17,
+     .infer = &InferFlatten,
+     .make = &MakeCopy,
+     .types = kAnyType},
+    {.name = "Squeeze",
+     .min_opset = 1,
+     .max_opset = 17,
+     .infer = &InferSqueeze,
+     .make = &MakeCopy,
+     .types = kAnyType},
+    {.name = "Unsqueeze",
+     .min_opset = 1,
+     .max_opset = 17,
+     .infer = &InferUnsqueeze,
+     .make = &MakeCopy,
+     .types = kAnyType},
+    {.name = "Identity",
+     .min_opset = 1,
+     .max_opset = 17,
+     .infer = &InferIdentity,
+     .make = &MakeCopy,
+     .types = kAnyType},
+    {.name = "Dropout",
+     .min_opset = 7,
+     .max_opset = 17,
+     .infer = &InferDropout,
+     .make = &MakeDropout,
+     .types = kFloatTypes},
+    {.name = "Shape",
+     .min_opset = 1,
+     .max_opset = 17,
+     .infer = &InferShape,
+     .make = &MakeShape,
+     .types = kAnyType},
+    {.name = "Size",
+     .min_opset = 1,
+     .max_opset = 17,
+     .infer = &InferSize,
+     .make = &MakeSize,
+     .types = kAnyType},
+    {.name = "Cast",
+     .min_opset = 6,
+     .max_opset = 17,
+     .infer = &InferCast,
+     .make = &MakeCast,
+     .types = kAnyType},
+    {.name = "CastLike",
+     .min_opset = 15,
+     .max_opset = 17,
+     .infer = &InferCastLike,
+     .make = &MakeCast,
+     .types = kAnyType},
+};
+
+}  // namespace
+
+std::span<const Operator> ReshapeOperators() {
+  return kOperators;
+}
+
+}  // namespace troupe::gpu

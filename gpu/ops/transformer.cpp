@@ -1,7 +1,0 @@
-#include "gpu/ops/families.hpp"
-
-namespace troupe::gpu {
-
-std::span<const Operator> TransformerOperators() { return {}; }
-
-}  // namespace troupe::gpu
