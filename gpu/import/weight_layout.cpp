@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/digest.hpp"
 #include "base/status.hpp"
+#include "gpu/import/model_check.hpp"
 
 namespace troupe::gpu {
 namespace {
@@ -63,7 +64,7 @@ class Layout {
 absl::StatusOr<ImportedModel> LayOut(Graph graph, const ImportOptions& options) {
   ImportedModel imported;
   proto::Model& model = imported.model;
-  model.set_format_version(1);
+  model.set_format_version(kModelFormat);
   model.set_name(std::move(graph.name));
   model.set_onnx_digest(std::move(graph.onnx_digest));
   model.set_opset(graph.opset);

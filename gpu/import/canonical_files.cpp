@@ -1,0 +1,144 @@
+#include "gpu/import/canonical_files.hpp"
+
+#include <fcntl.h>
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <new>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/digest.hpp"
+#include "base/status.hpp"
+#include "gpu/import/model_check.hpp"
+
+namespace troupe::gpu {
+namespace {
+
+namespace fs = std::filesystem;
+
+absl::Status Failed(const std::string& what, const fs::path& path, int error) {
+  const std::string message = absl::StrCat(what, " '", path.string(), "': ", std::strerror(error));
+  if (error == ENOENT) return absl::NotFoundError(message);
+  if (error == ENOSPC || error == EDQUOT) return MarkDiskFull(absl::ResourceExhaustedError(message));
+  return absl::UnavailableError(message);
+}
+
+class File {
+ public:
+  File(const fs::path& path, int flags) : fd_(open(path.c_str(), flags | O_CLOEXEC, 0600)) {}
+  ~File() {
+    if (fd_ >= 0) close(fd_);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  [[nodiscard]] int fd() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+absl::Status WriteFile(const fs::path& path, std::span<const std::byte> bytes) {
+  const File file(path, O_WRONLY | O_CREAT | O_TRUNC);
+  if (file.fd() < 0) return Failed("cannot create", path, errno);
+  while (!bytes.empty()) {
+    const ssize_t n = write(file.fd(), bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return Failed("cannot write", path, errno);
+    bytes = bytes.subspan(static_cast<std::size_t>(n));
+  }
+  return absl::OkStatus();
+}
+
+struct AlignedDelete {
+  void operator()(std::byte* p) const { ::operator delete[](p, std::align_val_t{64}); }
+};
+
+struct Contents {
+  std::shared_ptr<std::byte[]> memory;
+  std::span<const std::byte> bytes;
+};
+
+absl::StatusOr<Contents> ReadFile(const fs::path& path) {
+  const File file(path, O_RDONLY | O_NONBLOCK);
+  struct stat info {};
+  if (file.fd() < 0 || fstat(file.fd(), &info) != 0) return Failed("cannot read", path, errno);
+  if (!S_ISREG(info.st_mode))
+    return absl::InvalidArgumentError(absl::StrCat("'", path.string(), "' is no file"));
+  const auto size = static_cast<std::size_t>(info.st_size);
+  auto* memory = static_cast<std::byte*>(::operator new[](size + 1, std::align_val_t{64}, std::nothrow));
+  if (memory == nullptr)
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no memory for the ", size, " bytes of '", path.string(), "'"));
+  Contents contents{{memory, AlignedDelete()}, {memory, size}};
+  for (std::size_t done = 0; done < size;) {
+    const ssize_t n = read(file.fd(), memory + done, size - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return Failed("cannot read", path, errno);
+    if (n == 0) return absl::DataLossError(absl::StrCat("'", path.string(), "' ended while it was read"));
+    done += static_cast<std::size_t>(n);
+  }
+  return contents;
+}
+
+std::string DigestOf(std::span<const std::byte> bytes) {
+  Sha256 digest;
+  digest.Update(bytes);
+  return digest.Finish();
+}
+
+}  // namespace
+
+std::string SerializeModel(const proto::Model& model) {
+  std::string bytes;
+  google::protobuf::io::StringOutputStream stream(&bytes);
+  google::protobuf::io::CodedOutputStream coded(&stream);
+  coded.SetSerializationDeterministic(true);
+  model.SerializeToCodedStream(&coded);
+  coded.Trim();
+  return bytes;
+}
+
+std::string ModelDigest(const proto::Model& model) {
+  return Sha256Hex(SerializeModel(model));
+}
+
+absl::StatusOr<std::string> WriteCanonical(const fs::path& folder, const proto::Model& model,
+                                           std::span<const std::byte> weights) {
+  TROUPE_RETURN_IF_ERROR(WriteFile(folder / kWeightsFile, weights));
+  const std::string bytes = SerializeModel(model);
+  const fs::path unfinished = folder / absl::StrCat(kModelFile, ".part");
+  TROUPE_RETURN_IF_ERROR(WriteFile(unfinished, std::as_bytes(std::span(bytes))));
+  std::error_code error;
+  fs::rename(unfinished, folder / kModelFile, error);
+  if (error) return Failed("cannot rename", unfinished, error.value());
+  return Sha256Hex(bytes);
+}
+
+absl::StatusOr<CanonicalModel> ReadCanonical(const fs::path& folder, const std::string& digest) {
+  TROUPE_ASSIGN_OR_RETURN(const Contents file, ReadFile(folder / kModelFile));
+  CanonicalModel canonical;
+  canonical.digest = DigestOf(file.bytes);
+  if (!digest.empty() && canonical.digest != digest)
+    return absl::DataLossError(absl::StrCat("'", (folder / kModelFile).string(), "' has digest ",
+                                            canonical.digest, ", but ", digest, " was asked for"));
+  if (file.bytes.size() > static_cast<std::size_t>(std::numeric_limits<int>::max()) ||
+      !canonical.model.ParseFromArray(file.bytes.data(), static_cast<int>(file.bytes.size())))
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", (folder / kModelFile).string(), "' is no canonical model"));
+  TROUPE_ASSIGN_OR_RETURN(Contents weights, ReadFile(folder / kWeightsFile));
+  TROUPE_RETURN_IF_ERROR(CheckModel(canonical.model, weights.bytes.size()));
+  if (DigestOf(weights.bytes) != canonical.model.weights_digest())
+    return absl::DataLossError(absl::StrCat("'", (folder / kWeightsFile).string(),
+                                            "' is not what its model describes; import it again"));
+  canonical.memory = std::move(weights.memory);
+  canonical.weights = weights.bytes;
+  return canonical;
+}
+
+}  // namespace troupe::gpu

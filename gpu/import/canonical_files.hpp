@@ -1,0 +1,46 @@
+// CANONICAL FILES: a model on disk is a folder with two files, `model.pb` (proto::Model, serialised
+// deterministically) and `weights.bin` (its weights blob). `troupe-import` writes them; the digest of
+// model.pb names the model, and holds the digest of the weights, so one name answers for both. Needs no
+// libonnx. Threads: any; every function blocks on the disk.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/model.pb.h"
+
+namespace troupe::gpu {
+
+inline constexpr char kModelFile[] = "model.pb";
+inline constexpr char kWeightsFile[] = "weights.bin";
+
+struct CanonicalModel {
+  proto::Model model;
+  std::string digest;
+  std::shared_ptr<std::byte[]> memory;  // 64-byte aligned; `weights` lies here
+  std::span<const std::byte> weights;
+};
+
+// The one byte string that stands for `model`, and its SHA-256.
+[[nodiscard]] std::string SerializeModel(const proto::Model& model);
+[[nodiscard]] std::string ModelDigest(const proto::Model& model);
+
+// Writes both files into `folder`, which exists; model.pb comes last and under its name only when it is
+// complete. Returns the model's digest. A full disk is marked (IsDiskFull). Nothing is synced: these are
+// hand-over files.
+[[nodiscard]] absl::StatusOr<std::string> WriteCanonical(const std::filesystem::path& folder,
+                                                         const proto::Model& model,
+                                                         std::span<const std::byte> weights);
+
+// Reads and checks both files (digests, CheckModel). `digest` may be empty: then any sound model will do.
+// NotFound for a missing file, DataLoss for one that does not match its digest, InvalidArgument for an
+// unsound model.
+[[nodiscard]] absl::StatusOr<CanonicalModel> ReadCanonical(const std::filesystem::path& folder,
+                                                           const std::string& digest);
+
+}  // namespace troupe::gpu

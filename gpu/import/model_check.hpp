@@ -1,0 +1,21 @@
+// What a canonical model must satisfy before anything trusts it: its maker ran on a hostile file, and a disk
+// lies between. Whoever reads a model from outside its own process calls this once; afterwards a violated
+// rule is a bug.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "proto/model.pb.h"
+
+namespace troupe::gpu {
+
+inline constexpr std::uint32_t kModelFormat = 1;
+
+// Names are unique and defined before they are read, types and shapes are sound, weights lie aligned inside a
+// blob of `weights_bytes` bytes and fit their type and shape (those with a device layout: only inside), every
+// output is produced by a step. InvalidArgument names the weight, the step or the tensor. The blob's digest
+// is not computed here.
+[[nodiscard]] absl::Status CheckModel(const proto::Model& model, std::uint64_t weights_bytes);
+
+}  // namespace troupe::gpu
