@@ -13,6 +13,8 @@ constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
 }  // namespace
 
 std::int64_t ValueInfo::elements() const {
+  // A zero anywhere wins: the other dimensions alone may be more than 64 bits hold.
+  if (std::ranges::find(shape, 0) != shape.end()) return 0;
   std::int64_t count = 1;
   for (std::int64_t dim : shape) count *= dim;
   return count;

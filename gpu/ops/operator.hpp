@@ -115,6 +115,13 @@ struct Operator {
   // `make` understands ValueInfo::layout of activations and answers Kernel::input_layout and output_layout.
   // Without it every activation arrives row-major, and so does every weight that `pack` left alone.
   bool any_layout = false;
+  // `make` honours Step.activation: it is applied last, to output 0. The importer fuses an activation only into
+  // entries that say so (Conv, Gemm, MatMul, Add).
+  bool fuses_activation = false;
+  // `infer` and `make` take one more input after those of ONNX, added before the activation. Conv: input 3, a
+  // tensor of exactly the output's shape (a residual). MatMul: input 2, a constant vector as long as the
+  // output's last dimension (a bias). The importer fuses such an Add only into entries that say so.
+  bool fuses_addend = false;
 };
 
 // The entry for `name` at `opset`; null when unsupported.
