@@ -1,0 +1,88 @@
+#include "gpu/ops/step_kernel.hpp"
+
+#include <algorithm>
+#include <new>
+
+#include "absl/strings/str_cat.h"
+#include "gpu/ops/op_support.hpp"
+
+namespace troupe::gpu {
+namespace {
+
+struct AlignedFree {
+  void operator()(std::byte* memory) const { ::operator delete[](memory, std::align_val_t{64}); }
+};
+
+class RuntimeKernel final : public Kernel {
+ public:
+  RuntimeKernel(const Operator& entry, const StepContext& ctx, Infos in, Infos out)
+      : entry_(entry), step_(ctx.step), opset_(ctx.opset) {
+    for (const ValueInfo& info : in) {
+      layouts_.push_back(info.layout);
+      // Packed constants are read through their layout; their row-major contents do not exist.
+      constant_shapes_.push_back(info.layout.empty() ? Shape() : info.shape);
+    }
+    for (const ValueInfo& info : out) room_.push_back(info.elements());
+  }
+
+  absl::Status Run(In in, Out out, std::byte*) override {
+    const StepContext ctx{step_, opset_};
+    std::vector<ValueInfo> infos(in.size());
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      infos[i].type = in[i].type;
+      infos[i].layout = layouts_[i];
+      infos[i].shape = layouts_[i].empty() ? in[i].shape : constant_shapes_[i];
+      if (layouts_[i].empty()) infos[i].constant = in[i].data;
+    }
+    TROUPE_ASSIGN_OR_RETURN(std::vector<ValueInfo> results, entry_.infer(ctx, infos));
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      if (i >= results.size() || out[i].data == nullptr) continue;
+      if (results[i].elements() > room_[i]) {
+        return ctx.Error(absl::StrCat("output ", i, " became ", FormatShape(results[i].shape),
+                                      ", planned for ", room_[i], " elements"));
+      }
+      out[i].shape = results[i].shape;
+    }
+    TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel, entry_.make(ctx, infos, results));
+    std::unique_ptr<std::byte[], AlignedFree> scratch;
+    if (const std::size_t bytes = kernel->scratch().count(); bytes != 0) {
+      scratch.reset(new (std::align_val_t{64}) std::byte[bytes]);
+    }
+    return kernel->Run(in, out, scratch.get());
+  }
+
+ private:
+  const Operator& entry_;
+  proto::Step step_;
+  int opset_;
+  std::vector<std::string> layouts_;
+  std::vector<Shape> constant_shapes_;
+  std::vector<std::int64_t> room_;
+};
+
+bool AnyBounded(Infos infos) {
+  return std::any_of(infos.begin(), infos.end(), [](const ValueInfo& info) { return info.bounded; });
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<ValueInfo>> InferStep(const Operator& entry, const StepContext& ctx, Infos in) {
+  TROUPE_ASSIGN_OR_RETURN(std::vector<ValueInfo> out, entry.infer(ctx, in));
+  if (AnyBounded(in)) {
+    for (ValueInfo& info : out) {
+      info.bounded = true;
+      info.constant = nullptr;
+    }
+  }
+  return out;
+}
+
+absl::StatusOr<std::unique_ptr<Kernel>> MakeStepKernel(const Operator& entry, const StepContext& ctx,
+                                                       Infos in, Infos out) {
+  if (AnyBounded(in) || (AnyBounded(out) && !entry.sizes_output)) {
+    return std::unique_ptr<Kernel>(std::make_unique<RuntimeKernel>(entry, ctx, in, out));
+  }
+  return entry.make(ctx, in, out);
+}
+
+}  // namespace troupe::gpu
