@@ -1,4 +1,5 @@
-// A canonical model as two objects: the serialised proto::Model, whose digest is the model's, and its weights blob.
+// A canonical model as two objects: the serialised proto::Model, whose digest is the model's, and its weights
+// blob.
 #pragma once
 
 #include <cstddef>
@@ -18,15 +19,17 @@ struct ModelObjects {
   proto::Model model;
 };
 
-// Keeps both objects, weights first, so that a model that is there has its weights; returns the model's digest.
-// InvalidArgument when the model's weights_bytes or weights_digest do not describe `weights`.
+// Keeps both objects, weights first, so that a model that is there has its weights; returns the model's
+// digest. InvalidArgument when the model's weights_bytes or weights_digest do not describe `weights`.
 [[nodiscard]] absl::StatusOr<std::string> PutModel(ModelRepository& repository, const proto::Model& model,
                                                    std::span<const std::byte> weights);
 
-// Both objects, verified, and agreeing with each other. NotFound names the one that is missing; DataLoss: damaged.
+// Both objects, verified, and agreeing with each other. NotFound names the one that is missing; DataLoss:
+// damaged.
 [[nodiscard]] absl::StatusOr<ModelObjects> OpenModel(ModelRepository& repository, const std::string& digest);
 
 // Removes the model, then its weights unless `keep_weights` (another model has the same).
-[[nodiscard]] absl::Status RemoveModel(ModelRepository& repository, const std::string& digest, bool keep_weights);
+[[nodiscard]] absl::Status RemoveModel(ModelRepository& repository, const std::string& digest,
+                                       bool keep_weights);
 
 }  // namespace troupe::storage

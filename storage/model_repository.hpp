@@ -1,5 +1,6 @@
-// The seam to objects named by the SHA-256 of their bytes: published ONNX files, canonical models, weights, blobs.
-// Objects never change. Who still needs one is known by whoever keeps the references; nothing is collected here.
+// The seam to objects named by the SHA-256 of their bytes: published ONNX files, canonical models, weights,
+// blobs. Objects never change. Who still needs one is known by whoever keeps the references; nothing is
+// collected here.
 #pragma once
 
 #include <cstddef>
@@ -25,25 +26,27 @@ struct ObjectInfo {
   Bytes size;
 };
 
-// One object being written, by one thread. Destroyed without a Commit that succeeded, it leaves nothing behind.
+// One object being written, by one thread. Destroyed without a Commit that succeeded, it leaves nothing
+// behind.
 class ObjectWriter {
  public:
   virtual ~ObjectWriter() = default;
   [[nodiscard]] virtual absl::Status Append(std::span<const std::byte> bytes) = 0;
-  // Makes the object durable and visible under its digest, which is returned. InvalidArgument when `expected` is not
-  // empty and the bytes have another digest: nothing is kept. Called once, last.
+  // Makes the object durable and visible under its digest, which is returned. InvalidArgument when `expected`
+  // is not empty and the bytes have another digest: nothing is kept. Called once, last.
   [[nodiscard]] virtual absl::StatusOr<std::string> Commit(const std::string& expected) = 0;
 };
 
 // Threads: any. All members may block on the disk, so actors call them from a thread of their own.
-// Errors: InvalidArgument for what is no digest, NotFound, a full disk (IsDiskFull), Unavailable for a failing disk.
+// Errors: InvalidArgument for what is no digest, NotFound, a full disk (IsDiskFull), Unavailable for a
+// failing disk.
 class ModelRepository {
  public:
   virtual ~ModelRepository() = default;
 
   [[nodiscard]] virtual absl::StatusOr<std::unique_ptr<ObjectWriter>> Create() = 0;
-  // The digest is verified once per process and object. DataLoss when the bytes differ from it: the object is moved
-  // to the quarantine, and from then on is NotFound until it is put again.
+  // The digest is verified once per process and object. DataLoss when the bytes differ from it: the object is
+  // moved to the quarantine, and from then on is NotFound until it is put again.
   [[nodiscard]] virtual absl::StatusOr<ObjectBytes> Open(const std::string& digest) = 0;
   [[nodiscard]] virtual bool Has(const std::string& digest) const = 0;
   [[nodiscard]] virtual absl::Status Remove(const std::string& digest) = 0;
@@ -51,9 +54,11 @@ class ModelRepository {
   [[nodiscard]] virtual Bytes UsedBytes() const = 0;
 
   // Create, Append, Commit in one. `expected` may be empty.
-  [[nodiscard]] absl::StatusOr<std::string> Put(std::span<const std::byte> bytes, const std::string& expected = "");
+  [[nodiscard]] absl::StatusOr<std::string> Put(std::span<const std::byte> bytes,
+                                                const std::string& expected = "");
   // The same from a file of any size, in chunks.
-  [[nodiscard]] absl::StatusOr<std::string> PutFile(const std::string& path, const std::string& expected = "");
+  [[nodiscard]] absl::StatusOr<std::string> PutFile(const std::string& path,
+                                                    const std::string& expected = "");
 };
 
 }  // namespace troupe::storage

@@ -11,11 +11,11 @@
 
 namespace troupe::storage {
 
-// One commit thread takes all that waits and writes it as one synced RocksDB batch, so the cost of fdatasync is shared by
-// those who commit at the same time. One process at a time holds the directory.
+// One commit thread takes all that waits and writes it as one synced RocksDB batch, so the cost of fdatasync
+// is shared by those who commit at the same time. One process at a time holds the directory.
 //
-// On a full disk every commit fails with a DiskFullError and reads go on; the first commit after space has returned
-// resumes. Nothing acknowledged is lost by that.
+// On a full disk every commit fails with a DiskFullError and reads go on; the first commit after space has
+// returned resumes. Nothing acknowledged is lost by that.
 class RocksMetadataStore final : public MetadataStore {
  public:
   struct Limits {
@@ -25,11 +25,13 @@ class RocksMetadataStore final : public MetadataStore {
     Bytes group_bytes = MiB(8);
   };
 
-  // Makes the directory when it is absent. FailedPrecondition: locked by another process (its pid is named), or of a
-  // format that this build does not know. PermissionDenied: not writable. DataLoss: damaged; nothing is dropped silently.
+  // Makes the directory when it is absent. FailedPrecondition: locked by another process (its pid is named),
+  // or of a format that this build does not know. PermissionDenied: not writable. DataLoss: damaged; nothing
+  // is dropped silently.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<RocksMetadataStore>> Open(const std::string& directory,
                                                                                 const Limits& limits);
-  [[nodiscard]] static absl::StatusOr<std::unique_ptr<RocksMetadataStore>> Open(const std::string& directory) {
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<RocksMetadataStore>> Open(
+      const std::string& directory) {
     return Open(directory, Limits());
   }
   // Commits what is queued, then closes.

@@ -1,0 +1,23 @@
+// Keeps two processes out of one directory. The lock is the kernel's (flock), so it ends with its holder,
+// however it dies.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "storage/durable_file.hpp"
+
+namespace troupe::storage {
+
+class DirectoryLock {
+ public:
+  // Makes the directory when absent, and locks its file `troupe.lock`, which names the holder's pid for
+  // people. FailedPrecondition: somebody holds it, and who. PermissionDenied: not writable.
+  [[nodiscard]] static absl::StatusOr<DirectoryLock> Acquire(const std::string& directory);
+
+ private:
+  explicit DirectoryLock(FileDescriptor file) : file_(std::move(file)) {}
+  FileDescriptor file_;
+};
+
+}  // namespace troupe::storage
