@@ -16,8 +16,8 @@ class DirectoryLock {
   [[nodiscard]] static absl::StatusOr<DirectoryLock> Acquire(const std::string& directory);
 
  private:
-  explicit DirectoryLock(FileDescriptor file) : file_(std::move(file)) {}
-  FileDescriptor file_;
+  explicit DirectoryLock(transport::UniqueFd file) : file_(std::move(file)) {}
+  transport::UniqueFd file_;
 };
 
 }  // namespace troupe::storage

@@ -3,23 +3,13 @@
 #include <cerrno>
 #include <cstring>
 
-#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "base/status.hpp"
 
 namespace troupe::storage {
-namespace {
-constexpr char kDiskFullUrl[] = "type.troupe/disk-full";
-}  // namespace
-
 absl::Status DiskFullError(const std::string& directory, const std::string& doing) {
-  absl::Status status = absl::ResourceExhaustedError(
-      absl::StrCat("disk full: cannot ", doing, " ", directory, ": free some space on that file system"));
-  status.SetPayload(kDiskFullUrl, absl::Cord(directory));
-  return status;
-}
-
-bool IsDiskFull(const absl::Status& status) {
-  return status.GetPayload(kDiskFullUrl).has_value();
+  return MarkDiskFull(absl::ResourceExhaustedError(
+      absl::StrCat("disk full: cannot ", doing, " ", directory, ": free some space on that file system")));
 }
 
 absl::Status DiskError(int error_number, const std::string& doing, const std::string& path) {

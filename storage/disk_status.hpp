@@ -7,10 +7,9 @@
 
 namespace troupe::storage {
 
-// ResourceExhausted with a payload, so that a caller can tell a full disk (507, try again when there is
-// space) from a full queue (503, try again soon).
+// ResourceExhausted with the payload of base/status.hpp: IsDiskFull(status). Reads as "cannot <doing>
+// <directory>".
 [[nodiscard]] absl::Status DiskFullError(const std::string& directory, const std::string& doing);
-[[nodiscard]] bool IsDiskFull(const absl::Status& status);
 
 // The status of a failed system call on `path`: ENOSPC and EDQUOT are DiskFullError, ENOENT is NotFound,
 // EACCES, EPERM and EROFS are PermissionDenied, everything else is Unavailable. `doing` reads as in "cannot

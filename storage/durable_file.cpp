@@ -15,17 +15,14 @@
 
 namespace troupe::storage {
 
-void FileDescriptor::Close() {
-  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
-}
-
-absl::StatusOr<FileDescriptor> OpenFile(const std::string& path, int flags, unsigned mode) {
+absl::StatusOr<transport::UniqueFd> OpenFile(const std::string& path, int flags, unsigned mode) {
   const int fd = ::open(path.c_str(), flags | O_CLOEXEC, mode);
   if (fd < 0) return DiskError(errno, "open", path);
-  return FileDescriptor(fd);
+  return transport::UniqueFd(fd);
 }
 
-absl::Status WriteAll(const FileDescriptor& file, std::span<const std::byte> bytes, const std::string& path) {
+absl::Status WriteAll(const transport::UniqueFd& file, std::span<const std::byte> bytes,
+                      const std::string& path) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(file.get(), bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
@@ -35,12 +32,12 @@ absl::Status WriteAll(const FileDescriptor& file, std::span<const std::byte> byt
   return absl::OkStatus();
 }
 
-absl::Status SyncFile(const FileDescriptor& file, const std::string& path) {
+absl::Status SyncFile(const transport::UniqueFd& file, const std::string& path) {
   return ::fsync(file.get()) == 0 ? absl::OkStatus() : DiskError(errno, "sync", path);
 }
 
 absl::Status SyncDirectory(const std::string& path) {
-  TROUPE_ASSIGN_OR_RETURN(const FileDescriptor directory, OpenFile(path, O_RDONLY | O_DIRECTORY));
+  TROUPE_ASSIGN_OR_RETURN(const transport::UniqueFd directory, OpenFile(path, O_RDONLY | O_DIRECTORY));
   return SyncFile(directory, path);
 }
 
@@ -60,7 +57,8 @@ absl::Status MakeDirectories(const std::string& path) {
 absl::Status ReplaceFile(const std::string& path, const std::string& text) {
   const std::string temporary = path + ".tmp";
   {
-    TROUPE_ASSIGN_OR_RETURN(const FileDescriptor file, OpenFile(temporary, O_WRONLY | O_CREAT | O_TRUNC));
+    TROUPE_ASSIGN_OR_RETURN(const transport::UniqueFd file,
+                            OpenFile(temporary, O_WRONLY | O_CREAT | O_TRUNC));
     TROUPE_RETURN_IF_ERROR(WriteAll(file, std::as_bytes(std::span(text)), temporary));
     TROUPE_RETURN_IF_ERROR(SyncFile(file, temporary));
   }
@@ -70,7 +68,7 @@ absl::Status ReplaceFile(const std::string& path, const std::string& text) {
 }
 
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path, std::size_t limit) {
-  TROUPE_ASSIGN_OR_RETURN(const FileDescriptor file, OpenFile(path, O_RDONLY));
+  TROUPE_ASSIGN_OR_RETURN(const transport::UniqueFd file, OpenFile(path, O_RDONLY));
   std::string text(limit + 1, '\0');
   std::size_t length = 0;
   while (length < text.size()) {

@@ -68,8 +68,8 @@ inline constexpr Bytes kMaxBatchBytes = MiB(32);
 // Threads: any; all members may be called at the same time.
 class MetadataStore {
  public:
-  // OK: the batch is on disk (fdatasync has returned). Any error: it was not acknowledged, and whether it is
-  // there after a restart is unknown, so a retry must be idempotent.
+  // OK: the batch is on disk (fdatasync has returned). Any error: it was not acknowledged, and whether it
+  // will be there later is unknown, so a retry must be idempotent.
   using CommitDone = std::function<void(absl::Status)>;
   // False ends the scan early.
   using ScanCallback = std::function<bool(std::string_view key, std::string_view value)>;

@@ -1,69 +1,24 @@
 #include "storage/rocks_metadata_store.hpp"
 
-#include <rocksdb/db.h>
 #include <sys/statvfs.h>
 
-#include <array>
+#include <mutex>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "base/check.hpp"
 #include "storage/directory_lock.hpp"
 #include "storage/disk_status.hpp"
 #include "storage/durable_file.hpp"
 #include "storage/group_committer.hpp"
-#include "storage/record_frame.hpp"
+#include "storage/rocks_database.hpp"
 
 namespace troupe::storage {
 namespace {
 
 constexpr int kFormat = 1;
 constexpr char kFormatPrefix[] = "troupe-metadata ";
-// Commits stop while less than this is free: RocksDB needs room to write its memory out when it resumes.
-constexpr Bytes kDiskReserve = MiB(8);
-
-rocksdb::Slice ToSlice(std::string_view text) {
-  return {text.data(), text.size()};
-}
-std::string_view ToView(const rocksdb::Slice& slice) {
-  return {slice.data(), slice.size()};
-}
-
-rocksdb::DBOptions DatabaseOptions(bool create) {
-  rocksdb::DBOptions options;
-  options.create_if_missing = create;
-  options.create_missing_column_families = true;
-  options.paranoid_checks = true;
-  // A record cut short at the end was never acknowledged; damage anywhere else refuses to open.
-  options.wal_recovery_mode = rocksdb::WALRecoveryMode::kTolerateCorruptedTailRecords;
-  options.max_total_wal_size = MiB(64).count();
-  options.max_background_jobs = 2;
-  options.keep_log_file_num = 2;
-  options.max_log_file_size = MiB(4).count();
-  options.info_log_level = rocksdb::InfoLogLevel::WARN_LEVEL;
-  return options;
-}
-
-rocksdb::ColumnFamilyOptions TableOptions() {
-  rocksdb::ColumnFamilyOptions options;
-  options.write_buffer_size = MiB(8).count();
-  options.compression = rocksdb::kNoCompression;
-  return options;
-}
-
-absl::Status FromRocks(const rocksdb::Status& status, const std::string& directory,
-                       const std::string& doing) {
-  if (status.ok()) return absl::OkStatus();
-  if (status.IsNoSpace()) return DiskFullError(directory, doing);
-  const std::string message = absl::StrCat("cannot ", doing, " ", directory, ": ", status.ToString());
-  if (status.IsCorruption()) {
-    return absl::DataLossError(absl::StrCat(message, ": restore it from a backup; nothing was changed"));
-  }
-  return absl::UnavailableError(message);
-}
 
 // The number in the FORMAT file; 0 when there is none.
 absl::StatusOr<int> ReadFormat(const std::string& directory) {
@@ -84,86 +39,13 @@ absl::StatusOr<int> ReadFormat(const std::string& directory) {
   return format;
 }
 
-}  // namespace
-
-// The database and its handles; the members below the constructor run on the threads that their comments
-// name.
-class RocksMetadataStore::Impl {
- public:
-  Impl(std::string directory, DirectoryLock lock)
-      : directory_(std::move(directory)), lock_(std::move(lock)) {}
-  ~Impl();
-
-  absl::Status Open(const Limits& limits);
-  absl::Status WriteGroup(std::span<const GroupCommitter::Waiting> group);  // commit thread
-  rocksdb::ColumnFamilyHandle* Handle(Table table) const { return tables_[static_cast<std::size_t>(table)]; }
-  rocksdb::DB* db() const { return db_.get(); }
-  const std::string& directory() const { return directory_; }
-  GroupCommitter& committer() { return *committer_; }
-
- private:
-  absl::Status OpenDatabase(bool create);
-  absl::Status CheckUnmarked() const;
-  absl::Status CheckFreeSpace(Bytes wanted) const;
-
-  const std::string directory_;
-  const DirectoryLock lock_;
-  std::unique_ptr<rocksdb::DB> db_;
-  std::vector<rocksdb::ColumnFamilyHandle*> handles_;
-  std::array<rocksdb::ColumnFamilyHandle*, 16> tables_{};  // by Table's number
-  bool failed_ = false;                                    // commit thread: the last write failed
-  std::unique_ptr<GroupCommitter> committer_;
-};
-
-RocksMetadataStore::Impl::~Impl() {
-  committer_.reset();
-  if (!db_) return;
-  for (rocksdb::ColumnFamilyHandle* handle : handles_)
-    db_->DestroyColumnFamilyHandle(handle).PermitUncheckedError();
-  db_->Close().PermitUncheckedError();  // all that was acknowledged is synced already
-}
-
-absl::Status RocksMetadataStore::Impl::Open(const Limits& limits) {
-  TROUPE_ASSIGN_OR_RETURN(const int format, ReadFormat(directory_));
-  // With a FORMAT file there was a database: its absence is a loss, not a fresh start.
-  TROUPE_RETURN_IF_ERROR(OpenDatabase(format == 0));
-  if (format == 0) {
-    TROUPE_RETURN_IF_ERROR(CheckUnmarked());
-    TROUPE_RETURN_IF_ERROR(ReplaceFile(directory_ + "/FORMAT", absl::StrCat(kFormatPrefix, kFormat, "\n")));
-  }
-  committer_ = std::make_unique<GroupCommitter>(
-      GroupCommitter::Limits{limits.queued_batches, limits.queued_bytes, limits.group_batches,
-                             limits.group_bytes},
-      [this](std::span<const GroupCommitter::Waiting> group) { return WriteGroup(group); });
-  return absl::OkStatus();
-}
-
-absl::Status RocksMetadataStore::Impl::OpenDatabase(bool create) {
-  const std::string path = directory_ + "/db";
-  std::vector<rocksdb::ColumnFamilyDescriptor> families{{rocksdb::kDefaultColumnFamilyName, TableOptions()}};
-  for (const Table table : kAllTables) families.emplace_back(TableName(table), TableOptions());
-  rocksdb::DB* db = nullptr;
-  const rocksdb::Status opened = rocksdb::DB::Open(DatabaseOptions(create), path, families, &handles_, &db);
-  if (opened.IsInvalidArgument()) {  // no database there, or a family that this build does not know
-    return absl::DataLossError(absl::StrCat("cannot open the metadata in ", directory_, ": ",
-                                            opened.ToString(),
-                                            ": restore it from a backup or choose another directory"));
-  }
-  TROUPE_RETURN_IF_ERROR(FromRocks(opened, path, "open the metadata in"));
-  db_.reset(db);
-  for (std::size_t i = 0; i < std::size(kAllTables); ++i) {
-    tables_[static_cast<std::size_t>(kAllTables[i])] = handles_[i + 1];
-  }
-  return absl::OkStatus();
-}
-
 // A database without FORMAT file is one whose creation was cut short: then it is empty.
-absl::Status RocksMetadataStore::Impl::CheckUnmarked() const {
+absl::Status CheckUnmarked(const RocksDatabase& database, const std::string& directory) {
   for (const Table table : kAllTables) {
-    const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(rocksdb::ReadOptions(), Handle(table)));
-    it->SeekToFirst();
-    if (it->Valid()) {
-      return absl::DataLossError(absl::StrCat("data directory ", directory_, " has records in table ",
+    bool any = false;
+    TROUPE_RETURN_IF_ERROR(database.Scan(table, "", [&any](auto, auto) { return !(any = true); }));
+    if (any) {
+      return absl::DataLossError(absl::StrCat("data directory ", directory, " has records in table ",
                                               TableName(table),
                                               " but no FORMAT file: restore it from a backup"));
     }
@@ -171,34 +53,94 @@ absl::Status RocksMetadataStore::Impl::CheckUnmarked() const {
   return absl::OkStatus();
 }
 
+}  // namespace
+
+class RocksMetadataStore::Impl {
+ public:
+  Impl(std::string directory, DirectoryLock lock, const Limits& limits)
+      : directory_(std::move(directory)), lock_(std::move(lock)), limits_(limits) {}
+
+  absl::Status Open();
+  absl::StatusOr<std::shared_ptr<const RocksDatabase>> database() const;  // any thread
+  GroupCommitter& committer() { return *committer_; }
+
+ private:
+  absl::Status WriteGroup(std::span<const GroupCommitter::Waiting> group);
+  absl::Status CheckFreeSpace(Bytes wanted) const;
+  absl::Status Reopen();
+
+  const std::string directory_;
+  const DirectoryLock lock_;
+  const Limits limits_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<const RocksDatabase>
+      database_;                               // guarded by mutex_; null when it could not be opened again
+  bool failed_ = false;                        // commit thread: the last write failed
+  std::unique_ptr<GroupCommitter> committer_;  // last: its thread uses all of the above
+};
+
+absl::Status RocksMetadataStore::Impl::Open() {
+  TROUPE_ASSIGN_OR_RETURN(const int format, ReadFormat(directory_));
+  const auto mode = format == 0 ? RocksDatabase::Mode::kCreate : RocksDatabase::Mode::kExisting;
+  TROUPE_ASSIGN_OR_RETURN(database_, RocksDatabase::Open(directory_ + "/db", mode));
+  if (format == 0) {
+    TROUPE_RETURN_IF_ERROR(CheckUnmarked(*database_, directory_));
+    TROUPE_RETURN_IF_ERROR(ReplaceFile(directory_ + "/FORMAT", absl::StrCat(kFormatPrefix, kFormat, "\n")));
+  }
+  committer_ = std::make_unique<GroupCommitter>(
+      GroupCommitter::Limits{limits_.queued_batches, limits_.queued_bytes, limits_.group_batches,
+                             limits_.group_bytes},
+      [this](std::span<const GroupCommitter::Waiting> group) { return WriteGroup(group); });
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<const RocksDatabase>> RocksMetadataStore::Impl::database() const {
+  const std::lock_guard lock(mutex_);
+  if (database_) return database_;
+  return absl::UnavailableError(absl::StrCat("the metadata in ", directory_,
+                                             " could not be opened again after a failed write: see the log"));
+}
+
 absl::Status RocksMetadataStore::Impl::CheckFreeSpace(Bytes wanted) const {
   struct statvfs space {};
-  if (::statvfs(directory_.c_str(), &space) != 0) return absl::OkStatus();  // the write itself will tell
+  if (limits_.disk_reserve == Bytes(0) || ::statvfs(directory_.c_str(), &space) != 0) return absl::OkStatus();
   const Bytes free(static_cast<std::uint64_t>(space.f_bavail) * space.f_frsize);
-  return free < kDiskReserve + wanted ? DiskFullError(directory_, "commit to") : absl::OkStatus();
+  return free < limits_.disk_reserve + wanted ? DiskFullError(directory_, "commit to") : absl::OkStatus();
+}
+
+// After a failed write the log's end is unknown; reading it again tells. Readers keep their hold on the
+// database, and it cannot be opened twice: while one of them scans, commits go on failing.
+absl::Status RocksMetadataStore::Impl::Reopen() {
+  const std::lock_guard lock(mutex_);
+  if (database_.use_count() > 1) {
+    return absl::UnavailableError(
+        absl::StrCat("the metadata in ", directory_, " are being read, and must be opened again: try again"));
+  }
+  database_.reset();
+  auto opened = RocksDatabase::Open(directory_ + "/db", RocksDatabase::Mode::kExisting);
+  if (!opened.ok()) {
+    auto readable = RocksDatabase::Open(directory_ + "/db", RocksDatabase::Mode::kReadOnly);
+    if (readable.ok()) database_ = *std::move(readable);
+    return opened.status();
+  }
+  database_ = *std::move(opened);
+  failed_ = false;
+  return absl::OkStatus();
 }
 
 absl::Status RocksMetadataStore::Impl::WriteGroup(std::span<const GroupCommitter::Waiting> group) {
+  Bytes bytes;
+  for (const GroupCommitter::Waiting& waiting : group) bytes += waiting.batch.bytes();
+  TROUPE_RETURN_IF_ERROR(CheckFreeSpace(bytes * 2));
+  if (failed_) TROUPE_RETURN_IF_ERROR(Reopen());
+  const RocksDatabase& database = *database_;  // only this thread replaces it
   rocksdb::WriteBatch batch;
   for (const GroupCommitter::Waiting& waiting : group) {
-    for (const Batch::Mutation& mutation : waiting.batch.mutations()) {
-      const rocksdb::Status added =
-          mutation.value ? batch.Put(Handle(mutation.table), mutation.key,
-                                     FrameRecord(mutation.table, mutation.key, *mutation.value))
-                         : batch.Delete(Handle(mutation.table), mutation.key);
-      TROUPE_RETURN_IF_ERROR(FromRocks(added, directory_, "prepare a commit to"));
-    }
+    TROUPE_RETURN_IF_ERROR(database.Add(waiting.batch, batch));
   }
-  TROUPE_RETURN_IF_ERROR(CheckFreeSpace(Bytes(batch.GetDataSize() * 2)));
-  if (failed_) {
-    TROUPE_RETURN_IF_ERROR(FromRocks(db_->Resume(), directory_, "commit to"));
-    failed_ = false;
-  }
-  rocksdb::WriteOptions options;
-  options.sync = true;
-  const rocksdb::Status written = db_->Write(options, &batch);
+  const absl::Status written = database.Write(batch);
   failed_ = !written.ok();
-  return FromRocks(written, directory_, "commit to");
+  return written;
 }
 
 RocksMetadataStore::RocksMetadataStore(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -207,8 +149,8 @@ RocksMetadataStore::~RocksMetadataStore() = default;
 absl::StatusOr<std::unique_ptr<RocksMetadataStore>> RocksMetadataStore::Open(const std::string& directory,
                                                                              const Limits& limits) {
   TROUPE_ASSIGN_OR_RETURN(DirectoryLock lock, DirectoryLock::Acquire(directory));
-  auto impl = std::make_unique<Impl>(directory, std::move(lock));
-  TROUPE_RETURN_IF_ERROR(impl->Open(limits));
+  auto impl = std::make_unique<Impl>(directory, std::move(lock), limits);
+  TROUPE_RETURN_IF_ERROR(impl->Open());
   return std::unique_ptr<RocksMetadataStore>(new RocksMetadataStore(std::move(impl)));
 }
 
@@ -218,29 +160,14 @@ void RocksMetadataStore::Commit(Batch batch, CommitDone done) {
 }
 
 absl::StatusOr<std::string> RocksMetadataStore::Get(Table table, std::string_view key) const {
-  std::string record;
-  const rocksdb::Status got =
-      impl_->db()->Get(rocksdb::ReadOptions(), impl_->Handle(table), ToSlice(key), &record);
-  if (got.IsNotFound()) {
-    return absl::NotFoundError(
-        absl::StrCat("no record '", std::string(key), "' in table ", TableName(table)));
-  }
-  TROUPE_RETURN_IF_ERROR(FromRocks(got, impl_->directory(), "read the metadata in"));
-  TROUPE_ASSIGN_OR_RETURN(const std::string_view value, UnframeRecord(table, key, record));
-  return std::string(value);
+  TROUPE_ASSIGN_OR_RETURN(const auto database, impl_->database());
+  return database->Get(table, key);
 }
 
 absl::Status RocksMetadataStore::Scan(Table table, std::string_view prefix,
                                       const ScanCallback& callback) const {
-  const std::unique_ptr<rocksdb::Iterator> it(
-      impl_->db()->NewIterator(rocksdb::ReadOptions(), impl_->Handle(table)));
-  for (it->Seek(ToSlice(prefix)); it->Valid(); it->Next()) {
-    const std::string_view key = ToView(it->key());
-    if (!key.starts_with(prefix)) break;
-    TROUPE_ASSIGN_OR_RETURN(const std::string_view value, UnframeRecord(table, key, ToView(it->value())));
-    if (!callback(key, value)) return absl::OkStatus();
-  }
-  return FromRocks(it->status(), impl_->directory(), "read the metadata in");
+  TROUPE_ASSIGN_OR_RETURN(const auto database, impl_->database());
+  return database->Scan(table, prefix, callback);
 }
 
 }  // namespace troupe::storage

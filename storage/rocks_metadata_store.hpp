@@ -14,8 +14,8 @@ namespace troupe::storage {
 // One commit thread takes all that waits and writes it as one synced RocksDB batch, so the cost of fdatasync
 // is shared by those who commit at the same time. One process at a time holds the directory.
 //
-// On a full disk every commit fails with a DiskFullError and reads go on; the first commit after space has
-// returned resumes. Nothing acknowledged is lost by that.
+// On a full disk every commit fails with IsDiskFull and reads go on; the first commit after space has
+// returned opens the database anew and succeeds. Nothing acknowledged is lost by that.
 class RocksMetadataStore final : public MetadataStore {
  public:
   struct Limits {
@@ -23,6 +23,9 @@ class RocksMetadataStore final : public MetadataStore {
     Bytes queued_bytes = MiB(64);
     std::size_t group_batches = 512;
     Bytes group_bytes = MiB(8);
+    // Commits stop while less than this is free, since RocksDB needs room to write its memory out when it
+    // resumes. 0: only when a write fails.
+    Bytes disk_reserve = MiB(8);
   };
 
   // Makes the directory when it is absent. FailedPrecondition: locked by another process (its pid is named),
