@@ -1,11 +1,14 @@
-# troupe_room(NAME SOURCES ... [DEPS ...] [PRIVATE_DEPS ...] [PCH headers ...])
+# troupe_room(NAME SOURCES ... [DEPS ...] [PRIVATE_DEPS ...] [PCH headers ...] [PCH_FROM target])
 # A folder is a target; its DEPS are the arrows of docs/architecture.md.
 function(troupe_room name)
-  cmake_parse_arguments(ROOM "" "" "SOURCES;DEPS;PRIVATE_DEPS;PCH" ${ARGN})
+  cmake_parse_arguments(ROOM "" "PCH_FROM" "SOURCES;DEPS;PRIVATE_DEPS;PCH" ${ARGN})
   add_library(troupe_${name} STATIC ${ROOM_SOURCES})
   target_link_libraries(troupe_${name} PUBLIC troupe_settings ${ROOM_DEPS} PRIVATE ${ROOM_PRIVATE_DEPS})
   if(ROOM_PCH)
     target_precompile_headers(troupe_${name} PRIVATE ${ROOM_PCH})
+  endif()
+  if(ROOM_PCH_FROM)
+    target_precompile_headers(troupe_${name} REUSE_FROM ${ROOM_PCH_FROM})
   endif()
 endfunction()
 

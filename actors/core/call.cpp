@@ -14,7 +14,9 @@ std::uint64_t PendingCalls::Add(const caf::actor_addr& target, Fail fail) {
   return ticket;
 }
 
-bool PendingCalls::Finish(std::uint64_t ticket) { return calls_.erase(ticket) == 1; }
+bool PendingCalls::Finish(std::uint64_t ticket) {
+  return calls_.erase(ticket) == 1;
+}
 
 void PendingCalls::PeerDown(const caf::actor_addr& target) {
   std::vector<Fail> failed;

@@ -1,8 +1,9 @@
 // CALL: a request to another actor that always ends.
 //
-// CAF 0.17 has two traps here: a request to a dead remote peer never fails by itself, and an infinite timeout hangs
-// for ever. So every call names a timeout, and a PendingCalls (one per calling actor) fails what is in flight to a peer
-// the moment that peer's DOWN arrives. The answer handler runs exactly once, in the calling actor.
+// CAF 0.17 has two traps here: a request to a dead remote peer never fails by itself, and an infinite timeout
+// hangs for ever. So every call names a timeout, and a PendingCalls (one per calling actor) fails what is in
+// flight to a peer the moment that peer's DOWN arrives. The answer handler runs exactly once, in the calling
+// actor.
 #pragma once
 
 #include <caf/actor_addr.hpp>

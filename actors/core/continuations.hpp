@@ -1,8 +1,9 @@
-// CONTINUATIONS: how an actor hears back from what is no actor (the commit thread, a worker thread, a reader).
+// CONTINUATIONS: how an actor hears back from what is no actor (the commit thread, a worker thread, a
+// reader).
 //
-// An actor never blocks. It hands out a callback made here; whoever calls it, on any thread, posts a Continue message,
-// and the continuation then runs inside the actor. A callback that is destroyed without being called fails the
-// continuation, so nothing waits for ever. When the actor has ended, a late callback does nothing.
+// An actor never blocks. It hands out a callback made here; whoever calls it, on any thread, posts a Continue
+// message, and the continuation then runs inside the actor. A callback that is destroyed without being called
+// fails the continuation, so nothing waits for ever. When the actor has ended, a late callback does nothing.
 #pragma once
 
 #include <caf/actor_addr.hpp>

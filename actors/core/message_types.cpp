@@ -26,19 +26,20 @@ struct MessageList {
 };
 
 // Whatever one actor may say to another in a different process.
-using Messages =
-    MessageList<proto::InferRequest, proto::InferReply, proto::CancelInfer, proto::ReleaseOutputs, proto::SubmitRequest,
-                proto::SubmitReply, proto::CancelSubmit, proto::ReleaseRequest, proto::RouterHello, proto::CreditGrant,
-                proto::JoinRequest, proto::JoinReply, proto::Heartbeat, proto::HeartbeatReply, proto::LeaveRequest,
-                proto::ClusterUpdate, proto::AdoptModel, proto::AdoptModelReply, proto::DisownModel, proto::DrainNode,
-                proto::DrainReply, proto::DescribeNode, proto::NodeDescription, proto::KillGpu, proto::FetchObject,
-                proto::FetchReply, proto::ReleaseFetched, proto::ReportEvents, proto::UploadChunk, proto::UploadReply,
-                proto::AdminRequest, proto::AdminReply, proto::StartRun, proto::CommitStep, proto::FinishRun,
-                proto::RunReply, proto::StoreBlob, proto::StoreBlobReply,
-                // These stay in one process today; the interfaces that mention them are announced to other ones.
-                proto::MemberJoined, proto::MemberReport, proto::ExecutorReport, proto::WorkerOrder,
-                proto::WorkerOutcome, proto::KillWorker, proto::WorkerReady, proto::WorkerDied, proto::HostModel,
-                proto::Continue, proto::Tick, proto::PeerUp, proto::PeerLost>;
+using Messages = MessageList<
+    proto::InferRequest, proto::InferReply, proto::CancelInfer, proto::ReleaseOutputs, proto::SubmitRequest,
+    proto::SubmitReply, proto::CancelSubmit, proto::ReleaseRequest, proto::RouterHello, proto::CreditGrant,
+    proto::JoinRequest, proto::JoinReply, proto::Heartbeat, proto::HeartbeatReply, proto::LeaveRequest,
+    proto::ClusterUpdate, proto::AdoptModel, proto::AdoptModelReply, proto::DisownModel, proto::DrainNode,
+    proto::DrainReply, proto::DescribeNode, proto::NodeDescription, proto::KillGpu, proto::FetchObject,
+    proto::FetchReply, proto::ReleaseFetched, proto::ReportEvents, proto::UploadChunk, proto::UploadReply,
+    proto::AdminRequest, proto::AdminReply, proto::StartRun, proto::CommitStep, proto::FinishRun,
+    proto::RunReply, proto::StoreBlob, proto::StoreBlobReply,
+    // These stay in one process today; the interfaces that mention them are announced to other ones.
+    proto::MemberJoined, proto::DescribeMember, proto::MemberReport, proto::ExecutorReport,
+    proto::WorkerOrder, proto::WorkerOutcome, proto::KillWorker, proto::WorkerListening, proto::WorkerReady,
+    proto::WorkerDied, proto::WorkerAnswer, proto::HostModel, proto::Continue, proto::Tick, proto::PeerUp,
+    proto::PeerLost>;
 
 }  // namespace
 
@@ -49,6 +50,8 @@ void RegisterMessageTypes(caf::actor_system_config& config) {
   config.add_message_type<RouterActor>("troupe.Router");
 }
 
-std::vector<std::unique_ptr<google::protobuf::Message>> ListedMessages() { return Messages::Instances(); }
+std::vector<std::unique_ptr<google::protobuf::Message>> ListedMessages() {
+  return Messages::Instances();
+}
 
 }  // namespace troupe::actors

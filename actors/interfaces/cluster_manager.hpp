@@ -1,10 +1,11 @@
-// CLUSTER MANAGER: owns membership, the function and workflow registries, placement of host copies, the run log.
-// Asked by:  members (JoinRequest, Heartbeat), shell and gateways (AdminRequest, UploadChunk), CACHE (FetchObject),
+// CLUSTER MANAGER: owns membership, the function and workflow registries, placement of host copies, the run
+// log. Asked by:  members (JoinRequest, Heartbeat), shell and gateways (AdminRequest, UploadChunk), CACHE
+// (FetchObject),
 //            WORKFLOW RUN (StartRun, CommitStep, FinishRun).
 // Asks:      NODE CONTROLLER (AdoptModel, DescribeNode, DrainNode).   Tells: members (ClusterUpdate).
-// Decides with cluster::MembershipTable, FunctionRegistry, Placement; durable through MetadataStore, models through
-// ModelRepository. The only writer of cluster metadata: a change is answered after it is synced, never before.
-// Losing it loses nothing acknowledged: it is rebuilt from the store, and members join again.
+// Decides with cluster::MembershipTable, FunctionRegistry, Placement; durable through MetadataStore, models
+// through ModelRepository. The only writer of cluster metadata: a change is answered after it is synced,
+// never before. Losing it loses nothing acknowledged: it is rebuilt from the store, and members join again.
 #pragma once
 
 #include "actors/interfaces/interface.hpp"
@@ -16,13 +17,13 @@
 
 namespace troupe::actors {
 
-using ClusterManagerActor =
-    Interface<typename caf::replies_to<proto::JoinRequest, NodeControllerActor>::template with<proto::JoinReply>,
-              typename caf::replies_to<proto::JoinRequest, RouterActor>::template with<proto::JoinReply>,
-              Asks<proto::Heartbeat, proto::HeartbeatReply>, Hears<proto::LeaveRequest>,
-              Asks<proto::AdminRequest, proto::AdminReply>, Asks<proto::UploadChunk, proto::UploadReply>,
-              Asks<proto::FetchObject, proto::FetchReply>, Hears<proto::ReleaseFetched>, Hears<proto::ReportEvents>,
-              Asks<proto::StartRun, proto::RunReply>, Asks<proto::CommitStep, proto::RunReply>,
-              Asks<proto::FinishRun, proto::RunReply>, Asks<proto::StoreBlob, proto::StoreBlobReply>>;
+using ClusterManagerActor = Interface<
+    typename caf::replies_to<proto::JoinRequest, NodeControllerActor>::template with<proto::JoinReply>,
+    typename caf::replies_to<proto::JoinRequest, RouterActor>::template with<proto::JoinReply>,
+    Asks<proto::Heartbeat, proto::HeartbeatReply>, Hears<proto::LeaveRequest>,
+    Asks<proto::AdminRequest, proto::AdminReply>, Asks<proto::UploadChunk, proto::UploadReply>,
+    Asks<proto::FetchObject, proto::FetchReply>, Hears<proto::ReleaseFetched>, Hears<proto::ReportEvents>,
+    Asks<proto::StartRun, proto::RunReply>, Asks<proto::CommitStep, proto::RunReply>,
+    Asks<proto::FinishRun, proto::RunReply>, Asks<proto::StoreBlob, proto::StoreBlobReply>>;
 
 }  // namespace troupe::actors

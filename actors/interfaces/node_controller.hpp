@@ -1,9 +1,9 @@
 // NODE CONTROLLER: decides which GPU of this node runs a request, and where its weights come from.
 // Asked by:  ROUTER (SubmitRequest, RouterHello), CLUSTER MANAGER (AdoptModel, DrainNode, DescribeNode).
-// Asks:      EXECUTOR (orders), CACHE (host copies).   Tells: ROUTER (CreditGrant), its MEMBER (MemberReport).
-// Owns THE view of the node's GPUs: one decision gives GPU, source and victims together. Decides with
-// node::SwapScheduler; this actor only moves messages.
-// Losing it loses no data: rebuilt from the executors' reports and the cache.
+// Asks:      EXECUTOR (orders), CACHE (host copies).   Tells: ROUTER (CreditGrant), its MEMBER
+// (MemberReport). Owns THE view of the node's GPUs: one decision gives GPU, source and victims together.
+// Decides with node::SwapScheduler; this actor only moves messages. Losing it loses no data: rebuilt from the
+// executors' reports and the cache.
 #pragma once
 
 #include "actors/interfaces/interface.hpp"
@@ -17,13 +17,12 @@ namespace troupe::actors {
 // What a node controller tells each router that said hello.
 using CreditSinkActor = Interface<Hears<proto::CreditGrant>>;
 
-using NodeControllerActor =
-    Interface<Asks<proto::SubmitRequest, proto::SubmitReply>, Hears<proto::CancelSubmit>,
-              Hears<proto::ReleaseRequest>,
-              typename caf::replies_to<proto::RouterHello, CreditSinkActor>::template with<proto::CreditGrant>,
-              Asks<proto::AdoptModel, proto::AdoptModelReply>, Hears<proto::DisownModel>,
-              Asks<proto::DrainNode, proto::DrainReply>, Asks<proto::DescribeNode, proto::NodeDescription>,
-              Hears<proto::KillGpu>, Hears<proto::ClusterUpdate>, Hears<proto::MemberJoined>,
-              Hears<proto::ExecutorReport>>;
+using NodeControllerActor = Interface<
+    Asks<proto::SubmitRequest, proto::SubmitReply>, Hears<proto::CancelSubmit>, Hears<proto::ReleaseRequest>,
+    typename caf::replies_to<proto::RouterHello, CreditSinkActor>::template with<proto::CreditGrant>,
+    Asks<proto::AdoptModel, proto::AdoptModelReply>, Hears<proto::DisownModel>,
+    Asks<proto::DrainNode, proto::DrainReply>, Asks<proto::DescribeNode, proto::NodeDescription>,
+    Hears<proto::KillGpu>, Hears<proto::ClusterUpdate>, Hears<proto::MemberJoined>,
+    Asks<proto::DescribeMember, proto::MemberReport>, Hears<proto::ExecutorReport>>;
 
 }  // namespace troupe::actors

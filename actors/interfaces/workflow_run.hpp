@@ -1,8 +1,8 @@
 // WORKFLOW RUN: one run of a workflow: a durable DAG whose steps are function calls.
 // Asked by:  gateway front (InferRequest: answered with the workflow's outputs).
 // Asks:      ROUTER (InferRequest per step), CLUSTER MANAGER (StartRun, CommitStep, FinishRun, StoreBlob).
-// Decides with cluster::WorkflowProgress. A step's outputs are committed before a step that needs them begins.
-// Losing it loses no committed step: the run continues at its first uncommitted one.
+// Decides with cluster::WorkflowProgress. A step's outputs are committed before a step that needs them
+// begins. Losing it loses no committed step: the run continues at its first uncommitted one.
 #pragma once
 
 #include "actors/interfaces/interface.hpp"

@@ -1,6 +1,7 @@
-// MODEL REPOSITORY: what the manager and the caches ask of models, asynchronously. Production: storage/ on a pool of
-// worker threads, imports and packing in a child process (disk_model_repository); tests and the simulator: a table
-// (fake_model_repository). Callbacks run on any thread, exactly once; wrap them with Continuations.
+// MODEL REPOSITORY: what the manager and the caches ask of models, asynchronously. Production: storage/ on a
+// pool of worker threads, imports and packing in a child process (disk_model_repository); tests and the
+// simulator: a table (fake_model_repository). Callbacks run on any thread, exactly once; wrap them with
+// Continuations.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +21,12 @@ class ModelRepository {
   using Done = std::function<void(absl::StatusOr<T>)>;
   virtual ~ModelRepository() = default;
 
-  // One piece of an object that is being received, at `offset`, in order. With `last`, the whole is checked against
-  // `digest`, synced, and answers its size; a mismatch is DATA_LOSS and leaves nothing behind.
+  // One piece of an object that is being received, at `offset`, in order. With `last`, the whole is checked
+  // against `digest`, synced, and answers its size; a mismatch is DATA_LOSS and leaves nothing behind.
   virtual void Receive(const std::string& upload, std::uint64_t offset, std::string data, bool last,
                        const std::string& digest, Done<std::uint64_t> done) = 0;
-  // Imports a received ONNX file in a child process. Answers a record with model and weights digests, sizes, inputs and
-  // outputs; the canonical objects are stored and synced.
+  // Imports a received ONNX file in a child process. Answers a record with model and weights digests, sizes,
+  // inputs and outputs; the canonical objects are stored and synced.
   virtual void Import(const std::string& onnx_digest, Done<proto::FunctionRecord> done) = 0;
   // Part of a stored object as something that can be sent: by TensorChannel. `release` frees it.
   virtual void Read(const proto::FetchObject& part, Done<proto::FetchReply> done) = 0;

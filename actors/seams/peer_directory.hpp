@@ -1,6 +1,6 @@
-// PEER DIRECTORY: who is where, connected or not. Production: connections of CAF's middleman, kept up by peer_watch
-// (network_peer_directory); one process, tests and the simulator: a table (local_peer_directory). One contract test runs
-// on both.
+// PEER DIRECTORY: who is where, connected or not. Production: connections of CAF's middleman, kept up by
+// peer_watch (network_peer_directory); one process, tests and the simulator: a table (local_peer_directory).
+// One contract test runs on both.
 #pragma once
 
 #include <caf/actor_control_block.hpp>
@@ -13,14 +13,17 @@
 namespace troupe::actors {
 
 // Hears (PeerUp, handle) each time the peer is connected and PeerLost each time it is gone.
-using PeerWatcherActor = Interface<typename caf::reacts_to<proto::PeerUp, caf::strong_actor_ptr>, Hears<proto::PeerLost>>;
+using PeerWatcherActor =
+    Interface<typename caf::reacts_to<proto::PeerUp, caf::strong_actor_ptr>, Hears<proto::PeerLost>>;
 
 class PeerDirectory {
  public:
   virtual ~PeerDirectory() = default;
-  // Keeps `watcher` informed about the actor published at `address` until Forget or the watcher's end. Only an actor
-  // with every operation of `interface` is announced (as CAF's system().message_types<Handle>() names them).
-  virtual void Watch(const std::string& address, std::set<std::string> interface, PeerWatcherActor watcher) = 0;
+  // Keeps `watcher` informed about the actor published at `address` until Forget or the watcher's end. Only
+  // an actor with every operation of `interface` is announced (as CAF's system().message_types<Handle>()
+  // names them).
+  virtual void Watch(const std::string& address, std::set<std::string> interface,
+                     PeerWatcherActor watcher) = 0;
   virtual void Forget(const std::string& address, const PeerWatcherActor& watcher) = 0;
 };
 

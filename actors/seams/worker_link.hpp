@@ -1,5 +1,9 @@
-// WORKER LINK: the executor's way to its GPU worker. Production: rings and a process (process_worker_link); tests and the
-// simulator: a worker that answers under the actors' clock (fake_worker_link). One contract test runs on both.
+// WORKER LINK: the executor's way to its GPU worker. Production: rings and a process (process_worker_link);
+// tests and the simulator: a worker that answers under the actors' clock (fake_worker_link). One contract
+// test runs on both.
+//
+//   Spawn -> on_listening -> Adopt -> on_ready -> Send / on_outcome ... -> on_death        (on_death: from
+//   Spawn on)
 #pragma once
 
 #include <cstdint>
@@ -19,23 +23,28 @@ struct WorkerProgress {
 
 class WorkerLink {
  public:
-  // Called on any thread, never after Detach or the destructor returned.
+  // Called on any thread, never after the destructor returned.
   struct Events {
+    std::function<void(proto::WorkerListening)> on_listening;
     std::function<void(proto::WorkerReady)> on_ready;
-    std::function<void(proto::WorkerOutcome)> on_outcome;
-    std::function<void(proto::WorkerDied)> on_death;  // once per incarnation that was ready
+    std::function<void(proto::WorkerAnswer)> on_outcome;
+    std::function<void(proto::WorkerDied)> on_death;  // once per incarnation
   };
 
+  // Lets go of the worker; it lives on for its lease.
   virtual ~WorkerLink() = default;
-  // Adopts a living worker, else starts one; answered by one on_ready. Not while one is up.
-  virtual void Start(std::uint64_t incarnation, Events events) = 0;
-  // Hands over an order without blocking. RESOURCE_EXHAUSTED when the ring is full, UNAVAILABLE without a worker.
+  // Before anything else, once.
+  virtual void Bind(Events events) = 0;
+  // A worker from before waits for its daemon: Adopt without Spawn.
+  [[nodiscard]] virtual bool Listens() = 0;
+  virtual void Spawn(std::uint64_t incarnation) = 0;
+  virtual void Adopt(std::uint64_t incarnation) = 0;
+  // Hands over an order without blocking. RESOURCE_EXHAUSTED when the ring is full, UNAVAILABLE without a
+  // worker.
   virtual absl::Status Send(const proto::WorkerOrder& order) = 0;
   [[nodiscard]] virtual WorkerProgress Progress() const = 0;
-  // SIGKILL; on_death follows.
-  virtual void Kill() = 0;
-  // Lets go of the worker, which lives on for its lease.
-  virtual void Detach() = 0;
+  virtual void Kill() = 0;      // SIGKILL; on_death follows
+  virtual void ShutDown() = 0;  // asks it to finish what runs and end; on_death follows
 };
 
 }  // namespace troupe::actors

@@ -23,16 +23,29 @@ void Fill(google::protobuf::Message& message, int depth) {
     using Field = google::protobuf::FieldDescriptor;
     if (field->is_repeated()) continue;
     switch (field->cpp_type()) {
-      case Field::CPPTYPE_STRING: reflection->SetString(&message, field, field->name()); break;
-      case Field::CPPTYPE_INT32: reflection->SetInt32(&message, field, 7 + i); break;
-      case Field::CPPTYPE_INT64: reflection->SetInt64(&message, field, -7000000000 - i); break;
-      case Field::CPPTYPE_UINT32: reflection->SetUInt32(&message, field, 70u + static_cast<unsigned>(i)); break;
-      case Field::CPPTYPE_UINT64: reflection->SetUInt64(&message, field, 1ull << 63); break;
-      case Field::CPPTYPE_DOUBLE: reflection->SetDouble(&message, field, 0.25 + i); break;
+      case Field::CPPTYPE_STRING:
+        reflection->SetString(&message, field, field->name());
+        break;
+      case Field::CPPTYPE_INT32:
+        reflection->SetInt32(&message, field, 7 + i);
+        break;
+      case Field::CPPTYPE_INT64:
+        reflection->SetInt64(&message, field, -7000000000 - i);
+        break;
+      case Field::CPPTYPE_UINT32:
+        reflection->SetUInt32(&message, field, 70u + static_cast<unsigned>(i));
+        break;
+      case Field::CPPTYPE_UINT64:
+        reflection->SetUInt64(&message, field, 1ull << 63);
+        break;
+      case Field::CPPTYPE_DOUBLE:
+        reflection->SetDouble(&message, field, 0.25 + i);
+        break;
       case Field::CPPTYPE_MESSAGE:
         if (depth < 3) Fill(*reflection->MutableMessage(&message, field), depth + 1);
         break;
-      default: break;
+      default:
+        break;
     }
   }
 }
@@ -68,7 +81,8 @@ TEST_F(WireTest, EveryListedMessageCrossesTheWireUnchanged) {
     caf::binary_deserializer source(system, wire);
     ASSERT_FALSE(back->load(source)) << message->GetTypeName();
     const auto* copy = static_cast<const google::protobuf::Message*>(back->get());
-    EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(*message, *copy)) << message->GetTypeName();
+    EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(*message, *copy))
+        << message->GetTypeName();
   }
 }
 

@@ -51,8 +51,9 @@ TEST_F(CallTest, ADeadPeerFailsTheCallAtOnceAndOnlyOnce) {
   auto caller = system_.spawn([state, peer](caf::event_based_actor* self) -> caf::behavior {
     self->monitor(peer);
     self->set_down_handler([state](caf::down_msg& down) { state->calls.PeerDown(down.source); });
-    Call<proto::InferReply>(self, state->calls, peer, std::chrono::seconds(10), proto::CancelInfer(),
-                            [state](absl::StatusOr<proto::InferReply> r) { state->answers.push_back(r.status()); });
+    Call<proto::InferReply>(
+        self, state->calls, peer, std::chrono::seconds(10), proto::CancelInfer(),
+        [state](absl::StatusOr<proto::InferReply> r) { state->answers.push_back(r.status()); });
     return {[](proto::Continue&) {}};
   });
   Settle();
@@ -71,8 +72,9 @@ TEST_F(CallTest, ASilentPeerTimesOutUnderVirtualTime) {
   auto state = std::make_shared<Caller>();
   auto peer = SpawnSilent();
   auto caller = system_.spawn([state, peer](caf::event_based_actor* self) -> caf::behavior {
-    Call<proto::InferReply>(self, state->calls, peer, std::chrono::seconds(10), proto::CancelInfer(),
-                            [state](absl::StatusOr<proto::InferReply> r) { state->answers.push_back(r.status()); });
+    Call<proto::InferReply>(
+        self, state->calls, peer, std::chrono::seconds(10), proto::CancelInfer(),
+        [state](absl::StatusOr<proto::InferReply> r) { state->answers.push_back(r.status()); });
     return {[](proto::Continue&) {}};
   });
   Settle();
@@ -89,8 +91,9 @@ TEST_F(CallTest, ASilentPeerTimesOutUnderVirtualTime) {
 TEST_F(CallTest, APeerThatIsNotConnectedAnswersUnavailable) {
   auto state = std::make_shared<Caller>();
   system_.spawn([state](caf::event_based_actor* self) -> caf::behavior {
-    Call<proto::InferReply>(self, state->calls, caf::actor(), std::chrono::seconds(1), proto::CancelInfer(),
-                            [state](absl::StatusOr<proto::InferReply> r) { state->answers.push_back(r.status()); });
+    Call<proto::InferReply>(
+        self, state->calls, caf::actor(), std::chrono::seconds(1), proto::CancelInfer(),
+        [state](absl::StatusOr<proto::InferReply> r) { state->answers.push_back(r.status()); });
     return {[](proto::Continue&) {}};
   });
   Settle();

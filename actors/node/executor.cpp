@@ -1,0 +1,322 @@
+#include "actors/node/executor.hpp"
+
+#include <deque>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "actors/core/call.hpp"
+#include "actors/core/time.hpp"
+#include "actors/node/plan_book.hpp"
+#include "proto/local.pb.h"
+
+namespace troupe::actors {
+
+namespace {
+
+using ExecutorSelf =
+    ExecutorActor::extend<Hears<proto::WorkerListening>, Hears<proto::WorkerReady>,
+                          Hears<proto::WorkerAnswer>, Hears<proto::WorkerDied>, Hears<proto::Tick>>;
+
+// Orders of the executor's own have this bit; the controller counts below it.
+constexpr std::uint64_t kOwnSequence = 1ull << 62;
+enum : std::uint32_t { kSupervise = 1, kWatch = 2 };
+
+proto::WorkerOutcome Refusal(std::uint64_t sequence, const absl::Status& status) {
+  proto::WorkerOutcome outcome;
+  outcome.set_sequence(sequence);
+  outcome.set_code(static_cast<int>(status.code()));
+  outcome.set_message(std::string(status.message()));
+  return outcome;
+}
+
+class Executor : public ExecutorSelf::base {
+ public:
+  Executor(caf::actor_config& config, std::uint32_t gpu, std::shared_ptr<WorkerLink> link,
+           ExecutorListener listener, ExecutorLimits limits)
+      : ExecutorSelf::base(config),
+        gpu_(gpu),
+        link_(std::move(link)),
+        listener_(std::move(listener)),
+        limits_(limits),
+        machine_(limits.supervision),
+        plans_(limits.plans) {}
+
+  const char* name() const override { return "executor"; }
+
+  behavior_type make_behavior() override {
+    BindLink();
+    Feed(node::Begin{link_->Listens()});
+    After(this, limits_.watch_every, MakeTick(kWatch));
+    return {
+        [this](proto::WorkerOrder& order) { return Order(order); },
+        [this](const proto::KillWorker& kill) { Feed(node::Restart{kill.reason()}); },
+        [this](const proto::WorkerListening& event) {
+          if (event.incarnation() == incarnation_) Feed(node::Listening{});
+        },
+        [this](const proto::WorkerReady& ready) { Ready(ready); },
+        [this](proto::WorkerAnswer& answer) {
+          if (answer.incarnation() == incarnation_) Outcome(*answer.mutable_outcome());
+        },
+        [this](const proto::WorkerDied& died) {
+          if (died.incarnation() != incarnation_) return;
+          Feed(node::Exited{died.exit_code(), died.signal(), died.last_words()});
+        },
+        [this](const proto::Tick& tick) { OnTick(tick); },
+    };
+  }
+
+  void on_exit() override {
+    link_.reset();
+    listener_ = nullptr;
+    orders_.clear();
+  }
+
+ private:
+  using Promise = caf::typed_response_promise<proto::WorkerOutcome>;
+  struct Pending {
+    Promise promise;
+    proto::WorkerOrder order;  // kept for runs and own preparations: they may be sent again
+    bool repeated = false;
+  };
+
+  static proto::Tick MakeTick(std::uint32_t what) {
+    proto::Tick tick;
+    tick.set_what(what);
+    return tick;
+  }
+
+  void BindLink() {
+    // The link calls from its own threads: everything becomes a message. The address is weak, so that a link
+    // that outlives its executor for a moment sends into nothing.
+    auto post = [self = caf::actor_cast<caf::actor_addr>(this)](auto message) {
+      if (auto to = caf::actor_cast<caf::actor>(self)) caf::anon_send(to, std::move(message));
+    };
+    link_->Bind({post, post, post, post});
+  }
+
+  // --- supervision ---
+
+  void Feed(const node::ExecutorEvent& event) {
+    for (const auto& action : machine_.On(event, Now(this))) Act(action);
+    if (machine_.NextDue() != armed_ && machine_.NextDue() != Time::max()) {
+      armed_ = machine_.NextDue();
+      After(this, armed_ - Now(this), MakeTick(kSupervise));
+    }
+  }
+
+  void Act(const node::ExecutorAction& action) {
+    using Kind = node::ExecutorActionKind;
+    switch (action.kind) {
+      case Kind::kSpawn:
+        ++incarnation_;
+        link_->Spawn(incarnation_);
+        return Report(proto::ExecutorReport::STARTING, action.why);
+      case Kind::kAdopt:
+        if (incarnation_ == 0) ++incarnation_;
+        return link_->Adopt(incarnation_);
+      case Kind::kKill:
+        return link_->Kill();
+      case Kind::kShutDown:
+        return link_->ShutDown();
+      case Kind::kReportReady:
+        return Report(proto::ExecutorReport::READY, action.why);
+      case Kind::kReportLost:
+        Report(proto::ExecutorReport::DOWN, action.why);
+        down_since_ = Now(this);
+        return FailAll(
+            absl::UnavailableError(absl::StrCat("the worker of GPU ", gpu_, " is gone: ", action.why)));
+      case Kind::kReportUnfit:
+        Report(proto::ExecutorReport::UNFIT, action.why);
+        return FailAll(absl::UnavailableError(absl::StrCat("GPU ", gpu_, " is unfit: ", action.why)));
+    }
+  }
+
+  void Report(proto::ExecutorReport::State state, const std::string& why) {
+    proto::ExecutorReport report;
+    report.set_gpu(gpu_);
+    report.set_state(state);
+    report.set_reason(why);
+    report.set_restarts(machine_.restarts());
+    report.set_incarnation(incarnation_);
+    if (state == proto::ExecutorReport::READY) {
+      *report.mutable_worker() = worker_;
+      if (down_since_ != Time{}) report.set_down_ns((Now(this) - down_since_).count());
+      down_since_ = Time{};
+    }
+    send(listener_, std::move(report));
+  }
+
+  void Ready(const proto::WorkerReady& ready) {
+    if (ready.incarnation() != incarnation_) return;
+    if (ready.code() != 0) return Feed(node::AdoptFailed{ready.message()});
+    worker_ = ready.description();
+    plans_.Reset(worker_);
+    Feed(node::AdoptSucceeded{ready.same_worker()});
+  }
+
+  void OnTick(const proto::Tick& tick) {
+    if (tick.what() == kWatch) {
+      After(this, limits_.watch_every, tick);
+      if (machine_.state() != node::ExecutorState::kReady) return;
+      const auto progress = link_->Progress();
+      return Feed(node::Progress{progress.busy, progress.counter});
+    }
+    armed_ = Time{};
+    Feed(node::Tick{});
+  }
+
+  // --- orders ---
+
+  caf::typed_response_promise<proto::WorkerOutcome> Order(proto::WorkerOrder& order) {
+    auto promise = make_response_promise<proto::WorkerOutcome>();
+    const auto sequence = order.sequence();
+    if (machine_.state() != node::ExecutorState::kReady) {
+      promise.deliver(
+          Refusal(sequence, absl::UnavailableError(absl::StrCat("GPU ", gpu_, " has no worker now"))));
+      return promise;
+    }
+    if (order.has_cancel()) return Cancel(order, std::move(promise));
+    if (order.has_release()) {
+      Forward(order);
+      promise.deliver(Refusal(sequence, absl::OkStatus()));
+      return promise;
+    }
+    if (order.has_swap_in()) plans_.Learn(order.swap_in().model());
+    if (order.has_prepare()) plans_.Learn(order.prepare().model());
+    if (!orders_.try_emplace(sequence, Pending{promise, order, false}).second) {
+      promise.deliver(
+          Refusal(sequence, absl::InvalidArgumentError("an order with this sequence is under way")));
+      return promise;
+    }
+    if (order.has_run() && !plans_.Prepared(order.run())) {
+      PrepareFor(order);
+    } else {
+      Forward(order);
+    }
+    return promise;
+  }
+
+  Promise Cancel(const proto::WorkerOrder& order, Promise promise) {
+    const auto target = order.cancel().target();
+    if (plans_.Remove(target)) {
+      Answer(Refusal(target, absl::CancelledError("cancelled before it began")));
+    } else if (orders_.contains(target)) {
+      Forward(order);
+    }
+    promise.deliver(Refusal(order.sequence(), absl::OkStatus()));
+    return promise;
+  }
+
+  // A run with shapes that are new to this worker waits until their plan is prepared; others pass it.
+  void PrepareFor(const proto::WorkerOrder& order) {
+    const auto* copy = plans_.Copy(order.run().digest());
+    if (copy == nullptr) {
+      return Answer(
+          Refusal(order.sequence(), absl::NotFoundError("the worker was never told of this model")));
+    }
+    if (!plans_.Wait(order)) return;
+    proto::WorkerOrder prepare;
+    prepare.set_sequence(kOwnSequence | next_own_++);
+    *prepare.mutable_prepare()->mutable_model() = *copy;
+    for (const auto& input : order.run().inputs()) *prepare.mutable_prepare()->add_inputs() = input.spec();
+    orders_.try_emplace(prepare.sequence(), Pending{Promise(), prepare, false});
+    Forward(prepare);
+  }
+
+  void Forward(const proto::WorkerOrder& order) {
+    if (!backlog_.empty()) return Queue(order);
+    const auto status = link_->Send(order);
+    if (status.ok()) return;
+    if (absl::IsResourceExhausted(status)) return Queue(order);
+    Answer(Refusal(order.sequence(), status));
+  }
+
+  void Queue(const proto::WorkerOrder& order) {
+    if (backlog_.size() < limits_.backlog) return backlog_.push_back(order);
+    Answer(Refusal(order.sequence(), absl::ResourceExhaustedError(absl::StrCat(
+                                         limits_.backlog, " orders already wait for GPU ", gpu_))));
+  }
+
+  void DrainBacklog() {
+    while (!backlog_.empty()) {
+      const auto status = link_->Send(backlog_.front());
+      if (absl::IsResourceExhausted(status)) return;
+      const auto sequence = backlog_.front().sequence();
+      backlog_.pop_front();
+      if (!status.ok()) Answer(Refusal(sequence, status));
+    }
+  }
+
+  void Outcome(proto::WorkerOutcome& outcome) {
+    DrainBacklog();
+    const auto it = orders_.find(outcome.sequence());
+    if (it == orders_.end()) return;
+    auto& pending = it->second;
+    // The worker's plan cache is bounded: a plan that was dropped is prepared once more.
+    if (pending.order.has_run() && !pending.repeated &&
+        outcome.code() == static_cast<int>(absl::StatusCode::kFailedPrecondition)) {
+      pending.repeated = true;
+      plans_.Forget(pending.order.run());
+      const auto order = pending.order;
+      return PrepareFor(order);
+    }
+    Answer(outcome);
+  }
+
+  // Answers whoever gave the order; for a preparation, starts the runs that waited for it.
+  void Answer(proto::WorkerOutcome outcome) {
+    const auto it = orders_.find(outcome.sequence());
+    if (it == orders_.end()) return;
+    auto pending = std::move(it->second);
+    orders_.erase(it);
+    if (pending.order.has_prepare()) Prepared(pending.order.prepare(), outcome);
+    if (pending.promise.pending()) pending.promise.deliver(std::move(outcome));
+  }
+
+  void Prepared(const proto::PrepareOrder& order, const proto::WorkerOutcome& outcome) {
+    const bool ok = outcome.code() == 0;
+    if (ok) plans_.MarkPrepared(order);
+    for (const auto& waiting : plans_.Waiting(order)) {
+      if (ok) {
+        Forward(waiting);
+      } else {
+        auto refusal = outcome;
+        refusal.set_sequence(waiting.sequence());
+        Answer(std::move(refusal));
+      }
+    }
+  }
+
+  void FailAll(const absl::Status& status) {
+    backlog_.clear();
+    auto orders = std::exchange(orders_, {});
+    plans_.Reset({});
+    for (auto& [sequence, pending] : orders)
+      if (pending.promise.pending()) pending.promise.deliver(Refusal(sequence, status));
+  }
+
+  const std::uint32_t gpu_;
+  std::shared_ptr<WorkerLink> link_;
+  ExecutorListener listener_;
+  const ExecutorLimits limits_;
+  node::ExecutorMachine machine_;
+  PlanBook plans_;
+  proto::WorkerDescription worker_;
+  std::uint64_t incarnation_ = 0;
+  Time armed_{};
+  Time down_since_{};
+  std::uint64_t next_own_ = 1;
+  std::map<std::uint64_t, Pending> orders_;
+  std::deque<proto::WorkerOrder> backlog_;
+};
+
+}  // namespace
+
+ExecutorActor SpawnExecutor(caf::actor_system& system, std::uint32_t gpu, std::unique_ptr<WorkerLink> link,
+                            ExecutorListener listener, ExecutorLimits limits) {
+  return system.spawn<Executor>(gpu, std::shared_ptr<WorkerLink>(std::move(link)), std::move(listener),
+                                limits);
+}
+
+}  // namespace troupe::actors

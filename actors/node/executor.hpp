@@ -1,0 +1,26 @@
+// Spawns the executor of one GPU (interface and contract: actors/interfaces/executor.hpp).
+#pragma once
+
+#include <caf/actor_system.hpp>
+#include <memory>
+
+#include "actors/interfaces/executor.hpp"
+#include "actors/seams/worker_link.hpp"
+#include "node/executor_machine.hpp"
+
+namespace troupe::actors {
+
+// Whoever hears about the worker's life: the node controller.
+using ExecutorListener = Interface<Hears<proto::ExecutorReport>>;
+
+struct ExecutorLimits {
+  node::SupervisionLimits supervision;
+  Duration watch_every = std::chrono::milliseconds(500);
+  std::size_t backlog = 1024;  // orders that wait for room in the ring; more are RESOURCE_EXHAUSTED
+  std::size_t plans = 512;     // prepared plans remembered per worker
+};
+
+ExecutorActor SpawnExecutor(caf::actor_system& system, std::uint32_t gpu, std::unique_ptr<WorkerLink> link,
+                            ExecutorListener listener, ExecutorLimits limits);
+
+}  // namespace troupe::actors

@@ -1,0 +1,42 @@
+// Spawns the node controller (interface and contract: actors/interfaces/node_controller.hpp).
+#pragma once
+
+#include <caf/actor_system.hpp>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "actors/interfaces/cache.hpp"
+#include "actors/interfaces/node_controller.hpp"
+#include "actors/node/executor.hpp"
+#include "base/policy.hpp"
+#include "node/swap_scheduler.hpp"
+
+namespace troupe::actors {
+
+struct GpuSetup {
+  std::string device;  // "virtual:0"
+  Bytes memory;
+};
+
+struct NodeOptions {
+  std::string name;
+  std::vector<GpuSetup> gpus;
+  // The link to the worker of GPU `index`; called once per GPU, when the controller starts.
+  std::function<std::unique_ptr<WorkerLink>(std::uint32_t index)> make_link;
+  PolicyNames policies;
+  node::SchedulerLimits scheduler;
+  ExecutorLimits executor;
+  std::uint64_t credits_per_gpu = 8;
+  Duration adopt_timeout = std::chrono::minutes(5);    // fetch, pack and place one model
+  Duration prepare_timeout = std::chrono::minutes(1);  // primitives of one plan
+  Duration describe_timeout = std::chrono::seconds(1);
+  Duration grant_every = std::chrono::milliseconds(20);  // changes of residency are told at most this often
+};
+
+// InvalidArgument for a policy that does not exist.
+absl::StatusOr<NodeControllerActor> SpawnNodeController(caf::actor_system& system, NodeOptions options,
+                                                        CacheActor cache);
+
+}  // namespace troupe::actors

@@ -1,0 +1,159 @@
+#include "actors/node/orders.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+
+namespace troupe::actors {
+
+namespace {
+
+Duration Took(const proto::WorkerOutcome& outcome) {
+  return Duration(outcome.end_ns() - outcome.begin_ns());
+}
+
+void Fill(const node::Finished& finished, const absl::Status& status, proto::InferReply& reply) {
+  reply.set_code(static_cast<int>(status.code()));
+  reply.set_message(std::string(status.message()));
+  reply.set_attempts(finished.attempts);
+  reply.set_hit(finished.hit);
+  if (finished.gpu != node::kNoGpu) reply.set_gpu(finished.gpu);
+}
+
+// In the order asked for, or the model's own.
+absl::Status CopyOutputs(const proto::SubmitRequest& request, const proto::WorkerOutcome& run,
+                         proto::InferReply& reply) {
+  if (request.outputs().empty()) {
+    *reply.mutable_outputs() = run.run().outputs();
+    return absl::OkStatus();
+  }
+  for (const auto& name : request.outputs()) {
+    const auto& outputs = run.run().outputs();
+    const auto it = std::find_if(outputs.begin(), outputs.end(),
+                                 [&](const proto::Tensor& tensor) { return tensor.spec().name() == name; });
+    if (it == outputs.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("function '", request.function().name(), "' has no output '", name, "'"));
+    }
+    *reply.add_outputs() = *it;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+node::RequestId IdOf(const proto::RequestId& id) {
+  return {id.router(), id.sequence()};
+}
+
+absl::Status StatusOf(const proto::WorkerOutcome& outcome) {
+  return {static_cast<absl::StatusCode>(outcome.code()), outcome.message()};
+}
+
+proto::WorkerOrder EvictOrderFor(const std::string& digest) {
+  proto::WorkerOrder order;
+  order.mutable_evict()->set_digest(digest);
+  return order;
+}
+
+proto::WorkerOrder SwapInOrderFor(const proto::HostCopy& copy) {
+  proto::WorkerOrder order;
+  *order.mutable_swap_in()->mutable_model() = copy;
+  return order;
+}
+
+proto::WorkerOrder RunOrderFor(const proto::SubmitRequest& request, const proto::HostCopy& copy,
+                               Duration remaining) {
+  proto::WorkerOrder order;
+  auto& run = *order.mutable_run();
+  run.set_digest(copy.digest());
+  *run.mutable_inputs() = request.inputs();
+  run.set_priority(request.priority());
+  // A request that is late already still goes: the worker drops it, and the answer comes the usual way.
+  run.set_timeout_ns(std::max<Duration::rep>(1, remaining.count()));
+  return order;
+}
+
+proto::WorkerOrder PrepareOrderFor(const proto::FunctionRecord& function, const proto::HostCopy& copy) {
+  proto::WorkerOrder order;
+  auto& prepare = *order.mutable_prepare();
+  *prepare.mutable_model() = copy;
+  *prepare.mutable_inputs() = function.inputs();
+  for (auto& input : *prepare.mutable_inputs())
+    for (auto& size : *input.mutable_shape())
+      if (size < 0) size = 1;
+  return order;
+}
+
+bool IsNoFit(const proto::WorkerOutcome& outcome) {
+  return outcome.has_no_fit();
+}
+
+node::RunDone RunDoneFor(const node::Dispatch& dispatch, const proto::WorkerOutcome& swap,
+                         const proto::WorkerOutcome& run) {
+  node::RunDone done;
+  done.gpu = dispatch.gpu;
+  done.request = dispatch.request;
+  done.status = StatusOf(run);
+  done.took = Took(run);
+  const auto& short_of_room = IsNoFit(swap) ? swap : run;
+  if (IsNoFit(short_of_room)) {
+    done.end = node::RunEnd::kNoFit;
+    done.free = Bytes(short_of_room.no_fit().free());
+    done.largest = Bytes(short_of_room.no_fit().largest());
+  } else if (absl::IsNotFound(done.status)) {
+    done.end = node::RunEnd::kNotResident;
+    if (swap.code() != 0) {
+      // The run was refused because the swap-in failed: that is what went wrong.
+      done.end = node::RunEnd::kRan;
+      done.status = StatusOf(swap);
+    }
+  }
+  return done;
+}
+
+proto::SubmitReply ReplyFor(const node::Finished& finished, const proto::SubmitRequest& request,
+                            const proto::WorkerOutcome& swap, const proto::WorkerOutcome& run,
+                            const std::string& node) {
+  proto::SubmitReply out;
+  if (finished.kind == node::FinishKind::kBounced) {
+    out.mutable_bounced()->set_reason(finished.bounce);
+    out.mutable_bounced()->set_message(std::string(finished.status.message()));
+    return out;
+  }
+  auto& reply = *out.mutable_served();
+  reply.set_node(node);
+  *reply.mutable_function() = request.function();
+  auto status = finished.status;
+  if (finished.kind == node::FinishKind::kServed) status = CopyOutputs(request, run, reply);
+  if (!status.ok()) reply.clear_outputs();
+  Fill(finished, status, reply);
+  auto& times = *reply.mutable_times();
+  times.set_node_queue_ns(finished.queued.count());
+  times.set_swap_ns(Took(swap).count());
+  times.set_compute_ns(run.run().compute_ns());
+  times.set_copy_ns(run.run().copy_in_ns() + run.run().copy_out_ns());
+  return out;
+}
+
+proto::ReleaseOrder SentSlices(const proto::InferReply& reply) {
+  proto::ReleaseOrder release;
+  for (const auto& output : reply.outputs())
+    if (output.data().has_arena()) *release.add_slices() = output.data().arena();
+  return release;
+}
+
+proto::ReleaseOrder UnsentSlices(const proto::WorkerOutcome& run, const proto::InferReply& reply) {
+  std::set<std::uint64_t> sent;
+  for (const auto& output : reply.outputs())
+    if (output.data().has_arena()) sent.insert(output.data().arena().slice());
+  proto::ReleaseOrder release;
+  for (const auto& output : run.run().outputs()) {
+    if (output.data().has_arena() && !sent.contains(output.data().arena().slice()))
+      *release.add_slices() = output.data().arena();
+  }
+  return release;
+}
+
+}  // namespace troupe::actors

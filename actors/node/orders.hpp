@@ -1,0 +1,43 @@
+// ORDERS: a scheduler's dispatch as orders for a worker, and a worker's outcomes as events for the scheduler.
+// Data to data: no actor, no clock.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "node/request.hpp"
+#include "proto/function.pb.h"
+#include "proto/request.pb.h"
+#include "proto/worker.pb.h"
+
+namespace troupe::actors {
+
+[[nodiscard]] node::RequestId IdOf(const proto::RequestId& id);
+[[nodiscard]] absl::Status StatusOf(const proto::WorkerOutcome& outcome);
+
+[[nodiscard]] proto::WorkerOrder EvictOrderFor(const std::string& digest);
+[[nodiscard]] proto::WorkerOrder SwapInOrderFor(const proto::HostCopy& copy);
+// `remaining`: until the request's timeout.
+[[nodiscard]] proto::WorkerOrder RunOrderFor(const proto::SubmitRequest& request, const proto::HostCopy& copy,
+                                             Duration remaining);
+// The plan that is made ready ahead of the first request: every open dimension (-1) is one.
+[[nodiscard]] proto::WorkerOrder PrepareOrderFor(const proto::FunctionRecord& function,
+                                                 const proto::HostCopy& copy);
+
+// How the swap-in and the run of one dispatch went, together.
+[[nodiscard]] node::RunDone RunDoneFor(const node::Dispatch& dispatch, const proto::WorkerOutcome& swap,
+                                       const proto::WorkerOutcome& run);
+// The bytes that an outcome's NoFit says are there.
+[[nodiscard]] bool IsNoFit(const proto::WorkerOutcome& outcome);
+
+// The answer to a request that ended at this node; `run` is its last outcome (empty when it never ran).
+[[nodiscard]] proto::SubmitReply ReplyFor(const node::Finished& finished, const proto::SubmitRequest& request,
+                                          const proto::WorkerOutcome& swap, const proto::WorkerOutcome& run,
+                                          const std::string& node);
+// Slices of `run` that `reply` does not carry (outputs nobody asked for), as an order that frees them; and
+// those that it does carry.
+[[nodiscard]] proto::ReleaseOrder UnsentSlices(const proto::WorkerOutcome& run,
+                                               const proto::InferReply& reply);
+[[nodiscard]] proto::ReleaseOrder SentSlices(const proto::InferReply& reply);
+
+}  // namespace troupe::actors
