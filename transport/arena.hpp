@@ -78,12 +78,4 @@ class Arena {
 // is trusted: DataLoss for a range outside the mapping, NotFound for a slice that is not there any more.
 absl::StatusOr<std::span<const std::byte>> ResolveSlice(const MemoryFile& memory, const proto::ArenaRef& ref);
 
-// Identifies memory that can be shared: the boot id and the mount namespace (a container that sees other
-// files cannot reach our sockets, so it counts as another host).
-[[nodiscard]] const std::string& HostId();
-
-// A number that no other call on this machine gives: identities of arenas, slices' owners, worker
-// generations.
-[[nodiscard]] std::uint64_t UniqueId();
-
 }  // namespace troupe::transport

@@ -12,7 +12,6 @@
 
 #include "absl/status/statusor.h"
 #include "base/units.hpp"
-#include "proto/tensor.pb.h"
 #include "transport/arena.hpp"
 #include "transport/memory_file.hpp"
 #include "transport/unix_socket.hpp"
@@ -34,9 +33,9 @@ class ArenaServer {
 
  private:
   struct Peer;
-  explicit ArenaServer(UnixListener listener, UniqueFd wake);
+  ArenaServer(UnixListener listener, UniqueFd wake);
   void Serve();
-  void Answer(UnixConnection& peer, const std::string& request);
+  bool Answer(UnixConnection& peer, const std::string& request);
   bool Step(std::vector<Peer>& peers);
 
   UnixListener listener_;
@@ -44,48 +43,6 @@ class ArenaServer {
   std::mutex mutex_;
   std::map<std::uint64_t, std::shared_ptr<Arena>> arenas_;  // guarded by mutex_
   std::thread thread_;
-};
-
-// Maps arenas of other processes on first use and keeps the mappings, least recently used ones dropped beyond
-// a bound. A mapping outlives its place in the cache for as long as somebody holds what Resolve gave.
-// Thread-safe; a first use blocks for one round trip to the owner, at most Options::timeout.
-class ArenaClient {
- public:
-  struct Options {
-    std::vector<std::string>
-        directories;  // sockets must lie in one of these (run directories); empty: any absolute path
-    Duration timeout = std::chrono::seconds(2);
-    std::size_t mappings = 64;
-  };
-  struct Resolved {
-    std::span<const std::byte> bytes;
-    std::shared_ptr<const MemoryFile> memory;  // keeps the mapping
-  };
-  explicit ArenaClient(Options options) : options_(std::move(options)) {}
-
-  // PermissionDenied for a socket elsewhere, FailedPrecondition for another host, Unavailable when the owner
-  // is gone, NotFound for an arena or slice that is no more, DataLoss for what lies outside the arena.
-  absl::StatusOr<Resolved> Resolve(const proto::ArenaRef& ref);
-  // True when `ref` could be mapped here: same host and a permitted socket.
-  [[nodiscard]] bool Reachable(const proto::ArenaRef& ref) const;
-  // Drops the mappings of a process that is known to be gone.
-  void Forget(const std::string& socket);
-  [[nodiscard]] std::size_t mappings() const;
-
- private:
-  using Key = std::pair<std::string, std::uint64_t>;
-  struct Entry {
-    std::shared_ptr<const MemoryFile> memory;
-    std::uint64_t used = 0;
-  };
-  absl::StatusOr<std::shared_ptr<const MemoryFile>> MapOf(const Key& key);
-  absl::StatusOr<std::shared_ptr<const MemoryFile>> Map(const Key& key, std::vector<std::uint64_t>& known);
-  [[nodiscard]] bool Permitted(const std::string& socket) const;
-
-  const Options options_;
-  mutable std::mutex mutex_;
-  std::map<Key, Entry> entries_;  // guarded by mutex_
-  std::uint64_t clock_ = 0;       // guarded by mutex_; counts uses
 };
 
 }  // namespace troupe::transport

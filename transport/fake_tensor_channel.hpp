@@ -1,10 +1,8 @@
 // A tensor channel in plain memory, for tests and the simulator: no descriptors, no sockets, no threads.
 #pragma once
 
-#include <map>
+#include <cstdint>
 #include <memory>
-#include <mutex>
-#include <vector>
 
 #include "transport/tensor_channel.hpp"
 
@@ -25,7 +23,6 @@ class FakeTensorChannel : public TensorChannel {
   [[nodiscard]] Bytes capacity() const override { return capacity_; }
 
  private:
-  absl::Status Drop(const proto::ArenaRef& ref);
   std::shared_ptr<World> world_;
   const Bytes capacity_;
   const std::uint64_t id_;

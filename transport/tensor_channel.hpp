@@ -41,7 +41,6 @@ class Reservation {
   // What a channel does with the room at the end: `commit` makes the reference, `cancel` frees the room.
   struct Room {
     std::span<std::byte> bytes;
-    std::shared_ptr<void> keeper;
     std::function<proto::TensorRef()> commit;
     std::function<void()> cancel;
   };
@@ -87,6 +86,11 @@ class TensorChannel {
   [[nodiscard]] virtual Bytes used() const = 0;
   [[nodiscard]] virtual Bytes capacity() const = 0;
 };
+
+// For the forms of a channel: room inside the message, and the bytes of an inline reference (copied;
+// InvalidArgument beyond kInlineLimit).
+[[nodiscard]] Reservation InlineReservation(Bytes size);
+absl::StatusOr<TensorData> InlineData(const proto::TensorRef& ref);
 
 // The number of bytes that a reference stands for.
 [[nodiscard]] Bytes SizeOf(const proto::TensorRef& ref);

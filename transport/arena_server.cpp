@@ -1,0 +1,119 @@
+#include "transport/arena_server.hpp"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.hpp"
+#include "transport/arena_wire.hpp"
+#include "transport/steady_clock.hpp"
+
+namespace troupe::transport {
+namespace {
+
+constexpr std::size_t kPeers = 64;
+constexpr Duration kPatience = std::chrono::seconds(5);
+
+}  // namespace
+
+struct ArenaServer::Peer {
+  UnixConnection connection;
+  Time until;
+};
+
+ArenaServer::ArenaServer(UnixListener listener, UniqueFd wake)
+    : listener_(std::move(listener)), wake_(std::move(wake)), thread_([this] { Serve(); }) {}
+
+absl::StatusOr<std::unique_ptr<ArenaServer>> ArenaServer::Start(const std::string& socket_path) {
+  TROUPE_ASSIGN_OR_RETURN(UnixListener listener, UnixListener::Listen(socket_path));
+  UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake.valid()) return ErrnoStatus(errno, "making the wake-up of an arena server");
+  return std::unique_ptr<ArenaServer>(new ArenaServer(std::move(listener), std::move(wake)));
+}
+
+ArenaServer::~ArenaServer() {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof(one));
+  thread_.join();
+}
+
+absl::Status ArenaServer::Add(std::shared_ptr<Arena> arena) {
+  const std::lock_guard lock(mutex_);
+  if (arenas_.size() >= kArenas) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the server at ", path(), " hands out ", kArenas, " arenas already"));
+  }
+  const std::uint64_t id = arena->id();
+  arenas_.emplace(id, std::move(arena));
+  return absl::OkStatus();
+}
+
+void ArenaServer::Remove(std::uint64_t arena) {
+  const std::lock_guard lock(mutex_);
+  arenas_.erase(arena);
+}
+
+void ArenaServer::Serve() {
+  std::vector<Peer> peers;
+  while (Step(peers)) {
+  }
+}
+
+// One round of poll. False when the server is to stop.
+bool ArenaServer::Step(std::vector<Peer>& peers) {
+  // With all places taken the listener is left alone: its backlog holds the others for the moment.
+  const short listen_events = peers.size() < kPeers ? POLLIN : 0;
+  std::vector<pollfd> entries{{wake_.get(), POLLIN, 0}, {listener_.fd(), listen_events, 0}};
+  Time next = SteadyNow() + std::chrono::hours(1);
+  for (const Peer& peer : peers) {
+    entries.push_back({peer.connection.fd(), POLLIN, 0});
+    next = std::min(next, peer.until);
+  }
+  if (poll(entries.data(), entries.size(), PollMillis(next)) < 0 && errno != EINTR) return false;
+  if (entries[0].revents != 0) return false;
+  const Time now = SteadyNow();
+  std::vector<Peer> stay;
+  for (std::size_t i = 0; i < peers.size(); ++i) {
+    if (entries[i + 2].revents == 0) {
+      if (peers[i].until > now) stay.push_back(std::move(peers[i]));
+      continue;
+    }
+    absl::StatusOr<SocketMessage> request = peers[i].connection.Receive(Duration::zero());
+    if (!request.ok() || !Answer(peers[i].connection, request->bytes)) continue;
+    stay.push_back(Peer{std::move(peers[i].connection), now + kPatience});
+  }
+  peers = std::move(stay);
+  if (entries[1].revents != 0) {
+    absl::StatusOr<UnixConnection> connection = listener_.Accept(Duration::zero());
+    if (connection.ok()) peers.push_back(Peer{*std::move(connection), now + kPatience});
+  }
+  return true;
+}
+
+// False when the peer is to be dropped.
+bool ArenaServer::Answer(UnixConnection& peer, const std::string& request) {
+  ArenaQuestion question{};
+  if (request.size() != sizeof(question)) return false;
+  std::memcpy(&question, request.data(), sizeof(question));
+  if (question.magic != kArenaMagic || question.version != kArenaVersion) return false;
+  ArenaAnswer answer{};
+  answer.magic = kArenaMagic;
+  std::shared_ptr<Arena> found;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [id, arena] : arenas_) {
+      answer.known[answer.count++] = id;
+      if (id == question.arena) found = arena;
+    }
+  }
+  const int descriptor = found ? found->fd() : -1;
+  const std::string_view bytes(reinterpret_cast<const char*>(&answer), sizeof(answer));
+  return peer.Send(bytes, std::span(&descriptor, found ? 1 : 0), Duration::zero()).ok();
+}
+
+}  // namespace troupe::transport

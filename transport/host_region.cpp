@@ -1,0 +1,103 @@
+#include "transport/host_region.hpp"
+
+#include <new>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.hpp"
+#include "transport/host_id.hpp"
+
+namespace troupe::transport {
+namespace {
+
+constexpr std::uint64_t kMagic = 0x7472'7570'686f'7374;  // "truphost"
+constexpr std::uint32_t kVersion = 1;
+constexpr std::uint64_t kHeaderSize = HostRegion::kAlignment.count();
+static_assert(sizeof(HostRegionHeader) <= kHeaderSize);
+
+}  // namespace
+
+HostRegion::HostRegion(MemoryFile memory, std::uint64_t generation)
+    : memory_(std::move(memory)),
+      generation_(generation),
+      ranges_(kHeaderSize, memory_.size() - Bytes(kHeaderSize), kAlignment) {}
+
+absl::StatusOr<std::unique_ptr<HostRegion>> HostRegion::Create(const std::string& name, Options options) {
+  MemoryFile::Options file;
+  file.huge_pages = options.huge_pages;
+  file.only_creator_writes = true;
+  if (options.size > GiB(std::uint64_t{1} << 16)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("host region of ", FormatBytes(options.size), ": at most 64 TiB"));
+  }
+  TROUPE_ASSIGN_OR_RETURN(MemoryFile memory,
+                          MemoryFile::Create(name, options.size + Bytes(kHeaderSize), file));
+  const std::uint64_t generation = UniqueId();
+  new (memory.data()) HostRegionHeader{kMagic, kVersion, 0, memory.size().count(), generation};
+  return std::unique_ptr<HostRegion>(new HostRegion(std::move(memory), generation));
+}
+
+absl::StatusOr<proto::RegionRange> HostRegion::Allocate(Bytes size) {
+  const std::lock_guard lock(mutex_);
+  const auto offset = ranges_.Allocate(size);
+  if (!offset) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "no room for ", FormatBytes(size), " in a host region of ", FormatBytes(ranges_.capacity()), ": ",
+        FormatBytes(ranges_.free()), " free, largest range ", FormatBytes(ranges_.largest_free())));
+  }
+  proto::RegionRange range;
+  range.set_offset(*offset);
+  range.set_length(size.count());
+  return range;
+}
+
+absl::Status HostRegion::Free(const proto::RegionRange& range) {
+  const std::lock_guard lock(mutex_);
+  if (ranges_.Free(range.offset())) return absl::OkStatus();
+  return absl::NotFoundError(absl::StrCat("no range of the host region begins at ", range.offset()));
+}
+
+absl::StatusOr<std::span<std::byte>> HostRegion::Writable(const proto::RegionRange& range) {
+  const std::lock_guard lock(mutex_);
+  const auto length = ranges_.LengthAt(range.offset());
+  if (!length || Bytes(range.length()) > *length) {
+    return absl::NotFoundError(
+        absl::StrCat("no range of the host region has ", range.length(), " bytes at ", range.offset()));
+  }
+  return std::span<std::byte>(memory_.data() + range.offset(), range.length());
+}
+
+Bytes HostRegion::capacity() const {
+  return ranges_.capacity();
+}
+
+Bytes HostRegion::used() const {
+  const std::lock_guard lock(mutex_);
+  return ranges_.used();
+}
+
+Bytes HostRegion::largest_free() const {
+  const std::lock_guard lock(mutex_);
+  return ranges_.largest_free();
+}
+
+absl::StatusOr<HostRegionView> HostRegionView::Open(UniqueFd fd) {
+  HostRegionView view;
+  TROUPE_ASSIGN_OR_RETURN(view.memory_, MemoryFile::Open(std::move(fd), MemoryFile::Access::kReadOnly));
+  const auto& header = *reinterpret_cast<const HostRegionHeader*>(view.memory_.data());
+  if (header.magic != kMagic || header.version != kVersion || header.size != view.memory_.size().count()) {
+    return absl::InvalidArgumentError("received shared memory is no host region of this version of Troupe");
+  }
+  view.generation_ = header.generation;
+  return view;
+}
+
+absl::StatusOr<std::span<const std::byte>> HostRegionView::Resolve(const proto::RegionRange& range) const {
+  if (range.offset() < kHeaderSize || !memory_.Contains(range.offset(), range.length())) {
+    return absl::OutOfRangeError(absl::StrCat("range of ", range.length(), " bytes at ", range.offset(),
+                                              " leaves the host region of ", memory_.size().count(),
+                                              " bytes"));
+  }
+  return std::span<const std::byte>(memory_.data() + range.offset(), range.length());
+}
+
+}  // namespace troupe::transport

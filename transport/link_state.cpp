@@ -1,0 +1,134 @@
+#include "transport/link_state.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <new>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/check.hpp"
+#include "base/status.hpp"
+
+namespace troupe::transport {
+namespace {
+
+constexpr std::uint64_t kMagic = 0x7472'7570'6c69'6e6b;  // "truplink"
+constexpr std::uint32_t kVersion = 1;
+constexpr std::size_t kNameSize = 32;
+// Nobody waits longer for a link: a time beyond it was written by a broken process.
+constexpr Duration kLongestQueue = std::chrono::hours(1);
+
+struct Header {
+  std::uint64_t magic;
+  std::uint32_t version;
+  std::uint32_t count;
+};
+constexpr std::size_t kHeaderSize = 128;
+
+}  // namespace
+
+// One cache line of constants, one of what changes.
+struct LinkBuckets::Slot {
+  char name[kNameSize];
+  double bandwidth;
+  std::int64_t burst;
+  alignas(64) std::atomic<std::int64_t> busy_until;  // CLOCK_MONOTONIC, nanoseconds
+  std::atomic<std::int64_t> stalled_until;
+  std::atomic<std::uint64_t> passed;
+};
+
+absl::StatusOr<LinkBuckets> LinkBuckets::Create(const std::vector<LinkConfig>& links) {
+  if (links.empty() || links.size() > kLinks) {
+    return absl::InvalidArgumentError(absl::StrCat(links.size(), " links: must be 1 to ", kLinks));
+  }
+  LinkBuckets buckets;
+  buckets.count_ = links.size();
+  TROUPE_ASSIGN_OR_RETURN(
+      buckets.memory_, MemoryFile::Create("troupe-links", Bytes(kHeaderSize + links.size() * sizeof(Slot))));
+  new (buckets.memory_.data()) Header{kMagic, kVersion, static_cast<std::uint32_t>(links.size())};
+  for (std::size_t i = 0; i < links.size(); ++i) {
+    const LinkConfig& link = links[i];
+    if (link.name.empty() || link.name.size() >= kNameSize || !std::isfinite(link.bandwidth.value) ||
+        link.bandwidth.value < 0 || link.burst < Duration::zero()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("link '", link.name, "': needs a name of 1 to ", kNameSize - 1,
+                       " bytes, a bandwidth of zero (unlimited) or more, a burst of zero or more"));
+    }
+    auto* slot = new (&buckets.slot(i)) Slot{};
+    link.name.copy(slot->name, kNameSize - 1);
+    slot->bandwidth = link.bandwidth.value;
+    slot->burst = link.burst.count();
+  }
+  return buckets;
+}
+
+absl::StatusOr<LinkBuckets> LinkBuckets::Open(UniqueFd fd) {
+  LinkBuckets buckets;
+  TROUPE_ASSIGN_OR_RETURN(buckets.memory_, MemoryFile::Open(std::move(fd), MemoryFile::Access::kReadWrite));
+  const auto& header = *reinterpret_cast<const Header*>(buckets.memory_.data());
+  const std::size_t count = header.count;
+  if (header.magic != kMagic || header.version != kVersion || count == 0 || count > kLinks ||
+      !buckets.memory_.Contains(kHeaderSize, count * sizeof(Slot))) {
+    return absl::InvalidArgumentError("received shared memory holds no links of this version of Troupe");
+  }
+  buckets.count_ = count;
+  return buckets;
+}
+
+LinkBuckets::Slot& LinkBuckets::slot(std::size_t link) const {
+  TROUPE_CHECK(link < count_, "a link id comes from Find");
+  return reinterpret_cast<Slot*>(memory_.data() + kHeaderSize)[link];
+}
+
+// The bucket is one number: when the link will have passed all that was reserved. A reservation moves it on
+// by its own time, from now or, for one who comes a little late, from where the link would have been.
+Duration LinkBuckets::Reserve(std::size_t link, Bytes size, Time now) {
+  Slot& slot = this->slot(link);
+  const std::int64_t at = now.time_since_epoch().count();
+  const std::int64_t limit = at + kLongestQueue.count();
+  const double bandwidth = slot.bandwidth;
+  const bool sane = std::isfinite(bandwidth) && bandwidth >= 0;
+  const std::int64_t time =
+      std::min(TransferTime(size, BytesPerSecond{sane ? bandwidth : 0}), kLongestQueue).count();
+  const std::int64_t earliest = at - std::clamp<std::int64_t>(slot.burst, 0, kLongestQueue.count());
+  slot.passed.fetch_add(size.count(), std::memory_order_relaxed);
+  std::int64_t busy = slot.busy_until.load(std::memory_order_relaxed);
+  std::int64_t end = 0;
+  do {
+    const std::int64_t base = busy > limit ? at : std::max(busy, earliest);
+    end = base + time;
+  } while (!slot.busy_until.compare_exchange_weak(busy, end, std::memory_order_relaxed));
+  const std::int64_t stalled = slot.stalled_until.load(std::memory_order_relaxed);
+  if (stalled > at && stalled <= limit) end = std::max(end, stalled + time);
+  return Duration(std::max<std::int64_t>(end - at, 0));
+}
+
+Duration LinkBuckets::Reserve(std::span<const std::size_t> path, Bytes size, Time now) {
+  Duration longest = Duration::zero();
+  for (const std::size_t link : path) longest = std::max(longest, Reserve(link, size, now));
+  return longest;
+}
+
+void LinkBuckets::Stall(std::size_t link, Time until) {
+  slot(link).stalled_until.store(until.time_since_epoch().count(), std::memory_order_relaxed);
+}
+
+absl::StatusOr<std::size_t> LinkBuckets::Find(const std::string& name) const {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < count_; ++i) {
+    names.emplace_back(slot(i).name, strnlen(slot(i).name, kNameSize));
+    if (names.back() == name) return i;
+  }
+  return absl::NotFoundError(absl::StrCat("no link '", name, "'; there are: ", absl::StrJoin(names, ", ")));
+}
+
+BytesPerSecond LinkBuckets::bandwidth(std::size_t link) const {
+  return BytesPerSecond{slot(link).bandwidth};
+}
+Bytes LinkBuckets::passed(std::size_t link) const {
+  return Bytes(slot(link).passed.load(std::memory_order_relaxed));
+}
+
+}  // namespace troupe::transport
