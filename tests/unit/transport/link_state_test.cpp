@@ -1,0 +1,125 @@
+#include "transport/link_state.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <thread>
+
+namespace troupe::transport {
+namespace {
+
+constexpr Duration kMilli = std::chrono::milliseconds(1);
+constexpr BytesPerSecond kGigabyte{1e9};    // one byte per nanosecond
+constexpr Bytes kBlock = Bytes(1'000'000);  // one millisecond
+
+LinkBuckets Links(Duration burst = Duration::zero()) {
+  auto links = LinkBuckets::Create(
+      {{"h2d", kGigabyte, burst}, {"switch", BytesPerSecond{5e8}, burst}, {"free", {}, burst}});
+  EXPECT_TRUE(links.ok()) << links.status();
+  return *std::move(links);
+}
+Time At(Duration since) {
+  return Time(std::chrono::hours(1) + since);
+}
+
+TEST(LinkBuckets, PassesOneAfterTheOther) {
+  LinkBuckets links = Links();
+  EXPECT_EQ(links.Reserve(0, kBlock, At({})), kMilli);
+  EXPECT_EQ(links.Reserve(0, kBlock, At({})), 2 * kMilli);
+  EXPECT_EQ(links.Reserve(0, kBlock, At(kMilli)), 2 * kMilli);
+  EXPECT_EQ(links.Reserve(0, kBlock, At(10 * kMilli)), kMilli) << "idle time is not saved up";
+  EXPECT_EQ(links.Reserve(2, kBlock, At({})), Duration::zero()) << "unlimited";
+  EXPECT_EQ(links.passed(0), kBlock * 4);
+}
+
+TEST(LinkBuckets, ASleeperThatWakesLateCatchesUpWithinTheBurst) {
+  LinkBuckets links = Links(kMilli / 2);
+  EXPECT_EQ(links.Reserve(0, kBlock, At({})), kMilli / 2) << "the burst of an idle link";
+  EXPECT_EQ(links.Reserve(0, kBlock, At(kMilli * 3 / 4)), kMilli * 3 / 4) << "a quarter late: no time lost";
+  EXPECT_EQ(links.Reserve(0, kBlock, At(kMilli * 5 / 2)), kMilli / 2)
+      << "a millisecond late: half of it lost";
+}
+
+TEST(LinkBuckets, SharesEvenlyBetweenUsersThatGoBlockByBlock) {
+  LinkBuckets links = Links();
+  std::array<Time, 3> ready{At({}), At({}), At({})};
+  std::array<int, 3> blocks{};
+  for (;;) {
+    const auto next = static_cast<std::size_t>(std::min_element(ready.begin(), ready.end()) - ready.begin());
+    if (ready[next] >= At(300 * kMilli)) break;
+    ready[next] += links.Reserve(0, kBlock, ready[next]);
+    ++blocks[next];
+  }
+  for (const int count : blocks) EXPECT_NEAR(count, 100, 2);
+}
+
+TEST(LinkBuckets, TheSlowestOfAPathDecides) {
+  LinkBuckets links = Links();
+  const std::array<std::size_t, 2> path{0, 1};
+  EXPECT_EQ(links.Reserve(path, kBlock, At({})), 2 * kMilli);
+  EXPECT_EQ(links.Reserve(0, kBlock, At({})), 2 * kMilli);
+}
+
+TEST(LinkBuckets, StallsOnOrder) {
+  LinkBuckets links = Links();
+  links.Stall(0, At(50 * kMilli));
+  EXPECT_EQ(links.Reserve(0, kBlock, At({})), 51 * kMilli);
+  EXPECT_EQ(links.Reserve(0, kBlock, At(60 * kMilli)), kMilli);
+}
+
+TEST(LinkBuckets, AProcessThatDiesHoldsNothing) {
+  LinkBuckets links = Links();
+  const pid_t child = fork();
+  if (child == 0) {
+    auto mine = LinkBuckets::Open(UniqueFd(dup(links.fd())));
+    if (!mine.ok()) _exit(1);
+    _exit(mine->Reserve(0, kBlock, At({})) == kMilli ? 0 : 2);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(links.Reserve(0, kBlock, At({})), 2 * kMilli);
+}
+
+TEST(LinkBuckets, CountsEveryReservationOfConcurrentUsers) {
+  LinkBuckets links = Links();
+  auto use = [&] {
+    for (int i = 0; i < 1000; ++i) static_cast<void>(links.Reserve(0, Bytes(1000), At({})));
+  };
+  {
+    std::jthread first(use);
+    std::jthread second(use);
+  }
+  EXPECT_EQ(links.Reserve(0, Bytes(1000), At({})), 2001 * std::chrono::microseconds(1));
+}
+
+TEST(LinkBuckets, ForgivesATimeThatCannotBe) {
+  LinkBuckets links = Links();
+  static_cast<void>(links.Reserve(0, kBlock, At(std::chrono::hours(1000))));
+  EXPECT_EQ(links.Reserve(0, kBlock, At({})), kMilli);
+  links.Stall(0, Time::max());
+  EXPECT_EQ(links.Reserve(0, kBlock, At({})), 2 * kMilli);
+}
+
+TEST(LinkBuckets, RefusesBadConfigurationsAndOtherFiles) {
+  EXPECT_TRUE(absl::IsInvalidArgument(LinkBuckets::Create({}).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(LinkBuckets::Create({{"", kGigabyte}}).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(LinkBuckets::Create({{std::string(32, 'x'), kGigabyte}}).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(LinkBuckets::Create({{"a", BytesPerSecond{-1}}}).status()));
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(LinkBuckets::Create(std::vector<LinkConfig>(65, {"a", kGigabyte})).status()));
+  auto zeros = MemoryFile::Create("zeros", KiB(4));
+  EXPECT_TRUE(absl::IsInvalidArgument(LinkBuckets::Open(UniqueFd(dup(zeros->fd()))).status()));
+  const LinkBuckets links = Links();
+  EXPECT_EQ(*links.Find("switch"), 1U);
+  EXPECT_EQ(links.bandwidth(1), BytesPerSecond{5e8});
+  const absl::Status missing = links.Find("pcie9").status();
+  EXPECT_TRUE(absl::IsNotFound(missing));
+  EXPECT_NE(missing.message().find("h2d, switch, free"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace troupe::transport

@@ -1,0 +1,201 @@
+// The contract of a tensor channel, over every form of it.
+#include "transport/tensor_channel.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+#include <vector>
+
+#include "tests/unit/transport/test_support.hpp"
+#include "transport/arena.hpp"
+#include "transport/fake_tensor_channel.hpp"
+#include "transport/local_channel.hpp"
+
+namespace troupe::transport {
+namespace {
+
+constexpr Bytes kCapacity = MiB(1);
+
+// An owner that puts and a reader elsewhere that fetches.
+struct ChannelPair {
+  std::shared_ptr<TemporaryDirectory> directory;
+  std::unique_ptr<TensorChannel> owner;
+  std::unique_ptr<TensorChannel> reader;
+};
+using MakePair = std::function<ChannelPair()>;
+
+std::unique_ptr<TensorChannel> MakeLocal(const TemporaryDirectory& directory, const std::string& name) {
+  auto channel = LocalChannel::Create({name, directory / name, kCapacity, {directory.path()}, "", ""});
+  EXPECT_TRUE(channel.ok()) << channel.status();
+  return *std::move(channel);
+}
+ChannelPair FakePair() {
+  auto world = FakeTensorChannel::NewWorld();
+  return {nullptr, std::make_unique<FakeTensorChannel>(world, kCapacity),
+          std::make_unique<FakeTensorChannel>(world, kCapacity)};
+}
+ChannelPair LocalPair() {
+  auto directory = std::make_shared<TemporaryDirectory>();
+  return {directory, MakeLocal(*directory, "owner"), MakeLocal(*directory, "reader")};
+}
+
+struct Form {
+  const char* name;
+  MakePair make;
+};
+class TensorChannelContract : public testing::TestWithParam<Form> {
+ protected:
+  TensorChannelContract() : pair_(GetParam().make()) {}
+  ChannelPair pair_;
+  TensorChannel& owner_ = *pair_.owner;
+  TensorChannel& reader_ = *pair_.reader;
+};
+
+std::string Pattern(std::size_t size) {
+  std::string bytes(size, '\0');
+  for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<char>(i * 131 + size);
+  return bytes;
+}
+std::string TextOf(const TensorData& data) {
+  return {reinterpret_cast<const char*>(data.bytes().data()), data.bytes().size()};
+}
+
+TEST_P(TensorChannelContract, CarriesEverySize) {
+  for (const std::size_t size : {0U, 1U, 1000U, 65536U, 65537U, 500000U}) {
+    const std::string bytes = Pattern(size);
+    auto ref = owner_.Put(AsBytes(bytes), "x");
+    ASSERT_TRUE(ref.ok()) << ref.status();
+    EXPECT_EQ(ref->has_arena(), Bytes(size) > kInlineLimit);
+    EXPECT_EQ(SizeOf(*ref), Bytes(size));
+    for (TensorChannel* channel : {&reader_, &owner_}) {
+      auto data = channel->Fetch(*ref, kLong);
+      ASSERT_TRUE(data.ok()) << data.status();
+      EXPECT_EQ(TextOf(*data), bytes);
+      auto again = channel->Fetch(data->ref(), kLong);
+      ASSERT_TRUE(again.ok()) << again.status();
+      EXPECT_EQ(TextOf(*again), bytes) << "by the reference that came with the data";
+    }
+    EXPECT_TRUE(owner_.Release(*ref).ok());
+  }
+  EXPECT_EQ(owner_.used(), Bytes(0));
+  EXPECT_EQ(reader_.used(), Bytes(0));
+}
+
+TEST_P(TensorChannelContract, IsWrittenInPlace) {
+  auto room = owner_.Reserve(Bytes(100000));
+  ASSERT_TRUE(room.ok()) << room.status();
+  ASSERT_EQ(room->bytes().size(), 100000U);
+  std::memset(room->bytes().data(), 7, room->bytes().size());
+  const proto::TensorRef ref = room->Commit();
+  EXPECT_EQ(TextOf(*reader_.Fetch(ref, kLong)), std::string(100000, '\7'));
+  EXPECT_TRUE(owner_.Release(ref).ok());
+}
+
+TEST_P(TensorChannelContract, ADroppedReservationFreesItsRoom) {
+  {
+    auto room = owner_.Reserve(Bytes(600000));
+    ASSERT_TRUE(room.ok()) << room.status();
+    Reservation moved = *std::move(room);
+    EXPECT_TRUE(absl::IsResourceExhausted(owner_.Reserve(Bytes(600000)).status()));
+    moved = Reservation();
+    EXPECT_TRUE(owner_.Reserve(Bytes(600000)).ok());
+  }
+  EXPECT_EQ(owner_.used(), Bytes(0));
+}
+
+TEST_P(TensorChannelContract, IsBounded) {
+  std::vector<proto::TensorRef> refs;
+  absl::Status full;
+  while (full.ok()) {
+    auto ref = owner_.Put(AsBytes(Pattern(100000)), "image");
+    full = ref.status();
+    if (ref.ok()) refs.push_back(*ref);
+    ASSERT_LE(refs.size(), 11U);
+  }
+  EXPECT_TRUE(absl::IsResourceExhausted(full)) << full;
+  EXPECT_NE(full.message().find("image"), std::string::npos);
+  EXPECT_GE(refs.size(), 8U);
+  EXPECT_LE(owner_.used(), owner_.capacity());
+  for (const proto::TensorRef& ref : refs) EXPECT_TRUE(owner_.Release(ref).ok());
+  EXPECT_TRUE(owner_.Reserve(Bytes(900000)).ok()) << "all of it is free again, in one piece";
+}
+
+TEST_P(TensorChannelContract, AReleasedReferenceIsRefused) {
+  auto ref = owner_.Put(AsBytes(Pattern(100000)), "x");
+  ASSERT_TRUE(owner_.Release(*ref).ok());
+  EXPECT_TRUE(absl::IsNotFound(owner_.Release(*ref)));
+  EXPECT_TRUE(absl::IsNotFound(owner_.Retain(*ref)));
+  EXPECT_TRUE(absl::IsNotFound(reader_.Fetch(*ref, kLong).status()));
+  auto next = owner_.Put(AsBytes(Pattern(100000)), "y");
+  EXPECT_TRUE(absl::IsNotFound(reader_.Fetch(*ref, kLong).status())) << "though its place is in use again";
+  EXPECT_TRUE(owner_.Release(*next).ok());
+}
+
+TEST_P(TensorChannelContract, RetainAsksForOneMoreRelease) {
+  auto ref = owner_.Put(AsBytes(Pattern(100000)), "x");
+  ASSERT_TRUE(owner_.Retain(*ref).ok());
+  ASSERT_TRUE(owner_.Release(*ref).ok());
+  EXPECT_TRUE(reader_.Fetch(*ref, kLong).ok());
+  ASSERT_TRUE(owner_.Release(*ref).ok());
+  EXPECT_EQ(owner_.used(), Bytes(0));
+}
+
+TEST_P(TensorChannelContract, OnlyTheOwnerReleases) {
+  auto ref = owner_.Put(AsBytes(Pattern(100000)), "x");
+  EXPECT_TRUE(absl::IsFailedPrecondition(reader_.Release(*ref)));
+  EXPECT_TRUE(absl::IsFailedPrecondition(reader_.Retain(*ref)));
+  EXPECT_TRUE(owner_.Release(*ref).ok());
+  EXPECT_TRUE(reader_.Release(proto::TensorRef()).ok()) << "inline: nothing to release";
+}
+
+TEST_P(TensorChannelContract, BadReferencesAreRefused) {
+  auto ref = owner_.Put(AsBytes(Pattern(100000)), "x");
+  proto::TensorRef longer = *ref;
+  longer.mutable_arena()->set_length(100001);
+  EXPECT_TRUE(absl::IsDataLoss(reader_.Fetch(longer, kLong).status()));
+  EXPECT_TRUE(absl::IsDataLoss(owner_.Fetch(longer, kLong).status()));
+  longer.mutable_arena()->set_length(~std::uint64_t{0});
+  EXPECT_FALSE(reader_.Fetch(longer, kLong).ok());
+  proto::TensorRef elsewhere = *ref;
+  elsewhere.mutable_arena()->set_offset(ref->arena().offset() + 64);
+  EXPECT_FALSE(reader_.Fetch(elsewhere, kLong).ok());
+  proto::TensorRef inlined;
+  inlined.set_inlined(std::string(kInlineLimit.count() + 1, 'x'));
+  EXPECT_TRUE(absl::IsInvalidArgument(reader_.Fetch(inlined, kLong).status()));
+  EXPECT_TRUE(owner_.Release(*ref).ok());
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, TensorChannelContract,
+                         testing::Values(Form{"Fake", FakePair}, Form{"Local", LocalPair}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(LocalChannel, IsZeroCopyAndPinsWhatIsReadHere) {
+  const TemporaryDirectory directory;
+  auto channel = MakeLocal(directory, "owner");
+  auto room = channel->Reserve(Bytes(100000));
+  const std::byte* place = room->bytes().data();
+  const proto::TensorRef ref = room->Commit();
+  {
+    auto data = channel->Fetch(ref);
+    EXPECT_EQ(data->bytes().data(), place);
+    EXPECT_TRUE(channel->Release(ref).ok());
+    EXPECT_GT(channel->used(), Bytes(0)) << "still being read";
+  }
+  EXPECT_EQ(channel->used(), Bytes(0));
+}
+
+TEST(LocalChannel, LeavesOtherHostsAlone) {
+  const TemporaryDirectory directory;
+  auto made = LocalChannel::Create({"here", directory / "here", kCapacity, {directory.path()}, "", ""});
+  LocalChannel& channel = **made;
+  proto::TensorRef ref;
+  *ref.mutable_arena() = channel.ArenaAddress();
+  EXPECT_TRUE(channel.Near(ref));
+  ref.mutable_arena()->set_host("elsewhere");
+  EXPECT_FALSE(channel.Near(ref));
+  EXPECT_TRUE(absl::IsFailedPrecondition(channel.Fetch(ref).status()));
+}
+
+}  // namespace
+}  // namespace troupe::transport
