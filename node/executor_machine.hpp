@@ -10,7 +10,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -109,6 +108,7 @@ class ExecutorMachine {
   void Spawn(Time now, Actions& out);
   void KillAsHung(const std::string& why, Time now, Actions& out);
   void ReportLost(const std::string& why, Actions& out);
+  [[nodiscard]] Time ReadyDue() const;
   void BackOff(const std::string& why, Time now);
 
   SupervisionLimits limits_;
@@ -116,7 +116,8 @@ class ExecutorMachine {
   Time due_ = Time::max();
   Time ready_since_{};
   Time last_progress_{};
-  std::optional<std::uint64_t> progress_;
+  std::uint64_t progress_ = 0;
+  bool busy_ = false;
   bool reported_ready_ = false;
   Duration backoff_{};
   std::uint64_t restarts_ = 0;

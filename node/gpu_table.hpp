@@ -19,7 +19,7 @@
 
 namespace troupe::node {
 
-enum class ResidentState { kLoading, kResident, kRunning, kEvicting };
+enum class ResidentState { kLoading, kResident, kRunning };
 [[nodiscard]] const char* Name(ResidentState state);
 
 struct Resident {
@@ -37,10 +37,11 @@ struct Gpu {
   Bytes memory;
   Bytes overhead;  // what the worker reports as gone beyond the plan: fragments, alignment, its own needs
   Bytes promised;  // activations of dispatched requests
-  Bytes staying;   // sum over residents that are not evicting
+  Bytes staying;   // sum over residents
   std::uint32_t in_flight = 0;
   Time busy_until{};  // estimate for what was dispatched
   std::map<std::string, Resident> residents;
+  std::map<std::string, std::uint32_t> evicting;  // orders on their way, by model
 
   // Room for a new model or run without evicting anything; zero when the worker's own count left less.
   [[nodiscard]] Bytes Free() const;
@@ -65,13 +66,17 @@ class GpuTable {
   void WorkerGone(GpuIndex index, WorkerState state);
 
   void BeginEvict(GpuIndex index, const std::string& model);
-  void EndEvict(GpuIndex index, const std::string& model, bool gone);
+  // `gone` false: the worker kept it; it is a resident again when there is still room for it in the plan.
+  void EndEvict(GpuIndex index, const std::string& model, bool gone, Bytes bytes, Time now);
   // Makes room on paper for a model that will be loaded; the caller made sure that it fits.
   void BeginLoad(GpuIndex index, const std::string& model, Bytes bytes, Time now);
   void EndLoad(GpuIndex index, const std::string& model, bool loaded, Bytes device_bytes);
   // A dispatched request uses `model` and is promised `activation` bytes, until Unpin.
   void Pin(GpuIndex index, const std::string& model, Bytes activation, Duration work, Time now);
-  void Unpin(GpuIndex index, const std::string& model, Bytes activation, Time now);
+  // `pinned` false: the model was lost meanwhile (its load failed), and its pins with it.
+  void Unpin(GpuIndex index, const std::string& model, bool pinned, Bytes activation, Time now);
+  // The worker says that the model is not there; nobody uses it.
+  void Missing(GpuIndex index, const std::string& model);
   // The worker had less room than the plan said.
   void CorrectFree(GpuIndex index, Bytes worker_free);
   void ForgetOverhead(GpuIndex index);
@@ -82,10 +87,10 @@ class GpuTable {
  private:
   Gpu& Mutable(GpuIndex index);
   void Drop(Gpu& gpu, const std::string& model);
-  void Hold(const std::string& model, GpuIndex index);
+  void Insert(Gpu& gpu, const std::string& model, const Resident& resident);
 
   std::map<GpuIndex, Gpu> gpus_;
-  std::map<std::string, std::vector<GpuIndex>> holders_;  // sorted; without evicting ones
+  std::map<std::string, std::vector<GpuIndex>> holders_;  // sorted
 };
 
 }  // namespace troupe::node

@@ -17,7 +17,6 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -71,7 +70,6 @@ struct SchedulerCounts {
 class SwapScheduler {
  public:
   SwapScheduler(SchedulerLimits limits, SchedulerPolicies policies, CostDefaults costs = {});
-  ~SwapScheduler();
 
   // GPUs. A GPU is known before its worker is; WorkerReady makes it usable.
   void AddGpu(GpuIndex gpu, Bytes memory);
@@ -80,9 +78,9 @@ class SwapScheduler {
   Effects Apply(const GpuUnfit& unfit, Time now);
 
   // Models with a host copy at this node; others are bounced (BOUNCE_NOT_ADOPTED). Describing one again,
-  // after it was prepared, replaces the sizes. Forgetting bounces its waiting requests and evicts its idle
-  // copies.
-  void DescribeModel(const std::string& model, Bytes weights, Bytes activation);
+  // after it was prepared, replaces the sizes (what cannot fit any more ends). Forgetting bounces its waiting
+  // requests and evicts its idle copies.
+  Effects DescribeModel(const std::string& model, Bytes weights, Bytes activation);
   Effects ForgetModel(const std::string& model);
 
   // Draining: nothing new enters, what is here finishes.
@@ -110,52 +108,74 @@ class SwapScheduler {
   void Check() const;
 
  private:
-  struct Entry;
+  struct Entry {
+    NodeRequest request;
+    OrderingKey key;
+    Time arrival{};
+    GpuIndex gpu = kNoGpu;   // where it was dispatched to; kNoGpu: it waits
+    GpuIndex hold = kNoGpu;  // the GPU that is kept for it while it waits
+    std::uint32_t attempts = 0;
+    std::uint32_t replans = 0;
+    std::uint32_t passed = 0;
+    bool suspect = false;  // its last worker died: runs alone
+    bool pinned = false;   // its model is still on that GPU
+    bool hit = false;
+    bool cancelled = false;  // in flight, and nobody waits for it
+    bool expired = false;    // in flight, and too late
+    SwapSource source = SwapSource::kResident;
+    Bytes activation;  // promised at dispatch
+    Duration queued{};
+  };
   struct Model {
     Bytes weights;
     Bytes activation;
   };
-  // What NoFit taught about one model on one GPU.
+  // What NoFit taught about one model on one GPU, until its worker is replaced.
   struct FitHint {
     Bytes extra;              // room to make beyond the estimate
     bool impossible = false;  // it did not fit into the empty GPU
   };
-  using Entries = std::map<RequestId, std::unique_ptr<Entry>>;
 
-  // swap_decision.cpp
-  GpuChoice Choose(const Entry& entry, Time now);
-  Bytes Need(const Entry& entry, const Gpu& gpu) const;
+  // swap_decision.cpp: pure looks at the tables, and the dispatch they lead to.
+  [[nodiscard]] GpuChoice Choose(const Entry& entry, Time now) const;
+  [[nodiscard]] GpuOption OptionFor(const Entry& entry, const Gpu& gpu, Time now) const;
+  [[nodiscard]] Bytes Need(const Entry& entry, const Gpu& gpu) const;
+  [[nodiscard]] bool HasSlot(const Entry& entry, const Gpu& gpu) const;
   bool PlanVictims(const Entry& entry, const Gpu& gpu, std::vector<std::string>* victims) const;
+  [[nodiscard]] std::vector<EvictionCandidate> EvictionOrder(const Entry& entry, const Gpu& gpu) const;
   Dispatch MakeDispatch(Entry& entry, GpuIndex gpu, Time now);
-  void Pass(std::vector<Entry*>& blocked);
+  void NotePassed(const std::vector<Entry*>& passed);
   void HoldFor(Entry& entry);
-  bool MayUse(const Entry& entry, const Gpu& gpu) const;
+  void Release(Entry& entry);
+  [[nodiscard]] bool AnySlot() const;
+  [[nodiscard]] bool CanEverFit(const std::string& model, const Gpu& gpu) const;
+  [[nodiscard]] bool CanEverFit(const std::string& model) const;
 
-  // swap_scheduler.cpp
+  // swap_scheduler.cpp, swap_outcomes.cpp
   Finished End(Entry& entry, FinishKind kind, absl::Status status,
                proto::BounceReason bounce = proto::BOUNCE_UNSPECIFIED);
-  void Requeue(Entry& entry);
+  void EndRun(Entry& entry, const absl::Status& status, Effects& effects);
+  bool EndAbandoned(Entry& entry, Effects& effects);
+  void Requeue(Entry& entry, Effects& effects);
   void LeaveGpu(Entry& entry, Time now);
-  void ReleaseHolds(const RequestId& id);
-  Effects LoseGpu(GpuIndex gpu, WorkerState state, const std::string& why, Time now);
-  void Replan(Entry& entry, const RunDone& done, Effects& effects);
-  bool LearnNoFit(const Entry& entry, const RunDone& done);
-  absl::Status CannotFit(const std::string& function, const std::string& model) const;
-  bool CanEverFit(const std::string& model) const;
+  void LoadFailed(GpuIndex gpu, const std::string& model);
+  void Replan(Entry& entry, const RunDone& done, bool alone, Effects& effects);
+  void LearnNoFit(const Entry& entry, const RunDone& done, bool alone);
+  Effects LoseGpu(GpuIndex gpu, WorkerState state, const std::string& why);
   void EndUnplaceable(Effects& effects);
-  Effects EndWaiting(const std::vector<RequestId>& ids, FinishKind kind, const absl::Status& status,
-                     proto::BounceReason bounce);
+  [[nodiscard]] absl::Status CannotFit(const std::string& function, const std::string& model) const;
+  [[nodiscard]] Finished Refuse(const NodeRequest& request, Time now) const;
 
   SchedulerLimits limits_;
   SchedulerPolicies policies_;
   CostModel costs_;
   GpuTable gpus_;
   std::map<std::string, Model> models_;
-  Entries requests_;
+  std::map<RequestId, Entry> requests_;
   ModelQueue<RequestId> queue_;
   std::set<std::pair<Time, RequestId>> expiries_;
   std::map<GpuIndex, std::vector<RequestId>> pipelines_;  // in the order of dispatch
-  std::map<GpuIndex, RequestId> holds_;                   // nothing else may start there
+  std::map<GpuIndex, RequestId> holds_;                   // nothing else starts there
   std::map<std::pair<GpuIndex, std::string>, FitHint> hints_;
   std::uint64_t next_sequence_ = 0;
   bool draining_ = false;

@@ -1,0 +1,246 @@
+#include "node/gpu_table.hpp"
+
+#include <algorithm>
+
+#include "base/check.hpp"
+
+namespace troupe::node {
+
+namespace {
+
+// What is left of `a` without `b`; nothing when `b` is larger.
+Bytes Rest(Bytes a, Bytes b) {
+  return a > b ? a - b : Bytes();
+}
+
+}  // namespace
+
+const char* Name(ResidentState state) {
+  switch (state) {
+    case ResidentState::kLoading:
+      return "loading";
+    case ResidentState::kResident:
+      return "resident";
+    case ResidentState::kRunning:
+      return "running";
+  }
+  return "unknown";
+}
+
+Bytes Gpu::Free() const {
+  return Rest(memory, overhead + staying + promised);
+}
+
+const Resident* Gpu::Find(const std::string& model) const {
+  const auto it = residents.find(model);
+  return it == residents.end() ? nullptr : &it->second;
+}
+
+void GpuTable::Add(GpuIndex index, Bytes memory) {
+  Gpu gpu;
+  gpu.index = index;
+  gpu.memory = memory;
+  TROUPE_CHECK(gpus_.emplace(index, std::move(gpu)).second, "this GPU is in the table already");
+}
+
+Gpu& GpuTable::Mutable(GpuIndex index) {
+  const auto it = gpus_.find(index);
+  TROUPE_CHECK(it != gpus_.end(), "no such GPU");
+  return it->second;
+}
+
+const Gpu& GpuTable::at(GpuIndex index) const {
+  const auto it = gpus_.find(index);
+  TROUPE_CHECK(it != gpus_.end(), "no such GPU");
+  return it->second;
+}
+
+std::vector<GpuIndex> GpuTable::Holders(const std::string& model) const {
+  const auto it = holders_.find(model);
+  return it == holders_.end() ? std::vector<GpuIndex>() : it->second;
+}
+
+std::uint32_t GpuTable::HolderCount(const std::string& model) const {
+  const auto it = holders_.find(model);
+  return it == holders_.end() ? 0 : static_cast<std::uint32_t>(it->second.size());
+}
+
+std::vector<std::string> GpuTable::ResidentModels() const {
+  std::vector<std::string> models;
+  for (const auto& [model, holders] : holders_) {
+    const bool there = std::any_of(holders.begin(), holders.end(), [&, name = &model](GpuIndex gpu) {
+      return at(gpu).residents.at(*name).state != ResidentState::kLoading;
+    });
+    if (there) models.push_back(model);
+  }
+  return models;
+}
+
+bool GpuTable::AnyReady() const {
+  return std::any_of(gpus_.begin(), gpus_.end(),
+                     [](const auto& entry) { return entry.second.worker == WorkerState::kReady; });
+}
+
+bool GpuTable::AllUnfit() const {
+  return std::all_of(gpus_.begin(), gpus_.end(),
+                     [](const auto& entry) { return entry.second.worker == WorkerState::kUnfit; });
+}
+
+Bytes GpuTable::LargestMemory() const {
+  Bytes largest;
+  for (const auto& [index, gpu] : gpus_) {
+    if (gpu.worker != WorkerState::kUnfit) largest = std::max(largest, gpu.memory);
+  }
+  return largest;
+}
+
+void GpuTable::Insert(Gpu& gpu, const std::string& model, const Resident& resident) {
+  TROUPE_CHECK(gpu.residents.emplace(model, resident).second, "the model is on this GPU already");
+  gpu.staying += resident.bytes;
+  std::vector<GpuIndex>& holders = holders_[model];
+  holders.insert(std::upper_bound(holders.begin(), holders.end(), gpu.index), gpu.index);
+}
+
+void GpuTable::Drop(Gpu& gpu, const std::string& model) {
+  const auto it = gpu.residents.find(model);
+  TROUPE_CHECK(it != gpu.residents.end(), "the model is not on this GPU");
+  gpu.staying -= it->second.bytes;
+  gpu.residents.erase(it);
+  const auto holders = holders_.find(model);
+  std::erase(holders->second, gpu.index);
+  if (holders->second.empty()) holders_.erase(holders);
+}
+
+void GpuTable::WorkerUp(const WorkerReady& ready, Time now) {
+  WorkerGone(ready.gpu, WorkerState::kAbsent);
+  Gpu& gpu = Mutable(ready.gpu);
+  gpu.worker = WorkerState::kReady;
+  gpu.memory = ready.memory;
+  gpu.busy_until = now;
+  for (const ResidentReport& report : ready.resident) {
+    // A report that does not add up is cut to what the plan can hold: the worker's NoFit will say the rest.
+    if (gpu.Find(report.model) != nullptr || report.bytes > gpu.Free()) continue;
+    Insert(gpu, report.model,
+           Resident{.bytes = report.bytes, .last_use = now, .state = ResidentState::kResident});
+  }
+  gpu.overhead = Rest(gpu.Free(), ready.free);
+}
+
+void GpuTable::WorkerGone(GpuIndex index, WorkerState state) {
+  Gpu& gpu = Mutable(index);
+  while (!gpu.residents.empty()) Drop(gpu, std::string(gpu.residents.begin()->first));
+  gpu.evicting.clear();
+  gpu.worker = state;
+  gpu.overhead = gpu.promised = Bytes();
+  gpu.in_flight = 0;
+}
+
+void GpuTable::BeginEvict(GpuIndex index, const std::string& model) {
+  Gpu& gpu = Mutable(index);
+  const Resident* resident = gpu.Find(model);
+  TROUPE_CHECK(resident != nullptr && resident->state == ResidentState::kResident && resident->pins == 0,
+               "only a resident model that nobody uses is evicted");
+  Drop(gpu, model);
+  ++gpu.evicting[model];
+}
+
+void GpuTable::EndEvict(GpuIndex index, const std::string& model, bool gone, Bytes bytes, Time now) {
+  Gpu& gpu = Mutable(index);
+  const auto it = gpu.evicting.find(model);
+  if (it == gpu.evicting.end()) return;  // ordered in an earlier life of the worker
+  if (--it->second == 0) gpu.evicting.erase(it);
+  if (gone || gpu.Find(model) != nullptr || bytes > gpu.Free()) return;
+  Insert(gpu, model, Resident{.bytes = bytes, .last_use = now, .state = ResidentState::kResident});
+}
+
+void GpuTable::BeginLoad(GpuIndex index, const std::string& model, Bytes bytes, Time now) {
+  Gpu& gpu = Mutable(index);
+  TROUPE_CHECK(bytes <= gpu.Free(), "a load was planned that does not fit");
+  Insert(gpu, model, Resident{.bytes = bytes, .last_use = now, .state = ResidentState::kLoading});
+}
+
+void GpuTable::EndLoad(GpuIndex index, const std::string& model, bool loaded, Bytes device_bytes) {
+  Gpu& gpu = Mutable(index);
+  const auto it = gpu.residents.find(model);
+  if (it == gpu.residents.end() || it->second.state != ResidentState::kLoading) return;
+  if (!loaded) return Drop(gpu, model);
+  Resident& resident = it->second;
+  resident.state = resident.pins > 0 ? ResidentState::kRunning : ResidentState::kResident;
+  if (device_bytes == Bytes()) return;
+  // The device's own number, as far as the plan can hold it.
+  const Bytes room = resident.bytes + gpu.Free();
+  gpu.staying -= resident.bytes;
+  resident.bytes = std::min(device_bytes, room);
+  gpu.staying += resident.bytes;
+}
+
+void GpuTable::Pin(GpuIndex index, const std::string& model, Bytes activation, Duration work, Time now) {
+  Gpu& gpu = Mutable(index);
+  TROUPE_CHECK(activation <= gpu.Free(), "a run was planned that does not fit");
+  const auto it = gpu.residents.find(model);
+  TROUPE_CHECK(it != gpu.residents.end(), "a run was planned where its model is not");
+  Resident& resident = it->second;
+  ++resident.pins;
+  resident.last_use = now;
+  if (resident.state == ResidentState::kResident) resident.state = ResidentState::kRunning;
+  gpu.promised += activation;
+  ++gpu.in_flight;
+  gpu.busy_until = std::max(gpu.busy_until, now) + work;
+}
+
+void GpuTable::Unpin(GpuIndex index, const std::string& model, bool pinned, Bytes activation, Time now) {
+  Gpu& gpu = Mutable(index);
+  TROUPE_CHECK(gpu.in_flight > 0, "more runs ended than began");
+  gpu.promised -= activation;
+  if (--gpu.in_flight == 0) gpu.busy_until = now;
+  if (!pinned) return;
+  const auto it = gpu.residents.find(model);
+  TROUPE_CHECK(it != gpu.residents.end() && it->second.pins > 0, "a model in use has left the GPU");
+  Resident& resident = it->second;
+  resident.last_use = now;
+  if (--resident.pins == 0 && resident.state == ResidentState::kRunning)
+    resident.state = ResidentState::kResident;
+}
+
+void GpuTable::Missing(GpuIndex index, const std::string& model) {
+  Gpu& gpu = Mutable(index);
+  const Resident* resident = gpu.Find(model);
+  if (resident != nullptr && resident->pins == 0) Drop(gpu, model);
+}
+
+void GpuTable::CorrectFree(GpuIndex index, Bytes worker_free) {
+  Gpu& gpu = Mutable(index);
+  gpu.overhead += Rest(gpu.Free(), worker_free);
+}
+
+void GpuTable::ForgetOverhead(GpuIndex index) {
+  Mutable(index).overhead = Bytes();
+}
+
+void GpuTable::Check() const {
+  std::size_t held = 0;
+  for (const auto& [index, gpu] : gpus_) {
+    Bytes staying;
+    std::uint32_t pins = 0;
+    for (const auto& [model, resident] : gpu.residents) {
+      staying += resident.bytes;
+      pins += resident.pins;
+      ++held;
+      TROUPE_CHECK((resident.state == ResidentState::kRunning) <= (resident.pins > 0),
+                   "a model runs for nobody");
+      TROUPE_CHECK((resident.state == ResidentState::kResident) <= (resident.pins == 0),
+                   "a model in use looks idle");
+    }
+    TROUPE_CHECK(staying == gpu.staying, "the sum of the residents is wrong");
+    TROUPE_CHECK(gpu.staying + gpu.promised + gpu.overhead <= gpu.memory, "GPU memory is booked twice");
+    TROUPE_CHECK(pins <= gpu.in_flight, "a model is pinned by nobody");
+  }
+  for (const auto& [model, holders] : holders_) {
+    held -= holders.size();
+    for (const GpuIndex gpu : holders)
+      TROUPE_CHECK(at(gpu).Find(model) != nullptr, "the index of models is wrong");
+  }
+  TROUPE_CHECK(held == 0, "the index of models is wrong");
+}
+
+}  // namespace troupe::node

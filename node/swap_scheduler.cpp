@@ -1,0 +1,237 @@
+// The requests' half of the swap scheduler's book-keeping: how they come in and how they end.
+#include "node/swap_scheduler.hpp"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.hpp"
+
+namespace troupe::node {
+
+absl::StatusOr<SchedulerPolicies> FindSchedulerPolicies(const PolicyNames& names) {
+  auto ordering = FindOrderingPolicy(names.ordering);
+  if (!ordering.ok()) return ordering.status();
+  auto gpu = FindGpuPolicy(names.gpu);
+  if (!gpu.ok()) return gpu.status();
+  auto eviction = FindEvictionPolicy(names.eviction);
+  if (!eviction.ok()) return eviction.status();
+  return SchedulerPolicies{.ordering = *ordering, .gpu = *gpu, .eviction = *eviction};
+}
+
+SwapScheduler::SwapScheduler(SchedulerLimits limits, SchedulerPolicies policies, CostDefaults costs)
+    : limits_(limits), policies_(policies), costs_(costs) {
+  TROUPE_CHECK(policies_.ordering != nullptr && policies_.gpu != nullptr && policies_.eviction != nullptr,
+               "every slot of the scheduler needs a policy");
+  TROUPE_CHECK(limits_.pipeline_depth > 0 && limits_.max_attempts > 0, "a limit of zero serves nothing");
+}
+
+void SwapScheduler::AddGpu(GpuIndex gpu, Bytes memory) {
+  gpus_.Add(gpu, memory);
+  pipelines_[gpu];
+}
+
+std::vector<std::string> SwapScheduler::AdoptedModels() const {
+  std::vector<std::string> models;
+  for (const auto& [name, model] : models_) models.push_back(name);
+  return models;
+}
+
+Effects SwapScheduler::DescribeModel(const std::string& model, Bytes weights, Bytes activation) {
+  // A device that holds the model knows better than an estimate.
+  for (const GpuIndex gpu : gpus_.Holders(model))
+    weights = std::max(weights, gpus_.at(gpu).Find(model)->bytes);
+  models_[model] = {.weights = weights, .activation = activation};
+  Effects effects;
+  EndUnplaceable(effects);
+  return effects;
+}
+
+absl::Status SwapScheduler::CannotFit(const std::string& function, const std::string& name) const {
+  const Model& model = models_.at(name);
+  return absl::FailedPreconditionError(
+      absl::StrCat("function '", function, "' needs ", FormatBytes(model.weights + model.activation),
+                   " of GPU memory (weights ", FormatBytes(model.weights),
+                   "), and the largest GPU of this node has ", FormatBytes(gpus_.LargestMemory()),
+                   " with nothing else on it; give the node a larger GPU or deploy a smaller model"));
+}
+
+// The answer to a request that may not enter; kServed stands for 'it may'.
+Finished SwapScheduler::Refuse(const NodeRequest& request, Time now) const {
+  const auto bounce = [&](proto::BounceReason reason, const std::string& message) {
+    return Finished{.id = request.id,
+                    .kind = FinishKind::kBounced,
+                    .status = absl::UnavailableError(message),
+                    .bounce = reason};
+  };
+  if (requests_.contains(request.id)) {
+    return {.id = request.id,
+            .kind = FinishKind::kFailed,
+            .status =
+                absl::InvalidArgumentError("a request with this identity is here already; number them anew")};
+  }
+  if (draining_) return bounce(proto::BOUNCE_DRAINING, "this node is draining");
+  if (gpus_.AllUnfit()) return bounce(proto::BOUNCE_NO_GPU, "no GPU of this node is fit");
+  if (!models_.contains(request.model)) {
+    return bounce(proto::BOUNCE_NOT_ADOPTED,
+                  absl::StrCat("function '", request.function, "' is not on this node"));
+  }
+  if (queue_.size() >= limits_.max_waiting) {
+    return bounce(proto::BOUNCE_NO_CREDIT,
+                  absl::StrCat(queue_.size(), " requests wait at this node already"));
+  }
+  if (!CanEverFit(request.model)) {
+    return {
+        .id = request.id, .kind = FinishKind::kFailed, .status = CannotFit(request.function, request.model)};
+  }
+  if (request.expiry <= now) {
+    return {
+        .id = request.id,
+        .kind = FinishKind::kExpired,
+        .status = absl::DeadlineExceededError("the timeout had passed when the request reached the node")};
+  }
+  return {};
+}
+
+Submitted SwapScheduler::Submit(const NodeRequest& request, Time now) {
+  Finished refused = Refuse(request, now);
+  if (refused.kind != FinishKind::kServed) return {.accepted = false, .finished = std::move(refused)};
+  Entry entry;
+  entry.request = request;
+  entry.arrival = now;
+  entry.key = MakeOrderingKey(policies_.ordering,
+                              {.priority = request.priority, .arrival = now, .deadline = request.deadline},
+                              next_sequence_++);
+  queue_.Add(request.model, entry.key, request.id);
+  if (request.expiry != Time::max()) expiries_.emplace(request.expiry, request.id);
+  requests_.emplace(request.id, std::move(entry));
+  ++counts_.accepted;
+  return {};
+}
+
+// Takes the request out of every table. It is in nobody's pipeline any more.
+Finished SwapScheduler::End(Entry& entry, FinishKind kind, absl::Status status, proto::BounceReason bounce) {
+  Finished finished{.id = entry.request.id,
+                    .kind = kind,
+                    .status = std::move(status),
+                    .bounce = bounce,
+                    .attempts = entry.attempts,
+                    .gpu = entry.gpu,
+                    .hit = entry.hit,
+                    .queued = entry.queued};
+  switch (kind) {
+    case FinishKind::kServed:
+      ++counts_.served;
+      break;
+    case FinishKind::kFailed:
+      ++counts_.failed;
+      break;
+    case FinishKind::kExpired:
+      ++counts_.expired;
+      break;
+    case FinishKind::kCancelled:
+      ++counts_.cancelled;
+      break;
+    case FinishKind::kBounced:
+      ++counts_.bounced;
+      break;
+  }
+  if (entry.gpu == kNoGpu) queue_.Remove(entry.request.model, entry.key);
+  Release(entry);
+  expiries_.erase({entry.request.expiry, entry.request.id});
+  requests_.erase(finished.id);
+  return finished;
+}
+
+Cancelled SwapScheduler::Cancel(const RequestId& id) {
+  const auto it = requests_.find(id);
+  if (it == requests_.end()) return {};
+  Entry& entry = it->second;
+  if (entry.gpu == kNoGpu) {
+    return {
+        .verdict = CancelVerdict::kCancelled,
+        .finished = End(entry, FinishKind::kCancelled, absl::CancelledError("cancelled while it waited"))};
+  }
+  entry.cancelled = true;
+  return {.verdict = CancelVerdict::kInFlight, .finished = {}, .gpu = entry.gpu};
+}
+
+Effects SwapScheduler::ForgetRouter(std::uint64_t router) {
+  std::vector<RequestId> ids;
+  for (auto it = requests_.lower_bound({router, 0}); it != requests_.end() && it->first.router == router;
+       ++it) {
+    ids.push_back(it->first);
+  }
+  Effects effects;
+  for (const RequestId& id : ids) {
+    Cancelled cancelled = Cancel(id);
+    if (cancelled.verdict == CancelVerdict::kCancelled)
+      effects.finished.push_back(std::move(cancelled.finished));
+    if (cancelled.verdict == CancelVerdict::kInFlight) effects.cancel.push_back({id, cancelled.gpu});
+  }
+  return effects;
+}
+
+Effects SwapScheduler::ForgetModel(const std::string& model) {
+  Effects effects;
+  std::vector<RequestId> ids;
+  if (const auto* waiting = queue_.Find(model)) {
+    for (const auto& [key, id] : *waiting) ids.push_back(id);
+  }
+  for (const RequestId& id : ids) {
+    effects.finished.push_back(End(requests_.at(id), FinishKind::kBounced,
+                                   absl::UnavailableError("the model was taken off this node"),
+                                   proto::BOUNCE_NOT_ADOPTED));
+  }
+  models_.erase(model);
+  costs_.Forget(model);
+  std::erase_if(hints_, [&](const auto& hint) { return hint.first.second == model; });
+  for (const GpuIndex gpu : gpus_.Holders(model)) {
+    if (gpus_.at(gpu).Find(model)->state != ResidentState::kResident) continue;
+    gpus_.BeginEvict(gpu, model);
+    ++counts_.evictions;
+    effects.evictions.push_back({gpu, model});
+  }
+  return effects;
+}
+
+Time SwapScheduler::NextDue() const {
+  return expiries_.empty() ? Time::max() : expiries_.begin()->first;
+}
+
+Effects SwapScheduler::Expire(Time now) {
+  Effects effects;
+  while (!expiries_.empty() && expiries_.begin()->first <= now) {
+    Entry& entry = requests_.at(expiries_.begin()->second);
+    if (entry.gpu == kNoGpu) {
+      entry.queued = now - entry.arrival;
+      const auto status = absl::DeadlineExceededError(
+          absl::StrCat("function '", entry.request.function, "': the timeout passed after ",
+                       FormatDuration(entry.queued), " in the queue of the node"));
+      effects.finished.push_back(End(entry, FinishKind::kExpired, status));
+    } else {
+      expiries_.erase(expiries_.begin());
+      entry.expired = true;
+      effects.cancel.push_back({entry.request.id, entry.gpu});
+    }
+  }
+  return effects;
+}
+
+void SwapScheduler::Check() const {
+  gpus_.Check();
+  std::size_t dispatched = 0;
+  for (const auto& [gpu, pipeline] : pipelines_) {
+    TROUPE_CHECK(pipeline.size() == gpus_.at(gpu).in_flight, "pipeline and GPU table disagree");
+    TROUPE_CHECK(pipeline.size() <= limits_.pipeline_depth, "a pipeline is deeper than its limit");
+    dispatched += pipeline.size();
+  }
+  TROUPE_CHECK(dispatched + queue_.size() == requests_.size(), "a request is neither waiting nor dispatched");
+  TROUPE_CHECK(counts_.accepted == counts_.served + counts_.failed + counts_.expired + counts_.cancelled +
+                                       counts_.bounced + requests_.size(),
+               "requests were lost or ended twice");
+  for (const auto& [gpu, id] : holds_) {
+    TROUPE_CHECK(requests_.at(id).hold == gpu && requests_.at(id).gpu == kNoGpu, "a GPU is held for nobody");
+  }
+}
+
+}  // namespace troupe::node
