@@ -26,6 +26,9 @@ struct ObjectInfo {
   Bytes size;
 };
 
+// InvalidArgument unless `digest` is one: it becomes part of a path.
+[[nodiscard]] absl::Status CheckDigest(const std::string& digest);
+
 // One object being written, by one thread. Destroyed without a Commit that succeeded, it leaves nothing
 // behind.
 class ObjectWriter {

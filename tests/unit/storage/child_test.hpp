@@ -2,9 +2,13 @@
 // threads that the child does not have.
 #pragma once
 
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <string>
 
 namespace troupe::storage {
@@ -30,6 +34,32 @@ inline int WaitForChild(pid_t child) {
   int status = 0;
   if (::waitpid(child, &status, 0) != child) return -1;
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+inline constexpr int kAcknowledgements = 3;  // the child's descriptor for what RunUntilKilled returns
+
+// Runs a child that tells what it has done in kAcknowledgements, and kills it once it told `kill_after`
+// bytes. Returns all that it told.
+inline std::string RunUntilKilled(const std::string& filter, const std::string& directory,
+                                  std::size_t kill_after) {
+  int ends[2];
+  EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const pid_t child = StartChildTest(filter, directory, [&] {
+    // dup2 onto itself would leave the descriptor to be closed by exec.
+    return ends[1] == kAcknowledgements ? ::fcntl(ends[1], F_SETFD, 0) == 0
+                                        : ::dup2(ends[1], kAcknowledgements) == kAcknowledgements;
+  });
+  ::close(ends[1]);
+  std::string told;
+  char buffer[64];
+  bool killed = false;
+  for (ssize_t got = 0; (got = ::read(ends[0], buffer, sizeof buffer)) > 0;) {
+    told.append(buffer, static_cast<std::size_t>(got));
+    if (told.size() >= kill_after && !killed) killed = ::kill(child, SIGKILL) == 0;
+  }
+  ::close(ends[0]);
+  EXPECT_EQ(WaitForChild(child), 128 + SIGKILL);
+  return told;
 }
 
 }  // namespace troupe::storage

@@ -12,19 +12,20 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
 #include "base/status.hpp"
 #include "tests/unit/storage/child_test.hpp"
+#include "tests/unit/storage/small_file_system.hpp"
 #include "tests/unit/storage/temporary_directory.hpp"
 
 namespace troupe::storage {
 namespace {
 
 using testing::HasSubstr;
-constexpr int kAcknowledgements = 3;  // descriptor of the pipe in the child
 
 absl::Status PutOne(MetadataStore& store, const std::string& key, std::string value) {
   Batch batch;
@@ -82,29 +83,14 @@ TEST(RocksMetadataStoreChild, DISABLED_CommitForever) {
   work(0);
 }
 
-std::vector<std::uint32_t> CommitUntilKilled(const std::string& directory, std::size_t kill_after) {
-  int ends[2];
-  EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-  const pid_t child = StartChildTest("RocksMetadataStoreChild.DISABLED_CommitForever", directory,
-                                     [&] { return ::dup2(ends[1], kAcknowledgements) == kAcknowledgements; });
-  ::close(ends[1]);
-  std::vector<std::uint32_t> acknowledged;
-  std::uint32_t number = 0;
-  while (::read(ends[0], &number, sizeof number) == sizeof number) {
-    acknowledged.push_back(number);
-    if (acknowledged.size() == kill_after) ::kill(child, SIGKILL);
-  }
-  ::close(ends[0]);
-  EXPECT_EQ(WaitForChild(child), 128 + SIGKILL);
-  return acknowledged;
-}
-
 TEST(RocksMetadataStore, NothingAcknowledgedIsLostByKillNine) {
   TemporaryDirectory directory;
   for (std::size_t round = 0; round < 3; ++round) {
     const std::string path = directory / std::to_string(round);
-    const std::vector<std::uint32_t> acknowledged = CommitUntilKilled(path, 150 + round);
-    EXPECT_GE(acknowledged.size(), 150u);
+    const std::string told =
+        RunUntilKilled("RocksMetadataStoreChild.DISABLED_CommitForever", path, 4 * (150 + round));
+    std::vector<std::uint32_t> acknowledged(told.size() / 4);
+    std::memcpy(acknowledged.data(), told.data(), acknowledged.size() * 4);
     const auto store = MustOpen(path);
     for (const std::uint32_t each : acknowledged) {
       const auto value = store->Get(Table::kRuns, SequenceKey(each));
@@ -207,15 +193,6 @@ TEST(RocksMetadataStore, DamageBeforeTheEndRefusesToOpen) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("restore it from a backup"));
 }
 
-// Runs a child test that sees a file system of `size` at `directory`; 77: that is not allowed here.
-int InSmallFileSystem(const std::string& test, const std::string& directory, const std::string& size) {
-  return WaitForChild(StartChildTest("RocksMetadataStoreChild.DISABLED_" + test, directory, [&] {
-    const int flags = ::geteuid() == 0 ? CLONE_NEWNS : CLONE_NEWNS | CLONE_NEWUSER;
-    return ::unshare(flags) == 0 && ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
-           ::mount("tmpfs", directory.c_str(), "tmpfs", 0, ("size=" + size).c_str()) == 0;
-  }));
-}
-
 void FillUp(const std::string& path) {
   std::ofstream file(path, std::ios::binary);
   const std::string block(1 << 16, 'x');
@@ -269,14 +246,16 @@ TEST(RocksMetadataStoreChild, DISABLED_FillByCommits) {
 
 TEST(RocksMetadataStore, AFullDiskFailsCleanlyKeepsReadingAndRecovers) {
   TemporaryDirectory directory;
-  const int result = InSmallFileSystem("FillAndRecover", directory.path(), "32m");
+  const int result =
+      RunInSmallFileSystem("RocksMetadataStoreChild.DISABLED_FillAndRecover", directory.path(), "32m");
   if (result == 77) GTEST_SKIP() << "needs the right to mount a tmpfs";
   EXPECT_EQ(result, 0);
 }
 
 TEST(RocksMetadataStore, FillingTheDiskByCommitsLosesNothingAcknowledged) {
   TemporaryDirectory directory;
-  const int result = InSmallFileSystem("FillByCommits", directory.path(), "64m");
+  const int result =
+      RunInSmallFileSystem("RocksMetadataStoreChild.DISABLED_FillByCommits", directory.path(), "64m");
   if (result == 77) GTEST_SKIP() << "needs the right to mount a tmpfs";
   EXPECT_EQ(result, 0);
 }

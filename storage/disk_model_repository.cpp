@@ -1,0 +1,225 @@
+#include "storage/disk_model_repository.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/digest.hpp"
+#include "base/status.hpp"
+#include "storage/disk_status.hpp"
+#include "storage/durable_file.hpp"
+#include "storage/mapped_file.hpp"
+
+namespace troupe::storage {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr char kFormat[] = "troupe-objects 1\n";
+
+std::string ShardPath(const std::string& directory, const std::string& digest) {
+  return absl::StrCat(directory, "/objects/", digest.substr(0, 2));
+}
+std::string ObjectPath(const std::string& directory, const std::string& digest) {
+  return absl::StrCat(ShardPath(directory, digest), "/", digest);
+}
+
+absl::Status Absent(const std::string& digest) {
+  return absl::NotFoundError(absl::StrCat("no object ", digest, " in the model repository"));
+}
+
+absl::Status CheckFormat(const std::string& directory) {
+  const std::string path = directory + "/FORMAT";
+  const auto text = ReadSmallFile(path, 64);
+  if (absl::IsNotFound(text.status())) return ReplaceFile(path, kFormat);
+  if (!text.ok()) return text.status();
+  if (*text == kFormat) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "model repository ", directory,
+      " has another format than this build reads (troupe-objects 1): use the release that wrote ",
+      "it, or choose another directory"));
+}
+
+// What a crash left half-written was never acknowledged.
+absl::Status EmptyTemporaries(const std::string& directory) {
+  std::error_code error;
+  for (fs::directory_iterator it(directory + "/tmp", error), end; !error && it != end; it.increment(error)) {
+    std::error_code ignored;
+    fs::remove(it->path(), ignored);
+  }
+  return error ? DiskError(error.value(), "list", directory + "/tmp") : absl::OkStatus();
+}
+
+}  // namespace
+
+// Writes under tmp/, hashing on the way.
+class DiskModelRepository::Writer final : public ObjectWriter {
+ public:
+  Writer(std::shared_ptr<State> state, std::string path, transport::UniqueFd file)
+      : state_(std::move(state)), path_(std::move(path)), file_(std::move(file)) {}
+  ~Writer() override {
+    if (file_.valid()) ::unlink(path_.c_str());
+  }
+
+  absl::Status Append(std::span<const std::byte> bytes) override {
+    if (!file_.valid()) return absl::FailedPreconditionError("this object was committed before");
+    TROUPE_RETURN_IF_ERROR(WriteAll(file_, bytes, path_));
+    hash_.Update(bytes);
+    size_ += Bytes(bytes.size());
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::string> Commit(const std::string& expected) override {
+    if (!file_.valid()) return absl::FailedPreconditionError("this object was committed before");
+    const transport::UniqueFd file = std::move(file_);
+    absl::StatusOr<std::string> digest = Publish(file, expected);
+    ::unlink(path_.c_str());  // gone already, when it was renamed
+    return digest;
+  }
+
+ private:
+  absl::StatusOr<std::string> Publish(const transport::UniqueFd& file, const std::string& expected) {
+    const std::string digest = hash_.Finish();
+    if (!expected.empty() && expected != digest) {
+      return absl::InvalidArgumentError(absl::StrCat("the bytes have digest ", digest, ", expected ",
+                                                     expected,
+                                                     ": they were changed on their way; send them again"));
+    }
+    TROUPE_RETURN_IF_ERROR(SyncFile(file, path_));
+    const std::string shard = ShardPath(state_->directory, digest);
+    TROUPE_RETURN_IF_ERROR(MakeDirectories(shard));
+    const std::string path = ObjectPath(state_->directory, digest);
+    {
+      const std::lock_guard lock(state_->mutex);  // or a Remove could take the file and leave the entry
+      if (::rename(path_.c_str(), path.c_str()) != 0) return DiskError(errno, "rename to", path);
+      // A copy that nobody has verified yet is replaced; readers of an older one keep theirs.
+      state_->objects[digest] = Object{size_, true, {}};
+    }
+    TROUPE_RETURN_IF_ERROR(SyncDirectory(shard));
+    return digest;
+  }
+
+  const std::shared_ptr<State> state_;
+  const std::string path_;
+  transport::UniqueFd file_;  // invalid once committed
+  Sha256 hash_;
+  Bytes size_;
+};
+
+absl::StatusOr<std::unique_ptr<DiskModelRepository>> DiskModelRepository::At(const std::string& directory) {
+  TROUPE_ASSIGN_OR_RETURN(DirectoryLock lock, DirectoryLock::Acquire(directory));
+  TROUPE_RETURN_IF_ERROR(CheckFormat(directory));
+  for (const char* each : {"/objects", "/quarantine", "/tmp"}) {
+    TROUPE_RETURN_IF_ERROR(MakeDirectories(directory + each));
+  }
+  TROUPE_RETURN_IF_ERROR(EmptyTemporaries(directory));
+  auto state = std::make_shared<State>();
+  state->directory = directory;
+  std::error_code error;
+  fs::recursive_directory_iterator it(directory + "/objects", error);
+  for (const fs::recursive_directory_iterator end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    std::error_code ignored;
+    if (!IsSha256Hex(name) || !it->is_regular_file(ignored)) continue;
+    state->objects[name].size = Bytes(it->file_size(ignored));
+  }
+  if (error) return DiskError(error.value(), "list", directory + "/objects");
+  return std::unique_ptr<DiskModelRepository>(new DiskModelRepository(std::move(lock), std::move(state)));
+}
+
+absl::StatusOr<std::unique_ptr<ObjectWriter>> DiskModelRepository::Create() {
+  std::string path;
+  {
+    const std::lock_guard lock(state_->mutex);
+    path = absl::StrCat(state_->directory, "/tmp/", state_->next_temporary++);
+  }
+  TROUPE_ASSIGN_OR_RETURN(transport::UniqueFd file, OpenFile(path, O_WRONLY | O_CREAT | O_EXCL, 0400));
+  return std::make_unique<Writer>(state_, std::move(path), std::move(file));
+}
+
+absl::StatusOr<ObjectBytes> DiskModelRepository::Open(const std::string& digest) {
+  TROUPE_RETURN_IF_ERROR(CheckDigest(digest));
+  bool verified = false;
+  {
+    const std::lock_guard lock(state_->mutex);
+    const auto found = state_->objects.find(digest);
+    if (found == state_->objects.end()) return Absent(digest);
+    verified = found->second.verified;
+    if (const auto shared = found->second.mapped.lock(); shared && verified) {
+      return ObjectBytes{shared, std::static_pointer_cast<const MappedFile>(shared)->bytes()};
+    }
+  }
+  auto opened = MappedFile::Open(ObjectPath(state_->directory, digest));
+  if (absl::IsNotFound(opened.status())) return Absent(digest);  // removed meanwhile
+  if (!opened.ok()) return opened.status();
+  const std::shared_ptr<const MappedFile> mapped = *std::move(opened);
+  if (!verified) {
+    Sha256 hash;
+    hash.Update(mapped->bytes());
+    if (const std::string found = hash.Finish(); found != digest) return Quarantine(digest, found);
+  }
+  const std::lock_guard lock(state_->mutex);
+  if (const auto object = state_->objects.find(digest); object != state_->objects.end()) {
+    object->second.verified = true;
+    object->second.mapped = mapped;
+  }
+  return ObjectBytes{mapped, mapped->bytes()};
+}
+
+absl::Status DiskModelRepository::Quarantine(const std::string& digest, const std::string& found) {
+  const std::string place = absl::StrCat(state_->directory, "/quarantine/", digest);
+  {
+    const std::lock_guard lock(state_->mutex);
+    const auto object = state_->objects.find(digest);
+    // Put again while it was being verified: the good copy stays.
+    if (object == state_->objects.end() || object->second.verified) {
+      return absl::UnavailableError(
+          absl::StrCat("object ", digest, " was replaced while it was read: try again"));
+    }
+    if (::rename(ObjectPath(state_->directory, digest).c_str(), place.c_str()) != 0 && errno != ENOENT) {
+      return DiskError(errno, "move to", place);
+    }
+    state_->objects.erase(object);
+  }
+  TROUPE_RETURN_IF_ERROR(SyncDirectory(ShardPath(state_->directory, digest)));
+  return absl::DataLossError(absl::StrCat("object ", digest, " is damaged: its bytes have digest ", found,
+                                          "; it was moved to ", place, ": publish or fetch it again"));
+}
+
+bool DiskModelRepository::Has(const std::string& digest) const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->objects.contains(digest);
+}
+
+absl::Status DiskModelRepository::Remove(const std::string& digest) {
+  TROUPE_RETURN_IF_ERROR(CheckDigest(digest));
+  {
+    const std::lock_guard lock(state_->mutex);
+    if (!state_->objects.contains(digest)) return Absent(digest);
+    const std::string path = ObjectPath(state_->directory, digest);
+    if (::unlink(path.c_str()) != 0 && errno != ENOENT) return DiskError(errno, "remove", path);
+    state_->objects.erase(digest);
+  }
+  return SyncDirectory(ShardPath(state_->directory, digest));
+}
+
+std::vector<ObjectInfo> DiskModelRepository::List() const {
+  const std::lock_guard lock(state_->mutex);
+  std::vector<ObjectInfo> all;
+  for (const auto& [digest, object] : state_->objects) all.push_back({digest, object.size});
+  return all;
+}
+
+Bytes DiskModelRepository::UsedBytes() const {
+  const std::lock_guard lock(state_->mutex);
+  Bytes used;
+  for (const auto& [digest, object] : state_->objects) used += object.size;
+  return used;
+}
+
+}  // namespace troupe::storage

@@ -1,0 +1,57 @@
+// The model repository on disk: objects/ab/<digest>, written beside and renamed, so that an object is there
+// as a whole or not at all (docs/storage-format.md).
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "storage/directory_lock.hpp"
+#include "storage/model_repository.hpp"
+
+namespace troupe::storage {
+
+// Lifecycle: opened at start (leftovers of a crash are removed, objects are listed, none is read), holds the
+// directory's lock until destroyed. Writers and ObjectBytes may outlive it. Threads: any; verification of
+// different objects runs in parallel.
+//   object: absent -> written under tmp/ -> durable under objects/ -> verified at first Open -> removed
+//                                                                    \-> quarantine/ when damaged
+class DiskModelRepository final : public ModelRepository {
+ public:
+  // FailedPrecondition: locked by another process (its pid is named), or of a format that this build does not
+  // know.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<DiskModelRepository>> At(const std::string& directory);
+
+  [[nodiscard]] absl::StatusOr<std::unique_ptr<ObjectWriter>> Create() override;
+  [[nodiscard]] absl::StatusOr<ObjectBytes> Open(const std::string& digest) override;
+  [[nodiscard]] bool Has(const std::string& digest) const override;
+  [[nodiscard]] absl::Status Remove(const std::string& digest) override;
+  [[nodiscard]] std::vector<ObjectInfo> List() const override;
+  [[nodiscard]] Bytes UsedBytes() const override;
+
+ private:
+  class Writer;
+  struct Object {
+    Bytes size;
+    bool verified = false;
+    std::weak_ptr<const void> mapped;  // shared by all who have it open
+  };
+  // What writers share with the repository, which they may outlive.
+  struct State {
+    std::string directory;
+    std::mutex mutex;
+    std::map<std::string, Object> objects;  // by digest; guarded by mutex
+    std::uint64_t next_temporary = 0;       // guarded by mutex
+  };
+
+  DiskModelRepository(DirectoryLock lock, std::shared_ptr<State> state)
+      : lock_(std::move(lock)), state_(std::move(state)) {}
+  absl::Status Quarantine(const std::string& digest, const std::string& found);
+
+  const DirectoryLock lock_;
+  const std::shared_ptr<State> state_;
+};
+
+}  // namespace troupe::storage

@@ -1,0 +1,118 @@
+#include "storage/fake_model_repository.hpp"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/digest.hpp"
+#include "base/status.hpp"
+#include "storage/disk_status.hpp"
+
+namespace troupe::storage {
+
+class FakeModelRepository::Writer final : public ObjectWriter {
+ public:
+  explicit Writer(FakeModelRepository& repository) : repository_(repository) {}
+  ~Writer() override { GiveBack(); }
+
+  absl::Status Append(std::span<const std::byte> bytes) override {
+    if (committed_) return absl::FailedPreconditionError("this object was committed before");
+    const std::lock_guard lock(repository_.mutex_);
+    if (repository_.used_ + Bytes(bytes.size()) > repository_.capacity_)
+      return DiskFullError("memory", "write to");
+    repository_.used_ += Bytes(bytes.size());
+    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::string> Commit(const std::string& expected) override {
+    if (committed_) return absl::FailedPreconditionError("this object was committed before");
+    committed_ = true;
+    Sha256 hash;
+    hash.Update(std::span<const std::byte>(bytes_));
+    const std::string digest = hash.Finish();
+    if (!expected.empty() && expected != digest) {
+      return absl::InvalidArgumentError(absl::StrCat("the bytes have digest ", digest, ", expected ",
+                                                     expected,
+                                                     ": they were changed on their way; send them again"));
+    }
+    const std::lock_guard lock(repository_.mutex_);
+    Object& object = repository_.objects_[digest];
+    if (object.bytes) repository_.used_ -= Bytes(object.bytes->size());
+    object = {std::make_shared<const std::vector<std::byte>>(std::move(bytes_)), false};
+    bytes_.clear();  // kept now: nothing to give back
+    return digest;
+  }
+
+ private:
+  void GiveBack() {
+    const std::lock_guard lock(repository_.mutex_);
+    repository_.used_ -= Bytes(bytes_.size());
+  }
+
+  FakeModelRepository& repository_;
+  std::vector<std::byte> bytes_;
+  bool committed_ = false;
+};
+
+absl::StatusOr<std::unique_ptr<ObjectWriter>> FakeModelRepository::Create() {
+  return std::make_unique<Writer>(*this);
+}
+
+absl::StatusOr<ObjectBytes> FakeModelRepository::Open(const std::string& digest) {
+  TROUPE_RETURN_IF_ERROR(CheckDigest(digest));
+  const std::lock_guard lock(mutex_);
+  const auto found = objects_.find(digest);
+  if (found == objects_.end()) {
+    return absl::NotFoundError(absl::StrCat("no object ", digest, " in the model repository"));
+  }
+  const Object object = found->second;
+  if (object.damaged) {
+    used_ -= Bytes(object.bytes->size());
+    objects_.erase(found);
+    return absl::DataLossError(absl::StrCat("object ", digest, " is damaged: publish or fetch it again"));
+  }
+  return ObjectBytes{object.bytes, std::span(*object.bytes)};
+}
+
+bool FakeModelRepository::Has(const std::string& digest) const {
+  const std::lock_guard lock(mutex_);
+  return objects_.contains(digest);
+}
+
+absl::Status FakeModelRepository::Remove(const std::string& digest) {
+  TROUPE_RETURN_IF_ERROR(CheckDigest(digest));
+  const std::lock_guard lock(mutex_);
+  const auto found = objects_.find(digest);
+  if (found == objects_.end()) {
+    return absl::NotFoundError(absl::StrCat("no object ", digest, " in the model repository"));
+  }
+  used_ -= Bytes(found->second.bytes->size());
+  objects_.erase(found);
+  return absl::OkStatus();
+}
+
+std::vector<ObjectInfo> FakeModelRepository::List() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<ObjectInfo> all;
+  for (const auto& [digest, object] : objects_) all.push_back({digest, Bytes(object.bytes->size())});
+  return all;
+}
+
+Bytes FakeModelRepository::UsedBytes() const {
+  const std::lock_guard lock(mutex_);
+  Bytes used;
+  for (const auto& [digest, object] : objects_) used += Bytes(object.bytes->size());
+  return used;
+}
+
+void FakeModelRepository::SetCapacity(Bytes capacity) {
+  const std::lock_guard lock(mutex_);
+  capacity_ = capacity;
+}
+
+void FakeModelRepository::Damage(const std::string& digest) {
+  const std::lock_guard lock(mutex_);
+  if (const auto found = objects_.find(digest); found != objects_.end()) found->second.damaged = true;
+}
+
+}  // namespace troupe::storage

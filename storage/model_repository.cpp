@@ -1,0 +1,42 @@
+#include "storage/model_repository.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "absl/strings/str_cat.h"
+#include "base/digest.hpp"
+#include "base/status.hpp"
+#include "storage/disk_status.hpp"
+#include "storage/durable_file.hpp"
+
+namespace troupe::storage {
+
+absl::Status CheckDigest(const std::string& digest) {
+  if (IsSha256Hex(digest)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", digest.substr(0, 80), "' is no SHA-256: 64 lower-case hexadecimal digits"));
+}
+
+absl::StatusOr<std::string> ModelRepository::Put(std::span<const std::byte> bytes,
+                                                 const std::string& expected) {
+  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<ObjectWriter> writer, Create());
+  TROUPE_RETURN_IF_ERROR(writer->Append(bytes));
+  return writer->Commit(expected);
+}
+
+absl::StatusOr<std::string> ModelRepository::PutFile(const std::string& path, const std::string& expected) {
+  TROUPE_ASSIGN_OR_RETURN(const transport::UniqueFd file, OpenFile(path, O_RDONLY));
+  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<ObjectWriter> writer, Create());
+  std::vector<std::byte> chunk(MiB(1).count());
+  for (;;) {
+    const ssize_t got = ::read(file.get(), chunk.data(), chunk.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return DiskError(errno, "read", path);
+    if (got == 0) return writer->Commit(expected);
+    TROUPE_RETURN_IF_ERROR(writer->Append(std::span(chunk).first(static_cast<std::size_t>(got))));
+  }
+}
+
+}  // namespace troupe::storage
