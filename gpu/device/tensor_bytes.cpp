@@ -1,0 +1,70 @@
+#include "gpu/device/tensor_bytes.hpp"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status.hpp"
+#include "gpu/ops/operator.hpp"
+
+namespace troupe::gpu {
+namespace {
+
+bool Fits(const proto::TensorSpec& declared, const proto::TensorSpec& given) {
+  if (declared.type() != given.type() || declared.shape_size() != given.shape_size()) return false;
+  for (int i = 0; i < declared.shape_size(); ++i) {
+    if (declared.shape(i) >= 0 && declared.shape(i) != given.shape(i)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string FormatSpec(const proto::TensorSpec& spec) {
+  return absl::StrCat(spec.name(), " ", proto::DataType_Name(spec.type()), " [",
+                      absl::StrJoin(spec.shape(), ", "), "]");
+}
+
+absl::StatusOr<Bytes> ConcreteBytes(const proto::TensorSpec& spec) {
+  const std::size_t element = ElementSize(spec.type());
+  if (element == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor ", FormatSpec(spec), ": elements of this type have no fixed size on a device"));
+  }
+  const absl::StatusOr<std::int64_t> count =
+      CountElements({spec.shape().data(), static_cast<std::size_t>(spec.shape_size())});
+  if (!count.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor ", FormatSpec(spec), ": ", count.status().message()));
+  }
+  return Bytes(static_cast<std::uint64_t>(*count) * element);  // at most 2^40 elements of 8 bytes
+}
+
+absl::StatusOr<std::vector<proto::TensorSpec>> OrderInputs(const proto::Model& model,
+                                                           std::span<const proto::TensorSpec> inputs) {
+  std::vector<proto::TensorSpec> ordered;
+  for (const proto::TensorSpec& declared : model.inputs()) {
+    const proto::TensorSpec* found = nullptr;
+    for (const proto::TensorSpec& given : inputs) {
+      if (given.name() != declared.name()) continue;
+      if (found != nullptr) {
+        return absl::InvalidArgumentError(absl::StrCat("input ", given.name(), " was given twice"));
+      }
+      found = &given;
+    }
+    if (found == nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat("input ", FormatSpec(declared), " is missing"));
+    }
+    if (!Fits(declared, *found)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("input ", FormatSpec(*found), " was given, the model expects ", FormatSpec(declared)));
+    }
+    TROUPE_RETURN_IF_ERROR(ConcreteBytes(*found).status());
+    ordered.push_back(*found);
+  }
+  if (ordered.size() != inputs.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(inputs.size(), " inputs were given, the model has ", ordered.size()));
+  }
+  return ordered;
+}
+
+}  // namespace troupe::gpu

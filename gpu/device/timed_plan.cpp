@@ -1,0 +1,96 @@
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.hpp"
+#include "gpu/device/tensor_bytes.hpp"
+#include "gpu/device/virtual_plan.hpp"
+#include "transport/steady_clock.hpp"
+
+namespace troupe::gpu {
+namespace {
+
+using StepRanges = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
+
+class TimedPlan final : public VirtualPlan {
+ public:
+  static absl::StatusOr<std::shared_ptr<VirtualPlan>> Make(const proto::Model& model,
+                                                           std::vector<proto::TensorSpec> inputs,
+                                                           std::vector<proto::TensorSpec> outputs,
+                                                           Duration run_time) {
+    auto made = std::make_shared<TimedPlan>();
+    TROUPE_RETURN_IF_ERROR(made->Describe(model, std::move(inputs), std::move(outputs)));
+    made->run_time_ = run_time;
+    made->ReadSteps(model);
+    return made;
+  }
+
+  absl::StatusOr<std::vector<proto::TensorSpec>> Run(const LaunchArguments& arguments,
+                                                     const BeforeStep& before_step,
+                                                     VirtualEngine& engine) override {
+    const auto steps = static_cast<std::int64_t>(steps_.size());
+    Time at = transport::SteadyNow();
+    for (std::int64_t step = 0; step < steps; ++step) {
+      TROUPE_RETURN_IF_ERROR(before_step(static_cast<std::size_t>(step)));
+      // A step that had to wait for its weights delays those behind it; one that was told late does not.
+      if (arguments.gate) at = std::max(at, transport::SteadyNow());
+      at += run_time_ * (step + 1) / steps - run_time_ * step / steps;
+      if (arguments.gate || step + 1 == steps) TROUPE_RETURN_IF_ERROR(engine.SleepUntil(at));
+    }
+    for (std::size_t i = 0; i < outputs().size(); ++i) {
+      std::memset(arguments.outputs[i].address, 0, output_bytes(i).count());
+    }
+    return std::vector<proto::TensorSpec>(outputs().begin(), outputs().end());
+  }
+
+  [[nodiscard]] Bytes activation_bytes() const override { return Bytes(0); }
+  [[nodiscard]] std::size_t step_count() const override { return steps_.size(); }
+  [[nodiscard]] std::span<const std::pair<std::uint64_t, std::uint64_t>> step_weights(
+      std::size_t step) const override {
+    return steps_[step];
+  }
+
+ private:
+  void ReadSteps(const proto::Model& model) {
+    std::map<std::string_view, const proto::Weight*> weights;
+    for (const proto::Weight& weight : model.weights()) weights[weight.name()] = &weight;
+    for (const proto::Step& step : model.steps()) {
+      StepRanges ranges;
+      for (const std::string& input : step.inputs()) {
+        const auto found = weights.find(input);
+        if (found != weights.end()) ranges.emplace_back(found->second->offset(), found->second->length());
+      }
+      steps_.push_back(std::move(ranges));
+    }
+    if (steps_.empty()) steps_.emplace_back();  // a model that only hands on its inputs takes its time too
+  }
+
+  Duration run_time_{};
+  std::vector<StepRanges> steps_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<VirtualPlan>> MakeTimedPlan(const proto::Model& model,
+                                                           std::vector<proto::TensorSpec> inputs,
+                                                           Duration run_time) {
+  std::vector<proto::TensorSpec> outputs;
+  for (proto::TensorSpec output : model.outputs()) {
+    const bool batch_known = !inputs.empty() && inputs[0].shape_size() > 0;
+    if (output.shape_size() > 0 && output.shape(0) < 0 && batch_known)
+      output.set_shape(0, inputs[0].shape(0));
+    for (const std::int64_t dimension : output.shape()) {
+      if (dimension >= 0) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("output ", FormatSpec(output),
+                       ": timed compute needs every dimension but the first; serve this "
+                       "model with `compute: real`"));
+    }
+    outputs.push_back(std::move(output));
+  }
+  return TimedPlan::Make(model, std::move(inputs), std::move(outputs), run_time);
+}
+
+}  // namespace troupe::gpu

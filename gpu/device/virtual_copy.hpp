@@ -1,0 +1,57 @@
+// A copy of the virtual GPU: the bytes really move, in the time that the node's links allow.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "absl/status/status.h"
+#include "base/units.hpp"
+#include "gpu/device/virtual_engine.hpp"
+#include "transport/link_state.hpp"
+
+namespace troupe::gpu {
+
+// The way of one direction's copies: a link of the node, shared with other processes. Thread-safe.
+class CopyPath {
+ public:
+  // NotFound when the links know no such name.
+  absl::Status Use(std::shared_ptr<transport::LinkBuckets> links, const std::string& name);
+  // When `size` more bytes will have passed; `now` without links.
+  [[nodiscard]] Time Pass(Bytes size, Time now);
+
+ private:
+  std::mutex mutex_;
+  std::shared_ptr<transport::LinkBuckets> links_;  // guarded by mutex_
+  std::size_t link_ = 0;                           // guarded by mutex_
+};
+
+class CopyOperation final : public VirtualOperation {
+ public:
+  // What is moved before another copy gets its turn.
+  static constexpr std::size_t kBlock = 512 << 10;
+  // Up to here the submitting thread copies, as a driver stages small copies within the call.
+  static constexpr std::size_t kSmall = 64 << 10;
+
+  CopyOperation(std::byte* to, const std::byte* from, std::size_t size, CopyPath& path, OnComplete done);
+  bool Turn(VirtualEngine& engine) override;
+  [[nodiscard]] bool small() const override { return size_ <= kSmall; }
+  void Report() override;
+
+ private:
+  absl::Status MoveBlock(VirtualEngine& engine);
+  bool End(absl::Status status);
+
+  std::byte* const to_;
+  const std::byte* const from_;
+  const std::size_t size_;
+  CopyPath& path_;
+  OnComplete done_;
+  std::size_t moved_ = 0;
+  bool begun_ = false;
+  bool all_moved_ = false;
+  Time due_;  // when the link has passed what was moved
+};
+
+}  // namespace troupe::gpu

@@ -1,0 +1,158 @@
+#include "gpu/device/virtual_device.hpp"
+
+#include <omp.h>
+
+#include <mutex>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.hpp"
+#include "base/status.hpp"
+#include "gpu/device/tensor_bytes.hpp"
+#include "gpu/device/virtual_copy.hpp"
+#include "gpu/device/virtual_engine.hpp"
+#include "gpu/device/virtual_stream.hpp"
+#include "transport/range_allocator.hpp"
+
+namespace troupe::gpu {
+namespace {
+
+constexpr Bytes kAlignment = Bytes(256);
+
+class VirtualDevice final : public Device {
+ public:
+  VirtualDevice(VirtualDeviceOptions options, transport::MemoryFile memory)
+      : options_(std::move(options)),
+        memory_(std::move(memory)),
+        ranges_(0, Bytes(memory_.size().count() / kAlignment.count() * kAlignment.count()), kAlignment),
+        info_{options_.name, options_.pack_target, ranges_.capacity(), {}},
+        copy_in_(nullptr),
+        copy_out_(nullptr),
+        compute_([threads = options_.threads] { omp_set_num_threads(threads); }) {}
+
+  [[nodiscard]] const DeviceInfo& info() const override { return info_; }
+
+  absl::StatusOr<DeviceRange> Allocate(Bytes size) override {
+    const std::lock_guard lock(mutex_);
+    const std::optional<std::uint64_t> offset = ranges_.Allocate(size);
+    if (!offset) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat(FormatBytes(size), " do not fit ", info_.name, ": ", FormatBytes(ranges_.free()),
+                       " are free, the largest range has ", FormatBytes(ranges_.largest_free())));
+    }
+    return DeviceRange{memory_.data() + *offset, size};
+  }
+
+  void Free(const DeviceRange& range) override {
+    const std::lock_guard lock(mutex_);
+    TROUPE_CHECK(ranges_.Free(static_cast<std::uint64_t>(range.address - memory_.data())),
+                 "a range was freed that is not allocated");
+  }
+
+  [[nodiscard]] MemoryUse memory() const override {
+    const std::lock_guard lock(mutex_);
+    return {ranges_.capacity(), ranges_.free(), ranges_.largest_free()};
+  }
+
+  absl::StatusOr<std::shared_ptr<DevicePlan>> Prepare(const proto::Model& model,
+                                                      std::span<const std::byte> weights,
+                                                      std::span<const proto::TensorSpec> inputs) override {
+    TROUPE_ASSIGN_OR_RETURN(auto ordered, OrderInputs(model, inputs));
+    if (options_.timed) {
+      return MakeTimedPlan(model, std::move(ordered), RunTimeOf(model));
+    }
+    // The primitives are made for the number of threads of whoever makes them.
+    omp_set_num_threads(options_.threads);
+    return MakeRealPlan(model, weights, std::move(ordered), options_.builder, options_.threads);
+  }
+
+  std::unique_ptr<Stream> MakeStream() override {
+    VirtualStream::Factory factory;
+    factory.copy_in = [this](DeviceRange to, std::span<const std::byte> from, OnComplete done) {
+      return std::make_shared<CopyOperation>(to.address, from.data(), from.size(), path_in_, std::move(done));
+    };
+    factory.copy_out = [this](std::span<std::byte> to, DeviceRange from, OnComplete done) {
+      return std::make_shared<CopyOperation>(to.data(), from.address, to.size(), path_out_, std::move(done));
+    };
+    factory.engines[static_cast<std::size_t>(Engine::kCopyIn)] = &copy_in_;
+    factory.engines[static_cast<std::size_t>(Engine::kCopyOut)] = &copy_out_;
+    factory.engines[static_cast<std::size_t>(Engine::kCompute)] = &compute_;
+    return std::make_unique<VirtualStream>(std::move(factory));
+  }
+
+  absl::Status RegisterHost(std::span<const std::byte>) override { return absl::OkStatus(); }
+  void UnregisterHost(std::span<const std::byte>) override {}
+
+  absl::Status UseLinks(std::shared_ptr<transport::LinkBuckets> links) override {
+    TROUPE_RETURN_IF_ERROR(path_in_.Use(links, options_.link_in));
+    return path_out_.Use(std::move(links), options_.link_out);
+  }
+
+  absl::Status ReadLink(const std::shared_ptr<transport::LinkBuckets>& links) {
+    if (links == nullptr) return absl::OkStatus();
+    TROUPE_ASSIGN_OR_RETURN(const std::size_t link, links->Find(options_.link_in));
+    info_.link = links->bandwidth(link);
+    return absl::OkStatus();
+  }
+
+  [[nodiscard]] absl::Status Health() const override { return absl::OkStatus(); }
+
+  [[nodiscard]] EngineState engine(Engine which) const override {
+    switch (which) {
+      case Engine::kCopyIn:
+        return copy_in_.state();
+      case Engine::kCopyOut:
+        return copy_out_.state();
+      case Engine::kCompute:
+        return compute_.state();
+    }
+    return {};
+  }
+
+  [[nodiscard]] Duration compute_busy() const override { return compute_.busy_time(); }
+
+  absl::Status HangCompute() override {
+    compute_.Freeze(true);
+    return absl::OkStatus();
+  }
+  absl::Status StallCopies() override {
+    copy_in_.Freeze(false);
+    copy_out_.Freeze(false);
+    return absl::OkStatus();
+  }
+
+ private:
+  [[nodiscard]] Duration RunTimeOf(const proto::Model& model) const {
+    return options_.timed->RunTime(model.weights_digest(), model.onnx_digest());
+  }
+
+  const VirtualDeviceOptions options_;
+  const transport::MemoryFile memory_;
+  mutable std::mutex mutex_;
+  transport::RangeAllocator ranges_;  // guarded by mutex_
+  DeviceInfo info_;
+  CopyPath path_in_;
+  CopyPath path_out_;
+  VirtualEngine copy_in_;  // the engines' threads end before what they use
+  VirtualEngine copy_out_;
+  VirtualEngine compute_;
+};
+
+}  // namespace
+
+DeviceRange DeviceRange::Part(Bytes offset, Bytes length) const {
+  TROUPE_CHECK(offset <= size && length <= size - offset, "a part outside of its device range");
+  return {address + offset.count(), length};
+}
+
+absl::StatusOr<std::unique_ptr<Device>> MakeVirtualDevice(VirtualDeviceOptions options,
+                                                          transport::MemoryFile memory,
+                                                          std::shared_ptr<transport::LinkBuckets> links) {
+  TROUPE_CHECK(options.timed || options.builder, "a virtual GPU needs a profile or a plan builder");
+  auto device = std::make_unique<VirtualDevice>(std::move(options), std::move(memory));
+  TROUPE_RETURN_IF_ERROR(device->ReadLink(links));
+  TROUPE_RETURN_IF_ERROR(device->UseLinks(std::move(links)));
+  return device;
+}
+
+}  // namespace troupe::gpu

@@ -1,0 +1,35 @@
+// The virtual GPU: a device made of a memory file, threads and token buckets.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "gpu/device/compute_profile.hpp"
+#include "gpu/device/device.hpp"
+#include "gpu/device/virtual_plan.hpp"
+#include "transport/link_state.hpp"
+#include "transport/memory_file.hpp"
+
+namespace troupe::gpu {
+
+struct VirtualDeviceOptions {
+  std::string name = "virtual:0";
+  std::string pack_target;
+  // Which links of the node are this device's: "gpu0:in", "gpu0:out".
+  std::string link_in = "gpu0:in";
+  std::string link_out = "gpu0:out";
+  // Times instead of results; without it `builder` makes the plans.
+  std::optional<ComputeProfile> timed;
+  PlanBuilder builder;
+  int threads = 1;
+};
+
+// One thread per engine. Without links copies take the time that memory takes. Everything that streams and
+// plans refer to lives in the device: destroy them first. NotFound when the links lack this device's.
+absl::StatusOr<std::unique_ptr<Device>> MakeVirtualDevice(VirtualDeviceOptions options,
+                                                          transport::MemoryFile memory,
+                                                          std::shared_ptr<transport::LinkBuckets> links);
+
+}  // namespace troupe::gpu

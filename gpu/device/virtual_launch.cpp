@@ -1,0 +1,85 @@
+// A launch as an operation of the compute engine, and what all plans of the virtual GPU describe.
+#include <utility>
+
+#include "base/check.hpp"
+#include "base/status.hpp"
+#include "gpu/device/tensor_bytes.hpp"
+#include "gpu/device/virtual_plan.hpp"
+#include "transport/steady_clock.hpp"
+
+namespace troupe::gpu {
+namespace {
+
+class LaunchOperation final : public VirtualOperation {
+ public:
+  LaunchOperation(std::shared_ptr<VirtualPlan> plan, LaunchArguments arguments, OnLaunched done)
+      : plan_(std::move(plan)), arguments_(std::move(arguments)), done_(std::move(done)) {}
+
+  bool Turn(VirtualEngine& engine) override {
+    completion.begin = transport::SteadyNow();
+    const auto before_step = [this, &engine](std::size_t step) -> absl::Status {
+      TROUPE_RETURN_IF_ERROR(engine.Tick());
+      return arguments_.gate ? Pass(step, engine) : absl::OkStatus();
+    };
+    auto outputs = plan_->Run(arguments_, before_step, engine);
+    completion.status = outputs.status();
+    if (outputs.ok()) outputs_ = *std::move(outputs);
+    completion.end = transport::SteadyNow();
+    return true;
+  }
+
+  void Report() override {
+    if (done_) done_(completion, std::move(outputs_));
+  }
+
+ private:
+  absl::Status Pass(std::size_t step, VirtualEngine& engine) {
+    const EventPtr event = arguments_.gate(step);
+    if (event == nullptr) return absl::OkStatus();
+    // Waits in slices, so that a device that closes is noticed. Waiting for a copy is no progress of this
+    // engine's.
+    while (!event->done()) {
+      if (event->Wait(std::chrono::milliseconds(50)).ok()) break;
+      if (!event->done() && engine.stopping()) return absl::CancelledError("the device is closing");
+    }
+    return event->status();
+  }
+
+  std::shared_ptr<VirtualPlan> plan_;
+  LaunchArguments arguments_;
+  OnLaunched done_;
+  std::vector<proto::TensorSpec> outputs_;
+};
+
+absl::StatusOr<std::vector<Bytes>> SizesOf(const std::vector<proto::TensorSpec>& specs) {
+  std::vector<Bytes> sizes;
+  for (const proto::TensorSpec& spec : specs) {
+    TROUPE_ASSIGN_OR_RETURN(const Bytes size, ConcreteBytes(spec));
+    sizes.push_back(size);
+  }
+  return sizes;
+}
+
+}  // namespace
+
+absl::Status VirtualPlan::Describe(const proto::Model& model, std::vector<proto::TensorSpec> inputs,
+                                   std::vector<proto::TensorSpec> outputs) {
+  TROUPE_ASSIGN_OR_RETURN(input_bytes_, SizesOf(inputs));
+  TROUPE_ASSIGN_OR_RETURN(output_bytes_, SizesOf(outputs));
+  inputs_ = std::move(inputs);
+  outputs_ = std::move(outputs);
+  weights_bytes_ = Bytes(model.weights_bytes());
+  return absl::OkStatus();
+}
+
+std::shared_ptr<VirtualOperation> MakeLaunch(std::shared_ptr<VirtualPlan> plan, LaunchArguments arguments,
+                                             OnLaunched done) {
+  TROUPE_CHECK(arguments.inputs.size() == plan->inputs().size(), "a launch binds every input");
+  TROUPE_CHECK(arguments.outputs.size() == plan->outputs().size(), "a launch binds every output");
+  TROUPE_CHECK(arguments.activations.size >= plan->activation_bytes(),
+               "a launch needs its activation memory");
+  TROUPE_CHECK(arguments.weights.size >= plan->weights_bytes(), "a launch needs its weights");
+  return std::make_shared<LaunchOperation>(std::move(plan), std::move(arguments), std::move(done));
+}
+
+}  // namespace troupe::gpu
