@@ -1,0 +1,313 @@
+// What every device promises. A device joins by adding a line to INSTANTIATE_TEST_SUITE_P (or its own binary
+// does, for one that is a plug-in).
+#include <future>
+#include <numeric>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/gpu_device/device_fixture.hpp"
+#include "tests/unit/gpu_device/small_model.hpp"
+
+namespace troupe::gpu::test {
+namespace {
+
+constexpr Duration kPatience = std::chrono::seconds(30);
+
+std::vector<std::byte> Pattern(std::size_t size, unsigned seed) {
+  std::vector<std::byte> bytes(size);
+  for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<std::byte>((i * 31 + seed) & 0xff);
+  return bytes;
+}
+
+class DeviceContract : public testing::TestWithParam<DeviceKind> {
+ protected:
+  void SetUp() override { device_ = GetParam().make(); }
+
+  DeviceRange Take(Bytes size) {
+    auto range = device_->Allocate(size);
+    EXPECT_TRUE(range.ok()) << range.status();
+    return *range;
+  }
+  std::shared_ptr<DevicePlan> PrepareSmall(std::int64_t rows) {
+    const auto weights = SmallWeights();
+    const std::vector<proto::TensorSpec> inputs = {Spec("x", {rows, kColumns})};
+    auto plan = device_->Prepare(SmallModel(), weights, inputs);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    return *plan;
+  }
+
+  std::unique_ptr<Device> device_;
+};
+
+TEST_P(DeviceContract, SaysWhatItIs) {
+  EXPECT_FALSE(device_->info().name.empty());
+  EXPECT_EQ(device_->info().memory, device_->memory().total);
+  EXPECT_TRUE(device_->Health().ok());
+}
+
+TEST_P(DeviceContract, MemoryIsBoundedAndTheAccountingCloses) {
+  const MemoryUse before = device_->memory();
+  EXPECT_EQ(before.free, before.total);
+  std::vector<DeviceRange> taken;
+  const Bytes piece = Bytes(before.total.count() / 8);
+  for (;;) {
+    auto range = device_->Allocate(piece);
+    if (!range.ok()) {
+      EXPECT_EQ(range.status().code(), absl::StatusCode::kResourceExhausted);
+      break;
+    }
+    taken.push_back(*range);
+  }
+  EXPECT_GE(taken.size(), 7u);
+  EXPECT_LT(device_->memory().largest, piece);
+  std::vector<std::byte*> addresses;
+  for (const DeviceRange& range : taken) {
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(range.address) % 256, 0u);
+    addresses.push_back(range.address);
+  }
+  std::sort(addresses.begin(), addresses.end());
+  for (std::size_t i = 1; i < addresses.size(); ++i) {
+    EXPECT_GE(addresses[i] - addresses[i - 1], static_cast<std::ptrdiff_t>(piece.count()));
+  }
+  for (const DeviceRange& range : taken) device_->Free(range);
+  EXPECT_EQ(device_->memory().free, before.free);
+  EXPECT_EQ(device_->memory().largest, before.largest);
+}
+
+TEST_P(DeviceContract, MoreThanThereIsIsRefused) {
+  EXPECT_EQ(device_->Allocate(device_->memory().total + Bytes(1)).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(device_->Allocate(Bytes(~std::uint64_t{0})).status().code(),
+            absl::StatusCode::kResourceExhausted);
+}
+
+TEST_P(DeviceContract, AnEmptyRangeIsARange) {
+  const DeviceRange range = Take(Bytes(0));
+  auto stream = device_->MakeStream();
+  EXPECT_TRUE(stream->CopyIn(range, {}, nullptr)->Wait(kPatience).ok());
+  device_->Free(range);
+}
+
+TEST_P(DeviceContract, BytesComeBackAsTheyWent) {
+  for (const std::size_t size :
+       {std::size_t{1}, std::size_t{4096}, std::size_t{64 << 10}, std::size_t{3 << 20} | 5}) {
+    const auto out = Pattern(size, 7);
+    std::vector<std::byte> back(size);
+    const DeviceRange range = Take(Bytes(size));
+    auto stream = device_->MakeStream();
+    stream->CopyIn(range, out, nullptr);
+    EXPECT_TRUE(stream->CopyOut(back, range, nullptr)->Wait(kPatience).ok());
+    EXPECT_EQ(out, back) << size;
+    device_->Free(range);
+  }
+}
+
+TEST_P(DeviceContract, OneStreamIsInOrder) {
+  const DeviceRange range = Take(KiB(256));
+  auto stream = device_->MakeStream();
+  std::vector<int> order;
+  std::vector<std::vector<std::byte>> sources;
+  for (unsigned i = 0; i < 6; ++i) sources.push_back(Pattern(i % 2 ? 100 : 256 << 10, i));
+  std::vector<std::byte> back(256 << 10);
+  for (int i = 0; i < 6; ++i) {
+    stream->CopyIn(range, sources[static_cast<std::size_t>(i)],
+                   [&order, i](const Completion&) { order.push_back(i); });
+  }
+  ASSERT_TRUE(stream->CopyOut(back, range, nullptr)->Wait(kPatience).ok());
+  EXPECT_THAT(order, testing::ElementsAre(0, 1, 2, 3, 4, 5));
+  EXPECT_TRUE(std::equal(sources[5].begin(), sources[5].end(), back.begin()));
+  device_->Free(range);
+}
+
+TEST_P(DeviceContract, CompletionsTellTimesThatMakeSense) {
+  const DeviceRange range = Take(MiB(2));
+  const auto bytes = Pattern(2 << 20, 1);
+  std::promise<Completion> completed;
+  auto stream = device_->MakeStream();
+  stream->CopyIn(range, bytes, [&](const Completion& completion) { completed.set_value(completion); });
+  const Completion completion = completed.get_future().get();
+  EXPECT_TRUE(completion.status.ok());
+  EXPECT_GT(completion.end, completion.begin);
+  device_->Free(range);
+}
+
+TEST_P(DeviceContract, StreamsWaitForEventsOfOtherStreams) {
+  const DeviceRange range = Take(MiB(4));
+  const auto bytes = Pattern(4 << 20, 3);
+  std::vector<std::byte> back(4 << 20);
+  auto in = device_->MakeStream();
+  auto out = device_->MakeStream();
+  const EventPtr there = in->CopyIn(range, bytes, nullptr);
+  out->Wait(there);
+  ASSERT_TRUE(out->CopyOut(back, range, nullptr)->Wait(kPatience).ok());
+  EXPECT_TRUE(there->done());
+  EXPECT_EQ(bytes, back);
+  device_->Free(range);
+}
+
+TEST_P(DeviceContract, DestroyingAStreamWaitsForIt) {
+  const DeviceRange range = Take(MiB(4));
+  const auto bytes = Pattern(4 << 20, 3);
+  EventPtr event;
+  {
+    auto stream = device_->MakeStream();
+    event = stream->CopyIn(range, bytes, nullptr);
+  }
+  EXPECT_TRUE(event->done());
+  device_->Free(range);
+}
+
+TEST_P(DeviceContract, AnIdleEngineIsNotBusyAndMovedBefore) {
+  const DeviceRange range = Take(MiB(1));
+  const auto bytes = Pattern(1 << 20, 3);
+  const std::uint64_t before = device_->engine(Engine::kCopyIn).progress;
+  {
+    auto stream = device_->MakeStream();
+    stream->CopyIn(range, bytes, nullptr);
+  }
+  EXPECT_GT(device_->engine(Engine::kCopyIn).progress, before);
+  EXPECT_FALSE(device_->engine(Engine::kCopyIn).busy);
+  device_->Free(range);
+}
+
+TEST_P(DeviceContract, APlanDescribesItself) {
+  const auto plan = PrepareSmall(3);
+  ASSERT_EQ(plan->inputs().size(), 1u);
+  EXPECT_EQ(plan->inputs()[0].name(), "x");
+  EXPECT_EQ(plan->input_bytes(0), Bytes(48));
+  ASSERT_EQ(plan->outputs().size(), 1u);
+  EXPECT_EQ(plan->outputs()[0].shape(0), 3);
+  EXPECT_EQ(plan->output_bytes(0), Bytes(48));
+  EXPECT_EQ(plan->weights_bytes(), Bytes(64));
+  ASSERT_GE(plan->step_count(), 1u);
+  ASSERT_EQ(plan->step_weights(0).size(), 1u);
+  EXPECT_EQ(plan->step_weights(0)[0].second, 16u);
+}
+
+TEST_P(DeviceContract, InputsThatDoNotFitTheModelAreRefused) {
+  const auto weights = SmallWeights();
+  const std::vector<std::vector<proto::TensorSpec>> wrong = {
+      {},
+      {Spec("z", {1, kColumns})},
+      {Spec("x", {1, 5})},
+      {Spec("x", {kColumns})},
+      {Spec("x", {-1, kColumns})},
+      {Spec("x", {1, kColumns}, proto::INT64)},
+      {Spec("x", {1, kColumns}), Spec("x", {1, kColumns})},
+      {Spec("x", {1, kColumns}), Spec("z", {1})},
+      {Spec("x", {std::int64_t{1} << 62, kColumns})},
+  };
+  for (const auto& inputs : wrong) {
+    EXPECT_EQ(device_->Prepare(SmallModel(), weights, inputs).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+}
+
+// Weights, input, activations and output of the small model, and what came out.
+struct SmallRun {
+  SmallRun(Device& device, std::shared_ptr<DevicePlan> plan) : device(device), plan(std::move(plan)) {
+    arguments.weights = *device.Allocate(this->plan->weights_bytes());
+    arguments.activations = *device.Allocate(this->plan->activation_bytes());
+    arguments.inputs = {*device.Allocate(this->plan->input_bytes(0))};
+    arguments.outputs = {*device.Allocate(this->plan->output_bytes(0))};
+    x.resize(this->plan->input_bytes(0).count() / sizeof(float));
+    std::iota(x.begin(), x.end(), 0.0F);
+    y.resize(x.size(), -1);
+  }
+  ~SmallRun() {
+    for (const auto& range :
+         {arguments.weights, arguments.activations, arguments.inputs[0], arguments.outputs[0]}) {
+      device.Free(range);
+    }
+  }
+  absl::Status Go(Stream& stream) {
+    stream.CopyIn(arguments.inputs[0], std::as_bytes(std::span(x)), nullptr);
+    stream.Launch(plan, arguments,
+                  [this](const Completion& completion, std::vector<proto::TensorSpec> shapes) {
+                    launched = completion;
+                    outputs = std::move(shapes);
+                  });
+    return stream.CopyOut(std::as_writable_bytes(std::span(y)), arguments.outputs[0], nullptr)
+        ->Wait(kPatience);
+  }
+  Device& device;
+  std::shared_ptr<DevicePlan> plan;
+  LaunchArguments arguments;
+  std::vector<std::byte> weights = SmallWeights();
+  std::vector<float> x;
+  std::vector<float> y;
+  Completion launched;
+  std::vector<proto::TensorSpec> outputs;
+};
+
+TEST_P(DeviceContract, ALaunchComputes) {
+  auto stream = device_->MakeStream();
+  SmallRun run(*device_, PrepareSmall(2));
+  stream->CopyIn(run.arguments.weights, run.weights, nullptr);
+  ASSERT_TRUE(run.Go(*stream).ok());
+  EXPECT_TRUE(run.launched.status.ok()) << run.launched.status;
+  ASSERT_EQ(run.outputs.size(), 1u);
+  EXPECT_EQ(run.outputs[0].shape(0), 2);
+  if (GetParam().computes) {
+    EXPECT_THAT(run.y, testing::ElementsAre(1, 3, 5, 0, 5, 7, 9, 0));
+  } else {
+    EXPECT_THAT(run.y, testing::Each(0));
+  }
+}
+
+TEST_P(DeviceContract, AStepWaitsForItsGate) {
+  auto compute = device_->MakeStream();
+  auto copies = device_->MakeStream();
+  auto blocker = device_->MakeStream();
+  SmallRun run(*device_, PrepareSmall(1));
+  // The weights arrive only behind a long copy, after the launch was submitted.
+  const DeviceRange room = Take(MiB(4));
+  const auto filler = Pattern(4 << 20, 1);
+  copies->CopyIn(room, filler, nullptr);
+  const EventPtr weights = copies->CopyIn(run.arguments.weights, run.weights, nullptr);
+  std::vector<std::size_t> asked;
+  run.arguments.gate = [&](std::size_t step) -> EventPtr {
+    asked.push_back(step);
+    return step == 0 ? weights : nullptr;
+  };
+  ASSERT_TRUE(run.Go(*compute).ok());
+  EXPECT_TRUE(weights->done());
+  EXPECT_THAT(asked, testing::ElementsAre(0, 1));
+  if (GetParam().computes) {
+    EXPECT_EQ(run.y[0], 1);
+  }
+  device_->Free(room);
+}
+
+TEST_P(DeviceContract, LaunchesOfSeveralStreamsAllEnd) {
+  std::vector<std::unique_ptr<Stream>> streams;
+  std::vector<std::unique_ptr<SmallRun>> runs;
+  for (int i = 0; i < 4; ++i) {
+    streams.push_back(device_->MakeStream());
+    runs.push_back(std::make_unique<SmallRun>(*device_, PrepareSmall(i + 1)));
+    streams.back()->CopyIn(runs.back()->arguments.weights, runs.back()->weights, nullptr);
+  }
+  for (std::size_t i = 0; i < streams.size(); ++i) EXPECT_TRUE(runs[i]->Go(*streams[i]).ok());
+  streams.clear();
+  for (const auto& run : runs) {
+    if (GetParam().computes) {
+      EXPECT_EQ(run->y[1], 3);
+    }
+  }
+  EXPECT_GT(device_->compute_busy(), Duration(0));
+}
+
+TEST_P(DeviceContract, EverythingFreedIsEverythingFree) {
+  {
+    SmallRun run(*device_, PrepareSmall(8));
+    auto stream = device_->MakeStream();
+    EXPECT_TRUE(run.Go(*stream).ok());
+  }
+  EXPECT_EQ(device_->memory().free, device_->memory().total);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceContract, testing::ValuesIn(DevicesUnderTest()),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace troupe::gpu::test

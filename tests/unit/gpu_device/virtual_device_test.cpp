@@ -1,0 +1,160 @@
+// What is special to the virtual GPU: links, profiles, injected faults.
+#include "gpu/device/virtual_device.hpp"
+
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/gpu_device/small_model.hpp"
+
+namespace troupe::gpu::test {
+namespace {
+
+using std::chrono::milliseconds;
+
+std::shared_ptr<transport::LinkBuckets> Links(BytesPerSecond bandwidth) {
+  auto links = transport::LinkBuckets::Create({{"gpu0:in", bandwidth}, {"gpu0:out", bandwidth}});
+  return std::make_shared<transport::LinkBuckets>(*std::move(links));
+}
+
+std::unique_ptr<Device> Make(std::shared_ptr<transport::LinkBuckets> links, const char* profile = nullptr) {
+  VirtualDeviceOptions options;
+  if (profile != nullptr) options.timed = *ComputeProfile::Parse(profile);
+  options.builder = BuildFakePlan;
+  return *MakeVirtualDevice(std::move(options), *transport::MemoryFile::Create("test", MiB(16)),
+                            std::move(links));
+}
+
+TEST(VirtualDevice, CopiesTakeTheTimeOfTheLinkAndAreCountedThere) {
+  const auto links = Links({1e9});
+  auto device = Make(links);
+  EXPECT_EQ(device->info().link.value, 1e9);
+  const std::vector<std::byte> bytes(8 << 20);
+  const DeviceRange range = *device->Allocate(Bytes(bytes.size()));
+  Completion completion;
+  {
+    auto stream = device->MakeStream();
+    stream->CopyIn(range, bytes, [&](const Completion& c) { completion = c; });
+  }
+  // Never faster than the link, save for what it lets a late one catch up.
+  EXPECT_GE(completion.end - completion.begin, TransferTime(Bytes(bytes.size()), {1e9}) - milliseconds(1));
+  EXPECT_EQ(links->passed(0), Bytes(bytes.size()));
+  EXPECT_EQ(links->passed(1), Bytes(0));
+}
+
+TEST(VirtualDevice, AShortCopyDoesNotWaitForALongOne) {
+  auto device = Make(Links({2e8}));
+  const std::vector<std::byte> big(8 << 20);
+  const std::vector<std::byte> small(100 << 10);
+  const DeviceRange one = *device->Allocate(Bytes(big.size()));
+  const DeviceRange two = *device->Allocate(Bytes(small.size()));
+  std::vector<std::string> order;  // written by the one thread of the engine
+  {
+    auto first = device->MakeStream();
+    auto second = device->MakeStream();
+    first->CopyIn(one, big, [&](const Completion&) { order.push_back("long"); });
+    second->CopyIn(two, small, [&](const Completion&) { order.push_back("short"); });
+  }
+  EXPECT_THAT(order, testing::ElementsAre("short", "long"));
+}
+
+TEST(VirtualDevice, LinksWithoutThisDeviceAreRefused) {
+  auto device = Make(nullptr);
+  auto other = transport::LinkBuckets::Create({{"gpu7:in", {1e9}}});
+  EXPECT_EQ(device->UseLinks(std::make_shared<transport::LinkBuckets>(*std::move(other))).code(),
+            absl::StatusCode::kNotFound);
+}
+
+TEST(VirtualDevice, ATimedRunTakesItsTime) {
+  auto device = Make(nullptr, "default 1ms\nabc 30ms # this one\n");
+  proto::Model model = SmallModel();
+  model.set_weights_digest("abc");
+  const std::vector<proto::TensorSpec> inputs = {Spec("x", {1, kColumns})};
+  auto plan = *device->Prepare(model, SmallWeights(), inputs);
+  LaunchArguments arguments;
+  arguments.weights = *device->Allocate(Bytes(64));
+  arguments.activations = *device->Allocate(Bytes(0));
+  arguments.inputs = {*device->Allocate(Bytes(16))};
+  arguments.outputs = {*device->Allocate(Bytes(16))};
+  Completion completion;
+  {
+    auto stream = device->MakeStream();
+    stream->Launch(plan, arguments, [&](const Completion& c, auto) { completion = c; });
+  }
+  EXPECT_TRUE(completion.status.ok());
+  EXPECT_GE(completion.end - completion.begin, milliseconds(30));
+  EXPECT_GE(device->compute_busy(), milliseconds(30));
+}
+
+TEST(VirtualDevice, TimedNeedsShapes) {
+  auto device = Make(nullptr, "default 1ms");
+  proto::Model model = SmallModel();
+  model.mutable_outputs(0)->set_shape(1, -1);
+  const std::vector<proto::TensorSpec> inputs = {Spec("x", {1, kColumns})};
+  EXPECT_EQ(device->Prepare(model, SmallWeights(), inputs).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(VirtualDevice, AStalledLinkShowsAsABusyEngineThatDoesNotMove) {
+  const std::vector<std::byte> bytes(1 << 20);
+  std::unique_ptr<Stream> stream;
+  auto device = Make(Links({6e9}));
+  const DeviceRange range = *device->Allocate(Bytes(bytes.size()));
+  ASSERT_TRUE(device->StallCopies().ok());
+  EXPECT_FALSE(device->engine(Engine::kCopyIn).busy);
+  stream = device->MakeStream();
+  const EventPtr event = stream->CopyIn(range, bytes, nullptr);
+  EXPECT_EQ(event->Wait(milliseconds(20)).code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_TRUE(device->engine(Engine::kCopyIn).busy);
+  EXPECT_LE(device->engine(Engine::kCopyIn).progress, 1u);
+  device.reset();  // a device that closes cancels what hangs
+  EXPECT_EQ(event->status().code(), absl::StatusCode::kCancelled);
+}
+
+TEST(VirtualDevice, AHungComputeLooksBusyEvenWhenIdle) {
+  auto device = Make(nullptr);
+  ASSERT_TRUE(device->HangCompute().ok());
+  EXPECT_TRUE(device->engine(Engine::kCompute).busy);
+}
+
+TEST(VirtualDevice, AnOperationBehindAFailedEventFailsWithIt) {
+  // A gate that fails: its launch fails, and so does what waits for the launch; the stream itself goes on.
+  std::unique_ptr<Device> device = Make(nullptr);
+  const std::vector<proto::TensorSpec> inputs = {Spec("x", {1, kColumns})};
+  auto plan = *device->Prepare(SmallModel(), SmallWeights(), inputs);
+  LaunchArguments arguments;
+  arguments.weights = *device->Allocate(Bytes(64));
+  arguments.activations = *device->Allocate(Bytes(16));
+  arguments.inputs = {*device->Allocate(Bytes(16))};
+  arguments.outputs = {*device->Allocate(Bytes(16))};
+  auto failed = std::make_shared<VirtualEvent>();
+  failed->Complete(absl::DataLossError("gone"));
+  arguments.gate = [failed](std::size_t) { return failed; };
+  auto stream = device->MakeStream();
+  auto other = device->MakeStream();
+  const EventPtr launched = stream->Launch(plan, arguments, nullptr);
+  other->Wait(launched);
+  std::vector<std::byte> back(16);
+  EXPECT_EQ(other->CopyOut(back, arguments.outputs[0], nullptr)->Wait(std::chrono::seconds(30)).code(),
+            absl::StatusCode::kDataLoss);
+  EXPECT_TRUE(stream->CopyOut(back, arguments.outputs[0], nullptr)->Wait(std::chrono::seconds(30)).ok());
+}
+
+TEST(ComputeProfile, BadLinesAreNamed) {
+  for (const char* text : {"default", "default 5", "default 5ms 6ms", "default -5ms", "default 2000m"}) {
+    const auto profile = ComputeProfile::Parse(std::string("# fine\n") + text);
+    EXPECT_EQ(profile.status().code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(std::string(profile.status().message()), testing::HasSubstr("line 2")) << text;
+  }
+  EXPECT_EQ(ComputeProfile::Read("/nonexistent").status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST(ComputeProfile, TheMostSpecificEntryWins) {
+  const auto profile = *ComputeProfile::Parse("default 2ms\na 3ms\nb 4ms\n");
+  EXPECT_EQ(profile.RunTime("a", "b"), milliseconds(3));
+  EXPECT_EQ(profile.RunTime("x", "b"), milliseconds(4));
+  EXPECT_EQ(profile.RunTime("x", "y"), milliseconds(2));
+}
+
+}  // namespace
+}  // namespace troupe::gpu::test

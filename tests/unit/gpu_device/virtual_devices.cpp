@@ -1,0 +1,33 @@
+#include "base/check.hpp"
+#include "gpu/device/virtual_device.hpp"
+#include "tests/unit/gpu_device/device_fixture.hpp"
+#include "tests/unit/gpu_device/small_model.hpp"
+
+namespace troupe::gpu::test {
+namespace {
+
+std::unique_ptr<Device> MakeVirtual(bool timed, BytesPerSecond bandwidth) {
+  VirtualDeviceOptions options;
+  if (timed) {
+    options.timed = *ComputeProfile::Parse("default 1ms");
+  } else {
+    options.builder = BuildFakePlan;
+  }
+  auto links = transport::LinkBuckets::Create({{options.link_in, bandwidth}, {options.link_out, bandwidth}});
+  auto memory = transport::MemoryFile::Create("test-device", MiB(16));
+  TROUPE_CHECK(links.ok() && memory.ok(), "no memory for a small device");
+  auto device = MakeVirtualDevice(std::move(options), *std::move(memory),
+                                  std::make_shared<transport::LinkBuckets>(*std::move(links)));
+  TROUPE_CHECK(device.ok(), "a virtual device could not be made");
+  return *std::move(device);
+}
+
+}  // namespace
+
+std::vector<DeviceKind> DevicesUnderTest() {
+  return {{"VirtualReal", true, [] { return MakeVirtual(false, {6e9}); }},
+          {"VirtualUnlimited", true, [] { return MakeVirtual(false, {0}); }},
+          {"VirtualTimed", false, [] { return MakeVirtual(true, {6e9}); }}};
+}
+
+}  // namespace troupe::gpu::test
