@@ -18,5 +18,11 @@ namespace troupe::gpu {
 [[nodiscard]] std::span<const Operator> ArithmeticOperators();
 [[nodiscard]] std::span<const Operator> LogicOperators();
 [[nodiscard]] std::span<const Operator> ReshapeOperators();
+[[nodiscard]] std::span<const Operator> ConcatOperators();
+[[nodiscard]] std::span<const Operator> SliceOperators();
+[[nodiscard]] std::span<const Operator> GatherOperators();
+[[nodiscard]] std::span<const Operator> ScatterOperators();
+[[nodiscard]] std::span<const Operator> GenerateOperators();
+[[nodiscard]] std::span<const Operator> RearrangeOperators();
 
 }  // namespace troupe::gpu

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "gpu/ops/convert.hpp"
@@ -130,6 +131,28 @@ Shape RowMajorStrides(std::span<const std::int64_t> shape) {
 
 void CopyBytes(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes != 0 && to != from) std::memmove(to, from, bytes);
+}
+
+proto::DataType FromOnnxType(std::int64_t type) {
+  constexpr proto::DataType kTypes[] = {proto::DATA_TYPE_UNSPECIFIED,
+                                        proto::FP32,
+                                        proto::UINT8,
+                                        proto::INT8,
+                                        proto::UINT16,
+                                        proto::INT16,
+                                        proto::INT32,
+                                        proto::INT64,
+                                        proto::BYTES,
+                                        proto::BOOL,
+                                        proto::FP16,
+                                        proto::FP64,
+                                        proto::UINT32,
+                                        proto::UINT64,
+                                        proto::DATA_TYPE_UNSPECIFIED,
+                                        proto::DATA_TYPE_UNSPECIFIED,
+                                        proto::BF16};
+  if (type < 0 || type >= static_cast<std::int64_t>(std::size(kTypes))) return proto::DATA_TYPE_UNSPECIFIED;
+  return kTypes[type];
 }
 
 }  // namespace troupe::gpu

@@ -71,6 +71,9 @@ absl::StatusOr<ValueInfo> Value(const StepContext& ctx, proto::DataType type, Sh
 // The usual answer of an Infer function: one output.
 Inferred OneValue(const StepContext& ctx, proto::DataType type, Shape shape, bool bounded = false);
 
+// The type behind an ONNX element type number (the attributes `to` and `dtype`), which differs from ours.
+[[nodiscard]] proto::DataType FromOnnxType(std::int64_t type);
+
 // Product of sane dimensions (a shape that CountElements accepted).
 [[nodiscard]] std::int64_t Product(std::span<const std::int64_t> shape);
 [[nodiscard]] inline std::int64_t Elements(const TensorView& view) {

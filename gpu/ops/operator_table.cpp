@@ -7,8 +7,9 @@ namespace troupe::gpu {
 namespace {
 
 constexpr std::span<const Operator> (*kFamilies[])() = {
-    ConvolutionOperators, PoolingOperators,    MatMulOperators, NormalizationOperators,
-    UnaryOperators,       ArithmeticOperators, LogicOperators,  ReshapeOperators,
+    ConvolutionOperators, PoolingOperators, MatMulOperators,   NormalizationOperators, UnaryOperators,
+    ArithmeticOperators,  LogicOperators,   ReshapeOperators,  ConcatOperators,        SliceOperators,
+    GatherOperators,      ScatterOperators, GenerateOperators, RearrangeOperators,
 };
 
 }  // namespace

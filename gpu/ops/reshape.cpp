@@ -195,29 +195,6 @@ Made MakeSize(const StepContext&, Infos, Infos) {
 // --- Cast, CastLike
 // ---------------------------------------------------------------------------------------------------
 
-// ONNX numbers its element types otherwise than the Open Inference Protocol.
-proto::DataType FromOnnxType(std::int64_t type) {
-  constexpr proto::DataType kTypes[] = {proto::DATA_TYPE_UNSPECIFIED,
-                                        proto::FP32,
-                                        proto::UINT8,
-                                        proto::INT8,
-                                        proto::UINT16,
-                                        proto::INT16,
-                                        proto::INT32,
-                                        proto::INT64,
-                                        proto::BYTES,
-                                        proto::BOOL,
-                                        proto::FP16,
-                                        proto::FP64,
-                                        proto::UINT32,
-                                        proto::UINT64,
-                                        proto::DATA_TYPE_UNSPECIFIED,
-                                        proto::DATA_TYPE_UNSPECIFIED,
-                                        proto::BF16};
-  if (type < 0 || type >= static_cast<std::int64_t>(std::size(kTypes))) return proto::DATA_TYPE_UNSPECIFIED;
-  return kTypes[type];
-}
-
 Inferred InferCast(const StepContext& ctx, Infos in) {
   TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 1, 1, kFixedTypes));
   const std::int64_t to = ctx.Int("to", 0);
