@@ -14,8 +14,8 @@ namespace troupe::cluster {
 // What an update changed, for whoever has to act on it.
 struct ViewChange {
   bool applied = false;  // false: a gap; ask the manager for a snapshot (join with known_revision 0)
-  std::vector<proto::FunctionKey> removed;   // gone or unloaded
-  std::vector<proto::FunctionKey> deployed;  // new or changed
+  std::vector<proto::FunctionKey> removed{};   // gone or unloaded
+  std::vector<proto::FunctionKey> deployed{};  // new or changed
   bool members_changed = false;
 };
 

@@ -28,14 +28,14 @@ struct MembershipLimits {
 };
 
 struct Member {
-  proto::MemberRecord record;
-  proto::NodeLoad load;
+  proto::MemberRecord record{};
+  proto::NodeLoad load{};
   Time last_heard{};
   std::uint64_t last_sequence = 0;
 };
 
 struct Transition {
-  std::string name;
+  std::string name{};
   proto::MemberKind kind = proto::MEMBER_UNSPECIFIED;
   std::uint64_t epoch = 0;
   proto::MemberState from = proto::MEMBER_ALIVE;

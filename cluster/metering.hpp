@@ -15,7 +15,7 @@ struct Usage {
   std::uint64_t failed = 0;
   std::uint64_t hits = 0;
   std::uint64_t slo_met = 0;
-  Bytes input_bytes;
+  Bytes input_bytes{};
   Duration compute{};  // GPU time
   Duration swap{};
 

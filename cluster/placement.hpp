@@ -13,17 +13,17 @@
 namespace troupe::cluster {
 
 struct PlacementNode {
-  std::string name;
-  Bytes region;          // size of its host region
-  Bytes gpu_memory;      // of its largest fit GPU; zero: no GPU
+  std::string name{};
+  Bytes region{};        // size of its host region
+  Bytes gpu_memory{};    // of its largest fit GPU; zero: no GPU
   bool accepts = true;   // false while draining or suspect: keeps what it has, gets nothing new
   bool leaving = false;  // draining: its copies are made elsewhere
 };
 struct PlacementModel {
-  std::string digest;
-  std::string function;  // for messages
-  Bytes host_bytes;      // what a copy takes of a host region
-  Bytes device_bytes;    // what its weights take on a GPU
+  std::string digest{};
+  std::string function{};  // for messages
+  Bytes host_bytes{};      // what a copy takes of a host region
+  Bytes device_bytes{};    // what its weights take on a GPU
 };
 struct PlacementOptions {
   std::uint32_t replicas = 2;  // fewer when there are fewer nodes
@@ -32,18 +32,18 @@ struct PlacementOptions {
 using PlacementMap = std::map<std::string, std::vector<std::string>>;  // digest -> sorted node names
 
 struct PlacementMove {
-  std::string digest;
-  std::string node;
+  std::string digest{};
+  std::string node{};
   bool adopt = true;  // false: disown, once every adoption of this model is done
 };
 struct PlacementProblem {
-  std::string digest;
-  absl::Status why;
+  std::string digest{};
+  absl::Status why{};
 };
 struct PlacementPlan {
-  PlacementMap placements;
-  std::vector<PlacementMove> moves;        // from `current` to `placements`, adoptions before disownments
-  std::vector<PlacementProblem> problems;  // models with fewer copies than they could have
+  PlacementMap placements{};
+  std::vector<PlacementMove> moves{};        // from `current` to `placements`, adoptions before disownments
+  std::vector<PlacementProblem> problems{};  // models with fewer copies than they could have
 };
 
 // `current` says where copies are now; nodes that are not listed any more hold nothing.

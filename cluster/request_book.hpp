@@ -49,19 +49,19 @@ struct CallId {
 // A request as the book sees it; the tensors stay with the router.
 struct RouterRequest {
   std::uint64_t sequence = 0;  // the router's number, never used twice
-  CallId call;
-  std::string function;  // name and version as resolved
-  std::string version;
-  std::string model;
+  CallId call{};
+  std::string function{};  // name and version as resolved
+  std::string version{};
+  std::string model{};
   std::uint32_t priority = 0;
   Duration deadline{};  // the function's SLO, from arrival; zero: none
   Duration timeout{};   // the client's expiry, from arrival; zero: the router's default
-  Bytes bytes;          // inline input bytes
+  Bytes bytes{};        // inline input bytes
 };
 
 struct Send {
   std::uint64_t sequence = 0;
-  std::string node;
+  std::string node{};
   std::uint64_t node_epoch = 0;
   std::uint32_t attempt = 1;
   Duration deadline_in{};  // from now; negative when it has passed
@@ -77,11 +77,12 @@ struct RequestFinished {
       status;  // for the client, unless the node's own reply is handed on (kServed, kFailed by Served())
   Duration retry_after{};  // with Unavailable and ResourceExhausted
   std::uint32_t attempts = 0;
-  std::string node;  // of the last attempt; not empty and end is expired or cancelled: tell it (CancelSubmit)
+  std::string
+      node{};  // of the last attempt; not empty and end is expired or cancelled: tell it (CancelSubmit)
 };
 
 struct Admission {
-  absl::Status status;  // not OK: refused, nothing is kept
+  absl::Status status{};  // not OK: refused, nothing is kept
   Duration retry_after{};
 };
 
@@ -133,16 +134,16 @@ class RequestBook {
  private:
   struct Entry {
     RouterRequest request;
-    OrderingKey key;
+    OrderingKey key{};
     Time arrival{};
     Time deadline = Time::max();
     Time expiry{};
     Time not_before{};
     std::uint32_t attempts = 0;
     std::uint32_t bounces = 0;
-    std::string node;  // "": waiting
-    std::string last_failure;
-    std::set<std::string> refused_by;  // since the last pause
+    std::string node{};  // "": waiting
+    std::string last_failure{};
+    std::set<std::string> refused_by{};  // since the last pause
   };
   using Finished = std::vector<RequestFinished>;
 

@@ -10,7 +10,7 @@
 namespace troupe::cluster {
 
 struct NodeOption {
-  std::string_view name;
+  std::string_view name{};
   bool resident = false;  // on one of its GPUs, as far as the router knows
   std::uint64_t in_flight = 0;
   std::uint64_t limit = 0;

@@ -31,7 +31,7 @@ namespace troupe::cluster {
 
 struct WorkflowError {
   std::uint32_t line = 0;  // from 1; 0: the file as a whole
-  std::string message;
+  std::string message{};
 };
 // InvalidArgument: one line per error, "line 7: ...", in the order of lines.
 [[nodiscard]] absl::Status WorkflowErrors(std::string_view workflow, std::vector<WorkflowError> errors);

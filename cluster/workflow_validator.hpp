@@ -16,8 +16,8 @@ namespace troupe::cluster {
 
 // "step.output" in its two parts; a workflow input has no step.
 struct ValueRef {
-  std::string step;  // "": a workflow input
-  std::string name;
+  std::string step{};  // "": a workflow input
+  std::string name{};
 };
 [[nodiscard]] ValueRef ParseValue(const std::string& value);
 

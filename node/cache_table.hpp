@@ -22,7 +22,7 @@ namespace troupe::node {
 enum class CacheState { kAbsent, kFetching, kHeld, kDropping };
 
 struct CacheEntry {
-  Bytes bytes;
+  Bytes bytes{};
   CacheState state = CacheState::kAbsent;
   bool wanted = false;
   std::uint32_t pins = 0;
@@ -30,7 +30,7 @@ struct CacheEntry {
   Time last_use{};
   Time retry_at{};
   std::uint32_t failures = 0;
-  absl::Status last_error;
+  absl::Status last_error{};
 };
 
 struct CacheLimits {
@@ -42,8 +42,8 @@ struct CacheLimits {
 
 enum class CacheActionKind { kFetch, kDrop };
 struct CacheAction {
-  CacheActionKind kind;
-  std::string model;
+  CacheActionKind kind{};
+  std::string model{};
 };
 
 class CacheTable {

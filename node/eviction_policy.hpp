@@ -14,8 +14,8 @@ namespace troupe::node {
 
 // A resident model that nobody uses at the moment.
 struct EvictionCandidate {
-  std::string_view model;
-  Bytes bytes;
+  std::string_view model{};
+  Bytes bytes{};
   Time last_use{};
   std::uint32_t replicas = 1;  // GPUs of this node that hold it, this one included
   bool wanted = false;         // a request for it waits at this node

@@ -46,12 +46,12 @@ struct AdoptSucceeded {
   bool same_worker = false;
 };
 struct AdoptFailed {
-  std::string why;
+  std::string why{};
 };
 struct Exited {
   int code = 0;  // with signal 0
   int signal = 0;
-  std::string last_words;
+  std::string last_words{};
 };
 // A look at the worker's control page. `progress` is any number that changes whenever the worker gets on.
 struct Progress {
@@ -59,7 +59,7 @@ struct Progress {
   std::uint64_t progress = 0;
 };
 struct Restart {
-  std::string why;
+  std::string why{};
 };  // an operator or a protocol error: kill it and start again
 struct Stop {};
 struct Tick {};  // the time that NextDue() named has come
@@ -77,8 +77,8 @@ enum class ExecutorActionKind {
   kReportUnfit,
 };
 struct ExecutorAction {
-  ExecutorActionKind kind;
-  std::string why;
+  ExecutorActionKind kind{};
+  std::string why{};
 };
 
 class ExecutorMachine {

@@ -17,7 +17,7 @@ struct GpuOption {
   bool has_slot = false;   // its pipeline takes another request, and nobody holds it for another one
   bool fits = false;       // the model is there, or room can be made for it now
   std::uint32_t in_flight = 0;
-  Bytes free;          // without any eviction
+  Bytes free{};        // without any eviction
   Duration backlog{};  // estimated time until what was dispatched is done
   Duration load{};     // estimated time to bring the model; zero when it is there
 };

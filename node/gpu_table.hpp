@@ -23,7 +23,7 @@ enum class ResidentState { kLoading, kResident, kRunning };
 [[nodiscard]] const char* Name(ResidentState state);
 
 struct Resident {
-  Bytes bytes;
+  Bytes bytes{};
   Time last_use{};
   ResidentState state = ResidentState::kLoading;
   std::uint32_t pins = 0;  // dispatched requests that use it, and swaps that read it
@@ -34,14 +34,14 @@ enum class WorkerState { kAbsent, kReady, kUnfit };
 struct Gpu {
   GpuIndex index = 0;
   WorkerState worker = WorkerState::kAbsent;
-  Bytes memory;
-  Bytes overhead;  // what the worker reports as gone beyond the plan: fragments, alignment, its own needs
-  Bytes promised;  // activations of dispatched requests
-  Bytes staying;   // sum over residents
+  Bytes memory{};
+  Bytes overhead{};  // what the worker reports as gone beyond the plan: fragments, alignment, its own needs
+  Bytes promised{};  // activations of dispatched requests
+  Bytes staying{};   // sum over residents
   std::uint32_t in_flight = 0;
   Time busy_until{};  // estimate for what was dispatched
-  std::map<std::string, Resident> residents;
-  std::map<std::string, std::uint32_t> evicting;  // orders on their way, by model
+  std::map<std::string, Resident> residents{};
+  std::map<std::string, std::uint32_t> evicting{};  // orders on their way, by model
 
   // Room for a new model or run without evicting anything; zero when the worker's own count left less.
   [[nodiscard]] Bytes Free() const;

@@ -24,9 +24,9 @@ inline constexpr GpuIndex kNoGpu = ~GpuIndex{0};
 
 // A request as the scheduler sees it; its tensors stay with whoever asked.
 struct NodeRequest {
-  RequestId id;
-  std::string function;  // for messages
-  std::string model;     // digest
+  RequestId id{};
+  std::string function{};  // for messages
+  std::string model{};     // digest
   std::uint32_t priority = 0;
   Time deadline = Time::max();  // target: only orders
   Time expiry = Time::max();    // timeout: drops
@@ -40,11 +40,11 @@ enum class SwapSource { kResident, kHost };
 // source is the host, and exactly one RunDone per dispatch, last (also when the swap-in failed and no run was
 // ordered).
 struct Dispatch {
-  RequestId request;
-  std::string model;
+  RequestId request{};
+  std::string model{};
   GpuIndex gpu = 0;
   SwapSource source = SwapSource::kResident;
-  std::vector<std::string> victims;
+  std::vector<std::string> victims{};
   std::uint32_t attempt = 1;  // 1: the first worker that is given this request
   Duration queued{};          // time it waited at this node
   Time expiry = Time::max();  // for RunOrder.timeout_ns
@@ -52,14 +52,14 @@ struct Dispatch {
 
 struct EvictDone {
   GpuIndex gpu = 0;
-  std::string model;
-  absl::Status status;  // not OK: the model is still there
+  std::string model{};
+  absl::Status status{};  // not OK: the model is still there
 };
 struct SwapInDone {
   GpuIndex gpu = 0;
-  std::string model;
-  absl::Status status;
-  Bytes device_bytes;  // what the weights take on the device; zero: as estimated
+  std::string model{};
+  absl::Status status{};
+  Bytes device_bytes{};  // what the weights take on the device; zero: as estimated
   Duration took{};
 };
 enum class RunEnd {
@@ -69,38 +69,38 @@ enum class RunEnd {
 };
 struct RunDone {
   GpuIndex gpu = 0;
-  RequestId request;
+  RequestId request{};
   RunEnd end = RunEnd::kRan;
-  absl::Status status;
+  absl::Status status{};
   Duration took{};  // copies and compute
-  Bytes free;       // of NoFit
-  Bytes largest;    // of NoFit
+  Bytes free{};     // of NoFit
+  Bytes largest{};  // of NoFit
 };
 struct ResidentReport {
-  std::string model;
-  Bytes bytes;
+  std::string model{};
+  Bytes bytes{};
 };
 struct WorkerReady {  // new or adopted
   GpuIndex gpu = 0;
-  Bytes memory;
-  Bytes free;
-  std::vector<ResidentReport> resident;
+  Bytes memory{};
+  Bytes free{};
+  std::vector<ResidentReport> resident{};
 };
 struct WorkerLost {  // died, or hung and about to be killed
   GpuIndex gpu = 0;
-  std::string why;
+  std::string why{};
 };
 struct GpuUnfit {  // no worker will come: a device error that a restart does not clear
   GpuIndex gpu = 0;
-  std::string why;
+  std::string why{};
 };
 
 // How a request left the node. Exactly one per accepted request.
 enum class FinishKind { kServed, kFailed, kExpired, kCancelled, kBounced };
 struct Finished {
-  RequestId id;
+  RequestId id{};
   FinishKind kind = FinishKind::kServed;
-  absl::Status status;
+  absl::Status status{};
   proto::BounceReason bounce = proto::BOUNCE_UNSPECIFIED;  // with kBounced
   std::uint32_t attempts = 0;
   GpuIndex gpu = kNoGpu;
@@ -108,19 +108,19 @@ struct Finished {
   Duration queued{};  // until its last dispatch
 };
 struct InFlight {
-  RequestId request;
+  RequestId request{};
   GpuIndex gpu = 0;
 };
 struct Eviction {
   GpuIndex gpu = 0;
-  std::string model;
+  std::string model{};
 };
 
 // What the caller of an event has to do besides asking for the next decision.
 struct Effects {
-  std::vector<Finished> finished;   // answer these
-  std::vector<InFlight> cancel;     // tell the worker that nobody waits; a RunDone still ends them
-  std::vector<Eviction> evictions;  // order these; each is reported by an EvictDone
+  std::vector<Finished> finished{};   // answer these
+  std::vector<InFlight> cancel{};     // tell the worker that nobody waits; a RunDone still ends them
+  std::vector<Eviction> evictions{};  // order these; each is reported by an EvictDone
 };
 
 }  // namespace troupe::node

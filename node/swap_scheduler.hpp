@@ -49,7 +49,7 @@ struct SchedulerPolicies {
 // `accepted` false: the request did not enter and `finished` is its answer (bounced or failed).
 struct Submitted {
   bool accepted = true;
-  Finished finished;
+  Finished finished{};
 };
 enum class CancelVerdict {
   kUnknown,    // never seen, or finished
@@ -58,7 +58,7 @@ enum class CancelVerdict {
 };
 struct Cancelled {
   CancelVerdict verdict = CancelVerdict::kUnknown;
-  Finished finished;      // with kCancelled
+  Finished finished{};    // with kCancelled
   GpuIndex gpu = kNoGpu;  // with kInFlight
 };
 
@@ -110,7 +110,7 @@ class SwapScheduler {
  private:
   struct Entry {
     NodeRequest request;
-    OrderingKey key;
+    OrderingKey key{};
     Time arrival{};
     GpuIndex gpu = kNoGpu;   // where it was dispatched to; kNoGpu: it waits
     GpuIndex hold = kNoGpu;  // the GPU that is kept for it while it waits
@@ -123,16 +123,16 @@ class SwapScheduler {
     bool cancelled = false;  // in flight, and nobody waits for it
     bool expired = false;    // in flight, and too late
     SwapSource source = SwapSource::kResident;
-    Bytes activation;  // promised at dispatch
+    Bytes activation{};  // promised at dispatch
     Duration queued{};
   };
   struct Model {
-    Bytes weights;
-    Bytes activation;
+    Bytes weights{};
+    Bytes activation{};
   };
   // What NoFit taught about one model on one GPU, until its worker is replaced.
   struct FitHint {
-    Bytes extra;              // room to make beyond the estimate
+    Bytes extra{};            // room to make beyond the estimate
     bool impossible = false;  // it did not fit into the empty GPU
   };
 

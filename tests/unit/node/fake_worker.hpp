@@ -1,0 +1,89 @@
+// A worker for tests of decisions: real accounting of device memory, orders carried out one after another,
+// NoFit when something does not fit. The scheduler's plan is checked against what this device has.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "node/request.hpp"
+
+namespace troupe::node {
+
+struct FakeModel {
+  Bytes weights;
+  Bytes activation;
+};
+
+class FakeWorker {
+ public:
+  FakeWorker(GpuIndex gpu, Bytes memory, Bytes hidden, const std::map<std::string, FakeModel>& models)
+      : gpu_(gpu), memory_(memory), hidden_(hidden), models_(&models) {}
+
+  void Order(const Dispatch& dispatch) { orders_.push_back(dispatch); }
+  void OrderEviction(const std::string& model) { evictions_.push_back(model); }
+  [[nodiscard]] bool idle() const { return orders_.empty() && evictions_.empty(); }
+  [[nodiscard]] Bytes used() const {
+    Bytes used = hidden_;
+    for (const auto& [model, bytes] : resident_) used += bytes;
+    return used;
+  }
+  [[nodiscard]] bool overbooked() const { return overbooked_; }
+  [[nodiscard]] WorkerReady Ready() const {
+    return {.gpu = gpu_, .memory = memory_, .free = memory_ - hidden_, .resident = {}};
+  }
+  [[nodiscard]] bool Has(const std::string& model) const { return resident_.contains(model); }
+
+  struct Outcomes {
+    std::vector<EvictDone> evicted;
+    std::vector<SwapInDone> swapped;
+    std::vector<RunDone> ran;
+  };
+  // Carries out the oldest order. `status` is what the run comes to when it gets that far.
+  Outcomes Step(Duration took, const absl::Status& status) {
+    Outcomes out;
+    for (const std::string& model : std::exchange(evictions_, {})) Evict(model, out);
+    if (orders_.empty()) return out;
+    const Dispatch dispatch = orders_.front();
+    orders_.pop_front();
+    for (const std::string& victim : dispatch.victims) Evict(victim, out);
+    RunDone done{
+        .gpu = gpu_, .request = dispatch.request, .end = RunEnd::kRan, .status = status, .took = took};
+    const FakeModel& model = models_->at(dispatch.model);
+    if (dispatch.source == SwapSource::kHost) {
+      const bool fits = used() + model.weights <= memory_;
+      if (fits) resident_[dispatch.model] = model.weights;
+      out.swapped.push_back({.gpu = gpu_,
+                             .model = dispatch.model,
+                             .status = fits ? absl::OkStatus() : absl::ResourceExhaustedError("no fit"),
+                             .device_bytes = model.weights,
+                             .took = TransferTime(model.weights, BytesPerSecond{6e9})});
+      if (!fits) done.end = RunEnd::kNoFit;
+    }
+    if (done.end == RunEnd::kRan && !Has(dispatch.model)) done.end = RunEnd::kNotResident;
+    if (done.end == RunEnd::kRan && used() + model.activation > memory_) done.end = RunEnd::kNoFit;
+    if (done.end == RunEnd::kNoFit) done.free = done.largest = memory_ - used();
+    if (used() > memory_) overbooked_ = true;
+    out.ran.push_back(done);
+    return out;
+  }
+
+ private:
+  void Evict(const std::string& model, Outcomes& out) {
+    const bool there = resident_.erase(model) == 1;
+    out.evicted.push_back(
+        {.gpu = gpu_, .model = model, .status = there ? absl::OkStatus() : absl::NotFoundError("")});
+  }
+
+  GpuIndex gpu_;
+  Bytes memory_;
+  Bytes hidden_;  // taken by the device itself; the plan does not know
+  const std::map<std::string, FakeModel>* models_;
+  std::map<std::string, Bytes> resident_;
+  std::deque<Dispatch> orders_;
+  std::vector<std::string> evictions_;
+  bool overbooked_ = false;
+};
+
+}  // namespace troupe::node

@@ -1,0 +1,171 @@
+// Random arrivals, outcomes, deaths, cancellations and devices with less room than they say, by seed.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <set>
+
+#include "base/random.hpp"
+#include "node/swap_scheduler.hpp"
+#include "tests/unit/node/fake_worker.hpp"
+
+namespace troupe::node {
+namespace {
+
+using std::chrono::milliseconds;
+
+class World {
+ public:
+  World(std::uint64_t seed, const PolicyNames& names)
+      : random_(seed), scheduler_({.max_replans = 64}, *FindSchedulerPolicies(names)) {
+    const std::uint64_t gpus = 1 + random_.Below(4);
+    for (std::uint64_t i = 0; i < 12; ++i) {
+      const std::string name = "model" + std::to_string(i);
+      models_[name] = {.weights = MiB(10 + random_.Below(40)), .activation = MiB(1 + random_.Below(8))};
+      scheduler_.DescribeModel(name, models_[name].weights, models_[name].activation);
+    }
+    for (GpuIndex gpu = 0; gpu < gpus; ++gpu) {
+      scheduler_.AddGpu(gpu, MiB(100));
+      workers_.push_back(nullptr);
+      hidden_.push_back(MiB(random_.Below(3) == 0 ? random_.Below(40) : 0));
+      StartWorker(gpu);
+    }
+  }
+
+  void Run(int steps) {
+    for (int i = 0; i < steps; ++i) {
+      now_ += Duration(random_.Below(2'000'000));
+      Event();
+      Settle();
+    }
+  }
+  // No new requests, healthy workers: everything must end.
+  void Drain() {
+    for (GpuIndex gpu = 0; gpu < workers_.size(); ++gpu) {
+      if (workers_[gpu] == nullptr) StartWorker(gpu);
+    }
+    for (int i = 0; i < 100000 && !open_.empty(); ++i) {
+      now_ += milliseconds(1);
+      Settle();
+      for (GpuIndex gpu = 0; gpu < workers_.size(); ++gpu) StepWorker(gpu, absl::OkStatus());
+    }
+    Settle();
+    EXPECT_TRUE(open_.empty()) << open_.size() << " requests wait for ever";
+    EXPECT_EQ(scheduler_.waiting() + scheduler_.in_flight(), 0u);
+  }
+  const SwapScheduler& scheduler() const { return scheduler_; }
+  std::uint64_t served = 0;
+
+ private:
+  void Event() {
+    switch (random_.Below(12)) {
+      case 0:
+      case 1:
+      case 2:
+      case 3:
+        return Arrive();
+      case 4:
+      case 5:
+      case 6:
+      case 7:
+      case 8:
+        return StepWorker(random_.Below(workers_.size()),
+                          random_.Below(20) == 0 ? absl::InternalError("bad") : absl::OkStatus());
+      case 9:
+        return CancelOne();
+      case 10:
+        if (random_.Below(8) == 0) KillOrStart(random_.Below(workers_.size()));
+        return;
+      default:
+        Handle(scheduler_.Expire(now_));
+        return;
+    }
+  }
+  void Arrive() {
+    NodeRequest request;
+    request.id = {1 + random_.Below(2), next_++};
+    request.model = "model" + std::to_string(random_.Below(models_.size()));
+    request.function = request.model;
+    request.priority = static_cast<std::uint32_t>(random_.Below(3));
+    request.deadline = now_ + milliseconds(random_.Below(100));
+    if (random_.Below(4) == 0) request.expiry = now_ + milliseconds(1 + random_.Below(50));
+    const Submitted submitted = scheduler_.Submit(request, now_);
+    if (submitted.accepted) open_.insert(request.id);
+  }
+  void StartWorker(GpuIndex gpu) {
+    workers_[gpu] = std::make_unique<FakeWorker>(gpu, MiB(100), hidden_[gpu], models_);
+    WorkerReady ready = workers_[gpu]->Ready();
+    ready.free = MiB(100);  // it does not tell
+    Handle(scheduler_.Apply(ready, now_));
+  }
+  void KillOrStart(GpuIndex gpu) {
+    if (workers_[gpu] == nullptr) return StartWorker(gpu);
+    workers_[gpu] = nullptr;
+    Handle(scheduler_.Apply(WorkerLost{gpu, "killed"}, now_));
+  }
+  void CancelOne() {
+    if (open_.empty()) return;
+    auto it = open_.begin();
+    std::advance(it, random_.Below(open_.size()));
+    const Cancelled cancelled = scheduler_.Cancel(*it);
+    ASSERT_NE(cancelled.verdict, CancelVerdict::kUnknown);
+    if (cancelled.verdict == CancelVerdict::kCancelled) Finish(cancelled.finished);
+  }
+  void StepWorker(GpuIndex gpu, const absl::Status& status) {
+    if (workers_[gpu] == nullptr) return;
+    const auto out = workers_[gpu]->Step(milliseconds(1 + random_.Below(5)), status);
+    EXPECT_FALSE(workers_[gpu]->overbooked());
+    for (const auto& done : out.evicted) Handle(scheduler_.Apply(done, now_));
+    for (const auto& done : out.swapped) Handle(scheduler_.Apply(done, now_));
+    for (const auto& done : out.ran) Handle(scheduler_.Apply(done, now_));
+  }
+  void Settle() {
+    scheduler_.Check();
+    for (const Dispatch& dispatch : scheduler_.Decide(now_)) {
+      EXPECT_TRUE(open_.contains(dispatch.request));
+      ASSERT_NE(workers_[dispatch.gpu], nullptr) << "dispatched to a dead worker";
+      workers_[dispatch.gpu]->Order(dispatch);
+    }
+    scheduler_.Check();
+  }
+  void Handle(const Effects& effects) {
+    for (const Finished& finished : effects.finished) Finish(finished);
+    for (const Eviction& eviction : effects.evictions) workers_[eviction.gpu]->OrderEviction(eviction.model);
+  }
+  void Finish(const Finished& finished) {
+    EXPECT_EQ(open_.erase(finished.id), 1u) << "ended twice, or never began";
+    EXPECT_LE(finished.attempts, 3u);
+    served += finished.kind == FinishKind::kServed ? 1 : 0;
+  }
+
+  Random random_;
+  SwapScheduler scheduler_;
+  std::map<std::string, FakeModel> models_;
+  std::vector<std::unique_ptr<FakeWorker>> workers_;
+  std::vector<Bytes> hidden_;
+  std::set<RequestId> open_;
+  std::uint64_t next_ = 1;
+  Time now_{};
+};
+
+TEST(SwapSchedulerProperty, EveryRequestEndsOnceAndMemoryIsNeverBookedTwice) {
+  std::uint64_t served = 0;
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    PolicyNames names;
+    names.gpu = seed % 2 == 0 ? "resident-first" : "most-free";
+    names.ordering = seed % 3 == 0 ? "fifo" : "edf";
+    World world(seed, names);
+    world.Run(1500);
+    world.Drain();
+    served += world.served;
+    const SchedulerCounts& counts = world.scheduler().counts();
+    EXPECT_EQ(counts.accepted,
+              counts.served + counts.failed + counts.expired + counts.cancelled + counts.bounced);
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(served, 5000u);
+}
+
+}  // namespace
+}  // namespace troupe::node
