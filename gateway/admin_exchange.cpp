@@ -1,0 +1,168 @@
+#include "gateway/admin_exchange.hpp"
+
+#include <google/protobuf/util/json_util.h>
+
+#include <charconv>
+#include <cmath>
+#include <map>
+
+#include "base/status.hpp"
+#include "gateway/http_error.hpp"
+#include "gateway/http_exchanges.hpp"
+#include "gateway/text.hpp"
+
+namespace troupe::gateway {
+
+namespace {
+
+constexpr Bytes kMaxWorkflow = MiB(1);
+constexpr Bytes kMaxControlBody = KiB(64);
+
+using Query = std::map<std::string, std::string>;
+
+absl::Status AppendJson(std::string& out, const google::protobuf::Message& message) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  options.always_print_primitive_fields = true;
+  std::string text;
+  const auto status = google::protobuf::util::MessageToJsonString(message, &text, options);
+  if (!status.ok()) return absl::InternalError(Cat("an answer has no JSON form: ", status.ToString()));
+  out += text;
+  return absl::OkStatus();
+}
+
+template <typename T>
+absl::Status AppendJson(std::string& out, const std::vector<T>& messages) {
+  out += '[';
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    if (i > 0) out += ',';
+    TROUPE_RETURN_IF_ERROR(AppendJson(out, messages[i]));
+  }
+  out += ']';
+  return absl::OkStatus();
+}
+
+// Hands the answer of the cluster to the client; the JSON is made on the connection's thread.
+template <typename T>
+AdminDone<T> Forward(HttpReply reply) {
+  return [reply = std::make_shared<HttpReply>(std::move(reply))](absl::StatusOr<T> answer) {
+    (*reply)([answer = std::move(answer)] {
+      if (!answer.ok()) return ErrorResponse(answer.status());
+      HttpResponse response;
+      if (absl::Status status = AppendJson(response.body, *answer); !status.ok())
+        return ErrorResponse(status);
+      return response;
+    });
+  };
+}
+
+std::function<void(absl::Status)> ForwardDone(HttpReply reply) {
+  return [reply = std::make_shared<HttpReply>(std::move(reply))](const absl::Status& status) {
+    HttpResponse done;
+    done.body = "{}";
+    ReplyWith(*reply, status.ok() ? std::move(done) : ErrorResponse(status));
+  };
+}
+
+absl::StatusOr<double> PositiveNumber(const std::string& key, const std::string& text, double most) {
+  double number = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error == std::errc() && rest == text.data() + text.size() && number > 0 && number <= most)
+    return number;
+  return absl::InvalidArgumentError(Cat("query parameter '", key, "' must be a number above 0 and up to ",
+                                        static_cast<std::int64_t>(most)));
+}
+
+absl::StatusOr<Deployment> ReadDeployment(const std::string& name, const Query& query) {
+  Deployment deployment;
+  deployment.name = name;
+  for (const auto& [key, value] : query) {
+    if (key == "version") {
+      deployment.version = value;
+    } else if (key == "tenant") {
+      deployment.tenant = value;
+    } else if (key == "deadline_ms") {
+      TROUPE_ASSIGN_OR_RETURN(const double milliseconds, PositiveNumber(key, value, 86'400'000));
+      deployment.deadline = FromSeconds(milliseconds / 1e3);
+    } else if (key == "percentile") {
+      TROUPE_ASSIGN_OR_RETURN(deployment.percentile, PositiveNumber(key, value, 100));
+    } else {
+      return absl::InvalidArgumentError(
+          Cat("unknown query parameter '", key, "'; there are version, tenant, deadline_ms, percentile"));
+    }
+  }
+  return deployment;
+}
+
+std::shared_ptr<HttpExchange> DeployExchange(Deployment deployment, Bytes max_model, ClusterAdmin& admin) {
+  return std::make_shared<TextExchange>(
+      max_model, [&admin, deployment = std::move(deployment)](std::string body, HttpReply reply) mutable {
+        if (body.empty()) {
+          return ReplyWith(reply, ErrorResponse(400, "the body must be an ONNX file, and it is empty"));
+        }
+        deployment.onnx = std::move(body);
+        admin.Deploy(std::move(deployment), Forward<proto::FunctionStatus>(std::move(reply)));
+      });
+}
+
+std::shared_ptr<HttpExchange> WithoutBody(TextExchange::Answer answer) {
+  return std::make_shared<TextExchange>(kMaxControlBody, std::move(answer));
+}
+
+std::shared_ptr<HttpExchange> FunctionExchange(const Route& route, std::string_view method,
+                                               const Query& query, Bytes max_model, ClusterAdmin& admin) {
+  if (method == "POST") {
+    auto deployment = ReadDeployment(route.name, query);
+    if (!deployment.ok()) return Ready(ErrorResponse(deployment.status()));
+    return DeployExchange(*std::move(deployment), max_model, admin);
+  }
+  if (method == "DELETE") {
+    const auto found = query.find("version");
+    return WithoutBody([&admin, name = route.name, version = found == query.end() ? "" : found->second](
+                           const std::string&, HttpReply reply) {
+      admin.Remove(name, version, ForwardDone(std::move(reply)));
+    });
+  }
+  return WithoutBody([&admin, name = route.name](const std::string&, HttpReply reply) {
+    admin.ShowFunction(name, Forward<std::vector<proto::FunctionStatus>>(std::move(reply)));
+  });
+}
+
+std::shared_ptr<HttpExchange> WorkflowsExchange(std::string_view method, ClusterAdmin& admin) {
+  if (method == "POST") {
+    return std::make_shared<TextExchange>(kMaxWorkflow, [&admin](std::string body, HttpReply reply) {
+      admin.SubmitWorkflow(std::move(body), Forward<proto::WorkflowRecord>(std::move(reply)));
+    });
+  }
+  return WithoutBody([&admin](const std::string&, HttpReply reply) {
+    admin.ListWorkflows(Forward<std::vector<proto::WorkflowRecord>>(std::move(reply)));
+  });
+}
+
+}  // namespace
+
+std::shared_ptr<HttpExchange> MakeAdminExchange(const Route& route, std::string_view method, Bytes max_model,
+                                                ClusterAdmin& admin) {
+  const auto query = ParseQuery(route.query);
+  if (!query.ok()) return Ready(ErrorResponse(query.status()));
+  switch (route.endpoint) {
+    case Endpoint::kFunctions:
+      return WithoutBody([&admin](const std::string&, HttpReply reply) {
+        admin.ListFunctions(Forward<std::vector<proto::FunctionStatus>>(std::move(reply)));
+      });
+    case Endpoint::kFunction:
+      return FunctionExchange(route, method, *query, max_model, admin);
+    case Endpoint::kWorkflows:
+      return WorkflowsExchange(method, admin);
+    case Endpoint::kWorkflow:
+      return WithoutBody([&admin, name = route.name](const std::string&, HttpReply reply) {
+        admin.RemoveWorkflow(name, ForwardDone(std::move(reply)));
+      });
+    default:
+      return WithoutBody([&admin](const std::string&, HttpReply reply) {
+        admin.Status(Forward<proto::ClusterStatusReply>(std::move(reply)));
+      });
+  }
+}
+
+}  // namespace troupe::gateway

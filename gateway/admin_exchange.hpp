@@ -1,0 +1,21 @@
+// The management paths, /v2/troupe/...:
+//   POST   functions/NAME[?version=V&tenant=T&deadline_ms=50&percentile=98]   body: the ONNX file
+//   GET    functions | functions/NAME          DELETE functions/NAME[?version=V]
+//   POST   workflows    body: the YAML file    GET workflows    DELETE workflows/NAME
+//   GET    cluster
+// Answers are the messages of proto/admin.proto as JSON, with the field names of the .proto files.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "gateway/cluster_admin.hpp"
+#include "gateway/http_message.hpp"
+#include "gateway/route.hpp"
+
+namespace troupe::gateway {
+
+[[nodiscard]] std::shared_ptr<HttpExchange> MakeAdminExchange(const Route& route, std::string_view method,
+                                                              Bytes max_model, ClusterAdmin& admin);
+
+}  // namespace troupe::gateway

@@ -1,0 +1,157 @@
+#include "gateway/gateway_handler.hpp"
+
+#include "base/status.hpp"
+#include "gateway/admin_exchange.hpp"
+#include "gateway/http_error.hpp"
+#include "gateway/http_exchanges.hpp"
+#include "gateway/infer_exchange.hpp"
+#include "gateway/model_json.hpp"
+#include "gateway/text.hpp"
+
+namespace troupe::gateway {
+
+namespace {
+
+constexpr Bytes kMaxControlBody = KiB(64);
+
+HttpResponse Json(std::string body, int code = 200) {
+  HttpResponse response;
+  response.code = code;
+  response.body = std::move(body);
+  return response;
+}
+
+HttpResponse WrongMethod(Endpoint endpoint, std::string_view method) {
+  HttpResponse response = ErrorResponse(
+      405, Cat("method ", method.substr(0, 40), " is not offered here; use ", AllowedMethods(endpoint)));
+  response.headers = Cat("Allow: ", AllowedMethods(endpoint), "\r\n");
+  return response;
+}
+
+}  // namespace
+
+GatewayHandler::GatewayHandler(const GatewayOptions& options, InferenceService& service, ClusterAdmin* admin,
+                               std::shared_ptr<prometheus::Registry> registry)
+    : options_(options),
+      service_(service),
+      admin_(admin),
+      registry_(std::move(registry)),
+      metrics_(registry_) {}
+
+std::shared_ptr<HttpExchange> GatewayHandler::Begin(const HttpRequestHead& head) {
+  auto route = ParseRoute(head.target);
+  if (!route.ok()) return Ready(ErrorResponse(route.status()));
+  if (!MethodAllowed(route->endpoint, head.method)) return Ready(WrongMethod(route->endpoint, head.method));
+  if (!head.content_encoding.empty() && head.content_encoding != "identity") {
+    return Ready(ErrorResponse(415, "compressed bodies are not taken; send it without Content-Encoding"));
+  }
+  return Dispatch(*std::move(route), head);
+}
+
+std::shared_ptr<HttpExchange> GatewayHandler::Dispatch(Route route, const HttpRequestHead& head) {
+  switch (route.endpoint) {
+    case Endpoint::kInfer:
+      return MakeInferExchange(std::move(route.name), std::move(route.version), head.inference_header_length,
+                               options_.max_request, service_, metrics_);
+    case Endpoint::kRepositoryIndex:
+      return Index();
+    case Endpoint::kRepositoryLoad:
+    case Endpoint::kRepositoryUnload:
+      return LoadOrUnload(std::move(route));
+    case Endpoint::kFunctions:
+    case Endpoint::kFunction:
+    case Endpoint::kWorkflows:
+    case Endpoint::kWorkflow:
+    case Endpoint::kCluster:
+      if (admin_ == nullptr) return Ready(ErrorResponse(501, "this gateway does not manage a cluster"));
+      return MakeAdminExchange(route, head.method, options_.max_model, *admin_);
+    default:
+      return Ready(Describe(route));
+  }
+}
+
+HttpResponse GatewayHandler::Describe(const Route& route) {
+  switch (route.endpoint) {
+    case Endpoint::kServerMetadata:
+      return Json(ServerMetadataJson(options_.version));
+    case Endpoint::kLive:
+      return Json(HealthJson(service_.Live(), service_.Ready()), service_.Live() ? 200 : 503);
+    case Endpoint::kReady:
+      return Json(HealthJson(service_.Live(), service_.Ready()), service_.Ready() ? 200 : 503);
+    case Endpoint::kHealthz:
+      return Json(service_.Live() ? R"({"status":"ok"})" : R"({"status":"stopping"})",
+                  service_.Live() ? 200 : 503);
+    case Endpoint::kMetrics:
+      return Metrics();
+    case Endpoint::kAllStatistics:
+      return AllStatistics();
+    case Endpoint::kModelStatistics:
+      return OneStatistics(route);
+    default:
+      return OfFunction(route);
+  }
+}
+
+HttpResponse GatewayHandler::OfFunction(const Route& route) {
+  const auto function = service_.Find(route.name, route.version);
+  if (!function.ok()) return ErrorResponse(function.status());
+  if (route.endpoint == Endpoint::kModelReady)
+    return Json(ModelReadyJson(**function), (*function)->ready ? 200 : 503);
+  if (route.endpoint == Endpoint::kModelConfig) return Json(ModelConfigJson(**function));
+  return Json(ModelMetadataJson(**function));
+}
+
+HttpResponse GatewayHandler::OneStatistics(const Route& route) {
+  const auto function = service_.Find(route.name, route.version);
+  if (!function.ok()) return ErrorResponse(function.status());
+  const auto statistics = service_.Statistics((*function)->name, (*function)->version);
+  if (!statistics.ok()) return ErrorResponse(statistics.status());
+  return Json(StatisticsJson({{*function, *statistics}}));
+}
+
+HttpResponse GatewayHandler::AllStatistics() {
+  std::vector<std::pair<FunctionPtr, FunctionStatistics>> all;
+  for (const FunctionPtr& function : service_.List()) {
+    // One that went between the two calls is left out.
+    if (auto statistics = service_.Statistics(function->name, function->version); statistics.ok()) {
+      all.emplace_back(function, *statistics);
+    }
+  }
+  return Json(StatisticsJson(all));
+}
+
+HttpResponse GatewayHandler::Metrics() {
+  std::set<std::string> functions;
+  for (const FunctionPtr& function : service_.List()) functions.insert(function->name);
+  metrics_.Retain(functions);
+  if (load_) metrics_.SetServerLoad(load_());
+  HttpResponse response = Json(PrometheusText(*registry_));
+  response.content_type = kPrometheusContentType;
+  return response;
+}
+
+std::shared_ptr<HttpExchange> GatewayHandler::Index() {
+  return std::make_shared<TextExchange>(kMaxControlBody, [this](const std::string& body, HttpReply reply) {
+    const auto ready_only = ParseIndexRequest(body);
+    ReplyWith(reply, ready_only.ok() ? Json(RepositoryIndexJson(service_.List(), *ready_only))
+                                     : ErrorResponse(ready_only.status()));
+  });
+}
+
+std::shared_ptr<HttpExchange> GatewayHandler::LoadOrUnload(Route route) {
+  return std::make_shared<TextExchange>(
+      kMaxControlBody, [this, route = std::move(route)](const std::string& body, HttpReply reply) {
+        auto parameters = ParseLoadRequest(body);
+        if (!parameters.ok()) return ReplyWith(reply, ErrorResponse(parameters.status()));
+        auto done = [reply = std::make_shared<HttpReply>(std::move(reply))](const absl::Status& status) {
+          ReplyWith(*reply, status.ok() ? Json("{}") : ErrorResponse(status));
+        };
+        if (route.endpoint == Endpoint::kRepositoryLoad) {
+          service_.Load(route.name, *std::move(parameters), std::move(done));
+        } else {
+          service_.Unload(route.name, std::move(done));
+        }
+      });
+}
+
+}  // namespace troupe::gateway

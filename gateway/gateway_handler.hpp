@@ -1,0 +1,41 @@
+// Which exchange answers which path. Stateless but for what it was given; safe from several threads.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "gateway/gateway_server.hpp"
+#include "gateway/http_message.hpp"
+#include "gateway/metrics.hpp"
+#include "gateway/route.hpp"
+
+namespace troupe::gateway {
+
+class GatewayHandler final : public HttpHandler {
+ public:
+  GatewayHandler(const GatewayOptions& options, InferenceService& service, ClusterAdmin* admin,
+                 std::shared_ptr<prometheus::Registry> registry);
+  std::shared_ptr<HttpExchange> Begin(const HttpRequestHead& head) override;
+  // The server's load for /metrics; none before.
+  void SetLoadSource(std::function<HttpServerLoad()> load) { load_ = std::move(load); }
+
+ private:
+  std::shared_ptr<HttpExchange> Dispatch(Route route, const HttpRequestHead& head);
+  HttpResponse Describe(const Route& route);
+  HttpResponse OfFunction(const Route& route);
+  HttpResponse AllStatistics();
+  HttpResponse OneStatistics(const Route& route);
+  HttpResponse Metrics();
+  std::shared_ptr<HttpExchange> Index();
+  std::shared_ptr<HttpExchange> LoadOrUnload(Route route);
+
+  const GatewayOptions options_;
+  InferenceService& service_;
+  ClusterAdmin* const admin_;
+  std::shared_ptr<prometheus::Registry> registry_;
+  RequestMetrics metrics_;
+  std::function<HttpServerLoad()> load_;
+};
+
+}  // namespace troupe::gateway

@@ -1,0 +1,41 @@
+// The front of a daemon with the gateway role: the paths of route.hpp over an InferenceService and a
+// ClusterAdmin.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "base/units.hpp"
+#include "gateway/cluster_admin.hpp"
+#include "gateway/http_server.hpp"
+#include "gateway/inference_service.hpp"
+
+namespace prometheus {
+class Registry;
+}
+
+namespace troupe::gateway {
+
+struct GatewayOptions {
+  HttpServerOptions http;
+  Bytes max_request = MiB(256);   // body of an inference request
+  Bytes max_model = GiB(2);       // body of a deployment; must not exceed http.max_inflight
+  std::string version = "0.1.0";  // of the program, for the server's metadata
+};
+
+// started -> stopped, once. Everything passed in outlives it. See HttpServer for threads and errors of Start.
+class GatewayServer {
+ public:
+  // `admin` may be null: then the paths under /v2/troupe answer 501.
+  static absl::StatusOr<std::unique_ptr<GatewayServer>> Start(const GatewayOptions& options,
+                                                              InferenceService& service, ClusterAdmin* admin,
+                                                              std::shared_ptr<prometheus::Registry> registry);
+  virtual ~GatewayServer() = default;
+  [[nodiscard]] virtual std::uint16_t port() const = 0;
+  [[nodiscard]] virtual HttpServerLoad load() const = 0;
+  virtual void Stop(Duration grace) = 0;
+};
+
+}  // namespace troupe::gateway

@@ -1,0 +1,212 @@
+#include "gateway/http_connection.hpp"
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include "gateway/http_error.hpp"
+#include "gateway/text.hpp"
+
+namespace troupe::gateway {
+
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+using boost::system::error_code;
+
+namespace {
+constexpr std::size_t kReadSize = 16 * 1024;
+}  // namespace
+
+HttpConnection::HttpConnection(asio::ip::tcp::socket socket, HttpLoop& loop)
+    : socket_(std::move(socket)), loop_(loop) {
+  error_code ignored;
+  socket_.non_blocking(true, ignored);
+  socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
+  socket_.set_option(asio::socket_base::keep_alive(true), ignored);
+}
+
+asio::awaitable<void> HttpConnection::Run() {
+  const auto self = shared_from_this();
+  while (co_await ServeOne()) {
+  }
+  if (state_ == State::kLingering) co_await Discard();
+  Close();
+}
+
+void HttpConnection::Close() {
+  if (state_ == State::kClosed) return;
+  Enter(State::kClosed);
+  error_code ignored;
+  socket_.close(ignored);
+  Resume();
+}
+
+void HttpConnection::Drain() {
+  draining_ = true;
+  if (state_ == State::kIdle && buffer_.size() == 0) Close();
+}
+
+void HttpConnection::Enter(State state, std::uint64_t transferred) {
+  const HttpServerOptions& options = loop_.shared().options;
+  if (state != state_) entered_ = std::chrono::steady_clock::now();
+  state_ = state;
+  Duration allowed = options.transfer_timeout;
+  if (state == State::kIdle) allowed = options.idle_timeout;
+  if (state == State::kHead) allowed = options.head_timeout;
+  if (state == State::kLingering) allowed = std::chrono::seconds(1);
+  if (options.slowest.value > 0) allowed += TransferTime(Bytes(transferred), options.slowest);
+  deadline_ = state == State::kWaiting || state == State::kClosed
+                  ? SteadyTime::max()
+                  : entered_ + std::chrono::duration_cast<SteadyTime::duration>(allowed);
+}
+
+void HttpConnection::CheckDeadline(SteadyTime now) {
+  if (now < deadline_ || timed_out_) return;
+  // A client that sent half of a request is told so; one that was silent or does not read is not.
+  if (state_ != State::kHead && state_ != State::kBody) return Close();
+  timed_out_ = true;
+  error_code ignored;
+  socket_.cancel(ignored);
+}
+
+asio::awaitable<bool> HttpConnection::ServeOne() {
+  parser_.emplace();
+  parser_->header_limit(static_cast<std::uint32_t>(loop_.shared().options.max_head.count()));
+  parser_->body_limit(boost::none);
+  parser_->eager(false);
+  keep_alive_ = false;
+  body_whole_ = true;
+  unread_ = 0;
+  ++serial_;
+  bool go_on = co_await ReadHead();
+  if (go_on) go_on = co_await Answer();
+  exchange_.reset();
+  make_ = nullptr;
+  loop_.shared().inflight.fetch_sub(std::exchange(taken_, 0));
+  co_return go_on;
+}
+
+// True when a head was read; false after an end or an error, which has been answered then.
+asio::awaitable<bool> HttpConnection::ReadHead() {
+  Enter(buffer_.size() > 0 ? State::kHead : State::kIdle);
+  while (true) {
+    if (buffer_.size() > 0) {
+      if (state_ == State::kIdle) Enter(State::kHead);
+      error_code error;
+      buffer_.consume(parser_->put(buffer_.data(), error));
+      if (parser_->is_header_done()) co_return true;
+      const bool too_long =
+          error == http::error::header_limit || buffer_.size() > loop_.shared().options.max_head.count();
+      if (too_long) {
+        co_await Write(ErrorResponse(
+            431, Cat("the request's head is longer than ", FormatBytes(loop_.shared().options.max_head))));
+        co_return false;
+      }
+      if (error && error != http::error::need_more) {
+        co_await Write(ErrorResponse(400, Cat("no HTTP/1.1 request: ", error.message())));
+        co_return false;
+      }
+    }
+    if (draining_ && state_ == State::kIdle) co_return false;
+    if (co_await ReadMore()) continue;
+    if (timed_out_) co_await Write(Lost());
+    co_return false;
+  }
+}
+
+asio::awaitable<bool> HttpConnection::ReadMore() {
+  const auto [error, count] =
+      co_await socket_.async_read_some(buffer_.prepare(kReadSize), asio::as_tuple(asio::use_awaitable));
+  buffer_.commit(count);
+  co_return !error && state_ != State::kClosed;
+}
+
+std::optional<HttpResponse> HttpConnection::CheckHead() {
+  const auto& request = parser_->get();
+  if (request.version() >= 11 && request.find(http::field::host) == request.end()) {
+    return ErrorResponse(400, "an HTTP/1.1 request needs a Host header");
+  }
+  if (request.version() != 10 && request.version() != 11)
+    return ErrorResponse(400, "HTTP/1.0 or HTTP/1.1 expected");
+  if (std::optional<HttpResponse> early = exchange_->Early()) return early;
+  if (unread_ > exchange_->body_limit().count()) {
+    return ErrorResponse(413, Cat("a body of ", unread_, " bytes is longer than the ",
+                                  FormatBytes(exchange_->body_limit()), " that are taken here"));
+  }
+  if (!Take(unread_))
+    return ErrorResponse(
+        absl::ResourceExhaustedError("the bodies of the requests under way fill the server; try again"));
+  return std::nullopt;
+}
+
+bool HttpConnection::Take(std::uint64_t bytes) {
+  if (!loop_.shared().TakeInflight(bytes)) return false;
+  taken_ += bytes;
+  return true;
+}
+
+// True when the connection can take another request.
+asio::awaitable<bool> HttpConnection::Answer() {
+  loop_.shared().requests.fetch_add(1, std::memory_order_relaxed);
+  const auto& request = parser_->get();
+  const auto view = [](boost::beast::string_view text) { return std::string_view(text.data(), text.size()); };
+  const HttpRequestHead head{view(request.method_string()), view(request.target()),
+                             view(request[http::field::content_encoding]),
+                             view(request["Inference-Header-Content-Length"])};
+  keep_alive_ = request.keep_alive() && !draining_;
+  unread_ = parser_->content_length().value_or(0);
+  body_whole_ = unread_ == 0 && !parser_->chunked();
+  exchange_ = loop_.shared().handler.Begin(head);
+  std::optional<HttpResponse> response = CheckHead();
+  if (!response && !body_whole_) response = co_await ReadBody();
+  if (!response) response = co_await Reply();
+  if (!response || state_ == State::kClosed) co_return false;
+  co_return co_await Write(std::move(*response));
+}
+
+HttpResponse HttpConnection::Lost() {
+  HttpResponse response = timed_out_ ? ErrorResponse(408, "the request did not arrive in time")
+                                     : ErrorResponse(400, "the connection ended before the request did");
+  response.close = true;
+  return response;
+}
+
+asio::awaitable<std::optional<HttpResponse>> HttpConnection::Reply() {
+  Enter(State::kWaiting);
+  exchange_->Finish([weak = weak_from_this(), gate = loop_.gate(), serial = serial_,
+                     thread = std::this_thread::get_id()](MakeResponse make) mutable {
+    if (std::this_thread::get_id() == thread) {
+      if (const auto self = weak.lock()) self->Complete(serial, std::move(make));
+      return;
+    }
+    gate->Post([weak = std::move(weak), serial, make = std::move(make)]() mutable {
+      if (const auto self = weak.lock()) self->Complete(serial, std::move(make));
+    });
+  });
+  if (!make_ && state_ != State::kClosed) {
+    co_await asio::async_initiate<const asio::use_awaitable_t<>&, void()>(
+        [this](auto handler) {
+          waiter_ = [handler = std::move(handler)]() mutable { std::move(handler)(); };
+        },
+        asio::use_awaitable);
+  }
+  if (state_ == State::kClosed) {
+    if (!make_) exchange_->Abandon();
+    co_return std::nullopt;
+  }
+  co_return make_();
+}
+
+void HttpConnection::Complete(std::uint64_t serial, MakeResponse make) {
+  if (serial != serial_ || state_ != State::kWaiting) return;
+  make_ = std::move(make);
+  Resume();
+}
+
+void HttpConnection::Resume() {
+  if (!waiter_) return;
+  // Not inside the caller, who may be the service in the middle of something of its own.
+  asio::post(loop_.context(),
+             [self = shared_from_this(), waiter = std::exchange(waiter_, nullptr)]() mutable { waiter(); });
+}
+
+}  // namespace troupe::gateway

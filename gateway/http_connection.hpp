@@ -1,0 +1,92 @@
+// One client's connection: reads a request, has it answered, writes the response, again. Only http_*.cpp see
+// this header.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/buffer_body.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "absl/functional/any_invocable.h"
+#include "gateway/http_loop.hpp"
+#include "gateway/http_message.hpp"
+
+namespace troupe::gateway {
+
+// idle -> head -> body -> waiting -> writing -> idle ... -> closed; lingering -> closed after an early
+// refusal. Owned by its loop until Run has ended; touched by the loop's thread only.
+class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
+ public:
+  using SteadyTime = std::chrono::steady_clock::time_point;
+
+  HttpConnection(boost::asio::ip::tcp::socket socket, HttpLoop& loop);
+
+  boost::asio::awaitable<void> Run();
+
+  // Ends the connection: a pending read or write fails, a request that waits is abandoned.
+  void Close();
+  // No further request after the one under way.
+  void Drain();
+  // Gives up what takes too long.
+  void CheckDeadline(SteadyTime now);
+  // Waits for a reply, so nobody reads from the socket: the loop looks whether the client is still there.
+  [[nodiscard]] bool waiting() const { return state_ == State::kWaiting; }
+  [[nodiscard]] int descriptor() { return socket_.native_handle(); }
+
+ private:
+  enum class State { kIdle, kHead, kBody, kWaiting, kWriting, kLingering, kClosed };
+  using Parser = boost::beast::http::request_parser<boost::beast::http::buffer_body>;
+
+  boost::asio::awaitable<bool> ServeOne();
+  boost::asio::awaitable<bool> ReadHead();
+  boost::asio::awaitable<bool> ReadMore();
+  boost::asio::awaitable<bool> Answer();
+  // Each gives the response that ends the request early, if there is one.
+  std::optional<HttpResponse> CheckHead();
+  boost::asio::awaitable<std::optional<HttpResponse>> ReadBody();
+  boost::asio::awaitable<std::optional<HttpResponse>> ReadSized();
+  boost::asio::awaitable<std::optional<HttpResponse>> ReadChunked();
+  boost::asio::awaitable<bool> ReadExactly(std::span<std::byte> span);
+  boost::asio::awaitable<bool> Continue();
+  std::optional<HttpResponse> Place(std::string_view bytes);
+
+  boost::asio::awaitable<std::optional<HttpResponse>> Reply();
+  boost::asio::awaitable<bool> Write(HttpResponse response);
+  boost::asio::awaitable<bool> WriteAll(std::span<const boost::asio::const_buffer> buffers);
+  boost::asio::awaitable<void> Discard();
+  void FormatHead(const HttpResponse& response, std::uint64_t length, bool close);
+  HttpResponse Lost();
+
+  bool Take(std::uint64_t bytes);
+  void Complete(std::uint64_t serial, MakeResponse make);
+  void Resume();
+  void Enter(State state, std::uint64_t transferred = 0);
+
+  boost::asio::ip::tcp::socket socket_;
+  HttpLoop& loop_;
+  State state_ = State::kIdle;
+  SteadyTime entered_;
+  SteadyTime deadline_;
+  bool timed_out_ = false;
+  bool draining_ = false;
+
+  boost::beast::flat_buffer buffer_;
+  std::optional<Parser> parser_;
+  std::shared_ptr<HttpExchange> exchange_;
+  std::uint64_t serial_ = 0;  // of the request under way: a reply to an earlier one is dropped
+  std::uint64_t unread_ = 0;  // bytes of a sized body still to come
+  std::uint64_t taken_ = 0;   // of the budget of bodies under way
+  bool keep_alive_ = false;
+  bool body_whole_ = false;
+  MakeResponse make_;
+  absl::AnyInvocable<void()> waiter_;
+  std::string head_;
+};
+
+}  // namespace troupe::gateway

@@ -1,0 +1,107 @@
+// One thread of the server with the connections that it alone touches. Only http_*.cpp see this header.
+#pragma once
+
+#include <poll.h>
+
+#include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <cstdint>
+#include <ctime>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "gateway/http_server.hpp"
+
+namespace troupe::gateway {
+
+class HttpConnection;
+
+// What all loops share.
+struct HttpShared {
+  HttpShared(const HttpServerOptions& o, HttpHandler& h) : options(o), handler(h) {}
+  const HttpServerOptions options;
+  HttpHandler& handler;
+  std::atomic<std::uint64_t> connections{0};
+  std::atomic<std::uint64_t> inflight{0};
+  std::atomic<std::uint64_t> requests{0};
+  std::atomic<bool> draining{false};
+
+  // Takes `bytes` out of the budget of bodies under way; false when they do not fit.
+  bool TakeInflight(std::uint64_t bytes) {
+    const std::uint64_t before = inflight.fetch_add(bytes);
+    if (before + bytes <= options.max_inflight.count()) return true;
+    inflight.fetch_sub(bytes);
+    return false;
+  }
+};
+
+// The way back into a loop for replies from other threads; it may be used when the loop is gone, and then
+// drops them.
+class LoopGate {
+ public:
+  explicit LoopGate(boost::asio::io_context& context) : context_(&context) {}
+  template <typename Work>
+  void Post(Work work) {
+    const std::lock_guard lock(mutex_);
+    if (context_ != nullptr) boost::asio::post(*context_, std::move(work));
+  }
+  void Close() {
+    const std::lock_guard lock(mutex_);
+    context_ = nullptr;
+  }
+
+ private:
+  std::mutex mutex_;
+  boost::asio::io_context* context_;
+};
+
+// Start -> Adopt any number of sockets -> Drain -> CloseAll -> Join. Everything else happens on the loop's
+// thread.
+class HttpLoop {
+ public:
+  explicit HttpLoop(HttpShared& shared);
+  ~HttpLoop();
+  HttpLoop(const HttpLoop&) = delete;
+  HttpLoop& operator=(const HttpLoop&) = delete;
+
+  void Start();
+  void Adopt(boost::asio::ip::tcp::socket socket);  // any thread
+  void Drain();     // any thread: idle connections close, others after their response
+  void CloseAll();  // any thread
+  void Join();
+
+  [[nodiscard]] boost::asio::io_context& context() { return context_; }
+  [[nodiscard]] HttpShared& shared() { return shared_; }
+  [[nodiscard]] const std::shared_ptr<LoopGate>& gate() const { return gate_; }
+  [[nodiscard]] bool OnThread() const { return std::this_thread::get_id() == thread_.get_id(); }
+  // "Date: ...\r\n", made once a second.
+  [[nodiscard]] const std::string& DateHeader();
+
+ private:
+  void Serve(boost::asio::ip::tcp::socket socket);
+  void ArmSweep();
+  void Sweep();
+
+  HttpShared& shared_;
+  boost::asio::io_context context_{1};
+  std::shared_ptr<LoopGate> gate_ = std::make_shared<LoopGate>(context_);
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{context_.get_executor()};
+  boost::asio::steady_timer sweep_timer_{context_};
+  bool sweeping_ = false;
+  bool closing_ = false;
+  std::unordered_map<HttpConnection*, std::shared_ptr<HttpConnection>> connections_;
+  std::vector<pollfd> polled_;
+  std::vector<std::shared_ptr<HttpConnection>> polled_connections_;
+  std::time_t date_second_ = 0;
+  std::string date_header_;
+  std::thread thread_;
+};
+
+}  // namespace troupe::gateway

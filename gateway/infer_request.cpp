@@ -1,0 +1,342 @@
+#include "gateway/infer_request.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <optional>
+
+#include "base/status.hpp"
+#include "gateway/json_cursor.hpp"
+#include "gateway/tensor_json.hpp"
+#include "gateway/tensor_type.hpp"
+#include "gateway/text.hpp"
+
+namespace troupe::gateway {
+
+namespace {
+
+std::string Names(const std::vector<proto::TensorSpec>& specs) {
+  return Join(specs, ", ", [](const auto& spec) { return std::string_view(spec.name()); });
+}
+
+const proto::TensorSpec* FindSpec(const std::vector<proto::TensorSpec>& specs, std::string_view name) {
+  const auto found =
+      std::find_if(specs.begin(), specs.end(), [&](const auto& spec) { return spec.name() == name; });
+  return found == specs.end() ? nullptr : &*found;
+}
+
+// One element of "inputs" while it is read.
+struct InputDraft {
+  proto::TensorSpec spec;
+  bool has_name = false;
+  bool has_shape = false;
+  bool has_type = false;
+  std::optional<std::size_t> data_at;  // offset of the value of "data"
+  std::optional<std::uint64_t> binary_size;
+  bool filled = false;
+  InputBuffer buffer;
+};
+
+class InferReader {
+ public:
+  InferReader(std::string_view json, const FunctionInfo& function, InferenceService& service,
+              std::uint64_t raw_bytes)
+      : cursor_(json, /*allow_non_finite=*/true),
+        function_(function),
+        service_(service),
+        raw_left_(raw_bytes) {}
+
+  absl::StatusOr<ParsedInfer> Run() {
+    TROUPE_RETURN_IF_ERROR(Request());
+    if (!cursor_.Finish()) return cursor_.status();
+    if (raw_left_ > 0) {
+      return absl::InvalidArgumentError(Cat(
+          raw_left_, " bytes of the body belong to no input: the sum of all \"binary_data_size\" must be ",
+          "what follows the JSON (header Inference-Header-Content-Length)"));
+    }
+    TROUPE_RETURN_IF_ERROR(CheckInputs());
+    TROUPE_RETURN_IF_ERROR(CheckOutputs());
+    return std::move(parsed_);
+  }
+
+ private:
+  absl::Status Error(std::string_view what) { return cursor_.Fail(what), cursor_.status(); }
+
+  absl::Status Request() {
+    bool has_inputs = false;
+    if (!cursor_.BeginObject()) return cursor_.status();
+    for (std::string_view key; cursor_.NextMember(key);) {
+      if (key == "inputs") {
+        if (has_inputs) return Error("\"inputs\" is given twice");
+        has_inputs = true;
+        TROUPE_RETURN_IF_ERROR(Inputs());
+      } else if (key == "outputs") {
+        TROUPE_RETURN_IF_ERROR(Outputs());
+      } else if (key == "parameters") {
+        TROUPE_RETURN_IF_ERROR(Parameters());
+      } else if (key == "id") {
+        std::string_view id;
+        if (cursor_.ReadString(id)) parsed_.call.request_id = id;
+      } else {
+        cursor_.Skip();
+      }
+    }
+    if (!cursor_.ok()) return cursor_.status();
+    return has_inputs ? absl::OkStatus()
+                      : absl::InvalidArgumentError("\"inputs\" is missing from the request");
+  }
+
+  absl::Status Parameters() {
+    if (!cursor_.BeginObject()) return cursor_.status();
+    for (std::string_view key; cursor_.NextMember(key);) {
+      std::uint64_t number = 0;
+      if (key == "timeout") {
+        if (cursor_.ReadUint(number)) parsed_.call.timeout = Microseconds(number);
+      } else if (key == "priority") {
+        if (!cursor_.ReadUint(number)) break;
+        if (number > std::numeric_limits<std::uint32_t>::max())
+          return Error("priority is at most 4294967295");
+        parsed_.call.priority = static_cast<std::uint32_t>(number);
+      } else if (key == "binary_data_output") {
+        cursor_.ReadBool(parsed_.binary_default);
+      } else {
+        cursor_.Skip();
+      }
+    }
+    return cursor_.status();
+  }
+
+  static Duration Microseconds(std::uint64_t count) {
+    constexpr auto kMost = std::chrono::duration_cast<std::chrono::microseconds>(Duration::max()).count();
+    return std::chrono::microseconds(std::min(count, static_cast<std::uint64_t>(kMost)));
+  }
+
+  absl::Status Inputs() {
+    if (!cursor_.BeginArray()) return cursor_.status();
+    while (cursor_.NextElement()) TROUPE_RETURN_IF_ERROR(Input());
+    return cursor_.status();
+  }
+
+  absl::Status Input() {
+    InputDraft draft;
+    if (!cursor_.BeginObject()) return cursor_.status();
+    for (std::string_view key; cursor_.NextMember(key);) TROUPE_RETURN_IF_ERROR(InputMember(draft, key));
+    if (!cursor_.ok()) return cursor_.status();
+    if (!draft.has_name || !draft.has_shape || !draft.has_type) {
+      return Error("an input needs \"name\", \"shape\" and \"datatype\"; the one that ends here lacks some");
+    }
+    if (!draft.filled) TROUPE_RETURN_IF_ERROR(Fill(draft));
+    parsed_.call.inputs.push_back({std::move(draft.spec), std::move(draft.buffer)});
+    return absl::OkStatus();
+  }
+
+  absl::Status InputMember(InputDraft& draft, std::string_view key) {
+    std::string_view text;
+    if (key == "name") {
+      if (cursor_.ReadString(text)) draft.spec.set_name(text.data(), text.size());
+      draft.has_name = true;
+    } else if (key == "datatype") {
+      if (!cursor_.ReadString(text)) return cursor_.status();
+      const auto type = TypeFromName(text);
+      if (!type) return Error(Cat("'", text.substr(0, 40), "' is no datatype; there are ", TypeNames()));
+      draft.spec.set_type(*type);
+      draft.has_type = true;
+    } else if (key == "shape") {
+      draft.has_shape = true;
+      return Shape(draft.spec);
+    } else if (key == "parameters") {
+      return InputParameters(draft);
+    } else if (key == "data") {
+      if (draft.data_at) return Error("\"data\" is given twice");
+      draft.data_at = cursor_.offset();
+      // Mostly the description comes first, and the data is read where it stands; else it is visited again.
+      if (draft.has_name && draft.has_shape && draft.has_type && !draft.binary_size) return Fill(draft);
+      cursor_.Skip();
+    } else {
+      cursor_.Skip();
+    }
+    return cursor_.status();
+  }
+
+  absl::Status Shape(proto::TensorSpec& spec) {
+    spec.clear_shape();
+    if (!cursor_.BeginArray()) return cursor_.status();
+    while (cursor_.NextElement()) {
+      std::uint64_t dimension = 0;
+      if (!cursor_.ReadUint(dimension)) break;
+      if (dimension > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
+        return Error("a dimension is larger than any tensor");
+      }
+      spec.add_shape(static_cast<std::int64_t>(dimension));
+    }
+    return cursor_.status();
+  }
+
+  absl::Status InputParameters(InputDraft& draft) {
+    if (!cursor_.BeginObject()) return cursor_.status();
+    for (std::string_view key; cursor_.NextMember(key);) {
+      std::uint64_t size = 0;
+      if (key == "binary_data_size") {
+        if (cursor_.ReadUint(size)) draft.binary_size = size;
+      } else {
+        cursor_.Skip();
+      }
+    }
+    return cursor_.status();
+  }
+
+  // Checks the description, reserves the place, and writes the data if it is JSON.
+  absl::Status Fill(InputDraft& draft) {
+    draft.filled = true;
+    const proto::TensorSpec* declared = FindSpec(function_.inputs, draft.spec.name());
+    if (declared == nullptr) {
+      return absl::InvalidArgumentError(Cat("function '", function_.name, "' has no input '",
+                                            draft.spec.name(), "'; its inputs: ", Names(function_.inputs)));
+    }
+    for (const InferInput& other : parsed_.call.inputs) {
+      if (other.spec.name() == draft.spec.name()) {
+        return absl::InvalidArgumentError(Cat("input '", draft.spec.name(), "' is given twice"));
+      }
+    }
+    TROUPE_RETURN_IF_ERROR(CheckAgainstDeclared(*declared, draft.spec));
+    if (draft.binary_size) return FillRaw(draft);
+    if (!draft.data_at) {
+      return absl::InvalidArgumentError(
+          Cat("input '", draft.spec.name(), "' has neither \"data\" nor \"binary_data_size\""));
+    }
+    const std::size_t here = cursor_.offset();
+    cursor_.Seek(*draft.data_at);
+    TROUPE_ASSIGN_OR_RETURN(const Bytes size, MeasureJsonTensor(cursor_, draft.spec));
+    TROUPE_ASSIGN_OR_RETURN(draft.buffer, ReserveExactly(service_, size));
+    TROUPE_RETURN_IF_ERROR(ReadJsonTensor(cursor_, draft.spec, draft.buffer.bytes()));
+    if (here > *draft.data_at) cursor_.Seek(here);
+    return absl::OkStatus();
+  }
+
+  absl::Status FillRaw(InputDraft& draft) {
+    const std::uint64_t size = *draft.binary_size;
+    if (draft.data_at) {
+      return absl::InvalidArgumentError(
+          Cat("input '", draft.spec.name(), "' has both \"data\" and \"binary_data_size\""));
+    }
+    if (draft.spec.type() != proto::BYTES) {
+      TROUPE_ASSIGN_OR_RETURN(const Bytes expected, TensorSize(draft.spec));
+      if (expected.count() != size) {
+        return absl::InvalidArgumentError(Cat("input '", draft.spec.name(), "': \"binary_data_size\" is ",
+                                              size, ", but ", TypeName(draft.spec.type()), " ",
+                                              ShapeText(draft.spec), " has ", expected.count(), " bytes"));
+      }
+    }
+    if (size > raw_left_) {
+      return absl::InvalidArgumentError(
+          Cat("input '", draft.spec.name(), "': \"binary_data_size\" is ", size, ", but only ", raw_left_,
+              " bytes are left behind the JSON (the header Inference-Header-Content-Length tells where it "
+              "ends)"));
+    }
+    raw_left_ -= size;
+    TROUPE_ASSIGN_OR_RETURN(draft.buffer, ReserveExactly(service_, Bytes(size)));
+    if (size > 0) parsed_.raw_inputs.push_back({parsed_.call.inputs.size(), draft.buffer.bytes()});
+    return absl::OkStatus();
+  }
+
+  absl::Status Outputs() {
+    if (!parsed_.outputs.empty()) return Error("\"outputs\" is given twice");
+    if (!cursor_.BeginArray()) return cursor_.status();
+    while (cursor_.NextElement()) TROUPE_RETURN_IF_ERROR(Output());
+    return cursor_.status();
+  }
+
+  absl::Status Output() {
+    OutputWish wish;
+    std::optional<bool> binary;
+    if (!cursor_.BeginObject()) return cursor_.status();
+    for (std::string_view key; cursor_.NextMember(key);) {
+      std::string_view text;
+      if (key == "name") {
+        if (cursor_.ReadString(text)) wish.name = text;
+      } else if (key == "parameters") {
+        TROUPE_RETURN_IF_ERROR(OutputParameters(binary));
+      } else {
+        cursor_.Skip();
+      }
+    }
+    if (!cursor_.ok()) return cursor_.status();
+    if (wish.name.empty()) return Error("an output needs a \"name\"");
+    explicit_binary_.push_back(binary);
+    parsed_.outputs.push_back(std::move(wish));
+    return absl::OkStatus();
+  }
+
+  absl::Status OutputParameters(std::optional<bool>& binary) {
+    if (!cursor_.BeginObject()) return cursor_.status();
+    for (std::string_view key; cursor_.NextMember(key);) {
+      bool value = false;
+      if (key == "binary_data") {
+        if (cursor_.ReadBool(value)) binary = value;
+      } else if (key == "classification") {
+        return absl::UnimplementedError(
+            "the classification extension is not offered; ask for the tensor itself");
+      } else {
+        cursor_.Skip();
+      }
+    }
+    return cursor_.status();
+  }
+
+  absl::Status CheckInputs() {
+    for (const proto::TensorSpec& declared : function_.inputs) {
+      const bool given =
+          std::any_of(parsed_.call.inputs.begin(), parsed_.call.inputs.end(),
+                      [&](const InferInput& input) { return input.spec.name() == declared.name(); });
+      if (given) continue;
+      return absl::InvalidArgumentError(Cat("input '", declared.name(), "' is missing: function '",
+                                            function_.name, "' takes ", TypeName(declared.type()), " ",
+                                            ShapeText(declared)));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckOutputs() {
+    for (std::size_t i = 0; i < parsed_.outputs.size(); ++i) {
+      OutputWish& wish = parsed_.outputs[i];
+      wish.binary = explicit_binary_[i].value_or(parsed_.binary_default);
+      const proto::TensorSpec* declared = FindSpec(function_.outputs, wish.name);
+      if (declared == nullptr) {
+        return absl::InvalidArgumentError(Cat("function '", function_.name, "' has no output '", wish.name,
+                                              "'; its outputs: ", Names(function_.outputs)));
+      }
+      if (std::count(parsed_.call.outputs.begin(), parsed_.call.outputs.end(), wish.name) > 0) {
+        return absl::InvalidArgumentError(Cat("output '", wish.name, "' is asked for twice"));
+      }
+      TROUPE_RETURN_IF_ERROR(CheckForm(*declared, wish.binary));
+      parsed_.call.outputs.push_back(wish.name);
+    }
+    if (!parsed_.outputs.empty()) return absl::OkStatus();
+    for (const proto::TensorSpec& output : function_.outputs) {
+      TROUPE_RETURN_IF_ERROR(CheckForm(output, parsed_.binary_default));
+    }
+    return absl::OkStatus();
+  }
+
+  static absl::Status CheckForm(const proto::TensorSpec& output, bool binary) {
+    if (binary || HasJsonForm(output.type())) return absl::OkStatus();
+    return absl::InvalidArgumentError(Cat("output '", output.name(), "' is ", TypeName(output.type()),
+                                          ", which has no JSON form; ask for it with \"binary_data\": true"));
+  }
+
+  JsonCursor cursor_;
+  const FunctionInfo& function_;
+  InferenceService& service_;
+  std::uint64_t raw_left_;
+  std::vector<std::optional<bool>> explicit_binary_;
+  ParsedInfer parsed_;
+};
+
+}  // namespace
+
+absl::StatusOr<ParsedInfer> ParseInferRequest(std::string_view json, const FunctionInfo& function,
+                                              InferenceService& service, std::uint64_t raw_bytes) {
+  return InferReader(json, function, service, raw_bytes).Run();
+}
+
+}  // namespace troupe::gateway

@@ -1,0 +1,132 @@
+#include "gateway/metrics.hpp"
+
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+
+#include <map>
+#include <mutex>
+
+namespace troupe::gateway {
+
+namespace {
+
+using prometheus::BuildCounter;
+using prometheus::BuildGauge;
+using prometheus::BuildHistogram;
+
+const prometheus::Histogram::BucketBoundaries& Buckets() {
+  static const prometheus::Histogram::BucketBoundaries buckets = {
+      0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30};
+  return buckets;
+}
+
+}  // namespace
+
+struct RequestMetrics::Series {
+  struct OfFunction {
+    std::map<int, prometheus::Counter*> requests;  // by code
+    prometheus::Counter* errors = nullptr;
+    prometheus::Histogram* seconds = nullptr;
+  };
+
+  explicit Series(std::shared_ptr<prometheus::Registry> r)
+      : registry(std::move(r)),
+        requests(BuildCounter()
+                     .Name("troupe_requests_total")
+                     .Help("Inference requests answered")
+                     .Register(*registry)),
+        errors(BuildCounter()
+                   .Name("troupe_request_errors_total")
+                   .Help("Inference requests answered with a code of 400 or more")
+                   .Register(*registry)),
+        seconds(BuildHistogram()
+                    .Name("troupe_request_seconds")
+                    .Help("From a request's head to its response")
+                    .Register(*registry)),
+        connections(BuildGauge()
+                        .Name("troupe_http_connections")
+                        .Help("Open connections")
+                        .Register(*registry)
+                        .Add({})),
+        inflight(BuildGauge()
+                     .Name("troupe_http_inflight_bytes")
+                     .Help("Bodies of the requests under way")
+                     .Register(*registry)
+                     .Add({})),
+        http_requests(BuildCounter()
+                          .Name("troupe_http_requests_total")
+                          .Help("HTTP requests of every kind")
+                          .Register(*registry)
+                          .Add({})) {}
+
+  OfFunction& Of(std::string_view function) {
+    const auto found = functions.find(function);
+    if (found != functions.end()) return found->second;
+    OfFunction fresh;
+    const prometheus::Labels labels = {{"function", std::string(function)}};
+    fresh.errors = &errors.Add(labels);
+    fresh.seconds = &seconds.Add(labels, Buckets());
+    return functions.emplace(function, std::move(fresh)).first->second;
+  }
+
+  void Remove(OfFunction& gone) {
+    for (const auto& [code, counter] : gone.requests) requests.Remove(counter);
+    errors.Remove(gone.errors);
+    seconds.Remove(gone.seconds);
+  }
+
+  std::shared_ptr<prometheus::Registry> registry;
+  prometheus::Family<prometheus::Counter>& requests;
+  prometheus::Family<prometheus::Counter>& errors;
+  prometheus::Family<prometheus::Histogram>& seconds;
+  prometheus::Gauge& connections;
+  prometheus::Gauge& inflight;
+  prometheus::Counter& http_requests;
+  std::mutex mutex;
+  std::map<std::string, OfFunction, std::less<>> functions;
+};
+
+RequestMetrics::RequestMetrics(std::shared_ptr<prometheus::Registry> registry)
+    : series_(std::make_unique<Series>(std::move(registry))) {}
+RequestMetrics::~RequestMetrics() = default;
+
+void RequestMetrics::Observe(std::string_view function, int code, Duration latency) {
+  const std::lock_guard lock(series_->mutex);
+  Series::OfFunction& of = series_->Of(function);
+  prometheus::Counter*& counter = of.requests[code];
+  if (counter == nullptr) {
+    counter = &series_->requests.Add({{"function", std::string(function)}, {"code", std::to_string(code)}});
+  }
+  counter->Increment();
+  if (code >= 400) of.errors->Increment();
+  of.seconds->Observe(ToSeconds(latency));
+}
+
+void RequestMetrics::SetServerLoad(const HttpServerLoad& load) {
+  const std::lock_guard lock(series_->mutex);
+  series_->connections.Set(static_cast<double>(load.connections));
+  series_->inflight.Set(static_cast<double>(load.inflight.count()));
+  const double more = static_cast<double>(load.requests) - series_->http_requests.Value();
+  if (more > 0) series_->http_requests.Increment(more);
+}
+
+void RequestMetrics::Retain(const std::set<std::string>& functions) {
+  const std::lock_guard lock(series_->mutex);
+  for (auto it = series_->functions.begin(); it != series_->functions.end();) {
+    if (functions.contains(it->first)) {
+      ++it;
+    } else {
+      series_->Remove(it->second);
+      it = series_->functions.erase(it);
+    }
+  }
+}
+
+std::string PrometheusText(const prometheus::Registry& registry) {
+  return prometheus::TextSerializer().Serialize(registry.Collect());
+}
+
+}  // namespace troupe::gateway

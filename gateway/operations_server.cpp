@@ -1,0 +1,123 @@
+#include "gateway/operations_server.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include <array>
+
+#include "gateway/http_error.hpp"
+#include "gateway/http_exchanges.hpp"
+#include "gateway/json_text.hpp"
+#include "gateway/metrics.hpp"
+#include "gateway/text.hpp"
+
+namespace troupe::gateway {
+
+namespace {
+
+struct LevelName {
+  std::string_view name;
+  spdlog::level::level_enum level;
+};
+constexpr std::array<LevelName, 7> kLevels = {{{"trace", spdlog::level::trace},
+                                               {"debug", spdlog::level::debug},
+                                               {"info", spdlog::level::info},
+                                               {"warn", spdlog::level::warn},
+                                               {"error", spdlog::level::err},
+                                               {"critical", spdlog::level::critical},
+                                               {"off", spdlog::level::off}}};
+
+HttpResponse LogLevel() {
+  HttpResponse response;
+  for (const LevelName& row : kLevels) {
+    if (row.level == spdlog::get_level()) response.body = Cat("{\"level\":\"", row.name, "\"}");
+  }
+  return response;
+}
+
+HttpResponse SetLogLevel(std::string_view body) {
+  const std::size_t begin = body.find_first_not_of(" \t\r\n\"");
+  const std::size_t end = body.find_last_not_of(" \t\r\n\"");
+  const std::string_view name = begin == std::string_view::npos ? "" : body.substr(begin, end - begin + 1);
+  for (const LevelName& row : kLevels) {
+    if (row.name != name) continue;
+    spdlog::set_level(row.level);
+    spdlog::log(spdlog::level::info, "log level set to {}", row.name);
+    return LogLevel();
+  }
+  return ErrorResponse(400, Cat("'", name.substr(0, 40), "' is no log level; there are ",
+                                Join(kLevels, ", ", [](const LevelName& row) { return row.name; })));
+}
+
+class Handler final : public HttpHandler {
+ public:
+  Handler(std::function<absl::Status()> health, std::shared_ptr<prometheus::Registry> registry)
+      : health_(std::move(health)), registry_(std::move(registry)) {}
+
+  std::shared_ptr<HttpExchange> Begin(const HttpRequestHead& head) override {
+    const std::string_view path = head.target.substr(0, head.target.find('?'));
+    const bool reads = head.method == "GET" || head.method == "HEAD";
+    if (path == "/metrics") return reads ? Ready(Metrics()) : WrongMethod("GET, HEAD");
+    if (path == "/healthz") return reads ? Ready(Health()) : WrongMethod("GET, HEAD");
+    if (path != "/loglevel") return Ready(ErrorResponse(404, "there are /metrics, /healthz and /loglevel"));
+    if (reads) return Ready(LogLevel());
+    if (head.method != "PUT") return WrongMethod("GET, HEAD, PUT");
+    return std::make_shared<TextExchange>(
+        KiB(1), [](const std::string& body, HttpReply reply) { ReplyWith(reply, SetLogLevel(body)); });
+  }
+
+ private:
+  static std::shared_ptr<HttpExchange> WrongMethod(std::string_view allowed) {
+    HttpResponse response = ErrorResponse(405, Cat("use ", allowed));
+    response.headers = Cat("Allow: ", allowed, "\r\n");
+    return Ready(std::move(response));
+  }
+
+  HttpResponse Metrics() {
+    HttpResponse response;
+    response.content_type = kPrometheusContentType;
+    response.body = PrometheusText(*registry_);
+    return response;
+  }
+
+  HttpResponse Health() {
+    const absl::Status status = health_();
+    HttpResponse response;
+    response.body = R"({"status":"ok"})";
+    if (status.ok()) return response;
+    return ErrorResponse(503, Message(status));
+  }
+
+  std::function<absl::Status()> health_;
+  std::shared_ptr<prometheus::Registry> registry_;
+};
+
+class Server final : public OperationsServer {
+ public:
+  Server(const OperationsOptions& options, std::shared_ptr<prometheus::Registry> registry)
+      : handler_(options.health, std::move(registry)) {}
+
+  absl::Status Listen(const HttpServerOptions& options) {
+    auto http = HttpServer::Start(options, handler_);
+    if (!http.ok()) return http.status();
+    http_ = *std::move(http);
+    return absl::OkStatus();
+  }
+
+  std::uint16_t port() const override { return http_->port(); }
+  void Stop(Duration grace) override { http_->Stop(grace); }
+
+ private:
+  Handler handler_;
+  std::unique_ptr<HttpServer> http_;  // stops before its handler goes
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<OperationsServer>> OperationsServer::Start(
+    const OperationsOptions& options, std::shared_ptr<prometheus::Registry> registry) {
+  auto server = std::make_unique<Server>(options, std::move(registry));
+  if (absl::Status status = server->Listen(options.http); !status.ok()) return status;
+  return server;
+}
+
+}  // namespace troupe::gateway
