@@ -1,10 +1,12 @@
-// PLAN: a canonical model made ready to run for one set of concrete input shapes on the CPU (the virtual GPU's compute).
+// PLAN: a canonical model made ready to run for one set of concrete input shapes on the CPU (the virtual
+// GPU's compute).
 //
-//   model + concrete shapes -> Build (shape inference, folding of shape arithmetic, kernels, activation memory by
-//   lifetime) -> Run, any number of times, one at a time.
+//   model + concrete shapes -> Build (shape inference, folding of shape arithmetic, kernels, activation
+//   memory by lifetime) -> Run, any number of times, one at a time.
 //
-// Owned by whoever prepared it (a worker's plan cache, the importer, a benchmark). Build is slow (primitives are
-// created: 70 ms for a ResNet-50) and stays off the request path; Run allocates nothing that depends on the model.
+// Owned by whoever prepared it (a worker's plan cache, the importer, a benchmark). Build is slow (primitives
+// are created: 70 ms for a ResNet-50) and stays off the request path; Run allocates nothing that depends on
+// the model.
 #pragma once
 
 #include <functional>
@@ -20,17 +22,18 @@
 
 namespace troupe::gpu {
 
-// The range of a model's weights blob that one step reads: what a swap has to bring before the step may start.
+// The range of a model's weights blob that one step reads: what a swap has to bring before the step may
+// start.
 struct StepWeights {
   std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;  // offset, length in the weights blob
 };
 
 // Memory for one run. Pointers are 64-byte aligned.
 struct PlanBindings {
-  const std::byte* weights = nullptr;      // the model's whole weights blob, at the device
-  std::byte* activations = nullptr;        // activation_bytes()
-  std::vector<const std::byte*> inputs;    // one per model input, in order
-  std::vector<std::byte*> outputs;         // one per model output, each output_bytes(i)
+  const std::byte* weights = nullptr;    // the model's whole weights blob, at the device
+  std::byte* activations = nullptr;      // activation_bytes()
+  std::vector<const std::byte*> inputs;  // one per model input, in order
+  std::vector<std::byte*> outputs;       // one per model output, each output_bytes(i)
   // Called before step i starts; returning an error ends the run with it (cancellation, waiting for weights).
   std::function<absl::Status(std::size_t step)> before_step;
 };
@@ -39,11 +42,12 @@ class Plan {
  public:
   virtual ~Plan() = default;
 
-  // `inputs` are concrete (no -1) and match the model's declared types and fixed dimensions, or the error says which
-  // tensor differs and what was expected. `weights` is the blob that `model.weights` describes (packed or not); it is
-  // read during Build (constants) and may move afterwards: Run takes the address anew. `threads` is the number of
-  // OpenMP threads that the primitives are made for.
-  static absl::StatusOr<std::unique_ptr<Plan>> Build(const proto::Model& model, std::span<const std::byte> weights,
+  // `inputs` are concrete (no -1) and match the model's declared types and fixed dimensions, or the error
+  // says which tensor differs and what was expected. `weights` is the blob that `model.weights` describes
+  // (packed or not); it is read during Build (constants) and may move afterwards: Run takes the address anew.
+  // `threads` is the number of OpenMP threads that the primitives are made for.
+  static absl::StatusOr<std::unique_ptr<Plan>> Build(const proto::Model& model,
+                                                     std::span<const std::byte> weights,
                                                      std::span<const proto::TensorSpec> inputs, int threads);
 
   [[nodiscard]] virtual Bytes activation_bytes() const = 0;
@@ -56,13 +60,15 @@ class Plan {
   virtual absl::StatusOr<std::vector<proto::TensorSpec>> Run(const PlanBindings& bindings) = 0;
 };
 
-// A model whose weights lie in the layout that this machine's kernels want. Derivable from the canonical model.
+// A model whose weights lie in the layout that this machine's kernels want. Derivable from the canonical
+// model.
 struct PackedModel {
   proto::Model model;  // weights with new offsets and layouts, packed_for set
   std::vector<std::byte> weights;
 };
 
-// Packs for this machine, using `inputs` (the shapes expected most) to choose layouts; other shapes stay correct.
+// Packs for this machine, using `inputs` (the shapes expected most) to choose layouts; other shapes stay
+// correct.
 absl::StatusOr<PackedModel> PackModel(const proto::Model& model, std::span<const std::byte> weights,
                                       std::span<const proto::TensorSpec> inputs);
 // The value of Model::packed_for that PackModel gives on this machine: "cpu-avx512/1".

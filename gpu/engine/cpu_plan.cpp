@@ -1,0 +1,179 @@
+#include "gpu/engine/cpu_plan.hpp"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.hpp"
+#include "base/status.hpp"
+#include "gpu/engine/program_builder.hpp"
+#include "gpu/engine/threads.hpp"
+
+namespace troupe::gpu {
+namespace {
+
+constexpr int kMaxThreads = 1024;
+
+std::size_t Index(int id) {
+  return static_cast<std::size_t>(id);
+}
+
+bool Aligned(const void* address) {
+  return reinterpret_cast<std::uintptr_t>(address) % 64 == 0;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Plan>> Plan::Build(const proto::Model& model,
+                                                  std::span<const std::byte> weights,
+                                                  std::span<const proto::TensorSpec> inputs, int threads) {
+  if (threads < 1 || threads > kMaxThreads) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a plan for ", threads, " threads; expected 1 to ", kMaxThreads));
+  }
+  const ThreadsScope scope(threads);
+  ProgramBuilder builder(model, weights);
+  TROUPE_ASSIGN_OR_RETURN(Program program, builder.Build(inputs));
+  program.threads = threads;
+  LayOut(program);
+  return std::make_unique<CpuPlan>(std::move(program));
+}
+
+CpuPlan::CpuPlan(Program program) : program_(std::move(program)), steps_(program_.instructions.size()) {
+  for (Value& value : program_.values) {
+    value.info.constant = nullptr;  // pointed into the weights of Build, which may move
+    shapes_.push_back(value.info.shape);
+  }
+  for (std::size_t i = 0; i < steps_.size(); ++i) PrepareStep(program_.instructions[i], steps_[i]);
+}
+
+void CpuPlan::PrepareStep(const Instruction& instruction, Step& step) const {
+  const auto view = [&](int id, std::vector<TensorView>& views) {
+    if (id == kAbsent) {
+      views.emplace_back();
+      return;
+    }
+    const Value& value = program_.values[Index(id)];
+    step.shapes_vary = step.shapes_vary || value.info.bounded;
+    views.push_back({value.info.type, value.info.shape, nullptr});
+  };
+  for (int id : instruction.inputs) view(id, step.in);
+  for (int id : instruction.outputs) view(id, step.out);
+  auto& ranges = step.weights.ranges;
+  for (int id : instruction.inputs) {
+    if (id == kAbsent || program_.values[Index(id)].place != Place::kWeights) continue;
+    ranges.emplace_back(program_.values[Index(id)].position, program_.values[Index(id)].size.count());
+  }
+  std::ranges::sort(ranges);
+  ranges.erase(std::unique(ranges.begin(), ranges.end()), ranges.end());
+}
+
+Bytes CpuPlan::output_bytes(std::size_t i) const {
+  TROUPE_CHECK(i < program_.outputs.size(), "no such output");
+  return program_.values[Index(program_.outputs[i])].size;
+}
+
+absl::Status CpuPlan::CheckBindings(const PlanBindings& bindings) const {
+  if (!Aligned(bindings.weights) || !Aligned(bindings.activations)) {
+    return absl::InvalidArgumentError("weights and activations must be 64-byte aligned");
+  }
+  if (bindings.activations == nullptr && program_.activation_bytes > Bytes(0)) {
+    return absl::InvalidArgumentError("no activation memory was bound");
+  }
+  if (bindings.outputs.size() != program_.outputs.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(bindings.outputs.size(), " outputs were bound, the plan has ", program_.outputs.size()));
+  }
+  for (const Value& value : program_.values) {
+    if (value.place == Place::kWeights && bindings.weights == nullptr) {
+      return absl::InvalidArgumentError("no weights were bound");
+    }
+    if (value.place == Place::kInput && value.position >= bindings.inputs.size()) {
+      return absl::InvalidArgumentError(absl::StrCat(bindings.inputs.size(), " inputs were bound, too few"));
+    }
+  }
+  for (const std::byte* input : bindings.inputs) {
+    if (!Aligned(input)) return absl::InvalidArgumentError("inputs must be 64-byte aligned");
+  }
+  for (const std::byte* output : bindings.outputs) {
+    if (output == nullptr || !Aligned(output)) {
+      return absl::InvalidArgumentError("outputs must be bound and 64-byte aligned");
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::byte* CpuPlan::Address(const Value& value, const PlanBindings& bindings) const {
+  switch (value.place) {
+    case Place::kInput:
+      return const_cast<std::byte*>(bindings.inputs[value.position]);  // kernels do not write their inputs
+    case Place::kWeights:
+      return const_cast<std::byte*>(bindings.weights + value.position);
+    case Place::kConstant:
+      return program_.constants[value.position].data();
+    case Place::kActivation:
+      return bindings.activations + value.position;
+    case Place::kOutput:
+      return bindings.outputs[value.position];
+    case Place::kNone:
+      break;
+  }
+  return nullptr;
+}
+
+void CpuPlan::Bind(const Instruction& instruction, Step& step, const PlanBindings& bindings) {
+  for (std::size_t i = 0; i < step.in.size(); ++i) {
+    if (instruction.inputs[i] == kAbsent) continue;
+    const std::size_t id = Index(instruction.inputs[i]);
+    step.in[i].data = Address(program_.values[id], bindings);
+    if (step.shapes_vary) step.in[i].shape = shapes_[id];
+  }
+  for (std::size_t i = 0; i < step.out.size(); ++i) {
+    if (instruction.outputs[i] == kAbsent) continue;
+    const Value& value = program_.values[Index(instruction.outputs[i])];
+    step.out[i].data = Address(value, bindings);
+    if (step.shapes_vary) step.out[i].shape = value.info.shape;
+  }
+}
+
+absl::Status CpuPlan::KeepShapes(const Instruction& instruction, const Step& step) {
+  for (std::size_t i = 0; i < step.out.size(); ++i) {
+    if (instruction.outputs[i] == kAbsent) continue;
+    const std::size_t id = Index(instruction.outputs[i]);
+    const Shape& shape = step.out[i].shape;
+    const auto elements = CountElements(shape);
+    if (!elements.ok() || *elements > program_.values[id].info.elements()) {
+      return absl::InternalError(absl::StrCat(instruction.label, ": output of shape ", FormatShape(shape),
+                                              " exceeds its bound ",
+                                              FormatShape(program_.values[id].info.shape)));
+    }
+    shapes_[id] = shape;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<proto::TensorSpec>> CpuPlan::Run(const PlanBindings& bindings) {
+  TROUPE_RETURN_IF_ERROR(CheckBindings(bindings));
+  const ThreadsScope scope(program_.threads);
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    if (bindings.before_step) TROUPE_RETURN_IF_ERROR(bindings.before_step(i));
+    Instruction& instruction = program_.instructions[i];
+    Step& step = steps_[i];
+    Bind(instruction, step, bindings);
+    std::byte* scratch = bindings.activations + instruction.scratch;
+    if (absl::Status status = instruction.kernel->Run(step.in, step.out, scratch); !status.ok()) {
+      return absl::Status(status.code(),
+                          absl::StrCat(instruction.label, ": ", std::string(status.message())));
+    }
+    if (step.shapes_vary) TROUPE_RETURN_IF_ERROR(KeepShapes(instruction, step));
+  }
+  std::vector<proto::TensorSpec> specs = program_.output_specs;
+  for (std::size_t o = 0; o < specs.size(); ++o) {
+    const Shape& shape = shapes_[Index(program_.outputs[o])];
+    for (std::size_t d = 0; d < shape.size() && d < static_cast<std::size_t>(specs[o].shape_size()); ++d) {
+      specs[o].set_shape(static_cast<int>(d), shape[d]);
+    }
+  }
+  return specs;
+}
+
+}  // namespace troupe::gpu

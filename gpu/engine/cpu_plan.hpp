@@ -1,0 +1,42 @@
+// CPU PLAN: a program whose memory is laid out, ready to run. Internal to gpu/engine.
+#pragma once
+
+#include <vector>
+
+#include "gpu/engine/plan.hpp"
+#include "gpu/engine/program.hpp"
+
+namespace troupe::gpu {
+
+class CpuPlan final : public Plan {
+ public:
+  explicit CpuPlan(Program program);
+  [[nodiscard]] Bytes activation_bytes() const override { return program_.activation_bytes; }
+  [[nodiscard]] std::span<const proto::TensorSpec> outputs() const override { return program_.output_specs; }
+  [[nodiscard]] Bytes output_bytes(std::size_t i) const override;
+  [[nodiscard]] std::size_t step_count() const override { return program_.instructions.size(); }
+  [[nodiscard]] const StepWeights& step_weights(std::size_t step) const override {
+    return steps_[step].weights;
+  }
+  absl::StatusOr<std::vector<proto::TensorSpec>> Run(const PlanBindings& bindings) override;
+
+ private:
+  struct Step {
+    StepWeights weights;
+    std::vector<TensorView> in;
+    std::vector<TensorView> out;
+    bool shapes_vary = false;  // some input or output has a shape that only the run knows
+  };
+
+  void PrepareStep(const Instruction& instruction, Step& step) const;
+  absl::Status CheckBindings(const PlanBindings& bindings) const;
+  [[nodiscard]] std::byte* Address(const Value& value, const PlanBindings& bindings) const;
+  void Bind(const Instruction& instruction, Step& step, const PlanBindings& bindings);
+  absl::Status KeepShapes(const Instruction& instruction, const Step& step);
+
+  Program program_;
+  std::vector<Step> steps_;
+  std::vector<Shape> shapes_;  // per value: the shape in this run
+};
+
+}  // namespace troupe::gpu

@@ -1,0 +1,29 @@
+// Layouts as oneDNN descriptors; only the sources that speak to oneDNN include this.
+#pragma once
+
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "gpu/ops/operator.hpp"
+
+namespace troupe::gpu {
+
+// A dense FP32 descriptor; a scalar becomes one dimension of size 1.
+[[nodiscard]] dnnl::memory::desc RowMajorDesc(std::span<const std::int64_t> dims);
+// Dense, but with the dimensions stored in `order` from outermost to innermost.
+[[nodiscard]] dnnl::memory::desc PermutedDesc(std::span<const std::int64_t> dims, std::span<const int> order);
+// True when the elements lie as in a row-major tensor, whatever the descriptor is called.
+[[nodiscard]] bool IsRowMajor(const dnnl::memory::desc& desc);
+// True for what a layout can express: dense blocks with nothing extra, FP32.
+[[nodiscard]] bool IsExpressible(const dnnl::memory::desc& desc);
+// The layout of an expressible descriptor; empty when it is row-major.
+[[nodiscard]] std::string LayoutOf(const dnnl::memory::desc& desc);
+// The descriptor of `layout` for a tensor of logical dimensions `dims`. Every field is checked: a layout may
+// come from a hostile file, and oneDNN believes what a descriptor says.
+absl::StatusOr<dnnl::memory::desc> DescOf(std::string_view layout, std::span<const std::int64_t> dims);
+
+}  // namespace troupe::gpu

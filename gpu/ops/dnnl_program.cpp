@@ -1,0 +1,166 @@
+#include "gpu/ops/dnnl_program.hpp"
+#include "gpu/ops/layout.hpp"
+
+#include "absl/strings/str_cat.h"
+
+namespace troupe::gpu {
+namespace {
+
+class NoopKernel final : public Kernel {
+ public:
+  absl::Status Run(std::span<const TensorView>, std::span<TensorView>, std::byte*) override {
+    return absl::OkStatus();
+  }
+};
+
+std::string At(const std::vector<std::string>& list, std::size_t i) {
+  return i < list.size() ? list[i] : std::string();
+}
+
+void Put(std::vector<std::string>& list, std::size_t i, std::string value) {
+  if (list.size() <= i) list.resize(i + 1);
+  list[i] = std::move(value);
+}
+
+// Setting the address of a memory object writes zeros to its padding, each time. What is only read is
+// therefore described as plain bytes; the primitive goes by its own descriptor.
+dnnl::memory::desc FlatDesc(const dnnl::memory::desc& desc) {
+  const auto bytes = static_cast<dnnl::memory::dim>(desc.get_size());
+  return {{bytes}, dnnl::memory::data_type::u8, dnnl::memory::format_tag::a};
+}
+
+}  // namespace
+
+const dnnl::engine& CpuEngine() {
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
+
+dnnl::primitive_attr UserScratchpad(dnnl::post_ops post_ops) {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  attributes.set_post_ops(post_ops);
+  return attributes;
+}
+
+absl::StatusOr<dnnl::post_ops> ActivationPostOps(const StepContext& ctx) {
+  const std::string& name = ctx.step.activation();
+  const float alpha = ctx.step.activation_alpha();
+  const float beta = ctx.step.activation_beta();
+  dnnl::post_ops ops;
+  if (name.empty()) return ops;
+  if (name == "Relu") {
+    ops.append_eltwise(1, dnnl::algorithm::eltwise_relu, 0, 0);
+  } else if (name == "LeakyRelu") {
+    ops.append_eltwise(1, dnnl::algorithm::eltwise_relu, alpha, 0);
+  } else if (name == "Clip") {
+    ops.append_eltwise(1, dnnl::algorithm::eltwise_clip, alpha, beta);
+  } else if (name == "Sigmoid") {
+    ops.append_eltwise(1, dnnl::algorithm::eltwise_logistic, 0, 0);
+  } else if (name == "Tanh") {
+    ops.append_eltwise(1, dnnl::algorithm::eltwise_tanh, 0, 0);
+  } else if (name == "HardSwish") {
+    ops.append_eltwise(1, dnnl::algorithm::eltwise_hardswish, 0, 0);
+  } else {
+    return ctx.Error(absl::StrCat("unknown fused activation '", name, "'"));
+  }
+  return ops;
+}
+
+std::unique_ptr<Kernel> EmptyKernel() {
+  return std::make_unique<NoopKernel>();
+}
+
+DnnlProgram::DnnlProgram() : stream_(CpuEngine()) {}
+
+DnnlProgram::Operand DnnlProgram::Scratch(std::size_t bytes) {
+  const std::size_t offset = scratch_bytes_;
+  scratch_bytes_ = AlignUp(Bytes(offset + bytes), Bytes(64)).count();
+  return {Place::kScratch, offset};
+}
+
+void DnnlProgram::Add(const dnnl::primitive& primitive, const dnnl::primitive_desc_base& descriptor,
+                      std::span<const Argument> arguments) {
+  Call call;
+  call.primitive = primitive;
+  const auto add = [&call](const Argument& argument) {
+    call.operands.push_back(argument.operand);
+    const dnnl::memory::desc desc = argument.written ? argument.desc : FlatDesc(argument.desc);
+    call.memories.push_back(dnnl::memory(desc, CpuEngine(), DNNL_MEMORY_NONE));
+    call.arguments.push_back({argument.id, call.memories.back().get()});
+  };
+  for (const Argument& argument : arguments) add(argument);
+  const dnnl::memory::desc scratchpad = descriptor.query_md(dnnl::query::scratchpad_md);
+  if (scratchpad.get_size() > 0) {
+    add({DNNL_ARG_SCRATCHPAD, scratchpad, Scratch(scratchpad.get_size()), true});
+  }
+  calls_.push_back(std::move(call));
+}
+
+void DnnlProgram::ReorderTo(Operand from, const dnnl::memory::desc& from_desc, Operand to,
+                            const dnnl::memory::desc& to_desc) {
+  const dnnl::reorder::primitive_desc descriptor(CpuEngine(), from_desc, CpuEngine(), to_desc,
+                                                 UserScratchpad());
+  const Argument arguments[] = {{DNNL_ARG_FROM, from_desc, from, false}, {DNNL_ARG_TO, to_desc, to, true}};
+  Add(dnnl::reorder(descriptor), descriptor, arguments);
+}
+
+DnnlProgram::Operand DnnlProgram::Reorder(Operand from, const dnnl::memory::desc& from_desc,
+                                          const dnnl::memory::desc& to_desc) {
+  if (from_desc == to_desc) return from;
+  const Operand to = Scratch(to_desc.get_size());
+  ReorderTo(from, from_desc, to, to_desc);
+  return to;
+}
+
+void DnnlProgram::SetInputLayout(std::size_t i, std::string layout) {
+  Put(input_layouts_, i, std::move(layout));
+}
+void DnnlProgram::SetOutputLayout(std::size_t i, std::string layout) {
+  Put(output_layouts_, i, std::move(layout));
+}
+std::string DnnlProgram::input_layout(std::size_t i) const {
+  return At(input_layouts_, i);
+}
+std::string DnnlProgram::output_layout(std::size_t i) const {
+  return At(output_layouts_, i);
+}
+
+absl::Status DnnlProgram::Run(std::span<const TensorView> in, std::span<TensorView> out, std::byte* scratch) {
+  for (Call& call : calls_) {
+    for (std::size_t i = 0; i < call.operands.size(); ++i) {
+      const Operand operand = call.operands[i];
+      std::byte* address = operand.place == Place::kInput    ? in[operand.index].data
+                           : operand.place == Place::kOutput ? out[operand.index].data
+                                                             : scratch + operand.index;
+      if (dnnl_memory_set_data_handle_v2(call.memories[i].get(), address, stream_.get()) != dnnl_success) {
+        return absl::InternalError("oneDNN refused the address of a tensor");
+      }
+    }
+    const auto count = static_cast<int>(call.arguments.size());
+    const dnnl_status_t status =
+        dnnl_primitive_execute(call.primitive.get(), stream_.get(), count, call.arguments.data());
+    if (status != dnnl_success) {
+      return absl::InternalError(
+          absl::StrCat("a oneDNN primitive failed with status ", static_cast<int>(status)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Kernel>> MakeReorder(const Shape& shape, const std::string& from,
+                                                    const std::string& to) {
+  TROUPE_ASSIGN_OR_RETURN(const dnnl::memory::desc from_desc, DescOf(from, shape));
+  TROUPE_ASSIGN_OR_RETURN(const dnnl::memory::desc to_desc, DescOf(to, shape));
+  proto::Step step;
+  step.set_op("Reorder");
+  return GuardDnnl(StepContext{step}, [&]() -> absl::StatusOr<std::unique_ptr<Kernel>> {
+    auto program = std::make_unique<DnnlProgram>();
+    program->ReorderTo(DnnlProgram::Input(0), from_desc, DnnlProgram::Output(0), to_desc);
+    program->SetInputLayout(0, from);
+    program->SetOutputLayout(0, to);
+    return program;
+  });
+}
+
+}  // namespace troupe::gpu

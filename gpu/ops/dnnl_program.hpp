@@ -1,0 +1,95 @@
+// A kernel that is a short list of oneDNN primitives over the step's inputs, outputs and scratch memory.
+//
+// Built once in an operator's make (Add, then SetLayouts), run any number of times by one thread at a time.
+// Inputs are never written, not even their padding: weights may be mapped read-only.
+#pragma once
+
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/status.hpp"
+#include "gpu/ops/dnnl_layout.hpp"
+#include "gpu/ops/operator.hpp"
+
+namespace troupe::gpu {
+
+// The one CPU engine of the process.
+[[nodiscard]] const dnnl::engine& CpuEngine();
+// Attributes every primitive here starts from: scratchpad memory is ours.
+[[nodiscard]] dnnl::primitive_attr UserScratchpad(dnnl::post_ops post_ops = {});
+// The activation fused into the step as a post-operation; empty when there is none, an error for an unknown
+// one.
+absl::StatusOr<dnnl::post_ops> ActivationPostOps(const StepContext& ctx);
+
+class DnnlProgram final : public Kernel {
+ public:
+  enum class Place { kInput, kOutput, kScratch };
+  struct Operand {
+    Place place;
+    std::size_t index;  // of the input or output, or the offset in scratch
+  };
+  struct Argument {
+    int id;  // DNNL_ARG_...
+    dnnl::memory::desc desc;
+    Operand operand;
+    bool written = false;
+  };
+
+  DnnlProgram();
+  [[nodiscard]] static Operand Input(std::size_t i) { return {Place::kInput, i}; }
+  [[nodiscard]] static Operand Output(std::size_t i) { return {Place::kOutput, i}; }
+  // Reserves scratch memory, 64-byte aligned.
+  Operand Scratch(std::size_t bytes);
+  // Appends a primitive; its own scratchpad is added.
+  void Add(const dnnl::primitive& primitive, const dnnl::primitive_desc_base& descriptor,
+           std::span<const Argument> arguments);
+  // Appends a reorder and returns where its result is: `to` or, when the descriptors are equal, `from`
+  // itself.
+  Operand Reorder(Operand from, const dnnl::memory::desc& from_desc, const dnnl::memory::desc& to_desc);
+  void ReorderTo(Operand from, const dnnl::memory::desc& from_desc, Operand to,
+                 const dnnl::memory::desc& to_desc);
+  void SetInputLayout(std::size_t i, std::string layout);
+  void SetOutputLayout(std::size_t i, std::string layout);
+  void SetInPlace(int input) { in_place_ = input; }
+
+  [[nodiscard]] Bytes scratch() const override { return Bytes(scratch_bytes_); }
+  absl::Status Run(std::span<const TensorView> in, std::span<TensorView> out, std::byte* scratch) override;
+  [[nodiscard]] int in_place_input() const override { return in_place_; }
+  [[nodiscard]] std::string input_layout(std::size_t i) const override;
+  [[nodiscard]] std::string output_layout(std::size_t i) const override;
+
+ private:
+  struct Call {
+    dnnl::primitive primitive;
+    std::vector<Operand> operands;
+    std::vector<dnnl::memory> memories;
+    std::vector<dnnl_exec_arg_t> arguments;
+  };
+  dnnl::stream stream_;
+  std::vector<Call> calls_;
+  std::size_t scratch_bytes_ = 0;
+  std::vector<std::string> input_layouts_;
+  std::vector<std::string> output_layouts_;
+  int in_place_ = -1;
+};
+
+// Runs `f`, which speaks to oneDNN, and turns its exceptions into errors that name the step.
+template <class F>
+auto GuardDnnl(const StepContext& ctx, F&& f) -> decltype(f()) {
+  try {
+    return f();
+  } catch (const dnnl::error& error) {
+    return ctx.Error(std::string("not possible on this device: ") + error.what());
+  }
+}
+
+// A kernel for an output without elements.
+[[nodiscard]] std::unique_ptr<Kernel> EmptyKernel();
+
+}  // namespace troupe::gpu
