@@ -2,6 +2,8 @@
 
 namespace troupe::gpu {
 
-const Operator* FindLayoutOperator(std::string_view) { return nullptr; }
+const Operator* FindLayoutOperator(std::string_view) {
+  return nullptr;
+}
 
 }  // namespace troupe::gpu
