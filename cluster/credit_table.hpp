@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 
+#include "base/units.hpp"
 #include "proto/request.pb.h"
 
 namespace troupe::cluster {
@@ -17,25 +18,24 @@ struct NodeCredit {
   std::uint64_t limit = 0;
   std::uint64_t in_flight = 0;
   bool draining = false;
-  bool granted = false;  // false after a refusal that only a new grant mends
+  Time closed_until{};  // it refused a request
   std::set<std::string> adopted;
   std::set<std::string> resident;
 
-  [[nodiscard]] bool Open() const { return granted && !draining && in_flight < limit; }
+  [[nodiscard]] bool Open(Time now) const { return !draining && in_flight < limit && closed_until <= now; }
 };
 
 class CreditTable {
  public:
-  // Replaces what was known of the node. False: the grant is of an older epoch and was ignored.
+  // Replaces what was known of the node but its requests in flight. False: the grant is of an older epoch and
+  // was ignored. A grant of a newer epoch needs a Remove first.
   bool Apply(const proto::CreditGrant& grant);
   void Remove(const std::string& node);
   void Take(const std::string& node);
   // Nothing happens for a node that was removed meanwhile.
   void Return(const std::string& node);
-  // The node refused: take no more until its next grant.
-  void Close(const std::string& node);
-  // It has just said that it does not hold this model.
-  void Disown(const std::string& node, const std::string& model);
+  void Close(const std::string& node, Time until);
+  // It has just run this model.
   void SetResident(const std::string& node, const std::string& model);
 
   [[nodiscard]] const NodeCredit* Find(const std::string& node) const;

@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -44,7 +46,7 @@ class FunctionTable {
 
   std::map<std::string, Versions> functions_;
   // Users of each model as (name, version number), sorted.
-  std::map<std::string, std::map<std::pair<std::string, std::uint64_t>, bool>> models_;
+  std::map<std::string, std::set<std::pair<std::string, std::uint64_t>>> models_;
   std::size_t size_ = 0;
 };
 

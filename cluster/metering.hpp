@@ -25,7 +25,7 @@ struct Usage {
 class Metering {
  public:
   explicit Metering(std::size_t max_functions = 100000) : max_functions_(max_functions) {}
-  // Beyond `max_functions` names a new function counts for its tenant only.
+  // Beyond `max_functions` names a new function counts for its tenant only, and a new tenant not at all.
   void Add(const std::string& tenant, const std::string& function, const Usage& usage);
   [[nodiscard]] const std::map<std::string, Usage>& tenants() const { return tenants_; }
   [[nodiscard]] const std::map<std::string, Usage>& functions() const { return functions_; }

@@ -60,6 +60,7 @@ struct RouterRequest {
 };
 
 struct Send {
+  std::uint64_t ticket = 0;  // of this sending; its reply is reported with it
   std::uint64_t sequence = 0;
   std::string node{};
   std::uint64_t node_epoch = 0;
@@ -98,20 +99,17 @@ class RequestBook {
   [[nodiscard]] Admission Admit(const RouterRequest& request, Time now);
   [[nodiscard]] std::vector<Send> Decide(Time now);
 
-  // Replies. One for a request that is finished (expired, cancelled) or belongs to an earlier attempt gives
-  // back the credit and nothing else. `node` is who replied.
-  std::vector<RequestFinished> Served(std::uint64_t sequence, const std::string& node,
-                                      const absl::Status& status, Time now);
-  std::vector<RequestFinished> Bounced(std::uint64_t sequence, const std::string& node,
-                                       proto::BounceReason reason, const std::string& message, Time now);
-  // The call to the node failed (timeout, connection) though the node is not known to be dead: as if it had
-  // died.
-  std::vector<RequestFinished> CallFailed(std::uint64_t sequence, const std::string& node,
-                                          const std::string& why, Time now);
+  // Replies, by the ticket of the Send. One for a request that is finished (expired, cancelled) or was sent
+  // anew gives back the credit and nothing else.
+  std::vector<RequestFinished> Served(std::uint64_t ticket, const absl::Status& status, Time now);
+  std::vector<RequestFinished> Bounced(std::uint64_t ticket, proto::BounceReason reason,
+                                       const std::string& message, Time now);
+  // The call failed (timeout, connection) though the node is not known to be dead: its attempt is lost.
+  std::vector<RequestFinished> CallFailed(std::uint64_t ticket, const std::string& why, Time now);
 
-  // Nodes.
-  void Apply(const proto::CreditGrant& grant);
-  std::vector<RequestFinished> NodeLost(const std::string& node, const std::string& why, Time now);
+  // Nodes. A grant of a newer epoch means that the node has lost what it was sent before.
+  std::vector<RequestFinished> Apply(const proto::CreditGrant& grant);
+  std::vector<RequestFinished> NodeLost(const std::string& node, const std::string& why);
 
   // Functions: waiting requests of a removed or unloaded one end with `status` (NotFound, Unavailable).
   std::vector<RequestFinished> FunctionGone(const std::string& function, const std::string& version,
@@ -125,38 +123,49 @@ class RequestBook {
 
   [[nodiscard]] const CreditTable& credits() const { return credits_; }
   [[nodiscard]] const BookCounts& counts() const { return counts_; }
-  [[nodiscard]] std::size_t waiting() const { return queue_.size(); }
-  [[nodiscard]] std::size_t sent() const { return requests_.size() - queue_.size(); }
+  [[nodiscard]] std::size_t waiting() const { return requests_.size() - sent_; }
+  [[nodiscard]] std::size_t sent() const { return sent_; }
   [[nodiscard]] Bytes waiting_bytes() const { return waiting_bytes_; }
   [[nodiscard]] Duration RetryAfter() const;
   void Check() const;
 
  private:
+  enum class Place { kQueued, kPaused, kSent };
   struct Entry {
     RouterRequest request;
-    OrderingKey key{};
+    OrderingKey key;
     Time arrival{};
     Time deadline = Time::max();
     Time expiry{};
-    Time not_before{};
+    Time resume{};  // while paused
+    Place place = Place::kQueued;
     std::uint32_t attempts = 0;
     std::uint32_t bounces = 0;
-    std::string node{};  // "": waiting
-    std::string last_failure{};
-    std::set<std::string> refused_by{};  // since the last pause
+    std::string node{};  // of the last attempt
+    std::string last_refusal{};
+    std::set<std::string> refused_by{};  // until it was paused
+  };
+  struct Sending {
+    std::uint64_t sequence = 0;
+    std::string node{};
   };
   using Finished = std::vector<RequestFinished>;
+  using Head = ModelQueue<std::uint64_t>::Head;
 
   RequestFinished End(Entry& entry, RequestEnd end, absl::Status status);
-  void Wait(Entry& entry);
-  void StopWaiting(Entry& entry);
-  [[nodiscard]] bool Pausing(const Entry& entry, Time now) const { return entry.not_before > now; }
-  [[nodiscard]] std::string ChooseNode(const Entry& entry) const;
-  Send MakeSend(Entry& entry, const std::string& node, Time now);
-  Finished LoseAttempt(Entry& entry, const std::string& why);
-  Entry* SentTo(std::uint64_t sequence, const std::string& node);
+  void Enqueue(Entry& entry);
+  void Dequeue(Entry& entry);
+  void Pause(Entry& entry, Time until);
   void WakeDue(Time now);
-  void NoteServed(Time now);
+  void Unindex(const std::string& model);  // before a change of its head or its holders
+  void Index(const std::string& model);    // after it
+  [[nodiscard]] Entry* MostUrgent(Time now);
+  [[nodiscard]] std::string ChooseNode(const Entry& entry, Time now) const;
+  Send MakeSend(Entry& entry, const std::string& node, Time now);
+  Entry* TakeReply(std::uint64_t ticket, std::string* node);
+  void LoseAttempt(Entry& entry, const std::string& why, Finished& finished);
+  [[nodiscard]] bool RefusedByAll(const Entry& entry) const;
+  [[nodiscard]] absl::Status TimeoutStatus(const Entry& entry, Time now) const;
 
   RouterLimits limits_;
   RoutingPolicy routing_;
@@ -164,12 +173,17 @@ class RequestBook {
   CreditTable credits_;
   std::map<std::uint64_t, Entry> requests_;
   ModelQueue<std::uint64_t> queue_;
+  std::map<std::string, std::set<Head>> eligible_;  // by node: first requests of the models that it holds
+  std::map<std::uint64_t, Sending> sendings_;       // replies that are due, by ticket
+  std::map<CallId, std::uint64_t> calls_;
+  std::map<std::pair<std::string, std::string>, std::set<std::uint64_t>> functions_;  // by name and version
   std::set<std::pair<Time, std::uint64_t>> expiries_;
   std::set<std::pair<Time, std::uint64_t>> pauses_;
-  std::map<CallId, std::uint64_t> calls_;
-  std::map<std::string, std::set<std::uint64_t>> sent_;  // by node
+  std::set<Time> reopenings_;  // of nodes that refused
   Bytes waiting_bytes_;
+  std::size_t sent_ = 0;
   std::uint64_t next_order_ = 0;
+  std::uint64_t next_ticket_ = 1;
   RunningEstimate service_interval_;
   Time last_served_{};
   BookCounts counts_;

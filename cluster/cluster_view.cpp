@@ -1,0 +1,50 @@
+#include "cluster/cluster_view.hpp"
+
+namespace troupe::cluster {
+
+ViewChange ClusterView::Apply(const proto::ClusterUpdate& update) {
+  ViewChange change;
+  if (!update.snapshot()) {
+    if (update.since() > revision_) return change;  // what lies between is missing
+    change.applied = true;
+    if (update.revision() < revision_) return change;
+  }
+  change.applied = true;
+  FunctionTable before;
+  if (update.snapshot()) {
+    before = functions_;
+    functions_.Clear();
+    placements_.clear();
+  }
+  for (const proto::FunctionRecord& record : update.functions()) {
+    functions_.Put(record);
+    (record.loaded() ? change.deployed : change.removed).push_back(record.key());
+  }
+  for (const proto::FunctionKey& key : update.removed()) {
+    if (functions_.Remove(key)) change.removed.push_back(key);
+  }
+  for (const auto& [name, versions] : before.functions()) {
+    for (const auto& [number, record] : versions) {
+      if (functions_.Find(record.key()) == nullptr) change.removed.push_back(record.key());
+    }
+  }
+  for (const proto::PlacementRecord& record : update.placements()) {
+    placements_[record.model_digest()] = {record.nodes().begin(), record.nodes().end()};
+    if (record.nodes().empty()) placements_.erase(record.model_digest());
+  }
+  // Members always come whole.
+  if (update.members_size() > 0 || update.snapshot()) {
+    members_.clear();
+    for (const proto::MemberRecord& record : update.members()) members_[record.name()] = record;
+    change.members_changed = true;
+  }
+  revision_ = update.revision();
+  return change;
+}
+
+const std::vector<std::string>* ClusterView::PlacementOf(const std::string& model_digest) const {
+  const auto it = placements_.find(model_digest);
+  return it == placements_.end() ? nullptr : &it->second;
+}
+
+}  // namespace troupe::cluster

@@ -1,0 +1,186 @@
+#include "cluster/function_registry.hpp"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "base/check.hpp"
+#include "base/digest.hpp"
+#include "base/status.hpp"
+
+namespace troupe::cluster {
+
+namespace {
+
+constexpr std::size_t kMaxName = 128;
+constexpr std::size_t kMaxTensors = 4096;
+
+absl::Status ValidateTensors(const char* what,
+                             const google::protobuf::RepeatedPtrField<proto::TensorSpec>& specs) {
+  if (static_cast<std::size_t>(specs.size()) > kMaxTensors) {
+    return absl::InvalidArgumentError(absl::StrCat("the model has ", specs.size(), " ", what, "s; at most ",
+                                                   kMaxTensors, " are supported"));
+  }
+  for (const proto::TensorSpec& spec : specs) {
+    if (spec.name().empty() || spec.type() == proto::DATA_TYPE_UNSPECIFIED) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("an ", what, " '", spec.name(), "' lacks a name or a type"));
+    }
+    for (const std::int64_t size : spec.shape()) {
+      if (size < -1) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(what, " '", spec.name(), "' has a dimension of ", size));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateRecord(const proto::FunctionRecord& record) {
+  TROUPE_RETURN_IF_ERROR(ValidateName("function", record.key().name()));
+  TROUPE_RETURN_IF_ERROR(ValidateSlo(record.slo()));
+  if (!record.tenant().empty()) TROUPE_RETURN_IF_ERROR(ValidateName("tenant", record.tenant()));
+  if (!IsSha256Hex(record.onnx_digest()) || !IsSha256Hex(record.model_digest())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(Describe(record.key()), " names no imported model; upload its ONNX file first"));
+  }
+  TROUPE_RETURN_IF_ERROR(ValidateTensors("input", record.inputs()));
+  return ValidateTensors("output", record.outputs());
+}
+
+}  // namespace
+
+absl::Status ValidateName(const std::string& what, const std::string& name) {
+  const auto plain = [](char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)); };
+  const bool good = !name.empty() && name.size() <= kMaxName && plain(name.front()) &&
+                    std::all_of(name.begin(), name.end(),
+                                [&](char c) { return plain(c) || c == '.' || c == '_' || c == '-'; });
+  if (good) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("'", name.substr(0, kMaxName), "' is no name for a ", what,
+                                                 "; a name begins with a letter or digit, goes on with "
+                                                 "letters, digits, '.', '_' or '-', and has at most ",
+                                                 kMaxName, " characters"));
+}
+
+absl::Status ValidateSlo(const proto::Slo& slo) {
+  if (slo.deadline_ns() < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the deadline is ", slo.deadline_ns(), " ns; give a positive one, or none"));
+  }
+  if (!(slo.percentile() >= 0 && slo.percentile() <= 100)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the percentile is ", slo.percentile(), "; give one above 0 and up to 100"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<proto::DeployFunction> FunctionRegistry::ValidateDeploy(
+    const proto::DeployFunction& wish) const {
+  proto::DeployFunction command = wish;
+  proto::FunctionRecord& record = *command.mutable_record();
+  TROUPE_RETURN_IF_ERROR(ValidateRecord(record));
+  if (table_.size() >= limits_.max_functions) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the cluster has ", table_.size(), " functions, its limit; remove some first"));
+  }
+  const std::string& name = record.key().name();
+  if (record.key().version().empty()) {
+    record.mutable_key()->set_version(absl::StrCat(table_.NewestVersion(name) + 1));
+  } else if (VersionNumber(record.key().version()) == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'", record.key().version(), "' is no version; versions are 1, 2, 3 ..., or none for the next one"));
+  } else if (table_.Find(record.key()) != nullptr) {
+    return absl::AlreadyExistsError(absl::StrCat(Describe(record.key()),
+                                                 " is deployed already; the next free version is ",
+                                                 table_.NewestVersion(name) + 1));
+  }
+  if (record.slo().percentile() == 0) record.mutable_slo()->set_percentile(kDefaultPercentile);
+  record.set_loaded(true);
+  return command;
+}
+
+absl::StatusOr<proto::RemoveFunction> FunctionRegistry::ValidateRemove(
+    const proto::RemoveFunction& wish) const {
+  proto::RemoveFunction command = wish;
+  if (wish.key().version().empty() && table_.VersionsOf(wish.key().name()) != nullptr) {
+    command.mutable_key()->set_version(absl::StrCat(table_.NewestVersion(wish.key().name())));
+  }
+  const auto found = table_.FindServed(command.key());
+  if (absl::IsNotFound(found.status())) return found.status();
+  return command;
+}
+
+absl::StatusOr<proto::SetFunctionLoaded> FunctionRegistry::ValidateLoaded(
+    const proto::SetFunctionLoaded& wish) const {
+  proto::SetFunctionLoaded command = wish;
+  if (wish.key().version().empty() && table_.VersionsOf(wish.key().name()) != nullptr) {
+    command.mutable_key()->set_version(absl::StrCat(table_.NewestVersion(wish.key().name())));
+  }
+  const auto found = table_.FindServed(command.key());
+  if (absl::IsNotFound(found.status())) return found.status();
+  return command;
+}
+
+void FunctionRegistry::Remember(const proto::FunctionKey& key, Revision revision) {
+  TROUPE_CHECK(revision > revision_, "commands are applied in the order of their revisions");
+  revision_ = revision;
+  changes_.push_back({revision, key});
+  while (changes_.size() > limits_.max_changes) {
+    forgotten_ = changes_.front().revision;
+    changes_.pop_front();
+  }
+}
+
+void FunctionRegistry::Apply(const proto::DeployFunction& command, Revision revision) {
+  TROUPE_CHECK(VersionNumber(command.record().key().version()) != 0,
+               "a deployment without a version was applied");
+  Remember(command.record().key(), revision);
+  proto::FunctionRecord record = command.record();
+  record.set_revision(revision);
+  table_.Put(record);
+}
+
+void FunctionRegistry::Apply(const proto::RemoveFunction& command, Revision revision) {
+  Remember(command.key(), revision);
+  TROUPE_CHECK(table_.Remove(command.key()), "a removal of a function that is not there was applied");
+}
+
+void FunctionRegistry::Apply(const proto::SetFunctionLoaded& command, Revision revision) {
+  const proto::FunctionRecord* found = command.key().version().empty() ? nullptr : table_.Find(command.key());
+  TROUPE_CHECK(found != nullptr, "a change of a function that is not there was applied");
+  Remember(command.key(), revision);
+  proto::FunctionRecord record = *found;
+  record.set_loaded(command.loaded());
+  record.set_revision(revision);
+  table_.Put(record);
+}
+
+proto::ClusterUpdate FunctionRegistry::ChangesSince(Revision since) const {
+  proto::ClusterUpdate update;
+  update.set_revision(revision_);
+  update.set_since(since);
+  if (since == 0 || since < forgotten_ || since > revision_) {
+    update.set_since(0);
+    update.set_snapshot(true);
+    for (const auto& [name, versions] : table_.functions()) {
+      for (const auto& [number, record] : versions) *update.add_functions() = record;
+    }
+    return update;
+  }
+  const auto first = std::partition_point(changes_.begin(), changes_.end(),
+                                          [&](const Change& change) { return change.revision <= since; });
+  std::set<std::pair<std::string, std::string>> seen;
+  for (auto it = first; it != changes_.end(); ++it) {
+    if (!seen.emplace(it->key.name(), it->key.version()).second) continue;
+    if (const proto::FunctionRecord* record = table_.Find(it->key)) {
+      *update.add_functions() = *record;
+    } else {
+      *update.add_removed() = it->key;
+    }
+  }
+  return update;
+}
+
+}  // namespace troupe::cluster

@@ -1,0 +1,112 @@
+#include "cluster/function_table.hpp"
+
+#include <charconv>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace troupe::cluster {
+
+std::string Describe(const proto::FunctionKey& key) {
+  if (key.version().empty()) return absl::StrCat("function '", key.name(), "'");
+  return absl::StrCat("function '", key.name(), "' version ", key.version());
+}
+
+std::uint64_t VersionNumber(const std::string& version) {
+  if (version.empty() || version.front() == '0' || version.size() > 18) return 0;
+  std::uint64_t number = 0;
+  const auto [rest, error] = std::from_chars(version.data(), version.data() + version.size(), number);
+  return error == std::errc() && rest == version.data() + version.size() ? number : 0;
+}
+
+void FunctionTable::Count(const proto::FunctionRecord& record) {
+  models_[record.model_digest()].emplace(record.key().name(), VersionNumber(record.key().version()));
+}
+
+void FunctionTable::Uncount(const proto::FunctionRecord& record) {
+  const auto it = models_.find(record.model_digest());
+  it->second.erase({record.key().name(), VersionNumber(record.key().version())});
+  if (it->second.empty()) models_.erase(it);
+}
+
+void FunctionTable::Put(const proto::FunctionRecord& record) {
+  const auto [it, added] = functions_[record.key().name()].try_emplace(VersionNumber(record.key().version()));
+  if (!added) Uncount(it->second);
+  it->second = record;
+  Count(record);
+  size_ += added ? 1 : 0;
+}
+
+bool FunctionTable::Remove(const proto::FunctionKey& key) {
+  const auto it = functions_.find(key.name());
+  if (it == functions_.end()) return false;
+  const auto version = it->second.find(VersionNumber(key.version()));
+  if (version == it->second.end()) return false;
+  Uncount(version->second);
+  it->second.erase(version);
+  if (it->second.empty()) functions_.erase(it);
+  --size_;
+  return true;
+}
+
+void FunctionTable::Clear() {
+  functions_.clear();
+  models_.clear();
+  size_ = 0;
+}
+
+const FunctionTable::Versions* FunctionTable::VersionsOf(const std::string& name) const {
+  const auto it = functions_.find(name);
+  return it == functions_.end() ? nullptr : &it->second;
+}
+
+std::uint64_t FunctionTable::NewestVersion(const std::string& name) const {
+  const Versions* versions = VersionsOf(name);
+  return versions == nullptr ? 0 : versions->rbegin()->first;
+}
+
+const proto::FunctionRecord* FunctionTable::Find(const proto::FunctionKey& key) const {
+  const Versions* versions = VersionsOf(key.name());
+  if (versions == nullptr) return nullptr;
+  if (!key.version().empty()) {
+    const auto it = versions->find(VersionNumber(key.version()));
+    return it == versions->end() ? nullptr : &it->second;
+  }
+  for (auto it = versions->rbegin(); it != versions->rend(); ++it) {
+    if (it->second.loaded()) return &it->second;
+  }
+  return &versions->rbegin()->second;
+}
+
+absl::StatusOr<const proto::FunctionRecord*> FunctionTable::FindServed(const proto::FunctionKey& key) const {
+  const proto::FunctionRecord* record = Find(key);
+  if (record == nullptr) {
+    const Versions* versions = VersionsOf(key.name());
+    if (versions == nullptr) {
+      return absl::NotFoundError(absl::StrCat("there is no function '", key.name(), "'; deploy it first"));
+    }
+    std::vector<std::uint64_t> numbers;
+    for (const auto& [number, other] : *versions) numbers.push_back(number);
+    return absl::NotFoundError(
+        absl::StrCat("there is no ", Describe(key), "; its versions are ", absl::StrJoin(numbers, ", ")));
+  }
+  if (!record->loaded()) {
+    return absl::UnavailableError(
+        absl::StrCat(Describe(record->key()), " is unloaded; load it to serve it again"));
+  }
+  return record;
+}
+
+std::uint32_t FunctionTable::UsesOf(const std::string& model_digest) const {
+  const auto it = models_.find(model_digest);
+  return it == models_.end() ? 0 : static_cast<std::uint32_t>(it->second.size());
+}
+
+const proto::FunctionRecord* FunctionTable::UserOf(const std::string& model_digest) const {
+  const auto it = models_.find(model_digest);
+  if (it == models_.end()) return nullptr;
+  const auto& [name, version] = *it->second.begin();
+  return &functions_.at(name).at(version);
+}
+
+}  // namespace troupe::cluster

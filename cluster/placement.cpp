@@ -1,0 +1,163 @@
+#include "cluster/placement.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+
+namespace troupe::cluster {
+
+namespace {
+
+// FNV-1a with a final mix: the same on every machine, and fast enough for every pair of model and node.
+std::uint64_t Hash(const std::string& digest, const std::string& node) {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  const auto add = [&](const std::string& text) {
+    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+    hash = (hash ^ 0xffU) * 0x100000001b3ULL;
+  };
+  add(digest);
+  add(node);
+  hash = (hash ^ (hash >> 30U)) * 0xbf58476d1ce4e5b9ULL;
+  hash = (hash ^ (hash >> 27U)) * 0x94d049bb133111ebULL;
+  return hash ^ (hash >> 31U);
+}
+
+// Weighted rendezvous hashing: a node wins a model with a probability that is its share of the weight.
+double Score(const PlacementModel& model, const PlacementNode& node) {
+  const double unit = (static_cast<double>(Hash(model.digest, node.name) >> 11U) + 0.5) * 0x1.0p-53;
+  return -static_cast<double>(node.region.count()) / std::log(unit);
+}
+
+bool CanHold(const PlacementModel& model, const PlacementNode& node) {
+  return model.device_bytes <= node.gpu_memory && model.host_bytes <= node.region;
+}
+
+struct Room {
+  const PlacementNode* node;
+  Bytes used;
+};
+
+bool Contains(const PlacementMap& map, const std::string& digest, const std::string& node) {
+  const auto it = map.find(digest);
+  return it != map.end() && std::binary_search(it->second.begin(), it->second.end(), node);
+}
+
+// The nodes of one model in the order in which they are to hold it.
+std::vector<Room*> Ranked(const PlacementModel& model, std::vector<Room>& rooms,
+                          const PlacementMap& current) {
+  std::vector<std::tuple<double, std::string, Room*>> ranked;
+  for (Room& room : rooms) {
+    const PlacementNode& node = *room.node;
+    if (node.leaving || !CanHold(model, node)) continue;
+    if (!node.accepts && !Contains(current, model.digest, node.name)) continue;
+    ranked.emplace_back(-Score(model, node), node.name, &room);
+  }
+  std::sort(ranked.begin(), ranked.end());
+  std::vector<Room*> order;
+  for (const auto& [score, name, room] : ranked) order.push_back(room);
+  return order;
+}
+
+absl::Status TooFew(const PlacementModel& model, std::size_t placed, std::size_t wanted) {
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "function '", model.function, "' has ", placed, " of ", wanted, " host copies of ",
+      FormatBytes(model.host_bytes), ": the other host regions are full; add nodes or enlarge them"));
+}
+
+void AddMoves(const PlacementMap& current, const std::set<std::string>& living, PlacementPlan& plan) {
+  std::vector<PlacementMove> disown;
+  for (const auto& [digest, nodes] : plan.placements) {
+    for (const std::string& node : nodes) {
+      if (!Contains(current, digest, node)) plan.moves.push_back({digest, node, true});
+    }
+  }
+  for (const auto& [digest, nodes] : current) {
+    for (const std::string& node : nodes) {
+      if (living.contains(node) && !Contains(plan.placements, digest, node))
+        disown.push_back({digest, node, false});
+    }
+  }
+  plan.moves.insert(plan.moves.end(), disown.begin(), disown.end());
+}
+
+}  // namespace
+
+absl::Status CheckFits(const PlacementModel& model, const std::vector<PlacementNode>& nodes) {
+  if (nodes.empty()) {
+    return absl::UnavailableError(
+        absl::StrCat("no node is there that could hold function '", model.function, "'; start one"));
+  }
+  Bytes memory;
+  Bytes region;
+  for (const PlacementNode& node : nodes) {
+    memory = std::max(memory, node.gpu_memory);
+    region = std::max(region, node.region);
+  }
+  if (model.device_bytes > memory) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("function '", model.function, "' needs ", FormatBytes(model.device_bytes),
+                     " of GPU memory for its weights, and the largest GPU has ", FormatBytes(memory),
+                     "; use a smaller model or a larger GPU"));
+  }
+  if (model.host_bytes > region) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("function '", model.function, "' needs ", FormatBytes(model.host_bytes),
+                     " of a host region, and the largest has ", FormatBytes(region),
+                     "; enlarge the host region of a node"));
+  }
+  const bool fits =
+      std::any_of(nodes.begin(), nodes.end(), [&](const auto& node) { return CanHold(model, node); });
+  if (fits) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("no single node has both ", FormatBytes(model.host_bytes), " of host region and a GPU of ",
+                   FormatBytes(model.device_bytes), " for function '", model.function, "'"));
+}
+
+PlacementPlan PlanPlacement(const std::vector<PlacementModel>& models,
+                            const std::vector<PlacementNode>& nodes, const PlacementMap& current,
+                            const PlacementOptions& options) {
+  PlacementPlan plan;
+  std::vector<Room> rooms;
+  std::set<std::string> living;
+  for (const PlacementNode& node : nodes) {
+    rooms.push_back({&node, Bytes()});
+    living.insert(node.name);
+  }
+  std::vector<const PlacementModel*> order;
+  for (const PlacementModel& model : models) order.push_back(&model);
+  std::sort(order.begin(), order.end(), [](const auto* a, const auto* b) { return a->digest < b->digest; });
+  std::vector<std::vector<Room*>> ranked(order.size());
+  std::vector<std::size_t> next(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i) ranked[i] = Ranked(*order[i], rooms, current);
+  // Every model gets its first copy before any gets its second: scarce room serves as many models as it can.
+  for (std::uint32_t copy = 0; copy < options.replicas; ++copy) {
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      while (next[i] < ranked[i].size()) {
+        Room& room = *ranked[i][next[i]++];
+        if (room.used + order[i]->host_bytes > room.node->region) continue;
+        room.used += order[i]->host_bytes;
+        plan.placements[order[i]->digest].push_back(room.node->name);
+        break;
+      }
+    }
+  }
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    std::vector<std::string>& placed = plan.placements[order[i]->digest];
+    std::sort(placed.begin(), placed.end());
+    const std::size_t wanted = std::min<std::size_t>(options.replicas, ranked[i].size());
+    if (ranked[i].empty()) {
+      absl::Status why = CheckFits(*order[i], nodes);
+      if (why.ok()) why = absl::UnavailableError("every node that could hold it is draining");
+      plan.problems.push_back({order[i]->digest, std::move(why)});
+    } else if (placed.size() < wanted) {
+      plan.problems.push_back({order[i]->digest, TooFew(*order[i], placed.size(), wanted)});
+    }
+  }
+  AddMoves(current, living, plan);
+  return plan;
+}
+
+}  // namespace troupe::cluster

@@ -1,0 +1,85 @@
+#include "cluster/workflow_registry.hpp"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.hpp"
+#include "base/status.hpp"
+
+namespace troupe::cluster {
+
+std::size_t WorkflowRegistry::size() const {
+  std::size_t size = 0;
+  for (const auto& [name, versions] : workflows_) size += versions.size();
+  return size;
+}
+
+absl::StatusOr<proto::WorkflowRecord> WorkflowRegistry::ValidateSubmit(const proto::WorkflowRecord& wish,
+                                                                       const FunctionTable& functions) const {
+  proto::WorkflowRecord record = wish;
+  proto::WorkflowSpec& spec = *record.mutable_spec();
+  TROUPE_RETURN_IF_ERROR(ValidateName("workflow", spec.name()));
+  if (functions.VersionsOf(spec.name()) != nullptr) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("'", spec.name(),
+                     "' is a function, and a workflow is called by the same address; choose another name"));
+  }
+  if (size() >= max_workflows_) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the cluster has ", size(), " workflows, its limit; remove some first"));
+  }
+  const auto it = workflows_.find(spec.name());
+  const std::uint64_t newest = it == workflows_.end() ? 0 : it->second.rbegin()->first;
+  if (spec.version().empty()) {
+    spec.set_version(absl::StrCat(newest + 1));
+  } else if (VersionNumber(spec.version()) == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'", spec.version(), "' is no version; versions are 1, 2, 3 ..., or none for the next one"));
+  } else if (it != workflows_.end() && it->second.contains(VersionNumber(spec.version()))) {
+    return absl::AlreadyExistsError(absl::StrCat("workflow '", spec.name(), "' version ", spec.version(),
+                                                 " is submitted already; the next free version is ",
+                                                 newest + 1));
+  }
+  return record;
+}
+
+void WorkflowRegistry::Apply(const proto::WorkflowRecord& record, Revision revision) {
+  const std::uint64_t version = VersionNumber(record.spec().version());
+  TROUPE_CHECK(version != 0, "a workflow without a version was applied");
+  proto::WorkflowRecord& stored = workflows_[record.spec().name()][version];
+  stored = record;
+  stored.set_revision(revision);
+}
+
+bool WorkflowRegistry::ApplyRemoval(const std::string& name, const std::string& version) {
+  const auto it = workflows_.find(name);
+  if (it == workflows_.end()) return false;
+  const std::uint64_t number = version.empty() ? it->second.rbegin()->first : VersionNumber(version);
+  if (it->second.erase(number) == 0) return false;
+  if (it->second.empty()) workflows_.erase(it);
+  return true;
+}
+
+const proto::WorkflowRecord* WorkflowRegistry::Find(const std::string& name,
+                                                    const std::string& version) const {
+  const auto it = workflows_.find(name);
+  if (it == workflows_.end()) return nullptr;
+  if (version.empty()) return &it->second.rbegin()->second;
+  const auto found = it->second.find(VersionNumber(version));
+  return found == it->second.end() ? nullptr : &found->second;
+}
+
+std::vector<std::string> WorkflowRegistry::UsersOf(const std::string& function) const {
+  std::vector<std::string> users;
+  for (const auto& [name, versions] : workflows_) {
+    const bool uses = std::any_of(versions.begin(), versions.end(), [&](const auto& version) {
+      const auto& steps = version.second.spec().steps();
+      return std::any_of(steps.begin(), steps.end(),
+                         [&](const auto& step) { return step.function() == function; });
+    });
+    if (uses) users.push_back(name);
+  }
+  return users;
+}
+
+}  // namespace troupe::cluster
