@@ -31,6 +31,10 @@ struct Graph {
   int opset = 0;
   std::vector<proto::TensorSpec> inputs;  // without the initialisers
   std::vector<proto::TensorSpec> outputs;
+  std::vector<std::string> unshaped_outputs;  // outputs whose shape the file does not tell
+  // Independent dynamic dimensions among the inputs: those of one name are one, those without a name one
+  // each.
+  int dynamic_symbols = 0;
   std::vector<proto::Step> steps;
   absl::flat_hash_map<std::string, Constant> constants;  // by value name
 };

@@ -115,14 +115,28 @@ class GraphReader {
         return absl::UnimplementedError(
             absl::StrCat("input '", input.name(), "' does not say how many dimensions it has"));
     }
+    CountSymbols();
     absl::flat_hash_set<std::string> names;
     for (const onnx::ValueInfoProto& output : from_.output()) {
       TROUPE_ASSIGN_OR_RETURN(*to_.outputs.emplace(to_.outputs.end()), SpecOf(output, "output"));
+      if (!output.type().tensor_type().has_shape()) to_.unshaped_outputs.push_back(output.name());
       if (!names.insert(output.name()).second)
         return absl::InvalidArgumentError(absl::StrCat("output '", output.name(), "' stands twice"));
     }
     if (to_.outputs.empty()) return absl::InvalidArgumentError("the model has no outputs");
     return absl::OkStatus();
+  }
+
+  void CountSymbols() {
+    absl::flat_hash_set<std::string> named;
+    for (const onnx::ValueInfoProto& input : from_.input()) {
+      if (to_.constants.contains(input.name())) continue;
+      for (const auto& dim : input.type().tensor_type().shape().dim()) {
+        if (dim.has_dim_value() && dim.dim_value() >= 0) continue;
+        if (!dim.has_dim_param() || dim.dim_param().empty() || named.insert(dim.dim_param()).second)
+          ++to_.dynamic_symbols;
+      }
+    }
   }
 
   absl::Status ReadNodes() {

@@ -1,0 +1,34 @@
+#include "gpu/import/import_model.hpp"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.hpp"
+#include "gpu/import/model_check.hpp"
+#include "gpu/import/passes.hpp"
+#include "gpu/import/weight_layout.hpp"
+
+namespace troupe::gpu {
+
+absl::StatusOr<ImportedModel> ImportOnnx(std::span<const std::byte> file, const ImportOptions& options) {
+  TROUPE_ASSIGN_OR_RETURN(Graph graph, ReadGraph(file, options));
+  EliminateDeadSteps(graph);
+  TROUPE_RETURN_IF_ERROR(CheckOperators(graph));
+  // Identities first: they would hide constants from the patterns below.
+  EliminateIdentities(graph);
+  TROUPE_RETURN_IF_ERROR(FoldConstants(graph, options));
+  EliminateDeadSteps(graph);
+  TROUPE_ASSIGN_OR_RETURN(const ValueInfos values, InferShapes(graph));
+  TROUPE_RETURN_IF_ERROR(RecordOutputs(graph, values));
+  // Scales before sums before activations: each leaves the next one's pattern adjacent.
+  FoldAffine(graph, values);
+  FuseAddends(graph, values);
+  FuseActivations(graph, values);
+  EliminateDeadSteps(graph);
+  TROUPE_ASSIGN_OR_RETURN(ImportedModel imported, LayOut(std::move(graph), options));
+  if (const absl::Status sound = CheckModel(imported.model, imported.weights.size()); !sound.ok())
+    return absl::InternalError(absl::StrCat("the importer made an unsound model: ", sound.message()));
+  return imported;
+}
+
+}  // namespace troupe::gpu
