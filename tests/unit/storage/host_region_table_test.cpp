@@ -81,7 +81,8 @@ TEST_F(HostRegionTableTest, WhatIsReadOrFilledStays) {
   EXPECT_EQ(table_.in_use(), Bytes(30));
 }
 
-TEST_F(HostRegionTableTest, OverlapsAndStrangersAreBugs) {
+using HostRegionTableDeathTest = HostRegionTableTest;
+TEST_F(HostRegionTableDeathTest, OverlapsAndStrangersAreBugs) {
   Add("a", 10, 30);
   EXPECT_DEATH(Add("b", 0, 11), "overlaps its successor");
   EXPECT_DEATH(Add("b", 39, 10), "overlaps its predecessor");

@@ -175,7 +175,8 @@ TEST_F(HostRepositoryTest, DiscardedWhileFilledItGoesWhenPublished) {
   EXPECT_EQ(repository->region().used(), Bytes(0));
 }
 
-TEST_F(HostRepositoryTest, MisuseIsABug) {
+using HostRepositoryDeathTest = HostRepositoryTest;
+TEST_F(HostRepositoryDeathTest, MisuseIsABug) {
   const auto repository = Make(4);
   ASSERT_TRUE(repository->Adopt("a", Filled(10, 1), {}).ok());
   EXPECT_DEATH(repository->Unpin("a"), "only what was pinned");
