@@ -1,0 +1,102 @@
+#include "gpu/import/import_report.hpp"
+
+#include <boost/json.hpp>
+
+#include "base/digest.hpp"
+#include "base/status.hpp"
+
+namespace troupe::gpu {
+namespace {
+
+namespace json = boost::json;
+
+json::array SpecsToJson(const std::vector<proto::TensorSpec>& specs) {
+  json::array array;
+  for (const proto::TensorSpec& spec : specs)
+    array.push_back({{"name", spec.name()},
+                     {"datatype", proto::DataType_Name(spec.type())},
+                     {"shape", json::array(spec.shape().begin(), spec.shape().end())}});
+  return array;
+}
+
+std::vector<proto::TensorSpec> SpecsOf(const json::value& value) {
+  std::vector<proto::TensorSpec> specs;
+  for (const json::value& entry : value.as_array()) {
+    proto::TensorSpec& spec = specs.emplace_back();
+    spec.set_name(std::string(entry.at("name").as_string()));
+    proto::DataType type = proto::DATA_TYPE_UNSPECIFIED;
+    if (!proto::DataType_Parse(std::string(entry.at("datatype").as_string()), &type))
+      throw std::invalid_argument("datatype");
+    spec.set_type(type);
+    for (const json::value& size : entry.at("shape").as_array())
+      spec.add_shape(size.to_number<std::int64_t>());
+  }
+  return specs;
+}
+
+}  // namespace
+
+ImportExit ExitOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return ImportExit::kOk;
+    case absl::StatusCode::kInvalidArgument:
+      return ImportExit::kBadModel;
+    case absl::StatusCode::kUnimplemented:
+      return ImportExit::kUnsupported;
+    case absl::StatusCode::kResourceExhausted:
+      return IsDiskFull(status) ? ImportExit::kInternal : ImportExit::kLimits;
+    default:
+      return ImportExit::kInternal;
+  }
+}
+
+absl::Status StatusOf(ImportExit exit, const std::string& message) {
+  switch (exit) {
+    case ImportExit::kOk:
+      return absl::OkStatus();
+    case ImportExit::kBadModel:
+      return absl::InvalidArgumentError(message);
+    case ImportExit::kUnsupported:
+      return absl::UnimplementedError(message);
+    case ImportExit::kLimits:
+      return absl::ResourceExhaustedError(message);
+    case ImportExit::kUsage:
+    case ImportExit::kInternal:
+      break;
+  }
+  return absl::InternalError(message);
+}
+
+std::string ToJson(const ImportReport& report) {
+  json::object object{{"digest", report.digest},
+                      {"name", report.name},
+                      {"inputs", SpecsToJson(report.inputs)},
+                      {"outputs", SpecsToJson(report.outputs)},
+                      {"weights_bytes", report.weights.count()},
+                      {"steps", report.steps}};
+  if (!report.packed_digest.empty()) object["packed_digest"] = report.packed_digest;
+  return json::serialize(object);
+}
+
+absl::StatusOr<ImportReport> ParseReport(const std::string& line) {
+  try {
+    const json::value value = json::parse(line);
+    ImportReport report;
+    report.digest = std::string(value.at("digest").as_string());
+    report.name = std::string(value.at("name").as_string());
+    report.inputs = SpecsOf(value.at("inputs"));
+    report.outputs = SpecsOf(value.at("outputs"));
+    report.weights = Bytes(value.at("weights_bytes").to_number<std::uint64_t>());
+    report.steps = value.at("steps").to_number<std::uint64_t>();
+    if (const json::value* packed = value.as_object().if_contains("packed_digest"))
+      report.packed_digest = std::string(packed->as_string());
+    if (!IsSha256Hex(report.digest) || !(report.packed_digest.empty() || IsSha256Hex(report.packed_digest)))
+      return absl::InternalError("the importer's report has no digest");
+    return report;
+  } catch (const std::exception&) {
+    return absl::InternalError("the importer's report is not what was agreed");
+  }
+}
+
+}  // namespace troupe::gpu

@@ -1,0 +1,43 @@
+// IMPORT REPORT: what troupe-import says on its standard output and how it exits; both ends of that pipe use
+// this.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/units.hpp"
+#include "proto/model.pb.h"
+
+namespace troupe::gpu {
+
+struct ImportReport {
+  std::string digest;  // of model.pb: the model's name
+  std::string name;
+  std::vector<proto::TensorSpec> inputs;
+  std::vector<proto::TensorSpec> outputs;
+  Bytes weights;
+  std::uint64_t steps = 0;
+  std::string packed_digest;  // of the packed model beside it; empty without --pack
+};
+
+enum class ImportExit : int {
+  kOk = 0,
+  kInternal = 1,     // a bug, or the machine's fault (disk full, ...)
+  kUsage = 2,        // bad usage
+  kBadModel = 3,     // no sound ONNX file
+  kUnsupported = 4,  // sound, but uses what is not supported
+  kLimits = 5,       // needs more memory, time or nodes than allowed
+};
+
+[[nodiscard]] ImportExit ExitOf(const absl::Status& status);
+// InvalidArgument, Unimplemented, ResourceExhausted or Internal, with `message`.
+[[nodiscard]] absl::Status StatusOf(ImportExit exit, const std::string& message);
+
+// One line of JSON, without the newline.
+[[nodiscard]] std::string ToJson(const ImportReport& report);
+[[nodiscard]] absl::StatusOr<ImportReport> ParseReport(const std::string& line);
+
+}  // namespace troupe::gpu

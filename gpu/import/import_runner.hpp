@@ -1,0 +1,32 @@
+// IMPORT RUNNER: the daemon's side of an import: starts troupe-import as a child and turns whatever happens
+// to it into a status. Whatever the file does, it does to the child. Blocking: call it on a thread that may
+// wait. Threads: any number at once, each with its own output folder.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "base/units.hpp"
+#include "gpu/import/import_report.hpp"
+
+namespace troupe::gpu {
+
+struct ImportLimits {
+  Bytes memory = GiB(4);
+  Duration time = std::chrono::seconds(
+      60);  // of the processor; the wall clock gets twice that before the child is killed
+  std::uint64_t nodes = 100'000;
+  bool pack = false;  // also write a packed model
+};
+
+// `output` is an existing, empty folder; on success it holds the canonical files, otherwise whatever was
+// written so far, and the caller removes it. InvalidArgument: bad model; Unimplemented: unsupported;
+// ResourceExhausted: over a limit; Internal: the importer crashed or could not be started; a full disk is
+// marked (IsDiskFull). Messages are one line, for whoever deployed the model.
+[[nodiscard]] absl::StatusOr<ImportReport> RunImport(const std::filesystem::path& program,
+                                                     const std::filesystem::path& onnx,
+                                                     const std::filesystem::path& output,
+                                                     const ImportLimits& limits);
+
+}  // namespace troupe::gpu

@@ -1,0 +1,144 @@
+// troupe-import: one ONNX file in, canonical files out, in a jail of limits; then it exits.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <new>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "base/status.hpp"
+#include "gpu/import/canonical_files.hpp"
+#include "gpu/import/import_model.hpp"
+#include "gpu/import/import_report.hpp"
+#include "gpu/import/jail.hpp"
+
+namespace {
+
+using namespace troupe;
+using namespace troupe::gpu;
+namespace fs = std::filesystem;
+
+struct Options {
+  std::string onnx;
+  std::string output;
+  std::string memory_limit = "4GiB";
+  std::string time_limit = "60s";
+  std::size_t limit_nodes = 100'000;
+};
+
+// The file as mapped memory: its pages are not counted twice, and never written.
+absl::StatusOr<std::span<const std::byte>> Map(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  struct stat info {};
+  if (fd < 0 || fstat(fd, &info) != 0)
+    return absl::InvalidArgumentError(absl::StrCat("cannot read '", path, "': ", std::strerror(errno)));
+  if (!S_ISREG(info.st_mode)) return absl::InvalidArgumentError(absl::StrCat("'", path, "' is no file"));
+  const auto size = static_cast<std::size_t>(info.st_size);
+  if (size == 0) return std::span<const std::byte>();
+  void* memory = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+  close(fd);
+  if (memory == MAP_FAILED)
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the ONNX file of ", FormatBytes(Bytes(size)), " does not fit the memory limit"));
+  return std::span(static_cast<const std::byte*>(memory), size);
+}
+
+absl::StatusOr<ImportReport> Import(const Options& options) {
+  TROUPE_ASSIGN_OR_RETURN(const auto file, Map(options.onnx));
+  ImportOptions import;
+  import.folder = fs::path(options.onnx).parent_path();
+  if (import.folder.empty()) import.folder = ".";
+  import.max_nodes = options.limit_nodes;
+  TROUPE_ASSIGN_OR_RETURN(const ImportedModel imported, ImportOnnx(file, import));
+  ImportReport report;
+  TROUPE_ASSIGN_OR_RETURN(report.digest, WriteCanonical(options.output, imported.model, imported.weights));
+  report.name = imported.model.name();
+  report.inputs = {imported.model.inputs().begin(), imported.model.inputs().end()};
+  report.outputs = {imported.model.outputs().begin(), imported.model.outputs().end()};
+  report.weights = Bytes(imported.weights.size());
+  report.steps = static_cast<std::uint64_t>(imported.model.steps_size());
+  return report;
+}
+
+int Fail(const absl::Status& status) {
+  const std::string line = absl::StrReplaceAll(std::string(status.message()), {{"\n", " "}, {"\r", " "}});
+  std::fprintf(stderr, "troupe-import: %s\n", line.c_str());
+  return static_cast<int>(ExitOf(status));
+}
+
+int Usage(const std::string& message) {
+  std::fprintf(stderr, "troupe-import: %s\n", message.c_str());
+  return static_cast<int>(ImportExit::kUsage);
+}
+
+// RLIMIT_CPU's soft limit comes as this signal: a handler can only write and leave.
+void OnOverTime(int) {
+  constexpr char kMessage[] = "troupe-import: the import took more processor time than its limit\n";
+  (void)!write(STDERR_FILENO, kMessage, sizeof(kMessage) - 1);
+  _exit(static_cast<int>(ImportExit::kLimits));
+}
+
+// Where an allocation fails, nothing can be trusted to clean up; the process was made to be thrown away.
+void OnOutOfMemory() {
+  constexpr char kMessage[] = "troupe-import: the import needs more memory than its limit\n";
+  (void)!write(STDERR_FILENO, kMessage, sizeof(kMessage) - 1);
+  _exit(static_cast<int>(ImportExit::kLimits));
+}
+
+int Run(const Options& options) {
+  JailLimits limits;
+  if (!ParseBytes(options.memory_limit, limits.memory))
+    return Usage(
+        absl::StrCat("--memory-limit '", options.memory_limit, "' is no size; say for example 4GiB"));
+  if (!ParseDuration(options.time_limit, limits.time) || limits.time <= Duration::zero())
+    return Usage(absl::StrCat("--time-limit '", options.time_limit, "' is no time; say for example 60s"));
+  std::error_code error;
+  if (!fs::is_directory(options.output, error))
+    return Usage(absl::StrCat("--output '", options.output, "' is no folder; make it first"));
+  std::set_new_handler(OnOutOfMemory);
+  signal(SIGXCPU, OnOverTime);
+  signal(SIGXFSZ, SIG_IGN);  // write() fails with EFBIG instead
+  if (const absl::Status jailed = EnterJail(limits); !jailed.ok()) return Fail(jailed);
+  try {
+    const auto report = Import(options);
+    if (!report.ok()) return Fail(report.status());
+    std::printf("%s\n", ToJson(*report).c_str());
+    return 0;
+  } catch (const std::exception& e) {
+    return Fail(absl::InternalError(e.what()));
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Turns an ONNX file into canonical weights and an execution plan, within limits.",
+               "troupe-import");
+  Options options;
+  app.add_option("--onnx", options.onnx, "ONNX file; external data may lie in its folder")->required();
+  app.add_option("--output", options.output, "existing folder for model.pb and weights.bin")->required();
+  app.add_option("--memory-limit", options.memory_limit, "most memory to use")->capture_default_str();
+  app.add_option("--time-limit", options.time_limit, "most processor time to use")->capture_default_str();
+  app.add_option("--limit-nodes", options.limit_nodes, "most nodes of a graph")->capture_default_str();
+  app.footer(
+      "Prints one line of JSON. Exit codes: 0 imported, 2 bad usage, 3 bad model, 4 unsupported, 5 over a "
+      "limit.");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError& error) {
+    return Usage(error.what());
+  }
+  return Run(options);
+}
