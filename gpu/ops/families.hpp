@@ -24,5 +24,8 @@ namespace troupe::gpu {
 [[nodiscard]] std::span<const Operator> ScatterOperators();
 [[nodiscard]] std::span<const Operator> GenerateOperators();
 [[nodiscard]] std::span<const Operator> RearrangeOperators();
+[[nodiscard]] std::span<const Operator> ReductionOperators();
+[[nodiscard]] std::span<const Operator> SelectionOperators();
+[[nodiscard]] std::span<const Operator> LayerNormOperators();
 
 }  // namespace troupe::gpu

@@ -7,9 +7,10 @@ namespace troupe::gpu {
 namespace {
 
 constexpr std::span<const Operator> (*kFamilies[])() = {
-    ConvolutionOperators, PoolingOperators, MatMulOperators,   NormalizationOperators, UnaryOperators,
-    ArithmeticOperators,  LogicOperators,   ReshapeOperators,  ConcatOperators,        SliceOperators,
-    GatherOperators,      ScatterOperators, GenerateOperators, RearrangeOperators,
+    ConvolutionOperators, PoolingOperators,   MatMulOperators,   NormalizationOperators, UnaryOperators,
+    ArithmeticOperators,  LogicOperators,     ReshapeOperators,  ConcatOperators,        SliceOperators,
+    GatherOperators,      ScatterOperators,   GenerateOperators, RearrangeOperators,     ReductionOperators,
+    SelectionOperators,   LayerNormOperators,
 };
 
 }  // namespace

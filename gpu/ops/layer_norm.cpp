@@ -1,0 +1,166 @@
+// LayerNormalization and MeanVarianceNormalization.
+#include <algorithm>
+#include <cmath>
+
+#include "gpu/ops/convert.hpp"
+#include "gpu/ops/families.hpp"
+#include "gpu/ops/layer_norm_rows.hpp"
+#include "gpu/ops/op_support.hpp"
+#include "gpu/ops/parallel_ranges.hpp"
+#include "gpu/ops/reduce_loop.hpp"
+
+namespace troupe::gpu {
+namespace {
+
+absl::StatusOr<std::int64_t> NormAxis(const StepContext& ctx, Infos in) {
+  return NormalizeAxis(ctx, ctx.Int("axis", -1), in[0].shape.size());
+}
+
+// Scale and bias have one element for each of a row (dimensions of 1 in front do not matter).
+Inferred InferLayerNorm(const StepContext& ctx, Infos in) {
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 2, 3, kFloatTypes));
+  TROUPE_ASSIGN_OR_RETURN(const std::int64_t axis, NormAxis(ctx, in));
+  const std::int64_t row = Product(std::span(in[0].shape).subspan(static_cast<std::size_t>(axis)));
+  for (std::size_t i = 1; i < in.size(); ++i) {
+    if (in[i].type != in[0].type) return ctx.Error("scale and bias must have the input's type");
+    if (in[i].elements() != row)
+      return ctx.Error("scale and bias must have the shape of the normalised axes");
+  }
+  TROUPE_ASSIGN_OR_RETURN(std::vector<ValueInfo> out, OneValue(ctx, in[0].type, in[0].shape));
+  Shape stats(in[0].shape.size(), 1);
+  std::copy(in[0].shape.begin(), in[0].shape.begin() + axis, stats.begin());
+  const proto::DataType stash = FromOnnxType(ctx.Int("stash_type", 1));
+  if (!Has(kFloatTypes, stash)) return ctx.Error("stash_type must be a floating type");
+  for (int i = 1; i < std::min(ctx.step.outputs_size(), 3); ++i) {
+    TROUPE_ASSIGN_OR_RETURN(ValueInfo stat, Value(ctx, stash, stats));
+    out.push_back(std::move(stat));
+  }
+  return out;
+}
+
+void NormalizeRow(LayerNormRow<double>& row) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < row.n; ++i) sum += row.in[i];
+  row.mean = sum / static_cast<double>(row.n);
+  double squares = 0;
+  for (std::int64_t i = 0; i < row.n; ++i) squares += (row.in[i] - row.mean) * (row.in[i] - row.mean);
+  row.inverse = 1 / std::sqrt(squares / static_cast<double>(row.n) + row.epsilon);
+  for (std::int64_t i = 0; i < row.n; ++i) {
+    row.out[i] =
+        (row.in[i] - row.mean) * row.inverse * row.scale[i] + (row.bias != nullptr ? row.bias[i] : 0);
+  }
+}
+
+void StoreStat(Out out, std::size_t index, std::int64_t row, double value) {
+  if (index >= out.size() || out[index].data == nullptr) return;
+  if (out[index].type == proto::FP64) {
+    MutableData<double>(out[index])[row] = value;
+  } else {
+    MutableData<float>(out[index])[row] = static_cast<float>(value);
+  }
+}
+
+template <class T, class F>
+void NormalizeRows(In in, Out out, std::int64_t n, T epsilon, F normalize) {
+  const std::int64_t rows = n == 0 ? 0 : Elements(in[0]) / n;
+  const T* bias = Present(in, 2) ? Data<T>(in[2]) : nullptr;
+  ParallelRanges(rows, n, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t r = first; r < last; ++r) {
+      LayerNormRow<T> row{
+          n, Data<T>(in[0]) + r * n, Data<T>(in[1]), bias, MutableData<T>(out[0]) + r * n, epsilon, 0, 0};
+      normalize(row);
+      StoreStat(out, 1, r, static_cast<double>(row.mean));
+      StoreStat(out, 2, r, static_cast<double>(row.inverse));
+    }
+  });
+}
+
+Made MakeLayerNorm(const StepContext& ctx, Infos in, Infos) {
+  TROUPE_ASSIGN_OR_RETURN(const std::int64_t axis, NormAxis(ctx, in));
+  const std::int64_t n = Product(std::span(in[0].shape).subspan(static_cast<std::size_t>(axis)));
+  const float epsilon = ctx.Float("epsilon", 1e-5F);
+  const LayerNormFunction fast = FindLayerNormRow();
+  return MakeKernel(
+      [=](In in, Out out, std::byte*) {
+        if (in[0].type == proto::FP32) {
+          NormalizeRows<float>(in, out, n, epsilon, fast);
+        } else {
+          NormalizeRows<double>(in, out, n, epsilon, &NormalizeRow);
+        }
+        return absl::OkStatus();
+      },
+      Bytes(0), 0);
+}
+
+// --- MeanVarianceNormalization: (x - mean) / sqrt(variance) over some axes
+// ----------------------------------------------
+
+absl::StatusOr<Shape> MvnAxes(const StepContext& ctx, Infos in) {
+  Shape axes = ctx.Ints("axes");
+  if (axes.empty()) axes = {0, 2, 3};
+  return NormalizeAxes(ctx, std::move(axes), in[0].shape.size());
+}
+
+Inferred InferMvn(const StepContext& ctx, Infos in) {
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 1, 1, TypesOf({proto::FP32, proto::FP16, proto::BF16})));
+  TROUPE_RETURN_IF_ERROR(MvnAxes(ctx, in).status());
+  return OneValue(ctx, in[0].type, in[0].shape);
+}
+
+Made MakeMvn(const StepContext& ctx, Infos in, Infos) {
+  TROUPE_ASSIGN_OR_RETURN(const Shape axes, MvnAxes(ctx, in));
+  const ReduceLoop loop(in[0].shape, axes);
+  return MakeKernel([loop](In in, Out out, std::byte*) {
+    const float* data = Data<float>(in[0]);
+    const std::int64_t kept = loop.kept_count * (loop.inner_reduced ? 1 : loop.inner.size);
+    const std::int64_t run = loop.inner_reduced ? loop.inner.size : 1;
+    for (std::int64_t k = 0; k < kept; ++k) {
+      const std::int64_t base = loop.inner_reduced
+                                    ? OffsetOf(loop.kept, k)
+                                    : OffsetOf(loop.kept, k / loop.inner.size) + k % loop.inner.size;
+      double sum = 0;
+      double squares = 0;
+      for (std::int64_t r = 0; r < loop.reduced_count; ++r) {
+        const float* row = data + base + OffsetOf(loop.reduced, r);
+        for (std::int64_t i = 0; i < run; ++i) {
+          sum += row[i];
+          squares += static_cast<double>(row[i]) * row[i];
+        }
+      }
+      const double mean = sum / static_cast<double>(loop.folded);
+      const double deviation =
+          std::sqrt(std::max(squares / static_cast<double>(loop.folded) - mean * mean, 0.0));
+      for (std::int64_t r = 0; r < loop.reduced_count; ++r) {
+        const std::int64_t offset = base + OffsetOf(loop.reduced, r);
+        for (std::int64_t i = 0; i < run; ++i) {
+          MutableData<float>(out[0])[offset + i] =
+              static_cast<float>((data[offset + i] - mean) / (deviation + 1e-9));
+        }
+      }
+    }
+    return absl::OkStatus();
+  });
+}
+
+constexpr Operator kOperators[] = {
+    {.name = "LayerNormalization",
+     .min_opset = 17,
+     .max_opset = 17,
+     .infer = &InferLayerNorm,
+     .make = &FloatWidened<&MakeLayerNorm>,
+     .types = kFloatTypes},
+    {.name = "MeanVarianceNormalization",
+     .min_opset = 9,
+     .max_opset = 17,
+     .infer = &InferMvn,
+     .make = &FloatWidened<&MakeMvn>,
+     .types = TypesOf({proto::FP32, proto::FP16, proto::BF16})},
+};
+
+}  // namespace
+
+std::span<const Operator> LayerNormOperators() {
+  return kOperators;
+}
+
+}  // namespace troupe::gpu
