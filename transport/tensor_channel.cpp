@@ -53,7 +53,8 @@ absl::StatusOr<TensorData> InlineData(const proto::TensorRef& ref) {
 absl::StatusOr<proto::TensorRef> TensorChannel::Put(std::span<const std::byte> bytes, std::string_view name) {
   absl::StatusOr<Reservation> room = Reserve(Bytes(bytes.size()));
   if (!room.ok()) {
-    return absl::Status(room.status().code(), absl::StrCat("tensor '", std::string(name), "': ", room.status().message()));
+    return absl::Status(room.status().code(),
+                        absl::StrCat("tensor '", std::string(name), "': ", room.status().message()));
   }
   if (!bytes.empty()) std::memcpy(room->bytes().data(), bytes.data(), bytes.size());
   return room->Commit();

@@ -1,0 +1,77 @@
+#include "transport/remote_channel.hpp"
+
+#include <mutex>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.hpp"
+#include "transport/arena.hpp"
+
+namespace troupe::transport {
+namespace {
+
+// The endpoint starts first, since its address is part of every reference: until the channel is there, it has
+// nothing.
+struct Served {
+  std::mutex mutex;
+  std::weak_ptr<LocalChannel> channel;  // guarded by mutex
+};
+
+absl::StatusOr<PinnedBytes> PinOwn(Served& served, const proto::ArenaRef& asked) {
+  std::shared_ptr<LocalChannel> channel;
+  {
+    const std::lock_guard lock(served.mutex);
+    channel = served.channel.lock();
+  }
+  if (!channel || asked.arena() != channel->arena()->id()) {
+    return absl::NotFoundError(absl::StrCat("this process has no arena ", asked.arena(), " (any more)"));
+  }
+  proto::TensorRef ref;
+  *ref.mutable_arena() = asked;
+  ref.mutable_arena()->set_host(channel->host());
+  TROUPE_ASSIGN_OR_RETURN(TensorData data, channel->FetchHere(ref));
+  auto pin = std::make_shared<const TensorData>(std::move(data));
+  return PinnedBytes{pin->bytes(), pin};
+}
+
+// What was fetched becomes a tensor of this host that lives as long as somebody holds it.
+absl::StatusOr<TensorData> Adopt(LocalChannel& local, Reservation& room) {
+  const proto::TensorRef ref = room.Commit();
+  absl::StatusOr<TensorData> data = local.FetchHere(ref);
+  TROUPE_RETURN_IF_ERROR(local.Release(ref));
+  return data;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RemoteChannel>> RemoteChannel::Create(Options options) {
+  auto served = std::make_shared<Served>();
+  std::unique_ptr<RemoteChannel> channel(new RemoteChannel());
+  TROUPE_ASSIGN_OR_RETURN(channel->ucx_,
+                          UcxEndpoint::Start(std::move(options.ucx), [served](const proto::ArenaRef& ref) {
+                            return PinOwn(*served, ref);
+                          }));
+  options.local.endpoint = channel->ucx_->address();
+  TROUPE_ASSIGN_OR_RETURN(channel->local_, LocalChannel::Create(std::move(options.local)));
+  const std::lock_guard lock(served->mutex);
+  served->channel = channel->local_;
+  return channel;
+}
+
+RemoteChannel::~RemoteChannel() {
+  ucx_.reset();
+}
+
+void RemoteChannel::FetchAsync(const proto::TensorRef& ref, Duration timeout, Done done) {
+  if (local_->Near(ref)) return local_->FetchAsync(ref, timeout, std::move(done));
+  absl::StatusOr<Reservation> reserved = local_->ReserveSlice(SizeOf(ref));
+  if (!reserved.ok()) return done(reserved.status());
+  auto room = std::make_shared<Reservation>(*std::move(reserved));
+  ucx_->Fetch(ref.arena(), room->bytes(), room, timeout,
+              [local = local_, room, done = std::move(done)](const absl::Status& status) {
+                if (!status.ok()) return done(status);
+                done(Adopt(*local, *room));
+              });
+}
+
+}  // namespace troupe::transport

@@ -1,0 +1,167 @@
+#include "transport/ucx_server.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "transport/steady_clock.hpp"
+
+namespace troupe::transport {
+
+UcxServer::~UcxServer() {
+  StopListening();
+}
+
+void UcxServer::StopListening() {
+  if (listener_ != nullptr) ucp_listener_destroy(listener_);
+  listener_ = nullptr;
+}
+
+absl::Status UcxServer::Listen(const std::string& bind) {
+  absl::StatusOr<sockaddr_storage> address = ParseAddress(bind);
+  if (!address.ok()) return address.status();
+  ucp_listener_params_t params{};
+  params.field_mask = UCP_LISTENER_PARAM_FIELD_SOCK_ADDR | UCP_LISTENER_PARAM_FIELD_CONN_HANDLER;
+  params.sockaddr.addr = reinterpret_cast<const sockaddr*>(&*address);
+  params.sockaddr.addrlen = AddressLength(*address);
+  params.conn_handler = {OnConnect, this};
+  ucs_status_t status = ucp_listener_create(core_.worker(), &params, &listener_);
+  if (status != UCS_OK)
+    return UcxStatus(status, absl::StrCat("listening at ", bind, " for tensors of other hosts"));
+  ucp_listener_attr_t attributes{};
+  attributes.field_mask = UCP_LISTENER_ATTR_FIELD_SOCKADDR;
+  status = ucp_listener_query(listener_, &attributes);
+  if (status != UCS_OK) return UcxStatus(status, "asking UCX which port it listens on");
+  address_ = FormatAddress(attributes.sockaddr);
+  return core_.Handle(kAskId, OnAsk, this);
+}
+
+void UcxServer::OnConnect(ucp_conn_request_h request, void* context) {
+  auto* server = static_cast<UcxServer*>(context);
+  if (server->peers_.size() >= kPeers) {
+    ucp_listener_reject(server->listener_, request);
+    return;
+  }
+  ucp_ep_params_t params{};
+  params.field_mask =
+      UCP_EP_PARAM_FIELD_CONN_REQUEST | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+  params.conn_request = request;
+  params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+  params.err_handler = {OnError, server};
+  ucp_ep_h peer = nullptr;
+  if (ucp_ep_create(server->core_.worker(), &params, &peer) == UCS_OK) server->peers_.emplace(peer, false);
+}
+
+void UcxServer::OnError(void* context, ucp_ep_h peer, ucs_status_t /*status*/) {
+  static_cast<UcxServer*>(context)->Fail(peer);
+}
+
+void UcxServer::Fail(ucp_ep_h peer) {
+  const auto found = peers_.find(peer);
+  if (found == peers_.end()) return;
+  found->second = true;
+  any_failed_ = true;
+}
+
+ucs_status_t UcxServer::OnAsk(void* context, const void* header, std::size_t header_length, void* /*data*/,
+                              std::size_t /*length*/, const ucp_am_recv_param_t* param) {
+  auto* server = static_cast<UcxServer*>(context);
+  const bool can_reply = (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) != 0;
+  if (!can_reply || !server->peers_.contains(param->reply_ep)) return UCS_OK;
+  UcxAsk ask{};
+  if (header_length == sizeof(ask)) std::memcpy(&ask, header, sizeof(ask));
+  if (ask.magic == kUcxMagic && ask.version == kUcxVersion) {
+    server->Answer(param->reply_ep, ask);
+  } else {
+    server->Fail(param->reply_ep);  // another version, or no Troupe at all
+  }
+  return UCS_OK;  // an ask has no data worth receiving
+}
+
+void UcxServer::Answer(ucp_ep_h peer, const UcxAsk& ask) {
+  // Beyond twice the bound even refusals would pile up at a peer that reads nothing.
+  if (sends_.size() >= 2 * kSends) return Fail(peer);
+  proto::ArenaRef ref;
+  ref.set_arena(ask.arena);
+  ref.set_offset(ask.offset);
+  ref.set_length(ask.length);
+  ref.set_slice(ask.slice);
+  absl::StatusOr<PinnedBytes> pinned = sends_.size() < kSends
+                                           ? source_(ref)
+                                           : absl::ResourceExhaustedError(absl::StrCat(
+                                                 kSends, " tensors are being sent already; ask again later"));
+  sends_.push_back(std::make_unique<Send>());
+  Send& send = *sends_.back();
+  send.server = this;
+  send.peer = peer;
+  send.place = std::prev(sends_.end());
+  send.deadline = SteadyNow() + kPatience;
+  send.header = {kUcxMagic, static_cast<std::int32_t>(pinned.status().code()), ask.request};
+  if (pinned.ok()) {
+    send.pinned = *std::move(pinned);
+  } else {
+    send.refusal = std::string(pinned.status().message());
+    send.pinned.bytes = std::as_bytes(std::span(send.refusal));
+  }
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+  param.cb.send = OnSent;
+  param.user_data = &send;
+  void* request = ucp_am_send_nbx(peer, kAnswerId, &send.header, sizeof(send.header),
+                                  send.pinned.bytes.data(), send.pinned.bytes.size(), &param);
+  if (UCS_PTR_IS_PTR(request)) return;
+  if (UCS_PTR_IS_ERR(request)) Fail(peer);
+  sends_.erase(send.place);
+}
+
+void UcxServer::OnSent(void* request, ucs_status_t status, void* context) {
+  auto* send = static_cast<Send*>(context);
+  UcxServer* server = send->server;
+  if (status != UCS_OK) server->Fail(send->peer);
+  ucp_request_free(request);
+  server->sends_.erase(send->place);
+}
+
+void UcxServer::Step(Time now) {
+  for (const auto& send : sends_) {
+    if (send->deadline > now) continue;
+    send->deadline = Time::max();  // its connection goes, once
+    Fail(send->peer);
+  }
+  if (!any_failed_) return;
+  any_failed_ = false;
+  for (auto peer = peers_.begin(); peer != peers_.end();) {
+    if (!peer->second) {
+      ++peer;
+      continue;
+    }
+    const ucp_ep_h failed = peer->first;
+    peer = peers_.erase(peer);
+    core_.Close(failed, [this, failed] { Forget(failed); });
+  }
+}
+
+// Nothing reads the bytes of its answers any more, whether UCX says so of each or not.
+void UcxServer::Forget(ucp_ep_h peer) {
+  for (const auto& send : sends_) {
+    if (send->peer != peer) continue;
+    send->peer = nullptr;  // the next connection may get the same address
+    send->deadline = Time::max();
+    send->pinned.pin.reset();
+  }
+}
+
+Time UcxServer::next_deadline() const {
+  Time next = Time::max();
+  for (const auto& send : sends_) next = std::min(next, send->deadline);
+  return next;
+}
+
+void UcxServer::Stop() {
+  for (const auto& [peer, failed] : peers_) {
+    core_.Close(peer, [this, gone = peer] { Forget(gone); });
+  }
+  peers_.clear();
+}
+
+}  // namespace troupe::transport

@@ -1,0 +1,68 @@
+// The half of a UCX endpoint that answers others' fetches.
+#pragma once
+
+#include <list>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/units.hpp"
+#include "transport/ucx_core.hpp"
+#include "transport/ucx_endpoint.hpp"
+#include "transport/ucx_wire.hpp"
+
+namespace troupe::transport {
+
+// On the progress thread only. Bounded: at most kPeers connections, kSends answers on their way (more are
+// refused with ResourceExhausted), each of which must be taken within kPatience, or its connection is closed.
+class UcxServer {
+ public:
+  static constexpr std::size_t kPeers = 1024;
+  static constexpr std::size_t kSends = 256;
+  static constexpr Duration kPatience = std::chrono::seconds(30);
+
+  UcxServer(UcxCore& core, SliceSource source) : core_(core), source_(std::move(source)) {}
+  UcxServer(const UcxServer&) = delete;
+  UcxServer& operator=(const UcxServer&) = delete;
+  ~UcxServer();
+  absl::Status Listen(const std::string& bind);
+  [[nodiscard]] const std::string& address() const { return address_; }
+  // Closes what failed and what takes too long.
+  void Step(Time now);
+  [[nodiscard]] Time next_deadline() const;
+  // Ends all connections; the core must still be moved on until nothing is closing.
+  void Stop();
+  // Before the worker goes.
+  void StopListening();
+
+ private:
+  struct Send {
+    UcxServer* server;
+    ucp_ep_h peer;
+    UcxAnswer header;
+    std::string refusal;
+    PinnedBytes pinned;
+    Time deadline;
+    std::list<std::unique_ptr<Send>>::iterator place;
+  };
+  static void OnConnect(ucp_conn_request_h request, void* server);
+  static void OnError(void* server, ucp_ep_h peer, ucs_status_t status);
+  static ucs_status_t OnAsk(void* server, const void* header, std::size_t header_length, void* data,
+                            std::size_t length, const ucp_am_recv_param_t* param);
+  static void OnSent(void* request, ucs_status_t status, void* send);
+  void Answer(ucp_ep_h peer, const UcxAsk& ask);
+  void Fail(ucp_ep_h peer);
+  void Forget(ucp_ep_h peer);
+
+  UcxCore& core_;
+  SliceSource source_;
+  ucp_listener_h listener_ = nullptr;
+  std::string address_;
+  std::map<ucp_ep_h, bool> peers_;  // true: failed, to be closed in the next Step
+  bool any_failed_ = false;
+  std::list<std::unique_ptr<Send>> sends_;  // oldest first
+};
+
+}  // namespace troupe::transport
