@@ -125,6 +125,10 @@ class InferReader {
     if (!draft.has_name || !draft.has_shape || !draft.has_type) {
       return Error("an input needs \"name\", \"shape\" and \"datatype\"; the one that ends here lacks some");
     }
+    if (draft.data_at && draft.binary_size) {
+      return absl::InvalidArgumentError(
+          Cat("input '", draft.spec.name(), "' has both \"data\" and \"binary_data_size\""));
+    }
     if (!draft.filled) TROUPE_RETURN_IF_ERROR(Fill(draft));
     parsed_.call.inputs.push_back({std::move(draft.spec), std::move(draft.buffer)});
     return absl::OkStatus();
@@ -215,10 +219,6 @@ class InferReader {
 
   absl::Status FillRaw(InputDraft& draft) {
     const std::uint64_t size = *draft.binary_size;
-    if (draft.data_at) {
-      return absl::InvalidArgumentError(
-          Cat("input '", draft.spec.name(), "' has both \"data\" and \"binary_data_size\""));
-    }
     if (draft.spec.type() != proto::BYTES) {
       TROUPE_ASSIGN_OR_RETURN(const Bytes expected, TensorSize(draft.spec));
       if (expected.count() != size) {

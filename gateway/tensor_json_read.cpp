@@ -42,7 +42,6 @@ class NumberSink {
   bool Read(JsonCursor& cursor, proto::DataType type) {
     T value{};
     std::string_view token;
-    const std::size_t before = cursor.offset();
     if (!cursor.ReadNumber(token)) return false;
     bool fits = false;
     if constexpr (std::is_floating_point_v<T>) {
@@ -52,7 +51,7 @@ class NumberSink {
       fits = error == std::errc() && rest == token.data() + token.size();
     }
     if (!fits) {
-      cursor.Seek(before);
+      cursor.Seek(cursor.offset() - token.size());
       return cursor.Fail(Cat("'", token.substr(0, 40), "' is no ", TypeName(type)));
     }
     std::memcpy(out_.data() + at_, &value, sizeof(value));

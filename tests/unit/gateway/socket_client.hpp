@@ -1,0 +1,43 @@
+// A raw blocking client: sends exactly the bytes it is given, and reads responses one after another.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace troupe::gateway {
+
+struct ClientResponse {
+  int code = 0;                                // 0: the server closed the connection instead
+  std::map<std::string, std::string> headers;  // names in lower case
+  std::string body;
+};
+
+class SocketClient {
+ public:
+  explicit SocketClient(std::uint16_t port);
+  ~SocketClient();
+  SocketClient(const SocketClient&) = delete;
+  SocketClient& operator=(const SocketClient&) = delete;
+
+  // True when all was taken by the kernel.
+  bool Send(std::string_view bytes);
+  // `head_only`: the response has no body whatever its Content-Length says (HEAD).
+  ClientResponse Read(bool head_only = false);
+  // One whole request with a Content-Length, and its response.
+  ClientResponse Ask(std::string_view method, std::string_view target, std::string_view body = "",
+                     std::string_view headers = "");
+  // The server has closed its side and sent nothing more.
+  bool AtEnd();
+  void CloseSending();
+  // Closes at once; with a reset when `reset`.
+  void Close(bool reset = false);
+
+ private:
+  bool Fill();
+  int descriptor_ = -1;
+  std::string buffer_;
+};
+
+}  // namespace troupe::gateway
