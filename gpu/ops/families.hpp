@@ -27,5 +27,7 @@ namespace troupe::gpu {
 [[nodiscard]] std::span<const Operator> ReductionOperators();
 [[nodiscard]] std::span<const Operator> SelectionOperators();
 [[nodiscard]] std::span<const Operator> LayerNormOperators();
+[[nodiscard]] std::span<const Operator> ResizeOperators();
+[[nodiscard]] std::span<const Operator> DetectionOperators();
 
 }  // namespace troupe::gpu

@@ -10,7 +10,7 @@ constexpr std::span<const Operator> (*kFamilies[])() = {
     ConvolutionOperators, PoolingOperators,   MatMulOperators,   NormalizationOperators, UnaryOperators,
     ArithmeticOperators,  LogicOperators,     ReshapeOperators,  ConcatOperators,        SliceOperators,
     GatherOperators,      ScatterOperators,   GenerateOperators, RearrangeOperators,     ReductionOperators,
-    SelectionOperators,   LayerNormOperators,
+    SelectionOperators,   LayerNormOperators, ResizeOperators,   DetectionOperators,
 };
 
 }  // namespace

@@ -1,0 +1,47 @@
+// How one axis is resized: for every place in the output, which places of the input it is made of.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace troupe::gpu {
+
+enum class ResizeMode { kNearest, kLinear, kCubic };
+enum class ResizeCoordinates {
+  kHalfPixel,
+  kPytorchHalfPixel,
+  kAlignCorners,
+  kAsymmetric,
+  kTfHalfPixelForNn,
+  kTfCropAndResize
+};
+enum class ResizeRounding { kPreferFloor, kPreferCeil, kFloor, kCeil };
+
+struct ResizeSettings {
+  ResizeMode mode = ResizeMode::kNearest;
+  ResizeCoordinates coordinates = ResizeCoordinates::kHalfPixel;
+  ResizeRounding rounding = ResizeRounding::kPreferFloor;
+  double cubic = -0.75;
+  bool exclude_outside = false;
+};
+
+// The same number of taps (1, 2 or 4) for every place.
+struct ResizeTaps {
+  std::int64_t in = 0;
+  std::int64_t out = 0;
+  std::int64_t count = 1;
+  std::vector<std::int64_t> index;  // [out, count], within [0, in)
+  std::vector<float> weight;        // [out, count]
+  std::vector<bool> outside;        // [out]: extrapolated
+  [[nodiscard]] bool identity() const;
+};
+
+// `scale` is the one given, which need not be out / in; [roi_start, roi_end] matters to kTfCropAndResize
+// only. in > 0.
+[[nodiscard]] ResizeTaps MakeTaps(const ResizeSettings& settings, std::int64_t in, std::int64_t out,
+                                  double scale, double roi_start, double roi_end);
+
+}  // namespace troupe::gpu
