@@ -75,7 +75,7 @@ struct FanOutPlan {
                                                                  std::uint32_t dimension);
 // Size of an element in bytes; 0 for BYTES and unknown types.
 [[nodiscard]] std::uint64_t ElementSize(proto::DataType type);
-// The bytes of part `i`, and parts put together again.
+// The bytes of part `i` (`tensor` has as many as its spec says: check before), and parts put together again.
 [[nodiscard]] std::string SlicePart(std::string_view tensor, const FanOutPlan& plan, std::uint64_t i);
 [[nodiscard]] absl::StatusOr<std::string> Concatenate(const std::vector<proto::TensorSpec>& specs,
                                                       const std::vector<std::string_view>& parts,

@@ -1,0 +1,78 @@
+#include "cluster/workflow_schedule.hpp"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.hpp"
+
+namespace troupe::cluster {
+
+WorkflowProgress::WorkflowProgress(const proto::WorkflowSpec& spec) : spec_(spec) {
+  for (int i = 0; i < spec_.steps_size(); ++i) index_[spec_.steps(i).name()] = i;
+  for (const proto::WorkflowStep& step : spec_.steps()) {
+    std::set<std::string>& waits = waits_for_[step.name()];
+    for (const proto::Binding& binding : step.inputs()) {
+      const std::string from = ParseValue(binding.value()).step;
+      if (!from.empty() && waits.insert(from).second) feeds_[from].push_back(step.name());
+    }
+    if (waits.empty()) ready_.insert(index_.at(step.name()));
+  }
+}
+
+const proto::WorkflowStep& WorkflowProgress::Step(const std::string& name) const {
+  const auto it = index_.find(name);
+  TROUPE_CHECK(it != index_.end(), "the workflow has no such step");
+  return spec_.steps(it->second);
+}
+
+void WorkflowProgress::Commit(const std::string& step) {
+  const int index = [&] {
+    const auto it = index_.find(step);
+    TROUPE_CHECK(it != index_.end(), "the workflow has no such step");
+    return it->second;
+  }();
+  if (!committed_.insert(step).second) return;
+  ready_.erase(index);
+  started_.erase(step);
+  for (const std::string& next : feeds_[step]) {
+    std::set<std::string>& waits = waits_for_.at(next);
+    waits.erase(step);
+    if (waits.empty() && !committed_.contains(next)) ready_.insert(index_.at(next));
+  }
+}
+
+std::vector<std::string> WorkflowProgress::TakeReady() {
+  std::vector<std::string> steps;
+  if (state() != proto::RUN_RUNNING) return steps;
+  for (const int index : std::exchange(ready_, {})) {
+    steps.push_back(spec_.steps(index).name());
+    started_.insert(steps.back());
+  }
+  return steps;
+}
+
+void WorkflowProgress::Fail(const std::string& step, const absl::Status& status) {
+  TROUPE_CHECK(!status.ok(), "a step failed without a reason");
+  started_.erase(step);
+  if (status_.ok()) {
+    status_ = absl::Status(status.code(), absl::StrCat("step '", step, "': ", status.message()));
+  }
+}
+
+void WorkflowProgress::Cancel() {
+  if (state() != proto::RUN_RUNNING) return;
+  cancelled_ = true;
+  status_ = absl::CancelledError("the run was cancelled");
+}
+
+void WorkflowProgress::Retry(const std::string& step) {
+  if (started_.erase(step) == 1) ready_.insert(index_.at(step));
+}
+
+proto::RunState WorkflowProgress::state() const {
+  if (cancelled_) return proto::RUN_CANCELLED;
+  if (!status_.ok()) return proto::RUN_FAILED;
+  return committed_.size() == index_.size() ? proto::RUN_SUCCEEDED : proto::RUN_RUNNING;
+}
+
+}  // namespace troupe::cluster
