@@ -8,6 +8,7 @@
 #include "base/status.hpp"
 #include "gpu/engine/model_inputs.hpp"
 #include "gpu/ops/layout.hpp"
+#include "gpu/ops/step_kernel.hpp"
 
 namespace troupe::gpu {
 namespace {
@@ -123,7 +124,7 @@ absl::Status ProgramBuilder::ReadStep(Work& work) {
     work.infos.push_back(program_.values[static_cast<std::size_t>(found->second)].info);
   }
   work.entry = FindOperator(step.op(), model_.opset());
-  auto outputs = work.entry->infer(work.context, work.infos);
+  auto outputs = InferStep(*work.entry, work.context, work.infos);
   if (!outputs.ok()) return Named(outputs.status(), work.label);
   work.outputs = *std::move(outputs);
   if (work.outputs.size() < static_cast<std::size_t>(step.outputs_size())) {

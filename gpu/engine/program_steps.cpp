@@ -4,6 +4,7 @@
 #include "base/status.hpp"
 #include "gpu/engine/program_builder.hpp"
 #include "gpu/ops/layout.hpp"
+#include "gpu/ops/step_kernel.hpp"
 
 namespace troupe::gpu {
 
@@ -13,7 +14,7 @@ absl::Status ProgramBuilder::Emit(Work& work) {
     if (auto kernel = TryLayouts(work)) return AddInstruction(work, std::move(kernel));
     TROUPE_RETURN_IF_ERROR(ToRowMajor(work));
   }
-  TROUPE_ASSIGN_OR_RETURN(auto kernel, work.entry->make(work.context, work.infos, work.outputs));
+  TROUPE_ASSIGN_OR_RETURN(auto kernel, MakeStepKernel(*work.entry, work.context, work.infos, work.outputs));
   if (work.entry->any_layout) TROUPE_RETURN_IF_ERROR(ToWanted(work, *kernel));
   return AddInstruction(work, std::move(kernel));
 }
@@ -38,6 +39,8 @@ std::unique_ptr<Kernel> ProgramBuilder::TryLayouts(Work& work) {
 absl::Status ProgramBuilder::ToRowMajor(Work& work) {
   for (std::size_t i = 0; i < work.inputs.size(); ++i) {
     if (work.inputs[i] == kAbsent) continue;
+    const bool weight = program_.values[static_cast<std::size_t>(work.inputs[i])].place == Place::kWeights;
+    if (weight && work.entry->pack != nullptr) continue;  // arrives as it is packed
     TROUPE_ASSIGN_OR_RETURN(work.inputs[i], InLayout(work.inputs[i], {}));
     work.infos[i] = program_.values[static_cast<std::size_t>(work.inputs[i])].info;
   }

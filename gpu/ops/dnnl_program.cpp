@@ -71,6 +71,17 @@ std::unique_ptr<Kernel> EmptyKernel() {
   return std::make_unique<NoopKernel>();
 }
 
+void AddActivation(DnnlProgram& program, const dnnl::memory::desc& desc, const dnnl::post_ops& activation) {
+  float scale, alpha, beta;
+  dnnl::algorithm algorithm;
+  activation.get_params_eltwise(0, scale, algorithm, alpha, beta);
+  const dnnl::eltwise_forward::desc eltwise(dnnl::prop_kind::forward_inference, algorithm, desc, alpha, beta);
+  const dnnl::eltwise_forward::primitive_desc made(eltwise, UserScratchpad(), CpuEngine());
+  const DnnlProgram::Argument arguments[] = {{DNNL_ARG_SRC, desc, DnnlProgram::Output(0), true},
+                                             {DNNL_ARG_DST, desc, DnnlProgram::Output(0), true}};
+  program.Add(dnnl::eltwise_forward(made), made, arguments);
+}
+
 DnnlProgram::DnnlProgram() : stream_(CpuEngine()) {}
 
 DnnlProgram::Operand DnnlProgram::Scratch(std::size_t bytes) {

@@ -89,6 +89,9 @@ auto GuardDnnl(const StepContext& ctx, F&& f) -> decltype(f()) {
   }
 }
 
+// Appends the activation to what stands in output 0, in place.
+void AddActivation(DnnlProgram& program, const dnnl::memory::desc& desc, const dnnl::post_ops& activation);
+
 // A kernel for an output without elements.
 [[nodiscard]] std::unique_ptr<Kernel> EmptyKernel();
 

@@ -1,9 +1,310 @@
+// MatMul and Gemm by oneDNN's matmul.
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/status.hpp"
+#include "gpu/ops/convert.hpp"
+#include "gpu/ops/dnnl_program.hpp"
 #include "gpu/ops/families.hpp"
+#include "gpu/ops/op_support.hpp"
 
 namespace troupe::gpu {
+namespace {
 
-std::span<const Operator> MatMulOperators() {
-  return {};
+using dnnl::memory;
+
+// FP64 would lose its precision in FP32 kernels.
+constexpr TypeSet kTypes = TypesOf({proto::FP32, proto::FP16, proto::BF16});
+
+// One product as oneDNN sees it: dimensions of equal rank, matrices last.
+struct Multiplication {
+  memory::desc a;
+  memory::desc b;  // how row-major weights look (transposition is a matter of strides)
+  Shape b_dims;
+  memory::desc out;
+  float scale = 1;
+  memory::desc bias;       // [1, N], added before the scale; empty: none
+  memory::desc addend;     // added by a post-operation, after the scale; empty: none
+  float after_addend = 1;  // factor of the sum
+};
+
+struct Chosen {
+  dnnl::matmul::primitive_desc descriptor;
+  memory::desc weights;
+};
+
+std::optional<Chosen> Create(const Multiplication& product, const memory::desc& weights, const dnnl::primitive_attr& attributes) {
+  const auto desc = product.bias ? dnnl::matmul::desc(product.a, weights, product.bias, product.out)
+                                 : dnnl::matmul::desc(product.a, weights, product.out);
+  dnnl::matmul::primitive_desc made(desc, attributes, CpuEngine(), true);
+  if (!made || !IsExpressible(made.weights_desc())) return std::nullopt;
+  return Chosen{made, made.weights_desc()};
 }
+
+absl::StatusOr<dnnl::primitive_attr> Attributes(const StepContext& ctx, const Multiplication& product) {
+  dnnl::post_ops ops;
+  if (product.addend) ops.append_binary(dnnl::algorithm::binary_add, product.addend);
+  if (product.after_addend != 1) ops.append_eltwise(1, dnnl::algorithm::eltwise_linear, product.after_addend, 0);
+  TROUPE_ASSIGN_OR_RETURN(const dnnl::post_ops activation, ActivationPostOps(ctx));
+  if (activation.len() > 0) {
+    float scale, alpha, beta;
+    dnnl::algorithm algorithm;
+    activation.get_params_eltwise(0, scale, algorithm, alpha, beta);
+    ops.append_eltwise(scale, algorithm, alpha, beta);
+  }
+  dnnl::primitive_attr attributes = UserScratchpad(ops);
+  if (product.scale != 1) attributes.set_output_scales(0, {product.scale});
+  return attributes;
+}
+
+memory::desc AnyWeights(const Multiplication& product) {
+  return {product.b_dims, memory::data_type::f32, memory::format_tag::any};
+}
+
+absl::StatusOr<Chosen> ChooseFor(const StepContext& ctx, const Multiplication& product, const std::string& layout,
+                                 const memory::desc& given) {
+  TROUPE_ASSIGN_OR_RETURN(const dnnl::primitive_attr attributes, Attributes(ctx, product));
+  auto chosen = Create(product, given, attributes);
+  const bool slow = !layout.empty() && chosen && absl::StartsWith(chosen->descriptor.impl_info_str(), "ref");
+  if (!chosen || slow) {
+    if (auto other = Create(product, AnyWeights(product), attributes)) chosen = std::move(other);
+  }
+  if (!chosen) return ctx.Error("no kernel of this device fits");
+  return *std::move(chosen);
+}
+
+Made MakeProgram(const StepContext& ctx, const Multiplication& product, Infos in) {
+  if (!in[0].layout.empty() || (in.size() > 2 && !in[2].layout.empty())) {
+    return ctx.Error("only the second input may be packed");
+  }
+  memory::desc given = product.b;
+  if (!in[1].layout.empty()) {
+    auto parsed = DescOf(in[1].layout, product.b_dims);
+    if (!parsed.ok()) return ctx.Error(std::string(parsed.status().message()));
+    given = *parsed;
+  }
+  TROUPE_ASSIGN_OR_RETURN(const Chosen chosen, ChooseFor(ctx, product, in[1].layout, given));
+  auto program = std::make_unique<DnnlProgram>();
+  const auto weights = program->Reorder(DnnlProgram::Input(1), given, chosen.weights);
+  std::vector<DnnlProgram::Argument> arguments = {{DNNL_ARG_SRC, product.a, DnnlProgram::Input(0)},
+                                                  {DNNL_ARG_WEIGHTS, chosen.weights, weights},
+                                                  {DNNL_ARG_DST, product.out, DnnlProgram::Output(0), true}};
+  if (product.bias) arguments.push_back({DNNL_ARG_BIAS, product.bias, DnnlProgram::Input(2)});
+  if (product.addend) {
+    const int id = DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1;
+    arguments.push_back({id, product.addend, DnnlProgram::Input(2), true});
+    // Described in full: post-operations go by the descriptor of the memory. It is dense, so there is no padding to write.
+  }
+  program->Add(dnnl::matmul(chosen.descriptor), chosen.descriptor, arguments);
+  return program;
+}
+
+// Only a constant matrix is worth packing.
+absl::StatusOr<PackedWeight> PackWeights(const StepContext& ctx, const Multiplication& product, const ValueInfo& weights) {
+  TROUPE_ASSIGN_OR_RETURN(const Chosen chosen, ChooseFor(ctx, product, {}, AnyWeights(product)));
+  PackedWeight packed;
+  packed.layout = LayoutOf(chosen.weights);
+  if (packed.layout.empty()) return packed;
+  packed.data.resize(chosen.weights.get_size());
+  memory from(product.b, CpuEngine(), const_cast<std::byte*>(weights.constant));  // dense: nothing is written
+  memory to(chosen.weights, CpuEngine(), packed.data.data());
+  dnnl::stream stream(CpuEngine());
+  dnnl::reorder(from, to).execute(stream, from, to);
+  stream.wait();
+  return packed;
+}
+
+Made ZeroKernel() {
+  return MakeKernel([](In, Out out, std::byte*) {
+    std::memset(out[0].data, 0, BytesOf(out[0]));
+    return absl::OkStatus();
+  });
+}
+
+// --- MatMul -----------------------------------------------------------------------------------------------------
+
+struct MatMulShapes {
+  Shape batch_a, batch_b, batch, out;
+  std::int64_t m = 1, k = 1, n = 1;
+};
+
+absl::StatusOr<MatMulShapes> ReadMatMul(const StepContext& ctx, Infos in) {
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 2, 2, kTypes));
+  const Shape& a = in[0].shape;
+  const Shape& b = in[1].shape;
+  const std::string both = absl::StrCat("inputs ", FormatShape(a), " and ", FormatShape(b));
+  if (in[0].type != in[1].type) return ctx.Error("the inputs have different types");
+  if (a.empty() || b.empty()) return ctx.Error(absl::StrCat(both, ": a scalar cannot be multiplied as a matrix"));
+  if (a.size() > 10 || b.size() > 10) return ctx.Error(absl::StrCat(both, ": more than 10 dimensions"));
+  MatMulShapes shapes;
+  shapes.k = a.back();
+  if (a.size() > 1) {
+    shapes.m = a[a.size() - 2];
+    shapes.batch_a.assign(a.begin(), a.end() - 2);
+  }
+  if (b.size() > 1) {
+    shapes.n = b.back();
+    shapes.batch_b.assign(b.begin(), b.end() - 2);
+  }
+  const std::int64_t k = b.size() > 1 ? b[b.size() - 2] : b[0];
+  if (k != shapes.k) return ctx.Error(absl::StrCat(both, ": inner dimensions ", shapes.k, " and ", k, " differ"));
+  auto batch = BroadcastShapes(shapes.batch_a, shapes.batch_b);
+  if (!batch.ok()) return ctx.Error(std::string(batch.status().message()));
+  shapes.batch = *std::move(batch);
+  shapes.out = shapes.batch;
+  if (a.size() > 1) shapes.out.push_back(shapes.m);
+  if (b.size() > 1) shapes.out.push_back(shapes.n);
+  return shapes;
+}
+
+Inferred InferMatMul(const StepContext& ctx, Infos in) {
+  TROUPE_ASSIGN_OR_RETURN(MatMulShapes shapes, ReadMatMul(ctx, in));
+  return OneValue(ctx, in[0].type, std::move(shapes.out));
+}
+
+Shape Join(Shape batch, std::int64_t rows, std::int64_t columns) {
+  batch.push_back(rows);
+  batch.push_back(columns);
+  return batch;
+}
+
+Shape Padded(const Shape& batch, std::size_t rank) {
+  Shape padded(rank - batch.size(), 1);
+  padded.insert(padded.end(), batch.begin(), batch.end());
+  return padded;
+}
+
+// The simplest form: one matrix where B is shared by the whole batch, one batch dimension where both have the same.
+Multiplication MatMulProduct(const MatMulShapes& s) {
+  Shape a, b, batch;
+  std::int64_t rows = s.m;
+  if (Product(s.batch_b) == 1) {
+    rows *= Product(s.batch);
+  } else if (s.batch_a == s.batch_b) {
+    a = b = batch = {Product(s.batch)};
+  } else {
+    a = Padded(s.batch_a, s.batch.size());
+    b = Padded(s.batch_b, s.batch.size());
+    batch = s.batch;
+  }
+  Multiplication product;
+  product.a = RowMajorDesc(Join(a, rows, s.k));
+  product.b_dims = Join(b, s.k, s.n);
+  product.b = RowMajorDesc(product.b_dims);
+  product.out = RowMajorDesc(Join(batch, rows, s.n));
+  return product;
+}
+
+Made MakeMatMul(const StepContext& ctx, Infos in, Infos out) {
+  TROUPE_ASSIGN_OR_RETURN(const MatMulShapes shapes, ReadMatMul(ctx, in));
+  if (out[0].elements() == 0) return EmptyKernel();
+  if (shapes.k == 0) return ZeroKernel();
+  return GuardDnnl(ctx, [&] { return MakeProgram(ctx, MatMulProduct(shapes), in); });
+}
+
+absl::StatusOr<PackedWeight> PackMatMul(const StepContext& ctx, Infos in, int index) {
+  TROUPE_ASSIGN_OR_RETURN(const MatMulShapes shapes, ReadMatMul(ctx, in));
+  const bool matrix = in[1].shape.size() == 2 && in[0].type == proto::FP32;
+  if (index != 1 || !matrix || Product(shapes.out) * shapes.k == 0) return PackedWeight{};
+  return GuardDnnl(ctx, [&] { return PackWeights(ctx, MatMulProduct(shapes), in[1]); });
+}
+
+// --- Gemm -------------------------------------------------------------------------------------------------------
+
+struct GemmShapes {
+  bool transpose_a = false, transpose_b = false;
+  std::int64_t m = 0, k = 0, n = 0;
+};
+
+absl::StatusOr<GemmShapes> ReadGemm(const StepContext& ctx, Infos in) {
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 2, 3, kTypes));
+  const Shape& a = in[0].shape;
+  const Shape& b = in[1].shape;
+  if (a.size() != 2 || b.size() != 2) {
+    return ctx.Error(absl::StrCat("inputs ", FormatShape(a), " and ", FormatShape(b), " must be matrices"));
+  }
+  GemmShapes shapes;
+  shapes.transpose_a = ctx.Int("transA", 0) != 0;
+  shapes.transpose_b = ctx.Int("transB", 0) != 0;
+  shapes.m = a[shapes.transpose_a ? 1 : 0];
+  shapes.k = a[shapes.transpose_a ? 0 : 1];
+  shapes.n = b[shapes.transpose_b ? 0 : 1];
+  if (b[shapes.transpose_b ? 1 : 0] != shapes.k) {
+    return ctx.Error(absl::StrCat("inputs ", FormatShape(a), " and ", FormatShape(b), " do not multiply"));
+  }
+  if (Present(in, 2)) {
+    const auto sum = BroadcastShapes(Shape{shapes.m, shapes.n}, in[2].shape);
+    if (!sum.ok() || *sum != Shape{shapes.m, shapes.n}) {
+      return ctx.Error(absl::StrCat("C ", FormatShape(in[2].shape), " does not broadcast to [", shapes.m, ",", shapes.n, "]"));
+    }
+  }
+  for (const ValueInfo& info : in) {
+    if (!info.absent() && info.type != in[0].type) return ctx.Error("the inputs have different types");
+  }
+  return shapes;
+}
+
+Inferred InferGemm(const StepContext& ctx, Infos in) {
+  TROUPE_ASSIGN_OR_RETURN(const GemmShapes shapes, ReadGemm(ctx, in));
+  return OneValue(ctx, in[0].type, {shapes.m, shapes.n});
+}
+
+memory::desc Matrix(std::int64_t rows, std::int64_t columns, bool transposed) {
+  const int order[2] = {transposed ? 1 : 0, transposed ? 0 : 1};
+  return PermutedDesc(Shape{rows, columns}, order);
+}
+
+// alpha * AB + beta * C. A row added with both factors 1 is a bias; else beta * (alpha / beta * AB + C).
+Multiplication GemmProduct(const StepContext& ctx, const GemmShapes& s, Infos in) {
+  Multiplication product;
+  const float alpha = ctx.Float("alpha", 1);
+  const float beta = ctx.Float("beta", 1);
+  product.a = Matrix(s.m, s.k, s.transpose_a);
+  product.b_dims = {s.k, s.n};
+  product.b = Matrix(s.k, s.n, s.transpose_b);
+  product.out = RowMajorDesc(Shape{s.m, s.n});
+  product.scale = alpha;
+  if (!Present(in, 2) || beta == 0) return product;
+  const Shape c = Padded(in[2].shape, 2);
+  if (alpha == 1 && beta == 1 && c == Shape{1, s.n}) {
+    product.bias = RowMajorDesc(c);
+    return product;
+  }
+  product.scale = alpha / beta;
+  product.addend = RowMajorDesc(c);
+  product.after_addend = beta;
+  return product;
+}
+
+Made MakeGemm(const StepContext& ctx, Infos in, Infos out) {
+  TROUPE_ASSIGN_OR_RETURN(const GemmShapes shapes, ReadGemm(ctx, in));
+  if (out[0].elements() == 0) return EmptyKernel();
+  if (shapes.k == 0) return ctx.Error("the inner dimension is 0");
+  return GuardDnnl(ctx, [&] { return MakeProgram(ctx, GemmProduct(ctx, shapes, in), in); });
+}
+
+absl::StatusOr<PackedWeight> PackGemm(const StepContext& ctx, Infos in, int index) {
+  TROUPE_ASSIGN_OR_RETURN(const GemmShapes shapes, ReadGemm(ctx, in));
+  if (index != 1 || in[0].type != proto::FP32 || shapes.m * shapes.n * shapes.k == 0) return PackedWeight{};
+  return GuardDnnl(ctx, [&] { return PackWeights(ctx, GemmProduct(ctx, shapes, in), in[1]); });
+}
+
+template <MakeFunction make>
+Made InFloat(const StepContext& ctx, Infos in, Infos out) {
+  return in[0].type == proto::FP32 ? make(ctx, in, out) : MakeWidened(make, &FloatWideType, ctx, in, out);
+}
+
+constexpr Operator kOperators[] = {
+    {"MatMul", 1, 17, InferMatMul, InFloat<MakeMatMul>, PackMatMul, kTypes},
+    {"Gemm", 7, 17, InferGemm, InFloat<MakeGemm>, PackGemm, kTypes},
+};
+
+}  // namespace
+
+std::span<const Operator> MatMulOperators() { return kOperators; }
 
 }  // namespace troupe::gpu
