@@ -194,8 +194,8 @@ void UcxClient::CloseFailed() {
     for (Pending* pending : broken) Finish(*pending, failure);
     core_.Close(connection->endpoint, [this, connection] {
       // The connection is gone, and with it everybody who could write to the destinations of its fetches.
-      // Receives that UCX does not complete even now (it has been seen) keep their small record until the
-      // end.
+      // Should UCX not complete a receive even now (of tag receives it is known), only its small record stays
+      // until the end.
       for (const auto& [id, pending] : pending_) {
         if (pending->connection == connection) pending->fetch.keeper.reset();
       }

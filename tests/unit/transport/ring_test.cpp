@@ -147,6 +147,31 @@ TEST(Ring, TwoThreadsLoseNoWakeUp) {
   }
 }
 
+TEST(Ring, RequestAndAnswerWakeEachOtherEveryTime) {
+  const auto there = MakeRing();
+  const auto back = MakeRing();
+  constexpr std::uint64_t kRounds = 3000;
+  std::jthread echo([&] {
+    auto reader = RingReader::Attach(there);
+    auto writer = RingWriter::Attach(back);
+    RingRecord record;
+    for (std::uint64_t i = 0; i < kRounds; ++i) {
+      ASSERT_TRUE(reader->Wait(kLong)) << "lost wake-up at request " << i;
+      ASSERT_TRUE(*reader->TryRead(record));
+      ASSERT_TRUE(*writer->TryWrite(2, 0, record.sequence, {}));
+    }
+  });
+  auto writer = RingWriter::Attach(there);
+  auto reader = RingReader::Attach(back);
+  RingRecord record;
+  for (std::uint64_t i = 0; i < kRounds; ++i) {
+    ASSERT_TRUE(*writer->TryWrite(1, 0, i, {}));
+    ASSERT_TRUE(reader->Wait(kLong)) << "lost wake-up at answer " << i;
+    ASSERT_TRUE(*reader->TryRead(record));
+    ASSERT_EQ(record.sequence, i);
+  }
+}
+
 TEST(Ring, SurvivesAWriterKilledAtAnyMoment) {
   const auto ring = MakeRing(KiB(64));
   auto reader = RingReader::Attach(ring);
@@ -214,6 +239,18 @@ TEST(Ring, HostileBytesAreDataLossAndNeverOutOfBounds) {
     }
   }
   EXPECT_GT(refused, 1000);
+}
+
+TEST(Ring, ARecordLongerThanWhatWasWrittenIsRefusedAtOnce) {
+  for (const std::uint64_t length : {17, 64, 2048, 2049, 4096, 1 << 30}) {
+    const auto ring = MakeRing();
+    auto writer = RingWriter::Attach(ring);
+    auto reader = RingReader::Attach(ring);
+    ASSERT_TRUE(*writer->TryWrite(0, 0, 1, AsBytes("sixteen bytes...")));
+    Word(*ring, 4096).store(length << 32);  // op and flags 0, then the length
+    RingRecord record;
+    EXPECT_TRUE(absl::IsDataLoss(reader->TryRead(record).status())) << length;
+  }
 }
 
 TEST(Ring, WriterDoesNotTrustTheReader) {

@@ -68,6 +68,9 @@ struct Form {
   const char* name;
   MakePair make;
 };
+void PrintTo(const Form& form, std::ostream* out) {
+  *out << form.name;
+}
 class TensorChannelContract : public testing::TestWithParam<Form> {
  protected:
   TensorChannelContract() : pair_(GetParam().make()) {}
