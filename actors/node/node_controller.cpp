@@ -75,7 +75,7 @@ class NodeController : public ControllerSelf::base {
         [this](const proto::KillGpu& kill) { Kill(kill.gpu()); },
         [](const proto::ClusterUpdate&) {},
         [this](const proto::MemberJoined& joined) { Joined(joined.epoch()); },
-        [this](const proto::DescribeMember&) { return Report(); },
+        [this](const proto::DescribeMember& ask) { return Report(ask.joining()); },
         [this](const proto::ExecutorReport& report) { Executor(report); },
         [this](const proto::Tick& tick) { OnTick(tick); },
     };
@@ -396,6 +396,7 @@ class NodeController : public ControllerSelf::base {
   void Adopted(const std::string& digest) {
     auto& model = models_.at(digest);
     model.adopted = true;
+    GrantAll();  // before the deployment is answered: the next request finds routers that know
     AnswerAdopt(std::exchange(model.waiting, {}), digest, absl::OkStatus());
     Handle({});
   }
@@ -502,10 +503,13 @@ class NodeController : public ControllerSelf::base {
     GrantAll();
   }
 
-  proto::MemberReport Report() const {
+  [[nodiscard]] proto::MemberReport Report(bool joining) const {
     proto::MemberReport report;
     for (std::uint32_t i = 0; i < gpus_.size(); ++i) *report.add_gpus() = Record(i);
     *report.mutable_load() = Load();
+    if (!joining) return report;
+    for (const auto& [digest, model] : models_)
+      if (model.adopted) report.add_adopted(digest);
     return report;
   }
 

@@ -28,6 +28,8 @@ class ModelRepository {
   // Imports a received ONNX file in a child process. Answers a record with model and weights digests, sizes,
   // inputs and outputs; the canonical objects are stored and synced.
   virtual void Import(const std::string& onnx_digest, Done<proto::FunctionRecord> done) = 0;
+  // Keeps the bytes behind `ref` as an object; answers its digest once it is synced.
+  virtual void Keep(const proto::TensorRef& ref, Done<std::string> done) = 0;
   // Part of a stored object as something that can be sent: by TensorChannel. `release` frees it.
   virtual void Read(const proto::FetchObject& part, Done<proto::FetchReply> done) = 0;
   virtual void Release(std::uint64_t release) = 0;

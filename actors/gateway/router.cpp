@@ -1,0 +1,368 @@
+#include "actors/gateway/router.hpp"
+
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "actors/core/call.hpp"
+#include "actors/core/time.hpp"
+#include "actors/interfaces/node_controller.hpp"
+#include "base/status.hpp"
+#include "proto/local.pb.h"
+
+namespace troupe::actors {
+
+namespace {
+
+using RouterSelf =
+    RouterActor::extend<Hears<proto::Tick>, caf::reacts_to<proto::PeerUp, caf::strong_actor_ptr>,
+                        Hears<proto::PeerLost>>;
+using InferPromise = caf::typed_response_promise<proto::InferReply>;
+enum : std::uint32_t { kExpire = 1, kHello = 2 };
+
+struct RoutedRequest {
+  proto::InferRequest message;
+  InferPromise promise;
+  std::string model;
+  Time arrived{};
+  std::uint64_t ticket = 0;  // of its last sending: the id under which a node knows it
+  proto::InferReply reply;   // of the node, once there is one
+};
+
+struct KnownNode {
+  std::string name;
+  NodeControllerActor controller;
+};
+
+Bytes InlineBytes(const proto::InferRequest& request) {
+  std::uint64_t sum = 0;
+  for (const auto& input : request.inputs()) sum += input.data().inlined().size();
+  return Bytes(sum);
+}
+
+class Router : public RouterSelf::base {
+ public:
+  Router(caf::actor_config& config, RouterOptions options, cluster::RoutingPolicy routing,
+         OrderingPolicy ordering, PeerDirectory& directory)
+      : RouterSelf::base(config),
+        options_(std::move(options)),
+        directory_(directory),
+        book_(options_.limits, routing, ordering) {}
+
+  const char* name() const override { return "router"; }
+
+  behavior_type make_behavior() override {
+    set_down_handler([this](caf::down_msg& down) { calls_.PeerDown(down.source); });
+    After(this, options_.hello_every, MakeTick(kHello));
+    return {
+        [this](proto::InferRequest& request) { return Infer(request); },
+        [this](const proto::CancelInfer& cancel) {
+          Finish(book_.Cancel({Caller(), cancel.call()}));
+        },
+        [this](const proto::ReleaseOutputs& release) { Release(release.release()); },
+        [this](const proto::CreditGrant& grant) { Granted(grant); },
+        [this](const proto::ClusterUpdate& update) { Update(update); },
+        [this](const proto::MemberJoined& joined) { Update(joined.state()); },
+        [this](const proto::DescribeMember&) { return Report(); },
+        [this](const proto::Tick& tick) { OnTick(tick); },
+        [this](const proto::PeerUp& up, const caf::strong_actor_ptr& peer) { NodeUp(up.address(), peer); },
+        [this](const proto::PeerLost& lost) { NodeLost(lost.address(), lost.reason()); },
+    };
+  }
+
+  void on_exit() override {
+    requests_.clear();
+    nodes_.clear();
+    options_.on_view = nullptr;
+    options_.on_answer = nullptr;
+  }
+
+ private:
+  // --- requests ---
+
+  [[nodiscard]] std::uint64_t Caller() { return current_sender() ? current_sender()->id() : 0; }
+
+  InferPromise Infer(proto::InferRequest& message) {
+    const auto caller = Caller();  // a promise takes the sender away
+    auto promise = make_response_promise<proto::InferReply>();
+    const auto function = view_.functions().FindServed(message.function());
+    if (!function.ok()) return Refuse(promise, message, function.status(), {});
+    const auto& record = **function;
+    cluster::RouterRequest request;
+    request.sequence = next_sequence_++;
+    request.call = {caller, message.call()};
+    request.function = record.key().name();
+    request.version = record.key().version();
+    request.model = record.model_digest();
+    request.priority = message.priority();
+    request.deadline = Duration(record.slo().deadline_ns());
+    request.timeout = Duration(message.timeout_ns());
+    request.bytes = InlineBytes(message);
+    const auto now = Now(this);
+    if (const auto admission = book_.Admit(request, now); !admission.status.ok())
+      return Refuse(promise, message, admission.status, admission.retry_after);
+    *message.mutable_function() = record.key();
+    requests_[request.sequence] = {std::move(message), promise, record.model_digest(), now, 0, {}};
+    Pump();
+    return promise;
+  }
+
+  InferPromise Refuse(InferPromise promise, const proto::InferRequest& request, const absl::Status& status,
+                      Duration retry_after) {
+    proto::InferReply reply;
+    reply.set_code(static_cast<int>(status.code()));
+    reply.set_message(std::string(status.message()));
+    reply.set_retry_after_ns(retry_after.count());
+    *reply.mutable_function() = request.function();
+    if (options_.on_answer) options_.on_answer(reply, Duration::zero());
+    promise.deliver(std::move(reply));
+    return promise;
+  }
+
+  void Pump() {
+    for (const auto& send : book_.Decide(Now(this))) Submit(send);
+    const auto due = book_.NextDue();
+    if (due < armed_) {
+      armed_ = due;
+      After(this, due - Now(this), MakeTick(kExpire));
+    }
+  }
+
+  void Submit(const cluster::Send& send) {
+    auto& held = requests_.at(send.sequence);
+    held.ticket = send.ticket;
+    proto::SubmitRequest submit;
+    submit.mutable_id()->set_router(options_.id);
+    submit.mutable_id()->set_sequence(send.ticket);
+    *submit.mutable_function() = held.message.function();
+    submit.set_model_digest(held.model);
+    // The inputs stay here too: the request may have to be sent again.
+    *submit.mutable_inputs() = held.message.inputs();
+    *submit.mutable_outputs() = held.message.outputs();
+    submit.set_deadline_in_ns(send.deadline_in.count());
+    submit.set_timeout_in_ns(send.timeout_in.count());
+    submit.set_priority(held.message.priority());
+    submit.set_node_epoch(send.node_epoch);
+    Call<proto::SubmitReply>(this, calls_, ControllerOf(send.node), send.timeout_in + options_.call_slack,
+                             std::move(submit),
+                             [this, send](absl::StatusOr<proto::SubmitReply> reply) {
+                               Replied(send, std::move(reply));
+                             });
+  }
+
+  void Replied(const cluster::Send& send, absl::StatusOr<proto::SubmitReply> reply) {
+    const auto now = Now(this);
+    if (!reply.ok()) return Finish(book_.CallFailed(send.ticket, std::string(reply.status().message()), now));
+    if (reply->has_bounced()) return Bounced(send, reply->bounced());
+    auto& served = *reply->mutable_served();
+    const absl::Status status(static_cast<absl::StatusCode>(served.code()), served.message());
+    const bool unread = served.release() != 0;
+    const auto it = requests_.find(send.sequence);
+    if (it != requests_.end() && it->second.ticket == send.ticket) {
+      served.mutable_times()->set_router_queue_ns(send.queued.count());
+      it->second.reply = std::move(served);
+    }
+    Finish(book_.Served(send.ticket, status, now));
+    // Nobody will read what came too late.
+    if (unread && !unread_.contains(send.ticket)) ReleaseAt(send.node, send.ticket);
+  }
+
+  void Bounced(const cluster::Send& send, const proto::Bounced& bounced) {
+    const auto it = requests_.find(send.sequence);
+    const auto key = it == requests_.end() ? proto::FunctionKey() : it->second.message.function();
+    Finish(book_.Bounced(send.ticket, bounced.reason(), bounced.message(), Now(this)));
+    // A function that was removed while its request was at the node: it waits for nothing now.
+    if (!key.name().empty() && !view_.functions().FindServed(key).ok()) FunctionGone(key);
+  }
+
+  void Finish(const std::vector<cluster::RequestFinished>& all) {
+    for (const auto& finished : all) FinishOne(finished);
+    Pump();
+  }
+
+  void FinishOne(const cluster::RequestFinished& finished) {
+    const auto it = requests_.find(finished.sequence);
+    if (it == requests_.end()) return;
+    auto held = std::move(it->second);
+    requests_.erase(it);
+    using End = cluster::RequestEnd;
+    proto::InferReply reply = std::move(held.reply);
+    const bool from_node =
+        finished.end == End::kServed || (finished.end == End::kFailed && reply.code() != 0);
+    if (!from_node) {
+      reply.Clear();
+      reply.set_code(static_cast<int>(finished.status.code()));
+      reply.set_message(std::string(finished.status.message()));
+      reply.set_retry_after_ns(finished.retry_after.count());
+      if (!finished.node.empty() && finished.end != End::kFailed) CancelAt(finished.node, held.ticket);
+    }
+    *reply.mutable_function() = held.message.function();
+    reply.set_attempts(std::max(reply.attempts(), finished.attempts));
+    if (reply.release() != 0) {
+      reply.set_release(held.ticket);
+      unread_[held.ticket] = finished.node;
+    }
+    if (options_.on_answer) options_.on_answer(reply, Now(this) - held.arrived);
+    held.promise.deliver(std::move(reply));
+  }
+
+  void CancelAt(const std::string& node, std::uint64_t ticket) {
+    proto::CancelSubmit cancel;
+    cancel.mutable_id()->set_router(options_.id);
+    cancel.mutable_id()->set_sequence(ticket);
+    if (const auto controller = ControllerOf(node)) send(controller, std::move(cancel));
+  }
+
+  void Release(std::uint64_t ticket) {
+    const auto it = unread_.find(ticket);
+    if (it == unread_.end()) return;
+    ReleaseAt(it->second, ticket);
+    unread_.erase(it);
+  }
+
+  void ReleaseAt(const std::string& node, std::uint64_t ticket) {
+    proto::ReleaseRequest release;
+    release.mutable_id()->set_router(options_.id);
+    release.mutable_id()->set_sequence(ticket);
+    if (const auto controller = ControllerOf(node)) send(controller, std::move(release));
+  }
+
+  // --- nodes and functions ---
+
+  [[nodiscard]] NodeControllerActor ControllerOf(const std::string& name) const {
+    for (const auto& [address, node] : nodes_)
+      if (node.name == name) return node.controller;
+    return {};
+  }
+
+  void Update(const proto::ClusterUpdate& update) {
+    const auto before = view_.revision();
+    const auto change = view_.Apply(update);
+    for (const auto& key : change.removed) FunctionGone(key);
+    if (change.members_changed || before == 0) WatchNodes();
+    Publish();
+    Pump();
+  }
+
+  void FunctionGone(const proto::FunctionKey& key) {
+    const auto served = view_.functions().FindServed(key);
+    const auto status = served.ok()
+                            ? absl::NotFoundError(absl::StrCat("function '", key.name(), "' was removed"))
+                            : served.status();
+    Finish(book_.FunctionGone(key.name(), key.version(), status));
+  }
+
+  void WatchNodes() {
+    std::map<std::string, std::string> wanted;  // address -> name
+    for (const auto& [name, member] : view_.members()) {
+      const bool gone = member.state() == proto::MEMBER_DEAD || member.state() == proto::MEMBER_LEFT;
+      if (member.kind() == proto::MEMBER_NODE && !gone) wanted[member.address()] = name;
+    }
+    const auto self = caf::actor_cast<PeerWatcherActor>(this);
+    for (auto it = nodes_.begin(); it != nodes_.end();) {
+      if (wanted.contains(it->first)) {
+        ++it;
+        continue;
+      }
+      const auto address = it->first;
+      const auto name = it->second.name;
+      directory_.Forget(address, self);
+      it = nodes_.erase(it);
+      Finish(book_.NodeLost(name, "the manager says that it is gone"));
+    }
+    for (const auto& [address, name] : wanted) {
+      if (!nodes_.try_emplace(address, KnownNode{name, {}}).second) continue;
+      directory_.Watch(address, system().message_types<NodeControllerActor>(), self);
+    }
+  }
+
+  void NodeUp(const std::string& address, const caf::strong_actor_ptr& peer) {
+    const auto it = nodes_.find(address);
+    if (it == nodes_.end()) return;
+    it->second.controller = caf::actor_cast<NodeControllerActor>(peer);
+    monitor(it->second.controller);
+    Hello(it->second);
+  }
+
+  void NodeLost(const std::string& address, const std::string& reason) {
+    const auto it = nodes_.find(address);
+    if (it == nodes_.end()) return;
+    it->second.controller = nullptr;
+    const auto name = it->second.name;
+    Finish(book_.NodeLost(name, reason));
+    Publish();
+  }
+
+  void Hello(const KnownNode& node) {
+    proto::RouterHello hello;
+    hello.set_router(options_.id);
+    hello.set_queued(book_.waiting());
+    request(node.controller, options_.hello_timeout, std::move(hello), caf::actor_cast<CreditSinkActor>(this))
+        .then([this](const proto::CreditGrant& grant) { Granted(grant); },
+              [](const caf::error&) { /* the next hello asks again */ });
+  }
+
+  void Granted(const proto::CreditGrant& grant) {
+    const bool was_known = book_.credits().Find(grant.node()) != nullptr;
+    Finish(book_.Apply(grant));
+    if (!was_known) Publish();
+    Pump();
+  }
+
+  void Publish() {
+    if (options_.on_view)
+      options_.on_view(std::make_shared<const cluster::ClusterView>(view_), book_.credits().nodes().size());
+  }
+
+  proto::MemberReport Report() const {
+    const auto& counts = book_.counts();
+    proto::MemberReport report;
+    auto& load = *report.mutable_load();
+    load.set_queued(book_.waiting());
+    load.set_running(book_.sent());
+    load.set_served(counts.served);
+    load.set_failed(counts.failed + counts.rejected + counts.expired);
+    load.set_retried(counts.retried);
+    return report;
+  }
+
+  void OnTick(const proto::Tick& tick) {
+    if (tick.what() == kHello) {
+      // Tells every node how much waits here; a node that lost us (restart, partition) learns of us again.
+      for (const auto& [address, node] : nodes_)
+        if (node.controller) Hello(node);
+      return After(this, options_.hello_every, tick);
+    }
+    armed_ = Time::max();
+    Finish(book_.Expire(Now(this)));
+  }
+
+  static proto::Tick MakeTick(std::uint32_t what) {
+    proto::Tick tick;
+    tick.set_what(what);
+    return tick;
+  }
+
+  RouterOptions options_;
+  PeerDirectory& directory_;
+  cluster::RequestBook book_;
+  cluster::ClusterView view_;
+  PendingCalls calls_;
+  std::map<std::uint64_t, RoutedRequest> requests_;
+  std::map<std::uint64_t, std::string> unread_;  // ticket -> node whose arenas hold the outputs
+  std::map<std::string, KnownNode> nodes_;       // by address
+  std::uint64_t next_sequence_ = 1;
+  Time armed_ = Time::max();
+};
+
+}  // namespace
+
+absl::StatusOr<RouterActor> SpawnRouter(caf::actor_system& system, RouterOptions options,
+                                        PeerDirectory& directory) {
+  TROUPE_ASSIGN_OR_RETURN(auto routing, cluster::FindRoutingPolicy(options.policies.routing));
+  TROUPE_ASSIGN_OR_RETURN(auto ordering, FindOrderingPolicy(options.policies.ordering));
+  return caf::actor_cast<RouterActor>(
+      system.spawn<Router>(std::move(options), routing, ordering, std::ref(directory)));
+}
+
+}  // namespace troupe::actors

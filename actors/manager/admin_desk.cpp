@@ -1,0 +1,140 @@
+#include "actors/manager/admin_desk.hpp"
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "base/status.hpp"
+#include "cluster/workflow_parser.hpp"
+#include "cluster/workflow_validator.hpp"
+
+namespace troupe::actors {
+
+namespace {
+
+proto::AdminReply Error(const absl::Status& status) {
+  proto::AdminReply reply;
+  reply.set_code(static_cast<int>(status.code()));
+  reply.set_message(std::string(status.message()));
+  return reply;
+}
+
+proto::AdminReply Status(const ManagerState& state) {
+  proto::AdminReply reply;
+  auto& status = *reply.mutable_status();
+  status.set_cluster(state.catalogue.cluster());
+  status.set_revision(state.catalogue.revision());
+  status.set_functions(state.catalogue.functions().table().size());
+  status.set_workflows(state.catalogue.workflows().size());
+  status.set_runs(state.catalogue.runs().size());
+  for (const auto& [name, member] : state.members.members()) {
+    auto& entry = *status.add_members();
+    *entry.mutable_member() = member.record;
+    *entry.mutable_load() = member.load;
+    entry.set_silent_ns((state.now - member.last_heard).count());
+  }
+  return reply;
+}
+
+proto::AdminReply Workflows(const ManagerState& state, const std::string& name, const std::string& version) {
+  proto::AdminReply reply;
+  for (const auto& [known, versions] : state.catalogue.workflows().workflows()) {
+    if (!name.empty() && known != name) continue;
+    for (const auto& [number, record] : versions)
+      if (version.empty() || record.spec().version() == version) *reply.add_workflows() = record;
+  }
+  if (!name.empty() && reply.workflows_size() == 0)
+    return Error(absl::NotFoundError(absl::StrCat("there is no workflow '", name, "'")));
+  return reply;
+}
+
+proto::AdminReply Runs(const ManagerState& state, const std::string& workflow) {
+  proto::AdminReply reply;
+  for (const auto* run : state.catalogue.runs().List(workflow)) *reply.add_runs() = *run;
+  return reply;
+}
+
+proto::AdminReply Run(const ManagerState& state, const std::string& name) {
+  const auto* run = state.catalogue.runs().Find(name);
+  if (run == nullptr) return Error(absl::NotFoundError(absl::StrCat("there is no run '", name, "'")));
+  proto::AdminReply reply;
+  *reply.add_runs() = *run;
+  return reply;
+}
+
+}  // namespace
+
+std::string StateName(proto::MemberState state) {
+  return absl::AsciiStrToLower(absl::StripPrefix(proto::MemberState_Name(state), "MEMBER_"));
+}
+
+proto::AdminReply AnswerFromState(const proto::AdminRequest& request, const ManagerState& state) {
+  using Case = proto::AdminRequest;
+  switch (request.request_case()) {
+    case Case::kClusterStatus:
+      return Status(state);
+    case Case::kListWorkflows:
+      return Workflows(state, "", "");
+    case Case::kShowWorkflow:
+      return Workflows(state, request.show_workflow().name(), request.show_workflow().version());
+    case Case::kListRuns:
+      return Runs(state, request.list_runs().workflow());
+    case Case::kShowRun:
+      return Run(state, request.show_run().run());
+    case Case::kListEvents: {
+      proto::AdminReply reply;
+      for (auto& event : state.events.After(request.list_events().after(), request.list_events().limit()))
+        *reply.add_events() = std::move(event);
+      return reply;
+    }
+    default:
+      return Error(absl::UnimplementedError(
+          "this manager does not know the request; upgrade it, or use an older shell"));
+  }
+}
+
+proto::AdminReply AnswerFunctionQuery(const proto::FunctionKey& key, const ManagerState& state) {
+  std::vector<const proto::FunctionRecord*> records;
+  for (const auto& [name, versions] : state.catalogue.functions().table().functions()) {
+    if (!key.name().empty() && key.name() != name) continue;
+    for (const auto& [number, record] : versions)
+      if (key.version().empty() || key.version() == record.key().version()) records.push_back(&record);
+  }
+  if (records.empty() && !key.name().empty())
+    return Error(absl::NotFoundError(absl::StrCat("there is no function '", cluster::Describe(key), "'")));
+  return AnswerFunctions(records, state, absl::OkStatus());
+}
+
+proto::AdminReply AnswerFunctions(const std::vector<const proto::FunctionRecord*>& records,
+                                  const ManagerState& state, const absl::Status& remark) {
+  proto::AdminReply reply;
+  if (!remark.ok()) reply.set_message(std::string(remark.message()));
+  for (const auto* record : records) {
+    auto& status = *reply.add_functions();
+    *status.mutable_record() = *record;
+    for (const auto& node : state.board.HoldersOf(record->model_digest())) status.add_adopted_by(node);
+  }
+  return reply;
+}
+
+void AddResidency(const proto::NodeDescription& node, proto::AdminReply& reply) {
+  for (const auto& gpu : node.gpus())
+    for (const auto& resident : gpu.worker().resident())
+      for (auto& function : *reply.mutable_functions())
+        if (function.record().model_digest() == resident.digest())
+          function.add_resident_on(absl::StrCat(node.node(), "/", gpu.gpu().index()));
+}
+
+void GpusOf(const proto::NodeDescription& node, proto::AdminReply& reply) {
+  for (const auto& gpu : node.gpus()) *reply.add_gpus() = gpu;
+}
+
+absl::StatusOr<proto::WorkflowRecord> ReadWorkflow(const std::string& yaml, const Catalogue& catalogue,
+                                                   std::int64_t unix_now) {
+  TROUPE_ASSIGN_OR_RETURN(const auto spec, cluster::ParseWorkflow(yaml));
+  const auto& functions = catalogue.functions().table();
+  TROUPE_ASSIGN_OR_RETURN(auto record, cluster::ValidateWorkflow(spec, functions));
+  record.set_submitted_unix_ns(unix_now);
+  return catalogue.workflows().ValidateSubmit(record, functions);
+}
+
+}  // namespace troupe::actors

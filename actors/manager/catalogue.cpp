@@ -1,0 +1,188 @@
+#include "actors/manager/catalogue.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "base/status.hpp"
+#include "proto/admin.pb.h"
+
+namespace troupe::actors {
+
+namespace {
+
+using storage::Batch;
+using storage::Table;
+
+constexpr char kCluster[] = "cluster";
+constexpr char kEpoch[] = "epoch";
+constexpr char kRevision[] = "revision";
+// Revisions that members saw but the store did not (membership changes) lie above the stored one; a manager
+// that comes back begins above all of them.
+constexpr std::uint64_t kRestartGap = 1'000'000'000;
+
+std::string KeyOf(const std::string& name, const std::string& version) {
+  return absl::StrCat(name, "/", version);
+}
+
+absl::StatusOr<std::uint64_t> Number(const storage::MetadataStore& store, const char* key) {
+  const auto text = store.Get(Table::kSettings, key);
+  if (absl::IsNotFound(text.status())) return 0;
+  TROUPE_RETURN_IF_ERROR(text.status());
+  std::uint64_t number = 0;
+  if (!absl::SimpleAtoi(*text, &number))
+    return absl::DataLossError(absl::StrCat("setting ", key, " is no number"));
+  return number;
+}
+
+template <class Record>
+Batch WithRevision(Batch batch, Table table, const std::string& key, Record record, std::uint64_t revision) {
+  record.set_revision(revision);
+  batch.Put(table, key, record);
+  batch.Put(Table::kSettings, kRevision, absl::StrCat(revision));
+  return batch;
+}
+
+Batch Removal(Table table, const std::string& key, std::uint64_t revision) {
+  Batch batch;
+  batch.Delete(table, key);
+  batch.Put(Table::kSettings, kRevision, absl::StrCat(revision));
+  return batch;
+}
+
+// Records in the order in which they were made: the registries want growing revisions.
+template <class Record>
+absl::StatusOr<std::vector<Record>> ByRevision(const storage::MetadataStore& store, Table table) {
+  std::vector<Record> records;
+  TROUPE_RETURN_IF_ERROR(storage::ScanMessages<Record>(
+      store, table, "", [&](std::string_view, Record record) { records.push_back(std::move(record)); }));
+  std::sort(records.begin(), records.end(),
+            [](const Record& a, const Record& b) { return a.revision() < b.revision(); });
+  return records;
+}
+
+}  // namespace
+
+absl::StatusOr<Catalogue> Catalogue::Load(const storage::MetadataStore& store, std::string cluster_id) {
+  Catalogue out;
+  const auto id = store.Get(Table::kSettings, kCluster);
+  if (!id.ok() && !absl::IsNotFound(id.status())) return id.status();
+  out.cluster_ = id.ok() ? *id : std::move(cluster_id);
+  TROUPE_ASSIGN_OR_RETURN(out.last_epoch_, Number(store, kEpoch));
+  TROUPE_ASSIGN_OR_RETURN(const std::uint64_t revision, Number(store, kRevision));
+  TROUPE_ASSIGN_OR_RETURN(auto functions, ByRevision<proto::FunctionRecord>(store, Table::kFunctions));
+  for (auto& record : functions) {
+    proto::DeployFunction command;
+    *command.mutable_record() = record;
+    out.functions_.Apply(command, ++out.revision_);
+  }
+  TROUPE_ASSIGN_OR_RETURN(const auto workflows, ByRevision<proto::WorkflowRecord>(store, Table::kWorkflows));
+  for (const auto& record : workflows) out.workflows_.Apply(record, ++out.revision_);
+  TROUPE_RETURN_IF_ERROR(out.LoadRuns(store));
+  out.revision_ = std::max(out.revision_, revision) + (id.ok() ? kRestartGap : 0);
+  return out;
+}
+
+absl::Status Catalogue::LoadRuns(const storage::MetadataStore& store) {
+  std::vector<proto::RunRecord> runs;
+  TROUPE_RETURN_IF_ERROR(storage::ScanMessages<proto::RunRecord>(
+      store, Table::kRuns, "",
+      [&](std::string_view, proto::RunRecord run) { runs.push_back(std::move(run)); }));
+  std::vector<proto::CommitStep> steps;
+  TROUPE_RETURN_IF_ERROR(storage::ScanMessages<proto::CommitStep>(
+      store, Table::kSteps, "",
+      [&](std::string_view, proto::CommitStep step) { steps.push_back(std::move(step)); }));
+  for (const auto& run : runs) runs_.Apply(run.start());
+  for (const auto& step : steps) runs_.Apply(step);
+  std::sort(runs.begin(), runs.end(),
+            [](const auto& a, const auto& b) { return a.finished_unix_ns() < b.finished_unix_ns(); });
+  for (const auto& run : runs) {
+    if (run.finished_unix_ns() == 0) continue;
+    proto::FinishRun finish;
+    finish.set_run(run.start().run());
+    finish.set_state(run.state());
+    finish.set_message(run.message());
+    *finish.mutable_outputs() = run.outputs();
+    finish.set_unix_ns(run.finished_unix_ns());
+    runs_.Apply(finish);
+  }
+  return absl::OkStatus();
+}
+
+Batch Catalogue::BirthBatch() const {
+  Batch batch;
+  batch.Put(Table::kSettings, kCluster, cluster_);
+  return batch;
+}
+
+Batch Catalogue::EpochBatch(std::uint64_t epoch) const {
+  Batch batch;
+  batch.Put(Table::kSettings, kEpoch, absl::StrCat(epoch));
+  return batch;
+}
+
+Batch Catalogue::BatchFor(const proto::DeployFunction& command) const {
+  const auto& record = command.record();
+  return WithRevision({}, Table::kFunctions, KeyOf(record.key().name(), record.key().version()), record,
+                      NextRevision());
+}
+
+Batch Catalogue::BatchFor(const proto::RemoveFunction& command) const {
+  return Removal(Table::kFunctions, KeyOf(command.key().name(), command.key().version()), NextRevision());
+}
+
+Batch Catalogue::BatchFor(const proto::SetFunctionLoaded& command) const {
+  auto record = *functions_.table().Find(command.key());
+  record.set_loaded(command.loaded());
+  return WithRevision({}, Table::kFunctions, KeyOf(record.key().name(), record.key().version()), record,
+                      NextRevision());
+}
+
+Batch Catalogue::BatchFor(const proto::WorkflowRecord& command) const {
+  return WithRevision({}, Table::kWorkflows, KeyOf(command.spec().name(), command.spec().version()), command,
+                      NextRevision());
+}
+
+Batch Catalogue::BatchFor(const proto::RemoveWorkflow& command) const {
+  return Removal(Table::kWorkflows, KeyOf(command.name(), command.version()), NextRevision());
+}
+
+Batch Catalogue::BatchFor(const proto::StartRun& command) const {
+  proto::RunRecord record;
+  *record.mutable_start() = command;
+  record.set_state(proto::RUN_RUNNING);
+  Batch batch;
+  batch.Put(Table::kRuns, command.run(), record);
+  return batch;
+}
+
+Batch Catalogue::BatchFor(const proto::CommitStep& command) const {
+  Batch batch;
+  batch.Put(Table::kSteps, KeyOf(command.run(), command.step()), command);
+  return batch;
+}
+
+Batch Catalogue::BatchFor(const proto::FinishRun& command) const {
+  proto::RunRecord record;
+  if (const auto* known = runs_.Find(command.run())) *record.mutable_start() = known->start();
+  record.set_state(command.state());
+  record.set_message(command.message());
+  *record.mutable_outputs() = command.outputs();
+  record.set_finished_unix_ns(command.unix_ns());
+  Batch batch;
+  batch.Put(Table::kRuns, command.run(), record);
+  return batch;
+}
+
+Batch Catalogue::TakeSurplusRuns() {
+  Batch batch;
+  for (const auto& run : runs_.TakeSurplus()) {
+    batch.Delete(Table::kRuns, run.start().run());
+    for (const auto& step : run.steps()) batch.Delete(Table::kSteps, KeyOf(run.start().run(), step.step()));
+  }
+  return batch;
+}
+
+}  // namespace troupe::actors

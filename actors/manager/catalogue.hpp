@@ -1,0 +1,78 @@
+// CATALOGUE: the durable part of the cluster manager: registries, run log, cluster id, epochs. It is read
+// from the store once, at start, and from then on changes only by commands: Batch(command) is committed
+// first, Apply(command) follows its acknowledgement. So memory never knows more than the disk.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "actors/manager/run_log.hpp"
+#include "cluster/function_registry.hpp"
+#include "cluster/workflow_registry.hpp"
+#include "proto/admin.pb.h"
+#include "storage/metadata_store.hpp"
+
+namespace troupe::actors {
+
+class Catalogue {
+ public:
+  // `cluster_id` is what a new store gets; an existing one keeps its own. DataLoss names a damaged record.
+  static absl::StatusOr<Catalogue> Load(const storage::MetadataStore& store, std::string cluster_id);
+
+  [[nodiscard]] const std::string& cluster() const { return cluster_; }
+  [[nodiscard]] std::uint64_t last_epoch() const { return last_epoch_; }
+  // The revision that the next command gets.
+  [[nodiscard]] std::uint64_t NextRevision() const { return revision_ + 1; }
+  [[nodiscard]] std::uint64_t revision() const { return revision_; }
+  // A change that is not kept (membership) still counts.
+  void Advance() { ++revision_; }
+  [[nodiscard]] const cluster::FunctionRegistry& functions() const { return functions_; }
+  [[nodiscard]] const cluster::WorkflowRegistry& workflows() const { return workflows_; }
+  [[nodiscard]] const RunLog& runs() const { return runs_; }
+
+  // What makes a new store this cluster's.
+  [[nodiscard]] storage::Batch BirthBatch() const;
+  [[nodiscard]] storage::Batch EpochBatch(std::uint64_t epoch) const;
+  void ApplyEpoch(std::uint64_t epoch) { last_epoch_ = epoch; }
+
+  [[nodiscard]] storage::Batch BatchFor(const proto::DeployFunction& command) const;
+  [[nodiscard]] storage::Batch BatchFor(const proto::RemoveFunction& command) const;
+  [[nodiscard]] storage::Batch BatchFor(const proto::SetFunctionLoaded& command) const;
+  [[nodiscard]] storage::Batch BatchFor(const proto::WorkflowRecord& command) const;
+  [[nodiscard]] storage::Batch BatchFor(const proto::RemoveWorkflow& command) const;
+  [[nodiscard]] storage::Batch BatchFor(const proto::StartRun& command) const;
+  [[nodiscard]] storage::Batch BatchFor(const proto::CommitStep& command) const;
+  [[nodiscard]] storage::Batch BatchFor(const proto::FinishRun& command) const;
+
+  template <class Command>
+  void Apply(const Command& command) {
+    ++revision_;
+    ApplyTo(command);
+  }
+  // Run records do not change what members see: no revision.
+  void Apply(const proto::StartRun& command) { runs_.Apply(command); }
+  void Apply(const proto::CommitStep& command) { runs_.Apply(command); }
+  void Apply(const proto::FinishRun& command) { runs_.Apply(command); }
+  // The removal of runs that are kept no longer; empty when there are none.
+  [[nodiscard]] storage::Batch TakeSurplusRuns();
+
+ private:
+  void ApplyTo(const proto::DeployFunction& command) { functions_.Apply(command, revision_); }
+  void ApplyTo(const proto::RemoveFunction& command) { functions_.Apply(command, revision_); }
+  void ApplyTo(const proto::SetFunctionLoaded& command) { functions_.Apply(command, revision_); }
+  void ApplyTo(const proto::WorkflowRecord& command) { workflows_.Apply(command, revision_); }
+  void ApplyTo(const proto::RemoveWorkflow& command) {
+    workflows_.ApplyRemoval(command.name(), command.version());
+  }
+  absl::Status LoadRuns(const storage::MetadataStore& store);
+
+  std::string cluster_;
+  std::uint64_t last_epoch_ = 0;
+  std::uint64_t revision_ = 0;
+  cluster::FunctionRegistry functions_;
+  cluster::WorkflowRegistry workflows_;
+  RunLog runs_;
+};
+
+}  // namespace troupe::actors

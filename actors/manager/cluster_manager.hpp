@@ -1,0 +1,34 @@
+// Spawns the cluster manager (interface and contract: actors/interfaces/cluster_manager.hpp).
+#pragma once
+
+#include <caf/actor_system.hpp>
+#include <functional>
+#include <string>
+
+#include "actors/interfaces/cluster_manager.hpp"
+#include "actors/seams/model_repository.hpp"
+#include "cluster/membership_table.hpp"
+#include "storage/metadata_store.hpp"
+
+namespace troupe::actors {
+
+struct ManagerOptions {
+  cluster::MembershipLimits membership;
+  std::uint32_t replicas = 2;  // host copies of each model
+  Duration tick = std::chrono::milliseconds(50);
+  Duration placement_retry = std::chrono::seconds(2);  // after an adoption that failed
+  Duration adopt_timeout = std::chrono::minutes(6);
+  Duration ask_timeout = std::chrono::seconds(3);    // of a node, for an operator
+  Duration release_after = std::chrono::minutes(2);  // of a fetched part that nobody released
+  proto::Slo default_slo;
+  std::string new_cluster_id;              // taken by an empty store
+  std::function<std::int64_t()> unix_now;  // nanoseconds since 1970, for records that people read
+};
+
+// Reads the store before it returns; DataLoss when a record is damaged. `store` and `repository` outlive the
+// actor.
+absl::StatusOr<ClusterManagerActor> SpawnClusterManager(caf::actor_system& system, ManagerOptions options,
+                                                        storage::MetadataStore& store,
+                                                        ModelRepository& repository);
+
+}  // namespace troupe::actors

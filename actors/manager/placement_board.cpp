@@ -1,0 +1,123 @@
+#include "actors/manager/placement_board.hpp"
+
+#include <algorithm>
+
+namespace troupe::actors {
+
+namespace {
+
+cluster::PlacementNode NodeOf(const cluster::Member& member) {
+  cluster::PlacementNode node;
+  node.name = member.record.name();
+  node.region = Bytes(member.record.host_region_bytes());
+  for (const auto& gpu : member.record.gpus())
+    if (gpu.state() != "UNFIT") node.gpu_memory = std::max(node.gpu_memory, Bytes(gpu.memory_bytes()));
+  node.accepts = member.record.state() == proto::MEMBER_ALIVE;
+  node.leaving = member.record.state() == proto::MEMBER_DRAINING;
+  return node;
+}
+
+std::vector<cluster::PlacementNode> NodesOf(const cluster::MembershipTable& members) {
+  std::vector<cluster::PlacementNode> nodes;
+  for (const auto& [name, member] : members.members()) {
+    const auto state = member.record.state();
+    if (member.record.kind() != proto::MEMBER_NODE) continue;
+    if (state == proto::MEMBER_DEAD || state == proto::MEMBER_LEFT) continue;
+    nodes.push_back(NodeOf(member));
+  }
+  return nodes;
+}
+
+cluster::PlacementModel ModelOf(const proto::FunctionRecord& record) {
+  return {record.model_digest(), record.key().name(), Bytes(record.weights_bytes() + record.model_bytes()),
+          Bytes(record.weights_bytes())};
+}
+
+void Insert(std::vector<std::string>& sorted, const std::string& name) {
+  const auto at = std::lower_bound(sorted.begin(), sorted.end(), name);
+  if (at == sorted.end() || *at != name) sorted.insert(at, name);
+}
+
+}  // namespace
+
+void PlacementBoard::NodeJoined(const std::string& node, const std::vector<std::string>& adopted) {
+  NodeGone(node);
+  for (const auto& digest : adopted) Insert(held_[digest], node);
+}
+
+void PlacementBoard::NodeGone(const std::string& node) {
+  for (auto& [digest, nodes] : held_) std::erase(nodes, node);
+  std::erase_if(held_, [](const auto& entry) { return entry.second.empty(); });
+  std::erase_if(asked_, [&](const Copy& copy) { return copy.second == node; });
+  std::erase_if(not_before_, [&](const auto& entry) { return entry.first.second == node; });
+}
+
+void PlacementBoard::Adopted(const std::string& digest, const std::string& node) {
+  asked_.erase({digest, node});
+  not_before_.erase({digest, node});
+  Insert(held_[digest], node);
+}
+
+void PlacementBoard::AdoptFailed(const std::string& digest, const std::string& node, Time now) {
+  asked_.erase({digest, node});
+  not_before_[{digest, node}] = now + retry_;
+}
+
+void PlacementBoard::Disowned(const std::string& digest, const std::string& node) {
+  const auto it = held_.find(digest);
+  if (it == held_.end()) return;
+  std::erase(it->second, node);
+  if (it->second.empty()) held_.erase(it);
+}
+
+std::vector<cluster::PlacementMove> PlacementBoard::Plan(const cluster::FunctionTable& functions,
+                                                         const cluster::MembershipTable& members, Time now) {
+  std::vector<cluster::PlacementModel> models;
+  std::set<std::string> seen;
+  for (const auto& [name, versions] : functions.functions())
+    for (const auto& [version, record] : versions)
+      if (record.loaded() && seen.insert(record.model_digest()).second) models.push_back(ModelOf(record));
+  auto plan = cluster::PlanPlacement(models, NodesOf(members), held_, {replicas_});
+  problems_ = std::move(plan.problems);
+  std::vector<cluster::PlacementMove> moves;
+  for (auto& move : plan.moves) {
+    const Copy copy{move.digest, move.node};
+    if (!move.adopt) {
+      // The last copies go only once nothing is on its way to replace them.
+      if (!BeingAdopted(move.digest)) moves.push_back(std::move(move));
+      continue;
+    }
+    const auto wait = not_before_.find(copy);
+    if (wait != not_before_.end() && wait->second > now) continue;
+    if (asked_.insert(copy).second) moves.push_back(std::move(move));
+  }
+  return moves;
+}
+
+std::vector<std::string> PlacementBoard::HoldersOf(const std::string& digest) const {
+  const auto it = held_.find(digest);
+  return it == held_.end() ? std::vector<std::string>() : it->second;
+}
+
+bool PlacementBoard::BeingAdopted(const std::string& digest) const {
+  const auto it = asked_.lower_bound({digest, ""});
+  return it != asked_.end() && it->first == digest;
+}
+
+std::vector<proto::PlacementRecord> PlacementBoard::Records() const {
+  std::vector<proto::PlacementRecord> records;
+  for (const auto& [digest, nodes] : held_) {
+    auto& record = records.emplace_back();
+    record.set_model_digest(digest);
+    for (const auto& node : nodes) record.add_nodes(node);
+  }
+  return records;
+}
+
+absl::Status PlacementBoard::CheckFits(const proto::FunctionRecord& function,
+                                       const cluster::MembershipTable& members) {
+  const auto nodes = NodesOf(members);
+  return nodes.empty() ? absl::OkStatus() : cluster::CheckFits(ModelOf(function), nodes);
+}
+
+}  // namespace troupe::actors

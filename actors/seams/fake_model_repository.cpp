@@ -1,0 +1,69 @@
+#include "actors/seams/fake_model_repository.hpp"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/digest.hpp"
+
+namespace troupe::actors {
+
+void FakeModelRepository::AddModel(const std::string& onnx_digest, proto::FunctionRecord record) {
+  // Objects of the sizes that the record promises are not needed: their names are what the actors follow.
+  objects_[record.model_digest()] = "model";
+  objects_[record.weights_digest()] = "weights";
+  record.set_onnx_digest(onnx_digest);
+  models_[onnx_digest] = std::move(record);
+}
+
+void FakeModelRepository::Receive(const std::string& upload, std::uint64_t offset, std::string data,
+                                  bool last, const std::string& digest, Done<std::uint64_t> done) {
+  auto& bytes = receiving_[upload];
+  if (offset != bytes.size()) return done(absl::InvalidArgumentError("a gap in what is received"));
+  bytes += data;
+  const auto size = bytes.size();
+  if (last) {
+    objects_[digest] = std::move(bytes);
+    receiving_.erase(upload);
+  }
+  done(size);
+}
+
+void FakeModelRepository::Import(const std::string& onnx_digest, Done<proto::FunctionRecord> done) {
+  const auto it = models_.find(onnx_digest);
+  if (it == models_.end()) return done(absl::NotFoundError("this ONNX file was not received"));
+  done(it->second);
+}
+
+void FakeModelRepository::Keep(const proto::TensorRef& ref, Done<std::string> done) {
+  const auto digest = Sha256Hex(ref.inlined());
+  objects_[digest] = ref.inlined();
+  done(digest);
+}
+
+void FakeModelRepository::Read(const proto::FetchObject& part, Done<proto::FetchReply> done) {
+  const auto it = objects_.find(part.digest());
+  if (it == objects_.end()) return done(absl::NotFoundError(absl::StrCat("no object ", part.digest())));
+  if (part.offset() > it->second.size()) return done(absl::OutOfRangeError("behind the end of the object"));
+  proto::FetchReply reply;
+  reply.set_total(it->second.size());
+  reply.mutable_data()->set_inlined(it->second.substr(part.offset(), part.length()));
+  done(std::move(reply));
+}
+
+void FakeModelRepository::Release(std::uint64_t) {}
+
+void FakeModelRepository::Load(const proto::TensorRef& ref, Done<std::string> done) {
+  done(ref.inlined());
+}
+
+void FakeModelRepository::Adopt(const proto::FunctionRecord& function, Done<proto::HostCopy> done) {
+  if (!adoption_failure_.ok()) return done(std::exchange(adoption_failure_, absl::OkStatus()));
+  adopted_.insert(function.model_digest());
+  proto::HostCopy copy;
+  copy.set_digest("packed-" + function.model_digest());
+  copy.mutable_model()->set_length(function.model_bytes());
+  copy.mutable_weights()->set_length(function.weights_bytes());
+  done(std::move(copy));
+}
+
+}  // namespace troupe::actors

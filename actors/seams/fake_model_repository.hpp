@@ -1,0 +1,39 @@
+// FAKE MODEL REPOSITORY: objects and host copies in a table, answers at once, for tests. Keeps the contract
+// of ModelRepository; the next operations can be made to fail.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+
+#include "actors/seams/model_repository.hpp"
+
+namespace troupe::actors {
+
+class FakeModelRepository final : public ModelRepository {
+ public:
+  // What Import answers for an ONNX digest.
+  void AddModel(const std::string& onnx_digest, proto::FunctionRecord record);
+  void FailNextAdoption(absl::Status status) { adoption_failure_ = std::move(status); }
+  [[nodiscard]] std::size_t host_copies() const { return adopted_.size(); }
+
+  void Receive(const std::string& upload, std::uint64_t offset, std::string data, bool last,
+               const std::string& digest, Done<std::uint64_t> done) override;
+  void Import(const std::string& onnx_digest, Done<proto::FunctionRecord> done) override;
+  void Keep(const proto::TensorRef& ref, Done<std::string> done) override;
+  void Read(const proto::FetchObject& part, Done<proto::FetchReply> done) override;
+  void Release(std::uint64_t release) override;
+  void Load(const proto::TensorRef& ref, Done<std::string> done) override;
+  [[nodiscard]] bool Has(const std::string& digest) const override { return objects_.contains(digest); }
+  void Adopt(const proto::FunctionRecord& function, Done<proto::HostCopy> done) override;
+  void Disown(const std::string& model_digest) override { adopted_.erase(model_digest); }
+
+ private:
+  std::map<std::string, std::string> objects_;
+  std::map<std::string, std::string> receiving_;
+  std::map<std::string, proto::FunctionRecord> models_;
+  std::set<std::string> adopted_;
+  absl::Status adoption_failure_;
+};
+
+}  // namespace troupe::actors

@@ -1,0 +1,41 @@
+// FAKE WORKER LINK: a worker that lives under the actors' clock, for tests: bounded memory, one link, one
+// compute engine, time by profile. It keeps the contract of WorkerLink and can be killed, hung and made to
+// refuse.
+#pragma once
+
+#include <caf/actor_system.hpp>
+#include <cstdint>
+#include <memory>
+
+#include "actors/seams/worker_link.hpp"
+#include "base/units.hpp"
+
+namespace troupe::actors {
+
+struct FakeWorkerProfile {
+  Bytes memory = GiB(1);
+  BytesPerSecond link{6e9};
+  Duration prepare = std::chrono::milliseconds(50);
+  Duration run = std::chrono::milliseconds(10);
+  Duration start = std::chrono::milliseconds(20);  // from Spawn until it listens
+  Bytes activation = MiB(1);
+};
+
+// What a test sees and does to the worker behind a link. Shared: outlives link and worker.
+class FakeWorkerControl {
+ public:
+  std::uint64_t spawns = 0;
+  std::uint64_t runs = 0;
+  std::uint64_t swaps = 0;
+  Bytes used;                 // device memory
+  bool hang = false;          // orders are taken and never answered
+  bool refuse_start = false;  // exits at once, with code 1
+  bool unfit = false;         // exits at once, with the code of a broken device
+  // Dies now; what it held is gone. Set by the link.
+  std::function<void()> kill;
+};
+
+std::unique_ptr<WorkerLink> MakeFakeWorkerLink(caf::actor_system& system, FakeWorkerProfile profile,
+                                               std::shared_ptr<FakeWorkerControl> control);
+
+}  // namespace troupe::actors

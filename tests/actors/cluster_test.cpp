@@ -1,0 +1,268 @@
+#include <gtest/gtest.h>
+
+#include "base/digest.hpp"
+#include "tests/actors/world.hpp"
+
+namespace troupe::actors {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+std::string Trace(World& world) {
+  std::string trace;
+  for (const auto& answer : world.answers) {
+    trace += std::to_string(answer.call) + ":" + std::to_string(answer.reply.code()) + ":" +
+             answer.reply.node() + "/" + std::to_string(answer.reply.gpu()) + ":" +
+             std::to_string(answer.took.count()) + "\n";
+  }
+  return trace;
+}
+
+TEST(Cluster, AMemberJoinsADeploymentIsAdoptedAndARequestIsServed) {
+  World world(2);
+  ASSERT_TRUE(world.Deploy("resnet", MiB(100)).ok());
+  world.Infer("resnet", 1);
+  world.Run(seconds(1));
+  ASSERT_EQ(world.answers.size(), 1u);
+  const auto& reply = world.answers[0].reply;
+  EXPECT_EQ(reply.code(), 0) << reply.message();
+  EXPECT_FALSE(reply.hit()) << "the first request has to swap the model in";
+  ASSERT_EQ(reply.outputs_size(), 1);
+  EXPECT_EQ(reply.outputs(0).data().inlined(), "1");
+  // 100 MiB over 6 GB/s and 10 ms of compute, and no more than the messages' own time on top.
+  EXPECT_GE(world.answers[0].took, milliseconds(10) + TransferTime(MiB(100), BytesPerSecond{6e9}));
+  EXPECT_LT(world.answers[0].took, milliseconds(40));
+}
+
+TEST(Cluster, ASecondRequestFindsTheModelResident) {
+  World world(1);
+  ASSERT_TRUE(world.Deploy("resnet", MiB(100)).ok());
+  world.Infer("resnet", 1);
+  world.Run(seconds(1));
+  world.Infer("resnet", 2);
+  world.Run(seconds(1));
+  ASSERT_EQ(world.answers.size(), 2u);
+  EXPECT_TRUE(world.answers[1].reply.hit());
+  EXPECT_EQ(world.answers[1].took, milliseconds(10));
+}
+
+std::string RunBurst() {
+  World world(2);
+  for (const char* name : {"a", "b", "c", "d"}) EXPECT_TRUE(world.Deploy(name, MiB(200)).ok());
+  for (std::uint64_t i = 0; i < 200; ++i) {
+    world.Infer(std::string(1, static_cast<char>('a' + i % 4)), i);
+    if (i == 100) world.node("node-1").workers[0]->kill();
+    world.Run(milliseconds(3));
+  }
+  world.Run(seconds(20));
+  EXPECT_EQ(world.answers.size(), 200u);
+  for (const auto& answer : world.answers) EXPECT_EQ(answer.reply.code(), 0) << answer.reply.message();
+  return Trace(world);
+}
+
+TEST(Cluster, TheSameStepsGiveTheSameTrace) {
+  const auto first = RunBurst();
+  EXPECT_FALSE(first.empty());
+  EXPECT_EQ(first, RunBurst());
+}
+
+TEST(Cluster, AKilledWorkerCostsNoRequest) {
+  World world(1, 2);
+  ASSERT_TRUE(world.Deploy("resnet", MiB(50)).ok());
+  for (std::uint64_t i = 0; i < 20; ++i) world.Infer("resnet", i);
+  world.Run(milliseconds(25));
+  for (auto& worker : world.node("node-1").workers) worker->kill();
+  world.Run(seconds(10));
+  ASSERT_EQ(world.answers.size(), 20u);
+  std::uint32_t retried = 0;
+  for (const auto& answer : world.answers) {
+    EXPECT_EQ(answer.reply.code(), 0) << answer.reply.message();
+    EXPECT_EQ(answer.reply.outputs(0).data().inlined(), std::to_string(answer.call));
+    retried += answer.reply.attempts() > 1;
+  }
+  EXPECT_GT(retried, 0u) << "both workers died with requests in flight";
+  EXPECT_GE(world.node("node-1").workers[0]->spawns, 2u);
+}
+
+TEST(Cluster, AHungWorkerIsKilledByTheWatchdogAndReplaced) {
+  World world(1, 1);
+  ASSERT_TRUE(world.Deploy("resnet", MiB(50)).ok());
+  auto& worker = *world.node("node-1").workers[0];
+  worker.hang = true;
+  world.Infer("resnet", 1, seconds(60));
+  world.Run(seconds(4));
+  EXPECT_TRUE(world.answers.empty());
+  worker.hang = false;
+  world.Run(seconds(10));
+  ASSERT_EQ(world.answers.size(), 1u);
+  EXPECT_EQ(world.answers[0].reply.code(), 0) << world.answers[0].reply.message();
+  EXPECT_EQ(worker.spawns, 2u);
+}
+
+TEST(Cluster, ARequestThatKillsThreeWorkersIsGivenUp) {
+  World world(1, 1);
+  ASSERT_TRUE(world.Deploy("killer", MiB(50)).ok());
+  auto& worker = *world.node("node-1").workers[0];
+  world.Infer("killer", 1, seconds(120));
+  for (int i = 0; i < 2000 && world.answers.empty(); ++i) {
+    world.Run(milliseconds(10));
+    if (worker.used > Bytes(0) && worker.kill) worker.kill();  // as soon as its swap has begun
+  }
+  ASSERT_EQ(world.answers.size(), 1u);
+  EXPECT_EQ(world.answers[0].reply.code(), static_cast<int>(absl::StatusCode::kUnavailable));
+  EXPECT_EQ(world.answers[0].reply.attempts(), 3u);
+}
+
+TEST(Cluster, AnUnknownFunctionIsNotFound) {
+  World world(1);
+  world.Infer("nothing", 1);
+  world.Run(milliseconds(10));
+  ASSERT_EQ(world.answers.size(), 1u);
+  EXPECT_EQ(world.answers[0].reply.code(), static_cast<int>(absl::StatusCode::kNotFound));
+}
+
+TEST(Cluster, AFunctionRemovedWhileRequestsWaitAnswersThemNotFound) {
+  World world(1, 1);
+  ASSERT_TRUE(world.Deploy("slow", MiB(50)).ok());
+  for (std::uint64_t i = 0; i < 50; ++i) world.Infer("slow", i);
+  world.Run(milliseconds(30));
+  proto::AdminRequest request;
+  request.mutable_remove()->mutable_key()->set_name("slow");
+  ASSERT_TRUE(world.Ask(request).ok());
+  world.Run(seconds(5));
+  ASSERT_EQ(world.answers.size(), 50u) << "none hangs";
+  std::size_t gone = 0;
+  for (const auto& answer : world.answers)
+    gone += answer.reply.code() == static_cast<int>(absl::StatusCode::kNotFound);
+  EXPECT_GT(gone, 20u);
+}
+
+TEST(Cluster, AModelLargerThanAnyGpuIsRefusedWithTheSizes) {
+  World world(1);
+  const auto status = world.Deploy("huge", GiB(2) - MiB(100));
+  EXPECT_FALSE(status.ok());
+  EXPECT_NE(status.message().find("GiB"), std::string::npos) << status;
+}
+
+TEST(Cluster, ATimeoutDropsARequestWhereItWaits) {
+  World world(1, 1);
+  ASSERT_TRUE(world.Deploy("slow", MiB(50)).ok());
+  for (std::uint64_t i = 0; i < 30; ++i) world.Infer("slow", i, milliseconds(100));
+  world.Run(seconds(2));
+  ASSERT_EQ(world.answers.size(), 30u);
+  std::size_t expired = 0, served = 0;
+  for (const auto& answer : world.answers) {
+    expired += answer.reply.code() == static_cast<int>(absl::StatusCode::kDeadlineExceeded);
+    served += answer.reply.code() == 0;
+    EXPECT_LE(answer.took, milliseconds(125));
+  }
+  EXPECT_GT(expired, 10u);
+  EXPECT_GT(served, 3u);
+}
+
+TEST(Cluster, ADeadNodeIsNoticedAndItsRequestsRunElsewhere) {
+  World world(2, 1);
+  ASSERT_TRUE(world.Deploy("resnet", MiB(50)).ok());
+  world.Run(seconds(1));
+  for (std::uint64_t i = 0; i < 12; ++i) world.Infer("resnet", i);
+  world.Run(milliseconds(15));
+  world.KillNode("node-1");
+  world.Run(seconds(5));
+  ASSERT_EQ(world.answers.size(), 12u);
+  for (const auto& answer : world.answers) EXPECT_EQ(answer.reply.code(), 0) << answer.reply.message();
+  proto::AdminRequest request;
+  request.mutable_cluster_status();
+  const auto status = world.Ask(request);
+  ASSERT_TRUE(status.ok());
+  for (const auto& entry : status->status().members())
+    EXPECT_EQ(entry.member().state() == proto::MEMBER_DEAD, entry.member().name() == "node-1");
+}
+
+TEST(Cluster, AManagerThatRestartsKnowsWhatItAcknowledgedAndServiceGoesOn) {
+  World world(2);
+  ASSERT_TRUE(world.Deploy("resnet", MiB(50)).ok());
+  world.StopManager();
+  world.Run(seconds(1));
+  world.Infer("resnet", 1);
+  world.Run(seconds(1));
+  ASSERT_EQ(world.answers.size(), 1u) << "gateways and nodes serve what they know";
+  EXPECT_EQ(world.answers[0].reply.code(), 0) << world.answers[0].reply.message();
+  world.StartManager();
+  world.Run(seconds(3));
+  proto::AdminRequest request;
+  request.mutable_list_functions();
+  const auto functions = world.Ask(request);
+  ASSERT_TRUE(functions.ok());
+  ASSERT_EQ(functions->functions_size(), 1);
+  EXPECT_EQ(functions->functions(0).record().key().name(), "resnet");
+  EXPECT_EQ(functions->functions(0).adopted_by_size(), 2) << "nodes say what they hold when they join again";
+  world.Infer("resnet", 2);
+  world.Run(seconds(1));
+  ASSERT_EQ(world.answers.size(), 2u);
+  EXPECT_EQ(world.answers[1].reply.code(), 0) << world.answers[1].reply.message();
+}
+
+TEST(Cluster, ADeploymentIsAnsweredOnlyAfterItsCommit) {
+  World world(1);
+  world.store().Hold();
+  auto done = std::make_shared<bool>(false);
+  proto::FunctionRecord record;
+  EXPECT_TRUE(absl::IsDeadlineExceeded(world.Deploy("resnet", MiB(10))));
+  world.store().Release();
+  world.Run(seconds(1));
+  proto::AdminRequest request;
+  request.mutable_list_functions();
+  const auto functions = world.Ask(request);
+  ASSERT_TRUE(functions.ok());
+  EXPECT_EQ(functions->functions_size(), 1);
+}
+
+TEST(Cluster, AFailedCommitIsAnErrorAndChangesNothing) {
+  World world(1);
+  world.store().FailNext(absl::ResourceExhaustedError("disk full"));
+  EXPECT_TRUE(absl::IsResourceExhausted(world.Deploy("resnet", MiB(10))));
+  proto::AdminRequest request;
+  request.mutable_list_functions();
+  EXPECT_EQ(world.Ask(request)->functions_size(), 0);
+  EXPECT_TRUE(world.Deploy("resnet", MiB(10)).ok()) << "the disk has room again";
+}
+
+TEST(Cluster, ADrainingNodeFinishesWhatItHasAndGetsNothingNew) {
+  World world(2, 1);
+  ASSERT_TRUE(world.Deploy("resnet", MiB(50)).ok());
+  world.Run(seconds(1));
+  proto::AdminRequest request;
+  request.mutable_drain()->set_name("node-1");
+  request.mutable_drain()->set_drain(true);
+  ASSERT_TRUE(world.Ask(request).ok());
+  world.Run(seconds(1));
+  for (std::uint64_t i = 0; i < 10; ++i) world.Infer("resnet", i);
+  world.Run(seconds(2));
+  ASSERT_EQ(world.answers.size(), 10u);
+  for (const auto& answer : world.answers) EXPECT_EQ(answer.reply.node(), "node-2");
+}
+
+TEST(Cluster, TheLeastRecentlyUsedModelGoesWhenMemoryIsShort) {
+  FakeWorkerProfile profile;
+  profile.memory = MiB(500);
+  World world(1, 1, profile);
+  for (const char* name : {"a", "b", "c"}) ASSERT_TRUE(world.Deploy(name, MiB(200)).ok());
+  std::uint64_t call = 0;
+  for (const char* name : {"a", "b", "a", "c", "a", "b"}) {
+    world.Infer(name, call++);
+    world.Run(seconds(1));
+  }
+  ASSERT_EQ(world.answers.size(), 6u);
+  std::vector<bool> hits;
+  for (const auto& answer : world.answers) {
+    EXPECT_EQ(answer.reply.code(), 0) << answer.reply.message();
+    hits.push_back(answer.reply.hit());
+  }
+  // c drives b out, which was used before a; b comes back in the end.
+  EXPECT_EQ(hits, (std::vector<bool>{false, false, true, false, true, false}));
+  EXPECT_LE(world.node("node-1").workers[0]->used, MiB(500));
+}
+
+}  // namespace
+}  // namespace troupe::actors
