@@ -63,7 +63,8 @@ void FuseActivations(Graph& graph, const ValueInfos& values) {
     if (found != producers.end() && uses[step.inputs(0)] == 1) {
       proto::Step& producer = left[found->second];
       const Operator* op = FindOperator(producer.op(), graph.opset);
-      if (op != nullptr && op->fuses_activation && producer.activation().empty() &&
+      const bool copies = producer.op() == "Sum" && producer.inputs_size() < 2;
+      if (op != nullptr && !copies && op->fuses_activation && producer.activation().empty() &&
           producer.outputs_size() == 1 && IsFloat(graph, values, producer)) {
         producer.set_activation(step.op());
         producer.set_activation_alpha(activation->alpha);

@@ -204,7 +204,8 @@ constexpr Operator Binary(std::string_view name) {
           .max_opset = 17,
           .infer = &InferBinary<types>,
           .make = &Widened<&MakeBinary>,
-          .types = types};
+          .types = types,
+          .fuses_activation = name == "Add"};
 }
 template <TypeSet types>
 constexpr Operator Variadic(std::string_view name) {
@@ -213,7 +214,8 @@ constexpr Operator Variadic(std::string_view name) {
           .max_opset = 17,
           .infer = &InferVariadic<types>,
           .make = &Widened<&MakeVariadic>,
-          .types = types};
+          .types = types,
+          .fuses_activation = name == "Sum"};
 }
 
 constexpr Operator kOperators[] = {

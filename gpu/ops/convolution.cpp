@@ -245,8 +245,8 @@ absl::StatusOr<PackedWeight> Pack(const StepContext& ctx, std::span<const ValueI
 
 constexpr TypeSet kTypes = TypesOf({proto::FP32});
 constexpr Operator kOperators[] = {
-    {"Conv", 1, 17, Infer<false>, Make<false>, Pack<false>, kTypes, true},
-    {"ConvTranspose", 1, 17, Infer<true>, Make<true>, Pack<true>, kTypes, true},
+    {"Conv", 1, 17, Infer<false>, Make<false>, Pack<false>, kTypes, true, true},
+    {"ConvTranspose", 1, 17, Infer<true>, Make<true>, Pack<true>, kTypes, true, true},
 };
 
 }  // namespace

@@ -299,8 +299,8 @@ Made InFloat(const StepContext& ctx, Infos in, Infos out) {
 }
 
 constexpr Operator kOperators[] = {
-    {"MatMul", 1, 17, InferMatMul, InFloat<MakeMatMul>, PackMatMul, kTypes},
-    {"Gemm", 7, 17, InferGemm, InFloat<MakeGemm>, PackGemm, kTypes},
+    {"MatMul", 1, 17, InferMatMul, InFloat<MakeMatMul>, PackMatMul, kTypes, false, true},
+    {"Gemm", 7, 17, InferGemm, InFloat<MakeGemm>, PackGemm, kTypes, false, true},
 };
 
 }  // namespace

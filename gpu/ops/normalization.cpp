@@ -214,7 +214,7 @@ Made MakeInstanceNorm(const StepContext& ctx, Infos in, Infos) {
 }
 
 constexpr Operator kOperators[] = {
-    {"BatchNormalization", 7, 17, InferBatchNorm, InFloat<MakeBatchNorm>, nullptr, kTypes, true},
+    {"BatchNormalization", 7, 17, InferBatchNorm, InFloat<MakeBatchNorm>, nullptr, kTypes, true, true},
     {"LRN", 1, 17, InferLrn, InFloat<MakeLrn>, nullptr, kTypes, true},
     {"Softmax", 1, 17, InferSoftmax, InFloat<MakeSoftmax>, nullptr, kTypes},
     {"LogSoftmax", 1, 17, InferSoftmax, InFloat<MakeSoftmax>, nullptr, kTypes},

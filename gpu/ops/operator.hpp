@@ -119,7 +119,7 @@ struct Operator {
   // Without it every activation arrives row-major, and so does every weight that `pack` left alone.
   bool any_layout = false;
   // `make` honours Step.activation: it is applied last, to output 0. The importer fuses an activation only
-  // into entries that say so (Conv, Gemm, MatMul, Add).
+  // into entries that say so, and only where that output is FP32 (a Sum: of at least two inputs).
   bool fuses_activation = false;
   // `infer` and `make` take one more input after those of ONNX, added before the activation. Conv: input 3, a
   // tensor of exactly the output's shape (a residual). MatMul: input 2, a constant vector as long as the
