@@ -1,0 +1,155 @@
+// troupe-gpu-worker: flags, signals, and the device that the worker will open.
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "base/status.hpp"
+#include "gpu/device/virtual_device.hpp"
+#include "gpu/engine/plan.hpp"
+#include "gpu/worker/exit_codes.hpp"
+#include "gpu/worker/worker.hpp"
+#include "gpu/worker/worker_process.hpp"
+
+namespace troupe::gpu {
+namespace {
+
+struct Flags {
+  std::string device = "virtual:0";
+  std::string socket;
+  std::string node;
+  std::uint32_t gpu = 0;
+  std::string compute = "real";
+  std::string profile;
+  int threads = 1;
+  std::string lease = "30s";
+  std::string arena = "256MiB";
+  bool allow_faults = false;
+};
+
+void AddFlags(CLI::App& app, Flags& flags) {
+  app.add_option("--device", flags.device, "virtual:N")->capture_default_str();
+  app.add_option("--socket", flags.socket, "absolute path of the Unix socket to be adopted at")->required();
+  app.add_option("--node", flags.node, "only this node's daemon may adopt; empty: any");
+  app.add_option("--gpu", flags.gpu, "index of the GPU in its node")->capture_default_str();
+  app.add_option("--compute", flags.compute, "real results, or the time that a profile says")
+      ->check(CLI::IsMember({"real", "timed"}))
+      ->capture_default_str();
+  app.add_option("--profile", flags.profile, "file of run times for --compute timed");
+  app.add_option("--threads", flags.threads, "threads that compute")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+  app.add_option("--lease", flags.lease, "how long to wait for a daemon to come back")->capture_default_str();
+  app.add_option("--arena", flags.arena, "room for outputs that nobody has read yet")->capture_default_str();
+  app.add_flag("--allow-faults", flags.allow_faults, "misbehave when an order asks for it");
+}
+
+// libgomp reads its environment while it is loaded, before main: set it and begin anew.
+void WaitPassively(char** argv) {
+  if (getenv("OMP_WAIT_POLICY") != nullptr) return;
+  (void)setenv("OMP_WAIT_POLICY", "passive", 1);
+  (void)execv("/proc/self/exe", argv);
+}
+
+absl::StatusOr<DeviceOpener> OpenerOf(const Flags& flags) {
+  if (!flags.device.starts_with("virtual:")) {
+    return absl::NotFoundError(
+        absl::StrCat("--device ", flags.device, ": this program knows virtual:N; write --device virtual:0"));
+  }
+  VirtualDeviceOptions options;
+  options.name = flags.device;
+  options.pack_target = PackTarget();
+  options.link_in = LinkInName(flags.gpu);
+  options.link_out = LinkOutName(flags.gpu);
+  options.threads = flags.threads;
+  options.builder = Plan::Build;
+  if (flags.compute == "timed") {
+    options.timed = ComputeProfile();
+    if (!flags.profile.empty()) {
+      TROUPE_ASSIGN_OR_RETURN(options.timed, ComputeProfile::Read(flags.profile));
+    }
+  }
+  return DeviceOpener([options](DeviceParts parts) -> absl::StatusOr<std::unique_ptr<Device>> {
+    TROUPE_ASSIGN_OR_RETURN(
+        auto memory,
+        transport::MemoryFile::Open(std::move(parts.memory), transport::MemoryFile::Access::kReadWrite));
+    return MakeVirtualDevice(options, std::move(memory), std::move(parts.links));
+  });
+}
+
+absl::StatusOr<WorkerOptions> OptionsOf(const Flags& flags) {
+  WorkerOptions options;
+  options.socket = flags.socket;
+  options.node = flags.node;
+  options.gpu = flags.gpu;
+  options.allow_faults = flags.allow_faults;
+  if (!flags.socket.starts_with('/')) {
+    return absl::InvalidArgumentError(absl::StrCat("--socket ", flags.socket, ": must be an absolute path"));
+  }
+  if (!ParseDuration(flags.lease, options.lease) || options.lease < Duration(0)) {
+    return absl::InvalidArgumentError(absl::StrCat("--lease ", flags.lease, ": must be a time such as 30s"));
+  }
+  if (!ParseBytes(flags.arena, options.arena) || options.arena < MiB(1) || options.arena > GiB(64)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--arena ", flags.arena, ": must be a size from 1MiB to 64GiB"));
+  }
+  TROUPE_ASSIGN_OR_RETURN(options.open_device, OpenerOf(flags));
+  return options;
+}
+
+// Blocked in every thread that follows; read by the main loop.
+int TakeSignals() {
+  sigset_t signals;
+  (void)sigemptyset(&signals);
+  (void)sigaddset(&signals, SIGTERM);
+  (void)sigaddset(&signals, SIGINT);
+  (void)sigprocmask(SIG_BLOCK, &signals, nullptr);
+  (void)signal(SIGPIPE, SIG_IGN);
+  return signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+int Complain(const absl::Status& status, int code) {
+  std::fprintf(stderr, "troupe-gpu-worker: %s\n", std::string(status.message()).c_str());
+  return code;
+}
+
+int Main(const Flags& flags) {
+  const absl::StatusOr<WorkerOptions> options = OptionsOf(flags);
+  if (!options.ok()) {
+    return Complain(options.status(), flags.device.starts_with("virtual:") ? static_cast<int>(kExitUsage)
+                                                                           : static_cast<int>(kExitNoDevice));
+  }
+  const int signals = TakeSignals();
+  absl::StatusOr<std::unique_ptr<Worker>> worker = Worker::Create(*options);
+  if (!worker.ok()) {
+    const bool taken = worker.status().code() == absl::StatusCode::kAlreadyExists;
+    return Complain(worker.status(), taken ? kExitSocketInUse : kExitUsage);
+  }
+  const int code = (*worker)->Run(signals);
+  if ((*worker)->stuck()) _exit(code);
+  return code;
+}
+
+}  // namespace
+}  // namespace troupe::gpu
+
+int main(int argc, char** argv) {
+  troupe::gpu::WaitPassively(argv);
+  CLI::App app("Owns one GPU for a Troupe node: adopted by the node's daemon at a Unix socket.",
+               "troupe-gpu-worker");
+  troupe::gpu::Flags flags;
+  troupe::gpu::AddFlags(app, flags);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : troupe::gpu::kExitUsage;
+  }
+  return troupe::gpu::Main(flags);
+}

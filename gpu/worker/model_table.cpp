@@ -1,0 +1,87 @@
+#include "gpu/worker/model_table.hpp"
+
+#include "absl/strings/str_cat.h"
+#include "base/check.hpp"
+
+namespace troupe::gpu {
+
+ModelTable::State ModelTable::StateOf(const std::string& digest) const {
+  const auto found = models_.find(digest);
+  if (found == models_.end()) return State::kAbsent;
+  if (found->second.loading) return State::kLoading;
+  return found->second.users > 0 ? State::kRunning : State::kResident;
+}
+
+ModelTable::Model& ModelTable::At(const std::string& digest) {
+  const auto found = models_.find(digest);
+  TROUPE_CHECK(found != models_.end(), "a model that is not in the table was used");
+  return found->second;
+}
+
+void ModelTable::BeginLoading(const std::string& digest, DeviceRange weights) {
+  TROUPE_CHECK(models_.emplace(digest, Model{weights}).second, "a model is loaded once");
+  ++loading_;
+}
+
+void ModelTable::Loaded(const std::string& digest) {
+  Model& model = At(digest);
+  TROUPE_CHECK(model.loading, "a model that was loaded was not loading");
+  model.loading = false;
+  --loading_;
+}
+
+DeviceRange ModelTable::LoadFailed(const std::string& digest) {
+  Model& model = At(digest);
+  TROUPE_CHECK(model.loading, "a model whose loading failed was not loading");
+  const DeviceRange weights = model.weights;
+  models_.erase(digest);
+  --loading_;
+  return weights;
+}
+
+DeviceRange ModelTable::Acquire(const std::string& digest) {
+  Model& model = At(digest);
+  TROUPE_CHECK(!model.loading, "a model runs only when it is resident");
+  ++model.users;
+  return model.weights;
+}
+
+void ModelTable::Release(const std::string& digest) {
+  Model& model = At(digest);
+  TROUPE_CHECK(model.users > 0, "a model was released more often than acquired");
+  --model.users;
+}
+
+absl::StatusOr<DeviceRange> ModelTable::Evict(const std::string& digest) {
+  const State state = StateOf(digest);
+  if (state == State::kAbsent) {
+    return absl::NotFoundError(absl::StrCat("model ", digest, " is not on this device"));
+  }
+  if (state == State::kLoading) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("model ", digest, " is being swapped in: evict it afterwards"));
+  }
+  if (state == State::kRunning) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("model ", digest, " is used by ", At(digest).users, " runs: evict it afterwards"));
+  }
+  const DeviceRange weights = At(digest).weights;
+  models_.erase(digest);
+  return weights;
+}
+
+Bytes ModelTable::SizeOf(const std::string& digest) const {
+  const auto found = models_.find(digest);
+  TROUPE_CHECK(found != models_.end(), "the size of an absent model was asked for");
+  return found->second.weights.size;
+}
+
+std::vector<std::pair<std::string, Bytes>> ModelTable::Resident() const {
+  std::vector<std::pair<std::string, Bytes>> resident;
+  for (const auto& [digest, model] : models_) {
+    if (!model.loading) resident.emplace_back(digest, model.weights.size);
+  }
+  return resident;
+}
+
+}  // namespace troupe::gpu

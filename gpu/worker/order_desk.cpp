@@ -1,0 +1,216 @@
+#include "gpu/worker/order_desk.hpp"
+
+#include <unistd.h>
+
+#include <csignal>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gpu/worker/adoption.hpp"
+#include "transport/ring_message.hpp"
+#include "transport/steady_clock.hpp"
+
+namespace troupe::gpu {
+namespace {
+
+using transport::SteadyNow;
+
+// Answers go to the session that the order came from, or to nobody when it is gone.
+Reply ReplyTo(const std::shared_ptr<Session>& session, std::uint64_t sequence, Lanes lanes) {
+  return Reply(sequence, SteadyNow(),
+               [weak = std::weak_ptr<Session>(session), lanes](const proto::WorkerOutcome& outcome) mutable {
+                 lanes.page().outcomes.fetch_add(1, std::memory_order_relaxed);
+                 if (const auto here = weak.lock()) here->Answer(outcome);
+               });
+}
+
+proto::WorkerOutcome PreparedOutcomeOf(const DevicePlan& plan) {
+  proto::WorkerOutcome outcome;
+  proto::PreparedOutcome& prepared = *outcome.mutable_prepared();
+  for (const proto::TensorSpec& output : plan.outputs()) *prepared.add_outputs() = output;
+  prepared.set_weights_bytes(plan.weights_bytes().count());
+  prepared.set_activation_bytes(RunLayout(plan).total.count());
+  return outcome;
+}
+
+}  // namespace
+
+OrderDesk::OrderDesk(std::unique_ptr<Device> device, TaskQueue& queue, Lanes lanes, Options options)
+    : device_(std::move(device)),
+      lanes_(lanes),
+      options_(std::move(options)),
+      residency_(*device_, queue, lanes, options_.limits),
+      preparer_(*device_, queue, lanes, options_.limits),
+      runner_(*device_, queue, lanes, options_.limits, residency_, preparer_) {
+  residency_.Connect(
+      [this](const std::string& digest, const absl::Status& status) { runner_.ModelChanged(digest, status); },
+      [this](const std::string& digest) { return runner_.Wants(digest); });
+}
+
+void OrderDesk::Take(const std::shared_ptr<Session>& session, const transport::RingRecord& record) {
+  lanes_.page().orders.store(++orders_, std::memory_order_relaxed);
+  Reply reply = ReplyTo(session, record.sequence, lanes_);
+  proto::WorkerOrder order;
+  absl::Status status;
+  if (record.op != kOrderOp) {
+    status = absl::InvalidArgumentError(absl::StrCat("record ", record.op, " in the order ring is no order"));
+  } else if (!transport::ParseMessage(record, order).ok()) {
+    status = absl::InvalidArgumentError("the order cannot be parsed");
+  } else if (order.sequence() != record.sequence) {
+    status = absl::InvalidArgumentError(
+        absl::StrCat("the order's sequence is ", order.sequence(), ", its record's ", record.sequence));
+  }
+  if (!status.ok()) {
+    reply.Fail(status);
+    return;
+  }
+  Execute(session, std::move(order), std::move(reply));
+}
+
+void OrderDesk::Execute(const std::shared_ptr<Session>& session, proto::WorkerOrder order, Reply reply) {
+  const bool new_work = order.has_prepare() || order.has_swap_in() || order.has_run();
+  if (shutting_down_ && new_work) {
+    reply.Fail(absl::UnavailableError("this worker is shutting down"));
+    return;
+  }
+  switch (order.order_case()) {
+    case proto::WorkerOrder::kPrepare:
+      return Prepare(session, std::move(*order.mutable_prepare()), std::move(reply));
+    case proto::WorkerOrder::kSwapIn:
+      return SwapIn(session, order.swap_in(), std::move(reply));
+    case proto::WorkerOrder::kEvict:
+      return residency_.Evict(order.evict().digest(), std::move(reply));
+    case proto::WorkerOrder::kRun:
+      return Run(session, std::move(*order.mutable_run()), std::move(reply));
+    case proto::WorkerOrder::kCancel:
+      return runner_.Cancel(order.cancel().target());
+    case proto::WorkerOrder::kRelease:
+      for (const proto::ArenaRef& slice : order.release().slices()) {
+        proto::TensorRef ref;
+        *ref.mutable_arena() = slice;
+        session->channel()->Release(ref).IgnoreError();  // released before, or never ours: nothing to free
+      }
+      return;
+    case proto::WorkerOrder::kDescribe: {
+      proto::WorkerOutcome outcome;
+      *outcome.mutable_description() = Describe();
+      return reply.Done(std::move(outcome));
+    }
+    case proto::WorkerOrder::kShutdown:
+      BeginShutdown();
+      shutdown_reply_ = std::move(reply);
+      return;
+    case proto::WorkerOrder::kFault:
+      return Fault(order.fault(), std::move(reply));
+    case proto::WorkerOrder::ORDER_NOT_SET:
+      break;
+  }
+  reply.Fail(absl::InvalidArgumentError("the order asks for nothing that this worker knows"));
+}
+
+void OrderDesk::Prepare(const std::shared_ptr<Session>& session, proto::PrepareOrder order, Reply reply) {
+  const absl::StatusOr<HostModel> host = ResolveHostCopy(session->region(), order.model());
+  if (!host.ok()) return reply.Fail(host.status());
+  if (static_cast<std::size_t>(order.inputs_size()) > options_.limits.tensors) {
+    return reply.Fail(absl::InvalidArgumentError(absl::StrCat(order.inputs_size(), " inputs are too many")));
+  }
+  const std::uint64_t sequence = reply.sequence();
+  auto answer = std::make_shared<Reply>(std::move(reply));
+  preparer_.Prepare(sequence, *host, {order.inputs().begin(), order.inputs().end()},
+                    [answer](const absl::StatusOr<std::shared_ptr<DevicePlan>>& plan) {
+                      plan.ok() ? answer->Done(PreparedOutcomeOf(**plan)) : answer->Fail(plan.status());
+                    });
+}
+
+void OrderDesk::SwapIn(const std::shared_ptr<Session>& session, const proto::SwapInOrder& order,
+                       Reply reply) {
+  const absl::StatusOr<HostModel> host = ResolveHostCopy(session->region(), order.model());
+  if (!host.ok()) return reply.Fail(host.status());
+  residency_.SwapIn(*host, std::move(reply));
+}
+
+void OrderDesk::Run(const std::shared_ptr<Session>& session, proto::RunOrder order, Reply reply) {
+  RunRequest request;
+  if (const absl::Status status = CheckRunInputs(order); !status.ok()) return reply.Fail(status);
+  if (order.has_model()) {
+    absl::StatusOr<HostModel> host = ResolveHostCopy(session->region(), order.model());
+    if (!host.ok()) return reply.Fail(host.status());
+    if (host->digest != order.digest()) {
+      return reply.Fail(absl::InvalidArgumentError(
+          absl::StrCat("a run of model ", order.digest(), " brings the host copy of ", host->digest)));
+    }
+    request.host = *std::move(host);
+  }
+  request.sequence = reply.sequence();
+  request.order = std::move(order);
+  request.channel = session->channel();
+  request.received = SteadyNow();
+  runner_.Submit(std::move(request), std::move(reply));
+}
+
+void OrderDesk::Fault(const proto::FaultOrder& order, Reply reply) {
+  if (!options_.allow_faults) {
+    return reply.Fail(
+        absl::PermissionDeniedError("faults are injected only into workers with --allow-faults"));
+  }
+  switch (order.kind()) {
+    case proto::FaultOrder::CRASH:
+      (void)raise(SIGSEGV);
+      return;
+    case proto::FaultOrder::HANG:
+      lanes_.At(Lane::kCompute, reply.sequence());
+      (void)device_->HangCompute();
+      return reply.Done();
+    case proto::FaultOrder::STALL_LINK:
+      (void)device_->StallCopies();
+      return reply.Done();
+    default:
+      return reply.Fail(
+          absl::InvalidArgumentError(absl::StrCat("no such fault: ", static_cast<int>(order.kind()))));
+  }
+}
+
+void OrderDesk::Abandon() {
+  runner_.FailAll(absl::UnavailableError("the daemon is gone"));
+}
+
+void OrderDesk::Tick(Time now) {
+  if (runner_.NextExpiry() <= now) runner_.Expire(now);
+  for (const Engine engine : {Engine::kCopyIn, Engine::kCopyOut, Engine::kCompute}) {
+    const EngineState state = device_->engine(engine);
+    lanes_.Show(static_cast<Lane>(engine), state.busy, state.progress);
+  }
+}
+
+void OrderDesk::BeginShutdown() {
+  shutting_down_ = true;
+  runner_.FailAll(absl::UnavailableError("this worker is shutting down"));
+}
+
+void OrderDesk::FinishShutdown() {
+  if (shutdown_reply_) std::exchange(shutdown_reply_, std::nullopt)->Done();
+}
+
+proto::WorkerDescription OrderDesk::Describe() const {
+  proto::WorkerDescription description;
+  const MemoryUse memory = device_->memory();
+  description.set_device(device_->info().name);
+  description.set_memory_bytes(memory.total.count());
+  description.set_free_bytes(memory.free.count());
+  description.set_largest_free_bytes(memory.largest.count());
+  for (const auto& [digest, size] : residency_.table().Resident()) {
+    proto::ResidentModel& resident = *description.add_resident();
+    resident.set_digest(digest);
+    resident.set_bytes(size.count());
+  }
+  for (proto::PlanKey& key : preparer_.cache().Keys()) *description.add_prepared() = std::move(key);
+  description.set_pid(getpid());
+  description.set_runs(runner_.runs_done());
+  description.set_swaps(residency_.swaps());
+  description.set_busy_ns(device_->compute_busy().count());
+  description.set_link_bytes_per_second(device_->info().link.value);
+  description.set_generation(options_.generation);
+  return description;
+}
+
+}  // namespace troupe::gpu

@@ -1,0 +1,69 @@
+// Takes orders to whoever executes them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "gpu/device/device.hpp"
+#include "gpu/worker/lanes.hpp"
+#include "gpu/worker/limits.hpp"
+#include "gpu/worker/preparer.hpp"
+#include "gpu/worker/reply.hpp"
+#include "gpu/worker/residency.hpp"
+#include "gpu/worker/runner.hpp"
+#include "gpu/worker/session.hpp"
+#include "gpu/worker/task_queue.hpp"
+
+namespace troupe::gpu {
+
+// Owns what lasts from the first adoption to the end: the device's models, plans and runs. Every order gets
+// its one outcome, also one that makes no sense; Cancel and Release get none. The main loop's thread.
+class OrderDesk {
+ public:
+  struct Options {
+    std::string generation;
+    bool allow_faults = false;
+    WorkerLimits limits;
+  };
+  OrderDesk(std::unique_ptr<Device> device, TaskQueue& queue, Lanes lanes, Options options);
+
+  // One record of the session's order ring.
+  void Take(const std::shared_ptr<Session>& session, const transport::RingRecord& record);
+  // The daemon is gone: what has not begun is dropped.
+  void Abandon();
+  // Called often: expires runs, brings the control page up to date.
+  void Tick(Time now);
+  [[nodiscard]] Time NextDue() const { return runner_.NextExpiry(); }
+
+  // From a Shutdown order or a signal on new work is refused, what waits is failed and what computes
+  // finishes.
+  void BeginShutdown();
+  [[nodiscard]] bool shutting_down() const { return shutting_down_; }
+  [[nodiscard]] bool idle() const { return runner_.in_flight() == 0 && residency_.table().loading() == 0; }
+  // Answers the Shutdown order.
+  void FinishShutdown();
+
+  [[nodiscard]] proto::WorkerDescription Describe() const;
+  [[nodiscard]] Device& device() { return *device_; }
+
+ private:
+  void Execute(const std::shared_ptr<Session>& session, proto::WorkerOrder order, Reply reply);
+  void Prepare(const std::shared_ptr<Session>& session, proto::PrepareOrder order, Reply reply);
+  void SwapIn(const std::shared_ptr<Session>& session, const proto::SwapInOrder& order, Reply reply);
+  void Run(const std::shared_ptr<Session>& session, proto::RunOrder order, Reply reply);
+  void Fault(const proto::FaultOrder& order, Reply reply);
+
+  std::unique_ptr<Device> device_;  // ends last
+  Lanes lanes_;
+  const Options options_;
+  Residency residency_;
+  Preparer preparer_;
+  Runner runner_;
+  bool shutting_down_ = false;
+  std::optional<Reply> shutdown_reply_;
+  std::uint64_t orders_ = 0;
+};
+
+}  // namespace troupe::gpu

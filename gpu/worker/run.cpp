@@ -1,0 +1,120 @@
+#include "gpu/worker/run.hpp"
+
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.hpp"
+#include "gpu/device/tensor_bytes.hpp"
+#include "gpu/worker/limits.hpp"
+
+namespace troupe::gpu {
+
+Time Run::Expires() const {
+  const Duration timeout(request.order.timeout_ns());
+  if (timeout <= Duration(0) || timeout > Time::max() - request.received) return Time::max();
+  return request.received + timeout;
+}
+
+absl::Status CheckRunInputs(const proto::RunOrder& order) {
+  if (static_cast<std::size_t>(order.inputs_size()) > WorkerLimits().tensors) {
+    return absl::InvalidArgumentError(absl::StrCat(order.inputs_size(), " inputs are too many for one run"));
+  }
+  std::set<std::string> names;
+  for (const proto::Tensor& tensor : order.inputs()) {
+    TROUPE_ASSIGN_OR_RETURN(const Bytes expected, ConcreteBytes(tensor.spec()));
+    const Bytes found = transport::SizeOf(tensor.data());
+    if (found != expected) {
+      return absl::InvalidArgumentError(absl::StrCat("input ", FormatSpec(tensor.spec()), " has ",
+                                                     found.count(), " bytes, its shape needs ",
+                                                     expected.count()));
+    }
+    if (!names.insert(tensor.spec().name()).second) {
+      return absl::InvalidArgumentError(absl::StrCat("input ", tensor.spec().name(), " was given twice"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::vector<proto::TensorSpec> InputSpecs(const proto::RunOrder& order) {
+  std::vector<proto::TensorSpec> specs;
+  for (const proto::Tensor& tensor : order.inputs()) specs.push_back(tensor.spec());
+  return specs;
+}
+
+absl::Status ReserveOutputs(Run& run, Bytes inline_limit) {
+  Bytes inlined;
+  for (std::size_t i = 0; i < run.plan->outputs().size(); ++i) {
+    const Bytes size = run.plan->output_bytes(i);
+    transport::LocalChannel& channel = *run.request.channel;
+    const bool in_message = size <= transport::kInlineLimit && inlined + size <= inline_limit;
+    if (in_message) inlined += size;
+    absl::StatusOr<transport::Reservation> room =
+        in_message ? channel.Reserve(size) : channel.ReserveSlice(size);
+    if (!room.ok()) {
+      run.rooms.clear();
+      return absl::Status(
+          room.status().code(),
+          absl::StrCat("no room for output ", run.plan->outputs()[i].name(), ": ", room.status().message()));
+    }
+    run.rooms.push_back(*std::move(room));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MeasureOutputs(Run& run) {
+  if (run.outputs.size() != run.plan->outputs().size()) {
+    return absl::InternalError(absl::StrCat("the plan has ", run.plan->outputs().size(),
+                                            " outputs, its run gave ", run.outputs.size()));
+  }
+  for (std::size_t i = 0; i < run.outputs.size(); ++i) {
+    TROUPE_ASSIGN_OR_RETURN(const Bytes size, ConcreteBytes(run.outputs[i]));
+    if (size > run.plan->output_bytes(i)) {
+      return absl::InternalError(absl::StrCat("output ", FormatSpec(run.outputs[i]),
+                                              " is larger than its bound of ",
+                                              run.plan->output_bytes(i).count(), " bytes"));
+    }
+    run.output_sizes.push_back(size);
+    run.bytes += size.count();
+  }
+  return absl::OkStatus();
+}
+
+proto::WorkerOutcome OutcomeOf(Run& run, Time now) {
+  proto::WorkerOutcome outcome;
+  outcome.set_bytes(run.bytes);
+  proto::RunOutcome& detail = *outcome.mutable_run();
+  detail.set_copy_in_ns(run.copy_in.count());
+  detail.set_compute_ns(run.compute.count());
+  detail.set_copy_out_ns((now - run.copy_out_begin).count());
+  for (std::size_t i = 0; i < run.outputs.size(); ++i) {
+    proto::Tensor& tensor = *detail.add_outputs();
+    *tensor.mutable_spec() = std::move(run.outputs[i]);
+    *tensor.mutable_data() = run.rooms[i].Commit();
+    // A room is as large as the output may become.
+    if (tensor.data().has_arena()) {
+      tensor.mutable_data()->mutable_arena()->set_length(run.output_sizes[i].count());
+    } else {
+      tensor.mutable_data()->mutable_inlined()->resize(run.output_sizes[i].count());
+    }
+  }
+  return outcome;
+}
+
+RunLayout::RunLayout(const DevicePlan& plan) {
+  const auto place = [this](Bytes size) {
+    const std::pair<Bytes, Bytes> range(total, size);
+    total = AlignUp(total + size, kAlignment);
+    return range;
+  };
+  for (std::size_t i = 0; i < plan.inputs().size(); ++i) inputs_.push_back(place(plan.input_bytes(i)));
+  for (std::size_t i = 0; i < plan.outputs().size(); ++i) outputs_.push_back(place(plan.output_bytes(i)));
+  activations_ = place(plan.activation_bytes());
+}
+
+void RunLayout::Bind(DeviceRange block, LaunchArguments& arguments) const {
+  for (const auto& [offset, size] : inputs_) arguments.inputs.push_back(block.Part(offset, size));
+  for (const auto& [offset, size] : outputs_) arguments.outputs.push_back(block.Part(offset, size));
+  arguments.activations = block.Part(activations_.first, activations_.second);
+}
+
+}  // namespace troupe::gpu

@@ -1,0 +1,83 @@
+// One run on its way through the worker.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gpu/device/device.hpp"
+#include "gpu/worker/host_model.hpp"
+#include "gpu/worker/reply.hpp"
+#include "proto/worker.pb.h"
+#include "transport/local_channel.hpp"
+
+namespace troupe::gpu {
+
+// What the order asked for, checked as far as it can be without the plan.
+struct RunRequest {
+  std::uint64_t sequence = 0;
+  proto::RunOrder order;
+  std::optional<HostModel> host;  // to prepare from, when the order names it
+  std::shared_ptr<transport::LocalChannel> channel;
+  Time received;
+};
+
+// waiting (for model, plan, inputs, room) -> staging (inputs on their way in) -> ready -> computing ->
+// leaving (outputs on their way out) -> answered. A run that nobody waits for any more leaves at the next
+// arrow.
+struct Run {
+  enum class Stage { kWaiting, kStaging, kReady, kComputing, kLeaving };
+  Run(RunRequest request, Reply reply) : request(std::move(request)), reply(std::move(reply)) {}
+
+  // When it is dropped if it has not begun to compute; Time::max(): never.
+  [[nodiscard]] Time Expires() const;
+
+  RunRequest request;
+  Reply reply;
+  Stage stage = Stage::kWaiting;
+  absl::Status failed;  // why it is given up; OK while it is not
+  std::shared_ptr<DevicePlan> plan;
+  bool inputs_here = false;
+  std::vector<transport::TensorData> inputs;  // in the order's order
+  bool holds_model = false;
+
+  DeviceRange block;  // inputs, outputs and activations, one allocation
+  LaunchArguments arguments;
+  std::vector<transport::Reservation> rooms;  // for the outputs
+  std::vector<proto::TensorSpec> outputs;     // as they came out
+  std::vector<Bytes> output_sizes;
+  std::uint64_t bytes = 0;  // over the link
+  Time copy_in_begin;
+  Duration copy_in{};
+  Duration compute{};
+  Time copy_out_begin;
+};
+
+// Each tensor's bytes are where its shape says; names are different. InvalidArgument names the tensor.
+absl::Status CheckRunInputs(const proto::RunOrder& order);
+[[nodiscard]] std::vector<proto::TensorSpec> InputSpecs(const proto::RunOrder& order);
+
+// Rooms for the outputs: inline while they are small and few, else in the channel's arena. ResourceExhausted
+// when that is full of outputs that nobody has released.
+absl::Status ReserveOutputs(Run& run, Bytes inline_limit);
+// The sizes of run.outputs; Internal when one is larger than its plan said.
+absl::Status MeasureOutputs(Run& run);
+// What a run that has come to its end answers; its rooms become references.
+[[nodiscard]] proto::WorkerOutcome OutcomeOf(Run& run, Time now);
+
+// Lays out inputs, outputs and activations in one block of device memory.
+struct RunLayout {
+  explicit RunLayout(const DevicePlan& plan);
+  void Bind(DeviceRange block, LaunchArguments& arguments) const;
+  Bytes total;
+
+ private:
+  static constexpr Bytes kAlignment = Bytes(256);
+  std::vector<std::pair<Bytes, Bytes>> inputs_;  // offset, size
+  std::vector<std::pair<Bytes, Bytes>> outputs_;
+  std::pair<Bytes, Bytes> activations_;
+};
+
+}  // namespace troupe::gpu

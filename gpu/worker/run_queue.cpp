@@ -1,0 +1,49 @@
+#include "gpu/worker/run_queue.hpp"
+
+namespace troupe::gpu {
+
+bool RunQueue::Add(std::uint64_t sequence, std::uint32_t priority, Time expires) {
+  const Place place{priority, arrivals_, expires};
+  if (!places_.emplace(sequence, place).second) return false;
+  ++arrivals_;
+  order_[{priority, place.arrival}] = sequence;
+  if (expires != Time::max()) expiries_.emplace(expires, sequence);
+  return true;
+}
+
+bool RunQueue::Remove(std::uint64_t sequence) {
+  const auto found = places_.find(sequence);
+  if (found == places_.end()) return false;
+  order_.erase({found->second.priority, found->second.arrival});
+  expiries_.erase({found->second.expires, sequence});
+  places_.erase(found);
+  return true;
+}
+
+std::optional<std::uint64_t> RunQueue::First(const std::function<bool(std::uint64_t)>& ready) const {
+  for (const auto& [key, sequence] : order_) {
+    if (ready(sequence)) return sequence;
+  }
+  return std::nullopt;
+}
+
+std::vector<std::uint64_t> RunQueue::TakeExpired(Time now) {
+  std::vector<std::uint64_t> expired;
+  while (!expiries_.empty() && expiries_.begin()->first <= now) {
+    expired.push_back(expiries_.begin()->second);
+    Remove(expired.back());
+  }
+  return expired;
+}
+
+Time RunQueue::NextExpiry() const {
+  return expiries_.empty() ? Time::max() : expiries_.begin()->first;
+}
+
+std::vector<std::uint64_t> RunQueue::All() const {
+  std::vector<std::uint64_t> all;
+  for (const auto& [key, sequence] : order_) all.push_back(sequence);
+  return all;
+}
+
+}  // namespace troupe::gpu

@@ -1,0 +1,96 @@
+// Executes runs: their inputs come in while the one before computes, one computes at a time, their outputs
+// leave.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "gpu/device/device.hpp"
+#include "gpu/worker/lanes.hpp"
+#include "gpu/worker/limits.hpp"
+#include "gpu/worker/preparer.hpp"
+#include "gpu/worker/residency.hpp"
+#include "gpu/worker/run.hpp"
+#include "gpu/worker/run_queue.hpp"
+#include "gpu/worker/task_queue.hpp"
+
+namespace troupe::gpu {
+
+// Every run that was submitted is answered once, unless it was abandoned. The main loop's thread; copies and
+// launches end on the device's threads, which post back. Waiting runs are served by priority, then arrival,
+// those first whose model, plan and inputs are there.
+class Runner {
+ public:
+  Runner(Device& device, TaskQueue& queue, Lanes lanes, const WorkerLimits& limits, Residency& residency,
+         Preparer& preparer);
+  ~Runner();
+
+  // The request's inputs have been checked (CheckRunInputs).
+  void Submit(RunRequest request, Reply reply);
+  // A run that has not begun to compute answers CANCELLED; others go on.
+  void Cancel(std::uint64_t sequence);
+  // Runs that have not begun in time answer DEADLINE_EXCEEDED.
+  void Expire(Time now);
+  [[nodiscard]] Time NextExpiry() const;
+  // What has not begun to compute is failed with `status`, what has goes on. Sequences begin anew.
+  void FailAll(const absl::Status& status);
+  // A model that runs wait for is there, or will not be.
+  void ModelChanged(const std::string& digest, const absl::Status& status);
+  // Whether runs wait for this model (those that hold it are known to the model table).
+  [[nodiscard]] bool Wants(const std::string& digest) const;
+  [[nodiscard]] std::size_t in_flight() const { return runs_.size(); }
+  [[nodiscard]] std::uint64_t runs_done() const { return runs_done_; }
+
+ private:
+  using Id = std::uint64_t;  // ours: sequences begin anew with each daemon
+  absl::Status Accept(Id id, Run& run);
+  absl::Status FindPlan(Id id, Run& run);
+  void FetchInputs(Id id, Run& run);
+  void InputsHere(Id id, absl::StatusOr<std::vector<transport::TensorData>> inputs);
+  void PlanHere(Id id, const absl::StatusOr<std::shared_ptr<DevicePlan>>& plan);
+  void Advance();
+  [[nodiscard]] bool CanStage(const Run& run) const;
+  bool Stage(Id id);
+  void CopyInputs(Id id, Run& run);
+  void Staged(Id id, const absl::Status& status);
+  void Launch(Id id);
+  void Computed(Id id, const Completion& completion, std::vector<proto::TensorSpec> outputs);
+  absl::Status CopyOutputs(Id id, Run& run);
+  void Left(Id id, const absl::Status& status);
+  void GiveUp(Id id, const absl::Status& status, proto::WorkerOutcome outcome = {});
+  [[nodiscard]] Run* Find(Id id);
+  std::unique_ptr<Run> Take(Id id);
+  void FreeDevice(Run& run);
+
+  Device& device_;
+  TaskQueue& queue_;
+  Lanes lanes_;
+  const WorkerLimits& limits_;
+  Residency& residency_;
+  Preparer& preparer_;
+  std::map<Id, std::unique_ptr<Run>> runs_;
+  std::map<std::uint64_t, Id> by_sequence_;  // of the daemon that is there now
+  std::set<std::pair<std::string, std::uint64_t>>
+      known_arenas_;  // mapped before: reading from them does not block
+  Id next_ = 1;
+  RunQueue waiting_;
+  RunQueue ready_;
+  std::size_t staged_ = 0;     // staging or ready
+  std::size_t on_device_ = 0;  // that hold device memory
+  bool computing_ = false;
+  bool advancing_ = false;
+  bool again_ = false;
+  std::uint64_t runs_done_ = 0;
+  std::unique_ptr<Stream> in_;
+  std::unique_ptr<Stream> compute_;
+  std::unique_ptr<Stream> out_;
+  TaskThread fetcher_;  // ends first: meets arenas for the first time
+};
+
+}  // namespace troupe::gpu

@@ -1,0 +1,118 @@
+#include "gpu/worker/session.hpp"
+
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.hpp"
+#include "gpu/worker/adoption.hpp"
+#include "transport/arena.hpp"
+
+namespace troupe::gpu {
+namespace {
+
+using transport::LocalChannel;
+using transport::RingMemory;
+
+constexpr Duration kWelcome = std::chrono::seconds(1);
+
+absl::StatusOr<std::shared_ptr<LocalChannel>> OpenChannel(const proto::AdoptHello& hello,
+                                                          const Session::Options& options) {
+  LocalChannel::Options channel;
+  channel.name = absl::StrCat("troupe-outputs-", hello.gpu());
+  channel.socket = options.arena_socket;
+  channel.capacity = options.arena;
+  channel.directories = {std::filesystem::path(options.arena_socket).parent_path().string()};
+  if (!hello.run_directory().empty()) channel.directories.push_back(hello.run_directory());
+  return LocalChannel::Create(std::move(channel));
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<Session>> Session::Open(transport::UnixConnection control,
+                                                       const proto::AdoptHello& hello, RegionPtr region,
+                                                       const Options& options) {
+  TROUPE_ASSIGN_OR_RETURN(std::shared_ptr<LocalChannel> channel, OpenChannel(hello, options));
+  TROUPE_ASSIGN_OR_RETURN(auto order_ring, RingMemory::Create("troupe-orders", kRingCapacity));
+  TROUPE_ASSIGN_OR_RETURN(auto outcome_ring, RingMemory::Create("troupe-outcomes", kRingCapacity));
+  TROUPE_ASSIGN_OR_RETURN(auto orders, transport::RingReader::Attach(order_ring));
+  TROUPE_ASSIGN_OR_RETURN(auto outcomes, transport::RingWriter::Attach(outcome_ring));
+  return std::shared_ptr<Session>(new Session(std::move(control), std::move(region), std::move(channel),
+                                              std::move(order_ring), std::move(outcome_ring),
+                                              std::move(orders), std::move(outcomes)));
+}
+
+Session::Session(transport::UnixConnection control, RegionPtr region, std::shared_ptr<LocalChannel> channel,
+                 std::shared_ptr<RingMemory> order_ring, std::shared_ptr<RingMemory> outcome_ring,
+                 transport::RingReader orders, transport::RingWriter outcomes)
+    : control_(std::move(control)),
+      region_(std::move(region)),
+      channel_(std::move(channel)),
+      order_ring_(std::move(order_ring)),
+      outcome_ring_(std::move(outcome_ring)),
+      orders_(std::move(orders)),
+      outcomes_(std::move(outcomes)) {}
+
+absl::Status Session::Welcome(const proto::WorkerDescription& description, int control_page,
+                              int device_memory) {
+  proto::AdoptReply reply;
+  *reply.mutable_description() = description;
+  *reply.mutable_output_arena() = channel_->ArenaAddress();
+  std::vector<int> descriptors(kAdoptionDescriptors);
+  descriptors[kOrderRing] = order_ring_->memory_fd();
+  descriptors[kOrderDoorbell] = order_ring_->doorbell_fd();
+  descriptors[kOutcomeRing] = outcome_ring_->memory_fd();
+  descriptors[kOutcomeDoorbell] = outcome_ring_->doorbell_fd();
+  descriptors[kOutputArena] = channel_->arena()->fd();
+  descriptors[kControlPage] = control_page;
+  if (device_memory >= 0) descriptors.push_back(device_memory);
+  std::string bytes = reply.SerializeAsString();
+  if (Bytes(bytes.size()) > transport::SocketLimits::kMessage) {
+    // A description of very many plans does not fit a socket's message: it is asked for with Describe.
+    reply.mutable_description()->clear_prepared();
+    bytes = reply.SerializeAsString();
+  }
+  return control_.Send(bytes, descriptors, kWelcome);
+}
+
+absl::StatusOr<bool> Session::Read(transport::RingRecord& record) {
+  return orders_.TryRead(record);
+}
+
+absl::StatusOr<bool> Session::Write(const std::string& outcome, std::uint64_t sequence) {
+  return outcomes_.TryWrite(kOutcomeOp, 0, sequence, std::as_bytes(std::span(outcome)));
+}
+
+void Session::Answer(const proto::WorkerOutcome& outcome) {
+  std::string bytes = outcome.SerializeAsString();
+  if (Bytes(bytes.size()) > outcome_ring_->largest_payload()) {
+    proto::WorkerOutcome instead;
+    instead.set_sequence(outcome.sequence());
+    instead.set_code(static_cast<int>(absl::StatusCode::kResourceExhausted));
+    instead.set_message(absl::StrCat("an outcome of ", bytes.size(), " bytes does not fit the ring"));
+    bytes = instead.SerializeAsString();
+  }
+  kept_.emplace_back(outcome.sequence(), std::move(bytes));
+  (void)Flush();
+}
+
+bool Session::Flush() {
+  while (!kept_.empty()) {
+    const absl::StatusOr<bool> written = Write(kept_.front().second, kept_.front().first);
+    if (!written.ok()) {
+      broken_ = true;
+      kept_.clear();
+      return true;
+    }
+    if (!*written) return false;
+    kept_.pop_front();
+  }
+  return true;
+}
+
+bool Session::StillThere() {
+  const absl::StatusOr<transport::SocketMessage> message = control_.Receive(Duration(0));
+  return message.status().code() == absl::StatusCode::kDeadlineExceeded;
+}
+
+}  // namespace troupe::gpu

@@ -1,0 +1,68 @@
+// One adoption, from the worker's side: the link to the daemon that has this worker now.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "gpu/worker/host_model.hpp"
+#include "proto/worker.pb.h"
+#include "transport/local_channel.hpp"
+#include "transport/ring.hpp"
+#include "transport/unix_socket.hpp"
+
+namespace troupe::gpu {
+
+// Made anew for each adoption, with rings and an arena of its own: what the last daemon wrote or left unread
+// cannot disturb the next. Dropped when the daemon closes its end. The main loop's thread.
+class Session {
+ public:
+  struct Options {
+    std::string arena_socket;  // of this session's own: runs of the last one may still hold theirs
+    Bytes arena;
+  };
+  static absl::StatusOr<std::shared_ptr<Session>> Open(transport::UnixConnection control,
+                                                       const proto::AdoptHello& hello, RegionPtr region,
+                                                       const Options& options);
+
+  // Sends the answer to the hello with the session's descriptors; `device_memory` -1: none.
+  absl::Status Welcome(const proto::WorkerDescription& description, int control_page, int device_memory);
+
+  // False when there is none now; DataLoss when the ring makes no sense (any more).
+  absl::StatusOr<bool> Read(transport::RingRecord& record);
+  [[nodiscard]] transport::RingReader& orders() { return orders_; }
+
+  // Writes the outcome, or keeps it until the daemon has made room.
+  void Answer(const proto::WorkerOutcome& outcome);
+  // Writes what was kept; false while something is left. No orders are read meanwhile, so that what is kept
+  // is bounded by what is in flight.
+  bool Flush();
+  [[nodiscard]] bool broken() const { return broken_; }
+
+  [[nodiscard]] int control_fd() const { return control_.fd(); }
+  // False when the daemon has closed its end, or said something that it should not have.
+  [[nodiscard]] bool StillThere();
+  [[nodiscard]] const RegionPtr& region() const { return region_; }
+  [[nodiscard]] const std::shared_ptr<transport::LocalChannel>& channel() const { return channel_; }
+
+ private:
+  Session(transport::UnixConnection control, RegionPtr region,
+          std::shared_ptr<transport::LocalChannel> channel, std::shared_ptr<transport::RingMemory> order_ring,
+          std::shared_ptr<transport::RingMemory> outcome_ring, transport::RingReader orders,
+          transport::RingWriter outcomes);
+  absl::StatusOr<bool> Write(const std::string& outcome, std::uint64_t sequence);
+
+  transport::UnixConnection control_;
+  RegionPtr region_;
+  std::shared_ptr<transport::LocalChannel> channel_;
+  std::shared_ptr<transport::RingMemory> order_ring_;
+  std::shared_ptr<transport::RingMemory> outcome_ring_;
+  transport::RingReader orders_;
+  transport::RingWriter outcomes_;
+  std::deque<std::pair<std::uint64_t, std::string>> kept_;
+  bool broken_ = false;
+};
+
+}  // namespace troupe::gpu

@@ -1,0 +1,87 @@
+// WORKER: the process that owns one GPU. Its main loop waits for orders, for what its threads and the device
+// have finished, and for daemons that want to adopt it.
+//
+//   listening -(hello of a daemon)-> adopted -(the daemon closes, a newer one comes)-> waiting -(hello)->
+//   adopted ... waiting -(the lease is over)-> ended          adopted -(Shutdown, SIGTERM)-> finishing what
+//   computes -> ended
+// The device is opened at the first adoption and lives until the end: models stay over re-adoptions.
+#pragma once
+
+#include <poll.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "gpu/worker/adoption.hpp"
+#include "gpu/worker/control_page.hpp"
+#include "gpu/worker/order_desk.hpp"
+#include "gpu/worker/session.hpp"
+#include "gpu/worker/task_queue.hpp"
+#include "gpu/worker/worker_options.hpp"
+#include "transport/unix_socket.hpp"
+
+namespace troupe::gpu {
+
+class Worker {
+ public:
+  // AlreadyExists when a living worker listens at the socket. Writes last words into its control page from
+  // here on.
+  static absl::StatusOr<std::unique_ptr<Worker>> Create(WorkerOptions options);
+  ~Worker();
+
+  // Until the end; an ExitCode. SIGTERM and SIGINT, which the caller has blocked, are read from `signals` (a
+  // signalfd).
+  int Run(int signals);
+  // The device did not finish: destructors would wait for it for ever, so the process just exits.
+  [[nodiscard]] bool stuck() const { return stuck_; }
+
+ private:
+  struct Handshake {
+    transport::UnixConnection connection;
+    Time deadline;
+  };
+  Worker(WorkerOptions options, transport::UnixListener listener, transport::MemoryFile page,
+         std::unique_ptr<TaskQueue> queue);
+  std::optional<int> Step(Time now);
+  bool ReadOrders();
+  std::optional<int> Beat(Time now);
+  [[nodiscard]] Time NextDue() const;
+  bool Arm();
+  void Disarm();
+  void Poll(Time until);
+  void Accept();
+  void Greet(Handshake& handshake);
+  void Refuse(transport::UnixConnection& connection, const absl::Status& status);
+  absl::Status Adopt(transport::UnixConnection connection, transport::SocketMessage message);
+  absl::Status OpenOrKeepDevice(const proto::AdoptHello& hello,
+                                std::vector<transport::UniqueFd>& descriptors);
+  absl::StatusOr<RegionPtr> OpenRegion(transport::UniqueFd descriptor);
+  void DropSession(const std::string& why);
+  void Say(const std::string& words);
+
+  WorkerOptions options_;
+  const std::string generation_;
+  transport::UnixListener listener_;
+  transport::MemoryFile page_;
+  std::unique_ptr<TaskQueue> queue_;
+  AdoptionGate gate_;
+  std::vector<Handshake> handshakes_;
+  transport::UniqueFd device_memory_;  // a virtual device's, handed back at each adoption
+  std::unique_ptr<OrderDesk> desk_;    // from the first adoption on
+  std::shared_ptr<Session> session_;   // ends before the desk: its region is registered with the device
+  int signals_ = -1;
+  bool terminated_ = false;
+  bool stuck_ = false;
+  std::uint64_t sessions_ = 0;
+  Time waiting_since_;
+  Time next_beat_;
+  Time next_poll_;
+  Time idle_since_;
+  std::optional<Time> shutdown_deadline_;
+};
+
+}  // namespace troupe::gpu

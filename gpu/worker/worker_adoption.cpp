@@ -1,0 +1,133 @@
+// How a worker meets its daemons.
+#include <fcntl.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.hpp"
+#include "gpu/worker/worker.hpp"
+#include "transport/steady_clock.hpp"
+
+namespace troupe::gpu {
+namespace {
+
+constexpr Duration kAnswer = std::chrono::milliseconds(200);
+
+absl::Status CheckHello(const proto::AdoptHello& hello, const WorkerOptions& options,
+                        std::size_t descriptors) {
+  if (!options.node.empty() && (hello.node() != options.node || hello.gpu() != options.gpu)) {
+    return absl::InvalidArgumentError(absl::StrCat("this is the worker of GPU ", options.gpu, " of node ",
+                                                   options.node, ", not of GPU ", hello.gpu(), " of node ",
+                                                   hello.node()));
+  }
+  const std::size_t expected = hello.device_memory() ? kHelloLinks + 1 : kHostRegion + 1;
+  if (descriptors != expected) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("this hello comes with ", expected, " descriptors, not ", descriptors));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void Worker::Accept() {
+  absl::StatusOr<transport::UnixConnection> connection = listener_.Accept(Duration(0));
+  if (!connection.ok()) return;  // of another user, or gone again
+  handshakes_.push_back({*std::move(connection), transport::SteadyNow() + options_.limits.handshake});
+}
+
+void Worker::Greet(Handshake& handshake) {
+  absl::StatusOr<transport::SocketMessage> message = handshake.connection.Receive(Duration(0));
+  if (!message.ok()) return;  // closed without a word
+  (void)Adopt(std::move(handshake.connection), *std::move(message));
+}
+
+void Worker::Refuse(transport::UnixConnection& connection, const absl::Status& status) {
+  proto::AdoptReply reply;
+  reply.set_code(static_cast<int>(status.code()));
+  reply.set_message(std::string(status.message()));
+  connection.Send(reply.SerializeAsString(), {}, kAnswer)
+      .IgnoreError();  // who does not listen learns nothing
+}
+
+absl::Status Worker::Adopt(transport::UnixConnection connection, transport::SocketMessage message) {
+  proto::AdoptHello hello;
+  const auto prepare = [&]() -> absl::StatusOr<RegionPtr> {
+    if (!hello.ParseFromString(message.bytes)) return absl::InvalidArgumentError("this is no AdoptHello");
+    TROUPE_RETURN_IF_ERROR(CheckHello(hello, options_, message.descriptors.size()));
+    TROUPE_RETURN_IF_ERROR(gate_.Admit(hello.daemon_epoch()));
+    if (desk_ != nullptr && desk_->shutting_down())
+      return absl::UnavailableError("this worker is shutting down");
+    TROUPE_RETURN_IF_ERROR(OpenOrKeepDevice(hello, message.descriptors));
+    return OpenRegion(std::move(message.descriptors[kHostRegion]));
+  };
+  absl::StatusOr<RegionPtr> region = prepare();
+  if (!region.ok()) {
+    Refuse(connection, region.status());
+    return region.status();
+  }
+  if (session_ != nullptr) DropSession("a newer daemon came");
+  Session::Options options;
+  options.arena_socket = absl::StrCat(options_.socket, ".a", ++sessions_);
+  options.arena = options_.arena;
+  absl::StatusOr<std::shared_ptr<Session>> session =
+      Session::Open(std::move(connection), hello, *std::move(region), options);
+  absl::Status status = session.status();
+  if (status.ok()) status = (*session)->Welcome(desk_->Describe(), page_.fd(), device_memory_.get());
+  if (!status.ok()) {
+    Say(absl::StrCat("an adoption failed: ", status.message()));
+    return status;
+  }
+  session_ = *std::move(session);
+  gate_.Adopted(hello.daemon_epoch());
+  return absl::OkStatus();
+}
+
+absl::Status Worker::OpenOrKeepDevice(const proto::AdoptHello& hello,
+                                      std::vector<transport::UniqueFd>& descriptors) {
+  if (options_.virtual_device && !hello.device_memory()) {
+    return absl::InvalidArgumentError(
+        "a virtual device needs its memory and the node's links with the hello");
+  }
+  DeviceParts parts;
+  if (hello.device_memory()) {
+    TROUPE_ASSIGN_OR_RETURN(auto links, transport::LinkBuckets::Open(std::move(descriptors[kHelloLinks])));
+    parts.links = std::make_shared<transport::LinkBuckets>(std::move(links));
+  }
+  if (desk_ != nullptr) return desk_->device().UseLinks(std::move(parts.links));
+  transport::UniqueFd kept;
+  if (hello.device_memory()) {
+    parts.memory = std::move(descriptors[kHelloMemory]);
+    TROUPE_ASSIGN_OR_RETURN(kept, parts.memory.Duplicate());
+  }
+  TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, options_.open_device(std::move(parts)));
+  device_memory_ = std::move(kept);
+  OrderDesk::Options desk;
+  desk.generation = generation_;
+  desk.allow_faults = options_.allow_faults;
+  desk.limits = options_.limits;
+  desk_ = std::make_unique<OrderDesk>(std::move(device), *queue_, Lanes(PageOf(page_)), std::move(desk));
+  return absl::OkStatus();
+}
+
+// Registered with the device for as long as anybody reads from it.
+absl::StatusOr<RegionPtr> Worker::OpenRegion(transport::UniqueFd descriptor) {
+  TROUPE_ASSIGN_OR_RETURN(auto view, transport::HostRegionView::Open(std::move(descriptor)));
+  Device& device = desk_->device();
+  TROUPE_RETURN_IF_ERROR(device.RegisterHost(view.bytes()));
+  return RegionPtr(new transport::HostRegionView(std::move(view)),
+                   [&device](const transport::HostRegionView* region) {
+                     device.UnregisterHost(region->bytes());
+                     delete region;
+                   });
+}
+
+void Worker::DropSession(const std::string& why) {
+  session_.reset();
+  gate_.Lost();
+  waiting_since_ = transport::SteadyNow();
+  desk_->Abandon();
+  Say(why);
+}
+
+}  // namespace troupe::gpu
