@@ -9,7 +9,7 @@
 #include "node/swap_scheduler.hpp"
 #include "tests/unit/node/fake_worker.hpp"
 
-namespace troupe::node {
+namespace troupe::node::swap_scheduler_property_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -168,4 +168,4 @@ TEST(SwapSchedulerProperty, EveryRequestEndsOnceAndMemoryIsNeverBookedTwice) {
 }
 
 }  // namespace
-}  // namespace troupe::node
+}  // namespace troupe::node::swap_scheduler_property_test

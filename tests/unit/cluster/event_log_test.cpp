@@ -1,0 +1,54 @@
+#include "cluster/event_log.hpp"
+
+#include <gtest/gtest.h>
+
+#include "cluster/metering.hpp"
+
+namespace troupe::cluster::event_log_test {
+namespace {
+
+proto::Event EventOf(const std::string& message) {
+  proto::Event event;
+  event.set_message(message);
+  return event;
+}
+
+TEST(EventLog, KeepsTheNewestAndNumbersWithoutGaps) {
+  EventLog log(3);
+  EXPECT_TRUE(log.After(0, 0).empty());
+  for (int i = 1; i <= 5; ++i) EXPECT_EQ(log.Add(EventOf(std::to_string(i))), static_cast<std::uint64_t>(i));
+  EXPECT_EQ(log.size(), 3u);
+  struct Case {
+    std::uint64_t after;
+    std::size_t limit;
+    std::vector<std::uint64_t> expected;
+  };
+  const Case cases[] = {{0, 0, {3, 4, 5}}, {0, 2, {4, 5}}, {3, 0, {4, 5}}, {3, 1, {4}},
+                        {5, 0, {}},        {9, 4, {}},     {1, 2, {3, 4}}};
+  for (const Case& c : cases) {
+    const auto events = log.After(c.after, c.limit);
+    ASSERT_EQ(events.size(), c.expected.size()) << c.after << " " << c.limit;
+    for (std::size_t i = 0; i < events.size(); ++i) EXPECT_EQ(events[i].sequence(), c.expected[i]);
+  }
+}
+
+TEST(EventLog, LongTextsAreCutBetweenCharacters) {
+  EventLog log;
+  std::string text(EventLog::kMaxText - 1, 'a');
+  text += "\xc3\xa4\xc3\xa4";
+  log.Add(EventOf(text));
+  EXPECT_EQ(log.After(0, 0)[0].message(), std::string(EventLog::kMaxText - 1, 'a'));
+}
+
+TEST(Metering, AddsUpAndIsBounded) {
+  Metering metering(1);
+  metering.Add("acme", "digits", {.requests = 1, .compute = std::chrono::milliseconds(2)});
+  metering.Add("acme", "digits", {.requests = 1, .compute = std::chrono::milliseconds(3)});
+  metering.Add("acme", "other", {.requests = 1, .failed = 1});
+  EXPECT_EQ(metering.tenants().at("acme").requests, 3u);
+  EXPECT_EQ(metering.functions().at("digits").compute, std::chrono::milliseconds(5));
+  EXPECT_FALSE(metering.functions().contains("other"));
+}
+
+}  // namespace
+}  // namespace troupe::cluster::event_log_test

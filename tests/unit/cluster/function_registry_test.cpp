@@ -1,0 +1,211 @@
+#include "cluster/function_registry.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/digest.hpp"
+#include "cluster/cluster_view.hpp"
+#include "cluster/workflow_registry.hpp"
+
+namespace troupe::cluster::function_registry_test {
+namespace {
+
+using testing::HasSubstr;
+
+proto::DeployFunction Deploy(const std::string& name, const std::string& version = "") {
+  proto::DeployFunction wish;
+  wish.mutable_record()->mutable_key()->set_name(name);
+  wish.mutable_record()->mutable_key()->set_version(version);
+  wish.mutable_record()->set_onnx_digest(Sha256Hex("onnx"));
+  wish.mutable_record()->set_model_digest(Sha256Hex("model of " + name));
+  return wish;
+}
+proto::FunctionKey Key(const std::string& name, const std::string& version = "") {
+  proto::FunctionKey key;
+  key.set_name(name);
+  key.set_version(version);
+  return key;
+}
+
+class FunctionRegistryTest : public testing::Test {
+ protected:
+  void Add(const std::string& name, const std::string& version = "") {
+    const auto command = registry.ValidateDeploy(Deploy(name, version));
+    ASSERT_TRUE(command.ok()) << command.status();
+    registry.Apply(*command, ++revision);
+  }
+  void Remove(const std::string& name, const std::string& version = "") {
+    proto::RemoveFunction wish;
+    *wish.mutable_key() = Key(name, version);
+    const auto command = registry.ValidateRemove(wish);
+    ASSERT_TRUE(command.ok()) << command.status();
+    registry.Apply(*command, ++revision);
+  }
+  void SetLoaded(const std::string& name, bool loaded) {
+    proto::SetFunctionLoaded wish;
+    *wish.mutable_key() = Key(name);
+    wish.set_loaded(loaded);
+    const auto command = registry.ValidateLoaded(wish);
+    ASSERT_TRUE(command.ok()) << command.status();
+    registry.Apply(*command, ++revision);
+  }
+  FunctionRegistry registry{{.max_functions = 5, .max_changes = 4}};
+  Revision revision = 0;
+};
+
+TEST_F(FunctionRegistryTest, VersionsCountUpAndTheNewestAnswers) {
+  Add("digits");
+  Add("digits");
+  Add("digits", "7");
+  EXPECT_EQ(registry.table().Find(Key("digits"))->key().version(), "7");
+  EXPECT_EQ(registry.table().Find(Key("digits", "1"))->key().version(), "1");
+  EXPECT_EQ(registry.table().Find(Key("digits", "3")), nullptr);
+  Add("digits");
+  EXPECT_EQ(registry.table().Find(Key("digits"))->key().version(), "8");
+  EXPECT_EQ(registry.table().Find(Key("digits"))->slo().percentile(), kDefaultPercentile);
+  EXPECT_EQ(registry.ValidateDeploy(Deploy("digits", "7")).status().code(), absl::StatusCode::kAlreadyExists);
+  Remove("digits");
+  EXPECT_EQ(registry.table().Find(Key("digits"))->key().version(), "7");
+}
+
+TEST_F(FunctionRegistryTest, UnloadedVersionsAreKeptAndNotServed) {
+  Add("digits");
+  Add("digits");
+  SetLoaded("digits", false);  // version 2
+  EXPECT_EQ((*registry.table().FindServed(Key("digits")))->key().version(), "1");
+  EXPECT_EQ(registry.table().FindServed(Key("digits", "2")).status().code(), absl::StatusCode::kUnavailable);
+  SetLoaded("digits", true);
+  EXPECT_EQ((*registry.table().FindServed(Key("digits")))->key().version(), "2");
+  EXPECT_EQ(registry.table().FindServed(Key("nets")).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(registry.table().FindServed(Key("digits", "9")).status().message()),
+              HasSubstr("1, 2"));
+}
+
+TEST_F(FunctionRegistryTest, BadWishesSayWhatIsWrong) {
+  struct Case {
+    proto::DeployFunction wish;
+    std::string says;
+  };
+  std::vector<Case> cases;
+  for (const char* name : {"", "-x", "a b", "a/b", "\xff", ".x"})
+    cases.push_back({Deploy(name), "is no name"});
+  cases.push_back({Deploy(std::string(129, 'a')), "is no name"});
+  for (const char* version : {"0", "01", "-1", "x", "1.0", "9999999999999999999"}) {
+    cases.push_back({Deploy("f", version), "is no version"});
+  }
+  cases.push_back({Deploy("f"), "deadline"});
+  cases.back().wish.mutable_record()->mutable_slo()->set_deadline_ns(-1);
+  for (const double percentile : {-1.0, 100.1, std::numeric_limits<double>::quiet_NaN()}) {
+    cases.push_back({Deploy("f"), "percentile"});
+    cases.back().wish.mutable_record()->mutable_slo()->set_percentile(percentile);
+  }
+  cases.push_back({Deploy("f"), "upload"});
+  cases.back().wish.mutable_record()->set_model_digest("../../etc/passwd");
+  cases.push_back({Deploy("f"), "tenant"});
+  cases.back().wish.mutable_record()->set_tenant("a tenant");
+  cases.push_back({Deploy("f"), "dimension of -2"});
+  auto* input = cases.back().wish.mutable_record()->add_inputs();
+  input->set_name("x");
+  input->set_type(proto::FP32);
+  input->add_shape(-2);
+  for (const Case& c : cases) {
+    const auto status = registry.ValidateDeploy(c.wish).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << c.wish.ShortDebugString();
+    EXPECT_THAT(std::string(status.message()), HasSubstr(c.says));
+  }
+}
+
+TEST_F(FunctionRegistryTest, ALimitOfFunctions) {
+  for (int i = 0; i < 5; ++i) Add("f" + std::to_string(i));
+  EXPECT_EQ(registry.ValidateDeploy(Deploy("one-more")).status().code(),
+            absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(FunctionRegistryTest, DeltasLeadAViewToTheSameTable) {
+  ClusterView view;
+  EXPECT_TRUE(view.Apply(registry.ChangesSince(0)).applied);
+  Add("a");
+  Add("b");
+  ViewChange change = view.Apply(registry.ChangesSince(view.revision()));
+  EXPECT_TRUE(change.applied);
+  EXPECT_EQ(change.deployed.size(), 2u);
+  Remove("a");
+  Add("c");
+  SetLoaded("b", false);
+  const proto::ClusterUpdate delta = registry.ChangesSince(view.revision());
+  EXPECT_FALSE(delta.snapshot());
+  change = view.Apply(delta);
+  EXPECT_EQ(change.removed.size(), 2u);  // a is gone, b unloaded
+  EXPECT_EQ(view.functions().size(), 2u);
+  EXPECT_EQ(view.functions().Find(Key("a")), nullptr);
+  EXPECT_FALSE(view.functions().Find(Key("b"))->loaded());
+  EXPECT_TRUE(view.Apply(delta).applied);  // twice changes nothing
+  EXPECT_EQ(view.functions().size(), 2u);
+}
+
+TEST_F(FunctionRegistryTest, WhoIsFarBehindGetsASnapshotAndAGapIsNoticed) {
+  Add("a");
+  ClusterView view;
+  EXPECT_TRUE(view.Apply(registry.ChangesSince(0)).applied);
+  const Revision known = view.revision();
+  for (int i = 0; i < 6; ++i) SetLoaded("a", i % 2 == 0);
+  Remove("a");
+  Add("b");
+  const proto::ClusterUpdate update = registry.ChangesSince(known);
+  EXPECT_TRUE(update.snapshot());
+  const ViewChange change = view.Apply(update);
+  ASSERT_EQ(change.removed.size(), 1u);
+  EXPECT_EQ(change.removed[0].name(), "a");
+  proto::ClusterUpdate later;
+  later.set_since(view.revision() + 3);
+  later.set_revision(view.revision() + 4);
+  EXPECT_FALSE(view.Apply(later).applied);
+}
+
+TEST_F(FunctionRegistryTest, ModelsAreCountedByTheirUsers) {
+  const std::string shared = Sha256Hex("shared");
+  for (const char* name : {"a", "b"}) {
+    proto::DeployFunction wish = Deploy(name);
+    wish.mutable_record()->set_model_digest(shared);
+    registry.Apply(*registry.ValidateDeploy(wish), ++revision);
+  }
+  EXPECT_EQ(registry.table().UsesOf(shared), 2u);
+  Remove("a");
+  EXPECT_EQ(registry.table().UsesOf(shared), 1u);
+  EXPECT_EQ(registry.table().UserOf(shared)->key().name(), "b");
+  Remove("b");
+  EXPECT_EQ(registry.table().UsesOf(shared), 0u);
+  EXPECT_EQ(registry.table().UserOf(shared), nullptr);
+}
+
+TEST_F(FunctionRegistryTest, WorkflowsShareTheNamesOfFunctions) {
+  Add("digits");
+  WorkflowRegistry workflows(2);
+  proto::WorkflowRecord wish;
+  wish.mutable_spec()->set_name("digits");
+  EXPECT_EQ(workflows.ValidateSubmit(wish, registry.table()).status().code(),
+            absl::StatusCode::kAlreadyExists);
+  wish.mutable_spec()->set_name("ensemble");
+  wish.mutable_spec()->add_steps()->set_function("digits");
+  for (int i = 0; i < 2; ++i) {
+    const auto record = workflows.ValidateSubmit(wish, registry.table());
+    ASSERT_TRUE(record.ok());
+    workflows.Apply(*record, ++revision);
+  }
+  EXPECT_EQ(workflows.Find("ensemble", "")->spec().version(), "2");
+  EXPECT_EQ(workflows.ValidateSubmit(wish, registry.table()).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(workflows.UsersOf("digits"), testing::ElementsAre("ensemble"));
+  EXPECT_TRUE(workflows.ApplyRemoval("ensemble", ""));
+  EXPECT_EQ(workflows.Find("ensemble", "")->spec().version(), "1");
+  EXPECT_FALSE(workflows.ApplyRemoval("ensemble", "2"));
+  wish.mutable_spec()->set_version("1");
+  EXPECT_EQ(workflows.ValidateSubmit(wish, registry.table()).status().code(),
+            absl::StatusCode::kAlreadyExists);
+  wish.mutable_spec()->set_version("first");
+  EXPECT_EQ(workflows.ValidateSubmit(wish, registry.table()).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace troupe::cluster::function_registry_test

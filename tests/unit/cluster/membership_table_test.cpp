@@ -1,0 +1,131 @@
+#include "cluster/membership_table.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace troupe::cluster::membership_table_test {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::HasSubstr;
+
+Time At(int ms) {
+  return Time(milliseconds(ms));
+}
+
+proto::JoinRequest JoinOf(const std::string& name, proto::MemberKind kind = proto::MEMBER_NODE) {
+  proto::JoinRequest request;
+  request.mutable_member()->set_name(name);
+  request.mutable_member()->set_kind(kind);
+  return request;
+}
+proto::Heartbeat Beat(const std::string& name, std::uint64_t epoch, std::uint64_t sequence = 1) {
+  proto::Heartbeat heartbeat;
+  heartbeat.set_name(name);
+  heartbeat.set_epoch(epoch);
+  heartbeat.set_sequence(sequence);
+  return heartbeat;
+}
+
+TEST(MembershipTable, SilenceMakesSuspectThenDead) {
+  struct Case {
+    int ms;
+    std::vector<proto::MemberState> expected;
+  };
+  // One table over time; transitions that each tick gives.
+  const Case cases[] = {{0, {proto::MEMBER_ALIVE}},     {300, {}}, {399, {}},
+                        {400, {proto::MEMBER_SUSPECT}}, {500, {}}, {799, {}},
+                        {800, {proto::MEMBER_DEAD}},    {2000, {}}};
+  MembershipTable table;
+  ASSERT_TRUE(table.Join(JoinOf("n1"), At(0)).ok());
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.ms);
+    const auto transitions = table.Tick(At(c.ms));
+    ASSERT_EQ(transitions.size(), c.expected.size());
+    for (std::size_t i = 0; i < transitions.size(); ++i) EXPECT_EQ(transitions[i].to, c.expected[i]);
+  }
+  EXPECT_EQ(table.NextDue(), Time::max());
+}
+
+TEST(MembershipTable, HeartbeatsKeepAliveAndHealASuspect) {
+  MembershipTable table;
+  const std::uint64_t epoch = *table.Join(JoinOf("n1"), At(0));
+  EXPECT_EQ(table.NextDue(), At(400));
+  (void)table.Tick(At(450));
+  EXPECT_EQ(table.Find("n1")->record.state(), proto::MEMBER_SUSPECT);
+  EXPECT_EQ(table.NextDue(), At(800));
+  ASSERT_TRUE(table.Hear(Beat("n1", epoch), At(500)).ok());
+  const auto transitions = table.Tick(At(500));
+  ASSERT_EQ(transitions.size(), 1u);
+  EXPECT_EQ(transitions[0].to, proto::MEMBER_ALIVE);
+  EXPECT_EQ(table.NextDue(), At(900));
+}
+
+TEST(MembershipTable, AReturningMemberGetsANewEpochAndTheOldOneIsRefused) {
+  MembershipTable table;
+  table.SetEpochFloor(41);
+  const std::uint64_t first = *table.Join(JoinOf("n1"), At(0));
+  EXPECT_EQ(first, 42u);
+  (void)table.Tick(At(0));
+  const std::uint64_t second = *table.Join(JoinOf("n1"), At(100));  // restarted before anybody noticed
+  EXPECT_GT(second, first);
+  const auto transitions = table.Tick(At(100));
+  ASSERT_EQ(transitions.size(), 2u);
+  EXPECT_EQ(transitions[0].to, proto::MEMBER_DEAD);
+  EXPECT_EQ(transitions[0].epoch, first);
+  EXPECT_EQ(transitions[1].to, proto::MEMBER_ALIVE);
+  EXPECT_EQ(transitions[1].epoch, second);
+  const absl::Status stale = table.Hear(Beat("n1", first), At(110));
+  EXPECT_EQ(stale.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(stale.message()), HasSubstr("join again"));
+  table.ConnectionLost("n1", first, At(120));  // of the old life
+  EXPECT_EQ(table.Find("n1")->record.state(), proto::MEMBER_ALIVE);
+  table.ConnectionLost("n1", second, At(120));
+  EXPECT_EQ(table.Find("n1")->record.state(), proto::MEMBER_DEAD);
+  EXPECT_FALSE(table.Hear(Beat("n1", second), At(130)).ok());
+}
+
+TEST(MembershipTable, DrainAndLeave) {
+  MembershipTable table;
+  const std::uint64_t epoch = *table.Join(JoinOf("n1"), At(0));
+  ASSERT_TRUE(table.Join(JoinOf("g1", proto::MEMBER_GATEWAY), At(0)).ok());
+  EXPECT_EQ(table.SetDraining("nobody", true).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(table.SetDraining("g1", true).code(), absl::StatusCode::kInvalidArgument);
+  ASSERT_TRUE(table.SetDraining("n1", true).ok());
+  EXPECT_EQ(table.Find("n1")->record.state(), proto::MEMBER_DRAINING);
+  ASSERT_TRUE(table.Hear(Beat("n1", epoch), At(300)).ok());
+  EXPECT_EQ(table.Find("n1")->record.state(), proto::MEMBER_DRAINING);
+  ASSERT_TRUE(table.SetDraining("n1", false).ok());
+  EXPECT_EQ(table.Find("n1")->record.state(), proto::MEMBER_ALIVE);
+  proto::LeaveRequest leave;
+  leave.set_name("n1");
+  leave.set_epoch(epoch);
+  ASSERT_TRUE(table.Leave(leave, At(400)).ok());
+  EXPECT_EQ(table.Find("n1")->record.state(), proto::MEMBER_LEFT);
+  EXPECT_EQ(table.SetDraining("n1", true).code(), absl::StatusCode::kFailedPrecondition);
+  table.Forget("n1");
+  EXPECT_EQ(table.Find("n1"), nullptr);
+}
+
+TEST(MembershipTable, ADrainingMemberDiesOfSilenceToo) {
+  MembershipTable table;
+  ASSERT_TRUE(table.Join(JoinOf("n1"), At(0)).ok());
+  ASSERT_TRUE(table.SetDraining("n1", true).ok());
+  EXPECT_EQ(table.NextDue(), At(800));
+  (void)table.Tick(At(800));
+  EXPECT_EQ(table.Find("n1")->record.state(), proto::MEMBER_DEAD);
+}
+
+TEST(MembershipTable, BadJoins) {
+  MembershipTable table({.max_members = 1});
+  EXPECT_EQ(table.Join(JoinOf(""), At(0)).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(table.Join(JoinOf("x", proto::MEMBER_UNSPECIFIED), At(0)).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  ASSERT_TRUE(table.Join(JoinOf("x"), At(0)).ok());
+  EXPECT_EQ(table.Join(JoinOf("y"), At(0)).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(table.Join(JoinOf("x"), At(0)).ok());
+  EXPECT_FALSE(table.CheckEpoch("z", 1).ok());
+}
+
+}  // namespace
+}  // namespace troupe::cluster::membership_table_test

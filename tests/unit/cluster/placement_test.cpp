@@ -1,0 +1,133 @@
+#include "cluster/placement.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+namespace troupe::cluster::placement_test {
+namespace {
+
+using testing::HasSubstr;
+
+std::vector<PlacementModel> Models(int count, Bytes bytes = MiB(1)) {
+  std::vector<PlacementModel> models;
+  for (int i = 0; i < count; ++i) {
+    const std::string name = "model" + std::to_string(i);
+    models.push_back({.digest = name, .function = name, .host_bytes = bytes, .device_bytes = bytes});
+  }
+  return models;
+}
+std::vector<PlacementNode> Nodes(int count, Bytes region = GiB(4)) {
+  std::vector<PlacementNode> nodes;
+  for (int i = 0; i < count; ++i)
+    nodes.push_back({.name = "node" + std::to_string(i), .region = region, .gpu_memory = GiB(1)});
+  return nodes;
+}
+int Adoptions(const PlacementPlan& plan) {
+  return static_cast<int>(
+      std::count_if(plan.moves.begin(), plan.moves.end(), [](const auto& move) { return move.adopt; }));
+}
+
+TEST(Placement, EachModelHasTwoCopiesOnDifferentNodes) {
+  const PlacementPlan plan = PlanPlacement(Models(500), Nodes(5), {}, {});
+  EXPECT_TRUE(plan.problems.empty());
+  ASSERT_EQ(plan.placements.size(), 500u);
+  std::map<std::string, int> load;
+  for (const auto& [digest, nodes] : plan.placements) {
+    EXPECT_EQ(std::set<std::string>(nodes.begin(), nodes.end()).size(), 2u);
+    for (const std::string& node : nodes) ++load[node];
+  }
+  for (const auto& [node, count] : load) EXPECT_NEAR(count, 200, 60) << node;
+  EXPECT_EQ(plan.moves.size(), 1000u);
+}
+
+TEST(Placement, OneNodeHoldsAll) {
+  const PlacementPlan plan = PlanPlacement(Models(10), Nodes(1), {}, {});
+  EXPECT_TRUE(plan.problems.empty());
+  for (const auto& [digest, nodes] : plan.placements) EXPECT_EQ(nodes, std::vector<std::string>{"node0"});
+}
+
+TEST(Placement, ANodeThatComesTakesOnlyItsShare) {
+  const auto models = Models(1000);
+  const PlacementPlan before = PlanPlacement(models, Nodes(4), {}, {});
+  const PlacementPlan after = PlanPlacement(models, Nodes(5), before.placements, {});
+  EXPECT_NEAR(Adoptions(after), 400, 80);
+  for (const PlacementMove& move : after.moves) {
+    if (move.adopt) {
+      EXPECT_EQ(move.node, "node4");
+    }
+  }
+  EXPECT_EQ(static_cast<int>(after.moves.size()), 2 * Adoptions(after));  // who gains one, another loses it
+}
+
+TEST(Placement, ANodeThatDiesMovesOnlyItsOwn) {
+  const auto models = Models(1000);
+  const PlacementPlan before = PlanPlacement(models, Nodes(5), {}, {});
+  auto nodes = Nodes(5);
+  nodes.erase(nodes.begin() + 2);
+  const PlacementPlan after = PlanPlacement(models, nodes, before.placements, {});
+  int lost = 0;
+  for (const auto& [digest, holders] : before.placements)
+    lost += static_cast<int>(std::count(holders.begin(), holders.end(), "node2"));
+  EXPECT_EQ(Adoptions(after), lost);
+  EXPECT_EQ(static_cast<int>(after.moves.size()), lost);
+  EXPECT_TRUE(PlanPlacement(models, nodes, after.placements, {}).moves.empty());
+}
+
+TEST(Placement, ADrainingNodeIsEmptiedAndASuspectOneKeepsWhatItHas) {
+  const auto models = Models(100);
+  auto nodes = Nodes(3);
+  const PlacementPlan before = PlanPlacement(models, nodes, {}, {});
+  nodes[0].leaving = true;
+  const PlacementPlan drained = PlanPlacement(models, nodes, before.placements, {});
+  for (const auto& [digest, holders] : drained.placements)
+    EXPECT_EQ(holders, (std::vector<std::string>{"node1", "node2"}));
+  nodes[0].leaving = false;
+  nodes[0].accepts = false;
+  EXPECT_TRUE(PlanPlacement(models, nodes, before.placements, {}).moves.empty());
+}
+
+TEST(Placement, LargerRegionsHoldMore) {
+  auto nodes = Nodes(2);
+  nodes[1].region = GiB(12);
+  const PlacementPlan plan = PlanPlacement(Models(1000), nodes, {}, {.replicas = 1});
+  int large = 0;
+  for (const auto& [digest, holders] : plan.placements) large += holders.front() == "node1" ? 1 : 0;
+  EXPECT_NEAR(large, 750, 60);
+}
+
+TEST(Placement, FullRegionsGiveEveryModelOneCopyFirst) {
+  const PlacementPlan plan = PlanPlacement(Models(10, MiB(10)), Nodes(3, MiB(40)), {}, {});
+  int copies = 0;
+  for (const auto& [digest, holders] : plan.placements) {
+    EXPECT_GE(holders.size(), 1u);
+    copies += static_cast<int>(holders.size());
+  }
+  EXPECT_LE(copies, 12);
+  EXPECT_GE(plan.problems.size(), 8u);
+  EXPECT_THAT(std::string(plan.problems[0].why.message()), HasSubstr("full"));
+}
+
+TEST(Placement, WhatFitsNowhereIsRefusedWithTheSizes) {
+  PlacementModel model = Models(1, GiB(2))[0];
+  EXPECT_EQ(CheckFits(model, {}).code(), absl::StatusCode::kUnavailable);
+  const absl::Status gpu = CheckFits(model, Nodes(2));
+  EXPECT_EQ(gpu.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(gpu.message()), testing::AllOf(HasSubstr("2 GiB"), HasSubstr("1 GiB")));
+  model.device_bytes = MiB(1);
+  const absl::Status host = CheckFits(model, Nodes(2, MiB(100)));
+  EXPECT_THAT(std::string(host.message()), HasSubstr("host region"));
+  EXPECT_TRUE(CheckFits(model, Nodes(1)).ok());
+  auto split = Nodes(2, MiB(100));
+  split[1].region = GiB(4);
+  split[1].gpu_memory = Bytes(0);
+  EXPECT_THAT(std::string(CheckFits(model, split).message()), HasSubstr("no single node"));
+  const PlacementPlan plan = PlanPlacement(Models(1, GiB(2)), Nodes(2), {}, {});
+  ASSERT_EQ(plan.problems.size(), 1u);
+  EXPECT_EQ(plan.problems[0].why.code(), absl::StatusCode::kFailedPrecondition);
+}
+
+}  // namespace
+}  // namespace troupe::cluster::placement_test

@@ -1,0 +1,307 @@
+#include "cluster/request_book.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace troupe::cluster::request_book_test {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::HasSubstr;
+
+Time At(int ms) {
+  return Time(milliseconds(ms));
+}
+
+proto::CreditGrant Grant(const std::string& node, std::uint64_t limit, std::vector<std::string> adopted,
+                         std::vector<std::string> resident = {}, std::uint64_t epoch = 1) {
+  proto::CreditGrant grant;
+  grant.set_node(node);
+  grant.set_node_epoch(epoch);
+  grant.set_limit(limit);
+  for (const auto& model : adopted) grant.add_adopted(model);
+  for (const auto& model : resident) grant.add_resident(model);
+  return grant;
+}
+
+RequestBook Book(RouterLimits limits = {}, const char* routing = "locality", const char* ordering = "edf") {
+  return RequestBook(limits, *FindRoutingPolicy(routing), *FindOrderingPolicy(ordering));
+}
+
+RouterRequest Request(std::uint64_t sequence, const std::string& model = "m") {
+  RouterRequest request;
+  request.sequence = sequence;
+  request.call = {.caller = 1, .call = sequence};
+  request.function = "f-" + model;
+  request.version = "1";
+  request.model = model;
+  request.bytes = KiB(1);
+  return request;
+}
+
+TEST(RoutingPolicy, Choices) {
+  struct Case {
+    const char* policy;
+    std::vector<NodeOption> options;
+    std::size_t expected;
+  };
+  const Case cases[] = {
+      {"locality", {{"a", false, 0, 4}, {"b", true, 3, 4}}, 1},
+      {"locality", {{"a", true, 2, 4}, {"b", true, 1, 4}}, 1},
+      {"locality", {{"a", false, 1, 4}, {"b", false, 1, 8}}, 1},
+      {"locality", {{"a", false, 0, 4}, {"b", false, 0, 4}}, 0},
+      {"load-balance", {{"a", false, 0, 4}, {"b", true, 3, 4}}, 0},
+      {"load-balance", {{"a", false, 2, 4}, {"b", true, 2, 8}}, 1},
+  };
+  for (const Case& c : cases) EXPECT_EQ((*FindRoutingPolicy(c.policy))(c.options), c.expected) << c.policy;
+  EXPECT_THAT(std::string(FindRoutingPolicy("nearest").status().message()),
+              HasSubstr("locality, load-balance"));
+}
+
+TEST(RequestBook, ARequestLeavesOnACreditAndComesBackServed) {
+  RequestBook book = Book();
+  ASSERT_TRUE(book.Admit(Request(1), At(0)).status.ok());
+  EXPECT_TRUE(book.Decide(At(0)).empty());  // nobody holds the model
+  book.Apply(Grant("n1", 1, {"m"}));
+  ASSERT_TRUE(book.Admit(Request(2), At(1)).status.ok());
+  const auto sends = book.Decide(At(5));
+  ASSERT_EQ(sends.size(), 1u);  // one credit
+  EXPECT_EQ(sends[0].sequence, 1u);
+  EXPECT_EQ(sends[0].node, "n1");
+  EXPECT_EQ(sends[0].node_epoch, 1u);
+  EXPECT_EQ(sends[0].queued, milliseconds(5));
+  EXPECT_EQ(sends[0].timeout_in, seconds(30) - milliseconds(5));
+  const auto finished = book.Served(sends[0].ticket, absl::OkStatus(), At(9));
+  ASSERT_EQ(finished.size(), 1u);
+  EXPECT_EQ(finished[0].end, RequestEnd::kServed);
+  EXPECT_TRUE(book.credits().Find("n1")->resident.contains("m"));
+  EXPECT_EQ(book.Decide(At(9)).size(), 1u);
+  EXPECT_TRUE(book.Served(sends[0].ticket, absl::OkStatus(), At(9)).empty());  // twice
+  book.Check();
+}
+
+TEST(RequestBook, TheMostUrgentGoesFirst) {
+  RequestBook book = Book();
+  book.Apply(Grant("n1", 0, {"a", "b"}));
+  struct Arrival {
+    std::uint64_t sequence;
+    const char* model;
+    std::uint32_t priority;
+    int deadline_ms;
+  };
+  // Expected order: priority 1 first, then by deadline; without one last; 0 is the default priority, 100.
+  const Arrival arrivals[] = {
+      {1, "a", 0, 50}, {2, "b", 0, 20}, {3, "a", 1, 500}, {4, "b", 200, 1}, {5, "a", 0, 0}};
+  for (const Arrival& a : arrivals) {
+    RouterRequest request = Request(a.sequence, a.model);
+    request.priority = a.priority;
+    request.deadline = milliseconds(a.deadline_ms);
+    ASSERT_TRUE(book.Admit(request, At(0)).status.ok());
+  }
+  book.Apply(Grant("n1", 10, {"a", "b"}));
+  std::vector<std::uint64_t> order;
+  for (const Send& send : book.Decide(At(1))) order.push_back(send.sequence);
+  EXPECT_THAT(order, testing::ElementsAre(3, 2, 1, 5, 4));
+}
+
+TEST(RequestBook, FullQueuesRefuseWithRetryAfter) {
+  RequestBook book = Book({.max_requests = 2, .max_bytes = KiB(3)});
+  ASSERT_TRUE(book.Admit(Request(1), At(0)).status.ok());
+  RouterRequest large = Request(2);
+  large.bytes = KiB(4);
+  const Admission bytes = book.Admit(large, At(0));
+  EXPECT_EQ(bytes.status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(bytes.status.message()), HasSubstr("4 KiB"));
+  ASSERT_TRUE(book.Admit(Request(3), At(0)).status.ok());
+  const Admission count = book.Admit(Request(4), At(0));
+  EXPECT_EQ(count.status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_GE(count.retry_after, milliseconds(50));
+  EXPECT_EQ(book.counts().rejected, 2u);
+  book.Check();
+}
+
+TEST(RequestBook, ABouncedRequestTriesTheOtherHolderThenPauses) {
+  RequestBook book = Book();
+  book.Apply(Grant("n1", 2, {"m"}, {"m"}));
+  book.Apply(Grant("n2", 2, {"m"}));
+  ASSERT_TRUE(book.Admit(Request(1), At(0)).status.ok());
+  auto sends = book.Decide(At(0));
+  ASSERT_EQ(sends.size(), 1u);
+  EXPECT_EQ(sends[0].node, "n1");
+  EXPECT_TRUE(book.Bounced(sends[0].ticket, proto::BOUNCE_NOT_ADOPTED, "not yet", At(1)).empty());
+  sends = book.Decide(At(1));
+  ASSERT_EQ(sends.size(), 1u);
+  EXPECT_EQ(sends[0].node, "n2");
+  EXPECT_EQ(sends[0].attempt, 1u);  // a refusal is no attempt
+  EXPECT_TRUE(book.Bounced(sends[0].ticket, proto::BOUNCE_NOT_ADOPTED, "not yet", At(2)).empty());
+  EXPECT_TRUE(book.Decide(At(3)).empty());
+  EXPECT_EQ(book.NextDue(), At(52));
+  EXPECT_TRUE(book.Expire(At(52)).empty());
+  EXPECT_EQ(book.Decide(At(52)).size(), 1u);
+  book.Check();
+}
+
+TEST(RequestBook, ANodeThatRefusesIsLeftAloneForAMoment) {
+  RequestBook book = Book();
+  book.Apply(Grant("n1", 4, {"m", "k"}));
+  ASSERT_TRUE(book.Admit(Request(1, "m"), At(0)).status.ok());
+  const auto sends = book.Decide(At(0));
+  ASSERT_EQ(sends.size(), 1u);
+  book.Bounced(sends[0].ticket, proto::BOUNCE_NO_CREDIT, "full", At(1));
+  ASSERT_TRUE(book.Admit(Request(2, "k"), At(1)).status.ok());
+  EXPECT_TRUE(book.Decide(At(10)).empty());
+  EXPECT_EQ(book.NextDue(), At(51));
+  EXPECT_EQ(book.Decide(At(51)).size(), 2u);
+  // A new grant opens it at once.
+  RequestBook other = Book();
+  other.Apply(Grant("n1", 4, {"m"}));
+  ASSERT_TRUE(other.Admit(Request(1), At(0)).status.ok());
+  other.Bounced(other.Decide(At(0))[0].ticket, proto::BOUNCE_NO_CREDIT, "full", At(1));
+  other.Apply(Grant("n1", 4, {"m"}));
+  ASSERT_TRUE(other.Admit(Request(2), At(2)).status.ok());
+  EXPECT_EQ(other.Decide(At(2)).size(), 1u);
+}
+
+TEST(RequestBook, TooManyRefusalsEndIt) {
+  RequestBook book = Book({.max_bounces = 2});
+  book.Apply(Grant("n1", 4, {"m"}));
+  ASSERT_TRUE(book.Admit(Request(1), At(0)).status.ok());
+  int now = 0;
+  std::vector<RequestFinished> finished;
+  while (finished.empty() && now < 10000) {
+    for (const Send& send : book.Decide(At(now))) {
+      finished = book.Bounced(send.ticket, proto::BOUNCE_NO_GPU, "no GPU is fit", At(now));
+    }
+    now += 50;
+  }
+  ASSERT_EQ(finished.size(), 1u);
+  EXPECT_EQ(finished[0].status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(finished[0].status.message()), HasSubstr("no GPU is fit"));
+  EXPECT_GT(finished[0].retry_after, Duration::zero());
+}
+
+TEST(RequestBook, ADeadNodesRequestsRunElsewhereAtMostThreeTimes) {
+  RequestBook book = Book();
+  ASSERT_TRUE(book.Admit(Request(1), At(0)).status.ok());
+  std::vector<RequestFinished> finished;
+  for (int life = 1; life <= 3; ++life) {
+    EXPECT_TRUE(finished.empty());
+    book.Apply(Grant("n1", 1, {"m"}, {}, static_cast<std::uint64_t>(life)));
+    const auto sends = book.Decide(At(life));
+    ASSERT_EQ(sends.size(), 1u);
+    EXPECT_EQ(sends[0].attempt, static_cast<std::uint32_t>(life));
+    EXPECT_EQ(sends[0].node_epoch, static_cast<std::uint64_t>(life));
+    finished = book.NodeLost("n1", "killed");
+    EXPECT_TRUE(book.Served(sends[0].ticket, absl::OkStatus(), At(life)).empty());  // late
+    book.Check();
+  }
+  ASSERT_EQ(finished.size(), 1u);
+  EXPECT_EQ(finished[0].status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(finished[0].attempts, 3u);
+}
+
+TEST(RequestBook, AGrantOfANewerEpochMeansThatTheNodeForgot) {
+  RequestBook book = Book();
+  book.Apply(Grant("n1", 1, {"m"}, {}, 1));
+  ASSERT_TRUE(book.Admit(Request(1), At(0)).status.ok());
+  ASSERT_EQ(book.Decide(At(0)).size(), 1u);
+  EXPECT_TRUE(book.Apply(Grant("n1", 1, {"m"}, {}, 2)).empty());
+  EXPECT_EQ(book.credits().Find("n1")->in_flight, 0u);
+  const auto again = book.Decide(At(1));
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_EQ(again[0].node_epoch, 2u);
+  book.Apply(Grant("n1", 9, {"m"}, {}, 1));  // of the old life
+  EXPECT_EQ(book.credits().Find("n1")->limit, 1u);
+  book.Check();
+}
+
+TEST(RequestBook, TimeoutsEndWhatWaitsAndWhatIsSent) {
+  RequestBook book = Book();
+  book.Apply(Grant("n1", 1, {"m"}));
+  RouterRequest request = Request(1);
+  request.timeout = milliseconds(100);
+  ASSERT_TRUE(book.Admit(request, At(0)).status.ok());
+  request = Request(2);
+  request.timeout = milliseconds(200);
+  ASSERT_TRUE(book.Admit(request, At(0)).status.ok());
+  const auto sends = book.Decide(At(0));
+  ASSERT_EQ(sends.size(), 1u);
+  EXPECT_EQ(book.NextDue(), At(100));
+  EXPECT_TRUE(book.Expire(At(99)).empty());
+  auto finished = book.Expire(At(100));
+  ASSERT_EQ(finished.size(), 1u);
+  EXPECT_EQ(finished[0].end, RequestEnd::kExpired);
+  EXPECT_EQ(finished[0].node, "n1");  // to be told
+  EXPECT_EQ(finished[0].status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_TRUE(book.Decide(At(101)).empty());  // the credit comes back with the reply
+  EXPECT_TRUE(book.Served(sends[0].ticket, absl::CancelledError(""), At(110)).empty());
+  EXPECT_EQ(book.Decide(At(110)).size(), 1u);
+  finished = book.Expire(At(1000));
+  ASSERT_EQ(finished.size(), 1u);
+  EXPECT_EQ(finished[0].sequence, 2u);
+  EXPECT_TRUE(book.Decide(At(1000)).empty());
+  EXPECT_EQ(book.NextDue(), Time::max());
+  book.Check();
+}
+
+TEST(RequestBook, AWaitingTimeoutSaysThatNobodyHoldsTheModel) {
+  RequestBook book = Book();
+  ASSERT_TRUE(book.Admit(Request(1), At(0)).status.ok());
+  const auto finished = book.Expire(At(30000));
+  ASSERT_EQ(finished.size(), 1u);
+  EXPECT_THAT(std::string(finished[0].status.message()), HasSubstr("no node holds its model"));
+}
+
+TEST(RequestBook, CancellationFindsTheRequestByItsCall) {
+  RequestBook book = Book();
+  book.Apply(Grant("n1", 1, {"m"}));
+  ASSERT_TRUE(book.Admit(Request(1), At(0)).status.ok());
+  ASSERT_TRUE(book.Admit(Request(2), At(0)).status.ok());
+  ASSERT_EQ(book.Decide(At(0)).size(), 1u);
+  EXPECT_TRUE(book.Cancel({.caller = 2, .call = 1}).empty());
+  const auto sent = book.Cancel({.caller = 1, .call = 1});
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].node, "n1");
+  const auto waiting = book.Cancel({.caller = 1, .call = 2});
+  ASSERT_EQ(waiting.size(), 1u);
+  EXPECT_TRUE(waiting[0].node.empty());
+  EXPECT_TRUE(book.Cancel({.caller = 1, .call = 2}).empty());
+  RouterRequest reused = Request(3);
+  reused.call = {.caller = 1, .call = 9};
+  ASSERT_TRUE(book.Admit(reused, At(1)).status.ok());
+  reused.sequence = 4;
+  EXPECT_EQ(book.Admit(reused, At(1)).status.code(), absl::StatusCode::kInvalidArgument);
+  book.Check();
+}
+
+TEST(RequestBook, ARemovedFunctionsWaitingRequestsGetNotFound) {
+  RequestBook book = Book();
+  book.Apply(Grant("n1", 1, {"a", "b"}));
+  ASSERT_TRUE(book.Admit(Request(1, "a"), At(0)).status.ok());
+  ASSERT_EQ(book.Decide(At(0)).size(), 1u);
+  ASSERT_TRUE(book.Admit(Request(2, "a"), At(0)).status.ok());
+  ASSERT_TRUE(book.Admit(Request(3, "b"), At(0)).status.ok());
+  const auto finished = book.FunctionGone("f-a", "1", absl::NotFoundError("removed"));
+  ASSERT_EQ(finished.size(), 1u);  // what is sent finishes
+  EXPECT_EQ(finished[0].sequence, 2u);
+  EXPECT_EQ(finished[0].status.code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(book.FunctionGone("f-a", "2", absl::NotFoundError("removed")).empty());
+  EXPECT_EQ(book.waiting(), 1u);
+  book.Check();
+}
+
+TEST(RequestBook, ADrainingNodeGetsNothing) {
+  RequestBook book = Book();
+  proto::CreditGrant grant = Grant("n1", 4, {"m"});
+  grant.set_draining(true);
+  book.Apply(grant);
+  ASSERT_TRUE(book.Admit(Request(1), At(0)).status.ok());
+  EXPECT_TRUE(book.Decide(At(0)).empty());
+  grant.set_draining(false);
+  book.Apply(grant);
+  EXPECT_EQ(book.Decide(At(0)).size(), 1u);
+}
+
+}  // namespace
+}  // namespace troupe::cluster::request_book_test
