@@ -39,5 +39,5 @@ function(troupe_test name)
   endif()
   add_test(NAME ${TEST_TIER}/${name} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${TEST_TIER}/${name} PROPERTIES LABELS ${TEST_TIER} TIMEOUT ${TEST_TIMEOUT}
-    ENVIRONMENT "TROUPE_BUILD_DIR=${PROJECT_BINARY_DIR};OMP_WAIT_POLICY=passive;UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1:suppressions=${PROJECT_SOURCE_DIR}/cmake/ubsan.supp")
+    ENVIRONMENT "TROUPE_BUILD_DIR=${PROJECT_BINARY_DIR};OMP_WAIT_POLICY=passive;UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1:suppressions=${PROJECT_SOURCE_DIR}/cmake/ubsan.supp;TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/cmake/tsan.supp")
 endfunction()
