@@ -1,0 +1,386 @@
+#include "node/swap_scheduler.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace troupe::node::swap_scheduler_test {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Time At(int ms) {
+  return Time(milliseconds(ms));
+}
+
+class SwapSchedulerTest : public testing::Test {
+ protected:
+  explicit SwapSchedulerTest(SchedulerLimits limits = {}) : scheduler(limits, *FindSchedulerPolicies({})) {}
+
+  void Gpus(int count, Bytes memory = MiB(100)) {
+    for (int gpu = 0; gpu < count; ++gpu) {
+      scheduler.AddGpu(static_cast<GpuIndex>(gpu), memory);
+      Ready(static_cast<GpuIndex>(gpu), memory);
+    }
+  }
+  void Ready(GpuIndex gpu, Bytes memory = MiB(100)) {
+    scheduler.Apply(WorkerReady{.gpu = gpu, .memory = memory, .free = memory}, now);
+  }
+  Submitted Submit(std::uint64_t sequence, const std::string& model, std::uint32_t priority = 0) {
+    NodeRequest request;
+    request.id = {1, sequence};
+    request.function = "f-" + model;
+    request.model = model;
+    request.priority = priority;
+    request.expiry = expiry;
+    return scheduler.Submit(request, now);
+  }
+  // One dispatch is expected.
+  Dispatch Next() {
+    const auto dispatches = scheduler.Decide(now);
+    EXPECT_EQ(dispatches.size(), 1u);
+    return dispatches.empty() ? Dispatch{} : dispatches[0];
+  }
+  Effects Done(const Dispatch& dispatch, absl::Status status = absl::OkStatus()) {
+    for (const auto& victim : dispatch.victims)
+      scheduler.Apply(EvictDone{dispatch.gpu, victim, absl::OkStatus()}, now);
+    if (dispatch.source == SwapSource::kHost)
+      scheduler.Apply(SwapInDone{.gpu = dispatch.gpu, .model = dispatch.model}, now);
+    return scheduler.Apply(
+        RunDone{.gpu = dispatch.gpu, .request = dispatch.request, .status = status, .took = milliseconds(1)},
+        now);
+  }
+  Effects NoFit(const Dispatch& dispatch, Bytes free, Bytes largest) {
+    for (const auto& victim : dispatch.victims)
+      scheduler.Apply(EvictDone{dispatch.gpu, victim, absl::OkStatus()}, now);
+    return scheduler.Apply(RunDone{.gpu = dispatch.gpu,
+                                   .request = dispatch.request,
+                                   .end = RunEnd::kNoFit,
+                                   .free = free,
+                                   .largest = largest},
+                           now);
+  }
+  void Model(const std::string& name, Bytes weights, Bytes activation = MiB(1)) {
+    scheduler.DescribeModel(name, weights, activation);
+  }
+
+  SwapScheduler scheduler;
+  Time now{};
+  Time expiry = Time::max();
+};
+
+TEST_F(SwapSchedulerTest, OneDecisionGivesGpuSourceAndVictims) {
+  Gpus(1);
+  Model("a", MiB(60));
+  Model("b", MiB(30));
+  Model("c", MiB(50));
+  ASSERT_TRUE(Submit(1, "a").accepted);
+  Dispatch first = Next();
+  EXPECT_EQ(first.source, SwapSource::kHost);
+  EXPECT_TRUE(first.victims.empty());
+  EXPECT_FALSE(Done(first).finished[0].hit);
+  now = At(1);
+  Submit(2, "b");
+  Done(Next());
+  now = At(2);
+  Submit(3, "a");
+  const Dispatch hit = Next();
+  EXPECT_EQ(hit.source, SwapSource::kResident);
+  const Effects effects = Done(hit);
+  ASSERT_EQ(effects.finished.size(), 1u);
+  EXPECT_EQ(effects.finished[0].kind, FinishKind::kServed);
+  EXPECT_TRUE(effects.finished[0].hit);
+  now = At(3);
+  Submit(4, "c");  // b is the least recently used, and too small: a goes too, and alone suffices
+  const Dispatch swap = Next();
+  EXPECT_EQ(swap.source, SwapSource::kHost);
+  EXPECT_THAT(swap.victims, ElementsAre("a"));
+  scheduler.Check();
+}
+
+TEST_F(SwapSchedulerTest, ARequestPrefersItsResidentThenTheEmptiestGpu) {
+  Gpus(2);
+  Model("a", MiB(40));
+  Model("b", MiB(20));
+  Submit(1, "a");
+  Done(Next());  // on GPU 0
+  Submit(2, "b");
+  const Dispatch other = Next();
+  EXPECT_EQ(other.gpu, 1u);
+  Done(other);
+  Submit(3, "a");
+  EXPECT_EQ(Next().gpu, 0u);
+  Submit(4, "b");
+  EXPECT_EQ(Next().gpu, 1u);
+}
+
+TEST_F(SwapSchedulerTest, ALoadingModelIsWaitedForWhenThatIsSooner) {
+  Gpus(2);
+  Model("a", MiB(90));  // 15 ms to load, a run of 10 ms is assumed
+  Submit(1, "a");
+  EXPECT_EQ(Next().gpu, 0u);
+  Submit(2, "a");
+  const Dispatch second = Next();  // the other GPU would be done loading before the first is done here
+  EXPECT_EQ(second.gpu, 1u);
+  EXPECT_EQ(second.source, SwapSource::kHost);
+  Submit(3, "a");
+  EXPECT_EQ(Next().source, SwapSource::kResident);
+  Submit(4, "a");
+  EXPECT_EQ(Next().source, SwapSource::kResident);
+  Submit(5, "a");
+  EXPECT_TRUE(scheduler.Decide(now).empty());  // pipelines are full
+  scheduler.Check();
+}
+
+TEST_F(SwapSchedulerTest, WaitsForABusyHolderRatherThanLoading) {
+  Gpus(2);
+  Model("a", MiB(98));
+  Model("b", MiB(1));
+  scheduler.Apply(SwapInDone{.gpu = 0, .model = "none"}, now);  // unknown: ignored
+  for (std::uint64_t i = 1; i <= 5; ++i) {                      // runs take 1 ms, as seen
+    Submit(i, "b");
+    Done(Next());
+  }
+  Submit(10, "a");
+  const Dispatch first = Next();
+  Done(first);
+  // Two runs of `a` fill the pipeline; a third is sooner there than after another load of 16 ms.
+  for (int i = 0; i < 10; ++i) {
+    Submit(static_cast<std::uint64_t>(20 + i), "a");
+    Done(Next());
+  }
+  Submit(40, "a");
+  Submit(41, "a");
+  EXPECT_EQ(scheduler.Decide(now).size(), 2u);
+  Submit(42, "a");
+  EXPECT_TRUE(scheduler.Decide(now).empty());
+  EXPECT_EQ(scheduler.waiting(), 1u);
+}
+
+TEST_F(SwapSchedulerTest, PriorityThenDeadlineThenArrival) {
+  Gpus(1);
+  Model("a", MiB(10));
+  Model("b", MiB(10));
+  Submit(1, "a");
+  Submit(2, "a");
+  const auto running = scheduler.Decide(now);
+  ASSERT_EQ(running.size(), 2u);
+  Submit(3, "a");
+  Submit(4, "b", 1);
+  Done(running[0]);
+  EXPECT_EQ(Next().request.sequence, 4u);
+}
+
+TEST_F(SwapSchedulerTest, WhoMayNotEnter) {
+  struct Case {
+    const char* what;
+    FinishKind kind;
+    proto::BounceReason bounce;
+    const char* says;
+  };
+  Gpus(1);
+  Model("a", MiB(10));
+  Model("huge", MiB(100));
+  const auto expect = [&](const Submitted& submitted, const Case& c) {
+    EXPECT_FALSE(submitted.accepted) << c.what;
+    EXPECT_EQ(submitted.finished.kind, c.kind) << c.what;
+    EXPECT_EQ(submitted.finished.bounce, c.bounce) << c.what;
+    EXPECT_THAT(std::string(submitted.finished.status.message()), HasSubstr(c.says));
+  };
+  expect(Submit(1, "x"), {"unknown", FinishKind::kBounced, proto::BOUNCE_NOT_ADOPTED, "f-x"});
+  expect(Submit(1, "huge"), {"too large", FinishKind::kFailed, proto::BOUNCE_UNSPECIFIED, "needs 101 MiB"});
+  ASSERT_TRUE(Submit(1, "a").accepted);
+  expect(Submit(1, "a"), {"twice", FinishKind::kFailed, proto::BOUNCE_UNSPECIFIED, "number them anew"});
+  expiry = now;
+  expect(Submit(2, "a"), {"late", FinishKind::kExpired, proto::BOUNCE_UNSPECIFIED, "timeout"});
+  expiry = Time::max();
+  scheduler.SetDraining(true);
+  expect(Submit(3, "a"), {"draining", FinishKind::kBounced, proto::BOUNCE_DRAINING, "draining"});
+  scheduler.SetDraining(false);
+  const Effects effects = scheduler.Apply(GpuUnfit{0, "fell off the bus"}, now);
+  ASSERT_EQ(effects.finished.size(), 1u);
+  EXPECT_EQ(effects.finished[0].bounce, proto::BOUNCE_NO_GPU);
+  expect(Submit(4, "a"), {"no gpu", FinishKind::kBounced, proto::BOUNCE_NO_GPU, "fit"});
+}
+
+TEST_F(SwapSchedulerTest, ARequestThatKillsThreeWorkersIsGivenUpAndItsNeighbourIsServed) {
+  Gpus(1);
+  Model("poison", MiB(10));
+  Model("good", MiB(10));
+  Submit(1, "poison");
+  Submit(2, "good");
+  ASSERT_EQ(scheduler.Decide(now).size(), 2u);
+  std::vector<std::uint64_t> served;
+  std::vector<Finished> failed;
+  for (int life = 0; life < 10 && failed.empty(); ++life) {
+    for (const Finished& finished : scheduler.Apply(WorkerLost{0, "killed by signal 11"}, now).finished)
+      failed.push_back(finished);
+    Ready(0);
+    for (int step = 0; step < 2; ++step) {
+      const auto dispatches = scheduler.Decide(now);
+      if (dispatches.empty()) break;
+      ASSERT_EQ(dispatches.size(), 1u);  // each runs alone
+      if (dispatches[0].model == "poison") break;
+      served.push_back(Done(dispatches[0]).finished[0].id.sequence);
+    }
+  }
+  ASSERT_EQ(failed.size(), 1u);
+  EXPECT_EQ(failed[0].id.sequence, 1u);
+  EXPECT_EQ(failed[0].attempts, 3u);
+  EXPECT_EQ(failed[0].status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(failed[0].status.message()),
+              testing::AllOf(HasSubstr("f-poison"), HasSubstr("signal 11")));
+  if (served.empty()) served.push_back(Done(Next()).finished[0].id.sequence);
+  EXPECT_THAT(served, ElementsAre(2));
+  scheduler.Check();
+}
+
+TEST_F(SwapSchedulerTest, AfterADeathTheOtherGpuTakesOver) {
+  Gpus(2);
+  Model("a", MiB(10));
+  Submit(1, "a");
+  const Dispatch first = Next();
+  EXPECT_TRUE(scheduler.Apply(WorkerLost{first.gpu, "killed"}, now).finished.empty());
+  const Dispatch second = Next();
+  EXPECT_NE(second.gpu, first.gpu);
+  EXPECT_EQ(second.attempt, 2u);
+  // The dead worker's last words change nothing.
+  EXPECT_TRUE(scheduler.Apply(RunDone{.gpu = first.gpu, .request = first.request}, now).finished.empty());
+  EXPECT_EQ(Done(second).finished[0].attempts, 2u);
+  EXPECT_EQ(scheduler.counts().retried, 1u);
+}
+
+TEST_F(SwapSchedulerTest, NoFitIsPlannedAgainWithMoreRoom) {
+  Gpus(1);
+  Model("a", MiB(30));
+  Model("b", MiB(30));
+  Model("c", MiB(30));
+  Submit(1, "a");
+  Done(Next());
+  now = At(1);
+  Submit(2, "b");
+  Done(Next());
+  now = At(2);
+  Submit(3, "c");  // fits on paper
+  const Dispatch first = Next();
+  EXPECT_TRUE(first.victims.empty());
+  EXPECT_TRUE(NoFit(first, MiB(39), MiB(20)).finished.empty());  // fragments
+  const Dispatch second = Next();
+  EXPECT_THAT(second.victims, ElementsAre("a"));
+  EXPECT_EQ(second.attempt, 1u);  // no worker was lost
+  EXPECT_EQ(Done(second).finished[0].kind, FinishKind::kServed);
+  EXPECT_EQ(scheduler.counts().no_fits, 1u);
+  scheduler.Check();
+}
+
+TEST_F(SwapSchedulerTest, WhatDoesNotFitIntoAnEmptyGpuFailsWithTheSizes) {
+  Gpus(1);
+  Model("a", MiB(90));
+  Submit(1, "a");
+  const Dispatch dispatch = Next();
+  Submit(2, "a");
+  ASSERT_EQ(scheduler.Decide(now).size(), 1u);  // behind the load
+  Effects effects = NoFit(dispatch, MiB(50), MiB(50));
+  EXPECT_TRUE(effects.finished.empty());  // the other one is still there
+  effects = scheduler.Apply(RunDone{.gpu = 0, .request = {1, 2}, .end = RunEnd::kNotResident}, now);
+  EXPECT_TRUE(effects.finished.empty());
+  std::vector<Finished> finished;
+  for (int i = 0; i < 10 && finished.size() < 2; ++i) {
+    for (const Dispatch& again : scheduler.Decide(now)) {
+      for (const Finished& f : NoFit(again, MiB(50), MiB(50)).finished) finished.push_back(f);
+    }
+  }
+  ASSERT_EQ(finished.size(), 2u);
+  for (const Finished& f : finished) EXPECT_EQ(f.status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_FALSE(Submit(3, "a").accepted);
+  Ready(0);  // a new worker may have more room
+  EXPECT_TRUE(Submit(4, "a").accepted);
+  scheduler.Check();
+}
+
+TEST_F(SwapSchedulerTest, TimeoutsAndCancellations) {
+  Gpus(1);
+  Model("a", MiB(10));
+  expiry = At(10);
+  Submit(1, "a");
+  Submit(2, "a");
+  Submit(3, "a");
+  Submit(4, "a");
+  const auto running = scheduler.Decide(now);
+  ASSERT_EQ(running.size(), 2u);
+  EXPECT_EQ(running[0].expiry, At(10));
+  const Cancelled waiting = scheduler.Cancel({1, 3});
+  EXPECT_EQ(waiting.verdict, CancelVerdict::kCancelled);
+  EXPECT_EQ(scheduler.Cancel({1, 3}).verdict, CancelVerdict::kUnknown);
+  EXPECT_EQ(scheduler.Cancel({1, 1}).verdict, CancelVerdict::kInFlight);
+  EXPECT_EQ(scheduler.NextDue(), At(10));
+  now = At(10);
+  const Effects effects = scheduler.Expire(now);
+  ASSERT_EQ(effects.finished.size(), 1u);
+  EXPECT_EQ(effects.finished[0].id.sequence, 4u);
+  EXPECT_EQ(effects.finished[0].kind, FinishKind::kExpired);
+  EXPECT_EQ(effects.cancel.size(), 2u);
+  EXPECT_TRUE(scheduler.Expire(now).cancel.empty());  // named once
+  EXPECT_EQ(Done(running[0], absl::CancelledError("")).finished[0].kind, FinishKind::kCancelled);
+  EXPECT_EQ(Done(running[1], absl::CancelledError("")).finished[0].kind, FinishKind::kExpired);
+  EXPECT_EQ(scheduler.NextDue(), Time::max());
+  scheduler.Check();
+}
+
+TEST_F(SwapSchedulerTest, AForgottenModelAndAForgottenRouter) {
+  Gpus(1);
+  Model("a", MiB(10));
+  Model("b", MiB(10));
+  Submit(1, "a");
+  Done(Next());
+  Submit(2, "b");
+  Submit(3, "b");
+  ASSERT_EQ(scheduler.Decide(now).size(), 2u);
+  Submit(4, "a");
+  const Effects effects = scheduler.ForgetModel("a");
+  ASSERT_EQ(effects.finished.size(), 1u);
+  EXPECT_EQ(effects.finished[0].bounce, proto::BOUNCE_NOT_ADOPTED);
+  ASSERT_EQ(effects.evictions.size(), 1u);
+  EXPECT_EQ(effects.evictions[0].model, "a");
+  scheduler.Apply(EvictDone{0, "a", absl::OkStatus()}, now);
+  Submit(5, "b");
+  const Effects gone = scheduler.ForgetRouter(1);
+  EXPECT_EQ(gone.finished.size(), 1u);
+  EXPECT_EQ(gone.cancel.size(), 2u);
+  scheduler.Check();
+}
+
+class SmallPatience : public SwapSchedulerTest {
+ protected:
+  SmallPatience() : SwapSchedulerTest({.max_passed = 3}) {}
+};
+
+TEST_F(SmallPatience, ALargeModelIsNotPassedForEver) {
+  Gpus(1);
+  Model("small", MiB(50));
+  Model("large", MiB(95));
+  Submit(1, "small");
+  Submit(2, "small");
+  auto running = scheduler.Decide(now);
+  ASSERT_EQ(running.size(), 2u);
+  Submit(3, "large");
+  std::uint64_t next = 10;
+  bool ran = false;
+  for (int i = 0; i < 20 && !ran; ++i) {
+    Submit(next++, "small");
+    const Dispatch done = running.front();
+    running.erase(running.begin());
+    Done(done);
+    for (const Dispatch& dispatch : scheduler.Decide(now)) {
+      ran = ran || dispatch.model == "large";
+      running.push_back(dispatch);
+    }
+    scheduler.Check();
+    if (running.empty()) break;
+  }
+  EXPECT_TRUE(ran);
+}
+
+}  // namespace
+}  // namespace troupe::node::swap_scheduler_test
