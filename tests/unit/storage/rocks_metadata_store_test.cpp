@@ -161,6 +161,9 @@ TEST(RocksMetadataStore, AVanishedDatabaseIsALossAndNoFreshStart) {
   const absl::Status status = RocksMetadataStore::Open(directory.path()).status();
   EXPECT_TRUE(absl::IsDataLoss(status)) << status;
   EXPECT_FALSE(FindFile(directory / "db", ".log").empty()) << "what is left must stay for a repair";
+  std::filesystem::remove_all(directory / "db");
+  EXPECT_TRUE(absl::IsDataLoss(RocksMetadataStore::Open(directory.path()).status()));
+  EXPECT_FALSE(std::filesystem::exists(directory / "db/CURRENT"));
 }
 
 TEST(RocksMetadataStore, ARecordCutShortAtTheEndIsForgottenAndTheRestIsThere) {
