@@ -112,9 +112,6 @@ struct Operator {
   // Types of the first input (of the output, where there is none) that this entry declares; read by
   // docs/onnx.md and by the conformance test, which demands a pass for every test within the declaration.
   TypeSet types = TypesOf({proto::FP32});
-  // The kernel itself tells the shape of its bounded output (NonMaxSuppression, NonZero). Without this, a
-  // step with a bounded output waits for shape-like inputs that only the run knows (see step_kernel.hpp).
-  bool sizes_output = false;
   // `make` understands ValueInfo::layout of activations and answers Kernel::input_layout and output_layout.
   // Without it every activation arrives row-major, and so does every weight that `pack` left alone.
   bool any_layout = false;
@@ -125,6 +122,9 @@ struct Operator {
   // tensor of exactly the output's shape (a residual). MatMul: input 2, a constant vector as long as the
   // output's last dimension (a bias). The importer fuses such an Add only into entries that say so.
   bool fuses_addend = false;
+  // The kernel itself tells the shape of its bounded output (NonMaxSuppression, NonZero). Without this, a
+  // step with a bounded output waits for shape-like inputs that only the run knows (see step_kernel.hpp).
+  bool sizes_output = false;
 };
 
 // The entry for `name` at `opset`; null when unsupported.
