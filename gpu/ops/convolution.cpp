@@ -27,13 +27,16 @@ struct Convolution {
   Shape destination;  // N, O, spatial
   Shape weights;      // [G,] O/G, I/G, kernel
   bool bias = false;
+  bool residual = false;  // input 3, of the output's shape, is added before the activation
 };
 
 absl::Status CheckTypes(const StepContext& ctx, std::span<const ValueInfo> in) {
-  if (in.size() < 2 || in.size() > 3)
+  // A fourth input is the residual that the importer fused into Conv.
+  if (in.size() < 2 || in.size() > 4) {
     return ctx.Error(absl::StrCat("has ", in.size(), " inputs, expected 2 or 3"));
+  }
   for (std::size_t i = 0; i < in.size(); ++i) {
-    if (i == 2 && in[i].absent()) continue;
+    if (i >= 2 && in[i].absent()) continue;
     if (in[i].type != proto::FP32) return ctx.Error(absl::StrCat("input ", i, " is not FP32"));
     if (in[i].bounded) return ctx.Error(absl::StrCat("input ", i, " has a shape that depends on data"));
     TROUPE_RETURN_IF_ERROR(CountElements(in[i].shape).status());
@@ -99,6 +102,11 @@ absl::StatusOr<Convolution> Read(const StepContext& ctx, std::span<const ValueIn
   }
   conv.destination.insert(conv.destination.end(), conv.window.out.begin(), conv.window.out.end());
   TROUPE_RETURN_IF_ERROR(CountElements(conv.destination).status());
+  conv.residual = in.size() > 3 && !in[3].absent();
+  if (conv.residual && (transposed || in[3].shape != conv.destination)) {
+    return ctx.Error(absl::StrCat("the residual has shape ", FormatShape(in[3].shape), ", expected ",
+                                  FormatShape(conv.destination)));
+  }
   return conv;
 }
 
@@ -164,7 +172,9 @@ bool Usable(const Chosen& chosen) {
 // Weights in the layout they have when the primitive is fast on them; else in the layout that it likes best.
 absl::StatusOr<Chosen> ChooseFor(const StepContext& ctx, const Convolution& conv, const std::string& layout,
                                  const memory::desc& given) {
-  TROUPE_ASSIGN_OR_RETURN(const dnnl::post_ops post_ops, ActivationPostOps(ctx));
+  dnnl::post_ops post_ops;
+  if (conv.residual) post_ops.append_sum(1);
+  TROUPE_RETURN_IF_ERROR(AppendActivation(ctx, post_ops));
   if (!layout.empty()) {
     auto packed = Choose(conv, given, post_ops);
     if (packed && Usable(*packed) && !absl::StartsWith(packed->descriptor.impl_info_str(), "ref"))
@@ -205,6 +215,10 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeProgram(const StepContext& ctx, cons
     arguments.push_back({DNNL_ARG_BIAS, RowMajorDesc(Shape{conv.destination[1]}), DnnlProgram::Input(2)});
   }
   program->Add(chosen.primitive, chosen.descriptor, arguments);
+  if (conv.residual) {
+    program->StartFrom(3, chosen.destination.get_size());
+    program->SetInputLayout(3, LayoutOf(chosen.destination));
+  }
   program->SetInputLayout(0, LayoutOf(chosen.source));
   program->SetInputLayout(1, layout);
   program->SetOutputLayout(0, LayoutOf(chosen.destination));
@@ -245,8 +259,10 @@ absl::StatusOr<PackedWeight> Pack(const StepContext& ctx, std::span<const ValueI
 
 constexpr TypeSet kTypes = TypesOf({proto::FP32});
 constexpr Operator kOperators[] = {
-    {"Conv", 1, 17, Infer<false>, Make<false>, Pack<false>, kTypes, true, true},
-    {"ConvTranspose", 1, 17, Infer<true>, Make<true>, Pack<true>, kTypes, true, true},
+    With({.any_layout = true, .activation = true, .addend = true},
+         {"Conv", 1, 17, Infer<false>, Make<false>, Pack<false>, kTypes}),
+    With({.any_layout = true, .activation = true, .addend = false},
+         {"ConvTranspose", 1, 17, Infer<true>, Make<true>, Pack<true>, kTypes}),
 };
 
 }  // namespace

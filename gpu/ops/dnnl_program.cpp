@@ -1,6 +1,8 @@
 #include "gpu/ops/dnnl_program.hpp"
 #include "gpu/ops/layout.hpp"
 
+#include <cstring>
+
 #include "absl/strings/str_cat.h"
 
 namespace troupe::gpu {
@@ -43,12 +45,11 @@ dnnl::primitive_attr UserScratchpad(dnnl::post_ops post_ops) {
   return attributes;
 }
 
-absl::StatusOr<dnnl::post_ops> ActivationPostOps(const StepContext& ctx) {
+absl::Status AppendActivation(const StepContext& ctx, dnnl::post_ops& ops) {
   const std::string& name = ctx.step.activation();
   const float alpha = ctx.step.activation_alpha();
   const float beta = ctx.step.activation_beta();
-  dnnl::post_ops ops;
-  if (name.empty()) return ops;
+  if (name.empty()) return absl::OkStatus();
   if (name == "Relu") {
     ops.append_eltwise(1, dnnl::algorithm::eltwise_relu, 0, 0);
   } else if (name == "LeakyRelu") {
@@ -64,7 +65,7 @@ absl::StatusOr<dnnl::post_ops> ActivationPostOps(const StepContext& ctx) {
   } else {
     return ctx.Error(absl::StrCat("unknown fused activation '", name, "'"));
   }
-  return ops;
+  return absl::OkStatus();
 }
 
 std::unique_ptr<Kernel> EmptyKernel() {
@@ -124,6 +125,11 @@ DnnlProgram::Operand DnnlProgram::Reorder(Operand from, const dnnl::memory::desc
   return to;
 }
 
+void DnnlProgram::StartFrom(int input, std::size_t bytes) {
+  in_place_ = input;
+  start_bytes_ = bytes;
+}
+
 void DnnlProgram::SetInputLayout(std::size_t i, std::string layout) {
   Put(input_layouts_, i, std::move(layout));
 }
@@ -138,6 +144,9 @@ std::string DnnlProgram::output_layout(std::size_t i) const {
 }
 
 absl::Status DnnlProgram::Run(std::span<const TensorView> in, std::span<TensorView> out, std::byte* scratch) {
+  if (start_bytes_ > 0 && in[static_cast<std::size_t>(in_place_)].data != out[0].data) {
+    std::memcpy(out[0].data, in[static_cast<std::size_t>(in_place_)].data, start_bytes_);
+  }
   for (Call& call : calls_) {
     for (std::size_t i = 0; i < call.operands.size(); ++i) {
       const Operand operand = call.operands[i];

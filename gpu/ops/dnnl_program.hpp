@@ -27,6 +27,19 @@ namespace troupe::gpu {
 // one.
 absl::StatusOr<dnnl::post_ops> ActivationPostOps(const StepContext& ctx);
 
+// A table entry with what it can do beyond its ONNX meaning.
+struct Features {
+  bool any_layout = false;
+  bool activation = false;
+  bool addend = false;
+};
+[[nodiscard]] constexpr Operator With(Features features, Operator entry) {
+  entry.any_layout = features.any_layout;
+  entry.fuses_activation = features.activation;
+  entry.fuses_addend = features.addend;
+  return entry;
+}
+
 class DnnlProgram final : public Kernel {
  public:
   enum class Place { kInput, kOutput, kScratch };
@@ -57,6 +70,8 @@ class DnnlProgram final : public Kernel {
   void SetInputLayout(std::size_t i, std::string layout);
   void SetOutputLayout(std::size_t i, std::string layout);
   void SetInPlace(int input) { in_place_ = input; }
+  // Output 0 starts as a copy of `input` (nothing moves when the plan gave both the same memory).
+  void StartFrom(int input, std::size_t bytes);
 
   [[nodiscard]] Bytes scratch() const override { return Bytes(scratch_bytes_); }
   absl::Status Run(std::span<const TensorView> in, std::span<TensorView> out, std::byte* scratch) override;
@@ -77,6 +92,7 @@ class DnnlProgram final : public Kernel {
   std::vector<std::string> input_layouts_;
   std::vector<std::string> output_layouts_;
   int in_place_ = -1;
+  std::size_t start_bytes_ = 0;  // of input in_place_, copied to output 0 first; 0: nothing is
 };
 
 // Runs `f`, which speaks to oneDNN, and turns its exceptions into errors that name the step.

@@ -37,7 +37,8 @@ struct Chosen {
   memory::desc weights;
 };
 
-std::optional<Chosen> Create(const Multiplication& product, const memory::desc& weights, const dnnl::primitive_attr& attributes) {
+std::optional<Chosen> Create(const Multiplication& product, const memory::desc& weights,
+                             const dnnl::primitive_attr& attributes) {
   const auto desc = product.bias ? dnnl::matmul::desc(product.a, weights, product.bias, product.out)
                                  : dnnl::matmul::desc(product.a, weights, product.out);
   dnnl::matmul::primitive_desc made(desc, attributes, CpuEngine(), true);
@@ -48,7 +49,8 @@ std::optional<Chosen> Create(const Multiplication& product, const memory::desc& 
 absl::StatusOr<dnnl::primitive_attr> Attributes(const StepContext& ctx, const Multiplication& product) {
   dnnl::post_ops ops;
   if (product.addend) ops.append_binary(dnnl::algorithm::binary_add, product.addend);
-  if (product.after_addend != 1) ops.append_eltwise(1, dnnl::algorithm::eltwise_linear, product.after_addend, 0);
+  if (product.after_addend != 1)
+    ops.append_eltwise(1, dnnl::algorithm::eltwise_linear, product.after_addend, 0);
   TROUPE_ASSIGN_OR_RETURN(const dnnl::post_ops activation, ActivationPostOps(ctx));
   if (activation.len() > 0) {
     float scale, alpha, beta;
@@ -65,8 +67,8 @@ memory::desc AnyWeights(const Multiplication& product) {
   return {product.b_dims, memory::data_type::f32, memory::format_tag::any};
 }
 
-absl::StatusOr<Chosen> ChooseFor(const StepContext& ctx, const Multiplication& product, const std::string& layout,
-                                 const memory::desc& given) {
+absl::StatusOr<Chosen> ChooseFor(const StepContext& ctx, const Multiplication& product,
+                                 const std::string& layout, const memory::desc& given) {
   TROUPE_ASSIGN_OR_RETURN(const dnnl::primitive_attr attributes, Attributes(ctx, product));
   auto chosen = Create(product, given, attributes);
   const bool slow = !layout.empty() && chosen && absl::StartsWith(chosen->descriptor.impl_info_str(), "ref");
@@ -97,14 +99,16 @@ Made MakeProgram(const StepContext& ctx, const Multiplication& product, Infos in
   if (product.addend) {
     const int id = DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1;
     arguments.push_back({id, product.addend, DnnlProgram::Input(2), true});
-    // Described in full: post-operations go by the descriptor of the memory. It is dense, so there is no padding to write.
+    // Described in full: post-operations go by the descriptor of the memory. It is dense, so there is no
+    // padding to write.
   }
   program->Add(dnnl::matmul(chosen.descriptor), chosen.descriptor, arguments);
   return program;
 }
 
 // Only a constant matrix is worth packing.
-absl::StatusOr<PackedWeight> PackWeights(const StepContext& ctx, const Multiplication& product, const ValueInfo& weights) {
+absl::StatusOr<PackedWeight> PackWeights(const StepContext& ctx, const Multiplication& product,
+                                         const ValueInfo& weights) {
   TROUPE_ASSIGN_OR_RETURN(const Chosen chosen, ChooseFor(ctx, product, {}, AnyWeights(product)));
   PackedWeight packed;
   packed.layout = LayoutOf(chosen.weights);
@@ -125,7 +129,8 @@ Made ZeroKernel() {
   });
 }
 
-// --- MatMul -----------------------------------------------------------------------------------------------------
+// --- MatMul
+// -----------------------------------------------------------------------------------------------------
 
 struct MatMulShapes {
   Shape batch_a, batch_b, batch, out;
@@ -138,7 +143,8 @@ absl::StatusOr<MatMulShapes> ReadMatMul(const StepContext& ctx, Infos in) {
   const Shape& b = in[1].shape;
   const std::string both = absl::StrCat("inputs ", FormatShape(a), " and ", FormatShape(b));
   if (in[0].type != in[1].type) return ctx.Error("the inputs have different types");
-  if (a.empty() || b.empty()) return ctx.Error(absl::StrCat(both, ": a scalar cannot be multiplied as a matrix"));
+  if (a.empty() || b.empty())
+    return ctx.Error(absl::StrCat(both, ": a scalar cannot be multiplied as a matrix"));
   if (a.size() > 10 || b.size() > 10) return ctx.Error(absl::StrCat(both, ": more than 10 dimensions"));
   MatMulShapes shapes;
   shapes.k = a.back();
@@ -151,7 +157,8 @@ absl::StatusOr<MatMulShapes> ReadMatMul(const StepContext& ctx, Infos in) {
     shapes.batch_b.assign(b.begin(), b.end() - 2);
   }
   const std::int64_t k = b.size() > 1 ? b[b.size() - 2] : b[0];
-  if (k != shapes.k) return ctx.Error(absl::StrCat(both, ": inner dimensions ", shapes.k, " and ", k, " differ"));
+  if (k != shapes.k)
+    return ctx.Error(absl::StrCat(both, ": inner dimensions ", shapes.k, " and ", k, " differ"));
   auto batch = BroadcastShapes(shapes.batch_a, shapes.batch_b);
   if (!batch.ok()) return ctx.Error(std::string(batch.status().message()));
   shapes.batch = *std::move(batch);
@@ -178,7 +185,8 @@ Shape Padded(const Shape& batch, std::size_t rank) {
   return padded;
 }
 
-// The simplest form: one matrix where B is shared by the whole batch, one batch dimension where both have the same.
+// The simplest form: one matrix where B is shared by the whole batch, one batch dimension where both have the
+// same.
 Multiplication MatMulProduct(const MatMulShapes& s) {
   Shape a, b, batch;
   std::int64_t rows = s.m;
@@ -213,7 +221,8 @@ absl::StatusOr<PackedWeight> PackMatMul(const StepContext& ctx, Infos in, int in
   return GuardDnnl(ctx, [&] { return PackWeights(ctx, MatMulProduct(shapes), in[1]); });
 }
 
-// --- Gemm -------------------------------------------------------------------------------------------------------
+// --- Gemm
+// -------------------------------------------------------------------------------------------------------
 
 struct GemmShapes {
   bool transpose_a = false, transpose_b = false;
@@ -239,7 +248,8 @@ absl::StatusOr<GemmShapes> ReadGemm(const StepContext& ctx, Infos in) {
   if (Present(in, 2)) {
     const auto sum = BroadcastShapes(Shape{shapes.m, shapes.n}, in[2].shape);
     if (!sum.ok() || *sum != Shape{shapes.m, shapes.n}) {
-      return ctx.Error(absl::StrCat("C ", FormatShape(in[2].shape), " does not broadcast to [", shapes.m, ",", shapes.n, "]"));
+      return ctx.Error(absl::StrCat("C ", FormatShape(in[2].shape), " does not broadcast to [", shapes.m, ",",
+                                    shapes.n, "]"));
     }
   }
   for (const ValueInfo& info : in) {
@@ -305,6 +315,8 @@ constexpr Operator kOperators[] = {
 
 }  // namespace
 
-std::span<const Operator> MatMulOperators() { return kOperators; }
+std::span<const Operator> MatMulOperators() {
+  return kOperators;
+}
 
 }  // namespace troupe::gpu

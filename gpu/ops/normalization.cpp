@@ -33,11 +33,13 @@ absl::StatusOr<memory::desc> SourceDesc(const StepContext& ctx, const ValueInfo&
 
 // A per-channel parameter: [C].
 absl::Status CheckParameter(const StepContext& ctx, Infos in, std::size_t index) {
-  if (Present(in, index) && in[index].shape == Shape{in[0].shape[1]}) return CheckType(ctx, in, index, kTypes);
+  if (Present(in, index) && in[index].shape == Shape{in[0].shape[1]})
+    return CheckType(ctx, in, index, kTypes);
   return ctx.Error(absl::StrCat("input ", index, " must have shape [", in[0].shape[1], "]"));
 }
 
-// --- BatchNormalization (inference) -----------------------------------------------------------------------------
+// --- BatchNormalization (inference)
+// -----------------------------------------------------------------------------
 
 Inferred InferBatchNorm(const StepContext& ctx, Infos in) {
   TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 5, 5, kTypes));
@@ -62,7 +64,8 @@ Made MakeBatchNorm(const StepContext& ctx, Infos in, Infos) {
   ValueInfo folded = in[0];
   folded.shape = FoldDims(in[0].shape);
   TROUPE_ASSIGN_OR_RETURN(const memory::desc source, SourceDesc(ctx, folded));
-  TROUPE_ASSIGN_OR_RETURN(const dnnl::post_ops activation, ActivationPostOps(ctx));
+  dnnl::post_ops activation;
+  TROUPE_RETURN_IF_ERROR(AppendActivation(ctx, activation));
   using Flags = dnnl::normalization_flags;
   const auto flags = Flags::use_global_stats | Flags::use_scale | Flags::use_shift;
   const dnnl::batch_normalization_forward::desc desc(dnnl::prop_kind::forward_inference, source,
@@ -73,9 +76,9 @@ Made MakeBatchNorm(const StepContext& ctx, Infos in, Infos) {
   auto program = std::make_unique<DnnlProgram>();
   const memory::desc row = RowMajorDesc(Shape{in[0].shape[1]});
   const DnnlProgram::Argument arguments[] = {
-      {DNNL_ARG_SRC, source, DnnlProgram::Input(0)},    {DNNL_ARG_SCALE, row, DnnlProgram::Input(1)},
-      {DNNL_ARG_SHIFT, row, DnnlProgram::Input(2)},     {DNNL_ARG_MEAN, row, DnnlProgram::Input(3)},
-      {DNNL_ARG_VARIANCE, row, DnnlProgram::Input(4)},  {DNNL_ARG_DST, source, DnnlProgram::Output(0), true}};
+      {DNNL_ARG_SRC, source, DnnlProgram::Input(0)},   {DNNL_ARG_SCALE, row, DnnlProgram::Input(1)},
+      {DNNL_ARG_SHIFT, row, DnnlProgram::Input(2)},    {DNNL_ARG_MEAN, row, DnnlProgram::Input(3)},
+      {DNNL_ARG_VARIANCE, row, DnnlProgram::Input(4)}, {DNNL_ARG_DST, source, DnnlProgram::Output(0), true}};
   program->Add(dnnl::batch_normalization_forward(made), made, arguments);
   if (!relu && activation.len() > 0) AddActivation(*program, source, activation);
   program->SetInputLayout(0, in[0].layout);
@@ -84,11 +87,13 @@ Made MakeBatchNorm(const StepContext& ctx, Infos in, Infos) {
   return program;
 }
 
-// --- LRN ----------------------------------------------------------------------------------------------------------
+// --- LRN
+// ----------------------------------------------------------------------------------------------------------
 
 Inferred InferLrn(const StepContext& ctx, Infos in) {
   TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 1, 1, kTypes));
-  if (in[0].shape.size() < 3 || in[0].shape.size() > 5) return ctx.Error("the input must have 3 to 5 dimensions");
+  if (in[0].shape.size() < 3 || in[0].shape.size() > 5)
+    return ctx.Error("the input must have 3 to 5 dimensions");
   if (in[0].bounded) return ctx.Error("the input has a shape that depends on data");
   const std::int64_t size = ctx.Int("size", 0);
   if (size < 1 || size > (1 << 20)) return ctx.Error(absl::StrCat("size ", size, " is outside [1,2^20]"));
@@ -129,8 +134,9 @@ Made MakeLrn(const StepContext& ctx, Infos in, Infos) {
   const std::int64_t size = ctx.Int("size", 1);
   if (size % 2 == 0) return MakeLrnLoop(ctx, in[0].shape);
   TROUPE_ASSIGN_OR_RETURN(const memory::desc source, SourceDesc(ctx, in[0]));
-  const dnnl::lrn_forward::desc desc(dnnl::prop_kind::forward_inference, dnnl::algorithm::lrn_across_channels, source,
-                                     size, ctx.Float("alpha", 1e-4F), ctx.Float("beta", 0.75F), ctx.Float("bias", 1));
+  const dnnl::lrn_forward::desc desc(dnnl::prop_kind::forward_inference, dnnl::algorithm::lrn_across_channels,
+                                     source, size, ctx.Float("alpha", 1e-4F), ctx.Float("beta", 0.75F),
+                                     ctx.Float("bias", 1));
   const dnnl::lrn_forward::primitive_desc made(desc, UserScratchpad(), CpuEngine());
   auto program = std::make_unique<DnnlProgram>();
   const DnnlProgram::Argument arguments[] = {{DNNL_ARG_SRC, source, DnnlProgram::Input(0)},
@@ -141,12 +147,14 @@ Made MakeLrn(const StepContext& ctx, Infos in, Infos) {
   return program;
 }
 
-// --- Softmax, LogSoftmax ----------------------------------------------------------------------------------------
+// --- Softmax, LogSoftmax
+// ----------------------------------------------------------------------------------------
 
 Inferred InferSoftmax(const StepContext& ctx, Infos in) {
   TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 1, 1, kTypes));
-  TROUPE_RETURN_IF_ERROR(
-      NormalizeAxis(ctx, ctx.Int("axis", ctx.opset < 13 ? 1 : -1), std::max<std::size_t>(in[0].shape.size(), 1)).status());
+  TROUPE_RETURN_IF_ERROR(NormalizeAxis(ctx, ctx.Int("axis", ctx.opset < 13 ? 1 : -1),
+                                       std::max<std::size_t>(in[0].shape.size(), 1))
+                             .status());
   return OneValue(ctx, in[0].type, in[0].shape);
 }
 
@@ -154,12 +162,14 @@ Inferred InferSoftmax(const StepContext& ctx, Infos in) {
 Shape SoftmaxDims(const StepContext& ctx, const Shape& shape, std::size_t axis) {
   const std::span all(shape);
   if (ctx.opset < 13) return {Product(all.first(axis)), Product(all.subspan(axis)), 1};
-  return {Product(all.first(axis)), all.empty() ? 1 : all[axis], all.empty() ? 1 : Product(all.subspan(axis + 1))};
+  return {Product(all.first(axis)), all.empty() ? 1 : all[axis],
+          all.empty() ? 1 : Product(all.subspan(axis + 1))};
 }
 
 Made MakeSoftmax(const StepContext& ctx, Infos in, Infos) {
   const std::size_t rank = std::max<std::size_t>(in[0].shape.size(), 1);
-  TROUPE_ASSIGN_OR_RETURN(const std::int64_t axis, NormalizeAxis(ctx, ctx.Int("axis", ctx.opset < 13 ? 1 : -1), rank));
+  TROUPE_ASSIGN_OR_RETURN(const std::int64_t axis,
+                          NormalizeAxis(ctx, ctx.Int("axis", ctx.opset < 13 ? 1 : -1), rank));
   Shape dims = SoftmaxDims(ctx, in[0].shape, static_cast<std::size_t>(axis));
   if (dims[2] == 1) dims.pop_back();
   const memory::desc data = RowMajorDesc(dims);
@@ -175,7 +185,8 @@ Made MakeSoftmax(const StepContext& ctx, Infos in, Infos) {
   return program;
 }
 
-// --- InstanceNormalization --------------------------------------------------------------------------------------
+// --- InstanceNormalization
+// --------------------------------------------------------------------------------------
 
 Inferred InferInstanceNorm(const StepContext& ctx, Infos in) {
   TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 3, 3, kTypes));
@@ -214,8 +225,9 @@ Made MakeInstanceNorm(const StepContext& ctx, Infos in, Infos) {
 }
 
 constexpr Operator kOperators[] = {
-    {"BatchNormalization", 7, 17, InferBatchNorm, InFloat<MakeBatchNorm>, nullptr, kTypes, true, true},
-    {"LRN", 1, 17, InferLrn, InFloat<MakeLrn>, nullptr, kTypes, true},
+    With({.any_layout = true, .activation = true},
+         {"BatchNormalization", 7, 17, InferBatchNorm, InFloat<MakeBatchNorm>, nullptr, kTypes}),
+    With({.any_layout = true}, {"LRN", 1, 17, InferLrn, InFloat<MakeLrn>, nullptr, kTypes}),
     {"Softmax", 1, 17, InferSoftmax, InFloat<MakeSoftmax>, nullptr, kTypes},
     {"LogSoftmax", 1, 17, InferSoftmax, InFloat<MakeSoftmax>, nullptr, kTypes},
     {"InstanceNormalization", 6, 17, InferInstanceNorm, InFloat<MakeInstanceNorm>, nullptr, kTypes},
@@ -223,6 +235,8 @@ constexpr Operator kOperators[] = {
 
 }  // namespace
 
-std::span<const Operator> NormalizationOperators() { return kOperators; }
+std::span<const Operator> NormalizationOperators() {
+  return kOperators;
+}
 
 }  // namespace troupe::gpu

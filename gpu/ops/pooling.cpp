@@ -1,5 +1,6 @@
-// Pooling over windows: MaxPool, AveragePool, the global forms, by oneDNN where it has the exact meaning; the rest
-// (indices, padding that is counted under ceil_mode, LpPool, other types) by the loops of pooling_loops.cpp.
+// Pooling over windows: MaxPool, AveragePool, the global forms, by oneDNN where it has the exact meaning; the
+// rest (indices, padding that is counted under ceil_mode, LpPool, other types) by the loops of
+// pooling_loops.cpp.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -21,7 +22,9 @@ using dnnl::memory;
 // Types that only comparisons are needed for.
 constexpr TypeSet kMaxTypes = kFloatTypes | TypesOf({proto::INT8, proto::UINT8});
 
-bool IsGlobal(const StepContext& ctx) { return ctx.step.op().starts_with("Global"); }
+bool IsGlobal(const StepContext& ctx) {
+  return ctx.step.op().starts_with("Global");
+}
 
 PoolKind KindOf(const StepContext& ctx) {
   const std::string& op = ctx.step.op();
@@ -47,7 +50,8 @@ absl::StatusOr<Pooling> Read(const StepContext& ctx, Infos in) {
   if (!IsGlobal(ctx)) {
     kernel = ctx.Ints("kernel_shape");
     if (kernel.size() != spatial.size()) {
-      return ctx.Error(absl::StrCat("kernel_shape ", FormatShape(kernel), " does not fit input ", FormatShape(x)));
+      return ctx.Error(
+          absl::StrCat("kernel_shape ", FormatShape(kernel), " does not fit input ", FormatShape(x)));
     }
   }
   TROUPE_ASSIGN_OR_RETURN(pooling.window, ReadWindow(ctx, spatial, std::move(kernel)));
@@ -67,15 +71,17 @@ Inferred Infer(const StepContext& ctx, Infos in) {
   return outputs;
 }
 
-bool WantsIndices(Infos out) { return out.size() > 1 && !out[1].absent(); }
+bool WantsIndices(Infos out) {
+  return out.size() > 1 && !out[1].absent();
+}
 
 bool HasPadding(const Window& window) {
   const auto positive = [](std::int64_t padding) { return padding > 0; };
   return std::ranges::any_of(window.begin, positive) || std::ranges::any_of(window.end, positive);
 }
 
-// oneDNN divides by the whole window or by what lies inside the input: with ceil_mode and counted padding ONNX does
-// neither. Padding as large as the window would leave some windows empty.
+// oneDNN divides by the whole window or by what lies inside the input: with ceil_mode and counted padding
+// ONNX does neither. Padding as large as the window would leave some windows empty.
 bool ExactInDnnl(const Pooling& pooling, Infos out) {
   if (pooling.kind == PoolKind::kLp || WantsIndices(out)) return false;
   const Window& w = pooling.window;
@@ -93,11 +99,11 @@ Made MakeProgram(const Pooling& pooling, const ValueInfo& in, const StepContext&
   if (!source.ok()) return ctx.Error(std::string(source.status().message()));
   const memory::desc any(pooling.destination, memory::data_type::f32, memory::format_tag::any);
   const auto algorithm = pooling.kind == PoolKind::kMax ? dnnl::algorithm::pooling_max
-                         : pooling.count_padding         ? dnnl::algorithm::pooling_avg_include_padding
-                                                         : dnnl::algorithm::pooling_avg_exclude_padding;
+                         : pooling.count_padding        ? dnnl::algorithm::pooling_avg_include_padding
+                                                        : dnnl::algorithm::pooling_avg_exclude_padding;
   const Shape end = ExactEndPadding(w, std::span(pooling.source).subspan(2));
-  const dnnl::pooling_v2_forward::desc desc(dnnl::prop_kind::forward_inference, algorithm, *source, any, w.strides,
-                                            w.kernel, Shape(w.kernel.size(), 0), w.begin, end);
+  const dnnl::pooling_v2_forward::desc desc(dnnl::prop_kind::forward_inference, algorithm, *source, any,
+                                            w.strides, w.kernel, Shape(w.kernel.size(), 0), w.begin, end);
   const dnnl::pooling_v2_forward::primitive_desc made(desc, UserScratchpad(), CpuEngine());
   auto program = std::make_unique<DnnlProgram>();
   const DnnlProgram::Argument arguments[] = {{DNNL_ARG_SRC, *source, DnnlProgram::Input(0)},
@@ -128,16 +134,18 @@ Made Make(const StepContext& ctx, Infos in, Infos out) {
 }
 
 constexpr Operator kOperators[] = {
-    {"MaxPool", 1, 17, Infer, Make, nullptr, kMaxTypes, true},
-    {"AveragePool", 7, 17, Infer, Make, nullptr, kFloatTypes, true},
-    {"GlobalMaxPool", 1, 17, Infer, Make, nullptr, kFloatTypes, true},
-    {"GlobalAveragePool", 1, 17, Infer, Make, nullptr, kFloatTypes, true},
-    {"LpPool", 2, 17, Infer, Make, nullptr, kFloatTypes, true},
-    {"GlobalLpPool", 2, 17, Infer, Make, nullptr, kFloatTypes, true},
+    With({.any_layout = true}, {"MaxPool", 1, 17, Infer, Make, nullptr, kMaxTypes}),
+    With({.any_layout = true}, {"AveragePool", 7, 17, Infer, Make, nullptr, kFloatTypes}),
+    With({.any_layout = true}, {"GlobalMaxPool", 1, 17, Infer, Make, nullptr, kFloatTypes}),
+    With({.any_layout = true}, {"GlobalAveragePool", 1, 17, Infer, Make, nullptr, kFloatTypes}),
+    With({.any_layout = true}, {"LpPool", 2, 17, Infer, Make, nullptr, kFloatTypes}),
+    With({.any_layout = true}, {"GlobalLpPool", 2, 17, Infer, Make, nullptr, kFloatTypes}),
 };
 
 }  // namespace
 
-std::span<const Operator> PoolingOperators() { return kOperators; }
+std::span<const Operator> PoolingOperators() {
+  return kOperators;
+}
 
 }  // namespace troupe::gpu

@@ -15,7 +15,8 @@ using Extents = std::array<std::int64_t, kSpatial>;
 
 // Every pooling as one of three spatial dimensions.
 struct Geometry {
-  Extents size{1, 1, 1}, out{1, 1, 1}, kernel{1, 1, 1}, stride{1, 1, 1}, dilation{1, 1, 1}, begin{0, 0, 0}, end{0, 0, 0};
+  Extents size{1, 1, 1}, out{1, 1, 1}, kernel{1, 1, 1}, stride{1, 1, 1}, dilation{1, 1, 1}, begin{0, 0, 0},
+      end{0, 0, 0};
   std::int64_t planes = 0;
 };
 
@@ -37,8 +38,8 @@ Geometry GeometryOf(const Pooling& pooling) {
   return g;
 }
 
-// Taps of one window along one dimension that lie inside the input: [first, last), and how many lie inside the padded
-// input (those are what count_include_pad counts).
+// Taps of one window along one dimension that lie inside the input: [first, last), and how many lie inside
+// the padded input (those are what count_include_pad counts).
 struct Taps {
   std::int64_t first, last, counted;
 };
@@ -61,7 +62,9 @@ struct Reduction {
   std::int64_t index = 0;
 
   explicit Reduction(const Pooling& pooling)
-      : kind(pooling.kind), p(pooling.p), value(kind == PoolKind::kMax ? std::numeric_limits<T>::lowest() : T(0)) {}
+      : kind(pooling.kind),
+        p(pooling.p),
+        value(kind == PoolKind::kMax ? std::numeric_limits<T>::lowest() : T(0)) {}
 
   void Add(T x, std::int64_t at) {
     if (kind == PoolKind::kAverage) {
@@ -82,8 +85,8 @@ struct Reduction {
 };
 
 template <class T>
-void PoolWindow(const Pooling& pooling, const Geometry& g, const T* plane, const std::array<Taps, kSpatial>& taps,
-                const Extents& o, Reduction<T>& reduction) {
+void PoolWindow(const Pooling& pooling, const Geometry& g, const T* plane,
+                const std::array<Taps, kSpatial>& taps, const Extents& o, Reduction<T>& reduction) {
   for (std::int64_t a = taps[0].first; a < taps[0].last; ++a) {
     const std::int64_t z = o[0] * g.stride[0] - g.begin[0] + a * g.dilation[0];
     for (std::int64_t b = taps[1].first; b < taps[1].last; ++b) {

@@ -1,0 +1,93 @@
+// The reference networks give their reference outputs, on row-major and on packed weights.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "gpu/import/onnx_reader.hpp"
+#include "tests/unit/gpu_engine/plan_runner.hpp"
+
+namespace troupe::gpu {
+namespace {
+
+std::filesystem::path SharedDirectory() {
+  const char* named = std::getenv("TROUPE_SHARED_DIR");
+  return named != nullptr ? std::filesystem::path(named) : std::filesystem::path("../shared");
+}
+
+std::vector<std::byte> ReadFile(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const auto* begin = reinterpret_cast<const std::byte*>(text.data());
+  return {begin, begin + text.size()};
+}
+
+// The elements of a serialised onnx.TensorProto whose data is raw_data, or nothing that matches `count`.
+std::vector<float> ReadReference(const std::filesystem::path& path, std::size_t count) {
+  const std::vector<std::byte> file = ReadFile(path);
+  std::vector<float> values(count);
+  if (file.size() < count * sizeof(float)) return {};
+  // The field is the last but for the name: find its tag (9, length-delimited) and length.
+  for (std::size_t i = 0; i + 3 + count * sizeof(float) <= file.size(); ++i) {
+    const auto at = [&](std::size_t k) { return static_cast<std::size_t>(file[i + k]); };
+    if (at(0) != 0x4A || (at(1) & 0x7F) + (at(2) << 7) != count * sizeof(float)) continue;
+    std::memcpy(values.data(), file.data() + i + 3, count * sizeof(float));
+    return values;
+  }
+  return {};
+}
+
+class ReferenceNetwork : public testing::TestWithParam<std::tuple<const char*, bool>> {};
+
+TEST_P(ReferenceNetwork, MatchesItsReferenceOutput) {
+  const auto [name, packed] = GetParam();
+  const auto folder = SharedDirectory() / "models";
+  const auto path = folder / (std::string(name) + ".onnx");
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is absent; set TROUPE_SHARED_DIR";
+  ImportOptions options;
+  auto imported = ReadOnnx(ReadFile(path), options);
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  const std::vector<proto::TensorSpec> inputs(imported->model.inputs().begin(),
+                                              imported->model.inputs().end());
+  ASSERT_EQ(inputs.size(), 1U);
+  if (packed) {
+    auto result = PackModel(imported->model, imported->weights, inputs);
+    ASSERT_TRUE(result.ok()) << result.status();
+    imported->model = std::move(result->model);
+    imported->weights = std::move(result->weights);
+  }
+  auto plan = Plan::Build(imported->model, imported->weights, inputs, 2);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  std::size_t count = 1;
+  for (auto dim : inputs[0].shape()) count *= static_cast<std::size_t>(dim);
+  std::vector<float> input(count);
+  for (std::size_t i = 0; i < count; ++i)
+    input[i] = static_cast<float>(static_cast<double>(i) / static_cast<double>(count));
+  const auto result = RunPlan(**plan, imported->weights, {std::as_bytes(std::span(input))});
+  ASSERT_TRUE(result.ok()) << result.status();
+  const auto values = result->As<float>(0);
+  const auto expected = ReadReference(folder / (std::string(name) + "_output_0.pb"), values.size());
+  ASSERT_EQ(values.size(), expected.size());
+  const double relative = std::string(name).find("densenet") != std::string::npos ? 2e-3 : 1e-3;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    ASSERT_LE(std::abs(values[i] - expected[i]), 1e-7 + relative * std::abs(expected[i]))
+        << "element " << i << ": " << values[i] << ", expected " << expected[i];
+  }
+}
+
+std::string NameOf(const testing::TestParamInfo<ReferenceNetwork::ParamType>& info) {
+  return std::string(std::get<0>(info.param)) + (std::get<1>(info.param) ? "_packed" : "_row_major");
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ReferenceNetwork,
+                         testing::Combine(testing::Values("light_resnet50", "light_densenet121",
+                                                          "light_inception_v1", "light_squeezenet",
+                                                          "light_vgg19"),
+                                          testing::Bool()),
+                         NameOf);
+
+}  // namespace
+}  // namespace troupe::gpu
