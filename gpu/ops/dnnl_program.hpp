@@ -23,9 +23,8 @@ namespace troupe::gpu {
 [[nodiscard]] const dnnl::engine& CpuEngine();
 // Attributes every primitive here starts from: scratchpad memory is ours.
 [[nodiscard]] dnnl::primitive_attr UserScratchpad(dnnl::post_ops post_ops = {});
-// The activation fused into the step as a post-operation; empty when there is none, an error for an unknown
-// one.
-absl::StatusOr<dnnl::post_ops> ActivationPostOps(const StepContext& ctx);
+// Appends the activation fused into the step; nothing when there is none, an error for an unknown one.
+absl::Status AppendActivation(const StepContext& ctx, dnnl::post_ops& ops);
 
 // A table entry with what it can do beyond its ONNX meaning.
 struct Features {

@@ -1,5 +1,4 @@
 // MatMul and Gemm by oneDNN's matmul.
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -51,13 +50,7 @@ absl::StatusOr<dnnl::primitive_attr> Attributes(const StepContext& ctx, const Mu
   if (product.addend) ops.append_binary(dnnl::algorithm::binary_add, product.addend);
   if (product.after_addend != 1)
     ops.append_eltwise(1, dnnl::algorithm::eltwise_linear, product.after_addend, 0);
-  TROUPE_ASSIGN_OR_RETURN(const dnnl::post_ops activation, ActivationPostOps(ctx));
-  if (activation.len() > 0) {
-    float scale, alpha, beta;
-    dnnl::algorithm algorithm;
-    activation.get_params_eltwise(0, scale, algorithm, alpha, beta);
-    ops.append_eltwise(scale, algorithm, alpha, beta);
-  }
+  TROUPE_RETURN_IF_ERROR(AppendActivation(ctx, ops));
   dnnl::primitive_attr attributes = UserScratchpad(ops);
   if (product.scale != 1) attributes.set_output_scales(0, {product.scale});
   return attributes;
@@ -122,15 +115,7 @@ absl::StatusOr<PackedWeight> PackWeights(const StepContext& ctx, const Multiplic
   return packed;
 }
 
-Made ZeroKernel() {
-  return MakeKernel([](In, Out out, std::byte*) {
-    std::memset(out[0].data, 0, BytesOf(out[0]));
-    return absl::OkStatus();
-  });
-}
-
-// --- MatMul
-// -----------------------------------------------------------------------------------------------------
+// --- MatMul ---
 
 struct MatMulShapes {
   Shape batch_a, batch_b, batch, out;
@@ -138,7 +123,7 @@ struct MatMulShapes {
 };
 
 absl::StatusOr<MatMulShapes> ReadMatMul(const StepContext& ctx, Infos in) {
-  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 2, 2, kTypes));
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 2, 3, kTypes));
   const Shape& a = in[0].shape;
   const Shape& b = in[1].shape;
   const std::string both = absl::StrCat("inputs ", FormatShape(a), " and ", FormatShape(b));
@@ -165,6 +150,11 @@ absl::StatusOr<MatMulShapes> ReadMatMul(const StepContext& ctx, Infos in) {
   shapes.out = shapes.batch;
   if (a.size() > 1) shapes.out.push_back(shapes.m);
   if (b.size() > 1) shapes.out.push_back(shapes.n);
+  // A third input is the bias that the importer fused.
+  if (Present(in, 2) && (in[2].shape != Shape{shapes.n} || in[2].type != in[0].type)) {
+    return ctx.Error(
+        absl::StrCat("the bias has shape ", FormatShape(in[2].shape), ", expected [", shapes.n, "]"));
+  }
   return shapes;
 }
 
@@ -187,7 +177,7 @@ Shape Padded(const Shape& batch, std::size_t rank) {
 
 // The simplest form: one matrix where B is shared by the whole batch, one batch dimension where both have the
 // same.
-Multiplication MatMulProduct(const MatMulShapes& s) {
+Multiplication MatMulProduct(const MatMulShapes& s, bool bias) {
   Shape a, b, batch;
   std::int64_t rows = s.m;
   if (Product(s.batch_b) == 1) {
@@ -204,25 +194,25 @@ Multiplication MatMulProduct(const MatMulShapes& s) {
   product.b_dims = Join(b, s.k, s.n);
   product.b = RowMajorDesc(product.b_dims);
   product.out = RowMajorDesc(Join(batch, rows, s.n));
+  if (bias) product.bias = RowMajorDesc(Join(Shape(batch.size(), 1), 1, s.n));
   return product;
 }
 
 Made MakeMatMul(const StepContext& ctx, Infos in, Infos out) {
   TROUPE_ASSIGN_OR_RETURN(const MatMulShapes shapes, ReadMatMul(ctx, in));
   if (out[0].elements() == 0) return EmptyKernel();
-  if (shapes.k == 0) return ZeroKernel();
-  return GuardDnnl(ctx, [&] { return MakeProgram(ctx, MatMulProduct(shapes), in); });
+  if (shapes.k == 0) return ctx.Error("the inner dimension is 0");
+  return GuardDnnl(ctx, [&] { return MakeProgram(ctx, MatMulProduct(shapes, Present(in, 2)), in); });
 }
 
 absl::StatusOr<PackedWeight> PackMatMul(const StepContext& ctx, Infos in, int index) {
   TROUPE_ASSIGN_OR_RETURN(const MatMulShapes shapes, ReadMatMul(ctx, in));
   const bool matrix = in[1].shape.size() == 2 && in[0].type == proto::FP32;
   if (index != 1 || !matrix || Product(shapes.out) * shapes.k == 0) return PackedWeight{};
-  return GuardDnnl(ctx, [&] { return PackWeights(ctx, MatMulProduct(shapes), in[1]); });
+  return GuardDnnl(ctx, [&] { return PackWeights(ctx, MatMulProduct(shapes, Present(in, 2)), in[1]); });
 }
 
-// --- Gemm
-// -------------------------------------------------------------------------------------------------------
+// --- Gemm ---
 
 struct GemmShapes {
   bool transpose_a = false, transpose_b = false;
@@ -309,8 +299,9 @@ Made InFloat(const StepContext& ctx, Infos in, Infos out) {
 }
 
 constexpr Operator kOperators[] = {
-    {"MatMul", 1, 17, InferMatMul, InFloat<MakeMatMul>, PackMatMul, kTypes, false, true},
-    {"Gemm", 7, 17, InferGemm, InFloat<MakeGemm>, PackGemm, kTypes, false, true},
+    With({.activation = true, .addend = true},
+         {"MatMul", 1, 17, InferMatMul, InFloat<MakeMatMul>, PackMatMul, kTypes}),
+    With({.activation = true}, {"Gemm", 7, 17, InferGemm, InFloat<MakeGemm>, PackGemm, kTypes}),
 };
 
 }  // namespace

@@ -38,8 +38,7 @@ absl::Status CheckParameter(const StepContext& ctx, Infos in, std::size_t index)
   return ctx.Error(absl::StrCat("input ", index, " must have shape [", in[0].shape[1], "]"));
 }
 
-// --- BatchNormalization (inference)
-// -----------------------------------------------------------------------------
+// --- BatchNormalization (inference) ---
 
 Inferred InferBatchNorm(const StepContext& ctx, Infos in) {
   TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 5, 5, kTypes));
@@ -87,8 +86,7 @@ Made MakeBatchNorm(const StepContext& ctx, Infos in, Infos) {
   return program;
 }
 
-// --- LRN
-// ----------------------------------------------------------------------------------------------------------
+// --- LRN ---
 
 Inferred InferLrn(const StepContext& ctx, Infos in) {
   TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 1, 1, kTypes));
@@ -147,8 +145,7 @@ Made MakeLrn(const StepContext& ctx, Infos in, Infos) {
   return program;
 }
 
-// --- Softmax, LogSoftmax
-// ----------------------------------------------------------------------------------------
+// --- Softmax, LogSoftmax ---
 
 Inferred InferSoftmax(const StepContext& ctx, Infos in) {
   TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 1, 1, kTypes));
@@ -185,8 +182,7 @@ Made MakeSoftmax(const StepContext& ctx, Infos in, Infos) {
   return program;
 }
 
-// --- InstanceNormalization
-// --------------------------------------------------------------------------------------
+// --- InstanceNormalization ---
 
 Inferred InferInstanceNorm(const StepContext& ctx, Infos in) {
   TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 3, 3, kTypes));
