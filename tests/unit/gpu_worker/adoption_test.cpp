@@ -1,0 +1,120 @@
+#include "gpu/worker/adoption.hpp"
+
+#include "gpu/worker/control_page.hpp"
+#include "gpu/worker/link_reader.hpp"
+#include "gpu/worker/worker_process.hpp"
+#include "gtest/gtest.h"
+
+namespace troupe::gpu {
+namespace {
+
+using std::chrono::seconds;
+
+TEST(AdoptionGate, TheNewestDaemonWins) {
+  AdoptionGate gate;
+  EXPECT_TRUE(gate.Admit(5).ok());
+  gate.Adopted(5);
+  EXPECT_EQ(gate.Admit(5).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(gate.Admit(4).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(gate.Admit(6).ok());
+  gate.Lost();
+  EXPECT_FALSE(gate.adopted());
+  EXPECT_TRUE(gate.Admit(5).ok());
+  EXPECT_EQ(gate.Admit(4).code(), absl::StatusCode::kFailedPrecondition);
+}
+
+ControlSnapshot Busy(Lane lane, std::uint64_t order, std::uint64_t progress, std::uint64_t heartbeat) {
+  ControlSnapshot snapshot;
+  snapshot.heartbeat = heartbeat;
+  snapshot.lanes[static_cast<std::size_t>(lane)] = {true, order, progress};
+  return snapshot;
+}
+Time AtSecond(int s) {
+  return Time(seconds(s));
+}
+
+TEST(ProgressWatch, ABusyLaneThatStandsStillIsAHang) {
+  ProgressWatch watch({seconds(2), seconds(10), seconds(100)});
+  EXPECT_EQ(watch.Hung(AtSecond(0)), std::nullopt);
+  watch.Observe(Busy(Lane::kCompute, 17, 3, 1), AtSecond(0));
+  watch.Observe(Busy(Lane::kCompute, 17, 3, 2), AtSecond(10));
+  EXPECT_EQ(watch.Hung(AtSecond(10)), std::nullopt);
+  watch.Observe(Busy(Lane::kCompute, 17, 3, 3), AtSecond(11));
+  ASSERT_TRUE(watch.Hung(AtSecond(11)).has_value());
+  EXPECT_NE(watch.Hung(AtSecond(11))->find("compute stands still at order 17"), std::string::npos);
+  watch.Observe(Busy(Lane::kCompute, 17, 4, 4), AtSecond(12));
+  EXPECT_EQ(watch.Hung(AtSecond(12)), std::nullopt);
+  watch.Observe(Busy(Lane::kCompute, 18, 4, 5), AtSecond(22));
+  EXPECT_EQ(watch.Hung(AtSecond(22)), std::nullopt);
+}
+
+TEST(ProgressWatch, AnIdleLaneNeverHangsAndPreparingMayTakeLonger) {
+  ProgressWatch watch({seconds(2), seconds(10), seconds(100)});
+  for (int s = 0; s < 60; ++s) {
+    ControlSnapshot snapshot = Busy(Lane::kPrepare, 1, 0, static_cast<std::uint64_t>(s));
+    watch.Observe(snapshot, AtSecond(s));
+    EXPECT_EQ(watch.Hung(AtSecond(s)), std::nullopt);
+  }
+}
+
+TEST(ProgressWatch, AStoppedHeartIsAHang) {
+  ProgressWatch watch({seconds(2), seconds(10), seconds(100)});
+  watch.Observe({}, AtSecond(0));
+  watch.Observe({}, AtSecond(3));
+  ASSERT_TRUE(watch.Hung(AtSecond(3)).has_value());
+  EXPECT_NE(watch.Hung(AtSecond(3))->find("main loop"), std::string::npos);
+}
+
+TEST(ControlSnapshot, ProgressMovesWithTheHeartOnlyWhileTheEnginesAreIdle) {
+  ControlSnapshot idle;
+  const auto before = idle.progress();
+  idle.heartbeat = 5;
+  EXPECT_NE(idle.progress(), before);
+  EXPECT_EQ(Busy(Lane::kCompute, 1, 7, 1).progress(), Busy(Lane::kCompute, 1, 7, 2).progress());
+  EXPECT_NE(Busy(Lane::kCompute, 1, 7, 1).progress(), Busy(Lane::kCompute, 1, 8, 1).progress());
+  EXPECT_NE(Busy(Lane::kPrepare, 1, 7, 1).progress(), Busy(Lane::kPrepare, 1, 7, 2).progress());
+}
+
+TEST(ControlPage, LastWordsAreCutCleanedAndReplaced) {
+  const auto memory = *CreateControlPage(42);
+  EXPECT_TRUE(CheckControlPage(memory).ok());
+  EXPECT_EQ(ReadControlPage(memory).last_words, "");
+  WriteLastWords(PageOf(memory), "first");
+  WriteLastWords(PageOf(memory), std::string("two\nlines\x01") + std::string(1000, 'x'));
+  const ControlSnapshot snapshot = ReadControlPage(memory);
+  EXPECT_EQ(snapshot.pid, 42);
+  EXPECT_EQ(snapshot.last_words.size(), ControlPage::kLastWords);
+  EXPECT_EQ(snapshot.last_words.substr(0, 10), "two?lines?");
+  // A dying process may leave any length behind.
+  PageOf(memory).last_words_length = 4'000'000'000;
+  EXPECT_EQ(ReadControlPage(memory).last_words.size(), ControlPage::kLastWords);
+  PageOf(memory).magic = 1;
+  EXPECT_FALSE(CheckControlPage(memory).ok());
+}
+
+TEST(WorkerDeath, SaysHowAndWhy) {
+  WorkerDeath death;
+  EXPECT_EQ(death.ToString(), "ended");
+  death.end = transport::ProcessEnd{false, 5};
+  death.last_words = "bye";
+  EXPECT_EQ(death.ToString(), "exit code 5 (lease expired); last words: bye");
+}
+
+TEST(WorkerCommand, PassesEveryFlag) {
+  WorkerCommand command;
+  command.program = "/p";
+  command.socket = "/s";
+  command.node = "n";
+  command.gpu = 3;
+  command.compute = "timed";
+  command.profile = "/f";
+  command.allow_faults = true;
+  const auto arguments = command.Arguments();
+  for (const char* expected :
+       {"/p", "--socket", "/s", "--gpu", "3", "timed", "--profile", "/f", "--allow-faults"}) {
+    EXPECT_NE(std::find(arguments.begin(), arguments.end(), expected), arguments.end()) << expected;
+  }
+}
+
+}  // namespace
+}  // namespace troupe::gpu

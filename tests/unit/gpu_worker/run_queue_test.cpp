@@ -1,0 +1,77 @@
+#include "gpu/worker/run_queue.hpp"
+
+#include "base/random.hpp"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace troupe::gpu {
+namespace {
+
+constexpr Time kNever = Time::max();
+Time At(std::int64_t seconds) {
+  return Time(std::chrono::seconds(seconds));
+}
+bool Any(std::uint64_t) {
+  return true;
+}
+
+TEST(RunQueue, ServesByPriorityThenArrival) {
+  RunQueue queue;
+  queue.Add(1, 5, kNever);
+  queue.Add(2, 0, kNever);
+  queue.Add(3, 5, kNever);
+  queue.Add(4, 0, kNever);
+  EXPECT_THAT(queue.All(), testing::ElementsAre(2, 4, 1, 3));
+  EXPECT_EQ(queue.First(Any), 2u);
+  EXPECT_EQ(queue.First([](std::uint64_t id) { return id % 2 == 1; }), 1u);
+  EXPECT_EQ(queue.First([](std::uint64_t) { return false; }), std::nullopt);
+}
+
+TEST(RunQueue, KnowsEachOnce) {
+  RunQueue queue;
+  EXPECT_TRUE(queue.Add(1, 0, kNever));
+  EXPECT_FALSE(queue.Add(1, 3, kNever));
+  EXPECT_TRUE(queue.Contains(1));
+  EXPECT_TRUE(queue.Remove(1));
+  EXPECT_FALSE(queue.Remove(1));
+  EXPECT_FALSE(queue.Contains(1));
+  EXPECT_EQ(queue.size(), 0u);
+}
+
+TEST(RunQueue, ExpiresInOrderAndForgetsTheExpired) {
+  RunQueue queue;
+  queue.Add(1, 0, At(30));
+  queue.Add(2, 0, At(10));
+  queue.Add(3, 0, kNever);
+  queue.Add(4, 0, At(10));
+  EXPECT_EQ(queue.NextExpiry(), At(10));
+  EXPECT_THAT(queue.TakeExpired(At(9)), testing::IsEmpty());
+  EXPECT_THAT(queue.TakeExpired(At(10)), testing::ElementsAre(2, 4));
+  EXPECT_THAT(queue.All(), testing::ElementsAre(1, 3));
+  queue.Remove(1);
+  EXPECT_EQ(queue.NextExpiry(), kNever);
+}
+
+TEST(RunQueue, AgreesWithAPlainListOverManyRandomSteps) {
+  RunQueue queue;
+  std::vector<std::tuple<std::uint32_t, std::uint64_t>> model;  // priority, id; ids grow with arrival
+  Random random(7);
+  std::uint64_t next = 1;
+  for (int step = 0; step < 20'000; ++step) {
+    if (random.Below(2) == 0) {
+      const auto priority = static_cast<std::uint32_t>(random.Below(3));
+      queue.Add(next, priority, kNever);
+      model.emplace_back(priority, next++);
+      std::sort(model.begin(), model.end());
+    } else if (!model.empty()) {
+      const std::size_t victim = random.Below(model.size());
+      ASSERT_TRUE(queue.Remove(std::get<1>(model[victim])));
+      model.erase(model.begin() + static_cast<std::ptrdiff_t>(victim));
+    }
+    ASSERT_EQ(queue.size(), model.size());
+    ASSERT_EQ(queue.First(Any), model.empty() ? std::nullopt : std::optional(std::get<1>(model.front())));
+  }
+}
+
+}  // namespace
+}  // namespace troupe::gpu

@@ -1,0 +1,456 @@
+// Residency, preparation and runs together on a small virtual device, without a process or a ring.
+#include "gpu/worker/runner.hpp"
+
+#include <poll.h>
+
+#include "gmock/gmock.h"
+#include "gpu/device/virtual_device.hpp"
+#include "gtest/gtest.h"
+#include "tests/unit/gpu_worker/host_copies.hpp"
+#include "tests/unit/gpu_worker/temp_directory.hpp"
+#include "transport/steady_clock.hpp"
+
+namespace troupe::gpu::test {
+namespace {
+
+using testing::ElementsAre;
+
+// A plan whose run waits until the test lets it go.
+struct Gatekeeper {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool closed = false;
+  void Set(bool value) {
+    const std::lock_guard lock(mutex);
+    closed = value;
+    changed.notify_all();
+  }
+  void Pass() {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [this] { return !closed; });
+  }
+};
+
+class HeldPlan : public FakePlan {
+ public:
+  HeldPlan(std::int64_t rows, std::shared_ptr<Gatekeeper> gate) : FakePlan(rows), gate_(std::move(gate)) {}
+  absl::StatusOr<std::vector<proto::TensorSpec>> Run(const PlanBindings& bindings) override {
+    gate_->Pass();
+    return FakePlan::Run(bindings);
+  }
+
+ private:
+  std::shared_ptr<Gatekeeper> gate_;
+};
+
+class RunnerTest : public testing::Test {
+ protected:
+  RunnerTest() {
+    VirtualDeviceOptions options;
+    options.builder = [gate = gate_](const proto::Model& model, std::span<const std::byte>,
+                                     std::span<const proto::TensorSpec> inputs,
+                                     int) -> absl::StatusOr<std::unique_ptr<Plan>> {
+      if (model.name() == "broken") return absl::UnimplementedError("no such operator");
+      return std::make_unique<HeldPlan>(inputs[0].shape(0), gate);
+    };
+    device_ =
+        *MakeVirtualDevice(std::move(options), *transport::MemoryFile::Create("device", MiB(4)), nullptr);
+    residency_ = std::make_unique<Residency>(*device_, *queue_, Lanes(PageOf(page_)), limits_);
+    preparer_ = std::make_unique<Preparer>(*device_, *queue_, Lanes(PageOf(page_)), limits_);
+    runner_ =
+        std::make_unique<Runner>(*device_, *queue_, Lanes(PageOf(page_)), limits_, *residency_, *preparer_);
+    residency_->Connect(
+        [this](const auto& digest, const auto& status) { runner_->ModelChanged(digest, status); },
+        [this](const auto& digest) { return runner_->Wants(digest); });
+    transport::LocalChannel::Options channel;
+    channel.socket = directory_.File("arena");
+    channel.capacity = MiB(4);
+    channel_ = *transport::LocalChannel::Create(channel);
+    transport::HostRegion::Options region;
+    region.size = MiB(16);
+    host_ = *transport::HostRegion::Create("host", region);
+    region_ = std::make_shared<const transport::HostRegionView>(
+        *transport::HostRegionView::Open(transport::UniqueFd(dup(host_->fd()))));
+  }
+  ~RunnerTest() override { gate_->Set(false); }
+
+  Reply ReplyFor(std::uint64_t sequence) {
+    return Reply(sequence, transport::SteadyNow(), [this](proto::WorkerOutcome outcome) {
+      order_.push_back(outcome.sequence());
+      outcomes_[outcome.sequence()] = std::move(outcome);
+    });
+  }
+  HostModel Host(const proto::HostCopy& copy) { return *ResolveHostCopy(region_, copy); }
+  void PumpOnce() {
+    while (!queue_->Run()) {
+      if (!queue_->Arm()) continue;
+      pollfd fd{queue_->fd(), POLLIN, 0};
+      ASSERT_GT(poll(&fd, 1, 30'000), 0) << "nothing happened";
+      queue_->Disarm();
+    }
+  }
+  const proto::WorkerOutcome& Await(std::uint64_t sequence) {
+    while (!outcomes_.contains(sequence) && !HasFatalFailure()) PumpOnce();
+    return outcomes_[sequence];
+  }
+  void PumpUntilStage(std::size_t prepared) {
+    while (preparer_->cache().size() < prepared && !HasFatalFailure()) PumpOnce();
+  }
+  void SwapIn(std::uint64_t sequence, const proto::HostCopy& copy) {
+    residency_->SwapIn(Host(copy), ReplyFor(sequence));
+  }
+  void Prepare(std::uint64_t sequence, const proto::HostCopy& copy, std::int64_t rows) {
+    preparer_->Prepare(sequence, Host(copy), {Spec("x", {rows, kColumns})}, [](const auto&) {});
+  }
+  void Run(std::uint64_t sequence, const std::string& digest, std::int64_t rows = 1,
+           std::uint32_t priority = 0, std::int64_t timeout_ns = 0, const proto::HostCopy* copy = nullptr) {
+    RunRequest request;
+    request.sequence = sequence;
+    request.order.set_digest(digest);
+    request.order.set_priority(priority);
+    request.order.set_timeout_ns(timeout_ns);
+    *request.order.add_inputs() = SmallInput(rows);
+    if (copy != nullptr) request.host = Host(*copy);
+    request.channel = channel_;
+    request.received = transport::SteadyNow();
+    runner_->Submit(std::move(request), ReplyFor(sequence));
+  }
+  int Code(std::uint64_t sequence) { return Await(sequence).code(); }
+  static int CodeOf(absl::StatusCode code) { return static_cast<int>(code); }
+  void EvictAll() {
+    std::uint64_t sequence = 1'000'000;
+    for (const auto& [digest, size] : residency_->table().Resident())
+      residency_->Evict(digest, ReplyFor(sequence++));
+  }
+  std::vector<float> Output(std::uint64_t sequence) {
+    const std::string& bytes = Await(sequence).run().outputs(0).data().inlined();
+    std::vector<float> values(bytes.size() / sizeof(float));
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    return values;
+  }
+
+  TempDirectory directory_;
+  std::shared_ptr<Gatekeeper> gate_ = std::make_shared<Gatekeeper>();
+  WorkerLimits limits_;
+  transport::MemoryFile page_ = *CreateControlPage(1);
+  std::unique_ptr<TaskQueue> queue_ = *TaskQueue::Create();
+  std::map<std::uint64_t, proto::WorkerOutcome> outcomes_;
+  std::vector<std::uint64_t> order_;
+  std::unique_ptr<transport::HostRegion> host_;
+  RegionPtr region_;
+  std::shared_ptr<transport::LocalChannel> channel_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Residency> residency_;
+  std::unique_ptr<Preparer> preparer_;
+  std::unique_ptr<Runner> runner_;
+};
+
+TEST_F(RunnerTest, ARunWaitsForItsModelAndItsPlan) {
+  const auto copy = PlaceSmall(*host_, "m");
+  SwapIn(1, copy);
+  Run(2, "m", 2, 0, 0, &copy);  // neither is there yet
+  EXPECT_THAT(Output(2), ElementsAre(1, 3, 5, 0, 5, 7, 9, 0));
+  EXPECT_EQ(Await(1).bytes(), 64u);
+  EXPECT_EQ(Await(2).bytes(), 64u);  // 32 in, 32 out
+  EXPECT_EQ(Await(2).run().outputs(0).spec().shape(0), 2);
+  EvictAll();
+  EXPECT_EQ(device_->memory().free, device_->memory().total);
+}
+
+TEST_F(RunnerTest, ARunOfAnAbsentModelOrPlanIsRefused) {
+  const auto copy = PlaceSmall(*host_, "m");
+  Run(1, "m");
+  EXPECT_EQ(Code(1), CodeOf(absl::StatusCode::kFailedPrecondition));
+  SwapIn(2, copy);
+  Run(3, "m");
+  EXPECT_EQ(Code(3), CodeOf(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(outcomes_[3].message(), testing::HasSubstr("not prepared"));
+  EXPECT_EQ(Code(2), 0);
+}
+
+TEST_F(RunnerTest, SmallerPrioritiesComputeFirst) {
+  const auto copy = PlaceSmall(*host_, "m");
+  SwapIn(1, copy);
+  Prepare(2, copy, 1);
+  PumpUntilStage(1);
+  Await(1);
+  gate_->Set(true);
+  Run(10, "m");
+  for (std::uint64_t i = 11; i <= 13; ++i) Run(i, "m", 1, 5);
+  Run(14, "m", 1, 1);
+  gate_->Set(false);
+  for (std::uint64_t i = 10; i <= 14; ++i) EXPECT_EQ(Code(i), 0);
+  // 11 and 12 were staged already when 14 came; of what is staged, the most urgent computes first.
+  const auto at = [&](std::uint64_t s) {
+    return std::find(order_.begin(), order_.end(), s) - order_.begin();
+  };
+  EXPECT_LT(at(10), at(14));
+  EXPECT_LT(at(14), at(13));
+  EXPECT_LT(at(11), at(12));
+  EXPECT_LT(at(12), at(13));
+}
+
+TEST_F(RunnerTest, AWaitingRunIsCancelledARunningOneIsNot) {
+  const auto copy = PlaceSmall(*host_, "m");
+  SwapIn(1, copy);
+  Prepare(2, copy, 1);
+  PumpUntilStage(1);
+  Await(1);
+  gate_->Set(true);
+  for (std::uint64_t i = 10; i <= 14; ++i) Run(i, "m");
+  while (device_->engine(Engine::kCompute).busy == false) PumpOnce();
+  runner_->Cancel(10);
+  runner_->Cancel(12);
+  runner_->Cancel(14);
+  runner_->Cancel(99);
+  EXPECT_EQ(Code(14), CodeOf(absl::StatusCode::kCancelled));
+  EXPECT_EQ(Code(12), CodeOf(absl::StatusCode::kCancelled));
+  gate_->Set(false);
+  EXPECT_EQ(Code(10), 0);
+  EXPECT_EQ(Code(11), 0);
+  EXPECT_EQ(Code(13), 0);
+  EXPECT_EQ(runner_->in_flight(), 0u);
+}
+
+TEST_F(RunnerTest, ARunThatDidNotBeginInTimeIsDropped) {
+  const auto copy = PlaceSmall(*host_, "m");
+  SwapIn(1, copy);
+  Prepare(2, copy, 1);
+  PumpUntilStage(1);
+  Await(1);
+  gate_->Set(true);
+  Run(10, "m");
+  while (device_->engine(Engine::kCompute).busy == false) PumpOnce();
+  Run(11, "m", 1, 0, 1'000'000'000);
+  Run(12, "m");
+  while (runner_->NextExpiry() == Time::max() && !HasFatalFailure()) PumpOnce();  // its inputs come in first
+  const Time due = runner_->NextExpiry();
+  runner_->Expire(due - Duration(1));
+  EXPECT_FALSE(outcomes_.contains(11));
+  runner_->Expire(due);
+  EXPECT_EQ(Code(11), CodeOf(absl::StatusCode::kDeadlineExceeded));
+  gate_->Set(false);
+  EXPECT_EQ(Code(10), 0);
+  EXPECT_EQ(Code(12), 0);
+}
+
+TEST_F(RunnerTest, WhatDoesNotFitIsAnsweredWithWhatThereIs) {
+  const auto big = PlaceSmall(*host_, "big", 1, 3 << 20);
+  const auto other = PlaceSmall(*host_, "other", 1, 2 << 20);
+  SwapIn(1, big);
+  SwapIn(2, other);
+  EXPECT_EQ(Code(2), CodeOf(absl::StatusCode::kResourceExhausted));
+  EXPECT_EQ(outcomes_[2].no_fit().free(), 1u << 20);
+  EXPECT_EQ(outcomes_[2].no_fit().largest(), 1u << 20);
+  EXPECT_EQ(Code(1), 0);
+  residency_->Evict("big", ReplyFor(3));
+  EXPECT_EQ(Code(3), 0);
+  SwapIn(4, other);
+  EXPECT_EQ(Code(4), 0);
+}
+
+TEST_F(RunnerTest, ARunThatCannotFitAtAllIsAnswered) {
+  const auto big = PlaceSmall(*host_, "big", 1, (4 << 20) - 512);
+  SwapIn(1, big);
+  Run(2, "big", 64, 0, 0, &big);
+  EXPECT_EQ(Code(2), CodeOf(absl::StatusCode::kResourceExhausted));
+  EXPECT_TRUE(outcomes_[2].has_no_fit());
+  EvictAll();
+  EXPECT_EQ(device_->memory().free, device_->memory().total);
+}
+
+TEST_F(RunnerTest, RunsWaitForRoomThatOthersHold) {
+  // Each run needs more than a third of what is left: they take turns, none fails.
+  const auto copy = PlaceSmall(*host_, "m", 1, 64);
+  SwapIn(1, copy);
+  for (std::uint64_t i = 10; i < 16; ++i) Run(i, "m", 32 << 10, 0, 0, &copy);  // 512 KiB in, out and between
+  for (std::uint64_t i = 10; i < 16; ++i) {
+    EXPECT_EQ(Code(i), 0) << outcomes_[i].message();
+    ASSERT_TRUE(outcomes_[i].run().outputs(0).data().has_arena());
+    EXPECT_TRUE(channel_->Release(outcomes_[i].run().outputs(0).data()).ok());
+  }
+  EvictAll();
+  EXPECT_EQ(device_->memory().free, device_->memory().total);
+  EXPECT_EQ(channel_->used(), Bytes(0));
+}
+
+TEST_F(RunnerTest, AFullArenaFailsTheRunAndNothingLeaks) {
+  const auto copy = PlaceSmall(*host_, "m");
+  SwapIn(1, copy);
+  std::uint64_t sequence = 10;
+  while (true) {
+    Run(sequence, "m", 32 << 10, 0, 0, &copy);
+    if (Code(sequence) != 0) break;
+    ++sequence;
+    ASSERT_LT(sequence, 20u);
+  }
+  EXPECT_EQ(Code(sequence), CodeOf(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(outcomes_[sequence].message(), testing::HasSubstr("output y"));
+  EvictAll();
+  EXPECT_EQ(device_->memory().free, device_->memory().total);
+}
+
+TEST_F(RunnerTest, WhatIsUsedIsNotEvicted) {
+  const auto copy = PlaceSmall(*host_, "m");
+  SwapIn(1, copy);
+  Prepare(2, copy, 1);
+  PumpUntilStage(1);
+  Await(1);
+  gate_->Set(true);
+  Run(10, "m");
+  residency_->Evict("m", ReplyFor(11));
+  EXPECT_EQ(Code(11), CodeOf(absl::StatusCode::kFailedPrecondition));
+  gate_->Set(false);
+  EXPECT_EQ(Code(10), 0);
+  residency_->Evict("m", ReplyFor(12));
+  EXPECT_EQ(Code(12), 0);
+  residency_->Evict("m", ReplyFor(13));
+  EXPECT_EQ(Code(13), CodeOf(absl::StatusCode::kNotFound));
+}
+
+TEST_F(RunnerTest, APlanThatCannotBeMadeFailsItsRunsAndIsTriedAgain) {
+  proto::Model broken = SmallModel();
+  broken.set_name("broken");
+  const auto copy = PlaceModel(*host_, "m", broken, SmallWeights());
+  SwapIn(1, copy);
+  Run(2, "m", 1, 0, 0, &copy);
+  Run(3, "m", 1, 0, 0, &copy);
+  EXPECT_EQ(Code(2), CodeOf(absl::StatusCode::kUnimplemented));
+  EXPECT_EQ(Code(3), CodeOf(absl::StatusCode::kUnimplemented));
+  Run(4, "m", 1, 0, 0, &copy);
+  EXPECT_EQ(Code(4), CodeOf(absl::StatusCode::kUnimplemented));
+}
+
+TEST_F(RunnerTest, InputsThatAreNotThereFailOnlyTheirRun) {
+  const auto copy = PlaceSmall(*host_, "m");
+  SwapIn(1, copy);
+  Prepare(2, copy, 1);
+  PumpUntilStage(1);
+  RunRequest request;
+  request.sequence = 5;
+  request.order.set_digest("m");
+  auto& tensor = *request.order.add_inputs();
+  *tensor.mutable_spec() = Spec("x", {1, kColumns});
+  *tensor.mutable_data()->mutable_arena() = channel_->ArenaAddress();
+  tensor.mutable_data()->mutable_arena()->set_offset(64);
+  tensor.mutable_data()->mutable_arena()->set_length(16);
+  tensor.mutable_data()->mutable_arena()->set_slice(77);
+  request.channel = channel_;
+  runner_->Submit(std::move(request), ReplyFor(5));
+  Run(6, "m");
+  EXPECT_NE(Code(5), 0);
+  EXPECT_THAT(outcomes_[5].message(), testing::HasSubstr("input x"));
+  EXPECT_EQ(Code(6), 0);
+}
+
+TEST_F(RunnerTest, InputsInAnArenaAreRead) {
+  const auto copy = PlaceSmall(*host_, "m");
+  SwapIn(1, copy);
+  for (std::uint64_t sequence = 5; sequence < 8; ++sequence) {
+    proto::Tensor input = SmallInput(1);
+    auto room = *channel_->ReserveSlice(Bytes(16));
+    std::memcpy(room.bytes().data(), input.data().inlined().data(), 16);
+    *input.mutable_data() = room.Commit();
+    RunRequest request;
+    request.sequence = sequence;
+    request.order.set_digest("m");
+    *request.order.add_inputs() = input;
+    request.host = Host(copy);
+    request.channel = channel_;
+    runner_->Submit(std::move(request), ReplyFor(sequence));
+    EXPECT_THAT(Output(sequence), ElementsAre(1, 3, 5, 0));
+    EXPECT_TRUE(channel_->Release(input.data()).ok());
+  }
+  EXPECT_EQ(channel_->used(), Bytes(0));
+}
+
+TEST_F(RunnerTest, AbandoningDropsWhatWaitsAndKeepsWhatIsResident) {
+  const auto copy = PlaceSmall(*host_, "m");
+  SwapIn(1, copy);
+  Prepare(2, copy, 1);
+  PumpUntilStage(1);
+  Await(1);
+  gate_->Set(true);
+  for (std::uint64_t i = 10; i <= 14; ++i) Run(i, "m");
+  while (device_->engine(Engine::kCompute).busy == false) PumpOnce();
+  runner_->FailAll(absl::UnavailableError("gone"));
+  EXPECT_EQ(Code(13), CodeOf(absl::StatusCode::kUnavailable));
+  Run(10, "m");  // the next daemon's sequences begin anew
+  gate_->Set(false);
+  while (runner_->in_flight() > 0 && !HasFatalFailure()) PumpOnce();
+  EXPECT_THAT(residency_->table().Resident(), testing::SizeIs(1));
+  EvictAll();
+  EXPECT_EQ(device_->memory().free, device_->memory().total);
+}
+
+TEST_F(RunnerTest, ASequenceInUseIsRefused) {
+  const auto copy = PlaceSmall(*host_, "m");
+  SwapIn(1, copy);
+  gate_->Set(true);
+  Run(10, "m", 1, 0, 0, &copy);
+  Run(10, "m", 1, 0, 0, &copy);
+  EXPECT_EQ(Code(10), CodeOf(absl::StatusCode::kInvalidArgument));
+  outcomes_.clear();
+  gate_->Set(false);
+  EXPECT_EQ(Code(10), 0);
+}
+
+TEST_F(RunnerTest, TooManyWaitingRunsAreRefused) {
+  limits_.waiting_runs = 3;
+  const auto copy = PlaceSmall(*host_, "m");
+  SwapIn(1, copy);
+  for (std::uint64_t i = 10; i <= 13; ++i) Run(i, "m", 1, 0, 0, &copy);
+  EXPECT_EQ(Code(13), CodeOf(absl::StatusCode::kResourceExhausted));
+  for (std::uint64_t i = 10; i <= 12; ++i) EXPECT_EQ(Code(i), 0);
+}
+
+TEST_F(RunnerTest, HostCopiesThatMakeNoSenseAreRefused) {
+  proto::HostCopy copy = PlaceSmall(*host_, "m");
+  EXPECT_TRUE(ResolveHostCopy(region_, copy).ok());
+  for (const std::string& digest :
+       {std::string(), std::string("a b"), std::string(200, 'x'), std::string("\n")}) {
+    copy.set_digest(digest);
+    EXPECT_EQ(ResolveHostCopy(region_, copy).status().code(), absl::StatusCode::kInvalidArgument);
+  }
+  copy = PlaceSmall(*host_, "m");
+  copy.mutable_weights()->set_length(~std::uint64_t{0});
+  EXPECT_FALSE(ResolveHostCopy(region_, copy).ok());
+  copy = PlaceSmall(*host_, "m");
+  copy.mutable_model()->set_offset(~std::uint64_t{0} - 3);
+  EXPECT_FALSE(ResolveHostCopy(region_, copy).ok());
+  // Within the region, but no model, or one whose weights are elsewhere.
+  copy = PlaceSmall(*host_, "m");
+  copy.mutable_weights()->set_length(32);
+  EXPECT_EQ(ReadModel(Host(copy), "cpu").status().code(), absl::StatusCode::kDataLoss);
+  proto::Model model = SmallModel();
+  model.mutable_weights(0)->set_offset(~std::uint64_t{0} - 8);
+  EXPECT_EQ(ReadModel(Host(PlaceModel(*host_, "m", model, SmallWeights())), "cpu").status().code(),
+            absl::StatusCode::kDataLoss);
+  model = SmallModel();
+  model.set_packed_for("cuda-sm90/1");
+  EXPECT_EQ(ReadModel(Host(PlaceModel(*host_, "m", model, SmallWeights())), "cpu").status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  copy = PlaceSmall(*host_, "m");
+  *copy.mutable_model() = copy.weights();
+  EXPECT_FALSE(ReadModel(Host(copy), "cpu").ok());
+}
+
+TEST(CheckRunInputs, EveryTensorMustBeWhatItsShapeSays) {
+  proto::RunOrder order;
+  *order.add_inputs() = SmallInput(2);
+  EXPECT_TRUE(CheckRunInputs(order).ok());
+  *order.add_inputs() = SmallInput(2);
+  EXPECT_EQ(CheckRunInputs(order).code(), absl::StatusCode::kInvalidArgument);
+  order.mutable_inputs()->RemoveLast();
+  order.mutable_inputs(0)->mutable_spec()->set_shape(0, 3);
+  EXPECT_EQ(CheckRunInputs(order).code(), absl::StatusCode::kInvalidArgument);
+  order.mutable_inputs(0)->mutable_spec()->set_shape(0, std::int64_t{1} << 60);
+  EXPECT_EQ(CheckRunInputs(order).code(), absl::StatusCode::kInvalidArgument);
+  order.mutable_inputs(0)->mutable_spec()->set_shape(0, -1);
+  EXPECT_EQ(CheckRunInputs(order).code(), absl::StatusCode::kInvalidArgument);
+  order.mutable_inputs(0)->mutable_spec()->set_type(proto::BYTES);
+  EXPECT_EQ(CheckRunInputs(order).code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace troupe::gpu::test
