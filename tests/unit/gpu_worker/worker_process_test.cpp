@@ -1,0 +1,483 @@
+// The real program, as a daemon meets it.
+#include <csignal>
+#include <fstream>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "base/random.hpp"
+#include "gmock/gmock.h"
+#include "gpu/worker/adoption.hpp"
+#include "gpu/worker/exit_codes.hpp"
+#include "gtest/gtest.h"
+#include "tests/unit/gpu_worker/worker_harness.hpp"
+#include "transport/steady_clock.hpp"
+
+namespace troupe::gpu::test {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+int CodeOf(absl::StatusCode code) {
+  return static_cast<int>(code);
+}
+
+TEST(WorkerProcess, ServesARunFromAdoptionToShutdown) {
+  WorkerHarness harness;
+  Link link = harness.StartAndAdopt();
+  EXPECT_EQ(link.connection->description().device(), "virtual:0");
+  EXPECT_EQ(link.connection->description().memory_bytes(), 16u << 20);
+  EXPECT_EQ(link.connection->description().free_bytes(), 16u << 20);
+  const auto copy = PlaceSmall(*harness.host, "m", 1, 1 << 20);
+  const auto prepared = link.Ask(PrepareOf(copy, 2));
+  ASSERT_EQ(prepared.code(), 0) << prepared.message();
+  EXPECT_EQ(prepared.prepared().weights_bytes(), 1u << 20);
+  EXPECT_EQ(prepared.prepared().outputs(0).shape(0), 2);
+  const auto swapped = link.Ask(SwapInOf(copy));
+  ASSERT_EQ(swapped.code(), 0) << swapped.message();
+  EXPECT_EQ(swapped.bytes(), 1u << 20);
+  EXPECT_GT(swapped.end_ns(), swapped.begin_ns());
+  const auto ran = link.Ask(RunOf("m", 2));
+  ASSERT_EQ(ran.code(), 0) << ran.message();
+  EXPECT_THAT(Floats(ran.run().outputs(0).data().inlined()), ElementsAre(1, 3, 5, 0, 5, 7, 9, 0));
+  EXPECT_GT(ran.run().compute_ns(), 0);
+  const auto described = link.Ask(DescribeOf()).description();
+  EXPECT_EQ(described.runs(), 1u);
+  EXPECT_EQ(described.swaps(), 1u);
+  EXPECT_GT(described.busy_ns(), 0);
+  ASSERT_EQ(described.resident_size(), 1);
+  EXPECT_EQ(described.resident(0).digest(), "m");
+  ASSERT_EQ(described.prepared_size(), 1);
+  EXPECT_EQ(link.Ask(EvictOf("m")).code(), 0);
+  EXPECT_EQ(link.Ask(DescribeOf()).description().free_bytes(), 16u << 20);
+  EXPECT_EQ(link.Ask(ShutdownOf()).code(), 0);
+  const WorkerDeath death = link.heard->AwaitDeath();
+  ASSERT_TRUE(death.end.has_value());
+  EXPECT_TRUE(death.end->clean()) << death.ToString();
+  EXPECT_EQ(death.last_words, "shut down");
+}
+
+TEST(WorkerProcess, LargeOutputsLieInItsArenaUntilReleased) {
+  WorkerHarness harness;
+  Link link = harness.StartAndAdopt();
+  const auto copy = PlaceSmall(*harness.host, "m");
+  const std::int64_t rows = 16 << 10;  // 256 KiB, inputs in an arena of the daemon's
+  transport::LocalChannel::Options options;
+  options.socket = harness.directory.File("daemon-arena");
+  options.capacity = MiB(2);
+  auto channel = WorkerHarness::Value(transport::LocalChannel::Create(options));
+  proto::Tensor input = SmallInput(rows);
+  auto room = WorkerHarness::Value(channel->Reserve(Bytes(input.data().inlined().size())));
+  std::memcpy(room.bytes().data(), input.data().inlined().data(), room.bytes().size());
+  *input.mutable_data() = room.Commit();
+  EXPECT_EQ(link.Ask(SwapInOf(copy)).code(), 0);
+  transport::ArenaClient client{transport::ArenaClient::Options()};
+  for (int round = 0; round < 100; ++round) {  // many more than the arena holds
+    proto::WorkerOrder order;
+    order.mutable_run()->set_digest("m");
+    *order.mutable_run()->add_inputs() = input;
+    *order.mutable_run()->mutable_model() = copy;
+    const auto ran = link.Ask(order);
+    ASSERT_EQ(ran.code(), 0) << ran.message();
+    const proto::ArenaRef& place = ran.run().outputs(0).data().arena();
+    EXPECT_EQ(place.arena(), link.connection->output_arena().arena());
+    auto resolved = client.Resolve(place);
+    ASSERT_TRUE(resolved.ok()) << resolved.status();
+    const auto values = Floats(resolved->bytes);
+    ASSERT_EQ(values.size(), static_cast<std::size_t>(rows) * 4);
+    EXPECT_EQ(values[4], 5);
+    proto::WorkerOrder release;
+    *release.mutable_release()->add_slices() = place;
+    link.Send(release);
+  }
+}
+
+TEST(WorkerProcess, AKilledWorkerIsReportedWithWhatItWrote) {
+  WorkerHarness harness;
+  harness.command.compute = "timed";
+  const std::string profile = harness.directory.File("profile");
+  std::ofstream(profile) << "default 1m\n";
+  harness.command.profile = profile;
+  Link link = harness.StartAndAdopt();
+  const auto copy = PlaceSmall(*harness.host, "m");
+  EXPECT_EQ(link.Ask(SwapInOf(copy)).code(), 0);
+  proto::WorkerOrder run = RunOf("m", 1);
+  *run.mutable_run()->mutable_model() = copy;
+  const std::uint64_t sequence = link.Send(run);
+  // In the middle of the run: the control page says so.
+  while (link.connection->Progress().lanes[static_cast<std::size_t>(Lane::kCompute)].order != sequence) {
+    std::this_thread::yield();
+  }
+  ASSERT_TRUE(link.connection->Kill().ok());
+  const WorkerDeath death = link.heard->AwaitDeath();
+  ASSERT_TRUE(death.end.has_value());
+  EXPECT_TRUE(death.end->signaled);
+  EXPECT_EQ(death.end->code, SIGKILL);
+  EXPECT_FALSE(link.heard->Answered(sequence));
+  EXPECT_FALSE(link.connection->Send(DescribeOf()).ok() && link.heard->Answered(0));
+  // The next worker of this GPU starts at the same socket with the same memory.
+  Link again = harness.StartAndAdopt();
+  EXPECT_EQ(again.connection->description().resident_size(), 0);
+  EXPECT_NE(again.connection->description().generation(), link.connection->description().generation());
+}
+
+TEST(WorkerProcess, ACrashLeavesLastWords) {
+  WorkerHarness harness;
+  Link link = harness.StartAndAdopt();
+  link.Send(FaultOf(proto::FaultOrder::CRASH));
+  const WorkerDeath death = link.heard->AwaitDeath();
+  ASSERT_TRUE(death.end.has_value());
+  EXPECT_TRUE(death.end->signaled);
+  EXPECT_EQ(death.end->code, SIGSEGV);
+  EXPECT_THAT(death.last_words, HasSubstr("crashed by SIGSEGV"));
+}
+
+TEST(WorkerProcess, ModelsOutliveTheDaemon) {
+  WorkerHarness harness;
+  Link first = harness.StartAndAdopt();
+  const auto copy = PlaceSmall(*harness.host, "m", 1, 1 << 20);
+  EXPECT_EQ(first.Ask(PrepareOf(copy, 1)).code(), 0);
+  EXPECT_EQ(first.Ask(SwapInOf(copy)).code(), 0);
+  harness.reader->Remove(first.id);
+  first.connection->Close();
+  // The next daemon has another region, other links and other memory.
+  transport::HostRegion::Options options;
+  options.size = MiB(8);
+  harness.host = *transport::HostRegion::Create("host2", options);
+  harness.memory = *CreateVirtualMemory(0, MiB(4));
+  harness.links = *CreateNodeLinks(1, {5e9});
+  Link second = harness.Adopt(2);
+  const auto& description = second.connection->description();
+  EXPECT_EQ(description.generation(), first.connection->description().generation());
+  EXPECT_EQ(description.memory_bytes(), 16u << 20);
+  ASSERT_EQ(description.resident_size(), 1);
+  EXPECT_EQ(description.resident(0).digest(), "m");
+  ASSERT_EQ(description.prepared_size(), 1);
+  const auto ran = second.Ask(RunOf("m", 1));  // sequence 1 again
+  ASSERT_EQ(ran.code(), 0) << ran.message();
+  EXPECT_THAT(Floats(ran.run().outputs(0).data().inlined()), ElementsAre(1, 3, 5, 0));
+  // The memory that it kept comes back, for its successor.
+  auto memory = transport::MemoryFile::Open(second.connection->TakeDeviceMemory(),
+                                            transport::MemoryFile::Access::kReadWrite);
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  EXPECT_EQ(memory->size(), MiB(16));
+}
+
+TEST(WorkerProcess, TheNewestDaemonTakesOver) {
+  WorkerHarness harness;
+  Link first = harness.StartAndAdopt();
+  EXPECT_EQ(harness.TryAdopt(1).status().code(), absl::StatusCode::kFailedPrecondition);
+  Link second = harness.Adopt(2);
+  EXPECT_EQ(first.heard->AwaitCorrupt().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(harness.TryAdopt(1).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(second.Ask(DescribeOf()).code(), 0);
+}
+
+TEST(WorkerProcess, AnotherNodesDaemonIsRefused) {
+  WorkerHarness harness;
+  harness.Start();
+  harness.command.node = "n2";
+  EXPECT_EQ(harness.TryAdopt(1).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(WorkerProcess, TheLeaseEnds) {
+  WorkerHarness harness;
+  harness.command.lease = std::chrono::milliseconds(1);
+  Link link = harness.StartAndAdopt();
+  harness.reader->Remove(link.id);
+  link.connection->Close();
+  const auto end = link.connection->process().Wait(kPatience);
+  ASSERT_TRUE(end.ok()) << end.status();
+  EXPECT_EQ(end->code, kExitLeaseExpired);
+  EXPECT_THAT(link.connection->Progress().last_words, HasSubstr("lease"));
+}
+
+TEST(WorkerProcess, AHangIsSeenInTheControlPage) {
+  WorkerHarness harness;
+  Link link = harness.StartAndAdopt();
+  const auto copy = PlaceSmall(*harness.host, "m");
+  EXPECT_EQ(link.Ask(SwapInOf(copy)).code(), 0);
+  const std::uint64_t sequence = link.next;
+  EXPECT_EQ(link.Ask(FaultOf(proto::FaultOrder::HANG)).code(), 0);
+  ProgressWatch watch({kPatience, Duration(1), kPatience});
+  std::optional<std::string> hung;
+  const Time give_up = transport::SteadyNow() + kPatience;
+  while (!hung && transport::SteadyNow() < give_up) {
+    const Time now = transport::SteadyNow();
+    watch.Observe(link.connection->Progress(), now);
+    hung = watch.Hung(now);
+    std::this_thread::yield();
+  }
+  ASSERT_TRUE(hung.has_value());
+  EXPECT_THAT(*hung, HasSubstr(absl::StrCat("compute stands still at order ", sequence)));
+  EXPECT_EQ(link.Ask(DescribeOf()).code(), 0);  // the main loop lives on
+  EXPECT_TRUE(link.connection->Kill().ok());
+  EXPECT_TRUE(link.heard->AwaitDeath().end->signaled);
+}
+
+TEST(WorkerProcess, AStalledLinkIsSeenInTheControlPage) {
+  WorkerHarness harness;
+  Link link = harness.StartAndAdopt();
+  EXPECT_EQ(link.Ask(FaultOf(proto::FaultOrder::STALL_LINK)).code(), 0);
+  const std::uint64_t sequence = link.Send(SwapInOf(PlaceSmall(*harness.host, "m", 1, 1 << 20)));
+  const auto lane = [&] {
+    return link.connection->Progress().lanes[static_cast<std::size_t>(Lane::kCopyIn)];
+  };
+  while (!lane().busy) std::this_thread::yield();
+  EXPECT_EQ(lane().order, sequence);
+  EXPECT_FALSE(link.heard->Answered(sequence));
+  EXPECT_TRUE(link.connection->Kill().ok());
+  link.heard->AwaitDeath();
+}
+
+TEST(WorkerProcess, FaultsNeedTheFlag) {
+  WorkerHarness harness;
+  harness.command.allow_faults = false;
+  Link link = harness.StartAndAdopt();
+  for (const auto kind : {proto::FaultOrder::CRASH, proto::FaultOrder::HANG, proto::FaultOrder::STALL_LINK}) {
+    EXPECT_EQ(link.Ask(FaultOf(kind)).code(), CodeOf(absl::StatusCode::kPermissionDenied));
+  }
+}
+
+TEST(WorkerProcess, SigtermFinishesWhatComputes) {
+  WorkerHarness harness;
+  harness.command.compute = "timed";
+  Link link = harness.StartAndAdopt();
+  const auto copy = PlaceSmall(*harness.host, "m");
+  EXPECT_EQ(link.Ask(PrepareOf(copy, 1)).code(), 0);
+  EXPECT_EQ(link.Ask(SwapInOf(copy)).code(), 0);
+  const std::uint64_t run = link.Send(RunOf("m", 1));
+  while (link.connection->Progress().lanes[static_cast<std::size_t>(Lane::kCompute)].order != run) {
+    std::this_thread::yield();
+  }
+  ASSERT_TRUE(link.connection->process().Signal(SIGTERM).ok());
+  const WorkerDeath death = link.heard->AwaitDeath();
+  EXPECT_TRUE(death.end->clean()) << death.ToString();
+  EXPECT_EQ(link.heard->Await(run).code(), 0);
+}
+
+TEST(WorkerProcess, ASecondWorkerAtTheSocketSaysSo) {
+  WorkerHarness harness;
+  Link link = harness.StartAndAdopt();
+  auto second = WorkerHarness::Value(StartWorker(harness.command));
+  const auto end = second.Wait(kPatience);
+  ASSERT_TRUE(end.ok());
+  EXPECT_EQ(end->code, kExitSocketInUse);
+  EXPECT_EQ(link.Ask(DescribeOf()).code(), 0);
+}
+
+TEST(WorkerProcess, FlagsThatMakeNoSenseExitWithUsage) {
+  const auto end_of = [](auto change) {
+    WorkerHarness harness;
+    change(harness.command);
+    return WorkerHarness::Value(WorkerHarness::Value(StartWorker(harness.command)).Wait(kPatience)).code;
+  };
+  EXPECT_EQ(end_of([](WorkerCommand& c) { c.compute = "magic"; }), kExitUsage);
+  EXPECT_EQ(end_of([](WorkerCommand& c) { c.socket = "relative"; }), kExitUsage);
+  EXPECT_EQ(end_of([](WorkerCommand& c) { c.threads = 0; }), kExitUsage);
+  EXPECT_EQ(end_of([](WorkerCommand& c) { c.arena = Bytes(1); }), kExitUsage);
+  EXPECT_EQ(end_of([](WorkerCommand& c) { c.profile = "/nonexistent", c.compute = "timed"; }), kExitUsage);
+  EXPECT_EQ(end_of([](WorkerCommand& c) { c.device = "toaster:0"; }), kExitNoDevice);
+}
+
+// --- hostile daemons
+// -------------------------------------------------------------------------------------------------
+
+TEST(WorkerHostile, OrdersThatMakeNoSenseAreAnsweredOneByOne) {
+  WorkerHarness harness;
+  Link link = harness.StartAndAdopt();
+  const auto copy = PlaceSmall(*harness.host, "m");
+  const auto expect = [&](proto::WorkerOrder order) { EXPECT_NE(link.Ask(std::move(order)).code(), 0); };
+  expect({});
+  proto::HostCopy wrong = copy;
+  wrong.mutable_weights()->set_length(~std::uint64_t{0});
+  expect(SwapInOf(wrong));
+  expect(PrepareOf(wrong, 1));
+  wrong = copy;
+  wrong.set_digest("");
+  expect(SwapInOf(wrong));
+  wrong = copy;
+  *wrong.mutable_model() = wrong.weights();
+  expect(PrepareOf(wrong, 1));
+  expect(PrepareOf(copy, -1));
+  expect(PrepareOf(copy, std::int64_t{1} << 61));
+  expect(EvictOf(std::string(5000, 'x')));
+  expect(RunOf("absent", 1));
+  EXPECT_EQ(link.Ask(SwapInOf(copy)).code(), 0);
+  proto::WorkerOrder run = RunOf("m", 1);
+  *run.mutable_run()->mutable_model() = copy;
+  proto::WorkerOrder bad = run;
+  bad.mutable_run()->mutable_inputs(0)->mutable_spec()->set_shape(0, 1 << 30);
+  expect(bad);
+  bad = run;
+  bad.mutable_run()->mutable_inputs(0)->mutable_data()->mutable_arena()->set_length(16);
+  expect(bad);
+  bad = run;
+  auto* place = bad.mutable_run()->mutable_inputs(0)->mutable_data()->mutable_arena();
+  *place = link.connection->output_arena();
+  place->set_length(16);
+  place->set_offset(~std::uint64_t{0} - 8);
+  expect(bad);
+  bad = run;
+  bad.mutable_run()->mutable_model()->set_digest("other");
+  expect(bad);
+  proto::WorkerOrder release;
+  *release.mutable_release()->add_slices() = link.connection->output_arena();
+  link.Send(release);
+  proto::WorkerOrder cancel;
+  cancel.mutable_cancel()->set_target(4711);
+  link.Send(cancel);
+  EXPECT_EQ(link.Ask(run).code(), 0);
+}
+
+// The other end of the rings, without the client that keeps to the rules.
+struct RawLink {
+  transport::UnixConnection control;
+  transport::SocketMessage reply;
+};
+
+RawLink AdoptRaw(WorkerHarness& harness, std::uint64_t epoch) {
+  RawLink raw;
+  for (;;) {
+    auto connection = transport::ConnectUnix(harness.command.socket, kPatience);
+    if (connection.ok()) {
+      raw.control = *std::move(connection);
+      break;
+    }
+    TROUPE_CHECK(!harness.process.IsDead(), "the worker is gone");
+    std::this_thread::yield();
+  }
+  proto::AdoptHello hello;
+  hello.set_node(harness.command.node);
+  hello.set_daemon_epoch(epoch);
+  hello.set_device_memory(true);
+  const std::vector<int> fds = {harness.host->fd(), harness.memory.fd(), harness.links.fd()};
+  TROUPE_CHECK(raw.control.Send(hello.SerializeAsString(), fds, kPatience).ok(), "no hello");
+  raw.reply = WorkerHarness::Value(raw.control.Receive(kPatience));
+  return raw;
+}
+
+TEST(WorkerHostile, RandomRecordsAreAnsweredOrEndTheAdoption) {
+  WorkerHarness harness;
+  harness.Start();
+  Random random(2026);
+  for (std::uint64_t epoch = 1; epoch <= 5; ++epoch) {
+    RawLink raw = AdoptRaw(harness, epoch);
+    auto& fds = raw.reply.descriptors;
+    ASSERT_GE(fds.size(), kAdoptionDescriptors);
+    auto orders = WorkerHarness::Value(
+        transport::RingMemory::Open(std::move(fds[kOrderRing]), std::move(fds[kOrderDoorbell])));
+    auto outcomes = WorkerHarness::Value(
+        transport::RingMemory::Open(std::move(fds[kOutcomeRing]), std::move(fds[kOutcomeDoorbell])));
+    auto writer = WorkerHarness::Value(transport::RingWriter::Attach(orders));
+    auto reader = WorkerHarness::Value(transport::RingReader::Attach(outcomes));
+    std::string payload;
+    for (std::uint64_t i = 1; i <= 200; ++i) {
+      // Half of it noise, half a valid order with a byte or two changed.
+      proto::WorkerOrder order = RunOf("m", 1 + static_cast<std::int64_t>(random.Below(3)));
+      order.set_sequence(i);
+      payload = random.Below(2) == 0 ? std::string(random.Below(300), '\0') : order.SerializeAsString();
+      if (payload.empty() || payload[0] == 0) {
+        for (char& c : payload) c = static_cast<char>(random.Below(256));
+      } else {
+        payload[random.Below(payload.size())] = static_cast<char>(random.Below(256));
+      }
+      const auto op = static_cast<std::uint16_t>(random.Below(4) == 0 ? random.Below(65536) : 1);
+      ASSERT_TRUE(writer.Write(op, 0, i, std::as_bytes(std::span(payload)), kPatience).ok());
+    }
+    // The last order is sane; once it is answered all others have been.
+    proto::WorkerOrder describe = DescribeOf();
+    describe.set_sequence(999);
+    payload = describe.SerializeAsString();
+    ASSERT_TRUE(writer.Write(kOrderOp, 0, 999, std::as_bytes(std::span(payload)), kPatience).ok());
+    transport::RingRecord record;
+    while (record.sequence != 999) {
+      ASSERT_TRUE(reader.Wait(kPatience));
+      ASSERT_TRUE(reader.TryRead(record).ok());
+    }
+    // Then the ring itself: every byte of its control block, as a dying process might leave it.
+    std::byte* memory = reinterpret_cast<std::byte*>(&orders->control());
+    for (std::size_t at = 64; at < 4096; ++at) memory[at] = static_cast<std::byte>(random.Below(256));
+    const std::uint64_t one = 1;
+    ASSERT_EQ(write(orders->doorbell_fd(), &one, sizeof(one)), 8);
+    // The worker lets go of this daemon, or sees nothing wrong yet; a later one is welcome in both cases.
+  }
+  ASSERT_FALSE(harness.process.IsDead());
+  Link link = harness.Adopt(100);
+  EXPECT_EQ(link.Ask(DescribeOf()).code(), 0);
+}
+
+TEST(WorkerHostile, HellosThatMakeNoSenseAreRefused) {
+  WorkerHarness harness;
+  harness.Start();
+  const auto refused = [&](const std::string& bytes, const std::vector<int>& fds) {
+    absl::StatusOr<transport::UnixConnection> control = absl::NotFoundError("");
+    while (!control.ok()) control = transport::ConnectUnix(harness.command.socket, kPatience);
+    EXPECT_TRUE(control->Send(bytes, fds, kPatience).ok());
+    const auto answer = control->Receive(kPatience);
+    proto::AdoptReply reply;
+    return answer.ok() && reply.ParseFromString(answer->bytes) && reply.code() != 0;
+  };
+  proto::AdoptHello hello;
+  hello.set_node("n1");
+  EXPECT_TRUE(refused("\xff\xff\xff", {}));
+  EXPECT_TRUE(refused(hello.SerializeAsString(), {}));
+  EXPECT_TRUE(refused(hello.SerializeAsString(), {harness.host->fd()}));  // a virtual device without memory
+  hello.set_device_memory(true);
+  EXPECT_TRUE(refused(hello.SerializeAsString(), {harness.host->fd()}));
+  EXPECT_TRUE(
+      refused(hello.SerializeAsString(), {harness.host->fd(), harness.memory.fd(), harness.host->fd()}));
+  EXPECT_TRUE(
+      refused(hello.SerializeAsString(), {harness.memory.fd(), harness.memory.fd(), harness.links.fd()}));
+  EXPECT_TRUE(refused(hello.SerializeAsString(), {0, 1, 2}));
+  Link link = harness.Adopt(1);
+  EXPECT_EQ(link.Ask(DescribeOf()).code(), 0);
+}
+
+TEST(WorkerHostile, MoreOrdersThanTheRingHoldsAreRefusedAtTheSender) {
+  WorkerHarness harness;
+  harness.command.compute = "timed";
+  Link link = harness.StartAndAdopt();
+  ASSERT_TRUE(link.connection->process().Signal(SIGSTOP).ok());
+  proto::WorkerOrder order = RunOf("m", 4096);  // 64 KiB each
+  absl::Status status;
+  for (std::uint64_t i = 1; status.ok(); ++i) {
+    order.set_sequence(i);
+    status = link.connection->Send(order);
+    ASSERT_LT(i, 1000u);
+  }
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  ASSERT_TRUE(link.connection->process().Signal(SIGCONT).ok());
+  EXPECT_NE(link.heard->Await(1).code(), 0);  // no such model
+}
+
+TEST(WorkerHostile, ASilentReaderOfOutcomesLosesNothing) {
+  WorkerHarness harness;
+  harness.Start();
+  std::shared_ptr<WorkerConnection> connection = WorkerHarness::Value(harness.TryAdopt(1));
+  // 20,000 refusals of long digests are more than the outcome ring holds.
+  proto::WorkerOrder order = EvictOf(std::string(100, 'x'));
+  std::uint64_t sent = 0;
+  std::uint64_t received = 0;
+  const auto read_all = [&] {
+    proto::WorkerOutcome outcome;
+    while (*connection->Receive(outcome)) EXPECT_EQ(outcome.sequence(), ++received);
+  };
+  while (sent < 50'000) {
+    order.set_sequence(sent + 1);
+    const absl::Status status = connection->Send(order);
+    if (status.ok()) {
+      ++sent;
+    } else {
+      ASSERT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+      read_all();
+    }
+  }
+  while (received < sent) {
+    (void)connection->reader().Wait(kPatience);
+    read_all();
+  }
+}
+
+}  // namespace
+}  // namespace troupe::gpu::test
