@@ -8,10 +8,7 @@ namespace troupe::node {
 
 namespace {
 
-bool MeansUnfit(int code) {
-  return code == kWorkerExitBadArguments || code == kWorkerExitNoDevice || code == kWorkerExitDeviceBroken ||
-         code == kWorkerExitWrongVersion;
-}
+bool MeansUnfit(int code) { return code == kWorkerExitUsage || code == kWorkerExitNoDevice; }
 
 std::string Describe(const Exited& event) {
   std::string text = event.signal != 0 ? absl::StrCat("killed by signal ", event.signal)

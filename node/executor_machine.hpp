@@ -21,11 +21,9 @@ namespace troupe::node {
 enum class ExecutorState { kAbsent, kStarting, kAdopting, kReady, kHung, kBackoff, kUnfit, kStopping };
 [[nodiscard]] const char* Name(ExecutorState state);
 
-// Exit codes of troupe-gpu-worker that mean that starting it again is useless.
-inline constexpr int kWorkerExitBadArguments = 2;  // what it was told makes no sense
-inline constexpr int kWorkerExitNoDevice = 3;      // there is no such GPU
-inline constexpr int kWorkerExitDeviceBroken = 4;  // the device answers, and is broken
-inline constexpr int kWorkerExitWrongVersion = 5;  // daemon and worker do not speak the same protocol
+// Exit codes of troupe-gpu-worker (gpu/worker/exit_codes.hpp) that mean that starting it again is useless.
+inline constexpr int kWorkerExitUsage = 2;     // what it was told makes no sense
+inline constexpr int kWorkerExitNoDevice = 4;  // there is no such GPU, or it cannot be opened
 
 struct SupervisionLimits {
   Duration start_timeout = std::chrono::seconds(20);  // until it listens

@@ -3,6 +3,7 @@
 #include <caf/actor_system_config.hpp>
 
 #include "actors/interfaces/cluster_manager.hpp"
+#include "actors/seams/peer_directory.hpp"
 #include "proto/admin.pb.h"
 #include "proto/cluster.pb.h"
 #include "proto/local.pb.h"
@@ -38,7 +39,7 @@ using Messages = MessageList<
     // These stay in one process today; the interfaces that mention them are announced to other ones.
     proto::MemberJoined, proto::DescribeMember, proto::MemberReport, proto::ExecutorReport,
     proto::WorkerOrder, proto::WorkerOutcome, proto::KillWorker, proto::WorkerListening, proto::WorkerReady,
-    proto::WorkerDied, proto::WorkerAnswer, proto::HostModel, proto::Continue, proto::Tick, proto::PeerUp,
+    proto::WorkerDied, proto::WorkerAnswer, proto::HostModel, proto::Continue, proto::Job, proto::Tick, proto::PeerUp,
     proto::PeerLost>;
 
 }  // namespace
@@ -48,6 +49,8 @@ void RegisterMessageTypes(caf::actor_system_config& config) {
   config.add_message_type<CreditSinkActor>("troupe.CreditSink");
   config.add_message_type<NodeControllerActor>("troupe.NodeController");
   config.add_message_type<RouterActor>("troupe.Router");
+  // Within one process only, but a message's types must have names.
+  config.add_message_type<PeerWatcherActor>("troupe.PeerWatcher");
 }
 
 std::vector<std::unique_ptr<google::protobuf::Message>> ListedMessages() {

@@ -1,6 +1,7 @@
 #include "actors/node/node_controller.hpp"
 
 #include <map>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -247,8 +248,10 @@ class NodeController : public ControllerSelf::base {
     }
     routers_.ledger().Return(finished.id.router);
     auto promise = held.promise;
+    const auto model = held.message.model_digest();
     requests_.erase(it);
     promise.deliver(std::move(reply));
+    LetGo(model);
   }
 
   void Cancel(const node::RequestId& id) {
@@ -425,6 +428,16 @@ class NodeController : public ControllerSelf::base {
     if (scheduler_.Knows(digest)) Handle(scheduler_.ForgetModel(digest));
     AnswerAdopt(std::move(model.waiting), digest,
                 absl::CancelledError("the model was disowned while it was adopted"));
+    leaving_.insert(digest);
+    LetGo(digest);
+  }
+
+  // The host copy goes once no worker may still be reading it: when nothing that was dispatched uses the model.
+  void LetGo(const std::string& digest) {
+    if (!leaving_.contains(digest) || models_.contains(digest)) return;
+    for (const auto& [id, held] : requests_)
+      if (held.message.model_digest() == digest && held.serial != 0) return;
+    leaving_.erase(digest);
     proto::DisownModel disown;
     disown.set_model_digest(digest);
     send(cache_, std::move(disown));
@@ -596,6 +609,7 @@ class NodeController : public ControllerSelf::base {
   std::map<node::RequestId, HeldRequest> requests_;
   std::map<node::RequestId, std::pair<node::GpuIndex, proto::ReleaseOrder>> unread_;
   std::map<std::string, HeldModel> models_;
+  std::set<std::string> leaving_;  // disowned, and perhaps still read by a worker
   std::map<std::string, std::string> forgotten_;  // canonical digest -> packed, for evictions under way
   std::uint64_t epoch_ = 0;
   std::uint64_t next_sequence_ = 1;

@@ -25,6 +25,9 @@ class FakeModelRepository final : public ModelRepository {
   void Release(std::uint64_t release) override;
   void Load(const proto::TensorRef& ref, Done<std::string> done) override;
   [[nodiscard]] bool Has(const std::string& digest) const override { return objects_.contains(digest); }
+  [[nodiscard]] std::vector<std::string> ObjectsOf(const proto::FunctionRecord& function) const override {
+    return {function.weights_digest(), function.model_digest()};
+  }
   void Adopt(const proto::FunctionRecord& function, Done<proto::HostCopy> done) override;
   void Disown(const std::string& model_digest) override { adopted_.erase(model_digest); }
 

@@ -14,7 +14,7 @@ namespace troupe::actors {
 
 namespace {
 
-constexpr int kBrokenDevice = 4;  // node::kWorkerExitDeviceBroken
+constexpr int kNoDevice = 4;  // node::kWorkerExitNoDevice
 
 // The worker's state; one per life. Lives in an actor, so that its time is the actors' time.
 struct Life {
@@ -74,7 +74,7 @@ class Worker : public caf::event_based_actor {
     shared_->control->used = Bytes(0);
     ++shared_->control->spawns;
     if (shared_->control->refuse_start) return Die(1, 0, "told to refuse");
-    if (shared_->control->unfit) return Die(kBrokenDevice, 0, "the device is broken");
+    if (shared_->control->unfit) return Die(kNoDevice, 0, "there is no such device");
     InTime(Now(this) + shared_->profile.start, [this, incarnation] {
       proto::WorkerListening listening;
       listening.set_incarnation(incarnation);

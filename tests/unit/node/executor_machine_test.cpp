@@ -131,7 +131,7 @@ TEST_F(ExecutorMachineTest, SomeExitCodesMeanUnfit) {
   }
   machine = ExecutorMachine();
   BringUp();
-  EXPECT_THAT(On(Exited{.code = kWorkerExitDeviceBroken}), ElementsAre(K::kReportLost, K::kReportUnfit));
+  EXPECT_THAT(On(Exited{.code = kWorkerExitNoDevice}), ElementsAre(K::kReportLost, K::kReportUnfit));
   EXPECT_EQ(machine.NextDue(), Time::max());
   EXPECT_THAT(On(Restart{"an operator says so"}), ElementsAre(K::kSpawn));
 }

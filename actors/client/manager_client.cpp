@@ -1,0 +1,168 @@
+#include "actors/client/manager_client.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "actors/core/call.hpp"
+#include "actors/core/inbox.hpp"
+#include "actors/core/time.hpp"
+#include "actors/interfaces/cluster_manager.hpp"
+#include "base/digest.hpp"
+#include "proto/local.pb.h"
+
+namespace troupe::actors {
+
+namespace {
+
+constexpr std::size_t kChunk = 1u << 20;
+constexpr Duration kChunkTimeout = std::chrono::seconds(30);
+constexpr Duration kFindTimeout = std::chrono::seconds(5);
+
+using AgentActor =
+    Interface<Hears<proto::Job>, Hears<proto::Tick>, caf::reacts_to<proto::PeerUp, caf::strong_actor_ptr>,
+              Hears<proto::PeerLost>>;
+
+struct UploadJob {
+  std::string name;
+  std::shared_ptr<const std::string> bytes;
+  std::string digest;
+  std::uint64_t sent = 0;
+  ManagerClient::Done<std::string> done;
+  std::function<void(std::uint64_t)> progress;
+};
+
+template <class Reply>
+absl::StatusOr<Reply> WithCode(absl::StatusOr<Reply> reply) {
+  if (reply.ok() && reply->code() != 0)
+    return absl::Status(static_cast<absl::StatusCode>(reply->code()), reply->message());
+  return reply;
+}
+
+}  // namespace
+
+struct ManagerClient::State {
+  explicit State(PeerDirectory& d) : directory(d) {}
+  PeerDirectory& directory;
+  std::string address;
+  Inbox<Agent> inbox;
+  AgentActor agent;
+};
+
+class ManagerClient::Agent : public AgentActor::base {
+ public:
+  Agent(caf::actor_config& config, std::shared_ptr<State> state)
+      : AgentActor::base(config), state_(std::move(state)) {}
+
+  const char* name() const override { return "manager_client"; }
+
+  behavior_type make_behavior() override {
+    set_down_handler([this](caf::down_msg& down) { calls_.PeerDown(down.source); });
+    state_->directory.Watch(state_->address, system().message_types<ClusterManagerActor>(),
+                            caf::actor_cast<PeerWatcherActor>(this));
+    return {
+        [this](const proto::Job& job) { state_->inbox.Run(job, *this); },
+        [this](const proto::Tick& tick) { GiveUp(tick.token()); },
+        [this](const proto::PeerUp&, const caf::strong_actor_ptr& peer) {
+          manager_ = caf::actor_cast<ClusterManagerActor>(peer);
+          monitor(manager_);
+          for (auto& [token, waiting] : std::exchange(waiting_, {})) waiting(absl::OkStatus());
+        },
+        [this](const proto::PeerLost&) { manager_ = ClusterManagerActor(); },
+    };
+  }
+
+  void on_exit() override {
+    for (auto& [token, waiting] : std::exchange(waiting_, {})) waiting(absl::CancelledError("stopping"));
+    manager_ = ClusterManagerActor();
+    state_->inbox.Clear();
+  }
+
+  void Ask(proto::AdminRequest request, Duration timeout, Done<proto::AdminReply> done) {
+    WhenFound([this, request = std::move(request), timeout, done](const absl::Status& status) mutable {
+      if (!status.ok()) return done(status);
+      Call<proto::AdminReply>(this, calls_, manager_, timeout, std::move(request),
+                              [done](absl::StatusOr<proto::AdminReply> reply) { done(WithCode(std::move(reply))); });
+    });
+  }
+
+  void Send(std::shared_ptr<UploadJob> upload) {
+    WhenFound([this, upload](const absl::Status& status) {
+      if (!status.ok()) return upload->done(status);
+      proto::UploadChunk chunk;
+      const auto size = std::min<std::size_t>(kChunk, upload->bytes->size() - upload->sent);
+      chunk.set_upload(upload->name);
+      chunk.set_offset(upload->sent);
+      chunk.set_data(upload->bytes->substr(upload->sent, size));
+      chunk.set_last(upload->sent + size == upload->bytes->size());
+      chunk.set_digest(upload->digest);
+      Call<proto::UploadReply>(this, calls_, manager_, kChunkTimeout, std::move(chunk),
+                               [this, upload, size](absl::StatusOr<proto::UploadReply> reply) {
+                                 reply = WithCode(std::move(reply));
+                                 if (!reply.ok()) return upload->done(reply.status());
+                                 upload->sent += size;
+                                 if (upload->progress) upload->progress(upload->sent);
+                                 if (upload->sent == upload->bytes->size()) return upload->done(upload->digest);
+                                 Send(upload);
+                               });
+    });
+  }
+
+ private:
+  using Then = std::function<void(absl::Status)>;
+
+  // At once when the manager is known, else when it is found or given up.
+  void WhenFound(Then then) {
+    if (manager_) return then(absl::OkStatus());
+    const auto token = next_++;
+    waiting_.emplace(token, std::move(then));
+    proto::Tick tick;
+    tick.set_token(token);
+    After(this, kFindTimeout, tick);
+  }
+
+  void GiveUp(std::uint64_t token) {
+    auto node = waiting_.extract(token);
+    if (node.empty()) return;
+    node.mapped()(absl::UnavailableError(absl::StrCat("no cluster manager answers at ", state_->address, " within ",
+                                                      FormatDuration(kFindTimeout), ": is it running?")));
+  }
+
+  std::shared_ptr<State> state_;
+  ClusterManagerActor manager_;
+  PendingCalls calls_;
+  std::map<std::uint64_t, Then> waiting_;
+  std::uint64_t next_ = 1;
+};
+
+ManagerClient::ManagerClient(caf::actor_system& system, PeerDirectory& directory, const std::string& manager)
+    : state_(std::make_shared<State>(directory)) {
+  state_->address = manager;
+  state_->agent = caf::actor_cast<AgentActor>(system.spawn<Agent>(state_));
+}
+
+ManagerClient::~ManagerClient() {
+  caf::anon_send_exit(state_->agent, caf::exit_reason::user_shutdown);
+  state_->agent = AgentActor();
+}
+
+void ManagerClient::Ask(proto::AdminRequest request, Duration timeout, Done<proto::AdminReply> done) {
+  state_->inbox.Post(state_->agent, [request = std::move(request), timeout, done = std::move(done)](Agent& agent) {
+    agent.Ask(request, timeout, done);
+  });
+}
+
+void ManagerClient::Upload(std::shared_ptr<const std::string> bytes, Done<std::string> done,
+                           std::function<void(std::uint64_t)> progress) {
+  auto upload = std::make_shared<UploadJob>();
+  upload->digest = Sha256Hex(*bytes);
+  // Two uploads of one file at the same time must not mix.
+  upload->name = absl::StrCat(upload->digest.substr(0, 16), "-", reinterpret_cast<std::uintptr_t>(upload.get()));
+  upload->bytes = std::move(bytes);
+  upload->done = std::move(done);
+  upload->progress = std::move(progress);
+  state_->inbox.Post(state_->agent, [upload](Agent& agent) { agent.Send(upload); });
+}
+
+}  // namespace troupe::actors

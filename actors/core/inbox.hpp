@@ -1,0 +1,55 @@
+// INBOX: how a thread that is no actor has something done inside one: it leaves a closure, and a Job message makes the
+// actor run it. The other way round is continuations.hpp. A closure that is never run (the actor has ended) is destroyed.
+#pragma once
+
+#include <caf/send.hpp>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "proto/local.pb.h"
+
+namespace troupe::actors {
+
+template <class Actor>
+class Inbox {
+ public:
+  using Closure = std::function<void(Actor&)>;
+
+  // Any thread.
+  template <class Handle>
+  void Post(const Handle& actor, Closure closure) {
+    proto::Job job;
+    {
+      const std::lock_guard lock(mutex_);
+      job.set_ticket(next_++);
+      closures_[job.ticket()] = std::move(closure);
+    }
+    caf::anon_send(actor, std::move(job));
+  }
+  // In the actor.
+  void Run(const proto::Job& job, Actor& actor) {
+    Closure closure;
+    {
+      const std::lock_guard lock(mutex_);
+      auto node = closures_.extract(job.ticket());
+      if (node.empty()) return;
+      closure = std::move(node.mapped());
+    }
+    closure(actor);
+  }
+  void Clear() {
+    std::map<std::uint64_t, Closure> dropped;  // destroyed outside the lock
+    const std::lock_guard lock(mutex_);
+    dropped.swap(closures_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::uint64_t, Closure> closures_;  // guarded by mutex_
+  std::uint64_t next_ = 1;                     // guarded by mutex_
+};
+
+}  // namespace troupe::actors

@@ -1,0 +1,48 @@
+// NETWORK PEER DIRECTORY: the production form of PeerDirectory. Actors of this process are found at once; for every other
+// address that somebody watches one peer_watch keeps a connection of CAF's middleman.
+//
+//   peer_watch:  probing -> connecting -> up -> (DOWN) probing -> ...      back-off 50 ms, doubling to 2 s
+//
+// The probe is a connect of our own, off the actors: one connect that blocks (a full backlog, a black hole) would stall
+// every other one in the middleman for seconds (design of CAF 0.17). After a peer's restart its old proxies stay dead, so
+// each DOWN means probe, connect, look up and monitor again.
+#pragma once
+
+#include <caf/actor_system.hpp>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "actors/core/work_pool.hpp"
+#include "actors/peers/local_peer_directory.hpp"
+
+namespace troupe::actors {
+
+class NetworkPeerDirectory final : public PeerDirectory {
+ public:
+  // `system` has a middleman; both outlive this. Threads: any.
+  NetworkPeerDirectory(caf::actor_system& system, WorkPool& pool) : system_(system), pool_(pool) {}
+  ~NetworkPeerDirectory() override;
+
+  void Watch(const std::string& address, std::set<std::string> interface, PeerWatcherActor watcher) override;
+  void Forget(const std::string& address, const PeerWatcherActor& watcher) override;
+
+  // An actor of this process, for watchers of this process.
+  void PublishHere(const std::string& address, caf::strong_actor_ptr actor, std::set<std::string> interface);
+  // Lets go of every actor.
+  void Clear();
+
+ private:
+  caf::actor_system& system_;
+  WorkPool& pool_;
+  LocalPeerDirectory here_;
+  std::mutex mutex_;
+  std::set<std::string> local_;               // addresses of this process; guarded by mutex_
+  std::map<std::string, caf::actor> watches_;  // guarded by mutex_
+};
+
+// "host:port" in its parts; InvalidArgument when it is none.
+absl::StatusOr<std::pair<std::string, std::uint16_t>> ParseAddress(const std::string& address);
+
+}  // namespace troupe::actors

@@ -1,0 +1,283 @@
+#include "actors/seams/process_worker_link.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <mutex>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/status.hpp"
+
+namespace troupe::actors {
+
+namespace {
+
+// Shared with the pool's jobs and the reader's handlers, which may still run when the link is gone.
+struct LinkState : std::enable_shared_from_this<LinkState> {
+  LinkState(const WorkerSite& s, ProcessWorkerOptions o) : site(s), options(std::move(o)) {}
+
+  const WorkerSite site;
+  const ProcessWorkerOptions options;
+  std::mutex mutex;
+  WorkerLink::Events events;  // guarded by mutex; empty after the link's end
+  std::uint64_t incarnation = 0;
+  std::shared_ptr<gpu::WorkerConnection> connection;
+  gpu::LinkReader::Id reading = 0;
+  pid_t pid = 0;           // of the worker that we started or adopted; 0: none
+  bool death_told = true;  // of this incarnation
+  transport::UniqueFd memory;
+  std::uint64_t sent = 0, answered = 0;
+
+  // An incarnation's end is told once, by whoever notices it first.
+  void TellDeath(std::uint64_t life, int code, int signal, const std::string& last_words) {
+    std::shared_ptr<gpu::WorkerConnection> old;
+    {
+      const std::lock_guard lock(mutex);
+      if (life != incarnation || death_told) return;
+      death_told = true;
+      pid = 0;
+      old = std::move(connection);
+      proto::WorkerDied died;
+      died.set_incarnation(life);
+      died.set_exit_code(code);
+      died.set_signal(signal);
+      died.set_last_words(last_words);
+      if (events.on_death) events.on_death(std::move(died));
+    }
+  }
+};
+using StatePtr = std::shared_ptr<LinkState>;
+
+class Handler final : public gpu::LinkHandler {
+ public:
+  Handler(StatePtr state, std::uint64_t life) : state_(std::move(state)), life_(life) {}
+
+  void OnOutcome(proto::WorkerOutcome outcome) override {
+    const std::lock_guard lock(state_->mutex);
+    if (life_ != state_->incarnation || !state_->events.on_outcome) return;
+    ++state_->answered;
+    proto::WorkerAnswer answer;
+    answer.set_incarnation(life_);
+    *answer.mutable_outcome() = std::move(outcome);
+    state_->events.on_outcome(std::move(answer));
+  }
+  void OnDeath(const gpu::WorkerDeath& death) override {
+    const int code = death.end && !death.end->signaled ? death.end->code : 0;
+    const int signal = death.end && death.end->signaled ? death.end->code : 0;
+    state_->TellDeath(life_, code, signal, death.last_words);
+  }
+  void OnCorrupt(const absl::Status& status) override {
+    // Of no use any more: it is ended, and its end is the event.
+    std::shared_ptr<gpu::WorkerConnection> connection;
+    {
+      const std::lock_guard lock(state_->mutex);
+      if (life_ == state_->incarnation) connection = state_->connection;
+    }
+    if (connection != nullptr) static_cast<void>(connection->Kill());
+    state_->TellDeath(life_, 0, SIGKILL, absl::StrCat("the link is of no use: ", status.message()));
+  }
+
+ private:
+  StatePtr state_;
+  const std::uint64_t life_;
+};
+
+class ProcessWorkerLink final : public WorkerLink {
+ public:
+  ProcessWorkerLink(const WorkerSite& site, ProcessWorkerOptions options)
+      : state_(std::make_shared<LinkState>(site, std::move(options))) {}
+
+  ~ProcessWorkerLink() override {
+    gpu::LinkReader::Id reading = 0;
+    {
+      const std::lock_guard lock(state_->mutex);
+      state_->events = {};
+      reading = std::exchange(state_->reading, 0);
+    }
+    if (reading != 0) state_->site.reader.Remove(reading);
+    const std::lock_guard lock(state_->mutex);
+    state_->connection.reset();  // the worker lives on for its lease
+  }
+
+  void Bind(Events events) override {
+    const std::lock_guard lock(state_->mutex);
+    state_->events = std::move(events);
+  }
+
+  bool Listens() override { return access(state_->options.command.socket.c_str(), F_OK) == 0; }
+
+  void Spawn(std::uint64_t incarnation) override {
+    Begin(incarnation);
+    Post(incarnation, [state = state_, incarnation] { SpawnNow(state, incarnation); });
+  }
+
+  void Adopt(std::uint64_t incarnation) override {
+    {
+      const std::lock_guard lock(state_->mutex);
+      if (incarnation != state_->incarnation) BeginLocked(incarnation);
+    }
+    Post(incarnation, [state = state_, incarnation] { AdoptNow(state, incarnation); });
+  }
+
+  absl::Status Send(const proto::WorkerOrder& order) override {
+    std::shared_ptr<gpu::WorkerConnection> connection;
+    {
+      const std::lock_guard lock(state_->mutex);
+      connection = state_->connection;
+      if (connection != nullptr && !order.has_cancel() && !order.has_release()) ++state_->sent;
+    }
+    if (connection == nullptr) return absl::UnavailableError("no worker is connected");
+    auto status = connection->Send(order);
+    if (!status.ok()) {
+      const std::lock_guard lock(state_->mutex);
+      if (!order.has_cancel() && !order.has_release()) --state_->sent;
+    }
+    return status;
+  }
+
+  [[nodiscard]] WorkerProgress Progress() const override {
+    const std::lock_guard lock(state_->mutex);
+    if (state_->connection == nullptr) return {};
+    return {state_->connection->Progress().progress(), state_->sent > state_->answered};
+  }
+
+  void Kill() override { End(SIGKILL); }
+
+  void ShutDown() override {
+    proto::WorkerOrder order;
+    order.mutable_shutdown();
+    if (!Send(order).ok()) End(SIGTERM);
+  }
+
+ private:
+  void Begin(std::uint64_t incarnation) {
+    const std::lock_guard lock(state_->mutex);
+    BeginLocked(incarnation);
+  }
+  void BeginLocked(std::uint64_t incarnation) {
+    state_->incarnation = incarnation;
+    state_->connection.reset();
+    state_->pid = 0;
+    state_->death_told = false;
+    state_->sent = state_->answered = 0;
+  }
+
+  void Post(std::uint64_t incarnation, std::function<void()> job) {
+    const auto status = state_->site.pool.Post(std::move(job));
+    if (!status.ok()) state_->TellDeath(incarnation, 0, 0, std::string(status.message()));
+  }
+
+  // After the signal its end is waited for on the pool: before an adoption nobody else watches the process.
+  void End(int signal) {
+    pid_t pid = 0;
+    std::uint64_t life = 0;
+    {
+      const std::lock_guard lock(state_->mutex);
+      pid = state_->pid;
+      life = state_->incarnation;
+    }
+    const auto process = pid == 0 ? absl::NotFoundError("none") : transport::ProcessHandle::Open(pid);
+    if (!process.ok()) return state_->TellDeath(life, 0, 0, "it was gone already");
+    static_cast<void>(process->Signal(signal));
+    Post(life, [state = state_, life, pid, signal] {
+      const auto ending = transport::ProcessHandle::Open(pid);
+      if (ending.ok()) static_cast<void>(ending->Wait(std::chrono::seconds(5)));
+      state->TellDeath(life, 0, signal, "ended by its daemon");
+    });
+  }
+
+  static void SpawnNow(const StatePtr& state, std::uint64_t life) {
+    auto process = gpu::StartWorker(state->options.command);
+    if (!process.ok()) return state->TellDeath(life, 2, 0, std::string(process.status().message()));
+    const std::lock_guard lock(state->mutex);
+    if (life != state->incarnation) return;
+    state->pid = process->pid();
+    proto::WorkerListening listening;
+    listening.set_incarnation(life);
+    if (state->events.on_listening) state->events.on_listening(std::move(listening));
+  }
+
+  static void AdoptNow(const StatePtr& state, std::uint64_t life) {
+    pid_t pid = 0;
+    {
+      const std::lock_guard lock(state->mutex);
+      if (life != state->incarnation) return;
+      pid = state->pid;
+    }
+    auto connection = Shake(*state, pid);
+    if (!connection.ok() && pid != 0) {
+      // It ended before it was adopted: its exit code says whether another start makes sense.
+      const auto process = transport::ProcessHandle::Open(pid);
+      const auto end = process.ok() ? process->Wait(Duration::zero()) : absl::StatusOr<transport::ProcessEnd>();
+      if (process.ok() && end.ok()) {
+        return state->TellDeath(life, end->signaled ? 0 : end->code, end->signaled ? end->code : 0,
+                                std::string(connection.status().message()));
+      }
+    }
+    proto::WorkerReady ready;
+    ready.set_incarnation(life);
+    ready.set_same_worker(pid == 0);
+    ready.set_code(static_cast<int>(connection.status().code()));
+    ready.set_message(std::string(connection.status().message()));
+    std::shared_ptr<gpu::WorkerConnection> shared;
+    if (connection.ok()) {
+      shared = std::move(*connection);
+      *ready.mutable_description() = shared->description();
+    }
+    {
+      const std::lock_guard lock(state->mutex);
+      if (life != state->incarnation || !state->events.on_ready) return;
+      if (shared != nullptr) {
+        if (auto memory = shared->TakeDeviceMemory(); memory.valid()) state->memory = std::move(memory);
+        state->pid = shared->process().pid();
+        state->connection = shared;
+      }
+      state->events.on_ready(std::move(ready));
+    }
+    // The reader's lock is taken outside ours: its handlers take ours inside its.
+    if (shared == nullptr) return;
+    const auto reading = state->site.reader.Add(shared, std::make_shared<Handler>(state, life));
+    const std::lock_guard lock(state->mutex);
+    state->reading = reading;
+  }
+
+  static absl::StatusOr<std::unique_ptr<gpu::WorkerConnection>> Shake(LinkState& state, pid_t pid) {
+    transport::ProcessHandle process;
+    if (pid != 0) {
+      auto opened = transport::ProcessHandle::Open(pid);
+      if (opened.ok()) process = std::move(*opened);
+    }
+    gpu::AdoptionGifts gifts;
+    gifts.host_region = state.site.host_region;
+    const bool is_virtual = absl::StartsWith(state.options.command.device, "virtual:");
+    if (is_virtual) {
+      gifts.links = state.site.links;
+      if (!state.memory.valid()) {
+        TROUPE_ASSIGN_OR_RETURN(const auto made,
+                                gpu::CreateVirtualMemory(state.options.command.gpu, state.options.memory));
+        state.memory = transport::UniqueFd(fcntl(made.fd(), F_DUPFD_CLOEXEC, 3));
+      }
+      gifts.device_memory = state.memory.get();
+    }
+    proto::AdoptHello hello;
+    hello.set_node(state.options.command.node);
+    hello.set_gpu(state.options.command.gpu);
+    hello.set_daemon_epoch(state.site.daemon_epoch);
+    hello.set_run_directory(state.site.run_directory);
+    return gpu::WorkerConnection::Adopt(state.options.command.socket, hello, gifts, std::move(process),
+                                        state.options.adopt_timeout);
+  }
+
+  StatePtr state_;
+};
+
+}  // namespace
+
+std::unique_ptr<WorkerLink> MakeProcessWorkerLink(const WorkerSite& site, ProcessWorkerOptions options) {
+  return std::make_unique<ProcessWorkerLink>(site, std::move(options));
+}
+
+}  // namespace troupe::actors

@@ -1,0 +1,267 @@
+#include "actors/seams/stored_model_repository.hpp"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.hpp"
+#include "base/status.hpp"
+#include "gpu/import/canonical_files.hpp"
+#include "storage/durable_file.hpp"
+#include "storage/model_objects.hpp"
+
+namespace troupe::actors {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::uint64_t kMaxPart = 8u << 20;
+constexpr char kPackedFolder[] = "packed";
+
+// Removed with all that is in it, whatever way the import went.
+class WorkFolder {
+ public:
+  explicit WorkFolder(fs::path path) : path_(std::move(path)) { fs::create_directories(path_, error_); }
+  ~WorkFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  [[nodiscard]] const fs::path& path() const { return path_; }
+  [[nodiscard]] absl::Status status() const {
+    return error_ ? absl::UnavailableError(absl::StrCat("cannot make '", path_.string(), "': ", error_.message()))
+                  : absl::OkStatus();
+  }
+
+ private:
+  fs::path path_;
+  std::error_code error_;
+};
+
+}  // namespace
+
+StoredModelRepository::StoredModelRepository(Options options, storage::ModelRepository& objects,
+                                             storage::HostRepository* host, transport::TensorChannel& channel)
+    : options_(std::move(options)), objects_(objects), host_(host), channel_(channel), pool_(options_.threads) {
+  std::error_code ignored;
+  fs::remove_all(options_.work_directory, ignored);
+}
+
+StoredModelRepository::~StoredModelRepository() = default;
+
+template <class T>
+void StoredModelRepository::OnPool(Done<T> done, std::function<absl::StatusOr<T>()> job) {
+  auto shared = std::make_shared<Done<T>>(std::move(done));
+  const auto status = pool_.Post([shared, job = std::move(job)] { (*shared)(job()); });
+  if (!status.ok()) (*shared)(status);
+}
+
+void StoredModelRepository::Receive(const std::string& upload, std::uint64_t offset, std::string data, bool last,
+                                    const std::string& digest, Done<std::uint64_t> done) {
+  OnPool<std::uint64_t>(std::move(done), [this, upload, offset, data = std::move(data), last, digest] {
+    return Append(upload, offset, data, last, digest);
+  });
+}
+
+absl::StatusOr<std::uint64_t> StoredModelRepository::Append(const std::string& name, std::uint64_t offset,
+                                                            const std::string& data, bool last,
+                                                            const std::string& digest) {
+  std::shared_ptr<Upload> upload;
+  {
+    const std::lock_guard lock(mutex_);
+    auto& slot = uploads_[name];
+    if (slot == nullptr || offset == 0) slot = std::make_shared<Upload>();  // begun anew
+    slot->used = ++upload_clock_;
+    upload = slot;
+    if (uploads_.size() > options_.uploads) {
+      uploads_.erase(std::min_element(uploads_.begin(), uploads_.end(), [](const auto& a, const auto& b) {
+        return a.second->used < b.second->used;
+      }));
+    }
+  }
+  if (upload->writer == nullptr) {
+    TROUPE_ASSIGN_OR_RETURN(upload->writer, objects_.Create());
+  }
+  if (offset != upload->received) {
+    return absl::InvalidArgumentError(absl::StrCat("upload '", name, "' is at byte ", upload->received, ", and byte ",
+                                                   offset, " was sent: begin again at 0"));
+  }
+  TROUPE_RETURN_IF_ERROR(upload->writer->Append(std::as_bytes(std::span(data))));
+  upload->received += data.size();
+  if (!last) return upload->received;
+  {
+    const std::lock_guard lock(mutex_);
+    uploads_.erase(name);
+  }
+  TROUPE_RETURN_IF_ERROR(storage::CheckDigest(digest));
+  TROUPE_RETURN_IF_ERROR(upload->writer->Commit(digest).status());
+  return upload->received;
+}
+
+void StoredModelRepository::Import(const std::string& onnx_digest, Done<proto::FunctionRecord> done) {
+  OnPool<proto::FunctionRecord>(std::move(done), [this, onnx_digest] { return ImportNow(onnx_digest); });
+}
+
+absl::StatusOr<proto::FunctionRecord> StoredModelRepository::ImportNow(const std::string& onnx_digest) {
+  TROUPE_ASSIGN_OR_RETURN(const auto file, objects_.Open(onnx_digest));
+  const WorkFolder folder(fs::path(options_.work_directory) / absl::StrCat("import-", next_folder_++));
+  TROUPE_RETURN_IF_ERROR(folder.status());
+  // The child gets a file of its own in an empty folder: external data that an uploaded model names is not there.
+  const auto onnx = folder.path() / "model.onnx";
+  const auto output = folder.path() / "out";
+  {
+    TROUPE_ASSIGN_OR_RETURN(const auto copy, storage::OpenFile(onnx.string(), O_CREAT | O_EXCL | O_WRONLY));
+    TROUPE_RETURN_IF_ERROR(storage::WriteAll(copy, file.bytes, onnx.string()));
+  }
+  std::error_code error;
+  fs::create_directory(output, error);
+  TROUPE_ASSIGN_OR_RETURN(const auto report,
+                          gpu::RunImport(options_.import_program, onnx, output, options_.import));
+  proto::FunctionRecord record;
+  record.set_onnx_digest(onnx_digest);
+  for (const auto& spec : report.inputs) *record.add_inputs() = spec;
+  for (const auto& spec : report.outputs) *record.add_outputs() = spec;
+  Names names;
+  std::uint64_t model_bytes = 0;
+  std::uint64_t weights_bytes = 0;
+  TROUPE_RETURN_IF_ERROR(StoreFolder(output.string(), report.digest, &names, &model_bytes, &weights_bytes));
+  record.set_model_digest(names.model);
+  record.set_weights_digest(names.weights);
+  record.set_model_bytes(model_bytes);
+  record.set_weights_bytes(weights_bytes);
+  if (!report.packed_digest.empty()) {
+    const auto packed = output / kPackedFolder;
+    TROUPE_ASSIGN_OR_RETURN(const auto model, gpu::ReadCanonical(packed, report.packed_digest));
+    TROUPE_RETURN_IF_ERROR(
+        StoreFolder(packed.string(), report.packed_digest, &names, &model_bytes, &weights_bytes));
+    auto& entry = *record.add_packed();
+    entry.set_target(model.model.packed_for());
+    entry.set_model_digest(names.model);
+    entry.set_weights_digest(names.weights);
+    entry.set_model_bytes(model_bytes);
+    entry.set_weights_bytes(weights_bytes);
+  }
+  return record;
+}
+
+absl::Status StoredModelRepository::StoreFolder(const std::string& folder, const std::string& digest, Names* names,
+                                                std::uint64_t* model_bytes, std::uint64_t* weights_bytes) {
+  // What the child wrote is checked as if a stranger had.
+  TROUPE_ASSIGN_OR_RETURN(const auto model, gpu::ReadCanonical(folder, digest));
+  *model_bytes = gpu::SerializeModel(model.model).size();
+  *weights_bytes = model.weights.size();
+  names->weights = model.model.weights_digest();
+  TROUPE_ASSIGN_OR_RETURN(names->model, storage::PutModel(objects_, model.model, model.weights));
+  return absl::OkStatus();
+}
+
+void StoredModelRepository::Keep(const proto::TensorRef& ref, Done<std::string> done) {
+  OnPool<std::string>(std::move(done), [this, ref]() -> absl::StatusOr<std::string> {
+    TROUPE_ASSIGN_OR_RETURN(const auto data, channel_.Fetch(ref, options_.load_timeout));
+    return objects_.Put(data.bytes());
+  });
+}
+
+void StoredModelRepository::Read(const proto::FetchObject& part, Done<proto::FetchReply> done) {
+  OnPool<proto::FetchReply>(std::move(done), [this, part] { return ReadNow(part); });
+}
+
+absl::StatusOr<proto::FetchReply> StoredModelRepository::ReadNow(const proto::FetchObject& part) {
+  TROUPE_ASSIGN_OR_RETURN(const auto object, objects_.Open(part.digest()));
+  if (part.offset() > object.bytes.size()) {
+    return absl::OutOfRangeError(absl::StrCat("object ", part.digest(), " has ", object.bytes.size(),
+                                              " bytes; byte ", part.offset(), " was asked for"));
+  }
+  const auto length = std::min({part.length(), kMaxPart, object.bytes.size() - part.offset()});
+  proto::FetchReply reply;
+  reply.set_total(object.bytes.size());
+  TROUPE_ASSIGN_OR_RETURN(*reply.mutable_data(),
+                          channel_.Put(object.bytes.subspan(part.offset(), length), part.digest()));
+  if (reply.data().has_arena()) {
+    const std::lock_guard lock(mutex_);
+    reply.set_release(next_release_++);
+    unreleased_[reply.release()] = reply.data();
+  }
+  return reply;
+}
+
+void StoredModelRepository::Release(std::uint64_t release) {
+  proto::TensorRef ref;
+  {
+    const std::lock_guard lock(mutex_);
+    auto node = unreleased_.extract(release);
+    if (node.empty()) return;
+    ref = std::move(node.mapped());
+  }
+  // It was put by this channel and is released once: the only error would be a bug here.
+  static_cast<void>(channel_.Release(ref));
+}
+
+void StoredModelRepository::Load(const proto::TensorRef& ref, Done<std::string> done) {
+  OnPool<std::string>(std::move(done), [this, ref]() -> absl::StatusOr<std::string> {
+    TROUPE_ASSIGN_OR_RETURN(const auto data, channel_.Fetch(ref, options_.load_timeout));
+    return std::string(reinterpret_cast<const char*>(data.bytes().data()), data.bytes().size());
+  });
+}
+
+StoredModelRepository::Names StoredModelRepository::NamesOf(const proto::FunctionRecord& function) const {
+  for (const auto& packed : function.packed())
+    if (!options_.pack_target.empty() && packed.target() == options_.pack_target)
+      return {packed.model_digest(), packed.weights_digest()};
+  return {function.model_digest(), function.weights_digest()};
+}
+
+std::vector<std::string> StoredModelRepository::ObjectsOf(const proto::FunctionRecord& function) const {
+  const auto names = NamesOf(function);
+  return {names.weights, names.model};
+}
+
+void StoredModelRepository::Adopt(const proto::FunctionRecord& function, Done<proto::HostCopy> done) {
+  OnPool<proto::HostCopy>(std::move(done), [this, function] { return AdoptNow(function); });
+}
+
+absl::StatusOr<proto::HostCopy> StoredModelRepository::AdoptNow(const proto::FunctionRecord& function) {
+  if (host_ == nullptr) return absl::FailedPreconditionError("this process has no host region");
+  const auto names = NamesOf(function);
+  TROUPE_ASSIGN_OR_RETURN(const auto model, storage::OpenModel(objects_, names.model));
+  storage::HostRepository::Reservation room;
+  {
+    const std::lock_guard lock(host_mutex_);
+    TROUPE_ASSIGN_OR_RETURN(
+        room, host_->Reserve(names.model, Bytes(model.serialized.bytes.size()), Bytes(model.weights.bytes.size())));
+  }
+  // The copy is long and touches bytes that nobody else sees yet: outside the lock.
+  if (!room.adoption.present) {
+    std::memcpy(room.model.data(), model.serialized.bytes.data(), model.serialized.bytes.size());
+    if (!model.weights.bytes.empty())
+      std::memcpy(room.weights.data(), model.weights.bytes.data(), model.weights.bytes.size());
+  }
+  const std::lock_guard lock(host_mutex_);
+  if (!room.adoption.present) host_->Publish(names.model);
+  // Adopted models stay until they are disowned: the cache decides what leaves, not the region.
+  const bool held = !host_names_.emplace(function.model_digest(), names.model).second;
+  if (!held) return host_->Pin(names.model);
+  const auto copy = host_->Find(names.model);
+  TROUPE_CHECK(copy.has_value(), "a pinned model left the host region");
+  return *copy;
+}
+
+void StoredModelRepository::Disown(const std::string& model_digest) {
+  const std::lock_guard lock(host_mutex_);
+  auto node = host_names_.extract(model_digest);
+  if (node.empty() || host_ == nullptr) return;
+  host_->Unpin(node.mapped());
+  // Gone already is as good.
+  static_cast<void>(host_->Discard(node.mapped()));
+}
+
+storage::HostRepository::Usage StoredModelRepository::host_usage() const {
+  const std::lock_guard lock(host_mutex_);
+  return host_ == nullptr ? storage::HostRepository::Usage() : host_->usage();
+}
+
+}  // namespace troupe::actors

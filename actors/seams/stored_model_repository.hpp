@@ -1,0 +1,87 @@
+// STORED MODEL REPOSITORY: the production form of ModelRepository: objects on disk, imports in a child process, host
+// copies in the node's region, bytes by TensorChannel; all of it on a pool of threads. A manager has no host region.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "actors/core/work_pool.hpp"
+#include "actors/seams/model_repository.hpp"
+#include "gpu/import/import_runner.hpp"
+#include "storage/host_repository.hpp"
+#include "storage/model_repository.hpp"
+#include "transport/tensor_channel.hpp"
+
+namespace troupe::actors {
+
+class StoredModelRepository final : public ModelRepository {
+ public:
+  struct Options {
+    std::string import_program;  // path of troupe-import
+    std::string work_directory;  // for uploads and imports; emptied at start
+    gpu::ImportLimits import;
+    std::string pack_target;  // what this node's devices want; empty: canonical models only
+    Duration load_timeout = std::chrono::seconds(10);
+    std::size_t threads = 2;
+    std::size_t uploads = 64;  // at the same time
+  };
+  // `objects` and `channel` outlive it; `host` may be null (a manager).
+  StoredModelRepository(Options options, storage::ModelRepository& objects, storage::HostRepository* host,
+                        transport::TensorChannel& channel);
+  ~StoredModelRepository() override;
+
+  void Receive(const std::string& upload, std::uint64_t offset, std::string data, bool last, const std::string& digest,
+               Done<std::uint64_t> done) override;
+  void Import(const std::string& onnx_digest, Done<proto::FunctionRecord> done) override;
+  void Keep(const proto::TensorRef& ref, Done<std::string> done) override;
+  void Read(const proto::FetchObject& part, Done<proto::FetchReply> done) override;
+  void Release(std::uint64_t release) override;
+  void Load(const proto::TensorRef& ref, Done<std::string> done) override;
+  [[nodiscard]] bool Has(const std::string& digest) const override { return objects_.Has(digest); }
+  [[nodiscard]] std::vector<std::string> ObjectsOf(const proto::FunctionRecord& function) const override;
+  void Adopt(const proto::FunctionRecord& function, Done<proto::HostCopy> done) override;
+  void Disown(const std::string& model_digest) override;
+
+  [[nodiscard]] storage::HostRepository::Usage host_usage() const;
+
+ private:
+  struct Upload {
+    std::unique_ptr<storage::ObjectWriter> writer;
+    std::uint64_t received = 0;
+    std::uint64_t used = 0;  // order of the last use: the stalest goes when there are too many
+  };
+  struct Names {
+    std::string model;
+    std::string weights;
+  };
+  template <class T>
+  void OnPool(Done<T> done, std::function<absl::StatusOr<T>()> job);
+  absl::StatusOr<std::uint64_t> Append(const std::string& upload, std::uint64_t offset, const std::string& data,
+                                       bool last, const std::string& digest);
+  absl::StatusOr<proto::FunctionRecord> ImportNow(const std::string& onnx_digest);
+  absl::Status StoreFolder(const std::string& folder, const std::string& digest, Names* names,
+                           std::uint64_t* model_bytes, std::uint64_t* weights_bytes);
+  absl::StatusOr<proto::FetchReply> ReadNow(const proto::FetchObject& part);
+  absl::StatusOr<proto::HostCopy> AdoptNow(const proto::FunctionRecord& function);
+  [[nodiscard]] Names NamesOf(const proto::FunctionRecord& function) const;
+
+  const Options options_;
+  storage::ModelRepository& objects_;
+  storage::HostRepository* const host_;
+  transport::TensorChannel& channel_;
+  mutable std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<Upload>> uploads_;     // guarded by mutex_
+  std::uint64_t upload_clock_ = 0;                             // guarded by mutex_
+  std::map<std::uint64_t, proto::TensorRef> unreleased_;       // guarded by mutex_
+  std::uint64_t next_release_ = 1;                             // guarded by mutex_
+  std::map<std::string, std::string> host_names_;              // canonical -> adopted digest; guarded by host_mutex_
+  mutable std::mutex host_mutex_;                              // HostRepository wants one caller at a time
+  std::atomic<std::uint64_t> next_folder_{1};
+  WorkPool pool_;  // last: its threads use all of the above
+};
+
+}  // namespace troupe::actors
