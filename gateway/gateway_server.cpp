@@ -1,5 +1,7 @@
 #include "gateway/gateway_server.hpp"
 
+#include <atomic>
+
 #include "gateway/gateway_handler.hpp"
 #include "gateway/text.hpp"
 
@@ -11,12 +13,18 @@ class Server final : public GatewayServer {
  public:
   Server(const GatewayOptions& options, InferenceService& service, ClusterAdmin* admin,
          std::shared_ptr<prometheus::Registry> registry)
-      : handler_(options, service, admin, std::move(registry)) {}
+      : handler_(options, service, admin, std::move(registry)) {
+    handler_.SetLoadSource([this] {
+      const HttpServer* http = serving_.load();
+      return http == nullptr ? HttpServerLoad() : http->load();
+    });
+  }
 
   absl::Status Listen(const HttpServerOptions& options) {
     auto http = HttpServer::Start(options, handler_);
     if (!http.ok()) return http.status();
     http_ = *std::move(http);
+    serving_ = http_.get();
     return absl::OkStatus();
   }
 
@@ -26,7 +34,8 @@ class Server final : public GatewayServer {
 
  private:
   GatewayHandler handler_;
-  std::unique_ptr<HttpServer> http_;  // stops before its handler goes
+  std::atomic<const HttpServer*> serving_{nullptr};  // requests may come before Start returns
+  std::unique_ptr<HttpServer> http_;                 // stops before its handler goes
 };
 
 }  // namespace

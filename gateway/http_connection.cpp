@@ -26,8 +26,8 @@ HttpConnection::HttpConnection(asio::ip::tcp::socket socket, HttpLoop& loop)
 
 asio::awaitable<void> HttpConnection::Run() {
   const auto self = shared_from_this();
-  while (co_await ServeOne()) {
-  }
+  bool go_on = true;
+  while (go_on) go_on = co_await ServeOne();
   if (state_ == State::kLingering) co_await Discard();
   Close();
 }
@@ -81,6 +81,7 @@ asio::awaitable<bool> HttpConnection::ServeOne() {
   if (go_on) go_on = co_await Answer();
   exchange_.reset();
   make_ = nullptr;
+  response_ = HttpResponse();
   loop_.shared().inflight.fetch_sub(std::exchange(taken_, 0));
   co_return go_on;
 }
@@ -89,26 +90,27 @@ asio::awaitable<bool> HttpConnection::ServeOne() {
 asio::awaitable<bool> HttpConnection::ReadHead() {
   Enter(buffer_.size() > 0 ? State::kHead : State::kIdle);
   while (true) {
+    bool refused = false;
     if (buffer_.size() > 0) {
       if (state_ == State::kIdle) Enter(State::kHead);
       error_code error;
       buffer_.consume(parser_->put(buffer_.data(), error));
       if (parser_->is_header_done()) co_return true;
-      const bool too_long =
-          error == http::error::header_limit || buffer_.size() > loop_.shared().options.max_head.count();
-      if (too_long) {
-        co_await Write(ErrorResponse(
+      if (error == http::error::header_limit || buffer_.size() > loop_.shared().options.max_head.count()) {
+        refused = !Refuse(ErrorResponse(
             431, Cat("the request's head is longer than ", FormatBytes(loop_.shared().options.max_head))));
-        co_return false;
-      }
-      if (error && error != http::error::need_more) {
-        co_await Write(ErrorResponse(400, Cat("no HTTP/1.1 request: ", error.message())));
-        co_return false;
+      } else if (error && error != http::error::need_more) {
+        refused = !Refuse(ErrorResponse(400, Cat("no HTTP/1.1 request: ", error.message())));
       }
     }
     if (draining_ && state_ == State::kIdle) co_return false;
-    if (co_await ReadMore()) continue;
-    if (timed_out_) co_await Write(Lost());
+    if (!refused) {
+      const bool more = co_await ReadMore();
+      if (more) continue;
+      if (!timed_out_) co_return false;
+      RefuseLost();
+    }
+    co_await Write();
     co_return false;
   }
 }
@@ -120,26 +122,39 @@ asio::awaitable<bool> HttpConnection::ReadMore() {
   co_return !error && state_ != State::kClosed;
 }
 
-std::optional<HttpResponse> HttpConnection::CheckHead() {
+bool HttpConnection::Refuse(HttpResponse response) {
+  response_ = std::move(response);
+  return false;
+}
+
+bool HttpConnection::RefuseLost() {
+  Refuse(timed_out_ ? ErrorResponse(408, "the request did not arrive in time")
+                    : ErrorResponse(400, "the connection ended before the request did"));
+  response_.close = true;
+  return false;
+}
+
+bool HttpConnection::CheckHead() {
   const auto& request = parser_->get();
-  if (request.version() >= 11 && request.find(http::field::host) == request.end()) {
-    return ErrorResponse(400, "an HTTP/1.1 request needs a Host header");
+  if (request.version() != 10 && request.version() != 11) {
+    return Refuse(ErrorResponse(400, "HTTP/1.0 or HTTP/1.1 expected"));
   }
-  if (request.version() != 10 && request.version() != 11)
-    return ErrorResponse(400, "HTTP/1.0 or HTTP/1.1 expected");
-  if (std::optional<HttpResponse> early = exchange_->Early()) return early;
+  if (request.version() == 11 && request.find(http::field::host) == request.end()) {
+    return Refuse(ErrorResponse(400, "an HTTP/1.1 request needs a Host header"));
+  }
+  if (std::optional<HttpResponse> early = exchange_->Early()) return Refuse(std::move(*early));
   if (unread_ > exchange_->body_limit().count()) {
-    return ErrorResponse(413, Cat("a body of ", unread_, " bytes is longer than the ",
-                                  FormatBytes(exchange_->body_limit()), " that are taken here"));
+    return Refuse(ErrorResponse(413, Cat("a body of ", unread_, " bytes is longer than the ",
+                                         FormatBytes(exchange_->body_limit()), " that are taken here")));
   }
-  if (!Take(unread_))
-    return ErrorResponse(
-        absl::ResourceExhaustedError("the bodies of the requests under way fill the server; try again"));
-  return std::nullopt;
+  return Take(unread_);
 }
 
 bool HttpConnection::Take(std::uint64_t bytes) {
-  if (!loop_.shared().TakeInflight(bytes)) return false;
+  if (!loop_.shared().TakeInflight(bytes)) {
+    return Refuse(ErrorResponse(
+        absl::ResourceExhaustedError("the bodies of the requests under way fill the server; try again")));
+  }
   taken_ += bytes;
   return true;
 }
@@ -156,21 +171,16 @@ asio::awaitable<bool> HttpConnection::Answer() {
   unread_ = parser_->content_length().value_or(0);
   body_whole_ = unread_ == 0 && !parser_->chunked();
   exchange_ = loop_.shared().handler.Begin(head);
-  std::optional<HttpResponse> response = CheckHead();
-  if (!response && !body_whole_) response = co_await ReadBody();
-  if (!response) response = co_await Reply();
-  if (!response || state_ == State::kClosed) co_return false;
-  co_return co_await Write(std::move(*response));
+  bool served = CheckHead();
+  if (served && !body_whole_) served = co_await ReadBody();
+  if (served) co_await Reply();
+  if (state_ == State::kClosed) co_return false;
+  const bool go_on = co_await Write();
+  co_return go_on;
 }
 
-HttpResponse HttpConnection::Lost() {
-  HttpResponse response = timed_out_ ? ErrorResponse(408, "the request did not arrive in time")
-                                     : ErrorResponse(400, "the connection ended before the request did");
-  response.close = true;
-  return response;
-}
-
-asio::awaitable<std::optional<HttpResponse>> HttpConnection::Reply() {
+// False when the client went away before the reply.
+asio::awaitable<bool> HttpConnection::Reply() {
   Enter(State::kWaiting);
   exchange_->Finish([weak = weak_from_this(), gate = loop_.gate(), serial = serial_,
                      thread = std::this_thread::get_id()](MakeResponse make) mutable {
@@ -191,9 +201,10 @@ asio::awaitable<std::optional<HttpResponse>> HttpConnection::Reply() {
   }
   if (state_ == State::kClosed) {
     if (!make_) exchange_->Abandon();
-    co_return std::nullopt;
+    co_return false;
   }
-  co_return make_();
+  response_ = make_();
+  co_return true;
 }
 
 void HttpConnection::Complete(std::uint64_t serial, MakeResponse make) {

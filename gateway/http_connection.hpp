@@ -12,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/functional/any_invocable.h"
 #include "gateway/http_loop.hpp"
@@ -43,25 +44,31 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   enum class State { kIdle, kHead, kBody, kWaiting, kWriting, kLingering, kClosed };
   using Parser = boost::beast::http::request_parser<boost::beast::http::buffer_body>;
 
+  // Coroutines give bool only, and are awaited in statements of their own: GCC 12 loses its way in frames
+  // that hold more.
   boost::asio::awaitable<bool> ServeOne();
   boost::asio::awaitable<bool> ReadHead();
   boost::asio::awaitable<bool> ReadMore();
   boost::asio::awaitable<bool> Answer();
-  // Each gives the response that ends the request early, if there is one.
-  std::optional<HttpResponse> CheckHead();
-  boost::asio::awaitable<std::optional<HttpResponse>> ReadBody();
-  boost::asio::awaitable<std::optional<HttpResponse>> ReadSized();
-  boost::asio::awaitable<std::optional<HttpResponse>> ReadChunked();
+  // These are false when the request ends early: then `response_` says why.
+  bool CheckHead();
+  boost::asio::awaitable<bool> ReadBody();
+  boost::asio::awaitable<bool> ReadSized();
+  boost::asio::awaitable<bool> ReadChunked();
+  bool TakeChunk(std::string& gathered);
+  bool Place(std::string_view bytes);
   boost::asio::awaitable<bool> ReadExactly(std::span<std::byte> span);
   boost::asio::awaitable<bool> Continue();
-  std::optional<HttpResponse> Place(std::string_view bytes);
 
-  boost::asio::awaitable<std::optional<HttpResponse>> Reply();
-  boost::asio::awaitable<bool> Write(HttpResponse response);
-  boost::asio::awaitable<bool> WriteAll(std::span<const boost::asio::const_buffer> buffers);
-  boost::asio::awaitable<void> Discard();
-  void FormatHead(const HttpResponse& response, std::uint64_t length, bool close);
-  HttpResponse Lost();
+  boost::asio::awaitable<bool> Reply();
+  boost::asio::awaitable<bool> Write();
+  boost::asio::awaitable<bool> WriteAll(const std::vector<boost::asio::const_buffer>* buffers);
+  boost::asio::awaitable<bool> SkipBody();
+  boost::asio::awaitable<bool> Discard();
+  std::vector<boost::asio::const_buffer> Gather(bool close);
+  // Always false, for `co_return Refuse(...)`.
+  bool Refuse(HttpResponse response);
+  bool RefuseLost();
 
   bool Take(std::uint64_t bytes);
   void Complete(std::uint64_t serial, MakeResponse make);
@@ -71,8 +78,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   boost::asio::ip::tcp::socket socket_;
   HttpLoop& loop_;
   State state_ = State::kIdle;
-  SteadyTime entered_;
-  SteadyTime deadline_;
+  SteadyTime entered_ = std::chrono::steady_clock::now();  // when `state_` began
+  SteadyTime deadline_ = SteadyTime::max();
   bool timed_out_ = false;
   bool draining_ = false;
 
@@ -86,6 +93,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool body_whole_ = false;
   MakeResponse make_;
   absl::AnyInvocable<void()> waiter_;
+  HttpResponse response_;
   std::string head_;
 };
 

@@ -23,10 +23,11 @@ namespace {
 namespace asio = boost::asio;
 using boost::system::error_code;
 
-constexpr std::string_view kTooMany =
-    "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: "
-    "65\r\nRetry-After: 1\r\n"
-    "Connection: close\r\n\r\n{\"error\":\"the server has as many connections as it may; try again\"}";
+std::string TooManyConnections() {
+  const std::string_view body = R"({"error":"the server has as many connections as it may; try again"})";
+  return Cat("HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: ",
+             body.size(), "\r\nRetry-After: 1\r\nConnection: close\r\n\r\n", body);
+}
 
 // The acceptor lives in the first loop and hands its sockets out in turn.
 class Server final : public HttpServer {
@@ -113,7 +114,7 @@ class Server final : public HttpServer {
         shared_.connections.fetch_sub(1);
         error_code ignored;
         socket.non_blocking(true, ignored);
-        socket.write_some(asio::buffer(kTooMany), ignored);
+        socket.write_some(asio::buffer(TooManyConnections()), ignored);
       }
     }
   }

@@ -31,32 +31,39 @@ asio::awaitable<bool> HttpConnection::Continue() {
   const auto expect = parser_->get()[http::field::expect];
   if (expect.empty() || parser_->get().version() < 11 || buffer_.size() > 0) co_return true;
   if (!boost::beast::iequals(expect, "100-continue")) co_return true;
-  const std::array<asio::const_buffer, 1> line{asio::buffer("HTTP/1.1 100 Continue\r\n\r\n", 25)};
-  co_return co_await WriteAll(line);
+  const std::vector<asio::const_buffer> line(1, asio::buffer("HTTP/1.1 100 Continue\r\n\r\n", 25));
+  const bool written = co_await WriteAll(&line);
+  co_return written;
 }
 
-asio::awaitable<std::optional<HttpResponse>> HttpConnection::ReadBody() {
+asio::awaitable<bool> HttpConnection::ReadBody() {
   Enter(State::kBody);
-  if (!co_await Continue()) co_return Lost();
-  if (parser_->chunked()) co_return co_await ReadChunked();
-  co_return co_await ReadSized();
+  bool whole = co_await Continue();
+  if (!whole) co_return RefuseLost();
+  if (parser_->chunked()) {
+    whole = co_await ReadChunked();
+  } else {
+    whole = co_await ReadSized();
+  }
+  co_return whole;
 }
 
 // Straight from the socket to where the protocol wants it, but for what came along with the head.
-asio::awaitable<std::optional<HttpResponse>> HttpConnection::ReadSized() {
+asio::awaitable<bool> HttpConnection::ReadSized() {
   const std::uint64_t size = unread_;
   while (unread_ > 0) {
     const auto span = exchange_->NextSpan(unread_);
-    if (!span.ok()) co_return ErrorResponse(span.status());
+    if (!span.ok()) co_return Refuse(ErrorResponse(span.status()));
     const std::size_t buffered = std::min(span->size(), buffer_.size());
     std::memcpy(span->data(), buffer_.data().data(), buffered);
     buffer_.consume(buffered);
     unread_ -= buffered;
     Enter(State::kBody, size - unread_);
-    if (!co_await ReadExactly(span->subspan(buffered))) co_return Lost();
+    const bool read = co_await ReadExactly(span->subspan(buffered));
+    if (!read) co_return RefuseLost();
   }
   body_whole_ = true;
-  co_return std::nullopt;
+  co_return true;
 }
 
 asio::awaitable<bool> HttpConnection::ReadExactly(std::span<std::byte> span) {
@@ -73,10 +80,24 @@ asio::awaitable<bool> HttpConnection::ReadExactly(std::span<std::byte> span) {
 }
 
 // The length is known at the end only, so the body is gathered first.
-asio::awaitable<std::optional<HttpResponse>> HttpConnection::ReadChunked() {
+asio::awaitable<bool> HttpConnection::ReadChunked() {
   std::string gathered;
+  while (true) {
+    const bool sound = TakeChunk(gathered);
+    if (!sound) co_return false;
+    if (parser_->is_done()) break;
+    const bool more = co_await ReadMore();
+    if (!more) co_return RefuseLost();
+    Enter(State::kBody, gathered.size());
+  }
+  body_whole_ = true;
+  co_return Place(gathered);
+}
+
+// Takes what can be taken from the buffer.
+bool HttpConnection::TakeChunk(std::string& gathered) {
   std::array<char, kReadSize> piece;
-  while (!parser_->is_done()) {
+  while (!parser_->is_done() && buffer_.size() > 0) {
     auto& body = parser_->get().body();
     body.data = piece.data();
     body.size = piece.size();
@@ -86,94 +107,95 @@ asio::awaitable<std::optional<HttpResponse>> HttpConnection::ReadChunked() {
     buffer_.consume(used);
     const std::size_t got = piece.size() - body.size;
     if (gathered.size() + got > exchange_->body_limit().count()) {
-      co_return ErrorResponse(413, Cat("the body is longer than the ", FormatBytes(exchange_->body_limit()),
-                                       " that are taken here"));
+      return Refuse(ErrorResponse(413, Cat("the body is longer than the ",
+                                           FormatBytes(exchange_->body_limit()), " that are taken here")));
     }
-    if (!Take(got))
-      co_return ErrorResponse(
-          absl::ResourceExhaustedError("the bodies of the requests under way fill the server; try again"));
+    if (!Take(got)) return false;
     gathered.append(piece.data(), got);
     if (error && error != http::error::need_more && error != http::error::need_buffer) {
-      co_return ErrorResponse(400, Cat("broken chunked body: ", error.message()));
+      return Refuse(ErrorResponse(400, Cat("broken chunked body: ", error.message())));
     }
-    if (parser_->is_done() || (used > 0 && error != http::error::need_more)) continue;
-    if (buffer_.size() > kReadSize)
-      co_return ErrorResponse(400, "broken chunked body: a chunk's header is too long");
-    if (!co_await ReadMore()) co_return Lost();
-    Enter(State::kBody, gathered.size());
+    if (used == 0) break;
   }
-  body_whole_ = true;
-  co_return Place(gathered);
+  if (buffer_.size() <= kReadSize || parser_->is_done()) return true;
+  return Refuse(ErrorResponse(400, "broken chunked body: a chunk's header is too long"));
 }
 
-std::optional<HttpResponse> HttpConnection::Place(std::string_view bytes) {
+bool HttpConnection::Place(std::string_view bytes) {
   while (!bytes.empty()) {
     const auto span = exchange_->NextSpan(bytes.size());
-    if (!span.ok()) return ErrorResponse(span.status());
+    if (!span.ok()) return Refuse(ErrorResponse(span.status()));
     const std::size_t count = std::min(span->size(), bytes.size());
     std::memcpy(span->data(), bytes.data(), count);
     bytes.remove_prefix(count);
   }
-  return std::nullopt;
+  return true;
 }
 
-void HttpConnection::FormatHead(const HttpResponse& response, std::uint64_t length, bool close) {
+// What of `response_` goes out, behind its head.
+std::vector<asio::const_buffer> HttpConnection::Gather(bool close) {
+  std::uint64_t length = response_.body.size();
+  for (const OutputBuffer& part : response_.parts) length += part.bytes().size();
   head_.clear();
-  Append(head_, "HTTP/1.1 ", response.code, " ", HttpReason(response.code),
-         "\r\nContent-Type: ", response.content_type, "\r\nContent-Length: ", length, "\r\n",
-         loop_.DateHeader(), response.headers);
+  Append(head_, "HTTP/1.1 ", response_.code, " ", HttpReason(response_.code),
+         "\r\nContent-Type: ", response_.content_type, "\r\nContent-Length: ", length, "\r\n",
+         loop_.DateHeader(), response_.headers);
   if (close) {
     head_ += "Connection: close\r\n";
   } else if (parser_->get().version() == 10) {
     head_ += "Connection: keep-alive\r\n";
   }
   head_ += "\r\n";
+  Enter(State::kWriting, length);
+  std::vector<asio::const_buffer> buffers;
+  if (parser_->is_header_done() && parser_->get().method() == http::verb::head) {
+    buffers.push_back(asio::buffer(head_));
+    return buffers;
+  }
+  const bool joined = response_.body.size() <= kJoinedBody;
+  if (joined) head_ += response_.body;
+  buffers.push_back(asio::buffer(head_));
+  if (!joined) buffers.push_back(asio::buffer(response_.body));
+  for (const OutputBuffer& part : response_.parts) {
+    if (!part.bytes().empty()) buffers.push_back(asio::buffer(part.bytes().data(), part.bytes().size()));
+  }
+  return buffers;
 }
 
-// True when the connection can take another request.
-asio::awaitable<bool> HttpConnection::Write(HttpResponse response) {
+// Writes `response_`. True when the connection can take another request.
+asio::awaitable<bool> HttpConnection::Write() {
   if (state_ == State::kClosed) co_return false;
-  // What is left of a refused body would be taken for the next request.
-  const bool readable = !timed_out_ && parser_->is_header_done();
-  if (!body_whole_ && readable && !parser_->chunked() && unread_ <= kDiscardedBody) {
-    std::array<std::byte, kReadSize> waste;
-    const std::size_t buffered = std::min<std::uint64_t>(unread_, buffer_.size());
-    buffer_.consume(buffered);
-    unread_ -= buffered;
-    body_whole_ = true;
-    while (unread_ > 0 && body_whole_) {
-      body_whole_ =
-          co_await ReadExactly(std::span(waste).first(std::min<std::uint64_t>(unread_, waste.size())));
-    }
-  }
-  const bool close = response.close || !keep_alive_ || !body_whole_ || draining_;
-  const bool has_body = !parser_->is_header_done() || parser_->get().method() != http::verb::head;
-  std::uint64_t length = response.body.size();
-  for (const OutputBuffer& part : response.parts) length += part.bytes().size();
-  FormatHead(response, length, close);
-  std::vector<asio::const_buffer> buffers;
-  if (has_body && response.body.size() <= kJoinedBody) head_ += response.body;
-  buffers.push_back(asio::buffer(head_));
-  if (has_body && response.body.size() > kJoinedBody) buffers.push_back(asio::buffer(response.body));
-  if (has_body) {
-    for (const OutputBuffer& part : response.parts) {
-      if (!part.bytes().empty()) buffers.push_back(asio::buffer(part.bytes().data(), part.bytes().size()));
-    }
-  }
-  Enter(State::kWriting, length);
-  const bool written = co_await WriteAll(buffers);
+  const bool readable = !timed_out_ && !response_.close && parser_->is_header_done() && !parser_->chunked();
+  if (!body_whole_ && readable && unread_ <= kDiscardedBody) body_whole_ = co_await SkipBody();
+  const bool close = response_.close || !keep_alive_ || !body_whole_ || draining_;
+  const std::vector<asio::const_buffer> buffers = Gather(close);
+  const bool written = co_await WriteAll(&buffers);
   if (!written || !close) co_return written;
-  if (!body_whole_ || buffer_.size() > 0) Enter(State::kLingering);
+  if (!body_whole_ || buffer_.size() > 0 || !parser_->is_header_done()) Enter(State::kLingering);
   co_return false;
 }
 
-asio::awaitable<bool> HttpConnection::WriteAll(std::span<const asio::const_buffer> buffers) {
+// What is left of a refused body would be taken for the next request.
+asio::awaitable<bool> HttpConnection::SkipBody() {
+  std::vector<std::byte> waste(kReadSize);
+  const std::size_t buffered = std::min<std::uint64_t>(unread_, buffer_.size());
+  buffer_.consume(buffered);
+  unread_ -= buffered;
+  while (unread_ > 0) {
+    const bool read =
+        co_await ReadExactly(std::span(waste).first(std::min<std::uint64_t>(unread_, waste.size())));
+    if (!read) co_return false;
+  }
+  co_return true;
+}
+
+asio::awaitable<bool> HttpConnection::WriteAll(const std::vector<asio::const_buffer>* buffers) {
   // Nearly every response fits into the socket's buffer: no need to ask the reactor.
   error_code error;
-  std::size_t written = socket_.write_some(buffers, error);
+  std::size_t written = socket_.write_some(*buffers, error);
   if (error && error != asio::error::would_block) co_return false;
   std::vector<asio::const_buffer> rest;
-  for (const asio::const_buffer& buffer : buffers) {
+  for (const asio::const_buffer& buffer : *buffers) {
     const std::size_t done = std::min(written, buffer.size());
     written -= done;
     if (done < buffer.size()) rest.push_back(buffer + done);
@@ -185,16 +207,17 @@ asio::awaitable<bool> HttpConnection::WriteAll(std::span<const asio::const_buffe
 
 // After a refusal that leaves bytes unread: closing at once would reset the connection and could destroy the
 // response before the client reads it (RFC 9112, 9.6).
-asio::awaitable<void> HttpConnection::Discard() {
+asio::awaitable<bool> HttpConnection::Discard() {
   error_code error;
   socket_.shutdown(asio::socket_base::shutdown_send, error);
-  std::array<std::byte, kReadSize> waste;
+  std::vector<std::byte> waste(kReadSize);
   for (std::uint64_t total = 0; total < kLingered && !error;) {
     const auto [failed, count] =
         co_await socket_.async_read_some(asio::buffer(waste), asio::as_tuple(asio::use_awaitable));
     error = failed;
     total += count;
   }
+  co_return true;
 }
 
 }  // namespace troupe::gateway

@@ -1,0 +1,89 @@
+#include "tests/unit/gateway/fake_cluster_admin.hpp"
+
+#include "gateway/text.hpp"
+
+namespace troupe::gateway {
+
+namespace {
+
+proto::FunctionStatus StatusOf(std::string_view name) {
+  proto::FunctionStatus status;
+  status.mutable_record()->mutable_key()->set_name(std::string(name));
+  status.mutable_record()->mutable_key()->set_version("1");
+  status.add_resident_on("node-1/0");
+  return status;
+}
+
+}  // namespace
+
+void FakeClusterAdmin::FailWith(absl::Status failure) {
+  const std::lock_guard lock(mutex_);
+  failure_ = std::move(failure);
+}
+Deployment FakeClusterAdmin::last_deployment() {
+  const std::lock_guard lock(mutex_);
+  return last_;
+}
+std::string FakeClusterAdmin::last_removed() {
+  const std::lock_guard lock(mutex_);
+  return removed_;
+}
+absl::Status FakeClusterAdmin::failure() {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+void FakeClusterAdmin::Deploy(Deployment deployment, AdminDone<proto::FunctionStatus> done) {
+  const std::string name = deployment.name;
+  {
+    const std::lock_guard lock(mutex_);
+    last_ = std::move(deployment);
+  }
+  if (absl::Status status = failure(); !status.ok()) return done(status);
+  done(StatusOf(name));
+}
+
+void FakeClusterAdmin::Remove(std::string_view name, std::string_view version,
+                              std::function<void(absl::Status)> done) {
+  {
+    const std::lock_guard lock(mutex_);
+    removed_ = Cat(name, ":", version);
+  }
+  done(failure());
+}
+
+void FakeClusterAdmin::ListFunctions(AdminDone<std::vector<proto::FunctionStatus>> done) {
+  if (absl::Status status = failure(); !status.ok()) return done(status);
+  done(std::vector<proto::FunctionStatus>{StatusOf("a"), StatusOf("b")});
+}
+
+void FakeClusterAdmin::ShowFunction(std::string_view name,
+                                    AdminDone<std::vector<proto::FunctionStatus>> done) {
+  if (absl::Status status = failure(); !status.ok()) return done(status);
+  done(std::vector<proto::FunctionStatus>{StatusOf(name)});
+}
+
+void FakeClusterAdmin::SubmitWorkflow(std::string yaml, AdminDone<proto::WorkflowRecord> done) {
+  if (absl::Status status = failure(); !status.ok()) return done(status);
+  proto::WorkflowRecord record;
+  record.mutable_spec()->set_name(yaml);
+  done(record);
+}
+
+void FakeClusterAdmin::ListWorkflows(AdminDone<std::vector<proto::WorkflowRecord>> done) {
+  done(std::vector<proto::WorkflowRecord>());
+}
+
+void FakeClusterAdmin::RemoveWorkflow(std::string_view name, std::function<void(absl::Status)> done) {
+  Remove(name, "workflow", std::move(done));
+}
+
+void FakeClusterAdmin::Status(AdminDone<proto::ClusterStatusReply> done) {
+  if (absl::Status status = failure(); !status.ok()) return done(status);
+  proto::ClusterStatusReply reply;
+  reply.set_cluster("test");
+  reply.set_functions(2);
+  done(reply);
+}
+
+}  // namespace troupe::gateway

@@ -1,0 +1,38 @@
+// A ClusterAdmin for tests: keeps what it was given and answers at once.
+#pragma once
+
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "gateway/cluster_admin.hpp"
+
+namespace troupe::gateway {
+
+// Thread-safe; every operation fails with `failure` when that is set.
+class FakeClusterAdmin final : public ClusterAdmin {
+ public:
+  void FailWith(absl::Status failure);
+  Deployment last_deployment();
+  std::string last_removed();
+
+  void Deploy(Deployment deployment, AdminDone<proto::FunctionStatus> done) override;
+  void Remove(std::string_view name, std::string_view version,
+              std::function<void(absl::Status)> done) override;
+  void ListFunctions(AdminDone<std::vector<proto::FunctionStatus>> done) override;
+  void ShowFunction(std::string_view name, AdminDone<std::vector<proto::FunctionStatus>> done) override;
+  void SubmitWorkflow(std::string yaml, AdminDone<proto::WorkflowRecord> done) override;
+  void ListWorkflows(AdminDone<std::vector<proto::WorkflowRecord>> done) override;
+  void RemoveWorkflow(std::string_view name, std::function<void(absl::Status)> done) override;
+  void Status(AdminDone<proto::ClusterStatusReply> done) override;
+
+ private:
+  absl::Status failure();
+
+  std::mutex mutex_;
+  absl::Status failure_;
+  Deployment last_;
+  std::string removed_;
+};
+
+}  // namespace troupe::gateway

@@ -1,0 +1,400 @@
+// The server itself, over real sockets, with a handler that echoes.
+#include "gateway/http_server.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+
+#include "gateway/http_body.hpp"
+#include "gateway/http_error.hpp"
+#include "gateway/http_exchanges.hpp"
+#include "gateway/text.hpp"
+#include "tests/unit/gateway/socket_client.hpp"
+
+namespace troupe::gateway {
+namespace {
+
+// Answers with method, target and body; on /hold only when told to; on /refuse with an error at the first
+// byte.
+class EchoHandler final : public HttpHandler {
+ public:
+  class Exchange final : public HttpExchange {
+   public:
+    Exchange(EchoHandler& handler, const HttpRequestHead& head)
+        : handler_(handler), method_(head.method), target_(head.target) {}
+    Bytes body_limit() const override { return KiB(256); }
+    absl::StatusOr<std::span<std::byte>> NextSpan(std::uint64_t remaining) override {
+      if (target_ == "/refuse") return absl::InvalidArgumentError("refused");
+      return body_.Next(remaining);
+    }
+    void Finish(HttpReply reply) override {
+      HttpResponse response;
+      response.body =
+          target_ == "/large" ? std::string(8 << 20, 'L') : Cat(method_, " ", target_, " ", body_.text());
+      if (target_ != "/hold") return ReplyWith(reply, std::move(response));
+      const std::lock_guard lock(handler_.mutex_);
+      handler_.held_.push_back(
+          [reply = std::make_shared<HttpReply>(std::move(reply)), body = std::move(response.body)] {
+            HttpResponse held;
+            held.body = body;
+            ReplyWith(*reply, std::move(held));
+          });
+      handler_.changed_.notify_all();
+    }
+    void Abandon() override {
+      const std::lock_guard lock(handler_.mutex_);
+      ++handler_.abandoned_;
+      handler_.changed_.notify_all();
+    }
+
+   private:
+    EchoHandler& handler_;
+    std::string method_;
+    std::string target_;
+    TextBody body_;
+  };
+
+  std::shared_ptr<HttpExchange> Begin(const HttpRequestHead& head) override {
+    if (head.target == "/early") return Ready(ErrorResponse(404, "early"));
+    return std::make_shared<Exchange>(*this, head);
+  }
+  void WaitForHeld(std::size_t count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return held_.size() >= count; });
+  }
+  void WaitForAbandoned(std::size_t count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return abandoned_ >= count; });
+  }
+  void Release() {
+    const std::lock_guard lock(mutex_);
+    for (auto& held : held_) held();
+    held_.clear();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::function<void()>> held_;
+  std::size_t abandoned_ = 0;
+};
+
+class HttpServerTest : public testing::Test {
+ protected:
+  HttpServerTest() { options_.sweep_interval = std::chrono::milliseconds(5); }
+  ~HttpServerTest() override { handler_.Release(); }
+
+  void Start() {
+    auto server = HttpServer::Start(options_, handler_);
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+  }
+
+  HttpServerOptions options_;
+  EchoHandler handler_;
+  std::unique_ptr<HttpServer> server_;
+};
+
+TEST_F(HttpServerTest, ServesOneAfterAnotherOnOneConnection) {
+  Start();
+  SocketClient client(server_->port());
+  for (int i = 0; i < 3; ++i) {
+    const ClientResponse response = client.Ask("POST", Cat("/", i), "body");
+    EXPECT_EQ(response.code, 200);
+    EXPECT_EQ(response.body, Cat("POST /", i, " body"));
+    EXPECT_TRUE(response.headers.contains("date"));
+    EXPECT_FALSE(response.headers.contains("connection"));
+  }
+  EXPECT_EQ(server_->load().requests, 3U);
+  EXPECT_EQ(server_->load().connections, 1U);
+}
+
+TEST_F(HttpServerTest, PipelinedRequestsAreAnsweredInOrder) {
+  Start();
+  SocketClient client(server_->port());
+  std::string all;
+  for (int i = 0; i < 200; ++i)
+    Append(all, "POST /", i, " HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc");
+  ASSERT_TRUE(client.Send(all));
+  for (int i = 0; i < 200; ++i) ASSERT_EQ(client.Read().body, Cat("POST /", i, " abc"));
+}
+
+TEST_F(HttpServerTest, APipelinedRequestWaitsForTheOneBefore) {
+  Start();
+  SocketClient client(server_->port());
+  ASSERT_TRUE(client.Send("GET /hold HTTP/1.1\r\nHost: x\r\n\r\nGET /next HTTP/1.1\r\nHost: x\r\n\r\n"));
+  handler_.WaitForHeld(1);
+  EXPECT_EQ(server_->load().requests, 1U);
+  handler_.Release();
+  EXPECT_EQ(client.Read().body, "GET /hold ");
+  EXPECT_EQ(client.Read().body, "GET /next ");
+}
+
+TEST_F(HttpServerTest, ARequestByteByByte) {
+  Start();
+  SocketClient client(server_->port());
+  for (const char c : std::string_view("POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi")) {
+    ASSERT_TRUE(client.Send(std::string_view(&c, 1)));
+  }
+  EXPECT_EQ(client.Read().body, "POST /a hi");
+}
+
+TEST_F(HttpServerTest, ChunkedBodies) {
+  Start();
+  SocketClient client(server_->port());
+  const std::string chunked =
+      "POST /c HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+      "5;name=value\r\nhello\r\n1\r\n \r\n00a\r\n0123456789\r\n0\r\nTrailer: t\r\n\r\n";
+  ASSERT_TRUE(client.Send(chunked));
+  EXPECT_EQ(client.Read().body, "POST /c hello 0123456789");
+  for (const char& c : chunked) ASSERT_TRUE(client.Send(std::string_view(&c, 1)));
+  EXPECT_EQ(client.Read().body, "POST /c hello 0123456789");
+  std::string large = "POST /c HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+  for (int i = 0; i < 20; ++i)
+    Append(large, "2710\r\n", std::string(10000, static_cast<char>('a' + i)), "\r\n");
+  ASSERT_TRUE(client.Send(large + "0\r\n\r\n"));
+  const ClientResponse response = client.Read();
+  EXPECT_EQ(response.body.size(), 8U + 200000U);
+  EXPECT_EQ(response.body.substr(8 + 199999), "t");
+}
+
+TEST_F(HttpServerTest, BrokenChunksAreRefused) {
+  Start();
+  for (const std::string_view bad : {"x\r\nhello\r\n0\r\n\r\n", "5\r\nhelloX\r\n0\r\n\r\n", "-1\r\n\r\n",
+                                     "fffffffffffffffff\r\nhello\r\n"}) {
+    SocketClient client(server_->port());
+    client.Send(Cat("POST /c HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", bad));
+    const ClientResponse response = client.Read();
+    EXPECT_TRUE(response.code == 400 || response.code == 413) << bad << response.code;
+    EXPECT_EQ(response.headers.at("connection"), "close");
+    EXPECT_TRUE(client.AtEnd());
+  }
+}
+
+TEST_F(HttpServerTest, TooLongIsRefusedBeforeItIsRead) {
+  Start();
+  {
+    SocketClient client(server_->port());
+    client.Send(Cat("POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: ", (256 << 10) + 1, "\r\n\r\n"));
+    EXPECT_EQ(client.Read().code, 413);
+    client.CloseSending();
+    EXPECT_TRUE(client.AtEnd());
+  }
+  {
+    SocketClient client(server_->port());
+    client.Send("POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 18446744073709551616\r\n\r\n");
+    EXPECT_EQ(client.Read().code, 400);
+  }
+  {
+    SocketClient client(server_->port());
+    client.Send(Cat("GET /a HTTP/1.1\r\nHost: x\r\nX: ", std::string(20000, 'h'), "\r\n\r\n"));
+    EXPECT_EQ(client.Read().code, 431);
+  }
+  {
+    SocketClient client(server_->port());
+    client.Send("POST /c HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
+    for (int i = 0; i < 300; ++i) {
+      if (!client.Send(Cat("400\r\n", std::string(1024, 'x'), "\r\n"))) break;
+    }
+    EXPECT_EQ(client.Read().code, 413);
+  }
+}
+
+TEST_F(HttpServerTest, ASmallBodyThatWasNotReadDoesNotEndTheConnection) {
+  Start();
+  SocketClient client(server_->port());
+  EXPECT_EQ(client.Ask("POST", "/early", std::string(50000, 'x')).code, 404);
+  EXPECT_EQ(client.Ask("POST", "/refuse", std::string(50000, 'x')).code, 400);
+  EXPECT_EQ(client.Ask("GET", "/next").body, "GET /next ");
+}
+
+TEST_F(HttpServerTest, ALargeBodyThatWasNotReadDoesNotHideTheResponse) {
+  Start();
+  SocketClient client(server_->port());
+  client.Send(
+      Cat("POST /refuse HTTP/1.1\r\nHost: x\r\nContent-Length: 200000\r\n\r\n", std::string(200000, 'x')));
+  const ClientResponse response = client.Read();
+  EXPECT_EQ(response.code, 400);
+  EXPECT_EQ(response.headers.at("connection"), "close");
+}
+
+TEST_F(HttpServerTest, Expect100Continue) {
+  Start();
+  SocketClient client(server_->port());
+  client.Send("POST /e HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
+  EXPECT_EQ(client.Read().code, 100);
+  client.Send("ok");
+  EXPECT_EQ(client.Read().body, "POST /e ok");
+  client.Send("POST /early HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\nExpect: 100-continue\r\n\r\n");
+  EXPECT_EQ(client.Read().code, 404);
+}
+
+TEST_F(HttpServerTest, BadRequestsAreRefused) {
+  Start();
+  for (const std::string_view bad :
+       {"nonsense\r\n\r\n", "GET / HTTP/2.0\r\nHost: x\r\n\r\n", "GET / HTTP/1.1\r\n\r\n",
+        "GET  / HTTP/1.1\r\nHost: x\r\n\r\n", "GET / HTTP/1.1\r\nHost x\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "\x16\x03\x01\x02\x01\x01\xfc\x03\x03\r\n\r\n"}) {
+    SocketClient client(server_->port());
+    client.Send(bad);
+    const ClientResponse response = client.Read();
+    EXPECT_EQ(response.code, 400) << bad;
+    EXPECT_EQ(response.body.substr(0, 10), "{\"error\":\"") << bad;
+  }
+}
+
+TEST_F(HttpServerTest, HeadHasNoBodyAndOldClientsAreClosed) {
+  Start();
+  SocketClient client(server_->port());
+  const ClientResponse head = client.Ask("HEAD", "/h");
+  EXPECT_EQ(head.headers.at("content-length"), "8");
+  EXPECT_EQ(client.Ask("GET", "/n", "", "Connection: close\r\n").headers.at("connection"), "close");
+  EXPECT_TRUE(client.AtEnd());
+  SocketClient old(server_->port());
+  old.Send("GET /o HTTP/1.0\r\n\r\n");
+  EXPECT_EQ(old.Read().body, "GET /o ");
+  EXPECT_TRUE(old.AtEnd());
+  SocketClient kept(server_->port());
+  kept.Send("GET /o HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+  EXPECT_EQ(kept.Read().headers.at("connection"), "keep-alive");
+}
+
+TEST_F(HttpServerTest, LargeResponsesToSlowReadersArriveWhole) {
+  Start();
+  SocketClient client(server_->port());
+  const ClientResponse response = client.Ask("GET", "/large");
+  EXPECT_EQ(response.body.size(), std::size_t{8} << 20);
+  EXPECT_EQ(response.body.find_first_not_of('L'), std::string::npos);
+}
+
+TEST_F(HttpServerTest, AClientThatGoesAwayAbandonsItsRequest) {
+  Start();
+  SocketClient closes(server_->port());
+  SocketClient resets(server_->port());
+  SocketClient pipelined(server_->port());
+  closes.Send("GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
+  resets.Send("GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
+  pipelined.Send("GET /hold HTTP/1.1\r\nHost: x\r\n\r\nGET /next HTTP/1.1\r\nHost: x\r\n\r\n");
+  handler_.WaitForHeld(3);
+  closes.Close();
+  resets.Close(/*reset=*/true);
+  pipelined.Close();
+  handler_.WaitForAbandoned(3);
+  handler_.Release();  // replies to connections that are no more
+}
+
+TEST_F(HttpServerTest, ManyConnectionsAreRefusedPolitely) {
+  options_.max_connections = 2;
+  Start();
+  SocketClient a(server_->port());
+  SocketClient b(server_->port());
+  EXPECT_EQ(a.Ask("GET", "/a").code, 200);
+  EXPECT_EQ(b.Ask("GET", "/b").code, 200);
+  SocketClient c(server_->port());
+  const ClientResponse refused = c.Read();
+  EXPECT_EQ(refused.code, 503);
+  EXPECT_EQ(refused.headers.at("retry-after"), "1");
+  EXPECT_NE(refused.body.find("try again\"}"), std::string::npos);
+  EXPECT_TRUE(c.AtEnd());
+}
+
+TEST_F(HttpServerTest, BytesUnderWayAreBounded) {
+  options_.max_inflight = KiB(100);
+  Start();
+  SocketClient first(server_->port());
+  first.Send(Cat("POST /hold HTTP/1.1\r\nHost: x\r\nContent-Length: 80000\r\n\r\n", std::string(80000, 'x')));
+  handler_.WaitForHeld(1);
+  EXPECT_EQ(server_->load().inflight.count(), 80000U);
+  SocketClient second(server_->port());
+  const ClientResponse refused = second.Ask("POST", "/b", std::string(40000, 'y'));
+  EXPECT_EQ(refused.code, 503);
+  EXPECT_TRUE(refused.headers.contains("retry-after"));
+  handler_.Release();
+  EXPECT_EQ(first.Read().code, 200);
+  EXPECT_EQ(first.Ask("POST", "/b", std::string(40000, 'y')).code, 200);
+}
+
+TEST_F(HttpServerTest, SilentAndSlowClientsAreGivenUp) {
+  options_.idle_timeout = std::chrono::milliseconds(20);
+  options_.head_timeout = std::chrono::milliseconds(20);
+  options_.transfer_timeout = std::chrono::milliseconds(20);
+  options_.slowest = {0};
+  Start();
+  SocketClient silent(server_->port());
+  SocketClient slow_head(server_->port());
+  SocketClient slow_body(server_->port());
+  slow_head.Send("GET / HTTP/1.1\r\nHo");
+  slow_body.Send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nab");
+  EXPECT_EQ(slow_head.Read().code, 408);
+  EXPECT_TRUE(slow_head.AtEnd());
+  EXPECT_EQ(slow_body.Read().code, 408);
+  EXPECT_TRUE(silent.AtEnd());
+}
+
+TEST_F(HttpServerTest, ABodyThatEndsTooEarly) {
+  Start();
+  SocketClient client(server_->port());
+  client.Send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nab");
+  client.CloseSending();
+  EXPECT_EQ(client.Read().code, 400);
+  EXPECT_TRUE(client.AtEnd());
+}
+
+TEST_F(HttpServerTest, SeveralThreads) {
+  options_.threads = 3;
+  Start();
+  std::vector<std::unique_ptr<SocketClient>> clients;
+  for (int i = 0; i < 9; ++i) clients.push_back(std::make_unique<SocketClient>(server_->port()));
+  for (auto& client : clients) client->Send("GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
+  handler_.WaitForHeld(9);
+  handler_.Release();
+  for (auto& client : clients) EXPECT_EQ(client->Read().body, "GET /hold ");
+}
+
+TEST_F(HttpServerTest, StoppingLetsRequestsFinish) {
+  Start();
+  SocketClient idle(server_->port());
+  EXPECT_EQ(idle.Ask("GET", "/a").code, 200);
+  SocketClient busy(server_->port());
+  busy.Send("GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
+  handler_.WaitForHeld(1);
+  std::thread stopper([&] { server_->Stop(std::chrono::seconds(60)); });
+  EXPECT_TRUE(idle.AtEnd());
+  handler_.Release();
+  const ClientResponse last = busy.Read();
+  EXPECT_EQ(last.body, "GET /hold ");
+  stopper.join();
+  EXPECT_TRUE(busy.AtEnd());
+}
+
+TEST_F(HttpServerTest, StoppingWithoutGraceAbandonsWhatWaits) {
+  Start();
+  SocketClient busy(server_->port());
+  busy.Send("GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
+  handler_.WaitForHeld(1);
+  server_.reset();
+  handler_.WaitForAbandoned(1);
+  EXPECT_TRUE(busy.AtEnd());
+  handler_.Release();  // into a server that is no more
+}
+
+TEST_F(HttpServerTest, APortInUseSaysWhatToDo) {
+  Start();
+  options_.port = server_->port();
+  const auto second = HttpServer::Start(options_, handler_);
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_NE(Message(second.status()).find("choose another port"), std::string_view::npos);
+  options_.address = "localhost";
+  EXPECT_EQ(HttpServer::Start(options_, handler_).status().code(), absl::StatusCode::kInvalidArgument);
+  options_.address = "192.0.2.1";
+  options_.port = 0;
+  EXPECT_EQ(HttpServer::Start(options_, handler_).status().code(), absl::StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace troupe::gateway

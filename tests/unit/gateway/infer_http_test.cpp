@@ -1,0 +1,191 @@
+// Inference over real sockets.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "base/status.hpp"
+#include "gateway/tensor_type.hpp"
+#include "tests/unit/gateway/gateway_fixture.hpp"
+
+namespace troupe::gateway {
+namespace {
+
+class InferHttp : public GatewayFixture {
+ protected:
+  ClientResponse Infer(std::string_view body, std::string_view headers = "", std::string_view name = "f") {
+    return client_->Ask("POST", Cat("/v2/models/", name, "/infer"), body, headers);
+  }
+  ClientResponse Binary(std::string_view json, std::string_view raw, std::string_view name) {
+    return Infer(Cat(json, raw), Cat("Inference-Header-Content-Length: ", json.size(), "\r\n"), name);
+  }
+};
+
+TEST_F(InferHttp, JsonInJsonOut) {
+  const ClientResponse response = Infer(kBody);
+  EXPECT_EQ(response.code, 200);
+  EXPECT_EQ(response.headers.at("content-type"), "application/json");
+  EXPECT_EQ(response.body, kAnswer);
+  EXPECT_EQ(client_->Ask("POST", "/v2/models/f/versions/1/infer", kBody).body, kAnswer);
+  EXPECT_EQ(service_.last_version(), "1");
+  EXPECT_EQ(service_.open_places(), 0U);
+}
+
+TEST_F(InferHttp, ChunkedAndFromAnotherThread) {
+  service_.AnswerElsewhere(true);
+  std::string text = "POST /v2/models/f/infer HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+  for (const char c : kBody) Append(text, "1\r\n", std::string_view(&c, 1), "\r\n");
+  client_->Send(Cat(text, "0\r\n\r\n"));
+  EXPECT_EQ(client_->Read().body, kAnswer);
+}
+
+TEST_F(InferHttp, EveryTypeRoundTripsAsRawBytes) {
+  for (const auto type :
+       {proto::BOOL, proto::UINT8, proto::UINT16, proto::UINT32, proto::UINT64, proto::INT8, proto::INT16,
+        proto::INT32, proto::INT64, proto::FP16, proto::FP32, proto::FP64, proto::BF16}) {
+    service_.AddEcho("typed", {Spec("x", type, {3})}, {"y"});
+    std::string raw(3 * ElementSize(type), '\1');
+    raw[0] = '\0';
+    const std::string json = Cat(R"({"inputs":[{"name":"x","shape":[3],"datatype":")", TypeName(type),
+                                 R"(","parameters":{"binary_data_size":)", raw.size(),
+                                 R"(}}],"outputs":[{"name":"y","parameters":{"binary_data":true}}]})");
+    const ClientResponse response = Binary(json, raw, "typed");
+    ASSERT_EQ(response.code, 200) << TypeName(type) << response.body;
+    const std::size_t length = std::stoul(response.headers.at("inference-header-content-length"));
+    EXPECT_EQ(response.headers.at("content-type"), "application/octet-stream");
+    EXPECT_EQ(response.body.substr(length), raw);
+    EXPECT_NE(response.body.find(Cat(R"("parameters":{"binary_data_size":)", raw.size(), "}")),
+              std::string::npos);
+    // The same as a raw request, and, where the type has one, in JSON form.
+    const ClientResponse bare = Infer(raw, "Inference-Header-Content-Length: 0\r\n", "typed");
+    ASSERT_EQ(bare.code, 200) << bare.body;
+    EXPECT_EQ(bare.body.substr(std::stoul(bare.headers.at("inference-header-content-length"))), raw);
+  }
+}
+
+TEST_F(InferHttp, TwoBinaryInputsAndOneJsonOutput) {
+  const std::string json =
+      R"({"inputs":[{"name":"s","shape":[2],"datatype":"BYTES","parameters":{"binary_data_size":9}},)"
+      R"({"name":"a","shape":[3],"datatype":"UINT8","parameters":{"binary_data_size":3}}],)"
+      R"("outputs":[{"name":"t"},{"name":"b","parameters":{"binary_data":true}}]})";
+  const ClientResponse response = Binary(json, std::string("\1\0\0\0z\0\0\0\0\5\6\7", 12), "two");
+  ASSERT_EQ(response.code, 200) << response.body;
+  EXPECT_NE(response.body.find(R"({"name":"t","datatype":"BYTES","shape":[2],"data":["z",""]})"),
+            std::string::npos);
+  EXPECT_EQ(response.body.substr(response.body.size() - 3), "\5\6\7");
+  EXPECT_EQ(Binary(json, std::string("\7\0\0\0z\0\0\0\0\5\6\7", 12), "two").code, 400);
+}
+
+TEST_F(InferHttp, LargeInputsGoStraightToTheirPlace) {
+  service_.AddEcho("large", {Spec("x", proto::UINT8, {-1})}, {"y"});
+  std::string raw(900'000, '\0');
+  for (std::size_t i = 0; i < raw.size(); ++i) raw[i] = static_cast<char>(i * 31 >> 3);
+  const ClientResponse response = Infer(raw, "Inference-Header-Content-Length: 0\r\n", "large");
+  ASSERT_EQ(response.code, 200);
+  EXPECT_TRUE(response.body.ends_with(raw));
+  std::string numbers;
+  for (int i = 0; i < 200'000; ++i) numbers += i % 2 == 0 ? "1," : "0,";
+  numbers.back() = ']';
+  const ClientResponse json =
+      Infer(Cat(R"({"inputs":[{"name":"x","shape":[200000],"datatype":"UINT8","data":[)", numbers, "}]}"), "",
+            "large");
+  ASSERT_EQ(json.code, 200) << json.body.substr(0, 200);
+  EXPECT_TRUE(json.body.ends_with(Cat("\"data\":[", numbers, "}]}")));
+}
+
+TEST_F(InferHttp, ErrorsHaveTritonsCodes) {
+  EXPECT_EQ(Infer(kBody, "", "nobody").code, 404);
+  EXPECT_EQ(client_->Ask("POST", "/v2/models/f/versions/9/infer", kBody).code, 404);
+  EXPECT_EQ(client_->Ask("POST", "/v2/models/%zz/infer", kBody).code, 400);
+  const ClientResponse method = client_->Ask("GET", "/v2/models/f/infer");
+  EXPECT_EQ(method.code, 405);
+  EXPECT_EQ(method.headers.at("allow"), "POST");
+  EXPECT_EQ(client_->Ask("GET", "/v2/nonsense").code, 404);
+  EXPECT_EQ(Infer(kBody, "Content-Encoding: gzip\r\n").code, 415);
+  EXPECT_EQ(Infer(kBody, "Inference-Header-Content-Length: x\r\n").code, 400);
+  EXPECT_EQ(Infer(kBody, "Inference-Header-Content-Length: 9999\r\n").code, 400);
+  EXPECT_EQ(Infer(kBody, "Inference-Header-Content-Length: 10\r\n").code, 400);
+  EXPECT_EQ(Infer("").code, 400);
+  EXPECT_EQ(Infer(std::string((1 << 20) + 1, ' ')).code, 413);
+}
+
+TEST_F(InferHttp, BadJsonNeverReachesTheService) {
+  for (const std::string_view bad :
+       {"{", "null", "[]", "{\"inputs\":{}}", "{\"inputs\":[1]}", "{\"inputs\":[]}", "{\"inputs\":[{}]}",
+        "\xff", "{}x", R"({"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]} trailing)",
+        R"({"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,"2"]}]})",
+        R"({"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1]}]})",
+        R"({"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}]})",
+        R"({"inputs":[{"name":"x","shape":[4294967296,4294967296,2],"datatype":"FP32","data":[1,2]}]})",
+        R"({"inputs":[{"name":"x","shape":[1.5,2],"datatype":"FP32","data":[1,2]}]})"}) {
+    const ClientResponse response = Infer(bad);
+    EXPECT_EQ(response.code, 400) << bad;
+    EXPECT_TRUE(response.body.starts_with("{\"error\":\"")) << bad;
+  }
+  EXPECT_EQ(service_.calls(), 0U);
+  EXPECT_EQ(service_.open_places(), 0U);
+}
+
+TEST_F(InferHttp, FailuresOfTheServiceAreMapped) {
+  service_.AnswerWith(absl::ResourceExhaustedError("queue full"), std::chrono::seconds(4));
+  const ClientResponse full = Infer(kBody);
+  EXPECT_EQ(full.code, 503);
+  EXPECT_EQ(full.headers.at("retry-after"), "4");
+  EXPECT_EQ(full.body, R"({"error":"queue full"})");
+  service_.AnswerWith(absl::DeadlineExceededError("timeout expired"));
+  const ClientResponse late = Infer(kBody);
+  EXPECT_EQ(late.code, 503);
+  EXPECT_FALSE(late.headers.contains("retry-after"));
+  service_.AnswerWith(absl::UnimplementedError("no"));
+  EXPECT_EQ(Infer(kBody).code, 501);
+  service_.AnswerWith(absl::InternalError("broken"));
+  EXPECT_EQ(Infer(kBody).code, 500);
+  service_.AnswerWith(MarkDiskFull(absl::UnavailableError("disk full")));
+  EXPECT_EQ(Infer(kBody).code, 507);
+  service_.AnswerWith(absl::OkStatus());
+  service_.RefusePlaces(true);
+  EXPECT_EQ(Infer(kBody).code, 503);
+  service_.RefusePlaces(false);
+  EXPECT_EQ(Infer(kBody).code, 200);
+}
+
+TEST_F(InferHttp, AFunctionRemovedWhileRequestsWaitAnswersThem) {
+  service_.Hold(true);
+  client_->Send(Cat("POST /v2/models/f/infer HTTP/1.1\r\nHost: x\r\nContent-Length: ", kBody.size(),
+                    "\r\n\r\n", kBody));
+  service_.WaitForHeld(1);
+  service_.Remove("f");
+  service_.ReleaseAll();
+  EXPECT_EQ(client_->Read().code, 404);
+}
+
+TEST_F(InferHttp, TimeoutAndPriorityArePassedOn) {
+  std::string body(kBody);
+  body.insert(1, R"("parameters":{"timeout":2500,"priority":2},)");
+  EXPECT_EQ(Infer(body).code, 200);
+  EXPECT_EQ(service_.last_timeout(), std::chrono::microseconds(2500));
+  EXPECT_EQ(service_.last_priority(), 2U);
+}
+
+TEST_F(InferHttp, AClientThatGoesAwayCancelsItsCall) {
+  service_.Hold(true);
+  SocketClient gone(server_->port());
+  gone.Send(Cat("POST /v2/models/f/infer HTTP/1.1\r\nHost: x\r\nContent-Length: ", kBody.size(), "\r\n\r\n",
+                kBody));
+  service_.WaitForHeld(1);
+  gone.Close();
+  service_.WaitForCancelled(1);
+  service_.Hold(false);
+  EXPECT_EQ(Infer(kBody).code, 200);
+  EXPECT_EQ(service_.open_places(), 0U);
+}
+
+TEST_F(InferHttp, OutputsAreGivenBackWhenTheResponseIsOut) {
+  const std::string json = R"({"parameters":{"binary_data_output":true},"inputs":[{"name":"x","shape":[1,2],)"
+                           R"("datatype":"FP32","data":[1,2]}]})";
+  EXPECT_EQ(Infer(json).code, 200);
+  EXPECT_EQ(client_->Ask("GET", "/v2").code, 200);  // the request before has ended when the next is served
+  EXPECT_EQ(service_.open_outputs(), 0U);
+}
+
+}  // namespace
+}  // namespace troupe::gateway

@@ -1,0 +1,133 @@
+// Everything of the front that is no inference, over real sockets.
+#include <gtest/gtest.h>
+
+#include <boost/json.hpp>
+
+#include "base/status.hpp"
+#include "tests/unit/gateway/gateway_fixture.hpp"
+
+namespace troupe::gateway {
+namespace {
+
+class ManagementHttp : public GatewayFixture {
+ protected:
+  boost::json::value Get(std::string_view target, int code = 200) {
+    const ClientResponse response = client_->Ask("GET", target);
+    EXPECT_EQ(response.code, code) << target << " " << response.body;
+    return boost::json::parse(response.body);
+  }
+};
+
+TEST_F(ManagementHttp, Health) {
+  for (const std::string_view path : {"/v2/health/live", "/v2/health/ready"}) {
+    EXPECT_EQ(boost::json::serialize(Get(path)), R"({"live":true,"ready":true})");
+  }
+  service_.SetLife(true, false);
+  Get("/v2/health/live");
+  EXPECT_EQ(boost::json::serialize(Get("/v2/health/ready", 503)), R"({"live":true,"ready":false})");
+  Get("/healthz");
+  service_.SetLife(false, false);
+  Get("/v2/health/live", 503);
+  Get("/healthz", 503);
+}
+
+TEST_F(ManagementHttp, Metadata) {
+  EXPECT_EQ(Get("/v2").at("name").as_string(), "troupe");
+  EXPECT_EQ(Get("/v2/models/f").at("inputs").at(0).at("datatype").as_string(), "FP32");
+  EXPECT_EQ(Get("/v2/models/f/versions/1").at("versions").at(0).as_string(), "1");
+  Get("/v2/models/f/versions/2", 404);
+  Get("/v2/models/nobody", 404);
+  EXPECT_TRUE(Get("/v2/models/f/ready").at("ready").as_bool());
+  EXPECT_EQ(Get("/v2/models/f/config").at("max_batch_size").as_int64(), 0);
+  EXPECT_EQ(Get("/v2/models/f/stats").at("model_stats").at(0).at("inference_count").as_int64(), 7);
+  EXPECT_EQ(Get("/v2/models/stats").at("model_stats").as_array().size(), 2U);
+  const ClientResponse head = client_->Ask("HEAD", "/v2/models/f");
+  EXPECT_EQ(head.code, 200);
+  EXPECT_NE(head.headers.at("content-length"), "0");
+  EXPECT_EQ(client_->Ask("DELETE", "/v2/models/f").headers.at("allow"), "GET, HEAD");
+}
+
+TEST_F(ManagementHttp, Repository) {
+  EXPECT_EQ(client_->Ask("POST", "/v2/repository/models/f/unload").code, 200);
+  Get("/v2/models/f/ready", 503);
+  const ClientResponse all = client_->Ask("POST", "/v2/repository/index");
+  EXPECT_NE(all.body.find(R"({"name":"f","version":"1","state":"UNAVAILABLE","reason":"unloaded"})"),
+            std::string::npos);
+  EXPECT_EQ(client_->Ask("POST", "/v2/repository/index", R"({"ready":true})").body.find("\"f\""),
+            std::string::npos);
+  EXPECT_EQ(client_->Ask("POST", "/v2/repository/models/f/load", R"({"parameters":{"a":1}})").code, 200);
+  EXPECT_EQ(service_.load_parameters().at("a"), "1");
+  Get("/v2/models/f/ready");
+  EXPECT_EQ(client_->Ask("POST", "/v2/repository/models/nobody/load").code, 404);
+  EXPECT_EQ(client_->Ask("POST", "/v2/repository/models/f/load", "[]").code, 400);
+  EXPECT_EQ(client_->Ask("POST", "/v2/repository/index", "{").code, 400);
+}
+
+TEST_F(ManagementHttp, Metrics) {
+  client_->Ask("POST", "/v2/models/f/infer", kBody);
+  client_->Ask("POST", "/v2/models/f/infer", "{");
+  client_->Ask("POST", "/v2/models/nobody/infer", kBody);
+  ClientResponse metrics = client_->Ask("GET", "/metrics");
+  EXPECT_TRUE(metrics.headers.at("content-type").starts_with("text/plain; version=0.0.4"));
+  for (const std::string_view line :
+       {"troupe_requests_total{code=\"200\",function=\"f\"} 1\n",
+        "troupe_requests_total{code=\"400\",function=\"f\"} 1\n",
+        "troupe_request_errors_total{function=\"f\"} 1\n", "troupe_request_seconds_count{function=\"f\"} 2\n",
+        "troupe_http_requests_total 4\n", "troupe_http_connections 1\n"}) {
+    EXPECT_NE(metrics.body.find(line), std::string::npos) << line << metrics.body;
+  }
+  EXPECT_EQ(metrics.body.find("nobody"), std::string::npos);
+  service_.Remove("f");
+  metrics = client_->Ask("GET", "/metrics");
+  EXPECT_EQ(metrics.body.find("function=\"f\""), std::string::npos);
+}
+
+TEST_F(ManagementHttp, Functions) {
+  const ClientResponse deployed = client_->Ask(
+      "POST", "/v2/troupe/functions/digits?version=2&tenant=a%20b&deadline_ms=12.5&percentile=99",
+      "ONNX bytes");
+  EXPECT_EQ(deployed.code, 200) << deployed.body;
+  EXPECT_EQ(boost::json::parse(deployed.body).at("record").at("key").at("name").as_string(), "digits");
+  const Deployment last = admin_.last_deployment();
+  EXPECT_EQ(last.version, "2");
+  EXPECT_EQ(last.tenant, "a b");
+  EXPECT_EQ(last.deadline, std::chrono::microseconds(12500));
+  EXPECT_EQ(last.percentile, 99);
+  EXPECT_EQ(last.onnx, "ONNX bytes");
+  EXPECT_EQ(Get("/v2/troupe/functions").as_array().size(), 2U);
+  EXPECT_EQ(Get("/v2/troupe/functions/a").at(0).at("resident_on").at(0).as_string(), "node-1/0");
+  EXPECT_EQ(client_->Ask("DELETE", "/v2/troupe/functions/a?version=3").code, 200);
+  EXPECT_EQ(admin_.last_removed(), "a:3");
+  for (const std::string_view query :
+       {"?deadline_ms=0", "?deadline_ms=x", "?percentile=101", "?who=1", "?version=%"}) {
+    EXPECT_EQ(client_->Ask("POST", Cat("/v2/troupe/functions/a", query), "x").code, 400) << query;
+  }
+  EXPECT_EQ(client_->Ask("POST", "/v2/troupe/functions/a").code, 400);
+  EXPECT_EQ(client_->Ask("PUT", "/v2/troupe/functions/a").headers.at("allow"), "GET, HEAD, POST, DELETE");
+  admin_.FailWith(MarkDiskFull(absl::UnavailableError("disk full")));
+  EXPECT_EQ(client_->Ask("POST", "/v2/troupe/functions/a", "x").code, 507);
+  admin_.FailWith(absl::NotFoundError("no such function"));
+  EXPECT_EQ(client_->Ask("DELETE", "/v2/troupe/functions/a").code, 404);
+}
+
+TEST_F(ManagementHttp, WorkflowsAndCluster) {
+  EXPECT_NE(client_->Ask("POST", "/v2/troupe/workflows", "name: w").body.find("\"name\":\"name: w\""),
+            std::string::npos);
+  EXPECT_EQ(Get("/v2/troupe/workflows").as_array().size(), 0U);
+  EXPECT_EQ(client_->Ask("DELETE", "/v2/troupe/workflows/w").code, 200);
+  EXPECT_EQ(admin_.last_removed(), "w:workflow");
+  EXPECT_EQ(Get("/v2/troupe/cluster").at("cluster").as_string(), "test");
+}
+
+TEST_F(ManagementHttp, WithoutAManagerTheManagementPathsAreNotImplemented) {
+  const auto server =
+      GatewayServer::Start(GatewayOptions(), service_, nullptr, std::make_shared<prometheus::Registry>());
+  ASSERT_TRUE(server.ok());
+  EXPECT_EQ(SocketClient((*server)->port()).Ask("GET", "/v2/troupe/cluster").code, 501);
+  GatewayOptions impossible;
+  impossible.max_model = GiB(64);
+  EXPECT_FALSE(GatewayServer::Start(impossible, service_, nullptr, registry_).ok());
+}
+
+}  // namespace
+}  // namespace troupe::gateway

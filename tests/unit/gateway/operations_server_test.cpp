@@ -1,0 +1,47 @@
+#include "gateway/operations_server.hpp"
+
+#include <gtest/gtest.h>
+#include <prometheus/gauge.h>
+#include <prometheus/registry.h>
+#include <spdlog/spdlog.h>
+
+#include <atomic>
+
+#include "tests/unit/gateway/socket_client.hpp"
+
+namespace troupe::gateway {
+namespace {
+
+TEST(OperationsServer, MetricsHealthAndLogLevel) {
+  auto registry = std::make_shared<prometheus::Registry>();
+  prometheus::BuildGauge().Name("troupe_queue_depth").Help("h").Register(*registry).Add({}).Set(4);
+  std::atomic<bool> healthy{true};
+  OperationsOptions options;
+  options.health = [&] { return healthy ? absl::OkStatus() : absl::UnavailableError("no manager"); };
+  const auto server = OperationsServer::Start(options, registry);
+  ASSERT_TRUE(server.ok()) << server.status();
+  SocketClient client((*server)->port());
+  EXPECT_NE(client.Ask("GET", "/metrics").body.find("troupe_queue_depth 4\n"), std::string::npos);
+  EXPECT_EQ(client.Ask("GET", "/healthz").body, R"({"status":"ok"})");
+  healthy = false;
+  const ClientResponse ill = client.Ask("GET", "/healthz");
+  EXPECT_EQ(ill.code, 503);
+  EXPECT_EQ(ill.body, R"({"error":"no manager"})");
+
+  const auto before = spdlog::get_level();
+  EXPECT_EQ(client.Ask("PUT", "/loglevel", "error\n").body, R"({"level":"error"})");
+  EXPECT_EQ(spdlog::get_level(), spdlog::level::err);
+  EXPECT_EQ(client.Ask("GET", "/loglevel").body, R"({"level":"error"})");
+  const ClientResponse bad = client.Ask("PUT", "/loglevel", "loud");
+  EXPECT_EQ(bad.code, 400);
+  EXPECT_NE(bad.body.find("trace, debug, info"), std::string::npos);
+  EXPECT_EQ(client.Ask("PUT", "/loglevel", "").code, 400);
+  spdlog::set_level(before);
+
+  EXPECT_EQ(client.Ask("POST", "/loglevel", "info").headers.at("allow"), "GET, HEAD, PUT");
+  EXPECT_EQ(client.Ask("POST", "/metrics").code, 405);
+  EXPECT_EQ(client.Ask("GET", "/").code, 404);
+}
+
+}  // namespace
+}  // namespace troupe::gateway
