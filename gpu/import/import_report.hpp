@@ -13,6 +13,9 @@
 
 namespace troupe::gpu {
 
+// Where --pack writes, inside the output folder: canonical files of their own.
+inline constexpr char kPackedFolder[] = "packed";
+
 struct ImportReport {
   std::string digest;  // of model.pb: the model's name
   std::string name;

@@ -22,6 +22,13 @@
 namespace troupe::gpu {
 namespace {
 
+// A sanitizer's shadow memory is most of the address space, and its leak check at exit starts a process.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
 absl::Status Failed(const std::string& what) {
   return absl::InternalError(absl::StrCat("cannot ", what, ": ", std::strerror(errno)));
 }
@@ -74,7 +81,7 @@ std::vector<sock_filter> Filter() {
   return program;
 }
 
-absl::Status ForbidSystemCalls() {
+[[maybe_unused]] absl::Status ForbidSystemCalls() {
   std::vector<sock_filter> program = Filter();
   sock_fprog filter{static_cast<unsigned short>(program.size()), program.data()};
   if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0) return absl::OkStatus();
@@ -99,7 +106,7 @@ absl::Status EnterJail(const JailLimits& limits) {
   if (prctl(PR_SET_DUMPABLE, 0) != 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
     return Failed("give up privileges");
 #ifdef __x86_64__
-  TROUPE_RETURN_IF_ERROR(ForbidSystemCalls());
+  if (!kSanitized) TROUPE_RETURN_IF_ERROR(ForbidSystemCalls());
 #endif
   return absl::OkStatus();
 }

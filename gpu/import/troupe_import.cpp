@@ -13,10 +13,12 @@
 #include <filesystem>
 #include <new>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "base/status.hpp"
+#include "gpu/engine/plan.hpp"
 #include "gpu/import/canonical_files.hpp"
 #include "gpu/import/import_model.hpp"
 #include "gpu/import/import_report.hpp"
@@ -34,6 +36,7 @@ struct Options {
   std::string memory_limit = "4GiB";
   std::string time_limit = "60s";
   std::size_t limit_nodes = 100'000;
+  bool pack = false;
 };
 
 // The file as mapped memory: its pages are not counted twice, and never written.
@@ -53,6 +56,19 @@ absl::StatusOr<std::span<const std::byte>> Map(const std::string& path) {
   return std::span(static_cast<const std::byte*>(memory), size);
 }
 
+// Packs for the shapes that are likely: every dynamic dimension 1. Other shapes stay correct.
+absl::StatusOr<std::string> Pack(const ImportedModel& imported, const fs::path& folder) {
+  std::vector<proto::TensorSpec> inputs(imported.model.inputs().begin(), imported.model.inputs().end());
+  for (proto::TensorSpec& input : inputs)
+    for (std::int64_t& size : *input.mutable_shape()) size = size < 0 ? 1 : size;
+  TROUPE_ASSIGN_OR_RETURN(const PackedModel packed, PackModel(imported.model, imported.weights, inputs));
+  std::error_code error;
+  fs::create_directory(folder, error);
+  if (error)
+    return absl::InternalError(absl::StrCat("cannot make '", folder.string(), "': ", error.message()));
+  return WriteCanonical(folder, packed.model, packed.weights);
+}
+
 absl::StatusOr<ImportReport> Import(const Options& options) {
   TROUPE_ASSIGN_OR_RETURN(const auto file, Map(options.onnx));
   ImportOptions import;
@@ -62,6 +78,9 @@ absl::StatusOr<ImportReport> Import(const Options& options) {
   TROUPE_ASSIGN_OR_RETURN(const ImportedModel imported, ImportOnnx(file, import));
   ImportReport report;
   TROUPE_ASSIGN_OR_RETURN(report.digest, WriteCanonical(options.output, imported.model, imported.weights));
+  if (options.pack) {
+    TROUPE_ASSIGN_OR_RETURN(report.packed_digest, Pack(imported, fs::path(options.output) / kPackedFolder));
+  }
   report.name = imported.model.name();
   report.inputs = {imported.model.inputs().begin(), imported.model.inputs().end()};
   report.outputs = {imported.model.outputs().begin(), imported.model.outputs().end()};
@@ -130,6 +149,7 @@ int main(int argc, char** argv) {
   app.add_option("--memory-limit", options.memory_limit, "most memory to use")->capture_default_str();
   app.add_option("--time-limit", options.time_limit, "most processor time to use")->capture_default_str();
   app.add_option("--limit-nodes", options.limit_nodes, "most nodes of a graph")->capture_default_str();
+  app.add_flag("--pack", options.pack, "also write the model packed for this machine, to OUTPUT/packed");
   app.footer(
       "Prints one line of JSON. Exit codes: 0 imported, 2 bad usage, 3 bad model, 4 unsupported, 5 over a "
       "limit.");

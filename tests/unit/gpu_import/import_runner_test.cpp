@@ -1,0 +1,219 @@
+// The importer as a process: every way in which it can end, seen from the daemon's side.
+#include "gpu/import/import_runner.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <fstream>
+
+#include "gpu/import/canonical_files.hpp"
+#include "gpu/import/jail.hpp"
+#include "tests/unit/gpu_import/onnx_builder.hpp"
+
+namespace troupe::gpu::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::Not;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
+class ImportRunnerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const char* build = std::getenv("TROUPE_BUILD_DIR");
+    program_ = fs::path(build == nullptr ? "build/release" : build) / "bin" / "troupe-import";
+    std::string pattern = testing::TempDir() + "importXXXXXX";
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+    fs::create_directory(folder_ / "out");
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  absl::StatusOr<ImportReport> Import(const std::string& file, const ImportLimits& limits = {}) {
+    std::ofstream(folder_ / "model.onnx", std::ios::binary) << file;
+    return RunImport(program_, folder_ / "model.onnx", folder_ / "out", limits);
+  }
+  // A program that does something else than import.
+  absl::StatusOr<ImportReport> Pretend(const std::string& script, const ImportLimits& limits = {}) {
+    const fs::path path = folder_ / "pretender";
+    std::ofstream(path) << "#!/bin/sh\n" << script << "\n";
+    chmod(path.c_str(), 0700);
+    return RunImport(path, folder_ / "model.onnx", folder_ / "out", limits);
+  }
+
+  fs::path program_, folder_;
+};
+
+TEST_F(ImportRunnerTest, ImportsASoundModel) {
+  const auto report = Import(SmallNetwork().File());
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->name, "test");
+  ASSERT_EQ(report->inputs.size(), 1);
+  EXPECT_EQ(report->inputs[0].type(), proto::FP32);
+  EXPECT_THAT(report->inputs[0].shape(), testing::ElementsAre(-1, 3, 8, 8));
+  EXPECT_THAT(report->outputs[0].shape(), testing::ElementsAre(-1, 4));
+  const auto read = ReadCanonical(folder_ / "out", report->digest);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(Bytes(read->weights.size()), report->weights);
+  EXPECT_EQ(static_cast<std::uint64_t>(read->model.steps_size()), report->steps);
+}
+
+TEST_F(ImportRunnerTest, PacksOnRequest) {
+  ImportLimits limits;
+  limits.pack = true;
+  const auto report = Import(SmallNetwork().File(), limits);
+  ASSERT_TRUE(report.ok()) << report.status();
+  const auto packed = ReadCanonical(folder_ / "out" / kPackedFolder, report->packed_digest);
+  ASSERT_TRUE(packed.ok()) << packed.status();
+  EXPECT_FALSE(packed->model.packed_for().empty());
+}
+
+TEST_F(ImportRunnerTest, ExternalDataLiesBesideTheFile) {
+  OnnxBuilder b;
+  b.Input("x", {2});
+  onnx::TensorProto& tensor = b.Weight("w", {2}, {});
+  tensor.clear_raw_data();
+  tensor.set_data_location(onnx::TensorProto::EXTERNAL);
+  auto& location = *tensor.add_external_data();
+  location.set_key("location");
+  location.set_value("weights.data");
+  b.Node("Add", {"x", "w"}, {"y"});
+  b.Output("y", {2});
+  std::ofstream(folder_ / "weights.data") << "12345678";
+  EXPECT_TRUE(Import(b.File()).ok());
+  location.set_value("../../etc/passwd");
+  EXPECT_THAT(Import(b.File()).status().message(), HasSubstr("outside"));
+}
+
+TEST_F(ImportRunnerTest, SaysWhatIsWrongInOneLine) {
+  const std::string good = SmallNetwork().File();
+  const absl::Status cut = Import(good.substr(0, good.size() / 2)).status();
+  EXPECT_EQ(cut.code(), absl::StatusCode::kInvalidArgument);
+  OnnxBuilder unsupported = SmallNetwork();
+  unsupported.graph().mutable_node(2)->set_op_type("Frobnicate");
+  unsupported.graph().mutable_node(5)->set_op_type("Defenestrate\n");
+  const absl::Status lists = Import(unsupported.File()).status();
+  EXPECT_EQ(lists.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(lists.message(),
+              testing::AllOf(HasSubstr("Frobnicate"), HasSubstr("Defenestrate"), Not(HasSubstr("\n"))));
+  ImportLimits nodes;
+  nodes.nodes = 3;
+  EXPECT_EQ(Import(good, nodes).status().code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(ImportRunnerTest, MemoryIsLimited) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer's shadow memory cannot be limited";
+  OnnxBuilder b;
+  b.Ints("size", {std::int64_t{1} << 27});
+  b.Input("x", {1});
+  std::string last = "x";
+  for (int i = 0; i < 8; ++i) {
+    const std::string block = "block" + std::to_string(i), sum = "sum" + std::to_string(i);
+    b.Node("ConstantOfShape", {"size"}, {block});
+    b.Node("Add", {last, block}, {sum});
+    last = sum;
+  }
+  b.Output(last, {std::int64_t{1} << 27});
+  ImportLimits limits;
+  limits.memory = GiB(1);
+  const absl::Status status = Import(b.File(), limits).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_THAT(status.message(), HasSubstr("memory"));
+}
+
+TEST_F(ImportRunnerTest, TimeIsLimited) {
+  OnnxBuilder b;
+  b.Ints("size", {std::int64_t{1} << 22});
+  b.Node("ConstantOfShape", {"size"}, {"v0"});
+  for (int i = 0; i < 20'000; ++i) b.Node("Exp", {"v" + std::to_string(i)}, {"v" + std::to_string(i + 1)});
+  b.Input("x", {1});
+  b.Node("Add", {"x", "v20000"}, {"y"});
+  b.Output("y", {std::int64_t{1} << 22});
+  ImportLimits limits;
+  limits.time = std::chrono::seconds(1);
+  const absl::Status status = Import(b.File(), limits).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+}
+
+TEST_F(ImportRunnerTest, AChildThatHangsIsKilled) {
+  ImportLimits limits;
+  limits.time = std::chrono::milliseconds(50);
+  const absl::Status status = Pretend("exec sleep 600", limits).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(status.message(), HasSubstr("longer"));
+}
+
+TEST_F(ImportRunnerTest, ChildrenThatEndOddly) {
+  EXPECT_THAT(Pretend("kill -SEGV $$").status().message(), HasSubstr("crashed"));
+  EXPECT_EQ(Pretend("kill -KILL $$").status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(Pretend("echo all is well").status().message(), HasSubstr("report"));
+  EXPECT_THAT(Pretend("echo '{\"digest\": \"../../etc\"}'").status().message(), HasSubstr("report"));
+  EXPECT_THAT(Pretend("exit 1").status().message(), HasSubstr("no reason"));
+  EXPECT_THAT(Pretend("echo one >&2; echo two >&2; exit 3").status().message(), HasSubstr("two"));
+  ImportLimits brief;
+  brief.time = std::chrono::milliseconds(50);
+  EXPECT_EQ(Pretend("exec yes >&2", brief).status().code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(ImportRunnerTest, WhatCannotStart) {
+  const auto missing = RunImport(folder_ / "absent", folder_ / "model.onnx", folder_ / "out", {});
+  EXPECT_THAT(missing.status().message(), HasSubstr("cannot start"));
+  const auto folder = RunImport(program_, folder_ / "model.onnx", folder_ / "nowhere", {});
+  EXPECT_THAT(folder.status().message(), HasSubstr("nowhere"));
+  EXPECT_EQ(RunImport(program_, folder_ / "absent.onnx", folder_ / "out", {}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Jail, ClosesItsDoors) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer starts a process at exit";
+  const auto tried = [] {
+    JailLimits limits;
+    limits.open_files = 16;
+    if (!EnterJail(limits).ok()) _exit(1);
+    rlimit core{};
+    getrlimit(RLIMIT_CORE, &core);
+    if (core.rlim_max != 0) _exit(2);
+    if (socket(AF_INET, SOCK_STREAM, 0) >= 0 || errno != EPERM) _exit(3);
+    if (fork() >= 0 || errno != EPERM) _exit(4);
+    char* const none[] = {nullptr};
+    if (execve("/bin/true", none, none) == 0 || errno != EPERM) _exit(5);
+    void* memory = std::malloc(std::size_t{8} << 30);
+    if (memory != nullptr) _exit(6);
+    _exit(0);
+  };
+  EXPECT_EXIT(tried(), testing::ExitedWithCode(0), "");
+}
+
+TEST(ImportReport, JsonThereAndBack) {
+  ImportReport report;
+  report.digest = std::string(64, 'a');
+  report.name = "quotes \" and\nlines";
+  proto::TensorSpec& spec = report.inputs.emplace_back();
+  spec.set_name("x");
+  spec.set_type(proto::BF16);
+  spec.add_shape(-1);
+  report.weights = Bytes(12);
+  report.steps = 3;
+  const std::string line = ToJson(report);
+  EXPECT_THAT(line, Not(HasSubstr("\n")));
+  const auto back = ParseReport(line);
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(ToJson(*back), line);
+  EXPECT_FALSE(ParseReport(line.substr(0, 40)).ok());
+  EXPECT_FALSE(ParseReport("[]").ok());
+}
+
+}  // namespace
+}  // namespace troupe::gpu::test
