@@ -29,5 +29,10 @@ namespace troupe::gpu {
 [[nodiscard]] std::span<const Operator> LayerNormOperators();
 [[nodiscard]] std::span<const Operator> ResizeOperators();
 [[nodiscard]] std::span<const Operator> DetectionOperators();
+[[nodiscard]] std::span<const Operator> EinsumOperators();
+[[nodiscard]] std::span<const Operator> RecurrentOperators();
+[[nodiscard]] std::span<const Operator> QuantizeOperators();
+[[nodiscard]] std::span<const Operator> QuantizedMatMulOperators();
+[[nodiscard]] std::span<const Operator> QuantizedConvolutionOperators();
 
 }  // namespace troupe::gpu

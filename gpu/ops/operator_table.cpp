@@ -7,10 +7,12 @@ namespace troupe::gpu {
 namespace {
 
 constexpr std::span<const Operator> (*kFamilies[])() = {
-    ConvolutionOperators, PoolingOperators,   MatMulOperators,   NormalizationOperators, UnaryOperators,
-    ArithmeticOperators,  LogicOperators,     ReshapeOperators,  ConcatOperators,        SliceOperators,
-    GatherOperators,      ScatterOperators,   GenerateOperators, RearrangeOperators,     ReductionOperators,
-    SelectionOperators,   LayerNormOperators, ResizeOperators,   DetectionOperators,
+    ConvolutionOperators, PoolingOperators,    MatMulOperators,          NormalizationOperators,
+    UnaryOperators,       ArithmeticOperators, LogicOperators,           ReshapeOperators,
+    ConcatOperators,      SliceOperators,      GatherOperators,          ScatterOperators,
+    GenerateOperators,    RearrangeOperators,  ReductionOperators,       SelectionOperators,
+    LayerNormOperators,   ResizeOperators,     DetectionOperators,       EinsumOperators,
+    RecurrentOperators,   QuantizeOperators,   QuantizedMatMulOperators, QuantizedConvolutionOperators,
 };
 
 }  // namespace

@@ -1,0 +1,170 @@
+// QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "gpu/ops/convert.hpp"
+#include "gpu/ops/families.hpp"
+#include "gpu/ops/quantized.hpp"
+
+namespace troupe::gpu {
+
+absl::StatusOr<QuantizedAxis> ReadQuantizedAxis(const StepContext& ctx, Infos in, std::size_t scale) {
+  const Shape& shape = in[0].shape;
+  const Shape& scales = in[scale].shape;
+  if (Present(in, scale + 1) && in[scale + 1].elements() != in[scale].elements()) {
+    return ctx.Error("scale and zero point differ in size");
+  }
+  if (in[scale].elements() == 1) return QuantizedAxis{1, 1, Product(shape)};
+  TROUPE_ASSIGN_OR_RETURN(const std::int64_t axis, NormalizeAxis(ctx, ctx.Int("axis", 1), shape.size()));
+  if (scales.size() != 1 || scales[0] != shape[axis]) {
+    return ctx.Error(absl::StrCat("scale ", FormatShape(scales),
+                                  " is neither a scalar nor one for each of axis ", axis, " of ",
+                                  FormatShape(shape)));
+  }
+  const std::span dims(shape);
+  return QuantizedAxis{Product(dims.first(static_cast<std::size_t>(axis))), shape[axis],
+                       Product(dims.subspan(static_cast<std::size_t>(axis) + 1))};
+}
+
+void QuantizeTo(proto::DataType type, std::byte* out, std::int64_t i, double scaled, std::int64_t zero) {
+  const double low = type == proto::UINT8 ? 0 : -128;
+  const double high = type == proto::UINT8 ? 255 : 127;
+  // nearbyint rounds halves to even in the default mode, as the standard wants. NaN becomes the zero point.
+  const double rounded = std::isnan(scaled) ? 0.0 : std::nearbyint(scaled);
+  const double value = std::clamp(rounded + static_cast<double>(zero), low, high);
+  if (type == proto::UINT8) {
+    reinterpret_cast<std::uint8_t*>(out)[i] = static_cast<std::uint8_t>(value);
+  } else {
+    reinterpret_cast<std::int8_t*>(out)[i] = static_cast<std::int8_t>(value);
+  }
+}
+
+std::int64_t SmallIntAt(const TensorView& view, std::int64_t i) {
+  switch (view.type) {
+    case proto::UINT8:
+      return Data<std::uint8_t>(view)[i];
+    case proto::INT8:
+      return Data<std::int8_t>(view)[i];
+    default:
+      return Data<std::int32_t>(view)[i];
+  }
+}
+
+namespace {
+
+constexpr TypeSet kByteTypes = TypesOf({proto::UINT8, proto::INT8});
+
+Inferred InferQuantize(const StepContext& ctx, Infos in) {
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 2, 3, TypesOf({proto::FP32, proto::INT32})));
+  TROUPE_RETURN_IF_ERROR(CheckType(ctx, in, 1, TypesOf({proto::FP32})));
+  TROUPE_RETURN_IF_ERROR(CheckType(ctx, in, 2, kByteTypes));
+  TROUPE_RETURN_IF_ERROR(ReadQuantizedAxis(ctx, in, 1).status());
+  return OneValue(ctx, Present(in, 2) ? in[2].type : proto::UINT8, in[0].shape);
+}
+
+// Computed on FP32 (MakeConverted below).
+Made MakeQuantizeOf(const StepContext& ctx, Infos in, Infos) {
+  TROUPE_ASSIGN_OR_RETURN(const QuantizedAxis axis, ReadQuantizedAxis(ctx, in, 1));
+  return MakeKernel([axis](In in, Out out, std::byte*) {
+    axis.ForEach([&](std::int64_t i, std::int64_t c) {
+      const std::int64_t zero = Present(in, 2) ? SmallIntAt(in[2], c) : 0;
+      QuantizeTo(out[0].type, out[0].data, i,
+                 static_cast<double>(Data<float>(in[0])[i] / Data<float>(in[1])[c]), zero);
+    });
+    return absl::OkStatus();
+  });
+}
+
+Made MakeQuantize(const StepContext& ctx, Infos in, Infos out) {
+  std::vector<proto::DataType> types;
+  for (const ValueInfo& info : in) types.push_back(info.type);
+  types[0] = proto::FP32;
+  return MakeConverted(&MakeQuantizeOf, ctx, in, out, types, std::array{out[0].type});
+}
+
+Inferred InferDequantize(const StepContext& ctx, Infos in) {
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 2, 3, kByteTypes | TypesOf({proto::INT32})));
+  TROUPE_RETURN_IF_ERROR(CheckType(ctx, in, 1, TypesOf({proto::FP32})));
+  if (Present(in, 2) && in[2].type != in[0].type)
+    return ctx.Error("the zero point has another type than the input");
+  TROUPE_RETURN_IF_ERROR(ReadQuantizedAxis(ctx, in, 1).status());
+  return OneValue(ctx, proto::FP32, in[0].shape);
+}
+
+Made MakeDequantize(const StepContext& ctx, Infos in, Infos) {
+  TROUPE_ASSIGN_OR_RETURN(const QuantizedAxis axis, ReadQuantizedAxis(ctx, in, 1));
+  return MakeKernel([axis](In in, Out out, std::byte*) {
+    axis.ForEach([&](std::int64_t i, std::int64_t c) {
+      const std::int64_t zero = Present(in, 2) ? SmallIntAt(in[2], c) : 0;
+      MutableData<float>(out[0])[i] = static_cast<float>(SmallIntAt(in[0], i) - zero) * Data<float>(in[1])[c];
+    });
+    return absl::OkStatus();
+  });
+}
+
+Inferred InferDynamicQuantize(const StepContext& ctx, Infos in) {
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 1, 1, TypesOf({proto::FP32})));
+  TROUPE_ASSIGN_OR_RETURN(ValueInfo y, Value(ctx, proto::UINT8, in[0].shape));
+  TROUPE_ASSIGN_OR_RETURN(ValueInfo scale, Value(ctx, proto::FP32, {}));
+  TROUPE_ASSIGN_OR_RETURN(ValueInfo zero, Value(ctx, proto::UINT8, {}));
+  std::vector<ValueInfo> out = {std::move(y), std::move(scale), std::move(zero)};
+  out.resize(static_cast<std::size_t>(std::clamp(ctx.step.outputs_size(), 1, 3)));
+  return out;
+}
+
+Made MakeDynamicQuantize(const StepContext&, Infos, Infos) {
+  return MakeKernel([](In in, Out out, std::byte*) {
+    const std::int64_t n = Elements(in[0]);
+    const float* x = Data<float>(in[0]);
+    float low = 0;  // the range always holds 0
+    float high = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      low = std::min(low, x[i]);
+      high = std::max(high, x[i]);
+    }
+    const float range = (high - low) / 255.0F;
+    const float scale = range > 0 ? range : 1.0F;
+    std::uint8_t zero = 0;
+    QuantizeTo(proto::UINT8, reinterpret_cast<std::byte*>(&zero), 0, static_cast<double>(-low / scale), 0);
+    if (out[0].data != nullptr) {
+      for (std::int64_t i = 0; i < n; ++i) {
+        QuantizeTo(proto::UINT8, out[0].data, i, static_cast<double>(x[i] / scale), zero);
+      }
+    }
+    if (out.size() > 1 && out[1].data != nullptr) *MutableData<float>(out[1]) = scale;
+    if (out.size() > 2 && out[2].data != nullptr) *MutableData<std::uint8_t>(out[2]) = zero;
+    return absl::OkStatus();
+  });
+}
+
+constexpr Operator kOperators[] = {
+    {.name = "QuantizeLinear",
+     .min_opset = 10,
+     .max_opset = 17,
+     .infer = &InferQuantize,
+     .make = &MakeQuantize,
+     .types = TypesOf({proto::FP32, proto::INT32})},
+    {.name = "DequantizeLinear",
+     .min_opset = 10,
+     .max_opset = 17,
+     .infer = &InferDequantize,
+     .make = &MakeDequantize,
+     .types = kByteTypes | TypesOf({proto::INT32})},
+    {.name = "DynamicQuantizeLinear",
+     .min_opset = 11,
+     .max_opset = 17,
+     .infer = &InferDynamicQuantize,
+     .make = &MakeDynamicQuantize,
+     .types = TypesOf({proto::FP32})},
+};
+
+}  // namespace
+
+std::span<const Operator> QuantizeOperators() {
+  return kOperators;
+}
+
+}  // namespace troupe::gpu
