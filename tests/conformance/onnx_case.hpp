@@ -1,0 +1,37 @@
+// ONNX CASE: one folder of Debian's libonnx-testdata: a model, and sets of inputs with the outputs they must
+// give.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "gpu/import/graph.hpp"
+#include "onnx/onnx_pb.h"
+
+namespace troupe::gpu::conformance {
+
+struct OnnxCase {
+  std::string name;  // "node/test_abs"
+  std::filesystem::path folder;
+  onnx::ModelProto model;
+};
+
+struct DataSet {
+  std::vector<Constant> inputs;  // in the order of the graph's inputs that are no initialisers
+  std::vector<Constant> outputs;
+};
+
+// Where Debian puts the data; the environment's TROUPE_ONNX_TESTDATA names another place.
+[[nodiscard]] std::filesystem::path TestDataRoot();
+// Every case, sorted by name; empty when the data is not installed.
+[[nodiscard]] std::vector<OnnxCase> LoadCases();
+[[nodiscard]] absl::StatusOr<onnx::ModelProto> LoadModel(const std::filesystem::path& file);
+[[nodiscard]] absl::StatusOr<std::vector<DataSet>> LoadDataSets(const OnnxCase& test);
+// Names of the graph's inputs that are no initialisers.
+[[nodiscard]] std::vector<std::string> InputNames(const onnx::GraphProto& graph);
+
+}  // namespace troupe::gpu::conformance
