@@ -369,7 +369,7 @@ class NodeController : public ControllerSelf::base {
     }
     if (!host.ok()) return AdoptFailed(digest, host.status());
     it->second.copy = host->copy();
-    scheduler_.DescribeModel(digest, Bytes(host->copy().weights().length()), Bytes(0));
+    Handle(scheduler_.DescribeModel(digest, Bytes(host->copy().weights().length()), Bytes(0)));
     bool asked = false;
     for (node::GpuIndex gpu = 0; gpu < gpus_.size(); ++gpu) asked |= Prepare(gpu, digest);
     if (!asked) Adopted(digest);  // no worker is up: it prepares when it comes
@@ -384,8 +384,8 @@ class NodeController : public ControllerSelf::base {
             const auto it = models_.find(digest);
             if (it == models_.end()) return;
             if (outcome.code() == 0) {
-              scheduler_.DescribeModel(digest, Bytes(outcome.prepared().weights_bytes()),
-                                       Bytes(outcome.prepared().activation_bytes()));
+              Handle(scheduler_.DescribeModel(digest, Bytes(outcome.prepared().weights_bytes()),
+                                              Bytes(outcome.prepared().activation_bytes())));
               Adopted(digest);
             } else if (!it->second.adopted) {
               // A worker that died while it prepared is no fault of the model.
