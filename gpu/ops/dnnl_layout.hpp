@@ -16,6 +16,8 @@ namespace troupe::gpu {
 [[nodiscard]] dnnl::memory::desc RowMajorDesc(std::span<const std::int64_t> dims);
 // Dense, but with the dimensions stored in `order` from outermost to innermost.
 [[nodiscard]] dnnl::memory::desc PermutedDesc(std::span<const std::int64_t> dims, std::span<const int> order);
+// Dimensions `dims` stored in the order and the blocks of `like`, which has as many.
+[[nodiscard]] dnnl::memory::desc DescLike(const dnnl::memory::desc& like, std::span<const std::int64_t> dims);
 // True when the elements lie as in a row-major tensor, whatever the descriptor is called.
 [[nodiscard]] bool IsRowMajor(const dnnl::memory::desc& desc);
 // True for what a layout can express: dense blocks with nothing extra, FP32.

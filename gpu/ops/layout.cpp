@@ -206,6 +206,27 @@ dnnl::memory::desc PermutedDesc(std::span<const std::int64_t> dims, std::span<co
   return {dnnl::memory::dims(dims.begin(), dims.end()), dnnl::memory::data_type::f32, strides};
 }
 
+dnnl::memory::desc DescLike(const dnnl::memory::desc& like, std::span<const std::int64_t> dims) {
+  LayoutFields fields = FieldsOf(like.data);
+  std::vector<std::size_t> order(dims.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(
+      order, [&](std::size_t a, std::size_t b) { return fields.strides[a] > fields.strides[b]; });
+  fields.dims.assign(dims.begin(), dims.end());
+  std::vector<std::int64_t> block(dims.size(), 1);
+  for (std::size_t i = 0; i < fields.blocks.size(); ++i) {
+    block[static_cast<std::size_t>(fields.block_indices[i])] *= fields.blocks[i];
+  }
+  std::int64_t stride = ProductOf(fields.blocks);
+  for (auto d = order.rbegin(); d != order.rend(); ++d) {
+    const std::int64_t outer = (dims[*d] + block[*d] - 1) / block[*d];
+    fields.padded[*d] = outer * block[*d];
+    fields.strides[*d] = stride;
+    stride *= std::max<std::int64_t>(outer, 1);
+  }
+  return BuildDesc(fields);
+}
+
 bool IsExpressible(const dnnl::memory::desc& desc) {
   const dnnl_memory_desc_t& data = desc.data;
   if (data.format_kind != dnnl_blocked || data.data_type != dnnl_f32 || data.extra.flags != 0) return false;
