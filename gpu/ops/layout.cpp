@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <numeric>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
@@ -106,6 +107,20 @@ std::int64_t ProductOf(std::span<const std::int64_t> values) {
   return std::accumulate(values.begin(), values.end(), std::int64_t{1}, std::multiplies<>());
 }
 
+// Dimensions from outermost to innermost; of two with one stride the one with several blocks is outside.
+std::vector<std::size_t> StorageOrder(const LayoutFields& fields) {
+  std::vector<std::int64_t> outer = fields.padded;
+  for (std::size_t i = 0; i < fields.blocks.size(); ++i) {
+    outer[static_cast<std::size_t>(fields.block_indices[i])] /= fields.blocks[i];
+  }
+  std::vector<std::size_t> order(fields.dims.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
+    return std::pair(fields.strides[a], outer[a]) > std::pair(fields.strides[b], outer[b]);
+  });
+  return order;
+}
+
 // Dense, within limits, padded by less than one block: every offset lies inside ProductOf(padded) elements.
 absl::Status CheckFields(const LayoutFields& fields) {
   std::vector<std::int64_t> block_of(fields.dims.size(), 1);
@@ -123,15 +138,14 @@ absl::Status CheckFields(const LayoutFields& fields) {
     if (fields.padded[d] != rounded) return Malformed("padded dimension");
     if (rounded > kMaxElements / total) return Malformed("too many elements");
     total *= rounded;
-    if (fields.strides[d] < 1 || fields.strides[d] > kMaxElements) return Malformed("stride");
   }
-  std::int64_t expected = total;
-  for (const Loop& loop : LoopsOf(fields)) {
-    expected /= loop.size;
-    if (loop.stride != expected) return Malformed("storage is not dense");
-  }
-  for (std::size_t d = 0; d < fields.dims.size(); ++d) {
-    if (fields.strides[d] > total) return Malformed("stride");
+  // Strides follow from the order of the dimensions, also where a dimension has one block and its stride
+  // moves nothing.
+  std::int64_t stride = ProductOf(fields.blocks);
+  const std::vector<std::size_t> order = StorageOrder(fields);
+  for (auto d = order.rbegin(); d != order.rend(); ++d) {
+    if (fields.strides[*d] != stride) return Malformed("storage is not dense");
+    stride *= fields.padded[*d] / block_of[*d];
   }
   return absl::OkStatus();
 }
@@ -208,10 +222,7 @@ dnnl::memory::desc PermutedDesc(std::span<const std::int64_t> dims, std::span<co
 
 dnnl::memory::desc DescLike(const dnnl::memory::desc& like, std::span<const std::int64_t> dims) {
   LayoutFields fields = FieldsOf(like.data);
-  std::vector<std::size_t> order(dims.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(
-      order, [&](std::size_t a, std::size_t b) { return fields.strides[a] > fields.strides[b]; });
+  const std::vector<std::size_t> order = StorageOrder(fields);
   fields.dims.assign(dims.begin(), dims.end());
   std::vector<std::int64_t> block(dims.size(), 1);
   for (std::size_t i = 0; i < fields.blocks.size(); ++i) {

@@ -35,12 +35,12 @@ ModelBuilder SmallNetwork(std::int64_t batch) {
   return builder;
 }
 
-std::vector<float> Run(const proto::Model& model, std::span<const std::byte> weights, ModelBuilder& builder,
-                       int threads) {
+std::vector<float> Outputs(const proto::Model& model, std::span<const std::byte> weights,
+                           ModelBuilder& builder, int threads) {
   auto plan = Plan::Build(model, weights, builder.input_specs(), threads);
   EXPECT_TRUE(plan.ok()) << plan.status();
   if (!plan.ok()) return {};
-  const auto& shape = builder.input_specs()[0].shape();
+  const auto& shape = builder.model().inputs(0).shape();
   const auto x = ModelBuilder().RandomValues({shape.begin(), shape.end()});
   const auto result = RunPlan(**plan, weights, {std::as_bytes(std::span(x))});
   EXPECT_TRUE(result.ok()) << result.status();
@@ -60,8 +60,8 @@ TEST(PackModel, GivesTheSameResultsForEveryBatch) {
     ModelBuilder builder = SmallNetwork(batch);
     proto::Model model = packed->model;
     *model.mutable_inputs() = builder.model().inputs();
-    const auto expected = Run(builder.model(), builder.weights(), builder, 1);
-    const auto values = Run(model, packed->weights, builder, 2);
+    const auto expected = Outputs(builder.model(), builder.weights(), builder, 1);
+    const auto values = Outputs(model, packed->weights, builder, 2);
     ASSERT_EQ(values.size(), static_cast<std::size_t>(batch * 70));
     for (std::size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(values[i], expected[i], 1e-3) << i;
   }
