@@ -37,6 +37,11 @@ struct Graph {
   int dynamic_symbols = 0;
   std::vector<proto::Step> steps;
   absl::flat_hash_map<std::string, Constant> constants;  // by value name
+  // Branches of If steps. Such a step reads its condition and then every outer value that a branch reads;
+  // attribute "captures" has their names as the branches know them, "then_branch" and "else_branch" are
+  // places in this list. A branch has no inputs, its outputs have names only, and its steps are as the file
+  // has them.
+  std::vector<std::shared_ptr<const Graph>> bodies;
 };
 
 }  // namespace troupe::gpu

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
+#include "gpu/import/branches.hpp"
 #include "gpu/import/model_check.hpp"
 #include "gpu/import/passes.hpp"
 #include "gpu/import/weight_layout.hpp"
@@ -13,11 +14,16 @@ namespace troupe::gpu {
 absl::StatusOr<ImportedModel> ImportOnnx(std::span<const std::byte> file, const ImportOptions& options) {
   TROUPE_ASSIGN_OR_RETURN(Graph graph, ReadGraph(file, options));
   EliminateDeadSteps(graph);
-  TROUPE_RETURN_IF_ERROR(CheckOperators(graph));
   // Identities first: they would hide constants from the patterns below.
   EliminateIdentities(graph);
-  TROUPE_RETURN_IF_ERROR(FoldConstants(graph, options));
+  // A branch that is chosen may compute the condition of the next.
+  for (bool inlined = true; inlined;) {
+    TROUPE_RETURN_IF_ERROR(FoldConstants(graph, options));
+    TROUPE_ASSIGN_OR_RETURN(inlined, InlineBranches(graph));
+  }
+  EliminateIdentities(graph);
   EliminateDeadSteps(graph);
+  TROUPE_RETURN_IF_ERROR(CheckOperators(graph));
   TROUPE_ASSIGN_OR_RETURN(const ValueInfos values, InferShapes(graph));
   TROUPE_RETURN_IF_ERROR(RecordOutputs(graph, values));
   // Scales before sums before activations: each leaves the next one's pattern adjacent.

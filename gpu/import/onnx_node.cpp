@@ -89,6 +89,11 @@ Constant PackStrings(std::vector<std::int64_t> shape,
 
 }  // namespace
 
+bool IsRefusedControlFlow(const onnx::NodeProto& node) {
+  const bool standard = node.domain().empty() || node.domain() == "ai.onnx";
+  return !standard || node.op_type() == "Loop" || node.op_type() == "Scan" || node.op_type() == "SequenceMap";
+}
+
 std::string StepLabel(const proto::Step& step) {
   const std::string& name = step.name().empty() && step.outputs_size() > 0 ? step.outputs(0) : step.name();
   return absl::StrCat(step.op(), " '", name, "'");
@@ -115,6 +120,9 @@ absl::StatusOr<proto::Step> TakeNode(onnx::NodeProto& node, const ImportOptions&
     if (!attribute.ref_attr_name().empty())
       return absl::InvalidArgumentError(absl::StrCat(label, ": attribute '", attribute.name(),
                                                      "' refers to a function's attribute outside one"));
+    const bool graph =
+        attribute.type() == AttributeProto::GRAPH || attribute.type() == AttributeProto::GRAPHS;
+    if (graph && IsRefusedControlFlow(node)) continue;
     TROUPE_RETURN_IF_ERROR(TakeAttribute(attribute, options, label, *step.add_attributes()));
   }
   return step;

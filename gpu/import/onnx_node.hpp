@@ -15,7 +15,12 @@ namespace troupe::gpu {
 // "Conv 'conv1'": how errors name a step; a node without a name goes by its first output.
 [[nodiscard]] std::string StepLabel(const proto::Step& step);
 
-// An operator of another domain than ONNX's becomes "domain.Operator", which no operator table knows.
+// Whether errors about graphs inside this node are left to CheckOperators, which refuses the operator as
+// such.
+[[nodiscard]] bool IsRefusedControlFlow(const onnx::NodeProto& node);
+
+// Graphs inside the node are not taken. An operator of another domain than ONNX's becomes "domain.Operator",
+// which no operator table knows.
 [[nodiscard]] absl::StatusOr<proto::Step> TakeNode(onnx::NodeProto& node, const ImportOptions& options);
 
 // Constant nodes are tensors in disguise.

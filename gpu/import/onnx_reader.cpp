@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/digest.hpp"
 #include "base/status.hpp"
+#include "gpu/import/branches.hpp"
 #include "gpu/import/onnx_node.hpp"
 #include "gpu/import/onnx_tensor.hpp"
 #include "gpu/import/step_order.hpp"
@@ -69,13 +70,12 @@ absl::StatusOr<proto::TensorSpec> SpecOf(const onnx::ValueInfoProto& value, cons
 // outputs.
 class GraphReader {
  public:
-  GraphReader(onnx::GraphProto& from, const ImportOptions& options, Graph& to)
-      : from_(from), options_(options), to_(to) {}
+  // `nodes` counts those of the whole model, graphs inside graphs included.
+  GraphReader(onnx::GraphProto& from, const ImportOptions& options, std::size_t& nodes, Graph& to)
+      : from_(from), options_(options), nodes_(nodes), to_(to) {}
 
   absl::Status Run() {
-    if (static_cast<std::size_t>(from_.node_size()) > options_.max_nodes)
-      return absl::ResourceExhaustedError(
-          absl::StrCat("the graph has ", from_.node_size(), " nodes; the limit is ", options_.max_nodes));
+    TROUPE_RETURN_IF_ERROR(CountNodes());
     if (from_.sparse_initializer_size() > 0)
       return absl::UnimplementedError("the model has sparse initialisers, which are not supported");
     TROUPE_RETURN_IF_ERROR(ReadInitialisers());
@@ -85,7 +85,25 @@ class GraphReader {
     return ProduceOutputsBySteps();
   }
 
+  // A graph inside a node: its outer values are not known here, so nothing is sorted or judged before it is
+  // inlined.
+  absl::Status RunBranch() {
+    TROUPE_RETURN_IF_ERROR(CountNodes());
+    if (from_.input_size() > 0) return absl::InvalidArgumentError("a branch of an If has inputs");
+    TROUPE_RETURN_IF_ERROR(ReadInitialisers());
+    for (const onnx::ValueInfoProto& output : from_.output())
+      to_.outputs.emplace_back().set_name(output.name());
+    return ReadNodes();
+  }
+
  private:
+  absl::Status CountNodes() {
+    nodes_ += static_cast<std::size_t>(from_.node_size());
+    if (nodes_ <= options_.max_nodes) return absl::OkStatus();
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the graph has ", nodes_, " nodes; the limit is ", options_.max_nodes));
+  }
+
   absl::Status ReadInitialisers() {
     for (onnx::TensorProto& tensor : *from_.mutable_initializer()) {
       if (tensor.name().empty()) return absl::InvalidArgumentError("an initialiser has no name");
@@ -141,6 +159,10 @@ class GraphReader {
 
   absl::Status ReadNodes() {
     for (onnx::NodeProto& node : *from_.mutable_node()) {
+      if (node.op_type() == "If" && !IsRefusedControlFlow(node)) {
+        TROUPE_RETURN_IF_ERROR(ReadIf(node));
+        continue;
+      }
       TROUPE_ASSIGN_OR_RETURN(proto::Step step, TakeNode(node, options_));
       if (step.op() == "Constant") {
         TROUPE_ASSIGN_OR_RETURN(Constant constant, ConstantOf(step));
@@ -150,6 +172,21 @@ class GraphReader {
       }
     }
     return absl::OkStatus();
+  }
+
+  absl::Status ReadIf(onnx::NodeProto& node) {
+    std::vector<std::shared_ptr<const Graph>> branches;
+    std::vector<std::string> names;
+    for (onnx::AttributeProto& attribute : *node.mutable_attribute()) {
+      if (attribute.type() != onnx::AttributeProto::GRAPH) continue;
+      auto branch = std::make_shared<Graph>();
+      TROUPE_RETURN_IF_ERROR(GraphReader(*attribute.mutable_g(), options_, nodes_, *branch).RunBranch());
+      branches.push_back(std::move(branch));
+      names.push_back(attribute.name());
+    }
+    node.clear_attribute();
+    TROUPE_ASSIGN_OR_RETURN(proto::Step step, TakeNode(node, options_));
+    return AddIf(std::move(step), branches, names, to_);
   }
 
   // A model may hand out a constant; a plan only knows outputs of steps.
@@ -185,6 +222,7 @@ class GraphReader {
 
   onnx::GraphProto& from_;
   const ImportOptions& options_;
+  std::size_t& nodes_;
   Graph& to_;
   Bytes weights_;
 };
@@ -200,7 +238,8 @@ absl::StatusOr<Graph> ReadGraph(std::span<const std::byte> file, const ImportOpt
   graph.onnx_digest = digest.Finish();
   TROUPE_ASSIGN_OR_RETURN(graph.opset, OpsetOf(model));
   graph.name = model.graph().name();
-  TROUPE_RETURN_IF_ERROR(GraphReader(*model.mutable_graph(), options, graph).Run());
+  std::size_t nodes = 0;
+  TROUPE_RETURN_IF_ERROR(GraphReader(*model.mutable_graph(), options, nodes, graph).Run());
   return graph;
 }
 

@@ -100,6 +100,54 @@ TEST(EqualResults, EveryActivationAfterAConvolution) {
   }
 }
 
+// y = If(condition, Relu(x) + w, nested If(false, x, -x)), with the same inner names in both branches.
+OnnxBuilder Conditional(bool condition) {
+  OnnxBuilder then;
+  then.Node("Relu", {"x"}, {"inner"});
+  then.Weight("w", {2}, {10, 20});
+  then.Node("Add", {"inner", "w"}, {"out"});
+  then.Output("out", {2});
+  OnnxBuilder same, negated;
+  same.Output("x", {2});
+  negated.Node("Neg", {"inner"}, {"out"});
+  negated.Output("out", {2});
+  OnnxBuilder otherwise;
+  otherwise.Node("Identity", {"x"}, {"inner"});
+  otherwise.Node("Not", {"yes"}, {"no"});
+  AddBranches(otherwise.Node("If", {"no"}, {"out"}), same, negated);
+  otherwise.Output("out", {2});
+  OnnxBuilder b;
+  b.Input("x", {2});
+  b.Weight("yes", {}, {}).set_data_type(onnx::TensorProto::BOOL);
+  b.graph().mutable_initializer(0)->set_raw_data(std::string(1, 1));
+  b.Node(condition ? "Identity" : "Not", {"yes"}, {"condition"});
+  AddBranches(b.Node("If", {"condition"}, {"y"}, "choose"), then, otherwise);
+  b.Output("y", {2});
+  return b;
+}
+
+TEST(EqualResults, ConstantConditionsChooseABranch) {
+  const std::pair<bool, std::vector<float>> cases[] = {{true, {13, 20}}, {false, {-3, 4}}};
+  for (const auto& [condition, want] : cases) {
+    const std::string file = Conditional(condition).File();
+    const auto imported = ImportOnnx(AsBytes(file), {});
+    ASSERT_TRUE(imported.ok()) << imported.status();
+    const auto have = RunOnce(*imported, {2}, {3, -4});
+    ASSERT_TRUE(have.ok()) << have.status();
+    EXPECT_EQ(*have, want);
+  }
+}
+
+TEST(EqualResults, OtherConditionsAreRefused) {
+  OnnxBuilder b = Conditional(true);
+  b.Input("asked", {}, onnx::TensorProto::BOOL);
+  b.graph().mutable_node(1)->set_input(0, "asked");
+  const std::string file = b.File();
+  const absl::Status status = ImportOnnx(AsBytes(file), {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(status.message(), testing::HasSubstr("If (1 node, 'choose')"));
+}
+
 TEST(EqualResults, ShapeArithmetic) {
   OnnxBuilder b;
   b.Input("x", {-1, 4, 3});

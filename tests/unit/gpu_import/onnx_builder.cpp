@@ -92,6 +92,15 @@ onnx::AttributeProto& SetInts(onnx::NodeProto& node, const std::string& name,
   return attribute;
 }
 
+void AddBranches(onnx::NodeProto& node, const OnnxBuilder& then, const OnnxBuilder& otherwise) {
+  for (const OnnxBuilder* branch : {&then, &otherwise}) {
+    onnx::AttributeProto& attribute = *node.add_attribute();
+    attribute.set_name(branch == &then ? "then_branch" : "else_branch");
+    attribute.set_type(onnx::AttributeProto::GRAPH);
+    *attribute.mutable_g() = branch->model.graph();
+  }
+}
+
 std::string ReadError(const OnnxBuilder& builder, const ImportOptions& options) {
   const std::string file = builder.File();
   const auto imported = ReadOnnx(AsBytes(file), options);

@@ -42,6 +42,9 @@ onnx::AttributeProto& SetFloat(onnx::NodeProto& node, const std::string& name, f
 onnx::AttributeProto& SetInts(onnx::NodeProto& node, const std::string& name,
                               std::initializer_list<std::int64_t> values);
 
+// Makes `node` an If with these branches.
+void AddBranches(onnx::NodeProto& node, const OnnxBuilder& then, const OnnxBuilder& otherwise);
+
 [[nodiscard]] inline std::span<const std::byte> AsBytes(const std::string& text) {
   return std::as_bytes(std::span(text));
 }
