@@ -2,6 +2,7 @@
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <boost/beast/core/string.hpp>
 
 #include "gateway/http_error.hpp"
 #include "gateway/text.hpp"
@@ -169,6 +170,8 @@ asio::awaitable<bool> HttpConnection::Answer() {
                              view(request["Inference-Header-Content-Length"])};
   keep_alive_ = request.keep_alive() && !draining_;
   unread_ = parser_->content_length().value_or(0);
+  withheld_ = request.version() == 11 && buffer_.size() == 0 &&
+              boost::beast::iequals(request[http::field::expect], "100-continue");
   body_whole_ = unread_ == 0 && !parser_->chunked();
   exchange_ = loop_.shared().handler.Begin(head);
   bool served = CheckHead();

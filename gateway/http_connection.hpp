@@ -91,6 +91,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   std::uint64_t taken_ = 0;   // of the budget of bodies under way
   bool keep_alive_ = false;
   bool body_whole_ = false;
+  bool withheld_ = false;  // the client waits for "100 Continue" before it sends the body
   MakeResponse make_;
   absl::AnyInvocable<void()> waiter_;
   HttpResponse response_;

@@ -80,7 +80,6 @@ class HttpLoop {
   [[nodiscard]] boost::asio::io_context& context() { return context_; }
   [[nodiscard]] HttpShared& shared() { return shared_; }
   [[nodiscard]] const std::shared_ptr<LoopGate>& gate() const { return gate_; }
-  [[nodiscard]] bool OnThread() const { return std::this_thread::get_id() == thread_.get_id(); }
   // "Date: ...\r\n", made once a second.
   [[nodiscard]] const std::string& DateHeader();
 

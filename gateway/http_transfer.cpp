@@ -4,7 +4,6 @@
 #include <boost/asio/read.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
-#include <boost/beast/core/string.hpp>
 #include <cstring>
 #include <vector>
 
@@ -28,9 +27,8 @@ constexpr std::uint64_t kLingered =
 }  // namespace
 
 asio::awaitable<bool> HttpConnection::Continue() {
-  const auto expect = parser_->get()[http::field::expect];
-  if (expect.empty() || parser_->get().version() < 11 || buffer_.size() > 0) co_return true;
-  if (!boost::beast::iequals(expect, "100-continue")) co_return true;
+  if (!withheld_) co_return true;
+  withheld_ = false;
   const std::vector<asio::const_buffer> line(1, asio::buffer("HTTP/1.1 100 Continue\r\n\r\n", 25));
   const bool written = co_await WriteAll(&line);
   co_return written;
@@ -165,7 +163,8 @@ std::vector<asio::const_buffer> HttpConnection::Gather(bool close) {
 // Writes `response_`. True when the connection can take another request.
 asio::awaitable<bool> HttpConnection::Write() {
   if (state_ == State::kClosed) co_return false;
-  const bool readable = !timed_out_ && !response_.close && parser_->is_header_done() && !parser_->chunked();
+  const bool readable =
+      !timed_out_ && !withheld_ && !response_.close && parser_->is_header_done() && !parser_->chunked();
   if (!body_whole_ && readable && unread_ <= kDiscardedBody) body_whole_ = co_await SkipBody();
   const bool close = response_.close || !keep_alive_ || !body_whole_ || draining_;
   const std::vector<asio::const_buffer> buffers = Gather(close);

@@ -67,7 +67,10 @@ class InferExchange final : public HttpExchange, public std::enable_shared_from_
     });
   }
 
-  void Abandon() override { service_.Cancel(call_); }
+  void Abandon() override {
+    Observe(499);
+    service_.Cancel(call_);
+  }
 
  private:
   static absl::Status HeaderTooLong(std::uint64_t body) {

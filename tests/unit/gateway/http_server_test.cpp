@@ -227,6 +227,15 @@ TEST_F(HttpServerTest, Expect100Continue) {
   EXPECT_EQ(client.Read().code, 100);
   client.Send("ok");
   EXPECT_EQ(client.Read().body, "POST /e ok");
+  client.Send("POST /early HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n");
+  const ClientResponse refused = client.Read();
+  EXPECT_EQ(refused.code, 404);
+  EXPECT_EQ(refused.headers.at("connection"), "close");
+}
+
+TEST_F(HttpServerTest, ARefusedLongBodyIsNotWaitedFor) {
+  Start();
+  SocketClient client(server_->port());
   client.Send("POST /early HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\nExpect: 100-continue\r\n\r\n");
   EXPECT_EQ(client.Read().code, 404);
 }

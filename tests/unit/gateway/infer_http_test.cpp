@@ -177,6 +177,8 @@ TEST_F(InferHttp, AClientThatGoesAwayCancelsItsCall) {
   service_.Hold(false);
   EXPECT_EQ(Infer(kBody).code, 200);
   EXPECT_EQ(service_.open_places(), 0U);
+  EXPECT_NE(client_->Ask("GET", "/metrics").body.find("{code=\"499\",function=\"f\"} 1\n"),
+            std::string::npos);
 }
 
 TEST_F(InferHttp, OutputsAreGivenBackWhenTheResponseIsOut) {
