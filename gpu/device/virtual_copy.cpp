@@ -31,9 +31,11 @@ absl::Status CopyPath::Use(std::shared_ptr<transport::LinkBuckets> links, const 
   return absl::OkStatus();
 }
 
-Time CopyPath::Pass(Bytes size, Time now) {
+Time CopyPath::Pass(Bytes size, Bytes before, Time begin, Time now) {
   const std::lock_guard lock(mutex_);
-  return links_ == nullptr ? now : now + links_->Reserve(link_, size, now);
+  if (links_ == nullptr) return now;
+  const Time alone = begin + TransferTime(before + size, links_->bandwidth(link_));
+  return std::max(alone, now + links_->Reserve(link_, size, now));
 }
 
 CopyOperation::CopyOperation(std::byte* to, const std::byte* from, std::size_t size, CopyPath& path,
@@ -57,7 +59,7 @@ bool CopyOperation::Turn(VirtualEngine& engine) {
 
 absl::Status CopyOperation::MoveBlock(VirtualEngine& engine) {
   const std::size_t block = std::min(kBlock, size_ - moved_);
-  due_ = path_.Pass(Bytes(block), SteadyNow());
+  due_ = path_.Pass(Bytes(block), Bytes(moved_), completion.begin, SteadyNow());
   if (block > 0) std::memcpy(to_ + moved_, from_ + moved_, block);
   moved_ += block;
   return engine.Tick();

@@ -18,8 +18,10 @@ class CopyPath {
  public:
   // NotFound when the links know no such name.
   absl::Status Use(std::shared_ptr<transport::LinkBuckets> links, const std::string& name);
-  // When `size` more bytes will have passed; `now` without links.
-  [[nodiscard]] Time Pass(Bytes size, Time now);
+  // When `size` more bytes of a copy will have passed that began at `begin` and has moved `before` bytes;
+  // `now` without links. Never sooner than the bandwidth allows: what a link lets a late sleeper catch up is
+  // no gift to an idle one.
+  [[nodiscard]] Time Pass(Bytes size, Bytes before, Time begin, Time now);
 
  private:
   std::mutex mutex_;

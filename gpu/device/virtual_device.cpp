@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.hpp"
 #include "base/status.hpp"
+#include "gpu/device/memory_warmer.hpp"
 #include "gpu/device/tensor_bytes.hpp"
 #include "gpu/device/virtual_copy.hpp"
 #include "gpu/device/virtual_engine.hpp"
@@ -23,8 +24,8 @@ class VirtualDevice final : public Device {
  public:
   VirtualDevice(VirtualDeviceOptions options, transport::MemoryFile memory)
       : options_(std::move(options)),
-        memory_(std::move(memory)),
-        ranges_(0, Bytes(memory_.size().count() / kAlignment.count() * kAlignment.count()), kAlignment),
+        memory_(std::make_shared<const transport::MemoryFile>(std::move(memory))),
+        ranges_(0, Bytes(memory_->size().count() / kAlignment.count() * kAlignment.count()), kAlignment),
         info_{options_.name, options_.pack_target, ranges_.capacity(), {}},
         copy_in_(nullptr),
         copy_out_(nullptr),
@@ -40,12 +41,12 @@ class VirtualDevice final : public Device {
           absl::StrCat(FormatBytes(size), " do not fit ", info_.name, ": ", FormatBytes(ranges_.free()),
                        " are free, the largest range has ", FormatBytes(ranges_.largest_free())));
     }
-    return DeviceRange{memory_.data() + *offset, size};
+    return DeviceRange{memory_->data() + *offset, size};
   }
 
   void Free(const DeviceRange& range) override {
     const std::lock_guard lock(mutex_);
-    TROUPE_CHECK(ranges_.Free(static_cast<std::uint64_t>(range.address - memory_.data())),
+    TROUPE_CHECK(ranges_.Free(static_cast<std::uint64_t>(range.address - memory_->data())),
                  "a range was freed that is not allocated");
   }
 
@@ -127,7 +128,7 @@ class VirtualDevice final : public Device {
   }
 
   const VirtualDeviceOptions options_;
-  const transport::MemoryFile memory_;
+  const std::shared_ptr<const transport::MemoryFile> memory_;
   mutable std::mutex mutex_;
   transport::RangeAllocator ranges_;  // guarded by mutex_
   DeviceInfo info_;
@@ -136,6 +137,7 @@ class VirtualDevice final : public Device {
   VirtualEngine copy_in_;  // the engines' threads end before what they use
   VirtualEngine copy_out_;
   VirtualEngine compute_;
+  MemoryWarmer warmer_{memory_};
 };
 
 }  // namespace
