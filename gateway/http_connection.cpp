@@ -61,9 +61,9 @@ void HttpConnection::Enter(State state, std::uint64_t transferred) {
 }
 
 void HttpConnection::CheckDeadline(SteadyTime now) {
-  if (now < deadline_ || timed_out_) return;
-  // A client that sent half of a request is told so; one that was silent or does not read is not.
-  if (state_ != State::kHead && state_ != State::kBody) return Close();
+  if (now < deadline_) return;
+  // A client that sent half of a request is told so, once; one that was silent or does not read is not.
+  if (timed_out_ || (state_ != State::kHead && state_ != State::kBody)) return Close();
   timed_out_ = true;
   error_code ignored;
   socket_.cancel(ignored);
@@ -80,11 +80,15 @@ asio::awaitable<bool> HttpConnection::ServeOne() {
   ++serial_;
   bool go_on = co_await ReadHead();
   if (go_on) go_on = co_await Answer();
+  Forget();
+  co_return go_on;
+}
+
+void HttpConnection::Forget() {
   exchange_.reset();
   make_ = nullptr;
   response_ = HttpResponse();
   loop_.shared().inflight.fetch_sub(std::exchange(taken_, 0));
-  co_return go_on;
 }
 
 // True when a head was read; false after an end or an error, which has been answered then.

@@ -32,6 +32,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
 
   // Ends the connection: a pending read or write fails, a request that waits is abandoned.
   void Close();
+  // Gives up what the request under way holds.
+  void Forget();
   // No further request after the one under way.
   void Drain();
   // Gives up what takes too long.

@@ -47,6 +47,7 @@ void HttpLoop::Serve(boost::asio::ip::tcp::socket socket) {
                               spdlog::error("http: a connection ended by an exception: {}", e.what());
                             }
                             key->Close();
+                            key->Forget();
                           }
                           connections_.erase(key);
                           shared_.connections.fetch_sub(1);
