@@ -273,6 +273,83 @@ TEST(FoldAffine, SharedWeightsAreNotTouched) {
   EXPECT_NE(graph.steps[0].inputs(1), "w");
 }
 
+TEST(FuseAddends, AVectorIntoAMatrixProduct) {
+  OnnxBuilder b;
+  b.Input("x", {-1, 2});
+  b.Weight("w", {2, 3}, std::vector<float>(6, 1));
+  b.Weight("b", {3}, {1, 2, 3});
+  b.Node("MatMul", {"x", "w"}, {"m"});
+  b.Node("Add", {"b", "m"}, {"y"});
+  b.Output("y", {-1, 3});
+  Graph graph = GraphOf(b);
+  FuseAddends(graph, {});
+  ASSERT_THAT(Ops(graph), ElementsAre("MatMul"));
+  EXPECT_THAT(graph.steps[0].inputs(), ElementsAre("x", "w", "b"));
+  EXPECT_EQ(graph.steps[0].outputs(0), "y");
+}
+
+TEST(FuseAddends, OtherVectorsStay) {
+  for (const std::initializer_list<std::int64_t> shape :
+       {std::initializer_list<std::int64_t>{1}, {3, 3}, {1, 3, 3}}) {
+    OnnxBuilder b;
+    b.Input("x", {3, 2});
+    b.Weight("w", {2, 3}, std::vector<float>(6, 1));
+    std::size_t count = 1;
+    for (std::int64_t size : shape) count *= static_cast<std::size_t>(size);
+    b.Weight("b", shape, std::vector<float>(count, 1));
+    b.Node("MatMul", {"x", "w"}, {"m"});
+    b.Node("Add", {"m", "b"}, {"y"});
+    b.Output("y", {3, 3});
+    Graph graph = GraphOf(b);
+    FuseAddends(graph, ShapesOf(graph));
+    EXPECT_THAT(Ops(graph), ElementsAre("MatMul", "Add"));
+  }
+}
+
+TEST(FuseAddends, AResidualIntoTheLaterConvolution) {
+  OnnxBuilder b = ConvFirst();
+  b.Node("Conv", {"x", "w"}, {"d"}, "second");
+  b.Node("Relu", {"d"}, {"r"});
+  b.Node("Conv", {"x", "w"}, {"e"}, "third");
+  b.Node("Add", {"c", "e"}, {"s"});
+  b.Node("Add", {"s", "r"}, {"y"});
+  Graph graph = GraphOf(b);
+  FuseAddends(graph, ShapesOf(graph));
+  ASSERT_THAT(Ops(graph), ElementsAre("Conv", "Conv", "Relu", "Conv", "Add"));
+  EXPECT_THAT(graph.steps[3].inputs(), ElementsAre("x", "w", "", "c"));
+  EXPECT_EQ(graph.steps[3].outputs(0), "s");
+}
+
+TEST(FuseAddends, ResidualsOfAnotherOrUnknownShapeStay) {
+  OnnxBuilder b = ConvFirst();
+  b.Input("other", {1, 2, 1, 1});
+  b.Node("Add", {"c", "other"}, {"y"});
+  Graph graph = GraphOf(b);
+  FuseAddends(graph, ShapesOf(graph));
+  EXPECT_THAT(Ops(graph), ElementsAre("Conv", "Add"));
+  FuseAddends(graph, {});
+  EXPECT_THAT(Ops(graph), ElementsAre("Conv", "Add"));
+
+  // Two dynamic dimensions that are only equal by chance.
+  OnnxBuilder two;
+  two.Input("x", {-1, 1, 2, 2});
+  two.Input("z", {-1, 1, 2, 2});
+  two.graph()
+      .mutable_input(1)
+      ->mutable_type()
+      ->mutable_tensor_type()
+      ->mutable_shape()
+      ->mutable_dim(0)
+      ->set_dim_param("M");
+  two.Weight("w", {1, 1, 1, 1}, {2});
+  two.Node("Conv", {"x", "w"}, {"c"});
+  two.Node("Add", {"c", "z"}, {"y"});
+  two.Output("y", {-1, 1, 2, 2});
+  graph = GraphOf(two);
+  FuseAddends(graph, ShapesOf(graph));
+  EXPECT_THAT(Ops(graph), ElementsAre("Conv", "Add"));
+}
+
 TEST(FuseActivations, IntoTheStepBefore) {
   struct Case {
     const char* op;
