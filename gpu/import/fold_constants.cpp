@@ -22,6 +22,13 @@ bool Dynamic(const proto::TensorSpec& spec) {
   return false;
 }
 
+bool OnlyBatchIsDynamic(const Graph& graph) {
+  for (const proto::TensorSpec& input : graph.inputs)
+    for (int i = 1; i < input.shape_size(); ++i)
+      if (input.shape(i) < 0) return false;
+  return true;
+}
+
 class Walk {
  public:
   // `dynamic`: what dynamic dimensions are taken for; 0: values that depend on them stay unknown.
@@ -161,6 +168,12 @@ absl::StatusOr<ValueInfos> InferShapes(const Graph& graph) {
   // Two choices apart tell which dimensions follow the inputs' and which are fixed. Where only one works, as
   // in a model that is made for one batch size, nothing general is known.
   auto two = InferValues(graph, 2);
+  if (!one.ok() && !two.ok() && OnlyBatchIsDynamic(graph)) {
+    // No batch size works: the model itself is wrong, and its deployer should know now.
+    bool any = false;
+    for (std::int64_t batch : {3, 4, 8, 16, 32, 64, 128}) any = any || InferValues(graph, batch).ok();
+    if (!any) return one.status();
+  }
   if (!one.ok() || !two.ok()) return ValueInfos();
   ValueInfos general;
   for (auto& [name, info] : *one) {

@@ -42,7 +42,8 @@ using ValueInfos = absl::flat_hash_map<std::string, ValueInfo>;
 [[nodiscard]] absl::StatusOr<ValueInfos> InferValues(const Graph& graph, std::int64_t dynamic);
 
 // What is known of every value whatever the dynamic dimensions are: -1 where two choices differ, nothing
-// where they fail.
+// where one of them fails. An error where every choice must fail: no dimension is dynamic, or only the batch
+// and no batch works.
 [[nodiscard]] absl::StatusOr<ValueInfos> InferShapes(const Graph& graph);
 
 // Folds BatchNormalization, and Mul and Add of one constant per channel, into the Conv or BatchNormalization

@@ -177,6 +177,24 @@ TEST(InferShapes, NamesTheStepThatIsWrong) {
   EXPECT_THAT(InferShapes(GraphOf(b)).status().message(), HasSubstr("'sum'"));
 }
 
+TEST(InferShapes, NoBatchMakesABrokenModelWork) {
+  OnnxBuilder broken;
+  broken.Input("x", {-1, 3});
+  broken.Weight("w", {4}, {1, 2, 3, 4});
+  broken.Node("Add", {"x", "w"}, {"y"}, "sum");
+  broken.Output("y", {-1, 3});
+  EXPECT_THAT(InferShapes(GraphOf(broken)).status().message(), HasSubstr("'sum'"));
+
+  OnnxBuilder eight;  // made for a batch of 8, though it does not say so
+  eight.Input("x", {-1, 3});
+  eight.Weight("w", {8, 3}, std::vector<float>(24, 1));
+  eight.Node("Reshape", {"x", "shape"}, {"r"});
+  eight.Ints("shape", {8, 3});
+  eight.Node("Add", {"r", "w"}, {"y"});
+  eight.Output("y", {-1, 3});
+  EXPECT_TRUE(ShapesOf(GraphOf(eight)).empty());
+}
+
 // Conv of one input and two output channels, 1x1, then whatever the test adds to value "c".
 OnnxBuilder ConvFirst() {
   OnnxBuilder b;
