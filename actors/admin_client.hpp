@@ -1,5 +1,5 @@
-// ADMIN CLIENT: the cluster for a program that knows no actors: the shell. Blocking calls over one connection to the
-// cluster manager, and to a gateway for inference. One thread at a time per object.
+// ADMIN CLIENT: the cluster for a program that knows no actors: the shell. Blocking calls over one connection
+// to the cluster manager, and to a gateway for inference. One thread at a time per object.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +24,16 @@ class AdminClient {
   static absl::StatusOr<std::unique_ptr<AdminClient>> Create(Options options);
   virtual ~AdminClient() = default;
 
-  // The manager's refusals come as the status. A zero timeout means the ordinary one; deployments want minutes.
-  virtual absl::StatusOr<proto::AdminReply> Ask(proto::AdminRequest request, Duration timeout = Duration::zero()) = 0;
-  // Sends a file for a deployment; answers its digest (DeployRequest.onnx_digest). `progress` hears bytes sent.
-  virtual absl::StatusOr<std::string> Upload(std::string bytes, std::function<void(std::uint64_t)> progress) = 0;
-  // Runs a function or workflow through a gateway of the cluster. Inputs travel inline (16 MiB at most); outputs come
-  // back inline whatever their size.
+  // The manager's refusals come as the status. A zero timeout means the ordinary one; deployments want
+  // minutes.
+  virtual absl::StatusOr<proto::AdminReply> Ask(proto::AdminRequest request,
+                                                Duration timeout = Duration::zero()) = 0;
+  // Sends a file for a deployment; answers its digest (DeployRequest.onnx_digest). `progress` hears bytes
+  // sent.
+  virtual absl::StatusOr<std::string> Upload(std::string bytes,
+                                             std::function<void(std::uint64_t)> progress) = 0;
+  // Runs a function or workflow through a gateway of the cluster. Inputs travel inline (16 MiB at most);
+  // outputs come back inline whatever their size.
   virtual absl::StatusOr<proto::InferReply> Infer(proto::InferRequest request, Duration timeout) = 0;
 };
 

@@ -38,8 +38,22 @@ ViewChange ClusterView::Apply(const proto::ClusterUpdate& update) {
     for (const proto::MemberRecord& record : update.members()) members_[record.name()] = record;
     change.members_changed = true;
   }
+  if (update.workflows_listed()) {
+    workflows_.clear();
+    for (const proto::WorkflowRecord& record : update.workflows())
+      workflows_[record.spec().name()][VersionNumber(record.spec().version())] = record;
+  }
   revision_ = update.revision();
   return change;
+}
+
+const proto::WorkflowRecord* ClusterView::FindWorkflow(const std::string& name,
+                                                       const std::string& version) const {
+  const auto it = workflows_.find(name);
+  if (it == workflows_.end() || it->second.empty()) return nullptr;
+  if (version.empty()) return &it->second.rbegin()->second;
+  const auto found = it->second.find(VersionNumber(version));
+  return found == it->second.end() ? nullptr : &found->second;
 }
 
 const std::vector<std::string>* ClusterView::PlacementOf(const std::string& model_digest) const {

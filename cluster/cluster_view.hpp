@@ -27,12 +27,19 @@ class ClusterView {
   [[nodiscard]] const std::map<std::string, proto::MemberRecord>& members() const { return members_; }
   // Null: nobody is to hold it, or nobody said.
   [[nodiscard]] const std::vector<std::string>* PlacementOf(const std::string& model_digest) const;
+  // By name, then by number of the version.
+  using Workflows = std::map<std::string, std::map<std::uint64_t, proto::WorkflowRecord>>;
+  [[nodiscard]] const Workflows& workflows() const { return workflows_; }
+  // An empty version asks for the newest. Null: there is none.
+  [[nodiscard]] const proto::WorkflowRecord* FindWorkflow(const std::string& name,
+                                                          const std::string& version) const;
   [[nodiscard]] std::uint64_t revision() const { return revision_; }
 
  private:
   FunctionTable functions_;
   std::map<std::string, proto::MemberRecord> members_;
   std::map<std::string, std::vector<std::string>> placements_;
+  Workflows workflows_;
   std::uint64_t revision_ = 0;
 };
 

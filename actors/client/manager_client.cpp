@@ -20,9 +20,8 @@ constexpr std::size_t kChunk = 1u << 20;
 constexpr Duration kChunkTimeout = std::chrono::seconds(30);
 constexpr Duration kFindTimeout = std::chrono::seconds(5);
 
-using AgentActor =
-    Interface<Hears<proto::Job>, Hears<proto::Tick>, caf::reacts_to<proto::PeerUp, caf::strong_actor_ptr>,
-              Hears<proto::PeerLost>>;
+using AgentActor = Interface<Hears<proto::Job>, Hears<proto::Tick>,
+                             caf::reacts_to<proto::PeerUp, caf::strong_actor_ptr>, Hears<proto::PeerLost>>;
 
 struct UploadJob {
   std::string name;
@@ -82,8 +81,9 @@ class ManagerClient::Agent : public AgentActor::base {
   void Ask(proto::AdminRequest request, Duration timeout, Done<proto::AdminReply> done) {
     WhenFound([this, request = std::move(request), timeout, done](const absl::Status& status) mutable {
       if (!status.ok()) return done(status);
-      Call<proto::AdminReply>(this, calls_, manager_, timeout, std::move(request),
-                              [done](absl::StatusOr<proto::AdminReply> reply) { done(WithCode(std::move(reply))); });
+      Call<proto::AdminReply>(
+          this, calls_, manager_, timeout, std::move(request),
+          [done](absl::StatusOr<proto::AdminReply> reply) { done(WithCode(std::move(reply))); });
     });
   }
 
@@ -103,7 +103,8 @@ class ManagerClient::Agent : public AgentActor::base {
                                  if (!reply.ok()) return upload->done(reply.status());
                                  upload->sent += size;
                                  if (upload->progress) upload->progress(upload->sent);
-                                 if (upload->sent == upload->bytes->size()) return upload->done(upload->digest);
+                                 if (upload->sent == upload->bytes->size())
+                                   return upload->done(upload->digest);
                                  Send(upload);
                                });
     });
@@ -125,8 +126,9 @@ class ManagerClient::Agent : public AgentActor::base {
   void GiveUp(std::uint64_t token) {
     auto node = waiting_.extract(token);
     if (node.empty()) return;
-    node.mapped()(absl::UnavailableError(absl::StrCat("no cluster manager answers at ", state_->address, " within ",
-                                                      FormatDuration(kFindTimeout), ": is it running?")));
+    node.mapped()(
+        absl::UnavailableError(absl::StrCat("no cluster manager answers at ", state_->address, " within ",
+                                            FormatDuration(kFindTimeout), ": is it running?")));
   }
 
   std::shared_ptr<State> state_;
@@ -148,9 +150,8 @@ ManagerClient::~ManagerClient() {
 }
 
 void ManagerClient::Ask(proto::AdminRequest request, Duration timeout, Done<proto::AdminReply> done) {
-  state_->inbox.Post(state_->agent, [request = std::move(request), timeout, done = std::move(done)](Agent& agent) {
-    agent.Ask(request, timeout, done);
-  });
+  state_->inbox.Post(state_->agent, [request = std::move(request), timeout, done = std::move(done)](
+                                        Agent& agent) { agent.Ask(request, timeout, done); });
 }
 
 void ManagerClient::Upload(std::shared_ptr<const std::string> bytes, Done<std::string> done,
@@ -158,7 +159,8 @@ void ManagerClient::Upload(std::shared_ptr<const std::string> bytes, Done<std::s
   auto upload = std::make_shared<UploadJob>();
   upload->digest = Sha256Hex(*bytes);
   // Two uploads of one file at the same time must not mix.
-  upload->name = absl::StrCat(upload->digest.substr(0, 16), "-", reinterpret_cast<std::uintptr_t>(upload.get()));
+  upload->name =
+      absl::StrCat(upload->digest.substr(0, 16), "-", reinterpret_cast<std::uintptr_t>(upload.get()));
   upload->bytes = std::move(bytes);
   upload->done = std::move(done);
   upload->progress = std::move(progress);

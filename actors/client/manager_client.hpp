@@ -1,6 +1,6 @@
-// MANAGER CLIENT: the cluster manager for threads that are no actors: the gateway's management paths, the shell. Its one
-// actor finds the manager through a PeerDirectory and asks it; answers come as callbacks, exactly once, on an actor
-// thread. Threads: any.
+// MANAGER CLIENT: the cluster manager for threads that are no actors: the gateway's management paths, the
+// shell. Its one actor finds the manager through a PeerDirectory and asks it; answers come as callbacks,
+// exactly once, on an actor thread. Threads: any.
 #pragma once
 
 #include <caf/actor_system.hpp>
@@ -26,10 +26,11 @@ class ManagerClient {
   ManagerClient(const ManagerClient&) = delete;
   ManagerClient& operator=(const ManagerClient&) = delete;
 
-  // An error of the manager's (AdminReply.code) comes as the status. UNAVAILABLE when it cannot be reached in time.
+  // An error of the manager's (AdminReply.code) comes as the status. UNAVAILABLE when it cannot be reached in
+  // time.
   void Ask(proto::AdminRequest request, Duration timeout, Done<proto::AdminReply> done);
-  // Sends a file in chunks; answers its SHA-256, under which the manager knows it. `progress` (may be empty) hears bytes
-  // sent, on an actor thread.
+  // Sends a file in chunks; answers its SHA-256, under which the manager knows it. `progress` (may be empty)
+  // hears bytes sent, on an actor thread.
   void Upload(std::shared_ptr<const std::string> bytes, Done<std::string> done,
               std::function<void(std::uint64_t)> progress = nullptr);
 

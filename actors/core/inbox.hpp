@@ -1,5 +1,6 @@
-// INBOX: how a thread that is no actor has something done inside one: it leaves a closure, and a Job message makes the
-// actor run it. The other way round is continuations.hpp. A closure that is never run (the actor has ended) is destroyed.
+// INBOX: how a thread that is no actor has something done inside one: it leaves a closure, and a Job message
+// makes the actor run it. The other way round is continuations.hpp. A closure that is never run (the actor
+// has ended) is destroyed.
 #pragma once
 
 #include <caf/send.hpp>

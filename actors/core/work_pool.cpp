@@ -25,7 +25,8 @@ absl::Status WorkPool::Post(std::function<void()> job) {
   {
     const std::lock_guard lock(mutex_);
     if (stopping_) return absl::CancelledError("the daemon is stopping");
-    if (jobs_.size() >= limit_) return absl::ResourceExhaustedError(absl::StrCat(limit_, " jobs wait for the disk"));
+    if (jobs_.size() >= limit_)
+      return absl::ResourceExhaustedError(absl::StrCat(limit_, " jobs wait for the disk"));
     jobs_.push_back(std::move(job));
   }
   wake_.notify_one();

@@ -1,5 +1,5 @@
-// WORK POOL: threads for what blocks (disk, imports, transfers), so that actors never do. Bounded; jobs begin in their
-// order of arrival. The destructor finishes what was begun and drops the rest.
+// WORK POOL: threads for what blocks (disk, imports, transfers), so that actors never do. Bounded; jobs begin
+// in their order of arrival. The destructor finishes what was begun and drops the rest.
 #pragma once
 
 #include <condition_variable>

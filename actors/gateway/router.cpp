@@ -73,7 +73,6 @@ class Router : public RouterSelf::base {
   void on_exit() override {
     requests_.clear();
     nodes_.clear();
-    options_.on_view = nullptr;
     options_.on_answer = nullptr;
   }
 
@@ -143,11 +142,9 @@ class Router : public RouterSelf::base {
     submit.set_timeout_in_ns(send.timeout_in.count());
     submit.set_priority(held.message.priority());
     submit.set_node_epoch(send.node_epoch);
-    Call<proto::SubmitReply>(this, calls_, ControllerOf(send.node), send.timeout_in + options_.call_slack,
-                             std::move(submit),
-                             [this, send](absl::StatusOr<proto::SubmitReply> reply) {
-                               Replied(send, std::move(reply));
-                             });
+    Call<proto::SubmitReply>(
+        this, calls_, ControllerOf(send.node), send.timeout_in + options_.call_slack, std::move(submit),
+        [this, send](absl::StatusOr<proto::SubmitReply> reply) { Replied(send, std::move(reply)); });
   }
 
   void Replied(const cluster::Send& send, absl::StatusOr<proto::SubmitReply> reply) {
@@ -310,8 +307,7 @@ class Router : public RouterSelf::base {
   }
 
   void Publish() {
-    if (options_.on_view)
-      options_.on_view(std::make_shared<const cluster::ClusterView>(view_), book_.credits().nodes().size());
+    options_.view->Set(std::make_shared<const cluster::ClusterView>(view_), book_.credits().nodes().size());
   }
 
   proto::MemberReport Report() const {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "actors/gateway/view_cell.hpp"
 #include "actors/interfaces/router.hpp"
 #include "actors/seams/peer_directory.hpp"
 #include "base/policy.hpp"
@@ -13,9 +14,6 @@
 #include "cluster/request_book.hpp"
 
 namespace troupe::actors {
-
-// What the gateway's threads may read of the router's view: replaced as a whole, never changed.
-using ViewSnapshot = std::shared_ptr<const cluster::ClusterView>;
 
 struct RouterOptions {
   std::string gateway;   // this member's name
@@ -25,8 +23,7 @@ struct RouterOptions {
   Duration call_slack = std::chrono::seconds(2);  // a node that is this late with an answer counts as lost
   Duration hello_every = std::chrono::milliseconds(250);
   Duration hello_timeout = std::chrono::seconds(1);
-  // Told of every change of the view and of the number of nodes that grant credits; called in the actor.
-  std::function<void(ViewSnapshot, std::size_t nodes)> on_view;
+  std::shared_ptr<ViewCell> view = std::make_shared<ViewCell>();  // kept up to date by the router
   // Told of each request that ends (for metrics); called in the actor.
   std::function<void(const proto::InferReply&, Duration took)> on_answer;
 };

@@ -113,14 +113,16 @@ class Cache : public CacheSelf::base {
   // The model's objects, unless the disk has them, then the place in the host region.
   void Fetch(const std::string& model) {
     const auto it = wishes_.find(model);
-    if (it == wishes_.end()) return Fetched(model, absl::CancelledError("nobody asks for this model any more"));
+    if (it == wishes_.end())
+      return Fetched(model, absl::CancelledError("nobody asks for this model any more"));
     FetchMissing(model, repository_.ObjectsOf(it->second.function), 0);
   }
 
   void FetchMissing(const std::string& model, const std::vector<std::string>& objects, std::size_t next) {
     while (next < objects.size() && repository_.Has(objects[next])) ++next;
     if (next == objects.size()) return Place(model);
-    FetchPart(model, objects[next], 0, [this, model, objects, next] { FetchMissing(model, objects, next + 1); });
+    FetchPart(model, objects[next], 0,
+              [this, model, objects, next] { FetchMissing(model, objects, next + 1); });
   }
 
   void FetchPart(const std::string& model, const std::string& digest, std::uint64_t offset,

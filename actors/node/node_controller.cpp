@@ -432,7 +432,8 @@ class NodeController : public ControllerSelf::base {
     LetGo(digest);
   }
 
-  // The host copy goes once no worker may still be reading it: when nothing that was dispatched uses the model.
+  // The host copy goes once no worker may still be reading it: when nothing that was dispatched uses the
+  // model.
   void LetGo(const std::string& digest) {
     if (!leaving_.contains(digest) || models_.contains(digest)) return;
     for (const auto& [id, held] : requests_)
@@ -609,7 +610,7 @@ class NodeController : public ControllerSelf::base {
   std::map<node::RequestId, HeldRequest> requests_;
   std::map<node::RequestId, std::pair<node::GpuIndex, proto::ReleaseOrder>> unread_;
   std::map<std::string, HeldModel> models_;
-  std::set<std::string> leaving_;  // disowned, and perhaps still read by a worker
+  std::set<std::string> leaving_;                 // disowned, and perhaps still read by a worker
   std::map<std::string, std::string> forgotten_;  // canonical digest -> packed, for evictions under way
   std::uint64_t epoch_ = 0;
   std::uint64_t next_sequence_ = 1;

@@ -33,8 +33,13 @@ struct Watching {
 // Lives for as long as somebody watches its address.
 class PeerWatch : public caf::event_based_actor {
  public:
-  PeerWatch(caf::actor_config& config, std::string address, std::string host, std::uint16_t port, WorkPool& pool)
-      : caf::event_based_actor(config), address_(std::move(address)), host_(std::move(host)), port_(port), pool_(pool) {}
+  PeerWatch(caf::actor_config& config, std::string address, std::string host, std::uint16_t port,
+            WorkPool& pool)
+      : caf::event_based_actor(config),
+        address_(std::move(address)),
+        host_(std::move(host)),
+        port_(port),
+        pool_(pool) {}
 
   const char* name() const override { return "peer_watch"; }
 
@@ -77,7 +82,8 @@ class PeerWatch : public caf::event_based_actor {
   void Connect() {
     request(home_system().middleman().actor_handle(), kConnectLimit, caf::connect_atom::value, host_, port_)
         .then(
-            [this](const caf::node_id&, const caf::strong_actor_ptr& peer, const std::set<std::string>& offered) {
+            [this](const caf::node_id&, const caf::strong_actor_ptr& peer,
+                   const std::set<std::string>& offered) {
               if (!peer) return Pause();
               peer_ = peer;
               offered_ = offered;
@@ -95,7 +101,9 @@ class PeerWatch : public caf::event_based_actor {
   }
 
   void Announce(const Watching& watching) {
-    if (!std::includes(offered_.begin(), offered_.end(), watching.interface.begin(), watching.interface.end())) return;
+    if (!std::includes(offered_.begin(), offered_.end(), watching.interface.begin(),
+                       watching.interface.end()))
+      return;
     proto::PeerUp up;
     up.set_address(address_);
     up.set_connection(connection_);
@@ -107,11 +115,14 @@ class PeerWatch : public caf::event_based_actor {
       peer_ = nullptr;
       proto::PeerLost lost;
       lost.set_address(address_);
-      lost.set_reason(absl::StrCat("the connection to ", address_, " went down: ", caf::to_string(down.reason)));
+      lost.set_reason(
+          absl::StrCat("the connection to ", address_, " went down: ", caf::to_string(down.reason)));
       for (const auto& watching : watching_) send(watching.watcher, lost);
       return Pause();
     }
-    std::erase_if(watching_, [&](const Watching& w) { return caf::actor_cast<caf::actor_addr>(w.watcher) == down.source; });
+    std::erase_if(watching_, [&](const Watching& w) {
+      return caf::actor_cast<caf::actor_addr>(w.watcher) == down.source;
+    });
   }
 
   const std::string address_;
@@ -131,14 +142,16 @@ class PeerWatch : public caf::event_based_actor {
 absl::StatusOr<std::pair<std::string, std::uint16_t>> ParseAddress(const std::string& address) {
   const auto colon = address.rfind(':');
   unsigned port = 0;
-  if (colon == std::string::npos || colon == 0 || !absl::SimpleAtoi(address.substr(colon + 1), &port) || port == 0 ||
-      port > 65535) {
+  if (colon == std::string::npos || colon == 0 || !absl::SimpleAtoi(address.substr(colon + 1), &port) ||
+      port == 0 || port > 65535) {
     return absl::InvalidArgumentError(absl::StrCat("'", address, "' is no address: write HOST:PORT"));
   }
   return std::pair(address.substr(0, colon), static_cast<std::uint16_t>(port));
 }
 
-NetworkPeerDirectory::~NetworkPeerDirectory() { Clear(); }
+NetworkPeerDirectory::~NetworkPeerDirectory() {
+  Clear();
+}
 
 void NetworkPeerDirectory::Watch(const std::string& address, std::set<std::string> interface,
                                  PeerWatcherActor watcher) {

@@ -1,11 +1,11 @@
-// NETWORK PEER DIRECTORY: the production form of PeerDirectory. Actors of this process are found at once; for every other
-// address that somebody watches one peer_watch keeps a connection of CAF's middleman.
+// NETWORK PEER DIRECTORY: the production form of PeerDirectory. Actors of this process are found at once; for
+// every other address that somebody watches one peer_watch keeps a connection of CAF's middleman.
 //
 //   peer_watch:  probing -> connecting -> up -> (DOWN) probing -> ...      back-off 50 ms, doubling to 2 s
 //
-// The probe is a connect of our own, off the actors: one connect that blocks (a full backlog, a black hole) would stall
-// every other one in the middleman for seconds (design of CAF 0.17). After a peer's restart its old proxies stay dead, so
-// each DOWN means probe, connect, look up and monitor again.
+// The probe is a connect of our own, off the actors: one connect that blocks (a full backlog, a black hole)
+// would stall every other one in the middleman for seconds (design of CAF 0.17). After a peer's restart its
+// old proxies stay dead, so each DOWN means probe, connect, look up and monitor again.
 #pragma once
 
 #include <caf/actor_system.hpp>
@@ -38,7 +38,7 @@ class NetworkPeerDirectory final : public PeerDirectory {
   WorkPool& pool_;
   LocalPeerDirectory here_;
   std::mutex mutex_;
-  std::set<std::string> local_;               // addresses of this process; guarded by mutex_
+  std::set<std::string> local_;                // addresses of this process; guarded by mutex_
   std::map<std::string, caf::actor> watches_;  // guarded by mutex_
 };
 

@@ -22,7 +22,8 @@ absl::Status ConnectTo(const addrinfo& target, Duration limit) {
   if (connect(fd.get(), target.ai_addr, target.ai_addrlen) == 0) return absl::OkStatus();
   if (errno != EINPROGRESS) return absl::UnavailableError(std::strerror(errno));
   pollfd waiting{fd.get(), POLLOUT, 0};
-  const int milliseconds = static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(limit).count());
+  const int milliseconds =
+      static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(limit).count());
   if (poll(&waiting, 1, milliseconds) <= 0)
     return absl::UnavailableError(absl::StrCat("no answer within ", FormatDuration(limit)));
   int error = 0;

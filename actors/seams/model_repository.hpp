@@ -37,7 +37,8 @@ class ModelRepository {
   // The bytes behind a fetched part (inline, arena or another host).
   virtual void Load(const proto::TensorRef& ref, Done<std::string> done) = 0;
   [[nodiscard]] virtual bool Has(const std::string& digest) const = 0;
-  // The objects that have to be here before Adopt: the packed model for this node's devices, or the canonical one.
+  // The objects that have to be here before Adopt: the packed model for this node's devices, or the canonical
+  // one.
   [[nodiscard]] virtual std::vector<std::string> ObjectsOf(const proto::FunctionRecord& function) const = 0;
   // Places a stored model in the host region.
   virtual void Adopt(const proto::FunctionRecord& function, Done<proto::HostCopy> done) = 0;

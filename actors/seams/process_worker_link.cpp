@@ -211,7 +211,8 @@ class ProcessWorkerLink final : public WorkerLink {
     if (!connection.ok() && pid != 0) {
       // It ended before it was adopted: its exit code says whether another start makes sense.
       const auto process = transport::ProcessHandle::Open(pid);
-      const auto end = process.ok() ? process->Wait(Duration::zero()) : absl::StatusOr<transport::ProcessEnd>();
+      const auto end =
+          process.ok() ? process->Wait(Duration::zero()) : absl::StatusOr<transport::ProcessEnd>();
       if (process.ok() && end.ok()) {
         return state->TellDeath(life, end->signaled ? 0 : end->code, end->signaled ? end->code : 0,
                                 std::string(connection.status().message()));

@@ -1,7 +1,9 @@
-// PROCESS WORKER LINK: the production form of WorkerLink: a troupe-gpu-worker process, spoken to over shared-memory rings.
+// PROCESS WORKER LINK: the production form of WorkerLink: a troupe-gpu-worker process, spoken to over
+// shared-memory rings.
 //
-// Starting, adopting and waiting for an end block, so they run on the node's work pool; outcomes arrive on the node's one
-// LinkReader thread. The device memory of a virtual GPU is made here once and given to each worker of this GPU in turn.
+// Starting, adopting and waiting for an end block, so they run on the node's work pool; outcomes arrive on
+// the node's one LinkReader thread. The device memory of a virtual GPU is made here once and given to each
+// worker of this GPU in turn.
 #pragma once
 
 #include <memory>

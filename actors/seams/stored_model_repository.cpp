@@ -33,7 +33,8 @@ class WorkFolder {
   }
   [[nodiscard]] const fs::path& path() const { return path_; }
   [[nodiscard]] absl::Status status() const {
-    return error_ ? absl::UnavailableError(absl::StrCat("cannot make '", path_.string(), "': ", error_.message()))
+    return error_ ? absl::UnavailableError(
+                        absl::StrCat("cannot make '", path_.string(), "': ", error_.message()))
                   : absl::OkStatus();
   }
 
@@ -46,7 +47,11 @@ class WorkFolder {
 
 StoredModelRepository::StoredModelRepository(Options options, storage::ModelRepository& objects,
                                              storage::HostRepository* host, transport::TensorChannel& channel)
-    : options_(std::move(options)), objects_(objects), host_(host), channel_(channel), pool_(options_.threads) {
+    : options_(std::move(options)),
+      objects_(objects),
+      host_(host),
+      channel_(channel),
+      pool_(options_.threads) {
   std::error_code ignored;
   fs::remove_all(options_.work_directory, ignored);
 }
@@ -60,8 +65,8 @@ void StoredModelRepository::OnPool(Done<T> done, std::function<absl::StatusOr<T>
   if (!status.ok()) (*shared)(status);
 }
 
-void StoredModelRepository::Receive(const std::string& upload, std::uint64_t offset, std::string data, bool last,
-                                    const std::string& digest, Done<std::uint64_t> done) {
+void StoredModelRepository::Receive(const std::string& upload, std::uint64_t offset, std::string data,
+                                    bool last, const std::string& digest, Done<std::uint64_t> done) {
   OnPool<std::uint64_t>(std::move(done), [this, upload, offset, data = std::move(data), last, digest] {
     return Append(upload, offset, data, last, digest);
   });
@@ -87,8 +92,8 @@ absl::StatusOr<std::uint64_t> StoredModelRepository::Append(const std::string& n
     TROUPE_ASSIGN_OR_RETURN(upload->writer, objects_.Create());
   }
   if (offset != upload->received) {
-    return absl::InvalidArgumentError(absl::StrCat("upload '", name, "' is at byte ", upload->received, ", and byte ",
-                                                   offset, " was sent: begin again at 0"));
+    return absl::InvalidArgumentError(absl::StrCat("upload '", name, "' is at byte ", upload->received,
+                                                   ", and byte ", offset, " was sent: begin again at 0"));
   }
   TROUPE_RETURN_IF_ERROR(upload->writer->Append(std::as_bytes(std::span(data))));
   upload->received += data.size();
@@ -110,7 +115,8 @@ absl::StatusOr<proto::FunctionRecord> StoredModelRepository::ImportNow(const std
   TROUPE_ASSIGN_OR_RETURN(const auto file, objects_.Open(onnx_digest));
   const WorkFolder folder(fs::path(options_.work_directory) / absl::StrCat("import-", next_folder_++));
   TROUPE_RETURN_IF_ERROR(folder.status());
-  // The child gets a file of its own in an empty folder: external data that an uploaded model names is not there.
+  // The child gets a file of its own in an empty folder: external data that an uploaded model names is not
+  // there.
   const auto onnx = folder.path() / "model.onnx";
   const auto output = folder.path() / "out";
   {
@@ -148,8 +154,9 @@ absl::StatusOr<proto::FunctionRecord> StoredModelRepository::ImportNow(const std
   return record;
 }
 
-absl::Status StoredModelRepository::StoreFolder(const std::string& folder, const std::string& digest, Names* names,
-                                                std::uint64_t* model_bytes, std::uint64_t* weights_bytes) {
+absl::Status StoredModelRepository::StoreFolder(const std::string& folder, const std::string& digest,
+                                                Names* names, std::uint64_t* model_bytes,
+                                                std::uint64_t* weights_bytes) {
   // What the child wrote is checked as if a stranger had.
   TROUPE_ASSIGN_OR_RETURN(const auto model, gpu::ReadCanonical(folder, digest));
   *model_bytes = gpu::SerializeModel(model.model).size();
@@ -231,8 +238,8 @@ absl::StatusOr<proto::HostCopy> StoredModelRepository::AdoptNow(const proto::Fun
   storage::HostRepository::Reservation room;
   {
     const std::lock_guard lock(host_mutex_);
-    TROUPE_ASSIGN_OR_RETURN(
-        room, host_->Reserve(names.model, Bytes(model.serialized.bytes.size()), Bytes(model.weights.bytes.size())));
+    TROUPE_ASSIGN_OR_RETURN(room, host_->Reserve(names.model, Bytes(model.serialized.bytes.size()),
+                                                 Bytes(model.weights.bytes.size())));
   }
   // The copy is long and touches bytes that nobody else sees yet: outside the lock.
   if (!room.adoption.present) {

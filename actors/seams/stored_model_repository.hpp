@@ -1,5 +1,6 @@
-// STORED MODEL REPOSITORY: the production form of ModelRepository: objects on disk, imports in a child process, host
-// copies in the node's region, bytes by TensorChannel; all of it on a pool of threads. A manager has no host region.
+// STORED MODEL REPOSITORY: the production form of ModelRepository: objects on disk, imports in a child
+// process, host copies in the node's region, bytes by TensorChannel; all of it on a pool of threads. A
+// manager has no host region.
 #pragma once
 
 #include <atomic>
@@ -34,8 +35,8 @@ class StoredModelRepository final : public ModelRepository {
                         transport::TensorChannel& channel);
   ~StoredModelRepository() override;
 
-  void Receive(const std::string& upload, std::uint64_t offset, std::string data, bool last, const std::string& digest,
-               Done<std::uint64_t> done) override;
+  void Receive(const std::string& upload, std::uint64_t offset, std::string data, bool last,
+               const std::string& digest, Done<std::uint64_t> done) override;
   void Import(const std::string& onnx_digest, Done<proto::FunctionRecord> done) override;
   void Keep(const proto::TensorRef& ref, Done<std::string> done) override;
   void Read(const proto::FetchObject& part, Done<proto::FetchReply> done) override;
@@ -60,8 +61,8 @@ class StoredModelRepository final : public ModelRepository {
   };
   template <class T>
   void OnPool(Done<T> done, std::function<absl::StatusOr<T>()> job);
-  absl::StatusOr<std::uint64_t> Append(const std::string& upload, std::uint64_t offset, const std::string& data,
-                                       bool last, const std::string& digest);
+  absl::StatusOr<std::uint64_t> Append(const std::string& upload, std::uint64_t offset,
+                                       const std::string& data, bool last, const std::string& digest);
   absl::StatusOr<proto::FunctionRecord> ImportNow(const std::string& onnx_digest);
   absl::Status StoreFolder(const std::string& folder, const std::string& digest, Names* names,
                            std::uint64_t* model_bytes, std::uint64_t* weights_bytes);
@@ -74,12 +75,12 @@ class StoredModelRepository final : public ModelRepository {
   storage::HostRepository* const host_;
   transport::TensorChannel& channel_;
   mutable std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<Upload>> uploads_;     // guarded by mutex_
-  std::uint64_t upload_clock_ = 0;                             // guarded by mutex_
-  std::map<std::uint64_t, proto::TensorRef> unreleased_;       // guarded by mutex_
-  std::uint64_t next_release_ = 1;                             // guarded by mutex_
-  std::map<std::string, std::string> host_names_;              // canonical -> adopted digest; guarded by host_mutex_
-  mutable std::mutex host_mutex_;                              // HostRepository wants one caller at a time
+  std::map<std::string, std::shared_ptr<Upload>> uploads_;  // guarded by mutex_
+  std::uint64_t upload_clock_ = 0;                          // guarded by mutex_
+  std::map<std::uint64_t, proto::TensorRef> unreleased_;    // guarded by mutex_
+  std::uint64_t next_release_ = 1;                          // guarded by mutex_
+  std::map<std::string, std::string> host_names_;  // canonical -> adopted digest; guarded by host_mutex_
+  mutable std::mutex host_mutex_;                  // HostRepository wants one caller at a time
   std::atomic<std::uint64_t> next_folder_{1};
   WorkPool pool_;  // last: its threads use all of the above
 };

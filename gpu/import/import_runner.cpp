@@ -209,4 +209,19 @@ absl::StatusOr<ImportReport> RunImport(const std::filesystem::path& program,
   return Judge(child.Wait(), said, limits);
 }
 
+absl::StatusOr<std::string> AskPackTarget(const std::filesystem::path& program) {
+  TROUPE_ASSIGN_OR_RETURN(Pipe out, MakePipe());
+  TROUPE_ASSIGN_OR_RETURN(Pipe err, MakePipe());
+  TROUPE_ASSIGN_OR_RETURN(const pid_t pid, Spawn({program.string(), "--pack-target"}, out, err));
+  Child child(pid);
+  out.write.Close();
+  err.write.Close();
+  const Said said = Listen(out, err, SteadyClock::now() + std::chrono::seconds(10));
+  const std::string target = LastLine(said.out);
+  if (!said.in_time || target.empty())
+    return absl::UnavailableError(absl::StrCat("the importer '", program.string(),
+                                               "' does not say what it packs for: ", LastLine(said.err)));
+  return target;
+}
+
 }  // namespace troupe::gpu

@@ -29,4 +29,7 @@ struct ImportLimits {
                                                      const std::filesystem::path& output,
                                                      const ImportLimits& limits);
 
+// What the importer packs for on this machine (Model.packed_for). Unavailable when it cannot be asked.
+[[nodiscard]] absl::StatusOr<std::string> AskPackTarget(const std::filesystem::path& program);
+
 }  // namespace troupe::gpu

@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <filesystem>
@@ -150,6 +151,13 @@ int main(int argc, char** argv) {
   app.add_option("--time-limit", options.time_limit, "most processor time to use")->capture_default_str();
   app.add_option("--limit-nodes", options.limit_nodes, "most nodes of a graph")->capture_default_str();
   app.add_flag("--pack", options.pack, "also write the model packed for this machine, to OUTPUT/packed");
+  app.add_flag_callback(
+      "--pack-target",
+      [] {
+        std::printf("%s\n", PackTarget().c_str());
+        std::exit(0);
+      },
+      "print what --pack packs for on this machine, and exit");
   app.footer(
       "Prints one line of JSON. Exit codes: 0 imported, 2 bad usage, 3 bad model, 4 unsupported, 5 over a "
       "limit.");

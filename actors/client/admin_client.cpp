@@ -1,0 +1,169 @@
+#include "actors/admin_client.hpp"
+
+#include <unistd.h>
+
+#include <caf/actor_system.hpp>
+#include <caf/actor_system_config.hpp>
+#include <caf/io/middleman.hpp>
+#include <caf/scoped_actor.hpp>
+#include <filesystem>
+#include <future>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "actors/client/manager_client.hpp"
+#include "actors/core/call.hpp"
+#include "actors/core/message_types.hpp"
+#include "actors/core/work_pool.hpp"
+#include "actors/interfaces/front.hpp"
+#include "actors/peers/network_peer_directory.hpp"
+#include "actors/peers/probe.hpp"
+#include "base/status.hpp"
+#include "transport/remote_channel.hpp"
+
+namespace troupe::actors {
+
+namespace {
+
+constexpr Duration kProbe = std::chrono::seconds(2);
+constexpr Duration kSlack = std::chrono::seconds(5);
+
+// Waits for a callback that comes exactly once.
+template <class T>
+class Waiter {
+ public:
+  std::function<void(absl::StatusOr<T>)> Callback() {
+    return [promise = promise_](absl::StatusOr<T> value) { promise->set_value(std::move(value)); };
+  }
+  absl::StatusOr<T> Wait() { return future_.get(); }
+
+ private:
+  std::shared_ptr<std::promise<absl::StatusOr<T>>> promise_ =
+      std::make_shared<std::promise<absl::StatusOr<T>>>();
+  std::future<absl::StatusOr<T>> future_ = promise_->get_future();
+};
+
+class NetworkAdminClient final : public AdminClient {
+ public:
+  explicit NetworkAdminClient(Options options) : options_(std::move(options)) {
+    RegisterMessageTypes(config_);
+    config_.load<caf::io::middleman>();
+    config_.set("scheduler.max-threads", static_cast<std::size_t>(2));
+    system_ = std::make_unique<caf::actor_system>(config_);
+    directory_ = std::make_unique<NetworkPeerDirectory>(*system_, pool_);
+    manager_ = std::make_unique<ManagerClient>(*system_, *directory_, options_.manager);
+  }
+  ~NetworkAdminClient() override {
+    manager_.reset();
+    directory_.reset();
+    front_ = FrontActor();
+    if (!socket_.empty()) {
+      std::error_code ignored;
+      std::filesystem::remove(socket_, ignored);
+    }
+  }
+
+  absl::StatusOr<proto::AdminReply> Ask(proto::AdminRequest request, Duration timeout) override {
+    Waiter<proto::AdminReply> waiter;
+    manager_->Ask(std::move(request), timeout == Duration::zero() ? options_.timeout : timeout,
+                  waiter.Callback());
+    return waiter.Wait();
+  }
+
+  absl::StatusOr<std::string> Upload(std::string bytes,
+                                     std::function<void(std::uint64_t)> progress) override {
+    Waiter<std::string> waiter;
+    manager_->Upload(std::make_shared<const std::string>(std::move(bytes)), waiter.Callback(),
+                     std::move(progress));
+    return waiter.Wait();
+  }
+
+  absl::StatusOr<proto::InferReply> Infer(proto::InferRequest request, Duration timeout) override {
+    TROUPE_RETURN_IF_ERROR(FindFront());
+    request.set_timeout_ns(timeout.count());
+    caf::scoped_actor self(*system_);
+    absl::StatusOr<proto::InferReply> out;
+    self->request(front_, timeout + kSlack, std::move(request))
+        .receive([&](proto::InferReply& reply) { out = std::move(reply); },
+                 [&](const caf::error& error) { out = ToStatus(error, timeout + kSlack); });
+    if (!out.ok()) {
+      front_ = FrontActor();  // perhaps another gateway answers the next time
+      return out;
+    }
+    TROUPE_RETURN_IF_ERROR(Inline(*out));
+    if (out->release() != 0) {
+      proto::ReleaseOutputs release;
+      release.set_release(out->release());
+      self->send(front_, std::move(release));
+    }
+    return out;
+  }
+
+ private:
+  absl::Status FindFront() {
+    if (front_) return absl::OkStatus();
+    proto::AdminRequest request;
+    request.mutable_cluster_status();
+    TROUPE_ASSIGN_OR_RETURN(const auto reply, Ask(std::move(request), options_.timeout));
+    absl::Status last =
+        absl::UnavailableError("the cluster has no gateway: start one with trouped --role gateway");
+    for (const auto& entry : reply.status().members()) {
+      if (entry.member().kind() != proto::MEMBER_GATEWAY || entry.member().state() != proto::MEMBER_ALIVE)
+        continue;
+      last = Connect(entry.member().address());
+      if (last.ok()) return last;
+    }
+    return last;
+  }
+
+  absl::Status Connect(const std::string& address) {
+    TROUPE_ASSIGN_OR_RETURN(const auto parts, ParseAddress(address));
+    TROUPE_RETURN_IF_ERROR(ProbeTcp(parts.first, parts.second, kProbe));
+    auto front = system_->middleman().remote_actor<FrontActor>(parts.first, parts.second);
+    if (!front)
+      return absl::UnavailableError(
+          absl::StrCat("the gateway at ", address, ": ", system_->render(front.error())));
+    front_ = *front;
+    return absl::OkStatus();
+  }
+
+  // Outputs that lie in a node's arena are brought into the message.
+  absl::Status Inline(proto::InferReply& reply) {
+    for (auto& output : *reply.mutable_outputs()) {
+      if (output.data().has_inlined()) continue;
+      TROUPE_RETURN_IF_ERROR(OpenChannel());
+      TROUPE_ASSIGN_OR_RETURN(const auto data, channel_->Fetch(output.data(), kSlack));
+      output.mutable_data()->set_inlined(data.bytes().data(), data.bytes().size());
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status OpenChannel() {
+    if (channel_ != nullptr) return absl::OkStatus();
+    socket_ = absl::StrCat("/tmp/troupe-client-", getpid(), ".sock");
+    transport::RemoteChannel::Options options;
+    options.local.name = "troupe-client";
+    options.local.socket = socket_;
+    TROUPE_ASSIGN_OR_RETURN(channel_, transport::RemoteChannel::Create(std::move(options)));
+    return absl::OkStatus();
+  }
+
+  const Options options_;
+  caf::actor_system_config config_;
+  std::unique_ptr<caf::actor_system> system_;
+  WorkPool pool_{1};
+  std::unique_ptr<NetworkPeerDirectory> directory_;
+  std::unique_ptr<ManagerClient> manager_;
+  FrontActor front_;
+  std::string socket_;
+  std::unique_ptr<transport::TensorChannel> channel_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<AdminClient>> AdminClient::Create(Options options) {
+  TROUPE_RETURN_IF_ERROR(ParseAddress(options.manager).status());
+  return std::make_unique<NetworkAdminClient>(std::move(options));
+}
+
+}  // namespace troupe::actors

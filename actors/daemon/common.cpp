@@ -1,0 +1,112 @@
+#include "actors/daemon/common.hpp"
+
+#include <time.h>
+
+#include <algorithm>
+#include <caf/io/middleman.hpp>
+#include <filesystem>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "actors/core/message_types.hpp"
+#include "base/status.hpp"
+#include "transport/local_channel.hpp"
+#include "transport/remote_channel.hpp"
+
+namespace troupe::actors {
+
+namespace {
+
+absl::Status MakeDirectory(const std::string& what, const std::string& path, bool is_private) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (!error && is_private) {
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all, error);
+  }
+  if (!error) return absl::OkStatus();
+  return absl::PermissionDeniedError(absl::StrCat("cannot make the ", what, " directory '", path,
+                                                  "': ", error.message(), "; choose another with --", what));
+}
+
+// CAF's settings come from here alone: it would also read a file from the working directory, silently.
+void Configure(const DaemonConfig& config, caf::actor_system_config& out) {
+  RegisterMessageTypes(out);
+  out.load<caf::io::middleman>();
+  const auto threads =
+      config.actor_threads > 0 ? config.actor_threads : std::max(2u, std::thread::hardware_concurrency());
+  out.set("scheduler.max-threads", static_cast<std::size_t>(threads));
+  // One busy actor must not hog a thread; the default is no limit.
+  out.set("scheduler.max-throughput", static_cast<std::size_t>(50));
+  out.set("scheduler.policy", caf::atom("sharing"));
+  out.set("middleman.workers", static_cast<std::size_t>(0));
+  // Off by default: without them a silent partition is never noticed.
+  out.set("middleman.heartbeat-interval", caf::timespan(std::chrono::milliseconds(200)));
+  out.set("middleman.connection-timeout", caf::timespan(std::chrono::seconds(1)));
+}
+
+// "host:port", where port 0 lets the system choose.
+absl::StatusOr<std::pair<std::string, std::uint16_t>> SplitBind(const std::string& address) {
+  const auto colon = address.rfind(':');
+  unsigned port = 0;
+  if (colon == std::string::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port) || port > 65535)
+    return absl::InvalidArgumentError(absl::StrCat("'", address, "' is no address: write HOST:PORT"));
+  return std::pair(address.substr(0, colon), static_cast<std::uint16_t>(port));
+}
+
+}  // namespace
+
+std::int64_t UnixNow() {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
+}
+
+Common::Common(const DaemonConfig& c) : config(c), incarnation(static_cast<std::uint64_t>(UnixNow())) {}
+
+Common::~Common() {
+  if (directory != nullptr) directory->Clear();
+}
+
+absl::StatusOr<std::unique_ptr<Common>> Common::Create(const DaemonConfig& config) {
+  std::unique_ptr<Common> out(new Common(config));
+  TROUPE_RETURN_IF_ERROR(MakeDirectory("data", config.data, false));
+  TROUPE_RETURN_IF_ERROR(MakeDirectory("run", config.run, true));
+  if (config.roles.contains("manager") || config.roles.contains("node")) {
+    TROUPE_ASSIGN_OR_RETURN(out->objects, storage::DiskModelRepository::At(config.data + "/models"));
+  }
+  transport::LocalChannel::Options local;
+  local.name = config.name;
+  local.socket = absl::StrCat(config.run, "/arena-", config.name, ".sock");
+  local.capacity = config.arena;
+  if (config.embedded) {
+    TROUPE_ASSIGN_OR_RETURN(out->channel, transport::LocalChannel::Create(std::move(local)));
+  } else {
+    transport::RemoteChannel::Options remote;
+    remote.local = std::move(local);
+    remote.ucx.bind = absl::StrCat(config.listen.substr(0, config.listen.rfind(':')), ":0");
+    TROUPE_ASSIGN_OR_RETURN(out->channel, transport::RemoteChannel::Create(std::move(remote)));
+  }
+  Configure(config, out->actor_config);
+  out->system = std::make_unique<caf::actor_system>(out->actor_config);
+  out->directory = std::make_unique<NetworkPeerDirectory>(*out->system, out->pool);
+  return out;
+}
+
+absl::StatusOr<std::string> Common::PublishAs(caf::strong_actor_ptr actor, const std::string& address,
+                                              std::set<std::string> interface) {
+  TROUPE_ASSIGN_OR_RETURN(const auto parts, SplitBind(address));
+  const auto port =
+      system->middleman().publish(caf::actor_cast<caf::actor>(actor), parts.second, parts.first.c_str());
+  if (!port) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("cannot listen at ", address, " (", system->render(port.error()),
+                     "): another program has the port; stop it or choose another"));
+  }
+  const auto real = absl::StrCat(parts.first, ":", *port);
+  directory->PublishHere(real, std::move(actor), std::move(interface));
+  return real;
+}
+
+}  // namespace troupe::actors

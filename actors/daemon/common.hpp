@@ -1,0 +1,52 @@
+// What the roles of one daemon share: the actor system, the peer directory, the tensor channel, directories,
+// metrics. Made first and destroyed last. Owned by the Daemon.
+#pragma once
+
+#include <prometheus/registry.h>
+
+#include <caf/actor_system.hpp>
+#include <caf/actor_system_config.hpp>
+#include <memory>
+#include <string>
+
+#include "actors/core/work_pool.hpp"
+#include "actors/daemon/config.hpp"
+#include "actors/peers/network_peer_directory.hpp"
+#include "storage/disk_model_repository.hpp"
+#include "transport/tensor_channel.hpp"
+
+namespace troupe::actors {
+
+class Common {
+ public:
+  // Makes the directories, the actor system with its middleman and the tensor channel. The error names the
+  // directory or address, and what to do.
+  static absl::StatusOr<std::unique_ptr<Common>> Create(const DaemonConfig& config);
+  ~Common();
+
+  // Publishes an actor at `address` ("host:port", port 0: chosen) for other processes and for this one.
+  // Answers the address with its port. AlreadyExists when the port is in use.
+  template <class Handle>
+  absl::StatusOr<std::string> Publish(const Handle& actor, const std::string& address) {
+    return PublishAs(caf::actor_cast<caf::strong_actor_ptr>(actor), address, system->message_types<Handle>());
+  }
+
+  const DaemonConfig& config;
+  std::uint64_t incarnation;  // unix time in nanoseconds at start: grows with every start
+  std::shared_ptr<prometheus::Registry> registry = std::make_shared<prometheus::Registry>();
+  caf::actor_system_config actor_config;
+  std::unique_ptr<caf::actor_system> system;
+  WorkPool pool{4};
+  std::unique_ptr<NetworkPeerDirectory> directory;
+  std::unique_ptr<transport::TensorChannel> channel;
+  std::unique_ptr<storage::DiskModelRepository> objects;
+
+ private:
+  explicit Common(const DaemonConfig& c);
+  absl::StatusOr<std::string> PublishAs(caf::strong_actor_ptr actor, const std::string& address,
+                                        std::set<std::string> interface);
+};
+
+[[nodiscard]] std::int64_t UnixNow();  // nanoseconds since 1970
+
+}  // namespace troupe::actors

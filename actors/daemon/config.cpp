@@ -1,0 +1,280 @@
+#include "actors/daemon/config.hpp"
+
+#include <unistd.h>
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <map>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "actors/peers/network_peer_directory.hpp"
+#include "base/digest.hpp"
+#include "base/status.hpp"
+
+namespace troupe::actors {
+
+namespace {
+
+using Set = std::function<absl::Status(const std::string&, DaemonConfig&)>;
+
+absl::Status Wrong(const std::string& found, const std::string& expected) {
+  return absl::InvalidArgumentError(absl::StrCat("found '", found, "', expected ", expected));
+}
+
+Set Text(std::string DaemonConfig::*field) {
+  return [field](const std::string& value, DaemonConfig& config) {
+    config.*field = value;
+    return absl::OkStatus();
+  };
+}
+Set OneOf(std::string DaemonConfig::*field, std::vector<std::string> allowed) {
+  return [field, allowed](const std::string& value, DaemonConfig& config) {
+    if (std::find(allowed.begin(), allowed.end(), value) == allowed.end())
+      return Wrong(value, absl::StrCat("one of ", absl::StrJoin(allowed, ", ")));
+    config.*field = value;
+    return absl::OkStatus();
+  };
+}
+Set Size(Bytes DaemonConfig::*field) {
+  return [field](const std::string& value, DaemonConfig& config) {
+    return ParseBytes(value, config.*field) ? absl::OkStatus()
+                                            : Wrong(value, "a size such as 512MiB or 4GiB");
+  };
+}
+Set Time(Duration DaemonConfig::*field) {
+  return [field](const std::string& value, DaemonConfig& config) {
+    return ParseDuration(value, config.*field) ? absl::OkStatus()
+                                               : Wrong(value, "a time such as 100ms or 30s");
+  };
+}
+Set Number(unsigned DaemonConfig::*field, unsigned low, unsigned high) {
+  return [field, low, high](const std::string& value, DaemonConfig& config) {
+    unsigned number = 0;
+    if (!absl::SimpleAtoi(value, &number) || number < low || number > high)
+      return Wrong(value, absl::StrCat("a whole number from ", low, " to ", high));
+    config.*field = number;
+    return absl::OkStatus();
+  };
+}
+Set Switch(bool DaemonConfig::*field) {
+  return [field](const std::string& value, DaemonConfig& config) {
+    if (value != "true" && value != "false") return Wrong(value, "true or false");
+    config.*field = value == "true";
+    return absl::OkStatus();
+  };
+}
+Set Policy(std::string PolicyNames::*slot) {
+  return [slot](const std::string& value, DaemonConfig& config) {
+    config.policies.*slot = value;
+    return absl::OkStatus();
+  };
+}
+
+absl::Status SetRoles(const std::string& value, DaemonConfig& config) {
+  static const std::set<std::string> kKnown = {"manager", "gateway", "node", "all"};
+  config.roles.clear();
+  config.embedded = false;
+  for (const auto piece : absl::StrSplit(value, absl::ByAnyChar(", |"), absl::SkipEmpty())) {
+    const std::string role(piece);
+    if (!kKnown.contains(role)) return Wrong(role, "manager, gateway, node (several with commas) or all");
+    if (role == "all") {
+      config.roles = {"manager", "gateway", "node"};
+      config.embedded = true;
+    } else {
+      config.roles.insert(role);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetLink(const std::string& value, DaemonConfig& config) {
+  Bytes rate;
+  if (!ParseBytes(value, rate)) return Wrong(value, "bytes per second such as 6GB, or 0 for no limit");
+  config.link = BytesPerSecond{static_cast<double>(rate.count())};
+  return absl::OkStatus();
+}
+
+absl::Status SetPreset(const std::string& value, DaemonConfig& config) {
+  TROUPE_ASSIGN_OR_RETURN(config.policies, FindPreset(value));
+  return absl::OkStatus();
+}
+
+// Edit distance, for "did you mean".
+std::size_t Distance(const std::string& a, const std::string& b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i);
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const auto above = row[j];
+      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
+      diagonal = above;
+    }
+  }
+  return row[b.size()];
+}
+
+std::string Nearest(const std::string& key) {
+  const auto& options = ConfigOptions();
+  const auto it = std::min_element(options.begin(), options.end(), [&](const auto& a, const auto& b) {
+    return Distance(key, a.key) < Distance(key, b.key);
+  });
+  return Distance(key, it->key) <= 3 ? absl::StrCat("; did you mean '", it->key, "'?") : "";
+}
+
+absl::StatusOr<std::string> ScalarOf(const YAML::Node& node) {
+  if (node.IsScalar()) return node.Scalar();
+  if (!node.IsSequence()) return absl::InvalidArgumentError("expected a value or a list of values");
+  std::vector<std::string> values;
+  for (const auto& item : node) {
+    if (!item.IsScalar()) return absl::InvalidArgumentError("expected a list of plain values");
+    values.push_back(item.Scalar());
+  }
+  return absl::StrJoin(values, ",");
+}
+
+absl::Status CheckBind(const std::string& what, const std::string& address, const DaemonConfig& config) {
+  const auto colon = address.rfind(':');
+  if (colon == std::string::npos) return Wrong(address, absl::StrCat("HOST:PORT for ", what));
+  const auto host = address.substr(0, colon);
+  unsigned port = 0;
+  if (!absl::SimpleAtoi(address.substr(colon + 1), &port) || port > 65535)
+    return Wrong(address, absl::StrCat("a port from 0 to 65535 for ", what));
+  if (config.insecure_network || host == "localhost" || host.starts_with("127.") || host == "::1" ||
+      host == "[::1]")
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, " '", address,
+                   "' is not loopback, and connections are neither encrypted nor authenticated: bind to "
+                   "127.0.0.1, or say --insecure-network on a network that you trust"));
+}
+
+}  // namespace
+
+const std::vector<ConfigOption>& ConfigOptions() {
+  using C = DaemonConfig;
+  static const std::vector<ConfigOption> kOptions = {
+      {"role", "manager, gateway, node (several with commas), or all", false, SetRoles},
+      {"name", "name of this member (default: host name and role)", false, Text(&C::name)},
+      {"data", "directory of everything that lasts", false, Text(&C::data)},
+      {"run", "directory of sockets (default: derived from data)", false, Text(&C::run)},
+      {"bin", "directory of troupe-gpu-worker and troupe-import (default: this program's)", false,
+       Text(&C::bin)},
+      {"manager", "address of the cluster manager", false, Text(&C::manager)},
+      {"listen", "address of this member's actors; port 0: chosen by the system", false, Text(&C::listen)},
+      {"http", "address of the HTTP front", false, Text(&C::http)},
+      {"operations", "address of /metrics, /healthz and /loglevel", false, Text(&C::operations)},
+      {"insecure-network", "allow addresses that are not loopback", true, Switch(&C::insecure_network)},
+      {"http-threads", "threads of the HTTP front", false, Number(&C::http_threads, 1, 64)},
+      {"arena", "shared memory for tensors that this process sends", false, Size(&C::arena)},
+      {"gpus", "virtual GPUs of a node", false, Number(&C::gpus, 1, 64)},
+      {"gpu-memory", "memory of each virtual GPU", false, Size(&C::gpu_memory)},
+      {"link-bandwidth", "bytes per second between host and each virtual GPU; 0: no limit", false, SetLink},
+      {"compute", "real (results by oneDNN) or timed (as long as a profile says)", false,
+       OneOf(&C::compute, {"real", "timed"})},
+      {"profile", "file of times for timed compute", false, Text(&C::profile)},
+      {"worker-threads", "OpenMP threads of each GPU worker", false, Number(&C::worker_threads, 1, 256)},
+      {"lease", "how long a GPU worker waits for its daemon to come back", false, Time(&C::lease)},
+      {"host-region", "host memory for models", false, Size(&C::host_region)},
+      {"allow-faults", "let tests make GPU workers misbehave", true, Switch(&C::allow_faults)},
+      {"policy", "preset of policies", false, SetPreset},
+      {"routing", "policy of the routing slot", false, Policy(&PolicyNames::routing)},
+      {"ordering", "policy of the ordering slot", false, Policy(&PolicyNames::ordering)},
+      {"gpu", "policy of the gpu slot", false, Policy(&PolicyNames::gpu)},
+      {"eviction", "policy of the eviction slot", false, Policy(&PolicyNames::eviction)},
+      {"replicas", "host copies of each model", false, Number(&C::replicas, 1, 64)},
+      {"credits-per-gpu", "requests in flight that a node grants per GPU", false,
+       Number(&C::credits_per_gpu, 1, 1024)},
+      {"pipeline-depth", "requests given to one GPU at a time", false, Number(&C::pipeline_depth, 1, 64)},
+      {"hang", "a busy worker without progress for this long is killed", false, Time(&C::hang)},
+      {"heartbeat", "between a member's heartbeats", false, Time(&C::heartbeat)},
+      {"suspect", "silence after which a member is suspected", false, Time(&C::suspect)},
+      {"dead", "silence after which a member is dead", false, Time(&C::dead)},
+      {"default-timeout", "expiry of a request that names none", false, Time(&C::default_timeout)},
+      {"queue", "requests that may wait in a router", false, Number(&C::queue, 1, 10'000'000)},
+      {"default-deadline", "target of a function that names none", false, Time(&C::default_deadline)},
+      {"stop-grace", "how long a stopping daemon lets requests finish", false, Time(&C::stop_grace)},
+      {"import-memory", "memory limit of an import", false, Size(&C::import_memory)},
+      {"import-time", "processor time limit of an import", false, Time(&C::import_time)},
+      {"log-level", "trace, debug, info, warn, error or off", false,
+       OneOf(&C::log_level, {"trace", "debug", "info", "warn", "error", "off"})},
+      {"log-format", "text or json", false, OneOf(&C::log_format, {"text", "json"})},
+      {"actor-threads", "threads of the actors; 0: as many as cores", false,
+       Number(&C::actor_threads, 0, 1024)},
+  };
+  return kOptions;
+}
+
+absl::Status ApplyConfigFile(const std::string& path, DaemonConfig& config) {
+  YAML::Node root;
+  try {
+    root = YAML::LoadFile(path);
+  } catch (const YAML::BadFile&) {
+    return absl::NotFoundError(absl::StrCat("cannot read the configuration '", path, "': check --config"));
+  } catch (const YAML::Exception& e) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ":", e.mark.line + 1, ": this is no YAML: ", e.msg));
+  }
+  if (root.IsNull()) return absl::OkStatus();
+  if (!root.IsMap()) return absl::InvalidArgumentError(absl::StrCat(path, ":1: expected 'key: value' lines"));
+  for (const auto& entry : root) {
+    const auto line = entry.first.Mark().line + 1;
+    const auto key = entry.first.IsScalar() ? entry.first.Scalar() : std::string();
+    const auto& options = ConfigOptions();
+    const auto option =
+        std::find_if(options.begin(), options.end(), [&](const auto& o) { return o.key == key; });
+    if (option == options.end())
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ":", line, ": unknown key '", key, "'", Nearest(key)));
+    auto value = ScalarOf(entry.second);
+    auto status = value.ok() ? option->set(*value, config) : value.status();
+    if (!status.ok())
+      return absl::InvalidArgumentError(absl::StrCat(path, ":", line, ": ", key, ": ", status.message()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CompleteConfig(DaemonConfig& config) {
+  if (config.roles.empty())
+    return absl::InvalidArgumentError(
+        "no role: say --role manager, gateway, node (several with commas) or all");
+  for (const auto& [what, address] : {std::pair<std::string, std::string>{"listen", config.listen},
+                                      {"http", config.http},
+                                      {"operations", config.operations}}) {
+    TROUPE_RETURN_IF_ERROR(CheckBind(what, address, config));
+  }
+  TROUPE_RETURN_IF_ERROR(ParseAddress(config.manager).status());
+  if (config.roles.contains("manager")) TROUPE_RETURN_IF_ERROR(CheckBind("manager", config.manager, config));
+  if (config.heartbeat <= Duration::zero() || config.suspect <= config.heartbeat ||
+      config.dead <= config.suspect)
+    return absl::InvalidArgumentError("heartbeat, suspect and dead have to grow in this order");
+  if (config.name.empty()) {
+    std::array<char, 256> host{};
+    gethostname(host.data(), host.size() - 1);
+    config.name = absl::StrCat(host.data(), "-", config.embedded ? "all" : absl::StrJoin(config.roles, "-"));
+  }
+  std::error_code error;
+  config.data = std::filesystem::absolute(config.data, error).lexically_normal().string();
+  if (config.run.empty()) {
+    // Unix socket paths have 107 bytes, and the names inside need some of them.
+    const auto inside = config.data + "/run";
+    config.run = inside.size() <= 60
+                     ? inside
+                     : absl::StrCat("/tmp/troupe-", getuid(), "-", Sha256Hex(config.data).substr(0, 12));
+  }
+  config.run = std::filesystem::absolute(config.run, error).lexically_normal().string();
+  if (config.run.size() > 70)
+    return absl::InvalidArgumentError(
+        absl::StrCat("run directory '", config.run, "' is too long for Unix sockets: 70 bytes at most"));
+  if (config.bin.empty()) {
+    config.bin = std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
+  }
+  if (config.embedded) config.lease = Duration::zero();
+  return absl::OkStatus();
+}
+
+}  // namespace troupe::actors

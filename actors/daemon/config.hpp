@@ -1,0 +1,76 @@
+// The daemon's configuration: one table of options; each is a key of the YAML file and a flag of the same
+// name.
+#pragma once
+
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/policy.hpp"
+#include "base/units.hpp"
+
+namespace troupe::actors {
+
+struct DaemonConfig {
+  std::set<std::string> roles;  // manager, gateway, node
+  bool embedded = false;        // --role all: one process, and workers that end with it
+  std::string name;             // of this member; default: from the host's name and the role
+  std::string data = "troupe-data";
+  std::string run;  // run directory for sockets; default: derived from `data`
+  std::string bin;  // where troupe-gpu-worker and troupe-import are; default: beside this program
+  std::string manager = "127.0.0.1:7400";
+  std::string listen = "127.0.0.1:0";      // actors of a node or gateway
+  std::string http = "127.0.0.1:8000";     // a gateway's HTTP front
+  std::string operations = "127.0.0.1:0";  // /metrics, /healthz, /loglevel
+  bool insecure_network = false;
+  unsigned http_threads = 1;
+  Bytes arena = MiB(256);  // of tensors that this process sends
+
+  unsigned gpus = 1;  // virtual ones, unless devices are named
+  Bytes gpu_memory = GiB(1);
+  BytesPerSecond link{6e9};
+  std::string compute = "real";
+  std::string profile;
+  unsigned worker_threads = 1;
+  Duration lease = std::chrono::seconds(30);
+  Bytes host_region = GiB(4);
+  bool allow_faults = false;
+
+  PolicyNames policies;
+  unsigned replicas = 2;
+  unsigned credits_per_gpu = 8;
+  unsigned pipeline_depth = 2;
+  Duration hang = std::chrono::seconds(5);
+  Duration heartbeat = std::chrono::milliseconds(100);
+  Duration suspect = std::chrono::milliseconds(400);
+  Duration dead = std::chrono::milliseconds(800);
+  Duration default_timeout = std::chrono::seconds(30);
+  unsigned queue = 4096;
+  Duration default_deadline = std::chrono::milliseconds(200);
+  Duration stop_grace = std::chrono::seconds(5);
+  Bytes import_memory = GiB(4);
+  Duration import_time = std::chrono::seconds(60);
+
+  std::string log_level = "info";
+  std::string log_format = "text";
+  unsigned actor_threads = 0;  // 0: as many as there are cores, 2 at least
+};
+
+struct ConfigOption {
+  std::string key;
+  std::string help;
+  bool is_switch = false;  // a flag without a value
+  std::function<absl::Status(const std::string&, DaemonConfig&)> set;
+};
+[[nodiscard]] const std::vector<ConfigOption>& ConfigOptions();
+
+// Applies a YAML file. InvalidArgument: "FILE:LINE: ..." for an unknown key (with the nearest known one), a
+// wrong value, or what is no YAML; NotFound when there is no such file.
+absl::Status ApplyConfigFile(const std::string& path, DaemonConfig& config);
+// What follows from other options, and what contradicts them.
+absl::Status CompleteConfig(DaemonConfig& config);
+
+}  // namespace troupe::actors

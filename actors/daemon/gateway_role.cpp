@@ -1,0 +1,160 @@
+#include <spdlog/spdlog.h>
+
+#include <caf/scoped_actor.hpp>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "actors/daemon/gauges.hpp"
+#include "actors/daemon/roles.hpp"
+#include "actors/gateway/gateway_admin.hpp"
+#include "actors/gateway/gateway_service.hpp"
+#include "actors/gateway/router.hpp"
+#include "actors/member/member.hpp"
+#include "base/status.hpp"
+#include "gateway/gateway_server.hpp"
+#include "transport/host_id.hpp"
+
+namespace troupe::actors {
+
+namespace {
+
+constexpr Duration kAskTimeout = std::chrono::seconds(1);
+
+class GatewayRole final : public Role {
+ public:
+  explicit GatewayRole(Common& common) : common_(common), gauges_(common.registry) {}
+  ~GatewayRole() override {
+    server_.reset();
+    caf::anon_send_exit(member_, caf::exit_reason::user_shutdown);
+    front_.reset();
+    caf::anon_send_exit(router_, caf::exit_reason::user_shutdown);
+    // Threads and actors that might still call back into what follows are gone after this.
+    caf::scoped_actor self(*common_.system);
+    self->wait_for(caf::actor_cast<caf::actor>(router_));
+    manager_.reset();
+    member_ = MemberActor();
+    router_ = RouterActor();
+  }
+
+  absl::Status Start(const std::string& operations) {
+    const auto& config = common_.config;
+    RouterOptions router;
+    router.gateway = config.name;
+    router.id = common_.incarnation;
+    router.policies = config.policies;
+    router.limits.max_requests = config.queue;
+    router.limits.default_timeout = config.default_timeout;
+    router.view = view_;
+    router.on_answer = [statistics = statistics_](const proto::InferReply& reply, Duration took) {
+      statistics->Observe(reply, took, UnixNow() / 1'000'000);
+    };
+    TROUPE_ASSIGN_OR_RETURN(router_, SpawnRouter(*common_.system, std::move(router), *common_.directory));
+    FrontOptions front;
+    front.gateway = config.name;
+    front.manager = config.manager;
+    front.incarnation = common_.incarnation;
+    front.view = view_;
+    front_ = OpenFrontDoor(*common_.system, std::move(front), router_, *common_.directory, *common_.channel);
+    manager_ = std::make_unique<ManagerClient>(*common_.system, *common_.directory, config.manager);
+    service_ = std::make_unique<GatewayService>(
+        GatewayService::Parts{front_, view_, statistics_, manager_.get(), common_.channel.get()});
+    admin_ = std::make_unique<GatewayAdmin>(*manager_);
+    TROUPE_RETURN_IF_ERROR(Serve());
+    // Where shells find the front. A node in the same process has the configured port.
+    const auto listen = config.roles.contains("node")
+                            ? config.listen.substr(0, config.listen.rfind(':')) + ":0"
+                            : config.listen;
+    TROUPE_ASSIGN_OR_RETURN(address_, common_.Publish(front_->actor(), listen));
+    MemberOptions member;
+    member.manager = config.manager;
+    member.heartbeat = config.heartbeat;
+    auto& record = member.record;
+    // In one process the node has the plain name.
+    record.set_name(config.roles.contains("node") ? config.name + "-gateway" : config.name);
+    record.set_kind(proto::MEMBER_GATEWAY);
+    record.set_address(address_);
+    record.set_operations(operations);
+    record.set_http(http_);
+    record.set_host(transport::HostId());
+    member_ = SpawnGatewayMember(*common_.system, std::move(member), router_, *common_.directory);
+    return absl::OkStatus();
+  }
+
+  [[nodiscard]] std::string Describe() const override { return absl::StrCat("gateway at http://", http_); }
+
+  [[nodiscard]] absl::Status Health() override {
+    return view_->nodes() > 0 ? absl::OkStatus() : absl::UnavailableError("no node takes requests");
+  }
+
+  void Measure() override {
+    const auto totals = statistics_->totals();
+    const Gauges::Labels none;
+    gauges_.Set("troupe_router_nodes", "Nodes that grant credits.", none,
+                static_cast<double>(view_->nodes()));
+    gauges_.Set("troupe_router_served_total", "Requests answered well.", none,
+                static_cast<double>(totals.served));
+    gauges_.Set("troupe_router_failed_total", "Requests answered with an error.", none,
+                static_cast<double>(totals.failed));
+    gauges_.Set("troupe_router_hits_total", "Requests whose model was resident.", none,
+                static_cast<double>(totals.hits));
+    gauges_.Set("troupe_swap_seconds_total", "Time that requests spent on swapping in.", none,
+                ToSeconds(totals.swap));
+    gauges_.Set("troupe_compute_seconds_total", "Time that requests spent computing.", none,
+                ToSeconds(totals.compute));
+    caf::scoped_actor self(*common_.system);
+    self->request(router_, kAskTimeout, proto::DescribeMember())
+        .receive(
+            [&](const proto::MemberReport& report) {
+              gauges_.Set("troupe_router_queue", "Requests that no node has taken yet.", none,
+                          static_cast<double>(report.load().queued()));
+              gauges_.Set("troupe_router_in_flight", "Requests at nodes.", none,
+                          static_cast<double>(report.load().running()));
+            },
+            [](const caf::error&) {});
+  }
+
+  void Stop(Duration grace) override {
+    server_->Stop(grace);
+    caf::scoped_actor self(*common_.system);
+    self->send(member_, proto::LeaveRequest());
+    self->wait_for(caf::actor_cast<caf::actor>(member_));
+  }
+
+ private:
+  absl::Status Serve() {
+    const auto& config = common_.config;
+    gateway::GatewayOptions options;
+    const auto colon = config.http.rfind(':');
+    options.http.address = config.http.substr(0, colon);
+    options.http.port = static_cast<std::uint16_t>(std::stoi(config.http.substr(colon + 1)));
+    options.http.threads = config.http_threads;
+    TROUPE_ASSIGN_OR_RETURN(
+        server_, gateway::GatewayServer::Start(options, *service_, admin_.get(), common_.registry));
+    http_ = absl::StrCat(options.http.address, ":", server_->port());
+    return absl::OkStatus();
+  }
+
+  Common& common_;
+  std::shared_ptr<ViewCell> view_ = std::make_shared<ViewCell>();
+  std::shared_ptr<FunctionStatistics> statistics_ = std::make_shared<FunctionStatistics>();
+  RouterActor router_;
+  std::shared_ptr<FrontDoor> front_;
+  std::unique_ptr<ManagerClient> manager_;
+  std::unique_ptr<GatewayService> service_;
+  std::unique_ptr<GatewayAdmin> admin_;
+  std::unique_ptr<gateway::GatewayServer> server_;
+  MemberActor member_;
+  std::string address_;
+  std::string http_;
+  Gauges gauges_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Role>> StartGatewayRole(Common& common, const std::string& operations) {
+  auto role = std::make_unique<GatewayRole>(common);
+  TROUPE_RETURN_IF_ERROR(role->Start(operations));
+  return role;
+}
+
+}  // namespace troupe::actors

@@ -1,0 +1,99 @@
+#include <spdlog/spdlog.h>
+
+#include <caf/scoped_actor.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "actors/daemon/gauges.hpp"
+#include "actors/daemon/roles.hpp"
+#include "actors/manager/cluster_manager.hpp"
+#include "actors/seams/stored_model_repository.hpp"
+#include "base/digest.hpp"
+#include "base/status.hpp"
+#include "storage/rocks_metadata_store.hpp"
+
+namespace troupe::actors {
+
+namespace {
+
+constexpr Duration kAskTimeout = std::chrono::seconds(1);
+
+class ManagerRole final : public Role {
+ public:
+  ManagerRole(Common& common, std::unique_ptr<storage::RocksMetadataStore> store)
+      : common_(common), store_(std::move(store)), gauges_(common.registry) {}
+  ~ManagerRole() override {
+    caf::anon_send_exit(manager_, caf::exit_reason::user_shutdown);
+    manager_ = ClusterManagerActor();
+  }
+
+  absl::Status Start() {
+    const auto& config = common_.config;
+    StoredModelRepository::Options repository;
+    repository.import_program = config.bin + "/troupe-import";
+    repository.work_directory = config.data + "/import";
+    repository.import.memory = config.import_memory;
+    repository.import.time = config.import_time;
+    repository.import.pack = true;
+    repository_ = std::make_unique<StoredModelRepository>(std::move(repository), *common_.objects, nullptr,
+                                                          *common_.channel);
+    ManagerOptions options;
+    options.membership.heartbeat = config.heartbeat;
+    options.membership.suspect_after = config.suspect;
+    options.membership.dead_after = config.dead;
+    options.replicas = config.replicas;
+    options.default_slo.set_deadline_ns(config.default_deadline.count());
+    options.new_cluster_id = Sha256Hex(absl::StrCat(common_.incarnation, config.name)).substr(0, 16);
+    options.unix_now = UnixNow;
+    TROUPE_ASSIGN_OR_RETURN(manager_,
+                            SpawnClusterManager(*common_.system, std::move(options), *store_, *repository_));
+    TROUPE_ASSIGN_OR_RETURN(address_, common_.Publish(manager_, config.manager));
+    return absl::OkStatus();
+  }
+
+  [[nodiscard]] std::string Describe() const override { return absl::StrCat("manager at ", address_); }
+  [[nodiscard]] absl::Status Health() override { return absl::OkStatus(); }
+
+  void Measure() override {
+    caf::scoped_actor self(*common_.system);
+    proto::AdminRequest request;
+    request.mutable_cluster_status();
+    self->request(manager_, kAskTimeout, std::move(request))
+        .receive([this](const proto::AdminReply& reply) { Show(reply.status()); }, [](const caf::error&) {});
+  }
+
+  void Stop(Duration) override {}
+
+ private:
+  void Show(const proto::ClusterStatusReply& status) {
+    gauges_.Set("troupe_functions", "Functions in the registry.", {},
+                static_cast<double>(status.functions()));
+    gauges_.Set("troupe_workflows", "Workflows in the registry.", {},
+                static_cast<double>(status.workflows()));
+    gauges_.Clear("troupe_members");
+    std::map<std::pair<std::string, std::string>, int> count;
+    for (const auto& entry : status.members())
+      ++count[{entry.member().kind() == proto::MEMBER_NODE ? "node" : "gateway",
+               proto::MemberState_Name(entry.member().state())}];
+    for (const auto& [key, members] : count)
+      gauges_.Set("troupe_members", "Members by kind and state.",
+                  {{"kind", key.first}, {"state", key.second}}, members);
+  }
+
+  Common& common_;
+  std::unique_ptr<storage::RocksMetadataStore> store_;
+  std::unique_ptr<StoredModelRepository> repository_;
+  ClusterManagerActor manager_;
+  std::string address_;
+  Gauges gauges_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Role>> StartManagerRole(Common& common) {
+  TROUPE_ASSIGN_OR_RETURN(auto store, storage::RocksMetadataStore::Open(common.config.data + "/metadata"));
+  auto role = std::make_unique<ManagerRole>(common, std::move(store));
+  TROUPE_RETURN_IF_ERROR(role->Start());
+  return role;
+}
+
+}  // namespace troupe::actors

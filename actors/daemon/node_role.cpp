@@ -1,0 +1,222 @@
+#include <spdlog/spdlog.h>
+
+#include <caf/scoped_actor.hpp>
+#include <filesystem>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "actors/daemon/gauges.hpp"
+#include "actors/daemon/roles.hpp"
+#include "actors/member/member.hpp"
+#include "actors/node/cache.hpp"
+#include "actors/node/node_controller.hpp"
+#include "actors/seams/process_worker_link.hpp"
+#include "actors/seams/stored_model_repository.hpp"
+#include "base/status.hpp"
+#include "transport/host_id.hpp"
+
+namespace troupe::actors {
+
+namespace {
+
+constexpr Duration kAskTimeout = std::chrono::seconds(1);
+
+class NodeRole final : public Role {
+ public:
+  NodeRole(Common& common, transport::LinkBuckets links, std::unique_ptr<gpu::LinkReader> reader)
+      : common_(common), links_(std::move(links)), reader_(std::move(reader)), gauges_(common.registry) {}
+  ~NodeRole() override {
+    caf::anon_send_exit(member_, caf::exit_reason::user_shutdown);
+    caf::anon_send_exit(controller_, caf::exit_reason::user_shutdown);
+    caf::anon_send_exit(cache_, caf::exit_reason::user_shutdown);
+    // The executors' links use the reader: they go with their actors, before it does.
+    caf::scoped_actor self(*common_.system);
+    self->wait_for(caf::actor_cast<caf::actor>(controller_));
+    member_ = MemberActor();
+    controller_ = NodeControllerActor();
+    cache_ = CacheActor();
+  }
+
+  absl::Status Start(const std::string& operations) {
+    const auto& config = common_.config;
+    TROUPE_ASSIGN_OR_RETURN(auto region,
+                            transport::HostRegion::Create(config.name, {config.host_region, false}));
+    host_ = std::make_unique<storage::HostRepository>(std::move(region));
+    StoredModelRepository::Options repository;
+    repository.import_program = config.bin + "/troupe-import";
+    repository.work_directory = config.data + "/fetch";
+    TROUPE_ASSIGN_OR_RETURN(repository.pack_target, gpu::AskPackTarget(repository.import_program));
+    repository_ = std::make_unique<StoredModelRepository>(std::move(repository), *common_.objects,
+                                                          host_.get(), *common_.channel);
+    CacheOptions cache;
+    cache.manager = config.manager;
+    cache.limits.region = config.host_region;
+    cache_ = SpawnCache(*common_.system, std::move(cache), *repository_, *common_.directory);
+    TROUPE_ASSIGN_OR_RETURN(controller_, SpawnNodeController(*common_.system, Options(), cache_));
+    TROUPE_ASSIGN_OR_RETURN(address_, common_.Publish(controller_, config.listen));
+    MemberOptions member;
+    member.manager = config.manager;
+    member.heartbeat = config.heartbeat;
+    auto& record = member.record;
+    record.set_name(config.name);
+    record.set_kind(proto::MEMBER_NODE);
+    record.set_address(address_);
+    record.set_operations(operations);
+    record.set_host_region_bytes(config.host_region.count());
+    record.set_host(transport::HostId());
+    member_ = SpawnNodeMember(*common_.system, std::move(member), controller_, *common_.directory);
+    return absl::OkStatus();
+  }
+
+  [[nodiscard]] std::string Describe() const override {
+    return absl::StrCat("node '", common_.config.name, "' with ", common_.config.gpus, " GPUs at ", address_);
+  }
+
+  [[nodiscard]] absl::Status Health() override {
+    return ready_gpus_ > 0 ? absl::OkStatus() : absl::UnavailableError("no GPU worker is up");
+  }
+
+  void Measure() override {
+    caf::scoped_actor self(*common_.system);
+    self->request(controller_, kAskTimeout, proto::DescribeNode())
+        .receive([this](const proto::NodeDescription& node) { Show(node); }, [](const caf::error&) {});
+  }
+
+  // Nothing new enters; what runs finishes. What is left then is answered by the routers' retries elsewhere.
+  void Stop(Duration grace) override {
+    caf::scoped_actor self(*common_.system);
+    proto::DrainNode drain;
+    drain.set_drain(true);
+    self->request(controller_, kAskTimeout, std::move(drain))
+        .receive([](const proto::DrainReply&) {}, [](const caf::error&) {});
+    const auto end = std::chrono::steady_clock::now() + grace;
+    while (std::chrono::steady_clock::now() < end && Busy(self))
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    self->send(member_, proto::LeaveRequest());
+    self->wait_for(caf::actor_cast<caf::actor>(member_));
+  }
+
+ private:
+  bool Busy(caf::scoped_actor& self) {
+    bool busy = false;
+    self->request(controller_, kAskTimeout, proto::DescribeMember())
+        .receive(
+            [&](const proto::MemberReport& report) {
+              busy = report.load().queued() + report.load().running() > 0;
+            },
+            [](const caf::error&) {});
+    return busy;
+  }
+
+  NodeOptions Options() {
+    const auto& config = common_.config;
+    NodeOptions options;
+    options.name = config.name;
+    options.policies = config.policies;
+    options.credits_per_gpu = config.credits_per_gpu;
+    options.scheduler.pipeline_depth = config.pipeline_depth;
+    options.executor.supervision.hang_timeout = config.hang;
+    for (unsigned i = 0; i < config.gpus; ++i)
+      options.gpus.push_back({absl::StrCat("virtual:", i), config.gpu_memory});
+    const WorkerSite site{*reader_,    common_.pool, host_->region().fd(),
+                          links_.fd(), config.run,   common_.incarnation};
+    options.make_link = [site, &config](std::uint32_t index) {
+      ProcessWorkerOptions worker;
+      auto& command = worker.command;
+      command.program = config.bin + "/troupe-gpu-worker";
+      command.device = absl::StrCat("virtual:", index);
+      command.socket = absl::StrCat(config.run, "/worker-", index, ".sock");
+      command.node = config.name;
+      command.gpu = index;
+      command.compute = config.compute;
+      command.profile = config.profile;
+      command.threads = static_cast<int>(config.worker_threads);
+      command.lease = config.lease;
+      command.allow_faults = config.allow_faults;
+      worker.memory = config.gpu_memory;
+      return MakeProcessWorkerLink(site, std::move(worker));
+    };
+    return options;
+  }
+
+  void Show(const proto::NodeDescription& node) {
+    const auto& load = node.load();
+    const Gauges::Labels mine = {{"node", node.node()}};
+    gauges_.Set("troupe_node_queue", "Requests that wait at the node.", mine,
+                static_cast<double>(load.queued()));
+    gauges_.Set("troupe_node_running", "Requests given to GPUs.", mine, static_cast<double>(load.running()));
+    gauges_.Set("troupe_node_served_total", "Requests served since the start.", mine,
+                static_cast<double>(load.served()));
+    gauges_.Set("troupe_node_swaps_total", "Models brought to a GPU.", mine,
+                static_cast<double>(load.swaps()));
+    gauges_.Set("troupe_node_hits_total", "Requests that found their model resident.", mine,
+                static_cast<double>(load.hits()));
+    gauges_.Set("troupe_node_retried_total", "Requests run again after a worker died.", mine,
+                static_cast<double>(load.retried()));
+    const auto usage = repository_->host_usage();
+    gauges_.Set("troupe_host_region_bytes", "Size of the host region.", mine,
+                static_cast<double>(usage.capacity.count()));
+    gauges_.Set("troupe_host_region_used_bytes", "Bytes of models in the host region.", mine,
+                static_cast<double>(usage.used.count()));
+    ShowGpus(node);
+  }
+
+  void ShowGpus(const proto::NodeDescription& node) {
+    const auto now = std::chrono::steady_clock::now();
+    const double seconds = std::chrono::duration<double>(now - measured_).count();
+    double sum = 0, squares = 0;
+    unsigned ready = 0;
+    for (const auto& gpu : node.gpus()) {
+      const Gauges::Labels labels = {{"node", node.node()}, {"gpu", std::to_string(gpu.gpu().index())}};
+      const auto& worker = gpu.worker();
+      const bool up = gpu.gpu().state() == "READY";
+      ready += up;
+      // A new worker counts from zero again.
+      auto& before = busy_[gpu.gpu().index()];
+      const auto moved = worker.busy_ns() >= before ? worker.busy_ns() - before : worker.busy_ns();
+      before = worker.busy_ns();
+      const double share = std::min(1.0, static_cast<double>(moved) * 1e-9 / seconds);
+      sum += share;
+      squares += share * share;
+      gauges_.Set("troupe_gpu_up", "1 while the GPU's worker is ready.", labels, up);
+      gauges_.Set("troupe_gpu_busy_share", "Share of the last second in which the GPU computed.", labels,
+                  share);
+      gauges_.Set("troupe_gpu_resident_models", "Models on the GPU.", labels, worker.resident_size());
+      gauges_.Set("troupe_gpu_free_bytes", "Free memory of the GPU.", labels,
+                  static_cast<double>(worker.free_bytes()));
+      gauges_.Set("troupe_gpu_restarts_total", "Times the GPU's worker was started again.", labels,
+                  static_cast<double>(gpu.restarts()));
+    }
+    const double n = std::max(1, node.gpus_size());
+    gauges_.Set("troupe_gpu_busy_share_variance", "Variance of the busy share over the node's GPUs.",
+                {{"node", node.node()}}, squares / n - (sum / n) * (sum / n));
+    measured_ = now;
+    ready_gpus_ = ready;
+  }
+
+  Common& common_;
+  transport::LinkBuckets links_;
+  std::unique_ptr<gpu::LinkReader> reader_;
+  std::unique_ptr<storage::HostRepository> host_;
+  std::unique_ptr<StoredModelRepository> repository_;
+  CacheActor cache_;
+  NodeControllerActor controller_;
+  MemberActor member_;
+  std::string address_;
+  Gauges gauges_;
+  std::map<unsigned, std::int64_t> busy_;
+  std::chrono::steady_clock::time_point measured_ = std::chrono::steady_clock::now();
+  std::atomic<unsigned> ready_gpus_{0};
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Role>> StartNodeRole(Common& common, const std::string& operations) {
+  TROUPE_ASSIGN_OR_RETURN(auto links, gpu::CreateNodeLinks(common.config.gpus, common.config.link));
+  TROUPE_ASSIGN_OR_RETURN(auto reader, gpu::LinkReader::Start());
+  auto role = std::make_unique<NodeRole>(common, std::move(links), std::move(reader));
+  TROUPE_RETURN_IF_ERROR(role->Start(operations));
+  return role;
+}
+
+}  // namespace troupe::actors

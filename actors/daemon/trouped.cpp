@@ -1,0 +1,168 @@
+// trouped: the daemon. Reads its configuration, starts its roles, waits for a signal, stops cleanly.
+#include <signal.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+#include <time.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "actors/daemon/roles.hpp"
+#include "base/status.hpp"
+#include "gateway/operations_server.hpp"
+
+namespace {
+
+using namespace troupe;
+using namespace troupe::actors;
+
+constexpr char kVersion[] = "0.1.0";
+constexpr int kCannotStart = 2;
+
+int Fail(const absl::Status& status) {
+  std::fprintf(stderr, "trouped: %s\n", std::string(status.message()).c_str());
+  return kCannotStart;
+}
+
+void StartLog(const DaemonConfig& config) {
+  auto logger = spdlog::stderr_logger_mt("trouped");
+  spdlog::set_default_logger(logger);
+  spdlog::set_level(spdlog::level::from_str(config.log_level));
+  if (config.log_format == "json") {
+    // Messages are ours and hold no quotes that would need escaping beyond what %v prints.
+    spdlog::set_pattern(R"({"time":"%Y-%m-%dT%H:%M:%S.%eZ","level":"%l","message":"%v"})",
+                        spdlog::pattern_time_type::utc);
+  } else {
+    spdlog::set_pattern("%Y-%m-%d %H:%M:%S.%e %l %v");
+  }
+}
+
+// Flags win over the file; so the file is applied first, wherever --config stands.
+absl::StatusOr<DaemonConfig> ReadConfig(int argc, char** argv) {
+  CLI::App app("The Troupe daemon.", "trouped");
+  app.set_version_flag("--version", kVersion);
+  std::string file;
+  app.add_option("--config", file, "YAML file; each option below is also a key of it");
+  std::vector<std::string> values(ConfigOptions().size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto& option = ConfigOptions()[i];
+    if (option.is_switch) {
+      app.add_flag_callback(
+          "--" + option.key, [&values, i] { values[i] = "true"; }, option.help);
+    } else {
+      app.add_option("--" + option.key, values[i], option.help);
+    }
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& e) {
+    std::exit(app.exit(e));
+  } catch (const CLI::ParseError& e) {
+    return absl::InvalidArgumentError(absl::StrCat(e.what(), " (see trouped --help)"));
+  }
+  DaemonConfig config;
+  if (!file.empty()) TROUPE_RETURN_IF_ERROR(ApplyConfigFile(file, config));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto& option = ConfigOptions()[i];
+    if (values[i].empty()) continue;
+    const auto status = option.set(values[i], config);
+    if (!status.ok())
+      return absl::InvalidArgumentError(absl::StrCat("--", option.key, ": ", status.message()));
+  }
+  TROUPE_RETURN_IF_ERROR(CompleteConfig(config));
+  return config;
+}
+
+class Daemon {
+ public:
+  explicit Daemon(const DaemonConfig& config) : config_(config) {}
+  ~Daemon() {
+    operations_.reset();
+    while (!roles_.empty()) roles_.pop_back();
+  }
+
+  absl::Status Start() {
+    TROUPE_ASSIGN_OR_RETURN(common_, Common::Create(config_));
+    TROUPE_RETURN_IF_ERROR(Operate());
+    if (config_.roles.contains("manager")) TROUPE_RETURN_IF_ERROR(Add(StartManagerRole(*common_)));
+    if (config_.roles.contains("node")) TROUPE_RETURN_IF_ERROR(Add(StartNodeRole(*common_, address_)));
+    if (config_.roles.contains("gateway")) TROUPE_RETURN_IF_ERROR(Add(StartGatewayRole(*common_, address_)));
+    started_ = true;
+    std::string line = "ready:";
+    for (const auto& role : roles_) absl::StrAppend(&line, " ", role->Describe(), ",");
+    absl::StrAppend(&line, " operations at http://", address_);
+    std::printf("%s\n", line.c_str());
+    std::fflush(stdout);
+    return absl::OkStatus();
+  }
+
+  // Until SIGTERM or SIGINT, which the caller has blocked.
+  void Run() {
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    const timespec second{1, 0};
+    int signal = -1;
+    while ((signal = sigtimedwait(&signals, nullptr, &second)) < 0)
+      for (auto& role : roles_) role->Measure();
+    spdlog::info("stopping on signal {}", signal);
+  }
+
+  // The gateway first: it stands in front of the others.
+  void Stop() {
+    for (auto it = roles_.rbegin(); it != roles_.rend(); ++it) (*it)->Stop(config_.stop_grace);
+  }
+
+ private:
+  absl::Status Add(absl::StatusOr<std::unique_ptr<Role>> role) {
+    if (role.ok()) roles_.push_back(std::move(*role));
+    return role.status();
+  }
+
+  absl::Status Operate() {
+    gateway::OperationsOptions options;
+    const auto colon = config_.operations.rfind(':');
+    options.http.address = config_.operations.substr(0, colon);
+    options.http.port = static_cast<std::uint16_t>(std::stoi(config_.operations.substr(colon + 1)));
+    options.health = [this]() -> absl::Status {
+      if (!started_) return absl::UnavailableError("starting");
+      for (auto& role : roles_) TROUPE_RETURN_IF_ERROR(role->Health());
+      return absl::OkStatus();
+    };
+    TROUPE_ASSIGN_OR_RETURN(operations_, gateway::OperationsServer::Start(options, common_->registry));
+    address_ = absl::StrCat(options.http.address, ":", operations_->port());
+    return absl::OkStatus();
+  }
+
+  const DaemonConfig& config_;
+  std::unique_ptr<Common> common_;
+  std::vector<std::unique_ptr<Role>> roles_;
+  std::unique_ptr<gateway::OperationsServer> operations_;
+  std::string address_;
+  std::atomic<bool> started_{false};
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const auto config = ReadConfig(argc, argv);
+  if (!config.ok()) return Fail(config.status());
+  StartLog(*config);
+  // Before any thread is there, so that all of them leave the signals to Run.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  Daemon daemon(*config);
+  if (const auto status = daemon.Start(); !status.ok()) return Fail(status);
+  daemon.Run();
+  daemon.Stop();
+  spdlog::info("stopped");
+  return 0;
+}

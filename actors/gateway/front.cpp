@@ -1,0 +1,158 @@
+#include "actors/gateway/front.hpp"
+
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "actors/core/deliver.hpp"
+#include "actors/core/inbox.hpp"
+#include "actors/gateway/workflow_run.hpp"
+
+namespace troupe::actors {
+
+namespace {
+
+using FrontSelf = FrontActor::extend<Hears<proto::Job>, caf::reacts_to<proto::PeerUp, caf::strong_actor_ptr>,
+                                     Hears<proto::PeerLost>>;
+
+proto::InferReply Unavailable(const std::string& message) {
+  proto::InferReply reply;
+  reply.set_code(static_cast<int>(absl::StatusCode::kUnavailable));
+  reply.set_message(message);
+  return reply;
+}
+
+class Front : public FrontSelf::base {
+ public:
+  Front(caf::actor_config& config, FrontOptions options, RouterActor router,
+        std::shared_ptr<Inbox<Front>> inbox, PeerDirectory& directory, transport::TensorChannel& channel)
+      : FrontSelf::base(config),
+        options_(std::move(options)),
+        router_(std::move(router)),
+        inbox_(std::move(inbox)),
+        directory_(directory),
+        channel_(channel) {}
+
+  const char* name() const override { return "front"; }
+
+  behavior_type make_behavior() override {
+    directory_.Watch(options_.manager, system().message_types<ClusterManagerActor>(),
+                     caf::actor_cast<PeerWatcherActor>(this));
+    return {
+        [this](proto::InferRequest& request) {
+          auto promise = make_response_promise<proto::InferReply>();
+          request.set_call(0);  // numbers of others mean nothing here
+          Infer(std::move(request),
+                [promise](proto::InferReply reply) mutable { Deliver(promise, std::move(reply)); });
+          return promise;
+        },
+        [this](const proto::ReleaseOutputs& release) { send(router_, release); },
+        [this](const proto::Job& job) { inbox_->Run(job, *this); },
+        [this](const proto::PeerUp&, const caf::strong_actor_ptr& peer) {
+          manager_ = caf::actor_cast<ClusterManagerActor>(peer);
+        },
+        [this](const proto::PeerLost&) { manager_ = ClusterManagerActor(); },
+    };
+  }
+
+  void on_exit() override {
+    inbox_->Clear();
+    runs_.clear();
+    router_ = RouterActor();
+    manager_ = ClusterManagerActor();
+  }
+
+  // A router and a run answer every request, within its timeout; the error is their own end.
+  void Infer(proto::InferRequest message, FrontDoor::Done done) {
+    const auto view = options_.view->Get();
+    const auto& key = message.function();
+    const auto* workflow = view->FindWorkflow(key.name(), key.version());
+    auto failed = [done](const caf::error& error) { done(Unavailable(caf::to_string(error))); };
+    if (workflow == nullptr) {
+      request(router_, caf::infinite, std::move(message))
+          .then([done](proto::InferReply& reply) { done(std::move(reply)); }, failed);
+      return;
+    }
+    if (!manager_)
+      return done(Unavailable("the cluster manager is away: workflow runs wait for it; try again"));
+    const auto call = message.call();
+    WorkflowRunOptions options;
+    options.gateway = options_.gateway;
+    options.run = absl::StrCat(options_.gateway, "-", absl::Hex(options_.incarnation), "-", next_run_++);
+    auto run = SpawnWorkflowRun(system(), std::move(options), workflow->spec(), router_, manager_, channel_);
+    if (call != 0) runs_[call] = run;
+    request(run, caf::infinite, std::move(message))
+        .then(
+            [this, call, done](proto::InferReply& reply) {
+              runs_.erase(call);
+              done(std::move(reply));
+            },
+            [this, call, failed](const caf::error& error) {
+              runs_.erase(call);
+              failed(error);
+            });
+  }
+
+  void Cancel(std::uint64_t call) {
+    proto::CancelInfer cancel;
+    cancel.set_call(call);
+    const auto run = runs_.find(call);
+    if (run != runs_.end()) {
+      send(run->second, cancel);
+    } else {
+      send(router_, cancel);
+    }
+  }
+
+  void Release(std::uint64_t release) {
+    proto::ReleaseOutputs message;
+    message.set_release(release);
+    send(router_, std::move(message));
+  }
+
+ private:
+  const FrontOptions options_;
+  RouterActor router_;
+  std::shared_ptr<Inbox<Front>> inbox_;
+  PeerDirectory& directory_;
+  transport::TensorChannel& channel_;
+  ClusterManagerActor manager_;
+  std::map<std::uint64_t, WorkflowRunActor> runs_;  // by call
+  std::uint64_t next_run_ = 1;
+};
+
+class Door final : public FrontDoor {
+ public:
+  Door(caf::actor_system& system, FrontOptions options, RouterActor router, PeerDirectory& directory,
+       transport::TensorChannel& channel)
+      : inbox_(std::make_shared<Inbox<Front>>()),
+        front_(caf::actor_cast<caf::actor>(system.spawn<Front>(std::move(options), std::move(router), inbox_,
+                                                               std::ref(directory), std::ref(channel)))) {}
+  ~Door() override { caf::anon_send_exit(front_, caf::exit_reason::user_shutdown); }
+
+  [[nodiscard]] FrontActor actor() const override { return caf::actor_cast<FrontActor>(front_); }
+  void Infer(proto::InferRequest request, Done done) override {
+    auto shared = std::make_shared<proto::InferRequest>(std::move(request));
+    inbox_->Post(front_,
+                 [shared, done = std::move(done)](Front& front) { front.Infer(std::move(*shared), done); });
+  }
+  void Cancel(std::uint64_t call) override {
+    inbox_->Post(front_, [call](Front& front) { front.Cancel(call); });
+  }
+  void Release(std::uint64_t release) override {
+    inbox_->Post(front_, [release](Front& front) { front.Release(release); });
+  }
+
+ private:
+  std::shared_ptr<Inbox<Front>> inbox_;
+  caf::actor front_;
+};
+
+}  // namespace
+
+std::unique_ptr<FrontDoor> OpenFrontDoor(caf::actor_system& system, FrontOptions options, RouterActor router,
+                                         PeerDirectory& directory, transport::TensorChannel& channel) {
+  return std::make_unique<Door>(system, std::move(options), std::move(router), directory, channel);
+}
+
+}  // namespace troupe::actors

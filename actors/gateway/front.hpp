@@ -1,0 +1,40 @@
+// Spawns the front (interface and contract: actors/interfaces/front.hpp) and gives threads a way in.
+#pragma once
+
+#include <caf/actor_system.hpp>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "actors/gateway/view_cell.hpp"
+#include "actors/interfaces/front.hpp"
+#include "actors/interfaces/router.hpp"
+#include "actors/seams/peer_directory.hpp"
+#include "transport/tensor_channel.hpp"
+
+namespace troupe::actors {
+
+struct FrontOptions {
+  std::string gateway;            // this member's name
+  std::string manager;            // address: workflow runs commit there
+  std::uint64_t incarnation = 0;  // makes run keys unique
+  std::shared_ptr<ViewCell> view;
+};
+
+// The way in for threads that are no actors. Destroyed before the actor system; thread-safe.
+class FrontDoor {
+ public:
+  using Done = std::function<void(proto::InferReply)>;
+  virtual ~FrontDoor() = default;
+  [[nodiscard]] virtual FrontActor actor() const = 0;
+  // `done` is called once, in the actor. `request.call` names it for Cancel.
+  virtual void Infer(proto::InferRequest request, Done done) = 0;
+  virtual void Cancel(std::uint64_t call) = 0;
+  virtual void Release(std::uint64_t release) = 0;
+};
+
+// `directory` and `channel` outlive it.
+std::unique_ptr<FrontDoor> OpenFrontDoor(caf::actor_system& system, FrontOptions options, RouterActor router,
+                                         PeerDirectory& directory, transport::TensorChannel& channel);
+
+}  // namespace troupe::actors

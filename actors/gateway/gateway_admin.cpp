@@ -1,0 +1,102 @@
+#include "actors/gateway/gateway_admin.hpp"
+
+#include <memory>
+#include <utility>
+
+namespace troupe::actors {
+
+namespace {
+
+constexpr Duration kAskTimeout = std::chrono::seconds(10);
+constexpr Duration kDeployTimeout = std::chrono::minutes(10);
+
+using Reply = absl::StatusOr<proto::AdminReply>;
+
+std::function<void(const Reply&)> StatusOnly(std::function<void(absl::Status)> done) {
+  return [done = std::move(done)](const Reply& reply) { done(reply.status()); };
+}
+
+std::function<void(const Reply&)> Functions(gateway::AdminDone<std::vector<proto::FunctionStatus>> done) {
+  return [done = std::move(done)](const Reply& reply) {
+    if (!reply.ok()) return done(reply.status());
+    done(std::vector<proto::FunctionStatus>(reply->functions().begin(), reply->functions().end()));
+  };
+}
+
+}  // namespace
+
+void GatewayAdmin::Deploy(gateway::Deployment deployment, gateway::AdminDone<proto::FunctionStatus> done) {
+  auto bytes = std::make_shared<const std::string>(std::move(deployment.onnx));
+  proto::AdminRequest request;
+  auto& deploy = *request.mutable_deploy();
+  deploy.set_name(deployment.name);
+  deploy.set_version(deployment.version);
+  deploy.set_tenant(deployment.tenant);
+  if (deployment.deadline > Duration::zero())
+    deploy.mutable_slo()->set_deadline_ns(deployment.deadline.count());
+  if (deployment.percentile > 0) deploy.mutable_slo()->set_percentile(deployment.percentile);
+  manager_.Upload(std::move(bytes), [this, request, done](const absl::StatusOr<std::string>& digest) mutable {
+    if (!digest.ok()) return done(digest.status());
+    request.mutable_deploy()->set_onnx_digest(*digest);
+    manager_.Ask(std::move(request), kDeployTimeout, [done](const Reply& reply) {
+      if (!reply.ok()) return done(reply.status());
+      done(reply->functions(0));
+    });
+  });
+}
+
+void GatewayAdmin::Remove(std::string_view name, std::string_view version,
+                          std::function<void(absl::Status)> done) {
+  proto::AdminRequest request;
+  request.mutable_remove()->mutable_key()->set_name(std::string(name));
+  request.mutable_remove()->mutable_key()->set_version(std::string(version));
+  manager_.Ask(std::move(request), kAskTimeout, StatusOnly(std::move(done)));
+}
+
+void GatewayAdmin::ListFunctions(gateway::AdminDone<std::vector<proto::FunctionStatus>> done) {
+  proto::AdminRequest request;
+  request.mutable_list_functions();
+  manager_.Ask(std::move(request), kAskTimeout, Functions(std::move(done)));
+}
+
+void GatewayAdmin::ShowFunction(std::string_view name,
+                                gateway::AdminDone<std::vector<proto::FunctionStatus>> done) {
+  proto::AdminRequest request;
+  request.mutable_show_function()->mutable_key()->set_name(std::string(name));
+  manager_.Ask(std::move(request), kAskTimeout, Functions(std::move(done)));
+}
+
+void GatewayAdmin::SubmitWorkflow(std::string yaml, gateway::AdminDone<proto::WorkflowRecord> done) {
+  proto::AdminRequest request;
+  request.mutable_submit_workflow()->set_yaml(std::move(yaml));
+  manager_.Ask(std::move(request), kAskTimeout, [done = std::move(done)](const Reply& reply) {
+    if (!reply.ok()) return done(reply.status());
+    done(reply->workflows(0));
+  });
+}
+
+void GatewayAdmin::ListWorkflows(gateway::AdminDone<std::vector<proto::WorkflowRecord>> done) {
+  proto::AdminRequest request;
+  request.mutable_list_workflows();
+  manager_.Ask(std::move(request), kAskTimeout, [done = std::move(done)](const Reply& reply) {
+    if (!reply.ok()) return done(reply.status());
+    done(std::vector<proto::WorkflowRecord>(reply->workflows().begin(), reply->workflows().end()));
+  });
+}
+
+void GatewayAdmin::RemoveWorkflow(std::string_view name, std::function<void(absl::Status)> done) {
+  proto::AdminRequest request;
+  request.mutable_remove_workflow()->set_name(std::string(name));
+  manager_.Ask(std::move(request), kAskTimeout, StatusOnly(std::move(done)));
+}
+
+void GatewayAdmin::Status(gateway::AdminDone<proto::ClusterStatusReply> done) {
+  proto::AdminRequest request;
+  request.mutable_cluster_status();
+  manager_.Ask(std::move(request), kAskTimeout, [done = std::move(done)](const Reply& reply) {
+    if (!reply.ok()) return done(reply.status());
+    done(reply->status());
+  });
+}
+
+}  // namespace troupe::actors

@@ -1,0 +1,30 @@
+// GATEWAY ADMIN: the HTTP front's ClusterAdmin over the manager client. Thread-safe; outlives the HTTP
+// server.
+#pragma once
+
+#include "actors/client/manager_client.hpp"
+#include "gateway/cluster_admin.hpp"
+
+namespace troupe::actors {
+
+class GatewayAdmin final : public gateway::ClusterAdmin {
+ public:
+  // `manager` outlives it.
+  explicit GatewayAdmin(ManagerClient& manager) : manager_(manager) {}
+
+  void Deploy(gateway::Deployment deployment, gateway::AdminDone<proto::FunctionStatus> done) override;
+  void Remove(std::string_view name, std::string_view version,
+              std::function<void(absl::Status)> done) override;
+  void ListFunctions(gateway::AdminDone<std::vector<proto::FunctionStatus>> done) override;
+  void ShowFunction(std::string_view name,
+                    gateway::AdminDone<std::vector<proto::FunctionStatus>> done) override;
+  void SubmitWorkflow(std::string yaml, gateway::AdminDone<proto::WorkflowRecord> done) override;
+  void ListWorkflows(gateway::AdminDone<std::vector<proto::WorkflowRecord>> done) override;
+  void RemoveWorkflow(std::string_view name, std::function<void(absl::Status)> done) override;
+  void Status(gateway::AdminDone<proto::ClusterStatusReply> done) override;
+
+ private:
+  ManagerClient& manager_;
+};
+
+}  // namespace troupe::actors
