@@ -29,6 +29,7 @@ namespace troupe::gpu {
 [[nodiscard]] std::span<const Operator> LayerNormOperators();
 [[nodiscard]] std::span<const Operator> ResizeOperators();
 [[nodiscard]] std::span<const Operator> DetectionOperators();
+[[nodiscard]] std::span<const Operator> GridSampleOperators();
 [[nodiscard]] std::span<const Operator> EinsumOperators();
 [[nodiscard]] std::span<const Operator> RecurrentOperators();
 [[nodiscard]] std::span<const Operator> QuantizeOperators();

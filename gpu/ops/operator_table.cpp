@@ -7,12 +7,31 @@ namespace troupe::gpu {
 namespace {
 
 constexpr std::span<const Operator> (*kFamilies[])() = {
-    ConvolutionOperators, PoolingOperators,    MatMulOperators,          NormalizationOperators,
-    UnaryOperators,       ArithmeticOperators, LogicOperators,           ReshapeOperators,
-    ConcatOperators,      SliceOperators,      GatherOperators,          ScatterOperators,
-    GenerateOperators,    RearrangeOperators,  ReductionOperators,       SelectionOperators,
-    LayerNormOperators,   ResizeOperators,     DetectionOperators,       EinsumOperators,
-    RecurrentOperators,   QuantizeOperators,   QuantizedMatMulOperators, QuantizedConvolutionOperators,
+    ConvolutionOperators,
+    PoolingOperators,
+    MatMulOperators,
+    NormalizationOperators,
+    UnaryOperators,
+    ArithmeticOperators,
+    LogicOperators,
+    ReshapeOperators,
+    ConcatOperators,
+    SliceOperators,
+    GatherOperators,
+    ScatterOperators,
+    GenerateOperators,
+    RearrangeOperators,
+    ReductionOperators,
+    SelectionOperators,
+    LayerNormOperators,
+    ResizeOperators,
+    DetectionOperators,
+    GridSampleOperators,
+    EinsumOperators,
+    RecurrentOperators,
+    QuantizeOperators,
+    QuantizedMatMulOperators,
+    QuantizedConvolutionOperators,
 };
 
 }  // namespace

@@ -14,6 +14,18 @@ using Unsigned =
 template <class T>
 using SumType = std::conditional_t<std::is_floating_point_v<T>, double, Unsigned<T>>;
 
+// A result that was computed as double; integers saturate, and get 0 for NaN.
+template <class T>
+T FromDouble(double value) {
+  if constexpr (std::is_integral_v<T>) {
+    if (value != value) return 0;
+    if (value >= static_cast<double>(std::numeric_limits<T>::max())) return std::numeric_limits<T>::max();
+    if (value <= static_cast<double>(std::numeric_limits<T>::lowest()))
+      return std::numeric_limits<T>::lowest();
+  }
+  return static_cast<T>(value);
+}
+
 // Folding that starts at 0 or 1 and merges like it steps.
 template <class T>
 struct SumFold {
@@ -36,7 +48,7 @@ struct MeanFold : SumFold<T> {
 template <class T>
 struct LogSumFold : SumFold<T> {
   static T Final(typename SumFold<T>::Acc acc, std::int64_t) {
-    return static_cast<T>(std::log(static_cast<double>(static_cast<T>(acc))));
+    return FromDouble<T>(std::log(static_cast<double>(static_cast<T>(acc))));
   }
 };
 template <class T>
@@ -56,7 +68,7 @@ struct SumSquareFold : SumFold<T> {
 template <class T>
 struct L2Fold : SumSquareFold<T> {
   static T Final(typename SumFold<T>::Acc acc, std::int64_t) {
-    return static_cast<T>(std::sqrt(static_cast<double>(acc)));
+    return FromDouble<T>(std::sqrt(static_cast<double>(acc)));
   }
 };
 template <class T>
@@ -108,7 +120,7 @@ struct LogSumExpFold {
     }
   }
   static T Final(Acc acc, std::int64_t) {
-    return static_cast<T>(acc.sum == 0 ? acc.largest : acc.largest + std::log(acc.sum));
+    return FromDouble<T>(acc.sum == 0 ? acc.largest : acc.largest + std::log(acc.sum));
   }
 };
 

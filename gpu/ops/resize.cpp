@@ -11,6 +11,7 @@
 #include "gpu/ops/op_support.hpp"
 #include "gpu/ops/parallel_ranges.hpp"
 #include "gpu/ops/resize_taps.hpp"
+#include "gpu/ops/table_limits.hpp"
 
 namespace troupe::gpu {
 namespace {
@@ -109,6 +110,7 @@ Inferred InferResize(const StepContext& ctx, Infos in) {
   TROUPE_ASSIGN_OR_RETURN(Target target, ReadTarget(ctx, in));
   for (std::size_t i = 0; i < target.shape.size(); ++i) {
     if (in[0].shape[i] == 0 && target.shape[i] != 0) return ctx.Error("there is nothing to resize");
+    if (target.shape[i] > kMaxTabulated) return ctx.Error("a resized dimension is longer than 2^24");
   }
   return OneValue(ctx, in[0].type, std::move(target.shape));
 }

@@ -9,6 +9,7 @@
 #include "gpu/ops/families.hpp"
 #include "gpu/ops/op_support.hpp"
 #include "gpu/ops/strided_copy.hpp"
+#include "gpu/ops/table_limits.hpp"
 
 namespace troupe::gpu {
 namespace {
@@ -182,7 +183,9 @@ Inferred InferPad(const StepContext& ctx, Infos in) {
     const std::int64_t dim = shape[i];
     shape[i] += pads[i] + pads[shape.size() + i];
     if (shape[i] < 0) return ctx.Error("crops more than there is");
-    if (mode != "constant" && dim == 0 && shape[i] != 0) return ctx.Error("nothing to copy into the padding");
+    if (mode == "constant") continue;
+    if (dim == 0 && shape[i] != 0) return ctx.Error("nothing to copy into the padding");
+    if (shape[i] > kMaxTabulated) return ctx.Error("a padded dimension is longer than 2^24");
   }
   return OneValue(ctx, in[0].type, std::move(shape));
 }
