@@ -1,0 +1,190 @@
+// What a hostile file or client may ask of each family, and the error it gets.
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "absl/strings/match.h"
+#include "tests/unit/gpu_ops/op_runner.hpp"
+
+namespace troupe::gpu {
+namespace {
+
+constexpr std::int64_t kHuge = std::int64_t{1} << 40;
+constexpr std::int64_t kLow = std::numeric_limits<std::int64_t>::min();
+
+// Every error names the step and says what is wrong.
+void ExpectError(const proto::Step& step, const std::vector<TestTensor>& in, const std::string& part,
+                 int opset = 17) {
+  const auto out = RunOp(step, in, opset);
+  ASSERT_FALSE(out.ok()) << step.op() << " took it";
+  EXPECT_EQ(out.status().code(), absl::StatusCode::kInvalidArgument) << out.status();
+  EXPECT_TRUE(absl::StrContains(out.status().message(), part)) << out.status();
+  EXPECT_TRUE(absl::StrContains(out.status().message(), step.op())) << out.status();
+}
+
+proto::Step With(const std::string& op, const std::string& name, std::int64_t value, int outputs = 1) {
+  proto::Step step = MakeStep(op, outputs);
+  SetInt(step, name, value);
+  return step;
+}
+
+proto::Step WithText(const std::string& op, const std::string& name, const std::string& value) {
+  proto::Step step = MakeStep(op);
+  SetText(step, name, value);
+  return step;
+}
+
+TEST(BadInput, Elementwise) {
+  ExpectError(MakeStep("Add"), {Counting({2}), Counting({3})}, "broadcast");
+  ExpectError(MakeStep("Add"), {Counting({2}), Longs({2}, {1, 2})}, "different types");
+  ExpectError(MakeStep("Add"), {Counting({2})}, "inputs");
+  ExpectError(MakeStep("Sqrt"), {Longs({1}, {4})}, "INT64");
+  ExpectError(MakeStep("Mod"), {Counting({1}), Counting({1})}, "fmod");
+  ExpectError(MakeStep("BitShift"), {Longs({1}, {1}), Longs({1}, {1})}, "INT64");
+  ExpectError(MakeStep("Clip"), {Counting({2}), Counting({2})}, "scalar");
+  ExpectError(MakeStep("Where"), {Counting({1}), Counting({1}), Counting({1})}, "FP32");
+  ExpectError(With("Cast", "to", 99), {Counting({1})}, "99");
+  ExpectError(With("Cast", "to", -1), {Counting({1})}, "-1");
+  ExpectError(With("Cast", "to", 8), {Counting({1})}, "8");
+}
+
+TEST(BadInput, Shapes) {
+  const auto reshape = [](const std::vector<std::int64_t>& to, const std::string& part) {
+    ExpectError(MakeStep("Reshape"),
+                {Counting({2, 3}), Longs({static_cast<std::int64_t>(to.size())}, to).Known()}, part);
+    ExpectError(MakeStep("Reshape"), {Counting({2, 3}), Longs({static_cast<std::int64_t>(to.size())}, to)},
+                part);
+  };
+  reshape({-1, -1}, "two dimensions open");
+  reshape({4, -1}, "divide");
+  reshape({7}, "hold");
+  reshape({-2, 3}, "not a shape");
+  reshape({2, 3, 0}, "not there");
+  reshape({kHuge, kHuge, kHuge, -1}, "not a shape");
+  ExpectError(With("Flatten", "axis", 3), {Counting({2, 3})}, "axis 3");
+  ExpectError(MakeStep("Squeeze"), {Counting({2, 1}), Longs({1}, {0}).Known()}, "not 1");
+  ExpectError(MakeStep("Squeeze"), {Counting({2, 1}), Longs({1}, {kLow}).Known()}, "axis");
+  ExpectError(MakeStep("Unsqueeze"), {Counting({2}), Longs({2}, {0, 0}).Known()}, "twice");
+  ExpectError(MakeStep("Unsqueeze"), {Counting({2}), Longs({1}, {5}).Known()}, "axis 5");
+  ExpectError(MakeStep("Expand"), {Counting({2}), Longs({1}, {3}).Known()}, "broadcast");
+  ExpectError(MakeStep("Expand"), {Counting({1}), Longs({2}, {kHuge, kHuge}).Known()}, "2^40");
+  ExpectError(MakeStep("Expand"), {Counting({1}), Longs({1}, {-3}).Known()}, "negative");
+  ExpectError(MakeStep("Expand"), {Counting({1}), Longs({1}, {3})}, "must be known");
+  ExpectError(MakeStep("Tile"), {Counting({2}), Longs({1}, {-1}).Known()}, "negative");
+  ExpectError(MakeStep("Tile"),
+              {Counting({2}), Longs({1}, {std::numeric_limits<std::int64_t>::max()}).Known()}, "large");
+  ExpectError(MakeStep("ConstantOfShape"), {Longs({2}, {kHuge, 2}).Known()}, "2^40");
+  ExpectError(MakeStep("ConstantOfShape"), {Longs({1}, {-1}).Known()}, "negative");
+}
+
+TEST(BadInput, Movement) {
+  proto::Step perm = MakeStep("Transpose");
+  SetInts(perm, "perm", {0, 0});
+  ExpectError(perm, {Counting({2, 3})}, "perm");
+  ExpectError(With("Concat", "axis", 2), {Counting({2, 3}), Counting({2, 3})}, "axis 2");
+  ExpectError(With("Concat", "axis", 0), {Counting({2, 3}), Counting({2, 4})}, "input 1");
+  ExpectError(With("Split", "axis", 0, 2), {Counting({4}), Longs({2}, {-1, 5}).Known()}, "-1");
+  ExpectError(With("Split", "axis", 0, 2), {Counting({4}), Longs({2}, {1, 2}).Known()}, "add up");
+  ExpectError(With("Split", "axis", 0, 3), {Counting({4})}, "equal parts");
+  ExpectError(MakeStep("Slice"), {Counting({4}), Longs({1}, {0}).Known(), Longs({2}, {1, 2}).Known()},
+              "length");
+  ExpectError(MakeStep("Slice"),
+              {Counting({4}), Longs({1}, {0}).Known(), Longs({1}, {4}).Known(), Longs({1}, {0}).Known(),
+               Longs({1}, {0}).Known()},
+              "step is 0");
+  ExpectError(MakeStep("Pad"), {Counting({2}), Longs({2}, {-3, 0}).Known()}, "crops");
+  ExpectError(MakeStep("Pad"), {Counting({2}), Longs({2}, {kHuge * 4, 0}).Known()}, "absurd");
+  ExpectError(WithText("Pad", "mode", "edge"), {Counting({2}), Longs({2}, {1 << 30, 1}).Known()}, "2^24");
+  ExpectError(WithText("Pad", "mode", "mirror"), {Counting({2}), Longs({2}, {1, 1}).Known()}, "mirror");
+  ExpectError(With("DepthToSpace", "blocksize", 0), {Counting({1, 4, 1, 1})}, "blocksize");
+  ExpectError(With("DepthToSpace", "blocksize", 3), {Counting({1, 4, 1, 1})}, "divide");
+  ExpectError(With("SpaceToDepth", "blocksize", 2), {Counting({1, 1, 3, 2})}, "divide");
+}
+
+TEST(BadInput, IndicesAreCheckedWhenTheyCome) {
+  ExpectError(MakeStep("Gather"), {Counting({3, 2}), Longs({1}, {3})}, "index 3");
+  ExpectError(MakeStep("Gather"), {Counting({3, 2}), Longs({1}, {-4})}, "index -4");
+  ExpectError(MakeStep("Gather"), {Counting({3, 2}), Longs({1}, {kLow})}, "index");
+  ExpectError(MakeStep("GatherElements"), {Counting({2, 2}), Longs({1, 1}, {2})}, "index 2");
+  ExpectError(MakeStep("GatherElements"), {Counting({2, 2}), Longs({1, 3}, {0, 0, 0})}, "reach beyond");
+  ExpectError(MakeStep("GatherND"), {Counting({2, 2}), Longs({1, 2}, {0, 2})}, "index 2");
+  ExpectError(MakeStep("GatherND"), {Counting({2, 2}), Longs({1, 3}, {0, 0, 0})}, "do not fit");
+  ExpectError(MakeStep("ScatterElements"), {Counting({2}), Longs({1}, {-3}), Counting({1})}, "index -3");
+  ExpectError(MakeStep("ScatterND"), {Counting({2, 2}), Longs({1, 2}, {2, 0}), Counting({1})}, "index 2");
+  ExpectError(MakeStep("ScatterND"), {Counting({2, 2}), Longs({1, 1}, {0}), Counting({1})}, "updates");
+  ExpectError(With("CumSum", "exclusive", 0), {Counting({2}), Longs({1}, {1})}, "axis 1");
+  proto::Step reverse = With("ReverseSequence", "batch_axis", 0);
+  SetInt(reverse, "time_axis", 1);
+  ExpectError(reverse, {Counting({1, 3}), Longs({1}, {4})}, "length 4");
+  ExpectError(reverse, {Counting({1, 3}), Longs({1}, {-1})}, "length -1");
+  ExpectError(MakeStep("RoiAlign"), {Counting({1, 1, 2, 2}), Counting({1, 4}), Longs({1}, {1})}, "index 1");
+}
+
+TEST(BadInput, ReductionsAndSelections) {
+  ExpectError(MakeStep("ReduceSum"), {Counting({2}), Longs({1}, {1}).Known()}, "axis 1");
+  ExpectError(MakeStep("ReduceSum"), {Counting({2, 2}), Longs({2}, {0, -2}).Known()}, "twice");
+  ExpectError(With("ArgMax", "axis", -3), {Counting({2, 2})}, "axis -3");
+  ExpectError(MakeStep("ArgMax"), {Counting({0})}, "empty");
+  ExpectError(MakeStep("TopK", 2), {Counting({3}), Longs({1}, {4}).Known()}, "k is 4");
+  ExpectError(MakeStep("TopK", 2), {Counting({3}), Longs({1}, {4})}, "k is 4");
+  ExpectError(MakeStep("TopK", 2), {Counting({3}), Longs({1}, {-2})}, "k is -2");
+  ExpectError(MakeStep("LayerNormalization"), {Counting({2, 3}), Counting({2})}, "normalised");
+}
+
+TEST(BadInput, Makers) {
+  const auto range = [](float from, float to, float by) {
+    return std::vector<TestTensor>{Floats({}, {from}).Known(), Floats({}, {to}).Known(),
+                                   Floats({}, {by}).Known()};
+  };
+  ExpectError(MakeStep("Range"), range(0, 5, 0), "delta is 0");
+  ExpectError(MakeStep("Range"), range(0, 1e30F, 1e-10F), "2^40");
+  ExpectError(MakeStep("Range"), range(0, std::numeric_limits<float>::quiet_NaN(), 1), "2^40");
+  ExpectError(MakeStep("OneHot"), {Longs({1}, {0}), Longs({}, {0}).Known(), Counting({2})}, "depth is 0");
+  ExpectError(MakeStep("OneHot"), {Longs({1}, {0}), Longs({}, {kHuge * 2}).Known(), Counting({2})}, "depth");
+  ExpectError(MakeStep("OneHot"), {Longs({1}, {0}), Longs({}, {3}).Known(), Counting({3})}, "values");
+  ExpectError(MakeStep("EyeLike"), {Counting({3})}, "matrix");
+  ExpectError(MakeStep("Trilu"), {Counting({3})}, "matrices");
+}
+
+TEST(BadInput, ResizeAndDetection) {
+  const TestTensor none = Floats({0}, {}).Known();
+  const auto scales = [&](const std::vector<float>& s) {
+    return std::vector<TestTensor>{Counting({1, 1, 2, 2}), none,
+                                   Floats({static_cast<std::int64_t>(s.size())}, s).Known()};
+  };
+  ExpectError(MakeStep("Resize"), scales({1, 1, -2, 2}), "scale -2");
+  ExpectError(MakeStep("Resize"), scales({1, 1, 1e30F, 2}), "scale");
+  ExpectError(MakeStep("Resize"), scales({1, 1}), "for each dimension");
+  ExpectError(MakeStep("Resize"), scales({1, 1, 1e8F, 1}), "2^24");
+  ExpectError(WithText("Resize", "mode", "magic"), scales({1, 1, 2, 2}), "magic");
+  ExpectError(MakeStep("Resize"), {Counting({1, 1, 2, 2})}, "scales or sizes");
+  ExpectError(MakeStep("NonMaxSuppression"), {Counting({1, 2, 3}), Counting({1, 1, 2})}, "boxes");
+  ExpectError(With("RoiAlign", "output_height", -1),
+              {Counting({1, 1, 2, 2}), Counting({1, 4}), Longs({1}, {0})}, "output_height");
+}
+
+TEST(BadInput, RecurrentQuantisedAndEinsum) {
+  ExpectError(MakeStep("LSTM"), {Counting({1, 1, 2}), Counting({1, 8, 3}), Counting({1, 8, 2})}, "input 1");
+  ExpectError(WithText("RNN", "direction", "sideways"),
+              {Counting({1, 1, 1}), Counting({1, 1, 1}), Counting({1, 1, 1})}, "sideways");
+  ExpectError(MakeStep("RNN"),
+              {Counting({1, 1, 1}), Counting({1, 1, 1}), Counting({1, 1, 1}), TestTensor{},
+               Tensor<std::int32_t>(proto::INT32, {1}, {2})},
+              "sequence of 2");
+  ExpectError(MakeStep("QuantizeLinear"), {Counting({2, 3}), Counting({2})}, "scale");
+  const TestTensor bytes = Tensor<std::uint8_t>(proto::UINT8, {2, 3}, {1, 2, 3, 4, 5, 6});
+  ExpectError(MakeStep("MatMulInteger"), {bytes, bytes}, "does not fit");
+  const auto einsum = [](const std::string& equation, const std::string& part) {
+    ExpectError(WithText("Einsum", "equation", equation), {Counting({2, 3})}, part);
+  };
+  einsum("ijk->i", "does not fit");
+  einsum("ij->ii", "twice");
+  einsum("ij->k", "twice");
+  einsum("i?->i", "?");
+  einsum("ij->i->j", "arrow");
+  einsum("ij,jk->ik", "inputs");
+  einsum("i..j->i", "three dots");
+}
+
+}  // namespace
+}  // namespace troupe::gpu
