@@ -4,6 +4,8 @@
 // count on standard input, the median time of that many runs in milliseconds.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iostream>
@@ -71,6 +73,16 @@ void FillInput(const proto::TensorSpec& spec, std::byte* data) {
   }
 }
 
+// The sum of an output's magnitudes: enough to see that two engines compute the same.
+double Magnitude(const proto::TensorSpec& spec, const std::byte* data) {
+  double sum = 0;
+  if (spec.type() != proto::FP32) return sum;
+  for (std::size_t i = 0; i < BytesOf(spec) / sizeof(float); ++i) {
+    sum += std::abs(static_cast<double>(reinterpret_cast<const float*>(data)[i]));
+  }
+  return sum;
+}
+
 absl::Status Serve(const std::string& path, int threads) {
   TROUPE_ASSIGN_OR_RETURN(ImportedModel imported, ImportOnnx(ReadFile(path), {}));
   const auto inputs = ConcreteInputs(imported.model);
@@ -82,9 +94,7 @@ absl::Status Serve(const std::string& path, int threads) {
   std::memcpy(weights.get(), packed.weights.data(), packed.weights.size());
   const auto building = std::chrono::steady_clock::now();
   TROUPE_ASSIGN_OR_RETURN(const auto plan, Plan::Build(packed.model, packed.weights, inputs, threads));
-  std::cout << "ready build_ms=" << MillisSince(building) << " pack_ms=" << pack_ms
-            << " steps=" << plan->step_count() << " activation_bytes=" << plan->activation_bytes().count()
-            << std::endl;
+  const double build_ms = MillisSince(building);
   packed.weights = {};
   std::vector<Buffer> memory;
   PlanBindings bindings;
@@ -97,6 +107,10 @@ absl::Status Serve(const std::string& path, int threads) {
   for (std::size_t i = 0; i < plan->outputs().size(); ++i) {
     bindings.outputs.push_back(memory.emplace_back(MakeBuffer(plan->output_bytes(i).count())).get());
   }
+  TROUPE_RETURN_IF_ERROR(plan->Run(bindings).status());
+  std::cout << "ready output=" << Magnitude(plan->outputs()[0], bindings.outputs[0])
+            << " build_ms=" << build_ms << " pack_ms=" << pack_ms << " steps=" << plan->step_count()
+            << " activation_bytes=" << plan->activation_bytes().count() << std::endl;
   for (int count = 0; std::cin >> count;) {
     std::vector<double> times;
     for (int i = 0; i < std::max(count, 1); ++i) {

@@ -1,0 +1,68 @@
+"""The one shape of every benchmark's result: build/bench/AREA.json, and a table for people.
+
+    report = Report("engine")
+    report.add("resnet50_b1_ms/threads=1", values, "ms", baseline="torch", baseline_values=others)
+    report.write()
+
+Compared things are measured in alternating rounds; `values[i]` and `baseline_values[i]` come from round i, and the
+ratio that the table shows is the median of the rounds' ratios.
+"""
+import json
+import pathlib
+import platform
+import statistics
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def commit():
+    result = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    return result.stdout.strip() or "unknown"
+
+
+def machine():
+    model, cores = platform.machine(), 0
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            model = line.split(":", 1)[1].strip()
+            cores += 1
+    return f"{model}, {cores} cores"
+
+
+class Report:
+    def __init__(self, area, directory=None):
+        self.path = pathlib.Path(directory or ROOT / "build" / "bench") / f"{area}.json"
+        self.figures, self.ratios = [], []
+
+    def add(self, name, values, unit, baseline=None, baseline_values=None):
+        """One figure: the median of `values`, one per round, beside that of its baseline."""
+        values = list(values)
+        figure = {"name": name, "value": statistics.median(values), "unit": unit, "baseline": baseline,
+                  "baseline_value": statistics.median(baseline_values) if baseline_values else None,
+                  "runs": len(values), "min": min(values), "max": max(values)}
+        ratio = None
+        if baseline_values:
+            ratio = statistics.median(v / b for v, b in zip(values, baseline_values) if b)
+            figure["ratio"] = ratio
+        self.figures.append(figure)
+        self.ratios.append(ratio)
+        return figure
+
+    def print_table(self):
+        rows = [("figure", "value", "unit", "min", "max", "baseline", "", "ratio")]
+        for figure, ratio in zip(self.figures, self.ratios):
+            base = figure["baseline_value"]
+            rows.append((figure["name"], f"{figure['value']:.4g}", figure["unit"], f"{figure['min']:.4g}",
+                         f"{figure['max']:.4g}", "" if base is None else f"{base:.4g}", figure["baseline"] or "",
+                         "" if ratio is None else f"{ratio:.2f}"))
+        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+        for row in rows:
+            print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
+
+    def write(self):
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        result = {"commit": commit(), "machine": machine(), "figures": self.figures}
+        self.path.write_text(json.dumps(result, indent=2) + "\n")
+        self.print_table()
+        print(f"written to {self.path}")
