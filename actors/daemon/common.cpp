@@ -46,15 +46,6 @@ void Configure(const DaemonConfig& config, caf::actor_system_config& out) {
   out.set("middleman.connection-timeout", caf::timespan(std::chrono::seconds(1)));
 }
 
-// "host:port", where port 0 lets the system choose.
-absl::StatusOr<std::pair<std::string, std::uint16_t>> SplitBind(const std::string& address) {
-  const auto colon = address.rfind(':');
-  unsigned port = 0;
-  if (colon == std::string::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port) || port > 65535)
-    return absl::InvalidArgumentError(absl::StrCat("'", address, "' is no address: write HOST:PORT"));
-  return std::pair(address.substr(0, colon), static_cast<std::uint16_t>(port));
-}
-
 }  // namespace
 
 std::int64_t UnixNow() {
@@ -94,19 +85,17 @@ absl::StatusOr<std::unique_ptr<Common>> Common::Create(const DaemonConfig& confi
   return out;
 }
 
-absl::StatusOr<std::string> Common::PublishAs(caf::strong_actor_ptr actor, const std::string& address,
-                                              std::set<std::string> interface) {
-  TROUPE_ASSIGN_OR_RETURN(const auto parts, SplitBind(address));
-  const auto port =
-      system->middleman().publish(caf::actor_cast<caf::actor>(actor), parts.second, parts.first.c_str());
-  if (!port) {
-    return absl::AlreadyExistsError(
-        absl::StrCat("cannot listen at ", address, " (", system->render(port.error()),
-                     "): another program has the port; stop it or choose another"));
-  }
-  const auto real = absl::StrCat(parts.first, ":", *port);
-  directory->PublishHere(real, std::move(actor), std::move(interface));
-  return real;
+absl::StatusOr<std::pair<std::string, std::uint16_t>> SplitBind(const std::string& address) {
+  const auto colon = address.rfind(':');
+  unsigned port = 0;
+  if (colon == std::string::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port) || port > 65535)
+    return absl::InvalidArgumentError(absl::StrCat("'", address, "' is no address: write HOST:PORT"));
+  return std::pair(address.substr(0, colon), static_cast<std::uint16_t>(port));
+}
+
+absl::Status PortError(const std::string& address, const std::string& reason) {
+  return absl::AlreadyExistsError(absl::StrCat("cannot listen at ", address, " (", reason,
+                                               "): another program has the port; stop it or choose another"));
 }
 
 }  // namespace troupe::actors

@@ -6,16 +6,23 @@
 
 #include <caf/actor_system.hpp>
 #include <caf/actor_system_config.hpp>
+#include <caf/io/middleman.hpp>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "actors/core/work_pool.hpp"
 #include "actors/daemon/config.hpp"
 #include "actors/peers/network_peer_directory.hpp"
+#include "base/status.hpp"
 #include "storage/disk_model_repository.hpp"
 #include "transport/tensor_channel.hpp"
 
 namespace troupe::actors {
+
+// "host:port", where port 0 lets the system choose.
+absl::StatusOr<std::pair<std::string, std::uint16_t>> SplitBind(const std::string& address);
+[[nodiscard]] absl::Status PortError(const std::string& address, const std::string& reason);
 
 class Common {
  public:
@@ -28,7 +35,13 @@ class Common {
   // Answers the address with its port. AlreadyExists when the port is in use.
   template <class Handle>
   absl::StatusOr<std::string> Publish(const Handle& actor, const std::string& address) {
-    return PublishAs(caf::actor_cast<caf::strong_actor_ptr>(actor), address, system->message_types<Handle>());
+    TROUPE_ASSIGN_OR_RETURN(const auto bind, SplitBind(address));
+    // The typed handle says which operations others find there.
+    const auto port = system->middleman().publish(actor, bind.second, bind.first.c_str());
+    if (!port) return PortError(address, system->render(port.error()));
+    const auto real = bind.first + ":" + std::to_string(*port);
+    directory->PublishHere(real, caf::actor_cast<caf::strong_actor_ptr>(actor), system->message_types<Handle>());
+    return real;
   }
 
   const DaemonConfig& config;
@@ -43,8 +56,6 @@ class Common {
 
  private:
   explicit Common(const DaemonConfig& c);
-  absl::StatusOr<std::string> PublishAs(caf::strong_actor_ptr actor, const std::string& address,
-                                        std::set<std::string> interface);
 };
 
 [[nodiscard]] std::int64_t UnixNow();  // nanoseconds since 1970
