@@ -68,6 +68,8 @@ proto::WorkerOrder RunOrderFor(const proto::SubmitRequest& request, const proto:
   proto::WorkerOrder order;
   auto& run = *order.mutable_run();
   run.set_digest(copy.digest());
+  // A plan for other shapes than those prepared at adoption is made when the first such request comes.
+  *run.mutable_model() = copy;
   *run.mutable_inputs() = request.inputs();
   run.set_priority(request.priority());
   // A request that is late already still goes: the worker drops it, and the answer comes the usual way.
