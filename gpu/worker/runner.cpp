@@ -124,7 +124,9 @@ void Runner::FetchInputs(Id id, Run& run) {
       }
       absl::StatusOr<transport::TensorData> data = channel->FetchHere(tensor.data());
       if (!data.ok()) {
-        return absl::Status(data.status().code(),
+        // NOT_FOUND would say that the model is not here.
+        const bool gone = absl::IsNotFound(data.status());
+        return absl::Status(gone ? absl::StatusCode::kFailedPrecondition : data.status().code(),
                             absl::StrCat("input ", tensor.spec().name(), ": ", data.status().message()));
       }
       inputs.push_back(*std::move(data));
@@ -149,6 +151,7 @@ void Runner::InputsHere(Id id, absl::StatusOr<std::vector<transport::TensorData>
   }
   run->inputs = *std::move(inputs);
   run->inputs_here = true;
+  if (known_arenas_.size() > limits_.known_arenas) known_arenas_.clear();  // the fetcher meets them again
   for (int i = 0; i < run->request.order.inputs_size(); ++i) {
     const proto::TensorRef& ref = run->request.order.inputs(i).data();
     if (ref.has_arena()) known_arenas_.emplace(ref.arena().socket(), ref.arena().arena());

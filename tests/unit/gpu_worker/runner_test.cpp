@@ -160,7 +160,7 @@ TEST_F(RunnerTest, ARunWaitsForItsModelAndItsPlan) {
 TEST_F(RunnerTest, ARunOfAnAbsentModelOrPlanIsRefused) {
   const auto copy = PlaceSmall(*host_, "m");
   Run(1, "m");
-  EXPECT_EQ(Code(1), CodeOf(absl::StatusCode::kFailedPrecondition));
+  EXPECT_EQ(Code(1), CodeOf(absl::StatusCode::kNotFound));
   SwapIn(2, copy);
   Run(3, "m");
   EXPECT_EQ(Code(3), CodeOf(absl::StatusCode::kFailedPrecondition));
@@ -338,7 +338,7 @@ TEST_F(RunnerTest, InputsThatAreNotThereFailOnlyTheirRun) {
   request.channel = channel_;
   runner_->Submit(std::move(request), ReplyFor(5));
   Run(6, "m");
-  EXPECT_NE(Code(5), 0);
+  EXPECT_EQ(Code(5), CodeOf(absl::StatusCode::kFailedPrecondition));
   EXPECT_THAT(outcomes_[5].message(), testing::HasSubstr("input x"));
   EXPECT_EQ(Code(6), 0);
 }
