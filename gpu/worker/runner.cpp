@@ -66,8 +66,7 @@ void Runner::Submit(RunRequest request, Reply reply) {
 absl::Status Runner::Accept(Id id, Run& run) {
   const std::string& digest = run.request.order.digest();
   if (residency_.table().StateOf(digest) == ModelTable::State::kAbsent) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("model ", digest, " is not on this device: swap it in first"));
+    return absl::NotFoundError(absl::StrCat("model ", digest, " is not on this device: swap it in first"));
   }
   TROUPE_RETURN_IF_ERROR(FindPlan(id, run));
   if (Find(id) != nullptr) FetchInputs(id, run);  // preparation may have been refused, and the run with it
