@@ -16,7 +16,8 @@ struct Sha256::Context {
 };
 
 Sha256::Sha256() : context_(std::make_unique<Context>()) {
-  TROUPE_CHECK(context_->evp && EVP_DigestInit_ex(context_->evp, EVP_sha256(), nullptr) == 1, "SHA-256 is missing");
+  TROUPE_CHECK(context_->evp && EVP_DigestInit_ex(context_->evp, EVP_sha256(), nullptr) == 1,
+               "SHA-256 is missing");
 }
 
 Sha256::~Sha256() = default;
@@ -25,7 +26,9 @@ void Sha256::Update(std::span<const std::byte> data) {
   TROUPE_CHECK(EVP_DigestUpdate(context_->evp, data.data(), data.size()) == 1, "hashing failed");
 }
 
-void Sha256::Update(std::string_view data) { Update(std::as_bytes(std::span(data))); }
+void Sha256::Update(std::string_view data) {
+  Update(std::as_bytes(std::span(data)));
+}
 
 std::string Sha256::Finish() {
   std::array<unsigned char, 32> raw{};

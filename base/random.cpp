@@ -23,8 +23,12 @@ std::uint64_t Random::Below(std::uint64_t bound) {
   return draw % bound;
 }
 
-double Random::Uniform() { return static_cast<double>((*this)() >> 11) * 0x1.0p-53; }
+double Random::Uniform() {
+  return static_cast<double>((*this)() >> 11) * 0x1.0p-53;
+}
 
-double Random::Exponential(double mean) { return -mean * std::log1p(-Uniform()); }
+double Random::Exponential(double mean) {
+  return -mean * std::log1p(-Uniform());
+}
 
 }  // namespace troupe

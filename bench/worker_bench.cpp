@@ -116,7 +116,7 @@ class Bench {
     proto::WorkerOrder describe;
     describe.mutable_describe();
     for (int i = 0; i < rounds; ++i) {
-      for (const auto& [ order, times ] : {std::pair(&describe, &describe_us), std::pair(&run, &run_us)}) {
+      for (const auto& [order, times] : {std::pair(&describe, &describe_us), std::pair(&run, &run_us)}) {
         if (pause > Duration(0)) std::this_thread::sleep_for(pause);
         const Time begin = transport::SteadyNow();
         (void)Ask(*order);

@@ -8,7 +8,9 @@ namespace troupe::node {
 
 namespace {
 
-bool MeansUnfit(int code) { return code == kWorkerExitUsage || code == kWorkerExitNoDevice; }
+bool MeansUnfit(int code) {
+  return code == kWorkerExitUsage || code == kWorkerExitNoDevice;
+}
 
 std::string Describe(const Exited& event) {
   std::string text = event.signal != 0 ? absl::StrCat("killed by signal ", event.signal)

@@ -71,6 +71,7 @@ absl::StatusOr<std::unique_ptr<Common>> Common::Create(const DaemonConfig& confi
   local.name = config.name;
   local.socket = absl::StrCat(config.run, "/arena-", config.name, ".sock");
   local.capacity = config.arena;
+  local.directories = {config.run, config.arena_root};
   if (config.embedded) {
     TROUPE_ASSIGN_OR_RETURN(out->channel, transport::LocalChannel::Create(std::move(local)));
   } else {

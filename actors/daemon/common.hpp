@@ -40,7 +40,8 @@ class Common {
     const auto port = system->middleman().publish(actor, bind.second, bind.first.c_str());
     if (!port) return PortError(address, system->render(port.error()));
     const auto real = bind.first + ":" + std::to_string(*port);
-    directory->PublishHere(real, caf::actor_cast<caf::strong_actor_ptr>(actor), system->message_types<Handle>());
+    directory->PublishHere(real, caf::actor_cast<caf::strong_actor_ptr>(actor),
+                           system->message_types<Handle>());
     return real;
   }
 

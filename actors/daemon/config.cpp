@@ -172,6 +172,8 @@ const std::vector<ConfigOption>& ConfigOptions() {
       {"insecure-network", "allow addresses that are not loopback", true, Switch(&C::insecure_network)},
       {"http-threads", "threads of the HTTP front", false, Number(&C::http_threads, 1, 64)},
       {"arena", "shared memory for tensors that this process sends", false, Size(&C::arena)},
+      {"arena-root", "directory below which arenas of other daemons of this user are read", false,
+       Text(&C::arena_root)},
       {"gpus", "virtual GPUs of a node", false, Number(&C::gpus, 1, 64)},
       {"gpu-memory", "memory of each virtual GPU", false, Size(&C::gpu_memory)},
       {"link-bandwidth", "bytes per second between host and each virtual GPU; 0: no limit", false, SetLink},

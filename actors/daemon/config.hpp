@@ -28,6 +28,9 @@ struct DaemonConfig {
   bool insecure_network = false;
   unsigned http_threads = 1;
   Bytes arena = MiB(256);  // of tensors that this process sends
+  // Below which directory the sockets of other daemons' arenas may lie; the kernel sees to it that they are
+  // our user's.
+  std::string arena_root = "/";
 
   unsigned gpus = 1;  // virtual ones, unless devices are named
   Bytes gpu_memory = GiB(1);

@@ -44,6 +44,9 @@ class ManagerRole final : public Role {
     options.default_slo.set_deadline_ns(config.default_deadline.count());
     options.new_cluster_id = Sha256Hex(absl::StrCat(common_.incarnation, config.name)).substr(0, 16);
     options.unix_now = UnixNow;
+    options.on_event = [](const proto::Event& event) {
+      spdlog::info("{} {}: {}", event.member(), event.kind(), event.message());
+    };
     TROUPE_ASSIGN_OR_RETURN(manager_,
                             SpawnClusterManager(*common_.system, std::move(options), *store_, *repository_));
     TROUPE_ASSIGN_OR_RETURN(address_, common_.Publish(manager_, config.manager));

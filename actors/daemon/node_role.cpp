@@ -113,13 +113,16 @@ class NodeRole final : public Role {
     NodeOptions options;
     options.name = config.name;
     options.policies = config.policies;
+    options.on_event = [](const std::string& kind, const std::string& message) {
+      spdlog::info("{}: {}", kind, message);
+    };
     options.credits_per_gpu = config.credits_per_gpu;
     options.scheduler.pipeline_depth = config.pipeline_depth;
     options.executor.supervision.hang_timeout = config.hang;
     for (unsigned i = 0; i < config.gpus; ++i)
       options.gpus.push_back({absl::StrCat("virtual:", i), config.gpu_memory});
-    const WorkerSite site{*reader_,    common_.pool, host_->region().fd(),
-                          links_.fd(), config.run,   common_.incarnation};
+    const WorkerSite site{*reader_,    common_.pool,      host_->region().fd(),
+                          links_.fd(), config.arena_root, common_.incarnation};
     options.make_link = [site, &config](std::uint32_t index) {
       ProcessWorkerOptions worker;
       auto& command = worker.command;

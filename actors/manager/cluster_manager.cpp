@@ -79,7 +79,7 @@ class ClusterManager : public ManagerSelf::base {
         [this](const proto::FetchObject& part) { return Fetch(part); },
         [this](const proto::ReleaseFetched& release) { ReleasePart(release.release()); },
         [this](const proto::ReportEvents& report) {
-          for (const auto& event : report.events()) events_.Add(event);
+          for (const auto& event : report.events()) Keep(event);
         },
         [this](proto::StartRun& command) { return Start(command); },
         [this](const proto::CommitStep& command) { return Record(command, command.run()); },
@@ -621,7 +621,12 @@ class ClusterManager : public ManagerSelf::base {
     event.set_member(member);
     event.set_kind(kind);
     event.set_message(message);
-    events_.Add(std::move(event));
+    Keep(event);
+  }
+
+  void Keep(const proto::Event& event) {
+    events_.Add(event);
+    if (options_.on_event) options_.on_event(event);
   }
 
   void OnTick(const proto::Tick& tick) {

@@ -21,8 +21,9 @@ struct ManagerOptions {
   Duration ask_timeout = std::chrono::seconds(3);    // of a node, for an operator
   Duration release_after = std::chrono::minutes(2);  // of a fetched part that nobody released
   proto::Slo default_slo;
-  std::string new_cluster_id;              // taken by an empty store
-  std::function<std::int64_t()> unix_now;  // nanoseconds since 1970, for records that people read
+  std::string new_cluster_id;                         // taken by an empty store
+  std::function<void(const proto::Event&)> on_event;  // each event as it is kept, for the log; may be empty
+  std::function<std::int64_t()> unix_now;             // nanoseconds since 1970, for records that people read
 };
 
 // Reads the store before it returns; DataLoss when a record is damaged. `store` and `repository` outlive the

@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "actors/core/call.hpp"
 #include "actors/core/time.hpp"
@@ -454,6 +455,7 @@ class NodeController : public ControllerSelf::base {
     if (report.gpu() >= gpus_.size()) return;
     auto& gpu = gpus_[report.gpu()];
     gpu.last = report;
+    Tell(report);
     const auto now = Now(this);
     switch (report.state()) {
       case proto::ExecutorReport::READY:
@@ -468,6 +470,16 @@ class NodeController : public ControllerSelf::base {
       default:
         return;
     }
+  }
+
+  void Tell(const proto::ExecutorReport& report) {
+    if (!options_.on_event) return;
+    const auto state = proto::ExecutorReport::State_Name(report.state());
+    auto text = absl::StrCat("GPU ", report.gpu(), ", worker ", report.incarnation());
+    if (report.down_ns() > 0)
+      absl::StrAppend(&text, ", back after ", FormatDuration(Duration(report.down_ns())));
+    if (!report.reason().empty()) absl::StrAppend(&text, ": ", report.reason());
+    options_.on_event(absl::StrCat("worker-", absl::AsciiStrToLower(state)), text);
   }
 
   void WorkerUp(const proto::ExecutorReport& report, Time now) {

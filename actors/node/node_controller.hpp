@@ -25,6 +25,8 @@ struct NodeOptions {
   std::vector<GpuSetup> gpus;
   // The link to the worker of GPU `index`; called once per GPU, when the controller starts.
   std::function<std::unique_ptr<WorkerLink>(std::uint32_t index)> make_link;
+  std::function<void(const std::string& kind, const std::string& message)>
+      on_event;  // for the log; may be empty
   PolicyNames policies;
   node::SchedulerLimits scheduler;
   ExecutorLimits executor;

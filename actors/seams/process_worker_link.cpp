@@ -267,7 +267,7 @@ class ProcessWorkerLink final : public WorkerLink {
     hello.set_node(state.options.command.node);
     hello.set_gpu(state.options.command.gpu);
     hello.set_daemon_epoch(state.site.daemon_epoch);
-    hello.set_run_directory(state.site.run_directory);
+    hello.set_run_directory(state.site.arena_root);
     return gpu::WorkerConnection::Adopt(state.options.command.socket, hello, gifts, std::move(process),
                                         state.options.adopt_timeout);
   }

@@ -22,7 +22,7 @@ struct WorkerSite {
   WorkPool& pool;
   int host_region = -1;  // descriptors to give away at adoption
   int links = -1;
-  std::string run_directory;
+  std::string arena_root;          // below it lie the sockets of the arenas that a worker may read
   std::uint64_t daemon_epoch = 0;  // grows with every start of the daemon: the newest daemon wins a worker
 };
 

@@ -97,7 +97,8 @@ void OrderDesk::Execute(const std::shared_ptr<Session>& session, proto::WorkerOr
       return reply.Done(std::move(outcome));
     }
     case proto::WorkerOrder::kShutdown:
-      if (shutdown_reply_) return reply.Fail(absl::FailedPreconditionError("this worker is shutting down already"));
+      if (shutdown_reply_)
+        return reply.Fail(absl::FailedPreconditionError("this worker is shutting down already"));
       BeginShutdown();
       shutdown_reply_ = std::move(reply);
       return;

@@ -47,7 +47,9 @@ TEST(Units, TransferTimeOfUnlimitedLinkIsZero) {
   EXPECT_EQ(TransferTime(Bytes(6'000'000), BytesPerSecond{6e9}), std::chrono::milliseconds(1));
 }
 
-TEST(UnitsDeathTest, BytesNeverBecomeNegative) { EXPECT_DEATH(static_cast<void>(Bytes(1) - Bytes(2)), "negative"); }
+TEST(UnitsDeathTest, BytesNeverBecomeNegative) {
+  EXPECT_DEATH(static_cast<void>(Bytes(1) - Bytes(2)), "negative");
+}
 
 }  // namespace
 }  // namespace troupe
