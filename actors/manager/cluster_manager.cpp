@@ -164,6 +164,9 @@ class ClusterManager : public ManagerSelf::base {
       // Suspicion is news for people; others act on it only when it has become certain.
       changed |= transition.to != proto::MEMBER_SUSPECT && transition.from != proto::MEMBER_SUSPECT;
       changed |= gone;
+      const bool joined = transition.to == proto::MEMBER_ALIVE && transition.from != proto::MEMBER_SUSPECT &&
+                          transition.from != proto::MEMBER_DRAINING;
+      if (joined) continue;  // told when it joined
       Tell(transition.name, absl::StrCat("member-", StateName(transition.to)),
            absl::StrCat("was ", StateName(transition.from), ", silent for ",
                         FormatDuration(transition.silent)));
