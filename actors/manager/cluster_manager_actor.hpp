@@ -1,0 +1,151 @@
+// The cluster manager's class, private to its sources: cluster_manager.cpp (membership, what members see,
+// host copies), manager_objects.cpp (models, blobs, runs), manager_admin.cpp (administration). Contract:
+// actors/interfaces/cluster_manager.hpp.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "actors/core/call.hpp"
+#include "actors/core/continuations.hpp"
+#include "actors/core/deliver.hpp"
+#include "actors/core/time.hpp"
+#include "actors/manager/admin_desk.hpp"
+#include "actors/manager/catalogue.hpp"
+#include "actors/manager/cluster_manager.hpp"
+#include "actors/manager/member_links.hpp"
+#include "actors/manager/mutations.hpp"
+#include "actors/manager/placement_board.hpp"
+#include "base/status.hpp"
+#include "cluster/event_log.hpp"
+#include "proto/local.pb.h"
+
+namespace troupe::actors {
+
+using ManagerSelf = ClusterManagerActor::extend<Hears<proto::Continue>, Hears<proto::Tick>>;
+using JoinPromise = caf::typed_response_promise<proto::JoinReply>;
+using AdminPromise = caf::typed_response_promise<proto::AdminReply>;
+using RunPromise = caf::typed_response_promise<proto::RunReply>;
+enum : std::uint32_t { kPulse = 1, kRelease = 2 };
+
+// A reply that says what went wrong (or, for OK, nothing).
+template <class Reply>
+Reply Failure(const absl::Status& status) {
+  Reply reply;
+  reply.set_code(static_cast<int>(status.code()));
+  reply.set_message(std::string(status.message()));
+  return reply;
+}
+
+class ClusterManager : public ManagerSelf::base {
+ public:
+  ClusterManager(caf::actor_config& config, ManagerOptions options, Catalogue catalogue,
+                 storage::MetadataStore& store, ModelRepository& repository)
+      : ManagerSelf::base(config),
+        options_(std::move(options)),
+        catalogue_(std::move(catalogue)),
+        store_(store),
+        repository_(repository),
+        members_(options_.membership),
+        board_(options_.replicas, options_.placement_retry),
+        mutations_([this](storage::Batch batch, std::function<void(absl::Status)> done) {
+          Commit(std::move(batch), std::move(done));
+        }) {
+    members_.SetEpochFloor(catalogue_.last_epoch());
+  }
+  const char* name() const override { return "cluster_manager"; }
+  behavior_type make_behavior() override;
+  void on_exit() override;
+
+ private:
+  void Commit(storage::Batch batch, std::function<void(absl::Status)> done);
+  // --- membership ---
+  template <class Link, class Handle>
+  JoinPromise Join(const proto::JoinRequest& join, Link link, const Handle& member);
+  proto::HeartbeatReply Hear(const proto::Heartbeat& heartbeat);
+  void Down(const caf::down_msg& down);
+  // Acts on every change of membership since the last pulse.
+  void Pulse();
+  // --- what members see ---
+  void Changed();
+  [[nodiscard]] proto::ClusterUpdate Snapshot() const;
+  // --- host copies ---
+  void Place();
+  void Adopt(const std::string& digest, const std::string& name, const NodeControllerActor& node);
+  void AdoptionEnded(const std::string& digest, const absl::Status& status);
+  // --- models and blobs ---
+  caf::typed_response_promise<proto::UploadReply> Upload(proto::UploadChunk& chunk);
+  caf::typed_response_promise<proto::FetchReply> Fetch(const proto::FetchObject& part);
+  void ReleasePart(std::uint64_t release) {
+    if (unreleased_.erase(release) == 1) repository_.Release(release);
+  }
+  caf::typed_response_promise<proto::StoreBlobReply> Keep(const proto::StoreBlob& blob);
+  // --- runs ---
+  RunPromise Start(proto::StartRun& command);
+  template <class Command>
+  RunPromise Record(const Command& command, const std::string& run);
+  template <class Command>
+  RunPromise CommitRun(RunPromise promise, const Command& command, const std::string& run);
+  [[nodiscard]] proto::RunReply RunAnswer(const std::string& run) const;
+  // --- administration ---
+  AdminPromise Admin(proto::AdminRequest& request);
+  // Imports first: nothing is stored of a file that cannot be served. Answered when the first node has
+  // adopted it.
+  void Deploy(AdminPromise promise, const proto::DeployRequest& wish);
+  void Imported(AdminPromise promise, const proto::DeployRequest& wish, proto::FunctionRecord record);
+  void AwaitAdoption(AdminPromise promise, const proto::FunctionRecord& record);
+  // Validates and commits `command` when its turn comes, then tells everyone; `answer` runs last.
+  template <class Command>
+  void Mutate(std::shared_ptr<Command> command, std::function<absl::Status()> validate,
+              std::function<void(absl::Status)> answer);
+  template <class Command>
+  void MutateAndAnswer(AdminPromise promise, std::shared_ptr<Command> command,
+                       std::function<absl::Status()> validate, const std::string& event,
+                       const std::string& what);
+  void Remove(AdminPromise promise, const proto::RemoveRequest& wish);
+  void SetLoaded(AdminPromise promise, const proto::LoadRequest& wish);
+  void SubmitWorkflow(AdminPromise promise, const proto::SubmitWorkflow& wish);
+  void RemoveWorkflow(AdminPromise promise, const proto::RemoveWorkflow& wish);
+  void CancelRun(AdminPromise promise, const proto::CancelRun& wish);
+  void Drain(AdminPromise promise, const proto::DrainNode& wish);
+  void KillGpu(AdminPromise promise, const proto::KillGpu& wish);
+  // Asks one node, or all, for what they have, and puts the answers together.
+  template <class Merge>
+  void AskNodes(AdminPromise promise, const std::string& only, Merge merge);
+  void ShowFunctions(AdminPromise promise, const proto::FunctionKey& key);
+  // --- small things ---
+  void Tell(const std::string& member, const std::string& kind, const std::string& message) {
+    proto::Event event;
+    event.set_unix_ns(options_.unix_now());
+    event.set_member(member);
+    event.set_kind(kind);
+    event.set_message(message);
+    Keep(event);
+  }
+  void Keep(const proto::Event& event);
+  void OnTick(const proto::Tick& tick);
+  static proto::Tick MakeTick(std::uint32_t what) {
+    proto::Tick tick;
+    tick.set_what(what);
+    return tick;
+  }
+  const ManagerOptions options_;
+  Catalogue catalogue_;
+  storage::MetadataStore& store_;
+  ModelRepository& repository_;
+  cluster::MembershipTable members_;
+  PlacementBoard board_;
+  Mutations mutations_;
+  MemberLinks links_;
+  cluster::EventLog events_;
+  PendingCalls calls_;
+  Continuations continuations_;
+  std::multimap<std::string, std::function<void(absl::Status)>> deploying_;  // by model digest
+  std::set<std::uint64_t> unreleased_;
+};
+
+}  // namespace troupe::actors

@@ -1,0 +1,279 @@
+// The cluster manager as administrator: deployments, workflows, drains, and questions about all of it.
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "actors/manager/cluster_manager_actor.hpp"
+
+namespace troupe::actors {
+
+AdminPromise ClusterManager::Admin(proto::AdminRequest& request) {
+  auto promise = make_response_promise<proto::AdminReply>();
+  using Case = proto::AdminRequest;
+  switch (request.request_case()) {
+    case Case::kDeploy:
+      Deploy(promise, request.deploy());
+      break;
+    case Case::kRemove:
+      Remove(promise, request.remove());
+      break;
+    case Case::kLoad:
+      SetLoaded(promise, request.load());
+      break;
+    case Case::kSubmitWorkflow:
+      SubmitWorkflow(promise, request.submit_workflow());
+      break;
+    case Case::kRemoveWorkflow:
+      RemoveWorkflow(promise, request.remove_workflow());
+      break;
+    case Case::kCancelRun:
+      CancelRun(promise, request.cancel_run());
+      break;
+    case Case::kDrain:
+      Drain(promise, request.drain());
+      break;
+    case Case::kKillGpu:
+      KillGpu(promise, request.kill_gpu());
+      break;
+    case Case::kListGpus:
+      AskNodes(promise, request.list_gpus().node(), GpusOf);
+      break;
+    case Case::kListFunctions:
+      ShowFunctions(promise, {});
+      break;
+    case Case::kShowFunction:
+      ShowFunctions(promise, request.show_function().key());
+      break;
+    default:
+      Deliver(promise, AnswerFromState(request, {catalogue_, members_, board_, events_, Now(this)}));
+  }
+  return promise;
+}
+
+void ClusterManager::Deploy(AdminPromise promise, const proto::DeployRequest& wish) {
+  if (const auto status = cluster::ValidateName("function", wish.name()); !status.ok())
+    return Deliver(promise, Failure<proto::AdminReply>(status));
+  repository_.Import(wish.onnx_digest(),
+                     continuations_.Make<proto::FunctionRecord>(
+                         this, [this, promise, wish](absl::StatusOr<proto::FunctionRecord> imported) mutable {
+                           if (!imported.ok())
+                             return Deliver(promise, Failure<proto::AdminReply>(imported.status()));
+                           Imported(promise, wish, std::move(*imported));
+                         }));
+}
+
+void ClusterManager::Imported(AdminPromise promise, const proto::DeployRequest& wish,
+                              proto::FunctionRecord record) {
+  record.mutable_key()->set_name(wish.name());
+  record.mutable_key()->set_version(wish.version());
+  record.set_tenant(wish.tenant());
+  *record.mutable_slo() = wish.has_slo() ? wish.slo() : options_.default_slo;
+  record.set_loaded(true);
+  record.set_deployed_unix_ns(options_.unix_now());
+  auto command = std::make_shared<proto::DeployFunction>();
+  *command->mutable_record() = std::move(record);
+  Mutate<proto::DeployFunction>(
+      command,
+      [this, command]() -> absl::Status {
+        if (catalogue_.workflows().HasName(command->record().key().name()))
+          return absl::AlreadyExistsError("a workflow has this name; choose another");
+        TROUPE_RETURN_IF_ERROR(PlacementBoard::CheckFits(command->record(), members_));
+        TROUPE_ASSIGN_OR_RETURN(*command, catalogue_.functions().ValidateDeploy(*command));
+        return absl::OkStatus();
+      },
+      [this, promise, command](const absl::Status& status) mutable {
+        if (!status.ok()) return Deliver(promise, Failure<proto::AdminReply>(status));
+        AwaitAdoption(promise, command->record());
+      });
+}
+
+void ClusterManager::AwaitAdoption(AdminPromise promise, const proto::FunctionRecord& record) {
+  Tell("manager", "function-deployed", cluster::Describe(record.key()));
+  const auto& digest = record.model_digest();
+  auto answer = [this, promise, record](const absl::Status& status) mutable {
+    if (status.ok() || absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
+        absl::IsResourceExhausted(status))
+      return Deliver(promise,
+                     AnswerFunctions({&record}, {catalogue_, members_, board_, events_, Now(this)}, status));
+    // No node can serve it: it is taken back, and the developer is told why.
+    auto removal = std::make_shared<proto::RemoveFunction>();
+    *removal->mutable_key() = record.key();
+    removal->set_unix_ns(options_.unix_now());
+    Mutate<proto::RemoveFunction>(
+        removal, [] { return absl::OkStatus(); },
+        [promise, status](const absl::Status&) mutable {
+          Deliver(promise, Failure<proto::AdminReply>(status));
+        });
+  };
+  if (!board_.HoldersOf(digest).empty() || !board_.BeingAdopted(digest)) {
+    answer(absl::OkStatus());
+    return;
+  }
+  deploying_.emplace(digest, std::move(answer));
+}
+
+template <class Command>
+void ClusterManager::Mutate(std::shared_ptr<Command> command, std::function<absl::Status()> validate,
+                            std::function<void(absl::Status)> answer) {
+  mutations_.Add({[this, command, validate]() -> absl::StatusOr<storage::Batch> {
+                    TROUPE_RETURN_IF_ERROR(validate());
+                    return catalogue_.BatchFor(*command);
+                  },
+                  [this, command] {
+                    catalogue_.Apply(*command);
+                    Changed();
+                  },
+                  std::move(answer)});
+}
+
+template <class Command>
+void ClusterManager::MutateAndAnswer(AdminPromise promise, std::shared_ptr<Command> command,
+                                     std::function<absl::Status()> validate, const std::string& event,
+                                     const std::string& what) {
+  Mutate<Command>(command, std::move(validate),
+                  [this, promise, event, what](const absl::Status& status) mutable {
+                    if (status.ok()) Tell("manager", event, what);
+                    Deliver(promise, Failure<proto::AdminReply>(status));
+                  });
+}
+
+void ClusterManager::Remove(AdminPromise promise, const proto::RemoveRequest& wish) {
+  auto command = std::make_shared<proto::RemoveFunction>();
+  *command->mutable_key() = wish.key();
+  command->set_unix_ns(options_.unix_now());
+  MutateAndAnswer<proto::RemoveFunction>(
+      promise, command,
+      [this, command]() -> absl::Status {
+        TROUPE_ASSIGN_OR_RETURN(*command, catalogue_.functions().ValidateRemove(*command));
+        return absl::OkStatus();
+      },
+      "function-removed", cluster::Describe(wish.key()));
+}
+
+void ClusterManager::SetLoaded(AdminPromise promise, const proto::LoadRequest& wish) {
+  auto command = std::make_shared<proto::SetFunctionLoaded>();
+  *command->mutable_key() = wish.key();
+  command->set_loaded(wish.load());
+  command->set_unix_ns(options_.unix_now());
+  MutateAndAnswer<proto::SetFunctionLoaded>(
+      promise, command,
+      [this, command]() -> absl::Status {
+        TROUPE_ASSIGN_OR_RETURN(*command, catalogue_.functions().ValidateLoaded(*command));
+        return absl::OkStatus();
+      },
+      wish.load() ? "function-loaded" : "function-unloaded", cluster::Describe(wish.key()));
+}
+
+void ClusterManager::SubmitWorkflow(AdminPromise promise, const proto::SubmitWorkflow& wish) {
+  auto command = std::make_shared<proto::WorkflowRecord>();
+  Mutate<proto::WorkflowRecord>(
+      command,
+      [this, command, yaml = wish.yaml()]() -> absl::Status {
+        TROUPE_ASSIGN_OR_RETURN(*command, ReadWorkflow(yaml, catalogue_, options_.unix_now()));
+        return absl::OkStatus();
+      },
+      [this, promise, command](const absl::Status& status) mutable {
+        auto reply = Failure<proto::AdminReply>(status);
+        if (status.ok()) {
+          *reply.add_workflows() = *command;
+          Tell("manager", "workflow-submitted", command->spec().name());
+        }
+        Deliver(promise, std::move(reply));
+      });
+}
+
+void ClusterManager::RemoveWorkflow(AdminPromise promise, const proto::RemoveWorkflow& wish) {
+  auto command = std::make_shared<proto::RemoveWorkflow>(wish);
+  MutateAndAnswer<proto::RemoveWorkflow>(
+      promise, command,
+      [this, command]() -> absl::Status {
+        const auto* known = catalogue_.workflows().Find(command->name(), command->version());
+        if (known == nullptr)
+          return absl::NotFoundError(absl::StrCat("there is no workflow '", command->name(), "'"));
+        command->set_version(known->spec().version());
+        return absl::OkStatus();
+      },
+      "workflow-removed", wish.name());
+}
+
+void ClusterManager::CancelRun(AdminPromise promise, const proto::CancelRun& wish) {
+  if (catalogue_.runs().Find(wish.run()) == nullptr)
+    return Deliver(promise, Failure<proto::AdminReply>(
+                                absl::NotFoundError(absl::StrCat("there is no run '", wish.run(), "'"))));
+  proto::FinishRun command;
+  command.set_run(wish.run());
+  command.set_state(proto::RUN_CANCELLED);
+  command.set_message("cancelled by an operator");
+  command.set_unix_ns(options_.unix_now());
+  Commit(catalogue_.BatchFor(command), [this, promise, command](const absl::Status& status) mutable {
+    if (status.ok()) catalogue_.Apply(command);
+    Deliver(promise, Failure<proto::AdminReply>(status));
+  });
+}
+
+void ClusterManager::Drain(AdminPromise promise, const proto::DrainNode& wish) {
+  const auto node = links_.Node(wish.name());
+  auto status = members_.SetDraining(wish.name(), wish.drain());
+  if (status.ok() && !node) status = absl::UnavailableError("the node is not connected");
+  if (!status.ok()) return Deliver(promise, Failure<proto::AdminReply>(status));
+  Pulse();
+  Call<proto::DrainReply>(this, calls_, node, options_.ask_timeout, wish,
+                          [promise](const absl::StatusOr<proto::DrainReply>& reply) mutable {
+                            Deliver(promise, Failure<proto::AdminReply>(reply.status()));
+                          });
+}
+
+void ClusterManager::KillGpu(AdminPromise promise, const proto::KillGpu& wish) {
+  const auto node = links_.Node(wish.node());
+  if (!node) {
+    return Deliver(promise, Failure<proto::AdminReply>(absl::NotFoundError(
+                                absl::StrCat("there is no node '", wish.node(), "' that is connected"))));
+  }
+  const auto* member = members_.Find(wish.node());
+  if (member == nullptr || wish.gpu() >= static_cast<std::uint32_t>(member->record.gpus_size())) {
+    return Deliver(promise, Failure<proto::AdminReply>(absl::NotFoundError(
+                                absl::StrCat("node '", wish.node(), "' has no GPU ", wish.gpu()))));
+  }
+  Tell(wish.node(), "gpu-killed", absl::StrCat("GPU ", wish.gpu(), ", by an operator"));
+  send(node, wish);
+  Deliver(promise, proto::AdminReply());
+}
+
+template <class Merge>
+void ClusterManager::AskNodes(AdminPromise promise, const std::string& only, Merge merge) {
+  std::vector<NodeControllerActor> asked;
+  for (const auto& [name, node] : links_.nodes())
+    if (only.empty() || only == name) asked.push_back(node);
+  if (asked.empty() && !only.empty())
+    return Deliver(promise, Failure<proto::AdminReply>(
+                                absl::NotFoundError(absl::StrCat("there is no node '", only, "'"))));
+  auto reply = std::make_shared<proto::AdminReply>();
+  auto open = std::make_shared<std::size_t>(asked.size() + 1);
+  auto close = [promise, reply, open]() mutable {
+    if (--*open == 0) Deliver(promise, std::move(*reply));
+  };
+  for (const auto& node : asked) {
+    Call<proto::NodeDescription>(
+        this, calls_, node, options_.ask_timeout, proto::DescribeNode(),
+        [reply, close, merge](absl::StatusOr<proto::NodeDescription> description) mutable {
+          if (description.ok()) merge(*description, *reply);
+          close();
+        });
+  }
+  close();
+}
+
+void ClusterManager::ShowFunctions(AdminPromise promise, const proto::FunctionKey& key) {
+  auto listed = AnswerFunctionQuery(key, {catalogue_, members_, board_, events_, Now(this)});
+  if (listed.code() != 0) return Deliver(promise, std::move(listed));
+  AskNodes(promise, "",
+           [listed = std::make_shared<proto::AdminReply>(std::move(listed))](
+               const proto::NodeDescription& node, proto::AdminReply& reply) {
+             if (reply.functions_size() == 0) *reply.mutable_functions() = listed->functions();
+             AddResidency(node, reply);
+           });
+}
+
+}  // namespace troupe::actors
