@@ -33,12 +33,12 @@ unit: build ## only the unit and actor tiers, release build
 
 asan: bootstrap ## the unit and actor tiers under AddressSanitizer and UndefinedBehaviorSanitizer
 	@[ -f build/asan/build.ninja ] || cmake --preset asan >/dev/null
-	cmake --build --preset asan -j $(JOBS)
+	cmake --build --preset asan -j $(JOBS) --target quick_tests
 	$(CTEST) --test-dir build/asan -L 'unit|actors'
 
 tsan: bootstrap ## the unit and actor tiers under ThreadSanitizer (by hand: slow)
 	@[ -f build/tsan/build.ninja ] || cmake --preset tsan >/dev/null
-	cmake --build --preset tsan -j $(JOBS)
+	cmake --build --preset tsan -j $(JOBS) --target quick_tests
 	$(CTEST) --test-dir build/tsan -L 'unit|actors'
 
 check: configure ## format, house rules, warnings as errors, clang-tidy on what changed

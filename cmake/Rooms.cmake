@@ -20,6 +20,9 @@ function(troupe_program name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 endfunction()
 
+# What runs under the sanitizers: the tests of the unit and actor tiers, and the programs that they start.
+add_custom_target(quick_tests)
+
 # troupe_test(NAME TIER tier SOURCES ... [DEPS ...] [TIMEOUT seconds] [PROGRAMS targets ...])
 # Tiers: unit, actors, sim, e2e, gpu, architecture. They are ctest labels: `ctest -L unit`.
 # One ctest entry per binary (not per case): starting a process hundreds of times costs more than the cases.
@@ -33,6 +36,9 @@ function(troupe_test name)
   endif()
   if(TEST_PROGRAMS)
     add_dependencies(${name} ${TEST_PROGRAMS})
+  endif()
+  if(TEST_TIER MATCHES "^(unit|actors)$")
+    add_dependencies(quick_tests ${name})
   endif()
   if(NOT TEST_TIMEOUT)
     set(TEST_TIMEOUT 120)
