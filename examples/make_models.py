@@ -3,7 +3,7 @@
 
 usage: make_models.py --output DIR [--seed N] [--variants K] [--batch B] [--size PIXELS] MODEL...
 
-MODEL is one of resnet18, resnet50, resnet152, bert-base, bert-tiny, detector, mlp, noop. `--variants K` writes K files
+MODEL is one of resnet8, resnet18, resnet50, resnet152, bert-base, bert-tiny, detector, mlp, noop. `--variants K` writes K files
 per model, with seeds N to N+K-1: networks of one shape whose digests differ. The batch is dynamic unless `--batch` fixes it.
 Weights are scaled (He) so that activations stay finite. Needs Debian's python3-onnx and python3-numpy.
 """
@@ -200,6 +200,7 @@ def noop(net):
 
 
 MODELS = {
+    "resnet8": lambda net, size: resnet(net, (1, 1, 1), False, size or 224),
     "resnet18": lambda net, size: resnet(net, (2, 2, 2, 2), False, size or 224),
     "resnet50": lambda net, size: resnet(net, (3, 4, 6, 3), True, size or 224),
     "resnet152": lambda net, size: resnet(net, (3, 8, 36, 3), True, size or 224),

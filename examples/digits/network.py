@@ -1,13 +1,15 @@
-"""Small networks for 8x8 digits: described as a list of layers, trained with PyTorch, written and read back as ONNX."""
+"""Small networks for 8x8 digits: described as a list of layers, trained with PyTorch, written and read back as ONNX.
+
+PyTorch is imported where it trains, so that `run` needs numpy and onnx alone."""
 import numpy as np
 import onnx
-import torch
 from onnx import TensorProto, helper, numpy_helper
 
 # ("conv", channels): 3x3 with batch norm and ReLU; ("pool",): 2x2 maximum; ("dense", units): with ReLU, the last without.
 
 
 def build(layers):
+    import torch
     modules, channels, side, features = [], 1, 8, None
     for kind, *arguments in layers:
         if kind == "conv":
@@ -28,6 +30,7 @@ def build(layers):
 
 def jitter(images, random):
     """Each image turned, scaled and shifted a little, so that a writer's slant is not learnt."""
+    import torch
     count = images.shape[0]
     angle = (torch.rand(count, generator=random) - 0.5) * 0.5
     scale = 1 + (torch.rand(count, 2, generator=random) - 0.5) * 0.3
@@ -41,6 +44,7 @@ def jitter(images, random):
 
 def train(layers, images, labels, seed, epochs=100, batch=64):
     """Deterministic for one machine and version of PyTorch."""
+    import torch
     torch.manual_seed(seed)
     torch.use_deterministic_algorithms(True)
     random = torch.Generator().manual_seed(seed)
@@ -63,6 +67,7 @@ def train(layers, images, labels, seed, epochs=100, batch=64):
 
 def to_onnx(network, name):
     """image [N, 1, 8, 8] -> probabilities [N, 10], N any; opset 13."""
+    import torch
     nodes, constants, value = [], [], "image"
 
     def constant(tensor):
