@@ -15,7 +15,7 @@ import models
 from client import Client, Refused
 from cluster import GPUS, NODES, Cluster, ClusterError
 
-GPU_MEMORY = "16MiB"  # the GPUs of one node hold about two thirds of the models
+GPU_MEMORY = "32MiB"  # less than the models together
 CALIBRATE, REPLAY = 3, 20
 CLIENTS = 8
 VICTIM = ("node-1", 0)
