@@ -1,0 +1,232 @@
+#include "shell/command_line.hpp"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "base/status.hpp"
+#include "shell/cat.hpp"
+#include "shell/inputs/json_tensor.hpp"
+#include "shell/inputs/tensor_values.hpp"
+
+namespace troupe::shell {
+
+namespace {
+
+constexpr std::size_t kMostEchoed = 160;  // columns of the command in front of an error
+
+std::string WrongAddress(const std::string& value) {
+  const auto colon = value.rfind(':');
+  int port = 0;
+  if (colon != std::string::npos && colon > 0 && absl::SimpleAtoi(value.substr(colon + 1), &port) &&
+      port > 0 && port < 65536)
+    return "";
+  return Cat("'", value, "' is no address; write HOST:PORT");
+}
+
+void AddArguments(CLI::App& app, const std::vector<Argument>& arguments) {
+  for (const auto& argument : arguments) {
+    const std::string help = argument.help;
+    if (argument.kind == Kind::kFlag) {
+      app.add_flag(argument.name, help);
+      continue;
+    }
+    auto* option =
+        app.add_option(argument.name, CLI::callback_t([](const CLI::results_t&) { return true; }), help);
+    option->required(argument.required);
+    option->type_name(argument.kind == Kind::kDuration ? "TIME"
+                      : argument.kind == Kind::kNumber ? "N"
+                                                       : "TEXT");
+    if (argument.repeated)
+      option->expected(1, CLI::detail::expected_max_vector_size)->allow_extra_args(false);
+    const Kind kind = argument.kind;
+    option->check([kind](const std::string& value) { return WrongFor(kind, value); }, "", "");
+  }
+}
+
+Arguments Collect(const CLI::App& app, const std::vector<Argument>& arguments) {
+  Arguments collected;
+  for (const auto& argument : arguments) {
+    const auto* option = app.get_option_no_throw(argument.name);
+    if (option != nullptr && option->count() > 0) collected.Set(argument.name, option->results());
+  }
+  return collected;
+}
+
+std::unique_ptr<CLI::App> MakeParser() {
+  auto app = std::make_unique<CLI::App>("Serves functions from few GPUs: command line and shell of a cluster",
+                                        "troupe");
+  app->fallthrough();
+  app->require_subcommand(1);
+  app->set_version_flag("--version", "troupe " TROUPE_VERSION);
+  AddArguments(*app, GlobalArguments());
+  app->get_option("--manager")->check(WrongAddress, "", "");
+  for (const auto& verb : Verbs()) {
+    CLI::App* parent = app.get();
+    if (!verb.group.empty()) {
+      auto* group = parent->get_subcommand_no_throw(verb.group);
+      if (group == nullptr) {
+        group = parent->add_subcommand(verb.group, GroupSummary(verb.group));
+        group->require_subcommand(1);
+      }
+      parent = group;
+    }
+    AddArguments(*parent->add_subcommand(verb.name, verb.summary), verb.arguments);
+  }
+  app->add_subcommand("shell", "An interactive shell with history and completion; or commands from a pipe");
+  return app;
+}
+
+const CLI::App* Chosen(const CLI::App& app) {
+  const auto chosen = app.get_subcommands();
+  return chosen.empty() ? nullptr : chosen.front();
+}
+
+// Which words led where, to explain what is wrong with them.
+absl::Status Explain(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App* group = Chosen(app);
+  const CLI::App* leaf = group == nullptr ? nullptr : Chosen(*group);
+  const bool complete = leaf != nullptr || (group != nullptr && group->get_subcommands({}).empty());
+  std::string path = group == nullptr ? "" : " " + group->get_name();
+  if (leaf != nullptr) path += " " + leaf->get_name();
+  const auto see = Cat("; see 'troupe", path, " --help'");
+  if (complete || dynamic_cast<const CLI::ValidationError*>(&error) != nullptr) {
+    auto what = absl::StrReplaceAll(error.what(), {{"\n", " "}});
+    return UsageError(Cat(Printable(what), see));
+  }
+  std::vector<std::string> known;
+  const auto& place = group == nullptr ? app : *group;
+  for (const auto* sub : place.get_subcommands([](const CLI::App*) { return true; }))
+    known.push_back(sub->get_name());
+  return UsageError(Cat("no such command; known here: ", absl::StrJoin(known, ", "), see));
+}
+
+absl::StatusOr<GlobalOptions> Globals(const CLI::App& app, const GlobalOptions& defaults) {
+  const Arguments given = Collect(app, GlobalArguments());
+  GlobalOptions options = defaults;
+  if (given.Has("--manager")) options.manager = given.Text("--manager");
+  if (given.Has("--timeout")) options.timeout = given.DurationOr("--timeout", Duration::zero());
+  options.json = options.json || given.Has("--json");
+  options.no_color = options.no_color || given.Has("--no-color");
+  if (const auto wrong = WrongAddress(options.manager); !wrong.empty())
+    return UsageError(Cat("TROUPE_MANAGER: ", wrong));
+  return options;
+}
+
+void FillVerb(const CLI::App& app, Command& command) {
+  const CLI::App* first = Chosen(app);
+  const CLI::App* leaf = Chosen(*first);
+  const std::string group = leaf == nullptr ? "" : first->get_name();
+  const CLI::App& last = leaf == nullptr ? *first : *leaf;
+  const auto verb = std::find_if(Verbs().begin(), Verbs().end(), [&](const Verb& one) {
+    return one.group == group && one.name == last.get_name();
+  });
+  command.shell = verb == Verbs().end();
+  if (command.shell) return;
+  command.verb = &*verb;
+  command.arguments = Collect(last, verb->arguments);
+}
+
+std::string JsonError(const absl::Status& status) {
+  return Cat("{\"code\": ", static_cast<int>(status.code()), ", \"status\": \"",
+             absl::StatusCodeToString(status.code()),
+             "\", \"message\": ", JsonString(FromAbsl(status.message())), "}\n");
+}
+
+}  // namespace
+
+const std::vector<Argument>& GlobalArguments() {
+  static const std::vector<Argument> kArguments = {
+      {.name = "--manager", .help = "HOST:PORT of the cluster manager (env TROUPE_MANAGER; 127.0.0.1:7400)"},
+      {.name = "--json", .kind = Kind::kFlag, .help = "print the cluster's reply as JSON"},
+      {.name = "--timeout", .kind = Kind::kDuration, .help = "the longest wait for an answer, like 5s"},
+      {.name = "--no-color", .kind = Kind::kFlag, .help = "no colours (also env NO_COLOR)"},
+  };
+  return kArguments;
+}
+
+std::string RootHelp() {
+  std::string out =
+      "troupe: command line and shell of a cluster\n\nusage: troupe [OPTIONS] COMMAND ...\n\nCommands:\n";
+  for (const auto& verb : Verbs()) {
+    std::string usage = verb.words();
+    for (const auto& argument : verb.arguments) {
+      if (argument.positional())
+        Append(&usage, argument.required ? " " : " [", argument.name, argument.required ? "" : "]");
+    }
+    absl::StrAppendFormat(&out, "  %-32s %s\n", usage, verb.summary);
+  }
+  absl::StrAppendFormat(&out, "  %-32s %s\n", "shell", "An interactive shell; or commands from a pipe");
+  absl::StrAppendFormat(&out, "  %-32s %s\n\nOptions of every command:\n", "help [COMMAND]",
+                        "What a command takes");
+  for (const auto& argument : GlobalArguments()) {
+    const auto name = Cat(argument.name, argument.kind == Kind::kFlag       ? ""
+                                         : argument.kind == Kind::kDuration ? " TIME"
+                                                                            : " TEXT");
+    absl::StrAppendFormat(&out, "  %-32s %s\n", name, argument.help);
+  }
+  absl::StrAppendFormat(&out, "  %-32s %s\n\n", "--version", "the version of this program");
+  return Cat(out, kExitCodeHelp, "\n'troupe COMMAND --help' says more.\n");
+}
+
+absl::StatusOr<Command> ParseCommand(std::vector<std::string> words, const GlobalOptions& defaults) {
+  for (const auto& word : words)
+    if (MakeUtf8(word) != word) return UsageError(Cat("'", Printable(MakeUtf8(word)), "' is no UTF-8 text"));
+  Command command;
+  command.options = defaults;
+  if (!words.empty() && words[0] == "help") {
+    words.erase(words.begin());
+    words.emplace_back("--help");
+  }
+  const auto app = MakeParser();
+  try {
+    app->parse(std::vector<std::string>(words.rbegin(), words.rend()));
+    TROUPE_ASSIGN_OR_RETURN(command.options, Globals(*app, defaults));
+    FillVerb(*app, command);
+  } catch (const CLI::CallForHelp&) {
+    command.text = Chosen(*app) == nullptr ? RootHelp() : app->help();
+  } catch (const CLI::CallForVersion& version) {
+    command.text = Cat(version.what(), "\n");
+  } catch (const CLI::ParseError& error) {
+    return Explain(*app, error);
+  }
+  return command;
+}
+
+void PrintError(Console& console, const std::vector<std::string>& words, const absl::Status& status) {
+  const auto asked = Shorten(Printable(absl::StrJoin(words, " ")), kMostEchoed);
+  console.err() << "troupe: " << asked << (asked.empty() ? "" : ": ") << Printable(FromAbsl(status.message()))
+                << std::endl;
+}
+
+ExitCode RunParsed(Session& session, const Command& command, const std::vector<std::string>& words) {
+  if (command.verb == nullptr) {
+    session.out() << command.text << std::flush;
+    return ExitCode::kOk;
+  }
+  session.Configure(command.options);
+  const auto status = command.verb->run(session, command.arguments);
+  session.out() << std::flush;
+  if (status.ok()) return ExitCode::kOk;
+  if (session.json()) session.out() << JsonError(status) << std::flush;
+  PrintError(session.console(), words, status);
+  return ExitCodeOf(status);
+}
+
+ExitCode RunCommand(Session& session, const std::vector<std::string>& words, const GlobalOptions& defaults) {
+  const auto command = ParseCommand(words, defaults);
+  if (!command.ok()) {
+    PrintError(session.console(), words, command.status());
+    return ExitCodeOf(command.status());
+  }
+  if (command->shell) {
+    PrintError(session.console(), words, UsageError("this is a shell already"));
+    return ExitCode::kUsage;
+  }
+  return RunParsed(session, *command, words);
+}
+
+}  // namespace troupe::shell

@@ -1,0 +1,197 @@
+#include "shell/inference.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_join.h"
+#include "base/status.hpp"
+#include "shell/cat.hpp"
+#include "shell/exit_code.hpp"
+#include "shell/inputs/files.hpp"
+#include "shell/inputs/json_tensor.hpp"
+#include "shell/inputs/npy.hpp"
+#include "shell/inputs/tensor.hpp"
+#include "shell/inputs/tensor_values.hpp"
+#include "shell/views.hpp"
+
+namespace troupe::shell {
+
+namespace {
+
+constexpr Duration kInferTimeout = std::chrono::seconds(30);
+
+std::string DescribeInputs(const Signature& signature) {
+  if (signature.inputs.empty()) return "nothing";
+  return absl::StrJoin(signature.inputs, ", ", [](std::string* out, const proto::TensorSpec& spec) {
+    Append(out, Printable(spec.name()), " ", Describe(spec));
+  });
+}
+
+// "x=FILE" in its parts. A file's own name may hold '=', so the part before counts only if it could be a
+// tensor's name.
+std::pair<std::string, std::string> SplitWish(const std::string& text) {
+  const auto equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) return {"", equals == 0 ? text.substr(1) : text};
+  return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
+std::int64_t VersionNumber(const proto::FunctionStatus& function) {
+  std::int64_t number = 0;
+  return absl::SimpleAtoi(function.record().key().version(), &number) ? number : -1;
+}
+
+absl::StatusOr<Signature> WorkflowSignature(Session& session, const proto::FunctionKey& key) {
+  proto::AdminRequest request;
+  request.mutable_show_workflow()->set_name(key.name());
+  request.mutable_show_workflow()->set_version(key.version());
+  TROUPE_ASSIGN_OR_RETURN(const auto reply, session.Ask(request));
+  if (reply.workflows().empty()) return absl::NotFoundError(Cat("there is no workflow '", key.name(), "'"));
+  // Listed from the oldest version to the newest.
+  const auto& workflow = *reply.workflows().rbegin();
+  Signature signature{key, {}};
+  for (const auto& input : workflow.spec().inputs()) signature.inputs.push_back(input.spec());
+  return signature;
+}
+
+std::string InferJson(const proto::InferReply& reply) {
+  const auto& times = reply.times();
+  std::vector<std::string> outputs;
+  for (const auto& tensor : reply.outputs()) outputs.push_back(TensorToJson(tensor));
+  return Cat("{\"function\": ", JsonString(reply.function().name()),
+             ", \"version\": ", JsonString(reply.function().version()),
+             ", \"node\": ", JsonString(reply.node()), ", \"gpu\": ", reply.gpu(),
+             ", \"attempts\": ", reply.attempts(), ", \"hit\": ", reply.hit() ? "true" : "false",
+             ", \"times\": {\"router_queue_ns\": ", times.router_queue_ns(),
+             ", \"node_queue_ns\": ", times.node_queue_ns(), ", \"swap_ns\": ", times.swap_ns(),
+             ", \"compute_ns\": ", times.compute_ns(), ", \"copy_ns\": ", times.copy_ns(),
+             "}, \"outputs\": [", absl::StrJoin(outputs, ", "), "]}\n");
+}
+
+absl::StatusOr<proto::InferRequest> BuildRequest(const Signature& signature, const Arguments& arguments,
+                                                 Duration timeout) {
+  proto::InferRequest request;
+  *request.mutable_function() = signature.key;
+  request.set_timeout_ns(timeout.count());
+  request.set_client_id("troupe");
+  const double priority = arguments.NumberOr("--priority", 0);
+  if (priority > 4294967295.0 || priority != static_cast<double>(static_cast<std::uint64_t>(priority)))
+    return UsageError("--priority is a whole number up to 4294967295; smaller is more urgent");
+  request.set_priority(static_cast<std::uint32_t>(priority));
+  auto inputs = ReadInputs(signature, arguments.All("--input"));
+  if (!inputs.ok()) return AsUsageError(inputs.status());
+  std::uint64_t bytes = 0;
+  for (auto& tensor : *inputs) {
+    bytes += tensor.data().inlined().size();
+    *request.add_inputs() = std::move(tensor);
+  }
+  if (bytes > kMostInputBytes) {
+    return UsageError(Cat("the inputs have ", FormatBytes(Bytes(bytes)), " together; at most ",
+                          FormatBytes(Bytes(kMostInputBytes)),
+                          " travel through the shell; send larger ones to a gateway's HTTP port"));
+  }
+  return request;
+}
+
+}  // namespace
+
+absl::StatusOr<Signature> AskSignature(Session& session, const proto::FunctionKey& key, Target target) {
+  if (target == Target::kWorkflow) return WorkflowSignature(session, key);
+  proto::AdminRequest request;
+  *request.mutable_show_function()->mutable_key() = key;
+  const auto reply = session.Ask(request);
+  if (absl::IsNotFound(reply.status())) {
+    auto workflow = WorkflowSignature(session, key);
+    if (!absl::IsNotFound(workflow.status())) return workflow;
+    return absl::NotFoundError(Cat("there is no function or workflow '", Printable(key.name()), "'",
+                                   key.version().empty() ? "" : " of that version",
+                                   "; 'troupe function list' shows what there is"));
+  }
+  if (!reply.ok()) return reply.status();
+  const auto& found = reply->functions();
+  const auto newest = std::max_element(found.begin(), found.end(), [](const auto& a, const auto& b) {
+    return VersionNumber(a) < VersionNumber(b);
+  });
+  if (newest == found.end()) return absl::NotFoundError(Cat("there is no function '", key.name(), "'"));
+  return Signature{key, {newest->record().inputs().begin(), newest->record().inputs().end()}};
+}
+
+absl::StatusOr<std::vector<proto::Tensor>> ReadInputs(const Signature& signature,
+                                                      const std::vector<std::string>& given) {
+  const std::string name = DescribeKey(signature.key);
+  std::vector<proto::Tensor> tensors;
+  std::set<std::string> seen;
+  for (const auto& wish : given) {
+    auto [input, path] = SplitWish(wish);
+    if (input.empty() && signature.inputs.size() == 1) input = signature.inputs[0].name();
+    if (input.empty()) {
+      return absl::InvalidArgumentError(Cat("--input ", wish, " names no input; ", name, " takes ",
+                                            DescribeInputs(signature), "; write --input NAME=FILE"));
+    }
+    const auto declared =
+        std::find_if(signature.inputs.begin(), signature.inputs.end(),
+                     [&, &wanted = input](const auto& spec) { return spec.name() == wanted; });
+    if (declared == signature.inputs.end()) {
+      return absl::InvalidArgumentError(
+          Cat("there is no input '", Printable(input), "'; ", name, " takes ", DescribeInputs(signature)));
+    }
+    if (!seen.insert(input).second)
+      return absl::InvalidArgumentError(Cat("input '", input, "' is given twice"));
+    TROUPE_ASSIGN_OR_RETURN(auto tensor, ReadTensorFile(path, *declared));
+    tensors.push_back(std::move(tensor));
+  }
+  for (const auto& spec : signature.inputs) {
+    if (seen.contains(spec.name())) continue;
+    return absl::InvalidArgumentError(Cat("input '", Printable(spec.name()), "' ", Describe(spec),
+                                          " is missing; give it with --input ", Printable(spec.name()),
+                                          "=FILE.npy (or .pb, .json)"));
+  }
+  return tensors;
+}
+
+absl::Status SaveOutputs(const google::protobuf::RepeatedPtrField<proto::Tensor>& outputs,
+                         const std::vector<std::string>& wishes) {
+  const auto names = absl::StrJoin(outputs, ", ", [](std::string* out, const auto& tensor) {
+    out->append(Printable(tensor.spec().name()));
+  });
+  for (const auto& wish : wishes) {
+    const auto [output, path] = SplitWish(wish);
+    if (output.empty() && outputs.size() != 1) {
+      return UsageError(
+          Cat("--output ", wish, " names no output; there are ", names, "; write --output NAME=FILE.npy"));
+    }
+    const auto tensor = std::find_if(outputs.begin(), outputs.end(), [&, &wanted = output](const auto& one) {
+      return wanted.empty() || one.spec().name() == wanted;
+    });
+    if (tensor == outputs.end())
+      return UsageError(Cat("there is no output '", Printable(output), "'; there are ", names));
+    TROUPE_ASSIGN_OR_RETURN(const auto file, WriteNpy(*tensor));
+    TROUPE_RETURN_IF_ERROR(AsUsageError(WriteFile(path, file)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunInference(Session& session, const Arguments& arguments, Target target) {
+  for (const auto& wish : arguments.All("--output"))
+    if (!absl::EndsWith(wish, ".npy"))
+      return UsageError(Cat("--output ", wish, " is saved as .npy; name it so"));
+  proto::FunctionKey key;
+  key.set_name(arguments.Text("NAME"));
+  key.set_version(arguments.Text("--version"));
+  TROUPE_ASSIGN_OR_RETURN(const auto signature, AskSignature(session, key, target));
+  const Duration timeout = session.options().timeout.value_or(kInferTimeout);
+  TROUPE_ASSIGN_OR_RETURN(auto request, BuildRequest(signature, arguments, timeout));
+  const Time begin = session.console().Now();
+  TROUPE_ASSIGN_OR_RETURN(const auto reply, session.Infer(std::move(request), timeout));
+  const Duration waited = session.console().Now() - begin;
+  if (session.json()) {
+    session.out() << InferJson(reply);
+  } else {
+    session.out() << ReplyLine(reply, waited) << '\n';
+    for (const auto& tensor : reply.outputs()) session.out() << SummariseTensor(tensor, session.style());
+  }
+  return SaveOutputs(reply.outputs(), arguments.All("--output"));
+}
+
+}  // namespace troupe::shell

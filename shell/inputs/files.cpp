@@ -1,0 +1,94 @@
+#include "shell/inputs/files.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
+#include "base/status.hpp"
+#include "shell/cat.hpp"
+#include "shell/inputs/json_tensor.hpp"
+#include "shell/inputs/npy.hpp"
+#include "shell/inputs/onnx_tensor.hpp"
+#include "shell/inputs/tensor.hpp"
+
+namespace troupe::shell {
+
+namespace {
+
+absl::Status FileError(const std::string& path, std::string_view what) {
+  return absl::InvalidArgumentError(Cat("'", path, "' ", what, ": ", std::strerror(errno)));
+}
+
+absl::StatusOr<proto::Tensor> ParseByName(const std::string& path, const std::string& content,
+                                          const proto::TensorSpec& declared) {
+  if (absl::EndsWith(path, ".npy")) return ParseNpy(content);
+  if (absl::EndsWith(path, ".pb")) return ParseOnnxTensor(content);
+  return ParseJsonTensor(content, declared);
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ReadFile(const std::string& path, Bytes most) {
+  // Without O_NONBLOCK, a pipe that nobody writes to would hold the shell here.
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file < 0) return FileError(path, "cannot be read");
+  const absl::Cleanup close_it = [file] { close(file); };
+  struct stat about = {};
+  if (fstat(file, &about) != 0) return FileError(path, "cannot be read");
+  if (!S_ISREG(about.st_mode)) return absl::InvalidArgumentError(Cat("'", path, "' is no regular file"));
+  const Bytes size(static_cast<std::uint64_t>(about.st_size));
+  if (size > most) {
+    return absl::InvalidArgumentError(
+        Cat("'", path, "' has ", FormatBytes(size), "; at most ", FormatBytes(most), " are taken"));
+  }
+  std::string content(size.count(), '\0');
+  std::size_t have = 0;
+  while (have < content.size()) {
+    const ssize_t got = read(file, content.data() + have, content.size() - have);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return FileError(path, "cannot be read");
+    if (got == 0) break;
+    have += static_cast<std::size_t>(got);
+  }
+  content.resize(have);
+  return content;
+}
+
+absl::Status WriteFile(const std::string& path, const std::string& content) {
+  const std::string part = Cat(path, ".part");
+  std::FILE* file = std::fopen(part.c_str(), "wb");
+  if (file == nullptr) return FileError(path, "cannot be written");
+  const bool written = std::fwrite(content.data(), 1, content.size(), file) == content.size();
+  const int error = errno;
+  if (std::fclose(file) == 0 && written && std::rename(part.c_str(), path.c_str()) == 0)
+    return absl::OkStatus();
+  if (!written) errno = error;
+  const auto status = FileError(path, "cannot be written");
+  std::remove(part.c_str());
+  return status;
+}
+
+absl::StatusOr<proto::Tensor> ReadTensorFile(const std::string& path, const proto::TensorSpec& declared) {
+  if (!absl::EndsWith(path, ".npy") && !absl::EndsWith(path, ".pb") && !absl::EndsWith(path, ".json")) {
+    return absl::InvalidArgumentError(
+        Cat("'", path, "' is neither .npy, .pb nor .json; save the tensor as one of these"));
+  }
+  TROUPE_ASSIGN_OR_RETURN(const auto content, ReadFile(path, Bytes(kMostFileBytes)));
+  auto tensor = ParseByName(path, content, declared);
+  auto status = tensor.status();
+  if (status.ok()) status = CheckAgainst(declared, tensor->spec());
+  if (!status.ok()) {
+    return absl::InvalidArgumentError(
+        Cat("input '", declared.name(), "' from '", path, "': ", status.message()));
+  }
+  tensor->mutable_spec()->set_name(declared.name());
+  return tensor;
+}
+
+}  // namespace troupe::shell

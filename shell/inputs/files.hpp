@@ -1,0 +1,21 @@
+// FILES that commands name: read whole, with a limit, and written so that no half file is left behind.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "base/units.hpp"
+#include "proto/tensor.pb.h"
+
+namespace troupe::shell {
+
+[[nodiscard]] absl::StatusOr<std::string> ReadFile(const std::string& path, Bytes most);
+[[nodiscard]] absl::Status WriteFile(const std::string& path, const std::string& content);
+
+// Reads a tensor by the file's suffix (.npy, .pb, .json) and checks it against the declaration; takes its
+// name.
+[[nodiscard]] absl::StatusOr<proto::Tensor> ReadTensorFile(const std::string& path,
+                                                           const proto::TensorSpec& declared);
+
+}  // namespace troupe::shell

@@ -1,0 +1,228 @@
+#include "shell/inputs/json_tensor.hpp"
+
+#include <boost/json.hpp>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "base/status.hpp"
+#include "shell/cat.hpp"
+#include "shell/inputs/tensor.hpp"
+#include "shell/inputs/tensor_values.hpp"
+
+namespace troupe::shell {
+
+namespace {
+
+namespace json = boost::json;
+
+absl::Status Wrong(std::string_view what) {
+  return absl::InvalidArgumentError(Cat("no valid JSON tensor: ", what));
+}
+
+std::string Show(const json::value& value) {
+  std::string text = json::serialize(value);
+  if (text.size() > 40) text = text.substr(0, 40) + "...";
+  return text;
+}
+
+template <class T>
+void AppendRaw(std::string& data, T value) {
+  data.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+template <class T>
+bool AppendInteger(std::string& data, const json::value& value) {
+  if (const auto* s = value.if_int64(); s != nullptr && std::in_range<T>(*s))
+    return AppendRaw(data, static_cast<T>(*s)), true;
+  if (const auto* u = value.if_uint64(); u != nullptr && std::in_range<T>(*u))
+    return AppendRaw(data, static_cast<T>(*u)), true;
+  // 3.0 and 1e3 are integers too, as far as a double is exact.
+  const auto* d = value.if_double();
+  if (d == nullptr || *d != std::floor(*d) || std::fabs(*d) > 9007199254740992.0) return false;
+  const auto whole = static_cast<std::int64_t>(*d);
+  if (!std::in_range<T>(whole)) return false;
+  return AppendRaw(data, static_cast<T>(whole)), true;
+}
+
+bool AppendReal(std::string& data, const json::value& value, proto::DataType type) {
+  if (!value.is_number()) return false;
+  const double real = value.to_number<double>();
+  if (type == proto::FP64) return AppendRaw(data, real), true;
+  const auto narrow = static_cast<float>(real);
+  if (type == proto::FP32) {
+    AppendRaw(data, narrow);
+    return std::isfinite(narrow);
+  }
+  const std::uint16_t half = type == proto::FP16 ? FloatToHalf(narrow) : FloatToBfloat16(narrow);
+  AppendRaw(data, half);
+  return std::isfinite(type == proto::FP16 ? HalfToFloat(half) : Bfloat16ToFloat(half));
+}
+
+bool AppendElement(std::string& data, const json::value& value, proto::DataType type) {
+  switch (type) {
+    case proto::BOOL:
+      if (value.is_bool()) return data += static_cast<char>(value.get_bool()), true;
+      return false;
+    case proto::UINT8:
+      return AppendInteger<std::uint8_t>(data, value);
+    case proto::UINT16:
+      return AppendInteger<std::uint16_t>(data, value);
+    case proto::UINT32:
+      return AppendInteger<std::uint32_t>(data, value);
+    case proto::UINT64:
+      return AppendInteger<std::uint64_t>(data, value);
+    case proto::INT8:
+      return AppendInteger<std::int8_t>(data, value);
+    case proto::INT16:
+      return AppendInteger<std::int16_t>(data, value);
+    case proto::INT32:
+      return AppendInteger<std::int32_t>(data, value);
+    case proto::INT64:
+      return AppendInteger<std::int64_t>(data, value);
+    case proto::BYTES:
+      if (!value.is_string()) return false;
+      return AppendBytesElement(data, std::string_view(value.get_string().data(), value.get_string().size())),
+             true;
+    default:
+      return AppendReal(data, value, type);
+  }
+}
+
+// Walks nested lists; every list of one depth must be as long as the first of that depth.
+class Flattener {
+ public:
+  explicit Flattener(proto::DataType type) : type_(type) {}
+
+  absl::Status Walk(const json::value& value, std::size_t depth) {
+    const auto* list = value.if_array();
+    if (list == nullptr) {
+      if (depth != shape.size()) return Wrong("its lists are not nested evenly");
+      if (!AppendElement(data, value, type_))
+        return Wrong(Cat(Show(value), " is no value of type ", TypeName(type_)));
+      leaf_ = true;
+      return absl::OkStatus();
+    }
+    if (depth == kMostDimensions) return Wrong("its lists are nested too deeply");
+    if (depth == shape.size()) {
+      if (leaf_) return Wrong("its lists are not nested evenly");
+      shape.push_back(static_cast<std::int64_t>(list->size()));
+    } else if (shape[depth] != static_cast<std::int64_t>(list->size())) {
+      return Wrong(Cat("a list has ", list->size(), " elements, one beside it ", shape[depth]));
+    }
+    for (const auto& element : *list) TROUPE_RETURN_IF_ERROR(Walk(element, depth + 1));
+    return absl::OkStatus();
+  }
+
+  std::vector<std::int64_t> shape;
+  std::string data;
+
+ private:
+  const proto::DataType type_;
+  bool leaf_ = false;
+};
+
+// The declared shape, with its one open size taken from the number of elements; the flat shape when that is
+// impossible.
+std::vector<std::int64_t> Unflatten(const proto::TensorSpec& declared, std::int64_t elements) {
+  std::vector<std::int64_t> shape(declared.shape().begin(), declared.shape().end());
+  std::int64_t known = 1;
+  std::int64_t* open = nullptr;
+  for (auto& size : shape) {
+    if (size < 0) {
+      if (open != nullptr) return {elements};
+      open = &size;
+    } else if (__builtin_mul_overflow(known, size, &known)) {
+      return {elements};
+    }
+  }
+  if (open == nullptr) return known == elements ? shape : std::vector<std::int64_t>{elements};
+  if (known == 0 || elements % known != 0) return {elements};
+  *open = elements / known;
+  return shape;
+}
+
+absl::StatusOr<proto::Tensor> FromData(const json::value& data, proto::DataType type,
+                                       const proto::TensorSpec& declared,
+                                       const std::optional<std::vector<std::int64_t>>& given) {
+  Flattener flat(type);
+  TROUPE_RETURN_IF_ERROR(flat.Walk(data, 0));
+  std::vector<std::int64_t> shape = flat.shape;
+  if (given) {
+    // The protocol allows flat data under any shape, and nested data whose nesting is that shape.
+    if (flat.shape.size() != 1 && flat.shape != *given) {
+      return Wrong(Cat("its data are nested as [", absl::StrJoin(flat.shape, ","), "], its shape is [",
+                       absl::StrJoin(*given, ","), "]"));
+    }
+    TROUPE_ASSIGN_OR_RETURN(const auto count, ElementCount(*given));
+    if (flat.shape.size() == 1 && count != static_cast<std::uint64_t>(flat.shape[0])) {
+      return Wrong(Cat("its shape [", absl::StrJoin(*given, ","), "] asks for ", count, " elements; ",
+                       flat.shape[0], " are there"));
+    }
+    shape = *given;
+  } else if (shape.size() == 1 && declared.shape_size() != 1) {
+    shape = Unflatten(declared, shape[0]);
+  }
+  return MakeTensor(type, shape, std::move(flat.data));
+}
+
+absl::StatusOr<std::vector<std::int64_t>> ReadShape(const json::value& value) {
+  const auto* list = value.if_array();
+  if (list == nullptr) return Wrong("\"shape\" is no list");
+  std::vector<std::int64_t> shape;
+  for (const auto& size : *list) {
+    if (!size.is_int64()) return Wrong(Cat("\"shape\" holds ", Show(size), ", which is no size"));
+    shape.push_back(size.get_int64());
+  }
+  TROUPE_RETURN_IF_ERROR(ElementCount(shape).status());
+  return shape;
+}
+
+absl::StatusOr<proto::Tensor> FromObject(const json::object& object, const proto::TensorSpec& declared) {
+  const auto* data = object.if_contains("data");
+  if (data == nullptr) return Wrong("the object lacks \"data\"");
+  proto::DataType type = declared.type();
+  if (const auto* name = object.if_contains("datatype")) {
+    const auto* text = name->if_string();
+    const auto known = text == nullptr ? std::nullopt : TypeOf(std::string_view(text->data(), text->size()));
+    if (!known) return Wrong(Cat("\"datatype\" is ", Show(*name), "; it is a name like FP32 or INT64"));
+    type = *known;
+  }
+  std::optional<std::vector<std::int64_t>> shape;
+  if (const auto* value = object.if_contains("shape")) {
+    TROUPE_ASSIGN_OR_RETURN(shape, ReadShape(*value));
+  }
+  return FromData(*data, type, declared, shape);
+}
+
+}  // namespace
+
+absl::StatusOr<proto::Tensor> ParseJsonTensor(std::string_view text, const proto::TensorSpec& declared) {
+  if (text.size() > kMostFileBytes) return Wrong("it is too large for a request");
+  json::error_code error;
+  const auto value = json::parse(json::string_view(text.data(), text.size()), error);
+  if (error) return Wrong(error.message());
+  if (const auto* object = value.if_object()) return FromObject(*object, declared);
+  return FromData(value, declared.type(), declared, std::nullopt);
+}
+
+std::string JsonString(std::string_view text) {
+  json::string safe;
+  // Serialising checks nothing, so what is no UTF-8 is replaced before.
+  for (const char c : MakeUtf8(text)) safe.push_back(c);
+  return json::serialize(json::value(std::move(safe)));
+}
+
+std::string TensorToJson(const proto::Tensor& tensor) {
+  const auto& spec = tensor.spec();
+  const TensorValues values(tensor);
+  std::string data;
+  for (std::size_t i = 0; i < values.size(); ++i) Append(&data, i > 0 ? "," : "", values.Json(i));
+  return Cat("{\"name\": ", JsonString(spec.name()), ", \"datatype\": \"", TypeName(spec.type()),
+             "\", \"shape\": ", DescribeShape(spec.shape()), ", \"data\": [", data, "]}");
+}
+
+}  // namespace troupe::shell

@@ -1,0 +1,23 @@
+#include "shell/program.hpp"
+
+#include "shell/command_line.hpp"
+#include "shell/interactive.hpp"
+
+namespace troupe::shell {
+
+ExitCode RunProgram(Session& session, const std::vector<std::string>& words, const std::string& manager) {
+  GlobalOptions defaults;
+  if (!manager.empty()) defaults.manager = manager;
+  if (words.empty()) {
+    session.console().err() << RootHelp() << std::flush;
+    return ExitCode::kUsage;
+  }
+  const auto command = ParseCommand(words, defaults);
+  if (!command.ok()) {
+    PrintError(session.console(), words, command.status());
+    return ExitCodeOf(command.status());
+  }
+  return command->shell ? RunShell(session, command->options) : RunParsed(session, *command, words);
+}
+
+}  // namespace troupe::shell

@@ -1,0 +1,15 @@
+// PROGRAM: `troupe` without its main, so that tests run all of it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "shell/exit_code.hpp"
+#include "shell/session.hpp"
+
+namespace troupe::shell {
+
+// `words` are the program's arguments without its name; `manager` is TROUPE_MANAGER, or empty.
+ExitCode RunProgram(Session& session, const std::vector<std::string>& words, const std::string& manager);
+
+}  // namespace troupe::shell

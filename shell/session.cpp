@@ -1,0 +1,119 @@
+#include "shell/session.hpp"
+
+#include <google/protobuf/util/json_util.h>
+
+#include <cstdlib>
+#include <future>
+#include <thread>
+
+#include "absl/strings/match.h"
+#include "base/status.hpp"
+#include "shell/cat.hpp"
+#include "shell/exit_code.hpp"
+#include "shell/progress.hpp"
+
+namespace troupe::shell {
+
+void Session::Configure(const GlobalOptions& options) {
+  if (options.manager != options_.manager) client_.reset();
+  options_ = options;
+}
+
+Style Session::style() const {
+  const char* term = std::getenv("TERM");
+  const bool dumb = term != nullptr && std::string_view(term) == "dumb";
+  return Style(console_.out_is_terminal() && !options_.no_color && !dumb &&
+               std::getenv("NO_COLOR") == nullptr);
+}
+
+absl::StatusOr<std::shared_ptr<actors::AdminClient>> Session::Client() {
+  if (client_ == nullptr) {
+    actors::AdminClient::Options options;
+    options.manager = options_.manager;
+    options.timeout = kOrdinary;
+    TROUPE_ASSIGN_OR_RETURN(client_, factory_(options));
+  }
+  return client_;
+}
+
+template <class T>
+absl::StatusOr<T> Session::Await(std::string_view doing,
+                                 const std::shared_ptr<std::atomic<std::uint64_t>>& sent, std::uint64_t total,
+                                 std::function<absl::StatusOr<T>(actors::AdminClient&)> call) {
+  TROUPE_ASSIGN_OR_RETURN(auto client, Client());
+  std::packaged_task<absl::StatusOr<T>()> task([client, call = std::move(call)] { return call(*client); });
+  auto answer = task.get_future();
+  client.reset();
+  std::thread caller(std::move(task));
+
+  Progress progress(console_, std::string(doing), total);
+  while (answer.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready) {
+    if (console_.interrupted()) {
+      caller.detach();
+      client_.reset();
+      abandoned_ = true;
+      return InterruptedError();
+    }
+    progress.Update(sent ? sent->load() : 0);
+  }
+  caller.join();
+  progress.Finish();
+  auto result = answer.get();
+  if (!result.ok()) return Explain(result.status());
+  return result;
+}
+
+absl::StatusOr<proto::AdminReply> Session::Ask(proto::AdminRequest request, std::string_view doing,
+                                               Duration usual) {
+  const Duration timeout = options_.timeout.value_or(usual);
+  return Await<proto::AdminReply>(
+      doing, nullptr, 0,
+      [request = std::move(request),
+       timeout](actors::AdminClient& client) -> absl::StatusOr<proto::AdminReply> {
+        TROUPE_ASSIGN_OR_RETURN(auto reply, client.Ask(request, timeout));
+        if (reply.code() != 0)
+          return absl::Status(static_cast<absl::StatusCode>(reply.code()), reply.message());
+        return reply;
+      });
+}
+
+absl::StatusOr<std::string> Session::Upload(std::string bytes, std::string_view doing) {
+  auto sent = std::make_shared<std::atomic<std::uint64_t>>(0);
+  const std::uint64_t total = bytes.size();
+  auto content = std::make_shared<std::string>(std::move(bytes));
+  return Await<std::string>(doing, sent, total, [content, sent](actors::AdminClient& client) {
+    return client.Upload(std::move(*content), [sent](std::uint64_t count) { sent->store(count); });
+  });
+}
+
+absl::StatusOr<proto::InferReply> Session::Infer(proto::InferRequest request, Duration timeout) {
+  return Await<proto::InferReply>(
+      "running", nullptr, 0,
+      [request = std::move(request),
+       timeout](actors::AdminClient& client) -> absl::StatusOr<proto::InferReply> {
+        TROUPE_ASSIGN_OR_RETURN(auto reply, client.Infer(request, timeout));
+        if (reply.code() != 0)
+          return absl::Status(static_cast<absl::StatusCode>(reply.code()), reply.message());
+        return reply;
+      });
+}
+
+void Session::PrintJson(const google::protobuf::Message& message) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.add_whitespace = true;
+  options.always_print_primitive_fields = true;
+  options.preserve_proto_field_names = true;
+  std::string text;
+  if (!google::protobuf::util::MessageToJsonString(message, &text, options).ok()) text = "{}\n";
+  out() << text;
+}
+
+absl::Status Session::Explain(const absl::Status& status) const {
+  // Only what names the manager's address is about reaching it; a node that is away has its own words.
+  if (!absl::IsUnavailable(status) || !absl::StrContains(status.message(), options_.manager)) return status;
+  return absl::UnavailableError(
+      Cat(status.message(),
+          "; is trouped running there? Name another address with --manager HOST:PORT or TROUPE_MANAGER"));
+}
+
+}  // namespace troupe::shell

@@ -1,0 +1,17 @@
+// The parts of the table of verbs, one per file of this folder.
+#pragma once
+
+#include <vector>
+
+#include "shell/verb.hpp"
+
+namespace troupe::shell {
+
+[[nodiscard]] std::vector<Verb> ClusterVerbs();   // cluster, node
+[[nodiscard]] std::vector<Verb> GpuVerbs();       // gpu, kill
+[[nodiscard]] std::vector<Verb> FunctionVerbs();  // function
+[[nodiscard]] std::vector<Verb> InferVerbs();     // infer
+[[nodiscard]] std::vector<Verb> WorkflowVerbs();  // workflow
+[[nodiscard]] std::vector<Verb> WatchVerbs();     // top, events
+
+}  // namespace troupe::shell

@@ -1,0 +1,162 @@
+// `function`: the registry of published models.
+#include "base/status.hpp"
+#include "shell/cat.hpp"
+#include "shell/exit_code.hpp"
+#include "shell/inputs/files.hpp"
+#include "shell/session.hpp"
+#include "shell/verbs/all_verbs.hpp"
+#include "shell/views.hpp"
+
+namespace troupe::shell {
+
+namespace {
+
+// Protobuf, and so ONNX, ends there; a larger model's file cannot be one message.
+constexpr Bytes kMostModelFile = GiB(2);
+// Import, packing and the first adoption of a large model.
+constexpr Duration kDeployTimeout = std::chrono::minutes(5);
+
+proto::FunctionKey KeyOf(const Arguments& arguments) {
+  proto::FunctionKey key;
+  key.set_name(arguments.Text("NAME"));
+  key.set_version(arguments.Text("--version"));
+  return key;
+}
+
+absl::StatusOr<proto::DeployRequest> DeploymentOf(const Arguments& arguments) {
+  proto::DeployRequest deploy;
+  deploy.set_name(arguments.Text("NAME"));
+  deploy.set_version(arguments.Text("--version"));
+  deploy.set_tenant(arguments.Text("--tenant"));
+  const double percentile = arguments.NumberOr("--percentile", 98);
+  if (!(percentile > 0 && percentile <= 100)) {
+    return UsageError(
+        Cat("--percentile is ", arguments.Text("--percentile"), "; it lies above 0 and up to 100"));
+  }
+  if (arguments.Has("--percentile") && !arguments.Has("--deadline"))
+    return UsageError("--percentile says how many requests meet the deadline; give --deadline too");
+  // Without a deadline the cluster's own objective applies.
+  if (arguments.Has("--deadline")) {
+    deploy.mutable_slo()->set_deadline_ns(arguments.DurationOr("--deadline", Duration::zero()).count());
+    deploy.mutable_slo()->set_percentile(percentile);
+  }
+  return deploy;
+}
+
+absl::Status FunctionDeploy(Session& session, const Arguments& arguments) {
+  TROUPE_ASSIGN_OR_RETURN(auto deploy, DeploymentOf(arguments));
+  auto content = ReadFile(arguments.Text("FILE"), kMostModelFile);
+  if (!content.ok()) return AsUsageError(content.status());
+  if (content->empty()) return UsageError(Cat("'", arguments.Text("FILE"), "' is empty"));
+  TROUPE_ASSIGN_OR_RETURN(const auto digest, session.Upload(std::move(*content), "uploading"));
+  deploy.set_onnx_digest(digest);
+  proto::AdminRequest request;
+  *request.mutable_deploy() = deploy;
+  TROUPE_ASSIGN_OR_RETURN(const auto reply, session.Ask(request, "importing, adopting", kDeployTimeout));
+  if (session.json()) return session.PrintJson(reply), absl::OkStatus();
+  for (const auto& function : reply.functions()) session.out() << FunctionLine(function) << '\n';
+  if (!reply.message().empty()) session.out() << Printable(reply.message()) << '\n';
+  return absl::OkStatus();
+}
+
+absl::Status FunctionList(Session& session, const Arguments&) {
+  proto::AdminRequest request;
+  request.mutable_list_functions();
+  TROUPE_ASSIGN_OR_RETURN(const auto reply, session.Ask(request));
+  if (session.json()) return session.PrintJson(reply), absl::OkStatus();
+  if (reply.functions().empty()) {
+    session.out() << "no functions; deploy one with: troupe function deploy NAME FILE.onnx\n";
+    return absl::OkStatus();
+  }
+  session.out() << FunctionTable(reply).Render(session.style());
+  return absl::OkStatus();
+}
+
+absl::Status FunctionShow(Session& session, const Arguments& arguments) {
+  proto::AdminRequest request;
+  *request.mutable_show_function()->mutable_key() = KeyOf(arguments);
+  TROUPE_ASSIGN_OR_RETURN(const auto reply, session.Ask(request));
+  if (session.json()) return session.PrintJson(reply), absl::OkStatus();
+  bool first = true;
+  for (const auto& function : reply.functions()) {
+    if (!first) session.out() << '\n';
+    first = false;
+    session.out() << FunctionDetails(function, session.style());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FunctionRemove(Session& session, const Arguments& arguments) {
+  proto::AdminRequest request;
+  *request.mutable_remove()->mutable_key() = KeyOf(arguments);
+  TROUPE_ASSIGN_OR_RETURN(const auto reply, session.Ask(request, "removing"));
+  if (session.json()) return session.PrintJson(reply), absl::OkStatus();
+  session.out() << DescribeKey(KeyOf(arguments)) << " is removed\n";
+  return absl::OkStatus();
+}
+
+absl::Status SetLoaded(Session& session, const Arguments& arguments, bool load) {
+  proto::AdminRequest request;
+  *request.mutable_load()->mutable_key() = KeyOf(arguments);
+  request.mutable_load()->set_load(load);
+  TROUPE_ASSIGN_OR_RETURN(const auto reply,
+                          session.Ask(request, load ? "loading" : "unloading", kDeployTimeout));
+  if (session.json()) return session.PrintJson(reply), absl::OkStatus();
+  session.out() << DescribeKey(KeyOf(arguments))
+                << (load ? " is served\n" : " is no longer served; it stays in the registry\n");
+  return absl::OkStatus();
+}
+absl::Status FunctionLoad(Session& session, const Arguments& arguments) {
+  return SetLoaded(session, arguments, true);
+}
+absl::Status FunctionUnload(Session& session, const Arguments& arguments) {
+  return SetLoaded(session, arguments, false);
+}
+
+const Argument kName = {.name = "NAME", .kind = Kind::kFunction, .help = "the function", .required = true};
+
+Argument Version(const char* help) {
+  return {.name = "--version", .kind = Kind::kText, .help = help};
+}
+
+}  // namespace
+
+std::vector<Verb> FunctionVerbs() {
+  const std::string group = "function";
+  return {
+      {.group = group,
+       .name = "deploy",
+       .summary = "Publish an ONNX file as a function, or a new version of one",
+       .arguments =
+           {kName,
+            {.name = "FILE", .kind = Kind::kFile, .help = "the ONNX file", .required = true},
+            {.name = "--deadline", .kind = Kind::kDuration, .help = "target for an answer, like 50ms"},
+            {.name = "--percentile", .kind = Kind::kNumber, .help = "requests that are to meet it (98)"},
+            {.name = "--tenant", .kind = Kind::kText, .help = "whose function it is"},
+            Version("the version; the next one when absent")},
+       .run = FunctionDeploy},
+      {.group = group, .name = "list", .summary = "All functions and where they are", .run = FunctionList},
+      {.group = group,
+       .name = "show",
+       .summary = "One function: inputs, outputs, objective, digests",
+       .arguments = {kName, Version("only this version")},
+       .run = FunctionShow},
+      {.group = group,
+       .name = "remove",
+       .summary = "Take a function out of the registry",
+       .arguments = {kName, Version("only this version; the newest when absent")},
+       .run = FunctionRemove},
+      {.group = group,
+       .name = "load",
+       .summary = "Serve a function again",
+       .arguments = {kName, Version("only this version; the newest when absent")},
+       .run = FunctionLoad},
+      {.group = group,
+       .name = "unload",
+       .summary = "Stop serving a function; the registry keeps it",
+       .arguments = {kName, Version("only this version; the newest when absent")},
+       .run = FunctionUnload},
+  };
+}
+
+}  // namespace troupe::shell

@@ -1,0 +1,165 @@
+// `workflow`: graphs of functions and their runs.
+#include "base/status.hpp"
+#include "shell/cat.hpp"
+#include "shell/exit_code.hpp"
+#include "shell/inference.hpp"
+#include "shell/inputs/files.hpp"
+#include "shell/inputs/tensor_values.hpp"
+#include "shell/verbs/all_verbs.hpp"
+#include "shell/views.hpp"
+
+namespace troupe::shell {
+
+namespace {
+
+constexpr Bytes kMostWorkflowFile = MiB(1);
+
+absl::Status WorkflowSubmit(Session& session, const Arguments& arguments) {
+  auto yaml = ReadFile(arguments.Text("FILE"), kMostWorkflowFile);
+  if (!yaml.ok()) return AsUsageError(yaml.status());
+  // What is no text would not even fit into the message.
+  if (MakeUtf8(*yaml) != *yaml) return UsageError(Cat("'", arguments.Text("FILE"), "' is no UTF-8 text"));
+  proto::AdminRequest request;
+  request.mutable_submit_workflow()->set_yaml(*yaml);
+  TROUPE_ASSIGN_OR_RETURN(const auto reply, session.Ask(request, "checking"));
+  if (session.json()) return session.PrintJson(reply), absl::OkStatus();
+  for (const auto& workflow : reply.workflows()) {
+    session.out() << Printable(workflow.spec().name()) << " version " << Printable(workflow.spec().version())
+                  << ": " << workflow.spec().steps_size() << " steps; run it with: troupe workflow run "
+                  << Printable(workflow.spec().name()) << " --input NAME=FILE\n";
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WorkflowList(Session& session, const Arguments&) {
+  proto::AdminRequest request;
+  request.mutable_list_workflows();
+  TROUPE_ASSIGN_OR_RETURN(const auto reply, session.Ask(request));
+  if (session.json()) return session.PrintJson(reply), absl::OkStatus();
+  if (reply.workflows().empty()) {
+    session.out() << "no workflows; submit one with: troupe workflow submit FILE.yaml\n";
+    return absl::OkStatus();
+  }
+  session.out() << WorkflowTable(reply).Render(session.style());
+  return absl::OkStatus();
+}
+
+absl::Status WorkflowShow(Session& session, const Arguments& arguments) {
+  proto::AdminRequest request;
+  request.mutable_show_workflow()->set_name(arguments.Text("NAME"));
+  request.mutable_show_workflow()->set_version(arguments.Text("--version"));
+  TROUPE_ASSIGN_OR_RETURN(const auto reply, session.Ask(request));
+  if (session.json()) return session.PrintJson(reply), absl::OkStatus();
+  bool first = true;
+  for (const auto& workflow : reply.workflows()) {
+    if (!first) session.out() << '\n';
+    first = false;
+    session.out() << WorkflowDetails(workflow, session.style());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WorkflowRemove(Session& session, const Arguments& arguments) {
+  proto::AdminRequest request;
+  request.mutable_remove_workflow()->set_name(arguments.Text("NAME"));
+  request.mutable_remove_workflow()->set_version(arguments.Text("--version"));
+  TROUPE_ASSIGN_OR_RETURN(const auto reply, session.Ask(request, "removing"));
+  if (session.json()) return session.PrintJson(reply), absl::OkStatus();
+  session.out() << Printable(arguments.Text("NAME")) << " is removed\n";
+  return absl::OkStatus();
+}
+
+absl::Status WorkflowRuns(Session& session, const Arguments& arguments) {
+  proto::AdminRequest request;
+  request.mutable_list_runs()->set_workflow(arguments.Text("NAME"));
+  TROUPE_ASSIGN_OR_RETURN(const auto reply, session.Ask(request));
+  if (session.json()) return session.PrintJson(reply), absl::OkStatus();
+  if (reply.runs().empty()) return session.out() << "no runs\n", absl::OkStatus();
+  session.out() << RunTable(reply).Render(session.style());
+  return absl::OkStatus();
+}
+
+absl::Status WorkflowStatus(Session& session, const Arguments& arguments) {
+  proto::AdminRequest request;
+  request.mutable_show_run()->set_run(arguments.Text("RUN"));
+  TROUPE_ASSIGN_OR_RETURN(const auto reply, session.Ask(request));
+  if (session.json()) return session.PrintJson(reply), absl::OkStatus();
+  for (const auto& run : reply.runs()) session.out() << RunDetails(run, session.style());
+  return absl::OkStatus();
+}
+
+absl::Status WorkflowRun(Session& session, const Arguments& arguments) {
+  return RunInference(session, arguments, Target::kWorkflow);
+}
+
+absl::Status WorkflowCancel(Session& session, const Arguments& arguments) {
+  proto::AdminRequest request;
+  request.mutable_cancel_run()->set_run(arguments.Text("RUN"));
+  TROUPE_ASSIGN_OR_RETURN(const auto reply, session.Ask(request, "cancelling"));
+  if (session.json()) return session.PrintJson(reply), absl::OkStatus();
+  session.out() << "run " << Printable(arguments.Text("RUN")) << " is cancelled\n";
+  return absl::OkStatus();
+}
+
+const Argument kName = {.name = "NAME", .kind = Kind::kWorkflow, .help = "the workflow", .required = true};
+const Argument kRun = {
+    .name = "RUN", .kind = Kind::kRun, .help = "the run, as 'workflow runs' shows it", .required = true};
+const Argument kVersion = {.name = "--version", .kind = Kind::kText, .help = "only this version"};
+
+}  // namespace
+
+std::vector<Verb> WorkflowVerbs() {
+  const std::string group = "workflow";
+  return {
+      {.group = group,
+       .name = "submit",
+       .summary = "Check a workflow file and keep it",
+       .arguments = {{.name = "FILE", .kind = Kind::kFile, .help = "the YAML file", .required = true}},
+       .run = WorkflowSubmit},
+      {.group = group, .name = "list", .summary = "All workflows", .run = WorkflowList},
+      {.group = group,
+       .name = "show",
+       .summary = "One workflow: its steps",
+       .arguments = {kName, kVersion},
+       .run = WorkflowShow},
+      {.group = group,
+       .name = "remove",
+       .summary = "Forget a workflow",
+       .arguments = {kName, kVersion},
+       .run = WorkflowRemove},
+      {.group = group,
+       .name = "runs",
+       .summary = "Runs, of all workflows or of one",
+       .arguments = {{.name = "NAME", .kind = Kind::kWorkflow, .help = "only of this workflow"}},
+       .run = WorkflowRuns},
+      {.group = group,
+       .name = "status",
+       .summary = "One run: its steps and outputs",
+       .arguments = {kRun},
+       .run = WorkflowStatus},
+      {.group = group,
+       .name = "run",
+       .summary = "Run a workflow on inputs from files",
+       .arguments = {kName,
+                     {.name = "--input",
+                      .kind = Kind::kTensorFile,
+                      .help = "NAME=FILE.npy, .pb or .json",
+                      .repeated = true},
+                     {.name = "--output",
+                      .kind = Kind::kTensorFile,
+                      .help = "save an output: NAME=FILE.npy",
+                      .repeated = true},
+                     {.name = "--priority",
+                      .kind = Kind::kNumber,
+                      .help = "smaller is more urgent; 0: default"},
+                     kVersion},
+       .run = WorkflowRun},
+      {.group = group,
+       .name = "cancel",
+       .summary = "Cancel a run",
+       .arguments = {kRun},
+       .run = WorkflowCancel},
+  };
+}
+
+}  // namespace troupe::shell

@@ -1,0 +1,45 @@
+// VIEWS: what the cluster answered, as tables and paragraphs for people. Pure.
+#pragma once
+
+#include <string>
+
+#include "proto/admin.pb.h"
+#include "proto/request.pb.h"
+#include "shell/text.hpp"
+
+namespace troupe::shell {
+
+// "digits version 2"; "digits" for the newest.
+[[nodiscard]] std::string DescribeKey(const proto::FunctionKey& key);
+// "image FP32 [-1,1,8,8], mask INT64 [4]"; "-" for none.
+[[nodiscard]] std::string DescribeSpecs(const google::protobuf::RepeatedPtrField<proto::TensorSpec>& specs);
+
+[[nodiscard]] std::string ClusterSummary(const proto::ClusterStatusReply& status, const Style& style);
+[[nodiscard]] Table MemberTable(const proto::ClusterStatusReply& status);
+[[nodiscard]] Table NodeTable(const proto::ClusterStatusReply& status);
+[[nodiscard]] Colour ColourOf(proto::MemberState state);
+[[nodiscard]] std::string NameOf(proto::MemberState state);
+
+[[nodiscard]] Table GpuTable(const proto::AdminReply& reply);
+// `functions` (a reply to ListFunctions) gives residents their names.
+[[nodiscard]] std::string GpuDetails(const proto::GpuStatus& gpu, const proto::AdminReply& functions,
+                                     const Style& style);
+// Of a GPU's supervision: green when it serves, red when it cannot.
+[[nodiscard]] Colour ColourOfGpu(const std::string& state);
+
+// One line after a deployment.
+[[nodiscard]] std::string FunctionLine(const proto::FunctionStatus& function);
+[[nodiscard]] Table FunctionTable(const proto::AdminReply& reply);
+[[nodiscard]] std::string FunctionDetails(const proto::FunctionStatus& function, const Style& style);
+
+[[nodiscard]] Table WorkflowTable(const proto::AdminReply& reply);
+[[nodiscard]] std::string WorkflowDetails(const proto::WorkflowRecord& workflow, const Style& style);
+[[nodiscard]] Table RunTable(const proto::AdminReply& reply);
+[[nodiscard]] std::string RunDetails(const proto::RunRecord& run, const Style& style);
+
+// One line: time, who, what, text.
+[[nodiscard]] std::string EventLine(const proto::Event& event, const Style& style);
+// Where it ran and what its time was spent on. `waited` is what the shell measured.
+[[nodiscard]] std::string ReplyLine(const proto::InferReply& reply, Duration waited);
+
+}  // namespace troupe::shell

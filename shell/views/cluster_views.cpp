@@ -1,0 +1,169 @@
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "shell/cat.hpp"
+#include "shell/views.hpp"
+
+namespace troupe::shell {
+
+namespace {
+
+std::string KindName(proto::MemberKind kind) {
+  return kind == proto::MEMBER_NODE ? "node" : kind == proto::MEMBER_GATEWAY ? "gateway" : "unknown";
+}
+
+std::string Or(std::string_view text, std::string_view otherwise = "-") {
+  return std::string(text.empty() ? otherwise : text);
+}
+
+std::string HitRatio(const proto::NodeLoad& load) {
+  const double runs = static_cast<double>(load.hits()) + static_cast<double>(load.swaps());
+  return runs > 0 ? Percent(static_cast<double>(load.hits()) / runs) : "-";
+}
+
+std::string DescribeGpus(const proto::MemberRecord& member) {
+  std::uint64_t memory = 0;
+  int ready = 0;
+  for (const auto& gpu : member.gpus()) {
+    memory += gpu.memory_bytes();
+    ready += gpu.state() == "ready" ? 1 : 0;
+  }
+  if (member.gpus().empty()) return "-";
+  return Cat(ready, "/", member.gpus_size(), " ready, ", FormatBytes(Bytes(memory)));
+}
+
+}  // namespace
+
+std::string NameOf(proto::MemberState state) {
+  if (!proto::MemberState_IsValid(state)) return "unknown";
+  return absl::AsciiStrToLower(absl::StripPrefix(proto::MemberState_Name(state), "MEMBER_"));
+}
+
+Colour ColourOf(proto::MemberState state) {
+  switch (state) {
+    case proto::MEMBER_ALIVE:
+      return Colour::kGreen;
+    case proto::MEMBER_DEAD:
+      return Colour::kRed;
+    case proto::MEMBER_LEFT:
+      return Colour::kDim;
+    default:
+      return Colour::kYellow;
+  }
+}
+
+Colour ColourOfGpu(const std::string& state) {
+  if (state == "ready") return Colour::kGreen;
+  return state == "unfit" || state == "hung" ? Colour::kRed : Colour::kYellow;
+}
+
+std::string ClusterSummary(const proto::ClusterStatusReply& status, const Style& style) {
+  int nodes = 0, gateways = 0, away = 0, gpus = 0, ready = 0;
+  std::uint64_t queued = 0, running = 0, served = 0;
+  for (const auto& member : status.members()) {
+    const auto& record = member.member();
+    const bool there = record.state() == proto::MEMBER_ALIVE || record.state() == proto::MEMBER_DRAINING;
+    away += there || record.state() == proto::MEMBER_LEFT ? 0 : 1;
+    if (!there) continue;
+    (record.kind() == proto::MEMBER_NODE ? nodes : gateways) += 1;
+    gpus += record.gpus_size();
+    for (const auto& gpu : record.gpus()) ready += gpu.state() == "ready" ? 1 : 0;
+    queued += member.load().queued();
+    running += member.load().running();
+    served += member.load().served();
+  }
+  std::string out = Cat("cluster ", style.Paint(Or(Printable(status.cluster())), Colour::kBold),
+                        ", revision ", status.revision(), "\n");
+  Append(&out, "nodes ", nodes, "  gateways ", gateways, "  GPUs ", ready, " of ", gpus, " ready");
+  if (away > 0) Append(&out, "  ", style.Paint(Cat(away, " members away"), Colour::kRed));
+  Append(&out, "\nfunctions ", status.functions(), "  workflows ", status.workflows(), "  runs ",
+         status.runs(), "\nqueued ", Count(queued), "  running ", Count(running), "  served ", Count(served),
+         "\n");
+  return out;
+}
+
+Table MemberTable(const proto::ClusterStatusReply& status) {
+  Table table({"MEMBER", "KIND", "STATE", "ADDRESS", "HTTP", "OPERATIONS", ">SILENT"});
+  for (const auto& entry : status.members()) {
+    const auto& member = entry.member();
+    table.Add({member.name(), KindName(member.kind()), Cell(NameOf(member.state()), ColourOf(member.state())),
+               Or(member.address()), Or(member.http()), Or(member.operations()),
+               FormatDuration(Duration(entry.silent_ns()))});
+  }
+  return table;
+}
+
+Table NodeTable(const proto::ClusterStatusReply& status) {
+  Table table({"NODE", "STATE", "GPUS", ">QUEUED", ">RUNNING", ">SERVED", ">FAILED", ">RETRIED", ">SWAPS",
+               ">HITS", ">BUSY", "ADDRESS"});
+  for (const auto& entry : status.members()) {
+    const auto& member = entry.member();
+    const auto& load = entry.load();
+    table.Add({member.name(), Cell(NameOf(member.state()), ColourOf(member.state())), DescribeGpus(member),
+               Count(load.queued()), Count(load.running()), Count(load.served()),
+               Cell(Count(load.failed()), load.failed() > 0 ? Colour::kRed : Colour::kPlain),
+               Count(load.retried()), Count(load.swaps()), HitRatio(load), Percent(load.busy_share()),
+               Or(member.address())});
+  }
+  return table;
+}
+
+Table GpuTable(const proto::AdminReply& reply) {
+  Table table({"GPU", "DEVICE", "STATE", ">USED", ">MEMORY", ">RESIDENT", ">QUEUED", ">RUNS", ">SWAPS",
+               ">BUSY", ">RESTARTS", ">PID"});
+  for (const auto& gpu : reply.gpus()) {
+    const auto& worker = gpu.worker();
+    const std::uint64_t memory = worker.memory_bytes() > 0 ? worker.memory_bytes() : gpu.gpu().memory_bytes();
+    const std::uint64_t used =
+        memory - std::min(memory, worker.memory_bytes() > 0 ? worker.free_bytes() : memory);
+    table.Add({Cat(gpu.node(), "/", gpu.gpu().index()), Or(gpu.gpu().device(), worker.device()),
+               Cell(Or(gpu.gpu().state(), "unknown"), ColourOfGpu(gpu.gpu().state())),
+               FormatBytes(Bytes(used)), FormatBytes(Bytes(memory)),
+               Count(static_cast<std::uint64_t>(worker.resident_size())), Count(gpu.queued()),
+               Count(worker.runs()), Count(worker.swaps()), Percent(gpu.busy_share()), Count(gpu.restarts()),
+               worker.pid() > 0 ? Cat(worker.pid()) : "-"});
+  }
+  return table;
+}
+
+std::string GpuDetails(const proto::GpuStatus& gpu, const proto::AdminReply& functions, const Style& style) {
+  const auto& worker = gpu.worker();
+  const auto name = Cat(gpu.node(), "/", gpu.gpu().index());
+  std::string out =
+      Cat(style.Paint(Printable(name), Colour::kBold), "  ", Printable(gpu.gpu().device()), "  ",
+          style.Paint(Printable(gpu.gpu().state()), ColourOfGpu(gpu.gpu().state())), "\n");
+  Append(&out, "worker    pid ", worker.pid(), ", restarted ", gpu.restarts(), " times\n");
+  Append(&out, "memory    ", FormatBytes(Bytes(worker.memory_bytes())), ", free ",
+         FormatBytes(Bytes(worker.free_bytes())), ", largest free ",
+         FormatBytes(Bytes(worker.largest_free_bytes())), "\n");
+  if (worker.link_bytes_per_second() > 0) {
+    Append(&out, "link      ",
+           FormatBytes(Bytes(static_cast<std::uint64_t>(std::min(worker.link_bytes_per_second(), 1e18)))),
+           "/s\n");
+  }
+  Append(&out, "work      ", Count(worker.runs()), " runs, ", Count(worker.swaps()), " swaps, busy ",
+         FormatDuration(Duration(worker.busy_ns())), " since its start, ", Count(gpu.queued()), " queued\n");
+  Table residents({"RESIDENT", ">SIZE", "DIGEST"});
+  for (const auto& model : worker.resident()) {
+    std::vector<std::string> names;
+    for (const auto& function : functions.functions()) {
+      const auto& record = function.record();
+      bool same = record.model_digest() == model.digest();
+      for (const auto& packed : record.packed()) same = same || packed.model_digest() == model.digest();
+      if (same) names.push_back(DescribeKey(record.key()));
+    }
+    residents.Add(
+        {Or(absl::StrJoin(names, ", ")), FormatBytes(Bytes(model.bytes())), model.digest().substr(0, 12)});
+  }
+  return residents.empty() ? out + "nothing is resident\n" : Cat(out, "\n", residents.Render(style));
+}
+
+std::string EventLine(const proto::Event& event, const Style& style) {
+  return Cat(style.Paint(FormatUnixTime(event.unix_ns()), Colour::kDim), "  ",
+             Or(Printable(event.member()), "cluster"), "  ",
+             style.Paint(Printable(event.kind()), Colour::kCyan), "  ", Printable(event.message()), "\n");
+}
+
+}  // namespace troupe::shell

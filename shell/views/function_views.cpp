@@ -1,0 +1,93 @@
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "shell/cat.hpp"
+#include "shell/inputs/tensor.hpp"
+#include "shell/views.hpp"
+
+namespace troupe::shell {
+
+namespace {
+
+std::string Objective(const proto::Slo& slo) {
+  if (slo.deadline_ns() <= 0) return "-";
+  return absl::StrFormat("%s at %g %%", FormatDuration(Duration(slo.deadline_ns())), slo.percentile());
+}
+
+template <class Names>
+std::string Join(const Names& names) {
+  return names.empty() ? "-" : absl::StrJoin(names, ", ");
+}
+
+std::string SpecLines(const char* label, const google::protobuf::RepeatedPtrField<proto::TensorSpec>& specs) {
+  std::string out;
+  for (const auto& spec : specs)
+    Append(&out, out.empty() ? label : "           ", Printable(spec.name()), "  ", Describe(spec), "\n");
+  return out;
+}
+
+}  // namespace
+
+std::string DescribeKey(const proto::FunctionKey& key) {
+  return key.version().empty() ? Printable(key.name())
+                               : Cat(Printable(key.name()), " version ", Printable(key.version()));
+}
+
+std::string DescribeSpecs(const google::protobuf::RepeatedPtrField<proto::TensorSpec>& specs) {
+  if (specs.empty()) return "-";
+  return absl::StrJoin(specs, ", ", [](std::string* out, const proto::TensorSpec& spec) {
+    Append(out, Printable(spec.name()), " ", Describe(spec));
+  });
+}
+
+std::string FunctionLine(const proto::FunctionStatus& function) {
+  const auto& record = function.record();
+  return Cat(DescribeKey(record.key()), ": ", FormatBytes(Bytes(record.weights_bytes())),
+             " of weights, takes ", DescribeSpecs(record.inputs()), ", gives ",
+             DescribeSpecs(record.outputs()), ", adopted by ",
+             function.adopted_by().empty() ? "no node yet" : Printable(Join(function.adopted_by())));
+}
+
+Table FunctionTable(const proto::AdminReply& reply) {
+  Table table(
+      {"FUNCTION", ">VERSION", "STATE", "OBJECTIVE", "TENANT", ">WEIGHTS", "ADOPTED BY", "RESIDENT ON"});
+  for (const auto& function : reply.functions()) {
+    const auto& record = function.record();
+    const bool adopted = !function.adopted_by().empty();
+    const char* state = !record.loaded() ? "unloaded" : adopted ? "served" : "waiting";
+    const Colour colour = !record.loaded() ? Colour::kDim : adopted ? Colour::kGreen : Colour::kYellow;
+    table.Add({record.key().name(), record.key().version(), Cell(state, colour), Objective(record.slo()),
+               record.tenant().empty() ? "-" : record.tenant(), FormatBytes(Bytes(record.weights_bytes())),
+               Join(function.adopted_by()), Join(function.resident_on())});
+  }
+  return table;
+}
+
+std::string FunctionDetails(const proto::FunctionStatus& function, const Style& style) {
+  const auto& record = function.record();
+  std::string out = Cat(style.Paint(DescribeKey(record.key()), Colour::kBold),
+                        record.loaded() ? "" : "  (unloaded: kept, not served)", "\n");
+  Append(&out, SpecLines("inputs     ", record.inputs()), SpecLines("outputs    ", record.outputs()));
+  Append(&out, "objective  ", Objective(record.slo()), "\ntenant     ",
+         record.tenant().empty() ? "-" : Printable(record.tenant()), "\nweights    ",
+         FormatBytes(Bytes(record.weights_bytes())), "\ndeployed   ",
+         FormatUnixTime(record.deployed_unix_ns()), "\nadopted by ", Printable(Join(function.adopted_by())),
+         "\nresident   ", Printable(Join(function.resident_on())), "\nONNX       ",
+         Printable(record.onnx_digest()), "\nmodel      ", Printable(record.model_digest()), "\n");
+  for (const auto& packed : record.packed())
+    Append(&out, "packed     ", Printable(packed.target()), "  ", Printable(packed.model_digest()), "\n");
+  return out;
+}
+
+std::string ReplyLine(const proto::InferReply& reply, Duration waited) {
+  const auto& times = reply.times();
+  std::string out = DescribeKey(reply.function());
+  if (!reply.node().empty()) Append(&out, " on ", Printable(reply.node()), "/", reply.gpu());
+  Append(&out, " in ", FormatDuration(waited), " (queued ",
+         FormatDuration(Duration(times.router_queue_ns() + times.node_queue_ns())), ", ",
+         reply.hit() ? "resident" : Cat("swapped in ", FormatDuration(Duration(times.swap_ns()))),
+         ", computed ", FormatDuration(Duration(times.compute_ns())));
+  if (reply.attempts() > 1) Append(&out, ", ", reply.attempts(), " attempts");
+  return out + ")";
+}
+
+}  // namespace troupe::shell

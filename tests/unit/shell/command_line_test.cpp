@@ -1,0 +1,120 @@
+#include "shell/command_line.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/shell/fake_admin_client.hpp"
+
+namespace troupe::shell {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+TEST(CommandLine, HelpListsEveryVerbAndTheExitCodes) {
+  Harness troupe;
+  EXPECT_EQ(troupe.Run("--help"), ExitCode::kOk);
+  for (const auto& verb : Verbs()) EXPECT_THAT(troupe.out(), HasSubstr(verb.words()));
+  EXPECT_THAT(troupe.out(), HasSubstr("Exit codes"));
+  EXPECT_EQ(troupe.Run("help function deploy"), ExitCode::kOk);
+  EXPECT_THAT(troupe.out(), HasSubstr("--deadline"));
+  EXPECT_EQ(troupe.Run("--version"), ExitCode::kOk);
+  EXPECT_THAT(troupe.out(), StartsWith("troupe "));
+  EXPECT_EQ(troupe.Run(""), ExitCode::kUsage);
+  EXPECT_EQ(troupe.cluster.clients, 0) << "nobody was asked";
+}
+
+TEST(CommandLine, EveryVerbHasHelpOfItsOwn) {
+  Harness troupe;
+  for (const auto& verb : Verbs()) {
+    EXPECT_EQ(troupe.Run(verb.words() + " --help"), ExitCode::kOk);
+    for (const auto& argument : verb.arguments)
+      EXPECT_THAT(troupe.out(), HasSubstr(argument.name)) << verb.words();
+  }
+}
+
+TEST(CommandLine, WhatIsWrongIsOneLineWithACodeOfItsOwn) {
+  Harness troupe;
+  for (const auto& [line, message] : std::vector<std::pair<std::string, std::string>>{
+           {"frobnicate", "no such command"},
+           {"function", "no such command; known here: deploy, list"},
+           {"function frob", "no such command"},
+           {"function show", "NAME"},
+           {"function deploy a", "FILE"},
+           {"function deploy a b --deadline 50", "'50' is no time"},
+           {"function deploy a b --percentile x", "no number"},
+           {"gpu show node", "names no GPU"},
+           {"kill gpu node/-1", "names no GPU"},
+           {"node list extra", "extra"},
+           {"node list --frob", "--frob"},
+           {"node list --timeout 0s", "no time"},
+           {"node list --manager nowhere", "no address"},
+           {"node list --manager host:99999", "no address"},
+           {"function show \xFF", "UTF-8"}}) {
+    EXPECT_EQ(troupe.Run(line), ExitCode::kUsage) << line;
+    EXPECT_THAT(troupe.err(), StartsWith("troupe: " + line.substr(0, 3)));
+    EXPECT_THAT(troupe.err(), HasSubstr(message));
+    EXPECT_EQ(std::count(troupe.last_err.begin(), troupe.last_err.end(), '\n'), 1) << troupe.err();
+  }
+  EXPECT_TRUE(troupe.cluster.asked.empty());
+}
+
+TEST(CommandLine, GlobalOptionsStandAnywhereAndTheEnvironmentIsTheDefault) {
+  Harness troupe;
+  troupe.manager_variable = "10.0.0.9:7400";
+  EXPECT_EQ(troupe.Run("node list"), ExitCode::kOk);
+  EXPECT_EQ(troupe.cluster.manager, "10.0.0.9:7400");
+  EXPECT_EQ(troupe.Run("--manager a:1 node list"), ExitCode::kOk);
+  EXPECT_EQ(troupe.cluster.manager, "a:1");
+  EXPECT_EQ(troupe.Run("node list --manager b:2 --timeout 3s"), ExitCode::kOk);
+  EXPECT_EQ(troupe.cluster.manager, "b:2");
+  EXPECT_EQ(troupe.cluster.timeouts.back(), std::chrono::seconds(3));
+  troupe.manager_variable = "nonsense";
+  EXPECT_EQ(troupe.Run("node list"), ExitCode::kUsage);
+  EXPECT_THAT(troupe.err(), HasSubstr("TROUPE_MANAGER"));
+}
+
+TEST(CommandLine, ANameMayBeThatOfACommand) {
+  Harness troupe;
+  EXPECT_EQ(troupe.Run("function remove list"), ExitCode::kOk);
+  EXPECT_EQ(troupe.cluster.asked.back().remove().key().name(), "list");
+  EXPECT_EQ(troupe.Run("function remove function"), ExitCode::kOk);
+  EXPECT_EQ(troupe.cluster.asked.back().remove().key().name(), "function");
+}
+
+TEST(CommandLine, ExitCodesFollowTheStatus) {
+  for (const auto& [status, code] : std::vector<std::pair<absl::Status, ExitCode>>{
+           {absl::InvalidArgumentError("no"), ExitCode::kRefused},
+           {absl::ResourceExhaustedError("no"), ExitCode::kRefused},
+           {absl::NotFoundError("no"), ExitCode::kNotFound},
+           {absl::UnavailableError("no"), ExitCode::kUnreachable},
+           {absl::DeadlineExceededError("no"), ExitCode::kTimedOut}}) {
+    Harness troupe;
+    troupe.cluster.Answer(proto::AdminRequest::kClusterStatus, status);
+    EXPECT_EQ(troupe.Run("cluster status"), code);
+    EXPECT_EQ(troupe.err(), "troupe: cluster status: no\n");
+    EXPECT_EQ(troupe.out(), "");
+    EXPECT_EQ(troupe.Run("cluster status --json"), code);
+    EXPECT_THAT(troupe.out(), HasSubstr("\"message\": \"no\""));
+  }
+}
+
+TEST(CommandLine, ARefusalInsideOfTheReplyIsOneToo) {
+  Harness troupe;
+  proto::AdminReply reply;
+  reply.set_code(static_cast<int>(absl::StatusCode::kNotFound));
+  reply.set_message("there is no node 'x'");
+  troupe.cluster.Answer(proto::AdminRequest::kDrain, reply);
+  EXPECT_EQ(troupe.Run("node drain x"), ExitCode::kNotFound);
+}
+
+TEST(CommandLine, AManagerThatIsNotThereIsExplained) {
+  Harness troupe;
+  troupe.cluster.Answer(proto::AdminRequest::kClusterStatus,
+                        absl::UnavailableError("nobody at 127.0.0.1:7400"));
+  EXPECT_EQ(troupe.Run("cluster status"), ExitCode::kUnreachable);
+  EXPECT_THAT(troupe.err(), HasSubstr("--manager HOST:PORT"));
+}
+
+}  // namespace
+}  // namespace troupe::shell

@@ -1,0 +1,110 @@
+#include "tests/unit/shell/fake_admin_client.hpp"
+
+#include <google/protobuf/text_format.h>
+
+#include "base/check.hpp"
+#include "shell/words.hpp"
+
+namespace troupe::shell {
+
+namespace {
+
+class FakeAdminClient final : public actors::AdminClient {
+ public:
+  explicit FakeAdminClient(FakeCluster& cluster) : cluster_(cluster) {}
+
+  absl::StatusOr<proto::AdminReply> Ask(proto::AdminRequest request, Duration timeout) override {
+    cluster_.asked.push_back(request);
+    cluster_.timeouts.push_back(timeout);
+    auto& answers = cluster_.answers[request.request_case()];
+    if (answers.empty()) return proto::AdminReply();
+    auto answer = answers.front();
+    if (answers.size() > 1) answers.pop_front();
+    return answer;
+  }
+  absl::StatusOr<std::string> Upload(std::string bytes,
+                                     std::function<void(std::uint64_t)> progress) override {
+    cluster_.uploaded = std::move(bytes);
+    if (progress) progress(cluster_.uploaded.size());
+    if (!cluster_.upload_status.ok()) return cluster_.upload_status;
+    return "digest-of-the-file";
+  }
+  absl::StatusOr<proto::InferReply> Infer(proto::InferRequest request, Duration timeout) override {
+    cluster_.inferred.push_back(std::move(request));
+    cluster_.timeouts.push_back(timeout);
+    return cluster_.infer_reply;
+  }
+
+ private:
+  FakeCluster& cluster_;
+};
+
+template <class Message>
+Message Read(const std::string& text) {
+  Message message;
+  TROUPE_CHECK(google::protobuf::TextFormat::ParseFromString(text, &message),
+               "the test's message is well-formed");
+  return message;
+}
+
+}  // namespace
+
+Harness::Harness()
+    : session(console,
+              [this](actors::AdminClient::Options options)
+                  -> absl::StatusOr<std::unique_ptr<actors::AdminClient>> {
+                ++cluster.clients;
+                cluster.manager = options.manager;
+                return std::make_unique<FakeAdminClient>(cluster);
+              }) {}
+
+ExitCode Harness::Run(const std::string& line) {
+  const auto words = SplitWords(line);
+  TROUPE_CHECK(words.ok(), "the test's line is well-formed");
+  const auto code = RunProgram(session, *words, manager_variable);
+  last_out = console.TakeOut();
+  last_err = console.TakeErr();
+  return code;
+}
+
+proto::FunctionStatus MakeFunction(const std::string& name, const std::string& version) {
+  auto status = Read<proto::FunctionStatus>(R"(
+    record {
+      slo { deadline_ns: 50000000 percentile: 98 }
+      onnx_digest: "onnx-digest" model_digest: "model-digest" weights_bytes: 1048576 loaded: true
+      inputs { name: "image" type: FP32 shape: -1 shape: 2 }
+      outputs { name: "scores" type: FP32 shape: -1 shape: 3 }
+    }
+    adopted_by: "node-a" resident_on: "node-a/0")");
+  status.mutable_record()->mutable_key()->set_name(name);
+  status.mutable_record()->mutable_key()->set_version(version);
+  return status;
+}
+
+proto::AdminReply MakeStatusReply() {
+  return Read<proto::AdminReply>(R"(
+    status {
+      cluster: "c0ffee" revision: 7 functions: 3 workflows: 1 runs: 2
+      members { member { name: "node-a" kind: MEMBER_NODE epoch: 1 address: "10.0.0.1:7401" state: MEMBER_ALIVE
+                         gpus { index: 0 device: "virtual:0" memory_bytes: 1073741824 state: "ready" }
+                         gpus { index: 1 device: "virtual:1" memory_bytes: 1073741824 state: "backoff" } }
+                load { queued: 3 running: 2 served: 12345 failed: 1 swaps: 10 hits: 30 busy_share: 0.5 }
+                silent_ns: 100000000 }
+      members { member { name: "node-b" kind: MEMBER_NODE epoch: 4 address: "10.0.0.2:7401" state: MEMBER_DEAD }
+                silent_ns: 5000000000 }
+      members { member { name: "gateway-a" kind: MEMBER_GATEWAY epoch: 1 address: "10.0.0.3:7402" http: "10.0.0.3:8000"
+                         state: MEMBER_ALIVE } }
+    })");
+}
+
+proto::AdminReply MakeGpuReply() {
+  return Read<proto::AdminReply>(R"(
+    gpus { node: "node-a" gpu { index: 0 device: "virtual:0" memory_bytes: 1073741824 state: "ready" }
+           worker { device: "virtual:0" memory_bytes: 1073741824 free_bytes: 536870912 largest_free_bytes: 268435456
+                    resident { digest: "model-digest" bytes: 1048576 } pid: 4711 runs: 100 swaps: 5 busy_ns: 1000000000
+                    link_bytes_per_second: 6e9 generation: "g1" }
+           queued: 2 restarts: 1 busy_share: 0.25 }
+    gpus { node: "node-a" gpu { index: 1 device: "virtual:1" memory_bytes: 1073741824 state: "backoff" } restarts: 9 })");
+}
+
+}  // namespace troupe::shell

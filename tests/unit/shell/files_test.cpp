@@ -1,0 +1,66 @@
+#include "shell/inputs/files.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "shell/inputs/npy.hpp"
+
+namespace troupe::shell {
+namespace {
+
+using testing::HasSubstr;
+
+class Files : public testing::Test {
+ protected:
+  Files() {
+    std::string name = (std::filesystem::temp_directory_path() / "troupe-files-XXXXXX").string();
+    folder_ = mkdtemp(name.data());
+  }
+  ~Files() override { std::filesystem::remove_all(folder_); }
+  [[nodiscard]] std::string Path(const std::string& name) const { return folder_ + "/" + name; }
+
+  std::string folder_;
+};
+
+TEST_F(Files, AreReadWholeAndBounded) {
+  ASSERT_TRUE(WriteFile(Path("a"), "content").ok());
+  EXPECT_EQ(*ReadFile(Path("a"), Bytes(7)), "content");
+  EXPECT_THAT(std::string(ReadFile(Path("a"), Bytes(6)).status().message()), HasSubstr("at most 6 B"));
+  EXPECT_THAT(std::string(ReadFile(Path("none"), KiB(1)).status().message()), HasSubstr("No such file"));
+  EXPECT_THAT(std::string(ReadFile(folder_, KiB(1)).status().message()), HasSubstr("no regular file"));
+  ASSERT_EQ(mkfifo(Path("pipe").c_str(), 0600), 0);
+  EXPECT_THAT(std::string(ReadFile(Path("pipe"), KiB(1)).status().message()), HasSubstr("no regular file"));
+}
+
+TEST_F(Files, AFailedWriteLeavesNothingBehind) {
+  EXPECT_FALSE(WriteFile(Path("none/a"), "x").ok());
+  std::filesystem::create_directory(Path("taken"));
+  EXPECT_FALSE(WriteFile(Path("taken"), "x").ok());
+  EXPECT_FALSE(std::filesystem::exists(Path("taken.part")));
+}
+
+TEST_F(Files, TensorsAreCheckedAgainstTheirDeclaration) {
+  proto::TensorSpec declared;
+  declared.set_name("image");
+  declared.set_type(proto::FP32);
+  declared.add_shape(-1);
+  ASSERT_TRUE(WriteFile(Path("x.json"), "[1, 2]").ok());
+  const auto tensor = ReadTensorFile(Path("x.json"), declared);
+  ASSERT_TRUE(tensor.ok()) << tensor.status();
+  EXPECT_EQ(tensor->spec().name(), "image");
+  ASSERT_TRUE(WriteFile(Path("x.npy"), *WriteNpy(*tensor)).ok());
+  EXPECT_TRUE(ReadTensorFile(Path("x.npy"), declared).ok());
+  declared.set_shape(0, 3);
+  EXPECT_THAT(
+      std::string(ReadTensorFile(Path("x.npy"), declared).status().message()),
+      testing::AllOf(HasSubstr("input 'image' from"), HasSubstr("expected FP32 [3], found FP32 [2]")));
+  EXPECT_THAT(std::string(ReadTensorFile(Path("x.txt"), declared).status().message()),
+              HasSubstr("neither .npy"));
+}
+
+}  // namespace
+}  // namespace troupe::shell

@@ -1,0 +1,140 @@
+// Verbs of function and workflow (but for running them).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/unit/shell/fake_admin_client.hpp"
+
+namespace troupe::shell {
+namespace {
+
+using testing::HasSubstr;
+using Request = proto::AdminRequest;
+
+struct RegistryVerbTest : testing::Test {
+  RegistryVerbTest() {
+    std::string name = (std::filesystem::temp_directory_path() / "troupe-registry-XXXXXX").string();
+    folder = mkdtemp(name.data());
+    std::ofstream(folder + "/digits.onnx") << "an ONNX file";
+    std::ofstream(folder + "/empty.onnx");
+    std::ofstream(folder + "/flow.yaml") << "name: flow\n";
+    std::ofstream(folder + "/binary.yaml") << "\xFF\xFE";
+  }
+  ~RegistryVerbTest() override { std::filesystem::remove_all(folder); }
+
+  std::string folder;
+  Harness troupe;
+};
+
+TEST_F(RegistryVerbTest, DeployUploadsThenAsks) {
+  proto::AdminReply reply;
+  *reply.add_functions() = MakeFunction("digits", "3");
+  reply.set_message("no node has adopted it yet");
+  troupe.cluster.Answer(Request::kDeploy, reply);
+  EXPECT_EQ(troupe.Run("function deploy digits " + folder +
+                       "/digits.onnx --deadline 50ms --percentile 99 --tenant t --version 3"),
+            ExitCode::kOk);
+  EXPECT_EQ(troupe.cluster.uploaded, "an ONNX file");
+  const auto& deploy = troupe.cluster.asked.at(0).deploy();
+  EXPECT_EQ(deploy.name(), "digits");
+  EXPECT_EQ(deploy.version(), "3");
+  EXPECT_EQ(deploy.tenant(), "t");
+  EXPECT_EQ(deploy.slo().deadline_ns(), 50000000);
+  EXPECT_EQ(deploy.slo().percentile(), 99);
+  EXPECT_EQ(deploy.onnx_digest(), "digest-of-the-file");
+  EXPECT_EQ(troupe.cluster.timeouts[0], std::chrono::minutes(5));
+  EXPECT_THAT(troupe.out(), HasSubstr("digits version 3: 1 MiB of weights, takes image FP32 [-1,2]"));
+  EXPECT_THAT(troupe.out(), HasSubstr("no node has adopted it yet"));
+}
+
+TEST_F(RegistryVerbTest, WithoutADeadlineTheClustersObjectiveApplies) {
+  EXPECT_EQ(troupe.Run("function deploy digits " + folder + "/digits.onnx"), ExitCode::kOk);
+  EXPECT_FALSE(troupe.cluster.asked.at(0).deploy().has_slo());
+}
+
+TEST_F(RegistryVerbTest, NothingIsSentOfWhatIsWrong) {
+  for (const std::string line : {"function deploy digits /none.onnx", "function deploy digits FOLDER",
+                                 "function deploy digits FOLDER/empty.onnx",
+                                 "function deploy digits FOLDER/digits.onnx --percentile 101 --deadline 1s",
+                                 "function deploy digits FOLDER/digits.onnx --percentile 0 --deadline 1s",
+                                 "function deploy digits FOLDER/digits.onnx --percentile 90",
+                                 "workflow submit /none.yaml", "workflow submit FOLDER/binary.yaml"}) {
+    auto text = line;
+    if (const auto at = text.find("FOLDER"); at != std::string::npos) text.replace(at, 6, folder);
+    EXPECT_EQ(troupe.Run(text), ExitCode::kUsage) << line;
+  }
+  EXPECT_TRUE(troupe.cluster.asked.empty());
+  EXPECT_EQ(troupe.cluster.uploaded, "");
+}
+
+TEST_F(RegistryVerbTest, AFailedUploadEndsTheDeployment) {
+  troupe.cluster.upload_status = absl::ResourceExhaustedError("the disk is full");
+  EXPECT_EQ(troupe.Run("function deploy digits " + folder + "/digits.onnx"), ExitCode::kRefused);
+  EXPECT_THAT(troupe.err(), HasSubstr("the disk is full"));
+  EXPECT_TRUE(troupe.cluster.asked.empty());
+}
+
+TEST_F(RegistryVerbTest, ListShowRemoveLoadUnload) {
+  EXPECT_EQ(troupe.Run("function list"), ExitCode::kOk);
+  EXPECT_THAT(troupe.out(), HasSubstr("no functions"));
+  proto::AdminReply reply;
+  *reply.add_functions() = MakeFunction("digits", "1");
+  *reply.add_functions() = MakeFunction("digits", "2");
+  reply.mutable_functions(1)->mutable_record()->set_loaded(false);
+  troupe.cluster.answers.clear();
+  troupe.cluster.Answer(Request::kListFunctions, reply);
+  troupe.cluster.Answer(Request::kShowFunction, reply);
+  EXPECT_EQ(troupe.Run("function list"), ExitCode::kOk);
+  EXPECT_THAT(troupe.out(), HasSubstr("digits          1  served    50 ms at 98 %"));
+  EXPECT_THAT(troupe.out(), HasSubstr("unloaded"));
+  EXPECT_EQ(troupe.Run("function show digits --version 2"), ExitCode::kOk);
+  EXPECT_EQ(troupe.cluster.asked.back().show_function().key().version(), "2");
+  EXPECT_THAT(troupe.out(), HasSubstr("image  FP32 [-1,2]"));
+  EXPECT_EQ(troupe.Run("function remove digits --version 1"), ExitCode::kOk);
+  EXPECT_EQ(troupe.cluster.asked.back().remove().key().version(), "1");
+  EXPECT_EQ(troupe.Run("function load digits"), ExitCode::kOk);
+  EXPECT_TRUE(troupe.cluster.asked.back().load().load());
+  EXPECT_EQ(troupe.Run("function unload digits"), ExitCode::kOk);
+  EXPECT_FALSE(troupe.cluster.asked.back().load().load());
+}
+
+TEST_F(RegistryVerbTest, WorkflowsAndTheirRuns) {
+  proto::AdminReply reply;
+  auto& spec = *reply.add_workflows()->mutable_spec();
+  spec.set_name("flow");
+  spec.set_version("1");
+  auto& step = *spec.add_steps();
+  step.set_name("cnn");
+  step.set_function("digits");
+  step.add_inputs()->set_tensor("image");
+  auto& run = *reply.add_runs();
+  run.mutable_start()->set_run("run-1");
+  run.mutable_start()->set_workflow("flow");
+  run.set_state(proto::RUN_FAILED);
+  run.set_message("step cnn failed\x1b[2J");
+  for (const auto kind : {Request::kSubmitWorkflow, Request::kListWorkflows, Request::kShowWorkflow,
+                          Request::kListRuns, Request::kShowRun})
+    troupe.cluster.Answer(kind, reply);
+  EXPECT_EQ(troupe.Run("workflow submit " + folder + "/flow.yaml"), ExitCode::kOk);
+  EXPECT_EQ(troupe.cluster.asked.back().submit_workflow().yaml(), "name: flow\n");
+  EXPECT_THAT(troupe.out(), HasSubstr("flow version 1: 1 steps"));
+  EXPECT_EQ(troupe.Run("workflow list"), ExitCode::kOk);
+  EXPECT_THAT(troupe.out(), HasSubstr("digits"));
+  EXPECT_EQ(troupe.Run("workflow show flow"), ExitCode::kOk);
+  EXPECT_THAT(troupe.out(), HasSubstr("cnn   digits     newest  image = "));
+  EXPECT_EQ(troupe.Run("workflow runs flow"), ExitCode::kOk);
+  EXPECT_EQ(troupe.cluster.asked.back().list_runs().workflow(), "flow");
+  EXPECT_THAT(troupe.out(), HasSubstr("step cnn failed?[2J"));
+  EXPECT_EQ(troupe.Run("workflow status run-1"), ExitCode::kOk);
+  EXPECT_EQ(troupe.cluster.asked.back().show_run().run(), "run-1");
+  EXPECT_THAT(troupe.out(), HasSubstr("failed"));
+  EXPECT_EQ(troupe.Run("workflow cancel run-1"), ExitCode::kOk);
+  EXPECT_EQ(troupe.cluster.asked.back().cancel_run().run(), "run-1");
+  EXPECT_EQ(troupe.Run("workflow remove flow"), ExitCode::kOk);
+  EXPECT_EQ(troupe.cluster.asked.back().remove_workflow().name(), "flow");
+}
+
+}  // namespace
+}  // namespace troupe::shell

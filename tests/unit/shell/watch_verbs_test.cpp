@@ -1,0 +1,85 @@
+// top, events, and what interrupts them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/shell/fake_admin_client.hpp"
+
+namespace troupe::shell {
+namespace {
+
+using testing::HasSubstr;
+using Request = proto::AdminRequest;
+
+proto::AdminReply EventReply(std::uint64_t first, int count) {
+  proto::AdminReply reply;
+  for (int i = 0; i < count; ++i) {
+    auto& event = *reply.add_events();
+    event.set_sequence(first + static_cast<std::uint64_t>(i));
+    event.set_unix_ns(1);
+    event.set_kind("worker-died");
+    event.set_message("event " + std::to_string(event.sequence()));
+  }
+  return reply;
+}
+
+TEST(WatchVerbs, EventsAsksForTheNewest) {
+  Harness troupe;
+  troupe.cluster.Answer(Request::kListEvents, EventReply(5, 2));
+  EXPECT_EQ(troupe.Run("events --limit 2"), ExitCode::kOk);
+  EXPECT_EQ(troupe.cluster.asked.back().list_events().limit(), 2U);
+  EXPECT_EQ(troupe.cluster.asked.back().list_events().after(), 0U);
+  EXPECT_THAT(troupe.out(), HasSubstr("worker-died  event 5\n"));
+}
+
+TEST(WatchVerbs, FollowGoesOnAfterTheLastOne) {
+  Harness troupe;
+  troupe.cluster.Answer(Request::kListEvents, EventReply(5, 2));
+  troupe.cluster.Answer(Request::kListEvents, EventReply(7, 1));
+  troupe.cluster.Answer(Request::kListEvents, EventReply(8, 0));
+  troupe.console.wakes = {Console::Wake::kTimeout, Console::Wake::kTimeout};
+  EXPECT_EQ(troupe.Run("events --follow --json"), ExitCode::kOk);
+  ASSERT_EQ(troupe.cluster.asked.size(), 3U);
+  EXPECT_EQ(troupe.cluster.asked[1].list_events().after(), 6U);
+  EXPECT_EQ(troupe.cluster.asked[2].list_events().after(), 7U);
+  const auto text = troupe.out();
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3) << "one event per line";
+}
+
+TEST(WatchVerbs, TopDrawsUntilItIsLeftAndGivesTheScreenBack) {
+  Harness troupe;
+  troupe.cluster.Answer(Request::kClusterStatus, MakeStatusReply());
+  troupe.cluster.Answer(Request::kListGpus, MakeGpuReply());
+  troupe.console.terminal = true;
+  troupe.console.wakes = {Console::Wake::kTimeout, Console::Wake::kQuit};
+  EXPECT_EQ(troupe.Run("top"), ExitCode::kOk);
+  EXPECT_EQ(troupe.cluster.asked.size(), 6U);
+  EXPECT_EQ(troupe.console.screens, 0);
+  EXPECT_THAT(troupe.out(), HasSubstr("node-a/0"));
+  EXPECT_THAT(troupe.out(), HasSubstr("\x1b[H"));
+}
+
+TEST(WatchVerbs, TopIntoAPipeIsPlainAndCounted) {
+  Harness troupe;
+  troupe.cluster.Answer(Request::kClusterStatus, MakeStatusReply());
+  troupe.console.wakes = {Console::Wake::kTimeout};
+  EXPECT_EQ(troupe.Run("top --count 2 --every 5s"), ExitCode::kOk);
+  EXPECT_EQ(troupe.console.now.time_since_epoch(), std::chrono::seconds(5));
+  EXPECT_THAT(troupe.out(), testing::Not(HasSubstr("\x1b")));
+  EXPECT_EQ(troupe.Run("top --count 1 --json"), ExitCode::kOk);
+  EXPECT_THAT(troupe.out(), HasSubstr("\"cluster\": \"c0ffee\""));
+}
+
+TEST(WatchVerbs, TopOutlivesAManagerThatIsAwayButNotOneThatNeverWas) {
+  Harness troupe;
+  troupe.console.terminal = true;
+  troupe.cluster.Answer(Request::kClusterStatus, MakeStatusReply());
+  troupe.cluster.Answer(Request::kClusterStatus, absl::UnavailableError("away"));
+  troupe.console.wakes = {Console::Wake::kTimeout, Console::Wake::kQuit};
+  EXPECT_EQ(troupe.Run("top"), ExitCode::kOk);
+  EXPECT_THAT(troupe.out(), HasSubstr("no answer: away"));
+  EXPECT_EQ(troupe.Run("top"), ExitCode::kUnreachable);
+  EXPECT_EQ(troupe.console.screens, 0);
+}
+
+}  // namespace
+}  // namespace troupe::shell
