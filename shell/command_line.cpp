@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <map>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
@@ -64,10 +65,11 @@ std::unique_ptr<CLI::App> MakeParser() {
   app->set_version_flag("--version", "troupe " TROUPE_VERSION);
   AddArguments(*app, GlobalArguments());
   app->get_option("--manager")->check(WrongAddress, "", "");
+  std::map<std::string, CLI::App*> groups;
   for (const auto& verb : Verbs()) {
     CLI::App* parent = app.get();
     if (!verb.group.empty()) {
-      auto* group = parent->get_subcommand_no_throw(verb.group);
+      auto*& group = groups[verb.group];
       if (group == nullptr) {
         group = parent->add_subcommand(verb.group, GroupSummary(verb.group));
         group->require_subcommand(1);
