@@ -40,7 +40,8 @@ TEST(Tensor, Bfloat16RoundsToEven) {
 TEST(Tensor, ShapesAreBoundedBeforeTheyAreMultiplied) {
   EXPECT_EQ(*ElementCount({2, 3}), 6U);
   EXPECT_EQ(*ElementCount({}), 1U);
-  EXPECT_EQ(*ElementCount({0, 1LL << 62, 1LL << 62}), 0U);
+  EXPECT_EQ(*ElementCount({5, 0}), 0U);
+  EXPECT_FALSE(ElementCount({0, 1LL << 62}).ok());
   EXPECT_FALSE(ElementCount({1LL << 40, 1LL << 40}).ok());
   EXPECT_FALSE(ElementCount({-1}).ok());
   EXPECT_FALSE(ElementCount(std::vector<std::int64_t>(33, 1)).ok());
