@@ -1,0 +1,173 @@
+#!/usr/bin/python3
+"""What an invocation costs beyond the model: a no-op model, seen by an HTTP client, beside nginx's static GET.
+
+usage: invoke.py [--build DIR] [--rounds N] [--seconds S] [--daemon-option=--key=value ...]
+
+`all` is one embedded daemon and its worker; `split` is a manager, a gateway and a node, each a process. nginx answers a
+file as long as our answer's body. Every round measures each of them once, one after another; --daemon-option is given
+to every daemon, so that settings can be compared. Needs nginx and what make_models.py needs.
+"""
+import argparse
+import json
+import pathlib
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+from report import ROOT, Report
+
+CONNECTIONS = 32
+BODY = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 16], "data": list(range(16))}]})
+NGINX = """daemon off; worker_processes 1; pid {home}/pid; error_log {home}/error.log;
+events {{ worker_connections 1024; }}
+http {{ access_log off; keepalive_requests 100000000; default_type application/json;
+  client_body_temp_path {home}; proxy_temp_path {home}; fastcgi_temp_path {home}; uwsgi_temp_path {home};
+  scgi_temp_path {home};
+  server {{ listen 127.0.0.1:{port}; root {home}/files; }} }}
+"""
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Site:
+    """The servers that are measured; everything ends with the `with` block."""
+
+    def __init__(self, build, options):
+        self.build, self.options, self.processes = build, options, []
+        self.directory = tempfile.TemporaryDirectory(prefix="troupe-bench-")
+        self.home = pathlib.Path(self.directory.name)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        # Nodes and gateways leave while their manager still hears them.
+        for process in reversed(self.processes):
+            process.terminate()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self.directory.cleanup()
+
+    def _daemon(self, name, *options):
+        with open(self.home / f"{name}.out", "wb") as out, open(self.home / f"{name}.log", "wb") as log:
+            self.processes.append(subprocess.Popen(
+                [str(self.build / "bin" / "trouped"), "--name", name, "--data", str(self.home / name), "--run",
+                 str(self.home / name / "r"), "--lease", "1s", "--suspect", "2s", "--dead", "5s", *options,
+                 *self.options], stdout=out, stderr=log))
+        return name
+
+    def _wait(self, name, pattern, where="out", seconds=30):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            found = re.search(pattern, (self.home / f"{name}.{where}").read_text())
+            if found:
+                return found.group(0)
+            time.sleep(0.05)
+        raise SystemExit(f"invoke.py: {name} is not up: {(self.home / f'{name}.log').read_text()[-1000:]}")
+
+    def troupe(self, split):
+        """Starts a cluster that serves the no-op model; returns the address of its infer path."""
+        manager = ["--manager", f"127.0.0.1:{free_port()}"]
+        front = ["--http", "127.0.0.1:0"]
+        if split:
+            self._wait(self._daemon("manager", "--role", "manager", *manager), "ready:.*\n")
+            node = self._daemon("node", "--role", "node", *manager)
+            gateway = self._daemon("gateway", "--role", "gateway", *manager, *front)
+        else:
+            node = gateway = self._daemon("all", "--role", "all", *manager, *front)
+        url = self._wait(gateway, r"gateway at http://[0-9.:]+").split()[-1]
+        self._wait(node, "worker-ready", "log")
+        model = self.home / "noop.onnx"
+        if not model.exists():
+            subprocess.run([sys.executable, str(ROOT / "examples" / "make_models.py"), "--output", str(self.home),
+                            "noop"], check=True, stdout=subprocess.DEVNULL)
+        urllib.request.urlopen(f"{url}/v2/troupe/functions/noop", model.read_bytes(), 60).close()
+        return f"{url}/v2/models/noop/infer"
+
+    def nginx(self, size):
+        (self.home / "files").mkdir()
+        (self.home / "files" / "answer").write_bytes(b"x" * size)
+        self.home.chmod(0o755)
+        port = free_port()
+        (self.home / "nginx.conf").write_text(NGINX.format(home=self.home, port=port))
+        self.processes.append(subprocess.Popen(["nginx", "-e", str(self.home / "error.log"), "-p", str(self.home),
+                                                "-c", str(self.home / "nginx.conf")]))
+        return f"http://127.0.0.1:{port}/answer"
+
+
+class Bench:
+    def __init__(self, arguments, site):
+        self.load = str(arguments.build / "bin" / "http_load")
+        self.rounds, self.seconds = arguments.rounds, arguments.seconds
+        self.body = site.home / "body.json"
+        self.body.write_text(BODY)
+        self.urls = {"all": site.troupe(split=False), "split": site.troupe(split=True)}
+        with urllib.request.urlopen(urllib.request.Request(self.urls["all"], BODY.encode()), timeout=60) as answer:
+            self.urls["nginx"] = site.nginx(len(answer.read()))
+
+    def once(self, name, connections, rate=0):
+        command = [self.load, self.urls[name], "--connections", str(connections), "--seconds", str(self.seconds),
+                   "--warm-up", "0.3", "--rate", str(rate)]
+        if name != "nginx":
+            command += ["--body", str(self.body)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise SystemExit(f"invoke.py: {name}: {done.stdout}{done.stderr}")
+        return json.loads(done.stdout)
+
+    def compare(self, connections, rates=None):
+        """{name: [result of each round]}, the names alternating."""
+        results = {name: [] for name in self.urls}
+        for _ in range(self.rounds):
+            for name, each in results.items():
+                each.append(self.once(name, connections, rates[name] if rates else 0))
+        return results
+
+
+def latencies(report, results, suffix):
+    for name in ("all", "split"):
+        for percentile in ("p50", "p99"):
+            ours, theirs = ([each["latency_us"][percentile] for each in results[who]] for who in (name, "nginx"))
+            report.add(f"added_latency_{percentile}/{name}{suffix}", ours, "us", "nginx static GET", theirs)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=1.5)
+    parser.add_argument("--daemon-option", action="append", default=[])
+    arguments = parser.parse_args()
+    report = Report("invoke")
+    with Site(arguments.build.resolve(), arguments.daemon_option) as site:
+        bench = Bench(arguments, site)
+        latencies(report, bench.compare(1), "")
+        full = bench.compare(CONNECTIONS)
+        rates = {name: sorted(each["requests_per_second"] for each in rounds)[len(rounds) // 2] / 2
+                 for name, rounds in full.items()}
+        latencies(report, bench.compare(CONNECTIONS, rates), "/half_load")
+        for name in ("all", "split"):
+            ours, theirs = ([each["requests_per_second"] for each in full[who]] for who in (name, "nginx"))
+            report.add(f"requests_per_second/{name}", ours, "1/s", "nginx static GET", theirs)
+    raw = arguments.build / "bin" / "caf_round_trip"
+    if raw.exists():
+        lines = [subprocess.run([raw], capture_output=True, text=True, check=True).stdout.split()
+                 for _ in range(arguments.rounds)]
+        report.add("raw_caf_round_trip_p50/one_process", [float(line[0]) for line in lines], "us")
+        report.add("raw_caf_round_trip_p50/loopback", [float(line[1]) for line in lines], "us")
+    report.write()
+
+
+if __name__ == "__main__":
+    main()
