@@ -160,12 +160,6 @@ def main():
         for name in ("all", "split"):
             ours, theirs = ([each["requests_per_second"] for each in full[who]] for who in (name, "nginx"))
             report.add(f"requests_per_second/{name}", ours, "1/s", "nginx static GET", theirs)
-    raw = arguments.build / "bin" / "caf_round_trip"
-    if raw.exists():
-        lines = [subprocess.run([raw], capture_output=True, text=True, check=True).stdout.split()
-                 for _ in range(arguments.rounds)]
-        report.add("raw_caf_round_trip_p50/one_process", [float(line[0]) for line in lines], "us")
-        report.add("raw_caf_round_trip_p50/loopback", [float(line[1]) for line in lines], "us")
     report.write()
 
 
