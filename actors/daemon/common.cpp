@@ -54,7 +54,8 @@ std::int64_t UnixNow() {
   return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
 }
 
-Common::Common(const DaemonConfig& c) : config(c), incarnation(static_cast<std::uint64_t>(UnixNow())) {}
+Common::Common(const DaemonConfig& c)
+    : config(c), manager(c.manager), incarnation(static_cast<std::uint64_t>(UnixNow())) {}
 
 Common::~Common() {
   if (directory != nullptr) directory->Clear();

@@ -46,6 +46,7 @@ class Common {
   }
 
   const DaemonConfig& config;
+  std::string manager;        // its address; where this process is the manager: with the port that it listens at
   std::uint64_t incarnation;  // unix time in nanoseconds at start: grows with every start
   std::shared_ptr<prometheus::Registry> registry = std::make_shared<prometheus::Registry>();
   caf::actor_system_config actor_config;

@@ -249,8 +249,9 @@ absl::Status CompleteConfig(DaemonConfig& config) {
                                       {"operations", config.operations}}) {
     TROUPE_RETURN_IF_ERROR(CheckBind(what, address, config));
   }
-  TROUPE_RETURN_IF_ERROR(ParseAddress(config.manager).status());
-  if (config.roles.contains("manager")) TROUPE_RETURN_IF_ERROR(CheckBind("manager", config.manager, config));
+  // Port 0 is for the manager itself to choose; whoever looks for one needs a real port.
+  TROUPE_RETURN_IF_ERROR(config.roles.contains("manager") ? CheckBind("manager", config.manager, config)
+                                                          : ParseAddress(config.manager).status());
   if (config.heartbeat <= Duration::zero() || config.suspect <= config.heartbeat ||
       config.dead <= config.suspect)
     return absl::InvalidArgumentError("heartbeat, suspect and dead have to grow in this order");

@@ -51,11 +51,11 @@ class GatewayRole final : public Role {
     TROUPE_ASSIGN_OR_RETURN(router_, SpawnRouter(*common_.system, std::move(router), *common_.directory));
     FrontOptions front;
     front.gateway = config.name;
-    front.manager = config.manager;
+    front.manager = common_.manager;
     front.incarnation = common_.incarnation;
     front.view = view_;
     front_ = OpenFrontDoor(*common_.system, std::move(front), router_, *common_.directory, *common_.channel);
-    manager_ = std::make_unique<ManagerClient>(*common_.system, *common_.directory, config.manager);
+    manager_ = std::make_unique<ManagerClient>(*common_.system, *common_.directory, common_.manager);
     service_ = std::make_unique<GatewayService>(
         GatewayService::Parts{front_, view_, statistics_, manager_.get(), common_.channel.get()});
     admin_ = std::make_unique<GatewayAdmin>(*manager_);
@@ -66,7 +66,7 @@ class GatewayRole final : public Role {
                             : config.listen;
     TROUPE_ASSIGN_OR_RETURN(address_, common_.Publish(front_->actor(), listen));
     MemberOptions member;
-    member.manager = config.manager;
+    member.manager = common_.manager;
     member.heartbeat = config.heartbeat;
     auto& record = member.record;
     // In one process the node has the plain name.

@@ -50,6 +50,7 @@ class ManagerRole final : public Role {
     TROUPE_ASSIGN_OR_RETURN(manager_,
                             SpawnClusterManager(*common_.system, std::move(options), *store_, *repository_));
     TROUPE_ASSIGN_OR_RETURN(address_, common_.Publish(manager_, config.manager));
+    common_.manager = address_;
     return absl::OkStatus();
   }
 

@@ -49,13 +49,13 @@ class NodeRole final : public Role {
     repository_ = std::make_unique<StoredModelRepository>(std::move(repository), *common_.objects,
                                                           host_.get(), *common_.channel);
     CacheOptions cache;
-    cache.manager = config.manager;
+    cache.manager = common_.manager;
     cache.limits.region = config.host_region;
     cache_ = SpawnCache(*common_.system, std::move(cache), *repository_, *common_.directory);
     TROUPE_ASSIGN_OR_RETURN(controller_, SpawnNodeController(*common_.system, Options(), cache_));
     TROUPE_ASSIGN_OR_RETURN(address_, common_.Publish(controller_, config.listen));
     MemberOptions member;
-    member.manager = config.manager;
+    member.manager = common_.manager;
     member.heartbeat = config.heartbeat;
     auto& record = member.record;
     record.set_name(config.name);
