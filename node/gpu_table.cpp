@@ -126,6 +126,16 @@ void GpuTable::WorkerUp(const WorkerReady& ready, Time now) {
   gpu.overhead = Rest(gpu.Free(), ready.free);
 }
 
+void GpuTable::FoundResident(GpuIndex index, const ResidentReport& report, Time now) {
+  Gpu& gpu = Mutable(index);
+  if (gpu.worker != WorkerState::kReady || gpu.Find(report.model) != nullptr) return;
+  const Bytes booked = std::min(gpu.overhead, report.bytes);
+  if (report.bytes - booked > gpu.Free()) return;
+  gpu.overhead -= booked;
+  Insert(gpu, report.model,
+         Resident{.bytes = report.bytes, .last_use = now, .state = ResidentState::kResident});
+}
+
 void GpuTable::WorkerGone(GpuIndex index, WorkerState state) {
   Gpu& gpu = Mutable(index);
   while (!gpu.residents.empty()) Drop(gpu, std::string(gpu.residents.begin()->first));

@@ -64,6 +64,8 @@ class GpuTable {
 
   void WorkerUp(const WorkerReady& ready, Time now);
   void WorkerGone(GpuIndex index, WorkerState state);
+  // A model that the worker reported before anybody here knew it: its bytes were booked as overhead.
+  void FoundResident(GpuIndex index, const ResidentReport& report, Time now);
 
   void BeginEvict(GpuIndex index, const std::string& model);
   // `gone` false: the worker kept it; it is a resident again when there is still room for it in the plan.

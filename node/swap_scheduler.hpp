@@ -76,6 +76,10 @@ class SwapScheduler {
   Effects Apply(const WorkerReady& ready, Time now);
   Effects Apply(const WorkerLost& lost, Time now);
   Effects Apply(const GpuUnfit& unfit, Time now);
+  // An adopted worker holds models that a new daemon learns of later: call this before DescribeModel.
+  void FoundResident(GpuIndex gpu, const ResidentReport& report, Time now) {
+    gpus_.FoundResident(gpu, report, now);
+  }
 
   // Models with a host copy at this node; others are bounced (BOUNCE_NOT_ADOPTED). Describing one again,
   // after it was prepared, replaces the sizes (what cannot fit any more ends). Forgetting bounces its waiting

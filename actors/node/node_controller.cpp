@@ -1,5 +1,6 @@
 #include "actors/node/node_controller.hpp"
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
@@ -370,10 +371,23 @@ class NodeController : public ControllerSelf::base {
     }
     if (!host.ok()) return AdoptFailed(digest, host.status());
     it->second.copy = host->copy();
+    FindResident(digest, host->copy().digest());
     Handle(scheduler_.DescribeModel(digest, Bytes(host->copy().weights().length()), Bytes(0)));
     bool asked = false;
     for (node::GpuIndex gpu = 0; gpu < gpus_.size(); ++gpu) asked |= Prepare(gpu, digest);
     if (!asked) Adopted(digest);  // no worker is up: it prepares when it comes
+  }
+
+  // Workers that outlived the daemon before us may hold the model already.
+  void FindResident(const std::string& digest, const std::string& packed) {
+    for (node::GpuIndex gpu = 0; gpu < gpus_.size(); ++gpu) {
+      auto& residents = *gpus_[gpu].last.mutable_worker()->mutable_resident();
+      const auto it = std::find_if(residents.begin(), residents.end(),
+                                   [&](const auto& resident) { return resident.digest() == packed; });
+      if (!Up(gpu) || it == residents.end()) continue;
+      scheduler_.FoundResident(gpu, {digest, Bytes(it->bytes())}, Now(this));
+      residents.erase(it);  // true only until the scheduler decides otherwise
+    }
   }
 
   // Makes the plan of the declared shapes, so that the first request finds it ready.

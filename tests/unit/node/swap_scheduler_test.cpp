@@ -115,6 +115,31 @@ TEST_F(SwapSchedulerTest, ARequestPrefersItsResidentThenTheEmptiestGpu) {
   EXPECT_EQ(Next().gpu, 1u);
 }
 
+// A new daemon adopts a worker first and learns of its models one by one.
+TEST_F(SwapSchedulerTest, AModelThatAnAdoptedWorkerHeldAllAlongIsNotLoadedAgain) {
+  scheduler.AddGpu(0, MiB(100));
+  scheduler.Apply(WorkerReady{.gpu = 0, .memory = MiB(100), .free = MiB(30)}, now);
+  scheduler.FoundResident(0, {"a", MiB(60)}, now);
+  Model("a", MiB(60));
+  Submit(1, "a");
+  const Dispatch hit = Next();
+  EXPECT_NE(hit.source, SwapSource::kHost);
+  Done(hit);
+  // What nobody claimed stays out of reach; what was claimed can be evicted.
+  Model("b", MiB(90));
+  EXPECT_EQ(scheduler.gpus().at(0).overhead, MiB(10));
+  Submit(2, "b");
+  EXPECT_THAT(Next().victims, ElementsAre("a"));
+}
+
+TEST_F(SwapSchedulerTest, AResidentThatDoesNotAddUpIsIgnored) {
+  scheduler.AddGpu(0, MiB(100));
+  scheduler.FoundResident(0, {"a", MiB(60)}, now);  // no worker
+  scheduler.Apply(WorkerReady{.gpu = 0, .memory = MiB(100), .free = MiB(100)}, now);
+  scheduler.FoundResident(0, {"b", MiB(101)}, now);
+  EXPECT_EQ(scheduler.gpus().at(0).Free(), MiB(100));
+}
+
 TEST_F(SwapSchedulerTest, ALoadingModelIsWaitedForWhenThatIsSooner) {
   Gpus(2);
   Model("a", MiB(90));  // 15 ms to load, a run of 10 ms is assumed
