@@ -125,8 +125,12 @@ absl::StatusOr<proto::FunctionRecord> StoredModelRepository::ImportNow(const std
   }
   std::error_code error;
   fs::create_directory(output, error);
-  TROUPE_ASSIGN_OR_RETURN(const auto report,
-                          gpu::RunImport(options_.import_program, onnx, output, options_.import));
+  const auto imported = gpu::RunImport(options_.import_program, onnx, output, options_.import);
+  // A file beyond the limits stays so: to try again later, as this code would tell clients, is of no use.
+  if (absl::IsResourceExhausted(imported.status()) && !IsDiskFull(imported.status()))
+    return absl::FailedPreconditionError(imported.status().message());
+  TROUPE_RETURN_IF_ERROR(imported.status());
+  const auto& report = *imported;
   proto::FunctionRecord record;
   record.set_onnx_digest(onnx_digest);
   for (const auto& spec : report.inputs) *record.add_inputs() = spec;
