@@ -1,6 +1,7 @@
 #include <spdlog/spdlog.h>
 
 #include <caf/scoped_actor.hpp>
+#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "actors/daemon/gauges.hpp"
@@ -16,6 +17,18 @@ namespace troupe::actors {
 namespace {
 
 constexpr Duration kAskTimeout = std::chrono::seconds(1);
+
+// RocksDB writes while it recovers, and ends the process where it cannot.
+constexpr Bytes kRoomToStart = MiB(8);
+
+absl::Status CheckRoom(const std::string& data) {
+  std::error_code error;
+  const auto space = std::filesystem::space(data, error);
+  if (error || space.available >= static_cast<std::uintmax_t>(kRoomToStart.count())) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "the disk of the data directory '", data, "' is full (", FormatBytes(Bytes(space.available)),
+      " left): make room for ", FormatBytes(kRoomToStart), " at least"));
+}
 
 class ManagerRole final : public Role {
  public:
@@ -94,6 +107,7 @@ class ManagerRole final : public Role {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Role>> StartManagerRole(Common& common) {
+  TROUPE_RETURN_IF_ERROR(CheckRoom(common.config.data));
   TROUPE_ASSIGN_OR_RETURN(auto store, storage::RocksMetadataStore::Open(common.config.data + "/metadata"));
   auto role = std::make_unique<ManagerRole>(common, std::move(store));
   TROUPE_RETURN_IF_ERROR(role->Start());
