@@ -37,7 +37,9 @@ class Common {
   absl::StatusOr<std::string> Publish(const Handle& actor, const std::string& address) {
     TROUPE_ASSIGN_OR_RETURN(const auto bind, SplitBind(address));
     // The typed handle says which operations others find there.
-    const auto port = system->middleman().publish(actor, bind.second, bind.first.c_str());
+    // Without the last argument a restart would wait for minutes until connections of the old process are
+    // forgotten.
+    const auto port = system->middleman().publish(actor, bind.second, bind.first.c_str(), true);
     if (!port) return PortError(address, system->render(port.error()));
     const auto real = bind.first + ":" + std::to_string(*port);
     directory->PublishHere(real, caf::actor_cast<caf::strong_actor_ptr>(actor),
@@ -46,7 +48,7 @@ class Common {
   }
 
   const DaemonConfig& config;
-  std::string manager;        // its address; where this process is the manager: with the port that it listens at
+  std::string manager;  // its address; where this process is the manager: with the port that it listens at
   std::uint64_t incarnation;  // unix time in nanoseconds at start: grows with every start
   std::shared_ptr<prometheus::Registry> registry = std::make_shared<prometheus::Registry>();
   caf::actor_system_config actor_config;
