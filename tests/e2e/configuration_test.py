@@ -1,0 +1,92 @@
+#!/usr/bin/python3
+"""What stops trouped from starting: one line that says what to do, and exit code 2."""
+import socket
+import subprocess
+
+from harness import E2eTest, StartFailed, main
+from harness.daemon import BIN
+
+
+class Configuration(E2eTest):
+    def refused(self, role, switches=(), directory="refused", **options):
+        """The one line with which it ends."""
+        with self.assertRaises(StartFailed) as failed:
+            self.start(directory, role, switches, **options)
+        self.assertEqual(failed.exception.code, 2, failed.exception.errors)
+        lines = (self.directory / directory / "trouped.log").read_text().splitlines()
+        self.assertEqual(len(lines), 1, lines)
+        self.assertTrue(lines[0].startswith("trouped: "), lines[0])
+        return lines[0]
+
+    def refused_file(self, text):
+        path = self.directory / "troupe.yaml"
+        path.write_text(text)
+        done = subprocess.run([BIN / "trouped", "--config", path], capture_output=True, text=True, timeout=60)
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        return done.stderr
+
+    def test_unknown_key_names_its_line_and_the_nearest_key(self):
+        error = self.refused_file("role: all\n\n# memory of each\ngpu-memroy: 64MiB\n")
+        self.assertIn("troupe.yaml:4:", error)
+        self.assertIn("gpu-memroy", error)
+        self.assertIn("did you mean 'gpu-memory'", error)
+
+    def test_wrong_value_names_its_line_and_what_is_expected(self):
+        error = self.refused_file("role: all\nheartbeat: soon\n")
+        self.assertIn("troupe.yaml:2:", error)
+        self.assertIn("'soon'", error)
+        self.assertIn("100ms", error)
+
+    def test_broken_yaml_names_its_line(self):
+        self.assertIn("troupe.yaml:2:", self.refused_file("role: all\n@name: x\n"))
+
+    def test_missing_file_and_missing_role(self):
+        done = subprocess.run([BIN / "trouped", "--config", "/nowhere/troupe.yaml"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("/nowhere/troupe.yaml", done.stderr)
+        self.assertIn("--role", self.refused_file("data: /tmp\n"))
+
+    def test_unknown_flag(self):
+        self.assertIn("--help", self.refused("all", ("gpu-memroy",)))
+
+    def test_the_file_is_read_and_flags_win_over_it(self):
+        path = self.directory / "troupe.yaml"
+        path.write_text("role: all\nname: from-the-file\ngpus: 2\n")
+        daemon = self.start("one", "all", config=path, name="from-the-flag").wait_serving(gpus=2)
+        self.assertIn("from-the-flag", daemon.http.members())
+
+    def test_port_in_use(self):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            for option in ("manager", "http", "operations", "listen"):
+                line = self.refused("all", directory=option, **{option: f"127.0.0.1:{port}"})
+                self.assertIn(str(port), line, option)
+
+    def test_data_directory_of_another_daemon(self):
+        first = self.start("first", "all").wait_serving()
+        line = self.refused("all", directory="second", data=first.settings["data"])
+        self.assertIn(first.settings["data"], line)
+        self.assertEqual(first.http.get("/v2/health/ready").code, 200)
+        self.assertEqual(first.terminate(), 0)
+        self.start("second", "all", data=first.settings["data"]).wait_serving()
+
+    def test_data_directory_that_cannot_be_written(self):
+        # Not even root makes a directory in /proc, or below a plain file.
+        self.assertIn("/proc/troupe", self.refused("all", data="/proc/troupe"))
+        (self.directory / "file").write_text("")
+        self.assertIn("file/data", self.refused("all", directory="below", data=self.directory / "file" / "data"))
+
+    def test_other_than_loopback_needs_to_be_said(self):
+        for option in ("manager", "http", "operations", "listen"):
+            line = self.refused("all", directory=option, **{option: "0.0.0.0:0"})
+            self.assertIn("--insecure-network", line, option)
+        daemon = self.start("open", "all", ("insecure-network",), operations="0.0.0.0:0").wait_serving()
+        self.assertEqual(daemon.http.get("/healthz").code, 200)
+
+    def test_a_node_needs_a_manager_with_a_port(self):
+        self.assertIn("127.0.0.1:0", self.refused("node", manager="127.0.0.1:0"))
+
+
+if __name__ == "__main__":
+    main()

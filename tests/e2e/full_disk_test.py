@@ -1,0 +1,78 @@
+#!/usr/bin/python3
+"""A disk that is full: what cannot be kept is refused, what was acknowledged stays, and room makes everything work again."""
+import os
+import subprocess
+import unittest
+
+import numpy as np
+
+from harness import E2eTest, Load, StartFailed, eventually, main
+from harness.networks import dense, scale
+
+X = {"x": np.ones((1, 4), np.float32)}
+
+
+@unittest.skipIf(os.geteuid() != 0, "only root may mount a small file system")
+class FullDisk(E2eTest):
+    def setUp(self):
+        super().setUp()
+        self.disk = self.directory / "disk"
+        self.disk.mkdir()
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", self.disk], capture_output=True, text=True)
+        if done.returncode != 0:
+            self.skipTest(f"no file system can be mounted here: {done.stderr.strip()}")
+        # Cleanups run in reverse: the daemon has to let go of the disk before.
+        self.addCleanup(subprocess.run, ["umount", "-l", self.disk], check=True)
+        self.addCleanup(lambda: [daemon.kill() for daemon in self.daemons])
+
+    def fill(self):
+        """Takes what is left of the disk; the file to remove."""
+        filler = self.disk / "filler"
+        with filler.open("wb", buffering=0) as file:
+            try:
+                while True:
+                    file.write(bytes(1 << 16))
+            except OSError:
+                pass
+        return filler
+
+    def test_deployments_fail_cleanly_and_work_again(self):
+        daemon = self.start("one", "all", data=self.disk / "data").wait_serving()
+        http = daemon.http
+        http.deploy("double", scale(2)).good()
+        self.assertEqual(http.infer("double", X)["y"], [2.0] * 4)
+        filler = self.fill()
+        load = Load(lambda: self.assertEqual(http.infer("double", X)["y"], [2.0] * 4), threads=1)
+        for name, onnx in (("large", dense(8)[0]), ("triple", scale(3))):
+            answer = http.deploy(name, onnx)
+            self.assertIn(answer.code, (503, 507), answer.body)
+            self.assertTrue(answer.error)
+            self.assertEqual(http.get(f"/v2/models/{name}").code, 404, "what was refused is not there")
+        load.wait(5)
+        load.stop()
+        filler.unlink()
+        eventually(lambda: http.deploy("triple", scale(3)).code == 200, "with room, it works again")
+        self.assertEqual(http.infer("triple", X)["y"], [3.0] * 4)
+        # Nothing acknowledged is lost, nothing refused came to be.
+        self.assertEqual(daemon.terminate(), 0)
+        daemon = self.start("one", "all", data=self.disk / "data").wait_serving()
+        names = {entry["record"]["key"]["name"] for entry in daemon.http.get("/v2/troupe/functions").good().json}
+        self.assertEqual(names, {"double", "triple"})
+        self.assertEqual(daemon.http.infer("triple", X)["y"], [3.0] * 4)
+
+    def test_a_daemon_that_starts_on_a_full_disk_says_so(self):
+        daemon = self.start("one", "all", data=self.disk / "data").wait_serving()
+        daemon.http.deploy("double", scale(2)).good()
+        daemon.kill()
+        filler = self.fill()
+        with self.assertRaises(StartFailed) as refused:
+            self.start("again", "all", data=self.disk / "data", run=self.directory / "run")
+        self.assertEqual(refused.exception.code, 2)
+        self.assertRegex(refused.exception.errors, "disk .* is full")
+        filler.unlink()
+        daemon = self.start("one", "all", data=self.disk / "data").wait_serving()
+        self.assertEqual(daemon.http.infer("double", X)["y"], [2.0] * 4)
+
+
+if __name__ == "__main__":
+    main()

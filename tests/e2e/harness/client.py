@@ -1,0 +1,129 @@
+"""A client of the HTTP API on one socket per call: what a test asserts on is the code, the headers and the body."""
+import http.client
+import json
+import math
+import socket
+import time
+
+TIMEOUT = 90.0
+TYPES = {"float32": "FP32", "float64": "FP64", "int64": "INT64", "int32": "INT32", "uint8": "UINT8", "bool": "BOOL"}
+
+
+class HttpError(Exception):
+    def __init__(self, answer):
+        super().__init__(f"HTTP {answer.code}: {answer.body[:500]!r}")
+        self.code, self.answer = answer.code, answer
+
+
+class Answer:
+    def __init__(self, response):
+        self.code, self.headers, self.body = response.status, response.headers, response.read()
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+    @property
+    def error(self):
+        """The message of an error; every one has this form."""
+        assert self.code >= 400, f"{self.code} is no error: {self.body[:200]!r}"
+        return self.json["error"]
+
+    def good(self):
+        if self.code != 200:
+            raise HttpError(self)
+        return self
+
+
+class Client:
+    """Any number of threads may use one."""
+
+    def __init__(self, address):
+        host, _, port = address.rpartition(":")
+        self.host, self.port = host, int(port)
+
+    def call(self, method, path, body=None, headers=None, timeout=TIMEOUT):
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=timeout)
+        try:
+            connection.request(method, path, body, headers or {})
+            return Answer(connection.getresponse())
+        finally:
+            connection.close()
+
+    def get(self, path):
+        return self.call("GET", path)
+
+    def post(self, path, value=None):
+        return self.call("POST", path, json.dumps(value) if value is not None else b"")
+
+    def connect(self):
+        """A bare socket, for clients that misbehave."""
+        return socket.create_connection((self.host, self.port), timeout=TIMEOUT)
+
+    # --- functions and workflows ---
+
+    def deploy(self, name, onnx, query=""):
+        return self.call("POST", f"/v2/troupe/functions/{name}{query}", onnx)
+
+    def remove(self, name):
+        return self.call("DELETE", f"/v2/troupe/functions/{name}")
+
+    def function(self, name):
+        """What the registry keeps of the newest version."""
+        return self.get(f"/v2/troupe/functions/{name}").good().json[-1]
+
+    def members(self):
+        """{name: state} of the cluster."""
+        members = self.get("/v2/troupe/cluster").good().json["members"]
+        return {entry["member"]["name"]: entry["member"]["state"].removeprefix("MEMBER_") for entry in members}
+
+    def loads(self):
+        """{name: figures} of the cluster's members."""
+        return {entry["member"]["name"]: entry["load"] for entry in
+                self.get("/v2/troupe/cluster").good().json["members"]}
+
+    def served(self, name):
+        """(successes, failures) of a function, by its statistics."""
+        statistics = self.get(f"/v2/models/{name}/stats").good().json["model_stats"][0]["inference_stats"]
+        return int(statistics["success"]["count"]), int(statistics["fail"]["count"])
+
+    # --- inference ---
+
+    def ask(self, name, inputs, parameters=None, timeout=TIMEOUT):
+        """One infer request with JSON tensors, tried once; `inputs`: {name: numpy array}."""
+        return self.call("POST", f"/v2/models/{name}/infer", infer_body(inputs, parameters), timeout=timeout)
+
+    def infer(self, name, inputs, parameters=None, tries=4):
+        """{name: flat list} of the outputs. Honours Retry-After up to three times; HttpError for any other error."""
+        while True:
+            answer = self.ask(name, inputs, parameters)
+            tries -= 1
+            if answer.code == 503 and "Retry-After" in answer.headers and tries > 0:
+                time.sleep(float(answer.headers["Retry-After"]))
+                continue
+            return {output["name"]: output["data"] for output in answer.good().json["outputs"]}
+
+
+def infer_body(inputs, parameters=None):
+    tensors = [{"name": name, "datatype": TYPES[str(array.dtype)], "shape": list(array.shape),
+                "data": array.reshape(-1).tolist()} for name, array in inputs.items()]
+    return json.dumps({"inputs": tensors, **({"parameters": parameters} if parameters else {})})
+
+
+def infer_binary(client, name, inputs):
+    """The same by the binary tensor extension, both ways. `inputs`: {name: array}; answers {name: (shape, bytes)}."""
+    tensors = [{"name": key, "datatype": TYPES[str(array.dtype)], "shape": list(array.shape),
+                "parameters": {"binary_data_size": array.nbytes}} for key, array in inputs.items()]
+    head = json.dumps({"inputs": tensors, "parameters": {"binary_data_output": True}}).encode()
+    body = head + b"".join(array.tobytes() for array in inputs.values())
+    answer = client.call("POST", f"/v2/models/{name}/infer", body,
+                         {"Inference-Header-Content-Length": str(len(head))}).good()
+    size = int(answer.headers["Inference-Header-Content-Length"])
+    described, rest, out = json.loads(answer.body[:size])["outputs"], answer.body[size:], {}
+    for output in described:
+        length = output["parameters"]["binary_data_size"]
+        assert length == math.prod(output["shape"]) * 4, "these tests bring out FP32 alone"
+        out[output["name"]] = output["shape"], rest[:length]
+        rest = rest[length:]
+    assert not rest, f"{len(rest)} bytes that no output describes"
+    return out

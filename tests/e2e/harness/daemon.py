@@ -1,0 +1,117 @@
+"""trouped as a child process. It chooses its ports itself and prints them in its 'ready:' line."""
+import os
+import pathlib
+import queue
+import re
+import signal
+import subprocess
+import threading
+
+from . import processes
+from .client import Client
+from .waiting import DEADLINE, eventually
+
+BIN = pathlib.Path(os.environ.get("TROUPE_BUILD_DIR", "build/release")).resolve() / "bin"
+
+# Small, so that several daemons fit a small machine.
+DEFAULTS = {
+    "manager": "127.0.0.1:0",
+    "http": "127.0.0.1:0",
+    "gpu-memory": "64MiB",
+    "host-region": "256MiB",
+    "arena": "32MiB",
+}
+
+
+class StartFailed(Exception):
+    def __init__(self, code, errors):
+        super().__init__(f"trouped ended with {code} before it was ready: {errors}")
+        self.code, self.errors = code, errors
+
+
+class Daemon:
+    """One trouped. Data and sockets lie in `directory`; a new Daemon with the same one is a restart.
+
+    Made ready, or StartFailed. Its owner stops it (terminate, kill); E2eTest does so at the end for what is left.
+    """
+
+    def __init__(self, directory, role, switches=(), **options):
+        self.directory = pathlib.Path(directory)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.log = self.directory / "trouped.log"
+        self.settings = {"role": role, "data": str(self.directory / "data"), "run": str(self.directory / "run"),
+                         "name": self.directory.name, **DEFAULTS}
+        self.settings.update({key.replace("_", "-"): str(value) for key, value in options.items()})
+        flags = [f"--{key}={value}" for key, value in self.settings.items()]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen([BIN / "trouped", *flags, *(f"--{name}" for name in switches)],
+                                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True)
+        self.lines = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+        self.ready = self._wait_ready()
+
+    def _read(self):
+        for line in self.process.stdout:
+            self.lines.put(line.rstrip("\n"))
+        self.process.stdout.close()
+        self.lines.put(None)
+
+    def _wait_ready(self):
+        try:
+            line = self.lines.get(timeout=DEADLINE)
+        except queue.Empty:
+            self.kill()
+            raise StartFailed(None, f"not ready within {DEADLINE:g} s: {self.tail()}") from None
+        if line is None:
+            raise StartFailed(self.process.wait(), self.tail())
+        assert line.startswith("ready:"), f"the first line is to say that it is ready: {line}"
+        return line
+
+    def tail(self, lines=20):
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+    def address(self, what):
+        """Of 'manager at', 'gateway at http://' or 'operations at http://', as the ready line says."""
+        found = re.search(rf"{what} at (?:http://)?([^\s,]+)", self.ready)
+        assert found, f"no {what} in {self.ready}"
+        return found.group(1)
+
+    @property
+    def http(self):
+        return Client(self.address("gateway"))
+
+    @property
+    def operations(self):
+        return Client(self.address("operations"))
+
+    def workers(self):
+        """{GPU: pid} of the living GPU workers of this node."""
+        found = {}
+        for pid, arguments in processes.mentioning(self.settings["run"] + "/worker-").items():
+            if arguments[0].endswith("troupe-gpu-worker"):
+                socket = next(argument for argument in arguments if "/worker-" in argument)
+                found[int(re.search(r"/worker-(\d+)\.sock", socket).group(1))] = pid
+        return found
+
+    def terminate(self):
+        """SIGTERM; the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=DEADLINE)
+
+    def kill(self):
+        """SIGKILL for the daemon alone; its workers wait for their lease."""
+        self.process.kill()
+        self.process.wait()
+
+    def kill_node(self):
+        """As when the machine loses power: the daemon and its workers end at once."""
+        workers = self.workers()
+        self.kill()
+        for pid in workers.values():
+            processes.kill(pid)
+
+    def wait_serving(self, gpus=1):
+        """Until the HTTP front is ready and the node's workers are up."""
+        eventually(lambda: self.http.get("/v2/health/ready").code == 200, "the front is ready")
+        eventually(lambda: len(self.workers()) >= gpus, "the workers run")
+        return self

@@ -1,0 +1,50 @@
+"""Networks of known results, made here; the digits and the ensemble, read from examples/."""
+import pathlib
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+EXAMPLES = pathlib.Path(__file__).resolve().parents[3] / "examples"
+
+
+def serialize(nodes, inputs, outputs, weights=(), name="test"):
+    graph = helper.make_graph(nodes, name, inputs, outputs, list(weights))
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], producer_name="troupe-tests")
+    model.ir_version = 8
+    return model.SerializeToString()
+
+
+def value(name, *shape, type=TensorProto.FLOAT):
+    return helper.make_tensor_value_info(name, type, list(shape))
+
+
+def scale(factor, width=4):
+    """y = factor * x for [batch, width]."""
+    return serialize([helper.make_node("Mul", ["x", "factor"], ["y"])], [value("x", "batch", width)],
+                     [value("y", "batch", width)], [numpy_helper.from_array(np.float32(factor), "factor")])
+
+
+def dense(mebibytes, seed=0):
+    """y = x W with that many MiB of weights; y is W's first row for x = (1, 0, 0, ...)."""
+    rows = mebibytes * 256
+    weight = np.random.default_rng(seed).standard_normal((rows, 1024), dtype=np.float32)
+    return serialize([helper.make_node("MatMul", ["x", "w"], ["y"])], [value("x", "batch", rows)],
+                     [value("y", "batch", 1024)], [numpy_helper.from_array(weight, "w")]), weight
+
+
+def digits():
+    """(ONNX bytes, images [360, 1, 8, 8], labels [360])."""
+    folder = EXAMPLES / "digits"
+    images = np.load(folder / "heldout_images.npy").astype(np.float32).reshape(-1, 1, 8, 8) / 16
+    return (folder / "digits.onnx").read_bytes(), images, np.load(folder / "heldout_labels.npy")
+
+
+ENSEMBLE = {"digits-cnn": "cnn.onnx", "digits-mlp": "mlp.onnx", "digits-wide": "wide.onnx", "average": "average.onnx"}
+
+
+def ensemble():
+    """({function: ONNX bytes}, YAML of the workflow)."""
+    folder = EXAMPLES / "ensemble"
+    return ({name: (folder / file).read_bytes() for name, file in ENSEMBLE.items()},
+            (folder / "ensemble.yaml").read_bytes())

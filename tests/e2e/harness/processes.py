@@ -1,0 +1,38 @@
+"""Processes as /proc shows them. A GPU worker outlives its daemon, so it is found by its command line."""
+import os
+import pathlib
+import signal
+
+from .waiting import eventually
+
+
+def alive(pid):
+    """Neither gone nor a zombie that nobody has waited for."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def mentioning(text):
+    """{pid: arguments} of the living processes with `text` in an argument, this one left out."""
+    found = {}
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            arguments = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            continue
+        if any(text in argument for argument in arguments) and alive(int(entry.name)):
+            found[int(entry.name)] = arguments
+    return found
+
+
+def kill(pid):
+    """SIGKILL, and returns when it is gone."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+    eventually(lambda: not alive(pid), f"process {pid} ends after SIGKILL")

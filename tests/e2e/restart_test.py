@@ -1,0 +1,115 @@
+#!/usr/bin/python3
+"""Daemons that stop, die and come back: what was acknowledged is kept, and resident models outlive their daemon."""
+import os
+import signal
+
+import numpy as np
+
+from harness import E2eTest, Load, eventually, main
+from harness.networks import ensemble, scale
+
+X = np.arange(4, dtype=np.float32).reshape(1, 4)
+
+
+class Restart(E2eTest):
+    def ask(self, http, factor=2):
+        self.assertEqual(http.infer(f"times-{factor}", {"x": X})["y"], (factor * X).reshape(-1).tolist())
+
+    def test_registry_and_models_survive_a_clean_stop(self):
+        daemon = self.start("one", "all").wait_serving()
+        functions, workflow = ensemble()
+        for name, onnx in functions.items():
+            daemon.http.deploy(name, onnx).good()
+        daemon.http.call("POST", "/v2/troupe/workflows", workflow).good()
+        image = {"image": np.ones((1, 1, 8, 8), np.float32)}
+        eventually(lambda: daemon.http.get("/v2/models/ensemble").code == 200, "the workflow is known")
+        before = daemon.http.infer("ensemble", image)["probabilities"]
+        self.assertEqual(daemon.terminate(), 0)
+        eventually(lambda: not daemon.workers(), "the workers of an embedded daemon end with it")
+
+        daemon = self.start("one", "all").wait_serving()
+        eventually(lambda: daemon.http.get("/v2/models/ensemble/ready").code == 200, "the workflow is ready")
+        np.testing.assert_allclose(daemon.http.infer("ensemble", image)["probabilities"], before, rtol=1e-5)
+        names = {entry["record"]["key"]["name"] for entry in daemon.http.get("/v2/troupe/functions").good().json}
+        self.assertEqual(names, set(functions))
+        self.assertEqual(int(daemon.http.get("/v2/troupe/cluster").good().json["runs"]), 2)
+
+    def test_what_was_acknowledged_survives_kill_9(self):
+        daemon = self.start("one", "all").wait_serving()
+        daemon.http.deploy("times-2", scale(2)).good()
+        daemon.http.deploy("times-3", scale(3)).good()
+        daemon.http.remove("times-3").good()
+        daemon.http.deploy("times-5", scale(5)).good()
+        daemon.kill()  # at once: nothing had time to be written later
+        eventually(lambda: not daemon.workers(), "its workers end without it")
+        daemon = self.start("one", "all").wait_serving()
+        self.ask(daemon.http, 2)
+        self.ask(daemon.http, 5)
+        self.assertEqual(daemon.http.ask("times-3", {"x": X}).code, 404)
+
+    def start_with_a_request(self, **options):
+        """(daemon, worker, client): the client's request is at the GPU, whose worker stands still."""
+        daemon = self.start("one", "all", hang="10m", **options).wait_serving()
+        daemon.http.deploy("times-2", scale(2)).good()
+        self.ask(daemon.http)
+        worker = daemon.workers()[0]
+        os.kill(worker, signal.SIGSTOP)
+        client = Load(lambda: self.ask(daemon.http), threads=1)
+        eventually(lambda: int(daemon.http.loads()["one"]["running"]) > 0, "the request is at the GPU")
+        return daemon, worker, client
+
+    def test_sigterm_lets_requests_finish(self):
+        daemon, worker, client = self.start_with_a_request(stop_grace="60s")
+        client.finish()
+        daemon.process.send_signal(signal.SIGTERM)
+        eventually(lambda: "stopping" in daemon.tail(), "the daemon has heard it")
+        os.kill(worker, signal.SIGCONT)
+        self.assertEqual(client.stop(), 1)
+        self.assertEqual(daemon.process.wait(60), 0)
+
+    def test_sigterm_gives_up_what_takes_too_long(self):
+        daemon, worker, client = self.start_with_a_request(stop_grace="200ms")
+        client.finish()
+        self.assertEqual(daemon.terminate(), 0)
+        with self.assertRaises(AssertionError):
+            client.stop()
+
+    def test_a_node_adopts_its_living_worker_again(self):
+        front, (node,) = self.start_cluster(1)
+        front.http.deploy("times-2", scale(2)).good()
+        self.ask(front.http)
+        before = node.workers()
+        resident = eventually(lambda: front.http.function("times-2").get("resident_on"), "the model is on the GPU")
+        node.kill()
+        self.assertEqual(node.workers(), before, "the worker waits for its daemon")
+        node = self.start("node-0", "node", manager=front.address("manager"))
+        eventually(lambda: front.http.members().get("node-0") == "ALIVE", "the node is back")
+        eventually(lambda: front.http.function("times-2").get("resident_on") == resident, "the model is still on the GPU")
+        self.ask(front.http)
+        self.assertEqual(node.workers(), before, "the same worker")
+        load = eventually(lambda: (load := front.http.loads()["node-0"]) and int(load["served"]) and load, "a heartbeat")
+        self.assertEqual((int(load["swaps"]), int(load["hits"])), (0, 1), "nothing was brought to the GPU again")
+
+    def test_a_worker_whose_daemon_stays_away_ends_after_its_lease(self):
+        front, (node,) = self.start_cluster(1, lease="300ms")
+        eventually(node.workers, "the worker runs")
+        node.kill()
+        eventually(lambda: not node.workers(), "the worker ends")
+
+    def test_manager_and_gateway_come_back(self):
+        front, (node,) = self.start_cluster(1)
+        front.http.deploy("times-2", scale(2)).good()
+        self.ask(front.http)
+        workers, manager, http = node.workers(), front.address("manager"), front.address("gateway")
+        front.kill()
+        front = self.start("front", "manager,gateway", manager=manager, http=http)
+        eventually(lambda: front.http.members().get("node-0") == "ALIVE", "the node joins again by itself")
+        front.wait_serving(gpus=0)
+        self.ask(front.http)
+        self.assertEqual(node.workers(), workers)
+        front.http.deploy("times-3", scale(3)).good()
+        self.ask(front.http, 3)
+
+
+if __name__ == "__main__":
+    main()
