@@ -13,8 +13,10 @@ class Configuration(E2eTest):
         with self.assertRaises(StartFailed) as failed:
             self.start(directory, role, switches, **options)
         self.assertEqual(failed.exception.code, 2, failed.exception.errors)
-        lines = (self.directory / directory / "trouped.log").read_text().splitlines()
-        self.assertEqual(len(lines), 1, lines)
+        # Roles that began before the one that cannot may have logged what they did.
+        log = (self.directory / directory / "trouped.log").read_text().splitlines()
+        lines = [line for line in log if not line.startswith("20")]
+        self.assertEqual(len(lines), 1, log)
         self.assertTrue(lines[0].startswith("trouped: "), lines[0])
         return lines[0]
 
