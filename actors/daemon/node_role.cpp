@@ -172,7 +172,7 @@ class NodeRole final : public Role {
     for (const auto& gpu : node.gpus()) {
       const Gauges::Labels labels = {{"node", node.node()}, {"gpu", std::to_string(gpu.gpu().index())}};
       const auto& worker = gpu.worker();
-      const bool up = gpu.gpu().state() == "READY";
+      const bool up = gpu.gpu().state() == "ready";
       ready += up;
       // A new worker counts from zero again.
       auto& before = busy_[gpu.gpu().index()];

@@ -53,7 +53,7 @@ class WorkflowRun : public RunSelf::base {
         [this](const proto::InferRequest& request) { return Begin(request); },
         [this](const proto::CancelInfer&) {
           progress_.Cancel();
-          Advance();
+          if (started_) Advance();
         },
         [this](const proto::Continue& message) { continuations_.Resume(message); },
     };
@@ -105,6 +105,7 @@ class WorkflowRun : public RunSelf::base {
       Call<proto::RunReply>(this, calls_, manager_, options_.commit_timeout, std::move(command),
                             [this](const absl::StatusOr<proto::RunReply>& reply) {
                               if (const auto status = StatusOf(reply); !status.ok()) return Answer(status);
+                              started_ = true;
                               Advance();
                             });
     });
@@ -141,7 +142,10 @@ class WorkflowRun : public RunSelf::base {
     std::vector<proto::TensorRef> places;
     for (const auto& input : inputs) {
       const auto ref = channel_.Put(std::as_bytes(std::span(*input.bytes)), input.spec.name());
-      if (!ref.ok()) return Called(step, ref.status());
+      if (!ref.ok()) {
+        for (const auto& place : places) static_cast<void>(channel_.Release(place));
+        return Called(step, ref.status());
+      }
       auto& tensor = *request.add_inputs();
       *tensor.mutable_spec() = input.spec;
       *tensor.mutable_data() = *ref;
@@ -196,8 +200,7 @@ class WorkflowRun : public RunSelf::base {
   }
 
   void Failed(const proto::WorkflowStep& step, const absl::Status& status) {
-    progress_.Fail(step.name(),
-                   {status.code(), absl::StrCat("step '", step.name(), "': ", status.message())});
+    progress_.Fail(step.name(), status);
     Advance();
   }
 
@@ -280,7 +283,7 @@ class WorkflowRun : public RunSelf::base {
 
   template <class Then>
   void Fetch(const proto::Tensor& tensor, Then then) {
-    const auto spec = tensor.spec();
+    const auto& spec = tensor.spec();
     if (tensor.data().has_inlined())
       return then(RunValue{spec, std::make_shared<const std::string>(tensor.data().inlined())});
     channel_.FetchAsync(
@@ -351,6 +354,7 @@ class WorkflowRun : public RunSelf::base {
   Time expiry_{};
   RunValues values_;
   std::map<std::string, StepCalls> steps_;
+  bool started_ = false;  // the run log knows the run: a cancellation before that waits for it
   bool finishing_ = false;
 };
 

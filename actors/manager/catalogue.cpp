@@ -65,11 +65,12 @@ absl::StatusOr<std::vector<Record>> ByRevision(const storage::MetadataStore& sto
 
 }  // namespace
 
-absl::StatusOr<Catalogue> Catalogue::Load(const storage::MetadataStore& store, std::string cluster_id) {
+absl::StatusOr<Catalogue> Catalogue::Load(const storage::MetadataStore& store,
+                                          const std::string& cluster_id) {
   Catalogue out;
   const auto id = store.Get(Table::kSettings, kCluster);
   if (!id.ok() && !absl::IsNotFound(id.status())) return id.status();
-  out.cluster_ = id.ok() ? *id : std::move(cluster_id);
+  out.cluster_ = id.ok() ? *id : cluster_id;
   TROUPE_ASSIGN_OR_RETURN(out.last_epoch_, Number(store, kEpoch));
   TROUPE_ASSIGN_OR_RETURN(const std::uint64_t revision, Number(store, kRevision));
   TROUPE_ASSIGN_OR_RETURN(auto functions, ByRevision<proto::FunctionRecord>(store, Table::kFunctions));
@@ -99,7 +100,7 @@ absl::Status Catalogue::LoadRuns(const storage::MetadataStore& store) {
   std::sort(runs.begin(), runs.end(),
             [](const auto& a, const auto& b) { return a.finished_unix_ns() < b.finished_unix_ns(); });
   for (const auto& run : runs) {
-    if (run.finished_unix_ns() == 0) continue;
+    if (run.state() == proto::RUN_RUNNING || run.state() == proto::RUN_PENDING) continue;
     proto::FinishRun finish;
     finish.set_run(run.start().run());
     finish.set_state(run.state());
@@ -166,7 +167,16 @@ Batch Catalogue::BatchFor(const proto::CommitStep& command) const {
 
 Batch Catalogue::BatchFor(const proto::FinishRun& command) const {
   proto::RunRecord record;
-  if (const auto* known = runs_.Find(command.run())) *record.mutable_start() = known->start();
+  const auto* known = runs_.Find(command.run());
+  if (known != nullptr) *record.mutable_start() = known->start();
+  if (known != nullptr && known->state() != proto::RUN_RUNNING) {
+    // A run that has ended keeps its end on disk, as it does in memory; its steps have records of their own.
+    record = *known;
+    record.clear_steps();
+    Batch unchanged;
+    unchanged.Put(Table::kRuns, command.run(), record);
+    return unchanged;
+  }
   record.set_state(command.state());
   record.set_message(command.message());
   *record.mutable_outputs() = command.outputs();

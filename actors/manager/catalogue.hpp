@@ -18,7 +18,7 @@ namespace troupe::actors {
 class Catalogue {
  public:
   // `cluster_id` is what a new store gets; an existing one keeps its own. DataLoss names a damaged record.
-  static absl::StatusOr<Catalogue> Load(const storage::MetadataStore& store, std::string cluster_id);
+  static absl::StatusOr<Catalogue> Load(const storage::MetadataStore& store, const std::string& cluster_id);
 
   [[nodiscard]] const std::string& cluster() const { return cluster_; }
   [[nodiscard]] std::uint64_t last_epoch() const { return last_epoch_; }

@@ -63,6 +63,7 @@ RunPromise ClusterManager::Start(proto::StartRun& command) {
     return promise;
   }
   command.set_version(workflow->spec().version());
+  command.set_unix_ns(options_.unix_now());
   if (catalogue_.runs().Find(command.run()) != nullptr) {
     Deliver(promise, RunAnswer(command.run()));
     return promise;
@@ -77,7 +78,9 @@ RunPromise ClusterManager::Record(const Command& command, const std::string& run
     Deliver(promise, Failure<proto::RunReply>(status));
     return promise;
   }
-  return CommitRun(promise, command, run);
+  auto stamped = command;
+  stamped.set_unix_ns(options_.unix_now());
+  return CommitRun(promise, stamped, run);
 }
 
 template <class Command>

@@ -11,7 +11,7 @@ cluster::PlacementNode NodeOf(const cluster::Member& member) {
   node.name = member.record.name();
   node.region = Bytes(member.record.host_region_bytes());
   for (const auto& gpu : member.record.gpus())
-    if (gpu.state() != "UNFIT") node.gpu_memory = std::max(node.gpu_memory, Bytes(gpu.memory_bytes()));
+    if (gpu.state() != "unfit") node.gpu_memory = std::max(node.gpu_memory, Bytes(gpu.memory_bytes()));
   node.accepts = member.record.state() == proto::MEMBER_ALIVE;
   node.leaving = member.record.state() == proto::MEMBER_DRAINING;
   return node;

@@ -558,7 +558,7 @@ class NodeController : public ControllerSelf::base {
     record.set_index(index);
     record.set_device(options_.gpus[index].device);
     record.set_memory_bytes(options_.gpus[index].memory.count());
-    record.set_state(proto::ExecutorReport::State_Name(gpus_[index].last.state()));
+    record.set_state(absl::AsciiStrToLower(proto::ExecutorReport::State_Name(gpus_[index].last.state())));
     return record;
   }
 

@@ -18,12 +18,16 @@ void FakeModelRepository::AddModel(const std::string& onnx_digest, proto::Functi
 void FakeModelRepository::Receive(const std::string& upload, std::uint64_t offset, std::string data,
                                   bool last, const std::string& digest, Done<std::uint64_t> done) {
   auto& bytes = receiving_[upload];
+  if (offset == 0) bytes.clear();  // begun anew
   if (offset != bytes.size()) return done(absl::InvalidArgumentError("a gap in what is received"));
   bytes += data;
   const auto size = bytes.size();
   if (last) {
-    objects_[digest] = std::move(bytes);
+    const auto whole = std::move(bytes);
     receiving_.erase(upload);
+    if (const auto found = Sha256Hex(whole); found != digest)
+      return done(absl::DataLossError(absl::StrCat("what was received is ", found, ", not ", digest)));
+    objects_[digest] = whole;
   }
   done(size);
 }
@@ -58,6 +62,8 @@ void FakeModelRepository::Load(const proto::TensorRef& ref, Done<std::string> do
 
 void FakeModelRepository::Adopt(const proto::FunctionRecord& function, Done<proto::HostCopy> done) {
   if (!adoption_failure_.ok()) return done(std::exchange(adoption_failure_, absl::OkStatus()));
+  for (const auto& digest : ObjectsOf(function))
+    if (!Has(digest)) return done(absl::NotFoundError(absl::StrCat("no object ", digest)));
   adopted_.insert(function.model_digest());
   proto::HostCopy copy;
   copy.set_digest("packed-" + function.model_digest());

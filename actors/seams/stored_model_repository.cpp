@@ -103,7 +103,11 @@ absl::StatusOr<std::uint64_t> StoredModelRepository::Append(const std::string& n
     uploads_.erase(name);
   }
   TROUPE_RETURN_IF_ERROR(storage::CheckDigest(digest));
-  TROUPE_RETURN_IF_ERROR(upload->writer->Commit(digest).status());
+  const auto stored = upload->writer->Commit(digest);
+  // The digest has its form, so the bytes are not the ones it names.
+  if (absl::IsInvalidArgument(stored.status()))
+    return absl::DataLossError(absl::StrCat("upload '", name, "': ", stored.status().message()));
+  TROUPE_RETURN_IF_ERROR(stored.status());
   return upload->received;
 }
 

@@ -90,21 +90,26 @@ class World {
   }
   caf::actor_system& system() { return system_; }
 
-  // A function that the fakes know; `weights` decides how long a swap takes.
+  // A function that the fakes know; `weights` decides how long a swap takes. Each input comes back as an
+  // output, "out_" and its name.
   absl::Status Deploy(const std::string& name, Bytes weights,
-                      Duration deadline = std::chrono::milliseconds(100)) {
+                      Duration deadline = std::chrono::milliseconds(100),
+                      const std::vector<std::string>& inputs = {"x"}) {
     proto::FunctionRecord record;
     record.set_model_digest(Sha256Hex("model " + name));
     record.set_weights_digest(Sha256Hex("weights " + name));
     record.set_weights_bytes(weights.count());
     record.set_model_bytes(1000);
-    auto& input = *record.add_inputs();
-    input.set_name("x");
-    input.set_type(proto::FP32);
-    input.add_shape(-1);
-    input.add_shape(4);
-    *record.add_outputs() = input;
-    record.mutable_outputs(0)->set_name("out_x");
+    for (const auto& input_name : inputs) {
+      auto& input = *record.add_inputs();
+      input.set_name(input_name);
+      input.set_type(proto::FP32);
+      input.add_shape(-1);
+      input.add_shape(4);
+      auto& output = *record.add_outputs();
+      output = input;
+      output.set_name("out_" + input_name);
+    }
     const auto onnx = Sha256Hex("onnx " + name);
     manager_repository_.AddModel(onnx, record);
     for (auto& [node_name, node] : nodes_) node->repository.AddModel(onnx, record);
@@ -117,13 +122,11 @@ class World {
   }
 
   // Asks the manager and runs until it has answered, for at most `limit`.
-  absl::StatusOr<proto::AdminReply> Ask(const proto::AdminRequest& request,
-                                        Duration limit = std::chrono::seconds(5)) {
-    auto reply = std::make_shared<std::optional<proto::AdminReply>>();
+  template <class Reply = proto::AdminReply, class Request>
+  absl::StatusOr<Reply> Ask(const Request& request, Duration limit = std::chrono::seconds(5)) {
+    auto reply = std::make_shared<std::optional<Reply>>();
     system_.spawn([this, request, reply](caf::event_based_actor* self) {
-      self->request(manager_, caf::infinite, request).then([reply](proto::AdminReply& got) {
-        *reply = std::move(got);
-      });
+      self->request(manager_, caf::infinite, request).then([reply](Reply& got) { *reply = std::move(got); });
     });
     RunUntil([&] { return reply->has_value(); }, limit);
     if (!reply->has_value()) return absl::DeadlineExceededError("the manager did not answer");

@@ -1,0 +1,401 @@
+// Runs of workflows under virtual time: the front, the runs and the cluster manager are the production ones;
+// the router is a script, so that a test sees and holds each step's call.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "actors/gateway/front.hpp"
+#include "tests/actors/world.hpp"
+#include "transport/fake_tensor_channel.hpp"
+
+namespace troupe::actors {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using storage::Table;
+
+constexpr char kFlow[] = R"(
+name: flow
+inputs:
+  image: {type: FP32, shape: [-1, 4]}
+steps:
+  - {name: left, function: net-a, inputs: {x: image}}
+  - {name: middle, function: net-b, inputs: {x: image}}
+  - {name: right, function: net-c, inputs: {x: image}}
+  - {name: last, function: join, inputs: {a: left.out_x, b: middle.out_x, c: right.out_x}}
+outputs: {y: last.out_b}
+)";
+constexpr char kFan[] = R"(
+name: fan
+inputs:
+  image: {type: FP32, shape: [-1, 4]}
+steps:
+  - {name: each, function: net-a, inputs: {x: image}, fan_out: {input: x, dimension: 0}}
+outputs: {y: each.out_x}
+)";
+constexpr char kThrice[] = R"(
+name: thrice
+inputs:
+  image: {type: FP32, shape: [-1, 4]}
+steps:
+  - {name: only, function: join, inputs: {a: image, b: image, c: image}}
+outputs: {y: only.out_a}
+)";
+
+// A router that answers each call by sending its inputs back, at once or when it is told to.
+struct Script {
+  std::vector<std::string> calls;
+  std::vector<std::string> shapes;  // of the first input of each call
+  std::map<std::string, absl::Status> failures;
+  bool hold = false;
+  std::vector<std::function<void()>> held;
+};
+
+std::string ShapeOf(const proto::TensorSpec& spec) {
+  std::string text;
+  for (const auto size : spec.shape()) text += (text.empty() ? "" : "x") + std::to_string(size);
+  return text;
+}
+
+proto::InferReply Echo(const proto::InferRequest& request, const Script& script) {
+  proto::InferReply reply;
+  if (const auto it = script.failures.find(request.function().name()); it != script.failures.end()) {
+    reply.set_code(static_cast<int>(it->second.code()));
+    reply.set_message(std::string(it->second.message()));
+    return reply;
+  }
+  for (const auto& input : request.inputs()) {
+    auto& output = *reply.add_outputs();
+    output = input;
+    output.mutable_spec()->set_name("out_" + input.spec().name());
+  }
+  return reply;
+}
+
+RouterActor::behavior_type ScriptedRouter(RouterActor::pointer self, std::shared_ptr<Script> script) {
+  return {
+      [self, script](const proto::InferRequest& request) {
+        auto promise = self->make_response_promise<proto::InferReply>();
+        script->calls.push_back(request.function().name());
+        script->shapes.push_back(ShapeOf(request.inputs(0).spec()));
+        auto answer = [promise, request, raw = script.get()]() mutable {
+          promise.deliver(Echo(request, *raw));
+        };
+        if (script->hold) {
+          script->held.push_back(answer);
+        } else {
+          answer();
+        }
+        return promise;
+      },
+      [](const proto::CancelInfer&) {},
+      [](const proto::ReleaseOutputs&) {},
+      // A promise is delivered inside its actor only: a grant is this router's word for "answer the oldest
+      // call".
+      [script](const proto::CreditGrant&) {
+        if (script->held.empty()) return;
+        auto answer = script->held.front();
+        script->held.erase(script->held.begin());
+        answer();
+      },
+      [](const proto::ClusterUpdate&) {},
+      [](const proto::MemberJoined&) {},
+      [](const proto::DescribeMember&) { return proto::MemberReport(); },
+  };
+}
+
+class Workflow : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (const char* name : {"net-a", "net-b", "net-c"}) ASSERT_TRUE(world_.Deploy(name, MiB(1)).ok());
+    ASSERT_TRUE(world_.Deploy("join", MiB(1), milliseconds(100), {"a", "b", "c"}).ok());
+    proto::ClusterUpdate update;
+    update.set_snapshot(true);
+    update.set_revision(1);
+    update.set_workflows_listed(true);
+    for (const char* yaml : {kFlow, kFan, kThrice}) {
+      proto::AdminRequest submit;
+      submit.mutable_submit_workflow()->set_yaml(yaml);
+      const auto submitted = world_.Ask(submit);
+      ASSERT_TRUE(submitted.ok()) << submitted.status();
+    }
+    proto::AdminRequest list;
+    list.mutable_list_workflows();
+    const auto listed = world_.Ask(list);
+    ASSERT_TRUE(listed.ok()) << listed.status();
+    for (const auto& record : listed->workflows()) *update.add_workflows() = record;
+    auto view = std::make_shared<cluster::ClusterView>();
+    static_cast<void>(view->Apply(update));
+    view_->Set(view, 1);
+    router_ = world_.system().spawn(ScriptedRouter, script_);
+    Open(router_);
+  }
+
+  void TearDown() override {
+    world_.store().Release();
+    while (!script_->held.empty()) {
+      caf::anon_send(router_, proto::CreditGrant());
+      world_.Settle();
+    }
+    world_.Run(seconds(1));
+    front_.reset();
+    caf::anon_send_exit(router_, caf::exit_reason::user_shutdown);
+    world_.Settle();
+  }
+
+  void Open(const RouterActor& router) {
+    FrontOptions options;
+    options.gateway = "gateway-1";
+    options.manager = "manager";
+    options.incarnation = 0xab;
+    options.view = view_;
+    front_ = OpenFrontDoor(world_.system(), std::move(options), router, world_.directory(), channel_);
+    world_.Settle();
+  }
+
+  static proto::InferRequest RequestOf(const std::string& workflow, std::int64_t rows = 2) {
+    proto::InferRequest request;
+    request.mutable_function()->set_name(workflow);
+    request.set_call(1);
+    auto& input = *request.add_inputs();
+    input.mutable_spec()->set_name("image");
+    input.mutable_spec()->set_type(proto::FP32);
+    input.mutable_spec()->add_shape(rows);
+    input.mutable_spec()->add_shape(4);
+    std::string bytes(static_cast<std::size_t>(rows) * 16, '\0');
+    for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i % 251);
+    input.mutable_data()->set_inlined(std::move(bytes));
+    return request;
+  }
+
+  void Infer(proto::InferRequest request) {
+    reply_.reset();
+    front_->Infer(std::move(request), [this](proto::InferReply reply) { reply_ = std::move(reply); });
+    world_.Run(milliseconds(100));
+  }
+  bool CompleteNext() {
+    const bool more = world_.store().CompleteNext();
+    world_.Run(milliseconds(100));
+    return more;
+  }
+  void AnswerHeld(std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) {
+      ASSERT_FALSE(script_->held.empty());
+      caf::anon_send(router_, proto::CreditGrant());
+      world_.Run(milliseconds(100));
+    }
+  }
+  absl::StatusOr<proto::RunRecord> Stored(const std::string& run = "gateway-1-ab-1") {
+    return storage::GetMessage<proto::RunRecord>(world_.store(), Table::kRuns, run);
+  }
+  std::vector<std::string> StoredSteps() {
+    std::vector<std::string> keys;
+    EXPECT_TRUE(storage::ScanMessages<proto::CommitStep>(
+                    world_.store(), Table::kSteps, "",
+                    [&](std::string_view, const proto::CommitStep& step) { keys.push_back(step.step()); })
+                    .ok());
+    return keys;
+  }
+
+  std::shared_ptr<Script> script_ = std::make_shared<Script>();
+  std::shared_ptr<ViewCell> view_ = std::make_shared<ViewCell>();
+  transport::FakeTensorChannel channel_{transport::FakeTensorChannel::NewWorld(), KiB(200)};
+  World world_{1, 1};
+  RouterActor router_;
+  std::unique_ptr<FrontDoor> front_;
+  std::optional<proto::InferReply> reply_;
+};
+
+using Calls = std::vector<std::string>;
+
+TEST_F(Workflow, ThreeParallelStepsAndAJoinAreAnsweredByRealNodes) {
+  front_.reset();
+  Open(world_.router());
+  const auto request = RequestOf("flow");
+  Infer(request);
+  world_.Run(seconds(2));
+  ASSERT_TRUE(reply_.has_value());
+  ASSERT_EQ(reply_->code(), 0) << reply_->message();
+  ASSERT_EQ(reply_->outputs_size(), 1);
+  EXPECT_EQ(reply_->outputs(0).spec().name(), "y");
+  EXPECT_EQ(ShapeOf(reply_->outputs(0).spec()), "2x4");
+  EXPECT_EQ(reply_->outputs(0).data().inlined(), request.inputs(0).data().inlined());
+  EXPECT_EQ(reply_->function().name(), "flow");
+  EXPECT_EQ(world_.node("node-1").workers[0]->runs, 4u);
+  EXPECT_EQ(Stored()->state(), proto::RUN_SUCCEEDED);
+  EXPECT_GT(Stored()->finished_unix_ns(), 0);
+}
+
+TEST_F(Workflow, AStepIsDurableBeforeTheNextBeginsAndTheEndBeforeTheAnswer) {
+  world_.store().Hold();
+  Infer(RequestOf("flow"));
+  EXPECT_EQ(world_.store().held(), 1u);
+  EXPECT_TRUE(script_->calls.empty()) << "the run itself is not durable yet";
+  ASSERT_TRUE(CompleteNext());
+  EXPECT_EQ(script_->calls, (Calls{"net-a", "net-b", "net-c"})) << "side by side";
+  EXPECT_EQ(world_.store().held(), 3u);
+  ASSERT_TRUE(CompleteNext());
+  ASSERT_TRUE(CompleteNext());
+  EXPECT_EQ(script_->calls.size(), 3u) << "one of its inputs is not durable";
+  ASSERT_TRUE(CompleteNext());
+  EXPECT_EQ(script_->calls.back(), "join");
+  EXPECT_EQ(script_->calls.size(), 4u);
+  EXPECT_EQ(StoredSteps(), (Calls{"left", "middle", "right"}));
+  ASSERT_TRUE(CompleteNext());
+  EXPECT_FALSE(reply_.has_value()) << "the end is not durable yet";
+  EXPECT_EQ(Stored()->state(), proto::RUN_RUNNING);
+  ASSERT_TRUE(CompleteNext());
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), 0) << reply_->message();
+  EXPECT_EQ(Stored()->state(), proto::RUN_SUCCEEDED);
+}
+
+TEST_F(Workflow, FanOutCallsOncePerSliceAndPutsTheAnswersTogether) {
+  const auto request = RequestOf("fan", 3);
+  Infer(request);
+  ASSERT_TRUE(reply_.has_value());
+  ASSERT_EQ(reply_->code(), 0) << reply_->message();
+  EXPECT_EQ(script_->calls, (Calls{"net-a", "net-a", "net-a"}));
+  EXPECT_EQ(script_->shapes, (Calls{"1x4", "1x4", "1x4"}));
+  EXPECT_EQ(ShapeOf(reply_->outputs(0).spec()), "3x4");
+  EXPECT_EQ(reply_->outputs(0).data().inlined(), request.inputs(0).data().inlined());
+  EXPECT_EQ(StoredSteps(), Calls{"each"}) << "one step, however many calls";
+}
+
+TEST_F(Workflow, AnEmptyBatchCannotBeFannedOutAndSaysSo) {
+  Infer(RequestOf("fan", 0));
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kInvalidArgument)) << reply_->message();
+  EXPECT_NE(reply_->message().find("each"), std::string::npos) << reply_->message();
+  EXPECT_TRUE(script_->calls.empty());
+}
+
+TEST_F(Workflow, AFailingStepFailsTheRunByItsName) {
+  script_->failures["net-b"] = absl::UnavailableError("no worker is left");
+  Infer(RequestOf("flow"));
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kUnavailable));
+  EXPECT_EQ(reply_->message(), "step 'middle': no worker is left");
+  EXPECT_EQ(script_->calls.size(), 3u) << "the join never began";
+  EXPECT_EQ(Stored()->state(), proto::RUN_FAILED);
+  EXPECT_EQ(Stored()->message(), "step 'middle': no worker is left");
+}
+
+TEST_F(Workflow, ACancelledRunBeginsNothingNew) {
+  script_->hold = true;
+  Infer(RequestOf("flow"));
+  AnswerHeld(1);
+  front_->Cancel(1);
+  world_.Run(milliseconds(100));
+  AnswerHeld(2);
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kCancelled));
+  EXPECT_EQ(script_->calls.size(), 3u);
+  EXPECT_EQ(Stored()->state(), proto::RUN_CANCELLED);
+}
+
+TEST_F(Workflow, ACancellationBeforeTheStartIsDurableStillEndsTheRun) {
+  world_.store().Hold();
+  Infer(RequestOf("flow"));
+  front_->Cancel(1);
+  world_.Run(milliseconds(100));
+  world_.store().Release();
+  world_.Run(milliseconds(100));
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kCancelled));
+  EXPECT_EQ(Stored()->state(), proto::RUN_CANCELLED) << "the log has no run that never ends";
+  EXPECT_TRUE(script_->calls.empty());
+}
+
+TEST_F(Workflow, ARunThatAnOperatorCancelsCommitsNothingMore) {
+  script_->hold = true;
+  Infer(RequestOf("flow"));
+  proto::AdminRequest cancel;
+  cancel.mutable_cancel_run()->set_run("gateway-1-ab-1");
+  ASSERT_TRUE(world_.Ask(cancel).ok());
+  AnswerHeld(3);
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_NE(reply_->code(), 0);
+  EXPECT_NE(reply_->message().find("cancelled"), std::string::npos) << reply_->message();
+  EXPECT_TRUE(StoredSteps().empty());
+  EXPECT_EQ(Stored()->state(), proto::RUN_CANCELLED);
+}
+
+TEST_F(Workflow, BadInputsAreToldWhatWasExpected) {
+  auto missing = RequestOf("flow");
+  missing.clear_inputs();
+  auto type = RequestOf("flow");
+  type.mutable_inputs(0)->mutable_spec()->set_type(proto::INT64);
+  auto shape = RequestOf("flow");
+  shape.mutable_inputs(0)->mutable_spec()->set_shape(1, 5);
+  auto surplus = RequestOf("flow");
+  *surplus.add_inputs() = surplus.inputs(0);
+  surplus.mutable_inputs(1)->mutable_spec()->set_name("other");
+  for (const auto& [request, said] :
+       {std::pair(missing, "needs the input 'image' (FP32[-1,4])"),
+        std::pair(type, "is INT64[2,4]; expected FP32[-1,4]"),
+        std::pair(shape, "is FP32[2,5]; expected FP32[-1,4]"), std::pair(surplus, "has 1 inputs; 2 were")}) {
+    Infer(request);
+    ASSERT_TRUE(reply_.has_value());
+    EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kInvalidArgument));
+    EXPECT_NE(reply_->message().find(said), std::string::npos) << reply_->message();
+  }
+  EXPECT_TRUE(script_->calls.empty());
+  EXPECT_TRUE(absl::IsNotFound(Stored().status())) << "no run was begun";
+}
+
+TEST_F(Workflow, WithoutAManagerARunIsRefusedAndFunctionsGoOn) {
+  world_.StopManager();
+  world_.Run(milliseconds(10));
+  Infer(RequestOf("flow"));
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kUnavailable));
+  Infer(RequestOf("net-a"));
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), 0) << reply_->message();
+}
+
+TEST_F(Workflow, WhatARunPutIntoTheArenaIsFreedAgain) {
+  const auto request = RequestOf("fan", 5000);  // more slices than a fan-out may have
+  Infer(request);
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kInvalidArgument));
+  EXPECT_EQ(channel_.used(), Bytes(0));
+  // Two of its three tensors of 80 kB fit into the channel.
+  Infer(RequestOf("thrice", 5000));
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kResourceExhausted)) << reply_->message();
+  EXPECT_TRUE(script_->calls.empty());
+  EXPECT_EQ(channel_.used(), Bytes(0)) << "what was put before the refusal";
+}
+
+TEST_F(Workflow, StartingTheSameRunTwiceGivesOneRun) {
+  proto::StartRun start;
+  start.set_run("mine");
+  start.set_workflow("flow");
+  const auto first = world_.Ask<proto::RunReply>(start);
+  ASSERT_TRUE(first.ok()) << first.status();
+  proto::CommitStep step;
+  step.set_run("mine");
+  step.set_step("left");
+  ASSERT_TRUE(world_.Ask<proto::RunReply>(step).ok());
+  const auto again = world_.Ask<proto::RunReply>(start);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->run().start().unix_ns(), first->run().start().unix_ns());
+  ASSERT_EQ(again->run().steps_size(), 1) << "it goes on where it was";
+  EXPECT_EQ(again->workflow().spec().name(), "flow");
+  start.set_workflow("fan");
+  EXPECT_TRUE(absl::IsAlreadyExists(world_.Ask<proto::RunReply>(start).status()));
+  start.set_workflow("nothing");
+  start.set_run("other");
+  EXPECT_TRUE(absl::IsNotFound(world_.Ask<proto::RunReply>(start).status()));
+  EXPECT_TRUE(absl::IsNotFound(Stored("other").status()));
+}
+
+}  // namespace
+}  // namespace troupe::actors
