@@ -1,4 +1,5 @@
-// Assertions that stay on in release. An expected failure is an absl::Status; a broken invariant is a TROUPE_CHECK.
+// Assertions that stay on in release. An expected failure is an absl::Status; a broken invariant is a
+// TROUPE_CHECK.
 #pragma once
 
 namespace troupe {

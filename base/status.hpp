@@ -1,4 +1,5 @@
-// Small helpers around absl::Status: every expected failure says what was asked, what was found and what to do.
+// Small helpers around absl::Status: every expected failure says what was asked, what was found and what to
+// do.
 #pragma once
 
 #include <utility>
@@ -11,8 +12,8 @@
 
 namespace troupe {
 
-// A write that failed because a disk is full carries this payload, whatever its code: it is told apart from overload all
-// the way to the client (HTTP 507).
+// A write that failed because a disk is full carries this payload, whatever its code: it is told apart from
+// overload all the way to the client (HTTP 507).
 inline constexpr char kDiskFullPayload[] = "troupe/disk-full";
 [[nodiscard]] inline absl::Status MarkDiskFull(absl::Status status) {
   status.SetPayload(kDiskFullPayload, absl::Cord());
@@ -25,8 +26,8 @@ inline constexpr char kDiskFullPayload[] = "troupe/disk-full";
 }  // namespace troupe
 
 // Returns from the enclosing function when `expression` is not OK.
-#define TROUPE_RETURN_IF_ERROR(expression)                       \
-  do {                                                           \
+#define TROUPE_RETURN_IF_ERROR(expression)                                              \
+  do {                                                                                  \
     if (absl::Status status_here = (expression); !status_here.ok()) return status_here; \
   } while (false)
 

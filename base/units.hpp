@@ -11,8 +11,8 @@ namespace troupe {
 // A span of time, in nanoseconds.
 using Duration = std::chrono::nanoseconds;
 
-// A point of time on the clock that the caller owns (steady in a daemon, virtual in the simulator). Rooms that
-// decide (cluster/, node/) only ever receive it as an argument.
+// A point of time on the clock that the caller owns (steady in a daemon, virtual in the simulator). Rooms
+// that decide (cluster/, node/) only ever receive it as an argument.
 struct Clock {
   using duration = Duration;
   using rep = duration::rep;
@@ -22,8 +22,12 @@ struct Clock {
 };
 using Time = Clock::time_point;
 
-[[nodiscard]] constexpr double ToSeconds(Duration d) { return std::chrono::duration<double>(d).count(); }
-[[nodiscard]] constexpr double ToMillis(Duration d) { return ToSeconds(d) * 1e3; }
+[[nodiscard]] constexpr double ToSeconds(Duration d) {
+  return std::chrono::duration<double>(d).count();
+}
+[[nodiscard]] constexpr double ToMillis(Duration d) {
+  return ToSeconds(d) * 1e3;
+}
 // Rounds towards zero; `seconds` beyond the range of Duration (292 years) saturates.
 [[nodiscard]] Duration FromSeconds(double seconds);
 
@@ -44,9 +48,15 @@ class Bytes {
   std::uint64_t count_ = 0;
 };
 
-[[nodiscard]] constexpr Bytes KiB(std::uint64_t n) { return Bytes(n << 10); }
-[[nodiscard]] constexpr Bytes MiB(std::uint64_t n) { return Bytes(n << 20); }
-[[nodiscard]] constexpr Bytes GiB(std::uint64_t n) { return Bytes(n << 30); }
+[[nodiscard]] constexpr Bytes KiB(std::uint64_t n) {
+  return Bytes(n << 10);
+}
+[[nodiscard]] constexpr Bytes MiB(std::uint64_t n) {
+  return Bytes(n << 20);
+}
+[[nodiscard]] constexpr Bytes GiB(std::uint64_t n) {
+  return Bytes(n << 30);
+}
 // The smallest multiple of `alignment` (a power of two) that is at least `b`.
 [[nodiscard]] constexpr Bytes AlignUp(Bytes b, Bytes alignment) {
   return Bytes((b.count() + alignment.count() - 1) & ~(alignment.count() - 1));
