@@ -1,5 +1,5 @@
 #!/bin/bash
-# Runs benchmarks: prints tables, writes build/bench/AREA.json. What they measure against is installed on demand.
+# Runs benchmarks: prints tables, writes build/bench/AREA.json. deploy/bootstrap.sh installs what they measure against.
 #   bench/run.sh AREA     AREA: all, invoke, engine
 set -euo pipefail
 cd "$(dirname "$0")/.."
