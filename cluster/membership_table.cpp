@@ -137,6 +137,19 @@ absl::Status MembershipTable::Hear(const proto::Heartbeat& heartbeat, Time now) 
   return absl::OkStatus();
 }
 
+std::vector<proto::Event> MembershipTable::TakeEvents(const proto::Heartbeat& heartbeat) {
+  std::vector<proto::Event> events;
+  const auto member = Current(heartbeat.name(), heartbeat.epoch());
+  if (!member.ok()) return events;
+  for (const proto::Event& event : heartbeat.events()) {
+    if (event.sequence() <= (*member)->last_event) continue;
+    (*member)->last_event = event.sequence();
+    events.push_back(event);
+    events.back().set_member(heartbeat.name());
+  }
+  return events;
+}
+
 absl::Status MembershipTable::Leave(const proto::LeaveRequest& request, Time now) {
   TROUPE_ASSIGN_OR_RETURN(Member * member, Current(request.name(), request.epoch()));
   Move(*member, proto::MEMBER_LEFT, now - member->last_heard);

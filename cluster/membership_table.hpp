@@ -32,6 +32,7 @@ struct Member {
   proto::NodeLoad load{};
   Time last_heard{};
   std::uint64_t last_sequence = 0;
+  std::uint64_t last_event = 0;  // the newest that it told, in its own count
 };
 
 struct Transition {
@@ -53,6 +54,9 @@ class MembershipTable {
   // FailedPrecondition: unknown, dead, left or of another life; the member is to join again. A transition
   // back to alive is returned by the next Tick or TakeTransitions.
   absl::Status Hear(const proto::Heartbeat& heartbeat, Time now);
+  // The events of a heartbeat that was heard and that no earlier one told, oldest first, with the member's
+  // name.
+  [[nodiscard]] std::vector<proto::Event> TakeEvents(const proto::Heartbeat& heartbeat);
   absl::Status Leave(const proto::LeaveRequest& request, Time now);
   // Its connection went down: no need to wait for the silence. Unknown or older epochs are ignored.
   void ConnectionLost(const std::string& name, std::uint64_t epoch, Time now);

@@ -22,7 +22,7 @@ using ClusterManagerActor = Interface<
     typename caf::replies_to<proto::JoinRequest, RouterActor>::template with<proto::JoinReply>,
     Asks<proto::Heartbeat, proto::HeartbeatReply>, Hears<proto::LeaveRequest>,
     Asks<proto::AdminRequest, proto::AdminReply>, Asks<proto::UploadChunk, proto::UploadReply>,
-    Asks<proto::FetchObject, proto::FetchReply>, Hears<proto::ReleaseFetched>, Hears<proto::ReportEvents>,
+    Asks<proto::FetchObject, proto::FetchReply>, Hears<proto::ReleaseFetched>,
     Asks<proto::StartRun, proto::RunReply>, Asks<proto::CommitStep, proto::RunReply>,
     Asks<proto::FinishRun, proto::RunReply>, Asks<proto::StoreBlob, proto::StoreBlobReply>>;
 

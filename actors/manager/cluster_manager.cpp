@@ -1,5 +1,6 @@
 #include "actors/manager/cluster_manager.hpp"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <utility>
@@ -32,9 +33,6 @@ ClusterManager::behavior_type ClusterManager::make_behavior() {
       [this](proto::UploadChunk& chunk) { return Upload(chunk); },
       [this](const proto::FetchObject& part) { return Fetch(part); },
       [this](const proto::ReleaseFetched& release) { ReleasePart(release.release()); },
-      [this](const proto::ReportEvents& report) {
-        for (const auto& event : report.events()) Keep(event);
-      },
       [this](proto::StartRun& command) { return Start(command); },
       [this](const proto::CommitStep& command) { return Record(command, command.run()); },
       [this](const proto::FinishRun& command) { return Record(command, command.run()); },
@@ -90,6 +88,12 @@ JoinPromise ClusterManager::Join(const proto::JoinRequest& join, Link link, cons
 proto::HeartbeatReply ClusterManager::Hear(const proto::Heartbeat& heartbeat) {
   proto::HeartbeatReply reply;
   reply.set_known(members_.Hear(heartbeat, Now(this)).ok());
+  for (auto& event : members_.TakeEvents(heartbeat)) {
+    // One clock for the whole cluster.
+    event.set_unix_ns(options_.unix_now() - std::max<std::int64_t>(0, event.age_ns()));
+    event.clear_age_ns();
+    Keep(event);
+  }
   reply.set_revision(catalogue_.revision());
   return reply;
 }
@@ -173,6 +177,7 @@ void ClusterManager::Adopt(const std::string& digest, const std::string& name,
         if (reply.ok()) status = {static_cast<absl::StatusCode>(reply->code()), reply->message()};
         if (status.ok()) {
           board_.Adopted(digest, name);
+          Tell(name, "model-adopted", absl::StrCat("function '", function, "'"));
         } else {
           board_.AdoptFailed(digest, name, Now(this));
           Tell(name, "adoption-failed", absl::StrCat("function '", function, "': ", status.message()));

@@ -1,5 +1,6 @@
 #include "actors/member/member.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "actors/core/call.hpp"
@@ -112,7 +113,9 @@ class Member : public MemberSelf::base {
 
   void Beat() {
     const auto life = life_;
-    Call<proto::MemberReport>(this, calls_, subject_, heartbeat_ * 5, proto::DescribeMember(),
+    proto::DescribeMember ask;
+    ask.set_events_heard(events_heard_);
+    Call<proto::MemberReport>(this, calls_, subject_, heartbeat_ * 5, std::move(ask),
                               [this, life](absl::StatusOr<proto::MemberReport> report) {
                                 // A subject that does not answer is not alive: then neither are we.
                                 if (life == life_ && report.ok()) SendBeat(*report, life);
@@ -126,8 +129,17 @@ class Member : public MemberSelf::base {
     beat.set_sequence(++sequence_);
     *beat.mutable_gpus() = report.gpus();
     *beat.mutable_load() = report.load();
+    std::uint64_t told = 0;
+    if (!telling_ && report.events_size() > 0) {
+      *beat.mutable_events() = report.events();
+      told = report.events().rbegin()->sequence();
+      telling_ = true;
+    }
     Call<proto::HeartbeatReply>(this, calls_, manager_, heartbeat_ * 10, std::move(beat),
-                                [this, life](const absl::StatusOr<proto::HeartbeatReply>& reply) {
+                                [this, life, told](const absl::StatusOr<proto::HeartbeatReply>& reply) {
+                                  if (told > 0) telling_ = false;
+                                  if (reply.ok() && reply->known())
+                                    events_heard_ = std::max(events_heard_, told);
                                   if (life == life_ && reply.ok() && !reply->known()) Join();
                                 });
   }
@@ -156,7 +168,9 @@ class Member : public MemberSelf::base {
   Duration heartbeat_;
   std::uint64_t epoch_ = 0;
   std::uint64_t sequence_ = 0;
-  std::uint64_t life_ = 0;  // of the tie to one manager: answers from an earlier one are dropped
+  std::uint64_t events_heard_ = 0;  // of the subject's events, by a manager
+  bool telling_ = false;            // a heartbeat with events is on its way: no second one overtakes it
+  std::uint64_t life_ = 0;          // of the tie to one manager: answers from an earlier one are dropped
 };
 
 }  // namespace

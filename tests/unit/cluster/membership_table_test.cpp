@@ -127,5 +127,32 @@ TEST(MembershipTable, BadJoins) {
   EXPECT_FALSE(table.CheckEpoch("z", 1).ok());
 }
 
+TEST(MembershipTable, EventsOfAHeartbeatAreTakenOnceAndOnlyOfItsMember) {
+  MembershipTable table;
+  const std::uint64_t epoch = *table.Join(JoinOf("n1"), At(0));
+  auto beat = Beat("n1", epoch);
+  for (const std::uint64_t sequence : {7, 8}) {
+    auto& event = *beat.add_events();
+    event.set_sequence(sequence);
+    event.set_member("somebody else");
+    event.set_message(std::to_string(sequence));
+  }
+  const auto taken = table.TakeEvents(beat);
+  ASSERT_EQ(taken.size(), 2u);
+  EXPECT_EQ(taken[0].message() + taken[1].message(), "78");
+  EXPECT_EQ(taken[0].member(), "n1");
+  // The reply was lost, so it says them again, and one more.
+  beat.add_events()->set_sequence(9);
+  ASSERT_EQ(table.TakeEvents(beat).size(), 1u);
+  EXPECT_TRUE(table.TakeEvents(beat).empty());
+  // What an earlier life says is not heard; the next life counts from anywhere.
+  const std::uint64_t next = *table.Join(JoinOf("n1"), At(10));
+  beat.mutable_events(0)->set_sequence(20);
+  EXPECT_TRUE(table.TakeEvents(beat).empty());
+  auto first = Beat("n1", next);
+  first.add_events()->set_sequence(1);
+  EXPECT_EQ(table.TakeEvents(first).size(), 1u);
+}
+
 }  // namespace
 }  // namespace troupe::cluster::membership_table_test
