@@ -139,6 +139,26 @@ std::shared_ptr<HttpExchange> WorkflowsExchange(std::string_view method, Cluster
   });
 }
 
+std::shared_ptr<HttpExchange> RunsExchange(const Query& query, ClusterAdmin& admin) {
+  const auto found = query.find("workflow");
+  return WithoutBody(
+      [&admin, workflow = found == query.end() ? "" : found->second](const std::string&, HttpReply reply) {
+        admin.ListRuns(workflow, Forward<std::vector<proto::RunRecord>>(std::move(reply)));
+      });
+}
+
+std::shared_ptr<HttpExchange> RunExchange(const std::string& run, std::string_view method,
+                                          ClusterAdmin& admin) {
+  if (method == "DELETE") {
+    return WithoutBody([&admin, run](const std::string&, HttpReply reply) {
+      admin.CancelRun(run, ForwardDone(std::move(reply)));
+    });
+  }
+  return WithoutBody([&admin, run](const std::string&, HttpReply reply) {
+    admin.ShowRun(run, Forward<proto::RunRecord>(std::move(reply)));
+  });
+}
+
 }  // namespace
 
 std::shared_ptr<HttpExchange> MakeAdminExchange(const Route& route, std::string_view method, Bytes max_model,
@@ -158,6 +178,10 @@ std::shared_ptr<HttpExchange> MakeAdminExchange(const Route& route, std::string_
       return WithoutBody([&admin, name = route.name](const std::string&, HttpReply reply) {
         admin.RemoveWorkflow(name, ForwardDone(std::move(reply)));
       });
+    case Endpoint::kRuns:
+      return RunsExchange(*query, admin);
+    case Endpoint::kRun:
+      return RunExchange(route.name, method, admin);
     default:
       return WithoutBody([&admin](const std::string&, HttpReply reply) {
         admin.Status(Forward<proto::ClusterStatusReply>(std::move(reply)));

@@ -44,6 +44,11 @@ class ClusterAdmin {
   virtual void SubmitWorkflow(std::string yaml, AdminDone<proto::WorkflowRecord> done) = 0;
   virtual void ListWorkflows(AdminDone<std::vector<proto::WorkflowRecord>> done) = 0;
   virtual void RemoveWorkflow(std::string_view name, std::function<void(absl::Status)> done) = 0;
+  // Runs of one workflow, or of all (empty), without their tensors.
+  virtual void ListRuns(std::string_view workflow, AdminDone<std::vector<proto::RunRecord>> done) = 0;
+  // kNotFound when there is none.
+  virtual void ShowRun(std::string_view run, AdminDone<proto::RunRecord> done) = 0;
+  virtual void CancelRun(std::string_view run, std::function<void(absl::Status)> done) = 0;
 
   virtual void Status(AdminDone<proto::ClusterStatusReply> done) = 0;
 };

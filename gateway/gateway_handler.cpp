@@ -62,6 +62,8 @@ std::shared_ptr<HttpExchange> GatewayHandler::Dispatch(Route route, const HttpRe
     case Endpoint::kFunction:
     case Endpoint::kWorkflows:
     case Endpoint::kWorkflow:
+    case Endpoint::kRuns:
+    case Endpoint::kRun:
     case Endpoint::kCluster:
       if (admin_ == nullptr) return Ready(ErrorResponse(501, "this gateway does not manage a cluster"));
       return MakeAdminExchange(route, head.method, options_.max_model, *admin_);

@@ -40,7 +40,7 @@ struct Pattern {
   std::string_view text;
   Endpoint endpoint;
 };
-constexpr std::array<Pattern, 24> kPatterns = {{
+constexpr std::array<Pattern, 26> kPatterns = {{
     {"/v2/models/*/infer", Endpoint::kInfer},
     {"/v2/models/*/versions/@/infer", Endpoint::kInfer},
     {"/v2", Endpoint::kServerMetadata},
@@ -62,6 +62,8 @@ constexpr std::array<Pattern, 24> kPatterns = {{
     {"/v2/troupe/functions/*", Endpoint::kFunction},
     {"/v2/troupe/workflows", Endpoint::kWorkflows},
     {"/v2/troupe/workflows/*", Endpoint::kWorkflow},
+    {"/v2/troupe/runs", Endpoint::kRuns},
+    {"/v2/troupe/runs/*", Endpoint::kRun},
     {"/v2/troupe/cluster", Endpoint::kCluster},
     {"/metrics", Endpoint::kMetrics},
     {"/healthz", Endpoint::kHealthz},
@@ -182,6 +184,8 @@ std::string_view AllowedMethods(Endpoint endpoint) {
       return "GET, HEAD, POST";
     case Endpoint::kWorkflow:
       return "DELETE";
+    case Endpoint::kRun:
+      return "GET, HEAD, DELETE";
     default:
       return "GET, HEAD";
   }

@@ -26,6 +26,8 @@ enum class Endpoint {
   kFunction,          // GET, POST (deploy), DELETE /v2/troupe/functions/NAME
   kWorkflows,         // GET, POST (submit) /v2/troupe/workflows
   kWorkflow,          // DELETE /v2/troupe/workflows/NAME
+  kRuns,              // GET  /v2/troupe/runs
+  kRun,               // GET, DELETE (cancel) /v2/troupe/runs/RUN
   kCluster,           // GET  /v2/troupe/cluster
   kMetrics,           // GET  /metrics
   kHealthz,           // GET  /healthz

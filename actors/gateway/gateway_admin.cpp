@@ -90,6 +90,31 @@ void GatewayAdmin::RemoveWorkflow(std::string_view name, std::function<void(absl
   manager_.Ask(std::move(request), kAskTimeout, StatusOnly(std::move(done)));
 }
 
+void GatewayAdmin::ListRuns(std::string_view workflow,
+                            gateway::AdminDone<std::vector<proto::RunRecord>> done) {
+  proto::AdminRequest request;
+  request.mutable_list_runs()->set_workflow(std::string(workflow));
+  manager_.Ask(std::move(request), kAskTimeout, [done = std::move(done)](const Reply& reply) {
+    if (!reply.ok()) return done(reply.status());
+    done(std::vector<proto::RunRecord>(reply->runs().begin(), reply->runs().end()));
+  });
+}
+
+void GatewayAdmin::ShowRun(std::string_view run, gateway::AdminDone<proto::RunRecord> done) {
+  proto::AdminRequest request;
+  request.mutable_show_run()->set_run(std::string(run));
+  manager_.Ask(std::move(request), kAskTimeout, [done = std::move(done)](const Reply& reply) {
+    if (!reply.ok()) return done(reply.status());
+    done(reply->runs(0));
+  });
+}
+
+void GatewayAdmin::CancelRun(std::string_view run, std::function<void(absl::Status)> done) {
+  proto::AdminRequest request;
+  request.mutable_cancel_run()->set_run(std::string(run));
+  manager_.Ask(std::move(request), kAskTimeout, StatusOnly(std::move(done)));
+}
+
 void GatewayAdmin::Status(gateway::AdminDone<proto::ClusterStatusReply> done) {
   proto::AdminRequest request;
   request.mutable_cluster_status();

@@ -21,6 +21,9 @@ class GatewayAdmin final : public gateway::ClusterAdmin {
   void SubmitWorkflow(std::string yaml, gateway::AdminDone<proto::WorkflowRecord> done) override;
   void ListWorkflows(gateway::AdminDone<std::vector<proto::WorkflowRecord>> done) override;
   void RemoveWorkflow(std::string_view name, std::function<void(absl::Status)> done) override;
+  void ListRuns(std::string_view workflow, gateway::AdminDone<std::vector<proto::RunRecord>> done) override;
+  void ShowRun(std::string_view run, gateway::AdminDone<proto::RunRecord> done) override;
+  void CancelRun(std::string_view run, std::function<void(absl::Status)> done) override;
   void Status(gateway::AdminDone<proto::ClusterStatusReply> done) override;
 
  private:

@@ -1,5 +1,7 @@
 #include "actors/manager/admin_desk.hpp"
 
+#include <algorithm>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -47,9 +49,36 @@ proto::AdminReply Workflows(const ManagerState& state, const std::string& name, 
   return reply;
 }
 
+constexpr std::size_t kMostRuns = 1000;
+
+// What a list shows of a run: everything but the tensors, which may be megabytes.
+proto::RunRecord Outline(const proto::RunRecord& run) {
+  proto::RunRecord out;
+  auto& start = *out.mutable_start();
+  start.set_run(run.start().run());
+  start.set_workflow(run.start().workflow());
+  start.set_version(run.start().version());
+  start.set_gateway(run.start().gateway());
+  start.set_unix_ns(run.start().unix_ns());
+  out.set_state(run.state());
+  out.set_message(run.message());
+  out.set_finished_unix_ns(run.finished_unix_ns());
+  for (const auto& step : run.steps()) {
+    auto& committed = *out.add_steps();
+    committed.set_step(step.step());
+    committed.set_unix_ns(step.unix_ns());
+  }
+  return out;
+}
+
+// The newest, oldest first.
 proto::AdminReply Runs(const ManagerState& state, const std::string& workflow) {
+  auto runs = state.catalogue.runs().List(workflow);
+  std::stable_sort(runs.begin(), runs.end(),
+                   [](const auto* a, const auto* b) { return a->start().unix_ns() < b->start().unix_ns(); });
+  const auto surplus = runs.size() > kMostRuns ? runs.size() - kMostRuns : 0;
   proto::AdminReply reply;
-  for (const auto* run : state.catalogue.runs().List(workflow)) *reply.add_runs() = *run;
+  for (std::size_t i = surplus; i < runs.size(); ++i) *reply.add_runs() = Outline(*runs[i]);
   return reply;
 }
 

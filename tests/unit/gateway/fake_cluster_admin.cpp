@@ -78,6 +78,26 @@ void FakeClusterAdmin::RemoveWorkflow(std::string_view name, std::function<void(
   Remove(name, "workflow", std::move(done));
 }
 
+void FakeClusterAdmin::ListRuns(std::string_view workflow, AdminDone<std::vector<proto::RunRecord>> done) {
+  if (absl::Status status = failure(); !status.ok()) return done(status);
+  proto::RunRecord run;
+  run.mutable_start()->set_run("run-1");
+  run.mutable_start()->set_workflow(workflow.empty() ? "any" : std::string(workflow));
+  run.set_state(proto::RUN_SUCCEEDED);
+  done(std::vector<proto::RunRecord>{run});
+}
+
+void FakeClusterAdmin::ShowRun(std::string_view run, AdminDone<proto::RunRecord> done) {
+  if (absl::Status status = failure(); !status.ok()) return done(status);
+  proto::RunRecord record;
+  record.mutable_start()->set_run(std::string(run));
+  done(record);
+}
+
+void FakeClusterAdmin::CancelRun(std::string_view run, std::function<void(absl::Status)> done) {
+  Remove(run, "run", std::move(done));
+}
+
 void FakeClusterAdmin::Status(AdminDone<proto::ClusterStatusReply> done) {
   if (absl::Status status = failure(); !status.ok()) return done(status);
   proto::ClusterStatusReply reply;

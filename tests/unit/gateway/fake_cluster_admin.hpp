@@ -24,6 +24,9 @@ class FakeClusterAdmin final : public ClusterAdmin {
   void SubmitWorkflow(std::string yaml, AdminDone<proto::WorkflowRecord> done) override;
   void ListWorkflows(AdminDone<std::vector<proto::WorkflowRecord>> done) override;
   void RemoveWorkflow(std::string_view name, std::function<void(absl::Status)> done) override;
+  void ListRuns(std::string_view workflow, AdminDone<std::vector<proto::RunRecord>> done) override;
+  void ShowRun(std::string_view run, AdminDone<proto::RunRecord> done) override;
+  void CancelRun(std::string_view run, std::function<void(absl::Status)> done) override;
   void Status(AdminDone<proto::ClusterStatusReply> done) override;
 
  private:

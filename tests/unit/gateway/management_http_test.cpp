@@ -116,6 +116,12 @@ TEST_F(ManagementHttp, WorkflowsAndCluster) {
   EXPECT_EQ(Get("/v2/troupe/workflows").as_array().size(), 0U);
   EXPECT_EQ(client_->Ask("DELETE", "/v2/troupe/workflows/w").code, 200);
   EXPECT_EQ(admin_.last_removed(), "w:workflow");
+  EXPECT_EQ(Get("/v2/troupe/runs").at(0).at("state").as_string(), "RUN_SUCCEEDED");
+  EXPECT_EQ(Get("/v2/troupe/runs?workflow=w").at(0).at("start").at("workflow").as_string(), "w");
+  EXPECT_EQ(Get("/v2/troupe/runs/run-7").at("start").at("run").as_string(), "run-7");
+  EXPECT_EQ(client_->Ask("DELETE", "/v2/troupe/runs/run-7").code, 200);
+  EXPECT_EQ(admin_.last_removed(), "run-7:run");
+  EXPECT_EQ(client_->Ask("POST", "/v2/troupe/runs/run-7").headers.at("allow"), "GET, HEAD, DELETE");
   EXPECT_EQ(Get("/v2/troupe/cluster").at("cluster").as_string(), "test");
 }
 

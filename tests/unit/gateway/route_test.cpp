@@ -37,6 +37,8 @@ TEST(Route, KnowsEveryPath) {
       {"/v2/troupe/functions", Endpoint::kFunctions, "", ""},
       {"/v2/troupe/functions/a", Endpoint::kFunction, "a", ""},
       {"/v2/troupe/workflows", Endpoint::kWorkflows, "", ""},
+      {"/v2/troupe/runs?workflow=w", Endpoint::kRuns, "", ""},
+      {"/v2/troupe/runs/gateway-1.7", Endpoint::kRun, "gateway-1.7", ""},
       {"/v2/troupe/workflows/a", Endpoint::kWorkflow, "a", ""},
       {"/v2/troupe/cluster", Endpoint::kCluster, "", ""},
       {"/metrics", Endpoint::kMetrics, "", ""},

@@ -1,0 +1,29 @@
+// EVENT JOURNAL: what a node has to tell the cluster, the newest `capacity` of it, until the manager has
+// heard it. Owned by the node controller. Full: the oldest goes, and an "events-lost" event takes its place.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/units.hpp"
+#include "cluster/event_log.hpp"
+#include "proto/cluster.pb.h"
+
+namespace troupe::actors {
+
+class EventJournal {
+ public:
+  explicit EventJournal(std::size_t capacity = 256) : log_(capacity) {}
+
+  void Note(const std::string& kind, const std::string& message, Time now);
+  // The oldest behind number `heard`, at most kMostAtOnce, each with its age.
+  [[nodiscard]] std::vector<proto::Event> After(std::uint64_t heard, Time now) const;
+
+  static constexpr std::size_t kMostAtOnce = 32;
+
+ private:
+  cluster::EventLog log_;  // unix_ns holds the time of the actors' clock
+};
+
+}  // namespace troupe::actors
