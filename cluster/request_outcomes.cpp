@@ -93,8 +93,9 @@ std::vector<RequestFinished> RequestBook::Bounced(std::uint64_t ticket, proto::B
   std::string node;
   Entry* entry = TakeReply(ticket, &node);
   ++counts_.bounced;
-  // All but 'not adopted' concern whatever else would be sent there.
-  if (reason != proto::BOUNCE_NOT_ADOPTED && !node.empty()) {
+  // A model or inputs that are not there concern this request alone; all else, whatever would be sent there.
+  const bool own = reason == proto::BOUNCE_NOT_ADOPTED || reason == proto::BOUNCE_NO_INPUTS;
+  if (!own && !node.empty()) {
     credits_.Close(node, now + limits_.bounce_pause);
     reopenings_.insert(now + limits_.bounce_pause);
   }
