@@ -49,6 +49,7 @@ void RegisterMessageTypes(caf::actor_system_config& config) {
   config.add_message_type<CreditSinkActor>("troupe.CreditSink");
   config.add_message_type<NodeControllerActor>("troupe.NodeController");
   config.add_message_type<RouterActor>("troupe.Router");
+  config.add_message_type<WorkflowRunActor>("troupe.WorkflowRun");
   // Within one process only, but a message's types must have names.
   config.add_message_type<PeerWatcherActor>("troupe.PeerWatcher");
 }

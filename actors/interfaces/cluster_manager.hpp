@@ -11,6 +11,7 @@
 #include "actors/interfaces/interface.hpp"
 #include "actors/interfaces/node_controller.hpp"
 #include "actors/interfaces/router.hpp"
+#include "actors/interfaces/workflow_run.hpp"
 #include "proto/admin.pb.h"
 #include "proto/cluster.pb.h"
 #include "proto/workflow.pb.h"
@@ -23,6 +24,7 @@ using ClusterManagerActor = Interface<
     Asks<proto::Heartbeat, proto::HeartbeatReply>, Hears<proto::LeaveRequest>,
     Asks<proto::AdminRequest, proto::AdminReply>, Asks<proto::UploadChunk, proto::UploadReply>,
     Asks<proto::FetchObject, proto::FetchReply>, Hears<proto::ReleaseFetched>,
+    typename caf::replies_to<proto::StartRun, WorkflowRunActor>::template with<proto::RunReply>,
     Asks<proto::StartRun, proto::RunReply>, Asks<proto::CommitStep, proto::RunReply>,
     Asks<proto::FinishRun, proto::RunReply>, Asks<proto::StoreBlob, proto::StoreBlobReply>>;
 

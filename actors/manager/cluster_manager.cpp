@@ -33,9 +33,14 @@ ClusterManager::behavior_type ClusterManager::make_behavior() {
       [this](proto::UploadChunk& chunk) { return Upload(chunk); },
       [this](const proto::FetchObject& part) { return Fetch(part); },
       [this](const proto::ReleaseFetched& release) { ReleasePart(release.release()); },
+      [this](proto::StartRun& command, const WorkflowRunActor& run) {
+        monitor(run);
+        run_links_.Add(command.run(), run);
+        return Start(command);
+      },
       [this](proto::StartRun& command) { return Start(command); },
-      [this](const proto::CommitStep& command) { return Record(command, command.run()); },
-      [this](const proto::FinishRun& command) { return Record(command, command.run()); },
+      [this](const proto::CommitStep& command) { return Record(command); },
+      [this](const proto::FinishRun& command) { return Record(command); },
       [this](const proto::StoreBlob& blob) { return Keep(blob); },
       [this](const proto::Continue& message) { continuations_.Resume(message); },
       [this](const proto::Tick& tick) { OnTick(tick); },
@@ -46,6 +51,7 @@ void ClusterManager::on_exit() {
   continuations_.Clear();
   mutations_.Clear();
   links_.Clear();
+  run_links_.Clear();
 }
 
 void ClusterManager::Commit(storage::Batch batch, std::function<void(absl::Status)> done) {
@@ -100,6 +106,7 @@ proto::HeartbeatReply ClusterManager::Hear(const proto::Heartbeat& heartbeat) {
 
 void ClusterManager::Down(const caf::down_msg& down) {
   calls_.PeerDown(down.source);
+  run_links_.Remove(down.source);
   const auto name = links_.Remove(down.source);
   if (name.empty()) return;
   if (const auto* member = members_.Find(name))

@@ -20,6 +20,7 @@
 #include "actors/manager/member_links.hpp"
 #include "actors/manager/mutations.hpp"
 #include "actors/manager/placement_board.hpp"
+#include "actors/manager/run_links.hpp"
 #include "base/status.hpp"
 #include "cluster/event_log.hpp"
 #include "proto/local.pb.h"
@@ -86,8 +87,11 @@ class ClusterManager : public ManagerSelf::base {
   caf::typed_response_promise<proto::StoreBlobReply> Keep(const proto::StoreBlob& blob);
   // --- runs ---
   RunPromise Start(proto::StartRun& command);
-  template <class Command>
-  RunPromise Record(const Command& command, const std::string& run);
+  RunPromise Record(const proto::CommitStep& command);
+  RunPromise Record(const proto::FinishRun& command);
+  // Stores the end of a run, unless it has ended: the first end counts, in the store as in memory. `done`
+  // runs once, when the run's end is settled or could not be stored.
+  void EndRun(const proto::FinishRun& command, std::function<void(absl::Status)> done);
   template <class Command>
   RunPromise CommitRun(RunPromise promise, const Command& command, const std::string& run);
   [[nodiscard]] proto::RunReply RunAnswer(const std::string& run) const;
@@ -141,6 +145,7 @@ class ClusterManager : public ManagerSelf::base {
   PlacementBoard board_;
   Mutations mutations_;
   MemberLinks links_;
+  RunLinks run_links_;
   cluster::EventLog events_;
   PendingCalls calls_;
   Continuations continuations_;

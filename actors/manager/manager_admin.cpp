@@ -199,16 +199,16 @@ void ClusterManager::RemoveWorkflow(AdminPromise promise, const proto::RemoveWor
 }
 
 void ClusterManager::CancelRun(AdminPromise promise, const proto::CancelRun& wish) {
-  if (catalogue_.runs().Find(wish.run()) == nullptr)
-    return Deliver(promise, Failure<proto::AdminReply>(
-                                absl::NotFoundError(absl::StrCat("there is no run '", wish.run(), "'"))));
   proto::FinishRun command;
   command.set_run(wish.run());
   command.set_state(proto::RUN_CANCELLED);
   command.set_message("cancelled by an operator");
-  command.set_unix_ns(options_.unix_now());
-  Commit(catalogue_.BatchFor(command), [this, promise, command](const absl::Status& status) mutable {
-    if (status.ok()) catalogue_.Apply(command);
+  EndRun(command, [this, promise, run = wish.run()](absl::Status status) mutable {
+    const auto* known = catalogue_.runs().Find(run);
+    if (status.ok() && known != nullptr && known->state() != proto::RUN_CANCELLED)
+      status = absl::FailedPreconditionError(absl::StrCat("run '", run, "' has ended already"));
+    // Durable first: what is told of now stays cancelled, whatever dies next. Its calls end at once.
+    if (const auto actor = run_links_.Find(run); status.ok() && actor) send(actor, proto::CancelInfer());
     Deliver(promise, Failure<proto::AdminReply>(status));
   });
 }

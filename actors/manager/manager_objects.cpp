@@ -71,16 +71,49 @@ RunPromise ClusterManager::Start(proto::StartRun& command) {
   return CommitRun(promise, command, command.run());
 }
 
-template <class Command>
-RunPromise ClusterManager::Record(const Command& command, const std::string& run) {
+RunPromise ClusterManager::Record(const proto::CommitStep& command) {
   auto promise = make_response_promise<proto::RunReply>();
-  if (const auto status = catalogue_.runs().ValidateCommit(run); !status.ok()) {
+  if (const auto status = catalogue_.runs().ValidateCommit(command.run()); !status.ok()) {
     Deliver(promise, Failure<proto::RunReply>(status));
+    return promise;
+  }
+  if (catalogue_.runs().HasStep(command.run(), command.step())) {
+    Deliver(promise, RunAnswer(command.run()));  // its answer was lost: what was acknowledged stays
     return promise;
   }
   auto stamped = command;
   stamped.set_unix_ns(options_.unix_now());
-  return CommitRun(promise, stamped, run);
+  return CommitRun(promise, stamped, command.run());
+}
+
+RunPromise ClusterManager::Record(const proto::FinishRun& command) {
+  auto promise = make_response_promise<proto::RunReply>();
+  EndRun(command, [this, promise, run = command.run()](const absl::Status& status) mutable {
+    Deliver(promise, status.ok() ? RunAnswer(run) : Failure<proto::RunReply>(status));
+  });
+  return promise;
+}
+
+void ClusterManager::EndRun(const proto::FinishRun& command, std::function<void(absl::Status)> done) {
+  auto stamped = command;
+  stamped.set_unix_ns(options_.unix_now());
+  const auto begun = run_links_.BeginEnd(command.run(), [this, stamped, done] {
+    const auto& run = stamped.run();
+    const auto* known = catalogue_.runs().Find(run);
+    auto settle = [this, run, done](const absl::Status& status) {
+      done(status);
+      run_links_.EndSettled(run);
+    };
+    if (known == nullptr) return settle(absl::NotFoundError(absl::StrCat("no run '", run, "' was started")));
+    if (RunEnded(known->state())) return settle(absl::OkStatus());
+    Commit(catalogue_.BatchFor(stamped), [this, stamped, settle](const absl::Status& status) {
+      if (status.ok()) catalogue_.Apply(stamped);
+      settle(status);
+      if (auto surplus = catalogue_.TakeSurplusRuns(); !surplus.empty())
+        Commit(std::move(surplus), [](const absl::Status&) {});
+    });
+  });
+  if (!begun.ok()) done(begun);
 }
 
 template <class Command>
@@ -89,8 +122,6 @@ RunPromise ClusterManager::CommitRun(RunPromise promise, const Command& command,
     if (!status.ok()) return Deliver(promise, Failure<proto::RunReply>(status));
     catalogue_.Apply(command);
     Deliver(promise, RunAnswer(run));
-    if (auto surplus = catalogue_.TakeSurplusRuns(); !surplus.empty())
-      Commit(std::move(surplus), [](const absl::Status&) {});
   });
   return promise;
 }
@@ -105,9 +136,5 @@ proto::RunReply ClusterManager::RunAnswer(const std::string& run) const {
   }
   return reply;
 }
-
-// The behaviour, in another source, asks for these two.
-template RunPromise ClusterManager::Record(const proto::CommitStep&, const std::string&);
-template RunPromise ClusterManager::Record(const proto::FinishRun&, const std::string&);
 
 }  // namespace troupe::actors

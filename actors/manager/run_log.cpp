@@ -9,10 +9,6 @@ namespace troupe::actors {
 
 namespace {
 
-bool Ended(proto::RunState state) {
-  return state == proto::RUN_SUCCEEDED || state == proto::RUN_FAILED || state == proto::RUN_CANCELLED;
-}
-
 // Run names become keys of the store, in front of a '/'.
 bool MayNameARun(const std::string& run) {
   return !run.empty() && run.size() <= 128 && std::all_of(run.begin(), run.end(), [](char c) {
@@ -21,6 +17,10 @@ bool MayNameARun(const std::string& run) {
 }
 
 }  // namespace
+
+bool RunEnded(proto::RunState state) {
+  return state == proto::RUN_SUCCEEDED || state == proto::RUN_FAILED || state == proto::RUN_CANCELLED;
+}
 
 absl::Status RunLog::ValidateStart(const proto::StartRun& command) const {
   if (!MayNameARun(command.run())) {
@@ -53,21 +53,24 @@ void RunLog::Apply(const proto::StartRun& command) {
 void RunLog::Apply(const proto::CommitStep& command) {
   const auto it = runs_.find(command.run());
   if (it == runs_.end()) return;
-  auto& run = it->second;
-  for (const auto& step : run.steps())
-    if (step.step() == command.step()) return;
-  *run.add_steps() = command;
+  if (!HasStep(command.run(), command.step())) *it->second.add_steps() = command;
 }
 
 void RunLog::Apply(const proto::FinishRun& command) {
   const auto it = runs_.find(command.run());
-  if (it == runs_.end() || Ended(it->second.state())) return;
+  if (it == runs_.end() || RunEnded(it->second.state())) return;
   auto& run = it->second;
   run.set_state(command.state());
   run.set_message(command.message());
   *run.mutable_outputs() = command.outputs();
   run.set_finished_unix_ns(command.unix_ns());
   ended_.push_back(command.run());
+}
+
+bool RunLog::HasStep(const std::string& run, const std::string& step) const {
+  const auto* known = Find(run);
+  return known != nullptr && std::any_of(known->steps().begin(), known->steps().end(),
+                                         [&](const auto& committed) { return committed.step() == step; });
 }
 
 const proto::RunRecord* RunLog::Find(const std::string& run) const {

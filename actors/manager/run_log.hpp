@@ -14,6 +14,8 @@
 
 namespace troupe::actors {
 
+[[nodiscard]] bool RunEnded(proto::RunState state);
+
 class RunLog {
  public:
   explicit RunLog(std::size_t kept = 10000) : kept_(kept) {}
@@ -28,6 +30,7 @@ class RunLog {
   void Apply(const proto::CommitStep& command);
   void Apply(const proto::FinishRun& command);
 
+  [[nodiscard]] bool HasStep(const std::string& run, const std::string& step) const;
   // Null: unknown.
   [[nodiscard]] const proto::RunRecord* Find(const std::string& run) const;
   [[nodiscard]] std::vector<const proto::RunRecord*> List(const std::string& workflow) const;
