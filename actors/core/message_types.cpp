@@ -33,9 +33,9 @@ using Messages = MessageList<
     proto::JoinRequest, proto::JoinReply, proto::Heartbeat, proto::HeartbeatReply, proto::LeaveRequest,
     proto::ClusterUpdate, proto::AdoptModel, proto::AdoptModelReply, proto::DisownModel, proto::DrainNode,
     proto::DrainReply, proto::DescribeNode, proto::NodeDescription, proto::KillGpu, proto::FetchObject,
-    proto::FetchReply, proto::ReleaseFetched, proto::UploadChunk, proto::UploadReply, proto::AdminRequest,
-    proto::AdminReply, proto::StartRun, proto::CommitStep, proto::FinishRun, proto::RunReply,
-    proto::StoreBlob, proto::StoreBlobReply,
+    proto::FetchReply, proto::FetchModel, proto::ReleaseFetched, proto::UploadChunk, proto::UploadReply,
+    proto::AdminRequest, proto::AdminReply, proto::StartRun, proto::CommitStep, proto::FinishRun,
+    proto::RunReply, proto::StoreBlob, proto::StoreBlobReply,
     // These stay in one process today; the interfaces that mention them are announced to other ones.
     proto::MemberJoined, proto::DescribeMember, proto::MemberReport, proto::ExecutorReport,
     proto::WorkerOrder, proto::WorkerOutcome, proto::KillWorker, proto::WorkerListening, proto::WorkerReady,
