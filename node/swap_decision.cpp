@@ -170,6 +170,10 @@ std::vector<Dispatch> SwapScheduler::Decide(Time now) {
   auto head = queue_.heads().begin();
   while (head != queue_.heads().end() && AnySlot()) {
     const OrderingKey key = head->key;
+    if (!models_.at(head->model).in_region) {
+      ++head;
+      continue;
+    }
     Entry& entry = requests_.at(queue_.Find(head->model)->begin()->second);
     const GpuChoice choice = Choose(entry, now);
     if (choice.verdict == GpuVerdict::kRun) {

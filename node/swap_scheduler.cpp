@@ -40,7 +40,9 @@ Effects SwapScheduler::DescribeModel(const std::string& model, Bytes weights, By
   // A device that holds the model knows better than an estimate.
   for (const GpuIndex gpu : gpus_.Holders(model))
     weights = std::max(weights, gpus_.at(gpu).Find(model)->bytes);
-  models_[model] = {.weights = weights, .activation = activation};
+  Model& described = models_[model];
+  described.weights = weights;
+  described.activation = activation;
   Effects effects;
   EndUnplaceable(effects);
   return effects;
@@ -169,6 +171,19 @@ Effects SwapScheduler::ForgetRouter(std::uint64_t router) {
     if (cancelled.verdict == CancelVerdict::kInFlight) effects.cancel.push_back({id, cancelled.gpu});
   }
   return effects;
+}
+
+void SwapScheduler::SetInRegion(const std::string& name, bool in_region) {
+  const auto model = models_.find(name);
+  if (model == models_.end() || model->second.in_region == in_region) return;
+  model->second.in_region = in_region;
+  if (in_region) return;
+  // A GPU is kept for no request that cannot take it.
+  std::vector<RequestId> idle;
+  for (const auto& [gpu, id] : holds_) {
+    if (requests_.at(id).request.model == name) idle.push_back(id);
+  }
+  for (const RequestId& id : idle) Release(requests_.at(id));
 }
 
 Effects SwapScheduler::ForgetModel(const std::string& model) {

@@ -86,6 +86,10 @@ class SwapScheduler {
   // requests and evicts its idle copies.
   Effects DescribeModel(const std::string& model, Bytes weights, Bytes activation);
   Effects ForgetModel(const std::string& model);
+  // A model whose host copy is on disk only, or on its way, keeps its requests waiting: nothing is dispatched
+  // for it, and its requests hold up nobody. A described model is in the region until told otherwise.
+  void SetInRegion(const std::string& model, bool in_region);
+  [[nodiscard]] bool Waits(const std::string& model) const { return queue_.Find(model) != nullptr; }
 
   // Draining: nothing new enters, what is here finishes.
   void SetDraining(bool draining) { draining_ = draining; }
@@ -133,6 +137,7 @@ class SwapScheduler {
   struct Model {
     Bytes weights{};
     Bytes activation{};
+    bool in_region = true;
   };
   // What NoFit taught about one model on one GPU, until its worker is replaced.
   struct FitHint {

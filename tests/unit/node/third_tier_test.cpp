@@ -1,0 +1,115 @@
+// The scheduler and models whose host copy is on disk only, or that leave before their run does.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "node/swap_scheduler.hpp"
+
+namespace troupe::node::third_tier_test {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::ElementsAre;
+
+class ThirdTierTest : public testing::Test {
+ protected:
+  explicit ThirdTierTest(SchedulerLimits limits = {}) : scheduler(limits, *FindSchedulerPolicies({})) {
+    scheduler.AddGpu(0, MiB(100));
+    scheduler.Apply(WorkerReady{.gpu = 0, .memory = MiB(100), .free = MiB(100)}, now);
+    for (const char* model : {"a", "b"}) scheduler.DescribeModel(model, MiB(60), MiB(1));
+  }
+  void Submit(std::uint64_t sequence, const std::string& model) {
+    NodeRequest request;
+    request.id = {1, sequence};
+    request.function = "f-" + model;
+    request.model = model;
+    request.expiry = expiry;
+    ASSERT_TRUE(scheduler.Submit(request, now).accepted);
+  }
+  std::vector<std::string> Decide() {
+    std::vector<std::string> models;
+    for (Dispatch& dispatch : scheduler.Decide(now)) {
+      models.push_back(dispatch.model);
+      dispatches.push_back(std::move(dispatch));
+    }
+    scheduler.Check();
+    return models;
+  }
+  Effects Ran(const Dispatch& dispatch, absl::Status status = absl::OkStatus()) {
+    return scheduler.Apply(
+        RunDone{.gpu = dispatch.gpu, .request = dispatch.request, .status = status, .took = milliseconds(1)},
+        now);
+  }
+  void Loaded(const Dispatch& dispatch) {
+    scheduler.Apply(SwapInDone{.gpu = dispatch.gpu, .model = dispatch.model}, now);
+  }
+
+  SwapScheduler scheduler;
+  std::vector<Dispatch> dispatches;
+  Time now{};
+  Time expiry = Time::max();
+};
+
+TEST_F(ThirdTierTest, NothingIsDispatchedBeforeTheHostCopyIsThere) {
+  scheduler.SetInRegion("a", false);
+  Submit(1, "a");
+  Submit(2, "b");
+  EXPECT_TRUE(scheduler.Waits("a"));
+  EXPECT_THAT(Decide(), ElementsAre("b"));
+  Loaded(dispatches[0]);
+  Ran(dispatches[0]);
+  scheduler.DescribeModel("a", MiB(60), MiB(2));  // prepared elsewhere: it stays on disk
+  EXPECT_THAT(Decide(), ElementsAre());
+  scheduler.SetInRegion("a", true);
+  EXPECT_THAT(Decide(), ElementsAre("a"));
+  EXPECT_FALSE(scheduler.Waits("a"));
+}
+
+TEST_F(ThirdTierTest, ItsRequestsExpireWhereTheyWait) {
+  scheduler.SetInRegion("a", false);
+  expiry = Time(milliseconds(5));
+  Submit(1, "a");
+  EXPECT_EQ(scheduler.NextDue(), expiry);
+  now = expiry;
+  const Effects effects = scheduler.Expire(now);
+  ASSERT_EQ(effects.finished.size(), 1u);
+  EXPECT_EQ(effects.finished[0].kind, FinishKind::kExpired);
+  EXPECT_FALSE(scheduler.Waits("a"));
+}
+
+struct LittlePatience : ThirdTierTest {
+  LittlePatience() : ThirdTierTest({.pipeline_depth = 1, .max_passed = 2}) {}
+};
+
+TEST_F(LittlePatience, NoGpuIsKeptForAModelThatIsNotThere) {
+  scheduler.DescribeModel("c", MiB(20), MiB(1));
+  Submit(1, "a");
+  EXPECT_THAT(Decide(), ElementsAre("a"));
+  Submit(2, "b");  // finds the GPU busy
+  EXPECT_THAT(Decide(), ElementsAre());
+  scheduler.SetInRegion("b", false);
+  Loaded(dispatches[0]);
+  Ran(dispatches[0]);
+  for (std::uint64_t i = 3; i < 10; ++i) {
+    Submit(i, "c");
+    EXPECT_THAT(Decide(), ElementsAre("c")) << i;
+    Loaded(dispatches.back());
+    Ran(dispatches.back());
+  }
+  scheduler.SetInRegion("b", true);
+  EXPECT_THAT(Decide(), ElementsAre("b"));
+}
+
+// A run may end before its model has come: it was cancelled, or its plan could not be made.
+TEST_F(ThirdTierTest, ARunThatEndsBeforeItsSwapLeavesAModelThatCanGo) {
+  Submit(1, "a");
+  EXPECT_THAT(Decide(), ElementsAre("a"));
+  Ran(dispatches[0], absl::InvalidArgumentError("no such shape"));
+  Submit(2, "b");
+  EXPECT_THAT(Decide(), ElementsAre()) << "what is loading is no victim";
+  Loaded(dispatches[0]);
+  EXPECT_THAT(Decide(), ElementsAre("b"));
+  EXPECT_THAT(dispatches[1].victims, ElementsAre("a"));
+}
+
+}  // namespace
+}  // namespace troupe::node::third_tier_test
