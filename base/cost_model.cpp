@@ -1,6 +1,7 @@
 #include "base/cost_model.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace troupe {
 
@@ -21,11 +22,27 @@ void RunningEstimate::Observe(Duration value) {
 void CostModel::ObserveLoad(Bytes bytes, Duration took) {
   if (bytes < kSmallestMeasuredLoad || took <= Duration::zero()) return;
   const double sample = static_cast<double>(took.count()) / static_cast<double>(bytes.count());
+  ++revision_;
   nanos_per_byte_ = nanos_per_byte_ == 0 ? sample : nanos_per_byte_ + kWeight * (sample - nanos_per_byte_);
 }
 
+CostModel::Entry& CostModel::Touch(const std::string& model) {
+  if (models_.size() >= defaults_.max_models && !models_.contains(model)) {
+    models_.erase(std::min_element(models_.begin(), models_.end(), [](const auto& a, const auto& b) {
+      return a.second.last < b.second.last;
+    }));
+  }
+  Entry& entry = models_[model];
+  entry.last = ++revision_;
+  return entry;
+}
+
 void CostModel::ObserveRun(const std::string& model, Duration took) {
-  runs_[model].Observe(took);
+  Touch(model).run.Observe(took);
+}
+
+void CostModel::ObserveSwapped(const std::string& model, Duration took) {
+  Touch(model).swapped.Observe(took);
 }
 
 Duration CostModel::LoadTime(Bytes bytes) const {
@@ -34,8 +51,39 @@ Duration CostModel::LoadTime(Bytes bytes) const {
 }
 
 Duration CostModel::RunTime(const std::string& model) const {
-  const auto it = runs_.find(model);
-  return it == runs_.end() ? defaults_.run : it->second.Or(defaults_.run);
+  const auto it = models_.find(model);
+  if (it == models_.end()) return defaults_.run;
+  return it->second.run.Or(it->second.swapped.Or(defaults_.run));
+}
+
+bool CostModel::Heavy(const std::string& model, Bytes weights) const {
+  const double load = ToSeconds(LoadTime(weights));
+  const auto it = models_.find(model);
+  if (it == models_.end()) return load > defaults_.heavy_slowdown * ToSeconds(defaults_.run);
+  const Entry& entry = it->second;
+  const double swapped = ToSeconds(entry.swapped.Or(Duration::zero()));
+  // Nobody has seen it run with its weights there: it is heavy when the load makes up what it took.
+  if (!entry.run.known()) return swapped < defaults_.heavy_slowdown * load;
+  const double run = ToSeconds(entry.run.Or(Duration::zero()));
+  return (entry.swapped.known() ? swapped : std::max(load, run)) > defaults_.heavy_slowdown * run;
+}
+
+std::vector<ModelCost> CostModel::Known() const {
+  std::vector<ModelCost> known;
+  known.reserve(models_.size());
+  for (const auto& [model, entry] : models_) {
+    known.push_back({model, entry.run.Or(Duration::zero()), entry.swapped.Or(Duration::zero())});
+  }
+  return known;
+}
+
+void CostModel::Restore(const std::vector<ModelCost>& known, double nanos_per_byte) {
+  if (std::isfinite(nanos_per_byte) && nanos_per_byte > 0) nanos_per_byte_ = nanos_per_byte;
+  for (const ModelCost& cost : known) {
+    if (cost.model.empty()) continue;
+    if (cost.run > Duration::zero()) Touch(cost.model).run.Observe(cost.run);
+    if (cost.swapped > Duration::zero()) Touch(cost.model).swapped.Observe(cost.swapped);
+  }
 }
 
 }  // namespace troupe

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "base/slo_order.hpp"
+
 namespace troupe {
 
 namespace {
@@ -16,9 +18,9 @@ std::int64_t EarliestDeadlineFirst(const Urgency& urgency) {
 }  // namespace
 
 std::span<const PolicyEntry<OrderingPolicy>> OrderingPolicies() {
-  static constexpr std::array<PolicyEntry<OrderingPolicy>, 2> kTable = {{
-      {"edf", "earliest deadline first inside a priority", &EarliestDeadlineFirst},
-      {"fifo", "order of arrival inside a priority", &Fifo},
+  static const std::array<PolicyEntry<OrderingPolicy>, 2> kTable = {{
+      {"edf", "earliest deadline first inside a priority", {&EarliestDeadlineFirst}},
+      {"fifo", "order of arrival inside a priority", {&Fifo}},
   }};
   return kTable;
 }
@@ -27,9 +29,11 @@ absl::StatusOr<OrderingPolicy> FindOrderingPolicy(std::string_view name) {
   return FindPolicy<OrderingPolicy>("ordering", name, OrderingPolicies());
 }
 
-OrderingKey MakeOrderingKey(OrderingPolicy policy, const Urgency& urgency, std::uint64_t sequence) {
+OrderingKey MakeOrderingKey(const OrderingPolicy& policy, const Urgency& urgency, std::uint64_t sequence,
+                            FunctionPlace place) {
   return {.priority = urgency.priority == 0 ? kDefaultPriority : urgency.priority,
-          .rank = policy(urgency),
+          .place = place,
+          .rank = policy.rank(urgency),
           .sequence = sequence};
 }
 

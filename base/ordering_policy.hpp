@@ -22,20 +22,36 @@ struct Urgency {
   Time deadline{};  // target; Time::max() when the function has none
 };
 
+// Where a function's requests stand among those of others (base/slo_order.hpp); equal for all unless the
+// policy ranks functions.
+struct FunctionPlace {
+  std::uint32_t group = 0;
+  std::int64_t score = 0;
+  auto operator<=>(const FunctionPlace&) const = default;
+};
+
 // The smallest key goes first. `sequence` makes keys unique and breaks ties by arrival.
 struct OrderingKey {
   std::uint32_t priority = kDefaultPriority;
+  FunctionPlace place{};
   std::int64_t rank = 0;
   std::uint64_t sequence = 0;
   auto operator<=>(const OrderingKey&) const = default;
 };
 
-// Gives the rank inside one priority. `fifo`: time of arrival. `edf`: the deadline (default).
-using OrderingPolicy = std::int64_t (*)(const Urgency&);
+struct SloRules;  // base/slo_order.hpp
+
+// `rank` orders the requests of one priority, inside one place. `slo`: functions are ranked by how near they
+// are to their SLO; null: all functions alike.
+//   `edf` (default): by the deadline.   `fifo`: by the time of arrival.
+struct OrderingPolicy {
+  std::int64_t (*rank)(const Urgency&) = nullptr;
+  const SloRules* slo = nullptr;
+};
 
 [[nodiscard]] std::span<const PolicyEntry<OrderingPolicy>> OrderingPolicies();
 [[nodiscard]] absl::StatusOr<OrderingPolicy> FindOrderingPolicy(std::string_view name);
-[[nodiscard]] OrderingKey MakeOrderingKey(OrderingPolicy policy, const Urgency& urgency,
-                                          std::uint64_t sequence);
+[[nodiscard]] OrderingKey MakeOrderingKey(const OrderingPolicy& policy, const Urgency& urgency,
+                                          std::uint64_t sequence, FunctionPlace place = {});
 
 }  // namespace troupe

@@ -10,7 +10,7 @@ namespace troupe::cluster {
 
 RequestBook::RequestBook(RouterLimits limits, RoutingPolicy routing, OrderingPolicy ordering)
     : limits_(limits), routing_(routing), ordering_(ordering) {
-  TROUPE_CHECK(routing_ != nullptr && ordering_ != nullptr, "every slot of the router needs a policy");
+  TROUPE_CHECK(routing_ != nullptr && ordering_.rank != nullptr, "every slot of the router needs a policy");
 }
 
 // How long until the queue as it is has been served.

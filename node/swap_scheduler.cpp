@@ -20,8 +20,9 @@ absl::StatusOr<SchedulerPolicies> FindSchedulerPolicies(const PolicyNames& names
 
 SwapScheduler::SwapScheduler(SchedulerLimits limits, SchedulerPolicies policies, CostDefaults costs)
     : limits_(limits), policies_(policies), costs_(costs) {
-  TROUPE_CHECK(policies_.ordering != nullptr && policies_.gpu != nullptr && policies_.eviction != nullptr,
-               "every slot of the scheduler needs a policy");
+  TROUPE_CHECK(
+      policies_.ordering.rank != nullptr && policies_.gpu != nullptr && policies_.eviction != nullptr,
+      "every slot of the scheduler needs a policy");
   TROUPE_CHECK(limits_.pipeline_depth > 0 && limits_.max_attempts > 0, "a limit of zero serves nothing");
 }
 
@@ -198,7 +199,6 @@ Effects SwapScheduler::ForgetModel(const std::string& model) {
                                    proto::BOUNCE_NOT_ADOPTED));
   }
   models_.erase(model);
-  costs_.Forget(model);
   std::erase_if(hints_, [&](const auto& hint) { return hint.first.second == model; });
   for (const GpuIndex gpu : gpus_.Holders(model)) {
     if (gpus_.at(gpu).Find(model)->state != ResidentState::kResident) continue;

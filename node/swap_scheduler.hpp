@@ -39,7 +39,7 @@ struct SchedulerLimits {
 };
 
 struct SchedulerPolicies {
-  OrderingPolicy ordering = nullptr;
+  OrderingPolicy ordering{};
   GpuPolicy gpu = nullptr;
   EvictionPolicy eviction = nullptr;
 };

@@ -1,0 +1,122 @@
+#include "base/slo_order.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace troupe::slo_order_test {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::ElementsAre;
+
+void End(SloOrder& order, const std::string& function, int in_time, int late,
+         Duration latency = milliseconds(10), double percentile = 0) {
+  for (int i = 0; i < in_time; ++i) order.Ended(function, percentile, true, latency);
+  for (int i = 0; i < late; ++i) order.Ended(function, percentile, false, latency);
+}
+std::vector<std::string> Sorted(const SloOrder& order, std::vector<std::string> functions) {
+  std::stable_sort(functions.begin(), functions.end(),
+                   [&](const auto& a, const auto& b) { return order.PlaceOf(a) < order.PlaceOf(b); });
+  return functions;
+}
+// `periods` whole alpha periods: in each `functions` run, `met` of them within their SLO.
+Time Periods(SloOrder& order, Time now, int functions, int met) {
+  for (int i = 0; i < functions; ++i) End(order, "f" + std::to_string(i), i < met ? 1 : 0, i < met ? 0 : 1);
+  for (std::uint32_t i = 0; i < order.rules().reorders_per_alpha; ++i) {
+    EXPECT_TRUE(order.Reorder(now));
+    now += order.rules().reorder_every;
+  }
+  return now;
+}
+
+TEST(SloOrder, RequiredRequestsAsInThePaper) {
+  SloOrder order(kPaperSloRules);
+  EXPECT_EQ(order.RequiredRequests("none"), 0);
+  End(order, "a", 97, 3);  // (0.98 x 100 - 97) / 0.02
+  EXPECT_NEAR(order.RequiredRequests("a"), 50, 1e-6);
+  End(order, "b", 100, 0);
+  EXPECT_NEAR(order.RequiredRequests("b"), -100, 1e-6);
+  End(order, "c", 1, 1, milliseconds(10), 50);
+  EXPECT_NEAR(order.RequiredRequests("c"), 0, 1e-9);
+  End(order, "d", 0, 1, milliseconds(10), 100);  // can never be made good: as good as never
+  EXPECT_NEAR(order.RequiredRequests("d"), 9999, 1);
+  // The released router weighs with the mean latency in seconds.
+  SloOrder released(kReleasedSloRules);
+  End(released, "a", 97, 3, milliseconds(100));
+  EXPECT_NEAR(released.RequiredRequests("a"), 5, 1e-6);
+}
+
+TEST(SloOrder, HighGroupDescendsLowGroupAscends) {
+  SloOrder order(kPaperSloRules);
+  End(order, "good", 100, 0);  // -100
+  End(order, "near", 97, 3);   // 50
+  End(order, "far", 90, 10);   // 400
+  End(order, "lost", 0, 40);   // 1960
+  const std::vector<std::string> all = {"good", "near", "far", "lost", "new"};
+  Time now{};
+  // alpha is 1: all are in the high group.
+  ASSERT_TRUE(order.Reorder(now));
+  EXPECT_FALSE(order.Reorder(now + milliseconds(1999)));
+  EXPECT_THAT(Sorted(order, all), ElementsAre("lost", "far", "near", "new", "good"));
+  // The share of functions within their SLO falls: alpha is halved, and 50 + 400 <= 1205 < 50 + 400 + 1960.
+  now = Time(seconds(2));
+  for (int i = 0; i < 18; ++i, now += seconds(2)) ASSERT_TRUE(order.Reorder(now));
+  EXPECT_EQ(order.alpha(), 1);
+  ASSERT_TRUE(order.Reorder(now));  // the first period: one of four
+  EXPECT_EQ(order.alpha(), 1);
+  End(order, "near", 0, 1);  // 99 and 1 of one
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(order.Reorder(now += seconds(2)));
+  EXPECT_EQ(order.alpha(), 0.5);
+  EXPECT_THAT(Sorted(order, all), ElementsAre("far", "near", "new", "good", "lost"));
+  EXPECT_TRUE(order.High("far"));
+  EXPECT_FALSE(order.High("lost"));
+}
+
+TEST(SloOrder, AlphaFollowsTheAbsoluteChangeInThePaper) {
+  SloOrder order(kPaperSloRules);
+  Time now = Periods(order, Time{}, 100, 90);
+  EXPECT_EQ(order.alpha(), 1);  // nothing to compare with
+  now = Periods(order, now, 100, 80);
+  EXPECT_EQ(order.alpha(), 0.5);
+  now = Periods(order, now, 100, 77);  // within the threshold
+  EXPECT_EQ(order.alpha(), 0.5);
+  now = Periods(order, now, 100, 74);  // compared with the period before, not with 80
+  EXPECT_EQ(order.alpha(), 0.5);
+  now = Periods(order, now, 100, 60);
+  EXPECT_EQ(order.alpha(), 0.25);
+  now = Periods(order, now, 100, 65);
+  EXPECT_EQ(order.alpha(), 0.5);
+  now = Periods(order, now, 100, 70);
+  now = Periods(order, now, 100, 75);
+  EXPECT_EQ(order.alpha(), 1);  // never above
+  Periods(order, now, 0, 0);    // nobody asked for anything
+  EXPECT_EQ(order.alpha(), 1);
+}
+
+TEST(SloOrder, AlphaAsInTheReleasedRouter) {
+  SloRules rules = kReleasedSloRules;
+  rules.share_of_period = true;  // so that the test says the shares
+  SloOrder order(rules);
+  Time now = Periods(order, Time{}, 100, 10);
+  EXPECT_EQ(order.alpha(), 1);
+  now = Periods(order, now, 100, 9);  // a tenth less: relative
+  EXPECT_EQ(order.alpha(), 0.5);
+  now = Periods(order, now, 100, 9);
+  EXPECT_NEAR(order.alpha(), 0.505, 1e-9);
+  now = Periods(order, now, 200, 19);  // 9.5 % after 9 %
+  EXPECT_EQ(order.alpha(), 1);
+}
+
+TEST(SloOrder, AHundredThousandRequestsDoNotDrownTheNext) {
+  SloOrder order(kPaperSloRules);
+  End(order, "a", 400'000, 0);
+  EXPECT_GE(order.RequiredRequests("a"), -100'001);
+  for (int i = 0; i < 16'500; ++i) order.Ended("g" + std::to_string(i), 98, true, {});
+  EXPECT_EQ(order.RequiredRequests("a"), 0);  // forgotten: it was idle longest
+}
+
+}  // namespace
+}  // namespace troupe::slo_order_test
