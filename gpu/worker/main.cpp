@@ -31,6 +31,8 @@ struct Flags {
   int threads = 1;
   std::string lease = "30s";
   std::string arena = "256MiB";
+  std::string memory{kDefaultMemory};
+  std::string quota = "0";
   bool allow_faults = false;
 };
 
@@ -48,6 +50,10 @@ void AddFlags(CLI::App& app, Flags& flags) {
       ->capture_default_str();
   app.add_option("--lease", flags.lease, "how long to wait for a daemon to come back")->capture_default_str();
   app.add_option("--arena", flags.arena, "room for outputs that nobody has read yet")->capture_default_str();
+  app.add_option("--memory", flags.memory, "how device memory is handed out: a memory policy")
+      ->capture_default_str();
+  app.add_option("--quota", flags.quota, "device memory that this worker may use; 0: all of it")
+      ->capture_default_str();
   app.add_flag("--allow-faults", flags.allow_faults, "misbehave when an order asks for it");
 }
 
@@ -99,6 +105,11 @@ absl::StatusOr<WorkerOptions> OptionsOf(const Flags& flags) {
   if (!ParseBytes(flags.arena, options.arena) || options.arena < MiB(1) || options.arena > GiB(64)) {
     return absl::InvalidArgumentError(
         absl::StrCat("--arena ", flags.arena, ": must be a size from 1MiB to 64GiB"));
+  }
+  options.memory.policy = flags.memory;
+  TROUPE_RETURN_IF_ERROR(FindMemoryPolicy(flags.memory).status());
+  if (!ParseBytes(flags.quota, options.memory.quota)) {
+    return absl::InvalidArgumentError(absl::StrCat("--quota ", flags.quota, ": must be a size such as 8GiB"));
   }
   TROUPE_ASSIGN_OR_RETURN(options.open_device, OpenerOf(flags));
   return options;

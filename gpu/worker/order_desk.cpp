@@ -39,9 +39,10 @@ OrderDesk::OrderDesk(std::unique_ptr<Device> device, TaskQueue& queue, Lanes lan
     : device_(std::move(device)),
       lanes_(lanes),
       options_(std::move(options)),
-      residency_(*device_, queue, lanes, options_.limits),
+      memory_(*device_, options_.memory),
+      residency_(memory_, queue, lanes, options_.limits),
       preparer_(*device_, queue, lanes, options_.limits),
-      runner_(*device_, queue, lanes, options_.limits, residency_, preparer_) {
+      runner_(memory_, queue, lanes, options_.limits, residency_, preparer_) {
   residency_.Connect(
       [this](const std::string& digest, const absl::Status& status) { runner_.ModelChanged(digest, status); },
       [this](const std::string& digest) { return runner_.Wants(digest); });
@@ -195,7 +196,7 @@ void OrderDesk::FinishShutdown() {
 
 proto::WorkerDescription OrderDesk::Describe() const {
   proto::WorkerDescription description;
-  const MemoryUse memory = device_->memory();
+  const MemoryUse memory = memory_.memory();
   description.set_device(device_->info().name);
   description.set_memory_bytes(memory.total.count());
   description.set_free_bytes(memory.free.count());

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "gpu/device/device.hpp"
+#include "gpu/memory/device_memory.hpp"
 #include "gpu/worker/lanes.hpp"
 #include "gpu/worker/limits.hpp"
 #include "gpu/worker/preparer.hpp"
@@ -26,6 +27,7 @@ class OrderDesk {
     std::string generation;
     bool allow_faults = false;
     WorkerLimits limits;
+    MemoryOptions memory;
   };
   OrderDesk(std::unique_ptr<Device> device, TaskQueue& queue, Lanes lanes, Options options);
 
@@ -58,6 +60,7 @@ class OrderDesk {
   std::unique_ptr<Device> device_;  // ends last
   Lanes lanes_;
   const Options options_;
+  DeviceMemory memory_;
   Residency residency_;
   Preparer preparer_;
   Runner runner_;

@@ -6,16 +6,16 @@
 
 namespace troupe::gpu {
 
-proto::WorkerOutcome NoFitOutcome(const Device& device) {
-  const MemoryUse memory = device.memory();
+proto::WorkerOutcome NoFitOutcome(const DeviceMemory& memory) {
+  const MemoryUse use = memory.memory();
   proto::WorkerOutcome outcome;
-  outcome.mutable_no_fit()->set_free(memory.free.count());
-  outcome.mutable_no_fit()->set_largest(memory.largest.count());
+  outcome.mutable_no_fit()->set_free(use.free.count());
+  outcome.mutable_no_fit()->set_largest(use.largest.count());
   return outcome;
 }
 
-Residency::Residency(Device& device, TaskQueue& queue, Lanes lanes, const WorkerLimits& limits)
-    : device_(device), queue_(queue), lanes_(lanes), limits_(limits), stream_(device.MakeStream()) {}
+Residency::Residency(DeviceMemory& memory, TaskQueue& queue, Lanes lanes, const WorkerLimits& limits)
+    : memory_(memory), queue_(queue), lanes_(lanes), limits_(limits), stream_(memory.device().MakeStream()) {}
 
 Residency::~Residency() = default;
 
@@ -41,9 +41,10 @@ void Residency::SwapIn(const HostModel& host, Reply reply) {
         absl::ResourceExhaustedError(absl::StrCat(table_.loading(), " models are being swapped in already")));
     return;
   }
-  const absl::StatusOr<DeviceRange> range = device_.Allocate(Bytes(host.weights.size()));
+  const absl::StatusOr<DeviceRange> range =
+      memory_.Allocate({MemoryUser::Kind::kWeights, host.digest}, Bytes(host.weights.size()));
   if (!range.ok()) {
-    reply.Fail(range.status(), NoFitOutcome(device_));
+    reply.Fail(range.status(), NoFitOutcome(memory_));
     return;
   }
   table_.BeginLoading(host.digest, *range);
@@ -62,7 +63,7 @@ void Residency::Copied(const std::string& digest, const absl::Status& status) {
     outcome.set_bytes(table_.SizeOf(digest).count());
     ++swaps_;
   } else {
-    device_.Free(table_.LoadFailed(digest));
+    memory_.Free(table_.LoadFailed(digest));
   }
   std::vector<Reply> replies = std::move(waiting_.extract(digest).mapped());
   for (Reply& reply : replies) {
@@ -83,7 +84,7 @@ void Residency::Evict(const std::string& digest, Reply reply) {
     reply.Fail(range.status());
     return;
   }
-  device_.Free(*range);
+  memory_.Free(*range);
   reply.Done();
 }
 

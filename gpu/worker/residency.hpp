@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "gpu/device/device.hpp"
+#include "gpu/memory/device_memory.hpp"
 #include "gpu/worker/host_model.hpp"
 #include "gpu/worker/lanes.hpp"
 #include "gpu/worker/limits.hpp"
@@ -26,7 +27,7 @@ class Residency {
   using Changed = std::function<void(const std::string& digest, const absl::Status& status)>;
   // Whether runs wait for this model: it is not evicted from under them.
   using Wanted = std::function<bool(const std::string& digest)>;
-  Residency(Device& device, TaskQueue& queue, Lanes lanes, const WorkerLimits& limits);
+  Residency(DeviceMemory& memory, TaskQueue& queue, Lanes lanes, const WorkerLimits& limits);
   ~Residency();
   void Connect(Changed changed, Wanted wanted);
 
@@ -42,7 +43,7 @@ class Residency {
  private:
   void Copied(const std::string& digest, const absl::Status& status);
 
-  Device& device_;
+  DeviceMemory& memory_;
   TaskQueue& queue_;
   Lanes lanes_;
   const WorkerLimits& limits_;
@@ -55,6 +56,6 @@ class Residency {
 };
 
 // What a refused allocation answers.
-[[nodiscard]] proto::WorkerOutcome NoFitOutcome(const Device& device);
+[[nodiscard]] proto::WorkerOutcome NoFitOutcome(const DeviceMemory& memory);
 
 }  // namespace troupe::gpu

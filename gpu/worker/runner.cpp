@@ -11,17 +11,17 @@ namespace troupe::gpu {
 
 using transport::SteadyNow;
 
-Runner::Runner(Device& device, TaskQueue& queue, Lanes lanes, const WorkerLimits& limits,
+Runner::Runner(DeviceMemory& memory, TaskQueue& queue, Lanes lanes, const WorkerLimits& limits,
                Residency& residency, Preparer& preparer)
-    : device_(device),
+    : memory_(memory),
       queue_(queue),
       lanes_(lanes),
       limits_(limits),
       residency_(residency),
       preparer_(preparer),
-      in_(device.MakeStream()),
-      compute_(device.MakeStream()),
-      out_(device.MakeStream()) {}
+      in_(memory.device().MakeStream()),
+      compute_(memory.device().MakeStream()),
+      out_(memory.device().MakeStream()) {}
 
 Runner::~Runner() {
   // The streams first: what they still do uses the runs' memory.
@@ -190,14 +190,14 @@ bool Runner::Stage(Id id) {
     return true;
   }
   const RunLayout layout(*run.plan);
-  const absl::StatusOr<DeviceRange> block = device_.Allocate(layout.total);
+  const absl::StatusOr<DeviceRange> block = memory_.Allocate({MemoryUser::Kind::kRun, digest}, layout.total);
   if (!block.ok()) {
     if (on_device_ > 0) return false;
-    GiveUp(id, block.status(), NoFitOutcome(device_));
+    GiveUp(id, block.status(), NoFitOutcome(memory_));
     return true;
   }
   if (const absl::Status reserved = ReserveOutputs(run, limits_.inline_outputs); !reserved.ok()) {
-    device_.Free(*block);
+    memory_.Free(*block);
     GiveUp(id, reserved);
     return true;
   }
@@ -310,7 +310,7 @@ void Runner::Left(Id id, const absl::Status& status) {
 
 void Runner::FreeDevice(Run& run) {
   if (run.holds_model) residency_.table().Release(run.request.order.digest());
-  device_.Free(run.block);
+  memory_.Free(run.block);
   --on_device_;
 }
 

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "gpu/device/device.hpp"
+#include "gpu/memory/device_memory.hpp"
 #include "gpu/worker/lanes.hpp"
 #include "gpu/worker/limits.hpp"
 #include "gpu/worker/preparer.hpp"
@@ -27,8 +28,8 @@ namespace troupe::gpu {
 // those first whose model, plan and inputs are there.
 class Runner {
  public:
-  Runner(Device& device, TaskQueue& queue, Lanes lanes, const WorkerLimits& limits, Residency& residency,
-         Preparer& preparer);
+  Runner(DeviceMemory& memory, TaskQueue& queue, Lanes lanes, const WorkerLimits& limits,
+         Residency& residency, Preparer& preparer);
   ~Runner();
 
   // The request's inputs have been checked (CheckRunInputs).
@@ -68,7 +69,7 @@ class Runner {
   std::unique_ptr<Run> Take(Id id);
   void FreeDevice(Run& run);
 
-  Device& device_;
+  DeviceMemory& memory_;
   TaskQueue& queue_;
   Lanes lanes_;
   const WorkerLimits& limits_;

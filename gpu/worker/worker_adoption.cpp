@@ -106,6 +106,7 @@ absl::Status Worker::OpenOrKeepDevice(const proto::AdoptHello& hello,
   desk.generation = generation_;
   desk.allow_faults = options_.allow_faults;
   desk.limits = options_.limits;
+  desk.memory = options_.memory;
   desk_ = std::make_unique<OrderDesk>(std::move(device), *queue_, Lanes(PageOf(page_)), std::move(desk));
   return absl::OkStatus();
 }

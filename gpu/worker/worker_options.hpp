@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "base/units.hpp"
 #include "gpu/device/device.hpp"
+#include "gpu/memory/device_memory.hpp"
 #include "gpu/worker/limits.hpp"
 #include "transport/link_state.hpp"
 #include "transport/memory_file.hpp"
@@ -33,6 +34,7 @@ struct WorkerOptions {
   bool allow_faults = false;
   DeviceOpener open_device;
   WorkerLimits limits;
+  MemoryOptions memory;
 };
 
 }  // namespace troupe::gpu

@@ -55,10 +55,11 @@ class RunnerTest : public testing::Test {
     };
     device_ =
         *MakeVirtualDevice(std::move(options), *transport::MemoryFile::Create("device", MiB(4)), nullptr);
-    residency_ = std::make_unique<Residency>(*device_, *queue_, Lanes(PageOf(page_)), limits_);
+    memory_ = std::make_unique<DeviceMemory>(*device_, MemoryOptions());
+    residency_ = std::make_unique<Residency>(*memory_, *queue_, Lanes(PageOf(page_)), limits_);
     preparer_ = std::make_unique<Preparer>(*device_, *queue_, Lanes(PageOf(page_)), limits_);
     runner_ =
-        std::make_unique<Runner>(*device_, *queue_, Lanes(PageOf(page_)), limits_, *residency_, *preparer_);
+        std::make_unique<Runner>(*memory_, *queue_, Lanes(PageOf(page_)), limits_, *residency_, *preparer_);
     residency_->Connect(
         [this](const auto& digest, const auto& status) { runner_->ModelChanged(digest, status); },
         [this](const auto& digest) { return runner_->Wants(digest); });
@@ -140,6 +141,7 @@ class RunnerTest : public testing::Test {
   RegionPtr region_;
   std::shared_ptr<transport::LocalChannel> channel_;
   std::unique_ptr<Device> device_;
+  std::unique_ptr<DeviceMemory> memory_;
   std::unique_ptr<Residency> residency_;
   std::unique_ptr<Preparer> preparer_;
   std::unique_ptr<Runner> runner_;
@@ -154,7 +156,7 @@ TEST_F(RunnerTest, ARunWaitsForItsModelAndItsPlan) {
   EXPECT_EQ(Await(2).bytes(), 64u);  // 32 in, 32 out
   EXPECT_EQ(Await(2).run().outputs(0).spec().shape(0), 2);
   EvictAll();
-  EXPECT_EQ(device_->memory().free, device_->memory().total);
+  EXPECT_EQ(memory_->memory().free, memory_->memory().total);
 }
 
 TEST_F(RunnerTest, ARunOfAnAbsentModelOrPlanIsRefused) {
@@ -256,7 +258,7 @@ TEST_F(RunnerTest, ARunThatCannotFitAtAllIsAnswered) {
   EXPECT_EQ(Code(2), CodeOf(absl::StatusCode::kResourceExhausted));
   EXPECT_TRUE(outcomes_[2].has_no_fit());
   EvictAll();
-  EXPECT_EQ(device_->memory().free, device_->memory().total);
+  EXPECT_EQ(memory_->memory().free, memory_->memory().total);
 }
 
 TEST_F(RunnerTest, RunsWaitForRoomThatOthersHold) {
@@ -270,7 +272,7 @@ TEST_F(RunnerTest, RunsWaitForRoomThatOthersHold) {
     EXPECT_TRUE(channel_->Release(outcomes_[i].run().outputs(0).data()).ok());
   }
   EvictAll();
-  EXPECT_EQ(device_->memory().free, device_->memory().total);
+  EXPECT_EQ(memory_->memory().free, memory_->memory().total);
   EXPECT_EQ(channel_->used(), Bytes(0));
 }
 
@@ -287,7 +289,7 @@ TEST_F(RunnerTest, AFullArenaFailsTheRunAndNothingLeaks) {
   EXPECT_EQ(Code(sequence), CodeOf(absl::StatusCode::kResourceExhausted));
   EXPECT_THAT(outcomes_[sequence].message(), testing::HasSubstr("output y"));
   EvictAll();
-  EXPECT_EQ(device_->memory().free, device_->memory().total);
+  EXPECT_EQ(memory_->memory().free, memory_->memory().total);
 }
 
 TEST_F(RunnerTest, WhatIsUsedIsNotEvicted) {
@@ -380,7 +382,7 @@ TEST_F(RunnerTest, AbandoningDropsWhatWaitsAndKeepsWhatIsResident) {
   while (runner_->in_flight() > 0 && !HasFatalFailure()) PumpOnce();
   EXPECT_THAT(residency_->table().Resident(), testing::SizeIs(1));
   EvictAll();
-  EXPECT_EQ(device_->memory().free, device_->memory().total);
+  EXPECT_EQ(memory_->memory().free, memory_->memory().total);
 }
 
 TEST_F(RunnerTest, ASequenceInUseIsRefused) {
