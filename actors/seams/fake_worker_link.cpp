@@ -16,24 +16,22 @@ namespace {
 
 constexpr int kNoDevice = 4;  // node::kWorkerExitNoDevice
 
-// The worker's state; one per life. Lives in an actor, so that its time is the actors' time.
-struct Life {
-  std::uint64_t incarnation = 0;
-  bool up = false;
-  std::map<std::string, Bytes> resident;
-  std::set<std::string> loading;
-  Time link_free{};
-  Time compute_free{};
-  std::set<std::uint64_t> cancelled;
-  std::set<std::uint64_t> open;
-};
-
+// What the link and the actor that plays its worker have in common. Of one thread.
 struct Shared {
   FakeWorkerProfile profile;
   std::shared_ptr<FakeWorkerControl> control;
   WorkerLink::Events events;
-  Life life;
+  std::uint64_t incarnation = 0;
+  bool death_told = true;                // of this incarnation
+  std::uint64_t written = 0, taken = 0;  // orders into and out of the ring
+  std::uint64_t sent = 0, answered = 0;  // orders that get an outcome
   std::uint64_t progress = 0;
+
+  void Begin(std::uint64_t life) {
+    incarnation = life;
+    death_told = false;
+    sent = answered = 0;
+  }
 };
 
 // What happens later is a message to the worker's own actor.
@@ -49,11 +47,11 @@ class Worker : public caf::event_based_actor {
         [this](const proto::WorkerListening& spawn) { Spawn(spawn.incarnation()); },
         [this](const proto::WorkerReady& adopt) { Adopt(adopt.incarnation()); },
         [this](const proto::KillWorker&) { Die(0, 9, "killed"); },
-        [this](const proto::WorkerDied&) { Die(0, 0, "shut down"); },
+        [this](const proto::WorkerDied&) { Die(0, 15, "ended by its daemon"); },
         [this](const proto::WorkerOrder& order) { Take(order); },
         [this](const proto::Tick& tick) {
           auto node = later_.extract(tick.token());
-          if (!node.empty() && tick.what() == shared_->life.incarnation) node.mapped()();
+          if (!node.empty() && tick.what() == shared_->incarnation) node.mapped()();
         },
     };
   }
@@ -62,19 +60,21 @@ class Worker : public caf::event_based_actor {
   void InTime(Time at, Later later) {
     proto::Tick tick;
     tick.set_token(next_++);
-    tick.set_what(static_cast<std::uint32_t>(shared_->life.incarnation));
+    tick.set_what(static_cast<std::uint32_t>(shared_->incarnation));
     later_[tick.token()] = std::move(later);
     After(this, at - Now(this), tick);
   }
 
   void Spawn(std::uint64_t incarnation) {
-    shared_->life = Life();
-    shared_->life.incarnation = incarnation;
-    shared_->life.up = true;
-    shared_->control->used = Bytes(0);
-    ++shared_->control->spawns;
-    if (shared_->control->refuse_start) return Die(1, 0, "told to refuse");
-    if (shared_->control->unfit) return Die(kNoDevice, 0, "there is no such device");
+    auto& control = *shared_->control;
+    shared_->Begin(incarnation);
+    Forget();
+    control.life = {};
+    control.life.up = true;
+    control.used = Bytes(0);
+    ++control.spawns;
+    if (control.refuse_start) return Die(1, 0, "told to refuse");
+    if (control.unfit) return Die(kNoDevice, 0, "there is no such device");
     InTime(Now(this) + shared_->profile.start, [this, incarnation] {
       proto::WorkerListening listening;
       listening.set_incarnation(incarnation);
@@ -83,27 +83,48 @@ class Worker : public caf::event_based_actor {
   }
 
   void Adopt(std::uint64_t incarnation) {
-    proto::WorkerReady ready;
-    ready.set_incarnation(incarnation);
-    if (!shared_->life.up) {
-      ready.set_code(static_cast<int>(absl::StatusCode::kUnavailable));
-      ready.set_message("there is no worker");
+    auto& life = shared_->control->life;
+    const bool from_before = incarnation != shared_->incarnation;
+    if (from_before) shared_->Begin(incarnation);
+    if (life.up && shared_->control->hang) {
+      return InTime(Now(this) + shared_->profile.adopt_timeout, [this, from_before] {
+        Ready(absl::DeadlineExceededError("nothing from the worker"), from_before);
+      });
     }
-    *ready.mutable_description() = Describe();
+    if (!life.up) return Ready(absl::NotFoundError("nobody listens"), from_before);
+    life.linked = true;
+    Ready(absl::OkStatus(), from_before);
+  }
+
+  void Ready(const absl::Status& status, bool from_before) {
+    proto::WorkerReady ready;
+    ready.set_incarnation(shared_->incarnation);
+    ready.set_code(static_cast<int>(status.code()));
+    ready.set_message(std::string(status.message()));
+    ready.set_same_worker(from_before);
+    if (status.ok()) *ready.mutable_description() = Describe();
     shared_->events.on_ready(std::move(ready));
   }
 
   void Die(int code, int signal, const std::string& why) {
-    if (!shared_->life.up) return;
-    shared_->life.up = false;
-    later_.clear();
-    shared_->life.open.clear();
+    auto& life = shared_->control->life;
+    if (shared_->death_told) return;
+    shared_->death_told = true;
     proto::WorkerDied died;
-    died.set_incarnation(shared_->life.incarnation);
-    died.set_exit_code(code);
-    died.set_signal(signal);
-    died.set_last_words(why);
+    died.set_incarnation(shared_->incarnation);
+    died.set_exit_code(life.up ? code : 0);
+    died.set_signal(life.up ? signal : 0);
+    died.set_last_words(life.up ? why : "it was gone already");
+    life = {};
+    Forget();
     shared_->events.on_death(std::move(died));
+  }
+
+  // What the worker was at.
+  void Forget() {
+    later_.clear();
+    cancelled_.clear();
+    link_free_ = compute_free_ = Time{};
   }
 
   [[nodiscard]] Bytes Free() const { return shared_->profile.memory - shared_->control->used; }
@@ -114,7 +135,7 @@ class Worker : public caf::event_based_actor {
     out.set_memory_bytes(shared_->profile.memory.count());
     out.set_free_bytes(Free().count());
     out.set_largest_free_bytes(Free().count());
-    for (const auto& [digest, bytes] : shared_->life.resident) {
+    for (const auto& [digest, bytes] : shared_->control->life.resident) {
       auto& resident = *out.add_resident();
       resident.set_digest(digest);
       resident.set_bytes(bytes.count());
@@ -125,18 +146,18 @@ class Worker : public caf::event_based_actor {
   }
 
   void Take(const proto::WorkerOrder& order) {
-    if (!shared_->life.up) return;
+    ++shared_->taken;
+    if (!shared_->control->life.linked) return;
     if (order.has_cancel()) {
-      shared_->life.cancelled.insert(order.cancel().target());
+      cancelled_.insert(order.cancel().target());
       return;
     }
-    if (order.has_release()) return;
-    shared_->life.open.insert(order.sequence());
-    if (shared_->control->hang) return;
+    if (order.has_release() || shared_->control->hang) return;
     if (order.has_prepare()) return Prepare(order);
     if (order.has_swap_in()) return SwapIn(order);
     if (order.has_evict()) return Evict(order);
     if (order.has_run()) return Run(order);
+    if (order.has_shutdown()) return Die(0, 0, "shut down");
     proto::WorkerOutcome outcome;
     if (order.has_describe()) *outcome.mutable_description() = Describe();
     Answer(order.sequence(), absl::OkStatus(), std::move(outcome), Now(this));
@@ -144,14 +165,14 @@ class Worker : public caf::event_based_actor {
 
   void Answer(std::uint64_t sequence, const absl::Status& status, proto::WorkerOutcome outcome, Time begin) {
     ++shared_->progress;
-    shared_->life.open.erase(sequence);
+    ++shared_->answered;
     outcome.set_sequence(sequence);
     outcome.set_code(static_cast<int>(status.code()));
     outcome.set_message(std::string(status.message()));
     outcome.set_begin_ns(begin.time_since_epoch().count());
     outcome.set_end_ns(Now(this).time_since_epoch().count());
     proto::WorkerAnswer answer;
-    answer.set_incarnation(shared_->life.incarnation);
+    answer.set_incarnation(shared_->incarnation);
     *answer.mutable_outcome() = std::move(outcome);
     shared_->events.on_outcome(std::move(answer));
   }
@@ -167,10 +188,9 @@ class Worker : public caf::event_based_actor {
   }
 
   void SwapIn(const proto::WorkerOrder& order) {
-    auto& life = shared_->life;
     const auto& digest = order.swap_in().model().digest();
     const Bytes bytes(order.swap_in().model().weights().length());
-    if (life.resident.contains(digest)) return Answer(order.sequence(), absl::OkStatus(), {}, Now(this));
+    if (Resident().contains(digest)) return Answer(order.sequence(), absl::OkStatus(), {}, Now(this));
     if (bytes > Free()) {
       proto::WorkerOutcome outcome;
       outcome.mutable_no_fit()->set_free(Free().count());
@@ -179,12 +199,12 @@ class Worker : public caf::event_based_actor {
     }
     shared_->control->used += bytes;
     ++shared_->control->swaps;
-    life.loading.insert(digest);
-    const auto begin = std::max(Now(this), life.link_free);
-    life.link_free = begin + TransferTime(bytes, shared_->profile.link);
-    InTime(life.link_free, [this, order, digest, bytes, begin] {
-      shared_->life.loading.erase(digest);
-      shared_->life.resident[digest] = bytes;
+    shared_->control->life.loading[digest] = bytes;
+    const auto begin = std::max(Now(this), link_free_);
+    link_free_ = begin + TransferTime(bytes, shared_->profile.link);
+    InTime(link_free_, [this, order, digest, bytes, begin] {
+      shared_->control->life.loading.erase(digest);
+      Resident()[digest] = bytes;
       proto::WorkerOutcome outcome;
       outcome.set_bytes(bytes.count());
       Answer(order.sequence(), absl::OkStatus(), std::move(outcome), begin);
@@ -192,25 +212,24 @@ class Worker : public caf::event_based_actor {
   }
 
   void Evict(const proto::WorkerOrder& order) {
-    const auto it = shared_->life.resident.find(order.evict().digest());
-    if (it == shared_->life.resident.end())
+    const auto it = Resident().find(order.evict().digest());
+    if (it == Resident().end())
       return Answer(order.sequence(), absl::NotFoundError("not resident"), {}, Now(this));
     shared_->control->used -= it->second;
-    shared_->life.resident.erase(it);
+    Resident().erase(it);
     Answer(order.sequence(), absl::OkStatus(), {}, Now(this));
   }
 
   void Run(const proto::WorkerOrder& order) {
-    auto& life = shared_->life;
     const auto& digest = order.run().digest();
-    if (!life.resident.contains(digest) && !life.loading.contains(digest))
+    if (!Resident().contains(digest) && !shared_->control->life.loading.contains(digest))
       return Answer(order.sequence(), absl::NotFoundError("the model is not resident"), {}, Now(this));
     // Copies come first, then the compute engine: one at a time, in the order of arrival.
-    const auto begin =
-        std::max({Now(this), life.compute_free, life.loading.contains(digest) ? life.link_free : Time{}});
-    life.compute_free = begin + shared_->profile.run;
-    InTime(life.compute_free, [this, order, begin] {
-      if (shared_->life.cancelled.erase(order.sequence()) == 1)
+    const auto begin = std::max(
+        {Now(this), compute_free_, shared_->control->life.loading.contains(digest) ? link_free_ : Time{}});
+    compute_free_ = begin + shared_->profile.run;
+    InTime(compute_free_, [this, order, begin] {
+      if (cancelled_.erase(order.sequence()) == 1)
         return Answer(order.sequence(), absl::CancelledError("cancelled"), {}, begin);
       ++shared_->control->runs;
       proto::WorkerOutcome outcome;
@@ -225,16 +244,21 @@ class Worker : public caf::event_based_actor {
     });
   }
 
+  std::map<std::string, Bytes>& Resident() { return shared_->control->life.resident; }
+
   std::shared_ptr<Shared> shared_;
   std::map<std::uint64_t, Later> later_;
   std::uint64_t next_ = 1;
+  Time link_free_{};
+  Time compute_free_{};
+  std::set<std::uint64_t> cancelled_;
 };
 
 class FakeWorkerLink final : public WorkerLink {
  public:
   FakeWorkerLink(caf::actor_system& system, FakeWorkerProfile profile,
                  std::shared_ptr<FakeWorkerControl> control)
-      : shared_(std::make_shared<Shared>()) {
+      : system_(system), shared_(std::make_shared<Shared>()) {
     shared_->profile = profile;
     shared_->control = std::move(control);
     worker_ = system.spawn<Worker>(shared_);
@@ -242,12 +266,22 @@ class FakeWorkerLink final : public WorkerLink {
   }
   ~FakeWorkerLink() override {
     shared_->events = {[](auto) {}, [](auto) {}, [](auto) {}, [](auto) {}};
+    auto& life = shared_->control->life;
+    if (!life.linked) life = {};  // nobody had adopted it
+    life.linked = false;
+    life.resident.merge(life.loading);  // by the time that somebody comes
+    life.loading.clear();
+    life.alone_since = Now(&system_);
     shared_->control->kill = nullptr;
     caf::anon_send_exit(worker_, caf::exit_reason::user_shutdown);
   }
 
   void Bind(Events events) override { shared_->events = std::move(events); }
-  bool Listens() override { return false; }
+  bool Listens() override {
+    auto& life = shared_->control->life;
+    if (life.up && Now(&system_) - life.alone_since >= shared_->profile.lease) life = {};
+    return life.up;
+  }
   void Spawn(std::uint64_t incarnation) override {
     proto::WorkerListening message;
     message.set_incarnation(incarnation);
@@ -259,16 +293,27 @@ class FakeWorkerLink final : public WorkerLink {
     caf::anon_send(worker_, std::move(message));
   }
   absl::Status Send(const proto::WorkerOrder& order) override {
+    if (!shared_->control->life.linked) return absl::UnavailableError("no worker is connected");
+    if (shared_->written - shared_->taken >= shared_->profile.ring)
+      return absl::ResourceExhaustedError("the worker's order ring is full");
+    ++shared_->written;
+    if (!order.has_cancel() && !order.has_release()) ++shared_->sent;
     caf::anon_send(worker_, order);
     return absl::OkStatus();
   }
   [[nodiscard]] WorkerProgress Progress() const override {
-    return {shared_->progress, !shared_->life.open.empty()};
+    if (!shared_->control->life.linked) return {};
+    return {shared_->progress, shared_->sent > shared_->answered};
   }
   void Kill() override { caf::anon_send(worker_, proto::KillWorker()); }
-  void ShutDown() override { caf::anon_send(worker_, proto::WorkerDied()); }
+  void ShutDown() override {
+    proto::WorkerOrder order;
+    order.mutable_shutdown();
+    if (!Send(order).ok()) caf::anon_send(worker_, proto::WorkerDied());
+  }
 
  private:
+  caf::actor_system& system_;
   std::shared_ptr<Shared> shared_;
   caf::actor worker_;
 };

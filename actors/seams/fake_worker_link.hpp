@@ -5,7 +5,10 @@
 
 #include <caf/actor_system.hpp>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
+#include <string>
 
 #include "actors/seams/worker_link.hpp"
 #include "base/units.hpp"
@@ -19,6 +22,18 @@ struct FakeWorkerProfile {
   Duration run = std::chrono::milliseconds(10);
   Duration start = std::chrono::milliseconds(20);  // from Spawn until it listens
   Bytes activation = MiB(1);
+  Duration adopt_timeout = std::chrono::seconds(5);
+  Duration lease = std::chrono::seconds(30);  // how long it lives without a link
+  std::size_t ring = 4096;                    // orders that the worker has not taken yet
+};
+
+// One life of a worker. It goes on for the lease when its link lets go.
+struct FakeWorkerLife {
+  bool up = false;
+  bool linked = false;  // adopted, by the link that there is
+  Time alone_since{};
+  std::map<std::string, Bytes> resident;  // by digest
+  std::map<std::string, Bytes> loading;
 };
 
 // What a test sees and does to the worker behind a link. Shared: outlives link and worker.
@@ -27,8 +42,9 @@ class FakeWorkerControl {
   std::uint64_t spawns = 0;
   std::uint64_t runs = 0;
   std::uint64_t swaps = 0;
-  Bytes used;                 // device memory
-  bool hang = false;          // orders are taken and never answered
+  Bytes used;  // device memory
+  FakeWorkerLife life;
+  bool hang = false;          // orders are taken and never answered, adoptions neither
   bool refuse_start = false;  // exits at once, with code 1
   bool unfit = false;         // exits at once, with the code of a broken device
   // Dies now; what it held is gone. Set by the link.

@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
+#include "transport/unix_socket.hpp"
 
 namespace troupe::actors {
 
@@ -27,6 +28,7 @@ struct LinkState : std::enable_shared_from_this<LinkState> {
   std::shared_ptr<gpu::WorkerConnection> connection;
   gpu::LinkReader::Id reading = 0;
   pid_t pid = 0;           // of the worker that we started or adopted; 0: none
+  bool fresh = false;      // `pid` was started by us and has not been adopted
   bool death_told = true;  // of this incarnation
   transport::UniqueFd memory;
   std::uint64_t sent = 0, answered = 0;
@@ -99,6 +101,7 @@ class ProcessWorkerLink final : public WorkerLink {
     }
     if (reading != 0) state_->site.reader.Remove(reading);
     const std::lock_guard lock(state_->mutex);
+    if (state_->connection == nullptr && state_->fresh) EndFresh(*state_);
     state_->connection.reset();  // the worker lives on for its lease
   }
 
@@ -107,7 +110,11 @@ class ProcessWorkerLink final : public WorkerLink {
     state_->events = std::move(events);
   }
 
-  bool Listens() override { return access(state_->options.command.socket.c_str(), F_OK) == 0; }
+  // A socket that a killed worker left behind is nobody's. The connect itself never waits.
+  bool Listens() override {
+    return !absl::IsNotFound(
+        transport::ConnectUnix(state_->options.command.socket, Duration::zero()).status());
+  }
 
   void Spawn(std::uint64_t incarnation) override {
     Begin(incarnation);
@@ -161,6 +168,7 @@ class ProcessWorkerLink final : public WorkerLink {
     state_->incarnation = incarnation;
     state_->connection.reset();
     state_->pid = 0;
+    state_->fresh = false;
     state_->death_told = false;
     state_->sent = state_->answered = 0;
   }
@@ -179,14 +187,23 @@ class ProcessWorkerLink final : public WorkerLink {
       pid = state_->pid;
       life = state_->incarnation;
     }
-    const auto process = pid == 0 ? absl::NotFoundError("none") : transport::ProcessHandle::Open(pid);
+    auto process = pid == 0 ? absl::NotFoundError("none") : transport::ProcessHandle::Open(pid);
     if (!process.ok()) return state_->TellDeath(life, 0, 0, "it was gone already");
     static_cast<void>(process->Signal(signal));
-    Post(life, [state = state_, life, pid, signal] {
-      const auto ending = transport::ProcessHandle::Open(pid);
-      if (ending.ok()) static_cast<void>(ending->Wait(std::chrono::seconds(5)));
-      state->TellDeath(life, 0, signal, "ended by its daemon");
+    Post(life, [state = state_, life, signal,
+                process = std::make_shared<transport::ProcessHandle>(std::move(*process))] {
+      // Of a stranger, or of a child that somebody else has reaped, nothing is known but the signal.
+      const auto end = process->Wait(std::chrono::seconds(5));
+      const auto how = end.ok() ? *end : transport::ProcessEnd{.signaled = true, .code = signal};
+      state->TellDeath(life, how.signaled ? 0 : how.code, how.signaled ? how.code : 0, "ended by its daemon");
     });
+  }
+
+  // A worker that nobody has adopted holds nothing, and would only wait for somebody to come.
+  static void EndFresh(LinkState& state) {
+    const auto process = transport::ProcessHandle::Open(state.pid);
+    if (process.ok()) static_cast<void>(process->Signal(SIGKILL));
+    state.fresh = false;
   }
 
   static void SpawnNow(const StatePtr& state, std::uint64_t life) {
@@ -195,9 +212,11 @@ class ProcessWorkerLink final : public WorkerLink {
     const std::lock_guard lock(state->mutex);
     if (life != state->incarnation) return;
     state->pid = process->pid();
+    state->fresh = true;
+    if (!state->events.on_listening) return EndFresh(*state);  // the link let go meanwhile
     proto::WorkerListening listening;
     listening.set_incarnation(life);
-    if (state->events.on_listening) state->events.on_listening(std::move(listening));
+    state->events.on_listening(std::move(listening));
   }
 
   static void AdoptNow(const StatePtr& state, std::uint64_t life) {
@@ -208,6 +227,12 @@ class ProcessWorkerLink final : public WorkerLink {
       pid = state->pid;
     }
     auto connection = Shake(*state, pid);
+    if (!connection.ok() && pid == 0) {
+      // One that listens and does not answer can be killed only if it is known who it is.
+      const auto stuck = transport::ConnectUnix(state->options.command.socket, Duration::zero());
+      const std::lock_guard lock(state->mutex);
+      if (life == state->incarnation && stuck.ok()) state->pid = stuck->peer_pid();
+    }
     if (!connection.ok() && pid != 0) {
       // It ended before it was adopted: its exit code says whether another start makes sense.
       const auto process = transport::ProcessHandle::Open(pid);
@@ -234,6 +259,7 @@ class ProcessWorkerLink final : public WorkerLink {
       if (shared != nullptr) {
         if (auto memory = shared->TakeDeviceMemory(); memory.valid()) state->memory = std::move(memory);
         state->pid = shared->process().pid();
+        state->fresh = false;
         state->connection = shared;
       }
       state->events.on_ready(std::move(ready));
@@ -241,8 +267,14 @@ class ProcessWorkerLink final : public WorkerLink {
     // The reader's lock is taken outside ours: its handlers take ours inside its.
     if (shared == nullptr) return;
     const auto reading = state->site.reader.Add(shared, std::make_shared<Handler>(state, life));
-    const std::lock_guard lock(state->mutex);
-    state->reading = reading;
+    {
+      const std::lock_guard lock(state->mutex);
+      if (life == state->incarnation && state->events.on_outcome) {
+        state->reading = reading;
+        return;
+      }
+    }
+    state->site.reader.Remove(reading);  // the link let go meanwhile
   }
 
   static absl::StatusOr<std::unique_ptr<gpu::WorkerConnection>> Shake(LinkState& state, pid_t pid) {

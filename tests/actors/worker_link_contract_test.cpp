@@ -1,0 +1,505 @@
+// What an executor may expect of any WorkerLink: the fake under the actors' clock, and a real
+// troupe-gpu-worker over rings.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <caf/all.hpp>
+#include <caf/scheduler/test_coordinator.hpp>
+#include <condition_variable>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/core/message_types.hpp"
+#include "actors/seams/fake_worker_link.hpp"
+#include "actors/seams/process_worker_link.hpp"
+#include "tests/unit/gpu_worker/host_copies.hpp"
+#include "tests/unit/gpu_worker/temp_directory.hpp"
+#include "transport/liveness.hpp"
+#include "transport/unix_socket.hpp"
+
+namespace troupe::actors {
+namespace {
+
+constexpr Bytes kMemory = MiB(16);
+constexpr Duration kPatience = std::chrono::seconds(60);
+
+// What one link has said.
+class Heard {
+ public:
+  WorkerLink::Events Events() {
+    return {[this](auto message) { Add(listening, std::move(message)); },
+            [this](auto message) { Add(ready, std::move(message)); },
+            [this](auto message) { Add(answers, std::move(message)); },
+            [this](auto message) { Add(deaths, std::move(message)); }};
+  }
+  template <class Value>
+  Value Read(const std::function<Value()>& read) {
+    const std::lock_guard lock(mutex);
+    return read();
+  }
+  const proto::WorkerOutcome* Outcome(std::uint64_t sequence) const {
+    for (const auto& answer : answers)
+      if (answer.outcome().sequence() == sequence) return &answer.outcome();
+    return nullptr;
+  }
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<proto::WorkerListening> listening;
+  std::vector<proto::WorkerReady> ready;
+  std::vector<proto::WorkerAnswer> answers;
+  std::vector<proto::WorkerDied> deaths;
+
+ private:
+  template <class Messages, class Message>
+  void Add(Messages& messages, Message message) {
+    const std::lock_guard lock(mutex);
+    messages.push_back(std::move(message));
+    changed.notify_all();
+  }
+};
+
+// One GPU, and whatever makes links to its worker.
+class Site {
+ public:
+  virtual ~Site() = default;
+  virtual std::unique_ptr<WorkerLink> MakeLink() = 0;
+  // Until `condition` holds (called under the lock of `heard`); false when it never does.
+  virtual bool Await(Heard& heard, const std::function<bool()>& condition) = 0;
+  virtual proto::HostCopy Model(const std::string& digest, std::size_t weights) = 0;
+  // From now on the worker takes nothing out of its ring, and no adoption is answered.
+  virtual void Freeze(std::uint64_t pid) = 0;
+  virtual void Thaw(std::uint64_t pid) = 0;
+  // Whatever starts from now on ends at once, with the code of a device that is not there.
+  virtual void LoseDevice() = 0;
+  // The worker is killed by somebody else.
+  virtual void KillFromOutside(std::uint64_t pid) = 0;
+  // What a worker leaves behind that was killed together with its daemon.
+  virtual void LeaveStaleSocket() = 0;
+};
+
+class Fake final : public Site {
+ public:
+  Fake() : config_(Configure()), system_(*config_) {}
+  ~Fake() override {
+    Settle();
+    scheduler().clock().cancel_all();
+  }
+  std::unique_ptr<WorkerLink> MakeLink() override {
+    FakeWorkerProfile profile;
+    profile.memory = kMemory;
+    profile.ring = 100;
+    return MakeFakeWorkerLink(system_, profile, control_);
+  }
+  bool Await(Heard&, const std::function<bool()>& condition) override {
+    Settle();
+    const auto end = scheduler().clock().now() + kPatience;
+    while (!condition()) {
+      const auto& schedule = scheduler().clock().schedule();
+      if (schedule.empty() || schedule.begin()->first > end) return false;
+      const auto due = schedule.begin()->first - scheduler().clock().now();
+      scheduler().advance_time(std::max(due, caf::timespan(0)));
+      Settle();
+    }
+    return true;
+  }
+  proto::HostCopy Model(const std::string& digest, std::size_t weights) override {
+    proto::HostCopy copy;
+    copy.set_digest(digest);
+    copy.mutable_weights()->set_length(weights);
+    return copy;
+  }
+  void Freeze(std::uint64_t) override { control_->hang = true; }
+  void Thaw(std::uint64_t) override { control_->hang = false; }
+  void LoseDevice() override { control_->unfit = true; }
+  void KillFromOutside(std::uint64_t) override { control_->kill(); }
+  void LeaveStaleSocket() override {}
+
+ private:
+  static std::unique_ptr<caf::actor_system_config> Configure() {
+    auto config = std::make_unique<caf::actor_system_config>();
+    RegisterMessageTypes(*config);
+    config->set("scheduler.policy", caf::atom("testing"));
+    return config;
+  }
+  caf::scheduler::test_coordinator& scheduler() {
+    return dynamic_cast<caf::scheduler::test_coordinator&>(system_.scheduler());
+  }
+  void Settle() {
+    while (scheduler().try_run_once()) {
+    }
+  }
+
+  std::unique_ptr<caf::actor_system_config> config_;
+  caf::actor_system system_;
+  std::shared_ptr<FakeWorkerControl> control_ = std::make_shared<FakeWorkerControl>();
+};
+
+class Process final : public Site {
+ public:
+  Process() {
+    const char* build = std::getenv("TROUPE_BUILD_DIR");
+    auto& command = options_.command;
+    command.program = std::string(build == nullptr ? "build/release" : build) + "/bin/troupe-gpu-worker";
+    command.device = "virtual:0";
+    command.socket = directory_.File("worker-0.sock");
+    command.node = "n1";
+    command.arena = MiB(8);
+    command.allow_faults = true;
+    options_.memory = kMemory;
+    transport::HostRegion::Options region;
+    region.size = MiB(64);
+    host_ = *transport::HostRegion::Create("host", region);
+    reader_ = *gpu::LinkReader::Start();
+  }
+  // Whoever is left listens here.
+  ~Process() override {
+    const auto left = transport::ConnectUnix(options_.command.socket, Duration::zero());
+    if (left.ok()) kill(left->peer_pid(), SIGKILL);
+  }
+  std::unique_ptr<WorkerLink> MakeLink() override {
+    // As a daemon that starts again: the newest wins the worker.
+    return MakeProcessWorkerLink({*reader_, pool_, host_->fd(), links_.fd(), directory_.path(), ++epoch_},
+                                 options_);
+  }
+  bool Await(Heard& heard, const std::function<bool()>& condition) override {
+    std::unique_lock lock(heard.mutex);
+    return heard.changed.wait_for(lock, kPatience, condition);
+  }
+  proto::HostCopy Model(const std::string& digest, std::size_t weights) override {
+    return gpu::test::PlaceSmall(*host_, digest, 1, weights);
+  }
+  void Freeze(std::uint64_t pid) override {
+    kill(static_cast<pid_t>(pid), SIGSTOP);
+    options_.adopt_timeout = std::chrono::milliseconds(100);
+  }
+  void Thaw(std::uint64_t pid) override { kill(static_cast<pid_t>(pid), SIGCONT); }
+  void LoseDevice() override { options_.command.device = "cuda:7"; }
+  void KillFromOutside(std::uint64_t pid) override { kill(static_cast<pid_t>(pid), SIGKILL); }
+  void LeaveStaleSocket() override {
+    auto listener = transport::UnixListener::Listen(options_.command.socket);
+    ASSERT_TRUE(listener.ok()) << listener.status();
+    // The file stays when the one who listens does not end in good order.
+    std::filesystem::rename(options_.command.socket, directory_.File("kept"));
+    *listener = transport::UnixListener();
+    std::filesystem::rename(directory_.File("kept"), options_.command.socket);
+  }
+
+ private:
+  gpu::test::TempDirectory directory_;
+  ProcessWorkerOptions options_;
+  std::unique_ptr<transport::HostRegion> host_;
+  transport::LinkBuckets links_ = *gpu::CreateNodeLinks(1, {6e9});
+  std::unique_ptr<gpu::LinkReader> reader_;
+  WorkPool pool_{4};
+  std::uint64_t epoch_ = 0;
+};
+
+// A link and what it said. Destroyed link first, as an executor does it.
+struct Tie {
+  explicit Tie(Site& s) : site(s), link(s.MakeLink()) { link->Bind(heard.Events()); }
+
+  bool Await(const std::function<bool()>& condition) { return site.Await(heard, condition); }
+  bool AwaitDeaths(std::size_t count) {
+    return Await([&] { return heard.deaths.size() >= count; });
+  }
+  // As an executor does it: adopts once it is told that the worker listens.
+  proto::WorkerReady Start(std::uint64_t incarnation) {
+    link->Spawn(incarnation);
+    const bool listens = Await(
+        [&] { return !heard.listening.empty() && heard.listening.back().incarnation() == incarnation; });
+    EXPECT_TRUE(listens);
+    return Adopt(incarnation);
+  }
+  proto::WorkerReady Adopt(std::uint64_t incarnation) {
+    const auto before = heard.Read<std::size_t>([&] { return heard.ready.size(); });
+    link->Adopt(incarnation);
+    EXPECT_TRUE(Await([&] { return heard.ready.size() > before; }));
+    return heard.Read<proto::WorkerReady>([&] { return heard.ready.back(); });
+  }
+  absl::Status Send(proto::WorkerOrder order, std::uint64_t sequence) {
+    order.set_sequence(sequence);
+    return link->Send(order);
+  }
+  // Sends and waits for the outcome.
+  proto::WorkerOutcome Ask(proto::WorkerOrder order) {
+    const auto sequence = next++;
+    const auto sent = Send(std::move(order), sequence);
+    EXPECT_TRUE(sent.ok()) << sent;
+    EXPECT_TRUE(Await([&] { return heard.Outcome(sequence) != nullptr; })) << "no answer";
+    return heard.Read<proto::WorkerOutcome>([&] {
+      const auto* outcome = heard.Outcome(sequence);
+      return outcome == nullptr ? proto::WorkerOutcome() : *outcome;
+    });
+  }
+  proto::WorkerDied Death() {
+    return heard.Read<proto::WorkerDied>([&] { return heard.deaths.back(); });
+  }
+
+  Site& site;
+  Heard heard;
+  std::unique_ptr<WorkerLink> link;
+  std::uint64_t next = 1000;
+};
+
+proto::WorkerOrder DescribeOrder() {
+  proto::WorkerOrder order;
+  order.mutable_describe();
+  return order;
+}
+proto::WorkerOrder SwapIn(const proto::HostCopy& copy) {
+  proto::WorkerOrder order;
+  *order.mutable_swap_in()->mutable_model() = copy;
+  return order;
+}
+proto::WorkerOrder Evict(const std::string& digest) {
+  proto::WorkerOrder order;
+  order.mutable_evict()->set_digest(digest);
+  return order;
+}
+
+bool Code(const proto::WorkerOutcome& outcome, absl::StatusCode code) {
+  return outcome.code() == static_cast<int>(code);
+}
+
+class WorkerLinkContract : public ::testing::TestWithParam<bool> {
+ protected:
+  WorkerLinkContract() {
+    if (GetParam()) {
+      site_ = std::make_unique<Process>();
+    } else {
+      site_ = std::make_unique<Fake>();
+    }
+  }
+  Site& site() { return *site_; }
+
+ private:
+  std::unique_ptr<Site> site_;
+};
+
+TEST_P(WorkerLinkContract, ABornWorkerListensIsAdoptedAndAnswers) {
+  Tie tie(site());
+  EXPECT_FALSE(tie.link->Listens());
+  EXPECT_TRUE(absl::IsUnavailable(tie.Send(DescribeOrder(), 1))) << "there is no worker yet";
+  EXPECT_FALSE(tie.link->Progress().busy);
+  const auto ready = tie.Start(1);
+  EXPECT_EQ(ready.code(), 0) << ready.message();
+  EXPECT_EQ(ready.incarnation(), 1u);
+  EXPECT_FALSE(ready.same_worker());
+  EXPECT_EQ(Bytes(ready.description().memory_bytes()), kMemory);
+  EXPECT_TRUE(tie.link->Listens());
+  const auto before = tie.link->Progress();
+  const auto outcome = tie.Ask(DescribeOrder());
+  EXPECT_EQ(outcome.code(), 0) << outcome.message();
+  EXPECT_EQ(Bytes(outcome.description().memory_bytes()), kMemory);
+  EXPECT_EQ(tie.heard.answers.back().incarnation(), 1u);
+  EXPECT_NE(tie.link->Progress().counter, before.counter);
+  EXPECT_FALSE(tie.link->Progress().busy) << "every order is answered";
+  EXPECT_TRUE(tie.heard.deaths.empty());
+}
+
+TEST_P(WorkerLinkContract, ModelsComeAndGoAndWhatDoesNotFitSaysSo) {
+  Tie tie(site());
+  ASSERT_EQ(tie.Start(1).code(), 0);
+  const auto small = site().Model("small", 1000);
+  EXPECT_EQ(tie.Ask(SwapIn(small)).code(), 0);
+  EXPECT_EQ(tie.Ask(SwapIn(small)).code(), 0) << "it is there already";
+  const auto huge = tie.Ask(SwapIn(site().Model("huge", 20 << 20)));
+  EXPECT_TRUE(Code(huge, absl::StatusCode::kResourceExhausted)) << huge.message();
+  ASSERT_TRUE(huge.has_no_fit());
+  EXPECT_LE(huge.no_fit().largest(), huge.no_fit().free());
+  EXPECT_LT(Bytes(huge.no_fit().free()), kMemory);
+  const auto described = tie.Ask(DescribeOrder());
+  ASSERT_EQ(described.description().resident_size(), 1);
+  EXPECT_EQ(described.description().resident(0).digest(), "small");
+  EXPECT_EQ(tie.Ask(Evict("small")).code(), 0);
+  EXPECT_TRUE(Code(tie.Ask(Evict("small")), absl::StatusCode::kNotFound));
+  proto::WorkerOrder run;
+  run.mutable_run()->set_digest("small");
+  EXPECT_TRUE(Code(tie.Ask(run), absl::StatusCode::kNotFound));
+  // Neither is answered; what follows is.
+  proto::WorkerOrder cancel;
+  cancel.mutable_cancel()->set_target(77);
+  EXPECT_TRUE(tie.Send(cancel, 1).ok());
+  proto::WorkerOrder release;
+  release.mutable_release();
+  EXPECT_TRUE(tie.Send(release, 2).ok());
+  EXPECT_EQ(tie.Ask(DescribeOrder()).description().resident_size(), 0);
+  EXPECT_EQ(tie.heard.Outcome(1), nullptr);
+  EXPECT_EQ(tie.heard.Outcome(2), nullptr);
+  EXPECT_FALSE(tie.link->Progress().busy);
+}
+
+TEST_P(WorkerLinkContract, AKilledWorkerIsToldOfOnceAndTheNextOneStartsEmpty) {
+  Tie tie(site());
+  ASSERT_EQ(tie.Start(1).code(), 0);
+  ASSERT_EQ(tie.Ask(SwapIn(site().Model("m", 1000))).code(), 0);
+  tie.link->Kill();
+  ASSERT_TRUE(tie.AwaitDeaths(1));
+  EXPECT_EQ(tie.Death().incarnation(), 1u);
+  EXPECT_EQ(tie.Death().signal(), SIGKILL);
+  EXPECT_EQ(tie.Death().exit_code(), 0);
+  EXPECT_TRUE(absl::IsUnavailable(tie.Send(DescribeOrder(), 5)));
+  tie.link->Kill();  // nobody is there: nothing is said a second time
+  const auto ready = tie.Start(2);
+  ASSERT_EQ(ready.code(), 0) << ready.message();
+  EXPECT_EQ(ready.incarnation(), 2u);
+  EXPECT_EQ(ready.description().resident_size(), 0);
+  EXPECT_EQ(tie.Ask(DescribeOrder()).code(), 0);
+  EXPECT_EQ(tie.heard.deaths.size(), 1u);
+  EXPECT_EQ(tie.heard.answers.back().incarnation(), 2u);
+}
+
+TEST_P(WorkerLinkContract, AWorkerThatSomebodyElseKillsIsToldOfToo) {
+  Tie tie(site());
+  const auto ready = tie.Start(1);
+  ASSERT_EQ(ready.code(), 0);
+  site().KillFromOutside(ready.description().pid());
+  ASSERT_TRUE(tie.AwaitDeaths(1));
+  EXPECT_EQ(tie.Death().signal(), SIGKILL);
+  tie.link->Kill();
+  EXPECT_EQ(tie.Start(2).code(), 0);
+  EXPECT_EQ(tie.heard.deaths.size(), 1u);
+}
+
+TEST_P(WorkerLinkContract, AWorkerThatIsAskedToEndsInGoodOrder) {
+  Tie tie(site());
+  ASSERT_EQ(tie.Start(1).code(), 0);
+  tie.link->ShutDown();
+  ASSERT_TRUE(tie.AwaitDeaths(1));
+  EXPECT_EQ(tie.Death().signal(), 0);
+  EXPECT_EQ(tie.Death().exit_code(), 0);
+  EXPECT_FALSE(tie.link->Listens());
+}
+
+TEST_P(WorkerLinkContract, AWorkerThatWasNotAdoptedYetCanBeKilled) {
+  Tie tie(site());
+  tie.link->Spawn(1);
+  ASSERT_TRUE(tie.Await([&] { return !tie.heard.listening.empty(); }));
+  tie.link->Kill();
+  ASSERT_TRUE(tie.AwaitDeaths(1));
+  EXPECT_EQ(tie.Death().signal(), SIGKILL);
+  EXPECT_EQ(tie.Start(2).code(), 0);
+}
+
+TEST_P(WorkerLinkContract, ADeviceThatIsNotThereIsTheExitCodeOfTheWorker) {
+  site().LoseDevice();
+  Tie tie(site());
+  tie.link->Spawn(1);
+  ASSERT_TRUE(tie.Await([&] { return !tie.heard.listening.empty() || !tie.heard.deaths.empty(); }));
+  // Who started it may learn of its end only when adopting.
+  if (tie.heard.Read<bool>([&] { return tie.heard.deaths.empty(); })) tie.link->Adopt(1);
+  ASSERT_TRUE(tie.AwaitDeaths(1));
+  EXPECT_EQ(tie.Death().exit_code(), 4);
+  EXPECT_EQ(tie.Death().signal(), 0);
+  EXPECT_TRUE(tie.heard.ready.empty());
+}
+
+TEST_P(WorkerLinkContract, WhereNobodyListensAnAdoptionFailsAndAKillLeadsOn) {
+  site().LeaveStaleSocket();
+  Tie tie(site());
+  EXPECT_FALSE(tie.link->Listens());
+  EXPECT_NE(tie.Adopt(1).code(), 0);
+  tie.link->Kill();
+  ASSERT_TRUE(tie.AwaitDeaths(1)) << "the executor waits for it";
+  EXPECT_EQ(tie.Death().incarnation(), 1u);
+  EXPECT_EQ(tie.Start(2).code(), 0) << "what lies in the way is nobody's";
+}
+
+TEST_P(WorkerLinkContract, AWorkerLivesOnWhenItsLinkLetsGo) {
+  {
+    Tie first(site());
+    ASSERT_EQ(first.Start(1).code(), 0);
+    ASSERT_EQ(first.Ask(SwapIn(site().Model("kept", 1000))).code(), 0);
+  }
+  Tie second(site());
+  EXPECT_TRUE(second.link->Listens());
+  const auto ready = second.Adopt(1);
+  ASSERT_EQ(ready.code(), 0) << ready.message();
+  EXPECT_TRUE(ready.same_worker());
+  ASSERT_EQ(ready.description().resident_size(), 1);
+  EXPECT_EQ(ready.description().resident(0).digest(), "kept");
+  EXPECT_EQ(second.Ask(DescribeOrder()).code(), 0);
+  second.link->Kill();
+  ASSERT_TRUE(second.AwaitDeaths(1));
+  EXPECT_EQ(second.Start(2).code(), 0);
+}
+
+TEST_P(WorkerLinkContract, AStuckWorkerFromBeforeIsKilledAndReplaced) {
+  std::uint64_t pid = 0;
+  {
+    Tie first(site());
+    const auto ready = first.Start(1);
+    ASSERT_EQ(ready.code(), 0);
+    pid = ready.description().pid();
+  }
+  site().Freeze(pid);
+  Tie second(site());
+  EXPECT_TRUE(second.link->Listens());
+  EXPECT_NE(second.Adopt(1).code(), 0);
+  second.link->Kill();
+  ASSERT_TRUE(second.AwaitDeaths(1));
+  EXPECT_EQ(second.Death().signal(), SIGKILL);
+  site().Thaw(pid);
+  EXPECT_FALSE(second.link->Listens()) << "it is gone, not only told of";
+}
+
+TEST_P(WorkerLinkContract, AFullRingIsSaidAndNothingOfItIsLost) {
+  Tie tie(site());
+  const auto ready = tie.Start(1);
+  ASSERT_EQ(ready.code(), 0);
+  // The fake takes nothing as long as nobody runs its actors.
+  if (GetParam()) site().Freeze(ready.description().pid());
+  absl::Status status;
+  std::uint64_t sent = 0;
+  while ((status = tie.Send(DescribeOrder(), sent + 1)).ok() && sent < 1'000'000) ++sent;
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_TRUE(tie.link->Progress().busy);
+  if (GetParam()) site().Thaw(ready.description().pid());
+  EXPECT_TRUE(tie.Await([&] { return tie.heard.answers.size() == sent; }));
+  EXPECT_FALSE(tie.link->Progress().busy);
+  EXPECT_EQ(tie.Ask(DescribeOrder()).code(), 0) << "there is room again";
+}
+
+TEST_P(WorkerLinkContract, ALinkThatIsGoneSaysNothingMore) {
+  Heard heard;
+  {
+    auto link = site().MakeLink();
+    link->Bind(heard.Events());
+    link->Spawn(1);
+    ASSERT_TRUE(site().Await(heard, [&] { return !heard.listening.empty(); }));
+    link->Adopt(1);
+    ASSERT_TRUE(site().Await(heard, [&] { return !heard.ready.empty(); }));
+    for (std::uint64_t i = 1; i <= 20; ++i) {
+      auto order = DescribeOrder();
+      order.set_sequence(i);
+      ASSERT_TRUE(link->Send(order).ok());
+    }
+  }
+  const auto said = heard.Read<std::size_t>([&] { return heard.answers.size() + heard.deaths.size(); });
+  Tie next(site());
+  ASSERT_EQ(next.Adopt(1).code(), 0);
+  EXPECT_EQ(next.Ask(DescribeOrder()).code(), 0);
+  EXPECT_EQ(heard.Read<std::size_t>([&] { return heard.answers.size() + heard.deaths.size(); }), said);
+}
+
+TEST_P(WorkerLinkContract, AWorkerThatNobodyAdoptedEndsWithItsLink) {
+  {
+    Tie tie(site());
+    tie.link->Spawn(1);
+    ASSERT_TRUE(tie.Await([&] { return !tie.heard.listening.empty(); }));
+  }
+  Tie next(site());
+  ASSERT_EQ(next.Start(1).code(), 0) << "it finds the place free";
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, WorkerLinkContract, ::testing::Bool(),
+                         [](const auto& form) { return form.param ? "Process" : "Fake"; });
+
+}  // namespace
+}  // namespace troupe::actors
