@@ -1,7 +1,8 @@
 #include "transport/fake_tensor_channel.hpp"
 
+#include <algorithm>
 #include <map>
-#include <mutex>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -9,8 +10,6 @@
 
 namespace troupe::transport {
 namespace {
-
-constexpr char kHost[] = "fake";
 
 struct FakeSlice {
   std::shared_ptr<std::vector<std::byte>> bytes;
@@ -43,14 +42,22 @@ std::shared_ptr<FakeTensorChannel::World> FakeTensorChannel::NewWorld() {
   return std::make_shared<World>();
 }
 
-FakeTensorChannel::FakeTensorChannel(std::shared_ptr<World> world, Bytes capacity)
-    : world_(std::move(world)), capacity_(capacity), id_([this] {
+FakeTensorChannel::FakeTensorChannel(std::shared_ptr<World> world, Bytes capacity, std::string host)
+    : world_(std::move(world)), capacity_(capacity), host_(std::move(host)), id_([this] {
         const std::lock_guard lock(world_->mutex);
         return world_->next++;
       }()) {}
 
+bool FakeTensorChannel::Near(const proto::TensorRef& ref) const {
+  return !ref.has_arena() || ref.arena().host() == host_;
+}
+
 absl::StatusOr<Reservation> FakeTensorChannel::Reserve(Bytes size) {
   if (size <= kInlineLimit) return InlineReservation(size);
+  return ReserveSlice(size);
+}
+
+absl::StatusOr<Reservation> FakeTensorChannel::ReserveSlice(Bytes size) {
   const std::lock_guard lock(world_->mutex);
   std::uint64_t& used = world_->used[id_];
   if (size > capacity_ || Bytes(used) > capacity_ - size) {
@@ -63,7 +70,7 @@ absl::StatusOr<Reservation> FakeTensorChannel::Reserve(Bytes size) {
   const std::uint64_t slice = world_->next++;
   world_->slices.emplace(slice, FakeSlice{bytes, id_});
   proto::TensorRef ref;
-  ref.mutable_arena()->set_host(kHost);
+  ref.mutable_arena()->set_host(host_);
   ref.mutable_arena()->set_arena(id_);
   ref.mutable_arena()->set_length(size.count());
   ref.mutable_arena()->set_slice(slice);
@@ -77,19 +84,80 @@ absl::StatusOr<Reservation> FakeTensorChannel::Reserve(Bytes size) {
   return Reservation(std::move(room));
 }
 
+absl::StatusOr<TensorData> FakeTensorChannel::FetchHere(const proto::TensorRef& ref) {
+  const std::lock_guard lock(world_->mutex);
+  TROUPE_ASSIGN_OR_RETURN(FakeSlice* const slice, world_->Find(ref.arena()));
+  if (ref.arena().offset() != 0 || ref.arena().length() > slice->bytes->size()) {
+    return absl::DataLossError(absl::StrCat("a reference claims ", ref.arena().length(),
+                                            " bytes of a slice of ", slice->bytes->size()));
+  }
+  return TensorData(std::span<const std::byte>(slice->bytes->data(), ref.arena().length()), slice->bytes,
+                    ref);
+}
+
 void FakeTensorChannel::FetchAsync(const proto::TensorRef& ref, Duration /*timeout*/, Done done) {
   if (!ref.has_arena()) return done(InlineData(ref));
-  absl::StatusOr<TensorData> data = [&]() -> absl::StatusOr<TensorData> {
-    const std::lock_guard lock(world_->mutex);
-    TROUPE_ASSIGN_OR_RETURN(FakeSlice* const slice, world_->Find(ref.arena()));
-    if (ref.arena().offset() != 0 || ref.arena().length() > slice->bytes->size()) {
-      return absl::DataLossError(absl::StrCat("a reference claims ", ref.arena().length(),
-                                              " bytes of a slice of ", slice->bytes->size()));
+  if (Near(ref)) return done(FetchHere(ref));
+  absl::StatusOr<Reservation> room = ReserveSlice(SizeOf(ref));
+  if (!room.ok()) return done(room.status());
+  HeldFetch fetch{ref, std::make_shared<Reservation>(*std::move(room)), std::move(done)};
+  {
+    const std::lock_guard lock(mutex_);
+    if (hold_) {
+      held_.push_back(std::move(fetch));
+      return;
     }
-    return TensorData(std::span<const std::byte>(slice->bytes->data(), ref.arena().length()), slice->bytes,
-                      ref);
-  }();
-  done(std::move(data));
+  }
+  Complete(fetch, absl::OkStatus());
+}
+
+absl::StatusOr<TensorData> FakeTensorChannel::Copy(const proto::TensorRef& ref, Reservation& room) {
+  TROUPE_ASSIGN_OR_RETURN(const TensorData there, FetchHere(ref));
+  std::copy(there.bytes().begin(), there.bytes().end(), room.bytes().begin());
+  const auto bytes = room.bytes();
+  const proto::TensorRef here = room.Commit();
+  std::shared_ptr<const void> keeper(bytes.data(),
+                                     [world = world_, slice = here.arena().slice()](const void*) {
+                                       const std::lock_guard lock(world->mutex);
+                                       world->Free(slice);
+                                     });
+  return TensorData(bytes, std::move(keeper), here);
+}
+
+void FakeTensorChannel::Complete(const HeldFetch& fetch, const absl::Status& failure) {
+  if (!failure.ok()) return fetch.done(failure);
+  fetch.done(Copy(fetch.ref, *fetch.room));
+}
+
+void FakeTensorChannel::Hold() {
+  const std::lock_guard lock(mutex_);
+  hold_ = true;
+}
+
+bool FakeTensorChannel::CompleteNext(const absl::Status& failure) {
+  HeldFetch next;
+  {
+    const std::lock_guard lock(mutex_);
+    if (held_.empty()) return false;
+    next = std::move(held_.front());
+    held_.pop_front();
+  }
+  Complete(next, failure);
+  return true;
+}
+
+void FakeTensorChannel::Resume() {
+  {
+    const std::lock_guard lock(mutex_);
+    hold_ = false;
+  }
+  while (CompleteNext()) {
+  }
+}
+
+std::size_t FakeTensorChannel::held() const {
+  const std::lock_guard lock(mutex_);
+  return held_.size();
 }
 
 absl::Status FakeTensorChannel::Release(const proto::TensorRef& ref) {

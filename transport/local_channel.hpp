@@ -30,6 +30,7 @@ class LocalChannel : public TensorChannel {
   static absl::StatusOr<std::unique_ptr<LocalChannel>> Create(Options options);
   ~LocalChannel() override;
 
+  [[nodiscard]] bool Near(const proto::TensorRef& ref) const override;
   absl::StatusOr<Reservation> Reserve(Bytes size) override;
   void FetchAsync(const proto::TensorRef& ref, Duration timeout, Done done) override;
   absl::Status Release(const proto::TensorRef& ref) override;
@@ -39,8 +40,6 @@ class LocalChannel : public TensorChannel {
 
   // Fetch of what needs no other host; FailedPrecondition otherwise.
   absl::StatusOr<TensorData> FetchHere(const proto::TensorRef& ref);
-  // True when the bytes are inline, in our arena, or in an arena that can be mapped.
-  [[nodiscard]] bool Near(const proto::TensorRef& ref) const;
   // As Reserve, but never inline: a place for bytes that arrive from another host.
   absl::StatusOr<Reservation> ReserveSlice(Bytes size);
   [[nodiscard]] const std::shared_ptr<Arena>& arena() const { return arena_; }

@@ -3,7 +3,6 @@
 #include <mutex>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "base/status.hpp"
 #include "transport/arena.hpp"
 
@@ -13,6 +12,7 @@ namespace {
 // The endpoint starts first, since its address is part of every reference: until the channel is there, it has
 // nothing.
 struct Served {
+  std::shared_ptr<ArenaExports> exports;
   std::mutex mutex;
   std::weak_ptr<LocalChannel> channel;  // guarded by mutex
 };
@@ -23,9 +23,7 @@ absl::StatusOr<PinnedBytes> PinOwn(Served& served, const proto::ArenaRef& asked)
     const std::lock_guard lock(served.mutex);
     channel = served.channel.lock();
   }
-  if (!channel || asked.arena() != channel->arena()->id()) {
-    return absl::NotFoundError(absl::StrCat("this process has no arena ", asked.arena(), " (any more)"));
-  }
+  if (!channel || asked.arena() != channel->arena()->id()) return served.exports->Pin(asked);
   proto::TensorRef ref;
   *ref.mutable_arena() = asked;
   ref.mutable_arena()->set_host(channel->host());
@@ -47,6 +45,7 @@ absl::StatusOr<TensorData> Adopt(LocalChannel& local, Reservation& room) {
 absl::StatusOr<std::unique_ptr<RemoteChannel>> RemoteChannel::Create(Options options) {
   auto served = std::make_shared<Served>();
   std::unique_ptr<RemoteChannel> channel(new RemoteChannel());
+  served->exports = channel->exports_;
   TROUPE_ASSIGN_OR_RETURN(channel->ucx_,
                           UcxEndpoint::Start(std::move(options.ucx), [served](const proto::ArenaRef& ref) {
                             return PinOwn(*served, ref);

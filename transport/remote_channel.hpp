@@ -5,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/units.hpp"
+#include "transport/arena_exports.hpp"
 #include "transport/local_channel.hpp"
 #include "transport/ucx_endpoint.hpp"
 
@@ -21,6 +22,7 @@ class RemoteChannel : public TensorChannel {
   static absl::StatusOr<std::unique_ptr<RemoteChannel>> Create(Options options);
   ~RemoteChannel() override;
 
+  [[nodiscard]] bool Near(const proto::TensorRef& ref) const override { return local_->Near(ref); }
   absl::StatusOr<Reservation> Reserve(Bytes size) override { return local_->Reserve(size); }
   void FetchAsync(const proto::TensorRef& ref, Duration timeout, Done done) override;
   absl::Status Release(const proto::TensorRef& ref) override { return local_->Release(ref); }
@@ -28,9 +30,14 @@ class RemoteChannel : public TensorChannel {
   [[nodiscard]] Bytes used() const override { return local_->used(); }
   [[nodiscard]] Bytes capacity() const override { return local_->capacity(); }
   [[nodiscard]] LocalChannel& local() { return *local_; }
+  // "ip:port" at which other hosts fetch what lies here.
+  [[nodiscard]] const std::string& endpoint() const { return ucx_->address(); }
+  // Arenas of other processes of this host that are served at the same endpoint.
+  [[nodiscard]] const std::shared_ptr<ArenaExports>& exports() const { return exports_; }
 
  private:
   RemoteChannel() = default;
+  std::shared_ptr<ArenaExports> exports_ = std::make_shared<ArenaExports>();
   std::unique_ptr<UcxEndpoint> ucx_;  // stopped first: it reads the local channel's arena
   std::shared_ptr<LocalChannel> local_;
 };

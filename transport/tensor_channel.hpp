@@ -67,6 +67,9 @@ class TensorChannel {
   using Done = std::function<void(absl::StatusOr<TensorData>)>;
   virtual ~TensorChannel() = default;
 
+  // True when the bytes are inline or can be mapped by the processes of this host; false: a fetch goes over
+  // the network, or fails.
+  [[nodiscard]] virtual bool Near(const proto::TensorRef& ref) const = 0;
   // Room for `size` bytes, writable in place; inline when small.
   virtual absl::StatusOr<Reservation> Reserve(Bytes size) = 0;
   // Copies `bytes` into a new place. `name` is for error messages.

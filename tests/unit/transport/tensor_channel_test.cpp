@@ -2,6 +2,7 @@
 #include "transport/tensor_channel.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <functional>
@@ -37,6 +38,11 @@ ChannelPair FakePair() {
   auto world = FakeTensorChannel::NewWorld();
   return {nullptr, std::make_unique<FakeTensorChannel>(world, kCapacity),
           std::make_unique<FakeTensorChannel>(world, kCapacity)};
+}
+ChannelPair FakeRemotePair() {
+  auto world = FakeTensorChannel::NewWorld();
+  return {nullptr, std::make_unique<FakeTensorChannel>(world, kCapacity, "here"),
+          std::make_unique<FakeTensorChannel>(world, kCapacity, "there")};
 }
 ChannelPair LocalPair() {
   auto directory = std::make_shared<TemporaryDirectory>();
@@ -99,6 +105,7 @@ TEST_P(TensorChannelContract, CarriesEverySize) {
       auto data = channel->Fetch(*ref, kLong);
       ASSERT_TRUE(data.ok()) << data.status();
       EXPECT_EQ(TextOf(*data), bytes);
+      EXPECT_TRUE(channel->Near(data->ref())) << "what was fetched can be mapped";
       auto again = channel->Fetch(data->ref(), kLong);
       ASSERT_TRUE(again.ok()) << again.status();
       EXPECT_EQ(TextOf(*again), bytes) << "by the reference that came with the data";
@@ -194,8 +201,8 @@ TEST_P(TensorChannelContract, BadReferencesAreRefused) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, TensorChannelContract,
-                         testing::Values(Form{"Fake", FakePair}, Form{"Local", LocalPair},
-                                         Form{"Remote", RemotePair}),
+                         testing::Values(Form{"Fake", FakePair}, Form{"FakeRemote", FakeRemotePair},
+                                         Form{"Local", LocalPair}, Form{"Remote", RemotePair}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST(RemoteChannel, WhatWasFetchedCanBeMappedHereAndGoesWithItsLastHolder) {
@@ -227,6 +234,72 @@ TEST(RemoteChannel, FullHereMeansNoFetch) {
   EXPECT_TRUE(absl::IsResourceExhausted(reader->Fetch(*ref, kLong).status()));
   full = absl::CancelledError("dropped");
   EXPECT_TRUE(reader->Fetch(*ref, kLong).ok());
+}
+
+// A worker beside the owner, whose outputs the owner serves.
+TEST(RemoteChannel, ServesTheArenasThatWereExported) {
+  const TemporaryDirectory directory;
+  auto made =
+      RemoteChannel::Create({{"owner", directory / "owner", kCapacity, {directory.path()}, "", "owner-host"},
+                             {"127.0.0.1:0", "tcp,self", 16}});
+  ASSERT_TRUE(made.ok()) << made.status();
+  RemoteChannel& owner = **made;
+  auto reader = MakeRemote(directory, "reader");
+  auto worker = LocalChannel::Create(
+      {"worker", directory / "worker", kCapacity, {directory.path()}, owner.endpoint(), "owner-host"});
+  auto ref = (*worker)->Put(AsBytes(Pattern(300000)), "y");
+  ASSERT_TRUE(ref.ok()) << ref.status();
+  EXPECT_FALSE(reader->Near(*ref));
+  EXPECT_TRUE(owner.Near(*ref));
+  EXPECT_TRUE(absl::IsNotFound(reader->Fetch(*ref, kLong).status())) << "not exported yet";
+
+  auto memory = MemoryFile::Open(UniqueFd(dup((*worker)->arena()->fd())), MemoryFile::Access::kReadOnly);
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  auto exported =
+      owner.exports()->Add((*worker)->arena()->id(), std::make_shared<const MemoryFile>(*std::move(memory)));
+  EXPECT_EQ(owner.exports()->size(), 1U);
+  auto data = reader->Fetch(*ref, kLong);
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ(TextOf(*data), Pattern(300000));
+  EXPECT_EQ(owner.used(), Bytes(0)) << "sent from where it lies";
+
+  proto::TensorRef longer = *ref;
+  longer.mutable_arena()->set_length(300001);
+  EXPECT_FALSE(reader->Fetch(longer, kLong).ok());
+  ASSERT_TRUE((*worker)->Release(*ref).ok());
+  EXPECT_TRUE(absl::IsNotFound(reader->Fetch(*ref, kLong).status())) << "its owner has released it";
+
+  auto next = (*worker)->Put(AsBytes(Pattern(300000)), "y");
+  EXPECT_TRUE(reader->Fetch(*next, kLong).ok());
+  exported.reset();
+  EXPECT_EQ(owner.exports()->size(), 0U);
+  EXPECT_TRUE(absl::IsNotFound(reader->Fetch(*next, kLong).status())) << "exported no more";
+}
+
+TEST(FakeTensorChannel, FetchesBetweenHostsWaitAndFailAsTold) {
+  auto world = FakeTensorChannel::NewWorld();
+  FakeTensorChannel owner(world, kCapacity, "here");
+  FakeTensorChannel reader(world, kCapacity, "there");
+  const auto ref = owner.Put(AsBytes(Pattern(100000)), "x");
+  std::vector<absl::StatusOr<TensorData>> answers;
+  const auto fetch = [&] {
+    reader.FetchAsync(*ref, kLong,
+                      [&](absl::StatusOr<TensorData> data) { answers.push_back(std::move(data)); });
+  };
+  reader.Hold();
+  fetch();
+  fetch();
+  EXPECT_EQ(reader.held(), 2U);
+  EXPECT_EQ(reader.used(), Bytes(200000)) << "the room is taken";
+  EXPECT_TRUE(reader.CompleteNext(absl::UnavailableError("the owner is gone")));
+  EXPECT_EQ(reader.used(), Bytes(100000));
+  reader.Resume();
+  EXPECT_FALSE(reader.CompleteNext());
+  ASSERT_EQ(answers.size(), 2U);
+  EXPECT_TRUE(absl::IsUnavailable(answers[0].status()));
+  EXPECT_EQ(TextOf(*answers[1]), Pattern(100000));
+  answers.clear();
+  EXPECT_EQ(reader.used(), Bytes(0));
 }
 
 TEST(RemoteChannel, AnOwnerWithoutEndpointIsOutOfReach) {
