@@ -45,9 +45,11 @@ class PendingCalls {
 // What a CAF error means to the caller: UNAVAILABLE for a peer that is gone, DEADLINE_EXCEEDED for silence.
 [[nodiscard]] absl::Status ToStatus(const caf::error& error, Duration timeout);
 
-// Asks `to` and calls `done(absl::StatusOr<Reply>)` exactly once.
-template <class Reply, class Self, class Handle, class Request, class Done>
-void Call(Self* self, PendingCalls& calls, const Handle& to, Duration timeout, Request request, Done done) {
+// Asks `to` and calls `done(absl::StatusOr<Reply>)` exactly once. `beside`: handles that travel with the
+// request.
+template <class Reply, class Self, class Handle, class Request, class Done, class... Beside>
+void Call(Self* self, PendingCalls& calls, const Handle& to, Duration timeout, Request request, Done done,
+          Beside... beside) {
   if (!to) {
     done(absl::StatusOr<Reply>(absl::UnavailableError("the peer is not connected")));
     return;
@@ -55,7 +57,7 @@ void Call(Self* self, PendingCalls& calls, const Handle& to, Duration timeout, R
   const auto ticket = calls.Add(caf::actor_cast<caf::actor_addr>(to), [done](absl::Status status) mutable {
     done(absl::StatusOr<Reply>(std::move(status)));
   });
-  self->request(to, timeout, std::move(request))
+  self->request(to, timeout, std::move(request), std::move(beside)...)
       .then(
           [&calls, ticket, done](Reply& reply) mutable {
             if (calls.Finish(ticket)) done(absl::StatusOr<Reply>(std::move(reply)));

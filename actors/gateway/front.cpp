@@ -36,6 +36,7 @@ class Front : public FrontSelf::base {
   const char* name() const override { return "front"; }
 
   behavior_type make_behavior() override {
+    set_down_handler([this](caf::down_msg& down) { living_.erase(down.source.id()); });
     directory_.Watch(options_.manager, system().message_types<ClusterManagerActor>(),
                      caf::actor_cast<PeerWatcherActor>(this));
     return {
@@ -58,6 +59,8 @@ class Front : public FrontSelf::base {
   void on_exit() override {
     inbox_->Clear();
     runs_.clear();
+    for (const auto& [id, run] : living_) send_exit(run, caf::exit_reason::user_shutdown);
+    living_.clear();
     router_ = RouterActor();
     manager_ = ClusterManagerActor();
   }
@@ -80,6 +83,8 @@ class Front : public FrontSelf::base {
     options.gateway = options_.gateway;
     options.run = absl::StrCat(options_.gateway, "-", absl::Hex(options_.incarnation), "-", next_run_++);
     auto run = SpawnWorkflowRun(system(), std::move(options), workflow->spec(), router_, manager_, channel_);
+    monitor(run);
+    living_[run->id()] = run;
     if (call != 0) runs_[call] = run;
     request(run, caf::infinite, std::move(message))
         .then(
@@ -118,6 +123,8 @@ class Front : public FrontSelf::base {
   transport::TensorChannel& channel_;
   ClusterManagerActor manager_;
   std::map<std::uint64_t, WorkflowRunActor> runs_;  // by call
+  // Until their end: a run that has answered may still be storing its own. They end with us.
+  std::map<caf::actor_id, WorkflowRunActor> living_;
   std::uint64_t next_run_ = 1;
 };
 

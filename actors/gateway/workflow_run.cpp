@@ -1,14 +1,17 @@
 #include "actors/gateway/workflow_run.hpp"
 
+#include <algorithm>
 #include <map>
+#include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "actors/core/call.hpp"
-#include "actors/core/continuations.hpp"
 #include "actors/core/deliver.hpp"
 #include "actors/core/time.hpp"
+#include "actors/gateway/run_tensors.hpp"
 #include "actors/gateway/run_values.hpp"
 #include "base/status.hpp"
 #include "cluster/workflow_schedule.hpp"
@@ -17,9 +20,6 @@ namespace troupe::actors {
 
 namespace {
 
-using RunSelf = WorkflowRunActor::extend<Hears<proto::Continue>>;
-using transport::TensorData;
-
 // A step under way: its calls, and what they gave so far.
 struct StepCalls {
   std::vector<std::vector<RunValue>> outputs;
@@ -27,10 +27,8 @@ struct StepCalls {
   absl::Status failure;
 };
 
-template <class Reply>
-absl::Status StatusOf(const absl::StatusOr<Reply>& reply) {
-  if (!reply.ok()) return reply.status();
-  return {static_cast<absl::StatusCode>(reply->code()), reply->message()};
+bool Ended(const proto::RunRecord& run) {
+  return run.state() != proto::RUN_RUNNING && run.state() != proto::RUN_PENDING;
 }
 
 class WorkflowRun : public RunSelf::base {
@@ -42,7 +40,8 @@ class WorkflowRun : public RunSelf::base {
         progress_(spec),
         router_(std::move(router)),
         manager_(std::move(manager)),
-        channel_(channel) {}
+        channel_(channel),
+        tensors_(this, calls_, manager_, channel, {options_.commit_timeout, options_.inline_bytes}) {}
 
   const char* name() const override { return "workflow_run"; }
 
@@ -51,16 +50,15 @@ class WorkflowRun : public RunSelf::base {
     monitor(manager_);
     return {
         [this](const proto::InferRequest& request) { return Begin(request); },
-        [this](const proto::CancelInfer&) {
-          progress_.Cancel();
-          if (started_) Advance();
-        },
-        [this](const proto::Continue& message) { continuations_.Resume(message); },
+        [this](const proto::CancelInfer&) { Cancel(); },
+        [this](const proto::Continue& message) { tensors_.Resume(message); },
+        [this](const proto::Tick&) { StoreEnd(); },
     };
   }
 
   void on_exit() override {
-    continuations_.Clear();
+    tensors_.Clear();
+    end_ = nullptr;
     router_ = RouterActor();
     manager_ = ClusterManagerActor();
   }
@@ -81,7 +79,7 @@ class WorkflowRun : public RunSelf::base {
     auto open = std::make_shared<int>(request.inputs_size());
     if (*open == 0) Start();
     for (const auto& input : request.inputs()) {
-      Fetch(input, [this, open, spec = input.spec()](absl::StatusOr<RunValue> value) {
+      tensors_.Fetch(input, [this, open, spec = input.spec()](absl::StatusOr<RunValue> value) {
         if (!promise_.pending()) return;
         if (!value.ok()) return Answer(value.status());
         values_.Set(spec.name(), std::move(*value));
@@ -94,21 +92,89 @@ class WorkflowRun : public RunSelf::base {
   void Start() {
     std::vector<RunValue> inputs;
     for (const auto& input : progress_.spec().inputs()) inputs.push_back(*values_.Find(input.spec().name()));
-    Store(std::move(inputs), [this](absl::StatusOr<std::vector<proto::StoredTensor>> stored) {
+    tensors_.Store(inputs, [this](absl::StatusOr<RunTensors::Stored> stored) {
       if (!stored.ok()) return Answer(stored.status());
       proto::StartRun command;
       command.set_run(options_.run);
       command.set_workflow(progress_.spec().name());
       command.set_version(progress_.spec().version());
       command.set_gateway(options_.gateway);
-      for (auto& tensor : *stored) *command.add_inputs() = std::move(tensor);
-      Call<proto::RunReply>(this, calls_, manager_, options_.commit_timeout, std::move(command),
-                            [this](const absl::StatusOr<proto::RunReply>& reply) {
-                              if (const auto status = StatusOf(reply); !status.ok()) return Answer(status);
-                              started_ = true;
-                              Advance();
-                            });
+      *command.mutable_inputs() = *std::move(stored);
+      // With our own handle, so that a cancellation by an operator comes here at once.
+      Call<proto::RunReply>(
+          this, calls_, manager_, options_.commit_timeout, std::move(command),
+          [this](const absl::StatusOr<proto::RunReply>& reply) {
+            if (const auto status = StatusOf(reply); !status.ok()) return Answer(status);
+            Started(reply->run());
+          },
+          caf::actor_cast<WorkflowRunActor>(this));
     });
+  }
+
+  // The run log may know this run from an earlier submission of it: then that one goes on, or its end is
+  // ours.
+  void Started(const proto::RunRecord& run) {
+    started_ = true;
+    if (run.start().version() != progress_.spec().version()) {
+      return Answer(absl::FailedPreconditionError(absl::StrCat(
+          "run '", options_.run, "' was begun with version ", run.start().version(), " of the workflow")));
+    }
+    if (Ended(run)) return AnswerAs(run);
+    Restore(run);
+  }
+
+  // What is committed is not run again; the rest goes on with the inputs that the log keeps.
+  void Restore(const proto::RunRecord& run) {
+    if (run.steps().empty()) return Advance();
+    std::vector<std::string> names, committed;
+    for (const auto& input : run.start().inputs()) names.push_back(input.spec().name());
+    auto stored = run.start().inputs();
+    for (const auto& step : run.steps()) {
+      if (!HasStep(step.step()))
+        return Answer(absl::DataLossError("the run log has a step of another workflow"));
+      committed.push_back(step.step());
+      for (const auto& output : step.outputs()) {
+        names.push_back(absl::StrCat(step.step(), ".", output.spec().name()));
+        *stored.Add() = output;
+      }
+    }
+    tensors_.Load(stored, [this, names, committed](const absl::StatusOr<std::vector<RunValue>>& values) {
+      if (!values.ok()) return Answer(values.status());
+      for (std::size_t i = 0; i < names.size(); ++i) values_.Set(names[i], (*values)[i]);
+      for (const auto& step : committed) progress_.Commit(step);
+      Advance();
+    });
+  }
+
+  [[nodiscard]] bool HasStep(const std::string& name) const {
+    const auto& steps = progress_.spec().steps();
+    return std::any_of(steps.begin(), steps.end(), [&](const auto& step) { return step.name() == name; });
+  }
+
+  // A run that had ended before: its end is the answer.
+  void AnswerAs(const proto::RunRecord& run) {
+    if (run.state() == proto::RUN_CANCELLED) return Answer(absl::CancelledError("the run was cancelled"));
+    if (run.state() == proto::RUN_FAILED) return Answer(absl::InternalError(run.message()));
+    tensors_.Load(run.outputs(), [this](const absl::StatusOr<std::vector<RunValue>>& outputs) {
+      if (!outputs.ok()) return Answer(outputs.status());
+      Answer(absl::OkStatus(), *outputs);
+    });
+  }
+
+  // The run begins nothing more, and its calls end at the router, the node, the GPU's queue.
+  void Cancel() {
+    progress_.Cancel();
+    CancelCalls();
+    if (started_) Advance();
+  }
+
+  void CancelCalls() {
+    for (const auto call : open_calls_) {
+      proto::CancelInfer cancel;
+      cancel.set_call(call);
+      send(router_, std::move(cancel));
+    }
+    open_calls_.clear();
   }
 
   // --- steps ---
@@ -120,10 +186,7 @@ class WorkflowRun : public RunSelf::base {
 
   void RunStep(const proto::WorkflowStep& step) {
     const auto calls = values_.CallsOf(step);
-    if (!calls.ok()) {
-      progress_.Fail(step.name(), calls.status());
-      return Advance();
-    }
+    if (!calls.ok()) return Failed(step, calls.status());
     auto& under_way = steps_[step.name()];
     under_way.outputs.resize(calls->size());
     under_way.open = calls->size();
@@ -134,6 +197,8 @@ class WorkflowRun : public RunSelf::base {
     proto::InferRequest request;
     request.mutable_function()->set_name(step.function());
     request.mutable_function()->set_version(step.version());
+    const auto call = next_call_++;
+    request.set_call(call);
     auto remaining = expiry_ - Now(this);
     if (step.timeout_ns() > 0) remaining = std::min(remaining, Duration(step.timeout_ns()));
     if (remaining <= Duration::zero())
@@ -151,8 +216,10 @@ class WorkflowRun : public RunSelf::base {
       *tensor.mutable_data() = *ref;
       places.push_back(*ref);
     }
+    open_calls_.insert(call);
     Call<proto::InferReply>(this, calls_, router_, remaining + options_.commit_timeout, std::move(request),
-                            [this, step, index, places](absl::StatusOr<proto::InferReply> reply) {
+                            [this, step, index, places, call](absl::StatusOr<proto::InferReply> reply) {
+                              open_calls_.erase(call);
                               for (const auto& place : places) static_cast<void>(channel_.Release(place));
                               if (const auto status = StatusOf(reply); !status.ok())
                                 return Called(step, status);
@@ -176,7 +243,7 @@ class WorkflowRun : public RunSelf::base {
     if (*open == 0) return done(absl::OkStatus());
     auto failure = std::make_shared<absl::Status>();
     for (int i = 0; i < reply.outputs_size(); ++i) {
-      Fetch(reply.outputs(i), [open, outputs, failure, done, i](absl::StatusOr<RunValue> value) {
+      tensors_.Fetch(reply.outputs(i), [open, outputs, failure, done, i](absl::StatusOr<RunValue> value) {
         if (value.ok()) {
           (*outputs)[static_cast<std::size_t>(i)] = std::move(*value);
         } else {
@@ -201,17 +268,20 @@ class WorkflowRun : public RunSelf::base {
 
   void Failed(const proto::WorkflowStep& step, const absl::Status& status) {
     progress_.Fail(step.name(), status);
+    CancelCalls();  // of the steps beside it: nobody waits for them any more
     Advance();
   }
 
   // The outputs are durable before a step that needs them begins.
-  void CommitStep(const proto::WorkflowStep& step, std::vector<RunValue> outputs) {
-    Store(outputs, [this, step, outputs](absl::StatusOr<std::vector<proto::StoredTensor>> stored) {
+  void CommitStep(const proto::WorkflowStep& step, const std::vector<RunValue>& outputs) {
+    tensors_.Store(outputs, [this, step, outputs](absl::StatusOr<RunTensors::Stored> stored) {
       if (!stored.ok()) return Failed(step, stored.status());
+      if (progress_.state() != proto::RUN_RUNNING)
+        return Failed(step, absl::CancelledError("the run has ended"));
       proto::CommitStep command;
       command.set_run(options_.run);
       command.set_step(step.name());
-      for (auto& tensor : *stored) *command.add_outputs() = std::move(tensor);
+      *command.mutable_outputs() = *std::move(stored);
       Call<proto::RunReply>(this, calls_, manager_, options_.commit_timeout, std::move(command),
                             [this, step, outputs](const absl::StatusOr<proto::RunReply>& reply) {
                               if (const auto status = StatusOf(reply); !status.ok())
@@ -227,33 +297,55 @@ class WorkflowRun : public RunSelf::base {
   // --- the end ---
 
   void Finish() {
-    if (finishing_ || progress_.running() > 0) return;
-    finishing_ = true;
-    proto::FinishRun command;
-    command.set_run(options_.run);
-    command.set_state(progress_.state());
-    command.set_message(std::string(progress_.status().message()));
-    std::vector<RunValue> outputs;
+    if (end_ != nullptr || progress_.running() > 0) return;
+    end_ = std::make_shared<proto::FinishRun>();
+    end_->set_run(options_.run);
+    end_->set_state(progress_.state());
+    end_->set_message(std::string(progress_.status().message()));
     if (progress_.state() == proto::RUN_SUCCEEDED) {
       for (const auto& binding : progress_.spec().outputs()) {
         auto value = *values_.Find(binding.value());
         value.spec.set_name(binding.tensor());
-        outputs.push_back(std::move(value));
+        outputs_.push_back(std::move(value));
       }
     }
-    Store(outputs, [this, command, outputs](absl::StatusOr<std::vector<proto::StoredTensor>> stored) mutable {
-      if (!stored.ok()) return Answer(stored.status());
-      for (auto& tensor : *stored) *command.add_outputs() = std::move(tensor);
-      Call<proto::RunReply>(this, calls_, manager_, options_.commit_timeout, std::move(command),
-                            [this, outputs](const absl::StatusOr<proto::RunReply>& reply) {
-                              const auto status = StatusOf(reply);
-                              if (!status.ok() && progress_.status().ok()) return Answer(status);
-                              Answer(progress_.state() == proto::RUN_CANCELLED
-                                         ? absl::CancelledError("the run was cancelled")
-                                         : progress_.status(),
-                                     outputs);
-                            });
+    tensors_.Store(outputs_, [this](absl::StatusOr<RunTensors::Stored> stored) {
+      if (!stored.ok()) return EndNotStored(stored.status());
+      *end_->mutable_outputs() = *std::move(stored);
+      StoreEnd();
     });
+  }
+
+  void StoreEnd() {
+    Call<proto::RunReply>(this, calls_, manager_, options_.commit_timeout, *end_,
+                          [this](const absl::StatusOr<proto::RunReply>& reply) {
+                            if (const auto status = StatusOf(reply); !status.ok())
+                              return EndNotStored(status);
+                            EndStored(reply->run());
+                          });
+  }
+
+  // The end that the log keeps counts: an operator's cancellation may have come before ours.
+  void EndStored(const proto::RunRecord& run) {
+    if (run.state() == proto::RUN_CANCELLED) {
+      Answer(absl::CancelledError("the run was cancelled"));
+    } else {
+      Answer(progress_.status(), outputs_);
+    }
+    quit();
+  }
+
+  // The client is told at once; the log is told that the run failed as soon as it takes it, so that no run
+  // stays RUNNING for ever because of a full disk.
+  void EndNotStored(const absl::Status& status) {
+    Answer(progress_.status().ok() ? status : progress_.status());
+    if (end_->state() == proto::RUN_SUCCEEDED) {
+      end_->set_state(proto::RUN_FAILED);
+      end_->set_message(absl::StrCat("its end could not be stored: ", status.message()));
+      end_->clear_outputs();
+    }
+    if (++end_tries_ > options_.end_tries || absl::IsNotFound(status)) return quit();
+    After(this, options_.end_retry, proto::Tick());
   }
 
   void Answer(const absl::Status& status, const std::vector<RunValue>& outputs = {}) {
@@ -272,74 +364,11 @@ class WorkflowRun : public RunSelf::base {
       tensor.mutable_data()->set_inlined(*output.bytes);
     }
     Deliver(promise_, std::move(reply));
-    quit();
+    if (end_ == nullptr) quit();
   }
 
   [[nodiscard]] bool Wanted(const std::string& name) const {
     return wanted_.empty() || std::find(wanted_.begin(), wanted_.end(), name) != wanted_.end();
-  }
-
-  // --- tensors ---
-
-  template <class Then>
-  void Fetch(const proto::Tensor& tensor, Then then) {
-    const auto& spec = tensor.spec();
-    if (tensor.data().has_inlined())
-      return then(RunValue{spec, std::make_shared<const std::string>(tensor.data().inlined())});
-    channel_.FetchAsync(
-        tensor.data(), options_.commit_timeout,
-        continuations_.Make<TensorData>(this, [spec, then](absl::StatusOr<TensorData> data) {
-          if (!data.ok()) return then(absl::StatusOr<RunValue>(data.status()));
-          const auto bytes = data->bytes();
-          then(RunValue{spec, std::make_shared<const std::string>(reinterpret_cast<const char*>(bytes.data()),
-                                                                  bytes.size())});
-        }));
-  }
-
-  // Tensors as the run log keeps them: inline, or as blobs that are synced first.
-  template <class Then>
-  void Store(std::vector<RunValue> values, Then then) {
-    auto stored = std::make_shared<std::vector<proto::StoredTensor>>(values.size());
-    auto open = std::make_shared<std::size_t>(1);
-    auto failure = std::make_shared<absl::Status>();
-    auto close = std::make_shared<std::function<void()>>([stored, open, failure, then]() mutable {
-      if (--*open > 0) return;
-      if (!failure->ok()) return then(absl::StatusOr<std::vector<proto::StoredTensor>>(*failure));
-      then(absl::StatusOr<std::vector<proto::StoredTensor>>(std::move(*stored)));
-    });
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      *(*stored)[i].mutable_spec() = values[i].spec;
-      if (values[i].bytes->size() <= options_.inline_bytes) {
-        (*stored)[i].set_inlined(*values[i].bytes);
-        continue;
-      }
-      ++*open;
-      StoreBlob(values[i], [stored, failure, close, i](const absl::StatusOr<std::string>& digest) {
-        if (digest.ok()) {
-          (*stored)[i].set_blob(*digest);
-        } else {
-          failure->Update(digest.status());
-        }
-        (*close)();
-      });
-    }
-    (*close)();
-  }
-
-  template <class Then>
-  void StoreBlob(const RunValue& value, Then then) {
-    const auto ref = channel_.Put(std::as_bytes(std::span(*value.bytes)), value.spec.name());
-    if (!ref.ok()) return then(absl::StatusOr<std::string>(ref.status()));
-    proto::StoreBlob blob;
-    *blob.mutable_data()->mutable_spec() = value.spec;
-    *blob.mutable_data()->mutable_data() = *ref;
-    Call<proto::StoreBlobReply>(
-        this, calls_, manager_, options_.commit_timeout, std::move(blob),
-        [this, place = *ref, then](const absl::StatusOr<proto::StoreBlobReply>& reply) {
-          static_cast<void>(channel_.Release(place));
-          const auto status = StatusOf(reply);
-          then(status.ok() ? absl::StatusOr<std::string>(reply->digest()) : status);
-        });
   }
 
   const WorkflowRunOptions options_;
@@ -348,14 +377,18 @@ class WorkflowRun : public RunSelf::base {
   ClusterManagerActor manager_;
   transport::TensorChannel& channel_;
   PendingCalls calls_;
-  Continuations continuations_;
+  RunTensors tensors_;
   caf::typed_response_promise<proto::InferReply> promise_;
   std::vector<std::string> wanted_;
   Time expiry_{};
   RunValues values_;
   std::map<std::string, StepCalls> steps_;
+  std::set<std::uint64_t> open_calls_;  // at the router
+  std::uint64_t next_call_ = 1;
   bool started_ = false;  // the run log knows the run: a cancellation before that waits for it
-  bool finishing_ = false;
+  std::shared_ptr<proto::FinishRun> end_;  // once the run has ended
+  std::vector<RunValue> outputs_;          // of a run that succeeded
+  std::uint32_t end_tries_ = 0;
 };
 
 }  // namespace

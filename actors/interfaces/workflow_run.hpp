@@ -1,9 +1,11 @@
 // WORKFLOW RUN: one run of a workflow: a durable DAG whose steps are function calls.
 // Asked by:  gateway front (InferRequest: answered with the workflow's outputs).
 // Asks:      ROUTER (InferRequest per step), CLUSTER MANAGER (StartRun, CommitStep, FinishRun, StoreBlob).
-// Decides with cluster::WorkflowProgress. A step's outputs are committed before a step that needs them
-// begins. Losing it loses no committed step: the run log keeps them. The run stays RUNNING there; nobody
-// continues it.
+// Told by:   gateway front, CLUSTER MANAGER (CancelInfer: its calls end at the router, the node, the GPU's
+// queue). Decides with cluster::WorkflowProgress. A step's outputs are committed before a step that needs
+// them begins; a run that the log knows goes on behind its committed steps, one that has ended is answered as
+// it ended. Losing it loses no committed step: the run log keeps them. The run stays RUNNING there until the
+// same submission comes again.
 #pragma once
 
 #include "actors/interfaces/interface.hpp"

@@ -47,13 +47,22 @@ steps:
 outputs: {y: only.out_a}
 )";
 
-// A router that answers each call by sending its inputs back, at once or when it is told to.
+// A call that the router has not answered yet.
+struct HeldCall {
+  std::uint64_t call;
+  std::function<void()> answer;
+  std::function<void()> cancel;
+};
+
+// A router that answers each call by sending its inputs back, at once or when it is told to; a cancelled call
+// at once.
 struct Script {
   std::vector<std::string> calls;
   std::vector<std::string> shapes;  // of the first input of each call
   std::map<std::string, absl::Status> failures;
   bool hold = false;
-  std::vector<std::function<void()>> held;
+  std::vector<HeldCall> held;
+  std::size_t cancelled = 0;
 };
 
 std::string ShapeOf(const proto::TensorSpec& spec) {
@@ -86,22 +95,36 @@ RouterActor::behavior_type ScriptedRouter(RouterActor::pointer self, std::shared
         auto answer = [promise, request, raw = script.get()]() mutable {
           promise.deliver(Echo(request, *raw));
         };
+        auto cancel = [promise]() mutable {
+          proto::InferReply reply;
+          reply.set_code(static_cast<int>(absl::StatusCode::kCancelled));
+          reply.set_message("cancelled by its caller");
+          promise.deliver(std::move(reply));
+        };
         if (script->hold) {
-          script->held.push_back(answer);
+          script->held.push_back({request.call(), answer, cancel});
         } else {
           answer();
         }
         return promise;
       },
-      [](const proto::CancelInfer&) {},
+      [script](const proto::CancelInfer& cancel) {
+        const auto it = std::find_if(script->held.begin(), script->held.end(),
+                                     [&](const HeldCall& held) { return held.call == cancel.call(); });
+        if (it == script->held.end()) return;
+        const auto held = *it;
+        script->held.erase(it);
+        ++script->cancelled;
+        held.cancel();
+      },
       [](const proto::ReleaseOutputs&) {},
       // A promise is delivered inside its actor only: a grant is this router's word for "answer the oldest
       // call".
       [script](const proto::CreditGrant&) {
         if (script->held.empty()) return;
-        auto answer = script->held.front();
+        const auto held = script->held.front();
         script->held.erase(script->held.begin());
-        answer();
+        held.answer();
       },
       [](const proto::ClusterUpdate&) {},
       [](const proto::MemberJoined&) {},
@@ -189,6 +212,39 @@ class Workflow : public ::testing::Test {
       caf::anon_send(router_, proto::CreditGrant());
       world_.Run(milliseconds(100));
     }
+  }
+  absl::Status CancelRun(const std::string& run = "gateway-1-ab-1") {
+    proto::AdminRequest cancel;
+    cancel.mutable_cancel_run()->set_run(run);
+    return world_.Ask(cancel).status();
+  }
+  // Asked, and not waited for.
+  std::shared_ptr<std::optional<proto::AdminReply>> CancelLater(const std::string& run = "gateway-1-ab-1") {
+    auto reply = std::make_shared<std::optional<proto::AdminReply>>();
+    proto::AdminRequest cancel;
+    cancel.mutable_cancel_run()->set_run(run);
+    world_.system().spawn([manager = world_.manager(), cancel, reply](caf::event_based_actor* self) {
+      self->request(manager, caf::infinite, cancel).then([reply](proto::AdminReply& got) { *reply = got; });
+    });
+    world_.Run(milliseconds(10));
+    return reply;
+  }
+  proto::NodeLoad LoadOfNode() {
+    proto::NodeLoad load;
+    world_.system().spawn([node = world_.node("node-1").controller, &load](caf::event_based_actor* self) {
+      self->request(node, caf::infinite, proto::DescribeMember())
+          .then([&load](const proto::MemberReport& report) { load = report.load(); });
+    });
+    world_.Settle();
+    return load;
+  }
+  // The front and its runs are gone, unheard; another of the same incarnation numbers its runs from one
+  // again.
+  void Orphan() {
+    front_.reset();
+    world_.Settle();
+    Open(router_);
+    script_->held.clear();
   }
   absl::StatusOr<proto::RunRecord> Stored(const std::string& run = "gateway-1-ab-1") {
     return storage::GetMessage<proto::RunRecord>(world_.store(), Table::kRuns, run);
@@ -286,13 +342,24 @@ TEST_F(Workflow, AFailingStepFailsTheRunByItsName) {
   EXPECT_EQ(Stored()->message(), "step 'middle': no worker is left");
 }
 
-TEST_F(Workflow, ACancelledRunBeginsNothingNew) {
+TEST_F(Workflow, AFailingStepCancelsTheCallsBesideIt) {
+  script_->hold = true;
+  Infer(RequestOf("flow"));
+  script_->failures["net-a"] = absl::InvalidArgumentError("no such shape");
+  AnswerHeld(1);
+  EXPECT_EQ(script_->cancelled, 2u) << "nobody waits for them";
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->message(), "step 'left': no such shape") << "not the cancellations that followed";
+  EXPECT_EQ(Stored()->state(), proto::RUN_FAILED);
+}
+
+TEST_F(Workflow, ACancelledRunCancelsItsCallsAndBeginsNothingNew) {
   script_->hold = true;
   Infer(RequestOf("flow"));
   AnswerHeld(1);
   front_->Cancel(1);
   world_.Run(milliseconds(100));
-  AnswerHeld(2);
+  EXPECT_EQ(script_->cancelled, 2u);
   ASSERT_TRUE(reply_.has_value());
   EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kCancelled));
   EXPECT_EQ(script_->calls.size(), 3u);
@@ -312,18 +379,146 @@ TEST_F(Workflow, ACancellationBeforeTheStartIsDurableStillEndsTheRun) {
   EXPECT_TRUE(script_->calls.empty());
 }
 
-TEST_F(Workflow, ARunThatAnOperatorCancelsCommitsNothingMore) {
+TEST_F(Workflow, AnOperatorsCancellationEndsTheCallsUnderWayAtOnce) {
   script_->hold = true;
   Infer(RequestOf("flow"));
-  proto::AdminRequest cancel;
-  cancel.mutable_cancel_run()->set_run("gateway-1-ab-1");
-  ASSERT_TRUE(world_.Ask(cancel).ok());
-  AnswerHeld(3);
+  ASSERT_TRUE(CancelRun().ok());
+  world_.Run(milliseconds(100));
+  EXPECT_EQ(script_->cancelled, 3u);
   ASSERT_TRUE(reply_.has_value());
-  EXPECT_NE(reply_->code(), 0);
+  EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kCancelled));
   EXPECT_NE(reply_->message().find("cancelled"), std::string::npos) << reply_->message();
   EXPECT_TRUE(StoredSteps().empty());
   EXPECT_EQ(Stored()->state(), proto::RUN_CANCELLED);
+  EXPECT_EQ(Stored()->message(), "cancelled by an operator");
+  EXPECT_TRUE(CancelRun().ok()) << "it is: again is no error";
+  EXPECT_TRUE(absl::IsNotFound(CancelRun("no-such-run")));
+}
+
+TEST_F(Workflow, ACancellationGoesDownToTheQueueOfTheGpu) {
+  front_.reset();
+  Open(world_.router());
+  front_->Infer(RequestOf("flow"), [this](proto::InferReply reply) { reply_ = std::move(reply); });
+  world_.Run(milliseconds(1));
+  const auto before = LoadOfNode();
+  EXPECT_EQ(before.running(), 2u);
+  EXPECT_EQ(before.queued(), 1u);
+  ASSERT_TRUE(CancelRun().ok());
+  world_.Run(milliseconds(100));
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kCancelled)) << reply_->message();
+  const auto after = LoadOfNode();
+  EXPECT_EQ(after.queued() + after.running(), 0u);
+  EXPECT_EQ(world_.node("node-1").workers[0]->runs, 0u) << "no GPU computed for it";
+}
+
+TEST_F(Workflow, ACancellationThatComesWhileTheEndIsStoredFindsTheRunEnded) {
+  world_.store().Hold();
+  Infer(RequestOf("fan", 1));
+  ASSERT_TRUE(CompleteNext());  // the start
+  ASSERT_TRUE(CompleteNext());  // the step
+  ASSERT_EQ(world_.store().held(), 1u) << "the run's own end";
+  const auto cancelled = CancelLater();
+  EXPECT_EQ(world_.store().held(), 1u) << "it waits for its turn";
+  ASSERT_TRUE(CompleteNext());
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), 0) << reply_->message();
+  EXPECT_EQ(Stored()->state(), proto::RUN_SUCCEEDED);
+  ASSERT_TRUE(cancelled->has_value());
+  EXPECT_EQ((*cancelled)->code(), static_cast<int>(absl::StatusCode::kFailedPrecondition));
+  EXPECT_EQ(world_.store().held(), 0u);
+}
+
+TEST_F(Workflow, AnEndThatComesWhileTheCancellationIsStoredIsACancelledOne) {
+  world_.store().Hold();
+  Infer(RequestOf("fan", 1));
+  ASSERT_TRUE(CompleteNext());  // the start
+  const auto cancelled = CancelLater();
+  ASSERT_EQ(world_.store().held(), 2u) << "the step, the cancellation";
+  ASSERT_TRUE(CompleteNext());
+  EXPECT_FALSE(reply_.has_value());
+  ASSERT_TRUE(CompleteNext());
+  EXPECT_EQ(world_.store().held(), 0u) << "no second end";
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kCancelled)) << reply_->message();
+  EXPECT_EQ(Stored()->state(), proto::RUN_CANCELLED);
+  ASSERT_TRUE(cancelled->has_value());
+  EXPECT_EQ((*cancelled)->code(), 0);
+}
+
+TEST_F(Workflow, AStepThatCannotBeStoredFailsTheRunAndLosesNothingAcknowledged) {
+  world_.store().Hold();
+  Infer(RequestOf("flow"));
+  ASSERT_TRUE(CompleteNext());  // the start
+  ASSERT_TRUE(CompleteNext());  // left
+  world_.store().FailNext(absl::ResourceExhaustedError("no space left on the device"), 3);
+  ASSERT_TRUE(CompleteNext());  // middle: refused
+  world_.store().Release();     // right, and the run's end: refused
+  world_.Run(milliseconds(100));
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kResourceExhausted));
+  EXPECT_EQ(reply_->message(), "step 'middle': no space left on the device");
+  EXPECT_EQ(script_->calls.size(), 3u) << "the join never began";
+  EXPECT_EQ(StoredSteps(), Calls{"left"}) << "what was acknowledged";
+  EXPECT_EQ(Stored()->state(), proto::RUN_RUNNING) << "its end did not fit either";
+  world_.Run(seconds(5));
+  EXPECT_EQ(Stored()->state(), proto::RUN_FAILED) << "there is room again";
+  EXPECT_EQ(Stored()->message(), "step 'middle': no space left on the device");
+  EXPECT_EQ(StoredSteps(), Calls{"left"});
+}
+
+TEST_F(Workflow, ARunWhoseEndCannotBeStoredHasNotSucceeded) {
+  world_.store().Hold();
+  Infer(RequestOf("fan", 1));
+  ASSERT_TRUE(CompleteNext());  // the start
+  ASSERT_TRUE(CompleteNext());  // the step
+  world_.store().FailNext(absl::ResourceExhaustedError("no space left on the device"));
+  world_.store().Release();
+  world_.Run(milliseconds(100));
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kResourceExhausted));
+  world_.Run(seconds(5));
+  EXPECT_EQ(Stored()->state(), proto::RUN_FAILED) << "as the client was told";
+  EXPECT_EQ(StoredSteps(), Calls{"each"});
+}
+
+TEST_F(Workflow, ASubmissionThatComesAgainGoesOnBehindItsCommittedSteps) {
+  const auto request = RequestOf("flow");
+  script_->hold = true;
+  Infer(request);
+  AnswerHeld(2);
+  EXPECT_EQ(StoredSteps(), (Calls{"left", "middle"}));
+  // The gateway dies with the run. Its client submits it again, elsewhere or after the restart.
+  Orphan();
+  script_->hold = false;
+  script_->calls.clear();
+  Infer(request);
+  ASSERT_TRUE(reply_.has_value());
+  ASSERT_EQ(reply_->code(), 0) << reply_->message();
+  EXPECT_EQ(script_->calls, (Calls{"net-c", "join"})) << "the rest of it";
+  EXPECT_EQ(reply_->outputs(0).data().inlined(), request.inputs(0).data().inlined());
+  EXPECT_EQ(Stored()->state(), proto::RUN_SUCCEEDED);
+  // And once more: what it came to is the answer.
+  Orphan();
+  script_->calls.clear();
+  Infer(request);
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), 0) << reply_->message();
+  EXPECT_EQ(reply_->outputs(0).data().inlined(), request.inputs(0).data().inlined());
+  EXPECT_TRUE(script_->calls.empty());
+}
+
+TEST_F(Workflow, ASubmissionOfACancelledRunIsCancelled) {
+  script_->hold = true;
+  Infer(RequestOf("flow"));
+  ASSERT_TRUE(CancelRun().ok());
+  world_.Run(milliseconds(100));
+  Orphan();
+  script_->calls.clear();
+  Infer(RequestOf("flow"));
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kCancelled));
+  EXPECT_TRUE(script_->calls.empty());
 }
 
 TEST_F(Workflow, BadInputsAreToldWhatWasExpected) {

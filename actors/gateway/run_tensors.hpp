@@ -1,0 +1,70 @@
+// RUN TENSORS: how the values of a run travel: from the client and the nodes (Fetch), into the run log
+// (Store), and out of it again (Load) when a run goes on that was begun before. Owned by one workflow run, in
+// whose thread everything happens; every answer comes once, none after Clear.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "actors/core/call.hpp"
+#include "actors/core/continuations.hpp"
+#include "actors/gateway/run_values.hpp"
+#include "actors/interfaces/cluster_manager.hpp"
+#include "actors/interfaces/workflow_run.hpp"
+#include "transport/tensor_channel.hpp"
+
+namespace troupe::actors {
+
+using RunSelf = WorkflowRunActor::extend<Hears<proto::Continue>, Hears<proto::Tick>>;
+
+class RunTensors {
+ public:
+  struct Limits {
+    Duration timeout;            // of one question to the manager, one transfer
+    std::uint64_t inline_bytes;  // larger tensors become blobs of the manager
+    std::uint64_t part_bytes = 8u << 20;
+  };
+  using Stored = google::protobuf::RepeatedPtrField<proto::StoredTensor>;
+  template <class T>
+  using Done = std::function<void(absl::StatusOr<T>)>;
+
+  // `self` owns it and resumes it on proto::Continue; `channel` outlives both.
+  RunTensors(RunSelf::pointer self, PendingCalls& calls, ClusterManagerActor manager,
+             transport::TensorChannel& channel, Limits limits)
+      : self_(self), calls_(calls), manager_(std::move(manager)), channel_(channel), limits_(limits) {}
+
+  void Fetch(const proto::Tensor& tensor, Done<RunValue> done);
+  // Tensors as the run log keeps them: inline, or as blobs that are synced first.
+  void Store(const std::vector<RunValue>& values, Done<Stored> done);
+  void Load(const Stored& tensors, Done<std::vector<RunValue>> done);
+
+  void Resume(const proto::Continue& message) { continuations_.Resume(message); }
+  void Clear() {
+    continuations_.Clear();
+    manager_ = ClusterManagerActor();
+  }
+
+ private:
+  void StoreBlob(const RunValue& value, Done<std::string> done);
+  void LoadBlob(const std::string& digest, std::shared_ptr<std::string> bytes, Done<std::string> done);
+  void Read(const proto::TensorRef& ref, Done<std::string> done);
+
+  const RunSelf::pointer self_;
+  PendingCalls& calls_;
+  ClusterManagerActor manager_;
+  transport::TensorChannel& channel_;
+  const Limits limits_;
+  Continuations continuations_;
+};
+
+// What a reply of the manager comes to.
+template <class Reply>
+absl::Status StatusOf(const absl::StatusOr<Reply>& reply) {
+  if (!reply.ok()) return reply.status();
+  return {static_cast<absl::StatusCode>(reply->code()), reply->message()};
+}
+
+}  // namespace troupe::actors
