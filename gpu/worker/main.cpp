@@ -34,6 +34,11 @@ struct Flags {
   std::string memory{kDefaultMemory};
   std::string quota = "0";
   bool allow_faults = false;
+  std::string swap{kDefaultSwap};
+  std::string link_sharing{kDefaultLinkSharing};
+  std::string group = "0";
+  std::string block = "2MiB";
+  std::uint32_t batch = 6;
 };
 
 void AddFlags(CLI::App& app, Flags& flags) {
@@ -53,6 +58,17 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_option("--memory", flags.memory, "how device memory is handed out: a memory policy")
       ->capture_default_str();
   app.add_option("--quota", flags.quota, "device memory that this worker may use; 0: all of it")
+      ->capture_default_str();
+  app.add_option("--swap", flags.swap, "how models come: pageable, whole, per-tensor or grouped")
+      ->capture_default_str();
+  app.add_option("--link-sharing", flags.link_sharing, "who goes first: exclusive, shared or deadline")
+      ->capture_default_str();
+  app.add_option("--group", flags.group, "size of a swap's groups; 0: found by a probe")
+      ->capture_default_str();
+  app.add_option("--block", flags.block, "size of the blocks in which the link is shared")
+      ->capture_default_str();
+  app.add_option("--batch", flags.batch, "blocks with the device at a time")
+      ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   app.add_flag("--allow-faults", flags.allow_faults, "misbehave when an order asks for it");
 }
@@ -90,6 +106,22 @@ absl::StatusOr<DeviceOpener> OpenerOf(const Flags& flags) {
   });
 }
 
+absl::StatusOr<SwapOptions> SwapOptionsOf(const Flags& flags) {
+  SwapOptions options{flags.swap, flags.link_sharing, {}, {}, flags.batch};
+  TROUPE_RETURN_IF_ERROR(FindSwapPolicy(options.swap).status());
+  TROUPE_RETURN_IF_ERROR(FindLinkSharing(options.sharing).status());
+  if (!ParseBytes(flags.group, options.group) || (options.group > Bytes(0) && options.group < KiB(4)) ||
+      options.group > GiB(4)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--group ", flags.group, ": must be 0 or a size from 4KiB to 4GiB"));
+  }
+  if (!ParseBytes(flags.block, options.block) || options.block < KiB(4) || options.block > GiB(4)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--block ", flags.block, ": must be a size from 4KiB to 4GiB"));
+  }
+  return options;
+}
+
 absl::StatusOr<WorkerOptions> OptionsOf(const Flags& flags) {
   WorkerOptions options;
   options.socket = flags.socket;
@@ -111,6 +143,7 @@ absl::StatusOr<WorkerOptions> OptionsOf(const Flags& flags) {
   if (!ParseBytes(flags.quota, options.memory.quota)) {
     return absl::InvalidArgumentError(absl::StrCat("--quota ", flags.quota, ": must be a size such as 8GiB"));
   }
+  TROUPE_ASSIGN_OR_RETURN(options.swap, SwapOptionsOf(flags));
   TROUPE_ASSIGN_OR_RETURN(options.open_device, OpenerOf(flags));
   return options;
 }

@@ -19,7 +19,7 @@ ModelTable::Model& ModelTable::At(const std::string& digest) {
 }
 
 void ModelTable::BeginLoading(const std::string& digest, DeviceRange weights) {
-  TROUPE_CHECK(models_.emplace(digest, Model{weights}).second, "a model is loaded once");
+  TROUPE_CHECK(models_.emplace(digest, Model{weights, ++loads_}).second, "a model is loaded once");
   ++loading_;
 }
 
@@ -30,26 +30,30 @@ void ModelTable::Loaded(const std::string& digest) {
   --loading_;
 }
 
-DeviceRange ModelTable::LoadFailed(const std::string& digest) {
-  Model& model = At(digest);
+std::optional<DeviceRange> ModelTable::LoadFailed(const std::string& digest) {
+  const Model model = At(digest);
   TROUPE_CHECK(model.loading, "a model whose loading failed was not loading");
-  const DeviceRange weights = model.weights;
   models_.erase(digest);
   --loading_;
-  return weights;
+  if (model.users == 0) return model.weights;
+  failed_.emplace(model.load, model);
+  return std::nullopt;
 }
 
-DeviceRange ModelTable::Acquire(const std::string& digest) {
+ModelTable::Hold ModelTable::Acquire(const std::string& digest) {
   Model& model = At(digest);
-  TROUPE_CHECK(!model.loading, "a model runs only when it is resident");
   ++model.users;
-  return model.weights;
+  return {model.weights, model.load};
 }
 
-void ModelTable::Release(const std::string& digest) {
-  Model& model = At(digest);
-  TROUPE_CHECK(model.users > 0, "a model was released more often than acquired");
+std::optional<DeviceRange> ModelTable::Release(const std::string& digest, const Hold& hold) {
+  const auto failed = failed_.find(hold.load);
+  Model& model = failed != failed_.end() ? failed->second : At(digest);
+  TROUPE_CHECK(model.load == hold.load && model.users > 0, "a model was released more often than acquired");
   --model.users;
+  if (failed == failed_.end() || model.users > 0) return std::nullopt;
+  failed_.erase(failed);
+  return hold.weights;
 }
 
 absl::StatusOr<DeviceRange> ModelTable::Evict(const std::string& digest) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,10 @@ namespace troupe::gpu {
 
 // absent -(BeginLoading)-> loading -(Loaded)-> resident <-(Acquire, Release)-> running
 //          loading -(LoadFailed)-> absent      resident -(Evict)-> absent
-// Never evicts by itself: what does not fit is the node controller's to plan. Pure; the main loop's thread.
+// Runs may hold a model from loading on; it is running when it is loaded. The memory of a load that failed
+// while runs held it is theirs until the last one releases it; the model itself is absent and may be loaded
+// anew, elsewhere. Never evicts by itself: what does not fit is the node controller's to plan. Pure; the main
+// loop's thread.
 class ModelTable {
  public:
   enum class State { kAbsent, kLoading, kResident, kRunning };
@@ -24,12 +28,18 @@ class ModelTable {
   // From absent only: asking otherwise is a bug.
   void BeginLoading(const std::string& digest, DeviceRange weights);
   void Loaded(const std::string& digest);
-  // Gives back the memory.
-  [[nodiscard]] DeviceRange LoadFailed(const std::string& digest);
+  // Gives back the memory, unless runs hold it.
+  [[nodiscard]] std::optional<DeviceRange> LoadFailed(const std::string& digest);
 
-  // A run that uses the weights begins; Release when it has computed. The model is resident or running.
-  [[nodiscard]] DeviceRange Acquire(const std::string& digest);
-  void Release(const std::string& digest);
+  // What a run holds of a model that it uses.
+  struct Hold {
+    DeviceRange weights;
+    std::uint64_t load = 0;
+  };
+  // A run that uses the weights begins; Release when it has computed. The model is not absent.
+  [[nodiscard]] Hold Acquire(const std::string& digest);
+  // Gives back the memory of a load that has failed, when the last of its runs lets go of it.
+  [[nodiscard]] std::optional<DeviceRange> Release(const std::string& digest, const Hold& hold);
 
   // The memory, which is the caller's to free. NotFound when absent; FailedPrecondition while it is loading
   // or running.
@@ -44,11 +54,14 @@ class ModelTable {
  private:
   struct Model {
     DeviceRange weights;
+    std::uint64_t load = 0;
     bool loading = true;
     std::size_t users = 0;
   };
   Model& At(const std::string& digest);
   std::map<std::string, Model> models_;
+  std::map<std::uint64_t, Model> failed_;  // by load: what runs still hold
+  std::uint64_t loads_ = 0;
   std::size_t loading_ = 0;
 };
 

@@ -2,7 +2,9 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -24,6 +26,12 @@ Reply ReplyTo(const std::shared_ptr<Session>& session, std::uint64_t sequence, L
                });
 }
 
+// From now. A deadline beyond an hour, either way, is as good as one at an hour.
+Time DeadlineIn(std::int64_t nanoseconds) {
+  constexpr Duration kFar = std::chrono::hours(1);
+  return SteadyNow() + std::clamp(Duration(nanoseconds), -kFar, kFar);
+}
+
 proto::WorkerOutcome PreparedOutcomeOf(const DevicePlan& plan) {
   proto::WorkerOutcome outcome;
   proto::PreparedOutcome& prepared = *outcome.mutable_prepared();
@@ -39,10 +47,11 @@ OrderDesk::OrderDesk(std::unique_ptr<Device> device, TaskQueue& queue, Lanes lan
     : device_(std::move(device)),
       lanes_(lanes),
       options_(std::move(options)),
+      links_(*device_, options_.swap),
       memory_(*device_, options_.memory),
-      residency_(memory_, queue, lanes, options_.limits),
+      residency_(memory_, queue, links_, options_.limits),
       preparer_(*device_, queue, lanes, options_.limits),
-      runner_(memory_, queue, lanes, options_.limits, residency_, preparer_) {
+      runner_(memory_, queue, lanes, options_.limits, links_, residency_, preparer_) {
   residency_.Connect(
       [this](const std::string& digest, const absl::Status& status) { runner_.ModelChanged(digest, status); },
       [this](const std::string& digest) { return runner_.Wants(digest); });
@@ -129,7 +138,9 @@ void OrderDesk::SwapIn(const std::shared_ptr<Session>& session, const proto::Swa
                        Reply reply) {
   const absl::StatusOr<HostModel> host = ResolveHostCopy(session->region(), order.model());
   if (!host.ok()) return reply.Fail(host.status());
-  residency_.SwapIn(*host, std::move(reply));
+  std::optional<Time> deadline;
+  if (order.has_deadline_in_ns()) deadline = DeadlineIn(order.deadline_in_ns());
+  residency_.SwapIn(*host, deadline, std::move(reply));
 }
 
 void OrderDesk::Run(const std::shared_ptr<Session>& session, proto::RunOrder order, Reply reply) {
@@ -148,6 +159,7 @@ void OrderDesk::Run(const std::shared_ptr<Session>& session, proto::RunOrder ord
   request.order = std::move(order);
   request.channel = session->channel();
   request.received = SteadyNow();
+  if (request.order.has_deadline_in_ns()) request.deadline = DeadlineIn(request.order.deadline_in_ns());
   runner_.Submit(std::move(request), std::move(reply));
 }
 
@@ -179,9 +191,24 @@ void OrderDesk::Abandon() {
 
 void OrderDesk::Tick(Time now) {
   if (runner_.NextExpiry() <= now) runner_.Expire(now);
-  for (const Engine engine : {Engine::kCopyIn, Engine::kCopyOut, Engine::kCompute}) {
-    const EngineState state = device_->engine(engine);
-    lanes_.Show(static_cast<Lane>(engine), state.busy, state.progress);
+  const EngineState compute = device_->engine(Engine::kCompute);
+  lanes_.Show(Lane::kCompute, compute.busy, compute.progress);
+  ShowLinks();
+}
+
+// While a port has transfers, what counts is whether their blocks pass: an engine that waits for its link may
+// look alive.
+void OrderDesk::ShowLinks() {
+  for (const auto& [lane, engine, port] : {std::tuple(Lane::kCopyIn, Engine::kCopyIn, &links_.in()),
+                                           std::tuple(Lane::kCopyOut, Engine::kCopyOut, &links_.out())}) {
+    const LinkPort::State sent = port->state();
+    if (sent.busy) {
+      lanes_.At(lane, sent.order);
+      lanes_.Show(lane, true, sent.progress);
+    } else {
+      const EngineState state = device_->engine(engine);
+      lanes_.Show(lane, state.busy, state.progress);
+    }
   }
 }
 
@@ -213,6 +240,14 @@ proto::WorkerDescription OrderDesk::Describe() const {
   description.set_busy_ns(device_->compute_busy().count());
   description.set_link_bytes_per_second(device_->info().link.value);
   description.set_generation(options_.generation);
+  description.set_swap(links_.options().swap);
+  description.set_link_sharing(links_.options().sharing);
+  description.set_group_bytes(links_.curve().elbow.count());
+  for (const LinkPoint& point : links_.curve().points) {
+    proto::LinkPoint& measured = *description.add_link_curve();
+    measured.set_bytes(point.size.count());
+    measured.set_bytes_per_second(point.bandwidth.value);
+  }
   return description;
 }
 

@@ -8,6 +8,7 @@
 
 #include "gpu/device/device.hpp"
 #include "gpu/memory/device_memory.hpp"
+#include "gpu/swap/link_desk.hpp"
 #include "gpu/worker/lanes.hpp"
 #include "gpu/worker/limits.hpp"
 #include "gpu/worker/preparer.hpp"
@@ -28,7 +29,9 @@ class OrderDesk {
     bool allow_faults = false;
     WorkerLimits limits;
     MemoryOptions memory;
+    SwapOptions swap;
   };
+  // Probes the device's link, unless the size of groups is given: takes up to LinkDesk::kProbeBudget.
   OrderDesk(std::unique_ptr<Device> device, TaskQueue& queue, Lanes lanes, Options options);
 
   // One record of the session's order ring.
@@ -49,17 +52,20 @@ class OrderDesk {
 
   [[nodiscard]] proto::WorkerDescription Describe() const;
   [[nodiscard]] Device& device() { return *device_; }
+  [[nodiscard]] LinkDesk& links() { return links_; }
 
  private:
   void Execute(const std::shared_ptr<Session>& session, proto::WorkerOrder order, Reply reply);
   void Prepare(const std::shared_ptr<Session>& session, proto::PrepareOrder order, Reply reply);
   void SwapIn(const std::shared_ptr<Session>& session, const proto::SwapInOrder& order, Reply reply);
   void Run(const std::shared_ptr<Session>& session, proto::RunOrder order, Reply reply);
+  void ShowLinks();
   void Fault(const proto::FaultOrder& order, Reply reply);
 
   std::unique_ptr<Device> device_;  // ends last
   Lanes lanes_;
   const Options options_;
+  LinkDesk links_;  // probes the link while the device is empty
   DeviceMemory memory_;
   Residency residency_;
   Preparer preparer_;

@@ -1,5 +1,6 @@
 #include "gpu/worker/residency.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,24 +15,28 @@ proto::WorkerOutcome NoFitOutcome(const DeviceMemory& memory) {
   return outcome;
 }
 
-Residency::Residency(DeviceMemory& memory, TaskQueue& queue, Lanes lanes, const WorkerLimits& limits)
-    : memory_(memory), queue_(queue), lanes_(lanes), limits_(limits), stream_(memory.device().MakeStream()) {}
+Residency::Residency(DeviceMemory& memory, TaskQueue& queue, LinkDesk& links, const WorkerLimits& limits)
+    : memory_(memory), queue_(queue), links_(links), limits_(limits) {}
 
-Residency::~Residency() = default;
+// What still comes in calls back.
+Residency::~Residency() {
+  links_.in().Close();
+}
 
 void Residency::Connect(Changed changed, Wanted wanted) {
   changed_ = std::move(changed);
   wanted_ = std::move(wanted);
 }
 
-void Residency::SwapIn(const HostModel& host, Reply reply) {
+void Residency::SwapIn(const HostModel& host, std::optional<Time> deadline, Reply reply) {
   switch (table_.StateOf(host.digest)) {
     case ModelTable::State::kResident:
     case ModelTable::State::kRunning:
       reply.Done();
       return;
     case ModelTable::State::kLoading:
-      waiting_[host.digest].push_back(std::move(reply));
+      loading_.at(host.digest).replies.push_back(std::move(reply));
+      if (deadline) Hurry(host.digest, *deadline);
       return;
     case ModelTable::State::kAbsent:
       break;
@@ -41,35 +46,102 @@ void Residency::SwapIn(const HostModel& host, Reply reply) {
         absl::ResourceExhaustedError(absl::StrCat(table_.loading(), " models are being swapped in already")));
     return;
   }
-  const absl::StatusOr<DeviceRange> range =
-      memory_.Allocate({MemoryUser::Kind::kWeights, host.digest}, Bytes(host.weights.size()));
+  const Bytes size(host.weights.size());
+  proto::Model model;
+  if (links_.needs_model()) {
+    absl::StatusOr<proto::Model> read = ReadModel(host, memory_.device().info().pack_target);
+    if (!read.ok()) return reply.Fail(read.status());
+    model = *std::move(read);
+  }
+  const absl::StatusOr<DeviceRange> range = memory_.Allocate({MemoryUser::Kind::kWeights, host.digest}, size);
   if (!range.ok()) {
     reply.Fail(range.status(), NoFitOutcome(memory_));
     return;
   }
   table_.BeginLoading(host.digest, *range);
-  lanes_.At(Lane::kCopyIn, reply.sequence());
-  waiting_[host.digest].push_back(std::move(reply));
-  // The callback holds the host copy: the region stays mapped while the copy reads it.
-  stream_->CopyIn(*range, host.weights, [this, host](const Completion& completion) {
-    queue_.Post([this, digest = host.digest, status = completion.status] { Copied(digest, status); });
-  });
+  Loading& loading = loading_[host.digest];
+  const std::uint64_t order = reply.sequence();
+  loading.replies.push_back(std::move(reply));
+  loading.load = std::make_shared<ModelLoad>(links_.GroupsOf(size, &model));
+  Send(host, *range, deadline, order, loading);
 }
 
+void Residency::Send(const HostModel& host, DeviceRange range, std::optional<Time> deadline,
+                     std::uint64_t order, Loading& loading) {
+  TransferRequest request;
+  request.order = order;
+  request.deadline = deadline;
+  for (const Group& group : loading.load->groups()) {
+    // Copies in only read their source.
+    auto* from = const_cast<std::byte*>(host.weights.data()) + group.offset;
+    request.pieces.push_back({range.Part(Bytes(group.offset), Bytes(group.length)), from});
+  }
+  request.landed = [this, load = loading.load](std::size_t group, Time at) {
+    load->Arrived(at);
+    if (group > 0 || !links_.policy().overlap) return;
+    queue_.Post([this] {
+      if (changed_) changed_({}, absl::OkStatus());
+    });
+  };
+  // The callback holds the host copy: the region stays mapped while copies read it.
+  request.done = [this, host, load = loading.load](const Completion& completion) {
+    if (!completion.status.ok()) load->Failed(completion.status);
+    queue_.Post([this, digest = host.digest, status = completion.status] { Copied(digest, status); });
+  };
+  loading.transfer = links_.in().Put(std::move(request));
+}
+
+void Residency::Hurry(const std::string& digest, Time deadline) {
+  const auto found = loading_.find(digest);
+  if (found != loading_.end()) links_.in().Raise(found->second.transfer, deadline);
+}
+
+std::shared_ptr<ModelLoad> Residency::Pipelined(const std::string& digest) const {
+  const auto found = loading_.find(digest);
+  return found == loading_.end() || !links_.policy().overlap ? nullptr : found->second.load;
+}
+
+void Residency::Defer(const std::string& digest, std::function<void()> then) {
+  loading_.at(digest).deferred.push_back(std::move(then));
+}
+
+void Residency::Release(const std::string& digest, const ModelTable::Hold& hold) {
+  if (const std::optional<DeviceRange> range = table_.Release(digest, hold)) memory_.Free(*range);
+}
+
+namespace {
+
+proto::WorkerOutcome SwapOutcome(const ModelLoad& load, Bytes size) {
+  proto::WorkerOutcome outcome;
+  outcome.set_bytes(size.count());
+  proto::SwapInOutcome& detail = *outcome.mutable_swap_in();
+  const auto groups = load.groups();
+  const bool even = std::all_of(groups.begin(), groups.end() - 1,
+                                [&](const Group& group) { return group.length == groups.front().length; });
+  if (even) detail.set_group_bytes(groups.front().length);
+  for (std::size_t i = 1; i <= groups.size(); ++i) {
+    detail.add_group_ns(load.ArrivalOf(i).time_since_epoch().count());
+  }
+  return outcome;
+}
+
+}  // namespace
+
 void Residency::Copied(const std::string& digest, const absl::Status& status) {
+  Loading loading = std::move(loading_.extract(digest).mapped());
   proto::WorkerOutcome outcome;
   if (status.ok()) {
     table_.Loaded(digest);
-    outcome.set_bytes(table_.SizeOf(digest).count());
+    outcome = SwapOutcome(*loading.load, table_.SizeOf(digest));
     ++swaps_;
-  } else {
-    memory_.Free(table_.LoadFailed(digest));
+  } else if (const std::optional<DeviceRange> range = table_.LoadFailed(digest)) {
+    memory_.Free(*range);
   }
-  std::vector<Reply> replies = std::move(waiting_.extract(digest).mapped());
-  for (Reply& reply : replies) {
+  for (Reply& reply : loading.replies) {
     status.ok() ? reply.Done(outcome) : reply.Fail(status);
     outcome.set_bytes(0);  // moved once, for the first that asked
   }
+  for (const auto& then : loading.deferred) then();
   if (changed_) changed_(digest, status);
 }
 

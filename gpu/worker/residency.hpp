@@ -4,12 +4,15 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "gpu/device/device.hpp"
 #include "gpu/memory/device_memory.hpp"
+#include "gpu/swap/link_desk.hpp"
+#include "gpu/swap/model_load.hpp"
 #include "gpu/worker/host_model.hpp"
 #include "gpu/worker/lanes.hpp"
 #include "gpu/worker/limits.hpp"
@@ -19,21 +22,29 @@
 
 namespace troupe::gpu {
 
-// Executes swap orders with a stream of its own; who goes for whom is decided elsewhere. The main loop's
-// thread.
+// Executes swap orders over the link desk; who goes for whom is decided elsewhere. The main loop's thread.
 class Residency {
  public:
-  // Told when a model has become resident, or has failed to.
+  // Told when runs of a model that is on its way may begin, when it has become resident, or has failed to.
   using Changed = std::function<void(const std::string& digest, const absl::Status& status)>;
   // Whether runs wait for this model: it is not evicted from under them.
   using Wanted = std::function<bool(const std::string& digest)>;
-  Residency(DeviceMemory& memory, TaskQueue& queue, Lanes lanes, const WorkerLimits& limits);
+  Residency(DeviceMemory& memory, TaskQueue& queue, LinkDesk& links, const WorkerLimits& limits);
   ~Residency();
   void Connect(Changed changed, Wanted wanted);
 
   // Answers when the whole model is there; at once when it was. NoFit with ResourceExhausted when memory is
-  // short.
-  void SwapIn(const HostModel& host, Reply reply);
+  // short. A deadline makes a swap that is on its way more urgent, never less.
+  void SwapIn(const HostModel& host, std::optional<Time> deadline, Reply reply);
+  // A run with this deadline waits for a model, which may be on its way.
+  void Hurry(const std::string& digest, Time deadline);
+  // The load of a model that is on its way and whose runs need not wait for all of it, else null.
+  [[nodiscard]] std::shared_ptr<ModelLoad> Pipelined(const std::string& digest) const;
+  // The model is on its way: calls `then` when that has ended and its order is answered. So whoever gave both
+  // orders hears of the swap first.
+  void Defer(const std::string& digest, std::function<void()> then);
+  // A run that used the model lets go of it.
+  void Release(const std::string& digest, const ModelTable::Hold& hold);
   void Evict(const std::string& digest, Reply reply);
 
   [[nodiscard]] ModelTable& table() { return table_; }
@@ -41,18 +52,25 @@ class Residency {
   [[nodiscard]] std::uint64_t swaps() const { return swaps_; }
 
  private:
+  struct Loading {
+    std::shared_ptr<ModelLoad> load;
+    LinkPort::Id transfer = 0;
+    std::vector<Reply> replies;
+    std::vector<std::function<void()>> deferred;
+  };
+  void Send(const HostModel& host, DeviceRange range, std::optional<Time> deadline, std::uint64_t order,
+            Loading& loading);
   void Copied(const std::string& digest, const absl::Status& status);
 
   DeviceMemory& memory_;
   TaskQueue& queue_;
-  Lanes lanes_;
+  LinkDesk& links_;
   const WorkerLimits& limits_;
   ModelTable table_;
   Changed changed_;
   Wanted wanted_;
-  std::map<std::string, std::vector<Reply>> waiting_;  // for models that are loading
+  std::map<std::string, Loading> loading_;
   std::uint64_t swaps_ = 0;
-  std::unique_ptr<Stream> stream_;
 };
 
 // What a refused allocation answers.

@@ -86,6 +86,11 @@ proto::WorkerOutcome OutcomeOf(Run& run, Time now) {
   detail.set_copy_in_ns(run.copy_in.count());
   detail.set_compute_ns(run.compute.count());
   detail.set_copy_out_ns((now - run.copy_out_begin).count());
+  detail.set_first_step_ns(run.first_step.time_since_epoch().count());
+  detail.set_last_group_ns(run.last_group.time_since_epoch().count());
+  if (run.trace != nullptr) {
+    for (const Time step : *run.trace) detail.add_step_begin_ns(step.time_since_epoch().count());
+  }
   for (std::size_t i = 0; i < run.outputs.size(); ++i) {
     proto::Tensor& tensor = *detail.add_outputs();
     *tensor.mutable_spec() = std::move(run.outputs[i]);

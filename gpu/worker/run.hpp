@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "gpu/device/device.hpp"
+#include "gpu/swap/model_load.hpp"
 #include "gpu/worker/host_model.hpp"
+#include "gpu/worker/model_table.hpp"
 #include "gpu/worker/reply.hpp"
 #include "proto/worker.pb.h"
 #include "transport/local_channel.hpp"
@@ -22,6 +24,7 @@ struct RunRequest {
   std::optional<HostModel> host;  // to prepare from, when the order names it
   std::shared_ptr<transport::LocalChannel> channel;
   Time received;
+  std::optional<Time> deadline;  // a target: it orders the blocks on the links
 };
 
 // waiting (for model, plan, inputs, room) -> staging (inputs on their way in) -> ready -> computing ->
@@ -41,7 +44,10 @@ struct Run {
   std::shared_ptr<DevicePlan> plan;
   bool inputs_here = false;
   std::vector<transport::TensorData> inputs;  // in the order's order
-  bool holds_model = false;
+  std::optional<ModelTable::Hold> model;      // while it uses the weights
+  // Of the model, when it was on its way as the run was staged: the run begins with its first group.
+  std::shared_ptr<ModelLoad> load;
+  std::shared_ptr<std::vector<Time>> trace;  // when each step was reached; null: nobody asked
 
   DeviceRange block;  // inputs, outputs and activations, one allocation
   LaunchArguments arguments;
@@ -52,6 +58,8 @@ struct Run {
   Time copy_in_begin;
   Duration copy_in{};
   Duration compute{};
+  Time first_step;
+  Time last_group;  // Time() when nothing arrived while it ran
   Time copy_out_begin;
 };
 

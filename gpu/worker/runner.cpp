@@ -1,5 +1,6 @@
 #include "gpu/worker/runner.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,11 +13,12 @@ namespace troupe::gpu {
 using transport::SteadyNow;
 
 Runner::Runner(DeviceMemory& memory, TaskQueue& queue, Lanes lanes, const WorkerLimits& limits,
-               Residency& residency, Preparer& preparer)
+               LinkDesk& links, Residency& residency, Preparer& preparer)
     : memory_(memory),
       queue_(queue),
       lanes_(lanes),
       limits_(limits),
+      links_(links),
       residency_(residency),
       preparer_(preparer),
       in_(memory.device().MakeStream()),
@@ -24,10 +26,13 @@ Runner::Runner(DeviceMemory& memory, TaskQueue& queue, Lanes lanes, const Worker
       out_(memory.device().MakeStream()) {}
 
 Runner::~Runner() {
-  // The streams first: what they still do uses the runs' memory.
+  // The streams first: what they still do uses the runs' memory. What computes may wait for groups that come
+  // in.
   in_.reset();
   compute_.reset();
   out_.reset();
+  links_.in().Close();
+  links_.out().Close();
 }
 
 Run* Runner::Find(Id id) {
@@ -68,6 +73,7 @@ absl::Status Runner::Accept(Id id, Run& run) {
   if (residency_.table().StateOf(digest) == ModelTable::State::kAbsent) {
     return absl::NotFoundError(absl::StrCat("model ", digest, " is not on this device: swap it in first"));
   }
+  if (run.request.deadline) residency_.Hurry(digest, *run.request.deadline);
   TROUPE_RETURN_IF_ERROR(FindPlan(id, run));
   if (Find(id) != nullptr) FetchInputs(id, run);  // preparation may have been refused, and the run with it
   return absl::OkStatus();
@@ -105,78 +111,56 @@ void Runner::PlanHere(Id id, const absl::StatusOr<std::shared_ptr<DevicePlan>>& 
   Advance();
 }
 
-void Runner::FetchInputs(Id id, Run& run) {
-  bool blocks = false;
-  for (const proto::Tensor& tensor : run.request.order.inputs()) {
-    const proto::ArenaRef& arena = tensor.data().arena();
-    blocks |= tensor.data().has_arena() && !known_arenas_.contains({arena.socket(), arena.arena()});
+Runner::Model Runner::ModelOf(const Run& run) const {
+  const std::string& digest = run.request.order.digest();
+  switch (residency_.table().StateOf(digest)) {
+    case ModelTable::State::kAbsent:
+      return Model::kAway;
+    case ModelTable::State::kLoading:
+      return residency_.Pipelined(digest) != nullptr ? Model::kComing : Model::kAway;
+    case ModelTable::State::kResident:
+    case ModelTable::State::kRunning:
+      return Model::kHere;
   }
-  // The order is read here only, and outlives the fetch: a run that is given up meanwhile leaves it to the
-  // task.
-  auto fetch = [channel = run.request.channel, order = blocks ? run.request.order : proto::RunOrder()](
-                   const proto::RunOrder* given) -> absl::StatusOr<std::vector<transport::TensorData>> {
-    std::vector<transport::TensorData> inputs;
-    for (const proto::Tensor& tensor : (given != nullptr ? *given : order).inputs()) {
-      if (!tensor.data().has_arena()) {
-        inputs.emplace_back();  // inline: read from the order itself
-        continue;
-      }
-      absl::StatusOr<transport::TensorData> data = channel->FetchHere(tensor.data());
-      if (!data.ok()) {
-        // NOT_FOUND would say that the model is not here.
-        const bool gone = absl::IsNotFound(data.status());
-        return absl::Status(gone ? absl::StatusCode::kFailedPrecondition : data.status().code(),
-                            absl::StrCat("input ", tensor.spec().name(), ": ", data.status().message()));
-      }
-      inputs.push_back(*std::move(data));
-    }
-    return inputs;
-  };
-  if (!blocks) {
-    InputsHere(id, fetch(&run.request.order));
-    return;
-  }
-  fetcher_.Post([this, id, fetch = std::move(fetch)] {
-    queue_.Post([this, id, inputs = fetch(nullptr)] { InputsHere(id, inputs); });
+  return Model::kAway;
+}
+
+std::optional<Runner::Id> Runner::NextToStage(Model model) const {
+  return waiting_.First([&](Id id) {
+    const Run& run = *runs_.at(id);
+    return run.plan != nullptr && run.inputs_here && ModelOf(run) == model;
   });
 }
 
-void Runner::InputsHere(Id id, absl::StatusOr<std::vector<transport::TensorData>> inputs) {
-  Run* run = Find(id);
-  if (run == nullptr) return;
-  if (!inputs.ok()) {
-    GiveUp(id, inputs.status());
-    return;
-  }
-  run->inputs = *std::move(inputs);
-  run->inputs_here = true;
-  if (known_arenas_.size() > limits_.known_arenas) known_arenas_.clear();  // the fetcher meets them again
-  for (int i = 0; i < run->request.order.inputs_size(); ++i) {
-    const proto::TensorRef& ref = run->request.order.inputs(i).data();
-    if (ref.has_arena()) known_arenas_.emplace(ref.arena().socket(), ref.arena().arena());
-  }
-  Advance();
+// A launch holds the compute engine, also while it waits for a group: what has all its weights goes first.
+std::optional<Runner::Id> Runner::NextToLaunch() const {
+  const auto here = ready_.First([this](Id id) {
+    const Run& run = *runs_.at(id);
+    return run.load == nullptr || run.load->complete();
+  });
+  if (here) return here;
+  return ready_.First([this](Id id) { return runs_.at(id)->load->arrived() > 0; });
 }
 
-bool Runner::CanStage(const Run& run) const {
-  const ModelTable::State state = residency_.table().StateOf(run.request.order.digest());
-  return run.plan != nullptr && run.inputs_here &&
-         (state == ModelTable::State::kResident || state == ModelTable::State::kRunning);
-}
-
-// Not re-entered: what it starts may end at once and call back.
+// Not re-entered: what it starts may end at once and call back. Runs whose models are on their way have
+// places of their own, so that they keep none that could compute now from being staged.
 void Runner::Advance() {
   again_ = true;
   if (std::exchange(advancing_, true)) return;
   while (std::exchange(again_, false)) {
-    while (staged_ < limits_.staged_runs) {
-      const auto next = waiting_.First([this](Id id) { return CanStage(*runs_.at(id)); });
-      if (!next || !Stage(*next)) break;
-    }
+    StageSome(Model::kHere, staged_);
+    if (residency_.table().loading() > 0) StageSome(Model::kComing, staged_ahead_);
     if (computing_) continue;
-    if (const auto next = ready_.First([](Id) { return true; })) Launch(*next);
+    if (const auto next = NextToLaunch()) Launch(*next);
   }
   advancing_ = false;
+}
+
+void Runner::StageSome(Model model, const std::size_t& staged) {
+  while (staged < limits_.staged_runs) {
+    const auto next = NextToStage(model);
+    if (!next || !Stage(*next)) break;
+  }
 }
 
 // False when the run has to wait for device memory that other runs hold.
@@ -192,7 +176,7 @@ bool Runner::Stage(Id id) {
   const RunLayout layout(*run.plan);
   const absl::StatusOr<DeviceRange> block = memory_.Allocate({MemoryUser::Kind::kRun, digest}, layout.total);
   if (!block.ok()) {
-    if (on_device_ > 0) return false;
+    if (on_device_ > 0 || ModelOf(run) == Model::kComing) return false;
     GiveUp(id, block.status(), NoFitOutcome(memory_));
     return true;
   }
@@ -203,35 +187,15 @@ bool Runner::Stage(Id id) {
   }
   run.block = *block;
   layout.Bind(run.block, run.arguments);
-  run.arguments.weights = residency_.table().Acquire(digest);
-  run.holds_model = true;
+  run.model = residency_.table().Acquire(digest);
+  run.arguments.weights = run.model->weights;
+  run.load = residency_.Pipelined(digest);
   run.stage = Run::Stage::kStaging;
   ++on_device_;
-  ++staged_;
+  ++(run.load != nullptr ? staged_ahead_ : staged_);
   waiting_.Remove(id);
   CopyInputs(id, run);
   return true;
-}
-
-void Runner::CopyInputs(Id id, Run& run) {
-  run.copy_in_begin = SteadyNow();
-  lanes_.At(Lane::kCopyIn, run.request.sequence);
-  // One status for all copies: they end in order, on one stream.
-  auto failed = std::make_shared<absl::Status>();
-  const proto::RunOrder& order = run.request.order;
-  for (std::size_t i = 0; i < run.plan->inputs().size(); ++i) {
-    std::size_t from = 0;
-    while (order.inputs(static_cast<int>(from)).spec().name() != run.plan->inputs()[i].name()) ++from;
-    const proto::TensorRef& ref = order.inputs(static_cast<int>(from)).data();
-    const auto bytes = ref.has_arena() ? run.inputs[from].bytes() : std::as_bytes(std::span(ref.inlined()));
-    run.bytes += bytes.size();
-    const bool last = i + 1 == run.plan->inputs().size();
-    in_->CopyIn(run.arguments.inputs[i], bytes, [this, id, failed, last](const Completion& completion) {
-      if (failed->ok()) *failed = completion.status;
-      if (last) queue_.Post([this, id, failed] { Staged(id, *failed); });
-    });
-  }
-  if (run.plan->inputs().empty()) queue_.Post([this, id] { Staged(id, absl::OkStatus()); });
 }
 
 void Runner::Staged(Id id, const absl::Status& status) {
@@ -250,9 +214,10 @@ void Runner::Staged(Id id, const absl::Status& status) {
 void Runner::Launch(Id id) {
   Run& run = *Find(id);
   ready_.Remove(id);
-  --staged_;
+  LeaveStaging(run);
   computing_ = true;
   run.stage = Run::Stage::kComputing;
+  run.arguments.gate = GateOf(run);
   lanes_.At(Lane::kCompute, run.request.sequence);
   compute_->Launch(run.plan, run.arguments,
                    [this, id](const Completion& completion, std::vector<proto::TensorSpec> outputs) {
@@ -263,14 +228,37 @@ void Runner::Launch(Id id) {
   again_ = true;  // there is room to stage one more
 }
 
+StepGate Runner::GateOf(Run& run) const {
+  StepGate gate;
+  if (run.load != nullptr && !run.load->complete()) gate = run.load->GateFor(*run.plan);
+  if (!run.request.order.trace()) return gate;
+  run.trace = std::make_shared<std::vector<Time>>();
+  run.trace->reserve(run.plan->step_count());
+  return [trace = run.trace, gate](std::size_t step) {
+    trace->push_back(SteadyNow());
+    return gate ? gate(step) : nullptr;
+  };
+}
+
+void Runner::NoteGroups(Run& run, const Completion& completion) const {
+  run.first_step = completion.begin;
+  if (run.load == nullptr || !completion.status.ok()) return;
+  const std::vector<std::uint32_t> needed = GroupsNeeded(*run.plan, run.load->groups());
+  if (!needed.empty()) run.first_step = std::max(run.first_step, run.load->ArrivalOf(needed.front()));
+  const std::size_t all = *std::max_element(needed.begin(), needed.end());
+  const Time last = run.load->ArrivalOf(all);
+  if (last > completion.begin) run.last_group = last;
+}
+
 void Runner::Computed(Id id, const Completion& completion, std::vector<proto::TensorSpec> outputs) {
   Run& run = *Find(id);
   computing_ = false;
   run.compute = completion.end - completion.begin;
   run.outputs = std::move(outputs);
   run.stage = Run::Stage::kLeaving;
-  residency_.table().Release(run.request.order.digest());
-  run.holds_model = false;
+  NoteGroups(run, completion);
+  run.arguments.gate = nullptr;
+  ReleaseModel(run);
   run.inputs.clear();
   Advance();  // before the outputs leave: the next run may compute meanwhile
   absl::Status status = completion.status;
@@ -278,38 +266,22 @@ void Runner::Computed(Id id, const Completion& completion, std::vector<proto::Te
   if (!status.ok()) Left(id, status);
 }
 
-absl::Status Runner::CopyOutputs(Id id, Run& run) {
-  TROUPE_RETURN_IF_ERROR(MeasureOutputs(run));
-  run.copy_out_begin = SteadyNow();
-  lanes_.At(Lane::kCopyOut, run.request.sequence);
-  auto failed = std::make_shared<absl::Status>();
-  for (std::size_t i = 0; i < run.outputs.size(); ++i) {
-    const Bytes size = run.output_sizes[i];
-    const bool last = i + 1 == run.outputs.size();
-    out_->CopyOut(run.rooms[i].bytes().first(size.count()), run.arguments.outputs[i].Part(Bytes(0), size),
-                  [this, id, failed, last](const Completion& completion) {
-                    if (failed->ok()) *failed = completion.status;
-                    if (last) queue_.Post([this, id, failed] { Left(id, *failed); });
-                  });
-  }
-  if (run.outputs.empty()) queue_.Post([this, id] { Left(id, absl::OkStatus()); });
-  return absl::OkStatus();
-}
-
 void Runner::Left(Id id, const absl::Status& status) {
-  const std::unique_ptr<Run> run = Take(id);
+  std::unique_ptr<Run> run = Take(id);
   FreeDevice(*run);
   ++runs_done_;
-  if (status.ok()) {
-    run->reply.Done(OutcomeOf(*run, SteadyNow()));
-  } else {
-    run->reply.Fail(status);
-  }
+  proto::WorkerOutcome outcome;
+  if (status.ok()) outcome = OutcomeOf(*run, SteadyNow());
+  Answer(std::move(run), status, std::move(outcome));
   Advance();  // somebody may wait for the memory
 }
 
+void Runner::ReleaseModel(Run& run) {
+  if (run.model) residency_.Release(run.request.order.digest(), *std::exchange(run.model, std::nullopt));
+}
+
 void Runner::FreeDevice(Run& run) {
-  if (run.holds_model) residency_.table().Release(run.request.order.digest());
+  ReleaseModel(run);
   memory_.Free(run.block);
   --on_device_;
 }
@@ -321,16 +293,28 @@ void Runner::GiveUp(Id id, const absl::Status& status, proto::WorkerOutcome outc
     return;
   }
   if (run.stage == Run::Stage::kComputing || run.stage == Run::Stage::kLeaving) return;
-  const std::unique_ptr<Run> taken = Take(id);
+  std::unique_ptr<Run> taken = Take(id);
   if (taken->stage == Run::Stage::kReady) {
     ready_.Remove(id);
-    --staged_;
+    LeaveStaging(*taken);
     FreeDevice(*taken);
   } else {
     waiting_.Remove(id);
   }
-  taken->reply.Fail(status, std::move(outcome));
+  Answer(std::move(taken), status, std::move(outcome));
   Advance();
+}
+
+// Whoever plans the memory of this device must not hear of a run before it hears what became of its model.
+void Runner::Answer(std::unique_ptr<Run> run, absl::Status status, proto::WorkerOutcome outcome) {
+  const std::string digest = run->request.order.digest();
+  if (residency_.table().StateOf(digest) != ModelTable::State::kLoading) {
+    return status.ok() ? run->reply.Done(std::move(outcome)) : run->reply.Fail(status, std::move(outcome));
+  }
+  residency_.Defer(digest, [run = std::shared_ptr<Run>(std::move(run)), status = std::move(status),
+                            outcome = std::move(outcome)] {
+    status.ok() ? run->reply.Done(outcome) : run->reply.Fail(status, outcome);
+  });
 }
 
 void Runner::Cancel(std::uint64_t sequence) {
@@ -364,8 +348,13 @@ void Runner::FailAll(const absl::Status& status) {
 
 void Runner::ModelChanged(const std::string& digest, const absl::Status& status) {
   if (!status.ok()) {
-    for (const Id id : waiting_.All()) {
-      if (Run* run = Find(id); run != nullptr && run->request.order.digest() == digest) GiveUp(id, status);
+    // Those that compute learn it at the gate of their next step.
+    std::vector<Id> hopeless;
+    for (const auto& [id, run] : runs_) {
+      if (run->request.order.digest() == digest) hopeless.push_back(id);
+    }
+    for (const Id id : hopeless) {
+      if (Find(id) != nullptr) GiveUp(id, status);
     }
   }
   Advance();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "absl/status/status.h"
 #include "gpu/device/device.hpp"
 #include "gpu/memory/device_memory.hpp"
+#include "gpu/swap/link_desk.hpp"
 #include "gpu/worker/lanes.hpp"
 #include "gpu/worker/limits.hpp"
 #include "gpu/worker/preparer.hpp"
@@ -23,12 +25,14 @@
 
 namespace troupe::gpu {
 
-// Every run that was submitted is answered once, unless it was abandoned. The main loop's thread; copies and
+// Every run that was submitted is answered once, unless it was abandoned, and after the swap that brings its
+// model. The main loop's thread; copies and
 // launches end on the device's threads, which post back. Waiting runs are served by priority, then arrival,
-// those first whose model, plan and inputs are there.
+// those first whose model, plan and inputs are there. A run whose model is on its way begins with the first
+// group, when no other could compute: it may have to wait for the link between its steps.
 class Runner {
  public:
-  Runner(DeviceMemory& memory, TaskQueue& queue, Lanes lanes, const WorkerLimits& limits,
+  Runner(DeviceMemory& memory, TaskQueue& queue, Lanes lanes, const WorkerLimits& limits, LinkDesk& links,
          Residency& residency, Preparer& preparer);
   ~Runner();
 
@@ -41,7 +45,7 @@ class Runner {
   [[nodiscard]] Time NextExpiry() const;
   // What has not begun to compute is failed with `status`, what has goes on. Sequences begin anew.
   void FailAll(const absl::Status& status);
-  // A model that runs wait for is there, or will not be.
+  // A model that runs wait for is there or on its way (OK), or will not be.
   void ModelChanged(const std::string& digest, const absl::Status& status);
   // Whether runs wait for this model (those that hold it are known to the model table).
   [[nodiscard]] bool Wants(const std::string& digest) const;
@@ -56,23 +60,35 @@ class Runner {
   void InputsHere(Id id, absl::StatusOr<std::vector<transport::TensorData>> inputs);
   void PlanHere(Id id, const absl::StatusOr<std::shared_ptr<DevicePlan>>& plan);
   void Advance();
-  [[nodiscard]] bool CanStage(const Run& run) const;
+  enum class Model { kAway, kComing, kHere };
+  [[nodiscard]] Model ModelOf(const Run& run) const;
+  [[nodiscard]] std::optional<Id> NextToStage(Model model) const;
+  [[nodiscard]] std::optional<Id> NextToLaunch() const;
+  void StageSome(Model model, const std::size_t& staged);
   bool Stage(Id id);
   void CopyInputs(Id id, Run& run);
+  void SendInputs(Id id, Run& run, const std::vector<std::span<const std::byte>>& bytes);
+  [[nodiscard]] StepGate GateOf(Run& run) const;
+  void NoteGroups(Run& run, const Completion& completion) const;
   void Staged(Id id, const absl::Status& status);
   void Launch(Id id);
   void Computed(Id id, const Completion& completion, std::vector<proto::TensorSpec> outputs);
   absl::Status CopyOutputs(Id id, Run& run);
+  void SendOutputs(Id id, Run& run);
   void Left(Id id, const absl::Status& status);
   void GiveUp(Id id, const absl::Status& status, proto::WorkerOutcome outcome = {});
   [[nodiscard]] Run* Find(Id id);
   std::unique_ptr<Run> Take(Id id);
+  void Answer(std::unique_ptr<Run> run, absl::Status status, proto::WorkerOutcome outcome);
+  void ReleaseModel(Run& run);
+  void LeaveStaging(const Run& run) { --(run.load != nullptr ? staged_ahead_ : staged_); }
   void FreeDevice(Run& run);
 
   DeviceMemory& memory_;
   TaskQueue& queue_;
   Lanes lanes_;
   const WorkerLimits& limits_;
+  LinkDesk& links_;
   Residency& residency_;
   Preparer& preparer_;
   std::map<Id, std::unique_ptr<Run>> runs_;
@@ -82,8 +98,9 @@ class Runner {
   Id next_ = 1;
   RunQueue waiting_;
   RunQueue ready_;
-  std::size_t staged_ = 0;     // staging or ready
-  std::size_t on_device_ = 0;  // that hold device memory
+  std::size_t staged_ = 0;        // staging or ready, the model there
+  std::size_t staged_ahead_ = 0;  // the same, begun while the model was on its way
+  std::size_t on_device_ = 0;     // that hold device memory
   bool computing_ = false;
   bool advancing_ = false;
   bool again_ = false;

@@ -107,6 +107,7 @@ absl::Status Worker::OpenOrKeepDevice(const proto::AdoptHello& hello,
   desk.allow_faults = options_.allow_faults;
   desk.limits = options_.limits;
   desk.memory = options_.memory;
+  desk.swap = options_.swap;
   desk_ = std::make_unique<OrderDesk>(std::move(device), *queue_, Lanes(PageOf(page_)), std::move(desk));
   return absl::OkStatus();
 }
@@ -115,6 +116,9 @@ absl::Status Worker::OpenOrKeepDevice(const proto::AdoptHello& hello,
 absl::StatusOr<RegionPtr> Worker::OpenRegion(transport::UniqueFd descriptor) {
   TROUPE_ASSIGN_OR_RETURN(auto view, transport::HostRegionView::Open(std::move(descriptor)));
   Device& device = desk_->device();
+  if (!desk_->links().policy().registered) {
+    return std::make_shared<const transport::HostRegionView>(std::move(view));
+  }
   TROUPE_RETURN_IF_ERROR(device.RegisterHost(view.bytes()));
   return RegionPtr(new transport::HostRegionView(std::move(view)),
                    [&device](const transport::HostRegionView* region) {

@@ -10,6 +10,7 @@
 #include "base/units.hpp"
 #include "gpu/device/device.hpp"
 #include "gpu/memory/device_memory.hpp"
+#include "gpu/swap/link_desk.hpp"
 #include "gpu/worker/limits.hpp"
 #include "transport/link_state.hpp"
 #include "transport/memory_file.hpp"
@@ -35,6 +36,7 @@ struct WorkerOptions {
   DeviceOpener open_device;
   WorkerLimits limits;
   MemoryOptions memory;
+  SwapOptions swap;  // its names have been checked
 };
 
 }  // namespace troupe::gpu

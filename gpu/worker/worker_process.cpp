@@ -25,6 +25,11 @@ std::vector<std::string> WorkerCommand::Arguments() const {
                                         absl::StrCat(arena.count())};
   if (!profile.empty()) arguments.insert(arguments.end(), {"--profile", profile});
   if (allow_faults) arguments.push_back("--allow-faults");
+  if (!swap.empty()) arguments.insert(arguments.end(), {"--swap", swap});
+  if (!link_sharing.empty()) arguments.insert(arguments.end(), {"--link-sharing", link_sharing});
+  if (group > Bytes(0)) arguments.insert(arguments.end(), {"--group", absl::StrCat(group.count())});
+  if (block > Bytes(0)) arguments.insert(arguments.end(), {"--block", absl::StrCat(block.count())});
+  if (batch > 0) arguments.insert(arguments.end(), {"--batch", absl::StrCat(batch)});
   return arguments;
 }
 

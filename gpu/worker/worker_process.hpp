@@ -25,7 +25,13 @@ struct WorkerCommand {
   Duration lease = std::chrono::seconds(30);
   Bytes arena = MiB(256);  // outputs that nobody has read yet
   bool allow_faults = false;
-  int log = -1;  // descriptor of its stdout and stderr; -1: ours
+  // Empty or zero: the worker's defaults.
+  std::string swap;          // gpu/swap/swap_policy.hpp has the names
+  std::string link_sharing;  // and these
+  Bytes group;               // of the swap pipeline, instead of what the probe finds
+  Bytes block;               // of link sharing
+  std::uint32_t batch = 0;   // of blocks
+  int log = -1;              // descriptor of its stdout and stderr; -1: ours
   [[nodiscard]] std::vector<std::string> Arguments() const;
 };
 

@@ -23,12 +23,13 @@ TEST(ModelTable, GoesThroughItsLife) {
   EXPECT_EQ(table.StateOf("a"), State::kResident);
   EXPECT_EQ(table.loading(), 0u);
   EXPECT_THAT(table.Resident(), testing::ElementsAre(testing::Pair("a", Bytes(100))));
-  EXPECT_EQ(table.Acquire("a").size, Bytes(100));
+  const ModelTable::Hold hold = table.Acquire("a");
+  EXPECT_EQ(hold.weights.size, Bytes(100));
   (void)table.Acquire("a");
   EXPECT_EQ(table.StateOf("a"), State::kRunning);
-  table.Release("a");
+  EXPECT_FALSE(table.Release("a", hold).has_value());
   EXPECT_EQ(table.StateOf("a"), State::kRunning);
-  table.Release("a");
+  EXPECT_FALSE(table.Release("a", hold).has_value());
   EXPECT_EQ(table.StateOf("a"), State::kResident);
   EXPECT_EQ(table.Evict("a")->size, Bytes(100));
   EXPECT_EQ(table.StateOf("a"), State::kAbsent);
@@ -48,7 +49,7 @@ TEST(ModelTable, RefusesToEvictWhatIsAbsentLoadingOrRunning) {
 TEST(ModelTable, AFailedLoadGivesTheMemoryBack) {
   ModelTable table;
   table.BeginLoading("a", Range(7));
-  EXPECT_EQ(table.LoadFailed("a").size, Bytes(7));
+  EXPECT_EQ(table.LoadFailed("a")->size, Bytes(7));
   EXPECT_EQ(table.StateOf("a"), State::kAbsent);
   EXPECT_EQ(table.loading(), 0u);
   table.BeginLoading("a", Range(8));
@@ -56,14 +57,33 @@ TEST(ModelTable, AFailedLoadGivesTheMemoryBack) {
   EXPECT_EQ(table.SizeOf("a"), Bytes(8));
 }
 
+TEST(ModelTable, TheMemoryOfAFailedLoadIsItsRunsUntilTheLastLetsGo) {
+  ModelTable table;
+  table.BeginLoading("a", Range(7));
+  const ModelTable::Hold first = table.Acquire("a");
+  const ModelTable::Hold second = table.Acquire("a");
+  EXPECT_EQ(table.StateOf("a"), State::kLoading) << "held, but not there yet";
+  EXPECT_FALSE(table.LoadFailed("a").has_value());
+  EXPECT_EQ(table.StateOf("a"), State::kAbsent);
+  // The same model again, while the failed load still has users.
+  table.BeginLoading("a", Range(8));
+  EXPECT_FALSE(table.Release("a", first).has_value());
+  table.Loaded("a");
+  const ModelTable::Hold third = table.Acquire("a");
+  EXPECT_EQ(table.Release("a", second)->size, Bytes(7));
+  EXPECT_EQ(table.StateOf("a"), State::kRunning);
+  EXPECT_FALSE(table.Release("a", third).has_value());
+  EXPECT_EQ(table.Evict("a")->size, Bytes(8));
+}
+
 TEST(ModelTableDeathTest, MisuseIsABug) {
   ModelTable table;
   EXPECT_DEATH(table.Loaded("a"), "not in the table");
   table.BeginLoading("a", Range(1));
   EXPECT_DEATH(table.BeginLoading("a", Range(1)), "loaded once");
-  EXPECT_DEATH((void)table.Acquire("a"), "resident");
   table.Loaded("a");
-  EXPECT_DEATH(table.Release("a"), "more often");
+  EXPECT_DEATH((void)table.Release("a", {Range(1), 1}), "more often");
+  EXPECT_DEATH((void)table.Acquire("b"), "not in the table");
 }
 
 }  // namespace

@@ -1,0 +1,83 @@
+#include "gpu/swap/model_load.hpp"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.hpp"
+
+namespace troupe::gpu {
+
+class ModelLoad::GroupEvent final : public Event {
+ public:
+  GroupEvent(std::shared_ptr<const ModelLoad> load, std::size_t count)
+      : load_(std::move(load)), count_(count) {}
+  [[nodiscard]] bool done() const override {
+    if (load_->arrived() >= count_) return true;
+    const std::lock_guard lock(load_->mutex_);
+    return Ended();
+  }
+  [[nodiscard]] absl::Status status() const override {
+    const std::lock_guard lock(load_->mutex_);
+    TROUPE_CHECK(Ended(), "the status of a pending event was asked for");
+    return Result();
+  }
+  [[nodiscard]] absl::Status Wait(Duration timeout) const override {
+    std::unique_lock lock(load_->mutex_);
+    if (!load_->changed_.wait_for(lock, timeout, [this] { return Ended(); })) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("group ", count_ - 1, " is still on its way after ", FormatDuration(timeout)));
+    }
+    return Result();
+  }
+
+ private:
+  [[nodiscard]] bool Ended() const { return load_->arrived() >= count_ || !load_->failed_.ok(); }
+  [[nodiscard]] absl::Status Result() const {
+    return load_->arrived() >= count_ ? absl::OkStatus() : load_->failed_;
+  }
+  const std::shared_ptr<const ModelLoad> load_;
+  const std::size_t count_;
+};
+
+ModelLoad::ModelLoad(std::vector<Group> groups) : groups_(std::move(groups)) {
+  arrivals_.reserve(groups_.size());
+}
+
+void ModelLoad::Arrived(Time at) {
+  {
+    const std::lock_guard lock(mutex_);
+    TROUPE_CHECK(arrivals_.size() < groups_.size(), "a group arrives once");
+    arrivals_.push_back(at);
+    arrived_.store(arrivals_.size(), std::memory_order_release);
+  }
+  changed_.notify_all();
+}
+
+void ModelLoad::Failed(absl::Status status) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (complete() || !failed_.ok()) return;
+    failed_ = std::move(status);
+  }
+  changed_.notify_all();
+}
+
+Time ModelLoad::ArrivalOf(std::size_t count) const {
+  if (count == 0) return Time();
+  const std::lock_guard lock(mutex_);
+  TROUPE_CHECK(count <= arrivals_.size(), "the arrival of a group on its way was asked for");
+  return arrivals_[count - 1];
+}
+
+EventPtr ModelLoad::After(std::size_t count) {
+  if (arrived() >= count) return nullptr;
+  return std::make_shared<GroupEvent>(shared_from_this(), count);
+}
+
+StepGate ModelLoad::GateFor(const DevicePlan& plan) {
+  return [load = shared_from_this(), needed = GroupsNeeded(plan, groups_)](std::size_t step) {
+    return load->After(needed[step]);
+  };
+}
+
+}  // namespace troupe::gpu

@@ -1,0 +1,54 @@
+// MODEL LOAD: one model on its way onto a device, as the runs that need it see it.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/units.hpp"
+#include "gpu/device/device.hpp"
+#include "gpu/swap/groups.hpp"
+
+namespace troupe::gpu {
+
+//   loading (its groups arrive in order) -> complete | failed
+// Made by whoever orders the copies, shared with the launches that wait; outlives both. Arrived and Failed
+// are called on the device's threads, everything else from any. Nothing waits while the group is there
+// already.
+class ModelLoad : public std::enable_shared_from_this<ModelLoad> {
+ public:
+  explicit ModelLoad(std::vector<Group> groups);
+
+  // The next group is there.
+  void Arrived(Time at);
+  // No more will come; after complete: nothing happens.
+  void Failed(absl::Status status);
+
+  [[nodiscard]] std::span<const Group> groups() const { return groups_; }
+  [[nodiscard]] std::size_t arrived() const { return arrived_.load(std::memory_order_acquire); }
+  [[nodiscard]] bool complete() const { return arrived() == groups_.size(); }
+  // When the first `count` groups were there, which they are; Time() for none.
+  [[nodiscard]] Time ArrivalOf(std::size_t count) const;
+
+  // An event that is done when the first `count` groups are there, with an error when they will not be; null
+  // when they are.
+  [[nodiscard]] EventPtr After(std::size_t count);
+  // For a launch of `plan`: each step waits for the groups that it reads.
+  [[nodiscard]] StepGate GateFor(const DevicePlan& plan);
+
+ private:
+  class GroupEvent;
+  const std::vector<Group> groups_;
+  std::atomic<std::size_t> arrived_ = 0;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  std::vector<Time> arrivals_;  // guarded by mutex_
+  absl::Status failed_;         // guarded by mutex_
+};
+
+}  // namespace troupe::gpu

@@ -1,0 +1,152 @@
+// How a run's tensors come and go.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.hpp"
+#include "gpu/worker/runner.hpp"
+#include "transport/steady_clock.hpp"
+
+namespace troupe::gpu {
+
+using transport::SteadyNow;
+
+namespace {
+
+// Up to here a run's inputs or outputs go at once, as a driver stages small copies; beyond, they are sent in
+// blocks among those of others.
+constexpr std::uint64_t kSmallCopies = 64 << 10;
+
+}  // namespace
+
+void Runner::FetchInputs(Id id, Run& run) {
+  bool blocks = false;
+  for (const proto::Tensor& tensor : run.request.order.inputs()) {
+    const proto::ArenaRef& arena = tensor.data().arena();
+    blocks |= tensor.data().has_arena() && !known_arenas_.contains({arena.socket(), arena.arena()});
+  }
+  // The order is read here only, and outlives the fetch: a run that is given up meanwhile leaves it to the
+  // task.
+  auto fetch = [channel = run.request.channel, order = blocks ? run.request.order : proto::RunOrder()](
+                   const proto::RunOrder* given) -> absl::StatusOr<std::vector<transport::TensorData>> {
+    std::vector<transport::TensorData> inputs;
+    for (const proto::Tensor& tensor : (given != nullptr ? *given : order).inputs()) {
+      if (!tensor.data().has_arena()) {
+        inputs.emplace_back();  // inline: read from the order itself
+        continue;
+      }
+      absl::StatusOr<transport::TensorData> data = channel->FetchHere(tensor.data());
+      if (!data.ok()) {
+        // NOT_FOUND would say that the model is not here.
+        const bool gone = absl::IsNotFound(data.status());
+        return absl::Status(gone ? absl::StatusCode::kFailedPrecondition : data.status().code(),
+                            absl::StrCat("input ", tensor.spec().name(), ": ", data.status().message()));
+      }
+      inputs.push_back(*std::move(data));
+    }
+    return inputs;
+  };
+  if (!blocks) {
+    InputsHere(id, fetch(&run.request.order));
+    return;
+  }
+  fetcher_.Post([this, id, fetch = std::move(fetch)] {
+    queue_.Post([this, id, inputs = fetch(nullptr)] { InputsHere(id, inputs); });
+  });
+}
+
+void Runner::InputsHere(Id id, absl::StatusOr<std::vector<transport::TensorData>> inputs) {
+  Run* run = Find(id);
+  if (run == nullptr) return;
+  if (!inputs.ok()) {
+    GiveUp(id, inputs.status());
+    return;
+  }
+  run->inputs = *std::move(inputs);
+  run->inputs_here = true;
+  if (known_arenas_.size() > limits_.known_arenas) known_arenas_.clear();  // the fetcher meets them again
+  for (int i = 0; i < run->request.order.inputs_size(); ++i) {
+    const proto::TensorRef& ref = run->request.order.inputs(i).data();
+    if (ref.has_arena()) known_arenas_.emplace(ref.arena().socket(), ref.arena().arena());
+  }
+  Advance();
+}
+
+void Runner::CopyInputs(Id id, Run& run) {
+  run.copy_in_begin = SteadyNow();
+  const proto::RunOrder& order = run.request.order;
+  std::vector<std::span<const std::byte>> bytes;
+  std::uint64_t total = 0;
+  for (const proto::TensorSpec& input : run.plan->inputs()) {
+    std::size_t from = 0;
+    while (order.inputs(static_cast<int>(from)).spec().name() != input.name()) ++from;
+    const proto::TensorRef& ref = order.inputs(static_cast<int>(from)).data();
+    bytes.push_back(ref.has_arena() ? run.inputs[from].bytes() : std::as_bytes(std::span(ref.inlined())));
+    total += bytes.back().size();
+  }
+  run.bytes += total;
+  if (total > kSmallCopies) return SendInputs(id, run, bytes);
+  lanes_.At(Lane::kCopyIn, run.request.sequence);
+  // One status for all copies: they end in order, on one stream.
+  auto failed = std::make_shared<absl::Status>();
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    const bool last = i + 1 == bytes.size();
+    in_->CopyIn(run.arguments.inputs[i], bytes[i], [this, id, failed, last](const Completion& completion) {
+      if (failed->ok()) *failed = completion.status;
+      if (last) queue_.Post([this, id, failed] { Staged(id, *failed); });
+    });
+  }
+  if (bytes.empty()) queue_.Post([this, id] { Staged(id, absl::OkStatus()); });
+}
+
+void Runner::SendInputs(Id id, Run& run, const std::vector<std::span<const std::byte>>& bytes) {
+  TransferRequest transfer;
+  transfer.order = run.request.sequence;
+  transfer.deadline = run.request.deadline;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    // Copies in only read their source.
+    transfer.pieces.push_back({run.arguments.inputs[i], const_cast<std::byte*>(bytes[i].data())});
+  }
+  transfer.done = [this, id](const Completion& completion) {
+    queue_.Post([this, id, status = completion.status] { Staged(id, status); });
+  };
+  links_.in().Put(std::move(transfer));
+}
+
+absl::Status Runner::CopyOutputs(Id id, Run& run) {
+  const std::uint64_t before = run.bytes;
+  TROUPE_RETURN_IF_ERROR(MeasureOutputs(run));
+  run.copy_out_begin = SteadyNow();
+  if (run.bytes - before > kSmallCopies) {
+    SendOutputs(id, run);
+    return absl::OkStatus();
+  }
+  lanes_.At(Lane::kCopyOut, run.request.sequence);
+  auto failed = std::make_shared<absl::Status>();
+  for (std::size_t i = 0; i < run.outputs.size(); ++i) {
+    const Bytes size = run.output_sizes[i];
+    const bool last = i + 1 == run.outputs.size();
+    out_->CopyOut(run.rooms[i].bytes().first(size.count()), run.arguments.outputs[i].Part(Bytes(0), size),
+                  [this, id, failed, last](const Completion& completion) {
+                    if (failed->ok()) *failed = completion.status;
+                    if (last) queue_.Post([this, id, failed] { Left(id, *failed); });
+                  });
+  }
+  if (run.outputs.empty()) queue_.Post([this, id] { Left(id, absl::OkStatus()); });
+  return absl::OkStatus();
+}
+
+void Runner::SendOutputs(Id id, Run& run) {
+  TransferRequest transfer;
+  transfer.order = run.request.sequence;
+  transfer.deadline = run.request.deadline;
+  for (std::size_t i = 0; i < run.outputs.size(); ++i) {
+    transfer.pieces.push_back(
+        {run.arguments.outputs[i].Part(Bytes(0), run.output_sizes[i]), run.rooms[i].bytes().data()});
+  }
+  transfer.done = [this, id](const Completion& completion) {
+    queue_.Post([this, id, status = completion.status] { Left(id, status); });
+  };
+  links_.out().Put(std::move(transfer));
+}
+
+}  // namespace troupe::gpu

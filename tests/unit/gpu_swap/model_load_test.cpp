@@ -1,0 +1,66 @@
+#include "gpu/swap/model_load.hpp"
+
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace troupe::gpu {
+namespace {
+
+constexpr Duration kPatience = std::chrono::seconds(30);
+constexpr Duration kMoment = std::chrono::milliseconds(1);
+
+Time At(int seconds) {
+  return Time(std::chrono::seconds(seconds));
+}
+
+TEST(ModelLoad, WhatIsThereNeedsNoEvent) {
+  const auto load = std::make_shared<ModelLoad>(CutEvenly(Bytes(30), Bytes(10)));
+  EXPECT_EQ(load->After(0), nullptr);
+  const EventPtr first = load->After(1);
+  ASSERT_NE(first, nullptr);
+  EXPECT_FALSE(first->done());
+  EXPECT_EQ(first->Wait(kMoment).code(), absl::StatusCode::kDeadlineExceeded);
+  load->Arrived(At(5));
+  EXPECT_TRUE(first->done());
+  EXPECT_TRUE(first->status().ok());
+  EXPECT_EQ(load->After(1), nullptr);
+  EXPECT_NE(load->After(2), nullptr);
+  load->Arrived(At(6));
+  load->Arrived(At(7));
+  EXPECT_TRUE(load->complete());
+  EXPECT_EQ(load->ArrivalOf(1), At(5));
+  EXPECT_EQ(load->ArrivalOf(3), At(7));
+  EXPECT_EQ(load->ArrivalOf(0), Time());
+}
+
+TEST(ModelLoad, AFailureEndsTheWaitingForWhatWillNotCome) {
+  const auto load = std::make_shared<ModelLoad>(CutEvenly(Bytes(30), Bytes(10)));
+  const EventPtr first = load->After(1);
+  const EventPtr last = load->After(3);
+  load->Arrived(At(1));
+  load->Failed(absl::DataLossError("gone"));
+  load->Failed(absl::InternalError("again"));
+  EXPECT_TRUE(first->status().ok()) << "it was there before";
+  EXPECT_EQ(last->Wait(kPatience).code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(load->After(1), nullptr);
+  EXPECT_EQ(load->After(2)->Wait(kPatience).code(), absl::StatusCode::kDataLoss);
+}
+
+TEST(ModelLoad, WaitersOnOtherThreadsWake) {
+  const auto load = std::make_shared<ModelLoad>(CutEvenly(Bytes(1000), Bytes(1)));
+  std::vector<std::jthread> waiters;
+  for (std::size_t count : {1u, 500u, 1000u}) {
+    waiters.emplace_back([load, count] {
+      if (const EventPtr event = load->After(count)) {
+        EXPECT_TRUE(event->Wait(kPatience).ok());
+      }
+      EXPECT_GE(load->arrived(), count);
+    });
+  }
+  for (int i = 0; i < 1000; ++i) load->Arrived(At(i));
+}
+
+}  // namespace
+}  // namespace troupe::gpu

@@ -1,0 +1,161 @@
+// Residency, preparation and runs together on a small virtual device, without a process or a ring.
+#pragma once
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "gpu/device/virtual_device.hpp"
+#include "gpu/worker/runner.hpp"
+#include "gtest/gtest.h"
+#include "tests/unit/gpu_worker/host_copies.hpp"
+#include "tests/unit/gpu_worker/temp_directory.hpp"
+#include "transport/steady_clock.hpp"
+
+namespace troupe::gpu::test {
+
+// A plan whose run waits until the test lets it go.
+struct Gatekeeper {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool closed = false;
+  void Set(bool value) {
+    const std::lock_guard lock(mutex);
+    closed = value;
+    changed.notify_all();
+  }
+  void Pass() {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [this] { return !closed; });
+  }
+};
+
+class HeldPlan : public FakePlan {
+ public:
+  HeldPlan(std::int64_t rows, std::shared_ptr<Gatekeeper> gate) : FakePlan(rows), gate_(std::move(gate)) {}
+  absl::StatusOr<std::vector<proto::TensorSpec>> Run(const PlanBindings& bindings) override {
+    gate_->Pass();
+    return FakePlan::Run(bindings);
+  }
+
+ private:
+  std::shared_ptr<Gatekeeper> gate_;
+};
+
+class RunnerTest : public testing::Test {
+ protected:
+  using MakeDevice = std::function<std::unique_ptr<Device>(VirtualDeviceOptions)>;
+  static std::unique_ptr<Device> MakePlain(VirtualDeviceOptions options) {
+    return *MakeVirtualDevice(std::move(options), *transport::MemoryFile::Create("device", MiB(4)), nullptr);
+  }
+  explicit RunnerTest(const MakeDevice& make = MakePlain, SwapOptions swap = {.group = KiB(256)}) {
+    VirtualDeviceOptions options;
+    options.builder = [gate = gate_](const proto::Model& model, std::span<const std::byte>,
+                                     std::span<const proto::TensorSpec> inputs,
+                                     int) -> absl::StatusOr<std::unique_ptr<Plan>> {
+      if (model.name() == "broken") return absl::UnimplementedError("no such operator");
+      return std::make_unique<HeldPlan>(inputs[0].shape(0), gate);
+    };
+    device_ = make(std::move(options));
+    links_ = std::make_unique<LinkDesk>(*device_, swap);
+    memory_ = std::make_unique<DeviceMemory>(*device_, MemoryOptions());
+    residency_ = std::make_unique<Residency>(*memory_, *queue_, *links_, limits_);
+    preparer_ = std::make_unique<Preparer>(*device_, *queue_, Lanes(PageOf(page_)), limits_);
+    runner_ = std::make_unique<Runner>(*memory_, *queue_, Lanes(PageOf(page_)), limits_, *links_, *residency_,
+                                       *preparer_);
+    residency_->Connect(
+        [this](const auto& digest, const auto& status) { runner_->ModelChanged(digest, status); },
+        [this](const auto& digest) { return runner_->Wants(digest); });
+    transport::LocalChannel::Options channel;
+    channel.socket = directory_.File("arena");
+    channel.capacity = MiB(4);
+    channel_ = *transport::LocalChannel::Create(channel);
+    transport::HostRegion::Options region;
+    region.size = MiB(16);
+    host_ = *transport::HostRegion::Create("host", region);
+    region_ = std::make_shared<const transport::HostRegionView>(
+        *transport::HostRegionView::Open(transport::UniqueFd(dup(host_->fd()))));
+  }
+  ~RunnerTest() override { gate_->Set(false); }
+
+  Reply ReplyFor(std::uint64_t sequence) {
+    return Reply(sequence, transport::SteadyNow(), [this](proto::WorkerOutcome outcome) {
+      order_.push_back(outcome.sequence());
+      outcomes_[outcome.sequence()] = std::move(outcome);
+    });
+  }
+  HostModel Host(const proto::HostCopy& copy) { return *ResolveHostCopy(region_, copy); }
+  void PumpOnce() {
+    while (!queue_->Run()) {
+      if (!queue_->Arm()) continue;
+      pollfd fd{queue_->fd(), POLLIN, 0};
+      ASSERT_GT(poll(&fd, 1, 30'000), 0) << "nothing happened";
+      queue_->Disarm();
+    }
+  }
+  const proto::WorkerOutcome& Await(std::uint64_t sequence) {
+    while (!outcomes_.contains(sequence) && !HasFatalFailure()) PumpOnce();
+    return outcomes_[sequence];
+  }
+  void PumpUntilStage(std::size_t prepared) {
+    while (preparer_->cache().size() < prepared && !HasFatalFailure()) PumpOnce();
+  }
+  void SwapIn(std::uint64_t sequence, const proto::HostCopy& copy) {
+    residency_->SwapIn(Host(copy), std::nullopt, ReplyFor(sequence));
+  }
+  void Prepare(std::uint64_t sequence, const proto::HostCopy& copy, std::int64_t rows) {
+    preparer_->Prepare(sequence, Host(copy), {Spec("x", {rows, kColumns})}, [](const auto&) {});
+  }
+  void Run(std::uint64_t sequence, const std::string& digest, std::int64_t rows = 1,
+           std::uint32_t priority = 0, std::int64_t timeout_ns = 0, const proto::HostCopy* copy = nullptr) {
+    RunRequest request;
+    request.sequence = sequence;
+    request.order.set_digest(digest);
+    request.order.set_priority(priority);
+    request.order.set_timeout_ns(timeout_ns);
+    *request.order.add_inputs() = SmallInput(rows);
+    if (copy != nullptr) request.host = Host(*copy);
+    request.channel = channel_;
+    request.received = transport::SteadyNow();
+    runner_->Submit(std::move(request), ReplyFor(sequence));
+  }
+  int Code(std::uint64_t sequence) { return Await(sequence).code(); }
+  static int CodeOf(absl::StatusCode code) { return static_cast<int>(code); }
+  void EvictAll() {
+    std::uint64_t sequence = 1'000'000;
+    for (const auto& [digest, size] : residency_->table().Resident())
+      residency_->Evict(digest, ReplyFor(sequence++));
+  }
+  std::vector<float> Output(std::uint64_t sequence) {
+    const std::string& bytes = Await(sequence).run().outputs(0).data().inlined();
+    std::vector<float> values(bytes.size() / sizeof(float));
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    return values;
+  }
+
+  TempDirectory directory_;
+  std::shared_ptr<Gatekeeper> gate_ = std::make_shared<Gatekeeper>();
+  WorkerLimits limits_;
+  transport::MemoryFile page_ = *CreateControlPage(1);
+  std::unique_ptr<TaskQueue> queue_ = *TaskQueue::Create();
+  std::map<std::uint64_t, proto::WorkerOutcome> outcomes_;
+  std::vector<std::uint64_t> order_;
+  std::unique_ptr<transport::HostRegion> host_;
+  RegionPtr region_;
+  std::shared_ptr<transport::LocalChannel> channel_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<LinkDesk> links_;
+  std::unique_ptr<DeviceMemory> memory_;
+  std::unique_ptr<Residency> residency_;
+  std::unique_ptr<Preparer> preparer_;
+  std::unique_ptr<Runner> runner_;
+};
+
+}  // namespace troupe::gpu::test
