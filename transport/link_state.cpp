@@ -1,5 +1,7 @@
 #include "transport/link_state.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -15,7 +17,7 @@ namespace troupe::transport {
 namespace {
 
 constexpr std::uint64_t kMagic = 0x7472'7570'6c69'6e6b;  // "truplink"
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
 constexpr std::size_t kNameSize = 32;
 // Nobody waits longer for a link: a time beyond it was written by a broken process.
 constexpr Duration kLongestQueue = std::chrono::hours(1);
@@ -26,17 +28,32 @@ struct Header {
   std::uint32_t count;
 };
 constexpr std::size_t kHeaderSize = 128;
+constexpr std::uint32_t kNothingBehind = ~std::uint32_t{0};
+// A user that was silent for this long has lost its seat to whoever wants it.
+constexpr Duration kForgotten = std::chrono::seconds(1);
+constexpr std::uint32_t kMostTransfers = 64;  // that count in a share
 
 }  // namespace
 
-// One cache line of constants, one of what changes.
+// Where one user says what it wants. Its fields are read one by one: a mixture of two demands lasts for one
+// turn at most.
+struct LinkBuckets::Seat {
+  std::atomic<std::uint64_t> user;  // 0: nobody's
+  std::atomic<std::int64_t> urgency;
+  std::atomic<std::int64_t> fresh_until;
+  std::atomic<std::uint32_t> transfers;
+};
+
+// One cache line of constants, one of what changes, and the seats.
 struct LinkBuckets::Slot {
   char name[kNameSize];
   double bandwidth;
   std::int64_t burst;
+  std::uint32_t behind;
   alignas(64) std::atomic<std::int64_t> busy_until;  // CLOCK_MONOTONIC, nanoseconds
   std::atomic<std::int64_t> stalled_until;
   std::atomic<std::uint64_t> passed;
+  alignas(64) Seat seats[kUsers];
 };
 
 absl::StatusOr<LinkBuckets> LinkBuckets::Create(const std::vector<LinkConfig>& links) {
@@ -60,7 +77,16 @@ absl::StatusOr<LinkBuckets> LinkBuckets::Create(const std::vector<LinkConfig>& l
     link.name.copy(slot->name, kNameSize - 1);
     slot->bandwidth = link.bandwidth.value;
     slot->burst = link.burst.count();
+    slot->behind = kNothingBehind;
+    if (link.behind.empty()) continue;
+    TROUPE_ASSIGN_OR_RETURN(const std::size_t behind, buckets.Find(link.behind));
+    if (behind >= i) {
+      return absl::InvalidArgumentError(absl::StrCat("link '", link.name, "': what is behind it, '",
+                                                     link.behind, "', has to be named before it"));
+    }
+    slot->behind = static_cast<std::uint32_t>(behind);
   }
+  buckets.BecomeUser();
   return buckets;
 }
 
@@ -74,7 +100,13 @@ absl::StatusOr<LinkBuckets> LinkBuckets::Open(UniqueFd fd) {
     return absl::InvalidArgumentError("received shared memory holds no links of this version of Troupe");
   }
   buckets.count_ = count;
+  buckets.BecomeUser();
   return buckets;
+}
+
+void LinkBuckets::BecomeUser() {
+  static std::atomic<std::uint32_t> users = 0;
+  user_ = static_cast<std::uint64_t>(getpid()) << 32 | ++users;
 }
 
 LinkBuckets::Slot& LinkBuckets::slot(std::size_t link) const {
@@ -109,6 +141,60 @@ Duration LinkBuckets::Reserve(std::span<const std::size_t> path, Bytes size, Tim
   Duration longest = Duration::zero();
   for (const std::size_t link : path) longest = std::max(longest, Reserve(link, size, now));
   return longest;
+}
+
+// Bounded, whatever another process has written.
+std::vector<std::size_t> LinkBuckets::PathOf(std::size_t link) const {
+  std::vector<std::size_t> path = {link};
+  while (path.size() < count_ && slot(path.back()).behind < path.back())
+    path.push_back(slot(path.back()).behind);
+  return path;
+}
+
+LinkBuckets::Seat* LinkBuckets::SeatOf(std::size_t link) const {
+  for (Seat& seat : slot(link).seats) {
+    if (seat.user.load(std::memory_order_relaxed) == user_) return &seat;
+  }
+  return nullptr;
+}
+
+LinkBuckets::Seat* LinkBuckets::TakeSeat(std::size_t link, Time now) {
+  const std::int64_t forgotten = (now - kForgotten).time_since_epoch().count();
+  for (Seat& seat : slot(link).seats) {
+    std::uint64_t user = seat.user.load(std::memory_order_relaxed);
+    if (user != 0 && seat.fresh_until.load(std::memory_order_relaxed) > forgotten) continue;
+    if (seat.user.compare_exchange_strong(user, user_, std::memory_order_relaxed)) return &seat;
+  }
+  return nullptr;
+}
+
+void LinkBuckets::Want(std::size_t link, const LinkDemand& demand, Time now) {
+  Seat* seat = SeatOf(link);
+  if (seat == nullptr && demand.transfers > 0) seat = TakeSeat(link, now);
+  if (seat == nullptr) return;
+  seat->urgency.store(demand.urgency, std::memory_order_relaxed);
+  seat->fresh_until.store((now + kFresh).time_since_epoch().count(), std::memory_order_relaxed);
+  seat->transfers.store(demand.transfers, std::memory_order_release);
+}
+
+LinkTurn LinkBuckets::TurnOf(std::size_t link, Time now) {
+  LinkTurn turn;
+  Seat* mine = SeatOf(link);
+  if (mine == nullptr) return turn;
+  const std::uint32_t transfers = mine->transfers.load(std::memory_order_acquire);
+  if (transfers == 0) return turn;
+  const std::int64_t at = now.time_since_epoch().count();
+  mine->fresh_until.store(at + kFresh.count(), std::memory_order_relaxed);
+  const std::int64_t urgency = mine->urgency.load(std::memory_order_relaxed);
+  turn.blocks = std::min(transfers, kMostTransfers);
+  for (const Seat& seat : slot(link).seats) {
+    if (&seat == mine || seat.transfers.load(std::memory_order_acquire) == 0) continue;
+    const std::int64_t fresh_until = seat.fresh_until.load(std::memory_order_relaxed);
+    if (fresh_until <= at || fresh_until > at + 2 * kFresh.count()) continue;
+    turn.contended = true;
+    if (seat.urgency.load(std::memory_order_relaxed) < urgency) turn.blocks = 0;
+  }
+  return turn;
 }
 
 void LinkBuckets::Stall(std::size_t link, Time until) {

@@ -17,15 +17,35 @@ struct LinkConfig {
   std::string name;                                 // at most 31 bytes: "pcie0:h2d", "switch0"
   BytesPerSecond bandwidth;                         // zero: unlimited
   Duration burst = std::chrono::microseconds(500);  // how far behind a late sleeper may be and still catch up
+  // The link that all of this one's bytes pass as well: a switch, named before it. Empty: none.
+  std::string behind = {};
+};
+
+// What one user (a process, as a rule) wants of a link.
+struct LinkDemand {
+  std::int64_t urgency = 0;     // smaller goes first; comparable between users
+  std::uint32_t transfers = 0;  // that share the user's part of the link; none: it wants nothing
+};
+// What it may do now.
+struct LinkTurn {
+  std::uint32_t blocks = 1;  // before it asks again; none: somebody more urgent wants the link
+  bool contended = false;    // others want it too
 };
 
 // The links of one node in one memory file: made by the daemon, mapped by every worker. Lock-free: a process
-// that dies holds nothing, it has at most used up the time of the block that it asked for last. Users that
+// that dies holds nothing, it has at most used up the time of the blocks that it asked for last. Users that
 // ask block by block share a link evenly, in the order of asking. Any thread, any process; time comes in as
 // an argument (all on CLOCK_MONOTONIC).
+//
+// Users with several transfers, or with urgent ones, say so (Want), and look before they ask (TurnOf): then
+// transfers of different processes share a link as those of one process do. What a user said is forgotten
+// kFresh after it said or did something, so the dead and the stuck are in nobody's way. Each LinkBuckets
+// object is one user.
 class LinkBuckets {
  public:
   static constexpr std::size_t kLinks = 64;
+  static constexpr std::size_t kUsers = 16;  // of one link, that are heard; more just ask block by block
+  static constexpr Duration kFresh = std::chrono::milliseconds(5);
   static absl::StatusOr<LinkBuckets> Create(const std::vector<LinkConfig>& links);
   static absl::StatusOr<LinkBuckets> Open(UniqueFd fd);
 
@@ -34,6 +54,14 @@ class LinkBuckets {
   [[nodiscard]] Duration Reserve(std::size_t link, Bytes size, Time now);
   // The same along a path (link, switch, link): the slowest decides.
   [[nodiscard]] Duration Reserve(std::span<const std::size_t> path, Bytes size, Time now);
+  // The link itself, and what is behind it.
+  [[nodiscard]] std::vector<std::size_t> PathOf(std::size_t link) const;
+
+  // From now on this user wants `demand` of the link; without transfers: nothing.
+  void Want(std::size_t link, const LinkDemand& demand, Time now);
+  // It still wants what it wanted. A user that wants nothing has its turn whenever it asks.
+  LinkTurn TurnOf(std::size_t link, Time now);
+
   // Nothing passes before `until`: a fault that tests and operators inject.
   void Stall(std::size_t link, Time until);
 
@@ -46,10 +74,15 @@ class LinkBuckets {
   [[nodiscard]] int fd() const { return memory_.fd(); }
 
  private:
+  struct Seat;
   struct Slot;
   [[nodiscard]] Slot& slot(std::size_t link) const;
+  [[nodiscard]] Seat* SeatOf(std::size_t link) const;
+  [[nodiscard]] Seat* TakeSeat(std::size_t link, Time now);
+  void BecomeUser();
   MemoryFile memory_;
   std::size_t count_ = 0;
+  std::uint64_t user_ = 0;
 };
 
 }  // namespace troupe::transport

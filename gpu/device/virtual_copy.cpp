@@ -12,57 +12,113 @@ namespace {
 
 using transport::SteadyNow;
 
-// How far a copy runs ahead of its link before it sleeps: enough to hide a late wake-up, little enough that a
-// copy that arrives meanwhile does not wait long.
+// How far a copy runs ahead of its link before it waits: enough to hide a late wake-up, little enough that a
+// copy that arrives meanwhile does not wait long. Beside others it has to come back for each turn.
 constexpr Duration kLead = std::chrono::microseconds(400);
+constexpr Duration kWake = kLead / 2;
 // A wait this short is not worth another thread.
 constexpr Duration kWaitHere = std::chrono::microseconds(20);
+// How late a copy may be begun and lose no time: the engine that would have begun it was woken late.
+constexpr Duration kLate = std::chrono::microseconds(250);
+// Who is less urgent looks again this soon, and goes on after this long whatever the others say.
+constexpr Duration kLookAgain = std::chrono::microseconds(100);
+constexpr Duration kLongestYield = std::chrono::milliseconds(500);
 
 }  // namespace
 
 absl::Status CopyPath::Use(std::shared_ptr<transport::LinkBuckets> links, const std::string& name) {
-  std::size_t link = 0;
+  std::vector<std::size_t> path;
+  BytesPerSecond slowest;
   if (links != nullptr) {
-    TROUPE_ASSIGN_OR_RETURN(link, links->Find(name));
+    TROUPE_ASSIGN_OR_RETURN(const std::size_t link, links->Find(name));
+    path = links->PathOf(link);
+    for (const std::size_t each : path) {
+      const BytesPerSecond bandwidth = links->bandwidth(each);
+      if (bandwidth.value > 0 && (slowest.value == 0 || bandwidth.value < slowest.value)) slowest = bandwidth;
+    }
   }
   const std::lock_guard lock(mutex_);
   links_ = std::move(links);
-  link_ = link;
+  path_ = std::move(path);
+  slowest_ = slowest;
   return absl::OkStatus();
 }
 
-Time CopyPath::Pass(Bytes size, Bytes before, Time begin, Time now) {
+Time CopyPath::Pass(Bytes size, Time ready, Time now) {
   const std::lock_guard lock(mutex_);
   if (links_ == nullptr) return now;
-  const Time alone = begin + TransferTime(before + size, links_->bandwidth(link_));
-  return std::max(alone, now + links_->Reserve(link_, size, now));
+  const Time from = std::max({due_, ready, now - kLate});
+  due_ = std::max(from + TransferTime(size, slowest_), now + links_->Reserve(path_, size, now));
+  return due_;
 }
 
-CopyOperation::CopyOperation(std::byte* to, const std::byte* from, std::size_t size, CopyPath& path,
-                             OnComplete done)
-    : to_(to), from_(from), size_(size), path_(path), done_(std::move(done)) {}
+transport::LinkTurn CopyPath::TurnOf(Time now) {
+  const std::lock_guard lock(mutex_);
+  transport::LinkTurn turn;
+  for (std::size_t i = 0; i < path_.size(); ++i) {
+    const transport::LinkTurn here = links_->TurnOf(path_[i], now);
+    turn.blocks = i == 0 ? here.blocks : std::min(turn.blocks, here.blocks);
+    turn.contended |= here.contended;
+  }
+  return turn;
+}
+
+CopyOperation::CopyOperation(std::byte* to, const std::byte* from, std::size_t size, bool staged,
+                             CopyPath& path, OnComplete done)
+    : to_(to), from_(from), size_(size), staged_(staged), path_(path), done_(std::move(done)) {}
 
 bool CopyOperation::Turn(VirtualEngine& engine) {
+  const Time now = SteadyNow();
   if (!begun_) {
     begun_ = true;
-    completion.begin = due_ = SteadyNow();
+    completion.begin = due_ = now;
   }
-  if (all_moved_) return End(engine.SleepUntil(due_));
-  if (absl::Status moved = MoveBlock(engine); !moved.ok()) return End(moved);
-  all_moved_ = moved_ == size_;
+  if (engine.stopping()) return End(absl::CancelledError("the device is closing"));
+  if (all_moved_) return End(absl::OkStatus());
+  transport::LinkTurn turn;
+  if (!small() && Yields(now, turn)) return Again(now + kLookAgain);
+  for (std::uint32_t i = 0; i < turn.blocks && !all_moved_; ++i) {
+    if (absl::Status moved = MoveBlock(engine); !moved.ok()) return End(moved);
+    all_moved_ = moved_ == size_;
+  }
   const Duration ahead = due_ - SteadyNow();
-  if (all_moved_) return ahead <= kWaitHere ? End(engine.SleepUntil(due_)) : false;
-  if (ahead <= kLead) return false;
-  if (absl::Status slept = engine.SleepUntil(due_ - kLead / 2); !slept.ok()) return End(slept);
+  if (all_moved_) return ahead <= kWaitHere ? End(engine.SleepUntil(due_)) : Again(due_);
+  if (staged_) return Again(due_);
+  return Again(ahead > (turn.contended ? kWake : kLead) ? due_ - kWake : now);
+}
+
+bool CopyOperation::Yields(Time now, transport::LinkTurn& turn) {
+  turn = path_.TurnOf(now);
+  if (turn.blocks > 0) {
+    yielding_since_.reset();
+    return false;
+  }
+  if (!yielding_since_) yielding_since_ = now;
+  if (now - *yielding_since_ < kLongestYield) return true;
+  yielding_since_ = now;  // one block, and then it yields again
+  turn.blocks = 1;
   return false;
 }
 
 absl::Status CopyOperation::MoveBlock(VirtualEngine& engine) {
   const std::size_t block = std::min(kBlock, size_ - moved_);
-  due_ = path_.Pass(Bytes(block), Bytes(moved_), completion.begin, SteadyNow());
-  if (block > 0) std::memcpy(to_ + moved_, from_ + moved_, block);
+  const std::byte* from = from_ + moved_;
+  Time ready = pushed;
+  if (staged_) {
+    static thread_local std::vector<std::byte> buffer(kBlock);
+    std::memcpy(buffer.data(), from, block);
+    from = buffer.data();
+    ready = SteadyNow();
+  }
+  due_ = path_.Pass(Bytes(block), ready, SteadyNow());
+  if (block > 0) std::memcpy(to_ + moved_, from, block);
   moved_ += block;
   return engine.Tick();
+}
+
+bool CopyOperation::Again(Time when) {
+  not_before = when;
+  return false;
 }
 
 bool CopyOperation::End(absl::Status status) {

@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "base/units.hpp"
@@ -13,20 +15,24 @@
 
 namespace troupe::gpu {
 
-// The way of one direction's copies: a link of the node, shared with other processes. Thread-safe.
+// The way of one direction's copies: a link of the node and what is behind it, shared with other processes.
+// Thread-safe.
 class CopyPath {
  public:
   // NotFound when the links know no such name.
   absl::Status Use(std::shared_ptr<transport::LinkBuckets> links, const std::string& name);
-  // When `size` more bytes of a copy will have passed that began at `begin` and has moved `before` bytes;
-  // `now` without links. Never sooner than the bandwidth allows: what a link lets a late sleeper catch up is
-  // no gift to an idle one.
-  [[nodiscard]] Time Pass(Bytes size, Bytes before, Time begin, Time now);
+  // When `size` more bytes will have passed that could have gone from `ready` on; `now` without links. Never
+  // sooner than the bandwidth allows: what a link lets a late sleeper catch up is no gift to an idle one.
+  [[nodiscard]] Time Pass(Bytes size, Time ready, Time now);
+  // What this process may do on the whole way now.
+  [[nodiscard]] transport::LinkTurn TurnOf(Time now);
 
  private:
   std::mutex mutex_;
-  std::shared_ptr<transport::LinkBuckets> links_;  // guarded by mutex_
-  std::size_t link_ = 0;                           // guarded by mutex_
+  std::shared_ptr<transport::LinkBuckets> links_;  // guarded by mutex_, as all below
+  std::vector<std::size_t> path_;
+  BytesPerSecond slowest_;  // zero: no limit
+  Time due_;                // when all that passed will have
 };
 
 class CopyOperation final : public VirtualOperation {
@@ -36,24 +42,31 @@ class CopyOperation final : public VirtualOperation {
   // Up to here the submitting thread copies, as a driver stages small copies within the call.
   static constexpr std::size_t kSmall = 64 << 10;
 
-  CopyOperation(std::byte* to, const std::byte* from, std::size_t size, CopyPath& path, OnComplete done);
+  // `staged`: the host's side is not known to the device, so each block goes through a buffer first, and the
+  // next one after it.
+  CopyOperation(std::byte* to, const std::byte* from, std::size_t size, bool staged, CopyPath& path,
+                OnComplete done);
   bool Turn(VirtualEngine& engine) override;
   [[nodiscard]] bool small() const override { return size_ <= kSmall; }
   void Report() override;
 
  private:
+  bool Yields(Time now, transport::LinkTurn& turn);
   absl::Status MoveBlock(VirtualEngine& engine);
+  bool Again(Time when);
   bool End(absl::Status status);
 
   std::byte* const to_;
   const std::byte* const from_;
   const std::size_t size_;
+  const bool staged_;
   CopyPath& path_;
   OnComplete done_;
   std::size_t moved_ = 0;
   bool begun_ = false;
   bool all_moved_ = false;
-  Time due_;  // when the link has passed what was moved
+  Time due_;                            // when the link has passed what was moved
+  std::optional<Time> yielding_since_;  // to more urgent ones of other processes
 };
 
 }  // namespace troupe::gpu

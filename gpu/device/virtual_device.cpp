@@ -2,7 +2,9 @@
 
 #include <omp.h>
 
+#include <algorithm>
 #include <mutex>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -70,10 +72,12 @@ class VirtualDevice final : public Device {
   std::unique_ptr<Stream> MakeStream() override {
     VirtualStream::Factory factory;
     factory.copy_in = [this](DeviceRange to, std::span<const std::byte> from, OnComplete done) {
-      return std::make_shared<CopyOperation>(to.address, from.data(), from.size(), path_in_, std::move(done));
+      return std::make_shared<CopyOperation>(to.address, from.data(), from.size(), Staged(from), path_in_,
+                                             std::move(done));
     };
     factory.copy_out = [this](std::span<std::byte> to, DeviceRange from, OnComplete done) {
-      return std::make_shared<CopyOperation>(to.data(), from.address, to.size(), path_out_, std::move(done));
+      return std::make_shared<CopyOperation>(to.data(), from.address, to.size(), Staged(to), path_out_,
+                                             std::move(done));
     };
     factory.engines[static_cast<std::size_t>(Engine::kCopyIn)] = &copy_in_;
     factory.engines[static_cast<std::size_t>(Engine::kCopyOut)] = &copy_out_;
@@ -81,8 +85,16 @@ class VirtualDevice final : public Device {
     return std::make_unique<VirtualStream>(std::move(factory));
   }
 
-  absl::Status RegisterHost(std::span<const std::byte>) override { return absl::OkStatus(); }
-  void UnregisterHost(std::span<const std::byte>) override {}
+  absl::Status RegisterHost(std::span<const std::byte> memory) override {
+    const std::lock_guard lock(mutex_);
+    registered_.insert({memory.data(), memory.size()});
+    return absl::OkStatus();
+  }
+  void UnregisterHost(std::span<const std::byte> memory) override {
+    const std::lock_guard lock(mutex_);
+    const auto found = registered_.find({memory.data(), memory.size()});
+    if (found != registered_.end()) registered_.erase(found);
+  }
 
   absl::Status UseLinks(std::shared_ptr<transport::LinkBuckets> links) override {
     TROUPE_RETURN_IF_ERROR(path_in_.Use(links, options_.link_in));
@@ -123,6 +135,14 @@ class VirtualDevice final : public Device {
   }
 
  private:
+  // Small copies are staged by every driver within the call; they cost nothing more here.
+  [[nodiscard]] bool Staged(std::span<const std::byte> host) const {
+    if (host.size() <= CopyOperation::kSmall) return false;
+    const std::lock_guard lock(mutex_);
+    return std::none_of(registered_.begin(), registered_.end(), [&](const auto& known) {
+      return host.data() >= known.first && host.data() + host.size() <= known.first + known.second;
+    });
+  }
   [[nodiscard]] Duration RunTimeOf(const proto::Model& model) const {
     return options_.timed->RunTime(model.weights_digest(), model.onnx_digest());
   }
@@ -130,7 +150,8 @@ class VirtualDevice final : public Device {
   const VirtualDeviceOptions options_;
   const std::shared_ptr<const transport::MemoryFile> memory_;
   mutable std::mutex mutex_;
-  transport::RangeAllocator ranges_;  // guarded by mutex_
+  transport::RangeAllocator ranges_;                                    // guarded by mutex_
+  std::multiset<std::pair<const std::byte*, std::size_t>> registered_;  // guarded by mutex_
   DeviceInfo info_;
   CopyPath path_in_;
   CopyPath path_out_;

@@ -10,6 +10,11 @@ namespace troupe::gpu {
 
 using transport::SteadyNow;
 
+namespace {
+// A wake-up comes this much late as a rule.
+constexpr Duration kSpinBefore = std::chrono::microseconds(15);
+}  // namespace
+
 VirtualEngine::VirtualEngine(std::function<void()> on_thread_start) {
   thread_ = std::thread([this, start = std::move(on_thread_start)] {
     MakeSleepsPrecise();
@@ -50,13 +55,38 @@ bool VirtualEngine::ExecuteHere(VirtualOperation& operation) {
   return ended;
 }
 
+// In turn, save those whose time has not come. Null when the engine ends.
+std::shared_ptr<VirtualOperation> VirtualEngine::NextTurn(std::unique_lock<std::mutex>& lock) {
+  for (;;) {
+    changed_.wait(lock, [this] { return stopping_ || !turns_.empty(); });
+    if (turns_.empty()) return nullptr;
+    const Time now = SteadyNow();
+    const auto ready = std::find_if(turns_.begin(), turns_.end(), [&](const auto& operation) {
+      return stopping_ || operation->not_before <= now;
+    });
+    if (ready != turns_.end()) {
+      std::shared_ptr<VirtualOperation> operation = std::move(*ready);
+      turns_.erase(ready);
+      return operation;
+    }
+    Time wake = Time::max();
+    for (const auto& operation : turns_) wake = std::min(wake, operation->not_before);
+    if (wake - now > kSpinBefore) {
+      using Steady = std::chrono::steady_clock;
+      changed_.wait_until(lock, Steady::time_point((wake - kSpinBefore).time_since_epoch()));
+    } else {
+      lock.unlock();
+      PreciseSleepUntil(wake);
+      lock.lock();
+    }
+  }
+}
+
 void VirtualEngine::Serve() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return stopping_ || !turns_.empty(); });
-    if (turns_.empty()) return;
-    std::shared_ptr<VirtualOperation> operation = std::move(turns_.front());
-    turns_.pop_front();
+    std::shared_ptr<VirtualOperation> operation = NextTurn(lock);
+    if (operation == nullptr) return;
     ++active_;
     lock.unlock();
     const bool ended = operation->Turn(*this);

@@ -24,8 +24,9 @@ class VirtualEngine;
 class VirtualOperation {
  public:
   virtual ~VirtualOperation() = default;
-  // One turn at the engine: a block of a copy, a whole launch. True when the operation has ended; then
-  // `completion` is filled in. Never waits for other operations of this engine.
+  // One turn at the engine: some blocks of a copy, a whole launch. True when the operation has ended; then
+  // `completion` is filled in. Else it has the next turn at `not_before`, the engine serving others
+  // meanwhile.
   virtual bool Turn(VirtualEngine& engine) = 0;
   // So short that a hand-over to the engine's thread would cost more: it may run on the submitting thread.
   [[nodiscard]] virtual bool small() const { return false; }
@@ -36,6 +37,8 @@ class VirtualOperation {
   std::vector<std::shared_ptr<VirtualEvent>> waits;  // that must be done before it starts
   VirtualEngine* engine = nullptr;
   Completion completion;
+  Time pushed;                  // onto its stream
+  Time not_before;              // of its next turn
   bool started = false;         // guarded by its stream's mutex
   std::function<void()> ended;  // the stream's continuation
 };
@@ -65,6 +68,7 @@ class VirtualEngine {
 
  private:
   void Serve();
+  std::shared_ptr<VirtualOperation> NextTurn(std::unique_lock<std::mutex>& lock);
   bool ExecuteHere(VirtualOperation& operation);
   void Account(const Completion& completion);
 

@@ -18,6 +18,7 @@ struct StreamState::Next {
 EventPtr StreamState::Push(std::shared_ptr<VirtualOperation> operation, VirtualEngine& engine) {
   EventPtr event = operation->event;
   operation->engine = &engine;
+  operation->pushed = transport::SteadyNow();
   operation->ended = [state = shared_from_this(), raw = operation.get()] {
     state->Finish(*raw);
     state->Advance();

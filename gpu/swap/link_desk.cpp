@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "transport/steady_clock.hpp"
 
 namespace troupe::gpu {
 namespace {
@@ -19,6 +20,16 @@ LinkCurve CurveOf(Device& device, const SwapOptions& options) {
   return ProbeLink(device, LinkDesk::kProbeBudget);
 }
 
+void Tell(LinkPort& port, const std::shared_ptr<transport::LinkBuckets>& links, const std::string& name) {
+  const absl::StatusOr<std::size_t> link = links->Find(name);
+  if (!link.ok()) return;  // the device says so when it is told to use them
+  port.Announce([links, path = links->PathOf(*link)](const LinkPort::Demand& demand) {
+    const Time now = transport::SteadyNow();
+    for (const std::size_t each : path)
+      links->Want(each, {demand.urgency.value_or(0), demand.transfers}, now);
+  });
+}
+
 }  // namespace
 
 LinkDesk::LinkDesk(Device& device, SwapOptions options)
@@ -29,6 +40,12 @@ LinkDesk::LinkDesk(Device& device, SwapOptions options)
           {Known(FindLinkSharing(options_.sharing)), options_.block, options_.batch}),
       out_(device, LinkPort::Direction::kOut,
            {Known(FindLinkSharing(options_.sharing)), options_.block, options_.batch}) {}
+
+void LinkDesk::Share(const std::shared_ptr<transport::LinkBuckets>& links, const std::string& in,
+                     const std::string& out) {
+  Tell(in_, links, in);
+  Tell(out_, links, out);
+}
 
 std::vector<Group> LinkDesk::GroupsOf(Bytes weights, const proto::Model* model) const {
   switch (policy_.cut) {

@@ -11,6 +11,7 @@
 #include "gpu/swap/link_port.hpp"
 #include "gpu/swap/link_probe.hpp"
 #include "gpu/swap/swap_policy.hpp"
+#include "transport/link_state.hpp"
 
 namespace troupe::gpu {
 
@@ -29,6 +30,11 @@ class LinkDesk {
   // How long the probe may take: a worker is ready this much later.
   static constexpr Duration kProbeBudget = std::chrono::milliseconds(150);
   LinkDesk(Device& device, SwapOptions options);
+
+  // From now on the node's other users of these links hear what is wanted of them here, and the other way
+  // round: the device passes the links on the same object.
+  void Share(const std::shared_ptr<transport::LinkBuckets>& links, const std::string& in,
+             const std::string& out);
 
   [[nodiscard]] LinkPort& in() { return in_; }
   [[nodiscard]] LinkPort& out() { return out_; }

@@ -142,6 +142,12 @@ void LinkPort::Passed(const Block& block, const Completion& completion) {
   Refill();
 }
 
+void LinkPort::Announce(std::function<void(const Demand&)> announce) {
+  const std::lock_guard lock(mutex_);
+  announce_ = std::move(announce);
+  ShowDemand();
+}
+
 void LinkPort::ShowDemand() {
   if (!announce_) return;
   Demand demand;

@@ -69,12 +69,12 @@ class LinkPort {
   };
   [[nodiscard]] State state() const;
   // Called with what is wanted now whenever that changes: how urgent the most urgent transfer is, and how
-  // many there are; none when the port falls idle. Set before the first Put; must not call back.
+  // many there are; none when the port falls idle. Must not call back.
   struct Demand {
     std::optional<Urgency> urgency;
     std::uint32_t transfers = 0;
   };
-  void Announce(std::function<void(const Demand&)> announce) { announce_ = std::move(announce); }
+  void Announce(std::function<void(const Demand&)> announce);
 
  private:
   struct Transfer {
@@ -105,9 +105,9 @@ class LinkPort {
 
   const Direction direction_;
   const Options options_;
-  std::function<void(const Demand&)> announce_;
   mutable std::mutex mutex_;
-  std::map<Id, Transfer> transfers_;    // guarded by mutex_, as all below
+  std::function<void(const Demand&)> announce_;  // guarded by mutex_, as all below
+  std::map<Id, Transfer> transfers_;
   BlockQueue queue_;                    // those with blocks to send
   std::map<std::uint64_t, Id> flying_;  // transfers of the blocks with the device, in the order of sending
   std::uint64_t sent_ = 0;

@@ -47,7 +47,8 @@ Urgency UrgencyOf(LinkSharing sharing, Time arrival, std::optional<Time> deadlin
     case LinkSharing::kShared:
       return 0;
     case LinkSharing::kDeadline:
-      return deadline.value_or(arrival + kUnhurried).time_since_epoch().count();
+      if (deadline) return deadline->time_since_epoch().count();
+      return (arrival.time_since_epoch() / kUnhurried + 2) * kUnhurried.count();
   }
   return 0;
 }

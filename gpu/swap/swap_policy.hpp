@@ -32,8 +32,8 @@ inline constexpr std::string_view kDefaultLinkSharing = "deadline";
 
 // Smaller goes first, equal ones take turns. Comparable between the processes of one machine.
 using Urgency = std::int64_t;
-// A transfer that names no deadline is as urgent as if it had one this long after its arrival: it yields to
-// those that do, but not for ever.
+// A transfer that names no deadline is as urgent as if it had one this long after its arrival, or up to as
+// much later, so that those that arrive together are equals: it yields to those that do, but not for ever.
 inline constexpr Duration kUnhurried = std::chrono::seconds(1);
 [[nodiscard]] Urgency UrgencyOf(LinkSharing sharing, Time arrival, std::optional<Time> deadline);
 

@@ -59,6 +59,7 @@ class Worker {
   absl::Status Adopt(transport::UnixConnection connection, transport::SocketMessage message);
   absl::Status OpenOrKeepDevice(const proto::AdoptHello& hello,
                                 std::vector<transport::UniqueFd>& descriptors);
+  void ShareLinks(const std::shared_ptr<transport::LinkBuckets>& links);
   absl::StatusOr<RegionPtr> OpenRegion(transport::UniqueFd descriptor);
   void DropSession(const std::string& why);
   void Say(const std::string& words);

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
 #include "gpu/worker/worker.hpp"
+#include "gpu/worker/worker_process.hpp"
 #include "transport/steady_clock.hpp"
 
 namespace troupe::gpu {
@@ -94,7 +95,12 @@ absl::Status Worker::OpenOrKeepDevice(const proto::AdoptHello& hello,
     TROUPE_ASSIGN_OR_RETURN(auto links, transport::LinkBuckets::Open(std::move(descriptors[kHelloLinks])));
     parts.links = std::make_shared<transport::LinkBuckets>(std::move(links));
   }
-  if (desk_ != nullptr) return desk_->device().UseLinks(std::move(parts.links));
+  const std::shared_ptr<transport::LinkBuckets> links = parts.links;
+  if (desk_ != nullptr) {
+    TROUPE_RETURN_IF_ERROR(desk_->device().UseLinks(links));
+    ShareLinks(links);
+    return absl::OkStatus();
+  }
   transport::UniqueFd kept;
   if (hello.device_memory()) {
     parts.memory = std::move(descriptors[kHelloMemory]);
@@ -109,7 +115,12 @@ absl::Status Worker::OpenOrKeepDevice(const proto::AdoptHello& hello,
   desk.memory = options_.memory;
   desk.swap = options_.swap;
   desk_ = std::make_unique<OrderDesk>(std::move(device), *queue_, Lanes(PageOf(page_)), std::move(desk));
+  ShareLinks(links);
   return absl::OkStatus();
+}
+
+void Worker::ShareLinks(const std::shared_ptr<transport::LinkBuckets>& links) {
+  if (links != nullptr) desk_->links().Share(links, LinkInName(options_.gpu), LinkOutName(options_.gpu));
 }
 
 // Registered with the device for as long as anybody reads from it.

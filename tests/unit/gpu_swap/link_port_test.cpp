@@ -207,6 +207,7 @@ TEST_F(LinkPortTest, ItsDemandIsAnnounced) {
   const Time soon = In(1);
   first.Put(port, 1, In(100));
   second.Put(port, 2, soon);
+  EXPECT_EQ(demands.front().transfers, 0u);
   EXPECT_EQ(demands.back().transfers, 2u);
   EXPECT_EQ(demands.back().urgency, soon.time_since_epoch().count());
   PassAll({&first, &second});

@@ -38,8 +38,11 @@ TEST(Urgency, FollowsArrivalNothingOrDeadline) {
   EXPECT_EQ(UrgencyOf(LinkSharing::kShared, early, {}), UrgencyOf(LinkSharing::kShared, late, deadline));
   EXPECT_LT(UrgencyOf(LinkSharing::kDeadline, late, deadline), UrgencyOf(LinkSharing::kDeadline, early, {}));
   EXPECT_LT(UrgencyOf(LinkSharing::kDeadline, early, {}),
-            UrgencyOf(LinkSharing::kDeadline, late, early + 2 * kUnhurried))
+            UrgencyOf(LinkSharing::kDeadline, late, early + 3 * kUnhurried))
       << "what names no deadline does not yield for ever";
+  EXPECT_EQ(UrgencyOf(LinkSharing::kDeadline, early, {}),
+            UrgencyOf(LinkSharing::kDeadline, early + std::chrono::milliseconds(5), {}))
+      << "those that arrive together share";
 }
 
 }  // namespace

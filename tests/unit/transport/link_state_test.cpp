@@ -104,6 +104,73 @@ TEST(LinkBuckets, ForgivesATimeThatCannotBe) {
   EXPECT_EQ(links.Reserve(0, kBlock, At({})), 2 * kMilli);
 }
 
+LinkBuckets Again(const LinkBuckets& links) {
+  auto again = LinkBuckets::Open(UniqueFd(dup(links.fd())));
+  EXPECT_TRUE(again.ok()) << again.status();
+  return *std::move(again);
+}
+
+TEST(LinkBuckets, AUserWithMoreTransfersHasLongerTurns) {
+  LinkBuckets mine = Links();
+  LinkBuckets other = Again(mine);
+  EXPECT_EQ(mine.TurnOf(0, At({})).blocks, 1u) << "wants nothing: asks block by block";
+  mine.Want(0, {0, 3}, At({}));
+  EXPECT_EQ(mine.TurnOf(0, At({})).blocks, 3u);
+  EXPECT_FALSE(mine.TurnOf(0, At({})).contended);
+  other.Want(0, {0, 1}, At({}));
+  EXPECT_TRUE(mine.TurnOf(0, At({})).contended);
+  EXPECT_EQ(other.TurnOf(0, At({})).blocks, 1u);
+  EXPECT_FALSE(mine.TurnOf(1, At({})).contended) << "another link";
+}
+
+TEST(LinkBuckets, TheLessUrgentHaveNoTurn) {
+  LinkBuckets mine = Links();
+  LinkBuckets other = Again(mine);
+  mine.Want(0, {20, 1}, At({}));
+  other.Want(0, {10, 1}, At({}));
+  EXPECT_EQ(mine.TurnOf(0, At({})).blocks, 0u);
+  EXPECT_EQ(other.TurnOf(0, At({})).blocks, 1u);
+  other.Want(0, {10, 0}, At({}));
+  EXPECT_EQ(mine.TurnOf(0, At({})).blocks, 1u) << "it left";
+}
+
+TEST(LinkBuckets, ThoseThatDoNothingAreForgotten) {
+  LinkBuckets mine = Links();
+  LinkBuckets other = Again(mine);
+  other.Want(0, {10, 1}, At({}));
+  mine.Want(0, {20, 1}, At(LinkBuckets::kFresh * 3 / 4));
+  EXPECT_EQ(mine.TurnOf(0, At(LinkBuckets::kFresh * 3 / 4)).blocks, 0u);
+  EXPECT_EQ(mine.TurnOf(0, At(LinkBuckets::kFresh)).blocks, 1u);
+  EXPECT_EQ(other.TurnOf(0, At(LinkBuckets::kFresh)).blocks, 1u) << "it still wants what it wanted";
+  EXPECT_EQ(mine.TurnOf(0, At(LinkBuckets::kFresh)).blocks, 0u);
+}
+
+TEST(LinkBuckets, SeatsOfTheDeadAreTaken) {
+  LinkBuckets links = Links();
+  std::vector<LinkBuckets> crowd;
+  for (std::size_t i = 0; i < LinkBuckets::kUsers; ++i) {
+    crowd.push_back(Again(links));
+    crowd.back().Want(0, {1, 1}, At({}));
+  }
+  links.Want(0, {2, 2}, At({}));
+  EXPECT_EQ(links.TurnOf(0, At({})).blocks, 1u) << "no seat left: it asks block by block";
+  links.Want(0, {2, 2}, At(std::chrono::seconds(2)));
+  EXPECT_EQ(links.TurnOf(0, At(std::chrono::seconds(2))).blocks, 2u);
+}
+
+TEST(LinkBuckets, ALinkMayBeBehindAnother) {
+  auto links = LinkBuckets::Create(
+      {{"switch", {5e8}, {}}, {"in0", {1e9}, {}, "switch"}, {"in1", {1e9}, {}, "switch"}});
+  ASSERT_TRUE(links.ok()) << links.status();
+  EXPECT_EQ(links->PathOf(0), (std::vector<std::size_t>{0}));
+  EXPECT_EQ(links->PathOf(2), (std::vector<std::size_t>{2, 0}));
+  EXPECT_EQ(links->Reserve(links->PathOf(1), kBlock, At({})), 2 * kMilli);
+  EXPECT_EQ(links->Reserve(links->PathOf(2), kBlock, At({})), 4 * kMilli);
+  EXPECT_TRUE(absl::IsNotFound(LinkBuckets::Create({{"a", kGigabyte, {}, "b"}}).status()));
+  EXPECT_FALSE(LinkBuckets::Create({{"a", kGigabyte, {}, "b"}, {"b", kGigabyte}}).ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(LinkBuckets::Create({{"a", kGigabyte, {}, "a"}}).status()));
+}
+
 TEST(LinkBuckets, RefusesBadConfigurationsAndOtherFiles) {
   EXPECT_TRUE(absl::IsInvalidArgument(LinkBuckets::Create({}).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(LinkBuckets::Create({{"", kGigabyte}}).status()));
