@@ -18,9 +18,13 @@ std::int64_t EarliestDeadlineFirst(const Urgency& urgency) {
 }  // namespace
 
 std::span<const PolicyEntry<OrderingPolicy>> OrderingPolicies() {
-  static const std::array<PolicyEntry<OrderingPolicy>, 2> kTable = {{
+  static const std::array<PolicyEntry<OrderingPolicy>, 4> kTable = {{
       {"edf", "earliest deadline first inside a priority", {&EarliestDeadlineFirst}},
       {"fifo", "order of arrival inside a priority", {&Fifo}},
+      {"slo-aware",
+       "functions that can still meet their SLO before those that cannot, as Torpor's paper has it",
+       {&Fifo, &kPaperSloRules}},
+      {"slo-aware-released", "the same as Torpor's released router does it", {&Fifo, &kReleasedSloRules}},
   }};
   return kTable;
 }

@@ -44,6 +44,8 @@ struct SloRules;  // base/slo_order.hpp
 // `rank` orders the requests of one priority, inside one place. `slo`: functions are ranked by how near they
 // are to their SLO; null: all functions alike.
 //   `edf` (default): by the deadline.   `fifo`: by the time of arrival.
+//   `slo-aware`: Torpor's two groups of functions (002, 5.2 and A.3), as in the paper; arrival inside one.
+//   `slo-aware-released`: as in Torpor's released router.
 struct OrderingPolicy {
   std::int64_t (*rank)(const Urgency&) = nullptr;
   const SloRules* slo = nullptr;

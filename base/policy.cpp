@@ -14,12 +14,38 @@ absl::Status UnknownPolicy(std::string_view slot, std::string_view name,
       absl::StrJoin(known, ", ", [](std::string* out, std::string_view text) { out->append(text); })));
 }
 
+namespace {
+
+PolicyNames Torpor() {
+  PolicyNames names;
+  names.ordering = "slo-aware";
+  names.gpu = "interference-aware";
+  names.eviction = "heaviness-aware";
+  return names;
+}
+
+// One of Torpor's ablations (002, 7.3): another policy in one slot.
+PolicyNames TorporWith(std::string PolicyNames::*slot, const char* name) {
+  PolicyNames names = Torpor();
+  names.*slot = name;
+  return names;
+}
+
+}  // namespace
+
 std::span<const PolicyEntry<PolicyNames>> Presets() {
-  static const std::array<PolicyEntry<PolicyNames>, 2> kPresets = {{
+  static const std::array<PolicyEntry<PolicyNames>, 6> kPresets = {{
       {"troupe", "requests go where their model is, the earliest deadline first", PolicyNames{}},
       {"load-balance", "requests go to the least loaded node in order of arrival",
        PolicyNames{
            .routing = "load-balance", .ordering = "fifo", .gpu = "most-free", .swap = {}, .binding = {}}},
+      {"torpor",
+       "Torpor (002): functions by their SLO, copies between GPUs, quiet switches, heavy models stay",
+       Torpor()},
+      {"torpor-fifo", "Torpor without its order of functions", TorporWith(&PolicyNames::ordering, "fifo")},
+      {"torpor-random", "Torpor without its choice of GPU and source",
+       TorporWith(&PolicyNames::gpu, "random")},
+      {"torpor-lru", "Torpor without its choice of victims", TorporWith(&PolicyNames::eviction, "lru")},
   }};
   return kPresets;
 }

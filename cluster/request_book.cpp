@@ -11,6 +11,7 @@ namespace troupe::cluster {
 RequestBook::RequestBook(RouterLimits limits, RoutingPolicy routing, OrderingPolicy ordering)
     : limits_(limits), routing_(routing), ordering_(ordering) {
   TROUPE_CHECK(routing_ != nullptr && ordering_.rank != nullptr, "every slot of the router needs a policy");
+  if (ordering_.slo != nullptr) slo_.emplace(*ordering_.slo);
 }
 
 // How long until the queue as it is has been served.
@@ -75,6 +76,7 @@ void RequestBook::Index(const std::string& model) {
 }
 
 void RequestBook::Enqueue(Entry& entry) {
+  if (slo_) entry.key.place = slo_->PlaceOf(entry.request.function);
   Unindex(entry.request.model);
   queue_.Add(entry.request.model, entry.key, entry.request.sequence);
   Index(entry.request.model);
@@ -85,6 +87,16 @@ void RequestBook::Dequeue(Entry& entry) {
   Unindex(entry.request.model);
   queue_.Remove(entry.request.model, entry.key);
   Index(entry.request.model);
+}
+
+// Functions may have changed places: what waits gets new keys.
+void RequestBook::Reorder(Time now) {
+  if (!slo_ || !slo_->Reorder(now)) return;
+  for (auto& [sequence, entry] : requests_) {
+    if (entry.place != Place::kQueued || slo_->PlaceOf(entry.request.function) == entry.key.place) continue;
+    Dequeue(entry);
+    Enqueue(entry);
+  }
 }
 
 // Every node that holds its model has refused it: it is offered again after a moment.
@@ -162,11 +174,13 @@ Send RequestBook::MakeSend(Entry& entry, const std::string& node, Time now) {
   send.deadline_in = entry.deadline == Time::max() ? Duration::max() : entry.deadline - now;
   send.timeout_in = entry.expiry - now;
   send.queued = now - entry.arrival;
+  send.percentile = entry.request.percentile;
   return send;
 }
 
 std::vector<Send> RequestBook::Decide(Time now) {
   WakeDue(now);
+  Reorder(now);
   std::vector<Send> sends;
   while (!queue_.empty()) {
     Entry* entry = MostUrgent(now);

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "absl/status/status.h"
 #include "base/cost_model.hpp"
 #include "base/model_queue.hpp"
+#include "base/slo_order.hpp"
 #include "base/units.hpp"
 #include "cluster/credit_table.hpp"
 #include "cluster/routing_policy.hpp"
@@ -54,9 +56,10 @@ struct RouterRequest {
   std::string version{};
   std::string model{};
   std::uint32_t priority = 0;
-  Duration deadline{};  // the function's SLO, from arrival; zero: none
-  Duration timeout{};   // the client's expiry, from arrival; zero: the router's default
-  Bytes bytes{};        // inline input bytes
+  Duration deadline{};    // the function's SLO, from arrival; zero: none
+  double percentile = 0;  // of the SLO; 0: the default
+  Duration timeout{};     // the client's expiry, from arrival; zero: the router's default
+  Bytes bytes{};          // inline input bytes
 };
 
 struct Send {
@@ -68,6 +71,7 @@ struct Send {
   Duration deadline_in{};  // from now; negative when it has passed
   Duration timeout_in{};   // from now, positive
   Duration queued{};       // since arrival
+  double percentile = 0;   // of the function's SLO
 };
 
 enum class RequestEnd { kServed, kFailed, kExpired, kCancelled };
@@ -157,6 +161,8 @@ class RequestBook {
   void Dequeue(Entry& entry);
   void Pause(Entry& entry, Time until);
   void WakeDue(Time now);
+  void Reorder(Time now);
+  void CountForSlo(const Entry& entry, const absl::Status& status, Time now);
   void Unindex(const std::string& model);  // before a change of its head or its holders
   void Index(const std::string& model);    // after it
   [[nodiscard]] Entry* MostUrgent(Time now);
@@ -170,6 +176,7 @@ class RequestBook {
   RouterLimits limits_;
   RoutingPolicy routing_;
   OrderingPolicy ordering_;
+  std::optional<SloOrder> slo_;
   CreditTable credits_;
   std::map<std::uint64_t, Entry> requests_;
   ModelQueue<std::uint64_t> queue_;

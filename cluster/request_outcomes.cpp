@@ -64,6 +64,13 @@ RequestBook::Entry* RequestBook::TakeReply(std::uint64_t ticket, std::string* no
   return request == requests_.end() ? nullptr : &request->second;
 }
 
+// Requests that are wrong in themselves say nothing about how the function is served.
+void RequestBook::CountForSlo(const Entry& entry, const absl::Status& status, Time now) {
+  if (!slo_ || absl::IsInvalidArgument(status) || absl::IsCancelled(status)) return;
+  const bool in_time = status.ok() && now <= entry.deadline;
+  slo_->Ended(entry.request.function, entry.request.percentile, in_time, now - entry.arrival);
+}
+
 std::vector<RequestFinished> RequestBook::Served(std::uint64_t ticket, const absl::Status& status, Time now) {
   std::string node;
   Entry* entry = TakeReply(ticket, &node);
@@ -78,6 +85,7 @@ std::vector<RequestFinished> RequestBook::Served(std::uint64_t ticket, const abs
   }
   if (absl::IsDeadlineExceeded(status)) end = RequestEnd::kExpired;
   if (absl::IsCancelled(status)) end = RequestEnd::kCancelled;
+  CountForSlo(*entry, status, now);
   return {End(*entry, end, status)};
 }
 
@@ -212,6 +220,7 @@ std::vector<RequestFinished> RequestBook::Expire(Time now) {
   Finished finished;
   while (!expiries_.empty() && expiries_.begin()->first <= now) {
     Entry& entry = requests_.at(expiries_.begin()->second);
+    CountForSlo(entry, absl::DeadlineExceededError(""), now);
     finished.push_back(End(entry, RequestEnd::kExpired, TimeoutStatus(entry, now)));
   }
   WakeDue(now);

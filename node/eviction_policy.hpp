@@ -19,6 +19,7 @@ struct EvictionCandidate {
   Time last_use{};
   std::uint32_t replicas = 1;  // GPUs of this node that hold it, this one included
   bool wanted = false;         // a request for it waits at this node
+  bool heavy = false;          // swapping it in slows its run
 };
 
 // The smallest rank goes first; `tier` separates classes of models.
@@ -30,6 +31,9 @@ struct EvictionRank {
 using EvictionPolicy = EvictionRank (*)(const EvictionCandidate&);
 
 // `lru` (default): least recently used first; a model that a waiting request needs goes last.
+// `heaviness-aware` (Torpor, 002, 5.4): light models, and those that another GPU of the node has too, go
+// before
+//   the only copies of heavy ones, so that one replica stays when memory is full; `lru` inside each class.
 [[nodiscard]] std::span<const PolicyEntry<EvictionPolicy>> EvictionPolicies();
 [[nodiscard]] absl::StatusOr<EvictionPolicy> FindEvictionPolicy(std::string_view name);
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <tuple>
+#include <vector>
 
 namespace troupe::node {
 
@@ -22,11 +24,11 @@ bool BetterLoader(const GpuOption& a, const GpuOption& b) {
   return std::tuple(a.in_flight, b.free, a.gpu) < std::tuple(b.in_flight, a.free, b.gpu);
 }
 
-GpuChoice ResidentFirst(std::span<const GpuOption> options) {
+GpuChoice ResidentFirst(const GpuView& view) {
   const GpuOption* holder = nullptr;  // that can run now
   const GpuOption* busy = nullptr;    // holder that cannot take it yet
   const GpuOption* loader = nullptr;
-  for (const GpuOption& option : options) {
+  for (const GpuOption& option : view.options) {
     if (option.has_model) {
       const GpuOption*& best = Usable(option) ? holder : busy;
       if (best == nullptr || option.backlog < best->backlog) best = &option;
@@ -35,7 +37,7 @@ GpuChoice ResidentFirst(std::span<const GpuOption> options) {
     }
   }
   if (holder != nullptr &&
-      (holder->in_flight == 0 || loader == nullptr || holder->backlog <= LoadEnd(*loader))) {
+      (holder->in_flight < view.concurrency || loader == nullptr || holder->backlog <= LoadEnd(*loader))) {
     return {GpuVerdict::kRun, holder->gpu};
   }
   if (busy != nullptr && (loader == nullptr || busy->backlog <= LoadEnd(*loader))) {
@@ -45,12 +47,12 @@ GpuChoice ResidentFirst(std::span<const GpuOption> options) {
   return {};
 }
 
-GpuChoice MostFree(std::span<const GpuOption> options) {
+GpuChoice MostFree(const GpuView& view) {
   const GpuOption* best = nullptr;
   const auto key = [](const GpuOption& option) {
     return std::tuple(option.in_flight, !option.has_model, option.gpu);
   };
-  for (const GpuOption& option : options) {
+  for (const GpuOption& option : view.options) {
     if (!Usable(option)) continue;
     if (best == nullptr || option.in_flight < best->in_flight ||
         (option.in_flight == best->in_flight &&
@@ -61,13 +63,89 @@ GpuChoice MostFree(std::span<const GpuOption> options) {
   return best == nullptr ? GpuChoice{} : GpuChoice{GpuVerdict::kRun, best->gpu};
 }
 
+// Torpor's set A: the GPUs that could begin at once; when there are none, those that swap ahead.
+std::vector<const GpuOption*> Available(const GpuView& view) {
+  std::vector<const GpuOption*> idle;
+  std::vector<const GpuOption*> ahead;
+  for (const GpuOption& option : view.options) {
+    if (Usable(option)) (option.in_flight < view.concurrency ? idle : ahead).push_back(&option);
+  }
+  return idle.empty() ? ahead : idle;
+}
+
+// The first of those with `key` not empty that has the smallest one; null when there is none.
+template <class Key>
+const GpuOption* Best(const std::vector<const GpuOption*>& options, Key key) {
+  const GpuOption* best = nullptr;
+  for (const GpuOption* option : options) {
+    if (key(*option) && (best == nullptr || *key(*option) < *key(*best))) best = option;
+  }
+  return best;
+}
+
+const GpuOption* BestHit(const std::vector<const GpuOption*>& options) {
+  return Best(options, [](const GpuOption& o) {
+    return o.has_model ? std::optional(std::tuple(o.in_flight, o.backlog)) : std::nullopt;
+  });
+}
+
+// A model that only GPUs without a slot, or without a link, have: wait for the one that is done first, if
+// that is sooner than `loader`.
+GpuChoice WaitOrLoad(const GpuView& view, const GpuOption* loader) {
+  const GpuOption* holder = nullptr;
+  for (const GpuOption& option : view.options) {
+    if (option.has_model && (holder == nullptr || option.backlog < holder->backlog)) holder = &option;
+  }
+  if (holder != nullptr && (loader == nullptr || holder->backlog <= LoadEnd(*loader))) {
+    return {Usable(*holder) ? GpuVerdict::kRun : GpuVerdict::kWait, holder->gpu};
+  }
+  if (loader == nullptr) return {};
+  return {GpuVerdict::kRun, loader->gpu};
+}
+
+GpuChoice InterferenceAware(const GpuView& view) {
+  const std::vector<const GpuOption*> available = Available(view);
+  if (const GpuOption* hit = BestHit(available)) return {GpuVerdict::kRun, hit->gpu};
+  const GpuOption* pair = Best(available, [](const GpuOption& o) {
+    return o.peer != kNoGpu ? std::optional(std::tuple(o.peer_load, o.in_flight)) : std::nullopt;
+  });
+  if (pair != nullptr) return {GpuVerdict::kRun, pair->gpu, pair->peer};
+  const GpuOption* loader = Best(available, [](const GpuOption& o) {
+    const std::uint64_t taken = ~o.free.count();  // most free memory first
+    return o.has_model ? std::nullopt : std::optional(std::tuple(o.switch_load, o.in_flight, taken));
+  });
+  return WaitOrLoad(view, loader);
+}
+
+GpuChoice RandomIdle(const GpuView& view) {
+  const std::vector<const GpuOption*> available = Available(view);
+  if (available.empty()) return {};
+  if (const GpuOption* hit = BestHit(available)) return {GpuVerdict::kRun, hit->gpu};
+  return {GpuVerdict::kRun, available[view.draw % available.size()]->gpu};
+}
+
+GpuChoice Bound(const GpuView& view) {
+  for (const GpuOption& option : view.options) {
+    if (option.gpu != view.home) continue;
+    if (Usable(option)) return {GpuVerdict::kRun, option.gpu};
+    if (option.has_model) return {GpuVerdict::kWait, option.gpu};
+  }
+  return {};
+}
+
 }  // namespace
 
 std::span<const PolicyEntry<GpuPolicy>> GpuPolicies() {
-  static constexpr std::array<PolicyEntry<GpuPolicy>, 2> kTable = {{
-      {"resident-first", "the GPU that ends the request first; a resident model before a load",
-       &ResidentFirst},
-      {"most-free", "the least busy GPU, then the one with the most free memory", &MostFree},
+  static constexpr std::array<PolicyEntry<GpuPolicy>, 5> kTable = {{
+      {"resident-first",
+       "the GPU that ends the request first; a resident model before a load",
+       {&ResidentFirst}},
+      {"most-free", "the least busy GPU, then the one with the most free memory", {&MostFree}},
+      {"interference-aware",
+       "a GPU that has the model, else the fastest peer link, else the least used switch",
+       {&InterferenceAware}},
+      {"random", "a GPU that has the model, else an idle one by lot", {&RandomIdle}},
+      {"bound", "early binding: each model has one GPU", {&Bound, true}},
   }};
   return kTable;
 }

@@ -1,6 +1,8 @@
-// The `gpu` slot: on which GPU of the node a request runs, or whether it had better wait for a busy one.
+// The `gpu` slot: on which GPU of the node a request runs, or whether it had better wait for a busy one, and
+// whether its weights come from the host or from another GPU.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string_view>
 
@@ -9,6 +11,9 @@
 #include "node/request.hpp"
 
 namespace troupe::node {
+
+// What is on its way from the host over the switch that a GPU is behind, for itself or for its neighbours.
+enum class SwitchLoad { kNone, kLight, kHeavy };
 
 // One GPU with a living worker, as seen by one request.
 struct GpuOption {
@@ -19,7 +24,18 @@ struct GpuOption {
   std::uint32_t in_flight = 0;
   Bytes free{};        // without any eviction
   Duration backlog{};  // estimated time until what was dispatched is done
-  Duration load{};     // estimated time to bring the model; zero when it is there
+  Duration load{};     // estimated time to bring the model from the host; zero when it is there
+  SwitchLoad switch_load = SwitchLoad::kNone;
+  GpuIndex peer = kNoGpu;  // has the model, and of those that do the fastest link to this one; kNoGpu: none
+  Duration peer_load{};    // estimated time to bring the model from there
+};
+
+// The GPUs, and what else a choice may depend on.
+struct GpuView {
+  std::span<const GpuOption> options{};
+  std::uint32_t concurrency = 1;  // runs that compute on one GPU at a time; beyond them a request swaps ahead
+  GpuIndex home = kNoGpu;         // of the model, with early binding; kNoGpu: no GPU can hold it
+  std::uint64_t draw = 0;         // random bits, new for each choice
 };
 
 enum class GpuVerdict {
@@ -30,16 +46,28 @@ enum class GpuVerdict {
 struct GpuChoice {
   GpuVerdict verdict = GpuVerdict::kBlocked;
   GpuIndex gpu = kNoGpu;
+  GpuIndex peer =
+      kNoGpu;  // with kRun, where the model is not: the GPU that it is copied from; kNoGpu: the host
 };
 
-// Pure. kRun only names a GPU with has_slot and fits; kWait only one with has_model.
-using GpuPolicy = GpuChoice (*)(std::span<const GpuOption>);
+// `choose` is pure. kRun only names a GPU with has_slot and fits, and as `peer` only that option's own; kWait
+// only one with has_model. `early_binding`: each model has one GPU of the node, its home.
+struct GpuPolicy {
+  GpuChoice (*choose)(const GpuView&) = nullptr;
+  bool early_binding = false;
+};
 
 // `resident-first` (default): the GPU with the earliest estimated end, residents before loads: an idle GPU
-// that has the
-//   model; else a busy one that has it and is done before another could have loaded it (wait for it when its
-//   pipeline is full); else the emptiest GPU, most free memory first.
+//   that has the model; else a busy one that has it and is done before another could have loaded it (wait for
+//   it when its pipeline is full); else the emptiest GPU, most free memory first.
 // `most-free`: the GPU with the least in flight, then the most free memory; residency only breaks ties.
+// `interference-aware`: Torpor's Algorithm 1 (002, 5.3), over the GPUs that are idle, or when none is, over
+//   those that swap ahead: one that has the model; else a copy over the fastest peer link from one that has
+//   it; else from the host, to a GPU whose switch is free, or else used by light models only, or else to any.
+//   Where no link reaches from a holder (the paper's machine has links between all) it is judged as
+//   `resident-first` does: the busy holder, if that is sooner than a load from the host.
+// `random`: one that has the model, else any idle one by lot, from the host (Torpor-Random, 002, 7.3).
+// `bound`: early binding: the model's home, or wait for it.
 [[nodiscard]] std::span<const PolicyEntry<GpuPolicy>> GpuPolicies();
 [[nodiscard]] absl::StatusOr<GpuPolicy> FindGpuPolicy(std::string_view name);
 

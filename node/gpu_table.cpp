@@ -1,6 +1,7 @@
 #include "node/gpu_table.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.hpp"
 
@@ -104,6 +105,15 @@ void GpuTable::Insert(Gpu& gpu, const std::string& model, const Resident& reside
 void GpuTable::Drop(Gpu& gpu, const std::string& model) {
   const auto it = gpu.residents.find(model);
   TROUPE_CHECK(it != gpu.residents.end(), "the model is not on this GPU");
+  if (it->second.state == ResidentState::kLoading) LeaveLoad(gpu, model, it->second);
+  if (it->second.readers > 0) {
+    // Whoever was copying from here will fail, and holds nothing here any more.
+    for (auto& [index, other] : gpus_) {
+      const auto reader = other.residents.find(model);
+      if (reader != other.residents.end() && reader->second.source == gpu.index)
+        reader->second.source = kNoGpu;
+    }
+  }
   gpu.staying -= it->second.bytes;
   gpu.residents.erase(it);
   const auto holders = holders_.find(model);
@@ -111,11 +121,19 @@ void GpuTable::Drop(Gpu& gpu, const std::string& model) {
   if (holders->second.empty()) holders_.erase(holders);
 }
 
+// A load ends, well or not: its source is free, or the link from the host.
+void GpuTable::LeaveLoad(Gpu& gpu, const std::string& model, Resident& resident) {
+  std::erase(gpu.host_loads, model);
+  if (resident.source == kNoGpu) return;
+  --Mutable(std::exchange(resident.source, kNoGpu)).residents.at(model).readers;
+}
+
 void GpuTable::WorkerUp(const WorkerReady& ready, Time now) {
   WorkerGone(ready.gpu, WorkerState::kAbsent);
   Gpu& gpu = Mutable(ready.gpu);
   gpu.worker = WorkerState::kReady;
   gpu.memory = ready.memory;
+  gpu.peer_copies = ready.peer_copies;
   gpu.busy_until = now;
   for (const ResidentReport& report : ready.resident) {
     // A report that does not add up is cut to what the plan can hold: the worker's NoFit will say the rest.
@@ -148,7 +166,7 @@ void GpuTable::WorkerGone(GpuIndex index, WorkerState state) {
 void GpuTable::BeginEvict(GpuIndex index, const std::string& model) {
   Gpu& gpu = Mutable(index);
   const Resident* resident = gpu.Find(model);
-  TROUPE_CHECK(resident != nullptr && resident->state == ResidentState::kResident && resident->pins == 0,
+  TROUPE_CHECK(resident != nullptr && resident->Idle() && resident->pins == 0,
                "only a resident model that nobody uses is evicted");
   Drop(gpu, model);
   ++gpu.evicting[model];
@@ -163,10 +181,20 @@ void GpuTable::EndEvict(GpuIndex index, const std::string& model, bool gone, Byt
   Insert(gpu, model, Resident{.bytes = bytes, .last_use = now, .state = ResidentState::kResident});
 }
 
-void GpuTable::BeginLoad(GpuIndex index, const std::string& model, Bytes bytes, Time now) {
+void GpuTable::BeginLoad(GpuIndex index, const std::string& model, Bytes bytes, GpuIndex source, Time now) {
   Gpu& gpu = Mutable(index);
   TROUPE_CHECK(bytes <= gpu.Free(), "a load was planned that does not fit");
-  Insert(gpu, model, Resident{.bytes = bytes, .last_use = now, .state = ResidentState::kLoading});
+  if (source == kNoGpu) {
+    gpu.host_loads.push_back(model);
+  } else {
+    const auto from = Mutable(source).residents.find(model);
+    TROUPE_CHECK(source != index && from != Mutable(source).residents.end() &&
+                     from->second.state != ResidentState::kLoading,
+                 "a load was planned from a GPU that does not have the model");
+    ++from->second.readers;
+  }
+  Insert(gpu, model,
+         Resident{.bytes = bytes, .last_use = now, .state = ResidentState::kLoading, .source = source});
 }
 
 void GpuTable::EndLoad(GpuIndex index, const std::string& model, bool loaded, Bytes device_bytes) {
@@ -175,6 +203,7 @@ void GpuTable::EndLoad(GpuIndex index, const std::string& model, bool loaded, By
   if (it == gpu.residents.end() || it->second.state != ResidentState::kLoading) return;
   if (!loaded) return Drop(gpu, model);
   Resident& resident = it->second;
+  LeaveLoad(gpu, model, resident);
   resident.state = resident.pins > 0 ? ResidentState::kRunning : ResidentState::kResident;
   if (device_bytes == Bytes()) return;
   // The device's own number, as far as the plan can hold it.
@@ -227,7 +256,32 @@ void GpuTable::ForgetOverhead(GpuIndex index) {
   Mutable(index).overhead = Bytes();
 }
 
+void GpuTable::CheckSwaps() const {
+  std::map<std::pair<GpuIndex, std::string>, std::uint32_t> readers;
+  for (const auto& [index, gpu] : gpus_) {
+    std::size_t loads = 0;
+    for (const auto& [model, resident] : gpu.residents) {
+      const bool loading = resident.state == ResidentState::kLoading;
+      TROUPE_CHECK(loading || resident.source == kNoGpu, "a swap that ended keeps its source");
+      if (resident.source != kNoGpu) ++readers[{resident.source, model}];
+      loads += std::count(gpu.host_loads.begin(), gpu.host_loads.end(), model);
+      TROUPE_CHECK(!loading || resident.readers == 0, "a model is copied from where it is not yet");
+    }
+    TROUPE_CHECK(loads == gpu.host_loads.size(), "the link carries what no GPU is loading");
+  }
+  for (const auto& [index, gpu] : gpus_) {
+    for (const auto& [model, resident] : gpu.residents) {
+      const auto it = readers.find({index, model});
+      TROUPE_CHECK(resident.readers == (it == readers.end() ? 0 : it->second),
+                   "a source is locked by nobody");
+      if (it != readers.end()) readers.erase(it);
+    }
+  }
+  TROUPE_CHECK(readers.empty(), "a swap reads what is not there");
+}
+
 void GpuTable::Check() const {
+  CheckSwaps();
   std::size_t held = 0;
   for (const auto& [index, gpu] : gpus_) {
     Bytes staying;

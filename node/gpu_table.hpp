@@ -5,9 +5,12 @@
 //   a model on a GPU:  absent -> loading -> resident <-> running -> evicting -> absent
 //                      loading -> absent (the swap-in failed);  any -> absent (the worker died)
 //
+// A model that another GPU is copying from is locked: it stays until that copy ended or its own worker died.
+//
 // Always true (checked): per GPU, bytes of models that stay (loading, resident, running) + memory promised to
 // runs
-// + overhead <= memory; a model with pins > 0 is neither evicting nor a victim.
+// + overhead <= memory; a model with pins or readers is neither evicting nor a victim; as many swaps read a
+// model as it has readers.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +29,11 @@ struct Resident {
   Bytes bytes{};
   Time last_use{};
   ResidentState state = ResidentState::kLoading;
-  std::uint32_t pins = 0;  // dispatched requests that use it, and swaps that read it
+  std::uint32_t pins = 0;     // dispatched requests that use it
+  std::uint32_t readers = 0;  // swaps of other GPUs that copy from here
+  GpuIndex source = kNoGpu;   // while loading: the GPU it comes from; kNoGpu: the host, or that GPU is gone
+
+  [[nodiscard]] bool Idle() const { return state == ResidentState::kResident && readers == 0; }
 };
 
 enum class WorkerState { kAbsent, kReady, kUnfit };
@@ -39,7 +46,9 @@ struct Gpu {
   Bytes promised{};  // activations of dispatched requests
   Bytes staying{};   // sum over residents
   std::uint32_t in_flight = 0;
-  Time busy_until{};  // estimate for what was dispatched
+  Time busy_until{};                      // estimate for what was dispatched
+  bool peer_copies = false;               // its worker can copy from other GPUs
+  std::vector<std::string> host_loads{};  // models on their way from the host
   std::map<std::string, Resident> residents{};
   std::map<std::string, std::uint32_t> evicting{};  // orders on their way, by model
 
@@ -70,8 +79,9 @@ class GpuTable {
   void BeginEvict(GpuIndex index, const std::string& model);
   // `gone` false: the worker kept it; it is a resident again when there is still room for it in the plan.
   void EndEvict(GpuIndex index, const std::string& model, bool gone, Bytes bytes, Time now);
-  // Makes room on paper for a model that will be loaded; the caller made sure that it fits.
-  void BeginLoad(GpuIndex index, const std::string& model, Bytes bytes, Time now);
+  // Makes room on paper for a model that will be loaded; the caller made sure that it fits. `source`: the GPU
+  // that it is copied from, where the model is locked until EndLoad; kNoGpu: the host.
+  void BeginLoad(GpuIndex index, const std::string& model, Bytes bytes, GpuIndex source, Time now);
   void EndLoad(GpuIndex index, const std::string& model, bool loaded, Bytes device_bytes);
   // A dispatched request uses `model` and is promised `activation` bytes, until Unpin.
   void Pin(GpuIndex index, const std::string& model, Bytes activation, Duration work, Time now);
@@ -89,6 +99,8 @@ class GpuTable {
  private:
   Gpu& Mutable(GpuIndex index);
   void Drop(Gpu& gpu, const std::string& model);
+  void LeaveLoad(Gpu& gpu, const std::string& model, Resident& resident);
+  void CheckSwaps() const;
   void Insert(Gpu& gpu, const std::string& model, const Resident& resident);
 
   std::map<GpuIndex, Gpu> gpus_;

@@ -30,20 +30,24 @@ struct NodeRequest {
   std::uint32_t priority = 0;
   Time deadline = Time::max();  // target: only orders
   Time expiry = Time::max();    // timeout: drops
+  double percentile = 0;        // of the function's SLO; 0: the default
 };
 
-enum class SwapSource { kResident, kHost };
+// Where the weights of a dispatched request come from: they are there (or on their way already), or they are
+// copied from the host region, or from another GPU of the node.
+enum class SwapSource { kResident, kHost, kPeer };
 
 // One decision: GPU, source and victims together. Whoever carries it out sends the worker, in this order: an
-// eviction per victim, the swap-in when the source is the host, the run. Dispatches of one GPU are carried
-// out in the order in which they were decided. Reported back: EvictDone per victim, SwapInDone when the
-// source is the host, and exactly one RunDone per dispatch, last (also when the swap-in failed and no run was
-// ordered).
+// eviction per victim, the swap-in unless the model is there, the run. Dispatches of one GPU are carried out
+// in the order in which they were decided. Reported back: EvictDone per victim, SwapInDone when there was a
+// swap-in, and exactly one RunDone per dispatch, last (also when the swap-in failed and no run was ordered).
+// The model stays on the GPU that it is copied from until SwapInDone, unless that GPU's worker dies.
 struct Dispatch {
   RequestId request{};
   std::string model{};
   GpuIndex gpu = 0;
   SwapSource source = SwapSource::kResident;
+  GpuIndex peer = kNoGpu;  // with kPeer: the GPU to copy from
   std::vector<std::string> victims{};
   std::uint32_t attempt = 1;  // 1: the first worker that is given this request
   Duration queued{};          // time it waited at this node
@@ -65,16 +69,19 @@ struct SwapInDone {
 enum class RunEnd {
   kRan,          // the worker answered: `status` is the result
   kNoFit,        // the swap-in or the run found no room: planned again
-  kNotResident,  // the run was refused since the model is not on the device: planned again
+  kNotResident,  // the run was refused since the model is not on the device, or its copy from another GPU
+                 // failed: planned again
 };
 struct RunDone {
   GpuIndex gpu = 0;
   RequestId request{};
   RunEnd end = RunEnd::kRan;
   absl::Status status{};
-  Duration took{};  // copies and compute
-  Bytes free{};     // of NoFit
-  Bytes largest{};  // of NoFit
+  Duration took{};                  // copies and compute
+  bool waited_for_weights = false;  // some came while it ran: `took` is no resident run's time
+  Duration since_swap{};            // from the begin of its own swap-in to its end; zero: it had none
+  Bytes free{};                     // of NoFit
+  Bytes largest{};                  // of NoFit
 };
 struct ResidentReport {
   std::string model{};
@@ -85,6 +92,7 @@ struct WorkerReady {  // new or adopted
   Bytes memory{};
   Bytes free{};
   std::vector<ResidentReport> resident{};
+  bool peer_copies = false;  // it can copy models from other GPUs
 };
 struct WorkerLost {  // died, or hung and about to be killed
   GpuIndex gpu = 0;

@@ -1,5 +1,7 @@
 // The deciding half of the swap scheduler: where a request goes, what makes room for it, who is kept a place.
 #include <algorithm>
+#include <optional>
+#include <span>
 #include <tuple>
 
 #include "base/check.hpp"
@@ -9,16 +11,18 @@ namespace troupe::node {
 
 bool SwapScheduler::AnySlot() const {
   for (const auto& [index, gpu] : gpus_.gpus()) {
-    if (gpu.worker == WorkerState::kReady && gpu.in_flight < limits_.pipeline_depth) return true;
+    if (gpu.worker == WorkerState::kReady && gpu.in_flight < limits_.PipelineDepth()) return true;
   }
   return false;
 }
 
 bool SwapScheduler::HasSlot(const Entry& entry, const Gpu& gpu) const {
+  // What is kept for one request may be taken by a more urgent one of the same model: the first would not be
+  // looked at before it.
   const auto hold = holds_.find(gpu.index);
-  if (hold != holds_.end() && hold->second != entry.request.id) return false;
+  if (hold != holds_.end() && requests_.at(hold->second).request.model != entry.request.model) return false;
   if (gpu.in_flight == 0) return true;
-  if (entry.suspect || gpu.in_flight >= limits_.pipeline_depth) return false;
+  if (entry.suspect || gpu.in_flight >= limits_.PipelineDepth()) return false;
   const auto pipeline = pipelines_.find(gpu.index);
   return std::none_of(pipeline->second.begin(), pipeline->second.end(),
                       [&](const RequestId& id) { return requests_.at(id).suspect; });
@@ -32,12 +36,13 @@ Bytes SwapScheduler::Need(const Entry& entry, const Gpu& gpu) const {
 std::vector<EvictionCandidate> SwapScheduler::EvictionOrder(const Entry& entry, const Gpu& gpu) const {
   std::vector<std::pair<EvictionRank, EvictionCandidate>> ranked;
   for (const auto& [model, resident] : gpu.residents) {
-    if (resident.state != ResidentState::kResident || model == entry.request.model) continue;
+    if (!resident.Idle() || model == entry.request.model) continue;
     const EvictionCandidate candidate{.model = model,
                                       .bytes = resident.bytes,
                                       .last_use = resident.last_use,
                                       .replicas = gpus_.HolderCount(model),
-                                      .wanted = queue_.Find(model) != nullptr};
+                                      .wanted = queue_.Find(model) != nullptr,
+                                      .heavy = costs_.Heavy(model, resident.bytes)};
     ranked.emplace_back(policies_.eviction(candidate), candidate);
   }
   std::stable_sort(ranked.begin(), ranked.end(),
@@ -96,35 +101,125 @@ bool SwapScheduler::CanEverFit(const std::string& model) const {
 GpuOption SwapScheduler::OptionFor(const Entry& entry, const Gpu& gpu, Time now) const {
   const bool has_model = gpu.Find(entry.request.model) != nullptr;
   const bool has_slot = HasSlot(entry, gpu);
-  return {.gpu = gpu.index,
-          .has_model = has_model,
-          .has_slot = has_slot,
-          .fits = has_slot && PlanVictims(entry, gpu, nullptr),
-          .in_flight = gpu.in_flight,
-          .free = gpu.Free(),
-          .backlog = std::max(Duration::zero(), gpu.busy_until - now),
-          .load = has_model ? Duration::zero() : costs_.LoadTime(models_.at(entry.request.model).weights)};
+  GpuOption option{
+      .gpu = gpu.index,
+      .has_model = has_model,
+      .has_slot = has_slot,
+      .fits = has_slot && PlanVictims(entry, gpu, nullptr),
+      .in_flight = gpu.in_flight,
+      .free = gpu.Free(),
+      .backlog = std::max(Duration::zero(), gpu.busy_until - now),
+      .load = has_model ? Duration::zero() : costs_.LoadTime(models_.at(entry.request.model).weights)};
+  option.switch_load = LoadOfSwitch(gpu);
+  if (!has_model) FindPeer(entry, gpu, option);
+  return option;
 }
 
-GpuChoice SwapScheduler::Choose(const Entry& entry, Time now) const {
+// The fastest link from a GPU that has the whole model, if this GPU's worker can use it.
+void SwapScheduler::FindPeer(const Entry& entry, const Gpu& gpu, GpuOption& option) const {
+  if (!gpu.peer_copies || entry.host_only) return;
+  BytesPerSecond fastest;
+  for (const GpuIndex holder : gpus_.Holders(entry.request.model)) {
+    const auto speed = topology_.PeerLink(holder, gpu.index);
+    if (!speed || *speed <= fastest) continue;
+    if (gpus_.at(holder).Find(entry.request.model)->state == ResidentState::kLoading) continue;
+    fastest = *speed;
+    option.peer = holder;
+    option.peer_load = TransferTime(models_.at(entry.request.model).weights, fastest);
+  }
+}
+
+SwitchLoad SwapScheduler::LoadOfSwitch(const Gpu& gpu) const {
+  SwitchLoad load = SwitchLoad::kNone;
+  for (const auto& [index, other] : gpus_.gpus()) {
+    if (index != gpu.index && !topology_.ShareSwitch(index, gpu.index)) continue;
+    for (const std::string& model : other.host_loads) {
+      if (costs_.Heavy(model, other.Find(model)->bytes)) return SwitchLoad::kHeavy;
+      load = SwitchLoad::kLight;
+    }
+  }
+  return load;
+}
+
+bool SwapScheduler::Heavy(const std::string& model) const {
+  const auto it = models_.find(model);
+  return it != models_.end() && costs_.Heavy(model, it->second.weights);
+}
+
+GpuIndex SwapScheduler::Home(const std::string& model) const {
+  const auto home = homes_.find(model);
+  return home == homes_.end() ? kNoGpu : home->second;
+}
+
+Bytes SwapScheduler::WeightsOf(const std::string& model) const {
+  const auto it = models_.find(model);
+  return it == models_.end() ? Bytes() : it->second.weights;
+}
+
+// Gives a model its GPU, the one with the fewest bytes of others; again when that GPU can never hold it.
+void SwapScheduler::BindHome(const std::string& model) {
+  const GpuIndex home = Home(model);
+  if (home != kNoGpu && CanEverFit(model, gpus_.at(home))) return;
+  homes_.erase(model);
+  std::map<GpuIndex, Bytes> bound;
+  for (const auto& [name, gpu] : homes_) {
+    const auto other = models_.find(name);
+    if (other != models_.end()) bound[gpu] += other->second.weights;
+  }
+  for (const auto& [index, gpu] : gpus_.gpus()) {
+    const GpuIndex best = Home(model);
+    if (CanEverFit(model, gpu) && (best == kNoGpu || bound[index] < bound[best])) homes_[model] = index;
+  }
+}
+
+GpuChoice SwapScheduler::Choose(const Entry& entry, std::uint64_t draw, Time now) const {
+  GpuView view{.concurrency = limits_.concurrency, .home = Home(entry.request.model), .draw = draw};
   std::vector<GpuOption> options;
   options.reserve(gpus_.gpus().size());
   for (const auto& [index, gpu] : gpus_.gpus()) {
     if (gpu.worker != WorkerState::kReady || !CanEverFit(entry.request.model, gpu)) continue;
     options.push_back(OptionFor(entry, gpu, now));
     const GpuOption& option = options.back();
-    if (index == entry.hold && option.has_slot && option.fits) return {GpuVerdict::kRun, index};
+    if (index != entry.hold || !option.has_slot || !option.fits) continue;
+    // It was kept for this request: only the source is left to choose.
+    view.options = std::span(&option, 1);
+    const GpuChoice choice = policies_.gpu.choose(view);
+    return {GpuVerdict::kRun, index, choice.verdict == GpuVerdict::kRun ? choice.peer : kNoGpu};
   }
-  const GpuChoice choice = policies_.gpu(options);
+  view.options = options;
+  const GpuChoice choice = policies_.gpu.choose(view);
   if (choice.verdict == GpuVerdict::kRun) {
     TROUPE_CHECK(std::any_of(options.begin(), options.end(),
-                             [&](const GpuOption& o) { return o.gpu == choice.gpu && o.has_slot && o.fits; }),
-                 "the gpu policy chose a GPU that cannot take the request");
+                             [&](const GpuOption& o) {
+                               return o.gpu == choice.gpu && o.has_slot && o.fits &&
+                                      (choice.peer == kNoGpu || (choice.peer == o.peer && !o.has_model));
+                             }),
+                 "the gpu policy chose a GPU that cannot take the request, or not from there");
   }
   return choice;
 }
 
-Dispatch SwapScheduler::MakeDispatch(Entry& entry, GpuIndex index, Time now) {
+void SwapScheduler::Evict(GpuIndex gpu, const std::string& model) {
+  ++counts_.evictions;
+  const Bytes bytes = gpus_.at(gpu).Find(model)->bytes;
+  if (gpus_.HolderCount(model) > 1) {
+    ++counts_.evicted_replicas;
+  } else {
+    ++(costs_.Heavy(model, bytes) ? counts_.evicted_heavy : counts_.evicted_light);
+  }
+  gpus_.BeginEvict(gpu, model);
+}
+
+void SwapScheduler::Load(Entry& entry, const GpuChoice& choice, Dispatch& dispatch, Time now) {
+  entry.source = choice.peer == kNoGpu ? SwapSource::kHost : SwapSource::kPeer;
+  dispatch.peer = choice.peer;
+  gpus_.BeginLoad(choice.gpu, entry.request.model, models_.at(entry.request.model).weights, choice.peer, now);
+  ++counts_.swaps;
+  counts_.peer_swaps += choice.peer == kNoGpu ? 0 : 1;
+}
+
+Dispatch SwapScheduler::MakeDispatch(Entry& entry, const GpuChoice& choice, Time now) {
+  const GpuIndex index = choice.gpu;
   const std::string& name = entry.request.model;
   const Model& model = models_.at(name);
   Dispatch dispatch;
@@ -134,15 +229,15 @@ Dispatch SwapScheduler::MakeDispatch(Entry& entry, GpuIndex index, Time now) {
   TROUPE_CHECK(PlanVictims(entry, gpus_.at(index), &dispatch.victims), "a chosen GPU has no room");
   const bool has_model = gpus_.at(index).Find(name) != nullptr;
   entry.hit = has_model && gpus_.at(index).Find(name)->state != ResidentState::kLoading;
-  entry.source = has_model ? SwapSource::kResident : SwapSource::kHost;
-  for (const std::string& victim : dispatch.victims) gpus_.BeginEvict(index, victim);
-  counts_.evictions += dispatch.victims.size();
+  entry.source = SwapSource::kResident;
+  entry.alone = gpus_.at(index).in_flight == 0;
+  for (const std::string& victim : dispatch.victims) Evict(index, victim);
   if (Need(entry, gpus_.at(index)) > gpus_.at(index).Free()) gpus_.ForgetOverhead(index);
   Duration work = costs_.RunTime(name);
   if (!has_model) {
-    gpus_.BeginLoad(index, name, model.weights, now);
-    work += costs_.LoadTime(model.weights);
-    ++counts_.swaps;
+    Load(entry, choice, dispatch, now);
+    const auto link = choice.peer == kNoGpu ? std::nullopt : topology_.PeerLink(choice.peer, index);
+    work += link ? TransferTime(model.weights, *link) : costs_.LoadTime(model.weights);
   } else {
     counts_.hits += entry.hit ? 1 : 0;
   }
@@ -157,6 +252,7 @@ Dispatch SwapScheduler::MakeDispatch(Entry& entry, GpuIndex index, Time now) {
   Release(entry);
   queue_.Remove(name, entry.key);
   pipelines_[index].push_back(entry.request.id);
+  ++running_[entry.request.function];
   dispatch.source = entry.source;
   dispatch.attempt = entry.attempts;
   dispatch.queued = entry.queued;
@@ -165,6 +261,7 @@ Dispatch SwapScheduler::MakeDispatch(Entry& entry, GpuIndex index, Time now) {
 }
 
 std::vector<Dispatch> SwapScheduler::Decide(Time now) {
+  Reorder(now);
   std::vector<Dispatch> dispatches;
   std::vector<Entry*> left;  // more urgent than the one at hand, and not to be placed now
   auto head = queue_.heads().begin();
@@ -175,9 +272,15 @@ std::vector<Dispatch> SwapScheduler::Decide(Time now) {
       continue;
     }
     Entry& entry = requests_.at(queue_.Find(head->model)->begin()->second);
-    const GpuChoice choice = Choose(entry, now);
+    if (MustTakeTurns(entry)) {
+      ++head;
+      continue;
+    }
+    if (policies_.gpu.early_binding) BindHome(entry.request.model);
+    LeaveUselessHold(entry);
+    const GpuChoice choice = Choose(entry, random_(), now);
     if (choice.verdict == GpuVerdict::kRun) {
-      dispatches.push_back(MakeDispatch(entry, choice.gpu, now));
+      dispatches.push_back(MakeDispatch(entry, choice, now));
       NotePassed(left);
     } else {
       left.push_back(&entry);
@@ -186,6 +289,26 @@ std::vector<Dispatch> SwapScheduler::Decide(Time now) {
     head = queue_.heads().upper_bound({key, {}});
   }
   return dispatches;
+}
+
+// Another request of its function is on a GPU, and the rules allow one at a time. Functions that share a
+// model share the turn of the first of them.
+bool SwapScheduler::MustTakeTurns(const Entry& entry) const {
+  return slo_ && slo_->rules().one_at_a_time && running_.contains(entry.request.function);
+}
+
+// Functions may have changed places: what waits gets new keys.
+void SwapScheduler::Reorder(Time now) {
+  if (!slo_ || !slo_->Reorder(now)) return;
+  for (auto& [id, entry] : requests_) {
+    const FunctionPlace place = slo_->PlaceOf(entry.request.function);
+    if (entry.gpu == kNoGpu && place != entry.key.place) {
+      queue_.Remove(entry.request.model, entry.key);
+      entry.key.place = place;
+      queue_.Add(entry.request.model, entry.key, id);
+    }
+    entry.key.place = place;
+  }
 }
 
 void SwapScheduler::NotePassed(const std::vector<Entry*>& passed) {
@@ -204,11 +327,19 @@ void SwapScheduler::HoldFor(Entry& entry) {
   for (const auto& [index, gpu] : gpus_.gpus()) {
     if (gpu.worker != WorkerState::kReady || holds_.contains(index) || !CanEverFit(entry.request.model, gpu))
       continue;
+    if (policies_.gpu.early_binding && index != Home(entry.request.model)) continue;
     if (best == nullptr || rank(gpu) < rank(*best)) best = &gpu;
   }
   if (best == nullptr) return;
   holds_.emplace(best->index, entry.request.id);
   entry.hold = best->index;
+}
+
+// A GPU that turned out to be too small for the model, or that is its home no more, is kept in vain.
+void SwapScheduler::LeaveUselessHold(Entry& entry) {
+  if (entry.hold == kNoGpu) return;
+  const bool fits = CanEverFit(entry.request.model, gpus_.at(entry.hold));
+  if (!fits || (policies_.gpu.early_binding && entry.hold != Home(entry.request.model))) Release(entry);
 }
 
 void SwapScheduler::Release(Entry& entry) {

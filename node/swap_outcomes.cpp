@@ -35,7 +35,9 @@ Effects SwapScheduler::Apply(const SwapInDone& done, Time) {
     LoadFailed(done.gpu, done.model);
     return effects;
   }
-  costs_.ObserveLoad(done.device_bytes, done.took);
+  const auto& from_host = gpus_.at(done.gpu).host_loads;
+  if (std::find(from_host.begin(), from_host.end(), done.model) != from_host.end())
+    costs_.ObserveLoad(done.device_bytes, done.took);
   gpus_.EndLoad(done.gpu, done.model, true, done.device_bytes);
   const auto model = models_.find(done.model);
   if (model == models_.end() || done.device_bytes == Bytes()) return effects;
@@ -46,8 +48,14 @@ Effects SwapScheduler::Apply(const SwapInDone& done, Time) {
 
 void SwapScheduler::LeaveGpu(Entry& entry, Time now) {
   std::erase(pipelines_.at(entry.gpu), entry.request.id);
+  LeaveFunction(entry);
   gpus_.Unpin(entry.gpu, entry.request.model, entry.pinned, entry.activation, now);
   entry.pinned = false;
+}
+
+void SwapScheduler::LeaveFunction(const Entry& entry) {
+  const auto running = running_.find(entry.request.function);
+  if (--running->second == 0) running_.erase(running);
 }
 
 // A request whose run ended while nobody waited for it any more. True when it ended here.
@@ -64,7 +72,23 @@ bool SwapScheduler::EndAbandoned(Entry& entry, Effects& effects) {
   return true;
 }
 
-void SwapScheduler::EndRun(Entry& entry, const absl::Status& status, Effects& effects) {
+// Requests that are wrong in themselves say nothing about how the function is served.
+void SwapScheduler::CountForSlo(const Entry& entry, const absl::Status& status, Time now) {
+  if (!slo_ || absl::IsInvalidArgument(status) || absl::IsCancelled(status)) return;
+  const bool in_time = status.ok() && now <= entry.request.deadline;
+  slo_->Ended(entry.request.function, entry.request.percentile, in_time, now - entry.arrival);
+}
+
+// What a run taught: of one that had its weights when it began, how long it takes; of one alone on its GPU
+// behind its own swap from the host, how long both take together.
+void SwapScheduler::ObserveRun(const Entry& entry, const RunDone& done) {
+  if (!done.waited_for_weights) costs_.ObserveRun(entry.request.model, done.took);
+  if (entry.source == SwapSource::kHost && entry.alone && done.since_swap > Duration::zero())
+    costs_.ObserveSwapped(entry.request.model, done.since_swap);
+}
+
+void SwapScheduler::EndRun(Entry& entry, const absl::Status& status, Effects& effects, Time now) {
+  CountForSlo(entry, !status.ok() && entry.expired ? absl::DeadlineExceededError("") : status, now);
   if (!status.ok() && EndAbandoned(entry, effects)) return;
   FinishKind kind = FinishKind::kFailed;
   if (status.ok()) kind = FinishKind::kServed;
@@ -79,7 +103,7 @@ Effects SwapScheduler::Apply(const RunDone& done, Time now) {
   if (it == requests_.end() || it->second.gpu != done.gpu)
     return effects;  // of an earlier life of the worker
   Entry& entry = it->second;
-  const bool loading = entry.source == SwapSource::kHost && entry.pinned;
+  const bool loading = entry.source != SwapSource::kResident && entry.pinned;
   if (done.end != RunEnd::kRan && loading) LoadFailed(done.gpu, entry.request.model);
   const Gpu& gpu = gpus_.at(done.gpu);
   LeaveGpu(entry, now);
@@ -88,10 +112,10 @@ Effects SwapScheduler::Apply(const RunDone& done, Time now) {
   switch (done.end) {
     case RunEnd::kRan:
       if (done.status.ok()) {
-        costs_.ObserveRun(entry.request.model, done.took);
+        ObserveRun(entry, done);
         hints_.erase({done.gpu, entry.request.model});
       }
-      EndRun(entry, done.status, effects);
+      EndRun(entry, done.status, effects, now);
       break;
     case RunEnd::kNoFit:
       ++counts_.no_fits;
@@ -100,6 +124,7 @@ Effects SwapScheduler::Apply(const RunDone& done, Time now) {
       break;
     case RunEnd::kNotResident:
       gpus_.Missing(done.gpu, entry.request.model);
+      entry.host_only = entry.host_only || entry.source == SwapSource::kPeer;
       Replan(entry, done, alone, effects);
       break;
   }
@@ -148,6 +173,7 @@ void SwapScheduler::Requeue(Entry& entry, Effects& effects) {
         End(entry, FinishKind::kFailed, CannotFit(entry.request.function, entry.request.model)));
   } else {
     entry.gpu = kNoGpu;
+    if (slo_) entry.key.place = slo_->PlaceOf(entry.request.function);
     queue_.Add(entry.request.model, entry.key, entry.request.id);
   }
 }
@@ -159,6 +185,7 @@ Effects SwapScheduler::LoseGpu(GpuIndex gpu, WorkerState state, const std::strin
   Effects effects;
   for (const RequestId& id : std::exchange(pipelines_.at(gpu), {})) {
     Entry& entry = requests_.at(id);
+    LeaveFunction(entry);
     entry.pinned = false;
     entry.suspect = true;
     if (EndAbandoned(entry, effects)) continue;

@@ -18,12 +18,19 @@ absl::StatusOr<SchedulerPolicies> FindSchedulerPolicies(const PolicyNames& names
   return SchedulerPolicies{.ordering = *ordering, .gpu = *gpu, .eviction = *eviction};
 }
 
-SwapScheduler::SwapScheduler(SchedulerLimits limits, SchedulerPolicies policies, CostDefaults costs)
-    : limits_(limits), policies_(policies), costs_(costs) {
+SwapScheduler::SwapScheduler(SchedulerLimits limits, SchedulerPolicies policies, CostDefaults costs,
+                             Topology topology)
+    : limits_(limits),
+      policies_(policies),
+      costs_(costs),
+      topology_(std::move(topology)),
+      random_(limits.seed) {
+  if (policies_.ordering.slo != nullptr) slo_.emplace(*policies_.ordering.slo);
   TROUPE_CHECK(
-      policies_.ordering.rank != nullptr && policies_.gpu != nullptr && policies_.eviction != nullptr,
+      policies_.ordering.rank != nullptr && policies_.gpu.choose != nullptr && policies_.eviction != nullptr,
       "every slot of the scheduler needs a policy");
-  TROUPE_CHECK(limits_.pipeline_depth > 0 && limits_.max_attempts > 0, "a limit of zero serves nothing");
+  TROUPE_CHECK(limits_.concurrency > 0 && limits_.swap_ahead > 0 && limits_.max_attempts > 0,
+               "a limit of zero serves nothing");
 }
 
 void SwapScheduler::AddGpu(GpuIndex gpu, Bytes memory) {
@@ -103,7 +110,7 @@ Submitted SwapScheduler::Submit(const NodeRequest& request, Time now) {
   entry.arrival = now;
   entry.key = MakeOrderingKey(policies_.ordering,
                               {.priority = request.priority, .arrival = now, .deadline = request.deadline},
-                              next_sequence_++);
+                              next_sequence_++, slo_ ? slo_->PlaceOf(request.function) : FunctionPlace{});
   queue_.Add(request.model, entry.key, request.id);
   if (request.expiry != Time::max()) expiries_.emplace(request.expiry, request.id);
   requests_.emplace(request.id, std::move(entry));
@@ -199,11 +206,11 @@ Effects SwapScheduler::ForgetModel(const std::string& model) {
                                    proto::BOUNCE_NOT_ADOPTED));
   }
   models_.erase(model);
+  homes_.erase(model);
   std::erase_if(hints_, [&](const auto& hint) { return hint.first.second == model; });
   for (const GpuIndex gpu : gpus_.Holders(model)) {
-    if (gpus_.at(gpu).Find(model)->state != ResidentState::kResident) continue;
-    gpus_.BeginEvict(gpu, model);
-    ++counts_.evictions;
+    if (!gpus_.at(gpu).Find(model)->Idle()) continue;
+    Evict(gpu, model);
     effects.evictions.push_back({gpu, model});
   }
   return effects;
@@ -219,6 +226,7 @@ Effects SwapScheduler::Expire(Time now) {
     Entry& entry = requests_.at(expiries_.begin()->second);
     if (entry.gpu == kNoGpu) {
       entry.queued = now - entry.arrival;
+      CountForSlo(entry, absl::DeadlineExceededError(""), now);
       const auto status = absl::DeadlineExceededError(
           absl::StrCat("function '", entry.request.function, "': the timeout passed after ",
                        FormatDuration(entry.queued), " in the queue of the node"));
@@ -237,9 +245,12 @@ void SwapScheduler::Check() const {
   std::size_t dispatched = 0;
   for (const auto& [gpu, pipeline] : pipelines_) {
     TROUPE_CHECK(pipeline.size() == gpus_.at(gpu).in_flight, "pipeline and GPU table disagree");
-    TROUPE_CHECK(pipeline.size() <= limits_.pipeline_depth, "a pipeline is deeper than its limit");
+    TROUPE_CHECK(pipeline.size() <= limits_.PipelineDepth(), "a pipeline is deeper than its limit");
     dispatched += pipeline.size();
   }
+  std::size_t running = 0;
+  for (const auto& [function, count] : running_) running += count;
+  TROUPE_CHECK(running == dispatched, "functions run that nobody dispatched");
   TROUPE_CHECK(dispatched + queue_.size() == requests_.size(), "a request is neither waiting nor dispatched");
   TROUPE_CHECK(counts_.accepted == counts_.served + counts_.failed + counts_.expired + counts_.cancelled +
                                        counts_.bounced + requests_.size(),

@@ -11,65 +11,32 @@
 //
 // Order: the ordering policy's; the gpu policy says where, or to wait for a busy GPU. What cannot be placed
 // yet is passed by others at most `max_passed` times, then the next GPU is held for it, so nothing waits for
-// ever on a node with a living GPU. A request that lost a worker runs alone, so that the guilty one is found
-// and no other suffers.
+// ever on a node with a living GPU (with early binding: with its own GPU living). A request that lost a
+// worker runs alone, so that the guilty one is found and no other suffers.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "base/cost_model.hpp"
 #include "base/model_queue.hpp"
-#include "node/eviction_policy.hpp"
-#include "node/gpu_policy.hpp"
+#include "base/random.hpp"
+#include "base/slo_order.hpp"
 #include "node/gpu_table.hpp"
 #include "node/request.hpp"
+#include "node/scheduler_types.hpp"
+#include "node/topology.hpp"
 
 namespace troupe::node {
 
-struct SchedulerLimits {
-  std::uint32_t pipeline_depth = 2;  // requests dispatched to one GPU and not yet done
-  std::uint32_t max_attempts = 3;    // workers that a request may lose
-  std::uint32_t max_replans = 16;    // NoFit and not-resident answers before a request fails
-  std::uint32_t max_passed = 16;     // dispatches that may pass a request which cannot be placed
-  std::size_t max_waiting = 4096;    // more are bounced (BOUNCE_NO_CREDIT)
-};
-
-struct SchedulerPolicies {
-  OrderingPolicy ordering{};
-  GpuPolicy gpu = nullptr;
-  EvictionPolicy eviction = nullptr;
-};
-// NotFound for a name that the slot's table does not have.
-[[nodiscard]] absl::StatusOr<SchedulerPolicies> FindSchedulerPolicies(const PolicyNames& names);
-
-// `accepted` false: the request did not enter and `finished` is its answer (bounced or failed).
-struct Submitted {
-  bool accepted = true;
-  Finished finished{};
-};
-enum class CancelVerdict {
-  kUnknown,    // never seen, or finished
-  kCancelled,  // it waited: finished now as kCancelled
-  kInFlight,   // tell the worker; a RunDone ends it as kCancelled or as what it came to
-};
-struct Cancelled {
-  CancelVerdict verdict = CancelVerdict::kUnknown;
-  Finished finished{};    // with kCancelled
-  GpuIndex gpu = kNoGpu;  // with kInFlight
-};
-
-struct SchedulerCounts {
-  std::uint64_t accepted = 0, served = 0, failed = 0, expired = 0, cancelled = 0, bounced = 0;
-  std::uint64_t hits = 0, swaps = 0, retried = 0, no_fits = 0, evictions = 0;
-};
-
 class SwapScheduler {
  public:
-  SwapScheduler(SchedulerLimits limits, SchedulerPolicies policies, CostDefaults costs = {});
+  SwapScheduler(SchedulerLimits limits, SchedulerPolicies policies, CostDefaults costs = {},
+                Topology topology = {});
 
   // GPUs. A GPU is known before its worker is; WorkerReady makes it usable.
   void AddGpu(GpuIndex gpu, Bytes memory);
@@ -107,7 +74,19 @@ class SwapScheduler {
   // The router is gone: nobody waits for its requests.
   Effects ForgetRouter(std::uint64_t router);
 
+  // What was learned of the models, to be kept (node/profiles.hpp) and read again at the next start. A model
+  // that was forgotten keeps its profile.
+  [[nodiscard]] const CostModel& costs() const { return costs_; }
+  void RestoreCosts(const std::vector<ModelCost>& known, double nanos_per_byte) {
+    costs_.Restore(known, nanos_per_byte);
+  }
+  // Of adopted models: no others are heavy, or weigh anything.
+  [[nodiscard]] bool Heavy(const std::string& model) const;
+  [[nodiscard]] Bytes WeightsOf(const std::string& model) const;
+
   [[nodiscard]] const GpuTable& gpus() const { return gpus_; }
+  // How functions stand by their SLO; null unless the ordering policy ranks them.
+  [[nodiscard]] const SloOrder* slo_order() const { return slo_ ? &*slo_ : nullptr; }
   [[nodiscard]] const SchedulerCounts& counts() const { return counts_; }
   [[nodiscard]] std::size_t waiting() const { return queue_.size(); }
   [[nodiscard]] std::size_t in_flight() const { return requests_.size() - queue_.size(); }
@@ -130,6 +109,8 @@ class SwapScheduler {
     bool hit = false;
     bool cancelled = false;  // in flight, and nobody waits for it
     bool expired = false;    // in flight, and too late
+    bool alone = false;      // nothing was in flight on its GPU when it was dispatched
+    bool host_only = false;  // a copy from another GPU has failed
     SwapSource source = SwapSource::kResident;
     Bytes activation{};  // promised at dispatch
     Duration queued{};
@@ -146,16 +127,25 @@ class SwapScheduler {
   };
 
   // swap_decision.cpp: pure looks at the tables, and the dispatch they lead to.
-  [[nodiscard]] GpuChoice Choose(const Entry& entry, Time now) const;
+  [[nodiscard]] GpuChoice Choose(const Entry& entry, std::uint64_t draw, Time now) const;
   [[nodiscard]] GpuOption OptionFor(const Entry& entry, const Gpu& gpu, Time now) const;
+  void FindPeer(const Entry& entry, const Gpu& gpu, GpuOption& option) const;
+  [[nodiscard]] SwitchLoad LoadOfSwitch(const Gpu& gpu) const;
+  [[nodiscard]] GpuIndex Home(const std::string& model) const;
+  void BindHome(const std::string& model);
   [[nodiscard]] Bytes Need(const Entry& entry, const Gpu& gpu) const;
   [[nodiscard]] bool HasSlot(const Entry& entry, const Gpu& gpu) const;
   bool PlanVictims(const Entry& entry, const Gpu& gpu, std::vector<std::string>* victims) const;
   [[nodiscard]] std::vector<EvictionCandidate> EvictionOrder(const Entry& entry, const Gpu& gpu) const;
-  Dispatch MakeDispatch(Entry& entry, GpuIndex gpu, Time now);
+  Dispatch MakeDispatch(Entry& entry, const GpuChoice& choice, Time now);
+  void Load(Entry& entry, const GpuChoice& choice, Dispatch& dispatch, Time now);
+  void Evict(GpuIndex gpu, const std::string& model);
+  [[nodiscard]] bool MustTakeTurns(const Entry& entry) const;
+  void Reorder(Time now);
   void NotePassed(const std::vector<Entry*>& passed);
   void HoldFor(Entry& entry);
   void Release(Entry& entry);
+  void LeaveUselessHold(Entry& entry);
   [[nodiscard]] bool AnySlot() const;
   [[nodiscard]] bool CanEverFit(const std::string& model, const Gpu& gpu) const;
   [[nodiscard]] bool CanEverFit(const std::string& model) const;
@@ -163,10 +153,13 @@ class SwapScheduler {
   // swap_scheduler.cpp, swap_outcomes.cpp
   Finished End(Entry& entry, FinishKind kind, absl::Status status,
                proto::BounceReason bounce = proto::BOUNCE_UNSPECIFIED);
-  void EndRun(Entry& entry, const absl::Status& status, Effects& effects);
+  void EndRun(Entry& entry, const absl::Status& status, Effects& effects, Time now);
+  void CountForSlo(const Entry& entry, const absl::Status& status, Time now);
+  void ObserveRun(const Entry& entry, const RunDone& done);
   bool EndAbandoned(Entry& entry, Effects& effects);
   void Requeue(Entry& entry, Effects& effects);
   void LeaveGpu(Entry& entry, Time now);
+  void LeaveFunction(const Entry& entry);
   void LoadFailed(GpuIndex gpu, const std::string& model);
   void Replan(Entry& entry, const RunDone& done, bool alone, Effects& effects);
   void LearnNoFit(const Entry& entry, const RunDone& done, bool alone);
@@ -178,6 +171,9 @@ class SwapScheduler {
   SchedulerLimits limits_;
   SchedulerPolicies policies_;
   CostModel costs_;
+  const Topology topology_;
+  Random random_;
+  std::optional<SloOrder> slo_;
   GpuTable gpus_;
   std::map<std::string, Model> models_;
   std::map<RequestId, Entry> requests_;
@@ -185,6 +181,8 @@ class SwapScheduler {
   std::set<std::pair<Time, RequestId>> expiries_;
   std::map<GpuIndex, std::vector<RequestId>> pipelines_;  // in the order of dispatch
   std::map<GpuIndex, RequestId> holds_;                   // nothing else starts there
+  std::map<std::string, GpuIndex> homes_;                 // with early binding, by model
+  std::map<std::string, std::uint32_t> running_;          // dispatched requests by function
   std::map<std::pair<GpuIndex, std::string>, FitHint> hints_;
   std::uint64_t next_sequence_ = 0;
   bool draining_ = false;

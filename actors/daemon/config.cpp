@@ -15,6 +15,9 @@
 #include "actors/peers/network_peer_directory.hpp"
 #include "base/digest.hpp"
 #include "base/status.hpp"
+#include "cluster/routing_policy.hpp"
+#include "node/scheduler_types.hpp"
+#include "node/topology.hpp"
 
 namespace troupe::actors {
 
@@ -70,7 +73,7 @@ Set Switch(bool DaemonConfig::*field) {
 }
 Set Policy(std::string PolicyNames::*slot) {
   return [slot](const std::string& value, DaemonConfig& config) {
-    config.policies.*slot = value;
+    config.slots.*slot = value;
     return absl::OkStatus();
   };
 }
@@ -100,8 +103,25 @@ absl::Status SetLink(const std::string& value, DaemonConfig& config) {
 }
 
 absl::Status SetPreset(const std::string& value, DaemonConfig& config) {
-  TROUPE_ASSIGN_OR_RETURN(config.policies, FindPreset(value));
-  return absl::OkStatus();
+  config.preset = value;
+  return FindPreset(value).status();
+}
+
+absl::Status SetTopology(const std::string& value, DaemonConfig& config) {
+  config.topology = value;
+  return node::Topology::Parse(value).status();
+}
+
+// The preset, and over it the slots that were named: in whichever order they were said.
+absl::Status CompletePolicies(DaemonConfig& config) {
+  TROUPE_ASSIGN_OR_RETURN(config.policies, FindPreset(config.preset));
+  for (const auto slot : {&PolicyNames::routing, &PolicyNames::ordering, &PolicyNames::gpu,
+                          &PolicyNames::eviction, &PolicyNames::swap, &PolicyNames::binding}) {
+    if (!(config.slots.*slot).empty()) config.policies.*slot = config.slots.*slot;
+  }
+  // Names that a node alone knows are wrong for every role: one file may serve them all.
+  TROUPE_RETURN_IF_ERROR(node::FindSchedulerPolicies(config.policies).status());
+  return cluster::FindRoutingPolicy(config.policies.routing).status();
 }
 
 // Edit distance, for "did you mean".
@@ -192,7 +212,11 @@ const std::vector<ConfigOption>& ConfigOptions() {
       {"replicas", "host copies of each model", false, Number(&C::replicas, 1, 64)},
       {"credits-per-gpu", "requests in flight that a node grants per GPU", false,
        Number(&C::credits_per_gpu, 1, 1024)},
-      {"pipeline-depth", "requests given to one GPU at a time", false, Number(&C::pipeline_depth, 1, 64)},
+      {"swap-ahead",
+       "2: while one request runs, the next one's model is on its way to the GPU; 1: nothing ahead", false,
+       Number(&C::swap_ahead, 1, 64)},
+      {"concurrency", "functions that run on one GPU at a time", false, Number(&C::concurrency, 1, 64)},
+      {"topology", "switches and links of the GPUs: switch:0-1,link:0-1=25GB, or v100x4", false, SetTopology},
       {"hang", "a busy worker without progress for this long is killed", false, Time(&C::hang)},
       {"heartbeat", "between a member's heartbeats", false, Time(&C::heartbeat)},
       {"suspect", "silence after which a member is suspected", false, Time(&C::suspect)},
@@ -244,6 +268,9 @@ absl::Status CompleteConfig(DaemonConfig& config) {
   if (config.roles.empty())
     return absl::InvalidArgumentError(
         "no role: say --role manager, gateway, node (several with commas) or all");
+  TROUPE_RETURN_IF_ERROR(CompletePolicies(config));
+  TROUPE_ASSIGN_OR_RETURN(const node::Topology topology, node::Topology::Parse(config.topology));
+  TROUPE_RETURN_IF_ERROR(topology.Check(config.gpus));
   for (const auto& [what, address] : {std::pair<std::string, std::string>{"listen", config.listen},
                                       {"http", config.http},
                                       {"operations", config.operations}}) {

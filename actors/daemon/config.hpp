@@ -42,10 +42,16 @@ struct DaemonConfig {
   Bytes host_region = GiB(4);
   bool allow_faults = false;
 
-  PolicyNames policies;
+  std::string topology;  // of the GPUs (node/topology.hpp)
+
+  PolicyNames policies;  // the preset's, and over them the slots that were named
+  std::string preset = "troupe";
+  // Slots named one by one, wherever they stand beside the preset; empty: not named.
+  PolicyNames slots{.routing = {}, .ordering = {}, .gpu = {}, .eviction = {}, .swap = {}, .binding = {}};
   unsigned replicas = 2;
   unsigned credits_per_gpu = 8;
-  unsigned pipeline_depth = 2;
+  unsigned swap_ahead = 2;
+  unsigned concurrency = 1;
   Duration hang = std::chrono::seconds(5);
   Duration heartbeat = std::chrono::milliseconds(100);
   Duration suspect = std::chrono::milliseconds(400);

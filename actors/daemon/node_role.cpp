@@ -51,6 +51,8 @@ class NodeRole final : public Role {
     CacheOptions cache;
     cache.manager = common_.manager;
     cache.limits.region = config.host_region;
+    spdlog::info("policies: ordering {}, gpu {}, eviction {}", config.policies.ordering, config.policies.gpu,
+                 config.policies.eviction);
     cache_ = SpawnCache(*common_.system, std::move(cache), *repository_, *common_.directory);
     TROUPE_ASSIGN_OR_RETURN(controller_, SpawnNodeController(*common_.system, Options(), cache_));
     TROUPE_ASSIGN_OR_RETURN(address_, common_.Publish(controller_, config.listen));
@@ -117,7 +119,8 @@ class NodeRole final : public Role {
       spdlog::info("{}: {}", kind, message);
     };
     options.credits_per_gpu = config.credits_per_gpu;
-    options.scheduler.pipeline_depth = config.pipeline_depth;
+    options.scheduler.concurrency = config.concurrency;
+    options.scheduler.swap_ahead = config.swap_ahead;
     options.executor.supervision.hang_timeout = config.hang;
     for (unsigned i = 0; i < config.gpus; ++i)
       options.gpus.push_back({absl::StrCat("virtual:", i), config.gpu_memory});

@@ -95,6 +95,7 @@ class Router : public RouterSelf::base {
     request.model = record.model_digest();
     request.priority = message.priority();
     request.deadline = Duration(record.slo().deadline_ns());
+    request.percentile = record.slo().percentile();
     request.timeout = Duration(message.timeout_ns());
     request.bytes = InlineBytes(message);
     const auto now = Now(this);
@@ -139,6 +140,7 @@ class Router : public RouterSelf::base {
     *submit.mutable_inputs() = held.message.inputs();
     *submit.mutable_outputs() = held.message.outputs();
     submit.set_deadline_in_ns(send.deadline_in.count());
+    submit.set_slo_percentile(send.percentile);
     submit.set_timeout_in_ns(send.timeout_in.count());
     submit.set_priority(held.message.priority());
     submit.set_node_epoch(send.node_epoch);

@@ -58,6 +58,20 @@ class Configuration(E2eTest):
         daemon = self.start("one", "all", config=path, name="from-the-flag").wait_serving(gpus=2)
         self.assertIn("from-the-flag", daemon.http.members())
 
+    def test_policies_by_preset_and_slot(self):
+        self.assertIn("torpor-fifo", self.refused("all", policy="tropor"))
+        self.assertIn("heaviness-aware", self.refused("all", directory="slot", eviction="mru"))
+        # The slot counts, wherever it stands beside the preset.
+        path = self.directory / "troupe.yaml"
+        path.write_text("role: all\nordering: edf\npolicy: torpor\ntopology: [switch:0-1, link:0-1=12GB]\ngpus: 2\n")
+        self.start("one", "all", config=path).wait_serving(gpus=2)
+        log = (self.directory / "one" / "trouped.log").read_text()
+        self.assertIn("ordering edf, gpu interference-aware, eviction heaviness-aware", log)
+
+    def test_topology(self):
+        self.assertIn("0-1=25GB", self.refused("all", topology="link:0-1"))
+        self.assertIn("GPU 3", self.refused("all", directory="few", topology="v100x4", gpus=3))
+
     def test_port_in_use(self):
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]

@@ -2,6 +2,9 @@
 // requests and credits after every step, and nothing left when the nodes are well again.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <string_view>
+
 #include <map>
 #include <set>
 
@@ -13,12 +16,15 @@ namespace {
 
 using std::chrono::milliseconds;
 
+constexpr std::array<std::string_view, 4> kOrderings = {"edf", "fifo", "slo-aware", "slo-aware-released"};
+
 class BookWorld {
  public:
   explicit BookWorld(std::uint64_t seed)
       : random_(seed),
         book_({.max_requests = 40, .max_bytes = KiB(60), .max_bounces = 200},
-              *FindRoutingPolicy(seed % 2 == 0 ? "locality" : "load-balance"), *FindOrderingPolicy("edf")) {
+              *FindRoutingPolicy(seed % 2 == 0 ? "locality" : "load-balance"),
+              *FindOrderingPolicy(kOrderings[seed % kOrderings.size()])) {
     for (int i = 0; i < kNodes; ++i) GrantNode(i);
   }
   void Run(int steps) {

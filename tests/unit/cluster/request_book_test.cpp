@@ -105,6 +105,31 @@ TEST(RequestBook, TheMostUrgentGoesFirst) {
   EXPECT_THAT(order, testing::ElementsAre(3, 2, 1, 5, 4));
 }
 
+TEST(RequestBook, FunctionsNearTheirSloGoFirst) {
+  RequestBook book = Book({.max_requests = 1000}, "locality", "slo-aware");
+  book.Apply(Grant("n1", 1, {"good", "near"}));
+  std::uint64_t next = 1;
+  const auto serve = [&](const std::string& model, bool in_time) {
+    RouterRequest request = Request(next++, model);
+    request.deadline = seconds(1);
+    request.percentile = 98;
+    ASSERT_TRUE(book.Admit(request, At(0)).status.ok());
+    const auto sends = book.Decide(At(0));
+    ASSERT_EQ(sends.size(), 1u);
+    EXPECT_EQ(sends[0].percentile, 98);
+    book.Served(sends[0].ticket, absl::OkStatus(), in_time ? At(10) : At(1001));
+  };
+  for (int i = 0; i < 40; ++i) serve("good", true);
+  for (int i = 0; i < 40; ++i) serve("near", i > 0);
+  // Whatever waits when functions change places is put in order anew.
+  ASSERT_TRUE(book.Admit(Request(next++, "good"), At(0)).status.ok());
+  ASSERT_TRUE(book.Admit(Request(next++, "near"), At(1)).status.ok());
+  const auto sends = book.Decide(At(2000));
+  ASSERT_EQ(sends.size(), 1u);
+  EXPECT_EQ(sends[0].sequence, next - 1);
+  book.Check();
+}
+
 TEST(RequestBook, FullQueuesRefuseWithRetryAfter) {
   RequestBook book = Book({.max_requests = 2, .max_bytes = KiB(3)});
   ASSERT_TRUE(book.Admit(Request(1), At(0)).status.ok());

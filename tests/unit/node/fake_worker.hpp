@@ -3,6 +3,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -18,8 +19,11 @@ struct FakeModel {
 
 class FakeWorker {
  public:
-  FakeWorker(GpuIndex gpu, Bytes memory, Bytes hidden, const std::map<std::string, FakeModel>& models)
-      : gpu_(gpu), memory_(memory), hidden_(hidden), models_(&models) {}
+  // The worker that a dispatch copies from: null when the one that was meant is dead.
+  using Peers = std::function<const FakeWorker*(const Dispatch&)>;
+  FakeWorker(GpuIndex gpu, Bytes memory, Bytes hidden, const std::map<std::string, FakeModel>& models,
+             Peers peers = {})
+      : gpu_(gpu), memory_(memory), hidden_(hidden), models_(&models), peers_(std::move(peers)) {}
 
   void Order(const Dispatch& dispatch) { orders_.push_back(dispatch); }
   void OrderEviction(const std::string& model) { evictions_.push_back(model); }
@@ -31,7 +35,11 @@ class FakeWorker {
   }
   [[nodiscard]] bool overbooked() const { return overbooked_; }
   [[nodiscard]] WorkerReady Ready() const {
-    return {.gpu = gpu_, .memory = memory_, .free = memory_ - hidden_, .resident = {}};
+    return {.gpu = gpu_,
+            .memory = memory_,
+            .free = memory_ - hidden_,
+            .resident = {},
+            .peer_copies = peers_ != nullptr};
   }
   [[nodiscard]] bool Has(const std::string& model) const { return resident_.contains(model); }
 
@@ -51,12 +59,16 @@ class FakeWorker {
     RunDone done{
         .gpu = gpu_, .request = dispatch.request, .end = RunEnd::kRan, .status = status, .took = took};
     const FakeModel& model = models_->at(dispatch.model);
-    if (dispatch.source == SwapSource::kHost) {
+    if (dispatch.source != SwapSource::kResident) {
       const bool fits = used() + model.weights <= memory_;
-      if (fits) resident_[dispatch.model] = model.weights;
+      absl::Status swap = fits ? absl::OkStatus() : absl::ResourceExhaustedError("no fit");
+      if (fits && dispatch.source == SwapSource::kPeer && !FindPeer(dispatch)) {
+        swap = absl::UnavailableError("that GPU's worker is gone");
+      }
+      if (swap.ok()) resident_[dispatch.model] = model.weights;
       out.swapped.push_back({.gpu = gpu_,
                              .model = dispatch.model,
-                             .status = fits ? absl::OkStatus() : absl::ResourceExhaustedError("no fit"),
+                             .status = swap,
                              .device_bytes = model.weights,
                              .took = TransferTime(model.weights, BytesPerSecond{6e9})});
       if (!fits) done.end = RunEnd::kNoFit;
@@ -69,7 +81,16 @@ class FakeWorker {
     return out;
   }
 
+  // Orders to copy from a GPU that was alive and did not have the model: the plan promised that it would.
+  [[nodiscard]] std::uint64_t broken_promises() const { return broken_promises_; }
+
  private:
+  bool FindPeer(const Dispatch& dispatch) {
+    const FakeWorker* peer = peers_ ? peers_(dispatch) : nullptr;
+    if (peer == nullptr) return false;
+    broken_promises_ += peer->Has(dispatch.model) ? 0 : 1;
+    return peer->Has(dispatch.model);
+  }
   void Evict(const std::string& model, Outcomes& out) {
     const bool there = resident_.erase(model) == 1;
     out.evicted.push_back(
@@ -84,6 +105,8 @@ class FakeWorker {
   std::deque<Dispatch> orders_;
   std::vector<std::string> evictions_;
   bool overbooked_ = false;
+  Peers peers_;
+  std::uint64_t broken_promises_ = 0;
 };
 
 }  // namespace troupe::node

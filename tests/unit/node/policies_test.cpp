@@ -93,7 +93,7 @@ TEST(GpuPolicy, Choices) {
       {"none", "most-free", {Option(0, true, false, 2, 10, 0, 0)}, GpuVerdict::kBlocked, kNoGpu},
   };
   for (const Case& c : cases) {
-    const GpuChoice choice = (*FindGpuPolicy(c.policy))(c.options);
+    const GpuChoice choice = FindGpuPolicy(c.policy)->choose({.options = c.options});
     EXPECT_EQ(choice.verdict, c.verdict) << c.what;
     EXPECT_EQ(choice.gpu, c.gpu) << c.what;
   }

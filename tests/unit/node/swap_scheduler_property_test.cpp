@@ -1,4 +1,5 @@
-// Random arrivals, outcomes, deaths, cancellations and devices with less room than they say, by seed.
+// Random arrivals, outcomes, deaths, cancellations, copies between GPUs and devices with less room than they
+// say, by seed, for every combination of policies.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -17,7 +18,12 @@ using std::chrono::milliseconds;
 class World {
  public:
   World(std::uint64_t seed, const PolicyNames& names)
-      : random_(seed), scheduler_({.max_replans = 64}, *FindSchedulerPolicies(names)) {
+      : random_(seed),
+        scheduler_({.concurrency = 1 + static_cast<std::uint32_t>(seed % 3 == 0),
+                    .swap_ahead = 1 + static_cast<std::uint32_t>(seed % 4),
+                    .max_replans = 64,
+                    .seed = seed},
+                   *FindSchedulerPolicies(names), {}, *Topology::Parse(seed % 2 == 0 ? "v100x4" : "none")) {
     const std::uint64_t gpus = 1 + random_.Below(4);
     for (std::uint64_t i = 0; i < 12; ++i) {
       const std::string name = "model" + std::to_string(i);
@@ -27,6 +33,7 @@ class World {
     for (GpuIndex gpu = 0; gpu < gpus; ++gpu) {
       scheduler_.AddGpu(gpu, MiB(100));
       workers_.push_back(nullptr);
+      lives_.push_back(0);
       hidden_.push_back(MiB(random_.Below(3) == 0 ? random_.Below(40) : 0));
       StartWorker(gpu);
     }
@@ -52,6 +59,19 @@ class World {
     Settle();
     EXPECT_TRUE(open_.empty()) << open_.size() << " requests wait for ever";
     EXPECT_EQ(scheduler_.waiting() + scheduler_.in_flight(), 0u);
+    // The accounting closes: what the plan says is there is there, and nothing is promised or locked any
+    // more.
+    for (const auto& [index, gpu] : scheduler_.gpus().gpus()) {
+      EXPECT_EQ(gpu.promised, Bytes());
+      EXPECT_TRUE(gpu.host_loads.empty() && gpu.evicting.empty());
+      Bytes there;
+      for (const auto& [model, resident] : gpu.residents) {
+        EXPECT_TRUE(resident.Idle() && resident.pins == 0) << model;
+        EXPECT_TRUE(workers_[index]->Has(model)) << model;
+        there += models_.at(model).weights;
+      }
+      EXPECT_EQ(there + hidden_[index], workers_[index]->used());
+    }
   }
   const SwapScheduler& scheduler() const { return scheduler_; }
   std::uint64_t served = 0;
@@ -88,12 +108,18 @@ class World {
     request.function = request.model;
     request.priority = static_cast<std::uint32_t>(random_.Below(3));
     request.deadline = now_ + milliseconds(random_.Below(100));
+    request.percentile = random_.Below(2) == 0 ? 0 : 90;
     if (random_.Below(4) == 0) request.expiry = now_ + milliseconds(1 + random_.Below(50));
     const Submitted submitted = scheduler_.Submit(request, now_);
     if (submitted.accepted) open_.insert(request.id);
   }
   void StartWorker(GpuIndex gpu) {
-    workers_[gpu] = std::make_unique<FakeWorker>(gpu, MiB(100), hidden_[gpu], models_);
+    ++lives_[gpu];
+    workers_[gpu] = std::make_unique<FakeWorker>(
+        gpu, MiB(100), hidden_[gpu], models_, [this](const Dispatch& dispatch) -> const FakeWorker* {
+          const bool same = lives_[dispatch.peer] == source_lives_.at(dispatch.request);
+          return same ? workers_[dispatch.peer].get() : nullptr;
+        });
     WorkerReady ready = workers_[gpu]->Ready();
     ready.free = MiB(100);  // it does not tell
     Handle(scheduler_.Apply(ready, now_));
@@ -115,6 +141,7 @@ class World {
     if (workers_[gpu] == nullptr) return;
     const auto out = workers_[gpu]->Step(milliseconds(1 + random_.Below(5)), status);
     EXPECT_FALSE(workers_[gpu]->overbooked());
+    EXPECT_EQ(workers_[gpu]->broken_promises(), 0u);
     for (const auto& done : out.evicted) Handle(scheduler_.Apply(done, now_));
     for (const auto& done : out.swapped) Handle(scheduler_.Apply(done, now_));
     for (const auto& done : out.ran) Handle(scheduler_.Apply(done, now_));
@@ -124,6 +151,7 @@ class World {
     for (const Dispatch& dispatch : scheduler_.Decide(now_)) {
       EXPECT_TRUE(open_.contains(dispatch.request));
       ASSERT_NE(workers_[dispatch.gpu], nullptr) << "dispatched to a dead worker";
+      if (dispatch.source == SwapSource::kPeer) source_lives_[dispatch.request] = lives_.at(dispatch.peer);
       workers_[dispatch.gpu]->Order(dispatch);
     }
     scheduler_.Check();
@@ -143,28 +171,51 @@ class World {
   std::map<std::string, FakeModel> models_;
   std::vector<std::unique_ptr<FakeWorker>> workers_;
   std::vector<Bytes> hidden_;
+  std::vector<int> lives_;  // workers of each GPU so far
+  std::map<RequestId, int> source_lives_;
   std::set<RequestId> open_;
   std::uint64_t next_ = 1;
   Time now_{};
 };
 
+std::vector<PolicyNames> EveryCombination() {
+  std::vector<PolicyNames> all;
+  for (const auto& ordering : OrderingPolicies()) {
+    for (const auto& gpu : GpuPolicies()) {
+      for (const auto& eviction : EvictionPolicies()) {
+        PolicyNames names;
+        names.ordering = ordering.name;
+        names.gpu = gpu.name;
+        names.eviction = eviction.name;
+        all.push_back(names);
+      }
+    }
+  }
+  return all;
+}
+
 TEST(SwapSchedulerProperty, EveryRequestEndsOnceAndMemoryIsNeverBookedTwice) {
   std::uint64_t served = 0;
-  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    PolicyNames names;
-    names.gpu = seed % 2 == 0 ? "resident-first" : "most-free";
-    names.ordering = seed % 3 == 0 ? "fifo" : "edf";
-    World world(seed, names);
-    world.Run(1500);
-    world.Drain();
-    served += world.served;
-    const SchedulerCounts& counts = world.scheduler().counts();
-    EXPECT_EQ(counts.accepted,
-              counts.served + counts.failed + counts.expired + counts.cancelled + counts.bounced);
-    if (HasFailure()) return;
+  std::uint64_t from_peers = 0;
+  std::uint64_t seed = 0;
+  for (const PolicyNames& names : EveryCombination()) {
+    for (int round = 0; round < 4; ++round) {
+      SCOPED_TRACE("seed " + std::to_string(++seed) + ", " + names.ordering + ", " + names.gpu + ", " +
+                   names.eviction);
+      World world(seed, names);
+      world.Run(1000);
+      world.Drain();
+      served += world.served;
+      const SchedulerCounts& counts = world.scheduler().counts();
+      EXPECT_EQ(counts.accepted,
+                counts.served + counts.failed + counts.expired + counts.cancelled + counts.bounced);
+      EXPECT_EQ(counts.evictions, counts.evicted_replicas + counts.evicted_light + counts.evicted_heavy);
+      from_peers += counts.peer_swaps;
+      if (HasFailure()) return;
+    }
   }
   EXPECT_GT(served, 5000u);
+  EXPECT_GT(from_peers, 100u);
 }
 
 }  // namespace

@@ -77,7 +77,7 @@ TEST_F(ThirdTierTest, ItsRequestsExpireWhereTheyWait) {
 }
 
 struct LittlePatience : ThirdTierTest {
-  LittlePatience() : ThirdTierTest({.pipeline_depth = 1, .max_passed = 2}) {}
+  LittlePatience() : ThirdTierTest({.swap_ahead = 1, .max_passed = 2}) {}
 };
 
 TEST_F(LittlePatience, NoGpuIsKeptForAModelThatIsNotThere) {

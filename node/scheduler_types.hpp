@@ -1,0 +1,62 @@
+// What the swap scheduler is set up with, and what it answers. Plain data.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "base/ordering_policy.hpp"
+#include "base/policy.hpp"
+#include "node/eviction_policy.hpp"
+#include "node/gpu_policy.hpp"
+#include "node/request.hpp"
+
+namespace troupe::node {
+
+struct SchedulerLimits {
+  std::uint32_t concurrency = 1;  // runs that compute on one GPU at a time (as streams of its worker)
+  std::uint32_t swap_ahead = 2;   // 2: while one request runs, the next one's model is on its way; 1: nothing
+                                  // is swapped ahead
+  std::uint32_t max_attempts = 3;  // workers that a request may lose
+  std::uint32_t max_replans = 16;  // NoFit and not-resident answers before a request fails
+  std::uint32_t max_passed = 16;   // dispatches that may pass a request which cannot be placed
+  std::size_t max_waiting = 4096;  // more are bounced (BOUNCE_NO_CREDIT)
+  std::uint64_t seed = 1;          // of policies that draw lots
+
+  // Requests dispatched to one GPU and not yet done.
+  [[nodiscard]] std::uint32_t PipelineDepth() const { return concurrency + swap_ahead - 1; }
+};
+
+struct SchedulerPolicies {
+  OrderingPolicy ordering{};
+  GpuPolicy gpu{};
+  EvictionPolicy eviction = nullptr;
+};
+// NotFound for a name that the slot's table does not have.
+[[nodiscard]] absl::StatusOr<SchedulerPolicies> FindSchedulerPolicies(const PolicyNames& names);
+
+// `accepted` false: the request did not enter and `finished` is its answer (bounced or failed).
+struct Submitted {
+  bool accepted = true;
+  Finished finished{};
+};
+enum class CancelVerdict {
+  kUnknown,    // never seen, or finished
+  kCancelled,  // it waited: finished now as kCancelled
+  kInFlight,   // tell the worker; a RunDone ends it as kCancelled or as what it came to
+};
+struct Cancelled {
+  CancelVerdict verdict = CancelVerdict::kUnknown;
+  Finished finished{};    // with kCancelled
+  GpuIndex gpu = kNoGpu;  // with kInFlight
+};
+
+struct SchedulerCounts {
+  std::uint64_t accepted = 0, served = 0, failed = 0, expired = 0, cancelled = 0, bounced = 0;
+  std::uint64_t hits = 0, swaps = 0, retried = 0, no_fits = 0, evictions = 0;
+  std::uint64_t peer_swaps = 0;  // of `swaps`, those from another GPU
+  // Of `evictions`: another GPU had the model too; else by what swapping it costs.
+  std::uint64_t evicted_replicas = 0, evicted_light = 0, evicted_heavy = 0;
+};
+
+}  // namespace troupe::node

@@ -1,0 +1,392 @@
+// The scheduler under Torpor's policies: copies between GPUs and what may go wrong with them, the order of
+// functions, homes, how deep it swaps ahead, and what it learns of models.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "node/profiles.hpp"
+#include "node/swap_scheduler.hpp"
+
+namespace troupe::node::late_binding_test {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+SchedulerPolicies Policies(const char* preset) {
+  return *FindSchedulerPolicies(*FindPreset(preset));
+}
+
+class LateBinding : public testing::Test {
+ protected:
+  explicit LateBinding(SchedulerPolicies policies = Policies("torpor"), SchedulerLimits limits = {},
+                       const char* topology = "v100x4")
+      : scheduler(limits, policies, {}, *Topology::Parse(topology)) {}
+
+  void Gpus(GpuIndex count, bool peer_copies = true) {
+    for (GpuIndex gpu = 0; gpu < count; ++gpu) {
+      scheduler.AddGpu(gpu, MiB(100));
+      Ready(gpu, peer_copies);
+    }
+  }
+  void Ready(GpuIndex gpu, bool peer_copies = true) {
+    scheduler.Apply(WorkerReady{.gpu = gpu, .memory = MiB(100), .free = MiB(100), .peer_copies = peer_copies},
+                    now);
+  }
+  void Model(const std::string& name, std::uint64_t mib) { scheduler.DescribeModel(name, MiB(mib), MiB(1)); }
+  void Submit(std::uint64_t sequence, const std::string& model, const std::string& function = {}) {
+    NodeRequest request;
+    request.id = {1, sequence};
+    request.function = function.empty() ? "f-" + model : function;
+    request.model = model;
+    request.deadline = deadline;
+    ASSERT_TRUE(scheduler.Submit(request, now).accepted);
+  }
+  Dispatch Next() {
+    const auto dispatches = scheduler.Decide(now);
+    EXPECT_EQ(dispatches.size(), 1u);
+    scheduler.Check();
+    return dispatches.empty() ? Dispatch{} : dispatches[0];
+  }
+  void Loaded(const Dispatch& dispatch, absl::Status status = absl::OkStatus()) {
+    for (const auto& victim : dispatch.victims)
+      scheduler.Apply(EvictDone{dispatch.gpu, victim, absl::OkStatus()}, now);
+    if (dispatch.source == SwapSource::kResident) return;
+    scheduler.Apply(
+        SwapInDone{.gpu = dispatch.gpu, .model = dispatch.model, .status = status, .took = milliseconds(5)},
+        now);
+  }
+  Effects Ran(const Dispatch& dispatch, RunEnd end = RunEnd::kRan, absl::Status status = absl::OkStatus()) {
+    const Effects effects = scheduler.Apply(RunDone{.gpu = dispatch.gpu,
+                                                    .request = dispatch.request,
+                                                    .end = end,
+                                                    .status = status,
+                                                    .took = milliseconds(1)},
+                                            now);
+    scheduler.Check();
+    return effects;
+  }
+  void Serve(const Dispatch& dispatch) {
+    Loaded(dispatch);
+    EXPECT_EQ(Ran(dispatch).finished.at(0).kind, FinishKind::kServed);
+  }
+  // Loads `model` on a GPU and leaves a run of it there.
+  Dispatch Occupy(std::uint64_t sequence, const std::string& model) {
+    Submit(sequence, model);
+    const Dispatch dispatch = Next();
+    Loaded(dispatch);
+    return dispatch;
+  }
+
+  SwapScheduler scheduler;
+  Time now{};
+  Time deadline = Time::max();
+};
+
+TEST_F(LateBinding, ABusyHoldersModelIsCopiedOverTheFastestLink) {
+  Gpus(4);
+  Model("a", 40);
+  const Dispatch first = Occupy(1, "a");
+  EXPECT_EQ(first.gpu, 0u);
+  Submit(2, "a");
+  const Dispatch copy = Next();
+  EXPECT_EQ(copy.source, SwapSource::kPeer);
+  EXPECT_EQ(copy.gpu, 3u);  // 50 GB/s; GPUs 1 and 2 have 25
+  EXPECT_EQ(copy.peer, 0u);
+  EXPECT_EQ(scheduler.gpus().at(0).Find("a")->readers, 1u);
+  Serve(copy);
+  EXPECT_EQ(scheduler.gpus().at(0).Find("a")->readers, 0u);
+  EXPECT_EQ(scheduler.counts().peer_swaps, 1u);
+  EXPECT_EQ(scheduler.costs().nanos_per_byte(), 0);  // a copy between GPUs says nothing about the host's link
+}
+
+TEST_F(LateBinding, OnlyWholeModelsAndOnlyWorkersThatCanAreSources) {
+  Gpus(4, false);
+  Model("a", 40);
+  Occupy(1, "a");
+  Submit(2, "a");
+  EXPECT_EQ(Next().source, SwapSource::kHost);
+  Ready(2);  // this worker can
+  Submit(3, "a");
+  const Dispatch copy = Next();
+  EXPECT_EQ(copy.gpu, 2u);
+  EXPECT_EQ(copy.peer, 0u);  // over 25 GB/s: GPU 1 or 3, which is loading still, is no source
+}
+
+TEST_F(LateBinding, ASourceIsLockedWhileItIsRead) {
+  Gpus(2);
+  Model("a", 60);
+  Model("b", 60);
+  const Dispatch first = Occupy(1, "a");
+  Submit(2, "a");
+  const Dispatch copy = Next();
+  ASSERT_EQ(copy.source, SwapSource::kPeer);
+  Ran(first);
+  Submit(3, "b");
+  EXPECT_TRUE(scheduler.Decide(now).empty());  // it would have to evict what is being read, or written
+  EXPECT_TRUE(scheduler.ForgetModel("a").evictions.empty());
+  Model("a", 60);
+  Loaded(copy);
+  const Dispatch next = Next();
+  EXPECT_EQ(next.gpu, 0u);
+  EXPECT_THAT(next.victims, ElementsAre("a"));
+}
+
+TEST_F(LateBinding, ASourceThatDiesInMidCopyMakesThePlanFallBackToTheHost) {
+  Gpus(4);
+  Model("a", 40);
+  scheduler.RestoreCosts({{"a", seconds(10), {}}}, 0);  // nobody waits for a busy GPU
+  const Dispatch first = Occupy(1, "a");
+  Submit(2, "a");
+  const Dispatch copy = Next();
+  ASSERT_EQ(copy.peer, first.gpu);
+  EXPECT_TRUE(scheduler.Apply(WorkerLost{first.gpu, "killed"}, now).finished.empty());
+  scheduler.Check();
+  // What is alive goes on: the other request runs again, on another GPU, from the host.
+  const Dispatch again = Next();
+  EXPECT_EQ(again.request.sequence, 1u);
+  Serve(again);
+  Occupy(3, "a");
+  Loaded(copy, absl::UnavailableError("the worker of GPU 0 is gone"));
+  EXPECT_TRUE(Ran(copy, RunEnd::kNotResident).finished.empty());
+  const Dispatch fallen = Next();
+  EXPECT_EQ(fallen.request.sequence, 2u);
+  EXPECT_EQ(fallen.source, SwapSource::kHost);  // though another GPU has it, too, and a link
+  EXPECT_EQ(fallen.attempt, 1u);                // none of its workers was lost
+  Ready(first.gpu);
+  Serve(fallen);
+}
+
+TEST_F(LateBinding, AReaderThatDiesLetsItsSourceGo) {
+  Gpus(4);
+  Model("a", 40);
+  Occupy(1, "a");
+  Submit(2, "a");
+  const Dispatch copy = Next();
+  ASSERT_EQ(copy.source, SwapSource::kPeer);
+  scheduler.Apply(WorkerLost{copy.gpu, "killed in mid-swap"}, now);
+  EXPECT_EQ(scheduler.gpus().at(0).Find("a")->readers, 0u);
+  scheduler.Check();
+  EXPECT_EQ(Next().attempt, 2u);
+}
+
+TEST_F(LateBinding, ACopyThatFindsNoRoomIsPlannedAgain) {
+  Gpus(4);
+  Model("a", 40);
+  Occupy(1, "a");
+  Submit(2, "a");
+  const Dispatch copy = Next();
+  Loaded(copy, absl::ResourceExhaustedError("fragments"));
+  EXPECT_TRUE(Ran(copy, RunEnd::kNoFit).finished.empty());
+  const Dispatch second = Next();
+  EXPECT_EQ(second.request.sequence, 2u);
+  EXPECT_EQ(second.source, SwapSource::kPeer);
+  Serve(second);
+}
+
+TEST_F(LateBinding, AModelThatIsEvictedWhileARequestForItWaitsIsLoadedAgain) {
+  Gpus(1);
+  Model("a", 60);
+  Model("b", 60);
+  Serve(Occupy(1, "a"));
+  const Dispatch b = Occupy(2, "b");
+  EXPECT_THAT(b.victims, ElementsAre("a"));
+  Submit(3, "a");
+  EXPECT_TRUE(scheduler.Decide(now).empty());
+  Ran(b);
+  const Dispatch again = Next();
+  EXPECT_EQ(again.source, SwapSource::kHost);
+  EXPECT_THAT(again.victims, ElementsAre("b"));
+  Serve(again);
+}
+
+TEST_F(LateBinding, HostLoadsAvoidABusySwitchAndHeavyNeighboursMost) {
+  Gpus(4);
+  for (const char* model : {"light", "heavy", "x", "y"}) Model(model, 20);
+  scheduler.RestoreCosts({{"light", milliseconds(100), milliseconds(101)}, {"heavy", milliseconds(1), {}}},
+                         0);
+  EXPECT_TRUE(scheduler.Heavy("heavy"));
+  EXPECT_FALSE(scheduler.Heavy("light"));
+  EXPECT_FALSE(scheduler.Heavy("none"));
+  Submit(1, "heavy");
+  EXPECT_EQ(Next().gpu, 0u);
+  Submit(2, "light");
+  EXPECT_EQ(Next().gpu, 2u);  // not behind the switch of GPU 0
+  Submit(3, "x");
+  EXPECT_EQ(Next().gpu, 3u);  // the neighbour loads a light model
+  Submit(4, "y");
+  EXPECT_EQ(Next().gpu, 1u);  // any
+}
+
+TEST_F(LateBinding, TheOnlyCopyOfAHeavyModelOutlivesLightOnes) {
+  Gpus(1);
+  for (const char* model : {"light", "heavy", "new"}) Model(model, 40);
+  scheduler.RestoreCosts(
+      {{"light", milliseconds(50), milliseconds(51)}, {"heavy", milliseconds(1), milliseconds(9)}}, 0);
+  Submit(1, "heavy");
+  const Dispatch heavy = Next();
+  Serve(heavy);
+  now += seconds(1);
+  Submit(2, "light");
+  Serve(Next());
+  now += seconds(1);
+  Submit(3, "new");
+  EXPECT_THAT(Next().victims, ElementsAre("light"));  // though the heavy one was not used for longer
+  EXPECT_EQ(scheduler.counts().evicted_light, 1u);
+}
+
+TEST_F(LateBinding, FunctionsThatCannotMeetTheirSloWait) {
+  Gpus(1);
+  Model("a", 10);
+  Model("b", 10);
+  std::uint64_t next = 1;
+  const auto serve = [&](const std::string& model, bool in_time) {
+    deadline = in_time ? now + seconds(9) : now - milliseconds(1);
+    Submit(next++, model);
+    Serve(Next());
+  };
+  for (int i = 0; i < 50; ++i) serve("a", i > 1);
+  for (int i = 0; i < 50; ++i) serve("b", true);
+  now = Time(seconds(2));  // functions change places
+  const Dispatch one = Occupy(next++, "b");
+  const Dispatch two = Occupy(next++, "b");
+  Submit(next++, "b");
+  Submit(next++, "a");
+  Ran(one);
+  EXPECT_EQ(Next().model, "a");  // not within its SLO, and near: before one that is within it
+  EXPECT_GT(scheduler.slo_order()->RequiredRequests("f-a"), 0);
+  Ran(two);
+}
+
+class Released : public LateBinding {
+ protected:
+  Released()
+      : LateBinding(*FindSchedulerPolicies({.ordering = "slo-aware-released", .swap = {}, .binding = {}})) {}
+};
+TEST_F(Released, OneRequestOfAFunctionAtATime) {
+  Gpus(2);
+  Model("a", 10);
+  Model("b", 10);
+  Submit(1, "a");
+  Submit(2, "a");
+  Submit(3, "b");
+  const auto first = scheduler.Decide(now);
+  ASSERT_EQ(first.size(), 2u);
+  EXPECT_EQ(first[0].model, "a");
+  EXPECT_EQ(first[1].model, "b");
+  Serve(first[0]);
+  EXPECT_EQ(Next().request.sequence, 2u);
+}
+
+class EarlyBinding : public LateBinding {
+ protected:
+  EarlyBinding() : LateBinding(*FindSchedulerPolicies({.gpu = "bound", .swap = {}, .binding = {}})) {}
+};
+TEST_F(EarlyBinding, EachModelHasOneGpuUntilThatOneIsUnfit) {
+  Gpus(2);
+  Model("a", 40);
+  Model("b", 30);
+  Model("c", 5);
+  Submit(1, "a");
+  const Dispatch a = Next();
+  Submit(2, "b");
+  const Dispatch b = Next();
+  Submit(3, "c");
+  const Dispatch c = Next();
+  EXPECT_NE(a.gpu, b.gpu);
+  EXPECT_EQ(c.gpu, b.gpu);  // fewer bytes are bound there
+  Serve(a);
+  Serve(b);
+  Serve(c);
+  // Its worker is down: it waits, though the other GPU is idle.
+  scheduler.Apply(WorkerLost{a.gpu, "killed"}, now);
+  Submit(4, "a");
+  EXPECT_TRUE(scheduler.Decide(now).empty());
+  scheduler.Apply(GpuUnfit{a.gpu, "fell off the bus"}, now);
+  EXPECT_EQ(Next().gpu, b.gpu);
+}
+
+class Deep : public LateBinding {
+ protected:
+  Deep() : LateBinding(Policies("troupe"), {.concurrency = 2, .swap_ahead = 3}) {}
+};
+TEST_F(Deep, TwoRunAndTwoMoreAreOnTheirWay) {
+  Gpus(1);
+  for (std::uint64_t i = 0; i < 6; ++i) {
+    Model("m" + std::to_string(i), 5);
+    Submit(i, "m" + std::to_string(i));
+  }
+  EXPECT_EQ(scheduler.Decide(now).size(), 4u);
+  EXPECT_EQ(scheduler.gpus().at(0).host_loads.size(), 4u);
+  scheduler.Check();
+}
+
+TEST_F(LateBinding, SwapsAndRunsAreLearnedApart) {
+  Gpus(1);
+  Model("a", 40);
+  Submit(1, "a");
+  const Dispatch swap = Next();
+  Loaded(swap);
+  scheduler.Apply(RunDone{.gpu = 0,
+                          .request = swap.request,
+                          .took = milliseconds(7),
+                          .waited_for_weights = true,
+                          .since_swap = milliseconds(8)},
+                  now);
+  EXPECT_TRUE(scheduler.Heavy("a"));  // nobody knows its run yet, and the load makes up what it took
+  EXPECT_EQ(scheduler.costs().Known().at(0).run, Duration::zero());
+  EXPECT_EQ(scheduler.costs().Known().at(0).swapped, milliseconds(8));
+  // A hit says how long a run takes, and that the swap slows it little.
+  Submit(2, "a");
+  scheduler.Apply(RunDone{.gpu = 0, .request = Next().request, .took = milliseconds(7)}, now);
+  EXPECT_FALSE(scheduler.Heavy("a"));
+  // A model that was forgotten keeps what was learned.
+  scheduler.ForgetModel("a");
+  EXPECT_EQ(scheduler.costs().RunTime("a"), milliseconds(7));
+}
+
+TEST_F(LateBinding, ProfilesAreKeptAndReadAgain) {
+  Gpus(1);
+  Model("a", 40);
+  Submit(1, "a");
+  const Dispatch swap = Next();
+  scheduler.Apply(SwapInDone{.gpu = 0,
+                             .model = "a",
+                             .status = absl::OkStatus(),
+                             .device_bytes = MiB(40),
+                             .took = milliseconds(40)},
+                  now);
+  scheduler.Apply(
+      RunDone{.gpu = 0, .request = swap.request, .took = milliseconds(2), .since_swap = milliseconds(42)},
+      now);
+  std::string disk;
+  ASSERT_TRUE(ExportProfiles(scheduler).SerializeToString(&disk));
+  proto::NodeProfiles read;
+  ASSERT_TRUE(read.ParseFromString(disk));
+  ASSERT_EQ(read.models_size(), 1);
+  EXPECT_TRUE(read.models(0).heavy());
+  EXPECT_EQ(Bytes(read.models(0).weights_bytes()), MiB(40));
+  SwapScheduler other({}, Policies("torpor"));
+  ASSERT_TRUE(ImportProfiles(read, other).ok());
+  EXPECT_EQ(other.costs().RunTime("a"), milliseconds(2));
+  other.DescribeModel("a", MiB(40), MiB(1));
+  EXPECT_TRUE(other.Heavy("a"));
+  EXPECT_EQ(other.costs().LoadTime(MiB(40)), milliseconds(40));
+  // A file that makes no sense teaches nothing.
+  proto::NodeProfiles bad = read;
+  bad.set_format_version(7);
+  EXPECT_THAT(std::string(ImportProfiles(bad, other).message()), HasSubstr("format 7"));
+  bad = read;
+  bad.set_nanos_per_byte(std::numeric_limits<double>::quiet_NaN());
+  bad.mutable_models(0)->set_run_ns(-5);
+  bad.mutable_models(0)->set_swapped_ns(0);
+  EXPECT_TRUE(ImportProfiles(bad, other).ok());
+  EXPECT_EQ(other.costs().RunTime("a"), milliseconds(2));
+  EXPECT_EQ(other.costs().LoadTime(MiB(40)), milliseconds(40));
+}
+
+}  // namespace
+}  // namespace troupe::node::late_binding_test

@@ -1,0 +1,219 @@
+// Torpor's policies as tables of views and decisions.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "node/eviction_policy.hpp"
+#include "node/gpu_policy.hpp"
+#include "node/scheduler_types.hpp"
+#include "node/topology.hpp"
+
+namespace troupe::node::torpor_policies_test {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::HasSubstr;
+
+// What a GPU offers: an idle one that fits, unless said otherwise.
+struct Offer {
+  GpuIndex gpu = 0;
+  bool model = false;
+  std::uint32_t in_flight = 0;
+  bool usable = true;
+  int backlog_ms = 0;
+  SwitchLoad use = SwitchLoad::kNone;
+  GpuIndex peer = kNoGpu;
+  int peer_ms = 0;
+  int free_mib = 10;
+};
+GpuOption OptionOf(const Offer& offer) {
+  return {.gpu = offer.gpu,
+          .has_model = offer.model,
+          .has_slot = offer.usable,
+          .fits = offer.usable,
+          .in_flight = offer.in_flight,
+          .free = MiB(static_cast<std::uint64_t>(offer.free_mib)),
+          .backlog = milliseconds(offer.backlog_ms),
+          .load = milliseconds(offer.model ? 0 : 20),
+          .switch_load = offer.use,
+          .peer = offer.peer,
+          .peer_load = milliseconds(offer.peer_ms)};
+}
+
+struct Case {
+  const char* what;
+  std::vector<Offer> offers;
+  GpuVerdict verdict;
+  GpuIndex gpu = kNoGpu;
+  GpuIndex peer = kNoGpu;
+  std::uint32_t concurrency = 1;
+};
+void Expect(const char* policy, const std::vector<Case>& cases) {
+  for (const Case& c : cases) {
+    std::vector<GpuOption> options;
+    for (const Offer& offer : c.offers) options.push_back(OptionOf(offer));
+    const GpuChoice choice =
+        FindGpuPolicy(policy)->choose({.options = options, .concurrency = c.concurrency, .home = 1});
+    EXPECT_EQ(choice.verdict, c.verdict) << c.what;
+    EXPECT_EQ(choice.gpu, c.gpu) << c.what;
+    EXPECT_EQ(choice.peer, c.peer) << c.what;
+  }
+}
+
+constexpr auto kLight = SwitchLoad::kLight;
+constexpr auto kHeavy = SwitchLoad::kHeavy;
+
+TEST(InterferenceAware, AlgorithmOne) {
+  Expect("interference-aware",
+         {
+             {"nobody", {}, GpuVerdict::kBlocked},
+             {"line 7: an idle GPU that has it",
+              {{.gpu = 0, .peer = 1, .peer_ms = 1}, {.gpu = 1, .model = true}},
+              GpuVerdict::kRun,
+              1},
+             {"line 10: the holder is busy, the fastest link",
+              {{.gpu = 0, .model = true, .in_flight = 1, .backlog_ms = 1},
+               {.gpu = 1, .peer = 0, .peer_ms = 4},
+               {.gpu = 2, .peer = 0, .peer_ms = 2},
+               {.gpu = 3}},
+              GpuVerdict::kRun,
+              2,
+              0},
+             {"line 10: among idle GPUs only",
+              {{.gpu = 0, .model = true, .in_flight = 2, .usable = false},
+               {.gpu = 1, .in_flight = 1, .peer = 0, .peer_ms = 1},
+               {.gpu = 2, .peer = 0, .peer_ms = 2}},
+              GpuVerdict::kRun,
+              2,
+              0},
+             {"line 13: no neighbour is loading",
+              {{.gpu = 0, .use = kLight, .free_mib = 90}, {.gpu = 1, .use = kHeavy}, {.gpu = 2}},
+              GpuVerdict::kRun,
+              2},
+             {"line 15: a neighbour is loading a light model",
+              {{.gpu = 0, .use = kHeavy, .free_mib = 90}, {.gpu = 1, .use = kLight}},
+              GpuVerdict::kRun,
+              1},
+             {"line 17: any; the one with most room",
+              {{.gpu = 0, .use = kHeavy}, {.gpu = 1, .use = kHeavy, .free_mib = 20}},
+              GpuVerdict::kRun,
+              1},
+             {"nobody is idle: the holder's model is there for the next",
+              {{.gpu = 0, .in_flight = 1, .backlog_ms = 1},
+               {.gpu = 1, .model = true, .in_flight = 1, .backlog_ms = 9}},
+              GpuVerdict::kRun,
+              1},
+             {"nobody is idle: swap ahead behind the free switch",
+              {{.gpu = 0, .in_flight = 1, .use = kLight}, {.gpu = 1, .in_flight = 1}},
+              GpuVerdict::kRun,
+              1},
+             {"two run at a time: the second one is idle enough",
+              {{.gpu = 0, .model = true, .in_flight = 1}, {.gpu = 1, .peer = 0, .peer_ms = 1}},
+              GpuVerdict::kRun,
+              0,
+              kNoGpu,
+              2},
+             {"no link: the busy holder is sooner than a load",
+              {{.gpu = 0, .model = true, .in_flight = 1, .backlog_ms = 19}, {.gpu = 1}},
+              GpuVerdict::kRun,
+              0},
+             {"no link: wait for a full holder",
+              {{.gpu = 0, .model = true, .in_flight = 2, .usable = false, .backlog_ms = 19}, {.gpu = 1}},
+              GpuVerdict::kWait,
+              0},
+             {"no link: the load is sooner",
+              {{.gpu = 0, .model = true, .in_flight = 1, .backlog_ms = 21}, {.gpu = 1}},
+              GpuVerdict::kRun,
+              1},
+             {"all full: queue", {{.gpu = 0, .in_flight = 2, .usable = false}}, GpuVerdict::kBlocked},
+         });
+}
+
+TEST(RandomGpu, HitsThenLots) {
+  Expect("random",
+         {
+             {"nobody", {}, GpuVerdict::kBlocked},
+             {"a hit is no lot", {{.gpu = 0}, {.gpu = 1, .model = true}, {.gpu = 2}}, GpuVerdict::kRun, 1},
+             {"idle before busy, from the host",
+              {{.gpu = 0, .in_flight = 1}, {.gpu = 1, .model = true, .in_flight = 1}, {.gpu = 2, .peer = 1}},
+              GpuVerdict::kRun,
+              2},
+         });
+  const std::vector<GpuOption> options = {OptionOf({.gpu = 0}), OptionOf({.gpu = 1}), OptionOf({.gpu = 2})};
+  std::set<GpuIndex> drawn;
+  for (std::uint64_t draw = 0; draw < 9; ++draw)
+    drawn.insert(FindGpuPolicy("random")->choose({.options = options, .draw = draw}).gpu);
+  EXPECT_EQ(drawn.size(), 3u);
+}
+
+TEST(Bound, OneGpuOrNone) {  // home is GPU 1
+  EXPECT_TRUE(FindGpuPolicy("bound")->early_binding);
+  Expect("bound",
+         {
+             {"the home", {{.gpu = 0, .model = true}, {.gpu = 1}}, GpuVerdict::kRun, 1},
+             {"wait for it", {{.gpu = 0}, {.gpu = 1, .model = true, .usable = false}}, GpuVerdict::kWait, 1},
+             {"no room there now", {{.gpu = 0}, {.gpu = 1, .usable = false}}, GpuVerdict::kBlocked},
+             {"its worker is down", {{.gpu = 0}}, GpuVerdict::kBlocked},
+         });
+}
+
+TEST(HeavinessAware, LightOrReplicatedFirst) {
+  const EvictionPolicy policy = *FindEvictionPolicy("heaviness-aware");
+  const auto rank = [&](int used_ms, bool heavy, std::uint32_t replicas, bool wanted = false) {
+    return policy({.model = "m",
+                   .last_use = Time(milliseconds(used_ms)),
+                   .replicas = replicas,
+                   .wanted = wanted,
+                   .heavy = heavy});
+  };
+  EXPECT_LT(rank(9, false, 1), rank(1, true, 1));  // light before the only copy of a heavy one
+  EXPECT_LT(rank(9, true, 2), rank(1, true, 1));   // one replica stays
+  EXPECT_LT(rank(1, true, 2), rank(2, false, 1));  // LRU inside the first class
+  EXPECT_LT(rank(1, true, 1), rank(2, true, 1));   // and inside the second
+  EXPECT_LT(rank(9, false, 1), rank(1, false, 1, true));
+  EXPECT_LT(rank(1, false, 1, true), rank(1, true, 1));  // a class weighs more than who waits
+}
+
+TEST(Topology, SwitchesAndLinks) {
+  const Topology torpor = *Topology::Parse("v100x4");
+  EXPECT_TRUE(torpor.ShareSwitch(0, 1) && torpor.ShareSwitch(3, 2));
+  EXPECT_FALSE(torpor.ShareSwitch(0, 2) || torpor.ShareSwitch(1, 1));
+  EXPECT_EQ(torpor.PeerLink(0, 3)->value, 50e9);
+  EXPECT_EQ(torpor.PeerLink(3, 1)->value, 25e9);
+  EXPECT_FALSE(torpor.PeerLink(2, 2).has_value());
+  EXPECT_TRUE(torpor.Check(4).ok());
+  EXPECT_THAT(std::string(torpor.Check(3).message()), HasSubstr("GPU 3"));
+  for (const char* text : {"", "none", " , "}) {
+    EXPECT_TRUE(Topology::Parse(text)->empty()) << text;
+    EXPECT_TRUE(Topology::Parse(text)->Check(0).ok());
+  }
+  const Topology mine = *Topology::Parse("switch:0-1-2, link:7-0=1.5GB");
+  EXPECT_TRUE(mine.ShareSwitch(2, 0));
+  EXPECT_EQ(mine.PeerLink(0, 7)->value, 1.5e9);
+  EXPECT_FALSE(mine.PeerLink(0, 1).has_value());
+  for (const char* text :
+       {"switch", "switch:", "switch:0", "switch:0-0", "switch:0-1,switch:1-2", "switch:0-x", "switch:0-4096",
+        "switch:-1-2", "link:0-1", "link:0-1=", "link:0-1=fast", "link:0-1=0", "link:0-1-2=1GB",
+        "link:0-0=1GB", "link:0-1=1GB,link:1-0=2GB", "link:0-1=1GB=2GB", "bus:0-1", "v100x4,none"}) {
+    EXPECT_EQ(Topology::Parse(text).status().code(), absl::StatusCode::kInvalidArgument) << text;
+  }
+}
+
+TEST(Presets, OfTorporAreComplete) {
+  for (const auto& preset : Presets()) EXPECT_TRUE(FindSchedulerPolicies(preset.policy).ok()) << preset.name;
+  const PolicyNames torpor = *FindPreset("torpor");
+  EXPECT_EQ(torpor.ordering, "slo-aware");
+  EXPECT_EQ(torpor.gpu, "interference-aware");
+  EXPECT_EQ(torpor.eviction, "heaviness-aware");
+  // Each of its ablations is Torpor but for one slot.
+  EXPECT_EQ(FindPreset("torpor-fifo")->ordering, "fifo");
+  EXPECT_EQ(FindPreset("torpor-fifo")->gpu, torpor.gpu);
+  EXPECT_EQ(FindPreset("torpor-random")->gpu, "random");
+  EXPECT_EQ(FindPreset("torpor-random")->eviction, torpor.eviction);
+  EXPECT_EQ(FindPreset("torpor-lru")->eviction, "lru");
+  EXPECT_EQ(FindPreset("torpor-lru")->ordering, torpor.ordering);
+}
+
+}  // namespace
+}  // namespace troupe::node::torpor_policies_test
