@@ -29,6 +29,16 @@ void SwapScheduler::LoadFailed(GpuIndex gpu, const std::string& model) {
   gpus_.EndLoad(gpu, model, false, {});
 }
 
+// A model that was forgotten while it was in use goes when its last use ends.
+void SwapScheduler::EvictForgotten(GpuIndex gpu, const std::string& model, Effects& effects) {
+  if (models_.contains(model)) return;
+  const Resident* resident = gpus_.at(gpu).Find(model);
+  if (resident == nullptr || resident->state != ResidentState::kResident) return;
+  gpus_.BeginEvict(gpu, model);
+  ++counts_.evictions;
+  effects.evictions.push_back({gpu, model});
+}
+
 Effects SwapScheduler::Apply(const SwapInDone& done, Time) {
   Effects effects;
   if (!done.status.ok()) {
@@ -39,6 +49,7 @@ Effects SwapScheduler::Apply(const SwapInDone& done, Time) {
   if (std::find(from_host.begin(), from_host.end(), done.model) != from_host.end())
     costs_.ObserveLoad(done.device_bytes, done.took);
   gpus_.EndLoad(done.gpu, done.model, true, done.device_bytes);
+  EvictForgotten(done.gpu, done.model, effects);
   const auto model = models_.find(done.model);
   if (model == models_.end() || done.device_bytes == Bytes()) return effects;
   model->second.weights = done.device_bytes;
@@ -103,17 +114,18 @@ Effects SwapScheduler::Apply(const RunDone& done, Time now) {
   if (it == requests_.end() || it->second.gpu != done.gpu)
     return effects;  // of an earlier life of the worker
   Entry& entry = it->second;
+  const std::string model = entry.request.model;  // the entry may end below
   const bool loading = entry.source != SwapSource::kResident && entry.pinned;
-  if (done.end != RunEnd::kRan && loading) LoadFailed(done.gpu, entry.request.model);
+  if (done.end != RunEnd::kRan && loading) LoadFailed(done.gpu, model);
   const Gpu& gpu = gpus_.at(done.gpu);
   LeaveGpu(entry, now);
-  const std::size_t own = gpu.Find(entry.request.model) != nullptr ? 1 : 0;
+  const std::size_t own = gpu.Find(model) != nullptr ? 1 : 0;
   const bool alone = gpu.in_flight == 0 && gpu.evicting.empty() && gpu.residents.size() == own;
   switch (done.end) {
     case RunEnd::kRan:
       if (done.status.ok()) {
         ObserveRun(entry, done);
-        hints_.erase({done.gpu, entry.request.model});
+        hints_.erase({done.gpu, model});
       }
       EndRun(entry, done.status, effects, now);
       break;
@@ -123,11 +135,12 @@ Effects SwapScheduler::Apply(const RunDone& done, Time now) {
       EndUnplaceable(effects);
       break;
     case RunEnd::kNotResident:
-      gpus_.Missing(done.gpu, entry.request.model);
+      gpus_.Missing(done.gpu, model);
       entry.host_only = entry.host_only || entry.source == SwapSource::kPeer;
       Replan(entry, done, alone, effects);
       break;
   }
+  EvictForgotten(done.gpu, model, effects);
   return effects;
 }
 

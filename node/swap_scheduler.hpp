@@ -50,7 +50,7 @@ class SwapScheduler {
 
   // Models with a host copy at this node; others are bounced (BOUNCE_NOT_ADOPTED). Describing one again,
   // after it was prepared, replaces the sizes (what cannot fit any more ends). Forgetting bounces its waiting
-  // requests and evicts its idle copies.
+  // requests and evicts its copies, those in use when their use ends.
   Effects DescribeModel(const std::string& model, Bytes weights, Bytes activation);
   Effects ForgetModel(const std::string& model);
   // A model whose host copy is on disk only, or on its way, keeps its requests waiting: nothing is dispatched
@@ -161,6 +161,7 @@ class SwapScheduler {
   void LeaveGpu(Entry& entry, Time now);
   void LeaveFunction(const Entry& entry);
   void LoadFailed(GpuIndex gpu, const std::string& model);
+  void EvictForgotten(GpuIndex gpu, const std::string& model, Effects& effects);
   void Replan(Entry& entry, const RunDone& done, bool alone, Effects& effects);
   void LearnNoFit(const Entry& entry, const RunDone& done, bool alone);
   Effects LoseGpu(GpuIndex gpu, WorkerState state, const std::string& why);

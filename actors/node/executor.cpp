@@ -1,5 +1,6 @@
 #include "actors/node/executor.hpp"
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <utility>
@@ -7,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "actors/core/call.hpp"
 #include "actors/core/time.hpp"
-#include "actors/node/plan_book.hpp"
 #include "proto/local.pb.h"
 
 namespace troupe::actors {
@@ -18,8 +18,6 @@ using ExecutorSelf =
     ExecutorActor::extend<Hears<proto::WorkerListening>, Hears<proto::WorkerReady>,
                           Hears<proto::WorkerAnswer>, Hears<proto::WorkerDied>, Hears<proto::Tick>>;
 
-// Orders of the executor's own have this bit; the controller counts below it.
-constexpr std::uint64_t kOwnSequence = 1ull << 62;
 enum : std::uint32_t { kSupervise = 1, kWatch = 2 };
 
 proto::WorkerOutcome Refusal(std::uint64_t sequence, const absl::Status& status) {
@@ -39,8 +37,7 @@ class Executor : public ExecutorSelf::base {
         link_(std::move(link)),
         listener_(std::move(listener)),
         limits_(limits),
-        machine_(limits.supervision),
-        plans_(limits.plans) {}
+        machine_(limits.supervision) {}
 
   const char* name() const override { return "executor"; }
 
@@ -74,11 +71,6 @@ class Executor : public ExecutorSelf::base {
 
  private:
   using Promise = caf::typed_response_promise<proto::WorkerOutcome>;
-  struct Pending {
-    Promise promise;
-    proto::WorkerOrder order;  // kept for runs and own preparations: they may be sent again
-    bool repeated = false;
-  };
 
   static proto::Tick MakeTick(std::uint32_t what) {
     proto::Tick tick;
@@ -151,7 +143,6 @@ class Executor : public ExecutorSelf::base {
     if (ready.incarnation() != incarnation_) return;
     if (ready.code() != 0) return Feed(node::AdoptFailed{ready.message()});
     worker_ = ready.description();
-    plans_.Reset(worker_);
     Feed(node::AdoptSucceeded{ready.same_worker()});
   }
 
@@ -182,46 +173,27 @@ class Executor : public ExecutorSelf::base {
       promise.deliver(Refusal(sequence, absl::OkStatus()));
       return promise;
     }
-    if (order.has_swap_in()) plans_.Learn(order.swap_in().model());
-    if (order.has_prepare()) plans_.Learn(order.prepare().model());
-    if (!orders_.try_emplace(sequence, Pending{promise, order, false}).second) {
+    if (!orders_.try_emplace(sequence, promise).second) {
       promise.deliver(
           Refusal(sequence, absl::InvalidArgumentError("an order with this sequence is under way")));
       return promise;
     }
-    if (order.has_run() && !plans_.Prepared(order.run())) {
-      PrepareFor(order);
-    } else {
-      Forward(order);
-    }
+    Forward(order);
     return promise;
   }
 
   Promise Cancel(const proto::WorkerOrder& order, Promise promise) {
     const auto target = order.cancel().target();
-    if (plans_.Remove(target)) {
+    const auto waiting = std::find_if(backlog_.begin(), backlog_.end(),
+                                      [target](const auto& queued) { return queued.sequence() == target; });
+    if (waiting != backlog_.end()) {
+      backlog_.erase(waiting);
       Answer(Refusal(target, absl::CancelledError("cancelled before it began")));
     } else if (orders_.contains(target)) {
       Forward(order);
     }
     promise.deliver(Refusal(order.sequence(), absl::OkStatus()));
     return promise;
-  }
-
-  // A run with shapes that are new to this worker waits until their plan is prepared; others pass it.
-  void PrepareFor(const proto::WorkerOrder& order) {
-    const auto* copy = plans_.Copy(order.run().digest());
-    if (copy == nullptr) {
-      return Answer(
-          Refusal(order.sequence(), absl::NotFoundError("the worker was never told of this model")));
-    }
-    if (!plans_.Wait(order)) return;
-    proto::WorkerOrder prepare;
-    prepare.set_sequence(kOwnSequence | next_own_++);
-    *prepare.mutable_prepare()->mutable_model() = *copy;
-    for (const auto& input : order.run().inputs()) *prepare.mutable_prepare()->add_inputs() = input.spec();
-    orders_.try_emplace(prepare.sequence(), Pending{Promise(), prepare, false});
-    Forward(prepare);
   }
 
   void Forward(const proto::WorkerOrder& order) {
@@ -250,50 +222,20 @@ class Executor : public ExecutorSelf::base {
 
   void Outcome(proto::WorkerOutcome& outcome) {
     DrainBacklog();
-    const auto it = orders_.find(outcome.sequence());
-    if (it == orders_.end()) return;
-    auto& pending = it->second;
-    // The worker's plan cache is bounded: a plan that was dropped is prepared once more.
-    if (pending.order.has_run() && !pending.repeated &&
-        outcome.code() == static_cast<int>(absl::StatusCode::kFailedPrecondition)) {
-      pending.repeated = true;
-      plans_.Forget(pending.order.run());
-      const auto order = pending.order;
-      return PrepareFor(order);
-    }
-    Answer(outcome);
+    Answer(std::move(outcome));
   }
 
-  // Answers whoever gave the order; for a preparation, starts the runs that waited for it.
   void Answer(proto::WorkerOutcome outcome) {
     const auto it = orders_.find(outcome.sequence());
     if (it == orders_.end()) return;
-    auto pending = std::move(it->second);
+    auto promise = std::move(it->second);
     orders_.erase(it);
-    if (pending.order.has_prepare()) Prepared(pending.order.prepare(), outcome);
-    if (pending.promise.pending()) pending.promise.deliver(std::move(outcome));
-  }
-
-  void Prepared(const proto::PrepareOrder& order, const proto::WorkerOutcome& outcome) {
-    const bool ok = outcome.code() == 0;
-    if (ok) plans_.MarkPrepared(order);
-    for (const auto& waiting : plans_.Waiting(order)) {
-      if (ok) {
-        Forward(waiting);
-      } else {
-        auto refusal = outcome;
-        refusal.set_sequence(waiting.sequence());
-        Answer(std::move(refusal));
-      }
-    }
+    promise.deliver(std::move(outcome));
   }
 
   void FailAll(const absl::Status& status) {
     backlog_.clear();
-    auto orders = std::exchange(orders_, {});
-    plans_.Reset({});
-    for (auto& [sequence, pending] : orders)
-      if (pending.promise.pending()) pending.promise.deliver(Refusal(sequence, status));
+    for (auto& [sequence, promise] : std::exchange(orders_, {})) promise.deliver(Refusal(sequence, status));
   }
 
   const std::uint32_t gpu_;
@@ -301,13 +243,11 @@ class Executor : public ExecutorSelf::base {
   ExecutorListener listener_;
   const ExecutorLimits limits_;
   node::ExecutorMachine machine_;
-  PlanBook plans_;
   proto::WorkerDescription worker_;
   std::uint64_t incarnation_ = 0;
   Time armed_{};
   Time down_since_{};
-  std::uint64_t next_own_ = 1;
-  std::map<std::uint64_t, Pending> orders_;
+  std::map<std::uint64_t, Promise> orders_;
   std::deque<proto::WorkerOrder> backlog_;
 };
 

@@ -17,7 +17,6 @@ struct ExecutorLimits {
   node::SupervisionLimits supervision;
   Duration watch_every = std::chrono::milliseconds(500);
   std::size_t backlog = 1024;  // orders that wait for room in the ring; more are RESOURCE_EXHAUSTED
-  std::size_t plans = 512;     // prepared plans remembered per worker
 };
 
 ExecutorActor SpawnExecutor(caf::actor_system& system, std::uint32_t gpu, std::unique_ptr<WorkerLink> link,

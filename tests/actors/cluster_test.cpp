@@ -264,5 +264,19 @@ TEST(Cluster, TheLeastRecentlyUsedModelGoesWhenMemoryIsShort) {
   EXPECT_LE(world.node("node-1").workers[0]->used, MiB(500));
 }
 
+TEST(Cluster, AModelThatComesAfterItsRequestHasGivenUpDoesNotHoldItsPlaceForEver) {
+  FakeWorkerProfile profile;
+  profile.memory = MiB(500);
+  World world(1, 1, profile);
+  for (const char* name : {"a", "b"}) ASSERT_TRUE(world.Deploy(name, MiB(300)).ok());
+  world.Infer("a", 1, milliseconds(20));  // the swap takes 50 ms
+  world.Run(seconds(1));
+  world.Infer("b", 2);
+  world.Run(seconds(5));
+  ASSERT_EQ(world.answers.size(), 2u);
+  EXPECT_EQ(world.answers[0].reply.code(), static_cast<int>(absl::StatusCode::kDeadlineExceeded));
+  EXPECT_EQ(world.answers[1].reply.code(), 0) << world.answers[1].reply.message();
+}
+
 }  // namespace
 }  // namespace troupe::actors

@@ -376,6 +376,36 @@ TEST_F(SwapSchedulerTest, AForgottenModelAndAForgottenRouter) {
   scheduler.Check();
 }
 
+TEST_F(SwapSchedulerTest, AModelForgottenInUseGoesWhenItsUseEnds) {
+  Gpus(1);
+  Model("a", MiB(10));
+  Submit(1, "a");
+  const Dispatch running = Next();
+  EXPECT_TRUE(scheduler.ForgetModel("a").evictions.empty());
+  const Effects ended = Done(running);
+  ASSERT_EQ(ended.evictions.size(), 1u);
+  EXPECT_EQ(ended.evictions[0].model, "a");
+  scheduler.Apply(EvictDone{0, "a", absl::OkStatus()}, now);
+  EXPECT_EQ(scheduler.gpus().at(0).Free(), MiB(100));
+  scheduler.Check();
+}
+
+TEST_F(SwapSchedulerTest, AModelForgottenOnItsWayGoesWhenItArrives) {
+  Gpus(1);
+  Model("a", MiB(10));
+  Submit(1, "a");
+  const Dispatch dispatch = Next();
+  scheduler.ForgetModel("a");
+  ASSERT_EQ(scheduler.Cancel(dispatch.request).verdict, CancelVerdict::kInFlight);
+  const Effects cancelled = scheduler.Apply(
+      RunDone{.gpu = 0, .request = dispatch.request, .status = absl::CancelledError("cancelled")}, now);
+  EXPECT_TRUE(cancelled.evictions.empty()) << "it is still on its way";
+  const Effects arrived = scheduler.Apply(SwapInDone{.gpu = 0, .model = "a"}, now);
+  ASSERT_EQ(arrived.evictions.size(), 1u);
+  EXPECT_EQ(arrived.evictions[0].model, "a");
+  scheduler.Check();
+}
+
 class SmallPatience : public SwapSchedulerTest {
  protected:
   SmallPatience() : SwapSchedulerTest({.max_passed = 3}) {}

@@ -1,0 +1,96 @@
+// The models that this node has a host copy of, is getting one of, or has given up while a worker may still
+// use it. Owned by the node controller.
+//
+//   absent -(Hold)-> held -(GiveUp)-> leaving -(the last order that names it is answered)-> absent
+//   leaving -(Hold)-> held
+#pragma once
+
+#include <caf/typed_response_promise.hpp>
+#include <cstddef>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/check.hpp"
+#include "proto/cluster.pb.h"
+#include "proto/function.pb.h"
+#include "proto/worker.pb.h"
+
+namespace troupe::actors {
+
+using AdoptPromise = caf::typed_response_promise<proto::AdoptModelReply>;
+
+struct HeldModel {
+  proto::FunctionRecord function{};
+  proto::HostCopy copy{};  // empty until it is placed
+  bool adopted = false;    // requests may come
+  std::vector<AdoptPromise> waiting{};
+};
+
+// Models by their canonical digests; workers know them by their packed ones.
+class HeldModels {
+ public:
+  // New, or as it is held. One that was leaving keeps its host copy until another is placed.
+  HeldModel& Hold(const std::string& digest) {
+    auto& entry = entries_[digest];
+    if (std::exchange(entry.leaving, false)) entry.model.adopted = false;  // its old copy is still there
+    return entry.model;
+  }
+  // Null when it is not held (absent or leaving).
+  [[nodiscard]] HeldModel* Find(const std::string& digest) {
+    const auto it = entries_.find(digest);
+    return it == entries_.end() || it->second.leaving ? nullptr : &it->second.model;
+  }
+  // From now on Find does not know it; its packed digest stays known while orders name it. Gives
+  // back whoever waited for it.
+  [[nodiscard]] std::vector<AdoptPromise> GiveUp(const std::string& digest) {
+    auto& entry = entries_.at(digest);
+    entry.leaving = true;
+    return std::exchange(entry.model.waiting, {});
+  }
+
+  // Orders to workers that name this model: while one is not answered, its host copy may be read.
+  void BeginUse(const std::string& digest) { ++entries_.at(digest).orders; }
+  void EndUse(const std::string& digest) {
+    auto& orders = entries_.at(digest).orders;
+    TROUPE_CHECK(orders > 0, "more answers than orders");
+    --orders;
+  }
+  // True once for a model that was given up and that nothing uses any more: it is forgotten, and its host
+  // copy may go.
+  [[nodiscard]] bool Forget(const std::string& digest) {
+    const auto it = entries_.find(digest);
+    if (it == entries_.end() || !it->second.leaving || it->second.orders > 0) return false;
+    entries_.erase(it);
+    return true;
+  }
+
+  // Held or leaving; empty before it is placed.
+  [[nodiscard]] const std::string& PackedDigest(const std::string& digest) const {
+    return entries_.at(digest).model.copy.digest();
+  }
+  // The canonical digest of a held model whose host copy is `packed`; empty when there is none.
+  [[nodiscard]] std::string ByPackedDigest(const std::string& packed) const {
+    for (const auto& [digest, entry] : entries_)
+      if (!entry.leaving && entry.model.copy.digest() == packed) return digest;
+    return {};
+  }
+  // Calls `visit(digest, model)` for each that is held.
+  template <class Visit>
+  void ForEach(Visit visit) const {
+    for (const auto& [digest, entry] : entries_)
+      if (!entry.leaving) visit(digest, entry.model);
+  }
+  void Clear() { entries_.clear(); }
+
+ private:
+  struct Entry {
+    HeldModel model{};
+    std::size_t orders = 0;
+    bool leaving = false;
+  };
+  std::map<std::string, Entry> entries_;
+};
+
+}  // namespace troupe::actors

@@ -1,0 +1,135 @@
+// The node controller's class, private to its sources: node_controller.cpp (requests and routers),
+// node_models.cpp (host copies and plans), node_workers.cpp (executors, and what others are told). Contract:
+// actors/interfaces/node_controller.hpp.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "actors/core/call.hpp"
+#include "actors/core/time.hpp"
+#include "actors/node/held_models.hpp"
+#include "actors/node/node_controller.hpp"
+#include "actors/node/orders.hpp"
+#include "actors/node/router_links.hpp"
+#include "actors/node/unread_outputs.hpp"
+#include "proto/local.pb.h"
+
+namespace troupe::actors {
+
+using ControllerSelf = NodeControllerActor::extend<Hears<proto::Tick>>;
+using SubmitPromise = caf::typed_response_promise<proto::SubmitReply>;
+
+class NodeController : public ControllerSelf::base {
+ public:
+  NodeController(caf::actor_config& config, NodeOptions options, node::SchedulerPolicies policies,
+                 CacheActor cache);
+  const char* name() const override { return "node_controller"; }
+  behavior_type make_behavior() override;
+  void on_exit() override;
+
+ private:
+  // A request from its arrival until it is answered.
+  struct HeldRequest {
+    proto::SubmitRequest message;
+    SubmitPromise promise;
+    Time expiry{};
+    // Of its current dispatch; serial 0: none.
+    std::uint64_t serial = 0;
+    node::GpuIndex gpu = node::kNoGpu;
+    std::uint64_t run_sequence = 0;
+    proto::WorkerOutcome swap;
+    proto::WorkerOutcome run;
+  };
+  struct HeldGpu {
+    ExecutorActor executor;
+    proto::ExecutorReport last;
+  };
+  using OnOutcome = std::function<void(proto::WorkerOutcome)>;
+
+  // --- requests (node_controller.cpp) ---
+  SubmitPromise Submit(proto::SubmitRequest& message);
+  // Carries out whatever can be decided now, and arms the timer of what expires next.
+  void Pump();
+  void Handle(const node::Effects& effects);
+  void CarryOut(const node::Dispatch& dispatch);
+  void OrderEviction(node::GpuIndex gpu, const std::string& model);
+  void OrderSwapIn(const node::Dispatch& dispatch, std::uint64_t serial, const proto::HostCopy& copy);
+  void Ran(const node::Dispatch& dispatch, std::uint64_t serial, proto::WorkerOutcome outcome);
+  // The request, if `serial` is still its dispatch: outcomes of a worker that was lost come too late.
+  HeldRequest* Current(const node::RequestId& id, std::uint64_t serial);
+  void Finish(const node::Finished& finished);
+  void Cancel(const node::RequestId& id);
+  void CancelAtWorker(node::GpuIndex gpu, const node::RequestId& id);
+  void Release(const node::RequestId& id);
+  void ReleaseSlices(node::GpuIndex gpu, const proto::ReleaseOrder& slices);
+
+  // --- orders: every one is answered, also when its worker dies ---
+  std::uint64_t Order(node::GpuIndex gpu, proto::WorkerOrder order, OnOutcome then);
+  // The same for an order that names a model: its host copy stays at least until the answer.
+  std::uint64_t OrderFor(const std::string& model, node::GpuIndex gpu, proto::WorkerOrder order,
+                         OnOutcome then);
+
+  // --- routers (node_controller.cpp) ---
+  proto::CreditGrant Hello(const proto::RouterHello& hello, const CreditSinkActor& router);
+  [[nodiscard]] proto::CreditGrant Grant() const;
+  // Everyone learns the limits that changed, and what is adopted and resident now.
+  void GrantAll();
+  void ArmGrants();
+  void Down(const caf::down_msg& down);
+  void OnTick(const proto::Tick& tick);
+
+  // --- models (node_models.cpp) ---
+  AdoptPromise Adopt(proto::AdoptModel& adopt);
+  void Placed(const std::string& digest, absl::StatusOr<proto::HostModel> host);
+  // Workers that outlived the daemon before us may hold the model already.
+  void FindResident(const std::string& digest, const std::string& packed);
+  // Makes the plan of the declared shapes, so that the first request finds it ready. False: no worker is up.
+  bool Prepare(node::GpuIndex gpu, const std::string& digest);
+  void Prepared(const std::string& digest, const proto::WorkerOutcome& outcome);
+  void Adopted(const std::string& digest);
+  void AdoptFailed(const std::string& digest, const absl::Status& status);
+  void Disown(const std::string& digest);
+  // The host copy of a model that was given up goes once no worker may still be reading it.
+  void LetGo(const std::string& digest);
+
+  // --- workers (node_workers.cpp) ---
+  void StartExecutors();
+  [[nodiscard]] bool Up(node::GpuIndex gpu) const {
+    return gpus_[gpu].last.state() == proto::ExecutorReport::READY;
+  }
+  void Executor(const proto::ExecutorReport& report);
+  void Tell(const proto::ExecutorReport& report);
+  void WorkerUp(const proto::ExecutorReport& report, Time now);
+  void VoidDispatches(node::GpuIndex gpu);
+  void UpdateCapacity();
+  void Kill(std::uint32_t gpu);
+  proto::DrainReply Drain(bool drain);
+  void Joined(std::uint64_t epoch);
+  [[nodiscard]] proto::MemberReport Report(bool joining) const;
+  [[nodiscard]] proto::GpuRecord Record(std::uint32_t index) const;
+  [[nodiscard]] proto::NodeLoad Load() const;
+  caf::typed_response_promise<proto::NodeDescription> Describe();
+  void AddWorker(const proto::WorkerOutcome& outcome, proto::GpuStatus& status) const;
+
+  const NodeOptions options_;
+  CacheActor cache_;
+  node::SwapScheduler scheduler_;
+  RouterLinks routers_;
+  HeldModels models_;
+  UnreadOutputs unread_;
+  PendingCalls calls_;
+  std::vector<HeldGpu> gpus_;
+  std::map<node::RequestId, HeldRequest> requests_;
+  std::uint64_t epoch_ = 0;
+  std::uint64_t next_sequence_ = 1;
+  std::uint64_t next_serial_ = 1;
+  Time armed_ = Time::max();
+  bool grants_armed_ = false;
+  bool dirty_ = false;
+};
+
+}  // namespace troupe::actors
