@@ -58,30 +58,6 @@ absl::StatusOr<Extent> ExtentOf(const proto::TensorSpec& tensor, std::uint32_t d
 
 }  // namespace
 
-std::uint64_t ElementSize(proto::DataType type) {
-  switch (type) {
-    case proto::BOOL:
-    case proto::UINT8:
-    case proto::INT8:
-      return 1;
-    case proto::UINT16:
-    case proto::INT16:
-    case proto::FP16:
-    case proto::BF16:
-      return 2;
-    case proto::UINT32:
-    case proto::INT32:
-    case proto::FP32:
-      return 4;
-    case proto::UINT64:
-    case proto::INT64:
-    case proto::FP64:
-      return 8;
-    default:
-      return 0;
-  }
-}
-
 absl::StatusOr<FanOutPlan> PlanFanOut(const proto::TensorSpec& tensor, std::uint32_t dimension,
                                       std::uint64_t max_parts) {
   const absl::StatusOr<Extent> extent = ExtentOf(tensor, dimension);

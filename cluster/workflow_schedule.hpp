@@ -14,7 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "cluster/workflow_validator.hpp"
-#include "proto/tensor.pb.h"
+#include "proto/element_size.hpp"
 #include "proto/workflow.pb.h"
 
 namespace troupe::cluster {
@@ -73,8 +73,6 @@ struct FanOutPlan {
 // agree.
 [[nodiscard]] absl::StatusOr<proto::TensorSpec> ConcatenatedSpec(const std::vector<proto::TensorSpec>& parts,
                                                                  std::uint32_t dimension);
-// Size of an element in bytes; 0 for BYTES and unknown types.
-[[nodiscard]] std::uint64_t ElementSize(proto::DataType type);
 // The bytes of part `i` (`tensor` has as many as its spec says: check before), and parts put together again.
 [[nodiscard]] std::string SlicePart(std::string_view tensor, const FanOutPlan& plan, std::uint64_t i);
 [[nodiscard]] absl::StatusOr<std::string> Concatenate(const std::vector<proto::TensorSpec>& specs,

@@ -13,23 +13,22 @@ namespace {
 struct TypeRow {
   proto::DataType type;
   std::string_view name;
-  std::size_t size;
 };
 
-constexpr std::array<TypeRow, 14> kTypes = {{{proto::BOOL, "BOOL", 1},
-                                             {proto::UINT8, "UINT8", 1},
-                                             {proto::UINT16, "UINT16", 2},
-                                             {proto::UINT32, "UINT32", 4},
-                                             {proto::UINT64, "UINT64", 8},
-                                             {proto::INT8, "INT8", 1},
-                                             {proto::INT16, "INT16", 2},
-                                             {proto::INT32, "INT32", 4},
-                                             {proto::INT64, "INT64", 8},
-                                             {proto::FP16, "FP16", 2},
-                                             {proto::FP32, "FP32", 4},
-                                             {proto::FP64, "FP64", 8},
-                                             {proto::BF16, "BF16", 2},
-                                             {proto::BYTES, "BYTES", 0}}};
+constexpr std::array<TypeRow, 14> kTypes = {{{proto::BOOL, "BOOL"},
+                                             {proto::UINT8, "UINT8"},
+                                             {proto::UINT16, "UINT16"},
+                                             {proto::UINT32, "UINT32"},
+                                             {proto::UINT64, "UINT64"},
+                                             {proto::INT8, "INT8"},
+                                             {proto::INT16, "INT16"},
+                                             {proto::INT32, "INT32"},
+                                             {proto::INT64, "INT64"},
+                                             {proto::FP16, "FP16"},
+                                             {proto::FP32, "FP32"},
+                                             {proto::FP64, "FP64"},
+                                             {proto::BF16, "BF16"},
+                                             {proto::BYTES, "BYTES"}}};
 
 absl::Status CheckBytesElements(const proto::TensorSpec& spec, std::span<const std::byte> data,
                                 std::uint64_t count) {
@@ -83,13 +82,6 @@ std::optional<proto::DataType> TypeFromName(std::string_view name) {
 std::string_view TypeNames() {
   static const std::string names = Join(kTypes, ", ", [](const TypeRow& row) { return row.name; });
   return names;
-}
-
-std::size_t ElementSize(proto::DataType type) {
-  for (const TypeRow& row : kTypes) {
-    if (row.type == type) return row.size;
-  }
-  return 0;
 }
 
 bool HasJsonForm(proto::DataType type) {

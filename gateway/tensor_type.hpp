@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/units.hpp"
-#include "proto/tensor.pb.h"
+#include "proto/element_size.hpp"
 
 namespace troupe::gateway {
 
@@ -21,8 +21,6 @@ namespace troupe::gateway {
 [[nodiscard]] std::optional<proto::DataType> TypeFromName(std::string_view name);
 // Every name, for error messages.
 [[nodiscard]] std::string_view TypeNames();
-// Bytes of one element; 0 for BYTES, whose elements have lengths of their own.
-[[nodiscard]] std::size_t ElementSize(proto::DataType type);
 // FP16 and BF16 have no JSON form.
 [[nodiscard]] bool HasJsonForm(proto::DataType type);
 

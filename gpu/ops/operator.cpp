@@ -53,30 +53,6 @@ absl::Status StepContext::Error(std::string_view what) const {
   return absl::InvalidArgumentError(absl::StrCat(step.op(), " '", step.name(), "': ", std::string(what)));
 }
 
-std::size_t ElementSize(proto::DataType type) {
-  switch (type) {
-    case proto::BOOL:
-    case proto::UINT8:
-    case proto::INT8:
-      return 1;
-    case proto::UINT16:
-    case proto::INT16:
-    case proto::FP16:
-    case proto::BF16:
-      return 2;
-    case proto::UINT32:
-    case proto::INT32:
-    case proto::FP32:
-      return 4;
-    case proto::UINT64:
-    case proto::INT64:
-    case proto::FP64:
-      return 8;
-    default:
-      return 0;
-  }
-}
-
 absl::StatusOr<std::int64_t> CountElements(std::span<const std::int64_t> shape) {
   for (std::int64_t dim : shape) {
     if (dim < 0)

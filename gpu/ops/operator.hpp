@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/units.hpp"
+#include "proto/element_size.hpp"
 #include "proto/model.pb.h"
 
 namespace troupe::gpu {
@@ -132,8 +133,6 @@ struct Operator {
 // Every entry, for the generated documentation.
 [[nodiscard]] std::vector<const Operator*> AllOperators();
 
-// Bytes per element; 0 for BYTES and UNSPECIFIED.
-[[nodiscard]] std::size_t ElementSize(proto::DataType type);
 // Product of the dimensions, or an error for a negative dimension or more than 2^40 elements.
 [[nodiscard]] absl::StatusOr<std::int64_t> CountElements(std::span<const std::int64_t> shape);
 // NumPy broadcasting of two shapes, or an error that shows both.

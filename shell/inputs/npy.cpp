@@ -139,7 +139,7 @@ absl::StatusOr<proto::DataType> TypeOfDescr(const std::string& descr) {
   const std::string code = descr.empty() ? "" : descr.substr(1);
   for (const auto& known : kTypes) {
     if (known.code != code) continue;
-    if (order == '<' || (ElementBytes(known.type) == 1 && order == '|')) return known.type;
+    if (order == '<' || (ElementSize(known.type) == 1 && order == '|')) return known.type;
     if (order == '>')
       return absl::InvalidArgumentError(
           Cat("its elements are big-endian ('", descr, "'); save it with a.astype('<", code, "')"));
@@ -202,7 +202,7 @@ absl::StatusOr<std::string> WriteNpy(const proto::Tensor& tensor) {
         Cat("a tensor of ", TypeName(type), " has no form in a .npy file; see it with --json"));
   }
   std::string header =
-      Cat("{'descr': '", ElementBytes(type) == 1 ? "|" : "<", code, "', 'fortran_order': False, 'shape': (",
+      Cat("{'descr': '", ElementSize(type) == 1 ? "|" : "<", code, "', 'fortran_order': False, 'shape': (",
           absl::StrJoin(spec.shape(), ", "), spec.shape_size() == 1 ? ",), }" : "), }");
   // The data begins at a multiple of 64: magic, version and length take 10 bytes, a line end one.
   header.append(63 - (10 + header.size()) % 64, ' ');

@@ -210,7 +210,7 @@ class Reader {
     }
     if (raw_) return MakeTensor(type, shape, std::move(*raw_));
     std::string data;
-    const std::size_t element = ElementBytes(type);
+    const std::size_t element = ElementSize(type);
     for (const std::uint64_t value : Elements(TypedField(type))) AppendLittleEndian(data, value, element);
     return MakeTensor(type, shape, std::move(data));
   }

@@ -13,30 +13,6 @@
 
 namespace troupe::shell {
 
-std::size_t ElementBytes(proto::DataType type) {
-  switch (type) {
-    case proto::BOOL:
-    case proto::INT8:
-    case proto::UINT8:
-      return 1;
-    case proto::INT16:
-    case proto::UINT16:
-    case proto::FP16:
-    case proto::BF16:
-      return 2;
-    case proto::INT32:
-    case proto::UINT32:
-    case proto::FP32:
-      return 4;
-    case proto::INT64:
-    case proto::UINT64:
-    case proto::FP64:
-      return 8;
-    default:
-      return 0;
-  }
-}
-
 std::string TypeName(proto::DataType type) {
   return proto::DataType_IsValid(type) ? proto::DataType_Name(type) : Cat("type ", static_cast<int>(type));
 }
@@ -80,7 +56,7 @@ absl::StatusOr<std::uint64_t> ElementCount(const std::vector<std::int64_t>& shap
 absl::StatusOr<proto::Tensor> MakeTensor(proto::DataType type, const std::vector<std::int64_t>& shape,
                                          std::string data) {
   TROUPE_ASSIGN_OR_RETURN(const std::uint64_t count, ElementCount(shape));
-  const std::size_t element = ElementBytes(type);
+  const std::size_t element = ElementSize(type);
   if (element != 0 && data.size() != count * element) {
     return absl::InvalidArgumentError(Cat(TypeName(type), " [", absl::StrJoin(shape, ","), "] takes ",
                                           count * element, " bytes; ", data.size(), " are there"));

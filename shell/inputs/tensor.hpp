@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "proto/tensor.pb.h"
+#include "proto/element_size.hpp"
 
 namespace troupe::shell {
 
@@ -19,8 +19,6 @@ inline constexpr std::uint64_t kMostInputBytes = std::uint64_t{16} << 20;
 inline constexpr std::uint64_t kMostFileBytes = kMostInputBytes * 4;
 inline constexpr std::size_t kMostDimensions = 32;
 
-// Bytes of one element; 0 for BYTES, whose elements have no fixed size.
-[[nodiscard]] std::size_t ElementBytes(proto::DataType type);
 // "FP32"; and back, for the names of the Open Inference Protocol.
 [[nodiscard]] std::string TypeName(proto::DataType type);
 [[nodiscard]] std::optional<proto::DataType> TypeOf(std::string_view name);

@@ -86,7 +86,7 @@ std::string Range(const TensorValues& values) {
 }  // namespace
 
 TensorValues::TensorValues(const proto::Tensor& tensor)
-    : tensor_(tensor), element_(ElementBytes(tensor.spec().type())), size_(0) {
+    : tensor_(tensor), element_(ElementSize(tensor.spec().type())), size_(0) {
   const std::string& data = tensor.data().inlined();
   if (element_ != 0) {
     size_ = data.size() / element_;

@@ -105,7 +105,7 @@ TEST(JsonTensor, MutationsGiveErrorsOrTensorsThatAreWhole) {
     const auto tensor = ParseJsonTensor(text, Declared(proto::FP32, {-1, 2}));
     if (!tensor.ok() || tensor->spec().type() == proto::BYTES) continue;
     const std::vector<std::int64_t> shape(tensor->spec().shape().begin(), tensor->spec().shape().end());
-    ASSERT_EQ(*ElementCount(shape) * ElementBytes(tensor->spec().type()), tensor->data().inlined().size())
+    ASSERT_EQ(*ElementCount(shape) * ElementSize(tensor->spec().type()), tensor->data().inlined().size())
         << text;
   }
 }

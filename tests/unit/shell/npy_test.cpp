@@ -102,7 +102,7 @@ TEST(Npy, MutationsGiveErrorsOrTensorsThatAreWhole) {
     if (!tensor.ok()) continue;
     ++accepted;
     const std::vector<std::int64_t> shape(tensor->spec().shape().begin(), tensor->spec().shape().end());
-    ASSERT_EQ(*ElementCount(shape) * ElementBytes(tensor->spec().type()), tensor->data().inlined().size());
+    ASSERT_EQ(*ElementCount(shape) * ElementSize(tensor->spec().type()), tensor->data().inlined().size());
   }
   EXPECT_GT(accepted, 1000);
 }

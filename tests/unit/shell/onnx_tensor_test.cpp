@@ -84,7 +84,7 @@ TEST(OnnxTensor, MutationsGiveErrorsOrTensorsThatAreWhole) {
     if (!tensor.ok() || tensor->spec().type() == proto::BYTES) continue;
     ++accepted;
     const std::vector<std::int64_t> shape(tensor->spec().shape().begin(), tensor->spec().shape().end());
-    ASSERT_EQ(*ElementCount(shape) * ElementBytes(tensor->spec().type()), tensor->data().inlined().size());
+    ASSERT_EQ(*ElementCount(shape) * ElementSize(tensor->spec().type()), tensor->data().inlined().size());
   }
   EXPECT_GT(accepted, 1000);
 }
