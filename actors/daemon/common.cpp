@@ -73,13 +73,16 @@ absl::StatusOr<std::unique_ptr<Common>> Common::Create(const DaemonConfig& confi
   local.socket = absl::StrCat(config.run, "/arena-", config.name, ".sock");
   local.capacity = config.arena;
   local.directories = {config.run, config.arena_root};
+  local.host = config.host_id;
   if (config.embedded) {
     TROUPE_ASSIGN_OR_RETURN(out->channel, transport::LocalChannel::Create(std::move(local)));
   } else {
     transport::RemoteChannel::Options remote;
     remote.local = std::move(local);
     remote.ucx.bind = absl::StrCat(config.listen.substr(0, config.listen.rfind(':')), ":0");
-    TROUPE_ASSIGN_OR_RETURN(out->channel, transport::RemoteChannel::Create(std::move(remote)));
+    TROUPE_ASSIGN_OR_RETURN(auto channel, transport::RemoteChannel::Create(std::move(remote)));
+    out->remote = channel.get();
+    out->channel = std::move(channel);
   }
   Configure(config, out->actor_config);
   out->system = std::make_unique<caf::actor_system>(out->actor_config);

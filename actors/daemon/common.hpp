@@ -16,7 +16,7 @@
 #include "actors/peers/network_peer_directory.hpp"
 #include "base/status.hpp"
 #include "storage/disk_model_repository.hpp"
-#include "transport/tensor_channel.hpp"
+#include "transport/remote_channel.hpp"
 
 namespace troupe::actors {
 
@@ -56,6 +56,7 @@ class Common {
   WorkPool pool{4};
   std::unique_ptr<NetworkPeerDirectory> directory;
   std::unique_ptr<transport::TensorChannel> channel;
+  transport::RemoteChannel* remote = nullptr;  // `channel`, unless this process serves no other host
   std::unique_ptr<storage::DiskModelRepository> objects;
 
  private:

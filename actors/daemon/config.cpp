@@ -18,6 +18,7 @@
 #include "cluster/routing_policy.hpp"
 #include "node/scheduler_types.hpp"
 #include "node/topology.hpp"
+#include "transport/host_id.hpp"
 
 namespace troupe::actors {
 
@@ -194,6 +195,8 @@ const std::vector<ConfigOption>& ConfigOptions() {
       {"arena", "shared memory for tensors that this process sends", false, Size(&C::arena)},
       {"arena-root", "directory below which arenas of other daemons of this user are read", false,
        Text(&C::arena_root)},
+      {"host-id", "identity of this host: daemons with the same one share memory (default: the kernel's)",
+       false, Text(&C::host_id)},
       {"gpus", "virtual GPUs of a node", false, Number(&C::gpus, 1, 64)},
       {"gpu-memory", "memory of each virtual GPU", false, Size(&C::gpu_memory)},
       {"link-bandwidth", "bytes per second between host and each virtual GPU; 0: no limit", false, SetLink},
@@ -303,6 +306,7 @@ absl::Status CompleteConfig(DaemonConfig& config) {
   if (config.bin.empty()) {
     config.bin = std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
   }
+  if (config.host_id.empty()) config.host_id = transport::HostId();
   if (config.embedded) config.lease = Duration::zero();
   return absl::OkStatus();
 }

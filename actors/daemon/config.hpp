@@ -31,6 +31,8 @@ struct DaemonConfig {
   // Below which directory the sockets of other daemons' arenas may lie; the kernel sees to it that they are
   // our user's.
   std::string arena_root = "/";
+  // Daemons with the same one share memory; others fetch over the network. Default: what the kernel says.
+  std::string host_id;
 
   unsigned gpus = 1;  // virtual ones, unless devices are named
   Bytes gpu_memory = GiB(1);

@@ -12,7 +12,6 @@
 #include "actors/member/member.hpp"
 #include "base/status.hpp"
 #include "gateway/gateway_server.hpp"
-#include "transport/host_id.hpp"
 
 namespace troupe::actors {
 
@@ -75,7 +74,7 @@ class GatewayRole final : public Role {
     record.set_address(address_);
     record.set_operations(operations);
     record.set_http(http_);
-    record.set_host(transport::HostId());
+    record.set_host(config.host_id);
     member_ = SpawnGatewayMember(*common_.system, std::move(member), router_, *common_.directory);
     return absl::OkStatus();
   }

@@ -7,9 +7,11 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "actors/daemon/gauges.hpp"
 #include "actors/daemon/roles.hpp"
 #include "base/status.hpp"
 #include "gateway/operations_server.hpp"
@@ -86,6 +88,7 @@ class Daemon {
 
   absl::Status Start() {
     TROUPE_ASSIGN_OR_RETURN(common_, Common::Create(config_));
+    gauges_.emplace(common_->registry);
     TROUPE_RETURN_IF_ERROR(Operate());
     if (config_.roles.contains("manager")) TROUPE_RETURN_IF_ERROR(Add(StartManagerRole(*common_)));
     if (config_.roles.contains("node")) TROUPE_RETURN_IF_ERROR(Add(StartNodeRole(*common_, address_)));
@@ -107,8 +110,7 @@ class Daemon {
     sigaddset(&signals, SIGINT);
     const timespec second{1, 0};
     int signal = -1;
-    while ((signal = sigtimedwait(&signals, nullptr, &second)) < 0)
-      for (auto& role : roles_) role->Measure();
+    while ((signal = sigtimedwait(&signals, nullptr, &second)) < 0) Measure();
     spdlog::info("stopping on signal {}", signal);
   }
 
@@ -121,6 +123,14 @@ class Daemon {
   absl::Status Add(absl::StatusOr<std::unique_ptr<Role>> role) {
     if (role.ok()) roles_.push_back(std::move(*role));
     return role.status();
+  }
+
+  void Measure() {
+    gauges_->Set("troupe_arena_bytes", "Room for tensors in this process's arena.", {},
+                 static_cast<double>(common_->channel->capacity().count()));
+    gauges_->Set("troupe_arena_used_bytes", "Bytes of tensors in this process's arena.", {},
+                 static_cast<double>(common_->channel->used().count()));
+    for (auto& role : roles_) role->Measure();
   }
 
   absl::Status Operate() {
@@ -140,6 +150,7 @@ class Daemon {
 
   const DaemonConfig& config_;
   std::unique_ptr<Common> common_;
+  std::optional<Gauges> gauges_;  // of the process; each role has its own
   std::vector<std::unique_ptr<Role>> roles_;
   std::unique_ptr<gateway::OperationsServer> operations_;
   std::string address_;

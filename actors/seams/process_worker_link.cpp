@@ -26,6 +26,7 @@ struct LinkState : std::enable_shared_from_this<LinkState> {
   WorkerLink::Events events;  // guarded by mutex; empty after the link's end
   std::uint64_t incarnation = 0;
   std::shared_ptr<gpu::WorkerConnection> connection;
+  std::shared_ptr<const void> exported;  // its output arena, served to other hosts
   gpu::LinkReader::Id reading = 0;
   pid_t pid = 0;           // of the worker that we started or adopted; 0: none
   bool fresh = false;      // `pid` was started by us and has not been adopted
@@ -42,6 +43,7 @@ struct LinkState : std::enable_shared_from_this<LinkState> {
       death_told = true;
       pid = 0;
       old = std::move(connection);
+      exported.reset();
       proto::WorkerDied died;
       died.set_incarnation(life);
       died.set_exit_code(code);
@@ -103,6 +105,7 @@ class ProcessWorkerLink final : public WorkerLink {
     const std::lock_guard lock(state_->mutex);
     if (state_->connection == nullptr && state_->fresh) EndFresh(*state_);
     state_->connection.reset();  // the worker lives on for its lease
+    state_->exported.reset();
   }
 
   void Bind(Events events) override {
@@ -167,6 +170,7 @@ class ProcessWorkerLink final : public WorkerLink {
   void BeginLocked(std::uint64_t incarnation) {
     state_->incarnation = incarnation;
     state_->connection.reset();
+    state_->exported.reset();
     state_->pid = 0;
     state_->fresh = false;
     state_->death_told = false;
@@ -261,6 +265,8 @@ class ProcessWorkerLink final : public WorkerLink {
         state->pid = shared->process().pid();
         state->fresh = false;
         state->connection = shared;
+        if (state->site.exports != nullptr)
+          state->exported = state->site.exports->Add(shared->output_arena().arena(), shared->output_memory());
       }
       state->events.on_ready(std::move(ready));
     }
@@ -300,6 +306,8 @@ class ProcessWorkerLink final : public WorkerLink {
     hello.set_gpu(state.options.command.gpu);
     hello.set_daemon_epoch(state.site.daemon_epoch);
     hello.set_run_directory(state.site.arena_root);
+    hello.set_host(state.site.host);
+    hello.set_endpoint(state.site.endpoint);
     return gpu::WorkerConnection::Adopt(state.options.command.socket, hello, gifts, std::move(process),
                                         state.options.adopt_timeout);
   }

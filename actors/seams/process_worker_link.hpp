@@ -13,6 +13,7 @@
 #include "actors/seams/worker_link.hpp"
 #include "gpu/worker/link_reader.hpp"
 #include "gpu/worker/worker_process.hpp"
+#include "transport/arena_exports.hpp"
 
 namespace troupe::actors {
 
@@ -24,6 +25,10 @@ struct WorkerSite {
   int links = -1;
   std::string arena_root;          // below it lie the sockets of the arenas that a worker may read
   std::uint64_t daemon_epoch = 0;  // grows with every start of the daemon: the newest daemon wins a worker
+  std::string host;                // our host id
+  // Where, and by whom, workers' outputs are served to other hosts; empty and null: nowhere.
+  std::string endpoint;
+  std::shared_ptr<transport::ArenaExports> exports;
 };
 
 struct ProcessWorkerOptions {

@@ -24,6 +24,9 @@ absl::StatusOr<std::shared_ptr<LocalChannel>> OpenChannel(const proto::AdoptHell
   channel.capacity = options.arena;
   channel.directories = {std::filesystem::path(options.arena_socket).parent_path().string()};
   if (!hello.run_directory().empty()) channel.directories.push_back(hello.run_directory());
+  // The daemon serves our arena to other hosts: outputs say so themselves, wherever their references travel.
+  channel.host = hello.host();
+  channel.endpoint = hello.endpoint();
   return LocalChannel::Create(std::move(channel));
 }
 

@@ -21,6 +21,7 @@ struct WorkerConnection::Parts {
   transport::RingWriter orders;
   transport::RingReader outcomes;
   transport::MemoryFile control_page;
+  transport::MemoryFile output_memory;
   transport::UniqueFd device_memory;
   proto::AdoptReply reply;
   ProcessHandle process;
@@ -34,7 +35,8 @@ WorkerConnection::WorkerConnection(Parts parts)
       device_memory_(std::move(parts.device_memory)),
       process_(std::move(parts.process)),
       description_(std::move(*parts.reply.mutable_description())),
-      output_arena_(std::move(*parts.reply.mutable_output_arena())) {}
+      output_arena_(std::move(*parts.reply.mutable_output_arena())),
+      output_memory_(std::make_shared<const transport::MemoryFile>(std::move(parts.output_memory))) {}
 
 namespace {
 
@@ -87,10 +89,13 @@ absl::StatusOr<WorkerConnection::Parts> WorkerConnection::Shake(UnixConnection c
   TROUPE_ASSIGN_OR_RETURN(auto page, transport::MemoryFile::Open(std::move(fds[kControlPage]),
                                                                  transport::MemoryFile::Access::kReadOnly));
   TROUPE_RETURN_IF_ERROR(CheckControlPage(page));
+  TROUPE_ASSIGN_OR_RETURN(
+      auto outputs,
+      transport::MemoryFile::Open(std::move(fds[kOutputArena]), transport::MemoryFile::Access::kReadOnly));
   transport::UniqueFd memory;
   if (fds.size() > kDeviceMemory) memory = std::move(fds[kDeviceMemory]);
   return Parts{std::move(control), std::move(orders), std::move(outcomes), std::move(page),
-               std::move(memory),  std::move(reply),  ProcessHandle()};
+               std::move(outputs), std::move(memory), std::move(reply),    ProcessHandle()};
 }
 
 absl::StatusOr<std::unique_ptr<WorkerConnection>> WorkerConnection::Adopt(const std::string& socket,

@@ -53,6 +53,10 @@ class WorkerConnection {
   // As the worker described itself at adoption: what is resident, prepared, its generation.
   [[nodiscard]] const proto::WorkerDescription& description() const { return description_; }
   [[nodiscard]] const proto::ArenaRef& output_arena() const { return output_arena_; }
+  // The same, mapped: outputs can be read without asking the worker, and after its death.
+  [[nodiscard]] const std::shared_ptr<const transport::MemoryFile>& output_memory() const {
+    return output_memory_;
+  }
   [[nodiscard]] const transport::ProcessHandle& process() const { return process_; }
   [[nodiscard]] int socket_fd() const { return control_.fd(); }
   [[nodiscard]] ControlSnapshot Progress() const { return ReadControlPage(control_page_); }
@@ -78,6 +82,7 @@ class WorkerConnection {
   transport::ProcessHandle process_;
   proto::WorkerDescription description_;
   proto::ArenaRef output_arena_;
+  std::shared_ptr<const transport::MemoryFile> output_memory_;
 };
 
 }  // namespace troupe::gpu
