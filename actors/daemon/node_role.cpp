@@ -13,7 +13,6 @@
 #include "actors/seams/process_worker_link.hpp"
 #include "actors/seams/stored_model_repository.hpp"
 #include "base/status.hpp"
-#include "transport/host_id.hpp"
 
 namespace troupe::actors {
 
@@ -65,7 +64,7 @@ class NodeRole final : public Role {
     record.set_address(address_);
     record.set_operations(operations);
     record.set_host_region_bytes(config.host_region.count());
-    record.set_host(transport::HostId());
+    record.set_host(config.host_id);
     member_ = SpawnNodeMember(*common_.system, std::move(member), controller_, *common_.directory);
     return absl::OkStatus();
   }
@@ -115,6 +114,9 @@ class NodeRole final : public Role {
     NodeOptions options;
     options.name = config.name;
     options.policies = config.policies;
+    options.channel = common_.channel.get();
+    // The other half is for what this process sends.
+    options.remote_inputs.bytes = Bytes(config.arena.count() / 2);
     options.on_event = [](const std::string& kind, const std::string& message) {
       spdlog::info("{}: {}", kind, message);
     };
@@ -124,8 +126,19 @@ class NodeRole final : public Role {
     options.executor.supervision.hang_timeout = config.hang;
     for (unsigned i = 0; i < config.gpus; ++i)
       options.gpus.push_back({absl::StrCat("virtual:", i), config.gpu_memory});
-    const WorkerSite site{*reader_,    common_.pool,      host_->region().fd(),
-                          links_.fd(), config.arena_root, common_.incarnation};
+    WorkerSite site{*reader_,
+                    common_.pool,
+                    host_->region().fd(),
+                    links_.fd(),
+                    config.arena_root,
+                    common_.incarnation,
+                    config.host_id,
+                    "",
+                    nullptr};
+    if (common_.remote != nullptr) {
+      site.endpoint = common_.remote->endpoint();
+      site.exports = common_.remote->exports();
+    }
     options.make_link = [site, &config](std::uint32_t index) {
       ProcessWorkerOptions worker;
       auto& command = worker.command;

@@ -42,7 +42,8 @@ NodeController::NodeController(caf::actor_config& config, NodeOptions options,
     : ControllerSelf::base(config),
       options_(std::move(options)),
       cache_(std::move(cache)),
-      scheduler_(options_.scheduler, policies) {}
+      scheduler_(options_.scheduler, policies),
+      inputs_(options_.channel, options_.remote_inputs) {}
 
 NodeController::behavior_type NodeController::make_behavior() {
   set_down_handler([this](caf::down_msg& down) { Down(down); });
@@ -62,6 +63,7 @@ NodeController::behavior_type NodeController::make_behavior() {
       [this](const proto::DescribeMember& ask) { return Report(ask.joining()); },
       [this](const proto::ExecutorReport& report) { Executor(report); },
       [this](const proto::Tick& tick) { OnTick(tick); },
+      [this](const proto::Continue& message) { inputs_.Resume(message); },
   };
 }
 
@@ -69,6 +71,7 @@ void NodeController::on_exit() {
   for (auto& gpu : gpus_) send_exit(gpu.executor, caf::exit_reason::user_shutdown);
   gpus_.clear();
   requests_.clear();
+  inputs_.Clear();
   models_.Clear();
   routers_.Clear();
   cache_ = nullptr;
@@ -89,10 +92,36 @@ SubmitPromise NodeController::Submit(proto::SubmitRequest& message) {
   held.message = std::move(message);
   held.promise = promise;
   held.expiry = request.expiry;
-  auto submitted = scheduler_.Submit(request, now);
+  // What the scheduler would refuse is not worth a transfer.
+  const bool welcome = scheduler_.Knows(request.model) && !scheduler_.draining();
+  if (welcome && inputs_.Needed(held.message.inputs())) {
+    BringInputs(request);
+  } else {
+    Schedule(request);
+  }
+  return promise;
+}
+
+void NodeController::BringInputs(const node::NodeRequest& request) {
+  const auto inputs = requests_.at(request.id).message.inputs();
+  inputs_.Bring(
+      this, request.id, inputs, request.expiry, [this, request](absl::StatusOr<RemoteInputs::Tensors> here) {
+        if (here.ok()) {
+          *requests_.at(request.id).message.mutable_inputs() = *std::move(here);
+          return Schedule(request);
+        }
+        const bool late = Now(this) >= request.expiry;
+        Finish({.id = request.id,
+                .kind = late ? node::FinishKind::kExpired : node::FinishKind::kBounced,
+                .status = late ? absl::DeadlineExceededError(here.status().message()) : here.status(),
+                .bounce = proto::BOUNCE_NO_INPUTS});
+      });
+}
+
+void NodeController::Schedule(const node::NodeRequest& request) {
+  auto submitted = scheduler_.Submit(request, Now(this));
   if (!submitted.accepted) Finish(submitted.finished);
   Pump();
-  return promise;
 }
 
 void NodeController::Pump() {
@@ -207,6 +236,7 @@ void NodeController::Finish(const node::Finished& finished) {
     reply.mutable_served()->set_release(1);
     unread_.Add(finished.id, {finished.gpu, std::move(slices)});
   }
+  inputs_.Forget(finished.id);
   routers_.ledger().Return(finished.id.router);
   auto promise = held.promise;
   requests_.erase(it);
@@ -214,6 +244,9 @@ void NodeController::Finish(const node::Finished& finished) {
 }
 
 void NodeController::Cancel(const node::RequestId& id) {
+  if (inputs_.Pending(id))
+    return Finish(
+        {.id = id, .kind = node::FinishKind::kCancelled, .status = absl::CancelledError("cancelled")});
   const auto cancelled = scheduler_.Cancel(id);
   if (cancelled.verdict == node::CancelVerdict::kCancelled) Finish(cancelled.finished);
   if (cancelled.verdict == node::CancelVerdict::kInFlight) CancelAtWorker(cancelled.gpu, id);
@@ -284,6 +317,10 @@ void NodeController::ArmGrants() {
 void NodeController::Down(const caf::down_msg& down) {
   const auto router = routers_.Remove(down.source);
   if (router == 0) return;
+  for (const auto& id : inputs_.PendingOf(router))
+    Finish({.id = id,
+            .kind = node::FinishKind::kCancelled,
+            .status = absl::CancelledError("its router is gone")});
   Handle(scheduler_.ForgetRouter(router));
   for (const auto& unread : unread_.TakeOfRouter(router)) ReleaseSlices(unread.gpu, unread.slices);
 }

@@ -10,6 +10,7 @@
 #include "actors/interfaces/cache.hpp"
 #include "actors/interfaces/node_controller.hpp"
 #include "actors/node/executor.hpp"
+#include "actors/node/remote_inputs.hpp"
 #include "base/policy.hpp"
 #include "node/swap_scheduler.hpp"
 
@@ -28,6 +29,9 @@ struct NodeOptions {
   std::function<void(const std::string& kind, const std::string& message)>
       on_event;  // for the log; may be empty
   PolicyNames policies;
+  // Brings inputs of other hosts here; outlives the actor. Null: none are brought.
+  transport::TensorChannel* channel = nullptr;
+  RemoteInputLimits remote_inputs;
   node::SchedulerLimits scheduler;
   ExecutorLimits executor;
   std::uint64_t credits_per_gpu = 8;

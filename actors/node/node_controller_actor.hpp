@@ -14,13 +14,14 @@
 #include "actors/node/held_models.hpp"
 #include "actors/node/node_controller.hpp"
 #include "actors/node/orders.hpp"
+#include "actors/node/remote_inputs.hpp"
 #include "actors/node/router_links.hpp"
 #include "actors/node/unread_outputs.hpp"
 #include "proto/local.pb.h"
 
 namespace troupe::actors {
 
-using ControllerSelf = NodeControllerActor::extend<Hears<proto::Tick>>;
+using ControllerSelf = NodeControllerActor::extend<Hears<proto::Tick>, Hears<proto::Continue>>;
 using SubmitPromise = caf::typed_response_promise<proto::SubmitReply>;
 
 class NodeController : public ControllerSelf::base {
@@ -52,6 +53,9 @@ class NodeController : public ControllerSelf::base {
 
   // --- requests (node_controller.cpp) ---
   SubmitPromise Submit(proto::SubmitRequest& message);
+  // Inputs that lie on another host come first: the scheduler learns of the request when they are here.
+  void BringInputs(const node::NodeRequest& request);
+  void Schedule(const node::NodeRequest& request);
   // Carries out whatever can be decided now, and arms the timer of what expires next.
   void Pump();
   void Handle(const node::Effects& effects);
@@ -121,6 +125,7 @@ class NodeController : public ControllerSelf::base {
   RouterLinks routers_;
   HeldModels models_;
   UnreadOutputs unread_;
+  RemoteInputs inputs_;
   PendingCalls calls_;
   std::vector<HeldGpu> gpus_;
   std::map<node::RequestId, HeldRequest> requests_;

@@ -117,7 +117,7 @@ proto::GpuRecord NodeController::Record(std::uint32_t index) const {
 proto::NodeLoad NodeController::Load() const {
   const auto& counts = scheduler_.counts();
   proto::NodeLoad load;
-  load.set_queued(scheduler_.waiting());
+  load.set_queued(scheduler_.waiting() + inputs_.pending());
   load.set_running(scheduler_.in_flight());
   load.set_served(counts.served);
   load.set_failed(counts.failed);

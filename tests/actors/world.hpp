@@ -37,8 +37,12 @@ class World {
     std::vector<std::shared_ptr<FakeWorkerControl>> workers;
   };
 
-  explicit World(std::size_t nodes, std::size_t gpus_per_node = 2, FakeWorkerProfile profile = {})
-      : config_(Configure()), system_(*config_), profile_(profile) {
+  // By name of the node: where it brings inputs of other hosts to.
+  using Channels = std::map<std::string, transport::TensorChannel*>;
+
+  explicit World(std::size_t nodes, std::size_t gpus_per_node = 2, FakeWorkerProfile profile = {},
+                 Channels channels = {})
+      : config_(Configure()), system_(*config_), profile_(profile), channels_(std::move(channels)) {
     StartManager();
     StartRouter();
     for (std::size_t i = 0; i < nodes; ++i) StartNode("node-" + std::to_string(i + 1), gpus_per_node);
@@ -223,6 +227,7 @@ class World {
     node.cache = SpawnCache(system_, {"manager", {}}, node.repository, directory_);
     NodeOptions options;
     options.name = name;
+    if (const auto it = channels_.find(name); it != channels_.end()) options.channel = it->second;
     for (std::size_t i = 0; i < gpus; ++i) {
       options.gpus.push_back({"fake:" + std::to_string(i), profile_.memory});
       node.workers.push_back(std::make_shared<FakeWorkerControl>());
@@ -245,6 +250,7 @@ class World {
   std::unique_ptr<caf::actor_system_config> config_;
   caf::actor_system system_;
   const FakeWorkerProfile profile_;
+  const Channels channels_;
   LocalPeerDirectory directory_;
   storage::FakeMetadataStore store_;
   FakeModelRepository manager_repository_;
