@@ -5,7 +5,9 @@ usage: invoke.py [--build DIR] [--rounds N] [--seconds S] [--daemon-option=--key
 
 `all` is one embedded daemon and its worker; `split` is a manager, a gateway and a node, each a process. nginx answers a
 file as long as our answer's body. Every round measures each of them once, one after another; --daemon-option is given
-to every daemon, so that settings can be compared. Needs nginx and what make_models.py needs.
+to every daemon, so that settings can be compared. raw_caf_round_trip is the floor under them: one message of a request's
+size to an actor and back, one at a time, with the daemon's settings of CAF and nothing else. Needs nginx and what
+make_models.py needs.
 """
 import argparse
 import json
@@ -106,32 +108,60 @@ class Site:
         return f"http://127.0.0.1:{port}/answer"
 
 
+class RawCaf:
+    """caf_round_trip in one process and between two; everything ends with the `with` block."""
+
+    def __init__(self, build, options=()):
+        self.command = [str(build / "bin" / "caf_round_trip"), *options]
+
+    def __enter__(self):
+        self.server = subprocess.Popen([*self.command, "--serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.port = self.server.stdout.readline().decode().strip()
+        return self
+
+    def __exit__(self, *_):
+        self.server.stdin.close()
+        self.server.wait(10)
+
+    def once(self, where):
+        options = {"same_process": ["--requests", "20000"], "tcp": ["--requests", "4000", "--peer", self.port]}[where]
+        done = subprocess.run([*self.command, *options], capture_output=True, text=True)
+        if done.returncode != 0:
+            raise SystemExit(f"invoke.py: {done.stderr}")
+        return json.loads(done.stdout)
+
+
+class Load:
+    """The load generator, asking for the no-op model (or getting a page)."""
+
+    def __init__(self, build, home, seconds):
+        self.program, self.seconds = str(build / "bin" / "http_load"), str(seconds)
+        self.body = home / "body.json"
+        self.body.write_text(BODY)
+
+    def once(self, url, connections, rate=0, body=True):
+        command = [self.program, url, "--connections", str(connections), "--seconds", self.seconds, "--warm-up", "0.3",
+                   "--rate", str(rate), *(["--body", str(self.body)] if body else [])]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise SystemExit(f"invoke.py: {url}: {done.stdout}{done.stderr}")
+        return json.loads(done.stdout)
+
+
 class Bench:
     def __init__(self, arguments, site):
-        self.load = str(arguments.build / "bin" / "http_load")
-        self.rounds, self.seconds = arguments.rounds, arguments.seconds
-        self.body = site.home / "body.json"
-        self.body.write_text(BODY)
+        self.load = Load(arguments.build, site.home, arguments.seconds)
+        self.rounds = arguments.rounds
         self.urls = {"all": site.troupe(split=False), "split": site.troupe(split=True)}
         with urllib.request.urlopen(urllib.request.Request(self.urls["all"], BODY.encode()), timeout=60) as answer:
             self.urls["nginx"] = site.nginx(len(answer.read()))
-
-    def once(self, name, connections, rate=0):
-        command = [self.load, self.urls[name], "--connections", str(connections), "--seconds", str(self.seconds),
-                   "--warm-up", "0.3", "--rate", str(rate)]
-        if name != "nginx":
-            command += ["--body", str(self.body)]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode != 0:
-            raise SystemExit(f"invoke.py: {name}: {done.stdout}{done.stderr}")
-        return json.loads(done.stdout)
 
     def compare(self, connections, rates=None):
         """{name: [result of each round]}, the names alternating."""
         results = {name: [] for name in self.urls}
         for _ in range(self.rounds):
             for name, each in results.items():
-                each.append(self.once(name, connections, rates[name] if rates else 0))
+                each.append(self.load.once(self.urls[name], connections, rates[name] if rates else 0, name != "nginx"))
         return results
 
 
@@ -142,6 +172,17 @@ def latencies(report, results, suffix):
             report.add(f"added_latency_{percentile}/{name}{suffix}", ours, "us", "nginx static GET", theirs)
 
 
+def raw_round_trips(report, build, rounds):
+    with RawCaf(build) as raw:
+        results = {"same_process": [], "tcp": []}
+        for _ in range(rounds):
+            for where, each in results.items():
+                each.append(raw.once(where))
+    for where, each in results.items():
+        for percentile in ("p50", "p99"):
+            report.add(f"raw_caf_round_trip_{percentile}/{where}", [one[f"{percentile}_us"] for one in each], "us")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
@@ -149,8 +190,10 @@ def main():
     parser.add_argument("--seconds", type=float, default=1.5)
     parser.add_argument("--daemon-option", action="append", default=[])
     arguments = parser.parse_args()
+    arguments.build = arguments.build.resolve()
     report = Report("invoke")
-    with Site(arguments.build.resolve(), arguments.daemon_option) as site:
+    raw_round_trips(report, arguments.build, arguments.rounds)
+    with Site(arguments.build, arguments.daemon_option) as site:
         bench = Bench(arguments, site)
         latencies(report, bench.compare(1), "")
         full = bench.compare(CONNECTIONS)

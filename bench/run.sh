@@ -1,17 +1,20 @@
 #!/bin/bash
 # Runs benchmarks: prints tables, writes build/bench/AREA.json. deploy/bootstrap.sh installs what they measure against.
-#   bench/run.sh AREA     AREA: all, invoke, engine
+#   bench/run.sh AREA [OPTIONS]     AREA: all, invoke, engine, or caf-settings (which `all` leaves out); the options
+#                                   are the area's own (bench/AREA.py --help)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 areas=(invoke engine)
+choices=(caf-settings)
 area=${1:-all}
-if [[ $area != all && ! " ${areas[*]} " == *" $area "* ]]; then
-  echo "bench/run.sh: no area '$area'; there are: all ${areas[*]}" >&2
+shift || true
+if [[ $area != all && ! " ${areas[*]} ${choices[*]} " == *" $area "* ]]; then
+  echo "bench/run.sh: no area '$area'; there are: all ${areas[*]} ${choices[*]}" >&2
   exit 2
 fi
-for name in "${areas[@]}"; do
-  if [[ $area == all || $area == "$name" ]]; then
+for name in "${areas[@]}" "${choices[@]}"; do
+  if [[ $area == "$name" || ($area == all && " ${areas[*]} " == *" $name "*) ]]; then
     echo "== $name"
-    /usr/bin/python3 "bench/$name.py"
+    /usr/bin/python3 "bench/${name//-/_}.py" "$@"
   fi
 done

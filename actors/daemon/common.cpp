@@ -2,15 +2,12 @@
 
 #include <time.h>
 
-#include <algorithm>
-#include <caf/io/middleman.hpp>
 #include <filesystem>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "actors/core/message_types.hpp"
+#include "actors/daemon/caf_settings.hpp"
 #include "base/status.hpp"
 #include "transport/local_channel.hpp"
 #include "transport/remote_channel.hpp"
@@ -28,22 +25,6 @@ absl::Status MakeDirectory(const std::string& what, const std::string& path, boo
   if (!error) return absl::OkStatus();
   return absl::PermissionDeniedError(absl::StrCat("cannot make the ", what, " directory '", path,
                                                   "': ", error.message(), "; choose another with --", what));
-}
-
-// CAF's settings come from here alone: it would also read a file from the working directory, silently.
-void Configure(const DaemonConfig& config, caf::actor_system_config& out) {
-  RegisterMessageTypes(out);
-  out.load<caf::io::middleman>();
-  const auto threads =
-      config.actor_threads > 0 ? config.actor_threads : std::max(2u, std::thread::hardware_concurrency());
-  out.set("scheduler.max-threads", static_cast<std::size_t>(threads));
-  // One busy actor must not hog a thread; the default is no limit.
-  out.set("scheduler.max-throughput", static_cast<std::size_t>(50));
-  out.set("scheduler.policy", caf::atom("sharing"));
-  out.set("middleman.workers", static_cast<std::size_t>(0));
-  // Off by default: without them a silent partition is never noticed.
-  out.set("middleman.heartbeat-interval", caf::timespan(std::chrono::milliseconds(200)));
-  out.set("middleman.connection-timeout", caf::timespan(std::chrono::seconds(1)));
 }
 
 }  // namespace
@@ -84,7 +65,7 @@ absl::StatusOr<std::unique_ptr<Common>> Common::Create(const DaemonConfig& confi
     out->remote = channel.get();
     out->channel = std::move(channel);
   }
-  Configure(config, out->actor_config);
+  ApplyCafSettings(config, out->actor_config);
   out->system = std::make_unique<caf::actor_system>(out->actor_config);
   out->directory = std::make_unique<NetworkPeerDirectory>(*out->system, out->pool);
   return out;

@@ -233,8 +233,14 @@ const std::vector<ConfigOption>& ConfigOptions() {
       {"log-level", "trace, debug, info, warn, error or off", false,
        OneOf(&C::log_level, {"trace", "debug", "info", "warn", "error", "off"})},
       {"log-format", "text or json", false, OneOf(&C::log_format, {"text", "json"})},
-      {"actor-threads", "threads of the actors; 0: as many as cores", false,
-       Number(&C::actor_threads, 0, 1024)},
+      {"actor-scheduler", "sharing (one queue for all threads) or stealing (a queue per thread)", false,
+       OneOf(&C::actor_scheduler, {"sharing", "stealing"}), true},
+      {"actor-threads", "threads of the actors; 0: as many as cores, 2 at least", false,
+       Number(&C::actor_threads, 0, 1024), true},
+      {"actor-throughput", "messages of one actor before others get their turn; 0: no limit", false,
+       Number(&C::actor_throughput, 0, 1'000'000), true},
+      {"middleman-workers", "threads that read messages of other processes; 0: the connections' own thread",
+       false, Number(&C::middleman_workers, 0, 64), true},
   };
   return kOptions;
 }

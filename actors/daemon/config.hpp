@@ -67,7 +67,12 @@ struct DaemonConfig {
 
   std::string log_level = "info";
   std::string log_format = "text";
-  unsigned actor_threads = 0;  // 0: as many as there are cores, 2 at least
+
+  // How CAF runs the actors; chosen by `bench/run.sh caf-settings`.
+  std::string actor_scheduler = "sharing";
+  unsigned actor_threads = 0;      // 0: as many as there are cores, 2 at least
+  unsigned actor_throughput = 50;  // messages of one actor before others get their turn; 0: no limit
+  unsigned middleman_workers = 0;  // threads that read other processes' messages; 0: the connection's own
 };
 
 struct ConfigOption {
@@ -75,6 +80,7 @@ struct ConfigOption {
   std::string help;
   bool is_switch = false;  // a flag without a value
   std::function<absl::Status(const std::string&, DaemonConfig&)> set;
+  bool is_advanced = false;  // stands apart in --help: its default was measured
 };
 [[nodiscard]] const std::vector<ConfigOption>& ConfigOptions();
 

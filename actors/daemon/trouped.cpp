@@ -51,12 +51,10 @@ absl::StatusOr<DaemonConfig> ReadConfig(int argc, char** argv) {
   std::vector<std::string> values(ConfigOptions().size());
   for (std::size_t i = 0; i < values.size(); ++i) {
     const auto& option = ConfigOptions()[i];
-    if (option.is_switch) {
-      app.add_flag_callback(
-          "--" + option.key, [&values, i] { values[i] = "true"; }, option.help);
-    } else {
-      app.add_option("--" + option.key, values[i], option.help);
-    }
+    auto* flag = option.is_switch ? app.add_flag_callback(
+                                        "--" + option.key, [&values, i] { values[i] = "true"; }, option.help)
+                                  : app.add_option("--" + option.key, values[i], option.help);
+    if (option.is_advanced) flag->group("Advanced (defaults chosen by bench/run.sh caf-settings)");
   }
   try {
     app.parse(argc, argv);

@@ -1,0 +1,166 @@
+// What one protobuf request between two actors costs with the daemon's settings of CAF: one at a time, in one
+// process or over loopback TCP.
+//   caf_round_trip [--requests N]                  both actors in this process
+//   caf_round_trip --serve                         prints its port, answers until its input ends
+//   caf_round_trip --peer PORT [--requests N]      asks a --serve of this machine
+// and any of trouped's advanced options. Prints one JSON object.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <caf/all.hpp>
+#include <caf/io/all.hpp>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <future>
+#include <iostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "actors/daemon/caf_settings.hpp"
+#include "actors/interfaces/interface.hpp"
+#include "base/status.hpp"
+#include "proto/request.pb.h"
+
+namespace troupe::actors {
+namespace {
+
+using EchoActor = Interface<Asks<proto::InferRequest, proto::InferReply>>;
+using SteadyClock = std::chrono::steady_clock;
+using Samples = std::vector<Duration>;
+
+constexpr Duration kAnswerWithin = std::chrono::seconds(60);
+
+struct Options {
+  bool serve = false;
+  std::uint16_t peer = 0;
+  unsigned requests = 20'000;
+  DaemonConfig config;
+};
+
+EchoActor::behavior_type Echo() {
+  return {[](proto::InferRequest& request) {
+    proto::InferReply reply;
+    *reply.mutable_function() = std::move(*request.mutable_function());
+    *reply.mutable_outputs() = std::move(*request.mutable_inputs());
+    return reply;
+  }};
+}
+
+// As a client of a no-op model with 16 floats would ask.
+proto::InferRequest Request() {
+  proto::InferRequest request;
+  request.mutable_function()->set_name("noop");
+  request.mutable_function()->set_version("1");
+  auto& input = *request.add_inputs();
+  input.mutable_spec()->set_name("x");
+  input.mutable_spec()->set_type(proto::FP32);
+  input.mutable_spec()->add_shape(1);
+  input.mutable_spec()->add_shape(16);
+  input.mutable_data()->set_inlined(std::string(64, '\1'));
+  return request;
+}
+
+// Asks, waits for the answer, asks again; ends with the last answer or the first error.
+class Asker : public caf::event_based_actor {
+ public:
+  Asker(caf::actor_config& config, EchoActor echo, unsigned requests, std::promise<Samples> done)
+      : caf::event_based_actor(config), echo_(std::move(echo)), left_(requests), done_(std::move(done)) {
+    samples_.reserve(requests);
+  }
+  caf::behavior make_behavior() override {
+    Ask();
+    return {};
+  }
+
+ private:
+  void Ask() {
+    auto message = Request();
+    const auto sent = SteadyClock::now();
+    request(echo_, caf::infinite, std::move(message))
+        .then(
+            [this, sent](const proto::InferReply&) {
+              samples_.push_back(SteadyClock::now() - sent);
+              if (--left_ > 0) return Ask();
+              done_.set_value(std::move(samples_));
+            },
+            [this](const caf::error&) { done_.set_value({}); });
+  }
+
+  EchoActor echo_;
+  unsigned left_;
+  std::promise<Samples> done_;
+  Samples samples_;
+};
+
+int Fail(const std::string& message) {
+  std::fprintf(stderr, "caf_round_trip: %s\n", message.c_str());
+  return 1;
+}
+
+int Serve(caf::actor_system& system) {
+  const auto echo = system.spawn(Echo);
+  const auto port = system.middleman().publish(echo, 0, "127.0.0.1");
+  if (!port) return Fail("cannot listen: " + system.render(port.error()));
+  std::printf("%u\n", *port);
+  std::fflush(stdout);
+  for (std::string line; std::getline(std::cin, line);) continue;
+  caf::anon_send_exit(echo, caf::exit_reason::user_shutdown);  // the system waits for its actors
+  return 0;
+}
+
+int Measure(caf::actor_system& system, const Options& options) {
+  EchoActor echo;
+  if (options.peer == 0) {
+    echo = system.spawn(Echo);
+  } else {
+    auto remote = system.middleman().remote_actor<EchoActor>("127.0.0.1", options.peer);
+    if (!remote) return Fail("no peer at that port: " + system.render(remote.error()));
+    echo = std::move(*remote);
+  }
+  std::promise<Samples> done;
+  auto answered = done.get_future();
+  const unsigned warm_up = options.requests / 10 + 1;
+  auto asker = system.spawn<Asker>(std::move(echo), options.requests + warm_up, std::move(done));
+  const bool in_time = answered.wait_for(kAnswerWithin) == std::future_status::ready;
+  auto samples = in_time ? answered.get() : Samples();
+  caf::anon_send_exit(asker, caf::exit_reason::user_shutdown);
+  if (samples.size() <= warm_up) return Fail("the requests were not answered");
+  samples.erase(samples.begin(), samples.begin() + warm_up);
+  std::sort(samples.begin(), samples.end());
+  const auto at = [&samples](double part) {
+    return static_cast<double>(
+               samples[static_cast<std::size_t>(part * static_cast<double>(samples.size() - 1))].count()) /
+           1e3;
+  };
+  std::printf("{\"requests\": %zu, \"p50_us\": %.2f, \"p99_us\": %.2f}\n", samples.size(), at(0.5), at(0.99));
+  return 0;
+}
+
+int Run(int argc, char** argv) {
+  Options options;
+  CLI::App app("One protobuf request at a time between two actors.", "caf_round_trip");
+  app.add_flag("--serve", options.serve, "answer requests of another process");
+  app.add_option("--peer", options.peer, "port of a --serve; without it both actors are in this process");
+  app.add_option("--requests", options.requests, "requests that are measured")->check(CLI::PositiveNumber);
+  absl::Status wrong;
+  for (const auto& option : ConfigOptions()) {
+    if (!option.is_advanced) continue;
+    app.add_option_function<std::string>(
+        "--" + option.key, [&](const std::string& value) { wrong.Update(option.set(value, options.config)); },
+        option.help);
+  }
+  CLI11_PARSE(app, argc, argv);
+  if (!wrong.ok()) return Fail(std::string(wrong.message()));
+  caf::actor_system_config config;
+  ApplyCafSettings(options.config, config);
+  caf::actor_system system(config);
+  return options.serve ? Serve(system) : Measure(system, options);
+}
+
+}  // namespace
+}  // namespace troupe::actors
+
+int main(int argc, char** argv) {
+  return troupe::actors::Run(argc, argv);
+}

@@ -1,0 +1,29 @@
+#include "actors/daemon/caf_settings.hpp"
+
+#include <algorithm>
+#include <caf/io/middleman.hpp>
+#include <limits>
+#include <thread>
+
+#include "actors/core/message_types.hpp"
+
+namespace troupe::actors {
+
+void ApplyCafSettings(const DaemonConfig& config, caf::actor_system_config& out) {
+  RegisterMessageTypes(out);
+  out.load<caf::io::middleman>();
+  const auto threads =
+      config.actor_threads > 0 ? config.actor_threads : std::max(2u, std::thread::hardware_concurrency());
+  out.set("scheduler.max-threads", static_cast<std::size_t>(threads));
+  out.set("scheduler.max-throughput", config.actor_throughput > 0
+                                          ? static_cast<std::size_t>(config.actor_throughput)
+                                          : std::numeric_limits<std::size_t>::max());
+  out.set("scheduler.policy",
+          config.actor_scheduler == "stealing" ? caf::atom("stealing") : caf::atom("sharing"));
+  out.set("middleman.workers", static_cast<std::size_t>(config.middleman_workers));
+  // Off by default: without them a silent partition is never noticed.
+  out.set("middleman.heartbeat-interval", caf::timespan(std::chrono::milliseconds(200)));
+  out.set("middleman.connection-timeout", caf::timespan(std::chrono::seconds(1)));
+}
+
+}  // namespace troupe::actors
