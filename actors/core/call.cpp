@@ -1,6 +1,9 @@
 #include "actors/core/call.hpp"
 
+#include <algorithm>
+#include <caf/behavior.hpp>
 #include <caf/exit_reason.hpp>
+#include <caf/scheduled_actor.hpp>
 #include <caf/sec.hpp>
 #include <vector>
 
@@ -8,20 +11,27 @@
 
 namespace troupe::actors {
 
-std::uint64_t PendingCalls::Add(const caf::actor_addr& target, Fail fail) {
+std::uint64_t PendingCalls::Add(const caf::actor_addr& target, Time now, Duration timeout, Fail fail) {
   const auto ticket = next_++;
-  calls_.emplace(ticket, Entry{target, std::move(fail)});
+  const auto due = timeout < Time::max() - now ? now + timeout : Time::max();
+  dues_.emplace(due, ticket);
+  calls_.emplace(ticket, Entry{target, due, timeout, std::move(fail)});
   return ticket;
 }
 
 bool PendingCalls::Finish(std::uint64_t ticket) {
-  return calls_.erase(ticket) == 1;
+  const auto it = calls_.find(ticket);
+  if (it == calls_.end()) return false;
+  dues_.erase({it->second.due, ticket});
+  calls_.erase(it);
+  return true;
 }
 
 void PendingCalls::PeerDown(const caf::actor_addr& target) {
   std::vector<Fail> failed;
   for (auto it = calls_.begin(); it != calls_.end();) {
     if (it->second.target == target) {
+      dues_.erase({it->second.due, it->first});
       failed.push_back(std::move(it->second.fail));
       it = calls_.erase(it);
     } else {
@@ -30,6 +40,31 @@ void PendingCalls::PeerDown(const caf::actor_addr& target) {
   }
   // After the table is consistent: a handler may well call again.
   for (auto& fail : failed) fail(absl::UnavailableError("the peer went down while it was asked"));
+}
+
+void PendingCalls::Arm(caf::scheduled_actor* self) {
+  if (dues_.empty()) return;
+  const auto due = dues_.begin()->first;
+  if (due == Time::max() || (!alarms_.empty() && *alarms_.begin() <= due)) return;
+  alarms_.insert(due);
+  // A request to nobody: its timeout is the alarm. No handler of the actor's behaviour is needed for it.
+  const auto nobody = self->new_request_id(caf::message_priority::normal);
+  self->request_response_timeout(caf::duration(std::max(due - Now(self), Duration::zero())), nobody);
+  self->add_multiplexed_response_handler(nobody.response_id(), caf::behavior([this, self, due](caf::error&) {
+                                           alarms_.erase(due);
+                                           Expire(Now(self));
+                                           Arm(self);
+                                         }));
+}
+
+void PendingCalls::Expire(Time now) {
+  while (!dues_.empty() && dues_.begin()->first <= now) {
+    const auto it = calls_.find(dues_.begin()->second);
+    auto entry = std::move(it->second);
+    dues_.erase(dues_.begin());
+    calls_.erase(it);
+    entry.fail(absl::DeadlineExceededError(absl::StrCat("no answer within ", FormatDuration(entry.timeout))));
+  }
 }
 
 absl::Status ToStatus(const caf::error& error, Duration timeout) {

@@ -88,6 +88,57 @@ TEST_F(CallTest, ASilentPeerTimesOutUnderVirtualTime) {
   EXPECT_EQ(state->calls.size(), 0u);
 }
 
+TEST_F(CallTest, TimeoutsFallDueInTheirOrderThoughCallsCameInAnother) {
+  auto state = std::make_shared<Caller>();
+  auto peer = SpawnSilent();
+  std::vector<int> failed;
+  auto caller = system_.spawn([&failed, state, peer](caf::event_based_actor* self) -> caf::behavior {
+    for (const int after : {30, 10, 20, 10}) {
+      Call<proto::InferReply>(self, state->calls, peer, std::chrono::seconds(after), proto::CancelInfer(),
+                              [&failed, after](const absl::StatusOr<proto::InferReply>& r) {
+                                EXPECT_TRUE(absl::IsDeadlineExceeded(r.status())) << r.status();
+                                failed.push_back(after);
+                              });
+    }
+    return {[](proto::Continue&) {}};
+  });
+  Settle();
+  const std::vector<std::vector<int>> expected = {{}, {10, 10}, {10, 10, 20}, {10, 10, 20, 30}};
+  Scheduler().advance_time(std::chrono::seconds(5));
+  for (const auto& each : expected) {
+    Settle();
+    EXPECT_EQ(failed, each);
+    Scheduler().advance_time(std::chrono::seconds(10));
+  }
+  EXPECT_EQ(state->calls.size(), 0u);
+  EXPECT_EQ(state->calls.alarms(), 0u);
+}
+
+TEST_F(CallTest, ManyCallsSetOneAlarm) {
+  auto state = std::make_shared<Caller>();
+  auto echo = system_.spawn(
+      []() -> caf::behavior { return {[](proto::CancelInfer&) { return proto::InferReply(); }}; });
+  auto caller = system_.spawn([state, echo](caf::event_based_actor* self) -> caf::behavior {
+    return {[state, echo, self](proto::Continue&) {
+      Call<proto::InferReply>(
+          self, state->calls, echo, std::chrono::seconds(10), proto::CancelInfer(),
+          [state](absl::StatusOr<proto::InferReply> r) { state->answers.push_back(r.status()); });
+    }};
+  });
+  for (int i = 0; i < 100; ++i) {
+    caf::anon_send(caller, proto::Continue());
+    Settle();
+    Scheduler().advance_time(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(state->answers.size(), 100u);
+  EXPECT_EQ(state->calls.size(), 0u);
+  EXPECT_EQ(Scheduler().clock().schedule().size(), 1u);
+  Scheduler().advance_time(std::chrono::seconds(20));
+  Settle();
+  EXPECT_EQ(Scheduler().clock().schedule().size(), 0u) << "an alarm was set though nothing is due";
+  for (const auto& answer : state->answers) EXPECT_TRUE(answer.ok()) << answer;
+}
+
 TEST_F(CallTest, APeerThatIsNotConnectedAnswersUnavailable) {
   auto state = std::make_shared<Caller>();
   system_.spawn([state](caf::event_based_actor* self) -> caf::behavior {
