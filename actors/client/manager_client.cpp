@@ -75,7 +75,7 @@ class ManagerClient::Agent : public AgentActor::base {
   void on_exit() override {
     for (auto& [token, waiting] : std::exchange(waiting_, {})) waiting(absl::CancelledError("stopping"));
     manager_ = ClusterManagerActor();
-    state_->inbox.Clear();
+    state_->inbox.Close();
   }
 
   void Ask(proto::AdminRequest request, Duration timeout, Done<proto::AdminReply> done) {

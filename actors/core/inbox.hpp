@@ -1,8 +1,10 @@
 // INBOX: how a thread that is no actor has something done inside one: it leaves a closure, and a Job message
 // makes the actor run it. The other way round is continuations.hpp. A closure that is never run (the actor
-// has ended) is destroyed.
+// has ended) is destroyed, at the latest when it is posted.
 #pragma once
 
+#include <caf/actor.hpp>
+#include <caf/actor_cast.hpp>
 #include <caf/send.hpp>
 #include <cstdint>
 #include <functional>
@@ -25,10 +27,12 @@ class Inbox {
     proto::Job job;
     {
       const std::lock_guard lock(mutex_);
+      if (closed_) return;
       job.set_ticket(next_++);
       closures_[job.ticket()] = std::move(closure);
     }
-    caf::anon_send(actor, std::move(job));
+    // Job is no business of the interface that others see.
+    caf::anon_send(caf::actor_cast<caf::actor>(actor), std::move(job));
   }
   // In the actor.
   void Run(const proto::Job& job, Actor& actor) {
@@ -41,9 +45,11 @@ class Inbox {
     }
     closure(actor);
   }
-  void Clear() {
+  // On the actor's end.
+  void Close() {
     std::map<std::uint64_t, Closure> dropped;  // destroyed outside the lock
     const std::lock_guard lock(mutex_);
+    closed_ = true;
     dropped.swap(closures_);
   }
 
@@ -51,6 +57,7 @@ class Inbox {
   std::mutex mutex_;
   std::map<std::uint64_t, Closure> closures_;  // guarded by mutex_
   std::uint64_t next_ = 1;                     // guarded by mutex_
+  bool closed_ = false;                        // guarded by mutex_
 };
 
 }  // namespace troupe::actors

@@ -44,6 +44,7 @@ class GatewayRole final : public Role {
     router.limits.max_requests = config.queue;
     router.limits.default_timeout = config.default_timeout;
     router.view = view_;
+    const auto inbox = router.inbox;
     router.on_answer = [statistics = statistics_](const proto::InferReply& reply, Duration took) {
       statistics->Observe(reply, took, UnixNow() / 1'000'000);
     };
@@ -53,6 +54,7 @@ class GatewayRole final : public Role {
     front.manager = common_.manager;
     front.incarnation = common_.incarnation;
     front.view = view_;
+    front.router_inbox = inbox;
     front_ = OpenFrontDoor(*common_.system, std::move(front), router_, *common_.directory, *common_.channel);
     manager_ = std::make_unique<ManagerClient>(*common_.system, *common_.directory, common_.manager);
     service_ = std::make_unique<GatewayService>(

@@ -57,7 +57,7 @@ class Front : public FrontSelf::base {
   }
 
   void on_exit() override {
-    inbox_->Clear();
+    inbox_->Close();
     runs_.clear();
     for (const auto& [id, run] : living_) send_exit(run, caf::exit_reason::user_shutdown);
     living_.clear();
@@ -98,21 +98,16 @@ class Front : public FrontSelf::base {
             });
   }
 
+  // A call of the door's.
   void Cancel(std::uint64_t call) {
-    proto::CancelInfer cancel;
-    cancel.set_call(call);
     const auto run = runs_.find(call);
     if (run != runs_.end()) {
-      send(run->second, cancel);
+      proto::CancelInfer cancel;
+      cancel.set_call(call);
+      send(run->second, std::move(cancel));
     } else {
-      send(router_, cancel);
+      options_.router_inbox->Post(router_, [call](RouterDesk& router) { router.Cancel(call); });
     }
-  }
-
-  void Release(std::uint64_t release) {
-    proto::ReleaseOutputs message;
-    message.set_release(release);
-    send(router_, std::move(message));
   }
 
  private:
@@ -128,38 +123,68 @@ class Front : public FrontSelf::base {
   std::uint64_t next_run_ = 1;
 };
 
+// A call of the door's, which answers also when the actor that has it ends.
+struct DoorCall {
+  proto::InferRequest request;
+  FrontDoor::Done done;
+
+  DoorCall(proto::InferRequest r, FrontDoor::Done d) : request(std::move(r)), done(std::move(d)) {}
+  DoorCall(const DoorCall&) = delete;
+  DoorCall& operator=(const DoorCall&) = delete;
+  ~DoorCall() {
+    if (done) done(Unavailable("the gateway is stopping; try again"));
+  }
+};
+
 class Door final : public FrontDoor {
  public:
-  Door(caf::actor_system& system, FrontOptions options, RouterActor router, PeerDirectory& directory,
+  Door(caf::actor_system& system, const FrontOptions& options, RouterActor router, PeerDirectory& directory,
        transport::TensorChannel& channel)
-      : inbox_(std::make_shared<Inbox<Front>>()),
-        front_(caf::actor_cast<caf::actor>(system.spawn<Front>(std::move(options), std::move(router), inbox_,
+      : view_(options.view),
+        router_(router),
+        router_inbox_(options.router_inbox),
+        inbox_(std::make_shared<Inbox<Front>>()),
+        front_(caf::actor_cast<caf::actor>(system.spawn<Front>(options, std::move(router), inbox_,
                                                                std::ref(directory), std::ref(channel)))) {}
   ~Door() override { caf::anon_send_exit(front_, caf::exit_reason::user_shutdown); }
 
   [[nodiscard]] FrontActor actor() const override { return caf::actor_cast<FrontActor>(front_); }
   void Infer(proto::InferRequest request, Done done) override {
-    auto shared = std::make_shared<proto::InferRequest>(std::move(request));
-    inbox_->Post(front_,
-                 [shared, done = std::move(done)](Front& front) { front.Infer(std::move(*shared), done); });
+    const auto& key = request.function();
+    const bool is_workflow = view_->Get()->FindWorkflow(key.name(), key.version()) != nullptr;
+    auto call = std::make_shared<DoorCall>(std::move(request), std::move(done));
+    const auto ask = [call = std::move(call)](auto& actor) {
+      actor.Infer(std::move(call->request),
+                  [call](proto::InferReply reply) { std::exchange(call->done, nullptr)(std::move(reply)); });
+    };
+    if (is_workflow) {
+      inbox_->Post(front_, ask);
+    } else {
+      router_inbox_->Post(router_, ask);
+    }
   }
   void Cancel(std::uint64_t call) override {
     inbox_->Post(front_, [call](Front& front) { front.Cancel(call); });
   }
   void Release(std::uint64_t release) override {
-    inbox_->Post(front_, [release](Front& front) { front.Release(release); });
+    proto::ReleaseOutputs message;
+    message.set_release(release);
+    caf::anon_send(router_, std::move(message));
   }
 
  private:
-  std::shared_ptr<Inbox<Front>> inbox_;
-  caf::actor front_;
+  const std::shared_ptr<ViewCell> view_;
+  const RouterActor router_;
+  const std::shared_ptr<RouterInbox> router_inbox_;
+  const std::shared_ptr<Inbox<Front>> inbox_;
+  const caf::actor front_;
 };
 
 }  // namespace
 
 std::unique_ptr<FrontDoor> OpenFrontDoor(caf::actor_system& system, FrontOptions options, RouterActor router,
                                          PeerDirectory& directory, transport::TensorChannel& channel) {
-  return std::make_unique<Door>(system, std::move(options), std::move(router), directory, channel);
+  return std::make_unique<Door>(system, options, std::move(router), directory, channel);
 }
 
 }  // namespace troupe::actors

@@ -6,9 +6,9 @@
 #include <memory>
 #include <string>
 
+#include "actors/gateway/router.hpp"
 #include "actors/gateway/view_cell.hpp"
 #include "actors/interfaces/front.hpp"
-#include "actors/interfaces/router.hpp"
 #include "actors/seams/peer_directory.hpp"
 #include "transport/tensor_channel.hpp"
 
@@ -19,15 +19,18 @@ struct FrontOptions {
   std::string manager;            // address: workflow runs commit there
   std::uint64_t incarnation = 0;  // makes run keys unique
   std::shared_ptr<ViewCell> view;
+  std::shared_ptr<RouterInbox> router_inbox = std::make_shared<RouterInbox>();  // of the router
 };
 
-// The way in for threads that are no actors. Destroyed before the actor system; thread-safe.
+// The way in for threads that are no actors: functions go straight into the router, workflows through the
+// front. Destroyed before the actor system; thread-safe.
 class FrontDoor {
  public:
-  using Done = std::function<void(proto::InferReply)>;
+  using Done = RouterDesk::Done;
   virtual ~FrontDoor() = default;
   [[nodiscard]] virtual FrontActor actor() const = 0;
-  // `done` is called once, in the actor. `request.call` names it for Cancel.
+  // `done` is called once, in an actor, or on the caller's thread when the actor has ended. `request.call`
+  // names it for Cancel.
   virtual void Infer(proto::InferRequest request, Done done) = 0;
   virtual void Cancel(std::uint64_t call) = 0;
   virtual void Release(std::uint64_t release) = 0;

@@ -15,14 +15,15 @@ namespace troupe::actors {
 namespace {
 
 using RouterSelf =
-    RouterActor::extend<Hears<proto::Tick>, caf::reacts_to<proto::PeerUp, caf::strong_actor_ptr>,
-                        Hears<proto::PeerLost>>;
+    RouterActor::extend<Hears<proto::Tick>, Hears<proto::Job>,
+                        caf::reacts_to<proto::PeerUp, caf::strong_actor_ptr>, Hears<proto::PeerLost>>;
 using InferPromise = caf::typed_response_promise<proto::InferReply>;
+using Done = RouterDesk::Done;
 enum : std::uint32_t { kExpire = 1, kHello = 2 };
 
 struct RoutedRequest {
   proto::InferRequest message;
-  InferPromise promise;
+  Done done;
   std::string model;
   Time arrived{};
   std::uint64_t ticket = 0;  // of its last sending: the id under which a node knows it
@@ -40,7 +41,7 @@ Bytes InlineBytes(const proto::InferRequest& request) {
   return Bytes(sum);
 }
 
-class Router : public RouterSelf::base {
+class Router : public RouterSelf::base, public RouterDesk {
  public:
   Router(caf::actor_config& config, RouterOptions options, cluster::RoutingPolicy routing,
          OrderingPolicy ordering, PeerDirectory& directory)
@@ -55,7 +56,13 @@ class Router : public RouterSelf::base {
     set_down_handler([this](caf::down_msg& down) { calls_.PeerDown(down.source); });
     After(this, options_.hello_every, MakeTick(kHello));
     return {
-        [this](proto::InferRequest& request) { return Infer(request); },
+        [this](proto::InferRequest& request) {
+          const auto caller = Caller();  // a promise takes the sender away
+          auto promise = make_response_promise<proto::InferReply>();
+          Admit(caller, request,
+                [promise](proto::InferReply reply) mutable { promise.deliver(std::move(reply)); });
+          return promise;
+        },
         [this](const proto::CancelInfer& cancel) {
           Finish(book_.Cancel({Caller(), cancel.call()}));
         },
@@ -65,27 +72,31 @@ class Router : public RouterSelf::base {
         [this](const proto::MemberJoined& joined) { Update(joined.state()); },
         [this](const proto::DescribeMember&) { return Report(); },
         [this](const proto::Tick& tick) { OnTick(tick); },
+        [this](const proto::Job& job) { options_.inbox->Run(job, *this); },
         [this](const proto::PeerUp& up, const caf::strong_actor_ptr& peer) { NodeUp(up.address(), peer); },
         [this](const proto::PeerLost& lost) { NodeLost(lost.address(), lost.reason()); },
     };
   }
 
   void on_exit() override {
+    options_.inbox->Close();
     requests_.clear();
     nodes_.clear();
     options_.on_answer = nullptr;
   }
+
+  void Infer(proto::InferRequest request, Done done) override { Admit(0, request, std::move(done)); }
+  void Cancel(std::uint64_t call) override { Finish(book_.Cancel({0, call})); }
 
  private:
   // --- requests ---
 
   [[nodiscard]] std::uint64_t Caller() { return current_sender() ? current_sender()->id() : 0; }
 
-  InferPromise Infer(proto::InferRequest& message) {
-    const auto caller = Caller();  // a promise takes the sender away
-    auto promise = make_response_promise<proto::InferReply>();
+  // `caller`: the actor that asks, 0 for threads.
+  void Admit(std::uint64_t caller, proto::InferRequest& message, Done done) {
     const auto function = view_.functions().FindServed(message.function());
-    if (!function.ok()) return Refuse(promise, message, function.status(), {});
+    if (!function.ok()) return Refuse(done, message, function.status(), {});
     const auto& record = **function;
     cluster::RouterRequest request;
     request.sequence = next_sequence_++;
@@ -100,23 +111,21 @@ class Router : public RouterSelf::base {
     request.bytes = InlineBytes(message);
     const auto now = Now(this);
     if (const auto admission = book_.Admit(request, now); !admission.status.ok())
-      return Refuse(promise, message, admission.status, admission.retry_after);
+      return Refuse(done, message, admission.status, admission.retry_after);
     *message.mutable_function() = record.key();
-    requests_[request.sequence] = {std::move(message), promise, record.model_digest(), now, 0, {}};
+    requests_[request.sequence] = {std::move(message), std::move(done), record.model_digest(), now, 0, {}};
     Pump();
-    return promise;
   }
 
-  InferPromise Refuse(InferPromise promise, const proto::InferRequest& request, const absl::Status& status,
-                      Duration retry_after) {
+  void Refuse(const Done& done, const proto::InferRequest& request, const absl::Status& status,
+              Duration retry_after) {
     proto::InferReply reply;
     reply.set_code(static_cast<int>(status.code()));
     reply.set_message(std::string(status.message()));
     reply.set_retry_after_ns(retry_after.count());
     *reply.mutable_function() = request.function();
     if (options_.on_answer) options_.on_answer(reply, Duration::zero());
-    promise.deliver(std::move(reply));
-    return promise;
+    done(std::move(reply));
   }
 
   void Pump() {
@@ -202,7 +211,7 @@ class Router : public RouterSelf::base {
       unread_[held.ticket] = finished.node;
     }
     if (options_.on_answer) options_.on_answer(reply, Now(this) - held.arrived);
-    held.promise.deliver(std::move(reply));
+    held.done(std::move(reply));
   }
 
   void CancelAt(const std::string& node, std::uint64_t ticket) {

@@ -1,4 +1,5 @@
-// Spawns the router (interface and contract: actors/interfaces/router.hpp).
+// Spawns the router (interface and contract: actors/interfaces/router.hpp) and says how threads that are no
+// actors reach it.
 #pragma once
 
 #include <caf/actor_system.hpp>
@@ -6,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "actors/core/inbox.hpp"
 #include "actors/gateway/view_cell.hpp"
 #include "actors/interfaces/router.hpp"
 #include "actors/seams/peer_directory.hpp"
@@ -14,6 +16,19 @@
 #include "cluster/request_book.hpp"
 
 namespace troupe::actors {
+
+// What a thread may have done inside the router, through its inbox: a message less on the way in and on the
+// way out than through another actor.
+class RouterDesk {
+ public:
+  using Done = std::function<void(proto::InferReply)>;
+  virtual ~RouterDesk() = default;
+  // `done` is called once, in the router, and only destroyed when the router ends first. `request.call`, when
+  // not 0, names it for Cancel.
+  virtual void Infer(proto::InferRequest request, Done done) = 0;
+  virtual void Cancel(std::uint64_t call) = 0;
+};
+using RouterInbox = Inbox<RouterDesk>;
 
 struct RouterOptions {
   std::string gateway;   // this member's name
@@ -24,6 +39,7 @@ struct RouterOptions {
   Duration hello_every = std::chrono::milliseconds(250);
   Duration hello_timeout = std::chrono::seconds(1);
   std::shared_ptr<ViewCell> view = std::make_shared<ViewCell>();  // kept up to date by the router
+  std::shared_ptr<RouterInbox> inbox = std::make_shared<RouterInbox>();
   // Told of each request that ends (for metrics); called in the actor.
   std::function<void(const proto::InferReply&, Duration took)> on_answer;
 };

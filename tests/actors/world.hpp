@@ -176,6 +176,8 @@ class World {
   [[nodiscard]] Node& node(const std::string& name) { return *nodes_.at(name); }
   [[nodiscard]] storage::FakeMetadataStore& store() { return store_; }
   [[nodiscard]] RouterActor router() const { return router_; }
+  [[nodiscard]] const std::shared_ptr<RouterInbox>& router_inbox() const { return router_inbox_; }
+  [[nodiscard]] const std::shared_ptr<ViewCell>& view() const { return view_; }
   [[nodiscard]] ClusterManagerActor manager() const { return manager_; }
   [[nodiscard]] LocalPeerDirectory& directory() { return directory_; }
 
@@ -213,6 +215,8 @@ class World {
     RouterOptions options;
     options.gateway = "gateway-1";
     options.id = 7;
+    options.inbox = router_inbox_;
+    options.view = view_;
     router_ = *SpawnRouter(system_, std::move(options), directory_);
     MemberOptions member;
     member.manager = "manager";
@@ -255,6 +259,8 @@ class World {
   storage::FakeMetadataStore store_;
   FakeModelRepository manager_repository_;
   ClusterManagerActor manager_;
+  std::shared_ptr<RouterInbox> router_inbox_ = std::make_shared<RouterInbox>();
+  std::shared_ptr<ViewCell> view_ = std::make_shared<ViewCell>();
   RouterActor router_;
   MemberActor gateway_member_;
   std::map<std::string, std::unique_ptr<Node>> nodes_;

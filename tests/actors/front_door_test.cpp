@@ -1,0 +1,103 @@
+// The door through which HTTP threads call functions: straight into the router, and answered whatever becomes
+// of it.
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "actors/gateway/front.hpp"
+#include "tests/actors/world.hpp"
+#include "transport/fake_tensor_channel.hpp"
+
+namespace troupe::actors {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+class FrontDoorTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(world_.Deploy("resnet", MiB(100)).ok());
+    FrontOptions options;
+    options.gateway = "gateway-1";
+    options.manager = "manager";
+    options.view = world_.view();
+    options.router_inbox = world_.router_inbox();
+    door_ = OpenFrontDoor(world_.system(), std::move(options), world_.router(), world_.directory(), channel_);
+    world_.Settle();
+  }
+  void TearDown() override {
+    door_.reset();
+    world_.Run(seconds(1));
+  }
+  void Infer(const std::string& function, std::uint64_t call) {
+    proto::InferRequest request;
+    request.mutable_function()->set_name(function);
+    request.set_timeout_ns(Duration(seconds(10)).count());
+    request.set_call(call);
+    auto& input = *request.add_inputs();
+    input.mutable_spec()->set_name("x");
+    input.mutable_spec()->set_type(proto::FP32);
+    input.mutable_spec()->add_shape(1);
+    input.mutable_spec()->add_shape(4);
+    input.mutable_data()->set_inlined("abcd");
+    door_->Infer(std::move(request),
+                 [this](proto::InferReply reply) { replies_.push_back(std::move(reply)); });
+  }
+  [[nodiscard]] absl::StatusCode Code(std::size_t i) const {
+    return static_cast<absl::StatusCode>(replies_.at(i).code());
+  }
+
+  World world_{1, 1};
+  transport::FakeTensorChannel channel_{transport::FakeTensorChannel::NewWorld(), KiB(200)};
+  std::unique_ptr<FrontDoor> door_;
+  std::vector<proto::InferReply> replies_;
+};
+
+TEST_F(FrontDoorTest, AFunctionIsServed) {
+  Infer("resnet", 1);
+  EXPECT_TRUE(replies_.empty()) << "answered on the caller's thread";
+  world_.Run(seconds(1));
+  ASSERT_EQ(replies_.size(), 1u);
+  EXPECT_EQ(Code(0), absl::StatusCode::kOk) << replies_[0].message();
+  EXPECT_EQ(replies_[0].outputs(0).data().inlined(), "abcd");
+}
+
+TEST_F(FrontDoorTest, AFunctionThatIsNotThereIsNotFound) {
+  Infer("nobody", 1);
+  world_.Run(milliseconds(10));
+  ASSERT_EQ(replies_.size(), 1u);
+  EXPECT_EQ(Code(0), absl::StatusCode::kNotFound) << replies_[0].message();
+}
+
+TEST_F(FrontDoorTest, ACancelledCallIsAnsweredSoAndOthersAreNotTouched) {
+  Infer("resnet", 1);
+  Infer("resnet", 2);
+  world_.Run(milliseconds(1));
+  ASSERT_TRUE(replies_.empty());
+  door_->Cancel(1);
+  world_.Run(milliseconds(1));
+  ASSERT_EQ(replies_.size(), 1u);
+  EXPECT_EQ(Code(0), absl::StatusCode::kCancelled) << replies_[0].message();
+  world_.Run(seconds(1));
+  ASSERT_EQ(replies_.size(), 2u);
+  EXPECT_EQ(Code(1), absl::StatusCode::kOk) << replies_[1].message();
+}
+
+TEST_F(FrontDoorTest, CallsAreAnsweredOnceWhenTheRouterEnds) {
+  Infer("resnet", 1);
+  world_.Run(milliseconds(1));
+  Infer("resnet", 2);  // still in the inbox
+  caf::anon_send_exit(world_.router(), caf::exit_reason::kill);
+  world_.Settle();
+  ASSERT_EQ(replies_.size(), 2u);
+  EXPECT_EQ(Code(0), absl::StatusCode::kUnavailable) << replies_[0].message();
+  Infer("resnet", 3);
+  EXPECT_EQ(replies_.size(), 3u) << "nobody is there to answer later";
+  world_.Run(seconds(1));
+  ASSERT_EQ(replies_.size(), 3u);
+  EXPECT_EQ(Code(2), absl::StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace troupe::actors
