@@ -91,6 +91,7 @@ class DiskModelRepository::Writer final : public ObjectWriter {
                                                      ": they were changed on their way; send them again"));
     }
     TROUPE_RETURN_IF_ERROR(SyncFile(file, path_));
+    TROUPE_ASSIGN_OR_RETURN(const FileIdentity identity, IdentityOf(file.get(), path_));
     const std::string shard = ShardPath(state_->directory, digest);
     TROUPE_RETURN_IF_ERROR(MakeDirectories(shard));
     const std::string path = ObjectPath(state_->directory, digest);
@@ -98,7 +99,7 @@ class DiskModelRepository::Writer final : public ObjectWriter {
       const std::lock_guard lock(state_->mutex);  // or a Remove could take the file and leave the entry
       if (::rename(path_.c_str(), path.c_str()) != 0) return DiskError(errno, "rename to", path);
       // A copy that nobody has verified yet is replaced; readers of an older one keep theirs.
-      state_->objects[digest] = Object{size_, true, {}};
+      state_->objects[digest] = Object{size_, true, identity, {}};
     }
     TROUPE_RETURN_IF_ERROR(SyncDirectory(shard));
     return digest;
@@ -144,21 +145,23 @@ absl::StatusOr<std::unique_ptr<ObjectWriter>> DiskModelRepository::Create() {
 
 absl::StatusOr<ObjectBytes> DiskModelRepository::Open(const std::string& digest) {
   TROUPE_RETURN_IF_ERROR(CheckDigest(digest));
-  bool verified = false;
   {
     const std::lock_guard lock(state_->mutex);
     const auto found = state_->objects.find(digest);
     if (found == state_->objects.end()) return Absent(digest);
-    verified = found->second.verified;
-    if (const auto shared = found->second.mapped.lock(); shared && verified) {
+    if (const auto shared = found->second.mapped.lock(); shared && found->second.verified) {
       return ObjectBytes{shared, std::static_pointer_cast<const MappedFile>(shared)->bytes()};
     }
   }
   auto opened = MappedFile::Open(ObjectPath(state_->directory, digest));
-  if (absl::IsNotFound(opened.status())) return Absent(digest);  // removed meanwhile
+  if (absl::IsNotFound(opened.status())) {  // removed meanwhile, or by a stranger
+    const std::lock_guard lock(state_->mutex);
+    if (::access(ObjectPath(state_->directory, digest).c_str(), F_OK) != 0) state_->objects.erase(digest);
+    return Absent(digest);
+  }
   if (!opened.ok()) return opened.status();
   const std::shared_ptr<const MappedFile> mapped = *std::move(opened);
-  if (!verified) {
+  if (!StillVerified(digest, mapped->identity())) {
     Sha256 hash;
     hash.Update(mapped->bytes());
     if (const std::string found = hash.Finish(); found != digest) return Quarantine(digest, found);
@@ -166,9 +169,18 @@ absl::StatusOr<ObjectBytes> DiskModelRepository::Open(const std::string& digest)
   const std::lock_guard lock(state_->mutex);
   if (const auto object = state_->objects.find(digest); object != state_->objects.end()) {
     object->second.verified = true;
+    object->second.identity = mapped->identity();
     object->second.mapped = mapped;
   }
   return ObjectBytes{mapped, mapped->bytes()};
+}
+
+bool DiskModelRepository::StillVerified(const std::string& digest, const FileIdentity& mapped) {
+  const std::lock_guard lock(state_->mutex);
+  const auto object = state_->objects.find(digest);
+  if (object == state_->objects.end() || !object->second.verified) return false;
+  if (object->second.identity != mapped) object->second.verified = false;
+  return object->second.verified;
 }
 
 absl::Status DiskModelRepository::Quarantine(const std::string& digest, const std::string& found) {

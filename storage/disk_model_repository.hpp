@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "storage/directory_lock.hpp"
+#include "storage/mapped_file.hpp"
 #include "storage/model_repository.hpp"
 
 namespace troupe::storage {
@@ -18,6 +19,7 @@ namespace troupe::storage {
 // different objects runs in parallel.
 //   object: absent -> written under tmp/ -> durable under objects/ -> verified at first Open -> removed
 //                                                                    \-> quarantine/ when damaged
+// A file that was written to or replaced since, by whomever, is verified again before it is served.
 class DiskModelRepository final : public ModelRepository {
  public:
   // FailedPrecondition: locked by another process (its pid is named), or of a format that this build does not
@@ -36,6 +38,7 @@ class DiskModelRepository final : public ModelRepository {
   struct Object {
     Bytes size;
     bool verified = false;
+    FileIdentity identity;             // of the file that was verified
     std::weak_ptr<const void> mapped;  // shared by all who have it open
   };
   // What writers share with the repository, which they may outlive.
@@ -48,6 +51,8 @@ class DiskModelRepository final : public ModelRepository {
 
   DiskModelRepository(DirectoryLock lock, std::shared_ptr<State> state)
       : lock_(std::move(lock)), state_(std::move(state)) {}
+  // True when the verified file is the one that was mapped; else it has to be verified (again).
+  bool StillVerified(const std::string& digest, const FileIdentity& mapped);
   absl::Status Quarantine(const std::string& digest, const std::string& found);
 
   const DirectoryLock lock_;

@@ -83,6 +83,8 @@ absl::StatusOr<MemoryFile> MemoryFile::Create(const std::string& name, Bytes siz
   }
   file.size_ = size;
   TROUPE_RETURN_IF_ERROR(file.Map(Access::kReadWrite));
+  // Refused reserved ones, the kernel may still put large pages together itself; it says no where it may not.
+  if (options.huge_pages && !file.huge_pages_) (void)madvise(file.data_, size.count(), MADV_HUGEPAGE);
   const int seals = kSeals | (options.only_creator_writes ? F_SEAL_FUTURE_WRITE : 0) | F_SEAL_SEAL;
   if (fcntl(file.fd(), F_ADD_SEALS, seals) != 0) {
     return ErrnoStatus(errno, absl::StrCat("sealing shared memory '", name, "'"));

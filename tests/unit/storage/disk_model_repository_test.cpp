@@ -76,8 +76,29 @@ TEST(DiskModelRepository, DamagedObjectsGoToTheQuarantine) {
     EXPECT_EQ(ReadAll(directory / ("quarantine/" + digest)), bytes);
     ASSERT_TRUE(PutText(*repository, "precious").ok());
   }
+  const auto repository = MustOpenRepository(directory.path());
   std::filesystem::remove(path);  // vanished altogether
-  EXPECT_TRUE(absl::IsNotFound(MustOpenRepository(directory.path())->Open(digest).status()));
+  EXPECT_TRUE(absl::IsNotFound(repository->Open(digest).status()));
+  EXPECT_FALSE(repository->Has(digest)) << "so that it is fetched again";
+}
+
+// It was verified before: what happened to the file since is seen all the same.
+TEST(DiskModelRepository, AnObjectThatChangesOnDiskLaterGoesToTheQuarantine) {
+  TemporaryDirectory directory;
+  const auto repository = MustOpenRepository(directory.path());
+  const std::string digest = *PutText(*repository, "weights of a model");
+  const auto path = directory / ("objects/" + digest.substr(0, 2) + "/" + digest);
+  { ASSERT_TRUE(repository->Open(digest).ok()); }
+  std::filesystem::permissions(path, std::filesystem::perms::owner_write, std::filesystem::perm_options::add);
+  std::filesystem::last_write_time(path, std::filesystem::last_write_time(path) - std::chrono::hours(1));
+  { ASSERT_TRUE(repository->Open(digest).ok()) << "touched, and whole"; }
+  WriteFile(path, "weights of a modem");
+  const auto damaged = repository->Open(digest);
+  EXPECT_TRUE(absl::IsDataLoss(damaged.status())) << damaged.status();
+  EXPECT_FALSE(repository->Has(digest));
+  EXPECT_EQ(FilesIn(directory / "quarantine"), 1u);
+  ASSERT_TRUE(PutText(*repository, "weights of a model").ok());
+  EXPECT_TRUE(repository->Open(digest).ok());
 }
 
 TEST(DiskModelRepository, IsLockedAndKnowsItsFormat) {

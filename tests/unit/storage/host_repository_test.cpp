@@ -176,6 +176,19 @@ TEST_F(HostRepositoryTest, DiscardedWhileFilledItGoesWhenPublished) {
 }
 
 using HostRepositoryDeathTest = HostRepositoryTest;
+// More of them than a machine reserves: the region is made of normal pages, and nothing else is different.
+TEST(HostRepository, HugePagesThatAreRefusedAreNotMissed) {
+  auto region = transport::HostRegion::Create("refused", {.size = GiB(256), .huge_pages = true});
+  ASSERT_TRUE(region.ok()) << region.status();
+  if ((*region)->huge_pages()) GTEST_SKIP() << "this machine has 256 GiB of huge pages";
+  EXPECT_EQ((*region)->capacity(), GiB(256));
+  HostRepository repository(*std::move(region));
+  const std::vector<std::byte> weights(100'000, std::byte{7});
+  const auto adopted = repository.Adopt("digest", std::span(weights).first(100), weights);
+  ASSERT_TRUE(adopted.ok()) << adopted.status();
+  EXPECT_EQ(adopted->copy.weights().length(), 100'000u);
+}
+
 TEST_F(HostRepositoryDeathTest, MisuseIsABug) {
   const auto repository = Make(4);
   ASSERT_TRUE(repository->Adopt("a", Filled(10, 1), {}).ok());
