@@ -142,6 +142,9 @@ PlacementPlan PlanPlacement(const std::vector<PlacementModel>& models,
         plan.placements[order[i]->digest].push_back(room.node->name);
         break;
       }
+      // Without room anywhere one node keeps it all the same, on its disk while it is cold.
+      if (copy == 0 && plan.placements[order[i]->digest].empty() && !ranked[i].empty())
+        plan.placements[order[i]->digest].push_back(ranked[i].front()->node->name);
     }
   }
   for (std::size_t i = 0; i < order.size(); ++i) {

@@ -1,5 +1,7 @@
 // PLACEMENT: which nodes hold a host copy of which model. Rendezvous hashing, weighted by the size of the
-// host regions: when a node comes or goes, only models that gain or lose it move. Pure.
+// host regions: when a node comes or goes, only models that gain or lose it move. Every model has one node at
+// least, also beyond the size of the regions (a node has its coldest models on disk only); further copies go
+// where there is room for them. Pure.
 #pragma once
 
 #include <cstdint>

@@ -110,6 +110,19 @@ TEST(Placement, FullRegionsGiveEveryModelOneCopyFirst) {
   EXPECT_THAT(std::string(plan.problems[0].why.message()), HasSubstr("full"));
 }
 
+TEST(Placement, BeyondAllRegionsEveryModelStillHasItsNodeAndStaysThere) {
+  const auto models = Models(300, MiB(10));
+  const PlacementPlan plan = PlanPlacement(models, Nodes(3, MiB(100)), {}, {});
+  ASSERT_EQ(plan.placements.size(), 300u);
+  std::map<std::string, int> load;
+  for (const auto& [digest, holders] : plan.placements) {
+    ASSERT_EQ(holders.size(), 1u);
+    ++load[holders[0]];
+  }
+  for (const auto& [node, count] : load) EXPECT_NEAR(count, 100, 35) << node;
+  EXPECT_TRUE(PlanPlacement(models, Nodes(3, MiB(100)), plan.placements, {}).moves.empty());
+}
+
 TEST(Placement, WhatFitsNowhereIsRefusedWithTheSizes) {
   PlacementModel model = Models(1, GiB(2))[0];
   EXPECT_EQ(CheckFits(model, {}).code(), absl::StatusCode::kUnavailable);
