@@ -1,16 +1,25 @@
-// CACHE TABLE: what this node's host region holds against what placement wants. It decides what to fetch and
-// what to drop; the cache actor fetches, packs and drops, and reports. Owned by the cache actor.
+// CACHE TABLE: the models that this node adopted, and where their bytes are: on its disk, and in its host
+// region. It decides what comes into the region and what leaves it. Pure. Owned by the node controller, which
+// knows who reads a copy and who waits for one; the cache actor fetches, places and frees.
 //
-//   a model:  absent -> fetching -> held -> dropping -> absent;  fetching -> absent (failed; tried again with
-//   back-off)
+//   a model:  absent -> fetching -> on disk -> loading -> held -> on disk ...
+//             held -> leaving -> on disk              chosen to go while it was read: it goes with its last
+//             reader; fetching -> absent, loading -> on disk  failed: tried again with back-off loading ->
+//             absent                       damaged on disk: fetched again
 //
-// Bytes of fetching + held + dropping models never exceed the region. Wanted models come first come first
-// served; when the region is full, models that nobody wants go first, least recently used first; a wanted one
-// is never dropped for another. A pinned model stays.
+// An adopted model stays adopted: without room for all of them the coldest are on disk only, and come back
+// when somebody needs them. Those that are needed, since they are being adopted or since requests wait for
+// them, stand in one line, first come first served: while one finds no room, nobody behind it is loaded. What
+// goes for it: idle copies, then those that are only read, least recently used first, then those that
+// requests wait for, longest held first, once their turn is over. So a region full of models in use is shared
+// by turns, and what is read never leaves.
 #pragma once
 
+#include <compare>
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,69 +28,125 @@
 
 namespace troupe::node {
 
-enum class CacheState { kAbsent, kFetching, kHeld, kDropping };
+enum class CacheState { kAbsent, kFetching, kOnDisk, kLoading, kHeld, kLeaving };
+[[nodiscard]] const char* Name(CacheState state);
 
 struct CacheEntry {
-  Bytes bytes{};
+  Bytes bytes{};  // of the region
   CacheState state = CacheState::kAbsent;
   bool wanted = false;
-  std::uint32_t pins = 0;
-  std::uint64_t order = 0;  // of the wish
+  bool adopting = false;  // until Adopted()
+  std::uint32_t readers = 0;
+  bool read = false;        // since it was held
+  std::uint64_t place = 0;  // in the line; 0: not in it
   Time last_use{};
+  Time held_since{};
   Time retry_at{};
+  Bytes slack{};  // room to make beyond its bytes: what was free lay scattered
   std::uint32_t failures = 0;
   absl::Status last_error{};
 };
 
 struct CacheLimits {
   Bytes region = GiB(2);
-  std::uint32_t parallel_fetches = 2;
+  std::uint32_t parallel_fetches = 2;    // from the manager to the disk
+  std::uint32_t parallel_loads = 2;      // from the disk to the region
+  std::uint32_t parallel_adoptions = 2;  // in the region, and not yet ready: they do not leave
   Duration first_retry = std::chrono::milliseconds(200);
   Duration longest_retry = std::chrono::seconds(30);
+  // How long a copy that requests wait for stays before another one that is waited for may take its place.
+  Duration turn = std::chrono::milliseconds(100);
+  Duration unread_turn = std::chrono::seconds(1);  // of one that no GPU was free for since it came
 };
 
-enum class CacheActionKind { kFetch, kDrop };
+enum class CacheActionKind {
+  kFetch,  // bring it to the disk; FetchDone tells how it went
+  kLoad,   // from the disk into the region; LoadDone tells how it went
+  kLeave,  // nobody begins to read it any more; dropped with its last reader
+  kDrop,   // free its place in the region, before any load that was decided later
+};
 struct CacheAction {
   CacheActionKind kind{};
   std::string model{};
 };
 
+struct CacheCounts {
+  std::uint64_t loads = 0;  // into the region
+  std::uint64_t drops = 0;  // to disk only
+  std::uint64_t damaged = 0;
+};
+
 class CacheTable {
  public:
+  // True for a model that requests wait for at this node.
+  using Waited = std::function<bool(const std::string&)>;
+
   explicit CacheTable(CacheLimits limits) : limits_(limits) {}
 
-  // The manager wants a host copy. ResourceExhausted when it can never fit, or when wanted models fill the
-  // region.
+  // The node is to hold this model. ResourceExhausted when it can never fit.
   absl::Status Want(const std::string& model, Bytes bytes);
   void Unwant(const std::string& model);
-  // A restarted daemon found this copy in the region.
-  void Found(const std::string& model, Bytes bytes, Time now);
+  // All that adopting it takes is done: from now on its copy may leave.
+  void Adopted(const std::string& model);
+  // A request waits for a copy that is not usable.
+  void Need(const std::string& model);
 
-  // What to do now; state changes to fetching/dropping with it. Ask again after each event and at NextDue().
-  [[nodiscard]] std::vector<CacheAction> Decide(Time now);
-  void FetchDone(const std::string& model, const absl::Status& status, Bytes actual, Time now);
-  void DropDone(const std::string& model);
-  void Pin(const std::string& model);
-  void Unpin(const std::string& model);
-  void Touch(const std::string& model, Time now);
+  // What to do now, in this order; the states change with it. Ask again after each event and at NextDue().
+  [[nodiscard]] std::vector<CacheAction> Decide(Time now, const Waited& waited);
+  void FetchDone(const std::string& model, const absl::Status& status, Time now);
+  // `actual`: what the copy takes; zero: as estimated. DataLoss and NotFound: the disk does not have it any
+  // more. ResourceExhausted: what is free lies scattered.
+  void LoadDone(const std::string& model, const absl::Status& status, Bytes actual, Time now);
+  // A swap, a run or a preparation reads the copy, which is usable, until Unread.
+  void Read(const std::string& model, Time now);
+  // True when a leaving copy lost its last reader: ask Decide.
+  bool Unread(const std::string& model, Time now);
   [[nodiscard]] Time NextDue() const;
+  // False: Decide has nothing to do.
+  [[nodiscard]] bool Busy() const { return !line_.empty() || !leaving_.empty(); }
 
+  // In the region, and staying.
+  [[nodiscard]] bool Usable(const std::string& model) const;
   [[nodiscard]] const CacheEntry* Find(const std::string& model) const;
   [[nodiscard]] const std::map<std::string, CacheEntry>& entries() const { return entries_; }
-  [[nodiscard]] std::vector<std::string> Held() const;
   [[nodiscard]] Bytes used() const { return used_; }
   [[nodiscard]] Bytes region() const { return limits_.region; }
+  [[nodiscard]] const CacheCounts& counts() const { return counts_; }
   void Check() const;
 
  private:
-  [[nodiscard]] Bytes WantedBytes() const;
-  [[nodiscard]] std::vector<std::string> PlanDrops(Bytes needed) const;
+  struct Victim {
+    int rank = 0;
+    Time since{};
+    std::string model{};
+    auto operator<=>(const Victim&) const = default;
+  };
+  enum class Step { kStay, kGone, kFull };
+
+  CacheEntry& At(const std::string& model);
+  void JoinLine(const std::string& model, CacheEntry& entry);
+  void LeaveLine(CacheEntry& entry);
+  void Failed(CacheEntry& entry, const absl::Status& status, Time now);
+  void Forget(const std::string& model);
+  void Drop(const std::string& model, std::vector<CacheAction>& actions);
+  Step Advance(const std::string& model, CacheEntry& entry, Time now, const Waited& waited, bool full,
+               std::vector<CacheAction>& actions);
+  void MakeRoom(Bytes need, Time now, const Waited& waited, std::vector<CacheAction>& actions);
+  [[nodiscard]] std::vector<Victim> Victims(Time now, const Waited& waited);
+  [[nodiscard]] Bytes Room() const;
+  [[nodiscard]] std::uint32_t Arriving() const;
 
   CacheLimits limits_;
   std::map<std::string, CacheEntry> entries_;
+  std::map<std::uint64_t, std::string> line_;  // by place
+  std::set<std::string> leaving_;
   Bytes used_;
-  std::uint64_t next_order_ = 0;
+  std::uint64_t next_place_ = 1;
   std::uint32_t fetching_ = 0;
+  std::uint32_t loading_ = 0;
+  Time decided_{};
+  Time turn_ends_ = Time::max();  // of somebody in whose place the first of the line could come
+  CacheCounts counts_;
 };
 
 }  // namespace troupe::node

@@ -185,6 +185,7 @@ void SwapScheduler::SetInRegion(const std::string& name, bool in_region) {
   const auto model = models_.find(name);
   if (model == models_.end() || model->second.in_region == in_region) return;
   model->second.in_region = in_region;
+  in_region ? --out_of_region_ : ++out_of_region_;
   if (in_region) return;
   // A GPU is kept for no request that cannot take it.
   std::vector<RequestId> idle;
@@ -192,6 +193,15 @@ void SwapScheduler::SetInRegion(const std::string& name, bool in_region) {
     if (requests_.at(id).request.model == name) idle.push_back(id);
   }
   for (const RequestId& id : idle) Release(requests_.at(id));
+}
+
+std::vector<std::string> SwapScheduler::WaitingForRegion() const {
+  std::vector<std::string> models;
+  if (out_of_region_ == 0) return models;
+  for (const auto& head : queue_.heads()) {
+    if (!models_.at(head.model).in_region) models.push_back(head.model);
+  }
+  return models;
 }
 
 Effects SwapScheduler::ForgetModel(const std::string& model) {
@@ -205,6 +215,7 @@ Effects SwapScheduler::ForgetModel(const std::string& model) {
                                    absl::UnavailableError("the model was taken off this node"),
                                    proto::BOUNCE_NOT_ADOPTED));
   }
+  SetInRegion(model, true);
   models_.erase(model);
   homes_.erase(model);
   std::erase_if(hints_, [&](const auto& hint) { return hint.first.second == model; });

@@ -56,7 +56,13 @@ class SwapScheduler {
   // A model whose host copy is on disk only, or on its way, keeps its requests waiting: nothing is dispatched
   // for it, and its requests hold up nobody. A described model is in the region until told otherwise.
   void SetInRegion(const std::string& model, bool in_region);
+  // Those with waiting requests, the most urgent first.
+  [[nodiscard]] std::vector<std::string> WaitingForRegion() const;
   [[nodiscard]] bool Waits(const std::string& model) const { return queue_.Find(model) != nullptr; }
+  [[nodiscard]] std::size_t WaitingFor(const std::string& model) const {
+    const auto* waiting = queue_.Find(model);
+    return waiting == nullptr ? 0 : waiting->size();
+  }
 
   // Draining: nothing new enters, what is here finishes.
   void SetDraining(bool draining) { draining_ = draining; }
@@ -186,6 +192,7 @@ class SwapScheduler {
   std::map<std::string, std::uint32_t> running_;          // dispatched requests by function
   std::map<std::pair<GpuIndex, std::string>, FitHint> hints_;
   std::uint64_t next_sequence_ = 0;
+  std::size_t out_of_region_ = 0;  // models
   bool draining_ = false;
   SchedulerCounts counts_;
 };

@@ -42,6 +42,7 @@ struct DaemonConfig {
   unsigned worker_threads = 1;
   Duration lease = std::chrono::seconds(30);
   Bytes host_region = GiB(4);
+  std::string huge_pages = "auto";  // auto: for the host region where they can be had; off
   bool allow_faults = false;
 
   std::string topology;  // of the GPUs (node/topology.hpp)

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "actors/daemon/gauges.hpp"
 #include "actors/daemon/roles.hpp"
+#include "actors/daemon/swap_gauges.hpp"
 #include "actors/member/member.hpp"
 #include "actors/node/cache.hpp"
 #include "actors/node/node_controller.hpp"
@@ -38,8 +39,12 @@ class NodeRole final : public Role {
 
   absl::Status Start(const std::string& operations) {
     const auto& config = common_.config;
+    const bool huge_pages = config.huge_pages == "auto";
     TROUPE_ASSIGN_OR_RETURN(auto region,
-                            transport::HostRegion::Create(config.name, {config.host_region, false}));
+                            transport::HostRegion::Create(config.name, {config.host_region, huge_pages}));
+    if (huge_pages && !region->huge_pages())
+      spdlog::debug("the host region is made of normal pages: the system has no huge ones for {}",
+                    FormatBytes(config.host_region));
     host_ = std::make_unique<storage::HostRepository>(std::move(region));
     StoredModelRepository::Options repository;
     repository.import_program = config.bin + "/troupe-import";
@@ -49,7 +54,6 @@ class NodeRole final : public Role {
                                                           host_.get(), *common_.channel);
     CacheOptions cache;
     cache.manager = common_.manager;
-    cache.limits.region = config.host_region;
     spdlog::info("policies: ordering {}, gpu {}, eviction {}", config.policies.ordering, config.policies.gpu,
                  config.policies.eviction);
     cache_ = SpawnCache(*common_.system, std::move(cache), *repository_, *common_.directory);
@@ -123,6 +127,7 @@ class NodeRole final : public Role {
     options.credits_per_gpu = config.credits_per_gpu;
     options.scheduler.concurrency = config.concurrency;
     options.scheduler.swap_ahead = config.swap_ahead;
+    options.copies.region = host_->region().capacity();
     options.executor.supervision.hang_timeout = config.hang;
     for (unsigned i = 0; i < config.gpus; ++i)
       options.gpus.push_back({absl::StrCat("virtual:", i), config.gpu_memory});
@@ -175,9 +180,12 @@ class NodeRole final : public Role {
     const auto usage = repository_->host_usage();
     gauges_.Set("troupe_host_region_bytes", "Size of the host region.", mine,
                 static_cast<double>(usage.capacity.count()));
+    gauges_.Set("troupe_host_region_huge_pages", "1 when the host region is made of huge pages.", mine,
+                host_->region().huge_pages());
     gauges_.Set("troupe_host_region_used_bytes", "Bytes of models in the host region.", mine,
                 static_cast<double>(usage.used.count()));
     ShowGpus(node);
+    ShowSwaps(node, gauges_);
   }
 
   void ShowGpus(const proto::NodeDescription& node) {

@@ -155,6 +155,7 @@ void AddResidency(const proto::NodeDescription& node, proto::AdminReply& reply) 
 
 void GpusOf(const proto::NodeDescription& node, proto::AdminReply& reply) {
   for (const auto& gpu : node.gpus()) *reply.add_gpus() = gpu;
+  if (node.has_region()) *reply.add_regions() = node.region();
 }
 
 absl::StatusOr<proto::WorkflowRecord> ReadWorkflow(const std::string& yaml, const Catalogue& catalogue,

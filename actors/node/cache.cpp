@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "actors/core/call.hpp"
 #include "actors/core/continuations.hpp"
-#include "actors/core/time.hpp"
 #include "actors/interfaces/cluster_manager.hpp"
 #include "proto/local.pb.h"
 
@@ -16,16 +15,17 @@ namespace troupe::actors {
 namespace {
 
 using CacheSelf =
-    CacheActor::extend<Hears<proto::Continue>, Hears<proto::Tick>,
-                       caf::reacts_to<proto::PeerUp, caf::strong_actor_ptr>, Hears<proto::PeerLost>>;
+    CacheActor::extend<Hears<proto::Continue>, caf::reacts_to<proto::PeerUp, caf::strong_actor_ptr>,
+                       Hears<proto::PeerLost>>;
 using HostPromise = caf::typed_response_promise<proto::HostModel>;
 
-struct Wish {
-  proto::FunctionRecord function;
-  std::vector<HostPromise> waiting;
-  proto::HostCopy copy;
-  bool held = false;
-};
+proto::HostModel ReplyFor(const std::string& model, const absl::Status& status) {
+  proto::HostModel reply;
+  reply.set_code(static_cast<int>(status.code()));
+  reply.set_message(std::string(status.message()));
+  reply.set_model_digest(model);
+  return reply;
+}
 
 class Cache : public CacheSelf::base {
  public:
@@ -34,8 +34,7 @@ class Cache : public CacheSelf::base {
       : CacheSelf::base(config),
         options_(std::move(options)),
         repository_(repository),
-        directory_(directory),
-        table_(options_.limits) {}
+        directory_(directory) {}
 
   const char* name() const override { return "cache"; }
 
@@ -44,17 +43,13 @@ class Cache : public CacheSelf::base {
     directory_.Watch(options_.manager, system().message_types<ClusterManagerActor>(),
                      caf::actor_cast<PeerWatcherActor>(this));
     return {
-        [this](proto::AdoptModel& adopt) { return Adopt(adopt); },
-        [this](const proto::DisownModel& disown) { Disown(disown.model_digest()); },
+        [this](const proto::FetchModel& fetch) { return Fetch(fetch.function()); },
+        [this](const proto::AdoptModel& adopt) { return Place(adopt.function()); },
+        [this](const proto::DisownModel& disown) { repository_.Disown(disown.model_digest()); },
         [this](const proto::Continue& message) { continuations_.Resume(message); },
-        [this](const proto::Tick&) {
-          armed_ = Time::max();
-          Decide();
-        },
         [this](const proto::PeerUp&, const caf::strong_actor_ptr& peer) {
           manager_ = caf::actor_cast<ClusterManagerActor>(peer);
           monitor(manager_);
-          Decide();
         },
         [this](const proto::PeerLost&) { manager_ = nullptr; },
     };
@@ -62,67 +57,34 @@ class Cache : public CacheSelf::base {
 
   void on_exit() override {
     continuations_.Clear();
-    wishes_.clear();
+    fetches_.clear();
     manager_ = nullptr;
   }
 
  private:
-  HostPromise Adopt(const proto::AdoptModel& adopt) {
+  // A model on its way to the disk.
+  struct Moving {
+    std::vector<HostPromise> waiting;
+    std::vector<std::string> objects;
+    std::uint64_t bytes = 0;
+  };
+
+  HostPromise Fetch(const proto::FunctionRecord& function) {
     auto promise = make_response_promise<proto::HostModel>();
-    const auto& function = adopt.function();
-    const auto& digest = function.model_digest();
-    auto& wish = wishes_[digest];
-    wish.function = function;
-    if (wish.held) {
-      Answer({promise}, wish, absl::OkStatus());
-      return promise;
-    }
-    const auto status = table_.Want(digest, Bytes(function.weights_bytes() + function.model_bytes()));
-    wish.waiting.push_back(promise);
-    if (!status.ok()) {
-      Fail(digest, status);
-    } else {
-      Decide();
-    }
+    const auto& model = function.model_digest();
+    auto& moving = fetches_[model];
+    moving.waiting.push_back(promise);
+    if (moving.waiting.size() > 1) return promise;
+    moving.objects = repository_.ObjectsOf(function);
+    FetchMissing(model, 0);
     return promise;
   }
 
-  void Disown(const std::string& digest) {
-    table_.Unwant(digest);
-    Decide();
-  }
-
-  // Starts the fetches and drops that the table asks for, and arms its next retry.
-  void Decide() {
-    for (const auto& action : table_.Decide(Now(this))) {
-      if (action.kind == node::CacheActionKind::kFetch) {
-        Fetch(action.model);
-      } else {
-        repository_.Disown(action.model);
-        wishes_.erase(action.model);
-        table_.DropDone(action.model);
-      }
-    }
-    const auto due = table_.NextDue();
-    if (due < armed_) {
-      armed_ = due;
-      After(this, due - Now(this), proto::Tick());
-    }
-  }
-
-  // The model's objects, unless the disk has them, then the place in the host region.
-  void Fetch(const std::string& model) {
-    const auto it = wishes_.find(model);
-    if (it == wishes_.end())
-      return Fetched(model, absl::CancelledError("nobody asks for this model any more"));
-    FetchMissing(model, repository_.ObjectsOf(it->second.function), 0);
-  }
-
-  void FetchMissing(const std::string& model, const std::vector<std::string>& objects, std::size_t next) {
+  void FetchMissing(const std::string& model, std::size_t next) {
+    const auto& objects = fetches_.at(model).objects;
     while (next < objects.size() && repository_.Has(objects[next])) ++next;
-    if (next == objects.size()) return Place(model);
-    FetchPart(model, objects[next], 0,
-              [this, model, objects, next] { FetchMissing(model, objects, next + 1); });
+    if (next == objects.size()) return Fetched(model, absl::OkStatus());
+    FetchPart(model, objects[next], 0, [this, model, next] { FetchMissing(model, next + 1); });
   }
 
   void FetchPart(const std::string& model, const std::string& digest, std::uint64_t offset,
@@ -154,7 +116,7 @@ class Cache : public CacheSelf::base {
                        }
                        if (!bytes.ok()) return Fetched(model, bytes.status());
                        if (bytes->empty() && total != 0)
-                         return Fetched(model, absl::DataLossError("an empty part of a model"));
+                         return Fetched(model, absl::UnavailableError("an empty part of a model"));
                        KeepPart(model, digest, offset, std::move(*bytes), total, then);
                      }));
   }
@@ -163,6 +125,7 @@ class Cache : public CacheSelf::base {
                 std::uint64_t total, std::function<void()> then) {
     const auto next = offset + bytes.size();
     const bool last = next >= total;
+    fetches_.at(model).bytes += bytes.size();
     repository_.Receive(
         absl::StrCat("fetch-", digest), offset, std::move(bytes), last, digest,
         continuations_.Make<std::uint64_t>(this, [=, this](absl::StatusOr<std::uint64_t> size) {
@@ -172,62 +135,33 @@ class Cache : public CacheSelf::base {
         }));
   }
 
-  void Place(const std::string& model) {
-    const auto it = wishes_.find(model);
-    if (it == wishes_.end()) return Fetched(model, absl::CancelledError("disowned while it was fetched"));
-    repository_.Adopt(it->second.function, continuations_.Make<proto::HostCopy>(
-                                               this, [this, model](absl::StatusOr<proto::HostCopy> copy) {
-                                                 const auto wish = wishes_.find(model);
-                                                 if (copy.ok() && wish != wishes_.end())
-                                                   wish->second.copy = *copy;
-                                                 Fetched(model, copy.status());
-                                               }));
-  }
-
   void Fetched(const std::string& model, const absl::Status& status) {
-    const auto it = wishes_.find(model);
-    Bytes actual;
-    if (it != wishes_.end() && status.ok())
-      actual = Bytes(it->second.copy.model().length() + it->second.copy.weights().length());
-    table_.FetchDone(model, status, actual, Now(this));
-    if (it != wishes_.end()) {
-      if (status.ok()) {
-        it->second.held = true;
-        Answer(std::exchange(it->second.waiting, {}), it->second, status);
-      } else if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) {
-        // What a retry may mend (the manager is away) keeps its askers waiting; the rest they learn at once.
-        Fail(model, status);
-      }
-    }
-    Decide();
+    auto moving = std::move(fetches_.extract(model).mapped());
+    auto reply = ReplyFor(model, status);
+    reply.set_fetched_bytes(moving.bytes);
+    for (auto& promise : moving.waiting) promise.deliver(reply);
   }
 
-  void Fail(const std::string& model, const absl::Status& status) {
-    const auto it = wishes_.find(model);
-    auto waiting = std::exchange(it->second.waiting, {});
-    Answer(std::move(waiting), it->second, status);
-    wishes_.erase(it);
-    table_.Unwant(model);
-  }
-
-  static void Answer(std::vector<HostPromise> waiting, const Wish& wish, const absl::Status& status) {
-    proto::HostModel reply;
-    reply.set_code(static_cast<int>(status.code()));
-    reply.set_message(std::string(status.message()));
-    reply.set_model_digest(wish.function.model_digest());
-    if (status.ok()) *reply.mutable_copy() = wish.copy;
-    for (auto& promise : waiting) promise.deliver(reply);
+  HostPromise Place(const proto::FunctionRecord& function) {
+    auto promise = make_response_promise<proto::HostModel>();
+    repository_.Adopt(
+        function,
+        continuations_.Make<proto::HostCopy>(
+            this, [promise, model = function.model_digest()](absl::StatusOr<proto::HostCopy> copy) mutable {
+              auto reply = ReplyFor(model, copy.status());
+              if (copy.ok()) *reply.mutable_copy() = *std::move(copy);
+              promise.deliver(std::move(reply));
+            }));
+    return promise;
   }
 
   const CacheOptions options_;
   ModelRepository& repository_;
   PeerDirectory& directory_;
-  node::CacheTable table_;
   ClusterManagerActor manager_;
   PendingCalls calls_;
   Continuations continuations_;
-  std::map<std::string, Wish> wishes_;
-  Time armed_ = Time::max();
+  std::map<std::string, Moving> fetches_;
 };
 
 }  // namespace

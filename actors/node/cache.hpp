@@ -8,13 +8,12 @@
 #include "actors/interfaces/cache.hpp"
 #include "actors/seams/model_repository.hpp"
 #include "actors/seams/peer_directory.hpp"
-#include "node/cache_table.hpp"
+#include "base/units.hpp"
 
 namespace troupe::actors {
 
 struct CacheOptions {
-  std::string manager;  // address of the cluster manager
-  node::CacheLimits limits;
+  std::string manager;                                // address of the cluster manager
   Duration fetch_timeout = std::chrono::seconds(10);  // of one part of an object
   std::uint64_t part_bytes = 4u << 20;
 };

@@ -1,4 +1,4 @@
-// The models that this node has a host copy of, is getting one of, or has given up while a worker may still
+// The models that this node adopted, is adopting, or has given up while a worker may still
 // use it. Owned by the node controller.
 //
 //   absent -(Hold)-> held -(GiveUp)-> leaving -(the last order that names it is answered)-> absent
@@ -23,15 +23,21 @@ using AdoptPromise = caf::typed_response_promise<proto::AdoptModelReply>;
 
 struct HeldModel {
   proto::FunctionRecord function{};
-  proto::HostCopy copy{};  // empty until it is placed
+  proto::HostCopy copy{};  // the latest; empty until it is placed. Whether it is there: node::CacheTable
   bool adopted = false;    // requests may come
+  std::map<std::uint32_t, std::uint64_t> prepared{};  // GPU -> the incarnation of its worker
   std::vector<AdoptPromise> waiting{};
+
+  [[nodiscard]] bool PreparedBy(std::uint32_t gpu, std::uint64_t incarnation) const {
+    const auto it = prepared.find(gpu);
+    return it != prepared.end() && it->second == incarnation;
+  }
 };
 
 // Models by their canonical digests; workers know them by their packed ones.
 class HeldModels {
  public:
-  // New, or as it is held. One that was leaving keeps its host copy until another is placed.
+  // New, or as it is held. One that was leaving is adopted anew.
   HeldModel& Hold(const std::string& digest) {
     auto& entry = entries_[digest];
     if (std::exchange(entry.leaving, false)) entry.model.adopted = false;  // its old copy is still there
@@ -57,13 +63,10 @@ class HeldModels {
     TROUPE_CHECK(orders > 0, "more answers than orders");
     --orders;
   }
-  // True once for a model that was given up and that nothing uses any more: it is forgotten, and its host
-  // copy may go.
-  [[nodiscard]] bool Forget(const std::string& digest) {
+  // Does nothing unless the model was given up and nothing uses it any more.
+  void Forget(const std::string& digest) {
     const auto it = entries_.find(digest);
-    if (it == entries_.end() || !it->second.leaving || it->second.orders > 0) return false;
-    entries_.erase(it);
-    return true;
+    if (it != entries_.end() && it->second.leaving && it->second.orders == 0) entries_.erase(it);
   }
 
   // Held or leaving; empty before it is placed.

@@ -9,14 +9,6 @@ namespace troupe::actors {
 
 namespace {
 
-enum : std::uint32_t { kExpire = 1, kGrant = 2 };
-
-proto::Tick MakeTick(std::uint32_t what) {
-  proto::Tick tick;
-  tick.set_what(what);
-  return tick;
-}
-
 SubmitPromise Bounce(SubmitPromise promise, proto::BounceReason reason, const std::string& message) {
   proto::SubmitReply reply;
   reply.mutable_bounced()->set_reason(reason);
@@ -43,6 +35,7 @@ NodeController::NodeController(caf::actor_config& config, NodeOptions options,
       options_(std::move(options)),
       cache_(std::move(cache)),
       scheduler_(options_.scheduler, policies),
+      copies_(options_.copies),
       inputs_(options_.channel, options_.remote_inputs) {}
 
 NodeController::behavior_type NodeController::make_behavior() {
@@ -119,6 +112,8 @@ void NodeController::BringInputs(const node::NodeRequest& request) {
 }
 
 void NodeController::Schedule(const node::NodeRequest& request) {
+  const bool known = scheduler_.Knows(request.model);
+  requests_.at(request.id).from_disk = known && !copies_.Usable(request.model);
   auto submitted = scheduler_.Submit(request, Now(this));
   if (!submitted.accepted) Finish(submitted.finished);
   Pump();
@@ -126,6 +121,8 @@ void NodeController::Schedule(const node::NodeRequest& request) {
 
 void NodeController::Pump() {
   for (const auto& dispatch : scheduler_.Decide(Now(this))) CarryOut(dispatch);
+  for (const auto& model : scheduler_.WaitingForRegion()) copies_.Need(model);
+  MoveCopies();
   const auto due = scheduler_.NextDue();
   if (due < armed_) {
     armed_ = due;
@@ -136,7 +133,10 @@ void NodeController::Pump() {
 void NodeController::Handle(const node::Effects& effects) {
   for (const auto& finished : effects.finished) Finish(finished);
   for (const auto& flight : effects.cancel) CancelAtWorker(flight.gpu, flight.request);
-  for (const auto& eviction : effects.evictions) OrderEviction(eviction.gpu, eviction.model);
+  for (const auto& eviction : effects.evictions) {
+    swaps_.Evicted("forgotten");
+    OrderEviction(eviction.gpu, eviction.model);
+  }
   Pump();
   dirty_ = true;
   ArmGrants();
@@ -151,6 +151,7 @@ void NodeController::CarryOut(const node::Dispatch& dispatch) {
   request.gpu = dispatch.gpu;
   request.swap.Clear();
   request.run.Clear();
+  NoteDispatch(dispatch, request);
   for (const auto& victim : dispatch.victims) OrderEviction(dispatch.gpu, victim);
   if (dispatch.source == node::SwapSource::kHost) OrderSwapIn(dispatch, request.serial, model->copy);
   const auto remaining = request.expiry == Time::max() ? Duration::max() : request.expiry - Now(this);
@@ -159,6 +160,26 @@ void NodeController::CarryOut(const node::Dispatch& dispatch) {
                [this, dispatch, serial = request.serial](proto::WorkerOutcome outcome) {
                  Ran(dispatch, serial, std::move(outcome));
                });
+}
+
+void NodeController::NoteDispatch(const node::Dispatch& dispatch, HeldRequest& request) {
+  request.dispatched = Now(this);
+  request.attempt = dispatch.attempt;
+  const auto* resident = scheduler_.gpus().at(dispatch.gpu).Find(dispatch.model);
+  if (dispatch.source != node::SwapSource::kResident) {
+    request.was = dispatch.source == node::SwapSource::kPeer ? ModelWas::kPeer
+                  : request.from_disk                        ? ModelWas::kDisk
+                                                             : ModelWas::kHost;
+  } else {
+    request.was = resident != nullptr && resident->state == node::ResidentState::kLoading
+                      ? ModelWas::kLoading
+                      : ModelWas::kResident;
+  }
+  swaps_.Dispatched(request.was);
+  for (const auto& victim : dispatch.victims) {
+    const bool replicated = scheduler_.gpus().HolderCount(victim) > 0;
+    swaps_.Evicted(replicated ? "replicated" : scheduler_.Heavy(victim) ? "heavy" : "light");
+  }
 }
 
 void NodeController::OrderEviction(node::GpuIndex gpu, const std::string& model) {
@@ -180,10 +201,12 @@ void NodeController::OrderSwapIn(const node::Dispatch& dispatch, std::uint64_t s
              // The model comes also when its request was cancelled or expired on the way.
              if (gpus_[dispatch.gpu].last.incarnation() != life || !Up(dispatch.gpu)) return;
              if (const auto held = Current(dispatch.request, serial)) held->swap = outcome;
-             Handle(scheduler_.Apply(
-                 node::SwapInDone{dispatch.gpu, dispatch.model, StatusOf(outcome), Bytes(outcome.bytes()),
-                                  Duration(outcome.end_ns() - outcome.begin_ns())},
-                 Now(this)));
+             const Duration took(outcome.end_ns() - outcome.begin_ns());
+             swaps_.Swapped(dispatch.gpu, {dispatch.model, false, Bytes(outcome.bytes()), took, Now(this),
+                                           dispatch.victims, StatusOf(outcome)});
+             Handle(scheduler_.Apply(node::SwapInDone{dispatch.gpu, dispatch.model, StatusOf(outcome),
+                                                      Bytes(outcome.bytes()), took},
+                                     Now(this)));
            });
 }
 
@@ -218,12 +241,16 @@ std::uint64_t NodeController::Order(node::GpuIndex gpu, proto::WorkerOrder order
 
 std::uint64_t NodeController::OrderFor(const std::string& model, node::GpuIndex gpu, proto::WorkerOrder order,
                                        OnOutcome then) {
+  const bool reads = !order.has_evict();
   models_.BeginUse(model);
-  return Order(gpu, std::move(order), [this, model, then = std::move(then)](proto::WorkerOutcome outcome) {
-    then(std::move(outcome));  // may order an eviction of the model: before its use ends
-    models_.EndUse(model);
-    LetGo(model);
-  });
+  if (reads) copies_.Read(model, Now(this));
+  return Order(gpu, std::move(order),
+               [this, model, reads, then = std::move(then)](proto::WorkerOutcome outcome) {
+                 then(std::move(outcome));  // may order an eviction of the model: before its use ends
+                 if (reads && copies_.Unread(model, Now(this))) MoveCopies();
+                 models_.EndUse(model);
+                 models_.Forget(model);
+               });
 }
 
 void NodeController::Finish(const node::Finished& finished) {
@@ -330,6 +357,10 @@ void NodeController::OnTick(const proto::Tick& tick) {
     grants_armed_ = false;
     if (dirty_) GrantAll();
     return;
+  }
+  if (tick.what() == kCopies) {
+    copies_armed_ = Time::max();
+    return MoveCopies();
   }
   armed_ = Time::max();
   Handle(scheduler_.Expire(Now(this)));

@@ -12,6 +12,7 @@
 #include "actors/node/executor.hpp"
 #include "actors/node/remote_inputs.hpp"
 #include "base/policy.hpp"
+#include "node/cache_table.hpp"
 #include "node/swap_scheduler.hpp"
 
 namespace troupe::actors {
@@ -33,9 +34,10 @@ struct NodeOptions {
   transport::TensorChannel* channel = nullptr;
   RemoteInputLimits remote_inputs;
   node::SchedulerLimits scheduler;
+  node::CacheLimits copies;  // of the host region
   ExecutorLimits executor;
   std::uint64_t credits_per_gpu = 8;
-  Duration adopt_timeout = std::chrono::minutes(5);    // fetch, pack and place one model
+  Duration adopt_timeout = std::chrono::minutes(5);    // fetch one model, or place it
   Duration prepare_timeout = std::chrono::minutes(1);  // primitives of one plan
   Duration describe_timeout = std::chrono::seconds(1);
   Duration grant_every = std::chrono::milliseconds(20);  // changes of residency are told at most this often

@@ -1,6 +1,6 @@
 // The node controller's class, private to its sources: node_controller.cpp (requests and routers),
-// node_models.cpp (host copies and plans), node_workers.cpp (executors, and what others are told). Contract:
-// actors/interfaces/node_controller.hpp.
+// node_models.cpp (adoption and plans), node_copies.cpp (host copies), node_workers.cpp (executors, and what
+// others are told). Contract: actors/interfaces/node_controller.hpp.
 #pragma once
 
 #include <functional>
@@ -14,15 +14,21 @@
 #include "actors/node/held_models.hpp"
 #include "actors/node/node_controller.hpp"
 #include "actors/node/orders.hpp"
+#include "actors/node/prepare_line.hpp"
 #include "actors/node/remote_inputs.hpp"
 #include "actors/node/router_links.hpp"
+#include "actors/node/swap_book.hpp"
 #include "actors/node/unread_outputs.hpp"
+#include "node/cache_table.hpp"
 #include "proto/local.pb.h"
 
 namespace troupe::actors {
 
 using ControllerSelf = NodeControllerActor::extend<Hears<proto::Tick>, Hears<proto::Continue>>;
 using SubmitPromise = caf::typed_response_promise<proto::SubmitReply>;
+
+// The most that a copy of any of its forms takes of a host region.
+[[nodiscard]] Bytes RegionBytesOf(const proto::FunctionRecord& function);
 
 class NodeController : public ControllerSelf::base {
  public:
@@ -38,17 +44,37 @@ class NodeController : public ControllerSelf::base {
     proto::SubmitRequest message;
     SubmitPromise promise;
     Time expiry{};
+    bool from_disk = false;  // its model was not in the host region when it came
     // Of its current dispatch; serial 0: none.
     std::uint64_t serial = 0;
     node::GpuIndex gpu = node::kNoGpu;
     std::uint64_t run_sequence = 0;
+    Time dispatched{};
+    std::uint32_t attempt = 0;
+    ModelWas was = ModelWas::kResident;
     proto::WorkerOutcome swap;
     proto::WorkerOutcome run;
   };
   struct HeldGpu {
     ExecutorActor executor;
     proto::ExecutorReport last;
+    PrepareLine plans;
+    // What its worker said when it was last described, to tell shares of the time since.
+    struct {
+      Time at{};
+      std::int64_t busy_ns = 0;
+      std::int64_t link_ns = 0;
+      double busy_share = 0;
+      double link_share = 0;
+    } seen;
   };
+  // What a timer is for.
+  enum : std::uint32_t { kExpire = 1, kGrant = 2, kCopies = 3 };
+  static proto::Tick MakeTick(std::uint32_t what) {
+    proto::Tick tick;
+    tick.set_what(what);
+    return tick;
+  }
   using OnOutcome = std::function<void(proto::WorkerOutcome)>;
 
   // --- requests (node_controller.cpp) ---
@@ -60,6 +86,8 @@ class NodeController : public ControllerSelf::base {
   void Pump();
   void Handle(const node::Effects& effects);
   void CarryOut(const node::Dispatch& dispatch);
+  // Counts it, and where its model was.
+  void NoteDispatch(const node::Dispatch& dispatch, HeldRequest& request);
   void OrderEviction(node::GpuIndex gpu, const std::string& model);
   void OrderSwapIn(const node::Dispatch& dispatch, std::uint64_t serial, const proto::HostCopy& copy);
   void Ran(const node::Dispatch& dispatch, std::uint64_t serial, proto::WorkerOutcome outcome);
@@ -73,7 +101,8 @@ class NodeController : public ControllerSelf::base {
 
   // --- orders: every one is answered, also when its worker dies ---
   std::uint64_t Order(node::GpuIndex gpu, proto::WorkerOrder order, OnOutcome then);
-  // The same for an order that names a model: its host copy stays at least until the answer.
+  // The same for an order that names a model: its host copy stays at least until the answer, unless it is an
+  // eviction, which does not read it.
   std::uint64_t OrderFor(const std::string& model, node::GpuIndex gpu, proto::WorkerOrder order,
                          OnOutcome then);
 
@@ -88,17 +117,29 @@ class NodeController : public ControllerSelf::base {
 
   // --- models (node_models.cpp) ---
   AdoptPromise Adopt(proto::AdoptModel& adopt);
-  void Placed(const std::string& digest, absl::StatusOr<proto::HostModel> host);
+  // Its first host copy is there: it is described and prepared.
+  void Placed(const std::string& digest);
   // Workers that outlived the daemon before us may hold the model already.
   void FindResident(const std::string& digest, const std::string& packed);
   // Makes the plan of the declared shapes, so that the first request finds it ready. False: no worker is up.
   bool Prepare(node::GpuIndex gpu, const std::string& digest);
-  void Prepared(const std::string& digest, const proto::WorkerOutcome& outcome);
+  void PrepareNext(node::GpuIndex gpu);
+  void Prepared(node::GpuIndex gpu, const std::string& digest, const proto::WorkerOutcome& outcome);
+  // Its worker is gone: what was to be prepared there is when another comes.
+  void ForgetPlans(node::GpuIndex gpu);
   void Adopted(const std::string& digest);
   void AdoptFailed(const std::string& digest, const absl::Status& status);
   void Disown(const std::string& digest);
-  // The host copy of a model that was given up goes once no worker may still be reading it.
-  void LetGo(const std::string& digest);
+
+  // --- host copies (node_copies.cpp) ---
+  // Starts what the table decides, and arms its timer.
+  void MoveCopies();
+  void FetchCopy(const std::string& digest);
+  void LoadCopy(const std::string& digest);
+  void DropCopy(const std::string& digest);
+  void Loaded(const std::string& digest, const absl::StatusOr<proto::HostModel>& host, Duration took);
+  void CameBack(const std::string& digest, Bytes bytes, Duration took);
+  void CopyFailed(const std::string& digest, const absl::Status& status);
 
   // --- workers (node_workers.cpp) ---
   void StartExecutors();
@@ -107,6 +148,7 @@ class NodeController : public ControllerSelf::base {
   }
   void Executor(const proto::ExecutorReport& report);
   void Tell(const proto::ExecutorReport& report);
+  void Note(const std::string& kind, const std::string& message);
   void WorkerUp(const proto::ExecutorReport& report, Time now);
   void VoidDispatches(node::GpuIndex gpu);
   void UpdateCapacity();
@@ -117,6 +159,13 @@ class NodeController : public ControllerSelf::base {
   [[nodiscard]] proto::GpuRecord Record(std::uint32_t index) const;
   [[nodiscard]] proto::NodeLoad Load() const;
   caf::typed_response_promise<proto::NodeDescription> Describe();
+  // --- what an operator sees (node_view.cpp) ---
+  void Show(proto::NodeDescription& node);
+  void ShowFunction(const std::string& digest, google::protobuf::RepeatedPtrField<std::string>& functions);
+  void ShowModels(std::uint32_t index, proto::GpuStatus& status);
+  void ShowWork(std::uint32_t index, proto::GpuStatus& status);
+  void ShowRegion(proto::HostRegionStatus& region);
+  void ShowShares(std::uint32_t index, proto::GpuStatus& status);
   void AddWorker(const proto::WorkerOutcome& outcome, proto::GpuStatus& status) const;
 
   const NodeOptions options_;
@@ -124,6 +173,8 @@ class NodeController : public ControllerSelf::base {
   node::SwapScheduler scheduler_;
   RouterLinks routers_;
   HeldModels models_;
+  node::CacheTable copies_;
+  SwapBook swaps_;
   UnreadOutputs unread_;
   RemoteInputs inputs_;
   PendingCalls calls_;
@@ -133,6 +184,7 @@ class NodeController : public ControllerSelf::base {
   std::uint64_t next_sequence_ = 1;
   std::uint64_t next_serial_ = 1;
   Time armed_ = Time::max();
+  Time copies_armed_ = Time::max();
   bool grants_armed_ = false;
   bool dirty_ = false;
 };

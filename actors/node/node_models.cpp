@@ -1,4 +1,4 @@
-// The node controller: host copies and plans.
+// The node controller: adoption, and plans made ahead.
 #include <algorithm>
 
 #include "actors/node/node_controller_actor.hpp"
@@ -28,22 +28,16 @@ AdoptPromise NodeController::Adopt(proto::AdoptModel& adopt) {
   model.waiting.push_back(promise);
   if (model.waiting.size() > 1) return promise;
   model.function = adopt.function();
-  Call<proto::HostModel>(
-      this, calls_, cache_, options_.adopt_timeout, std::move(adopt),
-      [this, digest](absl::StatusOr<proto::HostModel> host) { Placed(digest, std::move(host)); });
+  const auto status = copies_.Want(digest, RegionBytesOf(model.function));
+  status.ok() ? MoveCopies() : AdoptFailed(digest, status);
   return promise;
 }
 
-void NodeController::Placed(const std::string& digest, absl::StatusOr<proto::HostModel> host) {
-  auto* model = models_.Find(digest);
-  if (model == nullptr) return;  // disowned meanwhile
-  if (host.ok() && host->code() != 0) {
-    host = absl::Status(static_cast<absl::StatusCode>(host->code()), host->message());
-  }
-  if (!host.ok()) return AdoptFailed(digest, host.status());
-  model->copy = host->copy();
-  FindResident(digest, host->copy().digest());
-  Handle(scheduler_.DescribeModel(digest, Bytes(host->copy().weights().length()), Bytes(0)));
+void NodeController::Placed(const std::string& digest) {
+  const auto* model = models_.Find(digest);
+  FindResident(digest, model->copy.digest());
+  Handle(scheduler_.DescribeModel(digest, Bytes(model->copy.weights().length()), Bytes(0)));
+  scheduler_.SetInRegion(digest, true);
   bool asked = false;
   for (node::GpuIndex gpu = 0; gpu < gpus_.size(); ++gpu) asked |= Prepare(gpu, digest);
   if (!asked) Adopted(digest);  // no worker is up: it prepares when it comes
@@ -62,16 +56,37 @@ void NodeController::FindResident(const std::string& digest, const std::string& 
 
 bool NodeController::Prepare(node::GpuIndex gpu, const std::string& digest) {
   if (!Up(gpu)) return false;
-  const auto* model = models_.Find(digest);
-  OrderFor(digest, gpu, PrepareOrderFor(model->function, model->copy),
-           [this, digest](const proto::WorkerOutcome& outcome) { Prepared(digest, outcome); });
+  gpus_[gpu].plans.Push(digest, !models_.Find(digest)->adopted);
+  PrepareNext(gpu);
   return true;
 }
 
-void NodeController::Prepared(const std::string& digest, const proto::WorkerOutcome& outcome) {
-  const auto* model = models_.Find(digest);
+void NodeController::PrepareNext(node::GpuIndex gpu) {
+  auto& plans = gpus_[gpu].plans;
+  const auto life = gpus_[gpu].last.incarnation();
+  for (auto digest = plans.Next(); !digest.empty(); digest = plans.Next()) {
+    const auto* model = models_.Find(digest);
+    if (model == nullptr || !copies_.Usable(digest)) {
+      plans.Done();  // it left meanwhile, and is prepared when it comes back
+      continue;
+    }
+    OrderFor(digest, gpu, PrepareOrderFor(model->function, model->copy),
+             [this, gpu, digest, life](const proto::WorkerOutcome& outcome) {
+               const bool same = gpus_[gpu].last.incarnation() == life;
+               if (same) gpus_[gpu].plans.Done();
+               Prepared(gpu, digest, outcome);
+               if (same && Up(gpu)) PrepareNext(gpu);
+             });
+    return;
+  }
+}
+
+void NodeController::Prepared(node::GpuIndex gpu, const std::string& digest,
+                              const proto::WorkerOutcome& outcome) {
+  auto* model = models_.Find(digest);
   if (model == nullptr) return;
   if (outcome.code() == 0) {
+    model->prepared[gpu] = gpus_[gpu].last.incarnation();
     Handle(scheduler_.DescribeModel(digest, Bytes(outcome.prepared().weights_bytes()),
                                     Bytes(outcome.prepared().activation_bytes())));
     return Adopted(digest);
@@ -82,9 +97,15 @@ void NodeController::Prepared(const std::string& digest, const proto::WorkerOutc
   AdoptFailed(digest, StatusOf(outcome));
 }
 
+void NodeController::ForgetPlans(node::GpuIndex gpu) {
+  for (const auto& digest : gpus_[gpu].plans.Clear())
+    if (models_.Find(digest) != nullptr) Adopted(digest);
+}
+
 void NodeController::Adopted(const std::string& digest) {
   auto* model = models_.Find(digest);
   model->adopted = true;
+  copies_.Adopted(digest);
   GrantAll();  // before the deployment is answered: the next request finds routers that know
   AnswerAdopt(std::exchange(model->waiting, {}), digest, absl::OkStatus());
   Handle({});
@@ -102,14 +123,9 @@ void NodeController::Disown(const std::string& digest) {
   if (scheduler_.Knows(digest)) Handle(scheduler_.ForgetModel(digest));
   AnswerAdopt(std::move(waiting), digest,
               absl::CancelledError("the model was disowned while it was adopted"));
-  LetGo(digest);
-}
-
-void NodeController::LetGo(const std::string& digest) {
-  if (!models_.Forget(digest)) return;
-  proto::DisownModel disown;
-  disown.set_model_digest(digest);
-  send(cache_, std::move(disown));
+  models_.Forget(digest);
+  copies_.Unwant(digest);
+  MoveCopies();
 }
 
 }  // namespace troupe::actors

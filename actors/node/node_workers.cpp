@@ -27,9 +27,11 @@ void NodeController::Executor(const proto::ExecutorReport& report) {
       return WorkerUp(report, now);
     case proto::ExecutorReport::DOWN:
       VoidDispatches(report.gpu());
+      ForgetPlans(report.gpu());
       return Handle(scheduler_.Apply(node::WorkerLost{report.gpu(), report.reason()}, now));
     case proto::ExecutorReport::UNFIT:
       VoidDispatches(report.gpu());
+      ForgetPlans(report.gpu());
       Handle(scheduler_.Apply(node::GpuUnfit{report.gpu(), report.reason()}, now));
       return UpdateCapacity();
     default:
@@ -38,13 +40,16 @@ void NodeController::Executor(const proto::ExecutorReport& report) {
 }
 
 void NodeController::Tell(const proto::ExecutorReport& report) {
-  if (!options_.on_event) return;
   const auto state = proto::ExecutorReport::State_Name(report.state());
   auto text = absl::StrCat("GPU ", report.gpu(), ", worker ", report.incarnation());
   if (report.down_ns() > 0)
     absl::StrAppend(&text, ", back after ", FormatDuration(Duration(report.down_ns())));
   if (!report.reason().empty()) absl::StrAppend(&text, ": ", report.reason());
-  options_.on_event(absl::StrCat("worker-", absl::AsciiStrToLower(state)), text);
+  Note(absl::StrCat("worker-", absl::AsciiStrToLower(state)), text);
+}
+
+void NodeController::Note(const std::string& kind, const std::string& message) {
+  if (options_.on_event) options_.on_event(kind, message);
 }
 
 void NodeController::WorkerUp(const proto::ExecutorReport& report, Time now) {
@@ -55,9 +60,10 @@ void NodeController::WorkerUp(const proto::ExecutorReport& report, Time now) {
     if (!digest.empty()) ready.resident.push_back({digest, Bytes(resident.bytes())});
   }
   Handle(scheduler_.Apply(ready, now));
+  ForgetPlans(report.gpu());
   std::vector<std::string> placed;
-  models_.ForEach([&](const std::string& digest, const HeldModel& model) {
-    if (!model.copy.digest().empty()) placed.push_back(digest);
+  models_.ForEach([&](const std::string& digest, const HeldModel&) {
+    if (copies_.Usable(digest)) placed.push_back(digest);
   });
   for (const auto& digest : placed) Prepare(report.gpu(), digest);
 }
@@ -134,13 +140,14 @@ caf::typed_response_promise<proto::NodeDescription> NodeController::Describe() {
   *gathered->mutable_load() = Load();
   for (const auto& model : scheduler_.AdoptedModels()) gathered->add_adopted(model);
   auto open = std::make_shared<std::size_t>(gpus_.size());
-  if (gpus_.empty()) promise.deliver(*gathered);
   for (std::uint32_t i = 0; i < gpus_.size(); ++i) {
     auto* status = gathered->add_gpus();
     status->set_node(options_.name);
     *status->mutable_gpu() = Record(i);
     status->set_restarts(gpus_[i].last.restarts());
   }
+  Show(*gathered);
+  if (gpus_.empty()) promise.deliver(*gathered);
   for (std::uint32_t i = 0; i < gpus_.size(); ++i) {
     proto::WorkerOrder order;
     order.mutable_describe();
@@ -148,7 +155,9 @@ caf::typed_response_promise<proto::NodeDescription> NodeController::Describe() {
     Call<proto::WorkerOutcome>(
         this, calls_, gpus_[i].executor, options_.describe_timeout, std::move(order),
         [this, promise, gathered, open, i](absl::StatusOr<proto::WorkerOutcome> outcome) mutable {
-          if (outcome.ok()) AddWorker(*outcome, *gathered->mutable_gpus(static_cast<int>(i)));
+          auto& status = *gathered->mutable_gpus(static_cast<int>(i));
+          if (outcome.ok()) AddWorker(*outcome, status);
+          if (outcome.ok()) ShowShares(i, status);
           if (--*open == 0) promise.deliver(*gathered);
         });
   }

@@ -9,10 +9,20 @@ namespace troupe::actors {
 
 void FakeModelRepository::AddModel(const std::string& onnx_digest, proto::FunctionRecord record) {
   // Objects of the sizes that the record promises are not needed: their names are what the actors follow.
-  objects_[record.model_digest()] = "model";
-  objects_[record.weights_digest()] = "weights";
+  objects_.try_emplace(record.model_digest(), "model");
+  objects_.try_emplace(record.weights_digest(), "weights");
   record.set_onnx_digest(onnx_digest);
   models_[onnx_digest] = std::move(record);
+}
+
+void FakeModelRepository::Put(const std::string& bytes) {
+  objects_[Sha256Hex(bytes)] = bytes;
+}
+
+Bytes FakeModelRepository::host_bytes() const {
+  Bytes sum;
+  for (const auto& [digest, bytes] : adopted_) sum += bytes;
+  return sum;
 }
 
 void FakeModelRepository::Receive(const std::string& upload, std::uint64_t offset, std::string data,
@@ -62,9 +72,13 @@ void FakeModelRepository::Load(const proto::TensorRef& ref, Done<std::string> do
 
 void FakeModelRepository::Adopt(const proto::FunctionRecord& function, Done<proto::HostCopy> done) {
   if (!adoption_failure_.ok()) return done(std::exchange(adoption_failure_, absl::OkStatus()));
-  for (const auto& digest : ObjectsOf(function))
+  for (const auto& digest : ObjectsOf(function)) {
     if (!Has(digest)) return done(absl::NotFoundError(absl::StrCat("no object ", digest)));
-  adopted_.insert(function.model_digest());
+    if (damaged_.erase(digest) == 0) continue;
+    objects_.erase(digest);
+    return done(absl::DataLossError(absl::StrCat("object ", digest, " is damaged")));
+  }
+  adopted_[function.model_digest()] = Bytes(function.model_bytes() + function.weights_bytes());
   proto::HostCopy copy;
   copy.set_digest("packed-" + function.model_digest());
   copy.mutable_model()->set_length(function.model_bytes());

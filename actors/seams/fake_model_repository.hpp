@@ -7,6 +7,7 @@
 #include <string>
 
 #include "actors/seams/model_repository.hpp"
+#include "base/units.hpp"
 
 namespace troupe::actors {
 
@@ -15,7 +16,12 @@ class FakeModelRepository final : public ModelRepository {
   // What Import answers for an ONNX digest.
   void AddModel(const std::string& onnx_digest, proto::FunctionRecord record);
   void FailNextAdoption(absl::Status status) { adoption_failure_ = std::move(status); }
+  // An object, under the digest of its bytes.
+  void Put(const std::string& bytes);
+  // The next adoption that needs this object finds it damaged and sets it aside.
+  void Damage(const std::string& object) { damaged_.insert(object); }
   [[nodiscard]] std::size_t host_copies() const { return adopted_.size(); }
+  [[nodiscard]] Bytes host_bytes() const;
 
   void Receive(const std::string& upload, std::uint64_t offset, std::string data, bool last,
                const std::string& digest, Done<std::uint64_t> done) override;
@@ -35,7 +41,8 @@ class FakeModelRepository final : public ModelRepository {
   std::map<std::string, std::string> objects_;
   std::map<std::string, std::string> receiving_;
   std::map<std::string, proto::FunctionRecord> models_;
-  std::set<std::string> adopted_;
+  std::map<std::string, Bytes> adopted_;
+  std::set<std::string> damaged_;
   absl::Status adoption_failure_;
 };
 

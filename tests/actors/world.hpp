@@ -41,8 +41,12 @@ class World {
   using Channels = std::map<std::string, transport::TensorChannel*>;
 
   explicit World(std::size_t nodes, std::size_t gpus_per_node = 2, FakeWorkerProfile profile = {},
-                 Channels channels = {})
-      : config_(Configure()), system_(*config_), profile_(profile), channels_(std::move(channels)) {
+                 Channels channels = {}, Bytes host_region = GiB(2))
+      : config_(Configure()),
+        system_(*config_),
+        profile_(profile),
+        channels_(std::move(channels)),
+        host_region_(host_region) {
     StartManager();
     StartRouter();
     for (std::size_t i = 0; i < nodes; ++i) StartNode("node-" + std::to_string(i + 1), gpus_per_node);
@@ -115,6 +119,7 @@ class World {
       output.set_name("out_" + input_name);
     }
     const auto onnx = Sha256Hex("onnx " + name);
+    for (const char* part : {"model ", "weights "}) manager_repository_.Put(part + name);
     manager_repository_.AddModel(onnx, record);
     for (auto& [node_name, node] : nodes_) node->repository.AddModel(onnx, record);
     proto::AdminRequest request;
@@ -172,6 +177,7 @@ class World {
     Duration took;
   };
   std::vector<Answered> answers;
+  std::vector<std::pair<std::string, std::string>> events;  // of the nodes: kind and message
 
   [[nodiscard]] Node& node(const std::string& name) { return *nodes_.at(name); }
   [[nodiscard]] storage::FakeMetadataStore& store() { return store_; }
@@ -228,10 +234,14 @@ class World {
 
   void StartNode(const std::string& name, std::size_t gpus) {
     auto& node = *(nodes_[name] = std::make_unique<Node>());
-    node.cache = SpawnCache(system_, {"manager", {}}, node.repository, directory_);
+    node.cache = SpawnCache(system_, {"manager"}, node.repository, directory_);
     NodeOptions options;
     options.name = name;
     if (const auto it = channels_.find(name); it != channels_.end()) options.channel = it->second;
+    options.copies.region = host_region_;
+    options.on_event = [this](const std::string& kind, const std::string& message) {
+      events.emplace_back(kind, message);
+    };
     for (std::size_t i = 0; i < gpus; ++i) {
       options.gpus.push_back({"fake:" + std::to_string(i), profile_.memory});
       node.workers.push_back(std::make_shared<FakeWorkerControl>());
@@ -247,7 +257,7 @@ class World {
     member.record.set_name(name);
     member.record.set_kind(proto::MEMBER_NODE);
     member.record.set_address(name);
-    member.record.set_host_region_bytes(GiB(2).count());
+    member.record.set_host_region_bytes(host_region_.count());
     node.member = SpawnNodeMember(system_, std::move(member), node.controller, directory_);
   }
 
@@ -255,6 +265,7 @@ class World {
   caf::actor_system system_;
   const FakeWorkerProfile profile_;
   const Channels channels_;
+  const Bytes host_region_;
   LocalPeerDirectory directory_;
   storage::FakeMetadataStore store_;
   FakeModelRepository manager_repository_;

@@ -13,117 +13,313 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
+std::string Text(const CacheAction& action) {
+  switch (action.kind) {
+    case CacheActionKind::kFetch:
+      return "fetch " + action.model;
+    case CacheActionKind::kLoad:
+      return "load " + action.model;
+    case CacheActionKind::kLeave:
+      return "leave " + action.model;
+    case CacheActionKind::kDrop:
+      return "drop " + action.model;
+  }
+  return "?";
+}
+
 class CacheTableTest : public testing::Test {
  protected:
   std::vector<std::string> Decide() {
     std::vector<std::string> text;
-    for (const CacheAction& action : table.Decide(now)) {
-      text.push_back((action.kind == CacheActionKind::kFetch ? "fetch " : "drop ") + action.model);
-    }
+    const auto waits = [this](const std::string& model) { return waited.contains(model); };
+    for (const CacheAction& action : table.Decide(now, waits)) text.push_back(Text(action));
     table.Check();
     return text;
   }
-  void Fetched(const std::string& model) { table.FetchDone(model, absl::OkStatus(), Bytes(), now); }
+  void Fetched(const std::string& model) { table.FetchDone(model, absl::OkStatus(), now); }
+  void Loaded(const std::string& model) {
+    table.LoadDone(model, absl::OkStatus(), Bytes(), now);
+    table.Adopted(model);
+  }
+  // Adopts one model, all the way.
+  void Hold(const std::string& model, Bytes bytes) {
+    ASSERT_TRUE(table.Want(model, bytes).ok());
+    Decide();
+    Fetched(model);
+    Decide();
+    Loaded(model);
+    ASSERT_TRUE(table.Usable(model));
+    now += milliseconds(1);
+  }
+  // A request waits for it.
+  void Wait(const std::string& model) {
+    waited.insert(model);
+    table.Need(model);
+  }
+  CacheState StateOf(const std::string& model) { return table.Find(model)->state; }
+
   CacheTable table{{.region = MiB(100)}};
+  std::set<std::string> waited;
   Time now{};
 };
 
-TEST_F(CacheTableTest, FetchesWhatIsWantedInOrderAFewAtATime) {
+TEST_F(CacheTableTest, FetchesWhatIsWantedInOrderAFewAtATimeAndLoadsWhatIsThere) {
   for (const char* model : {"c", "a", "b"}) ASSERT_TRUE(table.Want(model, MiB(20)).ok());
   EXPECT_THAT(Decide(), ElementsAre("fetch c", "fetch a"));
   EXPECT_THAT(Decide(), IsEmpty());
+  EXPECT_EQ(table.used(), Bytes()) << "a slow manager takes no room of the region";
   Fetched("a");
-  EXPECT_THAT(Decide(), ElementsAre("fetch b"));
-  EXPECT_THAT(table.Held(), ElementsAre("a"));
-  EXPECT_EQ(table.used(), MiB(60));
+  EXPECT_THAT(Decide(), ElementsAre("load a", "fetch b"));
+  Loaded("a");
+  EXPECT_TRUE(table.Usable("a"));
+  EXPECT_FALSE(table.Usable("b"));
+  EXPECT_EQ(table.used(), MiB(20));
 }
 
-TEST_F(CacheTableTest, UnwantedCopiesStayUntilTheRoomIsNeeded) {
-  for (const char* model : {"a", "b", "c"}) {
-    ASSERT_TRUE(table.Want(model, MiB(30)).ok());
-    EXPECT_THAT(Decide(), ElementsAre(std::string("fetch ") + model));
-    now += milliseconds(1);
-    Fetched(model);
-  }
-  table.Unwant("a");
-  table.Unwant("b");
-  table.Touch("a", now + milliseconds(1));
-  EXPECT_THAT(Decide(), IsEmpty());
+TEST_F(CacheTableTest, TheColdestIdleModelGoesToDiskAndStaysAdopted) {
+  for (const char* model : {"a", "b", "c"}) Hold(model, MiB(30));
+  table.Read("a", now);
+  table.Unread("a", now);
   ASSERT_TRUE(table.Want("d", MiB(40)).ok());
-  EXPECT_THAT(Decide(), ElementsAre("drop b"));  // least recently used
-  EXPECT_THAT(Decide(), IsEmpty());
-  table.DropDone("b");
-  EXPECT_THAT(Decide(), ElementsAre("fetch d"));
-  EXPECT_EQ(table.Find("b"), nullptr);
+  Decide();
+  Fetched("d");
+  EXPECT_THAT(Decide(), ElementsAre("drop b", "load d"));
+  EXPECT_EQ(StateOf("b"), CacheState::kOnDisk);
+  Loaded("d");
+  // A request for it brings it back, from the disk, and the next coldest goes.
+  Wait("b");
+  EXPECT_THAT(Decide(), ElementsAre("drop c", "load b"));
+  Loaded("b");
+  EXPECT_TRUE(table.Usable("b"));
+  EXPECT_EQ(table.counts().drops, 2u);
+  EXPECT_EQ(table.counts().loads, 5u);
 }
 
-TEST_F(CacheTableTest, APinnedCopyStaysAndAWantedOneIsNeverDropped) {
-  ASSERT_TRUE(table.Want("a", MiB(60)).ok());
+TEST_F(CacheTableTest, ACopyThatIsReadGoesWithItsLastReader) {
+  Hold("a", MiB(60));
+  table.Read("a", now);
+  table.Read("a", now);
+  ASSERT_TRUE(table.Want("b", MiB(60)).ok());
+  Decide();
+  Fetched("b");
+  EXPECT_THAT(Decide(), ElementsAre("leave a"));
+  EXPECT_FALSE(table.Usable("a"));
+  EXPECT_FALSE(table.Unread("a", now));
+  EXPECT_THAT(Decide(), IsEmpty());
+  EXPECT_TRUE(table.Unread("a", now));
+  EXPECT_THAT(Decide(), ElementsAre("drop a", "load b"));
+}
+
+TEST_F(CacheTableTest, ModelsThatRequestsWaitForTakeTurns) {
+  Hold("a", MiB(60));
+  Hold("b", MiB(60));
+  EXPECT_EQ(StateOf("a"), CacheState::kOnDisk);
+  Wait("b");
+  table.Read("b", now);
+  Wait("a");
+  EXPECT_THAT(Decide(), IsEmpty()) << "b has its turn";
+  ASSERT_LT(table.NextDue(), now + milliseconds(101));
+  now = table.NextDue();
+  EXPECT_THAT(Decide(), ElementsAre("leave b"));
+  table.Unread("b", now);
+  EXPECT_THAT(Decide(), ElementsAre("drop b", "load a"));
+  Loaded("a");
+  // b waits still and stands in the line; a, which nobody could run yet, has a longer turn.
+  EXPECT_THAT(Decide(), IsEmpty());
+  EXPECT_EQ(table.NextDue(), now + milliseconds(1000));
+  table.Read("a", now);
+  EXPECT_THAT(Decide(), IsEmpty());
+  EXPECT_EQ(table.NextDue(), now + milliseconds(100));
+  table.Unread("a", now);
+  waited.erase("a");  // it was served
+  EXPECT_THAT(Decide(), ElementsAre("drop a", "load b"));
+}
+
+TEST_F(CacheTableTest, NobodyPassesTheFirstOfTheLineThatFindsNoRoom) {
+  Hold("a", MiB(50));
+  Hold("b", MiB(40));
+  for (const char* model : {"a", "b"}) Wait(model), table.Read(model, now);
+  ASSERT_TRUE(table.Want("large", MiB(80)).ok());
+  ASSERT_TRUE(table.Want("small", MiB(5)).ok());
+  EXPECT_THAT(Decide(), ElementsAre("fetch large", "fetch small"));
+  Fetched("small");
+  EXPECT_THAT(Decide(), ElementsAre("load small"))
+      << "the large one is not on disk yet: nothing waits for room";
+  Fetched("large");
+  ASSERT_TRUE(table.Want("tiny", MiB(1)).ok());
+  Loaded("small");
+  EXPECT_THAT(Decide(), ElementsAre("fetch tiny"));
+  Fetched("tiny");
+  EXPECT_THAT(Decide(), IsEmpty());
+  now = table.NextDue();
+  EXPECT_THAT(Decide(), IsEmpty()) << "one of them alone does not make enough room";
+  now = table.NextDue();
+  EXPECT_THAT(Decide(), ElementsAre("leave a", "leave b"));
+  for (const char* model : {"a", "b"}) table.Unread(model, now);
+  EXPECT_THAT(Decide(), ElementsAre("drop a", "drop b", "load large", "load tiny"));
+}
+
+TEST_F(CacheTableTest, WhatIsBeingAdoptedStaysAndTakesABoundedPartOfTheRegion) {
+  for (const char* model : {"a", "b", "c"}) ASSERT_TRUE(table.Want(model, MiB(20)).ok());
   Decide();
   Fetched("a");
-  table.Pin("a");
-  table.Unwant("a");
-  ASSERT_TRUE(table.Want("b", MiB(60)).ok());
+  Fetched("b");
+  EXPECT_THAT(Decide(), ElementsAre("load a", "load b", "fetch c"));
+  for (const char* model : {"a", "b"}) table.LoadDone(model, absl::OkStatus(), Bytes(), now);
+  Fetched("c");
+  EXPECT_THAT(Decide(), IsEmpty()) << "two are being prepared";
+  table.Adopted("a");
+  EXPECT_THAT(Decide(), ElementsAre("load c"));
+  table.LoadDone("c", absl::OkStatus(), Bytes(), now);
+  ASSERT_TRUE(table.Want("d", MiB(90)).ok());
+  Decide();
+  Fetched("d");
   EXPECT_THAT(Decide(), IsEmpty());
-  table.Unpin("a");
-  EXPECT_THAT(Decide(), ElementsAre("drop a"));
-  EXPECT_THAT(std::string(table.Want("c", MiB(60)).message()), HasSubstr("60 MiB of 100 MiB already"));
-  EXPECT_THAT(std::string(table.Want("d", MiB(200)).message()), HasSubstr("make the region larger"));
-  ASSERT_TRUE(table.Want("a", MiB(40)).ok());  // wanted again while it goes
-  table.DropDone("a");
-  EXPECT_THAT(Decide(), ElementsAre("fetch b"));
+  table.Adopted("b");
+  EXPECT_THAT(Decide(), IsEmpty()) << "c is not ready yet";
+  table.Adopted("c");
+  EXPECT_THAT(Decide(), ElementsAre("drop a", "drop b", "drop c", "load d"));
+}
+
+TEST_F(CacheTableTest, WhoeverNobodyWaitsForAnyMoreLeavesTheLine) {
+  Hold("a", MiB(60));
+  Hold("b", MiB(60));
+  Wait("a");
+  waited.clear();  // its request expired
+  EXPECT_THAT(Decide(), IsEmpty());
+  EXPECT_TRUE(table.Usable("b"));
+  EXPECT_EQ(table.NextDue(), Time::max());
 }
 
 TEST_F(CacheTableTest, AFailedFetchIsTriedAgainLater) {
   ASSERT_TRUE(table.Want("a", MiB(10)).ok());
   for (const int expected : {200, 400, 800}) {
     EXPECT_THAT(Decide(), ElementsAre("fetch a"));
-    table.FetchDone("a", absl::UnavailableError("manager away"), Bytes(), now);
+    table.FetchDone("a", absl::UnavailableError("manager away"), now);
     EXPECT_THAT(Decide(), IsEmpty());
     EXPECT_EQ(table.NextDue(), now + milliseconds(expected));
     now = table.NextDue();
   }
   EXPECT_EQ(table.Find("a")->last_error.code(), absl::StatusCode::kUnavailable);
-  Decide();
+  EXPECT_THAT(Decide(), ElementsAre("fetch a"));
   table.Unwant("a");
-  Fetched("a");  // came too late to be wanted, and stays until the room is needed
-  EXPECT_THAT(table.Held(), ElementsAre("a"));
+  Fetched("a");
+  EXPECT_EQ(table.Find("a"), nullptr);
   EXPECT_EQ(table.NextDue(), Time::max());
 }
 
-TEST_F(CacheTableTest, RandomWishesNeverOverfillTheRegion) {
+TEST_F(CacheTableTest, WhatIsDamagedOnDiskIsFetchedAgain) {
+  Hold("a", MiB(60));
+  Hold("b", MiB(60));
+  Wait("a");
+  EXPECT_THAT(Decide(), ElementsAre("drop b", "load a"));
+  table.LoadDone("a", absl::DataLossError("it is damaged"), Bytes(), now);
+  EXPECT_EQ(StateOf("a"), CacheState::kAbsent);
+  EXPECT_THAT(Decide(), ElementsAre("fetch a"));
+  Fetched("a");
+  EXPECT_THAT(Decide(), ElementsAre("load a"));
+  table.LoadDone("a", absl::DataLossError("again"), Bytes(), now);
+  EXPECT_THAT(Decide(), IsEmpty()) << "a bad disk is not asked without end";
+  EXPECT_GT(table.NextDue(), now);
+  now = table.NextDue();
+  EXPECT_THAT(Decide(), ElementsAre("fetch a"));
+  EXPECT_EQ(table.counts().damaged, 2u);
+}
+
+TEST_F(CacheTableTest, ScatteredRoomIsMadeLarger) {
+  for (const char* model : {"a", "b", "c"}) Hold(model, MiB(30));
+  ASSERT_TRUE(table.Want("d", MiB(35)).ok());
+  Decide();
+  Fetched("d");
+  EXPECT_THAT(Decide(), ElementsAre("drop a", "load d"));
+  table.LoadDone("d", absl::ResourceExhaustedError("scattered"), Bytes(), now);
+  EXPECT_THAT(Decide(), ElementsAre("drop b", "load d"));
+  table.LoadDone("d", absl::ResourceExhaustedError("scattered"), Bytes(), now);
+  EXPECT_THAT(Decide(), ElementsAre("drop c", "load d"));
+  Loaded("d");
+  EXPECT_EQ(table.used(), MiB(35));
+}
+
+TEST_F(CacheTableTest, WhatCanNeverFitIsRefusedWithTheSizes) {
+  EXPECT_THAT(std::string(table.Want("d", MiB(200)).message()), HasSubstr("make the region larger"));
+  EXPECT_EQ(table.Find("d"), nullptr);
+}
+
+TEST_F(CacheTableTest, AnUnwantedModelGoesWhenNobodyReadsItAndMayComeBack) {
+  Hold("a", MiB(60));
+  table.Read("a", now);
+  table.Unwant("a");
+  EXPECT_FALSE(table.Usable("a"));
+  EXPECT_THAT(Decide(), IsEmpty());
+  ASSERT_TRUE(table.Want("a", MiB(60)).ok());  // deployed again
+  EXPECT_THAT(Decide(), IsEmpty());
+  EXPECT_TRUE(table.Unread("a", now));
+  EXPECT_THAT(Decide(), ElementsAre("drop a", "load a"));
+  Loaded("a");
+  table.Unwant("a");
+  EXPECT_THAT(Decide(), ElementsAre("drop a"));
+  EXPECT_EQ(table.Find("a"), nullptr);
+}
+
+// Whatever happens: the region is never overfilled, nothing that is read leaves, and everybody gets a turn.
+TEST_F(CacheTableTest, RandomUse) {
   Random random(7);
-  std::vector<std::string> fetching;
-  std::vector<std::string> dropping;
-  for (int i = 0; i < 20000; ++i) {
-    now += milliseconds(random.Below(50));
+  std::vector<std::string> fetching, loading, readers;
+  std::map<std::string, Time> waits_since;
+  for (int i = 0; i < 40000; ++i) {
+    now += milliseconds(random.Below(20));
     const std::string model = "m" + std::to_string(random.Below(20));
-    switch (random.Below(5)) {
+    switch (random.Below(8)) {
       case 0:
-        (void)table.Want(model, MiB(5 + model.size() * 3));
+        (void)table.Want(model, MiB(5 + model.size() * 8));
         break;
       case 1:
-        table.Unwant(model);
+        if (random.Below(20) == 0 && !waited.contains(model)) table.Unwant(model);
+        if (table.Usable(model)) table.Adopted(model);
         break;
       case 2:
-        table.Touch(model, now);
+        if (table.Find(model) == nullptr || !table.Find(model)->wanted) break;
+        waits_since.try_emplace(model, now);
+        waited.insert(model);
+        if (!table.Usable(model)) table.Need(model);
         break;
       case 3:
-        if (!fetching.empty()) {
-          table.FetchDone(fetching.back(), random.Below(5) == 0 ? absl::InternalError("x") : absl::OkStatus(),
-                          Bytes(), now);
-          fetching.pop_back();
-        }
+        if (fetching.empty()) break;
+        table.FetchDone(fetching.back(),
+                        random.Below(5) == 0 ? absl::UnavailableError("x") : absl::OkStatus(), now);
+        fetching.pop_back();
+        break;
+      case 4:
+      case 5:
+        if (loading.empty()) break;
+        table.LoadDone(loading.back(), random.Below(9) == 0 ? absl::DataLossError("x") : absl::OkStatus(),
+                       Bytes(), now);
+        if (random.Below(2) == 0) table.Adopted(loading.back());
+        loading.pop_back();
+        break;
+      case 6:
+        if (!table.Usable(model)) break;
+        table.Read(model, now);
+        readers.push_back(model);
+        waited.erase(model);
+        waits_since.erase(model);
         break;
       default:
-        if (!dropping.empty()) table.DropDone(dropping.back()), dropping.pop_back();
+        if (readers.empty()) break;
+        table.Unread(readers.front(), now);
+        readers.erase(readers.begin());
         break;
     }
-    for (const CacheAction& action : table.Decide(now)) {
-      (action.kind == CacheActionKind::kFetch ? fetching : dropping).push_back(action.model);
+    for (const CacheAction& action : table.Decide(now, [&](const auto& m) { return waited.contains(m); })) {
+      if (action.kind == CacheActionKind::kFetch) fetching.push_back(action.model);
+      if (action.kind == CacheActionKind::kLoad) loading.push_back(action.model);
     }
     table.Check();
+    ASSERT_LE(table.used(), table.region());
+    for (const auto& [name, since] : waits_since)
+      ASSERT_LT(now - since, std::chrono::minutes(5)) << name << " waits for ever, " << Name(StateOf(name));
   }
+  EXPECT_GT(table.counts().loads, 500u);
 }
 
 }  // namespace

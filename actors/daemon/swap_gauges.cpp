@@ -1,0 +1,88 @@
+#include "actors/daemon/swap_gauges.hpp"
+
+#include <map>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace troupe::actors {
+
+namespace {
+
+Gauges::Labels With(const Gauges::Labels& labels, const std::string& name, const std::string& value) {
+  auto all = labels;
+  all[name] = value;
+  return all;
+}
+
+void ShowCounts(const proto::SwapStatistics& swaps, const Gauges::Labels& mine, Gauges& gauges) {
+  const auto seconds = static_cast<double>(swaps.swap_ns()) * 1e-9;
+  gauges.Set("troupe_node_swap_seconds_count", "Swaps that ended well.", mine,
+             static_cast<double>(swaps.swaps()));
+  gauges.Set("troupe_node_swap_seconds_sum", "Time that they took.", mine, seconds);
+  for (int i = 0; i < swaps.bounds_size() && i < swaps.seconds_le_size(); ++i) {
+    gauges.Set("troupe_node_swap_seconds_bucket", "Swaps that took no longer.",
+               With(mine, "le", absl::StrCat(swaps.bounds(i))), static_cast<double>(swaps.seconds_le(i)));
+  }
+  gauges.Set("troupe_node_swap_seconds_bucket", "Swaps that took no longer.", With(mine, "le", "+Inf"),
+             static_cast<double>(swaps.swaps()));
+  gauges.Set("troupe_node_swap_bytes_total", "Bytes of weights brought to GPUs.", mine,
+             static_cast<double>(swaps.bytes()));
+  gauges.Set("troupe_node_swaps_failed_total", "Swaps that failed.", mine,
+             static_cast<double>(swaps.failed()));
+  gauges.Set("troupe_node_no_fit_total", "Requests planned anew since a GPU had less room than planned.",
+             mine, static_cast<double>(swaps.no_fits()));
+  for (const auto& source : swaps.sources()) {
+    gauges.Set("troupe_node_model_was_total", "Requests given to GPUs, by where their model was.",
+               With(mine, "source", source.source()), static_cast<double>(source.requests()));
+  }
+  for (const auto& evictions : swaps.evictions()) {
+    gauges.Set("troupe_node_evictions_total", "Models evicted for others, by their class.",
+               With(mine, "class", evictions.reason()), static_cast<double>(evictions.count()));
+  }
+}
+
+void ShowRegion(const proto::HostRegionStatus& region, const Gauges::Labels& mine, Gauges& gauges) {
+  // All states: a gauge that was set stays.
+  std::map<std::string, double> states = {{"absent", 0},  {"fetching", 0}, {"on disk", 0},
+                                          {"loading", 0}, {"held", 0},     {"leaving", 0}};
+  for (const auto& model : region.models()) ++states[model.state()];
+  for (const auto& [state, count] : states) {
+    gauges.Set("troupe_host_region_models", "Models that the node adopted, by where they are.",
+               With(mine, "state", state), count);
+  }
+  gauges.Set("troupe_host_region_loads_total", "Models brought from disk to the host region.", mine,
+             static_cast<double>(region.loads()));
+  gauges.Set("troupe_host_region_drops_total", "Models sent back to disk.", mine,
+             static_cast<double>(region.drops()));
+  gauges.Set("troupe_host_region_damaged_total", "Models found damaged on disk.", mine,
+             static_cast<double>(region.damaged()));
+}
+
+void ShowGpu(const proto::GpuStatus& gpu, const Gauges::Labels& mine, Gauges& gauges) {
+  const auto labels = With(mine, "gpu", absl::StrCat(gpu.gpu().index()));
+  const auto& worker = gpu.worker();
+  gauges.Set("troupe_gpu_link_busy_share", "Share of the last second in which its link was busy.", labels,
+             gpu.link_share());
+  gauges.Set("troupe_gpu_link_bytes_total", "Bytes over its link.", With(labels, "direction", "in"),
+             static_cast<double>(worker.copy_in_bytes()));
+  gauges.Set("troupe_gpu_link_bytes_total", "Bytes over its link.", With(labels, "direction", "out"),
+             static_cast<double>(worker.copy_out_bytes()));
+  gauges.Set("troupe_gpu_pool_bytes", "Memory taken for activations.", labels,
+             static_cast<double>(worker.pool_bytes()));
+  gauges.Set("troupe_gpu_pool_used_bytes", "Of it, in use.", labels,
+             static_cast<double>(worker.pool_used_bytes()));
+  gauges.Set("troupe_gpu_fragmentation", "Share of the free memory that one allocation cannot get.", labels,
+             worker.fragmentation());
+}
+
+}  // namespace
+
+void ShowSwaps(const proto::NodeDescription& node, Gauges& gauges) {
+  const Gauges::Labels mine = {{"node", node.node()}};
+  ShowCounts(node.swaps(), mine, gauges);
+  ShowRegion(node.region(), mine, gauges);
+  for (const auto& gpu : node.gpus()) ShowGpu(gpu, mine, gauges);
+}
+
+}  // namespace troupe::actors

@@ -1,0 +1,118 @@
+// The node controller: what an operator sees of its GPUs, its host region and its swaps.
+#include <algorithm>
+
+#include "actors/node/node_controller_actor.hpp"
+
+namespace troupe::actors {
+
+namespace {
+
+std::int64_t Since(Time then, Time now) {
+  return now > then ? (now - then).count() : 0;
+}
+
+}  // namespace
+
+void NodeController::Show(proto::NodeDescription& node) {
+  swaps_.AddTo(*node.mutable_swaps());
+  node.mutable_swaps()->set_no_fits(scheduler_.counts().no_fits);
+  ShowRegion(*node.mutable_region());
+  node.set_region_bytes(node.region().bytes());
+  node.set_region_used_bytes(node.region().used_bytes());
+  for (std::uint32_t i = 0; i < gpus_.size(); ++i) {
+    auto& status = *node.mutable_gpus(static_cast<int>(i));
+    ShowModels(i, status);
+    ShowWork(i, status);
+  }
+}
+
+void NodeController::ShowFunction(const std::string& digest,
+                                  google::protobuf::RepeatedPtrField<std::string>& functions) {
+  if (const auto* model = models_.Find(digest)) functions.Add(std::string(model->function.key().name()));
+}
+
+void NodeController::ShowModels(std::uint32_t index, proto::GpuStatus& status) {
+  const auto now = Now(this);
+  const auto& gpu = scheduler_.gpus().at(index);
+  status.set_queued(gpu.in_flight);
+  status.set_promised_bytes(gpu.promised.count());
+  status.set_overhead_bytes(gpu.overhead.count());
+  for (const auto& [digest, resident] : gpu.residents) {
+    auto& model = *status.add_models();
+    model.set_digest(digest);
+    ShowFunction(digest, *model.mutable_functions());
+    model.set_state(node::Name(resident.state));
+    model.set_bytes(resident.bytes.count());
+    model.set_runs(resident.pins);
+    model.set_replicas(scheduler_.gpus().HolderCount(digest));
+    model.set_waiting(scheduler_.WaitingFor(digest));
+    model.set_idle_ns(Since(resident.last_use, now));
+  }
+  for (const auto& [digest, orders] : gpu.evicting) {
+    auto& model = *status.add_models();
+    model.set_digest(digest);
+    ShowFunction(digest, *model.mutable_functions());
+    model.set_state("evicting");
+  }
+}
+
+void NodeController::ShowWork(std::uint32_t index, proto::GpuStatus& status) {
+  const auto now = Now(this);
+  for (const auto& [id, held] : requests_) {
+    if (held.serial == 0 || held.gpu != index) continue;
+    auto& run = *status.add_runs();
+    run.set_function(held.message.function().name());
+    run.set_age_ns(Since(held.dispatched, now));
+    run.set_attempt(held.attempt);
+    run.set_hit(held.was == ModelWas::kResident);
+  }
+  for (auto& record : swaps_.Latest(index, now)) {
+    ShowFunction(record.digest(), *record.mutable_functions());
+    *status.add_swaps() = std::move(record);
+  }
+}
+
+// Of at least half a second: who asks more often is told the same again.
+void NodeController::ShowShares(std::uint32_t index, proto::GpuStatus& status) {
+  auto& seen = gpus_[index].seen;
+  const auto& worker = status.worker();
+  const auto now = Now(this);
+  const auto link_ns = worker.copy_in_busy_ns();
+  const auto share = [&](std::int64_t ns, std::int64_t before) {
+    // A new worker counts from zero again.
+    return std::clamp(
+        static_cast<double>(ns >= before ? ns - before : ns) / static_cast<double>(Since(seen.at, now)), 0.0,
+        1.0);
+  };
+  if (Since(seen.at, now) >= Duration(std::chrono::milliseconds(500)).count()) {
+    seen.busy_share = share(worker.busy_ns(), seen.busy_ns);
+    seen.link_share = share(link_ns, seen.link_ns);
+    seen.at = now;
+    seen.busy_ns = worker.busy_ns();
+    seen.link_ns = link_ns;
+  }
+  status.set_busy_share(seen.busy_share);
+  status.set_link_share(seen.link_share);
+}
+
+void NodeController::ShowRegion(proto::HostRegionStatus& region) {
+  const auto now = Now(this);
+  region.set_node(options_.name);
+  region.set_bytes(copies_.region().count());
+  region.set_used_bytes(copies_.used().count());
+  region.set_loads(copies_.counts().loads);
+  region.set_drops(copies_.counts().drops);
+  region.set_damaged(copies_.counts().damaged);
+  for (const auto& [digest, entry] : copies_.entries()) {
+    auto& model = *region.add_models();
+    model.set_digest(digest);
+    ShowFunction(digest, *model.mutable_functions());
+    model.set_state(node::Name(entry.state));
+    model.set_bytes(entry.bytes.count());
+    model.set_readers(entry.readers);
+    model.set_idle_ns(Since(entry.last_use, now));
+    if (!entry.last_error.ok()) model.set_problem(std::string(entry.last_error.message()));
+  }
+}
+
+}  // namespace troupe::actors

@@ -1,0 +1,78 @@
+#include "actors/node/swap_book.hpp"
+
+#include <chrono>
+#include <utility>
+
+namespace troupe::actors {
+
+const char* Name(ModelWas was) {
+  switch (was) {
+    case ModelWas::kResident:
+      return "resident";
+    case ModelWas::kLoading:
+      return "loading";
+    case ModelWas::kHost:
+      return "host";
+    case ModelWas::kPeer:
+      return "peer";
+    case ModelWas::kDisk:
+      return "disk";
+  }
+  return "unknown";
+}
+
+void SwapBook::Swapped(std::uint32_t gpu, SwapDone swap) {
+  if (swap.status.ok()) {
+    ++swaps_;
+    bytes_ += swap.bytes;
+    took_ += swap.took;
+    const double seconds = std::chrono::duration<double>(swap.took).count();
+    for (std::size_t i = 0; i < kBounds.size(); ++i) below_[i] += seconds <= kBounds[i] ? 1 : 0;
+  } else {
+    ++failed_;
+  }
+  auto& latest = latest_[gpu];
+  latest.push_front(std::move(swap));
+  if (latest.size() > kLatest) latest.pop_back();
+}
+
+void SwapBook::AddTo(proto::SwapStatistics& statistics) const {
+  for (std::size_t i = 0; i < sources_.size(); ++i) {
+    auto& source = *statistics.add_sources();
+    source.set_source(Name(static_cast<ModelWas>(i)));
+    source.set_requests(sources_[i]);
+  }
+  for (const auto& [reason, count] : evictions_) {
+    auto& evictions = *statistics.add_evictions();
+    evictions.set_reason(reason);
+    evictions.set_count(count);
+  }
+  statistics.set_swaps(swaps_);
+  statistics.set_failed(failed_);
+  statistics.set_bytes(bytes_.count());
+  statistics.set_swap_ns(took_.count());
+  for (std::size_t i = 0; i < kBounds.size(); ++i) {
+    statistics.add_bounds(kBounds[i]);
+    statistics.add_seconds_le(below_[i]);
+  }
+}
+
+std::vector<proto::SwapRecord> SwapBook::Latest(std::uint32_t gpu, Time now) const {
+  std::vector<proto::SwapRecord> records;
+  const auto it = latest_.find(gpu);
+  if (it == latest_.end()) return records;
+  for (const auto& swap : it->second) {
+    auto& record = records.emplace_back();
+    record.set_digest(swap.model);
+    record.set_source(swap.from_peer ? "peer" : "host");
+    record.set_bytes(swap.bytes.count());
+    record.set_took_ns(swap.took.count());
+    record.set_age_ns((now - swap.ended).count());
+    for (const auto& evicted : swap.evicted) record.add_evicted(evicted);
+    record.set_code(static_cast<int>(swap.status.code()));
+    record.set_message(std::string(swap.status.message()));
+  }
+  return records;
+}
+
+}  // namespace troupe::actors

@@ -1,0 +1,56 @@
+// SWAP BOOK: what the swaps of a node came to: counts since its start, and the latest of each GPU. Owned by
+// the node controller, which tells it of each.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/units.hpp"
+#include "proto/admin.pb.h"
+
+namespace troupe::actors {
+
+// Where the model of a dispatched request was.
+enum class ModelWas { kResident, kLoading, kHost, kPeer, kDisk };
+[[nodiscard]] const char* Name(ModelWas was);
+
+struct SwapDone {
+  std::string model{};
+  bool from_peer = false;
+  Bytes bytes{};
+  Duration took{};
+  Time ended{};
+  std::vector<std::string> evicted{};
+  absl::Status status{};
+};
+
+class SwapBook {
+ public:
+  static constexpr std::size_t kLatest = 16;  // kept of each GPU
+  static constexpr std::array<double, 12> kBounds = {0.001, 0.002, 0.005, 0.01, 0.02, 0.05,
+                                                     0.1,   0.2,   0.5,   1,    2,    5};  // seconds
+
+  void Dispatched(ModelWas was) { ++sources_[static_cast<std::size_t>(was)]; }
+  void Evicted(const std::string& reason) { ++evictions_[reason]; }
+  void Swapped(std::uint32_t gpu, SwapDone swap);
+
+  void AddTo(proto::SwapStatistics& statistics) const;
+  // The latest first; ages at `now`, models without their functions.
+  [[nodiscard]] std::vector<proto::SwapRecord> Latest(std::uint32_t gpu, Time now) const;
+
+ private:
+  std::array<std::uint64_t, 5> sources_{};
+  std::map<std::string, std::uint64_t> evictions_;
+  std::map<std::uint32_t, std::deque<SwapDone>> latest_;
+  std::array<std::uint64_t, kBounds.size()> below_{};
+  std::uint64_t swaps_ = 0, failed_ = 0;
+  Bytes bytes_;
+  Duration took_{};
+};
+
+}  // namespace troupe::actors
