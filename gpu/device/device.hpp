@@ -65,6 +65,8 @@ class DevicePlan {
   [[nodiscard]] virtual Bytes weights_bytes() const = 0;
   [[nodiscard]] virtual Bytes activation_bytes() const = 0;
   [[nodiscard]] virtual std::size_t step_count() const = 0;
+  // What one step needs of the activations: those that live while it runs, and its scratch.
+  [[nodiscard]] virtual Bytes step_activations(std::size_t) const { return activation_bytes(); }
   // Offset and length in the weights of what one step reads: a gate tells from this what the step has to wait
   // for.
   [[nodiscard]] virtual std::span<const std::pair<std::uint64_t, std::uint64_t>> step_weights(
@@ -104,6 +106,8 @@ class Stream {
   virtual ~Stream() = default;
   virtual EventPtr CopyIn(DeviceRange to, std::span<const std::byte> from, OnComplete done) = 0;
   virtual EventPtr CopyOut(std::span<std::byte> to, DeviceRange from, OnComplete done) = 0;
+  // Within the device; the ranges do not overlap. No link is used.
+  virtual EventPtr CopyWithin(DeviceRange to, DeviceRange from, OnComplete done) = 0;
   virtual EventPtr Launch(std::shared_ptr<DevicePlan> plan, LaunchArguments arguments, OnLaunched done) = 0;
   // What is put on this stream from now on waits for `event` as well.
   virtual void Wait(EventPtr event) = 0;

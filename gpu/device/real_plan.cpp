@@ -30,6 +30,9 @@ class RealPlan final : public VirtualPlan {
   [[nodiscard]] Bytes output_bytes(std::size_t i) const override { return plan_->output_bytes(i); }
   [[nodiscard]] Bytes activation_bytes() const override { return plan_->activation_bytes(); }
   [[nodiscard]] std::size_t step_count() const override { return plan_->step_count(); }
+  [[nodiscard]] Bytes step_activations(std::size_t step) const override {
+    return plan_->step_activations(step);
+  }
   [[nodiscard]] std::span<const std::pair<std::uint64_t, std::uint64_t>> step_weights(
       std::size_t step) const override {
     return plan_->step_weights(step).ranges;

@@ -79,6 +79,10 @@ class VirtualDevice final : public Device {
       return std::make_shared<CopyOperation>(to.data(), from.address, to.size(), Staged(to), path_out_,
                                              std::move(done));
     };
+    factory.copy_within = [this](DeviceRange to, DeviceRange from, OnComplete done) {
+      return std::make_shared<CopyOperation>(to.address, from.address, from.size.count(), false, path_within_,
+                                             std::move(done));
+    };
     factory.engines[static_cast<std::size_t>(Engine::kCopyIn)] = &copy_in_;
     factory.engines[static_cast<std::size_t>(Engine::kCopyOut)] = &copy_out_;
     factory.engines[static_cast<std::size_t>(Engine::kCompute)] = &compute_;
@@ -155,6 +159,7 @@ class VirtualDevice final : public Device {
   DeviceInfo info_;
   CopyPath path_in_;
   CopyPath path_out_;
+  CopyPath path_within_;   // no link
   VirtualEngine copy_in_;  // the engines' threads end before what they use
   VirtualEngine copy_out_;
   VirtualEngine compute_;

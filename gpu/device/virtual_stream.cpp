@@ -98,6 +98,11 @@ EventPtr VirtualStream::CopyOut(std::span<std::byte> to, DeviceRange from, OnCom
   return state_->Push(factory_.copy_out(to, from, std::move(done)), engine(Engine::kCopyOut));
 }
 
+EventPtr VirtualStream::CopyWithin(DeviceRange to, DeviceRange from, OnComplete done) {
+  TROUPE_CHECK(to.size >= from.size, "a copy within the device does not fit its destination");
+  return state_->Push(factory_.copy_within(to, from, std::move(done)), engine(Engine::kCopyIn));
+}
+
 EventPtr VirtualStream::Launch(std::shared_ptr<DevicePlan> plan, LaunchArguments arguments, OnLaunched done) {
   auto ours = std::dynamic_pointer_cast<VirtualPlan>(plan);
   TROUPE_CHECK(ours != nullptr, "a plan was launched on a device that did not prepare it");

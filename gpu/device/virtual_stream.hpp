@@ -39,6 +39,7 @@ class VirtualStream final : public Stream {
   struct Factory {
     std::function<std::shared_ptr<VirtualOperation>(DeviceRange, std::span<const std::byte>, OnComplete)>
         copy_in;
+    std::function<std::shared_ptr<VirtualOperation>(DeviceRange, DeviceRange, OnComplete)> copy_within;
     std::function<std::shared_ptr<VirtualOperation>(std::span<std::byte>, DeviceRange, OnComplete)> copy_out;
     VirtualEngine* engines[kEngines];
   };
@@ -46,6 +47,7 @@ class VirtualStream final : public Stream {
   ~VirtualStream() override { state_->Drain(); }
   EventPtr CopyIn(DeviceRange to, std::span<const std::byte> from, OnComplete done) override;
   EventPtr CopyOut(std::span<std::byte> to, DeviceRange from, OnComplete done) override;
+  EventPtr CopyWithin(DeviceRange to, DeviceRange from, OnComplete done) override;
   EventPtr Launch(std::shared_ptr<DevicePlan> plan, LaunchArguments arguments, OnLaunched done) override;
   void Wait(EventPtr event) override;
 

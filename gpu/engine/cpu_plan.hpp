@@ -15,6 +15,9 @@ class CpuPlan final : public Plan {
   [[nodiscard]] std::span<const proto::TensorSpec> outputs() const override { return program_.output_specs; }
   [[nodiscard]] Bytes output_bytes(std::size_t i) const override;
   [[nodiscard]] std::size_t step_count() const override { return program_.instructions.size(); }
+  [[nodiscard]] Bytes step_activations(std::size_t step) const override {
+    return program_.step_activations[step];
+  }
   [[nodiscard]] const StepWeights& step_weights(std::size_t step) const override {
     return steps_[step].weights;
   }

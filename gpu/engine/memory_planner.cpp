@@ -56,4 +56,13 @@ MemoryPlacement PlaceBuffers(std::span<const BufferLife> buffers) {
   return placement;
 }
 
+std::vector<Bytes> LiveBytes(std::span<const BufferLife> buffers, std::size_t steps) {
+  std::vector<Bytes> live(steps);
+  for (const BufferLife& buffer : buffers) {
+    for (std::size_t step = buffer.first; step <= buffer.last && step < steps; ++step)
+      live[step] += AlignUp(buffer.size, kAlignment);
+  }
+  return live;
+}
+
 }  // namespace troupe::gpu

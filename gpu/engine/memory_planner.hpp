@@ -26,4 +26,7 @@ struct MemoryPlacement {
 // Largest buffers first, each into the smallest gap that fits (best fit) among those it lives with.
 [[nodiscard]] MemoryPlacement PlaceBuffers(std::span<const BufferLife> buffers);
 
+// What lives during each of `steps` steps.
+[[nodiscard]] std::vector<Bytes> LiveBytes(std::span<const BufferLife> buffers, std::size_t steps);
+
 }  // namespace troupe::gpu

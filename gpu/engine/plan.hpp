@@ -55,6 +55,8 @@ class Plan {
   [[nodiscard]] virtual std::span<const proto::TensorSpec> outputs() const = 0;
   [[nodiscard]] virtual Bytes output_bytes(std::size_t i) const = 0;
   [[nodiscard]] virtual std::size_t step_count() const = 0;
+  // What one step needs of the activations: those that live while it runs, and its scratch.
+  [[nodiscard]] virtual Bytes step_activations(std::size_t) const { return activation_bytes(); }
   [[nodiscard]] virtual const StepWeights& step_weights(std::size_t step) const = 0;
   // Runs every step in order. Returns the real output shapes (equal to outputs() unless they depend on data).
   virtual absl::StatusOr<std::vector<proto::TensorSpec>> Run(const PlanBindings& bindings) = 0;

@@ -61,6 +61,7 @@ struct Program {
   std::vector<proto::TensorSpec> output_specs;
   std::vector<AlignedBytes> constants;
   Bytes activation_bytes;
+  std::vector<Bytes> step_activations;  // per instruction: what is live while it runs
   int threads = 1;
 };
 

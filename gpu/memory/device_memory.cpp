@@ -2,14 +2,19 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.hpp"
+#include "gpu/device/precise_sleep.hpp"
+#include "gpu/memory/device_calls.hpp"
+#include "gpu/memory/partition_space.hpp"
+#include "transport/steady_clock.hpp"
 
 namespace troupe::gpu {
 namespace {
 
-constexpr Bytes kAlignment(256);
+using Kind = MemoryUser::Kind;
 
 DeviceRange TakeQuota(Device& device, Bytes quota) {
   const Bytes there = device.memory().largest;
@@ -19,32 +24,117 @@ DeviceRange TakeQuota(Device& device, Bytes quota) {
   return *range;
 }
 
+MemoryPolicy PolicyOf(const MemoryOptions& options) {
+  const absl::StatusOr<MemoryPolicy> policy = FindMemoryPolicy(options.policy);
+  TROUPE_CHECK(policy.ok(), "the name of the memory policy has been checked");
+  return *policy;
+}
+
+std::unique_ptr<MemorySpace> MakeSpace(const MemoryOptions& options, Bytes capacity) {
+  const auto pay = [cost = options.device_call] { PreciseSleepUntil(transport::SteadyNow() + cost); };
+  switch (PolicyOf(options).source) {
+    case MemoryPolicy::Source::kCachedBlocks:
+      return std::make_unique<BlockCache>(capacity, pay);
+    case MemoryPolicy::Source::kDevice:
+      return std::make_unique<DeviceCalls>(capacity, pay);
+    case MemoryPolicy::Source::kPartitions:
+      break;
+  }
+  return std::make_unique<PartitionSpace>(capacity);
+}
+
 }  // namespace
 
 DeviceMemory::DeviceMemory(Device& device, const MemoryOptions& options)
-    : device_(device), quota_(TakeQuota(device, options.quota)), ranges_(0, quota_.size, kAlignment) {}
+    : device_(device),
+      policy_(options.policy.empty() ? kDefaultMemory : options.policy),
+      quota_(TakeQuota(device, options.quota)),
+      space_(MakeSpace(options, quota_.size)),
+      partitions_(dynamic_cast<PartitionSpace*>(space_.get())),
+      pool_(PolicyOf(options).pool, options.pool_interval) {}
 
 DeviceMemory::~DeviceMemory() {
   device_.Free(quota_);
 }
 
-absl::StatusOr<DeviceRange> DeviceMemory::Allocate(const MemoryUser&, Bytes size) {
-  const std::optional<std::uint64_t> offset = ranges_.Allocate(size);
-  if (!offset) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        FormatBytes(size), " do not fit ", device_.info().name, ": ", FormatBytes(ranges_.free()),
-        " are free, the largest range has ", FormatBytes(ranges_.largest_free())));
+std::uint64_t DeviceMemory::OffsetOf(const std::byte* address) const {
+  return static_cast<std::uint64_t>(address - quota_.address);
+}
+
+absl::StatusOr<DeviceRange> DeviceMemory::Allocate(const MemoryUser& user, Bytes size) {
+  std::optional<std::uint64_t> offset;
+  if (user.kind == Kind::kRun || pool_.set_aside() == Bytes(0)) {
+    offset = space_->Allocate(user, size);
+  } else if (const Bytes free = memory().free; size <= free) {
+    offset = space_->Allocate(user, size);
+    // Rounding may have made it too large.
+    if (offset && *space_->Occupied(*offset) > free) {
+      TROUPE_CHECK(space_->Free(*offset), "a range that was just allocated is not");
+      offset.reset();
+    }
   }
-  return DeviceRange{quota_.address + *offset, size};
+  if (!offset) {
+    const MemoryUse use = memory();
+    return absl::ResourceExhaustedError(
+        absl::StrCat(FormatBytes(size), " do not fit ", device_.info().name, ": ", FormatBytes(use.free),
+                     " are free, the largest range has ", FormatBytes(use.largest), ", ",
+                     FormatBytes(pool_.set_aside()), " are set aside for runs"));
+  }
+  std::byte* const address = quota_.address + *offset;
+  Enter(address, user, *space_->Occupied(*offset));
+  if (user.kind == Kind::kRun) pool_.Planned(user.digest, size);
+  return DeviceRange{address, size};
+}
+
+void DeviceMemory::Enter(const std::byte* address, const MemoryUser& user, Bytes occupied) {
+  ++changes_;
+  entries_.emplace(address, Entry{user.kind, std::string(user.digest), occupied});
+  if (user.kind == Kind::kRun) {
+    pool_.Took(user.digest, occupied);
+  } else {
+    pool_.Arrived(user.digest);
+  }
 }
 
 void DeviceMemory::Free(const DeviceRange& range) {
-  TROUPE_CHECK(ranges_.Free(static_cast<std::uint64_t>(range.address - quota_.address)),
+  const auto found = entries_.find(range.address);
+  TROUPE_CHECK(found != entries_.end() && space_->Free(OffsetOf(range.address)),
                "a range was freed that is not allocated");
+  const Entry entry = std::move(found->second);
+  entries_.erase(found);
+  ++changes_;
+  if (entry.kind == Kind::kRun) {
+    pool_.GaveBack(entry.digest, entry.occupied);
+  } else {
+    pool_.Left(entry.digest);
+  }
 }
 
 MemoryUse DeviceMemory::memory() const {
-  return {ranges_.capacity(), ranges_.free(), ranges_.largest_free()};
+  MemoryUse use = space_->use();
+  use.free -= std::min(use.free, pool_.set_aside());
+  use.largest = std::min(use.largest, use.free);
+  return use;
+}
+
+double DeviceMemory::fragmentation() const {
+  const MemoryUse use = space_->use();
+  if (use.free == Bytes(0)) return 0;
+  return 1 - static_cast<double>(use.largest.count()) / static_cast<double>(use.free.count());
+}
+
+std::vector<DeviceMemory::Move> DeviceMemory::Consolidate(
+    const std::function<bool(const std::byte*)>& movable, Bytes budget) {
+  std::vector<Move> moves;
+  if (partitions_ == nullptr) return moves;
+  const auto at = [this](std::uint64_t offset) { return quota_.address + offset; };
+  for (const PartitionSpace::Move& move :
+       partitions_->Consolidate([&](std::uint64_t offset) { return movable(at(offset)); }, budget)) {
+    const Entry entry = entries_.at(at(move.from));
+    Enter(at(move.to), {entry.kind, entry.digest}, *space_->Occupied(move.to));
+    moves.push_back({{at(move.from), move.size}, {at(move.to), move.size}});
+  }
+  return moves;
 }
 
 }  // namespace troupe::gpu

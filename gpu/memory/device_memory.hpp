@@ -2,35 +2,43 @@
 //
 //   made (the quota is taken from the device, once) -> Allocate ... Free -> destroyed (the quota goes back)
 //
-// Addresses: a range is contiguous and stays where it is until it is freed or moved (see consolidation.hpp).
+// Addresses: every range is adjacent bytes of the quota, and stays where it is until it is freed, or moved by
+// whoever carries out a Consolidate. Plans take the addresses of weights, inputs, outputs and activations
+// anew at each launch, so nothing is translated on the way, and on the virtual GPU nothing is mapped either:
+// to give 64 MiB of its memory file a second address takes 8 ms (4 KiB pages), as long as to copy them. A
+// device whose launches remember addresses (captured graphs) has to put a mapping of its own between a range
+// and its model's address; partitions are multiples of 2 MiB from 256 MiB of quota on, blocks are not.
 //
 // Owner: the worker's order desk; ends after everything that holds ranges, before the device. The main loop's
 // thread.
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
-#include <string_view>
+#include <unordered_map>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/units.hpp"
 #include "gpu/device/device.hpp"
 #include "gpu/memory/memory_policy.hpp"
-#include "transport/range_allocator.hpp"
+#include "gpu/memory/memory_space.hpp"
+#include "gpu/memory/run_pool.hpp"
 
 namespace troupe::gpu {
 
-// Who a range is for. Ranges of one model are kept together, so that its eviction frees whole partitions.
-struct MemoryUser {
-  enum class Kind { kWeights, kRun };
-  Kind kind = Kind::kWeights;
-  std::string_view digest;  // the model; for a run the one that it runs
-};
+class PartitionSpace;
 
 struct MemoryOptions {
   std::string policy{kDefaultMemory};  // has been checked
   Bytes quota;                         // zero, or more than the device has: all of it
+  // What a call of the device's allocator costs the baselines that make them.
+  Duration device_call = std::chrono::microseconds(100);
+  // How far the pool looks ahead (RunPool).
+  Duration pool_interval = std::chrono::milliseconds(2);
 };
 
 class DeviceMemory {
@@ -41,17 +49,49 @@ class DeviceMemory {
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
   // ResourceExhausted when it does not fit: memory() says what there is. Aligned to 256 bytes; the size is
-  // the one asked for. Zero bytes are a range too.
+  // the one asked for. Zero bytes are a range too. Weights leave alone what is set aside for runs.
   [[nodiscard]] absl::StatusOr<DeviceRange> Allocate(const MemoryUser& user, Bytes size);
   // A range that was not allocated, or freed before, is a bug. No operation uses it any more.
   void Free(const DeviceRange& range);
+  // As weights see it: without what is set aside for runs.
   [[nodiscard]] MemoryUse memory() const;
+  // The share of what is free that one allocation cannot get.
+  [[nodiscard]] double fragmentation() const;
+  // Grows with each allocation and each free.
+  [[nodiscard]] std::uint64_t changes() const { return changes_; }
+  [[nodiscard]] const std::string& policy() const { return policy_; }
+  [[nodiscard]] RunPool& pool() { return pool_; }
+  [[nodiscard]] const RunPool& pool() const { return pool_; }
   [[nodiscard]] Device& device() { return device_; }
 
+  // Weights that should move so that free memory hangs together again; empty under policies without
+  // partitions. `to` is allocated, of the size and the user of `from`: copy, then Free(from); or Free(to),
+  // when it cannot be moved after all. `movable`: whether the range at this address may move, nothing uses
+  // it. At most `budget` bytes. Call it when nobody waits: it compares all ranges.
+  struct Move {
+    DeviceRange from;
+    DeviceRange to;
+  };
+  [[nodiscard]] std::vector<Move> Consolidate(const std::function<bool(const std::byte*)>& movable,
+                                              Bytes budget);
+
  private:
+  struct Entry {
+    MemoryUser::Kind kind = MemoryUser::Kind::kWeights;
+    std::string digest;
+    Bytes occupied;
+  };
+  void Enter(const std::byte* address, const MemoryUser& user, Bytes occupied);
+  [[nodiscard]] std::uint64_t OffsetOf(const std::byte* address) const;
+
   Device& device_;
+  const std::string policy_;
   const DeviceRange quota_;
-  transport::RangeAllocator ranges_;
+  std::unique_ptr<MemorySpace> space_;
+  PartitionSpace* partitions_ = nullptr;  // space_, when it has them
+  RunPool pool_;
+  std::uint64_t changes_ = 0;
+  std::unordered_map<const std::byte*, Entry> entries_;
 };
 
 }  // namespace troupe::gpu

@@ -74,6 +74,23 @@ absl::StatusOr<DeviceRange> ModelTable::Evict(const std::string& digest) {
   return weights;
 }
 
+std::optional<ModelTable::Place> ModelTable::IdleAt(const std::byte* weights) const {
+  for (const auto& [digest, model] : models_) {
+    if (model.weights.address != weights) continue;
+    if (model.loading || model.users > 0) return std::nullopt;
+    return Place{digest, model.load};
+  }
+  return std::nullopt;
+}
+
+bool ModelTable::Move(const Place& place, DeviceRange to) {
+  const auto found = models_.find(place.digest);
+  if (found == models_.end() || found->second.load != place.load) return false;
+  if (found->second.loading || found->second.users > 0) return false;
+  found->second.weights = to;
+  return true;
+}
+
 Bytes ModelTable::SizeOf(const std::string& digest) const {
   const auto found = models_.find(digest);
   TROUPE_CHECK(found != models_.end(), "the size of an absent model was asked for");

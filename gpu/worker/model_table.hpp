@@ -45,6 +45,16 @@ class ModelTable {
   // or running.
   [[nodiscard]] absl::StatusOr<DeviceRange> Evict(const std::string& digest);
 
+  // A model that is resident and that no run holds, by where its weights are.
+  struct Place {
+    std::string digest;
+    std::uint64_t load = 0;
+  };
+  [[nodiscard]] std::optional<Place> IdleAt(const std::byte* weights) const;
+  // Its weights are at `to` now. False when it is used, was evicted or loaded anew meanwhile: then nothing
+  // has changed.
+  [[nodiscard]] bool Move(const Place& place, DeviceRange to);
+
   // Size of the weights; the model is not absent.
   [[nodiscard]] Bytes SizeOf(const std::string& digest) const;
   // Digests and sizes of what is resident or running.

@@ -32,6 +32,18 @@ Time DeadlineIn(std::int64_t nanoseconds) {
   return SteadyNow() + std::clamp(Duration(nanoseconds), -kFar, kFar);
 }
 
+void DescribeMemory(const DeviceMemory& memory, proto::WorkerDescription& description) {
+  const MemoryUse use = memory.memory();
+  description.set_memory_bytes(use.total.count());
+  description.set_free_bytes(use.free.count());
+  description.set_largest_free_bytes(use.largest.count());
+  description.set_memory(memory.policy());
+  description.set_pool_bytes(memory.pool().size().count());
+  description.set_pool_used_bytes(memory.pool().held().count());
+  description.set_pool_peak_bytes(memory.pool().peak().count());
+  description.set_fragmentation(memory.fragmentation());
+}
+
 proto::WorkerOutcome PreparedOutcomeOf(const DevicePlan& plan) {
   proto::WorkerOutcome outcome;
   proto::PreparedOutcome& prepared = *outcome.mutable_prepared();
@@ -51,7 +63,8 @@ OrderDesk::OrderDesk(std::unique_ptr<Device> device, TaskQueue& queue, Lanes lan
       memory_(*device_, options_.memory),
       residency_(memory_, queue, links_, options_.limits),
       preparer_(*device_, queue, lanes, options_.limits),
-      runner_(memory_, queue, lanes, options_.limits, links_, residency_, preparer_) {
+      runner_(memory_, queue, lanes, options_.limits, links_, residency_, preparer_),
+      consolidator_(memory_, residency_.table(), queue) {
   residency_.Connect(
       [this](const std::string& digest, const absl::Status& status) { runner_.ModelChanged(digest, status); },
       [this](const std::string& digest) { return runner_.Wants(digest); });
@@ -191,6 +204,8 @@ void OrderDesk::Abandon() {
 
 void OrderDesk::Tick(Time now) {
   if (runner_.NextExpiry() <= now) runner_.Expire(now);
+  memory_.pool().Follow(now);
+  consolidator_.Tick(now, idle() && !shutting_down_);
   const EngineState compute = device_->engine(Engine::kCompute);
   lanes_.Show(Lane::kCompute, compute.busy, compute.progress);
   ShowLinks();
@@ -223,11 +238,7 @@ void OrderDesk::FinishShutdown() {
 
 proto::WorkerDescription OrderDesk::Describe() const {
   proto::WorkerDescription description;
-  const MemoryUse memory = memory_.memory();
   description.set_device(device_->info().name);
-  description.set_memory_bytes(memory.total.count());
-  description.set_free_bytes(memory.free.count());
-  description.set_largest_free_bytes(memory.largest.count());
   for (const auto& [digest, size] : residency_.table().Resident()) {
     proto::ResidentModel& resident = *description.add_resident();
     resident.set_digest(digest);
@@ -240,6 +251,7 @@ proto::WorkerDescription OrderDesk::Describe() const {
   description.set_busy_ns(device_->compute_busy().count());
   description.set_link_bytes_per_second(device_->info().link.value);
   description.set_generation(options_.generation);
+  DescribeMemory(memory_, description);
   description.set_swap(links_.options().swap);
   description.set_link_sharing(links_.options().sharing);
   description.set_group_bytes(links_.curve().elbow.count());

@@ -9,6 +9,7 @@
 #include "gpu/device/device.hpp"
 #include "gpu/memory/device_memory.hpp"
 #include "gpu/swap/link_desk.hpp"
+#include "gpu/worker/consolidator.hpp"
 #include "gpu/worker/lanes.hpp"
 #include "gpu/worker/limits.hpp"
 #include "gpu/worker/preparer.hpp"
@@ -70,6 +71,7 @@ class OrderDesk {
   Residency residency_;
   Preparer preparer_;
   Runner runner_;
+  Consolidator consolidator_;
   bool shutting_down_ = false;
   std::optional<Reply> shutdown_reply_;
   std::uint64_t orders_ = 0;

@@ -25,6 +25,8 @@ std::vector<std::string> WorkerCommand::Arguments() const {
                                         absl::StrCat(arena.count())};
   if (!profile.empty()) arguments.insert(arguments.end(), {"--profile", profile});
   if (allow_faults) arguments.push_back("--allow-faults");
+  if (!memory.empty()) arguments.insert(arguments.end(), {"--memory", memory});
+  if (quota > Bytes(0)) arguments.insert(arguments.end(), {"--quota", absl::StrCat(quota.count())});
   if (!swap.empty()) arguments.insert(arguments.end(), {"--swap", swap});
   if (!link_sharing.empty()) arguments.insert(arguments.end(), {"--link-sharing", link_sharing});
   if (group > Bytes(0)) arguments.insert(arguments.end(), {"--group", absl::StrCat(group.count())});

@@ -26,6 +26,8 @@ struct WorkerCommand {
   Bytes arena = MiB(256);  // outputs that nobody has read yet
   bool allow_faults = false;
   // Empty or zero: the worker's defaults.
+  std::string memory;        // gpu/memory/memory_policy.hpp has the names
+  Bytes quota;               // of device memory
   std::string swap;          // gpu/swap/swap_policy.hpp has the names
   std::string link_sharing;  // and these
   Bytes group;               // of the swap pipeline, instead of what the probe finds

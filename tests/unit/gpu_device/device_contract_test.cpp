@@ -102,6 +102,23 @@ TEST_P(DeviceContract, BytesComeBackAsTheyWent) {
   }
 }
 
+TEST_P(DeviceContract, BytesMoveWithinTheDevice) {
+  for (const std::size_t size :
+       {std::size_t{0}, std::size_t{5}, std::size_t{64 << 10}, std::size_t{2 << 20} | 5}) {
+    const auto out = Pattern(size, 11);
+    std::vector<std::byte> back(size);
+    const DeviceRange first = Take(Bytes(size));
+    const DeviceRange second = Take(Bytes(size));
+    auto stream = device_->MakeStream();
+    stream->CopyIn(first, out, nullptr);
+    stream->CopyWithin(second, first, nullptr);
+    EXPECT_TRUE(stream->CopyOut(back, second, nullptr)->Wait(kPatience).ok());
+    EXPECT_EQ(out, back) << size;
+    device_->Free(first);
+    device_->Free(second);
+  }
+}
+
 TEST_P(DeviceContract, OneStreamIsInOrder) {
   const DeviceRange range = Take(KiB(256));
   auto stream = device_->MakeStream();

@@ -13,6 +13,12 @@ TEST(MemoryPlanner, ReusesWhatIsDead) {
   EXPECT_EQ(PlaceBuffers(chain).size, Bytes(256));
 }
 
+TEST(MemoryPlanner, CountsWhatLivesDuringEachStep) {
+  const BufferLife buffers[] = {{Bytes(64), 0, 1}, {Bytes(100), 1, 2}, {Bytes(0), 0, 9}, {Bytes(1), 3, 9}};
+  EXPECT_EQ(LiveBytes(buffers, 4), (std::vector{Bytes(64), Bytes(64 + 128), Bytes(128), Bytes(64)}));
+  EXPECT_TRUE(LiveBytes({}, 0).empty());
+}
+
 TEST(MemoryPlanner, EmptyBuffersTakeNothing) {
   const BufferLife buffers[] = {{Bytes(0), 0, 9}, {Bytes(0), 3, 4}};
   EXPECT_EQ(PlaceBuffers(buffers).size, Bytes(0));

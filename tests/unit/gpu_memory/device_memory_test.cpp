@@ -1,6 +1,11 @@
 #include "gpu/memory/device_memory.hpp"
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "base/check.hpp"
+#include "base/random.hpp"
 #include "gmock/gmock.h"
 #include "gpu/device/virtual_device.hpp"
 #include "gtest/gtest.h"
@@ -25,7 +30,13 @@ std::unique_ptr<Device> MakeDevice(Bytes size) {
 
 class DeviceMemoryTest : public testing::TestWithParam<std::string_view> {
  protected:
-  MemoryOptions Options(Bytes quota = Bytes(0)) { return {std::string(GetParam()), quota}; }
+  MemoryOptions Options(Bytes quota = Bytes(0)) {
+    MemoryOptions options;
+    options.policy = GetParam();
+    options.quota = quota;
+    options.device_call = Duration(0);
+    return options;
+  }
   std::unique_ptr<Device> device_ = MakeDevice(MiB(16));
 };
 
@@ -56,6 +67,82 @@ TEST_P(DeviceMemoryTest, AnEmptyRangeIsARangeAndAnEndlessOneIsRefused) {
   ASSERT_TRUE(empty.ok());
   memory.Free(*empty);
   EXPECT_FALSE(memory.Allocate(kRun, Bytes(~std::uint64_t{0})).ok());
+}
+
+TEST_P(DeviceMemoryTest, TheAccountingCloses) {
+  DeviceMemory memory(*device_, Options());
+  Random random(3);
+  std::vector<DeviceRange> held;
+  for (int step = 0; step < 3000; ++step) {
+    if (held.empty() || random.Below(5) < 3) {
+      const std::string digest = "m" + std::to_string(random.Below(5));
+      const auto kind = random.Below(2) == 0 ? MemoryUser::Kind::kWeights : MemoryUser::Kind::kRun;
+      const auto range = memory.Allocate({kind, digest}, Bytes(random.Below(1 << 20)));
+      if (range.ok()) held.push_back(*range);
+    } else {
+      std::swap(held[random.Below(held.size())], held.back());
+      memory.Free(held.back());
+      held.pop_back();
+    }
+    ASSERT_LE(memory.memory().largest, memory.memory().free);
+    ASSERT_LE(memory.pool().held() + memory.memory().free, memory.memory().total);
+    ASSERT_LE(memory.fragmentation(), 1);
+  }
+  for (const DeviceRange& range : held) memory.Free(range);
+  EXPECT_EQ(memory.memory().free, memory.memory().total);
+  EXPECT_EQ(memory.pool().held(), Bytes(0));
+  EXPECT_EQ(memory.pool().size(), Bytes(0)) << "no model is left that it could be kept for";
+}
+
+TEST(DeviceMemoryPool, WeightsLeaveAloneWhatIsSetAsideForRuns) {
+  const auto device = MakeDevice(MiB(16));
+  MemoryOptions options;
+  options.policy = "static";
+  DeviceMemory memory(*device, options);
+  const auto weights = memory.Allocate(kModel, MiB(2));
+  ASSERT_TRUE(weights.ok());
+  memory.pool().Planned(kModel.digest, MiB(6));
+  EXPECT_EQ(memory.memory().free, MiB(8));
+  EXPECT_EQ(memory.memory().largest, MiB(8));
+  EXPECT_FALSE(memory.Allocate({MemoryUser::Kind::kWeights, "b"}, MiB(9)).ok());
+  const auto run = memory.Allocate(kRun, MiB(6));
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_EQ(memory.memory().free, MiB(8)) << "it took what was set aside";
+  const auto other = memory.Allocate({MemoryUser::Kind::kWeights, "b"}, MiB(8));
+  ASSERT_TRUE(other.ok()) << other.status();
+  memory.Free(*run);
+  EXPECT_EQ(memory.memory().free, Bytes(0));
+  memory.Free(*weights);
+  memory.Free(*other);
+  EXPECT_EQ(memory.memory().free, MiB(16));
+}
+
+TEST(DeviceMemoryPool, MovedWeightsKeepTheirUser) {
+  const auto device = MakeDevice(MiB(16));
+  DeviceMemory memory(*device, MemoryOptions());
+  std::vector<DeviceRange> held;
+  for (int i = 0; i < 32; ++i)
+    held.push_back(*memory.Allocate({MemoryUser::Kind::kWeights, std::to_string(i)}, KiB(512)));
+  for (std::size_t i = 0; i < held.size(); ++i) {  // every second one
+    memory.Free(held[i]);
+    held.erase(held.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  EXPECT_GT(memory.fragmentation(), 0.5);
+  const auto is_there = [](const std::byte*) { return true; };
+  for (;;) {
+    const auto moves = memory.Consolidate(is_there, MiB(64));
+    if (moves.empty()) break;
+    for (const auto& move : moves) {
+      EXPECT_EQ(move.from.size, KiB(512));
+      EXPECT_EQ(move.to.size, KiB(512));
+      memory.Free(move.from);
+      std::ranges::find(held, move.from.address, &DeviceRange::address)->address = move.to.address;
+    }
+  }
+  EXPECT_LT(memory.fragmentation(), 0.1);
+  EXPECT_GE(memory.memory().largest, MiB(7));
+  for (const DeviceRange& range : held) memory.Free(range);
+  EXPECT_EQ(memory.memory().free, MiB(16));
 }
 
 INSTANTIATE_TEST_SUITE_P(Policies, DeviceMemoryTest,

@@ -97,6 +97,9 @@ class HeldDevice final : public Device {
     EventPtr CopyOut(std::span<std::byte> to, DeviceRange from, OnComplete done) override {
       return inner_->CopyOut(to, from, std::move(done));
     }
+    EventPtr CopyWithin(DeviceRange to, DeviceRange from, OnComplete done) override {
+      return inner_->CopyWithin(to, from, std::move(done));
+    }
     EventPtr Launch(std::shared_ptr<DevicePlan> plan, LaunchArguments arguments, OnLaunched done) override {
       return inner_->Launch(std::move(plan), std::move(arguments), std::move(done));
     }

@@ -1,0 +1,36 @@
+// MEMORY SPACE: which parts of the quota are free. Offsets from the quota's begin; nothing here touches the
+// memory.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "base/units.hpp"
+#include "gpu/device/device.hpp"
+
+namespace troupe::gpu {
+
+// Who a range is for. Ranges of one model are kept together, so that its eviction frees whole partitions.
+struct MemoryUser {
+  enum class Kind { kWeights, kRun };
+  Kind kind = Kind::kWeights;
+  std::string_view digest;  // the model; for a run the one that it runs
+};
+
+// Ranges do not overlap, never leave [0, capacity), begin at multiples of kUnit. Not thread-safe.
+class MemorySpace {
+ public:
+  static constexpr Bytes kUnit = Bytes(256);
+  virtual ~MemorySpace() = default;
+  // Nothing when no free range is long enough. Zero bytes take a unit.
+  [[nodiscard]] virtual std::optional<std::uint64_t> Allocate(const MemoryUser& user, Bytes size) = 0;
+  // False when no allocated range begins at `offset`.
+  [[nodiscard]] virtual bool Free(std::uint64_t offset) = 0;
+  // What the range at `offset` occupies, with what rounding adds; nothing when none begins there.
+  [[nodiscard]] virtual std::optional<Bytes> Occupied(std::uint64_t offset) const = 0;
+  // What is not occupied is free, also where it is in pieces. `largest` could be allocated now.
+  [[nodiscard]] virtual MemoryUse use() const = 0;
+};
+
+}  // namespace troupe::gpu

@@ -1,0 +1,224 @@
+#include "gpu/memory/partition_space.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "base/check.hpp"
+#include "gpu/memory/partition_runs.hpp"
+
+namespace troupe::gpu {
+
+PartitionSizes PartitionSizes::For(Bytes capacity) {
+  const std::uint64_t few = std::bit_floor(capacity.count() / 128);
+  const std::uint64_t many = std::bit_ceil(capacity.count() / 2048);
+  const Bytes partition(
+      std::max(std::clamp(few, KiB(16).count(), MiB(32).count()), std::max(many, std::uint64_t{1})));
+  return {partition, Bytes(partition.count() / 64)};
+}
+
+PartitionSpace::PartitionSpace(Bytes capacity)
+    : sizes_(PartitionSizes::For(capacity)), blocks_(capacity.count() / sizes_.block.count()) {
+  partitions_.resize((blocks_ + kBlocks - 1) / kBlocks);
+  for (std::size_t p = 0; p < partitions_.size(); ++p) free_blocks_.push_back(AllBlocks(p));
+}
+
+PartitionSpace::~PartitionSpace() = default;
+
+std::size_t PartitionSpace::free_partitions() const {
+  std::size_t count = 0;
+  for (std::size_t p = 0; p < partitions_.size(); ++p) count += IsFree(p);
+  return count;
+}
+
+std::uint64_t PartitionSpace::BytesOf(std::size_t p) const {
+  return static_cast<std::uint64_t>(std::popcount(AllBlocks(p))) * sizes_.block.count();
+}
+
+std::uint64_t PartitionSpace::Record(std::uint64_t offset, const Range& range) {
+  used_ += range.occupied;
+  ranges_.emplace(offset, range);
+  return offset;
+}
+
+std::optional<std::uint64_t> PartitionSpace::Allocate(const MemoryUser& user, Bytes size) {
+  if (size > sizes_.block * blocks_) return std::nullopt;  // also keeps what follows from overflowing
+  Range range;
+  range.size = size;
+  range.kind = user.kind;
+  range.owner = std::hash<std::string_view>()(user.digest);
+  const bool blocks_first = FitsBlocksWell(size);
+  std::optional<std::uint64_t> offset = blocks_first ? AllocateBlocks(range) : AllocateBuddy(range);
+  if (!offset) offset = blocks_first ? AllocateBuddy(range) : AllocateBlocks(range);
+  return offset;
+}
+
+// A range that fills its blocks but for a sixteenth: common sizes, and all large ones.
+bool PartitionSpace::FitsBlocksWell(Bytes size) const {
+  const Bytes blocks = AlignUp(size, sizes_.block);
+  return size > Bytes(0) && (blocks - size).count() * 16 <= size.count();
+}
+
+PartitionSpace::Cost PartitionSpace::CostOf(std::uint64_t first, const BlockRun& run,
+                                            const Range& range) const {
+  // Those between the first and the last are free: all their blocks belong to the run.
+  const std::uint64_t begin = first / kBlocks;
+  const std::uint64_t last = (first + range.length - 1) / kBlocks;
+  Cost cost{0, last - begin + 1, 1, run.count - range.length};
+  for (const std::uint64_t p : {begin, last}) {
+    const Partition& partition = partitions_[p];
+    if (!IsFree(p)) {
+      --cost.opened;
+      if (partition.kind != range.kind) ++cost.strangers;
+      if (partition.owner == range.owner) cost.apart = 0;
+    }
+    if (begin == last) break;
+  }
+  return cost;
+}
+
+std::optional<std::uint64_t> PartitionSpace::FindBlocks(const Range& range, const BlockRun& without) const {
+  std::optional<std::pair<Cost, std::uint64_t>> best;
+  ForEachRun(free_blocks_, [&](const BlockRun& run) {
+    if (run.count < range.length || run.Overlaps(without)) return;
+    const std::uint64_t end = run.first + run.count - range.length;
+    // Against either neighbour, or where it shares no partition with them.
+    const std::uint64_t up = (run.first + kBlocks - 1) / kBlocks * kBlocks;
+    const std::uint64_t down = end / kBlocks * kBlocks;
+    for (const std::uint64_t first : {run.first, up, std::max(down, run.first), end}) {
+      if (first > end) continue;
+      const Cost cost = CostOf(first, run, range);
+      // Runs gather at the upper end, weights at the lower one.
+      const bool better = !best || cost < best->first || (cost == best->first && range.kind == Kind::kRun);
+      if (better) best.emplace(cost, first);
+    }
+  });
+  if (!best) return std::nullopt;
+  return best->second;
+}
+
+void PartitionSpace::MarkBlocks(std::uint64_t first, const Range& range, bool used) {
+  for (std::uint64_t block = first; block < first + range.length;) {
+    const std::size_t p = block / kBlocks;
+    const std::uint64_t here = block % kBlocks;
+    const std::uint64_t count = std::min(kBlocks - here, first + range.length - block);
+    const std::uint64_t mask = OnesBelow(count) << here;
+    if (used) {
+      TROUPE_CHECK((free_blocks_[p] & mask) == mask, "blocks were given out twice");
+      if (IsFree(p)) partitions_[p].kind = range.kind;
+      partitions_[p].owner = range.owner;
+      free_blocks_[p] &= ~mask;
+    } else {
+      free_blocks_[p] |= mask;
+    }
+    block += count;
+  }
+}
+
+std::optional<std::uint64_t> PartitionSpace::AllocateBlocks(Range range) {
+  range.occupied = AlignUp(std::max(range.size, Bytes(1)), sizes_.block);
+  range.length = range.occupied.count() / sizes_.block.count();
+  const std::optional<std::uint64_t> first = FindBlocks(range, {});
+  if (!first) return std::nullopt;
+  MarkBlocks(*first, range, true);
+  return Record(*first * sizes_.block.count(), range);
+}
+
+// The fullest that has room, one of the same model before others.
+std::optional<std::size_t> PartitionSpace::FindBuddy(const Range& range, Kind kind) const {
+  const BuddyPlace* best = nullptr;
+  const auto key = [&range](const BuddyPlace& place) {
+    return std::pair(place.owner != range.owner, place.free);
+  };
+  for (const BuddyPlace& place : buddies_) {
+    if (place.kind != kind || place.largest < range.length) continue;
+    if (best == nullptr || key(place) < key(*best)) best = &place;
+  }
+  if (best == nullptr) return std::nullopt;
+  return best->partition;
+}
+
+std::vector<PartitionSpace::BuddyPlace>::iterator PartitionSpace::PlaceOf(std::size_t partition) {
+  return std::ranges::lower_bound(buddies_, partition, {}, &BuddyPlace::partition);
+}
+
+void PartitionSpace::Show(std::size_t partition) {
+  const Partition& shown = partitions_[partition];
+  *PlaceOf(partition) = {partition, shown.buddy->largest(), shown.buddy->free(), shown.owner, shown.kind};
+}
+
+// The last one: large ranges begin at the other end.
+std::optional<std::size_t> PartitionSpace::FindFree(Bytes size) const {
+  for (std::size_t p = partitions_.size(); p-- > 0;) {
+    if (IsFree(p) && std::bit_floor(BytesOf(p)) >= size.count()) return p;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::uint64_t> PartitionSpace::AllocateBuddy(Range range) {
+  if (range.size > sizes_.partition) return std::nullopt;
+  range.in_buddy = true;
+  range.occupied = AlignUp(std::max(range.size, Bytes(1)), kUnit);
+  range.length = range.occupied.count() / kUnit.count();
+  std::optional<std::size_t> place = FindBuddy(range, range.kind);
+  if (!place) place = FindFree(range.occupied);
+  if (!place) place = FindBuddy(range, range.kind == Kind::kRun ? Kind::kWeights : Kind::kRun);
+  if (!place) return std::nullopt;
+  return AllocateIn(*place, range);
+}
+
+std::uint64_t PartitionSpace::AllocateIn(std::size_t place, const Range& range) {
+  Partition& partition = partitions_[place];
+  if (partition.buddy == nullptr) {
+    partition.buddy = std::make_unique<Buddy>(static_cast<std::uint32_t>(BytesOf(place) / kUnit.count()));
+    partition.kind = range.kind;
+    free_blocks_[place] = 0;
+    buddies_.insert(PlaceOf(place), BuddyPlace{place, 0, 0, 0, range.kind});
+  }
+  partition.owner = range.owner;
+  const auto chunk = partition.buddy->Allocate(static_cast<std::uint32_t>(range.length));
+  TROUPE_CHECK(chunk.has_value(), "a partition that had room has none");
+  Show(place);
+  return Record(place * sizes_.partition.count() + *chunk * kUnit.count(), range);
+}
+
+bool PartitionSpace::Free(std::uint64_t offset) {
+  const auto found = ranges_.find(offset);
+  if (found == ranges_.end()) return false;
+  const Range range = found->second;
+  ranges_.erase(found);
+  used_ -= range.occupied;
+  if (!range.in_buddy) {
+    MarkBlocks(offset / sizes_.block.count(), range, false);
+    return true;
+  }
+  const std::size_t p = offset / sizes_.partition.count();
+  Partition& partition = partitions_[p];
+  const std::uint64_t chunk = offset % sizes_.partition.count() / kUnit.count();
+  partition.buddy->Free(static_cast<std::uint32_t>(chunk), static_cast<std::uint32_t>(range.length));
+  if (partition.buddy->empty()) {
+    partition.buddy.reset();
+    free_blocks_[p] = AllBlocks(p);
+    buddies_.erase(PlaceOf(p));
+  } else {
+    Show(p);
+  }
+  return true;
+}
+
+std::optional<Bytes> PartitionSpace::Occupied(std::uint64_t offset) const {
+  const auto found = ranges_.find(offset);
+  if (found == ranges_.end()) return std::nullopt;
+  return found->second.occupied;
+}
+
+MemoryUse PartitionSpace::use() const {
+  const Bytes total = sizes_.block * blocks_;
+  std::uint64_t run_blocks = 0;
+  std::uint64_t chunk = 0;
+  ForEachRun(free_blocks_, [&](const BlockRun& run) { run_blocks = std::max(run_blocks, run.count); });
+  for (const BuddyPlace& place : buddies_) chunk = std::max<std::uint64_t>(chunk, place.largest);
+  return {total, total - used_, std::max(sizes_.block * run_blocks, kUnit * chunk)};
+}
+
+}  // namespace troupe::gpu

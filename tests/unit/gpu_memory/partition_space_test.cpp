@@ -1,0 +1,177 @@
+#include "gpu/memory/partition_space.hpp"
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "base/random.hpp"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace troupe::gpu {
+namespace {
+
+constexpr Bytes kSpace = MiB(128);  // 128 partitions of 1 MiB, blocks of 16 KiB
+
+MemoryUser Weights(std::string_view digest) {
+  return {MemoryUser::Kind::kWeights, digest};
+}
+MemoryUser ForRun(std::string_view digest) {
+  return {MemoryUser::Kind::kRun, digest};
+}
+
+class PartitionSpaceTest : public testing::Test {
+ protected:
+  std::uint64_t Take(const MemoryUser& user, Bytes size) {
+    const auto offset = space_.Allocate(user, size);
+    EXPECT_TRUE(offset.has_value()) << size.count();
+    return offset.value_or(0);
+  }
+  PartitionSpace space_{kSpace};
+};
+
+TEST(PartitionSizes, FollowTheQuota) {
+  EXPECT_EQ(PartitionSizes::For(kSpace).partition, MiB(1));
+  EXPECT_EQ(PartitionSizes::For(GiB(1)).partition, MiB(8));
+  EXPECT_EQ(PartitionSizes::For(GiB(1)).block, KiB(128));
+  EXPECT_EQ(PartitionSizes::For(GiB(16)).partition, MiB(32));
+  EXPECT_EQ(PartitionSizes::For(GiB(139)).partition, MiB(128));
+  EXPECT_EQ(PartitionSizes::For(Bytes(0)).partition, KiB(16));
+}
+
+TEST_F(PartitionSpaceTest, AnEvictionFreesWholePartitions) {
+  // Models of many sizes, each with a few ranges, one after the other: all but their borders are their own.
+  std::map<std::string, std::vector<std::uint64_t>> models;
+  for (int m = 0; m < 8; ++m) {
+    const std::string digest = "model-" + std::to_string(m);
+    for (const Bytes size : {MiB(5) + KiB(100), MiB(3), KiB(200)})
+      models[digest].push_back(Take(Weights(digest), size));
+  }
+  const std::size_t before = space_.free_partitions();
+  for (const std::uint64_t offset : models["model-3"]) ASSERT_TRUE(space_.Free(offset));
+  EXPECT_GE(space_.free_partitions(), before + 7) << "8.3 MiB were evicted";
+}
+
+TEST_F(PartitionSpaceTest, RunsDoNotSettleAmongWeights) {
+  Take(Weights("a"), KiB(1024 + 512));
+  const std::uint64_t run = Take(ForRun("a"), KiB(512));
+  const std::uint64_t weights = Take(Weights("b"), KiB(512));
+  EXPECT_EQ(weights / MiB(1).count(), 1u) << "the rest of the partition that model a left";
+  EXPECT_NE(run / MiB(1).count(), 1u);
+}
+
+TEST_F(PartitionSpaceTest, ButNothingThatFitsIsRefused) {
+  std::vector<std::uint64_t> ranges;
+  for (int i = 0; i < 128; ++i) ranges.push_back(Take(Weights("a"), KiB(768)));
+  EXPECT_EQ(space_.free_partitions(), 32u) << "768 KiB of four partitions share three";
+  while (space_.free_partitions() > 0) Take(Weights("b"), MiB(1));
+  ASSERT_TRUE(space_.Free(ranges[0]));
+  EXPECT_TRUE(space_.Allocate(ForRun("c"), KiB(512)).has_value()) << "among weights, for want of better";
+  EXPECT_TRUE(space_.Allocate(ForRun("c"), Bytes(1000)).has_value()) << "a whole block, for want of better";
+}
+
+TEST_F(PartitionSpaceTest, ARangeMayCrossPartitions) {
+  const std::uint64_t big = Take(Weights("a"), MiB(100) + KiB(16));
+  EXPECT_EQ(*space_.Occupied(big), MiB(100) + KiB(16));
+  EXPECT_EQ(space_.use().largest, MiB(28) - KiB(16));
+  EXPECT_TRUE(space_.Free(big));
+  EXPECT_EQ(space_.use().largest, kSpace);
+}
+
+TEST_F(PartitionSpaceTest, OddSizesCostNoMoreThanABlock) {
+  Random random(5);
+  Bytes asked;
+  std::uint64_t ranges = 0;
+  for (; asked < MiB(60); ++ranges) {
+    const Bytes size(random.Below(MiB(1).count()) + 1);
+    Take(Weights("m" + std::to_string(ranges % 9)), size);
+    asked += size;
+  }
+  const Bytes used = kSpace - space_.use().free;
+  EXPECT_LT((used - asked).count(), ranges * KiB(16).count());
+  EXPECT_LT(static_cast<double>((used - asked).count()), 0.06 * static_cast<double>(asked.count()));
+}
+
+// Allocations and frees until memory is full of holes; then moves mend it without touching what is pinned.
+class ConsolidationTest : public PartitionSpaceTest {
+ protected:
+  void Fill(std::uint64_t seed) {
+    Random random(seed);
+    for (;;) {
+      const Bytes size = KiB(64) * (1 + random.Below(40)) + Bytes(random.Below(2) * 999);
+      const std::string digest = "m" + std::to_string(random.Below(1000));
+      const auto offset = space_.Allocate(Weights(digest), size);
+      if (!offset) break;
+      held_.push_back(*offset);
+    }
+    std::erase_if(held_, [&](std::uint64_t offset) { return random.Below(2) == 0 && space_.Free(offset); });
+  }
+  // Carries the moves out; returns the bytes.
+  Bytes Mend(Bytes budget, const std::function<bool(std::uint64_t)>& movable) {
+    Bytes moved;
+    for (const PartitionSpace::Move& move : space_.Consolidate(movable, budget)) {
+      EXPECT_TRUE(movable(move.from));
+      EXPECT_TRUE(move.to + move.size.count() <= move.from || move.from + move.size.count() <= move.to);
+      EXPECT_TRUE(space_.Free(move.from));
+      std::ranges::replace(held_, move.from, move.to);
+      moved += move.size;
+    }
+    return moved;
+  }
+  std::vector<std::uint64_t> held_;
+};
+
+TEST_F(ConsolidationTest, FreeMemoryHangsTogetherAgain) {
+  for (const std::uint64_t seed : {1u, 2u, 3u}) {
+    Fill(seed);
+    const MemoryUse before = space_.use();
+    const std::size_t free_partitions = space_.free_partitions();
+    int rounds = 0;
+    while (Mend(kSpace, [](std::uint64_t) { return true; }) > Bytes(0)) ASSERT_LT(++rounds, 100);
+    EXPECT_EQ(space_.use().free, before.free);
+    EXPECT_GT(space_.use().largest.count(), 2 * before.largest.count());
+    EXPECT_GT(space_.free_partitions(), free_partitions);
+    EXPECT_GT(space_.use().largest.count(), space_.use().free.count() / 2);
+    for (const std::uint64_t offset : held_) ASSERT_TRUE(space_.Free(offset));
+    held_.clear();
+    EXPECT_EQ(space_.use().largest, kSpace);
+  }
+}
+
+TEST_F(ConsolidationTest, WhatIsPinnedStaysAndTheBudgetHolds) {
+  Fill(7);
+  EXPECT_TRUE(space_.Consolidate([](std::uint64_t) { return false; }, kSpace).empty());
+  const std::uint64_t pinned = held_[held_.size() / 2];
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_LE(Mend(MiB(4), [&](std::uint64_t offset) { return offset != pinned; }), MiB(4));
+  }
+  EXPECT_TRUE(space_.Free(pinned));
+}
+
+TEST_F(ConsolidationTest, AMoveThatWasNotCarriedOutIsUndone) {
+  Fill(9);
+  const MemoryUse before = space_.use();
+  const auto moves = space_.Consolidate([](std::uint64_t) { return true; }, MiB(8));
+  ASSERT_FALSE(moves.empty());
+  EXPECT_LT(space_.use().free, before.free);
+  for (const auto& move : moves) EXPECT_TRUE(space_.Free(move.to));
+  EXPECT_EQ(space_.use().free, before.free);
+}
+
+TEST_F(ConsolidationTest, SmallRangesLeaveSparsePartitions) {
+  std::vector<std::uint64_t> small;
+  for (int i = 0; i < 40; ++i) small.push_back(Take(Weights("m" + std::to_string(i)), Bytes(100'000)));
+  for (std::size_t i = 0; i < small.size(); ++i) {
+    if (i % 4 == 0) {
+      held_.push_back(small[i]);
+    } else {
+      ASSERT_TRUE(space_.Free(small[i]));
+    }
+  }
+  const std::size_t before = space_.free_partitions();
+  while (Mend(kSpace, [](std::uint64_t) { return true; }) > Bytes(0)) continue;
+  EXPECT_GT(space_.free_partitions(), before);
+}
+
+}  // namespace
+}  // namespace troupe::gpu
