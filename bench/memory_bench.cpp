@@ -1,0 +1,113 @@
+// Device memory, measured without a device: how large the runs' pool gets under a bursty load, how long
+// allocations take, and what a function costs beyond its weights.
+//
+// usage: memory_bench MODEL.onnx=MILLISECONDS ...
+//
+// Each network's memory by step comes from its plan for batch 1, made by the engine; its run time is given.
+// Prints one figure per line: NAME VALUE UNIT.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.hpp"
+#include "bench/memory_load.hpp"
+#include "gpu/device/virtual_plan.hpp"
+#include "gpu/import/import_model.hpp"
+
+namespace troupe::gpu::bench {
+namespace {
+
+constexpr const char* kVariants[] = {"static", "fine", "fine-resilient"};
+
+std::vector<std::byte> ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+absl::StatusOr<Network> ReadNetwork(const std::string& argument) {
+  const std::size_t split = argument.rfind('=');
+  if (split == std::string::npos) {
+    return absl::InvalidArgumentError(absl::StrCat(argument, ": must be MODEL.onnx=MILLISECONDS"));
+  }
+  const std::string path = argument.substr(0, split);
+  TROUPE_ASSIGN_OR_RETURN(ImportedModel imported, ImportOnnx(ReadFile(path), {}));
+  std::vector<proto::TensorSpec> inputs(imported.model.inputs().begin(), imported.model.inputs().end());
+  for (proto::TensorSpec& input : inputs) {
+    for (auto& dim : *input.mutable_shape()) dim = dim < 0 ? 1 : dim;
+  }
+  TROUPE_ASSIGN_OR_RETURN(PackedModel packed, PackModel(imported.model, imported.weights, inputs));
+  TROUPE_ASSIGN_OR_RETURN(const std::shared_ptr<DevicePlan> plan,
+                          MakeRealPlan(packed.model, packed.weights, std::move(inputs), Plan::Build, 1));
+  return MakeNetwork(*plan, FromSeconds(std::atof(argument.c_str() + split + 1) / 1e3));
+}
+
+void Print(const std::string& name, double value, const char* unit) {
+  std::printf("%s %.9g %s\n", name.c_str(), value, unit);
+}
+
+double Megabytes(Bytes bytes) {
+  return static_cast<double>(bytes.count()) / 1e6;
+}
+
+void PrintPools(const std::vector<Network>& networks) {
+  for (const std::size_t streams : {std::size_t{1}, std::size_t{4}, std::size_t{8}}) {
+    const std::string suffix = streams == kStreams ? "" : absl::StrCat("/streams=", streams);
+    for (const char* variant : kVariants) {
+      PoolLoad load;
+      load.variant = variant;
+      load.streams = streams;
+      const PoolFigures figures = MeasurePool(networks, load);
+      Print(absl::StrCat("pool_peak/", variant, suffix), Megabytes(figures.peak), "MB");
+      if (streams != kStreams) continue;
+      Print(absl::StrCat("pool_mean/", variant), Megabytes(figures.mean), "MB");
+      Print(absl::StrCat("pool_allocation_over_run/", variant), figures.allocation_share, "ratio");
+    }
+  }
+}
+
+void PrintAllocations() {
+  for (const Bytes quota : {GiB(1), GiB(128)}) {
+    const std::vector<double> micros = MeasureChurn("fine-resilient", quota, 200'000);
+    const std::string suffix = quota == GiB(1) ? "" : absl::StrCat("/quota=", FormatBytes(quota));
+    Print("allocation_p99_us" + suffix, Quantile(micros, 0.99), "us");
+    Print("allocation_p50_us" + suffix, Quantile(micros, 0.5), "us");
+    Print("bytes_per_extra_function" + suffix, MeasureOverhead(quota), "bytes");
+  }
+  for (const char* variant : {"fine-resilient", "block-cache", "device-malloc"}) {
+    const std::vector<double> shares = MeasureRequests(variant, 2'000);
+    Print(absl::StrCat("allocation_over_run/", variant), Quantile(shares, 0.5), "ratio");
+    Print(absl::StrCat("allocation_over_run/", variant, "/p90"), Quantile(shares, 0.9), "ratio");
+    Print(absl::StrCat("allocation_over_run/", variant, "/p99"), Quantile(shares, 0.99), "ratio");
+  }
+}
+
+int Main(int argc, char** argv) {
+  std::vector<Network> networks;
+  for (int i = 1; i < argc; ++i) {
+    absl::StatusOr<Network> network = ReadNetwork(argv[i]);
+    if (!network.ok()) {
+      std::cerr << argv[i] << ": " << network.status() << "\n";
+      return 1;
+    }
+    networks.push_back(*std::move(network));
+  }
+  if (!networks.empty()) PrintPools(networks);
+  PrintAllocations();
+  return 0;
+}
+
+}  // namespace
+}  // namespace troupe::gpu::bench
+
+int main(int argc, char** argv) {
+  return troupe::gpu::bench::Main(argc, argv);
+}

@@ -1,0 +1,53 @@
+// Loads on device memory, in virtual time where they have a duration and on the clock where a call is timed.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/units.hpp"
+#include "gpu/device/device.hpp"
+#include "gpu/memory/memory_profile.hpp"
+
+namespace troupe::gpu::bench {
+
+// A network as memory sees it.
+struct Network {
+  std::shared_ptr<const MemoryProfile> by_step;  // weights by layer, activations by their lives
+  std::vector<WeightPart> weights;
+  Bytes weights_bytes;
+  Bytes whole;  // weights, activations, inputs and outputs at once
+};
+[[nodiscard]] Network MakeNetwork(const DevicePlan& plan, Duration run_time);
+
+// 20 functions of different digests on one GPU, none of them resident for lack of callers; bursts: in 2 of
+// every 20 seconds requests come at twice the rate that the GPU serves, else at a tenth of it. One request of
+// a function at a time, at most `streams` at once, which share the GPU evenly.
+inline constexpr std::size_t kStreams = 1;  // what a worker does
+struct PoolLoad {
+  std::string variant;
+  std::size_t streams = kStreams;
+  std::size_t functions = 20;
+  Duration length = std::chrono::seconds(200);
+  std::uint64_t seed = 1;
+};
+struct PoolFigures {
+  Bytes peak;
+  Bytes mean;
+  double allocation_share = 0;  // time in calls of DeviceMemory over run time alone
+};
+[[nodiscard]] PoolFigures MeasurePool(const std::vector<Network>& networks, const PoolLoad& load);
+
+// Microseconds of each allocation while models and runs of all sizes come and go and memory is nearly full.
+[[nodiscard]] std::vector<double> MeasureChurn(std::string_view variant, Bytes quota, int allocations);
+// Per request: the time of its allocations and frees (weights when its model is not resident, evicting
+// others for it; a run) over its run time.
+[[nodiscard]] std::vector<double> MeasureRequests(std::string_view variant, int requests);
+// What a resident function occupies beyond its weights.
+[[nodiscard]] double MeasureOverhead(Bytes quota);
+
+[[nodiscard]] double Quantile(std::vector<double> values, double quantile);
+
+}  // namespace troupe::gpu::bench
