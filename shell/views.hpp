@@ -21,7 +21,10 @@ namespace troupe::shell {
 [[nodiscard]] std::string NameOf(proto::MemberState state);
 
 [[nodiscard]] Table GpuTable(const proto::AdminReply& reply);
-// `functions` (a reply to ListFunctions) gives residents their names.
+// One line per node: how full its host region is, and where its models are.
+[[nodiscard]] std::string RegionLines(const proto::AdminReply& reply);
+// Its memory by model, its link, what runs on it, its latest swaps. `functions` (a reply to ListFunctions)
+// gives models their names.
 [[nodiscard]] std::string GpuDetails(const proto::GpuStatus& gpu, const proto::AdminReply& functions,
                                      const Style& style);
 // Of a GPU's supervision: green when it serves, red when it cannot.

@@ -25,7 +25,7 @@ absl::Status GpuList(Session& session, const Arguments& arguments) {
     session.out() << "no GPU answers; 'troupe node list' shows which nodes are there\n";
     return absl::OkStatus();
   }
-  session.out() << GpuTable(reply).Render(session.style());
+  session.out() << GpuTable(reply).Render(session.style()) << RegionLines(reply);
   return absl::OkStatus();
 }
 
@@ -90,7 +90,7 @@ std::vector<Verb> GpuVerbs() {
        .run = GpuList},
       {.group = "gpu",
        .name = "show",
-       .summary = "One GPU: its worker and what is resident",
+       .summary = "One GPU: its memory by model, its link, what runs, its latest swaps",
        .arguments = {{.name = "GPU", .kind = Kind::kGpu, .help = "NODE/N", .required = true}},
        .run = GpuShow},
       {.group = "kill",

@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "shell/cat.hpp"
 #include "shell/views.hpp"
@@ -126,38 +125,6 @@ Table GpuTable(const proto::AdminReply& reply) {
                worker.pid() > 0 ? Cat(worker.pid()) : "-"});
   }
   return table;
-}
-
-std::string GpuDetails(const proto::GpuStatus& gpu, const proto::AdminReply& functions, const Style& style) {
-  const auto& worker = gpu.worker();
-  const auto name = Cat(gpu.node(), "/", gpu.gpu().index());
-  std::string out =
-      Cat(style.Paint(Printable(name), Colour::kBold), "  ", Printable(gpu.gpu().device()), "  ",
-          style.Paint(Printable(gpu.gpu().state()), ColourOfGpu(gpu.gpu().state())), "\n");
-  Append(&out, "worker    pid ", worker.pid(), ", restarted ", gpu.restarts(), " times\n");
-  Append(&out, "memory    ", FormatBytes(Bytes(worker.memory_bytes())), ", free ",
-         FormatBytes(Bytes(worker.free_bytes())), ", largest free ",
-         FormatBytes(Bytes(worker.largest_free_bytes())), "\n");
-  if (worker.link_bytes_per_second() > 0) {
-    Append(&out, "link      ",
-           FormatBytes(Bytes(static_cast<std::uint64_t>(std::min(worker.link_bytes_per_second(), 1e18)))),
-           "/s\n");
-  }
-  Append(&out, "work      ", Count(worker.runs()), " runs, ", Count(worker.swaps()), " swaps, busy ",
-         FormatDuration(Duration(worker.busy_ns())), " since its start, ", Count(gpu.queued()), " queued\n");
-  Table residents({"RESIDENT", ">SIZE", "DIGEST"});
-  for (const auto& model : worker.resident()) {
-    std::vector<std::string> names;
-    for (const auto& function : functions.functions()) {
-      const auto& record = function.record();
-      bool same = record.model_digest() == model.digest();
-      for (const auto& packed : record.packed()) same = same || packed.model_digest() == model.digest();
-      if (same) names.push_back(DescribeKey(record.key()));
-    }
-    residents.Add(
-        {Or(absl::StrJoin(names, ", ")), FormatBytes(Bytes(model.bytes())), model.digest().substr(0, 12)});
-  }
-  return residents.empty() ? out + "nothing is resident\n" : Cat(out, "\n", residents.Render(style));
 }
 
 std::string EventLine(const proto::Event& event, const Style& style) {

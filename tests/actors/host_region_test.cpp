@@ -1,6 +1,8 @@
 // More models than a node's host region or its GPUs hold: everybody is answered all the same.
 #include <gtest/gtest.h>
 
+#include "actors/node/prepare_line.hpp"
+#include "actors/node/swap_book.hpp"
 #include "base/random.hpp"
 #include "tests/actors/world.hpp"
 
@@ -155,6 +157,81 @@ TEST(HostRegion, RequestsThatExpireDuringTheirSwapLeaveTheGpuUsable) {
   }
   ASSERT_EQ(world.answers.size(), 8u);
   for (const auto& answer : world.answers) EXPECT_EQ(answer.reply.code(), 0) << answer.reply.message();
+}
+
+// What `gpu show` and `gpu list` are made of.
+TEST(HostRegion, AnOperatorSeesWhatIsWhereWhatRunsAndWhatMoved) {
+  FakeWorkerProfile profile;
+  profile.memory = MiB(230);
+  World world(1, 1, profile, {}, MiB(220));
+  for (const char* name : {"a", "b", "c"}) ASSERT_TRUE(world.Deploy(name, MiB(100)).ok());
+  std::uint64_t call = 0;
+  for (const char* name : {"a", "b", "c", "c"}) {
+    world.Infer(name, call++);
+    world.Run(seconds(1));
+  }
+  world.Infer("a", call);
+  world.Run(milliseconds(2));  // on its way
+  proto::AdminRequest request;
+  request.mutable_list_gpus();
+  const auto reply = world.Ask(request);
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  ASSERT_EQ(reply->gpus_size(), 1);
+  const auto& gpu = reply->gpus(0);
+  ASSERT_GE(gpu.swaps_size(), 3);
+  EXPECT_EQ(gpu.swaps(0).bytes(), MiB(100).count());
+  EXPECT_EQ(gpu.swaps(0).source(), "host");
+  EXPECT_EQ(gpu.swaps(0).evicted_size(), 1) << "the third model drove another one out";
+  EXPECT_GT(gpu.swaps(0).took_ns(), 0);
+  EXPECT_GE(gpu.models_size(), 2);
+  for (const auto& model : gpu.models()) EXPECT_EQ(model.functions_size(), 1);
+  ASSERT_EQ(reply->regions_size(), 1);
+  const auto& region = reply->regions(0);
+  EXPECT_EQ(region.models_size(), 3);
+  EXPECT_GE(region.loads(), 4u);
+  EXPECT_LE(region.used_bytes(), region.bytes());
+}
+
+TEST(SwapBook, CountsAndKeepsTheLatest) {
+  SwapBook book;
+  for (int i = 0; i < 40; ++i) {
+    book.Swapped(0, {.model = Name(static_cast<std::uint64_t>(i)),
+                     .bytes = MiB(1),
+                     .took = milliseconds(i),
+                     .ended = Time(seconds(i)),
+                     .status = i % 10 == 9 ? absl::UnavailableError("gone") : absl::OkStatus()});
+  }
+  book.Dispatched(ModelWas::kDisk);
+  book.Evicted("light");
+  const auto latest = book.Latest(0, Time(seconds(40)));
+  ASSERT_EQ(latest.size(), SwapBook::kLatest);
+  EXPECT_EQ(latest[0].digest(), "f39");
+  EXPECT_EQ(latest[0].code(), static_cast<int>(absl::StatusCode::kUnavailable));
+  EXPECT_EQ(latest[0].age_ns(), Duration(seconds(1)).count());
+  EXPECT_TRUE(book.Latest(1, Time()).empty());
+  proto::SwapStatistics statistics;
+  book.AddTo(statistics);
+  EXPECT_EQ(statistics.swaps(), 36u);
+  EXPECT_EQ(statistics.failed(), 4u);
+  EXPECT_EQ(statistics.bytes(), MiB(36).count());
+  EXPECT_EQ(statistics.seconds_le(2), 6u) << "0 to 5 ms";
+  EXPECT_EQ(statistics.sources(4).requests(), 1u);
+  EXPECT_EQ(statistics.evictions(0).reason(), "light");
+}
+
+TEST(PrepareLine, OneAtATimeAndThoseThatSomebodyWaitsForFirst) {
+  PrepareLine line;
+  line.Push("a", false);
+  line.Push("b", false);
+  EXPECT_EQ(line.Next(), "a");
+  line.Push("adopted", true);
+  line.Push("b", false);
+  EXPECT_EQ(line.Next(), "") << "one is under way";
+  line.Done();
+  EXPECT_EQ(line.Next(), "adopted");
+  line.Push("later", true);
+  EXPECT_EQ(line.Clear(), std::vector<std::string>{"later"});
+  EXPECT_EQ(line.Next(), "");
 }
 
 }  // namespace

@@ -71,10 +71,18 @@ TEST_F(ClusterVerbTest, GpuListAndShow) {
   EXPECT_EQ(troupe.Run("gpu list"), ExitCode::kOk);
   EXPECT_THAT(troupe.out(), HasSubstr("node-a/0  virtual:0  ready    512 MiB   1 GiB"));
   EXPECT_THAT(troupe.out(), HasSubstr("node-a/1  virtual:1  backoff      0 B"));
+  EXPECT_THAT(troupe.out(),
+              HasSubstr("3 MiB of 4 MiB in use; models: 1 held, 2 on disk; 12 loads, 9 sent back"));
   EXPECT_EQ(troupe.Run("gpu show node-a/0"), ExitCode::kOk);
   EXPECT_EQ(troupe.cluster.asked[1].list_gpus().node(), "node-a");
   EXPECT_THAT(troupe.out(), HasSubstr("digits version 2"));
   EXPECT_THAT(troupe.out(), HasSubstr("pid 4711, restarted 1 times"));
+  for (const char* text : {"promised to runs 64 KiB", "pool      2 MiB", "fragmentation 25 %", "busy 50 %",
+                           "to the GPU 4 MiB", "other             resident  8 MiB",
+                           "digits version 2  running   1 MiB", "swapped in", "3.906 GiB/s", "no room"})
+    EXPECT_THAT(troupe.out(), HasSubstr(text));
+  EXPECT_EQ(troupe.Run("gpu show node-a/0 --json"), ExitCode::kOk);
+  EXPECT_THAT(troupe.out(), HasSubstr("\"promised_bytes\""));
   EXPECT_EQ(troupe.Run("gpu show node-a/5"), ExitCode::kNotFound);
   EXPECT_EQ(troupe.Run("gpu show node-a/1"), ExitCode::kOk);
   EXPECT_THAT(troupe.out(), HasSubstr("nothing is resident"));

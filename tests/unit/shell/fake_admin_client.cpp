@@ -102,9 +102,19 @@ proto::AdminReply MakeGpuReply() {
     gpus { node: "node-a" gpu { index: 0 device: "virtual:0" memory_bytes: 1073741824 state: "ready" }
            worker { device: "virtual:0" memory_bytes: 1073741824 free_bytes: 536870912 largest_free_bytes: 268435456
                     resident { digest: "model-digest" bytes: 1048576 } pid: 4711 runs: 100 swaps: 5 busy_ns: 1000000000
-                    link_bytes_per_second: 6e9 generation: "g1" }
-           queued: 2 restarts: 1 busy_share: 0.25 }
-    gpus { node: "node-a" gpu { index: 1 device: "virtual:1" memory_bytes: 1073741824 state: "backoff" } restarts: 9 })");
+                    link_bytes_per_second: 6e9 generation: "g1" copy_in_bytes: 4194304 copy_out_bytes: 1024
+                    memory: "fine-resilient" pool_bytes: 2097152 pool_used_bytes: 1048576 fragmentation: 0.25 }
+           queued: 2 restarts: 1 busy_share: 0.25 promised_bytes: 65536 link_share: 0.5
+           models { digest: "model-digest" functions: "digits" state: "running" bytes: 1048576 runs: 1 replicas: 2 }
+           models { digest: "stranger" functions: "other" state: "resident" bytes: 8388608 replicas: 1 waiting: 3
+                    idle_ns: 2000000000 }
+           runs { function: "digits" age_ns: 5000000 attempt: 2 }
+           swaps { digest: "stranger" functions: "other" source: "host" bytes: 8388608 took_ns: 2000000 age_ns: 3000000000
+                   evicted: "old" }
+           swaps { digest: "model-digest" source: "host" took_ns: 1000 age_ns: 4000000000 code: 8 message: "no room" } }
+    gpus { node: "node-a" gpu { index: 1 device: "virtual:1" memory_bytes: 1073741824 state: "backoff" } restarts: 9 }
+    regions { node: "node-a" bytes: 4194304 used_bytes: 3145728 loads: 12 drops: 9 models { digest: "a" state: "held" }
+              models { digest: "b" state: "on disk" } models { digest: "c" state: "on disk" } })");
 }
 
 }  // namespace troupe::shell
