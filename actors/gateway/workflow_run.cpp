@@ -27,10 +27,6 @@ struct StepCalls {
   absl::Status failure;
 };
 
-bool Ended(const proto::RunRecord& run) {
-  return run.state() != proto::RUN_RUNNING && run.state() != proto::RUN_PENDING;
-}
-
 class WorkflowRun : public RunSelf::base {
  public:
   WorkflowRun(caf::actor_config& config, WorkflowRunOptions options, proto::WorkflowSpec spec,
@@ -119,8 +115,7 @@ class WorkflowRun : public RunSelf::base {
       return Answer(absl::FailedPreconditionError(absl::StrCat(
           "run '", options_.run, "' was begun with version ", run.start().version(), " of the workflow")));
     }
-    if (Ended(run)) return AnswerAs(run);
-    Restore(run);
+    return run.state() == proto::RUN_RUNNING ? Restore(run) : AnswerAs(run);
   }
 
   // What is committed is not run again; the rest goes on with the inputs that the log keeps.
@@ -147,8 +142,8 @@ class WorkflowRun : public RunSelf::base {
   }
 
   [[nodiscard]] bool HasStep(const std::string& name) const {
-    const auto& steps = progress_.spec().steps();
-    return std::any_of(steps.begin(), steps.end(), [&](const auto& step) { return step.name() == name; });
+    return std::ranges::any_of(progress_.spec().steps(),
+                               [&](const auto& step) { return step.name() == name; });
   }
 
   // A run that had ended before: its end is the answer.
