@@ -1,10 +1,10 @@
 #!/bin/bash
 # Runs benchmarks: prints tables, writes build/bench/AREA.json. deploy/bootstrap.sh installs what they measure against.
-#   bench/run.sh AREA [OPTIONS]     AREA: all, invoke, engine, memory, or caf-settings (which `all` leaves out); the options
+#   bench/run.sh AREA [OPTIONS]     AREA: all, invoke, engine, memory, swap, or caf-settings (which `all` leaves out); the options
 #                                   are the area's own (bench/AREA.py --help)
 set -euo pipefail
 cd "$(dirname "$0")/.."
-areas=(invoke engine memory)
+areas=(invoke engine memory swap)
 choices=(caf-settings)
 area=${1:-all}
 shift || true

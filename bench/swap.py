@@ -1,0 +1,131 @@
+#!/usr/bin/python3
+"""Models that come over the link: how near a swapped run is to the limit of the pipeline, and how transfers share a link.
+
+usage: swap.py [--build DIR] [--models DIR] [--shared DIR] [--rounds N] [--networks a,b] [--links 2,6,12] [--only runs|links]
+
+Real bytes on virtual links of LINK GB/s, real worker processes, all variants in alternating rounds. Figures:
+
+  swap_run_over_limit/NETWORK/LINK/VARIANT   orders given to outputs there, over the limit: the pipeline bound from the
+                                             arrival of the grouped variant's groups and the steps' times, which are
+                                             those of a resident run with an equal copy going on beside it
+  swap_run_over_max/NETWORK/LINK             grouped, over the larger of link and run
+  swap_run_ms, limit_ms, run_ms              the same as times; run_ms: beside a copy, and uncontended as its baseline
+  function_start_ms/NETWORK/LINK             orders given to first step running; baseline: first group there plus 2 ms
+  function_start_unprepared_ms/NETWORK/LINK  the same when the plan is made meanwhile
+  link_use/LINK                              GB/s of a swap in groups; baseline: one plain copy
+  fair_share/LINK/...                        percent of the link that one of two (or three) transfers gets
+  late_arrival_delay_ms/LINK/VARIANT         how much later a ResNet-50 is there that arrives during a ResNet-152;
+                                             baseline: exclusive. Ablations: of the deadline variant
+
+Networks come from examples/make_models.py, and from the models directory beside the project (light_NAME) when it is there.
+"""
+import argparse
+import os
+import pathlib
+import subprocess
+import sys
+from collections import defaultdict
+
+from report import ROOT, Report
+
+MADE = ["resnet50", "resnet152", "bert-base"]
+LIGHT = ["densenet121", "inception_v1", "squeezenet", "vgg19"]
+
+
+def lines_of(command):
+    """What a bench program prints: name -> [(value, baseline)], in the order of the rounds."""
+    print("#", " ".join(map(str, command)), file=sys.stderr)
+    environment = dict(os.environ, OMP_NUM_THREADS="1", OMP_WAIT_POLICY="passive")
+    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment).stdout
+    measured = defaultdict(list)
+    for line in output.splitlines():
+        name, *numbers = line.split()
+        measured[name].append([float(number) for number in numbers])
+    return measured
+
+
+def model_of(name, arguments):
+    if name.startswith("light_"):
+        model = arguments.shared / "models" / f"{name}.onnx"
+        return model if model.exists() else None
+    model = arguments.models / f"{name}.onnx"
+    if not model.exists():
+        maker = [sys.executable, str(ROOT / "examples" / "make_models.py"), "--output", str(arguments.models)]
+        subprocess.run([*maker, "--batch", "1", name], check=True)
+    return model
+
+
+BASELINES = {"swap_run_ms": "limit", "run_ms": "uncontended", "function_start_ms": "first group + 2 ms", "link_use": "plain copy"}
+UNITS = {"swap_run_over_limit": "x", "swap_run_over_max": "x", "fair_share": "%", "link_use": "GB/s", "group_mib": "MiB"}
+
+
+def add(report, name, rows):
+    kind = name.split("/")[0]
+    values = [row[0] for row in rows]
+    others = [row[1] for row in rows] if len(rows[0]) > 1 and kind in BASELINES else None
+    report.add(name, values, UNITS.get(kind, "ms"), BASELINES.get(kind) if others else None, others)
+
+
+def measure_runs(report, arguments):
+    for name in arguments.networks.split(","):
+        model = model_of(name, arguments)
+        if model is None:
+            print(f"# {name}: no {arguments.shared}/models, skipped", file=sys.stderr)
+            continue
+        program = arguments.build / "bin" / "swap_run_bench"
+        measured = lines_of([program, model, str(arguments.rounds), *arguments.links.split(",")])
+        for line, rows in measured.items():
+            kind, rest = line.split("/", 1)
+            add(report, f"{kind}/{name.replace('-', '_')}/{rest}", rows)
+
+
+def measure_links(report, arguments):
+    program = arguments.build / "bin" / "swap_links_bench"
+    measured = lines_of([program, str(arguments.rounds), *arguments.links.split(",")])
+    for name, rows in measured.items():
+        if not name.startswith("late_arrival_delay_ms"):
+            add(report, name, rows)
+            continue
+        kind, link, variant = name.split("/")
+        exclusive = [row[0] for row in measured[f"{kind}/{link}/exclusive"]]
+        report.add(name, [row[0] for row in rows], "ms", "exclusive", exclusive)
+
+
+def judge(report):
+    """The goals, each with how many of its figures reach it."""
+    def count(what, prefix, good, suffix=""):
+        figures = [f for f in report.figures if f["name"].startswith(prefix) and f["name"].endswith(suffix)]
+        missed = [f["name"] for f in figures if not good(f)]
+        print(f"{what}: {len(figures) - len(missed)} of {len(figures)}" + (f"; not: {', '.join(missed)}" if missed else ""))
+
+    print()
+    count("grouped at most 1.10 of the limit", "swap_run_over_limit/", lambda f: f["value"] <= 1.10, "/grouped")
+    count("start at most 2 ms + first group", "function_start_ms/", lambda f: f["ratio"] <= 1)
+    count("link use at least 95 % of the plain copy", "link_use/", lambda f: f["ratio"] >= 0.95)
+    count("two at a time get 45 to 55 %", "fair_share/", lambda f: 45 <= f["value"] <= 55, "/one-worker")
+    count("two workers get 45 to 55 %", "fair_share/", lambda f: 45 <= f["value"] <= 55, "/switch-1-to-1")
+    count("late arrival: 91 % less than exclusive", "late_arrival_delay_ms/", lambda f: f["ratio"] <= 0.09, "/deadline")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
+    parser.add_argument("--models", type=pathlib.Path, default=ROOT / "build" / "bench" / "models")
+    parser.add_argument("--shared", type=pathlib.Path,
+                        default=pathlib.Path(os.environ.get("TROUPE_SHARED_DIR", ROOT.parent / "shared")))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--networks", default=",".join(MADE + [f"light_{name}" for name in LIGHT]))
+    parser.add_argument("--links", default="2,6,12")
+    parser.add_argument("--only", choices=["runs", "links"])
+    arguments = parser.parse_args()
+    report = Report("swap")
+    if arguments.only != "runs":
+        measure_links(report, arguments)
+    if arguments.only != "links":
+        measure_runs(report, arguments)
+    report.write()
+    judge(report)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,199 @@
+// How transfers share a link: its use, the shares of two at a time, the delay of one that comes late.
+//
+// usage: swap_links_bench ROUNDS LINK...      LINK in GB/s
+//
+// Prints "name value [baseline]" lines: see bench/swap.py for what they mean.
+#include <algorithm>
+#include <cmath>
+#include <thread>
+
+#include "bench/worker_rig.hpp"
+
+namespace troupe::gpu::bench {
+namespace {
+
+constexpr std::uint64_t kLarge = 240 << 20;  // a ResNet-152
+constexpr std::uint64_t kSmall = 100 << 20;  // a ResNet-50
+constexpr std::uint64_t kPair = 120 << 20;
+
+class Links {
+ public:
+  Links() : site_(Bytes(kLarge) + MiB(16), MiB(512)) {
+    TouchMemory(site_.other_memory());
+    const std::vector<std::byte> zeros(kLarge, std::byte{1});
+    const proto::RegionRange all = site_.Place(zeros);
+    const auto model = [&](const std::string& digest, std::uint64_t size) {
+      proto::RegionRange range = all;
+      range.set_length(size);
+      return site_.PlaceModel(digest, NoOpModel(size), range);
+    };
+    large_ = model("large", kLarge);
+    small_ = model("small", kSmall);
+    for (const char* name : {"one", "two", "three"}) pair_.push_back(model(name, kPair));
+  }
+
+  void Use(double link, int rounds) {
+    transport::LinkBuckets links = Value(CreateNodeLinks(1, {link * 1e9}), "links");
+    WorkerCommand whole;
+    whole.swap = "whole";
+    whole.block = GiB(1);
+    Rig plain(site_, whole, links, site_.memory());
+    Rig grouped(site_, WorkerCommand(), links, site_.memory());
+    Say(absl::StrCat("group_mib/", link),
+        static_cast<double>(grouped.description().group_bytes()) / (1 << 20));
+    for (int round = 0; round <= rounds; ++round) {
+      const double copy = Bandwidth(plain.Ask(SwapInOf(large_)));
+      plain.Evict("large");
+      const double swap = Bandwidth(grouped.Ask(SwapInOf(large_)));
+      grouped.Evict("large");
+      if (round > 0) Say(absl::StrCat("link_use/", link), swap, copy);
+    }
+  }
+
+  // Two swaps of one worker: what part the one that ends first has had until then.
+  void Share(double link, int rounds) {
+    transport::LinkBuckets links = Value(CreateNodeLinks(1, {link * 1e9}), "links");
+    Rig rig(site_, WorkerCommand(), links, site_.memory());
+    for (int round = 0; round <= rounds; ++round) {
+      std::vector<std::uint64_t> orders;
+      for (int i = 0; i < 2; ++i)
+        orders.push_back(rig.Send(SwapInOf(pair_[static_cast<std::size_t>(i)])));
+      std::vector<proto::WorkerOutcome> swapped;
+      for (const std::uint64_t order : orders) swapped.push_back(rig.Await(order));
+      rig.Evict("one");
+      rig.Evict("two");
+      if (round > 0)
+        Say(absl::StrCat("fair_share/", link, "/one-worker"), ShareOfFirst({swapped[0]}, {swapped[1]}));
+    }
+  }
+
+  // Two workers behind one switch, one of them with one swap, the other with `others`.
+  void ShareSwitch(double link, int others, int rounds) {
+    const BytesPerSecond half{link * 1e9};
+    auto links =
+        Value(transport::LinkBuckets::Create({{"switch:in", half},
+                                              {"switch:out", half},
+                                              {LinkInName(0), {2 * half.value}, kBurst, "switch:in"},
+                                              {LinkOutName(0), {2 * half.value}, kBurst, "switch:out"},
+                                              {LinkInName(1), {2 * half.value}, kBurst, "switch:in"},
+                                              {LinkOutName(1), {2 * half.value}, kBurst, "switch:out"}}),
+              "links");
+    WorkerCommand command;
+    command.link_sharing = "shared";
+    Rig mine(site_, command, links, site_.memory());
+    command.gpu = 1;
+    Rig other(site_, command, links, site_.other_memory());
+    for (int round = 0; round <= rounds; ++round) {
+      const std::uint64_t one = mine.Send(SwapInOf(pair_[0]));
+      std::vector<std::uint64_t> rest;
+      for (int i = 0; i < others; ++i)
+        rest.push_back(other.Send(SwapInOf(pair_[static_cast<std::size_t>(i)])));
+      const proto::WorkerOutcome swapped = mine.Await(one);
+      std::vector<proto::WorkerOutcome> beside;
+      for (const std::uint64_t order : rest) beside.push_back(other.Await(order));
+      mine.Evict("one");
+      for (int i = 0; i < others; ++i) other.Evict(pair_[static_cast<std::size_t>(i)].digest());
+      if (round == 0) continue;
+      Say(absl::StrCat("fair_share/", link, "/switch-1-to-", others), ShareOfFirst({swapped}, beside));
+    }
+  }
+
+  // One that arrives while a large one passes: how much later it is there than alone.
+  void LateArrival(double link, const std::string& name, const WorkerCommand& command, int rounds) {
+    transport::LinkBuckets links = Value(CreateNodeLinks(1, {link * 1e9}), "links");
+    Rig rig(site_, command, links, site_.memory());
+    for (int round = 0; round <= rounds; ++round) {
+      const double alone = Took(rig.Ask(SwapInBy(small_, kSoon)));
+      rig.Evict("small");
+      const std::uint64_t first = rig.Send(SwapInBy(large_, kLater));
+      std::this_thread::sleep_for(TransferTime(Bytes(kLarge / 10), {link * 1e9}));
+      const double late = Took(rig.Ask(SwapInBy(small_, kSoon)));
+      (void)rig.Await(first);
+      rig.Evict("small");
+      rig.Evict("large");
+      if (round > 0) Say(absl::StrCat("late_arrival_delay_ms/", link, "/", name), late - alone, alone);
+    }
+  }
+
+ private:
+  static constexpr Duration kSoon = std::chrono::milliseconds(50);
+  static constexpr Duration kLater = std::chrono::seconds(1);
+  static constexpr Duration kBurst = std::chrono::microseconds(500);
+
+  static double Bandwidth(const proto::WorkerOutcome& swapped) {
+    return static_cast<double>(swapped.bytes()) / Took(swapped) * 1e-6;  // GB/s
+  }
+  // What the first had moved of all that was moved while all were under way, in percent.
+  static double ShareOfFirst(const std::vector<proto::WorkerOutcome>& first,
+                             const std::vector<proto::WorkerOutcome>& others) {
+    std::vector<const proto::WorkerOutcome*> all;
+    for (const auto& outcome : first) all.push_back(&outcome);
+    for (const auto& outcome : others) all.push_back(&outcome);
+    std::int64_t begin = 0;
+    std::int64_t end = INT64_MAX;
+    for (const auto* outcome : all) {
+      begin = std::max(begin, outcome->begin_ns());
+      end = std::min(end, outcome->swap_in().group_ns(outcome->swap_in().group_ns_size() - 1));
+    }
+    const auto moved = [&](const proto::WorkerOutcome& outcome) {
+      double bytes = 0;
+      std::int64_t before = outcome.begin_ns();
+      const auto size = static_cast<double>(outcome.swap_in().group_bytes());
+      for (const std::int64_t at : outcome.swap_in().group_ns()) {
+        if (at > begin && before < end) {
+          const auto within = static_cast<double>(std::min(at, end) - std::max(before, begin));
+          bytes += size * within / static_cast<double>(std::max<std::int64_t>(1, at - before));
+        }
+        before = at;
+      }
+      return bytes;
+    };
+    double sum = 0;
+    for (const auto* outcome : all) sum += moved(*outcome);
+    return 100 * moved(*all.front()) / sum;
+  }
+
+  Site site_;
+  proto::HostCopy large_;
+  proto::HostCopy small_;
+  std::vector<proto::HostCopy> pair_;
+};
+
+int Main(int rounds, const std::vector<double>& speeds) {
+  Links bench;
+  for (const double link : speeds) {
+    bench.Use(link, rounds);
+    bench.Share(link, rounds);
+    bench.ShareSwitch(link, 1, rounds);
+    bench.ShareSwitch(link, 2, rounds);
+    for (const char* sharing : {"exclusive", "shared", "deadline"}) {
+      WorkerCommand command;
+      command.link_sharing = sharing;
+      bench.LateArrival(link, sharing, command, rounds);
+    }
+    // What each part is good for: the deadline variant without it.
+    WorkerCommand command;
+    command.block = KiB(16);
+    bench.LateArrival(link, "small-blocks", command, rounds);
+    command = WorkerCommand();
+    command.batch = 1 << 20;
+    bench.LateArrival(link, "no-batches", command, rounds);
+    command = WorkerCommand();
+    command.swap = "pageable";
+    bench.LateArrival(link, "unregistered", command, rounds);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace troupe::gpu::bench
+
+int main(int argc, char** argv) {
+  if (argc < 3) {
+    std::fprintf(stderr, "usage: swap_links_bench ROUNDS LINK...\n");
+    return 2;
+  }
+  std::vector<double> speeds;
+  for (int i = 2; i < argc; ++i) speeds.push_back(std::atof(argv[i]));
+  return troupe::gpu::bench::Main(std::max(1, std::atoi(argv[1])), speeds);
+}
