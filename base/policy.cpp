@@ -37,8 +37,11 @@ std::span<const PolicyEntry<PolicyNames>> Presets() {
   static const std::array<PolicyEntry<PolicyNames>, 6> kPresets = {{
       {"troupe", "requests go where their model is, the earliest deadline first", PolicyNames{}},
       {"load-balance", "requests go to the least loaded node in order of arrival",
-       PolicyNames{
-           .routing = "load-balance", .ordering = "fifo", .gpu = "most-free", .swap = {}, .binding = {}}},
+       PolicyNames{.routing = "load-balance",
+                   .ordering = "fifo",
+                   .gpu = "most-free",
+                   .swap = "grouped",
+                   .binding = {}}},
       {"torpor",
        "Torpor (002): functions by their SLO, copies between GPUs, quiet switches, heavy models stay",
        Torpor()},

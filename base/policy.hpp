@@ -12,14 +12,13 @@
 
 namespace troupe {
 
-// One policy name per slot. An empty name in `swap` and `binding` is the built-in way: a model is copied
-// whole before it runs, and every function is bound late.
+// One policy name per slot. The empty name in `binding` is the built-in way: every function is bound late.
 struct PolicyNames {
   std::string routing = "locality";    // cluster/routing_policy.hpp
   std::string ordering = "edf";        // base/ordering_policy.hpp
   std::string gpu = "resident-first";  // node/gpu_policy.hpp
   std::string eviction = "lru";        // node/eviction_policy.hpp
-  std::string swap;
+  std::string swap = "grouped";        // gpu/swap/swap_policy.hpp
   std::string binding;
 };
 

@@ -45,7 +45,7 @@ class LinkBuckets {
  public:
   static constexpr std::size_t kLinks = 64;
   static constexpr std::size_t kUsers = 16;  // of one link, that are heard; more just ask block by block
-  static constexpr Duration kFresh = std::chrono::milliseconds(5);
+  static constexpr Duration kFresh = std::chrono::milliseconds(20);
   static absl::StatusOr<LinkBuckets> Create(const std::vector<LinkConfig>& links);
   static absl::StatusOr<LinkBuckets> Open(UniqueFd fd);
 

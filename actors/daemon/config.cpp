@@ -122,6 +122,8 @@ absl::Status CompletePolicies(DaemonConfig& config) {
   }
   // Names that a node alone knows are wrong for every role: one file may serve them all.
   TROUPE_RETURN_IF_ERROR(node::FindSchedulerPolicies(config.policies).status());
+  TROUPE_RETURN_IF_ERROR(gpu::FindSwapPolicy(config.policies.swap).status());
+  TROUPE_RETURN_IF_ERROR(gpu::FindLinkSharing(config.link_sharing).status());
   return cluster::FindRoutingPolicy(config.policies.routing).status();
 }
 
@@ -215,6 +217,10 @@ const std::vector<ConfigOption>& ConfigOptions() {
       {"ordering", "policy of the ordering slot", false, Policy(&PolicyNames::ordering)},
       {"gpu", "policy of the gpu slot", false, Policy(&PolicyNames::gpu)},
       {"eviction", "policy of the eviction slot", false, Policy(&PolicyNames::eviction)},
+      {"swap", "policy of the swap slot: grouped, per-tensor, whole or pageable", false,
+       Policy(&PolicyNames::swap)},
+      {"link-sharing", "whose blocks go first on a link: deadline, shared or exclusive", false,
+       Text(&C::link_sharing)},
       {"replicas", "host copies of each model", false, Number(&C::replicas, 1, 64)},
       {"credits-per-gpu", "requests in flight that a node grants per GPU", false,
        Number(&C::credits_per_gpu, 1, 1024)},

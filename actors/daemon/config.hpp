@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "base/policy.hpp"
 #include "base/units.hpp"
+#include "gpu/swap/swap_policy.hpp"
 
 namespace troupe::actors {
 
@@ -44,6 +45,7 @@ struct DaemonConfig {
   Bytes host_region = GiB(4);
   std::string huge_pages = "auto";  // auto: for the host region where they can be had; off
   bool allow_faults = false;
+  std::string link_sharing{gpu::kDefaultLinkSharing};
 
   std::string topology;  // of the GPUs (node/topology.hpp)
 

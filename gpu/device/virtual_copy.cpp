@@ -22,7 +22,7 @@ constexpr Duration kWaitHere = std::chrono::microseconds(20);
 constexpr Duration kLate = std::chrono::microseconds(250);
 // Who is less urgent looks again this soon, and goes on after this long whatever the others say.
 constexpr Duration kLookAgain = std::chrono::microseconds(100);
-constexpr Duration kLongestYield = std::chrono::milliseconds(500);
+constexpr Duration kLongestYield = std::chrono::milliseconds(200);
 
 }  // namespace
 
@@ -44,11 +44,20 @@ absl::Status CopyPath::Use(std::shared_ptr<transport::LinkBuckets> links, const 
   return absl::OkStatus();
 }
 
-Time CopyPath::Pass(Bytes size, Time ready, Time now) {
+Time CopyPath::Pass(Bytes size, Time ready, const transport::LinkTurn& turn, Time now) {
   const std::lock_guard lock(mutex_);
   if (links_ == nullptr) return now;
+  if (due_ < now - kLate) taken_ = Bytes(0);  // not used in time
   const Time from = std::max({due_, ready, now - kLate});
-  due_ = std::max(from + TransferTime(size, slowest_), now + links_->Reserve(path_, size, now));
+  due_ = from + TransferTime(size, slowest_);
+  if (taken_ < size) {
+    const Bytes whole(turn.contended ? CopyOperation::kBlock * turn.blocks : 0);
+    const Bytes more = std::max(size, whole) - taken_;
+    const Time end = now + links_->Reserve(path_, more, now);
+    due_ = std::max(due_, end - TransferTime(more, slowest_) + TransferTime(size - taken_, slowest_));
+    taken_ += more;
+  }
+  taken_ -= size;
   return due_;
 }
 
@@ -77,10 +86,8 @@ bool CopyOperation::Turn(VirtualEngine& engine) {
   if (all_moved_) return End(absl::OkStatus());
   transport::LinkTurn turn;
   if (!small() && Yields(now, turn)) return Again(now + kLookAgain);
-  for (std::uint32_t i = 0; i < turn.blocks && !all_moved_; ++i) {
-    if (absl::Status moved = MoveBlock(engine); !moved.ok()) return End(moved);
-    all_moved_ = moved_ == size_;
-  }
+  if (absl::Status moved = MoveBlock(turn, engine); !moved.ok()) return End(moved);
+  all_moved_ = moved_ == size_;
   const Duration ahead = due_ - SteadyNow();
   if (all_moved_) return ahead <= kWaitHere ? End(engine.SleepUntil(due_)) : Again(due_);
   if (staged_) return Again(due_);
@@ -100,7 +107,7 @@ bool CopyOperation::Yields(Time now, transport::LinkTurn& turn) {
   return false;
 }
 
-absl::Status CopyOperation::MoveBlock(VirtualEngine& engine) {
+absl::Status CopyOperation::MoveBlock(const transport::LinkTurn& turn, VirtualEngine& engine) {
   const std::size_t block = std::min(kBlock, size_ - moved_);
   const std::byte* from = from_ + moved_;
   Time ready = pushed;
@@ -110,7 +117,7 @@ absl::Status CopyOperation::MoveBlock(VirtualEngine& engine) {
     from = buffer.data();
     ready = SteadyNow();
   }
-  due_ = path_.Pass(Bytes(block), ready, SteadyNow());
+  due_ = path_.Pass(Bytes(block), ready, turn, SteadyNow());
   if (block > 0) std::memcpy(to_ + moved_, from, block);
   moved_ += block;
   return engine.Tick();

@@ -23,7 +23,9 @@ class CopyPath {
   absl::Status Use(std::shared_ptr<transport::LinkBuckets> links, const std::string& name);
   // When `size` more bytes will have passed that could have gone from `ready` on; `now` without links. Never
   // sooner than the bandwidth allows: what a link lets a late sleeper catch up is no gift to an idle one.
-  [[nodiscard]] Time Pass(Bytes size, Time ready, Time now);
+  // With a turn of several blocks among others the link is taken for all of them, and what comes next goes
+  // then.
+  [[nodiscard]] Time Pass(Bytes size, Time ready, const transport::LinkTurn& turn, Time now);
   // What this process may do on the whole way now.
   [[nodiscard]] transport::LinkTurn TurnOf(Time now);
 
@@ -33,6 +35,7 @@ class CopyPath {
   std::vector<std::size_t> path_;
   BytesPerSecond slowest_;  // zero: no limit
   Time due_;                // when all that passed will have
+  Bytes taken_;             // of the link, and not used yet
 };
 
 class CopyOperation final : public VirtualOperation {
@@ -52,7 +55,7 @@ class CopyOperation final : public VirtualOperation {
 
  private:
   bool Yields(Time now, transport::LinkTurn& turn);
-  absl::Status MoveBlock(VirtualEngine& engine);
+  absl::Status MoveBlock(const transport::LinkTurn& turn, VirtualEngine& engine);
   bool Again(Time when);
   bool End(absl::Status status);
 

@@ -36,11 +36,11 @@ class LaunchOperation final : public VirtualOperation {
   absl::Status Pass(std::size_t step, VirtualEngine& engine) {
     const EventPtr event = arguments_.gate(step);
     if (event == nullptr) return absl::OkStatus();
-    // Waits in slices, so that a device that closes is noticed. Waiting for a copy is no progress of this
-    // engine's.
+    // In slices, so that a device that closes is noticed. This engine lives: a copy that does not come is its
+    // own engine's to show.
     while (!event->done()) {
       if (event->Wait(std::chrono::milliseconds(50)).ok()) break;
-      if (!event->done() && engine.stopping()) return absl::CancelledError("the device is closing");
+      TROUPE_RETURN_IF_ERROR(engine.Tick());
     }
     return event->status();
   }

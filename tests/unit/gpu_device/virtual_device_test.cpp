@@ -1,9 +1,12 @@
 // What is special to the virtual GPU: links, profiles, injected faults.
 #include "gpu/device/virtual_device.hpp"
 
+#include <unistd.h>
+
 #include <thread>
 
 #include "gmock/gmock.h"
+#include "gpu/device/virtual_copy.hpp"
 #include "gtest/gtest.h"
 #include "tests/unit/gpu_device/small_model.hpp"
 
@@ -40,6 +43,71 @@ TEST(VirtualDevice, CopiesTakeTheTimeOfTheLinkAndAreCountedThere) {
   EXPECT_GE(completion.end - completion.begin, TransferTime(Bytes(bytes.size()), {1e9}) - milliseconds(1));
   EXPECT_EQ(links->passed(0), Bytes(bytes.size()));
   EXPECT_EQ(links->passed(1), Bytes(0));
+}
+
+// Time comes in, so what two processes do on one link is told step by step.
+class TwoUsers : public testing::Test {
+ protected:
+  static constexpr Bytes kBlock = Bytes(CopyOperation::kBlock);
+  const Duration pass_ = TransferTime(kBlock, {1e9});
+  TwoUsers() {
+    EXPECT_TRUE(mine_.Use(links_, "gpu0:in").ok());
+    EXPECT_TRUE(others_.Use(again_, "gpu1:in").ok());
+  }
+  Time Pass(CopyPath& path, Time now) { return path.Pass(kBlock, now_, path.TurnOf(now), now); }
+  std::shared_ptr<transport::LinkBuckets> links_ = std::make_shared<transport::LinkBuckets>(
+      *transport::LinkBuckets::Create({{"switch", {1e9}, Duration(0)},
+                                       {"gpu0:in", {2e9}, Duration(0), "switch"},
+                                       {"gpu1:in", {2e9}, Duration(0), "switch"}}));
+  std::shared_ptr<transport::LinkBuckets> again_ = std::make_shared<transport::LinkBuckets>(
+      *transport::LinkBuckets::Open(transport::UniqueFd(dup(links_->fd()))));
+  CopyPath mine_;
+  CopyPath others_;
+  const Time now_ = Time(std::chrono::hours(1));
+};
+
+TEST_F(TwoUsers, TheSwitchIsSharedByTheirTransfers) {
+  for (const std::size_t link : links_->PathOf(1)) links_->Want(link, {0, 2}, now_);
+  for (const std::size_t link : again_->PathOf(2)) again_->Want(link, {0, 1}, now_);
+  EXPECT_EQ(Pass(mine_, now_), now_ + pass_);
+  EXPECT_EQ(Pass(others_, now_), now_ + 3 * pass_) << "behind both blocks of a user with two transfers";
+  EXPECT_EQ(Pass(mine_, now_ + pass_), now_ + 2 * pass_) << "the link was taken for it before";
+  EXPECT_EQ(Pass(mine_, now_ + 2 * pass_), now_ + 4 * pass_);
+  EXPECT_EQ(Pass(others_, now_ + 2 * pass_), now_ + 6 * pass_);
+  EXPECT_EQ(Pass(mine_, now_ + 4 * pass_), now_ + 5 * pass_);
+}
+
+TEST_F(TwoUsers, TheLessUrgentYields) {
+  for (const std::size_t link : links_->PathOf(1)) links_->Want(link, {7, 1}, now_);
+  for (const std::size_t link : again_->PathOf(2)) again_->Want(link, {5, 1}, now_);
+  EXPECT_EQ(mine_.TurnOf(now_).blocks, 0u);
+  EXPECT_EQ(others_.TurnOf(now_).blocks, 1u);
+  EXPECT_EQ(mine_.TurnOf(now_ + transport::LinkBuckets::kFresh).blocks, 1u)
+      << "the other one is stuck or dead";
+}
+
+TEST_F(TwoUsers, AloneThereIsNothingToTakeAhead) {
+  for (const std::size_t link : links_->PathOf(1)) links_->Want(link, {0, 5}, now_);
+  EXPECT_EQ(Pass(mine_, now_), now_ + pass_);
+  EXPECT_EQ(links_->passed(0), kBlock);
+}
+
+TEST(VirtualDevice, CopiesFromMemoryThatItDoesNotKnowAreTheSameBytes) {
+  auto device = Make(Links({6e9}));
+  std::vector<std::byte> bytes((3 << 20) + 5);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 7);
+  const DeviceRange range = *device->Allocate(Bytes(bytes.size()));
+  for (const bool registered : {false, true}) {
+    if (registered) {
+      ASSERT_TRUE(device->RegisterHost(bytes).ok());
+    }
+    std::vector<std::byte> back(bytes.size());
+    auto stream = device->MakeStream();
+    stream->CopyIn(range, bytes, nullptr);
+    EXPECT_TRUE(stream->CopyOut(back, range, nullptr)->Wait(std::chrono::seconds(30)).ok());
+    EXPECT_EQ(bytes, back);
+    if (registered) device->UnregisterHost(bytes);
+  }
 }
 
 TEST(VirtualDevice, AShortCopyDoesNotWaitForALongOne) {

@@ -230,6 +230,106 @@ TEST(WorkerProcess, AStalledLinkIsSeenInTheControlPage) {
   link.heard->AwaitDeath();
 }
 
+// A model that takes its time: 8 MiB at 100 MB/s, in four groups.
+struct SlowSwap {
+  SlowSwap() {
+    harness.command.group = MiB(2);
+    harness.links = *CreateNodeLinks(1, {1e8});
+    copy = PlaceSmall(*harness.host, "m", 1, 8 << 20);
+  }
+  static ControlSnapshot::LaneState CopyIn(const Link& link) {
+    return link.connection->Progress().lanes[static_cast<std::size_t>(Lane::kCopyIn)];
+  }
+  // Until some groups are there, and some are not.
+  static void AwaitMiddle(const Link& link, std::uint64_t order) {
+    while (CopyIn(link).order != order) std::this_thread::yield();
+    const std::uint64_t before = CopyIn(link).progress;
+    while (CopyIn(link).progress == before) std::this_thread::yield();
+  }
+  WorkerHarness harness;
+  proto::HostCopy copy;
+};
+
+TEST(WorkerProcess, AWorkerKilledInMidSwapTakesNothingWithIt) {
+  SlowSwap slow;
+  Link link = slow.harness.StartAndAdopt();
+  EXPECT_EQ(link.Ask(PrepareOf(slow.copy, 1)).code(), 0);
+  const std::uint64_t swap = link.Send(SwapInOf(slow.copy));
+  const std::uint64_t run = link.Send(RunOf("m", 1));
+  SlowSwap::AwaitMiddle(link, swap);
+  ASSERT_TRUE(link.connection->Kill().ok());
+  link.heard->AwaitDeath();
+  EXPECT_FALSE(link.heard->Answered(swap));
+  EXPECT_FALSE(link.heard->Answered(run));
+  // Neither the memory nor the link is held by the dead one.
+  Link again = slow.harness.StartAndAdopt();
+  EXPECT_EQ(again.connection->description().free_bytes(), 16u << 20);
+  proto::WorkerOrder order = RunOf("m", 1);
+  *order.mutable_run()->mutable_model() = slow.copy;
+  const std::uint64_t swapped = again.Send(SwapInOf(slow.copy));
+  const auto ran = again.Ask(order);
+  ASSERT_EQ(ran.code(), 0) << ran.message();
+  EXPECT_THAT(Floats(ran.run().outputs(0).data().inlined()), ElementsAre(1, 3, 5, 0));
+  const auto outcome = again.heard->Await(swapped);
+  EXPECT_EQ(outcome.swap_in().group_bytes(), 2u << 20);
+  EXPECT_EQ(outcome.swap_in().group_ns_size(), 4);
+  EXPECT_EQ(again.Ask(EvictOf("m")).code(), 0);
+  EXPECT_EQ(again.Ask(DescribeOf()).description().free_bytes(), 16u << 20);
+}
+
+TEST(WorkerProcess, ALinkThatStallsInMidSwapIsNamed) {
+  SlowSwap slow;
+  Link link = slow.harness.StartAndAdopt();
+  const std::uint64_t swap = link.Send(SwapInOf(slow.copy));
+  SlowSwap::AwaitMiddle(link, swap);
+  // Not the device's fault: the link itself lets nothing pass any more.
+  slow.harness.links.Stall(*slow.harness.links.Find(LinkInName(0)),
+                           transport::SteadyNow() + std::chrono::minutes(50));
+  ProgressWatch watch({kPatience, std::chrono::milliseconds(500), kPatience});
+  std::optional<std::string> hung;
+  const Time give_up = transport::SteadyNow() + kPatience;
+  while (!hung && transport::SteadyNow() < give_up) {
+    const Time now = transport::SteadyNow();
+    watch.Observe(link.connection->Progress(), now);
+    hung = watch.Hung(now);
+    std::this_thread::yield();
+  }
+  ASSERT_TRUE(hung.has_value());
+  EXPECT_THAT(*hung, HasSubstr(absl::StrCat("copy in stands still at order ", swap)));
+  EXPECT_EQ(link.Ask(DescribeOf()).code(), 0);
+  EXPECT_TRUE(link.connection->Kill().ok());
+  link.heard->AwaitDeath();
+}
+
+TEST(WorkerProcess, SaysHowItSwaps) {
+  WorkerHarness harness;
+  harness.command.swap = "per-tensor";
+  harness.command.link_sharing = "shared";
+  Link link = harness.StartAndAdopt();
+  const auto& description = link.connection->description();
+  EXPECT_EQ(description.swap(), "per-tensor");
+  EXPECT_EQ(description.link_sharing(), "shared");
+  EXPECT_GT(description.group_bytes(), 0u) << "probed";
+  EXPECT_EQ(link.Ask(SwapInOf(PlaceSmall(*harness.host, "m"))).code(), 0);
+}
+
+TEST(WorkerProcess, EveryWayOfSwappingGivesTheSameResults) {
+  for (const char* swap : {"pageable", "whole", "per-tensor", "grouped"}) {
+    WorkerHarness harness;
+    harness.command.swap = swap;
+    harness.command.group = KiB(64);
+    Link link = harness.StartAndAdopt();
+    const auto copy = PlaceSmall(*harness.host, "m", 1, 1 << 20);
+    proto::WorkerOrder order = RunOf("m", 2);
+    *order.mutable_run()->mutable_model() = copy;
+    const std::uint64_t swapped = link.Send(SwapInOf(copy));
+    const auto ran = link.Ask(order);
+    ASSERT_EQ(ran.code(), 0) << swap << ": " << ran.message();
+    EXPECT_THAT(Floats(ran.run().outputs(0).data().inlined()), ElementsAre(1, 3, 5, 0, 5, 7, 9, 0)) << swap;
+    EXPECT_EQ(link.heard->Await(swapped).bytes(), 1u << 20) << swap;
+  }
+}
+
 TEST(WorkerProcess, FaultsNeedTheFlag) {
   WorkerHarness harness;
   harness.command.allow_faults = false;
@@ -278,6 +378,10 @@ TEST(WorkerProcess, FlagsThatMakeNoSenseExitWithUsage) {
   EXPECT_EQ(end_of([](WorkerCommand& c) { c.arena = Bytes(1); }), kExitUsage);
   EXPECT_EQ(end_of([](WorkerCommand& c) { c.profile = "/nonexistent", c.compute = "timed"; }), kExitUsage);
   EXPECT_EQ(end_of([](WorkerCommand& c) { c.device = "toaster:0"; }), kExitNoDevice);
+  EXPECT_EQ(end_of([](WorkerCommand& c) { c.swap = "pinned"; }), kExitUsage);
+  EXPECT_EQ(end_of([](WorkerCommand& c) { c.link_sharing = "fair"; }), kExitUsage);
+  EXPECT_EQ(end_of([](WorkerCommand& c) { c.group = Bytes(1); }), kExitUsage);
+  EXPECT_EQ(end_of([](WorkerCommand& c) { c.block = GiB(5); }), kExitUsage);
 }
 
 // --- hostile daemons
