@@ -26,6 +26,7 @@ import subprocess
 import sys
 from collections import defaultdict
 
+from chart import bars
 from report import ROOT, Report
 
 MADE = ["resnet50", "resnet152", "bert-base"]
@@ -107,6 +108,16 @@ def judge(report):
     count("late arrival: 91 % less than exclusive", "late_arrival_delay_ms/", lambda f: f["ratio"] <= 0.09, "/deadline")
 
 
+def draw(report):
+    for prefix, title, goal in (("swap_run_over_limit/", "Swapped run over the limit of the pipeline", 1.1),
+                                ("function_start_ms/", "Orders given to first step running", None),
+                                ("late_arrival_delay_ms/", "Delay of a transfer that arrives during another", None),
+                                ("fair_share/", "Share of the link of one transfer", None)):
+        path = report.path.with_name(f"swap-{prefix[:-1]}.svg")
+        if bars(report.figures, prefix, path, title, goal):
+            print(f"drawn: {path}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
@@ -124,6 +135,7 @@ def main():
     if arguments.only != "links":
         measure_runs(report, arguments)
     report.write()
+    draw(report)
     judge(report)
 
 

@@ -11,8 +11,8 @@
 #include "bench/worker_rig.hpp"
 #include "gpu/engine/plan.hpp"
 #include "gpu/import/import_model.hpp"
-#include "gpu/ops/op_support.hpp"
 #include "gpu/swap/swap_policy.hpp"
+#include "proto/element_size.hpp"
 
 namespace troupe::gpu::bench {
 namespace {

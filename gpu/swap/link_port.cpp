@@ -17,12 +17,16 @@ LinkPort::~LinkPort() {
   Close();
 }
 
+// Whoever submits blocks at this moment finishes first: it uses the stream.
 void LinkPort::Close() {
+  std::unique_ptr<Stream> stream;
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     closing_ = true;
+    refilled_.wait(lock, [this] { return !refilling_; });
+    stream = std::move(stream_);
   }
-  stream_.reset();
+  stream.reset();
 }
 
 LinkPort::Id LinkPort::Put(TransferRequest request) {
@@ -68,6 +72,7 @@ void LinkPort::Refill() {
     lock.lock();
   }
   refilling_ = false;
+  refilled_.notify_all();
 }
 
 std::vector<LinkPort::Block> LinkPort::Choose() {

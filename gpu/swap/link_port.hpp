@@ -4,6 +4,7 @@
 // passed, the next blocks are chosen, so a new arrival waits for less than a batch (004 section 7.1).
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -106,6 +107,7 @@ class LinkPort {
   const Direction direction_;
   const Options options_;
   mutable std::mutex mutex_;
+  std::condition_variable refilled_;
   std::function<void(const Demand&)> announce_;  // guarded by mutex_, as all below
   std::map<Id, Transfer> transfers_;
   BlockQueue queue_;                    // those with blocks to send
@@ -116,7 +118,7 @@ class LinkPort {
   bool refilling_ = false;
   bool again_ = false;
   bool closing_ = false;
-  std::unique_ptr<Stream> stream_;  // ends first
+  std::unique_ptr<Stream> stream_;
 };
 
 }  // namespace troupe::gpu

@@ -230,11 +230,11 @@ TEST(WorkerProcess, AStalledLinkIsSeenInTheControlPage) {
   link.heard->AwaitDeath();
 }
 
-// A model that takes its time: 8 MiB at 100 MB/s, in four groups.
+// A model that takes its time: 8 MiB at 10 MB/s, in four groups.
 struct SlowSwap {
   SlowSwap() {
     harness.command.group = MiB(2);
-    harness.links = *CreateNodeLinks(1, {1e8});
+    harness.links = *CreateNodeLinks(1, {1e7});
     copy = PlaceSmall(*harness.host, "m", 1, 8 << 20);
   }
   static ControlSnapshot::LaneState CopyIn(const Link& link) {
