@@ -77,7 +77,7 @@ void PrintPools(const std::vector<Network>& networks) {
 void PrintAllocations() {
   for (const Bytes quota : {GiB(1), GiB(128)}) {
     const std::vector<double> micros = MeasureChurn("fine-resilient", quota, 200'000);
-    const std::string suffix = quota == GiB(1) ? "" : absl::StrCat("/quota=", FormatBytes(quota));
+    const std::string suffix = quota == GiB(1) ? "" : absl::StrCat("/quota=", quota.count() >> 30, "GiB");
     Print("allocation_p99_us" + suffix, Quantile(micros, 0.99), "us");
     Print("allocation_p50_us" + suffix, Quantile(micros, 0.5), "us");
     Print("bytes_per_extra_function" + suffix, MeasureOverhead(quota), "bytes");
