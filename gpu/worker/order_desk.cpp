@@ -49,7 +49,7 @@ proto::WorkerOutcome PreparedOutcomeOf(const DevicePlan& plan) {
   proto::PreparedOutcome& prepared = *outcome.mutable_prepared();
   for (const proto::TensorSpec& output : plan.outputs()) *prepared.add_outputs() = output;
   prepared.set_weights_bytes(plan.weights_bytes().count());
-  prepared.set_activation_bytes(RunLayout(plan).total.count());
+  prepared.set_activation_bytes((RunLayout(plan).total + plan.activation_bytes()).count());
   return outcome;
 }
 

@@ -113,13 +113,11 @@ RunLayout::RunLayout(const DevicePlan& plan) {
   };
   for (std::size_t i = 0; i < plan.inputs().size(); ++i) inputs_.push_back(place(plan.input_bytes(i)));
   for (std::size_t i = 0; i < plan.outputs().size(); ++i) outputs_.push_back(place(plan.output_bytes(i)));
-  activations_ = place(plan.activation_bytes());
 }
 
 void RunLayout::Bind(DeviceRange block, LaunchArguments& arguments) const {
   for (const auto& [offset, size] : inputs_) arguments.inputs.push_back(block.Part(offset, size));
   for (const auto& [offset, size] : outputs_) arguments.outputs.push_back(block.Part(offset, size));
-  arguments.activations = block.Part(activations_.first, activations_.second);
 }
 
 }  // namespace troupe::gpu

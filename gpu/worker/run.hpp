@@ -49,7 +49,8 @@ struct Run {
   std::shared_ptr<ModelLoad> load;
   std::shared_ptr<std::vector<Time>> trace;  // when each step was reached; null: nobody asked
 
-  DeviceRange block;  // inputs, outputs and activations, one allocation
+  DeviceRange block;                       // inputs and outputs, until the outputs have left
+  std::optional<DeviceRange> activations;  // until it has computed
   LaunchArguments arguments;
   std::vector<transport::Reservation> rooms;  // for the outputs
   std::vector<proto::TensorSpec> outputs;     // as they came out
@@ -75,7 +76,7 @@ absl::Status MeasureOutputs(Run& run);
 // What a run that has come to its end answers; its rooms become references.
 [[nodiscard]] proto::WorkerOutcome OutcomeOf(Run& run, Time now);
 
-// Lays out inputs, outputs and activations in one block of device memory.
+// Lays out inputs and outputs in one block of device memory.
 struct RunLayout {
   explicit RunLayout(const DevicePlan& plan);
   void Bind(DeviceRange block, LaunchArguments& arguments) const;
@@ -85,7 +86,6 @@ struct RunLayout {
   static constexpr Bytes kAlignment = Bytes(256);
   std::vector<std::pair<Bytes, Bytes>> inputs_;  // offset, size
   std::vector<std::pair<Bytes, Bytes>> outputs_;
-  std::pair<Bytes, Bytes> activations_;
 };
 
 }  // namespace troupe::gpu

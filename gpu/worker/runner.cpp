@@ -163,6 +163,28 @@ void Runner::StageSome(Model model, const std::size_t& staged) {
   }
 }
 
+// All that it needs or nothing.
+absl::Status Runner::TakeMemory(Run& run) {
+  const RunLayout layout(*run.plan);
+  const Bytes activations = run.plan->activation_bytes();
+  const MemoryUser user{MemoryUser::Kind::kRun, run.request.order.digest()};
+  TROUPE_ASSIGN_OR_RETURN(run.block, memory_.Allocate(user, layout.total));
+  const absl::StatusOr<DeviceRange> range = memory_.Allocate(user, activations);
+  if (!range.ok()) {
+    memory_.Free(run.block);
+    return range.status();
+  }
+  run.activations = *range;
+  memory_.pool().Planned(user.digest, layout.total + activations);
+  layout.Bind(run.block, run.arguments);
+  run.arguments.activations = *run.activations;
+  return absl::OkStatus();
+}
+
+void Runner::FreeActivations(Run& run) {
+  if (run.activations) memory_.Free(*std::exchange(run.activations, std::nullopt));
+}
+
 // False when the run has to wait for device memory that other runs hold.
 bool Runner::Stage(Id id) {
   Run& run = *Find(id);
@@ -173,20 +195,17 @@ bool Runner::Stage(Id id) {
                    " bytes of weights, on the device are ", residency_.table().SizeOf(digest).count())));
     return true;
   }
-  const RunLayout layout(*run.plan);
-  const absl::StatusOr<DeviceRange> block = memory_.Allocate({MemoryUser::Kind::kRun, digest}, layout.total);
-  if (!block.ok()) {
+  if (const absl::Status taken = TakeMemory(run); !taken.ok()) {
     if (on_device_ > 0 || ModelOf(run) == Model::kComing) return false;
-    GiveUp(id, block.status(), NoFitOutcome(memory_));
+    GiveUp(id, taken, NoFitOutcome(memory_));
     return true;
   }
   if (const absl::Status reserved = ReserveOutputs(run, limits_.inline_outputs); !reserved.ok()) {
-    memory_.Free(*block);
+    FreeActivations(run);
+    memory_.Free(run.block);
     GiveUp(id, reserved);
     return true;
   }
-  run.block = *block;
-  layout.Bind(run.block, run.arguments);
   run.model = residency_.table().Acquire(digest);
   run.arguments.weights = run.model->weights;
   run.load = residency_.Pipelined(digest);
@@ -259,6 +278,7 @@ void Runner::Computed(Id id, const Completion& completion, std::vector<proto::Te
   NoteGroups(run, completion);
   run.arguments.gate = nullptr;
   ReleaseModel(run);
+  FreeActivations(run);
   run.inputs.clear();
   Advance();  // before the outputs leave: the next run may compute meanwhile
   absl::Status status = completion.status;
@@ -282,6 +302,7 @@ void Runner::ReleaseModel(Run& run) {
 
 void Runner::FreeDevice(Run& run) {
   ReleaseModel(run);
+  FreeActivations(run);
   memory_.Free(run.block);
   --on_device_;
 }

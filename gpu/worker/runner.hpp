@@ -82,6 +82,8 @@ class Runner {
   void Answer(std::unique_ptr<Run> run, absl::Status status, proto::WorkerOutcome outcome);
   void ReleaseModel(Run& run);
   void LeaveStaging(const Run& run) { --(run.load != nullptr ? staged_ahead_ : staged_); }
+  absl::Status TakeMemory(Run& run);
+  void FreeActivations(Run& run);
   void FreeDevice(Run& run);
 
   DeviceMemory& memory_;
