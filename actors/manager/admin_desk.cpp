@@ -129,7 +129,7 @@ proto::AdminReply AnswerFunctionQuery(const proto::FunctionKey& key, const Manag
       if (key.version().empty() || key.version() == record.key().version()) records.push_back(&record);
   }
   if (records.empty() && !key.name().empty())
-    return Error(absl::NotFoundError(absl::StrCat("there is no function '", cluster::Describe(key), "'")));
+    return Error(absl::NotFoundError(absl::StrCat("there is no ", cluster::Describe(key))));
   return AnswerFunctions(records, state, absl::OkStatus());
 }
 

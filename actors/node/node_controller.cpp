@@ -53,7 +53,7 @@ NodeController::behavior_type NodeController::make_behavior() {
       [this](const proto::KillGpu& kill) { Kill(kill.gpu()); },
       [](const proto::ClusterUpdate&) {},
       [this](const proto::MemberJoined& joined) { Joined(joined.epoch()); },
-      [this](const proto::DescribeMember& ask) { return Report(ask.joining()); },
+      [this](const proto::DescribeMember& ask) { return Report(ask); },
       [this](const proto::ExecutorReport& report) { Executor(report); },
       [this](const proto::Tick& tick) { OnTick(tick); },
       [this](const proto::Continue& message) { inputs_.Resume(message); },
@@ -265,6 +265,8 @@ void NodeController::Finish(const node::Finished& finished) {
   }
   inputs_.Forget(finished.id);
   routers_.ledger().Return(finished.id.router);
+  if (finished.kind == node::FinishKind::kFailed && finished.attempts >= options_.scheduler.max_attempts)
+    Note("request-given-up", std::string(finished.status.message()));
   auto promise = held.promise;
   requests_.erase(it);
   promise.deliver(std::move(reply));

@@ -11,6 +11,7 @@
 
 #include "actors/core/call.hpp"
 #include "actors/core/time.hpp"
+#include "actors/node/event_journal.hpp"
 #include "actors/node/held_models.hpp"
 #include "actors/node/node_controller.hpp"
 #include "actors/node/orders.hpp"
@@ -148,6 +149,7 @@ class NodeController : public ControllerSelf::base {
   }
   void Executor(const proto::ExecutorReport& report);
   void Tell(const proto::ExecutorReport& report);
+  // For the log here, and for the cluster's.
   void Note(const std::string& kind, const std::string& message);
   void WorkerUp(const proto::ExecutorReport& report, Time now);
   void VoidDispatches(node::GpuIndex gpu);
@@ -155,7 +157,7 @@ class NodeController : public ControllerSelf::base {
   void Kill(std::uint32_t gpu);
   proto::DrainReply Drain(bool drain);
   void Joined(std::uint64_t epoch);
-  [[nodiscard]] proto::MemberReport Report(bool joining) const;
+  [[nodiscard]] proto::MemberReport Report(const proto::DescribeMember& ask);
   [[nodiscard]] proto::GpuRecord Record(std::uint32_t index) const;
   [[nodiscard]] proto::NodeLoad Load() const;
   caf::typed_response_promise<proto::NodeDescription> Describe();
@@ -177,6 +179,7 @@ class NodeController : public ControllerSelf::base {
   SwapBook swaps_;
   UnreadOutputs unread_;
   RemoteInputs inputs_;
+  EventJournal journal_;
   PendingCalls calls_;
   std::vector<HeldGpu> gpus_;
   std::map<node::RequestId, HeldRequest> requests_;

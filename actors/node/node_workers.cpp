@@ -45,10 +45,14 @@ void NodeController::Tell(const proto::ExecutorReport& report) {
   if (report.down_ns() > 0)
     absl::StrAppend(&text, ", back after ", FormatDuration(Duration(report.down_ns())));
   if (!report.reason().empty()) absl::StrAppend(&text, ": ", report.reason());
-  Note(absl::StrCat("worker-", absl::AsciiStrToLower(state)), text);
+  const auto kind = absl::StrCat("worker-", absl::AsciiStrToLower(state));
+  // A start is told of when it has led to something.
+  if (report.state() != proto::ExecutorReport::STARTING) return Note(kind, text);
+  if (options_.on_event) options_.on_event(kind, text);
 }
 
 void NodeController::Note(const std::string& kind, const std::string& message) {
+  journal_.Note(kind, message, Now(this));
   if (options_.on_event) options_.on_event(kind, message);
 }
 
@@ -100,11 +104,14 @@ void NodeController::Joined(std::uint64_t epoch) {
   GrantAll();
 }
 
-proto::MemberReport NodeController::Report(bool joining) const {
+proto::MemberReport NodeController::Report(const proto::DescribeMember& ask) {
   proto::MemberReport report;
   for (std::uint32_t i = 0; i < gpus_.size(); ++i) *report.add_gpus() = Record(i);
   *report.mutable_load() = Load();
-  if (!joining) return report;
+  if (!ask.joining()) {
+    for (auto& event : journal_.After(ask.events_heard(), Now(this))) *report.add_events() = std::move(event);
+    return report;
+  }
   models_.ForEach([&](const std::string& digest, const HeldModel& model) {
     if (model.adopted) report.add_adopted(digest);
   });

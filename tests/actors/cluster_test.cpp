@@ -1,5 +1,8 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
+#include "actors/node/event_journal.hpp"
 #include "base/digest.hpp"
 #include "tests/actors/world.hpp"
 
@@ -17,6 +20,25 @@ std::string Trace(World& world) {
              std::to_string(answer.took.count()) + "\n";
   }
   return trace;
+}
+
+std::vector<std::string> EventsOf(World& world, const std::string& kind) {
+  proto::AdminRequest request;
+  request.mutable_list_events()->set_limit(0);
+  const auto reply = world.Ask(request);
+  EXPECT_TRUE(reply.ok()) << reply.status();
+  std::vector<std::string> messages;
+  std::uint64_t last = 0;
+  std::int64_t time = 0;
+  for (const auto& event : reply->events()) {
+    EXPECT_EQ(event.sequence(), ++last) << "the cluster's order has no gaps";
+    EXPECT_EQ(event.age_ns(), 0);
+    if (event.kind() != kind) continue;
+    EXPECT_GE(event.unix_ns(), time);
+    time = event.unix_ns();
+    messages.push_back(absl::StrCat(event.member(), ": ", event.message()));
+  }
+  return messages;
 }
 
 TEST(Cluster, AMemberJoinsADeploymentIsAdoptedAndARequestIsServed) {
@@ -112,6 +134,10 @@ TEST(Cluster, ARequestThatKillsThreeWorkersIsGivenUp) {
   ASSERT_EQ(world.answers.size(), 1u);
   EXPECT_EQ(world.answers[0].reply.code(), static_cast<int>(absl::StatusCode::kUnavailable));
   EXPECT_EQ(world.answers[0].reply.attempts(), 3u);
+  world.Run(seconds(1));
+  const auto given_up = EventsOf(world, "request-given-up");
+  ASSERT_EQ(given_up.size(), 1u);
+  EXPECT_THAT(given_up[0], testing::HasSubstr("function 'killer' lost 3 GPU workers"));
 }
 
 TEST(Cluster, AnUnknownFunctionIsNotFound) {
@@ -276,6 +302,65 @@ TEST(Cluster, AModelThatComesAfterItsRequestHasGivenUpDoesNotHoldItsPlaceForEver
   ASSERT_EQ(world.answers.size(), 2u);
   EXPECT_EQ(world.answers[0].reply.code(), static_cast<int>(absl::StatusCode::kDeadlineExceeded));
   EXPECT_EQ(world.answers[1].reply.code(), 0) << world.answers[1].reply.message();
+}
+
+TEST(Cluster, WhatHappensAtANodeIsInTheClustersEvents) {
+  World world(2, 1);
+  ASSERT_TRUE(world.Deploy("resnet", MiB(50)).ok());
+  world.Run(seconds(1));
+  EXPECT_EQ(EventsOf(world, "model-adopted").size(), 2u);
+  EXPECT_EQ(EventsOf(world, "worker-ready").size(), 2u);
+  const auto killed = world.scheduler().clock().now().time_since_epoch().count();
+  world.node("node-2").workers[0]->kill();
+  world.Run(seconds(2));
+  const auto down = EventsOf(world, "worker-down");
+  ASSERT_EQ(down.size(), 1u);
+  EXPECT_EQ(down[0], "node-2: GPU 0, worker 1: killed by signal 9: killed");
+  const auto ready = EventsOf(world, "worker-ready");
+  ASSERT_EQ(ready.size(), 3u);
+  EXPECT_THAT(ready[2], testing::HasSubstr("node-2: GPU 0, worker 2, back after "));
+  // By the manager's clock, and when it happened, not when it was told.
+  proto::AdminRequest request;
+  request.mutable_list_events()->set_limit(0);
+  const auto reply = world.Ask(request);
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  for (const auto& event : reply->events()) {
+    if (event.kind() != "worker-down") continue;
+    EXPECT_EQ(event.unix_ns(), killed);
+  }
+}
+
+TEST(Cluster, WhatHappensWhileTheManagerIsAwayIsToldWhenItIsBack) {
+  World world(1, 1);
+  world.StopManager();
+  world.Run(seconds(1));
+  world.node("node-1").workers[0]->kill();
+  world.Run(seconds(2));
+  world.StartManager();
+  world.Run(seconds(2));
+  // The first manager had heard of the first start; its log went with it.
+  EXPECT_EQ(EventsOf(world, "worker-down").size(), 1u);
+  EXPECT_EQ(EventsOf(world, "worker-ready").size(), 1u);
+}
+
+TEST(EventJournal, TheOldestGoAndTheirPlaceIsToldOf) {
+  EventJournal journal(4);
+  for (int i = 1; i <= 6; ++i) journal.Note("kind", std::to_string(i), Time(seconds(i)));
+  const auto events = journal.After(1, Time(seconds(10)));
+  ASSERT_EQ(events.size(), 5u);
+  EXPECT_EQ(events[0].kind(), "events-lost");
+  EXPECT_EQ(events[0].sequence(), 2u);
+  EXPECT_THAT(events[0].message(), testing::HasSubstr("the 1 before"));
+  EXPECT_EQ(events[1].message(), "3");
+  EXPECT_EQ(events[1].sequence(), 3u);
+  EXPECT_EQ(Duration(events[1].age_ns()), seconds(7));
+  EXPECT_EQ(journal.After(2, Time(seconds(10))).size(), 4u) << "nothing is missing";
+  EXPECT_EQ(journal.After(5, Time(seconds(10))).size(), 1u);
+  EXPECT_TRUE(journal.After(6, Time(seconds(10))).empty());
+  EventJournal large;
+  for (int i = 1; i <= 100; ++i) large.Note("kind", std::to_string(i), Time(seconds(i)));
+  EXPECT_EQ(large.After(0, Time(seconds(200))).size(), EventJournal::kMostAtOnce);
+  EXPECT_EQ(large.After(32, Time(seconds(200))).front().message(), "33");
 }
 
 }  // namespace
