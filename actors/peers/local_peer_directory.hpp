@@ -1,11 +1,12 @@
-// LOCAL PEER DIRECTORY: peers of one process (role all, tests, the simulator): a table of addresses.
-// Publishing announces, retracting says lost. Thread-safe; watchers hear by message.
+// LOCAL PEER DIRECTORY: a table of addresses: peers of one process (role all, tests, the simulator).
+// Publishing announces; retracting, replacing and the actor's own end say lost. A watcher's end forgets it.
+// Thread-safe; watchers hear by message.
 #pragma once
 
-#include <map>
-#include <mutex>
-#include <utility>
-#include <vector>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
 
 #include "actors/seams/peer_directory.hpp"
 
@@ -13,8 +14,13 @@ namespace troupe::actors {
 
 class LocalPeerDirectory final : public PeerDirectory {
  public:
+  // `on_idle` hears of each address whose last watcher has gone; on any thread, and it may call back.
+  explicit LocalPeerDirectory(std::function<void(const std::string&)> on_idle = {});
+  ~LocalPeerDirectory() override;
+
   void Watch(const std::string& address, std::set<std::string> interface, PeerWatcherActor watcher) override;
   void Forget(const std::string& address, const PeerWatcherActor& watcher) override;
+  [[nodiscard]] bool Watched(const std::string& address) const;
 
   // `interface`: what system().message_types(handle) says. Replaces what stood at the address.
   void Publish(const std::string& address, caf::strong_actor_ptr actor, std::set<std::string> interface);
@@ -23,20 +29,8 @@ class LocalPeerDirectory final : public PeerDirectory {
   void Clear();
 
  private:
-  struct Published {
-    caf::strong_actor_ptr actor;
-    std::set<std::string> interface;
-  };
-  struct Watching {
-    PeerWatcherActor watcher;
-    std::set<std::string> interface;
-  };
-  void Announce(const std::string& address, const Watching& watching);
-
-  std::mutex mutex_;
-  std::map<std::string, Published> published_;             // guarded by mutex_
-  std::map<std::string, std::vector<Watching>> watching_;  // guarded by mutex_
-  std::uint64_t connections_ = 0;                          // guarded by mutex_
+  struct Table;
+  std::shared_ptr<Table> table_;  // actors that end look for it, also when the directory is gone
 };
 
 }  // namespace troupe::actors

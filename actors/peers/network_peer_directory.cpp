@@ -4,8 +4,11 @@
 #include <caf/event_based_actor.hpp>
 #include <caf/io/middleman.hpp>
 #include <caf/io/middleman_actor.hpp>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -22,24 +25,17 @@ constexpr Duration kConnectLimit = std::chrono::seconds(3);
 constexpr Duration kFirstPause = std::chrono::milliseconds(50);
 constexpr Duration kLongestPause = std::chrono::seconds(2);
 
-using watch_atom = caf::atom_constant<caf::atom("watch")>;
-using forget_atom = caf::atom_constant<caf::atom("forget")>;
-
-struct Watching {
-  PeerWatcherActor watcher;
-  std::set<std::string> interface;
-};
-
-// Lives for as long as somebody watches its address.
+// Keeps one address published in the directory's table while somebody listens there.
 class PeerWatch : public caf::event_based_actor {
  public:
   PeerWatch(caf::actor_config& config, std::string address, std::string host, std::uint16_t port,
-            WorkPool& pool)
+            WorkPool& pool, std::weak_ptr<LocalPeerDirectory> table)
       : caf::event_based_actor(config),
         address_(std::move(address)),
         host_(std::move(host)),
         port_(port),
-        pool_(pool) {}
+        pool_(pool),
+        table_(std::move(table)) {}
 
   const char* name() const override { return "peer_watch"; }
 
@@ -47,14 +43,6 @@ class PeerWatch : public caf::event_based_actor {
     set_down_handler([this](caf::down_msg& down) { Down(down); });
     Probe();
     return {
-        [this](watch_atom, const PeerWatcherActor& watcher, const std::set<std::string>& interface) {
-          watching_.push_back({watcher, interface});
-          monitor(watcher);
-          if (peer_) Announce(watching_.back());
-        },
-        [this](forget_atom, const PeerWatcherActor& watcher) {
-          std::erase_if(watching_, [&](const Watching& w) { return w.watcher == watcher; });
-        },
         [this](const proto::Continue& message) { continuations_.Resume(message); },
         [this](const proto::Tick&) { Probe(); },
     };
@@ -62,7 +50,6 @@ class PeerWatch : public caf::event_based_actor {
 
   void on_exit() override {
     continuations_.Clear();
-    watching_.clear();
     peer_ = nullptr;
   }
 
@@ -86,11 +73,9 @@ class PeerWatch : public caf::event_based_actor {
                    const std::set<std::string>& offered) {
               if (!peer) return Pause();
               peer_ = peer;
-              offered_ = offered;
               pause_ = kFirstPause;
-              ++connection_;
               monitor(caf::actor_cast<caf::actor>(peer_));
-              for (const auto& watching : watching_) Announce(watching);
+              if (const auto table = table_.lock()) table->Publish(address_, peer_, offered);
             },
             [this](const caf::error&) { Pause(); });
   }
@@ -100,40 +85,23 @@ class PeerWatch : public caf::event_based_actor {
     pause_ = std::min(pause_ * 2, kLongestPause);
   }
 
-  void Announce(const Watching& watching) {
-    if (!std::includes(offered_.begin(), offered_.end(), watching.interface.begin(),
-                       watching.interface.end()))
-      return;
-    proto::PeerUp up;
-    up.set_address(address_);
-    up.set_connection(connection_);
-    send(watching.watcher, std::move(up), peer_);
-  }
-
   void Down(const caf::down_msg& down) {
-    if (peer_ && down.source == caf::actor_cast<caf::actor_addr>(peer_)) {
-      peer_ = nullptr;
-      proto::PeerLost lost;
-      lost.set_address(address_);
-      lost.set_reason(
-          absl::StrCat("the connection to ", address_, " went down: ", caf::to_string(down.reason)));
-      for (const auto& watching : watching_) send(watching.watcher, lost);
-      return Pause();
+    if (!peer_ || down.source != caf::actor_cast<caf::actor_addr>(peer_)) return;
+    peer_ = nullptr;
+    if (const auto table = table_.lock()) {
+      table->Retract(address_, absl::StrCat("the connection to ", address_,
+                                            " went down: ", caf::to_string(down.reason)));
     }
-    std::erase_if(watching_, [&](const Watching& w) {
-      return caf::actor_cast<caf::actor_addr>(w.watcher) == down.source;
-    });
+    Pause();
   }
 
   const std::string address_;
   const std::string host_;
   const std::uint16_t port_;
   WorkPool& pool_;
+  const std::weak_ptr<LocalPeerDirectory> table_;
   Continuations continuations_;
-  std::vector<Watching> watching_;
   caf::strong_actor_ptr peer_;
-  std::set<std::string> offered_;
-  std::uint64_t connection_ = 0;
   Duration pause_ = kFirstPause;
 };
 
@@ -149,42 +117,72 @@ absl::StatusOr<std::pair<std::string, std::uint16_t>> ParseAddress(const std::st
   return std::pair(address.substr(0, colon), static_cast<std::uint16_t>(port));
 }
 
+// Who is connected. The table's callbacks may outlive the directory, so this is shared.
+struct NetworkPeerDirectory::Connections {
+  // Nobody watches the address any more: no connection is kept up.
+  void Idle(const std::string& address) {
+    const std::lock_guard lock(mutex);
+    const auto it = watches.find(address);
+    if (it == watches.end() || table->Watched(address)) return;
+    caf::anon_send_exit(it->second, caf::exit_reason::user_shutdown);
+    watches.erase(it);
+    table->Retract(address, "nobody watches it");
+  }
+
+  std::shared_ptr<LocalPeerDirectory> table;
+  std::mutex mutex;                           // taken before the table's
+  std::set<std::string> local;                // addresses of this process; guarded by mutex
+  std::map<std::string, caf::actor> watches;  // guarded by mutex
+};
+
+NetworkPeerDirectory::NetworkPeerDirectory(caf::actor_system& system, WorkPool& pool)
+    : system_(system), pool_(pool), connections_(std::make_shared<Connections>()) {
+  connections_->table = std::make_shared<LocalPeerDirectory>(
+      [weak = std::weak_ptr<Connections>(connections_)](const std::string& address) {
+        if (const auto connections = weak.lock()) connections->Idle(address);
+      });
+}
+
 NetworkPeerDirectory::~NetworkPeerDirectory() {
   Clear();
 }
 
 void NetworkPeerDirectory::Watch(const std::string& address, std::set<std::string> interface,
                                  PeerWatcherActor watcher) {
-  const std::lock_guard lock(mutex_);
-  if (local_.contains(address)) return here_.Watch(address, std::move(interface), std::move(watcher));
-  auto& watch = watches_[address];
-  if (!watch) {
-    const auto parts = ParseAddress(address);
-    if (!parts.ok()) return;  // nobody will ever be there; addresses of members were checked when they joined
-    watch = system_.spawn<PeerWatch>(address, parts->first, parts->second, std::ref(pool_));
-  }
-  caf::anon_send(watch, watch_atom::value, std::move(watcher), std::move(interface));
+  // Not under the lock: a watcher that has ended already is forgotten at once, which takes it.
+  connections_->table->Watch(address, std::move(interface), std::move(watcher));
+  const std::lock_guard lock(connections_->mutex);
+  if (connections_->local.contains(address) || connections_->watches.contains(address)) return;
+  if (!connections_->table->Watched(address)) return;
+  const auto parts = ParseAddress(address);
+  if (!parts.ok()) return;  // nobody will ever be there; addresses of members were checked when they joined
+  connections_->watches[address] =
+      system_.spawn<PeerWatch>(address, parts->first, parts->second, std::ref(pool_),
+                               std::weak_ptr<LocalPeerDirectory>(connections_->table));
 }
 
 void NetworkPeerDirectory::Forget(const std::string& address, const PeerWatcherActor& watcher) {
-  const std::lock_guard lock(mutex_);
-  here_.Forget(address, watcher);
-  const auto it = watches_.find(address);
-  if (it != watches_.end()) caf::anon_send(it->second, forget_atom::value, watcher);
+  connections_->table->Forget(address, watcher);
 }
 
 void NetworkPeerDirectory::PublishHere(const std::string& address, caf::strong_actor_ptr actor,
                                        std::set<std::string> interface) {
-  const std::lock_guard lock(mutex_);
-  local_.insert(address);
-  here_.Publish(address, std::move(actor), std::move(interface));
+  const std::lock_guard lock(connections_->mutex);
+  connections_->local.insert(address);
+  // Whoever watched it before it was known to be ours looked for it on the network.
+  if (const auto it = connections_->watches.find(address); it != connections_->watches.end()) {
+    caf::anon_send_exit(it->second, caf::exit_reason::user_shutdown);
+    connections_->watches.erase(it);
+  }
+  connections_->table->Publish(address, std::move(actor), std::move(interface));
 }
 
 void NetworkPeerDirectory::Clear() {
-  const std::lock_guard lock(mutex_);
-  here_.Clear();
-  for (auto& [address, watch] : watches_) caf::anon_send_exit(watch, caf::exit_reason::user_shutdown);
-  watches_.clear();
+  const std::lock_guard lock(connections_->mutex);
+  connections_->table->Clear();
+  for (auto& [address, watch] : connections_->watches)
+    caf::anon_send_exit(watch, caf::exit_reason::user_shutdown);
+  connections_->watches.clear();
 }
 
 }  // namespace troupe::actors

@@ -1,5 +1,6 @@
-// NETWORK PEER DIRECTORY: the production form of PeerDirectory. Actors of this process are found at once; for
-// every other address that somebody watches one peer_watch keeps a connection of CAF's middleman.
+// NETWORK PEER DIRECTORY: the production form of PeerDirectory: the table of the local one, with actors of
+// this process in it, and for every other address that somebody watches one peer_watch, which keeps a
+// connection of CAF's middleman and publishes in the table what it finds there.
 //
 //   peer_watch:  probing -> connecting -> up -> (DOWN) probing -> ...      back-off 50 ms, doubling to 2 s
 //
@@ -9,9 +10,10 @@
 #pragma once
 
 #include <caf/actor_system.hpp>
-#include <map>
-#include <mutex>
+#include <memory>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "actors/core/work_pool.hpp"
@@ -22,7 +24,7 @@ namespace troupe::actors {
 class NetworkPeerDirectory final : public PeerDirectory {
  public:
   // `system` has a middleman; both outlive this. Threads: any.
-  NetworkPeerDirectory(caf::actor_system& system, WorkPool& pool) : system_(system), pool_(pool) {}
+  NetworkPeerDirectory(caf::actor_system& system, WorkPool& pool);
   ~NetworkPeerDirectory() override;
 
   void Watch(const std::string& address, std::set<std::string> interface, PeerWatcherActor watcher) override;
@@ -34,12 +36,10 @@ class NetworkPeerDirectory final : public PeerDirectory {
   void Clear();
 
  private:
+  struct Connections;
   caf::actor_system& system_;
   WorkPool& pool_;
-  LocalPeerDirectory here_;
-  std::mutex mutex_;
-  std::set<std::string> local_;                // addresses of this process; guarded by mutex_
-  std::map<std::string, caf::actor> watches_;  // guarded by mutex_
+  std::shared_ptr<Connections> connections_;
 };
 
 // "host:port" in its parts; InvalidArgument when it is none.

@@ -1,0 +1,468 @@
+// What an actor may expect of any PeerDirectory: the table of one process, and connections to actors of
+// another process (this program, started once more).
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <caf/all.hpp>
+#include <caf/io/all.hpp>
+#include <caf/scheduler/test_coordinator.hpp>
+#include <condition_variable>
+#include <csignal>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "actors/core/message_types.hpp"
+#include "actors/peers/network_peer_directory.hpp"
+#include "base/units.hpp"
+
+namespace troupe::actors {
+namespace {
+
+constexpr Duration kPatience = std::chrono::seconds(60);
+
+// What is published: one operation, or two.
+using Small = Interface<Asks<proto::DescribeMember, proto::MemberReport>>;
+using Large = Interface<Asks<proto::DescribeMember, proto::MemberReport>, Hears<proto::KillWorker>>;
+
+Small::behavior_type BeSmall() {
+  return {[](const proto::DescribeMember&) {
+    proto::MemberReport report;
+    report.add_adopted("small");
+    return report;
+  }};
+}
+Large::behavior_type BeLarge() {
+  return {[](const proto::DescribeMember&) {
+            proto::MemberReport report;
+            report.add_adopted("large");
+            return report;
+          },
+          [](const proto::KillWorker&) {}};
+}
+
+// What one watcher has heard; outlives it.
+struct Heard {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<std::uint64_t> ups;    // connections
+  std::vector<std::string> answers;  // of the peers that were announced
+  std::size_t losts = 0;
+  bool ended = false;  // the watcher itself is gone, not only over
+
+  template <class Do>
+  void Change(Do change) {
+    const std::lock_guard lock(mutex);
+    change();
+    changed.notify_all();
+  }
+};
+
+class Watcher : public PeerWatcherActor::base {
+ public:
+  Watcher(caf::actor_config& config, std::shared_ptr<Heard> heard)
+      : PeerWatcherActor::base(config), heard_(std::move(heard)) {}
+  ~Watcher() override {
+    heard_->Change([&] { heard_->ended = true; });
+  }
+  behavior_type make_behavior() override {
+    return {
+        [this](const proto::PeerUp& up, const caf::strong_actor_ptr& peer) {
+          EXPECT_EQ(up.address(), address);
+          heard_->Change([&] { heard_->ups.push_back(up.connection()); });
+          request(caf::actor_cast<Small>(peer), kPatience, proto::DescribeMember())
+              .then([this](const proto::MemberReport& report) {
+                heard_->Change([&] { heard_->answers.push_back(report.adopted(0)); });
+              });
+        },
+        [this](const proto::PeerLost&) { heard_->Change([&] { ++heard_->losts; }); },
+    };
+  }
+  static inline std::string address;  // that every test watches
+
+ private:
+  std::shared_ptr<Heard> heard_;
+};
+
+class Site {
+ public:
+  virtual ~Site() = default;
+  virtual PeerDirectory& directory() = 0;
+  virtual caf::actor_system& system() = 0;
+  virtual std::string address() = 0;
+  // An actor comes to stand at the address; it goes by Stop (it ends) or Crash.
+  virtual void Publish(bool large) = 0;
+  virtual void Stop() = 0;
+  virtual void Crash() = 0;
+  virtual bool Await(Heard& heard, const std::function<bool()>& condition) = 0;
+};
+
+class Local final : public Site {
+ public:
+  Local() : config_(Configure()), system_(*config_) {}
+  ~Local() override {
+    directory_.Clear();
+    Stop();
+    scheduler().clock().cancel_all();
+  }
+  PeerDirectory& directory() override { return directory_; }
+  caf::actor_system& system() override { return system_; }
+  std::string address() override { return "here"; }
+  void Publish(bool large) override {
+    if (large) {
+      Stand(system_.spawn(BeLarge));
+    } else {
+      Stand(system_.spawn(BeSmall));
+    }
+  }
+  void Stop() override { End(caf::exit_reason::user_shutdown); }
+  void Crash() override { End(caf::exit_reason::kill); }
+  bool Await(Heard&, const std::function<bool()>& condition) override {
+    Settle();
+    return condition();
+  }
+
+ private:
+  void Settle() {
+    while (scheduler().try_run_once()) {
+    }
+  }
+  static std::unique_ptr<caf::actor_system_config> Configure() {
+    auto config = std::make_unique<caf::actor_system_config>();
+    RegisterMessageTypes(*config);
+    config->set("scheduler.policy", caf::atom("testing"));
+    return config;
+  }
+  template <class Handle>
+  void Stand(const Handle& handle) {
+    peer_ = caf::actor_cast<caf::strong_actor_ptr>(handle);
+    directory_.Publish(address(), peer_, system_.message_types<Handle>());
+  }
+  void End(caf::exit_reason reason) {
+    if (peer_) caf::anon_send_exit(peer_, reason);
+    peer_ = nullptr;
+    Settle();
+  }
+  caf::scheduler::test_coordinator& scheduler() {
+    return dynamic_cast<caf::scheduler::test_coordinator&>(system_.scheduler());
+  }
+
+  std::unique_ptr<caf::actor_system_config> config_;
+  caf::actor_system system_;
+  LocalPeerDirectory directory_;
+  caf::strong_actor_ptr peer_;
+};
+
+std::unique_ptr<caf::actor_system_config> NetworkConfiguration() {
+  auto config = std::make_unique<caf::actor_system_config>();
+  RegisterMessageTypes(*config);
+  config->load<caf::io::middleman>();
+  config->set("scheduler.max-threads", static_cast<std::size_t>(2));
+  return config;
+}
+
+// A port that was free a moment ago.
+std::uint16_t FreePort() {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in name{};
+  name.sin_family = AF_INET;
+  name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof name;
+  EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&name), size), 0);
+  EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&name), &size), 0);
+  close(fd);
+  return ntohs(name.sin_port);
+}
+
+// The process in which the other side's actors live; it reads commands and answers each with a line.
+class OtherProcess {
+ public:
+  OtherProcess() {
+    std::array<int, 2> in{}, out{};
+    EXPECT_EQ(pipe2(in.data(), O_CLOEXEC) + pipe2(out.data(), O_CLOEXEC), 0);
+    pid_ = fork();
+    if (pid_ == 0) {
+      dup2(in[0], STDIN_FILENO);
+      dup2(out[1], STDOUT_FILENO);
+      execl("/proc/self/exe", "peer", "--be-the-peer", nullptr);
+      _exit(127);
+    }
+    close(in[0]);
+    close(out[1]);
+    commands_ = in[1];
+    answers_ = out[0];
+  }
+  ~OtherProcess() {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+    close(commands_);
+    close(answers_);
+  }
+  void Do(const std::string& command) {
+    const auto line = command + "\n";
+    ASSERT_EQ(write(commands_, line.data(), line.size()), static_cast<ssize_t>(line.size()));
+    std::string answer;
+    char c = 0;
+    while (read(answers_, &c, 1) == 1 && c != '\n') answer += c;
+    ASSERT_EQ(answer, "done");
+  }
+
+ private:
+  pid_t pid_ = 0;
+  int commands_ = -1;
+  int answers_ = -1;
+};
+
+class Network final : public Site {
+ public:
+  Network() : config_(NetworkConfiguration()), system_(*config_), port_(FreePort()) {}
+  ~Network() override { directory_.Clear(); }
+  PeerDirectory& directory() override { return directory_; }
+  caf::actor_system& system() override { return system_; }
+  std::string address() override { return absl::StrCat("127.0.0.1:", port_); }
+  void Publish(bool large) override {
+    if (other_ == nullptr) other_ = std::make_unique<OtherProcess>();
+    other_->Do(absl::StrCat(large ? "large " : "small ", port_));
+  }
+  void Stop() override { other_->Do("stop"); }
+  void Crash() override { other_.reset(); }
+  bool Await(Heard& heard, const std::function<bool()>& condition) override {
+    std::unique_lock lock(heard.mutex);
+    return heard.changed.wait_for(lock, kPatience, condition);
+  }
+  NetworkPeerDirectory& network() { return directory_; }
+
+ private:
+  std::unique_ptr<caf::actor_system_config> config_;
+  caf::actor_system system_;
+  WorkPool pool_{2};
+  NetworkPeerDirectory directory_{system_, pool_};
+  const std::uint16_t port_;
+  std::unique_ptr<OtherProcess> other_;
+};
+
+// A watcher of the site's address.
+struct Tie {
+  explicit Tie(Site& s, bool large = false) : site(s) {
+    Watcher::address = site.address();
+    watcher = caf::actor_cast<PeerWatcherActor>(site.system().spawn<Watcher>(heard));
+    site.directory().Watch(
+        site.address(), large ? site.system().message_types<Large>() : site.system().message_types<Small>(),
+        watcher);
+  }
+  ~Tie() { End(); }
+  void End() {
+    caf::anon_send_exit(watcher, caf::exit_reason::user_shutdown);
+    watcher = PeerWatcherActor();
+  }
+  bool Await(const std::function<bool()>& condition) { return site.Await(*heard, condition); }
+  bool AwaitUps(std::size_t count) {
+    return Await([this, count] { return heard->ups.size() >= count && heard->answers.size() >= count; });
+  }
+  bool AwaitLosts(std::size_t count) {
+    return Await([this, count] { return heard->losts >= count; });
+  }
+  std::pair<std::size_t, std::size_t> Counts() {
+    const std::lock_guard lock(heard->mutex);
+    return {heard->ups.size(), heard->losts};
+  }
+
+  Site& site;
+  std::shared_ptr<Heard> heard = std::make_shared<Heard>();
+  PeerWatcherActor watcher;
+};
+
+class PeerDirectoryContract : public ::testing::TestWithParam<bool> {
+ protected:
+  PeerDirectoryContract() {
+    if (GetParam()) {
+      site_ = std::make_unique<Network>();
+    } else {
+      site_ = std::make_unique<Local>();
+    }
+  }
+  Site& site() { return *site_; }
+
+ private:
+  std::unique_ptr<Site> site_;
+};
+
+using Counts = std::pair<std::size_t, std::size_t>;
+
+TEST_P(PeerDirectoryContract, APeerThatIsThereIsAnnouncedAndCanBeAsked) {
+  site().Publish(false);
+  Tie tie(site());
+  ASSERT_TRUE(tie.AwaitUps(1));
+  EXPECT_EQ(tie.heard->answers[0], "small");
+  EXPECT_EQ(tie.Counts(), Counts(1, 0));
+}
+
+TEST_P(PeerDirectoryContract, APeerThatComesLaterIsAnnouncedToAllWhoWaitForIt) {
+  Tie one(site()), two(site());
+  EXPECT_EQ(one.Counts(), Counts(0, 0));
+  site().Publish(false);
+  EXPECT_TRUE(one.AwaitUps(1));
+  EXPECT_TRUE(two.AwaitUps(1));
+}
+
+TEST_P(PeerDirectoryContract, APeerThatEndsIsLostAndItsSuccessorIsANewConnection) {
+  site().Publish(false);
+  Tie tie(site());
+  ASSERT_TRUE(tie.AwaitUps(1));
+  site().Stop();
+  ASSERT_TRUE(tie.AwaitLosts(1));
+  site().Publish(true);
+  ASSERT_TRUE(tie.AwaitUps(2));
+  EXPECT_EQ(tie.heard->answers[1], "large");
+  EXPECT_GT(tie.heard->ups[1], tie.heard->ups[0]);
+  EXPECT_EQ(tie.Counts(), Counts(2, 1));
+}
+
+TEST_P(PeerDirectoryContract, APeerThatCrashesIsLostAndFoundAgain) {
+  site().Publish(false);
+  Tie tie(site());
+  for (std::size_t round = 1; round <= 3; ++round) {
+    ASSERT_TRUE(tie.AwaitUps(round));
+    site().Crash();
+    ASSERT_TRUE(tie.AwaitLosts(round));
+    site().Publish(false);
+  }
+  ASSERT_TRUE(tie.AwaitUps(4));
+  EXPECT_EQ(tie.Counts(), Counts(4, 3));
+}
+
+TEST_P(PeerDirectoryContract, OnlyAPeerWithEveryOperationIsAnnounced) {
+  site().Publish(false);
+  Tie large(site(), true);
+  Tie small(site());
+  ASSERT_TRUE(small.AwaitUps(1));
+  site().Stop();
+  ASSERT_TRUE(small.AwaitLosts(1));
+  EXPECT_EQ(large.Counts(), Counts(0, 0)) << "what was never announced is not lost either";
+  site().Publish(true);
+  ASSERT_TRUE(large.AwaitUps(1));
+  ASSERT_TRUE(small.AwaitUps(2));
+}
+
+TEST_P(PeerDirectoryContract, WhoeverForgetsHearsNothingMore) {
+  site().Publish(false);
+  Tie stays(site()), goes(site());
+  ASSERT_TRUE(stays.AwaitUps(1));
+  ASSERT_TRUE(goes.AwaitUps(1));
+  site().directory().Forget(site().address(), goes.watcher);
+  site().directory().Forget("127.0.0.1:1", goes.watcher);  // never watched
+  site().Stop();
+  ASSERT_TRUE(stays.AwaitLosts(1));
+  site().Publish(false);
+  ASSERT_TRUE(stays.AwaitUps(2));
+  EXPECT_EQ(goes.Counts(), Counts(1, 0));
+}
+
+TEST_P(PeerDirectoryContract, AWatcherThatEndsIsLetGo) {
+  site().Publish(false);
+  Tie stays(site()), ends(site());
+  ASSERT_TRUE(stays.AwaitUps(1));
+  ASSERT_TRUE(ends.AwaitUps(1));
+  ends.End();
+  EXPECT_TRUE(ends.Await([&] { return ends.heard->ended; })) << "the directory holds it";
+  site().Stop();
+  ASSERT_TRUE(stays.AwaitLosts(1));
+  EXPECT_EQ(ends.Counts(), Counts(1, 0));
+}
+
+TEST_P(PeerDirectoryContract, AnAddressThatNobodyWatchedForAWhileIsFoundAgain) {
+  site().Publish(false);
+  for (int round = 0; round < 3; ++round) {
+    Tie tie(site());
+    ASSERT_TRUE(tie.AwaitUps(1));
+    if (round == 0) {
+      site().directory().Forget(site().address(), tie.watcher);
+    } else {
+      tie.End();
+      ASSERT_TRUE(tie.Await([&] { return tie.heard->ended; }));
+    }
+  }
+}
+
+TEST_P(PeerDirectoryContract, AnAddressThatIsNoneIsNobodysAndHarmsNothing) {
+  auto heard = std::make_shared<Heard>();
+  const auto watcher = caf::actor_cast<PeerWatcherActor>(site().system().spawn<Watcher>(heard));
+  site().directory().Watch("no address", {}, watcher);
+  site().directory().Forget("no address", watcher);
+  caf::anon_send_exit(watcher, caf::exit_reason::user_shutdown);
+  site().Publish(false);
+  Tie tie(site());
+  EXPECT_TRUE(tie.AwaitUps(1));
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, PeerDirectoryContract, ::testing::Bool(),
+                         [](const auto& form) { return form.param ? "Network" : "Local"; });
+
+TEST(NetworkPeerDirectory, AnActorOfThisProcessIsFoundByThoseWhoWatchedBefore) {
+  Network site;
+  Tie tie(site);
+  const auto actor = site.system().spawn(BeSmall);
+  site.network().PublishHere(site.address(), caf::actor_cast<caf::strong_actor_ptr>(actor),
+                             site.system().message_types<Small>());
+  EXPECT_TRUE(tie.AwaitUps(1));
+  caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
+  EXPECT_TRUE(tie.AwaitLosts(1));
+}
+
+TEST(ParseAddress, TakesHostAndPortAndNothingElse) {
+  const auto good = ParseAddress("node-1.example:7400");
+  ASSERT_TRUE(good.ok());
+  EXPECT_EQ(*good, std::pair(std::string("node-1.example"), std::uint16_t{7400}));
+  for (const char* wrong : {"", ":", "host", "host:", ":7400", "host:0", "host:65536", "host:-1", "host:x"})
+    EXPECT_TRUE(absl::IsInvalidArgument(ParseAddress(wrong).status())) << wrong;
+}
+
+}  // namespace
+
+// The other process: "small PORT", "large PORT", "stop".
+int BeThePeer() {
+  auto config = NetworkConfiguration();
+  caf::actor_system system(*config);
+  caf::actor standing;
+  std::string command;
+  std::uint16_t port = 0;
+  while (std::cin >> command) {
+    if (command == "stop") {
+      if (!system.middleman().unpublish(standing, port)) _exit(1);
+      caf::anon_send_exit(standing, caf::exit_reason::user_shutdown);
+      caf::scoped_actor self(system);
+      self->wait_for(standing);
+      standing = caf::actor();
+    } else {
+      std::cin >> port;
+      const auto stand = [&](const auto& actor) {
+        if (!system.middleman().publish(actor, port, "127.0.0.1", true)) _exit(1);
+        standing = caf::actor_cast<caf::actor>(actor);
+      };
+      if (command == "large") {
+        stand(system.spawn(BeLarge));
+      } else {
+        stand(system.spawn(BeSmall));
+      }
+    }
+    std::cout << "done" << std::endl;
+  }
+  _exit(0);
+}
+
+}  // namespace troupe::actors
+
+int main(int argc, char** argv) {
+  if (argc > 1 && std::string(argv[1]) == "--be-the-peer") return troupe::actors::BeThePeer();
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
