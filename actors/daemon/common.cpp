@@ -1,15 +1,22 @@
 #include "actors/daemon/common.hpp"
 
+#include <netdb.h>
+#include <sys/socket.h>
 #include <time.h>
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "actors/daemon/caf_settings.hpp"
 #include "base/status.hpp"
 #include "transport/local_channel.hpp"
+#include "transport/memory_file.hpp"
 #include "transport/remote_channel.hpp"
 
 namespace troupe::actors {
@@ -25,6 +32,31 @@ absl::Status MakeDirectory(const std::string& what, const std::string& path, boo
   if (!error) return absl::OkStatus();
   return absl::PermissionDeniedError(absl::StrCat("cannot make the ", what, " directory '", path,
                                                   "': ", error.message(), "; choose another with --", what));
+}
+
+absl::StatusOr<transport::UniqueFd> TryListen(const std::string& host, std::uint16_t port,
+                                              const std::string& option) {
+  const auto asked = absl::StrCat("cannot listen at ", host, ":", port);
+  const auto choose = absl::StrCat("choose another with --", option);
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE;
+  addrinfo* found = nullptr;
+  const bool in_brackets = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  const auto name = in_brackets ? host.substr(1, host.size() - 2) : host;
+  if (const int error = getaddrinfo(name.c_str(), std::to_string(port).c_str(), &hints, &found); error != 0)
+    return absl::InvalidArgumentError(absl::StrCat(asked, ": ", gai_strerror(error), "; ", choose));
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, freeaddrinfo);
+  transport::UniqueFd fd(socket(found->ai_family, found->ai_socktype | SOCK_CLOEXEC, found->ai_protocol));
+  const int on = 1;
+  if (fd.valid() && setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+      bind(fd.get(), found->ai_addr, found->ai_addrlen) == 0 && listen(fd.get(), 1) == 0)
+    return fd;
+  const int error = errno;
+  if (error == EADDRINUSE)
+    return absl::AlreadyExistsError(
+        absl::StrCat(asked, ": another program has the port; stop it, or ", choose));
+  return absl::InvalidArgumentError(absl::StrCat(asked, ": ", std::strerror(error), "; ", choose));
 }
 
 }  // namespace
@@ -77,6 +109,22 @@ absl::StatusOr<std::pair<std::string, std::uint16_t>> SplitBind(const std::strin
   if (colon == std::string::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port) || port > 65535)
     return absl::InvalidArgumentError(absl::StrCat("'", address, "' is no address: write HOST:PORT"));
   return std::pair(address.substr(0, colon), static_cast<std::uint16_t>(port));
+}
+
+absl::Status CheckPorts(const DaemonConfig& config) {
+  std::vector<std::pair<std::string, std::string>> wanted = {{"operations", config.operations}};
+  const auto has = [&](const char* role) { return config.roles.contains(role); };
+  if (has("manager")) wanted.emplace_back("manager", config.manager);
+  if (has("node") || has("gateway")) wanted.emplace_back("listen", config.listen);
+  if (has("gateway")) wanted.emplace_back("http", config.http);
+  // Held until all are tried, so that two options with one port are found too.
+  std::vector<transport::UniqueFd> held;
+  for (const auto& [option, address] : wanted) {
+    TROUPE_ASSIGN_OR_RETURN(const auto bind, SplitBind(address));
+    if (bind.second == 0) continue;
+    TROUPE_ASSIGN_OR_RETURN(held.emplace_back(), TryListen(bind.first, bind.second, option));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status PortError(const std::string& address, const std::string& reason) {

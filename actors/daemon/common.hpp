@@ -22,6 +22,9 @@ namespace troupe::actors {
 
 // "host:port", where port 0 lets the system choose.
 absl::StatusOr<std::pair<std::string, std::uint16_t>> SplitBind(const std::string& address);
+// Whether this process can listen at every address that its roles are configured with, before anything is
+// started: what began would have to be taken down again. The error names the option.
+absl::Status CheckPorts(const DaemonConfig& config);
 [[nodiscard]] absl::Status PortError(const std::string& address, const std::string& reason);
 
 class Common {

@@ -14,8 +14,11 @@
 #include "absl/strings/str_split.h"
 #include "actors/peers/network_peer_directory.hpp"
 #include "base/digest.hpp"
+#include "base/ordering_policy.hpp"
 #include "base/status.hpp"
 #include "cluster/routing_policy.hpp"
+#include "node/eviction_policy.hpp"
+#include "node/gpu_policy.hpp"
 #include "node/scheduler_types.hpp"
 #include "node/topology.hpp"
 #include "transport/host_id.hpp"
@@ -46,14 +49,29 @@ Set OneOf(std::string DaemonConfig::*field, std::vector<std::string> allowed) {
 }
 Set Size(Bytes DaemonConfig::*field) {
   return [field](const std::string& value, DaemonConfig& config) {
-    return ParseBytes(value, config.*field) ? absl::OkStatus()
-                                            : Wrong(value, "a size such as 512MiB or 4GiB");
+    Bytes size;
+    if (!ParseBytes(value, size) || size == Bytes(0)) return Wrong(value, "a size such as 512MiB or 4GiB");
+    config.*field = size;
+    return absl::OkStatus();
   };
 }
+// Of options that have no meaning at zero.
 Set Time(Duration DaemonConfig::*field) {
   return [field](const std::string& value, DaemonConfig& config) {
-    return ParseDuration(value, config.*field) ? absl::OkStatus()
-                                               : Wrong(value, "a time such as 100ms or 30s");
+    Duration time{};
+    if (!ParseDuration(value, time) || time <= Duration::zero())
+      return Wrong(value, "a time such as 100ms or 30s");
+    config.*field = time;
+    return absl::OkStatus();
+  };
+}
+Set TimeOrZero(Duration DaemonConfig::*field) {
+  return [field](const std::string& value, DaemonConfig& config) {
+    Duration time{};
+    if (!ParseDuration(value, time) || time < Duration::zero())
+      return Wrong(value, "a time such as 5s, or 0s");
+    config.*field = time;
+    return absl::OkStatus();
   };
 }
 Set Number(unsigned DaemonConfig::*field, unsigned low, unsigned high) {
@@ -72,8 +90,11 @@ Set Switch(bool DaemonConfig::*field) {
     return absl::OkStatus();
   };
 }
-Set Policy(std::string PolicyNames::*slot) {
-  return [slot](const std::string& value, DaemonConfig& config) {
+// `find` looks into the slot's table, so that a wrong name is told with its line.
+template <class Find>
+Set Policy(std::string PolicyNames::*slot, Find find) {
+  return [slot, find](const std::string& value, DaemonConfig& config) {
+    TROUPE_RETURN_IF_ERROR(find(value).status());
     config.slots.*slot = value;
     return absl::OkStatus();
   };
@@ -206,19 +227,21 @@ const std::vector<ConfigOption>& ConfigOptions() {
        OneOf(&C::compute, {"real", "timed"})},
       {"profile", "file of times for timed compute", false, Text(&C::profile)},
       {"worker-threads", "OpenMP threads of each GPU worker", false, Number(&C::worker_threads, 1, 256)},
-      {"lease", "how long a GPU worker waits for its daemon to come back", false, Time(&C::lease)},
+      {"lease", "how long a GPU worker waits for its daemon to come back", false, TimeOrZero(&C::lease)},
       {"host-region", "host memory for models; the coldest beyond it are on disk only", false,
        Size(&C::host_region)},
       {"huge-pages", "auto (the host region has them where they can be had) or off", false,
        OneOf(&C::huge_pages, {"auto", "off"})},
       {"allow-faults", "let tests make GPU workers misbehave", true, Switch(&C::allow_faults)},
       {"policy", "preset of policies", false, SetPreset},
-      {"routing", "policy of the routing slot", false, Policy(&PolicyNames::routing)},
-      {"ordering", "policy of the ordering slot", false, Policy(&PolicyNames::ordering)},
-      {"gpu", "policy of the gpu slot", false, Policy(&PolicyNames::gpu)},
-      {"eviction", "policy of the eviction slot", false, Policy(&PolicyNames::eviction)},
+      {"routing", "policy of the routing slot", false,
+       Policy(&PolicyNames::routing, cluster::FindRoutingPolicy)},
+      {"ordering", "policy of the ordering slot", false, Policy(&PolicyNames::ordering, FindOrderingPolicy)},
+      {"gpu", "policy of the gpu slot", false, Policy(&PolicyNames::gpu, node::FindGpuPolicy)},
+      {"eviction", "policy of the eviction slot", false,
+       Policy(&PolicyNames::eviction, node::FindEvictionPolicy)},
       {"swap", "policy of the swap slot: grouped, per-tensor, whole or pageable", false,
-       Policy(&PolicyNames::swap)},
+       Policy(&PolicyNames::swap, [](const std::string& name) { return absl::StatusOr<std::string>(name); })},
       {"link-sharing", "whose blocks go first on a link: deadline, shared or exclusive", false,
        Text(&C::link_sharing)},
       {"replicas", "host copies of each model", false, Number(&C::replicas, 1, 64)},
@@ -236,7 +259,7 @@ const std::vector<ConfigOption>& ConfigOptions() {
       {"default-timeout", "expiry of a request that names none", false, Time(&C::default_timeout)},
       {"queue", "requests that may wait in a router", false, Number(&C::queue, 1, 10'000'000)},
       {"default-deadline", "target of a function that names none", false, Time(&C::default_deadline)},
-      {"stop-grace", "how long a stopping daemon lets requests finish", false, Time(&C::stop_grace)},
+      {"stop-grace", "how long a stopping daemon lets requests finish", false, TimeOrZero(&C::stop_grace)},
       {"import-memory", "memory limit of an import", false, Size(&C::import_memory)},
       {"import-time", "processor time limit of an import", false, Time(&C::import_time)},
       {"log-level", "trace, debug, info, warn, error or off", false,
@@ -254,6 +277,19 @@ const std::vector<ConfigOption>& ConfigOptions() {
   return kOptions;
 }
 
+namespace {
+
+absl::Status ApplyKey(const std::string& key, const YAML::Node& node, DaemonConfig& config) {
+  const auto& options = ConfigOptions();
+  const auto option =
+      std::find_if(options.begin(), options.end(), [&](const auto& o) { return o.key == key; });
+  if (option == options.end()) return absl::InvalidArgumentError(absl::StrCat("unknown key", Nearest(key)));
+  TROUPE_ASSIGN_OR_RETURN(const auto value, ScalarOf(node));
+  return option->set(value, config);
+}
+
+}  // namespace
+
 absl::Status ApplyConfigFile(const std::string& path, DaemonConfig& config) {
   YAML::Node root;
   try {
@@ -265,19 +301,15 @@ absl::Status ApplyConfigFile(const std::string& path, DaemonConfig& config) {
   }
   if (root.IsNull()) return absl::OkStatus();
   if (!root.IsMap()) return absl::InvalidArgumentError(absl::StrCat(path, ":1: expected 'key: value' lines"));
+  std::set<std::string> seen;
   for (const auto& entry : root) {
-    const auto line = entry.first.Mark().line + 1;
     const auto key = entry.first.IsScalar() ? entry.first.Scalar() : std::string();
-    const auto& options = ConfigOptions();
-    const auto option =
-        std::find_if(options.begin(), options.end(), [&](const auto& o) { return o.key == key; });
-    if (option == options.end())
+    auto status = seen.insert(key).second ? ApplyKey(key, entry.second, config)
+                                          : absl::InvalidArgumentError("is there twice");
+    if (!status.ok()) {
       return absl::InvalidArgumentError(
-          absl::StrCat(path, ":", line, ": unknown key '", key, "'", Nearest(key)));
-    auto value = ScalarOf(entry.second);
-    auto status = value.ok() ? option->set(*value, config) : value.status();
-    if (!status.ok())
-      return absl::InvalidArgumentError(absl::StrCat(path, ":", line, ": ", key, ": ", status.message()));
+          absl::StrCat(path, ":", entry.first.Mark().line + 1, ": ", key, ": ", status.message()));
+    }
   }
   return absl::OkStatus();
 }

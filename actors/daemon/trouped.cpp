@@ -85,6 +85,7 @@ class Daemon {
   }
 
   absl::Status Start() {
+    TROUPE_RETURN_IF_ERROR(CheckPorts(config_));
     TROUPE_ASSIGN_OR_RETURN(common_, Common::Create(config_));
     gauges_.emplace(common_->registry);
     TROUPE_RETURN_IF_ERROR(Operate());

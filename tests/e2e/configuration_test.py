@@ -49,6 +49,14 @@ class Configuration(E2eTest):
         self.assertIn("/nowhere/troupe.yaml", done.stderr)
         self.assertIn("--role", self.refused_file("data: /tmp\n"))
 
+    def test_every_key_is_a_flag_and_every_flag_a_key(self):
+        text = subprocess.run([BIN / "trouped", "--help"], capture_output=True, text=True, check=True).stdout
+        flags = [line.split()[0] for line in text.splitlines() if line.strip().startswith("--")]
+        keys = [flag.removeprefix("--") for flag in flags if flag not in ("--config", "--version", "--help")]
+        self.assertGreater(len(keys), 40, text)
+        for key in keys:
+            self.assertNotIn("unknown key", self.refused_file(f"{key}: [[nothing takes this]]\n"), key)
+
     def test_unknown_flag(self):
         self.assertIn("--help", self.refused("all", ("gpu-memroy",)))
 
@@ -78,6 +86,11 @@ class Configuration(E2eTest):
             for option in ("manager", "http", "operations", "listen"):
                 line = self.refused("all", directory=option, **{option: f"127.0.0.1:{port}"})
                 self.assertIn(str(port), line, option)
+                self.assertIn(f"--{option}", line)
+                # Found before anything was started: nothing has to be taken down, and nothing was logged.
+                self.assertEqual((self.directory / option / "trouped.log").read_text(), line + "\n")
+                self.assertFalse((self.directory / option / "data").exists())
+        self.assertIn("--http", self.refused("all", directory="twice", manager=f"127.0.0.1:{port}", http=f"127.0.0.1:{port}"))
 
     def test_data_directory_of_another_daemon(self):
         first = self.start("first", "all").wait_serving()

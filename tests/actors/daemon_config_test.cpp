@@ -1,0 +1,310 @@
+// The daemon's configuration: the table of options, the file, what follows and what contradicts.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "actors/daemon/config.hpp"
+
+namespace troupe::actors {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+class DaemonConfigTest : public ::testing::Test {
+ protected:
+  DaemonConfigTest() {
+    std::string path = (fs::temp_directory_path() / "troupe-config-XXXXXX").string();
+    if (::mkdtemp(path.data()) == nullptr) ADD_FAILURE() << "cannot make " << path;
+    directory_ = path;
+  }
+  ~DaemonConfigTest() override {
+    std::error_code ignored;
+    fs::remove_all(directory_, ignored);
+  }
+  absl::Status Apply(const std::string& yaml, DaemonConfig& config) {
+    std::ofstream(file()) << yaml;
+    return ApplyConfigFile(file(), config);
+  }
+  // The error without the path: "2: heartbeat: ...".
+  std::string Error(const std::string& yaml) {
+    DaemonConfig config;
+    const auto status = Apply(yaml, config);
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << yaml << ": " << status;
+    const std::string message(status.message());
+    EXPECT_EQ(message.find('\n'), std::string::npos) << "one line: " << message;
+    EXPECT_THAT(message, StartsWith(file() + ":"));
+    return message.substr(std::min(message.size(), file().size() + 1));
+  }
+  std::string file() const { return (directory_ / "troupe.yaml").string(); }
+
+ private:
+  fs::path directory_;
+};
+
+const ConfigOption& Option(const std::string& key) {
+  for (const auto& option : ConfigOptions())
+    if (option.key == key) return option;
+  ADD_FAILURE() << "there is no option " << key;
+  return ConfigOptions().front();
+}
+
+DaemonConfig Complete(DaemonConfig config) {
+  config.roles = {"node"};
+  EXPECT_TRUE(CompleteConfig(config).ok());
+  return config;
+}
+
+TEST_F(DaemonConfigTest, EveryOptionCanBeAFlagAndExplainsItself) {
+  std::set<std::string> seen = {"config", "help", "version"};  // flags that are no keys
+  for (const auto& option : ConfigOptions()) {
+    EXPECT_TRUE(seen.insert(option.key).second) << option.key << " is there twice";
+    EXPECT_EQ(option.key.find_first_not_of("abcdefghijklmnopqrstuvwxyz-"), std::string::npos) << option.key;
+    EXPECT_FALSE(option.help.empty()) << option.key;
+    EXPECT_NE(option.set, nullptr) << option.key;
+  }
+}
+
+TEST_F(DaemonConfigTest, AFileAndAFlagSetTheSame) {
+  struct Row {
+    std::string key, value;
+    std::function<bool(const DaemonConfig&)> is_set;
+  };
+  using C = const DaemonConfig&;
+  using std::chrono::milliseconds;
+  const std::vector<Row> rows = {
+      {"role", "manager,gateway",
+       [](C c) {
+         return c.roles == std::set<std::string>{"manager", "gateway"};
+       }},
+      {"role", "all", [](C c) { return c.embedded && c.roles.size() == 3; }},
+      {"name", "n1", [](C c) { return c.name == "n1"; }},
+      {"data", "/d", [](C c) { return c.data == "/d"; }},
+      {"run", "/r", [](C c) { return c.run == "/r"; }},
+      {"bin", "/b", [](C c) { return c.bin == "/b"; }},
+      {"manager", "h:1", [](C c) { return c.manager == "h:1"; }},
+      {"listen", "127.0.0.1:2", [](C c) { return c.listen == "127.0.0.1:2"; }},
+      {"http", "127.0.0.1:3", [](C c) { return c.http == "127.0.0.1:3"; }},
+      {"operations", "127.0.0.1:4", [](C c) { return c.operations == "127.0.0.1:4"; }},
+      {"insecure-network", "true", [](C c) { return c.insecure_network; }},
+      {"http-threads", "3", [](C c) { return c.http_threads == 3; }},
+      {"arena", "64MiB", [](C c) { return c.arena == MiB(64); }},
+      {"arena-root", "/tmp", [](C c) { return c.arena_root == "/tmp"; }},
+      {"gpus", "4", [](C c) { return c.gpus == 4; }},
+      {"gpu-memory", "2GiB", [](C c) { return c.gpu_memory == GiB(2); }},
+      {"link-bandwidth", "12GB", [](C c) { return c.link.value == 12e9; }},
+      {"link-bandwidth", "0", [](C c) { return c.link.value == 0; }},
+      {"compute", "timed", [](C c) { return c.compute == "timed"; }},
+      {"profile", "/p", [](C c) { return c.profile == "/p"; }},
+      {"worker-threads", "2", [](C c) { return c.worker_threads == 2; }},
+      {"lease", "0s", [](C c) { return c.lease == Duration::zero(); }},
+      {"host-region", "1GiB", [](C c) { return c.host_region == GiB(1); }},
+      {"huge-pages", "off", [](C c) { return c.huge_pages == "off"; }},
+      {"allow-faults", "true", [](C c) { return c.allow_faults; }},
+      {"replicas", "3", [](C c) { return c.replicas == 3; }},
+      {"credits-per-gpu", "16", [](C c) { return c.credits_per_gpu == 16; }},
+      {"swap-ahead", "3", [](C c) { return c.swap_ahead == 3; }},
+      {"concurrency", "2", [](C c) { return c.concurrency == 2; }},
+      {"topology", "switch:0-1", [](C c) { return c.topology == "switch:0-1"; }},
+      {"hang", "9s", [](C c) { return c.hang == std::chrono::seconds(9); }},
+      {"heartbeat", "50ms", [](C c) { return c.heartbeat == milliseconds(50); }},
+      {"suspect", "150ms", [](C c) { return c.suspect == milliseconds(150); }},
+      {"dead", "1.5s", [](C c) { return c.dead == milliseconds(1500); }},
+      {"default-timeout", "1m", [](C c) { return c.default_timeout == std::chrono::minutes(1); }},
+      {"queue", "10", [](C c) { return c.queue == 10; }},
+      {"default-deadline", "75ms", [](C c) { return c.default_deadline == milliseconds(75); }},
+      {"stop-grace", "0s", [](C c) { return c.stop_grace == Duration::zero(); }},
+      {"import-memory", "512MiB", [](C c) { return c.import_memory == MiB(512); }},
+      {"import-time", "10s", [](C c) { return c.import_time == std::chrono::seconds(10); }},
+      {"log-level", "debug", [](C c) { return c.log_level == "debug"; }},
+      {"log-format", "json", [](C c) { return c.log_format == "json"; }},
+      {"actor-threads", "0", [](C c) { return c.actor_threads == 0; }},
+  };
+  for (const auto& row : rows) {
+    DaemonConfig by_flag, by_file;
+    const auto flag = Option(row.key).set(row.value, by_flag);
+    EXPECT_TRUE(flag.ok()) << row.key << ": " << flag;
+    const auto applied = Apply(absl::StrCat(row.key, ": ", row.value, "\n"), by_file);
+    EXPECT_TRUE(applied.ok()) << applied;
+    EXPECT_TRUE(row.is_set(by_flag)) << row.key;
+    EXPECT_TRUE(row.is_set(by_file)) << row.key;
+  }
+}
+
+TEST_F(DaemonConfigTest, WrongValuesSayWhatWasFoundAndWhatIsExpected) {
+  struct Row {
+    std::string key, value, expected;
+  };
+  const std::vector<Row> rows = {
+      {"role", "boss", "manager, gateway, node"},
+      {"gpus", "0", "from 1 to 64"},
+      {"gpus", "65", "from 1 to 64"},
+      {"gpus", "-1", "from 1 to 64"},
+      {"gpus", "two", "from 1 to 64"},
+      {"gpus", "1.5", "from 1 to 64"},
+      {"gpu-memory", "64MB!", "512MiB"},
+      {"gpu-memory", "0", "512MiB"},
+      {"gpu-memory", "-1GiB", "512MiB"},
+      {"host-region", "much", "4GiB"},
+      {"link-bandwidth", "fast", "6GB"},
+      {"heartbeat", "soon", "100ms"},
+      {"heartbeat", "100", "100ms"},
+      {"hang", "0s", "100ms"},
+      {"default-timeout", "-1s", "100ms"},
+      {"lease", "-1s", "0s"},
+      {"compute", "fake", "real, timed"},
+      {"log-level", "loud", "trace, debug"},
+      {"log-format", "xml", "text, json"},
+      {"insecure-network", "yes", "true or false"},
+      {"policy", "best", "troupe"},
+      {"routing", "best", "locality"},
+      {"ordering", "best", "edf"},
+      {"gpu", "best", "resident-first"},
+      {"eviction", "best", "lru"},
+      {"actor-threads", "1025", "from 0 to 1024"},
+  };
+  for (const auto& row : rows) {
+    DaemonConfig config;
+    const auto status = Option(row.key).set(row.value, config);
+    EXPECT_FALSE(status.ok()) << row.key << " " << row.value;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(row.expected)) << row.key;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(row.value)) << row.key;
+    const auto error = Error(absl::StrCat("name: x\n\n", row.key, ": '", row.value, "'\n"));
+    EXPECT_THAT(error, StartsWith(absl::StrCat("3: ", row.key, ": "))) << error;
+  }
+}
+
+TEST_F(DaemonConfigTest, AnUnknownKeyNamesItsLineAndTheNearestOne) {
+  EXPECT_EQ(Error("role: all\n# more\ngpu-memroy: 1GiB\n"),
+            "3: gpu-memroy: unknown key; did you mean 'gpu-memory'?");
+  EXPECT_EQ(Error("gpu_memory: 1GiB\n"), "1: gpu_memory: unknown key; did you mean 'gpu-memory'?");
+  EXPECT_EQ(Error("something-else-altogether: 1\n"), "1: something-else-altogether: unknown key");
+  EXPECT_THAT(Error("? [a, b]\n: 1\n"), HasSubstr("unknown key"));
+}
+
+TEST_F(DaemonConfigTest, WhatIsNoListOfKeysNamesItsLine) {
+  EXPECT_THAT(Error("name: x\n@broken: y\n"), StartsWith("2: this is no YAML"));
+  EXPECT_THAT(Error("name: [x\n"), HasSubstr("this is no YAML"));
+  EXPECT_THAT(Error("- role\n- all\n"), StartsWith("1: expected 'key: value'"));
+  EXPECT_THAT(Error("all\n"), StartsWith("1: expected 'key: value'"));
+  EXPECT_THAT(Error("name: {first: x}\n"), StartsWith("1: name: expected a value"));
+  EXPECT_THAT(Error("role: [[all]]\n"), StartsWith("1: role: expected a list of plain values"));
+  EXPECT_THAT(Error("gpus: 1\nname: x\ngpus: 2\n"), StartsWith("3: gpus: is there twice"));
+}
+
+TEST_F(DaemonConfigTest, AListAnEmptyFileAndNoFile) {
+  DaemonConfig config;
+  EXPECT_TRUE(Apply("role: [manager, node]\n", config).ok());
+  EXPECT_EQ(config.roles, (std::set<std::string>{"manager", "node"}));
+  EXPECT_TRUE(Apply("# nothing yet\n", config).ok());
+  const auto missing = ApplyConfigFile("/nowhere/troupe.yaml", config);
+  EXPECT_TRUE(absl::IsNotFound(missing));
+  EXPECT_THAT(std::string(missing.message()), HasSubstr("/nowhere/troupe.yaml"));
+}
+
+TEST_F(DaemonConfigTest, ANamedSlotOverridesThePresetWhereverItStands) {
+  for (const char* yaml : {"policy: torpor\neviction: lru\n", "eviction: lru\npolicy: torpor\n"}) {
+    DaemonConfig config;
+    ASSERT_TRUE(Apply(yaml, config).ok());
+    EXPECT_EQ(Complete(config).policies.eviction, "lru");
+  }
+}
+
+TEST_F(DaemonConfigTest, DefaultsFollowFromTheRoleAndTheDirectory) {
+  DaemonConfig none;
+  EXPECT_THAT(std::string(CompleteConfig(none).message()), HasSubstr("--role"));
+  auto config = Complete({});
+  EXPECT_THAT(config.name, testing::EndsWith("-node"));
+  EXPECT_EQ(config.data, (fs::current_path() / "troupe-data").string());
+  EXPECT_EQ(config.bin, fs::read_symlink("/proc/self/exe").parent_path().string());
+  EXPECT_EQ(config.lease, std::chrono::seconds(30));
+  config.data = "/tmp/x/../d";
+  config.run.clear();
+  config = Complete(config);
+  EXPECT_EQ(config.data, "/tmp/d");
+  EXPECT_EQ(config.run, "/tmp/d/run");
+  // A long path leaves no room for a socket's name: somewhere short, and of this directory alone.
+  config.data = "/" + std::string(80, 'd');
+  config.run.clear();
+  config = Complete(config);
+  EXPECT_LE(config.run.size(), 70u);
+  auto other = config;
+  other.data += "d";
+  other.run.clear();
+  EXPECT_NE(Complete(other).run, config.run);
+  config.run = "/" + std::string(80, 'r');
+  EXPECT_THAT(std::string(CompleteConfig(config).message()), HasSubstr("70 bytes"));
+  DaemonConfig embedded;
+  ASSERT_TRUE(Option("role").set("all", embedded).ok());
+  ASSERT_TRUE(CompleteConfig(embedded).ok());
+  EXPECT_EQ(embedded.lease, Duration::zero()) << "its workers end with it";
+}
+
+TEST_F(DaemonConfigTest, OtherThanLoopbackHasToBeSaid) {
+  const std::vector<std::pair<std::string, std::string DaemonConfig::*>> addresses = {
+      {"listen", &DaemonConfig::listen},
+      {"http", &DaemonConfig::http},
+      {"operations", &DaemonConfig::operations}};
+  for (const auto& [option, field] : addresses) {
+    for (const char* open : {"0.0.0.0:0", "192.168.1.1:80", "[::]:1", "example.org:80"}) {
+      DaemonConfig config;
+      config.roles = {"node"};
+      config.*field = open;
+      const auto refused = CompleteConfig(config);
+      EXPECT_TRUE(absl::IsInvalidArgument(refused)) << option << " " << open;
+      EXPECT_THAT(std::string(refused.message()), HasSubstr("--insecure-network"));
+      EXPECT_THAT(std::string(refused.message()), HasSubstr(option));
+      config.insecure_network = true;
+      EXPECT_TRUE(CompleteConfig(config).ok()) << option << " " << open;
+    }
+    for (const char* loopback : {"127.0.0.1:0", "127.1.2.3:80", "localhost:80", "[::1]:80"}) {
+      DaemonConfig config;
+      config.roles = {"node"};
+      config.*field = loopback;
+      EXPECT_TRUE(CompleteConfig(config).ok()) << option << " " << loopback;
+    }
+    for (const char* wrong : {"", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:70000"}) {
+      DaemonConfig config;
+      config.roles = {"node"};
+      config.*field = wrong;
+      EXPECT_TRUE(absl::IsInvalidArgument(CompleteConfig(config))) << option << " " << wrong;
+    }
+  }
+}
+
+TEST_F(DaemonConfigTest, WhoLooksForAManagerNeedsItsPort) {
+  DaemonConfig config;
+  config.roles = {"node"};
+  config.manager = "10.0.0.1:7400";  // it may be anywhere; only who listens is bound to loopback
+  EXPECT_TRUE(CompleteConfig(config).ok());
+  config.manager = "127.0.0.1:0";
+  EXPECT_THAT(std::string(CompleteConfig(config).message()), HasSubstr("127.0.0.1:0"));
+  config.roles = {"manager", "node"};
+  EXPECT_TRUE(CompleteConfig(config).ok()) << "it chooses one itself";
+  config.manager = "10.0.0.1:7400";
+  EXPECT_THAT(std::string(CompleteConfig(config).message()), HasSubstr("--insecure-network"));
+}
+
+TEST_F(DaemonConfigTest, HeartbeatSuspectAndDeadGrow) {
+  using std::chrono::milliseconds;
+  for (const auto& [heartbeat, suspect, dead, good] : {std::tuple{100, 400, 800, true},
+                                                       {400, 400, 800, false},
+                                                       {100, 800, 800, false},
+                                                       {0, 400, 800, false}}) {
+    DaemonConfig config;
+    config.roles = {"manager"};
+    config.heartbeat = milliseconds(heartbeat);
+    config.suspect = milliseconds(suspect);
+    config.dead = milliseconds(dead);
+    EXPECT_EQ(CompleteConfig(config).ok(), good) << heartbeat << " " << suspect << " " << dead;
+  }
+}
+
+}  // namespace
+}  // namespace troupe::actors
