@@ -199,6 +199,8 @@ absl::StatusOr<Command> ParseCommand(std::vector<std::string> words, const Globa
 }
 
 void PrintError(Console& console, const std::vector<std::string>& words, const absl::Status& status) {
+  // The terminal has echoed ^C where the line is to begin.
+  if (ExitCodeOf(status) == ExitCode::kInterrupted && console.in_is_terminal()) console.err() << '\n';
   const auto asked = Shorten(Printable(absl::StrJoin(words, " ")), kMostEchoed);
   console.err() << "troupe: " << asked << (asked.empty() ? "" : ": ") << Printable(FromAbsl(status.message()))
                 << std::endl;

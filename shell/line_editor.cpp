@@ -3,6 +3,7 @@
 #include <histedit.h>
 
 #include <clocale>
+#include <csignal>
 #include <cstdio>
 
 #include "absl/strings/ascii.h"
@@ -37,6 +38,13 @@ struct LineEditor::State {
     el_insertstr(editor, "^C");
     el_set(editor, EL_REFRESH);
     return CC_NEWLINE;
+  }
+
+  static unsigned char OnSuspend(EditLine* editor, int) {
+    el_set(editor, EL_PREP_TERM, 0);
+    raise(SIGTSTP);
+    el_set(editor, EL_PREP_TERM, 1);
+    return CC_REDISPLAY;
   }
 
   unsigned char Tab() {
@@ -107,12 +115,15 @@ LineEditor::LineEditor(std::string prompt, std::string history_file, Completer c
   el_set(editor, EL_HIST, history, state_->history);
   el_set(editor, EL_ADDFN, "troupe-complete", "complete the word", State::OnTab);
   el_set(editor, EL_ADDFN, "troupe-drop", "drop the line", State::OnInterrupt);
+  el_set(editor, EL_ADDFN, "troupe-suspend", "stop until the shell is continued", State::OnSuspend);
   el_source(editor, nullptr);
   el_set(editor, EL_BIND, "^I", "troupe-complete", nullptr);
   el_set(editor, EL_BIND, "^R", "em-inc-search-prev", nullptr);
-  // While a line is edited, Ctrl-C is a key like others, not a signal that would end the program.
-  el_set(editor, EL_SETTY, "-d", "intr=", nullptr);
+  // While a line is edited, Ctrl-C and Ctrl-Z are keys like others: libedit would send the signals on to the
+  // whole process group, and end the line.
+  el_set(editor, EL_SETTY, "-d", "-isig", nullptr);
   el_set(editor, EL_BIND, "^C", "troupe-drop", nullptr);
+  el_set(editor, EL_BIND, "^Z", "troupe-suspend", nullptr);
 }
 
 LineEditor::~LineEditor() {

@@ -131,6 +131,7 @@ absl::Status Events(Session& session, const Arguments& arguments) {
     for (const auto& event : reply.events()) last = std::max(last, event.sequence());
     if (session.console().Sleep(kFollowPeriod) != Console::Wake::kTimeout) {
       session.console().ClearInterrupt();
+      if (session.console().in_is_terminal()) session.console().err() << std::endl;  // behind the echoed ^C
       return absl::OkStatus();
     }
     // Before the first event there is nothing to be after; a limit with 0 would ask for the newest again.
