@@ -241,7 +241,7 @@ const std::vector<ConfigOption>& ConfigOptions() {
       {"eviction", "policy of the eviction slot", false,
        Policy(&PolicyNames::eviction, node::FindEvictionPolicy)},
       {"swap", "policy of the swap slot: grouped, per-tensor, whole or pageable", false,
-       Policy(&PolicyNames::swap, [](const std::string& name) { return absl::StatusOr<std::string>(name); })},
+       Policy(&PolicyNames::swap, gpu::FindSwapPolicy)},
       {"link-sharing", "whose blocks go first on a link: deadline, shared or exclusive", false,
        Text(&C::link_sharing)},
       {"replicas", "host copies of each model", false, Number(&C::replicas, 1, 64)},
