@@ -49,9 +49,10 @@ def add_figures(report, build=ROOT / "build" / "release", models=ROOT / "build" 
         baseline = baseline_of(name)
         others = [figures[baseline][0] for figures in measured] if baseline else None
         report.add(name, [figures[name][0] for figures in measured], unit, "static" if baseline else None, others)
-    for pool in ("pool_peak", "pool_mean"):
-        values = [[figures[f"{pool}/{variant}"][0] for figures in measured] for variant in ("fine-resilient", "fine")]
-        report.add(f"{pool}/fine-resilient/beside=fine", values[0], "MB", "fine", values[1])
+    for name in measured[0]:
+        if name.startswith(("pool_peak/fine-resilient", "pool_mean/fine-resilient")):
+            values = [[figures[other][0] for figures in measured] for other in (name, name.replace("fine-resilient", "fine"))]
+            report.add(f"{name}/beside=fine", values[0], "MB", "fine", values[1])
 
 
 def main():

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Models that come over the link: how near a swapped run is to the limit of the pipeline, and how transfers share a link.
 
-usage: swap.py [--build DIR] [--models DIR] [--shared DIR] [--rounds N] [--networks a,b] [--links 2,6,12] [--only runs|links]
+usage: swap.py [--build DIR] [--models DIR] [--shared DIR] [--rounds N] [--networks a,b] [--links 2,6,12] [--only runs|links|memory]
 
 Real bytes on virtual links of LINK GB/s, real worker processes, all variants in alternating rounds. Figures:
 
@@ -16,6 +16,7 @@ Real bytes on virtual links of LINK GB/s, real worker processes, all variants in
   fair_share/LINK/...                        percent of the link that one of two (or three) transfers gets
   late_arrival_delay_ms/LINK/VARIANT         how much later a ResNet-50 is there that arrives during a ResNet-152;
                                              baseline: exclusive. Ablations: of the deadline variant
+  pool_peak/VARIANT and the other figures of device memory are those of memory.py
 
 Networks come from examples/make_models.py, and from the models directory beside the project (light_NAME) when it is there.
 """
@@ -26,6 +27,7 @@ import subprocess
 import sys
 from collections import defaultdict
 
+import memory
 from chart import bars
 from report import ROOT, Report
 
@@ -106,13 +108,20 @@ def judge(report):
     count("two at a time get 45 to 55 %", "fair_share/", lambda f: 45 <= f["value"] <= 55, "/one-worker")
     count("two workers get 45 to 55 %", "fair_share/", lambda f: 45 <= f["value"] <= 55, "/switch-1-to-1")
     count("late arrival: 91 % less than exclusive", "late_arrival_delay_ms/", lambda f: f["ratio"] <= 0.09, "/deadline")
+    count("runs' pool at most 9 % of static", "pool_peak/fine-resilient", lambda f: f["ratio"] <= 0.09,
+          ("resilient", "streams=4", "streams=8"))
+    count("runs' pool at most 33 % of fine", "pool_peak/fine-resilient", lambda f: f["ratio"] <= 0.33, "/beside=fine")
+    count("allocations at most 5 us (p99)", "allocation_p99_us", lambda f: f["value"] <= 5)
+    count("at most 1 MB beyond weights per function", "bytes_per_extra_function", lambda f: f["value"] <= 1e6)
 
 
 def draw(report):
     for prefix, title, goal in (("swap_run_over_limit/", "Swapped run over the limit of the pipeline", 1.1),
                                 ("function_start_ms/", "Orders given to first step running", None),
                                 ("late_arrival_delay_ms/", "Delay of a transfer that arrives during another", None),
-                                ("fair_share/", "Share of the link of one transfer", None)):
+                                ("fair_share/", "Share of the link of one transfer", None),
+                                ("pool_peak/", "Memory set aside for runs, at most", None),
+                                ("allocation_over_run/", "Time of allocations over the time of the run", None)):
         path = report.path.with_name(f"swap-{prefix[:-1]}.svg")
         if bars(report.figures, prefix, path, title, goal):
             print(f"drawn: {path}")
@@ -127,13 +136,15 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--networks", default=",".join(MADE + [f"light_{name}" for name in LIGHT]))
     parser.add_argument("--links", default="2,6,12")
-    parser.add_argument("--only", choices=["runs", "links"])
+    parser.add_argument("--only", choices=["runs", "links", "memory"])
     arguments = parser.parse_args()
     report = Report("swap")
-    if arguments.only != "runs":
+    if arguments.only in (None, "links"):
         measure_links(report, arguments)
-    if arguments.only != "links":
+    if arguments.only in (None, "runs"):
         measure_runs(report, arguments)
+    if arguments.only in (None, "memory"):
+        memory.add_figures(report, arguments.build, arguments.models, arguments.rounds)
     report.write()
     draw(report)
     judge(report)
