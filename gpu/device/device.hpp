@@ -117,6 +117,7 @@ class Stream {
 struct EngineState {
   bool busy = false;
   std::uint64_t progress = 0;  // blocks copied, steps run
+  Duration busy_time{};        // of its operations since it began
 };
 enum class Engine { kCopyIn = 0, kCopyOut = 1, kCompute = 2 };
 inline constexpr std::size_t kEngines = 3;

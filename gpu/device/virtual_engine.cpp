@@ -137,7 +137,8 @@ void VirtualEngine::Freeze(bool busy) {
 
 EngineState VirtualEngine::state() const {
   const std::lock_guard lock(mutex_);
-  return {active_ > 0 || !turns_.empty() || pretends_busy_, progress_.load(std::memory_order_relaxed)};
+  return {active_ > 0 || !turns_.empty() || pretends_busy_, progress_.load(std::memory_order_relaxed),
+          busy_time()};
 }
 
 }  // namespace troupe::gpu

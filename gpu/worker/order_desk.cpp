@@ -250,6 +250,10 @@ proto::WorkerDescription OrderDesk::Describe() const {
   description.set_swaps(residency_.swaps());
   description.set_busy_ns(device_->compute_busy().count());
   description.set_link_bytes_per_second(device_->info().link.value);
+  description.set_copy_in_bytes((residency_.swapped() + runner_.bytes_in()).count());
+  description.set_copy_out_bytes(runner_.bytes_out().count());
+  description.set_copy_in_busy_ns(device_->engine(Engine::kCopyIn).busy_time.count());
+  description.set_copy_out_busy_ns(device_->engine(Engine::kCopyOut).busy_time.count());
   description.set_generation(options_.generation);
   DescribeMemory(memory_, description);
   description.set_swap(links_.options().swap);

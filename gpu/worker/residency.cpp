@@ -134,6 +134,7 @@ void Residency::Copied(const std::string& digest, const absl::Status& status) {
     table_.Loaded(digest);
     outcome = SwapOutcome(*loading.load, table_.SizeOf(digest));
     ++swaps_;
+    swapped_ += table_.SizeOf(digest);
   } else if (const std::optional<DeviceRange> range = table_.LoadFailed(digest)) {
     memory_.Free(*range);
   }

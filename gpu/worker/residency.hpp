@@ -50,6 +50,7 @@ class Residency {
   [[nodiscard]] ModelTable& table() { return table_; }
   [[nodiscard]] const ModelTable& table() const { return table_; }
   [[nodiscard]] std::uint64_t swaps() const { return swaps_; }
+  [[nodiscard]] Bytes swapped() const { return swapped_; }
 
  private:
   struct Loading {
@@ -71,6 +72,7 @@ class Residency {
   Wanted wanted_;
   std::map<std::string, Loading> loading_;
   std::uint64_t swaps_ = 0;
+  Bytes swapped_;
 };
 
 // What a refused allocation answers.

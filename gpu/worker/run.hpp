@@ -42,6 +42,7 @@ struct Run {
   Stage stage = Stage::kWaiting;
   absl::Status failed;  // why it is given up; OK while it is not
   std::shared_ptr<DevicePlan> plan;
+  bool preparing = false;  // its plan is awaited
   bool inputs_here = false;
   std::vector<transport::TensorData> inputs;  // in the order's order
   std::optional<ModelTable::Hold> model;      // while it uses the weights

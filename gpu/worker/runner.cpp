@@ -87,6 +87,7 @@ absl::Status Runner::FindPlan(Id id, Run& run) {
   const auto here = [this, id](const absl::StatusOr<std::shared_ptr<DevicePlan>>& plan) {
     PlanHere(id, plan);
   };
+  run.preparing = preparer_.Preparing(key) || run.request.host.has_value();
   if (preparer_.Preparing(key)) {
     preparer_.Await(key, here);
   } else if (run.request.host) {
@@ -103,8 +104,9 @@ absl::Status Runner::FindPlan(Id id, Run& run) {
 void Runner::PlanHere(Id id, const absl::StatusOr<std::shared_ptr<DevicePlan>>& plan) {
   Run* run = Find(id);
   if (run == nullptr) return;
-  if (!plan.ok()) {
-    GiveUp(id, plan.status());
+  run->preparing = false;
+  if (!run->failed.ok() || !plan.ok()) {
+    GiveUp(id, absl::Status(run->failed.ok() ? plan.status() : run->failed));
     return;
   }
   run->plan = *plan;
@@ -309,8 +311,10 @@ void Runner::FreeDevice(Run& run) {
 
 void Runner::GiveUp(Id id, const absl::Status& status, proto::WorkerOutcome outcome) {
   Run& run = *Find(id);
-  if (run.stage == Run::Stage::kStaging) {
-    run.failed = status;  // its inputs are on their way: answered when they are there
+  if (run.stage == Run::Stage::kStaging || run.preparing) {
+    // Its inputs are on their way, or its plan is being made from the host copy, which may leave the region
+    // with the answer: answered then.
+    run.failed = status;
     return;
   }
   if (run.stage == Run::Stage::kComputing || run.stage == Run::Stage::kLeaving) return;

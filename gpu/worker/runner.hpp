@@ -51,6 +51,8 @@ class Runner {
   [[nodiscard]] bool Wants(const std::string& digest) const;
   [[nodiscard]] std::size_t in_flight() const { return runs_.size(); }
   [[nodiscard]] std::uint64_t runs_done() const { return runs_done_; }
+  [[nodiscard]] Bytes bytes_in() const { return bytes_in_; }    // of inputs
+  [[nodiscard]] Bytes bytes_out() const { return bytes_out_; }  // of outputs
 
  private:
   using Id = std::uint64_t;  // ours: sequences begin anew with each daemon
@@ -107,6 +109,8 @@ class Runner {
   bool advancing_ = false;
   bool again_ = false;
   std::uint64_t runs_done_ = 0;
+  Bytes bytes_in_;
+  Bytes bytes_out_;
   std::unique_ptr<Stream> in_;
   std::unique_ptr<Stream> compute_;
   std::unique_ptr<Stream> out_;

@@ -84,6 +84,7 @@ void Runner::CopyInputs(Id id, Run& run) {
     total += bytes.back().size();
   }
   run.bytes += total;
+  bytes_in_ += Bytes(total);
   if (total > kSmallCopies) return SendInputs(id, run, bytes);
   lanes_.At(Lane::kCopyIn, run.request.sequence);
   // One status for all copies: they end in order, on one stream.
@@ -115,6 +116,7 @@ void Runner::SendInputs(Id id, Run& run, const std::vector<std::span<const std::
 absl::Status Runner::CopyOutputs(Id id, Run& run) {
   const std::uint64_t before = run.bytes;
   TROUPE_RETURN_IF_ERROR(MeasureOutputs(run));
+  bytes_out_ += Bytes(run.bytes - before);
   run.copy_out_begin = SteadyNow();
   if (run.bytes - before > kSmallCopies) {
     SendOutputs(id, run);

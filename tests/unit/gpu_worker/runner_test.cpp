@@ -53,6 +53,20 @@ TEST_F(RunnerTest, SmallerPrioritiesComputeFirst) {
   EXPECT_LT(at(12), at(13));
 }
 
+// With the answer its host copy may leave the region: nobody may be reading it then.
+TEST_F(RunnerTest, ARunThatIsGivenUpWhileItsPlanIsMadeIsAnsweredWithThePlan) {
+  const auto copy = PlaceSmall(*host_, "m");
+  SwapIn(1, copy);
+  Await(1);
+  Run(2, "m", 1, 0, 0, &copy);
+  runner_->Cancel(2);
+  EXPECT_FALSE(outcomes_.contains(2));
+  EXPECT_EQ(preparer_->cache().size(), 0u);
+  EXPECT_EQ(Code(2), CodeOf(absl::StatusCode::kCancelled));
+  EXPECT_EQ(preparer_->cache().size(), 1u);
+  EXPECT_EQ(runner_->in_flight(), 0u);
+}
+
 TEST_F(RunnerTest, AWaitingRunIsCancelledARunningOneIsNot) {
   const auto copy = PlaceSmall(*host_, "m");
   SwapIn(1, copy);
