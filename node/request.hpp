@@ -49,9 +49,10 @@ struct Dispatch {
   SwapSource source = SwapSource::kResident;
   GpuIndex peer = kNoGpu;  // with kPeer: the GPU to copy from
   std::vector<std::string> victims{};
-  std::uint32_t attempt = 1;  // 1: the first worker that is given this request
-  Duration queued{};          // time it waited at this node
-  Time expiry = Time::max();  // for RunOrder.timeout_ns
+  std::uint32_t attempt = 1;    // 1: the first worker that is given this request
+  Duration queued{};            // time it waited at this node
+  Time deadline = Time::max();  // target: orders what shares a link
+  Time expiry = Time::max();    // for RunOrder.timeout_ns
 };
 
 struct EvictDone {

@@ -256,6 +256,7 @@ Dispatch SwapScheduler::MakeDispatch(Entry& entry, const GpuChoice& choice, Time
   dispatch.source = entry.source;
   dispatch.attempt = entry.attempts;
   dispatch.queued = entry.queued;
+  dispatch.deadline = entry.request.deadline;
   dispatch.expiry = entry.request.expiry;
   return dispatch;
 }

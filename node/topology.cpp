@@ -97,6 +97,12 @@ bool Topology::ShareSwitch(GpuIndex a, GpuIndex b) const {
   return a != b && first != switches_.end() && second != switches_.end() && first->second == second->second;
 }
 
+std::vector<std::vector<GpuIndex>> Topology::Switches() const {
+  std::vector<std::vector<GpuIndex>> switches(next_switch_);
+  for (const auto& [gpu, index] : switches_) switches[index].push_back(gpu);
+  return switches;
+}
+
 std::optional<BytesPerSecond> Topology::PeerLink(GpuIndex a, GpuIndex b) const {
   const auto link = links_.find(std::minmax(a, b));
   return link == links_.end() ? std::nullopt : std::optional(link->second);

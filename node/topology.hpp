@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/units.hpp"
@@ -36,6 +37,8 @@ class Topology {
   [[nodiscard]] bool ShareSwitch(GpuIndex a, GpuIndex b) const;
   // Empty: they have no link of their own.
   [[nodiscard]] std::optional<BytesPerSecond> PeerLink(GpuIndex a, GpuIndex b) const;
+  // The GPUs of each switch that several share.
+  [[nodiscard]] std::vector<std::vector<GpuIndex>> Switches() const;
   [[nodiscard]] bool empty() const { return switches_.empty() && links_.empty(); }
 
  private:

@@ -11,6 +11,7 @@
 #include "actors/member/member.hpp"
 #include "actors/node/cache.hpp"
 #include "actors/node/node_controller.hpp"
+#include "actors/node/profile_file.hpp"
 #include "actors/seams/process_worker_link.hpp"
 #include "actors/seams/stored_model_repository.hpp"
 #include "base/status.hpp"
@@ -23,8 +24,13 @@ constexpr Duration kAskTimeout = std::chrono::seconds(1);
 
 class NodeRole final : public Role {
  public:
-  NodeRole(Common& common, transport::LinkBuckets links, std::unique_ptr<gpu::LinkReader> reader)
-      : common_(common), links_(std::move(links)), reader_(std::move(reader)), gauges_(common.registry) {}
+  NodeRole(Common& common, node::Topology topology, transport::LinkBuckets links,
+           std::unique_ptr<gpu::LinkReader> reader)
+      : common_(common),
+        topology_(std::move(topology)),
+        links_(std::move(links)),
+        reader_(std::move(reader)),
+        gauges_(common.registry) {}
   ~NodeRole() override {
     caf::anon_send_exit(member_, caf::exit_reason::user_shutdown);
     caf::anon_send_exit(controller_, caf::exit_reason::user_shutdown);
@@ -129,6 +135,9 @@ class NodeRole final : public Role {
     options.scheduler.concurrency = config.concurrency;
     options.scheduler.swap_ahead = config.swap_ahead;
     options.copies.region = host_->region().capacity();
+    options.topology = topology_;
+    options.costs.link = config.link;
+    ReadProfiles(options);
     options.executor.supervision.hang_timeout = config.hang;
     for (unsigned i = 0; i < config.gpus; ++i)
       options.gpus.push_back({absl::StrCat("virtual:", i), config.gpu_memory});
@@ -164,6 +173,21 @@ class NodeRole final : public Role {
       return MakeProcessWorkerLink(site, std::move(worker));
     };
     return options;
+  }
+
+  // What this node knew of its models before it was started again.
+  void ReadProfiles(NodeOptions& options) {
+    profiles_ = std::make_shared<ProfileFile>(
+        common_.config.data + "/profiles", common_.pool, [](const absl::Status& status) {
+          spdlog::warn("profiles of models not kept: {}", std::string(status.message()));
+        });
+    auto profiles = profiles_->Load();
+    if (profiles.ok()) {
+      options.profiles = *std::move(profiles);
+    } else if (!absl::IsNotFound(profiles.status())) {
+      spdlog::warn("{}", std::string(profiles.status().message()));
+    }
+    options.save_profiles = [file = profiles_](proto::NodeProfiles newest) { file->Save(std::move(newest)); };
   }
 
   void Show(const proto::NodeDescription& node) {
@@ -225,8 +249,10 @@ class NodeRole final : public Role {
   }
 
   Common& common_;
+  const node::Topology topology_;
   transport::LinkBuckets links_;
   std::unique_ptr<gpu::LinkReader> reader_;
+  std::shared_ptr<ProfileFile> profiles_;
   std::unique_ptr<storage::HostRepository> host_;
   std::unique_ptr<StoredModelRepository> repository_;
   CacheActor cache_;
@@ -242,9 +268,11 @@ class NodeRole final : public Role {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Role>> StartNodeRole(Common& common, const std::string& operations) {
-  TROUPE_ASSIGN_OR_RETURN(auto links, gpu::CreateNodeLinks(common.config.gpus, common.config.link));
+  TROUPE_ASSIGN_OR_RETURN(auto topology, node::Topology::Parse(common.config.topology));
+  TROUPE_ASSIGN_OR_RETURN(auto links,
+                          gpu::CreateNodeLinks(common.config.gpus, common.config.link, topology.Switches()));
   TROUPE_ASSIGN_OR_RETURN(auto reader, gpu::LinkReader::Start());
-  auto role = std::make_unique<NodeRole>(common, std::move(links), std::move(reader));
+  auto role = std::make_unique<NodeRole>(common, std::move(topology), std::move(links), std::move(reader));
   TROUPE_RETURN_IF_ERROR(role->Start(operations));
   return role;
 }

@@ -18,13 +18,17 @@ SubmitPromise Bounce(SubmitPromise promise, proto::BounceReason reason, const st
 }
 
 node::NodeRequest RequestFor(const proto::SubmitRequest& message, Time now) {
-  const auto after = [now](std::int64_t ns) { return ns <= 0 ? Time::max() : now + Duration(ns); };
+  const auto after = [now](std::int64_t ns) {
+    return Duration(ns) >= Time::max() - now ? Time::max() : now + Duration(ns);
+  };
   return {.id = IdOf(message.id()),
           .function = message.function().name(),
           .model = message.model_digest(),
           .priority = message.priority(),
-          .deadline = after(message.deadline_in_ns()),
-          .expiry = after(message.timeout_in_ns())};
+          // It may have passed: then the request is late, and nearer to its end than others.
+          .deadline = message.deadline_in_ns() == 0 ? Time::max() : after(message.deadline_in_ns()),
+          .expiry = message.timeout_in_ns() <= 0 ? Time::max() : after(message.timeout_in_ns()),
+          .percentile = message.slo_percentile()};
 }
 
 }  // namespace
@@ -34,13 +38,20 @@ NodeController::NodeController(caf::actor_config& config, NodeOptions options,
     : ControllerSelf::base(config),
       options_(std::move(options)),
       cache_(std::move(cache)),
-      scheduler_(options_.scheduler, policies),
+      scheduler_(options_.scheduler, policies, options_.costs, options_.topology),
       copies_(options_.copies),
-      inputs_(options_.channel, options_.remote_inputs) {}
+      inputs_(options_.channel, options_.remote_inputs) {
+  if (options_.profiles.format_version() == 0) return;  // nothing was learned yet
+  const auto imported = node::ImportProfiles(options_.profiles, scheduler_);
+  if (!imported.ok() && options_.on_event)
+    options_.on_event("profiles-refused", std::string(imported.message()));
+  saved_costs_ = scheduler_.costs().revision();
+}
 
 NodeController::behavior_type NodeController::make_behavior() {
   set_down_handler([this](caf::down_msg& down) { Down(down); });
   StartExecutors();
+  if (options_.save_profiles) After(this, options_.save_profiles_every, MakeTick(kSaveProfiles));
   return {
       [this](proto::SubmitRequest& request) { return Submit(request); },
       [this](const proto::CancelSubmit& cancel) { Cancel(IdOf(cancel.id())); },
@@ -61,6 +72,7 @@ NodeController::behavior_type NodeController::make_behavior() {
 }
 
 void NodeController::on_exit() {
+  SaveProfiles();
   for (auto& gpu : gpus_) send_exit(gpu.executor, caf::exit_reason::user_shutdown);
   gpus_.clear();
   requests_.clear();
@@ -153,10 +165,9 @@ void NodeController::CarryOut(const node::Dispatch& dispatch) {
   request.run.Clear();
   NoteDispatch(dispatch, request);
   for (const auto& victim : dispatch.victims) OrderEviction(dispatch.gpu, victim);
-  if (dispatch.source == node::SwapSource::kHost) OrderSwapIn(dispatch, request.serial, model->copy);
-  const auto remaining = request.expiry == Time::max() ? Duration::max() : request.expiry - Now(this);
+  if (dispatch.source != node::SwapSource::kResident) OrderSwapIn(dispatch, request.serial, model->copy);
   request.run_sequence =
-      OrderFor(dispatch.model, dispatch.gpu, RunOrderFor(request.message, model->copy, remaining),
+      OrderFor(dispatch.model, dispatch.gpu, RunOrderFor(dispatch, request.message, model->copy, Now(this)),
                [this, dispatch, serial = request.serial](proto::WorkerOutcome outcome) {
                  Ran(dispatch, serial, std::move(outcome));
                });
@@ -196,14 +207,15 @@ void NodeController::OrderEviction(node::GpuIndex gpu, const std::string& model)
 void NodeController::OrderSwapIn(const node::Dispatch& dispatch, std::uint64_t serial,
                                  const proto::HostCopy& copy) {
   const auto life = gpus_[dispatch.gpu].last.incarnation();
-  OrderFor(dispatch.model, dispatch.gpu, SwapInOrderFor(copy),
+  OrderFor(dispatch.model, dispatch.gpu, SwapInOrderFor(dispatch, copy, Now(this)),
            [this, dispatch, serial, life](const proto::WorkerOutcome& outcome) {
              // The model comes also when its request was cancelled or expired on the way.
              if (gpus_[dispatch.gpu].last.incarnation() != life || !Up(dispatch.gpu)) return;
              if (const auto held = Current(dispatch.request, serial)) held->swap = outcome;
              const Duration took(outcome.end_ns() - outcome.begin_ns());
-             swaps_.Swapped(dispatch.gpu, {dispatch.model, false, Bytes(outcome.bytes()), took, Now(this),
-                                           dispatch.victims, StatusOf(outcome)});
+             swaps_.Swapped(dispatch.gpu,
+                            {dispatch.model, dispatch.source == node::SwapSource::kPeer,
+                             Bytes(outcome.bytes()), took, Now(this), dispatch.victims, StatusOf(outcome)});
              Handle(scheduler_.Apply(node::SwapInDone{dispatch.gpu, dispatch.model, StatusOf(outcome),
                                                       Bytes(outcome.bytes()), took},
                                      Now(this)));
@@ -363,6 +375,10 @@ void NodeController::OnTick(const proto::Tick& tick) {
   if (tick.what() == kCopies) {
     copies_armed_ = Time::max();
     return MoveCopies();
+  }
+  if (tick.what() == kSaveProfiles) {
+    SaveProfiles();
+    return After(this, options_.save_profiles_every, tick);
   }
   armed_ = Time::max();
   Handle(scheduler_.Expire(Now(this)));

@@ -13,7 +13,9 @@
 #include "actors/node/remote_inputs.hpp"
 #include "base/policy.hpp"
 #include "node/cache_table.hpp"
+#include "node/profiles.hpp"
 #include "node/swap_scheduler.hpp"
+#include "node/topology.hpp"
 
 namespace troupe::actors {
 
@@ -34,12 +36,18 @@ struct NodeOptions {
   transport::TensorChannel* channel = nullptr;
   RemoteInputLimits remote_inputs;
   node::SchedulerLimits scheduler;
-  node::CacheLimits copies;  // of the host region
+  node::CacheLimits copies;      // of the host region
+  node::Topology topology;       // of the GPUs, by their index here
+  CostDefaults costs;            // until the node has learned better
+  proto::NodeProfiles profiles;  // what it had learned when it ended
+  // Told what it has learned, when that is more than the last time; must return at once. May be empty.
+  std::function<void(proto::NodeProfiles)> save_profiles;
   ExecutorLimits executor;
   std::uint64_t credits_per_gpu = 8;
   Duration adopt_timeout = std::chrono::minutes(5);    // fetch one model, or place it
   Duration prepare_timeout = std::chrono::minutes(1);  // primitives of one plan
   Duration describe_timeout = std::chrono::seconds(1);
+  Duration save_profiles_every = std::chrono::seconds(10);
   Duration grant_every = std::chrono::milliseconds(20);  // changes of residency are told at most this often
 };
 

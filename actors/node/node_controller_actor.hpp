@@ -70,7 +70,7 @@ class NodeController : public ControllerSelf::base {
     } seen;
   };
   // What a timer is for.
-  enum : std::uint32_t { kExpire = 1, kGrant = 2, kCopies = 3 };
+  enum : std::uint32_t { kExpire = 1, kGrant = 2, kCopies = 3, kSaveProfiles = 4 };
   static proto::Tick MakeTick(std::uint32_t what) {
     proto::Tick tick;
     tick.set_what(what);
@@ -115,6 +115,8 @@ class NodeController : public ControllerSelf::base {
   void ArmGrants();
   void Down(const caf::down_msg& down);
   void OnTick(const proto::Tick& tick);
+  // What was learned of the models since the last time, if anything.
+  void SaveProfiles();
 
   // --- models (node_models.cpp) ---
   AdoptPromise Adopt(proto::AdoptModel& adopt);
@@ -186,6 +188,7 @@ class NodeController : public ControllerSelf::base {
   std::uint64_t epoch_ = 0;
   std::uint64_t next_sequence_ = 1;
   std::uint64_t next_serial_ = 1;
+  std::uint64_t saved_costs_ = 0;  // revision
   Time armed_ = Time::max();
   Time copies_armed_ = Time::max();
   bool grants_armed_ = false;

@@ -57,8 +57,11 @@ void NodeController::Note(const std::string& kind, const std::string& message) {
 }
 
 void NodeController::WorkerUp(const proto::ExecutorReport& report, Time now) {
-  node::WorkerReady ready{
-      report.gpu(), Bytes(report.worker().memory_bytes()), Bytes(report.worker().free_bytes()), {}};
+  node::WorkerReady ready{report.gpu(),
+                          Bytes(report.worker().memory_bytes()),
+                          Bytes(report.worker().free_bytes()),
+                          {},
+                          report.worker().peer_copies()};
   for (const auto& resident : report.worker().resident()) {
     const auto digest = models_.ByPackedDigest(resident.digest());
     if (!digest.empty()) ready.resident.push_back({digest, Bytes(resident.bytes())});
@@ -70,6 +73,12 @@ void NodeController::WorkerUp(const proto::ExecutorReport& report, Time now) {
     if (copies_.Usable(digest)) placed.push_back(digest);
   });
   for (const auto& digest : placed) Prepare(report.gpu(), digest);
+}
+
+void NodeController::SaveProfiles() {
+  if (!options_.save_profiles || scheduler_.costs().revision() == saved_costs_) return;
+  saved_costs_ = scheduler_.costs().revision();
+  options_.save_profiles(node::ExportProfiles(scheduler_));
 }
 
 // Outcomes of the lost worker's orders come right behind the report; the scheduler has planned anew by then.

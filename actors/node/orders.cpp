@@ -57,14 +57,17 @@ proto::WorkerOrder EvictOrderFor(const std::string& digest) {
   return order;
 }
 
-proto::WorkerOrder SwapInOrderFor(const proto::HostCopy& copy) {
+proto::WorkerOrder SwapInOrderFor(const node::Dispatch& dispatch, const proto::HostCopy& copy, Time now) {
   proto::WorkerOrder order;
-  *order.mutable_swap_in()->mutable_model() = copy;
+  auto& swap = *order.mutable_swap_in();
+  *swap.mutable_model() = copy;
+  if (dispatch.source == node::SwapSource::kPeer) swap.set_from_gpu(dispatch.peer);
+  if (dispatch.deadline != Time::max()) swap.set_deadline_in_ns((dispatch.deadline - now).count());
   return order;
 }
 
-proto::WorkerOrder RunOrderFor(const proto::SubmitRequest& request, const proto::HostCopy& copy,
-                               Duration remaining) {
+proto::WorkerOrder RunOrderFor(const node::Dispatch& dispatch, const proto::SubmitRequest& request,
+                               const proto::HostCopy& copy, Time now) {
   proto::WorkerOrder order;
   auto& run = *order.mutable_run();
   run.set_digest(copy.digest());
@@ -73,7 +76,9 @@ proto::WorkerOrder RunOrderFor(const proto::SubmitRequest& request, const proto:
   *run.mutable_inputs() = request.inputs();
   run.set_priority(request.priority());
   // A request that is late already still goes: the worker drops it, and the answer comes the usual way.
+  const auto remaining = dispatch.expiry == Time::max() ? Duration::max() : dispatch.expiry - now;
   run.set_timeout_ns(std::max<Duration::rep>(1, remaining.count()));
+  if (dispatch.deadline != Time::max()) run.set_deadline_in_ns((dispatch.deadline - now).count());
   return order;
 }
 
@@ -99,11 +104,15 @@ node::RunDone RunDoneFor(const node::Dispatch& dispatch, const proto::WorkerOutc
   done.request = dispatch.request;
   done.status = StatusOf(run);
   done.took = Took(run);
+  done.waited_for_weights = run.run().last_group_ns() != 0;
+  if (swap.code() == 0 && swap.end_ns() != 0) done.since_swap = Duration(run.end_ns() - swap.begin_ns());
   const auto& short_of_room = IsNoFit(swap) ? swap : run;
   if (IsNoFit(short_of_room)) {
     done.end = node::RunEnd::kNoFit;
     done.free = Bytes(short_of_room.no_fit().free());
     done.largest = Bytes(short_of_room.no_fit().largest());
+  } else if (dispatch.source == node::SwapSource::kPeer && swap.code() != 0) {
+    done.end = node::RunEnd::kNotResident;  // the other GPU is gone: the host has the model, too
   } else if (absl::IsNotFound(done.status)) {
     done.end = node::RunEnd::kNotResident;
     if (swap.code() != 0) {

@@ -16,10 +16,12 @@ namespace troupe::actors {
 [[nodiscard]] absl::Status StatusOf(const proto::WorkerOutcome& outcome);
 
 [[nodiscard]] proto::WorkerOrder EvictOrderFor(const std::string& digest);
-[[nodiscard]] proto::WorkerOrder SwapInOrderFor(const proto::HostCopy& copy);
-// `remaining`: until the request's timeout.
-[[nodiscard]] proto::WorkerOrder RunOrderFor(const proto::SubmitRequest& request, const proto::HostCopy& copy,
-                                             Duration remaining);
+// From where the dispatch says; the host copy is what the model is, wherever its weights come from.
+[[nodiscard]] proto::WorkerOrder SwapInOrderFor(const node::Dispatch& dispatch, const proto::HostCopy& copy,
+                                                Time now);
+[[nodiscard]] proto::WorkerOrder RunOrderFor(const node::Dispatch& dispatch,
+                                             const proto::SubmitRequest& request, const proto::HostCopy& copy,
+                                             Time now);
 // The plan that is made ready ahead of the first request: every open dimension (-1) is one.
 [[nodiscard]] proto::WorkerOrder PrepareOrderFor(const proto::FunctionRecord& function,
                                                  const proto::HostCopy& copy);

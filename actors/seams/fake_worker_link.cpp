@@ -142,6 +142,7 @@ class Worker : public caf::event_based_actor {
     }
     out.set_runs(shared_->control->runs);
     out.set_swaps(shared_->control->swaps);
+    out.set_peer_copies(shared_->control->peer_has != nullptr);
     return out;
   }
 
@@ -201,9 +202,16 @@ class Worker : public caf::event_based_actor {
     ++shared_->control->swaps;
     shared_->control->life.loading[digest] = bytes;
     const auto begin = std::max(Now(this), link_free_);
-    link_free_ = begin + TransferTime(bytes, shared_->profile.link);
+    const bool from_peer = order.swap_in().has_from_gpu();
+    shared_->control->peer_swaps += from_peer ? 1 : 0;
+    link_free_ = begin + TransferTime(bytes, from_peer ? shared_->profile.peer_link : shared_->profile.link);
     InTime(link_free_, [this, order, digest, bytes, begin] {
       shared_->control->life.loading.erase(digest);
+      const auto& swap = order.swap_in();
+      if (swap.has_from_gpu() && !shared_->control->peer_has(swap.from_gpu(), digest)) {
+        shared_->control->used -= bytes;
+        return Answer(order.sequence(), absl::UnavailableError("that GPU's worker is gone"), {}, begin);
+      }
       Resident()[digest] = bytes;
       proto::WorkerOutcome outcome;
       outcome.set_bytes(bytes.count());
@@ -231,6 +239,8 @@ class Worker : public caf::event_based_actor {
     InTime(compute_free_, [this, order, begin] {
       if (cancelled_.erase(order.sequence()) == 1)
         return Answer(order.sequence(), absl::CancelledError("cancelled"), {}, begin);
+      if (!Resident().contains(order.run().digest()))
+        return Answer(order.sequence(), absl::NotFoundError("the model did not come"), {}, begin);
       ++shared_->control->runs;
       proto::WorkerOutcome outcome;
       auto& run = *outcome.mutable_run();

@@ -18,6 +18,7 @@ namespace troupe::actors {
 struct FakeWorkerProfile {
   Bytes memory = GiB(1);
   BytesPerSecond link{6e9};
+  BytesPerSecond peer_link{25e9};  // from another GPU
   Duration prepare = std::chrono::milliseconds(50);
   Duration run = std::chrono::milliseconds(10);
   Duration start = std::chrono::milliseconds(20);  // from Spawn until it listens
@@ -42,11 +43,15 @@ class FakeWorkerControl {
   std::uint64_t spawns = 0;
   std::uint64_t runs = 0;
   std::uint64_t swaps = 0;
-  Bytes used;  // device memory
+  std::uint64_t peer_swaps = 0;  // of `swaps`: copies from another GPU that were begun
+  Bytes used;                    // device memory
   FakeWorkerLife life;
   bool hang = false;          // orders are taken and never answered, adoptions neither
   bool refuse_start = false;  // exits at once, with code 1
   bool unfit = false;         // exits at once, with the code of a broken device
+  // Whether a worker of another GPU is up and holds a model (its packed digest); empty: this one copies from
+  // the host alone. Asked when a copy ends.
+  std::function<bool(std::uint32_t gpu, const std::string& digest)> peer_has;
   // Dies now; what it held is gone. Set by the link.
   std::function<void()> kill;
 };

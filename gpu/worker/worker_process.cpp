@@ -1,5 +1,7 @@
 #include "gpu/worker/worker_process.hpp"
 
+#include <map>
+
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
 
@@ -64,11 +66,23 @@ std::string LinkOutName(std::uint32_t gpu) {
   return absl::StrCat("gpu", gpu, ":out");
 }
 
-absl::StatusOr<transport::LinkBuckets> CreateNodeLinks(std::uint32_t gpus, BytesPerSecond bandwidth) {
+absl::StatusOr<transport::LinkBuckets> CreateNodeLinks(
+    std::uint32_t gpus, BytesPerSecond bandwidth, const std::vector<std::vector<std::uint32_t>>& switches) {
   std::vector<transport::LinkConfig> links;
+  std::map<std::uint32_t, std::string> behind;
+  for (std::size_t i = 0; i < switches.size(); ++i) {
+    const std::string name = absl::StrCat("switch", i);
+    for (const char* direction : {":in", ":out"})
+      links.push_back({.name = name + direction, .bandwidth = bandwidth});
+    for (const std::uint32_t gpu : switches[i]) behind[gpu] = name;
+  }
   for (std::uint32_t gpu = 0; gpu < gpus; ++gpu) {
-    links.push_back({LinkInName(gpu), bandwidth});
-    links.push_back({LinkOutName(gpu), bandwidth});
+    const auto at = behind.find(gpu);
+    const auto switch_of = [&](const char* direction) {
+      return at == behind.end() ? std::string() : at->second + direction;
+    };
+    links.push_back({.name = LinkInName(gpu), .bandwidth = bandwidth, .behind = switch_of(":in")});
+    links.push_back({.name = LinkOutName(gpu), .bandwidth = bandwidth, .behind = switch_of(":out")});
   }
   return transport::LinkBuckets::Create(links);
 }

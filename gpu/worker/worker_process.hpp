@@ -46,8 +46,11 @@ absl::StatusOr<transport::ProcessHandle> StartWorker(const WorkerCommand& comman
 absl::StatusOr<transport::MemoryFile> CreateVirtualMemory(std::uint32_t gpu, Bytes size);
 void TouchMemory(const transport::MemoryFile& memory);
 
-// The links of one node: "gpu<N>:in" and "gpu<N>:out" for each GPU.
-absl::StatusOr<transport::LinkBuckets> CreateNodeLinks(std::uint32_t gpus, BytesPerSecond bandwidth);
+// The links of one node: "gpu<N>:in" and "gpu<N>:out" for each GPU. `switches`: GPUs that share one on their
+// way to the host, which has the same bandwidth ("switch<N>:in", "switch<N>:out").
+absl::StatusOr<transport::LinkBuckets> CreateNodeLinks(
+    std::uint32_t gpus, BytesPerSecond bandwidth,
+    const std::vector<std::vector<std::uint32_t>>& switches = {});
 [[nodiscard]] std::string LinkInName(std::uint32_t gpu);
 [[nodiscard]] std::string LinkOutName(std::uint32_t gpu);
 

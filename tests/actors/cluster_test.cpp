@@ -363,5 +363,58 @@ TEST(EventJournal, TheOldestGoAndTheirPlaceIsToldOf) {
   EXPECT_EQ(large.After(32, Time(seconds(200))).front().message(), "33");
 }
 
+TEST(Cluster, ASourceGpuThatDiesInMidCopyCostsNoRequest) {
+  FakeWorkerProfile profile;
+  profile.link = {1e9};
+  profile.peer_link = {2e9};
+  profile.run = seconds(1);
+  World world(1, 2, profile, {}, GiB(2), [](NodeOptions& options) {
+    options.policies = *FindPreset("torpor");
+    options.topology = *node::Topology::Parse("switch:0-1,link:0-1=2GB");
+  });
+  ASSERT_TRUE(world.Deploy("resnet", MiB(100)).ok());
+  world.Infer("resnet", 0);
+  world.Run(milliseconds(200));  // on GPU 0, and running
+  world.Infer("resnet", 1);
+  world.Run(milliseconds(20));  // of the 52 that the copy takes
+  auto& workers = world.node("node-1").workers;
+  EXPECT_EQ(workers[1]->peer_swaps, 1u);
+  workers[0]->refuse_start = true;  // it does not come back
+  workers[0]->kill();
+  world.Run(seconds(10));
+  ASSERT_EQ(world.answers.size(), 2u);
+  for (const auto& answer : world.answers) EXPECT_EQ(answer.reply.code(), 0) << answer.reply.message();
+  EXPECT_EQ(workers[1]->swaps, 2u);  // again, from the host
+  EXPECT_EQ(workers[1]->peer_swaps, 1u);
+}
+
+TEST(Cluster, ANodeHandsOverWhatItLearnedAndKnowsItAgain) {
+  std::vector<proto::NodeProfiles> saved;
+  const auto keep = [&](NodeOptions& options) {
+    options.save_profiles = [&](proto::NodeProfiles profiles) { saved.push_back(std::move(profiles)); };
+    if (!saved.empty()) options.profiles = saved.back();
+  };
+  {
+    World world(1, 1, {}, {}, GiB(2), keep);
+    ASSERT_TRUE(world.Deploy("resnet", MiB(100)).ok());
+    world.Run(seconds(30));
+    EXPECT_TRUE(saved.empty());  // nothing was learned
+    world.Infer("resnet", 0);
+    world.Run(seconds(1));
+    world.Infer("resnet", 1);
+    world.Run(seconds(100));
+    ASSERT_EQ(saved.size(), 1u);  // nothing new since
+    ASSERT_EQ(saved[0].models_size(), 1);
+    EXPECT_EQ(Duration(saved[0].models(0).run_ns()), milliseconds(10));
+    EXPECT_TRUE(saved[0].models(0).heavy());  // 17 ms on its way for a run of 10
+    world.Infer("resnet", 2);
+    world.Run(milliseconds(100));
+  }
+  ASSERT_EQ(saved.size(), 2u);  // at its end
+  World again(1, 1, {}, {}, GiB(2), keep);
+  again.Run(seconds(30));
+  EXPECT_EQ(saved.size(), 2u);
+}
+
 }  // namespace
 }  // namespace troupe::actors

@@ -4,6 +4,7 @@
 
 #include <caf/all.hpp>
 #include <caf/scheduler/test_coordinator.hpp>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -41,12 +42,14 @@ class World {
   using Channels = std::map<std::string, transport::TensorChannel*>;
 
   explicit World(std::size_t nodes, std::size_t gpus_per_node = 2, FakeWorkerProfile profile = {},
-                 Channels channels = {}, Bytes host_region = GiB(2))
+                 Channels channels = {}, Bytes host_region = GiB(2),
+                 std::function<void(NodeOptions&)> adjust = {})
       : config_(Configure()),
         system_(*config_),
         profile_(profile),
         channels_(std::move(channels)),
-        host_region_(host_region) {
+        host_region_(host_region),
+        adjust_(std::move(adjust)) {
     StartManager();
     StartRouter();
     for (std::size_t i = 0; i < nodes; ++i) StartNode("node-" + std::to_string(i + 1), gpus_per_node);
@@ -246,6 +249,12 @@ class World {
       options.gpus.push_back({"fake:" + std::to_string(i), profile_.memory});
       node.workers.push_back(std::make_shared<FakeWorkerControl>());
     }
+    for (auto& worker : node.workers) {
+      worker->peer_has = [&node](std::uint32_t gpu, const std::string& digest) {
+        return node.workers[gpu]->life.resident.contains(digest);
+      };
+    }
+    if (adjust_) adjust_(options);
     options.make_link = [this, workers = node.workers](std::uint32_t i) {
       return MakeFakeWorkerLink(system_, profile_, workers[i]);
     };
@@ -266,6 +275,7 @@ class World {
   const FakeWorkerProfile profile_;
   const Channels channels_;
   const Bytes host_region_;
+  const std::function<void(NodeOptions&)> adjust_;  // changes what the nodes are set up with
   LocalPeerDirectory directory_;
   storage::FakeMetadataStore store_;
   FakeModelRepository manager_repository_;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <map>
 
 #include "node/profiles.hpp"
 #include "node/swap_scheduler.hpp"
@@ -322,6 +323,57 @@ TEST_F(Deep, TwoRunAndTwoMoreAreOnTheirWay) {
   EXPECT_EQ(scheduler.Decide(now).size(), 4u);
   EXPECT_EQ(scheduler.gpus().at(0).host_loads.size(), 4u);
   scheduler.Check();
+}
+
+class TwoSpeeds : public LateBinding {
+ protected:
+  TwoSpeeds() : LateBinding(Policies("torpor"), {}, "link:0-2=50GB,link:1-2=25GB") {}
+};
+TEST_F(TwoSpeeds, OfTwoSourcesTheFasterOne) {
+  Gpus(2);
+  Model("a", 40);
+  scheduler.RestoreCosts({{"a", seconds(10), {}}}, 0);  // nobody waits for a busy GPU
+  Occupy(1, "a");
+  EXPECT_EQ(Occupy(2, "a").source, SwapSource::kHost);  // these two have no link
+  scheduler.AddGpu(2, MiB(100));
+  Ready(2);
+  Submit(3, "a");
+  const Dispatch copy = Next();
+  EXPECT_EQ(copy.gpu, 2u);
+  EXPECT_EQ(copy.peer, 0u);
+}
+
+class Impatient : public LateBinding {
+ protected:
+  Impatient() : LateBinding(Policies("troupe"), {.max_passed = 0}) {}
+};
+TEST_F(Impatient, AGpuIsNotKeptForAModelThatCanNeverFitThere) {
+  scheduler.AddGpu(0, MiB(50));
+  scheduler.AddGpu(1, MiB(100));
+  for (GpuIndex gpu : {0u, 1u}) {
+    const Bytes memory = MiB(gpu == 0 ? 50 : 100);
+    scheduler.Apply(WorkerReady{.gpu = gpu, .memory = memory, .free = memory}, now);
+  }
+  for (const auto& [model, mib] :
+       std::map<std::string, std::uint64_t>{{"x", 60}, {"y", 30}, {"z", 10}, {"a", 45}})
+    Model(model, mib);
+  scheduler.RestoreCosts({{"x", seconds(10), {}}}, 0);
+  Submit(1, "x");
+  EXPECT_EQ(Next().gpu, 1u);
+  Submit(2, "y");
+  const Dispatch y = Next();
+  EXPECT_EQ(y.gpu, 0u);
+  Submit(3, "x");
+  EXPECT_EQ(Next().gpu, 1u);  // full now
+  Submit(4, "a");             // has no room beside y
+  Submit(5, "z");
+  const Dispatch z = Next();  // passes it: GPU 0 is kept for it
+  EXPECT_EQ(z.gpu, 0u);
+  Model("a", 80);  // larger than was thought
+  Serve(y);
+  Serve(z);
+  Submit(6, "y");
+  EXPECT_EQ(Next().gpu, 0u);
 }
 
 TEST_F(LateBinding, SwapsAndRunsAreLearnedApart) {

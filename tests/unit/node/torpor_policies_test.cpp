@@ -179,6 +179,7 @@ TEST(Topology, SwitchesAndLinks) {
   const Topology torpor = *Topology::Parse("v100x4");
   EXPECT_TRUE(torpor.ShareSwitch(0, 1) && torpor.ShareSwitch(3, 2));
   EXPECT_FALSE(torpor.ShareSwitch(0, 2) || torpor.ShareSwitch(1, 1));
+  EXPECT_EQ(torpor.Switches(), (std::vector<std::vector<GpuIndex>>{{0, 1}, {2, 3}}));
   EXPECT_EQ(torpor.PeerLink(0, 3)->value, 50e9);
   EXPECT_EQ(torpor.PeerLink(3, 1)->value, 25e9);
   EXPECT_FALSE(torpor.PeerLink(2, 2).has_value());

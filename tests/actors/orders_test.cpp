@@ -1,0 +1,91 @@
+#include "actors/node/orders.hpp"
+
+#include <gtest/gtest.h>
+
+namespace troupe::actors::orders_test {
+namespace {
+
+using std::chrono::nanoseconds;
+
+proto::WorkerOutcome Outcome(absl::StatusCode code, std::int64_t begin, std::int64_t end) {
+  proto::WorkerOutcome outcome;
+  outcome.set_code(static_cast<int>(code));
+  outcome.set_begin_ns(begin);
+  outcome.set_end_ns(end);
+  return outcome;
+}
+
+TEST(Orders, ASwapInNamesTheGpuThatItCopiesFrom) {
+  proto::HostCopy copy;
+  copy.set_digest("m");
+  node::Dispatch dispatch;
+  dispatch.source = node::SwapSource::kHost;
+  EXPECT_FALSE(SwapInOrderFor(dispatch, copy, Time()).swap_in().has_from_gpu());
+  EXPECT_FALSE(SwapInOrderFor(dispatch, copy, Time()).swap_in().has_deadline_in_ns());
+  dispatch.source = node::SwapSource::kPeer;
+  dispatch.peer = 0;
+  dispatch.deadline = Time(nanoseconds(5));
+  const auto order = SwapInOrderFor(dispatch, copy, Time(nanoseconds(7)));
+  EXPECT_EQ(order.swap_in().deadline_in_ns(), -2);  // late already: still an order
+  EXPECT_EQ(RunOrderFor(dispatch, {}, copy, Time(nanoseconds(7))).run().deadline_in_ns(), -2);
+  EXPECT_TRUE(order.swap_in().has_from_gpu());
+  EXPECT_EQ(order.swap_in().from_gpu(), 0u);
+  EXPECT_EQ(order.swap_in().model().digest(), "m");
+}
+
+TEST(Orders, WhatARunTeaches) {
+  node::Dispatch dispatch;
+  auto run = Outcome(absl::StatusCode::kOk, 50, 90);
+  EXPECT_EQ(RunDoneFor(dispatch, {}, run).since_swap, Duration::zero());
+  EXPECT_FALSE(RunDoneFor(dispatch, {}, run).waited_for_weights);
+  dispatch.source = node::SwapSource::kHost;
+  const auto swap = Outcome(absl::StatusCode::kOk, 10, 60);
+  run.mutable_run()->set_last_group_ns(60);
+  const auto done = RunDoneFor(dispatch, swap, run);
+  EXPECT_EQ(done.took, nanoseconds(40));
+  EXPECT_EQ(done.since_swap, nanoseconds(80));
+  EXPECT_TRUE(done.waited_for_weights);
+}
+
+TEST(Orders, HowSwapsFail) {
+  using Code = absl::StatusCode;
+  struct Case {
+    const char* what;
+    node::SwapSource source;
+    Code swap;
+    Code run;
+    node::RunEnd end;
+    Code status;
+  };
+  const Case cases[] = {
+      {"from the host: the swap is what went wrong", node::SwapSource::kHost, Code::kInternal,
+       Code::kNotFound, node::RunEnd::kRan, Code::kInternal},
+      {"from a GPU that is gone: planned again", node::SwapSource::kPeer, Code::kUnavailable, Code::kNotFound,
+       node::RunEnd::kNotResident, Code::kNotFound},
+      {"gone while the run was under way", node::SwapSource::kPeer, Code::kUnavailable, Code::kInternal,
+       node::RunEnd::kNotResident, Code::kInternal},
+      {"the model had left", node::SwapSource::kResident, Code::kOk, Code::kNotFound,
+       node::RunEnd::kNotResident, Code::kNotFound},
+      {"the run's own fault", node::SwapSource::kPeer, Code::kOk, Code::kInvalidArgument, node::RunEnd::kRan,
+       Code::kInvalidArgument},
+  };
+  for (const Case& c : cases) {
+    node::Dispatch dispatch;
+    dispatch.source = c.source;
+    dispatch.peer = c.source == node::SwapSource::kPeer ? 1 : node::kNoGpu;
+    const auto done = RunDoneFor(dispatch, Outcome(c.swap, 1, 2), Outcome(c.run, 2, 3));
+    EXPECT_EQ(done.end, c.end) << c.what;
+    EXPECT_EQ(done.status.code(), c.status) << c.what;
+  }
+  // No room is no room, wherever the weights would have come from.
+  node::Dispatch dispatch;
+  dispatch.source = node::SwapSource::kPeer;
+  auto swap = Outcome(Code::kResourceExhausted, 1, 2);
+  swap.mutable_no_fit()->set_free(7);
+  const auto done = RunDoneFor(dispatch, swap, Outcome(Code::kNotFound, 2, 3));
+  EXPECT_EQ(done.end, node::RunEnd::kNoFit);
+  EXPECT_EQ(done.free, Bytes(7));
+}
+
+}  // namespace
+}  // namespace troupe::actors::orders_test

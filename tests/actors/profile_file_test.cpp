@@ -1,0 +1,77 @@
+#include "actors/node/profile_file.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+namespace troupe::actors::profile_file_test {
+namespace {
+
+using testing::HasSubstr;
+
+class ProfileFileTest : public testing::Test {
+ protected:
+  ProfileFileTest() {
+    std::string name = (std::filesystem::temp_directory_path() / "profiles-XXXXXX").string();
+    directory = mkdtemp(name.data());
+  }
+  ~ProfileFileTest() override { std::filesystem::remove_all(directory); }
+  static proto::NodeProfiles Of(double nanos) {
+    proto::NodeProfiles profiles;
+    profiles.set_format_version(1);
+    profiles.set_nanos_per_byte(nanos);
+    profiles.add_models()->set_model("m");
+    return profiles;
+  }
+  [[nodiscard]] std::string path() const { return directory + "/profiles"; }
+
+  std::string directory;
+  std::vector<absl::Status> errors;  // written by the pool's thread: read when the pool is gone
+  std::function<void(const absl::Status&)> note = [this](const absl::Status& e) { errors.push_back(e); };
+};
+
+// What was begun is finished before the pool is gone.
+TEST_F(ProfileFileTest, TheNewestIsThereAfterwards) {
+  {
+    WorkPool pool(1);
+    ProfileFile file(path(), pool, note);
+    EXPECT_EQ(file.Load().status().code(), absl::StatusCode::kNotFound);
+    std::atomic<bool> done{false};
+    for (int i = 1; i <= 100; ++i) file.Save(Of(i));
+    ASSERT_TRUE(pool.Post([&] { done = true; }).ok());
+    while (!done) std::this_thread::yield();  // one thread: the save before it has ended
+    EXPECT_EQ(file.Load()->nanos_per_byte(), 100);
+    EXPECT_EQ(file.Load()->models(0).model(), "m");
+  }
+  EXPECT_TRUE(errors.empty());
+}
+
+TEST_F(ProfileFileTest, DamageIsTold) {
+  WorkPool pool(1);
+  ProfileFile file(path(), pool, note);
+  for (const std::string& text : {std::string(), std::string("short"), std::string(64, '0') + "\n",
+                                  std::string(64, '0') + "\n\x08\x01"}) {
+    std::ofstream(path(), std::ios::binary) << text;
+    EXPECT_EQ(file.Load().status().code(), absl::StatusCode::kDataLoss) << text.size();
+    EXPECT_THAT(std::string(file.Load().status().message()), HasSubstr(path()));
+  }
+}
+
+TEST_F(ProfileFileTest, ADirectoryThatIsNotThereIsAnErrorAndNoMore) {
+  {
+    WorkPool pool(1);
+    ProfileFile file(directory + "/none/profiles", pool, note);
+    file.Save(Of(1));
+    std::atomic<bool> done{false};
+    ASSERT_TRUE(pool.Post([&] { done = true; }).ok());
+    while (!done) std::this_thread::yield();
+  }
+  EXPECT_EQ(errors.size(), 1u);
+}
+
+}  // namespace
+}  // namespace troupe::actors::profile_file_test
