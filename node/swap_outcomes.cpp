@@ -131,8 +131,12 @@ Effects SwapScheduler::Apply(const RunDone& done, Time now) {
       break;
     case RunEnd::kNoFit:
       ++counts_.no_fits;
-      Replan(entry, done, alone, effects);
-      EndUnplaceable(effects);
+      if (alone && own == 1) {
+        EndTooLarge(entry, done, effects);
+      } else {
+        Replan(entry, done, alone, effects);
+        EndUnplaceable(effects);
+      }
       break;
     case RunEnd::kNotResident:
       gpus_.Missing(done.gpu, model);
@@ -142,6 +146,17 @@ Effects SwapScheduler::Apply(const RunDone& done, Time now) {
   }
   EvictForgotten(done.gpu, model, effects);
   return effects;
+}
+
+// The weights are there and nothing else is: it is this request that is too large, not its function.
+void SwapScheduler::EndTooLarge(Entry& entry, const RunDone& done, Effects& effects) {
+  if (EndAbandoned(entry, effects)) return;
+  effects.finished.push_back(End(entry, FinishKind::kFailed,
+                                 absl::FailedPreconditionError(absl::StrCat(
+                                     "function '", entry.request.function,
+                                     "': a run of this size does not fit beside the weights on GPU ",
+                                     done.gpu, " (", FormatBytes(gpus_.at(done.gpu).memory), ", of which ",
+                                     FormatBytes(done.free), " are free); send a smaller batch"))));
 }
 
 void SwapScheduler::LearnNoFit(const Entry& entry, const RunDone& done, bool alone) {

@@ -169,6 +169,7 @@ class SwapScheduler {
   void LoadFailed(GpuIndex gpu, const std::string& model);
   void EvictForgotten(GpuIndex gpu, const std::string& model, Effects& effects);
   void Replan(Entry& entry, const RunDone& done, bool alone, Effects& effects);
+  void EndTooLarge(Entry& entry, const RunDone& done, Effects& effects);
   void LearnNoFit(const Entry& entry, const RunDone& done, bool alone);
   Effects LoseGpu(GpuIndex gpu, WorkerState state, const std::string& why);
   void EndUnplaceable(Effects& effects);

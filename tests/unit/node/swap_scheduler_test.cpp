@@ -406,6 +406,22 @@ TEST_F(SwapSchedulerTest, AModelForgottenOnItsWayGoesWhenItArrives) {
   scheduler.Check();
 }
 
+TEST_F(SwapSchedulerTest, ARequestThatIsTooLargeEndsAloneAndItsFunctionGoesOn) {
+  Gpus(1);
+  Model("a", MiB(60));
+  Submit(1, "a");
+  Done(Next());
+  Submit(2, "a");
+  const Effects refused = NoFit(Next(), MiB(40), MiB(40));
+  ASSERT_EQ(refused.finished.size(), 1u);
+  EXPECT_EQ(refused.finished[0].status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.finished[0].status.message()), HasSubstr("smaller batch"));
+  EXPECT_TRUE(Submit(3, "a").accepted);
+  Done(Next());
+  EXPECT_EQ(scheduler.counts().served, 2u);
+  scheduler.Check();
+}
+
 class SmallPatience : public SwapSchedulerTest {
  protected:
   SmallPatience() : SwapSchedulerTest({.max_passed = 3}) {}
