@@ -145,6 +145,7 @@ absl::Status CompletePolicies(DaemonConfig& config) {
   TROUPE_RETURN_IF_ERROR(node::FindSchedulerPolicies(config.policies).status());
   TROUPE_RETURN_IF_ERROR(gpu::FindSwapPolicy(config.policies.swap).status());
   TROUPE_RETURN_IF_ERROR(gpu::FindLinkSharing(config.link_sharing).status());
+  TROUPE_RETURN_IF_ERROR(gpu::FindMemoryPolicy(config.memory_policy).status());
   return cluster::FindRoutingPolicy(config.policies.routing).status();
 }
 
@@ -244,6 +245,9 @@ const std::vector<ConfigOption>& ConfigOptions() {
        Policy(&PolicyNames::swap, gpu::FindSwapPolicy)},
       {"link-sharing", "whose blocks go first on a link: deadline, shared or exclusive", false,
        Text(&C::link_sharing)},
+      {"memory-policy",
+       "how device memory is handed out: fine-resilient, fine, static, block-cache, device-malloc", false,
+       Text(&C::memory_policy)},
       {"replicas", "host copies of each model", false, Number(&C::replicas, 1, 64)},
       {"credits-per-gpu", "requests in flight that a node grants per GPU", false,
        Number(&C::credits_per_gpu, 1, 1024)},

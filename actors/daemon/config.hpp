@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "base/policy.hpp"
 #include "base/units.hpp"
+#include "gpu/memory/memory_policy.hpp"
 #include "gpu/swap/swap_policy.hpp"
 
 namespace troupe::actors {
@@ -46,6 +47,7 @@ struct DaemonConfig {
   std::string huge_pages = "auto";  // auto: for the host region where they can be had; off
   bool allow_faults = false;
   std::string link_sharing{gpu::kDefaultLinkSharing};
+  std::string memory_policy{gpu::kDefaultMemory};
 
   std::string topology;  // of the GPUs (node/topology.hpp)
 

@@ -60,9 +60,9 @@ class NodeRole final : public Role {
                                                           host_.get(), *common_.channel);
     CacheOptions cache;
     cache.manager = common_.manager;
-    spdlog::info("policies: ordering {}, gpu {}, eviction {}, swap {}, link sharing {}",
+    spdlog::info("policies: ordering {}, gpu {}, eviction {}, swap {}, link sharing {}, memory {}",
                  config.policies.ordering, config.policies.gpu, config.policies.eviction,
-                 config.policies.swap, config.link_sharing);
+                 config.policies.swap, config.link_sharing, config.memory_policy);
     cache_ = SpawnCache(*common_.system, std::move(cache), *repository_, *common_.directory);
     TROUPE_ASSIGN_OR_RETURN(controller_, SpawnNodeController(*common_.system, Options(), cache_));
     TROUPE_ASSIGN_OR_RETURN(address_, common_.Publish(controller_, config.listen));
@@ -169,6 +169,7 @@ class NodeRole final : public Role {
       command.allow_faults = config.allow_faults;
       command.swap = config.policies.swap;
       command.link_sharing = config.link_sharing;
+      command.memory = config.memory_policy;
       worker.memory = config.gpu_memory;
       return MakeProcessWorkerLink(site, std::move(worker));
     };
