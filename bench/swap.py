@@ -10,7 +10,8 @@ Real bytes on virtual links of LINK GB/s, real worker processes, all variants in
                                              those of a resident run with an equal copy going on beside it
   swap_run_over_max/NETWORK/LINK             grouped, over the larger of link and run
   swap_run_ms, limit_ms, run_ms              the same as times; run_ms: beside a copy, and uncontended as its baseline
-  function_start_ms/NETWORK/LINK             orders given to first step running; baseline: first group there plus 2 ms
+  function_start_ms/NETWORK/LINK             orders given to first step running; baseline: the groups that the first step
+                                             reads are there (one, but for BERT's table of embeddings), plus 2 ms
   function_start_unprepared_ms/NETWORK/LINK  the same when the plan is made meanwhile
   link_use/LINK                              GB/s of a swap in groups; baseline: one plain copy
   fair_share/LINK/...                        percent of the link that one of two (or three) transfers gets
@@ -58,7 +59,7 @@ def model_of(name, arguments):
     return model
 
 
-BASELINES = {"swap_run_ms": "limit", "run_ms": "uncontended", "function_start_ms": "first group + 2 ms", "link_use": "plain copy"}
+BASELINES = {"swap_run_ms": "limit", "run_ms": "uncontended", "function_start_ms": "its groups + 2 ms", "link_use": "plain copy"}
 UNITS = {"swap_run_over_limit": "x", "swap_run_over_max": "x", "fair_share": "%", "link_use": "GB/s", "group_mib": "MiB"}
 
 
@@ -103,7 +104,7 @@ def judge(report):
 
     print()
     count("grouped at most 1.10 of the limit", "swap_run_over_limit/", lambda f: f["value"] <= 1.10, "/grouped")
-    count("start at most 2 ms + first group", "function_start_ms/", lambda f: f["ratio"] <= 1)
+    count("start at most 2 ms after the first step's groups", "function_start_ms/", lambda f: f["ratio"] <= 1)
     count("link use at least 95 % of the plain copy", "link_use/", lambda f: f["ratio"] >= 0.95)
     count("two at a time get 45 to 55 %", "fair_share/", lambda f: 45 <= f["value"] <= 55, "/one-worker")
     count("two workers get 45 to 55 %", "fair_share/", lambda f: 45 <= f["value"] <= 55, "/switch-1-to-1")

@@ -10,14 +10,6 @@ namespace troupe::gpu {
 
 using transport::SteadyNow;
 
-namespace {
-
-// Up to here a run's inputs or outputs go at once, as a driver stages small copies; beyond, they are sent in
-// blocks among those of others.
-constexpr std::uint64_t kSmallCopies = 64 << 10;
-
-}  // namespace
-
 void Runner::FetchInputs(Id id, Run& run) {
   bool blocks = false;
   for (const proto::Tensor& tensor : run.request.order.inputs()) {
@@ -85,7 +77,9 @@ void Runner::CopyInputs(Id id, Run& run) {
   }
   run.bytes += total;
   bytes_in_ += Bytes(total);
-  if (total > kSmallCopies) return SendInputs(id, run, bytes);
+  // What is no larger than a block need not be cut into some, and its run waits for nothing else: it does not
+  // queue behind the batch that the device has.
+  if (Bytes(total) > links_.options().block) return SendInputs(id, run, bytes);
   lanes_.At(Lane::kCopyIn, run.request.sequence);
   // One status for all copies: they end in order, on one stream.
   auto failed = std::make_shared<absl::Status>();
@@ -118,7 +112,7 @@ absl::Status Runner::CopyOutputs(Id id, Run& run) {
   TROUPE_RETURN_IF_ERROR(MeasureOutputs(run));
   bytes_out_ += Bytes(run.bytes - before);
   run.copy_out_begin = SteadyNow();
-  if (run.bytes - before > kSmallCopies) {
+  if (Bytes(run.bytes - before) > links_.options().block) {
     SendOutputs(id, run);
     return absl::OkStatus();
   }

@@ -55,7 +55,8 @@ class RunnerTest : public testing::Test {
   static std::unique_ptr<Device> MakePlain(VirtualDeviceOptions options) {
     return *MakeVirtualDevice(std::move(options), *transport::MemoryFile::Create("device", MiB(4)), nullptr);
   }
-  explicit RunnerTest(const MakeDevice& make = MakePlain, SwapOptions swap = {.group = KiB(256)}) {
+  explicit RunnerTest(const MakeDevice& make = MakePlain,
+                      SwapOptions swap = {.group = KiB(256), .block = KiB(64)}) {
     VirtualDeviceOptions options;
     options.builder = [gate = gate_](const proto::Model& model, std::span<const std::byte>,
                                      std::span<const proto::TensorSpec> inputs,
