@@ -164,8 +164,8 @@ class Process final : public Site {
   }
   std::unique_ptr<WorkerLink> MakeLink() override {
     // As a daemon that starts again: the newest wins the worker.
-    return MakeProcessWorkerLink({*reader_, pool_, host_->fd(), links_.fd(), directory_.path(), ++epoch_},
-                                 options_);
+    return MakeProcessWorkerLink(
+        {*reader_, pool_, host_->fd(), links_.fd(), directory_.path(), ++epoch_, {}, {}, {}}, options_);
   }
   bool Await(Heard& heard, const std::function<bool()>& condition) override {
     std::unique_lock lock(heard.mutex);
