@@ -56,8 +56,7 @@ class Links {
     Rig rig(site_, WorkerCommand(), links, site_.memory());
     for (int round = 0; round <= rounds; ++round) {
       std::vector<std::uint64_t> orders;
-      for (int i = 0; i < 2; ++i)
-        orders.push_back(rig.Send(SwapInOf(pair_[static_cast<std::size_t>(i)])));
+      for (int i = 0; i < 2; ++i) orders.push_back(rig.Send(SwapInOf(pair_[static_cast<std::size_t>(i)])));
       std::vector<proto::WorkerOutcome> swapped;
       for (const std::uint64_t order : orders) swapped.push_back(rig.Await(order));
       rig.Evict("one");
