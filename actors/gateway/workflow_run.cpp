@@ -55,6 +55,7 @@ class WorkflowRun : public RunSelf::base {
   void on_exit() override {
     tensors_.Clear();
     end_ = nullptr;
+    promise_ = {};  // holds this actor
     router_ = RouterActor();
     manager_ = ClusterManagerActor();
   }

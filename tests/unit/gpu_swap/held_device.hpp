@@ -35,7 +35,7 @@ class HeldDevice final : public Device {
   void Pass(std::size_t count = 1) {
     for (; count > 0; --count) {
       Copy copy = Take();
-      std::memcpy(copy.to.address, copy.from.data(), copy.from.size());
+      if (!copy.from.empty()) std::memcpy(copy.to.address, copy.from.data(), copy.from.size());
       const Time now = transport::SteadyNow();
       if (copy.done) copy.done({absl::OkStatus(), now, now});
     }
