@@ -127,6 +127,9 @@ void OrderDesk::Execute(const std::shared_ptr<Session>& session, proto::WorkerOr
       return;
     case proto::WorkerOrder::kFault:
       return Fault(order.fault(), std::move(reply));
+    case proto::WorkerOrder::kLend:
+    case proto::WorkerOrder::kReturn:
+    case proto::WorkerOrder::kWriteBack:
     case proto::WorkerOrder::ORDER_NOT_SET:
       break;
   }
