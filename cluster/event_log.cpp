@@ -1,6 +1,7 @@
 #include "cluster/event_log.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -22,18 +23,30 @@ std::uint64_t EventLog::Add(proto::Event event) {
   event.set_sequence(++last_);
   Cut(*event.mutable_message());
   Cut(*event.mutable_kind());
-  events_.push_back(std::move(event));
-  while (events_.size() > capacity_) events_.pop_front();
+  kinds_[event.kind()].push_back(last_);
+  events_.emplace(last_, std::move(event));
+  while (events_.size() > capacity_) DropOne();
   return last_;
 }
 
+void EventLog::DropOne() {
+  const auto most = std::max_element(kinds_.begin(), kinds_.end(), [](const auto& a, const auto& b) {
+    return a.second.size() < b.second.size();
+  });
+  events_.erase(most->second.front());
+  most->second.pop_front();
+  if (most->second.empty()) kinds_.erase(most);
+}
+
 std::vector<proto::Event> EventLog::After(std::uint64_t after, std::size_t limit) const {
-  const auto first = std::partition_point(
-      events_.begin(), events_.end(), [&](const proto::Event& event) { return event.sequence() <= after; });
-  const auto available = static_cast<std::size_t>(events_.end() - first);
+  auto first = events_.upper_bound(after);
+  const auto available = static_cast<std::size_t>(std::distance(first, events_.end()));
   const std::size_t count = limit == 0 ? available : std::min(limit, available);
-  const auto begin = after == 0 ? events_.end() - static_cast<std::ptrdiff_t>(count) : first;
-  return {begin, begin + static_cast<std::ptrdiff_t>(count)};
+  if (after == 0) std::advance(first, static_cast<std::ptrdiff_t>(available - count));
+  std::vector<proto::Event> events;
+  events.reserve(count);
+  for (; events.size() < count; ++first) events.push_back(first->second);
+  return events;
 }
 
 }  // namespace troupe::cluster

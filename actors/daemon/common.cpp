@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "actors/daemon/caf_settings.hpp"
 #include "base/status.hpp"
+#include "cluster/event_log.hpp"
 #include "transport/local_channel.hpp"
 #include "transport/memory_file.hpp"
 #include "transport/remote_channel.hpp"
@@ -65,6 +66,10 @@ std::int64_t UnixNow() {
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);
   return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
+}
+
+spdlog::level::level_enum LogLevelOf(const std::string& event_kind) {
+  return event_kind == cluster::kSwapEvent ? spdlog::level::debug : spdlog::level::info;
 }
 
 Common::Common(const DaemonConfig& c)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <prometheus/registry.h>
+#include <spdlog/common.h>
 
 #include <caf/actor_system.hpp>
 #include <caf/actor_system_config.hpp>
@@ -67,5 +68,7 @@ class Common {
 };
 
 [[nodiscard]] std::int64_t UnixNow();  // nanoseconds since 1970
+// Of an event in the log of a daemon: what happens all the time is for whoever looks closely.
+[[nodiscard]] spdlog::level::level_enum LogLevelOf(const std::string& event_kind);
 
 }  // namespace troupe::actors

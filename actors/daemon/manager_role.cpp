@@ -58,7 +58,7 @@ class ManagerRole final : public Role {
     options.new_cluster_id = Sha256Hex(absl::StrCat(common_.incarnation, config.name)).substr(0, 16);
     options.unix_now = UnixNow;
     options.on_event = [](const proto::Event& event) {
-      spdlog::info("{} {}: {}", event.member(), event.kind(), event.message());
+      spdlog::log(LogLevelOf(event.kind()), "{} {}: {}", event.member(), event.kind(), event.message());
     };
     TROUPE_ASSIGN_OR_RETURN(manager_,
                             SpawnClusterManager(*common_.system, std::move(options), *store_, *repository_));

@@ -129,7 +129,7 @@ class NodeRole final : public Role {
     // The other half is for what this process sends.
     options.remote_inputs.bytes = Bytes(config.arena.count() / 2);
     options.on_event = [](const std::string& kind, const std::string& message) {
-      spdlog::info("{}: {}", kind, message);
+      spdlog::log(LogLevelOf(kind), "{}: {}", kind, message);
     };
     options.credits_per_gpu = config.credits_per_gpu;
     options.scheduler.concurrency = config.concurrency;

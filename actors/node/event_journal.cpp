@@ -15,17 +15,20 @@ void EventJournal::Note(const std::string& kind, const std::string& message, Tim
 }
 
 std::vector<proto::Event> EventJournal::After(std::uint64_t heard, Time now) const {
-  auto events = log_.After(heard, 0);
-  if (!events.empty() && events.front().sequence() > heard + 1) {
-    proto::Event lost;
-    lost.set_sequence(events.front().sequence() - 1);
-    lost.set_kind("events-lost");
-    lost.set_message(
-        absl::StrCat("the ", events.front().sequence() - 1 - heard, " before this one could not be told"));
-    lost.set_unix_ns(events.front().unix_ns());
-    events.insert(events.begin(), std::move(lost));
+  std::vector<proto::Event> events;
+  for (auto& event : log_.After(heard, 0)) {
+    const auto missing = event.sequence() - heard - 1;
+    heard = event.sequence();
+    if (missing > 0) {
+      proto::Event& lost = events.emplace_back();
+      lost.set_sequence(heard - 1);
+      lost.set_kind("events-lost");
+      lost.set_message(absl::StrCat("the ", missing, " before this one could not be told"));
+      lost.set_unix_ns(event.unix_ns());
+    }
+    events.push_back(std::move(event));
+    if (events.size() >= kMostAtOnce) break;
   }
-  if (events.size() > kMostAtOnce) events.resize(kMostAtOnce);
   for (auto& event : events) {
     event.set_age_ns(now.time_since_epoch().count() - event.unix_ns());
     event.clear_unix_ns();

@@ -1,5 +1,6 @@
-// EVENT JOURNAL: what a node has to tell the cluster, the newest `capacity` of it, until the manager has
-// heard it. Owned by the node controller. Full: the oldest goes, and an "events-lost" event takes its place.
+// EVENT JOURNAL: what a node has to tell the cluster, `capacity` of it, until the manager has heard it. Owned
+// by the node controller. Full: the oldest of the kind that it holds most of goes (cluster::EventLog), and an
+// "events-lost" event that counts takes the place of those that went.
 #pragma once
 
 #include <cstdint>

@@ -207,15 +207,15 @@ void NodeController::OrderEviction(node::GpuIndex gpu, const std::string& model)
 void NodeController::OrderSwapIn(const node::Dispatch& dispatch, std::uint64_t serial,
                                  const proto::HostCopy& copy) {
   const auto life = gpus_[dispatch.gpu].last.incarnation();
+  const auto source = requests_.at(dispatch.request).was;
   OrderFor(dispatch.model, dispatch.gpu, SwapInOrderFor(dispatch, copy, Now(this)),
-           [this, dispatch, serial, life](const proto::WorkerOutcome& outcome) {
+           [this, dispatch, serial, life, source](const proto::WorkerOutcome& outcome) {
              // The model comes also when its request was cancelled or expired on the way.
              if (gpus_[dispatch.gpu].last.incarnation() != life || !Up(dispatch.gpu)) return;
              if (const auto held = Current(dispatch.request, serial)) held->swap = outcome;
              const Duration took(outcome.end_ns() - outcome.begin_ns());
-             swaps_.Swapped(dispatch.gpu,
-                            {dispatch.model, dispatch.source == node::SwapSource::kPeer,
-                             Bytes(outcome.bytes()), took, Now(this), dispatch.victims, StatusOf(outcome)});
+             NoteSwap(dispatch.gpu, {dispatch.model, source, Bytes(outcome.bytes()), took, Now(this),
+                                     dispatch.victims, StatusOf(outcome)});
              Handle(scheduler_.Apply(node::SwapInDone{dispatch.gpu, dispatch.model, StatusOf(outcome),
                                                       Bytes(outcome.bytes()), took},
                                      Now(this)));

@@ -89,6 +89,8 @@ class NodeController : public ControllerSelf::base {
   void CarryOut(const node::Dispatch& dispatch);
   // Counts it, and where its model was.
   void NoteDispatch(const node::Dispatch& dispatch, HeldRequest& request);
+  // Into the book, and an event.
+  void NoteSwap(std::uint32_t gpu, SwapDone swap);
   void OrderEviction(node::GpuIndex gpu, const std::string& model);
   void OrderSwapIn(const node::Dispatch& dispatch, std::uint64_t serial, const proto::HostCopy& copy);
   void Ran(const node::Dispatch& dispatch, std::uint64_t serial, proto::WorkerOutcome outcome);

@@ -1,6 +1,7 @@
 // The node controller: what an operator sees of its GPUs, its host region and its swaps.
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "actors/node/node_controller_actor.hpp"
 
 namespace troupe::actors {
@@ -24,6 +25,16 @@ void NodeController::Show(proto::NodeDescription& node) {
     ShowModels(i, status);
     ShowWork(i, status);
   }
+}
+
+void NodeController::NoteSwap(std::uint32_t gpu, SwapDone swap) {
+  const auto words = [this](const std::string& digest) {
+    const auto* model = models_.Find(digest);
+    // One that was given up meanwhile has no function any more.
+    return absl::StrCat("'", model == nullptr ? digest.substr(0, 12) : model->function.key().name(), "'");
+  };
+  Note(swap.status.ok() ? cluster::kSwapEvent : "swap-failed", SwapLine(gpu, swap, words));
+  swaps_.Swapped(gpu, std::move(swap));
 }
 
 void NodeController::ShowFunction(const std::string& digest,

@@ -3,6 +3,9 @@
 #include <chrono>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
 namespace troupe::actors {
 
 const char* Name(ModelWas was) {
@@ -19,6 +22,19 @@ const char* Name(ModelWas was) {
       return "disk";
   }
   return "unknown";
+}
+
+std::string SwapLine(std::uint32_t gpu, const SwapDone& swap,
+                     const std::function<std::string(const std::string&)>& functions) {
+  auto text = absl::StrCat("GPU ", gpu, ": ", functions(swap.model), " from ", Name(swap.source));
+  if (swap.status.ok()) {
+    absl::StrAppend(&text, ", ", FormatBytes(swap.bytes), " in ", FormatDuration(swap.took));
+  } else {
+    absl::StrAppend(&text, ": ", swap.status.message());
+  }
+  if (swap.evicted.empty()) return text;
+  const auto words = [&](std::string* out, const std::string& model) { *out += functions(model); };
+  return absl::StrCat(text, "; ", absl::StrJoin(swap.evicted, ", ", words), " went for it");
 }
 
 void SwapBook::Swapped(std::uint32_t gpu, SwapDone swap) {
@@ -64,7 +80,7 @@ std::vector<proto::SwapRecord> SwapBook::Latest(std::uint32_t gpu, Time now) con
   for (const auto& swap : it->second) {
     auto& record = records.emplace_back();
     record.set_digest(swap.model);
-    record.set_source(swap.from_peer ? "peer" : "host");
+    record.set_source(swap.source == ModelWas::kPeer ? "peer" : "host");
     record.set_bytes(swap.bytes.count());
     record.set_took_ns(swap.took.count());
     record.set_age_ns((now - swap.ended).count());

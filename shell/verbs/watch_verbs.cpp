@@ -1,6 +1,7 @@
 // `top` and `events`: looking on.
 #include <google/protobuf/util/json_util.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "absl/cleanup/cleanup.h"
@@ -20,6 +21,9 @@ namespace {
 constexpr Duration kTopPeriod = std::chrono::seconds(1);
 constexpr Duration kFollowPeriod = std::chrono::milliseconds(500);
 constexpr double kMostEvents = 100000;
+// What happens all the time is shown to whoever asks for it.
+constexpr const char* kSwapKind = "swap";
+constexpr const char* kEveryKind = "all";
 
 absl::StatusOr<TopSample> TakeSample(Session& session) {
   TopSample sample;
@@ -114,21 +118,50 @@ void PrintEventsJson(Session& session, const proto::AdminReply& reply) {
   session.out() << std::flush;
 }
 
+bool IsShown(const proto::Event& event, const std::string& wanted) {
+  return wanted.empty() ? event.kind() != kSwapKind : wanted == kEveryKind || event.kind() == wanted;
+}
+
+// Leaves the newest `limit` (0: all) of the wanted kind.
+void KeepShown(proto::AdminReply& reply, const std::string& wanted, std::size_t limit) {
+  auto& events = *reply.mutable_events();
+  events.erase(std::remove_if(events.begin(), events.end(),
+                              [&](const auto& event) { return !IsShown(event, wanted); }),
+               events.end());
+  const auto found = static_cast<std::size_t>(events.size());
+  if (limit > 0 && found > limit) events.DeleteSubrange(0, static_cast<int>(found - limit));
+}
+
+// Of all that there is: events are numbered from 1 without gaps.
+void PrintGone(Session& session, const proto::AdminReply& everything) {
+  if (everything.events().empty()) return;
+  const auto gone =
+      everything.events().rbegin()->sequence() - static_cast<std::uint64_t>(everything.events_size());
+  if (gone > 0)
+    session.out() << session.style().Paint(Cat(std::to_string(gone), " older events are not kept any more"),
+                                           Colour::kDim)
+                  << '\n';
+}
+
 absl::Status Events(Session& session, const Arguments& arguments) {
   const bool follow = arguments.Has("--follow");
+  const auto kind = arguments.Text("--kind");
+  const auto limit = static_cast<std::size_t>(std::min(arguments.NumberOr("--limit", 20), kMostEvents));
   proto::AdminRequest request;
-  request.mutable_list_events()->set_limit(
-      static_cast<std::uint32_t>(std::min(arguments.NumberOr("--limit", 20), kMostEvents)));
+  // Which kinds are wanted is known here alone: the manager gives them all.
+  request.mutable_list_events()->set_limit(kind == kEveryKind ? static_cast<std::uint32_t>(limit) : 0);
   std::uint64_t last = 0;
-  while (true) {
-    TROUPE_ASSIGN_OR_RETURN(const auto reply, session.Ask(request));
+  for (bool first = true;; first = false) {
+    TROUPE_ASSIGN_OR_RETURN(auto reply, session.Ask(request));
+    for (const auto& event : reply.events()) last = std::max(last, event.sequence());
+    if (first && limit == 0 && !session.json()) PrintGone(session, reply);
+    KeepShown(reply, kind, first ? limit : 0);
     if (session.json() && !follow) return session.PrintJson(reply), absl::OkStatus();
     session.json() ? PrintEventsJson(session, reply) : PrintEvents(session, reply);
     if (!follow) {
       if (reply.events().empty()) session.out() << "no events\n";
       return absl::OkStatus();
     }
-    for (const auto& event : reply.events()) last = std::max(last, event.sequence());
     if (session.console().Sleep(kFollowPeriod) != Console::Wake::kTimeout) {
       session.console().ClearInterrupt();
       if (session.console().in_is_terminal()) session.console().err() << std::endl;  // behind the echoed ^C
@@ -154,6 +187,9 @@ std::vector<Verb> WatchVerbs() {
       {.name = "events",
        .summary = "What happened: members, workers, functions",
        .arguments = {{.name = "--follow", .kind = Kind::kFlag, .help = "wait for more, until Ctrl-C"},
+                     {.name = "--kind",
+                      .help = "only of this kind, such as swap or worker-down; all: of every kind; else all "
+                              "but swaps"},
                      {.name = "--limit",
                       .kind = Kind::kNumber,
                       .help = "the newest so many (20); 0: all that are kept"}},

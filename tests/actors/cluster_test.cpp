@@ -363,6 +363,40 @@ TEST(EventJournal, TheOldestGoAndTheirPlaceIsToldOf) {
   EXPECT_EQ(large.After(32, Time(seconds(200))).front().message(), "33");
 }
 
+TEST(EventJournal, SwapsNeverPushOutWhatIsRareAndGapsAreToldWhereTheyAre) {
+  EventJournal journal(4);
+  const Time now(seconds(10));
+  journal.Note("worker-down", "1", now);
+  for (int i = 2; i <= 5; ++i) journal.Note("swap", std::to_string(i), now);
+  journal.Note("worker-ready", "6", now);
+  journal.Note("swap", "7", now);
+  std::vector<std::string> told;
+  for (const auto& event : journal.After(0, now)) told.push_back(event.kind() + " " + event.message());
+  EXPECT_EQ(told,
+            (std::vector<std::string>{"worker-down 1", "events-lost the 3 before this one could not be told",
+                                      "swap 5", "worker-ready 6", "swap 7"}));
+  EXPECT_EQ(journal.After(1, now).size(), 4u);
+  EXPECT_EQ(journal.After(4, now).size(), 3u) << "nothing is missing";
+}
+
+TEST(Cluster, EachSwapIsAnEvent) {
+  FakeWorkerProfile profile;
+  profile.memory = MiB(150);
+  World world(1, 1, profile);
+  for (const char* name : {"a", "b"}) ASSERT_TRUE(world.Deploy(name, MiB(100)).ok());
+  for (std::uint64_t i = 0; i < 6; ++i) {
+    world.Infer(i % 2 == 0 ? "a" : "b", i);
+    world.Run(seconds(1));
+  }
+  world.Run(seconds(1));
+  const auto swaps = EventsOf(world, "swap");
+  ASSERT_EQ(swaps.size(), 6u);
+  EXPECT_EQ(swaps.size(), world.node("node-1").workers[0]->swaps);
+  EXPECT_THAT(swaps[0], testing::MatchesRegex("node-1: GPU 0: 'a' from host, 100 MiB in [0-9.]+ .?s"));
+  EXPECT_THAT(swaps[1],
+              testing::MatchesRegex("node-1: GPU 0: 'b' from host, 100 MiB in [0-9.]+ .?s; 'a' went for it"));
+}
+
 TEST(Cluster, ASourceGpuThatDiesInMidCopyCostsNoRequest) {
   FakeWorkerProfile profile;
   profile.link = {1e9};
@@ -386,6 +420,9 @@ TEST(Cluster, ASourceGpuThatDiesInMidCopyCostsNoRequest) {
   for (const auto& answer : world.answers) EXPECT_EQ(answer.reply.code(), 0) << answer.reply.message();
   EXPECT_EQ(workers[1]->swaps, 2u);  // again, from the host
   EXPECT_EQ(workers[1]->peer_swaps, 1u);
+  EXPECT_THAT(EventsOf(world, "swap"), testing::SizeIs(2));
+  EXPECT_THAT(EventsOf(world, "swap-failed"),
+              testing::ElementsAre(testing::HasSubstr("'resnet' from peer: ")));
 }
 
 TEST(Cluster, ANodeHandsOverWhatItLearnedAndKnowsItAgain) {

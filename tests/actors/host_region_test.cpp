@@ -1,5 +1,9 @@
 // More models than a node's host region or its GPUs hold: everybody is answered all the same.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <map>
+#include <string>
 
 #include "actors/node/prepare_line.hpp"
 #include "actors/node/swap_book.hpp"
@@ -94,6 +98,16 @@ TEST(HostRegion, ADamagedModelIsNeverServedAndComesFromTheManagerAgain) {
   ASSERT_EQ(world.answers.size(), 1u);
   EXPECT_EQ(world.answers[0].reply.code(), 0) << world.answers[0].reply.message();
   EXPECT_EQ(Count(world, "model-damaged"), 1u);
+  // The cluster is told too, and where the swap's model had been.
+  std::map<std::string, std::string> told;
+  proto::AdminRequest ask;
+  ask.mutable_list_events();
+  const auto reply = world.Ask(ask);
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  for (const auto& event : reply->events()) told[event.kind()] = event.message();
+  EXPECT_TRUE(told.contains("model-damaged"));
+  EXPECT_THAT(told["model-loaded"], testing::HasSubstr("function 'a': "));
+  EXPECT_THAT(told["swap"], testing::HasSubstr("'a' from disk"));
   EXPECT_TRUE(repository.Has(Sha256Hex("weights a")));
 }
 

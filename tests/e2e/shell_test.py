@@ -192,7 +192,7 @@ class ClusterVerbs(ShellTest):
         self.deploy_double()
         status = self.shell.json("cluster", "status")["status"]
         self.assertEqual(sorted(entry["member"]["name"] for entry in status["members"]), ["one", "one-gateway"])
-        self.assertIn("GPUs 2 of 2 ready", self.shell.text("cluster", "status"))
+        eventually(lambda: "GPUs 2 of 2 ready" in self.shell.text("cluster", "status"), "the manager heard of both GPUs")
         nodes = self.shell.json("node", "list")["status"]["members"]
         self.assertEqual([node["member"]["name"] for node in nodes], ["one"])
         self.assertIn("one", self.shell.text("node", "list"))
@@ -207,6 +207,8 @@ class ClusterVerbs(ShellTest):
         for kind in ("member-joined", "function-deployed", "model-adopted"):
             self.assertIn(kind, kinds)
         self.assertIn("function-deployed", self.shell.text("events"))
+        self.assertNotIn("swap", self.shell.text("events"))
+        eventually(lambda: "'double' from host" in self.shell.text("events", "--kind", "swap"), "the swap is told of")
 
     def test_a_killed_gpu_tells_how_it_came_back(self):
         self.deploy_double()
@@ -221,7 +223,7 @@ class ClusterVerbs(ShellTest):
         kinds = self.kinds()
         order = [kinds.index("gpu-killed"), kinds.index("worker-down"), kinds.index(events[0]["kind"], kinds.index("worker-down"))]
         self.assertEqual(order, sorted(order), kinds)
-        everything = self.shell.json("events", "--limit", 0)["events"]
+        everything = self.shell.json("events", "--kind", "all", "--limit", 0)["events"]
         self.assertEqual([int(event["sequence"]) for event in everything], list(range(1, len(everything) + 1)))
         self.assertEqual({event["member"] for event in everything if event["kind"].startswith("worker-")}, {"one"})
         after = self.daemon.workers()

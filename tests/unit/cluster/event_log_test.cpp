@@ -7,8 +7,9 @@
 namespace troupe::cluster::event_log_test {
 namespace {
 
-proto::Event EventOf(const std::string& message) {
+proto::Event EventOf(const std::string& message, const std::string& kind = "") {
   proto::Event event;
+  event.set_kind(kind);
   event.set_message(message);
   return event;
 }
@@ -30,6 +31,26 @@ TEST(EventLog, KeepsTheNewestAndNumbersWithoutGaps) {
     ASSERT_EQ(events.size(), c.expected.size()) << c.after << " " << c.limit;
     for (std::size_t i = 0; i < events.size(); ++i) EXPECT_EQ(events[i].sequence(), c.expected[i]);
   }
+}
+
+TEST(EventLog, WhatHappensAllTheTimeDoesNotPushOutWhatIsRare) {
+  EventLog log(10);
+  log.Add(EventOf("", "worker-down"));
+  for (int i = 0; i < 1000; ++i) log.Add(EventOf("", kSwapEvent));
+  log.Add(EventOf("", "worker-ready"));
+  for (int i = 0; i < 1000; ++i) log.Add(EventOf("", kSwapEvent));
+  const auto events = log.After(0, 0);
+  ASSERT_EQ(events.size(), 10u);
+  EXPECT_EQ(events[0].sequence(), 1u);
+  EXPECT_EQ(events[1].sequence(), 1002u);
+  for (std::size_t i = 2; i < 10; ++i) EXPECT_EQ(events[i].sequence(), 1993 + i) << "the newest of them";
+  EXPECT_EQ(log.After(1, 1)[0].sequence(), 1002u);
+  EXPECT_EQ(log.After(0, 9)[0].sequence(), 1002u);
+  // Nor do two kinds of them, nor a kind for each event.
+  for (int i = 0; i < 1000; ++i) log.Add(EventOf("", i % 2 == 0 ? kSwapEvent : "model-loaded"));
+  EXPECT_EQ(log.After(0, 0)[0].sequence(), 1u);
+  for (int i = 0; i < 100; ++i) log.Add(EventOf("", std::to_string(i)));
+  EXPECT_EQ(log.size(), 10u);
 }
 
 TEST(EventLog, LongTextsAreCutBetweenCharacters) {

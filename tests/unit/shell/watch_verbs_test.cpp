@@ -27,10 +27,31 @@ proto::AdminReply EventReply(std::uint64_t first, int count) {
 TEST(WatchVerbs, EventsAsksForTheNewest) {
   Harness troupe;
   troupe.cluster.Answer(Request::kListEvents, EventReply(5, 2));
-  EXPECT_EQ(troupe.Run("events --limit 2"), ExitCode::kOk);
+  EXPECT_EQ(troupe.Run("events --limit 2 --kind all"), ExitCode::kOk);
   EXPECT_EQ(troupe.cluster.asked.back().list_events().limit(), 2U);
   EXPECT_EQ(troupe.cluster.asked.back().list_events().after(), 0U);
   EXPECT_THAT(troupe.out(), HasSubstr("worker-died  event 5\n"));
+}
+
+TEST(WatchVerbs, EventsShowsSwapsToWhoeverAsksForThem) {
+  Harness troupe;
+  auto reply = EventReply(5, 30);
+  for (int i = 3; i < 30; ++i) reply.mutable_events(i)->set_kind("swap");
+  troupe.cluster.Answer(Request::kListEvents, reply);
+  const auto shown = [&](const std::string& options) {
+    EXPECT_EQ(troupe.Run("events " + options), ExitCode::kOk);
+    const auto text = troupe.out();
+    return std::pair(std::count(text.begin(), text.end(), '\n'), text);
+  };
+  EXPECT_EQ(shown("").first, 3);
+  EXPECT_THAT(shown("").second, HasSubstr("event 7\n"));
+  EXPECT_THAT(shown("--limit 1").second,
+              testing::AllOf(HasSubstr("event 7\n"), testing::Not(HasSubstr("event 6"))));
+  EXPECT_EQ(shown("--kind swap").first, 20);
+  EXPECT_THAT(shown("--kind swap --limit 1").second, HasSubstr("event 34\n"));
+  EXPECT_EQ(shown("--kind all --limit 0").first, 31);
+  EXPECT_THAT(shown("--limit 0").second, testing::StartsWith("4 older events are not kept any more\n"));
+  EXPECT_EQ(shown("--kind nothing").second, "no events\n");
 }
 
 TEST(WatchVerbs, FollowGoesOnAfterTheLastOne) {
