@@ -22,7 +22,7 @@ configure: bootstrap
 build: configure ## build everything
 	cmake --build --preset $(PRESET) -j $(JOBS)
 
-demo: build ## a whole cluster on this machine, with a killed worker (KEEP=1 leaves it running)
+demo: build ## a whole cluster on this machine, more models than GPU memory, a killed worker (KEEP=1 leaves it running)
 	deploy/demo.sh $(if $(KEEP),--keep)
 
 test: build asan ## every test; the unit and actor tiers under ASan and UBSan too

@@ -7,15 +7,17 @@ import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 EXAMPLES = ROOT / "examples"
-RESNETS, PIXELS = 8, 64
+RESNETS, PIXELS = 24, 64  # together half as large again as the GPUs' memory
 RELATIVE, ABSOLUTE = 1e-3, 1e-5  # an answer further from its reference than this is wrong
 
 
 class Function:
-    """A function or workflow that is called: `share` of the load, `inputs` to choose from, `references` to compare."""
+    """A function or workflow that is called: `share` of the load, `inputs` to choose from, `references` to compare.
+    Functions of one `family` share a row of the table."""
 
-    def __init__(self, name, share, inputs, deadline_ms=200):
+    def __init__(self, name, share, inputs, deadline_ms=200, family=None):
         self.name, self.share, self.inputs, self.deadline_ms = name, share, inputs, deadline_ms
+        self.family = family or name
         self.references = []
 
     def is_right(self, index, outputs):
@@ -58,7 +60,8 @@ def functions():
     return [Function("digits", 8, digits), Function("mlp", 4, [{"x": x} for x in images(4, 64)]),
             Function("bert-tiny", 3, ids), Function("ensemble", 2, digits[:8], 500),
             Function("detector", 2, [{"image": x} for x in images(4, 3, 128, 128)]),
-            *(Function(f"resnet8-{i}", 1, [{"data": x} for x in images(3, 3, PIXELS, PIXELS)], 400)
+            *(Function(f"resnet8-{i}", 1, [{"data": x} for x in images(3, 3, PIXELS, PIXELS)], 400,
+                       f"resnet8-0..{RESNETS - 1}")
               for i in range(RESNETS))]
 
 
