@@ -91,7 +91,7 @@ void DeviceMemory::Enter(const std::byte* address, const MemoryUser& user, Bytes
   entries_.emplace(address, Entry{user.kind, std::string(user.digest), occupied});
   if (user.kind == Kind::kRun) {
     pool_.Took(user.digest, occupied);
-  } else {
+  } else if (user.kind == Kind::kWeights) {
     pool_.Arrived(user.digest);
   }
 }
@@ -105,7 +105,7 @@ void DeviceMemory::Free(const DeviceRange& range) {
   ++changes_;
   if (entry.kind == Kind::kRun) {
     pool_.GaveBack(entry.digest, entry.occupied);
-  } else {
+  } else if (entry.kind == Kind::kWeights) {
     pool_.Left(entry.digest);
   }
 }

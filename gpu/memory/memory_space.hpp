@@ -13,9 +13,9 @@ namespace troupe::gpu {
 
 // Who a range is for. Ranges of one model are kept together, so that its eviction frees whole partitions.
 struct MemoryUser {
-  enum class Kind { kWeights, kRun };
+  enum class Kind { kWeights, kRun, kState };
   Kind kind = Kind::kWeights;
-  std::string_view digest;  // the model; for a run the one that it runs
+  std::string_view digest;  // the model; for a run the one that it runs, for a state that of its function
 };
 
 // Ranges do not overlap, never leave [0, capacity), begin at multiples of kUnit. Not thread-safe.

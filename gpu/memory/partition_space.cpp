@@ -45,7 +45,8 @@ std::optional<std::uint64_t> PartitionSpace::Allocate(const MemoryUser& user, By
   if (size > sizes_.block * blocks_) return std::nullopt;  // also keeps what follows from overflowing
   Range range;
   range.size = size;
-  range.kind = user.kind;
+  // A function's state lies beside the weights of its model, and leaves with them.
+  range.kind = user.kind == Kind::kState ? Kind::kWeights : user.kind;
   range.owner = std::hash<std::string_view>()(user.digest);
   const bool blocks_first = FitsBlocksWell(size);
   std::optional<std::uint64_t> offset = blocks_first ? AllocateBlocks(range) : AllocateBuddy(range);

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.hpp"
+#include "base/status.hpp"
 
 namespace troupe::gpu {
 
@@ -56,7 +57,7 @@ std::optional<DeviceRange> ModelTable::Release(const std::string& digest, const 
   return hold.weights;
 }
 
-absl::StatusOr<DeviceRange> ModelTable::Evict(const std::string& digest) {
+absl::Status ModelTable::MayEvict(const std::string& digest) const {
   const State state = StateOf(digest);
   if (state == State::kAbsent) {
     return absl::NotFoundError(absl::StrCat("model ", digest, " is not on this device"));
@@ -66,9 +67,14 @@ absl::StatusOr<DeviceRange> ModelTable::Evict(const std::string& digest) {
         absl::StrCat("model ", digest, " is being swapped in: evict it afterwards"));
   }
   if (state == State::kRunning) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("model ", digest, " is used by ", At(digest).users, " runs: evict it afterwards"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "model ", digest, " is used by ", models_.at(digest).users, " runs: evict it afterwards"));
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<DeviceRange> ModelTable::Evict(const std::string& digest) {
+  TROUPE_RETURN_IF_ERROR(MayEvict(digest));
   const DeviceRange weights = At(digest).weights;
   models_.erase(digest);
   return weights;

@@ -41,8 +41,9 @@ class ModelTable {
   // Gives back the memory of a load that has failed, when the last of its runs lets go of it.
   [[nodiscard]] std::optional<DeviceRange> Release(const std::string& digest, const Hold& hold);
 
-  // The memory, which is the caller's to free. NotFound when absent; FailedPrecondition while it is loading
-  // or running.
+  // NotFound when absent; FailedPrecondition while it is loading or running.
+  [[nodiscard]] absl::Status MayEvict(const std::string& digest) const;
+  // The memory, which is the caller's to free; or what MayEvict says.
   [[nodiscard]] absl::StatusOr<DeviceRange> Evict(const std::string& digest);
 
   // A model that is resident and that no run holds, by where its weights are.

@@ -62,12 +62,14 @@ OrderDesk::OrderDesk(std::unique_ptr<Device> device, TaskQueue& queue, Lanes lan
       links_(*device_, options_.swap),
       memory_(*device_, options_.memory),
       residency_(memory_, queue, links_, options_.limits),
+      states_(memory_, queue, links_, residency_, options_.limits),
       preparer_(*device_, queue, lanes, options_.limits),
       runner_(memory_, queue, lanes, options_.limits, links_, residency_, preparer_),
       consolidator_(memory_, residency_.table(), queue) {
   residency_.Connect(
       [this](const std::string& digest, const absl::Status& status) { runner_.ModelChanged(digest, status); },
       [this](const std::string& digest) { return runner_.Wants(digest); });
+  states_.Connect([this] { runner_.StatesChanged(); });
 }
 
 void OrderDesk::Take(const std::shared_ptr<Session>& session, const transport::RingRecord& record) {
@@ -102,7 +104,7 @@ void OrderDesk::Execute(const std::shared_ptr<Session>& session, proto::WorkerOr
     case proto::WorkerOrder::kSwapIn:
       return SwapIn(session, order.swap_in(), std::move(reply));
     case proto::WorkerOrder::kEvict:
-      return residency_.Evict(order.evict().digest(), std::move(reply));
+      return states_.Evict(session->channel(), order.evict().digest(), std::move(reply));
     case proto::WorkerOrder::kRun:
       return Run(session, std::move(*order.mutable_run()), std::move(reply));
     case proto::WorkerOrder::kCancel:
@@ -127,9 +129,10 @@ void OrderDesk::Execute(const std::shared_ptr<Session>& session, proto::WorkerOr
       return;
     case proto::WorkerOrder::kFault:
       return Fault(order.fault(), std::move(reply));
+    case proto::WorkerOrder::kWriteBack:
+      return states_.WriteBack(session->channel(), order.write_back().digest(), std::move(reply));
     case proto::WorkerOrder::kLend:
     case proto::WorkerOrder::kReturn:
-    case proto::WorkerOrder::kWriteBack:
     case proto::WorkerOrder::ORDER_NOT_SET:
       break;
   }
@@ -156,7 +159,8 @@ void OrderDesk::SwapIn(const std::shared_ptr<Session>& session, const proto::Swa
   if (!host.ok()) return reply.Fail(host.status());
   std::optional<Time> deadline;
   if (order.has_deadline_in_ns()) deadline = DeadlineIn(order.deadline_in_ns());
-  residency_.SwapIn(*host, deadline, std::move(reply));
+  states_.SwapIn(session->channel(), order, deadline, std::move(reply),
+                 [&](Reply weights) { residency_.SwapIn(*host, deadline, std::move(weights)); });
 }
 
 void OrderDesk::Run(const std::shared_ptr<Session>& session, proto::RunOrder order, Reply reply) {
@@ -203,6 +207,7 @@ void OrderDesk::Fault(const proto::FaultOrder& order, Reply reply) {
 
 void OrderDesk::Abandon() {
   runner_.FailAll(absl::UnavailableError("the daemon is gone"));
+  states_.Abandon();
 }
 
 void OrderDesk::Tick(Time now) {
@@ -253,8 +258,8 @@ proto::WorkerDescription OrderDesk::Describe() const {
   description.set_swaps(residency_.swaps());
   description.set_busy_ns(device_->compute_busy().count());
   description.set_link_bytes_per_second(device_->info().link.value);
-  description.set_copy_in_bytes((residency_.swapped() + runner_.bytes_in()).count());
-  description.set_copy_out_bytes(runner_.bytes_out().count());
+  description.set_copy_in_bytes((residency_.swapped() + runner_.bytes_in() + states_.bytes_in()).count());
+  description.set_copy_out_bytes((runner_.bytes_out() + states_.bytes_out()).count());
   description.set_copy_in_busy_ns(device_->engine(Engine::kCopyIn).busy_time.count());
   description.set_copy_out_busy_ns(device_->engine(Engine::kCopyOut).busy_time.count());
   description.set_generation(options_.generation);

@@ -17,6 +17,7 @@
 #include "gpu/worker/residency.hpp"
 #include "gpu/worker/runner.hpp"
 #include "gpu/worker/session.hpp"
+#include "gpu/worker/state_desk.hpp"
 #include "gpu/worker/task_queue.hpp"
 
 namespace troupe::gpu {
@@ -69,6 +70,7 @@ class OrderDesk {
   LinkDesk links_;  // probes the link while the device is empty
   DeviceMemory memory_;
   Residency residency_;
+  StateDesk states_;
   Preparer preparer_;
   Runner runner_;
   Consolidator consolidator_;

@@ -16,7 +16,7 @@ proto::WorkerOutcome NoFitOutcome(const DeviceMemory& memory) {
 }
 
 Residency::Residency(DeviceMemory& memory, TaskQueue& queue, LinkDesk& links, const WorkerLimits& limits)
-    : memory_(memory), queue_(queue), links_(links), limits_(limits) {}
+    : memory_(memory), queue_(queue), links_(links), limits_(limits), states_(memory) {}
 
 // What still comes in calls back.
 Residency::~Residency() {
@@ -146,10 +146,17 @@ void Residency::Copied(const std::string& digest, const absl::Status& status) {
   if (changed_) changed_(digest, status);
 }
 
-void Residency::Evict(const std::string& digest, Reply reply) {
+absl::Status Residency::MayEvict(const std::string& digest) const {
   if (wanted_ && wanted_(digest)) {
-    reply.Fail(
-        absl::FailedPreconditionError(absl::StrCat("runs wait for model ", digest, ": evict it afterwards")));
+    return absl::FailedPreconditionError(
+        absl::StrCat("runs wait for model ", digest, ": evict it afterwards"));
+  }
+  return table_.MayEvict(digest);
+}
+
+void Residency::Evict(const std::string& digest, Reply reply) {
+  if (const absl::Status may = MayEvict(digest); !may.ok()) {
+    reply.Fail(may);
     return;
   }
   const absl::StatusOr<DeviceRange> range = table_.Evict(digest);

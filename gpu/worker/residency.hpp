@@ -18,6 +18,7 @@
 #include "gpu/worker/limits.hpp"
 #include "gpu/worker/model_table.hpp"
 #include "gpu/worker/reply.hpp"
+#include "gpu/worker/state_table.hpp"
 #include "gpu/worker/task_queue.hpp"
 
 namespace troupe::gpu {
@@ -46,7 +47,11 @@ class Residency {
   // A run that used the model lets go of it.
   void Release(const std::string& digest, const ModelTable::Hold& hold);
   void Evict(const std::string& digest, Reply reply);
+  // Why Evict would refuse now.
+  [[nodiscard]] absl::Status MayEvict(const std::string& digest) const;
 
+  // What functions keep on the device; moved by the state desk, used by runs.
+  [[nodiscard]] StateTable& states() { return states_; }
   [[nodiscard]] ModelTable& table() { return table_; }
   [[nodiscard]] const ModelTable& table() const { return table_; }
   [[nodiscard]] std::uint64_t swaps() const { return swaps_; }
@@ -68,6 +73,7 @@ class Residency {
   LinkDesk& links_;
   const WorkerLimits& limits_;
   ModelTable table_;
+  StateTable states_;
   Changed changed_;
   Wanted wanted_;
   std::map<std::string, Loading> loading_;

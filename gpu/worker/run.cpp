@@ -32,19 +32,35 @@ absl::Status CheckRunInputs(const proto::RunOrder& order) {
       return absl::InvalidArgumentError(absl::StrCat("input ", tensor.spec().name(), " was given twice"));
     }
   }
+  if (order.stateful().empty() != order.state().empty())
+    return absl::InvalidArgumentError("a run names the function of its state and the tensors, or neither");
+  std::set<std::string> outputs;
+  for (const proto::StateTensor& tensor : order.state()) {
+    if (names.insert(tensor.input()).second && outputs.insert(tensor.output()).second) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'", tensor.input(), "' is state of the function: it stays on the device, callers do not send it"));
+  }
   return absl::OkStatus();
 }
 
-std::vector<proto::TensorSpec> InputSpecs(const proto::RunOrder& order) {
+std::vector<proto::TensorSpec> InputSpecs(const Run& run) {
   std::vector<proto::TensorSpec> specs;
-  for (const proto::Tensor& tensor : order.inputs()) specs.push_back(tensor.spec());
+  for (const proto::Tensor& tensor : run.request.order.inputs()) specs.push_back(tensor.spec());
+  if (run.state != nullptr) {
+    for (const DeviceState::Tensor& tensor : run.state->tensors) specs.push_back(tensor.spec);
+  }
   return specs;
 }
 
 absl::Status ReserveOutputs(Run& run, Bytes inline_limit) {
+  TROUPE_RETURN_IF_ERROR(PlaceState(run));
   Bytes inlined;
   for (std::size_t i = 0; i < run.plan->outputs().size(); ++i) {
     const Bytes size = run.plan->output_bytes(i);
+    if (IsStateOutput(run, run.plan->outputs()[i].name())) {
+      run.rooms.emplace_back();
+      continue;
+    }
     transport::LocalChannel& channel = *run.request.channel;
     const bool in_message = size <= transport::kInlineLimit && inlined + size <= inline_limit;
     if (in_message) inlined += size;
@@ -73,8 +89,13 @@ absl::Status MeasureOutputs(Run& run) {
                                               " is larger than its bound of ",
                                               run.plan->output_bytes(i).count(), " bytes"));
     }
+    const bool stays = IsStateOutput(run, run.plan->outputs()[i].name());
+    if (stays && size != run.plan->output_bytes(i)) {
+      return absl::InternalError(absl::StrCat("state ", FormatSpec(run.outputs[i]), " is smaller than the ",
+                                              run.plan->output_bytes(i).count(), " bytes it had"));
+    }
     run.output_sizes.push_back(size);
-    run.bytes += size.count();
+    run.bytes += stays ? 0 : size.count();
   }
   return absl::OkStatus();
 }
@@ -92,6 +113,7 @@ proto::WorkerOutcome OutcomeOf(Run& run, Time now) {
     for (const Time step : *run.trace) detail.add_step_begin_ns(step.time_since_epoch().count());
   }
   for (std::size_t i = 0; i < run.outputs.size(); ++i) {
+    if (IsStateOutput(run, run.plan->outputs()[i].name())) continue;
     proto::Tensor& tensor = *detail.add_outputs();
     *tensor.mutable_spec() = std::move(run.outputs[i]);
     *tensor.mutable_data() = run.rooms[i].Commit();
@@ -105,14 +127,20 @@ proto::WorkerOutcome OutcomeOf(Run& run, Time now) {
   return outcome;
 }
 
-RunLayout::RunLayout(const DevicePlan& plan) {
-  const auto place = [this](Bytes size) {
-    const std::pair<Bytes, Bytes> range(total, size);
-    total = AlignUp(total + size, kAlignment);
+RunLayout::RunLayout(const DevicePlan& plan, const Run* run) {
+  const auto place = [this](Bytes size, bool state) {
+    const std::pair<Bytes, Bytes> range(total, state ? Bytes(0) : size);
+    total = AlignUp(total + range.second, kAlignment);
     return range;
   };
-  for (std::size_t i = 0; i < plan.inputs().size(); ++i) inputs_.push_back(place(plan.input_bytes(i)));
-  for (std::size_t i = 0; i < plan.outputs().size(); ++i) outputs_.push_back(place(plan.output_bytes(i)));
+  for (std::size_t i = 0; i < plan.inputs().size(); ++i) {
+    const bool state = run != nullptr && IsStateInput(*run, plan.inputs()[i].name());
+    inputs_.push_back(place(plan.input_bytes(i), state));
+  }
+  for (std::size_t i = 0; i < plan.outputs().size(); ++i) {
+    const bool state = run != nullptr && IsStateOutput(*run, plan.outputs()[i].name());
+    outputs_.push_back(place(plan.output_bytes(i), state));
+  }
 }
 
 void RunLayout::Bind(DeviceRange block, LaunchArguments& arguments) const {

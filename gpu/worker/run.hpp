@@ -12,6 +12,7 @@
 #include "gpu/worker/host_model.hpp"
 #include "gpu/worker/model_table.hpp"
 #include "gpu/worker/reply.hpp"
+#include "gpu/worker/state_table.hpp"
 #include "proto/worker.pb.h"
 #include "transport/local_channel.hpp"
 
@@ -49,6 +50,8 @@ struct Run {
   // Of the model, when it was on its way as the run was staged: the run begins with its first group.
   std::shared_ptr<ModelLoad> load;
   std::shared_ptr<std::vector<Time>> trace;  // when each step was reached; null: nobody asked
+  StateTable::StatePtr state;                // of its function; null: it has none
+  bool unheard = false;                      // its daemon is gone: it advances no state
 
   DeviceRange block;                       // inputs and outputs, until the outputs have left
   std::optional<DeviceRange> activations;  // until it has computed
@@ -65,12 +68,20 @@ struct Run {
   Time copy_out_begin;
 };
 
-// Each tensor's bytes are where its shape says; names are different. InvalidArgument names the tensor.
+// Each tensor's bytes are where its shape says; names are different, also those of the function's state.
+// InvalidArgument names the tensor.
 absl::Status CheckRunInputs(const proto::RunOrder& order);
-[[nodiscard]] std::vector<proto::TensorSpec> InputSpecs(const proto::RunOrder& order);
+// Of all that its plan takes: those that came with the order, and the state.
+[[nodiscard]] std::vector<proto::TensorSpec> InputSpecs(const Run& run);
+// What stays on the device as the function's state is neither sent nor answered.
+[[nodiscard]] bool IsStateInput(const Run& run, const std::string& name);
+[[nodiscard]] bool IsStateOutput(const Run& run, const std::string& name);
+// Puts the state in the place of the inputs and outputs that it is. InvalidArgument when the run's plan and
+// its state differ.
+absl::Status PlaceState(Run& run);
 
-// Rooms for the outputs: inline while they are small and few, else in the channel's arena. ResourceExhausted
-// when that is full of outputs that nobody has released.
+// The state in its place, and rooms for the other outputs: inline while they are small and few, else in the
+// channel's arena. ResourceExhausted when that is full of outputs that nobody has released.
 absl::Status ReserveOutputs(Run& run, Bytes inline_limit);
 // The sizes of run.outputs; Internal when one is larger than its plan said.
 absl::Status MeasureOutputs(Run& run);
@@ -79,11 +90,14 @@ absl::Status MeasureOutputs(Run& run);
 
 // Lays out inputs and outputs in one block of device memory.
 struct RunLayout {
-  explicit RunLayout(const DevicePlan& plan);
+  explicit RunLayout(const DevicePlan& plan) : RunLayout(plan, nullptr) {}
+  // State has its own place.
+  explicit RunLayout(const Run& run) : RunLayout(*run.plan, &run) {}
   void Bind(DeviceRange block, LaunchArguments& arguments) const;
   Bytes total;
 
  private:
+  RunLayout(const DevicePlan& plan, const Run* run);
   static constexpr Bytes kAlignment = Bytes(256);
   std::vector<std::pair<Bytes, Bytes>> inputs_;  // offset, size
   std::vector<std::pair<Bytes, Bytes>> outputs_;

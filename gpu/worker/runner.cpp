@@ -44,6 +44,7 @@ std::unique_ptr<Run> Runner::Take(Id id) {
   std::unique_ptr<Run> run = std::move(runs_.extract(id).mapped());
   const auto found = by_sequence_.find(run->request.sequence);
   if (found != by_sequence_.end() && found->second == id) by_sequence_.erase(found);
+  LeaveTurn(id, *run);
   return run;
 }
 
@@ -74,6 +75,7 @@ absl::Status Runner::Accept(Id id, Run& run) {
     return absl::NotFoundError(absl::StrCat("model ", digest, " is not on this device: swap it in first"));
   }
   if (run.request.deadline) residency_.Hurry(digest, *run.request.deadline);
+  TROUPE_RETURN_IF_ERROR(TakeTurn(id, run));
   TROUPE_RETURN_IF_ERROR(FindPlan(id, run));
   if (Find(id) != nullptr) FetchInputs(id, run);  // preparation may have been refused, and the run with it
   return absl::OkStatus();
@@ -81,7 +83,7 @@ absl::Status Runner::Accept(Id id, Run& run) {
 
 absl::Status Runner::FindPlan(Id id, Run& run) {
   const proto::RunOrder& order = run.request.order;
-  const std::string key = PlanKeyOf(order.digest(), InputSpecs(order));
+  const std::string key = PlanKeyOf(order.digest(), InputSpecs(run));
   run.plan = preparer_.Find(key);
   if (run.plan != nullptr) return absl::OkStatus();
   const auto here = [this, id](const absl::StatusOr<std::shared_ptr<DevicePlan>>& plan) {
@@ -91,7 +93,7 @@ absl::Status Runner::FindPlan(Id id, Run& run) {
   if (preparer_.Preparing(key)) {
     preparer_.Await(key, here);
   } else if (run.request.host) {
-    preparer_.Prepare(run.request.sequence, *run.request.host, InputSpecs(order), here);
+    preparer_.Prepare(run.request.sequence, *run.request.host, InputSpecs(run), here);
   } else {
     return absl::FailedPreconditionError(
         absl::StrCat("model ", order.digest(),
@@ -130,7 +132,7 @@ Runner::Model Runner::ModelOf(const Run& run) const {
 std::optional<Runner::Id> Runner::NextToStage(Model model) const {
   return waiting_.First([&](Id id) {
     const Run& run = *runs_.at(id);
-    return run.plan != nullptr && run.inputs_here && ModelOf(run) == model;
+    return run.plan != nullptr && run.inputs_here && ModelOf(run) == model && HasTurn(id, run);
   });
 }
 
@@ -167,7 +169,7 @@ void Runner::StageSome(Model model, const std::size_t& staged) {
 
 // All that it needs or nothing.
 absl::Status Runner::TakeMemory(Run& run) {
-  const RunLayout layout(*run.plan);
+  const RunLayout layout(run);
   const Bytes activations = run.plan->activation_bytes();
   const MemoryUser user{MemoryUser::Kind::kRun, run.request.order.digest()};
   TROUPE_ASSIGN_OR_RETURN(run.block, memory_.Allocate(user, layout.total));
@@ -289,6 +291,7 @@ void Runner::Computed(Id id, const Completion& completion, std::vector<proto::Te
 }
 
 void Runner::Left(Id id, const absl::Status& status) {
+  if (Run& done = *Find(id); status.ok() && done.state != nullptr && !done.unheard) done.state->Commit();
   std::unique_ptr<Run> run = Take(id);
   FreeDevice(*run);
   ++runs_done_;
@@ -366,6 +369,7 @@ void Runner::FailAll(const absl::Status& status) {
   std::vector<Id> all;
   for (const auto& [id, run] : runs_) all.push_back(id);
   for (const Id id : all) GiveUp(id, status);
+  for (const auto& [id, run] : runs_) run->unheard = true;
   advancing_ = false;
   by_sequence_.clear();
   known_arenas_.clear();

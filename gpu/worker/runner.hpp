@@ -49,6 +49,8 @@ class Runner {
   void ModelChanged(const std::string& digest, const absl::Status& status);
   // Whether runs wait for this model (those that hold it are known to the model table).
   [[nodiscard]] bool Wants(const std::string& digest) const;
+  // A state has come, or will not; or it is somebody else's turn.
+  void StatesChanged();
   [[nodiscard]] std::size_t in_flight() const { return runs_.size(); }
   [[nodiscard]] std::uint64_t runs_done() const { return runs_done_; }
   [[nodiscard]] Bytes bytes_in() const { return bytes_in_; }    // of inputs
@@ -58,6 +60,12 @@ class Runner {
   using Id = std::uint64_t;  // ours: sequences begin anew with each daemon
   absl::Status Accept(Id id, Run& run);
   absl::Status FindPlan(Id id, Run& run);
+  // runner_state.cpp: runs that use a state of their function.
+  absl::Status TakeTurn(Id id, Run& run);
+  void LeaveTurn(Id id, Run& run);
+  [[nodiscard]] static bool HasTurn(Id id, const Run& run) {
+    return run.state == nullptr || StateTable::MayBegin(*run.state, id);
+  }
   void FetchInputs(Id id, Run& run);
   void InputsHere(Id id, absl::StatusOr<std::vector<transport::TensorData>> inputs);
   void PlanHere(Id id, const absl::StatusOr<std::shared_ptr<DevicePlan>>& plan);
@@ -68,15 +76,20 @@ class Runner {
   [[nodiscard]] std::optional<Id> NextToLaunch() const;
   void StageSome(Model model, const std::size_t& staged);
   bool Stage(Id id);
+  // One input: where it is, and where it goes.
+  struct InputBytes {
+    DeviceRange to;
+    std::span<const std::byte> from;
+  };
   void CopyInputs(Id id, Run& run);
-  void SendInputs(Id id, Run& run, const std::vector<std::span<const std::byte>>& bytes);
+  void SendInputs(Id id, Run& run, const std::vector<InputBytes>& bytes);
   [[nodiscard]] StepGate GateOf(Run& run) const;
   void NoteGroups(Run& run, const Completion& completion) const;
   void Staged(Id id, const absl::Status& status);
   void Launch(Id id);
   void Computed(Id id, const Completion& completion, std::vector<proto::TensorSpec> outputs);
   absl::Status CopyOutputs(Id id, Run& run);
-  void SendOutputs(Id id, Run& run);
+  void SendOutputs(Id id, Run& run, const std::vector<std::size_t>& leaving);
   void Left(Id id, const absl::Status& status);
   void GiveUp(Id id, const absl::Status& status, proto::WorkerOutcome outcome = {});
   [[nodiscard]] Run* Find(Id id);

@@ -66,14 +66,17 @@ void Runner::InputsHere(Id id, absl::StatusOr<std::vector<transport::TensorData>
 void Runner::CopyInputs(Id id, Run& run) {
   run.copy_in_begin = SteadyNow();
   const proto::RunOrder& order = run.request.order;
-  std::vector<std::span<const std::byte>> bytes;
+  std::vector<InputBytes> bytes;
   std::uint64_t total = 0;
-  for (const proto::TensorSpec& input : run.plan->inputs()) {
+  for (std::size_t i = 0; i < run.plan->inputs().size(); ++i) {
+    const std::string& name = run.plan->inputs()[i].name();
+    if (IsStateInput(run, name)) continue;
     std::size_t from = 0;
-    while (order.inputs(static_cast<int>(from)).spec().name() != input.name()) ++from;
+    while (order.inputs(static_cast<int>(from)).spec().name() != name) ++from;
     const proto::TensorRef& ref = order.inputs(static_cast<int>(from)).data();
-    bytes.push_back(ref.has_arena() ? run.inputs[from].bytes() : std::as_bytes(std::span(ref.inlined())));
-    total += bytes.back().size();
+    bytes.push_back({run.arguments.inputs[i],
+                     ref.has_arena() ? run.inputs[from].bytes() : std::as_bytes(std::span(ref.inlined()))});
+    total += bytes.back().from.size();
   }
   run.bytes += total;
   bytes_in_ += Bytes(total);
@@ -85,7 +88,7 @@ void Runner::CopyInputs(Id id, Run& run) {
   auto failed = std::make_shared<absl::Status>();
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     const bool last = i + 1 == bytes.size();
-    in_->CopyIn(run.arguments.inputs[i], bytes[i], [this, id, failed, last](const Completion& completion) {
+    in_->CopyIn(bytes[i].to, bytes[i].from, [this, id, failed, last](const Completion& completion) {
       if (failed->ok()) *failed = completion.status;
       if (last) queue_.Post([this, id, failed] { Staged(id, *failed); });
     });
@@ -93,14 +96,13 @@ void Runner::CopyInputs(Id id, Run& run) {
   if (bytes.empty()) queue_.Post([this, id] { Staged(id, absl::OkStatus()); });
 }
 
-void Runner::SendInputs(Id id, Run& run, const std::vector<std::span<const std::byte>>& bytes) {
+void Runner::SendInputs(Id id, Run& run, const std::vector<InputBytes>& bytes) {
   TransferRequest transfer;
   transfer.order = run.request.sequence;
   transfer.deadline = run.request.deadline;
-  for (std::size_t i = 0; i < bytes.size(); ++i) {
-    // Copies in only read their source.
-    transfer.pieces.push_back({run.arguments.inputs[i], const_cast<std::byte*>(bytes[i].data())});
-  }
+  // Copies in only read their source.
+  for (const InputBytes& input : bytes)
+    transfer.pieces.push_back({input.to, const_cast<std::byte*>(input.from.data())});
   transfer.done = [this, id](const Completion& completion) {
     queue_.Post([this, id, status = completion.status] { Staged(id, status); });
   };
@@ -112,30 +114,33 @@ absl::Status Runner::CopyOutputs(Id id, Run& run) {
   TROUPE_RETURN_IF_ERROR(MeasureOutputs(run));
   bytes_out_ += Bytes(run.bytes - before);
   run.copy_out_begin = SteadyNow();
+  std::vector<std::size_t> leaving;
+  for (std::size_t i = 0; i < run.outputs.size(); ++i)
+    if (!IsStateOutput(run, run.plan->outputs()[i].name())) leaving.push_back(i);
   if (Bytes(run.bytes - before) > links_.options().block) {
-    SendOutputs(id, run);
+    SendOutputs(id, run, leaving);
     return absl::OkStatus();
   }
   lanes_.At(Lane::kCopyOut, run.request.sequence);
   auto failed = std::make_shared<absl::Status>();
-  for (std::size_t i = 0; i < run.outputs.size(); ++i) {
+  for (const std::size_t i : leaving) {
     const Bytes size = run.output_sizes[i];
-    const bool last = i + 1 == run.outputs.size();
+    const bool last = i == leaving.back();
     out_->CopyOut(run.rooms[i].bytes().first(size.count()), run.arguments.outputs[i].Part(Bytes(0), size),
                   [this, id, failed, last](const Completion& completion) {
                     if (failed->ok()) *failed = completion.status;
                     if (last) queue_.Post([this, id, failed] { Left(id, *failed); });
                   });
   }
-  if (run.outputs.empty()) queue_.Post([this, id] { Left(id, absl::OkStatus()); });
+  if (leaving.empty()) queue_.Post([this, id] { Left(id, absl::OkStatus()); });
   return absl::OkStatus();
 }
 
-void Runner::SendOutputs(Id id, Run& run) {
+void Runner::SendOutputs(Id id, Run& run, const std::vector<std::size_t>& leaving) {
   TransferRequest transfer;
   transfer.order = run.request.sequence;
   transfer.deadline = run.request.deadline;
-  for (std::size_t i = 0; i < run.outputs.size(); ++i) {
+  for (const std::size_t i : leaving) {
     transfer.pieces.push_back(
         {run.arguments.outputs[i].Part(Bytes(0), run.output_sizes[i]), run.rooms[i].bytes().data()});
   }
