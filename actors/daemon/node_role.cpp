@@ -165,6 +165,7 @@ class NodeRole final : public Role {
       command.compute = config.compute;
       command.profile = config.profile;
       command.threads = static_cast<int>(config.worker_threads);
+      command.concurrency = config.concurrency;
       command.lease = config.lease;
       command.allow_faults = config.allow_faults;
       command.swap = config.policies.swap;

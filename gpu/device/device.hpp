@@ -3,8 +3,9 @@
 //
 // Memory is one bounded space that is handed out in ranges. Work is put on streams: the operations of one
 // stream happen in order, operations of different streams at the same time as far as the engines allow (one
-// copy engine per direction, one compute engine). Nothing here blocks its caller except Prepare; the end of
-// an operation is told by a callback, and other operations wait for it through its event.
+// copy engine per direction, one compute engine that `concurrency` launches share). Nothing here blocks its
+// caller except Prepare; the end of an operation is told by a callback, and other operations wait for it
+// through its event.
 //
 // Owner: one per worker process, made at the first adoption, destroyed last. All members are thread-safe.
 #pragma once
@@ -35,6 +36,8 @@ struct DeviceInfo {
   std::string pack_target;  // Model::packed_for of the weights that run best here
   Bytes memory;
   BytesPerSecond link;  // to the host, one direction
+  // Launches, of as many streams, that compute at the same time; each is the slower for the others.
+  std::size_t concurrency = 1;
 };
 
 // A range of device memory. The address means something to the device only: the host never reads through it.
@@ -97,6 +100,13 @@ using OnComplete = std::function<void(const Completion&)>;
 // The same for a launch; the output shapes as they came out (equal to the plan's unless they depend on data).
 using OnLaunched = std::function<void(const Completion&, std::vector<proto::TensorSpec> outputs)>;
 
+// One engine as a watchdog sees it: a counter that stands still while the engine is busy means a hang.
+struct EngineState {
+  bool busy = false;
+  std::uint64_t progress = 0;  // blocks copied, steps run
+  Duration busy_time{};        // of its operations since it began
+};
+
 // Operations in order. An operation whose stream waits for an event that failed is not executed and ends with
 // the event's error; an operation that fails by itself does not hinder those behind it on the same stream.
 // Source and destination stay valid until the operation has completed. Destroying a stream waits for what is
@@ -111,16 +121,11 @@ class Stream {
   virtual EventPtr Launch(std::shared_ptr<DevicePlan> plan, LaunchArguments arguments, OnLaunched done) = 0;
   // What is put on this stream from now on waits for `event` as well.
   virtual void Wait(EventPtr event) = 0;
+  // Its launches alone: beside others that go on, a hang of one shows only here.
+  [[nodiscard]] virtual EngineState launches() const = 0;
 };
 
-// One engine as a watchdog sees it: a counter that stands still while the engine is busy means a hang.
-struct EngineState {
-  bool busy = false;
-  std::uint64_t progress = 0;  // blocks copied, steps run
-  Duration busy_time{};        // of its operations since it began
-};
 enum class Engine { kCopyIn = 0, kCopyOut = 1, kCompute = 2 };
-inline constexpr std::size_t kEngines = 3;
 
 class Device {
  public:
@@ -151,7 +156,7 @@ class Device {
   // Not OK: the device is lost, nothing on it can be used again and the process should end.
   [[nodiscard]] virtual absl::Status Health() const = 0;
   [[nodiscard]] virtual EngineState engine(Engine which) const = 0;
-  // Time that the compute engine was busy since the device was made.
+  // Time that the compute engine was busy since the device was made, whatever shared it.
   [[nodiscard]] virtual Duration compute_busy() const = 0;
 
   // Faults that tests ask for: the compute engine never ends an operation again; the copy engines stop moving

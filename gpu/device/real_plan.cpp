@@ -17,7 +17,7 @@ class RealPlan final : public VirtualPlan {
   }
 
   absl::StatusOr<std::vector<proto::TensorSpec>> Run(const LaunchArguments& arguments,
-                                                     const BeforeStep& before_step, VirtualEngine&) override {
+                                                     const BeforeStep& before_step, ComputeLane) override {
     PlanBindings bindings;
     bindings.weights = arguments.weights.address;
     bindings.activations = arguments.activations.address;

@@ -1,13 +1,12 @@
-#include <algorithm>
 #include <cstring>
 #include <map>
 #include <string_view>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
 #include "gpu/device/tensor_bytes.hpp"
 #include "gpu/device/virtual_plan.hpp"
-#include "transport/steady_clock.hpp"
 
 namespace troupe::gpu {
 namespace {
@@ -29,15 +28,15 @@ class TimedPlan final : public VirtualPlan {
 
   absl::StatusOr<std::vector<proto::TensorSpec>> Run(const LaunchArguments& arguments,
                                                      const BeforeStep& before_step,
-                                                     VirtualEngine& engine) override {
+                                                     ComputeLane lane) override {
     const auto steps = static_cast<std::int64_t>(steps_.size());
-    Time at = transport::SteadyNow();
+    Duration work{};  // that nobody has waited for yet
     for (std::int64_t step = 0; step < steps; ++step) {
       TROUPE_RETURN_IF_ERROR(before_step(static_cast<std::size_t>(step)));
-      // A step that had to wait for its weights delays those behind it; one that was told late does not.
-      if (arguments.gate) at = std::max(at, transport::SteadyNow());
-      at += run_time_ * (step + 1) / steps - run_time_ * step / steps;
-      if (arguments.gate || step + 1 == steps) TROUPE_RETURN_IF_ERROR(engine.SleepUntil(at));
+      work += run_time_ * (step + 1) / steps - run_time_ * step / steps;
+      // A step that has to wait for its weights delays those behind it; without gates nobody sees the steps.
+      if (arguments.gate || step + 1 == steps)
+        TROUPE_RETURN_IF_ERROR(lane.share.Work(std::exchange(work, Duration(0)), lane.engine));
     }
     for (std::size_t i = 0; i < outputs().size(); ++i) {
       std::memset(arguments.outputs[i].address, 0, output_bytes(i).count());

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.hpp"
 #include "base/status.hpp"
+#include "gpu/device/compute_lanes.hpp"
 #include "gpu/device/memory_warmer.hpp"
 #include "gpu/device/tensor_bytes.hpp"
 #include "gpu/device/virtual_copy.hpp"
@@ -28,10 +29,10 @@ class VirtualDevice final : public Device {
       : options_(std::move(options)),
         memory_(std::make_shared<const transport::MemoryFile>(std::move(memory))),
         ranges_(0, Bytes(memory_->size().count() / kAlignment.count() * kAlignment.count()), kAlignment),
-        info_{options_.name, options_.pack_target, ranges_.capacity(), {}},
+        info_{options_.name, options_.pack_target, ranges_.capacity(), {}, options_.concurrency},
         copy_in_(nullptr),
         copy_out_(nullptr),
-        compute_([threads = options_.threads] { omp_set_num_threads(threads); }) {}
+        compute_(options_.concurrency, options_.threads) {}
 
   [[nodiscard]] const DeviceInfo& info() const override { return info_; }
 
@@ -83,9 +84,9 @@ class VirtualDevice final : public Device {
       return std::make_shared<CopyOperation>(to.address, from.address, from.size.count(), false, path_within_,
                                              std::move(done));
     };
-    factory.engines[static_cast<std::size_t>(Engine::kCopyIn)] = &copy_in_;
-    factory.engines[static_cast<std::size_t>(Engine::kCopyOut)] = &copy_out_;
-    factory.engines[static_cast<std::size_t>(Engine::kCompute)] = &compute_;
+    factory.in = &copy_in_;
+    factory.out = &copy_out_;
+    factory.compute = &compute_;
     return std::make_unique<VirtualStream>(std::move(factory));
   }
 
@@ -129,7 +130,7 @@ class VirtualDevice final : public Device {
   [[nodiscard]] Duration compute_busy() const override { return compute_.busy_time(); }
 
   absl::Status HangCompute() override {
-    compute_.Freeze(true);
+    compute_.Freeze();
     return absl::OkStatus();
   }
   absl::Status StallCopies() override {
@@ -162,7 +163,7 @@ class VirtualDevice final : public Device {
   CopyPath path_within_;   // no link
   VirtualEngine copy_in_;  // the engines' threads end before what they use
   VirtualEngine copy_out_;
-  VirtualEngine compute_;
+  ComputeLanes compute_;
   MemoryWarmer warmer_{memory_};
 };
 

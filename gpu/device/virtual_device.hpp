@@ -23,11 +23,14 @@ struct VirtualDeviceOptions {
   // Times instead of results; without it `builder` makes the plans.
   std::optional<ComputeProfile> timed;
   PlanBuilder builder;
-  int threads = 1;
+  int threads = 1;              // of each launch
+  std::size_t concurrency = 1;  // launches at a time
 };
 
-// One thread per engine. Without links copies take the time that memory takes. Everything that streams and
-// plans refer to lives in the device: destroy them first. NotFound when the links lack this device's.
+// One thread per copy engine, and one for each launch that computes at a time. Launches of timed plans share
+// the engine evenly (ComputeShare). Without links copies take the time that memory takes. Everything that
+// streams and plans refer to lives in the device: destroy them first. NotFound when the links lack this
+// device's.
 absl::StatusOr<std::unique_ptr<Device>> MakeVirtualDevice(VirtualDeviceOptions options,
                                                           transport::MemoryFile memory,
                                                           std::shared_ptr<transport::LinkBuckets> links);

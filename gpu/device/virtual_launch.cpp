@@ -1,4 +1,4 @@
-// A launch as an operation of the compute engine, and what all plans of the virtual GPU describe.
+// A launch as an operation of a lane of the compute engine, and what all plans of the virtual GPU describe.
 #include <utility>
 
 #include "base/check.hpp"
@@ -12,19 +12,22 @@ namespace {
 
 class LaunchOperation final : public VirtualOperation {
  public:
-  LaunchOperation(std::shared_ptr<VirtualPlan> plan, LaunchArguments arguments, OnLaunched done)
-      : plan_(std::move(plan)), arguments_(std::move(arguments)), done_(std::move(done)) {}
+  LaunchOperation(std::shared_ptr<VirtualPlan> plan, LaunchArguments arguments, ComputeShare& share,
+                  OnLaunched done)
+      : plan_(std::move(plan)), arguments_(std::move(arguments)), share_(share), done_(std::move(done)) {}
 
   bool Turn(VirtualEngine& engine) override {
     completion.begin = transport::SteadyNow();
+    share_.Began(completion.begin);
     const auto before_step = [this, &engine](std::size_t step) -> absl::Status {
       TROUPE_RETURN_IF_ERROR(engine.Tick());
       return arguments_.gate ? Pass(step, engine) : absl::OkStatus();
     };
-    auto outputs = plan_->Run(arguments_, before_step, engine);
+    auto outputs = plan_->Run(arguments_, before_step, {engine, share_});
     completion.status = outputs.status();
     if (outputs.ok()) outputs_ = *std::move(outputs);
     completion.end = transport::SteadyNow();
+    share_.Ended(completion.end);
     return true;
   }
 
@@ -47,6 +50,7 @@ class LaunchOperation final : public VirtualOperation {
 
   std::shared_ptr<VirtualPlan> plan_;
   LaunchArguments arguments_;
+  ComputeShare& share_;
   OnLaunched done_;
   std::vector<proto::TensorSpec> outputs_;
 };
@@ -73,13 +77,13 @@ absl::Status VirtualPlan::Describe(const proto::Model& model, std::vector<proto:
 }
 
 std::shared_ptr<VirtualOperation> MakeLaunch(std::shared_ptr<VirtualPlan> plan, LaunchArguments arguments,
-                                             OnLaunched done) {
+                                             ComputeShare& share, OnLaunched done) {
   TROUPE_CHECK(arguments.inputs.size() == plan->inputs().size(), "a launch binds every input");
   TROUPE_CHECK(arguments.outputs.size() == plan->outputs().size(), "a launch binds every output");
   TROUPE_CHECK(arguments.activations.size >= plan->activation_bytes(),
                "a launch needs its activation memory");
   TROUPE_CHECK(arguments.weights.size >= plan->weights_bytes(), "a launch needs its weights");
-  return std::make_shared<LaunchOperation>(std::move(plan), std::move(arguments), std::move(done));
+  return std::make_shared<LaunchOperation>(std::move(plan), std::move(arguments), share, std::move(done));
 }
 
 }  // namespace troupe::gpu

@@ -10,20 +10,27 @@
 
 #include "absl/status/statusor.h"
 #include "base/units.hpp"
+#include "gpu/device/compute_share.hpp"
 #include "gpu/device/device.hpp"
 #include "gpu/device/virtual_engine.hpp"
 #include "gpu/engine/plan.hpp"
 
 namespace troupe::gpu {
 
-// What both kinds have in common. Runs on the compute engine's thread.
+// Where a launch computes: its lane, and the engine that lanes share.
+struct ComputeLane {
+  VirtualEngine& engine;
+  ComputeShare& share;
+};
+
+// What both kinds have in common. Runs on the thread of its lane.
 class VirtualPlan : public DevicePlan {
  public:
   // Called before each step: waits for the gate and counts progress.
   using BeforeStep = std::function<absl::Status(std::size_t step)>;
   virtual absl::StatusOr<std::vector<proto::TensorSpec>> Run(const LaunchArguments& arguments,
                                                              const BeforeStep& before_step,
-                                                             VirtualEngine& engine) = 0;
+                                                             ComputeLane lane) = 0;
 
   [[nodiscard]] std::span<const proto::TensorSpec> inputs() const override { return inputs_; }
   [[nodiscard]] std::span<const proto::TensorSpec> outputs() const override { return outputs_; }
@@ -53,14 +60,16 @@ absl::StatusOr<std::shared_ptr<VirtualPlan>> MakeRealPlan(const proto::Model& mo
                                                           std::span<const std::byte> weights,
                                                           std::vector<proto::TensorSpec> inputs,
                                                           const PlanBuilder& builder, int threads);
-// The time is spread evenly over the steps. Outputs are zero-filled; their shapes are the declared ones, an
-// unknown first dimension being the first input's. InvalidArgument when other dimensions are unknown.
+// The time, which is what the run takes alone, is spread evenly over the steps. Outputs are zero-filled;
+// their shapes are the declared ones, an unknown first dimension being the first input's. InvalidArgument
+// when other dimensions are unknown.
 absl::StatusOr<std::shared_ptr<VirtualPlan>> MakeTimedPlan(const proto::Model& model,
                                                            std::vector<proto::TensorSpec> inputs,
                                                            Duration run_time);
 
-// One launch as an operation of the compute engine.
+// One launch as an operation of a lane of the compute engine.
 [[nodiscard]] std::shared_ptr<VirtualOperation> MakeLaunch(std::shared_ptr<VirtualPlan> plan,
-                                                           LaunchArguments arguments, OnLaunched done);
+                                                           LaunchArguments arguments, ComputeShare& share,
+                                                           OnLaunched done);
 
 }  // namespace troupe::gpu

@@ -90,24 +90,35 @@ void StreamState::Finish(VirtualOperation& operation) {
 
 EventPtr VirtualStream::CopyIn(DeviceRange to, std::span<const std::byte> from, OnComplete done) {
   TROUPE_CHECK(to.size.count() >= from.size(), "a copy to the device does not fit its destination");
-  return state_->Push(factory_.copy_in(to, from, std::move(done)), engine(Engine::kCopyIn));
+  return state_->Push(factory_.copy_in(to, from, std::move(done)), *factory_.in);
 }
 
 EventPtr VirtualStream::CopyOut(std::span<std::byte> to, DeviceRange from, OnComplete done) {
   TROUPE_CHECK(to.size() <= from.size.count(), "a copy from the device is longer than its source");
-  return state_->Push(factory_.copy_out(to, from, std::move(done)), engine(Engine::kCopyOut));
+  return state_->Push(factory_.copy_out(to, from, std::move(done)), *factory_.out);
 }
 
 EventPtr VirtualStream::CopyWithin(DeviceRange to, DeviceRange from, OnComplete done) {
   TROUPE_CHECK(to.size >= from.size, "a copy within the device does not fit its destination");
-  return state_->Push(factory_.copy_within(to, from, std::move(done)), engine(Engine::kCopyIn));
+  return state_->Push(factory_.copy_within(to, from, std::move(done)), *factory_.in);
 }
 
 EventPtr VirtualStream::Launch(std::shared_ptr<DevicePlan> plan, LaunchArguments arguments, OnLaunched done) {
   auto ours = std::dynamic_pointer_cast<VirtualPlan>(plan);
   TROUPE_CHECK(ours != nullptr, "a plan was launched on a device that did not prepare it");
-  return state_->Push(MakeLaunch(std::move(ours), std::move(arguments), std::move(done)),
-                      engine(Engine::kCompute));
+  return state_->Push(
+      MakeLaunch(std::move(ours), std::move(arguments), factory_.compute->share(), std::move(done)), Lane());
+}
+
+// Streams that only copy take no lane.
+VirtualEngine& VirtualStream::Lane() {
+  std::call_once(launched_, [this] { lane_ = &factory_.compute->Assign(); });
+  return *lane_;
+}
+
+EngineState VirtualStream::launches() const {
+  const VirtualEngine* lane = lane_;
+  return lane == nullptr ? EngineState() : lane->state();
 }
 
 void VirtualStream::Wait(EventPtr event) {

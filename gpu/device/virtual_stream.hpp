@@ -1,6 +1,7 @@
 // A stream of the virtual GPU: operations in order, each handed to its engine when the one before has ended.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -8,6 +9,7 @@
 #include <mutex>
 #include <vector>
 
+#include "gpu/device/compute_lanes.hpp"
 #include "gpu/device/device.hpp"
 #include "gpu/device/virtual_engine.hpp"
 
@@ -41,7 +43,9 @@ class VirtualStream final : public Stream {
         copy_in;
     std::function<std::shared_ptr<VirtualOperation>(DeviceRange, DeviceRange, OnComplete)> copy_within;
     std::function<std::shared_ptr<VirtualOperation>(std::span<std::byte>, DeviceRange, OnComplete)> copy_out;
-    VirtualEngine* engines[kEngines];
+    VirtualEngine* in = nullptr;
+    VirtualEngine* out = nullptr;
+    ComputeLanes* compute = nullptr;
   };
   explicit VirtualStream(Factory factory) : factory_(std::move(factory)) {}
   ~VirtualStream() override { state_->Drain(); }
@@ -50,10 +54,13 @@ class VirtualStream final : public Stream {
   EventPtr CopyWithin(DeviceRange to, DeviceRange from, OnComplete done) override;
   EventPtr Launch(std::shared_ptr<DevicePlan> plan, LaunchArguments arguments, OnLaunched done) override;
   void Wait(EventPtr event) override;
+  [[nodiscard]] EngineState launches() const override;
 
  private:
-  VirtualEngine& engine(Engine which) { return *factory_.engines[static_cast<std::size_t>(which)]; }
+  VirtualEngine& Lane();
   Factory factory_;
+  std::once_flag launched_;
+  std::atomic<VirtualEngine*> lane_ = nullptr;  // from the first launch on
   std::shared_ptr<StreamState> state_ = std::make_shared<StreamState>();
 };
 

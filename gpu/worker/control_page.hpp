@@ -34,8 +34,9 @@ struct ControlSnapshot {
   std::array<LaneState, kLanes> lanes;
   std::string last_words;  // why it ended, or the last thing that went wrong; empty: nothing yet
 
-  // Moves whenever the worker does. While an engine is busy only engines and outcomes count: a worker whose
-  // kernel hangs keeps its heartbeat, but it does not move.
+  // Moves whenever the worker does: while it computes only that counts, while it copies only engines and
+  // outcomes. A worker whose kernel hangs keeps its heartbeat, and may go on with other runs, but it does not
+  // move.
   [[nodiscard]] std::uint64_t progress() const;
 };
 

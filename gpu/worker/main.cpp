@@ -29,6 +29,7 @@ struct Flags {
   std::string compute = "real";
   std::string profile;
   int threads = 1;
+  std::uint32_t concurrency = 1;
   std::string lease = "30s";
   std::string arena = "256MiB";
   std::string memory{kDefaultMemory};
@@ -50,8 +51,11 @@ void AddFlags(CLI::App& app, Flags& flags) {
       ->check(CLI::IsMember({"real", "timed"}))
       ->capture_default_str();
   app.add_option("--profile", flags.profile, "file of run times for --compute timed");
-  app.add_option("--threads", flags.threads, "threads that compute")
+  app.add_option("--threads", flags.threads, "threads that each run computes with")
       ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+  app.add_option("--concurrency", flags.concurrency, "runs of different plans that compute at a time")
+      ->check(CLI::Range(1, 64))
       ->capture_default_str();
   app.add_option("--lease", flags.lease, "how long to wait for a daemon to come back")->capture_default_str();
   app.add_option("--arena", flags.arena, "room for outputs that nobody has read yet")->capture_default_str();
@@ -91,6 +95,7 @@ absl::StatusOr<DeviceOpener> OpenerOf(const Flags& flags) {
   options.link_in = LinkInName(flags.gpu);
   options.link_out = LinkOutName(flags.gpu);
   options.threads = flags.threads;
+  options.concurrency = flags.concurrency;
   options.builder = Plan::Build;
   if (flags.compute == "timed") {
     options.timed = ComputeProfile();

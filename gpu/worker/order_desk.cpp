@@ -214,8 +214,7 @@ void OrderDesk::Tick(Time now) {
   if (runner_.NextExpiry() <= now) runner_.Expire(now);
   memory_.pool().Follow(now);
   consolidator_.Tick(now, idle() && !shutting_down_);
-  const EngineState compute = device_->engine(Engine::kCompute);
-  lanes_.Show(Lane::kCompute, compute.busy, compute.progress);
+  runner_.ShowCompute(now);
   ShowLinks();
 }
 
@@ -263,6 +262,7 @@ proto::WorkerDescription OrderDesk::Describe() const {
   description.set_copy_in_busy_ns(device_->engine(Engine::kCopyIn).busy_time.count());
   description.set_copy_out_busy_ns(device_->engine(Engine::kCopyOut).busy_time.count());
   description.set_generation(options_.generation);
+  description.set_concurrency(static_cast<std::uint32_t>(device_->info().concurrency));
   DescribeMemory(memory_, description);
   description.set_swap(links_.options().swap);
   description.set_link_sharing(links_.options().sharing);

@@ -22,14 +22,16 @@ Runner::Runner(DeviceMemory& memory, TaskQueue& queue, Lanes lanes, const Worker
       residency_(residency),
       preparer_(preparer),
       in_(memory.device().MakeStream()),
-      compute_(memory.device().MakeStream()),
-      out_(memory.device().MakeStream()) {}
+      slots_(memory.device().info().concurrency),
+      out_(memory.device().MakeStream()) {
+  for (Slot& slot : slots_) slot.stream = memory.device().MakeStream();
+}
 
 Runner::~Runner() {
   // The streams first: what they still do uses the runs' memory. What computes may wait for groups that come
   // in.
   in_.reset();
-  compute_.reset();
+  for (Slot& slot : slots_) slot.stream.reset();
   out_.reset();
   links_.in().Close();
   links_.out().Close();
@@ -132,18 +134,9 @@ Runner::Model Runner::ModelOf(const Run& run) const {
 std::optional<Runner::Id> Runner::NextToStage(Model model) const {
   return waiting_.First([&](Id id) {
     const Run& run = *runs_.at(id);
-    return run.plan != nullptr && run.inputs_here && ModelOf(run) == model && HasTurn(id, run);
+    return run.plan != nullptr && run.inputs_here && ModelOf(run) == model && HasTurn(id, run) &&
+           StagedOf(run, model == Model::kComing) < limits_.staged_runs;
   });
-}
-
-// A launch holds the compute engine, also while it waits for a group: what has all its weights goes first.
-std::optional<Runner::Id> Runner::NextToLaunch() const {
-  const auto here = ready_.First([this](Id id) {
-    const Run& run = *runs_.at(id);
-    return run.load == nullptr || run.load->complete();
-  });
-  if (here) return here;
-  return ready_.First([this](Id id) { return runs_.at(id)->load->arrived() > 0; });
 }
 
 // Not re-entered: what it starts may end at once and call back. Runs whose models are on their way have
@@ -154,17 +147,33 @@ void Runner::Advance() {
   while (std::exchange(again_, false)) {
     StageSome(Model::kHere, staged_);
     if (residency_.table().loading() > 0) StageSome(Model::kComing, staged_ahead_);
-    if (computing_) continue;
-    if (const auto next = NextToLaunch()) Launch(*next);
+    LaunchSome();
   }
   advancing_ = false;
 }
 
 void Runner::StageSome(Model model, const std::size_t& staged) {
-  while (staged < limits_.staged_runs) {
+  while (staged < limits_.staged_runs * slots_.size()) {
     const auto next = NextToStage(model);
     if (!next || !Stage(*next)) break;
   }
+}
+
+// Runs of one plan compute one after the other: they leave room for others that could compute beside them.
+std::size_t Runner::StagedOf(const Run& run, bool ahead) const {
+  const auto found = staged_plans_.find({run.plan.get(), ahead});
+  return found == staged_plans_.end() ? 0 : found->second;
+}
+
+void Runner::EnterStaging(const Run& run) {
+  ++(run.load != nullptr ? staged_ahead_ : staged_);
+  ++staged_plans_[{run.plan.get(), run.load != nullptr}];
+}
+
+void Runner::LeaveStaging(const Run& run) {
+  --(run.load != nullptr ? staged_ahead_ : staged_);
+  const auto found = staged_plans_.find({run.plan.get(), run.load != nullptr});
+  if (--found->second == 0) staged_plans_.erase(found);
 }
 
 // All that it needs or nothing.
@@ -215,7 +224,7 @@ bool Runner::Stage(Id id) {
   run.load = residency_.Pipelined(digest);
   run.stage = Run::Stage::kStaging;
   ++on_device_;
-  ++(run.load != nullptr ? staged_ahead_ : staged_);
+  EnterStaging(run);
   waiting_.Remove(id);
   CopyInputs(id, run);
   return true;
@@ -232,62 +241,6 @@ void Runner::Staged(Id id, const absl::Status& status) {
   }
   ready_.Add(id, run.request.order.priority(), run.Expires());
   Advance();
-}
-
-void Runner::Launch(Id id) {
-  Run& run = *Find(id);
-  ready_.Remove(id);
-  LeaveStaging(run);
-  computing_ = true;
-  run.stage = Run::Stage::kComputing;
-  run.arguments.gate = GateOf(run);
-  lanes_.At(Lane::kCompute, run.request.sequence);
-  compute_->Launch(run.plan, run.arguments,
-                   [this, id](const Completion& completion, std::vector<proto::TensorSpec> outputs) {
-                     queue_.Post([this, id, completion, outputs = std::move(outputs)] {
-                       Computed(id, completion, outputs);
-                     });
-                   });
-  again_ = true;  // there is room to stage one more
-}
-
-StepGate Runner::GateOf(Run& run) const {
-  StepGate gate;
-  if (run.load != nullptr && !run.load->complete()) gate = run.load->GateFor(*run.plan);
-  if (!run.request.order.trace()) return gate;
-  run.trace = std::make_shared<std::vector<Time>>();
-  run.trace->reserve(run.plan->step_count());
-  return [trace = run.trace, gate](std::size_t step) {
-    trace->push_back(SteadyNow());
-    return gate ? gate(step) : nullptr;
-  };
-}
-
-void Runner::NoteGroups(Run& run, const Completion& completion) const {
-  run.first_step = completion.begin;
-  if (run.load == nullptr || !completion.status.ok()) return;
-  const std::vector<std::uint32_t> needed = GroupsNeeded(*run.plan, run.load->groups());
-  if (!needed.empty()) run.first_step = std::max(run.first_step, run.load->ArrivalOf(needed.front()));
-  const std::size_t all = *std::max_element(needed.begin(), needed.end());
-  const Time last = run.load->ArrivalOf(all);
-  if (last > completion.begin) run.last_group = last;
-}
-
-void Runner::Computed(Id id, const Completion& completion, std::vector<proto::TensorSpec> outputs) {
-  Run& run = *Find(id);
-  computing_ = false;
-  run.compute = completion.end - completion.begin;
-  run.outputs = std::move(outputs);
-  run.stage = Run::Stage::kLeaving;
-  NoteGroups(run, completion);
-  run.arguments.gate = nullptr;
-  ReleaseModel(run);
-  FreeActivations(run);
-  run.inputs.clear();
-  Advance();  // before the outputs leave: the next run may compute meanwhile
-  absl::Status status = completion.status;
-  if (status.ok()) status = CopyOutputs(id, run);
-  if (!status.ok()) Left(id, status);
 }
 
 void Runner::Left(Id id, const absl::Status& status) {

@@ -1,5 +1,5 @@
-// Executes runs: their inputs come in while the one before computes, one computes at a time, their outputs
-// leave.
+// Executes runs: their inputs come in while those before compute, as many as the device lets compute at a
+// time; their outputs leave.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,7 @@
 #include "gpu/device/device.hpp"
 #include "gpu/memory/device_memory.hpp"
 #include "gpu/swap/link_desk.hpp"
+#include "gpu/worker/compute_watch.hpp"
 #include "gpu/worker/lanes.hpp"
 #include "gpu/worker/limits.hpp"
 #include "gpu/worker/preparer.hpp"
@@ -29,7 +30,8 @@ namespace troupe::gpu {
 // model. The main loop's thread; copies and
 // launches end on the device's threads, which post back. Waiting runs are served by priority, then arrival,
 // those first whose model, plan and inputs are there. A run whose model is on its way begins with the first
-// group, when no other could compute: it may have to wait for the link between its steps.
+// group, when no other could compute: it may have to wait for the link between its steps. Runs of one plan
+// compute one after the other.
 class Runner {
  public:
   Runner(DeviceMemory& memory, TaskQueue& queue, Lanes lanes, const WorkerLimits& limits, LinkDesk& links,
@@ -51,6 +53,8 @@ class Runner {
   [[nodiscard]] bool Wants(const std::string& digest) const;
   // A state has come, or will not; or it is somebody else's turn.
   void StatesChanged();
+  // Brings the control page up to date.
+  void ShowCompute(Time now);
   [[nodiscard]] std::size_t in_flight() const { return runs_.size(); }
   [[nodiscard]] std::uint64_t runs_done() const { return runs_done_; }
   [[nodiscard]] Bytes bytes_in() const { return bytes_in_; }    // of inputs
@@ -73,7 +77,14 @@ class Runner {
   enum class Model { kAway, kComing, kHere };
   [[nodiscard]] Model ModelOf(const Run& run) const;
   [[nodiscard]] std::optional<Id> NextToStage(Model model) const;
+  // One of the device's launches at a time.
+  struct Slot {
+    std::unique_ptr<Stream> stream;
+    Run* run = nullptr;  // that computes there; null: free
+  };
   [[nodiscard]] std::optional<Id> NextToLaunch() const;
+  [[nodiscard]] bool Computes(const DevicePlan& plan) const;
+  void LaunchSome();
   void StageSome(Model model, const std::size_t& staged);
   bool Stage(Id id);
   // One input: where it is, and where it goes.
@@ -86,7 +97,7 @@ class Runner {
   [[nodiscard]] StepGate GateOf(Run& run) const;
   void NoteGroups(Run& run, const Completion& completion) const;
   void Staged(Id id, const absl::Status& status);
-  void Launch(Id id);
+  void Launch(Id id, Slot& slot);
   void Computed(Id id, const Completion& completion, std::vector<proto::TensorSpec> outputs);
   absl::Status CopyOutputs(Id id, Run& run);
   void SendOutputs(Id id, Run& run, const std::vector<std::size_t>& leaving);
@@ -96,7 +107,9 @@ class Runner {
   std::unique_ptr<Run> Take(Id id);
   void Answer(std::unique_ptr<Run> run, absl::Status status, proto::WorkerOutcome outcome);
   void ReleaseModel(Run& run);
-  void LeaveStaging(const Run& run) { --(run.load != nullptr ? staged_ahead_ : staged_); }
+  [[nodiscard]] std::size_t StagedOf(const Run& run, bool ahead) const;
+  void EnterStaging(const Run& run);
+  void LeaveStaging(const Run& run);
   absl::Status TakeMemory(Run& run);
   void FreeActivations(Run& run);
   void FreeDevice(Run& run);
@@ -117,15 +130,16 @@ class Runner {
   RunQueue ready_;
   std::size_t staged_ = 0;        // staging or ready, the model there
   std::size_t staged_ahead_ = 0;  // the same, begun while the model was on its way
-  std::size_t on_device_ = 0;     // that hold device memory
-  bool computing_ = false;
+  std::map<std::pair<const DevicePlan*, bool>, std::size_t> staged_plans_;  // the same, by plan and `ahead`
+  std::size_t on_device_ = 0;                                               // that hold device memory
+  ComputeWatch watch_;
   bool advancing_ = false;
   bool again_ = false;
   std::uint64_t runs_done_ = 0;
   Bytes bytes_in_;
   Bytes bytes_out_;
   std::unique_ptr<Stream> in_;
-  std::unique_ptr<Stream> compute_;
+  std::vector<Slot> slots_;  // as many as the device computes at a time
   std::unique_ptr<Stream> out_;
   TaskThread fetcher_;  // ends first: meets arenas for the first time
 };

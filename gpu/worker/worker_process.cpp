@@ -21,6 +21,8 @@ std::vector<std::string> WorkerCommand::Arguments() const {
                                         compute,
                                         "--threads",
                                         absl::StrCat(threads),
+                                        "--concurrency",
+                                        absl::StrCat(concurrency),
                                         "--lease",
                                         absl::StrCat(lease.count(), "ns"),
                                         "--arena",

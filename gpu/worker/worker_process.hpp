@@ -19,9 +19,10 @@ struct WorkerCommand {
   std::string socket;  // at most 100 bytes, as Unix sockets have it
   std::string node;
   std::uint32_t gpu = 0;
-  std::string compute = "real";  // real, timed
-  std::string profile;           // file of times for `timed`; empty: none
-  int threads = 1;
+  std::string compute = "real";   // real, timed
+  std::string profile;            // file of times for `timed`; empty: none
+  int threads = 1;                // of each run
+  std::uint32_t concurrency = 1;  // runs of different plans that compute at a time
   Duration lease = std::chrono::seconds(30);
   Bytes arena = MiB(256);  // outputs that nobody has read yet
   bool allow_faults = false;

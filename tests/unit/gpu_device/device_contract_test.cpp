@@ -314,6 +314,52 @@ TEST_P(DeviceContract, LaunchesOfSeveralStreamsAllEnd) {
   EXPECT_GT(device_->compute_busy(), Duration(0));
 }
 
+// Each waits, half way, for the one that is launched after it: one at a time they would wait for ever.
+TEST_P(DeviceContract, AsManyLaunchesComputeAtATimeAsItSays) {
+  const std::size_t concurrency = device_->info().concurrency;
+  ASSERT_GE(concurrency, 1u);
+  std::vector<std::unique_ptr<Stream>> streams;
+  std::vector<std::unique_ptr<SmallRun>> runs;
+  std::vector<std::promise<EventPtr>> launched(concurrency);
+  std::vector<std::shared_future<EventPtr>> events;
+  for (auto& promise : launched) events.push_back(promise.get_future().share());
+  for (std::size_t i = 0; i < concurrency; ++i) {
+    streams.push_back(device_->MakeStream());
+    runs.push_back(std::make_unique<SmallRun>(*device_, PrepareSmall(2)));
+    SmallRun& run = *runs.back();
+    streams[i]->CopyIn(run.arguments.weights, run.weights, nullptr)->Wait(kPatience).IgnoreError();
+    streams[i]->CopyIn(run.arguments.inputs[0], std::as_bytes(std::span(run.x)), nullptr);
+    if (i + 1 < concurrency) {
+      run.arguments.gate = [next = events[i + 1]](std::size_t step) {
+        return step == 1 ? next.get() : nullptr;
+      };
+    }
+    launched[i].set_value(streams[i]->Launch(run.plan, run.arguments, nullptr));
+  }
+  for (const auto& event : events) EXPECT_TRUE(event.get()->Wait(kPatience).ok());
+  for (std::size_t i = 0; i < concurrency; ++i) {
+    std::vector<float>& y = runs[i]->y;
+    EXPECT_TRUE(streams[i]
+                    ->CopyOut(std::as_writable_bytes(std::span(y)), runs[i]->arguments.outputs[0], nullptr)
+                    ->Wait(kPatience)
+                    .ok());
+    if (GetParam().computes) {
+      EXPECT_THAT(y, testing::ElementsAre(1, 3, 5, 0, 5, 7, 9, 0)) << i;
+    }
+  }
+  streams.clear();
+  EXPECT_FALSE(device_->engine(Engine::kCompute).busy);
+}
+
+TEST_P(DeviceContract, AStreamTellsOfItsOwnLaunches) {
+  auto stream = device_->MakeStream();
+  SmallRun run(*device_, PrepareSmall(1));
+  EXPECT_FALSE(stream->launches().busy);
+  ASSERT_TRUE(run.Go(*stream).ok());
+  EXPECT_GE(stream->launches().progress, run.plan->step_count());
+  EXPECT_EQ(device_->MakeStream()->launches().progress, 0u);
+}
+
 TEST_P(DeviceContract, EverythingFreedIsEverythingFree) {
   {
     SmallRun run(*device_, PrepareSmall(8));

@@ -3,9 +3,11 @@
 
 #include <unistd.h>
 
+#include <future>
 #include <thread>
 
 #include "gmock/gmock.h"
+#include "gpu/device/compute_share.hpp"
 #include "gpu/device/virtual_copy.hpp"
 #include "gtest/gtest.h"
 #include "tests/unit/gpu_device/small_model.hpp"
@@ -20,8 +22,10 @@ std::shared_ptr<transport::LinkBuckets> Links(BytesPerSecond bandwidth) {
   return std::make_shared<transport::LinkBuckets>(*std::move(links));
 }
 
-std::unique_ptr<Device> Make(std::shared_ptr<transport::LinkBuckets> links, const char* profile = nullptr) {
+std::unique_ptr<Device> Make(std::shared_ptr<transport::LinkBuckets> links, const char* profile = nullptr,
+                             std::size_t concurrency = 1) {
   VirtualDeviceOptions options;
+  options.concurrency = concurrency;
   if (profile != nullptr) options.timed = *ComputeProfile::Parse(profile);
   options.builder = BuildFakePlan;
   return *MakeVirtualDevice(std::move(options), *transport::MemoryFile::Create("test", MiB(16)),
@@ -152,6 +156,111 @@ TEST(VirtualDevice, ATimedRunTakesItsTime) {
   EXPECT_TRUE(completion.status.ok());
   EXPECT_GE(completion.end - completion.begin, milliseconds(30));
   EXPECT_GE(device->compute_busy(), milliseconds(30));
+}
+
+TEST(SharedClock, PassesTheSlowerTheMoreWork) {
+  const Time begin = Time(std::chrono::hours(1));
+  SharedClock clock(begin);
+  EXPECT_EQ(clock.Read(begin + milliseconds(3)), milliseconds(3)) << "nobody works";
+  clock.Join(begin + milliseconds(10));
+  EXPECT_EQ(clock.Read(begin + milliseconds(20)), milliseconds(20));
+  EXPECT_EQ(clock.When(milliseconds(40)), begin + milliseconds(40));
+  clock.Join(begin + milliseconds(20));  // two share: 20 more milliseconds of work take 40
+  EXPECT_EQ(clock.When(milliseconds(40)), begin + milliseconds(60));
+  EXPECT_EQ(clock.Read(begin + milliseconds(30)), milliseconds(25));
+  clock.Join(begin + milliseconds(30));
+  clock.Join(begin + milliseconds(30));  // four: at a quarter
+  EXPECT_EQ(clock.Read(begin + milliseconds(50)), milliseconds(30));
+  clock.Leave(begin + milliseconds(50));
+  clock.Leave(begin + milliseconds(50));
+  clock.Leave(begin + milliseconds(50));
+  EXPECT_EQ(clock.When(milliseconds(40)), begin + milliseconds(60));
+  clock.Leave(begin + milliseconds(60));
+  EXPECT_EQ(clock.Read(begin + milliseconds(65)), milliseconds(45));
+}
+
+struct TimedRun {
+  TimedRun(Device& device, const char* digest) : stream(device.MakeStream()) {
+    proto::Model model = SmallModel();
+    model.set_weights_digest(digest);
+    const std::vector<proto::TensorSpec> inputs = {Spec("x", {1, kColumns})};
+    plan = *device.Prepare(model, SmallWeights(), inputs);
+    arguments.weights = *device.Allocate(Bytes(64));
+    arguments.activations = *device.Allocate(Bytes(0));
+    arguments.inputs = {*device.Allocate(Bytes(16))};
+    arguments.outputs = {*device.Allocate(Bytes(16))};
+  }
+  void Launch() {
+    stream->Launch(plan, arguments, [this](const Completion& c, auto) { completion = c; });
+  }
+  std::unique_ptr<Stream> stream;
+  std::shared_ptr<DevicePlan> plan;
+  LaunchArguments arguments;
+  Completion completion;
+};
+
+TEST(VirtualDevice, TimedRunsAtATimeTakeTheTimeOfTheirSum) {
+  auto device = Make(nullptr, "long 40ms\nshort 20ms\n", 3);
+  std::vector<std::unique_ptr<TimedRun>> runs;
+  for (const char* digest : {"long", "short", "short"})
+    runs.push_back(std::make_unique<TimedRun>(*device, digest));
+  for (const auto& run : runs) run->Launch();
+  for (const auto& run : runs) run->stream.reset();
+  Time first = Time::max();
+  Time last = Time::min();
+  for (const auto& run : runs) {
+    EXPECT_TRUE(run->completion.status.ok()) << run->completion.status;
+    EXPECT_GE(run->completion.end - run->completion.begin, milliseconds(20));
+    first = std::min(first, run->completion.begin);
+    last = std::max(last, run->completion.end);
+  }
+  // An engine that gives each of them all of itself would need no more than the longest.
+  EXPECT_GE(last - first, milliseconds(80));
+  EXPECT_GE(device->compute_busy(), milliseconds(80));
+  EXPECT_LE(device->compute_busy(), last - first) << "time is counted once, however many share it";
+}
+
+// Computes when the test lets it.
+class StuckPlan final : public FakePlan {
+ public:
+  explicit StuckPlan(std::shared_future<void> let_go) : FakePlan(1), let_go_(std::move(let_go)) {}
+  absl::StatusOr<std::vector<proto::TensorSpec>> Run(const PlanBindings& bindings) override {
+    if (absl::Status status = bindings.before_step(0); !status.ok()) return status;
+    let_go_.wait();
+    return FakePlan::Run(bindings);
+  }
+
+ private:
+  std::shared_future<void> let_go_;
+};
+
+TEST(VirtualDevice, ALaunchThatHangsBesideOthersShowsAtItsStream) {
+  std::promise<void> let_go;
+  VirtualDeviceOptions options;
+  options.concurrency = 2;
+  options.builder = [held = let_go.get_future().share()](const proto::Model& model, auto, auto,
+                                                         int) -> absl::StatusOr<std::unique_ptr<Plan>> {
+    if (model.weights_digest() == "stuck") return std::make_unique<StuckPlan>(held);
+    return std::make_unique<FakePlan>(1);
+  };
+  auto device =
+      *MakeVirtualDevice(std::move(options), *transport::MemoryFile::Create("test", MiB(16)), nullptr);
+  TimedRun stuck(*device, "stuck");
+  TimedRun lively(*device, "lively");
+  stuck.arguments.activations = lively.arguments.activations = *device->Allocate(Bytes(16));
+  stuck.Launch();
+  while (stuck.stream->launches().progress == 0) std::this_thread::yield();
+  for (int i = 0; i < 3; ++i) {
+    const std::uint64_t all = device->engine(Engine::kCompute).progress;
+    EXPECT_TRUE(
+        lively.stream->Launch(lively.plan, lively.arguments, nullptr)->Wait(std::chrono::seconds(30)).ok());
+    EXPECT_GT(device->engine(Engine::kCompute).progress, all);
+    EXPECT_TRUE(stuck.stream->launches().busy);
+    EXPECT_EQ(stuck.stream->launches().progress, 1u);
+  }
+  let_go.set_value();
+  stuck.stream.reset();
+  EXPECT_TRUE(stuck.completion.status.ok());
 }
 
 TEST(VirtualDevice, TimedNeedsShapes) {

@@ -6,8 +6,9 @@
 namespace troupe::gpu::test {
 namespace {
 
-std::unique_ptr<Device> MakeVirtual(bool timed, BytesPerSecond bandwidth) {
+std::unique_ptr<Device> MakeVirtual(bool timed, BytesPerSecond bandwidth, std::size_t concurrency = 1) {
   VirtualDeviceOptions options;
+  options.concurrency = concurrency;
   if (timed) {
     options.timed = *ComputeProfile::Parse("default 1ms");
   } else {
@@ -27,7 +28,9 @@ std::unique_ptr<Device> MakeVirtual(bool timed, BytesPerSecond bandwidth) {
 std::vector<DeviceKind> DevicesUnderTest() {
   return {{"VirtualReal", true, [] { return MakeVirtual(false, {6e9}); }},
           {"VirtualUnlimited", true, [] { return MakeVirtual(false, {0}); }},
-          {"VirtualTimed", false, [] { return MakeVirtual(true, {6e9}); }}};
+          {"VirtualTimed", false, [] { return MakeVirtual(true, {6e9}); }},
+          {"VirtualStreams", true, [] { return MakeVirtual(false, {6e9}, 3); }},
+          {"VirtualTimedStreams", false, [] { return MakeVirtual(true, {6e9}, 3); }}};
 }
 
 }  // namespace troupe::gpu::test

@@ -104,6 +104,7 @@ class HeldDevice final : public Device {
       return inner_->Launch(std::move(plan), std::move(arguments), std::move(done));
     }
     void Wait(EventPtr event) override { inner_->Wait(std::move(event)); }
+    [[nodiscard]] EngineState launches() const override { return inner_->launches(); }
 
    private:
     HeldDevice& device_;

@@ -73,6 +73,10 @@ TEST(ControlSnapshot, ProgressMovesWithTheHeartOnlyWhileTheEnginesAreIdle) {
   EXPECT_EQ(Busy(Lane::kCompute, 1, 7, 1).progress(), Busy(Lane::kCompute, 1, 7, 2).progress());
   EXPECT_NE(Busy(Lane::kCompute, 1, 7, 1).progress(), Busy(Lane::kCompute, 1, 8, 1).progress());
   EXPECT_NE(Busy(Lane::kPrepare, 1, 7, 1).progress(), Busy(Lane::kPrepare, 1, 7, 2).progress());
+  ControlSnapshot hangs = Busy(Lane::kCompute, 1, 7, 1);
+  hangs.outcomes = 100;
+  hangs.lanes[static_cast<std::size_t>(Lane::kCopyIn)].progress = 100;
+  EXPECT_EQ(hangs.progress(), Busy(Lane::kCompute, 1, 7, 1).progress()) << "what others do is no progress";
 }
 
 TEST(ControlPage, LastWordsAreCutCleanedAndReplaced) {
@@ -109,9 +113,10 @@ TEST(WorkerCommand, PassesEveryFlag) {
   command.compute = "timed";
   command.profile = "/f";
   command.allow_faults = true;
+  command.concurrency = 5;
   const auto arguments = command.Arguments();
-  for (const char* expected :
-       {"/p", "--socket", "/s", "--gpu", "3", "timed", "--profile", "/f", "--allow-faults"}) {
+  for (const char* expected : {"/p", "--socket", "/s", "--gpu", "3", "timed", "--profile", "/f",
+                               "--allow-faults", "--concurrency", "5"}) {
     EXPECT_NE(std::find(arguments.begin(), arguments.end(), expected), arguments.end()) << expected;
   }
 }

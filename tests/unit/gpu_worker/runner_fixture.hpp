@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstring>
 #include <map>
@@ -26,6 +27,9 @@ struct Gatekeeper {
   std::mutex mutex;
   std::condition_variable changed;
   bool closed = false;
+  int entered = 0;  // runs that came so far
+  int inside = 0;
+  int most = 0;  // that were inside at once
   void Set(bool value) {
     const std::lock_guard lock(mutex);
     closed = value;
@@ -33,7 +37,11 @@ struct Gatekeeper {
   }
   void Pass() {
     std::unique_lock lock(mutex);
+    ++entered;
+    most = std::max(most, ++inside);
+    changed.notify_all();
     changed.wait(lock, [this] { return !closed; });
+    --inside;
   }
 };
 

@@ -330,6 +330,29 @@ TEST(WorkerProcess, EveryWayOfSwappingGivesTheSameResults) {
   }
 }
 
+TEST(WorkerProcess, SeveralFunctionsAtATimeGiveTheSameResults) {
+  WorkerHarness harness;
+  harness.command.concurrency = 3;
+  Link link = harness.StartAndAdopt();
+  EXPECT_EQ(link.connection->description().concurrency(), 3u);
+  std::vector<std::uint64_t> runs;
+  for (int model = 0; model < 4; ++model) {
+    const auto copy = PlaceSmall(*harness.host, absl::StrCat("m", model), static_cast<float>(model));
+    EXPECT_EQ(link.Ask(SwapInOf(copy)).code(), 0);
+    for (const std::int64_t rows : {1, 2}) EXPECT_EQ(link.Ask(PrepareOf(copy, rows)).code(), 0);
+  }
+  for (int i = 0; i < 200; ++i) runs.push_back(link.Send(RunOf(absl::StrCat("m", i % 4), 1 + i % 2)));
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const auto outcome = link.heard->Await(runs[i]);
+    ASSERT_EQ(outcome.code(), 0) << outcome.message();
+    const auto w = static_cast<float>(i % 4);
+    std::vector<float> expected = {w, w + 2, w + 4, 0};
+    if (i % 2 == 1) expected.insert(expected.end(), {w + 4, w + 6, w + 8, 0});
+    EXPECT_EQ(Floats(outcome.run().outputs(0).data().inlined()), expected) << i;
+  }
+  EXPECT_EQ(link.Ask(DescribeOf()).description().runs(), 200u);
+}
+
 TEST(WorkerProcess, FaultsNeedTheFlag) {
   WorkerHarness harness;
   harness.command.allow_faults = false;

@@ -1,0 +1,214 @@
+// Several functions at a time in one worker: which of them compute is told by gates, one for each model.
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "tests/unit/gpu_worker/runner_fixture.hpp"
+
+namespace troupe::gpu::test {
+namespace {
+
+using testing::ElementsAre;
+
+using Gates = std::map<std::string, std::shared_ptr<Gatekeeper>>;
+
+class ConcurrencyTest : public RunnerTest {
+ protected:
+  explicit ConcurrencyTest(std::size_t concurrency = 2) : ConcurrencyTest(concurrency, MakeGates()) {}
+  ~ConcurrencyTest() override {
+    for (const auto& [name, gate] : gates_) gate->Set(false);
+  }
+
+  // Resident and prepared for one row; y = max(0, x + (value, value + 1, value + 2, -100)).
+  void Bring(const std::string& name, float value = 1) {
+    proto::Model model = SmallModel();
+    model.set_name(name);
+    const auto copy = PlaceModel(*host_, name, model, SmallWeights(value));
+    const std::size_t plans = preparer_->cache().size();
+    Prepare(0, copy, 1);
+    PumpUntilStage(plans + 1);
+    SwapIn(sequence_, copy);
+    EXPECT_EQ(Code(sequence_++), 0);
+  }
+  void Close(const std::string& name) { gates_.at(name)->Set(true); }
+  void Open(const std::string& name) { gates_.at(name)->Set(false); }
+  void AwaitComputing(const std::string& name, int runs = 1) {
+    // Their inputs come in first, which the main loop hears of.
+    while (!HasFatalFailure()) {
+      {
+        const std::lock_guard lock(gates_.at(name)->mutex);
+        if (gates_.at(name)->entered >= runs) return;
+      }
+      if (!queue_->Run()) std::this_thread::yield();
+    }
+  }
+  int Most(const std::string& name) { return gates_.at(name)->most; }
+  void ExpectAllFree() {
+    EvictAll();
+    EXPECT_EQ(memory_->memory().free, memory_->memory().total);
+    EXPECT_EQ(runner_->in_flight(), 0u);
+  }
+  Gates gates_;
+
+ private:
+  ConcurrencyTest(std::size_t concurrency, const Gates& gates)
+      : RunnerTest([concurrency, gates](VirtualDeviceOptions options) {
+          options.concurrency = concurrency;
+          options.builder = [gates](const proto::Model& model, std::span<const std::byte>,
+                                    std::span<const proto::TensorSpec> inputs,
+                                    int) -> absl::StatusOr<std::unique_ptr<Plan>> {
+            return std::make_unique<HeldPlan>(inputs[0].shape(0), gates.at(model.name()));
+          };
+          return MakePlain(std::move(options));
+        }),
+        gates_(gates) {}
+  static Gates MakeGates() {
+    Gates gates;
+    for (const char* name : {"a", "b", "c", "d"}) gates[name] = std::make_shared<Gatekeeper>();
+    return gates;
+  }
+  std::uint64_t sequence_ = 1000;
+};
+
+TEST_F(ConcurrencyTest, TwoFunctionsComputeAtATime) {
+  Bring("a");
+  Bring("b", 10);
+  Close("a");
+  Close("b");
+  Run(1, "a");
+  Run(2, "b");
+  AwaitComputing("a");
+  AwaitComputing("b");
+  Open("b");
+  EXPECT_THAT(Output(2), ElementsAre(10, 12, 14, 0));
+  EXPECT_FALSE(outcomes_.contains(1));
+  Open("a");
+  EXPECT_THAT(Output(1), ElementsAre(1, 3, 5, 0));
+  ExpectAllFree();
+}
+
+TEST_F(ConcurrencyTest, RunsOfOnePlanComputeOneAfterTheOtherAndLetOthersPass) {
+  Bring("a");
+  Bring("b", 10);
+  Close("a");
+  for (std::uint64_t i = 1; i <= 6; ++i) Run(i, "a");  // more than are staged
+  AwaitComputing("a");
+  for (std::uint64_t i = 11; i <= 13; ++i) Run(i, "b");
+  for (std::uint64_t i = 11; i <= 13; ++i) EXPECT_THAT(Output(i), ElementsAre(10, 12, 14, 0));
+  EXPECT_FALSE(outcomes_.contains(1));
+  Open("a");
+  for (std::uint64_t i = 1; i <= 6; ++i) EXPECT_THAT(Output(i), ElementsAre(1, 3, 5, 0));
+  EXPECT_EQ(Most("a"), 1);
+  ExpectAllFree();
+}
+
+TEST_F(ConcurrencyTest, NoMoreComputeThanThereAreStreams) {
+  for (const char* name : {"a", "b", "c"}) Bring(name);
+  for (const char* name : {"a", "b", "c"}) Close(name);
+  Run(1, "a");
+  Run(2, "b");
+  AwaitComputing("a");
+  AwaitComputing("b");
+  Run(3, "c");
+  while (queue_->Run()) {
+  }
+  EXPECT_EQ(gates_["c"]->entered, 0);
+  Open("a");
+  EXPECT_EQ(Code(1), 0);
+  AwaitComputing("c");
+  Open("b");
+  Open("c");
+  EXPECT_EQ(Code(2), 0);
+  EXPECT_EQ(Code(3), 0);
+  ExpectAllFree();
+}
+
+TEST_F(ConcurrencyTest, WhatWaitsIsCancelledOrExpiresWhatComputesGoesOn) {
+  for (const char* name : {"a", "b", "c"}) Bring(name);
+  Close("a");
+  Close("b");
+  Run(1, "a");
+  Run(2, "b");
+  AwaitComputing("a");
+  AwaitComputing("b");
+  Run(3, "c");
+  Run(4, "c", 1, 0, 1'000'000'000);
+  while (runner_->NextExpiry() == Time::max() && !HasFatalFailure()) PumpOnce();
+  for (const std::uint64_t run : {1, 2, 3}) runner_->Cancel(run);
+  EXPECT_EQ(Code(3), CodeOf(absl::StatusCode::kCancelled));
+  runner_->Expire(runner_->NextExpiry());
+  EXPECT_EQ(Code(4), CodeOf(absl::StatusCode::kDeadlineExceeded));
+  Open("b");
+  Open("a");
+  EXPECT_EQ(Code(1), 0);
+  EXPECT_EQ(Code(2), 0);
+  ExpectAllFree();
+}
+
+TEST_F(ConcurrencyTest, AHangOfOneIsSeenWhileTheOtherGoesOn) {
+  Bring("a");
+  Bring("b");
+  Close("a");
+  Run(1, "a");
+  AwaitComputing("a");
+  const Time begin = transport::SteadyNow();
+  ProgressWatch watch({std::chrono::hours(1), std::chrono::seconds(10), std::chrono::hours(1)});
+  const auto observe = [&](int second) {
+    const Time now = begin + std::chrono::seconds(second);
+    runner_->ShowCompute(now);
+    watch.Observe(ReadControlPage(page_), now);
+    return watch.Hung(now);
+  };
+  EXPECT_FALSE(observe(0));
+  const std::uint64_t progress = ReadControlPage(page_).progress();
+  for (int second = 1; second <= 11; ++second) {
+    Run(static_cast<std::uint64_t>(10 + second), "b");
+    EXPECT_EQ(Code(static_cast<std::uint64_t>(10 + second)), 0);
+    const auto hung = observe(second);
+    ASSERT_EQ(hung.has_value(), second == 11) << second;
+    if (hung) {
+      EXPECT_THAT(*hung, testing::HasSubstr("compute stands still at order 1 "));
+    }
+    EXPECT_EQ(ReadControlPage(page_).progress(), progress) << "the node's watchdog sees it too";
+  }
+  Open("a");
+  EXPECT_EQ(Code(1), 0);
+  ExpectAllFree();
+}
+
+TEST_F(ConcurrencyTest, AbandoningLeavesWhatComputes) {
+  for (const char* name : {"a", "b", "c"}) Bring(name);
+  Close("a");
+  Close("b");
+  Run(1, "a");
+  Run(2, "b");
+  AwaitComputing("a");
+  AwaitComputing("b");
+  Run(3, "c");
+  runner_->FailAll(absl::UnavailableError("gone"));
+  EXPECT_EQ(Code(3), CodeOf(absl::StatusCode::kUnavailable));
+  EXPECT_EQ(runner_->in_flight(), 2u);
+  Open("a");
+  Open("b");
+  while (runner_->in_flight() > 0 && !HasFatalFailure()) PumpOnce();
+  ExpectAllFree();
+}
+
+class ManyTest : public ConcurrencyTest {
+ protected:
+  ManyTest() : ConcurrencyTest(4) {}
+};
+
+TEST_F(ManyTest, ResultsStayRight) {
+  const std::vector<std::string> names = {"a", "b", "c", "d"};
+  for (std::size_t i = 0; i < names.size(); ++i) Bring(names[i], static_cast<float>(10 * i + 1));
+  for (std::uint64_t i = 0; i < 400; ++i) Run(i + 1, names[i * 7 % 4], 1, i % 3);
+  for (std::uint64_t i = 0; i < 400; ++i) {
+    const auto first = static_cast<float>(10 * (i * 7 % 4) + 1);
+    EXPECT_THAT(Output(i + 1), ElementsAre(first, first + 2, first + 4, 0)) << i;
+  }
+  for (const std::string& name : names) EXPECT_EQ(Most(name), 1) << name;
+  ExpectAllFree();
+}
+
+}  // namespace
+}  // namespace troupe::gpu::test
