@@ -33,7 +33,9 @@ void NodeController::NoteSwap(std::uint32_t gpu, SwapDone swap) {
     // One that was given up meanwhile has no function any more.
     return absl::StrCat("'", model == nullptr ? digest.substr(0, 12) : model->function.key().name(), "'");
   };
-  Note(swap.status.ok() ? cluster::kSwapEvent : "swap-failed", SwapLine(gpu, swap, words));
+  // What does not fit is planned anew: it belongs to swapping, and happens as often.
+  const bool usual = swap.status.ok() || absl::IsResourceExhausted(swap.status);
+  Note(usual ? cluster::kSwapEvent : "swap-failed", SwapLine(gpu, swap, words));
   swaps_.Swapped(gpu, std::move(swap));
 }
 

@@ -115,7 +115,34 @@ void StoredModelRepository::Import(const std::string& onnx_digest, Done<proto::F
   OnPool<proto::FunctionRecord>(std::move(done), [this, onnx_digest] { return ImportNow(onnx_digest); });
 }
 
+// Many functions of one file cost one import.
 absl::StatusOr<proto::FunctionRecord> StoredModelRepository::ImportNow(const std::string& onnx_digest) {
+  if (auto before = ImportedBefore(onnx_digest)) return *std::move(before);
+  auto record = ImportAnew(onnx_digest);
+  if (!record.ok()) return record;
+  const std::lock_guard lock(mutex_);
+  if (imported_.size() >= options_.imports) imported_.erase(imported_.begin());  // any: it costs an import
+  imported_.insert_or_assign(onnx_digest, *record);
+  return record;
+}
+
+std::optional<proto::FunctionRecord> StoredModelRepository::ImportedBefore(
+    const std::string& onnx_digest) const {
+  std::optional<proto::FunctionRecord> record;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto it = imported_.find(onnx_digest);
+    if (it != imported_.end()) record = it->second;
+  }
+  if (!record) return record;
+  bool there = objects_.Has(onnx_digest) && objects_.Has(record->model_digest()) &&
+               objects_.Has(record->weights_digest());
+  for (const auto& packed : record->packed())
+    there = there && objects_.Has(packed.model_digest()) && objects_.Has(packed.weights_digest());
+  return there ? record : std::nullopt;
+}
+
+absl::StatusOr<proto::FunctionRecord> StoredModelRepository::ImportAnew(const std::string& onnx_digest) {
   TROUPE_ASSIGN_OR_RETURN(const auto file, objects_.Open(onnx_digest));
   const WorkFolder folder(fs::path(options_.work_directory) / absl::StrCat("import-", next_folder_++));
   TROUPE_RETURN_IF_ERROR(folder.status());

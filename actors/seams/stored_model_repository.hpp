@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,7 +29,8 @@ class StoredModelRepository final : public ModelRepository {
     std::string pack_target;  // what this node's devices want; empty: canonical models only
     Duration load_timeout = std::chrono::seconds(10);
     std::size_t threads = 2;
-    std::size_t uploads = 64;  // at the same time
+    std::size_t uploads = 64;    // at the same time
+    std::size_t imports = 1024;  // whose results are remembered
   };
   // `objects` and `channel` outlive it; `host` may be null (a manager).
   StoredModelRepository(Options options, storage::ModelRepository& objects, storage::HostRepository* host,
@@ -64,6 +66,9 @@ class StoredModelRepository final : public ModelRepository {
   absl::StatusOr<std::uint64_t> Append(const std::string& upload, std::uint64_t offset,
                                        const std::string& data, bool last, const std::string& digest);
   absl::StatusOr<proto::FunctionRecord> ImportNow(const std::string& onnx_digest);
+  absl::StatusOr<proto::FunctionRecord> ImportAnew(const std::string& onnx_digest);
+  // What the same file came to before, if its objects are still there.
+  [[nodiscard]] std::optional<proto::FunctionRecord> ImportedBefore(const std::string& onnx_digest) const;
   absl::Status StoreFolder(const std::string& folder, const std::string& digest, Names* names,
                            std::uint64_t* model_bytes, std::uint64_t* weights_bytes);
   absl::StatusOr<proto::FetchReply> ReadNow(const proto::FetchObject& part);
@@ -79,6 +84,7 @@ class StoredModelRepository final : public ModelRepository {
   std::uint64_t upload_clock_ = 0;                          // guarded by mutex_
   std::map<std::uint64_t, proto::TensorRef> unreleased_;    // guarded by mutex_
   std::uint64_t next_release_ = 1;                          // guarded by mutex_
+  std::map<std::string, proto::FunctionRecord> imported_;   // by ONNX digest; guarded by mutex_
   std::map<std::string, std::string> host_names_;  // canonical -> adopted digest; guarded by host_mutex_
   mutable std::mutex host_mutex_;                  // HostRepository wants one caller at a time
   std::atomic<std::uint64_t> next_folder_{1};

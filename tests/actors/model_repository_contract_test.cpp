@@ -29,6 +29,9 @@ class Repository {
   virtual proto::FunctionRecord AddModel(const std::string& name) = 0;
   // An ONNX file that can be imported once it has been received.
   virtual void ExpectImport(const std::string& onnx_digest) = 0;
+  // No file can be imported any more.
+  virtual void EndImports() {}
+  virtual void LoseObject(const std::string&) {}
   [[nodiscard]] virtual std::size_t HostCopies() const = 0;
   // Bytes that were made ready to be sent and not yet released.
   [[nodiscard]] virtual Bytes unreleased() const = 0;
@@ -79,7 +82,10 @@ class Stored final : public Repository {
     host_ = std::make_unique<storage::HostRepository>(*std::move(region));
     const char* build = std::getenv("TROUPE_BUILD_DIR");
     StoredModelRepository::Options options;
-    options.import_program = (fs::path(build == nullptr ? "build/release" : build) / "bin/troupe-import");
+    fs::create_symlink(
+        fs::absolute(fs::path(build == nullptr ? "build/release" : build) / "bin/troupe-import"),
+        directory_ / "importer");
+    options.import_program = (directory_ / "importer").string();
     options.work_directory = (directory_ / "work").string();
     repository_ =
         std::make_unique<StoredModelRepository>(std::move(options), *objects_, host_.get(), channel_);
@@ -109,6 +115,8 @@ class Stored final : public Repository {
     return record;
   }
   void ExpectImport(const std::string&) override {}
+  void EndImports() override { fs::remove(directory_ / "importer"); }
+  void LoseObject(const std::string& digest) override { EXPECT_TRUE(objects_->Remove(digest).ok()); }
   [[nodiscard]] std::size_t HostCopies() const override {
     const auto usage = repository_->host_usage();
     EXPECT_EQ(usage.models == 0, usage.used == Bytes(0)) << "a copy takes room, and only a copy does";
@@ -295,6 +303,16 @@ TEST_P(ModelRepositoryContract, AReceivedFileIsImportedAndCanBeAdopted) {
   const auto copy = Adopt(*record);
   ASSERT_TRUE(copy.ok()) << copy.status();
   EXPECT_EQ(copy->weights().length(), record->weights_bytes());
+  // Another function of the same file needs no import.
+  made_->EndImports();
+  const auto again = Wait<proto::FunctionRecord>([&](auto done) { repository().Import(digest, done); });
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->SerializeAsString(), record->SerializeAsString());
+  if (!GetParam()) return;
+  made_->LoseObject(record->weights_digest());
+  ASSERT_FALSE(repository().Has(record->weights_digest()));
+  EXPECT_FALSE(Wait<proto::FunctionRecord>([&](auto done) { repository().Import(digest, done); }).ok())
+      << "what is lost is not told of as if it were there";
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, ModelRepositoryContract, ::testing::Bool(),
