@@ -31,9 +31,10 @@ def machine():
 
 
 class Report:
-    def __init__(self, area, directory=None):
+    def __init__(self, area, directory=None, note=None):
+        """`note`: what a reader of every figure must know."""
         self.path = pathlib.Path(directory or ROOT / "build" / "bench") / f"{area}.json"
-        self.figures, self.ratios = [], []
+        self.figures, self.ratios, self.note = [], [], note
 
     def add(self, name, values, unit, baseline=None, baseline_values=None):
         """One figure: the median of `values`, one per round, beside that of its baseline."""
@@ -63,6 +64,9 @@ class Report:
     def write(self):
         self.path.parent.mkdir(parents=True, exist_ok=True)
         result = {"commit": commit(), "machine": machine(), "figures": self.figures}
+        if self.note:
+            result["note"] = self.note
+            print(f"({self.note})")
         self.path.write_text(json.dumps(result, indent=2) + "\n")
         self.print_table()
         print(f"written to {self.path}")
