@@ -68,6 +68,11 @@ bool CostModel::Heavy(const std::string& model, Bytes weights) const {
   return (entry.swapped.known() ? swapped : std::max(load, run)) > defaults_.heavy_slowdown * run;
 }
 
+bool CostModel::Measured(const std::string& model) const {
+  const auto it = models_.find(model);
+  return it != models_.end() && it->second.run.known() && it->second.swapped.known();
+}
+
 std::vector<ModelCost> CostModel::Known() const {
   std::vector<ModelCost> known;
   known.reserve(models_.size());

@@ -59,6 +59,8 @@ class CostModel {
   // Does swapping over the link slow this model's run? What was measured, or as long as that is missing, a
   // run that hides beneath its load (or the other way round) without loss.
   [[nodiscard]] bool Heavy(const std::string& model, Bytes weights) const;
+  // Whether both were measured: a resident run and a swapped one.
+  [[nodiscard]] bool Measured(const std::string& model) const;
 
   // All that is known, in the order of the models' names. `nanos_per_byte` zero: no load was seen.
   [[nodiscard]] std::vector<ModelCost> Known() const;

@@ -31,6 +31,7 @@ struct NodeRequest {
   Time deadline = Time::max();  // target: only orders
   Time expiry = Time::max();    // timeout: drops
   double percentile = 0;        // of the function's SLO; 0: the default
+  bool trial = false;  // of the node itself, to learn what its model costs: not counted among requests
 };
 
 // Where the weights of a dispatched request come from: they are there (or on their way already), or they are

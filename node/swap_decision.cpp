@@ -239,7 +239,7 @@ Dispatch SwapScheduler::MakeDispatch(Entry& entry, const GpuChoice& choice, Time
     const auto link = choice.peer == kNoGpu ? std::nullopt : topology_.PeerLink(choice.peer, index);
     work += link ? TransferTime(model.weights, *link) : costs_.LoadTime(model.weights);
   } else {
-    counts_.hits += entry.hit ? 1 : 0;
+    counts_.hits += entry.hit && !entry.request.trial ? 1 : 0;
   }
   gpus_.Pin(index, name, model.activation, work, now);
   entry.pinned = true;

@@ -85,7 +85,7 @@ bool SwapScheduler::EndAbandoned(Entry& entry, Effects& effects) {
 
 // Requests that are wrong in themselves say nothing about how the function is served.
 void SwapScheduler::CountForSlo(const Entry& entry, const absl::Status& status, Time now) {
-  if (!slo_ || absl::IsInvalidArgument(status) || absl::IsCancelled(status)) return;
+  if (!slo_ || entry.request.trial || absl::IsInvalidArgument(status) || absl::IsCancelled(status)) return;
   const bool in_time = status.ok() && now <= entry.request.deadline;
   slo_->Ended(entry.request.function, entry.request.percentile, in_time, now - entry.arrival);
 }
@@ -217,7 +217,7 @@ Effects SwapScheduler::LoseGpu(GpuIndex gpu, WorkerState state, const std::strin
     entry.pinned = false;
     entry.suspect = true;
     if (EndAbandoned(entry, effects)) continue;
-    if (entry.attempts >= limits_.max_attempts) {
+    if (entry.attempts >= (entry.request.trial ? 1 : limits_.max_attempts)) {
       const std::string message =
           absl::StrCat("function '", entry.request.function, "' lost ", entry.attempts,
                        " GPU workers in a row (the last: ", why, "); the request is given up");

@@ -114,20 +114,11 @@ Submitted SwapScheduler::Submit(const NodeRequest& request, Time now) {
   queue_.Add(request.model, entry.key, request.id);
   if (request.expiry != Time::max()) expiries_.emplace(request.expiry, request.id);
   requests_.emplace(request.id, std::move(entry));
-  ++counts_.accepted;
+  ++(request.trial ? trials_ : counts_.accepted);
   return {};
 }
 
-// Takes the request out of every table. It is in nobody's pipeline any more.
-Finished SwapScheduler::End(Entry& entry, FinishKind kind, absl::Status status, proto::BounceReason bounce) {
-  Finished finished{.id = entry.request.id,
-                    .kind = kind,
-                    .status = std::move(status),
-                    .bounce = bounce,
-                    .attempts = entry.attempts,
-                    .gpu = entry.gpu,
-                    .hit = entry.hit,
-                    .queued = entry.queued};
+void SwapScheduler::Count(FinishKind kind) {
   switch (kind) {
     case FinishKind::kServed:
       ++counts_.served;
@@ -144,6 +135,23 @@ Finished SwapScheduler::End(Entry& entry, FinishKind kind, absl::Status status, 
     case FinishKind::kBounced:
       ++counts_.bounced;
       break;
+  }
+}
+
+// Takes the request out of every table. It is in nobody's pipeline any more.
+Finished SwapScheduler::End(Entry& entry, FinishKind kind, absl::Status status, proto::BounceReason bounce) {
+  Finished finished{.id = entry.request.id,
+                    .kind = kind,
+                    .status = std::move(status),
+                    .bounce = bounce,
+                    .attempts = entry.attempts,
+                    .gpu = entry.gpu,
+                    .hit = entry.hit,
+                    .queued = entry.queued};
+  if (entry.request.trial) {
+    --trials_;
+  } else {
+    Count(kind);
   }
   if (entry.gpu == kNoGpu) queue_.Remove(entry.request.model, entry.key);
   Release(entry);
@@ -264,7 +272,7 @@ void SwapScheduler::Check() const {
   TROUPE_CHECK(running == dispatched, "functions run that nobody dispatched");
   TROUPE_CHECK(dispatched + queue_.size() == requests_.size(), "a request is neither waiting nor dispatched");
   TROUPE_CHECK(counts_.accepted == counts_.served + counts_.failed + counts_.expired + counts_.cancelled +
-                                       counts_.bounced + requests_.size(),
+                                       counts_.bounced + requests_.size() - trials_,
                "requests were lost or ended twice");
   for (const auto& [gpu, id] : holds_) {
     TROUPE_CHECK(requests_.at(id).hold == gpu && requests_.at(id).gpu == kNoGpu, "a GPU is held for nobody");

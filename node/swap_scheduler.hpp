@@ -96,6 +96,8 @@ class SwapScheduler {
   [[nodiscard]] const SchedulerCounts& counts() const { return counts_; }
   [[nodiscard]] std::size_t waiting() const { return queue_.size(); }
   [[nodiscard]] std::size_t in_flight() const { return requests_.size() - queue_.size(); }
+  [[nodiscard]] bool idle() const { return requests_.empty(); }
+  [[nodiscard]] std::size_t trials() const { return trials_; }  // of those that wait or are in flight
   [[nodiscard]] bool Knows(const std::string& model) const { return models_.contains(model); }
   [[nodiscard]] std::vector<std::string> AdoptedModels() const;
   void Check() const;
@@ -157,6 +159,7 @@ class SwapScheduler {
   [[nodiscard]] bool CanEverFit(const std::string& model) const;
 
   // swap_scheduler.cpp, swap_outcomes.cpp
+  void Count(FinishKind kind);
   Finished End(Entry& entry, FinishKind kind, absl::Status status,
                proto::BounceReason bounce = proto::BOUNCE_UNSPECIFIED);
   void EndRun(Entry& entry, const absl::Status& status, Effects& effects, Time now);
@@ -194,6 +197,7 @@ class SwapScheduler {
   std::map<std::pair<GpuIndex, std::string>, FitHint> hints_;
   std::uint64_t next_sequence_ = 0;
   std::size_t out_of_region_ = 0;  // models
+  std::size_t trials_ = 0;         // of requests_
   bool draining_ = false;
   SchedulerCounts counts_;
 };

@@ -248,6 +248,10 @@ const std::vector<ConfigOption>& ConfigOptions() {
       {"memory-policy",
        "how device memory is handed out: fine-resilient, fine, static, block-cache, device-malloc", false,
        Text(&C::memory_policy)},
+      {"measure",
+       "when a node learns what swapping costs a model: adoption (by runs of zeros while it is idle) or "
+       "requests",
+       false, OneOf(&C::measure, {"adoption", "requests"})},
       {"replicas", "host copies of each model", false, Number(&C::replicas, 1, 64)},
       {"credits-per-gpu", "requests in flight that a node grants per GPU", false,
        Number(&C::credits_per_gpu, 1, 1024)},

@@ -47,6 +47,7 @@ struct DaemonConfig {
   std::string huge_pages = "auto";  // auto: for the host region where they can be had; off
   bool allow_faults = false;
   std::string link_sharing{gpu::kDefaultLinkSharing};
+  std::string measure = "adoption";  // adoption: by trial runs on an idle node; requests: by what comes
   std::string memory_policy{gpu::kDefaultMemory};
 
   std::string topology;  // of the GPUs (node/topology.hpp)

@@ -131,6 +131,7 @@ class NodeRole final : public Role {
     options.on_event = [](const std::string& kind, const std::string& message) {
       spdlog::log(LogLevelOf(kind), "{}: {}", kind, message);
     };
+    options.trials = config.measure == "adoption";
     options.credits_per_gpu = config.credits_per_gpu;
     options.scheduler.concurrency = config.concurrency;
     options.scheduler.swap_ahead = config.swap_ahead;

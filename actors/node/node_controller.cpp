@@ -124,6 +124,7 @@ void NodeController::BringInputs(const node::NodeRequest& request) {
 }
 
 void NodeController::Schedule(const node::NodeRequest& request) {
+  if (!request.trial) StopTrial();
   const bool known = scheduler_.Knows(request.model);
   requests_.at(request.id).from_disk = known && !copies_.Usable(request.model);
   auto submitted = scheduler_.Submit(request, Now(this));
@@ -140,6 +141,7 @@ void NodeController::Pump() {
     armed_ = due;
     After(this, due - Now(this), MakeTick(kExpire));
   }
+  Try();
 }
 
 void NodeController::Handle(const node::Effects& effects) {
@@ -186,7 +188,7 @@ void NodeController::NoteDispatch(const node::Dispatch& dispatch, HeldRequest& r
                       ? ModelWas::kLoading
                       : ModelWas::kResident;
   }
-  swaps_.Dispatched(request.was);
+  if (!request.trial) swaps_.Dispatched(request.was);
   for (const auto& victim : dispatch.victims) {
     const bool replicated = scheduler_.gpus().HolderCount(victim) > 0;
     swaps_.Evicted(replicated ? "replicated" : scheduler_.Heavy(victim) ? "heavy" : "light");
@@ -268,6 +270,10 @@ std::uint64_t NodeController::OrderFor(const std::string& model, node::GpuIndex 
 void NodeController::Finish(const node::Finished& finished) {
   const auto it = requests_.find(finished.id);
   TROUPE_CHECK(it != requests_.end(), "a request ended that this node does not hold");
+  if (it->second.trial) {
+    const auto trial = std::move(requests_.extract(it).mapped());
+    return EndTrial(finished, trial);
+  }
   auto& held = it->second;
   auto reply = ReplyFor(finished, held.message, held.swap, held.run, options_.name);
   if (finished.gpu != node::kNoGpu) ReleaseSlices(finished.gpu, UnsentSlices(held.run, reply.served()));

@@ -43,6 +43,8 @@ struct NodeOptions {
   // Told what it has learned, when that is more than the last time; must return at once. May be empty.
   std::function<void(proto::NodeProfiles)> save_profiles;
   ExecutorLimits executor;
+  // Whether what a model costs is measured when it was adopted, or learned from its requests only.
+  bool trials = false;
   std::uint64_t credits_per_gpu = 8;
   Duration adopt_timeout = std::chrono::minutes(5);    // fetch one model, or place it
   Duration prepare_timeout = std::chrono::minutes(1);  // primitives of one plan

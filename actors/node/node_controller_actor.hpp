@@ -1,6 +1,6 @@
 // The node controller's class, private to its sources: node_controller.cpp (requests and routers),
-// node_models.cpp (adoption and plans), node_copies.cpp (host copies), node_workers.cpp (executors, and what
-// others are told). Contract: actors/interfaces/node_controller.hpp.
+// node_models.cpp (adoption and plans), node_trials.cpp (what models cost), node_copies.cpp (host copies),
+// node_workers.cpp (executors, and what others are told). Contract: actors/interfaces/node_controller.hpp.
 #pragma once
 
 #include <functional>
@@ -19,6 +19,7 @@
 #include "actors/node/remote_inputs.hpp"
 #include "actors/node/router_links.hpp"
 #include "actors/node/swap_book.hpp"
+#include "actors/node/trial_line.hpp"
 #include "actors/node/unread_outputs.hpp"
 #include "node/cache_table.hpp"
 #include "proto/local.pb.h"
@@ -46,6 +47,7 @@ class NodeController : public ControllerSelf::base {
     SubmitPromise promise;
     Time expiry{};
     bool from_disk = false;  // its model was not in the host region when it came
+    bool trial = false;      // of our own: nobody waits, and there is no promise
     // Of its current dispatch; serial 0: none.
     std::uint64_t serial = 0;
     node::GpuIndex gpu = node::kNoGpu;
@@ -136,6 +138,15 @@ class NodeController : public ControllerSelf::base {
   void AdoptFailed(const std::string& digest, const absl::Status& status);
   void Disown(const std::string& digest);
 
+  // --- trials (node_trials.cpp) ---
+  void AwaitTrial(const std::string& digest);
+  void Try();
+  bool StartTrial(const std::string& digest, const proto::FunctionRecord& function);
+  bool AddZeros(const proto::TensorSpec& spec, proto::SubmitRequest& message);
+  void FreeZeros(const proto::SubmitRequest& message);
+  void StopTrial();
+  void EndTrial(const node::Finished& finished, const HeldRequest& held);
+
   // --- host copies (node_copies.cpp) ---
   // Starts what the table decides, and arms its timer.
   void MoveCopies();
@@ -180,6 +191,7 @@ class NodeController : public ControllerSelf::base {
   RouterLinks routers_;
   HeldModels models_;
   node::CacheTable copies_;
+  TrialLine trials_;
   SwapBook swaps_;
   UnreadOutputs unread_;
   RemoteInputs inputs_;

@@ -104,7 +104,7 @@ void NodeController::ForgetPlans(node::GpuIndex gpu) {
 
 void NodeController::Adopted(const std::string& digest) {
   auto* model = models_.Find(digest);
-  model->adopted = true;
+  if (!std::exchange(model->adopted, true)) AwaitTrial(digest);
   copies_.Adopted(digest);
   GrantAll();  // before the deployment is answered: the next request finds routers that know
   AnswerAdopt(std::exchange(model->waiting, {}), digest, absl::OkStatus());

@@ -1,4 +1,6 @@
 // The node controller: executors, and what the rest of the cluster is told of this node.
+#include <algorithm>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "actors/node/node_controller_actor.hpp"
@@ -140,7 +142,8 @@ proto::NodeLoad NodeController::Load() const {
   const auto& counts = scheduler_.counts();
   proto::NodeLoad load;
   load.set_queued(scheduler_.waiting() + inputs_.pending());
-  load.set_running(scheduler_.in_flight());
+  // A trial is nobody's request; it hardly ever waits.
+  load.set_running(scheduler_.in_flight() - std::min(scheduler_.in_flight(), scheduler_.trials()));
   load.set_served(counts.served);
   load.set_failed(counts.failed);
   load.set_swaps(counts.swaps);

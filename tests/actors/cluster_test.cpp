@@ -453,5 +453,71 @@ TEST(Cluster, ANodeHandsOverWhatItLearnedAndKnowsItAgain) {
   EXPECT_EQ(saved.size(), 2u);
 }
 
+proto::NodeLoad LoadOf(World& world, const std::string& node) {
+  world.Run(seconds(1));  // a heartbeat tells it
+  proto::AdminRequest request;
+  request.mutable_cluster_status();
+  const auto reply = world.Ask(request);
+  EXPECT_TRUE(reply.ok()) << reply.status();
+  for (const auto& status : reply->status().members())
+    if (status.member().name() == node) return status.load();
+  ADD_FAILURE() << "no node '" << node << "'";
+  return {};
+}
+
+TEST(Cluster, WhatAModelCostsIsMeasuredWhenItHasBeenAdopted) {
+  std::vector<proto::NodeProfiles> saved;
+  World world(1, 1, {}, {}, GiB(2), [&](NodeOptions& options) {
+    options.trials = true;
+    options.save_profiles = [&](proto::NodeProfiles profiles) { saved.push_back(std::move(profiles)); };
+  });
+  ASSERT_TRUE(world.Deploy("resnet", MiB(100)).ok());
+  ASSERT_TRUE(world.Deploy("tiny", KiB(512)).ok());
+  world.Run(seconds(30));
+  ASSERT_FALSE(saved.empty());
+  ASSERT_EQ(saved.back().models_size(), 2);
+  std::set<bool> heavy;
+  for (const auto& model : saved.back().models()) {
+    EXPECT_EQ(Duration(model.run_ns()), milliseconds(10));
+    EXPECT_GT(Duration(model.swapped_ns()), milliseconds(10));
+    heavy.insert(model.heavy());
+  }
+  EXPECT_EQ(heavy, (std::set<bool>{false, true}));
+  EXPECT_EQ(LoadOf(world, "node-1").served(), 0u) << "trials are nobody's requests";
+  EXPECT_EQ(LoadOf(world, "node-1").running(), 0u);
+  world.Infer("resnet", 1);
+  world.Run(seconds(1));
+  ASSERT_EQ(world.answers.size(), 1u);
+  EXPECT_EQ(LoadOf(world, "node-1").served(), 1u);
+}
+
+TEST(Cluster, ARequestWaitsForNoTrialThatHasNotBegun) {
+  World world(1, 1, {}, {}, GiB(2), [](NodeOptions& options) { options.trials = true; });
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(world.Deploy("model-" + std::to_string(i), MiB(100)).ok());
+  for (std::uint64_t i = 0; i < 5; ++i) world.Infer("model-9", i);
+  // A trial's swap that was on its way, its own, and five runs of 10 ms.
+  world.Run(milliseconds(100));
+  ASSERT_EQ(world.answers.size(), 5u);
+  for (const auto& answer : world.answers) EXPECT_EQ(answer.reply.code(), 0) << answer.reply.message();
+}
+
+TEST(Cluster, ATrialThatCostsAWorkerIsNotTriedAgain) {
+  FakeWorkerProfile slow;
+  slow.run = seconds(2);
+  World world(1, 1, slow, {}, GiB(2), [](NodeOptions& options) { options.trials = true; });
+  auto& worker = *world.node("node-1").workers[0];
+  ASSERT_TRUE(world.Deploy("resnet", MiB(100)).ok());
+  world.Run(milliseconds(100));
+  ASSERT_EQ(worker.swaps, 1u) << "the trial is under way";
+  worker.kill();
+  world.Run(seconds(30));
+  EXPECT_EQ(worker.spawns, 2u);
+  EXPECT_EQ(worker.swaps, 1u) << "nothing is tried on the new worker";
+  world.Infer("resnet", 1);
+  world.Run(seconds(5));
+  ASSERT_EQ(world.answers.size(), 1u);
+  EXPECT_EQ(world.answers[0].reply.code(), 0) << world.answers[0].reply.message();
+}
+
 }  // namespace
 }  // namespace troupe::actors

@@ -107,6 +107,7 @@ TEST_F(DaemonConfigTest, AFileAndAFlagSetTheSame) {
       {"host-region", "1GiB", [](C c) { return c.host_region == GiB(1); }},
       {"huge-pages", "off", [](C c) { return c.huge_pages == "off"; }},
       {"allow-faults", "true", [](C c) { return c.allow_faults; }},
+      {"measure", "requests", [](C c) { return c.measure == "requests"; }},
       {"replicas", "3", [](C c) { return c.replicas == 3; }},
       {"credits-per-gpu", "16", [](C c) { return c.credits_per_gpu == 16; }},
       {"swap-ahead", "3", [](C c) { return c.swap_ahead == 3; }},

@@ -156,7 +156,7 @@ class Impatience(E2eTest):
 
     def setUp(self):
         super().setUp()
-        self.daemon = self.start("one", "all", hang="10m").wait_serving()
+        self.daemon = self.start("one", "all", hang="10m", measure="requests").wait_serving()
         self.http = self.daemon.http
         self.http.deploy("double", scale(2)).good()
         self.http.infer("double", X)
@@ -221,7 +221,7 @@ class Impatience(E2eTest):
 class Priority(E2eTest):
     def test_urgent_requests_run_first(self):
         # Each model takes a quarter of a second to the GPU: the order of the answers is no accident.
-        daemon = self.start("one", "all", hang="10m", link_bandwidth="16MiB").wait_serving()
+        daemon = self.start("one", "all", hang="10m", link_bandwidth="16MiB", measure="requests").wait_serving()
         http, ended, threads = daemon.http, [], []
         for seed, name in enumerate(("first", "patient", "urgent")):
             http.deploy(name, dense(4, seed)[0]).good()

@@ -1,0 +1,47 @@
+// The models whose cost is still to be measured on this node: each is tried when it has been adopted and the
+// node has nothing else to do, so a trial never keeps a request waiting for long. Owned by the node
+// controller.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace troupe::actors {
+
+class TrialLine {
+ public:
+  // A swapped run, a resident one, and one more in case that something came between.
+  static constexpr std::uint32_t kMost = 3;
+
+  void Push(const std::string& digest) {
+    if (!Waits(digest)) line_.push_back({digest, 0});
+  }
+  // Nobody is to try it (any more).
+  void Remove(const std::string& digest) {
+    std::erase_if(line_, [&](const auto& trial) { return trial.first == digest; });
+  }
+  // The first, for its next trial; stays in the line until it has had kMost of them. Empty while one is under
+  // way, or when there is none.
+  [[nodiscard]] std::optional<std::string> Begin() {
+    if (busy_ || line_.empty()) return std::nullopt;
+    busy_ = true;
+    auto digest = line_.front().first;
+    if (++line_.front().second == kMost) line_.pop_front();
+    return digest;
+  }
+  void End() { busy_ = false; }
+  [[nodiscard]] bool busy() const { return busy_; }
+  [[nodiscard]] bool Waits(const std::string& digest) const {
+    return std::any_of(line_.begin(), line_.end(), [&](const auto& trial) { return trial.first == digest; });
+  }
+
+ private:
+  std::deque<std::pair<std::string, std::uint32_t>> line_;
+  bool busy_ = false;
+};
+
+}  // namespace troupe::actors
