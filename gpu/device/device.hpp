@@ -70,6 +70,8 @@ class DevicePlan {
   [[nodiscard]] virtual std::size_t step_count() const = 0;
   // What one step needs of the activations: those that live while it runs, and its scratch.
   [[nodiscard]] virtual Bytes step_activations(std::size_t) const { return activation_bytes(); }
+  // How much of the activations, from their begin, this step and all behind it use.
+  [[nodiscard]] virtual Bytes activation_extent(std::size_t) const { return activation_bytes(); }
   // Offset and length in the weights of what one step reads: a gate tells from this what the step has to wait
   // for.
   [[nodiscard]] virtual std::span<const std::pair<std::uint64_t, std::uint64_t>> step_weights(
@@ -80,12 +82,27 @@ class DevicePlan {
 // on a thread of the device, in the order of the steps, possibly ahead of their execution. Must not block.
 using StepGate = std::function<EventPtr(std::size_t step)>;
 
+// A part of a model's weights, by its place in the blob, and where it is on the device.
+struct WeightPiece {
+  std::uint64_t offset = 0;
+  std::uint64_t length = 0;
+  DeviceRange at;
+};
+
 struct LaunchArguments {
   DeviceRange weights;
+  // Instead of one range, when it is not empty: pieces by their offset, apart from each other, that hold each
+  // weight which a step reads whole when its gate opens. Pieces that are not needed at the same time may lie
+  // in the same place, aligned as the weights are in the blob (64 bytes).
+  std::vector<WeightPiece> pieces;
   DeviceRange activations;  // at least activation_bytes()
   std::vector<DeviceRange> inputs;
   std::vector<DeviceRange> outputs;
   StepGate gate;
+  // Called for each of `marks`, which ascend, when all steps before it have ended: on a thread of the device,
+  // must be short.
+  std::function<void(std::size_t step)> reached;
+  std::vector<std::size_t> marks;
 };
 
 // How an operation went. `begin` is when it got its engine, not when it was put on the stream.

@@ -20,6 +20,11 @@ class RealPlan final : public VirtualPlan {
                                                      const BeforeStep& before_step, ComputeLane) override {
     PlanBindings bindings;
     bindings.weights = arguments.weights.address;
+    std::vector<WeightPlace> places;
+    places.reserve(arguments.pieces.size());
+    for (const WeightPiece& piece : arguments.pieces)
+      places.push_back({piece.offset, piece.length, piece.at.address});
+    bindings.places = places;
     bindings.activations = arguments.activations.address;
     for (const DeviceRange& input : arguments.inputs) bindings.inputs.push_back(input.address);
     for (const DeviceRange& output : arguments.outputs) bindings.outputs.push_back(output.address);
@@ -32,6 +37,9 @@ class RealPlan final : public VirtualPlan {
   [[nodiscard]] std::size_t step_count() const override { return plan_->step_count(); }
   [[nodiscard]] Bytes step_activations(std::size_t step) const override {
     return plan_->step_activations(step);
+  }
+  [[nodiscard]] Bytes activation_extent(std::size_t step) const override {
+    return plan_->activation_extent(step);
   }
   [[nodiscard]] std::span<const std::pair<std::uint64_t, std::uint64_t>> step_weights(
       std::size_t step) const override {

@@ -34,8 +34,9 @@ class TimedPlan final : public VirtualPlan {
     for (std::int64_t step = 0; step < steps; ++step) {
       TROUPE_RETURN_IF_ERROR(before_step(static_cast<std::size_t>(step)));
       work += run_time_ * (step + 1) / steps - run_time_ * step / steps;
-      // A step that has to wait for its weights delays those behind it; without gates nobody sees the steps.
-      if (arguments.gate || step + 1 == steps)
+      // A step that has to wait for its weights delays those behind it; without gates or marks
+      // nobody sees the steps.
+      if (arguments.gate || arguments.reached || step + 1 == steps)
         TROUPE_RETURN_IF_ERROR(lane.share.Work(std::exchange(work, Duration(0)), lane.engine));
     }
     for (std::size_t i = 0; i < outputs().size(); ++i) {

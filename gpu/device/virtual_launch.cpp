@@ -21,6 +21,8 @@ class LaunchOperation final : public VirtualOperation {
     share_.Began(completion.begin);
     const auto before_step = [this, &engine](std::size_t step) -> absl::Status {
       TROUPE_RETURN_IF_ERROR(engine.Tick());
+      while (mark_ < arguments_.marks.size() && arguments_.marks[mark_] <= step)
+        arguments_.reached(arguments_.marks[mark_++]);
       return arguments_.gate ? Pass(step, engine) : absl::OkStatus();
     };
     auto outputs = plan_->Run(arguments_, before_step, {engine, share_});
@@ -53,6 +55,7 @@ class LaunchOperation final : public VirtualOperation {
   ComputeShare& share_;
   OnLaunched done_;
   std::vector<proto::TensorSpec> outputs_;
+  std::size_t mark_ = 0;  // the next one
 };
 
 absl::StatusOr<std::vector<Bytes>> SizesOf(const std::vector<proto::TensorSpec>& specs) {
@@ -82,7 +85,9 @@ std::shared_ptr<VirtualOperation> MakeLaunch(std::shared_ptr<VirtualPlan> plan, 
   TROUPE_CHECK(arguments.outputs.size() == plan->outputs().size(), "a launch binds every output");
   TROUPE_CHECK(arguments.activations.size >= plan->activation_bytes(),
                "a launch needs its activation memory");
-  TROUPE_CHECK(arguments.weights.size >= plan->weights_bytes(), "a launch needs its weights");
+  TROUPE_CHECK(!arguments.pieces.empty() || arguments.weights.size >= plan->weights_bytes(),
+               "a launch needs its weights");
+  TROUPE_CHECK(arguments.marks.empty() || arguments.reached, "marks are told to somebody");
   return std::make_shared<LaunchOperation>(std::move(plan), std::move(arguments), share, std::move(done));
 }
 

@@ -1,6 +1,7 @@
 #include "gpu/engine/cpu_plan.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.hpp"
@@ -84,11 +85,16 @@ absl::Status CpuPlan::CheckBindings(const PlanBindings& bindings) const {
         absl::StrCat(bindings.outputs.size(), " outputs were bound, the plan has ", program_.outputs.size()));
   }
   for (const Value& value : program_.values) {
-    if (value.place == Place::kWeights && bindings.weights == nullptr) {
+    if (value.place == Place::kWeights && bindings.weights == nullptr && bindings.places.empty()) {
       return absl::InvalidArgumentError("no weights were bound");
     }
     if (value.place == Place::kInput && value.position >= bindings.inputs.size()) {
       return absl::InvalidArgumentError(absl::StrCat(bindings.inputs.size(), " inputs were bound, too few"));
+    }
+  }
+  for (const WeightPlace& place : bindings.places) {
+    if (!Aligned(place.address - place.offset % 64)) {
+      return absl::InvalidArgumentError("places of weights must be aligned as the weights are in their blob");
     }
   }
   for (const std::byte* input : bindings.inputs) {
@@ -102,12 +108,25 @@ absl::Status CpuPlan::CheckBindings(const PlanBindings& bindings) const {
   return absl::OkStatus();
 }
 
+namespace {
+
+const std::byte* WeightAddress(const PlanBindings& bindings, std::uint64_t position) {
+  if (bindings.places.empty()) return bindings.weights + position;
+  const auto behind = std::ranges::upper_bound(bindings.places, position, {}, &WeightPlace::offset);
+  TROUPE_CHECK(behind != bindings.places.begin(), "a weight is in none of the places that were bound");
+  const WeightPlace& place = *std::prev(behind);
+  TROUPE_CHECK(position - place.offset < place.length, "a weight is in none of the places that were bound");
+  return place.address + (position - place.offset);
+}
+
+}  // namespace
+
 std::byte* CpuPlan::Address(const Value& value, const PlanBindings& bindings) const {
   switch (value.place) {
     case Place::kInput:
       return const_cast<std::byte*>(bindings.inputs[value.position]);  // kernels do not write their inputs
     case Place::kWeights:
-      return const_cast<std::byte*>(bindings.weights + value.position);
+      return const_cast<std::byte*>(WeightAddress(bindings, value.position));
     case Place::kConstant:
       return program_.constants[value.position].data();
     case Place::kActivation:

@@ -18,6 +18,9 @@ class CpuPlan final : public Plan {
   [[nodiscard]] Bytes step_activations(std::size_t step) const override {
     return program_.step_activations[step];
   }
+  [[nodiscard]] Bytes activation_extent(std::size_t step) const override {
+    return program_.activation_extents[step];
+  }
   [[nodiscard]] const StepWeights& step_weights(std::size_t step) const override {
     return steps_[step].weights;
   }

@@ -56,6 +56,18 @@ MemoryPlacement PlaceBuffers(std::span<const BufferLife> buffers) {
   return placement;
 }
 
+std::vector<Bytes> Extents(std::span<const BufferLife> buffers, const MemoryPlacement& placement,
+                           std::size_t steps) {
+  std::vector<Bytes> extents(steps);
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    if (buffers[i].size == Bytes(0) || steps == 0) continue;
+    Bytes& last = extents[std::min(buffers[i].last, steps - 1)];
+    last = std::max(last, Bytes(placement.offsets[i]) + AlignUp(buffers[i].size, kAlignment));
+  }
+  for (std::size_t step = steps; step-- > 1;) extents[step - 1] = std::max(extents[step - 1], extents[step]);
+  return extents;
+}
+
 std::vector<Bytes> LiveBytes(std::span<const BufferLife> buffers, std::size_t steps) {
   std::vector<Bytes> live(steps);
   for (const BufferLife& buffer : buffers) {

@@ -26,6 +26,10 @@ struct MemoryPlacement {
 // Largest buffers first, each into the smallest gap that fits (best fit) among those it lives with.
 [[nodiscard]] MemoryPlacement PlaceBuffers(std::span<const BufferLife> buffers);
 
+// For each of `steps` steps: the end of the highest buffer that is still needed then or later.
+[[nodiscard]] std::vector<Bytes> Extents(std::span<const BufferLife> buffers,
+                                         const MemoryPlacement& placement, std::size_t steps);
+
 // What lives during each of `steps` steps.
 [[nodiscard]] std::vector<Bytes> LiveBytes(std::span<const BufferLife> buffers, std::size_t steps);
 

@@ -28,9 +28,19 @@ struct StepWeights {
   std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;  // offset, length in the weights blob
 };
 
+// Where a part of a model's weights blob lies.
+struct WeightPlace {
+  std::uint64_t offset = 0;  // in the blob
+  std::uint64_t length = 0;
+  const std::byte* address = nullptr;
+};
+
 // Memory for one run. Pointers are 64-byte aligned.
 struct PlanBindings {
-  const std::byte* weights = nullptr;    // the model's whole weights blob, at the device
+  const std::byte* weights = nullptr;  // the model's whole weights blob, at the device
+  // Instead, when it is not empty: parts of the blob by offset, apart from each other, that hold each weight
+  // which a step reads whole while that step runs. Several may have the same address, one after the other.
+  std::span<const WeightPlace> places;
   std::byte* activations = nullptr;      // activation_bytes()
   std::vector<const std::byte*> inputs;  // one per model input, in order
   std::vector<std::byte*> outputs;       // one per model output, each output_bytes(i)
@@ -57,6 +67,8 @@ class Plan {
   [[nodiscard]] virtual std::size_t step_count() const = 0;
   // What one step needs of the activations: those that live while it runs, and its scratch.
   [[nodiscard]] virtual Bytes step_activations(std::size_t) const { return activation_bytes(); }
+  // How much of the activations, from their begin, this step and all behind it use.
+  [[nodiscard]] virtual Bytes activation_extent(std::size_t) const { return activation_bytes(); }
   [[nodiscard]] virtual const StepWeights& step_weights(std::size_t step) const = 0;
   // Runs every step in order. Returns the real output shapes (equal to outputs() unless they depend on data).
   virtual absl::StatusOr<std::vector<proto::TensorSpec>> Run(const PlanBindings& bindings) = 0;

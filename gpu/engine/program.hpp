@@ -61,7 +61,8 @@ struct Program {
   std::vector<proto::TensorSpec> output_specs;
   std::vector<AlignedBytes> constants;
   Bytes activation_bytes;
-  std::vector<Bytes> step_activations;  // per instruction: what is live while it runs
+  std::vector<Bytes> step_activations;    // per instruction: what is live while it runs
+  std::vector<Bytes> activation_extents;  // per instruction: what it and those behind it reach up to
   int threads = 1;
 };
 

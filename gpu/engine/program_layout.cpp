@@ -133,6 +133,7 @@ class Layout {
     const MemoryPlacement placement = PlaceBuffers(buffers);
     for (std::size_t i = 0; i < buffers.size(); ++i) *positions[i] = placement.offsets[i];
     program_.activation_bytes = placement.size;
+    program_.activation_extents = Extents(buffers, placement, program_.instructions.size());
     program_.step_activations = LiveBytes(buffers, program_.instructions.size());
     for (std::size_t id = 0; id < program_.values.size(); ++id) {
       const int root = Root(static_cast<int>(id));

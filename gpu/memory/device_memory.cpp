@@ -63,12 +63,12 @@ std::uint64_t DeviceMemory::OffsetOf(const std::byte* address) const {
 
 absl::StatusOr<DeviceRange> DeviceMemory::Allocate(const MemoryUser& user, Bytes size) {
   std::optional<std::uint64_t> offset;
-  if (user.kind == Kind::kRun || pool_.set_aside() == Bytes(0)) {
+  if (user.kind == Kind::kRun || (pool_.set_aside() == Bytes(0) && promised_ == Bytes(0))) {
     offset = space_->Allocate(user, size);
   } else if (const Bytes free = memory().free; size <= free) {
     offset = space_->Allocate(user, size);
-    // Rounding may have made it too large.
-    if (offset && *space_->Occupied(*offset) > free) {
+    // Rounding may have made it too large, and it may lie where a run needs one range.
+    if (offset && (*space_->Occupied(*offset) > free || !KeepsPromise())) {
       TROUPE_CHECK(space_->Free(*offset), "a range that was just allocated is not");
       offset.reset();
     }
@@ -108,6 +108,28 @@ void DeviceMemory::Free(const DeviceRange& range) {
   } else if (entry.kind == Kind::kWeights) {
     pool_.Left(entry.digest);
   }
+}
+
+void DeviceMemory::Trim(DeviceRange& range, Bytes size) {
+  const auto found = entries_.find(range.address);
+  TROUPE_CHECK(found != entries_.end(), "a range was trimmed that is not allocated");
+  if (partitions_ == nullptr || size >= range.size) return;
+  Entry& entry = found->second;
+  const Bytes occupied = *space_->Trim(OffsetOf(range.address), size);
+  if (entry.kind == Kind::kRun) pool_.GaveBack(entry.digest, entry.occupied - occupied);
+  entry.occupied = occupied;
+  range.size = size;
+  ++changes_;
+}
+
+void DeviceMemory::Promise(Bytes bytes, Bytes longest) {
+  pool_.Expect(bytes);
+  promised_ = longest;
+}
+
+// The baselines without partitions promise nothing.
+bool DeviceMemory::KeepsPromise() const {
+  return promised_ == Bytes(0) || partitions_ == nullptr || space_->use().largest >= promised_;
 }
 
 MemoryUse DeviceMemory::memory() const {

@@ -53,6 +53,14 @@ class DeviceMemory {
   [[nodiscard]] absl::StatusOr<DeviceRange> Allocate(const MemoryUser& user, Bytes size);
   // A range that was not allocated, or freed before, is a bug. No operation uses it any more.
   void Free(const DeviceRange& range);
+  // The range keeps its first `size` bytes; policies without partitions keep all of it until it is freed.
+  void Trim(DeviceRange& range, Bytes size);
+  // What runs that are here take when they are launched: `bytes` beyond what runs hold, `longest` of them in
+  // one range (zero: each has a place where another run's ends). From now on nobody else gets it. What is
+  // promised is kept by not allocating: it holds while KeepsPromise, and only allocations for runs can break
+  // it.
+  void Promise(Bytes bytes, Bytes longest);
+  [[nodiscard]] bool KeepsPromise() const;
   // As weights see it: without what is set aside for runs.
   [[nodiscard]] MemoryUse memory() const;
   // The share of what is free that one allocation cannot get.
@@ -90,6 +98,7 @@ class DeviceMemory {
   std::unique_ptr<MemorySpace> space_;
   PartitionSpace* partitions_ = nullptr;  // space_, when it has them
   RunPool pool_;
+  Bytes promised_;  // in one range
   std::uint64_t changes_ = 0;
   std::unordered_map<const std::byte*, Entry> entries_;
 };

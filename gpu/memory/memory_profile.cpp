@@ -56,6 +56,8 @@ MemoryProfile::MemoryProfile(const DevicePlan& plan, Duration run_time, Weights 
     steps_[step] = whole;
     if (activations == Activations::kByLife && step < plan.step_count())
       steps_[step] += plan.step_activations(step);
+    if (activations == Activations::kAhead && step < plan.step_count())
+      steps_[step] += plan.activation_extent(step);
   }
   if (weights == Weights::kByLayer) {
     for (const WeightPart& part : PlanWeights(plan, granularity)) {

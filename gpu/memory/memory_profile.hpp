@@ -36,7 +36,8 @@ class MemoryProfile {
   };
   enum class Activations {
     kByLife,  // from the step that writes them to the last that reads them
-    kWhole,   // all of them, during the whole run: what a worker allocates for a launch
+    kWhole,   // all of them, during the whole run
+    kAhead,   // what this step and those behind it use: what a worker allocates for a launch, and trims
   };
   // `run_time` is spread evenly over the steps.
   MemoryProfile(const DevicePlan& plan, Duration run_time, Weights weights, Activations activations,

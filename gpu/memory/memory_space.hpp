@@ -27,6 +27,9 @@ class MemorySpace {
   [[nodiscard]] virtual std::optional<std::uint64_t> Allocate(const MemoryUser& user, Bytes size) = 0;
   // False when no allocated range begins at `offset`.
   [[nodiscard]] virtual bool Free(std::uint64_t offset) = 0;
+  // The range that begins at `offset` keeps its first `size` bytes, fewer than it has: what it occupies now.
+  // Spaces that give ranges back whole change nothing. Nothing when no allocated range begins there.
+  [[nodiscard]] virtual std::optional<Bytes> Trim(std::uint64_t offset, Bytes) { return Occupied(offset); }
   // What the range at `offset` occupies, with what rounding adds; nothing when none begins there.
   [[nodiscard]] virtual std::optional<Bytes> Occupied(std::uint64_t offset) const = 0;
   // What is not occupied is free, also where it is in pieces. `largest` could be allocated now.

@@ -207,6 +207,31 @@ bool PartitionSpace::Free(std::uint64_t offset) {
   return true;
 }
 
+std::optional<Bytes> PartitionSpace::Trim(std::uint64_t offset, Bytes size) {
+  const auto found = ranges_.find(offset);
+  if (found == ranges_.end()) return std::nullopt;
+  Range& range = found->second;
+  const Bytes unit = range.in_buddy ? kUnit : sizes_.block;
+  const std::uint64_t length = AlignUp(std::max(size, Bytes(1)), unit).count() / unit.count();
+  if (length >= range.length) return range.occupied;
+  const std::uint64_t less = range.length - length;
+  if (range.in_buddy) {
+    const std::size_t p = offset / sizes_.partition.count();
+    const std::uint64_t end = offset % sizes_.partition.count() / kUnit.count() + length;
+    partitions_[p].buddy->Free(static_cast<std::uint32_t>(end), static_cast<std::uint32_t>(less));
+    Show(p);
+  } else {
+    Range tail = range;
+    tail.length = less;
+    MarkBlocks(offset / sizes_.block.count() + length, tail, false);
+  }
+  used_ -= unit * less;
+  range.size = std::min(range.size, size);
+  range.length = length;
+  range.occupied = unit * length;
+  return range.occupied;
+}
+
 std::optional<Bytes> PartitionSpace::Occupied(std::uint64_t offset) const {
   const auto found = ranges_.find(offset);
   if (found == ranges_.end()) return std::nullopt;

@@ -38,6 +38,7 @@ class PartitionSpace final : public MemorySpace {
 
   [[nodiscard]] std::optional<std::uint64_t> Allocate(const MemoryUser& user, Bytes size) override;
   [[nodiscard]] bool Free(std::uint64_t offset) override;
+  [[nodiscard]] std::optional<Bytes> Trim(std::uint64_t offset, Bytes size) override;
   [[nodiscard]] std::optional<Bytes> Occupied(std::uint64_t offset) const override;
   [[nodiscard]] MemoryUse use() const override;
   [[nodiscard]] const PartitionSizes& sizes() const { return sizes_; }

@@ -75,6 +75,11 @@ void RunPool::GaveBack(std::string_view digest, Bytes bytes) {
   ForgetIfGone(digest);
 }
 
+void RunPool::Expect(Bytes bytes) {
+  expected_ = bytes;
+  peak_ = std::max(peak_, size());
+}
+
 RunPool::RunId RunPool::Began(std::shared_ptr<const MemoryProfile> profile, Time now) {
   // Its first steps cannot wait for the next look.
   if (policy_ == MemoryPolicy::Pool::kPredicted) predicted_ += profile->At(0);
@@ -115,7 +120,9 @@ void RunPool::Follow(Time now) {
 }
 
 Bytes RunPool::size() const {
-  return policy_ == MemoryPolicy::Pool::kPredicted ? std::max(kept_, predicted_) : kept_;
+  if (policy_ == MemoryPolicy::Pool::kNone) return kept_;
+  const Bytes most = std::max(kept_, held_ + expected_);
+  return policy_ == MemoryPolicy::Pool::kPredicted ? std::max(most, predicted_) : most;
 }
 
 }  // namespace troupe::gpu

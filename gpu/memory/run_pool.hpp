@@ -3,7 +3,8 @@
 //   static      the peaks of all plans of the models that are resident
 //   fine        what each model's runs have held at most: it keeps that while it is resident
 //   resilient   what the running plans will need at most in the next interval (004 Algorithm 1)
-// And never less than what runs hold. Pure; the main loop's thread.
+// And never less than what runs hold and what those need that are about to be launched (Expect). Pure; the
+// main loop's thread.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +33,9 @@ class RunPool {
   void Planned(std::string_view digest, Bytes peak);
   void Took(std::string_view digest, Bytes bytes);
   void GaveBack(std::string_view digest, Bytes bytes);
+
+  // What runs that are about to be launched need at once beyond what is held.
+  void Expect(Bytes bytes);
 
   // Algorithm 1: runs whose needs are known by step.
   using RunId = std::uint64_t;
@@ -77,6 +81,7 @@ class RunPool {
   Bytes held_;
   Bytes kept_;  // sum of KeptFor
   Bytes predicted_;
+  Bytes expected_;
   Bytes peak_;
 };
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gpu/device/device.hpp"
+#include "gpu/memory/run_pool.hpp"
 #include "gpu/swap/model_load.hpp"
 #include "gpu/worker/host_model.hpp"
 #include "gpu/worker/model_table.hpp"
@@ -54,7 +55,8 @@ struct Run {
   bool unheard = false;                      // its daemon is gone: it advances no state
 
   DeviceRange block;                       // inputs and outputs, until the outputs have left
-  std::optional<DeviceRange> activations;  // until it has computed
+  std::optional<DeviceRange> activations;  // while it computes, the end of them for less
+  std::optional<RunPool::RunId> pool;      // while it computes
   LaunchArguments arguments;
   std::vector<transport::Reservation> rooms;  // for the outputs
   std::vector<proto::TensorSpec> outputs;     // as they came out

@@ -21,6 +21,7 @@ Runner::Runner(DeviceMemory& memory, TaskQueue& queue, Lanes lanes, const Worker
       links_(links),
       residency_(residency),
       preparer_(preparer),
+      needs_(limits.plans),
       in_(memory.device().MakeStream()),
       slots_(memory.device().info().concurrency),
       out_(memory.device().MakeStream()) {
@@ -159,45 +160,6 @@ void Runner::StageSome(Model model, const std::size_t& staged) {
   }
 }
 
-// Runs of one plan compute one after the other: they leave room for others that could compute beside them.
-std::size_t Runner::StagedOf(const Run& run, bool ahead) const {
-  const auto found = staged_plans_.find({run.plan.get(), ahead});
-  return found == staged_plans_.end() ? 0 : found->second;
-}
-
-void Runner::EnterStaging(const Run& run) {
-  ++(run.load != nullptr ? staged_ahead_ : staged_);
-  ++staged_plans_[{run.plan.get(), run.load != nullptr}];
-}
-
-void Runner::LeaveStaging(const Run& run) {
-  --(run.load != nullptr ? staged_ahead_ : staged_);
-  const auto found = staged_plans_.find({run.plan.get(), run.load != nullptr});
-  if (--found->second == 0) staged_plans_.erase(found);
-}
-
-// All that it needs or nothing.
-absl::Status Runner::TakeMemory(Run& run) {
-  const RunLayout layout(run);
-  const Bytes activations = run.plan->activation_bytes();
-  const MemoryUser user{MemoryUser::Kind::kRun, run.request.order.digest()};
-  TROUPE_ASSIGN_OR_RETURN(run.block, memory_.Allocate(user, layout.total));
-  const absl::StatusOr<DeviceRange> range = memory_.Allocate(user, activations);
-  if (!range.ok()) {
-    memory_.Free(run.block);
-    return range.status();
-  }
-  run.activations = *range;
-  memory_.pool().Planned(user.digest, layout.total + activations);
-  layout.Bind(run.block, run.arguments);
-  run.arguments.activations = *run.activations;
-  return absl::OkStatus();
-}
-
-void Runner::FreeActivations(Run& run) {
-  if (run.activations) memory_.Free(*std::exchange(run.activations, std::nullopt));
-}
-
 // False when the run has to wait for device memory that other runs hold.
 bool Runner::Stage(Id id) {
   Run& run = *Find(id);
@@ -214,8 +176,8 @@ bool Runner::Stage(Id id) {
     return true;
   }
   if (const absl::Status reserved = ReserveOutputs(run, limits_.inline_outputs); !reserved.ok()) {
-    FreeActivations(run);
     memory_.Free(run.block);
+    Promise();
     GiveUp(id, reserved);
     return true;
   }

@@ -21,6 +21,7 @@
 #include "gpu/worker/preparer.hpp"
 #include "gpu/worker/residency.hpp"
 #include "gpu/worker/run.hpp"
+#include "gpu/worker/run_needs.hpp"
 #include "gpu/worker/run_queue.hpp"
 #include "gpu/worker/task_queue.hpp"
 
@@ -110,7 +111,11 @@ class Runner {
   [[nodiscard]] std::size_t StagedOf(const Run& run, bool ahead) const;
   void EnterStaging(const Run& run);
   void LeaveStaging(const Run& run);
+  // runner_memory.cpp
+  void Promise(Bytes candidate = Bytes(0));
   absl::Status TakeMemory(Run& run);
+  absl::Status TakeActivations(Id id, Run& run);
+  void Reached(Id id, std::size_t step);
   void FreeActivations(Run& run);
   void FreeDevice(Run& run);
 
@@ -132,6 +137,8 @@ class Runner {
   std::size_t staged_ahead_ = 0;  // the same, begun while the model was on its way
   std::map<std::pair<const DevicePlan*, bool>, std::size_t> staged_plans_;  // the same, by plan and `ahead`
   std::size_t on_device_ = 0;                                               // that hold device memory
+  std::multiset<Bytes> staged_activations_;
+  RunNeeds needs_;
   ComputeWatch watch_;
   bool advancing_ = false;
   bool again_ = false;

@@ -35,6 +35,13 @@ void Runner::LaunchSome() {
     if (slot.run != nullptr) continue;
     const std::optional<Id> next = NextToLaunch();
     if (!next) return;
+    if (const absl::Status taken = TakeActivations(*next, *Find(*next)); !taken.ok()) {
+      // In order: what it waits for comes back when those end that compute or leave, and others would take
+      // it.
+      if (on_device_ > staged_ + staged_ahead_) return;
+      GiveUp(*next, taken, NoFitOutcome(memory_));
+      return;
+    }
     Launch(*next, slot);
   }
 }
@@ -42,8 +49,8 @@ void Runner::LaunchSome() {
 void Runner::Launch(Id id, Slot& slot) {
   Run& run = *Find(id);
   ready_.Remove(id);
-  LeaveStaging(run);
   slot.run = &run;
+  LeaveStaging(run);
   run.stage = Run::Stage::kComputing;
   run.arguments.gate = GateOf(run);
   slot.stream->Launch(run.plan, run.arguments,
@@ -101,6 +108,8 @@ void Runner::Computed(Id id, const Completion& completion, std::vector<proto::Te
   run.stage = Run::Stage::kLeaving;
   NoteGroups(run, completion);
   run.arguments.gate = nullptr;
+  run.arguments.reached = nullptr;
+  needs_.Measured(run.plan, run.compute);
   ReleaseModel(run);
   FreeActivations(run);
   run.inputs.clear();

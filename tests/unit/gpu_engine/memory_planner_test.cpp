@@ -17,6 +17,11 @@ TEST(MemoryPlanner, CountsWhatLivesDuringEachStep) {
   const BufferLife buffers[] = {{Bytes(64), 0, 1}, {Bytes(100), 1, 2}, {Bytes(0), 0, 9}, {Bytes(1), 3, 9}};
   EXPECT_EQ(LiveBytes(buffers, 4), (std::vector{Bytes(64), Bytes(64 + 128), Bytes(128), Bytes(64)}));
   EXPECT_TRUE(LiveBytes({}, 0).empty());
+  MemoryPlacement placement;
+  placement.offsets = {128, 0, 64};
+  const std::vector<BufferLife> lives = {{Bytes(64), 0, 1}, {Bytes(10), 2, 3}, {Bytes(64), 1, 2}};
+  EXPECT_EQ(Extents(lives, placement, 4), (std::vector{Bytes(192), Bytes(192), Bytes(128), Bytes(64)}));
+  EXPECT_TRUE(Extents({}, {}, 0).empty());
 }
 
 TEST(MemoryPlanner, EmptyBuffersTakeNothing) {

@@ -1,5 +1,5 @@
 // Runs a plan on memory that belongs to the test: aligned, exactly as large as the plan says, poisoned before
-// each run.
+// each run; and before each step, what the plan says it uses no more.
 #pragma once
 
 #include <cstring>
@@ -39,16 +39,23 @@ struct PlanResult {
   }
 };
 
+// With `places` instead of one blob of weights, when there are some.
 inline absl::StatusOr<PlanResult> RunPlan(Plan& plan, std::span<const std::byte> weights,
                                           const std::vector<std::span<const std::byte>>& inputs,
-                                          std::function<absl::Status(std::size_t)> before_step = {}) {
+                                          std::function<absl::Status(std::size_t)> before_step = {},
+                                          std::span<const WeightPlace> places = {}) {
   const AlignedBuffer blob = MakeBuffer(weights.size(), weights);
   const AlignedBuffer activations = MakeBuffer(plan.activation_bytes().count());
   std::vector<AlignedBuffer> memory;
   PlanBindings bindings;
-  bindings.weights = blob.get();
+  bindings.weights = places.empty() ? blob.get() : nullptr;
+  bindings.places = places;
   bindings.activations = activations.get();
-  bindings.before_step = std::move(before_step);
+  bindings.before_step = [&, before_step = std::move(before_step)](std::size_t step) {
+    const std::size_t extent = plan.activation_extent(step).count();
+    std::memset(activations.get() + extent, 0xFF, plan.activation_bytes().count() - extent);
+    return before_step ? before_step(step) : absl::OkStatus();
+  };
   for (const auto& input : inputs) {
     bindings.inputs.push_back(memory.emplace_back(MakeBuffer(input.size(), input)).get());
   }

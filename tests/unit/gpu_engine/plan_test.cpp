@@ -102,6 +102,45 @@ TEST(Plan, StepsNameTheWeightsTheyRead) {
   EXPECT_THAT((*plan)->step_weights(1).ranges, ElementsAre(Range(256, 256)));
 }
 
+TEST(Plan, ReadsItsWeightsWhereTheyArePlaced) {
+  ModelBuilder builder;
+  builder.Input("x", {16});
+  std::vector<float> ones(16, 1);
+  std::vector<float> twos(16, 2);
+  std::string last = "x";
+  for (int i = 0; i < 4; ++i) {  // x + 1, * 2, + 1, * 2
+    const std::string weight = builder.Floats({16}, i % 2 == 0 ? ones : twos);
+    last = builder.Step(i % 2 == 0 ? "Add" : "Mul", {last, weight}, "v" + std::to_string(i)).outputs(0);
+  }
+  builder.Output(last);
+  auto plan = Build(builder);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  // One place for all: before each step the weight that it reads is put there.
+  const AlignedBuffer window = MakeBuffer(64);
+  std::vector<WeightPlace> places;
+  for (std::size_t step = 0; step < (*plan)->step_count(); ++step) {
+    const auto& ranges = (*plan)->step_weights(step).ranges;
+    ASSERT_EQ(ranges.size(), 1u);
+    places.push_back({ranges[0].first, ranges[0].second, window.get()});
+  }
+  std::ranges::sort(places, {}, &WeightPlace::offset);
+  const auto bring = [&](std::size_t step) {
+    const auto& range = (*plan)->step_weights(step).ranges[0];
+    std::memcpy(window.get(), builder.weights().data() + range.first, range.second);
+    return absl::OkStatus();
+  };
+  const std::vector<float> x(16, 3);
+  const auto whole = RunPlan(**plan, builder.weights(), {BytesOf(x)});
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  EXPECT_THAT(whole->As<float>(0), testing::Each(18));
+  const auto placed = RunPlan(**plan, builder.weights(), {BytesOf(x)}, bring, places);
+  ASSERT_TRUE(placed.ok()) << placed.status();
+  EXPECT_EQ(placed->data, whole->data);
+  places[1].address += 4;
+  const auto crooked = RunPlan(**plan, builder.weights(), {BytesOf(x)}, bring, places);
+  EXPECT_EQ(crooked.status().code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST(Plan, WaitsBeforeEachStepAndStopsOnAnError) {
   ModelBuilder builder;
   builder.Input("x", {3});

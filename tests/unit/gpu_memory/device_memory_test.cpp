@@ -117,6 +117,52 @@ TEST(DeviceMemoryPool, WeightsLeaveAloneWhatIsSetAsideForRuns) {
   EXPECT_EQ(memory.memory().free, MiB(16));
 }
 
+TEST_P(DeviceMemoryTest, ATrimmedRangeIsFreedAsAWhole) {
+  DeviceMemory memory(*device_, Options());
+  const DeviceRange weights = *memory.Allocate(kModel, MiB(1));
+  DeviceRange range = *memory.Allocate(kRun, MiB(2));
+  const Bytes before = memory.pool().held();
+  memory.Trim(range, MiB(3));
+  EXPECT_EQ(memory.pool().held(), before);
+  memory.Trim(range, KiB(512));
+  EXPECT_LE(memory.pool().held(), before);
+  if (GetParam().starts_with("fine")) {
+    EXPECT_EQ(range.size, KiB(512));
+    EXPECT_EQ(memory.pool().held(), KiB(512));
+  }
+  memory.Free(range);
+  memory.Free(weights);
+  EXPECT_EQ(memory.pool().held(), Bytes(0));
+  EXPECT_EQ(memory.memory().free, memory.memory().total);
+}
+
+TEST(DeviceMemoryPool, WhatIsPromisedToRunsStaysForThem) {
+  const auto device = MakeDevice(MiB(16));
+  DeviceMemory memory(*device, MemoryOptions());
+  memory.Promise(MiB(6), MiB(6));
+  EXPECT_EQ(memory.memory().free, MiB(10));
+  EXPECT_EQ(memory.pool().size(), MiB(6));
+  EXPECT_FALSE(memory.Allocate(kModel, MiB(11)).ok());
+  // As many bytes would be left, but not in one range.
+  std::vector<DeviceRange> held;
+  for (auto range = memory.Allocate(kModel, MiB(1)); range.ok(); range = memory.Allocate(kModel, MiB(1)))
+    held.push_back(*range);
+  EXPECT_EQ(held.size(), 10u);
+  EXPECT_TRUE(memory.KeepsPromise());
+  memory.Free(held[0]);
+  memory.Free(held[2]);
+  memory.Free(held[4]);
+  memory.Promise(MiB(1), MiB(7));
+  EXPECT_FALSE(memory.KeepsPromise());
+  EXPECT_FALSE(memory.Allocate(kModel, KiB(16)).ok()) << "nothing makes it worse";
+  memory.Promise(Bytes(0), MiB(6));
+  EXPECT_TRUE(memory.KeepsPromise());
+  EXPECT_TRUE(memory.Allocate(kModel, MiB(1)).ok()) << "in a hole";
+  EXPECT_FALSE(memory.Allocate(kModel, MiB(3)).ok()) << "there is no hole for it beside the range";
+  const auto run = memory.Allocate(kRun, MiB(6));
+  EXPECT_TRUE(run.ok()) << run.status();
+}
+
 TEST(DeviceMemoryPool, MovedWeightsKeepTheirUser) {
   const auto device = MakeDevice(MiB(16));
   DeviceMemory memory(*device, MemoryOptions());

@@ -52,6 +52,33 @@ TEST_F(PartitionSpaceTest, AnEvictionFreesWholePartitions) {
   EXPECT_GE(space_.free_partitions(), before + 7) << "8.3 MiB were evicted";
 }
 
+TEST_F(PartitionSpaceTest, ATrimmedRangeGivesBackItsEnd) {
+  // In blocks, over the border of partitions, and in a buddy partition.
+  for (const Bytes size : {MiB(5), KiB(320), Bytes(40'000)}) {
+    const std::uint64_t range = Take(ForRun("a"), size);
+    const Bytes before = *space_.Occupied(range);
+    EXPECT_EQ(space_.Trim(range, size), before) << "nothing less";
+    const Bytes kept = *space_.Trim(range, Bytes(size.count() / 3));
+    EXPECT_LT(kept, Bytes(before.count() / 2));
+    EXPECT_GE(kept, Bytes(size.count() / 3));
+    EXPECT_EQ(space_.use().free, kSpace - kept);
+    EXPECT_EQ(*space_.Occupied(range), kept);
+    // What was given back is handed out again, and never what was kept.
+    std::vector<std::uint64_t> others;
+    for (auto other = space_.Allocate(Weights("b"), KiB(16)); other;
+         other = space_.Allocate(Weights("b"), KiB(16))) {
+      EXPECT_TRUE(*other >= range + kept.count() || *other + KiB(16).count() <= range) << *other;
+      others.push_back(*other);
+    }
+    EXPECT_LT(space_.use().free, KiB(16));
+    for (const std::uint64_t other : others) EXPECT_TRUE(space_.Free(other));
+    EXPECT_TRUE(space_.Free(range));
+    EXPECT_EQ(space_.use().free, kSpace);
+    EXPECT_EQ(space_.use().largest, kSpace);
+  }
+  EXPECT_FALSE(space_.Trim(5, KiB(1)).has_value());
+}
+
 TEST_F(PartitionSpaceTest, RunsDoNotSettleAmongWeights) {
   Take(Weights("a"), KiB(1024 + 512));
   const std::uint64_t run = Take(ForRun("a"), KiB(512));

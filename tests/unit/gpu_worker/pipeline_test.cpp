@@ -83,7 +83,7 @@ class PipelineTest : public RunnerTest {
   bool Computing() { return device_->engine(Engine::kCompute).busy; }
   // The first step has begun to wait for the second one's group, or has been reached at least.
   void PumpUntilComputing() {
-    while (!Computing() && !HasFatalFailure()) PumpOnce();
+    AwaitBusy();
     while (device_->engine(Engine::kCompute).progress == 0) std::this_thread::yield();
   }
   void ExpectAllFree() {

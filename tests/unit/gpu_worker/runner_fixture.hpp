@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gpu/device/virtual_device.hpp"
@@ -64,7 +65,8 @@ class RunnerTest : public testing::Test {
     return *MakeVirtualDevice(std::move(options), *transport::MemoryFile::Create("device", MiB(4)), nullptr);
   }
   explicit RunnerTest(const MakeDevice& make = MakePlain,
-                      SwapOptions swap = {.group = KiB(256), .block = KiB(64)}) {
+                      SwapOptions swap = {.group = KiB(256), .block = KiB(64)},
+                      const MemoryOptions& memory = {}) {
     VirtualDeviceOptions options;
     options.builder = [gate = gate_](const proto::Model& model, std::span<const std::byte>,
                                      std::span<const proto::TensorSpec> inputs,
@@ -74,7 +76,7 @@ class RunnerTest : public testing::Test {
     };
     device_ = make(std::move(options));
     links_ = std::make_unique<LinkDesk>(*device_, swap);
-    memory_ = std::make_unique<DeviceMemory>(*device_, MemoryOptions());
+    memory_ = std::make_unique<DeviceMemory>(*device_, memory);
     residency_ = std::make_unique<Residency>(*memory_, *queue_, *links_, limits_);
     preparer_ = std::make_unique<Preparer>(*device_, *queue_, Lanes(PageOf(page_)), limits_);
     runner_ = std::make_unique<Runner>(*memory_, *queue_, Lanes(PageOf(page_)), limits_, *links_, *residency_,
@@ -112,6 +114,12 @@ class RunnerTest : public testing::Test {
   const proto::WorkerOutcome& Await(std::uint64_t sequence) {
     while (!outcomes_.contains(sequence) && !HasFatalFailure()) PumpOnce();
     return outcomes_[sequence];
+  }
+  // Something computes. A launch may reach its engine a moment after its stream took it, and tells nobody.
+  void AwaitBusy() {
+    while (!device_->engine(Engine::kCompute).busy && !HasFatalFailure()) {
+      if (!queue_->Run()) std::this_thread::yield();
+    }
   }
   void PumpUntilStage(std::size_t prepared) {
     while (preparer_->cache().size() < prepared && !HasFatalFailure()) PumpOnce();

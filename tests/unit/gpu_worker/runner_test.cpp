@@ -75,7 +75,7 @@ TEST_F(RunnerTest, AWaitingRunIsCancelledARunningOneIsNot) {
   Await(1);
   gate_->Set(true);
   for (std::uint64_t i = 10; i <= 14; ++i) Run(i, "m");
-  while (device_->engine(Engine::kCompute).busy == false) PumpOnce();
+  AwaitBusy();
   runner_->Cancel(10);
   runner_->Cancel(12);
   runner_->Cancel(14);
@@ -97,7 +97,7 @@ TEST_F(RunnerTest, ARunThatDidNotBeginInTimeIsDropped) {
   Await(1);
   gate_->Set(true);
   Run(10, "m");
-  while (device_->engine(Engine::kCompute).busy == false) PumpOnce();
+  AwaitBusy();
   Run(11, "m", 1, 0, 1'000'000'000);
   Run(12, "m");
   while (runner_->NextExpiry() == Time::max() && !HasFatalFailure()) PumpOnce();  // its inputs come in first
@@ -249,7 +249,7 @@ TEST_F(RunnerTest, AbandoningDropsWhatWaitsAndKeepsWhatIsResident) {
   Await(1);
   gate_->Set(true);
   for (std::uint64_t i = 10; i <= 14; ++i) Run(i, "m");
-  while (device_->engine(Engine::kCompute).busy == false) PumpOnce();
+  AwaitBusy();
   runner_->FailAll(absl::UnavailableError("gone"));
   EXPECT_EQ(Code(13), CodeOf(absl::StatusCode::kUnavailable));
   Run(10, "m");  // the next daemon's sequences begin anew

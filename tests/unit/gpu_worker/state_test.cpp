@@ -175,7 +175,7 @@ TEST_F(StateTest, ARunWhoseDaemonIsGoneAdvancesNothing) {
   EXPECT_EQ(WriteBack(4).states_size(), 0) << "nothing has changed";
   gate_->Set(true);
   Add(5, "f", 1);
-  while (!device_->engine(Engine::kCompute).busy) PumpOnce();
+  AwaitBusy();
   runner_->FailAll(absl::UnavailableError("the daemon is gone"));
   desk_->Abandon();
   gate_->Set(false);

@@ -1,0 +1,117 @@
+// What runs take of the device's memory: the room for inputs and outputs when they are staged, for
+// activations when they are launched. What is staged can be launched: nobody takes that memory meanwhile.
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.hpp"
+#include "gpu/worker/runner.hpp"
+#include "transport/steady_clock.hpp"
+
+namespace troupe::gpu {
+
+using transport::SteadyNow;
+
+// Runs of one plan compute one after the other: they leave room for others that could compute beside them.
+std::size_t Runner::StagedOf(const Run& run, bool ahead) const {
+  const auto found = staged_plans_.find({run.plan.get(), ahead});
+  return found == staged_plans_.end() ? 0 : found->second;
+}
+
+void Runner::EnterStaging(const Run& run) {
+  ++(run.load != nullptr ? staged_ahead_ : staged_);
+  ++staged_plans_[{run.plan.get(), run.load != nullptr}];
+  staged_activations_.insert(run.plan->activation_bytes());
+  Promise();
+}
+
+void Runner::LeaveStaging(const Run& run) {
+  --(run.load != nullptr ? staged_ahead_ : staged_);
+  const auto found = staged_plans_.find({run.plan.get(), run.load != nullptr});
+  if (--found->second == 0) staged_plans_.erase(found);
+  staged_activations_.erase(staged_activations_.find(run.plan->activation_bytes()));
+  Promise();
+}
+
+// When every slot computes, they hold the activations of as many runs as there are slots; those that may come
+// to that are the runs that compute and the ones that are staged, and `candidate`, which is about to be. One
+// that is no larger than what a run holds that computes has its place where that one ends.
+void Runner::Promise(Bytes candidate) {
+  std::vector<Bytes> wanted;
+  Bytes held;
+  Bytes longest_held;
+  for (const Slot& slot : slots_) {
+    if (slot.run == nullptr || !slot.run->activations) continue;
+    wanted.push_back(slot.run->activations->size);
+    held += wanted.back();
+    longest_held = std::max(longest_held, wanted.back());
+  }
+  Bytes longest = candidate;
+  if (!staged_activations_.empty()) longest = std::max(longest, *staged_activations_.rbegin());
+  auto staged = staged_activations_.rbegin();
+  for (std::size_t i = 0; i < slots_.size() && staged != staged_activations_.rend(); ++i, ++staged)
+    wanted.push_back(*staged);
+  wanted.push_back(candidate);
+  std::ranges::sort(wanted, std::greater<>());
+  Bytes most;
+  for (std::size_t i = 0; i < std::min(slots_.size(), wanted.size()); ++i) most += wanted[i];
+  memory_.Promise(most - held, longest > longest_held ? longest : Bytes(0));
+}
+
+// All that it needs to be staged, and the promise of what it needs later; or nothing.
+absl::Status Runner::TakeMemory(Run& run) {
+  const RunLayout layout(run);
+  const Bytes activations = run.plan->activation_bytes();
+  const MemoryUser user{MemoryUser::Kind::kRun, run.request.order.digest()};
+  TROUPE_ASSIGN_OR_RETURN(run.block, memory_.Allocate(user, layout.total));
+  Promise(activations);
+  if (!memory_.KeepsPromise()) {
+    memory_.Free(run.block);
+    Promise();
+    return absl::ResourceExhaustedError(
+        absl::StrCat(FormatBytes(layout.total), " for inputs and outputs would leave no range of ",
+                     FormatBytes(activations), " for what the run computes between"));
+  }
+  memory_.pool().Planned(user.digest, layout.total + activations);
+  layout.Bind(run.block, run.arguments);
+  return absl::OkStatus();
+}
+
+absl::Status Runner::TakeActivations(Id id, Run& run) {
+  TROUPE_ASSIGN_OR_RETURN(
+      run.activations,
+      memory_.Allocate({MemoryUser::Kind::kRun, run.request.order.digest()}, run.plan->activation_bytes()));
+  run.arguments.activations = *run.activations;
+  const RunNeeds::Needs& needs = needs_.Of(run.plan);
+  RunPool& pool = memory_.pool();
+  run.pool = pool.Began(needs.profile, SteadyNow());
+  pool.Follow(SteadyNow());
+  if (needs.trims.empty()) return absl::OkStatus();
+  for (const RunNeeds::Trim& trim : needs.trims) run.arguments.marks.push_back(trim.step);
+  run.arguments.reached = [this, id](std::size_t step) {
+    queue_.Post([this, id, step] { Reached(id, step); });
+  };
+  return absl::OkStatus();
+}
+
+// What only the steps before this one used goes back.
+void Runner::Reached(Id id, std::size_t step) {
+  Run* run = Find(id);
+  if (run == nullptr || run->stage != Run::Stage::kComputing) return;
+  memory_.Trim(*run->activations, run->plan->activation_extent(step));
+  memory_.pool().Reached(*run->pool, step, SteadyNow());
+  memory_.pool().Follow(SteadyNow());
+  Promise();
+  Advance();  // somebody may wait for the memory
+}
+
+void Runner::FreeActivations(Run& run) {
+  if (!run.activations) return;
+  memory_.Free(*std::exchange(run.activations, std::nullopt));
+  memory_.pool().Ended(*std::exchange(run.pool, std::nullopt));
+  memory_.pool().Follow(SteadyNow());
+  Promise();
+}
+
+}  // namespace troupe::gpu
