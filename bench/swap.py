@@ -15,7 +15,7 @@ Real bytes on virtual links of LINK GB/s, real worker processes, all variants in
   function_start_unprepared_ms/NETWORK/LINK  the same when the plan is made meanwhile
   link_use/LINK                              GB/s of a swap in groups; baseline: one plain copy
   fair_share/LINK/...                        percent of the link that one of two (or three) transfers gets
-  late_arrival_delay_ms/LINK/VARIANT         how much later a ResNet-50 is there that arrives during a ResNet-152;
+  late_arrival_delay/LINK/VARIANT            how much later a ResNet-50 is there that arrives during a ResNet-152;
                                              baseline: exclusive. Ablations: of the deadline variant
   pool_peak/VARIANT and the other figures of device memory are those of memory.py
 
@@ -92,7 +92,7 @@ def measure_links(report, arguments):
             continue
         kind, link, variant = name.split("/")
         exclusive = [row[0] for row in measured[f"{kind}/{link}/exclusive"]]
-        report.add(name, [row[0] for row in rows], "ms", "exclusive", exclusive)
+        report.add(f"late_arrival_delay/{link}/{variant}", [row[0] for row in rows], "ms", "exclusive", exclusive)
 
 
 def judge(report):
@@ -108,7 +108,7 @@ def judge(report):
     count("link use at least 95 % of the plain copy", "link_use/", lambda f: f["ratio"] >= 0.95)
     count("two at a time get 45 to 55 %", "fair_share/", lambda f: 45 <= f["value"] <= 55, "/one-worker")
     count("two workers get 45 to 55 %", "fair_share/", lambda f: 45 <= f["value"] <= 55, "/switch-1-to-1")
-    count("late arrival: 91 % less than exclusive", "late_arrival_delay_ms/", lambda f: f["ratio"] <= 0.09, "/deadline")
+    count("late arrival: 91 % less than exclusive", "late_arrival_delay/", lambda f: f["ratio"] <= 0.09, "/deadline")
     count("runs' pool at most 9 % of static", "pool_peak/fine-resilient", lambda f: f["ratio"] <= 0.09,
           ("resilient", "streams=4", "streams=8"))
     count("runs' pool at most 33 % of fine", "pool_peak/fine-resilient", lambda f: f["ratio"] <= 0.33, "/beside=fine")
@@ -118,12 +118,16 @@ def judge(report):
 
 def draw(report):
     for prefix, title, goal in (("swap_run_over_limit/", "Swapped run over the limit of the pipeline", 1.1),
+                                ("swap_run_ms/", "Swapped run: pageable, whole, per tensor, in groups", None),
                                 ("function_start_ms/", "Orders given to first step running", None),
-                                ("late_arrival_delay_ms/", "Delay of a transfer that arrives during another", None),
+                                ("link_use/", "Link use while swapping", None),
+                                ("late_arrival_delay/", "Delay of a transfer that arrives during another", None),
                                 ("fair_share/", "Share of the link of one transfer", None),
                                 ("pool_peak/", "Memory set aside for runs, at most", None),
+                                ("bytes_per_extra_function", "Device memory of one more function, without weights", 1e6),
+                                ("allocation_p99_us", "An allocation under churn, p99", 5),
                                 ("allocation_over_run/", "Time of allocations over the time of the run", None)):
-        path = report.path.with_name(f"swap-{prefix[:-1]}.svg")
+        path = report.path.with_name(f"swap-{prefix.rstrip('/')}.svg")
         if bars(report.figures, prefix, path, title, goal):
             print(f"drawn: {path}")
 

@@ -145,16 +145,38 @@ double DeviceMemory::fragmentation() const {
   return 1 - static_cast<double>(use.largest.count()) / static_cast<double>(use.free.count());
 }
 
+// A new place has the user of the old one.
+DeviceMemory::Move DeviceMemory::Entered(std::uint64_t from, std::uint64_t to, Bytes size) {
+  std::byte* const source = quota_.address + from;
+  std::byte* const target = quota_.address + to;
+  const Entry entry = entries_.at(source);
+  Enter(target, {entry.kind, entry.digest}, *space_->Occupied(to));
+  return {{source, size}, {target, size}};
+}
+
 std::vector<DeviceMemory::Move> DeviceMemory::Consolidate(
     const std::function<bool(const std::byte*)>& movable, Bytes budget) {
   std::vector<Move> moves;
   if (partitions_ == nullptr) return moves;
-  const auto at = [this](std::uint64_t offset) { return quota_.address + offset; };
-  for (const PartitionSpace::Move& move :
-       partitions_->Consolidate([&](std::uint64_t offset) { return movable(at(offset)); }, budget)) {
-    const Entry entry = entries_.at(at(move.from));
-    Enter(at(move.to), {entry.kind, entry.digest}, *space_->Occupied(move.to));
-    moves.push_back({{at(move.from), move.size}, {at(move.to), move.size}});
+  const auto may = [&](std::uint64_t offset) { return movable(quota_.address + offset); };
+  for (const PartitionSpace::Move& move : partitions_->Consolidate(may, budget))
+    moves.push_back(Entered(move.from, move.to, move.size));
+  return moves;
+}
+
+std::vector<DeviceMemory::Move> DeviceMemory::MakeRoom(const std::function<bool(const std::byte*)>& movable,
+                                                       Bytes size) {
+  std::vector<Move> moves;
+  if (partitions_ == nullptr || size > memory().free) return moves;
+  const auto may = [&](std::uint64_t offset) { return movable(quota_.address + offset); };
+  const std::vector<PartitionSpace::Move> planned = partitions_->MakeRoom(size, may);
+  const bool kept = KeepsPromise();  // a new place may lie where a run needs one range
+  for (const PartitionSpace::Move& move : planned) {
+    if (kept) {
+      moves.push_back(Entered(move.from, move.to, move.size));
+    } else {
+      TROUPE_CHECK(partitions_->Free(move.to), "a place that was just taken is not");
+    }
   }
   return moves;
 }

@@ -82,6 +82,9 @@ class DeviceMemory {
   };
   [[nodiscard]] std::vector<Move> Consolidate(const std::function<bool(const std::byte*)>& movable,
                                               Bytes budget);
+  // The same for weights of `size` that were refused although as much is free: after these moves they fit.
+  // Empty when nothing helps.
+  [[nodiscard]] std::vector<Move> MakeRoom(const std::function<bool(const std::byte*)>& movable, Bytes size);
 
  private:
   struct Entry {
@@ -90,6 +93,7 @@ class DeviceMemory {
     Bytes occupied;
   };
   void Enter(const std::byte* address, const MemoryUser& user, Bytes occupied);
+  [[nodiscard]] Move Entered(std::uint64_t from, std::uint64_t to, Bytes size);
   [[nodiscard]] std::uint64_t OffsetOf(const std::byte* address) const;
 
   Device& device_;

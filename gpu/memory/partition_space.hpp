@@ -57,6 +57,10 @@ class PartitionSpace final : public MemorySpace {
   // (nothing uses it). Compares all ranges: off the path of requests.
   [[nodiscard]] std::vector<Move> Consolidate(const std::function<bool(std::uint64_t)>& movable,
                                               Bytes budget);
+  // ROOM: the moves of weights after which a range of `size` fits, which was refused though as much is free:
+  // out of the place where the least is in the way. None when no place will do, or when more would move than
+  // comes. Looks at all ranges, not at all pairs: whoever waits for the room may call it.
+  [[nodiscard]] std::vector<Move> MakeRoom(Bytes size, const std::function<bool(std::uint64_t)>& movable);
 
  private:
   using Kind = MemoryUser::Kind;
@@ -111,6 +115,11 @@ class PartitionSpace final : public MemorySpace {
   std::uint64_t Record(std::uint64_t offset, const Range& range);
 
   struct Candidate;
+  struct Obstacle;
+  struct Hole;
+  [[nodiscard]] std::vector<Obstacle> Obstacles(const std::function<bool(std::uint64_t)>& movable) const;
+  [[nodiscard]] std::vector<Hole> Holes(const std::vector<Obstacle>& obstacles, std::uint64_t length) const;
+  [[nodiscard]] std::vector<Move> Vacate(const std::vector<Obstacle>& obstacles, const Hole& hole);
   [[nodiscard]] double Wholeness() const;
   [[nodiscard]] std::optional<Candidate> BlocksElsewhere(std::uint64_t offset, const Range& range);
   [[nodiscard]] std::optional<Candidate> ChunkElsewhere(

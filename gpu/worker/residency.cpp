@@ -16,7 +16,12 @@ proto::WorkerOutcome NoFitOutcome(const DeviceMemory& memory) {
 }
 
 Residency::Residency(DeviceMemory& memory, TaskQueue& queue, LinkDesk& links, const WorkerLimits& limits)
-    : memory_(memory), queue_(queue), links_(links), limits_(limits), states_(memory) {}
+    : memory_(memory),
+      queue_(queue),
+      links_(links),
+      limits_(limits),
+      room_(memory, table_),
+      states_(memory) {}
 
 // What still comes in calls back.
 Residency::~Residency() {
@@ -53,7 +58,9 @@ void Residency::SwapIn(const HostModel& host, std::optional<Time> deadline, Repl
     if (!read.ok()) return reply.Fail(read.status());
     model = *std::move(read);
   }
-  const absl::StatusOr<DeviceRange> range = memory_.Allocate({MemoryUser::Kind::kWeights, host.digest}, size);
+  const MemoryUser user{MemoryUser::Kind::kWeights, host.digest};
+  absl::StatusOr<DeviceRange> range = memory_.Allocate(user, size);
+  if (!range.ok() && room_.MakeRoom(size)) range = memory_.Allocate(user, size);
   if (!range.ok()) {
     reply.Fail(range.status(), NoFitOutcome(memory_));
     return;

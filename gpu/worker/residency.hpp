@@ -18,6 +18,7 @@
 #include "gpu/worker/limits.hpp"
 #include "gpu/worker/model_table.hpp"
 #include "gpu/worker/reply.hpp"
+#include "gpu/worker/room_maker.hpp"
 #include "gpu/worker/state_table.hpp"
 #include "gpu/worker/task_queue.hpp"
 
@@ -73,6 +74,7 @@ class Residency {
   LinkDesk& links_;
   const WorkerLimits& limits_;
   ModelTable table_;
+  RoomMaker room_;
   StateTable states_;
   Changed changed_;
   Wanted wanted_;
