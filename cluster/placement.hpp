@@ -20,6 +20,8 @@ struct PlacementNode {
   Bytes gpu_memory{};    // of its largest fit GPU; zero: no GPU
   bool accepts = true;   // false while draining or suspect: keeps what it has, gets nothing new
   bool leaving = false;  // draining: its copies are made elsewhere
+
+  bool operator==(const PlacementNode&) const = default;
 };
 struct PlacementModel {
   std::string digest{};
