@@ -272,8 +272,10 @@ class NodeRole final : public Role {
 
 absl::StatusOr<std::unique_ptr<Role>> StartNodeRole(Common& common, const std::string& operations) {
   TROUPE_ASSIGN_OR_RETURN(auto topology, node::Topology::Parse(common.config.topology));
-  TROUPE_ASSIGN_OR_RETURN(auto links,
-                          gpu::CreateNodeLinks(common.config.gpus, common.config.link, topology.Switches()));
+  std::vector<gpu::PeerLink> peers;
+  for (const auto& link : topology.PeerLinks()) peers.push_back({link.a, link.b, link.speed});
+  TROUPE_ASSIGN_OR_RETURN(
+      auto links, gpu::CreateNodeLinks(common.config.gpus, common.config.link, topology.Switches(), peers));
   TROUPE_ASSIGN_OR_RETURN(auto reader, gpu::LinkReader::Start());
   auto role = std::make_unique<NodeRole>(common, std::move(topology), std::move(links), std::move(reader));
   TROUPE_RETURN_IF_ERROR(role->Start(operations));

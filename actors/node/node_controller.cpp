@@ -158,8 +158,8 @@ void NodeController::Handle(const node::Effects& effects) {
 
 void NodeController::CarryOut(const node::Dispatch& dispatch) {
   const auto held = requests_.find(dispatch.request);
-  const auto* model = models_.Find(dispatch.model);
-  TROUPE_CHECK(held != requests_.end() && model != nullptr, "dispatched what this node does not hold");
+  TROUPE_CHECK(held != requests_.end() && models_.Find(dispatch.model) != nullptr,
+               "dispatched what this node does not hold");
   auto& request = held->second;
   request.serial = next_serial_++;
   request.gpu = dispatch.gpu;
@@ -167,12 +167,23 @@ void NodeController::CarryOut(const node::Dispatch& dispatch) {
   request.run.Clear();
   NoteDispatch(dispatch, request);
   for (const auto& victim : dispatch.victims) OrderEviction(dispatch.gpu, victim);
-  if (dispatch.source != node::SwapSource::kResident) OrderSwapIn(dispatch, request.serial, model->copy);
-  request.run_sequence =
-      OrderFor(dispatch.model, dispatch.gpu, RunOrderFor(dispatch, request.message, model->copy, Now(this)),
-               [this, dispatch, serial = request.serial](proto::WorkerOutcome outcome) {
-                 Ran(dispatch, serial, std::move(outcome));
-               });
+  request.run_sequence = 0;
+  request.cancelled = false;
+  const auto serial = request.serial;
+  if (dispatch.source == node::SwapSource::kPeer) return Borrow(dispatch, serial);
+  if (dispatch.source == node::SwapSource::kHost) OrderSwapIn(dispatch, serial);
+  const auto run = [this, dispatch, serial] { OrderRun(dispatch, serial); };
+  if (!loans_.Await(dispatch.gpu, dispatch.model, run)) run();
+}
+
+void NodeController::OrderRun(const node::Dispatch& dispatch, std::uint64_t serial) {
+  const auto held = Current(dispatch.request, serial);
+  if (held == nullptr) return;  // its worker was lost while it waited for a loan
+  const auto& copy = models_.Find(dispatch.model)->copy;
+  held->run_sequence = OrderFor(
+      dispatch.model, dispatch.gpu, RunOrderFor(dispatch, held->message, copy, Now(this)),
+      [this, dispatch, serial](proto::WorkerOutcome outcome) { Ran(dispatch, serial, std::move(outcome)); });
+  if (held->cancelled) CancelAtWorker(dispatch.gpu, dispatch.request);
 }
 
 void NodeController::NoteDispatch(const node::Dispatch& dispatch, HeldRequest& request) {
@@ -203,24 +214,6 @@ void NodeController::OrderEviction(node::GpuIndex gpu, const std::string& model)
              auto status = StatusOf(outcome);
              if (absl::IsNotFound(status)) status = absl::OkStatus();  // it is gone: what was asked for
              Handle(scheduler_.Apply(node::EvictDone{gpu, model, status}, Now(this)));
-           });
-}
-
-void NodeController::OrderSwapIn(const node::Dispatch& dispatch, std::uint64_t serial,
-                                 const proto::HostCopy& copy) {
-  const auto life = gpus_[dispatch.gpu].last.incarnation();
-  const auto source = requests_.at(dispatch.request).was;
-  OrderFor(dispatch.model, dispatch.gpu, SwapInOrderFor(dispatch, copy, Now(this)),
-           [this, dispatch, serial, life, source](const proto::WorkerOutcome& outcome) {
-             // The model comes also when its request was cancelled or expired on the way.
-             if (gpus_[dispatch.gpu].last.incarnation() != life || !Up(dispatch.gpu)) return;
-             if (const auto held = Current(dispatch.request, serial)) held->swap = outcome;
-             const Duration took(outcome.end_ns() - outcome.begin_ns());
-             NoteSwap(dispatch.gpu, {dispatch.model, source, Bytes(outcome.bytes()), took, Now(this),
-                                     dispatch.victims, StatusOf(outcome)});
-             Handle(scheduler_.Apply(node::SwapInDone{dispatch.gpu, dispatch.model, StatusOf(outcome),
-                                                      Bytes(outcome.bytes()), took},
-                                     Now(this)));
            });
 }
 
@@ -303,6 +296,10 @@ void NodeController::Cancel(const node::RequestId& id) {
 void NodeController::CancelAtWorker(node::GpuIndex gpu, const node::RequestId& id) {
   const auto it = requests_.find(id);
   if (it == requests_.end() || it->second.serial == 0) return;
+  if (it->second.run_sequence == 0) {
+    it->second.cancelled = true;
+    return;
+  }
   proto::WorkerOrder order;
   order.mutable_cancel()->set_target(it->second.run_sequence);
   Order(gpu, std::move(order), [](const proto::WorkerOutcome&) {});

@@ -1,6 +1,7 @@
 // The node controller's class, private to its sources: node_controller.cpp (requests and routers),
-// node_models.cpp (adoption and plans), node_trials.cpp (what models cost), node_copies.cpp (host copies),
-// node_workers.cpp (executors, and what others are told). Contract: actors/interfaces/node_controller.hpp.
+// node_swaps.cpp (how models come, loans between GPUs), node_models.cpp (adoption and plans), node_trials.cpp
+// (what models cost), node_copies.cpp (host copies), node_workers.cpp (executors, and what others are told).
+// Contract: actors/interfaces/node_controller.hpp.
 #pragma once
 
 #include <functional>
@@ -13,6 +14,7 @@
 #include "actors/core/time.hpp"
 #include "actors/node/event_journal.hpp"
 #include "actors/node/held_models.hpp"
+#include "actors/node/loans.hpp"
 #include "actors/node/node_controller.hpp"
 #include "actors/node/orders.hpp"
 #include "actors/node/prepare_line.hpp"
@@ -51,7 +53,8 @@ class NodeController : public ControllerSelf::base {
     // Of its current dispatch; serial 0: none.
     std::uint64_t serial = 0;
     node::GpuIndex gpu = node::kNoGpu;
-    std::uint64_t run_sequence = 0;
+    std::uint64_t run_sequence = 0;  // 0: its run was not ordered yet
+    bool cancelled = false;          // before that
     Time dispatched{};
     std::uint32_t attempt = 0;
     ModelWas was = ModelWas::kResident;
@@ -94,7 +97,7 @@ class NodeController : public ControllerSelf::base {
   // Into the book, and an event.
   void NoteSwap(std::uint32_t gpu, SwapDone swap);
   void OrderEviction(node::GpuIndex gpu, const std::string& model);
-  void OrderSwapIn(const node::Dispatch& dispatch, std::uint64_t serial, const proto::HostCopy& copy);
+  void OrderRun(const node::Dispatch& dispatch, std::uint64_t serial);
   void Ran(const node::Dispatch& dispatch, std::uint64_t serial, proto::WorkerOutcome outcome);
   // The request, if `serial` is still its dispatch: outcomes of a worker that was lost come too late.
   HeldRequest* Current(const node::RequestId& id, std::uint64_t serial);
@@ -103,6 +106,18 @@ class NodeController : public ControllerSelf::base {
   void CancelAtWorker(node::GpuIndex gpu, const node::RequestId& id);
   void Release(const node::RequestId& id);
   void ReleaseSlices(node::GpuIndex gpu, const proto::ReleaseOrder& slices);
+
+  // --- swaps, and loans between GPUs (node_swaps.cpp) ---
+  // `lent`, `loan`: of a copy from another GPU.
+  void OrderSwapIn(const node::Dispatch& dispatch, std::uint64_t serial,
+                   const proto::LendOutcome* lent = nullptr, Loans::Ticket loan = 0);
+  void SwappedIn(const node::Dispatch& dispatch, std::uint64_t serial, ModelWas source,
+                 const proto::WorkerOutcome& outcome);
+  void Borrow(const node::Dispatch& dispatch, std::uint64_t serial);
+  void Lent(const node::Dispatch& dispatch, std::uint64_t serial, Loans::Ticket loan,
+            const proto::WorkerOutcome& outcome);
+  void Return(node::GpuIndex lender, std::uint64_t id);
+  void BorrowerLost(node::GpuIndex gpu);
 
   // --- orders: every one is answered, also when its worker dies ---
   std::uint64_t Order(node::GpuIndex gpu, proto::WorkerOrder order, OnOutcome then);
@@ -193,6 +208,7 @@ class NodeController : public ControllerSelf::base {
   node::CacheTable copies_;
   TrialLine trials_;
   SwapBook swaps_;
+  Loans loans_;
   UnreadOutputs unread_;
   RemoteInputs inputs_;
   EventJournal journal_;

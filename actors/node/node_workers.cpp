@@ -29,10 +29,12 @@ void NodeController::Executor(const proto::ExecutorReport& report) {
       return WorkerUp(report, now);
     case proto::ExecutorReport::DOWN:
       VoidDispatches(report.gpu());
+      BorrowerLost(report.gpu());
       ForgetPlans(report.gpu());
       return Handle(scheduler_.Apply(node::WorkerLost{report.gpu(), report.reason()}, now));
     case proto::ExecutorReport::UNFIT:
       VoidDispatches(report.gpu());
+      BorrowerLost(report.gpu());
       ForgetPlans(report.gpu());
       Handle(scheduler_.Apply(node::GpuUnfit{report.gpu(), report.reason()}, now));
       return UpdateCapacity();

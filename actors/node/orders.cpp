@@ -57,6 +57,18 @@ proto::WorkerOrder EvictOrderFor(const std::string& digest) {
   return order;
 }
 
+proto::WorkerOrder LendOrderFor(const std::string& digest) {
+  proto::WorkerOrder order;
+  order.mutable_lend()->set_digest(digest);
+  return order;
+}
+
+proto::WorkerOrder ReturnOrderFor(std::uint64_t loan) {
+  proto::WorkerOrder order;
+  order.mutable_return_()->set_loan(loan);
+  return order;
+}
+
 proto::WorkerOrder SwapInOrderFor(const node::Dispatch& dispatch, const proto::HostCopy& copy, Time now) {
   proto::WorkerOrder order;
   auto& swap = *order.mutable_swap_in();

@@ -142,7 +142,7 @@ class Worker : public caf::event_based_actor {
     }
     out.set_runs(shared_->control->runs);
     out.set_swaps(shared_->control->swaps);
-    out.set_peer_copies(shared_->control->peer_has != nullptr);
+    out.set_peer_copies(shared_->control->peer_lends != nullptr);
     return out;
   }
 
@@ -153,7 +153,9 @@ class Worker : public caf::event_based_actor {
       cancelled_.insert(order.cancel().target());
       return;
     }
-    if (order.has_release() || shared_->control->hang) return;
+    if (order.has_return_()) shared_->control->life.loans.erase(order.return_().loan());
+    if (!HasOutcome(order) || shared_->control->hang) return;
+    if (order.has_lend()) return Lend(order);
     if (order.has_prepare()) return Prepare(order);
     if (order.has_swap_in()) return SwapIn(order);
     if (order.has_evict()) return Evict(order);
@@ -208,7 +210,7 @@ class Worker : public caf::event_based_actor {
     InTime(link_free_, [this, order, digest, bytes, begin] {
       shared_->control->life.loading.erase(digest);
       const auto& swap = order.swap_in();
-      if (swap.has_from_gpu() && !shared_->control->peer_has(swap.from_gpu(), digest)) {
+      if (swap.has_from_gpu() && !shared_->control->peer_lends(swap.from_gpu(), swap.lent().arena())) {
         shared_->control->used -= bytes;
         return Answer(order.sequence(), absl::UnavailableError("that GPU's worker is gone"), {}, begin);
       }
@@ -219,10 +221,27 @@ class Worker : public caf::event_based_actor {
     });
   }
 
+  void Lend(const proto::WorkerOrder& order) {
+    const auto& digest = order.lend().digest();
+    if (!Resident().contains(digest))
+      return Answer(order.sequence(), absl::NotFoundError("not resident"), {}, Now(this));
+    const auto loan = ++shared_->control->lent;
+    shared_->control->life.loans[loan] = digest;
+    proto::WorkerOutcome outcome;
+    outcome.mutable_lend()->set_loan(loan);
+    outcome.mutable_lend()->mutable_weights()->set_arena(loan);
+    outcome.mutable_lend()->mutable_weights()->set_length(Resident().at(digest).count());
+    Answer(order.sequence(), absl::OkStatus(), std::move(outcome), Now(this));
+  }
+
   void Evict(const proto::WorkerOrder& order) {
     const auto it = Resident().find(order.evict().digest());
     if (it == Resident().end())
       return Answer(order.sequence(), absl::NotFoundError("not resident"), {}, Now(this));
+    for (const auto& [loan, digest] : shared_->control->life.loans) {
+      if (digest == it->first)
+        return Answer(order.sequence(), absl::FailedPreconditionError("it is lent"), {}, Now(this));
+    }
     shared_->control->used -= it->second;
     Resident().erase(it);
     Answer(order.sequence(), absl::OkStatus(), {}, Now(this));
@@ -279,6 +298,7 @@ class FakeWorkerLink final : public WorkerLink {
     auto& life = shared_->control->life;
     if (!life.linked) life = {};  // nobody had adopted it
     life.linked = false;
+    life.loans.clear();
     life.resident.merge(life.loading);  // by the time that somebody comes
     life.loading.clear();
     life.alone_since = Now(&system_);
@@ -307,7 +327,7 @@ class FakeWorkerLink final : public WorkerLink {
     if (shared_->written - shared_->taken >= shared_->profile.ring)
       return absl::ResourceExhaustedError("the worker's order ring is full");
     ++shared_->written;
-    if (!order.has_cancel() && !order.has_release()) ++shared_->sent;
+    if (HasOutcome(order)) ++shared_->sent;
     caf::anon_send(worker_, order);
     return absl::OkStatus();
   }

@@ -35,6 +35,7 @@ struct FakeWorkerLife {
   Time alone_since{};
   std::map<std::string, Bytes> resident;  // by digest
   std::map<std::string, Bytes> loading;
+  std::map<std::uint64_t, std::string> loans;  // digests of what other GPUs copy from here
 };
 
 // What a test sees and does to the worker behind a link. Shared: outlives link and worker.
@@ -49,9 +50,10 @@ class FakeWorkerControl {
   bool hang = false;          // orders are taken and never answered, adoptions neither
   bool refuse_start = false;  // exits at once, with code 1
   bool unfit = false;         // exits at once, with the code of a broken device
-  // Whether a worker of another GPU is up and holds a model (its packed digest); empty: this one copies from
-  // the host alone. Asked when a copy ends.
-  std::function<bool(std::uint32_t gpu, const std::string& digest)> peer_has;
+  std::uint64_t lent = 0;     // loans, of all lives
+  // Whether the worker of another GPU has this loan out now; empty: this one copies from the host alone.
+  // Asked when a copy ends.
+  std::function<bool(std::uint32_t gpu, std::uint64_t loan)> peer_lends;
   // Dies now; what it held is gone. Set by the link.
   std::function<void()> kill;
 };

@@ -174,6 +174,13 @@ class World {
     });
   }
 
+  // Nobody waits for it any more.
+  void Cancel(std::uint64_t call) {
+    proto::CancelInfer cancel;
+    cancel.set_call(call);
+    caf::anon_send(clients_.at(call), std::move(cancel));
+  }
+
   struct Answered {
     std::uint64_t call;
     proto::InferReply reply;
@@ -250,8 +257,8 @@ class World {
       node.workers.push_back(std::make_shared<FakeWorkerControl>());
     }
     for (auto& worker : node.workers) {
-      worker->peer_has = [&node](std::uint32_t gpu, const std::string& digest) {
-        return node.workers[gpu]->life.resident.contains(digest);
+      worker->peer_lends = [&node](std::uint32_t gpu, std::uint64_t loan) {
+        return node.workers[gpu]->life.loans.contains(loan);
       };
     }
     if (adjust_) adjust_(options);
