@@ -22,8 +22,7 @@ namespace troupe::gpu {
 // already.
 class ModelLoad : public std::enable_shared_from_this<ModelLoad> {
  public:
-  // `whole`: the groups count only when all are there, so that no run may end before.
-  explicit ModelLoad(std::vector<Group> groups, bool whole = false);
+  explicit ModelLoad(std::vector<Group> groups);
 
   // The next group is there.
   void Arrived(Time at);
@@ -45,7 +44,6 @@ class ModelLoad : public std::enable_shared_from_this<ModelLoad> {
  private:
   class GroupEvent;
   const std::vector<Group> groups_;
-  const bool whole_;
   std::atomic<std::size_t> arrived_ = 0;
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;

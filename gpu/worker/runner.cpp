@@ -34,7 +34,8 @@ Runner::~Runner() {
   in_.reset();
   for (Slot& slot : slots_) slot.stream.reset();
   out_.reset();
-  links_.Close();
+  links_.in().Close();
+  links_.out().Close();
 }
 
 Run* Runner::Find(Id id) {

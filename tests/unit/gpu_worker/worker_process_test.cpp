@@ -18,6 +18,10 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
+int CodeOf(absl::StatusCode code) {
+  return static_cast<int>(code);
+}
+
 TEST(WorkerProcess, ServesARunFromAdoptionToShutdown) {
   WorkerHarness harness;
   Link link = harness.StartAndAdopt();
