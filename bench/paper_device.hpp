@@ -32,6 +32,12 @@ class PaperDevice final : public Device {
   absl::Status RegisterHost(std::span<const std::byte>) override { return absl::OkStatus(); }
   void UnregisterHost(std::span<const std::byte>) override {}
   absl::Status UseLinks(std::shared_ptr<transport::LinkBuckets>) override { return absl::OkStatus(); }
+  absl::StatusOr<SharedRange> Share(const DeviceRange&) override {
+    return absl::UnimplementedError("a device on paper has no memory to share");
+  }
+  absl::StatusOr<std::shared_ptr<const PeerMemory>> OpenPeer(std::uint32_t, SharedRange) override {
+    return absl::UnimplementedError("a device on paper copies nothing");
+  }
   [[nodiscard]] absl::Status Health() const override { return absl::OkStatus(); }
   [[nodiscard]] EngineState engine(Engine) const override { return {}; }
   [[nodiscard]] Duration compute_busy() const override { return {}; }

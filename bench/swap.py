@@ -15,6 +15,10 @@ Real bytes on virtual links of LINK GB/s, real worker processes, all variants in
   function_start_unprepared_ms/NETWORK/LINK  the same when the plan is made meanwhile
   link_use/LINK                              GB/s of a swap in groups; baseline: one plain copy
   fair_share/LINK/...                        percent of the link that one of two (or three) transfers gets
+  swap_from_peer/LINK                        GB/s of a swap from another GPU over a link of LINK; baseline: from the host
+                                             over one as fast
+  peer_first_group_ms/LINK                   the loan asked for to the first group there; baseline: from the host, ordered
+                                             to there
   late_arrival_delay/LINK/VARIANT            how much later a ResNet-50 is there that arrives during a ResNet-152;
                                              baseline: exclusive. Ablations: of the deadline variant
   pool_peak/VARIANT and the other figures of device memory are those of memory.py
@@ -59,8 +63,10 @@ def model_of(name, arguments):
     return model
 
 
-BASELINES = {"swap_run_ms": "limit", "run_ms": "uncontended", "function_start_ms": "its groups + 2 ms", "link_use": "plain copy"}
-UNITS = {"swap_run_over_limit": "x", "swap_run_over_max": "x", "fair_share": "%", "link_use": "GB/s", "group_mib": "MiB"}
+BASELINES = {"swap_run_ms": "limit", "run_ms": "uncontended", "function_start_ms": "its groups + 2 ms", "link_use": "plain copy",
+             "swap_from_peer": "from the host", "peer_first_group_ms": "from the host"}
+UNITS = {"swap_run_over_limit": "x", "swap_run_over_max": "x", "fair_share": "%", "link_use": "GB/s", "swap_from_peer": "GB/s",
+         "group_mib": "MiB"}
 
 
 def add(report, name, rows):
@@ -121,6 +127,7 @@ def draw(report):
                                 ("swap_run_ms/", "Swapped run: pageable, whole, per tensor, in groups", None),
                                 ("function_start_ms/", "Orders given to first step running", None),
                                 ("link_use/", "Link use while swapping", None),
+                                ("swap_from_peer/", "Swap from another GPU", None),
                                 ("late_arrival_delay/", "Delay of a transfer that arrives during another", None),
                                 ("fair_share/", "Share of the link of one transfer", None),
                                 ("pool_peak/", "Memory set aside for runs, at most", None),

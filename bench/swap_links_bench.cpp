@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "bench/worker_rig.hpp"
+#include "transport/steady_clock.hpp"
 
 namespace troupe::gpu::bench {
 namespace {
@@ -97,6 +98,32 @@ class Links {
     }
   }
 
+  // A model that comes from another GPU, asked for and given back, beside one from the host: the two links
+  // are as fast.
+  void FromPeer(double link, int rounds) {
+    transport::LinkBuckets links =
+        Value(CreateNodeLinks(2, {link * 1e9}, {}, {{0, 1, {link * 1e9}}}), "links");
+    Rig lender(site_, WorkerCommand(), links, site_.memory());
+    WorkerCommand command;
+    command.gpu = 1;
+    Rig rig(site_, command, links, site_.other_memory());
+    (void)lender.Ask(SwapInOf(large_));
+    for (int round = 0; round <= rounds; ++round) {
+      const proto::WorkerOutcome host = rig.Ask(SwapInOf(large_));
+      rig.Evict("large");
+      const Time begin = transport::SteadyNow();
+      const proto::LendOutcome lent = lender.Ask(LendOf("large")).lend();
+      const proto::WorkerOutcome peer = rig.Ask(SwapInFrom(large_, 0, lent));
+      rig.Evict("large");
+      (void)lender.Send(ReturnOf(lent.loan()));
+      if (round == 0) continue;
+      Say(absl::StrCat("swap_from_peer/", link), Bandwidth(peer), Bandwidth(host));
+      Say(absl::StrCat("peer_first_group_ms/", link),
+          static_cast<double>(peer.swap_in().group_ns(0) - begin.time_since_epoch().count()) * 1e-6,
+          static_cast<double>(host.swap_in().group_ns(0) - host.begin_ns()) * 1e-6);
+    }
+  }
+
   // One that arrives while a large one passes: how much later it is there than alone.
   void LateArrival(double link, const std::string& name, const WorkerCommand& command, int rounds) {
     transport::LinkBuckets links = Value(CreateNodeLinks(1, {link * 1e9}), "links");
@@ -165,6 +192,7 @@ int Main(int rounds, const std::vector<double>& speeds) {
     bench.Share(link, rounds);
     bench.ShareSwitch(link, 1, rounds);
     bench.ShareSwitch(link, 2, rounds);
+    bench.FromPeer(link, rounds);
     for (const char* sharing : {"exclusive", "shared", "deadline"}) {
       WorkerCommand command;
       command.link_sharing = sharing;

@@ -158,6 +158,24 @@ inline proto::WorkerOrder SwapInBy(const proto::HostCopy& copy, Duration deadlin
   order.mutable_swap_in()->set_deadline_in_ns(deadline.count());
   return order;
 }
+inline proto::WorkerOrder LendOf(const std::string& digest) {
+  proto::WorkerOrder order;
+  order.mutable_lend()->set_digest(digest);
+  return order;
+}
+inline proto::WorkerOrder ReturnOf(std::uint64_t loan) {
+  proto::WorkerOrder order;
+  order.mutable_return_()->set_loan(loan);
+  return order;
+}
+// From the GPU that lends it.
+inline proto::WorkerOrder SwapInFrom(const proto::HostCopy& copy, std::uint32_t gpu,
+                                     const proto::LendOutcome& lent) {
+  proto::WorkerOrder order = SwapInOf(copy);
+  order.mutable_swap_in()->set_from_gpu(gpu);
+  *order.mutable_swap_in()->mutable_lent() = lent.weights();
+  return order;
+}
 inline double Took(const proto::WorkerOutcome& outcome) {
   return static_cast<double>(outcome.end_ns() - outcome.begin_ns()) * 1e-6;
 }

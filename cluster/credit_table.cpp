@@ -6,6 +6,16 @@
 
 namespace troupe::cluster {
 
+namespace {
+
+// Grants come many times a second and name every model in the order of the set: most change nothing.
+template <class Names>
+bool Same(const std::set<std::string>& known, const Names& names) {
+  return std::equal(known.begin(), known.end(), names.begin(), names.end());
+}
+
+}  // namespace
+
 void CreditTable::Unindex(const std::string& node, const NodeCredit& credit) {
   for (const std::string& model : credit.adopted) {
     const auto it = holders_.find(model);
@@ -20,14 +30,17 @@ bool CreditTable::Apply(const proto::CreditGrant& grant) {
   if (!added && grant.node_epoch() < credit.epoch) return false;
   TROUPE_CHECK(added || grant.node_epoch() == credit.epoch,
                "the node has a new life; remove the old one first");
-  Unindex(grant.node(), credit);
   credit.epoch = grant.node_epoch();
   credit.limit = grant.limit();
   credit.draining = grant.draining();
   credit.closed_until = Time();
-  credit.adopted = {grant.adopted().begin(), grant.adopted().end()};
-  credit.resident = {grant.resident().begin(), grant.resident().end()};
-  for (const std::string& model : credit.adopted) holders_[model].insert(grant.node());
+  if (!Same(credit.resident, grant.resident()))
+    credit.resident = {grant.resident().begin(), grant.resident().end()};
+  if (added || !Same(credit.adopted, grant.adopted())) {
+    Unindex(grant.node(), credit);
+    credit.adopted = {grant.adopted().begin(), grant.adopted().end()};
+    for (const std::string& model : credit.adopted) holders_[model].insert(grant.node());
+  }
   return true;
 }
 

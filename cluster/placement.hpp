@@ -20,13 +20,14 @@ struct PlacementNode {
   Bytes gpu_memory{};    // of its largest fit GPU; zero: no GPU
   bool accepts = true;   // false while draining or suspect: keeps what it has, gets nothing new
   bool leaving = false;  // draining: its copies are made elsewhere
+
+  bool operator==(const PlacementNode&) const = default;
 };
 struct PlacementModel {
   std::string digest{};
   std::string function{};  // for messages
   Bytes host_bytes{};      // what a copy takes of a host region
   Bytes device_bytes{};    // what its weights take on a GPU
-  bool single = false;     // one copy: a function keeps state where it runs
 };
 struct PlacementOptions {
   std::uint32_t replicas = 2;  // fewer when there are fewer nodes

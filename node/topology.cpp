@@ -103,6 +103,12 @@ std::vector<std::vector<GpuIndex>> Topology::Switches() const {
   return switches;
 }
 
+std::vector<Topology::Link> Topology::PeerLinks() const {
+  std::vector<Link> links;
+  for (const auto& [ends, speed] : links_) links.push_back({ends.first, ends.second, speed});
+  return links;
+}
+
 std::optional<BytesPerSecond> Topology::PeerLink(GpuIndex a, GpuIndex b) const {
   const auto link = links_.find(std::minmax(a, b));
   return link == links_.end() ? std::nullopt : std::optional(link->second);

@@ -39,6 +39,12 @@ class Topology {
   [[nodiscard]] std::optional<BytesPerSecond> PeerLink(GpuIndex a, GpuIndex b) const;
   // The GPUs of each switch that several share.
   [[nodiscard]] std::vector<std::vector<GpuIndex>> Switches() const;
+  struct Link {
+    GpuIndex a = 0;
+    GpuIndex b = 0;
+    BytesPerSecond speed;  // in each direction
+  };
+  [[nodiscard]] std::vector<Link> PeerLinks() const;
   [[nodiscard]] bool empty() const { return switches_.empty() && links_.empty(); }
 
  private:

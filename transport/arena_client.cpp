@@ -29,7 +29,7 @@ bool ArenaClient::Permitted(const std::string& socket) const {
   });
 }
 
-absl::StatusOr<ArenaClient::Resolved> ArenaClient::Resolve(const proto::ArenaRef& ref) {
+absl::Status ArenaClient::Check(const proto::ArenaRef& ref) const {
   if (ref.host() != options_.host) {
     return absl::FailedPreconditionError(absl::StrCat("tensor bytes lie on host '", ref.host(),
                                                       "', this is '", options_.host,
@@ -39,6 +39,17 @@ absl::StatusOr<ArenaClient::Resolved> ArenaClient::Resolve(const proto::ArenaRef
     return absl::PermissionDeniedError(absl::StrCat("arena socket '", ref.socket(), "' lies outside of ",
                                                     absl::StrJoin(options_.directories, ", ")));
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<UniqueFd> ArenaClient::Ask(const proto::ArenaRef& ref) {
+  TROUPE_RETURN_IF_ERROR(Check(ref));
+  std::vector<std::uint64_t> known;
+  return AskOwner({ref.socket(), ref.arena()}, known);
+}
+
+absl::StatusOr<ArenaClient::Resolved> ArenaClient::Resolve(const proto::ArenaRef& ref) {
+  TROUPE_RETURN_IF_ERROR(Check(ref));
   TROUPE_ASSIGN_OR_RETURN(std::shared_ptr<const MemoryFile> memory, MapOf({ref.socket(), ref.arena()}));
   TROUPE_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, ResolveSlice(*memory, ref));
   return Resolved{bytes, std::move(memory)};
@@ -55,7 +66,13 @@ absl::StatusOr<std::shared_ptr<const MemoryFile>> ArenaClient::MapOf(const Key& 
   // The lock is not held while the owner answers: a slow owner delays only those who wait for it. Two threads
   // may map the same arena; the second mapping is dropped.
   std::vector<std::uint64_t> known;
-  absl::StatusOr<std::shared_ptr<const MemoryFile>> memory = Map(key, known);
+  const auto map = [&]() -> absl::StatusOr<std::shared_ptr<const MemoryFile>> {
+    TROUPE_ASSIGN_OR_RETURN(UniqueFd descriptor, AskOwner(key, known));
+    TROUPE_ASSIGN_OR_RETURN(MemoryFile mapped,
+                            MemoryFile::Open(std::move(descriptor), MemoryFile::Access::kReadOnly));
+    return std::make_shared<const MemoryFile>(std::move(mapped));
+  };
+  absl::StatusOr<std::shared_ptr<const MemoryFile>> memory = map();
   const std::lock_guard lock(mutex_);
   if (!known.empty()) {
     std::erase_if(entries_, [&](const auto& entry) {
@@ -75,8 +92,7 @@ absl::StatusOr<std::shared_ptr<const MemoryFile>> ArenaClient::MapOf(const Key& 
   return chosen;
 }
 
-absl::StatusOr<std::shared_ptr<const MemoryFile>> ArenaClient::Map(const Key& key,
-                                                                   std::vector<std::uint64_t>& known) {
+absl::StatusOr<UniqueFd> ArenaClient::AskOwner(const Key& key, std::vector<std::uint64_t>& known) const {
   const auto& [socket, arena] = key;
   absl::StatusOr<UnixConnection> connection = ConnectUnix(socket, options_.timeout);
   if (!connection.ok()) {
@@ -98,9 +114,7 @@ absl::StatusOr<std::shared_ptr<const MemoryFile>> ArenaClient::Map(const Key& ke
     return absl::NotFoundError(
         absl::StrCat("the process at ", socket, " has no arena ", arena, " (any more)"));
   }
-  TROUPE_ASSIGN_OR_RETURN(MemoryFile memory,
-                          MemoryFile::Open(std::move(reply.descriptors[0]), MemoryFile::Access::kReadOnly));
-  return std::make_shared<const MemoryFile>(std::move(memory));
+  return std::move(reply.descriptors[0]);
 }
 
 void ArenaClient::Forget(const std::string& socket) {

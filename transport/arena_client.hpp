@@ -39,6 +39,9 @@ class ArenaClient {
   // PermissionDenied for a socket elsewhere, FailedPrecondition for another host, Unavailable when the owner
   // is gone, NotFound for an arena or slice that is no more, DataLoss for what lies outside the arena.
   absl::StatusOr<Resolved> Resolve(const proto::ArenaRef& ref);
+  // The descriptor of the memory that `ref` names, asked for now and not kept: whether its owner still hands
+  // it out. Errors as Resolve's; what lies in it, and where, is the caller's to check.
+  absl::StatusOr<UniqueFd> Ask(const proto::ArenaRef& ref);
   // True when `ref` could be mapped here: same host and a permitted socket.
   [[nodiscard]] bool Reachable(const proto::ArenaRef& ref) const;
   // Drops the mappings of a process that is known to be gone.
@@ -52,7 +55,8 @@ class ArenaClient {
     std::uint64_t used = 0;
   };
   absl::StatusOr<std::shared_ptr<const MemoryFile>> MapOf(const Key& key);
-  absl::StatusOr<std::shared_ptr<const MemoryFile>> Map(const Key& key, std::vector<std::uint64_t>& known);
+  absl::Status Check(const proto::ArenaRef& ref) const;
+  absl::StatusOr<UniqueFd> AskOwner(const Key& key, std::vector<std::uint64_t>& known) const;
   [[nodiscard]] bool Permitted(const std::string& socket) const;
 
   const Options options_;

@@ -43,13 +43,24 @@ ArenaServer::~ArenaServer() {
 }
 
 absl::Status ArenaServer::Add(std::shared_ptr<Arena> arena) {
+  const std::uint64_t id = arena->id();
+  const int descriptor = arena->fd();
+  return Show(id, {std::move(arena), descriptor});
+}
+
+absl::Status ArenaServer::Add(std::uint64_t id, UniqueFd descriptor) {
+  auto keeps = std::make_shared<const UniqueFd>(std::move(descriptor));
+  const int shown = keeps->get();
+  return Show(id, {std::move(keeps), shown});
+}
+
+absl::Status ArenaServer::Show(std::uint64_t id, Shown shown) {
   const std::lock_guard lock(mutex_);
   if (arenas_.size() >= kArenas) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the server at ", path(), " hands out ", kArenas, " arenas already"));
   }
-  const std::uint64_t id = arena->id();
-  arenas_.emplace(id, std::move(arena));
+  arenas_.emplace(id, std::move(shown));
   return absl::OkStatus();
 }
 
@@ -103,7 +114,7 @@ bool ArenaServer::Answer(UnixConnection& peer, const std::string& request) {
   if (question.magic != kArenaMagic || question.version != kArenaVersion) return false;
   ArenaAnswer answer{};
   answer.magic = kArenaMagic;
-  std::shared_ptr<Arena> found;
+  Shown found;
   {
     const std::lock_guard lock(mutex_);
     for (const auto& [id, arena] : arenas_) {
@@ -111,9 +122,8 @@ bool ArenaServer::Answer(UnixConnection& peer, const std::string& request) {
       if (id == question.arena) found = arena;
     }
   }
-  const int descriptor = found ? found->fd() : -1;
   const std::string_view bytes(reinterpret_cast<const char*>(&answer), sizeof(answer));
-  return peer.Send(bytes, std::span(&descriptor, found ? 1 : 0), Duration::zero()).ok();
+  return peer.Send(bytes, std::span(&found.descriptor, found.keeps ? 1 : 0), Duration::zero()).ok();
 }
 
 }  // namespace troupe::transport

@@ -28,11 +28,19 @@ class ArenaServer {
   ~ArenaServer();
   // ResourceExhausted beyond kArenas.
   absl::Status Add(std::shared_ptr<Arena> arena);
+  // Any other memory, under an id of UniqueId().
+  absl::Status Add(std::uint64_t id, UniqueFd descriptor);
+  // Whoever asks from now on hears that it is not there (any more).
   void Remove(std::uint64_t arena);
   [[nodiscard]] const std::string& path() const { return listener_.path(); }
 
  private:
   struct Peer;
+  struct Shown {
+    std::shared_ptr<const void> keeps;  // the descriptor open
+    int descriptor = -1;
+  };
+  absl::Status Show(std::uint64_t id, Shown shown);
   ArenaServer(UnixListener listener, UniqueFd wake);
   void Serve();
   bool Answer(UnixConnection& peer, const std::string& request);
@@ -41,7 +49,7 @@ class ArenaServer {
   UnixListener listener_;
   UniqueFd wake_;
   std::mutex mutex_;
-  std::map<std::uint64_t, std::shared_ptr<Arena>> arenas_;  // guarded by mutex_
+  std::map<std::uint64_t, Shown> arenas_;  // guarded by mutex_
   std::thread thread_;
 };
 

@@ -43,7 +43,7 @@ struct LinkTurn {
 // object is one user.
 class LinkBuckets {
  public:
-  static constexpr std::size_t kLinks = 64;
+  static constexpr std::size_t kLinks = 256;
   static constexpr std::size_t kUsers = 16;  // of one link, that are heard; more just ask block by block
   static constexpr Duration kFresh = std::chrono::milliseconds(20);
   static absl::StatusOr<LinkBuckets> Create(const std::vector<LinkConfig>& links);

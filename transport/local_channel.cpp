@@ -128,6 +128,21 @@ Bytes LocalChannel::used() const {
 Bytes LocalChannel::capacity() const {
   return arena_->capacity();
 }
+
+absl::StatusOr<proto::ArenaRef> LocalChannel::HandOut(UniqueFd descriptor) {
+  proto::ArenaRef address = ArenaAddress();
+  address.clear_endpoint();  // it is not read over the network
+  address.set_arena(UniqueId());
+  TROUPE_RETURN_IF_ERROR(server_->Add(address.arena(), std::move(descriptor)));
+  return address;
+}
+void LocalChannel::Withdraw(std::uint64_t id) {
+  if (id != arena_->id()) server_->Remove(id);
+}
+absl::StatusOr<UniqueFd> LocalChannel::Ask(const proto::ArenaRef& ref) {
+  return client_->Ask(ref);
+}
+
 void LocalChannel::Forget(const std::string& socket) {
   client_->Forget(socket);
 }

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/units.hpp"
+#include "transport/memory_file.hpp"
 #include "transport/tensor_channel.hpp"
 
 namespace troupe::transport {
@@ -46,6 +47,14 @@ class LocalChannel : public TensorChannel {
   [[nodiscard]] const std::string& host() const { return options_.host; }
   // A reference to this arena without a slice: what AdoptReply carries.
   [[nodiscard]] proto::ArenaRef ArenaAddress() const;
+  // Hands out another memory of this process beside the arena, until Withdraw; the reference has no range.
+  // ResourceExhausted beyond the server's bound.
+  absl::StatusOr<proto::ArenaRef> HandOut(UniqueFd descriptor);
+  // Whoever asks from now on is told that it is not there.
+  void Withdraw(std::uint64_t id);
+  // Of another process of this host: what its HandOut gave, and whether it was withdrawn since (NotFound) or
+  // its owner is gone (Unavailable). Blocks for one round trip.
+  absl::StatusOr<UniqueFd> Ask(const proto::ArenaRef& ref);
   // The owner of these arenas is gone.
   void Forget(const std::string& socket);
 

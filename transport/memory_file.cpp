@@ -109,6 +109,14 @@ absl::StatusOr<MemoryFile> MemoryFile::Open(UniqueFd fd, Access access) {
   return file;
 }
 
+// A duplicate would share the rights of the descriptor that it was made of: the file is opened anew.
+absl::StatusOr<UniqueFd> MemoryFile::ReadOnlyDescriptor() const {
+  const std::string path = absl::StrCat("/proc/self/fd/", fd());
+  UniqueFd descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!descriptor.valid()) return ErrnoStatus(errno, absl::StrCat("opening ", path, " for reading"));
+  return descriptor;
+}
+
 absl::Status MemoryFile::Map(Access access) {
   writable_ = access == Access::kReadWrite;
   const int protection = PROT_READ | (writable_ ? PROT_WRITE : 0);

@@ -70,6 +70,8 @@ class MemoryFile {
   [[nodiscard]] Bytes size() const { return size_; }
   [[nodiscard]] std::span<std::byte> bytes() const { return {data_, size_.count()}; }
   [[nodiscard]] int fd() const { return fd_.get(); }
+  // A descriptor of the same memory through which nobody can write, to be given away.
+  [[nodiscard]] absl::StatusOr<UniqueFd> ReadOnlyDescriptor() const;
   [[nodiscard]] bool writable() const { return writable_; }
   [[nodiscard]] bool huge_pages() const { return huge_pages_; }
   // True when [offset, offset + length) lies inside; overflow of the sum is no way round it.

@@ -157,7 +157,8 @@ proto::ClusterUpdate ClusterManager::Snapshot() const {
 }
 
 void ClusterManager::Place() {
-  for (const auto& move : board_.Plan(catalogue_.functions().table(), members_, Now(this))) {
+  for (const auto& move :
+       board_.Plan(catalogue_.functions().table(), catalogue_.functions().revision(), members_, Now(this))) {
     const auto node = links_.Node(move.node);
     if (!node) continue;
     if (move.adopt) {

@@ -46,6 +46,7 @@ void PlacementBoard::NodeJoined(const std::string& node, const std::vector<std::
 }
 
 void PlacementBoard::NodeGone(const std::string& node) {
+  changed_ = true;
   for (auto& [digest, nodes] : held_) std::erase(nodes, node);
   std::erase_if(held_, [](const auto& entry) { return entry.second.empty(); });
   std::erase_if(asked_, [&](const Copy& copy) { return copy.second == node; });
@@ -53,43 +54,57 @@ void PlacementBoard::NodeGone(const std::string& node) {
 }
 
 void PlacementBoard::Adopted(const std::string& digest, const std::string& node) {
+  changed_ = true;
   asked_.erase({digest, node});
   not_before_.erase({digest, node});
   Insert(held_[digest], node);
 }
 
 void PlacementBoard::AdoptFailed(const std::string& digest, const std::string& node, Time now) {
+  changed_ = true;
   asked_.erase({digest, node});
   not_before_[{digest, node}] = now + retry_;
 }
 
 void PlacementBoard::Disowned(const std::string& digest, const std::string& node) {
+  changed_ = true;
   const auto it = held_.find(digest);
   if (it == held_.end()) return;
   std::erase(it->second, node);
   if (it->second.empty()) held_.erase(it);
 }
 
+Time PlacementBoard::NextRetry(Time now) const {
+  Time next = Time::max();
+  for (const auto& [copy, at] : not_before_)
+    if (at > now) next = std::min(next, at);
+  return next;
+}
+
 std::vector<cluster::PlacementMove> PlacementBoard::Plan(const cluster::FunctionTable& functions,
+                                                         std::uint64_t revision,
                                                          const cluster::MembershipTable& members, Time now) {
-  std::map<std::string, cluster::PlacementModel> wanted;
-  for (const auto& [name, versions] : functions.functions()) {
-    for (const auto& [version, record] : versions) {
-      if (!record.loaded()) continue;
-      auto& model = wanted.try_emplace(record.model_digest(), ModelOf(record)).first->second;
-      // All that run this model run where the state of one of them is.
-      model.single = model.single || record.state_size() > 0;
-    }
-  }
+  auto nodes = NodesOf(members);
+  if (!changed_ && revision == revision_ && nodes == nodes_ && now < retry_at_) return {};
+  ++plans_;
+  changed_ = false;
+  revision_ = revision;
+  nodes_ = std::move(nodes);
+  retry_at_ = NextRetry(now);
   std::vector<cluster::PlacementModel> models;
-  for (auto& [digest, model] : wanted) models.push_back(std::move(model));
-  auto plan = cluster::PlanPlacement(models, NodesOf(members), held_, {replicas_});
+  std::set<std::string> seen;
+  for (const auto& [name, versions] : functions.functions())
+    for (const auto& [version, record] : versions)
+      if (record.loaded() && seen.insert(record.model_digest()).second) models.push_back(ModelOf(record));
+  auto plan = cluster::PlanPlacement(models, nodes_, held_, {replicas_});
   problems_ = std::move(plan.problems);
   std::vector<cluster::PlacementMove> moves;
   for (auto& move : plan.moves) {
     const Copy copy{move.digest, move.node};
     if (!move.adopt) {
-      // The last copies go only once nothing is on its way to replace them.
+      // The last copies go only once nothing is on its way to replace them. Whoever asks the nodes may not
+      // reach one: then it is asked again.
+      changed_ = true;
       if (!BeingAdopted(move.digest)) moves.push_back(std::move(move));
       continue;
     }

@@ -5,6 +5,7 @@
 //   `retry`)
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>
@@ -29,11 +30,15 @@ class PlacementBoard {
   void AdoptFailed(const std::string& digest, const std::string& node, Time now);
   void Disowned(const std::string& digest, const std::string& node);
 
-  // What to ask of nodes now; adoptions count as asked with this.
+  // What to ask of nodes now; adoptions count as asked with this. `revision` is that of the functions: while
+  // it, the nodes and the copies are what they were, and no retry is due, nothing is planned anew. So it may
+  // be called often, with thousands of functions.
   [[nodiscard]] std::vector<cluster::PlacementMove> Plan(const cluster::FunctionTable& functions,
+                                                         std::uint64_t revision,
                                                          const cluster::MembershipTable& members, Time now);
   // Problems of the last plan: models with fewer copies than wanted, and why.
   [[nodiscard]] const std::vector<cluster::PlacementProblem>& problems() const { return problems_; }
+  [[nodiscard]] std::uint64_t plans() const { return plans_; }
   [[nodiscard]] std::vector<std::string> HoldersOf(const std::string& digest) const;
   [[nodiscard]] bool BeingAdopted(const std::string& digest) const;
   [[nodiscard]] std::vector<proto::PlacementRecord> Records() const;
@@ -43,12 +48,20 @@ class PlacementBoard {
 
  private:
   using Copy = std::pair<std::string, std::string>;  // digest, node
+  [[nodiscard]] Time NextRetry(Time now) const;
+
   const std::uint32_t replicas_;
   const Duration retry_;
   cluster::PlacementMap held_;
   std::set<Copy> asked_;
   std::map<Copy, Time> not_before_;
   std::vector<cluster::PlacementProblem> problems_;
+  // Of the last plan.
+  std::uint64_t revision_ = 0;
+  std::vector<cluster::PlacementNode> nodes_;
+  Time retry_at_{};
+  bool changed_ = true;  // copies, since then
+  std::uint64_t plans_ = 0;
 };
 
 }  // namespace troupe::actors

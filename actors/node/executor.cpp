@@ -168,7 +168,7 @@ class Executor : public ExecutorSelf::base {
       return promise;
     }
     if (order.has_cancel()) return Cancel(order, std::move(promise));
-    if (order.has_release()) {
+    if (!HasOutcome(order)) {
       Forward(order);
       promise.deliver(Refusal(sequence, absl::OkStatus()));
       return promise;
@@ -205,7 +205,8 @@ class Executor : public ExecutorSelf::base {
   }
 
   void Queue(const proto::WorkerOrder& order) {
-    if (backlog_.size() < limits_.backlog) return backlog_.push_back(order);
+    // A loan that is not returned would hold its model for ever; there are no more of them than swaps.
+    if (backlog_.size() < limits_.backlog || order.has_return_()) return backlog_.push_back(order);
     Answer(Refusal(order.sequence(), absl::ResourceExhaustedError(absl::StrCat(
                                          limits_.backlog, " orders already wait for GPU ", gpu_))));
   }

@@ -57,6 +57,18 @@ proto::WorkerOrder EvictOrderFor(const std::string& digest) {
   return order;
 }
 
+proto::WorkerOrder LendOrderFor(const std::string& digest) {
+  proto::WorkerOrder order;
+  order.mutable_lend()->set_digest(digest);
+  return order;
+}
+
+proto::WorkerOrder ReturnOrderFor(std::uint64_t loan) {
+  proto::WorkerOrder order;
+  order.mutable_return_()->set_loan(loan);
+  return order;
+}
+
 proto::WorkerOrder SwapInOrderFor(const node::Dispatch& dispatch, const proto::HostCopy& copy, Time now) {
   proto::WorkerOrder order;
   auto& swap = *order.mutable_swap_in();
@@ -79,7 +91,6 @@ proto::WorkerOrder RunOrderFor(const node::Dispatch& dispatch, const proto::Subm
   const auto remaining = dispatch.expiry == Time::max() ? Duration::max() : dispatch.expiry - now;
   run.set_timeout_ns(std::max<Duration::rep>(1, remaining.count()));
   if (dispatch.deadline != Time::max()) run.set_deadline_in_ns((dispatch.deadline - now).count());
-  run.set_stateful(dispatch.state);
   return order;
 }
 
@@ -105,7 +116,6 @@ node::RunDone RunDoneFor(const node::Dispatch& dispatch, const proto::WorkerOutc
   done.request = dispatch.request;
   done.status = StatusOf(run);
   done.took = Took(run);
-  done.brought_state = dispatch.bring_state && swap.code() == 0 && swap.end_ns() != 0;
   done.waited_for_weights = run.run().last_group_ns() != 0;
   if (swap.code() == 0 && swap.end_ns() != 0) done.since_swap = Duration(run.end_ns() - swap.begin_ns());
   const auto& short_of_room = IsNoFit(swap) ? swap : run;

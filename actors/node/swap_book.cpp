@@ -26,7 +26,9 @@ const char* Name(ModelWas was) {
 
 std::string SwapLine(std::uint32_t gpu, const SwapDone& swap,
                      const std::function<std::string(const std::string&)>& functions) {
-  auto text = absl::StrCat("GPU ", gpu, ": ", functions(swap.model), " from ", Name(swap.source));
+  auto text =
+      absl::StrCat("GPU ", gpu, ": ", functions(swap.model), " from ",
+                   swap.source == ModelWas::kPeer ? absl::StrCat("GPU ", swap.peer) : Name(swap.source));
   if (swap.status.ok()) {
     absl::StrAppend(&text, ", ", FormatBytes(swap.bytes), " in ", FormatDuration(swap.took));
   } else {

@@ -23,6 +23,7 @@ enum class ModelWas { kResident, kLoading, kHost, kPeer, kDisk };
 struct SwapDone {
   std::string model{};
   ModelWas source = ModelWas::kHost;  // host, peer, or disk: through the host region
+  std::uint32_t peer = 0;             // the GPU that it comes from, then
   Bytes bytes{};
   Duration took{};
   Time ended{};

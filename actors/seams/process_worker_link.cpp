@@ -137,13 +137,13 @@ class ProcessWorkerLink final : public WorkerLink {
     {
       const std::lock_guard lock(state_->mutex);
       connection = state_->connection;
-      if (connection != nullptr && !order.has_cancel() && !order.has_release()) ++state_->sent;
+      if (connection != nullptr && HasOutcome(order)) ++state_->sent;
     }
     if (connection == nullptr) return absl::UnavailableError("no worker is connected");
     auto status = connection->Send(order);
     if (!status.ok()) {
       const std::lock_guard lock(state_->mutex);
-      if (!order.has_cancel() && !order.has_release()) --state_->sent;
+      if (HasOutcome(order)) --state_->sent;
     }
     return status;
   }

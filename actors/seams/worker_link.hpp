@@ -21,6 +21,11 @@ struct WorkerProgress {
   bool busy = false;          // has orders that it has not answered
 };
 
+// Whether the worker answers it at all.
+[[nodiscard]] inline bool HasOutcome(const proto::WorkerOrder& order) {
+  return !order.has_cancel() && !order.has_release() && !order.has_return_();
+}
+
 class WorkerLink {
  public:
   // Called on any thread, never after the destructor returned.

@@ -3,7 +3,8 @@
 //
 // Memory is one bounded space that is handed out in ranges. Work is put on streams: the operations of one
 // stream happen in order, operations of different streams at the same time as far as the engines allow (one
-// copy engine per direction, one compute engine that `concurrency` launches share). Nothing here blocks its
+// copy engine per direction, one for copies from other GPUs, one compute engine that `concurrency` launches
+// share). Nothing here blocks its
 // caller except Prepare; the end of an operation is told by a callback, and other operations wait for it
 // through its event.
 //
@@ -24,6 +25,7 @@
 #include "gpu/device/event.hpp"
 #include "proto/model.pb.h"
 #include "proto/worker.pb.h"
+#include "transport/memory_file.hpp"
 
 namespace troupe::transport {
 class LinkBuckets;
@@ -38,6 +40,7 @@ struct DeviceInfo {
   BytesPerSecond link;  // to the host, one direction
   // Launches, of as many streams, that compute at the same time; each is the slower for the others.
   std::size_t concurrency = 1;
+  bool peer_copies = false;  // from other GPUs of its node
 };
 
 // A range of device memory. The address means something to the device only: the host never reads through it.
@@ -46,6 +49,22 @@ struct DeviceRange {
   Bytes size;
   // A part of this range; outside of it is a bug.
   [[nodiscard]] DeviceRange Part(Bytes offset, Bytes length) const;
+};
+
+// Memory of a device as another process of this host opens it (Device::OpenPeer): a descriptor that can be
+// given away, through which nobody writes, and where the range lies in what it opens.
+struct SharedRange {
+  transport::UniqueFd descriptor;
+  Bytes offset;
+  Bytes size;
+};
+
+// A range of another GPU's memory, opened for copies from it. What lies there is that GPU's business: whether
+// it was what one wanted is known only when its owner says so after the copy.
+class PeerMemory {
+ public:
+  virtual ~PeerMemory() = default;
+  [[nodiscard]] virtual Bytes size() const = 0;
 };
 
 struct MemoryUse {
@@ -135,6 +154,10 @@ class Stream {
   virtual EventPtr CopyOut(std::span<std::byte> to, DeviceRange from, OnComplete done) = 0;
   // Within the device; the ranges do not overlap. No link is used.
   virtual EventPtr CopyWithin(DeviceRange to, DeviceRange from, OnComplete done) = 0;
+  // From another GPU, over the link between the two: `to.size` bytes from `offset` of the range that this
+  // stream's device opened.
+  virtual EventPtr CopyPeer(DeviceRange to, std::shared_ptr<const PeerMemory> from, Bytes offset,
+                            OnComplete done) = 0;
   virtual EventPtr Launch(std::shared_ptr<DevicePlan> plan, LaunchArguments arguments, OnLaunched done) = 0;
   // What is put on this stream from now on waits for `event` as well.
   virtual void Wait(EventPtr event) = 0;
@@ -142,7 +165,7 @@ class Stream {
   [[nodiscard]] virtual EngineState launches() const = 0;
 };
 
-enum class Engine { kCopyIn = 0, kCopyOut = 1, kCompute = 2 };
+enum class Engine { kCopyIn = 0, kCopyOut = 1, kCompute = 2, kCopyPeer = 3 };
 
 class Device {
  public:
@@ -169,6 +192,13 @@ class Device {
   virtual void UnregisterHost(std::span<const std::byte> memory) = 0;
   // The node's simulated links, from now on; a device with real ones ignores them.
   virtual absl::Status UseLinks(std::shared_ptr<transport::LinkBuckets> links) = 0;
+
+  // Memory for the workers of this host's other GPUs to copy from, and theirs. Share: a range that is
+  // allocated. OpenPeer: `gpu` is the other one's index in its node, and with it the link that copies take;
+  // OutOfRange for what lies outside of the memory, NotFound without a link between the two.
+  virtual absl::StatusOr<SharedRange> Share(const DeviceRange& range) = 0;
+  virtual absl::StatusOr<std::shared_ptr<const PeerMemory>> OpenPeer(std::uint32_t gpu,
+                                                                     SharedRange range) = 0;
 
   // Not OK: the device is lost, nothing on it can be used again and the process should end.
   [[nodiscard]] virtual absl::Status Health() const = 0;

@@ -73,8 +73,14 @@ transport::LinkTurn CopyPath::TurnOf(Time now) {
 }
 
 CopyOperation::CopyOperation(std::byte* to, const std::byte* from, std::size_t size, bool staged,
-                             CopyPath& path, OnComplete done)
-    : to_(to), from_(from), size_(size), staged_(staged), path_(path), done_(std::move(done)) {}
+                             CopyPath& path, OnComplete done, std::shared_ptr<const void> keeps)
+    : to_(to),
+      from_(from),
+      size_(size),
+      staged_(staged),
+      path_(path),
+      done_(std::move(done)),
+      keeps_(std::move(keeps)) {}
 
 bool CopyOperation::Turn(VirtualEngine& engine) {
   const Time now = SteadyNow();

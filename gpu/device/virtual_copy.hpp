@@ -45,10 +45,10 @@ class CopyOperation final : public VirtualOperation {
   // Up to here the submitting thread copies, as a driver stages small copies within the call.
   static constexpr std::size_t kSmall = 64 << 10;
 
-  // `staged`: the host's side is not known to the device, so each block goes through a buffer first, and the
-  // next one after it.
+  // `keeps` lives as long as the copy. `staged`: the host's side is not known to the device, so each block
+  // goes through a buffer first, and the next one after it.
   CopyOperation(std::byte* to, const std::byte* from, std::size_t size, bool staged, CopyPath& path,
-                OnComplete done);
+                OnComplete done, std::shared_ptr<const void> keeps = nullptr);
   bool Turn(VirtualEngine& engine) override;
   [[nodiscard]] bool small() const override { return size_ <= kSmall; }
   void Report() override;
@@ -65,6 +65,7 @@ class CopyOperation final : public VirtualOperation {
   const bool staged_;
   CopyPath& path_;
   OnComplete done_;
+  const std::shared_ptr<const void> keeps_;
   std::size_t moved_ = 0;
   bool begun_ = false;
   bool all_moved_ = false;

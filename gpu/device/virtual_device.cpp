@@ -15,6 +15,7 @@
 #include "gpu/device/tensor_bytes.hpp"
 #include "gpu/device/virtual_copy.hpp"
 #include "gpu/device/virtual_engine.hpp"
+#include "gpu/device/virtual_peers.hpp"
 #include "gpu/device/virtual_stream.hpp"
 #include "transport/range_allocator.hpp"
 
@@ -29,9 +30,12 @@ class VirtualDevice final : public Device {
       : options_(std::move(options)),
         memory_(std::make_shared<const transport::MemoryFile>(std::move(memory))),
         ranges_(0, Bytes(memory_->size().count() / kAlignment.count() * kAlignment.count()), kAlignment),
-        info_{options_.name, options_.pack_target, ranges_.capacity(), {}, options_.concurrency},
+        info_{options_.name,        options_.pack_target,         ranges_.capacity(), {},
+              options_.concurrency, options_.link_from != nullptr},
+        peers_(options_.link_from),
         copy_in_(nullptr),
         copy_out_(nullptr),
+        copy_peer_(nullptr),
         compute_(options_.concurrency, options_.threads) {}
 
   [[nodiscard]] const DeviceInfo& info() const override { return info_; }
@@ -84,9 +88,16 @@ class VirtualDevice final : public Device {
       return std::make_shared<CopyOperation>(to.address, from.address, from.size.count(), false, path_within_,
                                              std::move(done));
     };
+    factory.copy_peer = [](DeviceRange to, const std::shared_ptr<const PeerMemory>& from, Bytes offset,
+                           OnComplete done) {
+      const auto& peer = static_cast<const VirtualPeerMemory&>(*from);
+      return std::make_shared<CopyOperation>(to.address, peer.data() + offset.count(), to.size.count(), false,
+                                             peer.path(), std::move(done), from);
+    };
     factory.in = &copy_in_;
     factory.out = &copy_out_;
     factory.compute = &compute_;
+    factory.peer = &copy_peer_;
     return std::make_unique<VirtualStream>(std::move(factory));
   }
 
@@ -103,7 +114,19 @@ class VirtualDevice final : public Device {
 
   absl::Status UseLinks(std::shared_ptr<transport::LinkBuckets> links) override {
     TROUPE_RETURN_IF_ERROR(path_in_.Use(links, options_.link_in));
+    peers_.UseLinks(links);
     return path_out_.Use(std::move(links), options_.link_out);
+  }
+
+  absl::StatusOr<SharedRange> Share(const DeviceRange& range) override {
+    const std::ptrdiff_t offset = range.address - memory_->data();
+    TROUPE_CHECK(offset >= 0 && memory_->Contains(static_cast<std::uint64_t>(offset), range.size.count()),
+                 "a range was shared that is not of this device");
+    TROUPE_ASSIGN_OR_RETURN(transport::UniqueFd descriptor, memory_->ReadOnlyDescriptor());
+    return SharedRange{std::move(descriptor), Bytes(static_cast<std::uint64_t>(offset)), range.size};
+  }
+  absl::StatusOr<std::shared_ptr<const PeerMemory>> OpenPeer(std::uint32_t gpu, SharedRange range) override {
+    return peers_.Open(gpu, std::move(range));
   }
 
   absl::Status ReadLink(const std::shared_ptr<transport::LinkBuckets>& links) {
@@ -123,6 +146,8 @@ class VirtualDevice final : public Device {
         return copy_out_.state();
       case Engine::kCompute:
         return compute_.state();
+      case Engine::kCopyPeer:
+        return copy_peer_.state();
     }
     return {};
   }
@@ -136,6 +161,7 @@ class VirtualDevice final : public Device {
   absl::Status StallCopies() override {
     copy_in_.Freeze(false);
     copy_out_.Freeze(false);
+    copy_peer_.Freeze(false);
     return absl::OkStatus();
   }
 
@@ -160,9 +186,11 @@ class VirtualDevice final : public Device {
   DeviceInfo info_;
   CopyPath path_in_;
   CopyPath path_out_;
-  CopyPath path_within_;   // no link
+  CopyPath path_within_;  // no link
+  VirtualPeers peers_;
   VirtualEngine copy_in_;  // the engines' threads end before what they use
   VirtualEngine copy_out_;
+  VirtualEngine copy_peer_;
   ComputeLanes compute_;
   MemoryWarmer warmer_{memory_};
 };

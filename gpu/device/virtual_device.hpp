@@ -1,6 +1,8 @@
 // The virtual GPU: a device made of a memory file, threads and token buckets.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,6 +22,8 @@ struct VirtualDeviceOptions {
   // Which links of the node are this device's: "gpu0:in", "gpu0:out".
   std::string link_in = "gpu0:in";
   std::string link_out = "gpu0:out";
+  // And the link on which copies from another GPU come; null: it copies from none.
+  std::function<std::string(std::uint32_t from)> link_from;
   // Times instead of results; without it `builder` makes the plans.
   std::optional<ComputeProfile> timed;
   PlanBuilder builder;

@@ -103,6 +103,13 @@ EventPtr VirtualStream::CopyWithin(DeviceRange to, DeviceRange from, OnComplete 
   return state_->Push(factory_.copy_within(to, from, std::move(done)), *factory_.in);
 }
 
+EventPtr VirtualStream::CopyPeer(DeviceRange to, std::shared_ptr<const PeerMemory> from, Bytes offset,
+                                 OnComplete done) {
+  TROUPE_CHECK(offset <= from->size() && to.size <= from->size() - offset,
+               "a copy from another GPU leaves its source");
+  return state_->Push(factory_.copy_peer(to, from, offset, std::move(done)), *factory_.peer);
+}
+
 EventPtr VirtualStream::Launch(std::shared_ptr<DevicePlan> plan, LaunchArguments arguments, OnLaunched done) {
   auto ours = std::dynamic_pointer_cast<VirtualPlan>(plan);
   TROUPE_CHECK(ours != nullptr, "a plan was launched on a device that did not prepare it");

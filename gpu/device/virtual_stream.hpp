@@ -43,8 +43,12 @@ class VirtualStream final : public Stream {
         copy_in;
     std::function<std::shared_ptr<VirtualOperation>(DeviceRange, DeviceRange, OnComplete)> copy_within;
     std::function<std::shared_ptr<VirtualOperation>(std::span<std::byte>, DeviceRange, OnComplete)> copy_out;
+    std::function<std::shared_ptr<VirtualOperation>(DeviceRange, const std::shared_ptr<const PeerMemory>&,
+                                                    Bytes offset, OnComplete)>
+        copy_peer;
     VirtualEngine* in = nullptr;
     VirtualEngine* out = nullptr;
+    VirtualEngine* peer = nullptr;
     ComputeLanes* compute = nullptr;
   };
   explicit VirtualStream(Factory factory) : factory_(std::move(factory)) {}
@@ -52,6 +56,8 @@ class VirtualStream final : public Stream {
   EventPtr CopyIn(DeviceRange to, std::span<const std::byte> from, OnComplete done) override;
   EventPtr CopyOut(std::span<std::byte> to, DeviceRange from, OnComplete done) override;
   EventPtr CopyWithin(DeviceRange to, DeviceRange from, OnComplete done) override;
+  EventPtr CopyPeer(DeviceRange to, std::shared_ptr<const PeerMemory> from, Bytes offset,
+                    OnComplete done) override;
   EventPtr Launch(std::shared_ptr<DevicePlan> plan, LaunchArguments arguments, OnLaunched done) override;
   void Wait(EventPtr event) override;
   [[nodiscard]] EngineState launches() const override;

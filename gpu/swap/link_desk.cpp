@@ -33,18 +33,49 @@ void Tell(LinkPort& port, const std::shared_ptr<transport::LinkBuckets>& links, 
 }  // namespace
 
 LinkDesk::LinkDesk(Device& device, SwapOptions options)
-    : options_(std::move(options)),
+    : device_(device),
+      options_(std::move(options)),
       policy_(Known(FindSwapPolicy(options_.swap))),
       curve_(CurveOf(device, options_)),
-      in_(device, LinkPort::Direction::kIn,
-          {Known(FindLinkSharing(options_.sharing)), options_.block, options_.batch}),
-      out_(device, LinkPort::Direction::kOut,
-           {Known(FindLinkSharing(options_.sharing)), options_.block, options_.batch}) {}
+      in_(device, LinkPort::Direction::kIn, PortOptions()),
+      out_(device, LinkPort::Direction::kOut, PortOptions()) {}
 
-void LinkDesk::Share(const std::shared_ptr<transport::LinkBuckets>& links, const std::string& in,
-                     const std::string& out) {
-  Tell(in_, links, in);
-  Tell(out_, links, out);
+LinkPort::Options LinkDesk::PortOptions() const {
+  return {Known(FindLinkSharing(options_.sharing)), options_.block, options_.batch};
+}
+
+void LinkDesk::Share(std::shared_ptr<transport::LinkBuckets> links, Names names) {
+  links_ = std::move(links);
+  names_ = std::move(names);
+  Tell(in_, links_, names_.in);
+  Tell(out_, links_, names_.out);
+  for (const auto& [gpu, port] : from_) Tell(*port, links_, names_.from(gpu));
+}
+
+LinkPort& LinkDesk::from(std::uint32_t gpu) {
+  std::unique_ptr<LinkPort>& port = from_[gpu];
+  if (port == nullptr) {
+    port = std::make_unique<LinkPort>(device_, LinkPort::Direction::kPeer, PortOptions());
+    if (links_ != nullptr && names_.from) Tell(*port, links_, names_.from(gpu));
+  }
+  return *port;
+}
+
+LinkPort::State LinkDesk::from_others() const {
+  LinkPort::State all;
+  for (const auto& [gpu, port] : from_) {
+    const LinkPort::State state = port->state();
+    if (state.busy && !all.busy) all.order = state.order;
+    all.busy |= state.busy;
+    all.progress += state.progress;
+  }
+  return all;
+}
+
+void LinkDesk::Close() {
+  in_.Close();
+  out_.Close();
+  for (const auto& [gpu, port] : from_) port->Close();
 }
 
 std::vector<Group> LinkDesk::GroupsOf(Bytes weights, const proto::Model* model) const {

@@ -1,7 +1,10 @@
-// LINK DESK: both directions of a device's link, and how models come over it.
+// LINK DESK: both directions of a device's link to the host, its links from other GPUs, and how models come
+// over them.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -31,13 +34,24 @@ class LinkDesk {
   static constexpr Duration kProbeBudget = std::chrono::milliseconds(150);
   LinkDesk(Device& device, SwapOptions options);
 
+  // The names of a device's links.
+  struct Names {
+    std::string in;
+    std::string out;
+    std::function<std::string(std::uint32_t gpu)> from;  // the GPU of the node that models come from
+  };
   // From now on the node's other users of these links hear what is wanted of them here, and the other way
   // round: the device passes the links on the same object.
-  void Share(const std::shared_ptr<transport::LinkBuckets>& links, const std::string& in,
-             const std::string& out);
+  void Share(std::shared_ptr<transport::LinkBuckets> links, Names names);
 
   [[nodiscard]] LinkPort& in() { return in_; }
   [[nodiscard]] LinkPort& out() { return out_; }
+  // Of the link from another GPU; made when it is first asked for.
+  [[nodiscard]] LinkPort& from(std::uint32_t gpu);
+  // All links from other GPUs as one.
+  [[nodiscard]] LinkPort::State from_others() const;
+  // Nothing more is sent in any direction; waits for what is with the device.
+  void Close();
   [[nodiscard]] const SwapPolicy& policy() const { return policy_; }
   [[nodiscard]] const SwapOptions& options() const { return options_; }
   [[nodiscard]] const LinkCurve& curve() const { return curve_; }
@@ -46,11 +60,16 @@ class LinkDesk {
   [[nodiscard]] std::vector<Group> GroupsOf(Bytes weights, const proto::Model* model) const;
 
  private:
+  [[nodiscard]] LinkPort::Options PortOptions() const;
+  Device& device_;
   const SwapOptions options_;
   const SwapPolicy policy_;
   const LinkCurve curve_;
   LinkPort in_;
   LinkPort out_;
+  std::shared_ptr<transport::LinkBuckets> links_;
+  Names names_;
+  std::map<std::uint32_t, std::unique_ptr<LinkPort>> from_;
 };
 
 }  // namespace troupe::gpu

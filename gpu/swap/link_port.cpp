@@ -35,6 +35,8 @@ LinkPort::Id LinkPort::Put(TransferRequest request) {
     if (request.done) request.done({absl::OkStatus(), now, now});
     return 0;
   }
+  TROUPE_CHECK((request.peer != nullptr) == (direction_ == Direction::kPeer),
+               "a transfer was put to a port of another kind");
   Id id = 0;
   {
     const std::lock_guard lock(mutex_);
@@ -94,8 +96,12 @@ LinkPort::Block LinkPort::Cut(Id id, Transfer& transfer) {
   const Piece& piece = transfer.request.pieces[transfer.piece];
   const std::uint64_t size = piece.device.size.count();
   const std::uint64_t length = std::min(options_.block.count(), size - transfer.offset);
-  const Block block{id, piece.device.Part(Bytes(transfer.offset), Bytes(length)),
-                    piece.host + transfer.offset, transfer.offset + length == size};
+  const Block block{.transfer = id,
+                    .device = piece.device.Part(Bytes(transfer.offset), Bytes(length)),
+                    .host = piece.host == nullptr ? nullptr : piece.host + transfer.offset,
+                    .peer = transfer.request.peer,
+                    .at_peer = piece.at_peer + Bytes(transfer.offset),
+                    .last = transfer.offset + length == size};
   transfer.offset += length;
   if (block.last) {
     ++transfer.piece;
@@ -106,10 +112,16 @@ LinkPort::Block LinkPort::Cut(Id id, Transfer& transfer) {
 
 void LinkPort::Submit(const Block& block) {
   const auto passed = [this, block](const Completion& completion) { Passed(block, completion); };
-  if (direction_ == Direction::kIn) {
-    stream_->CopyIn(block.device, {block.host, block.device.size.count()}, passed);
-  } else {
-    stream_->CopyOut({block.host, block.device.size.count()}, block.device, passed);
+  switch (direction_) {
+    case Direction::kIn:
+      stream_->CopyIn(block.device, {block.host, block.device.size.count()}, passed);
+      return;
+    case Direction::kOut:
+      stream_->CopyOut({block.host, block.device.size.count()}, block.device, passed);
+      return;
+    case Direction::kPeer:
+      stream_->CopyPeer(block.device, block.peer, block.at_peer, passed);
+      return;
   }
 }
 

@@ -22,17 +22,20 @@
 
 namespace troupe::gpu {
 
-// One range on the device and one on the host, which stay valid until the transfer has ended. Blocks never
-// span two pieces.
+// One range on the device and one at the other end, which stay valid until the transfer has ended. Blocks
+// never span two pieces.
 struct Piece {
   DeviceRange device;
   std::byte* host = nullptr;  // only read on the way in
+  Bytes at_peer{};            // with TransferRequest::peer instead: offset in its memory
 };
 
 struct TransferRequest {
   std::uint64_t order = 0;  // whose it is, for the watchdog
   std::optional<Time> deadline;
   std::vector<Piece> pieces;
+  // For a port of a link between GPUs, and only there: where the pieces come from.
+  std::shared_ptr<const PeerMemory> peer;
   // Piece by piece in order, then the end, once: after it the port uses no memory of the transfer. Called on
   // the device's threads, or on the caller's before Put returns; must be short.
   std::function<void(std::size_t piece, Time at)> landed;
@@ -44,7 +47,7 @@ struct TransferRequest {
 class LinkPort {
  public:
   using Id = BlockQueue::Id;
-  enum class Direction { kIn, kOut };
+  enum class Direction { kIn, kOut, kPeer };
   struct Options {
     LinkSharing sharing = LinkSharing::kDeadline;
     Bytes block = MiB(2);     // copies smaller than this waste the link
@@ -92,6 +95,8 @@ class LinkPort {
     Id transfer = 0;
     DeviceRange device;
     std::byte* host = nullptr;
+    std::shared_ptr<const PeerMemory> peer;
+    Bytes at_peer;
     bool last = false;  // of its piece
   };
   void Refill();

@@ -39,7 +39,7 @@ class ModelLoad::GroupEvent final : public Event {
   const std::size_t count_;
 };
 
-ModelLoad::ModelLoad(std::vector<Group> groups) : groups_(std::move(groups)) {
+ModelLoad::ModelLoad(std::vector<Group> groups, bool whole) : groups_(std::move(groups)), whole_(whole) {
   arrivals_.reserve(groups_.size());
 }
 
@@ -75,7 +75,9 @@ EventPtr ModelLoad::After(std::size_t count) {
 }
 
 StepGate ModelLoad::GateFor(const DevicePlan& plan) {
-  return [load = shared_from_this(), needed = GroupsNeeded(plan, groups_)](std::size_t step) {
+  std::vector<std::uint32_t> needed = GroupsNeeded(plan, groups_);
+  if (whole_ && !needed.empty()) needed.back() = static_cast<std::uint32_t>(groups_.size());
+  return [load = shared_from_this(), needed = std::move(needed)](std::size_t step) {
     return load->After(needed[step]);
   };
 }

@@ -22,7 +22,8 @@ namespace troupe::gpu {
 // already.
 class ModelLoad : public std::enable_shared_from_this<ModelLoad> {
  public:
-  explicit ModelLoad(std::vector<Group> groups);
+  // `whole`: the groups count only when all are there, so that no run may end before.
+  explicit ModelLoad(std::vector<Group> groups, bool whole = false);
 
   // The next group is there.
   void Arrived(Time at);
@@ -44,6 +45,7 @@ class ModelLoad : public std::enable_shared_from_this<ModelLoad> {
  private:
   class GroupEvent;
   const std::vector<Group> groups_;
+  const bool whole_;
   std::atomic<std::size_t> arrived_ = 0;
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;

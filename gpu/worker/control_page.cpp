@@ -32,6 +32,8 @@ const char* LaneName(Lane lane) {
       return "compute";
     case Lane::kPrepare:
       return "prepare";
+    case Lane::kCopyPeer:
+      return "copy from another GPU";
   }
   return "?";
 }

@@ -15,9 +15,9 @@
 
 namespace troupe::gpu {
 
-// What can be busy in a worker. The first three are the device's engines.
-enum class Lane { kCopyIn = 0, kCopyOut = 1, kCompute = 2, kPrepare = 3 };
-inline constexpr std::size_t kLanes = 4;
+// What can be busy in a worker: the device's engines, and what prepares plans.
+enum class Lane { kCopyIn = 0, kCopyOut = 1, kCompute = 2, kPrepare = 3, kCopyPeer = 4 };
+inline constexpr std::size_t kLanes = 5;
 [[nodiscard]] const char* LaneName(Lane lane);
 
 // What the page said at one moment. Plain values: judged without the page.
@@ -64,7 +64,7 @@ class ProgressWatch {
 
 // The memory itself. Every field is written by the worker only.
 struct ControlPage {
-  static constexpr std::uint64_t kMagic = 0x74726f7570653031;  // "troupe01"
+  static constexpr std::uint64_t kMagic = 0x74726f7570653032;  // "troupe02"
   static constexpr std::size_t kLastWords = 512;
   struct LaneCell {
     std::atomic<std::uint32_t> busy;

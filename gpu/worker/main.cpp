@@ -94,6 +94,7 @@ absl::StatusOr<DeviceOpener> OpenerOf(const Flags& flags) {
   options.pack_target = PackTarget();
   options.link_in = LinkInName(flags.gpu);
   options.link_out = LinkOutName(flags.gpu);
+  options.link_from = [gpu = flags.gpu](std::uint32_t from) { return PeerLinkName(from, gpu); };
   options.threads = flags.threads;
   options.concurrency = flags.concurrency;
   options.builder = Plan::Build;

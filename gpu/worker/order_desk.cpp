@@ -65,7 +65,8 @@ OrderDesk::OrderDesk(std::unique_ptr<Device> device, TaskQueue& queue, Lanes lan
       states_(memory_, queue, links_, residency_, options_.limits),
       preparer_(*device_, queue, lanes, options_.limits),
       runner_(memory_, queue, lanes, options_.limits, links_, residency_, preparer_),
-      consolidator_(memory_, residency_.table(), queue) {
+      consolidator_(memory_, residency_.table(), queue),
+      loans_(*device_, residency_) {
   residency_.Connect(
       [this](const std::string& digest, const absl::Status& status) { runner_.ModelChanged(digest, status); },
       [this](const std::string& digest) { return runner_.Wants(digest); });
@@ -93,7 +94,7 @@ void OrderDesk::Take(const std::shared_ptr<Session>& session, const transport::R
 }
 
 void OrderDesk::Execute(const std::shared_ptr<Session>& session, proto::WorkerOrder order, Reply reply) {
-  const bool new_work = order.has_prepare() || order.has_swap_in() || order.has_run();
+  const bool new_work = order.has_prepare() || order.has_swap_in() || order.has_run() || order.has_lend();
   if (shutting_down_ && new_work) {
     reply.Fail(absl::UnavailableError("this worker is shutting down"));
     return;
@@ -132,7 +133,9 @@ void OrderDesk::Execute(const std::shared_ptr<Session>& session, proto::WorkerOr
     case proto::WorkerOrder::kWriteBack:
       return states_.WriteBack(session->channel(), order.write_back().digest(), std::move(reply));
     case proto::WorkerOrder::kLend:
+      return loans_.Lend(session->channel(), order.lend().digest(), std::move(reply));
     case proto::WorkerOrder::kReturn:
+      return loans_.Return(order.return_().loan());
     case proto::WorkerOrder::ORDER_NOT_SET:
       break;
   }
@@ -159,8 +162,18 @@ void OrderDesk::SwapIn(const std::shared_ptr<Session>& session, const proto::Swa
   if (!host.ok()) return reply.Fail(host.status());
   std::optional<Time> deadline;
   if (order.has_deadline_in_ns()) deadline = DeadlineIn(order.deadline_in_ns());
-  states_.SwapIn(session->channel(), order, deadline, std::move(reply),
-                 [&](Reply weights) { residency_.SwapIn(*host, deadline, std::move(weights)); });
+  std::optional<LentModel> lent;
+  if (order.has_from_gpu()) {
+    if (order.lent().length() != host->weights.size()) {
+      return reply.Fail(absl::InvalidArgumentError(
+          absl::StrCat("model ", host->digest, " has ", host->weights.size(), " bytes of weights, GPU ",
+                       order.from_gpu(), " lends ", order.lent().length(), ": swap it in from the host")));
+    }
+    lent = LentModel{order.from_gpu(), order.lent(), session->channel()};
+  }
+  states_.SwapIn(session->channel(), order, deadline, std::move(reply), [&](Reply weights) {
+    residency_.SwapIn(*host, deadline, std::move(weights), std::move(lent));
+  });
 }
 
 void OrderDesk::Run(const std::shared_ptr<Session>& session, proto::RunOrder order, Reply reply) {
@@ -206,6 +219,7 @@ void OrderDesk::Fault(const proto::FaultOrder& order, Reply reply) {
 }
 
 void OrderDesk::Abandon() {
+  loans_.ReturnAll();
   runner_.FailAll(absl::UnavailableError("the daemon is gone"));
   states_.Abandon();
 }
@@ -232,6 +246,9 @@ void OrderDesk::ShowLinks() {
       lanes_.Show(lane, state.busy, state.progress);
     }
   }
+  const LinkPort::State lent = links_.from_others();
+  if (lent.busy) lanes_.At(Lane::kCopyPeer, lent.order);
+  lanes_.Show(Lane::kCopyPeer, lent.busy, lent.progress);
 }
 
 void OrderDesk::BeginShutdown() {
@@ -266,6 +283,7 @@ proto::WorkerDescription OrderDesk::Describe() const {
   DescribeMemory(memory_, description);
   description.set_swap(links_.options().swap);
   description.set_link_sharing(links_.options().sharing);
+  description.set_peer_copies(device_->info().peer_copies);
   description.set_group_bytes(links_.curve().elbow.count());
   for (const LinkPoint& point : links_.curve().points) {
     proto::LinkPoint& measured = *description.add_link_curve();

@@ -12,6 +12,7 @@
 #include "gpu/worker/consolidator.hpp"
 #include "gpu/worker/lanes.hpp"
 #include "gpu/worker/limits.hpp"
+#include "gpu/worker/loan_desk.hpp"
 #include "gpu/worker/preparer.hpp"
 #include "gpu/worker/reply.hpp"
 #include "gpu/worker/residency.hpp"
@@ -23,7 +24,7 @@
 namespace troupe::gpu {
 
 // Owns what lasts from the first adoption to the end: the device's models, plans and runs. Every order gets
-// its one outcome, also one that makes no sense; Cancel and Release get none. The main loop's thread.
+// its one outcome, also one that makes no sense; Cancel, Release and Return get none. The main loop's thread.
 class OrderDesk {
  public:
   struct Options {
@@ -74,6 +75,7 @@ class OrderDesk {
   Preparer preparer_;
   Runner runner_;
   Consolidator consolidator_;
+  LoanDesk loans_;
   bool shutting_down_ = false;
   std::optional<Reply> shutdown_reply_;
   std::uint64_t orders_ = 0;

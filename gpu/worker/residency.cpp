@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "transport/steady_clock.hpp"
 
 namespace troupe::gpu {
 
@@ -21,11 +22,12 @@ Residency::Residency(DeviceMemory& memory, TaskQueue& queue, LinkDesk& links, co
       links_(links),
       limits_(limits),
       room_(memory, table_),
-      states_(memory) {}
+      states_(memory),
+      peers_(memory.device()) {}
 
 // What still comes in calls back.
 Residency::~Residency() {
-  links_.in().Close();
+  links_.Close();
 }
 
 void Residency::Connect(Changed changed, Wanted wanted) {
@@ -33,7 +35,8 @@ void Residency::Connect(Changed changed, Wanted wanted) {
   wanted_ = std::move(wanted);
 }
 
-void Residency::SwapIn(const HostModel& host, std::optional<Time> deadline, Reply reply) {
+void Residency::SwapIn(const HostModel& host, std::optional<Time> deadline, Reply reply,
+                       std::optional<LentModel> lent) {
   switch (table_.StateOf(host.digest)) {
     case ModelTable::State::kResident:
     case ModelTable::State::kRunning:
@@ -69,38 +72,104 @@ void Residency::SwapIn(const HostModel& host, std::optional<Time> deadline, Repl
   Loading& loading = loading_[host.digest];
   const std::uint64_t order = reply.sequence();
   loading.replies.push_back(std::move(reply));
-  loading.load = std::make_shared<ModelLoad>(links_.GroupsOf(size, &model));
-  Send(host, *range, deadline, order, loading);
+  loading.deadline = deadline;
+  loading.load = std::make_shared<ModelLoad>(links_.GroupsOf(size, &model), lent.has_value());
+  if (!lent || size == Bytes(0)) return Send(host, *range, order, loading);
+  loading.lent = std::move(lent);
+  Borrow(host, *range, order, *loading.lent);
 }
 
-void Residency::Send(const HostModel& host, DeviceRange range, std::optional<Time> deadline,
-                     std::uint64_t order, Loading& loading) {
+TransferRequest Residency::TransferOf(DeviceRange range, std::uint64_t order, const Loading& loading) const {
   TransferRequest request;
   request.order = order;
-  request.deadline = deadline;
+  request.deadline = loading.deadline;
   for (const Group& group : loading.load->groups()) {
+    request.pieces.push_back({.device = range.Part(Bytes(group.offset), Bytes(group.length))});
+  }
+  return request;
+}
+
+void Residency::Send(const HostModel& host, DeviceRange range, std::uint64_t order, Loading& loading) {
+  TransferRequest request = TransferOf(range, order, loading);
+  const auto groups = loading.load->groups();
+  for (std::size_t i = 0; i < groups.size(); ++i) {
     // Copies in only read their source.
-    auto* from = const_cast<std::byte*>(host.weights.data()) + group.offset;
-    request.pieces.push_back({range.Part(Bytes(group.offset), Bytes(group.length)), from});
+    request.pieces[i].host = const_cast<std::byte*>(host.weights.data()) + groups[i].offset;
   }
   request.landed = [this, load = loading.load](std::size_t group, Time at) {
     load->Arrived(at);
-    if (group > 0 || !links_.policy().overlap) return;
-    queue_.Post([this] {
-      if (changed_) changed_({}, absl::OkStatus());
-    });
+    if (group == 0) FirstGroupThere();
   };
   // The callback holds the host copy: the region stays mapped while copies read it.
   request.done = [this, host, load = loading.load](const Completion& completion) {
     if (!completion.status.ok()) load->Failed(completion.status);
     queue_.Post([this, digest = host.digest, status = completion.status] { Copied(digest, status); });
   };
-  loading.transfer = links_.in().Put(std::move(request));
+  loading.port = &links_.in();
+  loading.transfer = loading.port->Put(std::move(request));
+}
+
+void Residency::FirstGroupThere() {
+  if (!links_.policy().overlap) return;
+  queue_.Post([this] {
+    if (changed_) changed_({}, absl::OkStatus());
+  });
+}
+
+void Residency::Borrow(const HostModel& host, DeviceRange range, std::uint64_t order, const LentModel& lent) {
+  peers_.Open(lent, [this, host, range, order](absl::StatusOr<std::shared_ptr<const PeerMemory>> memory) {
+    queue_.Post([this, host, range, order, memory = std::move(memory)] {
+      if (!memory.ok()) return Confirmed(host.digest, loading_.at(host.digest).load, memory.status());
+      SendLent(host, range, order, *memory);
+    });
+  });
+}
+
+// The last group is kept back until the lender has said that the loan was held.
+void Residency::SendLent(const HostModel& host, DeviceRange range, std::uint64_t order,
+                         std::shared_ptr<const PeerMemory> memory) {
+  Loading& loading = loading_.at(host.digest);
+  TransferRequest request = TransferOf(range, order, loading);
+  request.peer = std::move(memory);
+  const auto groups = loading.load->groups();
+  for (std::size_t i = 0; i < groups.size(); ++i) request.pieces[i].at_peer = Bytes(groups[i].offset);
+  request.landed = [this, load = loading.load](std::size_t group, Time at) {
+    if (group + 1 == load->groups().size()) return;
+    load->Arrived(at);
+    if (group == 0) FirstGroupThere();
+  };
+  request.done = [this, digest = host.digest, load = loading.load,
+                  lent = *loading.lent](const Completion& completion) {
+    if (!completion.status.ok()) return Confirmed(digest, load, completion.status);
+    peers_.Confirm(lent,
+                   [this, digest, load](const absl::Status& status) { Confirmed(digest, load, status); });
+  };
+  loading.port = &links_.from(loading.lent->gpu);
+  loading.transfer = loading.port->Put(std::move(request));
+}
+
+namespace {
+
+// To runs a model that was lent and did not come is one that is not here: whoever planned them plans again.
+absl::Status DidNotCome(const std::string& digest, const absl::Status& status) {
+  return absl::NotFoundError(absl::StrCat("model ", digest, " did not come: ", status.message()));
+}
+
+}  // namespace
+
+// Any thread.
+void Residency::Confirmed(const std::string& digest, const std::shared_ptr<ModelLoad>& load,
+                          const absl::Status& status) {
+  status.ok() ? load->Arrived(transport::SteadyNow()) : load->Failed(DidNotCome(digest, status));
+  queue_.Post([this, digest, status] { Copied(digest, status); });
 }
 
 void Residency::Hurry(const std::string& digest, Time deadline) {
   const auto found = loading_.find(digest);
-  if (found != loading_.end()) links_.in().Raise(found->second.transfer, deadline);
+  if (found == loading_.end()) return;
+  Loading& loading = found->second;
+  loading.deadline = std::min(loading.deadline.value_or(deadline), deadline);
+  if (loading.port != nullptr) loading.port->Raise(loading.transfer, deadline);
 }
 
 std::shared_ptr<ModelLoad> Residency::Pipelined(const std::string& digest) const {
@@ -141,7 +210,7 @@ void Residency::Copied(const std::string& digest, const absl::Status& status) {
     table_.Loaded(digest);
     outcome = SwapOutcome(*loading.load, table_.SizeOf(digest));
     ++swaps_;
-    swapped_ += table_.SizeOf(digest);
+    if (!loading.lent) swapped_ += table_.SizeOf(digest);
   } else if (const std::optional<DeviceRange> range = table_.LoadFailed(digest)) {
     memory_.Free(*range);
   }
@@ -150,7 +219,7 @@ void Residency::Copied(const std::string& digest, const absl::Status& status) {
     outcome.set_bytes(0);  // moved once, for the first that asked
   }
   for (const auto& then : loading.deferred) then();
-  if (changed_) changed_(digest, status);
+  if (changed_) changed_(digest, !status.ok() && loading.lent ? DidNotCome(digest, status) : status);
 }
 
 absl::Status Residency::MayEvict(const std::string& digest) const {

@@ -17,6 +17,7 @@
 #include "gpu/worker/lanes.hpp"
 #include "gpu/worker/limits.hpp"
 #include "gpu/worker/model_table.hpp"
+#include "gpu/worker/peer_desk.hpp"
 #include "gpu/worker/reply.hpp"
 #include "gpu/worker/room_maker.hpp"
 #include "gpu/worker/state_table.hpp"
@@ -36,8 +37,11 @@ class Residency {
   void Connect(Changed changed, Wanted wanted);
 
   // Answers when the whole model is there; at once when it was. NoFit with ResourceExhausted when memory is
-  // short. A deadline makes a swap that is on its way more urgent, never less.
-  void SwapIn(const HostModel& host, std::optional<Time> deadline, Reply reply);
+  // short. A deadline makes a swap that is on its way more urgent, never less. `lent`: the weights come from
+  // that GPU, or not at all (Unavailable): what was copied counts when the loan was still held at its end, so
+  // until then the last group is not there, and no run that used the others ends.
+  void SwapIn(const HostModel& host, std::optional<Time> deadline, Reply reply,
+              std::optional<LentModel> lent = std::nullopt);
   // A run with this deadline waits for a model, which may be on its way.
   void Hurry(const std::string& digest, Time deadline);
   // The load of a model that is on its way and whose runs need not wait for all of it, else null.
@@ -56,17 +60,27 @@ class Residency {
   [[nodiscard]] ModelTable& table() { return table_; }
   [[nodiscard]] const ModelTable& table() const { return table_; }
   [[nodiscard]] std::uint64_t swaps() const { return swaps_; }
-  [[nodiscard]] Bytes swapped() const { return swapped_; }
+  [[nodiscard]] Bytes swapped() const { return swapped_; }  // from the host
 
  private:
   struct Loading {
     std::shared_ptr<ModelLoad> load;
+    std::optional<Time> deadline;
+    std::optional<LentModel> lent;  // by whom, when it does not come from the host
+    LinkPort* port = nullptr;       // null: nothing was sent yet
     LinkPort::Id transfer = 0;
     std::vector<Reply> replies;
     std::vector<std::function<void()>> deferred;
   };
-  void Send(const HostModel& host, DeviceRange range, std::optional<Time> deadline, std::uint64_t order,
-            Loading& loading);
+  void Send(const HostModel& host, DeviceRange range, std::uint64_t order, Loading& loading);
+  void FirstGroupThere();
+  void Borrow(const HostModel& host, DeviceRange range, std::uint64_t order, const LentModel& lent);
+  void SendLent(const HostModel& host, DeviceRange range, std::uint64_t order,
+                std::shared_ptr<const PeerMemory> memory);
+  void Confirmed(const std::string& digest, const std::shared_ptr<ModelLoad>& load,
+                 const absl::Status& status);
+  [[nodiscard]] TransferRequest TransferOf(DeviceRange range, std::uint64_t order,
+                                           const Loading& loading) const;
   void Copied(const std::string& digest, const absl::Status& status);
 
   DeviceMemory& memory_;
@@ -81,6 +95,7 @@ class Residency {
   std::map<std::string, Loading> loading_;
   std::uint64_t swaps_ = 0;
   Bytes swapped_;
+  PeerDesk peers_;  // ends first: its thread ends loads
 };
 
 // What a refused allocation answers.

@@ -34,8 +34,7 @@ Runner::~Runner() {
   in_.reset();
   for (Slot& slot : slots_) slot.stream.reset();
   out_.reset();
-  links_.in().Close();
-  links_.out().Close();
+  links_.Close();
 }
 
 Run* Runner::Find(Id id) {

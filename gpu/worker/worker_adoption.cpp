@@ -120,7 +120,9 @@ absl::Status Worker::OpenOrKeepDevice(const proto::AdoptHello& hello,
 }
 
 void Worker::ShareLinks(const std::shared_ptr<transport::LinkBuckets>& links) {
-  if (links != nullptr) desk_->links().Share(links, LinkInName(options_.gpu), LinkOutName(options_.gpu));
+  if (links == nullptr) return;
+  desk_->links().Share(links, {LinkInName(options_.gpu), LinkOutName(options_.gpu),
+                               [gpu = options_.gpu](std::uint32_t from) { return PeerLinkName(from, gpu); }});
 }
 
 // Registered with the device for as long as anybody reads from it.

@@ -67,9 +67,13 @@ std::string LinkInName(std::uint32_t gpu) {
 std::string LinkOutName(std::uint32_t gpu) {
   return absl::StrCat("gpu", gpu, ":out");
 }
+std::string PeerLinkName(std::uint32_t from, std::uint32_t to) {
+  return absl::StrCat("gpu", from, ":gpu", to);
+}
 
 absl::StatusOr<transport::LinkBuckets> CreateNodeLinks(
-    std::uint32_t gpus, BytesPerSecond bandwidth, const std::vector<std::vector<std::uint32_t>>& switches) {
+    std::uint32_t gpus, BytesPerSecond bandwidth, const std::vector<std::vector<std::uint32_t>>& switches,
+    const std::vector<PeerLink>& peers) {
   std::vector<transport::LinkConfig> links;
   std::map<std::uint32_t, std::string> behind;
   for (std::size_t i = 0; i < switches.size(); ++i) {
@@ -85,6 +89,10 @@ absl::StatusOr<transport::LinkBuckets> CreateNodeLinks(
     };
     links.push_back({.name = LinkInName(gpu), .bandwidth = bandwidth, .behind = switch_of(":in")});
     links.push_back({.name = LinkOutName(gpu), .bandwidth = bandwidth, .behind = switch_of(":out")});
+  }
+  for (const PeerLink& peer : peers) {
+    links.push_back({.name = PeerLinkName(peer.a, peer.b), .bandwidth = peer.bandwidth});
+    links.push_back({.name = PeerLinkName(peer.b, peer.a), .bandwidth = peer.bandwidth});
   }
   return transport::LinkBuckets::Create(links);
 }

@@ -47,12 +47,21 @@ absl::StatusOr<transport::ProcessHandle> StartWorker(const WorkerCommand& comman
 absl::StatusOr<transport::MemoryFile> CreateVirtualMemory(std::uint32_t gpu, Bytes size);
 void TouchMemory(const transport::MemoryFile& memory);
 
+// A link between two GPUs, each direction with this bandwidth.
+struct PeerLink {
+  std::uint32_t a = 0;
+  std::uint32_t b = 0;
+  BytesPerSecond bandwidth;
+};
+
 // The links of one node: "gpu<N>:in" and "gpu<N>:out" for each GPU. `switches`: GPUs that share one on their
-// way to the host, which has the same bandwidth ("switch<N>:in", "switch<N>:out").
+// way to the host, which has the same bandwidth ("switch<N>:in", "switch<N>:out"). `peers`: links of their
+// own between GPUs ("gpu<N>:gpu<M>", and the other way round).
 absl::StatusOr<transport::LinkBuckets> CreateNodeLinks(
     std::uint32_t gpus, BytesPerSecond bandwidth,
-    const std::vector<std::vector<std::uint32_t>>& switches = {});
+    const std::vector<std::vector<std::uint32_t>>& switches = {}, const std::vector<PeerLink>& peers = {});
 [[nodiscard]] std::string LinkInName(std::uint32_t gpu);
 [[nodiscard]] std::string LinkOutName(std::uint32_t gpu);
+[[nodiscard]] std::string PeerLinkName(std::uint32_t from, std::uint32_t to);
 
 }  // namespace troupe::gpu

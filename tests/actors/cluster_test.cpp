@@ -397,32 +397,107 @@ TEST(Cluster, EachSwapIsAnEvent) {
               testing::MatchesRegex("node-1: GPU 0: 'b' from host, 100 MiB in [0-9.]+ .?s; 'a' went for it"));
 }
 
-TEST(Cluster, ASourceGpuThatDiesInMidCopyCostsNoRequest) {
-  FakeWorkerProfile profile;
-  profile.link = {1e9};
-  profile.peer_link = {2e9};
-  profile.run = seconds(1);
-  World world(1, 2, profile, {}, GiB(2), [](NodeOptions& options) {
-    options.policies = *FindPreset("torpor");
-    options.topology = *node::Topology::Parse("switch:0-1,link:0-1=2GB");
-  });
-  ASSERT_TRUE(world.Deploy("resnet", MiB(100)).ok());
-  world.Infer("resnet", 0);
-  world.Run(milliseconds(200));  // on GPU 0, and running
-  world.Infer("resnet", 1);
-  world.Run(milliseconds(20));  // of the 52 that the copy takes
-  auto& workers = world.node("node-1").workers;
-  EXPECT_EQ(workers[1]->peer_swaps, 1u);
-  workers[0]->refuse_start = true;  // it does not come back
-  workers[0]->kill();
-  world.Run(seconds(10));
-  ASSERT_EQ(world.answers.size(), 2u);
-  for (const auto& answer : world.answers) EXPECT_EQ(answer.reply.code(), 0) << answer.reply.message();
-  EXPECT_EQ(workers[1]->swaps, 2u);  // again, from the host
-  EXPECT_EQ(workers[1]->peer_swaps, 1u);
-  EXPECT_THAT(EventsOf(world, "swap"), testing::SizeIs(2));
-  EXPECT_THAT(EventsOf(world, "swap-failed"),
-              testing::ElementsAre(testing::HasSubstr("'resnet' from peer: ")));
+// Two GPUs with a link between them; GPU 0 has the model and runs it for a second.
+class PeerCopies : public testing::Test {
+ protected:
+  PeerCopies() {
+    EXPECT_TRUE(world_.Deploy("resnet", MiB(100)).ok());
+    world_.Infer("resnet", 0);
+    world_.Run(milliseconds(200));
+    EXPECT_EQ(workers_[0]->swaps, 1u);
+  }
+  static FakeWorkerProfile Profile() {
+    FakeWorkerProfile profile;
+    profile.link = {1e9};
+    profile.peer_link = {2e9};
+    profile.run = seconds(1);
+    return profile;
+  }
+  // The second replica is on its way: 20 ms of the 52 that the copy takes.
+  void BeginCopy() {
+    world_.Infer("resnet", 1);
+    world_.Run(milliseconds(20));
+    ASSERT_EQ(workers_[1]->peer_swaps, 1u);
+    ASSERT_EQ(workers_[0]->life.loans.size(), 1u);
+  }
+  void ExpectAllServed(std::size_t requests) {
+    ASSERT_EQ(world_.answers.size(), requests);
+    for (const auto& answer : world_.answers) EXPECT_EQ(answer.reply.code(), 0) << answer.reply.message();
+    for (const auto& worker : workers_) EXPECT_TRUE(worker->life.loans.empty()) << "a loan was not returned";
+  }
+  [[nodiscard]] std::vector<std::string> Events(const std::string& kind) const {
+    std::vector<std::string> messages;
+    for (const auto& [what, message] : world_.events)
+      if (what == kind) messages.push_back(message);
+    return messages;
+  }
+  World world_{1, 2, Profile(), {}, GiB(2), [](NodeOptions& options) {
+                 options.policies = *FindPreset("torpor");
+                 options.topology = *node::Topology::Parse("switch:0-1,link:0-1=2GB");
+               }};
+  std::vector<std::shared_ptr<FakeWorkerControl>>& workers_ = world_.node("node-1").workers;
+};
+
+TEST_F(PeerCopies, TheSecondReplicaComesFromTheFirst) {
+  BeginCopy();
+  world_.Run(seconds(3));
+  ExpectAllServed(2);
+  EXPECT_EQ(workers_[0]->lent, 1u);
+  EXPECT_EQ(workers_[1]->swaps, 1u);
+  EXPECT_THAT(Events("swap"), testing::ElementsAre("GPU 0: 'resnet' from host, 100 MiB in 105 ms",
+                                                   "GPU 1: 'resnet' from GPU 0, 100 MiB in 52.4 ms"));
+}
+
+TEST_F(PeerCopies, ASourceGpuThatDiesInMidCopyCostsNoRequest) {
+  BeginCopy();
+  workers_[0]->refuse_start = true;  // it does not come back
+  workers_[0]->kill();
+  world_.Run(seconds(10));
+  ExpectAllServed(2);
+  EXPECT_EQ(workers_[1]->swaps, 2u);  // again, from the host
+  EXPECT_EQ(workers_[1]->peer_swaps, 1u);
+  EXPECT_THAT(Events("swap-failed"),
+              testing::ElementsAre(testing::HasSubstr("GPU 1: 'resnet' from GPU 0: ")));
+}
+
+TEST_F(PeerCopies, ADestinationThatDiesInMidCopyGivesTheLoanBack) {
+  BeginCopy();
+  workers_[1]->refuse_start = true;
+  workers_[1]->kill();
+  world_.Run(milliseconds(10));
+  EXPECT_TRUE(workers_[0]->life.loans.empty());
+  world_.Run(seconds(10));
+  ExpectAllServed(2);
+}
+
+TEST_F(PeerCopies, ALenderThatHasLostTheModelMeansTheHost) {
+  workers_[0]->used = Bytes(0);
+  workers_[0]->life.resident.clear();  // unknown to its node
+  world_.Infer("resnet", 1);
+  world_.Run(seconds(5));
+  ASSERT_EQ(world_.answers.size(), 2u);
+  EXPECT_EQ(workers_[1]->peer_swaps, 0u);
+  EXPECT_EQ(workers_[1]->swaps, 1u);
+  EXPECT_EQ(Events("swap-failed").size(), 1u);
+}
+
+// What is dispatched behind a copy waits for the lender's answer with it; what is cancelled meanwhile is
+// cancelled as soon as its worker knows of it.
+TEST_F(PeerCopies, RunsAndCancelsBehindALoanThatWasNotAnsweredAreNotLost) {
+  workers_[0]->hang = true;
+  for (std::uint64_t call = 1; call < 5; ++call) world_.Infer("resnet", call, seconds(100));
+  world_.Run(milliseconds(5));
+  EXPECT_EQ(workers_[1]->peer_swaps, 0u);
+  world_.Cancel(1);
+  world_.Run(milliseconds(5));
+  EXPECT_EQ(workers_[1]->runs, 0u);
+  world_.Run(seconds(90));  // the watchdog ends GPU 0's worker
+  EXPECT_EQ(Events("swap-failed").size(), 1u);
+  ASSERT_EQ(world_.answers.size(), 5u);
+  for (const auto& answer : world_.answers) {
+    const auto expected = answer.call == 1 ? absl::StatusCode::kCancelled : absl::StatusCode::kOk;
+    EXPECT_EQ(answer.reply.code(), static_cast<int>(expected)) << answer.call << answer.reply.message();
+  }
 }
 
 TEST(Cluster, ANodeHandsOverWhatItLearnedAndKnowsItAgain) {

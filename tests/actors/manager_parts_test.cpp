@@ -254,11 +254,12 @@ class Board : public ::testing::Test {
     auto record = FunctionOf(name);
     record.mutable_key()->set_version("1");
     functions_.Put(record);
+    ++revision_;
   }
   // "+node" for an adoption, "-node" for a disownment, sorted as they came.
   std::vector<std::string> Plan() {
     std::vector<std::string> moves;
-    for (const auto& move : board_->Plan(functions_, members_, now_))
+    for (const auto& move : board_->Plan(functions_, revision_, members_, now_))
       moves.push_back((move.adopt ? "+" : "-") + move.node);
     return moves;
   }
@@ -266,6 +267,7 @@ class Board : public ::testing::Test {
   const std::string digest_ = Sha256Hex("model f");
   Time now_{seconds(100)};
   cluster::FunctionTable functions_;
+  std::uint64_t revision_ = 1;
   cluster::MembershipTable members_;
   std::optional<PlacementBoard> board_{std::in_place, 2, seconds(2)};
 };
@@ -282,6 +284,32 @@ TEST_F(Board, ACopyIsAskedForOnceAndHeldWhenItIsAdopted) {
   EXPECT_TRUE(Plan().empty());
   Join("n2");
   EXPECT_EQ(Plan(), std::vector<std::string>{"+n2"}) << "a second copy as soon as there is room for it";
+}
+
+TEST_F(Board, NothingIsPlannedWhileNothingHasChanged) {
+  AddFunction("f");
+  Join("n1");
+  ASSERT_EQ(Plan().size(), 1u);
+  const auto quiet = [&] {
+    const auto before = board_->plans();
+    for (int i = 0; i < 10; ++i) {
+      now_ += milliseconds(50);
+      EXPECT_TRUE(Plan().empty());
+    }
+    return board_->plans() - before;
+  };
+  EXPECT_EQ(quiet(), 0u);
+  board_->Adopted(digest_, "n1");
+  EXPECT_EQ(quiet(), 1u);
+  EXPECT_EQ(quiet(), 0u);
+  AddFunction("g");
+  EXPECT_EQ(Plan().size(), 1u);
+  EXPECT_EQ(quiet(), 0u);
+  Join("n2");
+  EXPECT_EQ(Plan().size(), 2u);
+  EXPECT_EQ(quiet(), 0u);
+  ASSERT_TRUE(members_.SetDraining("n2", true).ok());
+  EXPECT_EQ(quiet(), 1u) << "a node that takes nothing more is a change";
 }
 
 TEST_F(Board, AFailedAdoptionIsTriedAgainLaterAndNotAtOnce) {

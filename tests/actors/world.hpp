@@ -105,8 +105,7 @@ class World {
   // output, "out_" and its name.
   absl::Status Deploy(const std::string& name, Bytes weights,
                       Duration deadline = std::chrono::milliseconds(100),
-                      const std::vector<std::string>& inputs = {"x"},
-                      const std::vector<proto::StateTensor>& state = {}) {
+                      const std::vector<std::string>& inputs = {"x"}) {
     proto::FunctionRecord record;
     record.set_model_digest(Sha256Hex("model " + name));
     record.set_weights_digest(Sha256Hex("weights " + name));
@@ -122,14 +121,6 @@ class World {
       output = input;
       output.set_name("out_" + input_name);
     }
-    for (const auto& tensor : state) {
-      for (auto* spec : {record.add_inputs(), record.add_outputs()}) {
-        spec->set_type(proto::FP32);
-        spec->add_shape(4);
-      }
-      record.mutable_inputs(record.inputs_size() - 1)->set_name(tensor.input());
-      record.mutable_outputs(record.outputs_size() - 1)->set_name(tensor.output());
-    }
     const auto onnx = Sha256Hex("onnx " + name);
     for (const char* part : {"model ", "weights "}) manager_repository_.Put(part + name);
     manager_repository_.AddModel(onnx, record);
@@ -138,7 +129,6 @@ class World {
     auto& deploy = *request.mutable_deploy();
     deploy.set_name(name);
     deploy.set_onnx_digest(onnx);
-    *deploy.mutable_state() = {state.begin(), state.end()};
     deploy.mutable_slo()->set_deadline_ns(deadline.count());
     return Ask(request, std::chrono::seconds(10)).status();
   }
@@ -182,6 +172,13 @@ class World {
       });
       return {[this, self](const proto::CancelInfer& cancel) { self->send(router_, cancel); }};
     });
+  }
+
+  // Nobody waits for it any more.
+  void Cancel(std::uint64_t call) {
+    proto::CancelInfer cancel;
+    cancel.set_call(call);
+    caf::anon_send(clients_.at(call), std::move(cancel));
   }
 
   struct Answered {
@@ -260,8 +257,8 @@ class World {
       node.workers.push_back(std::make_shared<FakeWorkerControl>());
     }
     for (auto& worker : node.workers) {
-      worker->peer_has = [&node](std::uint32_t gpu, const std::string& digest) {
-        return node.workers[gpu]->life.resident.contains(digest);
+      worker->peer_lends = [&node](std::uint32_t gpu, std::uint64_t loan) {
+        return node.workers[gpu]->life.loans.contains(loan);
       };
     }
     if (adjust_) adjust_(options);

@@ -369,6 +369,73 @@ TEST_P(DeviceContract, EverythingFreedIsEverythingFree) {
   EXPECT_EQ(device_->memory().free, device_->memory().total);
 }
 
+// Memory of another device of this kind, with a pattern in it.
+struct OtherDevice {
+  explicit OtherDevice(const DeviceKind& kind) : device(kind.make()) {
+    range = *device->Allocate(Bytes(pattern.size()));
+    const auto stream = device->MakeStream();
+    EXPECT_TRUE(stream->CopyIn(range, pattern, nullptr)->Wait(kPatience).ok());
+  }
+  std::vector<std::byte> pattern = Pattern((1 << 20) + 1024, 5);
+  std::unique_ptr<Device> device;
+  DeviceRange range;
+};
+
+TEST_P(DeviceContract, CopiesFromAnotherDevice) {
+  ASSERT_TRUE(device_->info().peer_copies);
+  OtherDevice other(GetParam());
+  auto shared = other.device->Share(other.range.Part(Bytes(512), Bytes(1 << 20)));
+  ASSERT_TRUE(shared.ok()) << shared.status();
+  auto opened = device_->OpenPeer(1, *std::move(shared));
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  EXPECT_EQ((*opened)->size(), Bytes(1 << 20));
+  const DeviceRange to = Take(MiB(1));
+  const auto stream = device_->MakeStream();
+  // In two pieces, the second one first.
+  const Bytes half = KiB(512);
+  EXPECT_TRUE(stream->CopyPeer(to.Part(half, half), *opened, half, nullptr)->Wait(kPatience).ok());
+  std::promise<Completion> done;
+  stream->CopyPeer(to.Part(Bytes(0), half), *opened, Bytes(0),
+                   [&](const Completion& completion) { done.set_value(completion); });
+  const Completion completion = done.get_future().get();
+  EXPECT_TRUE(completion.status.ok()) << completion.status;
+  EXPECT_LE(completion.begin, completion.end);
+  std::vector<std::byte> back(1 << 20);
+  EXPECT_TRUE(stream->CopyOut(back, to, nullptr)->Wait(kPatience).ok());
+  EXPECT_TRUE(std::equal(back.begin(), back.end(), other.pattern.begin() + 512));
+  device_->Free(to);
+}
+
+// Whether what is read still counts is a question to its owner; that it can be read is the device's promise.
+TEST_P(DeviceContract, MemoryOfAnotherDeviceCanBeReadAfterItsOwnersEnd) {
+  OtherDevice other(GetParam());
+  auto opened = device_->OpenPeer(1, *other.device->Share(other.range));
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  other.device.reset();
+  const DeviceRange to = Take(Bytes(other.pattern.size()));
+  const auto stream = device_->MakeStream();
+  EXPECT_TRUE(stream->CopyPeer(to, *opened, Bytes(0), nullptr)->Wait(kPatience).ok());
+  opened->reset();
+  device_->Free(to);
+}
+
+TEST_P(DeviceContract, MemoryOfAnotherDeviceIsChecked) {
+  OtherDevice other(GetParam());
+  const auto open = [&](std::uint32_t gpu, Bytes offset, Bytes size) {
+    auto shared = other.device->Share(other.range);
+    EXPECT_TRUE(shared.ok()) << shared.status();
+    shared->offset = offset;
+    shared->size = size;
+    return device_->OpenPeer(gpu, *std::move(shared)).status().code();
+  };
+  EXPECT_EQ(open(1, Bytes(0), MiB(1)), absl::StatusCode::kOk);
+  EXPECT_EQ(open(1, GiB(64), Bytes(1)), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(open(1, Bytes(0), GiB(64)), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(open(1, Bytes(~std::uint64_t{0}), Bytes(2)), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(open(2, Bytes(0), MiB(1)), absl::StatusCode::kNotFound) << "there is no link to that one";
+  EXPECT_FALSE(device_->OpenPeer(1, SharedRange()).ok()) << "that is no memory";
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, DeviceContract, testing::ValuesIn(DevicesUnderTest()),
                          [](const auto& info) { return std::string(info.param.name); });
 

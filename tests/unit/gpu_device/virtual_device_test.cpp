@@ -1,11 +1,13 @@
 // What is special to the virtual GPU: links, profiles, injected faults.
 #include "gpu/device/virtual_device.hpp"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <future>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gpu/device/compute_share.hpp"
 #include "gpu/device/virtual_copy.hpp"
@@ -47,6 +49,66 @@ TEST(VirtualDevice, CopiesTakeTheTimeOfTheLinkAndAreCountedThere) {
   EXPECT_GE(completion.end - completion.begin, TransferTime(Bytes(bytes.size()), {1e9}) - milliseconds(1));
   EXPECT_EQ(links->passed(0), Bytes(bytes.size()));
   EXPECT_EQ(links->passed(1), Bytes(0));
+}
+
+// A device that copies from GPU 1 over a link of its own.
+struct Borrower {
+  explicit Borrower(BytesPerSecond bandwidth)
+      : links(std::make_shared<transport::LinkBuckets>(*transport::LinkBuckets::Create(
+            {{"gpu0:in", {6e9}}, {"gpu0:out", {6e9}}, {"gpu1:gpu0", bandwidth}}))) {
+    VirtualDeviceOptions options;
+    options.link_from = [](std::uint32_t gpu) { return absl::StrCat("gpu", gpu, ":gpu0"); };
+    options.builder = BuildFakePlan;
+    device =
+        *MakeVirtualDevice(std::move(options), *transport::MemoryFile::Create("borrower", MiB(16)), links);
+  }
+  std::shared_ptr<transport::LinkBuckets> links;
+  std::unique_ptr<Device> device;
+};
+
+TEST(VirtualDevice, CopiesFromAnotherGpuPassTheLinkBetweenTheTwo) {
+  Borrower borrower({1e9});
+  auto lender = Make(Links({6e9}));
+  const Bytes size = MiB(8);
+  const DeviceRange from = *lender->Allocate(size);
+  const auto opened = borrower.device->OpenPeer(1, *lender->Share(from));
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  const DeviceRange to = *borrower.device->Allocate(size);
+  Completion completion;
+  {
+    auto stream = borrower.device->MakeStream();
+    stream->CopyPeer(to, *opened, Bytes(0), [&](const Completion& c) { completion = c; });
+  }
+  EXPECT_TRUE(completion.status.ok()) << completion.status;
+  EXPECT_GE(completion.end - completion.begin, TransferTime(size, {1e9}) - milliseconds(1));
+  EXPECT_EQ(borrower.links->passed(0), Bytes(0));
+  EXPECT_EQ(borrower.links->passed(2), size);
+  EXPECT_GT(borrower.device->engine(Engine::kCopyPeer).progress, 0u);
+  EXPECT_EQ(borrower.device->engine(Engine::kCopyIn).progress, 0u);
+}
+
+TEST(VirtualDevice, NobodyWritesThroughWhatItShares) {
+  auto device = Make(nullptr);
+  const auto shared = device->Share(*device->Allocate(MiB(1)));
+  ASSERT_TRUE(shared.ok()) << shared.status();
+  const int fd = shared->descriptor.get();
+  EXPECT_EQ(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
+  void* readable = mmap(nullptr, 4096, PROT_READ, MAP_SHARED, fd, 0);
+  ASSERT_NE(readable, MAP_FAILED);
+  munmap(readable, 4096);
+  EXPECT_EQ(pwrite(fd, "x", 1, 0), -1);
+}
+
+TEST(VirtualDevice, ALinkThatIsTakenAwayIsNotUsedForCopies) {
+  Borrower borrower({1e9});
+  auto lender = Make(nullptr);
+  const DeviceRange from = *lender->Allocate(MiB(1));
+  EXPECT_TRUE(borrower.device->OpenPeer(1, *lender->Share(from)).ok());
+  ASSERT_TRUE(borrower.device->UseLinks(Links({6e9})).ok());  // of a daemon with another topology
+  EXPECT_EQ(borrower.device->OpenPeer(1, *lender->Share(from)).status().code(), absl::StatusCode::kNotFound);
+  auto without = Make(Links({6e9}));
+  EXPECT_FALSE(without->info().peer_copies);
+  EXPECT_EQ(without->OpenPeer(1, *lender->Share(from)).status().code(), absl::StatusCode::kNotFound);
 }
 
 // Time comes in, so what two processes do on one link is told step by step.

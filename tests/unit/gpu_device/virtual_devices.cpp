@@ -1,3 +1,4 @@
+#include "absl/strings/str_cat.h"
 #include "base/check.hpp"
 #include "gpu/device/virtual_device.hpp"
 #include "tests/unit/gpu_device/device_fixture.hpp"
@@ -14,7 +15,10 @@ std::unique_ptr<Device> MakeVirtual(bool timed, BytesPerSecond bandwidth, std::s
   } else {
     options.builder = BuildFakePlan;
   }
-  auto links = transport::LinkBuckets::Create({{options.link_in, bandwidth}, {options.link_out, bandwidth}});
+  // Every other GPU is GPU 1 to it.
+  options.link_from = [](std::uint32_t gpu) { return absl::StrCat("gpu", gpu, ":gpu0"); };
+  auto links = transport::LinkBuckets::Create(
+      {{options.link_in, bandwidth}, {options.link_out, bandwidth}, {options.link_from(1), bandwidth}});
   auto memory = transport::MemoryFile::Create("test-device", MiB(16));
   TROUPE_CHECK(links.ok() && memory.ok(), "no memory for a small device");
   auto device = MakeVirtualDevice(std::move(options), *std::move(memory),

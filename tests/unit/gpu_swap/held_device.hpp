@@ -68,6 +68,10 @@ class HeldDevice final : public Device {
   absl::Status UseLinks(std::shared_ptr<transport::LinkBuckets> links) override {
     return inner_->UseLinks(std::move(links));
   }
+  absl::StatusOr<SharedRange> Share(const DeviceRange& range) override { return inner_->Share(range); }
+  absl::StatusOr<std::shared_ptr<const PeerMemory>> OpenPeer(std::uint32_t gpu, SharedRange range) override {
+    return inner_->OpenPeer(gpu, std::move(range));
+  }
   [[nodiscard]] absl::Status Health() const override { return inner_->Health(); }
   [[nodiscard]] EngineState engine(Engine which) const override { return inner_->engine(which); }
   [[nodiscard]] Duration compute_busy() const override { return inner_->compute_busy(); }
@@ -99,6 +103,10 @@ class HeldDevice final : public Device {
     }
     EventPtr CopyWithin(DeviceRange to, DeviceRange from, OnComplete done) override {
       return inner_->CopyWithin(to, from, std::move(done));
+    }
+    EventPtr CopyPeer(DeviceRange to, std::shared_ptr<const PeerMemory> from, Bytes offset,
+                      OnComplete done) override {
+      return inner_->CopyPeer(to, std::move(from), offset, std::move(done));
     }
     EventPtr Launch(std::shared_ptr<DevicePlan> plan, LaunchArguments arguments, OnLaunched done) override {
       return inner_->Launch(std::move(plan), std::move(arguments), std::move(done));

@@ -123,6 +123,7 @@ class WorkerHarness {
   absl::StatusOr<std::unique_ptr<WorkerConnection>> TryAdopt(std::uint64_t epoch) {
     proto::AdoptHello hello;
     hello.set_node(command.node);
+    hello.set_gpu(command.gpu);
     hello.set_daemon_epoch(epoch);
     hello.set_run_directory(directory.path());
     // A handle of its own for each adoption; the harness keeps the child's.
@@ -159,6 +160,10 @@ class WorkerHarness {
  private:
   std::vector<transport::ProcessHandle> started_;
 };
+
+inline int CodeOf(absl::StatusCode code) {
+  return static_cast<int>(code);
+}
 
 inline proto::WorkerOrder SwapInOf(const proto::HostCopy& copy) {
   proto::WorkerOrder order;

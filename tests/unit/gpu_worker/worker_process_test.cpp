@@ -18,10 +18,6 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-int CodeOf(absl::StatusCode code) {
-  return static_cast<int>(code);
-}
-
 TEST(WorkerProcess, ServesARunFromAdoptionToShutdown) {
   WorkerHarness harness;
   Link link = harness.StartAndAdopt();

@@ -176,8 +176,8 @@ TEST(LinkBuckets, RefusesBadConfigurationsAndOtherFiles) {
   EXPECT_TRUE(absl::IsInvalidArgument(LinkBuckets::Create({{"", kGigabyte}}).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(LinkBuckets::Create({{std::string(32, 'x'), kGigabyte}}).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(LinkBuckets::Create({{"a", BytesPerSecond{-1}}}).status()));
-  EXPECT_TRUE(
-      absl::IsInvalidArgument(LinkBuckets::Create(std::vector<LinkConfig>(65, {"a", kGigabyte})).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      LinkBuckets::Create(std::vector<LinkConfig>(LinkBuckets::kLinks + 1, {"a", kGigabyte})).status()));
   auto zeros = MemoryFile::Create("zeros", KiB(4));
   EXPECT_TRUE(absl::IsInvalidArgument(LinkBuckets::Open(UniqueFd(dup(zeros->fd()))).status()));
   const LinkBuckets links = Links();

@@ -311,6 +311,32 @@ TEST(RemoteChannel, AnOwnerWithoutEndpointIsOutOfReach) {
   EXPECT_TRUE(absl::IsFailedPrecondition(reader->Fetch(*ref, kLong).status()));
 }
 
+TEST(LocalChannel, HandsOutOtherMemoryUntilItIsWithdrawn) {
+  const TemporaryDirectory directory;
+  auto owner = LocalChannel::Create({"owner", directory / "owner", kCapacity, {directory.path()}, "", ""});
+  auto reader = LocalChannel::Create({"reader", directory / "reader", kCapacity, {directory.path()}, "", ""});
+  ASSERT_TRUE(owner.ok() && reader.ok());
+  auto memory = MemoryFile::Create("other", KiB(64));
+  memory->data()[5] = std::byte{7};
+  const auto ref = (*owner)->HandOut(*memory->ReadOnlyDescriptor());
+  ASSERT_TRUE(ref.ok()) << ref.status();
+  auto descriptor = (*reader)->Ask(*ref);
+  ASSERT_TRUE(descriptor.ok()) << descriptor.status();
+  auto mapped = MemoryFile::Open(*std::move(descriptor), MemoryFile::Access::kReadOnly);
+  ASSERT_TRUE(mapped.ok()) << mapped.status();
+  EXPECT_EQ(mapped->data()[5], std::byte{7});
+  (*owner)->Withdraw((*owner)->ArenaAddress().arena());  // its arena stays
+  EXPECT_TRUE((*reader)->Ask((*owner)->ArenaAddress()).ok());
+  (*owner)->Withdraw(ref->arena());
+  EXPECT_TRUE(absl::IsNotFound((*reader)->Ask(*ref).status()));
+  EXPECT_EQ(mapped->data()[5], std::byte{7});  // what was opened is open
+  auto outside = *ref;
+  outside.set_socket("/tmp/other");
+  EXPECT_TRUE(absl::IsPermissionDenied((*reader)->Ask(outside).status()));
+  owner->reset();
+  EXPECT_TRUE(absl::IsUnavailable((*reader)->Ask(*ref).status()));
+}
+
 TEST(LocalChannel, IsZeroCopyAndPinsWhatIsReadHere) {
   const TemporaryDirectory directory;
   auto channel = MakeLocal(directory, "owner");

@@ -1,0 +1,62 @@
+// Other virtual GPUs as one copies from them: their memory files, and the links between.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "gpu/device/device.hpp"
+#include "gpu/device/virtual_copy.hpp"
+#include "transport/link_state.hpp"
+#include "transport/memory_file.hpp"
+
+namespace troupe::gpu {
+
+// The way from one other GPU to this one.
+using PeerPath = std::shared_ptr<CopyPath>;
+
+class VirtualPeerMemory final : public PeerMemory {
+ public:
+  VirtualPeerMemory(std::shared_ptr<const transport::MemoryFile> memory, Bytes offset, Bytes size,
+                    PeerPath path)
+      : memory_(std::move(memory)), begin_(memory_->data() + offset.count()), size_(size), path_(path) {}
+  [[nodiscard]] Bytes size() const override { return size_; }
+  [[nodiscard]] const std::byte* data() const { return begin_; }
+  [[nodiscard]] CopyPath& path() const { return *path_; }
+
+ private:
+  const std::shared_ptr<const transport::MemoryFile> memory_;
+  const std::byte* const begin_;
+  const Bytes size_;
+  const PeerPath path_;
+};
+
+// Keeps each GPU's memory mapped from one copy to the next: its pages are found once. A worker that comes
+// after another on that GPU uses the same file, so who wants to know whether the bytes are still those that
+// were lent has to ask its owner. Thread-safe.
+class VirtualPeers {
+ public:
+  using LinkName = std::function<std::string(std::uint32_t from)>;
+  explicit VirtualPeers(LinkName link_name) : link_name_(std::move(link_name)) {}
+  // From now on copies pass these links.
+  void UseLinks(std::shared_ptr<transport::LinkBuckets> links);
+  absl::StatusOr<std::shared_ptr<const PeerMemory>> Open(std::uint32_t gpu, SharedRange range);
+
+ private:
+  struct Peer {
+    PeerPath path = std::make_shared<CopyPath>();
+    std::shared_ptr<const transport::MemoryFile> memory;
+  };
+  absl::StatusOr<std::shared_ptr<const transport::MemoryFile>> Map(Peer& peer,
+                                                                   transport::UniqueFd descriptor);
+  const LinkName link_name_;
+  std::mutex mutex_;
+  std::shared_ptr<transport::LinkBuckets> links_;  // guarded by mutex_
+  std::map<std::uint32_t, Peer> peers_;            // by GPU; guarded by mutex_
+};
+
+}  // namespace troupe::gpu

@@ -1,0 +1,48 @@
+// LOAN DESK: models of this device that other GPUs of the node copy from.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "gpu/device/device.hpp"
+#include "gpu/worker/model_table.hpp"
+#include "gpu/worker/reply.hpp"
+#include "gpu/worker/residency.hpp"
+#include "transport/local_channel.hpp"
+
+namespace troupe::gpu {
+
+// A lent model is held as a run holds it: it is neither evicted nor moved until the loan ends, by a Return,
+// with the daemon's session, or with this process. The copier asks for the memory by the loan's identity,
+// which no other loan has or had, and asks again when it has copied: what it is told then holds for the whole
+// copy, since a loan that has ended is not known any more before its memory may be used otherwise. The main
+// loop's thread.
+class LoanDesk {
+ public:
+  LoanDesk(Device& device, Residency& residency) : device_(device), residency_(residency) {}
+  ~LoanDesk() { ReturnAll(); }
+
+  // NotFound when the model is not there, FailedPrecondition while it is on its way. `channel`: the
+  // session's, whose server hands out the memory.
+  void Lend(const std::shared_ptr<transport::LocalChannel>& channel, const std::string& digest, Reply reply);
+  // Not lent (any more): nothing happens.
+  void Return(std::uint64_t loan);
+  void ReturnAll();
+  [[nodiscard]] std::size_t lent() const { return loans_.size(); }
+
+ private:
+  struct Loan {
+    std::string digest;
+    ModelTable::Hold hold;
+    std::shared_ptr<transport::LocalChannel> channel;
+  };
+  absl::StatusOr<proto::LendOutcome> Make(const std::shared_ptr<transport::LocalChannel>& channel,
+                                          const std::string& digest);
+  Device& device_;
+  Residency& residency_;
+  std::map<std::uint64_t, Loan> loans_;
+};
+
+}  // namespace troupe::gpu

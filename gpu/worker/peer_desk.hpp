@@ -1,0 +1,40 @@
+// PEER DESK: asks other workers of the node for the models that they lend.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "gpu/device/device.hpp"
+#include "gpu/worker/task_queue.hpp"
+#include "proto/tensor.pb.h"
+#include "transport/local_channel.hpp"
+
+namespace troupe::gpu {
+
+// What an order says of a model that another GPU's worker lends. Nothing in it is trusted.
+struct LentModel {
+  std::uint32_t gpu = 0;
+  proto::ArenaRef weights;
+  std::shared_ptr<transport::LocalChannel> channel;  // the session's, which reaches that worker
+};
+
+// One thread that asks, since a worker may answer late or never. A lent range may be
+// read at any time once it was opened, but its bytes count only when Confirm, called after they were copied,
+// says that the loan was not over by then. Any thread may call; it ends before what `then` uses.
+class PeerDesk {
+ public:
+  using Opened = std::function<void(absl::StatusOr<std::shared_ptr<const PeerMemory>>)>;
+  using Confirmed = std::function<void(const absl::Status&)>;
+  explicit PeerDesk(Device& device) : device_(device) {}
+  // Unavailable: the lender is gone, or lends it no more. `then` on the desk's thread.
+  void Open(const LentModel& lent, Opened then);
+  void Confirm(const LentModel& lent, Confirmed then);
+
+ private:
+  Device& device_;
+  TaskThread thread_;
+};
+
+}  // namespace troupe::gpu

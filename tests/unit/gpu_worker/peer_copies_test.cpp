@@ -1,0 +1,221 @@
+// Two real workers of one node: one copies a model from the other.
+#include <unistd.h>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/gpu_worker/worker_harness.hpp"
+#include "transport/steady_clock.hpp"
+
+namespace troupe::gpu::test {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr std::size_t kWeights = 8 << 20;
+
+proto::WorkerOrder LendOf(const std::string& digest) {
+  proto::WorkerOrder order;
+  order.mutable_lend()->set_digest(digest);
+  return order;
+}
+proto::WorkerOrder ReturnOf(std::uint64_t loan) {
+  proto::WorkerOrder order;
+  order.mutable_return_()->set_loan(loan);
+  return order;
+}
+
+// GPU 0 has the model "m" with the weights of 1; the host copy that GPU 1's daemon names has those of 5, so
+// that a run's results tell where its weights came from. Four groups of 2 MiB.
+class PeerCopies : public testing::Test {
+ protected:
+  explicit PeerCopies(BytesPerSecond peer_link = {6e9}) {
+    lender_.links = *CreateNodeLinks(2, {6e9}, {}, {{0, 1, peer_link}});
+    borrower_.links = *transport::LinkBuckets::Open(transport::UniqueFd(dup(lender_.links.fd())));
+    borrower_.command.gpu = 1;
+    borrower_.command.device = "virtual:1";
+    borrower_.command.socket = lender_.directory.File("worker-1");
+    lender_.command.group = borrower_.command.group = MiB(2);
+    lent_copy_ = PlaceSmall(*lender_.host, "m", 1, kWeights);
+    host_copy_ = PlaceSmall(*borrower_.host, "m", 5, kWeights);
+    here_ = borrower_.StartAndAdopt();
+    there_ = lender_.StartAndAdopt();
+    EXPECT_EQ(there_.Ask(SwapInOf(lent_copy_)).code(), 0);
+    EXPECT_EQ(here_.Ask(PrepareOf(host_copy_, 1)).code(), 0);
+  }
+  proto::LendOutcome Lend() {
+    const auto outcome = there_.Ask(LendOf("m"));
+    EXPECT_EQ(outcome.code(), 0) << outcome.message();
+    return outcome.lend();
+  }
+  proto::WorkerOrder SwapInFrom(const proto::LendOutcome& lent) const {
+    proto::WorkerOrder order = SwapInOf(host_copy_);
+    order.mutable_swap_in()->set_from_gpu(0);
+    *order.mutable_swap_in()->mutable_lent() = lent.weights();
+    return order;
+  }
+  std::uint64_t Passed(const std::string& link) const {
+    return lender_.links.passed(*lender_.links.Find(link)).count();
+  }
+  // Until some groups are there, and some are not.
+  void AwaitMiddle(std::uint64_t order) {
+    const auto lane = [this] {
+      return here_.connection->Progress().lanes[static_cast<std::size_t>(Lane::kCopyPeer)];
+    };
+    while (lane().order != order) std::this_thread::yield();
+    const std::uint64_t before = lane().progress;
+    while (lane().progress == before) std::this_thread::yield();
+  }
+  // Nothing of a copy that did not count is left, and the model comes from the host as ever.
+  void ExpectHostServes() {
+    EXPECT_EQ(here_.Ask(DescribeOf()).description().free_bytes(), 16u << 20);
+    EXPECT_EQ(here_.Ask(SwapInOf(host_copy_)).code(), 0);
+    const auto ran = here_.Ask(RunOf("m", 1));
+    ASSERT_EQ(ran.code(), 0) << ran.message();
+    EXPECT_THAT(Floats(ran.run().outputs(0).data().inlined()), ElementsAre(5, 7, 9, 0));
+    EXPECT_EQ(here_.Ask(EvictOf("m")).code(), 0);
+    EXPECT_EQ(here_.Ask(DescribeOf()).description().free_bytes(), 16u << 20);
+  }
+  void ExpectNotCome(std::uint64_t swap, std::uint64_t run) {
+    const auto swapped = here_.heard->Await(swap);
+    EXPECT_EQ(swapped.code(), CodeOf(absl::StatusCode::kUnavailable)) << swapped.message();
+    EXPECT_THAT(swapped.message(), HasSubstr("GPU 0 lends the model no more"));
+    const auto ran = here_.heard->Await(run);
+    EXPECT_EQ(ran.code(), CodeOf(absl::StatusCode::kNotFound)) << ran.message();
+  }
+
+  WorkerHarness lender_;
+  WorkerHarness borrower_;
+  proto::HostCopy lent_copy_;
+  proto::HostCopy host_copy_;
+  Link here_;   // to GPU 1
+  Link there_;  // to GPU 0
+};
+
+// 8 MiB at 10 MB/s: there is time to do something in the middle.
+class SlowPeerCopies : public PeerCopies {
+ protected:
+  SlowPeerCopies() : PeerCopies({1e7}) {}
+};
+
+TEST_F(PeerCopies, AModelComesFromTheOtherGpuGroupByGroup) {
+  EXPECT_TRUE(here_.connection->description().peer_copies());
+  const std::uint64_t over_host_link = Passed("gpu1:in");
+  const proto::LendOutcome lent = Lend();
+  const std::uint64_t swap = here_.Send(SwapInFrom(lent));
+  const auto ran = here_.Ask(RunOf("m", 1));
+  ASSERT_EQ(ran.code(), 0) << ran.message();
+  EXPECT_THAT(Floats(ran.run().outputs(0).data().inlined()), ElementsAre(1, 3, 5, 0));
+  const auto swapped = here_.heard->Await(swap);
+  ASSERT_EQ(swapped.code(), 0) << swapped.message();
+  EXPECT_EQ(swapped.bytes(), kWeights);
+  EXPECT_EQ(swapped.swap_in().group_bytes(), 2u << 20);
+  EXPECT_EQ(swapped.swap_in().group_ns_size(), 4);
+  EXPECT_EQ(Passed("gpu0:gpu1"), kWeights);
+  EXPECT_LT(Passed("gpu1:in") - over_host_link, 1u << 20) << "the run's inputs alone";
+  // What was lent stays until it is returned.
+  EXPECT_EQ(there_.Ask(EvictOf("m")).code(), CodeOf(absl::StatusCode::kFailedPrecondition));
+  there_.Send(ReturnOf(lent.loan()));
+  EXPECT_EQ(there_.Ask(EvictOf("m")).code(), 0);
+  EXPECT_EQ(there_.Ask(DescribeOf()).description().free_bytes(), 16u << 20);
+  EXPECT_EQ(here_.Ask(EvictOf("m")).code(), 0);
+  EXPECT_EQ(here_.Ask(DescribeOf()).description().free_bytes(), 16u << 20);
+}
+
+TEST_F(PeerCopies, OnlyWhatIsThereIsLent) {
+  EXPECT_EQ(there_.Ask(LendOf("other")).code(), CodeOf(absl::StatusCode::kNotFound));
+  EXPECT_EQ(there_.Ask(LendOf("")).code(), CodeOf(absl::StatusCode::kNotFound));
+  there_.Send(ReturnOf(0));
+  there_.Send(ReturnOf(17));  // never lent: nothing happens
+  EXPECT_EQ(there_.Ask(EvictOf("m")).code(), 0);
+}
+
+TEST_F(PeerCopies, ALoanThatEndedIsRefused) {
+  const proto::LendOutcome lent = Lend();
+  there_.Send(ReturnOf(lent.loan()));
+  EXPECT_EQ(there_.Ask(DescribeOf()).code(), 0);  // it has been returned by now
+  const std::uint64_t swap = here_.Send(SwapInFrom(lent));
+  ExpectNotCome(swap, here_.Send(RunOf("m", 1)));
+  ExpectHostServes();
+}
+
+TEST_F(PeerCopies, WhatAnOrderSaysOfALoanIsChecked) {
+  const proto::LendOutcome lent = Lend();
+  const auto code = [&](const auto& change) {
+    proto::WorkerOrder order = SwapInFrom(lent);
+    change(*order.mutable_swap_in());
+    const auto outcome = here_.Ask(order);
+    EXPECT_NE(outcome.message(), "");
+    EXPECT_EQ(here_.Ask(DescribeOf()).description().free_bytes(), 16u << 20);
+    return outcome.code();
+  };
+  using Swap = proto::SwapInOrder;
+  EXPECT_EQ(code([](Swap& swap) { swap.clear_lent(); }), CodeOf(absl::StatusCode::kInvalidArgument));
+  EXPECT_EQ(code([](Swap& swap) { swap.mutable_lent()->set_length(kWeights - 1); }),
+            CodeOf(absl::StatusCode::kInvalidArgument));
+  EXPECT_EQ(code([](Swap& swap) { swap.mutable_lent()->set_offset(9 << 20); }),
+            CodeOf(absl::StatusCode::kOutOfRange));
+  EXPECT_EQ(code([](Swap& swap) { swap.mutable_lent()->set_offset(~std::uint64_t{0} - 4096); }),
+            CodeOf(absl::StatusCode::kOutOfRange));
+  EXPECT_EQ(code([](Swap& swap) { swap.set_from_gpu(7); }), CodeOf(absl::StatusCode::kNotFound));
+  const int unavailable = CodeOf(absl::StatusCode::kUnavailable);
+  EXPECT_EQ(code([](Swap& swap) { swap.mutable_lent()->set_arena(17); }), unavailable);
+  EXPECT_EQ(code([](Swap& swap) { swap.mutable_lent()->set_host("elsewhere"); }), unavailable);
+  EXPECT_EQ(code([](Swap& swap) { swap.mutable_lent()->set_socket("/tmp/nobody"); }), unavailable);
+  EXPECT_EQ(code([](Swap& swap) { swap.mutable_lent()->set_socket(""); }), unavailable);
+  ExpectHostServes();
+}
+
+TEST_F(SlowPeerCopies, ALenderKilledInMidCopyIsNotTrusted) {
+  const std::uint64_t swap = here_.Send(SwapInFrom(Lend()));
+  const std::uint64_t run = here_.Send(RunOf("m", 1));
+  AwaitMiddle(swap);
+  ASSERT_TRUE(there_.connection->Kill().ok());
+  there_.heard->AwaitDeath();
+  // Its successor uses the same memory, for something else.
+  Link again = lender_.StartAndAdopt();
+  EXPECT_EQ(again.connection->description().free_bytes(), 16u << 20);
+  EXPECT_EQ(again.Ask(SwapInOf(PlaceSmall(*lender_.host, "other", 9, kWeights))).code(), 0);
+  ExpectNotCome(swap, run);
+  ExpectHostServes();
+}
+
+TEST_F(SlowPeerCopies, ALoanReturnedInMidCopyIsNotTrusted) {
+  const proto::LendOutcome lent = Lend();
+  const std::uint64_t swap = here_.Send(SwapInFrom(lent));
+  const std::uint64_t run = here_.Send(RunOf("m", 1));
+  AwaitMiddle(swap);
+  there_.Send(ReturnOf(lent.loan()));
+  EXPECT_EQ(there_.Ask(EvictOf("m")).code(), 0);
+  ExpectNotCome(swap, run);
+  ExpectHostServes();
+}
+
+TEST_F(SlowPeerCopies, LoansEndWithTheDaemonThatAskedForThem) {
+  const std::uint64_t swap = here_.Send(SwapInFrom(Lend()));
+  const std::uint64_t run = here_.Send(RunOf("m", 1));
+  AwaitMiddle(swap);
+  lender_.reader->Remove(there_.id);
+  there_.connection->Close();
+  there_ = lender_.Adopt(2);
+  EXPECT_EQ(there_.Ask(EvictOf("m")).code(), 0);
+  ExpectNotCome(swap, run);
+}
+
+TEST_F(SlowPeerCopies, ABorrowerKilledInMidCopyLeavesTheLoanToItsDaemon) {
+  const proto::LendOutcome lent = Lend();
+  const std::uint64_t swap = here_.Send(SwapInFrom(lent));
+  AwaitMiddle(swap);
+  ASSERT_TRUE(here_.connection->Kill().ok());
+  here_.heard->AwaitDeath();
+  EXPECT_EQ(there_.Ask(EvictOf("m")).code(), CodeOf(absl::StatusCode::kFailedPrecondition));
+  here_ = borrower_.StartAndAdopt();
+  EXPECT_EQ(here_.connection->description().free_bytes(), 16u << 20);
+  there_.Send(ReturnOf(lent.loan()));
+  EXPECT_EQ(there_.Ask(EvictOf("m")).code(), 0);
+  EXPECT_EQ(there_.Ask(DescribeOf()).description().free_bytes(), 16u << 20);
+}
+
+}  // namespace
+}  // namespace troupe::gpu::test
