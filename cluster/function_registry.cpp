@@ -9,6 +9,7 @@
 #include "base/check.hpp"
 #include "base/digest.hpp"
 #include "base/status.hpp"
+#include "cluster/function_state.hpp"
 
 namespace troupe::cluster {
 
@@ -47,7 +48,8 @@ absl::Status ValidateRecord(const proto::FunctionRecord& record) {
         absl::StrCat(Describe(record.key()), " names no imported model; upload its ONNX file first"));
   }
   TROUPE_RETURN_IF_ERROR(ValidateTensors("input", record.inputs()));
-  return ValidateTensors("output", record.outputs());
+  TROUPE_RETURN_IF_ERROR(ValidateTensors("output", record.outputs()));
+  return ValidateState(record);
 }
 
 }  // namespace

@@ -132,9 +132,11 @@ PlacementPlan PlanPlacement(const std::vector<PlacementModel>& models,
   std::vector<std::vector<Room*>> ranked(order.size());
   std::vector<std::size_t> next(order.size());
   for (std::size_t i = 0; i < order.size(); ++i) ranked[i] = Ranked(*order[i], rooms, current);
+  const auto copies = [&](std::size_t i) { return order[i]->single ? 1U : options.replicas; };
   // Every model gets its first copy before any gets its second: scarce room serves as many models as it can.
   for (std::uint32_t copy = 0; copy < options.replicas; ++copy) {
     for (std::size_t i = 0; i < order.size(); ++i) {
+      if (copy >= copies(i)) continue;
       while (next[i] < ranked[i].size()) {
         Room& room = *ranked[i][next[i]++];
         if (room.used + order[i]->host_bytes > room.node->region) continue;
@@ -150,7 +152,7 @@ PlacementPlan PlanPlacement(const std::vector<PlacementModel>& models,
   for (std::size_t i = 0; i < order.size(); ++i) {
     std::vector<std::string>& placed = plan.placements[order[i]->digest];
     std::sort(placed.begin(), placed.end());
-    const std::size_t wanted = std::min<std::size_t>(options.replicas, ranked[i].size());
+    const std::size_t wanted = std::min<std::size_t>(copies(i), ranked[i].size());
     if (ranked[i].empty()) {
       absl::Status why = CheckFits(*order[i], nodes);
       if (why.ok()) why = absl::UnavailableError("every node that could hold it is draining");

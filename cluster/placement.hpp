@@ -28,6 +28,7 @@ struct PlacementModel {
   std::string function{};  // for messages
   Bytes host_bytes{};      // what a copy takes of a host region
   Bytes device_bytes{};    // what its weights take on a GPU
+  bool single = false;     // one copy: a function keeps state where it runs
 };
 struct PlacementOptions {
   std::uint32_t replicas = 2;  // fewer when there are fewer nodes

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "proto/function_signature.hpp"
 
 namespace troupe::cluster {
 
@@ -92,11 +93,12 @@ class Validator {
     }
     const auto record = records_.find(ref.step);
     if (record == records_.end()) return std::nullopt;
-    const proto::TensorSpec* output = FindTensor(record->second->outputs(), ref.name);
+    const proto::TensorSpecs outputs = proto::CallerOutputs(*record->second);
+    const proto::TensorSpec* output = FindTensor(outputs, ref.name);
     if (output == nullptr) {
       Error(binding.line(),
             absl::StrCat("'", binding.value(), "': function '", step->second->function(), "' has no output '",
-                         ref.name, "'; its outputs are: ", Names(record->second->outputs())));
+                         ref.name, "'; its outputs are: ", Names(outputs)));
       return std::nullopt;
     }
     proto::TensorSpec spec = *output;
@@ -129,7 +131,7 @@ class Validator {
       if (record != nullptr) CheckBinding(step, *record, binding, value);
     }
     if (record == nullptr) return;
-    for (const proto::TensorSpec& input : record->inputs()) {
+    for (const proto::TensorSpec& input : proto::CallerInputs(*record)) {
       if (!bound.contains(input.name())) {
         Error(step.line(),
               absl::StrCat("step '", step.name(), "' lacks input '", input.name(), "' (", Type(input.type()),
@@ -141,11 +143,12 @@ class Validator {
 
   void CheckBinding(const proto::WorkflowStep& step, const proto::FunctionRecord& record,
                     const proto::Binding& binding, std::optional<proto::TensorSpec> value) {
-    const proto::TensorSpec* wanted = FindTensor(record.inputs(), binding.tensor());
+    const proto::TensorSpecs inputs = proto::CallerInputs(record);
+    const proto::TensorSpec* wanted = FindTensor(inputs, binding.tensor());
     if (wanted == nullptr) {
       return Error(binding.line(),
                    absl::StrCat("step '", step.name(), "': function '", step.function(), "' has no input '",
-                                binding.tensor(), "'; its inputs are: ", Names(record.inputs())));
+                                binding.tensor(), "'; its inputs are: ", Names(inputs)));
     }
     if (!value.has_value()) return;
     if (value->type() != wanted->type()) {
@@ -182,7 +185,7 @@ class Validator {
       Error(step.line(), absl::StrCat(what, ": input '", fan_out.input(), "' of shape ", Shape(*input),
                                       " has no dimension ", dimension));
     }
-    for (const proto::TensorSpec& output : record.outputs()) {
+    for (const proto::TensorSpec& output : proto::CallerOutputs(record)) {
       if (dimension >= output.shape_size() || output.type() == proto::BYTES) {
         Error(step.line(),
               absl::StrCat(what, ": output '", output.name(), "' (", Type(output.type()), " ", Shape(output),

@@ -2,6 +2,7 @@
 
 #include <google/protobuf/util/json_util.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <map>
@@ -73,6 +74,25 @@ absl::StatusOr<double> PositiveNumber(const std::string& key, const std::string&
                                         static_cast<std::int64_t>(most)));
 }
 
+// "past=present,keys_in=keys_out".
+absl::StatusOr<std::vector<proto::StateTensor>> ReadState(std::string_view text) {
+  std::vector<proto::StateTensor> state;
+  while (!text.empty()) {
+    const auto end = std::min(text.find(','), text.size());
+    const auto pair = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    const auto at = pair.find('=');
+    if (at == 0 || at == std::string_view::npos || at + 1 == pair.size()) {
+      return absl::InvalidArgumentError(Cat("query parameter 'state' has '", std::string(pair),
+                                            "'; it is a list of INPUT=OUTPUT, with commas between them"));
+    }
+    auto& tensor = state.emplace_back();
+    tensor.set_input(std::string(pair.substr(0, at)));
+    tensor.set_output(std::string(pair.substr(at + 1)));
+  }
+  return state;
+}
+
 absl::StatusOr<Deployment> ReadDeployment(const std::string& name, const Query& query) {
   Deployment deployment;
   deployment.name = name;
@@ -86,9 +106,11 @@ absl::StatusOr<Deployment> ReadDeployment(const std::string& name, const Query& 
       deployment.deadline = FromSeconds(milliseconds / 1e3);
     } else if (key == "percentile") {
       TROUPE_ASSIGN_OR_RETURN(deployment.percentile, PositiveNumber(key, value, 100));
+    } else if (key == "state") {
+      TROUPE_ASSIGN_OR_RETURN(deployment.state, ReadState(value));
     } else {
-      return absl::InvalidArgumentError(
-          Cat("unknown query parameter '", key, "'; there are version, tenant, deadline_ms, percentile"));
+      return absl::InvalidArgumentError(Cat("unknown query parameter '", key,
+                                            "'; there are version, tenant, deadline_ms, percentile, state"));
     }
   }
   return deployment;

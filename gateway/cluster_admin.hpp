@@ -22,9 +22,10 @@ struct Deployment {
   std::string name;
   std::string version;  // empty: the next
   std::string tenant;
-  Duration deadline = Duration::zero();  // zero: the cluster's default
-  double percentile = 0;                 // zero: the cluster's default
-  std::string onnx;                      // the file's bytes
+  Duration deadline = Duration::zero();   // zero: the cluster's default
+  double percentile = 0;                  // zero: the cluster's default
+  std::vector<proto::StateTensor> state;  // what stays on the device from run to run
+  std::string onnx;                       // the file's bytes
 };
 
 class ClusterAdmin {

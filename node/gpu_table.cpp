@@ -28,6 +28,12 @@ const char* Name(ResidentState state) {
   return "unknown";
 }
 
+Bytes Resident::WithStates() const {
+  Bytes sum = bytes;
+  for (const auto& [state, size] : states) sum += size;
+  return sum;
+}
+
 Bytes Gpu::Free() const {
   return Rest(memory, overhead + staying + promised);
 }
@@ -114,7 +120,7 @@ void GpuTable::Drop(Gpu& gpu, const std::string& model) {
         reader->second.source = kNoGpu;
     }
   }
-  gpu.staying -= it->second.bytes;
+  gpu.staying -= it->second.WithStates();
   gpu.residents.erase(it);
   const auto holders = holders_.find(model);
   std::erase(holders->second, gpu.index);
@@ -241,6 +247,15 @@ void GpuTable::Unpin(GpuIndex index, const std::string& model, bool pinned, Byte
     resident.state = ResidentState::kResident;
 }
 
+void GpuTable::AddState(GpuIndex index, const std::string& model, const std::string& state, Bytes bytes) {
+  Gpu& gpu = Mutable(index);
+  const auto it = gpu.residents.find(model);
+  TROUPE_CHECK(it != gpu.residents.end(), "a state was planned where its model is not");
+  if (!it->second.states.emplace(state, bytes).second) return;
+  TROUPE_CHECK(bytes <= gpu.Free(), "a state was planned that does not fit");
+  gpu.staying += bytes;
+}
+
 void GpuTable::Missing(GpuIndex index, const std::string& model) {
   Gpu& gpu = Mutable(index);
   const Resident* resident = gpu.Find(model);
@@ -287,7 +302,7 @@ void GpuTable::Check() const {
     Bytes staying;
     std::uint32_t pins = 0;
     for (const auto& [model, resident] : gpu.residents) {
-      staying += resident.bytes;
+      staying += resident.WithStates();
       pins += resident.pins;
       ++held;
       TROUPE_CHECK((resident.state == ResidentState::kRunning) <= (resident.pins > 0),

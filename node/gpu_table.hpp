@@ -32,6 +32,10 @@ struct Resident {
   std::uint32_t pins = 0;     // dispatched requests that use it
   std::uint32_t readers = 0;  // swaps of other GPUs that copy from here
   GpuIndex source = kNoGpu;   // while loading: the GPU it comes from; kNoGpu: the host, or that GPU is gone
+  std::map<std::string, Bytes>
+      states{};  // of its functions, that are there or on their way; they leave with it
+
+  [[nodiscard]] Bytes WithStates() const;
 
   [[nodiscard]] bool Idle() const { return state == ResidentState::kResident && readers == 0; }
 };
@@ -87,6 +91,9 @@ class GpuTable {
   void Pin(GpuIndex index, const std::string& model, Bytes activation, Duration work, Time now);
   // `pinned` false: the model was lost meanwhile (its load failed), and its pins with it.
   void Unpin(GpuIndex index, const std::string& model, bool pinned, Bytes activation, Time now);
+  // A function's state comes to where its model is. The caller made sure that it fits; again: nothing
+  // changes.
+  void AddState(GpuIndex index, const std::string& model, const std::string& state, Bytes bytes);
   // The worker says that the model is not there; nobody uses it.
   void Missing(GpuIndex index, const std::string& model);
   // The worker had less room than the plan said.

@@ -31,7 +31,8 @@ struct NodeRequest {
   Time deadline = Time::max();  // target: only orders
   Time expiry = Time::max();    // timeout: drops
   double percentile = 0;        // of the function's SLO; 0: the default
-  bool trial = false;  // of the node itself, to learn what its model costs: not counted among requests
+  bool trial = false;   // of the node itself, to learn what its model costs: not counted among requests
+  std::string state{};  // whose device state its run reads and advances; empty: nobody's
 };
 
 // Where the weights of a dispatched request come from: they are there (or on their way already), or they are
@@ -54,6 +55,8 @@ struct Dispatch {
   Duration queued{};            // time it waited at this node
   Time deadline = Time::max();  // target: orders what shares a link
   Time expiry = Time::max();    // for RunOrder.timeout_ns
+  std::string state{};          // of the request
+  bool bring_state = false;     // it goes to the worker before the run, with the swap-in if there is one
 };
 
 struct EvictDone {
@@ -81,6 +84,8 @@ struct RunDone {
   absl::Status status{};
   Duration took{};                  // copies and compute
   bool waited_for_weights = false;  // some came while it ran: `took` is no resident run's time
+  bool brought_state = false;       // the state that its dispatch was to bring has come
+  bool spoiled_state = false;       // what the GPU has now is not the state: it is brought with the next run
   Duration since_swap{};            // from the begin of its own swap-in to its end; zero: it had none
   Bytes free{};                     // of NoFit
   Bytes largest{};                  // of NoFit

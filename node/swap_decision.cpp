@@ -30,7 +30,9 @@ bool SwapScheduler::HasSlot(const Entry& entry, const Gpu& gpu) const {
 
 Bytes SwapScheduler::Need(const Entry& entry, const Gpu& gpu) const {
   const Model& model = models_.at(entry.request.model);
-  return gpu.Find(entry.request.model) != nullptr ? model.activation : model.weights + model.activation;
+  const Bytes state = StateNeed(entry, gpu);
+  return state +
+         (gpu.Find(entry.request.model) != nullptr ? model.activation : model.weights + model.activation);
 }
 
 std::vector<EvictionCandidate> SwapScheduler::EvictionOrder(const Entry& entry, const Gpu& gpu) const {
@@ -38,7 +40,7 @@ std::vector<EvictionCandidate> SwapScheduler::EvictionOrder(const Entry& entry, 
   for (const auto& [model, resident] : gpu.residents) {
     if (!resident.Idle() || model == entry.request.model) continue;
     const EvictionCandidate candidate{.model = model,
-                                      .bytes = resident.bytes,
+                                      .bytes = resident.WithStates(),
                                       .last_use = resident.last_use,
                                       .replicas = gpus_.HolderCount(model),
                                       .wanted = queue_.Find(model) != nullptr,
@@ -89,7 +91,7 @@ bool SwapScheduler::CanEverFit(const std::string& name, const Gpu& gpu) const {
   const auto hint = hints_.find({gpu.index, name});
   if (hint != hints_.end() && hint->second.impossible) return false;
   const Model& model = models_.at(name);
-  return model.weights + model.activation <= gpu.memory;
+  return model.weights + model.activation + states_.BytesOf(name) <= gpu.memory;
 }
 
 bool SwapScheduler::CanEverFit(const std::string& model) const {
@@ -173,11 +175,14 @@ void SwapScheduler::BindHome(const std::string& model) {
 }
 
 GpuChoice SwapScheduler::Choose(const Entry& entry, std::uint64_t draw, Time now) const {
-  GpuView view{.concurrency = limits_.concurrency, .home = Home(entry.request.model), .draw = draw};
+  const FunctionStates::State* state = states_.Find(entry.request.state);
+  const GpuIndex home = state != nullptr && state->gpu != kNoGpu ? state->gpu : Home(entry.request.model);
+  GpuView view{.concurrency = limits_.concurrency, .home = home, .draw = draw};
   std::vector<GpuOption> options;
   options.reserve(gpus_.gpus().size());
   for (const auto& [index, gpu] : gpus_.gpus()) {
     if (gpu.worker != WorkerState::kReady || !CanEverFit(entry.request.model, gpu)) continue;
+    if (!StateAllows(entry, index)) continue;
     options.push_back(OptionFor(entry, gpu, now));
     const GpuOption& option = options.back();
     if (index != entry.hold || !option.has_slot || !option.fits) continue;
@@ -208,6 +213,7 @@ void SwapScheduler::Evict(GpuIndex gpu, const std::string& model) {
     ++(costs_.Heavy(model, bytes) ? counts_.evicted_heavy : counts_.evicted_light);
   }
   gpus_.BeginEvict(gpu, model);
+  states_.BeginEvict(gpu, model);
 }
 
 void SwapScheduler::Load(Entry& entry, const GpuChoice& choice, Dispatch& dispatch, Time now) {
@@ -241,6 +247,8 @@ Dispatch SwapScheduler::MakeDispatch(Entry& entry, const GpuChoice& choice, Time
   } else {
     counts_.hits += entry.hit && !entry.request.trial ? 1 : 0;
   }
+  PlaceState(entry, dispatch);
+  entry.brings_state = dispatch.bring_state;
   gpus_.Pin(index, name, model.activation, work, now);
   entry.pinned = true;
   entry.activation = model.activation;
@@ -272,11 +280,12 @@ std::vector<Dispatch> SwapScheduler::Decide(Time now) {
       ++head;
       continue;
     }
-    Entry& entry = requests_.at(queue_.Find(head->model)->begin()->second);
-    if (MustTakeTurns(entry)) {
+    Entry* const next = NextOf(head->model);
+    if (next == nullptr || MustTakeTurns(*next)) {
       ++head;
       continue;
     }
+    Entry& entry = *next;
     if (policies_.gpu.early_binding) BindHome(entry.request.model);
     LeaveUselessHold(entry);
     const GpuChoice choice = Choose(entry, random_(), now);
@@ -329,6 +338,7 @@ void SwapScheduler::HoldFor(Entry& entry) {
     if (gpu.worker != WorkerState::kReady || holds_.contains(index) || !CanEverFit(entry.request.model, gpu))
       continue;
     if (policies_.gpu.early_binding && index != Home(entry.request.model)) continue;
+    if (!StateAllows(entry, index)) continue;
     if (best == nullptr || rank(gpu) < rank(*best)) best = &gpu;
   }
   if (best == nullptr) return;
@@ -340,7 +350,8 @@ void SwapScheduler::HoldFor(Entry& entry) {
 void SwapScheduler::LeaveUselessHold(Entry& entry) {
   if (entry.hold == kNoGpu) return;
   const bool fits = CanEverFit(entry.request.model, gpus_.at(entry.hold));
-  if (!fits || (policies_.gpu.early_binding && entry.hold != Home(entry.request.model))) Release(entry);
+  const bool away = policies_.gpu.early_binding && entry.hold != Home(entry.request.model);
+  if (!fits || away || !StateAllows(entry, entry.hold)) Release(entry);
 }
 
 void SwapScheduler::Release(Entry& entry) {

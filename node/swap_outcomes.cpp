@@ -15,6 +15,7 @@ Effects SwapScheduler::Apply(const EvictDone& done, Time now) {
       model == models_.end() ? Bytes(std::numeric_limits<std::uint32_t>::max()) : model->second.weights;
   const bool gone = done.status.ok() || absl::IsNotFound(done.status);
   gpus_.EndEvict(done.gpu, done.model, gone, bytes, now);
+  states_.EndEvict(done.gpu, done.model, gone);
   return {};
 }
 
@@ -35,6 +36,7 @@ void SwapScheduler::EvictForgotten(GpuIndex gpu, const std::string& model, Effec
   const Resident* resident = gpus_.at(gpu).Find(model);
   if (resident == nullptr || resident->state != ResidentState::kResident) return;
   gpus_.BeginEvict(gpu, model);
+  states_.BeginEvict(gpu, model);
   ++counts_.evictions;
   effects.evictions.push_back({gpu, model});
 }
@@ -60,6 +62,7 @@ Effects SwapScheduler::Apply(const SwapInDone& done, Time) {
 void SwapScheduler::LeaveGpu(Entry& entry, Time now) {
   std::erase(pipelines_.at(entry.gpu), entry.request.id);
   LeaveFunction(entry);
+  EndTurn(entry);
   gpus_.Unpin(entry.gpu, entry.request.model, entry.pinned, entry.activation, now);
   entry.pinned = false;
 }
@@ -119,6 +122,7 @@ Effects SwapScheduler::Apply(const RunDone& done, Time now) {
   if (done.end != RunEnd::kRan && loading) LoadFailed(done.gpu, model);
   const Gpu& gpu = gpus_.at(done.gpu);
   LeaveGpu(entry, now);
+  NoteState(entry, done);
   const std::size_t own = gpu.Find(model) != nullptr ? 1 : 0;
   const bool alone = gpu.in_flight == 0 && gpu.evicting.empty() && gpu.residents.size() == own;
   switch (done.end) {
@@ -208,12 +212,14 @@ void SwapScheduler::Requeue(Entry& entry, Effects& effects) {
 
 Effects SwapScheduler::LoseGpu(GpuIndex gpu, WorkerState state, const std::string& why) {
   gpus_.WorkerGone(gpu, state);
+  states_.WorkerGone(gpu);
   if (const auto hold = holds_.find(gpu); hold != holds_.end()) Release(requests_.at(hold->second));
   std::erase_if(hints_, [&](const auto& hint) { return hint.first.first == gpu; });
   Effects effects;
   for (const RequestId& id : std::exchange(pipelines_.at(gpu), {})) {
     Entry& entry = requests_.at(id);
     LeaveFunction(entry);
+    EndTurn(entry);
     entry.pinned = false;
     entry.suspect = true;
     if (EndAbandoned(entry, effects)) continue;

@@ -85,6 +85,10 @@ Finished SwapScheduler::Refuse(const NodeRequest& request, Time now) const {
     return bounce(proto::BOUNCE_NOT_ADOPTED,
                   absl::StrCat("function '", request.function, "' is not on this node"));
   }
+  if (!request.state.empty() && states_.Find(request.state) == nullptr) {
+    return bounce(proto::BOUNCE_NOT_ADOPTED,
+                  absl::StrCat("function '", request.function, "' has state, which is not on this node"));
+  }
   if (queue_.size() >= limits_.max_waiting) {
     return bounce(proto::BOUNCE_NO_CREDIT,
                   absl::StrCat(queue_.size(), " requests wait at this node already"));
@@ -112,6 +116,7 @@ Submitted SwapScheduler::Submit(const NodeRequest& request, Time now) {
                               {.priority = request.priority, .arrival = now, .deadline = request.deadline},
                               next_sequence_++, slo_ ? slo_->PlaceOf(request.function) : FunctionPlace{});
   queue_.Add(request.model, entry.key, request.id);
+  states_.Enter(request.state, request.id);
   if (request.expiry != Time::max()) expiries_.emplace(request.expiry, request.id);
   requests_.emplace(request.id, std::move(entry));
   ++(request.trial ? trials_ : counts_.accepted);
@@ -154,6 +159,7 @@ Finished SwapScheduler::End(Entry& entry, FinishKind kind, absl::Status status, 
     Count(kind);
   }
   if (entry.gpu == kNoGpu) queue_.Remove(entry.request.model, entry.key);
+  states_.Leave(entry.request.state, entry.request.id);
   Release(entry);
   expiries_.erase({entry.request.expiry, entry.request.id});
   requests_.erase(finished.id);
@@ -274,6 +280,7 @@ void SwapScheduler::Check() const {
   TROUPE_CHECK(counts_.accepted == counts_.served + counts_.failed + counts_.expired + counts_.cancelled +
                                        counts_.bounced + requests_.size() - trials_,
                "requests were lost or ended twice");
+  CheckStates();
   for (const auto& [gpu, id] : holds_) {
     TROUPE_CHECK(requests_.at(id).hold == gpu && requests_.at(id).gpu == kNoGpu, "a GPU is held for nobody");
   }

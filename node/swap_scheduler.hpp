@@ -26,6 +26,7 @@
 #include "base/model_queue.hpp"
 #include "base/random.hpp"
 #include "base/slo_order.hpp"
+#include "node/function_states.hpp"
 #include "node/gpu_table.hpp"
 #include "node/request.hpp"
 #include "node/scheduler_types.hpp"
@@ -63,6 +64,17 @@ class SwapScheduler {
     const auto* waiting = queue_.Find(model);
     return waiting == nullptr ? 0 : waiting->size();
   }
+
+  // Functions that keep state on the device (swap_states.cpp). A request that names one runs where the state
+  // is; its dispatch says when the state has to be brought. `bytes`: what it takes on a device. Forgetting
+  // one bounces its waiting requests.
+  void DeclareState(const std::string& state, const std::string& model, Bytes bytes);
+  Effects ForgetState(const std::string& state);
+  // Its image is not known yet: its requests wait.
+  void HoldState(const std::string& state, bool held);
+  // Its image is lost: its waiting requests end with `why`, and more are not to come.
+  Effects FailState(const std::string& state, const absl::Status& why);
+  [[nodiscard]] const FunctionStates& states() const { return states_; }
 
   // Draining: nothing new enters, what is here finishes.
   void SetDraining(bool draining) { draining_ = draining; }
@@ -119,6 +131,7 @@ class SwapScheduler {
     bool expired = false;    // in flight, and too late
     bool alone = false;      // nothing was in flight on its GPU when it was dispatched
     bool host_only = false;  // a copy from another GPU has failed
+    bool brings_state = false;
     SwapSource source = SwapSource::kResident;
     Bytes activation{};  // promised at dispatch
     Duration queued{};
@@ -148,6 +161,15 @@ class SwapScheduler {
   Dispatch MakeDispatch(Entry& entry, const GpuChoice& choice, Time now);
   void Load(Entry& entry, const GpuChoice& choice, Dispatch& dispatch, Time now);
   void Evict(GpuIndex gpu, const std::string& model);
+  void EndLine(const std::string& state, FinishKind kind, const absl::Status& why, proto::BounceReason bounce,
+               Effects& effects);
+  [[nodiscard]] Entry* NextOf(const std::string& model);
+  [[nodiscard]] bool StateAllows(const Entry& entry, GpuIndex gpu) const;
+  [[nodiscard]] Bytes StateNeed(const Entry& entry, const Gpu& gpu) const;
+  void PlaceState(const Entry& entry, Dispatch& dispatch);
+  void EndTurn(const Entry& entry);
+  void NoteState(const Entry& entry, const RunDone& done);
+  void CheckStates() const;
   [[nodiscard]] bool MustTakeTurns(const Entry& entry) const;
   void Reorder(Time now);
   void NotePassed(const std::vector<Entry*>& passed);
@@ -186,6 +208,7 @@ class SwapScheduler {
   Random random_;
   std::optional<SloOrder> slo_;
   GpuTable gpus_;
+  FunctionStates states_;
   std::map<std::string, Model> models_;
   std::map<RequestId, Entry> requests_;
   ModelQueue<RequestId> queue_;

@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "base/status.hpp"
+#include "proto/function_signature.hpp"
 #include "shell/cat.hpp"
 #include "shell/exit_code.hpp"
 #include "shell/inputs/files.hpp"
@@ -114,7 +115,8 @@ absl::StatusOr<Signature> AskSignature(Session& session, const proto::FunctionKe
     return VersionNumber(a) < VersionNumber(b);
   });
   if (newest == found.end()) return absl::NotFoundError(Cat("there is no function '", key.name(), "'"));
-  return Signature{key, {newest->record().inputs().begin(), newest->record().inputs().end()}};
+  const auto inputs = proto::CallerInputs(newest->record());
+  return Signature{key, {inputs.begin(), inputs.end()}};
 }
 
 absl::StatusOr<std::vector<proto::Tensor>> ReadInputs(const Signature& signature,

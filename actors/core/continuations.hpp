@@ -27,6 +27,9 @@ class Continuations {
   template <class T>
   using Callback = std::function<void(absl::StatusOr<T>)>;
 
+  // Of several in one actor each begins with other tickets, and hears every Continue.
+  explicit Continuations(std::uint64_t first_ticket = 1) : next_(first_ticket) {}
+
   // `self` reacts to proto::Continue by calling Resume(message).
   template <class T, class Self>
   [[nodiscard]] Callback<T> Make(Self* self, std::function<void(absl::StatusOr<T>)> then) {
@@ -85,7 +88,7 @@ class Continuations {
   };
 
   std::unordered_map<std::uint64_t, std::function<void()>> waiting_;
-  std::uint64_t next_ = 1;
+  std::uint64_t next_;
 };
 
 }  // namespace troupe::actors

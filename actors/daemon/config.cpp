@@ -255,6 +255,11 @@ const std::vector<ConfigOption>& ConfigOptions() {
       {"replicas", "host copies of each model", false, Number(&C::replicas, 1, 64)},
       {"credits-per-gpu", "requests in flight that a node grants per GPU", false,
        Number(&C::credits_per_gpu, 1, 1024)},
+      {"state-write-back",
+       "when functions' device state is written back: run (before a run is answered), or evict (when its "
+       "model leaves the GPU; a worker that dies takes the runs since then with it)",
+       false, OneOf(&C::state_write_back, {"run", "evict"})},
+      {"state-memory", "the most host memory for functions' device states", false, Size(&C::state_memory)},
       {"swap-ahead",
        "2: while one request runs, the next one's model is on its way to the GPU; 1: nothing ahead", false,
        Number(&C::swap_ahead, 1, 64)},

@@ -50,6 +50,9 @@ struct DaemonConfig {
   std::string measure = "adoption";  // adoption: by trial runs on an idle node; requests: by what comes
   std::string memory_policy{gpu::kDefaultMemory};
 
+  std::string state_write_back = "run";  // run: before a run with state is answered; evict: with its model
+  Bytes state_memory = MiB(256);         // of images of functions' states
+
   std::string topology;  // of the GPUs (node/topology.hpp)
 
   PolicyNames policies;  // the preset's, and over them the slots that were named

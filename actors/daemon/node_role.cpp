@@ -15,6 +15,8 @@
 #include "actors/seams/process_worker_link.hpp"
 #include "actors/seams/stored_model_repository.hpp"
 #include "base/status.hpp"
+#include "storage/durable_file.hpp"
+#include "transport/local_channel.hpp"
 
 namespace troupe::actors {
 
@@ -64,7 +66,11 @@ class NodeRole final : public Role {
                  config.policies.ordering, config.policies.gpu, config.policies.eviction,
                  config.policies.swap, config.link_sharing, config.memory_policy);
     cache_ = SpawnCache(*common_.system, std::move(cache), *repository_, *common_.directory);
-    TROUPE_ASSIGN_OR_RETURN(controller_, SpawnNodeController(*common_.system, Options(), cache_));
+    TROUPE_ASSIGN_OR_RETURN(auto states, States());
+    auto options = Options();
+    options.states = std::move(states);
+    options.write_back_each_run = config.state_write_back == "run";
+    TROUPE_ASSIGN_OR_RETURN(controller_, SpawnNodeController(*common_.system, std::move(options), cache_));
     TROUPE_ASSIGN_OR_RETURN(address_, common_.Publish(controller_, config.listen));
     MemberOptions member;
     member.manager = common_.manager;
@@ -176,6 +182,25 @@ class NodeRole final : public Role {
       return MakeProcessWorkerLink(site, std::move(worker));
     };
     return options;
+  }
+
+  // Images of functions' states: an arena of their own, and files that outlive this process.
+  absl::StatusOr<StateStoreOptions> States() {
+    const auto& config = common_.config;
+    StateStoreOptions states;
+    states.capacity = config.state_memory;
+    states.directory = config.data + "/states";
+    TROUPE_RETURN_IF_ERROR(storage::MakeDirectories(states.directory));
+    states.pool = &common_.pool;
+    transport::LocalChannel::Options arena;
+    arena.name = absl::StrCat("troupe-states-", config.name);
+    arena.socket = absl::StrCat(config.run, "/states-", config.name, ".sock");
+    arena.directories = {config.run, config.arena_root};
+    // A state is there twice while it is replaced. Pages that are not used are not there.
+    arena.capacity = config.state_memory * 2;
+    arena.host = config.host_id;
+    TROUPE_ASSIGN_OR_RETURN(states.channel, transport::LocalChannel::Create(std::move(arena)));
+    return states;
   }
 
   // What this node knew of its models before it was started again.

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
+#include "proto/function_signature.hpp"
 
 namespace troupe::actors {
 
@@ -169,8 +170,10 @@ std::shared_ptr<const gateway::FunctionInfo> GatewayService::Describe(const clus
     for (const auto& [number, other] : *view.functions().VersionsOf(name))
       info->versions.push_back(other.key().version());
     info->tenant = record->tenant();
-    info->inputs = {record->inputs().begin(), record->inputs().end()};
-    info->outputs = {record->outputs().begin(), record->outputs().end()};
+    const auto inputs = proto::CallerInputs(*record);
+    const auto outputs = proto::CallerOutputs(*record);
+    info->inputs = {inputs.begin(), inputs.end()};
+    info->outputs = {outputs.begin(), outputs.end()};
     info->ready = record->loaded() && parts_.view->nodes() > 0;
     if (!record->loaded()) info->reason = "unloaded";
     if (record->loaded() && !info->ready) info->reason = "no node takes requests now";

@@ -70,6 +70,7 @@ void ClusterManager::Imported(AdminPromise promise, const proto::DeployRequest& 
   record.mutable_key()->set_version(wish.version());
   record.set_tenant(wish.tenant());
   *record.mutable_slo() = wish.has_slo() ? wish.slo() : options_.default_slo;
+  *record.mutable_state() = wish.state();
   record.set_loaded(true);
   record.set_deployed_unix_ns(options_.unix_now());
   auto command = std::make_shared<proto::DeployFunction>();

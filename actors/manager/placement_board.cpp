@@ -91,11 +91,17 @@ std::vector<cluster::PlacementMove> PlacementBoard::Plan(const cluster::Function
   revision_ = revision;
   nodes_ = std::move(nodes);
   retry_at_ = NextRetry(now);
+  std::map<std::string, cluster::PlacementModel> wanted;
+  for (const auto& [name, versions] : functions.functions()) {
+    for (const auto& [version, record] : versions) {
+      if (!record.loaded()) continue;
+      auto& model = wanted.try_emplace(record.model_digest(), ModelOf(record)).first->second;
+      // All that run this model run where the state of one of them is.
+      model.single = model.single || record.state_size() > 0;
+    }
+  }
   std::vector<cluster::PlacementModel> models;
-  std::set<std::string> seen;
-  for (const auto& [name, versions] : functions.functions())
-    for (const auto& [version, record] : versions)
-      if (record.loaded() && seen.insert(record.model_digest()).second) models.push_back(ModelOf(record));
+  for (auto& [digest, model] : wanted) models.push_back(std::move(model));
   auto plan = cluster::PlanPlacement(models, nodes_, held_, {replicas_});
   problems_ = std::move(plan.problems);
   std::vector<cluster::PlacementMove> moves;

@@ -40,7 +40,8 @@ NodeController::NodeController(caf::actor_config& config, NodeOptions options,
       cache_(std::move(cache)),
       scheduler_(options_.scheduler, policies, options_.costs, options_.topology),
       copies_(options_.copies),
-      inputs_(options_.channel, options_.remote_inputs) {
+      inputs_(options_.channel, options_.remote_inputs),
+      store_(options_.states) {
   if (options_.profiles.format_version() == 0) return;  // nothing was learned yet
   const auto imported = node::ImportProfiles(options_.profiles, scheduler_);
   if (!imported.ok() && options_.on_event)
@@ -62,12 +63,15 @@ NodeController::behavior_type NodeController::make_behavior() {
       [this](const proto::DrainNode& drain) { return Drain(drain.drain()); },
       [this](const proto::DescribeNode&) { return Describe(); },
       [this](const proto::KillGpu& kill) { Kill(kill.gpu()); },
-      [](const proto::ClusterUpdate&) {},
-      [this](const proto::MemberJoined& joined) { Joined(joined.epoch()); },
+      [this](const proto::ClusterUpdate& update) { LearnFunctions(update); },
+      [this](const proto::MemberJoined& joined) { Joined(joined); },
       [this](const proto::DescribeMember& ask) { return Report(ask); },
       [this](const proto::ExecutorReport& report) { Executor(report); },
       [this](const proto::Tick& tick) { OnTick(tick); },
-      [this](const proto::Continue& message) { inputs_.Resume(message); },
+      [this](const proto::Continue& message) {
+        inputs_.Resume(message);
+        store_.Resume(message);
+      },
   };
 }
 
@@ -77,6 +81,7 @@ void NodeController::on_exit() {
   gpus_.clear();
   requests_.clear();
   inputs_.Clear();
+  store_.Clear();
   models_.Clear();
   routers_.Clear();
   cache_ = nullptr;
@@ -92,11 +97,17 @@ SubmitPromise NodeController::Submit(proto::SubmitRequest& message) {
   }
   if (!routers_.ledger().Take(id.router)) return Bounce(promise, proto::BOUNCE_NO_CREDIT, "no credit left");
   const auto now = Now(this);
-  const auto request = RequestFor(message, now);
+  auto request = RequestFor(message, now);
+  const auto* state = declared_.Find(message.function());
+  if (state != nullptr) request.state = state->key;
   auto& held = requests_[id];
   held.message = std::move(message);
   held.promise = promise;
   held.expiry = request.expiry;
+  if (state != nullptr && !state->failed.ok()) {
+    Finish({.id = id, .kind = node::FinishKind::kFailed, .status = state->failed});
+    return promise;
+  }
   // What the scheduler would refuse is not worth a transfer.
   const bool welcome = scheduler_.Knows(request.model) && !scheduler_.draining();
   if (welcome && inputs_.Needed(held.message.inputs())) {
@@ -156,108 +167,9 @@ void NodeController::Handle(const node::Effects& effects) {
   ArmGrants();
 }
 
-void NodeController::CarryOut(const node::Dispatch& dispatch) {
-  const auto held = requests_.find(dispatch.request);
-  TROUPE_CHECK(held != requests_.end() && models_.Find(dispatch.model) != nullptr,
-               "dispatched what this node does not hold");
-  auto& request = held->second;
-  request.serial = next_serial_++;
-  request.gpu = dispatch.gpu;
-  request.swap.Clear();
-  request.run.Clear();
-  NoteDispatch(dispatch, request);
-  for (const auto& victim : dispatch.victims) OrderEviction(dispatch.gpu, victim);
-  request.run_sequence = 0;
-  request.cancelled = false;
-  const auto serial = request.serial;
-  if (dispatch.source == node::SwapSource::kPeer) return Borrow(dispatch, serial);
-  if (dispatch.source == node::SwapSource::kHost) OrderSwapIn(dispatch, serial);
-  const auto run = [this, dispatch, serial] { OrderRun(dispatch, serial); };
-  if (!loans_.Await(dispatch.gpu, dispatch.model, run)) run();
-}
-
-void NodeController::OrderRun(const node::Dispatch& dispatch, std::uint64_t serial) {
-  const auto held = Current(dispatch.request, serial);
-  if (held == nullptr) return;  // its worker was lost while it waited for a loan
-  const auto& copy = models_.Find(dispatch.model)->copy;
-  held->run_sequence = OrderFor(
-      dispatch.model, dispatch.gpu, RunOrderFor(dispatch, held->message, copy, Now(this)),
-      [this, dispatch, serial](proto::WorkerOutcome outcome) { Ran(dispatch, serial, std::move(outcome)); });
-  if (held->cancelled) CancelAtWorker(dispatch.gpu, dispatch.request);
-}
-
-void NodeController::NoteDispatch(const node::Dispatch& dispatch, HeldRequest& request) {
-  request.dispatched = Now(this);
-  request.attempt = dispatch.attempt;
-  const auto* resident = scheduler_.gpus().at(dispatch.gpu).Find(dispatch.model);
-  if (dispatch.source != node::SwapSource::kResident) {
-    request.was = dispatch.source == node::SwapSource::kPeer ? ModelWas::kPeer
-                  : request.from_disk                        ? ModelWas::kDisk
-                                                             : ModelWas::kHost;
-  } else {
-    request.was = resident != nullptr && resident->state == node::ResidentState::kLoading
-                      ? ModelWas::kLoading
-                      : ModelWas::kResident;
-  }
-  if (!request.trial) swaps_.Dispatched(request.was);
-  for (const auto& victim : dispatch.victims) {
-    const bool replicated = scheduler_.gpus().HolderCount(victim) > 0;
-    swaps_.Evicted(replicated ? "replicated" : scheduler_.Heavy(victim) ? "heavy" : "light");
-  }
-}
-
-void NodeController::OrderEviction(node::GpuIndex gpu, const std::string& model) {
-  const auto life = gpus_[gpu].last.incarnation();
-  OrderFor(model, gpu, EvictOrderFor(models_.PackedDigest(model)),
-           [this, gpu, model, life](const proto::WorkerOutcome& outcome) {
-             if (gpus_[gpu].last.incarnation() != life || !Up(gpu)) return;
-             auto status = StatusOf(outcome);
-             if (absl::IsNotFound(status)) status = absl::OkStatus();  // it is gone: what was asked for
-             Handle(scheduler_.Apply(node::EvictDone{gpu, model, status}, Now(this)));
-           });
-}
-
-void NodeController::Ran(const node::Dispatch& dispatch, std::uint64_t serial, proto::WorkerOutcome outcome) {
-  const auto held = Current(dispatch.request, serial);
-  if (held == nullptr) return ReleaseSlices(dispatch.gpu, UnsentSlices(outcome, proto::InferReply()));
-  held->run = std::move(outcome);
-  held->serial = 0;
-  Handle(scheduler_.Apply(RunDoneFor(dispatch, held->swap, held->run), Now(this)));
-}
-
 NodeController::HeldRequest* NodeController::Current(const node::RequestId& id, std::uint64_t serial) {
   const auto it = requests_.find(id);
   return it == requests_.end() || it->second.serial != serial ? nullptr : &it->second;
-}
-
-std::uint64_t NodeController::Order(node::GpuIndex gpu, proto::WorkerOrder order, OnOutcome then) {
-  const auto sequence = next_sequence_++;
-  order.set_sequence(sequence);
-  // An executor answers every order, also when its worker dies; its own end is the node's.
-  request(gpus_[gpu].executor, caf::infinite, std::move(order))
-      .then([then](proto::WorkerOutcome& outcome) { then(std::move(outcome)); },
-            [then, sequence](const caf::error& error) {
-              proto::WorkerOutcome outcome;
-              outcome.set_sequence(sequence);
-              outcome.set_code(static_cast<int>(absl::StatusCode::kUnavailable));
-              outcome.set_message(caf::to_string(error));
-              then(std::move(outcome));
-            });
-  return sequence;
-}
-
-std::uint64_t NodeController::OrderFor(const std::string& model, node::GpuIndex gpu, proto::WorkerOrder order,
-                                       OnOutcome then) {
-  const bool reads = !order.has_evict();
-  models_.BeginUse(model);
-  if (reads) copies_.Read(model, Now(this));
-  return Order(gpu, std::move(order),
-               [this, model, reads, then = std::move(then)](proto::WorkerOutcome outcome) {
-                 then(std::move(outcome));  // may order an eviction of the model: before its use ends
-                 if (reads && copies_.Unread(model, Now(this))) MoveCopies();
-                 models_.EndUse(model);
-                 models_.Forget(model);
-               });
 }
 
 void NodeController::Finish(const node::Finished& finished) {

@@ -11,6 +11,7 @@
 #include "actors/interfaces/node_controller.hpp"
 #include "actors/node/executor.hpp"
 #include "actors/node/remote_inputs.hpp"
+#include "actors/node/state_store.hpp"
 #include "base/policy.hpp"
 #include "node/cache_table.hpp"
 #include "node/profiles.hpp"
@@ -35,6 +36,10 @@ struct NodeOptions {
   // Brings inputs of other hosts here; outlives the actor. Null: none are brought.
   transport::TensorChannel* channel = nullptr;
   RemoteInputLimits remote_inputs;
+  StateStoreOptions states;  // images of what functions keep on the device
+  // A run with state is answered when its state has been written back; false: that is done when its model
+  // leaves the device.
+  bool write_back_each_run = true;
   node::SchedulerLimits scheduler;
   node::CacheLimits copies;      // of the host region
   node::Topology topology;       // of the GPUs, by their index here

@@ -1,7 +1,8 @@
 // The node controller's class, private to its sources: node_controller.cpp (requests and routers),
-// node_swaps.cpp (how models come, loans between GPUs), node_models.cpp (adoption and plans), node_trials.cpp
-// (what models cost), node_copies.cpp (host copies), node_workers.cpp (executors, and what others are told).
-// Contract: actors/interfaces/node_controller.hpp.
+// node_orders.cpp (what was decided, as orders), node_swaps.cpp (how models come, loans between GPUs),
+// node_models.cpp (adoption and plans), node_trials.cpp (what models cost), node_copies.cpp (host copies),
+// node_states.cpp (what functions keep on the device), node_workers.cpp (executors, and what others are
+// told). Contract: actors/interfaces/node_controller.hpp.
 #pragma once
 
 #include <functional>
@@ -12,6 +13,7 @@
 
 #include "actors/core/call.hpp"
 #include "actors/core/time.hpp"
+#include "actors/node/declared_states.hpp"
 #include "actors/node/event_journal.hpp"
 #include "actors/node/held_models.hpp"
 #include "actors/node/loans.hpp"
@@ -20,6 +22,7 @@
 #include "actors/node/prepare_line.hpp"
 #include "actors/node/remote_inputs.hpp"
 #include "actors/node/router_links.hpp"
+#include "actors/node/state_store.hpp"
 #include "actors/node/swap_book.hpp"
 #include "actors/node/trial_line.hpp"
 #include "actors/node/unread_outputs.hpp"
@@ -60,11 +63,15 @@ class NodeController : public ControllerSelf::base {
     ModelWas was = ModelWas::kResident;
     proto::WorkerOutcome swap;
     proto::WorkerOutcome run;
+    bool spoiled_state = false;  // its run went well, and what it left could not be kept
   };
   struct HeldGpu {
     ExecutorActor executor;
     proto::ExecutorReport last;
     PrepareLine plans;
+    // Evictions that write states back: what was decided behind them waits, for the room is not there yet.
+    std::size_t writing = 0;
+    std::vector<std::function<void()>> behind;
     // What its worker said when it was last described, to tell shares of the time since.
     struct {
       Time at{};
@@ -83,7 +90,7 @@ class NodeController : public ControllerSelf::base {
   }
   using OnOutcome = std::function<void(proto::WorkerOutcome)>;
 
-  // --- requests (node_controller.cpp) ---
+  // --- requests (node_controller.cpp; their orders: node_orders.cpp) ---
   SubmitPromise Submit(proto::SubmitRequest& message);
   // Inputs that lie on another host come first: the scheduler learns of the request when they are here.
   void BringInputs(const node::NodeRequest& request);
@@ -96,9 +103,14 @@ class NodeController : public ControllerSelf::base {
   void NoteDispatch(const node::Dispatch& dispatch, HeldRequest& request);
   // Into the book, and an event.
   void NoteSwap(std::uint32_t gpu, SwapDone swap);
+  // The orders of a dispatch, when what it evicts is on its way.
+  void Start(const node::Dispatch& dispatch, std::uint64_t serial);
   void OrderEviction(node::GpuIndex gpu, const std::string& model);
   void OrderRun(const node::Dispatch& dispatch, std::uint64_t serial);
+  void RunGone(const node::Dispatch& dispatch, std::uint64_t serial);
+  void EvictModel(node::GpuIndex gpu, const std::string& model, bool with_states);
   void Ran(const node::Dispatch& dispatch, std::uint64_t serial, proto::WorkerOutcome outcome);
+  void Ended(const node::Dispatch& dispatch, HeldRequest& held, proto::WorkerOutcome outcome);
   // The request, if `serial` is still its dispatch: outcomes of a worker that was lost come too late.
   HeldRequest* Current(const node::RequestId& id, std::uint64_t serial);
   void Finish(const node::Finished& finished);
@@ -161,6 +173,26 @@ class NodeController : public ControllerSelf::base {
   void FreeZeros(const proto::SubmitRequest& message);
   void StopTrial();
   void EndTrial(const node::Finished& finished, const HeldRequest& held);
+  // --- what functions keep on the device (node_states.cpp) ---
+  using OnSaved = std::function<void(const absl::Status& status, const std::vector<KeptStatePtr>& images)>;
+  void LearnFunctions(const proto::ClusterUpdate& update);
+  void DeclareState(const proto::FunctionRecord& record);
+  void StateLoaded(const std::string& key, absl::StatusOr<KeptStatePtr> image);
+  void ForgetState(const std::string& key);
+  // The image, or zeros, for a swap-in; whoever holds it keeps its references valid.
+  KeptStatePtr AddState(const std::string& key, proto::SwapInOrder& order);
+  // `run`: whose run has just ended there well; its state is current although the scheduler does not know
+  // yet.
+  void WriteBack(node::GpuIndex gpu, const std::string& model, const std::string& run, OnSaved then);
+  void SaveImages(node::GpuIndex gpu, const proto::WorkerOutcome& outcome, const std::string& run,
+                  const OnSaved& then);
+  void KeepImages(const std::vector<KeptStatePtr>& images);
+  [[nodiscard]] bool HasStates(node::GpuIndex gpu, const std::string& model) const;
+  void EvictWithStates(node::GpuIndex gpu, const std::string& model);
+  void Written(node::GpuIndex gpu);
+  void SaveRun(const node::Dispatch& dispatch, std::uint64_t serial, proto::WorkerOutcome outcome);
+  void StatesLost(node::GpuIndex gpu);
+  void TellStatesStay(const std::string& model);
 
   // --- host copies (node_copies.cpp) ---
   // Starts what the table decides, and arms its timer.
@@ -186,7 +218,7 @@ class NodeController : public ControllerSelf::base {
   void UpdateCapacity();
   void Kill(std::uint32_t gpu);
   proto::DrainReply Drain(bool drain);
-  void Joined(std::uint64_t epoch);
+  void Joined(const proto::MemberJoined& joined);
   [[nodiscard]] proto::MemberReport Report(const proto::DescribeMember& ask);
   [[nodiscard]] proto::GpuRecord Record(std::uint32_t index) const;
   [[nodiscard]] proto::NodeLoad Load() const;
@@ -211,6 +243,8 @@ class NodeController : public ControllerSelf::base {
   Loans loans_;
   UnreadOutputs unread_;
   RemoteInputs inputs_;
+  DeclaredStates declared_;
+  StateStore store_;
   EventJournal journal_;
   PendingCalls calls_;
   std::vector<HeldGpu> gpus_;

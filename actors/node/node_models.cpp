@@ -119,6 +119,7 @@ void NodeController::AdoptFailed(const std::string& digest, const absl::Status& 
 
 void NodeController::Disown(const std::string& digest) {
   if (models_.Find(digest) == nullptr) return;
+  TellStatesStay(digest);
   auto waiting = models_.GiveUp(digest);
   if (scheduler_.Knows(digest)) Handle(scheduler_.ForgetModel(digest));
   AnswerAdopt(std::move(waiting), digest,

@@ -10,9 +10,11 @@ void NodeController::OrderSwapIn(const node::Dispatch& dispatch, std::uint64_t s
   const auto life = gpus_[dispatch.gpu].last.incarnation();
   const auto source = requests_.at(dispatch.request).was;
   auto order = SwapInOrderFor(dispatch, models_.Find(dispatch.model)->copy, Now(this));
+  KeptStatePtr image;  // until the worker has read it
+  if (dispatch.bring_state) image = AddState(dispatch.state, *order.mutable_swap_in());
   if (lent != nullptr) *order.mutable_swap_in()->mutable_lent() = lent->weights();
   OrderFor(dispatch.model, dispatch.gpu, std::move(order),
-           [this, dispatch, serial, life, source, loan](const proto::WorkerOutcome& outcome) {
+           [this, dispatch, serial, life, source, loan, image](const proto::WorkerOutcome& outcome) {
              // Before anything is planned anew: the lender must not refuse to evict what it lent.
              if (const auto ended = loans_.End(loan)) Return(ended->lender, ended->id);
              // The model comes also when its request was cancelled or expired on the way.
@@ -24,6 +26,7 @@ void NodeController::OrderSwapIn(const node::Dispatch& dispatch, std::uint64_t s
 void NodeController::SwappedIn(const node::Dispatch& dispatch, std::uint64_t serial, ModelWas source,
                                const proto::WorkerOutcome& outcome) {
   if (const auto held = Current(dispatch.request, serial)) held->swap = outcome;
+  if (dispatch.source == node::SwapSource::kResident) return;  // a state alone
   const Duration took(outcome.end_ns() - outcome.begin_ns());
   NoteSwap(dispatch.gpu, {dispatch.model, source, dispatch.peer, Bytes(outcome.bytes()), took, Now(this),
                           dispatch.victims, StatusOf(outcome)});

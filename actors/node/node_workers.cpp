@@ -28,11 +28,13 @@ void NodeController::Executor(const proto::ExecutorReport& report) {
     case proto::ExecutorReport::READY:
       return WorkerUp(report, now);
     case proto::ExecutorReport::DOWN:
+      StatesLost(report.gpu());
       VoidDispatches(report.gpu());
       BorrowerLost(report.gpu());
       ForgetPlans(report.gpu());
       return Handle(scheduler_.Apply(node::WorkerLost{report.gpu(), report.reason()}, now));
     case proto::ExecutorReport::UNFIT:
+      StatesLost(report.gpu());
       VoidDispatches(report.gpu());
       BorrowerLost(report.gpu());
       ForgetPlans(report.gpu());
@@ -90,6 +92,8 @@ void NodeController::VoidDispatches(node::GpuIndex gpu) {
   for (auto& [id, held] : requests_)
     if (held.gpu == gpu) held.serial = 0;
   unread_.ForgetGpu(gpu);
+  gpus_[gpu].writing = 0;
+  for (const auto& start : std::exchange(gpus_[gpu].behind, {})) start();  // of nothing any more
 }
 
 void NodeController::UpdateCapacity() {
@@ -112,8 +116,9 @@ proto::DrainReply NodeController::Drain(bool drain) {
   return {};
 }
 
-void NodeController::Joined(std::uint64_t epoch) {
-  epoch_ = epoch;
+void NodeController::Joined(const proto::MemberJoined& joined) {
+  LearnFunctions(joined.state());
+  epoch_ = joined.epoch();
   GrantAll();
 }
 

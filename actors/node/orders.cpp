@@ -91,6 +91,7 @@ proto::WorkerOrder RunOrderFor(const node::Dispatch& dispatch, const proto::Subm
   const auto remaining = dispatch.expiry == Time::max() ? Duration::max() : dispatch.expiry - now;
   run.set_timeout_ns(std::max<Duration::rep>(1, remaining.count()));
   if (dispatch.deadline != Time::max()) run.set_deadline_in_ns((dispatch.deadline - now).count());
+  run.set_stateful(dispatch.state);
   return order;
 }
 
@@ -116,6 +117,7 @@ node::RunDone RunDoneFor(const node::Dispatch& dispatch, const proto::WorkerOutc
   done.request = dispatch.request;
   done.status = StatusOf(run);
   done.took = Took(run);
+  done.brought_state = dispatch.bring_state && swap.code() == 0 && swap.end_ns() != 0;
   done.waited_for_weights = run.run().last_group_ns() != 0;
   if (swap.code() == 0 && swap.end_ns() != 0) done.since_swap = Duration(run.end_ns() - swap.begin_ns());
   const auto& short_of_room = IsNoFit(swap) ? swap : run;

@@ -159,6 +159,7 @@ class Worker : public caf::event_based_actor {
     if (order.has_prepare()) return Prepare(order);
     if (order.has_swap_in()) return SwapIn(order);
     if (order.has_evict()) return Evict(order);
+    if (order.has_write_back()) return WriteBack(order);
     if (order.has_run()) return Run(order);
     if (order.has_shutdown()) return Die(0, 0, "shut down");
     proto::WorkerOutcome outcome;
@@ -193,7 +194,10 @@ class Worker : public caf::event_based_actor {
   void SwapIn(const proto::WorkerOrder& order) {
     const auto& digest = order.swap_in().model().digest();
     const Bytes bytes(order.swap_in().model().weights().length());
-    if (Resident().contains(digest)) return Answer(order.sequence(), absl::OkStatus(), {}, Now(this));
+    if (Resident().contains(digest)) {
+      TakeStates(order.swap_in());
+      return Answer(order.sequence(), absl::OkStatus(), {}, Now(this));
+    }
     if (bytes > Free()) {
       proto::WorkerOutcome outcome;
       outcome.mutable_no_fit()->set_free(Free().count());
@@ -215,6 +219,7 @@ class Worker : public caf::event_based_actor {
         return Answer(order.sequence(), absl::UnavailableError("that GPU's worker is gone"), {}, begin);
       }
       Resident()[digest] = bytes;
+      TakeStates(swap);
       proto::WorkerOutcome outcome;
       outcome.set_bytes(bytes.count());
       Answer(order.sequence(), absl::OkStatus(), std::move(outcome), begin);
@@ -244,7 +249,45 @@ class Worker : public caf::event_based_actor {
     }
     shared_->control->used -= it->second;
     Resident().erase(it);
-    Answer(order.sequence(), absl::OkStatus(), {}, Now(this));
+    auto outcome = ChangedStates(order.evict().digest());
+    std::erase_if(States(), [&](const auto& state) { return state.second.digest == order.evict().digest(); });
+    Answer(order.sequence(), absl::OkStatus(), std::move(outcome), Now(this));
+  }
+
+  void WriteBack(const proto::WorkerOrder& order) {
+    const auto begin = Now(this);
+    if (shared_->control->refuse_write_back)
+      return Answer(order.sequence(), absl::ResourceExhaustedError("no room for it"), {}, begin);
+    InTime(begin + shared_->profile.write_back, [this, order, begin] {
+      Answer(order.sequence(), absl::OkStatus(), ChangedStates(order.write_back().digest()), begin);
+    });
+  }
+
+  void TakeStates(const proto::SwapInOrder& order) {
+    for (const auto& image : order.states())
+      States()[image.function()] = {order.model().digest(), image, false};
+  }
+
+  proto::WorkerOutcome ChangedStates(const std::string& digest) {
+    proto::WorkerOutcome outcome;
+    outcome.mutable_state();
+    for (auto& [function, state] : States()) {
+      if (state.digest != digest || !std::exchange(state.changed, false)) continue;
+      *outcome.mutable_state()->add_states() = state.image;
+    }
+    return outcome;
+  }
+
+  // The state of a fake function is the number of its runs, which its answer tells.
+  void Advance(const std::string& function, proto::RunOutcome& run) {
+    auto& state = States().at(function);
+    const auto runs = std::to_string(state.image.runs() + 1);
+    state.image.set_runs(state.image.runs() + 1);
+    for (auto& tensor : *state.image.mutable_tensors()) tensor.mutable_data()->set_inlined(runs);
+    state.changed = true;
+    auto& output = *run.add_outputs();
+    output.mutable_spec()->set_name("runs");
+    output.mutable_data()->set_inlined(runs);
   }
 
   void Run(const proto::WorkerOrder& order) {
@@ -260,6 +303,9 @@ class Worker : public caf::event_based_actor {
         return Answer(order.sequence(), absl::CancelledError("cancelled"), {}, begin);
       if (!Resident().contains(order.run().digest()))
         return Answer(order.sequence(), absl::NotFoundError("the model did not come"), {}, begin);
+      const auto& function = order.run().stateful();
+      if (!function.empty() && !States().contains(function))
+        return Answer(order.sequence(), absl::NotFoundError("the state is not here"), {}, begin);
       ++shared_->control->runs;
       proto::WorkerOutcome outcome;
       auto& run = *outcome.mutable_run();
@@ -269,10 +315,12 @@ class Worker : public caf::event_based_actor {
         *run.add_outputs() = input;
         run.mutable_outputs(run.outputs_size() - 1)->mutable_spec()->set_name("out_" + input.spec().name());
       }
+      if (!function.empty()) Advance(function, run);
       Answer(order.sequence(), absl::OkStatus(), std::move(outcome), begin);
     });
   }
 
+  std::map<std::string, FakeWorkerLife::State>& States() { return shared_->control->life.states; }
   std::map<std::string, Bytes>& Resident() { return shared_->control->life.resident; }
 
   std::shared_ptr<Shared> shared_;

@@ -22,6 +22,7 @@ struct FakeWorkerProfile {
   Duration prepare = std::chrono::milliseconds(50);
   Duration run = std::chrono::milliseconds(10);
   Duration start = std::chrono::milliseconds(20);  // from Spawn until it listens
+  Duration write_back = std::chrono::milliseconds(1);
   Bytes activation = MiB(1);
   Duration adopt_timeout = std::chrono::seconds(5);
   Duration lease = std::chrono::seconds(30);  // how long it lives without a link
@@ -36,6 +37,12 @@ struct FakeWorkerLife {
   std::map<std::string, Bytes> resident;  // by digest
   std::map<std::string, Bytes> loading;
   std::map<std::uint64_t, std::string> loans;  // digests of what other GPUs copy from here
+  struct State {
+    std::string digest;  // of its model
+    proto::StateImage image;
+    bool changed = false;
+  };
+  std::map<std::string, State> states;  // by function; what a run leaves says how many there were
 };
 
 // What a test sees and does to the worker behind a link. Shared: outlives link and worker.
@@ -49,8 +56,9 @@ class FakeWorkerControl {
   FakeWorkerLife life;
   bool hang = false;          // orders are taken and never answered, adoptions neither
   bool refuse_start = false;  // exits at once, with code 1
-  bool unfit = false;         // exits at once, with the code of a broken device
-  std::uint64_t lent = 0;     // loans, of all lives
+  bool refuse_write_back = false;
+  bool unfit = false;      // exits at once, with the code of a broken device
+  std::uint64_t lent = 0;  // loans, of all lives
   // Whether the worker of another GPU has this loan out now; empty: this one copies from the host alone.
   // Asked when a copy ends.
   std::function<bool(std::uint32_t gpu, std::uint64_t loan)> peer_lends;

@@ -40,6 +40,16 @@ absl::StatusOr<proto::DeployRequest> DeploymentOf(const Arguments& arguments) {
     deploy.mutable_slo()->set_deadline_ns(arguments.DurationOr("--deadline", Duration::zero()).count());
     deploy.mutable_slo()->set_percentile(percentile);
   }
+  for (const auto& pair : arguments.All("--state")) {
+    const auto at = pair.find('=');
+    if (at == 0 || at == std::string::npos || at + 1 == pair.size()) {
+      return UsageError(
+          Cat("--state is '", pair, "'; it names an input and an output of the model, like past=present"));
+    }
+    auto& tensor = *deploy.add_state();
+    tensor.set_input(pair.substr(0, at));
+    tensor.set_output(pair.substr(at + 1));
+  }
   return deploy;
 }
 
@@ -133,6 +143,10 @@ std::vector<Verb> FunctionVerbs() {
             {.name = "--deadline", .kind = Kind::kDuration, .help = "target for an answer, like 50ms"},
             {.name = "--percentile", .kind = Kind::kNumber, .help = "requests that are to meet it (98)"},
             {.name = "--tenant", .kind = Kind::kText, .help = "whose function it is"},
+            {.name = "--state",
+             .kind = Kind::kText,
+             .help = "INPUT=OUTPUT: what a run gives as OUTPUT stays on the GPU, and is the next run's INPUT",
+             .repeated = true},
             Version("the version; the next one when absent")},
        .run = FunctionDeploy},
       {.group = group, .name = "list", .summary = "All functions and where they are", .run = FunctionList},

@@ -1,5 +1,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "proto/function_signature.hpp"
 #include "shell/cat.hpp"
 #include "shell/inputs/tensor.hpp"
 #include "shell/views.hpp"
@@ -25,6 +26,14 @@ std::string SpecLines(const char* label, const google::protobuf::RepeatedPtrFiel
   return out;
 }
 
+// "past <- present  FP32 [1, 8]": stays on the GPU from run to run.
+std::string StateLine(const proto::FunctionRecord& record, const proto::StateTensor& state) {
+  std::string out = Cat(Printable(state.input()), " <- ", Printable(state.output()));
+  for (const auto& spec : record.inputs())
+    if (spec.name() == state.input()) Append(&out, "  ", Describe(spec));
+  return out;
+}
+
 }  // namespace
 
 std::string DescribeKey(const proto::FunctionKey& key) {
@@ -42,8 +51,8 @@ std::string DescribeSpecs(const google::protobuf::RepeatedPtrField<proto::Tensor
 std::string FunctionLine(const proto::FunctionStatus& function) {
   const auto& record = function.record();
   return Cat(DescribeKey(record.key()), ": ", FormatBytes(Bytes(record.weights_bytes())),
-             " of weights, takes ", DescribeSpecs(record.inputs()), ", gives ",
-             DescribeSpecs(record.outputs()), ", adopted by ",
+             " of weights, takes ", DescribeSpecs(proto::CallerInputs(record)), ", gives ",
+             DescribeSpecs(proto::CallerOutputs(record)), ", adopted by ",
              function.adopted_by().empty() ? "no node yet" : Printable(Join(function.adopted_by())));
 }
 
@@ -66,7 +75,9 @@ std::string FunctionDetails(const proto::FunctionStatus& function, const Style& 
   const auto& record = function.record();
   std::string out = Cat(style.Paint(DescribeKey(record.key()), Colour::kBold),
                         record.loaded() ? "" : "  (unloaded: kept, not served)", "\n");
-  Append(&out, SpecLines("inputs     ", record.inputs()), SpecLines("outputs    ", record.outputs()));
+  Append(&out, SpecLines("inputs     ", proto::CallerInputs(record)),
+         SpecLines("outputs    ", proto::CallerOutputs(record)));
+  for (const auto& state : record.state()) Append(&out, "state      ", StateLine(record, state), "\n");
   Append(&out, "objective  ", Objective(record.slo()), "\ntenant     ",
          record.tenant().empty() ? "-" : Printable(record.tenant()), "\nweights    ",
          FormatBytes(Bytes(record.weights_bytes())), "\ndeployed   ",

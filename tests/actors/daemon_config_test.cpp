@@ -110,6 +110,8 @@ TEST_F(DaemonConfigTest, AFileAndAFlagSetTheSame) {
       {"measure", "requests", [](C c) { return c.measure == "requests"; }},
       {"replicas", "3", [](C c) { return c.replicas == 3; }},
       {"credits-per-gpu", "16", [](C c) { return c.credits_per_gpu == 16; }},
+      {"state-write-back", "evict", [](C c) { return c.state_write_back == "evict"; }},
+      {"state-memory", "5MiB", [](C c) { return c.state_memory == MiB(5); }},
       {"swap-ahead", "3", [](C c) { return c.swap_ahead == 3; }},
       {"concurrency", "2", [](C c) { return c.concurrency == 2; }},
       {"topology", "switch:0-1", [](C c) { return c.topology == "switch:0-1"; }},

@@ -105,7 +105,8 @@ class World {
   // output, "out_" and its name.
   absl::Status Deploy(const std::string& name, Bytes weights,
                       Duration deadline = std::chrono::milliseconds(100),
-                      const std::vector<std::string>& inputs = {"x"}) {
+                      const std::vector<std::string>& inputs = {"x"},
+                      const std::vector<proto::StateTensor>& state = {}) {
     proto::FunctionRecord record;
     record.set_model_digest(Sha256Hex("model " + name));
     record.set_weights_digest(Sha256Hex("weights " + name));
@@ -121,6 +122,14 @@ class World {
       output = input;
       output.set_name("out_" + input_name);
     }
+    for (const auto& tensor : state) {
+      for (auto* spec : {record.add_inputs(), record.add_outputs()}) {
+        spec->set_type(proto::FP32);
+        spec->add_shape(4);
+      }
+      record.mutable_inputs(record.inputs_size() - 1)->set_name(tensor.input());
+      record.mutable_outputs(record.outputs_size() - 1)->set_name(tensor.output());
+    }
     const auto onnx = Sha256Hex("onnx " + name);
     for (const char* part : {"model ", "weights "}) manager_repository_.Put(part + name);
     manager_repository_.AddModel(onnx, record);
@@ -129,6 +138,7 @@ class World {
     auto& deploy = *request.mutable_deploy();
     deploy.set_name(name);
     deploy.set_onnx_digest(onnx);
+    *deploy.mutable_state() = {state.begin(), state.end()};
     deploy.mutable_slo()->set_deadline_ns(deadline.count());
     return Ask(request, std::chrono::seconds(10)).status();
   }

@@ -33,6 +33,17 @@ def dense(mebibytes, seed=0):
                      [value("y", "batch", 1024)], [numpy_helper.from_array(weight, "w")]), weight
 
 
+def accumulate(mebibytes=1):
+    """The state s [1, 1024] becomes t = s + x W, and y = 2 t; the first row of W is 1, 2, 3 ... for x = (1, 0, 0, ...)."""
+    rows = mebibytes * 256
+    weight = np.zeros((rows, 1024), np.float32)
+    weight[0] = np.arange(1, 1025)
+    return serialize([helper.make_node("MatMul", ["x", "w"], ["z"]), helper.make_node("Add", ["s", "z"], ["t"]),
+                      helper.make_node("Mul", ["t", "two"], ["y"])],
+                     [value("x", 1, rows), value("s", 1, 1024)], [value("y", 1, 1024), value("t", 1, 1024)],
+                     [numpy_helper.from_array(weight, "w"), numpy_helper.from_array(np.float32(2), "two")])
+
+
 def digits():
     """(ONNX bytes, images [360, 1, 8, 8], labels [360])."""
     folder = EXAMPLES / "digits"

@@ -5,7 +5,9 @@
 
 #include "base/digest.hpp"
 #include "cluster/cluster_view.hpp"
+#include "cluster/function_state.hpp"
 #include "cluster/workflow_registry.hpp"
+#include "proto/function_signature.hpp"
 
 namespace troupe::cluster::function_registry_test {
 namespace {
@@ -52,6 +54,58 @@ class FunctionRegistryTest : public testing::Test {
   FunctionRegistry registry{{.max_functions = 5, .max_changes = 4}};
   Revision revision = 0;
 };
+
+TEST_F(FunctionRegistryTest, StateIsAnInputAndAnOutputOfOneTypeAndConcreteShape) {
+  const auto spec = [](const char* name, std::vector<std::int64_t> shape,
+                       proto::DataType type = proto::FP32) {
+    proto::TensorSpec out;
+    out.set_name(name);
+    out.set_type(type);
+    *out.mutable_shape() = {shape.begin(), shape.end()};
+    return out;
+  };
+  proto::DeployFunction wish = Deploy("chat");
+  auto& record = *wish.mutable_record();
+  *record.add_inputs() = spec("x", {-1, 4});
+  *record.add_inputs() = spec("past", {2, 8});
+  *record.add_outputs() = spec("present", {2, 8});
+  *record.add_outputs() = spec("other", {2, 9});
+  *record.add_outputs() = spec("whole", {2, 8}, proto::INT64);
+  *record.add_outputs() = spec("open", {-1, 4});
+  const auto refused = [&](const std::vector<std::pair<const char*, const char*>>& pairs) {
+    record.clear_state();
+    for (const auto& [input, output] : pairs) {
+      auto& tensor = *record.add_state();
+      tensor.set_input(input);
+      tensor.set_output(output);
+    }
+    return std::string(registry.ValidateDeploy(wish).status().message());
+  };
+  EXPECT_EQ(refused({{"past", "present"}}), "");
+  EXPECT_EQ(StateBytes(record), Bytes(64));
+  EXPECT_EQ(StateSpecs(record).at(0).name(), "past");
+  EXPECT_THAT(refused({{"pest", "present"}}),
+              HasSubstr("input 'pest', and the model has none such; it has: x, past"));
+  EXPECT_THAT(refused({{"past", "presents"}}), HasSubstr("it has: present, other, whole, open"));
+  EXPECT_THAT(refused({{"past", "other"}}),
+              HasSubstr("found input 'past' (FP32 [2, 8]) and output 'other' (FP32 [2, 9])"));
+  EXPECT_THAT(refused({{"past", "whole"}}), HasSubstr("output 'whole' (INT64 [2, 8])"));
+  EXPECT_THAT(refused({{"x", "open"}}), HasSubstr("the same concrete shape"));
+  EXPECT_THAT(refused({{"past", "present"}, {"past", "present"}}), HasSubstr("for the second time"));
+}
+
+TEST_F(FunctionRegistryTest, CallersSeeNothingOfTheState) {
+  proto::FunctionRecord record;
+  for (const char* name : {"x", "past"}) record.add_inputs()->set_name(name);
+  for (const char* name : {"y", "present"}) record.add_outputs()->set_name(name);
+  EXPECT_EQ(proto::CallerInputs(record).size(), 2);
+  record.add_state()->set_input("past");
+  record.mutable_state(0)->set_output("present");
+  ASSERT_EQ(proto::CallerInputs(record).size(), 1);
+  EXPECT_EQ(proto::CallerInputs(record).at(0).name(), "x");
+  ASSERT_EQ(proto::CallerOutputs(record).size(), 1);
+  EXPECT_EQ(proto::CallerOutputs(record).at(0).name(), "y");
+}
 
 TEST_F(FunctionRegistryTest, VersionsCountUpAndTheNewestAnswers) {
   Add("digits");

@@ -30,6 +30,19 @@ int Adoptions(const PlacementPlan& plan) {
       std::count_if(plan.moves.begin(), plan.moves.end(), [](const auto& move) { return move.adopt; }));
 }
 
+TEST(Placement, AModelWithAFunctionThatKeepsStateHasOneCopy) {
+  auto models = Models(3);
+  models[1].single = true;
+  const PlacementMap before = {{"model1", {"node0", "node1", "node2"}}};
+  const PlacementPlan plan = PlanPlacement(models, Nodes(3), before, {});
+  EXPECT_TRUE(plan.problems.empty());
+  EXPECT_EQ(plan.placements.at("model0").size(), 2u);
+  EXPECT_EQ(plan.placements.at("model1").size(), 1u);
+  const auto given_up = std::count_if(plan.moves.begin(), plan.moves.end(),
+                                      [](const auto& m) { return m.digest == "model1" && !m.adopt; });
+  EXPECT_EQ(given_up, 2);
+}
+
 TEST(Placement, EachModelHasTwoCopiesOnDifferentNodes) {
   const PlacementPlan plan = PlanPlacement(Models(500), Nodes(5), {}, {});
   EXPECT_TRUE(plan.problems.empty());

@@ -16,14 +16,26 @@ struct FakeModel {
   Bytes weights;
   Bytes activation;
 };
+// A function's state is the number of runs that made it. Images at the host, shared by the workers.
+struct FakeStates {
+  Bytes bytes;                               // of each, on a device
+  bool write_back_each = true;               // after each run; else when its model goes
+  std::map<std::string, std::string> model;  // by function
+  std::map<std::string, std::uint64_t> images;
+};
 
 class FakeWorker {
  public:
   // The worker that a dispatch copies from: null when the one that was meant is dead.
   using Peers = std::function<const FakeWorker*(const Dispatch&)>;
   FakeWorker(GpuIndex gpu, Bytes memory, Bytes hidden, const std::map<std::string, FakeModel>& models,
-             Peers peers = {})
-      : gpu_(gpu), memory_(memory), hidden_(hidden), models_(&models), peers_(std::move(peers)) {}
+             Peers peers = {}, FakeStates* host = nullptr)
+      : gpu_(gpu),
+        memory_(memory),
+        hidden_(hidden),
+        models_(&models),
+        host_(host),
+        peers_(std::move(peers)) {}
 
   void Order(const Dispatch& dispatch) { orders_.push_back(dispatch); }
   void OrderEviction(const std::string& model) { evictions_.push_back(model); }
@@ -31,6 +43,7 @@ class FakeWorker {
   [[nodiscard]] Bytes used() const {
     Bytes used = hidden_;
     for (const auto& [model, bytes] : resident_) used += bytes;
+    used += host_ == nullptr ? Bytes() : host_->bytes * states_.size();
     return used;
   }
   [[nodiscard]] bool overbooked() const { return overbooked_; }
@@ -42,6 +55,7 @@ class FakeWorker {
             .peer_copies = peers_ != nullptr};
   }
   [[nodiscard]] bool Has(const std::string& model) const { return resident_.contains(model); }
+  [[nodiscard]] const std::map<std::string, std::uint64_t>& states() const { return states_; }
 
   struct Outcomes {
     std::vector<EvictDone> evicted;
@@ -60,7 +74,7 @@ class FakeWorker {
         .gpu = gpu_, .request = dispatch.request, .end = RunEnd::kRan, .status = status, .took = took};
     const FakeModel& model = models_->at(dispatch.model);
     if (dispatch.source != SwapSource::kResident) {
-      const bool fits = used() + model.weights <= memory_;
+      const bool fits = used() + model.weights + NewState(dispatch) <= memory_;
       absl::Status swap = fits ? absl::OkStatus() : absl::ResourceExhaustedError("no fit");
       if (fits && dispatch.source == SwapSource::kPeer && !FindPeer(dispatch)) {
         swap = absl::UnavailableError("that GPU's worker is gone");
@@ -73,10 +87,18 @@ class FakeWorker {
                              .took = TransferTime(model.weights, BytesPerSecond{6e9})});
       if (!fits) done.end = RunEnd::kNoFit;
     }
+    if (done.end == RunEnd::kRan && used() + NewState(dispatch) > memory_) done.end = RunEnd::kNoFit;
     if (done.end == RunEnd::kRan && !Has(dispatch.model)) done.end = RunEnd::kNotResident;
+    if (done.end == RunEnd::kRan && dispatch.bring_state) {
+      states_[dispatch.state] = host_->images[dispatch.state];
+      done.brought_state = true;
+    }
+    if (done.end == RunEnd::kRan && !dispatch.state.empty() && !states_.contains(dispatch.state))
+      done.end = RunEnd::kNotResident;
     if (done.end == RunEnd::kRan && used() + model.activation > memory_) done.end = RunEnd::kNoFit;
     if (done.end == RunEnd::kNoFit) done.free = done.largest = memory_ - used();
     if (used() > memory_) overbooked_ = true;
+    if (done.end == RunEnd::kRan && status.ok() && !dispatch.state.empty()) Advance(dispatch.state);
     out.ran.push_back(done);
     return out;
   }
@@ -91,7 +113,19 @@ class FakeWorker {
     broken_promises_ += peer->Has(dispatch.model) ? 0 : 1;
     return peer->Has(dispatch.model);
   }
+  [[nodiscard]] Bytes NewState(const Dispatch& dispatch) const {
+    return dispatch.bring_state && !states_.contains(dispatch.state) ? host_->bytes : Bytes();
+  }
+  void Advance(const std::string& state) {
+    ++states_.at(state);
+    if (host_->write_back_each) host_->images[state] = states_.at(state);
+  }
   void Evict(const std::string& model, Outcomes& out) {
+    std::erase_if(states_, [&](const auto& state) {
+      if (host_->model.at(state.first) != model) return false;
+      host_->images[state.first] = std::max(host_->images[state.first], state.second);
+      return true;
+    });
     const bool there = resident_.erase(model) == 1;
     out.evicted.push_back(
         {.gpu = gpu_, .model = model, .status = there ? absl::OkStatus() : absl::NotFoundError("")});
@@ -101,7 +135,9 @@ class FakeWorker {
   Bytes memory_;
   Bytes hidden_;  // taken by the device itself; the plan does not know
   const std::map<std::string, FakeModel>* models_;
+  FakeStates* host_;
   std::map<std::string, Bytes> resident_;
+  std::map<std::string, std::uint64_t> states_;
   std::deque<Dispatch> orders_;
   std::vector<std::string> evictions_;
   bool overbooked_ = false;

@@ -1,5 +1,5 @@
 // Random arrivals, outcomes, deaths, cancellations, copies between GPUs and devices with less room than they
-// say, by seed, for every combination of policies.
+// say, by seed, for every combination of policies; a third of the models have a function with state.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -29,7 +29,12 @@ class World {
       const std::string name = "model" + std::to_string(i);
       models_[name] = {.weights = MiB(10 + random_.Below(40)), .activation = MiB(1 + random_.Below(8))};
       scheduler_.DescribeModel(name, models_[name].weights, models_[name].activation);
+      if (i % 3 != 0) continue;
+      const std::string state = "state" + std::to_string(i);
+      host_.model[state] = name;
+      scheduler_.DeclareState(state, name, host_.bytes);
     }
+    host_.write_back_each = seed % 2 == 0;
     for (GpuIndex gpu = 0; gpu < gpus; ++gpu) {
       scheduler_.AddGpu(gpu, MiB(100));
       workers_.push_back(nullptr);
@@ -68,13 +73,15 @@ class World {
       for (const auto& [model, resident] : gpu.residents) {
         EXPECT_TRUE(resident.Idle() && resident.pins == 0) << model;
         EXPECT_TRUE(workers_[index]->Has(model)) << model;
-        there += models_.at(model).weights;
+        there += models_.at(model).weights + host_.bytes * resident.states.size();
       }
       EXPECT_EQ(there + hidden_[index], workers_[index]->used());
     }
   }
   const SwapScheduler& scheduler() const { return scheduler_; }
   std::uint64_t served = 0;
+  std::uint64_t advanced = 0;  // runs with state
+  std::uint64_t moved = 0;     // states that came back to a GPU
 
  private:
   void Event() {
@@ -106,26 +113,37 @@ class World {
     request.id = {1 + random_.Below(2), next_++};
     request.model = "model" + std::to_string(random_.Below(models_.size()));
     request.function = request.model;
+    if (const std::string state = "state" + request.model.substr(5);
+        host_.model.contains(state) && random_.Below(2) == 0) {
+      request.state = request.function = state;
+    }
     request.priority = static_cast<std::uint32_t>(random_.Below(3));
     request.deadline = now_ + milliseconds(random_.Below(100));
     request.percentile = random_.Below(2) == 0 ? 0 : 90;
     if (random_.Below(4) == 0) request.expiry = now_ + milliseconds(1 + random_.Below(50));
     const Submitted submitted = scheduler_.Submit(request, now_);
-    if (submitted.accepted) open_.insert(request.id);
+    if (!submitted.accepted) return;
+    open_.insert(request.id);
+    if (!request.state.empty()) lines_[request.state].push_back(request.id);
   }
   void StartWorker(GpuIndex gpu) {
     ++lives_[gpu];
     workers_[gpu] = std::make_unique<FakeWorker>(
-        gpu, MiB(100), hidden_[gpu], models_, [this](const Dispatch& dispatch) -> const FakeWorker* {
+        gpu, MiB(100), hidden_[gpu], models_,
+        [this](const Dispatch& dispatch) -> const FakeWorker* {
           const bool same = lives_[dispatch.peer] == source_lives_.at(dispatch.request);
           return same ? workers_[dispatch.peer].get() : nullptr;
-        });
+        },
+        &host_);
     WorkerReady ready = workers_[gpu]->Ready();
     ready.free = MiB(100);  // it does not tell
     Handle(scheduler_.Apply(ready, now_));
   }
   void KillOrStart(GpuIndex gpu) {
     if (workers_[gpu] == nullptr) return StartWorker(gpu);
+    // What was not written back goes with it.
+    for (const auto& [state, runs] : workers_[gpu]->states())
+      if (scheduler_.states().Find(state)->CurrentAt(gpu)) truth_[state] = host_.images[state];
     workers_[gpu] = nullptr;
     Handle(scheduler_.Apply(WorkerLost{gpu, "killed"}, now_));
   }
@@ -140,17 +158,32 @@ class World {
   void StepWorker(GpuIndex gpu, const absl::Status& status) {
     if (workers_[gpu] == nullptr) return;
     const auto out = workers_[gpu]->Step(milliseconds(1 + random_.Below(5)), status);
+    SeeState(gpu, out);
     EXPECT_FALSE(workers_[gpu]->overbooked());
     EXPECT_EQ(workers_[gpu]->broken_promises(), 0u);
     for (const auto& done : out.evicted) Handle(scheduler_.Apply(done, now_));
     for (const auto& done : out.swapped) Handle(scheduler_.Apply(done, now_));
     for (const auto& done : out.ran) Handle(scheduler_.Apply(done, now_));
   }
+  // A run that went well found what its predecessor left.
+  void SeeState(GpuIndex gpu, const FakeWorker::Outcomes& out) {
+    for (const RunDone& done : out.ran) {
+      const auto state = dispatched_.find(done.request);
+      if (state == dispatched_.end() || done.end != RunEnd::kRan || !done.status.ok()) continue;
+      EXPECT_EQ(workers_[gpu]->states().at(state->second), ++truth_[state->second]);
+      ++advanced;
+    }
+  }
   void Settle() {
     scheduler_.Check();
     for (const Dispatch& dispatch : scheduler_.Decide(now_)) {
       EXPECT_TRUE(open_.contains(dispatch.request));
       ASSERT_NE(workers_[dispatch.gpu], nullptr) << "dispatched to a dead worker";
+      if (!dispatch.state.empty()) {
+        EXPECT_EQ(lines_[dispatch.state].front(), dispatch.request) << "not in the order of acceptance";
+        dispatched_[dispatch.request] = dispatch.state;
+        moved += dispatch.bring_state && truth_[dispatch.state] > 0 ? 1 : 0;
+      }
       if (dispatch.source == SwapSource::kPeer) source_lives_[dispatch.request] = lives_.at(dispatch.peer);
       workers_[dispatch.gpu]->Order(dispatch);
     }
@@ -163,6 +196,7 @@ class World {
   void Finish(const Finished& finished) {
     EXPECT_EQ(open_.erase(finished.id), 1u) << "ended twice, or never began";
     EXPECT_LE(finished.attempts, 3u);
+    for (auto& [state, line] : lines_) std::erase(line, finished.id);
     served += finished.kind == FinishKind::kServed ? 1 : 0;
   }
 
@@ -174,6 +208,10 @@ class World {
   std::vector<int> lives_;  // workers of each GPU so far
   std::map<RequestId, int> source_lives_;
   std::set<RequestId> open_;
+  FakeStates host_{.bytes = MiB(3), .write_back_each = true, .model = {}, .images = {}};
+  std::map<std::string, std::uint64_t> truth_;           // runs of each state that count
+  std::map<std::string, std::vector<RequestId>> lines_;  // accepted and not ended
+  std::map<RequestId, std::string> dispatched_;
   std::uint64_t next_ = 1;
   Time now_{};
 };
@@ -197,6 +235,8 @@ std::vector<PolicyNames> EveryCombination() {
 TEST(SwapSchedulerProperty, EveryRequestEndsOnceAndMemoryIsNeverBookedTwice) {
   std::uint64_t served = 0;
   std::uint64_t from_peers = 0;
+  std::uint64_t advanced = 0;
+  std::uint64_t moved = 0;
   std::uint64_t seed = 0;
   for (const PolicyNames& names : EveryCombination()) {
     for (int round = 0; round < 4; ++round) {
@@ -206,6 +246,8 @@ TEST(SwapSchedulerProperty, EveryRequestEndsOnceAndMemoryIsNeverBookedTwice) {
       world.Run(1000);
       world.Drain();
       served += world.served;
+      advanced += world.advanced;
+      moved += world.moved;
       const SchedulerCounts& counts = world.scheduler().counts();
       EXPECT_EQ(counts.accepted,
                 counts.served + counts.failed + counts.expired + counts.cancelled + counts.bounced);
@@ -216,6 +258,8 @@ TEST(SwapSchedulerProperty, EveryRequestEndsOnceAndMemoryIsNeverBookedTwice) {
   }
   EXPECT_GT(served, 5000u);
   EXPECT_GT(from_peers, 100u);
+  EXPECT_GT(advanced, 500u);
+  EXPECT_GT(moved, 100u);
 }
 
 }  // namespace

@@ -49,6 +49,18 @@ TEST_F(RegistryVerbTest, DeployUploadsThenAsks) {
   EXPECT_THAT(troupe.out(), HasSubstr("no node has adopted it yet"));
 }
 
+TEST_F(RegistryVerbTest, StateIsPairsOfAnInputAndAnOutput) {
+  EXPECT_EQ(troupe.Run("function deploy chat " + folder + "/digits.onnx --state keys_in=keys --state v=w"),
+            ExitCode::kOk);
+  const auto& state = troupe.cluster.asked.at(0).deploy().state();
+  ASSERT_EQ(state.size(), 2);
+  EXPECT_EQ(state[0].input(), "keys_in");
+  EXPECT_EQ(state[0].output(), "keys");
+  EXPECT_EQ(state[1].input(), "v");
+  EXPECT_EQ(troupe.Run("function deploy chat " + folder + "/digits.onnx --state keys"), ExitCode::kUsage);
+  EXPECT_EQ(troupe.cluster.asked.size(), 1u);
+}
+
 TEST_F(RegistryVerbTest, WithoutADeadlineTheClustersObjectiveApplies) {
   EXPECT_EQ(troupe.Run("function deploy digits " + folder + "/digits.onnx"), ExitCode::kOk);
   EXPECT_FALSE(troupe.cluster.asked.at(0).deploy().has_slo());

@@ -1,0 +1,82 @@
+// The functions of this node that keep state on the device, by what requests call them. Owned by the node
+// controller.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "cluster/function_state.hpp"
+#include "proto/function.pb.h"
+#include "proto/worker.pb.h"
+
+namespace troupe::actors {
+
+struct DeclaredState {
+  std::string key;   // cluster::StateKey
+  std::string name;  // for people
+  std::string model;
+  std::vector<proto::StateTensor> tensors;
+  std::vector<proto::TensorSpec> specs;
+  absl::Status failed;     // why the function cannot run here
+  std::uint64_t runs = 0;  // that were answered well, as this daemon knows
+
+  // What the first run finds: no data stands for zeros.
+  [[nodiscard]] proto::StateImage Zeros() const {
+    proto::StateImage image;
+    image.set_function(key);
+    for (const auto& spec : specs) *image.add_tensors()->mutable_spec() = spec;
+    return image;
+  }
+};
+
+class DeclaredStates {
+ public:
+  // Null: the function has none, or is not known.
+  [[nodiscard]] DeclaredState* Find(const proto::FunctionKey& function) {
+    const auto it = states_.find({function.name(), function.version()});
+    return it == states_.end() ? nullptr : &it->second;
+  }
+  [[nodiscard]] DeclaredState* ByKey(const std::string& key) {
+    for (auto& [function, state] : states_)
+      if (state.key == key) return &state;
+    return nullptr;
+  }
+  DeclaredState& Add(const proto::FunctionRecord& record) {
+    auto& state = states_[{record.key().name(), record.key().version()}];
+    state = {};
+    state.key = cluster::StateKey(record);
+    state.name = "function '" + record.key().name() + "' version " + record.key().version();
+    state.model = record.model_digest();
+    state.tensors = {record.state().begin(), record.state().end()};
+    state.specs = cluster::StateSpecs(record);
+    return state;
+  }
+  void CountRun(const std::string& key) {
+    if (auto* state = ByKey(key)) ++state->runs;
+  }
+  // Takes out those that `keep` does not want, and returns their keys.
+  template <class Keep>
+  std::vector<std::string> RemoveUnless(Keep keep) {
+    std::vector<std::string> removed;
+    std::erase_if(states_, [&](const auto& entry) {
+      if (keep(entry.second.key)) return false;
+      removed.push_back(entry.second.key);
+      return true;
+    });
+    return removed;
+  }
+  // Calls `visit(state)` for each.
+  template <class Visit>
+  void ForEach(Visit visit) {
+    for (auto& [function, state] : states_) visit(state);
+  }
+  void Clear() { states_.clear(); }
+
+ private:
+  std::map<std::pair<std::string, std::string>, DeclaredState> states_;  // by name and version
+};
+
+}  // namespace troupe::actors

@@ -1,0 +1,148 @@
+// The node controller: what the scheduler decided, as orders to workers, and their outcomes.
+#include "actors/node/node_controller_actor.hpp"
+#include "base/check.hpp"
+
+namespace troupe::actors {
+
+void NodeController::CarryOut(const node::Dispatch& dispatch) {
+  const auto held = requests_.find(dispatch.request);
+  TROUPE_CHECK(held != requests_.end() && models_.Find(dispatch.model) != nullptr,
+               "dispatched what this node does not hold");
+  auto& request = held->second;
+  request.serial = next_serial_++;
+  request.gpu = dispatch.gpu;
+  request.swap.Clear();
+  request.run.Clear();
+  NoteDispatch(dispatch, request);
+  request.run_sequence = 0;
+  request.cancelled = request.spoiled_state = false;
+  for (const auto& victim : dispatch.victims) OrderEviction(dispatch.gpu, victim);
+  if (gpus_[dispatch.gpu].writing == 0) return Start(dispatch, request.serial);
+  models_.BeginUse(dispatch.model);  // the orders that wait will read its host copy
+  copies_.Read(dispatch.model, Now(this));
+  gpus_[dispatch.gpu].behind.push_back([this, dispatch, serial = request.serial] {
+    Start(dispatch, serial);
+    if (copies_.Unread(dispatch.model, Now(this))) MoveCopies();
+    models_.EndUse(dispatch.model);
+    models_.Forget(dispatch.model);
+  });
+}
+
+void NodeController::Start(const node::Dispatch& dispatch, std::uint64_t serial) {
+  if (Current(dispatch.request, serial) == nullptr) return;  // its worker was lost while it waited
+  if (models_.Find(dispatch.model) == nullptr) return RunGone(dispatch, serial);
+  if (dispatch.source == node::SwapSource::kPeer) return Borrow(dispatch, serial);
+  const auto go = [this, dispatch, serial] {
+    if (Current(dispatch.request, serial) == nullptr) return;
+    if (models_.Find(dispatch.model) == nullptr) return RunGone(dispatch, serial);
+    if (dispatch.source == node::SwapSource::kHost || dispatch.bring_state) OrderSwapIn(dispatch, serial);
+    OrderRun(dispatch, serial);
+  };
+  if (dispatch.source == node::SwapSource::kHost || !loans_.Await(dispatch.gpu, dispatch.model, go)) go();
+}
+
+// Its model was taken off this node before its orders could be given.
+void NodeController::RunGone(const node::Dispatch& dispatch, std::uint64_t serial) {
+  proto::WorkerOutcome gone;
+  gone.set_code(static_cast<int>(absl::StatusCode::kNotFound));
+  Ran(dispatch, serial, std::move(gone));
+}
+
+void NodeController::OrderRun(const node::Dispatch& dispatch, std::uint64_t serial) {
+  const auto held = Current(dispatch.request, serial);
+  if (held == nullptr) return;  // its worker was lost while it waited for a loan
+  const auto* model = models_.Find(dispatch.model);
+  if (model == nullptr) return RunGone(dispatch, serial);
+  auto order = RunOrderFor(dispatch, held->message, model->copy, Now(this));
+  if (const auto* state = declared_.ByKey(dispatch.state))
+    *order.mutable_run()->mutable_state() = {state->tensors.begin(), state->tensors.end()};
+  held->run_sequence = OrderFor(
+      dispatch.model, dispatch.gpu, std::move(order),
+      [this, dispatch, serial](proto::WorkerOutcome outcome) { Ran(dispatch, serial, std::move(outcome)); });
+  if (held->cancelled) CancelAtWorker(dispatch.gpu, dispatch.request);
+}
+
+void NodeController::NoteDispatch(const node::Dispatch& dispatch, HeldRequest& request) {
+  request.dispatched = Now(this);
+  request.attempt = dispatch.attempt;
+  const auto* resident = scheduler_.gpus().at(dispatch.gpu).Find(dispatch.model);
+  if (dispatch.source != node::SwapSource::kResident) {
+    request.was = dispatch.source == node::SwapSource::kPeer ? ModelWas::kPeer
+                  : request.from_disk                        ? ModelWas::kDisk
+                                                             : ModelWas::kHost;
+  } else {
+    request.was = resident != nullptr && resident->state == node::ResidentState::kLoading
+                      ? ModelWas::kLoading
+                      : ModelWas::kResident;
+  }
+  if (!request.trial) swaps_.Dispatched(request.was);
+  for (const auto& victim : dispatch.victims) {
+    const bool replicated = scheduler_.gpus().HolderCount(victim) > 0;
+    swaps_.Evicted(replicated ? "replicated" : scheduler_.Heavy(victim) ? "heavy" : "light");
+  }
+}
+
+void NodeController::OrderEviction(node::GpuIndex gpu, const std::string& model) {
+  HasStates(gpu, model) ? EvictWithStates(gpu, model) : EvictModel(gpu, model, false);
+}
+
+void NodeController::EvictModel(node::GpuIndex gpu, const std::string& model, bool with_states) {
+  const auto life = gpus_[gpu].last.incarnation();
+  OrderFor(model, gpu, EvictOrderFor(models_.PackedDigest(model)),
+           [this, gpu, model, life, with_states](const proto::WorkerOutcome& outcome) {
+             if (gpus_[gpu].last.incarnation() != life || !Up(gpu)) return;
+             auto status = StatusOf(outcome);
+             if (absl::IsNotFound(status)) status = absl::OkStatus();  // it is gone: what was asked for
+             Handle(scheduler_.Apply(node::EvictDone{gpu, model, status}, Now(this)));
+             if (with_states) Written(gpu);
+           });
+}
+
+void NodeController::Ran(const node::Dispatch& dispatch, std::uint64_t serial, proto::WorkerOutcome outcome) {
+  const auto held = Current(dispatch.request, serial);
+  if (held == nullptr) return ReleaseSlices(dispatch.gpu, UnsentSlices(outcome, proto::InferReply()));
+  const bool advanced = !dispatch.state.empty() && outcome.code() == 0;
+  if (advanced && options_.write_back_each_run) return SaveRun(dispatch, serial, std::move(outcome));
+  if (advanced) declared_.CountRun(dispatch.state);
+  Ended(dispatch, *held, std::move(outcome));
+}
+
+void NodeController::Ended(const node::Dispatch& dispatch, HeldRequest& held, proto::WorkerOutcome outcome) {
+  held.run = std::move(outcome);
+  held.serial = 0;
+  auto done = RunDoneFor(dispatch, held.swap, held.run);
+  done.spoiled_state = held.spoiled_state;
+  Handle(scheduler_.Apply(done, Now(this)));
+}
+
+std::uint64_t NodeController::Order(node::GpuIndex gpu, proto::WorkerOrder order, OnOutcome then) {
+  const auto sequence = next_sequence_++;
+  order.set_sequence(sequence);
+  // An executor answers every order, also when its worker dies; its own end is the node's.
+  request(gpus_[gpu].executor, caf::infinite, std::move(order))
+      .then([then](proto::WorkerOutcome& outcome) { then(std::move(outcome)); },
+            [then, sequence](const caf::error& error) {
+              proto::WorkerOutcome outcome;
+              outcome.set_sequence(sequence);
+              outcome.set_code(static_cast<int>(absl::StatusCode::kUnavailable));
+              outcome.set_message(caf::to_string(error));
+              then(std::move(outcome));
+            });
+  return sequence;
+}
+
+std::uint64_t NodeController::OrderFor(const std::string& model, node::GpuIndex gpu, proto::WorkerOrder order,
+                                       OnOutcome then) {
+  const bool reads = !order.has_evict() && !order.has_write_back();
+  models_.BeginUse(model);
+  if (reads) copies_.Read(model, Now(this));
+  return Order(gpu, std::move(order),
+               [this, model, reads, then = std::move(then)](proto::WorkerOutcome outcome) {
+                 then(std::move(outcome));  // may order an eviction of the model: before its use ends
+                 if (reads && copies_.Unread(model, Now(this))) MoveCopies();
+                 models_.EndUse(model);
+                 models_.Forget(model);
+               });
+}
+
+}  // namespace troupe::actors

@@ -1,0 +1,213 @@
+// The node controller: what functions keep on the device. node::FunctionStates decides where, the store keeps
+// images.
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "actors/node/node_controller_actor.hpp"
+
+namespace troupe::actors {
+
+namespace {
+
+proto::WorkerOrder WriteBackOrderFor(const std::string& digest) {
+  proto::WorkerOrder order;
+  order.mutable_write_back()->set_digest(digest);
+  return order;
+}
+
+}  // namespace
+
+// Deployments of this cluster, all of them: a snapshot is what the manager sends.
+void NodeController::LearnFunctions(const proto::ClusterUpdate& update) {
+  if (!update.snapshot()) return;
+  std::set<std::string> keys;
+  for (const auto& record : update.functions()) {
+    if (record.state().empty()) continue;
+    keys.insert(cluster::StateKey(record));
+    const auto* known = declared_.Find(record.key());
+    if (known == nullptr || known->key != cluster::StateKey(record)) DeclareState(record);
+  }
+  for (const auto& key : declared_.RemoveUnless([&](const std::string& k) { return keys.contains(k); }))
+    ForgetState(key);
+}
+
+void NodeController::DeclareState(const proto::FunctionRecord& record) {
+  if (const auto* old = declared_.Find(record.key())) ForgetState(std::string(old->key));
+  auto& state = declared_.Add(record);
+  // Each tensor is there twice on a device, and rounded up.
+  const auto bytes = cluster::StateBytes(record);
+  const auto rounding = Bytes(512 * state.specs.size());
+  state.failed = store_.Reserve(state.key, bytes);
+  scheduler_.DeclareState(state.key, state.model, bytes * 2 + rounding);
+  if (!state.failed.ok()) return Note("state-refused", std::string(state.failed.message()));
+  scheduler_.HoldState(state.key, true);
+  store_.Load(this, state.key, state.specs, [this, key = state.key](absl::StatusOr<KeptStatePtr> image) {
+    StateLoaded(key, std::move(image));
+  });
+}
+
+void NodeController::StateLoaded(const std::string& key, absl::StatusOr<KeptStatePtr> image) {
+  auto* state = declared_.ByKey(key);
+  if (state == nullptr) return;
+  if (image.ok()) {
+    state->runs = (*image)->image().runs();
+    store_.Keep(*std::move(image));
+  } else if (!absl::IsNotFound(image.status())) {
+    // Zeros would pass for the state: nobody runs until somebody decided that it begins anew.
+    state->failed = absl::DataLossError(
+        absl::StrCat(state->name, ": its state cannot be read (", image.status().message(),
+                     "); remove the function and deploy it again to begin anew"));
+    Note("state-damaged", std::string(state->failed.message()));
+    return Handle(scheduler_.FailState(key, state->failed));  // and held for ever
+  }
+  scheduler_.HoldState(key, false);
+  Pump();
+}
+
+void NodeController::ForgetState(const std::string& key) {
+  Handle(scheduler_.ForgetState(key));
+  store_.Forget(key);
+}
+
+KeptStatePtr NodeController::AddState(const std::string& key, proto::SwapInOrder& order) {
+  auto image = store_.Find(key);
+  if (image != nullptr) {
+    *order.add_states() = image->image();
+  } else if (const auto* state = declared_.ByKey(key)) {
+    *order.add_states() = state->Zeros();
+  }
+  return image;
+}
+
+// Its images are safe when `then` is called, and kept by whoever gets them.
+void NodeController::WriteBack(node::GpuIndex gpu, const std::string& model, const std::string& run,
+                               OnSaved then) {
+  OrderFor(model, gpu, WriteBackOrderFor(models_.PackedDigest(model)),
+           [this, gpu, run, then = std::move(then)](const proto::WorkerOutcome& outcome) {
+             SaveImages(gpu, outcome, run, then);
+           });
+}
+
+void NodeController::SaveImages(node::GpuIndex gpu, const proto::WorkerOutcome& outcome,
+                                const std::string& run, const OnSaved& then) {
+  struct Saving {
+    std::size_t open = 1;
+    absl::Status status;
+    std::vector<KeptStatePtr> images;
+    proto::ReleaseOrder slices;
+  };
+  auto saving = std::make_shared<Saving>();
+  saving->status = StatusOf(outcome);
+  const auto close = [this, gpu, saving, then] {
+    if (--saving->open > 0) return;
+    ReleaseSlices(gpu, saving->slices);
+    then(saving->status, saving->images);
+  };
+  for (const auto& image : outcome.state().states()) {
+    for (const auto& tensor : image.tensors())
+      if (tensor.data().has_arena()) *saving->slices.add_slices() = tensor.data().arena();
+    // What lies there still of a function that has gone on elsewhere, or was removed, is nobody's.
+    const auto* state = scheduler_.states().Find(image.function());
+    if (state == nullptr || (image.function() != run && !state->CurrentAt(gpu))) continue;
+    ++saving->open;
+    store_.Save(this, image, [saving, close](absl::StatusOr<KeptStatePtr> kept) {
+      saving->status.Update(kept.status());
+      if (kept.ok()) saving->images.push_back(*std::move(kept));
+      close();
+    });
+  }
+  close();
+}
+
+void NodeController::KeepImages(const std::vector<KeptStatePtr>& images) {
+  for (const auto& image : images) {
+    auto* state = declared_.ByKey(image->image().function());
+    if (state == nullptr) continue;
+    state->runs = image->image().runs();
+    store_.Keep(image);
+  }
+}
+
+bool NodeController::HasStates(node::GpuIndex gpu, const std::string& model) const {
+  const auto& of = scheduler_.states().Of(model);
+  return std::any_of(of.begin(), of.end(),
+                     [&](const std::string& key) { return scheduler_.states().Find(key)->CurrentAt(gpu); });
+}
+
+// Written back first and then evicted, in two orders: whatever dies between them, the state is somewhere.
+void NodeController::EvictWithStates(node::GpuIndex gpu, const std::string& model) {
+  const auto life = gpus_[gpu].last.incarnation();
+  ++gpus_[gpu].writing;
+  models_.BeginUse(model);  // its name has to be known until the eviction is ordered
+  WriteBack(gpu, model, "", [this, gpu, model, life](const absl::Status& status, const auto& images) {
+    const bool same = gpus_[gpu].last.incarnation() == life && Up(gpu);
+    if (same) KeepImages(images);
+    if (same && status.ok()) EvictModel(gpu, model, true);
+    models_.EndUse(model);
+    models_.Forget(model);
+    if (!same || status.ok()) return;
+    Note("state-not-saved", absl::StrCat("GPU ", gpu, ": ", status.message(), "; its model stays"));
+    Handle(scheduler_.Apply(node::EvictDone{gpu, model, status}, Now(this)));
+    Written(gpu);
+  });
+}
+
+// What was decided for this GPU meanwhile may go on, in its order.
+void NodeController::Written(node::GpuIndex gpu) {
+  if (--gpus_[gpu].writing > 0) return;
+  for (const auto& start : std::exchange(gpus_[gpu].behind, {})) start();
+}
+
+// A run counts as done when its state is safe: until then a worker that dies takes nothing with it.
+void NodeController::SaveRun(const node::Dispatch& dispatch, std::uint64_t serial,
+                             proto::WorkerOutcome outcome) {
+  auto run = std::make_shared<proto::WorkerOutcome>(std::move(outcome));
+  WriteBack(dispatch.gpu, dispatch.model, dispatch.state,
+            [this, dispatch, serial, run](const absl::Status& status, const auto& images) {
+              // Its worker died meanwhile, and the run is planned again: on the state that it began with.
+              auto* held = Current(dispatch.request, serial);
+              if (held == nullptr)
+                return ReleaseSlices(dispatch.gpu, UnsentSlices(*run, proto::InferReply()));
+              const bool saved = std::any_of(images.begin(), images.end(), [&](const KeptStatePtr& image) {
+                return image->image().function() == dispatch.state;
+              });
+              if (status.ok() && saved) {
+                KeepImages(images);
+              } else {
+                held->spoiled_state = true;
+                run->set_code(static_cast<int>(absl::StatusCode::kUnavailable));
+                run->set_message(absl::StrCat("the run's state could not be kept, and is as it was before: ",
+                                              status.ok() ? "nothing was written back" : status.message()));
+              }
+              Ended(dispatch, *held, std::move(*run));
+            });
+}
+
+void NodeController::StatesLost(node::GpuIndex gpu) {
+  declared_.ForEach([&](DeclaredState& state) {
+    const auto* where = scheduler_.states().Find(state.key);
+    if (where == nullptr || !where->CurrentAt(gpu)) return;
+    const auto image = store_.Find(state.key);
+    const auto safe = image == nullptr ? 0 : image->image().runs();
+    if (state.runs > safe) {
+      Note("state-lost", absl::StrCat(state.name, ": the worker of GPU ", gpu, " died with its state; the ",
+                                      state.runs - safe,
+                                      " runs since it was last written back are lost, it "
+                                      "goes on from run ",
+                                      safe));
+    }
+    state.runs = safe;
+  });
+}
+
+// The model leaves this node. State does not travel between nodes.
+void NodeController::TellStatesStay(const std::string& model) {
+  declared_.ForEach([&](const DeclaredState& state) {
+    if (state.model != model || (state.runs == 0 && store_.Find(state.key) == nullptr)) return;
+    Note("state-stays", absl::StrCat(state.name, ": its model was taken off this node, and its state of ",
+                                     state.runs, " runs stays here"));
+  });
+}
+
+}  // namespace troupe::actors

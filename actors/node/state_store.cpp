@@ -1,0 +1,215 @@
+#include "actors/node/state_store.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <span>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/digest.hpp"
+#include "base/status.hpp"
+#include "storage/durable_file.hpp"
+
+namespace troupe::actors {
+
+namespace {
+
+using Channel = std::shared_ptr<transport::LocalChannel>;
+
+constexpr std::size_t kDigest = 64;  // hexadecimal digits
+// Of one image; an order has to fit its ring.
+constexpr Bytes kInlined = KiB(128);
+constexpr std::size_t kLargestFile = std::size_t{2} << 30U;
+
+// What the bytes of a reference are, and what keeps them.
+absl::StatusOr<transport::TensorData> Read(const Channel& channel, const proto::TensorRef& ref) {
+  if (channel != nullptr && ref.has_arena()) return channel->Fetch(ref);
+  return transport::InlineData(ref);
+}
+
+absl::StatusOr<proto::TensorRef> Put(transport::LocalChannel& channel, std::span<const std::byte> bytes,
+                                     Bytes& inlined) {
+  const Bytes size(bytes.size());
+  const bool small = size <= transport::kInlineLimit && inlined + size <= kInlined;
+  if (small) inlined += size;
+  TROUPE_ASSIGN_OR_RETURN(auto room, small ? channel.Reserve(size) : channel.ReserveSlice(size));
+  std::copy(bytes.begin(), bytes.end(), room.bytes().begin());
+  return room.Commit();
+}
+
+absl::StatusOr<KeptStatePtr> Copy(const Channel& channel, const proto::StateImage& image) {
+  proto::StateImage copy = image;
+  for (auto& tensor : *copy.mutable_tensors()) tensor.clear_data();
+  Bytes inlined;
+  const auto kept = [&] { return std::make_shared<const KeptState>(std::move(copy), channel); };
+  for (int i = 0; i < image.tensors_size(); ++i) {
+    absl::Status failed;
+    if (auto data = Read(channel, image.tensors(i).data()); !data.ok()) {
+      failed = data.status();
+    } else if (channel == nullptr) {
+      *copy.mutable_tensors(i)->mutable_data() = image.tensors(i).data();
+    } else {
+      auto put = Put(*channel, data->bytes(), inlined);
+      failed = put.status();
+      if (put.ok()) *copy.mutable_tensors(i)->mutable_data() = *std::move(put);
+    }
+    if (failed.ok()) continue;
+    static_cast<void>(kept());  // frees what was put
+    return failed;
+  }
+  return kept();
+}
+
+absl::Status Write(const std::string& path, const Channel& channel, const proto::StateImage& image) {
+  proto::StateImage whole = image;
+  for (auto& tensor : *whole.mutable_tensors()) {
+    if (!tensor.data().has_arena()) continue;
+    TROUPE_ASSIGN_OR_RETURN(const auto data, channel->Fetch(tensor.data()));
+    const auto bytes = data.bytes();
+    tensor.mutable_data()->set_inlined(bytes.data(), bytes.size());
+  }
+  const std::string bytes = whole.SerializeAsString();
+  return storage::ReplaceFile(path, absl::StrCat(Sha256Hex(bytes), "\n", bytes));
+}
+
+bool Same(const proto::TensorSpec& a, const proto::TensorSpec& b) {
+  return a.name() == b.name() && a.type() == b.type() &&
+         std::equal(a.shape().begin(), a.shape().end(), b.shape().begin(), b.shape().end());
+}
+
+// Why a file is not the image of this function; empty when it is.
+std::string Wrong(const std::string& text, const std::string& function,
+                  const std::vector<proto::TensorSpec>& specs, proto::StateImage& image) {
+  const bool whole = text.size() > kDigest && text[kDigest] == '\n' &&
+                     Sha256Hex(text.substr(kDigest + 1)) == text.substr(0, kDigest);
+  if (!whole || !image.ParseFromString(text.substr(kDigest + 1))) return "is damaged";
+  if (image.function() != function) return absl::StrCat("is of '", image.function(), "'");
+  bool same = static_cast<std::size_t>(image.tensors_size()) == specs.size();
+  for (std::size_t i = 0; same && i < specs.size(); ++i) {
+    const proto::Tensor& tensor = image.tensors(static_cast<int>(i));
+    same = Same(tensor.spec(), specs[i]) && tensor.data().has_inlined();
+  }
+  return same ? "" : "has other tensors than the function declares";
+}
+
+absl::StatusOr<KeptStatePtr> ReadFile(const std::string& path, const Channel& channel,
+                                      const std::string& function,
+                                      const std::vector<proto::TensorSpec>& specs) {
+  std::error_code missing;
+  const auto size = std::filesystem::file_size(path, missing);
+  // The reader takes room for as much as it may find.
+  TROUPE_ASSIGN_OR_RETURN(
+      const std::string text,
+      storage::ReadSmallFile(path, missing ? 0 : std::min<std::size_t>(size, kLargestFile)));
+  proto::StateImage image;
+  if (const std::string wrong = Wrong(text, function, specs, image); !wrong.empty()) {
+    const std::string aside = absl::StrCat(path, ".damaged");
+    static_cast<void>(std::rename(path.c_str(), aside.c_str()));
+    return absl::DataLossError(absl::StrCat("'", path, "' ", wrong, "; it is kept as '", aside, "'"));
+  }
+  if (channel == nullptr) return std::make_shared<const KeptState>(std::move(image), channel);
+  Bytes inlined;
+  for (auto& tensor : *image.mutable_tensors()) {
+    const std::string whole = std::move(*tensor.mutable_data()->mutable_inlined());
+    TROUPE_ASSIGN_OR_RETURN(*tensor.mutable_data(), Put(*channel, std::as_bytes(std::span(whole)), inlined));
+  }
+  return std::make_shared<const KeptState>(std::move(image), channel);
+}
+
+}  // namespace
+
+KeptState::~KeptState() {
+  if (channel_ == nullptr) return;
+  for (const auto& tensor : image_.tensors()) static_cast<void>(channel_->Release(tensor.data()));
+}
+
+// Names of functions have no '+'.
+std::string StateFile(const std::string& directory, const std::string& function) {
+  std::string name = function;
+  for (char& c : name)
+    if (c == '/' || c == '@') c = '+';
+  return absl::StrCat(directory, "/", name, ".state");
+}
+
+void StateStore::Do(caf::local_actor* self, std::function<absl::StatusOr<KeptStatePtr>()> job, Done done) {
+  if (options_.pool == nullptr) return done(job());
+  const auto answer = continuations_.Make<KeptStatePtr>(self, std::move(done));
+  // A job that is refused is destroyed, and its continuation told so.
+  static_cast<void>(options_.pool->Post([job = std::move(job), answer] { answer(job()); }));
+}
+
+void StateStore::Save(caf::local_actor* self, proto::StateImage image, Done done) {
+  Do(
+      self,
+      [channel = options_.channel, directory = options_.directory,
+       image = std::move(image)]() -> absl::StatusOr<KeptStatePtr> {
+        TROUPE_ASSIGN_OR_RETURN(auto kept, Copy(channel, image));
+        if (!directory.empty()) {
+          TROUPE_RETURN_IF_ERROR(Write(StateFile(directory, image.function()), channel, kept->image()));
+        }
+        return kept;
+      },
+      std::move(done));
+}
+
+void StateStore::Load(caf::local_actor* self, const std::string& function,
+                      std::vector<proto::TensorSpec> specs, Done done) {
+  if (options_.directory.empty()) return done(absl::NotFoundError("nothing is kept on disk"));
+  Do(
+      self,
+      [channel = options_.channel, path = StateFile(options_.directory, function), function,
+       specs = std::move(specs)] { return ReadFile(path, channel, function, specs); },
+      std::move(done));
+}
+
+void StateStore::Keep(KeptStatePtr image) {
+  const std::string function = image->image().function();
+  images_[function] = std::move(image);
+}
+
+KeptStatePtr StateStore::Find(const std::string& function) const {
+  const auto it = images_.find(function);
+  return it == images_.end() ? nullptr : it->second;
+}
+
+void StateStore::Forget(const std::string& function) {
+  images_.erase(function);
+  const auto room = rooms_.find(function);
+  if (room != rooms_.end()) {
+    reserved_ -= room->second;
+    rooms_.erase(room);
+  }
+  if (options_.directory.empty()) return;
+  const std::string path = StateFile(options_.directory, function);
+  if (options_.pool == nullptr) {
+    static_cast<void>(std::remove(path.c_str()));
+  } else {
+    static_cast<void>(options_.pool->Post([path] { static_cast<void>(std::remove(path.c_str())); }));
+  }
+}
+
+absl::Status StateStore::Reserve(const std::string& function, Bytes bytes) {
+  if (rooms_.contains(function)) return absl::OkStatus();
+  if (bytes > options_.capacity) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the state of '", function, "' has ", FormatBytes(bytes), ", and this node keeps at most ",
+        FormatBytes(options_.capacity), " of states (--state-memory)"));
+  }
+  if (bytes > options_.capacity - reserved_) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the state of '", function, "' has ", FormatBytes(bytes), ", and of the ",
+                     FormatBytes(options_.capacity), " that this node keeps (--state-memory) ",
+                     FormatBytes(reserved_), " belong to other functions; remove one, or enlarge it"));
+  }
+  rooms_[function] = bytes;
+  reserved_ += bytes;
+  return absl::OkStatus();
+}
+
+void StateStore::Clear() {
+  continuations_.Clear();
+  images_.clear();
+}
+
+}  // namespace troupe::actors

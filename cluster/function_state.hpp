@@ -1,0 +1,26 @@
+// The device state that functions declare: what one run gives as `output`, the next gets as `input`. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/units.hpp"
+#include "proto/function.pb.h"
+
+namespace troupe::cluster {
+
+// InvalidArgument, with what was found, unless each pair names an input and an output of the same type and
+// the same concrete shape, and no tensor is named twice.
+[[nodiscard]] absl::Status ValidateState(const proto::FunctionRecord& record);
+
+// Who a state belongs to: one deployment of one version. A function that was removed and deployed again under
+// its old name and version begins anew.
+[[nodiscard]] std::string StateKey(const proto::FunctionRecord& record);
+
+// The specs of the state's tensors, named as the inputs; the record has been validated.
+[[nodiscard]] std::vector<proto::TensorSpec> StateSpecs(const proto::FunctionRecord& record);
+// Of one copy of the state.
+[[nodiscard]] Bytes StateBytes(const proto::FunctionRecord& record);
+
+}  // namespace troupe::cluster

@@ -1,0 +1,113 @@
+// The swap scheduler and functions that keep state on the device: whose turn it is, and on which GPU.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.hpp"
+#include "node/swap_scheduler.hpp"
+
+namespace troupe::node {
+
+void SwapScheduler::DeclareState(const std::string& state, const std::string& model, Bytes bytes) {
+  states_.Declare(state, model, bytes);
+}
+
+// Those that wait; what is on a GPU ends with its outcome.
+void SwapScheduler::EndLine(const std::string& state, FinishKind kind, const absl::Status& why,
+                            proto::BounceReason bounce, Effects& effects) {
+  const FunctionStates::State* found = states_.Find(state);
+  if (found == nullptr) return;
+  const std::deque<RequestId> line = found->line;
+  for (const RequestId& id : line) {
+    Entry& entry = requests_.at(id);
+    if (entry.gpu == kNoGpu) effects.finished.push_back(End(entry, kind, why, bounce));
+  }
+}
+
+Effects SwapScheduler::ForgetState(const std::string& state) {
+  Effects effects;
+  EndLine(state, FinishKind::kBounced, absl::UnavailableError("the function's state was taken off this node"),
+          proto::BOUNCE_NOT_ADOPTED, effects);
+  states_.Forget(state);
+  return effects;
+}
+
+Effects SwapScheduler::FailState(const std::string& state, const absl::Status& why) {
+  Effects effects;
+  EndLine(state, FinishKind::kFailed, why, proto::BOUNCE_UNSPECIFIED, effects);
+  return effects;
+}
+
+void SwapScheduler::HoldState(const std::string& state, bool held) {
+  if (FunctionStates::State* found = states_.Find(state)) found->held = held;
+}
+
+// The request of this model that goes next: the most urgent, but each function with state in the order in
+// which its requests were accepted, one at a time. Null: none may go now.
+SwapScheduler::Entry* SwapScheduler::NextOf(const std::string& model) {
+  const auto& waiting = *queue_.Find(model);
+  const std::size_t blocked = states_.Blocked(model);
+  if (blocked == 0 && states_.Of(model).empty()) return &requests_.at(waiting.begin()->second);
+  if (blocked == waiting.size()) return nullptr;
+  for (const auto& [key, id] : waiting) {
+    Entry& entry = requests_.at(id);
+    const FunctionStates::State* state = states_.Find(entry.request.state);
+    if (state == nullptr) return &entry;
+    if (state->MayRun()) return &requests_.at(state->line.front());
+  }
+  return nullptr;
+}
+
+bool SwapScheduler::StateAllows(const Entry& entry, GpuIndex gpu) const {
+  const FunctionStates::State* state = states_.Find(entry.request.state);
+  return state == nullptr || state->gpu == kNoGpu || state->gpu == gpu;
+}
+
+// Room that the request's state still has to get on this GPU.
+Bytes SwapScheduler::StateNeed(const Entry& entry, const Gpu& gpu) const {
+  const FunctionStates::State* state = states_.Find(entry.request.state);
+  if (state == nullptr) return Bytes();
+  const Resident* resident = gpu.Find(entry.request.model);
+  return resident != nullptr && resident->states.contains(entry.request.state) ? Bytes() : state->bytes;
+}
+
+void SwapScheduler::PlaceState(const Entry& entry, Dispatch& dispatch) {
+  FunctionStates::State* state = states_.Find(entry.request.state);
+  if (state == nullptr) return;
+  TROUPE_CHECK(state->MayRun() && state->line.front() == entry.request.id, "a state was used out of turn");
+  TROUPE_CHECK(state->gpu == kNoGpu || state->gpu == dispatch.gpu, "a state would be on two GPUs");
+  gpus_.AddState(dispatch.gpu, dispatch.model, entry.request.state, state->bytes);
+  dispatch.state = entry.request.state;
+  dispatch.bring_state = !state->CurrentAt(dispatch.gpu);
+  state->gpu = dispatch.gpu;
+  state->running = true;
+}
+
+void SwapScheduler::EndTurn(const Entry& entry) {
+  if (FunctionStates::State* state = states_.Find(entry.request.state)) state->running = false;
+}
+
+// Where the state of a run that has ended is now.
+void SwapScheduler::NoteState(const Entry& entry, const RunDone& done) {
+  FunctionStates::State* state = states_.Find(entry.request.state);
+  if (state == nullptr || state->gpu != done.gpu) return;
+  if (entry.brings_state) state->current = done.brought_state;
+  if (done.end == RunEnd::kNotResident || done.spoiled_state) state->current = false;
+  // What is not there binds nobody to that GPU.
+  if (!state->current && gpus_.at(done.gpu).Find(state->model) == nullptr) state->gpu = kNoGpu;
+}
+
+void SwapScheduler::CheckStates() const {
+  for (const auto& [key, state] : states_.all()) {
+    TROUPE_CHECK(!state.running || (!state.line.empty() && requests_.at(state.line.front()).gpu == state.gpu),
+                 "a state is used by nobody, or from another GPU");
+    for (std::size_t i = state.running ? 1 : 0; i < state.line.size(); ++i)
+      TROUPE_CHECK(requests_.at(state.line[i]).gpu == kNoGpu, "two runs use one state");
+    for (const auto& [index, gpu] : gpus_.gpus()) {
+      const Resident* resident = gpu.Find(state.model);
+      TROUPE_CHECK(resident == nullptr || index == state.gpu || !state.CurrentAt(index),
+                   "a state is on two GPUs");
+    }
+  }
+}
+
+}  // namespace troupe::node

@@ -1,0 +1,213 @@
+// Functions that keep state on the device, in a cluster under virtual time. The state of a fake function is
+// the number of its runs, and its answer says how many there were.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "tests/actors/world.hpp"
+
+namespace troupe::actors {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::Pair;
+
+class StateWorld : public World {
+ public:
+  explicit StateWorld(std::size_t gpus = 2, bool each_run = true, Bytes memory = GiB(1),
+                      std::function<void(NodeOptions&)> adjust = {}, std::size_t nodes = 1)
+      : World(nodes, gpus, Profile(memory), {}, GiB(2), [each_run, adjust](NodeOptions& options) {
+          options.write_back_each_run = each_run;
+          if (adjust) adjust(options);
+        }) {}
+
+  static FakeWorkerProfile Profile(Bytes memory) {
+    FakeWorkerProfile profile;
+    profile.memory = memory;
+    return profile;
+  }
+
+  absl::Status DeployState(const std::string& name, Bytes weights = MiB(100)) {
+    proto::StateTensor state;
+    state.set_input("s");
+    state.set_output("t");
+    return Deploy(name, weights, milliseconds(100), {"x"}, {state});
+  }
+  // What this call's answer says: how many runs there were; -1: it failed.
+  int Count(const std::string& name) {
+    const auto call = ++calls_;
+    Infer(name, call);
+    RunUntil([&] { return Find(call) != nullptr; }, seconds(20));
+    return CountOf(call);
+  }
+  const proto::InferReply* Find(std::uint64_t call) {
+    for (const auto& answer : answers)
+      if (answer.call == call) return &answer.reply;
+    return nullptr;
+  }
+  int CountOf(std::uint64_t call) {
+    const auto* reply = Find(call);
+    if (reply == nullptr || reply->code() != 0) return -1;
+    for (const auto& output : reply->outputs())
+      if (output.spec().name() == "runs") return std::stoi(output.data().inlined());
+    return -2;
+  }
+  std::uint64_t NextCall() { return ++calls_; }
+  std::shared_ptr<FakeWorkerControl> Holder(const std::string& node_name = "node-1") {
+    for (auto& worker : node(node_name).workers)
+      if (!worker->life.states.empty()) return worker;
+    return nullptr;
+  }
+  std::string Told(const std::string& kind) {
+    std::string all;
+    for (const auto& [k, message] : events)
+      if (k == kind) all += message + "\n";
+    return all;
+  }
+
+ private:
+  std::uint64_t calls_ = 0;
+};
+
+TEST(State, EachRunFindsWhatItsPredecessorLeft) {
+  StateWorld world;
+  ASSERT_TRUE(world.DeployState("sum").ok());
+  for (int i = 1; i <= 5; ++i) EXPECT_EQ(world.Count("sum"), i);
+}
+
+TEST(State, ManyAtOnceGoOneAfterTheOther) {
+  StateWorld world(4);
+  ASSERT_TRUE(world.DeployState("sum").ok());
+  std::vector<std::uint64_t> calls;
+  for (int i = 0; i < 12; ++i) {
+    calls.push_back(world.NextCall());
+    world.Infer("sum", calls.back());
+  }
+  world.Run(seconds(5));
+  for (std::size_t i = 0; i < calls.size(); ++i) EXPECT_EQ(world.CountOf(calls[i]), static_cast<int>(i + 1));
+}
+
+// The memory of a GPU holds two of three models: each call evicts another, and the state moves.
+TEST(State, ItIsWrittenBackAtEvictionAndComesBackAlsoOnAnotherGpu) {
+  for (const bool each_run : {true, false}) {
+    StateWorld world(2, each_run, MiB(250));
+    for (const char* name : {"a", "b", "c", "d", "e"}) ASSERT_TRUE(world.DeployState(name).ok());
+    ASSERT_TRUE(world.Deploy("plain", MiB(100)).ok());
+    for (int i = 1; i <= 6; ++i) {
+      for (const char* name : {"a", "b", "c", "d", "e"}) EXPECT_EQ(world.Count(name), i) << name;
+      world.Infer("plain", world.NextCall());
+    }
+    world.Run(seconds(1));
+    EXPECT_EQ(world.Told("state-not-saved"), "");
+  }
+}
+
+TEST(State, NothingAcknowledgedIsLostWithItsWorker) {
+  StateWorld world(2);
+  ASSERT_TRUE(world.DeployState("sum").ok());
+  for (int i = 1; i <= 9; ++i) {
+    EXPECT_EQ(world.Count("sum"), i);
+    if (i % 3 == 0) world.Holder()->kill();
+  }
+  EXPECT_EQ(world.Told("state-lost"), "");
+}
+
+// At every moment of a run: the answer that the client gets counts once.
+TEST(State, AWorkerThatDiesDuringARunLeavesItAsItWas) {
+  for (int moment = 0; moment < 30; ++moment) {
+    StateWorld world(2);
+    ASSERT_TRUE(world.DeployState("sum").ok());
+    EXPECT_EQ(world.Count("sum"), 1);
+    const auto call = world.NextCall();
+    world.Infer("sum", call);
+    world.Run(milliseconds(moment) / 2);
+    world.Holder()->kill();
+    world.Run(seconds(2));
+    EXPECT_EQ(world.CountOf(call), 2) << moment;
+    EXPECT_EQ(world.Count("sum"), 3) << moment;
+  }
+}
+
+TEST(State, WrittenBackAtEvictionsOnlyTheRunsSinceGoWithTheWorkerAndAnEventSaysHowMany) {
+  StateWorld world(1, false, MiB(150));
+  ASSERT_TRUE(world.DeployState("sum").ok());
+  ASSERT_TRUE(world.Deploy("plain", MiB(100)).ok());
+  EXPECT_EQ(world.Count("sum"), 1);
+  EXPECT_EQ(world.Count("sum"), 2);
+  EXPECT_EQ(world.Count("plain"), -2);  // evicts it
+  EXPECT_EQ(world.Count("sum"), 3);
+  EXPECT_EQ(world.Count("sum"), 4);
+  world.Holder()->kill();
+  world.Run(seconds(1));
+  EXPECT_THAT(world.Told("state-lost"), HasSubstr("the 2 runs since it was last written back are lost"));
+  EXPECT_EQ(world.Count("sum"), 3);
+}
+
+TEST(State, ARunWhoseStateCannotBeKeptFailsAndLeavesItAsItWas) {
+  StateWorld world(1);
+  ASSERT_TRUE(world.DeployState("sum").ok());
+  EXPECT_EQ(world.Count("sum"), 1);
+  world.node("node-1").workers[0]->refuse_write_back = true;
+  const auto call = world.NextCall();
+  world.Infer("sum", call);
+  world.Run(seconds(1));
+  ASSERT_NE(world.Find(call), nullptr);
+  EXPECT_THAT(world.Find(call)->message(), HasSubstr("could not be kept, and is as it was before"));
+  world.node("node-1").workers[0]->refuse_write_back = false;
+  EXPECT_EQ(world.Count("sum"), 2);
+}
+
+TEST(State, AnEvictionThatCannotWriteBackLeavesTheModelAndLosesNothing) {
+  StateWorld world(1, false, MiB(150));
+  ASSERT_TRUE(world.DeployState("sum").ok());
+  ASSERT_TRUE(world.Deploy("plain", MiB(100)).ok());
+  EXPECT_EQ(world.Count("sum"), 1);
+  world.node("node-1").workers[0]->refuse_write_back = true;
+  const auto call = world.NextCall();
+  world.Infer("plain", call);
+  world.Run(milliseconds(200));
+  EXPECT_THAT(world.Told("state-not-saved"), HasSubstr("its model stays"));
+  world.node("node-1").workers[0]->refuse_write_back = false;
+  world.Run(seconds(5));
+  ASSERT_NE(world.Find(call), nullptr);
+  EXPECT_EQ(world.Count("sum"), 2);
+}
+
+TEST(State, ANewDeploymentBeginsAnew) {
+  StateWorld world;
+  ASSERT_TRUE(world.DeployState("sum").ok());
+  EXPECT_EQ(world.Count("sum"), 1);
+  EXPECT_EQ(world.Count("sum"), 2);
+  proto::AdminRequest remove;
+  remove.mutable_remove()->mutable_key()->set_name("sum");
+  ASSERT_TRUE(world.Ask(remove).ok());
+  ASSERT_TRUE(world.DeployState("sum").ok());
+  EXPECT_EQ(world.Count("sum"), 1);
+}
+
+TEST(State, AFunctionWithStateHasOneNode) {
+  StateWorld world(1, true, GiB(1), {}, 3);
+  ASSERT_TRUE(world.DeployState("sum").ok());
+  world.Run(seconds(2));
+  proto::AdminRequest show;
+  show.mutable_show_function()->mutable_key()->set_name("sum");
+  const auto reply = world.Ask(show);
+  ASSERT_TRUE(reply.ok());
+  EXPECT_EQ(reply->functions(0).adopted_by_size(), 1);
+}
+
+TEST(State, OneThatTheNodeHasNoRoomForIsRefused) {
+  StateWorld world(1, true, GiB(1), [](NodeOptions& options) { options.states.capacity = Bytes(20); });
+  EXPECT_TRUE(world.DeployState("first").ok());  // 16 bytes
+  EXPECT_EQ(world.Count("first"), 1);
+  (void)world.DeployState("second");
+  EXPECT_EQ(world.Count("second"), -1);
+  EXPECT_THAT(world.Told("state-refused"), HasSubstr("--state-memory"));
+}
+
+}  // namespace
+}  // namespace troupe::actors
