@@ -17,6 +17,7 @@ from invoke import free_port
 PATIENCE = 120  # seconds for one answer
 START_SECONDS = 300
 UPLOADS = 4
+TOPOLOGY = "link:0-1=12GB"  # for the policies that copy between GPUs
 
 
 class Answer:
@@ -58,7 +59,7 @@ class FunctionSite:
         command = [self.bin / "trouped", "--role", "all", "--name", "one", "--data", self.data, "--run", self.home / "r",
                    "--manager", self.manager, "--http", "127.0.0.1:0", "--operations", "127.0.0.1:0", "--gpus", "2",
                    "--gpu-memory", "1GiB", "--host-region", "8GiB", "--link-bandwidth", "6GB", "--lease", "1s",
-                   "--suspect", "5s", "--dead", "20s", "--compute", self.compute, *self.options]
+                   "--suspect", "5s", "--dead", "20s", "--topology", TOPOLOGY, "--compute", self.compute, *self.options]
         if self.compute == "timed":
             command += ["--profile", profile]
         with open(self.home / "out", "wb") as out, open(self.home / "log", "wb") as log:

@@ -6,8 +6,8 @@ usage: functions.py [--build DIR] [--shared DIR] [--rate N] [--seconds S] [--rou
 
 The functions are those of function_models.py: distinct digests, 6.3 GiB in a host region of 8. The trace (arrivals.py) is
 open loop: latency counts from the moment a request was due. Weights, inputs and outputs are real bytes over virtual links
-of 6 GB/s; `timed` compute takes as long as a V100 would and lets two cores stand for two GPUs. Every variant serves the
-same trace from a fresh start of one daemon. Figures:
+of 6 GB/s (12 between the GPUs); `timed` compute takes as long as a V100 would and lets two cores stand for two GPUs. Every
+variant serves the same trace from a fresh start of one daemon. Figures:
 
   functions_p50_ms, functions_p98_ms/CLASS/VARIANT   of one class; baseline of the others: default
   functions_met_percent/VARIANT                      answered within the deadline of 80 ms
@@ -186,7 +186,7 @@ def main():
     if functions is None or traces is None:
         print(f"functions: {arguments.shared} lacks the networks or the traces; skipped", file=sys.stderr)
         return 0
-    report = Report("functions", note=f"{arguments.compute} compute, real bytes over links of 6 GB/s, "
+    report = Report("functions", note=f"{arguments.compute} compute, real bytes over links of 6 GB/s (12 between GPUs), "
                                       f"{arguments.rate:g} requests/s for {arguments.seconds:g} s")
     if arguments.only in (None, "variants"):
         measure_variants(report, functions, traces, arguments)

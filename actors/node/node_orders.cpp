@@ -1,4 +1,6 @@
 // The node controller: what the scheduler decided, as orders to workers, and their outcomes.
+#include <utility>
+
 #include "actors/node/node_controller_actor.hpp"
 #include "base/check.hpp"
 
@@ -64,7 +66,8 @@ void NodeController::OrderRun(const node::Dispatch& dispatch, std::uint64_t seri
 
 void NodeController::NoteDispatch(const node::Dispatch& dispatch, HeldRequest& request) {
   request.dispatched = Now(this);
-  request.attempt = dispatch.attempt;
+  // One that is planned again, since it did not fit or its worker died, is still one request.
+  const bool first = std::exchange(request.attempt, dispatch.attempt) == 0;
   const auto* resident = scheduler_.gpus().at(dispatch.gpu).Find(dispatch.model);
   if (dispatch.source != node::SwapSource::kResident) {
     request.was = dispatch.source == node::SwapSource::kPeer ? ModelWas::kPeer
@@ -75,7 +78,7 @@ void NodeController::NoteDispatch(const node::Dispatch& dispatch, HeldRequest& r
                       ? ModelWas::kLoading
                       : ModelWas::kResident;
   }
-  if (!request.trial) swaps_.Dispatched(request.was);
+  if (first && !request.trial) swaps_.Dispatched(request.was);
   for (const auto& victim : dispatch.victims) {
     const bool replicated = scheduler_.gpus().HolderCount(victim) > 0;
     swaps_.Evicted(replicated ? "replicated" : scheduler_.Heavy(victim) ? "heavy" : "light");

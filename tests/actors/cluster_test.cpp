@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "absl/strings/str_cat.h"
 #include "actors/node/event_journal.hpp"
 #include "base/digest.hpp"
@@ -377,6 +379,25 @@ TEST(EventJournal, SwapsNeverPushOutWhatIsRareAndGapsAreToldWhereTheyAre) {
                                       "swap 5", "worker-ready 6", "swap 7"}));
   EXPECT_EQ(journal.After(1, now).size(), 4u);
   EXPECT_EQ(journal.After(4, now).size(), 3u) << "nothing is missing";
+}
+
+// A request that is planned again was one request, whose model was where it was.
+TEST(Cluster, WhereAModelWasIsCountedOncePerRequest) {
+  World world(1, 1);
+  ASSERT_TRUE(world.Deploy("a", MiB(100)).ok());
+  world.Infer("a", 1);
+  world.Run(milliseconds(10));  // of the 17 that the copy takes
+  world.node("node-1").workers[0]->kill();
+  world.Run(seconds(3));
+  world.Infer("a", 2);
+  world.Run(seconds(1));
+  ASSERT_EQ(world.answers.size(), 2u);
+  ASSERT_EQ(world.answers[0].reply.attempts(), 2u);
+  std::map<std::string, std::uint64_t> counted;
+  const auto node = world.Describe("node-1");
+  for (const auto& source : node.swaps().sources()) counted[source.source()] = source.requests();
+  EXPECT_EQ(counted["host"], 1u);
+  EXPECT_EQ(counted["resident"], 1u);
 }
 
 TEST(Cluster, EachSwapIsAnEvent) {

@@ -157,6 +157,17 @@ class World {
     return **reply;
   }
 
+  // What the node says of itself, its GPUs and its swaps.
+  proto::NodeDescription Describe(const std::string& name) {
+    auto reply = std::make_shared<std::optional<proto::NodeDescription>>();
+    system_.spawn([controller = node(name).controller, reply](caf::event_based_actor* self) {
+      self->request(controller, caf::infinite, proto::DescribeNode())
+          .then([reply](proto::NodeDescription& got) { *reply = std::move(got); });
+    });
+    RunUntil([&] { return reply->has_value(); }, std::chrono::seconds(5));
+    return reply->value_or(proto::NodeDescription());
+  }
+
   template <class Condition>
   void RunUntil(Condition condition, Duration limit) {
     for (Duration spent{}; !condition() && spent < limit; spent += std::chrono::milliseconds(1))
