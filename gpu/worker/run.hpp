@@ -11,6 +11,7 @@
 #include "gpu/memory/run_pool.hpp"
 #include "gpu/swap/model_load.hpp"
 #include "gpu/worker/host_model.hpp"
+#include "gpu/worker/layer_load.hpp"
 #include "gpu/worker/model_table.hpp"
 #include "gpu/worker/reply.hpp"
 #include "gpu/worker/state_table.hpp"
@@ -50,6 +51,9 @@ struct Run {
   std::optional<ModelTable::Hold> model;      // while it uses the weights
   // Of the model, when it was on its way as the run was staged: the run begins with its first group.
   std::shared_ptr<ModelLoad> load;
+  bool by_layer = false;              // its model is not on the device: its weights come and go with it
+  std::optional<DeviceRange> window;  // where they do, until it has computed
+  std::shared_ptr<LayerLoad> layers;  // with `window`
   std::shared_ptr<std::vector<Time>> trace;  // when each step was reached; null: nobody asked
   StateTable::StatePtr state;                // of its function; null: it has none
   bool unheard = false;                      // its daemon is gone: it advances no state

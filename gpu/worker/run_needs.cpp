@@ -30,12 +30,25 @@ std::vector<RunNeeds::Trim> RunNeeds::TrimsOf(const DevicePlan& plan) {
   return trims;
 }
 
-const RunNeeds::Needs& RunNeeds::Of(const std::shared_ptr<const DevicePlan>& plan) {
+RunNeeds::Needs& RunNeeds::Find(const std::shared_ptr<const DevicePlan>& plan) {
   const auto found = needs_.find(plan.get());
   if (found != needs_.end() && !found->second.plan.expired()) return found->second;
   if (needs_.size() >= 2 * plans_)
     std::erase_if(needs_, [](const auto& entry) { return entry.second.plan.expired(); });
-  return needs_[plan.get()] = {plan, Duration(0), ProfileOf(*plan, Duration(0)), TrimsOf(*plan)};
+  return needs_[plan.get()] = {plan, Duration(0), ProfileOf(*plan, Duration(0)), TrimsOf(*plan), nullptr};
+}
+
+const RunNeeds::Needs& RunNeeds::Of(const std::shared_ptr<const DevicePlan>& plan) {
+  return Find(plan);
+}
+
+std::shared_ptr<const WeightWindow> RunNeeds::WindowOf(const std::shared_ptr<const DevicePlan>& plan,
+                                                       Bytes group) {
+  Needs& needs = Find(plan);
+  // One group is used, one is there for the next step, one is on its way.
+  if (needs.window == nullptr)
+    needs.window = std::make_shared<const WeightWindow>(PlanWindow(*plan, group, group * 2));
+  return needs.window;
 }
 
 // The profile spreads the time over the steps; a little more or less changes nothing.

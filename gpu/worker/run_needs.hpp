@@ -9,6 +9,7 @@
 #include "base/units.hpp"
 #include "gpu/device/device.hpp"
 #include "gpu/memory/memory_profile.hpp"
+#include "gpu/memory/weight_window.hpp"
 
 namespace troupe::gpu {
 
@@ -26,11 +27,15 @@ class RunNeeds {
     std::weak_ptr<const DevicePlan> plan;
     Duration run_time{};  // of the last run; zero: none has ended yet
     std::shared_ptr<const MemoryProfile> profile;
-    std::vector<Trim> trims;  // by step
+    std::vector<Trim> trims;                     // by step
+    std::shared_ptr<const WeightWindow> window;  // when it has run by layer
   };
   // `plans`: how many there are at a time, about.
   explicit RunNeeds(std::size_t plans) : plans_(plans) {}
   [[nodiscard]] const Needs& Of(const std::shared_ptr<const DevicePlan>& plan);
+  // For its runs by layer; `group`: what the link carries well at a time, the same each time.
+  [[nodiscard]] std::shared_ptr<const WeightWindow> WindowOf(const std::shared_ptr<const DevicePlan>& plan,
+                                                             Bytes group);
   void Measured(const std::shared_ptr<const DevicePlan>& plan, Duration run_time);
 
   // Less than this is not worth the message from the device's thread.
@@ -39,6 +44,7 @@ class RunNeeds {
   [[nodiscard]] static std::vector<Trim> TrimsOf(const DevicePlan& plan);
 
  private:
+  Needs& Find(const std::shared_ptr<const DevicePlan>& plan);
   const std::size_t plans_;
   std::map<const DevicePlan*, Needs> needs_;
 };

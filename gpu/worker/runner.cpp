@@ -31,6 +31,9 @@ Runner::Runner(DeviceMemory& memory, TaskQueue& queue, Lanes lanes, const Worker
 Runner::~Runner() {
   // The streams first: what they still do uses the runs' memory. What computes may wait for groups that come
   // in.
+  for (const auto& [id, run] : runs_) {
+    if (run->layers != nullptr) run->layers->Stop(absl::CancelledError("the worker ends"));
+  }
   in_.reset();
   for (Slot& slot : slots_) slot.stream.reset();
   out_.reset();
@@ -47,6 +50,7 @@ std::unique_ptr<Run> Runner::Take(Id id) {
   const auto found = by_sequence_.find(run->request.sequence);
   if (found != by_sequence_.end() && found->second == id) by_sequence_.erase(found);
   LeaveTurn(id, *run);
+  layered_ -= run->by_layer ? 1 : 0;
   return run;
 }
 
@@ -73,7 +77,9 @@ void Runner::Submit(RunRequest request, Reply reply) {
 
 absl::Status Runner::Accept(Id id, Run& run) {
   const std::string& digest = run.request.order.digest();
-  if (residency_.table().StateOf(digest) == ModelTable::State::kAbsent) {
+  if (residency_.table().StateOf(digest) == ModelTable::State::kAbsent && run.request.order.by_layer()) {
+    TROUPE_RETURN_IF_ERROR(AcceptByLayer(run));
+  } else if (residency_.table().StateOf(digest) == ModelTable::State::kAbsent) {
     return absl::NotFoundError(absl::StrCat("model ", digest, " is not on this device: swap it in first"));
   }
   if (run.request.deadline) residency_.Hurry(digest, *run.request.deadline);
@@ -118,6 +124,7 @@ void Runner::PlanHere(Id id, const absl::StatusOr<std::shared_ptr<DevicePlan>>& 
 }
 
 Runner::Model Runner::ModelOf(const Run& run) const {
+  if (run.by_layer) return Model::kComing;
   const std::string& digest = run.request.order.digest();
   switch (residency_.table().StateOf(digest)) {
     case ModelTable::State::kAbsent:
@@ -146,7 +153,7 @@ void Runner::Advance() {
   if (std::exchange(advancing_, true)) return;
   while (std::exchange(again_, false)) {
     StageSome(Model::kHere, staged_);
-    if (residency_.table().loading() > 0) StageSome(Model::kComing, staged_ahead_);
+    if (residency_.table().loading() + layered_ > 0) StageSome(Model::kComing, staged_ahead_);
     LaunchSome();
   }
   advancing_ = false;
@@ -163,26 +170,33 @@ void Runner::StageSome(Model model, const std::size_t& staged) {
 bool Runner::Stage(Id id) {
   Run& run = *Find(id);
   const std::string& digest = run.request.order.digest();
-  if (run.plan->weights_bytes() > residency_.table().SizeOf(digest)) {
+  const Bytes weights =
+      run.by_layer ? Bytes(run.request.host->weights.size()) : residency_.table().SizeOf(digest);
+  if (run.plan->weights_bytes() > weights) {
     GiveUp(id, absl::FailedPreconditionError(absl::StrCat(
                    "model ", digest, " was prepared with ", run.plan->weights_bytes().count(),
-                   " bytes of weights, on the device are ", residency_.table().SizeOf(digest).count())));
+                   " bytes of weights, ", run.by_layer ? "its host copy has " : "on the device are ",
+                   weights.count())));
     return true;
   }
   if (const absl::Status taken = TakeMemory(run); !taken.ok()) {
-    if (on_device_ > 0 || ModelOf(run) == Model::kComing) return false;
+    if (on_device_ > 0 || (ModelOf(run) == Model::kComing && !run.by_layer)) return false;
     GiveUp(id, taken, NoFitOutcome(memory_));
     return true;
   }
   if (const absl::Status reserved = ReserveOutputs(run, limits_.inline_outputs); !reserved.ok()) {
-    memory_.Free(run.block);
+    FreeBlock(run);
     Promise();
     GiveUp(id, reserved);
     return true;
   }
-  run.model = residency_.table().Acquire(digest);
-  run.arguments.weights = run.model->weights;
-  run.load = residency_.Pipelined(digest);
+  if (run.by_layer) {
+    BeginLayers(id, run);
+  } else {
+    run.model = residency_.table().Acquire(digest);
+    run.arguments.weights = run.model->weights;
+    run.load = residency_.Pipelined(digest);
+  }
   run.stage = Run::Stage::kStaging;
   ++on_device_;
   EnterStaging(run);
@@ -222,7 +236,7 @@ void Runner::ReleaseModel(Run& run) {
 void Runner::FreeDevice(Run& run) {
   ReleaseModel(run);
   FreeActivations(run);
-  memory_.Free(run.block);
+  FreeBlock(run);
   --on_device_;
 }
 
@@ -235,6 +249,10 @@ void Runner::GiveUp(Id id, const absl::Status& status, proto::WorkerOutcome outc
     return;
   }
   if (run.stage == Run::Stage::kComputing || run.stage == Run::Stage::kLeaving) return;
+  if (LayersComing(run, status)) {
+    ready_.Remove(id);  // answered when nothing reads its host copy any more
+    return;
+  }
   std::unique_ptr<Run> taken = Take(id);
   if (taken->stage == Run::Stage::kReady) {
     ready_.Remove(id);
@@ -294,7 +312,7 @@ void Runner::ModelChanged(const std::string& digest, const absl::Status& status)
     // Those that compute learn it at the gate of their next step.
     std::vector<Id> hopeless;
     for (const auto& [id, run] : runs_) {
-      if (run->request.order.digest() == digest) hopeless.push_back(id);
+      if (run->request.order.digest() == digest && !run->by_layer) hopeless.push_back(id);
     }
     for (const Id id : hopeless) {
       if (Find(id) != nullptr) GiveUp(id, status);
@@ -305,7 +323,8 @@ void Runner::ModelChanged(const std::string& digest, const absl::Status& status)
 
 bool Runner::Wants(const std::string& digest) const {
   for (const auto& [id, run] : runs_) {
-    if (run->stage == Run::Stage::kWaiting && run->request.order.digest() == digest) return true;
+    if (run->stage == Run::Stage::kWaiting && !run->by_layer && run->request.order.digest() == digest)
+      return true;
   }
   return false;
 }

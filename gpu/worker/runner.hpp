@@ -111,12 +111,19 @@ class Runner {
   [[nodiscard]] std::size_t StagedOf(const Run& run, bool ahead) const;
   void EnterStaging(const Run& run);
   void LeaveStaging(const Run& run);
+  // runner_layers.cpp: runs whose weights come by layer.
+  absl::Status AcceptByLayer(Run& run);
+  void BeginLayers(Id id, Run& run);
+  void LayersLanded(Id id, const absl::Status& status);
+  [[nodiscard]] static bool LayersComing(Run& run, const absl::Status& why);
   // runner_memory.cpp
   void Promise(Bytes candidate = Bytes(0));
   absl::Status TakeMemory(Run& run);
   absl::Status TakeActivations(Id id, Run& run);
   void Reached(Id id, std::size_t step);
   void FreeActivations(Run& run);
+  void FreeWindow(Run& run);
+  void FreeBlock(Run& run);
   void FreeDevice(Run& run);
 
   DeviceMemory& memory_;
@@ -137,6 +144,7 @@ class Runner {
   std::size_t staged_ahead_ = 0;  // the same, begun while the model was on its way
   std::map<std::pair<const DevicePlan*, bool>, std::size_t> staged_plans_;  // the same, by plan and `ahead`
   std::size_t on_device_ = 0;                                               // that hold device memory
+  std::size_t layered_ = 0;                                                 // runs by layer
   std::multiset<Bytes> staged_activations_;
   RunNeeds needs_;
   ComputeWatch watch_;

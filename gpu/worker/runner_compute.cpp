@@ -78,7 +78,11 @@ void Runner::ShowCompute(Time now) {
 
 StepGate Runner::GateOf(Run& run) const {
   StepGate gate;
-  if (run.load != nullptr && !run.load->complete()) gate = run.load->GateFor(*run.plan);
+  if (run.layers != nullptr) {
+    gate = run.layers->Gate();
+  } else if (run.load != nullptr && !run.load->complete()) {
+    gate = run.load->GateFor(*run.plan);
+  }
   if (!run.request.order.trace()) return gate;
   run.trace = std::make_shared<std::vector<Time>>();
   run.trace->reserve(run.plan->step_count());
@@ -91,7 +95,8 @@ StepGate Runner::GateOf(Run& run) const {
 void Runner::NoteGroups(Run& run, const Completion& completion) const {
   run.first_step = completion.begin;
   if (run.load == nullptr || !completion.status.ok()) return;
-  const std::vector<std::uint32_t> needed = GroupsNeeded(*run.plan, run.load->groups());
+  const std::vector<std::uint32_t> needed =
+      run.layers != nullptr ? run.layers->window().needed : GroupsNeeded(*run.plan, run.load->groups());
   if (!needed.empty()) run.first_step = std::max(run.first_step, run.load->ArrivalOf(needed.front()));
   const std::size_t all = *std::max_element(needed.begin(), needed.end());
   const Time last = run.load->ArrivalOf(all);
@@ -112,11 +117,12 @@ void Runner::Computed(Id id, const Completion& completion, std::vector<proto::Te
   needs_.Measured(run.plan, run.compute);
   ReleaseModel(run);
   FreeActivations(run);
+  if (run.layers != nullptr && run.load->complete()) FreeWindow(run);
   run.inputs.clear();
   Advance();  // before the outputs leave: the next run may compute meanwhile
   absl::Status status = completion.status;
   if (status.ok()) status = CopyOutputs(id, run);
-  if (!status.ok()) Left(id, status);
+  if (!status.ok() && !LayersComing(run, status)) Left(id, status);
 }
 
 }  // namespace troupe::gpu

@@ -65,9 +65,18 @@ absl::Status Runner::TakeMemory(Run& run) {
   const Bytes activations = run.plan->activation_bytes();
   const MemoryUser user{MemoryUser::Kind::kRun, run.request.order.digest()};
   TROUPE_ASSIGN_OR_RETURN(run.block, memory_.Allocate(user, layout.total));
+  if (run.by_layer) {
+    const absl::StatusOr<DeviceRange> window =
+        memory_.Allocate(user, needs_.WindowOf(run.plan, links_.curve().elbow)->size);
+    if (!window.ok()) {
+      FreeBlock(run);
+      return window.status();
+    }
+    run.window = *window;
+  }
   Promise(activations);
   if (!memory_.KeepsPromise()) {
-    memory_.Free(run.block);
+    FreeBlock(run);
     Promise();
     return absl::ResourceExhaustedError(
         absl::StrCat(FormatBytes(layout.total), " for inputs and outputs would leave no range of ",
@@ -87,18 +96,24 @@ absl::Status Runner::TakeActivations(Id id, Run& run) {
   RunPool& pool = memory_.pool();
   run.pool = pool.Began(needs.profile, SteadyNow());
   pool.Follow(SteadyNow());
-  if (needs.trims.empty()) return absl::OkStatus();
-  for (const RunNeeds::Trim& trim : needs.trims) run.arguments.marks.push_back(trim.step);
+  std::set<std::size_t> marks;
+  for (const RunNeeds::Trim& trim : needs.trims) marks.insert(trim.step);
+  if (run.layers != nullptr) {
+    for (const std::size_t step : run.layers->Marks()) marks.insert(step);
+  }
+  if (marks.empty()) return absl::OkStatus();
+  run.arguments.marks.assign(marks.begin(), marks.end());
   run.arguments.reached = [this, id](std::size_t step) {
     queue_.Post([this, id, step] { Reached(id, step); });
   };
   return absl::OkStatus();
 }
 
-// What only the steps before this one used goes back.
+// What only the steps before this one used goes back, or is taken by weights that come.
 void Runner::Reached(Id id, std::size_t step) {
   Run* run = Find(id);
   if (run == nullptr || run->stage != Run::Stage::kComputing) return;
+  if (run->layers != nullptr) run->layers->Send(step, links_.in());
   memory_.Trim(*run->activations, run->plan->activation_extent(step));
   memory_.pool().Reached(*run->pool, step, SteadyNow());
   memory_.pool().Follow(SteadyNow());
@@ -112,6 +127,15 @@ void Runner::FreeActivations(Run& run) {
   memory_.pool().Ended(*std::exchange(run.pool, std::nullopt));
   memory_.pool().Follow(SteadyNow());
   Promise();
+}
+
+void Runner::FreeWindow(Run& run) {
+  if (run.window) memory_.Free(*std::exchange(run.window, std::nullopt));
+}
+
+void Runner::FreeBlock(Run& run) {
+  FreeWindow(run);
+  memory_.Free(run.block);
 }
 
 }  // namespace troupe::gpu

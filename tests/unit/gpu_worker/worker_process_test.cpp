@@ -273,6 +273,89 @@ TEST(WorkerProcess, AWorkerKilledInMidSwapTakesNothingWithIt) {
   EXPECT_EQ(again.Ask(DescribeOf()).description().free_bytes(), 16u << 20);
 }
 
+// y = x + w0 + ... + w7, whose weights have 1 MiB each: wi is i everywhere.
+struct EightLayers {
+  static constexpr std::int64_t kCount = 256 << 10;
+  explicit EightLayers(WorkerHarness& harness) {
+    harness.command.group = MiB(1);
+    proto::Model model = SmallModel();
+    model.clear_steps();
+    model.clear_weights();
+    *model.mutable_inputs(0) = Spec("x", {1});
+    *model.mutable_outputs(0) = Spec("y", {kCount});
+    std::vector<float> weights;
+    for (int i = 0; i < 8; ++i) {
+      auto* step = model.add_steps();
+      step->set_op("Add");
+      step->add_inputs(i == 0 ? "x" : absl::StrCat("t", i - 1));
+      step->add_inputs(absl::StrCat("w", i));
+      step->add_outputs(i == 7 ? "y" : absl::StrCat("t", i));
+      auto* weight = model.add_weights();
+      weight->set_name(absl::StrCat("w", i));
+      weight->set_type(proto::FP32);
+      weight->add_shape(kCount);
+      weight->set_offset(weights.size() * sizeof(float));
+      weight->set_length(kCount * sizeof(float));
+      weights.insert(weights.end(), kCount, static_cast<float>(i));
+    }
+    copy = PlaceModel(*harness.host, "m", model, std::as_bytes(std::span(weights)));
+  }
+  [[nodiscard]] proto::WorkerOrder Run(float x) const {
+    proto::WorkerOrder order;
+    order.mutable_run()->set_digest("m");
+    order.mutable_run()->set_by_layer(true);
+    *order.mutable_run()->mutable_model() = copy;
+    auto& input = *order.mutable_run()->add_inputs();
+    *input.mutable_spec() = Spec("x", {1});
+    input.mutable_data()->set_inlined(&x, sizeof(x));
+    return order;
+  }
+  proto::HostCopy copy;
+};
+
+void ExpectEverywhere(const proto::WorkerOutcome& outcome, float value) {
+  ASSERT_EQ(outcome.code(), 0) << outcome.message();
+  transport::ArenaClient arenas{transport::ArenaClient::Options()};
+  const auto data = arenas.Resolve(outcome.run().outputs(0).data().arena());
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_THAT(Floats(data->bytes),
+              testing::AllOf(testing::SizeIs(EightLayers::kCount), testing::Each(value)));
+}
+
+TEST(WorkerProcess, ARunByLayerNeedsAWindowAndLeavesNothing) {
+  WorkerHarness harness;
+  const EightLayers model(harness);
+  Link link = harness.StartAndAdopt();
+  const auto outcome = link.Ask(model.Run(2));
+  ExpectEverywhere(outcome, 30);
+  EXPECT_GE(outcome.bytes(), 8u << 20);
+  const auto description = link.Ask(DescribeOf()).description();
+  EXPECT_EQ(description.resident_size(), 0);
+  EXPECT_EQ(description.free_bytes(), 16u << 20);
+  EXPECT_LT(description.pool_peak_bytes(), 7u << 20) << "its output has 1 MiB, its weights 8";
+  EXPECT_EQ(link.Ask(SwapInOf(model.copy)).code(), 0);
+  ExpectEverywhere(link.Ask(model.Run(3)), 31);
+}
+
+TEST(WorkerProcess, AWorkerKilledInARunByLayerTakesNothingWithIt) {
+  WorkerHarness harness;
+  const EightLayers model(harness);
+  harness.links = *CreateNodeLinks(1, {1e7});
+  Link link = harness.StartAndAdopt();
+  proto::WorkerOrder prepare;
+  *prepare.mutable_prepare()->mutable_model() = model.copy;
+  *prepare.mutable_prepare()->add_inputs() = Spec("x", {1});
+  EXPECT_EQ(link.Ask(prepare).code(), 0);
+  const std::uint64_t run = link.Send(model.Run(2));
+  SlowSwap::AwaitMiddle(link, run);
+  ASSERT_TRUE(link.connection->Kill().ok());
+  link.heard->AwaitDeath();
+  EXPECT_FALSE(link.heard->Answered(run));
+  Link again = harness.StartAndAdopt();
+  EXPECT_EQ(again.connection->description().free_bytes(), 16u << 20);
+  ExpectEverywhere(again.Ask(model.Run(5)), 33);
+}
+
 TEST(WorkerProcess, ALinkThatStallsInMidSwapIsNamed) {
   SlowSwap slow;
   Link link = slow.harness.StartAndAdopt();

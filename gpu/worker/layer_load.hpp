@@ -1,0 +1,68 @@
+// LAYER LOAD: the weights of one run on their way through its window of device memory.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "gpu/device/device.hpp"
+#include "gpu/memory/weight_window.hpp"
+#include "gpu/swap/link_port.hpp"
+#include "gpu/swap/model_load.hpp"
+#include "gpu/worker/host_model.hpp"
+
+namespace troupe::gpu {
+
+// Parts are sent in the order of their first use, each when its place in the window is free; the steps of the
+// launch wait for theirs. Made by the runner, shared with what is on its way; the main loop's thread, but for
+// what the link calls.
+class LayerLoad : public std::enable_shared_from_this<LayerLoad> {
+ public:
+  // Called on a thread of the device.
+  struct Calls {
+    std::function<void()> begun;                      // the first part is there
+    std::function<void(const absl::Status&)> landed;  // all that one Send sent is there, or failed
+  };
+  // `order`, `deadline`: of the run, for its transfers.
+  LayerLoad(std::shared_ptr<const WeightWindow> window, HostModel host, DeviceRange at, std::uint64_t order,
+            std::optional<Time> deadline, Calls calls);
+
+  // All steps before `step` have ended: sends what has a place now.
+  void Send(std::size_t step, LinkPort& port);
+  // `landed` was called.
+  void Landed() { --transfers_; }
+  // Nothing more is sent, and whoever waits for it gets this error.
+  void Stop(const absl::Status& why);
+  // Nothing is on its way: the window and the host copy are not in use.
+  [[nodiscard]] bool quiet() const { return transfers_ == 0; }
+
+  // What the launch needs: where the weights lie, what each step waits for, and the steps to be told of.
+  [[nodiscard]] std::vector<WeightPiece> Pieces() const;
+  [[nodiscard]] StepGate Gate() const;
+  [[nodiscard]] std::vector<std::size_t> Marks() const;
+  [[nodiscard]] const std::shared_ptr<ModelLoad>& load() const { return load_; }
+  [[nodiscard]] const WeightWindow& window() const { return *window_; }
+
+ private:
+  void Arrived(std::size_t part, Time at);
+
+  const std::shared_ptr<const WeightWindow> window_;
+  const HostModel host_;
+  const DeviceRange at_;
+  const std::uint64_t order_;
+  const std::optional<Time> deadline_;
+  const Calls calls_;
+  const std::shared_ptr<ModelLoad> load_;
+  std::size_t sent_ = 0;
+  std::size_t transfers_ = 0;
+  bool stopped_ = false;
+  std::mutex mutex_;
+  // Transfers may overtake each other, the parts are counted in order.
+  std::vector<std::optional<Time>> arrivals_;  // guarded by mutex_
+  std::size_t counted_ = 0;                    // guarded by mutex_
+};
+
+}  // namespace troupe::gpu
