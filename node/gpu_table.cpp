@@ -233,6 +233,14 @@ void GpuTable::Pin(GpuIndex index, const std::string& model, Bytes activation, D
   gpu.busy_until = std::max(gpu.busy_until, now) + work;
 }
 
+void GpuTable::Visit(GpuIndex index, Bytes bytes, Duration work, Time now) {
+  Gpu& gpu = Mutable(index);
+  TROUPE_CHECK(bytes <= gpu.Free(), "a run by layer was planned that does not fit");
+  gpu.promised += bytes;
+  ++gpu.in_flight;
+  gpu.busy_until = std::max(gpu.busy_until, now) + work;
+}
+
 void GpuTable::Unpin(GpuIndex index, const std::string& model, bool pinned, Bytes activation, Time now) {
   Gpu& gpu = Mutable(index);
   TROUPE_CHECK(gpu.in_flight > 0, "more runs ended than began");

@@ -89,7 +89,10 @@ class GpuTable {
   void EndLoad(GpuIndex index, const std::string& model, bool loaded, Bytes device_bytes);
   // A dispatched request uses `model` and is promised `activation` bytes, until Unpin.
   void Pin(GpuIndex index, const std::string& model, Bytes activation, Duration work, Time now);
-  // `pinned` false: the model was lost meanwhile (its load failed), and its pins with it.
+  // A dispatched request brings its model with it, and takes it away: all of that is in `bytes`, until Unpin.
+  void Visit(GpuIndex index, Bytes bytes, Duration work, Time now);
+  // `pinned` false: the request visited, or the model was lost meanwhile (its load failed), and its pins with
+  // it.
   void Unpin(GpuIndex index, const std::string& model, bool pinned, Bytes activation, Time now);
   // A function's state comes to where its model is. The caller made sure that it fits; again: nothing
   // changes.

@@ -36,14 +36,16 @@ struct NodeRequest {
 };
 
 // Where the weights of a dispatched request come from: they are there (or on their way already), or they are
-// copied from the host region, or from another GPU of the node.
-enum class SwapSource { kResident, kHost, kPeer };
+// copied from the host region, or from another GPU of the node; or they only pass through the GPU from the
+// host region while the run reads them, layer by layer, and the model is not there before or after.
+enum class SwapSource { kResident, kHost, kPeer, kLayers };
 
 // One decision: GPU, source and victims together. Whoever carries it out sends the worker, in this order: an
-// eviction per victim, the swap-in unless the model is there, the run. Dispatches of one GPU are carried out
-// in the order in which they were decided. Reported back: EvictDone per victim, SwapInDone when there was a
-// swap-in, and exactly one RunDone per dispatch, last (also when the swap-in failed and no run was ordered).
-// The model stays on the GPU that it is copied from until SwapInDone, unless that GPU's worker dies.
+// eviction per victim, the swap-in unless the model is there or passes through, the run. Dispatches of one
+// GPU are carried out in the order in which they were decided. Reported back: EvictDone per victim,
+// SwapInDone when there was a swap-in, and exactly one RunDone per dispatch, last (also when the swap-in
+// failed and no run was ordered). The model stays on the GPU that it is copied from until SwapInDone, unless
+// that GPU's worker dies.
 struct Dispatch {
   RequestId request{};
   std::string model{};

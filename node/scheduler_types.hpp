@@ -22,6 +22,9 @@ struct SchedulerLimits {
   std::uint32_t max_passed = 16;   // dispatches that may pass a request which cannot be placed
   std::size_t max_waiting = 4096;  // more are bounced (BOUNCE_NO_CREDIT)
   std::uint64_t seed = 1;          // of policies that draw lots
+  // A model that nobody else waits for, and that others on the GPU are used more than, passes through it
+  // layer by layer instead of evicting one of them.
+  bool by_layer = false;
 
   // Requests dispatched to one GPU and not yet done.
   [[nodiscard]] std::uint32_t PipelineDepth() const { return concurrency + swap_ahead - 1; }
@@ -55,6 +58,7 @@ struct SchedulerCounts {
   std::uint64_t accepted = 0, served = 0, failed = 0, expired = 0, cancelled = 0, bounced = 0;
   std::uint64_t hits = 0, swaps = 0, retried = 0, no_fits = 0, evictions = 0;
   std::uint64_t peer_swaps = 0;  // of `swaps`, those from another GPU
+  std::uint64_t by_layer = 0;    // dispatches whose model passed through: neither hits nor swaps
   // Of `evictions`: another GPU had the model too; else by what swapping it costs.
   std::uint64_t evicted_replicas = 0, evicted_light = 0, evicted_heavy = 0;
 };

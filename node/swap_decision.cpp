@@ -224,19 +224,51 @@ void SwapScheduler::Load(Entry& entry, const GpuChoice& choice, Dispatch& dispat
   counts_.peer_swaps += choice.peer == kNoGpu ? 0 : 1;
 }
 
-Dispatch SwapScheduler::MakeDispatch(Entry& entry, const GpuChoice& choice, Time now) {
+namespace {
+
+// What a model takes of a GPU that it passes through: the worker plans it by what the steps read, and answers
+// NoFit when this is too little.
+Bytes WindowOf(Bytes weights) {
+  return std::min(weights, std::max(Bytes(weights.count() / 4), MiB(16)));
+}
+
+}  // namespace
+
+// Nobody else waits for the model, bringing it would evict one that was used since the model was last asked
+// for, and half of the weights or more need not be there at a time.
+bool SwapScheduler::PassesThrough(const Entry& entry, const Gpu& gpu, const Dispatch& dispatch) const {
+  const std::string& name = entry.request.model;
+  const Model& model = models_.at(name);
+  const Bytes window = WindowOf(model.weights);
+  if (!limits_.by_layer || entry.whole || !entry.request.state.empty() || entry.request.trial ||
+      entry.suspect)
+    return false;
+  if (dispatch.victims.empty() || gpu.Find(name) != nullptr || WaitingFor(name) > 1) return false;
+  if (window * 2 > model.weights || window + model.activation > gpu.Free()) return false;
+  return std::ranges::all_of(dispatch.victims, [&](const std::string& victim) {
+    return gpu.Find(victim)->last_use > entry.asked_before;
+  });
+}
+
+void SwapScheduler::PassThrough(Entry& entry, Dispatch& dispatch, Time now) {
+  const Model& model = models_.at(entry.request.model);
+  dispatch.victims.clear();
+  entry.source = SwapSource::kLayers;
+  entry.hit = entry.pinned = false;
+  entry.activation = WindowOf(model.weights) + model.activation;
+  ++counts_.by_layer;
+  gpus_.Visit(dispatch.gpu, entry.activation,
+              std::max(costs_.RunTime(entry.request.model), costs_.LoadTime(model.weights)), now);
+}
+
+// Beside its model, which is there or comes from where the choice says.
+void SwapScheduler::Place(Entry& entry, const GpuChoice& choice, Dispatch& dispatch, Time now) {
   const GpuIndex index = choice.gpu;
   const std::string& name = entry.request.model;
   const Model& model = models_.at(name);
-  Dispatch dispatch;
-  dispatch.request = entry.request.id;
-  dispatch.model = name;
-  dispatch.gpu = index;
-  TROUPE_CHECK(PlanVictims(entry, gpus_.at(index), &dispatch.victims), "a chosen GPU has no room");
   const bool has_model = gpus_.at(index).Find(name) != nullptr;
   entry.hit = has_model && gpus_.at(index).Find(name)->state != ResidentState::kLoading;
   entry.source = SwapSource::kResident;
-  entry.alone = gpus_.at(index).in_flight == 0;
   for (const std::string& victim : dispatch.victims) Evict(index, victim);
   if (Need(entry, gpus_.at(index)) > gpus_.at(index).Free()) gpus_.ForgetOverhead(index);
   Duration work = costs_.RunTime(name);
@@ -252,6 +284,22 @@ Dispatch SwapScheduler::MakeDispatch(Entry& entry, const GpuChoice& choice, Time
   gpus_.Pin(index, name, model.activation, work, now);
   entry.pinned = true;
   entry.activation = model.activation;
+}
+
+Dispatch SwapScheduler::MakeDispatch(Entry& entry, const GpuChoice& choice, Time now) {
+  const GpuIndex index = choice.gpu;
+  const std::string& name = entry.request.model;
+  Dispatch dispatch;
+  dispatch.request = entry.request.id;
+  dispatch.model = name;
+  dispatch.gpu = index;
+  TROUPE_CHECK(PlanVictims(entry, gpus_.at(index), &dispatch.victims), "a chosen GPU has no room");
+  entry.alone = gpus_.at(index).in_flight == 0;
+  if (choice.peer == kNoGpu && PassesThrough(entry, gpus_.at(index), dispatch)) {
+    PassThrough(entry, dispatch, now);
+  } else {
+    Place(entry, choice, dispatch, now);
+  }
   entry.gpu = index;
   entry.passed = 0;
   entry.queued = now - entry.arrival;

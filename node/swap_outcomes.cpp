@@ -96,6 +96,7 @@ void SwapScheduler::CountForSlo(const Entry& entry, const absl::Status& status, 
 // What a run taught: of one that had its weights when it began, how long it takes; of one alone on its GPU
 // behind its own swap from the host, how long both take together.
 void SwapScheduler::ObserveRun(const Entry& entry, const RunDone& done) {
+  if (entry.source == SwapSource::kLayers) return;
   if (!done.waited_for_weights) costs_.ObserveRun(entry.request.model, done.took);
   if (entry.source == SwapSource::kHost && entry.alone && done.since_swap > Duration::zero())
     costs_.ObserveSwapped(entry.request.model, done.since_swap);
@@ -135,7 +136,7 @@ Effects SwapScheduler::Apply(const RunDone& done, Time now) {
       break;
     case RunEnd::kNoFit:
       ++counts_.no_fits;
-      if (alone && own == 1) {
+      if (alone && own == 1 && entry.source != SwapSource::kLayers) {
         EndTooLarge(entry, done, effects);
       } else {
         Replan(entry, done, alone, effects);
@@ -176,7 +177,11 @@ void SwapScheduler::LearnNoFit(const Entry& entry, const RunDone& done, bool alo
 
 void SwapScheduler::Replan(Entry& entry, const RunDone& done, bool alone, Effects& effects) {
   if (EndAbandoned(entry, effects)) return;
-  if (done.end == RunEnd::kNoFit) LearnNoFit(entry, done, alone);
+  if (entry.source == SwapSource::kLayers) {
+    entry.whole = true;  // nothing is learned of the room that its model needs
+  } else if (done.end == RunEnd::kNoFit) {
+    LearnNoFit(entry, done, alone);
+  }
   --entry.attempts;  // no worker was lost, and nothing ran
   if (++entry.replans > limits_.max_replans) {
     effects.finished.push_back(End(entry, FinishKind::kFailed,

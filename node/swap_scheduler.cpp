@@ -2,6 +2,7 @@
 #include "node/swap_scheduler.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.hpp"
@@ -115,6 +116,7 @@ Submitted SwapScheduler::Submit(const NodeRequest& request, Time now) {
   entry.key = MakeOrderingKey(policies_.ordering,
                               {.priority = request.priority, .arrival = now, .deadline = request.deadline},
                               next_sequence_++, slo_ ? slo_->PlaceOf(request.function) : FunctionPlace{});
+  entry.asked_before = std::exchange(models_.at(request.model).asked, now);
   queue_.Add(request.model, entry.key, request.id);
   states_.Enter(request.state, request.id);
   if (request.expiry != Time::max()) expiries_.emplace(request.expiry, request.id);

@@ -132,6 +132,8 @@ class SwapScheduler {
     bool alone = false;      // nothing was in flight on its GPU when it was dispatched
     bool host_only = false;  // a copy from another GPU has failed
     bool brings_state = false;
+    bool whole = false;               // by layer it found no room
+    Time asked_before = Time::min();  // when its model was asked for before it
     SwapSource source = SwapSource::kResident;
     Bytes activation{};  // promised at dispatch
     Duration queued{};
@@ -140,6 +142,7 @@ class SwapScheduler {
     Bytes weights{};
     Bytes activation{};
     bool in_region = true;
+    Time asked = Time::min();  // last
   };
   // What NoFit taught about one model on one GPU, until its worker is replaced.
   struct FitHint {
@@ -159,6 +162,9 @@ class SwapScheduler {
   bool PlanVictims(const Entry& entry, const Gpu& gpu, std::vector<std::string>* victims) const;
   [[nodiscard]] std::vector<EvictionCandidate> EvictionOrder(const Entry& entry, const Gpu& gpu) const;
   Dispatch MakeDispatch(Entry& entry, const GpuChoice& choice, Time now);
+  [[nodiscard]] bool PassesThrough(const Entry& entry, const Gpu& gpu, const Dispatch& dispatch) const;
+  void PassThrough(Entry& entry, Dispatch& dispatch, Time now);
+  void Place(Entry& entry, const GpuChoice& choice, Dispatch& dispatch, Time now);
   void Load(Entry& entry, const GpuChoice& choice, Dispatch& dispatch, Time now);
   void Evict(GpuIndex gpu, const std::string& model);
   void EndLine(const std::string& state, FinishKind kind, const absl::Status& why, proto::BounceReason bounce,

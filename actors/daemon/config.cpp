@@ -264,6 +264,10 @@ const std::vector<ConfigOption>& ConfigOptions() {
        "2: while one request runs, the next one's model is on its way to the GPU; 1: nothing ahead", false,
        Number(&C::swap_ahead, 1, 64)},
       {"concurrency", "functions that run on one GPU at a time", false, Number(&C::concurrency, 1, 64)},
+      {"by-layer",
+       "idle: a model that nobody else waits for passes through a full GPU layer by layer and evicts "
+       "nothing; off",
+       false, OneOf(&C::by_layer, {"off", "idle"})},
       {"topology", "switches and links of the GPUs: switch:0-1,link:0-1=25GB, or v100x4", false, SetTopology},
       {"hang", "a busy worker without progress for this long is killed", false, Time(&C::hang)},
       {"heartbeat", "between a member's heartbeats", false, Time(&C::heartbeat)},

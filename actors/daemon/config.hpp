@@ -63,6 +63,7 @@ struct DaemonConfig {
   unsigned credits_per_gpu = 8;
   unsigned swap_ahead = 2;
   unsigned concurrency = 1;
+  std::string by_layer = "off";
   Duration hang = std::chrono::seconds(5);
   Duration heartbeat = std::chrono::milliseconds(100);
   Duration suspect = std::chrono::milliseconds(400);

@@ -141,6 +141,7 @@ class NodeRole final : public Role {
     options.credits_per_gpu = config.credits_per_gpu;
     options.scheduler.concurrency = config.concurrency;
     options.scheduler.swap_ahead = config.swap_ahead;
+    options.scheduler.by_layer = config.by_layer == "idle";
     options.copies.region = host_->region().capacity();
     options.topology = topology_;
     options.costs.link = config.link;

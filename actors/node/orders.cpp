@@ -83,6 +83,7 @@ proto::WorkerOrder RunOrderFor(const node::Dispatch& dispatch, const proto::Subm
   proto::WorkerOrder order;
   auto& run = *order.mutable_run();
   run.set_digest(copy.digest());
+  run.set_by_layer(dispatch.source == node::SwapSource::kLayers);
   // A plan for other shapes than those prepared at adoption is made when the first such request comes.
   *run.mutable_model() = copy;
   *run.mutable_inputs() = request.inputs();

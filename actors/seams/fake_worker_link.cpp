@@ -292,21 +292,23 @@ class Worker : public caf::event_based_actor {
 
   void Run(const proto::WorkerOrder& order) {
     const auto& digest = order.run().digest();
-    if (!Resident().contains(digest) && !shared_->control->life.loading.contains(digest))
+    const bool passes = order.run().by_layer();
+    if (!passes && !Resident().contains(digest) && !shared_->control->life.loading.contains(digest))
       return Answer(order.sequence(), absl::NotFoundError("the model is not resident"), {}, Now(this));
     // Copies come first, then the compute engine: one at a time, in the order of arrival.
     const auto begin = std::max(
         {Now(this), compute_free_, shared_->control->life.loading.contains(digest) ? link_free_ : Time{}});
     compute_free_ = begin + shared_->profile.run;
-    InTime(compute_free_, [this, order, begin] {
+    InTime(compute_free_, [this, order, begin, passes] {
       if (cancelled_.erase(order.sequence()) == 1)
         return Answer(order.sequence(), absl::CancelledError("cancelled"), {}, begin);
-      if (!Resident().contains(order.run().digest()))
+      if (!passes && !Resident().contains(order.run().digest()))
         return Answer(order.sequence(), absl::NotFoundError("the model did not come"), {}, begin);
       const auto& function = order.run().stateful();
       if (!function.empty() && !States().contains(function))
         return Answer(order.sequence(), absl::NotFoundError("the state is not here"), {}, begin);
       ++shared_->control->runs;
+      shared_->control->by_layer += passes && !Resident().contains(order.run().digest()) ? 1 : 0;
       proto::WorkerOutcome outcome;
       auto& run = *outcome.mutable_run();
       run.set_compute_ns(shared_->profile.run.count());

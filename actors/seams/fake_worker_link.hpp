@@ -52,6 +52,7 @@ class FakeWorkerControl {
   std::uint64_t runs = 0;
   std::uint64_t swaps = 0;
   std::uint64_t peer_swaps = 0;  // of `swaps`: copies from another GPU that were begun
+  std::uint64_t by_layer = 0;    // of `runs`: those whose model passed through
   Bytes used;                    // device memory
   FakeWorkerLife life;
   bool hang = false;          // orders are taken and never answered, adoptions neither

@@ -521,6 +521,33 @@ TEST_F(PeerCopies, RunsAndCancelsBehindALoanThatWasNotAnsweredAreNotLost) {
   }
 }
 
+// Two models fill the GPU; the third is asked for now and then, once with its worker killed in the middle.
+TEST(Cluster, AModelThatNobodyElseWaitsForPassesThroughAFullGpu) {
+  FakeWorkerProfile profile;
+  profile.memory = MiB(512);
+  World world(1, 1, profile, {}, GiB(2), [](NodeOptions& options) { options.scheduler.by_layer = true; });
+  const auto& worker = world.node("node-1").workers[0];
+  for (const char* name : {"a", "b", "cold"}) ASSERT_TRUE(world.Deploy(name, MiB(200)).ok());
+  world.Run(seconds(1));
+  std::uint64_t call = 0;
+  const auto serve = [&](const char* name) {
+    world.Infer(name, ++call);
+    world.Run(seconds(1));
+    ASSERT_EQ(world.answers.size(), call);
+    EXPECT_EQ(world.answers.back().reply.code(), 0) << world.answers.back().reply.message();
+  };
+  for (const char* name : {"a", "b", "cold", "a", "b"}) serve(name);
+  EXPECT_EQ(worker->by_layer, 1u);
+  EXPECT_EQ(worker->swaps, 2u) << "nobody was evicted for it";
+  world.Infer("cold", ++call);
+  world.Run(milliseconds(2));
+  worker->kill();
+  world.Run(seconds(10));
+  ASSERT_EQ(world.answers.size(), call);
+  EXPECT_EQ(world.answers.back().reply.code(), 0) << world.answers.back().reply.message();
+  EXPECT_EQ(world.answers.back().reply.attempts(), 2u);
+}
+
 TEST(Cluster, ANodeHandsOverWhatItLearnedAndKnowsItAgain) {
   std::vector<proto::NodeProfiles> saved;
   const auto keep = [&](NodeOptions& options) {

@@ -114,6 +114,7 @@ TEST_F(DaemonConfigTest, AFileAndAFlagSetTheSame) {
       {"state-memory", "5MiB", [](C c) { return c.state_memory == MiB(5); }},
       {"swap-ahead", "3", [](C c) { return c.swap_ahead == 3; }},
       {"concurrency", "2", [](C c) { return c.concurrency == 2; }},
+      {"by-layer", "idle", [](C c) { return c.by_layer == "idle"; }},
       {"topology", "switch:0-1", [](C c) { return c.topology == "switch:0-1"; }},
       {"hang", "9s", [](C c) { return c.hang == std::chrono::seconds(9); }},
       {"heartbeat", "50ms", [](C c) { return c.heartbeat == milliseconds(50); }},

@@ -33,6 +33,15 @@ TEST(Orders, ASwapInNamesTheGpuThatItCopiesFrom) {
   EXPECT_EQ(order.swap_in().model().digest(), "m");
 }
 
+TEST(Orders, ARunByLayerSaysSo) {
+  node::Dispatch dispatch;
+  EXPECT_FALSE(RunOrderFor(dispatch, {}, {}, Time()).run().by_layer());
+  dispatch.source = node::SwapSource::kLayers;
+  EXPECT_TRUE(RunOrderFor(dispatch, {}, {}, Time()).run().by_layer());
+  const auto done = RunDoneFor(dispatch, {}, Outcome(absl::StatusCode::kNotFound, 1, 2));
+  EXPECT_EQ(done.end, node::RunEnd::kNotResident) << "the node brings it whole";
+}
+
 TEST(Orders, WhatARunTeaches) {
   node::Dispatch dispatch;
   auto run = Outcome(absl::StatusCode::kOk, 50, 90);

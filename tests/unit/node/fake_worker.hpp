@@ -73,7 +73,10 @@ class FakeWorker {
     RunDone done{
         .gpu = gpu_, .request = dispatch.request, .end = RunEnd::kRan, .status = status, .took = took};
     const FakeModel& model = models_->at(dispatch.model);
-    if (dispatch.source != SwapSource::kResident) {
+    const bool passes = dispatch.source == SwapSource::kLayers;
+    const Bytes window = passes ? Bytes(model.weights.count() / 3) : Bytes();
+    passed_ += passes ? 1 : 0;
+    if (dispatch.source != SwapSource::kResident && !passes) {
       const bool fits = used() + model.weights + NewState(dispatch) <= memory_;
       absl::Status swap = fits ? absl::OkStatus() : absl::ResourceExhaustedError("no fit");
       if (fits && dispatch.source == SwapSource::kPeer && !FindPeer(dispatch)) {
@@ -88,14 +91,14 @@ class FakeWorker {
       if (!fits) done.end = RunEnd::kNoFit;
     }
     if (done.end == RunEnd::kRan && used() + NewState(dispatch) > memory_) done.end = RunEnd::kNoFit;
-    if (done.end == RunEnd::kRan && !Has(dispatch.model)) done.end = RunEnd::kNotResident;
+    if (done.end == RunEnd::kRan && !Has(dispatch.model) && !passes) done.end = RunEnd::kNotResident;
     if (done.end == RunEnd::kRan && dispatch.bring_state) {
       states_[dispatch.state] = host_->images[dispatch.state];
       done.brought_state = true;
     }
     if (done.end == RunEnd::kRan && !dispatch.state.empty() && !states_.contains(dispatch.state))
       done.end = RunEnd::kNotResident;
-    if (done.end == RunEnd::kRan && used() + model.activation > memory_) done.end = RunEnd::kNoFit;
+    if (done.end == RunEnd::kRan && used() + window + model.activation > memory_) done.end = RunEnd::kNoFit;
     if (done.end == RunEnd::kNoFit) done.free = done.largest = memory_ - used();
     if (used() > memory_) overbooked_ = true;
     if (done.end == RunEnd::kRan && status.ok() && !dispatch.state.empty()) Advance(dispatch.state);
@@ -103,6 +106,8 @@ class FakeWorker {
     return out;
   }
 
+  // Runs whose model passed through.
+  [[nodiscard]] std::uint64_t passed() const { return passed_; }
   // Orders to copy from a GPU that was alive and did not have the model: the plan promised that it would.
   [[nodiscard]] std::uint64_t broken_promises() const { return broken_promises_; }
 
@@ -143,6 +148,7 @@ class FakeWorker {
   bool overbooked_ = false;
   Peers peers_;
   std::uint64_t broken_promises_ = 0;
+  std::uint64_t passed_ = 0;
 };
 
 }  // namespace troupe::node

@@ -22,7 +22,8 @@ class World {
         scheduler_({.concurrency = 1 + static_cast<std::uint32_t>(seed % 3 == 0),
                     .swap_ahead = 1 + static_cast<std::uint32_t>(seed % 4),
                     .max_replans = 64,
-                    .seed = seed},
+                    .seed = seed,
+                    .by_layer = seed % 2 == 0},
                    *FindSchedulerPolicies(names), {}, *Topology::Parse(seed % 2 == 0 ? "v100x4" : "none")) {
     const std::uint64_t gpus = 1 + random_.Below(4);
     for (std::uint64_t i = 0; i < 12; ++i) {

@@ -1,0 +1,159 @@
+// Models that pass through a GPU by layer instead of evicting others.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "node/swap_scheduler.hpp"
+
+namespace troupe::node::by_layer_test {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+class ByLayer : public testing::Test {
+ protected:
+  explicit ByLayer(bool on = true)
+      : scheduler({.by_layer = on}, *FindSchedulerPolicies(*FindPreset("troupe")), {}, {}) {
+    scheduler.AddGpu(0, MiB(100));
+    Ready();
+    for (const char* name : {"a", "b", "cold"}) scheduler.DescribeModel(name, MiB(40), MiB(1));
+  }
+  void Ready() { scheduler.Apply(WorkerReady{.gpu = 0, .memory = MiB(100), .free = MiB(100)}, now); }
+  void Submit(std::uint64_t sequence, const std::string& model, bool trial = false) {
+    now += milliseconds(1);
+    NodeRequest request;
+    request.id = {1, sequence};
+    request.function = "f-" + model;
+    request.model = model;
+    request.trial = trial;
+    ASSERT_TRUE(scheduler.Submit(request, now).accepted);
+  }
+  Dispatch Next() {
+    const auto dispatches = scheduler.Decide(now);
+    EXPECT_EQ(dispatches.size(), 1u);
+    scheduler.Check();
+    return dispatches.empty() ? Dispatch{} : dispatches[0];
+  }
+  Effects Ran(const Dispatch& dispatch, RunEnd end = RunEnd::kRan) {
+    now += milliseconds(1);
+    for (const auto& victim : dispatch.victims)
+      scheduler.Apply(EvictDone{dispatch.gpu, victim, absl::OkStatus()}, now);
+    if (dispatch.source == SwapSource::kHost)
+      scheduler.Apply(SwapInDone{.gpu = 0, .model = dispatch.model, .took = milliseconds(5)}, now);
+    const Effects effects = scheduler.Apply(
+        RunDone{.gpu = 0, .request = dispatch.request, .end = end, .took = milliseconds(9), .free = MiB(1)},
+        now);
+    scheduler.Check();
+    return effects;
+  }
+  void Serve(std::uint64_t sequence, const std::string& model) {
+    Submit(sequence, model);
+    EXPECT_EQ(Ran(Next()).finished.at(0).kind, FinishKind::kServed);
+  }
+  // 80 of 100 MiB are taken by models that are used.
+  void Fill() {
+    Serve(1, "a");
+    Serve(2, "b");
+  }
+
+  SwapScheduler scheduler;
+  Time now = Time(std::chrono::hours(1));
+};
+
+TEST_F(ByLayer, AModelThatNobodyElseWaitsForEvictsNobody) {
+  Fill();
+  Submit(3, "cold");
+  const Dispatch dispatch = Next();
+  EXPECT_EQ(dispatch.source, SwapSource::kLayers);
+  EXPECT_THAT(dispatch.victims, IsEmpty());
+  EXPECT_EQ(scheduler.gpus().at(0).promised, MiB(17));
+  EXPECT_EQ(scheduler.gpus().at(0).Find("cold"), nullptr);
+  const Effects effects = Ran(dispatch);
+  EXPECT_EQ(effects.finished.at(0).kind, FinishKind::kServed);
+  EXPECT_FALSE(effects.finished.at(0).hit);
+  EXPECT_EQ(scheduler.gpus().at(0).promised, Bytes());
+  EXPECT_EQ(scheduler.gpus().at(0).residents.size(), 2u);
+  EXPECT_EQ(scheduler.counts().by_layer, 1u);
+  EXPECT_EQ(scheduler.counts().evictions, 0u);
+  EXPECT_EQ(scheduler.costs().RunTime("cold"), CostModel(CostDefaults()).RunTime("cold"))
+      << "it teaches nothing";
+}
+
+TEST_F(ByLayer, WhatFitsIsBroughtWhole) {
+  Serve(1, "a");
+  Submit(2, "cold");
+  EXPECT_EQ(Next().source, SwapSource::kHost);
+}
+
+TEST_F(ByLayer, AModelThatIsAskedForMoreOftenThanOthersIsBroughtWhole) {
+  Fill();
+  Serve(3, "cold");
+  EXPECT_EQ(scheduler.counts().by_layer, 1u);
+  Submit(4, "cold");  // nobody has used a or b since it was asked for the first time
+  const Dispatch again = Next();
+  EXPECT_EQ(again.source, SwapSource::kHost);
+  EXPECT_THAT(again.victims, ElementsAre("a"));
+}
+
+TEST_F(ByLayer, OneThatIsUsedLessThanThoseStaysOut) {
+  Fill();
+  Serve(3, "cold");
+  Serve(4, "a");
+  Serve(5, "b");
+  Submit(6, "cold");
+  EXPECT_EQ(Next().source, SwapSource::kLayers);
+}
+
+TEST_F(ByLayer, SeveralThatWaitBringTheirModel) {
+  Fill();
+  Submit(3, "cold");
+  Submit(4, "cold");
+  const auto dispatches = scheduler.Decide(now);
+  ASSERT_FALSE(dispatches.empty());
+  EXPECT_EQ(dispatches[0].source, SwapSource::kHost);
+}
+
+TEST_F(ByLayer, WithoutRoomForItsWindowItIsBroughtWhole) {
+  Fill();
+  Submit(3, "cold");
+  const Dispatch dispatch = Next();
+  EXPECT_THAT(Ran(dispatch, RunEnd::kNoFit).finished, IsEmpty());
+  const Dispatch again = Next();
+  EXPECT_EQ(again.source, SwapSource::kHost);
+  EXPECT_THAT(again.victims, testing::SizeIs(1));
+  EXPECT_EQ(Ran(again).finished.at(0).kind, FinishKind::kServed);
+}
+
+TEST_F(ByLayer, AWorkerThatDiesInItLosesNoRequest) {
+  Fill();
+  Submit(3, "cold");
+  EXPECT_EQ(Next().source, SwapSource::kLayers);
+  scheduler.Apply(WorkerLost{0, "killed"}, now);
+  EXPECT_THAT(scheduler.Decide(now), IsEmpty());
+  Ready();
+  const Dispatch again = Next();
+  EXPECT_EQ(again.attempt, 2u);
+  EXPECT_EQ(Ran(again).finished.at(0).kind, FinishKind::kServed);
+}
+
+TEST_F(ByLayer, NeverForTrials) {
+  Fill();
+  Submit(3, "cold", true);
+  EXPECT_EQ(Next().source, SwapSource::kHost);
+}
+
+class NotByLayer : public ByLayer {
+ protected:
+  NotByLayer() : ByLayer(false) {}
+};
+
+TEST_F(NotByLayer, IsOffUnlessAskedFor) {
+  Fill();
+  Submit(3, "cold");
+  EXPECT_EQ(Next().source, SwapSource::kHost);
+  EXPECT_FALSE(SchedulerLimits().by_layer);
+}
+
+}  // namespace
+}  // namespace troupe::node::by_layer_test
