@@ -2,6 +2,8 @@
 """The shell against a real cluster of one process: every verb, what programs read, exit codes, and a person at a
 terminal."""
 import json
+import pathlib
+import re
 import signal
 
 import numpy as np
@@ -9,6 +11,11 @@ import numpy as np
 from harness import E2eTest, eventually, main
 from harness.networks import EXAMPLES, dense, digits, ensemble, scale
 from harness.shell import Shell
+
+
+def catches_interrupts(pid):
+    caught = re.search(r"^SigCgt:\s*(\w+)$", pathlib.Path(f"/proc/{pid}/status").read_text(), re.M)
+    return int(caught.group(1), 16) >> (signal.SIGINT - 1) & 1
 
 
 class ShellTest(E2eTest):
@@ -178,6 +185,8 @@ class Slow(ShellTest):
         try:
             eventually(lambda: sum(int(load["queued"]) + int(load["running"]) for load in self.http.loads().values()),
                        "the request is at the node")
+            # The node may have had work of its own.
+            eventually(lambda: catches_interrupts(asking.pid), "the command looks after interrupts")
             asking.send_signal(signal.SIGINT)
             out, error = asking.communicate(timeout=60)
         finally:
