@@ -52,6 +52,7 @@ std::vector<Room*> Ranked(const PlacementModel& model, std::vector<Room>& rooms,
   for (Room& room : rooms) {
     const PlacementNode& node = *room.node;
     if (node.leaving || !CanHold(model, node)) continue;
+    if (!model.home.empty() && node.name != model.home) continue;
     if (!node.accepts && !Contains(current, model.digest, node.name)) continue;
     ranked.emplace_back(-Score(model, node), node.name, &room);
   }
@@ -155,7 +156,13 @@ PlacementPlan PlanPlacement(const std::vector<PlacementModel>& models,
     const std::size_t wanted = std::min<std::size_t>(copies(i), ranked[i].size());
     if (ranked[i].empty()) {
       absl::Status why = CheckFits(*order[i], nodes);
-      if (why.ok()) why = absl::UnavailableError("every node that could hold it is draining");
+      if (!order[i]->home.empty()) {
+        why = absl::UnavailableError(absl::StrCat(
+            "function '", order[i]->function, "' has its state on node '", order[i]->home,
+            "', which is gone or draining: bring it back, or remove the function to begin anew"));
+      } else if (why.ok()) {
+        why = absl::UnavailableError("every node that could hold it is draining");
+      }
       plan.problems.push_back({order[i]->digest, std::move(why)});
     } else if (placed.size() < wanted) {
       plan.problems.push_back({order[i]->digest, TooFew(*order[i], placed.size(), wanted)});

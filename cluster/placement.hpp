@@ -29,6 +29,7 @@ struct PlacementModel {
   Bytes host_bytes{};      // what a copy takes of a host region
   Bytes device_bytes{};    // what its weights take on a GPU
   bool single = false;     // one copy: a function keeps state where it runs
+  std::string home{};      // the only node that may have it: such a state is there; empty: any
 };
 struct PlacementOptions {
   std::uint32_t replicas = 2;  // fewer when there are fewer nodes

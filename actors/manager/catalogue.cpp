@@ -19,6 +19,7 @@ using storage::Table;
 constexpr char kCluster[] = "cluster";
 constexpr char kEpoch[] = "epoch";
 constexpr char kRevision[] = "revision";
+constexpr char kHome[] = "state-home/";  // and a model's digest
 // Revisions that members saw but the store did not (membership changes) lie above the stored one; a manager
 // that comes back begins above all of them.
 constexpr std::uint64_t kRestartGap = 1'000'000'000;
@@ -81,6 +82,10 @@ absl::StatusOr<Catalogue> Catalogue::Load(const storage::MetadataStore& store,
   }
   TROUPE_ASSIGN_OR_RETURN(const auto workflows, ByRevision<proto::WorkflowRecord>(store, Table::kWorkflows));
   for (const auto& record : workflows) out.workflows_.Apply(record, ++out.revision_);
+  TROUPE_RETURN_IF_ERROR(storage::ScanMessages<proto::PlacementRecord>(
+      store, Table::kSettings, kHome, [&](std::string_view, const proto::PlacementRecord& home) {
+        if (home.nodes_size() == 1) out.homes_[home.model_digest()] = home.nodes(0);
+      }));
   TROUPE_RETURN_IF_ERROR(out.LoadRuns(store));
   out.revision_ = std::max(out.revision_, revision) + (id.ok() ? kRestartGap : 0);
   return out;
@@ -115,6 +120,21 @@ absl::Status Catalogue::LoadRuns(const storage::MetadataStore& store) {
 Batch Catalogue::BirthBatch() const {
   Batch batch;
   batch.Put(Table::kSettings, kCluster, cluster_);
+  return batch;
+}
+
+Batch Catalogue::HomeBatch(const std::string& digest, const std::string& node) {
+  proto::PlacementRecord home;
+  home.set_model_digest(digest);
+  home.add_nodes(node);
+  Batch batch;
+  batch.Put(Table::kSettings, absl::StrCat(kHome, digest), home);
+  return batch;
+}
+
+Batch Catalogue::NoHomeBatch(const std::vector<std::string>& digests) {
+  Batch batch;
+  for (const auto& digest : digests) batch.Delete(Table::kSettings, absl::StrCat(kHome, digest));
   return batch;
 }
 

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "actors/manager/run_log.hpp"
@@ -30,6 +32,10 @@ class Catalogue {
   [[nodiscard]] const cluster::FunctionRegistry& functions() const { return functions_; }
   [[nodiscard]] const cluster::WorkflowRegistry& workflows() const { return workflows_; }
   [[nodiscard]] const RunLog& runs() const { return runs_; }
+  // Where the models of functions that keep state are, as it was when the store was read: digest -> node.
+  [[nodiscard]] const std::map<std::string, std::string>& homes() const { return homes_; }
+  [[nodiscard]] static storage::Batch HomeBatch(const std::string& digest, const std::string& node);
+  [[nodiscard]] static storage::Batch NoHomeBatch(const std::vector<std::string>& digests);
 
   // What makes a new store this cluster's.
   [[nodiscard]] storage::Batch BirthBatch() const;
@@ -73,6 +79,7 @@ class Catalogue {
   cluster::FunctionRegistry functions_;
   cluster::WorkflowRegistry workflows_;
   RunLog runs_;
+  std::map<std::string, std::string> homes_;
 };
 
 }  // namespace troupe::actors

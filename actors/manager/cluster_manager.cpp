@@ -12,6 +12,7 @@
 namespace troupe::actors {
 
 ClusterManager::behavior_type ClusterManager::make_behavior() {
+  board_.SetHomes(catalogue_.homes());
   set_down_handler([this](caf::down_msg& down) { Down(down); });
   After(this, options_.tick, MakeTick(kPulse));
   Commit(catalogue_.BirthBatch(), [](const absl::Status&) {});
@@ -157,12 +158,15 @@ proto::ClusterUpdate ClusterManager::Snapshot() const {
 }
 
 void ClusterManager::Place() {
-  for (const auto& move :
-       board_.Plan(catalogue_.functions().table(), catalogue_.functions().revision(), members_, Now(this))) {
+  const auto moves =
+      board_.Plan(catalogue_.functions().table(), catalogue_.functions().revision(), members_, Now(this));
+  const auto homes = KeepHomes();
+  TellUnreachable();
+  for (const auto& move : moves) {
     const auto node = links_.Node(move.node);
     if (!node) continue;
     if (move.adopt) {
-      Adopt(move.digest, move.node, node);
+      if (!homes.contains(move.digest)) Adopt(move.digest, move.node, node);
     } else {
       proto::DisownModel disown;
       disown.set_model_digest(move.digest);
@@ -170,6 +174,37 @@ void ClusterManager::Place() {
       board_.Disowned(move.digest, move.node);
     }
   }
+}
+
+// Durable first: no state begins on a node that the store does not name. The adoptions that wait for it begin
+// then.
+PlacementBoard::Homes ClusterManager::KeepHomes() {
+  const auto homes = board_.TakeNewHomes();
+  for (const auto& [digest, name] : homes) {
+    Commit(Catalogue::HomeBatch(digest, name),
+           [this, digest = digest, name = name](const absl::Status& status) {
+             if (!status.ok()) {
+               board_.Unbind(digest);
+               return board_.AdoptFailed(digest, name, Now(this));
+             }
+             const auto node = links_.Node(name);
+             if (node && board_.IsAsked(digest, name)) Adopt(digest, name, node);
+           });
+  }
+  const auto old = board_.TakeOldHomes();
+  if (!old.empty()) Commit(Catalogue::NoHomeBatch(old), [](const absl::Status&) {});
+  return homes;
+}
+
+void ClusterManager::TellUnreachable() {
+  std::set<std::string> now;
+  for (const auto& problem : board_.problems()) {
+    if (!board_.HasHome(problem.digest) || !absl::IsUnavailable(problem.why)) continue;
+    now.insert(problem.digest);
+    if (!unreachable_.contains(problem.digest))
+      Tell("manager", "state-unreachable", std::string(problem.why.message()));
+  }
+  unreachable_ = std::move(now);
 }
 
 void ClusterManager::Adopt(const std::string& digest, const std::string& name,

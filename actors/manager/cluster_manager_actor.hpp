@@ -77,6 +77,9 @@ class ClusterManager : public ManagerSelf::base {
   // --- host copies ---
   void Place();
   void Adopt(const std::string& digest, const std::string& name, const NodeControllerActor& node);
+  PlacementBoard::Homes KeepHomes();
+  // Functions whose state is on a node that is not there: once each.
+  void TellUnreachable();
   void AdoptionEnded(const std::string& digest, const absl::Status& status);
   // --- models and blobs ---
   caf::typed_response_promise<proto::UploadReply> Upload(proto::UploadChunk& chunk);
@@ -143,6 +146,7 @@ class ClusterManager : public ManagerSelf::base {
   ModelRepository& repository_;
   cluster::MembershipTable members_;
   PlacementBoard board_;
+  std::set<std::string> unreachable_;  // models whose home is not there, as it was told
   Mutations mutations_;
   MemberLinks links_;
   RunLinks run_links_;

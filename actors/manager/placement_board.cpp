@@ -92,18 +92,25 @@ std::vector<cluster::PlacementMove> PlacementBoard::Plan(const cluster::Function
   nodes_ = std::move(nodes);
   retry_at_ = NextRetry(now);
   std::map<std::string, cluster::PlacementModel> wanted;
+  std::set<std::string> with_state;
   for (const auto& [name, versions] : functions.functions()) {
     for (const auto& [version, record] : versions) {
+      if (record.state_size() > 0) with_state.insert(record.model_digest());
       if (!record.loaded()) continue;
       auto& model = wanted.try_emplace(record.model_digest(), ModelOf(record)).first->second;
       // All that run this model run where the state of one of them is.
       model.single = model.single || record.state_size() > 0;
     }
   }
+  for (auto& [digest, model] : wanted) {
+    const auto home = homes_.find(digest);
+    if (model.single && home != homes_.end()) model.home = home->second;
+  }
   std::vector<cluster::PlacementModel> models;
   for (auto& [digest, model] : wanted) models.push_back(std::move(model));
   auto plan = cluster::PlanPlacement(models, nodes_, held_, {replicas_});
   problems_ = std::move(plan.problems);
+  BindHomes(models, with_state, plan.placements);
   std::vector<cluster::PlacementMove> moves;
   for (auto& move : plan.moves) {
     const Copy copy{move.digest, move.node};
@@ -119,6 +126,27 @@ std::vector<cluster::PlacementMove> PlacementBoard::Plan(const cluster::Function
     if (asked_.insert(copy).second) moves.push_back(std::move(move));
   }
   return moves;
+}
+
+void PlacementBoard::BindHomes(const std::vector<cluster::PlacementModel>& models,
+                               const std::set<std::string>& with_state,
+                               const cluster::PlacementMap& placements) {
+  std::erase_if(homes_, [&](const auto& home) {
+    if (with_state.contains(home.first)) return false;
+    old_homes_.push_back(home.first);
+    return true;
+  });
+  for (const auto& model : models) {
+    const auto placed = placements.find(model.digest);
+    if (!model.single || !model.home.empty() || placed == placements.end() || placed->second.empty())
+      continue;
+    homes_[model.digest] = new_homes_[model.digest] = placed->second.front();
+  }
+}
+
+void PlacementBoard::Unbind(const std::string& digest) {
+  homes_.erase(digest);
+  changed_ = true;
 }
 
 std::vector<std::string> PlacementBoard::HoldersOf(const std::string& digest) const {

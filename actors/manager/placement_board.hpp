@@ -36,6 +36,18 @@ class PlacementBoard {
   [[nodiscard]] std::vector<cluster::PlacementMove> Plan(const cluster::FunctionTable& functions,
                                                          std::uint64_t revision,
                                                          const cluster::MembershipTable& members, Time now);
+  // Models with a function that keeps state have one node for good, its home: by digest. Given at the start,
+  // and chosen by Plan; what it has chosen and what no function needs any more are the caller's to store.
+  using Homes = std::map<std::string, std::string>;
+  void SetHomes(Homes homes) { homes_ = std::move(homes); }
+  [[nodiscard]] Homes TakeNewHomes() { return std::exchange(new_homes_, {}); }
+  [[nodiscard]] std::vector<std::string> TakeOldHomes() { return std::exchange(old_homes_, {}); }
+  [[nodiscard]] bool HasHome(const std::string& digest) const { return homes_.contains(digest); }
+  [[nodiscard]] bool IsAsked(const std::string& digest, const std::string& node) const {
+    return asked_.contains({digest, node});
+  }
+  // It could not be stored: chosen again.
+  void Unbind(const std::string& digest);
   // Problems of the last plan: models with fewer copies than wanted, and why.
   [[nodiscard]] const std::vector<cluster::PlacementProblem>& problems() const { return problems_; }
   [[nodiscard]] std::uint64_t plans() const { return plans_; }
@@ -49,12 +61,17 @@ class PlacementBoard {
  private:
   using Copy = std::pair<std::string, std::string>;  // digest, node
   [[nodiscard]] Time NextRetry(Time now) const;
+  void BindHomes(const std::vector<cluster::PlacementModel>& models, const std::set<std::string>& with_state,
+                 const cluster::PlacementMap& placements);
 
   const std::uint32_t replicas_;
   const Duration retry_;
   cluster::PlacementMap held_;
   std::set<Copy> asked_;
   std::map<Copy, Time> not_before_;
+  Homes homes_;
+  Homes new_homes_;
+  std::vector<std::string> old_homes_;
   std::vector<cluster::PlacementProblem> problems_;
   // Of the last plan.
   std::uint64_t revision_ = 0;

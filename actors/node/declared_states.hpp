@@ -20,8 +20,10 @@ struct DeclaredState {
   std::string model;
   std::vector<proto::StateTensor> tensors;
   std::vector<proto::TensorSpec> specs;
-  absl::Status failed;     // why the function cannot run here
-  std::uint64_t runs = 0;  // that were answered well, as this daemon knows
+  bool loading = true;         // its file is being read
+  std::size_t recovering = 0;  // living workers of an earlier daemon that are asked for it
+  absl::Status failed;         // why the function cannot run here
+  std::uint64_t runs = 0;      // that were answered well, as this daemon knows
 
   // What the first run finds: no data stands for zeros.
   [[nodiscard]] proto::StateImage Zeros() const {

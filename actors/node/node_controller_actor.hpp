@@ -69,6 +69,7 @@ class NodeController : public ControllerSelf::base {
     ExecutorActor executor;
     proto::ExecutorReport last;
     PrepareLine plans;
+    bool met = false;  // since this daemon began: what an earlier one left there is known
     // Evictions that write states back: what was decided behind them waits, for the room is not there yet.
     std::size_t writing = 0;
     std::vector<std::function<void()>> behind;
@@ -177,6 +178,12 @@ class NodeController : public ControllerSelf::base {
   using OnSaved = std::function<void(const absl::Status& status, const std::vector<KeptStatePtr>& images)>;
   void LearnFunctions(const proto::ClusterUpdate& update);
   void DeclareState(const proto::FunctionRecord& record);
+  // What a worker that outlived its daemon holds of this model's functions.
+  void RecoverStates(node::GpuIndex gpu, const std::string& digest);
+  void Recovered(const std::string& key, absl::StatusOr<KeptStatePtr> image);
+  // Its runs may begin when nothing that is known of it can still come.
+  void LetRun(const DeclaredState& state);
+  void Met(node::GpuIndex gpu);
   void StateLoaded(const std::string& key, absl::StatusOr<KeptStatePtr> image);
   void ForgetState(const std::string& key);
   // The image, or zeros, for a swap-in; whoever holds it keeps its references valid.
@@ -192,6 +199,12 @@ class NodeController : public ControllerSelf::base {
   void Written(node::GpuIndex gpu);
   void SaveRun(const node::Dispatch& dispatch, std::uint64_t serial, proto::WorkerOutcome outcome);
   void StatesLost(node::GpuIndex gpu);
+  struct StateShown {
+    std::string model;
+    std::string function;
+    Bytes bytes;
+  };
+  void ShowStates(node::GpuIndex gpu, const std::function<void(const StateShown&)>& show);
   void TellStatesStay(const std::string& model);
 
   // --- host copies (node_copies.cpp) ---

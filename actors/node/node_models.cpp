@@ -50,6 +50,7 @@ void NodeController::FindResident(const std::string& digest, const std::string& 
                                  [&](const auto& resident) { return resident.digest() == packed; });
     if (!Up(gpu) || it == residents.end()) continue;
     scheduler_.FoundResident(gpu, {digest, Bytes(it->bytes())}, Now(this));
+    RecoverStates(gpu, digest);
     residents.erase(it);  // true only until the scheduler decides otherwise
   }
 }

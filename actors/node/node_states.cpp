@@ -50,10 +50,11 @@ void NodeController::DeclareState(const proto::FunctionRecord& record) {
 void NodeController::StateLoaded(const std::string& key, absl::StatusOr<KeptStatePtr> image) {
   auto* state = declared_.ByKey(key);
   if (state == nullptr) return;
+  state->loading = false;
+  const auto newer = store_.Find(key);  // from a living worker
   if (image.ok()) {
-    state->runs = (*image)->image().runs();
-    store_.Keep(*std::move(image));
-  } else if (!absl::IsNotFound(image.status())) {
+    if (newer == nullptr) KeepImages({*std::move(image)});
+  } else if (!absl::IsNotFound(image.status()) && newer == nullptr && state->recovering == 0) {
     // Zeros would pass for the state: nobody runs until somebody decided that it begins anew.
     state->failed = absl::DataLossError(
         absl::StrCat(state->name, ": its state cannot be read (", image.status().message(),
@@ -61,8 +62,63 @@ void NodeController::StateLoaded(const std::string& key, absl::StatusOr<KeptStat
     Note("state-damaged", std::string(state->failed.message()));
     return Handle(scheduler_.FailState(key, state->failed));  // and held for ever
   }
-  scheduler_.HoldState(key, false);
+  LetRun(*state);
+}
+
+// With every run written back the file has all that was acknowledged: what a worker has beyond it was not.
+void NodeController::RecoverStates(node::GpuIndex gpu, const std::string& digest) {
+  if (options_.write_back_each_run) return;
+  const auto keys = scheduler_.states().Of(digest);
+  if (keys.empty()) return;
+  for (const auto& key : keys) {
+    ++declared_.ByKey(key)->recovering;
+    scheduler_.HoldState(key, true);
+  }
+  proto::WorkerOrder order = WriteBackOrderFor(models_.PackedDigest(digest));
+  OrderFor(digest, gpu, std::move(order), [this, gpu, keys](const proto::WorkerOutcome& outcome) {
+    for (const auto& key : keys) {
+      const auto& images = outcome.state().states();
+      const auto image =
+          std::find_if(images.begin(), images.end(), [&](const auto& i) { return i.function() == key; });
+      if (image == images.end()) {
+        Recovered(key, absl::NotFoundError("it has none"));
+        continue;
+      }
+      store_.Save(this, *image, [this, key, gpu, image = *image](absl::StatusOr<KeptStatePtr> kept) {
+        proto::ReleaseOrder read;
+        for (const auto& tensor : image.tensors())
+          if (tensor.data().has_arena()) *read.add_slices() = tensor.data().arena();
+        ReleaseSlices(gpu, read);
+        Recovered(key, std::move(kept));
+      });
+    }
+  });
+}
+
+void NodeController::Recovered(const std::string& key, absl::StatusOr<KeptStatePtr> image) {
+  auto* state = declared_.ByKey(key);
+  if (state == nullptr || state->recovering == 0) return;
+  --state->recovering;
+  const auto known = store_.Find(key);
+  if (image.ok() && (known == nullptr || known->image().runs() < (*image)->image().runs()))
+    KeepImages({*std::move(image)});
+  LetRun(*state);
+}
+
+void NodeController::LetRun(const DeclaredState& state) {
+  if (state.loading || state.recovering > 0 || !state.failed.ok()) return;
+  const bool all_met = std::all_of(gpus_.begin(), gpus_.end(), [](const HeldGpu& gpu) { return gpu.met; });
+  if (!options_.write_back_each_run && !all_met) return;
+  scheduler_.HoldState(state.key, false);
   Pump();
+}
+
+void NodeController::Met(node::GpuIndex gpu) {
+  if (std::exchange(gpus_[gpu].met, true)) return;
+  std::vector<std::string> keys;
+  declared_.ForEach([&](const DeclaredState& state) { keys.push_back(state.key); });
+  for (const auto& key : keys)
+    if (const auto* state = declared_.ByKey(key)) LetRun(*state);
 }
 
 void NodeController::ForgetState(const std::string& key) {
@@ -198,6 +254,20 @@ void NodeController::StatesLost(node::GpuIndex gpu) {
                                       safe));
     }
     state.runs = safe;
+  });
+}
+
+// As models are shown: by their function, on the GPU or (kNoGpu) in this host's memory.
+void NodeController::ShowStates(node::GpuIndex gpu, const std::function<void(const StateShown&)>& show) {
+  declared_.ForEach([&](const DeclaredState& state) {
+    const auto* where = scheduler_.states().Find(state.key);
+    const auto image = store_.Find(state.key);
+    const bool host = gpu == node::kNoGpu && image != nullptr;
+    if (!host && (where == nullptr || gpu == node::kNoGpu || !where->CurrentAt(gpu))) return;
+    Bytes bytes = host ? Bytes() : where->bytes;
+    for (int i = 0; host && i < image->image().tensors_size(); ++i)
+      bytes += transport::SizeOf(image->image().tensors(i).data());
+    show({state.model, state.name, bytes});
   });
 }
 

@@ -61,6 +61,13 @@ void NodeController::ShowModels(std::uint32_t index, proto::GpuStatus& status) {
     model.set_waiting(scheduler_.WaitingFor(digest));
     model.set_idle_ns(Since(resident.last_use, now));
   }
+  ShowStates(index, [&status](const StateShown& state) {
+    auto& shown = *status.add_models();
+    shown.set_digest(state.model);
+    shown.add_functions(state.function);
+    shown.set_state("state");
+    shown.set_bytes(state.bytes.count());
+  });
   for (const auto& [digest, orders] : gpu.evicting) {
     auto& model = *status.add_models();
     model.set_digest(digest);
@@ -126,6 +133,13 @@ void NodeController::ShowRegion(proto::HostRegionStatus& region) {
     model.set_idle_ns(Since(entry.last_use, now));
     if (!entry.last_error.ok()) model.set_problem(std::string(entry.last_error.message()));
   }
+  ShowStates(node::kNoGpu, [&region](const StateShown& state) {
+    auto& shown = *region.add_models();
+    shown.set_digest(state.model);
+    shown.add_functions(state.function);
+    shown.set_state("state");
+    shown.set_bytes(state.bytes.count());
+  });
 }
 
 }  // namespace troupe::actors

@@ -22,6 +22,8 @@ void NodeController::StartExecutors() {
 void NodeController::Executor(const proto::ExecutorReport& report) {
   if (report.gpu() >= gpus_.size()) return;
   gpus_[report.gpu()].last = report;
+  if (report.state() != proto::ExecutorReport::STARTING && report.state() != proto::ExecutorReport::READY)
+    Met(report.gpu());
   Tell(report);
   const auto now = Now(this);
   switch (report.state()) {
@@ -72,6 +74,8 @@ void NodeController::WorkerUp(const proto::ExecutorReport& report, Time now) {
     const auto digest = models_.ByPackedDigest(resident.digest());
     if (!digest.empty()) ready.resident.push_back({digest, Bytes(resident.bytes())});
   }
+  for (const auto& resident : ready.resident) RecoverStates(report.gpu(), resident.model);
+  Met(report.gpu());
   Handle(scheduler_.Apply(ready, now));
   ForgetPlans(report.gpu());
   std::vector<std::string> placed;

@@ -200,6 +200,59 @@ TEST(State, AFunctionWithStateHasOneNode) {
   EXPECT_EQ(reply->functions(0).adopted_by_size(), 1);
 }
 
+std::string HomeOf(StateWorld& world) {
+  proto::AdminRequest show;
+  show.mutable_show_function()->mutable_key()->set_name("sum");
+  const auto reply = world.Ask(show);
+  return reply.ok() && reply->functions(0).adopted_by_size() == 1 ? reply->functions(0).adopted_by(0) : "";
+}
+
+std::string EventsOf(StateWorld& world, const std::string& kind) {
+  proto::AdminRequest list;
+  list.mutable_list_events()->set_limit(1000);
+  const auto reply = world.Ask(list);
+  std::string all;
+  if (!reply.ok()) return all;
+  for (const auto& event : reply->events())
+    if (event.kind() == kind) all += event.message() + "\n";
+  return all;
+}
+
+TEST(State, WithoutItsNodeItIsRefusedAndNotBegunAnewElsewhere) {
+  StateWorld world(1, true, GiB(1), {}, 3);
+  ASSERT_TRUE(world.DeployState("sum").ok());
+  EXPECT_EQ(world.Count("sum"), 1);
+  world.StopManager();  // what it knows of the home is in its store
+  world.Run(seconds(1));
+  world.StartManager();
+  world.Run(seconds(2));
+  EXPECT_EQ(world.Count("sum"), 2);
+  const auto home = HomeOf(world);
+  ASSERT_NE(home, "");
+  world.KillNode(home);
+  world.Run(seconds(3));
+  EXPECT_EQ(world.Count("sum"), -1);
+  EXPECT_THAT(EventsOf(world, "state-unreachable"), HasSubstr("has its state on node '" + home + "'"));
+}
+
+TEST(State, ADrainedNodeKeepsItAndGoesOnWhenItIsBack) {
+  StateWorld world(1, true, GiB(1), {}, 2);
+  ASSERT_TRUE(world.DeployState("sum").ok());
+  for (int i = 1; i <= 3; ++i) EXPECT_EQ(world.Count("sum"), i);
+  const auto home = HomeOf(world);
+  proto::AdminRequest drain;
+  drain.mutable_drain()->set_name(home);
+  drain.mutable_drain()->set_drain(true);
+  ASSERT_TRUE(world.Ask(drain).ok());
+  world.Run(seconds(2));
+  EXPECT_EQ(world.Count("sum"), -1);
+  EXPECT_THAT(world.Told("state-stays"), HasSubstr("its state of 3 runs stays here"));
+  drain.mutable_drain()->set_drain(false);
+  ASSERT_TRUE(world.Ask(drain).ok());
+  world.Run(seconds(2));
+  EXPECT_EQ(world.Count("sum"), 4);
+}
+
 TEST(State, OneThatTheNodeHasNoRoomForIsRefused) {
   StateWorld world(1, true, GiB(1), [](NodeOptions& options) { options.states.capacity = Bytes(20); });
   EXPECT_TRUE(world.DeployState("first").ok());  // 16 bytes

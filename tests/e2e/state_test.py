@@ -134,6 +134,17 @@ class State(E2eTest):
         self.assertEqual(node.workers(), worker)
         self.add(3)
 
+    def test_what_only_the_living_worker_has_is_found_by_the_next_daemon(self):
+        options = {"gpu_memory": "4MiB", "state_write_back": "evict"}
+        front, (node,) = self.start_cluster(1, **options)
+        self.http = front.http
+        self.deploy()
+        self.add(3)
+        node.kill()
+        self.start("node-0", "node", manager=front.address("manager"), **options)
+        eventually(lambda: self.http.ask("dense-0", {"x": X}).code == 200, "the node serves again")
+        self.add(3)
+
 
 if __name__ == "__main__":
     main()
