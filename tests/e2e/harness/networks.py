@@ -33,6 +33,15 @@ def dense(mebibytes, seed=0):
                      [value("y", "batch", 1024)], [numpy_helper.from_array(weight, "w")]), weight
 
 
+def rolls(layers, shift):
+    """y = x [batch, 1024] rolled by `shift` in each of the layers, which have 4 MiB of weights each."""
+    names = ["x", *(f"t{i}" for i in range(1, layers)), "y"]
+    weight = np.roll(np.eye(1024, dtype=np.float32), shift, axis=1)
+    return serialize([helper.make_node("MatMul", [names[i], f"w{i}"], [names[i + 1]]) for i in range(layers)],
+                     [value("x", "batch", 1024)], [value("y", "batch", 1024)],
+                     [numpy_helper.from_array(weight + np.float32(0), f"w{i}") for i in range(layers)])
+
+
 def accumulate(mebibytes=1):
     """The state s [1, 1024] becomes t = s + x W, and y = 2 t; the first row of W is 1, 2, 3 ... for x = (1, 0, 0, ...)."""
     rows = mebibytes * 256

@@ -1,0 +1,57 @@
+#!/usr/bin/python3
+"""Several functions at a time on one GPU, and a model that passes through a full one layer by layer."""
+import random
+import re
+import threading
+
+import numpy as np
+
+from harness import E2eTest, Load, main
+from harness.networks import rolls
+
+LAYERS = 10  # of 4 MiB
+
+
+class Streams(E2eTest):
+    def serve(self, functions, **options):
+        self.daemon = self.start("one", "all", gpus=1, log_level="debug", **options).wait_serving(gpus=1)
+        self.names, self.guard = [f"f{i}" for i in range(functions)], threading.Lock()
+        self.random = random.Random(3)
+        for i, name in enumerate(self.names):
+            self.daemon.http.deploy(name, rolls(LAYERS, i + 1)).good()
+
+    def ask(self, i):
+        with self.guard:
+            x = np.array([[self.random.random() for _ in range(1024)]], np.float32)
+        found = np.array(self.daemon.http.infer(self.names[i], {"x": x})["y"], np.float32)
+        np.testing.assert_array_equal(found, np.roll(x, LAYERS * (i + 1)).reshape(-1))
+
+    def ask_any(self):
+        with self.guard:
+            i = self.random.randrange(len(self.names))
+        self.ask(i)
+
+    def swaps(self, name):
+        return re.findall(rf"(?:info|debug) swap: .*'{name}'", self.daemon.log.read_text())
+
+    def test_results_stay_right_when_functions_compute_at_a_time(self):
+        self.serve(3, gpu_memory="256MiB", concurrency=3)
+        load = Load(self.ask_any, threads=4)
+        load.wait(120)
+        load.stop()
+
+    def test_a_model_that_is_rarely_used_evicts_nobody(self):
+        # Two models fit; the third one has room for a window.
+        self.serve(3, gpu_memory="112MiB", by_layer="idle", measure="requests")
+        self.ask(2)
+        for i in (0, 1, 0, 1):
+            self.ask(i)
+        before = [len(self.swaps(name)) for name in self.names]
+        for _ in range(5):
+            for i in (2, 0, 1):
+                self.ask(i)
+        self.assertEqual([len(self.swaps(name)) for name in self.names], before, "a model was swapped in")
+
+
+if __name__ == "__main__":
+    main()
