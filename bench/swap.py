@@ -9,6 +9,8 @@ Real bytes on virtual links of LINK GB/s, real worker processes, all variants in
                                              arrival of the grouped variant's groups and the steps' times, which are
                                              those of a resident run with an equal copy going on beside it
   swap_run_over_max/NETWORK/LINK             grouped, over the larger of link and run
+  mapped_swap_over_adjacent/NETWORK/LINK     orders given to outputs there, weights mapped block by block to the
+                                             model's address (--addresses mapped), over the same in adjacent memory
   swap_run_ms, limit_ms, run_ms              the same as times; run_ms: beside a copy, and uncontended as its baseline
   function_start_ms/NETWORK/LINK             orders given to first step running; baseline: the groups that the first step
                                              reads are there (one, but for BERT's table of embeddings), plus 2 ms
@@ -65,8 +67,8 @@ def model_of(name, arguments):
 
 BASELINES = {"swap_run_ms": "limit", "run_ms": "uncontended", "function_start_ms": "its groups + 2 ms", "link_use": "plain copy",
              "swap_from_peer": "from the host", "peer_first_group_ms": "from the host"}
-UNITS = {"swap_run_over_limit": "x", "swap_run_over_max": "x", "fair_share": "%", "link_use": "GB/s", "swap_from_peer": "GB/s",
-         "group_mib": "MiB"}
+UNITS = {"swap_run_over_limit": "x", "mapped_swap_over_adjacent": "x", "swap_run_over_max": "x",
+         "fair_share": "%", "link_use": "GB/s", "swap_from_peer": "GB/s", "group_mib": "MiB"}
 
 
 def add(report, name, rows):

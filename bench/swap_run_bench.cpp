@@ -93,7 +93,9 @@ class Variant {
   Variant(Site& site, Subject& subject, std::string name, transport::LinkBuckets& links)
       : name_(std::move(name)), subject_(subject) {
     WorkerCommand command;
-    command.swap = name_;
+    // All of them in adjacent memory, and the default one mapped.
+    command.swap = name_ == "mapped" ? std::string(kDefaultSwap) : name_;
+    command.addresses = name_ == "mapped" ? "mapped" : "adjacent";
     rig_ = std::make_unique<Rig>(site, command, links, site.memory());
   }
   [[nodiscard]] const std::string& name() const { return name_; }
@@ -170,6 +172,7 @@ double PipelineBound(const std::vector<double>& steps, const std::vector<std::ui
 void Measure(Site& site, Subject& subject, const std::vector<std::uint64_t>& ends, double link, int rounds) {
   transport::LinkBuckets links = Value(CreateNodeLinks(1, {link * 1e9}), "links");
   std::vector<Variant> variants;
+  variants.emplace_back(site, subject, "mapped", links);
   for (const auto& policy : SwapPolicies())
     variants.emplace_back(site, subject, std::string(policy.name), links);
   const std::string at = absl::StrCat("/", link);
@@ -187,15 +190,19 @@ void Measure(Site& site, Subject& subject, const std::vector<std::uint64_t>& end
   TROUPE_CHECK(steps.size() == ends.size(), "the trace has a time for each step");
   for (int round = 0; round < rounds; ++round) {
     double limit = 0;
+    double adjacent = 0;
     for (auto variant = variants.rbegin(); variant != variants.rend(); ++variant) {
       const Variant::Swapped swapped = variant->SwapAndRun();
       if (variant->name() == kDefaultSwap) {
         limit = PipelineBound(steps, ends, swapped);
+        adjacent = swapped.total;
         Say(absl::StrCat("first_group_ms", at), swapped.groups.front());
         Say(absl::StrCat("function_start_ms", at), swapped.start, 2 + ArrivalOf(ends.front(), swapped));
         Say(absl::StrCat("swap_run_over_max", at), swapped.total / std::max(swapped.link, Sum(steps)));
         Say(absl::StrCat("limit_ms", at), limit);
       }
+      if (variant->name() == "mapped")
+        Say(absl::StrCat("mapped_swap_over_adjacent", at), swapped.total / adjacent);
       Say(absl::StrCat("swap_run_over_limit", at, "/", variant->name()), swapped.total / limit);
       Say(absl::StrCat("swap_run_ms", at, "/", variant->name()), swapped.total, limit);
     }

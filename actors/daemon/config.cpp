@@ -248,6 +248,10 @@ const std::vector<ConfigOption>& ConfigOptions() {
       {"memory-policy",
        "how device memory is handed out: fine-resilient, fine, static, block-cache, device-malloc", false,
        Text(&C::memory_policy)},
+      {"addresses",
+       "where weights lie on a GPU: adjacent, or mapped block by block to one address that is the model's on "
+       "every GPU",
+       false, OneOf(&C::addresses, {"adjacent", "mapped"})},
       {"measure",
        "when a node learns what swapping costs a model: adoption (by runs of zeros while it is idle) or "
        "requests",

@@ -49,6 +49,8 @@ struct DaemonConfig {
   std::string link_sharing{gpu::kDefaultLinkSharing};
   std::string measure = "adoption";  // adoption: by trial runs on an idle node; requests: by what comes
   std::string memory_policy{gpu::kDefaultMemory};
+  std::string addresses =
+      "adjacent";  // of weights on a GPU; mapped: block by block to one of the model's own
 
   std::string state_write_back = "run";  // run: before a run with state is answered; evict: with its model
   Bytes state_memory = MiB(256);         // of images of functions' states

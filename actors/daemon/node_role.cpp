@@ -179,6 +179,7 @@ class NodeRole final : public Role {
       command.swap = config.policies.swap;
       command.link_sharing = config.link_sharing;
       command.memory = config.memory_policy;
+      command.addresses = config.addresses;
       worker.memory = config.gpu_memory;
       return MakeProcessWorkerLink(site, std::move(worker));
     };

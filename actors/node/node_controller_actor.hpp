@@ -26,6 +26,7 @@
 #include "actors/node/swap_book.hpp"
 #include "actors/node/trial_line.hpp"
 #include "actors/node/unread_outputs.hpp"
+#include "node/addresses.hpp"
 #include "node/cache_table.hpp"
 #include "proto/local.pb.h"
 
@@ -254,6 +255,7 @@ class NodeController : public ControllerSelf::base {
   TrialLine trials_;
   SwapBook swaps_;
   Loans loans_;
+  node::Addresses addresses_;
   UnreadOutputs unread_;
   RemoteInputs inputs_;
   DeclaredStates declared_;

@@ -126,6 +126,7 @@ void NodeController::Disown(const std::string& digest) {
   AnswerAdopt(std::move(waiting), digest,
               absl::CancelledError("the model was disowned while it was adopted"));
   models_.Forget(digest);
+  addresses_.Forget(digest);
   copies_.Unwant(digest);
   MoveCopies();
 }

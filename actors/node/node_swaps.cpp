@@ -9,7 +9,9 @@ void NodeController::OrderSwapIn(const node::Dispatch& dispatch, std::uint64_t s
                                  const proto::LendOutcome* lent, Loans::Ticket loan) {
   const auto life = gpus_[dispatch.gpu].last.incarnation();
   const auto source = requests_.at(dispatch.request).was;
-  auto order = SwapInOrderFor(dispatch, models_.Find(dispatch.model)->copy, Now(this));
+  const auto& copy = models_.Find(dispatch.model)->copy;
+  auto order = SwapInOrderFor(dispatch, copy, Now(this));
+  order.mutable_swap_in()->set_address(addresses_.Of(dispatch.model, Bytes(copy.weights().length())));
   KeptStatePtr image;  // until the worker has read it
   if (dispatch.bring_state) image = AddState(dispatch.state, *order.mutable_swap_in());
   if (lent != nullptr) *order.mutable_swap_in()->mutable_lent() = lent->weights();

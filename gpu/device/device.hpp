@@ -193,9 +193,21 @@ class Device {
   // The node's simulated links, from now on; a device with real ones ignores them.
   virtual absl::Status UseLinks(std::shared_ptr<transport::LinkBuckets> links) = 0;
 
+  // Allocated memory under an address of its own, beside the one that it has: `pieces` one after the other,
+  // each but the last a whole number of units of MappingUnit() and each beginning at one. At `address`, or
+  // (0) anywhere; AlreadyExists when something lies there. Until Unmap, which does not wait: nothing uses the
+  // address any more. Zero: this device maps nothing.
+  [[nodiscard]] virtual Bytes MappingUnit() const { return {}; }
+  virtual absl::StatusOr<DeviceRange> Map(std::uint64_t /*address*/,
+                                          std::span<const DeviceRange> /*pieces*/) {
+    return absl::UnimplementedError("this device maps no memory");
+  }
+  virtual void Unmap(const DeviceRange& /*mapped*/) {}
+
   // Memory for the workers of this host's other GPUs to copy from, and theirs. Share: a range that is
-  // allocated. OpenPeer: `gpu` is the other one's index in its node, and with it the link that copies take;
-  // OutOfRange for what lies outside of the memory, NotFound without a link between the two.
+  // allocated; FailedPrecondition for a mapped one whose pieces are not adjacent. OpenPeer: `gpu` is the
+  // other one's index in its node, and with it the link that copies take; OutOfRange for what lies outside of
+  // the memory, NotFound without a link between the two.
   virtual absl::StatusOr<SharedRange> Share(const DeviceRange& range) = 0;
   virtual absl::StatusOr<std::shared_ptr<const PeerMemory>> OpenPeer(std::uint32_t gpu,
                                                                      SharedRange range) = 0;

@@ -24,6 +24,12 @@ constexpr Duration kLate = std::chrono::microseconds(250);
 constexpr Duration kLookAgain = std::chrono::microseconds(100);
 constexpr Duration kLongestYield = std::chrono::milliseconds(200);
 
+std::size_t SizeOf(const std::vector<CopySpan>& spans) {
+  std::size_t size = 0;
+  for (const CopySpan& span : spans) size += span.size;
+  return size;
+}
+
 }  // namespace
 
 absl::Status CopyPath::Use(std::shared_ptr<transport::LinkBuckets> links, const std::string& name) {
@@ -72,11 +78,10 @@ transport::LinkTurn CopyPath::TurnOf(Time now) {
   return turn;
 }
 
-CopyOperation::CopyOperation(std::byte* to, const std::byte* from, std::size_t size, bool staged,
-                             CopyPath& path, OnComplete done, std::shared_ptr<const void> keeps)
-    : to_(to),
-      from_(from),
-      size_(size),
+CopyOperation::CopyOperation(std::vector<CopySpan> spans, bool staged, CopyPath& path, OnComplete done,
+                             std::shared_ptr<const void> keeps)
+    : spans_(std::move(spans)),
+      size_(SizeOf(spans_)),
       staged_(staged),
       path_(path),
       done_(std::move(done)),
@@ -114,8 +119,9 @@ bool CopyOperation::Yields(Time now, transport::LinkTurn& turn) {
 }
 
 absl::Status CopyOperation::MoveBlock(const transport::LinkTurn& turn, VirtualEngine& engine) {
-  const std::size_t block = std::min(kBlock, size_ - moved_);
-  const std::byte* from = from_ + moved_;
+  const CopySpan span = span_ < spans_.size() ? spans_[span_] : CopySpan();
+  const std::size_t block = std::min(kBlock, span.size - within_);
+  const std::byte* from = span.from + within_;
   Time ready = pushed;
   if (staged_) {
     static thread_local std::vector<std::byte> buffer(kBlock);
@@ -124,8 +130,13 @@ absl::Status CopyOperation::MoveBlock(const transport::LinkTurn& turn, VirtualEn
     ready = SteadyNow();
   }
   due_ = path_.Pass(Bytes(block), ready, turn, SteadyNow());
-  if (block > 0) std::memcpy(to_ + moved_, from, block);
+  if (block > 0) std::memcpy(span.to + within_, from, block);
   moved_ += block;
+  within_ += block;
+  if (within_ == span.size) {
+    ++span_;
+    within_ = 0;
+  }
   return engine.Tick();
 }
 

@@ -38,6 +38,13 @@ class CopyPath {
   Bytes taken_;             // of the link, and not used yet
 };
 
+// Adjacent bytes at both ends.
+struct CopySpan {
+  std::byte* to = nullptr;
+  const std::byte* from = nullptr;
+  std::size_t size = 0;
+};
+
 class CopyOperation final : public VirtualOperation {
  public:
   // What is moved before another copy gets its turn.
@@ -47,8 +54,8 @@ class CopyOperation final : public VirtualOperation {
 
   // `keeps` lives as long as the copy. `staged`: the host's side is not known to the device, so each block
   // goes through a buffer first, and the next one after it.
-  CopyOperation(std::byte* to, const std::byte* from, std::size_t size, bool staged, CopyPath& path,
-                OnComplete done, std::shared_ptr<const void> keeps = nullptr);
+  CopyOperation(std::vector<CopySpan> spans, bool staged, CopyPath& path, OnComplete done,
+                std::shared_ptr<const void> keeps = nullptr);
   bool Turn(VirtualEngine& engine) override;
   [[nodiscard]] bool small() const override { return size_ <= kSmall; }
   void Report() override;
@@ -59,14 +66,15 @@ class CopyOperation final : public VirtualOperation {
   bool Again(Time when);
   bool End(absl::Status status);
 
-  std::byte* const to_;
-  const std::byte* const from_;
-  const std::size_t size_;
+  const std::vector<CopySpan> spans_;
+  const std::size_t size_;  // of all
   const bool staged_;
   CopyPath& path_;
   OnComplete done_;
   const std::shared_ptr<const void> keeps_;
   std::size_t moved_ = 0;
+  std::size_t span_ = 0;  // the one that is being moved
+  std::size_t within_ = 0;
   bool begun_ = false;
   bool all_moved_ = false;
   Time due_;                            // when the link has passed what was moved

@@ -15,6 +15,7 @@
 #include "gpu/device/tensor_bytes.hpp"
 #include "gpu/device/virtual_copy.hpp"
 #include "gpu/device/virtual_engine.hpp"
+#include "gpu/device/virtual_mappings.hpp"
 #include "gpu/device/virtual_peers.hpp"
 #include "gpu/device/virtual_stream.hpp"
 #include "transport/range_allocator.hpp"
@@ -23,6 +24,31 @@ namespace troupe::gpu {
 namespace {
 
 constexpr Bytes kAlignment = Bytes(256);
+
+// Memory that is not the device's, as one end of a copy: what is only read is not written.
+DeviceRange Outside(const std::byte* address, std::size_t size) {
+  return {const_cast<std::byte*>(address), Bytes(size)};
+}
+
+// Both ends have as many bytes, in pieces of their own.
+std::vector<CopySpan> Spans(const std::vector<DeviceRange>& to, const std::vector<DeviceRange>& from) {
+  std::vector<CopySpan> spans;
+  std::size_t target = 0;
+  std::size_t source = 0;
+  Bytes in_target;
+  Bytes in_source;
+  while (target < to.size() && source < from.size()) {
+    const std::uint64_t length =
+        std::min(to[target].size.count() - in_target.count(), from[source].size.count() - in_source.count());
+    spans.push_back(
+        {to[target].address + in_target.count(), from[source].address + in_source.count(), length});
+    in_target += Bytes(length);
+    in_source += Bytes(length);
+    if (in_target == to[target].size) ++target, in_target = Bytes(0);
+    if (in_source == from[source].size) ++source, in_source = Bytes(0);
+  }
+  return spans;
+}
 
 class VirtualDevice final : public Device {
  public:
@@ -76,23 +102,28 @@ class VirtualDevice final : public Device {
 
   std::unique_ptr<Stream> MakeStream() override {
     VirtualStream::Factory factory;
-    factory.copy_in = [this](DeviceRange to, std::span<const std::byte> from, OnComplete done) {
-      return std::make_shared<CopyOperation>(to.address, from.data(), from.size(), Staged(from), path_in_,
+    const auto device = [this](const DeviceRange& range) { return mappings_.Behind(range); };
+    factory.copy_in = [this, device](DeviceRange to, std::span<const std::byte> from, OnComplete done) {
+      to.size = Bytes(from.size());
+      return std::make_shared<CopyOperation>(Spans(device(to), {Outside(from.data(), from.size())}),
+                                             Staged(from), path_in_, std::move(done));
+    };
+    factory.copy_out = [this, device](std::span<std::byte> to, DeviceRange from, OnComplete done) {
+      from.size = Bytes(to.size());
+      return std::make_shared<CopyOperation>(Spans({Outside(to.data(), to.size())}, device(from)), Staged(to),
+                                             path_out_, std::move(done));
+    };
+    factory.copy_within = [this, device](DeviceRange to, DeviceRange from, OnComplete done) {
+      to.size = from.size;
+      return std::make_shared<CopyOperation>(Spans(device(to), device(from)), false, path_within_,
                                              std::move(done));
     };
-    factory.copy_out = [this](std::span<std::byte> to, DeviceRange from, OnComplete done) {
-      return std::make_shared<CopyOperation>(to.data(), from.address, to.size(), Staged(to), path_out_,
-                                             std::move(done));
-    };
-    factory.copy_within = [this](DeviceRange to, DeviceRange from, OnComplete done) {
-      return std::make_shared<CopyOperation>(to.address, from.address, from.size.count(), false, path_within_,
-                                             std::move(done));
-    };
-    factory.copy_peer = [](DeviceRange to, const std::shared_ptr<const PeerMemory>& from, Bytes offset,
-                           OnComplete done) {
+    factory.copy_peer = [device](DeviceRange to, const std::shared_ptr<const PeerMemory>& from, Bytes offset,
+                                 OnComplete done) {
       const auto& peer = static_cast<const VirtualPeerMemory&>(*from);
-      return std::make_shared<CopyOperation>(to.address, peer.data() + offset.count(), to.size.count(), false,
-                                             peer.path(), std::move(done), from);
+      return std::make_shared<CopyOperation>(
+          Spans(device(to), {Outside(peer.data() + offset.count(), to.size.count())}), false, peer.path(),
+          std::move(done), from);
     };
     factory.in = &copy_in_;
     factory.out = &copy_out_;
@@ -118,7 +149,19 @@ class VirtualDevice final : public Device {
     return path_out_.Use(std::move(links), options_.link_out);
   }
 
-  absl::StatusOr<SharedRange> Share(const DeviceRange& range) override {
+  [[nodiscard]] Bytes MappingUnit() const override { return KiB(4); }
+  absl::StatusOr<DeviceRange> Map(std::uint64_t address, std::span<const DeviceRange> pieces) override {
+    return mappings_.Map(address, pieces);
+  }
+  void Unmap(const DeviceRange& mapped) override { mappings_.Unmap(mapped); }
+
+  absl::StatusOr<SharedRange> Share(const DeviceRange& shared) override {
+    const std::vector<DeviceRange> behind = mappings_.Behind(shared);
+    for (std::size_t i = 1; i < behind.size(); ++i) {
+      if (behind[i - 1].address + behind[i - 1].size.count() != behind[i].address)
+        return absl::FailedPreconditionError("what lies in pieces cannot be shared as one range");
+    }
+    const DeviceRange range{behind.front().address, shared.size};
     const std::ptrdiff_t offset = range.address - memory_->data();
     TROUPE_CHECK(offset >= 0 && memory_->Contains(static_cast<std::uint64_t>(offset), range.size.count()),
                  "a range was shared that is not of this device");
@@ -187,6 +230,7 @@ class VirtualDevice final : public Device {
   CopyPath path_in_;
   CopyPath path_out_;
   CopyPath path_within_;  // no link
+  VirtualMappings mappings_{memory_};
   VirtualPeers peers_;
   VirtualEngine copy_in_;  // the engines' threads end before what they use
   VirtualEngine copy_out_;

@@ -51,7 +51,10 @@ DeviceMemory::DeviceMemory(Device& device, const MemoryOptions& options)
       quota_(TakeQuota(device, options.quota)),
       space_(MakeSpace(options, quota_.size)),
       partitions_(dynamic_cast<PartitionSpace*>(space_.get())),
-      pool_(PolicyOf(options).pool, options.pool_interval) {}
+      pool_(PolicyOf(options).pool, options.pool_interval),
+      maps_(options.mapped) {
+  TROUPE_CHECK(!maps_ || device_.MappingUnit() > Bytes(0), "a device that maps nothing was asked to");
+}
 
 DeviceMemory::~DeviceMemory() {
   device_.Free(quota_);
@@ -61,7 +64,7 @@ std::uint64_t DeviceMemory::OffsetOf(const std::byte* address) const {
   return static_cast<std::uint64_t>(address - quota_.address);
 }
 
-absl::StatusOr<DeviceRange> DeviceMemory::Allocate(const MemoryUser& user, Bytes size) {
+std::optional<std::uint64_t> DeviceMemory::Take(const MemoryUser& user, Bytes size) {
   std::optional<std::uint64_t> offset;
   if (user.kind == Kind::kRun || (pool_.set_aside() == Bytes(0) && promised_ == Bytes(0))) {
     offset = space_->Allocate(user, size);
@@ -73,17 +76,26 @@ absl::StatusOr<DeviceRange> DeviceMemory::Allocate(const MemoryUser& user, Bytes
       offset.reset();
     }
   }
-  if (!offset) {
-    const MemoryUse use = memory();
-    return absl::ResourceExhaustedError(
-        absl::StrCat(FormatBytes(size), " do not fit ", device_.info().name, ": ", FormatBytes(use.free),
-                     " are free, the largest range has ", FormatBytes(use.largest), ", ",
-                     FormatBytes(pool_.set_aside()), " are set aside for runs"));
-  }
-  std::byte* const address = quota_.address + *offset;
-  Enter(address, user, *space_->Occupied(*offset));
+  return offset;
+}
+
+absl::Status DeviceMemory::NoFit(Bytes size) const {
+  const MemoryUse use = memory();
+  return absl::ResourceExhaustedError(
+      absl::StrCat(FormatBytes(size), " do not fit ", device_.info().name, ": ", FormatBytes(use.free),
+                   " are free, the largest range has ", FormatBytes(use.largest), ", ",
+                   FormatBytes(pool_.set_aside()), " are set aside for runs"));
+}
+
+absl::StatusOr<DeviceRange> DeviceMemory::Allocate(const MemoryUser& user, Bytes size,
+                                                   std::uint64_t address) {
+  if (maps_ && user.kind == Kind::kWeights && size > Bytes(0)) return AllocateMapped(user, size, address);
+  const std::optional<std::uint64_t> offset = Take(user, size);
+  if (!offset) return NoFit(size);
+  std::byte* const place = quota_.address + *offset;
+  Enter(place, user, *space_->Occupied(*offset));
   if (user.kind == Kind::kRun) pool_.Planned(user.digest, size);
-  return DeviceRange{address, size};
+  return DeviceRange{place, size};
 }
 
 void DeviceMemory::Enter(const std::byte* address, const MemoryUser& user, Bytes occupied) {
@@ -97,6 +109,7 @@ void DeviceMemory::Enter(const std::byte* address, const MemoryUser& user, Bytes
 }
 
 void DeviceMemory::Free(const DeviceRange& range) {
+  if (mapped_.contains(range.address)) return FreeMapped(range);
   const auto found = entries_.find(range.address);
   TROUPE_CHECK(found != entries_.end() && space_->Free(OffsetOf(range.address)),
                "a range was freed that is not allocated");

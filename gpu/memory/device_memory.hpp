@@ -4,10 +4,11 @@
 //
 // Addresses: every range is adjacent bytes of the quota, and stays where it is until it is freed, or moved by
 // whoever carries out a Consolidate. Plans take the addresses of weights, inputs, outputs and activations
-// anew at each launch, so nothing is translated on the way, and on the virtual GPU nothing is mapped either:
-// to give 64 MiB of its memory file a second address takes 8 ms (4 KiB pages), as long as to copy them. A
-// device whose launches remember addresses (captured graphs) has to put a mapping of its own between a range
-// and its model's address; partitions are multiples of 2 MiB from 256 MiB of quota on, blocks are not.
+// anew at each launch, so nothing is translated on the way. `mapped` instead takes weights in blocks of 2 MiB
+// wherever they are free, and has the device put them together at an address that the order gives: the same
+// on every GPU, for launches that remember addresses (captured graphs), and with no need to move anything.
+// The price: such weights cannot be lent to other GPUs, and a device with small pages (the virtual one: 4
+// KiB) has as much work with finding them under a second address as with copying them, beside the copy.
 //
 // Owner: the worker's order desk; ends after everything that holds ranges, before the device. The main loop's
 // thread.
@@ -16,6 +17,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -37,6 +39,8 @@ struct MemoryOptions {
   Bytes quota;                         // zero, or more than the device has: all of it
   // What a call of the device's allocator costs the baselines that make them.
   Duration device_call = std::chrono::microseconds(100);
+  // Weights lie in blocks that need not be adjacent, mapped to one address; the device can map.
+  bool mapped = false;
   // How far the pool looks ahead (RunPool).
   Duration pool_interval = std::chrono::milliseconds(2);
 };
@@ -50,7 +54,9 @@ class DeviceMemory {
 
   // ResourceExhausted when it does not fit: memory() says what there is. Aligned to 256 bytes; the size is
   // the one asked for. Zero bytes are a range too. Weights leave alone what is set aside for runs.
-  [[nodiscard]] absl::StatusOr<DeviceRange> Allocate(const MemoryUser& user, Bytes size);
+  // `address`: where mapped weights go, unless others are there; 0: anywhere.
+  [[nodiscard]] absl::StatusOr<DeviceRange> Allocate(const MemoryUser& user, Bytes size,
+                                                     std::uint64_t address = 0);
   // A range that was not allocated, or freed before, is a bug. No operation uses it any more.
   void Free(const DeviceRange& range);
   // The range keeps its first `size` bytes; policies without partitions keep all of it until it is freed.
@@ -92,6 +98,13 @@ class DeviceMemory {
     std::string digest;
     Bytes occupied;
   };
+  [[nodiscard]] std::optional<std::uint64_t> Take(const MemoryUser& user, Bytes size);
+  [[nodiscard]] absl::Status NoFit(Bytes size) const;
+  [[nodiscard]] absl::StatusOr<DeviceRange> AllocateMapped(const MemoryUser& user, Bytes size,
+                                                           std::uint64_t address);
+  [[nodiscard]] std::optional<DeviceRange> TakeBlock(const MemoryUser& user, Bytes size);
+  void FreeMapped(const DeviceRange& range);
+  void GiveBack(const std::vector<DeviceRange>& blocks);
   void Enter(const std::byte* address, const MemoryUser& user, Bytes occupied);
   [[nodiscard]] Move Entered(std::uint64_t from, std::uint64_t to, Bytes size);
   [[nodiscard]] std::uint64_t OffsetOf(const std::byte* address) const;
@@ -105,6 +118,12 @@ class DeviceMemory {
   Bytes promised_;  // in one range
   std::uint64_t changes_ = 0;
   std::unordered_map<const std::byte*, Entry> entries_;
+  struct Mapped {
+    DeviceRange range;                // as the device mapped it
+    std::vector<DeviceRange> blocks;  // taken from the space
+  };
+  const bool maps_;
+  std::unordered_map<const std::byte*, Mapped> mapped_;  // by address; each has an entry, too
 };
 
 }  // namespace troupe::gpu

@@ -34,6 +34,7 @@ struct Flags {
   std::string arena = "256MiB";
   std::string memory{kDefaultMemory};
   std::string quota = "0";
+  std::string addresses = "adjacent";
   bool allow_faults = false;
   std::string swap{kDefaultSwap};
   std::string link_sharing{kDefaultLinkSharing};
@@ -60,6 +61,10 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_option("--lease", flags.lease, "how long to wait for a daemon to come back")->capture_default_str();
   app.add_option("--arena", flags.arena, "room for outputs that nobody has read yet")->capture_default_str();
   app.add_option("--memory", flags.memory, "how device memory is handed out: a memory policy")
+      ->capture_default_str();
+  app.add_option("--addresses", flags.addresses,
+                 "weights in adjacent memory, or mapped block by block to one address per model")
+      ->check(CLI::IsMember({"adjacent", "mapped"}))
       ->capture_default_str();
   app.add_option("--quota", flags.quota, "device memory that this worker may use; 0: all of it")
       ->capture_default_str();
@@ -145,6 +150,7 @@ absl::StatusOr<WorkerOptions> OptionsOf(const Flags& flags) {
         absl::StrCat("--arena ", flags.arena, ": must be a size from 1MiB to 64GiB"));
   }
   options.memory.policy = flags.memory;
+  options.memory.mapped = flags.addresses == "mapped";
   TROUPE_RETURN_IF_ERROR(FindMemoryPolicy(flags.memory).status());
   if (!ParseBytes(flags.quota, options.memory.quota)) {
     return absl::InvalidArgumentError(absl::StrCat("--quota ", flags.quota, ": must be a size such as 8GiB"));

@@ -172,7 +172,7 @@ void OrderDesk::SwapIn(const std::shared_ptr<Session>& session, const proto::Swa
     lent = LentModel{order.from_gpu(), order.lent(), session->channel()};
   }
   states_.SwapIn(session->channel(), order, deadline, std::move(reply), [&](Reply weights) {
-    residency_.SwapIn(*host, deadline, std::move(weights), std::move(lent));
+    residency_.SwapIn(*host, deadline, std::move(weights), std::move(lent), order.address());
   });
 }
 
@@ -283,7 +283,7 @@ proto::WorkerDescription OrderDesk::Describe() const {
   DescribeMemory(memory_, description);
   description.set_swap(links_.options().swap);
   description.set_link_sharing(links_.options().sharing);
-  description.set_peer_copies(device_->info().peer_copies);
+  description.set_peer_copies(device_->info().peer_copies && !options_.memory.mapped);
   description.set_group_bytes(links_.curve().elbow.count());
   for (const LinkPoint& point : links_.curve().points) {
     proto::LinkPoint& measured = *description.add_link_curve();

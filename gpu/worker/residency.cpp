@@ -36,7 +36,7 @@ void Residency::Connect(Changed changed, Wanted wanted) {
 }
 
 void Residency::SwapIn(const HostModel& host, std::optional<Time> deadline, Reply reply,
-                       std::optional<LentModel> lent) {
+                       std::optional<LentModel> lent, std::uint64_t address) {
   switch (table_.StateOf(host.digest)) {
     case ModelTable::State::kResident:
     case ModelTable::State::kRunning:
@@ -62,10 +62,11 @@ void Residency::SwapIn(const HostModel& host, std::optional<Time> deadline, Repl
     model = *std::move(read);
   }
   const MemoryUser user{MemoryUser::Kind::kWeights, host.digest};
-  absl::StatusOr<DeviceRange> range = memory_.Allocate(user, size);
-  if (!range.ok() && room_.MakeRoom(size)) range = memory_.Allocate(user, size);
+  absl::StatusOr<DeviceRange> range = memory_.Allocate(user, size, address);
+  if (!range.ok() && room_.MakeRoom(size)) range = memory_.Allocate(user, size, address);
   if (!range.ok()) {
-    reply.Fail(range.status(), NoFitOutcome(memory_));
+    const bool full = absl::IsResourceExhausted(range.status());
+    reply.Fail(range.status(), full ? NoFitOutcome(memory_) : proto::WorkerOutcome());
     return;
   }
   table_.BeginLoading(host.digest, *range);

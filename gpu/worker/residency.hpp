@@ -40,8 +40,9 @@ class Residency {
   // short. A deadline makes a swap that is on its way more urgent, never less. `lent`: the weights come from
   // that GPU, or not at all (Unavailable): what was copied counts when the loan was still held at its end, so
   // until then the last group is not there, and no run that used the others ends.
+  // `address`: where weights that are mapped go; 0: anywhere.
   void SwapIn(const HostModel& host, std::optional<Time> deadline, Reply reply,
-              std::optional<LentModel> lent = std::nullopt);
+              std::optional<LentModel> lent = std::nullopt, std::uint64_t address = 0);
   // A run with this deadline waits for a model, which may be on its way.
   void Hurry(const std::string& digest, Time deadline);
   // The load of a model that is on its way and whose runs need not wait for all of it, else null.

@@ -31,6 +31,7 @@ std::vector<std::string> WorkerCommand::Arguments() const {
   if (allow_faults) arguments.push_back("--allow-faults");
   if (!memory.empty()) arguments.insert(arguments.end(), {"--memory", memory});
   if (quota > Bytes(0)) arguments.insert(arguments.end(), {"--quota", absl::StrCat(quota.count())});
+  if (!addresses.empty()) arguments.insert(arguments.end(), {"--addresses", addresses});
   if (!swap.empty()) arguments.insert(arguments.end(), {"--swap", swap});
   if (!link_sharing.empty()) arguments.insert(arguments.end(), {"--link-sharing", link_sharing});
   if (group > Bytes(0)) arguments.insert(arguments.end(), {"--group", absl::StrCat(group.count())});

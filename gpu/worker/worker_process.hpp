@@ -29,6 +29,7 @@ struct WorkerCommand {
   // Empty or zero: the worker's defaults.
   std::string memory;        // gpu/memory/memory_policy.hpp has the names
   Bytes quota;               // of device memory
+  std::string addresses;     // of weights: adjacent, mapped
   std::string swap;          // gpu/swap/swap_policy.hpp has the names
   std::string link_sharing;  // and these
   Bytes group;               // of the swap pipeline, instead of what the probe finds

@@ -436,6 +436,114 @@ TEST_P(DeviceContract, MemoryOfAnotherDeviceIsChecked) {
   EXPECT_FALSE(device_->OpenPeer(1, SharedRange()).ok()) << "that is no memory";
 }
 
+// Three ranges that begin at the device's unit and are not adjacent, with a part of the size that is no unit.
+struct Scattered {
+  Scattered(Device& device, Bytes piece) : unit(device.MappingUnit()), whole(*device.Allocate(MiB(1))) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(whole.address);
+    const Bytes first((begin + unit.count() - 1) / unit.count() * unit.count() - begin);
+    for (const std::uint64_t i : {5, 0, 2}) pieces.push_back(whole.Part(first + piece * i, piece));
+  }
+  Bytes unit;
+  DeviceRange whole;
+  std::vector<DeviceRange> pieces;
+};
+constexpr std::uint64_t kMappedAt = std::uint64_t{33} << 40;
+
+TEST_P(DeviceContract, MemoryInPiecesIsOneRangeWhereItWasMapped) {
+  if (device_->MappingUnit() == Bytes(0)) GTEST_SKIP() << "this device maps nothing";
+  const Bytes piece = AlignUp(KiB(64), device_->MappingUnit());
+  Scattered scattered(*device_, piece);
+  const auto mapped = device_->Map(kMappedAt, scattered.pieces);
+  ASSERT_TRUE(mapped.ok()) << mapped.status();
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(mapped->address), kMappedAt);
+  EXPECT_EQ(mapped->size, piece * 3);
+  const auto stream = device_->MakeStream();
+  const auto pattern = Pattern(mapped->size.count() - 10, 9);
+  EXPECT_TRUE(
+      stream->CopyIn(mapped->Part(Bytes(5), Bytes(pattern.size())), pattern, nullptr)->Wait(kPatience).ok());
+  std::vector<std::byte> back(pattern.size());
+  EXPECT_TRUE(
+      stream->CopyOut(back, mapped->Part(Bytes(5), Bytes(pattern.size())), nullptr)->Wait(kPatience).ok());
+  EXPECT_EQ(back, pattern);
+  // The second piece under its own address.
+  std::vector<std::byte> second(piece.count());
+  EXPECT_TRUE(stream->CopyOut(second, scattered.pieces[1], nullptr)->Wait(kPatience).ok());
+  EXPECT_TRUE(std::equal(second.begin(), second.end(),
+                         pattern.begin() + static_cast<std::ptrdiff_t>(piece.count()) - 5));
+  // Within the device, from pieces to pieces.
+  const DeviceRange to = Take(piece * 2);
+  EXPECT_TRUE(stream->CopyWithin(to, mapped->Part(piece, piece * 2), nullptr)->Wait(kPatience).ok());
+  EXPECT_TRUE(stream->CopyOut(second, to.Part(Bytes(0), piece), nullptr)->Wait(kPatience).ok());
+  EXPECT_TRUE(std::equal(second.begin(), second.end(),
+                         pattern.begin() + static_cast<std::ptrdiff_t>(piece.count()) - 5));
+  EXPECT_EQ(device_->Share(*mapped).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(device_->Share(mapped->Part(piece, piece)).ok());
+  device_->Unmap(*mapped);
+  device_->Free(to);
+  device_->Free(scattered.whole);
+}
+
+TEST_P(DeviceContract, AnAddressHoldsOneMappingAndCanBeUsedAgain) {
+  if (device_->MappingUnit() == Bytes(0)) GTEST_SKIP() << "this device maps nothing";
+  Scattered scattered(*device_, AlignUp(KiB(64), device_->MappingUnit()));
+  const std::vector<DeviceRange> first = {scattered.pieces[0], scattered.pieces[1]};
+  const std::vector<DeviceRange> other = {scattered.pieces[2]};
+  for (int round = 0; round < 50; ++round) {
+    const auto mapped = device_->Map(kMappedAt, round % 2 == 0 ? first : other);
+    ASSERT_TRUE(mapped.ok()) << mapped.status();
+    EXPECT_EQ(device_->Map(kMappedAt, other).status().code(), absl::StatusCode::kAlreadyExists);
+    EXPECT_EQ(device_->Map(kMappedAt + device_->MappingUnit().count() * (round % 2 == 0 ? 1 : 0), other)
+                  .status()
+                  .code(),
+              absl::StatusCode::kAlreadyExists);
+    const auto anywhere = device_->Map(0, other);
+    ASSERT_TRUE(anywhere.ok()) << anywhere.status();
+    device_->Unmap(*anywhere);
+    device_->Unmap(*mapped);  // and again at once
+  }
+  EXPECT_EQ(device_->Map(kMappedAt + 1, other).status().code(), absl::StatusCode::kInvalidArgument);
+  device_->Free(scattered.whole);
+}
+
+TEST_P(DeviceContract, RunsReadTheirWeightsWhereTheyWereMapped) {
+  if (device_->MappingUnit() == Bytes(0)) GTEST_SKIP() << "this device maps nothing";
+  if (!GetParam().computes) GTEST_SKIP() << "a timed device computes nothing";
+  Scattered scattered(*device_, AlignUp(KiB(64), device_->MappingUnit()));
+  const auto mapped = device_->Map(kMappedAt, scattered.pieces);
+  ASSERT_TRUE(mapped.ok()) << mapped.status();
+  const auto plan = PrepareSmall(1);
+  const auto weights = SmallWeights();
+  const auto stream = device_->MakeStream();
+  EXPECT_TRUE(stream->CopyIn(*mapped, weights, nullptr)->Wait(kPatience).ok());
+  LaunchArguments arguments;
+  arguments.weights = mapped->Part(Bytes(0), plan->weights_bytes());
+  arguments.activations = Take(plan->activation_bytes());
+  arguments.inputs = {Take(plan->input_bytes(0))};
+  arguments.outputs = {Take(plan->output_bytes(0))};
+  const std::vector<float> x = {0, 1, 2, 3};
+  EXPECT_TRUE(
+      stream->CopyIn(arguments.inputs[0], std::as_bytes(std::span(x)), nullptr)->Wait(kPatience).ok());
+  EXPECT_TRUE(stream->Launch(plan, arguments, nullptr)->Wait(kPatience).ok());
+  std::vector<float> y(4);
+  EXPECT_TRUE(stream->CopyOut(std::as_writable_bytes(std::span(y)), arguments.outputs[0], nullptr)
+                  ->Wait(kPatience)
+                  .ok());
+  EXPECT_NE(y, std::vector<float>(4));
+  // The same from adjacent weights.
+  const DeviceRange adjacent = Take(plan->weights_bytes());
+  EXPECT_TRUE(stream->CopyIn(adjacent, std::span(weights).first(plan->weights_bytes().count()), nullptr)
+                  ->Wait(kPatience)
+                  .ok());
+  arguments.weights = adjacent;
+  EXPECT_TRUE(stream->Launch(plan, arguments, nullptr)->Wait(kPatience).ok());
+  std::vector<float> again(4);
+  EXPECT_TRUE(stream->CopyOut(std::as_writable_bytes(std::span(again)), arguments.outputs[0], nullptr)
+                  ->Wait(kPatience)
+                  .ok());
+  EXPECT_EQ(y, again);
+  device_->Unmap(*mapped);
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, DeviceContract, testing::ValuesIn(DevicesUnderTest()),
                          [](const auto& info) { return std::string(info.param.name); });
 

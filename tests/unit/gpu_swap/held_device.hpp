@@ -68,6 +68,11 @@ class HeldDevice final : public Device {
   absl::Status UseLinks(std::shared_ptr<transport::LinkBuckets> links) override {
     return inner_->UseLinks(std::move(links));
   }
+  [[nodiscard]] Bytes MappingUnit() const override { return inner_->MappingUnit(); }
+  absl::StatusOr<DeviceRange> Map(std::uint64_t address, std::span<const DeviceRange> pieces) override {
+    return inner_->Map(address, pieces);
+  }
+  void Unmap(const DeviceRange& mapped) override { inner_->Unmap(mapped); }
   absl::StatusOr<SharedRange> Share(const DeviceRange& range) override { return inner_->Share(range); }
   absl::StatusOr<std::shared_ptr<const PeerMemory>> OpenPeer(std::uint32_t gpu, SharedRange range) override {
     return inner_->OpenPeer(gpu, std::move(range));

@@ -1,0 +1,35 @@
+// ADDRESSES: where the weights of each model lie on every GPU of this node: virtual addresses, for devices
+// that map memory (design: one address per function on every GPU, so that what remembers addresses fits
+// anywhere). Ranges of different models never overlap. A model's place follows from its digest as far as no
+// other is in the way, so that a daemon that is started again chooses as the one before did.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "base/units.hpp"
+
+namespace troupe::node {
+
+class Addresses {
+ public:
+  // Far from what a process has for itself, and 2^45 bytes long.
+  static constexpr std::uint64_t kBegin = std::uint64_t{1} << 45;
+  static constexpr std::uint64_t kEnd = std::uint64_t{1} << 46;
+  static constexpr Bytes kUnit = MiB(2);
+
+  // The model's; the same until it is forgotten, whatever is said of its size then. Zero: there is no room.
+  std::uint64_t Of(const std::string& digest, Bytes size);
+  void Forget(const std::string& digest);
+
+ private:
+  struct Place {
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+  };
+  std::map<std::string, Place> places_;
+  std::map<std::uint64_t, std::uint64_t> taken_;  // begin to end
+};
+
+}  // namespace troupe::node

@@ -1,0 +1,62 @@
+#include "node/addresses.hpp"
+
+#include <string>
+#include <vector>
+
+#include "base/random.hpp"
+#include "gtest/gtest.h"
+
+namespace troupe::node {
+namespace {
+
+TEST(Addresses, FollowFromTheDigestAndStay) {
+  Addresses mine;
+  Addresses others;
+  const std::uint64_t a = mine.Of("a", MiB(100));
+  EXPECT_NE(a, 0u);
+  EXPECT_EQ(a % Addresses::kUnit.count(), 0u);
+  EXPECT_EQ(mine.Of("a", MiB(1)), a) << "the same whatever its size is said to be";
+  (void)others.Of("b", MiB(7));
+  EXPECT_EQ(others.Of("a", MiB(100)), a) << "another daemon chooses the same";
+  mine.Forget("a");
+  mine.Forget("a");
+  EXPECT_EQ(mine.Of("a", MiB(100)), a);
+}
+
+TEST(Addresses, NeverOverlapOrLeaveTheirRange) {
+  Addresses addresses;
+  Random random(1);
+  std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> ranges;
+  // Models of a TiB: a quarter of them are in each other's way.
+  for (int step = 0; step < 2000; ++step) {
+    const std::string digest = "model-" + std::to_string(random() % 40);
+    if (random() % 3 == 0) {
+      addresses.Forget(digest);
+      ranges.erase(digest);
+      continue;
+    }
+    if (ranges.contains(digest)) continue;
+    const Bytes size = MiB(1 + random() % (1 << 20));
+    const std::uint64_t begin = addresses.Of(digest, size);
+    if (begin == 0) continue;  // no gap is long enough
+    ASSERT_GE(begin, Addresses::kBegin);
+    ASSERT_LE(begin + size.count(), Addresses::kEnd);
+    for (const auto& [other, range] : ranges) {
+      ASSERT_TRUE(begin + size.count() <= range.first || range.second <= begin) << digest << ", " << other;
+    }
+    ranges[digest] = {begin, begin + size.count()};
+  }
+  EXPECT_GT(ranges.size(), 5u);
+}
+
+TEST(Addresses, WithoutRoomThereIsNone) {
+  Addresses addresses;
+  EXPECT_EQ(addresses.Of("all and more", Bytes(Addresses::kEnd)), 0u);
+  EXPECT_NE(addresses.Of("all", Bytes(Addresses::kEnd - Addresses::kBegin)), 0u);
+  EXPECT_EQ(addresses.Of("one more", Bytes(1)), 0u);
+  addresses.Forget("all");
+  EXPECT_NE(addresses.Of("one more", Bytes(1)), 0u);
+}
+
+}  // namespace
+}  // namespace troupe::node
