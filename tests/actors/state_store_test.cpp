@@ -1,0 +1,106 @@
+// Images of functions' states in their files: what is not theirs is never taken for them.
+#include "actors/node/state_store.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <optional>
+
+namespace troupe::actors {
+namespace {
+
+using testing::HasSubstr;
+
+class StateStoreTest : public testing::Test {
+ protected:
+  StateStoreTest() {
+    std::string name = (std::filesystem::temp_directory_path() / "troupe-states-XXXXXX").string();
+    directory_ = mkdtemp(name.data());
+  }
+  ~StateStoreTest() override { std::filesystem::remove_all(directory_); }
+
+  StateStore Open() {
+    return StateStore({.channel = nullptr, .directory = directory_, .capacity = Bytes(100)});
+  }
+  static proto::StateImage Image(const std::string& function, const std::string& bytes) {
+    proto::StateImage image;
+    image.set_function(function);
+    image.set_runs(7);
+    auto& tensor = *image.add_tensors();
+    *tensor.mutable_spec() = Spec(static_cast<std::int64_t>(bytes.size()));
+    tensor.mutable_data()->set_inlined(bytes);
+    return image;
+  }
+  static proto::TensorSpec Spec(std::int64_t size) {
+    proto::TensorSpec spec;
+    spec.set_name("s");
+    spec.set_type(proto::UINT8);
+    spec.add_shape(size);
+    return spec;
+  }
+  static absl::StatusOr<KeptStatePtr> Save(StateStore& store, const proto::StateImage& image) {
+    std::optional<absl::StatusOr<KeptStatePtr>> out;
+    store.Save(nullptr, image, [&](auto kept) { out = std::move(kept); });
+    return *out;
+  }
+  absl::StatusOr<KeptStatePtr> Load(const std::string& function, std::int64_t size) {
+    StateStore store = Open();
+    std::optional<absl::StatusOr<KeptStatePtr>> out;
+    store.Load(nullptr, function, {Spec(size)}, [&](auto kept) { out = std::move(kept); });
+    return *out;
+  }
+  std::string File(const std::string& function) { return StateFile(directory_, function); }
+
+  std::string directory_;
+};
+
+TEST_F(StateStoreTest, WhatWasSavedIsLoadedByTheNext) {
+  StateStore store = Open();
+  ASSERT_TRUE(Save(store, Image("f/1@5", "abcd")).ok());
+  EXPECT_EQ(store.Find("f/1@5"), nullptr) << "it is kept by whoever saved it";
+  const auto loaded = Load("f/1@5", 4);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ((*loaded)->image().runs(), 7u);
+  EXPECT_EQ((*loaded)->image().tensors(0).data().inlined(), "abcd");
+  EXPECT_TRUE(absl::IsNotFound(Load("f/2@5", 4).status()));
+  store.Forget("f/1@5");
+  EXPECT_TRUE(absl::IsNotFound(Load("f/1@5", 4).status()));
+}
+
+TEST_F(StateStoreTest, NothingFromDiskIsTrusted) {
+  StateStore store = Open();
+  ASSERT_TRUE(Save(store, Image("f/1@5", "abcd")).ok());
+  const auto refused = [&](const std::string& function, std::int64_t size) {
+    const auto loaded = Load(function, size);
+    EXPECT_TRUE(absl::IsDataLoss(loaded.status()));
+    EXPECT_TRUE(std::filesystem::exists(File(function) + ".damaged"));
+    EXPECT_FALSE(std::filesystem::exists(File(function)));
+    return std::string(loaded.status().message());
+  };
+  std::filesystem::copy(File("f/1@5"), File("g/1@5"));
+  EXPECT_THAT(refused("g/1@5", 4), HasSubstr("is of 'f/1@5'"));
+  std::filesystem::copy(File("f/1@5"), directory_ + "/aside");
+  EXPECT_THAT(refused("f/1@5", 5), HasSubstr("other tensors than the function declares"));
+  std::filesystem::copy(directory_ + "/aside", File("f/1@5"));
+  std::filesystem::resize_file(File("f/1@5"), std::filesystem::file_size(File("f/1@5")) - 1);
+  EXPECT_THAT(refused("f/1@5", 4), HasSubstr("is damaged"));
+  std::ofstream(File("f/1@5")) << "";
+  EXPECT_THAT(refused("f/1@5", 4), HasSubstr("is damaged"));
+}
+
+TEST_F(StateStoreTest, RoomIsTakenOnceAndGivenBack) {
+  StateStore store = Open();
+  EXPECT_TRUE(store.Reserve("f/1@5", Bytes(60)).ok());
+  EXPECT_TRUE(store.Reserve("f/1@5", Bytes(60)).ok());
+  EXPECT_EQ(store.reserved(), Bytes(60));
+  EXPECT_TRUE(absl::IsResourceExhausted(store.Reserve("g/1@5", Bytes(60))));
+  EXPECT_TRUE(absl::IsFailedPrecondition(store.Reserve("h/1@5", Bytes(101))));
+  store.Forget("f/1@5");
+  EXPECT_TRUE(store.Reserve("g/1@5", Bytes(60)).ok());
+}
+
+}  // namespace
+}  // namespace troupe::actors
