@@ -28,8 +28,10 @@ class Answer:
 class FunctionSite:
     """absent -> serving (in the `with` block) -> stopped. `data` is kept."""
 
-    def __init__(self, arguments, data, functions, options=()):
+    def __init__(self, arguments, data, functions, options=(), gpus=2, workers=None):
+        """`workers`: of all GPUs, where a GPU has several."""
         self.data, self.functions = data, functions
+        self.gpus, self.workers = gpus, workers or gpus
         self.bin = arguments.build / "bin"
         self.compute, self.options = arguments.compute, list(options)
         self.bodies = {}
@@ -57,7 +59,7 @@ class FunctionSite:
         profile = self.home / "profile"
         profile.write_text("".join(f"{function.digest} {function.run_ms}ms\n" for function in self.functions))
         command = [self.bin / "trouped", "--role", "all", "--name", "one", "--data", self.data, "--run", self.home / "r",
-                   "--manager", self.manager, "--http", "127.0.0.1:0", "--operations", "127.0.0.1:0", "--gpus", "2",
+                   "--manager", self.manager, "--http", "127.0.0.1:0", "--operations", "127.0.0.1:0", "--gpus", self.gpus,
                    "--gpu-memory", "1GiB", "--host-region", "8GiB", "--link-bandwidth", "6GB", "--lease", "1s",
                    "--suspect", "5s", "--dead", "20s", "--topology", TOPOLOGY, "--compute", self.compute, *self.options]
         if self.compute == "timed":
@@ -67,7 +69,7 @@ class FunctionSite:
         self._wait(lambda: "ready:" in self._text("out"), "it is ready")
         self.url = re.search(r"gateway at (http://[0-9.:]+)", self._text("out")).group(1)
         self.operations = re.search(r"operations at (http://[0-9.:]+)", self._text("out")).group(1)
-        self._wait(lambda: self._text("log").count("worker-ready") >= 2, "its GPUs are up")
+        self._wait(lambda: self._text("log").count("worker-ready") >= self.workers, "its GPUs are up")
 
     def _stop(self):
         self.process.terminate()

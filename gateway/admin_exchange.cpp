@@ -101,6 +101,8 @@ absl::StatusOr<Deployment> ReadDeployment(const std::string& name, const Query& 
       deployment.version = value;
     } else if (key == "tenant") {
       deployment.tenant = value;
+    } else if (key == "isolation") {
+      deployment.isolation = value;
     } else if (key == "deadline_ms") {
       TROUPE_ASSIGN_OR_RETURN(const double milliseconds, PositiveNumber(key, value, 86'400'000));
       deployment.deadline = FromSeconds(milliseconds / 1e3);
@@ -109,8 +111,9 @@ absl::StatusOr<Deployment> ReadDeployment(const std::string& name, const Query& 
     } else if (key == "state") {
       TROUPE_ASSIGN_OR_RETURN(deployment.state, ReadState(value));
     } else {
-      return absl::InvalidArgumentError(Cat("unknown query parameter '", key,
-                                            "'; there are version, tenant, deadline_ms, percentile, state"));
+      return absl::InvalidArgumentError(
+          Cat("unknown query parameter '", key,
+              "'; there are version, tenant, isolation, deadline_ms, percentile, state"));
     }
   }
   return deployment;

@@ -22,8 +22,9 @@ struct Deployment {
   std::string name;
   std::string version;  // empty: the next
   std::string tenant;
-  Duration deadline = Duration::zero();   // zero: the cluster's default
-  double percentile = 0;                  // zero: the cluster's default
+  std::string isolation;                 // shared, tenant, workflow, function; empty: as nodes are configured
+  Duration deadline = Duration::zero();  // zero: the cluster's default
+  double percentile = 0;                 // zero: the cluster's default
   std::vector<proto::StateTensor> state;  // what stays on the device from run to run
   std::string onnx;                       // the file's bytes
 };

@@ -1,6 +1,7 @@
 #include "node/executor_machine.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -55,6 +56,7 @@ void ExecutorMachine::Enter(ExecutorState state, Time due) {
 }
 
 void ExecutorMachine::Spawn(Time now, Actions& out) {
+  replacing_ = false;
   Enter(ExecutorState::kStarting, now + limits_.start_timeout);
   out.push_back({ExecutorActionKind::kSpawn, {}});
 }
@@ -130,6 +132,7 @@ void ExecutorMachine::Handle(const Exited& event, Time now, Actions& out) {
     out.push_back({ExecutorActionKind::kReportUnfit, why});
     return;
   }
+  if (std::exchange(replacing_, false)) return Spawn(now, out);
   // The reason for a kill says more than the signal that it caused.
   BackOff(state_ == ExecutorState::kHung ? reason_ : why, now);
 }
@@ -156,6 +159,18 @@ void ExecutorMachine::Handle(const Restart& event, Time now, Actions& out) {
     case ExecutorState::kStopping:
       return;
   }
+}
+
+void ExecutorMachine::Handle(const Reassign& event, Time now, Actions& out) {
+  if (state_ != ExecutorState::kReady) return;
+  if (!event.fresh) {
+    Enter(ExecutorState::kAdopting, now + limits_.adopt_timeout);
+    out.push_back({ExecutorActionKind::kAdopt, {}});
+    return;
+  }
+  reported_ready_ = false;
+  KillAsHung("its place is given to somebody else", now, out);
+  replacing_ = true;
 }
 
 void ExecutorMachine::Handle(const Stop&, Time now, Actions& out) {

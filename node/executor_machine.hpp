@@ -1,6 +1,7 @@
 // EXECUTOR MACHINE: supervises one GPU worker. Pure transitions: events in, actions out; the executor actor
 // owns it and does the spawning, connecting and killing.
 //
+//   ready -> adopting | hung -> starting                             Reassign
 //   absent -> starting -> adopting -> ready -> hung -> backoff -> starting ...
 //   starting, adopting, ready -> backoff   the worker exited, or did not come up or answer in time (killed
 //   first) any -> unfit                           it exited with a code that says that a restart will not
@@ -59,10 +60,15 @@ struct Progress {
 struct Restart {
   std::string why{};
 };  // an operator or a protocol error: kill it and start again
+// The worker is to serve somebody else. `fresh`: a new one, at once; else the one that is there, which is
+// adopted anew. Nothing is reported lost: whoever says this knows. Nothing happens unless it is ready.
+struct Reassign {
+  bool fresh = false;
+};
 struct Stop {};
 struct Tick {};  // the time that NextDue() named has come
-using ExecutorEvent =
-    std::variant<Begin, Listening, AdoptSucceeded, AdoptFailed, Exited, Progress, Restart, Stop, Tick>;
+using ExecutorEvent = std::variant<Begin, Listening, AdoptSucceeded, AdoptFailed, Exited, Progress, Restart,
+                                   Reassign, Stop, Tick>;
 
 // Actions, to be done in order.
 enum class ExecutorActionKind {
@@ -100,6 +106,7 @@ class ExecutorMachine {
   void Handle(const Exited& event, Time now, Actions& out);
   void Handle(const Progress& event, Time now, Actions& out);
   void Handle(const Restart& event, Time now, Actions& out);
+  void Handle(const Reassign& event, Time now, Actions& out);
   void Handle(const Stop& event, Time now, Actions& out);
   void Handle(const Tick& event, Time now, Actions& out);
   void Enter(ExecutorState state, Time due);
@@ -117,6 +124,7 @@ class ExecutorMachine {
   std::uint64_t progress_ = 0;
   bool busy_ = false;
   bool reported_ready_ = false;
+  bool replacing_ = false;  // hung by our own will: its end is followed by a new one at once
   Duration backoff_{};
   std::uint64_t restarts_ = 0;
   std::string reason_;

@@ -43,10 +43,13 @@ const Resident* Gpu::Find(const std::string& model) const {
   return it == residents.end() ? nullptr : &it->second;
 }
 
-void GpuTable::Add(GpuIndex index, Bytes memory) {
+void GpuTable::Add(GpuIndex index, Bytes memory, std::uint32_t device, bool assigned) {
   Gpu gpu;
   gpu.index = index;
   gpu.memory = memory;
+  gpu.device = device;
+  gpu.assigned = assigned;
+  in_flight_[device];
   TROUPE_CHECK(gpus_.emplace(index, std::move(gpu)).second, "this GPU is in the table already");
 }
 
@@ -79,6 +82,38 @@ std::vector<std::string> GpuTable::ResidentModels() const {
       return at(gpu).residents.at(*name).state != ResidentState::kLoading;
     });
     if (there) models.push_back(model);
+  }
+  return models;
+}
+
+bool GpuTable::Served(const std::string& key, std::optional<std::uint32_t> device) const {
+  return std::any_of(gpus_.begin(), gpus_.end(), [&](const auto& entry) {
+    const Gpu& gpu = entry.second;
+    return gpu.worker == WorkerState::kReady && gpu.assigned && gpu.key == key &&
+           (!device || gpu.device == *device);
+  });
+}
+
+bool GpuTable::Coming(const std::string& key) const {
+  return std::any_of(gpus_.begin(), gpus_.end(), [&](const auto& gpu) { return gpu.second.coming == key; });
+}
+
+bool GpuTable::Starting() const {
+  return std::any_of(gpus_.begin(), gpus_.end(), [](const auto& gpu) {
+    return gpu.second.worker == WorkerState::kAbsent && !gpu.second.coming;
+  });
+}
+
+bool GpuTable::Takeable(const Gpu& gpu) const {
+  return gpu.worker == WorkerState::kReady && gpu.in_flight == 0 && gpu.evicting.empty() && gpu.unread == 0 &&
+         std::all_of(gpu.residents.begin(), gpu.residents.end(),
+                     [](const auto& resident) { return resident.second.Idle(); });
+}
+
+std::vector<std::string> GpuTable::WithStates(const Gpu& gpu) {
+  std::vector<std::string> models;
+  for (const auto& [model, resident] : gpu.residents) {
+    if (!resident.states.empty()) models.push_back(model);
   }
   return models;
 }
@@ -140,7 +175,9 @@ void GpuTable::WorkerUp(const WorkerReady& ready, Time now) {
   gpu.worker = WorkerState::kReady;
   gpu.memory = ready.memory;
   gpu.peer_copies = ready.peer_copies;
-  gpu.busy_until = now;
+  gpu.assigned = ready.assigned;
+  gpu.key = ready.key;
+  gpu.busy_until = gpu.idle_since = now;
   for (const ResidentReport& report : ready.resident) {
     // A report that does not add up is cut to what the plan can hold: the worker's NoFit will say the rest.
     if (gpu.Find(report.model) != nullptr || report.bytes > gpu.Free()) continue;
@@ -166,7 +203,19 @@ void GpuTable::WorkerGone(GpuIndex index, WorkerState state) {
   gpu.evicting.clear();
   gpu.worker = state;
   gpu.overhead = gpu.promised = Bytes();
-  gpu.in_flight = 0;
+  in_flight_.at(gpu.device) -= std::exchange(gpu.in_flight, 0);
+  gpu.unread = 0;
+  gpu.coming.reset();
+}
+
+void GpuTable::BeginAssign(GpuIndex index, const std::string& key) {
+  TROUPE_CHECK(Takeable(at(index)), "a runtime in use is taken away");
+  WorkerGone(index, WorkerState::kAbsent);
+  Mutable(index).coming = key;
+}
+
+void GpuTable::Unread(GpuIndex index, std::int32_t change) {
+  Mutable(index).unread += static_cast<std::uint32_t>(change);
 }
 
 void GpuTable::BeginEvict(GpuIndex index, const std::string& model) {
@@ -230,6 +279,7 @@ void GpuTable::Pin(GpuIndex index, const std::string& model, Bytes activation, D
   if (resident.state == ResidentState::kResident) resident.state = ResidentState::kRunning;
   gpu.promised += activation;
   ++gpu.in_flight;
+  ++in_flight_.at(gpu.device);
   gpu.busy_until = std::max(gpu.busy_until, now) + work;
 }
 
@@ -238,6 +288,7 @@ void GpuTable::Visit(GpuIndex index, Bytes bytes, Duration work, Time now) {
   TROUPE_CHECK(bytes <= gpu.Free(), "a run by layer was planned that does not fit");
   gpu.promised += bytes;
   ++gpu.in_flight;
+  ++in_flight_.at(gpu.device);
   gpu.busy_until = std::max(gpu.busy_until, now) + work;
 }
 
@@ -245,7 +296,8 @@ void GpuTable::Unpin(GpuIndex index, const std::string& model, bool pinned, Byte
   Gpu& gpu = Mutable(index);
   TROUPE_CHECK(gpu.in_flight > 0, "more runs ended than began");
   gpu.promised -= activation;
-  if (--gpu.in_flight == 0) gpu.busy_until = now;
+  --in_flight_.at(gpu.device);
+  if (--gpu.in_flight == 0) gpu.busy_until = gpu.idle_since = now;
   if (!pinned) return;
   const auto it = gpu.residents.find(model);
   TROUPE_CHECK(it != gpu.residents.end() && it->second.pins > 0, "a model in use has left the GPU");
@@ -305,6 +357,9 @@ void GpuTable::CheckSwaps() const {
 
 void GpuTable::Check() const {
   CheckSwaps();
+  std::map<std::uint32_t, std::uint32_t> in_flight;
+  for (const auto& [index, gpu] : gpus_) in_flight[gpu.device] += gpu.in_flight;
+  TROUPE_CHECK(in_flight == in_flight_, "the places of a device are counted wrong");
   std::size_t held = 0;
   for (const auto& [index, gpu] : gpus_) {
     Bytes staying;

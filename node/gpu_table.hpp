@@ -2,6 +2,11 @@
 // Owned by the swap scheduler, which is owned by the node controller; one thread. It is the plan, not the
 // device: a worker that disagrees says so (NoFit, WorkerReady) and the table is corrected.
 //
+// A GPU is here a runtime: one worker with memory of its own. Several may stand on one device, whose links
+// and places they share; each serves the models of one isolation key, or nobody yet:
+//
+//   a runtime:  warm (assigned to nobody) -> coming -> assigned -> coming (for another key, or warm again)
+//
 //   a model on a GPU:  absent -> loading -> resident <-> running -> evicting -> absent
 //                      loading -> absent (the swap-in failed);  any -> absent (the worker died)
 //
@@ -15,6 +20,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,6 +58,12 @@ struct Gpu {
   std::uint32_t in_flight = 0;
   Time busy_until{};                      // estimate for what was dispatched
   bool peer_copies = false;               // its worker can copy from other GPUs
+  std::uint32_t device = 0;               // the GPU of the node that it stands on
+  bool assigned = true;                   // false: warm
+  std::string key{};                      // whom it serves
+  std::optional<std::string> coming{};    // whom it will serve when its worker is ready
+  Time idle_since{};                      // with nothing in flight
+  std::uint32_t unread = 0;               // answers whose outputs lie in its worker's memory
   std::vector<std::string> host_loads{};  // models on their way from the host
   std::map<std::string, Resident> residents{};
   std::map<std::string, std::uint32_t> evicting{};  // orders on their way, by model
@@ -63,7 +75,7 @@ struct Gpu {
 
 class GpuTable {
  public:
-  void Add(GpuIndex index, Bytes memory);
+  void Add(GpuIndex index, Bytes memory, std::uint32_t device, bool assigned);
   [[nodiscard]] const Gpu& at(GpuIndex index) const;
   [[nodiscard]] const std::map<GpuIndex, Gpu>& gpus() const { return gpus_; }
   // The GPUs on which a model is loading, resident or running.
@@ -71,12 +83,27 @@ class GpuTable {
   [[nodiscard]] std::uint32_t HolderCount(const std::string& model) const;
   // Models that are resident or running on some GPU, in order.
   [[nodiscard]] std::vector<std::string> ResidentModels() const;
+  // Requests in flight on all runtimes of a device.
+  [[nodiscard]] std::uint32_t InFlightOn(std::uint32_t device) const { return in_flight_.at(device); }
+  // A runtime with this key that is ready, on this device or on any; and one that will be.
+  [[nodiscard]] bool Served(const std::string& key, std::optional<std::uint32_t> device) const;
+  [[nodiscard]] bool Coming(const std::string& key) const;
+  // Some worker is being started, for nobody in particular.
+  [[nodiscard]] bool Starting() const;
+  // Nothing is in flight, on its way or read there: its worker may be taken away.
+  [[nodiscard]] bool Takeable(const Gpu& gpu) const;
+  // Idle models there whose functions have state: that has to be written back before its worker goes.
+  [[nodiscard]] static std::vector<std::string> WithStates(const Gpu& gpu);
   [[nodiscard]] bool AnyReady() const;
   [[nodiscard]] bool AllUnfit() const;        // also true without GPUs
   [[nodiscard]] Bytes LargestMemory() const;  // over GPUs that are not unfit
 
   void WorkerUp(const WorkerReady& ready, Time now);
   void WorkerGone(GpuIndex index, WorkerState state);
+  // Its worker is about to serve `key`; until it is ready again the runtime is absent.
+  void BeginAssign(GpuIndex index, const std::string& key);
+  void ForgetComing(GpuIndex index) { Mutable(index).coming.reset(); }
+  void Unread(GpuIndex index, std::int32_t change);
   // A model that the worker reported before anybody here knew it: its bytes were booked as overhead.
   void FoundResident(GpuIndex index, const ResidentReport& report, Time now);
 
@@ -114,6 +141,7 @@ class GpuTable {
   void Insert(Gpu& gpu, const std::string& model, const Resident& resident);
 
   std::map<GpuIndex, Gpu> gpus_;
+  std::map<std::uint32_t, std::uint32_t> in_flight_;      // by device
   std::map<std::string, std::vector<GpuIndex>> holders_;  // sorted
 };
 

@@ -26,7 +26,7 @@ inline constexpr GpuIndex kNoGpu = ~GpuIndex{0};
 struct NodeRequest {
   RequestId id{};
   std::string function{};  // for messages
-  std::string model{};     // digest
+  std::string model{};     // its copy for the key of this request (node/isolation.hpp)
   std::uint32_t priority = 0;
   Time deadline = Time::max();  // target: only orders
   Time expiry = Time::max();    // timeout: drops
@@ -102,10 +102,21 @@ struct WorkerReady {  // new or adopted
   Bytes free{};
   std::vector<ResidentReport> resident{};
   bool peer_copies = false;  // it can copy models from other GPUs
+  bool assigned = true;      // false: it serves nobody yet
+  std::string key{};         // whom it serves
 };
 struct WorkerLost {  // died, or hung and about to be killed
   GpuIndex gpu = 0;
   std::string why{};
+};
+// An order to make a runtime serve somebody else: its worker is told whom, or, when it has served before,
+// replaced by a new one. Reported back: WorkerReady, or WorkerLost when that has failed.
+struct Assignment {
+  GpuIndex gpu = 0;
+  bool assigned = true;  // false: nobody, it is given back
+  std::string key{};
+  bool fresh = false;  // its worker has served before
+  std::string from{};  // whom
 };
 struct GpuUnfit {  // no worker will come: a device error that a restart does not clear
   GpuIndex gpu = 0;

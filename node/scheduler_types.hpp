@@ -25,8 +25,11 @@ struct SchedulerLimits {
   // A model that nobody else waits for, and that others on the GPU are used more than, passes through it
   // layer by layer instead of evicting one of them.
   bool by_layer = false;
+  bool isolated = false;  // fresh workers serve nobody, until they are assigned; else what is shared
+  // How long a runtime must have been idle before somebody takes it who has one on another GPU already.
+  Duration settle = std::chrono::seconds(1);
 
-  // Requests dispatched to one GPU and not yet done.
+  // Requests dispatched to one GPU, whichever of its runtimes, and not yet done.
   [[nodiscard]] std::uint32_t PipelineDepth() const { return concurrency + swap_ahead - 1; }
 };
 
@@ -60,6 +63,7 @@ struct SchedulerCounts {
   std::uint64_t peer_swaps = 0;  // of `swaps`, those from another GPU
   std::uint64_t by_layer = 0;    // dispatches whose model passed through: neither hits nor swaps
   // Of `evictions`: another GPU had the model too; else by what swapping it costs.
+  std::uint64_t assigned = 0, taken = 0, given_back = 0;  // runtimes: warm ones, used ones, to nobody
   std::uint64_t evicted_replicas = 0, evicted_light = 0, evicted_heavy = 0;
 };
 

@@ -11,7 +11,8 @@ namespace troupe::node {
 
 bool SwapScheduler::AnySlot() const {
   for (const auto& [index, gpu] : gpus_.gpus()) {
-    if (gpu.worker == WorkerState::kReady && gpu.in_flight < limits_.PipelineDepth()) return true;
+    if (gpu.worker == WorkerState::kReady && gpus_.InFlightOn(gpu.device) < limits_.PipelineDepth())
+      return true;
   }
   return false;
 }
@@ -21,8 +22,9 @@ bool SwapScheduler::HasSlot(const Entry& entry, const Gpu& gpu) const {
   // looked at before it.
   const auto hold = holds_.find(gpu.index);
   if (hold != holds_.end() && requests_.at(hold->second).request.model != entry.request.model) return false;
+  if (gpus_.InFlightOn(gpu.device) + KeptPlaces(entry, gpu) >= limits_.PipelineDepth()) return false;
   if (gpu.in_flight == 0) return true;
-  if (entry.suspect || gpu.in_flight >= limits_.PipelineDepth()) return false;
+  if (entry.suspect) return false;
   const auto pipeline = pipelines_.find(gpu.index);
   return std::none_of(pipeline->second.begin(), pipeline->second.end(),
                       [&](const RequestId& id) { return requests_.at(id).suspect; });
@@ -44,7 +46,7 @@ std::vector<EvictionCandidate> SwapScheduler::EvictionOrder(const Entry& entry, 
                                       .last_use = resident.last_use,
                                       .replicas = gpus_.HolderCount(model),
                                       .wanted = queue_.Find(model) != nullptr,
-                                      .heavy = costs_.Heavy(model, resident.bytes)};
+                                      .heavy = costs_.Heavy(DigestOf(model), resident.bytes)};
     ranked.emplace_back(policies_.eviction(candidate), candidate);
   }
   std::stable_sort(ranked.begin(), ranked.end(),
@@ -108,7 +110,7 @@ GpuOption SwapScheduler::OptionFor(const Entry& entry, const Gpu& gpu, Time now)
       .has_model = has_model,
       .has_slot = has_slot,
       .fits = has_slot && PlanVictims(entry, gpu, nullptr),
-      .in_flight = gpu.in_flight,
+      .in_flight = gpus_.InFlightOn(gpu.device),
       .free = gpu.Free(),
       .backlog = std::max(Duration::zero(), gpu.busy_until - now),
       .load = has_model ? Duration::zero() : costs_.LoadTime(models_.at(entry.request.model).weights)};
@@ -122,7 +124,7 @@ void SwapScheduler::FindPeer(const Entry& entry, const Gpu& gpu, GpuOption& opti
   if (!gpu.peer_copies || entry.host_only) return;
   BytesPerSecond fastest;
   for (const GpuIndex holder : gpus_.Holders(entry.request.model)) {
-    const auto speed = topology_.PeerLink(holder, gpu.index);
+    const auto speed = topology_.PeerLink(gpus_.at(holder).device, gpu.device);
     if (!speed || *speed <= fastest) continue;
     if (gpus_.at(holder).Find(entry.request.model)->state == ResidentState::kLoading) continue;
     fastest = *speed;
@@ -134,58 +136,72 @@ void SwapScheduler::FindPeer(const Entry& entry, const Gpu& gpu, GpuOption& opti
 SwitchLoad SwapScheduler::LoadOfSwitch(const Gpu& gpu) const {
   SwitchLoad load = SwitchLoad::kNone;
   for (const auto& [index, other] : gpus_.gpus()) {
-    if (index != gpu.index && !topology_.ShareSwitch(index, gpu.index)) continue;
+    if (other.device != gpu.device && !topology_.ShareSwitch(other.device, gpu.device)) continue;
     for (const std::string& model : other.host_loads) {
-      if (costs_.Heavy(model, other.Find(model)->bytes)) return SwitchLoad::kHeavy;
+      if (costs_.Heavy(DigestOf(model), other.Find(model)->bytes)) return SwitchLoad::kHeavy;
       load = SwitchLoad::kLight;
     }
   }
   return load;
 }
 
-bool SwapScheduler::Heavy(const std::string& model) const {
-  const auto it = models_.find(model);
-  return it != models_.end() && costs_.Heavy(model, it->second.weights);
+const SwapScheduler::Model* SwapScheduler::FindCopy(const std::string& model) const {
+  const auto it = models_.lower_bound(model);  // a digest is the begin of its copies' names
+  return it == models_.end() || DigestOf(it->first) != DigestOf(model) ? nullptr : &it->second;
 }
 
-GpuIndex SwapScheduler::Home(const std::string& model) const {
+bool SwapScheduler::Heavy(const std::string& model) const {
+  const Model* copy = FindCopy(model);
+  return copy != nullptr && costs_.Heavy(DigestOf(model), copy->weights);
+}
+
+std::uint32_t SwapScheduler::Home(const std::string& model) const {
   const auto home = homes_.find(model);
   return home == homes_.end() ? kNoGpu : home->second;
 }
 
 Bytes SwapScheduler::WeightsOf(const std::string& model) const {
-  const auto it = models_.find(model);
-  return it == models_.end() ? Bytes() : it->second.weights;
+  const Model* copy = FindCopy(model);
+  return copy == nullptr ? Bytes() : copy->weights;
+}
+
+bool SwapScheduler::FitsOn(const std::string& model, std::uint32_t device) const {
+  const auto& gpus = gpus_.gpus();
+  return std::any_of(gpus.begin(), gpus.end(), [&](const auto& gpu) {
+    return gpu.second.device == device && CanEverFit(model, gpu.second);
+  });
 }
 
 // Gives a model its GPU, the one with the fewest bytes of others; again when that GPU can never hold it.
 void SwapScheduler::BindHome(const std::string& model) {
-  const GpuIndex home = Home(model);
-  if (home != kNoGpu && CanEverFit(model, gpus_.at(home))) return;
+  const std::uint32_t home = Home(model);
+  if (home != kNoGpu && FitsOn(model, home)) return;
   homes_.erase(model);
-  std::map<GpuIndex, Bytes> bound;
+  std::map<std::uint32_t, Bytes> bound;
   for (const auto& [name, gpu] : homes_) {
     const auto other = models_.find(name);
     if (other != models_.end()) bound[gpu] += other->second.weights;
   }
   for (const auto& [index, gpu] : gpus_.gpus()) {
-    const GpuIndex best = Home(model);
-    if (CanEverFit(model, gpu) && (best == kNoGpu || bound[index] < bound[best])) homes_[model] = index;
+    const std::uint32_t best = Home(model);
+    if (CanEverFit(model, gpu) && (best == kNoGpu || bound[gpu.device] < bound[best]))
+      homes_[model] = gpu.device;
   }
 }
 
 GpuChoice SwapScheduler::Choose(const Entry& entry, std::uint64_t draw, Time now) const {
   const FunctionStates::State* state = states_.Find(entry.request.state);
-  const GpuIndex home = state != nullptr && state->gpu != kNoGpu ? state->gpu : Home(entry.request.model);
-  GpuView view{.concurrency = limits_.concurrency, .home = home, .draw = draw};
+  const GpuIndex bound = state == nullptr ? kNoGpu : state->gpu;
+  GpuView view{.concurrency = limits_.concurrency, .home = bound, .draw = draw};
   std::vector<GpuOption> options;
   options.reserve(gpus_.gpus().size());
   for (const auto& [index, gpu] : gpus_.gpus()) {
     if (gpu.worker != WorkerState::kReady || !CanEverFit(entry.request.model, gpu)) continue;
-    if (!StateAllows(entry, index)) continue;
+    if (!StateAllows(entry, index) || !MayChoose(entry, gpu)) continue;
     options.push_back(OptionFor(entry, gpu, now));
+    if (bound == kNoGpu && gpu.device == Home(entry.request.model)) view.home = index;
     const GpuOption& option = options.back();
-    if (index != entry.hold || !option.has_slot || !option.fits) continue;
+    if (index != entry.hold || !option.has_slot || !option.fits || !Serves(entry, gpu)) continue;
     // It was kept for this request: only the source is left to choose.
     view.options = std::span(&option, 1);
     const GpuChoice choice = policies_.gpu.choose(view);
@@ -210,7 +226,7 @@ void SwapScheduler::Evict(GpuIndex gpu, const std::string& model) {
   if (gpus_.HolderCount(model) > 1) {
     ++counts_.evicted_replicas;
   } else {
-    ++(costs_.Heavy(model, bytes) ? counts_.evicted_heavy : counts_.evicted_light);
+    ++(costs_.Heavy(DigestOf(model), bytes) ? counts_.evicted_heavy : counts_.evicted_light);
   }
   gpus_.BeginEvict(gpu, model);
   states_.BeginEvict(gpu, model);
@@ -258,7 +274,7 @@ void SwapScheduler::PassThrough(Entry& entry, Dispatch& dispatch, Time now) {
   entry.activation = WindowOf(model.weights) + model.activation;
   ++counts_.by_layer;
   gpus_.Visit(dispatch.gpu, entry.activation,
-              std::max(costs_.RunTime(entry.request.model), costs_.LoadTime(model.weights)), now);
+              std::max(costs_.RunTime(DigestOf(entry.request.model)), costs_.LoadTime(model.weights)), now);
 }
 
 // Beside its model, which is there or comes from where the choice says.
@@ -271,10 +287,12 @@ void SwapScheduler::Place(Entry& entry, const GpuChoice& choice, Dispatch& dispa
   entry.source = SwapSource::kResident;
   for (const std::string& victim : dispatch.victims) Evict(index, victim);
   if (Need(entry, gpus_.at(index)) > gpus_.at(index).Free()) gpus_.ForgetOverhead(index);
-  Duration work = costs_.RunTime(name);
+  Duration work = costs_.RunTime(DigestOf(name));
   if (!has_model) {
     Load(entry, choice, dispatch, now);
-    const auto link = choice.peer == kNoGpu ? std::nullopt : topology_.PeerLink(choice.peer, index);
+    const auto link = choice.peer == kNoGpu
+                          ? std::nullopt
+                          : topology_.PeerLink(gpus_.at(choice.peer).device, gpus_.at(index).device);
     work += link ? TransferTime(model.weights, *link) : costs_.LoadTime(model.weights);
   } else {
     counts_.hits += entry.hit && !entry.request.trial ? 1 : 0;
@@ -319,6 +337,7 @@ Dispatch SwapScheduler::MakeDispatch(Entry& entry, const GpuChoice& choice, Time
 
 std::vector<Dispatch> SwapScheduler::Decide(Time now) {
   Reorder(now);
+  look_again_ = Time::max();
   std::vector<Dispatch> dispatches;
   std::vector<Entry*> left;  // more urgent than the one at hand, and not to be placed now
   auto head = queue_.heads().begin();
@@ -337,12 +356,15 @@ std::vector<Dispatch> SwapScheduler::Decide(Time now) {
     if (policies_.gpu.early_binding) BindHome(entry.request.model);
     LeaveUselessHold(entry);
     const GpuChoice choice = Choose(entry, random_(), now);
-    if (choice.verdict == GpuVerdict::kRun) {
+    if (choice.verdict == GpuVerdict::kRun && Serves(entry, gpus_.at(choice.gpu))) {
       dispatches.push_back(MakeDispatch(entry, choice, now));
       NotePassed(left);
     } else {
+      SeekRuntime(entry, choice, now);
       left.push_back(&entry);
-      if (entry.suspect && entry.hold == kNoGpu) HoldFor(entry);
+      // A place of its own key's: for another one it waits like everybody.
+      const bool served = gpus_.Served(models_.at(entry.request.model).key, std::nullopt);
+      if (entry.suspect && entry.hold == kNoGpu && served) HoldFor(entry);
     }
     head = queue_.heads().upper_bound({key, {}});
   }
@@ -373,39 +395,6 @@ void SwapScheduler::NotePassed(const std::vector<Entry*>& passed) {
   for (Entry* entry : passed) {
     if (++entry->passed > limits_.max_passed && entry->hold == kNoGpu) HoldFor(*entry);
   }
-}
-
-// Keeps a GPU for a request: one that has its model before others, the one that will be empty first. Without
-// a GPU that nobody holds the request keeps its place in the queue, and tries again when it is passed again.
-void SwapScheduler::HoldFor(Entry& entry) {
-  const Gpu* best = nullptr;
-  const auto rank = [&](const Gpu& gpu) {
-    return std::tuple(gpu.Find(entry.request.model) == nullptr, gpu.in_flight, gpu.busy_until, gpu.index);
-  };
-  for (const auto& [index, gpu] : gpus_.gpus()) {
-    if (gpu.worker != WorkerState::kReady || holds_.contains(index) || !CanEverFit(entry.request.model, gpu))
-      continue;
-    if (policies_.gpu.early_binding && index != Home(entry.request.model)) continue;
-    if (!StateAllows(entry, index)) continue;
-    if (best == nullptr || rank(gpu) < rank(*best)) best = &gpu;
-  }
-  if (best == nullptr) return;
-  holds_.emplace(best->index, entry.request.id);
-  entry.hold = best->index;
-}
-
-// A GPU that turned out to be too small for the model, or that is its home no more, is kept in vain.
-void SwapScheduler::LeaveUselessHold(Entry& entry) {
-  if (entry.hold == kNoGpu) return;
-  const bool fits = CanEverFit(entry.request.model, gpus_.at(entry.hold));
-  const bool away = policies_.gpu.early_binding && entry.hold != Home(entry.request.model);
-  if (!fits || away || !StateAllows(entry, entry.hold)) Release(entry);
-}
-
-void SwapScheduler::Release(Entry& entry) {
-  if (entry.hold == kNoGpu) return;
-  holds_.erase(entry.hold);
-  entry.hold = kNoGpu;
 }
 
 }  // namespace troupe::node

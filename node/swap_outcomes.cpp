@@ -97,9 +97,9 @@ void SwapScheduler::CountForSlo(const Entry& entry, const absl::Status& status, 
 // behind its own swap from the host, how long both take together.
 void SwapScheduler::ObserveRun(const Entry& entry, const RunDone& done) {
   if (entry.source == SwapSource::kLayers) return;
-  if (!done.waited_for_weights) costs_.ObserveRun(entry.request.model, done.took);
+  if (!done.waited_for_weights) costs_.ObserveRun(DigestOf(entry.request.model), done.took);
   if (entry.source == SwapSource::kHost && entry.alone && done.since_swap > Duration::zero())
-    costs_.ObserveSwapped(entry.request.model, done.since_swap);
+    costs_.ObserveSwapped(DigestOf(entry.request.model), done.since_swap);
 }
 
 void SwapScheduler::EndRun(Entry& entry, const absl::Status& status, Effects& effects, Time now) {
@@ -156,12 +156,13 @@ Effects SwapScheduler::Apply(const RunDone& done, Time now) {
 // The weights are there and nothing else is: it is this request that is too large, not its function.
 void SwapScheduler::EndTooLarge(Entry& entry, const RunDone& done, Effects& effects) {
   if (EndAbandoned(entry, effects)) return;
-  effects.finished.push_back(End(entry, FinishKind::kFailed,
-                                 absl::FailedPreconditionError(absl::StrCat(
-                                     "function '", entry.request.function,
-                                     "': a run of this size does not fit beside the weights on GPU ",
-                                     done.gpu, " (", FormatBytes(gpus_.at(done.gpu).memory), ", of which ",
-                                     FormatBytes(done.free), " are free); send a smaller batch"))));
+  effects.finished.push_back(
+      End(entry, FinishKind::kFailed,
+          absl::FailedPreconditionError(
+              absl::StrCat("function '", entry.request.function,
+                           "': a run of this size does not fit beside the weights on GPU ",
+                           gpus_.at(done.gpu).device, " (", FormatBytes(gpus_.at(done.gpu).memory),
+                           ", of which ", FormatBytes(done.free), " are free); send a smaller batch"))));
 }
 
 void SwapScheduler::LearnNoFit(const Entry& entry, const RunDone& done, bool alone) {

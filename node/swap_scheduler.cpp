@@ -34,8 +34,8 @@ SwapScheduler::SwapScheduler(SchedulerLimits limits, SchedulerPolicies policies,
                "a limit of zero serves nothing");
 }
 
-void SwapScheduler::AddGpu(GpuIndex gpu, Bytes memory) {
-  gpus_.Add(gpu, memory);
+void SwapScheduler::AddRuntime(GpuIndex gpu, Bytes memory, std::uint32_t device) {
+  gpus_.Add(gpu, memory, device, !limits_.isolated);
   pipelines_[gpu];
 }
 
@@ -50,6 +50,7 @@ Effects SwapScheduler::DescribeModel(const std::string& model, Bytes weights, By
   for (const GpuIndex gpu : gpus_.Holders(model))
     weights = std::max(weights, gpus_.at(gpu).Find(model)->bytes);
   Model& described = models_[model];
+  described.key = KeyOf(model);
   described.weights = weights;
   described.activation = activation;
   Effects effects;
@@ -244,7 +245,7 @@ Effects SwapScheduler::ForgetModel(const std::string& model) {
 }
 
 Time SwapScheduler::NextDue() const {
-  return expiries_.empty() ? Time::max() : expiries_.begin()->first;
+  return std::min(look_again_, expiries_.empty() ? Time::max() : expiries_.begin()->first);
 }
 
 Effects SwapScheduler::Expire(Time now) {
@@ -272,7 +273,14 @@ void SwapScheduler::Check() const {
   std::size_t dispatched = 0;
   for (const auto& [gpu, pipeline] : pipelines_) {
     TROUPE_CHECK(pipeline.size() == gpus_.at(gpu).in_flight, "pipeline and GPU table disagree");
-    TROUPE_CHECK(pipeline.size() <= limits_.PipelineDepth(), "a pipeline is deeper than its limit");
+    TROUPE_CHECK(gpus_.InFlightOn(gpus_.at(gpu).device) <= limits_.PipelineDepth(),
+                 "a pipeline is deeper than its limit");
+    for (const RequestId& id : pipeline) {
+      const auto model = models_.find(requests_.at(id).request.model);
+      TROUPE_CHECK(
+          model == models_.end() || (gpus_.at(gpu).assigned && gpus_.at(gpu).key == model->second.key),
+          "a request runs on a runtime of somebody else");
+    }
     dispatched += pipeline.size();
   }
   std::size_t running = 0;

@@ -9,6 +9,11 @@
 //               dispatched -> waiting  (NoFit: planned again; its worker died: run again, at most
 //               `max_attempts`)
 //
+// Runtimes: a request runs only on a runtime that serves its key (node/isolation.hpp). When none does, a warm
+// one is assigned, or the coldest idle one is taken away from another key, never one that runs; one that
+// others keep busy is held for a request that was passed too often, drains, and is taken. With the default,
+// one shared runtime per GPU, none of this happens.
+//
 // Order: the ordering policy's; the gpu policy says where, or to wait for a busy GPU. What cannot be placed
 // yet is passed by others at most `max_passed` times, then the next GPU is held for it, so nothing waits for
 // ever on a node with a living GPU (with early binding: with its own GPU living). A request that lost a
@@ -20,6 +25,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/cost_model.hpp"
@@ -28,6 +34,7 @@
 #include "base/slo_order.hpp"
 #include "node/function_states.hpp"
 #include "node/gpu_table.hpp"
+#include "node/isolation.hpp"
 #include "node/request.hpp"
 #include "node/scheduler_types.hpp"
 #include "node/topology.hpp"
@@ -40,7 +47,9 @@ class SwapScheduler {
                 Topology topology = {});
 
   // GPUs. A GPU is known before its worker is; WorkerReady makes it usable.
-  void AddGpu(GpuIndex gpu, Bytes memory);
+  void AddGpu(GpuIndex gpu, Bytes memory) { AddRuntime(gpu, memory, gpu); }
+  // One of several on a device: what is told of GPUs here is true of each of them.
+  void AddRuntime(GpuIndex gpu, Bytes memory, std::uint32_t device);
   Effects Apply(const WorkerReady& ready, Time now);
   Effects Apply(const WorkerLost& lost, Time now);
   Effects Apply(const GpuUnfit& unfit, Time now);
@@ -82,12 +91,21 @@ class SwapScheduler {
 
   Submitted Submit(const NodeRequest& request, Time now);
   [[nodiscard]] std::vector<Dispatch> Decide(Time now);
+  // Order these too, after Decide or GiveBack: runtimes that are to serve somebody else.
+  [[nodiscard]] std::vector<Assignment> TakeAssignments() { return std::exchange(assignments_, {}); }
+  // And these: models that go first, for the state that they have.
+  [[nodiscard]] std::vector<Eviction> TakeDepartures() { return std::exchange(departures_, {}); }
+  // Runtimes that did nothing for `idle` serve nobody again; NextIdle: when the next one will have been.
+  void GiveBack(Time now, Duration idle);
+  [[nodiscard]] Time NextIdle(Duration idle) const;
+  // An answer's outputs lie in the memory of this worker (1), or have been read (-1).
+  void Unread(GpuIndex gpu, std::int32_t change) { gpus_.Unread(gpu, change); }
   Effects Apply(const EvictDone& done, Time now);
   Effects Apply(const SwapInDone& done, Time now);
   Effects Apply(const RunDone& done, Time now);
   // Ends what waited past its expiry; names what is in flight past it once, to be cancelled.
   Effects Expire(Time now);
-  [[nodiscard]] Time NextDue() const;  // Time::max(): nothing will expire
+  [[nodiscard]] Time NextDue() const;  // Time::max(): nothing will expire; Decide is due then, too
   Cancelled Cancel(const RequestId& id);
   // The router is gone: nobody waits for its requests.
   Effects ForgetRouter(std::uint64_t router);
@@ -99,6 +117,7 @@ class SwapScheduler {
     costs_.Restore(known, nanos_per_byte);
   }
   // Of adopted models: no others are heavy, or weigh anything.
+  // By copy, or by digest: then of some copy.
   [[nodiscard]] bool Heavy(const std::string& model) const;
   [[nodiscard]] Bytes WeightsOf(const std::string& model) const;
 
@@ -139,6 +158,7 @@ class SwapScheduler {
     Duration queued{};
   };
   struct Model {
+    std::string key{};  // whose copy it is
     Bytes weights{};
     Bytes activation{};
     bool in_region = true;
@@ -155,7 +175,8 @@ class SwapScheduler {
   [[nodiscard]] GpuOption OptionFor(const Entry& entry, const Gpu& gpu, Time now) const;
   void FindPeer(const Entry& entry, const Gpu& gpu, GpuOption& option) const;
   [[nodiscard]] SwitchLoad LoadOfSwitch(const Gpu& gpu) const;
-  [[nodiscard]] GpuIndex Home(const std::string& model) const;
+  [[nodiscard]] std::uint32_t Home(const std::string& model) const;
+  [[nodiscard]] bool FitsOn(const std::string& model, std::uint32_t device) const;
   void BindHome(const std::string& model);
   [[nodiscard]] Bytes Need(const Entry& entry, const Gpu& gpu) const;
   [[nodiscard]] bool HasSlot(const Entry& entry, const Gpu& gpu) const;
@@ -182,9 +203,23 @@ class SwapScheduler {
   void HoldFor(Entry& entry);
   void Release(Entry& entry);
   void LeaveUselessHold(Entry& entry);
+  [[nodiscard]] const Model* FindCopy(const std::string& model) const;
   [[nodiscard]] bool AnySlot() const;
   [[nodiscard]] bool CanEverFit(const std::string& model, const Gpu& gpu) const;
   [[nodiscard]] bool CanEverFit(const std::string& model) const;
+
+  // runtime_decision.cpp: runtimes, and whom they serve.
+  [[nodiscard]] bool Serves(const Entry& entry, const Gpu& gpu) const;
+  [[nodiscard]] bool HeldByOther(const Entry& entry, GpuIndex gpu) const;
+  [[nodiscard]] std::uint32_t KeptPlaces(const Entry& entry, const Gpu& gpu) const;
+  [[nodiscard]] bool MayChoose(const Entry& entry, const Gpu& gpu) const;
+  [[nodiscard]] bool KeyWaits(const std::string& key) const;
+  [[nodiscard]] bool Settled(Time since, Time now);
+  [[nodiscard]] bool MayTake(const Entry& entry, const Gpu& gpu, Time now);
+  void SeekRuntime(Entry& entry, const GpuChoice& choice, Time now);
+  void Assign(GpuIndex index, const node::Serves& serves);
+  [[nodiscard]] bool ClearStates(GpuIndex index);
+  [[nodiscard]] bool AtHome(const Gpu& gpu) const;
 
   // swap_scheduler.cpp, swap_outcomes.cpp
   void Count(FinishKind kind);
@@ -221,9 +256,12 @@ class SwapScheduler {
   std::set<std::pair<Time, RequestId>> expiries_;
   std::map<GpuIndex, std::vector<RequestId>> pipelines_;  // in the order of dispatch
   std::map<GpuIndex, RequestId> holds_;                   // nothing else starts there
-  std::map<std::string, GpuIndex> homes_;                 // with early binding, by model
+  std::map<std::string, std::uint32_t> homes_;            // devices, with early binding, by model
   std::map<std::string, std::uint32_t> running_;          // dispatched requests by function
   std::map<std::pair<GpuIndex, std::string>, FitHint> hints_;
+  std::vector<Assignment> assignments_;
+  std::vector<Eviction> departures_;
+  Time look_again_ = Time::max();  // what was left for later may be decided then
   std::uint64_t next_sequence_ = 0;
   std::size_t out_of_region_ = 0;  // models
   std::size_t trials_ = 0;         // of requests_

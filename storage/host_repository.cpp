@@ -29,7 +29,7 @@ proto::HostCopy CopyAt(const std::string& digest, std::uint64_t offset, Bytes mo
 }  // namespace
 
 // The region's first page is its header.
-HostRepository::HostRepository(std::unique_ptr<transport::HostRegion> region)
+HostRepository::HostRepository(std::shared_ptr<transport::HostRegion> region)
     : region_(std::move(region)), table_(kPage.count(), region_->capacity()) {}
 
 absl::StatusOr<HostRepository::Reservation> HostRepository::Reserve(const std::string& digest, Bytes model,

@@ -41,7 +41,7 @@ class HostRepository {
     std::uint64_t evictions = 0;  // since the start
   };
 
-  explicit HostRepository(std::unique_ptr<transport::HostRegion> region);
+  explicit HostRepository(std::shared_ptr<transport::HostRegion> region);
 
   // Makes room, evicting the coldest that nobody reads, and reserves it: the serialised model, then its
   // weights, each at the begin of a page. When the model is there already, that is said and no bytes are to
@@ -75,7 +75,7 @@ class HostRepository {
   void Forget(const std::string& digest);
   HostRegionTable::Entry* Visible(const std::string& digest);
 
-  const std::unique_ptr<transport::HostRegion> region_;
+  const std::shared_ptr<transport::HostRegion> region_;
   HostRegionTable table_;
   std::uint64_t evictions_ = 0;
 };

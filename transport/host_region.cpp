@@ -16,15 +16,17 @@ static_assert(sizeof(HostRegionHeader) <= kHeaderSize);
 
 }  // namespace
 
-HostRegion::HostRegion(MemoryFile memory, std::uint64_t generation)
+HostRegion::HostRegion(MemoryFile memory, UniqueFd read_only, std::uint64_t generation)
     : memory_(std::move(memory)),
+      read_only_(std::move(read_only)),
       generation_(generation),
       ranges_(kHeaderSize, memory_.size() - Bytes(kHeaderSize), kAlignment) {}
 
 absl::StatusOr<std::unique_ptr<HostRegion>> HostRegion::Create(const std::string& name, Options options) {
   MemoryFile::Options file;
   file.huge_pages = options.huge_pages;
-  file.only_creator_writes = true;
+  file.only_creator_writes = !options.gives_back;
+  file.gives_back = options.gives_back;
   if (options.size > GiB(std::uint64_t{1} << 16)) {
     return absl::InvalidArgumentError(
         absl::StrCat("host region of ", FormatBytes(options.size), ": at most 64 TiB"));
@@ -33,7 +35,11 @@ absl::StatusOr<std::unique_ptr<HostRegion>> HostRegion::Create(const std::string
                           MemoryFile::Create(name, options.size + Bytes(kHeaderSize), file));
   const std::uint64_t generation = UniqueId();
   new (memory.data()) HostRegionHeader{kMagic, kVersion, 0, memory.size().count(), generation};
-  return std::unique_ptr<HostRegion>(new HostRegion(std::move(memory), generation));
+  UniqueFd read_only;
+  if (options.gives_back) {
+    TROUPE_ASSIGN_OR_RETURN(read_only, memory.ReadOnly());
+  }
+  return std::unique_ptr<HostRegion>(new HostRegion(std::move(memory), std::move(read_only), generation));
 }
 
 absl::StatusOr<proto::RegionRange> HostRegion::Allocate(Bytes size) {
@@ -52,8 +58,26 @@ absl::StatusOr<proto::RegionRange> HostRegion::Allocate(Bytes size) {
 
 absl::Status HostRegion::Free(const proto::RegionRange& range) {
   const std::lock_guard lock(mutex_);
+  if (read_only_.valid() && ranges_.LengthAt(range.offset())) {
+    freed_.push_back(range);
+    return absl::OkStatus();
+  }
   if (ranges_.Free(range.offset())) return absl::OkStatus();
   return absl::NotFoundError(absl::StrCat("no range of the host region begins at ", range.offset()));
+}
+
+void HostRegion::GiveBack() {
+  std::vector<proto::RegionRange> freed;
+  {
+    const std::lock_guard lock(mutex_);
+    freed.swap(freed_);
+  }
+  for (const auto& range : freed) {
+    // A system that cannot is short of what it would have had; the room is ours again all the same.
+    static_cast<void>(memory_.GiveBack(range.offset(), AlignUp(Bytes(range.length()), kAlignment).count()));
+    const std::lock_guard lock(mutex_);
+    static_cast<void>(ranges_.Free(range.offset()));
+  }
 }
 
 absl::StatusOr<std::span<std::byte>> HostRegion::Writable(const proto::RegionRange& range) {

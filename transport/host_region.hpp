@@ -7,6 +7,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/units.hpp"
@@ -35,6 +36,7 @@ class HostRegion {
   struct Options {
     Bytes size = GiB(1);
     bool huge_pages = false;  // falls back to normal pages; huge_pages() says which
+    bool gives_back = false;  // what is freed goes back to the system, by GiveBack
   };
   static absl::StatusOr<std::unique_ptr<HostRegion>> Create(const std::string& name, Options options);
 
@@ -42,10 +44,13 @@ class HostRegion {
   absl::StatusOr<proto::RegionRange> Allocate(Bytes size);
   // NotFound when no range begins there. The caller knows that no swap reads it any more.
   absl::Status Free(const proto::RegionRange& range);
+  // With `gives_back`, what was freed is used until this has returned its pages. Slow; holds up nobody else.
+  void GiveBack();
   // The writable bytes of an allocated range.
   absl::StatusOr<std::span<std::byte>> Writable(const proto::RegionRange& range);
 
-  [[nodiscard]] int fd() const { return memory_.fd(); }
+  // For whoever reads it: the kernel refuses to map it for writing.
+  [[nodiscard]] int fd() const { return read_only_.valid() ? read_only_.get() : memory_.fd(); }
   [[nodiscard]] bool huge_pages() const { return memory_.huge_pages(); }
   [[nodiscard]] std::uint64_t generation() const { return generation_; }
   [[nodiscard]] Bytes capacity() const;
@@ -53,11 +58,13 @@ class HostRegion {
   [[nodiscard]] Bytes largest_free() const;
 
  private:
-  HostRegion(MemoryFile memory, std::uint64_t generation);
+  HostRegion(MemoryFile memory, UniqueFd read_only, std::uint64_t generation);
   MemoryFile memory_;
+  const UniqueFd read_only_;  // of a region that gives back
   const std::uint64_t generation_;
   mutable std::mutex mutex_;
-  RangeAllocator ranges_;  // guarded by mutex_
+  RangeAllocator ranges_;                  // guarded by mutex_
+  std::vector<proto::RegionRange> freed_;  // guarded by mutex_; not yet given back
 };
 
 // The reader's side, in a worker: mapped whole, read-only. Immutable, any thread.

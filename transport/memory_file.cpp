@@ -86,10 +86,29 @@ absl::StatusOr<MemoryFile> MemoryFile::Create(const std::string& name, Bytes siz
   // Refused reserved ones, the kernel may still put large pages together itself; it says no where it may not.
   if (options.huge_pages && !file.huge_pages_) (void)madvise(file.data_, size.count(), MADV_HUGEPAGE);
   const int seals = kSeals | (options.only_creator_writes ? F_SEAL_FUTURE_WRITE : 0) | F_SEAL_SEAL;
+  // Whoever opens it anew, by way of /proc, is not to write either.
+  if (options.gives_back && fchmod(file.fd(), S_IRUSR) != 0) {
+    return ErrnoStatus(errno, absl::StrCat("taking the right to write shared memory '", name, "'"));
+  }
   if (fcntl(file.fd(), F_ADD_SEALS, seals) != 0) {
     return ErrnoStatus(errno, absl::StrCat("sealing shared memory '", name, "'"));
   }
   return file;
+}
+
+absl::StatusOr<UniqueFd> MemoryFile::ReadOnly() const {
+  UniqueFd copy(open(absl::StrCat("/proc/self/fd/", fd()).c_str(), O_RDONLY | O_CLOEXEC));
+  if (!copy.valid()) return ErrnoStatus(errno, "opening shared memory for reading only");
+  return copy;
+}
+
+absl::Status MemoryFile::GiveBack(std::uint64_t offset, std::uint64_t length) {
+  if (!Contains(offset, length)) return absl::OutOfRangeError("pages to give back leave the shared memory");
+  if (fallocate(fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+                static_cast<off_t>(length)) != 0) {
+    return ErrnoStatus(errno, absl::StrCat("giving back ", length, " bytes of shared memory"));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<MemoryFile> MemoryFile::Open(UniqueFd fd, Access access) {

@@ -49,6 +49,9 @@ class MemoryFile {
     bool huge_pages = false;
     // Every mapping made after this one is read-only: the kernel refuses others (F_SEAL_FUTURE_WRITE).
     bool only_creator_writes = false;
+    // The creator may return pages (GiveBack), which the seal above forbids: instead of it readers get
+    // ReadOnly(), a descriptor whose mappings the kernel refuses to make writable.
+    bool gives_back = false;
   };
 
   // Zero-filled. The size is rounded up to whole pages. ResourceExhausted when the system has no memory for
@@ -74,6 +77,10 @@ class MemoryFile {
   [[nodiscard]] absl::StatusOr<UniqueFd> ReadOnlyDescriptor() const;
   [[nodiscard]] bool writable() const { return writable_; }
   [[nodiscard]] bool huge_pages() const { return huge_pages_; }
+  // A descriptor of the same file that cannot be mapped for writing.
+  [[nodiscard]] absl::StatusOr<UniqueFd> ReadOnly() const;
+  // Returns whole pages to the system: they read as zeros, and cost nothing until they are written again.
+  absl::Status GiveBack(std::uint64_t offset, std::uint64_t length);
   // True when [offset, offset + length) lies inside; overflow of the sum is no way round it.
   [[nodiscard]] bool Contains(std::uint64_t offset, std::uint64_t length) const {
     return offset <= size_.count() && length <= size_.count() - offset;

@@ -39,8 +39,8 @@ using Messages = MessageList<
     // These stay in one process today; the interfaces that mention them are announced to other ones.
     proto::MemberJoined, proto::DescribeMember, proto::MemberReport, proto::ExecutorReport,
     proto::WorkerOrder, proto::WorkerOutcome, proto::KillWorker, proto::WorkerListening, proto::WorkerReady,
-    proto::WorkerDied, proto::WorkerAnswer, proto::HostModel, proto::Continue, proto::Job, proto::Tick,
-    proto::PeerUp, proto::PeerLost>;
+    proto::WorkerDied, proto::WorkerAnswer, proto::AssignWorker, proto::PlaceModel, proto::DropModel,
+    proto::HostModel, proto::Continue, proto::Job, proto::Tick, proto::PeerUp, proto::PeerLost>;
 
 }  // namespace
 

@@ -273,6 +273,14 @@ const std::vector<ConfigOption>& ConfigOptions() {
        "nothing; off",
        false, OneOf(&C::by_layer, {"off", "idle"})},
       {"topology", "switches and links of the GPUs: switch:0-1,link:0-1=25GB, or v100x4", false, SetTopology},
+      {"isolation",
+       "with whom functions that do not say share a GPU worker: shared (all), tenant, workflow, function",
+       false, OneOf(&C::isolation, {"shared", "tenant", "workflow", "function"})},
+      {"runtimes", "workers of each GPU, which share its memory evenly; 0: 1 when shared, else 3", false,
+       Number(&C::runtimes, 0, 16)},
+      {"runtime-idle",
+       "an isolated worker that did nothing for this long is replaced by one for whoever comes", false,
+       Time(&C::runtime_idle)},
       {"hang", "a busy worker without progress for this long is killed", false, Time(&C::hang)},
       {"heartbeat", "between a member's heartbeats", false, Time(&C::heartbeat)},
       {"suspect", "silence after which a member is suspected", false, Time(&C::suspect)},
@@ -376,6 +384,7 @@ absl::Status CompleteConfig(DaemonConfig& config) {
   }
   if (config.host_id.empty()) config.host_id = transport::HostId();
   if (config.embedded) config.lease = Duration::zero();
+  if (config.runtimes == 0) config.runtimes = config.isolation == "shared" ? 1 : 3;
   return absl::OkStatus();
 }
 

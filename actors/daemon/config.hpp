@@ -46,6 +46,9 @@ struct DaemonConfig {
   Bytes host_region = GiB(4);
   std::string huge_pages = "auto";  // auto: for the host region where they can be had; off
   bool allow_faults = false;
+  std::string isolation = "shared";  // of functions that do not say: shared, tenant, workflow, function
+  unsigned runtimes = 0;             // workers of each GPU; 0: one when shared, else three
+  Duration runtime_idle = std::chrono::minutes(10);
   std::string link_sharing{gpu::kDefaultLinkSharing};
   std::string measure = "adoption";  // adoption: by trial runs on an idle node; requests: by what comes
   std::string memory_policy{gpu::kDefaultMemory};

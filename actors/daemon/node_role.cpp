@@ -1,5 +1,6 @@
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <caf/scoped_actor.hpp>
 #include <filesystem>
 #include <thread>
@@ -15,6 +16,7 @@
 #include "actors/seams/process_worker_link.hpp"
 #include "actors/seams/stored_model_repository.hpp"
 #include "base/status.hpp"
+#include "node/isolation.hpp"
 #include "storage/durable_file.hpp"
 #include "transport/local_channel.hpp"
 
@@ -48,12 +50,11 @@ class NodeRole final : public Role {
   absl::Status Start(const std::string& operations) {
     const auto& config = common_.config;
     const bool huge_pages = config.huge_pages == "auto";
-    TROUPE_ASSIGN_OR_RETURN(auto region,
-                            transport::HostRegion::Create(config.name, {config.host_region, huge_pages}));
-    if (huge_pages && !region->huge_pages())
+    TROUPE_ASSIGN_OR_RETURN(
+        host_, storage::HostSegments::Create({config.name, config.host_region, huge_pages, Isolated()}));
+    if (huge_pages && !host_->huge_pages())
       spdlog::debug("the host region is made of normal pages: the system has no huge ones for {}",
                     FormatBytes(config.host_region));
-    host_ = std::make_unique<storage::HostRepository>(std::move(region));
     StoredModelRepository::Options repository;
     repository.import_program = config.bin + "/troupe-import";
     repository.work_directory = config.data + "/fetch";
@@ -134,7 +135,9 @@ class NodeRole final : public Role {
     options.channel = common_.channel.get();
     // The other half is for what this process sends.
     options.remote_inputs.bytes = Bytes(config.arena.count() / 2);
-    options.on_event = [](const std::string& kind, const std::string& message) {
+    options.on_event = [this](const std::string& kind, const std::string& message) {
+      if (kind == "runtime-assigned") ++assigned_;
+      if (kind == "runtime-reclaimed") ++reclaimed_;
       spdlog::log(LogLevelOf(kind), "{}: {}", kind, message);
     };
     options.trials = config.measure == "adoption";
@@ -142,34 +145,36 @@ class NodeRole final : public Role {
     options.scheduler.concurrency = config.concurrency;
     options.scheduler.swap_ahead = config.swap_ahead;
     options.scheduler.by_layer = config.by_layer == "idle";
-    options.copies.region = host_->region().capacity();
+    options.copies.region = host_->usage().capacity;
     options.topology = topology_;
     options.costs.link = config.link;
     ReadProfiles(options);
     options.executor.supervision.hang_timeout = config.hang;
     for (unsigned i = 0; i < config.gpus; ++i)
       options.gpus.push_back({absl::StrCat("virtual:", i), config.gpu_memory});
-    WorkerSite site{*reader_,
-                    common_.pool,
-                    host_->region().fd(),
-                    links_.fd(),
-                    config.arena_root,
-                    common_.incarnation,
-                    config.host_id,
-                    "",
-                    nullptr};
+    options.isolation.mode = *node::ParseIsolation(config.isolation);
+    options.isolation.runtimes = config.runtimes;
+    options.isolation.idle = config.runtime_idle;
+    options.scheduler.isolated = Isolated();
+    WorkerSite site{
+        *reader_,       common_.pool, RegionOf(), links_.fd(), config.arena_root, common_.incarnation,
+        config.host_id, "",           nullptr};
     if (common_.remote != nullptr) {
       site.endpoint = common_.remote->endpoint();
       site.exports = common_.remote->exports();
     }
-    options.make_link = [site, &config](std::uint32_t index) {
+    options.make_link = [site, isolated = Isolated(), &config](std::uint32_t index) {
       ProcessWorkerOptions worker;
+      const auto gpu = index / config.runtimes;
       auto& command = worker.command;
       command.program = config.bin + "/troupe-gpu-worker";
-      command.device = absl::StrCat("virtual:", index);
-      command.socket = absl::StrCat(config.run, "/worker-", index, ".sock");
+      command.device = absl::StrCat("virtual:", gpu);
+      // A worker that outlived a daemon of other runtimes is nobody's, and ends with its lease.
+      const auto runtime =
+          isolated ? absl::StrCat(".", config.runtimes, "-", index % config.runtimes) : std::string();
+      command.socket = absl::StrCat(config.run, "/worker-", gpu, runtime, ".sock");
       command.node = config.name;
-      command.gpu = index;
+      command.gpu = gpu;
       command.compute = config.compute;
       command.profile = config.profile;
       command.threads = static_cast<int>(config.worker_threads);
@@ -180,7 +185,7 @@ class NodeRole final : public Role {
       command.link_sharing = config.link_sharing;
       command.memory = config.memory_policy;
       command.addresses = config.addresses;
-      worker.memory = config.gpu_memory;
+      worker.memory = Bytes(config.gpu_memory.count() / config.runtimes);
       return MakeProcessWorkerLink(site, std::move(worker));
     };
     return options;
@@ -203,6 +208,19 @@ class NodeRole final : public Role {
     arena.host = config.host_id;
     TROUPE_ASSIGN_OR_RETURN(states.channel, transport::LocalChannel::Create(std::move(arena)));
     return states;
+  }
+
+  [[nodiscard]] bool Isolated() const {
+    return common_.config.runtimes > 1 || common_.config.isolation != "shared";
+  }
+
+  // A worker that serves nobody yet maps nothing of anybody.
+  std::function<absl::StatusOr<std::shared_ptr<transport::HostRegion>>(const std::string&)> RegionOf() {
+    return [this, isolated = Isolated()](
+               const std::string& runtime) -> absl::StatusOr<std::shared_ptr<transport::HostRegion>> {
+      TROUPE_ASSIGN_OR_RETURN(const auto serves, node::ParseRuntimeName(runtime, isolated));
+      return repository_->RegionOf(!serves.assigned, serves.key);
+    };
   }
 
   // What this node knew of its models before it was started again.
@@ -238,11 +256,29 @@ class NodeRole final : public Role {
     gauges_.Set("troupe_host_region_bytes", "Size of the host region.", mine,
                 static_cast<double>(usage.capacity.count()));
     gauges_.Set("troupe_host_region_huge_pages", "1 when the host region is made of huge pages.", mine,
-                host_->region().huge_pages());
+                host_->huge_pages());
     gauges_.Set("troupe_host_region_used_bytes", "Bytes of models in the host region.", mine,
                 static_cast<double>(usage.used.count()));
     ShowGpus(node);
     ShowSwaps(node, gauges_);
+    if (Isolated()) ShowRuntimes(node);
+  }
+
+  void ShowRuntimes(const proto::NodeDescription& node) {
+    const Gauges::Labels mine = {{"node", node.node()}};
+    gauges_.Set("troupe_node_runtimes_assigned_total", "Warm workers that were assigned to somebody.", mine,
+                static_cast<double>(assigned_));
+    gauges_.Set("troupe_node_runtimes_reclaimed_total",
+                "Workers that were replaced, since others had served there.", mine,
+                static_cast<double>(reclaimed_));
+    for (const auto& gpu : node.gpus()) {
+      const auto warm = std::count_if(gpu.runtimes().begin(), gpu.runtimes().end(), [](const auto& runtime) {
+        return runtime.key().empty() && runtime.state() == "ready";
+      });
+      gauges_.Set("troupe_gpu_warm_runtimes", "Workers of the GPU that serve nobody yet.",
+                  {{"node", node.node()}, {"gpu", std::to_string(gpu.gpu().index())}},
+                  static_cast<double>(warm));
+    }
   }
 
   void ShowGpus(const proto::NodeDescription& node) {
@@ -283,7 +319,7 @@ class NodeRole final : public Role {
   transport::LinkBuckets links_;
   std::unique_ptr<gpu::LinkReader> reader_;
   std::shared_ptr<ProfileFile> profiles_;
-  std::unique_ptr<storage::HostRepository> host_;
+  std::unique_ptr<storage::HostSegments> host_;
   std::unique_ptr<StoredModelRepository> repository_;
   CacheActor cache_;
   NodeControllerActor controller_;
@@ -293,6 +329,7 @@ class NodeRole final : public Role {
   std::map<unsigned, std::int64_t> busy_;
   std::chrono::steady_clock::time_point measured_ = std::chrono::steady_clock::now();
   std::atomic<unsigned> ready_gpus_{0};
+  std::atomic<std::uint64_t> assigned_{0}, reclaimed_{0};  // runtimes
 };
 
 }  // namespace

@@ -67,6 +67,7 @@ class Front : public FrontSelf::base {
 
   // A router and a run answer every request, within its timeout; the error is their own end.
   void Infer(proto::InferRequest message, FrontDoor::Done done) {
+    message.clear_workflow();  // only runs say by which workflow they call
     const auto view = options_.view->Get();
     const auto& key = message.function();
     const auto* workflow = view->FindWorkflow(key.name(), key.version());

@@ -3,6 +3,8 @@
 #include <memory>
 #include <utility>
 
+#include "node/isolation.hpp"
+
 namespace troupe::actors {
 
 namespace {
@@ -32,6 +34,11 @@ void GatewayAdmin::Deploy(gateway::Deployment deployment, gateway::AdminDone<pro
   deploy.set_name(deployment.name);
   deploy.set_version(deployment.version);
   deploy.set_tenant(deployment.tenant);
+  if (!deployment.isolation.empty()) {
+    const auto isolation = node::ParseIsolation(deployment.isolation);
+    if (!isolation.ok()) return done(isolation.status());
+    deploy.set_isolation(*isolation);
+  }
   if (deployment.deadline > Duration::zero())
     deploy.mutable_slo()->set_deadline_ns(deployment.deadline.count());
   if (deployment.percentile > 0) deploy.mutable_slo()->set_percentile(deployment.percentile);

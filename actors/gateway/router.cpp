@@ -153,6 +153,7 @@ class Router : public RouterSelf::base, public RouterDesk {
     submit.set_timeout_in_ns(send.timeout_in.count());
     submit.set_priority(held.message.priority());
     submit.set_node_epoch(send.node_epoch);
+    submit.set_workflow(held.message.workflow());
     Call<proto::SubmitReply>(
         this, calls_, ControllerOf(send.node), send.timeout_in + options_.call_slack, std::move(submit),
         [this, send](absl::StatusOr<proto::SubmitReply> reply) { Replied(send, std::move(reply)); });

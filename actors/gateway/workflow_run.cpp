@@ -193,8 +193,8 @@ class WorkflowRun : public RunSelf::base {
     proto::InferRequest request;
     request.mutable_function()->set_name(step.function());
     request.mutable_function()->set_version(step.version());
-    const auto call = next_call_++;
-    request.set_call(call);
+    request.set_workflow(progress_.spec().name());
+    request.set_call(next_call_++);
     auto remaining = expiry_ - Now(this);
     if (step.timeout_ns() > 0) remaining = std::min(remaining, Duration(step.timeout_ns()));
     if (remaining <= Duration::zero())
@@ -212,6 +212,7 @@ class WorkflowRun : public RunSelf::base {
       *tensor.mutable_data() = *ref;
       places.push_back(*ref);
     }
+    const auto call = request.call();
     open_calls_.insert(call);
     Call<proto::InferReply>(this, calls_, router_, remaining + options_.commit_timeout, std::move(request),
                             [this, step, index, places, call](absl::StatusOr<proto::InferReply> reply) {

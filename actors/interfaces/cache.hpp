@@ -1,12 +1,12 @@
 // CACHE: moves the bytes of models: from the manager to this node's disk, from there into its host region.
-// Asked by:  NODE CONTROLLER (FetchModel, AdoptModel, DisownModel), which decides what moves
+// Asked by:  NODE CONTROLLER (FetchModel, PlaceModel, DropModel), which decides what moves
 // (node::CacheTable). Asks: CLUSTER MANAGER (FetchObject: bytes of models). Disk and region are behind the
 // ModelRepository seam, off its thread, so that no model's move holds up another's.
 //   FetchModel   brings the model's objects to the disk, unless they are there. UNAVAILABLE: the manager is
-//   away. AdoptModel   places what the disk has in the region. DATA_LOSS, NOT_FOUND: the disk does not have
+//   away. PlaceModel   places what the disk has in the region. DATA_LOSS, NOT_FOUND: the disk does not have
 //   it (any
 //                more): fetch it again. RESOURCE_EXHAUSTED: no room in one piece.
-//   DisownModel  frees its place: nobody reads it, and what is placed later finds the room.
+//   DropModel    frees its place: nobody reads it, and what is placed later finds the room.
 // Losing it loses no data: objects on disk are content-addressed and found again by digest.
 #pragma once
 
@@ -17,6 +17,6 @@
 namespace troupe::actors {
 
 using CacheActor = Interface<Asks<proto::FetchModel, proto::HostModel>,
-                             Asks<proto::AdoptModel, proto::HostModel>, Hears<proto::DisownModel>>;
+                             Asks<proto::PlaceModel, proto::HostModel>, Hears<proto::DropModel>>;
 
 }  // namespace troupe::actors

@@ -1,9 +1,9 @@
 // EXECUTOR: owns one GPU worker: starts or re-adopts it, feeds it, watches it, restarts it.
-// Asked by:  NODE CONTROLLER (orders, KillWorker).   Tells: NODE CONTROLLER (ExecutorReport at each change of
-// state). Decides with node::ExecutorMachine (supervision); reaches the worker through WorkerLink only. An
-// order is answered exactly once: by the worker's outcome, or with UNAVAILABLE when the worker died first.
-// Losing it loses no data: the worker lives on for its lease and the next executor adopts it with what it
-// holds.
+// Asked by:  NODE CONTROLLER (orders, KillWorker, AssignWorker).   Tells: NODE CONTROLLER (ExecutorReport at
+// each change of state). Decides with node::ExecutorMachine (supervision); reaches the worker through
+// WorkerLink only. An order is answered exactly once: by the worker's outcome, or with UNAVAILABLE when the
+// worker died first. Losing it loses no data: the worker lives on for its lease and the next executor adopts
+// it with what it holds.
 #pragma once
 
 #include "actors/interfaces/interface.hpp"
@@ -12,6 +12,7 @@
 
 namespace troupe::actors {
 
-using ExecutorActor = Interface<Asks<proto::WorkerOrder, proto::WorkerOutcome>, Hears<proto::KillWorker>>;
+using ExecutorActor = Interface<Asks<proto::WorkerOrder, proto::WorkerOutcome>, Hears<proto::KillWorker>,
+                                Hears<proto::AssignWorker>>;
 
 }  // namespace troupe::actors

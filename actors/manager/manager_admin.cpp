@@ -69,6 +69,7 @@ void ClusterManager::Imported(AdminPromise promise, const proto::DeployRequest& 
   record.mutable_key()->set_name(wish.name());
   record.mutable_key()->set_version(wish.version());
   record.set_tenant(wish.tenant());
+  record.set_isolation(wish.isolation());
   *record.mutable_slo() = wish.has_slo() ? wish.slo() : options_.default_slo;
   *record.mutable_state() = wish.state();
   record.set_loaded(true);

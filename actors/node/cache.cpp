@@ -44,8 +44,10 @@ class Cache : public CacheSelf::base {
                      caf::actor_cast<PeerWatcherActor>(this));
     return {
         [this](const proto::FetchModel& fetch) { return Fetch(fetch.function()); },
-        [this](const proto::AdoptModel& adopt) { return Place(adopt.function()); },
-        [this](const proto::DisownModel& disown) { repository_.Disown(disown.model_digest()); },
+        [this](const proto::PlaceModel& place) { return Place(place.function(), place.isolation_key()); },
+        [this](const proto::DropModel& drop) {
+          repository_.Disown(drop.model_digest(), drop.isolation_key());
+        },
         [this](const proto::Continue& message) { continuations_.Resume(message); },
         [this](const proto::PeerUp&, const caf::strong_actor_ptr& peer) {
           manager_ = caf::actor_cast<ClusterManagerActor>(peer);
@@ -142,10 +144,10 @@ class Cache : public CacheSelf::base {
     for (auto& promise : moving.waiting) promise.deliver(reply);
   }
 
-  HostPromise Place(const proto::FunctionRecord& function) {
+  HostPromise Place(const proto::FunctionRecord& function, const std::string& key) {
     auto promise = make_response_promise<proto::HostModel>();
     repository_.Adopt(
-        function,
+        function, key,
         continuations_.Make<proto::HostCopy>(
             this, [promise, model = function.model_digest()](absl::StatusOr<proto::HostCopy> copy) mutable {
               auto reply = ReplyFor(model, copy.status());

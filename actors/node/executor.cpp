@@ -30,10 +30,11 @@ proto::WorkerOutcome Refusal(std::uint64_t sequence, const absl::Status& status)
 
 class Executor : public ExecutorSelf::base {
  public:
-  Executor(caf::actor_config& config, std::uint32_t gpu, std::shared_ptr<WorkerLink> link,
-           ExecutorListener listener, ExecutorLimits limits)
+  Executor(caf::actor_config& config, std::uint32_t gpu, const std::string& label,
+           std::shared_ptr<WorkerLink> link, ExecutorListener listener, ExecutorLimits limits)
       : ExecutorSelf::base(config),
         gpu_(gpu),
+        label_(label),
         link_(std::move(link)),
         listener_(std::move(listener)),
         limits_(limits),
@@ -48,6 +49,7 @@ class Executor : public ExecutorSelf::base {
     return {
         [this](proto::WorkerOrder& order) { return Order(order); },
         [this](const proto::KillWorker& kill) { Feed(node::Restart{kill.reason()}); },
+        [this](const proto::AssignWorker& assign) { Assign(assign); },
         [this](const proto::WorkerListening& event) {
           if (event.incarnation() == incarnation_) Feed(node::Listening{});
         },
@@ -102,6 +104,9 @@ class Executor : public ExecutorSelf::base {
     switch (action.kind) {
       case Kind::kSpawn:
         ++incarnation_;
+        // One that comes for another reason than an assignment serves nobody in particular.
+        if (!std::exchange(assigned_, false)) serves_.clear();
+        link_->Serve(serves_);
         link_->Spawn(incarnation_);
         return Report(proto::ExecutorReport::STARTING, action.why);
       case Kind::kAdopt:
@@ -117,10 +122,10 @@ class Executor : public ExecutorSelf::base {
         Report(proto::ExecutorReport::DOWN, action.why);
         down_since_ = Now(this);
         return FailAll(
-            absl::UnavailableError(absl::StrCat("the worker of GPU ", gpu_, " is gone: ", action.why)));
+            absl::UnavailableError(absl::StrCat("the worker of ", label_, " is gone: ", action.why)));
       case Kind::kReportUnfit:
         Report(proto::ExecutorReport::UNFIT, action.why);
-        return FailAll(absl::UnavailableError(absl::StrCat("GPU ", gpu_, " is unfit: ", action.why)));
+        return FailAll(absl::UnavailableError(absl::StrCat(label_, " is unfit: ", action.why)));
     }
   }
 
@@ -131,12 +136,24 @@ class Executor : public ExecutorSelf::base {
     report.set_reason(why);
     report.set_restarts(machine_.restarts());
     report.set_incarnation(incarnation_);
+    if (state == proto::ExecutorReport::STARTING) report.mutable_worker()->set_isolation_key(serves_);
     if (state == proto::ExecutorReport::READY) {
       *report.mutable_worker() = worker_;
       if (down_since_ != Time{}) report.set_down_ns((Now(this) - down_since_).count());
       down_since_ = Time{};
     }
     send(listener_, std::move(report));
+  }
+
+  void Assign(const proto::AssignWorker& assign) {
+    if (machine_.state() != node::ExecutorState::kReady || assign.incarnation() != incarnation_) return;
+    serves_ = assign.isolation_key();
+    assigned_ = assign.fresh();
+    link_->Serve(serves_);
+    FailAll(absl::UnavailableError(absl::StrCat("the worker of ", label_, " is given to somebody else")));
+    down_since_ = Now(this);
+    if (!assign.fresh()) ++incarnation_;  // what the old tie to it still says is dropped
+    Feed(node::Reassign{assign.fresh()});
   }
 
   void Ready(const proto::WorkerReady& ready) {
@@ -163,8 +180,7 @@ class Executor : public ExecutorSelf::base {
     auto promise = make_response_promise<proto::WorkerOutcome>();
     const auto sequence = order.sequence();
     if (machine_.state() != node::ExecutorState::kReady) {
-      promise.deliver(
-          Refusal(sequence, absl::UnavailableError(absl::StrCat("GPU ", gpu_, " has no worker now"))));
+      promise.deliver(Refusal(sequence, absl::UnavailableError(absl::StrCat(label_, " has no worker now"))));
       return promise;
     }
     if (order.has_cancel()) return Cancel(order, std::move(promise));
@@ -208,7 +224,7 @@ class Executor : public ExecutorSelf::base {
     // A loan that is not returned would hold its model for ever; there are no more of them than swaps.
     if (backlog_.size() < limits_.backlog || order.has_return_()) return backlog_.push_back(order);
     Answer(Refusal(order.sequence(), absl::ResourceExhaustedError(absl::StrCat(
-                                         limits_.backlog, " orders already wait for GPU ", gpu_))));
+                                         limits_.backlog, " orders already wait for ", label_))));
   }
 
   void DrainBacklog() {
@@ -240,12 +256,15 @@ class Executor : public ExecutorSelf::base {
   }
 
   const std::uint32_t gpu_;
+  const std::string label_;
   std::shared_ptr<WorkerLink> link_;
   ExecutorListener listener_;
   const ExecutorLimits limits_;
   node::ExecutorMachine machine_;
   proto::WorkerDescription worker_;
   std::uint64_t incarnation_ = 0;
+  std::string serves_;     // whom the worker serves, or will
+  bool assigned_ = false;  // the next one to be started was asked for
   Time armed_{};
   Time down_since_{};
   std::map<std::uint64_t, Promise> orders_;
@@ -254,9 +273,10 @@ class Executor : public ExecutorSelf::base {
 
 }  // namespace
 
-ExecutorActor SpawnExecutor(caf::actor_system& system, std::uint32_t gpu, std::unique_ptr<WorkerLink> link,
-                            ExecutorListener listener, ExecutorLimits limits) {
-  return system.spawn<Executor>(gpu, std::shared_ptr<WorkerLink>(std::move(link)), std::move(listener),
+ExecutorActor SpawnExecutor(caf::actor_system& system, std::uint32_t gpu, const std::string& label,
+                            std::unique_ptr<WorkerLink> link, ExecutorListener listener,
+                            ExecutorLimits limits) {
+  return system.spawn<Executor>(gpu, label, std::shared_ptr<WorkerLink>(std::move(link)), std::move(listener),
                                 limits);
 }
 

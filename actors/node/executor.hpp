@@ -3,6 +3,7 @@
 
 #include <caf/actor_system.hpp>
 #include <memory>
+#include <string>
 
 #include "actors/interfaces/executor.hpp"
 #include "actors/seams/worker_link.hpp"
@@ -19,7 +20,9 @@ struct ExecutorLimits {
   std::size_t backlog = 1024;  // orders that wait for room in the ring; more are RESOURCE_EXHAUSTED
 };
 
-ExecutorActor SpawnExecutor(caf::actor_system& system, std::uint32_t gpu, std::unique_ptr<WorkerLink> link,
-                            ExecutorListener listener, ExecutorLimits limits);
+// `label` names it to people: "GPU 1".
+ExecutorActor SpawnExecutor(caf::actor_system& system, std::uint32_t gpu, const std::string& label,
+                            std::unique_ptr<WorkerLink> link, ExecutorListener listener,
+                            ExecutorLimits limits);
 
 }  // namespace troupe::actors

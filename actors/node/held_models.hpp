@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/check.hpp"
+#include "node/isolation.hpp"
 #include "proto/cluster.pb.h"
 #include "proto/function.pb.h"
 #include "proto/worker.pb.h"
@@ -34,7 +35,7 @@ struct HeldModel {
   }
 };
 
-// Models by their canonical digests; workers know them by their packed ones.
+// Copies of models by name (node/isolation.hpp); workers know them by their packed digests.
 class HeldModels {
  public:
   // New, or as it is held. One that was leaving is adopted anew.
@@ -73,11 +74,36 @@ class HeldModels {
   [[nodiscard]] const std::string& PackedDigest(const std::string& digest) const {
     return entries_.at(digest).model.copy.digest();
   }
-  // The canonical digest of a held model whose host copy is `packed`; empty when there is none.
-  [[nodiscard]] std::string ByPackedDigest(const std::string& packed) const {
-    for (const auto& [digest, entry] : entries_)
-      if (!entry.leaving && entry.model.copy.digest() == packed) return digest;
+  // The held copy for this isolation key that lies in the region as `packed`; empty when there is none.
+  [[nodiscard]] std::string ByPackedDigest(const std::string& packed, const std::string& key) const {
+    for (const auto& [name, entry] : entries_)
+      if (!entry.leaving && entry.model.copy.digest() == packed && node::KeyOf(name) == key) return name;
     return {};
+  }
+  // All held copies of a model.
+  [[nodiscard]] std::vector<std::string> CopiesOf(const std::string& digest) const {
+    std::vector<std::string> copies;
+    for (auto it = entries_.lower_bound(digest); it != entries_.end() && node::DigestOf(it->first) == digest;
+         ++it)
+      if (!it->second.leaving) copies.push_back(it->first);
+    return copies;
+  }
+  // One that has been placed, and requests may come for; null when there is none.
+  [[nodiscard]] const HeldModel* AdoptedCopyOf(const std::string& digest) const {
+    for (const auto& name : CopiesOf(digest)) {
+      const auto& model = entries_.at(name).model;
+      if (model.adopted && !model.copy.digest().empty()) return &model;
+    }
+    return nullptr;
+  }
+  // A function with this name that the model was adopted for; null when there is none.
+  [[nodiscard]] const proto::FunctionRecord* FunctionOf(const std::string& digest,
+                                                        const std::string& name) const {
+    for (const auto& copy : CopiesOf(digest)) {
+      const auto& function = entries_.at(copy).model.function;
+      if (function.key().name() == name) return &function;
+    }
+    return nullptr;
   }
   // Calls `visit(digest, model)` for each that is held.
   template <class Visit>

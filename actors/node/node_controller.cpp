@@ -1,4 +1,4 @@
-// The node controller: requests and routers.
+// The node controller: requests.
 #include "actors/node/node_controller.hpp"
 
 #include "actors/node/node_controller_actor.hpp"
@@ -17,13 +17,13 @@ SubmitPromise Bounce(SubmitPromise promise, proto::BounceReason reason, const st
   return promise;
 }
 
-node::NodeRequest RequestFor(const proto::SubmitRequest& message, Time now) {
+node::NodeRequest RequestFor(const proto::SubmitRequest& message, const std::string& copy, Time now) {
   const auto after = [now](std::int64_t ns) {
     return Duration(ns) >= Time::max() - now ? Time::max() : now + Duration(ns);
   };
   return {.id = IdOf(message.id()),
           .function = message.function().name(),
-          .model = message.model_digest(),
+          .model = copy,
           .priority = message.priority(),
           // It may have passed: then the request is late, and nearer to its end than others.
           .deadline = message.deadline_in_ns() == 0 ? Time::max() : after(message.deadline_in_ns()),
@@ -63,8 +63,14 @@ NodeController::behavior_type NodeController::make_behavior() {
       [this](const proto::DrainNode& drain) { return Drain(drain.drain()); },
       [this](const proto::DescribeNode&) { return Describe(); },
       [this](const proto::KillGpu& kill) { Kill(kill.gpu()); },
-      [this](const proto::ClusterUpdate& update) { LearnFunctions(update); },
-      [this](const proto::MemberJoined& joined) { Joined(joined); },
+      [this](const proto::ClusterUpdate& update) {
+        static_cast<void>(view_.Apply(update));
+        LearnFunctions(update);
+      },
+      [this](const proto::MemberJoined& joined) {
+        static_cast<void>(view_.Apply(joined.state()));
+        Joined(joined);
+      },
       [this](const proto::DescribeMember& ask) { return Report(ask); },
       [this](const proto::ExecutorReport& report) { Executor(report); },
       [this](const proto::Tick& tick) { OnTick(tick); },
@@ -95,9 +101,10 @@ SubmitPromise NodeController::Submit(proto::SubmitRequest& message) {
   if (requests_.contains(id)) {
     return Bounce(promise, proto::BOUNCE_UNSPECIFIED, "a request with this id is under way");
   }
+  const auto copy = CopyFor(message);
+  if (!copy.ok()) return Bounce(promise, proto::BOUNCE_NOT_ADOPTED, std::string(copy.status().message()));
   if (!routers_.ledger().Take(id.router)) return Bounce(promise, proto::BOUNCE_NO_CREDIT, "no credit left");
-  const auto now = Now(this);
-  auto request = RequestFor(message, now);
+  auto request = RequestFor(message, *copy, Now(this));
   const auto* state = declared_.Find(message.function());
   if (state != nullptr) request.state = state->key;
   auto& held = requests_[id];
@@ -145,6 +152,9 @@ void NodeController::Schedule(const node::NodeRequest& request) {
 
 void NodeController::Pump() {
   for (const auto& dispatch : scheduler_.Decide(Now(this))) CarryOut(dispatch);
+  for (const auto& [gpu, model] : scheduler_.TakeDepartures()) OrderEviction(gpu, model);
+  for (const auto& assignment : scheduler_.TakeAssignments()) Reassign(assignment);
+  ArmGiveBack();
   for (const auto& model : scheduler_.WaitingForRegion()) copies_.Need(model);
   MoveCopies();
   const auto due = scheduler_.NextDue();
@@ -181,10 +191,13 @@ void NodeController::Finish(const node::Finished& finished) {
   }
   auto& held = it->second;
   auto reply = ReplyFor(finished, held.message, held.swap, held.run, options_.name);
+  if (reply.has_served() && finished.gpu != node::kNoGpu)
+    reply.mutable_served()->set_gpu(DeviceOf(finished.gpu));  // what people call a GPU
   if (finished.gpu != node::kNoGpu) ReleaseSlices(finished.gpu, UnsentSlices(held.run, reply.served()));
   if (auto slices = SentSlices(reply.served()); slices.slices_size() > 0) {
     reply.mutable_served()->set_release(1);
     unread_.Add(finished.id, {finished.gpu, std::move(slices)});
+    scheduler_.Unread(finished.gpu, 1);
   }
   inputs_.Forget(finished.id);
   routers_.ledger().Return(finished.id.router);
@@ -218,7 +231,11 @@ void NodeController::CancelAtWorker(node::GpuIndex gpu, const node::RequestId& i
 }
 
 void NodeController::Release(const node::RequestId& id) {
-  if (const auto unread = unread_.Take(id)) ReleaseSlices(unread->gpu, unread->slices);
+  const auto unread = unread_.Take(id);
+  if (!unread) return;
+  ReleaseSlices(unread->gpu, unread->slices);
+  scheduler_.Unread(unread->gpu, -1);
+  if (scheduler_.waiting() > 0) Pump();  // its worker may be free to serve somebody else
 }
 
 void NodeController::ReleaseSlices(node::GpuIndex gpu, const proto::ReleaseOrder& slices) {
@@ -226,59 +243,6 @@ void NodeController::ReleaseSlices(node::GpuIndex gpu, const proto::ReleaseOrder
   proto::WorkerOrder order;
   *order.mutable_release() = slices;
   Order(gpu, std::move(order), [](const proto::WorkerOutcome&) {});
-}
-
-proto::CreditGrant NodeController::Hello(const proto::RouterHello& hello, const CreditSinkActor& router) {
-  if (routers_.Add(hello.router(), router)) monitor(router);
-  routers_.ledger().Report(hello.router(), hello.queued());
-  proto::CreditGrant mine = Grant();
-  for (const auto& grant : routers_.ledger().Regrant(hello.router())) {
-    if (grant.router == hello.router()) {
-      mine.set_limit(grant.limit);
-    } else {
-      auto other = Grant();
-      other.set_limit(grant.limit);
-      send(routers_.Find(grant.router), std::move(other));
-    }
-  }
-  return mine;
-}
-
-proto::CreditGrant NodeController::Grant() const {
-  proto::CreditGrant grant;
-  grant.set_node(options_.name);
-  grant.set_node_epoch(epoch_);
-  grant.set_draining(scheduler_.draining());
-  for (const auto& model : scheduler_.AdoptedModels()) grant.add_adopted(model);
-  for (const auto& model : scheduler_.gpus().ResidentModels()) grant.add_resident(model);
-  return grant;
-}
-
-void NodeController::GrantAll() {
-  dirty_ = false;
-  static_cast<void>(routers_.ledger().Regrant());
-  for (const auto& [id, router] : routers_.all()) {
-    auto grant = Grant();
-    grant.set_limit(routers_.ledger().limit(id));
-    send(router, std::move(grant));
-  }
-}
-
-void NodeController::ArmGrants() {
-  if (grants_armed_) return;
-  grants_armed_ = true;
-  After(this, options_.grant_every, MakeTick(kGrant));
-}
-
-void NodeController::Down(const caf::down_msg& down) {
-  const auto router = routers_.Remove(down.source);
-  if (router == 0) return;
-  for (const auto& id : inputs_.PendingOf(router))
-    Finish({.id = id,
-            .kind = node::FinishKind::kCancelled,
-            .status = absl::CancelledError("its router is gone")});
-  Handle(scheduler_.ForgetRouter(router));
-  for (const auto& unread : unread_.TakeOfRouter(router)) ReleaseSlices(unread.gpu, unread.slices);
 }
 
 void NodeController::OnTick(const proto::Tick& tick) {
@@ -290,6 +254,11 @@ void NodeController::OnTick(const proto::Tick& tick) {
   if (tick.what() == kCopies) {
     copies_armed_ = Time::max();
     return MoveCopies();
+  }
+  if (tick.what() == kGiveBack) {
+    give_back_armed_ = Time::max();
+    scheduler_.GiveBack(Now(this), options_.isolation.idle);
+    return Pump();
   }
   if (tick.what() == kSaveProfiles) {
     SaveProfiles();

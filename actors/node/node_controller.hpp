@@ -25,10 +25,19 @@ struct GpuSetup {
   Bytes memory;
 };
 
+// With whom functions share a worker, and how many workers stand on each GPU.
+struct IsolationOptions {
+  proto::Isolation mode = proto::ISOLATION_SHARED;  // of functions that do not say
+  std::uint32_t runtimes = 1;                       // of each GPU, each with its part of the memory
+  Duration idle = std::chrono::minutes(10);         // after which a runtime serves nobody again
+};
+
 struct NodeOptions {
   std::string name;
   std::vector<GpuSetup> gpus;
-  // The link to the worker of GPU `index`; called once per GPU, when the controller starts.
+  IsolationOptions isolation;  // with several runtimes, or another mode than shared: scheduler.isolated
+  // The link to the worker of runtime `index`, of GPU index / isolation.runtimes; called once for each, when
+  // the controller starts.
   std::function<std::unique_ptr<WorkerLink>(std::uint32_t index)> make_link;
   std::function<void(const std::string& kind, const std::string& message)>
       on_event;  // for the log; may be empty

@@ -1,12 +1,14 @@
-// The node controller's class, private to its sources: node_controller.cpp (requests and routers),
-// node_orders.cpp (what was decided, as orders), node_swaps.cpp (how models come, loans between GPUs),
+// The node controller's class, private to its sources: node_controller.cpp (requests), node_orders.cpp (what
+// was decided, as orders), node_routers.cpp (routers), node_swaps.cpp (how models come, loans between GPUs),
 // node_models.cpp (adoption and plans), node_trials.cpp (what models cost), node_copies.cpp (host copies),
-// node_states.cpp (what functions keep on the device), node_workers.cpp (executors, and what others are
-// told). Contract: actors/interfaces/node_controller.hpp.
+// node_runtimes.cpp (whom workers serve), node_states.cpp (what functions keep on the device),
+// node_workers.cpp (executors, and what others are told), node_view.cpp (what people see). Contract:
+// actors/interfaces/node_controller.hpp.
 #pragma once
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,8 +28,10 @@
 #include "actors/node/swap_book.hpp"
 #include "actors/node/trial_line.hpp"
 #include "actors/node/unread_outputs.hpp"
+#include "cluster/cluster_view.hpp"
 #include "node/addresses.hpp"
 #include "node/cache_table.hpp"
+#include "node/isolation.hpp"
 #include "proto/local.pb.h"
 
 namespace troupe::actors {
@@ -69,6 +73,7 @@ class NodeController : public ControllerSelf::base {
   struct HeldGpu {
     ExecutorActor executor;
     proto::ExecutorReport last;
+    std::optional<std::string> coming;  // whom its worker was ordered to serve, until it is ready or lost
     PrepareLine plans;
     bool met = false;  // since this daemon began: what an earlier one left there is known
     // Evictions that write states back: what was decided behind them waits, for the room is not there yet.
@@ -84,7 +89,7 @@ class NodeController : public ControllerSelf::base {
     } seen;
   };
   // What a timer is for.
-  enum : std::uint32_t { kExpire = 1, kGrant = 2, kCopies = 3, kSaveProfiles = 4 };
+  enum : std::uint32_t { kExpire = 1, kGrant = 2, kCopies = 3, kSaveProfiles = 4, kGiveBack = 5 };
   static proto::Tick MakeTick(std::uint32_t what) {
     proto::Tick tick;
     tick.set_what(what);
@@ -140,7 +145,7 @@ class NodeController : public ControllerSelf::base {
   std::uint64_t OrderFor(const std::string& model, node::GpuIndex gpu, proto::WorkerOrder order,
                          OnOutcome then);
 
-  // --- routers (node_controller.cpp) ---
+  // --- routers (node_routers.cpp) ---
   proto::CreditGrant Hello(const proto::RouterHello& hello, const CreditSinkActor& router);
   [[nodiscard]] proto::CreditGrant Grant() const;
   // Everyone learns the limits that changed, and what is adopted and resident now.
@@ -166,6 +171,7 @@ class NodeController : public ControllerSelf::base {
   void Adopted(const std::string& digest);
   void AdoptFailed(const std::string& digest, const absl::Status& status);
   void Disown(const std::string& digest);
+  void DisownCopy(const std::string& copy);
 
   // --- trials (node_trials.cpp) ---
   void AwaitTrial(const std::string& digest);
@@ -218,8 +224,24 @@ class NodeController : public ControllerSelf::base {
   void CameBack(const std::string& digest, Bytes bytes, Duration took);
   void CopyFailed(const std::string& digest, const absl::Status& status);
 
+  // --- runtimes (node_runtimes.cpp) ---
+  [[nodiscard]] std::string Label(node::GpuIndex gpu) const;
+  [[nodiscard]] std::uint32_t DeviceOf(node::GpuIndex gpu) const { return gpu / options_.isolation.runtimes; }
+  [[nodiscard]] bool ServesCopy(node::GpuIndex gpu, const std::string& copy) const {
+    const auto& runtime = scheduler_.gpus().at(gpu);
+    return Up(gpu) && runtime.assigned && runtime.key == node::KeyOf(copy);
+  }
+  // NotFound for a function that this node has not heard of.
+  absl::StatusOr<std::string> CopyFor(const proto::SubmitRequest& request);
+  void OpenCopy(const std::string& copy, const proto::FunctionRecord& function);
+  void Reassign(const node::Assignment& order);
+  void Starting(const proto::ExecutorReport& report);
+  void ArmGiveBack();
+  void ShowRuntimes(std::uint32_t index, proto::GpuStatus& status);
+
   // --- workers (node_workers.cpp) ---
   void StartExecutors();
+  static std::string StateName(proto::ExecutorReport::State state);
   [[nodiscard]] bool Up(node::GpuIndex gpu) const {
     return gpus_[gpu].last.state() == proto::ExecutorReport::READY;
   }
@@ -230,11 +252,11 @@ class NodeController : public ControllerSelf::base {
   void WorkerUp(const proto::ExecutorReport& report, Time now);
   void VoidDispatches(node::GpuIndex gpu);
   void UpdateCapacity();
-  void Kill(std::uint32_t gpu);
+  void Kill(std::uint32_t device);
   proto::DrainReply Drain(bool drain);
   void Joined(const proto::MemberJoined& joined);
   [[nodiscard]] proto::MemberReport Report(const proto::DescribeMember& ask);
-  [[nodiscard]] proto::GpuRecord Record(std::uint32_t index) const;
+  [[nodiscard]] proto::GpuRecord Record(std::uint32_t device) const;
   [[nodiscard]] proto::NodeLoad Load() const;
   caf::typed_response_promise<proto::NodeDescription> Describe();
   // --- what an operator sees (node_view.cpp) ---
@@ -243,13 +265,14 @@ class NodeController : public ControllerSelf::base {
   void ShowModels(std::uint32_t index, proto::GpuStatus& status);
   void ShowWork(std::uint32_t index, proto::GpuStatus& status);
   void ShowRegion(proto::HostRegionStatus& region);
-  void ShowShares(std::uint32_t index, proto::GpuStatus& status);
-  void AddWorker(const proto::WorkerOutcome& outcome, proto::GpuStatus& status) const;
+  void ShowShares(std::uint32_t index, const proto::WorkerDescription& worker, proto::GpuStatus& status);
+  void AddWorker(node::GpuIndex gpu, proto::WorkerOutcome& outcome, proto::GpuStatus& status);
 
   const NodeOptions options_;
   CacheActor cache_;
   node::SwapScheduler scheduler_;
   RouterLinks routers_;
+  cluster::ClusterView view_;
   HeldModels models_;
   node::CacheTable copies_;
   TrialLine trials_;
@@ -270,6 +293,7 @@ class NodeController : public ControllerSelf::base {
   std::uint64_t saved_costs_ = 0;  // revision
   Time armed_ = Time::max();
   Time copies_armed_ = Time::max();
+  Time give_back_armed_ = Time::max();
   bool grants_armed_ = false;
   bool dirty_ = false;
 };

@@ -64,8 +64,9 @@ void NodeController::FetchCopy(const std::string& digest) {
 }
 
 void NodeController::LoadCopy(const std::string& digest) {
-  proto::AdoptModel load;
+  proto::PlaceModel load;
   if (const auto* model = models_.Find(digest)) *load.mutable_function() = model->function;
+  load.set_isolation_key(node::KeyOf(digest));
   Call<proto::HostModel>(this, calls_, cache_, options_.adopt_timeout, std::move(load),
                          [this, digest, began = Now(this)](const absl::StatusOr<proto::HostModel>& host) {
                            Loaded(digest, host, Now(this) - began);
@@ -73,9 +74,10 @@ void NodeController::LoadCopy(const std::string& digest) {
 }
 
 void NodeController::DropCopy(const std::string& digest) {
-  proto::DisownModel disown;
-  disown.set_model_digest(digest);
-  send(cache_, std::move(disown));
+  proto::DropModel drop;
+  drop.set_model_digest(node::DigestOf(digest));
+  drop.set_isolation_key(node::KeyOf(digest));
+  send(cache_, std::move(drop));
 }
 
 void NodeController::Loaded(const std::string& digest, const absl::StatusOr<proto::HostModel>& host,

@@ -11,7 +11,7 @@ void AnswerAdopt(std::vector<AdoptPromise> waiting, const std::string& digest, c
   proto::AdoptModelReply reply;
   reply.set_code(static_cast<int>(status.code()));
   reply.set_message(std::string(status.message()));
-  reply.set_model_digest(digest);
+  reply.set_model_digest(node::DigestOf(digest));
   for (auto& promise : waiting) promise.deliver(reply);
 }
 
@@ -19,7 +19,10 @@ void AnswerAdopt(std::vector<AdoptPromise> waiting, const std::string& digest, c
 
 AdoptPromise NodeController::Adopt(proto::AdoptModel& adopt) {
   auto promise = make_response_promise<proto::AdoptModelReply>();
-  const auto digest = adopt.function().model_digest();
+  // For those who call it without a workflow; copies for others are made when they come (OpenCopy).
+  const auto digest =
+      node::CopyName(adopt.function().model_digest(),
+                     node::IsolationKey(adopt.function(), options_.isolation.mode, std::string()));
   auto& model = models_.Hold(digest);
   if (model.adopted) {
     AnswerAdopt({promise}, digest, absl::OkStatus());
@@ -45,10 +48,11 @@ void NodeController::Placed(const std::string& digest) {
 
 void NodeController::FindResident(const std::string& digest, const std::string& packed) {
   for (node::GpuIndex gpu = 0; gpu < gpus_.size(); ++gpu) {
+    if (!ServesCopy(gpu, digest)) continue;
     auto& residents = *gpus_[gpu].last.mutable_worker()->mutable_resident();
     const auto it = std::find_if(residents.begin(), residents.end(),
                                  [&](const auto& resident) { return resident.digest() == packed; });
-    if (!Up(gpu) || it == residents.end()) continue;
+    if (it == residents.end()) continue;
     scheduler_.FoundResident(gpu, {digest, Bytes(it->bytes())}, Now(this));
     RecoverStates(gpu, digest);
     residents.erase(it);  // true only until the scheduler decides otherwise
@@ -56,7 +60,7 @@ void NodeController::FindResident(const std::string& digest, const std::string& 
 }
 
 bool NodeController::Prepare(node::GpuIndex gpu, const std::string& digest) {
-  if (!Up(gpu)) return false;
+  if (!ServesCopy(gpu, digest)) return false;
   gpus_[gpu].plans.Push(digest, !models_.Find(digest)->adopted);
   PrepareNext(gpu);
   return true;
@@ -112,22 +116,25 @@ void NodeController::Adopted(const std::string& digest) {
   Handle({});
 }
 
-void NodeController::AdoptFailed(const std::string& digest, const absl::Status& status) {
-  auto waiting = std::exchange(models_.Find(digest)->waiting, {});
-  Disown(digest);
-  AnswerAdopt(std::move(waiting), digest, status);
+void NodeController::AdoptFailed(const std::string& copy, const absl::Status& status) {
+  auto waiting = std::exchange(models_.Find(copy)->waiting, {});
+  DisownCopy(copy);
+  AnswerAdopt(std::move(waiting), copy, status);
 }
 
 void NodeController::Disown(const std::string& digest) {
-  if (models_.Find(digest) == nullptr) return;
-  TellStatesStay(digest);
-  auto waiting = models_.GiveUp(digest);
-  if (scheduler_.Knows(digest)) Handle(scheduler_.ForgetModel(digest));
-  AnswerAdopt(std::move(waiting), digest,
-              absl::CancelledError("the model was disowned while it was adopted"));
-  models_.Forget(digest);
-  addresses_.Forget(digest);
-  copies_.Unwant(digest);
+  for (const auto& copy : models_.CopiesOf(digest)) DisownCopy(copy);
+}
+
+void NodeController::DisownCopy(const std::string& copy) {
+  if (models_.Find(copy) == nullptr) return;
+  TellStatesStay(copy);
+  auto waiting = models_.GiveUp(copy);
+  if (scheduler_.Knows(copy)) Handle(scheduler_.ForgetModel(copy));
+  AnswerAdopt(std::move(waiting), copy, absl::CancelledError("the model was disowned while it was adopted"));
+  models_.Forget(copy);
+  addresses_.Forget(copy);
+  copies_.Unwant(copy);
   MoveCopies();
 }
 

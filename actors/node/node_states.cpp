@@ -35,6 +35,8 @@ void NodeController::LearnFunctions(const proto::ClusterUpdate& update) {
 void NodeController::DeclareState(const proto::FunctionRecord& record) {
   if (const auto* old = declared_.Find(record.key())) ForgetState(std::string(old->key));
   auto& state = declared_.Add(record);
+  state.model =
+      node::CopyName(state.model, node::IsolationKey(record, options_.isolation.mode, std::string()));
   // Each tensor is there twice on a device, and rounded up.
   const auto bytes = cluster::StateBytes(record);
   const auto rounding = Bytes(512 * state.specs.size());
@@ -203,7 +205,7 @@ void NodeController::EvictWithStates(node::GpuIndex gpu, const std::string& mode
     models_.EndUse(model);
     models_.Forget(model);
     if (!same || status.ok()) return;
-    Note("state-not-saved", absl::StrCat("GPU ", gpu, ": ", status.message(), "; its model stays"));
+    Note("state-not-saved", absl::StrCat(Label(gpu), ": ", status.message(), "; its model stays"));
     Handle(scheduler_.Apply(node::EvictDone{gpu, model, status}, Now(this)));
     Written(gpu);
   });
@@ -247,8 +249,8 @@ void NodeController::StatesLost(node::GpuIndex gpu) {
     const auto image = store_.Find(state.key);
     const auto safe = image == nullptr ? 0 : image->image().runs();
     if (state.runs > safe) {
-      Note("state-lost", absl::StrCat(state.name, ": the worker of GPU ", gpu, " died with its state; the ",
-                                      state.runs - safe,
+      Note("state-lost", absl::StrCat(state.name, ": the worker of ", Label(gpu),
+                                      " died with its state; the ", state.runs - safe,
                                       " runs since it was last written back are lost, it "
                                       "goes on from run ",
                                       safe));

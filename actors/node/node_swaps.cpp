@@ -14,7 +14,10 @@ void NodeController::OrderSwapIn(const node::Dispatch& dispatch, std::uint64_t s
   order.mutable_swap_in()->set_address(addresses_.Of(dispatch.model, Bytes(copy.weights().length())));
   KeptStatePtr image;  // until the worker has read it
   if (dispatch.bring_state) image = AddState(dispatch.state, *order.mutable_swap_in());
-  if (lent != nullptr) *order.mutable_swap_in()->mutable_lent() = lent->weights();
+  if (lent != nullptr) {
+    *order.mutable_swap_in()->mutable_lent() = lent->weights();
+    order.mutable_swap_in()->set_from_gpu(DeviceOf(dispatch.peer));  // links lie between GPUs
+  }
   OrderFor(dispatch.model, dispatch.gpu, std::move(order),
            [this, dispatch, serial, life, source, loan, image](const proto::WorkerOutcome& outcome) {
              // Before anything is planned anew: the lender must not refuse to evict what it lent.

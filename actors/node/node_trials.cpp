@@ -15,7 +15,7 @@ constexpr std::size_t kMostInput = std::size_t{16} << 20;
 }  // namespace
 
 void NodeController::AwaitTrial(const std::string& digest) {
-  if (!options_.trials || scheduler_.costs().Measured(digest)) return;
+  if (!options_.trials || scheduler_.costs().Measured(node::DigestOf(digest))) return;
   trials_.Push(digest);
 }
 
@@ -24,8 +24,10 @@ void NodeController::Try() {
   if (!scheduler_.idle() || scheduler_.draining() || trials_.busy()) return;
   while (const auto digest = trials_.Begin()) {
     const auto* model = models_.Find(*digest);
-    const bool wanted = model != nullptr && model->adopted && copies_.Usable(*digest) &&
-                        !scheduler_.costs().Measured(*digest);
+    // No runtime is assigned for a trial: it comes when one is, for a request.
+    const bool served = scheduler_.gpus().Served(node::KeyOf(*digest), std::nullopt);
+    const bool wanted = model != nullptr && model->adopted && served && copies_.Usable(*digest) &&
+                        !scheduler_.costs().Measured(node::DigestOf(*digest));
     if (wanted && StartTrial(*digest, model->function)) return;
     trials_.End();
     trials_.Remove(*digest);
@@ -103,7 +105,7 @@ void NodeController::EndTrial(const node::Finished& finished, const HeldRequest&
   trials_.End();
   const auto& digest = held.message.model_digest();
   // A model that fails on zeros fails again.
-  if (finished.kind == node::FinishKind::kFailed || scheduler_.costs().Measured(digest))
+  if (finished.kind == node::FinishKind::kFailed || scheduler_.costs().Measured(node::DigestOf(digest)))
     trials_.Remove(digest);
 }
 

@@ -21,9 +21,10 @@ void NodeController::Show(proto::NodeDescription& node) {
   node.set_region_bytes(node.region().bytes());
   node.set_region_used_bytes(node.region().used_bytes());
   for (std::uint32_t i = 0; i < gpus_.size(); ++i) {
-    auto& status = *node.mutable_gpus(static_cast<int>(i));
+    auto& status = *node.mutable_gpus(static_cast<int>(DeviceOf(i)));
     ShowModels(i, status);
     ShowWork(i, status);
+    ShowRuntimes(i, status);
   }
 }
 
@@ -33,9 +34,10 @@ void NodeController::NoteSwap(std::uint32_t gpu, SwapDone swap) {
     // One that was given up meanwhile has no function any more.
     return absl::StrCat("'", model == nullptr ? digest.substr(0, 12) : model->function.key().name(), "'");
   };
+  if (swap.source == ModelWas::kPeer) swap.peer = DeviceOf(swap.peer);
   // What does not fit is planned anew: it belongs to swapping, and happens as often.
   const bool usual = swap.status.ok() || absl::IsResourceExhausted(swap.status);
-  Note(usual ? cluster::kSwapEvent : "swap-failed", SwapLine(gpu, swap, words));
+  Note(usual ? cluster::kSwapEvent : "swap-failed", SwapLine(DeviceOf(gpu), swap, words));
   swaps_.Swapped(gpu, std::move(swap));
 }
 
@@ -47,12 +49,12 @@ void NodeController::ShowFunction(const std::string& digest,
 void NodeController::ShowModels(std::uint32_t index, proto::GpuStatus& status) {
   const auto now = Now(this);
   const auto& gpu = scheduler_.gpus().at(index);
-  status.set_queued(gpu.in_flight);
-  status.set_promised_bytes(gpu.promised.count());
-  status.set_overhead_bytes(gpu.overhead.count());
+  status.set_queued(status.queued() + gpu.in_flight);
+  status.set_promised_bytes(status.promised_bytes() + gpu.promised.count());
+  status.set_overhead_bytes(status.overhead_bytes() + gpu.overhead.count());
   for (const auto& [digest, resident] : gpu.residents) {
     auto& model = *status.add_models();
-    model.set_digest(digest);
+    model.set_digest(node::DigestOf(digest));
     ShowFunction(digest, *model.mutable_functions());
     model.set_state(node::Name(resident.state));
     model.set_bytes(resident.bytes.count());
@@ -63,14 +65,14 @@ void NodeController::ShowModels(std::uint32_t index, proto::GpuStatus& status) {
   }
   ShowStates(index, [&status](const StateShown& state) {
     auto& shown = *status.add_models();
-    shown.set_digest(state.model);
+    shown.set_digest(node::DigestOf(state.model));
     shown.add_functions(state.function);
     shown.set_state("state");
     shown.set_bytes(state.bytes.count());
   });
   for (const auto& [digest, orders] : gpu.evicting) {
     auto& model = *status.add_models();
-    model.set_digest(digest);
+    model.set_digest(node::DigestOf(digest));
     ShowFunction(digest, *model.mutable_functions());
     model.set_state("evicting");
   }
@@ -88,14 +90,16 @@ void NodeController::ShowWork(std::uint32_t index, proto::GpuStatus& status) {
   }
   for (auto& record : swaps_.Latest(index, now)) {
     ShowFunction(record.digest(), *record.mutable_functions());
+    record.set_digest(node::DigestOf(record.digest()));
+    for (auto& evicted : *record.mutable_evicted()) evicted = node::DigestOf(evicted);
     *status.add_swaps() = std::move(record);
   }
 }
 
 // Of at least half a second: who asks more often is told the same again.
-void NodeController::ShowShares(std::uint32_t index, proto::GpuStatus& status) {
+void NodeController::ShowShares(std::uint32_t index, const proto::WorkerDescription& worker,
+                                proto::GpuStatus& status) {
   auto& seen = gpus_[index].seen;
-  const auto& worker = status.worker();
   const auto now = Now(this);
   const auto link_ns = worker.copy_in_busy_ns();
   const auto share = [&](std::int64_t ns, std::int64_t before) {
@@ -111,8 +115,8 @@ void NodeController::ShowShares(std::uint32_t index, proto::GpuStatus& status) {
     seen.busy_ns = worker.busy_ns();
     seen.link_ns = link_ns;
   }
-  status.set_busy_share(seen.busy_share);
-  status.set_link_share(seen.link_share);
+  status.set_busy_share(std::min(1.0, status.busy_share() + seen.busy_share));
+  status.set_link_share(std::min(1.0, status.link_share() + seen.link_share));
 }
 
 void NodeController::ShowRegion(proto::HostRegionStatus& region) {
@@ -125,7 +129,7 @@ void NodeController::ShowRegion(proto::HostRegionStatus& region) {
   region.set_damaged(copies_.counts().damaged);
   for (const auto& [digest, entry] : copies_.entries()) {
     auto& model = *region.add_models();
-    model.set_digest(digest);
+    model.set_digest(node::DigestOf(digest));
     ShowFunction(digest, *model.mutable_functions());
     model.set_state(node::Name(entry.state));
     model.set_bytes(entry.bytes.count());
@@ -135,7 +139,7 @@ void NodeController::ShowRegion(proto::HostRegionStatus& region) {
   }
   ShowStates(node::kNoGpu, [&region](const StateShown& state) {
     auto& shown = *region.add_models();
-    shown.set_digest(state.model);
+    shown.set_digest(node::DigestOf(state.model));
     shown.add_functions(state.function);
     shown.set_state("state");
     shown.set_bytes(state.bytes.count());

@@ -1,5 +1,6 @@
 // The node controller: executors, and what the rest of the cluster is told of this node.
 #include <algorithm>
+#include <set>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -7,13 +8,18 @@
 
 namespace troupe::actors {
 
+std::string NodeController::StateName(proto::ExecutorReport::State state) {
+  return absl::AsciiStrToLower(proto::ExecutorReport::State_Name(state));
+}
+
 void NodeController::StartExecutors() {
-  for (std::uint32_t i = 0; i < options_.gpus.size(); ++i) {
-    scheduler_.AddGpu(i, options_.gpus[i].memory);
+  const auto runtimes = options_.isolation.runtimes;
+  for (std::uint32_t i = 0; i < options_.gpus.size() * runtimes; ++i) {
+    scheduler_.AddRuntime(i, Bytes(options_.gpus[DeviceOf(i)].memory.count() / runtimes), DeviceOf(i));
     HeldGpu gpu;
     gpu.last.set_gpu(i);
-    gpu.executor = SpawnExecutor(system(), i, options_.make_link(i), caf::actor_cast<ExecutorListener>(this),
-                                 options_.executor);
+    gpu.executor = SpawnExecutor(system(), i, Label(i), options_.make_link(i),
+                                 caf::actor_cast<ExecutorListener>(this), options_.executor);
     gpus_.push_back(std::move(gpu));
   }
   UpdateCapacity();
@@ -26,6 +32,8 @@ void NodeController::Executor(const proto::ExecutorReport& report) {
     Met(report.gpu());
   Tell(report);
   const auto now = Now(this);
+  if (report.state() == proto::ExecutorReport::STARTING) return Starting(report);
+  gpus_[report.gpu()].coming.reset();
   switch (report.state()) {
     case proto::ExecutorReport::READY:
       return WorkerUp(report, now);
@@ -48,12 +56,11 @@ void NodeController::Executor(const proto::ExecutorReport& report) {
 }
 
 void NodeController::Tell(const proto::ExecutorReport& report) {
-  const auto state = proto::ExecutorReport::State_Name(report.state());
-  auto text = absl::StrCat("GPU ", report.gpu(), ", worker ", report.incarnation());
+  auto text = absl::StrCat(Label(report.gpu()), ", worker ", report.incarnation());
   if (report.down_ns() > 0)
     absl::StrAppend(&text, ", back after ", FormatDuration(Duration(report.down_ns())));
   if (!report.reason().empty()) absl::StrAppend(&text, ": ", report.reason());
-  const auto kind = absl::StrCat("worker-", absl::AsciiStrToLower(state));
+  const auto kind = absl::StrCat("worker-", StateName(report.state()));
   // A start is told of when it has led to something.
   if (report.state() != proto::ExecutorReport::STARTING) return Note(kind, text);
   if (options_.on_event) options_.on_event(kind, text);
@@ -70,8 +77,17 @@ void NodeController::WorkerUp(const proto::ExecutorReport& report, Time now) {
                           Bytes(report.worker().free_bytes()),
                           {},
                           report.worker().peer_copies()};
+  const auto serves = node::ParseRuntimeName(report.worker().isolation_key(), options_.scheduler.isolated);
+  if (!serves.ok()) {
+    Note("worker-refused", absl::StrCat(Label(report.gpu()), ": ", serves.status().message()));
+    proto::KillWorker kill;
+    kill.set_reason(std::string(serves.status().message()));
+    return send(gpus_[report.gpu()].executor, std::move(kill));
+  }
+  ready.assigned = serves->assigned;
+  ready.key = serves->key;
   for (const auto& resident : report.worker().resident()) {
-    const auto digest = models_.ByPackedDigest(resident.digest());
+    const auto digest = models_.ByPackedDigest(resident.digest(), serves->key);
     if (!digest.empty()) ready.resident.push_back({digest, Bytes(resident.bytes())});
   }
   for (const auto& resident : ready.resident) RecoverStates(report.gpu(), resident.model);
@@ -82,7 +98,10 @@ void NodeController::WorkerUp(const proto::ExecutorReport& report, Time now) {
   models_.ForEach([&](const std::string& digest, const HeldModel&) {
     if (copies_.Usable(digest)) placed.push_back(digest);
   });
-  for (const auto& digest : placed) Prepare(report.gpu(), digest);
+  for (const auto& digest : placed) {
+    if (!Prepare(report.gpu(), digest)) continue;
+    if (models_.Find(digest)->adopted && options_.scheduler.isolated) AwaitTrial(digest);
+  }
 }
 
 void NodeController::SaveProfiles() {
@@ -102,16 +121,21 @@ void NodeController::VoidDispatches(node::GpuIndex gpu) {
 
 void NodeController::UpdateCapacity() {
   std::uint64_t fit = 0;
-  for (const auto& gpu : gpus_) fit += gpu.last.state() != proto::ExecutorReport::UNFIT;
+  // A GPU's places are the same, however many runtimes share them.
+  for (std::uint32_t device = 0; device < options_.gpus.size(); ++device)
+    fit += Record(device).state() != StateName(proto::ExecutorReport::UNFIT);
   routers_.ledger().SetCapacity(scheduler_.draining() ? 0 : fit * options_.credits_per_gpu);
   GrantAll();
 }
 
-void NodeController::Kill(std::uint32_t gpu) {
-  if (gpu >= gpus_.size()) return;
-  proto::KillWorker kill;
-  kill.set_reason("an operator asked for it");
-  send(gpus_[gpu].executor, std::move(kill));
+// Every worker of the GPU.
+void NodeController::Kill(std::uint32_t device) {
+  for (node::GpuIndex gpu = 0; gpu < gpus_.size(); ++gpu) {
+    if (DeviceOf(gpu) != device) continue;
+    proto::KillWorker kill;
+    kill.set_reason("an operator asked for it");
+    send(gpus_[gpu].executor, std::move(kill));
+  }
 }
 
 proto::DrainReply NodeController::Drain(bool drain) {
@@ -128,24 +152,39 @@ void NodeController::Joined(const proto::MemberJoined& joined) {
 
 proto::MemberReport NodeController::Report(const proto::DescribeMember& ask) {
   proto::MemberReport report;
-  for (std::uint32_t i = 0; i < gpus_.size(); ++i) *report.add_gpus() = Record(i);
+  for (std::uint32_t i = 0; i < options_.gpus.size(); ++i) {
+    auto& record = *report.add_gpus();
+    record = Record(i);
+    // What one model can have: whoever places models goes by this.
+    record.set_memory_bytes(record.memory_bytes() / options_.isolation.runtimes);
+  }
   *report.mutable_load() = Load();
   if (!ask.joining()) {
     for (auto& event : journal_.After(ask.events_heard(), Now(this))) *report.add_events() = std::move(event);
     return report;
   }
-  models_.ForEach([&](const std::string& digest, const HeldModel& model) {
-    if (model.adopted) report.add_adopted(digest);
+  std::set<std::string> adopted;
+  models_.ForEach([&](const std::string& copy, const HeldModel& model) {
+    if (model.adopted) adopted.insert(node::DigestOf(copy));
   });
+  for (const auto& digest : adopted) report.add_adopted(digest);
   return report;
 }
 
-proto::GpuRecord NodeController::Record(std::uint32_t index) const {
+// Ready while one of its runtimes is, unfit when all are.
+proto::GpuRecord NodeController::Record(std::uint32_t device) const {
   proto::GpuRecord record;
-  record.set_index(index);
-  record.set_device(options_.gpus[index].device);
-  record.set_memory_bytes(options_.gpus[index].memory.count());
-  record.set_state(absl::AsciiStrToLower(proto::ExecutorReport::State_Name(gpus_[index].last.state())));
+  record.set_index(device);
+  record.set_device(options_.gpus[device].device);
+  record.set_memory_bytes(options_.gpus[device].memory.count());
+  const auto first = device * options_.isolation.runtimes;
+  auto state = gpus_[first].last.state();
+  for (auto gpu = first; gpu < first + options_.isolation.runtimes; ++gpu) {
+    const auto other = gpus_[gpu].last.state();
+    if (other == proto::ExecutorReport::READY || state == proto::ExecutorReport::UNFIT) state = other;
+    if (state == proto::ExecutorReport::READY) break;
+  }
+  record.set_state(StateName(state));
   return record;
 }
 
@@ -168,13 +207,16 @@ caf::typed_response_promise<proto::NodeDescription> NodeController::Describe() {
   auto gathered = std::make_shared<proto::NodeDescription>();
   gathered->set_node(options_.name);
   *gathered->mutable_load() = Load();
-  for (const auto& model : scheduler_.AdoptedModels()) gathered->add_adopted(model);
+  *gathered->mutable_adopted() = Grant().adopted();
   auto open = std::make_shared<std::size_t>(gpus_.size());
-  for (std::uint32_t i = 0; i < gpus_.size(); ++i) {
+  for (std::uint32_t i = 0; i < options_.gpus.size(); ++i) {
     auto* status = gathered->add_gpus();
     status->set_node(options_.name);
     *status->mutable_gpu() = Record(i);
-    status->set_restarts(gpus_[i].last.restarts());
+  }
+  for (std::uint32_t i = 0; i < gpus_.size(); ++i) {
+    auto& status = *gathered->mutable_gpus(static_cast<int>(DeviceOf(i)));
+    status.set_restarts(status.restarts() + gpus_[i].last.restarts());
   }
   Show(*gathered);
   if (gpus_.empty()) promise.deliver(*gathered);
@@ -185,22 +227,44 @@ caf::typed_response_promise<proto::NodeDescription> NodeController::Describe() {
     Call<proto::WorkerOutcome>(
         this, calls_, gpus_[i].executor, options_.describe_timeout, std::move(order),
         [this, promise, gathered, open, i](absl::StatusOr<proto::WorkerOutcome> outcome) mutable {
-          auto& status = *gathered->mutable_gpus(static_cast<int>(i));
-          if (outcome.ok()) AddWorker(*outcome, status);
-          if (outcome.ok()) ShowShares(i, status);
+          auto& status = *gathered->mutable_gpus(static_cast<int>(DeviceOf(i)));
+          if (outcome.ok()) AddWorker(i, *outcome, status);
           if (--*open == 0) promise.deliver(*gathered);
         });
   }
   return promise;
 }
 
-void NodeController::AddWorker(const proto::WorkerOutcome& outcome, proto::GpuStatus& status) const {
-  *status.mutable_worker() = outcome.description();
+// Those of one GPU add up.
+void NodeController::AddWorker(node::GpuIndex gpu, proto::WorkerOutcome& outcome, proto::GpuStatus& status) {
+  auto& worker = *outcome.mutable_description();
   // The worker knows models by their packed digests; people and the registry by the canonical ones.
-  for (auto& resident : *status.mutable_worker()->mutable_resident()) {
-    const auto digest = models_.ByPackedDigest(resident.digest());
-    if (!digest.empty()) resident.set_digest(digest);
+  for (auto& resident : *worker.mutable_resident()) {
+    const auto copy = models_.ByPackedDigest(resident.digest(), scheduler_.gpus().at(gpu).key);
+    if (!copy.empty()) resident.set_digest(node::DigestOf(copy));
   }
+  ShowShares(gpu, worker, status);
+  if (!status.has_worker()) {
+    *status.mutable_worker() = std::move(worker);
+    return;
+  }
+  auto& sum = *status.mutable_worker();
+  sum.set_memory_bytes(sum.memory_bytes() + worker.memory_bytes());
+  sum.set_free_bytes(sum.free_bytes() + worker.free_bytes());
+  sum.set_largest_free_bytes(std::max(sum.largest_free_bytes(), worker.largest_free_bytes()));
+  sum.mutable_resident()->MergeFrom(worker.resident());
+  sum.mutable_prepared()->MergeFrom(worker.prepared());
+  sum.set_runs(sum.runs() + worker.runs());
+  sum.set_swaps(sum.swaps() + worker.swaps());
+  sum.set_busy_ns(sum.busy_ns() + worker.busy_ns());
+  sum.set_copy_in_bytes(sum.copy_in_bytes() + worker.copy_in_bytes());
+  sum.set_copy_out_bytes(sum.copy_out_bytes() + worker.copy_out_bytes());
+  sum.set_copy_in_busy_ns(sum.copy_in_busy_ns() + worker.copy_in_busy_ns());
+  sum.set_copy_out_busy_ns(sum.copy_out_busy_ns() + worker.copy_out_busy_ns());
+  sum.set_pool_bytes(sum.pool_bytes() + worker.pool_bytes());
+  sum.set_pool_used_bytes(sum.pool_used_bytes() + worker.pool_used_bytes());
+  sum.set_pool_peak_bytes(sum.pool_peak_bytes() + worker.pool_peak_bytes());
+  sum.set_fragmentation(std::max(sum.fragmentation(), worker.fragmentation()));
 }
 
 }  // namespace troupe::actors

@@ -1,5 +1,6 @@
 #include "actors/seams/fake_model_repository.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -70,7 +71,13 @@ void FakeModelRepository::Load(const proto::TensorRef& ref, Done<std::string> do
   done(ref.inlined());
 }
 
-void FakeModelRepository::Adopt(const proto::FunctionRecord& function, Done<proto::HostCopy> done) {
+std::size_t FakeModelRepository::CopiesOf(const std::string& key) const {
+  return static_cast<std::size_t>(std::count_if(adopted_.begin(), adopted_.end(),
+                                                [&](const auto& copy) { return copy.first.second == key; }));
+}
+
+void FakeModelRepository::Adopt(const proto::FunctionRecord& function, const std::string& key,
+                                Done<proto::HostCopy> done) {
   if (!adoption_failure_.ok()) return done(std::exchange(adoption_failure_, absl::OkStatus()));
   for (const auto& digest : ObjectsOf(function)) {
     if (!Has(digest)) return done(absl::NotFoundError(absl::StrCat("no object ", digest)));
@@ -78,7 +85,7 @@ void FakeModelRepository::Adopt(const proto::FunctionRecord& function, Done<prot
     objects_.erase(digest);
     return done(absl::DataLossError(absl::StrCat("object ", digest, " is damaged")));
   }
-  adopted_[function.model_digest()] = Bytes(function.model_bytes() + function.weights_bytes());
+  adopted_[{function.model_digest(), key}] = Bytes(function.model_bytes() + function.weights_bytes());
   proto::HostCopy copy;
   copy.set_digest("packed-" + function.model_digest());
   copy.mutable_model()->set_length(function.model_bytes());

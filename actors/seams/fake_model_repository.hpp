@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "actors/seams/model_repository.hpp"
 #include "base/units.hpp"
@@ -34,14 +35,19 @@ class FakeModelRepository final : public ModelRepository {
   [[nodiscard]] std::vector<std::string> ObjectsOf(const proto::FunctionRecord& function) const override {
     return {function.weights_digest(), function.model_digest()};
   }
-  void Adopt(const proto::FunctionRecord& function, Done<proto::HostCopy> done) override;
-  void Disown(const std::string& model_digest) override { adopted_.erase(model_digest); }
+  void Adopt(const proto::FunctionRecord& function, const std::string& key,
+             Done<proto::HostCopy> done) override;
+  void Disown(const std::string& model_digest, const std::string& key) override {
+    adopted_.erase({model_digest, key});
+  }
+  // Models with a copy for this isolation key.
+  [[nodiscard]] std::size_t CopiesOf(const std::string& key) const;
 
  private:
   std::map<std::string, std::string> objects_;
   std::map<std::string, std::string> receiving_;
   std::map<std::string, proto::FunctionRecord> models_;
-  std::map<std::string, Bytes> adopted_;
+  std::map<std::pair<std::string, std::string>, Bytes> adopted_;  // by digest and isolation key
   std::set<std::string> damaged_;
   absl::Status adoption_failure_;
 };

@@ -22,6 +22,7 @@ struct Shared {
   std::shared_ptr<FakeWorkerControl> control;
   WorkerLink::Events events;
   std::uint64_t incarnation = 0;
+  std::string runtime;                   // whom the next adopted worker is to serve
   bool death_told = true;                // of this incarnation
   std::uint64_t written = 0, taken = 0;  // orders into and out of the ring
   std::uint64_t sent = 0, answered = 0;  // orders that get an outcome
@@ -93,6 +94,7 @@ class Worker : public caf::event_based_actor {
     }
     if (!life.up) return Ready(absl::NotFoundError("nobody listens"), from_before);
     life.linked = true;
+    if (life.runtime.empty()) life.runtime = shared_->runtime;
     Ready(absl::OkStatus(), from_before);
   }
 
@@ -140,6 +142,7 @@ class Worker : public caf::event_based_actor {
       resident.set_digest(digest);
       resident.set_bytes(bytes.count());
     }
+    out.set_isolation_key(shared_->control->life.runtime);
     out.set_runs(shared_->control->runs);
     out.set_swaps(shared_->control->swaps);
     out.set_peer_copies(shared_->control->peer_lends != nullptr);
@@ -181,7 +184,12 @@ class Worker : public caf::event_based_actor {
     shared_->events.on_outcome(std::move(answer));
   }
 
+  void Touch(const std::string& digest) {
+    shared_->control->touched.emplace(shared_->control->life.runtime, digest);
+  }
+
   void Prepare(const proto::WorkerOrder& order) {
+    Touch(order.prepare().model().digest());
     const auto begin = Now(this);
     InTime(begin + shared_->profile.prepare, [this, order, begin] {
       proto::WorkerOutcome outcome;
@@ -193,6 +201,7 @@ class Worker : public caf::event_based_actor {
 
   void SwapIn(const proto::WorkerOrder& order) {
     const auto& digest = order.swap_in().model().digest();
+    Touch(digest);
     const Bytes bytes(order.swap_in().model().weights().length());
     if (Resident().contains(digest)) {
       TakeStates(order.swap_in());
@@ -292,6 +301,7 @@ class Worker : public caf::event_based_actor {
 
   void Run(const proto::WorkerOrder& order) {
     const auto& digest = order.run().digest();
+    Touch(digest);
     const bool passes = order.run().by_layer();
     if (!passes && !Resident().contains(digest) && !shared_->control->life.loading.contains(digest))
       return Answer(order.sequence(), absl::NotFoundError("the model is not resident"), {}, Now(this));
@@ -357,6 +367,7 @@ class FakeWorkerLink final : public WorkerLink {
   }
 
   void Bind(Events events) override { shared_->events = std::move(events); }
+  void Serve(const std::string& runtime) override { shared_->runtime = runtime; }
   bool Listens() override {
     auto& life = shared_->control->life;
     if (life.up && Now(&system_) - life.alone_since >= shared_->profile.lease) life = {};

@@ -8,7 +8,9 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "actors/seams/worker_link.hpp"
 #include "base/units.hpp"
@@ -33,6 +35,7 @@ struct FakeWorkerProfile {
 struct FakeWorkerLife {
   bool up = false;
   bool linked = false;  // adopted, by the link that there is
+  std::string runtime;  // whom it serves
   Time alone_since{};
   std::map<std::string, Bytes> resident;  // by digest
   std::map<std::string, Bytes> loading;
@@ -55,6 +58,8 @@ class FakeWorkerControl {
   std::uint64_t by_layer = 0;    // of `runs`: those whose model passed through
   Bytes used;                    // device memory
   FakeWorkerLife life;
+  // (runtime, digest) of each model that was prepared, brought or run here.
+  std::set<std::pair<std::string, std::string>> touched;
   bool hang = false;          // orders are taken and never answered, adoptions neither
   bool refuse_start = false;  // exits at once, with code 1
   bool refuse_write_back = false;

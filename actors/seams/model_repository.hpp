@@ -40,10 +40,11 @@ class ModelRepository {
   // The objects that have to be here before Adopt: the packed model for this node's devices, or the canonical
   // one.
   [[nodiscard]] virtual std::vector<std::string> ObjectsOf(const proto::FunctionRecord& function) const = 0;
-  // Places a stored model in the host region.
-  virtual void Adopt(const proto::FunctionRecord& function, Done<proto::HostCopy> done) = 0;
+  // Places a stored model in the host region, in the part of those who have this isolation key.
+  virtual void Adopt(const proto::FunctionRecord& function, const std::string& key,
+                     Done<proto::HostCopy> done) = 0;
   // Frees the host copy once nothing reads it.
-  virtual void Disown(const std::string& model_digest) = 0;
+  virtual void Disown(const std::string& model_digest, const std::string& key) = 0;
 };
 
 }  // namespace troupe::actors

@@ -25,13 +25,17 @@ struct LinkState : std::enable_shared_from_this<LinkState> {
   std::mutex mutex;
   WorkerLink::Events events;  // guarded by mutex; empty after the link's end
   std::uint64_t incarnation = 0;
+  std::string runtime;  // whom the next adopted worker is to serve
   std::shared_ptr<gpu::WorkerConnection> connection;
-  std::shared_ptr<const void> exported;  // its output arena, served to other hosts
+  std::shared_ptr<gpu::WorkerConnection> leaving;       // of a worker that is being adopted anew
+  std::shared_ptr<const transport::HostRegion> region;  // that the worker maps
+  std::shared_ptr<const void> exported;                 // its output arena, served to other hosts
   gpu::LinkReader::Id reading = 0;
   pid_t pid = 0;           // of the worker that we started or adopted; 0: none
   bool fresh = false;      // `pid` was started by us and has not been adopted
   bool death_told = true;  // of this incarnation
   transport::UniqueFd memory;
+  std::string memory_of;  // who has left traces in it
   std::uint64_t sent = 0, answered = 0;
 
   // An incarnation's end is told once, by whoever notices it first.
@@ -43,6 +47,8 @@ struct LinkState : std::enable_shared_from_this<LinkState> {
       death_told = true;
       pid = 0;
       old = std::move(connection);
+      leaving.reset();
+      region.reset();
       exported.reset();
       proto::WorkerDied died;
       died.set_incarnation(life);
@@ -119,6 +125,11 @@ class ProcessWorkerLink final : public WorkerLink {
         transport::ConnectUnix(state_->options.command.socket, Duration::zero()).status());
   }
 
+  void Serve(const std::string& runtime) override {
+    const std::lock_guard lock(state_->mutex);
+    state_->runtime = runtime;
+  }
+
   void Spawn(std::uint64_t incarnation) override {
     Begin(incarnation);
     Post(incarnation, [state = state_, incarnation] { SpawnNow(state, incarnation); });
@@ -127,7 +138,14 @@ class ProcessWorkerLink final : public WorkerLink {
   void Adopt(std::uint64_t incarnation) override {
     {
       const std::lock_guard lock(state_->mutex);
-      if (incarnation != state_->incarnation) BeginLocked(incarnation);
+      if (incarnation != state_->incarnation) {
+        // Letting go before the worker has us again would begin its lease, which may be none.
+        auto leaving = std::move(state_->connection);
+        const auto pid = leaving == nullptr ? 0 : state_->pid;
+        BeginLocked(incarnation);
+        state_->leaving = std::move(leaving);
+        state_->pid = pid;
+      }
     }
     Post(incarnation, [state = state_, incarnation] { AdoptNow(state, incarnation); });
   }
@@ -170,6 +188,8 @@ class ProcessWorkerLink final : public WorkerLink {
   void BeginLocked(std::uint64_t incarnation) {
     state_->incarnation = incarnation;
     state_->connection.reset();
+    state_->leaving.reset();
+    state_->region.reset();
     state_->exported.reset();
     state_->pid = 0;
     state_->fresh = false;
@@ -230,7 +250,8 @@ class ProcessWorkerLink final : public WorkerLink {
       if (life != state->incarnation) return;
       pid = state->pid;
     }
-    auto connection = Shake(*state, pid);
+    std::shared_ptr<transport::HostRegion> region;
+    auto connection = Shake(*state, pid, region);
     if (!connection.ok() && pid == 0) {
       // One that listens and does not answer can be killed only if it is known who it is.
       const auto stuck = transport::ConnectUnix(state->options.command.socket, Duration::zero());
@@ -253,6 +274,7 @@ class ProcessWorkerLink final : public WorkerLink {
     ready.set_code(static_cast<int>(connection.status().code()));
     ready.set_message(std::string(connection.status().message()));
     std::shared_ptr<gpu::WorkerConnection> shared;
+    gpu::LinkReader::Id old_reading = 0;
     if (connection.ok()) {
       shared = std::move(*connection);
       *ready.mutable_description() = shared->description();
@@ -265,11 +287,15 @@ class ProcessWorkerLink final : public WorkerLink {
         state->pid = shared->process().pid();
         state->fresh = false;
         state->connection = shared;
+        state->region = std::move(region);
+        old_reading = std::exchange(state->reading, 0);
         if (state->site.exports != nullptr)
           state->exported = state->site.exports->Add(shared->output_arena().arena(), shared->output_memory());
       }
+      state->leaving.reset();
       state->events.on_ready(std::move(ready));
     }
+    if (old_reading != 0) state->site.reader.Remove(old_reading);
     // The reader's lock is taken outside ours: its handlers take ours inside its.
     if (shared == nullptr) return;
     const auto reading = state->site.reader.Add(shared, std::make_shared<Handler>(state, life));
@@ -283,22 +309,35 @@ class ProcessWorkerLink final : public WorkerLink {
     state->site.reader.Remove(reading);  // the link let go meanwhile
   }
 
-  static absl::StatusOr<std::unique_ptr<gpu::WorkerConnection>> Shake(LinkState& state, pid_t pid) {
+  // A worker from before goes on serving whom it served: it says so, and is adopted as that.
+  static absl::StatusOr<std::unique_ptr<gpu::WorkerConnection>> Shake(
+      LinkState& state, pid_t pid, std::shared_ptr<transport::HostRegion>& region) {
+    std::string runtime;
+    {
+      const std::lock_guard lock(state.mutex);
+      runtime = state.runtime;
+    }
+    auto connection = ShakeAs(state, pid, runtime, region);
+    const auto serves = gpu::ServedRuntime(connection.status());
+    if (connection.ok() || pid != 0 || !serves) return connection;
+    return ShakeAs(state, pid, *serves, region);
+  }
+
+  static absl::StatusOr<std::unique_ptr<gpu::WorkerConnection>> ShakeAs(
+      LinkState& state, pid_t pid, const std::string& runtime,
+      std::shared_ptr<transport::HostRegion>& region) {
     transport::ProcessHandle process;
     if (pid != 0) {
       auto opened = transport::ProcessHandle::Open(pid);
       if (opened.ok()) process = std::move(*opened);
     }
     gpu::AdoptionGifts gifts;
-    gifts.host_region = state.site.host_region;
+    TROUPE_ASSIGN_OR_RETURN(region, state.site.region_of(runtime));
+    gifts.host_region = region->fd();
     const bool is_virtual = absl::StartsWith(state.options.command.device, "virtual:");
     if (is_virtual) {
       gifts.links = state.site.links;
-      if (!state.memory.valid()) {
-        TROUPE_ASSIGN_OR_RETURN(const auto made,
-                                gpu::CreateVirtualMemory(state.options.command.gpu, state.options.memory));
-        state.memory = transport::UniqueFd(fcntl(made.fd(), F_DUPFD_CLOEXEC, 3));
-      }
+      TROUPE_RETURN_IF_ERROR(ReadyMemory(state, runtime));
       gifts.device_memory = state.memory.get();
     }
     proto::AdoptHello hello;
@@ -308,8 +347,21 @@ class ProcessWorkerLink final : public WorkerLink {
     hello.set_run_directory(state.site.arena_root);
     hello.set_host(state.site.host);
     hello.set_endpoint(state.site.endpoint);
+    hello.set_isolation_key(runtime);
     return gpu::WorkerConnection::Adopt(state.options.command.socket, hello, gifts, std::move(process),
                                         state.options.adopt_timeout);
+  }
+
+  // The memory of the last worker, unless that one served somebody else: what it left there is not for this
+  // one.
+  static absl::Status ReadyMemory(LinkState& state, const std::string& runtime) {
+    if (!state.memory_of.empty() && state.memory_of != runtime) state.memory.Reset();
+    state.memory_of = runtime;
+    if (state.memory.valid()) return absl::OkStatus();
+    TROUPE_ASSIGN_OR_RETURN(const auto made,
+                            gpu::CreateVirtualMemory(state.options.command.gpu, state.options.memory));
+    state.memory = transport::UniqueFd(fcntl(made.fd(), F_DUPFD_CLOEXEC, 3));
+    return absl::OkStatus();
   }
 
   StatePtr state_;

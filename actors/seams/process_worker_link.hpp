@@ -3,9 +3,10 @@
 //
 // Starting, adopting and waiting for an end block, so they run on the node's work pool; outcomes arrive on
 // the node's one LinkReader thread. The device memory of a virtual GPU is made here once and given to each
-// worker of this GPU in turn.
+// worker of this GPU in turn, unless it has served somebody else meanwhile.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -14,6 +15,7 @@
 #include "gpu/worker/link_reader.hpp"
 #include "gpu/worker/worker_process.hpp"
 #include "transport/arena_exports.hpp"
+#include "transport/host_region.hpp"
 
 namespace troupe::actors {
 
@@ -21,8 +23,9 @@ namespace troupe::actors {
 struct WorkerSite {
   gpu::LinkReader& reader;
   WorkPool& pool;
-  int host_region = -1;  // descriptors to give away at adoption
-  int links = -1;
+  // The host region that a worker maps, by whom it serves (node::RuntimeName). On any thread.
+  std::function<absl::StatusOr<std::shared_ptr<transport::HostRegion>>(const std::string& runtime)> region_of;
+  int links = -1;                  // a descriptor to give away at adoption
   std::string arena_root;          // below it lie the sockets of the arenas that a worker may read
   std::uint64_t daemon_epoch = 0;  // grows with every start of the daemon: the newest daemon wins a worker
   std::string host;                // our host id

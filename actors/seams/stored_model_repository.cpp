@@ -46,7 +46,7 @@ class WorkFolder {
 }  // namespace
 
 StoredModelRepository::StoredModelRepository(Options options, storage::ModelRepository& objects,
-                                             storage::HostRepository* host, transport::TensorChannel& channel)
+                                             storage::HostSegments* host, transport::TensorChannel& channel)
     : options_(std::move(options)),
       objects_(objects),
       host_(host),
@@ -262,18 +262,21 @@ std::vector<std::string> StoredModelRepository::ObjectsOf(const proto::FunctionR
   return {names.weights, names.model};
 }
 
-void StoredModelRepository::Adopt(const proto::FunctionRecord& function, Done<proto::HostCopy> done) {
-  OnPool<proto::HostCopy>(std::move(done), [this, function] { return AdoptNow(function); });
+void StoredModelRepository::Adopt(const proto::FunctionRecord& function, const std::string& key,
+                                  Done<proto::HostCopy> done) {
+  OnPool<proto::HostCopy>(std::move(done), [this, function, key] { return AdoptNow(function, key); });
 }
 
-absl::StatusOr<proto::HostCopy> StoredModelRepository::AdoptNow(const proto::FunctionRecord& function) {
+absl::StatusOr<proto::HostCopy> StoredModelRepository::AdoptNow(const proto::FunctionRecord& function,
+                                                                const std::string& key) {
   if (host_ == nullptr) return absl::FailedPreconditionError("this process has no host region");
   const auto names = NamesOf(function);
   TROUPE_ASSIGN_OR_RETURN(const auto model, storage::OpenModel(objects_, names.model));
+  GiveBackNow();  // what has left makes the room for what comes
   storage::HostRepository::Reservation room;
   {
     const std::lock_guard lock(host_mutex_);
-    TROUPE_ASSIGN_OR_RETURN(room, host_->Reserve(names.model, Bytes(model.serialized.bytes.size()),
+    TROUPE_ASSIGN_OR_RETURN(room, host_->Reserve(key, names.model, Bytes(model.serialized.bytes.size()),
                                                  Bytes(model.weights.bytes.size())));
   }
   // The copy is long and touches bytes that nobody else sees yet: outside the lock.
@@ -283,22 +286,48 @@ absl::StatusOr<proto::HostCopy> StoredModelRepository::AdoptNow(const proto::Fun
       std::memcpy(room.weights.data(), model.weights.bytes.data(), model.weights.bytes.size());
   }
   const std::lock_guard lock(host_mutex_);
-  if (!room.adoption.present) host_->Publish(names.model);
+  auto& models = *host_->Find(key);
+  if (!room.adoption.present) models.Publish(names.model);
   // Adopted models stay until they are disowned: the cache decides what leaves, not the region.
-  const bool held = !host_names_.emplace(function.model_digest(), names.model).second;
-  if (!held) return host_->Pin(names.model);
-  const auto copy = host_->Find(names.model);
+  const bool held = !host_names_.emplace(std::pair(function.model_digest(), key), names.model).second;
+  if (!held) return models.Pin(names.model);
+  const auto copy = models.Find(names.model);
   TROUPE_CHECK(copy.has_value(), "a pinned model left the host region");
   return *copy;
 }
 
-void StoredModelRepository::Disown(const std::string& model_digest) {
+void StoredModelRepository::Disown(const std::string& model_digest, const std::string& key) {
+  {
+    const std::lock_guard lock(host_mutex_);
+    auto node = host_names_.extract({model_digest, key});
+    if (node.empty() || host_ == nullptr) return;
+    auto& models = *host_->Find(key);
+    models.Unpin(node.mapped());
+    // Gone already is as good.
+    static_cast<void>(models.Discard(node.mapped()));
+  }
+  // Should the pool be full, the next adoption gives it back.
+  static_cast<void>(pool_.Post([this] { GiveBackNow(); }));
+}
+
+void StoredModelRepository::GiveBackNow() {
+  std::vector<storage::HostSegments::RegionPtr> regions;
+  {
+    const std::lock_guard lock(host_mutex_);
+    regions = host_->Regions();
+  }
+  storage::HostSegments::GiveBack(regions);
+  regions.clear();
   const std::lock_guard lock(host_mutex_);
-  auto node = host_names_.extract(model_digest);
-  if (node.empty() || host_ == nullptr) return;
-  host_->Unpin(node.mapped());
-  // Gone already is as good.
-  static_cast<void>(host_->Discard(node.mapped()));
+  host_->DropEmpty();
+}
+
+absl::StatusOr<storage::HostSegments::RegionPtr> StoredModelRepository::RegionOf(bool nobody,
+                                                                                 const std::string& key) {
+  if (host_ == nullptr) return absl::FailedPreconditionError("this process has no host region");
+  const std::lock_guard lock(host_mutex_);
+  if (nobody) return host_->nobodys();
+  return host_->RegionOf(key);
 }
 
 storage::HostRepository::Usage StoredModelRepository::host_usage() const {

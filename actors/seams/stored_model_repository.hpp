@@ -9,12 +9,13 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "actors/core/work_pool.hpp"
 #include "actors/seams/model_repository.hpp"
 #include "gpu/import/import_runner.hpp"
-#include "storage/host_repository.hpp"
+#include "storage/host_segments.hpp"
 #include "storage/model_repository.hpp"
 #include "transport/tensor_channel.hpp"
 
@@ -33,7 +34,7 @@ class StoredModelRepository final : public ModelRepository {
     std::size_t imports = 1024;  // whose results are remembered
   };
   // `objects` and `channel` outlive it; `host` may be null (a manager).
-  StoredModelRepository(Options options, storage::ModelRepository& objects, storage::HostRepository* host,
+  StoredModelRepository(Options options, storage::ModelRepository& objects, storage::HostSegments* host,
                         transport::TensorChannel& channel);
   ~StoredModelRepository() override;
 
@@ -46,8 +47,12 @@ class StoredModelRepository final : public ModelRepository {
   void Load(const proto::TensorRef& ref, Done<std::string> done) override;
   [[nodiscard]] bool Has(const std::string& digest) const override { return objects_.Has(digest); }
   [[nodiscard]] std::vector<std::string> ObjectsOf(const proto::FunctionRecord& function) const override;
-  void Adopt(const proto::FunctionRecord& function, Done<proto::HostCopy> done) override;
-  void Disown(const std::string& model_digest) override;
+  void Adopt(const proto::FunctionRecord& function, const std::string& key,
+             Done<proto::HostCopy> done) override;
+  void Disown(const std::string& model_digest, const std::string& key) override;
+
+  // What a worker of this isolation key maps; of `nobody`, a region without room.
+  absl::StatusOr<storage::HostSegments::RegionPtr> RegionOf(bool nobody, const std::string& key);
 
   [[nodiscard]] storage::HostRepository::Usage host_usage() const;
 
@@ -72,12 +77,13 @@ class StoredModelRepository final : public ModelRepository {
   absl::Status StoreFolder(const std::string& folder, const std::string& digest, Names* names,
                            std::uint64_t* model_bytes, std::uint64_t* weights_bytes);
   absl::StatusOr<proto::FetchReply> ReadNow(const proto::FetchObject& part);
-  absl::StatusOr<proto::HostCopy> AdoptNow(const proto::FunctionRecord& function);
+  absl::StatusOr<proto::HostCopy> AdoptNow(const proto::FunctionRecord& function, const std::string& key);
+  void GiveBackNow();
   [[nodiscard]] Names NamesOf(const proto::FunctionRecord& function) const;
 
   const Options options_;
   storage::ModelRepository& objects_;
-  storage::HostRepository* const host_;
+  storage::HostSegments* const host_;
   transport::TensorChannel& channel_;
   mutable std::mutex mutex_;
   std::map<std::string, std::shared_ptr<Upload>> uploads_;  // guarded by mutex_
@@ -85,8 +91,9 @@ class StoredModelRepository final : public ModelRepository {
   std::map<std::uint64_t, proto::TensorRef> unreleased_;    // guarded by mutex_
   std::uint64_t next_release_ = 1;                          // guarded by mutex_
   std::map<std::string, proto::FunctionRecord> imported_;   // by ONNX digest; guarded by mutex_
-  std::map<std::string, std::string> host_names_;  // canonical -> adopted digest; guarded by host_mutex_
-  mutable std::mutex host_mutex_;                  // HostRepository wants one caller at a time
+  // (canonical digest, isolation key) -> adopted digest; guarded by host_mutex_
+  std::map<std::pair<std::string, std::string>, std::string> host_names_;
+  mutable std::mutex host_mutex_;  // HostSegments wants one caller at a time
   std::atomic<std::uint64_t> next_folder_{1};
   WorkPool pool_;  // last: its threads use all of the above
 };

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "proto/local.pb.h"
@@ -40,7 +41,11 @@ class WorkerLink {
   virtual ~WorkerLink() = default;
   // Before anything else, once.
   virtual void Bind(Events events) = 0;
-  // A worker from before waits for its daemon: Adopt without Spawn.
+  // Whom the worker serves from the next Spawn or Adopt on (node::RuntimeName); nobody in particular until
+  // this is said. One from before that serves somebody goes on doing so: on_ready says whom.
+  virtual void Serve(const std::string& runtime) = 0;
+  // A worker from before waits for its daemon: Adopt without Spawn. One that is adopted already, and has
+  // served nobody, is adopted anew, as another incarnation: outcomes of the old one are dropped.
   [[nodiscard]] virtual bool Listens() = 0;
   virtual void Spawn(std::uint64_t incarnation) = 0;
   virtual void Adopt(std::uint64_t incarnation) = 0;

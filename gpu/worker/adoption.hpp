@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "absl/status/status.h"
 #include "base/units.hpp"
@@ -33,8 +34,9 @@ inline constexpr Bytes kRingCapacity = MiB(4);
 //   waiting -(Admit)-> adopted -(Lost)-> waiting ...   a higher epoch is admitted in both states
 class AdoptionGate {
  public:
-  // Same daemon, same epoch: it may come back after it lost the link, not twice at a time.
-  [[nodiscard]] absl::Status Admit(std::uint64_t epoch) const;
+  // Same daemon, same epoch: it may come back after it lost the link, not twice at a time, unless it comes to
+  // say whom the worker serves (`assigns`).
+  [[nodiscard]] absl::Status Admit(std::uint64_t epoch, bool assigns = false) const;
   void Adopted(std::uint64_t epoch);
   void Lost() { adopted_ = false; }
   [[nodiscard]] bool adopted() const { return adopted_; }
@@ -42,6 +44,21 @@ class AdoptionGate {
  private:
   bool adopted_ = false;
   std::uint64_t highest_ = 0;
+};
+
+// Whom a worker serves: nobody in particular until a daemon names somebody, and that one until the worker's
+// end. Pure.
+class ServedKey {
+ public:
+  // FailedPrecondition when it serves somebody else, or has models or plans of whoever came before (`used`).
+  [[nodiscard]] absl::Status Admit(const std::string& key, bool used) const;
+  // True when a hello with this key names somebody for the first time.
+  [[nodiscard]] bool Assigns(const std::string& key) const { return key_.empty() && !key.empty(); }
+  void Serve(const std::string& key) { key_ = key; }
+  [[nodiscard]] const std::string& key() const { return key_; }
+
+ private:
+  std::string key_;
 };
 
 }  // namespace troupe::gpu

@@ -280,6 +280,7 @@ proto::WorkerDescription OrderDesk::Describe() const {
   description.set_copy_out_busy_ns(device_->engine(Engine::kCopyOut).busy_time.count());
   description.set_generation(options_.generation);
   description.set_concurrency(static_cast<std::uint32_t>(device_->info().concurrency));
+  description.set_isolation_key(isolation_key_);
   DescribeMemory(memory_, description);
   description.set_swap(links_.options().swap);
   description.set_link_sharing(links_.options().sharing);

@@ -50,6 +50,12 @@ class OrderDesk {
   void BeginShutdown();
   [[nodiscard]] bool shutting_down() const { return shutting_down_; }
   [[nodiscard]] bool idle() const { return runner_.in_flight() == 0 && residency_.table().loading() == 0; }
+  // It has, or has had, models of somebody.
+  [[nodiscard]] bool used() const {
+    return runner_.runs_done() > 0 || residency_.swaps() > 0 || preparer_.cache().size() > 0 || !idle();
+  }
+  // Whom this worker serves, for its description.
+  void Serve(const std::string& key) { isolation_key_ = key; }
   // Answers the Shutdown order.
   void FinishShutdown();
 
@@ -77,6 +83,7 @@ class OrderDesk {
   Consolidator consolidator_;
   LoanDesk loans_;
   bool shutting_down_ = false;
+  std::string isolation_key_;
   std::optional<Reply> shutdown_reply_;
   std::uint64_t orders_ = 0;
 };

@@ -70,6 +70,7 @@ class Worker {
   transport::MemoryFile page_;
   std::unique_ptr<TaskQueue> queue_;
   AdoptionGate gate_;
+  ServedKey serves_;
   std::vector<Handshake> handshakes_;
   transport::UniqueFd device_memory_;  // a virtual device's, handed back at each adoption
   std::unique_ptr<OrderDesk> desk_;    // from the first adoption on

@@ -47,6 +47,7 @@ void Worker::Refuse(transport::UnixConnection& connection, const absl::Status& s
   proto::AdoptReply reply;
   reply.set_code(static_cast<int>(status.code()));
   reply.set_message(std::string(status.message()));
+  reply.mutable_description()->set_isolation_key(serves_.key());
   connection.Send(reply.SerializeAsString(), {}, kAnswer)
       .IgnoreError();  // who does not listen learns nothing
 }
@@ -56,7 +57,8 @@ absl::Status Worker::Adopt(transport::UnixConnection connection, transport::Sock
   const auto prepare = [&]() -> absl::StatusOr<RegionPtr> {
     if (!hello.ParseFromString(message.bytes)) return absl::InvalidArgumentError("this is no AdoptHello");
     TROUPE_RETURN_IF_ERROR(CheckHello(hello, options_, message.descriptors.size()));
-    TROUPE_RETURN_IF_ERROR(gate_.Admit(hello.daemon_epoch()));
+    TROUPE_RETURN_IF_ERROR(gate_.Admit(hello.daemon_epoch(), serves_.Assigns(hello.isolation_key())));
+    TROUPE_RETURN_IF_ERROR(serves_.Admit(hello.isolation_key(), desk_ != nullptr && desk_->used()));
     if (desk_ != nullptr && desk_->shutting_down())
       return absl::UnavailableError("this worker is shutting down");
     TROUPE_RETURN_IF_ERROR(OpenOrKeepDevice(hello, message.descriptors));
@@ -67,7 +69,10 @@ absl::Status Worker::Adopt(transport::UnixConnection connection, transport::Sock
     Refuse(connection, region.status());
     return region.status();
   }
-  if (session_ != nullptr) DropSession("a newer daemon came");
+  if (session_ != nullptr)
+    DropSession(serves_.Assigns(hello.isolation_key()) ? "it was assigned" : "a newer daemon came");
+  serves_.Serve(hello.isolation_key());
+  desk_->Serve(serves_.key());
   Session::Options options;
   options.arena_socket = absl::StrCat(options_.socket, ".a", ++sessions_);
   options.arena = options_.arena;

@@ -3,6 +3,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
 #include "gpu/worker/adoption.hpp"
@@ -56,6 +57,15 @@ absl::StatusOr<UnixConnection> ConnectWhenUp(const std::string& socket, const Pr
   }
 }
 
+constexpr char kServes[] = "troupe/serves";
+
+absl::Status RefusalOf(const proto::AdoptReply& reply) {
+  absl::Status status(static_cast<absl::StatusCode>(reply.code()), reply.message());
+  const std::string& serves = reply.description().isolation_key();
+  if (!serves.empty()) status.SetPayload(kServes, absl::Cord(serves));
+  return status;
+}
+
 absl::Status SendHello(UnixConnection& control, proto::AdoptHello hello, const AdoptionGifts& gifts,
                        Duration timeout) {
   std::vector<int> descriptors = {gifts.host_region};
@@ -66,6 +76,12 @@ absl::Status SendHello(UnixConnection& control, proto::AdoptHello hello, const A
 
 }  // namespace
 
+std::optional<std::string> ServedRuntime(const absl::Status& status) {
+  const auto serves = status.GetPayload(kServes);
+  if (!serves) return std::nullopt;
+  return std::string(*serves);
+}
+
 absl::StatusOr<WorkerConnection::Parts> WorkerConnection::Shake(UnixConnection control,
                                                                 const proto::AdoptHello& hello,
                                                                 const AdoptionGifts& gifts, Time deadline) {
@@ -74,7 +90,7 @@ absl::StatusOr<WorkerConnection::Parts> WorkerConnection::Shake(UnixConnection c
   proto::AdoptReply reply;
   if (!reply.ParseFromString(message.bytes))
     return absl::DataLossError("the worker's answer is no AdoptReply");
-  if (reply.code() != 0) return absl::Status(static_cast<absl::StatusCode>(reply.code()), reply.message());
+  if (reply.code() != 0) return RefusalOf(reply);
   auto& fds = message.descriptors;
   if (fds.size() < kAdoptionDescriptors) {
     return absl::DataLossError(absl::StrCat("an adopted worker sends at least ", kAdoptionDescriptors,

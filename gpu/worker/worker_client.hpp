@@ -24,6 +24,9 @@ struct AdoptionGifts {
   int links = -1;          // -1 for a device with real ones
 };
 
+// Whom a worker serves that refused an adoption as somebody else's; nothing for any other status.
+[[nodiscard]] std::optional<std::string> ServedRuntime(const absl::Status& status);
+
 // One adopted worker.
 //   Adopt -> open -> closed (the worker died, dropped us for a newer daemon, or Close)
 // Send and the getters from any thread; Receive and its doorbell belong to one thread, the LinkReader's.
@@ -33,8 +36,9 @@ class WorkerConnection {
   // Waits until a worker listens at the path (it was just started) or `timeout`. `process` is the one that
   // StartWorker gave, invalid when the worker was there before: then it is opened by the pid that the kernel
   // reports.
-  //   FailedPrecondition: another daemon has it, or a newer one had. NotFound: nobody listened.
-  //   Unavailable: the process ended meanwhile. DeadlineExceeded: it listens and does not answer.
+  //   FailedPrecondition: another daemon has it, or a newer one had, or it serves somebody else
+  //   (ServedRuntime). NotFound: nobody listened. Unavailable: the process ended meanwhile. DeadlineExceeded:
+  //   it listens and does not answer.
   // Blocks; not for actors.
   static absl::StatusOr<std::unique_ptr<WorkerConnection>> Adopt(const std::string& socket,
                                                                  const proto::AdoptHello& hello,

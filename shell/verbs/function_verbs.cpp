@@ -23,11 +23,23 @@ proto::FunctionKey KeyOf(const Arguments& arguments) {
   return key;
 }
 
+absl::StatusOr<proto::Isolation> IsolationOf(const std::string& mode) {
+  if (mode == "shared") return proto::ISOLATION_SHARED;
+  if (mode == "tenant") return proto::ISOLATION_TENANT;
+  if (mode == "workflow") return proto::ISOLATION_WORKFLOW;
+  if (mode == "function") return proto::ISOLATION_FUNCTION;
+  return UsageError(Cat("--isolation is '", mode, "'; it is one of shared, tenant, workflow, function"));
+}
+
 absl::StatusOr<proto::DeployRequest> DeploymentOf(const Arguments& arguments) {
   proto::DeployRequest deploy;
   deploy.set_name(arguments.Text("NAME"));
   deploy.set_version(arguments.Text("--version"));
   deploy.set_tenant(arguments.Text("--tenant"));
+  if (arguments.Has("--isolation")) {
+    TROUPE_ASSIGN_OR_RETURN(const auto isolation, IsolationOf(arguments.Text("--isolation")));
+    deploy.set_isolation(isolation);
+  }
   const double percentile = arguments.NumberOr("--percentile", 98);
   if (!(percentile > 0 && percentile <= 100)) {
     return UsageError(
@@ -147,6 +159,10 @@ std::vector<Verb> FunctionVerbs() {
              .kind = Kind::kText,
              .help = "INPUT=OUTPUT: what a run gives as OUTPUT stays on the GPU, and is the next run's INPUT",
              .repeated = true},
+            {.name = "--isolation",
+             .kind = Kind::kText,
+             .help =
+                 "with whom it shares a GPU worker: shared, tenant, workflow or function; else as nodes say"},
             Version("the version; the next one when absent")},
        .run = FunctionDeploy},
       {.group = group, .name = "list", .summary = "All functions and where they are", .run = FunctionList},

@@ -34,6 +34,22 @@ std::string StateLine(const proto::FunctionRecord& record, const proto::StateTen
   return out;
 }
 
+// Nothing for a function that leaves it to the nodes.
+std::string IsolationLine(proto::Isolation isolation) {
+  switch (isolation) {
+    case proto::ISOLATION_DEFAULT:
+      return {};
+    case proto::ISOLATION_SHARED:
+      return "\nisolation  shared";
+    case proto::ISOLATION_TENANT:
+      return "\nisolation  tenant";
+    case proto::ISOLATION_WORKFLOW:
+      return "\nisolation  workflow";
+    default:
+      return "\nisolation  function";
+  }
+}
+
 }  // namespace
 
 std::string DescribeKey(const proto::FunctionKey& key) {
@@ -79,8 +95,8 @@ std::string FunctionDetails(const proto::FunctionStatus& function, const Style& 
          SpecLines("outputs    ", proto::CallerOutputs(record)));
   for (const auto& state : record.state()) Append(&out, "state      ", StateLine(record, state), "\n");
   Append(&out, "objective  ", Objective(record.slo()), "\ntenant     ",
-         record.tenant().empty() ? "-" : Printable(record.tenant()), "\nweights    ",
-         FormatBytes(Bytes(record.weights_bytes())), "\ndeployed   ",
+         record.tenant().empty() ? "-" : Printable(record.tenant()), IsolationLine(record.isolation()),
+         "\nweights    ", FormatBytes(Bytes(record.weights_bytes())), "\ndeployed   ",
          FormatUnixTime(record.deployed_unix_ns()), "\nadopted by ", Printable(Join(function.adopted_by())),
          "\nresident   ", Printable(Join(function.resident_on())), "\nONNX       ",
          Printable(record.onnx_digest()), "\nmodel      ", Printable(record.model_digest()), "\n");

@@ -111,6 +111,18 @@ Table MemoryMap(const proto::GpuStatus& gpu, const Names& names) {
   return table;
 }
 
+// The workers of a GPU that isolates; empty for one that all share.
+Table Runtimes(const proto::GpuStatus& gpu) {
+  Table table({">RUNTIME", "SERVES", "STATE", ">MEMORY", ">PID", ">IDLE"});
+  for (const auto& runtime : gpu.runtimes()) {
+    table.Add({Count(runtime.runtime()), runtime.key().empty() ? "nobody yet" : runtime.key(),
+               Cell(runtime.state(), ColourOfGpu(runtime.state())), Size(runtime.memory_bytes()),
+               runtime.pid() > 0 ? Count(static_cast<std::uint64_t>(runtime.pid())) : "-",
+               runtime.idle_ns() > 0 ? Ago(runtime.idle_ns()) : "-"});
+  }
+  return table;
+}
+
 Table Runs(const proto::GpuStatus& gpu) {
   Table table({"RUNNING", ">SINCE", ">ATTEMPT", "MODEL WAS"});
   for (const auto& run : gpu.runs())
@@ -156,7 +168,7 @@ std::string GpuDetails(const proto::GpuStatus& gpu, const proto::AdminReply& fun
          " dispatched\n");
   const Table map = MemoryMap(gpu, names);
   Append(&out, map.empty() ? "nothing is resident\n" : Cat("\n", map.Render(style)));
-  for (const Table& table : {Runs(gpu), Swaps(gpu, names)})
+  for (const Table& table : {Runtimes(gpu), Runs(gpu), Swaps(gpu, names)})
     if (!table.empty()) Append(&out, "\n", table.Render(style));
   return out;
 }

@@ -75,11 +75,9 @@ class Stored final : public Repository {
     auto objects = storage::DiskModelRepository::At((directory_ / "models").string());
     EXPECT_TRUE(objects.ok()) << objects.status();
     objects_ = *std::move(objects);
-    transport::HostRegion::Options region_options;
-    region_options.size = MiB(4);
-    auto region = transport::HostRegion::Create("repository-contract", region_options);
-    EXPECT_TRUE(region.ok()) << region.status();
-    host_ = std::make_unique<storage::HostRepository>(*std::move(region));
+    auto host = storage::HostSegments::Create({.name = "repository-contract", .budget = MiB(4)});
+    EXPECT_TRUE(host.ok()) << host.status();
+    host_ = *std::move(host);
     const char* build = std::getenv("TROUPE_BUILD_DIR");
     StoredModelRepository::Options options;
     fs::create_symlink(
@@ -127,7 +125,7 @@ class Stored final : public Repository {
  private:
   fs::path directory_;
   std::unique_ptr<storage::DiskModelRepository> objects_;
-  std::unique_ptr<storage::HostRepository> host_;
+  std::unique_ptr<storage::HostSegments> host_;
   transport::FakeTensorChannel channel_{transport::FakeTensorChannel::NewWorld(), MiB(4)};
   std::unique_ptr<StoredModelRepository> repository_;
 };
@@ -182,8 +180,8 @@ class ModelRepositoryContract : public ::testing::TestWithParam<bool> {
     }
     return bytes;
   }
-  absl::StatusOr<proto::HostCopy> Adopt(const proto::FunctionRecord& function) {
-    return Wait<proto::HostCopy>([&](auto done) { repository().Adopt(function, done); });
+  absl::StatusOr<proto::HostCopy> Adopt(const proto::FunctionRecord& function, const std::string& key = {}) {
+    return Wait<proto::HostCopy>([&](auto done) { repository().Adopt(function, key, done); });
   }
 
   std::unique_ptr<Repository> made_;
@@ -278,11 +276,11 @@ TEST_P(ModelRepositoryContract, AdoptingTwiceGivesTheSameCopyAndDisowningFreesIt
   ASSERT_TRUE(other.ok()) << other.status();
   EXPECT_NE(other->digest(), first->digest());
   EXPECT_EQ(made_->HostCopies(), 2u);
-  repository().Disown(one.model_digest());
+  repository().Disown(one.model_digest(), "");
   EXPECT_EQ(made_->HostCopies(), 1u);
-  repository().Disown(one.model_digest());  // gone already
-  repository().Disown(two.model_digest());
-  repository().Disown(Sha256Hex("never adopted"));
+  repository().Disown(one.model_digest(), "");  // gone already
+  repository().Disown(two.model_digest(), "");
+  repository().Disown(Sha256Hex("never adopted"), "");
   EXPECT_EQ(made_->HostCopies(), 0u);
   EXPECT_TRUE(Adopt(one).ok()) << "its objects are still there";
 }

@@ -164,8 +164,16 @@ class Process final : public Site {
   }
   std::unique_ptr<WorkerLink> MakeLink() override {
     // As a daemon that starts again: the newest wins the worker.
-    return MakeProcessWorkerLink(
-        {*reader_, pool_, host_->fd(), links_.fd(), directory_.path(), ++epoch_, {}, {}, {}}, options_);
+    return MakeProcessWorkerLink({*reader_,
+                                  pool_,
+                                  [this](const std::string&) { return host_; },
+                                  links_.fd(),
+                                  directory_.path(),
+                                  ++epoch_,
+                                  {},
+                                  {},
+                                  {}},
+                                 options_);
   }
   bool Await(Heard& heard, const std::function<bool()>& condition) override {
     std::unique_lock lock(heard.mutex);
@@ -193,7 +201,7 @@ class Process final : public Site {
  private:
   gpu::test::TempDirectory directory_;
   ProcessWorkerOptions options_;
-  std::unique_ptr<transport::HostRegion> host_;
+  std::shared_ptr<transport::HostRegion> host_;
   transport::LinkBuckets links_ = *gpu::CreateNodeLinks(1, {6e9});
   std::unique_ptr<gpu::LinkReader> reader_;
   WorkPool pool_{4};
@@ -428,6 +436,41 @@ TEST_P(WorkerLinkContract, AWorkerLivesOnWhenItsLinkLetsGo) {
   second.link->Kill();
   ASSERT_TRUE(second.AwaitDeaths(1));
   EXPECT_EQ(second.Start(2).code(), 0);
+}
+
+TEST_P(WorkerLinkContract, AWorkerThatServesNobodyIsAssignedInPlaceAndStaysAssigned) {
+  std::uint64_t pid = 0;
+  {
+    Tie tie(site());
+    const auto warm = tie.Start(1);
+    ASSERT_EQ(warm.code(), 0);
+    EXPECT_EQ(warm.description().isolation_key(), "");
+    pid = warm.description().pid();
+    tie.link->Serve("tenant/acme");
+    const auto assigned = tie.Adopt(2);
+    ASSERT_EQ(assigned.code(), 0) << assigned.message();
+    EXPECT_EQ(assigned.incarnation(), 2u);
+    EXPECT_EQ(assigned.description().isolation_key(), "tenant/acme");
+    EXPECT_EQ(assigned.description().pid(), pid) << "the same worker";
+    ASSERT_EQ(tie.Ask(SwapIn(site().Model("kept", 1000))).code(), 0);
+    EXPECT_TRUE(tie.heard.deaths.empty());
+  }
+  // A daemon that comes back knows nothing: the worker says whom it serves, and is adopted as that.
+  Tie second(site());
+  const auto again = second.Adopt(1);
+  ASSERT_EQ(again.code(), 0) << again.message();
+  EXPECT_EQ(again.description().isolation_key(), "tenant/acme");
+  EXPECT_EQ(again.description().pid(), pid);
+  EXPECT_EQ(again.description().resident_size(), 1);
+  second.link->Kill();
+  ASSERT_TRUE(second.AwaitDeaths(1));
+  const auto fresh = second.Start(2);
+  ASSERT_EQ(fresh.code(), 0) << fresh.message();
+  EXPECT_EQ(fresh.description().isolation_key(), "");
+  second.link->Kill();
+  ASSERT_TRUE(second.AwaitDeaths(2));
+  second.link->Serve("tenant/bolt");
+  EXPECT_EQ(second.Start(3).description().isolation_key(), "tenant/bolt") << "from its start on";
 }
 
 TEST_P(WorkerLinkContract, AStuckWorkerFromBeforeIsKilledAndReplaced) {

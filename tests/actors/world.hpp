@@ -38,6 +38,8 @@ class World {
     std::vector<std::shared_ptr<FakeWorkerControl>> workers;
   };
 
+  // Changes what a deployment asks for.
+  using DeployWish = std::function<void(proto::DeployRequest&)>;
   // By name of the node: where it brings inputs of other hosts to.
   using Channels = std::map<std::string, transport::TensorChannel*>;
 
@@ -106,7 +108,7 @@ class World {
   absl::Status Deploy(const std::string& name, Bytes weights,
                       Duration deadline = std::chrono::milliseconds(100),
                       const std::vector<std::string>& inputs = {"x"},
-                      const std::vector<proto::StateTensor>& state = {}) {
+                      const std::vector<proto::StateTensor>& state = {}, const DeployWish& wish = {}) {
     proto::FunctionRecord record;
     record.set_model_digest(Sha256Hex("model " + name));
     record.set_weights_digest(Sha256Hex("weights " + name));
@@ -140,6 +142,7 @@ class World {
     deploy.set_onnx_digest(onnx);
     *deploy.mutable_state() = {state.begin(), state.end()};
     deploy.mutable_slo()->set_deadline_ns(deadline.count());
+    if (wish) wish(deploy);
     return Ask(request, std::chrono::seconds(10)).status();
   }
 
@@ -175,8 +178,10 @@ class World {
   }
 
   // Sends a request; the answer is appended to `answers` with its time.
-  void Infer(const std::string& function, std::uint64_t call, Duration timeout = std::chrono::seconds(10)) {
+  void Infer(const std::string& function, std::uint64_t call, Duration timeout = std::chrono::seconds(10),
+             const std::string& workflow = {}) {
     proto::InferRequest request;
+    request.set_workflow(workflow);
     request.mutable_function()->set_name(function);
     request.set_timeout_ns(timeout.count());
     request.set_call(call);
@@ -273,18 +278,20 @@ class World {
     options.on_event = [this](const std::string& kind, const std::string& message) {
       events.emplace_back(kind, message);
     };
-    for (std::size_t i = 0; i < gpus; ++i) {
+    for (std::size_t i = 0; i < gpus; ++i)
       options.gpus.push_back({"fake:" + std::to_string(i), profile_.memory});
+    if (adjust_) adjust_(options);
+    for (std::size_t i = 0; i < gpus * options.isolation.runtimes; ++i)
       node.workers.push_back(std::make_shared<FakeWorkerControl>());
-    }
     for (auto& worker : node.workers) {
       worker->peer_lends = [&node](std::uint32_t gpu, std::uint64_t loan) {
         return node.workers[gpu]->life.loans.contains(loan);
       };
     }
-    if (adjust_) adjust_(options);
-    options.make_link = [this, workers = node.workers](std::uint32_t i) {
-      return MakeFakeWorkerLink(system_, profile_, workers[i]);
+    auto profile = profile_;
+    profile.memory = Bytes(profile.memory.count() / options.isolation.runtimes);
+    options.make_link = [this, profile, workers = node.workers](std::uint32_t i) {
+      return MakeFakeWorkerLink(system_, profile, workers[i]);
     };
     node.controller = *SpawnNodeController(system_, std::move(options), node.cache);
     directory_.Publish(name, caf::actor_cast<caf::strong_actor_ptr>(node.controller),

@@ -84,14 +84,19 @@ class Daemon:
     def operations(self):
         return Client(self.address("operations"))
 
-    def workers(self):
-        """{GPU: pid} of the living GPU workers of this node."""
+    def runtimes(self):
+        """{(GPU, runtime): pid} of the living GPU workers of this node."""
         found = {}
         for pid, arguments in processes.mentioning(self.settings["run"] + "/worker-").items():
             if arguments[0].endswith("troupe-gpu-worker"):
                 socket = next(argument for argument in arguments if "/worker-" in argument)
-                found[int(re.search(r"/worker-(\d+)\.sock", socket).group(1))] = pid
+                gpu, runtime = re.search(r"/worker-(\d+)(?:\.\d+-(\d+))?\.sock", socket).groups()
+                found[int(gpu), int(runtime or 0)] = pid
         return found
+
+    def workers(self):
+        """{GPU: pid} of the living GPU workers of a node that has one for each GPU."""
+        return {gpu: pid for (gpu, runtime), pid in self.runtimes().items() if runtime == 0}
 
     def terminate(self):
         """SIGTERM; the exit code."""
@@ -105,7 +110,7 @@ class Daemon:
 
     def kill_node(self):
         """As when the machine loses power: the daemon and its workers end at once."""
-        workers = self.workers()
+        workers = self.runtimes()
         self.kill()
         for pid in workers.values():
             processes.kill(pid)

@@ -83,16 +83,17 @@ TEST_F(ManagementHttp, Metrics) {
 }
 
 TEST_F(ManagementHttp, Functions) {
-  const ClientResponse deployed =
-      client_->Ask("POST",
-                   "/v2/troupe/functions/digits?version=2&tenant=a%20b&deadline_ms=12.5&percentile=99"
-                   "&state=past%3Dpresent,a%3Db",
-                   "ONNX bytes");
+  const ClientResponse deployed = client_->Ask(
+      "POST",
+      "/v2/troupe/functions/digits?version=2&tenant=a%20b&isolation=tenant&deadline_ms=12.5&percentile=99"
+      "&state=past%3Dpresent,a%3Db",
+      "ONNX bytes");
   EXPECT_EQ(deployed.code, 200) << deployed.body;
   EXPECT_EQ(boost::json::parse(deployed.body).at("record").at("key").at("name").as_string(), "digits");
   const Deployment last = admin_.last_deployment();
   EXPECT_EQ(last.version, "2");
   EXPECT_EQ(last.tenant, "a b");
+  EXPECT_EQ(last.isolation, "tenant");
   EXPECT_EQ(last.deadline, std::chrono::microseconds(12500));
   EXPECT_EQ(last.percentile, 99);
   EXPECT_EQ(last.onnx, "ONNX bytes");

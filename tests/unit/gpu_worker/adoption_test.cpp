@@ -23,6 +23,26 @@ TEST(AdoptionGate, TheNewestDaemonWins) {
   EXPECT_EQ(gate.Admit(4).code(), absl::StatusCode::kFailedPrecondition);
 }
 
+TEST(AdoptionGate, ItsOwnDaemonMayComeAgainToSayWhomItServes) {
+  AdoptionGate gate;
+  gate.Adopted(5);
+  EXPECT_TRUE(gate.Admit(5, true).ok());
+  EXPECT_EQ(gate.Admit(4, true).code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(ServedKey, AWorkerServesOneUntilItsEnd) {
+  ServedKey serves;
+  EXPECT_TRUE(serves.Admit("", true).ok()) << "whoever comes, again";
+  EXPECT_TRUE(serves.Admit("tenant/a", false).ok());
+  EXPECT_FALSE(serves.Admit("tenant/a", true).ok()) << "it has models of whoever came";
+  EXPECT_TRUE(serves.Assigns("tenant/a"));
+  serves.Serve("tenant/a");
+  EXPECT_FALSE(serves.Assigns("tenant/a"));
+  EXPECT_TRUE(serves.Admit("tenant/a", true).ok());
+  for (const char* other : {"", "tenant/b", "function/a"})
+    EXPECT_EQ(serves.Admit(other, false).code(), absl::StatusCode::kFailedPrecondition) << other;
+}
+
 ControlSnapshot Busy(Lane lane, std::uint64_t order, std::uint64_t progress, std::uint64_t heartbeat) {
   ControlSnapshot snapshot;
   snapshot.heartbeat = heartbeat;

@@ -33,14 +33,16 @@ TEST_F(RegistryVerbTest, DeployUploadsThenAsks) {
   *reply.add_functions() = MakeFunction("digits", "3");
   reply.set_message("no node has adopted it yet");
   troupe.cluster.Answer(Request::kDeploy, reply);
-  EXPECT_EQ(troupe.Run("function deploy digits " + folder +
-                       "/digits.onnx --deadline 50ms --percentile 99 --tenant t --version 3"),
-            ExitCode::kOk);
+  EXPECT_EQ(
+      troupe.Run("function deploy digits " + folder +
+                 "/digits.onnx --deadline 50ms --percentile 99 --tenant t --version 3 --isolation tenant"),
+      ExitCode::kOk);
   EXPECT_EQ(troupe.cluster.uploaded, "an ONNX file");
   const auto& deploy = troupe.cluster.asked.at(0).deploy();
   EXPECT_EQ(deploy.name(), "digits");
   EXPECT_EQ(deploy.version(), "3");
   EXPECT_EQ(deploy.tenant(), "t");
+  EXPECT_EQ(deploy.isolation(), proto::ISOLATION_TENANT);
   EXPECT_EQ(deploy.slo().deadline_ns(), 50000000);
   EXPECT_EQ(deploy.slo().percentile(), 99);
   EXPECT_EQ(deploy.onnx_digest(), "digest-of-the-file");
@@ -64,6 +66,7 @@ TEST_F(RegistryVerbTest, StateIsPairsOfAnInputAndAnOutput) {
 TEST_F(RegistryVerbTest, WithoutADeadlineTheClustersObjectiveApplies) {
   EXPECT_EQ(troupe.Run("function deploy digits " + folder + "/digits.onnx"), ExitCode::kOk);
   EXPECT_FALSE(troupe.cluster.asked.at(0).deploy().has_slo());
+  EXPECT_EQ(troupe.cluster.asked.at(0).deploy().isolation(), proto::ISOLATION_DEFAULT);
 }
 
 TEST_F(RegistryVerbTest, NothingIsSentOfWhatIsWrong) {
@@ -72,6 +75,7 @@ TEST_F(RegistryVerbTest, NothingIsSentOfWhatIsWrong) {
                                  "function deploy digits FOLDER/digits.onnx --percentile 101 --deadline 1s",
                                  "function deploy digits FOLDER/digits.onnx --percentile 0 --deadline 1s",
                                  "function deploy digits FOLDER/digits.onnx --percentile 90",
+                                 "function deploy digits FOLDER/digits.onnx --isolation private",
                                  "workflow submit /none.yaml", "workflow submit FOLDER/binary.yaml"}) {
     auto text = line;
     if (const auto at = text.find("FOLDER"); at != std::string::npos) text.replace(at, 6, folder);

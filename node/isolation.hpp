@@ -1,0 +1,46 @@
+// ISOLATION: with whom a function shares a runtime (a GPU worker's process). Each request has a key; a
+// runtime serves one key, or nobody yet. A model that functions of two keys use has a copy for each, with a
+// name of its own. Pure.
+//
+//   shared     ""               all functions that say so
+//   tenant     "tenant/NAME"    the functions of a tenant; "tenant/-": those without one
+//   workflow   "workflow/NAME"  what this workflow calls
+//   function   "function/NAME"  one function, all its versions
+//
+// In the mode `workflow`, a function that no workflow calls, or that has device state, is on its own.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "proto/function.pb.h"
+
+namespace troupe::node {
+
+// As options and flags name the modes.
+[[nodiscard]] absl::StatusOr<proto::Isolation> ParseIsolation(std::string_view name);
+[[nodiscard]] std::string_view Name(proto::Isolation isolation);
+
+// `mode` is what the node does with functions that do not say (ISOLATION_DEFAULT); `workflow` may be empty.
+[[nodiscard]] std::string IsolationKey(const proto::FunctionRecord& function, proto::Isolation mode,
+                                       const std::string& workflow);
+
+// A model's copy for one key: "DIGEST" for the shared one, else "DIGEST@KEY".
+[[nodiscard]] std::string CopyName(const std::string& digest, const std::string& key);
+[[nodiscard]] std::string DigestOf(const std::string& copy);
+[[nodiscard]] std::string KeyOf(const std::string& copy);
+
+// How a worker names what it serves. On a node whose fresh workers serve nobody (`isolated`) it is empty for
+// those; elsewhere it is empty for shared ones.
+inline constexpr char kSharedRuntime[] = "shared";
+struct Serves {
+  bool assigned = true;
+  std::string key{};
+  bool operator==(const Serves&) const = default;
+};
+[[nodiscard]] std::string RuntimeName(const Serves& serves, bool isolated);
+// InvalidArgument: a worker of another program, or of a node that was set up in another way.
+[[nodiscard]] absl::StatusOr<Serves> ParseRuntimeName(const std::string& name, bool isolated);
+
+}  // namespace troupe::node

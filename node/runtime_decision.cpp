@@ -1,0 +1,190 @@
+// The swap scheduler and its runtimes: which of them a request may use, which one is made to serve whom, and
+// which one is kept for a request.
+#include <algorithm>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "base/check.hpp"
+#include "node/isolation.hpp"
+#include "node/swap_scheduler.hpp"
+
+namespace troupe::node {
+
+bool SwapScheduler::Serves(const Entry& entry, const Gpu& gpu) const {
+  return gpu.assigned && gpu.key == models_.at(entry.request.model).key;
+}
+
+bool SwapScheduler::HeldByOther(const Entry& entry, GpuIndex gpu) const {
+  const auto hold = holds_.find(gpu);
+  return hold != holds_.end() && hold->second != entry.request.id;
+}
+
+// Places of the device that are kept for others, with its other runtimes: without them those could drain, and
+// would never be begun on.
+std::uint32_t SwapScheduler::KeptPlaces(const Entry& entry, const Gpu& gpu) const {
+  return static_cast<std::uint32_t>(std::count_if(holds_.begin(), holds_.end(), [&](const auto& hold) {
+    return hold.first != gpu.index && hold.second != entry.request.id &&
+           gpus_.at(hold.first).device == gpu.device;
+  }));
+}
+
+// A request is given runtimes of its key, and the first warm one of each device that has none of them: one
+// runtime per key and device, so that nobody takes all of a device's. While one is coming no other is taken.
+bool SwapScheduler::MayChoose(const Entry& entry, const Gpu& gpu) const {
+  if (Serves(entry, gpu)) return true;
+  const std::string& key = models_.at(entry.request.model).key;
+  if (gpu.assigned || HeldByOther(entry, gpu.index) || !gpus_.Takeable(gpu)) return false;
+  if (gpus_.Coming(key) || gpus_.Served(key, gpu.device)) return false;
+  const auto& all = gpus_.gpus();
+  return std::none_of(all.begin(), all.end(), [&](const auto& other) {
+    const Gpu& before = other.second;
+    return before.device == gpu.device && before.index < gpu.index && !before.assigned &&
+           !HeldByOther(entry, before.index) && gpus_.Takeable(before);
+  });
+}
+
+bool SwapScheduler::KeyWaits(const std::string& key) const {
+  const auto& heads = queue_.heads();
+  return std::any_of(heads.begin(), heads.end(), [&](const auto& head) {
+    const Model& model = models_.at(head.model);
+    return model.in_region && model.key == key;
+  });
+}
+
+// Time enough has passed since then. If not, Decide is due when it has.
+bool SwapScheduler::Settled(Time since, Time now) {
+  const Time due = since + limits_.settle;
+  if (due > now) look_again_ = std::min(look_again_, due);
+  return due <= now;
+}
+
+// True when this runtime may be taken away for a request that finds no other: it is idle, and nobody waits
+// for it; one that was kept for the request may go although others wait for it, so that nobody waits for
+// ever.
+bool SwapScheduler::MayTake(const Entry& entry, const Gpu& gpu, Time now) {
+  if (Serves(entry, gpu) || HeldByOther(entry, gpu.index) || !gpus_.Takeable(gpu)) return false;
+  if (!CanEverFit(entry.request.model, gpu) || !StateAllows(entry, gpu.index)) return false;
+  if (policies_.gpu.early_binding && gpu.device != Home(entry.request.model)) return false;
+  const std::string& key = models_.at(entry.request.model).key;
+  if (gpus_.Served(key, gpu.device)) return false;
+  if (!gpu.assigned || entry.hold == gpu.index) return true;
+  if (KeyWaits(gpu.key)) return false;
+  // Who has a runtime elsewhere takes a second one only from somebody who does not need it.
+  if (gpus_.Served(key, std::nullopt)) return Settled(gpu.idle_since, now);
+  // One that is being started will be warm in a moment, and costs nobody his.
+  return !gpus_.Starting() || Settled(entry.arrival, now);
+}
+
+// A request was not placed on a runtime of its key: one is made for it, where that can be done.
+void SwapScheduler::SeekRuntime(Entry& entry, const GpuChoice& choice, Time now) {
+  const std::string key = models_.at(entry.request.model).key;
+  if (gpus_.Coming(key) || entry.request.trial) return;
+  // To wait for a busy one is no worse than to start another, unless it has lasted.
+  if (choice.verdict == GpuVerdict::kWait && !Settled(entry.arrival, now)) return;
+  if (choice.verdict == GpuVerdict::kRun) return Assign(choice.gpu, {true, key});
+  const Gpu* best = nullptr;
+  const auto rank = [&](const Gpu& gpu) {
+    return std::tuple(gpu.index != entry.hold, gpu.assigned, gpus_.InFlightOn(gpu.device), gpu.idle_since,
+                      gpu.index);
+  };
+  for (const auto& [index, gpu] : gpus_.gpus()) {
+    if (!MayTake(entry, gpu, now)) continue;
+    if (best == nullptr || rank(gpu) < rank(*best)) best = &gpu;
+  }
+  if (best == nullptr) return;
+  const GpuIndex taken = best->index;
+  if (!ClearStates(taken)) return;
+  Release(entry);
+  Assign(taken, {true, key});
+}
+
+// Its worker may go. False: models with state are sent away first, and it may when they are gone.
+bool SwapScheduler::ClearStates(GpuIndex index) {
+  const std::vector<std::string> models = GpuTable::WithStates(gpus_.at(index));
+  for (const std::string& model : models) {
+    Evict(index, model);
+    departures_.push_back({index, model});
+  }
+  return models.empty();
+}
+
+void SwapScheduler::Assign(GpuIndex index, const node::Serves& serves) {
+  const Gpu& gpu = gpus_.at(index);
+  Assignment order{
+      .gpu = index, .assigned = serves.assigned, .key = serves.key, .fresh = gpu.assigned, .from = gpu.key};
+  ++(!serves.assigned ? counts_.given_back : gpu.assigned ? counts_.taken : counts_.assigned);
+  if (const auto hold = holds_.find(index); hold != holds_.end()) Release(requests_.at(hold->second));
+  std::erase_if(hints_, [&](const auto& hint) { return hint.first.first == index; });
+  gpus_.BeginAssign(index, serves.key);
+  states_.WorkerGone(index);
+  assignments_.push_back(std::move(order));
+}
+
+bool SwapScheduler::AtHome(const Gpu& gpu) const {
+  return limits_.isolated ? !gpu.assigned : gpu.assigned && gpu.key.empty();
+}
+
+void SwapScheduler::GiveBack(Time now, Duration idle) {
+  std::vector<GpuIndex> back;
+  for (const auto& [index, gpu] : gpus_.gpus()) {
+    if (AtHome(gpu) || !gpus_.Takeable(gpu) || holds_.contains(index)) continue;
+    if (now - gpu.idle_since >= idle && !KeyWaits(gpu.key)) back.push_back(index);
+  }
+  for (const GpuIndex index : back) {
+    if (!ClearStates(index)) continue;
+    Assign(index, {!limits_.isolated, {}});
+    // Nobody's is not a key that somebody could wait for.
+    if (limits_.isolated) gpus_.ForgetComing(index);
+  }
+}
+
+Time SwapScheduler::NextIdle(Duration idle) const {
+  Time due = Time::max();
+  for (const auto& [index, gpu] : gpus_.gpus()) {
+    if (gpu.worker == WorkerState::kReady && gpu.in_flight == 0 && !AtHome(gpu))
+      due = std::min(due, gpu.idle_since + idle);
+  }
+  return due;
+}
+
+// Keeps a GPU for a request: one that has its model before others, the one that will be empty first. Without
+// a GPU that nobody holds the request keeps its place in the queue, and tries again when it is passed again.
+void SwapScheduler::HoldFor(Entry& entry) {
+  const std::string& key = models_.at(entry.request.model).key;
+  if (gpus_.Coming(key)) return;
+  const Gpu* best = nullptr;
+  const auto rank = [&](const Gpu& gpu) {
+    return std::tuple(!Serves(entry, gpu), gpu.Find(entry.request.model) == nullptr, gpu.in_flight,
+                      gpu.busy_until, gpu.index);
+  };
+  for (const auto& [index, gpu] : gpus_.gpus()) {
+    if (gpu.worker != WorkerState::kReady || holds_.contains(index) || !CanEverFit(entry.request.model, gpu))
+      continue;
+    if (policies_.gpu.early_binding && gpu.device != Home(entry.request.model)) continue;
+    if (!StateAllows(entry, index)) continue;
+    if (!Serves(entry, gpu) && gpus_.Served(key, gpu.device)) continue;  // it waits for its own there
+    if (best == nullptr || rank(gpu) < rank(*best)) best = &gpu;
+  }
+  if (best == nullptr) return;
+  holds_.emplace(best->index, entry.request.id);
+  entry.hold = best->index;
+}
+
+// A GPU that turned out to be too small for the model, or that is its home no more, is kept in vain.
+void SwapScheduler::LeaveUselessHold(Entry& entry) {
+  if (entry.hold == kNoGpu) return;
+  const Gpu& gpu = gpus_.at(entry.hold);
+  const bool fits = CanEverFit(entry.request.model, gpu) && StateAllows(entry, entry.hold);
+  const bool has_other = !Serves(entry, gpu) && gpus_.Served(models_.at(entry.request.model).key, gpu.device);
+  const bool away = policies_.gpu.early_binding && gpu.device != Home(entry.request.model);
+  if (!fits || has_other || away) Release(entry);
+}
+
+void SwapScheduler::Release(Entry& entry) {
+  if (entry.hold == kNoGpu) return;
+  holds_.erase(entry.hold);
+  entry.hold = kNoGpu;
+}
+
+}  // namespace troupe::node

@@ -1,0 +1,144 @@
+#!/usr/bin/python3
+"""Functions that do not share a GPU worker: by tenant, workflow or function, on one GPU whose memory three workers share."""
+import os
+import pathlib
+import signal
+
+import numpy as np
+
+from harness import E2eTest, Load, eventually, main
+from harness.networks import ensemble, scale
+from harness.shell import Shell
+
+X = np.arange(4, dtype=np.float32).reshape(1, 4)
+
+
+def regions(pid):
+    """{memory file: inode} of the host regions that a process maps, and of those that it has a descriptor of."""
+    mapped, held = {}, {}
+    for line in pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines():
+        fields = line.split(maxsplit=5)
+        if len(fields) == 6 and fields[5].startswith("/memfd:troupe-host"):
+            assert "w" not in fields[1], f"a worker can write a host region: {line}"
+            mapped[fields[5].removesuffix(" (deleted)")] = int(fields[4])
+    for entry in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        target = os.readlink(entry)
+        if target.startswith("/memfd:troupe-host"):
+            held[target.removesuffix(" (deleted)")] = os.stat(entry).st_ino
+    return mapped, held
+
+
+class Isolation(E2eTest):
+    def start_isolated(self, mode, **options):
+        daemon = self.start("one", "all", isolation=mode, **options).wait_serving()
+        self.shell = Shell(daemon.address("manager"), self.directory)
+        eventually(lambda: len(self.runtimes("")) == 3, "three warm runtimes")
+        return daemon
+
+    def runtimes(self, key=None):
+        """[runtime] of GPU 0 that are ready; with `key`, only those that serve it."""
+        gpu = self.shell.json("gpu", "show", "one/0")["gpus"][0]
+        return [runtime for runtime in gpu.get("runtimes", [])
+                if runtime["state"] == "ready" and (key is None or runtime.get("key", "") == key)]
+
+    def served(self):
+        return {runtime.get("key", "") for runtime in self.runtimes()} - {""}
+
+    def pid(self, key):
+        (runtime,) = eventually(lambda: self.runtimes(key), f"a runtime that serves {key}")
+        return int(runtime["pid"])
+
+    def ask(self, factor):
+        self.assertEqual(self.http.infer(f"times-{factor}", {"x": X})["y"], (factor * X).reshape(-1).tolist())
+
+    def deploy(self, daemon, factor, query):
+        self.http = daemon.http
+        self.http.deploy(f"times-{factor}", scale(factor), query).good()
+
+    def test_tenants_have_workers_and_memory_of_their_own(self):
+        daemon = self.start_isolated("tenant")
+        self.deploy(daemon, 2, "?tenant=acme")
+        self.deploy(daemon, 3, "?tenant=bolt")
+        self.deploy(daemon, 5, "?tenant=acme")
+        for factor in (2, 3, 5):
+            self.ask(factor)
+        self.assertEqual(self.served(), {"tenant/acme", "tenant/bolt"})
+        warm = self.pid("")
+        acme, bolt = self.pid("tenant/acme"), self.pid("tenant/bolt")
+        self.assertEqual(len({acme, bolt, warm}), 3)
+        seen = {}
+        for name, pid in (("acme", acme), ("bolt", bolt)):
+            mapped, held = regions(pid)
+            self.assertEqual(set(mapped), {f"/memfd:troupe-host one tenant/{name}"}, "its own region, and no other")
+            self.assertLessEqual(set(held.items()), set(mapped.items()), "nor a descriptor of another")
+            seen.update(mapped)
+        self.assertEqual(len(set(seen.values())), 2)
+        for name in regions(warm)[0]:
+            self.assertIn("nobody", name, "who serves nobody sees no model")
+        self.assertIn("tenant/acme", self.shell.text("gpu", "show", "one/0"))
+        self.assertIn("runtime-assigned", self.shell.text("events"))
+
+        # A worker that dies costs its own tenant a moment, and the other one nothing.
+        load = Load(lambda: (self.ask(2), self.ask(3)))
+        load.wait(10)
+        os.kill(acme, signal.SIGKILL)
+        load.wait(10)
+        load.stop()
+        self.assertEqual(self.pid("tenant/bolt"), bolt)
+        self.assertNotEqual(self.pid("tenant/acme"), acme)
+
+    def test_more_functions_than_workers(self):
+        daemon = self.start_isolated("function")
+        for factor in (2, 3, 5, 7):
+            self.deploy(daemon, factor, "?tenant=acme")
+        for factor in (2, 3, 5, 7, 2, 7, 3):
+            self.ask(factor)
+        eventually(lambda: len(self.runtimes()) == 3, "all workers are up")
+        self.assertLessEqual(self.served(), {f"function/times-{factor}" for factor in (2, 3, 5, 7)})
+        self.assertIn("runtime-reclaimed", self.shell.text("events"))
+
+    def test_functions_of_a_workflow_share_a_worker(self):
+        daemon = self.start_isolated("workflow")
+        functions, workflow = ensemble()
+        for name, onnx in functions.items():
+            daemon.http.deploy(name, onnx).good()
+        daemon.http.call("POST", "/v2/troupe/workflows", workflow).good()
+        eventually(lambda: daemon.http.get("/v2/models/ensemble").code == 200, "the workflow is known")
+        image = {"image": np.ones((1, 1, 8, 8), np.float32)}
+        answer = daemon.http.infer("ensemble", image)["probabilities"]
+        self.assertAlmostEqual(sum(answer), 1, places=4)
+        self.assertEqual(self.served(), {"workflow/ensemble"}, "all its steps ran on one worker")
+        daemon.http.infer("digits-cnn", image)
+        self.assertEqual(self.served(), {"workflow/ensemble", "function/digits-cnn"})
+
+    def test_a_function_says_for_itself_and_an_idle_worker_is_given_back(self):
+        daemon = self.start_isolated("shared", runtimes=3, runtime_idle="1s")
+        self.deploy(daemon, 2, "?isolation=function")
+        self.deploy(daemon, 3, "")
+        self.ask(2)
+        self.ask(3)
+        first = self.pid("function/times-2") if self.runtimes("function/times-2") else 0
+        eventually(lambda: len(self.runtimes("")) == 3, "all serve nobody again")
+        self.assertNotIn(first, {int(runtime["pid"]) for runtime in self.runtimes()}, "a used worker is replaced")
+        self.ask(2)
+        refused = daemon.http.deploy("times-4", scale(4), "?isolation=private")
+        self.assertEqual(refused.code, 400, refused.body)
+
+    def test_a_node_that_comes_back_adopts_its_workers_with_whom_they_serve(self):
+        front, (node,) = self.start_cluster(1, isolation="tenant")
+        self.http = front.http
+        self.http.deploy("times-2", scale(2), "?tenant=acme").good()
+        self.ask(2)
+        before = node.runtimes()
+        self.assertEqual(len(before), 3)
+        resident = eventually(lambda: self.http.function("times-2").get("resident_on"), "the model is on the GPU")
+        node.kill()
+        node = self.start("node-0", "node", manager=front.address("manager"), isolation="tenant")
+        eventually(lambda: self.http.members().get("node-0") == "ALIVE", "the node is back")
+        eventually(lambda: self.http.function("times-2").get("resident_on") == resident, "its model is still there")
+        self.ask(2)
+        self.assertEqual(node.runtimes(), before, "the same workers")
+
+
+if __name__ == "__main__":
+    main()

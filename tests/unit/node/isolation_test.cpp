@@ -1,0 +1,465 @@
+// Whom a request may share a runtime with, and how runtimes come to serve somebody.
+#include "node/isolation.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <set>
+
+#include "base/random.hpp"
+#include "node/swap_scheduler.hpp"
+#include "tests/unit/node/fake_worker.hpp"
+
+namespace troupe::node::isolation_test {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::minutes;
+using std::chrono::seconds;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+proto::FunctionRecord Function(const std::string& name, const std::string& tenant,
+                               proto::Isolation isolation) {
+  proto::FunctionRecord function;
+  function.mutable_key()->set_name(name);
+  function.set_tenant(tenant);
+  function.set_isolation(isolation);
+  return function;
+}
+
+TEST(Isolation, AKeySaysWithWhomAFunctionSharesItsRuntime) {
+  struct Case {
+    proto::Isolation says, mode;
+    const char *tenant, *workflow, *key;
+  };
+  const Case cases[] = {
+      {proto::ISOLATION_DEFAULT, proto::ISOLATION_SHARED, "acme", "w", ""},
+      {proto::ISOLATION_SHARED, proto::ISOLATION_FUNCTION, "acme", "w", ""},
+      {proto::ISOLATION_DEFAULT, proto::ISOLATION_TENANT, "acme", "w", "tenant/acme"},
+      {proto::ISOLATION_TENANT, proto::ISOLATION_SHARED, "acme", "", "tenant/acme"},
+      {proto::ISOLATION_TENANT, proto::ISOLATION_SHARED, "", "", "tenant/-"},
+      {proto::ISOLATION_WORKFLOW, proto::ISOLATION_SHARED, "acme", "w", "workflow/w"},
+      {proto::ISOLATION_WORKFLOW, proto::ISOLATION_SHARED, "acme", "", "function/f"},
+      {proto::ISOLATION_DEFAULT, proto::ISOLATION_FUNCTION, "acme", "w", "function/f"},
+      {static_cast<proto::Isolation>(99), proto::ISOLATION_SHARED, "acme", "w", "function/f"},
+  };
+  for (const Case& c : cases) {
+    EXPECT_EQ(IsolationKey(Function("f", c.tenant, c.says), c.mode, c.workflow), c.key)
+        << c.says << " on a node of " << c.mode;
+  }
+}
+
+TEST(Isolation, CopiesAndRuntimesHaveNamesThatCanBeReadBack) {
+  EXPECT_EQ(CopyName("abc", ""), "abc");
+  EXPECT_EQ(CopyName("abc", "tenant/x"), "abc@tenant/x");
+  EXPECT_EQ(DigestOf("abc@tenant/x"), "abc");
+  EXPECT_EQ(KeyOf("abc@tenant/x"), "tenant/x");
+  EXPECT_EQ(KeyOf("abc"), "");
+  for (const bool isolated : {false, true}) {
+    for (const Serves& serves : {Serves{true, ""}, Serves{true, "tenant/x"}, Serves{!isolated, ""}})
+      EXPECT_EQ(*ParseRuntimeName(RuntimeName(serves, isolated), isolated), serves);
+  }
+  for (const char* wrong : {"shard", "tenant", "tenant/", "tenant-x"})
+    EXPECT_TRUE(absl::IsInvalidArgument(ParseRuntimeName(wrong, true).status())) << wrong;
+  EXPECT_FALSE(ParseRuntimeName(kSharedRuntime, false).ok());
+  for (const char* mode : {"shared", "tenant", "workflow", "function"})
+    EXPECT_EQ(Name(*ParseIsolation(mode)), mode);
+  EXPECT_FALSE(ParseIsolation("private").ok());
+}
+
+// One GPU with runtimes that serve nobody, and models "m@tenant/a" and so on of 20 MiB.
+class Runtimes : public testing::Test {
+ protected:
+  explicit Runtimes(std::uint32_t devices = 1, SchedulerLimits limits = {.isolated = true})
+      : scheduler(limits, *FindSchedulerPolicies({})) {
+    for (GpuIndex i = 0; i < devices * 2; ++i) {
+      scheduler.AddRuntime(i, MiB(50), i / 2);
+      Warm(i);
+    }
+    for (const char* tenant : {"a", "b", "c"}) scheduler.DescribeModel(Model(tenant), MiB(20), MiB(1));
+    scheduler.DescribeModel("m", MiB(20), MiB(1));
+  }
+  static std::string Model(const std::string& tenant) { return "m@tenant/" + tenant; }
+  void Warm(GpuIndex gpu) {
+    scheduler.Apply(WorkerReady{.gpu = gpu, .memory = MiB(50), .free = MiB(50), .assigned = false}, now);
+  }
+  void Ready(GpuIndex gpu, const std::string& key) {
+    scheduler.Apply(WorkerReady{.gpu = gpu, .memory = MiB(50), .free = MiB(50), .key = key}, now);
+  }
+  RequestId Submit(const std::string& model) {
+    NodeRequest request;
+    request.id = {1, next++};
+    request.function = "f-" + model;
+    request.model = model;
+    request.deadline = deadline;
+    EXPECT_TRUE(scheduler.Submit(request, now).accepted);
+    return request.id;
+  }
+  // "GPU:KEY" of each order, "!" behind those that kill a worker.
+  std::vector<std::string> Decide() {
+    for (Dispatch& dispatch : scheduler.Decide(now)) dispatches.push_back(std::move(dispatch));
+    scheduler.Check();
+    return Orders();
+  }
+  std::vector<std::string> Orders() {
+    std::vector<std::string> orders;
+    for (const Assignment& order : scheduler.TakeAssignments()) {
+      orders.push_back(std::to_string(order.gpu) + ":" + RuntimeName({order.assigned, order.key}, true) +
+                       (order.fresh ? "!" : ""));
+    }
+    return orders;
+  }
+  void Serve(const Dispatch& dispatch) {
+    scheduler.Apply(SwapInDone{.gpu = dispatch.gpu, .model = dispatch.model}, now);
+    scheduler.Apply(RunDone{.gpu = dispatch.gpu, .request = dispatch.request, .took = milliseconds(1)}, now);
+  }
+  // A request of this tenant that finds a runtime, however it comes by it.
+  void Use(const std::string& tenant) {
+    Submit(Model(tenant));
+    Decide();
+    for (const auto& [index, gpu] : scheduler.gpus().gpus())
+      if (gpu.coming == "tenant/" + tenant) Ready(index, "tenant/" + tenant);
+    Decide();
+    ASSERT_FALSE(dispatches.empty());
+    ASSERT_EQ(dispatches.back().model, Model(tenant));
+    Serve(dispatches.back());
+  }
+
+  SwapScheduler scheduler;
+  std::vector<Dispatch> dispatches;
+  std::uint64_t next = 1;
+  Time now{seconds(100)};
+  Time deadline = Time::max();
+};
+
+TEST_F(Runtimes, AWarmOneIsAssignedAndServesItsKeyAlone) {
+  Submit(Model("a"));
+  EXPECT_THAT(Decide(), ElementsAre("0:tenant/a"));
+  EXPECT_THAT(dispatches, IsEmpty()) << "its worker does not know of it yet";
+  EXPECT_THAT(Decide(), IsEmpty()) << "one is coming";
+  Submit(Model("b"));
+  EXPECT_THAT(Decide(), ElementsAre("1:tenant/b"));
+  Ready(0, "tenant/a");
+  EXPECT_THAT(Decide(), IsEmpty());
+  ASSERT_EQ(dispatches.size(), 1u);
+  EXPECT_EQ(dispatches[0].gpu, 0u);
+  Ready(1, "tenant/b");
+  EXPECT_THAT(Decide(), IsEmpty());
+  ASSERT_EQ(dispatches.size(), 2u);
+  EXPECT_EQ(dispatches[1].gpu, 1u);
+  EXPECT_EQ(dispatches[1].model, Model("b"));
+}
+
+TEST_F(Runtimes, SharedFunctionsHaveOneOfTheirOwn) {
+  Use("a");
+  Submit("m");
+  EXPECT_THAT(Decide(), ElementsAre("1:shared"));
+  Ready(1, "");
+  Decide();
+  EXPECT_EQ(dispatches.back().gpu, 1u);
+}
+
+TEST_F(Runtimes, TheColdestIdleOneIsTakenAway) {
+  Use("a");
+  now += milliseconds(5);
+  Use("b");
+  now += milliseconds(5);
+  Submit(Model("c"));
+  EXPECT_THAT(Decide(), ElementsAre("0:tenant/c!")) << "a's is idle for longer than b's";
+  EXPECT_THAT(scheduler.gpus().at(0).residents, IsEmpty());
+  Ready(0, "tenant/c");
+  Decide();
+  EXPECT_EQ(dispatches.back().model, Model("c"));
+  EXPECT_EQ(scheduler.counts().assigned, 2u);
+  EXPECT_EQ(scheduler.counts().taken, 1u);
+}
+
+TEST_F(Runtimes, OneThatRunsOrWhoseAnswersAreNotReadStays) {
+  Use("a");
+  Use("b");
+  Submit(Model("a"));
+  Decide();  // it runs
+  scheduler.Unread(1, 1);
+  Submit(Model("c"));
+  EXPECT_THAT(Decide(), IsEmpty());
+  scheduler.Unread(1, -1);
+  EXPECT_THAT(Decide(), ElementsAre("1:tenant/c!"));
+}
+
+TEST_F(Runtimes, OneWhoseWorkerDiesOnTheWayIsSoughtElsewhere) {
+  Submit(Model("a"));
+  EXPECT_THAT(Decide(), ElementsAre("0:tenant/a"));
+  scheduler.Apply(WorkerLost{0, "killed"}, now);
+  EXPECT_THAT(Decide(), ElementsAre("1:tenant/a"));
+  Warm(0);
+  EXPECT_THAT(Decide(), IsEmpty()) << "one is coming";
+  Ready(1, "tenant/a");
+  Decide();
+  EXPECT_EQ(dispatches.back().gpu, 1u);
+}
+
+TEST_F(Runtimes, NobodysRuntimeIsTakenWhileOneIsBeingStarted) {
+  Use("a");
+  Use("b");
+  scheduler.Apply(WorkerLost{0, "killed"}, now);
+  Submit(Model("a"));
+  EXPECT_THAT(Decide(), IsEmpty()) << "b's is idle, and a's is about to be replaced";
+  EXPECT_EQ(scheduler.NextDue(), now + seconds(1));
+  now += seconds(1);
+  EXPECT_THAT(Decide(), ElementsAre("1:tenant/a!")) << "that has lasted";
+}
+
+TEST_F(Runtimes, AKeyThatOthersKeepOutIsServedInTheEnd) {
+  Use("a");
+  Use("b");
+  std::vector<Dispatch> running;
+  deadline = now;
+  const RequestId poor = Submit(Model("c"));
+  bool served = false;
+  for (int i = 0; i < 200 && !served; ++i) {
+    // Both keep their runtimes busy, and requests of theirs wait at all times.
+    for (const char* tenant : {"a", "b"}) {
+      NodeRequest request;
+      request.id = {2, next++};
+      request.function = tenant;
+      request.model = Model(tenant);
+      request.deadline = now + seconds(1);
+      ASSERT_TRUE(scheduler.Submit(request, now).accepted);
+    }
+    now += milliseconds(1);
+    for (const std::string& order : Decide()) {
+      EXPECT_THAT(order, testing::EndsWith("!"));
+      Ready(static_cast<GpuIndex>(order[0] - '0'), order.substr(2, order.size() - 3));
+    }
+    Decide();
+    for (const Dispatch& dispatch : std::exchange(dispatches, {})) running.push_back(dispatch);
+    if (running.empty()) continue;
+    const Dispatch done = running.front();
+    running.erase(running.begin());
+    Serve(done);
+    served = done.request == poor;
+  }
+  EXPECT_TRUE(served);
+}
+
+TEST_F(Runtimes, OneThatDidNothingForLongServesNobodyAgain) {
+  Use("a");
+  EXPECT_EQ(scheduler.NextIdle(minutes(10)), now + minutes(10));
+  now += minutes(9);
+  scheduler.GiveBack(now, minutes(10));
+  EXPECT_THAT(Orders(), IsEmpty());
+  now += minutes(1);
+  scheduler.GiveBack(now, minutes(10));
+  EXPECT_THAT(Orders(), ElementsAre("0:!"));
+  EXPECT_EQ(scheduler.NextIdle(minutes(10)), Time::max());
+  Warm(0);
+  Submit(Model("b"));
+  EXPECT_THAT(Decide(), ElementsAre("0:tenant/b"));
+}
+
+struct TwoGpus : Runtimes {
+  TwoGpus() : Runtimes(2) {}
+};
+
+TEST_F(TwoGpus, ABusyKeyTakesOneRuntimeOfEachGpuAndNoMore) {
+  for (int i = 0; i < 8; ++i) Submit(Model("a"));
+  EXPECT_THAT(Decide(), ElementsAre("0:tenant/a"));
+  Ready(0, "tenant/a");
+  EXPECT_THAT(Decide(), ElementsAre("2:tenant/a"));
+  Ready(2, "tenant/a");
+  EXPECT_THAT(Decide(), IsEmpty()) << "the rest of both GPUs is for others";
+  std::set<GpuIndex> used;
+  for (const Dispatch& dispatch : dispatches) used.insert(dispatch.gpu);
+  EXPECT_THAT(used, ElementsAre(0u, 2u));
+}
+
+TEST_F(TwoGpus, ASecondRuntimeIsTakenOnlyFromWhoDoesNotNeedIt) {
+  Use("a");
+  Use("b");
+  Use("c");
+  Submit("m");
+  Decide();
+  for (const auto& [index, gpu] : scheduler.gpus().gpus())
+    if (gpu.coming) Ready(index, "");
+  Decide();
+  Serve(dispatches.back());  // all four serve somebody
+  for (int i = 0; i < 8; ++i) Submit(Model("a"));
+  EXPECT_THAT(Decide(), IsEmpty()) << "the others have been idle for a moment only";
+  now += seconds(2);
+  const auto orders = Decide();
+  ASSERT_EQ(orders.size(), 1u);
+  EXPECT_THAT(orders[0], testing::EndsWith(":tenant/a!"));
+}
+
+struct SharedRuntime : Runtimes {
+  SharedRuntime() : Runtimes(1, {}) {}
+};
+
+TEST_F(SharedRuntime, AnIsolatedFunctionIsServedOnANodeThatIsolatesNobody) {
+  Ready(0, "");
+  Ready(1, "");
+  Submit("m");
+  EXPECT_THAT(Decide(), IsEmpty());
+  now += milliseconds(1);
+  Serve(dispatches.back());
+  const GpuIndex idle = 1 - dispatches.back().gpu;
+  Submit(Model("a"));
+  EXPECT_THAT(Decide(), ElementsAre(std::to_string(idle) + ":tenant/a!"));
+  Ready(idle, "tenant/a");
+  Decide();
+  Serve(dispatches.back());
+  now += minutes(10);
+  scheduler.GiveBack(now, minutes(10));
+  EXPECT_THAT(Orders(), ElementsAre(std::to_string(idle) + ":shared!")) << "back to what is shared";
+}
+
+// Random arrivals of six keys on runtimes of one or two GPUs, whose workers come late, die and forget.
+class RandomWorld {
+ public:
+  RandomWorld(std::uint64_t seed, const PolicyNames& names)
+      : random_(seed),
+        scheduler_({.swap_ahead = 1 + static_cast<std::uint32_t>(seed % 3), .seed = seed, .isolated = true},
+                   *FindSchedulerPolicies(names)) {
+    for (std::uint64_t i = 0; i < 12; ++i) {
+      const std::string name = CopyName("m" + std::to_string(i % 4), i % 6 == 0 ? "" : Key(i % 6));
+      models_[name] = {.weights = MiB(10 + random_.Below(20)), .activation = MiB(1 + random_.Below(4))};
+      scheduler_.DescribeModel(name, models_[name].weights, models_[name].activation);
+    }
+    const auto devices = 1 + static_cast<std::uint32_t>(random_.Below(2));
+    for (GpuIndex i = 0; i < devices * 3; ++i) {
+      scheduler_.AddRuntime(i, MiB(60), i / 3);
+      runtimes_.emplace_back();
+      Start(i, {false, ""});
+    }
+  }
+  void Run(int steps) {
+    for (int i = 0; i < steps; ++i) {
+      now_ += Duration(random_.Below(2'000'000));
+      if (random_.Below(3) == 0) Arrive();
+      if (random_.Below(200) == 0) Kill(static_cast<GpuIndex>(random_.Below(runtimes_.size())));
+      if (random_.Below(100) == 0) scheduler_.GiveBack(now_, milliseconds(20));
+      Work();
+    }
+  }
+  void Drain() {
+    for (int i = 0; i < 20000 && !open_.empty(); ++i) {
+      now_ += milliseconds(1);
+      Work();
+    }
+    EXPECT_TRUE(open_.empty()) << open_.size() << " requests wait for ever";
+  }
+  std::uint64_t served = 0;
+  [[nodiscard]] const SchedulerCounts& counts() const { return scheduler_.counts(); }
+
+ private:
+  struct Runtime {
+    std::unique_ptr<FakeWorker> worker;
+    Serves serves;
+    std::optional<Serves> starting;
+  };
+  static std::string Key(std::uint64_t i) { return "tenant/t" + std::to_string(i); }
+
+  void Arrive() {
+    NodeRequest request;
+    auto model = models_.begin();
+    std::advance(model, random_.Below(models_.size()));
+    request.id = {1, next_++};
+    request.model = request.function = model->first;
+    request.deadline = now_ + milliseconds(random_.Below(100));
+    if (scheduler_.Submit(request, now_).accepted) open_.insert(request.id);
+  }
+  void Start(GpuIndex gpu, const Serves& serves) {
+    auto& runtime = runtimes_[gpu];
+    runtime.worker = std::make_unique<FakeWorker>(gpu, MiB(60), Bytes(), models_);
+    runtime.serves = serves;
+    runtime.starting.reset();
+    WorkerReady ready = runtime.worker->Ready();
+    ready.peer_copies = false;
+    ready.assigned = serves.assigned;
+    ready.key = serves.key;
+    Handle(scheduler_.Apply(ready, now_));
+  }
+  // What was to come does not: the next one serves nobody.
+  void Kill(GpuIndex gpu) {
+    runtimes_[gpu].worker = nullptr;
+    runtimes_[gpu].starting = Serves{false, ""};
+    Handle(scheduler_.Apply(WorkerLost{gpu, "killed"}, now_));
+  }
+  void Work() {
+    for (GpuIndex gpu = 0; gpu < runtimes_.size(); ++gpu) {
+      auto& runtime = runtimes_[gpu];
+      if (runtime.starting && random_.Below(3) == 0) Start(gpu, Serves(*runtime.starting));
+      if (runtime.worker == nullptr || random_.Below(2) == 0) continue;
+      const auto out = runtime.worker->Step(milliseconds(1 + random_.Below(5)), absl::OkStatus());
+      EXPECT_FALSE(runtime.worker->overbooked());
+      for (const auto& done : out.evicted) Handle(scheduler_.Apply(done, now_));
+      for (const auto& done : out.swapped) Handle(scheduler_.Apply(done, now_));
+      for (const auto& done : out.ran) Handle(scheduler_.Apply(done, now_));
+    }
+    scheduler_.Check();
+    for (const Dispatch& dispatch : scheduler_.Decide(now_)) {
+      auto& runtime = runtimes_[dispatch.gpu];
+      ASSERT_NE(runtime.worker, nullptr) << "dispatched to a worker that is not there";
+      EXPECT_TRUE(runtime.serves.assigned);
+      EXPECT_EQ(runtime.serves.key, KeyOf(dispatch.model)) << "on a runtime of somebody else";
+      runtime.worker->Order(dispatch);
+    }
+    for (const Assignment& order : scheduler_.TakeAssignments()) {
+      auto& runtime = runtimes_[order.gpu];
+      ASSERT_NE(runtime.worker, nullptr);
+      EXPECT_TRUE(runtime.worker->idle()) << "a worker that works is taken away";
+      EXPECT_EQ(order.fresh, runtime.serves.assigned) << "who has served somebody is replaced";
+      runtime.worker = nullptr;
+      runtime.starting = Serves{order.assigned, order.key};
+    }
+    scheduler_.Check();
+  }
+  void Handle(const Effects& effects) {
+    for (const Finished& finished : effects.finished) {
+      EXPECT_EQ(open_.erase(finished.id), 1u);
+      served += finished.kind == FinishKind::kServed ? 1 : 0;
+    }
+    for (const Eviction& eviction : effects.evictions)
+      runtimes_[eviction.gpu].worker->OrderEviction(eviction.model);
+  }
+
+  Random random_;
+  SwapScheduler scheduler_;
+  std::map<std::string, FakeModel> models_;
+  std::vector<Runtime> runtimes_;
+  std::set<RequestId> open_;
+  std::uint64_t next_ = 1;
+  Time now_{};
+};
+
+TEST(RuntimesProperty, EveryRequestEndsOnARuntimeOfItsKey) {
+  std::uint64_t served = 0, assigned = 0, taken = 0, given_back = 0, seed = 0;
+  for (const auto& ordering : OrderingPolicies()) {
+    for (const auto& gpu : GpuPolicies()) {
+      PolicyNames names;
+      names.ordering = ordering.name;
+      names.gpu = gpu.name;
+      for (int round = 0; round < 4; ++round) {
+        SCOPED_TRACE("seed " + std::to_string(++seed) + ", " + names.ordering + ", " + names.gpu);
+        RandomWorld world(seed, names);
+        world.Run(1500);
+        world.Drain();
+        served += world.served;
+        assigned += world.counts().assigned;
+        taken += world.counts().taken;
+        given_back += world.counts().given_back;
+        if (testing::Test::HasFailure()) return;
+      }
+    }
+  }
+  EXPECT_GT(served, 10000u);
+  EXPECT_GT(assigned, 200u);
+  EXPECT_GT(taken, 1000u);
+  EXPECT_GT(given_back, 50u);
+}
+
+}  // namespace
+}  // namespace troupe::node::isolation_test
