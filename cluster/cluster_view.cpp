@@ -14,7 +14,6 @@ ViewChange ClusterView::Apply(const proto::ClusterUpdate& update) {
   if (update.snapshot()) {
     before = functions_;
     functions_.Clear();
-    placements_.clear();
   }
   for (const proto::FunctionRecord& record : update.functions()) {
     functions_.Put(record);
@@ -27,10 +26,6 @@ ViewChange ClusterView::Apply(const proto::ClusterUpdate& update) {
     for (const auto& [number, record] : versions) {
       if (functions_.Find(record.key()) == nullptr) change.removed.push_back(record.key());
     }
-  }
-  for (const proto::PlacementRecord& record : update.placements()) {
-    placements_[record.model_digest()] = {record.nodes().begin(), record.nodes().end()};
-    if (record.nodes().empty()) placements_.erase(record.model_digest());
   }
   // Members always come whole.
   if (update.members_size() > 0 || update.snapshot()) {
@@ -54,11 +49,6 @@ const proto::WorkflowRecord* ClusterView::FindWorkflow(const std::string& name,
   if (version.empty()) return &it->second.rbegin()->second;
   const auto found = it->second.find(VersionNumber(version));
   return found == it->second.end() ? nullptr : &found->second;
-}
-
-const std::vector<std::string>* ClusterView::PlacementOf(const std::string& model_digest) const {
-  const auto it = placements_.find(model_digest);
-  return it == placements_.end() ? nullptr : &it->second;
 }
 
 }  // namespace troupe::cluster

@@ -1,5 +1,5 @@
-// CLUSTER VIEW: a member's copy of what the manager publishes (functions, members, placements), kept by
-// applying ClusterUpdates. Owned by whoever joined: router, node controller, gateway.
+// CLUSTER VIEW: a member's copy of what the manager publishes (functions, members, workflows), kept by
+// applying ClusterUpdates; where models are, the nodes' grants say. Owned by whoever joined: router, gateway.
 #pragma once
 
 #include <map>
@@ -25,8 +25,6 @@ class ClusterView {
   [[nodiscard]] ViewChange Apply(const proto::ClusterUpdate& update);
   [[nodiscard]] const FunctionTable& functions() const { return functions_; }
   [[nodiscard]] const std::map<std::string, proto::MemberRecord>& members() const { return members_; }
-  // Null: nobody is to hold it, or nobody said.
-  [[nodiscard]] const std::vector<std::string>* PlacementOf(const std::string& model_digest) const;
   // By name, then by number of the version.
   using Workflows = std::map<std::string, std::map<std::uint64_t, proto::WorkflowRecord>>;
   [[nodiscard]] const Workflows& workflows() const { return workflows_; }
@@ -38,7 +36,6 @@ class ClusterView {
  private:
   FunctionTable functions_;
   std::map<std::string, proto::MemberRecord> members_;
-  std::map<std::string, std::vector<std::string>> placements_;
   Workflows workflows_;
   std::uint64_t revision_ = 0;
 };

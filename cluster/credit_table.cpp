@@ -84,10 +84,4 @@ const std::set<std::string>* CreditTable::Holders(const std::string& model) cons
   return it == holders_.end() ? nullptr : &it->second;
 }
 
-std::uint64_t CreditTable::TotalLimit() const {
-  std::uint64_t total = 0;
-  for (const auto& [name, node] : nodes_) total += node.limit;
-  return total;
-}
-
 }  // namespace troupe::cluster

@@ -42,7 +42,6 @@ class CreditTable {
   [[nodiscard]] const std::map<std::string, NodeCredit>& nodes() const { return nodes_; }
   // Nodes that hold a host copy of the model, or null.
   [[nodiscard]] const std::set<std::string>* Holders(const std::string& model) const;
-  [[nodiscard]] std::uint64_t TotalLimit() const;
 
  private:
   void Unindex(const std::string& node, const NodeCredit& credit);

@@ -129,7 +129,6 @@ class RequestBook {
   [[nodiscard]] const BookCounts& counts() const { return counts_; }
   [[nodiscard]] std::size_t waiting() const { return requests_.size() - sent_; }
   [[nodiscard]] std::size_t sent() const { return sent_; }
-  [[nodiscard]] Bytes waiting_bytes() const { return waiting_bytes_; }
   [[nodiscard]] Duration RetryAfter() const;
   void Check() const;
 

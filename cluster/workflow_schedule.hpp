@@ -39,7 +39,6 @@ class WorkflowProgress {
   [[nodiscard]] proto::RunState state() const;
   // OK while running and when succeeded.
   [[nodiscard]] const absl::Status& status() const { return status_; }
-  [[nodiscard]] bool Committed(const std::string& step) const { return committed_.contains(step); }
   [[nodiscard]] std::size_t running() const { return started_.size(); }
   [[nodiscard]] const proto::WorkflowStep& Step(const std::string& name) const;
   [[nodiscard]] const proto::WorkflowSpec& spec() const { return spec_; }

@@ -118,11 +118,6 @@ std::vector<std::string> GpuTable::WithStates(const Gpu& gpu) {
   return models;
 }
 
-bool GpuTable::AnyReady() const {
-  return std::any_of(gpus_.begin(), gpus_.end(),
-                     [](const auto& entry) { return entry.second.worker == WorkerState::kReady; });
-}
-
 bool GpuTable::AllUnfit() const {
   return std::all_of(gpus_.begin(), gpus_.end(),
                      [](const auto& entry) { return entry.second.worker == WorkerState::kUnfit; });

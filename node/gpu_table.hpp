@@ -94,7 +94,6 @@ class GpuTable {
   [[nodiscard]] bool Takeable(const Gpu& gpu) const;
   // Idle models there whose functions have state: that has to be written back before its worker goes.
   [[nodiscard]] static std::vector<std::string> WithStates(const Gpu& gpu);
-  [[nodiscard]] bool AnyReady() const;
   [[nodiscard]] bool AllUnfit() const;        // also true without GPUs
   [[nodiscard]] Bytes LargestMemory() const;  // over GPUs that are not unfit
 

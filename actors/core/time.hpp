@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/units.hpp"
+#include "proto/local.pb.h"
 
 namespace troupe::actors {
 
@@ -21,6 +22,13 @@ template <class Self>
 template <class Self, class Message>
 void After(Self* self, Duration delay, Message message) {
   self->delayed_send(self, delay < Duration::zero() ? Duration::zero() : delay, std::move(message));
+}
+
+// One of an actor's own timers; `what` is from its private enumeration.
+[[nodiscard]] inline proto::Tick MakeTick(std::uint32_t what) {
+  proto::Tick tick;
+  tick.set_what(what);
+  return tick;
 }
 
 }  // namespace troupe::actors

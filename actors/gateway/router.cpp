@@ -345,12 +345,6 @@ class Router : public RouterSelf::base, public RouterDesk {
     Finish(book_.Expire(Now(this)));
   }
 
-  static proto::Tick MakeTick(std::uint32_t what) {
-    proto::Tick tick;
-    tick.set_what(what);
-    return tick;
-  }
-
   RouterOptions options_;
   PeerDirectory& directory_;
   cluster::RequestBook book_;

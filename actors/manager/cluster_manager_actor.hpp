@@ -135,11 +135,7 @@ class ClusterManager : public ManagerSelf::base {
   }
   void Keep(const proto::Event& event);
   void OnTick(const proto::Tick& tick);
-  static proto::Tick MakeTick(std::uint32_t what) {
-    proto::Tick tick;
-    tick.set_what(what);
-    return tick;
-  }
+
   const ManagerOptions options_;
   Catalogue catalogue_;
   storage::MetadataStore& store_;

@@ -154,12 +154,6 @@ class Member : public MemberSelf::base {
     this->quit();
   }
 
-  static proto::Tick MakeTick(std::uint32_t what) {
-    proto::Tick tick;
-    tick.set_what(what);
-    return tick;
-  }
-
   const MemberOptions options_;
   Subject subject_;
   PeerDirectory& directory_;

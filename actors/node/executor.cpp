@@ -74,12 +74,6 @@ class Executor : public ExecutorSelf::base {
  private:
   using Promise = caf::typed_response_promise<proto::WorkerOutcome>;
 
-  static proto::Tick MakeTick(std::uint32_t what) {
-    proto::Tick tick;
-    tick.set_what(what);
-    return tick;
-  }
-
   void BindLink() {
     // The link calls from its own threads: everything becomes a message. The address is weak, so that a link
     // that outlives its executor for a moment sends into nothing.

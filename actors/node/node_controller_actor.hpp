@@ -90,11 +90,6 @@ class NodeController : public ControllerSelf::base {
   };
   // What a timer is for.
   enum : std::uint32_t { kExpire = 1, kGrant = 2, kCopies = 3, kSaveProfiles = 4, kGiveBack = 5 };
-  static proto::Tick MakeTick(std::uint32_t what) {
-    proto::Tick tick;
-    tick.set_what(what);
-    return tick;
-  }
   using OnOutcome = std::function<void(proto::WorkerOutcome)>;
 
   // --- requests (node_controller.cpp; their orders: node_orders.cpp) ---

@@ -16,6 +16,8 @@ constexpr std::size_t kMostInput = std::size_t{16} << 20;
 
 void NodeController::AwaitTrial(const std::string& digest) {
   if (!options_.trials || scheduler_.costs().Measured(node::DigestOf(digest))) return;
+  // A run of zeros is none of a state's runs, and no reason to take a runtime from whom it serves.
+  if (!models_.Find(digest)->function.state().empty() || !node::KeyOf(digest).empty()) return;
   trials_.Push(digest);
 }
 

@@ -78,7 +78,6 @@ std::size_t FakeModelRepository::CopiesOf(const std::string& key) const {
 
 void FakeModelRepository::Adopt(const proto::FunctionRecord& function, const std::string& key,
                                 Done<proto::HostCopy> done) {
-  if (!adoption_failure_.ok()) return done(std::exchange(adoption_failure_, absl::OkStatus()));
   for (const auto& digest : ObjectsOf(function)) {
     if (!Has(digest)) return done(absl::NotFoundError(absl::StrCat("no object ", digest)));
     if (damaged_.erase(digest) == 0) continue;

@@ -16,7 +16,6 @@ class FakeModelRepository final : public ModelRepository {
  public:
   // What Import answers for an ONNX digest.
   void AddModel(const std::string& onnx_digest, proto::FunctionRecord record);
-  void FailNextAdoption(absl::Status status) { adoption_failure_ = std::move(status); }
   // An object, under the digest of its bytes.
   void Put(const std::string& bytes);
   // The next adoption that needs this object finds it damaged and sets it aside.
@@ -49,7 +48,6 @@ class FakeModelRepository final : public ModelRepository {
   std::map<std::string, proto::FunctionRecord> models_;
   std::map<std::pair<std::string, std::string>, Bytes> adopted_;  // by digest and isolation key
   std::set<std::string> damaged_;
-  absl::Status adoption_failure_;
 };
 
 }  // namespace troupe::actors

@@ -198,11 +198,6 @@ absl::StatusOr<Bytes> ValueBytes(const ValueInfo& value) {
   return Bytes(static_cast<std::uint64_t>(elements) * ElementSize(value.type));
 }
 
-bool IsPadded(std::string_view layout, std::int64_t elements) {
-  const auto bytes = LayoutBytes(layout);
-  return bytes.ok() && bytes->count() != static_cast<std::uint64_t>(elements) * sizeof(float);
-}
-
 dnnl::memory::desc RowMajorDesc(std::span<const std::int64_t> dims) {
   std::vector<int> order(std::max<std::size_t>(dims.size(), 1));
   std::iota(order.begin(), order.end(), 0);

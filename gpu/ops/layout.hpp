@@ -20,8 +20,6 @@ namespace troupe::gpu {
 absl::StatusOr<Bytes> LayoutBytes(std::string_view layout);
 // Bytes of a value: by its layout, or row-major.
 absl::StatusOr<Bytes> ValueBytes(const ValueInfo& value);
-// True when the layout has more elements than the tensor (channels rounded up to a block).
-[[nodiscard]] bool IsPadded(std::string_view layout, std::int64_t elements);
 
 // A kernel with one input and one output of shape `shape` (FP32) that moves it between two layouts.
 absl::StatusOr<std::unique_ptr<Kernel>> MakeReorder(const Shape& shape, const std::string& from,
