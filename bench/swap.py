@@ -116,6 +116,10 @@ def judge(report):
     count("link use at least 95 % of the plain copy", "link_use/", lambda f: f["ratio"] >= 0.95)
     count("two at a time get 45 to 55 %", "fair_share/", lambda f: 45 <= f["value"] <= 55, "/one-worker")
     count("two workers get 45 to 55 %", "fair_share/", lambda f: 45 <= f["value"] <= 55, "/switch-1-to-1")
+    for figure in report.figures:
+        name, _, link = figure["name"].partition("/")
+        if name == "link_use" and figure["baseline_value"] < 0.9 * float(link):
+            print(f"  (this machine's memory carries {figure['baseline_value']:.1f} of {link} GB/s: there the two share that, not the link)")
     count("late arrival: 91 % less than exclusive", "late_arrival_delay/", lambda f: f["ratio"] <= 0.09, "/deadline")
     count("runs' pool at most 9 % of static", "pool_peak/fine-resilient", lambda f: f["ratio"] <= 0.09,
           ("resilient", "streams=4", "streams=8"))
