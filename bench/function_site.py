@@ -61,7 +61,9 @@ class FunctionSite:
         command = [self.bin / "trouped", "--role", "all", "--name", "one", "--data", self.data, "--run", self.home / "r",
                    "--manager", self.manager, "--http", "127.0.0.1:0", "--operations", "127.0.0.1:0", "--gpus", self.gpus,
                    "--gpu-memory", "1GiB", "--host-region", "8GiB", "--link-bandwidth", "6GB", "--lease", "1s",
-                   "--suspect", "5s", "--dead", "20s", "--topology", TOPOLOGY, "--compute", self.compute, *self.options]
+                   "--suspect", "5s", "--dead", "20s", "--compute", self.compute, *self.options]
+        if self.gpus == 2:
+            command += ["--topology", TOPOLOGY]
         if self.compute == "timed":
             command += ["--profile", profile]
         with open(self.home / "out", "wb") as out, open(self.home / "log", "wb") as log:
