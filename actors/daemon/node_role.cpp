@@ -39,7 +39,7 @@ class NodeRole final : public Role {
     caf::anon_send_exit(member_, caf::exit_reason::user_shutdown);
     caf::anon_send_exit(controller_, caf::exit_reason::user_shutdown);
     caf::anon_send_exit(cache_, caf::exit_reason::user_shutdown);
-    // The executors' links use the reader: they go with their actors, before it does.
+    // Its executors end a little later; their links keep the reader.
     caf::scoped_actor self(*common_.system);
     self->wait_for(caf::actor_cast<caf::actor>(controller_));
     member_ = MemberActor();
@@ -157,7 +157,7 @@ class NodeRole final : public Role {
     options.isolation.idle = config.runtime_idle;
     options.scheduler.isolated = Isolated();
     WorkerSite site{
-        *reader_,       common_.pool, RegionOf(), links_.fd(), config.arena_root, common_.incarnation,
+        reader_,        common_.pool, RegionOf(), links_.fd(), config.arena_root, common_.incarnation,
         config.host_id, "",           nullptr};
     if (common_.remote != nullptr) {
       site.endpoint = common_.remote->endpoint();
@@ -317,7 +317,7 @@ class NodeRole final : public Role {
   Common& common_;
   const node::Topology topology_;
   transport::LinkBuckets links_;
-  std::unique_ptr<gpu::LinkReader> reader_;
+  std::shared_ptr<gpu::LinkReader> reader_;
   std::shared_ptr<ProfileFile> profiles_;
   std::unique_ptr<storage::HostSegments> host_;
   std::unique_ptr<StoredModelRepository> repository_;

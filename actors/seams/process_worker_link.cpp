@@ -107,7 +107,7 @@ class ProcessWorkerLink final : public WorkerLink {
       state_->events = {};
       reading = std::exchange(state_->reading, 0);
     }
-    if (reading != 0) state_->site.reader.Remove(reading);
+    if (reading != 0) state_->site.reader->Remove(reading);
     const std::lock_guard lock(state_->mutex);
     if (state_->connection == nullptr && state_->fresh) EndFresh(*state_);
     state_->connection.reset();  // the worker lives on for its lease
@@ -295,10 +295,10 @@ class ProcessWorkerLink final : public WorkerLink {
       state->leaving.reset();
       state->events.on_ready(std::move(ready));
     }
-    if (old_reading != 0) state->site.reader.Remove(old_reading);
+    if (old_reading != 0) state->site.reader->Remove(old_reading);
     // The reader's lock is taken outside ours: its handlers take ours inside its.
     if (shared == nullptr) return;
-    const auto reading = state->site.reader.Add(shared, std::make_shared<Handler>(state, life));
+    const auto reading = state->site.reader->Add(shared, std::make_shared<Handler>(state, life));
     {
       const std::lock_guard lock(state->mutex);
       if (life == state->incarnation && state->events.on_outcome) {
@@ -306,7 +306,7 @@ class ProcessWorkerLink final : public WorkerLink {
         return;
       }
     }
-    state->site.reader.Remove(reading);  // the link let go meanwhile
+    state->site.reader->Remove(reading);  // the link let go meanwhile
   }
 
   // A worker from before goes on serving whom it served: it says so, and is adopted as that.

@@ -21,7 +21,8 @@ namespace troupe::actors {
 
 // What the workers of one node share. Outlives the links.
 struct WorkerSite {
-  gpu::LinkReader& reader;
+  // Each link keeps it: executors end after the role that started them.
+  std::shared_ptr<gpu::LinkReader> reader;
   WorkPool& pool;
   // The host region that a worker maps, by whom it serves (node::RuntimeName). On any thread.
   std::function<absl::StatusOr<std::shared_ptr<transport::HostRegion>>(const std::string& runtime)> region_of;

@@ -164,7 +164,7 @@ class Process final : public Site {
   }
   std::unique_ptr<WorkerLink> MakeLink() override {
     // As a daemon that starts again: the newest wins the worker.
-    return MakeProcessWorkerLink({*reader_,
+    return MakeProcessWorkerLink({reader_,
                                   pool_,
                                   [this](const std::string&) { return host_; },
                                   links_.fd(),
@@ -203,7 +203,7 @@ class Process final : public Site {
   ProcessWorkerOptions options_;
   std::shared_ptr<transport::HostRegion> host_;
   transport::LinkBuckets links_ = *gpu::CreateNodeLinks(1, {6e9});
-  std::unique_ptr<gpu::LinkReader> reader_;
+  std::shared_ptr<gpu::LinkReader> reader_;
   WorkPool pool_{4};
   std::uint64_t epoch_ = 0;
 };
