@@ -41,6 +41,15 @@ class ConcurrencyTest : public RunnerTest {
       if (!queue_->Run()) std::this_thread::yield();
     }
   }
+  // Run 1 of "a" and run 2 of "b" compute and stay there until they are opened.
+  void HoldTwo() {
+    Close("a");
+    Close("b");
+    Run(1, "a");
+    Run(2, "b");
+    AwaitComputing("a");
+    AwaitComputing("b");
+  }
   int Most(const std::string& name) { return gates_.at(name)->most; }
   void ExpectAllFree() {
     EvictAll();
@@ -72,12 +81,7 @@ class ConcurrencyTest : public RunnerTest {
 TEST_F(ConcurrencyTest, TwoFunctionsComputeAtATime) {
   Bring("a");
   Bring("b", 10);
-  Close("a");
-  Close("b");
-  Run(1, "a");
-  Run(2, "b");
-  AwaitComputing("a");
-  AwaitComputing("b");
+  HoldTwo();
   Open("b");
   EXPECT_THAT(Output(2), ElementsAre(10, 12, 14, 0));
   EXPECT_FALSE(outcomes_.contains(1));
@@ -103,11 +107,8 @@ TEST_F(ConcurrencyTest, RunsOfOnePlanComputeOneAfterTheOtherAndLetOthersPass) {
 
 TEST_F(ConcurrencyTest, NoMoreComputeThanThereAreStreams) {
   for (const char* name : {"a", "b", "c"}) Bring(name);
-  for (const char* name : {"a", "b", "c"}) Close(name);
-  Run(1, "a");
-  Run(2, "b");
-  AwaitComputing("a");
-  AwaitComputing("b");
+  Close("c");
+  HoldTwo();
   Run(3, "c");
   while (queue_->Run()) {
   }
@@ -124,12 +125,7 @@ TEST_F(ConcurrencyTest, NoMoreComputeThanThereAreStreams) {
 
 TEST_F(ConcurrencyTest, WhatWaitsIsCancelledOrExpiresWhatComputesGoesOn) {
   for (const char* name : {"a", "b", "c"}) Bring(name);
-  Close("a");
-  Close("b");
-  Run(1, "a");
-  Run(2, "b");
-  AwaitComputing("a");
-  AwaitComputing("b");
+  HoldTwo();
   Run(3, "c");
   Run(4, "c", 1, 0, 1'000'000'000);
   while (runner_->NextExpiry() == Time::max() && !HasFatalFailure()) PumpOnce();
@@ -177,12 +173,7 @@ TEST_F(ConcurrencyTest, AHangOfOneIsSeenWhileTheOtherGoesOn) {
 
 TEST_F(ConcurrencyTest, AbandoningLeavesWhatComputes) {
   for (const char* name : {"a", "b", "c"}) Bring(name);
-  Close("a");
-  Close("b");
-  Run(1, "a");
-  Run(2, "b");
-  AwaitComputing("a");
-  AwaitComputing("b");
+  HoldTwo();
   Run(3, "c");
   runner_->FailAll(absl::UnavailableError("gone"));
   EXPECT_EQ(Code(3), CodeOf(absl::StatusCode::kUnavailable));
