@@ -16,9 +16,17 @@ namespace troupe::actors {
 
 namespace {
 
-// Shared with the pool's jobs and the reader's handlers, which may still run when the link is gone.
-struct LinkState : std::enable_shared_from_this<LinkState> {
-  LinkState(const WorkerSite& s, ProcessWorkerOptions o) : site(s), options(std::move(o)) {}
+using ReaderPtr = std::shared_ptr<gpu::LinkReader>;
+
+WorkerSite WithoutReader(WorkerSite site) {
+  site.reader.reset();
+  return site;
+}
+
+// Shared with the pool's jobs and the reader's handlers, which may still run when the link is gone. Holds no
+// reader: the reader's thread may be the last to let go of this, and cannot wait for its own end.
+struct LinkState {
+  LinkState(const WorkerSite& s, ProcessWorkerOptions o) : site(WithoutReader(s)), options(std::move(o)) {}
 
   const WorkerSite site;
   const ProcessWorkerOptions options;
@@ -98,7 +106,7 @@ class Handler final : public gpu::LinkHandler {
 class ProcessWorkerLink final : public WorkerLink {
  public:
   ProcessWorkerLink(const WorkerSite& site, ProcessWorkerOptions options)
-      : state_(std::make_shared<LinkState>(site, std::move(options))) {}
+      : reader_(site.reader), state_(std::make_shared<LinkState>(site, std::move(options))) {}
 
   ~ProcessWorkerLink() override {
     gpu::LinkReader::Id reading = 0;
@@ -107,7 +115,7 @@ class ProcessWorkerLink final : public WorkerLink {
       state_->events = {};
       reading = std::exchange(state_->reading, 0);
     }
-    if (reading != 0) state_->site.reader->Remove(reading);
+    if (reading != 0) reader_->Remove(reading);
     const std::lock_guard lock(state_->mutex);
     if (state_->connection == nullptr && state_->fresh) EndFresh(*state_);
     state_->connection.reset();  // the worker lives on for its lease
@@ -147,7 +155,8 @@ class ProcessWorkerLink final : public WorkerLink {
         state_->pid = pid;
       }
     }
-    Post(incarnation, [state = state_, incarnation] { AdoptNow(state, incarnation); });
+    Post(incarnation,
+         [state = state_, reader = reader_, incarnation] { AdoptNow(state, reader, incarnation); });
   }
 
   absl::Status Send(const proto::WorkerOrder& order) override {
@@ -243,7 +252,7 @@ class ProcessWorkerLink final : public WorkerLink {
     state->events.on_listening(std::move(listening));
   }
 
-  static void AdoptNow(const StatePtr& state, std::uint64_t life) {
+  static void AdoptNow(const StatePtr& state, const ReaderPtr& reader, std::uint64_t life) {
     pid_t pid = 0;
     {
       const std::lock_guard lock(state->mutex);
@@ -295,10 +304,10 @@ class ProcessWorkerLink final : public WorkerLink {
       state->leaving.reset();
       state->events.on_ready(std::move(ready));
     }
-    if (old_reading != 0) state->site.reader->Remove(old_reading);
+    if (old_reading != 0) reader->Remove(old_reading);
     // The reader's lock is taken outside ours: its handlers take ours inside its.
     if (shared == nullptr) return;
-    const auto reading = state->site.reader->Add(shared, std::make_shared<Handler>(state, life));
+    const auto reading = reader->Add(shared, std::make_shared<Handler>(state, life));
     {
       const std::lock_guard lock(state->mutex);
       if (life == state->incarnation && state->events.on_outcome) {
@@ -306,7 +315,7 @@ class ProcessWorkerLink final : public WorkerLink {
         return;
       }
     }
-    state->site.reader->Remove(reading);  // the link let go meanwhile
+    reader->Remove(reading);  // the link let go meanwhile
   }
 
   // A worker from before goes on serving whom it served: it says so, and is adopted as that.
@@ -364,6 +373,7 @@ class ProcessWorkerLink final : public WorkerLink {
     return absl::OkStatus();
   }
 
+  const ReaderPtr reader_;
   StatePtr state_;
 };
 
