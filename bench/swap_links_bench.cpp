@@ -15,7 +15,8 @@ namespace {
 
 constexpr std::uint64_t kLarge = 240 << 20;  // a ResNet-152
 constexpr std::uint64_t kSmall = 100 << 20;  // a ResNet-50
-constexpr std::uint64_t kPair = 120 << 20;
+// Long enough that one who is woken late still meets the other.
+constexpr std::uint64_t kPair = 224 << 20;
 
 class Links {
  public:

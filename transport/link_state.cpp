@@ -17,7 +17,7 @@ namespace troupe::transport {
 namespace {
 
 constexpr std::uint64_t kMagic = 0x7472'7570'6c69'6e6b;  // "truplink"
-constexpr std::uint32_t kVersion = 2;
+constexpr std::uint32_t kVersion = 3;
 constexpr std::size_t kNameSize = 32;
 // Nobody waits longer for a link: a time beyond it was written by a broken process.
 constexpr Duration kLongestQueue = std::chrono::hours(1);
@@ -42,6 +42,17 @@ struct LinkBuckets::Seat {
   std::atomic<std::int64_t> urgency;
   std::atomic<std::int64_t> fresh_until;
   std::atomic<std::uint32_t> transfers;
+  std::atomic<std::uint64_t> passed;  // bytes per transfer; only differences mean something
+
+  [[nodiscard]] bool Wants(std::int64_t at) const {
+    const std::int64_t until = fresh_until.load(std::memory_order_relaxed);
+    return transfers.load(std::memory_order_acquire) > 0 && until > at && until <= at + 2 * kFresh.count();
+  }
+  // How much further another user has come.
+  [[nodiscard]] std::int64_t Behind(const Seat& other) const {
+    return static_cast<std::int64_t>(other.passed.load(std::memory_order_relaxed) -
+                                     passed.load(std::memory_order_relaxed));
+  }
 };
 
 // One cache line of constants, one of what changes, and the seats.
@@ -126,6 +137,11 @@ Duration LinkBuckets::Reserve(std::size_t link, Bytes size, Time now) {
       std::min(TransferTime(size, BytesPerSecond{sane ? bandwidth : 0}), kLongestQueue).count();
   const std::int64_t earliest = at - std::clamp<std::int64_t>(slot.burst, 0, kLongestQueue.count());
   slot.passed.fetch_add(size.count(), std::memory_order_relaxed);
+  if (Seat* mine = SeatOf(link)) {
+    const std::uint32_t transfers =
+        std::clamp(mine->transfers.load(std::memory_order_relaxed), 1u, kMostTransfers);
+    mine->passed.fetch_add(size.count() / transfers, std::memory_order_relaxed);
+  }
   std::int64_t busy = slot.busy_until.load(std::memory_order_relaxed);
   std::int64_t end = 0;
   do {
@@ -168,10 +184,20 @@ LinkBuckets::Seat* LinkBuckets::TakeSeat(std::size_t link, Time now) {
   return nullptr;
 }
 
+void LinkBuckets::BeginLevel(std::size_t link, Seat& mine, Time now) {
+  std::int64_t behind = 0;
+  for (const Seat& seat : slot(link).seats) {
+    if (&seat != &mine && seat.Wants(now.time_since_epoch().count()))
+      behind = std::max(behind, mine.Behind(seat));
+  }
+  mine.passed.fetch_add(static_cast<std::uint64_t>(behind), std::memory_order_relaxed);
+}
+
 void LinkBuckets::Want(std::size_t link, const LinkDemand& demand, Time now) {
   Seat* seat = SeatOf(link);
   if (seat == nullptr && demand.transfers > 0) seat = TakeSeat(link, now);
   if (seat == nullptr) return;
+  if (demand.transfers > 0 && !seat->Wants(now.time_since_epoch().count())) BeginLevel(link, *seat, now);
   seat->urgency.store(demand.urgency, std::memory_order_relaxed);
   seat->fresh_until.store((now + kFresh).time_since_epoch().count(), std::memory_order_relaxed);
   seat->transfers.store(demand.transfers, std::memory_order_release);
@@ -187,14 +213,26 @@ LinkTurn LinkBuckets::TurnOf(std::size_t link, Time now) {
   mine->fresh_until.store(at + kFresh.count(), std::memory_order_relaxed);
   const std::int64_t urgency = mine->urgency.load(std::memory_order_relaxed);
   turn.blocks = std::min(transfers, kMostTransfers);
+  std::int64_t behind = 0;
   for (const Seat& seat : slot(link).seats) {
-    if (&seat == mine || seat.transfers.load(std::memory_order_acquire) == 0) continue;
-    const std::int64_t fresh_until = seat.fresh_until.load(std::memory_order_relaxed);
-    if (fresh_until <= at || fresh_until > at + 2 * kFresh.count()) continue;
+    if (&seat == mine || !seat.Wants(at)) continue;
     turn.contended = true;
-    if (seat.urgency.load(std::memory_order_relaxed) < urgency) turn.blocks = 0;
+    const std::int64_t other = seat.urgency.load(std::memory_order_relaxed);
+    if (other < urgency) turn.blocks = 0;
+    if (other == urgency) behind = std::max(behind, mine->Behind(seat));
   }
+  turn.missed = Forgive(link, *mine, behind) * turn.blocks;
   return turn;
+}
+
+// What was missed long ago is gone: one that comes back from afar must not keep the link for itself.
+Bytes LinkBuckets::Forgive(std::size_t link, Seat& mine, std::int64_t behind) {
+  const double bandwidth = slot(link).bandwidth;
+  const double most = bandwidth * std::chrono::duration<double>(kCatchUp).count();
+  if (!std::isfinite(most) || most < 0) return Bytes(0);
+  const auto kept = std::min(behind, static_cast<std::int64_t>(most));
+  mine.passed.fetch_add(static_cast<std::uint64_t>(behind - kept), std::memory_order_relaxed);
+  return Bytes(static_cast<std::uint64_t>(kept));
 }
 
 void LinkBuckets::Stall(std::size_t link, Time until) {

@@ -30,6 +30,9 @@ struct LinkDemand {
 struct LinkTurn {
   std::uint32_t blocks = 1;  // before it asks again; none: somebody more urgent wants the link
   bool contended = false;    // others want it too
+  // How far others have come beyond it, all its transfers taken together: when that is more than its blocks,
+  // it was late, and may take this much instead.
+  Bytes missed{};
 };
 
 // The links of one node in one memory file: made by the daemon, mapped by every worker. Lock-free: a process
@@ -38,7 +41,8 @@ struct LinkTurn {
 // an argument (all on CLOCK_MONOTONIC).
 //
 // Users with several transfers, or with urgent ones, say so (Want), and look before they ask (TurnOf): then
-// transfers of different processes share a link as those of one process do. What a user said is forgotten
+// transfers of different processes share a link as those of one process do; one that a busy machine woke late
+// has what it missed, up to kCatchUp of the link's time, in its next turn. What a user said is forgotten
 // kFresh after it said or did something, so the dead and the stuck are in nobody's way. Each LinkBuckets
 // object is one user.
 class LinkBuckets {
@@ -46,6 +50,7 @@ class LinkBuckets {
   static constexpr std::size_t kLinks = 256;
   static constexpr std::size_t kUsers = 16;  // of one link, that are heard; more just ask block by block
   static constexpr Duration kFresh = std::chrono::milliseconds(20);
+  static constexpr Duration kCatchUp = std::chrono::milliseconds(1);
   static absl::StatusOr<LinkBuckets> Create(const std::vector<LinkConfig>& links);
   static absl::StatusOr<LinkBuckets> Open(UniqueFd fd);
 
@@ -79,6 +84,10 @@ class LinkBuckets {
   [[nodiscard]] Slot& slot(std::size_t link) const;
   [[nodiscard]] Seat* SeatOf(std::size_t link) const;
   [[nodiscard]] Seat* TakeSeat(std::size_t link, Time now);
+  // Whoever begins to want a link has missed nothing of it.
+  void BeginLevel(std::size_t link, Seat& mine, Time now);
+  // The part of what it missed that it may take yet.
+  [[nodiscard]] Bytes Forgive(std::size_t link, Seat& mine, std::int64_t behind);
   void BecomeUser();
   MemoryFile memory_;
   std::size_t count_ = 0;

@@ -57,7 +57,8 @@ Time CopyPath::Pass(Bytes size, Time ready, const transport::LinkTurn& turn, Tim
   const Time from = std::max({due_, ready, now - kLate});
   due_ = from + TransferTime(size, slowest_);
   if (taken_ < size) {
-    const Bytes whole(turn.contended ? CopyOperation::kBlock * turn.blocks : 0);
+    const Bytes whole =
+        turn.contended ? std::max(Bytes(CopyOperation::kBlock) * turn.blocks, turn.missed) : size;
     const Bytes more = std::max(size, whole) - taken_;
     const Time end = now + links_->Reserve(path_, more, now);
     due_ = std::max(due_, end - TransferTime(more, slowest_) + TransferTime(size - taken_, slowest_));
@@ -73,6 +74,7 @@ transport::LinkTurn CopyPath::TurnOf(Time now) {
   for (std::size_t i = 0; i < path_.size(); ++i) {
     const transport::LinkTurn here = links_->TurnOf(path_[i], now);
     turn.blocks = i == 0 ? here.blocks : std::min(turn.blocks, here.blocks);
+    if (here.contended) turn.missed = turn.contended ? std::min(turn.missed, here.missed) : here.missed;
     turn.contended |= here.contended;
   }
   return turn;

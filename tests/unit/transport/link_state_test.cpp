@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <random>
 #include <thread>
 
 namespace troupe::transport {
@@ -121,6 +122,52 @@ TEST(LinkBuckets, AUserWithMoreTransfersHasLongerTurns) {
   EXPECT_TRUE(mine.TurnOf(0, At({})).contended);
   EXPECT_EQ(other.TurnOf(0, At({})).blocks, 1u);
   EXPECT_FALSE(mine.TurnOf(1, At({})).contended) << "another link";
+}
+
+// Two that go block by block, a tenth of a millisecond each; the first is woken late, the second never.
+double ShareOfALateOne(LinkBuckets& late, LinkBuckets& other, bool both_say_so) {
+  constexpr Bytes kTenth(kBlock.count() / 10);
+  std::mt19937 random(7);
+  std::array<LinkBuckets*, 2> users{&late, &other};
+  std::array<Time, 2> ready{At({}), At({})};
+  std::array<std::uint64_t, 2> bytes{};
+  for (;;) {
+    const std::size_t next = ready[1] < ready[0];
+    const Time now = ready[next];
+    if (now >= At(100 * kMilli)) break;
+    if (both_say_so) users[next]->Want(0, {0, 1}, now);
+    const Bytes size = std::max(kTenth, users[next]->TurnOf(0, now).missed);
+    ready[next] = now + users[next]->Reserve(0, size, now);
+    if (next == 0) ready[0] += std::chrono::microseconds(random() % 300);
+    bytes[next] += size.count();
+  }
+  return static_cast<double>(bytes[0]) / static_cast<double>(bytes[0] + bytes[1]);
+}
+
+TEST(LinkBuckets, WhoIsWokenLateHasWhatItMissed) {
+  LinkBuckets late = Links();
+  LinkBuckets other = Again(late);
+  EXPECT_LT(ShareOfALateOne(late, other, false), 0.45) << "nobody says what they want: asking decides";
+  LinkBuckets fresh = Links();
+  LinkBuckets beside = Again(fresh);
+  EXPECT_NEAR(ShareOfALateOne(fresh, beside, true), 0.5, 0.01);
+}
+
+TEST(LinkBuckets, NobodyCatchesUpOnWhatItDidNotWant) {
+  LinkBuckets mine = Links();
+  LinkBuckets other = Again(mine);
+  other.Want(0, {0, 1}, At({}));
+  static_cast<void>(other.Reserve(0, kBlock * 100, At({})));
+  mine.Want(0, {0, 1}, At({}));
+  EXPECT_EQ(mine.TurnOf(0, At({})).missed, Bytes(0)) << "it has only come";
+  static_cast<void>(other.Reserve(0, Bytes(kBlock.count() / 4), At({})));
+  EXPECT_EQ(mine.TurnOf(0, At({})).missed, Bytes(kBlock.count() / 4));
+  static_cast<void>(other.Reserve(0, kBlock * 10, At({})));
+  EXPECT_EQ(mine.TurnOf(0, At({})).missed, kBlock) << "kCatchUp of the link's time";
+  EXPECT_EQ(other.TurnOf(0, At({})).missed, Bytes(0));
+  mine.Want(0, {0, 0}, At({}));
+  mine.Want(0, {0, 1}, At({}));
+  EXPECT_EQ(mine.TurnOf(0, At({})).missed, Bytes(0)) << "it wanted nothing meanwhile";
 }
 
 TEST(LinkBuckets, TheLessUrgentHaveNoTurn) {
