@@ -223,7 +223,8 @@ class Worker : public caf::event_based_actor {
     InTime(link_free_, [this, order, digest, bytes, begin] {
       shared_->control->life.loading.erase(digest);
       const auto& swap = order.swap_in();
-      if (swap.has_from_gpu() && !shared_->control->peer_lends(swap.from_gpu(), swap.lent().arena())) {
+      if (swap.has_from_gpu() &&
+          !shared_->control->peer_lends(swap.from_gpu(), swap.lent().memory().arena())) {
         shared_->control->used -= bytes;
         return Answer(order.sequence(), absl::UnavailableError("that GPU's worker is gone"), {}, begin);
       }
@@ -243,8 +244,9 @@ class Worker : public caf::event_based_actor {
     shared_->control->life.loans[loan] = digest;
     proto::WorkerOutcome outcome;
     outcome.mutable_lend()->set_loan(loan);
-    outcome.mutable_lend()->mutable_weights()->set_arena(loan);
-    outcome.mutable_lend()->mutable_weights()->set_length(Resident().at(digest).count());
+    proto::LentMemory& weights = *outcome.mutable_lend()->mutable_weights();
+    weights.mutable_memory()->set_arena(loan);
+    weights.add_ranges()->set_length(Resident().at(digest).count());
     Answer(order.sequence(), absl::OkStatus(), std::move(outcome), Now(this));
   }
 

@@ -51,16 +51,20 @@ struct DeviceRange {
   [[nodiscard]] DeviceRange Part(Bytes offset, Bytes length) const;
 };
 
-// Memory of a device as another process of this host opens it (Device::OpenPeer): a descriptor that can be
-// given away, through which nobody writes, and where the range lies in what it opens.
+// A range of a device's memory as another process of this host opens it (Device::OpenPeer): a descriptor that
+// can be given away, through which nobody writes, and the parts of what it opens that are the range, one
+// after the other: several when the range was mapped in pieces.
 struct SharedRange {
+  struct Part {
+    Bytes offset;
+    Bytes size;
+  };
   transport::UniqueFd descriptor;
-  Bytes offset;
-  Bytes size;
+  std::vector<Part> parts;
 };
 
-// A range of another GPU's memory, opened for copies from it. What lies there is that GPU's business: whether
-// it was what one wanted is known only when its owner says so after the copy.
+// A range of another GPU's memory, opened for copies from it: one however many parts it has. What lies there
+// is that GPU's business: whether it was what one wanted is known only when its owner says so after the copy.
 class PeerMemory {
  public:
   virtual ~PeerMemory() = default;
@@ -205,9 +209,8 @@ class Device {
   virtual void Unmap(const DeviceRange& /*mapped*/) {}
 
   // Memory for the workers of this host's other GPUs to copy from, and theirs. Share: a range that is
-  // allocated; FailedPrecondition for a mapped one whose pieces are not adjacent. OpenPeer: `gpu` is the
-  // other one's index in its node, and with it the link that copies take; OutOfRange for what lies outside of
-  // the memory, NotFound without a link between the two.
+  // allocated, or mapped. OpenPeer: `gpu` is the other one's index in its node, and with it the link that
+  // copies take; OutOfRange for what lies outside of the memory, NotFound without a link between the two.
   virtual absl::StatusOr<SharedRange> Share(const DeviceRange& range) = 0;
   virtual absl::StatusOr<std::shared_ptr<const PeerMemory>> OpenPeer(std::uint32_t gpu,
                                                                      SharedRange range) = 0;

@@ -121,9 +121,8 @@ class VirtualDevice final : public Device {
     factory.copy_peer = [device](DeviceRange to, const std::shared_ptr<const PeerMemory>& from, Bytes offset,
                                  OnComplete done) {
       const auto& peer = static_cast<const VirtualPeerMemory&>(*from);
-      return std::make_shared<CopyOperation>(
-          Spans(device(to), {Outside(peer.data() + offset.count(), to.size.count())}), false, peer.path(),
-          std::move(done), from);
+      return std::make_shared<CopyOperation>(Spans(device(to), peer.At(offset, to.size)), false, peer.path(),
+                                             std::move(done), from);
     };
     factory.in = &copy_in_;
     factory.out = &copy_out_;
@@ -156,17 +155,19 @@ class VirtualDevice final : public Device {
   void Unmap(const DeviceRange& mapped) override { mappings_.Unmap(mapped); }
 
   absl::StatusOr<SharedRange> Share(const DeviceRange& shared) override {
-    const std::vector<DeviceRange> behind = mappings_.Behind(shared);
-    for (std::size_t i = 1; i < behind.size(); ++i) {
-      if (behind[i - 1].address + behind[i - 1].size.count() != behind[i].address)
-        return absl::FailedPreconditionError("what lies in pieces cannot be shared as one range");
+    SharedRange range;
+    for (const DeviceRange& piece : mappings_.Behind(shared)) {
+      const std::ptrdiff_t offset = piece.address - memory_->data();
+      TROUPE_CHECK(offset >= 0 && memory_->Contains(static_cast<std::uint64_t>(offset), piece.size.count()),
+                   "a range was shared that is not of this device");
+      const Bytes begin(static_cast<std::uint64_t>(offset));
+      if (!range.parts.empty() && range.parts.back().offset + range.parts.back().size == begin)
+        range.parts.back().size += piece.size;
+      else
+        range.parts.push_back({begin, piece.size});
     }
-    const DeviceRange range{behind.front().address, shared.size};
-    const std::ptrdiff_t offset = range.address - memory_->data();
-    TROUPE_CHECK(offset >= 0 && memory_->Contains(static_cast<std::uint64_t>(offset), range.size.count()),
-                 "a range was shared that is not of this device");
-    TROUPE_ASSIGN_OR_RETURN(transport::UniqueFd descriptor, memory_->ReadOnlyDescriptor());
-    return SharedRange{std::move(descriptor), Bytes(static_cast<std::uint64_t>(offset)), range.size};
+    TROUPE_ASSIGN_OR_RETURN(range.descriptor, memory_->ReadOnlyDescriptor());
+    return range;
   }
   absl::StatusOr<std::shared_ptr<const PeerMemory>> OpenPeer(std::uint32_t gpu, SharedRange range) override {
     return peers_.Open(gpu, std::move(range));

@@ -2,15 +2,42 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/check.hpp"
 #include "base/status.hpp"
 
 namespace troupe::gpu {
 
 using transport::MemoryFile;
+
+VirtualPeerMemory::VirtualPeerMemory(std::shared_ptr<const MemoryFile> memory,
+                                     std::span<const SharedRange::Part> parts, PeerPath path)
+    : memory_(std::move(memory)), path_(std::move(path)) {
+  for (const SharedRange::Part& part : parts) {
+    auto* const begin = const_cast<std::byte*>(memory_->data() + part.offset.count());
+    if (part.size > Bytes(0)) parts_.emplace(size_, DeviceRange{begin, part.size});
+    size_ += part.size;
+  }
+}
+
+std::vector<DeviceRange> VirtualPeerMemory::At(Bytes offset, Bytes size) const {
+  TROUPE_CHECK(offset <= size_ && size <= size_ - offset, "bytes outside of what another GPU shares");
+  std::vector<DeviceRange> ranges;
+  if (size == Bytes(0)) return ranges;
+  for (auto part = std::prev(parts_.upper_bound(offset)); size > Bytes(0); ++part) {
+    const Bytes skip = offset - part->first;
+    const Bytes length = std::min(size, part->second.size - skip);
+    ranges.push_back(part->second.Part(skip, length));
+    offset += length;
+    size -= length;
+  }
+  return ranges;
+}
 
 void VirtualPeers::UseLinks(std::shared_ptr<transport::LinkBuckets> links) {
   const std::lock_guard lock(mutex_);
@@ -32,12 +59,13 @@ absl::StatusOr<std::shared_ptr<const PeerMemory>> VirtualPeers::Open(std::uint32
     }
   }
   TROUPE_ASSIGN_OR_RETURN(auto memory, Map(peer, std::move(range.descriptor)));
-  if (!memory->Contains(range.offset.count(), range.size.count())) {
-    return absl::OutOfRangeError(absl::StrCat(range.size.count(), " bytes at ", range.offset.count(),
+  for (const SharedRange::Part& part : range.parts) {
+    if (memory->Contains(part.offset.count(), part.size.count())) continue;
+    return absl::OutOfRangeError(absl::StrCat(part.size.count(), " bytes at ", part.offset.count(),
                                               " leave the memory of GPU ", gpu, ", which has ",
                                               FormatBytes(memory->size())));
   }
-  return std::make_shared<const VirtualPeerMemory>(std::move(memory), range.offset, range.size, peer.path);
+  return std::make_shared<const VirtualPeerMemory>(std::move(memory), range.parts, peer.path);
 }
 
 // The file that is mapped already, when it is the same one: mapped memory keeps its inode's number.

@@ -6,7 +6,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "gpu/device/device.hpp"
@@ -21,17 +23,18 @@ using PeerPath = std::shared_ptr<CopyPath>;
 
 class VirtualPeerMemory final : public PeerMemory {
  public:
-  VirtualPeerMemory(std::shared_ptr<const transport::MemoryFile> memory, Bytes offset, Bytes size,
-                    PeerPath path)
-      : memory_(std::move(memory)), begin_(memory_->data() + offset.count()), size_(size), path_(path) {}
+  // The parts lie in the memory.
+  VirtualPeerMemory(std::shared_ptr<const transport::MemoryFile> memory,
+                    std::span<const SharedRange::Part> parts, PeerPath path);
   [[nodiscard]] Bytes size() const override { return size_; }
-  [[nodiscard]] const std::byte* data() const { return begin_; }
+  // Where these bytes of the range lie, in order; they are only read.
+  [[nodiscard]] std::vector<DeviceRange> At(Bytes offset, Bytes size) const;
   [[nodiscard]] CopyPath& path() const { return *path_; }
 
  private:
   const std::shared_ptr<const transport::MemoryFile> memory_;
-  const std::byte* const begin_;
-  const Bytes size_;
+  std::map<Bytes, DeviceRange> parts_;  // by their place in the range
+  Bytes size_;
   const PeerPath path_;
 };
 

@@ -7,8 +7,8 @@
 // anew at each launch, so nothing is translated on the way. `mapped` instead takes weights in blocks of 2 MiB
 // wherever they are free, and has the device put them together at an address that the order gives: the same
 // on every GPU, for launches that remember addresses (captured graphs), and with no need to move anything.
-// The price: such weights cannot be lent to other GPUs, and a device with small pages (the virtual one: 4
-// KiB) has as much work with finding them under a second address as with copying them, beside the copy.
+// The price: a device with small pages (the virtual one: 4 KiB) has as much work with finding them under a
+// second address as with copying them, beside the copy.
 //
 // Owner: the worker's order desk; ends after everything that holds ranges, before the device. The main loop's
 // thread.

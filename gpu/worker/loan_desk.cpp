@@ -31,20 +31,31 @@ absl::StatusOr<proto::LendOutcome> LoanDesk::Make(const std::shared_ptr<transpor
   }
   Loan loan{digest, table.Acquire(digest), channel};
   proto::LendOutcome outcome;
-  const auto show = [&]() -> absl::Status {
-    TROUPE_ASSIGN_OR_RETURN(SharedRange range, device_.Share(loan.hold.weights));
-    TROUPE_ASSIGN_OR_RETURN(*outcome.mutable_weights(), channel->HandOut(std::move(range.descriptor)));
-    outcome.mutable_weights()->set_offset(range.offset.count());
-    outcome.mutable_weights()->set_length(range.size.count());
-    return absl::OkStatus();
-  };
-  if (const absl::Status shown = show(); !shown.ok()) {
+  const absl::Status shown = Show(loan.hold.weights, *channel, *outcome.mutable_weights());
+  if (!shown.ok()) {
     residency_.Release(digest, loan.hold);
     return shown;
   }
-  outcome.set_loan(outcome.weights().arena());
+  outcome.set_loan(outcome.weights().memory().arena());
   loans_.emplace(outcome.loan(), std::move(loan));
   return outcome;
+}
+
+absl::Status LoanDesk::Show(const DeviceRange& weights, transport::LocalChannel& channel,
+                            proto::LentMemory& shown) {
+  TROUPE_ASSIGN_OR_RETURN(SharedRange range, device_.Share(weights));
+  if (range.parts.size() > limits_.lent_ranges) {
+    return absl::FailedPreconditionError(absl::StrCat("the model lies in ", range.parts.size(),
+                                                      " ranges, at most ", limits_.lent_ranges,
+                                                      " are lent: swap it in from the host"));
+  }
+  for (const SharedRange::Part& part : range.parts) {
+    proto::LentMemory::Range& added = *shown.add_ranges();
+    added.set_offset(part.offset.count());
+    added.set_length(part.size.count());
+  }
+  TROUPE_ASSIGN_OR_RETURN(*shown.mutable_memory(), channel.HandOut(std::move(range.descriptor)));
+  return absl::OkStatus();
 }
 
 // Withdrawn first: from then on nobody who asks takes the memory for what was lent.

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "gpu/device/device.hpp"
+#include "gpu/worker/limits.hpp"
 #include "gpu/worker/model_table.hpp"
 #include "gpu/worker/reply.hpp"
 #include "gpu/worker/residency.hpp"
@@ -21,11 +22,12 @@ namespace troupe::gpu {
 // loop's thread.
 class LoanDesk {
  public:
-  LoanDesk(Device& device, Residency& residency) : device_(device), residency_(residency) {}
+  LoanDesk(Device& device, Residency& residency, const WorkerLimits& limits)
+      : device_(device), residency_(residency), limits_(limits) {}
   ~LoanDesk() { ReturnAll(); }
 
-  // NotFound when the model is not there, FailedPrecondition while it is on its way. `channel`: the
-  // session's, whose server hands out the memory.
+  // NotFound when the model is not there, FailedPrecondition while it is on its way, or lies in more ranges
+  // than a borrower takes. `channel`: the session's, whose server hands out the memory.
   void Lend(const std::shared_ptr<transport::LocalChannel>& channel, const std::string& digest, Reply reply);
   // Not lent (any more): nothing happens.
   void Return(std::uint64_t loan);
@@ -40,8 +42,10 @@ class LoanDesk {
   };
   absl::StatusOr<proto::LendOutcome> Make(const std::shared_ptr<transport::LocalChannel>& channel,
                                           const std::string& digest);
+  absl::Status Show(const DeviceRange& weights, transport::LocalChannel& channel, proto::LentMemory& shown);
   Device& device_;
   Residency& residency_;
+  const WorkerLimits& limits_;
   std::map<std::uint64_t, Loan> loans_;
 };
 

@@ -66,7 +66,7 @@ OrderDesk::OrderDesk(std::unique_ptr<Device> device, TaskQueue& queue, Lanes lan
       preparer_(*device_, queue, lanes, options_.limits),
       runner_(memory_, queue, lanes, options_.limits, links_, residency_, preparer_),
       consolidator_(memory_, residency_.table(), queue),
-      loans_(*device_, residency_) {
+      loans_(*device_, residency_, options_.limits) {
   residency_.Connect(
       [this](const std::string& digest, const absl::Status& status) { runner_.ModelChanged(digest, status); },
       [this](const std::string& digest) { return runner_.Wants(digest); });
@@ -164,12 +164,10 @@ void OrderDesk::SwapIn(const std::shared_ptr<Session>& session, const proto::Swa
   if (order.has_deadline_in_ns()) deadline = DeadlineIn(order.deadline_in_ns());
   std::optional<LentModel> lent;
   if (order.has_from_gpu()) {
-    if (order.lent().length() != host->weights.size()) {
-      return reply.Fail(absl::InvalidArgumentError(
-          absl::StrCat("model ", host->digest, " has ", host->weights.size(), " bytes of weights, GPU ",
-                       order.from_gpu(), " lends ", order.lent().length(), ": swap it in from the host")));
-    }
-    lent = LentModel{order.from_gpu(), order.lent(), session->channel()};
+    absl::StatusOr<LentModel> read = ReadLent(order, Bytes(host->weights.size()), options_.limits);
+    if (!read.ok()) return reply.Fail(read.status());
+    lent = *std::move(read);
+    lent->channel = session->channel();
   }
   states_.SwapIn(session->channel(), order, deadline, std::move(reply), [&](Reply weights) {
     residency_.SwapIn(*host, deadline, std::move(weights), std::move(lent), order.address());
@@ -284,7 +282,7 @@ proto::WorkerDescription OrderDesk::Describe() const {
   DescribeMemory(memory_, description);
   description.set_swap(links_.options().swap);
   description.set_link_sharing(links_.options().sharing);
-  description.set_peer_copies(device_->info().peer_copies && !options_.memory.mapped);
+  description.set_peer_copies(device_->info().peer_copies);
   description.set_group_bytes(links_.curve().elbow.count());
   for (const LinkPoint& point : links_.curve().points) {
     proto::LinkPoint& measured = *description.add_link_curve();

@@ -4,21 +4,28 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "gpu/device/device.hpp"
+#include "gpu/worker/limits.hpp"
 #include "gpu/worker/task_queue.hpp"
-#include "proto/tensor.pb.h"
+#include "proto/worker.pb.h"
 #include "transport/local_channel.hpp"
 
 namespace troupe::gpu {
 
-// What an order says of a model that another GPU's worker lends. Nothing in it is trusted.
+// A model that another GPU's worker lends.
 struct LentModel {
   std::uint32_t gpu = 0;
-  proto::ArenaRef weights;
+  proto::ArenaRef memory;
+  std::vector<SharedRange::Part> parts;              // of the weights, in order; they may lie anywhere
   std::shared_ptr<transport::LocalChannel> channel;  // the session's, which reaches that worker
 };
+// What an order says of it. InvalidArgument when that is not `weights` bytes, or in more ranges than are
+// taken.
+[[nodiscard]] absl::StatusOr<LentModel> ReadLent(const proto::SwapInOrder& order, Bytes weights,
+                                                 const WorkerLimits& limits);
 
 // One thread that asks, since a worker may answer late or never. A lent range may be
 // read at any time once it was opened, but its bytes count only when Confirm, called after they were copied,

@@ -16,9 +16,9 @@ MODELS = 3
 
 
 class PeerCopies(E2eTest):
-    def serve(self, link):
+    def serve(self, link, addresses="adjacent"):
         self.daemon = self.start("one", "all", gpus=2, gpu_memory="10MiB", link_bandwidth="200MB", policy="torpor",
-                                 log_level="debug",
+                                 log_level="debug", addresses=addresses,
                                  topology=f"switch:0-1,link:0-1={link}").wait_serving(gpus=2)
         self.rows, self.turn, self.guard = [], 0, threading.Lock()
         for i in range(MODELS):
@@ -50,7 +50,13 @@ class PeerCopies(E2eTest):
         return float(found.group(1)) if found else 0
 
     def test_a_replica_comes_from_the_gpu_that_has_the_model(self):
-        self.serve(link="2GB")
+        self.replicate("adjacent")
+
+    def test_a_replica_comes_in_the_blocks_that_it_was_mapped_in(self):
+        self.replicate("mapped")
+
+    def replicate(self, addresses):
+        self.serve(link="2GB", addresses=addresses)
         load = Load(self.in_turn, threads=4)
         eventually(lambda: len(self.copies()) >= 5, "models are copied from GPU to GPU")
         load.stop()

@@ -424,8 +424,7 @@ TEST_P(DeviceContract, MemoryOfAnotherDeviceIsChecked) {
   const auto open = [&](std::uint32_t gpu, Bytes offset, Bytes size) {
     auto shared = other.device->Share(other.range);
     EXPECT_TRUE(shared.ok()) << shared.status();
-    shared->offset = offset;
-    shared->size = size;
+    shared->parts = {{Bytes(0), Bytes(1)}, {offset, size}};
     return device_->OpenPeer(gpu, *std::move(shared)).status().code();
   };
   EXPECT_EQ(open(1, Bytes(0), MiB(1)), absl::StatusCode::kOk);
@@ -476,8 +475,26 @@ TEST_P(DeviceContract, MemoryInPiecesIsOneRangeWhereItWasMapped) {
   EXPECT_TRUE(stream->CopyOut(second, to.Part(Bytes(0), piece), nullptr)->Wait(kPatience).ok());
   EXPECT_TRUE(std::equal(second.begin(), second.end(),
                          pattern.begin() + static_cast<std::ptrdiff_t>(piece.count()) - 5));
-  EXPECT_EQ(device_->Share(*mapped).status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_TRUE(device_->Share(mapped->Part(piece, piece)).ok());
+  // Another device copies it as one range: across the ends of two of its pieces.
+  const auto shared = device_->Share(mapped->Part(Bytes(5), Bytes(pattern.size())));
+  ASSERT_TRUE(shared.ok()) << shared.status();
+  EXPECT_EQ(shared->parts.size(), 3u);
+  EXPECT_EQ(device_->Share(mapped->Part(piece, piece))->parts.size(), 1u);
+  if (device_->info().peer_copies) {
+    const auto borrower = GetParam().make();
+    const auto opened = borrower->OpenPeer(1, *device_->Share(mapped->Part(Bytes(5), Bytes(pattern.size()))));
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    EXPECT_EQ((*opened)->size(), Bytes(pattern.size()));
+    const DeviceRange there = *borrower->Allocate(Bytes(pattern.size()));
+    const auto copies = borrower->MakeStream();
+    const Bytes cut = piece + Bytes(77);
+    const Bytes rest = Bytes(pattern.size()) - cut;
+    EXPECT_TRUE(copies->CopyPeer(there.Part(cut, rest), *opened, cut, nullptr)->Wait(kPatience).ok());
+    EXPECT_TRUE(
+        copies->CopyPeer(there.Part(Bytes(0), cut), *opened, Bytes(0), nullptr)->Wait(kPatience).ok());
+    EXPECT_TRUE(copies->CopyOut(back, there, nullptr)->Wait(kPatience).ok());
+    EXPECT_EQ(back, pattern);
+  }
   device_->Unmap(*mapped);
   device_->Free(to);
   device_->Free(scattered.whole);

@@ -1,6 +1,7 @@
 // Models in a host region, as a daemon would place them.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -30,12 +31,15 @@ inline proto::HostCopy PlaceModel(transport::HostRegion& region, const std::stri
   return copy;
 }
 
-// The small model with weights of `size` bytes, of which it reads the first 16.
+// The small model with weights of `size` bytes, of which it reads 16 from `at` on.
 inline proto::HostCopy PlaceSmall(transport::HostRegion& region, const std::string& digest, float first = 1,
-                                  std::size_t size = 64) {
-  std::vector<std::byte> weights = SmallWeights(first);
-  weights.resize(size);
-  return PlaceModel(region, digest, SmallModel(), weights);
+                                  std::size_t size = 64, std::size_t at = 0) {
+  const std::vector<std::byte> read = SmallWeights(first);
+  std::vector<std::byte> weights(size);
+  std::memcpy(weights.data() + at, read.data(), std::min(read.size(), size - at));
+  proto::Model model = SmallModel();
+  model.mutable_weights(0)->set_offset(at);
+  return PlaceModel(region, digest, std::move(model), weights);
 }
 
 // An input x of `rows` rows: 0, 1, 2, ...

@@ -14,6 +14,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 constexpr std::size_t kWeights = 8 << 20;
+constexpr std::size_t kRead = (5 << 20) + 4096;              // where in them
+constexpr std::uint64_t kAddress = std::uint64_t{35} << 40;  // where a node maps them
 
 proto::WorkerOrder LendOf(const std::string& digest) {
   proto::WorkerOrder order;
@@ -27,8 +29,9 @@ proto::WorkerOrder ReturnOf(std::uint64_t loan) {
 }
 
 // GPU 0 has the model "m" with the weights of 1; the host copy that GPU 1's daemon names has those of 5, so
-// that a run's results tell where its weights came from. Four groups of 2 MiB.
-class PeerCopies : public testing::Test {
+// that a run's results tell where its weights came from. Four groups of 2 MiB. By the way in which both have
+// their weights: in one range, or in eight that other models left between them.
+class PeerCopies : public testing::TestWithParam<const char*> {
  protected:
   explicit PeerCopies(BytesPerSecond peer_link = {6e9}) {
     lender_.links = *CreateNodeLinks(2, {6e9}, {}, {{0, 1, peer_link}});
@@ -37,12 +40,28 @@ class PeerCopies : public testing::Test {
     borrower_.command.device = "virtual:1";
     borrower_.command.socket = lender_.directory.File("worker-1");
     lender_.command.group = borrower_.command.group = MiB(2);
-    lent_copy_ = PlaceSmall(*lender_.host, "m", 1, kWeights);
-    host_copy_ = PlaceSmall(*borrower_.host, "m", 5, kWeights);
+    lender_.command.addresses = borrower_.command.addresses = GetParam();
+    lent_copy_ = PlaceSmall(*lender_.host, "m", 1, kWeights, kRead);
+    host_copy_ = PlaceSmall(*borrower_.host, "m", 5, kWeights, kRead);
     here_ = borrower_.StartAndAdopt();
     there_ = lender_.StartAndAdopt();
-    EXPECT_EQ(there_.Ask(SwapInOf(lent_copy_)).code(), 0);
+    SwapInBetweenOthers();
     EXPECT_EQ(here_.Ask(PrepareOf(host_copy_, 1)).code(), 0);
+  }
+  [[nodiscard]] bool mapped() const { return GetParam() == std::string("mapped"); }
+  // Sixteen fill the device, every second one goes before the model comes, the others after.
+  void SwapInBetweenOthers() {
+    proto::HostCopy other = PlaceSmall(*lender_.host, "other", 9, 1 << 20);
+    const auto name = [](int i) { return absl::StrCat("other", i); };
+    for (int i = 0; i < 16 && mapped(); ++i) {
+      other.set_digest(name(i));
+      EXPECT_EQ(there_.Ask(SwapInOf(other)).code(), 0);
+    }
+    for (int i = 0; i < 16 && mapped(); i += 2) EXPECT_EQ(there_.Ask(EvictOf(name(i))).code(), 0);
+    proto::WorkerOrder order = SwapInOf(lent_copy_);
+    order.mutable_swap_in()->set_address(kAddress);
+    EXPECT_EQ(there_.Ask(order).code(), 0);
+    for (int i = 1; i < 16 && mapped(); i += 2) EXPECT_EQ(there_.Ask(EvictOf(name(i))).code(), 0);
   }
   proto::LendOutcome Lend() {
     const auto outcome = there_.Ask(LendOf("m"));
@@ -52,6 +71,7 @@ class PeerCopies : public testing::Test {
   proto::WorkerOrder SwapInFrom(const proto::LendOutcome& lent) const {
     proto::WorkerOrder order = SwapInOf(host_copy_);
     order.mutable_swap_in()->set_from_gpu(0);
+    order.mutable_swap_in()->set_address(kAddress);
     *order.mutable_swap_in()->mutable_lent() = lent.weights();
     return order;
   }
@@ -99,10 +119,11 @@ class SlowPeerCopies : public PeerCopies {
   SlowPeerCopies() : PeerCopies({1e7}) {}
 };
 
-TEST_F(PeerCopies, AModelComesFromTheOtherGpuGroupByGroup) {
+TEST_P(PeerCopies, AModelComesFromTheOtherGpuGroupByGroup) {
   EXPECT_TRUE(here_.connection->description().peer_copies());
   const std::uint64_t over_host_link = Passed("gpu1:in");
   const proto::LendOutcome lent = Lend();
+  EXPECT_EQ(lent.weights().ranges_size(), mapped() ? 8 : 1);
   const std::uint64_t swap = here_.Send(SwapInFrom(lent));
   const auto ran = here_.Ask(RunOf("m", 1));
   ASSERT_EQ(ran.code(), 0) << ran.message();
@@ -123,7 +144,7 @@ TEST_F(PeerCopies, AModelComesFromTheOtherGpuGroupByGroup) {
   EXPECT_EQ(here_.Ask(DescribeOf()).description().free_bytes(), 16u << 20);
 }
 
-TEST_F(PeerCopies, OnlyWhatIsThereIsLent) {
+TEST_P(PeerCopies, OnlyWhatIsThereIsLent) {
   EXPECT_EQ(there_.Ask(LendOf("other")).code(), CodeOf(absl::StatusCode::kNotFound));
   EXPECT_EQ(there_.Ask(LendOf("")).code(), CodeOf(absl::StatusCode::kNotFound));
   there_.Send(ReturnOf(0));
@@ -131,7 +152,7 @@ TEST_F(PeerCopies, OnlyWhatIsThereIsLent) {
   EXPECT_EQ(there_.Ask(EvictOf("m")).code(), 0);
 }
 
-TEST_F(PeerCopies, ALoanThatEndedIsRefused) {
+TEST_P(PeerCopies, ALoanThatEndedIsRefused) {
   const proto::LendOutcome lent = Lend();
   there_.Send(ReturnOf(lent.loan()));
   EXPECT_EQ(there_.Ask(DescribeOf()).code(), 0);  // it has been returned by now
@@ -140,7 +161,7 @@ TEST_F(PeerCopies, ALoanThatEndedIsRefused) {
   ExpectHostServes();
 }
 
-TEST_F(PeerCopies, WhatAnOrderSaysOfALoanIsChecked) {
+TEST_P(PeerCopies, WhatAnOrderSaysOfALoanIsChecked) {
   const proto::LendOutcome lent = Lend();
   const auto code = [&](const auto& change) {
     proto::WorkerOrder order = SwapInFrom(lent);
@@ -152,22 +173,36 @@ TEST_F(PeerCopies, WhatAnOrderSaysOfALoanIsChecked) {
   };
   using Swap = proto::SwapInOrder;
   EXPECT_EQ(code([](Swap& swap) { swap.clear_lent(); }), CodeOf(absl::StatusCode::kInvalidArgument));
-  EXPECT_EQ(code([](Swap& swap) { swap.mutable_lent()->set_length(kWeights - 1); }),
-            CodeOf(absl::StatusCode::kInvalidArgument));
-  EXPECT_EQ(code([](Swap& swap) { swap.mutable_lent()->set_offset(9 << 20); }),
-            CodeOf(absl::StatusCode::kOutOfRange));
-  EXPECT_EQ(code([](Swap& swap) { swap.mutable_lent()->set_offset(~std::uint64_t{0} - 4096); }),
-            CodeOf(absl::StatusCode::kOutOfRange));
+  const int invalid = CodeOf(absl::StatusCode::kInvalidArgument);
+  const auto last = [](Swap& swap) { return &*swap.mutable_lent()->mutable_ranges()->rbegin(); };
+  for (const std::uint64_t length :
+       {std::uint64_t{0}, last(*SwapInFrom(lent).mutable_swap_in())->length() - 1,
+        kWeights + std::uint64_t{1}, ~std::uint64_t{0}}) {
+    EXPECT_EQ(code([&](Swap& swap) { last(swap)->set_length(length); }), invalid) << length;
+  }
+  EXPECT_EQ(code([](Swap& swap) { swap.mutable_lent()->add_ranges(); }), invalid) << "of nothing";
+  EXPECT_EQ(code([](Swap& swap) {
+              swap.mutable_lent()->clear_ranges();
+              for (std::size_t i = 0; i < kWeights; i += 256)
+                swap.mutable_lent()->add_ranges()->set_length(256);
+            }),
+            invalid)
+      << "too many";
+  const int outside = CodeOf(absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(code([&](Swap& swap) { last(swap)->set_offset((16 << 20) - 4096); }), outside);
+  EXPECT_EQ(code([&](Swap& swap) { last(swap)->set_offset(~std::uint64_t{0} - 4096); }), outside);
   EXPECT_EQ(code([](Swap& swap) { swap.set_from_gpu(7); }), CodeOf(absl::StatusCode::kNotFound));
   const int unavailable = CodeOf(absl::StatusCode::kUnavailable);
-  EXPECT_EQ(code([](Swap& swap) { swap.mutable_lent()->set_arena(17); }), unavailable);
-  EXPECT_EQ(code([](Swap& swap) { swap.mutable_lent()->set_host("elsewhere"); }), unavailable);
-  EXPECT_EQ(code([](Swap& swap) { swap.mutable_lent()->set_socket("/tmp/nobody"); }), unavailable);
-  EXPECT_EQ(code([](Swap& swap) { swap.mutable_lent()->set_socket(""); }), unavailable);
+  EXPECT_EQ(code([](Swap& swap) { swap.mutable_lent()->mutable_memory()->set_arena(17); }), unavailable);
+  EXPECT_EQ(code([](Swap& swap) { swap.mutable_lent()->mutable_memory()->set_host("elsewhere"); }),
+            unavailable);
+  EXPECT_EQ(code([](Swap& swap) { swap.mutable_lent()->mutable_memory()->set_socket("/tmp/nobody"); }),
+            unavailable);
+  EXPECT_EQ(code([](Swap& swap) { swap.mutable_lent()->mutable_memory()->set_socket(""); }), unavailable);
   ExpectHostServes();
 }
 
-TEST_F(SlowPeerCopies, ALenderKilledInMidCopyIsNotTrusted) {
+TEST_P(SlowPeerCopies, ALenderKilledInMidCopyIsNotTrusted) {
   const std::uint64_t swap = here_.Send(SwapInFrom(Lend()));
   const std::uint64_t run = here_.Send(RunOf("m", 1));
   AwaitMiddle(swap);
@@ -181,7 +216,7 @@ TEST_F(SlowPeerCopies, ALenderKilledInMidCopyIsNotTrusted) {
   ExpectHostServes();
 }
 
-TEST_F(SlowPeerCopies, ALoanReturnedInMidCopyIsNotTrusted) {
+TEST_P(SlowPeerCopies, ALoanReturnedInMidCopyIsNotTrusted) {
   const proto::LendOutcome lent = Lend();
   const std::uint64_t swap = here_.Send(SwapInFrom(lent));
   const std::uint64_t run = here_.Send(RunOf("m", 1));
@@ -192,7 +227,7 @@ TEST_F(SlowPeerCopies, ALoanReturnedInMidCopyIsNotTrusted) {
   ExpectHostServes();
 }
 
-TEST_F(SlowPeerCopies, LoansEndWithTheDaemonThatAskedForThem) {
+TEST_P(SlowPeerCopies, LoansEndWithTheDaemonThatAskedForThem) {
   const std::uint64_t swap = here_.Send(SwapInFrom(Lend()));
   const std::uint64_t run = here_.Send(RunOf("m", 1));
   AwaitMiddle(swap);
@@ -203,7 +238,7 @@ TEST_F(SlowPeerCopies, LoansEndWithTheDaemonThatAskedForThem) {
   ExpectNotCome(swap, run);
 }
 
-TEST_F(SlowPeerCopies, ABorrowerKilledInMidCopyLeavesTheLoanToItsDaemon) {
+TEST_P(SlowPeerCopies, ABorrowerKilledInMidCopyLeavesTheLoanToItsDaemon) {
   const proto::LendOutcome lent = Lend();
   const std::uint64_t swap = here_.Send(SwapInFrom(lent));
   AwaitMiddle(swap);
@@ -216,6 +251,11 @@ TEST_F(SlowPeerCopies, ABorrowerKilledInMidCopyLeavesTheLoanToItsDaemon) {
   EXPECT_EQ(there_.Ask(EvictOf("m")).code(), 0);
   EXPECT_EQ(there_.Ask(DescribeOf()).description().free_bytes(), 16u << 20);
 }
+
+const auto kAddresses = testing::Values("adjacent", "mapped");
+const auto NameOf = [](const auto& info) { return std::string(info.param); };
+INSTANTIATE_TEST_SUITE_P(Addresses, PeerCopies, kAddresses, NameOf);
+INSTANTIATE_TEST_SUITE_P(Addresses, SlowPeerCopies, kAddresses, NameOf);
 
 }  // namespace
 }  // namespace troupe::gpu::test
