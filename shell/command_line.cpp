@@ -12,6 +12,7 @@
 #include "shell/cat.hpp"
 #include "shell/inputs/json_tensor.hpp"
 #include "shell/inputs/tensor_values.hpp"
+#include "shell/simulator.hpp"
 
 namespace troupe::shell {
 
@@ -161,6 +162,8 @@ std::string RootHelp() {
     }
     absl::StrAppendFormat(&out, "  %-32s %s\n", usage, verb.summary);
   }
+  for (const auto& verb : SimulatorVerbs())
+    absl::StrAppendFormat(&out, "  %-32s %s\n", verb.words, verb.summary);
   absl::StrAppendFormat(&out, "  %-32s %s\n", "shell", "An interactive shell; or commands from a pipe");
   absl::StrAppendFormat(&out, "  %-32s %s\n\nOptions of every command:\n", "help [COMMAND]",
                         "What a command takes");

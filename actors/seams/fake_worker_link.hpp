@@ -1,6 +1,6 @@
-// FAKE WORKER LINK: a worker that lives under the actors' clock, for tests: bounded memory, one link, one
-// compute engine, time by profile. It keeps the contract of WorkerLink and can be killed, hung and made to
-// refuse.
+// FAKE WORKER LINK: a worker that lives under the actors' clock, for tests and the simulator: bounded memory,
+// and a GPU that takes its time (fake_gpu.hpp). It keeps the contract of WorkerLink and can be killed, hung
+// and made to refuse.
 #pragma once
 
 #include <caf/actor_system.hpp>
@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "actors/seams/fake_gpu.hpp"
 #include "actors/seams/worker_link.hpp"
 #include "base/units.hpp"
 
@@ -29,6 +30,8 @@ struct FakeWorkerProfile {
   Duration adopt_timeout = std::chrono::seconds(5);
   Duration lease = std::chrono::seconds(30);  // how long it lives without a link
   std::size_t ring = 4096;                    // orders that the worker has not taken yet
+  // What its loads and runs take; empty: a link of `link` or `peer_link`, and runs of `run`.
+  std::function<std::unique_ptr<FakeGpu>(FakeGpu::Timer)> make_gpu;
 };
 
 // One life of a worker. It goes on for the lease when its link lets go.

@@ -1,0 +1,44 @@
+// FAKE GPU: the time that a fake worker's loads and runs take: its link and its compute engine, without
+// memory. One life of a worker has one; nothing of it is told after it has gone.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/units.hpp"
+
+namespace troupe::actors {
+
+class FakeGpu {
+ public:
+  // Calls back at `at`, on the worker's clock, unless the worker has died by then.
+  using Timer = std::function<void(Time at, std::function<void()> then)>;
+  struct Load {
+    std::string digest{};
+    Bytes bytes{};
+    std::optional<std::uint32_t> peer{};  // the GPU that it is copied from
+  };
+  // Told once, at the end: when it began and, of a run, when the last of its weights came while it ran (zero:
+  // all were there before).
+  using Loaded = std::function<void(Time begin)>;
+  using Ran = std::function<void(Time begin, Time last_weights)>;
+
+  virtual ~FakeGpu() = default;
+  virtual void Bring(const Load& load, Time now, Loaded done) = 0;
+  // Behind what was brought and run before.
+  virtual void Run(const std::string& digest, Time now, Ran done) = 0;
+};
+
+struct FakeGpuRates {
+  BytesPerSecond link{};
+  BytesPerSecond peer_link{};
+  Duration run{};
+};
+// One link and one engine; a run begins when its model has come. In the order of arrival.
+std::unique_ptr<FakeGpu> MakeSimpleGpu(FakeGpuRates rates, FakeGpu::Timer timer);
+
+}  // namespace troupe::actors

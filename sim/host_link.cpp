@@ -1,0 +1,52 @@
+#include "sim/host_link.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace troupe::sim {
+
+HostLink::Ticket HostLink::Begin(Duration alone, Time now, actors::FakeGpu::Timer timer,
+                                 std::function<void(Time)> done) {
+  Advance(now);
+  const Ticket ticket = next_++;
+  transfers_[ticket] = {
+      .left = alone, .due = Time::max(), .timer = std::move(timer), .done = std::move(done)};
+  Arm(now);
+  return ticket;
+}
+
+// A transfer that goes before its end is its worker's death: what it had of the link is the others' at the
+// next change.
+void HostLink::Leave(Ticket ticket) {
+  transfers_.erase(ticket);
+}
+
+void HostLink::Advance(Time now) {
+  const Duration passed = now - std::exchange(last_, now);
+  if (transfers_.empty()) return;
+  busy_ += passed;
+  const Duration share = passed / static_cast<Duration::rep>(transfers_.size());
+  for (auto& [ticket, transfer] : transfers_) transfer.left = std::max(transfer.left - share, Duration(0));
+}
+
+void HostLink::Arm(Time now) {
+  const auto sharers = static_cast<Duration::rep>(transfers_.size());
+  for (auto& [ticket, transfer] : transfers_) {
+    const Time due = now + transfer.left * sharers;
+    if (due == transfer.due) continue;
+    transfer.due = due;
+    transfer.timer(due, [this, id = ticket, due] { Due(id, due); });
+  }
+}
+
+void HostLink::Due(Ticket ticket, Time at) {
+  const auto it = transfers_.find(ticket);
+  if (it == transfers_.end() || it->second.due != at) return;  // others came or went meanwhile
+  Advance(at);
+  const auto done = std::move(it->second.done);
+  transfers_.erase(it);
+  Arm(at);
+  done(at);
+}
+
+}  // namespace troupe::sim

@@ -1,0 +1,43 @@
+// HOST LINK: the way from the host to the GPUs behind one switch, under virtual time: whatever is on its way
+// shares it evenly, so a transfer that begins slows the others and one that ends frees them. Shared by the
+// engines of those GPUs; one thread. Whole nanoseconds only: the same on every machine.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+
+#include "actors/seams/fake_gpu.hpp"
+#include "base/units.hpp"
+
+namespace troupe::sim {
+
+class HostLink {
+ public:
+  using Ticket = std::uint64_t;
+  // `alone`: what the transfer takes when nothing else is on its way. `timer` is the asker's: Leave before it
+  // goes away.
+  Ticket Begin(Duration alone, Time now, actors::FakeGpu::Timer timer, std::function<void(Time)> done);
+  void Leave(Ticket ticket);
+  [[nodiscard]] std::size_t on_the_way() const { return transfers_.size(); }
+  // Altogether with at least one transfer.
+  [[nodiscard]] Duration busy() const { return busy_; }
+
+ private:
+  struct Transfer {
+    Duration left{};
+    Time due{};
+    actors::FakeGpu::Timer timer;
+    std::function<void(Time)> done;
+  };
+  void Advance(Time now);
+  void Arm(Time now);
+  void Due(Ticket ticket, Time at);
+
+  std::map<Ticket, Transfer> transfers_;
+  Ticket next_ = 1;
+  Time last_{};
+  Duration busy_{};
+};
+
+}  // namespace troupe::sim

@@ -1,0 +1,199 @@
+#include "sim/profiled_gpu.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.hpp"
+
+namespace troupe::sim {
+
+namespace {
+
+using actors::FakeGpu;
+
+class ProfiledGpu : public FakeGpu {
+ public:
+  ProfiledGpu(GpuMechanism mechanism, std::shared_ptr<const ModelCatalogue> models,
+              std::shared_ptr<HostLink> link, std::shared_ptr<GpuUse> use, Timer timer)
+      : mechanism_(std::move(mechanism)),
+        models_(std::move(models)),
+        link_(std::move(link)),
+        use_(std::move(use)),
+        timer_(std::move(timer)) {}
+
+ protected:
+  [[nodiscard]] const ModelTimes& TimesOf(const std::string& digest) const {
+    const auto it = models_->find(digest);
+    TROUPE_CHECK(it != models_->end(), "a simulated worker was given a model without a profile");
+    return it->second;
+  }
+  [[nodiscard]] BytesPerSecond RateOf(const Load& load) const {
+    return load.peer ? mechanism_.peer_link(*load.peer) : mechanism_.link;
+  }
+  [[nodiscard]] Duration Alone(const Load& load) const {
+    const Duration measured = load.peer ? Duration() : TimesOf(load.digest).load;
+    return measured > Duration() ? measured : TransferTime(load.bytes, RateOf(load));
+  }
+
+  const GpuMechanism mechanism_;
+  const std::shared_ptr<const ModelCatalogue> models_;
+  const std::shared_ptr<HostLink> link_;
+  const std::shared_ptr<GpuUse> use_;
+  const Timer timer_;
+};
+
+class AtomicGpu final : public ProfiledGpu {
+ public:
+  using ProfiledGpu::ProfiledGpu;
+
+  void Bring(const Load& load, Time now, Loaded done) override {
+    if (mechanism_.on_bring) mechanism_.on_bring(load.digest);
+    const Time begin = std::max(now, free_);
+    free_ = begin + Alone(load);
+    timer_(free_, [this, begin, took = free_ - begin, done = std::move(done)] {
+      use_->loading += took;
+      done(begin);
+    });
+  }
+
+  void Run(const std::string& digest, Time now, Ran done) override {
+    const Time begin = std::max(now, free_);
+    free_ = begin + TimesOf(digest).run;
+    timer_(free_, [this, begin, took = free_ - begin, done = std::move(done)] {
+      use_->computing += took;
+      done(begin, Time{});
+    });
+  }
+
+ private:
+  Time free_{};
+};
+
+// Copies one after the other over the link that it shares; runs one after the other.
+class OverlappingGpu final : public ProfiledGpu {
+ public:
+  using ProfiledGpu::ProfiledGpu;
+  ~OverlappingGpu() override {
+    if (transfer_ != 0) link_->Leave(transfer_);
+  }
+
+  void Bring(const Load& load, Time now, Loaded done) override {
+    if (mechanism_.on_bring) mechanism_.on_bring(load.digest);
+    loads_.push_back({.load = load, .done = std::move(done)});
+    NextLoad(now);
+  }
+
+  void Run(const std::string& digest, Time now, Ran done) override {
+    runs_.push_back({.digest = digest, .done = std::move(done)});
+    NextRun(now);
+  }
+
+ private:
+  struct Bringing {
+    Load load;
+    Loaded done;
+    Time begin{};
+    bool begun = false;
+  };
+  struct Running {
+    std::string digest;
+    Ran done;
+    Time begin{};
+    bool begun = false;
+    std::optional<Duration> tail{};  // it began before its weights were there: after the last of them
+  };
+
+  [[nodiscard]] const Bringing* FindLoad(const std::string& digest) const {
+    for (const auto& load : loads_)
+      if (load.load.digest == digest) return &load;
+    return nullptr;
+  }
+
+  void NextLoad(Time now) {
+    if (loads_.empty() || loads_.front().begun) return;
+    auto& front = loads_.front();
+    front.begun = true;
+    front.begin = now;
+    const Duration alone = Alone(front.load);
+    const bool measured = !front.load.peer && TimesOf(front.load.digest).load > Duration();
+    if (measured || front.load.peer) {
+      timer_(now + alone, [this, end = now + alone] { LoadEnded(end); });
+    } else {
+      transfer_ = link_->Begin(alone, now, timer_, [this](Time end) {
+        transfer_ = 0;
+        LoadEnded(end);
+      });
+    }
+    NextRun(now);
+  }
+
+  void LoadEnded(Time now) {
+    const auto ended = std::move(loads_.front());
+    loads_.pop_front();
+    use_->loading += now - ended.begin;
+    if (!runs_.empty() && runs_.front().begun && runs_.front().tail &&
+        runs_.front().digest == ended.load.digest)
+      EndRunAt(std::max(now + *runs_.front().tail, runs_.front().begin + Together(ended.load)), now);
+    ended.done(ended.begin);
+    NextLoad(now);
+    NextRun(now);
+  }
+
+  // Load and run of a model on an idle link.
+  [[nodiscard]] Duration Together(const Load& load) const {
+    const ModelTimes& times = TimesOf(load.digest);
+    const Duration longer = std::max(times.run, Alone(load));
+    return load.peer ? longer : std::max(times.swapped, longer);
+  }
+
+  void NextRun(Time now) {
+    if (runs_.empty() || runs_.front().begun) return;
+    auto& front = runs_.front();
+    const Bringing* load = FindLoad(front.digest);
+    const bool pipelined = mechanism_.mode == LoadMode::kPipelined;
+    if (load != nullptr && (!pipelined || !load->begun)) return;
+    front.begun = true;
+    front.begin = now;
+    if (load == nullptr) return EndRunAt(now + TimesOf(front.digest).run, Time{});
+    front.tail = Together(load->load) - std::max(TimesOf(front.digest).run, Alone(load->load));
+  }
+
+  void EndRunAt(Time end, Time last_weights) {
+    timer_(end, [this, end, last_weights] {
+      const auto ended = std::move(runs_.front());
+      runs_.pop_front();
+      use_->computing += end - ended.begin;
+      ended.done(ended.begin, last_weights);
+      NextRun(end);
+    });
+  }
+
+  std::deque<Bringing> loads_;
+  std::deque<Running> runs_;
+  HostLink::Ticket transfer_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<LoadMode> ParseLoadMode(const std::string& name) {
+  if (name == "atomic") return LoadMode::kAtomic;
+  if (name == "overlapped") return LoadMode::kOverlapped;
+  if (name == "pipelined") return LoadMode::kPipelined;
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", name, "' is no way of loading; choose one of: atomic, overlapped, pipelined"));
+}
+
+std::unique_ptr<FakeGpu> MakeProfiledGpu(GpuMechanism mechanism, std::shared_ptr<const ModelCatalogue> models,
+                                         std::shared_ptr<HostLink> link, std::shared_ptr<GpuUse> use,
+                                         FakeGpu::Timer timer) {
+  if (mechanism.mode == LoadMode::kAtomic)
+    return std::make_unique<AtomicGpu>(std::move(mechanism), std::move(models), std::move(link),
+                                       std::move(use), std::move(timer));
+  return std::make_unique<OverlappingGpu>(std::move(mechanism), std::move(models), std::move(link),
+                                          std::move(use), std::move(timer));
+}
+
+}  // namespace troupe::sim

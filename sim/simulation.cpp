@@ -1,0 +1,287 @@
+#include "sim/simulation.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.hpp"
+#include "base/status.hpp"
+#include "sim/world.hpp"
+
+namespace troupe::sim {
+
+namespace {
+
+constexpr Duration kLongestDrain = std::chrono::hours(2);  // beyond every timeout
+constexpr Duration kSample = std::chrono::seconds(1);
+
+class Run {
+ public:
+  Run(const SimulationSetup& setup, std::vector<std::size_t> models)
+      : setup_(setup), models_(std::move(models)), catalogue_(std::make_shared<ModelCatalogue>()) {}
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+  ~Run() { world_.ShutDown(); }  // its actors write into this
+
+  absl::StatusOr<Outcome> Go() {
+    for (std::size_t i = 0; i < setup_.workload.functions.size(); ++i)
+      (*catalogue_)[World::WorkerDigest(Name(i))] = setup_.cluster.models[models_[i]].times;
+    world_.StartManager();
+    actors::RouterOptions router;
+    router.policies = setup_.policies;
+    world_.StartGateway(std::move(router));
+    for (std::uint32_t i = 1; i <= setup_.cluster.nodes; ++i) StartNode(absl::StrCat("node-", i));
+    world_.Run(std::chrono::seconds(1));
+    TROUPE_RETURN_IF_ERROR(Deploy());
+    Play();
+    Finish();
+    return std::move(outcome_);
+  }
+
+ private:
+  [[nodiscard]] const std::string& Name(std::size_t function) const {
+    return setup_.workload.functions[function].name;
+  }
+  [[nodiscard]] Duration Elapsed() { return world_.Now() - begin_; }
+
+  void StartNode(const std::string& name) {
+    const ClusterSpec& cluster = setup_.cluster;
+    World::NodePlan plan;
+    plan.options.name = name;
+    plan.options.policies = setup_.policies;
+    plan.options.scheduler.seed = setup_.seed;
+    plan.options.topology = cluster.topology;
+    plan.options.costs.link = cluster.link;
+    plan.options.copies.region = plan.host_region = cluster.host_memory;
+    plan.worker.memory = cluster.gpu_memory;
+    plan.worker.prepare = std::chrono::milliseconds(1);
+    plan.worker.activation = Bytes();  // a model's memory is for its runs too
+    for (std::uint32_t i = 0; i < cluster.gpus; ++i)
+      plan.options.gpus.push_back({absl::StrCat("sim:", i), cluster.gpu_memory});
+    const auto links = LinksOf(cluster);
+    plan.make_gpu = [this, name, links](std::uint32_t gpu, actors::FakeGpu::Timer timer) {
+      return MakeProfiledGpu(MechanismOf(name, gpu), catalogue_, links[gpu], UseOf(name, gpu),
+                             std::move(timer));
+    };
+    world_.StartNode(std::move(plan));
+    nodes_.push_back(name);
+  }
+
+  // GPUs behind one switch have one link.
+  [[nodiscard]] static std::vector<std::shared_ptr<HostLink>> LinksOf(const ClusterSpec& cluster) {
+    std::vector<std::shared_ptr<HostLink>> links(cluster.gpus);
+    for (const auto& group : cluster.topology.Switches()) {
+      const auto shared = std::make_shared<HostLink>();
+      for (const auto gpu : group) links[gpu] = shared;
+    }
+    for (auto& link : links)
+      if (link == nullptr) link = std::make_shared<HostLink>();
+    return links;
+  }
+
+  [[nodiscard]] GpuMechanism MechanismOf(const std::string& node, std::uint32_t gpu) {
+    GpuMechanism mechanism{
+        .mode = setup_.cluster.loads, .link = setup_.cluster.link, .peer_link = {}, .on_bring = {}};
+    mechanism.peer_link = [this, gpu](std::uint32_t from) {
+      return setup_.cluster.topology.PeerLink(from, gpu).value_or(BytesPerSecond{});
+    };
+    mechanism.on_bring = [this, node, gpu](const std::string& digest) {
+      ++outcome_.swaps;
+      Mix(digest.data(), digest.size());
+      for (const auto& name : nodes_) {
+        const auto& workers = world_.node(name).workers;
+        for (std::uint32_t other = 0; other < workers.size(); ++other) {
+          if ((name == node && other == gpu) || !workers[other]->life.resident.contains(digest)) continue;
+          ++outcome_.false_misses;
+          return;
+        }
+      }
+    };
+    return mechanism;
+  }
+
+  std::shared_ptr<GpuUse> UseOf(const std::string& node, std::uint32_t gpu) {
+    auto& use = uses_[{node, gpu}];
+    if (use == nullptr) use = std::make_shared<GpuUse>();
+    return use;
+  }
+
+  absl::Status Deploy() {
+    for (std::size_t i = 0; i < setup_.workload.functions.size(); ++i) {
+      const ModelSpec& model = setup_.cluster.models[models_[i]];
+      const auto no_deadline = [&](proto::DeployRequest& deploy) {
+        if (model.deadline == Duration()) deploy.clear_slo();
+      };
+      TROUPE_RETURN_IF_ERROR(world_.Deploy(Name(i), model.memory, model.deadline, {"x"}, {}, no_deadline));
+    }
+    world_.Run(std::chrono::seconds(1));
+    return absl::OkStatus();
+  }
+
+  void Play() {
+    begin_ = world_.Now();
+    for (const Arrival& arrival : setup_.workload.arrivals) {
+      if (!Reach(arrival.at)) return;
+      Ask(arrival.function);
+    }
+    const Duration latest = Elapsed() + kLongestDrain;
+    while (outcome_.answers.size() < outcome_.arrived && Elapsed() < latest)
+      if (!Reach(std::min(next_sample_, latest))) return;
+  }
+
+  // With a look at everything each second. False: whoever waits for this has had enough.
+  bool Reach(Duration at) {
+    while (next_sample_ <= at) {
+      world_.RunTo(begin_ + next_sample_);
+      next_sample_ += kSample;
+      Sample();
+      if (setup_.go_on && !setup_.go_on({Elapsed(), outcome_.arrived, outcome_.answers.size()})) {
+        outcome_.ended_early = true;
+        return false;
+      }
+    }
+    world_.RunTo(begin_ + at);
+    return true;
+  }
+
+  void Ask(std::uint32_t function) {
+    ++outcome_.arrived;
+    ++asked_[function];
+    proto::InferRequest request;
+    request.mutable_function()->set_name(Name(function));
+    request.set_timeout_ns(setup_.cluster.timeout.count());
+    auto done = [this, function, at = Elapsed()](const proto::InferReply& reply) {
+      Answered(function, at, reply);
+    };
+    auto& gateway = world_.gateway(0);
+    gateway.inbox->Post(gateway.router, [request = std::move(request), done = std::move(done)](
+                                            actors::RouterDesk& desk) { desk.Infer(request, done); });
+    world_.Settle();
+  }
+
+  void Answered(std::uint32_t function, Duration at, const proto::InferReply& reply) {
+    Answer answer{.function = function, .code = reply.code(), .at = at, .took = Elapsed() - at};
+    const Duration deadline = setup_.cluster.models[models_[function]].deadline;
+    answer.in_time = reply.code() == 0 && (deadline == Duration() || answer.took <= deadline);
+    Count(static_cast<absl::StatusCode>(reply.code()));
+    outcome_.length = Elapsed();
+    Mix(&answer.function, sizeof(answer.function));
+    Mix(&answer.code, sizeof(answer.code));
+    const auto end = (at + answer.took).count();
+    Mix(&end, sizeof(end));
+    outcome_.answers.push_back(answer);
+  }
+
+  void Count(absl::StatusCode code) {
+    switch (code) {
+      case absl::StatusCode::kOk:
+        ++outcome_.served;
+        break;
+      case absl::StatusCode::kResourceExhausted:
+        ++outcome_.rejected;
+        break;
+      case absl::StatusCode::kDeadlineExceeded:
+        ++outcome_.expired;
+        break;
+      case absl::StatusCode::kCancelled:
+        ++outcome_.cancelled;
+        break;
+      default:
+        ++outcome_.failed;
+    }
+  }
+
+  // FNV-1a over what happened, in the order in which it happened.
+  void Mix(const void* bytes, std::size_t size) {
+    const auto* at = static_cast<const unsigned char*>(bytes);
+    for (std::size_t i = 0; i < size; ++i) hash_ = (hash_ ^ at[i]) * 0x100000001b3ULL;
+  }
+
+  void Sample() {
+    if (asked_.empty() || Elapsed() > setup_.workload.length) return;
+    const auto most =
+        std::ranges::max_element(asked_, [](const auto& a, const auto& b) { return a.second < b.second; });
+    const auto digest = World::WorkerDigest(Name(most->first));
+    ++samples_;
+    for (const auto& name : nodes_)
+      for (const auto& worker : world_.node(name).workers) copies_ += worker->life.resident.contains(digest);
+  }
+
+  void Finish() {
+    outcome_.waiting = outcome_.arrived - outcome_.answers.size();
+    outcome_.trace_hash = hash_;
+    Duration computing{};
+    Duration loading{};
+    for (const auto& [gpu, use] : uses_) {
+      computing += use->computing;
+      loading += use->loading;
+    }
+    const double span = ToSeconds(outcome_.length) * static_cast<double>(uses_.size());
+    outcome_.computing = span > 0 ? ToSeconds(computing) / span : 0;
+    outcome_.loading = span > 0 ? ToSeconds(loading) / span : 0;
+    outcome_.duplicates = samples_ > 0 ? static_cast<double>(copies_) / static_cast<double>(samples_) : 0;
+  }
+
+  const SimulationSetup& setup_;
+  const std::vector<std::size_t> models_;  // of the functions
+  const std::shared_ptr<ModelCatalogue> catalogue_;
+  World world_;
+  std::vector<std::string> nodes_;
+  std::map<std::pair<std::string, std::uint32_t>, std::shared_ptr<GpuUse>> uses_;
+  std::map<std::uint32_t, std::uint64_t> asked_;
+  Time begin_{};
+  Duration next_sample_ = kSample;
+  std::uint64_t samples_ = 0, copies_ = 0;
+  std::uint64_t hash_ = 0xcbf29ce484222325ULL;
+  Outcome outcome_;
+};
+
+}  // namespace
+
+absl::Status Outcome::Conserved() const {
+  const auto ended = served + rejected + expired + cancelled + failed;
+  if (ended != answers.size() || arrived != ended + waiting || (!ended_early && waiting > 0))
+    return absl::InternalError(absl::StrCat(
+        "requests were lost: ", arrived, " arrived, ", served, " served, ", rejected, " rejected, ", expired,
+        " expired, ", cancelled, " cancelled, ", failed, " failed, ", waiting, " unanswered"));
+  if (failed > 0) return absl::InternalError(absl::StrCat(failed, " of ", arrived, " requests failed"));
+  return absl::OkStatus();
+}
+
+Duration Outcome::MeanLatency() const {
+  Duration sum{};
+  for (const Answer& answer : answers) sum += answer.code == 0 ? answer.took : Duration();
+  return served == 0 ? Duration() : sum / static_cast<Duration::rep>(served);
+}
+
+Duration Outcome::LatencyAt(double percentile) const {
+  std::vector<Duration> took;
+  for (const Answer& answer : answers)
+    if (answer.code == 0) took.push_back(answer.took);
+  return NearestRank(took, percentile);
+}
+
+double Outcome::MissRatio() const {
+  return served == 0 ? 0 : static_cast<double>(swaps) / static_cast<double>(served);
+}
+
+Duration NearestRank(std::vector<Duration>& values, double percentile) {
+  if (values.empty()) return {};
+  std::ranges::sort(values);
+  const auto rank =
+      static_cast<std::size_t>(std::ceil(percentile / 100 * static_cast<double>(values.size())));
+  return values[std::clamp<std::size_t>(rank, 1, values.size()) - 1];
+}
+
+absl::StatusOr<Outcome> Simulate(const SimulationSetup& setup) {
+  TROUPE_ASSIGN_OR_RETURN(auto models, AssignModels(setup.cluster, setup.workload.functions));
+  for (const Arrival& arrival : setup.workload.arrivals)
+    TROUPE_CHECK(arrival.function < setup.workload.functions.size(), "a workload asks for what it has not");
+  Run run(setup, std::move(models));
+  return run.Go();
+}
+
+}  // namespace troupe::sim

@@ -1,0 +1,66 @@
+// SIMULATION: one run of a workload on a cluster under a preset: the production actors of a World, and what
+// came of it. Deterministic: the same inputs give the same results and the same trace hash.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/policy.hpp"
+#include "sim/cluster_file.hpp"
+#include "sim/traces/workload.hpp"
+
+namespace troupe::sim {
+
+struct Progress {
+  Duration at{};  // virtual
+  std::uint64_t asked = 0;
+  std::uint64_t answered = 0;
+};
+
+struct SimulationSetup {
+  ClusterSpec cluster;
+  Workload workload;
+  PolicyNames policies;
+  std::uint64_t seed = 1;  // of policies that draw lots
+  // Asked now and then, with what there is: false ends the run early.
+  std::function<bool(const Progress&)> go_on;
+};
+
+struct Answer {
+  std::uint32_t function = 0;
+  std::int32_t code = 0;  // absl::StatusCode
+  Duration at{};          // of the request, since the begin
+  Duration took{};
+  bool in_time = false;  // served within the deadline of its model; true without one
+};
+struct Outcome {
+  std::vector<Answer> answers;  // in the order in which they came
+  std::uint64_t arrived = 0, served = 0, rejected = 0, expired = 0, cancelled = 0, failed = 0;
+  std::uint64_t waiting = 0;       // not answered when it ended: only of one that was ended early
+  std::uint64_t swaps = 0;         // loads that were ordered
+  std::uint64_t false_misses = 0;  // of them: of a model that another GPU had
+  Duration length{};               // until the last answer
+  double computing = 0;            // share of GPU time in runs
+  double loading = 0;              // share of GPU time with a load on its way
+  double duplicates = 0;           // GPUs with the most asked model, averaged over seconds
+  std::uint64_t trace_hash = 0;
+  bool ended_early = false;
+
+  // arrived = served + rejected + expired + cancelled + failed + waiting; failed and waiting are zero unless
+  // something was lost.
+  [[nodiscard]] absl::Status Conserved() const;
+  [[nodiscard]] Duration MeanLatency() const;                 // of those served
+  [[nodiscard]] Duration LatencyAt(double percentile) const;  // nearest rank, of those served
+  [[nodiscard]] double MissRatio() const;
+};
+
+// InvalidArgument for what does not fit together.
+[[nodiscard]] absl::StatusOr<Outcome> Simulate(const SimulationSetup& setup);
+
+// The p-th percentile (0 to 100) by nearest rank; zero without values. Sorts them.
+[[nodiscard]] Duration NearestRank(std::vector<Duration>& values, double percentile);
+
+}  // namespace troupe::sim

@@ -1,0 +1,207 @@
+#include "sim/world.hpp"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "actors/core/message_types.hpp"
+#include "base/check.hpp"
+#include "base/digest.hpp"
+
+namespace troupe::sim {
+
+World::World() : config_(Configure()), system_(*config_) {}
+
+World::~World() {
+  ShutDown();
+}
+
+void World::ShutDown() {
+  directory_.Clear();
+  const auto end = [](const auto& actor) { caf::anon_send_exit(actor, caf::exit_reason::user_shutdown); };
+  for (auto& [name, node] : nodes_) {
+    end(node->controller);
+    end(node->cache);
+    end(node->member);
+  }
+  for (auto& gateway : gateways_) {
+    end(gateway->router);
+    end(gateway->member);
+  }
+  if (manager_) end(manager_);
+  nodes_.clear();
+  gateways_.clear();
+  manager_ = actors::ClusterManagerActor();
+  Settle();
+  scheduler().clock().cancel_all();
+}
+
+std::unique_ptr<caf::actor_system_config> World::Configure() {
+  auto config = std::make_unique<caf::actor_system_config>();
+  actors::RegisterMessageTypes(*config);
+  config->set("scheduler.policy", caf::atom("testing"));
+  return config;
+}
+
+caf::scheduler::test_coordinator& World::scheduler() {
+  return dynamic_cast<caf::scheduler::test_coordinator&>(system_.scheduler());
+}
+
+Time World::Now() {
+  return actors::Now(&system_);
+}
+
+void World::Settle() {
+  auto& coordinator = scheduler();
+  while (coordinator.try_run_once()) {
+  }
+}
+
+void World::RunTo(Time end) {
+  auto& clock = scheduler().clock();
+  Settle();
+  while (!clock.schedule().empty()) {
+    const auto due = clock.schedule().begin()->first;
+    if (due.time_since_epoch() > end.time_since_epoch()) break;
+    scheduler().advance_time(due > clock.now() ? due - clock.now() : caf::timespan(0));
+    Settle();
+  }
+  if (Now() < end) scheduler().advance_time(end - Now());
+  Settle();
+}
+
+void World::StartManager() {
+  actors::ManagerOptions options;
+  options.new_cluster_id = "test-cluster";
+  options.unix_now = [this] { return Now().time_since_epoch().count(); };
+  auto manager = actors::SpawnClusterManager(system_, std::move(options), store_, manager_repository_);
+  TROUPE_CHECK(manager.ok(), "the manager refuses to start");
+  manager_ = *manager;
+  directory_.Publish("manager", caf::actor_cast<caf::strong_actor_ptr>(manager_),
+                     system_.message_types<actors::ClusterManagerActor>());
+}
+
+void World::StopManager() {
+  directory_.Retract("manager", "stopped");
+  caf::anon_send_exit(manager_, caf::exit_reason::kill);
+  manager_ = actors::ClusterManagerActor();
+}
+
+void World::StartGateway(actors::RouterOptions options) {
+  auto& gateway = *gateways_.emplace_back(std::make_unique<Gateway>());
+  options.gateway = absl::StrCat("gateway-", gateways_.size());
+  options.id = 6 + gateways_.size();
+  options.inbox = gateway.inbox;
+  options.view = gateway.view;
+  actors::MemberOptions member;
+  member.manager = "manager";
+  member.record.set_name(options.gateway);
+  member.record.set_kind(proto::MEMBER_GATEWAY);
+  member.record.set_address(options.gateway);
+  auto router = actors::SpawnRouter(system_, std::move(options), directory_);
+  TROUPE_CHECK(router.ok(), "the router refuses its options");
+  gateway.router = *router;
+  gateway.member = actors::SpawnGatewayMember(system_, std::move(member), gateway.router, directory_);
+}
+
+void World::MakeWorkers(Node& node, NodePlan& plan) {
+  const auto runtimes = plan.options.isolation.runtimes;
+  for (std::size_t i = 0; i < plan.options.gpus.size() * runtimes; ++i) {
+    auto& worker = node.workers.emplace_back(std::make_shared<actors::FakeWorkerControl>());
+    worker->peer_lends = [&node](std::uint32_t gpu, std::uint64_t loan) {
+      return node.workers[gpu]->life.loans.contains(loan);
+    };
+  }
+  auto profile = plan.worker;
+  profile.memory = Bytes(profile.memory.count() / runtimes);
+  plan.options.make_link = [this, profile, make_gpu = plan.make_gpu,
+                            workers = node.workers](std::uint32_t i) mutable {
+    if (make_gpu)
+      profile.make_gpu = [make_gpu, i](actors::FakeGpu::Timer timer) {
+        return make_gpu(i, std::move(timer));
+      };
+    return actors::MakeFakeWorkerLink(system_, profile, workers[i]);
+  };
+}
+
+void World::StartNode(NodePlan plan) {
+  const auto name = plan.options.name;
+  auto& node = *(nodes_[name] = std::make_unique<Node>());
+  node.cache = actors::SpawnCache(system_, {"manager"}, node.repository, directory_);
+  MakeWorkers(node, plan);
+  auto controller = actors::SpawnNodeController(system_, std::move(plan.options), node.cache);
+  TROUPE_CHECK(controller.ok(), "the node controller refuses its options");
+  node.controller = *controller;
+  directory_.Publish(name, caf::actor_cast<caf::strong_actor_ptr>(node.controller),
+                     system_.message_types<actors::NodeControllerActor>());
+  actors::MemberOptions member;
+  member.manager = "manager";
+  member.record.set_name(name);
+  member.record.set_kind(proto::MEMBER_NODE);
+  member.record.set_address(name);
+  member.record.set_host_region_bytes(plan.host_region.count());
+  node.member = actors::SpawnNodeMember(system_, std::move(member), node.controller, directory_);
+}
+
+void World::KillNode(const std::string& name) {
+  auto& dead = *nodes_.at(name);
+  directory_.Retract(name, "killed");
+  caf::anon_send_exit(dead.member, caf::exit_reason::kill);
+  caf::anon_send_exit(dead.controller, caf::exit_reason::kill);
+  caf::anon_send_exit(dead.cache, caf::exit_reason::kill);
+}
+
+std::string World::WorkerDigest(const std::string& function) {
+  return absl::StrCat("packed-", Sha256Hex("model " + function));
+}
+
+absl::Status World::Deploy(const std::string& name, Bytes weights, Duration deadline,
+                           const std::vector<std::string>& inputs,
+                           const std::vector<proto::StateTensor>& state, const DeployWish& wish) {
+  proto::FunctionRecord record;
+  record.set_model_digest(Sha256Hex("model " + name));
+  record.set_weights_digest(Sha256Hex("weights " + name));
+  record.set_weights_bytes(weights.count());
+  record.set_model_bytes(1000);
+  for (const auto& input_name : inputs) {
+    auto& input = *record.add_inputs();
+    input.set_name(input_name);
+    input.set_type(proto::FP32);
+    input.add_shape(-1);
+    input.add_shape(4);
+    auto& output = *record.add_outputs();
+    output = input;
+    output.set_name("out_" + input_name);
+  }
+  for (const auto& tensor : state) {
+    for (auto* spec : {record.add_inputs(), record.add_outputs()}) {
+      spec->set_type(proto::FP32);
+      spec->add_shape(4);
+    }
+    record.mutable_inputs(record.inputs_size() - 1)->set_name(tensor.input());
+    record.mutable_outputs(record.outputs_size() - 1)->set_name(tensor.output());
+  }
+  const auto onnx = Sha256Hex("onnx " + name);
+  for (const char* part : {"model ", "weights "}) manager_repository_.Put(part + name);
+  manager_repository_.AddModel(onnx, record);
+  for (auto& [node_name, node] : nodes_) node->repository.AddModel(onnx, record);
+  proto::AdminRequest request;
+  auto& deploy = *request.mutable_deploy();
+  deploy.set_name(name);
+  deploy.set_onnx_digest(onnx);
+  *deploy.mutable_state() = {state.begin(), state.end()};
+  deploy.mutable_slo()->set_deadline_ns(deadline.count());
+  if (wish) wish(deploy);
+  return Ask(request, std::chrono::seconds(10)).status();
+}
+
+proto::NodeDescription World::Describe(const std::string& name) {
+  auto reply = std::make_shared<std::optional<proto::NodeDescription>>();
+  system_.spawn([controller = node(name).controller, reply](caf::event_based_actor* self) {
+    self->request(controller, caf::infinite, proto::DescribeNode())
+        .then([reply](proto::NodeDescription& got) { *reply = std::move(got); });
+  });
+  RunUntil([&] { return reply->has_value(); }, std::chrono::seconds(5));
+  return reply->value_or(proto::NodeDescription());
+}
+
+}  // namespace troupe::sim

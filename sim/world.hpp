@@ -1,0 +1,131 @@
+// WORLD: a whole cluster in one process under virtual time: the production cluster manager, routers, node
+// controllers, caches, executors and members, over the second forms of the five seams, on CAF's
+// deterministic scheduler. Used by the simulations and by the tests of the actors. One thread, no sleeping:
+// same steps, same trace.
+//
+// Time only moves in Run and RunTo, from one due event to the next: one long jump would fire a periodic timer
+// only once.
+#pragma once
+
+#include <caf/all.hpp>
+#include <caf/scheduler/test_coordinator.hpp>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/core/time.hpp"
+#include "actors/gateway/router.hpp"
+#include "actors/manager/cluster_manager.hpp"
+#include "actors/member/member.hpp"
+#include "actors/node/cache.hpp"
+#include "actors/node/node_controller.hpp"
+#include "actors/peers/local_peer_directory.hpp"
+#include "actors/seams/fake_model_repository.hpp"
+#include "actors/seams/fake_worker_link.hpp"
+#include "storage/fake_metadata_store.hpp"
+
+namespace troupe::sim {
+
+class World {
+ public:
+  struct Node {
+    actors::NodeControllerActor controller;
+    actors::CacheActor cache;
+    actors::MemberActor member;
+    actors::FakeModelRepository repository;
+    std::vector<std::shared_ptr<actors::FakeWorkerControl>> workers;  // by runtime
+  };
+  struct Gateway {
+    actors::RouterActor router;
+    actors::MemberActor member;
+    std::shared_ptr<actors::RouterInbox> inbox = std::make_shared<actors::RouterInbox>();
+    std::shared_ptr<actors::ViewCell> view = std::make_shared<actors::ViewCell>();
+  };
+  // A node to start. `options` without make_link, which is the world's.
+  struct NodePlan {
+    actors::NodeOptions options;
+    actors::FakeWorkerProfile worker;  // of each GPU; its runtimes share the memory
+    Bytes host_region = GiB(2);
+    // The engine of each runtime; empty: what `worker` says.
+    std::function<std::unique_ptr<actors::FakeGpu>(std::uint32_t runtime, actors::FakeGpu::Timer)> make_gpu;
+  };
+  // Changes what a deployment asks for.
+  using DeployWish = std::function<void(proto::DeployRequest&)>;
+
+  World();
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+  virtual ~World();
+  // Ends every actor; nothing of this world calls anybody afterwards. Whoever derives calls it first of all.
+  void ShutDown();
+
+  void StartManager();
+  void StopManager();
+  // "gateway-1", "gateway-2", ...
+  void StartGateway(actors::RouterOptions options = {});
+  void StartNode(NodePlan plan);
+  void KillNode(const std::string& name);
+
+  // Runs everything that can run now, then moves time from one due event to the next, for `span` altogether.
+  void Run(Duration span) { RunTo(Now() + span); }
+  void RunTo(Time end);
+  void Settle();
+  [[nodiscard]] Time Now();
+  template <class Condition>
+  void RunUntil(Condition condition, Duration limit) {
+    for (Duration spent{}; !condition() && spent < limit; spent += std::chrono::milliseconds(1))
+      Run(std::chrono::milliseconds(1));
+  }
+
+  // A function that the repositories know; `weights` is what it takes of a GPU. Each input comes back as an
+  // output, "out_" and its name.
+  absl::Status Deploy(const std::string& name, Bytes weights,
+                      Duration deadline = std::chrono::milliseconds(100),
+                      const std::vector<std::string>& inputs = {"x"},
+                      const std::vector<proto::StateTensor>& state = {}, const DeployWish& wish = {});
+  // The key under which the workers know that function's model.
+  [[nodiscard]] static std::string WorkerDigest(const std::string& function);
+
+  // Asks the manager and runs until it has answered, for at most `limit`.
+  template <class Reply = proto::AdminReply, class Request>
+  absl::StatusOr<Reply> Ask(const Request& request, Duration limit = std::chrono::seconds(5)) {
+    auto reply = std::make_shared<std::optional<Reply>>();
+    system_.spawn([this, request, reply](caf::event_based_actor* self) {
+      self->request(manager_, caf::infinite, request).then([reply](Reply& got) { *reply = std::move(got); });
+    });
+    RunUntil([&] { return reply->has_value(); }, limit);
+    if (!reply->has_value()) return absl::DeadlineExceededError("the manager did not answer");
+    if ((*reply)->code() != 0)
+      return absl::Status(static_cast<absl::StatusCode>((*reply)->code()), (*reply)->message());
+    return **reply;
+  }
+  // What the node says of itself, its GPUs and its swaps.
+  proto::NodeDescription Describe(const std::string& name);
+
+  [[nodiscard]] caf::scheduler::test_coordinator& scheduler();
+  [[nodiscard]] caf::actor_system& system() { return system_; }
+  [[nodiscard]] Node& node(const std::string& name) { return *nodes_.at(name); }
+  [[nodiscard]] Gateway& gateway(std::size_t index) { return *gateways_.at(index); }
+  [[nodiscard]] std::size_t gateways() const { return gateways_.size(); }
+  [[nodiscard]] storage::FakeMetadataStore& store() { return store_; }
+  [[nodiscard]] actors::ClusterManagerActor manager() const { return manager_; }
+  [[nodiscard]] actors::LocalPeerDirectory& directory() { return directory_; }
+
+ private:
+  static std::unique_ptr<caf::actor_system_config> Configure();
+  void MakeWorkers(Node& node, NodePlan& plan);
+
+  std::unique_ptr<caf::actor_system_config> config_;
+  caf::actor_system system_;
+  actors::LocalPeerDirectory directory_;
+  storage::FakeMetadataStore store_;
+  actors::FakeModelRepository manager_repository_;
+  actors::ClusterManagerActor manager_;
+  std::vector<std::unique_ptr<Gateway>> gateways_;
+  std::map<std::string, std::unique_ptr<Node>> nodes_;
+};
+
+}  // namespace troupe::sim

@@ -1,0 +1,101 @@
+// Whole clusters of production actors under virtual time, on small workloads.
+#include "sim/simulation.hpp"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "sim/traces/generators.hpp"
+
+namespace troupe::sim {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+ClusterSpec SmallCluster(LoadMode loads = LoadMode::kPipelined) {
+  ClusterSpec cluster;
+  cluster.nodes = 2;
+  cluster.gpus = 2;
+  cluster.gpu_memory = GiB(1);
+  cluster.loads = loads;
+  cluster.models = {{"small", MiB(200), {milliseconds(10), {}, milliseconds(20)}, milliseconds(80)},
+                    {"large", MiB(700), {milliseconds(40), {}, milliseconds(90)}, milliseconds(200)}};
+  return cluster;
+}
+
+SimulationSetup SmallSetup(const std::string& workload, std::uint64_t seed,
+                           const std::string& preset = "troupe") {
+  Random random(seed);
+  SimulationSetup setup;
+  setup.cluster = SmallCluster();
+  setup.workload = MakeWorkload(*ParseMadeWorkload(workload), random);
+  setup.policies = *FindPreset(preset);
+  setup.seed = seed;
+  return setup;
+}
+
+TEST(Simulation, TheSameSeedGivesTheSameTraceUnderEveryPreset) {
+  std::set<std::uint64_t> hashes;
+  for (const auto& preset : Presets()) {
+    const auto setup = SmallSetup("bursty functions=12 rate=30 length=20s", 5, std::string(preset.name));
+    const auto one = Simulate(setup);
+    const auto two = Simulate(setup);
+    ASSERT_TRUE(one.ok()) << preset.name << ": " << one.status();
+    EXPECT_EQ(one->trace_hash, two->trace_hash) << preset.name;
+    EXPECT_TRUE(one->Conserved().ok()) << preset.name << ": " << one->Conserved();
+    EXPECT_EQ(one->served, setup.workload.arrivals.size()) << preset.name;
+    EXPECT_GT(one->swaps, 0u) << preset.name;
+    hashes.insert(one->trace_hash);
+  }
+  EXPECT_GT(hashes.size(), 3u) << "presets make no difference";
+  EXPECT_FALSE(
+      hashes.contains(Simulate(SmallSetup("bursty functions=12 rate=30 length=20s", 6))->trace_hash));
+}
+
+TEST(Simulation, OneRequestTakesItsSwapAndItsRun) {
+  auto setup = SmallSetup("poisson functions=1 rate=1 length=1s", 1);
+  setup.workload.arrivals = {{seconds(1), 0}, {seconds(2), 0}};
+  setup.workload.length = seconds(3);
+  const auto outcome = Simulate(setup);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  ASSERT_EQ(outcome->answers.size(), 2u);
+  EXPECT_EQ(outcome->answers[0].took, milliseconds(20));
+  EXPECT_EQ(outcome->answers[1].took, milliseconds(10));
+  EXPECT_EQ(outcome->swaps, 1u);
+  EXPECT_EQ(outcome->LatencyAt(50), milliseconds(10));
+  EXPECT_EQ(outcome->LatencyAt(98), milliseconds(20));
+}
+
+TEST(Simulation, WhatCannotBeServedExpiresAndNothingIsLost) {
+  auto setup = SmallSetup("poisson functions=4 rate=300 length=10s", 2);
+  setup.cluster.nodes = 1;
+  setup.cluster.gpus = 1;
+  setup.cluster.timeout = milliseconds(500);
+  const auto outcome = Simulate(setup);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_GT(outcome->expired, 100u);
+  EXPECT_GT(outcome->served, 100u);
+  EXPECT_TRUE(outcome->Conserved().ok()) << outcome->Conserved();
+  for (const Answer& answer : outcome->answers) EXPECT_LE(answer.took, milliseconds(600));
+}
+
+TEST(Simulation, EndsEarlyWithWhatThereIs) {
+  auto setup = SmallSetup("poisson functions=4 rate=20 length=60s", 2);
+  setup.go_on = [](const Progress& progress) { return progress.at < seconds(10); };
+  const auto outcome = Simulate(setup);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_TRUE(outcome->ended_early);
+  EXPECT_GT(outcome->served, 100u);
+  EXPECT_LT(outcome->arrived, setup.workload.arrivals.size());
+  EXPECT_TRUE(outcome->Conserved().ok()) << outcome->Conserved();
+}
+
+TEST(Simulation, ModelsThatAreNotThereAreRefused) {
+  auto setup = SmallSetup("poisson functions=1 rate=1 length=1s", 1);
+  setup.workload.functions[0].model = "unheard-of";
+  EXPECT_EQ(Simulate(setup).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace troupe::sim

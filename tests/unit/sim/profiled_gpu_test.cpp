@@ -1,0 +1,116 @@
+#include "sim/profiled_gpu.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+namespace troupe::sim {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// Time that moves from one timer to the next.
+class Clock {
+ public:
+  actors::FakeGpu::Timer Timer() {
+    return [this](Time at, std::function<void()> then) { due_.emplace(at, std::move(then)); };
+  }
+  void RunAll() {
+    while (!due_.empty()) {
+      auto first = due_.extract(due_.begin());
+      now = first.key();
+      first.mapped()();
+    }
+  }
+  Time now{};
+
+ private:
+  std::multimap<Time, std::function<void()>> due_;
+};
+
+class ProfiledGpu : public testing::Test {
+ protected:
+  std::unique_ptr<actors::FakeGpu> Gpu(LoadMode mode) {
+    return MakeProfiledGpu({.mode = mode, .link = {1e9}, .peer_link = {}, .on_bring = {}}, models_, link_,
+                           use_, clock_.Timer());
+  }
+  actors::FakeGpu::Loaded Loaded(const std::string& what) {
+    return [this, what](Time) { ends_[what] = clock_.now.time_since_epoch(); };
+  }
+  actors::FakeGpu::Ran Ran(const std::string& what) {
+    return [this, what](Time, Time last_weights) {
+      ends_[what] = clock_.now.time_since_epoch();
+      waited_[what] = last_weights != Time{};
+    };
+  }
+
+  Clock clock_;
+  std::shared_ptr<ModelCatalogue> models_ = std::make_shared<ModelCatalogue>(
+      ModelCatalogue{{"big", {.run = milliseconds(100), .load = {}, .swapped = milliseconds(1020)}},
+                     {"measured", {.run = seconds(1), .load = seconds(3), .swapped = {}}}});
+  std::shared_ptr<HostLink> link_ = std::make_shared<HostLink>();
+  std::shared_ptr<GpuUse> use_ = std::make_shared<GpuUse>();
+  std::map<std::string, Duration> ends_;
+  std::map<std::string, bool> waited_;
+};
+
+TEST_F(ProfiledGpu, AnAtomicLoadOccupiesTheGpu) {
+  const auto gpu = Gpu(LoadMode::kAtomic);
+  gpu->Run("big", Time{}, Ran("first"));
+  gpu->Bring({"measured", Bytes(5), {}}, Time{}, Loaded("load"));
+  gpu->Run("big", Time{}, Ran("between"));
+  gpu->Run("measured", Time{}, Ran("last"));
+  clock_.RunAll();
+  EXPECT_EQ(ends_["first"], milliseconds(100));
+  EXPECT_EQ(ends_["load"], milliseconds(3100));
+  EXPECT_EQ(ends_["between"], milliseconds(3200));
+  EXPECT_EQ(ends_["last"], milliseconds(4200));
+  EXPECT_EQ(use_->loading, seconds(3));
+  EXPECT_EQ(use_->computing, milliseconds(1200));
+}
+
+TEST_F(ProfiledGpu, AnOverlappedLoadGoesOnBesideRuns) {
+  const auto gpu = Gpu(LoadMode::kOverlapped);
+  gpu->Bring({"measured", Bytes(5), {}}, Time{}, Loaded("load"));
+  gpu->Run("big", Time{}, Ran("other"));
+  gpu->Run("measured", Time{}, Ran("own"));
+  clock_.RunAll();
+  EXPECT_EQ(ends_["other"], milliseconds(100));
+  EXPECT_EQ(ends_["load"], seconds(3));
+  EXPECT_EQ(ends_["own"], seconds(4));
+  EXPECT_FALSE(waited_["own"]);
+}
+
+TEST_F(ProfiledGpu, APipelinedRunBeginsWithItsFirstWeights) {
+  const auto gpu = Gpu(LoadMode::kPipelined);
+  gpu->Bring({"big", Bytes(1'000'000'000), {}}, Time{}, Loaded("load"));
+  gpu->Run("big", Time{}, Ran("run"));
+  clock_.RunAll();
+  EXPECT_EQ(ends_["load"], seconds(1));
+  EXPECT_EQ(ends_["run"], milliseconds(1020));
+  EXPECT_TRUE(waited_["run"]);
+}
+
+TEST_F(ProfiledGpu, GpusBehindOneSwitchShareItsLink) {
+  const auto a = Gpu(LoadMode::kPipelined);
+  auto b = Gpu(LoadMode::kPipelined);
+  const auto dies = Gpu(LoadMode::kPipelined);
+  a->Bring({"big", Bytes(1'000'000'000), {}}, Time{}, Loaded("a"));
+  a->Run("big", Time{}, Ran("a runs"));
+  b->Bring({"big", Bytes(500'000'000), {}}, Time{}, Loaded("b"));
+  clock_.RunAll();
+  // Half of the rate each until b is there after 1 s; the other half of a's gigabyte takes 0.5 s.
+  EXPECT_EQ(ends_["b"], seconds(1));
+  EXPECT_EQ(ends_["a"], milliseconds(1500));
+  EXPECT_EQ(ends_["a runs"], milliseconds(1520));
+  EXPECT_EQ(link_->busy(), milliseconds(1500));
+  // A worker that dies leaves the link to the others.
+  a->Bring({"big", Bytes(1'000'000), {}}, clock_.now, Loaded("again"));
+  b->Bring({"big", Bytes(1'000'000'000), {}}, clock_.now, Loaded("never"));
+  b.reset();
+  EXPECT_EQ(link_->on_the_way(), 1u);
+}
+
+}  // namespace
+}  // namespace troupe::sim
