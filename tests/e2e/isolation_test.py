@@ -2,12 +2,13 @@
 """Functions that do not share a GPU worker: by tenant, workflow or function, on one GPU whose memory three workers share."""
 import os
 import pathlib
+import re
 import signal
 
 import numpy as np
 
 from harness import E2eTest, Load, eventually, main
-from harness.networks import ensemble, scale
+from harness.networks import accumulate, dense, ensemble, scale
 from harness.shell import Shell
 
 X = np.arange(4, dtype=np.float32).reshape(1, 4)
@@ -110,6 +111,38 @@ class Isolation(E2eTest):
         self.assertEqual(self.served(), {"workflow/ensemble"}, "all its steps ran on one worker")
         daemon.http.infer("digits-cnn", image)
         self.assertEqual(self.served(), {"workflow/ensemble", "function/digits-cnn"})
+
+    def test_copies_between_gpus_states_and_mapped_weights_of_two_tenants(self):
+        daemon = self.start("one", "all", isolation="tenant", runtimes=2, gpus=2, gpu_memory="20MiB", policy="torpor",
+                            addresses="mapped", topology="switch:0-1,link:0-1=2GB", log_level="debug").wait_serving(gpus=2)
+        http, tenants, rows = daemon.http, ("acme", "bolt"), []
+        for i in range(3):  # of the same models, more than fit a worker
+            onnx, weight = dense(4, seed=i)
+            rows.append(weight[0])
+            for tenant in tenants:
+                http.deploy(f"{tenant}-{i}", onnx, f"?tenant={tenant}").good()
+        for tenant in tenants:
+            http.deploy(f"{tenant}-sum", accumulate(), f"?tenant={tenant}&state=s%3Dt").good()
+        x = np.zeros((1, weight.shape[0]), np.float32)
+        x[0, 0] = 1
+        turn = iter(range(1 << 30))
+
+        def ask():
+            n = next(turn)
+            i = n // 8 % 3
+            found = np.array(http.infer(f"{tenants[n % 2]}-{i}", {"x": x})["y"])
+            np.testing.assert_allclose(found, rows[i], rtol=1e-4, atol=1e-5)
+
+        def copied(tenant):
+            return re.findall(rf"debug swap: GPU \d: '{tenant}-\d' from GPU \d", daemon.log.read_text())
+        load = Load(ask, threads=6)
+        eventually(lambda: all(copied(tenant) for tenant in tenants), "both tenants' models are copied from GPU to GPU")
+        for count in range(1, 9):  # the states among them, wherever they have to go
+            for tenant in tenants:
+                found = http.infer(f"{tenant}-sum", {"x": x[:, :256]})["y"]
+                np.testing.assert_array_equal(found, 2 * count * np.arange(1, 1025))
+        load.stop()
+        self.assertNotIn("swap-failed", daemon.log.read_text())
 
     def test_a_function_says_for_itself_and_an_idle_worker_is_given_back(self):
         daemon = self.start_isolated("shared", runtimes=3, runtime_idle="1s")

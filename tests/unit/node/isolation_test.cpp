@@ -260,6 +260,35 @@ TEST_F(Runtimes, OneThatDidNothingForLongServesNobodyAgain) {
   EXPECT_THAT(Decide(), ElementsAre("0:tenant/b"));
 }
 
+struct FewPasses : Runtimes {
+  FewPasses() : Runtimes(1, {.swap_ahead = 3, .max_passed = 1, .isolated = true}) {}
+};
+
+// A runtime is kept for a request until it has drained; more urgent ones of the runtime beside it come
+// without end, and would have all the places that the two of them share.
+TEST_F(FewPasses, APlaceIsLeftForTheRequestThatARuntimeIsKeptFor) {
+  scheduler.DescribeModel("large@tenant/b", MiB(40), MiB(1));
+  Use("a");
+  Use("b");
+  const auto submit = [&](const std::string& model, Time due) {
+    deadline = due;
+    return Submit(model);
+  };
+  dispatches.clear();
+  submit(Model("b"), now);
+  Decide();
+  ASSERT_EQ(dispatches.size(), 1u);
+  const RequestId kept = submit("large@tenant/b", now + milliseconds(1));  // both do not fit
+  for (int i = 0; i < 2; ++i) submit(Model("a"), now + seconds(1));
+  Decide();
+  ASSERT_EQ(dispatches.size(), 3u) << "the device's three places are taken; the large one was passed twice";
+  Serve(dispatches[0]);  // its runtime is free for it, and one place is
+  submit(Model("a"), now);
+  Decide();
+  ASSERT_EQ(dispatches.size(), 4u);
+  EXPECT_EQ(dispatches[3].request, kept) << "the place went to one that is more urgent";
+}
+
 struct TwoGpus : Runtimes {
   TwoGpus() : Runtimes(2) {}
 };
@@ -316,17 +345,23 @@ TEST_F(SharedRuntime, AnIsolatedFunctionIsServedOnANodeThatIsolatesNobody) {
   EXPECT_THAT(Orders(), ElementsAre(std::to_string(idle) + ":shared!")) << "back to what is shared";
 }
 
-// Random arrivals of six keys on runtimes of one or two GPUs, whose workers come late, die and forget.
+// Random arrivals of three or six keys on runtimes of one or two GPUs, whose workers come late, die and
+// forget. Models are copied between the two GPUs; a third of them have a function with state.
 class RandomWorld {
  public:
   RandomWorld(std::uint64_t seed, const PolicyNames& names)
       : random_(seed),
         scheduler_({.swap_ahead = 1 + static_cast<std::uint32_t>(seed % 3), .seed = seed, .isolated = true},
-                   *FindSchedulerPolicies(names)) {
+                   *FindSchedulerPolicies(names), {}, *Topology::Parse("switch:0-1,link:0-1=50GB")) {
+    host_.write_back_each = seed % 2 == 0;
+    const std::uint64_t keys = seed % 2 == 0 ? 6 : 3;  // with three, each may have a runtime of each GPU
     for (std::uint64_t i = 0; i < 12; ++i) {
-      const std::string name = CopyName("m" + std::to_string(i % 4), i % 6 == 0 ? "" : Key(i % 6));
+      const std::string name = CopyName("m" + std::to_string(i % 4), i % keys == 0 ? "" : Key(i % keys));
       models_[name] = {.weights = MiB(10 + random_.Below(20)), .activation = MiB(1 + random_.Below(4))};
       scheduler_.DescribeModel(name, models_[name].weights, models_[name].activation);
+      if (i % 3 != 0) continue;
+      host_.model["state of " + name] = name;
+      scheduler_.DeclareState("state of " + name, name, host_.bytes);
     }
     const auto devices = 1 + static_cast<std::uint32_t>(random_.Below(2));
     for (GpuIndex i = 0; i < devices * 3; ++i) {
@@ -352,11 +387,12 @@ class RandomWorld {
     EXPECT_TRUE(open_.empty()) << open_.size() << " requests wait for ever";
   }
   std::uint64_t served = 0;
+  std::uint64_t advanced = 0;  // runs with state
   [[nodiscard]] const SchedulerCounts& counts() const { return scheduler_.counts(); }
 
  private:
   struct Runtime {
-    std::unique_ptr<FakeWorker> worker;
+    std::shared_ptr<FakeWorker> worker;
     Serves serves;
     std::optional<Serves> starting;
   };
@@ -368,22 +404,30 @@ class RandomWorld {
     std::advance(model, random_.Below(models_.size()));
     request.id = {1, next_++};
     request.model = request.function = model->first;
+    if (const auto state = "state of " + model->first; host_.model.contains(state) && random_.Below(2) == 0)
+      request.state = request.function = state;
     request.deadline = now_ + milliseconds(random_.Below(100));
     if (scheduler_.Submit(request, now_).accepted) open_.insert(request.id);
   }
   void Start(GpuIndex gpu, const Serves& serves) {
     auto& runtime = runtimes_[gpu];
-    runtime.worker = std::make_unique<FakeWorker>(gpu, MiB(60), Bytes(), models_);
+    const auto source = [this](const Dispatch& dispatch) {
+      return sources_.at(dispatch.request).lock().get();
+    };
+    runtime.worker = std::make_shared<FakeWorker>(gpu, MiB(60), Bytes(), models_, source, &host_);
     runtime.serves = serves;
     runtime.starting.reset();
     WorkerReady ready = runtime.worker->Ready();
-    ready.peer_copies = false;
     ready.assigned = serves.assigned;
     ready.key = serves.key;
     Handle(scheduler_.Apply(ready, now_));
   }
   // What was to come does not: the next one serves nobody.
   void Kill(GpuIndex gpu) {
+    if (runtimes_[gpu].worker != nullptr) {
+      for (const auto& [state, runs] : runtimes_[gpu].worker->states())
+        if (scheduler_.states().Find(state)->CurrentAt(gpu)) truth_[state] = host_.images[state];
+    }
     runtimes_[gpu].worker = nullptr;
     runtimes_[gpu].starting = Serves{false, ""};
     Handle(scheduler_.Apply(WorkerLost{gpu, "killed"}, now_));
@@ -395,6 +439,8 @@ class RandomWorld {
       if (runtime.worker == nullptr || random_.Below(2) == 0) continue;
       const auto out = runtime.worker->Step(milliseconds(1 + random_.Below(5)), absl::OkStatus());
       EXPECT_FALSE(runtime.worker->overbooked());
+      EXPECT_EQ(runtime.worker->broken_promises(), 0u);
+      SeeStates(*runtime.worker, out);
       for (const auto& done : out.evicted) Handle(scheduler_.Apply(done, now_));
       for (const auto& done : out.swapped) Handle(scheduler_.Apply(done, now_));
       for (const auto& done : out.ran) Handle(scheduler_.Apply(done, now_));
@@ -405,17 +451,35 @@ class RandomWorld {
       ASSERT_NE(runtime.worker, nullptr) << "dispatched to a worker that is not there";
       EXPECT_TRUE(runtime.serves.assigned);
       EXPECT_EQ(runtime.serves.key, KeyOf(dispatch.model)) << "on a runtime of somebody else";
+      if (dispatch.source == SwapSource::kPeer) {
+        EXPECT_EQ(runtimes_[dispatch.peer].serves.key, runtime.serves.key) << "somebody else's runtime lends";
+        EXPECT_NE(dispatch.peer / 3, dispatch.gpu / 3) << "there is no link within a GPU";
+        sources_[dispatch.request] = runtimes_[dispatch.peer].worker;
+      }
+      states_of_[dispatch.request] = dispatch.state;
       runtime.worker->Order(dispatch);
     }
+    for (const Eviction& departure : scheduler_.TakeDepartures())
+      runtimes_[departure.gpu].worker->OrderEviction(departure.model);
     for (const Assignment& order : scheduler_.TakeAssignments()) {
       auto& runtime = runtimes_[order.gpu];
       ASSERT_NE(runtime.worker, nullptr);
       EXPECT_TRUE(runtime.worker->idle()) << "a worker that works is taken away";
+      EXPECT_TRUE(runtime.worker->states().empty()) << "a state goes with its worker";
       EXPECT_EQ(order.fresh, runtime.serves.assigned) << "who has served somebody is replaced";
       runtime.worker = nullptr;
       runtime.starting = Serves{order.assigned, order.key};
     }
     scheduler_.Check();
+  }
+  // A run that went well found what its predecessor left.
+  void SeeStates(const FakeWorker& worker, const FakeWorker::Outcomes& out) {
+    for (const RunDone& done : out.ran) {
+      const std::string& state = states_of_.at(done.request);
+      if (state.empty() || done.end != RunEnd::kRan) continue;
+      EXPECT_EQ(worker.states().at(state), ++truth_[state]);
+      ++advanced;
+    }
   }
   void Handle(const Effects& effects) {
     for (const Finished& finished : effects.finished) {
@@ -431,12 +495,16 @@ class RandomWorld {
   std::map<std::string, FakeModel> models_;
   std::vector<Runtime> runtimes_;
   std::set<RequestId> open_;
+  FakeStates host_{.bytes = MiB(3), .write_back_each = true, .model = {}, .images = {}};
+  std::map<std::string, std::uint64_t> truth_;  // runs of each state that count
+  std::map<RequestId, std::string> states_of_;
+  std::map<RequestId, std::weak_ptr<FakeWorker>> sources_;
   std::uint64_t next_ = 1;
   Time now_{};
 };
 
 TEST(RuntimesProperty, EveryRequestEndsOnARuntimeOfItsKey) {
-  std::uint64_t served = 0, assigned = 0, taken = 0, given_back = 0, seed = 0;
+  std::uint64_t served = 0, assigned = 0, taken = 0, given_back = 0, from_peers = 0, advanced = 0, seed = 0;
   for (const auto& ordering : OrderingPolicies()) {
     for (const auto& gpu : GpuPolicies()) {
       PolicyNames names;
@@ -451,6 +519,8 @@ TEST(RuntimesProperty, EveryRequestEndsOnARuntimeOfItsKey) {
         assigned += world.counts().assigned;
         taken += world.counts().taken;
         given_back += world.counts().given_back;
+        from_peers += world.counts().peer_swaps;
+        advanced += world.advanced;
         if (testing::Test::HasFailure()) return;
       }
     }
@@ -459,6 +529,8 @@ TEST(RuntimesProperty, EveryRequestEndsOnARuntimeOfItsKey) {
   EXPECT_GT(assigned, 200u);
   EXPECT_GT(taken, 1000u);
   EXPECT_GT(given_back, 50u);
+  EXPECT_GT(from_peers, 50u);
+  EXPECT_GT(advanced, 1000u);
 }
 
 }  // namespace
