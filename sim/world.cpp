@@ -1,5 +1,6 @@
 #include "sim/world.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -107,8 +108,12 @@ void World::MakeWorkers(Node& node, NodePlan& plan) {
   const auto runtimes = plan.options.isolation.runtimes;
   for (std::size_t i = 0; i < plan.options.gpus.size() * runtimes; ++i) {
     auto& worker = node.workers.emplace_back(std::make_shared<actors::FakeWorkerControl>());
-    worker->peer_lends = [&node](std::uint32_t gpu, std::uint64_t loan) {
-      return node.workers[gpu]->life.loans.contains(loan);
+    worker->peer_lends = [&node, runtimes](std::uint32_t gpu, const std::string& runtime,
+                                           std::uint64_t loan) {
+      const auto first = node.workers.begin() + gpu * runtimes;
+      return std::any_of(first, first + runtimes, [&](const auto& lender) {
+        return lender->life.runtime == runtime && lender->life.loans.contains(loan);
+      });
     };
   }
   auto profile = plan.worker;

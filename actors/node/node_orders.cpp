@@ -96,8 +96,10 @@ void NodeController::EvictModel(node::GpuIndex gpu, const std::string& model, bo
              if (gpus_[gpu].last.incarnation() != life || !Up(gpu)) return;
              auto status = StatusOf(outcome);
              if (absl::IsNotFound(status)) status = absl::OkStatus();  // it is gone: what was asked for
-             Handle(scheduler_.Apply(node::EvictDone{gpu, model, status}, Now(this)));
+             // Before anything is decided anew: the worker may be given to somebody else, and nothing is
+             // being written on the next one.
              if (with_states) Written(gpu);
+             Handle(scheduler_.Apply(node::EvictDone{gpu, model, status}, Now(this)));
            });
 }
 

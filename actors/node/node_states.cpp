@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "actors/node/node_controller_actor.hpp"
+#include "base/check.hpp"
 
 namespace troupe::actors {
 
@@ -206,13 +207,14 @@ void NodeController::EvictWithStates(node::GpuIndex gpu, const std::string& mode
     models_.Forget(model);
     if (!same || status.ok()) return;
     Note("state-not-saved", absl::StrCat(Label(gpu), ": ", status.message(), "; its model stays"));
-    Handle(scheduler_.Apply(node::EvictDone{gpu, model, status}, Now(this)));
     Written(gpu);
+    Handle(scheduler_.Apply(node::EvictDone{gpu, model, status}, Now(this)));
   });
 }
 
 // What was decided for this GPU meanwhile may go on, in its order.
 void NodeController::Written(node::GpuIndex gpu) {
+  TROUPE_CHECK(gpus_[gpu].writing > 0, "more was written back than was begun");
   if (--gpus_[gpu].writing > 0) return;
   for (const auto& start : std::exchange(gpus_[gpu].behind, {})) start();
 }

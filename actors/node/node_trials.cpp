@@ -16,8 +16,7 @@ constexpr std::size_t kMostInput = std::size_t{16} << 20;
 
 void NodeController::AwaitTrial(const std::string& digest) {
   if (!options_.trials || scheduler_.costs().Measured(node::DigestOf(digest))) return;
-  // A run of zeros is none of a state's runs, and no reason to take a runtime from whom it serves.
-  if (!models_.Find(digest)->function.state().empty() || !node::KeyOf(digest).empty()) return;
+  if (!models_.Find(digest)->function.state().empty()) return;  // a run of zeros is none of a state's runs
   trials_.Push(digest);
 }
 
@@ -26,7 +25,7 @@ void NodeController::Try() {
   if (!scheduler_.idle() || scheduler_.draining() || trials_.busy()) return;
   while (const auto digest = trials_.Begin()) {
     const auto* model = models_.Find(*digest);
-    // No runtime is assigned for a trial: it comes when one is, for a request.
+    // No runtime is assigned for a trial, nor taken from whom it serves: it comes when one is, for a request.
     const bool served = scheduler_.gpus().Served(node::KeyOf(*digest), std::nullopt);
     const bool wanted = model != nullptr && model->adopted && served && copies_.Usable(*digest) &&
                         !scheduler_.costs().Measured(node::DigestOf(*digest));

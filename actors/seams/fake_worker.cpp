@@ -215,6 +215,8 @@ class Worker : public caf::event_based_actor {
     shared_->control->life.loading[digest] = bytes;
     const auto& swap = order.swap_in();
     shared_->control->peer_swaps += swap.has_from_gpu() ? 1 : 0;
+    if (swap.has_from_gpu())
+      shared_->control->borrowed.emplace(shared_->control->life.runtime, swap.lent().memory().socket());
     FakeGpu::Load load{.digest = digest, .bytes = bytes, .peer = {}};
     if (swap.has_from_gpu()) load.peer = swap.from_gpu();
     Gpu().Bring(load, Now(this), [this, order, bytes](Time begin) { Brought(order, bytes, begin); });
@@ -223,7 +225,9 @@ class Worker : public caf::event_based_actor {
   void Brought(const proto::WorkerOrder& order, Bytes bytes, Time begin) {
     const auto& swap = order.swap_in();
     shared_->control->life.loading.erase(swap.model().digest());
-    if (swap.has_from_gpu() && !shared_->control->peer_lends(swap.from_gpu(), swap.lent().memory().arena())) {
+    const auto& lender = swap.lent().memory();
+    if (swap.has_from_gpu() &&
+        !shared_->control->peer_lends(swap.from_gpu(), lender.socket(), lender.arena())) {
       shared_->control->used -= bytes;
       return Answer(order.sequence(), absl::UnavailableError("that GPU's worker is gone"), {}, begin);
     }
@@ -244,6 +248,7 @@ class Worker : public caf::event_based_actor {
     outcome.mutable_lend()->set_loan(loan);
     proto::LentMemory& weights = *outcome.mutable_lend()->mutable_weights();
     weights.mutable_memory()->set_arena(loan);
+    weights.mutable_memory()->set_socket(shared_->control->life.runtime);
     weights.add_ranges()->set_length(Resident().at(digest).count());
     Answer(order.sequence(), absl::OkStatus(), std::move(outcome), Now(this));
   }

@@ -63,14 +63,16 @@ class FakeWorkerControl {
   FakeWorkerLife life;
   // (runtime, digest) of each model that was prepared, brought or run here.
   std::set<std::pair<std::string, std::string>> touched;
+  // (runtime, the lender's) of each copy from another GPU that was begun.
+  std::set<std::pair<std::string, std::string>> borrowed;
   bool hang = false;          // orders are taken and never answered, adoptions neither
   bool refuse_start = false;  // exits at once, with code 1
   bool refuse_write_back = false;
   bool unfit = false;      // exits at once, with the code of a broken device
   std::uint64_t lent = 0;  // loans, of all lives
-  // Whether the worker of another GPU has this loan out now; empty: this one copies from the host alone.
-  // Asked when a copy ends.
-  std::function<bool(std::uint32_t gpu, std::uint64_t loan)> peer_lends;
+  // Whether the worker of another GPU that serves `runtime` has this loan out now; empty: this one copies
+  // from the host alone. Asked when a copy ends.
+  std::function<bool(std::uint32_t gpu, const std::string& runtime, std::uint64_t loan)> peer_lends;
   // Dies now; what it held is gone. Set by the link.
   std::function<void()> kill;
 };

@@ -4,7 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "tests/actors/world.hpp"
+#include "tests/actors/state_world.hpp"
 
 namespace troupe::actors {
 namespace {
@@ -185,6 +185,95 @@ TEST_F(Isolation, AWorkerThatDidNothingForLongServesNobodyAgain) {
   world->Infer("a", 2);
   world->Run(seconds(2));
   ExpectAllServed(2);
+}
+
+// Three tenants on the two workers of a GPU: each time one of them waits, another's worker is taken away.
+TEST(IsolatedStates, ATenantThatHadToGoFindsItsStateAgain) {
+  for (const bool each_run : {true, false}) {
+    StateWorld world(1, each_run, GiB(1), Isolated(proto::ISOLATION_TENANT));
+    for (const char* name : {"a", "b", "c"})
+      ASSERT_TRUE(world.DeployState(name, MiB(100), OfTenant(name)).ok());
+    for (int i = 1; i <= 4; ++i)
+      for (const char* name : {"a", "b", "c"}) EXPECT_EQ(world.Count(name), i) << name;
+    EXPECT_THAT(world.Told("runtime-reclaimed"), testing::HasSubstr("from tenant/a, for tenant/c"));
+    EXPECT_EQ(world.Told("state-lost"), "");
+    // What each of them left lies with its own copy of the model.
+    std::map<std::string, std::string> held;
+    for (const auto& worker : world.node("node-1").workers)
+      for (const auto& [function, state] : worker->life.states) held[worker->life.runtime] += function;
+    for (const auto& [runtime, functions] : held)
+      EXPECT_TRUE(absl::StartsWith(functions, runtime.substr(7)))
+          << runtime << " has the state of " << functions;
+    if (!each_run) continue;
+    for (auto& worker : world.node("node-1").workers) worker->kill();
+    for (const char* name : {"a", "b", "c"}) EXPECT_EQ(world.Count(name), 5) << name;
+    EXPECT_EQ(world.Told("state-lost"), "");
+  }
+}
+
+// Two tenants have the same model, and so many requests that each needs both GPUs.
+TEST_F(Isolation, AModelIsCopiedBetweenTheGpusOfItsTenantAndNeverFromAnothers) {
+  FakeWorkerProfile profile;
+  profile.peer_link = {2e9};
+  profile.run = seconds(1);
+  world = std::make_unique<World>(1, 2, profile, World::Channels(), GiB(2), [](NodeOptions& options) {
+    Isolated(proto::ISOLATION_TENANT)(options);
+    options.policies = *FindPreset("torpor");
+    options.topology = *node::Topology::Parse("switch:0-1,link:0-1=2GB");
+  });
+  Deploy("a", OfTenant("acme"));
+  Deploy("b", [](proto::DeployRequest& wish) {
+    wish.set_tenant("bolt");
+    wish.set_onnx_digest(Sha256Hex("onnx a"));
+  });
+  for (std::uint64_t i = 0; i < 12; ++i) {
+    world->Infer(i % 2 == 0 ? "a" : "b", i, seconds(60));
+    world->Run(milliseconds(200));
+  }
+  world->Run(seconds(20));
+  ExpectAllServed(12);
+  std::set<std::pair<std::string, std::string>> borrowed;
+  for (const auto& worker : workers()) {
+    borrowed.insert(worker->borrowed.begin(), worker->borrowed.end());
+    EXPECT_THAT(worker->life.loans, IsEmpty());
+  }
+  EXPECT_THAT(borrowed, UnorderedElementsAre(std::pair("tenant/acme", "tenant/acme"),
+                                             std::pair("tenant/bolt", "tenant/bolt")));
+  EXPECT_EQ(Events("swap-failed"), 0u);
+}
+
+// Where nobody serves a tenant nothing can be prepared for it: a worker that has seen its models is its own.
+TEST_F(Isolation, PlansAreMadeForAllOfATenantWhenItGetsAWorkerAndForNewFunctionsAtOnce) {
+  Start(Isolated(proto::ISOLATION_TENANT));
+  for (const char* name : {"a", "b"}) Deploy(name, OfTenant("acme"));
+  EXPECT_THAT(Served(), IsEmpty());
+  world->Infer("a", 1);
+  world->Run(seconds(2));
+  ExpectAllServed(1);
+  EXPECT_THAT(workers()[0]->touched, UnorderedElementsAre(std::pair("tenant/acme", Packed("a")),
+                                                          std::pair("tenant/acme", Packed("b"))));
+  Deploy("c", OfTenant("acme"));
+  Deploy("d", OfTenant("bolt"));
+  EXPECT_TRUE(workers()[0]->touched.contains({"tenant/acme", Packed("c")})) << "before anybody asked for it";
+  EXPECT_THAT(workers()[1]->touched, IsEmpty());
+}
+
+// What a model costs is measured on a worker that serves it already: none is assigned for that.
+TEST_F(Isolation, AModelIsMeasuredWhereItsTenantHasAWorker) {
+  Start([](NodeOptions& options) {
+    Isolated(proto::ISOLATION_TENANT)(options);
+    options.trials = true;
+  });
+  for (const char* name : {"a", "b"}) Deploy(name, OfTenant("acme"));
+  Deploy("c", OfTenant("bolt"));
+  world->Run(seconds(2));
+  EXPECT_THAT(Served(), IsEmpty());
+  world->Infer("a", 1);
+  world->Run(seconds(5));
+  ExpectAllServed(1);
+  EXPECT_THAT(Served(), UnorderedElementsAre("tenant/acme"));
+  EXPECT_GT(workers()[0]->runs, 1u);
+  EXPECT_GE(workers()[0]->swaps, 2u) << "nobody asked for 'b'";
 }
 
 TEST_F(Isolation, AWorkerThatDiesWhileItIsAssignedDelaysItsTenantAndNoMore) {

@@ -1,11 +1,8 @@
-// Functions that keep state on the device, in a cluster under virtual time. The state of a fake function is
-// the number of its runs, and its answer says how many there were.
+// Functions that keep state on the device, in a cluster under virtual time.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-
-#include "tests/actors/world.hpp"
+#include "tests/actors/state_world.hpp"
 
 namespace troupe::actors {
 namespace {
@@ -15,63 +12,6 @@ using std::chrono::seconds;
 using testing::Contains;
 using testing::HasSubstr;
 using testing::Pair;
-
-class StateWorld : public World {
- public:
-  explicit StateWorld(std::size_t gpus = 2, bool each_run = true, Bytes memory = GiB(1),
-                      std::function<void(NodeOptions&)> adjust = {}, std::size_t nodes = 1)
-      : World(nodes, gpus, Profile(memory), {}, GiB(2), [each_run, adjust](NodeOptions& options) {
-          options.write_back_each_run = each_run;
-          if (adjust) adjust(options);
-        }) {}
-
-  static FakeWorkerProfile Profile(Bytes memory) {
-    FakeWorkerProfile profile;
-    profile.memory = memory;
-    return profile;
-  }
-
-  absl::Status DeployState(const std::string& name, Bytes weights = MiB(100)) {
-    proto::StateTensor state;
-    state.set_input("s");
-    state.set_output("t");
-    return Deploy(name, weights, milliseconds(100), {"x"}, {state});
-  }
-  // What this call's answer says: how many runs there were; -1: it failed.
-  int Count(const std::string& name) {
-    const auto call = ++calls_;
-    Infer(name, call);
-    RunUntil([&] { return Find(call) != nullptr; }, seconds(20));
-    return CountOf(call);
-  }
-  const proto::InferReply* Find(std::uint64_t call) {
-    for (const auto& answer : answers)
-      if (answer.call == call) return &answer.reply;
-    return nullptr;
-  }
-  int CountOf(std::uint64_t call) {
-    const auto* reply = Find(call);
-    if (reply == nullptr || reply->code() != 0) return -1;
-    for (const auto& output : reply->outputs())
-      if (output.spec().name() == "runs") return std::stoi(output.data().inlined());
-    return -2;
-  }
-  std::uint64_t NextCall() { return ++calls_; }
-  std::shared_ptr<FakeWorkerControl> Holder(const std::string& node_name = "node-1") {
-    for (auto& worker : node(node_name).workers)
-      if (!worker->life.states.empty()) return worker;
-    return nullptr;
-  }
-  std::string Told(const std::string& kind) {
-    std::string all;
-    for (const auto& [k, message] : events)
-      if (k == kind) all += message + "\n";
-    return all;
-  }
-
- private:
-  std::uint64_t calls_ = 0;
-};
 
 TEST(State, EachRunFindsWhatItsPredecessorLeft) {
   StateWorld world;

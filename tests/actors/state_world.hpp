@@ -1,0 +1,70 @@
+// A cluster under virtual time whose functions keep state on the device. The state of a fake function is the
+// number of its runs, and its answer says how many there were.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "tests/actors/world.hpp"
+
+namespace troupe::actors {
+
+class StateWorld : public World {
+ public:
+  explicit StateWorld(std::size_t gpus = 2, bool each_run = true, Bytes memory = GiB(1),
+                      std::function<void(NodeOptions&)> adjust = {}, std::size_t nodes = 1)
+      : World(nodes, gpus, Profile(memory), {}, GiB(2), [each_run, adjust](NodeOptions& options) {
+          options.write_back_each_run = each_run;
+          if (adjust) adjust(options);
+        }) {}
+
+  static FakeWorkerProfile Profile(Bytes memory) {
+    FakeWorkerProfile profile;
+    profile.memory = memory;
+    return profile;
+  }
+
+  absl::Status DeployState(const std::string& name, Bytes weights = MiB(100), const DeployWish& wish = {}) {
+    proto::StateTensor state;
+    state.set_input("s");
+    state.set_output("t");
+    return Deploy(name, weights, std::chrono::milliseconds(100), {"x"}, {state}, wish);
+  }
+  // What this call's answer says: how many runs there were; -1: it failed.
+  int Count(const std::string& name) {
+    const auto call = ++calls_;
+    Infer(name, call);
+    RunUntil([&] { return Find(call) != nullptr; }, std::chrono::seconds(20));
+    return CountOf(call);
+  }
+  const proto::InferReply* Find(std::uint64_t call) {
+    for (const auto& answer : answers)
+      if (answer.call == call) return &answer.reply;
+    return nullptr;
+  }
+  int CountOf(std::uint64_t call) {
+    const auto* reply = Find(call);
+    if (reply == nullptr || reply->code() != 0) return -1;
+    for (const auto& output : reply->outputs())
+      if (output.spec().name() == "runs") return std::stoi(output.data().inlined());
+    return -2;
+  }
+  std::uint64_t NextCall() { return ++calls_; }
+  std::shared_ptr<FakeWorkerControl> Holder(const std::string& node_name = "node-1") {
+    for (auto& worker : node(node_name).workers)
+      if (!worker->life.states.empty()) return worker;
+    return nullptr;
+  }
+  std::string Told(const std::string& kind) {
+    std::string all;
+    for (const auto& [k, message] : events)
+      if (k == kind) all += message + "\n";
+    return all;
+  }
+
+ private:
+  std::uint64_t calls_ = 0;
+};
+
+}  // namespace troupe::actors
