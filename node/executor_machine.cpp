@@ -9,8 +9,19 @@ namespace troupe::node {
 
 namespace {
 
+// Memory that somebody else holds, or that there was none of (codes above), may be there the next time.
 bool MeansUnfit(int code) {
-  return code == kWorkerExitUsage || code == kWorkerExitNoDevice;
+  switch (code) {
+    case kWorkerExitUsage:
+    case kWorkerExitNoDevice:
+    case kWorkerExitNoPlugin:
+    case kWorkerExitNoDriver:
+    case kWorkerExitDriverTooOld:
+    case kWorkerExitWrongArchitecture:
+      return true;
+    default:
+      return false;
+  }
 }
 
 std::string Describe(const Exited& event) {

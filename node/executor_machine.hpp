@@ -25,6 +25,10 @@ enum class ExecutorState { kAbsent, kStarting, kAdopting, kReady, kHung, kBackof
 // Exit codes of troupe-gpu-worker (gpu/worker/exit_codes.hpp) that mean that starting it again is useless.
 inline constexpr int kWorkerExitUsage = 2;     // what it was told makes no sense
 inline constexpr int kWorkerExitNoDevice = 4;  // there is no such GPU, or it cannot be opened
+inline constexpr int kWorkerExitNoPlugin = 7;
+inline constexpr int kWorkerExitNoDriver = 8;
+inline constexpr int kWorkerExitDriverTooOld = 9;
+inline constexpr int kWorkerExitWrongArchitecture = 10;
 
 struct SupervisionLimits {
   Duration start_timeout = std::chrono::seconds(20);  // until it listens

@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
+#include "gpu/worker/exit_codes.hpp"
 #include "transport/unix_socket.hpp"
 
 namespace troupe::actors {
@@ -62,7 +63,8 @@ struct LinkState {
       died.set_incarnation(life);
       died.set_exit_code(code);
       died.set_signal(signal);
-      died.set_last_words(last_words);
+      // One that ended before it had a page to write on still has its exit code's meaning.
+      died.set_last_words(last_words.empty() && signal == 0 ? gpu::ExitCodeName(code) : last_words);
       if (events.on_death) events.on_death(std::move(died));
     }
   }

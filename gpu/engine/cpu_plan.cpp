@@ -40,7 +40,7 @@ absl::StatusOr<std::unique_ptr<Plan>> Plan::Build(const proto::Model& model,
 }
 
 CpuPlan::CpuPlan(Program program) : program_(std::move(program)), steps_(program_.instructions.size()) {
-  for (Value& value : program_.values) {
+  for (ProgramValue& value : program_.values) {
     value.info.constant = nullptr;  // pointed into the weights of Build, which may move
     shapes_.push_back(value.info.shape);
   }
@@ -53,7 +53,7 @@ void CpuPlan::PrepareStep(const Instruction& instruction, Step& step) const {
       views.emplace_back();
       return;
     }
-    const Value& value = program_.values[Index(id)];
+    const ProgramValue& value = program_.values[Index(id)];
     step.shapes_vary = step.shapes_vary || value.info.bounded;
     views.push_back({value.info.type, value.info.shape, nullptr});
   };
@@ -84,7 +84,7 @@ absl::Status CpuPlan::CheckBindings(const PlanBindings& bindings) const {
     return absl::InvalidArgumentError(
         absl::StrCat(bindings.outputs.size(), " outputs were bound, the plan has ", program_.outputs.size()));
   }
-  for (const Value& value : program_.values) {
+  for (const ProgramValue& value : program_.values) {
     if (value.place == Place::kWeights && bindings.weights == nullptr && bindings.places.empty()) {
       return absl::InvalidArgumentError("no weights were bound");
     }
@@ -121,7 +121,7 @@ const std::byte* WeightAddress(const PlanBindings& bindings, std::uint64_t posit
 
 }  // namespace
 
-std::byte* CpuPlan::Address(const Value& value, const PlanBindings& bindings) const {
+std::byte* CpuPlan::Address(const ProgramValue& value, const PlanBindings& bindings) const {
   switch (value.place) {
     case Place::kInput:
       return const_cast<std::byte*>(bindings.inputs[value.position]);  // kernels do not write their inputs
@@ -148,7 +148,7 @@ void CpuPlan::Bind(const Instruction& instruction, Step& step, const PlanBinding
   }
   for (std::size_t i = 0; i < step.out.size(); ++i) {
     if (instruction.outputs[i] == kAbsent) continue;
-    const Value& value = program_.values[Index(instruction.outputs[i])];
+    const ProgramValue& value = program_.values[Index(instruction.outputs[i])];
     step.out[i].data = Address(value, bindings);
     if (step.shapes_vary) step.out[i].shape = value.info.shape;
   }

@@ -36,7 +36,7 @@ class CpuPlan final : public Plan {
 
   void PrepareStep(const Instruction& instruction, Step& step) const;
   absl::Status CheckBindings(const PlanBindings& bindings) const;
-  [[nodiscard]] std::byte* Address(const Value& value, const PlanBindings& bindings) const;
+  [[nodiscard]] std::byte* Address(const ProgramValue& value, const PlanBindings& bindings) const;
   void Bind(const Instruction& instruction, Step& step, const PlanBindings& bindings);
   absl::Status KeepShapes(const Instruction& instruction, const Step& step);
 

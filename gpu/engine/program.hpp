@@ -4,7 +4,7 @@
 //   ProgramBuilder -> Program (values know their shapes, layouts and origin) -> LayOut (memory by lifetime)
 //   -> CpuPlan
 //
-// Internal to gpu/engine.
+// For gpu/engine, and for devices that make kernels of their own.
 #pragma once
 
 #include <memory>
@@ -35,7 +35,7 @@ enum class Place { kNone, kInput, kWeights, kConstant, kActivation, kOutput };
 
 inline constexpr int kAbsent = -1;  // value id of an absent input or an output that nobody asked for
 
-struct Value {
+struct ProgramValue {
   ValueInfo info;
   Bytes size;
   Place place = Place::kNone;
@@ -55,7 +55,7 @@ struct Instruction {
 };
 
 struct Program {
-  std::vector<Value> values;
+  std::vector<ProgramValue> values;
   std::vector<Instruction> instructions;
   std::vector<int> outputs;  // per model output, the value whose bytes it is
   std::vector<proto::TensorSpec> output_specs;

@@ -1,6 +1,6 @@
 // PROGRAM BUILDER: goes through a model's steps once, in order: infers shapes, folds what is known, makes
 // kernels, and puts a reorder wherever a value stands in another layout than its reader wants. Used once, by
-// one thread. Internal to gpu/engine.
+// one thread. For gpu/engine, and for devices that make kernels of their own.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,12 @@ class ProgramBuilder {
   using Observer =
       std::function<absl::Status(const StepContext&, const Operator&, std::span<const ValueInfo>)>;
 
+  // Makes a step's kernel for another device than the CPU. Every value stands row-major then.
+  using Maker = std::function<absl::StatusOr<std::unique_ptr<Kernel>>(
+      const Operator&, const StepContext&, std::span<const ValueInfo> in, std::span<const ValueInfo> out)>;
+
   ProgramBuilder(const proto::Model& model, std::span<const std::byte> weights);
+  void MakeWith(Maker maker) { maker_ = std::move(maker); }
   void Observe(Observer observer) { observer_ = std::move(observer); }
   absl::StatusOr<Program> Build(std::span<const proto::TensorSpec> inputs);
 
@@ -57,6 +62,7 @@ class ProgramBuilder {
   const proto::Model& model_;
   std::span<const std::byte> weights_;
   Observer observer_;
+  Maker maker_;  // none: the entries' own
   Program program_;
   std::map<std::string, int, std::less<>> names_;
   std::map<std::pair<int, std::string>, int> reordered_;  // value, layout -> its copy in that layout

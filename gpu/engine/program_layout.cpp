@@ -37,7 +37,7 @@ class Layout {
   }
 
  private:
-  Value& At(int id) { return program_.values[static_cast<std::size_t>(id)]; }
+  ProgramValue& At(int id) { return program_.values[static_cast<std::size_t>(id)]; }
   int Root(int id) {
     while (At(id).root != id) id = At(id).root;
     return id;
@@ -53,7 +53,7 @@ class Layout {
   }
 
   int AppendCopy(std::size_t o) {
-    Value copy = At(program_.outputs[o]);
+    ProgramValue copy = At(program_.outputs[o]);
     copy.info.constant = nullptr;
     copy.place = Place::kActivation;
     copy.root = static_cast<int>(program_.values.size());
@@ -116,7 +116,7 @@ class Layout {
     std::vector<BufferLife> buffers;
     std::vector<std::uint64_t*> positions;
     for (std::size_t id = 0; id < program_.values.size(); ++id) {
-      Value& value = program_.values[id];
+      ProgramValue& value = program_.values[id];
       if (value.place != Place::kActivation || value.root != static_cast<int>(id)) continue;
       if (claims_[id] != kUnclaimed) {
         value.place = Place::kOutput;

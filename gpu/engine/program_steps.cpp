@@ -10,6 +10,10 @@ namespace troupe::gpu {
 
 absl::Status ProgramBuilder::Emit(Work& work) {
   if (observer_) TROUPE_RETURN_IF_ERROR(observer_(work.context, *work.entry, work.infos));
+  if (maker_) {
+    TROUPE_ASSIGN_OR_RETURN(auto kernel, maker_(*work.entry, work.context, work.infos, work.outputs));
+    return AddInstruction(work, std::move(kernel));
+  }
   if (!work.entry->any_layout) {
     if (auto kernel = TryLayouts(work)) return AddInstruction(work, std::move(kernel));
     TROUPE_RETURN_IF_ERROR(ToRowMajor(work));
@@ -58,7 +62,7 @@ absl::Status ProgramBuilder::ToWanted(Work& work, const Kernel& kernel) {
 }
 
 absl::StatusOr<int> ProgramBuilder::InLayout(int id, const std::string& layout) {
-  const Value& value = program_.values[static_cast<std::size_t>(id)];
+  const ProgramValue& value = program_.values[static_cast<std::size_t>(id)];
   if (value.info.layout == layout) return id;
   if (value.place == Place::kWeights && !value.info.layout.empty()) {
     return absl::InvalidArgumentError("reads a packed weight whose layout is not the one it takes");
@@ -83,7 +87,7 @@ absl::StatusOr<int> ProgramBuilder::InLayout(int id, const std::string& layout) 
 absl::StatusOr<bool> ProgramBuilder::AddView(const Work& work, const Kernel& kernel) {
   const int viewed = kernel.view_of_input();
   if (viewed < 0 || work.context.step.outputs_size() != 1) return false;
-  const Value source =
+  const ProgramValue source =
       program_.values[static_cast<std::size_t>(work.inputs[static_cast<std::size_t>(viewed)])];
   if (source.info.bounded || work.outputs[0].bounded || source.info.type != work.outputs[0].type)
     return false;

@@ -16,6 +16,18 @@ const char* ExitCodeName(int code) {
       return "lease expired";
     case kExitDeviceLost:
       return "device lost";
+    case kExitNoPlugin:
+      return "no CUDA plug-in";
+    case kExitNoDriver:
+      return "no driver";
+    case kExitDriverTooOld:
+      return "driver too old";
+    case kExitWrongArchitecture:
+      return "wrong architecture";
+    case kExitOutOfMemory:
+      return "out of memory at start";
+    case kExitMemoryHeld:
+      return "another process holds the memory";
     default:
       return "";
   }

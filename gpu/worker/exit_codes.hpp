@@ -10,6 +10,13 @@ enum ExitCode : int {
   kExitNoDevice = 4,      // there is no such device, or it cannot be opened
   kExitLeaseExpired = 5,  // no daemon came back within the lease
   kExitDeviceLost = 6,    // a sticky error: the device is of no use to this process any more
+  // Of CUDA devices (gpu/device/cuda_plugin.hpp says what each means).
+  kExitNoPlugin = 7,
+  kExitNoDriver = 8,
+  kExitDriverTooOld = 9,
+  kExitWrongArchitecture = 10,
+  kExitOutOfMemory = 11,  // at start
+  kExitMemoryHeld = 12,   // by another process
 };
 // "lease expired"; empty for a code that is none of ours.
 [[nodiscard]] const char* ExitCodeName(int code);

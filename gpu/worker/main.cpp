@@ -9,9 +9,12 @@
 #include <optional>
 #include <string>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "base/check.hpp"
 #include "base/status.hpp"
+#include "gpu/device/cuda_plugin.hpp"
 #include "gpu/device/virtual_device.hpp"
 #include "gpu/engine/plan.hpp"
 #include "gpu/worker/exit_codes.hpp"
@@ -44,7 +47,8 @@ struct Flags {
 };
 
 void AddFlags(CLI::App& app, Flags& flags) {
-  app.add_option("--device", flags.device, "virtual:N")->capture_default_str();
+  app.add_option("--device", flags.device, "virtual:N, or cuda:N of the driver's GPUs")
+      ->capture_default_str();
   app.add_option("--socket", flags.socket, "absolute path of the Unix socket to be adopted at")->required();
   app.add_option("--node", flags.node, "only this node's daemon may adopt; empty: any");
   app.add_option("--gpu", flags.gpu, "index of the GPU in its node")->capture_default_str();
@@ -89,11 +93,11 @@ void WaitPassively(char** argv) {
   (void)execv("/proc/self/exe", argv);
 }
 
-absl::StatusOr<DeviceOpener> OpenerOf(const Flags& flags) {
-  if (!flags.device.starts_with("virtual:")) {
-    return absl::NotFoundError(
-        absl::StrCat("--device ", flags.device, ": this program knows virtual:N; write --device virtual:0"));
-  }
+bool IsVirtual(const Flags& flags) {
+  return flags.device.starts_with("virtual:");
+}
+
+absl::StatusOr<DeviceOpener> VirtualOpener(const Flags& flags) {
   VirtualDeviceOptions options;
   options.name = flags.device;
   options.pack_target = PackTarget();
@@ -115,6 +119,58 @@ absl::StatusOr<DeviceOpener> OpenerOf(const Flags& flags) {
         transport::MemoryFile::Open(std::move(parts.memory), transport::MemoryFile::Access::kReadWrite));
     return MakeVirtualDevice(options, std::move(memory), std::move(parts.links));
   });
+}
+
+int ExitCodeOf(CudaTrouble trouble) {
+  switch (trouble) {
+    case CudaTrouble::kNone:
+      return kExitClean;
+    case CudaTrouble::kUsage:
+      return kExitUsage;
+    case CudaTrouble::kNoPlugin:
+      return kExitNoPlugin;
+    case CudaTrouble::kNoDriver:
+      return kExitNoDriver;
+    case CudaTrouble::kDriverTooOld:
+      return kExitDriverTooOld;
+    case CudaTrouble::kNoDevice:
+      return kExitNoDevice;
+    case CudaTrouble::kWrongArchitecture:
+      return kExitWrongArchitecture;
+    case CudaTrouble::kOutOfMemory:
+      return kExitOutOfMemory;
+    case CudaTrouble::kBusy:
+      return kExitMemoryHeld;
+    case CudaTrouble::kLost:
+      return kExitDeviceLost;
+  }
+  return kExitDeviceLost;
+}
+
+// A real GPU is opened before anybody adopts: what is wrong with it is an exit code, not a failed adoption.
+CudaOpened OpenCudaDevice(const Flags& flags, Bytes quota) {
+  CudaOptions options;
+  options.name = flags.device;
+  options.memory = quota;
+  options.concurrency = flags.concurrency;
+  if (!absl::SimpleAtoi(absl::StripPrefix(flags.device, "cuda:"), &options.ordinal) || options.ordinal < 0) {
+    return {CudaTrouble::kUsage,
+            absl::StrCat("--device ", flags.device, ": must be a number of a GPU such as cuda:0"), nullptr};
+  }
+  if (flags.compute != "real") {
+    return {CudaTrouble::kUsage,
+            absl::StrCat("--compute ", flags.compute, ": ", flags.device, " computes real results"), nullptr};
+  }
+  return OpenCuda(CudaPluginPath(), options);
+}
+
+// Hands over what is open already, at the first adoption.
+DeviceOpener OpenerOf(std::unique_ptr<Device> device) {
+  return [held = std::make_shared<std::unique_ptr<Device>>(std::move(device))](
+             DeviceParts) -> absl::StatusOr<std::unique_ptr<Device>> {
+    TROUPE_CHECK(*held != nullptr, "a device is opened once");
+    return std::move(*held);
+  };
 }
 
 absl::StatusOr<SwapOptions> SwapOptionsOf(const Flags& flags) {
@@ -156,7 +212,10 @@ absl::StatusOr<WorkerOptions> OptionsOf(const Flags& flags) {
     return absl::InvalidArgumentError(absl::StrCat("--quota ", flags.quota, ": must be a size such as 8GiB"));
   }
   TROUPE_ASSIGN_OR_RETURN(options.swap, SwapOptionsOf(flags));
-  TROUPE_ASSIGN_OR_RETURN(options.open_device, OpenerOf(flags));
+  options.virtual_device = IsVirtual(flags);
+  if (options.virtual_device) {
+    TROUPE_ASSIGN_OR_RETURN(options.open_device, VirtualOpener(flags));
+  }
   return options;
 }
 
@@ -177,12 +236,21 @@ int Complain(const absl::Status& status, int code) {
 }
 
 int Main(const Flags& flags) {
-  const absl::StatusOr<WorkerOptions> options = OptionsOf(flags);
-  if (!options.ok()) {
-    return Complain(options.status(), flags.device.starts_with("virtual:") ? static_cast<int>(kExitUsage)
-                                                                           : static_cast<int>(kExitNoDevice));
+  if (!IsVirtual(flags) && !flags.device.starts_with("cuda:")) {
+    return Complain(absl::NotFoundError(absl::StrCat("--device ", flags.device,
+                                                     ": this program knows virtual:N and cuda:N; write "
+                                                     "--device virtual:0 or --device cuda:0")),
+                    kExitNoDevice);
   }
+  absl::StatusOr<WorkerOptions> options = OptionsOf(flags);
+  if (!options.ok()) return Complain(options.status(), kExitUsage);
   const int signals = TakeSignals();
+  if (!options->virtual_device) {
+    CudaOpened opened = OpenCudaDevice(flags, options->memory.quota);
+    if (opened.device == nullptr)
+      return Complain(absl::UnavailableError(opened.why), ExitCodeOf(opened.trouble));
+    options->open_device = OpenerOf(std::move(opened.device));
+  }
   absl::StatusOr<std::unique_ptr<Worker>> worker = Worker::Create(*options);
   if (!worker.ok()) {
     const bool taken = worker.status().code() == absl::StatusCode::kAlreadyExists;

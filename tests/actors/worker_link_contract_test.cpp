@@ -187,7 +187,7 @@ class Process final : public Site {
     options_.adopt_timeout = std::chrono::milliseconds(100);
   }
   void Thaw(std::uint64_t pid) override { kill(static_cast<pid_t>(pid), SIGCONT); }
-  void LoseDevice() override { options_.command.device = "cuda:7"; }
+  void LoseDevice() override { options_.command.device = "toaster:7"; }
   void KillFromOutside(std::uint64_t pid) override { kill(static_cast<pid_t>(pid), SIGKILL); }
   void LeaveStaleSocket() override {
     auto listener = transport::UnixListener::Listen(options_.command.socket);

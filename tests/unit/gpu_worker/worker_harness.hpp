@@ -129,8 +129,9 @@ class WorkerHarness {
     // A handle of its own for each adoption; the harness keeps the child's.
     transport::ProcessHandle handle;
     if (process.valid()) handle = std::move(process);
-    return WorkerConnection::Adopt(command.socket, hello, {host->fd(), memory.fd(), links.fd()},
-                                   std::move(handle), kPatience);
+    AdoptionGifts gifts{host->fd(), memory.fd(), links.fd()};
+    if (!command.device.starts_with("virtual:")) gifts = {host->fd()};
+    return WorkerConnection::Adopt(command.socket, hello, gifts, std::move(handle), kPatience);
   }
   Link Adopt(std::uint64_t epoch) {
     Link link;

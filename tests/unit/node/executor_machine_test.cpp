@@ -120,8 +120,20 @@ TEST_F(ExecutorMachineTest, SomeExitCodesMeanUnfit) {
     int code;
     bool unfit;
   };
-  for (const Case& c :
-       {Case{0, false}, {1, false}, {2, true}, {3, false}, {4, true}, {5, false}, {6, false}, {134, false}}) {
+  for (const Case& c : {Case{0, false},
+                        {1, false},
+                        {2, true},
+                        {3, false},
+                        {4, true},
+                        {5, false},
+                        {6, false},
+                        {7, true},
+                        {8, true},
+                        {9, true},
+                        {10, true},
+                        {11, false},
+                        {12, false},
+                        {134, false}}) {
     machine = ExecutorMachine();
     On(Begin{});
     const auto actions = On(Exited{.code = c.code, .last_words = "no such device"});

@@ -1,0 +1,164 @@
+#include "gpu/cuda/device.hpp"
+
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.hpp"
+#include "base/status.hpp"
+#include "gpu/cuda/link_rate.hpp"
+#include "gpu/cuda/peers.hpp"
+#include "gpu/cuda/plan.hpp"
+#include "gpu/cuda/stream.hpp"
+#include "gpu/device/tensor_bytes.hpp"
+#include "transport/range_allocator.hpp"
+
+namespace troupe::gpu::cuda {
+namespace {
+
+constexpr Bytes kAlignment = Bytes(256);
+
+class CudaDevice final : public Device {
+ public:
+  CudaDevice(std::unique_ptr<Context> context, std::unique_ptr<Memory> memory, const CudaOptions& options)
+      : context_(std::move(context)),
+        memory_(std::move(memory)),
+        ranges_(0, memory_->home().size, kAlignment),
+        tools_{*context_, nullptr, std::make_unique<Libraries>(*context_, options.blas, options.dnn)} {
+    info_.name = options.name;
+    info_.memory = ranges_.capacity();
+    info_.concurrency = options.concurrency;
+    info_.peer_copies = HasPeers(*context_);
+    info_.link = MeasureLink(*context_, memory_->home());
+  }
+
+  [[nodiscard]] const DeviceInfo& info() const override { return info_; }
+
+  absl::StatusOr<DeviceRange> Allocate(Bytes size) override {
+    const std::lock_guard lock(mutex_);
+    const std::optional<std::uint64_t> offset = ranges_.Allocate(size);
+    if (!offset) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat(FormatBytes(size), " do not fit ", info_.name, ": ", FormatBytes(ranges_.free()),
+                       " are free, the largest range has ", FormatBytes(ranges_.largest_free())));
+    }
+    return DeviceRange{memory_->home().address + *offset, size};
+  }
+  void Free(const DeviceRange& range) override {
+    const std::lock_guard lock(mutex_);
+    TROUPE_CHECK(ranges_.Free(static_cast<std::uint64_t>(range.address - memory_->home().address)),
+                 "a range was freed that is not allocated");
+  }
+  [[nodiscard]] MemoryUse memory() const override {
+    const std::lock_guard lock(mutex_);
+    return {ranges_.capacity(), ranges_.free(), ranges_.largest_free()};
+  }
+
+  absl::StatusOr<std::shared_ptr<DevicePlan>> Prepare(const proto::Model& model,
+                                                      std::span<const std::byte> weights,
+                                                      std::span<const proto::TensorSpec> inputs) override {
+    TROUPE_RETURN_IF_ERROR(context_->health());
+    TROUPE_ASSIGN_OR_RETURN(const auto ordered, OrderInputs(model, inputs));
+    const std::lock_guard lock(preparing_);
+    if (tools_.kernels == nullptr) {
+      TROUPE_ASSIGN_OR_RETURN(tools_.kernels, Kernels::Load(*context_));
+    }
+    return MakePlan(tools_, model, weights, ordered);
+  }
+  // Without a stream there is nothing to go on with: a GPU that cannot make one is of no use.
+  std::unique_ptr<Stream> MakeStream() override {
+    auto stream = CudaStream::Make(*context_, meters_,
+                                   [this](std::span<const std::byte> host) { return Registered(host); });
+    TROUPE_CHECK(stream.ok(), std::string(stream.status().message()).c_str());
+    return *std::move(stream);
+  }
+
+  absl::Status RegisterHost(std::span<const std::byte> memory) override;
+  void UnregisterHost(std::span<const std::byte> memory) override;
+  absl::Status UseLinks(std::shared_ptr<transport::LinkBuckets>) override { return absl::OkStatus(); }
+
+  [[nodiscard]] Bytes MappingUnit() const override { return memory_->unit(); }
+  absl::StatusOr<DeviceRange> Map(std::uint64_t address, std::span<const DeviceRange> pieces) override {
+    return memory_->Map(address, pieces);
+  }
+  void Unmap(const DeviceRange& mapped) override { memory_->Unmap(mapped); }
+
+  absl::StatusOr<SharedRange> Share(const DeviceRange& range) override {
+    return ExportRange(*context_, *memory_, range);
+  }
+  absl::StatusOr<std::shared_ptr<const PeerMemory>> OpenPeer(std::uint32_t gpu, SharedRange range) override {
+    return ImportRange(*context_, static_cast<int>(gpu), std::move(range));
+  }
+
+  [[nodiscard]] absl::Status Health() const override { return context_->health(); }
+  [[nodiscard]] EngineState engine(Engine which) const override { return MeterOf(which).state(); }
+  [[nodiscard]] Duration compute_busy() const override { return MeterOf(Engine::kCompute).state().busy_time; }
+
+  absl::Status HangCompute() override {
+    meters_[static_cast<std::size_t>(Engine::kCompute)].Freeze(true);
+    return absl::OkStatus();
+  }
+  absl::Status StallCopies() override {
+    for (const Engine engine : {Engine::kCopyIn, Engine::kCopyOut, Engine::kCopyPeer})
+      meters_[static_cast<std::size_t>(engine)].Freeze(false);
+    return absl::OkStatus();
+  }
+
+ private:
+  [[nodiscard]] const Meter& MeterOf(Engine engine) const {
+    return meters_[static_cast<std::size_t>(engine)];
+  }
+  [[nodiscard]] bool Registered(std::span<const std::byte> host) const {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [begin, size] : registered_) {
+      if (host.data() >= begin && host.data() + host.size() <= begin + size) return true;
+    }
+    return host.empty();
+  }
+
+  const std::unique_ptr<Context> context_;
+  const std::unique_ptr<Memory> memory_;
+  mutable std::mutex mutex_;
+  transport::RangeAllocator ranges_;                                    // guarded by mutex_
+  std::multiset<std::pair<const std::byte*, std::size_t>> registered_;  // guarded by mutex_
+  DeviceInfo info_;
+  Meters meters_;
+  std::mutex preparing_;
+  Tools tools_;  // its kernels from the first Prepare on
+};
+
+// Read-only where the GPU can: the region is mapped so here, and its weights are nobody's to change.
+absl::Status CudaDevice::RegisterHost(std::span<const std::byte> memory) {
+  context_->Enter();
+  const bool read_only = context_->Attribute(CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED) != 0;
+  const unsigned flags = CU_MEMHOSTREGISTER_PORTABLE | (read_only ? CU_MEMHOSTREGISTER_READ_ONLY : 0U);
+  void* const address = const_cast<std::byte*>(memory.data());
+  const std::lock_guard lock(mutex_);
+  if (!registered_.contains({memory.data(), memory.size()})) {
+    TROUPE_RETURN_IF_ERROR(
+        context_->Check(context_->driver().cuMemHostRegister(address, memory.size(), flags),
+                        absl::StrCat("registering ", FormatBytes(Bytes(memory.size())), " of host memory")));
+  }
+  registered_.insert({memory.data(), memory.size()});
+  return absl::OkStatus();
+}
+
+void CudaDevice::UnregisterHost(std::span<const std::byte> memory) {
+  context_->Enter();
+  const std::lock_guard lock(mutex_);
+  const auto found = registered_.find({memory.data(), memory.size()});
+  if (found == registered_.end()) return;
+  registered_.erase(found);
+  if (!registered_.contains({memory.data(), memory.size()}))
+    (void)context_->driver().cuMemHostUnregister(const_cast<std::byte*>(memory.data()));
+}
+
+}  // namespace
+
+std::unique_ptr<Device> MakeDevice(std::unique_ptr<Context> context, std::unique_ptr<Memory> memory,
+                                   const CudaOptions& options) {
+  return std::make_unique<CudaDevice>(std::move(context), std::move(memory), options);
+}
+
+}  // namespace troupe::gpu::cuda

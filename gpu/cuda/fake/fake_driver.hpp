@@ -1,0 +1,82 @@
+// A driver without a GPU: the calls of gpu/cuda/driver.hpp over host memory. What it says it copied it has
+// copied, streams run beside each other and in order, memory is bounded and mapped as it was asked for; it
+// says nothing about speed. For tests, as libcuda.so.1.
+#pragma once
+
+#include <cuda.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+namespace troupe::gpu::cuda::fake {
+
+// "devices=1,major=7": from the environment's TROUPE_FAKE_CUDA, or from FakeCudaConfigure.
+struct Config {
+  std::uint64_t version = 13000;
+  std::uint64_t init = 0;  // what cuInit gives
+  std::uint64_t devices = 2;
+  std::uint64_t major = 9;
+  std::uint64_t memory = 256 << 20;  // of each GPU
+  std::uint64_t held = 0;            // of it, by others
+  std::uint64_t refuse = 0;      // allocations that are refused although there is room: all from this one on
+  std::uint64_t lost_after = 0;  // copies; then the GPU is lost
+  std::uint64_t moves_addresses = 0;  // reservations are not given where they were asked for
+};
+
+// What one event was last recorded as.
+struct Record {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool reached = false;
+  std::int64_t at_ns = 0;
+  void Reach();
+  void Wait();
+};
+
+class Queue {
+ public:
+  Queue();
+  ~Queue();
+  void Push(std::function<void()> work);
+  void Drain();
+
+ private:
+  void Serve();
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> work_;
+  bool busy_ = false;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+inline Queue& QueueOf(CUstream stream) {
+  return *reinterpret_cast<Queue*>(stream);
+}
+
+struct State {
+  explicit State(const Config& config) : config(config) {}
+  std::mutex mutex;
+  Config config;
+  std::uint64_t used = 0;     // of all GPUs together: a test has one at a time, or small ones
+  std::uint64_t created = 0;  // units
+  std::uint64_t copies = 0;
+  std::map<std::uint64_t, std::pair<int, std::uint64_t>> handles;  // handle -> its file, its size
+  std::uint64_t next_handle = 1;
+  std::map<std::uintptr_t, std::uint64_t> registered;  // host memory
+};
+State& TheState();
+// CUDA_SUCCESS, or what a lost GPU answers.
+CUresult Alive();
+// Counts towards `lost_after`.
+void CountCopy();
+[[nodiscard]] bool Registered(const void* begin, std::size_t size);
+
+}  // namespace troupe::gpu::cuda::fake

@@ -1,0 +1,84 @@
+// The fake driver's kernels: the bodies of our own, run element by element on the host; and memory for a
+// plan's constants.
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "gpu/cuda/fake/fake_driver.hpp"
+#include "gpu/cuda/kernels/bodies.hpp"
+#include "gpu/cuda/kernels/list.hpp"
+#include "gpu/cuda/kernels/row_bodies.hpp"
+
+namespace troupe::gpu::cuda::fake {
+namespace {
+
+struct HostKernel {
+  std::size_t arguments;
+  void (*run)(const void* arguments);
+};
+
+const std::map<std::string, HostKernel>& HostKernels() {
+  static const std::map<std::string, HostKernel>& kernels = *new std::map<std::string, HostKernel>{
+#define TROUPE_HOST_ELEMENTS(Name)                                                 \
+  {"Troupe" #Name, {sizeof(Name##Arguments), [](const void* bytes) {               \
+                      const auto& a = *static_cast<const Name##Arguments*>(bytes); \
+                      for (std::int64_t i = 0; i < a.count; ++i) Run##Name(a, i);  \
+                    }}},
+#define TROUPE_HOST_ROWS(Name)                                                             \
+  {"Troupe" #Name, {sizeof(Name##Arguments), [](const void* bytes) {                       \
+                      const auto& a = *static_cast<const Name##Arguments*>(bytes);         \
+                      for (std::int64_t i = 0; i < a.count; ++i) Run##Name(a, i, Alone()); \
+                    }}},
+      TROUPE_CUDA_ELEMENT_KERNELS(TROUPE_HOST_ELEMENTS) TROUPE_CUDA_ROW_KERNELS(TROUPE_HOST_ROWS)};
+  return kernels;
+}
+
+}  // namespace
+}  // namespace troupe::gpu::cuda::fake
+
+namespace fake = troupe::gpu::cuda::fake;
+
+extern "C" {
+
+CUresult CUDAAPI cuModuleLoadData(CUmodule* module, const void* image) {
+  *module = reinterpret_cast<CUmodule>(const_cast<void*>(image));
+  return image == nullptr ? CUDA_ERROR_INVALID_IMAGE : CUDA_SUCCESS;
+}
+CUresult CUDAAPI cuModuleUnload(CUmodule) {
+  return CUDA_SUCCESS;
+}
+CUresult CUDAAPI cuModuleGetFunction(CUfunction* function, CUmodule, const char* name) {
+  const auto found = fake::HostKernels().find(name);
+  if (found == fake::HostKernels().end()) return CUDA_ERROR_NOT_FOUND;
+  *function = reinterpret_cast<CUfunction>(const_cast<fake::HostKernel*>(&found->second));
+  return CUDA_SUCCESS;
+}
+CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned int blocks, unsigned int, unsigned int,
+                                unsigned int threads, unsigned int, unsigned int, unsigned int,
+                                CUstream stream, void** parameters, void**) {
+  if (blocks == 0 || threads == 0 || threads % 32 != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult alive = fake::Alive(); alive != CUDA_SUCCESS) return alive;
+  const auto& kernel = *reinterpret_cast<const fake::HostKernel*>(function);
+  const auto* const bytes = static_cast<const char*>(parameters[0]);
+  // Parameters are read by the call: what the caller does with them afterwards is nobody's business.
+  fake::QueueOf(stream).Push(
+      [&kernel, copy = std::vector<char>(bytes, bytes + kernel.arguments)] { kernel.run(copy.data()); });
+  return CUDA_SUCCESS;
+}
+CUresult CUDAAPI cuMemAlloc(CUdeviceptr* address, std::size_t size) {
+  void* const memory = std::malloc(size);
+  *address = reinterpret_cast<CUdeviceptr>(memory);
+  return memory == nullptr || size == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+CUresult CUDAAPI cuMemFree(CUdeviceptr address) {
+  std::free(reinterpret_cast<void*>(address));
+  return CUDA_SUCCESS;
+}
+CUresult CUDAAPI cuMemcpyHtoD(CUdeviceptr to, const void* from, std::size_t size) {
+  std::memcpy(reinterpret_cast<void*>(to), from, size);
+  return fake::Alive();
+}
+
+}  // extern "C"

@@ -1,0 +1,158 @@
+// The fake driver's streams, events and copies.
+#include <chrono>
+#include <cstring>
+#include <vector>
+
+#include "gpu/cuda/fake/fake_driver.hpp"
+
+namespace troupe::gpu::cuda::fake {
+
+void Record::Reach() {
+  const std::lock_guard lock(mutex);
+  reached = true;
+  at_ns = std::chrono::steady_clock::now().time_since_epoch().count();
+  changed.notify_all();
+}
+void Record::Wait() {
+  std::unique_lock lock(mutex);
+  changed.wait(lock, [this] { return reached; });
+}
+
+Queue::Queue() : thread_([this] { Serve(); }) {}
+Queue::~Queue() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+void Queue::Push(std::function<void()> work) {
+  {
+    const std::lock_guard lock(mutex_);
+    work_.push_back(std::move(work));
+  }
+  changed_.notify_all();
+}
+void Queue::Drain() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return work_.empty() && !busy_; });
+}
+void Queue::Serve() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return stopping_ || !work_.empty(); });
+    if (work_.empty()) return;
+    const std::function<void()> work = std::move(work_.front());
+    work_.pop_front();
+    busy_ = true;
+    lock.unlock();
+    work();
+    lock.lock();
+    busy_ = false;
+    changed_.notify_all();
+  }
+}
+
+namespace {
+
+struct Event {
+  std::mutex mutex;
+  std::shared_ptr<Record> record;  // null: never recorded
+};
+
+Event& EventOf(CUevent event) {
+  return *reinterpret_cast<Event*>(event);
+}
+std::shared_ptr<Record> RecordOf(CUevent event) {
+  const std::lock_guard lock(EventOf(event).mutex);
+  return EventOf(event).record;
+}
+void* Address(CUdeviceptr pointer) {
+  return reinterpret_cast<void*>(pointer);
+}
+CUresult Copy(CUstream stream, void* to, const void* from, std::size_t size) {
+  if (const CUresult alive = Alive(); alive != CUDA_SUCCESS) return alive;
+  QueueOf(stream).Push([=] {
+    std::memcpy(to, from, size);
+    CountCopy();
+  });
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+}  // namespace troupe::gpu::cuda::fake
+
+namespace fake = troupe::gpu::cuda::fake;
+
+extern "C" {
+
+CUresult CUDAAPI cuStreamCreate(CUstream* stream, unsigned int) {
+  *stream = reinterpret_cast<CUstream>(new fake::Queue);
+  return CUDA_SUCCESS;
+}
+CUresult CUDAAPI cuStreamDestroy(CUstream stream) {
+  delete &fake::QueueOf(stream);
+  return CUDA_SUCCESS;
+}
+CUresult CUDAAPI cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int) {
+  if (auto record = fake::RecordOf(event)) fake::QueueOf(stream).Push([record] { record->Wait(); });
+  return CUDA_SUCCESS;
+}
+CUresult CUDAAPI cuEventCreate(CUevent* event, unsigned int) {
+  *event = reinterpret_cast<CUevent>(new fake::Event);
+  return CUDA_SUCCESS;
+}
+CUresult CUDAAPI cuEventDestroy(CUevent event) {
+  delete &fake::EventOf(event);
+  return CUDA_SUCCESS;
+}
+CUresult CUDAAPI cuEventRecord(CUevent event, CUstream stream) {
+  auto record = std::make_shared<fake::Record>();
+  {
+    const std::lock_guard lock(fake::EventOf(event).mutex);
+    fake::EventOf(event).record = record;
+  }
+  fake::QueueOf(stream).Push([record] { record->Reach(); });
+  return fake::Alive();
+}
+CUresult CUDAAPI cuEventQuery(CUevent event) {
+  if (const CUresult alive = fake::Alive(); alive != CUDA_SUCCESS) return alive;
+  const auto record = fake::RecordOf(event);
+  if (record == nullptr) return CUDA_SUCCESS;
+  const std::lock_guard lock(record->mutex);
+  return record->reached ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+CUresult CUDAAPI cuEventSynchronize(CUevent event) {
+  if (const auto record = fake::RecordOf(event)) record->Wait();
+  return fake::Alive();
+}
+CUresult CUDAAPI cuEventElapsedTime(float* milliseconds, CUevent begin, CUevent end) {
+  const auto first = fake::RecordOf(begin);
+  const auto second = fake::RecordOf(end);
+  if (first == nullptr || second == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *milliseconds = static_cast<float>(static_cast<double>(second->at_ns - first->at_ns) / 1e6);
+  return CUDA_SUCCESS;
+}
+// From memory that is not registered the driver takes what it copies before it returns, to such memory it
+// returns when the bytes are there.
+CUresult CUDAAPI cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, std::size_t size, CUstream stream) {
+  if (fake::Registered(from, size)) return fake::Copy(stream, fake::Address(to), from, size);
+  if (const CUresult alive = fake::Alive(); alive != CUDA_SUCCESS) return alive;
+  const auto* const bytes = static_cast<const char*>(from);
+  fake::QueueOf(stream).Push([to, staged = std::vector<char>(bytes, bytes + size)] {
+    std::memcpy(fake::Address(to), staged.data(), staged.size());
+    fake::CountCopy();
+  });
+  return CUDA_SUCCESS;
+}
+CUresult CUDAAPI cuMemcpyDtoHAsync(void* to, CUdeviceptr from, std::size_t size, CUstream stream) {
+  const CUresult result = fake::Copy(stream, to, fake::Address(from), size);
+  if (!fake::Registered(to, size)) fake::QueueOf(stream).Drain();
+  return result;
+}
+CUresult CUDAAPI cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, std::size_t size, CUstream stream) {
+  return fake::Copy(stream, fake::Address(to), fake::Address(from), size);
+}
+
+}  // extern "C"

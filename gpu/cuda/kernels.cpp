@@ -1,0 +1,89 @@
+#include "gpu/cuda/kernels.hpp"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.hpp"
+#include "base/units.hpp"
+
+// What nvcc made of kernels.cu, in the read-only data of the plug-in.
+asm(R"(
+.pushsection .rodata
+.balign 64
+.global TroupeCudaImage
+TroupeCudaImage:
+.incbin ")" TROUPE_CUDA_IMAGE R"("
+.popsection
+)");
+extern "C" const char TroupeCudaImage[];
+
+namespace troupe::gpu::cuda {
+namespace {
+
+constexpr unsigned kThreads = 256;
+// Blocks of that size which run at a time on one SM.
+constexpr unsigned kBlocksPerSm = 8;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Kernels>> Kernels::Load(Context& context) {
+  context.Enter();
+  CUmodule module = nullptr;
+  TROUPE_RETURN_IF_ERROR(
+      context.Check(context.driver().cuModuleLoadData(&module, TroupeCudaImage), "loading our kernels"));
+  auto kernels = std::unique_ptr<Kernels>(new Kernels(context, module));
+  TROUPE_RETURN_IF_ERROR(kernels->Find());
+  return kernels;
+}
+
+absl::Status Kernels::Find() {
+#define TROUPE_CUDA_FIND(Name)                                                                           \
+  TROUPE_RETURN_IF_ERROR(                                                                                \
+      context_.Check(context_.driver().cuModuleGetFunction(&function##Name##_, module_, "Troupe" #Name), \
+                     "looking for the kernel " #Name));
+  TROUPE_CUDA_ELEMENT_KERNELS(TROUPE_CUDA_FIND)
+  TROUPE_CUDA_ROW_KERNELS(TROUPE_CUDA_FIND)
+#undef TROUPE_CUDA_FIND
+  const int sms = context_.Attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+  blocks_ = static_cast<unsigned>(std::max(sms, 1)) * kBlocksPerSm;
+  return absl::OkStatus();
+}
+
+Kernels::~Kernels() {
+  context_.Enter();
+  (void)context_.driver().cuModuleUnload(module_);
+}
+
+absl::Status Kernels::Launch(CUfunction function, CUstream stream, const char* name, std::int64_t count,
+                             unsigned lanes, const void* arguments) const {
+  if (count <= 0) return absl::OkStatus();
+  const std::int64_t per_block = kThreads / lanes;
+  const auto blocks =
+      static_cast<unsigned>(std::min<std::int64_t>((count + per_block - 1) / per_block, blocks_));
+  void* parameters[] = {const_cast<void*>(arguments)};
+  return context_.Check(context_.driver().cuLaunchKernel(function, blocks, 1, 1, kThreads, 1, 1, 0, stream,
+                                                         parameters, nullptr),
+                        absl::StrCat("launching the kernel ", name));
+}
+
+absl::StatusOr<std::shared_ptr<const DeviceBlock>> DeviceBlock::Upload(Context& context, const void* bytes,
+                                                                       std::size_t size) {
+  auto block = std::shared_ptr<DeviceBlock>(new DeviceBlock(context));
+  context.Enter();
+  TROUPE_RETURN_IF_ERROR(
+      context.Check(context.driver().cuMemAlloc(&block->address_, std::max<std::size_t>(size, 1)),
+                    absl::StrCat("taking ", FormatBytes(Bytes(size)), " for a plan's constants")));
+  if (size > 0) {
+    TROUPE_RETURN_IF_ERROR(context.Check(context.driver().cuMemcpyHtoD(block->address_, bytes, size),
+                                         "bringing a plan's constants"));
+  }
+  return block;
+}
+
+DeviceBlock::~DeviceBlock() {
+  if (address_ == 0) return;
+  context_.Enter();
+  (void)context_.driver().cuMemFree(address_);
+}
+
+}  // namespace troupe::gpu::cuda

@@ -1,0 +1,71 @@
+// Our own kernels as a module of the driver.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "gpu/cuda/context.hpp"
+#include "gpu/cuda/kernels/arguments.hpp"
+#include "gpu/cuda/kernels/list.hpp"
+
+namespace troupe::gpu::cuda {
+
+// Loaded once per device; outlives the launches. Thread-safe.
+class Kernels {
+ public:
+  // FailedPrecondition when the image has no code for this GPU.
+  static absl::StatusOr<std::unique_ptr<Kernels>> Load(Context& context);
+  ~Kernels();
+  Kernels(const Kernels&) = delete;
+  Kernels& operator=(const Kernels&) = delete;
+
+  // Puts a kernel on a stream, with a thread for each of `arguments.count` elements or a warp for each row,
+  // up to what keeps the GPU busy. Nothing when there are none.
+#define TROUPE_CUDA_LAUNCH(Name)                                                                  \
+  absl::Status Launch(CUstream stream, const Name##Arguments& arguments) const {                  \
+    return Launch(function##Name##_, stream, #Name, arguments.count, k##Name##Lanes, &arguments); \
+  }
+#define TROUPE_CUDA_LANES(Name) static constexpr unsigned k##Name##Lanes = 1;
+#define TROUPE_CUDA_ROW_LANES(Name) static constexpr unsigned k##Name##Lanes = 32;
+  TROUPE_CUDA_ELEMENT_KERNELS(TROUPE_CUDA_LANES)
+  TROUPE_CUDA_ROW_KERNELS(TROUPE_CUDA_ROW_LANES)
+  TROUPE_CUDA_ELEMENT_KERNELS(TROUPE_CUDA_LAUNCH)
+  TROUPE_CUDA_ROW_KERNELS(TROUPE_CUDA_LAUNCH)
+#undef TROUPE_CUDA_LAUNCH
+#undef TROUPE_CUDA_LANES
+#undef TROUPE_CUDA_ROW_LANES
+
+ private:
+  Kernels(Context& context, CUmodule module) : context_(context), module_(module) {}
+  absl::Status Find();
+  absl::Status Launch(CUfunction function, CUstream stream, const char* name, std::int64_t count,
+                      unsigned lanes, const void* arguments) const;
+
+  Context& context_;
+  const CUmodule module_;
+  unsigned blocks_ = 1;  // that keep the GPU busy
+#define TROUPE_CUDA_FUNCTION(Name) CUfunction function##Name##_ = nullptr;
+  TROUPE_CUDA_ELEMENT_KERNELS(TROUPE_CUDA_FUNCTION)
+  TROUPE_CUDA_ROW_KERNELS(TROUPE_CUDA_FUNCTION)
+#undef TROUPE_CUDA_FUNCTION
+};
+
+// Memory of a plan beside what launches bring: constants, tables. Outside of what the device hands out, and
+// small.
+class DeviceBlock {
+ public:
+  static absl::StatusOr<std::shared_ptr<const DeviceBlock>> Upload(Context& context, const void* bytes,
+                                                                   std::size_t size);
+  ~DeviceBlock();
+  DeviceBlock(const DeviceBlock&) = delete;
+  DeviceBlock& operator=(const DeviceBlock&) = delete;
+  [[nodiscard]] std::byte* data() const { return reinterpret_cast<std::byte*>(address_); }
+
+ private:
+  explicit DeviceBlock(Context& context) : context_(context) {}
+  Context& context_;
+  CUdeviceptr address_ = 0;
+};
+
+}  // namespace troupe::gpu::cuda

@@ -1,0 +1,86 @@
+// cuBLAS and cuDNN, loaded when the first step needs them: a model of element-wise steps starts without their
+// hundreds of megabytes.
+#pragma once
+
+#include <cublas_v2.h>
+#include <cudnn.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "gpu/cuda/context.hpp"
+
+namespace troupe::gpu::cuda {
+
+#define TROUPE_CUBLAS_CALLS(X) \
+  X(cublasCreate)              \
+  X(cublasDestroy)             \
+  X(cublasSetStream)           \
+  X(cublasSetMathMode)         \
+  X(cublasSgemmStridedBatched)
+
+#define TROUPE_CUDNN_CALLS(X)               \
+  X(cudnnCreate)                            \
+  X(cudnnDestroy)                           \
+  X(cudnnSetStream)                         \
+  X(cudnnGetErrorString)                    \
+  X(cudnnCreateTensorDescriptor)            \
+  X(cudnnDestroyTensorDescriptor)           \
+  X(cudnnSetTensorNdDescriptor)             \
+  X(cudnnCreateFilterDescriptor)            \
+  X(cudnnDestroyFilterDescriptor)           \
+  X(cudnnSetFilterNdDescriptor)             \
+  X(cudnnCreateConvolutionDescriptor)       \
+  X(cudnnDestroyConvolutionDescriptor)      \
+  X(cudnnSetConvolutionNdDescriptor)        \
+  X(cudnnSetConvolutionGroupCount)          \
+  X(cudnnSetConvolutionMathType)            \
+  X(cudnnCreateActivationDescriptor)        \
+  X(cudnnDestroyActivationDescriptor)       \
+  X(cudnnSetActivationDescriptor)           \
+  X(cudnnGetConvolutionForwardAlgorithm_v7) \
+  X(cudnnConvolutionForward)                \
+  X(cudnnConvolutionBiasActivationForward)
+
+struct Blas {
+#define TROUPE_MEMBER(name) decltype(&::name) name = nullptr;
+  TROUPE_CUBLAS_CALLS(TROUPE_MEMBER)
+};
+struct Dnn {
+  TROUPE_CUDNN_CALLS(TROUPE_MEMBER)
+#undef TROUPE_MEMBER
+};
+
+// A handle for each stream that launches: handles are not for several threads, and keep workspaces. All
+// arithmetic is FP32 proper, without TF32. Thread-safe.
+class Libraries {
+ public:
+  Libraries(Context& context, std::string blas, std::string dnn)
+      : context_(context), blas_name_(std::move(blas)), dnn_name_(std::move(dnn)) {}
+  ~Libraries();
+  Libraries(const Libraries&) = delete;
+  Libraries& operator=(const Libraries&) = delete;
+
+  // FailedPrecondition when the library cannot be opened: says which.
+  absl::StatusOr<const Blas*> blas();
+  absl::StatusOr<const Dnn*> dnn();
+  absl::StatusOr<cublasHandle_t> BlasOn(CUstream stream);
+  absl::StatusOr<cudnnHandle_t> DnnOn(CUstream stream);
+  absl::Status Check(cublasStatus_t status, std::string_view doing) const;
+  absl::Status Check(cudnnStatus_t status, std::string_view doing) const;
+
+ private:
+  Context& context_;
+  const std::string blas_name_;
+  const std::string dnn_name_;
+  std::mutex mutex_;
+  std::unique_ptr<Blas> blas_;  // guarded by mutex_ until it is there, as all below
+  std::unique_ptr<Dnn> dnn_;
+  std::map<CUstream, cublasHandle_t> blas_handles_;
+  std::map<CUstream, cudnnHandle_t> dnn_handles_;
+};
+
+}  // namespace troupe::gpu::cuda

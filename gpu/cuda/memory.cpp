@@ -1,0 +1,220 @@
+#include "gpu/cuda/memory.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.hpp"
+#include "base/status.hpp"
+
+namespace troupe::gpu::cuda {
+namespace {
+
+// Making and mapping a unit is a call each: not more than this many of them, however large the GPU.
+constexpr std::uint64_t kMostUnits = 8192;
+
+CUmemAllocationProp PropertiesOn(const Context& context) {
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties.location.id = context.device();
+  if (context.Attribute(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED) != 0)
+    properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  return properties;
+}
+
+CUdeviceptr PointerOf(const std::byte* address) {
+  return reinterpret_cast<CUdeviceptr>(address);
+}
+
+}  // namespace
+
+absl::StatusOr<MappedUnits> MappedUnits::Map(const Context& context, std::uint64_t address, Bytes unit,
+                                             std::span<const UnitHandle> units) {
+  const Driver& driver = context.driver();
+  const Bytes size = unit * units.size();
+  CUdeviceptr reserved = 0;
+  TROUPE_RETURN_IF_ERROR(
+      context.Check(driver.cuMemAddressReserve(&reserved, size.count(), unit.count(), address, 0),
+                    absl::StrCat("reserving ", FormatBytes(size), " of addresses")));
+  MappedUnits mapped(context, reserved, size);
+  if (address != 0 && reserved != address) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("the driver gave 0x", absl::Hex(reserved), " instead of 0x", absl::Hex(address)));
+  }
+  for (const UnitHandle handle : units) {
+    TROUPE_RETURN_IF_ERROR(context.Check(
+        driver.cuMemMap(reserved + mapped.mapped_.count(), unit.count(), 0, handle, 0), "mapping memory"));
+    mapped.mapped_ += unit;
+  }
+  CUmemAccessDesc access{};
+  access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  access.location.id = context.device();
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  TROUPE_RETURN_IF_ERROR(context.Check(driver.cuMemSetAccess(reserved, size.count(), &access, 1),
+                                       "giving the GPU access to mapped memory"));
+  return mapped;
+}
+
+MappedUnits::MappedUnits(MappedUnits&& other) noexcept
+    : context_(std::exchange(other.context_, nullptr)),
+      address_(other.address_),
+      size_(other.size_),
+      mapped_(other.mapped_) {}
+
+// What cannot be unmapped any more (the GPU is lost) goes with the process.
+MappedUnits::~MappedUnits() {
+  if (context_ == nullptr) return;
+  context_->Enter();
+  if (mapped_ > Bytes(0)) (void)context_->driver().cuMemUnmap(address_, mapped_.count());
+  (void)context_->driver().cuMemAddressFree(address_, size_.count());
+}
+
+absl::StatusOr<std::unique_ptr<Memory>> Memory::Make(const Context& context, Bytes size) {
+  const CUmemAllocationProp properties = PropertiesOn(context);
+  std::size_t granularity = 0;
+  TROUPE_RETURN_IF_ERROR(context.Check(context.driver().cuMemGetAllocationGranularity(
+                                           &granularity, &properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED),
+                                       "asking for the unit of device memory"));
+  Bytes unit(granularity);
+  while (size.count() / unit.count() > kMostUnits) unit = unit * 2;
+  auto memory = std::unique_ptr<Memory>(new Memory(context, unit));
+  TROUPE_RETURN_IF_ERROR(memory->Fill(size));
+  return memory;
+}
+
+absl::Status Memory::Fill(Bytes size) {
+  const CUmemAllocationProp properties = PropertiesOn(context_);
+  const std::uint64_t count = size.count() / unit_.count();
+  units_.reserve(count);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    UnitHandle handle = 0;
+    const absl::Status made =
+        context_.Check(context_.driver().cuMemCreate(&handle, unit_.count(), &properties, 0),
+                       absl::StrCat("taking ", FormatBytes(size), " of device memory (",
+                                    FormatBytes(unit_ * i), " were to be had)"));
+    if (!made.ok()) return made;
+    units_.push_back(handle);
+  }
+  TROUPE_ASSIGN_OR_RETURN(MappedUnits home, MappedUnits::Map(context_, 0, unit_, units_));
+  home_.emplace(std::move(home));
+  return absl::OkStatus();
+}
+
+Memory::~Memory() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_one();
+  if (thread_.joinable()) thread_.join();
+  mappings_.clear();
+  home_.reset();
+  for (const UnitHandle handle : units_) (void)context_.driver().cuMemRelease(handle);
+}
+
+std::size_t Memory::UnitAt(const std::byte* address) const {
+  const std::ptrdiff_t offset = address - home_->address();
+  TROUPE_CHECK(offset >= 0 && static_cast<std::uint64_t>(offset) < home_->size().count(),
+               "memory that is not of this device");
+  return static_cast<std::uint64_t>(offset) / unit_.count();
+}
+
+absl::StatusOr<DeviceRange> Memory::Map(std::uint64_t address, std::span<const DeviceRange> pieces) {
+  std::vector<UnitHandle> units;
+  Bytes size;
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const std::size_t first = UnitAt(pieces[i].address);
+    TROUPE_CHECK(PointerOf(pieces[i].address) % unit_.count() == 0 &&
+                     (i + 1 == pieces.size() || pieces[i].size.count() % unit_.count() == 0),
+                 "memory is mapped in whole units");
+    const std::uint64_t count = AlignUp(pieces[i].size, unit_).count() / unit_.count();
+    TROUPE_CHECK(count <= units_.size() - first, "memory that is not of this device");
+    units.insert(units.end(), units_.begin() + static_cast<std::ptrdiff_t>(first),
+                 units_.begin() + static_cast<std::ptrdiff_t>(first + count));
+    size += pieces[i].size;
+  }
+  if (address % unit_.count() != 0 || units.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(size.count(), " bytes cannot be mapped at 0x",
+                                                   absl::Hex(address), ": its unit is ", FormatBytes(unit_)));
+  }
+  context_.Enter();
+  const std::lock_guard lock(mutex_);
+  if (address != 0) TROUPE_RETURN_IF_ERROR(MakeWay(address, unit_ * units.size()));
+  TROUPE_ASSIGN_OR_RETURN(MappedUnits mapped, MappedUnits::Map(context_, address, unit_, units));
+  std::byte* const begin = mapped.address();
+  mappings_.emplace(begin, Mapping{std::move(mapped), {pieces.begin(), pieces.end()}, false});
+  return DeviceRange{begin, size};
+}
+
+// What is leaving from there leaves now.
+absl::Status Memory::MakeWay(std::uint64_t address, Bytes size) {
+  for (auto it = mappings_.begin(); it != mappings_.end();) {
+    const std::uint64_t begin = PointerOf(it->first);
+    const bool apart = begin + it->second.units->size().count() <= address || address + size.count() <= begin;
+    if (!apart && !it->second.leaving)
+      return absl::AlreadyExistsError(absl::StrCat("another model lies at 0x", absl::Hex(begin)));
+    it = apart ? std::next(it) : mappings_.erase(it);
+  }
+  return absl::OkStatus();
+}
+
+void Memory::Unmap(const DeviceRange& mapped) {
+  const std::lock_guard lock(mutex_);
+  const auto found = mappings_.find(mapped.address);
+  TROUPE_CHECK(found != mappings_.end() && !found->second.leaving, "a range was unmapped that is not mapped");
+  found->second.leaving = true;
+  if (!thread_.joinable()) thread_ = std::thread([this] { Serve(); });
+  changed_.notify_one();
+}
+
+void Memory::Serve() {
+  context_.Enter();
+  const auto leaving = [this] {
+    return std::ranges::find_if(mappings_, [](const auto& entry) { return entry.second.leaving; });
+  };
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return stopping_ || leaving() != mappings_.end(); });
+    if (stopping_) return;
+    mappings_.erase(leaving());
+  }
+}
+
+// The part of the home that a range of a mapping is, if it is one; the range itself if it is no mapped one.
+std::optional<DeviceRange> Memory::AtHome(const DeviceRange& range) const {
+  const std::lock_guard lock(mutex_);
+  auto at = mappings_.upper_bound(range.address);
+  if (at == mappings_.begin()) return range;
+  const auto& [begin, mapping] = *--at;
+  if (range.address >= begin + mapping.units->size().count()) return range;
+  Bytes skip(static_cast<std::uint64_t>(range.address - begin));
+  std::byte* first = nullptr;
+  std::byte* next = nullptr;
+  Bytes found;
+  for (const DeviceRange& piece : mapping.pieces) {
+    if (skip >= piece.size) {
+      skip -= piece.size;
+      continue;
+    }
+    if (first == nullptr) first = next = piece.address + skip.count();
+    if (piece.address + skip.count() != next) return std::nullopt;
+    found += piece.size - skip;
+    next = piece.address + piece.size.count();
+    skip = Bytes(0);
+    if (found >= range.size) break;
+  }
+  TROUPE_CHECK(first != nullptr && found >= range.size, "a range leaves its mapping");
+  return DeviceRange{first, range.size};
+}
+
+std::optional<Memory::Lying> Memory::Under(const DeviceRange& range) const {
+  const std::optional<DeviceRange> home = AtHome(range);
+  if (!home) return std::nullopt;
+  const std::size_t first = UnitAt(home->address);
+  const std::size_t last = home->size == Bytes(0) ? first : UnitAt(home->address + home->size.count() - 1);
+  return Lying{std::span(units_).subspan(first, last - first + 1),
+               Bytes((PointerOf(home->address) - PointerOf(home_->address())) % unit_.count())};
+}
+
+}  // namespace troupe::gpu::cuda

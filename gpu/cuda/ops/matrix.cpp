@@ -1,0 +1,175 @@
+// MatMul and Gemm by cuBLAS. cuBLAS reads columns first: a row-major product AB is the transposed B'A' there.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "gpu/cuda/gpu_kernel.hpp"
+
+namespace troupe::gpu::cuda {
+namespace {
+
+// out = alpha A B + beta out, for `batch` products; matrices are row-major, [m,k] or, transposed, [k,m].
+struct Product3 {
+  std::int64_t m = 1;
+  std::int64_t n = 1;
+  std::int64_t k = 1;
+  bool transpose_a = false;
+  bool transpose_b = false;
+  float alpha = 1;
+  float beta = 0;
+  std::int64_t batch = 1;
+  std::int64_t stride_a = 0;  // elements from one product's to the next's; 0: the same for all
+  std::int64_t stride_b = 0;
+};
+
+absl::Status Multiply(const KernelLaunch& launch, const Product3& p, const float* a, const float* b,
+                      float* out) {
+  Libraries& libraries = *launch.tools.libraries;
+  TROUPE_ASSIGN_OR_RETURN(const Blas* const calls, libraries.blas());
+  TROUPE_ASSIGN_OR_RETURN(const cublasHandle_t handle, libraries.BlasOn(launch.stream));
+  const auto whole = [](std::int64_t value) { return static_cast<int>(value); };
+  return libraries.Check(
+      calls->cublasSgemmStridedBatched(
+          handle, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N,
+          whole(p.n), whole(p.m), whole(p.k), &p.alpha, b, whole(p.transpose_b ? p.k : p.n), p.stride_b, a,
+          whole(p.transpose_a ? p.m : p.k), p.stride_a, &p.beta, out, whole(p.n), p.m * p.n, whole(p.batch)),
+      "multiplying matrices");
+}
+
+absl::Status CheckSizes(const GpuStep& step, const Product3& p) {
+  constexpr std::int64_t kMost = INT32_MAX;
+  if (std::max({p.m, p.n, p.k, p.batch}) > kMost) return NotCovered(step, "matrices of its size");
+  if (p.k == 0) return step.ctx.Error("the inner dimension is 0");
+  return absl::OkStatus();
+}
+
+// Bias per column and activation, in place.
+absl::Status Finish(const KernelLaunch& launch, const TensorView& out, const float* bias, std::int64_t n,
+                    const Function& after) {
+  if (bias == nullptr && after.op == UnaryOp::kNone) return absl::OkStatus();
+  return launch.tools.kernels->Launch(
+      launch.stream, FinishArguments{Elements(out), MutableData<float>(out), bias, nullptr, n, 1, after});
+}
+
+// --- MatMul
+
+struct MatMul {
+  Product3 product;
+  // Where the batch cannot be strided: begin of each product's A and B; empty otherwise.
+  std::vector<std::pair<std::int64_t, std::int64_t>> places;
+};
+
+Shape BatchOf(const Shape& shape) {
+  return shape.size() > 2 ? Shape(shape.begin(), shape.end() - 2) : Shape();
+}
+
+// The offset of batch number `i` of `batch` in a tensor whose own batch broadcasts to it.
+std::int64_t BatchOffset(const Shape& batch, const Shape& own, std::int64_t matrix, std::int64_t i) {
+  const Strides strides = BroadcastStrides(own, batch);
+  std::int64_t at = 0;
+  for (std::size_t d = batch.size(); d-- > 0;) {
+    at += i % batch[d] * strides.by[d];
+    i /= batch[d];
+  }
+  return at * matrix;
+}
+
+absl::StatusOr<MatMul> ReadMatMul(const GpuStep& step) {
+  const Shape& a = step.in[0].shape;
+  const Shape& b = step.in[1].shape;
+  MatMul made;
+  Product3& p = made.product;
+  p.k = a.back();
+  p.m = a.size() > 1 ? a[a.size() - 2] : 1;
+  p.n = b.size() > 1 ? b.back() : 1;
+  const Shape batch_a = BatchOf(a);
+  const Shape batch_b = BatchOf(b);
+  TROUPE_ASSIGN_OR_RETURN(const Shape batch, BroadcastShapes(batch_a, batch_b));
+  if (batch.size() > static_cast<std::size_t>(kMaxRank)) return NotCovered(step, "so many dimensions");
+  const std::int64_t count = Product(batch);
+  if (Product(batch_b) == 1 && Product(batch_a) == count) {
+    p.m *= count;
+  } else if ((batch_a == batch || Product(batch_a) == 1) && (batch_b == batch || Product(batch_b) == 1)) {
+    p.batch = count;
+    p.stride_a = Product(batch_a) == 1 ? 0 : p.m * p.k;
+    p.stride_b = Product(batch_b) == 1 ? 0 : p.k * p.n;
+  } else {
+    for (std::int64_t i = 0; i < count; ++i)
+      made.places.emplace_back(BatchOffset(batch, batch_a, p.m * p.k, i),
+                               BatchOffset(batch, batch_b, p.k * p.n, i));
+  }
+  return made;
+}
+
+Made MakeMatMul(const GpuStep& step) {
+  if (!IsFp32(step.in)) return NotCovered(step, proto::DataType_Name(step.in[0].type));
+  TROUPE_RETURN_IF_ERROR(step.tools.libraries->blas().status());
+  TROUPE_ASSIGN_OR_RETURN(const MatMul matmul, ReadMatMul(step));
+  TROUPE_ASSIGN_OR_RETURN(const Function after, FusedFunction(step));
+  const bool empty = step.out[0].elements() == 0;
+  if (!empty) TROUPE_RETURN_IF_ERROR(CheckSizes(step, matmul.product));
+  return MakeGpu([matmul, after, empty](const KernelLaunch& launch, In in, Out out,
+                                        std::byte*) -> absl::Status {
+    if (empty) return absl::OkStatus();
+    const Product3& p = matmul.product;
+    if (matmul.places.empty()) {
+      TROUPE_RETURN_IF_ERROR(
+          Multiply(launch, p, Data<float>(in[0]), Data<float>(in[1]), MutableData<float>(out[0])));
+    }
+    for (std::size_t i = 0; i < matmul.places.size(); ++i) {
+      TROUPE_RETURN_IF_ERROR(Multiply(launch, p, Data<float>(in[0]) + matmul.places[i].first,
+                                      Data<float>(in[1]) + matmul.places[i].second,
+                                      MutableData<float>(out[0]) + static_cast<std::int64_t>(i) * p.m * p.n));
+    }
+    return Finish(launch, out[0], Present(in, 2) ? Data<float>(in[2]) : nullptr, p.n, after);
+  });
+}
+
+// --- Gemm: alpha AB + beta C, where C comes into the output first
+
+Made MakeGemm(const GpuStep& step) {
+  if (!IsFp32(step.in)) return NotCovered(step, proto::DataType_Name(step.in[0].type));
+  TROUPE_RETURN_IF_ERROR(step.tools.libraries->blas().status());
+  Product3 p;
+  p.transpose_a = step.ctx.Int("transA", 0) != 0;
+  p.transpose_b = step.ctx.Int("transB", 0) != 0;
+  p.m = step.out[0].shape[0];
+  p.n = step.out[0].shape[1];
+  p.k = step.in[0].shape[p.transpose_a ? 0 : 1];
+  p.alpha = step.ctx.Float("alpha", 1);
+  const float beta = step.ctx.Float("beta", 1);
+  MoveArguments addend;
+  if (Present(step.in, 2) && beta != 0) {
+    p.beta = beta;
+    const Shape& shape = step.out[0].shape;
+    addend.count = p.m * p.n;
+    addend.element_size = sizeof(float);
+    TROUPE_ASSIGN_OR_RETURN(addend.box, BoxOf(step, shape));
+    addend.from = BroadcastStrides(step.in[2].shape, shape);
+    addend.to = BroadcastStrides(shape, shape);
+  }
+  TROUPE_ASSIGN_OR_RETURN(const Function after, FusedFunction(step));
+  const bool empty = step.out[0].elements() == 0;
+  if (!empty) TROUPE_RETURN_IF_ERROR(CheckSizes(step, p));
+  return MakeGpu(
+      [p, addend, after, empty](const KernelLaunch& launch, In in, Out out, std::byte*) -> absl::Status {
+        if (empty) return absl::OkStatus();
+        if (addend.count > 0) {
+          MoveArguments now = addend;
+          now.in = in[2].data;
+          now.out = out[0].data;
+          TROUPE_RETURN_IF_ERROR(launch.tools.kernels->Launch(launch.stream, now));
+        }
+        TROUPE_RETURN_IF_ERROR(
+            Multiply(launch, p, Data<float>(in[0]), Data<float>(in[1]), MutableData<float>(out[0])));
+        return Finish(launch, out[0], nullptr, p.n, after);
+      });
+}
+
+}  // namespace
+
+void AddMatrixKernels(KernelTable& table) {
+  table["MatMul"] = &MakeMatMul;
+  table["Gemm"] = &MakeGemm;
+}
+
+}  // namespace troupe::gpu::cuda

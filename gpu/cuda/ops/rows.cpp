@@ -1,0 +1,122 @@
+// Steps over rows: softmax, layer normalisation, reductions, global pooling.
+#include <algorithm>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "gpu/cuda/gpu_kernel.hpp"
+
+namespace troupe::gpu::cuda {
+namespace {
+
+// Before opset 13 everything from the axis on is one row.
+Made MakeSoftmax(const GpuStep& step) {
+  if (!IsFp32(step.in)) return NotCovered(step, proto::DataType_Name(step.in[0].type));
+  const bool old = step.ctx.opset < 13;
+  const Shape shape = step.in[0].shape.empty() ? Shape{1} : step.in[0].shape;
+  TROUPE_ASSIGN_OR_RETURN(const std::int64_t axis,
+                          NormalizeAxis(step.ctx, step.ctx.Int("axis", old ? 1 : -1), shape.size()));
+  const auto at = static_cast<std::size_t>(axis);
+  SoftmaxArguments arguments;
+  arguments.n = old ? Product(std::span(shape).subspan(at)) : shape[at];
+  arguments.inner = old ? 1 : Product(std::span(shape).subspan(at + 1));
+  arguments.count = arguments.n == 0 ? 0 : Product(shape) / arguments.n;
+  arguments.log = step.ctx.step.op() == "LogSoftmax";
+  return MakeGpu(
+      [arguments](const KernelLaunch& launch, In in, Out out, std::byte*) {
+        SoftmaxArguments now = arguments;
+        now.in = Data<float>(in[0]);
+        now.out = MutableData<float>(out[0]);
+        return launch.tools.kernels->Launch(launch.stream, now);
+      },
+      0);
+}
+
+Made MakeLayerNorm(const GpuStep& step) {
+  if (!IsFp32(step.in)) return NotCovered(step, proto::DataType_Name(step.in[0].type));
+  if (step.ctx.step.outputs_size() > 1) return NotCovered(step, "its mean and deviation as outputs");
+  const Shape& shape = step.in[0].shape;
+  TROUPE_ASSIGN_OR_RETURN(const std::int64_t axis,
+                          NormalizeAxis(step.ctx, step.ctx.Int("axis", -1), shape.size()));
+  LayerNormArguments arguments;
+  arguments.n = Product(std::span(shape).subspan(static_cast<std::size_t>(axis)));
+  arguments.count = arguments.n == 0 ? 0 : Product(shape) / arguments.n;
+  arguments.epsilon = step.ctx.Float("epsilon", 1e-5F);
+  return MakeGpu(
+      [arguments](const KernelLaunch& launch, In in, Out out, std::byte*) {
+        LayerNormArguments now = arguments;
+        now.in = Data<float>(in[0]);
+        now.out = MutableData<float>(out[0]);
+        now.scale = Data<float>(in[1]);
+        now.shift = Present(in, 2) ? Data<float>(in[2]) : nullptr;
+        return launch.tools.kernels->Launch(launch.stream, now);
+      },
+      0);
+}
+
+struct ReduceEntry {
+  std::string_view name;
+  ReduceOp op;
+};
+constexpr ReduceEntry kReduce[] = {
+    {"ReduceSum", ReduceOp::kSum},       {"ReduceMean", ReduceOp::kMean},
+    {"ReduceMax", ReduceOp::kMax},       {"ReduceMin", ReduceOp::kMin},
+    {"ReduceProd", ReduceOp::kProd},     {"ReduceL1", ReduceOp::kL1},
+    {"ReduceL2", ReduceOp::kL2},         {"ReduceSumSquare", ReduceOp::kSumSquare},
+    {"ReduceLogSum", ReduceOp::kLogSum}, {"GlobalAveragePool", ReduceOp::kMean},
+    {"GlobalMaxPool", ReduceOp::kMax},
+};
+
+absl::StatusOr<Shape> ReducedAxes(const GpuStep& step) {
+  const std::size_t rank = step.in[0].shape.size();
+  Shape axes;
+  if (step.ctx.step.op().starts_with("Global")) {
+    for (std::size_t d = 2; d < rank; ++d) axes.push_back(static_cast<std::int64_t>(d));
+    return axes;
+  }
+  axes = step.ctx.Ints("axes");
+  if (Present(step.in, 1)) {
+    TROUPE_ASSIGN_OR_RETURN(axes, RequireInts(step.ctx, step.in, 1, "axes"));
+  }
+  if (axes.empty() && step.ctx.Int("noop_with_empty_axes", 0) == 0) {
+    axes.resize(rank);
+    std::iota(axes.begin(), axes.end(), 0);
+  }
+  return NormalizeAxes(step.ctx, std::move(axes), rank);
+}
+
+Made MakeReduce(const GpuStep& step) {
+  if (step.in[0].type != proto::FP32) return NotCovered(step, proto::DataType_Name(step.in[0].type));
+  const Shape& shape = step.in[0].shape;
+  TROUPE_RETURN_IF_ERROR(BoxOf(step, shape).status());
+  TROUPE_ASSIGN_OR_RETURN(const Shape axes, ReducedAxes(step));
+  ReduceArguments arguments;
+  for (const ReduceEntry& entry : kReduce) {
+    if (entry.name == step.ctx.step.op()) arguments.op = entry.op;
+  }
+  const Shape own = RowMajorStrides(shape);
+  arguments.n = arguments.count = 1;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    const bool gone = std::ranges::binary_search(axes, static_cast<std::int64_t>(d));
+    Box& box = gone ? arguments.folded : arguments.kept;
+    Strides& at = gone ? arguments.folded_at : arguments.kept_at;
+    at.by[box.rank] = own[d];
+    box.size[box.rank++] = shape[d];
+    (gone ? arguments.n : arguments.count) *= shape[d];
+  }
+  return MakeGpu([arguments](const KernelLaunch& launch, In in, Out out, std::byte*) {
+    ReduceArguments now = arguments;
+    now.in = Data<float>(in[0]);
+    now.out = MutableData<float>(out[0]);
+    return launch.tools.kernels->Launch(launch.stream, now);
+  });
+}
+
+}  // namespace
+
+void AddRowKernels(KernelTable& table) {
+  for (const ReduceEntry& entry : kReduce) table[entry.name] = &MakeReduce;
+  table["Softmax"] = table["LogSoftmax"] = &MakeSoftmax;
+  table["LayerNormalization"] = &MakeLayerNorm;
+}
+
+}  // namespace troupe::gpu::cuda

@@ -1,0 +1,81 @@
+// Which steps the GPU's kernels cover, and what the families share.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "gpu/cuda/gpu_kernel.hpp"
+
+namespace troupe::gpu::cuda {
+
+MakeGpuKernel FindGpuKernel(std::string_view op) {
+  static const KernelTable& table = *[] {
+    auto* const made = new KernelTable;
+    AddElementKernels(*made);
+    AddMovementKernels(*made);
+    AddRowKernels(*made);
+    AddWindowKernels(*made);
+    AddMatrixKernels(*made);
+    return made;
+  }();
+  const auto found = table.find(op);
+  return found == table.end() ? nullptr : found->second;
+}
+
+absl::Status NotCovered(const GpuStep& step, std::string_view what) {
+  const absl::Status named = step.ctx.Error(absl::StrCat("no kernel of the GPU covers ", std::string(what)));
+  return absl::UnimplementedError(named.message());
+}
+
+absl::Status CopyWhole(const KernelLaunch& launch, In in, Out out) {
+  const std::size_t size = BytesOf(out[0]);
+  if (size == 0) return absl::OkStatus();
+  const Context& context = launch.tools.context;
+  return context.Check(
+      context.driver().cuMemcpyDtoDAsync(reinterpret_cast<CUdeviceptr>(out[0].data),
+                                         reinterpret_cast<CUdeviceptr>(in[0].data), size, launch.stream),
+      "copying within the GPU");
+}
+
+bool IsFp32(Infos infos) {
+  return std::ranges::all_of(infos,
+                             [](const ValueInfo& info) { return info.absent() || info.type == proto::FP32; });
+}
+
+std::optional<Element> ElementOf(proto::DataType type) {
+  switch (type) {
+    case proto::BOOL:
+      return Element::kBool;
+    case proto::UINT8:
+      return Element::kUint8;
+    case proto::INT8:
+      return Element::kInt8;
+    case proto::INT32:
+      return Element::kInt32;
+    case proto::INT64:
+      return Element::kInt64;
+    case proto::FP32:
+      return Element::kFp32;
+    case proto::FP64:
+      return Element::kFp64;
+    default:
+      return std::nullopt;
+  }
+}
+
+absl::StatusOr<Box> BoxOf(const GpuStep& step, const Shape& shape) {
+  if (shape.size() > static_cast<std::size_t>(kMaxRank))
+    return NotCovered(step, absl::StrCat(shape.size(), " dimensions"));
+  Box box;
+  box.rank = static_cast<std::int32_t>(shape.size());
+  std::ranges::copy(shape, box.size);
+  return box;
+}
+
+Strides BroadcastStrides(const Shape& in, const Shape& out) {
+  const Shape own = RowMajorStrides(in);
+  Strides strides;
+  const std::size_t lead = out.size() - in.size();
+  for (std::size_t i = 0; i < in.size(); ++i) strides.by[lead + i] = in[i] == 1 ? 0 : own[i];
+  return strides;
+}
+
+}  // namespace troupe::gpu::cuda

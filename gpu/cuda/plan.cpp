@@ -1,0 +1,253 @@
+#include "gpu/cuda/plan.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.hpp"
+#include "base/status.hpp"
+#include "gpu/cuda/stream.hpp"
+#include "gpu/device/tensor_bytes.hpp"
+#include "gpu/engine/program_builder.hpp"
+
+namespace troupe::gpu::cuda {
+namespace {
+
+// A watchdog sees a launch get on this often, in steps.
+constexpr std::size_t kStepsPerMilestone = 32;
+
+std::size_t Index(int id) {
+  return static_cast<std::size_t>(id);
+}
+
+// Memory of the host that the GPU writes: whether data made no sense to a kernel.
+class TroubleWord {
+ public:
+  static absl::StatusOr<std::shared_ptr<TroubleWord>> Make(Context& context) {
+    auto word = std::shared_ptr<TroubleWord>(new TroubleWord(context));
+    context.Enter();
+    void* address = nullptr;
+    TROUPE_RETURN_IF_ERROR(
+        context.Check(context.driver().cuMemHostAlloc(&address, sizeof(std::int32_t),
+                                                      CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP),
+                      "taking memory for a plan's word of trouble"));
+    word->word_ = static_cast<std::int32_t*>(address);
+    *word->word_ = 0;
+    return word;
+  }
+  ~TroubleWord() {
+    if (word_ == nullptr) return;
+    context_.Enter();
+    (void)context_.driver().cuMemFreeHost(word_);
+  }
+  TroubleWord(const TroubleWord&) = delete;
+  TroubleWord& operator=(const TroubleWord&) = delete;
+  [[nodiscard]] std::int32_t* get() const { return word_; }
+
+ private:
+  explicit TroubleWord(Context& context) : context_(context) {}
+  Context& context_;
+  std::int32_t* word_ = nullptr;
+};
+
+class ProgramPlan final : public CudaPlan {
+ public:
+  static absl::StatusOr<std::shared_ptr<ProgramPlan>> Make(Tools& tools, const proto::Model& model,
+                                                           std::vector<proto::TensorSpec> inputs,
+                                                           Program program) {
+    auto plan = std::make_shared<ProgramPlan>(tools, std::move(inputs), std::move(program));
+    plan->weights_bytes_ = Bytes(model.weights_bytes());
+    TROUPE_RETURN_IF_ERROR(plan->BringConstants());
+    TROUPE_ASSIGN_OR_RETURN(plan->trouble_, TroubleWord::Make(tools.context));
+    for (const proto::TensorSpec& spec : plan->inputs_) {
+      TROUPE_ASSIGN_OR_RETURN(const Bytes bytes, ConcreteBytes(spec));
+      plan->input_bytes_.push_back(bytes);
+    }
+    return plan;
+  }
+
+  ProgramPlan(Tools& tools, std::vector<proto::TensorSpec> inputs, Program program)
+      : tools_(tools), inputs_(std::move(inputs)), program_(std::move(program)) {
+    for (ProgramValue& value : program_.values)
+      value.info.constant = nullptr;  // of Prepare's weights, which may move
+    for (const Instruction& instruction : program_.instructions) weights_.push_back(WeightsOf(instruction));
+  }
+
+  [[nodiscard]] std::span<const proto::TensorSpec> inputs() const override { return inputs_; }
+  [[nodiscard]] std::span<const proto::TensorSpec> outputs() const override { return program_.output_specs; }
+  [[nodiscard]] Bytes input_bytes(std::size_t i) const override { return input_bytes_[i]; }
+  [[nodiscard]] Bytes output_bytes(std::size_t i) const override {
+    return program_.values[Index(program_.outputs[i])].size;
+  }
+  [[nodiscard]] Bytes weights_bytes() const override { return weights_bytes_; }
+  [[nodiscard]] Bytes activation_bytes() const override { return program_.activation_bytes; }
+  [[nodiscard]] std::size_t step_count() const override { return program_.instructions.size(); }
+  [[nodiscard]] Bytes step_activations(std::size_t step) const override {
+    return program_.step_activations[step];
+  }
+  [[nodiscard]] Bytes activation_extent(std::size_t step) const override {
+    return program_.activation_extents[step];
+  }
+  [[nodiscard]] std::span<const std::pair<std::uint64_t, std::uint64_t>> step_weights(
+      std::size_t step) const override {
+    return weights_[step];
+  }
+
+  absl::Status Submit(Submission& submission, const LaunchArguments& arguments,
+                      const std::function<void(std::uint64_t)>& moved) override;
+
+ private:
+  using Ranges = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
+  [[nodiscard]] Ranges WeightsOf(const Instruction& instruction) const;
+  absl::Status BringConstants();
+  absl::Status Enqueue(const Instruction& instruction, const KernelLaunch& launch,
+                       const LaunchArguments& arguments) const;
+  [[nodiscard]] TensorView ViewOf(int id, const LaunchArguments& arguments) const;
+  [[nodiscard]] std::byte* AddressOf(const ProgramValue& value, const LaunchArguments& arguments) const;
+
+  Tools& tools_;
+  const std::vector<proto::TensorSpec> inputs_;
+  Program program_;
+  std::vector<Bytes> input_bytes_;
+  Bytes weights_bytes_;
+  std::vector<Ranges> weights_;                                // per instruction
+  std::vector<std::shared_ptr<const DeviceBlock>> constants_;  // as program_.constants
+  std::shared_ptr<TroubleWord> trouble_;
+};
+
+ProgramPlan::Ranges ProgramPlan::WeightsOf(const Instruction& instruction) const {
+  Ranges ranges;
+  for (const int id : instruction.inputs) {
+    if (id == kAbsent || program_.values[Index(id)].place != Place::kWeights) continue;
+    ranges.emplace_back(program_.values[Index(id)].position, program_.values[Index(id)].size.count());
+  }
+  std::ranges::sort(ranges);
+  ranges.erase(std::unique(ranges.begin(), ranges.end()), ranges.end());
+  return ranges;
+}
+
+// Those that some instruction may read: most were only of use to the planning.
+absl::Status ProgramPlan::BringConstants() {
+  constants_.resize(program_.constants.size());
+  for (const Instruction& instruction : program_.instructions) {
+    for (const int id : instruction.inputs) {
+      if (id == kAbsent || program_.values[Index(id)].place != Place::kConstant) continue;
+      const ProgramValue& value = program_.values[Index(id)];
+      auto& block = constants_[value.position];
+      if (block != nullptr) continue;
+      TROUPE_ASSIGN_OR_RETURN(
+          block,
+          DeviceBlock::Upload(tools_.context, program_.constants[value.position].data(), value.size.count()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::byte* WeightAddress(const LaunchArguments& arguments, std::uint64_t position) {
+  if (arguments.pieces.empty()) return arguments.weights.address + position;
+  const auto behind = std::ranges::upper_bound(arguments.pieces, position, {}, &WeightPiece::offset);
+  TROUPE_CHECK(behind != arguments.pieces.begin(), "a weight is in none of the pieces that were bound");
+  const WeightPiece& piece = *std::prev(behind);
+  TROUPE_CHECK(position - piece.offset < piece.length, "a weight is in none of the pieces that were bound");
+  return piece.at.address + (position - piece.offset);
+}
+
+std::byte* ProgramPlan::AddressOf(const ProgramValue& value, const LaunchArguments& arguments) const {
+  switch (value.place) {
+    case Place::kInput:
+      return arguments.inputs[value.position].address;
+    case Place::kWeights:
+      return WeightAddress(arguments, value.position);
+    case Place::kConstant:
+      return constants_[value.position]->data();
+    case Place::kActivation:
+      return arguments.activations.address + value.position;
+    case Place::kOutput:
+      return arguments.outputs[value.position].address;
+    case Place::kNone:
+      break;
+  }
+  return nullptr;
+}
+
+TensorView ProgramPlan::ViewOf(int id, const LaunchArguments& arguments) const {
+  if (id == kAbsent) return {};
+  const ProgramValue& value = program_.values[Index(id)];
+  return {value.info.type, value.info.shape, AddressOf(value, arguments)};
+}
+
+absl::Status ProgramPlan::Enqueue(const Instruction& instruction, const KernelLaunch& launch,
+                                  const LaunchArguments& arguments) const {
+  std::vector<TensorView> in;
+  std::vector<TensorView> out;
+  for (const int id : instruction.inputs) in.push_back(ViewOf(id, arguments));
+  for (const int id : instruction.outputs) out.push_back(ViewOf(id, arguments));
+  const auto* const kernel = dynamic_cast<const GpuKernel*>(instruction.kernel.get());
+  // What the layout adds are copies.
+  const absl::Status status =
+      kernel == nullptr
+          ? CopyWhole(launch, in, out)
+          : kernel->Enqueue(launch, in, out, arguments.activations.address + instruction.scratch);
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat(instruction.label, ": ", std::string(status.message())));
+}
+
+absl::Status ProgramPlan::Submit(Submission& submission, const LaunchArguments& arguments,
+                                 const std::function<void(std::uint64_t)>& moved) {
+  TROUPE_CHECK(arguments.inputs.size() == inputs_.size(), "a launch binds every input");
+  TROUPE_CHECK(arguments.outputs.size() == program_.outputs.size(), "a launch binds every output");
+  TROUPE_CHECK(arguments.activations.size >= activation_bytes(), "a launch needs its activation memory");
+  TROUPE_CHECK(!arguments.pieces.empty() || arguments.weights.size >= weights_bytes_,
+               "a launch needs its weights");
+  TROUPE_CHECK(arguments.marks.empty() || arguments.reached, "marks are told to somebody");
+  *trouble_->get() = 0;
+  const KernelLaunch launch{tools_, submission.stream(), trouble_->get()};
+  std::size_t told = 0;
+  auto mark = arguments.marks.begin();
+  for (std::size_t step = 0; step < program_.instructions.size(); ++step) {
+    for (; mark != arguments.marks.end() && *mark <= step; ++mark) {
+      TROUPE_RETURN_IF_ERROR(submission.Mark([reached = arguments.reached, at = *mark] { reached(at); }));
+    }
+    if (arguments.gate) {
+      if (const EventPtr event = arguments.gate(step)) TROUPE_RETURN_IF_ERROR(submission.Wait(event));
+    }
+    TROUPE_RETURN_IF_ERROR(Enqueue(program_.instructions[step], launch, arguments));
+    if (step + 1 - told < kStepsPerMilestone && step + 1 < program_.instructions.size()) continue;
+    TROUPE_RETURN_IF_ERROR(submission.Mark([moved, steps = step + 1 - told] { moved(steps); }));
+    told = step + 1;
+  }
+  for (; mark != arguments.marks.end(); ++mark)
+    TROUPE_RETURN_IF_ERROR(submission.Mark([reached = arguments.reached, at = *mark] { reached(at); }));
+  submission.Verify([trouble = trouble_]() -> absl::Status {
+    if (*trouble->get() == 0) return absl::OkStatus();
+    return absl::InvalidArgumentError("an index in the data lies outside of what it chooses from");
+  });
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Kernel>> MakeStep(const GpuStep& step) {
+  for (const Infos infos : {step.in, step.out}) {
+    for (const ValueInfo& info : infos) {
+      if (info.bounded) return NotCovered(step, "shapes that depend on data");
+    }
+  }
+  const MakeGpuKernel make = FindGpuKernel(step.ctx.step.op());
+  return make == nullptr ? NotCovered(step, "this operator") : make(step);
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<DevicePlan>> MakePlan(Tools& tools, const proto::Model& model,
+                                                     std::span<const std::byte> weights,
+                                                     std::span<const proto::TensorSpec> inputs) {
+  ProgramBuilder builder(model, weights);
+  builder.MakeWith([&tools](const Operator& entry, const StepContext& ctx, Infos in, Infos out) {
+    return MakeStep({tools, entry, ctx, in, out});
+  });
+  TROUPE_ASSIGN_OR_RETURN(Program program, builder.Build(inputs));
+  LayOut(program);
+  return ProgramPlan::Make(tools, model, {inputs.begin(), inputs.end()}, std::move(program));
+}
+
+}  // namespace troupe::gpu::cuda

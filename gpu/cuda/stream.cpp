@@ -1,0 +1,293 @@
+#include "gpu/cuda/stream.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.hpp"
+#include "base/status.hpp"
+#include "gpu/cuda/peers.hpp"
+#include "transport/steady_clock.hpp"
+
+namespace troupe::gpu::cuda {
+namespace {
+
+using transport::SteadyNow;
+
+// Waking a thread costs this much: what ends sooner is waited for without sleep.
+constexpr Duration kSpin = std::chrono::microseconds(20);
+
+CUdeviceptr PointerOf(const std::byte* address) {
+  return reinterpret_cast<CUdeviceptr>(address);
+}
+
+}  // namespace
+
+absl::Status Submission::Wait(const EventPtr& event) {
+  const auto ours = std::dynamic_pointer_cast<const CudaEvent>(event);
+  TROUPE_CHECK(ours != nullptr, "a stream was told to wait for another device's event");
+  const CudaEvent::Ahead ahead = ours->WaitSubmitted();
+  awaited_.push_back(ours);
+  TROUPE_RETURN_IF_ERROR(ahead.status);
+  if (ahead.end == nullptr) return absl::OkStatus();
+  return context_.Check(context_.driver().cuStreamWaitEvent(stream_, ahead.end.get(), 0),
+                        "waiting for another stream");
+}
+
+absl::Status Submission::Mark(std::function<void()> then) {
+  TROUPE_ASSIGN_OR_RETURN(EventHandle reached, context_.MakeEvent());
+  TROUPE_RETURN_IF_ERROR(
+      context_.Check(context_.driver().cuEventRecord(reached.get(), stream_), "recording an event"));
+  milestones_.push_back({std::move(reached), std::move(then)});
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<CudaStream>> CudaStream::Make(Context& context, Meters& meters,
+                                                             Pinned pinned) {
+  context.Enter();
+  CUstream stream = nullptr;
+  TROUPE_RETURN_IF_ERROR(
+      context.Check(context.driver().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "making a stream"));
+  return std::unique_ptr<CudaStream>(new CudaStream(context, meters, std::move(pinned), stream));
+}
+
+CudaStream::CudaStream(Context& context, Meters& meters, Pinned pinned, CUstream stream)
+    : context_(context),
+      meters_(meters),
+      pinned_(std::move(pinned)),
+      stream_(stream),
+      submitter_([this] { SubmitAll(); }),
+      teller_([this] { TellAll(); }) {}
+
+CudaStream::~CudaStream() {
+  {
+    std::unique_lock lock(mutex_);
+    empty_.wait(lock, [this] { return queue_.empty() && !submitting_ && flying_.empty() && !telling_; });
+    stopping_ = true;
+  }
+  pushed_.notify_all();
+  flew_.notify_all();
+  submitter_.join();
+  teller_.join();
+  context_.Enter();
+  (void)context_.driver().cuStreamDestroy(stream_);
+}
+
+void CudaStream::Wait(EventPtr event) {
+  const std::lock_guard lock(mutex_);
+  waits_.push_back(std::move(event));
+}
+
+EventPtr CudaStream::Push(Operation operation) {
+  EventPtr event = operation.event;
+  std::unique_lock lock(mutex_);
+  operation.waits = std::exchange(waits_, {});
+  const auto ready = [](const EventPtr& wait) {
+    const auto* const ours = dynamic_cast<const CudaEvent*>(wait.get());
+    TROUPE_CHECK(ours != nullptr, "a stream was told to wait for another device's event");
+    return ours->submitted();
+  };
+  if (operation.at_once && queue_.empty() && !submitting_ && std::ranges::all_of(operation.waits, ready)) {
+    flying_.push_back(Submit(std::move(operation)));
+    flew_.notify_one();
+    return event;
+  }
+  queue_.push_back(std::move(operation));
+  pushed_.notify_one();
+  return event;
+}
+
+absl::Status CudaStream::Record(EventHandle& event) const {
+  TROUPE_ASSIGN_OR_RETURN(event, context_.MakeEvent());
+  return context_.Check(context_.driver().cuEventRecord(event.get(), stream_), "recording an event");
+}
+
+// What got onto the CUDA stream before an operation failed is waited for like all else: only then is nothing
+// of it under way any more.
+CudaStream::Flying CudaStream::Submit(Operation operation) {
+  context_.Enter();
+  Flying flying;
+  Submission submission(context_, stream_);
+  const auto put = [&]() -> absl::Status {
+    TROUPE_RETURN_IF_ERROR(context_.health());
+    for (const EventPtr& wait : operation.waits) TROUPE_RETURN_IF_ERROR(submission.Wait(wait));
+    TROUPE_RETURN_IF_ERROR(Record(flying.begin));
+    return operation.submit(submission);
+  };
+  meter(operation.engine).Began();
+  if (operation.engine == Engine::kCompute) own_.Began();
+  flying.status = put();
+  if (flying.begin != nullptr) {
+    const absl::Status recorded = Record(flying.end);
+    if (flying.status.ok()) flying.status = recorded;
+    if (!recorded.ok()) flying.end = nullptr;
+  }
+  flying.milestones = std::move(submission.milestones_);
+  flying.awaited = std::move(submission.awaited_);
+  flying.verify = std::move(submission.verify_);
+  if (flying.status.ok()) operation.event->Submitted(flying.end);
+  flying.operation = std::move(operation);
+  return flying;
+}
+
+void CudaStream::SubmitAll() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    pushed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    Operation operation = std::move(queue_.front());
+    queue_.pop_front();
+    submitting_ = true;
+    lock.unlock();
+    Flying flying = Submit(std::move(operation));
+    lock.lock();
+    submitting_ = false;
+    flying_.push_back(std::move(flying));
+    flew_.notify_one();
+  }
+}
+
+void CudaStream::TellAll() {
+  context_.Enter();
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    flew_.wait(lock, [this] { return stopping_ || !flying_.empty(); });
+    if (flying_.empty()) return;
+    telling_ = true;
+    {
+      Flying flying = std::move(flying_.front());
+      flying_.pop_front();
+      lock.unlock();
+      Tell(flying);
+    }  // what it owned is gone before its stream is
+    lock.lock();
+    telling_ = false;
+    if (queue_.empty() && !submitting_ && flying_.empty()) empty_.notify_all();
+  }
+}
+
+void CudaStream::Tell(Flying& flying) {
+  absl::Status status = flying.status;
+  for (const Submission::Milestone& milestone : flying.milestones) {
+    if (const absl::Status reached = Await(milestone.reached); !reached.ok()) {
+      status = reached;
+      break;
+    }
+    if (flying.status.ok()) milestone.then();
+  }
+  if (flying.end != nullptr) {
+    const absl::Status ended = Await(flying.end);
+    if (status.ok()) status = ended;
+  }
+  for (const auto& event : flying.awaited) event->WaitDone();
+  if (status.ok() && flying.verify) status = flying.verify();
+  Completion completion{status, {}, SteadyNow()};
+  completion.begin =
+      completion.end - (flying.end == nullptr ? Duration(0) : Between(flying.begin, flying.end));
+  const Engine engine = flying.operation.engine;
+  if (engine != Engine::kCompute) meter(engine).Moved(1);
+  meter(engine).Ended(completion.begin, completion.end);
+  if (engine == Engine::kCompute) own_.Ended(completion.begin, completion.end);
+  flying.operation.event->Complete(status);
+  if (flying.operation.report) flying.operation.report(completion);
+}
+
+absl::Status CudaStream::Await(const EventHandle& event) const {
+  const Driver& driver = context_.driver();
+  const Time patience = SteadyNow() + kSpin;
+  CUresult result = driver.cuEventQuery(event.get());
+  while (result == CUDA_ERROR_NOT_READY && SteadyNow() < patience) result = driver.cuEventQuery(event.get());
+  if (result == CUDA_ERROR_NOT_READY) result = driver.cuEventSynchronize(event.get());
+  return context_.CheckWork(result, "the GPU's work");
+}
+
+// At least one nanosecond: what was done took time.
+Duration CudaStream::Between(const EventHandle& begin, const EventHandle& end) const {
+  float milliseconds = 0;
+  if (context_.driver().cuEventElapsedTime(&milliseconds, begin.get(), end.get()) != CUDA_SUCCESS)
+    return Duration(1);
+  return std::max(FromSeconds(static_cast<double>(milliseconds) / 1e3), Duration(1));
+}
+
+CudaStream::Operation CudaStream::Copy(Engine engine, bool at_once, OnComplete done) {
+  Operation operation;
+  operation.engine = engine;
+  operation.at_once = at_once;
+  operation.report = std::move(done);
+  return operation;
+}
+
+EventPtr CudaStream::CopyIn(DeviceRange to, std::span<const std::byte> from, OnComplete done) {
+  TROUPE_CHECK(to.size.count() >= from.size(), "a copy to the device does not fit its destination");
+  Operation operation = Copy(Engine::kCopyIn, pinned_(from), std::move(done));
+  operation.submit = [to, from](Submission& submission) -> absl::Status {
+    if (from.empty()) return absl::OkStatus();
+    const Context& context = submission.context();
+    return context.Check(context.driver().cuMemcpyHtoDAsync(PointerOf(to.address), from.data(), from.size(),
+                                                            submission.stream()),
+                         "copying to the GPU");
+  };
+  return Push(std::move(operation));
+}
+
+EventPtr CudaStream::CopyOut(std::span<std::byte> to, DeviceRange from, OnComplete done) {
+  TROUPE_CHECK(to.size() <= from.size.count(), "a copy from the device is longer than its source");
+  Operation operation = Copy(Engine::kCopyOut, pinned_(to), std::move(done));
+  operation.submit = [to, from](Submission& submission) -> absl::Status {
+    if (to.empty()) return absl::OkStatus();
+    const Context& context = submission.context();
+    return context.Check(context.driver().cuMemcpyDtoHAsync(to.data(), PointerOf(from.address), to.size(),
+                                                            submission.stream()),
+                         "copying from the GPU");
+  };
+  return Push(std::move(operation));
+}
+
+EventPtr CudaStream::CopyWithin(DeviceRange to, DeviceRange from, OnComplete done) {
+  TROUPE_CHECK(to.size >= from.size, "a copy within the device does not fit its destination");
+  Operation operation = Copy(Engine::kCopyIn, true, std::move(done));
+  operation.submit = [to, from](Submission& submission) -> absl::Status {
+    if (from.size == Bytes(0)) return absl::OkStatus();
+    const Context& context = submission.context();
+    return context.Check(context.driver().cuMemcpyDtoDAsync(PointerOf(to.address), PointerOf(from.address),
+                                                            from.size.count(), submission.stream()),
+                         "copying within the GPU");
+  };
+  return Push(std::move(operation));
+}
+
+EventPtr CudaStream::CopyPeer(DeviceRange to, std::shared_ptr<const PeerMemory> from, Bytes offset,
+                              OnComplete done) {
+  TROUPE_CHECK(offset <= from->size() && to.size <= from->size() - offset,
+               "a copy from another GPU leaves its source");
+  const auto ours = std::dynamic_pointer_cast<const CudaPeerMemory>(from);
+  TROUPE_CHECK(ours != nullptr, "memory of another GPU that this device did not open");
+  Operation operation = Copy(Engine::kCopyPeer, true, std::move(done));
+  operation.submit = [to, ours, offset](Submission& submission) -> absl::Status {
+    if (to.size == Bytes(0)) return absl::OkStatus();
+    const Context& context = submission.context();
+    return context.Check(
+        context.driver().cuMemcpyDtoDAsync(PointerOf(to.address), PointerOf(ours->data() + offset.count()),
+                                           to.size.count(), submission.stream()),
+        "copying from another GPU");
+  };
+  return Push(std::move(operation));
+}
+
+EventPtr CudaStream::Launch(std::shared_ptr<DevicePlan> plan, LaunchArguments arguments, OnLaunched done) {
+  auto ours = std::dynamic_pointer_cast<CudaPlan>(plan);
+  TROUPE_CHECK(ours != nullptr, "a plan was launched on a device that did not prepare it");
+  Operation operation;
+  operation.engine = Engine::kCompute;
+  operation.report = [ours, done = std::move(done)](const Completion& completion) {
+    if (done) done(completion, {ours->outputs().begin(), ours->outputs().end()});
+  };
+  operation.submit = [this, ours, arguments = std::move(arguments)](Submission& submission) {
+    return ours->Submit(submission, arguments, [this](std::uint64_t steps) {
+      meter(Engine::kCompute).Moved(steps);
+      own_.Moved(steps);
+    });
+  };
+  return Push(std::move(operation));
+}
+
+}  // namespace troupe::gpu::cuda

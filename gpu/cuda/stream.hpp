@@ -1,0 +1,127 @@
+// A stream of a GPU: a CUDA stream, a thread that puts operations on it and one that tells of their ends.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "gpu/cuda/context.hpp"
+#include "gpu/cuda/event.hpp"
+#include "gpu/cuda/meter.hpp"
+#include "gpu/device/device.hpp"
+
+namespace troupe::gpu::cuda {
+
+// One for each engine of Engine, of a whole device.
+using Meters = std::array<Meter, 4>;
+
+// What an operation has put on the CUDA stream so far.
+class Submission {
+ public:
+  Submission(Context& context, CUstream stream) : context_(context), stream_(stream) {}
+  [[nodiscard]] Context& context() const { return context_; }
+  [[nodiscard]] CUstream stream() const { return stream_; }
+  // What follows on the stream waits for `event`; blocks until that is submitted itself. Its error, if it
+  // failed.
+  absl::Status Wait(const EventPtr& event);
+  // `then` is called when the GPU has come so far: on the stream's thread, must be short.
+  absl::Status Mark(std::function<void()> then);
+  // Asked when all of it has ended well: whether what it did made sense.
+  void Verify(std::function<absl::Status()> verify) { verify_ = std::move(verify); }
+
+ private:
+  friend class CudaStream;
+  struct Milestone {
+    EventHandle reached;
+    std::function<void()> then;
+  };
+  Context& context_;
+  const CUstream stream_;
+  std::vector<Milestone> milestones_;
+  std::vector<std::shared_ptr<const CudaEvent>> awaited_;
+  std::function<absl::Status()> verify_;
+};
+
+// A plan of this device: launches put their kernels on the submission's stream.
+class CudaPlan : public DevicePlan {
+ public:
+  // `moved` is told of steps that have ended.
+  virtual absl::Status Submit(Submission& submission, const LaunchArguments& arguments,
+                              const std::function<void(std::uint64_t)>& moved) = 0;
+};
+
+//   pushed (queue_) -> submitted (flying_) -> reported
+// What can be submitted without waiting is, on the thread that pushes it. The order of the CUDA stream is the
+// order of the operations; an error of the GPU's work ends the context, so what waits for another stream's
+// work waits on the GPU alone.
+class CudaStream final : public Stream {
+ public:
+  // Whether a copy of this host memory returns before it is done.
+  using Pinned = std::function<bool(std::span<const std::byte>)>;
+  static absl::StatusOr<std::unique_ptr<CudaStream>> Make(Context& context, Meters& meters, Pinned pinned);
+  ~CudaStream() override;
+
+  EventPtr CopyIn(DeviceRange to, std::span<const std::byte> from, OnComplete done) override;
+  EventPtr CopyOut(std::span<std::byte> to, DeviceRange from, OnComplete done) override;
+  EventPtr CopyWithin(DeviceRange to, DeviceRange from, OnComplete done) override;
+  EventPtr CopyPeer(DeviceRange to, std::shared_ptr<const PeerMemory> from, Bytes offset,
+                    OnComplete done) override;
+  EventPtr Launch(std::shared_ptr<DevicePlan> plan, LaunchArguments arguments, OnLaunched done) override;
+  void Wait(EventPtr event) override;
+  [[nodiscard]] EngineState launches() const override { return own_.state(); }
+
+ private:
+  struct Operation {
+    Engine engine{};
+    bool at_once = false;  // submitting it takes no waiting
+    std::function<absl::Status(Submission&)> submit;
+    std::function<void(const Completion&)> report;
+    std::shared_ptr<CudaEvent> event = std::make_shared<CudaEvent>();
+    std::vector<EventPtr> waits;
+  };
+  struct Flying {
+    Operation operation;
+    absl::Status status;  // of its submission
+    EventHandle begin;
+    EventHandle end;  // null: nothing of it got onto the CUDA stream
+    std::vector<Submission::Milestone> milestones;
+    std::vector<std::shared_ptr<const CudaEvent>> awaited;  // what it waited for is told first
+    std::function<absl::Status()> verify;
+  };
+  CudaStream(Context& context, Meters& meters, Pinned pinned, CUstream stream);
+  static Operation Copy(Engine engine, bool at_once, OnComplete done);
+  EventPtr Push(Operation operation);
+  Flying Submit(Operation operation);
+  absl::Status Record(EventHandle& event) const;
+  void SubmitAll();
+  void TellAll();
+  void Tell(Flying& flying);
+  absl::Status Await(const EventHandle& event) const;
+  [[nodiscard]] Duration Between(const EventHandle& begin, const EventHandle& end) const;
+  Meter& meter(Engine engine) { return meters_[static_cast<std::size_t>(engine)]; }
+
+  Context& context_;
+  Meters& meters_;
+  const Pinned pinned_;
+  const CUstream stream_;
+  Meter own_;  // of its launches
+  std::mutex mutex_;
+  std::condition_variable pushed_;
+  std::condition_variable flew_;
+  std::condition_variable empty_;
+  std::deque<Operation> queue_;  // guarded by mutex_, as all below
+  bool submitting_ = false;
+  std::deque<Flying> flying_;
+  bool telling_ = false;
+  std::vector<EventPtr> waits_;  // for the next operation
+  bool stopping_ = false;
+  std::thread submitter_;
+  std::thread teller_;
+};
+
+}  // namespace troupe::gpu::cuda

@@ -1,0 +1,149 @@
+// What a GPU does beyond the contract: what can be wrong at its start, and how it is lost.
+#include <future>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/gpu_cuda/fake_cuda.hpp"
+
+namespace troupe::gpu::test {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr Duration kCudaPatience = std::chrono::seconds(30);
+
+class CudaStart : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (RealDriver()) GTEST_SKIP() << "a machine is as it is";
+  }
+};
+
+TEST_F(CudaStart, EachTroubleHasItsLine) {
+  struct Case {
+    const char* machine;
+    CudaTrouble trouble;
+    const char* line;
+    std::uint64_t memory = MiB(16).count();
+  };
+  for (const Case& c : {
+           Case{"version=12090", CudaTrouble::kDriverTooOld,
+                "needs a driver for CUDA 13.0, found one for 12.9"},
+           Case{"init=803", CudaTrouble::kDriverTooOld, "803"},
+           Case{"init=999", CudaTrouble::kNoDriver, "does not start"},
+           Case{"devices=0", CudaTrouble::kNoDevice, "this machine has no GPU"},
+           Case{"major=7", CudaTrouble::kWrongArchitecture, "is of sm_70, there is code for sm_80 and later"},
+           Case{"refuse=3", CudaTrouble::kOutOfMemory,
+                "taking 16 MiB of device memory (128 KiB were to be had)"},
+           Case{"held=260000000", CudaTrouble::kBusy, "free of 256 MiB, 16 MiB is needed; end that process"},
+           Case{"held=140000000", CudaTrouble::kBusy, "half is needed", 0},
+           Case{"", CudaTrouble::kUsage, "were asked for, which has 256 MiB", GiB(1).count()},
+           Case{"", CudaTrouble::kUsage, "less than a unit", 1000},
+       }) {
+    const FakeMachine machine(c.machine);
+    CudaOptions options = SmallOptions();
+    options.memory = Bytes(c.memory);
+    const CudaOpened opened = cuda::Open(options);
+    EXPECT_EQ(opened.trouble, c.trouble) << c.machine << ": " << Name(opened.trouble);
+    EXPECT_THAT(opened.why, HasSubstr(c.line)) << c.machine;
+    EXPECT_EQ(opened.why.find('\n'), std::string::npos);
+    EXPECT_EQ(opened.device, nullptr);
+  }
+  CudaOptions options = SmallOptions();
+  options.ordinal = 2;
+  EXPECT_EQ(cuda::Open(options).trouble, CudaTrouble::kNoDevice);
+  options.driver = "libno_such_driver.so";
+  EXPECT_EQ(cuda::Open(options).trouble, CudaTrouble::kNoDriver);
+  options.driver = "libc.so.6";  // a library that knows nothing of CUDA
+  EXPECT_EQ(cuda::Open(options).trouble, CudaTrouble::kDriverTooOld);
+}
+
+TEST_F(CudaStart, ThePlugInIsOfTheSameBuild) {
+  const CudaOpened none = OpenCuda("/nonexistent/plugin.so", SmallOptions());
+  EXPECT_EQ(none.trouble, CudaTrouble::kNoPlugin);
+  EXPECT_THAT(none.why, HasSubstr("build with a CUDA toolkit"));
+  const CudaOpened other = OpenCuda(FakeLibrary("libcublas.so.13"), SmallOptions());
+  EXPECT_EQ(other.trouble, CudaTrouble::kNoPlugin);
+  EXPECT_THAT(other.why, HasSubstr("is of another build (no version"));
+  CudaOptions options = SmallOptions();
+  options.driver = "libno_such_driver.so";
+  EXPECT_EQ(OpenCuda("/nonexistent/plugin.so", options).trouble, CudaTrouble::kNoDriver);
+}
+
+TEST_F(CudaStart, AWholeGpuLeavesSomeToLibraries) {
+  const FakeMachine machine("memory=67108864");
+  CudaOptions options = SmallOptions();
+  options.memory = Bytes(0);
+  const CudaOpened opened = cuda::Open(options);
+  ASSERT_NE(opened.device, nullptr) << opened.why;
+  EXPECT_EQ(opened.device->info().memory, MiB(62));
+  EXPECT_GT(opened.device->info().link.value, 0);
+}
+
+TEST_F(CudaStart, WhatFailedLeavesNothingTaken) {
+  for (int round = 0; round < 3; ++round) {
+    {
+      const FakeMachine machine("refuse=200");
+      EXPECT_EQ(cuda::Open(SmallOptions()).trouble, CudaTrouble::kOutOfMemory);
+    }
+    const FakeMachine machine("memory=17825792");  // 17 MiB
+    EXPECT_EQ(cuda::Open(SmallOptions()).trouble, CudaTrouble::kNone) << cuda::Open(SmallOptions()).why;
+  }
+}
+
+TEST_F(CudaStart, AnAddressThatTheDriverDoesNotGiveIsRefused) {
+  const FakeMachine machine("moves_addresses=1");
+  const CudaOpened opened = cuda::Open(SmallOptions());
+  ASSERT_NE(opened.device, nullptr) << opened.why;
+  Device& device = *opened.device;
+  const auto range = device.Allocate(device.MappingUnit() * 2);
+  ASSERT_TRUE(range.ok());
+  const std::vector<DeviceRange> pieces = {*range};
+  EXPECT_EQ(device.Map(std::uint64_t{33} << 40, pieces).status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_TRUE(device.Map(0, pieces).ok());
+}
+
+TEST_F(CudaStart, ALostGpuFailsWhatIsUnderWayAndAllThatComes) {
+  const FakeMachine machine("lost_after=6");  // three are the measured link's
+  const CudaOpened opened = cuda::Open(SmallOptions());
+  ASSERT_NE(opened.device, nullptr) << opened.why;
+  Device& device = *opened.device;
+  const DeviceRange range = *device.Allocate(MiB(1));
+  const std::vector<std::byte> bytes(1 << 20);
+  auto stream = device.MakeStream();
+  auto other = device.MakeStream();
+  EventPtr last;
+  for (int i = 0; i < 8; ++i) last = stream->CopyIn(range, bytes, nullptr);
+  EXPECT_EQ(last->Wait(kCudaPatience).code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(device.Health().message()), HasSubstr("CUDA_ERROR_ILLEGAL_ADDRESS"));
+  other->Wait(last);
+  std::promise<Completion> done;
+  const EventPtr behind = other->CopyWithin(range, range.Part(Bytes(0), Bytes(0)),
+                                            [&](const Completion& c) { done.set_value(c); });
+  EXPECT_EQ(behind->Wait(kCudaPatience).code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(done.get_future().get().status.code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(CudaStart, RegisteredMemoryIsCopiedBesideItsCaller) {
+  const CudaOpened opened = cuda::Open(SmallOptions());
+  ASSERT_NE(opened.device, nullptr) << opened.why;
+  Device& device = *opened.device;
+  std::vector<std::byte> host(1 << 20, std::byte{7});
+  ASSERT_TRUE(device.RegisterHost(host).ok());
+  ASSERT_TRUE(device.RegisterHost(host).ok());  // by a second session
+  device.UnregisterHost(host);
+  const DeviceRange range = *device.Allocate(MiB(1));
+  std::vector<std::byte> back(1 << 20);
+  {
+    auto stream = device.MakeStream();
+    stream->CopyIn(range, host, nullptr);
+    EXPECT_TRUE(stream->CopyOut(back, range, nullptr)->Wait(kCudaPatience).ok());
+  }
+  EXPECT_EQ(back, host);
+  device.UnregisterHost(host);
+  ASSERT_TRUE(device.RegisterHost(host).ok());  // it was gone
+  device.UnregisterHost(host);
+}
+
+}  // namespace
+}  // namespace troupe::gpu::test

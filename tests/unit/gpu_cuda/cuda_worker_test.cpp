@@ -1,0 +1,180 @@
+// The worker program on a CUDA device: the plug-in is loaded, serves, and says with which code and which line
+// it cannot.
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "gmock/gmock.h"
+#include "gpu/worker/exit_codes.hpp"
+#include "gtest/gtest.h"
+#include "tests/unit/gpu_worker/worker_harness.hpp"
+
+namespace troupe::gpu::test {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// What workers that are started from now on find.
+class WorkerMachine {
+ public:
+  WorkerMachine(const std::string& libraries, const std::string& words) {
+    setenv("LD_LIBRARY_PATH", libraries.c_str(), 1);
+    setenv("TROUPE_FAKE_CUDA", words.c_str(), 1);
+  }
+  explicit WorkerMachine(const std::string& words) : WorkerMachine(Fakes(), words) {}
+  ~WorkerMachine() {
+    unsetenv("LD_LIBRARY_PATH");
+    unsetenv("TROUPE_FAKE_CUDA");
+  }
+  WorkerMachine(const WorkerMachine&) = delete;
+  WorkerMachine& operator=(const WorkerMachine&) = delete;
+
+ private:
+  static std::string Fakes() {
+    const char* const build = std::getenv("TROUPE_BUILD_DIR");
+    return std::string(build == nullptr ? "build/release" : build) + "/tests/fake_cuda";
+  }
+};
+
+class CudaHarness : public WorkerHarness {
+ public:
+  explicit CudaHarness(const char* device = "cuda:0") {
+    command.device = device;
+    command.quota = MiB(16);
+  }
+};
+
+struct End {
+  int code = 0;
+  std::string said;
+};
+
+End EndOf(CudaHarness& harness) {
+  const std::string log = harness.directory.File("log");
+  const int fd = open(log.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+  harness.command.log = fd;
+  End end;
+  end.code = WorkerHarness::Value(WorkerHarness::Value(StartWorker(harness.command)).Wait(kPatience)).code;
+  close(fd);
+  std::ostringstream text;
+  text << std::ifstream(log).rdbuf();
+  end.said = text.str();
+  return end;
+}
+
+TEST(CudaWorker, ServesARunFromAdoptionToShutdown) {
+  const WorkerMachine machine("");
+  CudaHarness harness;
+  Link link = harness.StartAndAdopt();
+  EXPECT_EQ(link.connection->description().device(), "cuda:0");
+  EXPECT_EQ(link.connection->description().memory_bytes(), 16u << 20);
+  const auto copy = PlaceSmall(*harness.host, "m", 1, 1 << 20);
+  for (int round = 0; round < 2; ++round) {
+    const auto prepared = link.Ask(PrepareOf(copy, 2));
+    ASSERT_EQ(prepared.code(), 0) << prepared.message();
+    const auto swapped = link.Ask(SwapInOf(copy));
+    ASSERT_EQ(swapped.code(), 0) << swapped.message();
+    EXPECT_EQ(swapped.bytes(), 1u << 20);
+    const auto ran = link.Ask(RunOf("m", 2));
+    ASSERT_EQ(ran.code(), 0) << ran.message();
+    EXPECT_THAT(Floats(ran.run().outputs(0).data().inlined()), ElementsAre(1, 3, 5, 0, 5, 7, 9, 0));
+    EXPECT_EQ(link.Ask(EvictOf("m")).code(), 0);
+  }
+  EXPECT_EQ(link.Ask(DescribeOf()).description().free_bytes(), 16u << 20);
+  EXPECT_EQ(link.Ask(ShutdownOf()).code(), 0);
+  const WorkerDeath death = link.heard->AwaitDeath();
+  ASSERT_TRUE(death.end.has_value());
+  EXPECT_TRUE(death.end->clean()) << death.ToString();
+}
+
+TEST(CudaWorker, WeightsMappedToOneAddressAreReadThere) {
+  const WorkerMachine machine("");
+  CudaHarness harness;
+  harness.command.addresses = "mapped";
+  Link link = harness.StartAndAdopt();
+  const auto copy = PlaceSmall(*harness.host, "m", 1, 3 << 20);
+  proto::WorkerOrder order = SwapInOf(copy);
+  order.mutable_swap_in()->set_address(std::uint64_t{40} << 40);
+  for (int round = 0; round < 3; ++round) {
+    const auto swapped = link.Ask(order);
+    ASSERT_EQ(swapped.code(), 0) << swapped.message();
+    proto::WorkerOrder run = RunOf("m", 1);
+    *run.mutable_run()->mutable_model() = copy;
+    const auto ran = link.Ask(run);
+    ASSERT_EQ(ran.code(), 0) << ran.message();
+    EXPECT_THAT(Floats(ran.run().outputs(0).data().inlined()), ElementsAre(1, 3, 5, 0));
+    EXPECT_EQ(link.Ask(EvictOf("m")).code(), 0);
+  }
+}
+
+TEST(CudaWorker, AnOperatorThatIsNotCoveredIsRefusedByName) {
+  const WorkerMachine machine("");
+  CudaHarness harness;
+  Link link = harness.StartAndAdopt();
+  proto::Model model = SmallModel();
+  model.mutable_steps(1)->set_op("Hardmax");
+  model.mutable_steps(1)->set_name("last");
+  const auto copy = PlaceModel(*harness.host, "m", model, SmallWeights());
+  const auto prepared = link.Ask(PrepareOf(copy, 2));
+  EXPECT_EQ(prepared.code(), CodeOf(absl::StatusCode::kUnimplemented));
+  EXPECT_THAT(prepared.message(), HasSubstr("Hardmax 'last': no kernel of the GPU covers this operator"));
+  EXPECT_EQ(link.Ask(SwapInOf(PlaceSmall(*harness.host, "other"))).code(), 0) << "and goes on";
+}
+
+TEST(CudaWorker, EachTroubleHasItsExitCodeAndItsLine) {
+  struct Case {
+    const char* machine;
+    int code;
+    const char* line;
+  };
+  for (const Case& c :
+       {Case{"version=12080", kExitDriverTooOld, "driver too old: cuda:0 needs"},
+        Case{"devices=0", kExitNoDevice, "no device: cuda:0 was asked for"},
+        Case{"major=6", kExitWrongArchitecture, "wrong architecture: cuda:0 is of sm_60"},
+        Case{"refuse=5", kExitOutOfMemory, "out of memory at start: taking 16 MiB"},
+        Case{"held=268000000", kExitMemoryHeld, "another process holds the memory: cuda:0"}}) {
+    const WorkerMachine machine(c.machine);
+    CudaHarness harness;
+    const End end = EndOf(harness);
+    EXPECT_EQ(end.code, c.code) << c.machine;
+    EXPECT_THAT(end.said, HasSubstr(c.line));
+    EXPECT_EQ(std::count(end.said.begin(), end.said.end(), '\n'), 1) << end.said;
+    EXPECT_STRNE(ExitCodeName(end.code), "");
+  }
+  CudaHarness odd("cuda:one");
+  EXPECT_EQ(EndOf(odd).code, kExitUsage);
+  CudaHarness timed;
+  timed.command.compute = "timed";
+  EXPECT_EQ(EndOf(timed).code, kExitUsage);
+}
+
+TEST(CudaWorker, WithoutADriverItSaysSo) {
+  CudaHarness harness;
+  std::ofstream(harness.directory.File("libcuda.so.1")) << "no library";
+  const WorkerMachine machine(harness.directory.path(), "");
+  const End end = EndOf(harness);
+  EXPECT_EQ(end.code, kExitNoDriver);
+  EXPECT_THAT(end.said, HasSubstr("no driver: cuda:0 was asked for, and libcuda.so.1 cannot be opened"));
+}
+
+TEST(CudaWorker, ALostGpuEndsIt) {
+  const WorkerMachine machine("lost_after=40");
+  CudaHarness harness;
+  Link link = harness.StartAndAdopt();
+  const auto copy = PlaceSmall(*harness.host, "m", 1, 1 << 20);
+  while (true) {
+    const auto swapped = link.Ask(SwapInOf(copy));
+    if (swapped.code() != 0 || link.Ask(EvictOf("m")).code() != 0) break;
+  }
+  const WorkerDeath death = link.heard->AwaitDeath();
+  ASSERT_TRUE(death.end.has_value());
+  EXPECT_EQ(death.end->code, kExitDeviceLost) << death.ToString();
+  EXPECT_THAT(death.last_words, HasSubstr("device lost: "));
+}
+
+}  // namespace
+}  // namespace troupe::gpu::test
