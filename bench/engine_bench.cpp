@@ -7,15 +7,14 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <memory>
 #include <new>
 #include <string>
 #include <vector>
 
 #include "base/status.hpp"
+#include "bench/model_files.hpp"
 #include "gpu/engine/plan.hpp"
 #include "gpu/import/import_model.hpp"
 
@@ -32,23 +31,6 @@ Buffer MakeBuffer(std::size_t bytes) {
       static_cast<std::byte*>(::operator new[](std::max<std::size_t>(bytes, 1), std::align_val_t(64))));
   std::memset(buffer.get(), 0, bytes);
   return buffer;
-}
-
-std::vector<std::byte> ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::vector<std::byte> bytes;
-  for (std::istreambuf_iterator<char> at(file), end; at != end; ++at)
-    bytes.push_back(static_cast<std::byte>(*at));
-  return bytes;
-}
-
-// Dynamic dimensions become 1.
-std::vector<proto::TensorSpec> ConcreteInputs(const proto::Model& model) {
-  std::vector<proto::TensorSpec> inputs(model.inputs().begin(), model.inputs().end());
-  for (proto::TensorSpec& input : inputs) {
-    for (auto& dim : *input.mutable_shape()) dim = dim < 0 ? 1 : dim;
-  }
-  return inputs;
 }
 
 std::size_t BytesOf(const proto::TensorSpec& spec) {
@@ -84,8 +66,8 @@ double Magnitude(const proto::TensorSpec& spec, const std::byte* data) {
 }
 
 absl::Status Serve(const std::string& path, int threads) {
-  TROUPE_ASSIGN_OR_RETURN(ImportedModel imported, ImportOnnx(ReadFile(path), {}));
-  const auto inputs = ConcreteInputs(imported.model);
+  TROUPE_ASSIGN_OR_RETURN(ImportedModel imported, ImportOnnx(bench::ReadFile(path), {}));
+  const auto inputs = bench::ConcreteInputs(imported.model);
   const auto packing = std::chrono::steady_clock::now();
   TROUPE_ASSIGN_OR_RETURN(PackedModel packed, PackModel(imported.model, imported.weights, inputs));
   const double pack_ms = MillisSince(packing);

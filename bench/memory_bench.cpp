@@ -8,16 +8,15 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <functional>
 #include <iostream>
-#include <iterator>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
 #include "bench/memory_load.hpp"
+#include "bench/model_files.hpp"
 #include "gpu/device/virtual_plan.hpp"
 #include "gpu/import/import_model.hpp"
 
@@ -26,13 +25,6 @@ namespace {
 
 constexpr const char* kVariants[] = {"static", "fine", "fine-resilient"};
 
-std::vector<std::byte> ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  const auto bytes = std::as_bytes(std::span(text));
-  return {bytes.begin(), bytes.end()};
-}
-
 absl::StatusOr<Network> ReadNetwork(const std::string& argument) {
   const std::size_t split = argument.rfind('=');
   if (split == std::string::npos) {
@@ -40,10 +32,7 @@ absl::StatusOr<Network> ReadNetwork(const std::string& argument) {
   }
   const std::string path = argument.substr(0, split);
   TROUPE_ASSIGN_OR_RETURN(ImportedModel imported, ImportOnnx(ReadFile(path), {}));
-  std::vector<proto::TensorSpec> inputs(imported.model.inputs().begin(), imported.model.inputs().end());
-  for (proto::TensorSpec& input : inputs) {
-    for (auto& dim : *input.mutable_shape()) dim = dim < 0 ? 1 : dim;
-  }
+  std::vector<proto::TensorSpec> inputs = ConcreteInputs(imported.model);
   TROUPE_ASSIGN_OR_RETURN(PackedModel packed, PackModel(imported.model, imported.weights, inputs));
   TROUPE_ASSIGN_OR_RETURN(const std::shared_ptr<DevicePlan> plan,
                           MakeRealPlan(packed.model, packed.weights, std::move(inputs), Plan::Build, 1));

@@ -5,9 +5,8 @@
 // Each round measures every variant in turn, on workers of their own that share the device's memory. Prints
 // "name value [baseline]" lines: see bench/swap.py for what they mean.
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 
+#include "bench/model_files.hpp"
 #include "bench/worker_rig.hpp"
 #include "gpu/engine/plan.hpp"
 #include "gpu/import/import_model.hpp"
@@ -16,23 +15,6 @@
 
 namespace troupe::gpu::bench {
 namespace {
-
-std::vector<std::byte> ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::vector<std::byte> bytes;
-  for (std::istreambuf_iterator<char> at(file), end; at != end; ++at)
-    bytes.push_back(static_cast<std::byte>(*at));
-  return bytes;
-}
-
-// Dynamic dimensions become 1.
-std::vector<proto::TensorSpec> ConcreteInputs(const proto::Model& model) {
-  std::vector<proto::TensorSpec> inputs(model.inputs().begin(), model.inputs().end());
-  for (proto::TensorSpec& input : inputs) {
-    for (auto& size : *input.mutable_shape()) size = size < 0 ? 1 : size;
-  }
-  return inputs;
-}
 
 // The model under test, in the host region; another of the same weights that nobody runs, to copy beside it;
 // the order of its run.

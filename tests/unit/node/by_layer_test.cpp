@@ -1,8 +1,5 @@
 // Models that pass through a GPU by layer instead of evicting others.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "node/swap_scheduler.hpp"
+#include "tests/unit/node/scheduler_fixture.hpp"
 
 namespace troupe::node::by_layer_test {
 namespace {
@@ -11,41 +8,23 @@ using std::chrono::milliseconds;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-class ByLayer : public testing::Test {
+class ByLayer : public SchedulerTest {
  protected:
   explicit ByLayer(bool on = true)
-      : scheduler({.by_layer = on}, *FindSchedulerPolicies(*FindPreset("troupe")), {}, {}) {
-    scheduler.AddGpu(0, MiB(100));
-    Ready();
-    for (const char* name : {"a", "b", "cold"}) scheduler.DescribeModel(name, MiB(40), MiB(1));
+      : SchedulerTest({.by_layer = on}, *FindSchedulerPolicies(*FindPreset("troupe"))) {
+    now = Time(std::chrono::hours(1));
+    free = MiB(1);
+    Gpus(1, false);
+    for (const char* name : {"a", "b", "cold"}) Model(name, 40);
   }
-  void Ready() { scheduler.Apply(WorkerReady{.gpu = 0, .memory = MiB(100), .free = MiB(100)}, now); }
-  void Submit(std::uint64_t sequence, const std::string& model, bool trial = false) {
+  void Submit(std::uint64_t sequence, const std::string& model) {
     now += milliseconds(1);
-    NodeRequest request;
-    request.id = {1, sequence};
-    request.function = "f-" + model;
-    request.model = model;
-    request.trial = trial;
-    ASSERT_TRUE(scheduler.Submit(request, now).accepted);
-  }
-  Dispatch Next() {
-    const auto dispatches = scheduler.Decide(now);
-    EXPECT_EQ(dispatches.size(), 1u);
-    scheduler.Check();
-    return dispatches.empty() ? Dispatch{} : dispatches[0];
+    SchedulerTest::Submit(sequence, model);
   }
   Effects Ran(const Dispatch& dispatch, RunEnd end = RunEnd::kRan) {
     now += milliseconds(1);
-    for (const auto& victim : dispatch.victims)
-      scheduler.Apply(EvictDone{dispatch.gpu, victim, absl::OkStatus()}, now);
-    if (dispatch.source == SwapSource::kHost)
-      scheduler.Apply(SwapInDone{.gpu = 0, .model = dispatch.model, .took = milliseconds(5)}, now);
-    const Effects effects = scheduler.Apply(
-        RunDone{.gpu = 0, .request = dispatch.request, .end = end, .took = milliseconds(9), .free = MiB(1)},
-        now);
-    scheduler.Check();
-    return effects;
+    Loaded(dispatch);
+    return SchedulerTest::Ran(dispatch, end);
   }
   void Serve(std::uint64_t sequence, const std::string& model) {
     Submit(sequence, model);
@@ -56,9 +35,6 @@ class ByLayer : public testing::Test {
     Serve(1, "a");
     Serve(2, "b");
   }
-
-  SwapScheduler scheduler;
-  Time now = Time(std::chrono::hours(1));
 };
 
 TEST_F(ByLayer, AModelThatNobodyElseWaitsForEvictsNobody) {
@@ -131,7 +107,7 @@ TEST_F(ByLayer, AWorkerThatDiesInItLosesNoRequest) {
   EXPECT_EQ(Next().source, SwapSource::kLayers);
   scheduler.Apply(WorkerLost{0, "killed"}, now);
   EXPECT_THAT(scheduler.Decide(now), IsEmpty());
-  Ready();
+  Ready(0, false);
   const Dispatch again = Next();
   EXPECT_EQ(again.attempt, 2u);
   EXPECT_EQ(Ran(again).finished.at(0).kind, FinishKind::kServed);
@@ -139,7 +115,8 @@ TEST_F(ByLayer, AWorkerThatDiesInItLosesNoRequest) {
 
 TEST_F(ByLayer, NeverForTrials) {
   Fill();
-  Submit(3, "cold", true);
+  trial = true;
+  Submit(3, "cold");
   EXPECT_EQ(Next().source, SwapSource::kHost);
 }
 

@@ -1,13 +1,10 @@
 // The scheduler under Torpor's policies: copies between GPUs and what may go wrong with them, the order of
 // functions, homes, how deep it swaps ahead, and what it learns of models.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <limits>
 #include <map>
 
 #include "node/profiles.hpp"
-#include "node/swap_scheduler.hpp"
+#include "tests/unit/node/scheduler_fixture.hpp"
 
 namespace troupe::node::late_binding_test {
 namespace {
@@ -21,59 +18,12 @@ SchedulerPolicies Policies(const char* preset) {
   return *FindSchedulerPolicies(*FindPreset(preset));
 }
 
-class LateBinding : public testing::Test {
+class LateBinding : public SchedulerTest {
  protected:
   explicit LateBinding(SchedulerPolicies policies = Policies("torpor"), SchedulerLimits limits = {},
                        const char* topology = "v100x4")
-      : scheduler(limits, policies, {}, *Topology::Parse(topology)) {}
+      : SchedulerTest(limits, policies, topology) {}
 
-  void Gpus(GpuIndex count, bool peer_copies = true) {
-    for (GpuIndex gpu = 0; gpu < count; ++gpu) {
-      scheduler.AddGpu(gpu, MiB(100));
-      Ready(gpu, peer_copies);
-    }
-  }
-  void Ready(GpuIndex gpu, bool peer_copies = true) {
-    scheduler.Apply(WorkerReady{.gpu = gpu, .memory = MiB(100), .free = MiB(100), .peer_copies = peer_copies},
-                    now);
-  }
-  void Model(const std::string& name, std::uint64_t mib) { scheduler.DescribeModel(name, MiB(mib), MiB(1)); }
-  void Submit(std::uint64_t sequence, const std::string& model, const std::string& function = {}) {
-    NodeRequest request;
-    request.id = {1, sequence};
-    request.function = function.empty() ? "f-" + model : function;
-    request.model = model;
-    request.deadline = deadline;
-    ASSERT_TRUE(scheduler.Submit(request, now).accepted);
-  }
-  Dispatch Next() {
-    const auto dispatches = scheduler.Decide(now);
-    EXPECT_EQ(dispatches.size(), 1u);
-    scheduler.Check();
-    return dispatches.empty() ? Dispatch{} : dispatches[0];
-  }
-  void Loaded(const Dispatch& dispatch, absl::Status status = absl::OkStatus()) {
-    for (const auto& victim : dispatch.victims)
-      scheduler.Apply(EvictDone{dispatch.gpu, victim, absl::OkStatus()}, now);
-    if (dispatch.source == SwapSource::kResident) return;
-    scheduler.Apply(
-        SwapInDone{.gpu = dispatch.gpu, .model = dispatch.model, .status = status, .took = milliseconds(5)},
-        now);
-  }
-  Effects Ran(const Dispatch& dispatch, RunEnd end = RunEnd::kRan, absl::Status status = absl::OkStatus()) {
-    const Effects effects = scheduler.Apply(RunDone{.gpu = dispatch.gpu,
-                                                    .request = dispatch.request,
-                                                    .end = end,
-                                                    .status = status,
-                                                    .took = milliseconds(1)},
-                                            now);
-    scheduler.Check();
-    return effects;
-  }
-  void Serve(const Dispatch& dispatch) {
-    Loaded(dispatch);
-    EXPECT_EQ(Ran(dispatch).finished.at(0).kind, FinishKind::kServed);
-  }
   // Loads `model` on a GPU and leaves a run of it there.
   Dispatch Occupy(std::uint64_t sequence, const std::string& model) {
     Submit(sequence, model);
@@ -81,10 +31,6 @@ class LateBinding : public testing::Test {
     Loaded(dispatch);
     return dispatch;
   }
-
-  SwapScheduler scheduler;
-  Time now{};
-  Time deadline = Time::max();
 };
 
 TEST_F(LateBinding, ABusyHoldersModelIsCopiedOverTheFastestLink) {

@@ -1,8 +1,5 @@
 // The scheduler and models whose host copy is on disk only, or that leave before their run does.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "node/swap_scheduler.hpp"
+#include "tests/unit/node/scheduler_fixture.hpp"
 
 namespace troupe::node::third_tier_test {
 namespace {
@@ -10,20 +7,11 @@ namespace {
 using std::chrono::milliseconds;
 using testing::ElementsAre;
 
-class ThirdTierTest : public testing::Test {
+class ThirdTierTest : public SchedulerTest {
  protected:
-  explicit ThirdTierTest(SchedulerLimits limits = {}) : scheduler(limits, *FindSchedulerPolicies({})) {
-    scheduler.AddGpu(0, MiB(100));
-    scheduler.Apply(WorkerReady{.gpu = 0, .memory = MiB(100), .free = MiB(100)}, now);
-    for (const char* model : {"a", "b"}) scheduler.DescribeModel(model, MiB(60), MiB(1));
-  }
-  void Submit(std::uint64_t sequence, const std::string& model) {
-    NodeRequest request;
-    request.id = {1, sequence};
-    request.function = "f-" + model;
-    request.model = model;
-    request.expiry = expiry;
-    ASSERT_TRUE(scheduler.Submit(request, now).accepted);
+  explicit ThirdTierTest(SchedulerLimits limits = {}) : SchedulerTest(limits) {
+    Gpus(1, false);
+    for (const char* model : {"a", "b"}) Model(model, 60);
   }
   std::vector<std::string> Decide() {
     std::vector<std::string> models;
@@ -34,19 +22,8 @@ class ThirdTierTest : public testing::Test {
     scheduler.Check();
     return models;
   }
-  Effects Ran(const Dispatch& dispatch, absl::Status status = absl::OkStatus()) {
-    return scheduler.Apply(
-        RunDone{.gpu = dispatch.gpu, .request = dispatch.request, .status = status, .took = milliseconds(1)},
-        now);
-  }
-  void Loaded(const Dispatch& dispatch) {
-    scheduler.Apply(SwapInDone{.gpu = dispatch.gpu, .model = dispatch.model}, now);
-  }
 
-  SwapScheduler scheduler;
   std::vector<Dispatch> dispatches;
-  Time now{};
-  Time expiry = Time::max();
 };
 
 TEST_F(ThirdTierTest, NothingIsDispatchedBeforeTheHostCopyIsThere) {
@@ -103,7 +80,7 @@ TEST_F(LittlePatience, NoGpuIsKeptForAModelThatIsNotThere) {
 TEST_F(ThirdTierTest, ARunThatEndsBeforeItsSwapLeavesAModelThatCanGo) {
   Submit(1, "a");
   EXPECT_THAT(Decide(), ElementsAre("a"));
-  Ran(dispatches[0], absl::InvalidArgumentError("no such shape"));
+  Ran(dispatches[0], RunEnd::kRan, absl::InvalidArgumentError("no such shape"));
   Submit(2, "b");
   EXPECT_THAT(Decide(), ElementsAre()) << "what is loading is no victim";
   Loaded(dispatches[0]);

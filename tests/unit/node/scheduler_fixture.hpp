@@ -1,0 +1,86 @@
+// A swap scheduler, and what a test says to it in the name of GPUs and callers.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "node/swap_scheduler.hpp"
+
+namespace troupe::node {
+
+// GPUs of 100 MiB. What a dispatch asks for is done when the test says so; time stands still unless it moves
+// it.
+class SchedulerTest : public testing::Test {
+ protected:
+  explicit SchedulerTest(SchedulerLimits limits = {},
+                         SchedulerPolicies policies = *FindSchedulerPolicies(PolicyNames()),
+                         const char* topology = "none")
+      : scheduler(limits, policies, {}, *Topology::Parse(topology)) {}
+
+  void Gpus(GpuIndex count, bool peer_copies = true) {
+    for (GpuIndex gpu = 0; gpu < count; ++gpu) {
+      scheduler.AddGpu(gpu, MiB(100));
+      Ready(gpu, peer_copies);
+    }
+  }
+  void Ready(GpuIndex gpu, bool peer_copies = true) {
+    scheduler.Apply(WorkerReady{.gpu = gpu, .memory = MiB(100), .free = MiB(100), .peer_copies = peer_copies},
+                    now);
+  }
+  void Model(const std::string& name, std::uint64_t mib) { scheduler.DescribeModel(name, MiB(mib), MiB(1)); }
+  void Submit(std::uint64_t sequence, const std::string& model, const std::string& function = {}) {
+    NodeRequest request;
+    request.id = {1, sequence};
+    request.function = function.empty() ? "f-" + model : function;
+    request.model = model;
+    request.deadline = deadline;
+    request.expiry = expiry;
+    request.trial = trial;
+    ASSERT_TRUE(scheduler.Submit(request, now).accepted);
+  }
+  // One dispatch is expected.
+  Dispatch Next() {
+    const auto dispatches = scheduler.Decide(now);
+    EXPECT_EQ(dispatches.size(), 1u);
+    scheduler.Check();
+    return dispatches.empty() ? Dispatch{} : dispatches[0];
+  }
+  // Its victims are gone and its model has come, where it has to.
+  void Loaded(const Dispatch& dispatch, absl::Status status = absl::OkStatus()) {
+    for (const auto& victim : dispatch.victims)
+      scheduler.Apply(EvictDone{dispatch.gpu, victim, absl::OkStatus()}, now);
+    if (dispatch.source == SwapSource::kResident || dispatch.source == SwapSource::kLayers) return;
+    scheduler.Apply(SwapInDone{.gpu = dispatch.gpu,
+                               .model = dispatch.model,
+                               .status = status,
+                               .took = std::chrono::milliseconds(5)},
+                    now);
+  }
+  Effects Ran(const Dispatch& dispatch, RunEnd end = RunEnd::kRan, absl::Status status = absl::OkStatus()) {
+    const Effects effects = scheduler.Apply(RunDone{.gpu = dispatch.gpu,
+                                                    .request = dispatch.request,
+                                                    .end = end,
+                                                    .status = status,
+                                                    .took = std::chrono::milliseconds(1),
+                                                    .free = free},
+                                            now);
+    scheduler.Check();
+    return effects;
+  }
+  void Serve(const Dispatch& dispatch) {
+    Loaded(dispatch);
+    EXPECT_EQ(Ran(dispatch).finished.at(0).kind, FinishKind::kServed);
+  }
+
+  SwapScheduler scheduler;
+  Time now{};
+  // Of what is submitted, and said by a worker that has no room.
+  Time deadline = Time::max();
+  Time expiry = Time::max();
+  bool trial = false;
+  Bytes free{};
+};
+
+}  // namespace troupe::node
