@@ -181,40 +181,39 @@ void Memory::Serve() {
   }
 }
 
-// The part of the home that a range of a mapping is, if it is one; the range itself if it is no mapped one.
-std::optional<DeviceRange> Memory::AtHome(const DeviceRange& range) const {
+// The parts of the home that a range of a mapping is; the range itself if it is no mapped one.
+std::vector<DeviceRange> Memory::AtHome(const DeviceRange& range) const {
   const std::lock_guard lock(mutex_);
   auto at = mappings_.upper_bound(range.address);
-  if (at == mappings_.begin()) return range;
+  if (at == mappings_.begin()) return {range};
   const auto& [begin, mapping] = *--at;
-  if (range.address >= begin + mapping.units->size().count()) return range;
+  if (range.address >= begin + mapping.units->size().count()) return {range};
+  std::vector<DeviceRange> parts;
   Bytes skip(static_cast<std::uint64_t>(range.address - begin));
-  std::byte* first = nullptr;
-  std::byte* next = nullptr;
-  Bytes found;
+  Bytes left = range.size;
   for (const DeviceRange& piece : mapping.pieces) {
     if (skip >= piece.size) {
       skip -= piece.size;
       continue;
     }
-    if (first == nullptr) first = next = piece.address + skip.count();
-    if (piece.address + skip.count() != next) return std::nullopt;
-    found += piece.size - skip;
-    next = piece.address + piece.size.count();
+    parts.push_back(piece.Part(skip, std::min(left, piece.size - skip)));
+    left -= parts.back().size;
     skip = Bytes(0);
-    if (found >= range.size) break;
+    if (left == Bytes(0)) break;
   }
-  TROUPE_CHECK(first != nullptr && found >= range.size, "a range leaves its mapping");
-  return DeviceRange{first, range.size};
+  TROUPE_CHECK(left == Bytes(0), "a range leaves its mapping");
+  return parts;
 }
 
-std::optional<Memory::Lying> Memory::Under(const DeviceRange& range) const {
-  const std::optional<DeviceRange> home = AtHome(range);
-  if (!home) return std::nullopt;
-  const std::size_t first = UnitAt(home->address);
-  const std::size_t last = home->size == Bytes(0) ? first : UnitAt(home->address + home->size.count() - 1);
-  return Lying{std::span(units_).subspan(first, last - first + 1),
-               Bytes((PointerOf(home->address) - PointerOf(home_->address())) % unit_.count())};
+std::vector<Memory::Lying> Memory::Under(const DeviceRange& range) const {
+  std::vector<Lying> all;
+  for (const DeviceRange& part : AtHome(range)) {
+    const std::size_t first = UnitAt(part.address);
+    const std::size_t last = part.size == Bytes(0) ? first : UnitAt(part.address + part.size.count() - 1);
+    const Bytes offset((PointerOf(part.address) - PointerOf(home_->address())) % unit_.count());
+    all.push_back({std::span(units_).subspan(first, last - first + 1), offset, part.size});
+  }
+  return all;
 }
 
 }  // namespace troupe::gpu::cuda

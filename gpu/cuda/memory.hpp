@@ -60,13 +60,14 @@ class Memory {
   absl::StatusOr<DeviceRange> Map(std::uint64_t address, std::span<const DeviceRange> pieces);
   void Unmap(const DeviceRange& mapped);
 
-  // The units that a range of the home, or of one mapping, lies in, and where it begins in the first. Nothing
-  // when they are not one after the other there.
+  // Where a range of the home, or of a mapping, lies: runs of units one after the other, and which bytes of
+  // each run.
   struct Lying {
     std::span<const UnitHandle> units;
-    Bytes offset;
+    Bytes offset;  // in the first of them
+    Bytes size;
   };
-  [[nodiscard]] std::optional<Lying> Under(const DeviceRange& range) const;
+  [[nodiscard]] std::vector<Lying> Under(const DeviceRange& range) const;
 
  private:
   struct Mapping {
@@ -78,7 +79,7 @@ class Memory {
   absl::Status Fill(Bytes size);
   [[nodiscard]] std::size_t UnitAt(const std::byte* address) const;
   absl::Status MakeWay(std::uint64_t address, Bytes size);
-  [[nodiscard]] std::optional<DeviceRange> AtHome(const DeviceRange& range) const;
+  [[nodiscard]] std::vector<DeviceRange> AtHome(const DeviceRange& range) const;
   void Serve();
 
   const Context& context_;

@@ -28,15 +28,15 @@ struct Header {
 };
 constexpr std::uint64_t kMostUnits = 1 << 16;
 
-absl::StatusOr<std::vector<UniqueFd>> ExportUnits(const Context& context, std::span<const UnitHandle> units) {
-  std::vector<UniqueFd> descriptors;
+absl::Status ExportUnits(const Context& context, std::span<const UnitHandle> units,
+                         std::vector<UniqueFd>& descriptors) {
   for (const UnitHandle unit : units) {
     int fd = -1;
     TROUPE_RETURN_IF_ERROR(context.Check(
         context.driver().cuMemExportToShareableHandle(&fd, unit, kHandleType, 0), "exporting memory"));
     descriptors.emplace_back(fd);
   }
-  return descriptors;
+  return absl::OkStatus();
 }
 
 absl::Status SendAll(UnixConnection& to, const Header& header, const std::vector<UniqueFd>& descriptors) {
@@ -98,22 +98,47 @@ absl::Status CheckWay(const Context& context, int from) {
 
 }  // namespace
 
+CudaPeerMemory::CudaPeerMemory(const Context& context, std::vector<UnitHandle> handles, MappedUnits mapped,
+                               std::vector<SharedRange::Part> parts)
+    : context_(context), handles_(std::move(handles)), mapped_(std::move(mapped)), parts_(std::move(parts)) {
+  for (const SharedRange::Part& part : parts_) size_ += part.size;
+}
+
 CudaPeerMemory::~CudaPeerMemory() {
   mapped_.reset();
   for (const UnitHandle handle : handles_) (void)context_.driver().cuMemRelease(handle);
 }
 
+std::vector<std::span<const std::byte>> CudaPeerMemory::At(Bytes offset, Bytes size) const {
+  std::vector<std::span<const std::byte>> found;
+  for (const SharedRange::Part& part : parts_) {
+    if (size == Bytes(0)) break;
+    if (offset >= part.size) {
+      offset -= part.size;
+      continue;
+    }
+    const Bytes length = std::min(size, part.size - offset);
+    found.emplace_back(mapped_->address() + (part.offset + offset).count(), length.count());
+    size -= length;
+    offset = Bytes(0);
+  }
+  return found;
+}
+
 absl::StatusOr<SharedRange> ExportRange(const Context& context, const Memory& memory,
                                         const DeviceRange& range) {
-  const std::optional<Memory::Lying> lying = memory.Under(range);
-  if (!lying) return absl::FailedPreconditionError("what lies in pieces cannot be shared as one range");
   context.Enter();
-  TROUPE_ASSIGN_OR_RETURN(const std::vector<UniqueFd> descriptors, ExportUnits(context, lying->units));
+  SharedRange shared;
+  std::vector<UniqueFd> descriptors;
+  for (const Memory::Lying& run : memory.Under(range)) {
+    shared.parts.push_back({memory.unit() * descriptors.size() + run.offset, run.size});
+    TROUPE_RETURN_IF_ERROR(ExportUnits(context, run.units, descriptors));
+  }
   TROUPE_ASSIGN_OR_RETURN(auto ends, UnixConnection::Pair());
-  TROUPE_RETURN_IF_ERROR(SendAll(ends.first, {memory.unit().count(), lying->units.size()}, descriptors));
-  UniqueFd given(fcntl(ends.second.fd(), F_DUPFD_CLOEXEC, 0));
-  if (!given.valid()) return transport::ErrnoStatus(errno, "giving device memory away");
-  return SharedRange{std::move(given), lying->offset, range.size};
+  TROUPE_RETURN_IF_ERROR(SendAll(ends.first, {memory.unit().count(), descriptors.size()}, descriptors));
+  shared.descriptor = UniqueFd(fcntl(ends.second.fd(), F_DUPFD_CLOEXEC, 0));
+  if (!shared.descriptor.valid()) return transport::ErrnoStatus(errno, "giving device memory away");
+  return shared;
 }
 
 absl::StatusOr<std::shared_ptr<const PeerMemory>> ImportRange(const Context& context, int from,
@@ -133,8 +158,9 @@ absl::StatusOr<std::shared_ptr<const PeerMemory>> ImportRange(const Context& con
                                        "asking for the unit of device memory"));
   TROUPE_ASSIGN_OR_RETURN(const Header header, ReceiveHeader(connection, Bytes(granularity)));
   const Bytes there = Bytes(header.unit) * header.count;
-  if (range.offset > there || range.size > there - range.offset) {
-    return absl::OutOfRangeError(absl::StrCat(range.size.count(), " bytes at ", range.offset.count(),
+  for (const SharedRange::Part& part : range.parts) {
+    if (part.offset <= there && part.size <= there - part.offset) continue;
+    return absl::OutOfRangeError(absl::StrCat(part.size.count(), " bytes at ", part.offset.count(),
                                               " leave the ", FormatBytes(there), " that GPU ", from,
                                               " shares"));
   }
@@ -151,7 +177,7 @@ absl::StatusOr<std::shared_ptr<const PeerMemory>> ImportRange(const Context& con
   TROUPE_ASSIGN_OR_RETURN(MappedUnits mapped,
                           MappedUnits::Map(context, 0, Bytes(header.unit), imported.handles));
   return std::make_shared<const CudaPeerMemory>(context, std::exchange(imported.handles, {}),
-                                                std::move(mapped), range.offset, range.size);
+                                                std::move(mapped), std::move(range.parts));
 }
 
 bool HasPeers(const Context& context) {

@@ -9,26 +9,23 @@
 
 namespace troupe::gpu::cuda {
 
-// Another GPU's units, mapped here. What was imported stays readable when its owner is gone.
+// Another GPU's units, mapped here, and the parts of them that are the range. What was imported stays
+// readable when its owner is gone.
 class CudaPeerMemory final : public PeerMemory {
  public:
-  CudaPeerMemory(const Context& context, std::vector<UnitHandle> handles, MappedUnits mapped, Bytes offset,
-                 Bytes size)
-      : context_(context),
-        handles_(std::move(handles)),
-        mapped_(std::move(mapped)),
-        offset_(offset),
-        size_(size) {}
+  CudaPeerMemory(const Context& context, std::vector<UnitHandle> handles, MappedUnits mapped,
+                 std::vector<SharedRange::Part> parts);
   ~CudaPeerMemory() override;
   [[nodiscard]] Bytes size() const override { return size_; }
-  [[nodiscard]] const std::byte* data() const { return mapped_->address() + offset_.count(); }
+  // Where these bytes lie, one after the other.
+  [[nodiscard]] std::vector<std::span<const std::byte>> At(Bytes offset, Bytes size) const;
 
  private:
   const Context& context_;
   const std::vector<UnitHandle> handles_;
   std::optional<MappedUnits> mapped_;
-  const Bytes offset_;
-  const Bytes size_;
+  const std::vector<SharedRange::Part> parts_;
+  Bytes size_;
 };
 
 // A descriptor for each unit under the range; they wait in a socket, whose other end is what is given away:

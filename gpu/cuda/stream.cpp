@@ -263,12 +263,16 @@ EventPtr CudaStream::CopyPeer(DeviceRange to, std::shared_ptr<const PeerMemory> 
   TROUPE_CHECK(ours != nullptr, "memory of another GPU that this device did not open");
   Operation operation = Copy(Engine::kCopyPeer, true, std::move(done));
   operation.submit = [to, ours, offset](Submission& submission) -> absl::Status {
-    if (to.size == Bytes(0)) return absl::OkStatus();
     const Context& context = submission.context();
-    return context.Check(
-        context.driver().cuMemcpyDtoDAsync(PointerOf(to.address), PointerOf(ours->data() + offset.count()),
-                                           to.size.count(), submission.stream()),
-        "copying from another GPU");
+    std::byte* there = to.address;
+    for (const std::span<const std::byte> part : ours->At(offset, to.size)) {
+      TROUPE_RETURN_IF_ERROR(
+          context.Check(context.driver().cuMemcpyDtoDAsync(PointerOf(there), PointerOf(part.data()),
+                                                           part.size(), submission.stream()),
+                        "copying from another GPU"));
+      there += part.size();
+    }
+    return absl::OkStatus();
   };
   return Push(std::move(operation));
 }
