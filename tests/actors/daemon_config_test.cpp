@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "actors/daemon/config.hpp"
+#include "tests/temporary_directory.hpp"
 
 namespace troupe::actors {
 namespace {
@@ -19,15 +20,6 @@ using testing::StartsWith;
 
 class DaemonConfigTest : public ::testing::Test {
  protected:
-  DaemonConfigTest() {
-    std::string path = (fs::temp_directory_path() / "troupe-config-XXXXXX").string();
-    if (::mkdtemp(path.data()) == nullptr) ADD_FAILURE() << "cannot make " << path;
-    directory_ = path;
-  }
-  ~DaemonConfigTest() override {
-    std::error_code ignored;
-    fs::remove_all(directory_, ignored);
-  }
   absl::Status Apply(const std::string& yaml, DaemonConfig& config) {
     std::ofstream(file()) << yaml;
     return ApplyConfigFile(file(), config);
@@ -42,10 +34,10 @@ class DaemonConfigTest : public ::testing::Test {
     EXPECT_THAT(message, StartsWith(file() + ":"));
     return message.substr(std::min(message.size(), file().size() + 1));
   }
-  std::string file() const { return (directory_ / "troupe.yaml").string(); }
+  std::string file() const { return directory_ / "troupe.yaml"; }
 
  private:
-  fs::path directory_;
+  test::TemporaryDirectory directory_;
 };
 
 const ConfigOption& Option(const std::string& key) {

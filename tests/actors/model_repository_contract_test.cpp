@@ -13,6 +13,7 @@
 #include "base/digest.hpp"
 #include "storage/disk_model_repository.hpp"
 #include "storage/model_objects.hpp"
+#include "tests/temporary_directory.hpp"
 #include "transport/fake_tensor_channel.hpp"
 #include "transport/host_region.hpp"
 
@@ -69,10 +70,7 @@ class Fake final : public Repository {
 class Stored final : public Repository {
  public:
   Stored() {
-    std::string path = (fs::temp_directory_path() / "troupe-repository-XXXXXX").string();
-    if (::mkdtemp(path.data()) == nullptr) ADD_FAILURE() << "cannot make " << path;
-    directory_ = path;
-    auto objects = storage::DiskModelRepository::At((directory_ / "models").string());
+    auto objects = storage::DiskModelRepository::At(directory_ / "models");
     EXPECT_TRUE(objects.ok()) << objects.status();
     objects_ = *std::move(objects);
     auto host = storage::HostSegments::Create({.name = "repository-contract", .budget = MiB(4)});
@@ -83,16 +81,14 @@ class Stored final : public Repository {
     fs::create_symlink(
         fs::absolute(fs::path(build == nullptr ? "build/release" : build) / "bin/troupe-import"),
         directory_ / "importer");
-    options.import_program = (directory_ / "importer").string();
-    options.work_directory = (directory_ / "work").string();
+    options.import_program = directory_ / "importer";
+    options.work_directory = directory_ / "work";
     repository_ =
         std::make_unique<StoredModelRepository>(std::move(options), *objects_, host_.get(), channel_);
   }
   ~Stored() override {
     repository_.reset();
     objects_.reset();
-    std::error_code ignored;
-    fs::remove_all(directory_, ignored);
   }
   ModelRepository& get() override { return *repository_; }
   proto::FunctionRecord AddModel(const std::string& name) override {
@@ -123,7 +119,7 @@ class Stored final : public Repository {
   [[nodiscard]] Bytes unreleased() const override { return channel_.used(); }
 
  private:
-  fs::path directory_;
+  test::TemporaryDirectory directory_;
   std::unique_ptr<storage::DiskModelRepository> objects_;
   std::unique_ptr<storage::HostSegments> host_;
   transport::FakeTensorChannel channel_{transport::FakeTensorChannel::NewWorld(), MiB(4)};

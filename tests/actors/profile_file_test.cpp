@@ -8,6 +8,8 @@
 #include <fstream>
 #include <thread>
 
+#include "tests/temporary_directory.hpp"
+
 namespace troupe::actors::profile_file_test {
 namespace {
 
@@ -15,11 +17,6 @@ using testing::HasSubstr;
 
 class ProfileFileTest : public testing::Test {
  protected:
-  ProfileFileTest() {
-    std::string name = (std::filesystem::temp_directory_path() / "profiles-XXXXXX").string();
-    directory = mkdtemp(name.data());
-  }
-  ~ProfileFileTest() override { std::filesystem::remove_all(directory); }
   static proto::NodeProfiles Of(double nanos) {
     proto::NodeProfiles profiles;
     profiles.set_format_version(1);
@@ -27,9 +24,9 @@ class ProfileFileTest : public testing::Test {
     profiles.add_models()->set_model("m");
     return profiles;
   }
-  [[nodiscard]] std::string path() const { return directory + "/profiles"; }
+  [[nodiscard]] std::string path() const { return directory / "profiles"; }
 
-  std::string directory;
+  test::TemporaryDirectory directory;
   std::vector<absl::Status> errors;  // written by the pool's thread: read when the pool is gone
   std::function<void(const absl::Status&)> note = [this](const absl::Status& e) { errors.push_back(e); };
 };
@@ -64,7 +61,7 @@ TEST_F(ProfileFileTest, DamageIsTold) {
 TEST_F(ProfileFileTest, ADirectoryThatIsNotThereIsAnErrorAndNoMore) {
   {
     WorkPool pool(1);
-    ProfileFile file(directory + "/none/profiles", pool, note);
+    ProfileFile file(directory / "none/profiles", pool, note);
     file.Save(Of(1));
     std::atomic<bool> done{false};
     ASSERT_TRUE(pool.Post([&] { done = true; }).ok());

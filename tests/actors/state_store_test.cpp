@@ -3,11 +3,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <filesystem>
 #include <fstream>
 #include <optional>
+
+#include "tests/temporary_directory.hpp"
 
 namespace troupe::actors {
 namespace {
@@ -16,14 +17,8 @@ using testing::HasSubstr;
 
 class StateStoreTest : public testing::Test {
  protected:
-  StateStoreTest() {
-    std::string name = (std::filesystem::temp_directory_path() / "troupe-states-XXXXXX").string();
-    directory_ = mkdtemp(name.data());
-  }
-  ~StateStoreTest() override { std::filesystem::remove_all(directory_); }
-
   StateStore Open() {
-    return StateStore({.channel = nullptr, .directory = directory_, .capacity = Bytes(100)});
+    return StateStore({.channel = nullptr, .directory = directory_.path(), .capacity = Bytes(100)});
   }
   static proto::StateImage Image(const std::string& function, const std::string& bytes) {
     proto::StateImage image;
@@ -52,9 +47,9 @@ class StateStoreTest : public testing::Test {
     store.Load(nullptr, function, {Spec(size)}, [&](auto kept) { out = std::move(kept); });
     return *out;
   }
-  std::string File(const std::string& function) { return StateFile(directory_, function); }
+  std::string File(const std::string& function) { return StateFile(directory_.path(), function); }
 
-  std::string directory_;
+  test::TemporaryDirectory directory_;
 };
 
 TEST_F(StateStoreTest, WhatWasSavedIsLoadedByTheNext) {
@@ -82,9 +77,9 @@ TEST_F(StateStoreTest, NothingFromDiskIsTrusted) {
   };
   std::filesystem::copy(File("f/1@5"), File("g/1@5"));
   EXPECT_THAT(refused("g/1@5", 4), HasSubstr("is of 'f/1@5'"));
-  std::filesystem::copy(File("f/1@5"), directory_ + "/aside");
+  std::filesystem::copy(File("f/1@5"), directory_ / "aside");
   EXPECT_THAT(refused("f/1@5", 5), HasSubstr("other tensors than the function declares"));
-  std::filesystem::copy(directory_ + "/aside", File("f/1@5"));
+  std::filesystem::copy(directory_ / "aside", File("f/1@5"));
   std::filesystem::resize_file(File("f/1@5"), std::filesystem::file_size(File("f/1@5")) - 1);
   EXPECT_THAT(refused("f/1@5", 4), HasSubstr("is damaged"));
   std::ofstream(File("f/1@5")) << "";

@@ -17,8 +17,8 @@
 #include "actors/core/message_types.hpp"
 #include "actors/seams/fake_worker_link.hpp"
 #include "actors/seams/process_worker_link.hpp"
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/gpu_worker/host_copies.hpp"
-#include "tests/unit/gpu_worker/temp_directory.hpp"
 #include "transport/liveness.hpp"
 #include "transport/unix_socket.hpp"
 
@@ -147,7 +147,7 @@ class Process final : public Site {
     auto& command = options_.command;
     command.program = std::string(build == nullptr ? "build/release" : build) + "/bin/troupe-gpu-worker";
     command.device = "virtual:0";
-    command.socket = directory_.File("worker-0.sock");
+    command.socket = directory_ / "worker-0.sock";
     command.node = "n1";
     command.arena = MiB(8);
     command.allow_faults = true;
@@ -193,13 +193,13 @@ class Process final : public Site {
     auto listener = transport::UnixListener::Listen(options_.command.socket);
     ASSERT_TRUE(listener.ok()) << listener.status();
     // The file stays when the one who listens does not end in good order.
-    std::filesystem::rename(options_.command.socket, directory_.File("kept"));
+    std::filesystem::rename(options_.command.socket, directory_ / "kept");
     *listener = transport::UnixListener();
-    std::filesystem::rename(directory_.File("kept"), options_.command.socket);
+    std::filesystem::rename(directory_ / "kept", options_.command.socket);
   }
 
  private:
-  gpu::test::TempDirectory directory_;
+  test::TemporaryDirectory directory_;
   ProcessWorkerOptions options_;
   std::shared_ptr<transport::HostRegion> host_;
   transport::LinkBuckets links_ = *gpu::CreateNodeLinks(1, {6e9});

@@ -54,7 +54,7 @@ struct End {
 };
 
 End EndOf(CudaHarness& harness) {
-  const std::string log = harness.directory.File("log");
+  const std::string log = harness.directory / "log";
   const int fd = open(log.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
   harness.command.log = fd;
   End end;
@@ -154,7 +154,7 @@ TEST(CudaWorker, EachTroubleHasItsExitCodeAndItsLine) {
 
 TEST(CudaWorker, WithoutADriverItSaysSo) {
   CudaHarness harness;
-  std::ofstream(harness.directory.File("libcuda.so.1")) << "no library";
+  std::ofstream(harness.directory / "libcuda.so.1") << "no library";
   const WorkerMachine machine(harness.directory.path(), "");
   const End end = EndOf(harness);
   EXPECT_EQ(end.code, kExitNoDriver);

@@ -9,6 +9,7 @@
 #include "base/digest.hpp"
 #include "base/status.hpp"
 #include "gpu/import/model_check.hpp"
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/gpu_import/onnx_builder.hpp"
 
 namespace troupe::gpu::test {
@@ -20,13 +21,9 @@ using testing::HasSubstr;
 class CanonicalFilesTest : public testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = testing::TempDir() + "canonicalXXXXXX";
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
     const std::string file = SmallNetwork().File();
     imported_ = *ReadOnnx(AsBytes(file), {});
   }
-  void TearDown() override { fs::remove_all(folder_); }
 
   absl::Status Changed(const std::function<void(proto::Model&)>& change) {
     proto::Model model = imported_.model;
@@ -34,7 +31,8 @@ class CanonicalFilesTest : public testing::Test {
     return CheckModel(model, imported_.weights.size());
   }
 
-  fs::path folder_;
+  const troupe::test::TemporaryDirectory place_;
+  const fs::path folder_ = place_.path();
   ImportedModel imported_;
 };
 

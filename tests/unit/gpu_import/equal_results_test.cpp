@@ -14,6 +14,7 @@
 #include "base/random.hpp"
 #include "gpu/engine/plan.hpp"
 #include "gpu/import/import_model.hpp"
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/gpu_import/onnx_builder.hpp"
 
 namespace troupe::gpu::test {
@@ -217,8 +218,8 @@ TEST(EqualResults, ShapeArithmetic) {
 // The networks of examples/make_models.py, small: residuals, attention, detection.
 TEST(EqualResults, MadeNetworks) {
   namespace fs = std::filesystem;
-  std::string folder = testing::TempDir() + "madeXXXXXX";
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const troupe::test::TemporaryDirectory place;
+  const std::string& folder = place.path();
   const std::string command = "./examples/make_models.py --output " + folder + " --size 32 ";
   if (std::system((command + "mlp noop bert-tiny resnet18 > /dev/null 2>&1").c_str()) != 0 ||
       std::system(("./examples/make_models.py --output " + folder + " --size 64 detector > /dev/null 2>&1")
@@ -231,7 +232,6 @@ TEST(EqualResults, MadeNetworks) {
     std::ifstream file(fs::path(folder) / (std::string(name) + ".onnx"), std::ios::binary);
     ExpectEqualResults({std::istreambuf_iterator<char>(file), {}}, 2, fewer);
   }
-  fs::remove_all(folder);
 }
 
 }  // namespace

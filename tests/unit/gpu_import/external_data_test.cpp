@@ -6,6 +6,7 @@
 
 #include <fstream>
 
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/gpu_import/onnx_builder.hpp"
 
 namespace troupe::gpu::test {
@@ -17,15 +18,11 @@ using testing::HasSubstr;
 class ExternalDataTest : public testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = testing::TempDir() + "externalXXXXXX";
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    root_ = pattern;
     fs::create_directories(root_ / "model" / "sub");
     Write(root_ / "secret", "top secret bytes");
     Write(root_ / "model" / "data.bin", "0123456789abcdef");
     Write(root_ / "model" / "sub" / "data.bin", "nested");
   }
-  void TearDown() override { fs::remove_all(root_); }
 
   static void Write(const fs::path& path, const std::string& text) { std::ofstream(path) << text; }
   absl::StatusOr<std::string> Read(const std::string& location, std::uint64_t offset = 0,
@@ -37,7 +34,8 @@ class ExternalDataTest : public testing::Test {
     return read.ok() ? "" : std::string(read.status().message());
   }
 
-  fs::path root_;
+  const troupe::test::TemporaryDirectory place_;
+  const fs::path root_ = place_.path();
 };
 
 TEST_F(ExternalDataTest, ReadsARange) {

@@ -14,6 +14,7 @@
 
 #include "gpu/import/canonical_files.hpp"
 #include "gpu/import/jail.hpp"
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/gpu_import/onnx_builder.hpp"
 
 namespace troupe::gpu::test {
@@ -34,12 +35,8 @@ class ImportRunnerTest : public testing::Test {
   void SetUp() override {
     const char* build = std::getenv("TROUPE_BUILD_DIR");
     program_ = fs::path(build == nullptr ? "build/release" : build) / "bin" / "troupe-import";
-    std::string pattern = testing::TempDir() + "importXXXXXX";
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
     fs::create_directory(folder_ / "out");
   }
-  void TearDown() override { fs::remove_all(folder_); }
 
   absl::StatusOr<ImportReport> Import(const std::string& file, const ImportLimits& limits = {}) {
     std::ofstream(folder_ / "model.onnx", std::ios::binary) << file;
@@ -53,7 +50,9 @@ class ImportRunnerTest : public testing::Test {
     return RunImport(path, folder_ / "model.onnx", folder_ / "out", limits);
   }
 
-  fs::path program_, folder_;
+  const troupe::test::TemporaryDirectory place_;
+  const fs::path folder_ = place_.path();
+  fs::path program_;
 };
 
 TEST_F(ImportRunnerTest, ImportsASoundModel) {

@@ -38,7 +38,7 @@ class PeerCopies : public testing::TestWithParam<const char*> {
     borrower_.links = *transport::LinkBuckets::Open(transport::UniqueFd(dup(lender_.links.fd())));
     borrower_.command.gpu = 1;
     borrower_.command.device = "virtual:1";
-    borrower_.command.socket = lender_.directory.File("worker-1");
+    borrower_.command.socket = lender_.directory / "worker-1";
     lender_.command.group = borrower_.command.group = MiB(2);
     lender_.command.addresses = borrower_.command.addresses = GetParam();
     lent_copy_ = PlaceSmall(*lender_.host, "m", 1, kWeights, kRead);

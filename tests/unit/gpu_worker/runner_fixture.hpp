@@ -17,8 +17,8 @@
 #include "gpu/device/virtual_device.hpp"
 #include "gpu/worker/runner.hpp"
 #include "gtest/gtest.h"
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/gpu_worker/host_copies.hpp"
-#include "tests/unit/gpu_worker/temp_directory.hpp"
 #include "transport/steady_clock.hpp"
 
 namespace troupe::gpu::test {
@@ -85,7 +85,7 @@ class RunnerTest : public testing::Test {
         [this](const auto& digest, const auto& status) { runner_->ModelChanged(digest, status); },
         [this](const auto& digest) { return runner_->Wants(digest); });
     transport::LocalChannel::Options channel;
-    channel.socket = directory_.File("arena");
+    channel.socket = directory_ / "arena";
     channel.capacity = MiB(4);
     channel_ = *transport::LocalChannel::Create(channel);
     transport::HostRegion::Options region;
@@ -157,7 +157,7 @@ class RunnerTest : public testing::Test {
     return values;
   }
 
-  TempDirectory directory_;
+  troupe::test::TemporaryDirectory directory_;
   std::shared_ptr<Gatekeeper> gate_ = std::make_shared<Gatekeeper>();
   WorkerLimits limits_;
   transport::MemoryFile page_ = *CreateControlPage(1);

@@ -253,7 +253,7 @@ TEST_F(StateTest, LargeStateTravelsThroughTheArena) {
 
 TEST_F(StateTest, WhatCannotBeReadDoesNotCome) {
   proto::StateImage image = Image("f");
-  image.mutable_tensors(0)->mutable_data()->mutable_arena()->set_socket(directory_.File("nobody"));
+  image.mutable_tensors(0)->mutable_data()->mutable_arena()->set_socket(directory_ / "nobody");
   image.mutable_tensors(0)->mutable_data()->mutable_arena()->set_length(16);
   Bring(1, {image});
   Add(2, "f", 1);  // behind it

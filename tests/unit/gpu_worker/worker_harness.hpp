@@ -16,8 +16,8 @@
 #include "gpu/worker/link_reader.hpp"
 #include "gpu/worker/worker_client.hpp"
 #include "gpu/worker/worker_process.hpp"
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/gpu_worker/host_copies.hpp"
-#include "tests/unit/gpu_worker/temp_directory.hpp"
 #include "transport/arena_client.hpp"
 #include "transport/host_region.hpp"
 #include "transport/local_channel.hpp"
@@ -101,7 +101,7 @@ class WorkerHarness {
   WorkerHarness() {
     const char* build = std::getenv("TROUPE_BUILD_DIR");
     command.program = std::string(build == nullptr ? "build/release" : build) + "/bin/troupe-gpu-worker";
-    command.socket = directory.File("worker");
+    command.socket = directory / "worker";
     command.node = "n1";
     command.arena = MiB(8);
     command.allow_faults = true;
@@ -150,7 +150,7 @@ class WorkerHarness {
     return *std::move(value);
   }
 
-  TempDirectory directory;
+  troupe::test::TemporaryDirectory directory;
   WorkerCommand command;
   std::unique_ptr<transport::HostRegion> host;
   transport::MemoryFile memory;

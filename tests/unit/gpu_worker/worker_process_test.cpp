@@ -59,7 +59,7 @@ TEST(WorkerProcess, LargeOutputsLieInItsArenaUntilReleased) {
   const auto copy = PlaceSmall(*harness.host, "m");
   const std::int64_t rows = 16 << 10;  // 256 KiB, inputs in an arena of the daemon's
   transport::LocalChannel::Options options;
-  options.socket = harness.directory.File("daemon-arena");
+  options.socket = harness.directory / "daemon-arena";
   options.capacity = MiB(2);
   auto channel = WorkerHarness::Value(transport::LocalChannel::Create(options));
   proto::Tensor input = SmallInput(rows);
@@ -91,7 +91,7 @@ TEST(WorkerProcess, LargeOutputsLieInItsArenaUntilReleased) {
 TEST(WorkerProcess, AKilledWorkerIsReportedWithWhatItWrote) {
   WorkerHarness harness;
   harness.command.compute = "timed";
-  const std::string profile = harness.directory.File("profile");
+  const std::string profile = harness.directory / "profile";
   std::ofstream(profile) << "default 1m\n";
   harness.command.profile = profile;
   Link link = harness.StartAndAdopt();

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/shell/fake_admin_client.hpp"
 
 namespace troupe::shell {
@@ -62,15 +63,14 @@ TEST(Completion, OptionsOnce) {
 }
 
 TEST(Completion, FilesAlsoBehindATensorsName) {
-  std::string name = (std::filesystem::temp_directory_path() / "troupe-complete-XXXXXX").string();
-  const std::string folder = mkdtemp(name.data());
+  const test::TemporaryDirectory place;
+  const std::string& folder = place.path();
   std::filesystem::create_directory(folder + "/sub");
   std::ofstream(folder + "/my x.npy");
   EXPECT_THAT(CompletionsOf("infer digits --input image=" + folder + "/m"),
               ElementsAre("image=" + folder + "/my x.npy"));
   EXPECT_THAT(CompletionsOf("function deploy a " + folder + "/"),
               ElementsAre(folder + "/my x.npy", folder + "/sub/"));
-  std::filesystem::remove_all(folder);
 }
 
 TEST(Completion, NamesAreAskedOnceForAWhileAndNeverFail) {

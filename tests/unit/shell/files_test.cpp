@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "shell/inputs/npy.hpp"
+#include "tests/temporary_directory.hpp"
 
 namespace troupe::shell {
 namespace {
@@ -16,14 +17,9 @@ using testing::HasSubstr;
 
 class Files : public testing::Test {
  protected:
-  Files() {
-    std::string name = (std::filesystem::temp_directory_path() / "troupe-files-XXXXXX").string();
-    folder_ = mkdtemp(name.data());
-  }
-  ~Files() override { std::filesystem::remove_all(folder_); }
-  [[nodiscard]] std::string Path(const std::string& name) const { return folder_ + "/" + name; }
+  [[nodiscard]] std::string Path(const std::string& name) const { return folder_ / name; }
 
-  std::string folder_;
+  test::TemporaryDirectory folder_;
 };
 
 TEST_F(Files, AreReadWholeAndBounded) {
@@ -31,7 +27,7 @@ TEST_F(Files, AreReadWholeAndBounded) {
   EXPECT_EQ(*ReadFile(Path("a"), Bytes(7)), "content");
   EXPECT_THAT(std::string(ReadFile(Path("a"), Bytes(6)).status().message()), HasSubstr("at most 6 B"));
   EXPECT_THAT(std::string(ReadFile(Path("none"), KiB(1)).status().message()), HasSubstr("No such file"));
-  EXPECT_THAT(std::string(ReadFile(folder_, KiB(1)).status().message()), HasSubstr("no regular file"));
+  EXPECT_THAT(std::string(ReadFile(folder_.path(), KiB(1)).status().message()), HasSubstr("no regular file"));
   ASSERT_EQ(mkfifo(Path("pipe").c_str(), 0600), 0);
   EXPECT_THAT(std::string(ReadFile(Path("pipe"), KiB(1)).status().message()), HasSubstr("no regular file"));
 }

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/shell/fake_admin_client.hpp"
 
 namespace troupe::shell {
@@ -15,16 +16,14 @@ using Request = proto::AdminRequest;
 
 struct RegistryVerbTest : testing::Test {
   RegistryVerbTest() {
-    std::string name = (std::filesystem::temp_directory_path() / "troupe-registry-XXXXXX").string();
-    folder = mkdtemp(name.data());
     std::ofstream(folder + "/digits.onnx") << "an ONNX file";
     std::ofstream(folder + "/empty.onnx");
     std::ofstream(folder + "/flow.yaml") << "name: flow\n";
     std::ofstream(folder + "/binary.yaml") << "\xFF\xFE";
   }
-  ~RegistryVerbTest() override { std::filesystem::remove_all(folder); }
 
-  std::string folder;
+  const test::TemporaryDirectory place;
+  const std::string folder = place.path();
   Harness troupe;
 };
 

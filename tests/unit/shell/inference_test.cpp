@@ -8,6 +8,7 @@
 
 #include "shell/inputs/files.hpp"
 #include "shell/inputs/npy.hpp"
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/shell/fake_admin_client.hpp"
 
 namespace troupe::shell {
@@ -18,8 +19,6 @@ using Request = proto::AdminRequest;
 
 struct InferenceTest : testing::Test {
   InferenceTest() {
-    std::string name = (std::filesystem::temp_directory_path() / "troupe-infer-XXXXXX").string();
-    folder = mkdtemp(name.data());
     std::ofstream(folder + "/x.json") << "[[1, 2]]";
     std::ofstream(folder + "/wide.json") << "[[1, 2, 3]]";
     proto::AdminReply reply;
@@ -38,10 +37,10 @@ struct InferenceTest : testing::Test {
     output.mutable_spec()->add_shape(3);
     output.mutable_data()->set_inlined("\x01\x02\x03");
   }
-  ~InferenceTest() override { std::filesystem::remove_all(folder); }
   ExitCode Run(const std::string& rest) { return troupe.Run("infer digits " + rest); }
 
-  std::string folder;
+  const test::TemporaryDirectory place;
+  const std::string folder = place.path();
   Harness troupe;
 };
 

@@ -11,8 +11,8 @@
 #include "base/status.hpp"
 #include "storage/fake_model_repository.hpp"
 #include "tests/unit/storage/child_test.hpp"
+#include "tests/unit/storage/files.hpp"
 #include "tests/unit/storage/small_file_system.hpp"
-#include "tests/unit/storage/temporary_directory.hpp"
 
 namespace troupe::storage {
 namespace {

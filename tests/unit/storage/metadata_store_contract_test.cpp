@@ -13,7 +13,7 @@
 #include "proto/workflow.pb.h"
 #include "storage/fake_metadata_store.hpp"
 #include "storage/rocks_metadata_store.hpp"
-#include "tests/unit/storage/temporary_directory.hpp"
+#include "tests/unit/storage/files.hpp"
 
 namespace troupe::storage {
 namespace {

@@ -11,7 +11,7 @@
 #include "storage/disk_model_repository.hpp"
 #include "storage/fake_model_repository.hpp"
 #include "storage/model_objects.hpp"
-#include "tests/unit/storage/temporary_directory.hpp"
+#include "tests/unit/storage/files.hpp"
 
 namespace troupe::storage {
 namespace {

@@ -19,8 +19,8 @@
 
 #include "base/status.hpp"
 #include "tests/unit/storage/child_test.hpp"
+#include "tests/unit/storage/files.hpp"
 #include "tests/unit/storage/small_file_system.hpp"
-#include "tests/unit/storage/temporary_directory.hpp"
 
 namespace troupe::storage {
 namespace {

@@ -1,20 +1,19 @@
-// A directory of its own for a test, removed with all that is in it.
+// A directory of a test's own, gone with all that is in it.
 #pragma once
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <system_error>
 
-namespace troupe::storage {
+namespace troupe::test {
 
+// Its path is short: sockets may lie in it.
 class TemporaryDirectory {
  public:
-  TemporaryDirectory() : path_((std::filesystem::temp_directory_path() / "troupe-storage-XXXXXX").string()) {
+  TemporaryDirectory() : path_((std::filesystem::temp_directory_path() / "troupe-test-XXXXXX").string()) {
     if (::mkdtemp(path_.data()) == nullptr) ADD_FAILURE() << "cannot make " << path_;
   }
   ~TemporaryDirectory() {
@@ -30,13 +29,4 @@ class TemporaryDirectory {
   std::string path_;
 };
 
-inline std::string ReadAll(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-inline void WriteFile(const std::string& path, const std::string& text) {
-  std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
-}
-
-}  // namespace troupe::storage
+}  // namespace troupe::test
