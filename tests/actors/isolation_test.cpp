@@ -11,7 +11,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using testing::Each;
 using testing::IsEmpty;
 using testing::UnorderedElementsAre;
 
