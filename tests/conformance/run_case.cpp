@@ -102,7 +102,7 @@ std::vector<Constant> WithModelTypes(std::vector<Constant> tensors,
   return tensors;
 }
 
-absl::Status RunSet(const ImportedModel& imported, DataSet set) {
+absl::Status RunSet(const ImportedModel& imported, DataSet set, const PlanMaker& make) {
   set.inputs = WithModelTypes(std::move(set.inputs), imported.model.inputs());
   set.outputs = WithModelTypes(std::move(set.outputs), imported.model.outputs());
   const std::vector<Constant>& given = set.inputs;
@@ -113,8 +113,7 @@ absl::Status RunSet(const ImportedModel& imported, DataSet set) {
     spec.mutable_shape()->Assign(given[i].shape.begin(), given[i].shape.end());
     specs.push_back(std::move(spec));
   }
-  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<Plan> plan,
-                          Plan::Build(imported.model, imported.weights, specs, 1));
+  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<Plan> plan, make(imported.model, imported.weights, specs, 1));
   PlanBindings bindings;
   Buffer weights(imported.weights.size());
   std::copy(imported.weights.begin(), imported.weights.end(), weights.data());
@@ -175,7 +174,7 @@ absl::StatusOr<ImportedModel> Import(const onnx::ModelProto& model) {
 
 }  // namespace
 
-absl::Status RunCase(const OnnxCase& test, RunNotes& notes) {
+absl::Status RunCase(const OnnxCase& test, RunNotes& notes, const PlanMaker& make) {
   TROUPE_ASSIGN_OR_RETURN(std::vector<DataSet> sets, LoadDataSets(test));
   if (sets.empty()) return absl::NotFoundError("the case has no data");
   TROUPE_ASSIGN_OR_RETURN(const ImportedModel imported, Import(test.model));
@@ -183,14 +182,14 @@ absl::Status RunCase(const OnnxCase& test, RunNotes& notes) {
     if (static_cast<int>(sets[i].inputs.size()) != imported.model.inputs_size()) {
       return absl::FailedPreconditionError("the number of inputs differs");
     }
-    absl::Status status = RunSet(imported, sets[i]);
+    absl::Status status = RunSet(imported, sets[i], make);
     if (absl::StrContains(status.message(), "must be known when the plan is made")) {
       notes.constant_shapes = true;
       onnx::ModelProto model = test.model;
       DataSet set = sets[i];
       MakeConstant(model, set, test.folder / absl::StrCat("test_data_set_", i));
       TROUPE_ASSIGN_OR_RETURN(const ImportedModel constant, Import(model));
-      status = RunSet(constant, std::move(set));
+      status = RunSet(constant, std::move(set), make);
     }
     TROUPE_RETURN_IF_ERROR(status);
   }

@@ -1,7 +1,12 @@
 // Runs one case through the importer's reader and a plan, and compares.
 #pragma once
 
+#include <functional>
+#include <memory>
+#include <span>
+
 #include "absl/status/status.h"
+#include "gpu/engine/plan.hpp"
 #include "tests/conformance/onnx_case.hpp"
 
 namespace troupe::gpu::conformance {
@@ -13,8 +18,14 @@ struct RunNotes {
   bool constant_shapes = false;
 };
 
+// Makes what runs the case: the CPU's plan, or one of another device.
+using PlanMaker = std::function<absl::StatusOr<std::unique_ptr<Plan>>(
+    const proto::Model& model, std::span<const std::byte> weights, std::span<const proto::TensorSpec> inputs,
+    int threads)>;
+
 // OK when every output of every data set has the expected type and shape, and values within rtol 1e-3 and
 // atol 1e-5 (integers and truth values: equal; FP16 and BF16: within their precision).
-[[nodiscard]] absl::Status RunCase(const OnnxCase& test, RunNotes& notes);
+[[nodiscard]] absl::Status RunCase(const OnnxCase& test, RunNotes& notes,
+                                   const PlanMaker& make = Plan::Build);
 
 }  // namespace troupe::gpu::conformance

@@ -44,6 +44,8 @@ TROUPE_BODY void RunLayerNorm(const LayerNormArguments& a, std::int64_t row, Tea
   const float inverse = 1.0F / sqrtf(team.Sum(squares) / static_cast<float>(a.n) + a.epsilon);
   for (std::int64_t k = team.lane(); k < a.n; k += team.lanes())
     out[k] = (in[k] - mean) * inverse * a.scale[k] + (a.shift == nullptr ? 0.0F : a.shift[k]);
+  if (team.lane() == 0 && a.mean != nullptr) a.mean[row] = mean;
+  if (team.lane() == 0 && a.inverse != nullptr) a.inverse[row] = inverse;
 }
 
 TROUPE_BODY float FoldStep(ReduceOp op, float so_far, float x) {

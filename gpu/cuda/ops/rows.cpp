@@ -33,7 +33,7 @@ Made MakeSoftmax(const GpuStep& step) {
 
 Made MakeLayerNorm(const GpuStep& step) {
   if (!IsFp32(step.in)) return NotCovered(step, proto::DataType_Name(step.in[0].type));
-  if (step.ctx.step.outputs_size() > 1) return NotCovered(step, "its mean and deviation as outputs");
+  if (!IsFp32(step.out)) return NotCovered(step, "statistics of another type");
   const Shape& shape = step.in[0].shape;
   TROUPE_ASSIGN_OR_RETURN(const std::int64_t axis,
                           NormalizeAxis(step.ctx, step.ctx.Int("axis", -1), shape.size()));
@@ -48,6 +48,8 @@ Made MakeLayerNorm(const GpuStep& step) {
         now.out = MutableData<float>(out[0]);
         now.scale = Data<float>(in[1]);
         now.shift = Present(in, 2) ? Data<float>(in[2]) : nullptr;
+        now.mean = out.size() > 1 ? MutableData<float>(out[1]) : nullptr;
+        now.inverse = out.size() > 2 ? MutableData<float>(out[2]) : nullptr;
         return launch.tools.kernels->Launch(launch.stream, now);
       },
       0);

@@ -1,0 +1,81 @@
+// A plan of a device where the CPU's is expected: brings everything there, runs, brings the outputs back.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/status.hpp"
+#include "gpu/device/device.hpp"
+#include "gpu/engine/plan.hpp"
+
+namespace troupe::gpu::test {
+
+class GpuPlan final : public Plan {
+ public:
+  static absl::StatusOr<std::unique_ptr<Plan>> Make(Device& device, const proto::Model& model,
+                                                    std::span<const std::byte> weights,
+                                                    std::span<const proto::TensorSpec> inputs) {
+    auto made = std::make_unique<GpuPlan>(device);
+    TROUPE_ASSIGN_OR_RETURN(made->plan_, device.Prepare(model, weights, inputs));
+    made->outputs_.assign(made->plan_->outputs().begin(), made->plan_->outputs().end());
+    return made;
+  }
+  explicit GpuPlan(Device& device) : device_(device), stream_(device.MakeStream()) {}
+
+  // Nothing of the run is kept on the host.
+  [[nodiscard]] Bytes activation_bytes() const override { return Bytes(0); }
+  [[nodiscard]] std::span<const proto::TensorSpec> outputs() const override { return outputs_; }
+  [[nodiscard]] Bytes output_bytes(std::size_t i) const override { return plan_->output_bytes(i); }
+  [[nodiscard]] std::size_t step_count() const override { return plan_->step_count(); }
+  [[nodiscard]] const StepWeights& step_weights(std::size_t) const override { return none_; }
+
+  absl::StatusOr<std::vector<proto::TensorSpec>> Run(const PlanBindings& bindings) override {
+    Ranges ranges{device_};
+    LaunchArguments arguments;
+    TROUPE_ASSIGN_OR_RETURN(arguments.weights, ranges.Take(plan_->weights_bytes()));
+    TROUPE_ASSIGN_OR_RETURN(arguments.activations, ranges.Take(plan_->activation_bytes()));
+    stream_->CopyIn(arguments.weights, {bindings.weights, plan_->weights_bytes().count()}, nullptr);
+    for (std::size_t i = 0; i < plan_->inputs().size(); ++i) {
+      TROUPE_ASSIGN_OR_RETURN(const DeviceRange range, ranges.Take(plan_->input_bytes(i)));
+      stream_->CopyIn(range, {bindings.inputs[i], range.size.count()}, nullptr);
+      arguments.inputs.push_back(range);
+    }
+    for (std::size_t i = 0; i < outputs_.size(); ++i) {
+      TROUPE_ASSIGN_OR_RETURN(const DeviceRange range, ranges.Take(plan_->output_bytes(i)));
+      arguments.outputs.push_back(range);
+    }
+    const EventPtr ran = stream_->Launch(plan_, arguments, nullptr);
+    for (std::size_t i = 0; i < outputs_.size(); ++i)
+      stream_->CopyOut({bindings.outputs[i], output_bytes(i).count()}, arguments.outputs[i], nullptr);
+    const absl::Status status = ran->Wait(kLongest);
+    const EventPtr rest = stream_->CopyWithin(arguments.weights.Part(Bytes(0), Bytes(0)),
+                                              arguments.weights.Part(Bytes(0), Bytes(0)), nullptr);
+    TROUPE_RETURN_IF_ERROR(rest->Wait(kLongest));
+    TROUPE_RETURN_IF_ERROR(status);
+    return outputs_;
+  }
+
+ private:
+  static constexpr Duration kLongest = std::chrono::minutes(2);
+  // Freed with the run, behind all that uses them.
+  struct Ranges {
+    Device& device;
+    std::vector<DeviceRange> taken;
+    explicit Ranges(Device& owner) : device(owner) {}
+    ~Ranges() {
+      for (const DeviceRange& range : taken) device.Free(range);
+    }
+    absl::StatusOr<DeviceRange> Take(Bytes size) {
+      TROUPE_ASSIGN_OR_RETURN(const DeviceRange range, device.Allocate(size));
+      taken.push_back(range);
+      return range;
+    }
+  };
+  Device& device_;
+  std::unique_ptr<Stream> stream_;
+  std::shared_ptr<DevicePlan> plan_;
+  std::vector<proto::TensorSpec> outputs_;
+  StepWeights none_;
+};
+
+}  // namespace troupe::gpu::test
