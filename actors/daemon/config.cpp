@@ -221,8 +221,11 @@ const std::vector<ConfigOption>& ConfigOptions() {
        Text(&C::arena_root)},
       {"host-id", "identity of this host: daemons with the same one share memory (default: the kernel's)",
        false, Text(&C::host_id)},
-      {"gpus", "virtual GPUs of a node", false, Number(&C::gpus, 1, 64)},
-      {"gpu-memory", "memory of each virtual GPU", false, Size(&C::gpu_memory)},
+      {"device", "virtual GPUs, or the machine's own (cuda, from number 0 on)", false,
+       OneOf(&C::device, {"virtual", "cuda"})},
+      {"gpus", "GPUs of a node", false, Number(&C::gpus, 1, 64)},
+      {"gpu-memory", "memory of each virtual GPU; of a real one what workers take of it at their start",
+       false, Size(&C::gpu_memory)},
       {"link-bandwidth", "bytes per second between host and each virtual GPU; 0: no limit", false, SetLink},
       {"compute", "real (results by oneDNN) or timed (as long as a profile says)", false,
        OneOf(&C::compute, {"real", "timed"})},
@@ -350,6 +353,10 @@ absl::Status CompleteConfig(DaemonConfig& config) {
   TROUPE_RETURN_IF_ERROR(CompletePolicies(config));
   TROUPE_ASSIGN_OR_RETURN(const node::Topology topology, node::Topology::Parse(config.topology));
   TROUPE_RETURN_IF_ERROR(topology.Check(config.gpus));
+  if (config.device != "virtual" && config.compute != "real") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--compute ", config.compute, ": --device ", config.device, " computes real results"));
+  }
   for (const auto& [what, address] : {std::pair<std::string, std::string>{"listen", config.listen},
                                       {"http", config.http},
                                       {"operations", config.operations}}) {

@@ -36,7 +36,8 @@ struct DaemonConfig {
   // Daemons with the same one share memory; others fetch over the network. Default: what the kernel says.
   std::string host_id;
 
-  unsigned gpus = 1;  // virtual ones, unless devices are named
+  std::string device = "virtual";  // or cuda: the driver's GPUs, from number 0 on
+  unsigned gpus = 1;
   Bytes gpu_memory = GiB(1);
   BytesPerSecond link{6e9};
   std::string compute = "real";

@@ -58,7 +58,10 @@ class NodeRole final : public Role {
     StoredModelRepository::Options repository;
     repository.import_program = config.bin + "/troupe-import";
     repository.work_directory = config.data + "/fetch";
-    TROUPE_ASSIGN_OR_RETURN(repository.pack_target, gpu::AskPackTarget(repository.import_program));
+    // Real GPUs run canonical weights.
+    if (config.device == "virtual") {
+      TROUPE_ASSIGN_OR_RETURN(repository.pack_target, gpu::AskPackTarget(repository.import_program));
+    }
     repository_ = std::make_unique<StoredModelRepository>(std::move(repository), *common_.objects,
                                                           host_.get(), *common_.channel);
     CacheOptions cache;
@@ -151,7 +154,7 @@ class NodeRole final : public Role {
     ReadProfiles(options);
     options.executor.supervision.hang_timeout = config.hang;
     for (unsigned i = 0; i < config.gpus; ++i)
-      options.gpus.push_back({absl::StrCat("virtual:", i), config.gpu_memory});
+      options.gpus.push_back({absl::StrCat(config.device, ":", i), config.gpu_memory});
     options.isolation.mode = *node::ParseIsolation(config.isolation);
     options.isolation.runtimes = config.runtimes;
     options.isolation.idle = config.runtime_idle;
@@ -168,7 +171,7 @@ class NodeRole final : public Role {
       const auto gpu = index / config.runtimes;
       auto& command = worker.command;
       command.program = config.bin + "/troupe-gpu-worker";
-      command.device = absl::StrCat("virtual:", gpu);
+      command.device = absl::StrCat(config.device, ":", gpu);
       // A worker that outlived a daemon of other runtimes is nobody's, and ends with its lease.
       const auto runtime =
           isolated ? absl::StrCat(".", config.runtimes, "-", index % config.runtimes) : std::string();
@@ -186,6 +189,8 @@ class NodeRole final : public Role {
       command.memory = config.memory_policy;
       command.addresses = config.addresses;
       worker.memory = Bytes(config.gpu_memory.count() / config.runtimes);
+      if (config.device != "virtual")
+        command.quota = worker.memory;  // a virtual GPU's memory is all there is
       return MakeProcessWorkerLink(site, std::move(worker));
     };
     return options;

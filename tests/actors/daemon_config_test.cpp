@@ -88,6 +88,7 @@ TEST_F(DaemonConfigTest, AFileAndAFlagSetTheSame) {
       {"http-threads", "3", [](C c) { return c.http_threads == 3; }},
       {"arena", "64MiB", [](C c) { return c.arena == MiB(64); }},
       {"arena-root", "/tmp", [](C c) { return c.arena_root == "/tmp"; }},
+      {"device", "cuda", [](C c) { return c.device == "cuda"; }},
       {"gpus", "4", [](C c) { return c.gpus == 4; }},
       {"gpu-memory", "2GiB", [](C c) { return c.gpu_memory == GiB(2); }},
       {"link-bandwidth", "12GB", [](C c) { return c.link.value == 12e9; }},

@@ -1,16 +1,23 @@
 // ONNX's cases on the GPU's kernels: each that the operator table declares passes, or is refused by name. The
 // fake driver runs the kernels' bodies on the host; with TROUPE_CUDA_DRIVER the GPU does.
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
+#include <iterator>
 #include <map>
 #include <set>
 
 #include "absl/strings/match.h"
 #include "gmock/gmock.h"
+#include "gpu/import/onnx_reader.hpp"
 #include "gtest/gtest.h"
 #include "tests/conformance/declared.hpp"
 #include "tests/conformance/run_case.hpp"
 #include "tests/unit/gpu_cuda/fake_cuda.hpp"
 #include "tests/unit/gpu_cuda/gpu_plan.hpp"
+#include "tests/unit/gpu_engine/plan_runner.hpp"
 
 namespace troupe::gpu::test {
 namespace {
@@ -51,6 +58,50 @@ TEST(CudaConformance, EachDeclaredCasePassesOrIsRefusedByName) {
     EXPECT_TRUE(operators.contains(op)) << op;
   std::cout << passed << " of " << declared << " declared cases run on the GPU's kernels\n";
 }
+
+class CudaNetwork : public testing::TestWithParam<const char*> {};
+
+// Against what the CPU's plan gives for the same input.
+TEST_P(CudaNetwork, GivesWhatTheCpuGives) {
+  if (!RealDriver()) GTEST_SKIP() << "without a GPU a network takes minutes: tests/gpu/run.sh runs it";
+  const char* const named = std::getenv("TROUPE_SHARED_DIR");
+  const auto path = std::filesystem::path(named == nullptr ? "../shared" : named) / "models" /
+                    (std::string(GetParam()) + ".onnx");
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is absent; set TROUPE_SHARED_DIR";
+  std::ifstream file(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const auto imported = ReadOnnx(std::as_bytes(std::span(text)), {});
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  const std::vector<proto::TensorSpec> specs(imported->model.inputs().begin(),
+                                             imported->model.inputs().end());
+  CudaOptions options = SmallOptions();
+  options.memory = GiB(2);
+  const CudaOpened opened = cuda::Open(options);
+  ASSERT_NE(opened.device, nullptr) << opened.why;
+  auto gpu = GpuPlan::Make(*opened.device, imported->model, imported->weights, specs);
+  ASSERT_TRUE(gpu.ok()) << gpu.status();
+  auto cpu = Plan::Build(imported->model, imported->weights, specs, 2);
+  ASSERT_TRUE(cpu.ok()) << cpu.status();
+  std::int64_t count = 1;
+  for (const std::int64_t dim : specs[0].shape()) count *= dim;
+  std::vector<float> input(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < input.size(); ++i)
+    input[i] = static_cast<float>(static_cast<double>(i) / static_cast<double>(count));
+  const auto run = [&](Plan& plan) {
+    const auto result = RunPlan(plan, imported->weights, {std::as_bytes(std::span(input))});
+    EXPECT_TRUE(result.ok()) << result.status();
+    return result.ok() ? result->As<float>(0) : std::vector<float>();
+  };
+  const std::vector<float> there = run(**gpu);
+  const std::vector<float> here = run(**cpu);
+  ASSERT_EQ(there.size(), here.size());
+  for (std::size_t i = 0; i < here.size(); ++i)
+    ASSERT_LE(std::abs(there[i] - here[i]), 1e-7 + 2e-3 * std::abs(here[i])) << "element " << i;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CudaNetwork,
+                         testing::Values("light_resnet50", "light_densenet121", "light_inception_v1",
+                                         "light_squeezenet", "light_vgg19"));
 
 }  // namespace
 }  // namespace troupe::gpu::test

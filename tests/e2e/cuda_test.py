@@ -1,0 +1,61 @@
+#!/usr/bin/python3
+"""--device cuda: a node of real GPUs. On the fake driver of the build, which computes on the host; the daemons, workers and
+the plug-in are those that a machine with GPUs runs."""
+import itertools
+import os
+import signal
+
+import numpy as np
+
+from harness import E2eTest, Load, eventually, main
+from harness.daemon import BIN
+from harness.networks import digits, scale
+
+X = np.arange(8, dtype=np.float32).reshape(2, 4)
+
+
+class Cuda(E2eTest):
+    def machine(self, words):
+        """What workers that are started from now on find."""
+        os.environ["LD_LIBRARY_PATH"] = str(BIN.parent / "tests" / "fake_cuda")
+        os.environ["TROUPE_FAKE_CUDA"] = words
+        self.addCleanup(os.environ.pop, "LD_LIBRARY_PATH")
+        self.addCleanup(os.environ.pop, "TROUPE_FAKE_CUDA")
+
+    def gpus_up(self, daemon):
+        metrics = daemon.operations.get("/metrics").body.decode().splitlines()
+        return [int(float(line.split()[-1])) for line in metrics if line.startswith("troupe_gpu_up{")]
+
+    def test_digits_and_a_killed_worker(self):
+        self.machine("devices=2")
+        daemon = self.start("one", "all", gpus=2, device="cuda", gpu_memory="32MiB").wait_serving(gpus=2)
+        onnx, images, labels = digits()
+        daemon.http.deploy("digits", onnx).good()
+        starts = itertools.count()
+
+        def ask():
+            at = next(starts) % 60 * 6
+            rows = daemon.http.infer("digits", {"image": images[at:at + 6]})["probabilities"]
+            right = (np.array(rows).reshape(6, 10).argmax(axis=1) == labels[at:at + 6]).sum()
+            self.assertGreaterEqual(right, 4, "of 6")
+        load = Load(ask, threads=2)
+        load.wait(20)
+        for pid in daemon.workers().values():
+            os.kill(pid, signal.SIGKILL)
+        load.wait(20)
+        load.stop()
+        eventually(lambda: self.gpus_up(daemon) == [1, 1], "both GPUs are up again")
+
+    def test_a_gpu_that_is_not_there_is_unfit_and_the_other_serves(self):
+        self.machine("devices=1")
+        daemon = self.start("one", "all", gpus=2, device="cuda", gpu_memory="32MiB").wait_serving(gpus=1)
+        daemon.http.deploy("twice", scale(2)).good()
+        self.assertEqual(daemon.http.infer("twice", {"x": X})["y"], (2 * X).reshape(-1).tolist())
+        eventually(lambda: "no device: cuda:1 was asked for, this machine has 1 GPUs" in daemon.log.read_text(errors="replace"),
+                   "the log says what is wrong with GPU 1")
+        eventually(lambda: sorted(self.gpus_up(daemon)) == [0, 1], "one GPU is up")
+        self.assertEqual(list(daemon.workers()), [0], "nobody starts the other again")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+#!/bin/bash
+# Everything that needs a real GPU, on a machine that has one. Nothing is fetched and nothing is built: it takes what was
+# built before (make build where a CUDA toolkit is), on this machine or brought along with its build folder.
+#   tests/gpu/run.sh [--dry-run] [--device cuda:N] [--build DIR] [--out DIR]
+#     --dry-run   checks every prerequisite and says what would be run
+#     --out       where results go (default: bench/results)
+# 1. the device contract, which the virtual GPU passes too   2. ONNX's cases and networks on the GPU's kernels (rtol 1e-3)
+# 3. measurements: a table, and OUT/<GPU>-<date>.json          Exit code: 0 all passed, 1 something failed, 3 a prerequisite is missing
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+device=cuda:0 build=build/release out=bench/results dry=
+while (($#)); do
+  case $1 in
+    --dry-run) dry=1 ;;
+    --device) device=$2; shift ;;
+    --build) build=$2; shift ;;
+    --out) out=$2; shift ;;
+    *) echo "run.sh: no option '$1'; the head of this file lists them" >&2; exit 2 ;;
+  esac
+  shift
+done
+build=$(realpath -m "$build")
+missing=0
+
+report() { printf '%-10s %s\n' "$1" "$2"; }
+lack() { report missing "$1"; missing=$((missing + 1)); }
+
+# The folder of a library: what the system knows, CUDA_HOME, /usr/local/cuda, an installed PyTorch, beside the build.
+folder_of() {
+  local known
+  known=$(ldconfig -p 2>/dev/null | awk -v name="$1" '$1 == name {print $NF; exit}')
+  if [[ -n $known ]]; then dirname "$known"; return 0; fi
+  local folder
+  for folder in ${LD_LIBRARY_PATH:+${LD_LIBRARY_PATH//:/ }} ${CUDA_HOME:+"$CUDA_HOME/lib64" "$CUDA_HOME/lib"} /usr/local/cuda/lib64 \
+      "$build/lib" $(python3 -c 'import site, sys; print(*site.getsitepackages(), site.getusersitepackages())' 2>/dev/null |
+        tr ' ' '\n' | xargs -I{} sh -c 'ls -d {}/nvidia/*/lib {}/torch/lib 2>/dev/null'); do
+    if [[ -e $folder/$1 ]]; then echo "$folder"; return 0; fi
+  done
+  return 1
+}
+
+check_machine() {
+  [[ $(uname -s) == Linux ]] && report found "Linux $(uname -r)" || lack "Linux"
+  if folder=$(folder_of libcuda.so.1); then report found "the driver: $folder/libcuda.so.1"; else lack "the driver: libcuda.so.1 (install NVIDIA's driver)"; fi
+  if command -v nvidia-smi > /dev/null && gpu=$(nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader -i "${device#cuda:}" 2>/dev/null); then
+    report found "$device: $gpu"
+  else
+    lack "$device (nvidia-smi does not show it)"
+  fi
+  for library in libcublas.so.13 libcudnn.so.9; do
+    if folder=$(folder_of $library); then
+      report found "$folder/$library"
+      case :${LD_LIBRARY_PATH:-}: in *:"$folder":*) ;; *) export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$folder ;; esac
+    else
+      lack "$library (looked in the system, CUDA_HOME, /usr/local/cuda, PyTorch, $build/lib)"
+    fi
+  done
+}
+
+check_build() {
+  for file in bin/libtroupe_gpu_cuda.so bin/troupe-gpu-worker bin/cuda_bench tests/gpu_cuda_test tests/gpu_cuda_conformance_test; do
+    if [[ -x $build/$file ]]; then report found "$build/$file"; else lack "$build/$file (make build, where a CUDA toolkit is)"; fi
+  done
+  if [[ -d ${TROUPE_ONNX_TESTDATA:-/usr/share/libonnx-testdata/data} ]]; then
+    report found "ONNX's cases"
+  else
+    lack "ONNX's cases (libonnx-testdata, or TROUPE_ONNX_TESTDATA)"
+  fi
+}
+
+# A step: its name, and the command with at most this many seconds.
+failed=()
+step() {
+  local name=$1 limit=$2
+  shift 2
+  if [[ -n $dry ]]; then report "would run" "$name (at most $limit s): $*"; return; fi
+  echo "== $name"
+  timeout "$limit" "$@" || failed+=("$name")
+}
+
+check_machine
+check_build
+if ((missing > 0)); then
+  echo "$missing prerequisites are missing"
+  [[ -n $dry ]] || exit 3
+fi
+export TROUPE_BUILD_DIR=$build TROUPE_CUDA_DRIVER=libcuda.so.1
+name=$(nvidia-smi --query-gpu=name --format=csv,noheader -i "${device#cuda:}" 2>/dev/null | tr -cs '[:alnum:]' '-' | sed 's/-*$//')
+result=$out/${name:-gpu}-$(date +%Y-%m-%d).json
+[[ -n $dry ]] || mkdir -p "$out"
+step "device contract" 120 "$build/tests/gpu_cuda_test"
+step "conformance and networks" 180 "$build/tests/gpu_cuda_conformance_test"
+step "measurements" 120 "$build/bin/cuda_bench" "$device" "$result"
+if [[ -n $dry ]]; then
+  report "not yet" "swap and run of networks, spatial shares, memory per function in one runtime, requests/s of daemons, recovery"
+  ((missing == 0)) && exit 0 || exit 3
+fi
+if ((${#failed[@]} > 0)); then printf 'failed: %s\n' "${failed[@]}"; exit 1; fi
+echo "all passed; figures in $result: put them into docs/gpu-results.md"
