@@ -1,0 +1,73 @@
+// What a worker says of a model that it lends when its weights lie in blocks.
+#include "gpu/worker/loan_desk.hpp"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "tests/unit/gpu_worker/runner_fixture.hpp"
+
+namespace troupe::gpu::test {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::size_t kSmall = 512 << 10;
+
+MemoryOptions Mapped() {
+  MemoryOptions options;
+  options.mapped = true;
+  return options;
+}
+
+class LoanDeskTest : public RunnerTest {
+ protected:
+  LoanDeskTest()
+      : RunnerTest(MakePlain, {.group = KiB(256), .block = KiB(64)}, Mapped()),
+        loans_(*device_, *residency_, limits_) {
+    // Eight models fill the device; three go that are not side by side, and a larger one comes in their
+    // place.
+    const auto name = [](int i) { return "m" + std::to_string(i); };
+    for (int i = 0; i < 8; ++i) Bring(PlaceSmall(*host_, name(i), 1, kSmall));
+    for (int i = 0; i < 6; i += 2) residency_->Evict(name(i), ReplyFor(next_++));
+    Bring(PlaceSmall(*host_, "large", 1, 3 * kSmall));
+  }
+  void Bring(const proto::HostCopy& copy) {
+    SwapIn(next_, copy);
+    EXPECT_EQ(Code(next_++), 0);
+  }
+  proto::WorkerOutcome Lend() {
+    loans_.Lend(channel_, "large", ReplyFor(next_));
+    return Await(next_++);
+  }
+  int Evict() {
+    residency_->Evict("large", ReplyFor(next_));
+    return Code(next_++);
+  }
+
+  LoanDesk loans_;
+  std::uint64_t next_ = 1;
+};
+
+TEST_F(LoanDeskTest, EachRangeOfItIsTold) {
+  const proto::WorkerOutcome outcome = Lend();
+  ASSERT_EQ(outcome.code(), 0) << outcome.message();
+  std::uint64_t told = 0;
+  for (const auto& range : outcome.lend().weights().ranges()) told += range.length();
+  EXPECT_EQ(outcome.lend().weights().ranges_size(), 3);
+  EXPECT_EQ(told, 3 * kSmall);
+  EXPECT_EQ(Evict(), CodeOf(absl::StatusCode::kFailedPrecondition));
+  loans_.Return(outcome.lend().loan());
+  EXPECT_EQ(Evict(), 0);
+}
+
+TEST_F(LoanDeskTest, InMoreRangesThanABorrowerTakesItIsNotLentAndNotHeld) {
+  limits_.lent_ranges = 2;
+  const proto::WorkerOutcome outcome = Lend();
+  EXPECT_EQ(outcome.code(), CodeOf(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(outcome.message(), HasSubstr("lies in 3 ranges, at most 2 are lent: swap it in from the host"));
+  EXPECT_EQ(loans_.lent(), 0u);
+  EXPECT_EQ(Evict(), 0);
+}
+
+}  // namespace
+}  // namespace troupe::gpu::test
