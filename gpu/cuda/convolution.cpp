@@ -205,10 +205,15 @@ Made MakeConvolution(const GpuStep& step) {
         const float* const residual = Present(in, 3) ? Data<float>(in[3]) : nullptr;
         const bool fused = bias != nullptr && after.op == UnaryOp::kRelu;
         float* const to = MutableData<float>(out[0]);
-        TROUPE_RETURN_IF_ERROR(descriptors->Run(libraries, handle, Data<float>(in[0]), Data<float>(in[1]),
-                                                bias, residual, fused, scratch, to));
+        const auto run = [&](bool as_one) {
+          return descriptors->Run(libraries, handle, Data<float>(in[0]), Data<float>(in[1]), bias, residual,
+                                  as_one, scratch, to);
+        };
+        // Not every algorithm does all of it at once.
+        if (fused && run(true).ok()) return absl::OkStatus();
+        TROUPE_RETURN_IF_ERROR(run(false));
         const bool rest = bias != nullptr || residual != nullptr || after.op != UnaryOp::kNone;
-        if (fused || !rest) return absl::OkStatus();
+        if (!rest) return absl::OkStatus();
         return launch.tools.kernels->Launch(
             launch.stream, FinishArguments{Elements(out[0]), to, bias, residual, channels, plane, after});
       },

@@ -61,6 +61,7 @@ class CudaDevice final : public Device {
     TROUPE_RETURN_IF_ERROR(context_->health());
     TROUPE_ASSIGN_OR_RETURN(const auto ordered, OrderInputs(model, inputs));
     const std::lock_guard lock(preparing_);
+    context_->Enter();  // the libraries take the thread's GPU
     if (tools_.kernels == nullptr) {
       TROUPE_ASSIGN_OR_RETURN(tools_.kernels, Kernels::Load(*context_));
     }
@@ -128,17 +129,23 @@ class CudaDevice final : public Device {
   Tools tools_;  // its kernels from the first Prepare on
 };
 
-// Read-only where the GPU can: the region is mapped so here, and its weights are nobody's to change.
+// Memory that is mapped for reading alone (a region of the daemon's) is registered so, where the GPU can; any
+// other may be copied to as well.
 absl::Status CudaDevice::RegisterHost(std::span<const std::byte> memory) {
   context_->Enter();
-  const bool read_only = context_->Attribute(CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED) != 0;
-  const unsigned flags = CU_MEMHOSTREGISTER_PORTABLE | (read_only ? CU_MEMHOSTREGISTER_READ_ONLY : 0U);
   void* const address = const_cast<std::byte*>(memory.data());
   const std::lock_guard lock(mutex_);
   if (!registered_.contains({memory.data(), memory.size()})) {
-    TROUPE_RETURN_IF_ERROR(
-        context_->Check(context_->driver().cuMemHostRegister(address, memory.size(), flags),
-                        absl::StrCat("registering ", FormatBytes(Bytes(memory.size())), " of host memory")));
+    const auto pin = [&](unsigned flags) {
+      return context_->driver().cuMemHostRegister(address, memory.size(),
+                                                  CU_MEMHOSTREGISTER_PORTABLE | flags);
+    };
+    CUresult result = pin(0);
+    if (result != CUDA_SUCCESS &&
+        context_->Attribute(CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED) != 0)
+      result = pin(CU_MEMHOSTREGISTER_READ_ONLY);
+    TROUPE_RETURN_IF_ERROR(context_->Check(
+        result, absl::StrCat("registering ", FormatBytes(Bytes(memory.size())), " of host memory")));
   }
   registered_.insert({memory.data(), memory.size()});
   return absl::OkStatus();

@@ -70,13 +70,18 @@ struct State {
   std::uint64_t copies = 0;
   std::map<std::uint64_t, std::pair<int, std::uint64_t>> handles;  // handle -> its file, its size
   std::uint64_t next_handle = 1;
-  std::map<std::uintptr_t, std::uint64_t> registered;  // host memory
+  struct Pinned {
+    std::uint64_t size = 0;
+    bool read_only = false;
+  };
+  std::map<std::uintptr_t, Pinned> registered;  // host memory
 };
 State& TheState();
 // CUDA_SUCCESS, or what a lost GPU answers.
 CUresult Alive();
 // Counts towards `lost_after`.
 void CountCopy();
-[[nodiscard]] bool Registered(const void* begin, std::size_t size);
+// Null when it is not registered.
+[[nodiscard]] const State::Pinned* Registered(const void* begin, std::size_t size);
 
 }  // namespace troupe::gpu::cuda::fake

@@ -4,7 +4,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <string>
 
 #include "gpu/cuda/fake/fake_driver.hpp"
 
@@ -14,12 +17,29 @@ using troupe::gpu::cuda::fake::TheState;
 
 namespace troupe::gpu::cuda::fake {
 
-bool Registered(const void* begin, std::size_t size) {
+const State::Pinned* Registered(const void* begin, std::size_t size) {
   State& state = TheState();
   const std::lock_guard lock(state.mutex);
   const auto address = reinterpret_cast<std::uintptr_t>(begin);
   auto at = state.registered.upper_bound(address);
-  return at != state.registered.begin() && (--at, address + size <= at->first + at->second);
+  if (at == state.registered.begin()) return nullptr;
+  --at;
+  return address + size <= at->first + at->second.size ? &at->second : nullptr;
+}
+
+// Whether the page is mapped for writing.
+bool Writable(void* address) {
+  std::ifstream maps("/proc/self/maps");
+  const auto wanted = reinterpret_cast<std::uintptr_t>(address);
+  for (std::string line; std::getline(maps, line);) {
+    std::uintptr_t begin = 0;
+    std::uintptr_t end = 0;
+    char access[5] = {};
+    if (std::sscanf(line.c_str(), "%lx-%lx %4s", &begin, &end, access) == 3 && begin <= wanted &&
+        wanted < end)
+      return access[1] == 'w';
+  }
+  return false;
 }
 
 namespace {
@@ -141,10 +161,14 @@ CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* ha
   state.handles[*handle] = {file, static_cast<std::uint64_t>(about.st_size)};
   return CUDA_SUCCESS;
 }
-CUresult CUDAAPI cuMemHostRegister(void* address, std::size_t size, unsigned int) {
+CUresult CUDAAPI cuMemHostRegister(void* address, std::size_t size, unsigned int flags) {
   State& state = TheState();
   const std::lock_guard lock(state.mutex);
-  const bool fresh = state.registered.emplace(reinterpret_cast<std::uintptr_t>(address), size).second;
+  const bool read_only = (flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0;
+  if (!read_only && !troupe::gpu::cuda::fake::Writable(address)) return CUDA_ERROR_INVALID_VALUE;
+  const bool fresh =
+      state.registered.emplace(reinterpret_cast<std::uintptr_t>(address), State::Pinned{size, read_only})
+          .second;
   return fresh ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
 }
 CUresult CUDAAPI cuMemHostUnregister(void* address) {
@@ -156,7 +180,8 @@ CUresult CUDAAPI cuMemHostUnregister(void* address) {
 }
 CUresult CUDAAPI cuMemHostAlloc(void** address, std::size_t size, unsigned int flags) {
   *address = std::calloc(1, size);
-  return *address == nullptr ? CUDA_ERROR_OUT_OF_MEMORY : cuMemHostRegister(*address, size, flags);
+  (void)flags;
+  return *address == nullptr ? CUDA_ERROR_OUT_OF_MEMORY : cuMemHostRegister(*address, size, 0);
 }
 CUresult CUDAAPI cuMemFreeHost(void* address) {
   const CUresult known = cuMemHostUnregister(address);

@@ -137,7 +137,7 @@ CUresult CUDAAPI cuEventElapsedTime(float* milliseconds, CUevent begin, CUevent 
 // From memory that is not registered the driver takes what it copies before it returns, to such memory it
 // returns when the bytes are there.
 CUresult CUDAAPI cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, std::size_t size, CUstream stream) {
-  if (fake::Registered(from, size)) return fake::Copy(stream, fake::Address(to), from, size);
+  if (fake::Registered(from, size) != nullptr) return fake::Copy(stream, fake::Address(to), from, size);
   if (const CUresult alive = fake::Alive(); alive != CUDA_SUCCESS) return alive;
   const auto* const bytes = static_cast<const char*>(from);
   fake::QueueOf(stream).Push([to, staged = std::vector<char>(bytes, bytes + size)] {
@@ -147,8 +147,10 @@ CUresult CUDAAPI cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, std::size_t
   return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuMemcpyDtoHAsync(void* to, CUdeviceptr from, std::size_t size, CUstream stream) {
+  const auto* const pinned = fake::Registered(to, size);
+  if (pinned != nullptr && pinned->read_only) return CUDA_ERROR_ILLEGAL_ADDRESS;
   const CUresult result = fake::Copy(stream, to, fake::Address(from), size);
-  if (!fake::Registered(to, size)) fake::QueueOf(stream).Drain();
+  if (pinned == nullptr) fake::QueueOf(stream).Drain();
   return result;
 }
 CUresult CUDAAPI cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, std::size_t size, CUstream stream) {

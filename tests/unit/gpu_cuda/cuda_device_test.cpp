@@ -140,6 +140,12 @@ TEST_F(CudaStart, RegisteredMemoryIsCopiedBesideItsCaller) {
     EXPECT_TRUE(stream->CopyOut(back, range, nullptr)->Wait(kCudaPatience).ok());
   }
   EXPECT_EQ(back, host);
+  {
+    auto stream = device.MakeStream();  // and back into registered memory
+    std::fill(host.begin(), host.end(), std::byte{0});
+    EXPECT_TRUE(stream->CopyOut(host, range, nullptr)->Wait(kCudaPatience).ok());
+  }
+  EXPECT_EQ(back, host);
   device.UnregisterHost(host);
   ASSERT_TRUE(device.RegisterHost(host).ok());  // it was gone
   device.UnregisterHost(host);
