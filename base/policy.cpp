@@ -24,6 +24,16 @@ PolicyNames Torpor() {
   return names;
 }
 
+// 003: one queue in the order of arrival, models by least recent use.
+PolicyNames Lalb(const char* gpu) {
+  PolicyNames names;
+  names.routing = "load-balance";
+  names.ordering = "fifo";
+  names.gpu = gpu;
+  names.eviction = "lru-strict";
+  return names;
+}
+
 // One of Torpor's ablations (002, 7.3): another policy in one slot.
 PolicyNames TorporWith(std::string PolicyNames::*slot, const char* name) {
   PolicyNames names = Torpor();
@@ -34,14 +44,13 @@ PolicyNames TorporWith(std::string PolicyNames::*slot, const char* name) {
 }  // namespace
 
 std::span<const PolicyEntry<PolicyNames>> Presets() {
-  static const std::array<PolicyEntry<PolicyNames>, 6> kPresets = {{
+  static const std::array<PolicyEntry<PolicyNames>, 8> kPresets = {{
       {"troupe", "requests go where their model is, the earliest deadline first", PolicyNames{}},
-      {"load-balance", "requests go to the least loaded node in order of arrival",
-       PolicyNames{.routing = "load-balance",
-                   .ordering = "fifo",
-                   .gpu = "most-free",
-                   .swap = "grouped",
-                   .binding = {}}},
+      {"load-balance", "in order of arrival, to whichever GPU becomes idle (the baseline of LALB, 003)",
+       Lalb("first-idle")},
+      {"lalb", "LALB (003): a request goes to a GPU that has its model, if that is sooner than a load",
+       Lalb("lalb")},
+      {"lalb-o3", "LALB (003) out of order: later requests may pass up to 25 times", Lalb("lalb-o3")},
       {"torpor",
        "Torpor (002): functions by their SLO, copies between GPUs, quiet switches, heavy models stay",
        Torpor()},

@@ -31,6 +31,7 @@ struct EvictionRank {
 using EvictionPolicy = EvictionRank (*)(const EvictionCandidate&);
 
 // `lru` (default): least recently used first; a model that a waiting request needs goes last.
+// `lru-strict`: least recently used first, also when a request waits for it (003).
 // `heaviness-aware` (Torpor, 002, 5.4): light models, and those that another GPU of the node has too, go
 // before
 //   the only copies of heavy ones, so that one replica stays when memory is full; `lru` inside each class.

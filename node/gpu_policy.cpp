@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <optional>
 #include <tuple>
 #include <vector>
+
+#include "absl/strings/str_cat.h"
 
 namespace troupe::node {
 
@@ -17,6 +20,15 @@ bool Usable(const GpuOption& option) {
 // A load overlaps with what runs.
 Duration LoadEnd(const GpuOption& option) {
   return std::max(option.backlog, option.load);
+}
+
+// How long a request had better wait for a GPU that has its model. Where a load occupies its GPU it is for
+// more than this request: a copy beside the others serves those to come, one in their place costs them
+// theirs.
+Duration WorthWaiting(const GpuView& view, const GpuOption& loader) {
+  constexpr std::int64_t kBesides = 60, kInstead = 110;  // percent
+  if (!view.loads_occupy) return LoadEnd(loader);
+  return (loader.backlog + loader.load) * (loader.evicts ? kInstead : kBesides) / 100;
 }
 
 // True when `a` is the better GPU to load a model on.
@@ -40,7 +52,8 @@ GpuChoice ResidentFirst(const GpuView& view) {
       (holder->in_flight < view.concurrency || loader == nullptr || holder->backlog <= LoadEnd(*loader))) {
     return {GpuVerdict::kRun, holder->gpu};
   }
-  if (busy != nullptr && (loader == nullptr || busy->backlog <= LoadEnd(*loader))) {
+  // Its requests wait for one another, too: a model that many wait for is worth a second copy.
+  if (busy != nullptr && (loader == nullptr || busy->backlog + view.queued <= WorthWaiting(view, *loader))) {
     return {GpuVerdict::kWait, busy->gpu};
   }
   if (loader != nullptr) return {GpuVerdict::kRun, loader->gpu};
@@ -124,6 +137,13 @@ GpuChoice RandomIdle(const GpuView& view) {
   return {GpuVerdict::kRun, available[view.draw % available.size()]->gpu};
 }
 
+GpuChoice FirstIdle(const GpuView& view) {
+  for (const GpuOption& option : view.options) {
+    if (Usable(option) && option.in_flight < view.concurrency) return {GpuVerdict::kRun, option.gpu};
+  }
+  return {};
+}
+
 GpuChoice Bound(const GpuView& view) {
   for (const GpuOption& option : view.options) {
     if (option.gpu != view.home) continue;
@@ -136,22 +156,41 @@ GpuChoice Bound(const GpuView& view) {
 }  // namespace
 
 std::span<const PolicyEntry<GpuPolicy>> GpuPolicies() {
-  static constexpr std::array<PolicyEntry<GpuPolicy>, 5> kTable = {{
+  static constexpr std::array<PolicyEntry<GpuPolicy>, 9> kTable = {{
       {"resident-first",
        "the GPU that ends the request first; a resident model before a load",
-       {&ResidentFirst}},
+       {.choose = &ResidentFirst, .hits_first = true}},
       {"most-free", "the least busy GPU, then the one with the most free memory", {&MostFree}},
       {"interference-aware",
        "a GPU that has the model, else the fastest peer link, else the least used switch",
        {&InterferenceAware}},
       {"random", "a GPU that has the model, else an idle one by lot", {&RandomIdle}},
       {"bound", "early binding: each model has one GPU", {&Bound, true}},
+      {"first-idle", "whichever GPU is idle", {&FirstIdle, false, GpuQueues::kNone}},
+      {"lalb",
+       "an idle GPU takes the first request whose model it has (003)",
+       {.choose = &ResidentFirst, .locality = LocalityRules{.limit = 0}}},
+      {"lalb-o3",
+       "lalb out of order: a request is passed at most 25 times",
+       {.choose = &ResidentFirst, .locality = LocalityRules{}}},
+      {"lalb-o3-printed",
+       "lalb-o3 as printed, scanning the queue",
+       {.choose = &ResidentFirst, .locality = LocalityRules{.printed = true}}},
   }};
   return kTable;
 }
 
 absl::StatusOr<GpuPolicy> FindGpuPolicy(std::string_view name) {
-  return FindPolicy<GpuPolicy>("gpu", name, GpuPolicies());
+  constexpr std::string_view kLimit = "lalb-o3=";
+  if (!name.starts_with(kLimit)) return FindPolicy<GpuPolicy>("gpu", name, GpuPolicies());
+  auto policy = *FindPolicy<GpuPolicy>("gpu", "lalb-o3", GpuPolicies());
+  const std::string_view limit = name.substr(kLimit.size());
+  const auto [end, error] =
+      std::from_chars(limit.data(), limit.data() + limit.size(), policy.locality->limit);
+  if (limit.empty() || error != std::errc() || end != limit.data() + limit.size())
+    return absl::InvalidArgumentError(
+        absl::StrCat("the gpu policy '", std::string(name), "' needs a number, as in lalb-o3=25"));
+  return policy;
 }
 
 }  // namespace troupe::node

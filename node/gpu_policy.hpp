@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
 #include "base/policy.hpp"
 #include "base/units.hpp"
+#include "node/locality_queue.hpp"
 #include "node/request.hpp"
 
 namespace troupe::node {
@@ -22,9 +24,10 @@ struct GpuOption {
   bool has_slot = false;   // its pipeline takes another request, and nobody holds it for another one
   bool fits = false;       // the model is there, or room can be made for it now
   std::uint32_t in_flight = 0;
-  Bytes free{};        // without any eviction
-  Duration backlog{};  // estimated time until what was dispatched is done
-  Duration load{};     // estimated time to bring the model from the host; zero when it is there
+  Bytes free{};         // without any eviction
+  bool evicts = false;  // others have to go for the model
+  Duration backlog{};   // estimated time until what was dispatched is done
+  Duration load{};      // estimated time to bring the model from the host; zero when it is there
   SwitchLoad switch_load = SwitchLoad::kNone;
   GpuIndex peer = kNoGpu;  // has the model, and of those that do the fastest link to this one; kNoGpu: none
   Duration peer_load{};    // estimated time to bring the model from there
@@ -33,6 +36,8 @@ struct GpuOption {
 // The GPUs, and what else a choice may depend on.
 struct GpuView {
   std::span<const GpuOption> options{};
+  Duration queued{};              // what waits behind this request takes of the GPUs that have its model
+  bool loads_occupy = false;      // nothing runs on a GPU while a model comes
   std::uint32_t concurrency = 1;  // runs that compute on one GPU at a time; beyond them a request swaps ahead
   GpuIndex home = kNoGpu;         // of the model, with early binding; kNoGpu: no GPU can hold it
   std::uint64_t draw = 0;         // random bits, new for each choice
@@ -50,16 +55,28 @@ struct GpuChoice {
       kNoGpu;  // with kRun, where the model is not: the GPU that it is copied from; kNoGpu: the host
 };
 
+// What may be given to a GPU beyond what it runs.
+enum class GpuQueues {
+  kSwapAhead,  // as the limits say
+  kNone,       // nothing: a request goes to an idle GPU
+};
+
 // `choose` is pure. kRun only names a GPU with has_slot and fits, and as `peer` only that option's own; kWait
 // only one with has_model. `early_binding`: each model has one GPU of the node, its home.
 struct GpuPolicy {
   GpuChoice (*choose)(const GpuView&) = nullptr;
   bool early_binding = false;
+  GpuQueues queues = GpuQueues::kSwapAhead;
+  bool hits_first = false;  // where loads occupy their GPUs, requests whose model is there pass those without
+  // Decisions by GPU, as 003 has them; `choose` is for runtimes that serve one key each.
+  std::optional<LocalityRules> locality{};
 };
 
 // `resident-first` (default): the GPU with the earliest estimated end, residents before loads: an idle GPU
 //   that has the model; else a busy one that has it and is done before another could have loaded it (wait for
-//   it when its pipeline is full); else the emptiest GPU, most free memory first.
+//   it when its pipeline is full); else the emptiest GPU, most free memory first. A model that many wait for
+//   gets a copy more. Where loads occupy their GPUs a copy that fits beside the others is made sooner, for
+//   those to come, and one that pushes others out later.
 // `most-free`: the GPU with the least in flight, then the most free memory; residency only breaks ties.
 // `interference-aware`: Torpor's Algorithm 1 (002, 5.3), over the GPUs that are idle, or when none is, over
 //   those that swap ahead: one that has the model; else a copy over the fastest peer link from one that has
@@ -68,6 +85,10 @@ struct GpuPolicy {
 //   `resident-first` does: the busy holder, if that is sooner than a load from the host.
 // `random`: one that has the model, else any idle one by lot, from the host (Torpor-Random, 002, 7.3).
 // `bound`: early binding: the model's home, or wait for it.
+// `first-idle`: whichever GPU is idle, whether it has the model or not (003's baseline).
+// `lalb`, `lalb-o3`, `lalb-o3=LIMIT`: locality-aware load balancing (003): by GPU, each with a queue of its
+//   own; others pass a request at most once, 25 or LIMIT times. `lalb-o3-printed`: the same, scanning the
+//   queue.
 [[nodiscard]] std::span<const PolicyEntry<GpuPolicy>> GpuPolicies();
 [[nodiscard]] absl::StatusOr<GpuPolicy> FindGpuPolicy(std::string_view name);
 

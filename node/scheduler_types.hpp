@@ -29,6 +29,8 @@ struct SchedulerLimits {
   // How long a runtime must have been idle before somebody takes it who has one on another GPU already.
   Duration settle = std::chrono::seconds(1);
 
+  // Nothing is swapped ahead: a load has its GPU for itself.
+  [[nodiscard]] bool LoadsOccupy() const { return swap_ahead == 1; }
   // Requests dispatched to one GPU, whichever of its runtimes, and not yet done.
   [[nodiscard]] std::uint32_t PipelineDepth() const { return concurrency + swap_ahead - 1; }
 };

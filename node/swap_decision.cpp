@@ -105,23 +105,23 @@ bool SwapScheduler::CanEverFit(const std::string& model) const {
 GpuOption SwapScheduler::OptionFor(const Entry& entry, const Gpu& gpu, Time now) const {
   const bool has_model = gpu.Find(entry.request.model) != nullptr;
   const bool has_slot = HasSlot(entry, gpu);
-  GpuOption option{
-      .gpu = gpu.index,
-      .has_model = has_model,
-      .has_slot = has_slot,
-      .fits = has_slot && PlanVictims(entry, gpu, nullptr),
-      .in_flight = gpus_.InFlightOn(gpu.device),
-      .free = gpu.Free(),
-      .backlog = std::max(Duration::zero(), gpu.busy_until - now),
-      .load = has_model ? Duration::zero() : costs_.LoadTime(models_.at(entry.request.model).weights)};
+  GpuOption option{.gpu = gpu.index,
+                   .has_model = has_model,
+                   .has_slot = has_slot,
+                   .fits = has_slot && PlanVictims(entry, gpu, nullptr),
+                   .in_flight = gpus_.InFlightOn(gpu.device),
+                   .free = gpu.Free(),
+                   .evicts = Need(entry, gpu) > gpu.Free(),
+                   .backlog = std::max(Duration::zero(), gpu.busy_until - now),
+                   .load = has_model ? Duration::zero() : LoadTimeOf(entry.request.model)};
   option.switch_load = LoadOfSwitch(gpu);
   if (!has_model) FindPeer(entry, gpu, option);
   return option;
 }
 
-// The fastest link from a GPU that has the whole model, if this GPU's worker can use it (see StateAllows).
+// The fastest link from a GPU that has the whole model, if this GPU's worker can use it.
 void SwapScheduler::FindPeer(const Entry& entry, const Gpu& gpu, GpuOption& option) const {
-  if (!gpu.peer_copies || entry.host_only || StateNeed(entry, gpu) > Bytes()) return;
+  if (!gpu.peer_copies || entry.host_only) return;
   BytesPerSecond fastest;
   for (const GpuIndex holder : gpus_.Holders(entry.request.model)) {
     const auto speed = topology_.PeerLink(gpus_.at(holder).device, gpu.device);
@@ -145,24 +145,9 @@ SwitchLoad SwapScheduler::LoadOfSwitch(const Gpu& gpu) const {
   return load;
 }
 
-const SwapScheduler::Model* SwapScheduler::FindCopy(const std::string& model) const {
-  const auto it = models_.lower_bound(model);  // a digest is the begin of its copies' names
-  return it == models_.end() || DigestOf(it->first) != DigestOf(model) ? nullptr : &it->second;
-}
-
-bool SwapScheduler::Heavy(const std::string& model) const {
-  const Model* copy = FindCopy(model);
-  return copy != nullptr && costs_.Heavy(DigestOf(model), copy->weights);
-}
-
 std::uint32_t SwapScheduler::Home(const std::string& model) const {
   const auto home = homes_.find(model);
   return home == homes_.end() ? kNoGpu : home->second;
-}
-
-Bytes SwapScheduler::WeightsOf(const std::string& model) const {
-  const Model* copy = FindCopy(model);
-  return copy == nullptr ? Bytes() : copy->weights;
 }
 
 bool SwapScheduler::FitsOn(const std::string& model, std::uint32_t device) const {
@@ -192,7 +177,11 @@ void SwapScheduler::BindHome(const std::string& model) {
 GpuChoice SwapScheduler::Choose(const Entry& entry, std::uint64_t draw, Time now) const {
   const FunctionStates::State* state = states_.Find(entry.request.state);
   const GpuIndex bound = state == nullptr ? kNoGpu : state->gpu;
-  GpuView view{.concurrency = limits_.concurrency, .home = bound, .draw = draw};
+  GpuView view{.queued = QueuedFor(entry.request.model),
+               .loads_occupy = limits_.LoadsOccupy(),
+               .concurrency = limits_.concurrency,
+               .home = bound,
+               .draw = draw};
   std::vector<GpuOption> options;
   options.reserve(gpus_.gpus().size());
   for (const auto& [index, gpu] : gpus_.gpus()) {
@@ -293,7 +282,7 @@ void SwapScheduler::Place(Entry& entry, const GpuChoice& choice, Dispatch& dispa
     const auto link = choice.peer == kNoGpu
                           ? std::nullopt
                           : topology_.PeerLink(gpus_.at(choice.peer).device, gpus_.at(index).device);
-    work += link ? TransferTime(model.weights, *link) : costs_.LoadTime(model.weights);
+    work += link ? TransferTime(model.weights, *link) : LoadTimeOf(name);
   } else {
     counts_.hits += entry.hit && !entry.request.trial ? 1 : 0;
   }
@@ -324,7 +313,7 @@ Dispatch SwapScheduler::MakeDispatch(Entry& entry, const GpuChoice& choice, Time
   counts_.retried += entry.attempts > 0 ? 1 : 0;
   ++entry.attempts;
   Release(entry);
-  queue_.Remove(name, entry.key);
+  Dequeue(entry);
   pipelines_[index].push_back(entry.request.id);
   ++running_[entry.request.function];
   dispatch.source = entry.source;
@@ -336,18 +325,22 @@ Dispatch SwapScheduler::MakeDispatch(Entry& entry, const GpuChoice& choice, Time
 }
 
 std::vector<Dispatch> SwapScheduler::Decide(Time now) {
+  if (locality_) return DecideByLocality(now);
   Reorder(now);
   look_again_ = Time::max();
   std::vector<Dispatch> dispatches;
+  // Beneath a run a load costs nothing; where it occupies its GPU, what is there already goes first.
+  if (limits_.LoadsOccupy() && policies_.gpu.hits_first) DecideInOrder(true, now, dispatches);
+  DecideInOrder(false, now, dispatches);
+  return dispatches;
+}
+
+void SwapScheduler::DecideInOrder(bool hits_only, Time now, std::vector<Dispatch>& dispatches) {
   std::vector<Entry*> left;  // more urgent than the one at hand, and not to be placed now
   auto head = queue_.heads().begin();
   while (head != queue_.heads().end() && AnySlot()) {
     const OrderingKey key = head->key;
-    if (!models_.at(head->model).in_region) {
-      ++head;
-      continue;
-    }
-    Entry* const next = NextOf(head->model);
+    Entry* const next = models_.at(head->model).in_region ? NextOf(head->model) : nullptr;
     if (next == nullptr || MustTakeTurns(*next)) {
       ++head;
       continue;
@@ -356,19 +349,23 @@ std::vector<Dispatch> SwapScheduler::Decide(Time now) {
     if (policies_.gpu.early_binding) BindHome(entry.request.model);
     LeaveUselessHold(entry);
     const GpuChoice choice = Choose(entry, random_(), now);
-    if (choice.verdict == GpuVerdict::kRun && Serves(entry, gpus_.at(choice.gpu))) {
+    const bool runs = choice.verdict == GpuVerdict::kRun && Serves(entry, gpus_.at(choice.gpu));
+    if (runs && (!hits_only || gpus_.at(choice.gpu).Find(entry.request.model) != nullptr)) {
       dispatches.push_back(MakeDispatch(entry, choice, now));
       NotePassed(left);
     } else {
-      SeekRuntime(entry, choice, now);
       left.push_back(&entry);
-      // A place of its own key's: for another one it waits like everybody.
-      const bool served = gpus_.Served(models_.at(entry.request.model).key, std::nullopt);
-      if (entry.suspect && entry.hold == kNoGpu && served) HoldFor(entry);
+      if (!hits_only) StayWaiting(entry, choice, now);
     }
     head = queue_.heads().upper_bound({key, {}});
   }
-  return dispatches;
+}
+
+void SwapScheduler::StayWaiting(Entry& entry, const GpuChoice& choice, Time now) {
+  SeekRuntime(entry, choice, now);
+  // A place of its own key's: for another one it waits like everybody.
+  const bool served = gpus_.Served(models_.at(entry.request.model).key, std::nullopt);
+  if (entry.suspect && entry.hold == kNoGpu && served) HoldFor(entry);
 }
 
 // Another request of its function is on a GPU, and the rules allow one at a time. Functions that share a
@@ -383,9 +380,9 @@ void SwapScheduler::Reorder(Time now) {
   for (auto& [id, entry] : requests_) {
     const FunctionPlace place = slo_->PlaceOf(entry.request.function);
     if (entry.gpu == kNoGpu && place != entry.key.place) {
-      queue_.Remove(entry.request.model, entry.key);
+      Dequeue(entry);
       entry.key.place = place;
-      queue_.Add(entry.request.model, entry.key, id);
+      Enqueue(entry);
     }
     entry.key.place = place;
   }

@@ -41,6 +41,12 @@ void SwapScheduler::EvictForgotten(GpuIndex gpu, const std::string& model, Effec
   effects.evictions.push_back({gpu, model});
 }
 
+void SwapScheduler::ObserveLoad(const SwapInDone& done) {
+  costs_.ObserveLoad(done.device_bytes, done.took);
+  const auto model = models_.find(done.model);
+  if (model != models_.end() && done.took > Duration::zero()) model->second.load.Observe(done.took);
+}
+
 Effects SwapScheduler::Apply(const SwapInDone& done, Time) {
   Effects effects;
   if (!done.status.ok()) {
@@ -48,8 +54,7 @@ Effects SwapScheduler::Apply(const SwapInDone& done, Time) {
     return effects;
   }
   const auto& from_host = gpus_.at(done.gpu).host_loads;
-  if (std::find(from_host.begin(), from_host.end(), done.model) != from_host.end())
-    costs_.ObserveLoad(done.device_bytes, done.took);
+  if (std::find(from_host.begin(), from_host.end(), done.model) != from_host.end()) ObserveLoad(done);
   gpus_.EndLoad(done.gpu, done.model, true, done.device_bytes);
   EvictForgotten(done.gpu, done.model, effects);
   const auto model = models_.find(done.model);
@@ -212,7 +217,7 @@ void SwapScheduler::Requeue(Entry& entry, Effects& effects) {
   } else {
     entry.gpu = kNoGpu;
     if (slo_) entry.key.place = slo_->PlaceOf(entry.request.function);
-    queue_.Add(entry.request.model, entry.key, entry.request.id);
+    Enqueue(entry);
   }
 }
 

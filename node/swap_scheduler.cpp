@@ -27,6 +27,10 @@ SwapScheduler::SwapScheduler(SchedulerLimits limits, SchedulerPolicies policies,
       topology_(std::move(topology)),
       random_(limits.seed) {
   if (policies_.ordering.slo != nullptr) slo_.emplace(*policies_.ordering.slo);
+  if (policies_.gpu.queues == GpuQueues::kNone) limits_.swap_ahead = 1;
+  // Runtimes that serve one key each are decided request by request.
+  if (policies_.gpu.locality && !limits_.isolated) locality_ = MakeLocalityQueue(*policies_.gpu.locality);
+  if (locality_) limits_.swap_ahead = kLocalQueue;
   TROUPE_CHECK(
       policies_.ordering.rank != nullptr && policies_.gpu.choose != nullptr && policies_.eviction != nullptr,
       "every slot of the scheduler needs a policy");
@@ -56,6 +60,35 @@ Effects SwapScheduler::DescribeModel(const std::string& model, Bytes weights, By
   Effects effects;
   EndUnplaceable(effects);
   return effects;
+}
+
+const SwapScheduler::Model* SwapScheduler::FindCopy(const std::string& model) const {
+  const auto it = models_.lower_bound(model);  // a digest is the begin of its copies' names
+  return it == models_.end() || DigestOf(it->first) != DigestOf(model) ? nullptr : &it->second;
+}
+
+bool SwapScheduler::Heavy(const std::string& model) const {
+  const Model* copy = FindCopy(model);
+  return copy != nullptr && costs_.Heavy(DigestOf(model), copy->weights);
+}
+
+Bytes SwapScheduler::WeightsOf(const std::string& model) const {
+  const Model* copy = FindCopy(model);
+  return copy == nullptr ? Bytes() : copy->weights;
+}
+
+// As long as it has been here: what its loads took; else by its size.
+Duration SwapScheduler::LoadTimeOf(const std::string& name) const {
+  const Model& model = models_.at(name);
+  return model.load.Or(costs_.LoadTime(model.weights));
+}
+
+// What the requests behind the first one of this model take of the GPUs that have it.
+Duration SwapScheduler::QueuedFor(const std::string& model) const {
+  const std::size_t waiting = WaitingFor(model);
+  if (waiting < 2) return {};
+  const auto holders = std::max<std::uint32_t>(gpus_.HolderCount(model), 1);
+  return costs_.RunTime(DigestOf(model)) * static_cast<Duration::rep>(waiting - 1) / holders;
 }
 
 absl::Status SwapScheduler::CannotFit(const std::string& function, const std::string& name) const {
@@ -118,7 +151,7 @@ Submitted SwapScheduler::Submit(const NodeRequest& request, Time now) {
                               {.priority = request.priority, .arrival = now, .deadline = request.deadline},
                               next_sequence_++, slo_ ? slo_->PlaceOf(request.function) : FunctionPlace{});
   entry.asked_before = std::exchange(models_.at(request.model).asked, now);
-  queue_.Add(request.model, entry.key, request.id);
+  Enqueue(entry);
   states_.Enter(request.state, request.id);
   if (request.expiry != Time::max()) expiries_.emplace(request.expiry, request.id);
   requests_.emplace(request.id, std::move(entry));
@@ -161,7 +194,7 @@ Finished SwapScheduler::End(Entry& entry, FinishKind kind, absl::Status status, 
   } else {
     Count(kind);
   }
-  if (entry.gpu == kNoGpu) queue_.Remove(entry.request.model, entry.key);
+  if (entry.gpu == kNoGpu) Dequeue(entry);
   states_.Leave(entry.request.state, entry.request.id);
   Release(entry);
   expiries_.erase({entry.request.expiry, entry.request.id});

@@ -22,6 +22,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -35,11 +36,15 @@
 #include "node/function_states.hpp"
 #include "node/gpu_table.hpp"
 #include "node/isolation.hpp"
+#include "node/locality_queue.hpp"
 #include "node/request.hpp"
 #include "node/scheduler_types.hpp"
 #include "node/topology.hpp"
 
 namespace troupe::node {
+
+// Requests that wait for one GPU in its own queue, where the gpu policy has such queues.
+inline constexpr std::uint32_t kLocalQueue = 1024;
 
 class SwapScheduler {
  public:
@@ -163,6 +168,7 @@ class SwapScheduler {
     Bytes activation{};
     bool in_region = true;
     Time asked = Time::min();  // last
+    RunningEstimate load{};    // from the host
   };
   // What NoFit taught about one model on one GPU, until its worker is replaced.
   struct FitHint {
@@ -174,6 +180,8 @@ class SwapScheduler {
   [[nodiscard]] GpuChoice Choose(const Entry& entry, std::uint64_t draw, Time now) const;
   [[nodiscard]] GpuOption OptionFor(const Entry& entry, const Gpu& gpu, Time now) const;
   void FindPeer(const Entry& entry, const Gpu& gpu, GpuOption& option) const;
+  [[nodiscard]] Duration LoadTimeOf(const std::string& model) const;
+  [[nodiscard]] Duration QueuedFor(const std::string& model) const;
   [[nodiscard]] SwitchLoad LoadOfSwitch(const Gpu& gpu) const;
   [[nodiscard]] std::uint32_t Home(const std::string& model) const;
   [[nodiscard]] bool FitsOn(const std::string& model, std::uint32_t device) const;
@@ -197,6 +205,8 @@ class SwapScheduler {
   void EndTurn(const Entry& entry);
   void NoteState(const Entry& entry, const RunDone& done);
   void CheckStates() const;
+  void DecideInOrder(bool hits_only, Time now, std::vector<Dispatch>& dispatches);
+  void StayWaiting(Entry& entry, const GpuChoice& choice, Time now);
   [[nodiscard]] bool MustTakeTurns(const Entry& entry) const;
   void Reorder(Time now);
   void NotePassed(const std::vector<Entry*>& passed);
@@ -207,6 +217,16 @@ class SwapScheduler {
   [[nodiscard]] bool AnySlot() const;
   [[nodiscard]] bool CanEverFit(const std::string& model, const Gpu& gpu) const;
   [[nodiscard]] bool CanEverFit(const std::string& model) const;
+
+  // locality_decision.cpp: by GPU, where the gpu policy wants it (locality_), and the queue for both ways.
+  void Enqueue(const Entry& entry);
+  void Dequeue(const Entry& entry);
+  [[nodiscard]] std::vector<GpuIndex> IdleGpus() const;
+  [[nodiscard]] bool MayStart(const Entry& entry);
+  [[nodiscard]] bool CanTake(const Entry& entry, const Gpu& gpu, Time now) const;
+  [[nodiscard]] GpuIndex PlaceByLocality(const Entry& entry, GpuIndex index, Time now) const;
+  [[nodiscard]] std::optional<OrderingKey> FirstHit(const Gpu& gpu, Time now);
+  [[nodiscard]] std::vector<Dispatch> DecideByLocality(Time now);
 
   // runtime_decision.cpp: runtimes, and whom they serve.
   [[nodiscard]] bool Serves(const Entry& entry, const Gpu& gpu) const;
@@ -232,6 +252,7 @@ class SwapScheduler {
   void Requeue(Entry& entry, Effects& effects);
   void LeaveGpu(Entry& entry, Time now);
   void LeaveFunction(const Entry& entry);
+  void ObserveLoad(const SwapInDone& done);
   void LoadFailed(GpuIndex gpu, const std::string& model);
   void EvictForgotten(GpuIndex gpu, const std::string& model, Effects& effects);
   void Replan(Entry& entry, const RunDone& done, bool alone, Effects& effects);
@@ -253,6 +274,10 @@ class SwapScheduler {
   std::map<std::string, Model> models_;
   std::map<RequestId, Entry> requests_;
   ModelQueue<RequestId> queue_;
+  // With decisions by GPU: the same requests in their order, and what was given to each GPU.
+  std::unique_ptr<LocalityQueue> locality_;
+  std::map<OrderingKey, RequestId> waiting_;
+  std::map<GpuIndex, std::uint64_t> dispatched_to_;
   std::set<std::pair<Time, RequestId>> expiries_;
   std::map<GpuIndex, std::vector<RequestId>> pipelines_;  // in the order of dispatch
   std::map<GpuIndex, RequestId> holds_;                   // nothing else starts there

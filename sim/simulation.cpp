@@ -52,7 +52,10 @@ class Run {
     World::NodePlan plan;
     plan.options.name = name;
     plan.options.policies = setup_.policies;
+    plan.options.scheduler = setup_.limits;
     plan.options.scheduler.seed = setup_.seed;
+    if (cluster.loads == LoadMode::kAtomic) plan.options.scheduler.swap_ahead = 1;
+    if (setup_.profiled) plan.options.profiles = Profiles();
     plan.options.topology = cluster.topology;
     plan.options.costs.link = cluster.link;
     plan.options.copies.region = plan.host_region = cluster.host_memory;
@@ -68,6 +71,17 @@ class Run {
     };
     world_.StartNode(std::move(plan));
     nodes_.push_back(name);
+  }
+
+  [[nodiscard]] proto::NodeProfiles Profiles() const {
+    proto::NodeProfiles profiles;
+    profiles.set_format_version(1);
+    for (std::size_t i = 0; i < setup_.workload.functions.size(); ++i) {
+      auto& profile = *profiles.add_models();
+      profile.set_model(World::ModelDigest(Name(i)));
+      profile.set_run_ns(setup_.cluster.models[models_[i]].times.run.count());
+    }
+    return profiles;
   }
 
   // GPUs behind one switch have one link.

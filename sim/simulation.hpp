@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/policy.hpp"
+#include "node/scheduler_types.hpp"
 #include "sim/cluster_file.hpp"
 #include "sim/traces/workload.hpp"
 
@@ -24,7 +25,9 @@ struct SimulationSetup {
   ClusterSpec cluster;
   Workload workload;
   PolicyNames policies;
+  node::SchedulerLimits limits;
   std::uint64_t seed = 1;  // of policies that draw lots
+  bool profiled = false;   // the nodes know from the begin what each model's run takes
   // Asked now and then, with what there is: false ends the run early.
   std::function<bool(const Progress&)> go_on;
 };

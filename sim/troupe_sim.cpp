@@ -1,13 +1,19 @@
 // troupe-sim: simulations of a cluster under virtual time (`troupe simulate`), and the papers' experiments
 // (`troupe experiment`).
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <iostream>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/status.hpp"
+#include "cluster/routing_policy.hpp"
+#include "node/scheduler_types.hpp"
 #include "sim/cancel.hpp"
+#include "sim/experiments/experiment.hpp"
 #include "sim/report.hpp"
 #include "sim/simulation.hpp"
 #include "sim/traces/generators.hpp"
@@ -21,9 +27,21 @@ constexpr int kRefused = 1;  // it ran, and something that must hold did not
 constexpr int kUsage = 2;    // the command or an input file is wrong
 constexpr int kInterrupted = 130;
 
+// One slot of the preset, and what is to stand there; empty: the preset's.
+struct Slot {
+  const char* flag;
+  std::string PolicyNames::*slot;
+  std::string name{};
+};
+
 struct SimulateOptions {
   std::string trace, generate, cluster, policy = "troupe", spread = "uniform";
   std::uint64_t seed = 1;
+  std::uint32_t swap_ahead = 2;
+  std::array<Slot, 4> slots = {{{"--routing", &PolicyNames::routing},
+                                {"--ordering", &PolicyNames::ordering},
+                                {"--gpu", &PolicyNames::gpu},
+                                {"--eviction", &PolicyNames::eviction}}};
 };
 
 absl::StatusOr<sim::Workload> WorkloadOf(const SimulateOptions& options) {
@@ -63,6 +81,11 @@ class ProgressLine {
 absl::StatusOr<int> RunSimulate(const SimulateOptions& options) {
   sim::SimulationSetup setup;
   TROUPE_ASSIGN_OR_RETURN(setup.policies, FindPreset(options.policy));
+  for (const Slot& slot : options.slots)
+    if (!slot.name.empty()) setup.policies.*slot.slot = slot.name;
+  TROUPE_RETURN_IF_ERROR(node::FindSchedulerPolicies(setup.policies).status());
+  TROUPE_RETURN_IF_ERROR(cluster::FindRoutingPolicy(setup.policies.routing).status());
+  setup.limits.swap_ahead = options.swap_ahead;
   TROUPE_ASSIGN_OR_RETURN(setup.cluster, sim::ReadCluster(options.cluster));
   TROUPE_ASSIGN_OR_RETURN(setup.workload, WorkloadOf(options));
   setup.seed = options.seed;
@@ -74,6 +97,44 @@ absl::StatusOr<int> RunSimulate(const SimulateOptions& options) {
   if (conserved.ok()) return 0;
   std::cerr << "troupe-sim: " << conserved.message() << "\n";
   return kRefused;
+}
+
+struct ExperimentCommand {
+  std::string name, data, json;
+  sim::ExperimentOptions options;
+};
+
+absl::StatusOr<int> RunExperiment(ExperimentCommand& command) {
+  const auto all = sim::Experiments();
+  if (command.name == "list") {
+    for (const auto& experiment : all)
+      std::cout << absl::StrFormat("%-20s %s\n", std::string(experiment.name), std::string(experiment.what));
+    return 0;
+  }
+  const auto chosen = std::ranges::find(all, command.name, &sim::Experiment::name);
+  if (chosen == all.end())
+    return absl::InvalidArgumentError(
+        absl::StrCat("no experiment is called '", command.name, "'; `troupe experiment list` names them"));
+  if (command.data.empty())
+    return absl::InvalidArgumentError(
+        "an experiment needs --data DIR, with the papers' tables and the traces");
+  command.options.data = command.data;
+  command.options.go_on = [](const std::string& what) {
+    std::cerr << what << "\n";
+    return !sim::Interrupted();
+  };
+  const auto figures = chosen->run(command.options);
+  if (absl::IsInternal(figures.status())) {  // something was lost
+    std::cerr << "troupe-sim: " << figures.status().message() << "\n";
+    return kRefused;
+  }
+  TROUPE_RETURN_IF_ERROR(figures.status());
+  sim::PrintFigures(std::cout, *figures);
+  if (!command.json.empty())
+    TROUPE_RETURN_IF_ERROR(
+        sim::WriteFigures(command.json, *figures,
+                          absl::StrCat(command.name, ", ", command.options.seeds, " seeds, virtual time")));
+  return sim::Interrupted() ? kInterrupted : 0;
 }
 
 }  // namespace
@@ -89,8 +150,17 @@ int main(int argc, char** argv) {
   source->require_option(1);
   simulate->add_option("--cluster", options.cluster, "the hardware and the models, YAML")->required();
   simulate->add_option("--policy", options.policy, "preset of policies");
+  for (Slot& slot : options.slots) simulate->add_option(slot.flag, slot.name, "over the preset's");
+  simulate->add_option("--swap-ahead", options.swap_ahead,
+                       "requests given to a GPU ahead of their turn, and one");
   simulate->add_option("--seed", options.seed, "of the arrivals and of policies that draw lots");
   simulate->add_option("--spread", options.spread, "of a minute's requests: uniform, even, poisson");
+  ExperimentCommand command;
+  auto* experiment = app.add_subcommand("experiment", "a paper's experiment; 'list' names them");
+  experiment->add_option("name", command.name, "which, or list")->required();
+  experiment->add_option("--data", command.data, "folder with papers/ and traces/");
+  experiment->add_option("--json", command.json, "file for the figures");
+  experiment->add_option("--seeds", command.options.seeds, "how many, from 1 on")->check(CLI::Range(1, 1000));
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& help) {
@@ -100,7 +170,7 @@ int main(int argc, char** argv) {
     return kUsage;
   }
   sim::WatchInterrupts();
-  const auto code = RunSimulate(options);
+  const auto code = experiment->parsed() ? RunExperiment(command) : RunSimulate(options);
   if (code.ok()) return *code;
   std::cerr << "troupe-sim: " << code.status().message() << "\n";
   return kUsage;

@@ -155,15 +155,19 @@ void World::KillNode(const std::string& name) {
   caf::anon_send_exit(dead.cache, caf::exit_reason::kill);
 }
 
+std::string World::ModelDigest(const std::string& function) {
+  return Sha256Hex("model " + function);
+}
+
 std::string World::WorkerDigest(const std::string& function) {
-  return absl::StrCat("packed-", Sha256Hex("model " + function));
+  return absl::StrCat("packed-", ModelDigest(function));
 }
 
 absl::Status World::Deploy(const std::string& name, Bytes weights, Duration deadline,
                            const std::vector<std::string>& inputs,
                            const std::vector<proto::StateTensor>& state, const DeployWish& wish) {
   proto::FunctionRecord record;
-  record.set_model_digest(Sha256Hex("model " + name));
+  record.set_model_digest(ModelDigest(name));
   record.set_weights_digest(Sha256Hex("weights " + name));
   record.set_weights_bytes(weights.count());
   record.set_model_bytes(1000);

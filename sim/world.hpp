@@ -86,6 +86,8 @@ class World {
                       Duration deadline = std::chrono::milliseconds(100),
                       const std::vector<std::string>& inputs = {"x"},
                       const std::vector<proto::StateTensor>& state = {}, const DeployWish& wish = {});
+  // Of that function's model.
+  [[nodiscard]] static std::string ModelDigest(const std::string& function);
   // The key under which the workers know that function's model.
   [[nodiscard]] static std::string WorkerDigest(const std::string& function);
 

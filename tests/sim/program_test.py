@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """`troupe simulate` as its users see it: output, exit codes, bad input. usage: program_test.py BIN"""
+import json
 import pathlib
 import re
 import signal
@@ -56,6 +57,43 @@ class Simulate(unittest.TestCase):
         self.assertEqual(run.returncode, 130)
         self.assertIn("ended early", out)
         self.assertIn("trace hash", out)
+
+
+class Experiment(unittest.TestCase):
+    def experiment(self, *words):
+        return subprocess.run([BIN / "troupe", "experiment", *words], capture_output=True, text=True, timeout=100)
+
+    def test_the_list_and_what_is_not_in_it(self):
+        self.assertIn("lalb-latency", self.experiment("list").stdout)
+        for words, message in ((("lalb-speed", "--data", "."), "no experiment is called 'lalb-speed'"),
+                               (("lalb",), "needs --data"),
+                               (("lalb", "--data", "/nowhere"), "there is no table /nowhere/papers/lalb_table1.csv")):
+            done = self.experiment(*words)
+            self.assertEqual(done.returncode, 2, done.stdout)
+            self.assertIn(message, done.stderr)
+
+    def test_lalb_on_small_data(self):
+        with tempfile.TemporaryDirectory() as folder:
+            data = pathlib.Path(folder)
+            for name in ("papers", "traces"):
+                (data / name).mkdir()
+            models = [f"model{i}" for i in range(30)]
+            (data / "papers/lalb_table1.csv").write_text("model,occupation_mb,loading_s,inference_s_batch32\n" + "".join(
+                f"{name},{3000 + 20 * i},2.5,1.3\n" for i, name in enumerate(models)))
+            for size in (15, 25, 35):
+                (data / f"traces/derived_lalb_ws{size}.csv").write_text("function,table1_model,m1\n" + "".join(
+                    f"f{i},{models[i % 30]},8\n" for i in range(size)))
+            done = self.experiment("lalb", "--data", folder, "--seeds", "2", "--json", str(data / "out.json"))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            figures = {figure["name"]: figure for figure in json.loads((data / "out.json").read_text())["figures"]}
+            for size in (25, 35):
+                base, o3, ours = (figures[f"lalb-latency/{size}/{preset}/mean_s"]
+                                  for preset in ("load-balance", "lalb-o3", "troupe"))
+                self.assertEqual(base["runs"], 2)
+                self.assertLess(o3["ratio"], 0.9)  # of load-balance
+                self.assertEqual(ours["baseline"], o3["name"])
+            self.assertEqual(figures["lalb-latency/35/lalb-o3/reduction"]["paper"], 96.93)
+            self.assertIn("lalb-utilization/15/troupe+overlap/computing", figures)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ using testing::HasSubstr;
 TEST(Policy, PresetsNameOnePolicyPerSlot) {
   EXPECT_EQ(FindPreset("troupe")->routing, "locality");
   EXPECT_EQ(FindPreset("load-balance")->ordering, "fifo");
-  EXPECT_EQ(FindPreset("load-balance")->eviction, "lru");
+  EXPECT_EQ(FindPreset("load-balance")->eviction, "lru-strict");
   const absl::Status status = FindPreset("fastest").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(status.message()), HasSubstr("troupe, load-balance"));
