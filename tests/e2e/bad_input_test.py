@@ -2,6 +2,7 @@
 """What hostile, wrong or impatient clients get: an error that says what was expected, and a daemon that goes on."""
 import json
 import os
+import re
 import signal
 import threading
 
@@ -220,9 +221,9 @@ class Impatience(E2eTest):
 
 class Priority(E2eTest):
     def test_urgent_requests_run_first(self):
-        # Each model takes a quarter of a second to the GPU: the order of the answers is no accident.
-        daemon = self.start("one", "all", hang="10m", link_bandwidth="16MiB", measure="requests").wait_serving()
-        http, ended, threads = daemon.http, [], []
+        # One at a time, so that nothing but the node's order decides which model comes next.
+        daemon = self.start("one", "all", hang="10m", swap_ahead=1, measure="requests", log_level="debug").wait_serving()
+        http, threads = daemon.http, []
         for seed, name in enumerate(("first", "patient", "urgent")):
             http.deploy(name, dense(4, seed)[0]).good()
         worker = daemon.workers()[0]
@@ -231,8 +232,7 @@ class Priority(E2eTest):
         def ask(name, priority):
             x = {"x": np.ones((1, 1024), np.float32)}
             self.assertEqual(http.ask(name, x, {"priority": priority}).code, 200)
-            ended.append(name)
-        # The GPU has the first two already; the urgent one passes those that wait.
+        # The GPU has the first already; the urgent one passes those that wait.
         order = [("first", 0), ("first", 0), ("patient", 5), ("urgent", 1)]
         for count, request in enumerate(order, 1):
             threads.append(threading.Thread(target=ask, args=request, daemon=True))
@@ -242,7 +242,8 @@ class Priority(E2eTest):
         os.kill(worker, signal.SIGCONT)
         for thread in threads:
             thread.join(90)
-        self.assertEqual(ended, ["first", "first", "urgent", "patient"])
+            self.assertFalse(thread.is_alive(), "a request hangs")
+        self.assertEqual(re.findall(r" swap: GPU 0: '(\w+)' ", daemon.log.read_text()), ["first", "urgent", "patient"])
 
 
 if __name__ == "__main__":
