@@ -119,9 +119,9 @@ GpuOption SwapScheduler::OptionFor(const Entry& entry, const Gpu& gpu, Time now)
   return option;
 }
 
-// The fastest link from a GPU that has the whole model, if this GPU's worker can use it.
+// The fastest link from a GPU that has the whole model, if this GPU's worker can use it (see StateAllows).
 void SwapScheduler::FindPeer(const Entry& entry, const Gpu& gpu, GpuOption& option) const {
-  if (!gpu.peer_copies || entry.host_only) return;
+  if (!gpu.peer_copies || entry.host_only || StateNeed(entry, gpu) > Bytes()) return;
   BytesPerSecond fastest;
   for (const GpuIndex holder : gpus_.Holders(entry.request.model)) {
     const auto speed = topology_.PeerLink(gpus_.at(holder).device, gpu.device);

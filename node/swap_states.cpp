@@ -59,7 +59,14 @@ SwapScheduler::Entry* SwapScheduler::NextOf(const std::string& model) {
 
 bool SwapScheduler::StateAllows(const Entry& entry, GpuIndex gpu) const {
   const FunctionStates::State* state = states_.Find(entry.request.state);
-  return state == nullptr || state->gpu == kNoGpu || state->gpu == gpu;
+  if (state == nullptr) return true;
+  if (state->gpu != kNoGpu && state->gpu != gpu) return false;
+  // Nor does a state come beside weights from another GPU: they may not come, and then it would still be on
+  // its way from the host when all is planned anew.
+  const Gpu& there = gpus_.at(gpu);
+  const Resident* resident = there.Find(entry.request.model);
+  return resident == nullptr || resident->state != ResidentState::kLoading ||
+         std::ranges::find(there.host_loads, entry.request.model) != there.host_loads.end();
 }
 
 // Room that the request's state still has to get on this GPU.

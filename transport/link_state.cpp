@@ -148,8 +148,6 @@ Duration LinkBuckets::Reserve(std::size_t link, Bytes size, Time now) {
     const std::int64_t base = busy > limit ? at : std::max(busy, earliest);
     end = base + time;
   } while (!slot.busy_until.compare_exchange_weak(busy, end, std::memory_order_relaxed));
-  const std::int64_t stalled = slot.stalled_until.load(std::memory_order_relaxed);
-  if (stalled > at && stalled <= limit) end = std::max(end, stalled + time);
   return Duration(std::max<std::int64_t>(end - at, 0));
 }
 
@@ -237,6 +235,11 @@ Bytes LinkBuckets::Forgive(std::size_t link, Seat& mine, std::int64_t behind) {
 
 void LinkBuckets::Stall(std::size_t link, Time until) {
   slot(link).stalled_until.store(until.time_since_epoch().count(), std::memory_order_relaxed);
+}
+
+bool LinkBuckets::Stalled(std::size_t link, Time now) const {
+  const Time until{Duration(slot(link).stalled_until.load(std::memory_order_relaxed))};
+  return until > now && until <= now + kLongestQueue;
 }
 
 absl::StatusOr<std::size_t> LinkBuckets::Find(const std::string& name) const {

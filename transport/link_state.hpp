@@ -67,8 +67,10 @@ class LinkBuckets {
   // It still wants what it wanted. A user that wants nothing has its turn whenever it asks.
   LinkTurn TurnOf(std::size_t link, Time now);
 
-  // Nothing passes before `until`: a fault that tests and operators inject.
+  // Nothing is to pass before `until`: a fault that tests inject, and end with a time that has passed. Who
+  // asks for a link looks before (Stalled): what was reserved before passes yet.
   void Stall(std::size_t link, Time until);
+  [[nodiscard]] bool Stalled(std::size_t link, Time now) const;
 
   // The id of a link by name; NotFound lists those that exist.
   [[nodiscard]] absl::StatusOr<std::size_t> Find(const std::string& name) const;

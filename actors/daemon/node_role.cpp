@@ -188,6 +188,7 @@ class NodeRole final : public Role {
       command.link_sharing = config.link_sharing;
       command.memory = config.memory_policy;
       command.addresses = config.addresses;
+      worker.watch = {config.hang, config.hang, std::max(config.hang, worker.watch.prepare)};
       worker.memory = Bytes(config.gpu_memory.count() / config.runtimes);
       if (config.device != "virtual")
         command.quota = worker.memory;  // a virtual GPU's memory is all there is

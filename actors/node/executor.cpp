@@ -162,7 +162,9 @@ class Executor : public ExecutorSelf::base {
       After(this, limits_.watch_every, tick);
       if (machine_.state() != node::ExecutorState::kReady) return;
       const auto progress = link_->Progress();
-      return Feed(node::Progress{progress.busy, progress.counter});
+      Feed(node::Progress{progress.busy, progress.counter});
+      if (!progress.hung.empty()) Feed(node::Restart{progress.hung});
+      return;
     }
     armed_ = Time{};
     Feed(node::Tick{});

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
 #include "gpu/worker/exit_codes.hpp"
+#include "transport/steady_clock.hpp"
 #include "transport/unix_socket.hpp"
 
 namespace troupe::actors {
@@ -46,6 +47,7 @@ struct LinkState {
   transport::UniqueFd memory;
   std::string memory_of;  // who has left traces in it
   std::uint64_t sent = 0, answered = 0;
+  gpu::ProgressWatch watch{options.watch};  // over `connection`'s worker
 
   // An incarnation's end is told once, by whoever notices it first.
   void TellDeath(std::uint64_t life, int code, int signal, const std::string& last_words) {
@@ -180,7 +182,11 @@ class ProcessWorkerLink final : public WorkerLink {
   [[nodiscard]] WorkerProgress Progress() const override {
     const std::lock_guard lock(state_->mutex);
     if (state_->connection == nullptr) return {};
-    return {state_->connection->Progress().progress(), state_->sent > state_->answered};
+    const auto seen = state_->connection->Progress();
+    const Time now = transport::SteadyNow();
+    state_->watch.Observe(seen, now);
+    const bool busy = state_->sent > state_->answered;
+    return {seen.progress(), busy, busy ? state_->watch.Hung(now).value_or("") : ""};
   }
 
   void Kill() override { End(SIGKILL); }
@@ -298,6 +304,7 @@ class ProcessWorkerLink final : public WorkerLink {
         state->pid = shared->process().pid();
         state->fresh = false;
         state->connection = shared;
+        state->watch = gpu::ProgressWatch(state->options.watch);
         state->region = std::move(region);
         old_reading = std::exchange(state->reading, 0);
         if (state->site.exports != nullptr)

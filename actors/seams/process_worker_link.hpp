@@ -12,6 +12,7 @@
 
 #include "actors/core/work_pool.hpp"
 #include "actors/seams/worker_link.hpp"
+#include "gpu/worker/control_page.hpp"
 #include "gpu/worker/link_reader.hpp"
 #include "gpu/worker/worker_process.hpp"
 #include "transport/arena_exports.hpp"
@@ -39,6 +40,9 @@ struct ProcessWorkerOptions {
   gpu::WorkerCommand command;
   Bytes memory = GiB(1);  // of a virtual GPU
   Duration adopt_timeout = std::chrono::seconds(5);
+  // What of a busy worker may stand still for how long; each engine of its device by itself. A run that waits
+  // for its weights moves: when they do not come it is the copy that stands still.
+  gpu::ProgressWatch::Limits watch;
 };
 
 std::unique_ptr<WorkerLink> MakeProcessWorkerLink(const WorkerSite& site, ProcessWorkerOptions options);

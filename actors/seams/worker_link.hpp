@@ -20,6 +20,9 @@ namespace troupe::actors {
 struct WorkerProgress {
   std::uint64_t counter = 0;  // moves whenever the worker does
   bool busy = false;          // has orders that it has not answered
+  // What of it has stood still for too long while it was busy, whatever else moves ("copy in stands still at
+  // order 17 for 5.1 s"); empty: nothing.
+  std::string hung = {};
 };
 
 // Whether the worker answers it at all.
@@ -52,6 +55,7 @@ class WorkerLink {
   // Hands over an order without blocking. RESOURCE_EXHAUSTED when the ring is full, UNAVAILABLE without a
   // worker.
   virtual absl::Status Send(const proto::WorkerOrder& order) = 0;
+  // Asked at each look of the watchdog: what stands still is seen from one to the next.
   [[nodiscard]] virtual WorkerProgress Progress() const = 0;
   virtual void Kill() = 0;      // SIGKILL; on_death follows
   virtual void ShutDown() = 0;  // asks it to finish what runs and end; on_death follows

@@ -23,6 +23,8 @@ constexpr Duration kLate = std::chrono::microseconds(250);
 // Who is less urgent looks again this soon, and goes on after this long whatever the others say.
 constexpr Duration kLookAgain = std::chrono::microseconds(100);
 constexpr Duration kLongestYield = std::chrono::milliseconds(200);
+// A link that lets nothing pass is looked at this often.
+constexpr Duration kStalled = std::chrono::milliseconds(1);
 
 std::size_t SizeOf(const std::vector<CopySpan>& spans) {
   std::size_t size = 0;
@@ -68,6 +70,11 @@ Time CopyPath::Pass(Bytes size, Time ready, const transport::LinkTurn& turn, Tim
   return due_;
 }
 
+bool CopyPath::Stalled(Time now) const {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(path_, [&](std::size_t link) { return links_->Stalled(link, now); });
+}
+
 transport::LinkTurn CopyPath::TurnOf(Time now) {
   const std::lock_guard lock(mutex_);
   transport::LinkTurn turn;
@@ -97,6 +104,7 @@ bool CopyOperation::Turn(VirtualEngine& engine) {
   }
   if (engine.stopping()) return End(absl::CancelledError("the device is closing"));
   if (all_moved_) return End(absl::OkStatus());
+  if (path_.Stalled(now)) return Again(now + kStalled);
   transport::LinkTurn turn;
   if (!small() && Yields(now, turn)) return Again(now + kLookAgain);
   if (absl::Status moved = MoveBlock(turn, engine); !moved.ok()) return End(moved);

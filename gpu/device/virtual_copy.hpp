@@ -26,11 +26,13 @@ class CopyPath {
   // With a turn of several blocks among others the link is taken for all of them, and what comes next goes
   // then.
   [[nodiscard]] Time Pass(Bytes size, Time ready, const transport::LinkTurn& turn, Time now);
+  // Some link of the way lets nothing pass now.
+  [[nodiscard]] bool Stalled(Time now) const;
   // What this process may do on the whole way now.
   [[nodiscard]] transport::LinkTurn TurnOf(Time now);
 
  private:
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::shared_ptr<transport::LinkBuckets> links_;  // guarded by mutex_, as all below
   std::vector<std::size_t> path_;
   BytesPerSecond slowest_;  // zero: no limit

@@ -62,12 +62,12 @@ void StateDesk::SwapIn(ChannelPtr channel, const proto::SwapInOrder& order, std:
   const std::uint64_t sequence = reply.sequence();
   const auto arrival = std::make_shared<Arrival>(std::move(reply));
   arrival->open += states.size();
-  bring_model(Reply(sequence, SteadyNow(), [arrival](proto::WorkerOutcome outcome) {
+  arrival->states = states;
+  bring_model(Reply(sequence, SteadyNow(), [this, arrival](proto::WorkerOutcome outcome) {
     arrival->model = std::move(outcome);
     Close(arrival);
   }));
   if (arrival->model.code() != 0) {  // refused at once
-    fail(absl::Status(static_cast<absl::StatusCode>(arrival->model.code()), arrival->model.message()));
     arrival->open = 1;
     return Close(arrival);
   }
@@ -139,8 +139,23 @@ void StateDesk::Landed(const StatePtr& state, const absl::Status& status, const 
   changed_();
 }
 
+// Of no use without their model, and nothing is copied to them any more. Runs in their lines learn of the
+// model; who waits to write one back is let through.
+void StateDesk::FailAll(const std::vector<StatePtr>& states, const absl::Status& why) {
+  for (const StatePtr& state : states) {
+    const bool written =
+        std::ranges::any_of(state->line, [](const auto& user) { return user.ready != nullptr; });
+    const bool replaced = residency_.states().Find(state->function) != state;
+    if (!replaced && !written) residency_.states().Fail(state, why);
+  }
+}
+
 void StateDesk::Close(const ArrivalPtr& arrival) {
   if (--arrival->open > 0) return;
+  if (arrival->model.code() != 0) {
+    FailAll(arrival->states,
+            {static_cast<absl::StatusCode>(arrival->model.code()), arrival->model.message()});
+  }
   const bool states_failed = arrival->model.code() == 0 && !arrival->failed.ok();
   states_failed ? arrival->reply.Fail(arrival->failed) : arrival->reply.Done(std::move(arrival->model));
 }

@@ -51,6 +51,7 @@ class StateDesk {
     explicit Arrival(Reply reply) : reply(std::move(reply)) {}
     Reply reply;
     std::size_t open = 1;
+    std::vector<StatePtr> states;
     proto::WorkerOutcome model;  // what became of the weights
     absl::Status failed;         // of the states
   };
@@ -73,7 +74,8 @@ class StateDesk {
               std::vector<transport::TensorData> data, std::optional<Time> deadline,
               const ArrivalPtr& arrival);
   void Landed(const StatePtr& state, const absl::Status& status, const ArrivalPtr& arrival);
-  static void Close(const ArrivalPtr& arrival);
+  void FailAll(const std::vector<StatePtr>& states, const absl::Status& why);
+  void Close(const ArrivalPtr& arrival);
   void Write(ChannelPtr channel, const std::string& digest,
              std::function<void(absl::Status, proto::StateOutcome)> then);
   void CopyOut(const StatePtr& state, std::uint64_t ticket, const WritingPtr& writing);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "actors/core/message_types.hpp"
+#include "actors/node/executor.hpp"
 #include "actors/seams/fake_worker_link.hpp"
 #include "actors/seams/process_worker_link.hpp"
 #include "tests/temporary_directory.hpp"
@@ -189,6 +190,8 @@ class Process final : public Site {
   void Thaw(std::uint64_t pid) override { kill(static_cast<pid_t>(pid), SIGCONT); }
   void LoseDevice() override { options_.command.device = "toaster:7"; }
   void KillFromOutside(std::uint64_t pid) override { kill(static_cast<pid_t>(pid), SIGKILL); }
+  // Each engine by itself; its main loop may stand still for longer.
+  void HangAfter(Duration limit) { options_.watch.heartbeat = kPatience, options_.watch.engines = limit; }
   void LeaveStaleSocket() override {
     auto listener = transport::UnixListener::Listen(options_.command.socket);
     ASSERT_TRUE(listener.ok()) << listener.status();
@@ -539,6 +542,64 @@ TEST_P(WorkerLinkContract, AWorkerThatNobodyAdoptedEndsWithItsLink) {
   }
   Tie next(site());
   ASSERT_EQ(next.Start(1).code(), 0) << "it finds the place free";
+}
+
+// The runs behind it move, as they wait, and nothing else of the worker stands still: only the watch over
+// each engine by itself sees this.
+TEST(ProcessExecutor, ACopyThatStandsStillIsNamedAndCostsTheWorker) {
+  caf::actor_system_config config;
+  RegisterMessageTypes(config);
+  caf::actor_system system(config);
+  caf::scoped_actor self(system);
+  Process site;
+  site.HangAfter(std::chrono::milliseconds(500));
+  ExecutorLimits limits;
+  limits.watch_every = std::chrono::milliseconds(50);
+  limits.supervision.hang_timeout = std::chrono::hours(1);
+  const auto executor = SpawnExecutor(system, 0, "GPU 0", site.MakeLink(),
+                                      caf::actor_cast<ExecutorListener>(caf::actor(self)), limits);
+  const auto await = [&](proto::ExecutorReport::State state) {
+    proto::ExecutorReport last;
+    bool in_time = true;
+    while (in_time && last.state() != state) {
+      self->receive([&](proto::ExecutorReport& report) { last = std::move(report); },
+                    caf::after(kPatience) >> [&] { in_time = false; });
+    }
+    EXPECT_TRUE(in_time) << "no such report";
+    return last;
+  };
+  std::uint64_t sequence = 0;
+  const auto ask = [&](proto::WorkerOrder order) {
+    order.set_sequence(++sequence);
+    return self->request(executor, caf::timespan(kPatience), std::move(order));
+  };
+  const auto answer = [](auto handle) {
+    proto::WorkerOutcome outcome;
+    handle.receive([&](proto::WorkerOutcome& came) { outcome = std::move(came); },
+                   [](const caf::error&) { ADD_FAILURE() << "no answer"; });
+    return outcome;
+  };
+  await(proto::ExecutorReport::READY);
+  const auto copy = site.Model("m", 1 << 20);
+  proto::WorkerOrder fault;
+  fault.mutable_fault()->set_kind(proto::FaultOrder::STALL_LINK);
+  EXPECT_EQ(answer(ask(std::move(fault))).code(), 0);
+  auto swap = ask(SwapIn(copy));
+  proto::WorkerOrder order;
+  order.mutable_run()->set_digest("m");
+  *order.mutable_run()->mutable_model() = copy;
+  *order.mutable_run()->add_inputs() = gpu::test::SmallInput(1);
+  auto run = ask(std::move(order));
+  const std::string why = "copy in stands still at order 2";
+  EXPECT_NE(await(proto::ExecutorReport::DOWN).reason().find(why), std::string::npos);
+  const auto swapped = answer(std::move(swap));
+  EXPECT_TRUE(Code(swapped, absl::StatusCode::kUnavailable));
+  EXPECT_NE(swapped.message().find(why), std::string::npos) << swapped.message();
+  EXPECT_TRUE(Code(answer(std::move(run)), absl::StatusCode::kUnavailable));
+  await(proto::ExecutorReport::READY);
+  EXPECT_EQ(answer(ask(SwapIn(copy))).code(), 0) << "the next worker copies again";
+  self->send_exit(executor, caf::exit_reason::kill);
+  self->wait_for(executor);
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, WorkerLinkContract, ::testing::Bool(),

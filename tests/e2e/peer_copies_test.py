@@ -68,24 +68,27 @@ class PeerCopies(E2eTest):
         self.assertIn("peer", {swap["source"] for swap in swaps})
 
     def test_a_source_that_dies_in_mid_copy_costs_no_request(self):
-        self.serve(link="10MB")  # a copy takes 0.4 s, one from the host 0.02 s
+        self.serve(link="500KB")  # a copy takes 8 s, one from the host 0.02 s
         shell = Shell(self.daemon.address("manager"), self.directory)
 
-        def loading():
-            """A copy to GPU 1 is under way."""
-            models = shell.json("gpu", "show", "one/1")["gpus"][0].get("models", [])
-            return any(model["state"] == "loading" for model in models)
+        def models(gpu, *states):
+            shown = shell.json("gpu", "show", f"one/{gpu}")["gpus"][0].get("models", [])
+            return {model["digest"] for model in shown if model["state"] in states}
+
+        def copying():
+            """A copy from GPU 0 to GPU 1 is under way: one from the host would have ended between two looks."""
+            return models(1, "loading") and models(1, "loading") & models(0, "resident", "running") & models(1, "loading")
         load = Load(self.in_turn, threads=4)
         for lives in range(1, 9):
             eventually(lambda: len([ready for ready in self.events("worker-ready") if "GPU 0" in ready]) >= lives,
                        "GPU 0 has a worker again")
-            eventually(loading, "a model is on its way to GPU 1")
+            coming = eventually(copying, "a model is on its way from GPU 0 to GPU 1")
             os.kill(self.daemon.workers()[0], signal.SIGKILL)
-            load.wait(10)
+            eventually(lambda: self.events("swap-failed") or not coming & models(1, "loading"), "the copy has ended")
             if self.events("swap-failed"):
                 break
         load.stop()
-        self.assertRegex(self.events("swap-failed")[0], r"GPU 1: 'dense-\d' from GPU 0: ")
+        self.assertRegex("\n".join(self.events("swap-failed")), r"GPU 1: 'dense-\d' from GPU 0: ")
         for i in range(MODELS):
             self.ask(i)
 

@@ -2,6 +2,7 @@
 """The shell against a real cluster of one process: every verb, what programs read, exit codes, and a person at a
 terminal."""
 import json
+import os
 import pathlib
 import re
 import signal
@@ -9,7 +10,7 @@ import signal
 import numpy as np
 
 from harness import E2eTest, eventually, main
-from harness.networks import EXAMPLES, dense, digits, ensemble, scale
+from harness.networks import EXAMPLES, digits, ensemble, scale
 from harness.shell import Shell
 
 
@@ -150,21 +151,28 @@ class Workflows(ShellTest):
         self.assertEqual(self.shell.json("workflow", "list")["workflows"], [])
 
 
-class Slow(ShellTest):
-    """Three seconds for bringing a model of 3 MiB to a GPU: time to interfere."""
+class Interference(ShellTest):
+    """Workers that stand still until the test lets them go on: what they are to do cannot end before."""
 
     def options(self):
-        return {"link_bandwidth": "1MiB"}
+        return {"hang": "10m", "measure": "requests"}
 
     def setUp(self):
         super().setUp()
-        onnx, _ = dense(3)
-        self.shell.run("function", "deploy", "slow", self.file("slow.onnx", onnx))
-        self.x = self.npy("x.npy", np.ones((1, 768), np.float32))
+        self.deploy_double()
+        self.x = self.npy("x.npy", np.ones((1, 4), np.float32))
+        self.workers = self.daemon.workers().values()
+        for pid in self.workers:
+            os.kill(pid, signal.SIGSTOP)
+        self.addCleanup(self.go_on)
+
+    def go_on(self):
+        for pid in self.workers:
+            os.kill(pid, signal.SIGCONT)
 
     def test_a_running_workflow_is_cancelled(self):
-        yaml = "name: two\ninputs:\n  x: {type: FP32, shape: [1, 768]}\nsteps:\n" \
-               "  - {name: a, function: slow, inputs: {x: x}}\n  - {name: b, function: slow, inputs: {x: x}}\n" \
+        yaml = "name: two\ninputs:\n  x: {type: FP32, shape: [1, 4]}\nsteps:\n" \
+               "  - {name: a, function: double, inputs: {x: x}}\n  - {name: b, function: double, inputs: {x: x}}\n" \
                "outputs:\n  y: b.y\n"
         self.shell.run("workflow", "submit", self.file("two.yaml", yaml))
         running = self.shell.start("workflow", "run", "two", "--input", self.x)
@@ -172,6 +180,7 @@ class Slow(ShellTest):
             name = eventually(lambda: [run["start"]["run"] for run in self.shell.json("workflow", "runs")["runs"]
                                        if run["state"] == "RUN_RUNNING"], "the run is running")[0]
             self.assertIn("cancelled", self.shell.text("workflow", "cancel", name))
+            self.go_on()
             out, error = running.communicate(timeout=60)
             self.assertEqual(running.returncode, 1, out + error)
             self.assertIn("cancelled", error)
@@ -181,11 +190,10 @@ class Slow(ShellTest):
         self.assertEqual(self.shell.json("workflow", "status", name)["runs"][0]["state"], "RUN_CANCELLED")
 
     def test_an_interrupted_command_says_so(self):
-        asking = self.shell.start("infer", "slow", "--input", self.x)
+        asking = self.shell.start("infer", "double", "--input", self.x)
         try:
             eventually(lambda: sum(int(load["queued"]) + int(load["running"]) for load in self.http.loads().values()),
                        "the request is at the node")
-            # The node may have had work of its own.
             eventually(lambda: catches_interrupts(asking.pid), "the command looks after interrupts")
             asking.send_signal(signal.SIGINT)
             out, error = asking.communicate(timeout=60)

@@ -4,6 +4,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/gpu_cuda/fake_cuda.hpp"
+#include "tests/unit/gpu_device/small_model.hpp"
 
 namespace troupe::gpu::test {
 namespace {
@@ -122,6 +123,35 @@ TEST_F(CudaStart, ALostGpuFailsWhatIsUnderWayAndAllThatComes) {
                                             [&](const Completion& c) { done.set_value(c); });
   EXPECT_EQ(behind->Wait(kCudaPatience).code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(done.get_future().get().status.code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(CudaStart, AFillerThatTheRunComputesIsRefusedByName) {
+  const CudaOpened opened = cuda::Open(SmallOptions());
+  ASSERT_NE(opened.device, nullptr) << opened.why;
+  proto::Model model;
+  model.set_format_version(1);
+  model.set_opset(13);
+  *model.add_inputs() = Spec("x", {4});
+  *model.add_inputs() = Spec("filler", {});
+  *model.add_outputs() = Spec("y", {6});
+  auto* const pad = model.add_steps();
+  pad->set_op("Pad");
+  pad->set_name("p");
+  for (const char* const name : {"x", "pads", "filler"}) pad->add_inputs(name);
+  pad->add_outputs("y");
+  auto* const pads = model.add_weights();
+  pads->set_name("pads");
+  pads->set_type(proto::INT64);
+  pads->add_shape(2);
+  pads->set_length(16);
+  model.set_weights_bytes(64);
+  std::vector<std::byte> weights(64);
+  weights[0] = weights[8] = std::byte{1};
+  const std::vector<proto::TensorSpec> inputs = {Spec("x", {4}), Spec("filler", {})};
+  const auto plan = opened.device->Prepare(model, weights, inputs);
+  EXPECT_EQ(plan.status().code(), absl::StatusCode::kUnimplemented) << plan.status();
+  EXPECT_THAT(std::string(plan.status().message()),
+              HasSubstr("Pad 'p': no kernel of the GPU covers a filler"));
 }
 
 TEST_F(CudaStart, RegisteredMemoryIsCopiedBesideItsCaller) {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <future>
+#include <latch>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -183,11 +184,15 @@ TEST(VirtualDevice, AShortCopyDoesNotWaitForALongOne) {
   const DeviceRange one = *device->Allocate(Bytes(big.size()));
   const DeviceRange two = *device->Allocate(Bytes(small.size()));
   std::vector<std::string> order;  // written by the one thread of the engine
+  std::latch both(1);
   {
+    auto before = device->MakeStream();
     auto first = device->MakeStream();
     auto second = device->MakeStream();
+    before->CopyIn(two, small, [&](const Completion&) { both.wait(); });  // holds the engine's thread
     first->CopyIn(one, big, [&](const Completion&) { order.push_back("long"); });
     second->CopyIn(two, small, [&](const Completion&) { order.push_back("short"); });
+    both.count_down();
   }
   EXPECT_THAT(order, testing::ElementsAre("short", "long"));
 }

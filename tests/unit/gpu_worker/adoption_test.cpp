@@ -68,6 +68,21 @@ TEST(ProgressWatch, ABusyLaneThatStandsStillIsAHang) {
   EXPECT_EQ(watch.Hung(AtSecond(22)), std::nullopt);
 }
 
+// Runs that wait for their weights, and orders that are answered, hide no copy that does not come.
+TEST(ProgressWatch, ACopyThatStandsStillIsNamedWhateverElseMoves) {
+  ProgressWatch watch({seconds(2), seconds(10), seconds(100)});
+  const auto at = [](std::uint64_t s) {
+    ControlSnapshot snapshot = Busy(Lane::kCopyIn, 17, 3, s);
+    snapshot.lanes[static_cast<std::size_t>(Lane::kCompute)] = {true, 18, s};
+    snapshot.orders = snapshot.outcomes = s;
+    return snapshot;
+  };
+  for (int s = 0; s <= 11; ++s) watch.Observe(at(static_cast<std::uint64_t>(s)), AtSecond(s));
+  EXPECT_NE(at(10).progress(), at(11).progress());
+  ASSERT_TRUE(watch.Hung(AtSecond(11)).has_value());
+  EXPECT_EQ(*watch.Hung(AtSecond(11)), "copy in stands still at order 17 for 11 s");
+}
+
 TEST(ProgressWatch, AnIdleLaneNeverHangsAndPreparingMayTakeLonger) {
   ProgressWatch watch({seconds(2), seconds(10), seconds(100)});
   for (int s = 0; s < 60; ++s) {

@@ -78,15 +78,6 @@ class PeerCopies : public testing::TestWithParam<const char*> {
   std::uint64_t Passed(const std::string& link) const {
     return lender_.links.passed(*lender_.links.Find(link)).count();
   }
-  // Until some groups are there, and some are not.
-  void AwaitMiddle(std::uint64_t order) {
-    const auto lane = [this] {
-      return here_.connection->Progress().lanes[static_cast<std::size_t>(Lane::kCopyPeer)];
-    };
-    while (lane().order != order) std::this_thread::yield();
-    const std::uint64_t before = lane().progress;
-    while (lane().progress == before) std::this_thread::yield();
-  }
   // Nothing of a copy that did not count is left, and the model comes from the host as ever.
   void ExpectHostServes() {
     EXPECT_EQ(here_.Ask(DescribeOf()).description().free_bytes(), 16u << 20);
@@ -113,10 +104,13 @@ class PeerCopies : public testing::TestWithParam<const char*> {
   Link there_;  // to GPU 0
 };
 
-// 8 MiB at 10 MB/s: there is time to do something in the middle.
+// Slow enough to be stopped in the middle, where there is time to do something.
 class SlowPeerCopies : public PeerCopies {
  protected:
-  SlowPeerCopies() : PeerCopies({1e7}) {}
+  SlowPeerCopies() : PeerCopies({5e6}) {}
+  // Some groups are there, and some are not.
+  void StopInTheMiddle() { link_.Hold(MiB(2), Bytes(kWeights)); }
+  HeldLink link_{lender_.links, "gpu0:gpu1"};
 };
 
 TEST_P(PeerCopies, AModelComesFromTheOtherGpuGroupByGroup) {
@@ -205,13 +199,14 @@ TEST_P(PeerCopies, WhatAnOrderSaysOfALoanIsChecked) {
 TEST_P(SlowPeerCopies, ALenderKilledInMidCopyIsNotTrusted) {
   const std::uint64_t swap = here_.Send(SwapInFrom(Lend()));
   const std::uint64_t run = here_.Send(RunOf("m", 1));
-  AwaitMiddle(swap);
+  StopInTheMiddle();
   ASSERT_TRUE(there_.connection->Kill().ok());
   there_.heard->AwaitDeath();
   // Its successor uses the same memory, for something else.
   Link again = lender_.StartAndAdopt();
   EXPECT_EQ(again.connection->description().free_bytes(), 16u << 20);
   EXPECT_EQ(again.Ask(SwapInOf(PlaceSmall(*lender_.host, "other", 9, kWeights))).code(), 0);
+  link_.GoOn();
   ExpectNotCome(swap, run);
   ExpectHostServes();
 }
@@ -220,9 +215,10 @@ TEST_P(SlowPeerCopies, ALoanReturnedInMidCopyIsNotTrusted) {
   const proto::LendOutcome lent = Lend();
   const std::uint64_t swap = here_.Send(SwapInFrom(lent));
   const std::uint64_t run = here_.Send(RunOf("m", 1));
-  AwaitMiddle(swap);
+  StopInTheMiddle();
   there_.Send(ReturnOf(lent.loan()));
   EXPECT_EQ(there_.Ask(EvictOf("m")).code(), 0);
+  link_.GoOn();
   ExpectNotCome(swap, run);
   ExpectHostServes();
 }
@@ -230,18 +226,19 @@ TEST_P(SlowPeerCopies, ALoanReturnedInMidCopyIsNotTrusted) {
 TEST_P(SlowPeerCopies, LoansEndWithTheDaemonThatAskedForThem) {
   const std::uint64_t swap = here_.Send(SwapInFrom(Lend()));
   const std::uint64_t run = here_.Send(RunOf("m", 1));
-  AwaitMiddle(swap);
+  StopInTheMiddle();
   lender_.reader->Remove(there_.id);
   there_.connection->Close();
   there_ = lender_.Adopt(2);
   EXPECT_EQ(there_.Ask(EvictOf("m")).code(), 0);
+  link_.GoOn();
   ExpectNotCome(swap, run);
 }
 
 TEST_P(SlowPeerCopies, ABorrowerKilledInMidCopyLeavesTheLoanToItsDaemon) {
   const proto::LendOutcome lent = Lend();
-  const std::uint64_t swap = here_.Send(SwapInFrom(lent));
-  AwaitMiddle(swap);
+  here_.Send(SwapInFrom(lent));
+  StopInTheMiddle();
   ASSERT_TRUE(here_.connection->Kill().ok());
   here_.heard->AwaitDeath();
   EXPECT_EQ(there_.Ask(EvictOf("m")).code(), CodeOf(absl::StatusCode::kFailedPrecondition));

@@ -264,6 +264,31 @@ TEST_F(StateTest, WhatCannotBeReadDoesNotCome) {
   EXPECT_EQ(residency_->states().bytes(), Bytes(0));
 }
 
+TEST_F(StateTest, WithoutItsModelItLeavesNothing) {
+  for (const bool refused : {true, false}) {
+    proto::SwapInOrder order;
+    *order.mutable_model() = copy_;
+    *order.add_states() = Image("f", 3.F);
+    std::optional<Reply> weights;
+    const absl::Status gone = absl::UnavailableError("the other GPU is gone");
+    desk_->SwapIn(channel_, order, std::nullopt, ReplyFor(refused ? 1 : 2), [&](Reply reply) {
+      refused ? reply.Fail(gone) : static_cast<void>(weights.emplace(std::move(reply)));
+    });
+    if (!refused) {
+      const auto state = residency_->states().Find("f");
+      ASSERT_NE(state, nullptr);
+      while (state->coming && !HasFatalFailure()) PumpOnce();
+      weights->Fail(gone);  // behind the state
+    }
+    EXPECT_EQ(Code(refused ? 1 : 2), CodeOf(absl::StatusCode::kUnavailable));
+    EXPECT_EQ(residency_->states().Find("f"), nullptr);
+    EXPECT_EQ(memory_->memory().free, memory_->memory().total);
+  }
+  Bring(3, {Image("f", 40.F)});
+  Add(4, "f", 2);
+  EXPECT_EQ(Sum(4), 42);
+}
+
 TEST_F(StateTest, BadImagesAndOrdersAreRefused) {
   proto::StateImage twice = Image("f");
   *twice.add_tensors() = twice.tensors(0);

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "base/check.hpp"
 #include "gpu/worker/link_reader.hpp"
@@ -21,6 +22,7 @@
 #include "transport/arena_client.hpp"
 #include "transport/host_region.hpp"
 #include "transport/local_channel.hpp"
+#include "transport/steady_clock.hpp"
 
 namespace troupe::gpu::test {
 
@@ -160,6 +162,31 @@ class WorkerHarness {
 
  private:
   std::vector<transport::ProcessHandle> started_;
+};
+
+// Stops a link in the middle of a copy: more than `least` bytes have passed, and no more do until GoOn.
+class HeldLink {
+ public:
+  HeldLink(const transport::LinkBuckets& links, const std::string& name)
+      : links_(*transport::LinkBuckets::Open(transport::UniqueFd(dup(links.fd())))),
+        link_(*links_.Find(name)),
+        before_(links_.passed(link_)) {}
+  void Hold(Bytes least, Bytes size) {
+    const Time give_up = transport::SteadyNow() + kPatience;
+    while (passed() <= least) {
+      TROUPE_CHECK(transport::SteadyNow() < give_up, "nothing passes the link");
+      std::this_thread::yield();
+    }
+    links_.Stall(link_, transport::SteadyNow() + std::chrono::minutes(50));
+    TROUPE_CHECK(passed() < size, "the copy has ended before it could be stopped");
+  }
+  void GoOn() { links_.Stall(link_, Time{}); }
+
+ private:
+  [[nodiscard]] Bytes passed() const { return links_.passed(link_) - before_; }
+  transport::LinkBuckets links_;
+  std::size_t link_;
+  Bytes before_;
 };
 
 inline int CodeOf(absl::StatusCode code) {

@@ -226,23 +226,21 @@ TEST(WorkerProcess, AStalledLinkIsSeenInTheControlPage) {
   link.heard->AwaitDeath();
 }
 
-// A model that takes its time: 8 MiB at 10 MB/s, in four groups.
+// The harness's only link from now on: so slow that 8 MiB can be stopped in the middle.
+HeldLink UseSlowLink(WorkerHarness& harness) {
+  harness.links = *CreateNodeLinks(1, {5e6});
+  return {harness.links, LinkInName(0)};
+}
+
+// A model in four groups, of which more than one and not all are there when it is held.
 struct SlowSwap {
   SlowSwap() {
     harness.command.group = MiB(2);
-    harness.links = *CreateNodeLinks(1, {1e7});
     copy = PlaceSmall(*harness.host, "m", 1, 8 << 20);
   }
-  static ControlSnapshot::LaneState CopyIn(const Link& link) {
-    return link.connection->Progress().lanes[static_cast<std::size_t>(Lane::kCopyIn)];
-  }
-  // Until some groups are there, and some are not.
-  static void AwaitMiddle(const Link& link, std::uint64_t order) {
-    while (CopyIn(link).order != order) std::this_thread::yield();
-    const std::uint64_t before = CopyIn(link).progress;
-    while (CopyIn(link).progress == before) std::this_thread::yield();
-  }
+  void HoldInTheMiddle() { link.Hold(MiB(2), MiB(8)); }
   WorkerHarness harness;
+  HeldLink link = UseSlowLink(harness);
   proto::HostCopy copy;
 };
 
@@ -252,11 +250,12 @@ TEST(WorkerProcess, AWorkerKilledInMidSwapTakesNothingWithIt) {
   EXPECT_EQ(link.Ask(PrepareOf(slow.copy, 1)).code(), 0);
   const std::uint64_t swap = link.Send(SwapInOf(slow.copy));
   const std::uint64_t run = link.Send(RunOf("m", 1));
-  SlowSwap::AwaitMiddle(link, swap);
+  slow.HoldInTheMiddle();
   ASSERT_TRUE(link.connection->Kill().ok());
   link.heard->AwaitDeath();
   EXPECT_FALSE(link.heard->Answered(swap));
   EXPECT_FALSE(link.heard->Answered(run));
+  slow.link.GoOn();
   // Neither the memory nor the link is held by the dead one.
   Link again = slow.harness.StartAndAdopt();
   EXPECT_EQ(again.connection->description().free_bytes(), 16u << 20);
@@ -340,17 +339,18 @@ TEST(WorkerProcess, ARunByLayerNeedsAWindowAndLeavesNothing) {
 TEST(WorkerProcess, AWorkerKilledInARunByLayerTakesNothingWithIt) {
   WorkerHarness harness;
   const EightLayers model(harness);
-  harness.links = *CreateNodeLinks(1, {1e7});
+  HeldLink slow = UseSlowLink(harness);
   Link link = harness.StartAndAdopt();
   proto::WorkerOrder prepare;
   *prepare.mutable_prepare()->mutable_model() = model.copy;
   *prepare.mutable_prepare()->add_inputs() = Spec("x", {1});
   EXPECT_EQ(link.Ask(prepare).code(), 0);
   const std::uint64_t run = link.Send(model.Run(2));
-  SlowSwap::AwaitMiddle(link, run);
+  slow.Hold(MiB(2), MiB(8));
   ASSERT_TRUE(link.connection->Kill().ok());
   link.heard->AwaitDeath();
   EXPECT_FALSE(link.heard->Answered(run));
+  slow.GoOn();
   Link again = harness.StartAndAdopt();
   EXPECT_EQ(again.connection->description().free_bytes(), 16u << 20);
   ExpectEverywhere(again.Ask(model.Run(5)), 33);
@@ -360,10 +360,7 @@ TEST(WorkerProcess, ALinkThatStallsInMidSwapIsNamed) {
   SlowSwap slow;
   Link link = slow.harness.StartAndAdopt();
   const std::uint64_t swap = link.Send(SwapInOf(slow.copy));
-  SlowSwap::AwaitMiddle(link, swap);
-  // Not the device's fault: the link itself lets nothing pass any more.
-  slow.harness.links.Stall(*slow.harness.links.Find(LinkInName(0)),
-                           transport::SteadyNow() + std::chrono::minutes(50));
+  slow.HoldInTheMiddle();  // not the device's fault: the link itself lets nothing pass any more
   ProgressWatch watch({kPatience, std::chrono::milliseconds(500), kPatience});
   std::optional<std::string> hung;
   const Time give_up = transport::SteadyNow() + kPatience;

@@ -107,6 +107,39 @@ TEST_F(LateBinding, ASourceThatDiesInMidCopyMakesThePlanFallBackToTheHost) {
   Serve(fallen);
 }
 
+TEST_F(LateBinding, WeightsThatAStateComesWithAreTheHosts) {
+  Gpus(4);
+  Model("a", 40);
+  scheduler.DeclareState("s", "a", MiB(1));
+  Occupy(1, "a");
+  Submit(2, "a", "f", "s");
+  const Dispatch dispatch = Next();
+  EXPECT_NE(dispatch.gpu, 0u);
+  EXPECT_EQ(dispatch.source, SwapSource::kHost);
+  EXPECT_TRUE(dispatch.bring_state);
+}
+
+TEST_F(LateBinding, AStateDoesNotFollowWeightsThatMayNotCome) {
+  Gpus(2);
+  Model("a", 40);
+  scheduler.DeclareState("s", "a", MiB(1));
+  const Dispatch first = Occupy(1, "a");
+  Submit(2, "a");
+  const Dispatch copy = Next();
+  ASSERT_EQ(copy.source, SwapSource::kPeer);
+  Ran(first);
+  scheduler.Apply(WorkerLost{.gpu = 0, .why = "killed"}, now);
+  Submit(3, "a", "f", "s");
+  EXPECT_TRUE(scheduler.Decide(now).empty()) << "the model is on its way from a GPU that is gone";
+  Loaded(copy, absl::UnavailableError("the other GPU is gone"));
+  Ran(copy, RunEnd::kNotResident, absl::NotFoundError("no such model"));
+  const auto again = scheduler.Decide(now);
+  scheduler.Check();
+  ASSERT_EQ(again.size(), 2u) << "from the host both may come at once";
+  EXPECT_EQ(again[0].source, SwapSource::kHost);
+  EXPECT_TRUE(again[0].bring_state || again[1].bring_state);
+}
+
 TEST_F(LateBinding, AReaderThatDiesLetsItsSourceGo) {
   Gpus(4);
   Model("a", 40);

@@ -30,7 +30,8 @@ class SchedulerTest : public testing::Test {
                     now);
   }
   void Model(const std::string& name, std::uint64_t mib) { scheduler.DescribeModel(name, MiB(mib), MiB(1)); }
-  void Submit(std::uint64_t sequence, const std::string& model, const std::string& function = {}) {
+  void Submit(std::uint64_t sequence, const std::string& model, const std::string& function = {},
+              const std::string& state = {}) {
     NodeRequest request;
     request.id = {1, sequence};
     request.function = function.empty() ? "f-" + model : function;
@@ -38,6 +39,7 @@ class SchedulerTest : public testing::Test {
     request.deadline = deadline;
     request.expiry = expiry;
     request.trial = trial;
+    request.state = state;
     ASSERT_TRUE(scheduler.Submit(request, now).accepted);
   }
   // One dispatch is expected.

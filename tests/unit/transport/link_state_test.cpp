@@ -64,11 +64,21 @@ TEST(LinkBuckets, TheSlowestOfAPathDecides) {
   EXPECT_EQ(links.Reserve(0, kBlock, At({})), 2 * kMilli);
 }
 
+LinkBuckets Again(const LinkBuckets& links) {
+  auto again = LinkBuckets::Open(UniqueFd(dup(links.fd())));
+  EXPECT_TRUE(again.ok()) << again.status();
+  return *std::move(again);
+}
+
 TEST(LinkBuckets, StallsOnOrder) {
   LinkBuckets links = Links();
+  LinkBuckets others = Again(links);
   links.Stall(0, At(50 * kMilli));
-  EXPECT_EQ(links.Reserve(0, kBlock, At({})), 51 * kMilli);
-  EXPECT_EQ(links.Reserve(0, kBlock, At(60 * kMilli)), kMilli);
+  EXPECT_TRUE(others.Stalled(0, At({})));
+  EXPECT_FALSE(others.Stalled(1, At({})));
+  EXPECT_FALSE(others.Stalled(0, At(50 * kMilli)));
+  links.Stall(0, Time{});
+  EXPECT_FALSE(others.Stalled(0, At({}))) << "the fault is over";
 }
 
 TEST(LinkBuckets, AProcessThatDiesHoldsNothing) {
@@ -102,13 +112,7 @@ TEST(LinkBuckets, ForgivesATimeThatCannotBe) {
   static_cast<void>(links.Reserve(0, kBlock, At(std::chrono::hours(1000))));
   EXPECT_EQ(links.Reserve(0, kBlock, At({})), kMilli);
   links.Stall(0, Time::max());
-  EXPECT_EQ(links.Reserve(0, kBlock, At({})), 2 * kMilli);
-}
-
-LinkBuckets Again(const LinkBuckets& links) {
-  auto again = LinkBuckets::Open(UniqueFd(dup(links.fd())));
-  EXPECT_TRUE(again.ok()) << again.status();
-  return *std::move(again);
+  EXPECT_FALSE(links.Stalled(0, At({})));
 }
 
 TEST(LinkBuckets, AUserWithMoreTransfersHasLongerTurns) {
