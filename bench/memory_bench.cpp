@@ -47,18 +47,22 @@ double Megabytes(Bytes bytes) {
   return static_cast<double>(bytes.count()) / 1e6;
 }
 
+void PrintPool(const std::vector<Network>& networks, const PoolLoad& load, const std::string& suffix) {
+  const PoolFigures figures = MeasurePool(networks, load);
+  Print(absl::StrCat("pool_peak/", load.variant, suffix), Megabytes(figures.peak), "MB");
+  if (!suffix.empty()) return;
+  Print(absl::StrCat("pool_mean/", load.variant), Megabytes(figures.mean), "MB");
+  Print(absl::StrCat("pool_allocation_over_run/", load.variant), figures.allocation_share, "ratio");
+}
+
 void PrintPools(const std::vector<Network>& networks) {
-  for (const std::size_t streams : {std::size_t{1}, std::size_t{4}, std::size_t{8}}) {
-    const std::string suffix = streams == kStreams ? "" : absl::StrCat("/streams=", streams);
-    for (const char* variant : kVariants) {
-      PoolLoad load;
-      load.variant = variant;
-      load.streams = streams;
-      const PoolFigures figures = MeasurePool(networks, load);
-      Print(absl::StrCat("pool_peak/", variant, suffix), Megabytes(figures.peak), "MB");
-      if (streams != kStreams) continue;
-      Print(absl::StrCat("pool_mean/", variant), Megabytes(figures.mean), "MB");
-      Print(absl::StrCat("pool_allocation_over_run/", variant), figures.allocation_share, "ratio");
+  for (const bool weights_stay : {false, true}) {
+    for (const std::size_t streams : {std::size_t{1}, std::size_t{4}, std::size_t{8}}) {
+      for (const char* variant : kVariants) {
+        PrintPool(networks, {.variant = variant, .weights_stay = weights_stay, .streams = streams},
+                  absl::StrCat(weights_stay ? "/weights=stay" : "",
+                               streams == kStreams ? "" : absl::StrCat("/streams=", streams)));
+      }
     }
   }
 }

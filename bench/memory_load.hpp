@@ -10,15 +10,19 @@
 #include "base/units.hpp"
 #include "gpu/device/device.hpp"
 #include "gpu/memory/memory_profile.hpp"
+#include "gpu/worker/run_needs.hpp"
 
 namespace troupe::gpu::bench {
 
 // A network as memory sees it.
 struct Network {
-  std::shared_ptr<const MemoryProfile> by_step;  // weights by layer, activations by their lives
+  std::shared_ptr<const MemoryProfile> by_step;    // weights by layer, activations by their lives
+  std::shared_ptr<const MemoryProfile> by_launch;  // weights stay; activations taken at once, then trimmed
   std::vector<WeightPart> weights;
   Bytes weights_bytes;
-  Bytes whole;  // weights, activations, inputs and outputs at once
+  Bytes whole;        // weights, activations, inputs and outputs at once
+  Bytes activations;  // with inputs and outputs, at once
+  std::vector<RunNeeds::Trim> trims;
 };
 [[nodiscard]] Network MakeNetwork(const DevicePlan& plan, Duration run_time);
 
@@ -28,6 +32,8 @@ struct Network {
 inline constexpr std::size_t kStreams = 1;  // what a worker does
 struct PoolLoad {
   std::string variant;
+  // StreamBox's load (weights too are the runs'), or a worker's with weights that stay.
+  bool weights_stay = false;
   std::size_t streams = kStreams;
   std::size_t functions = 20;
   Duration length = std::chrono::seconds(200);

@@ -35,13 +35,13 @@ class PoolSimulation {
   PoolSimulation(const std::vector<Network>& networks, const PoolLoad& load)
       : networks_(networks), load_(load), memory_(device_, Options(load)), random_(load.seed) {
     Duration sum{};
-    for (const Network& network : networks) sum += network.by_step->run_time();
+    for (const Network& network : networks) sum += network.by_step->run_time();  // by_launch: the same
     mean_run_ = sum / static_cast<std::int64_t>(networks.size());
     for (std::size_t f = 0; f < load.functions; ++f) {
       functions_.push_back({"function-" + std::to_string(f), &networks_[f % networks_.size()], {}, false});
       // Deployed and warm: the static pool holds its whole need from here on.
       memory_.pool().Arrived(functions_.back().digest);
-      memory_.pool().Planned(functions_.back().digest, functions_.back().network->whole);
+      memory_.pool().Planned(functions_.back().digest, Whole(*functions_.back().network));
     }
   }
 
@@ -124,20 +124,26 @@ class PoolSimulation {
       function.running = true;
       Active run{(f + runs_) % functions_.size(), 0, {}, 0, {}, {}};
       run.weights.resize(function.network->weights.size());
-      run.id = memory_.pool().Began(function.network->by_step, now_);
-      if (Static()) run.activations = Allocate(function, function.network->whole);
+      run.id = memory_.pool().Began(ProfileOf(*function.network), now_);
+      if (AtOnce()) run.activations = Allocate(function, Whole(*function.network));
       active_.push_back(std::move(run));
       Enter(active_.back());
     }
   }
 
-  [[nodiscard]] bool Static() const { return load_.variant == "static"; }
+  [[nodiscard]] bool AtOnce() const { return load_.variant == "static" || load_.weights_stay; }
+  [[nodiscard]] const std::shared_ptr<const MemoryProfile>& ProfileOf(const Network& network) const {
+    return load_.weights_stay ? network.by_launch : network.by_step;
+  }
+  [[nodiscard]] Bytes Whole(const Network& network) const {
+    return load_.weights_stay ? network.activations : network.whole;
+  }
 
   // What the step needs is allocated: what is used for the first time.
   void Enter(Active& run) {
     const Function& function = functions_[run.function];
     const Network& network = *function.network;
-    if (!Static()) {
+    if (!AtOnce()) {
       Bytes weights;
       for (std::size_t i = 0; i < network.weights.size(); ++i) {
         const WeightPart& part = network.weights[i];
@@ -146,16 +152,24 @@ class PoolSimulation {
       }
       run.activations = Allocate(function, network.by_step->At(run.step) - weights);
     }
+    if (load_.weights_stay && load_.variant != "static") Trim(run, network);
     memory_.pool().Reached(run.id, run.step, now_);
     const auto steps = static_cast<std::int64_t>(network.by_step->steps());
     const auto sharers = static_cast<std::int64_t>(active_.size());
     run.step_end = now_ + network.by_step->run_time() / steps * sharers;
   }
 
+  // As a worker does, at the steps that it has marked.
+  void Trim(Active& run, const Network& network) {
+    for (const RunNeeds::Trim& trim : network.trims) {
+      if (trim.step == run.step) meter_([&] { return memory_.Trim(run.activations, trim.left), 0; });
+    }
+  }
+
   // What the step was the last to use is freed.
   void Leave(Active& run) {
     const Network& network = *functions_[run.function].network;
-    if (Static()) return;
+    if (AtOnce()) return;
     Free(run.activations);
     for (std::size_t i = 0; i < network.weights.size(); ++i) {
       if (network.weights[i].last == run.step) Free(*std::exchange(run.weights[i], std::nullopt));
@@ -170,7 +184,7 @@ class PoolSimulation {
       Enter(run);
       return;
     }
-    if (Static()) Free(run.activations);
+    if (AtOnce()) Free(run.activations);
     memory_.pool().Ended(run.id);
     alone_ += function.network->by_step->run_time();
     ++runs_;
@@ -205,11 +219,15 @@ Network MakeNetwork(const DevicePlan& plan, Duration run_time) {
   Network network;
   network.by_step = std::make_shared<const MemoryProfile>(plan, run_time, MemoryProfile::Weights::kByLayer,
                                                           MemoryProfile::Activations::kByLife, kPart);
+  network.by_launch = std::make_shared<const MemoryProfile>(plan, run_time, MemoryProfile::Weights::kResident,
+                                                            MemoryProfile::Activations::kAhead, kPart);
   network.weights = PlanWeights(plan, kPart);
   network.weights_bytes = plan.weights_bytes();
   network.whole =
       MemoryProfile(plan, run_time, MemoryProfile::Weights::kWhole, MemoryProfile::Activations::kWhole, kPart)
           .peak();
+  network.activations = network.by_launch->peak();
+  network.trims = RunNeeds::TrimsOf(plan);
   return network;
 }
 
