@@ -134,6 +134,9 @@ LineEditor::~LineEditor() {
 LineEditor::Outcome LineEditor::Read(std::string& line) {
   state_->dropped = false;
   int length = 0;
+  // Before the prompt is written: libedit does it only after, and a key that comes between the two is not a
+  // key yet (a Ctrl-D is lost).
+  el_set(state_->editor, EL_PREP_TERM, 1);
   const char* text = el_gets(state_->editor, &length);
   if (state_->dropped) return Outcome::kDropped;
   if (text == nullptr || length <= 0) return Outcome::kEnd;

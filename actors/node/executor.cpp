@@ -161,6 +161,7 @@ class Executor : public ExecutorSelf::base {
     if (tick.what() == kWatch) {
       After(this, limits_.watch_every, tick);
       if (machine_.state() != node::ExecutorState::kReady) return;
+      DrainBacklog();  // no outcome may be due that would do it
       const auto progress = link_->Progress();
       Feed(node::Progress{progress.busy, progress.counter});
       if (!progress.hung.empty()) Feed(node::Restart{progress.hung});
@@ -217,8 +218,9 @@ class Executor : public ExecutorSelf::base {
   }
 
   void Queue(const proto::WorkerOrder& order) {
-    // A loan that is not returned would hold its model for ever; there are no more of them than swaps.
-    if (backlog_.size() < limits_.backlog || order.has_return_()) return backlog_.push_back(order);
+    // What gives something back always waits: a loan that is not returned, or outputs that are not released,
+    // would hold their memory for ever; there are no more of them than swaps and runs.
+    if (backlog_.size() < limits_.backlog || !HasOutcome(order)) return backlog_.push_back(order);
     Answer(Refusal(order.sequence(), absl::ResourceExhaustedError(absl::StrCat(
                                          limits_.backlog, " orders already wait for ", label_))));
   }
