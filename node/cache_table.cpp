@@ -280,7 +280,9 @@ void CacheTable::LoadDone(const std::string& model, const absl::Status& status, 
 
 void CacheTable::Read(const std::string& model, Time now) {
   CacheEntry& entry = At(model);
-  TROUPE_CHECK(entry.state == CacheState::kHeld, "only a usable host copy is read");
+  // One that is to leave stays until its readers are done, and one of them may begin another read.
+  TROUPE_CHECK(entry.state == CacheState::kHeld || (entry.state == CacheState::kLeaving && entry.readers > 0),
+               "only a usable host copy is read");
   ++entry.readers;
   entry.read = true;
   entry.last_use = now;

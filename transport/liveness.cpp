@@ -179,7 +179,12 @@ absl::StatusOr<ProcessHandle> SpawnProcess(const SpawnOptions& options) {
                                 Pointers(arguments).data(), Pointers(environment).data());
   if (error != 0) return ErrnoStatus(error, absl::StrCat("starting ", arguments[0]));
   // Ours and not reaped yet, so the number cannot have come to mean another process.
-  return ProcessHandle::Open(pid);
+  auto process = ProcessHandle::Open(pid);
+  if (!process.ok()) {
+    (void)kill(pid, SIGKILL);  // nobody could watch it
+    (void)waitpid(pid, nullptr, 0);
+  }
+  return process;
 }
 
 }  // namespace troupe::transport

@@ -62,7 +62,7 @@ class NodeRole final : public Role {
     if (config.device == "virtual") {
       TROUPE_ASSIGN_OR_RETURN(repository.pack_target, gpu::AskPackTarget(repository.import_program));
     }
-    repository_ = std::make_unique<StoredModelRepository>(std::move(repository), *common_.objects,
+    repository_ = std::make_shared<StoredModelRepository>(std::move(repository), *common_.objects,
                                                           host_.get(), *common_.channel);
     CacheOptions cache;
     cache.manager = common_.manager;
@@ -222,10 +222,11 @@ class NodeRole final : public Role {
 
   // A worker that serves nobody yet maps nothing of anybody.
   std::function<absl::StatusOr<std::shared_ptr<transport::HostRegion>>(const std::string&)> RegionOf() {
-    return [this, isolated = Isolated()](
+    // An adoption may be under way on the pool when this role ends: it keeps what it asks.
+    return [repository = repository_, host = host_, isolated = Isolated()](
                const std::string& runtime) -> absl::StatusOr<std::shared_ptr<transport::HostRegion>> {
       TROUPE_ASSIGN_OR_RETURN(const auto serves, node::ParseRuntimeName(runtime, isolated));
-      return repository_->RegionOf(!serves.assigned, serves.key);
+      return repository->RegionOf(!serves.assigned, serves.key);
     };
   }
 
@@ -325,8 +326,8 @@ class NodeRole final : public Role {
   transport::LinkBuckets links_;
   std::shared_ptr<gpu::LinkReader> reader_;
   std::shared_ptr<ProfileFile> profiles_;
-  std::unique_ptr<storage::HostSegments> host_;
-  std::unique_ptr<StoredModelRepository> repository_;
+  std::shared_ptr<storage::HostSegments> host_;
+  std::shared_ptr<StoredModelRepository> repository_;
   CacheActor cache_;
   NodeControllerActor controller_;
   MemberActor member_;

@@ -182,7 +182,7 @@ class NodeController : public ControllerSelf::base {
   void DeclareState(const proto::FunctionRecord& record);
   // What a worker that outlived its daemon holds of this model's functions.
   void RecoverStates(node::GpuIndex gpu, const std::string& digest);
-  void Recovered(const std::string& key, absl::StatusOr<KeptStatePtr> image);
+  void Recovered(const std::string& key, node::GpuIndex gpu, absl::StatusOr<KeptStatePtr> image);
   // Its runs may begin when nothing that is known of it can still come.
   void LetRun(const DeclaredState& state);
   void Met(node::GpuIndex gpu);

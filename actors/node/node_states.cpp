@@ -84,7 +84,7 @@ void NodeController::RecoverStates(node::GpuIndex gpu, const std::string& digest
       const auto image =
           std::find_if(images.begin(), images.end(), [&](const auto& i) { return i.function() == key; });
       if (image == images.end()) {
-        Recovered(key, absl::NotFoundError("it has none"));
+        Recovered(key, gpu, outcome.code() == 0 ? absl::NotFoundError("it has none") : StatusOf(outcome));
         continue;
       }
       store_.Save(this, *image, [this, key, gpu, image = *image](absl::StatusOr<KeptStatePtr> kept) {
@@ -92,16 +92,31 @@ void NodeController::RecoverStates(node::GpuIndex gpu, const std::string& digest
         for (const auto& tensor : image.tensors())
           if (tensor.data().has_arena()) *read.add_slices() = tensor.data().arena();
         ReleaseSlices(gpu, read);
-        Recovered(key, std::move(kept));
+        Recovered(key, gpu, std::move(kept));
       });
     }
   });
 }
 
-void NodeController::Recovered(const std::string& key, absl::StatusOr<KeptStatePtr> image) {
+void NodeController::Recovered(const std::string& key, node::GpuIndex gpu,
+                               absl::StatusOr<KeptStatePtr> image) {
   auto* state = declared_.ByKey(key);
   if (state == nullptr || state->recovering == 0) return;
   --state->recovering;
+  if (absl::IsUnavailable(image.status())) {
+    Note("state-lost", absl::StrCat(state->name, ": the worker of ", Label(gpu),
+                                    " died before what it had could be read; runs since it was last written "
+                                    "back are lost, if there were any"));
+  } else if (!image.ok() && !absl::IsNotFound(image.status()) && state->failed.ok()) {
+    // The worker has it yet: to go on from the older file would lose what was acknowledged.
+    state->failed = absl::FailedPreconditionError(
+        absl::StrCat(state->name, ": the state that the worker of ", Label(gpu), " has could not be kept (",
+                     image.status().message(),
+                     "); give it room and restart this daemon, or remove the function and deploy it again "
+                     "to begin anew"));
+    Note("state-not-saved", std::string(state->failed.message()));
+    return Handle(scheduler_.FailState(key, state->failed));
+  }
   const auto known = store_.Find(key);
   if (image.ok() && (known == nullptr || known->image().runs() < (*image)->image().runs()))
     KeepImages({*std::move(image)});

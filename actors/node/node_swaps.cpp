@@ -53,12 +53,15 @@ void NodeController::Lent(const node::Dispatch& dispatch, std::uint64_t serial, 
   const auto id = outcome.lend().loan();
   const auto waiting = loans_.Answered(loan, id);
   if (!waiting) return Return(dispatch.peer, id);
-  if (id != 0) OrderSwapIn(dispatch, serial, &outcome.lend(), loan);
+  const bool gone = models_.Find(dispatch.model) == nullptr;  // taken off this node meanwhile
+  if (id != 0 && gone && loans_.End(loan)) Return(dispatch.peer, id);
+  const bool comes = id != 0 && !gone;
+  if (comes) OrderSwapIn(dispatch, serial, &outcome.lend(), loan);
   // Without a loan the runs go as well: the worker answers that their model is not there, and all of them are
   // planned anew.
   OrderRun(dispatch, serial);
   for (const auto& then : *waiting) then();
-  if (id != 0) return;
+  if (comes) return;
   auto refused = outcome;
   if (refused.code() == 0) refused.set_code(static_cast<int>(absl::StatusCode::kUnavailable));
   SwappedIn(dispatch, serial, ModelWas::kPeer, refused);

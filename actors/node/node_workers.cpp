@@ -28,8 +28,8 @@ void NodeController::StartExecutors() {
 void NodeController::Executor(const proto::ExecutorReport& report) {
   if (report.gpu() >= gpus_.size()) return;
   gpus_[report.gpu()].last = report;
-  if (report.state() != proto::ExecutorReport::STARTING && report.state() != proto::ExecutorReport::READY)
-    Met(report.gpu());
+  // One that starts, or is down, holds no state from before; one that is ready is asked first.
+  if (report.state() != proto::ExecutorReport::READY) Met(report.gpu());
   Tell(report);
   const auto now = Now(this);
   if (report.state() == proto::ExecutorReport::STARTING) return Starting(report);

@@ -247,9 +247,17 @@ class ProcessWorkerLink final : public WorkerLink {
     state.fresh = false;
   }
 
+  // Anything else (no memory, no descriptor) may be better in a moment.
+  static bool StartWillNeverDo(const absl::Status& status) {
+    return absl::IsNotFound(status) || absl::IsPermissionDenied(status) || absl::IsInvalidArgument(status);
+  }
+
   static void SpawnNow(const StatePtr& state, std::uint64_t life) {
     auto process = gpu::StartWorker(state->options.command);
-    if (!process.ok()) return state->TellDeath(life, 2, 0, std::string(process.status().message()));
+    if (!process.ok()) {
+      return state->TellDeath(life, StartWillNeverDo(process.status()) ? gpu::kExitUsage : gpu::kExitNotNow,
+                              0, std::string(process.status().message()));
+    }
     const std::lock_guard lock(state->mutex);
     if (life != state->incarnation) return;
     state->pid = process->pid();
@@ -264,7 +272,7 @@ class ProcessWorkerLink final : public WorkerLink {
     pid_t pid = 0;
     {
       const std::lock_guard lock(state->mutex);
-      if (life != state->incarnation) return;
+      if (life != state->incarnation || !state->events.on_ready) return;
       pid = state->pid;
     }
     std::shared_ptr<transport::HostRegion> region;

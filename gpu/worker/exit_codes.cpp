@@ -6,6 +6,8 @@ const char* ExitCodeName(int code) {
   switch (code) {
     case kExitClean:
       return "clean";
+    case kExitNotNow:
+      return "something it needs is not to be had now";
     case kExitUsage:
       return "flags or files that make no sense";
     case kExitSocketInUse:

@@ -5,6 +5,7 @@ namespace troupe::gpu {
 
 enum ExitCode : int {
   kExitClean = 0,         // asked to: a Shutdown order or SIGTERM
+  kExitNotNow = 1,        // no memory, no descriptor: another try may do
   kExitUsage = 2,         // flags or files that make no sense; one line on stderr says which
   kExitSocketInUse = 3,   // another living worker listens at the socket
   kExitNoDevice = 4,      // there is no such device, or it cannot be opened

@@ -253,8 +253,10 @@ int Main(const Flags& flags) {
   }
   absl::StatusOr<std::unique_ptr<Worker>> worker = Worker::Create(*options);
   if (!worker.ok()) {
-    const bool taken = worker.status().code() == absl::StatusCode::kAlreadyExists;
-    return Complain(worker.status(), taken ? kExitSocketInUse : kExitUsage);
+    const absl::Status& why = worker.status();
+    if (absl::IsAlreadyExists(why)) return Complain(why, kExitSocketInUse);
+    return Complain(why,
+                    absl::IsResourceExhausted(why) || absl::IsUnavailable(why) ? kExitNotNow : kExitUsage);
   }
   const int code = (*worker)->Run(signals);
   if ((*worker)->stuck()) _exit(code);

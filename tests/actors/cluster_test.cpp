@@ -491,6 +491,29 @@ TEST_F(PeerCopies, ADestinationThatDiesInMidCopyGivesTheLoanBack) {
   ExpectAllServed(2);
 }
 
+// Whatever has been done of a copy between GPUs when its model is taken off the node.
+TEST_F(PeerCopies, AModelThatIsRemovedAtAnyMomentOfItsLoanIsGivenBack) {
+  bool more = true;
+  std::size_t lent = 0;
+  for (std::uint64_t steps = 0; more; ++steps) {
+    const std::string name = "model-" + std::to_string(steps);
+    ASSERT_TRUE(world_.Deploy(name, MiB(100)).ok());
+    world_.Infer(name, 2 * steps + 10);
+    world_.Run(milliseconds(200));
+    const auto before = workers_[0]->lent + workers_[1]->lent;
+    world_.Infer(name, 2 * steps + 11);
+    for (std::uint64_t i = 0; i < steps && more; ++i) more = world_.scheduler().try_run_once();
+    proto::DisownModel disown;
+    disown.set_model_digest(Sha256Hex("model " + name));
+    caf::anon_send(world_.node("node-1").controller, disown);
+    world_.Run(seconds(20));
+    lent += workers_[0]->lent + workers_[1]->lent - before;
+    ASSERT_EQ(world_.answers.size(), 2 * steps + 3) << "after " << steps << " steps";
+    for (const auto& worker : workers_) EXPECT_TRUE(worker->life.loans.empty()) << "after " << steps;
+  }
+  EXPECT_GT(lent, 0U);
+}
+
 TEST_F(PeerCopies, ALenderThatHasLostTheModelMeansTheHost) {
   workers_[0]->used = Bytes(0);
   workers_[0]->life.resident.clear();  // unknown to its node

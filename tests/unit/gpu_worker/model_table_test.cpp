@@ -1,5 +1,7 @@
 #include "gpu/worker/model_table.hpp"
 
+#include <array>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -44,6 +46,20 @@ TEST(ModelTable, RefusesToEvictWhatIsAbsentLoadingOrRunning) {
   (void)table.Acquire("a");
   EXPECT_EQ(table.Evict("a").status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(table.StateOf("a"), State::kRunning);
+}
+
+TEST(ModelTable, OfTwoThatMoveAModelTheFirstHasMovedIt) {
+  ModelTable table;
+  std::array<std::byte, 3> memory{};
+  table.BeginLoading("a", DeviceRange{memory.data(), Bytes(1)});
+  table.Loaded("a");
+  const auto one = table.IdleAt(memory.data());
+  const auto other = table.IdleAt(memory.data());
+  ASSERT_TRUE(one && other);
+  EXPECT_TRUE(table.Move(*one, DeviceRange{&memory[1], Bytes(1)}));
+  EXPECT_FALSE(table.Move(*other, DeviceRange{&memory[2], Bytes(1)}))
+      << "it is not where that one copied it from";
+  EXPECT_EQ(table.Evict("a")->address, &memory[1]);
 }
 
 TEST(ModelTable, AFailedLoadGivesTheMemoryBack) {

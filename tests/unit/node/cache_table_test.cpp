@@ -106,6 +106,8 @@ TEST_F(CacheTableTest, ACopyThatIsReadGoesWithItsLastReader) {
   EXPECT_FALSE(table.Usable("a"));
   EXPECT_FALSE(table.Unread("a", now));
   EXPECT_THAT(Decide(), IsEmpty());
+  table.Read("a", now);  // what its last reader goes on with
+  EXPECT_FALSE(table.Unread("a", now));
   EXPECT_TRUE(table.Unread("a", now));
   EXPECT_THAT(Decide(), ElementsAre("drop a", "load b"));
 }
