@@ -180,6 +180,7 @@ void GpuTable::WorkerUp(const WorkerReady& ready, Time now) {
            Resident{.bytes = report.bytes, .last_use = now, .state = ResidentState::kResident});
   }
   gpu.overhead = Rest(gpu.Free(), ready.free);
+  gpu.strange = std::min(ready.strange, gpu.overhead);
 }
 
 void GpuTable::FoundResident(GpuIndex index, const ResidentReport& report, Time now) {
@@ -188,6 +189,7 @@ void GpuTable::FoundResident(GpuIndex index, const ResidentReport& report, Time 
   const Bytes booked = std::min(gpu.overhead, report.bytes);
   if (report.bytes - booked > gpu.Free()) return;
   gpu.overhead -= booked;
+  gpu.strange -= std::min(gpu.strange, report.bytes);
   Insert(gpu, report.model,
          Resident{.bytes = report.bytes, .last_use = now, .state = ResidentState::kResident});
 }
@@ -197,7 +199,7 @@ void GpuTable::WorkerGone(GpuIndex index, WorkerState state) {
   while (!gpu.residents.empty()) Drop(gpu, std::string(gpu.residents.begin()->first));
   gpu.evicting.clear();
   gpu.worker = state;
-  gpu.overhead = gpu.promised = Bytes();
+  gpu.overhead = gpu.strange = gpu.promised = Bytes();
   in_flight_.at(gpu.device) -= std::exchange(gpu.in_flight, 0);
   gpu.unread = 0;
   gpu.coming.reset();
@@ -323,7 +325,15 @@ void GpuTable::CorrectFree(GpuIndex index, Bytes worker_free) {
 }
 
 void GpuTable::ForgetOverhead(GpuIndex index) {
-  Mutable(index).overhead = Bytes();
+  Gpu& gpu = Mutable(index);
+  gpu.overhead = gpu.strange;
+}
+
+void GpuTable::StrangerGone(GpuIndex index, Bytes bytes) {
+  Gpu& gpu = Mutable(index);
+  const Bytes gone = std::min(gpu.strange, bytes);
+  gpu.strange -= gone;
+  gpu.overhead -= gone;
 }
 
 void GpuTable::CheckSwaps() const {

@@ -53,6 +53,7 @@ struct Gpu {
   WorkerState worker = WorkerState::kAbsent;
   Bytes memory{};
   Bytes overhead{};  // what the worker reports as gone beyond the plan: fragments, alignment, its own needs
+  Bytes strange{};   // of the overhead: models that nobody here knows, not yet or not any more
   Bytes promised{};  // activations of dispatched requests
   Bytes staying{};   // sum over residents
   std::uint32_t in_flight = 0;
@@ -103,7 +104,8 @@ class GpuTable {
   void BeginAssign(GpuIndex index, const std::string& key);
   void ForgetComing(GpuIndex index) { Mutable(index).coming.reset(); }
   void Unread(GpuIndex index, std::int32_t change);
-  // A model that the worker reported before anybody here knew it: its bytes were booked as overhead.
+  // A model that the worker reported before anybody here knew it: its bytes were booked as overhead, and
+  // strange.
   void FoundResident(GpuIndex index, const ResidentReport& report, Time now);
 
   void BeginEvict(GpuIndex index, const std::string& model);
@@ -127,7 +129,10 @@ class GpuTable {
   void Missing(GpuIndex index, const std::string& model);
   // The worker had less room than the plan said.
   void CorrectFree(GpuIndex index, Bytes worker_free);
+  // But for what is strange, which is really there.
   void ForgetOverhead(GpuIndex index);
+  // Its worker has dropped a model that nobody here knew.
+  void StrangerGone(GpuIndex index, Bytes bytes);
 
   // Ends the process when an invariant is broken.
   void Check() const;

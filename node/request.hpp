@@ -104,6 +104,7 @@ struct WorkerReady {  // new or adopted
   bool peer_copies = false;  // it can copy models from other GPUs
   bool assigned = true;      // false: it serves nobody yet
   std::string key{};         // whom it serves
+  Bytes strange{};           // of models that it has, and this node does not know
 };
 struct WorkerLost {  // died, or hung and about to be killed
   GpuIndex gpu = 0;

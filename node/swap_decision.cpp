@@ -72,8 +72,9 @@ bool SwapScheduler::PlanVictims(const Entry& entry, const Gpu& gpu, std::vector<
   }
   if (room < target) {
     // With nothing else on the GPU neither fragments nor an earlier NoFit count: the worker will tell.
-    const bool has_model = gpu.Find(entry.request.model) != nullptr;
-    const bool alone = gpu.in_flight == 0 && chosen.size() + (has_model ? 1 : 0) == gpu.residents.size();
+    const std::size_t own = gpu.Find(entry.request.model) != nullptr ? 1 : 0;
+    const bool alone =
+        gpu.in_flight == 0 && gpu.strange == Bytes(0) && chosen.size() + own == gpu.residents.size();
     if (!alone || room + gpu.overhead < need) return false;
   } else {
     std::erase_if(chosen, [&](const EvictionCandidate& candidate) {

@@ -130,7 +130,8 @@ Effects SwapScheduler::Apply(const RunDone& done, Time now) {
   LeaveGpu(entry, now);
   NoteState(entry, done);
   const std::size_t own = gpu.Find(model) != nullptr ? 1 : 0;
-  const bool alone = gpu.in_flight == 0 && gpu.evicting.empty() && gpu.residents.size() == own;
+  const bool alone =
+      gpu.in_flight == 0 && gpu.evicting.empty() && gpu.residents.size() == own && gpu.strange == Bytes(0);
   switch (done.end) {
     case RunEnd::kRan:
       if (done.status.ok()) {

@@ -62,6 +62,8 @@ class SwapScheduler {
   void FoundResident(GpuIndex gpu, const ResidentReport& report, Time now) {
     gpus_.FoundResident(gpu, report, now);
   }
+  // One that nobody learned of was evicted: its room is the others'.
+  void StrangerGone(GpuIndex gpu, Bytes bytes) { gpus_.StrangerGone(gpu, bytes); }
 
   // Models with a host copy at this node; others are bounced (BOUNCE_NOT_ADOPTED). Describing one again,
   // after it was prepared, replaces the sizes (what cannot fit any more ends). Forgetting bounces its waiting

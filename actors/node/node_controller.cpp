@@ -260,6 +260,7 @@ void NodeController::OnTick(const proto::Tick& tick) {
     scheduler_.GiveBack(Now(this), options_.isolation.idle);
     return Pump();
   }
+  if (tick.what() == kStrangers) return EvictStrangers();
   if (tick.what() == kSaveProfiles) {
     SaveProfiles();
     return After(this, options_.save_profiles_every, tick);

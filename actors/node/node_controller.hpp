@@ -64,6 +64,8 @@ struct NodeOptions {
   Duration prepare_timeout = std::chrono::minutes(1);  // primitives of one plan
   Duration describe_timeout = std::chrono::seconds(1);
   Duration save_profiles_every = std::chrono::seconds(10);
+  // How long a worker that was adopted keeps models that nobody has told this node of.
+  Duration stranger_grace = std::chrono::seconds(3);
   Duration grant_every = std::chrono::milliseconds(20);  // changes of residency are told at most this often
 };
 

@@ -75,7 +75,8 @@ class NodeController : public ControllerSelf::base {
     proto::ExecutorReport last;
     std::optional<std::string> coming;  // whom its worker was ordered to serve, until it is ready or lost
     PrepareLine plans;
-    bool met = false;  // since this daemon began: what an earlier one left there is known
+    bool met = false;        // since this daemon began: what an earlier one left there is known
+    Time strangers_until{};  // what is unknown then of what its worker has, is evicted
     // Evictions that write states back: what was decided behind them waits, for the room is not there yet.
     std::size_t writing = 0;
     std::vector<std::function<void()>> behind;
@@ -89,7 +90,14 @@ class NodeController : public ControllerSelf::base {
     } seen;
   };
   // What a timer is for.
-  enum : std::uint32_t { kExpire = 1, kGrant = 2, kCopies = 3, kSaveProfiles = 4, kGiveBack = 5 };
+  enum : std::uint32_t {
+    kExpire = 1,
+    kGrant = 2,
+    kCopies = 3,
+    kSaveProfiles = 4,
+    kGiveBack = 5,
+    kStrangers = 6
+  };
   using OnOutcome = std::function<void(proto::WorkerOutcome)>;
 
   // --- requests (node_controller.cpp; their orders: node_orders.cpp) ---
@@ -148,6 +156,13 @@ class NodeController : public ControllerSelf::base {
   void ArmGrants();
   void Down(const caf::down_msg& down);
   void OnTick(const proto::Tick& tick);
+
+  // --- models that a worker has and this node does not know (node_strangers.cpp) ---
+  Bytes KeepStrangers(node::GpuIndex gpu, const std::string& key);
+  void EvictStrangers();
+  void SaveStranger(node::GpuIndex gpu, const proto::ResidentModel& stranger);
+  void EvictStranger(node::GpuIndex gpu, const proto::ResidentModel& stranger);
+  void KeepStranger(node::GpuIndex gpu, const proto::ResidentModel& stranger);
   // What was learned of the models since the last time, if anything.
   void SaveProfiles();
 

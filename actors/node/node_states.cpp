@@ -9,16 +9,6 @@
 
 namespace troupe::actors {
 
-namespace {
-
-proto::WorkerOrder WriteBackOrderFor(const std::string& digest) {
-  proto::WorkerOrder order;
-  order.mutable_write_back()->set_digest(digest);
-  return order;
-}
-
-}  // namespace
-
 // Deployments of this cluster, all of them: a snapshot is what the manager sends.
 void NodeController::LearnFunctions(const proto::ClusterUpdate& update) {
   if (!update.snapshot()) return;

@@ -90,6 +90,7 @@ void NodeController::WorkerUp(const proto::ExecutorReport& report, Time now) {
     const auto digest = models_.ByPackedDigest(resident.digest(), serves->key);
     if (!digest.empty()) ready.resident.push_back({digest, Bytes(resident.bytes())});
   }
+  ready.strange = KeepStrangers(report.gpu(), serves->key);
   for (const auto& resident : ready.resident) RecoverStates(report.gpu(), resident.model);
   Met(report.gpu());
   Handle(scheduler_.Apply(ready, now));

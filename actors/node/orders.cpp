@@ -51,6 +51,12 @@ absl::Status StatusOf(const proto::WorkerOutcome& outcome) {
   return {static_cast<absl::StatusCode>(outcome.code()), outcome.message()};
 }
 
+proto::WorkerOrder WriteBackOrderFor(const std::string& digest) {
+  proto::WorkerOrder order;
+  order.mutable_write_back()->set_digest(digest);
+  return order;
+}
+
 proto::WorkerOrder EvictOrderFor(const std::string& digest) {
   proto::WorkerOrder order;
   order.mutable_evict()->set_digest(digest);

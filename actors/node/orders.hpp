@@ -16,6 +16,7 @@ namespace troupe::actors {
 [[nodiscard]] absl::Status StatusOf(const proto::WorkerOutcome& outcome);
 
 [[nodiscard]] proto::WorkerOrder EvictOrderFor(const std::string& digest);
+[[nodiscard]] proto::WorkerOrder WriteBackOrderFor(const std::string& digest);
 [[nodiscard]] proto::WorkerOrder LendOrderFor(const std::string& digest);
 [[nodiscard]] proto::WorkerOrder ReturnOrderFor(std::uint64_t loan);
 // From where the dispatch says; the host copy is what the model is, wherever its weights come from.

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """State that a function declares stays on the GPU from run to run, and outlives evictions, GPUs, workers and daemons."""
 import os
+import re
 import signal
 
 import numpy as np
@@ -133,6 +134,26 @@ class State(E2eTest):
         eventually(lambda: self.http.ask("dense-0", {"x": X}).code == 200, "the node serves again")
         self.assertEqual(node.workers(), worker)
         self.add(3)
+
+    def test_functions_that_were_removed_while_the_node_was_away_leave_its_worker(self):
+        front, (node,) = self.start_cluster(1, gpu_memory="4MiB")
+        self.http = front.http
+        self.deploy()
+        self.crowd()
+        worker = node.workers()
+        node.kill()
+        for name in ("sum", "dense-0", "dense-1", "dense-2"):
+            self.http.remove(name).good()
+        node = self.start("node-0", "node", manager=front.address("manager"), gpu_memory="4MiB")
+
+        def free_bytes():
+            metrics = node.operations.get("/metrics").body.decode()
+            found = re.search(r"^troupe_gpu_free_bytes{[^}]*} (\S+)$", metrics, re.M)
+            return float(found[1]) if found else 0
+
+        eventually(lambda: free_bytes() > 2.5 * 2**20, "all but one have left")
+        self.assertEqual(node.workers(), worker)
+        self.http.infer("dense-3", {"x": X})
 
     def test_what_only_the_living_worker_has_is_found_by_the_next_daemon(self):
         options = {"gpu_memory": "4MiB", "state_write_back": "evict"}

@@ -419,5 +419,44 @@ TEST_F(LateBinding, ProfilesAreKeptAndReadAgain) {
   EXPECT_EQ(other.costs().LoadTime(MiB(40)), milliseconds(40));
 }
 
+class Strangers : public SchedulerTest {
+ protected:
+  // A worker from before, with a model of 60 MiB that nobody has told this node of.
+  Strangers() {
+    scheduler.AddGpu(0, MiB(100));
+    scheduler.Apply(WorkerReady{.gpu = 0, .memory = MiB(100), .free = MiB(40), .strange = MiB(60)}, now);
+    Model("a", 50);
+  }
+};
+
+TEST_F(Strangers, TheirRoomIsTakenUntilTheyHaveGone) {
+  Submit(1, "a");
+  EXPECT_TRUE(scheduler.Decide(now).empty()) << "there is nothing that it could evict";
+  scheduler.StrangerGone(0, MiB(60));
+  Serve(Next());
+}
+
+TEST_F(Strangers, OneThatIsToldOfIsAResidentAsOthers) {
+  scheduler.FoundResident(0, {"b", MiB(60)}, now);
+  Model("b", 60);
+  Submit(1, "a");
+  const Dispatch dispatch = Next();
+  EXPECT_EQ(dispatch.victims, std::vector<std::string>{"b"});
+  Serve(dispatch);
+}
+
+// Whoever finds no room beside a stranger has learned nothing of its own size.
+TEST_F(Strangers, BesideThemAModelIsNotTooLargeForTheGpu) {
+  Model("c", 30);
+  Submit(1, "c");
+  const Dispatch dispatch = Next();
+  Loaded(dispatch, absl::ResourceExhaustedError("no fit"));
+  free = MiB(20);
+  EXPECT_TRUE(Ran(dispatch, RunEnd::kNoFit).finished.empty());
+  EXPECT_TRUE(scheduler.Decide(now).empty());
+  scheduler.StrangerGone(0, MiB(60));
+  Serve(Next());
+}
+
 }  // namespace
 }  // namespace troupe::node::late_binding_test
