@@ -44,6 +44,7 @@ struct LinkState {
   pid_t pid = 0;           // of the worker that we started or adopted; 0: none
   bool fresh = false;      // `pid` was started by us and has not been adopted
   bool death_told = true;  // of this incarnation
+  bool ending = false;     // End waits for it
   transport::UniqueFd memory;
   std::string memory_of;  // who has left traces in it
   std::uint64_t sent = 0, answered = 0;
@@ -89,6 +90,11 @@ class Handler final : public gpu::LinkHandler {
   void OnDeath(const gpu::WorkerDeath& death) override {
     const int code = death.end && !death.end->signaled ? death.end->code : 0;
     const int signal = death.end && death.end->signaled ? death.end->code : 0;
+    if (!death.end) {
+      const std::lock_guard lock(state_->mutex);
+      if (life_ == state_->incarnation && state_->ending)
+        return;  // End has reaped it, and knows how it ended
+    }
     state_->TellDeath(life_, code, signal, death.last_words);
   }
   void OnCorrupt(const absl::Status& status) override {
@@ -211,6 +217,7 @@ class ProcessWorkerLink final : public WorkerLink {
     state_->pid = 0;
     state_->fresh = false;
     state_->death_told = false;
+    state_->ending = false;
     state_->sent = state_->answered = 0;
   }
 
@@ -230,6 +237,10 @@ class ProcessWorkerLink final : public WorkerLink {
     }
     auto process = pid == 0 ? absl::NotFoundError("none") : transport::ProcessHandle::Open(pid);
     if (!process.ok()) return state_->TellDeath(life, 0, 0, "it was gone already");
+    {
+      const std::lock_guard lock(state_->mutex);
+      if (life == state_->incarnation) state_->ending = true;
+    }
     static_cast<void>(process->Signal(signal));
     Post(life, [state = state_, life, signal,
                 process = std::make_shared<transport::ProcessHandle>(std::move(*process))] {
