@@ -167,7 +167,7 @@ void MeasureStart(Device& device, Report& report) {
   std::shared_ptr<DevicePlan> plan;
   const auto prepare = [&] {
     const Time begin = SteadyNow();
-    auto made = device.Prepare(model, weights, inputs);
+    auto made = device.Prepare(model, weights, inputs, proto::PRECISION_FP32);
     if (made.ok()) plan = *made;
     prepared = ToSeconds(SteadyNow() - begin) * 1e3;
     return prepared;

@@ -22,7 +22,29 @@ struct Convolution {
   std::vector<int> strides;
   std::vector<int> dilations;
   int groups = 1;
+  cudnnMathType_t math = CUDNN_FMA_MATH;
 };
+
+// What cuDNN may do with tensors in FP32. It knows no BF16 for them: that is computed in TF32, which rounds
+// less.
+cudnnMathType_t MathOf(proto::Precision precision) {
+  switch (precision) {
+    case proto::PRECISION_TF32:
+    case proto::PRECISION_BF16:
+      return CUDNN_DEFAULT_MATH;
+    case proto::PRECISION_FP16:
+      return CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION;
+    default:
+      return CUDNN_FMA_MATH;
+  }
+}
+
+// Whether an algorithm of this kind rounds no more than was allowed.
+bool Allowed(cudnnMathType_t math, cudnnMathType_t found) {
+  if (found == CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION) return math == CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION;
+  if (found == CUDNN_TENSOR_OP_MATH) return math != CUDNN_FMA_MATH;
+  return true;  // cuDNN was told what its default may be
+}
 
 // Made once, shared by the launches; cuDNN copies what it is told.
 class Descriptors {
@@ -40,8 +62,9 @@ class Descriptors {
   Descriptors(const Descriptors&) = delete;
   Descriptors& operator=(const Descriptors&) = delete;
 
-  // The fastest algorithm, by cuDNN's own estimate, that computes in FP32 proper within kMostScratch.
-  absl::Status Choose(Libraries& libraries, cudnnHandle_t handle);
+  // The fastest algorithm, by cuDNN's own estimate, that rounds no more than `math` allows, within
+  // kMostScratch.
+  absl::Status Choose(Libraries& libraries, cudnnHandle_t handle, cudnnMathType_t math);
   [[nodiscard]] Bytes scratch() const { return scratch_; }
   // out = conv(in), and with `fused` Relu(conv(in) + residual + bias).
   absl::Status Run(Libraries& libraries, cudnnHandle_t handle, const float* in, const float* weights,
@@ -69,7 +92,7 @@ absl::StatusOr<std::shared_ptr<const Descriptors>> Descriptors::Make(Libraries& 
   TROUPE_ASSIGN_OR_RETURN(const cudnnHandle_t handle, libraries.DnnOn(nullptr));
   auto made = std::shared_ptr<Descriptors>(new Descriptors(*calls));
   TROUPE_RETURN_IF_ERROR(made->Fill(libraries, conv));
-  TROUPE_RETURN_IF_ERROR(made->Choose(libraries, handle));
+  TROUPE_RETURN_IF_ERROR(made->Choose(libraries, handle, conv.math));
   return made;
 }
 
@@ -103,13 +126,13 @@ absl::Status Descriptors::Fill(Libraries& libraries, const Convolution& conv) {
       convolution_, static_cast<int>(conv.padding.size()), conv.padding.data(), conv.strides.data(),
       conv.dilations.data(), CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT)));
   TROUPE_RETURN_IF_ERROR(check(calls_.cudnnSetConvolutionGroupCount(convolution_, conv.groups)));
-  TROUPE_RETURN_IF_ERROR(check(calls_.cudnnSetConvolutionMathType(convolution_, CUDNN_FMA_MATH)));
+  TROUPE_RETURN_IF_ERROR(check(calls_.cudnnSetConvolutionMathType(convolution_, conv.math)));
   TROUPE_RETURN_IF_ERROR(check(calls_.cudnnCreateActivationDescriptor(&relu_)));
   return check(
       calls_.cudnnSetActivationDescriptor(relu_, CUDNN_ACTIVATION_RELU, CUDNN_NOT_PROPAGATE_NAN, 0.0));
 }
 
-absl::Status Descriptors::Choose(Libraries& libraries, cudnnHandle_t handle) {
+absl::Status Descriptors::Choose(Libraries& libraries, cudnnHandle_t handle, cudnnMathType_t math) {
   std::array<cudnnConvolutionFwdAlgoPerf_t, CUDNN_CONVOLUTION_FWD_ALGO_COUNT> found{};
   int count = 0;
   TROUPE_RETURN_IF_ERROR(libraries.Check(
@@ -117,14 +140,16 @@ absl::Status Descriptors::Choose(Libraries& libraries, cudnnHandle_t handle) {
                                                     static_cast<int>(found.size()), &count, found.data()),
       "choosing a convolution"));
   for (const auto& candidate : std::span(found).first(static_cast<std::size_t>(count))) {
-    const bool exact = candidate.mathType == CUDNN_FMA_MATH || candidate.mathType == CUDNN_DEFAULT_MATH;
-    if (candidate.status != CUDNN_STATUS_SUCCESS || !exact || candidate.memory > kMostScratch.count())
+    if (candidate.status != CUDNN_STATUS_SUCCESS || !Allowed(math, candidate.mathType) ||
+        candidate.memory > kMostScratch.count())
       continue;
     algorithm_ = candidate.algo;
     scratch_ = Bytes(candidate.memory);
-    return absl::OkStatus();
+    if (math == CUDNN_FMA_MATH) return absl::OkStatus();  // what a candidate calls its default may be less
+    return libraries.Check(calls_.cudnnSetConvolutionMathType(convolution_, candidate.mathType),
+                           "choosing a convolution");
   }
-  return absl::UnimplementedError("cuDNN has no algorithm in FP32 for it");
+  return absl::UnimplementedError("cuDNN has no algorithm for it that rounds so little");
 }
 
 absl::Status Descriptors::Run(Libraries& libraries, cudnnHandle_t handle, const float* in,
@@ -178,6 +203,7 @@ absl::StatusOr<Convolution> Read(const GpuStep& step) {
   conv.strides = Widened(window.strides, 0, 1);
   conv.dilations = Widened(window.dilations, 0, 1);
   conv.groups = static_cast<int>(step.ctx.Int("group", 1));
+  conv.math = MathOf(step.precision);
   return conv;
 }
 

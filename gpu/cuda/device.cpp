@@ -57,7 +57,8 @@ class CudaDevice final : public Device {
 
   absl::StatusOr<std::shared_ptr<DevicePlan>> Prepare(const proto::Model& model,
                                                       std::span<const std::byte> weights,
-                                                      std::span<const proto::TensorSpec> inputs) override {
+                                                      std::span<const proto::TensorSpec> inputs,
+                                                      proto::Precision precision) override {
     TROUPE_RETURN_IF_ERROR(context_->health());
     TROUPE_ASSIGN_OR_RETURN(const auto ordered, OrderInputs(model, inputs));
     const std::lock_guard lock(preparing_);
@@ -65,7 +66,7 @@ class CudaDevice final : public Device {
     if (tools_.kernels == nullptr) {
       TROUPE_ASSIGN_OR_RETURN(tools_.kernels, Kernels::Load(*context_));
     }
-    return MakePlan(tools_, model, weights, ordered);
+    return MakePlan(tools_, model, weights, ordered, precision);
   }
   // Without a stream there is nothing to go on with: a GPU that cannot make one is of no use.
   std::unique_ptr<Stream> MakeStream() override {

@@ -9,6 +9,7 @@
 #include "gpu/cuda/kernels.hpp"
 #include "gpu/cuda/libraries.hpp"
 #include "gpu/ops/op_support.hpp"
+#include "proto/function.pb.h"
 
 namespace troupe::gpu::cuda {
 
@@ -42,6 +43,7 @@ struct GpuStep {
   const StepContext& ctx;
   Infos in;
   Infos out;
+  proto::Precision precision;  // of products and convolutions
 };
 using MakeGpuKernel = Made (*)(const GpuStep& step);
 

@@ -79,8 +79,8 @@ absl::StatusOr<cublasHandle_t> Libraries::BlasOn(CUstream stream) {
       blas_handles_.erase(stream);
       return made;
     }
-    TROUPE_RETURN_IF_ERROR(
-        Check(calls->cublasSetMathMode(handle, CUBLAS_DEFAULT_MATH), "asking cuBLAS for FP32"));
+    // Nothing less than what each product asks for.
+    TROUPE_RETURN_IF_ERROR(Check(calls->cublasSetMathMode(handle, CUBLAS_DEFAULT_MATH), "setting cuBLAS up"));
   }
   TROUPE_RETURN_IF_ERROR(Check(calls->cublasSetStream(handle, stream), "giving cuBLAS a stream"));
   return handle;

@@ -20,7 +20,7 @@ namespace troupe::gpu::cuda {
   X(cublasDestroy)             \
   X(cublasSetStream)           \
   X(cublasSetMathMode)         \
-  X(cublasSgemmStridedBatched)
+  X(cublasGemmStridedBatchedEx_64)
 
 #define TROUPE_CUDNN_CALLS(X)               \
   X(cudnnCreate)                            \
@@ -54,8 +54,8 @@ struct Dnn {
 #undef TROUPE_MEMBER
 };
 
-// A handle for each stream that launches: handles are not for several threads, and keep workspaces. All
-// arithmetic is FP32 proper, without TF32. Thread-safe.
+// A handle for each stream that launches: handles are not for several threads, and keep workspaces. What a
+// product or a convolution is computed in is said with each. Thread-safe.
 class Libraries {
  public:
   Libraries(Context& context, std::string blas, std::string dnn)

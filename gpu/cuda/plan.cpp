@@ -240,10 +240,11 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeStep(const GpuStep& step) {
 
 absl::StatusOr<std::shared_ptr<DevicePlan>> MakePlan(Tools& tools, const proto::Model& model,
                                                      std::span<const std::byte> weights,
-                                                     std::span<const proto::TensorSpec> inputs) {
+                                                     std::span<const proto::TensorSpec> inputs,
+                                                     proto::Precision precision) {
   ProgramBuilder builder(model, weights);
-  builder.MakeWith([&tools](const Operator& entry, const StepContext& ctx, Infos in, Infos out) {
-    return MakeStep({tools, entry, ctx, in, out});
+  builder.MakeWith([&tools, precision](const Operator& entry, const StepContext& ctx, Infos in, Infos out) {
+    return MakeStep({tools, entry, ctx, in, out, precision});
   });
   TROUPE_ASSIGN_OR_RETURN(Program program, builder.Build(inputs));
   LayOut(program);

@@ -13,6 +13,7 @@ namespace troupe::gpu::cuda {
 // `inputs` in the model's order. Unimplemented names the step that no kernel here covers.
 absl::StatusOr<std::shared_ptr<DevicePlan>> MakePlan(Tools& tools, const proto::Model& model,
                                                      std::span<const std::byte> weights,
-                                                     std::span<const proto::TensorSpec> inputs);
+                                                     std::span<const proto::TensorSpec> inputs,
+                                                     proto::Precision precision);
 
 }  // namespace troupe::gpu::cuda

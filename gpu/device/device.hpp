@@ -23,6 +23,7 @@
 #include "absl/status/statusor.h"
 #include "base/units.hpp"
 #include "gpu/device/event.hpp"
+#include "proto/function.pb.h"
 #include "proto/model.pb.h"
 #include "proto/worker.pb.h"
 #include "transport/memory_file.hpp"
@@ -184,10 +185,12 @@ class Device {
   [[nodiscard]] virtual MemoryUse memory() const = 0;
 
   // Slow (primitives, graphs): off the request path. `weights` is the blob that `model` describes; it may
-  // move afterwards. InvalidArgument names the tensor that does not fit the model.
+  // move afterwards. InvalidArgument names the tensor that does not fit the model. A device that has only
+  // FP32 computes in that, whatever `precision` allows.
   virtual absl::StatusOr<std::shared_ptr<DevicePlan>> Prepare(const proto::Model& model,
                                                               std::span<const std::byte> weights,
-                                                              std::span<const proto::TensorSpec> inputs) = 0;
+                                                              std::span<const proto::TensorSpec> inputs,
+                                                              proto::Precision precision) = 0;
   virtual std::unique_ptr<Stream> MakeStream() = 0;
 
   // Makes host memory known to the device, so that copies from it run at full speed. Once per mapping;

@@ -90,7 +90,8 @@ class VirtualDevice final : public Device {
 
   absl::StatusOr<std::shared_ptr<DevicePlan>> Prepare(const proto::Model& model,
                                                       std::span<const std::byte> weights,
-                                                      std::span<const proto::TensorSpec> inputs) override {
+                                                      std::span<const proto::TensorSpec> inputs,
+                                                      proto::Precision) override {
     TROUPE_ASSIGN_OR_RETURN(auto ordered, OrderInputs(model, inputs));
     if (options_.timed) {
       return MakeTimedPlan(model, std::move(ordered), RunTimeOf(model));

@@ -148,9 +148,10 @@ void OrderDesk::Prepare(const std::shared_ptr<Session>& session, proto::PrepareO
   if (static_cast<std::size_t>(order.inputs_size()) > options_.limits.tensors) {
     return reply.Fail(absl::InvalidArgumentError(absl::StrCat(order.inputs_size(), " inputs are too many")));
   }
+  if (const absl::Status status = CheckPrecision(order.precision()); !status.ok()) return reply.Fail(status);
   const std::uint64_t sequence = reply.sequence();
   auto answer = std::make_shared<Reply>(std::move(reply));
-  preparer_.Prepare(sequence, *host, {order.inputs().begin(), order.inputs().end()},
+  preparer_.Prepare(sequence, *host, {order.inputs().begin(), order.inputs().end()}, order.precision(),
                     [answer](const absl::StatusOr<std::shared_ptr<DevicePlan>>& plan) {
                       plan.ok() ? answer->Done(PreparedOutcomeOf(**plan)) : answer->Fail(plan.status());
                     });

@@ -9,9 +9,10 @@
 
 namespace troupe::gpu {
 
-std::string PlanKeyOf(const std::string& digest, std::vector<proto::TensorSpec> inputs) {
+std::string PlanKeyOf(const std::string& digest, std::vector<proto::TensorSpec> inputs,
+                      proto::Precision precision) {
   std::sort(inputs.begin(), inputs.end(), [](const auto& a, const auto& b) { return a.name() < b.name(); });
-  std::string key = digest;
+  std::string key = absl::StrCat(digest, "|", static_cast<int>(precision));
   // Lengths stand before names, so that no name can pretend to be something else.
   for (const proto::TensorSpec& input : inputs) {
     absl::StrAppend(&key, "|", input.name().size(), ":", input.name(), "=", static_cast<int>(input.type()),
@@ -31,12 +32,13 @@ std::shared_ptr<DevicePlan> PlanCache::Find(const std::string& key) {
   return found->second->plan;
 }
 
-void PlanCache::Put(const std::string& key, const std::string& digest, std::shared_ptr<DevicePlan> plan) {
+void PlanCache::Put(const std::string& key, const std::string& digest, proto::Precision precision,
+                    std::shared_ptr<DevicePlan> plan) {
   if (const auto found = by_key_.find(key); found != by_key_.end()) {
     entries_.erase(found->second);
     by_key_.erase(found);
   }
-  entries_.push_front({key, digest, std::move(plan)});
+  entries_.push_front({key, digest, precision, std::move(plan)});
   by_key_[key] = entries_.begin();
   if (entries_.size() > capacity_) {
     by_key_.erase(entries_.back().key);
@@ -49,6 +51,7 @@ std::vector<proto::PlanKey> PlanCache::Keys() const {
   for (const Entry& entry : entries_) {
     proto::PlanKey& key = keys.emplace_back();
     key.set_digest(entry.digest);
+    key.set_precision(entry.precision);
     for (const proto::TensorSpec& input : entry.plan->inputs()) *key.add_inputs() = input;
   }
   return keys;

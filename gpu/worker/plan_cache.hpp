@@ -1,4 +1,4 @@
-// The plans that a worker has prepared: one per model and concrete input shapes, bounded.
+// The plans that a worker has prepared: one per model, precision and concrete input shapes, bounded.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,9 @@
 
 namespace troupe::gpu {
 
-// Identifies a plan: the digest and the inputs by name, whatever their order.
-[[nodiscard]] std::string PlanKeyOf(const std::string& digest, std::vector<proto::TensorSpec> inputs);
+// Identifies a plan: the digest, what it is computed in, and the inputs by name, whatever their order.
+[[nodiscard]] std::string PlanKeyOf(const std::string& digest, std::vector<proto::TensorSpec> inputs,
+                                    proto::Precision precision);
 
 // absent -(Put)-> prepared -(least recently used beyond the capacity)-> absent
 // A run holds its plan itself, so a plan may leave the cache while it runs. Pure; the main loop's thread.
@@ -24,7 +25,8 @@ class PlanCache {
   explicit PlanCache(std::size_t capacity);
   // Null when absent. Counts as a use.
   [[nodiscard]] std::shared_ptr<DevicePlan> Find(const std::string& key);
-  void Put(const std::string& key, const std::string& digest, std::shared_ptr<DevicePlan> plan);
+  void Put(const std::string& key, const std::string& digest, proto::Precision precision,
+           std::shared_ptr<DevicePlan> plan);
   // Most recently used first.
   [[nodiscard]] std::vector<proto::PlanKey> Keys() const;
   [[nodiscard]] std::size_t size() const { return entries_.size(); }
@@ -33,6 +35,7 @@ class PlanCache {
   struct Entry {
     std::string key;
     std::string digest;
+    proto::Precision precision{};
     std::shared_ptr<DevicePlan> plan;
   };
   const std::size_t capacity_;

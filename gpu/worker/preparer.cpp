@@ -10,9 +10,10 @@ namespace troupe::gpu {
 namespace {
 
 absl::StatusOr<std::shared_ptr<DevicePlan>> Make(Device& device, const HostModel& host,
-                                                 const std::vector<proto::TensorSpec>& inputs) {
+                                                 const std::vector<proto::TensorSpec>& inputs,
+                                                 proto::Precision precision) {
   TROUPE_ASSIGN_OR_RETURN(const proto::Model model, ReadModel(host, device.info().pack_target));
-  return device.Prepare(model, host.weights, inputs);
+  return device.Prepare(model, host.weights, inputs, precision);
 }
 
 }  // namespace
@@ -21,8 +22,8 @@ Preparer::Preparer(Device& device, TaskQueue& queue, Lanes lanes, const WorkerLi
     : device_(device), queue_(queue), lanes_(lanes), limits_(limits), cache_(limits.plans) {}
 
 void Preparer::Prepare(std::uint64_t order, const HostModel& host, std::vector<proto::TensorSpec> inputs,
-                       Done done) {
-  const std::string key = PlanKeyOf(host.digest, inputs);
+                       proto::Precision precision, Done done) {
+  const std::string key = PlanKeyOf(host.digest, inputs, precision);
   if (auto plan = cache_.Find(key); plan != nullptr) {
     done(plan);
     return;
@@ -39,9 +40,11 @@ void Preparer::Prepare(std::uint64_t order, const HostModel& host, std::vector<p
   Waiting& waiting = waiting_[key];
   waiting.order = order;
   waiting.done.push_back(std::move(done));
-  thread_.Post([this, key, host, inputs = std::move(inputs)] {
-    auto plan = Make(device_, host, inputs);
-    queue_.Post([this, key, digest = host.digest, plan = std::move(plan)] { Finished(key, digest, plan); });
+  thread_.Post([this, key, host, inputs = std::move(inputs), precision] {
+    auto plan = Make(device_, host, inputs, precision);
+    queue_.Post([this, key, digest = host.digest, precision, plan = std::move(plan)] {
+      Finished(key, digest, precision, plan);
+    });
   });
   ShowLane();
 }
@@ -52,9 +55,9 @@ void Preparer::Await(const std::string& key, Done done) {
   found->second.done.push_back(std::move(done));
 }
 
-void Preparer::Finished(const std::string& key, const std::string& digest,
+void Preparer::Finished(const std::string& key, const std::string& digest, proto::Precision precision,
                         absl::StatusOr<std::shared_ptr<DevicePlan>> plan) {
-  if (plan.ok()) cache_.Put(key, digest, *plan);
+  if (plan.ok()) cache_.Put(key, digest, precision, *plan);
   const Waiting waiting = std::move(waiting_.extract(key).mapped());
   ++finished_;
   ShowLane();

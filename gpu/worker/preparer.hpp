@@ -26,7 +26,8 @@ class Preparer {
 
   // `done` is called once, on the main loop's thread: now, for a plan that is there. ResourceExhausted when
   // too many plans wait to be made.
-  void Prepare(std::uint64_t order, const HostModel& host, std::vector<proto::TensorSpec> inputs, Done done);
+  void Prepare(std::uint64_t order, const HostModel& host, std::vector<proto::TensorSpec> inputs,
+               proto::Precision precision, Done done);
   [[nodiscard]] std::shared_ptr<DevicePlan> Find(const std::string& key) { return cache_.Find(key); }
   [[nodiscard]] bool Preparing(const std::string& key) const { return waiting_.contains(key); }
   // Adds to those that wait for a plan that is being prepared.
@@ -40,7 +41,7 @@ class Preparer {
     std::uint64_t order = 0;
     std::vector<Done> done;
   };
-  void Finished(const std::string& key, const std::string& digest,
+  void Finished(const std::string& key, const std::string& digest, proto::Precision precision,
                 absl::StatusOr<std::shared_ptr<DevicePlan>> plan);
 
   Device& device_;

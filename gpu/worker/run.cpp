@@ -15,7 +15,15 @@ Time Run::Expires() const {
   return request.received + timeout;
 }
 
+absl::Status CheckPrecision(proto::Precision precision) {
+  if (proto::Precision_IsValid(precision)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("precision ", static_cast<int>(precision),
+                                                 " was asked for; this worker knows fp32, tf32, bf16 and "
+                                                 "fp16: is it of an older release?"));
+}
+
 absl::Status CheckRunInputs(const proto::RunOrder& order) {
+  TROUPE_RETURN_IF_ERROR(CheckPrecision(order.precision()));
   if (static_cast<std::size_t>(order.inputs_size()) > WorkerLimits().tensors) {
     return absl::InvalidArgumentError(absl::StrCat(order.inputs_size(), " inputs are too many for one run"));
   }

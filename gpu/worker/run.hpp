@@ -74,6 +74,8 @@ struct Run {
   Time copy_out_begin;
 };
 
+// InvalidArgument for a precision of a later release than this worker's.
+absl::Status CheckPrecision(proto::Precision precision);
 // Each tensor's bytes are where its shape says; names are different, also those of the function's state.
 // InvalidArgument names the tensor.
 absl::Status CheckRunInputs(const proto::RunOrder& order);

@@ -91,7 +91,7 @@ absl::Status Runner::Accept(Id id, Run& run) {
 
 absl::Status Runner::FindPlan(Id id, Run& run) {
   const proto::RunOrder& order = run.request.order;
-  const std::string key = PlanKeyOf(order.digest(), InputSpecs(run));
+  const std::string key = PlanKeyOf(order.digest(), InputSpecs(run), order.precision());
   run.plan = preparer_.Find(key);
   if (run.plan != nullptr) return absl::OkStatus();
   const auto here = [this, id](const absl::StatusOr<std::shared_ptr<DevicePlan>>& plan) {
@@ -101,12 +101,12 @@ absl::Status Runner::FindPlan(Id id, Run& run) {
   if (preparer_.Preparing(key)) {
     preparer_.Await(key, here);
   } else if (run.request.host) {
-    preparer_.Prepare(run.request.sequence, *run.request.host, InputSpecs(run), here);
+    preparer_.Prepare(run.request.sequence, *run.request.host, InputSpecs(run), order.precision(), here);
   } else {
-    return absl::FailedPreconditionError(
-        absl::StrCat("model ", order.digest(),
-                     " is not prepared for these input shapes: prepare it, or name its host "
-                     "copy in the order"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "model ", order.digest(),
+        " is not prepared for these input shapes and this precision: prepare it, or name its host "
+        "copy in the order"));
   }
   return absl::OkStatus();
 }

@@ -1,9 +1,15 @@
 // cuBLAS's product of matrices as its manual defines it, on the host and in the order of its stream.
 #include <cublas_v2.h>
 
+#include <cstdint>
+
 #include "gpu/cuda/fake/fake_driver.hpp"
+#include "gpu/cuda/fake/rounding.hpp"
 
 namespace {
+
+using troupe::gpu::cuda::fake::Rounded;
+using troupe::gpu::cuda::fake::Rounding;
 
 struct Handle {
   CUstream stream = nullptr;
@@ -16,35 +22,55 @@ Handle& HandleOf(cublasHandle_t handle) {
 // Columns first, as cuBLAS has them.
 struct Job {
   bool transpose_a, transpose_b;
-  int m, n, k;
+  std::int64_t m, n, k;
   float alpha, beta;
   const float* a;
   const float* b;
   float* c;
-  int lda, ldb, ldc;
+  std::int64_t lda, ldb, ldc;
   long long stride_a, stride_b, stride_c;
-  int batch;
+  std::int64_t batch;
+  Rounding rounding;
 
   void Run() const {
-    for (int i = 0; i < batch; ++i) RunOne(a + i * stride_a, b + i * stride_b, c + i * stride_c);
+    for (std::int64_t i = 0; i < batch; ++i) RunOne(a + i * stride_a, b + i * stride_b, c + i * stride_c);
   }
   void RunOne(const float* one, const float* other, float* out) const {
-    for (int column = 0; column < n; ++column) {
-      for (int row = 0; row < m; ++row) {
+    for (std::int64_t column = 0; column < n; ++column) {
+      for (std::int64_t row = 0; row < m; ++row) {
         double sum = 0;
-        for (int i = 0; i < k; ++i) {
-          const float x = transpose_a ? one[row * static_cast<long long>(lda) + i]
-                                      : one[i * static_cast<long long>(lda) + row];
-          const float y = transpose_b ? other[i * static_cast<long long>(ldb) + column]
-                                      : other[column * static_cast<long long>(ldb) + i];
-          sum += static_cast<double>(x) * static_cast<double>(y);
+        for (std::int64_t i = 0; i < k; ++i) {
+          const float x = transpose_a ? one[row * lda + i] : one[i * lda + row];
+          const float y = transpose_b ? other[i * ldb + column] : other[column * ldb + i];
+          sum += static_cast<double>(Rounded(rounding, x)) * static_cast<double>(Rounded(rounding, y));
         }
-        float& to = out[column * static_cast<long long>(ldc) + row];
+        float& to = out[column * ldc + row];
         to = alpha * static_cast<float>(sum) + (beta == 0 ? 0.0F : beta * to);
       }
     }
   }
 };
+
+// What a compute type for matrices in FP32 rounds to; false for one that is none.
+bool RoundingOf(cublasComputeType_t type, Rounding& rounding) {
+  switch (type) {
+    case CUBLAS_COMPUTE_32F:
+    case CUBLAS_COMPUTE_32F_PEDANTIC:
+      rounding = Rounding::kNone;
+      return true;
+    case CUBLAS_COMPUTE_32F_FAST_TF32:
+      rounding = Rounding::kTf32;
+      return true;
+    case CUBLAS_COMPUTE_32F_FAST_16BF:
+      rounding = Rounding::kBf16;
+      return true;
+    case CUBLAS_COMPUTE_32F_FAST_16F:
+      rounding = Rounding::kFp16;
+      return true;
+    default:
+      return false;
+  }
+}
 
 }  // namespace
 
@@ -65,18 +91,37 @@ cublasStatus_t CUBLASWINAPI cublasSetStream(cublasHandle_t handle, cudaStream_t 
 cublasStatus_t CUBLASWINAPI cublasSetMathMode(cublasHandle_t, cublasMath_t mode) {
   return mode == CUBLAS_TF32_TENSOR_OP_MATH ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t CUBLASWINAPI cublasSgemmStridedBatched(cublasHandle_t handle, cublasOperation_t op_a,
-                                                      cublasOperation_t op_b, int m, int n, int k,
-                                                      const float* alpha, const float* a, int lda,
-                                                      long long stride_a, const float* b, int ldb,
-                                                      long long stride_b, const float* beta, float* c,
-                                                      int ldc, long long stride_c, int batch) {
+cublasStatus_t CUBLASWINAPI cublasGemmStridedBatchedEx_64(
+    cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, std::int64_t m, std::int64_t n,
+    std::int64_t k, const void* alpha, const void* a, cudaDataType a_type, std::int64_t lda,
+    long long stride_a, const void* b, cudaDataType b_type, std::int64_t ldb, long long stride_b,
+    const void* beta, void* c, cudaDataType c_type, std::int64_t ldc, long long stride_c, std::int64_t batch,
+    cublasComputeType_t type, cublasGemmAlgo_t) {
   const bool transpose_a = op_a != CUBLAS_OP_N;
   const bool transpose_b = op_b != CUBLAS_OP_N;
   if (lda < (transpose_a ? k : m) || ldb < (transpose_b ? n : k) || ldc < m || batch < 0)
     return CUBLAS_STATUS_INVALID_VALUE;
-  const Job job{transpose_a, transpose_b, m,   n,   k,        *alpha,   *beta,    a,    b,
-                c,           lda,         ldb, ldc, stride_a, stride_b, stride_c, batch};
+  Rounding rounding{};
+  if (a_type != CUDA_R_32F || b_type != CUDA_R_32F || c_type != CUDA_R_32F || !RoundingOf(type, rounding))
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  const Job job{transpose_a,
+                transpose_b,
+                m,
+                n,
+                k,
+                *static_cast<const float*>(alpha),
+                *static_cast<const float*>(beta),
+                static_cast<const float*>(a),
+                static_cast<const float*>(b),
+                static_cast<float*>(c),
+                lda,
+                ldb,
+                ldc,
+                stride_a,
+                stride_b,
+                stride_c,
+                batch,
+                rounding};
   troupe::gpu::cuda::fake::QueueOf(HandleOf(handle).stream).Push([job] { job.Run(); });
   return CUBLAS_STATUS_SUCCESS;
 }

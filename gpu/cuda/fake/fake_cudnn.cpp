@@ -6,9 +6,12 @@
 #include <vector>
 
 #include "gpu/cuda/fake/fake_driver.hpp"
+#include "gpu/cuda/fake/rounding.hpp"
 
 namespace {
 
+using troupe::gpu::cuda::fake::Rounded;
+using troupe::gpu::cuda::fake::Rounding;
 using Dims = std::vector<int>;
 
 struct Handle {
@@ -22,6 +25,20 @@ struct Convolution {
   int groups = 1;
   cudnnMathType_t math = CUDNN_DEFAULT_MATH;
 };
+
+// Two algorithms are known: one on the tensor cores, and one that needs 4 KiB.
+constexpr cudnnConvolutionFwdAlgo_t kOnTensorCores = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM;
+constexpr cudnnConvolutionFwdAlgo_t kExact = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
+constexpr std::size_t kScratch = 4096;
+
+// False: this algorithm does not compute in what the convolution asks for.
+bool RoundingOf(cudnnConvolutionFwdAlgo_t algorithm, cudnnMathType_t math, Rounding& rounding) {
+  rounding = Rounding::kNone;
+  if (algorithm == kExact) return true;
+  if (algorithm != kOnTensorCores || math == CUDNN_FMA_MATH) return false;
+  rounding = math == CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION ? Rounding::kFp16 : Rounding::kTf32;
+  return true;
+}
 
 template <class T, class Descriptor>
 T& Of(Descriptor descriptor) {
@@ -56,8 +73,8 @@ bool Fits(const Dims& x, const Dims& w, const Dims& y, const Convolution& conv) 
 }
 
 // One element of the output; any number of spatial dimensions.
-double Element(const Dims& x, const Dims& w, const Convolution& conv, const float* in, const float* weights,
-               int image, int channel, const Dims& at) {
+double Element(const Dims& x, const Dims& w, const Convolution& conv, Rounding rounding, const float* in,
+               const float* weights, int image, int channel, const Dims& at) {
   const std::size_t spatial = at.size();
   const int per_group = w[1];
   const int group = channel / (w[0] / conv.groups);
@@ -77,7 +94,8 @@ double Element(const Dims& x, const Dims& w, const Convolution& conv, const floa
       }
       if (!inside) continue;
       const long long weight = (channel * static_cast<long long>(per_group) + c) * Count(taps) + tap;
-      sum += static_cast<double>(in[place]) * static_cast<double>(weights[weight]);
+      sum += static_cast<double>(Rounded(rounding, in[place])) *
+             static_cast<double>(Rounded(rounding, weights[weight]));
     }
   }
   return sum;
@@ -86,6 +104,7 @@ double Element(const Dims& x, const Dims& w, const Convolution& conv, const floa
 struct Job {
   Dims x, w, y;
   Convolution conv;
+  Rounding rounding;
   const float* in;
   const float* weights;
   const float* residual;  // null: none, as all below
@@ -103,7 +122,7 @@ struct Job {
         at[d] = static_cast<int>(rest % spatial[d]);
       const int channel = static_cast<int>(rest % y[1]);
       const int image = static_cast<int>(rest / y[1]);
-      auto value = alpha * static_cast<float>(Element(x, w, conv, in, weights, image, channel, at));
+      auto value = alpha * static_cast<float>(Element(x, w, conv, rounding, in, weights, image, channel, at));
       if (beta != 0) value += beta * out[i];
       if (residual != nullptr && residual_scale != 0) value += residual_scale * residual[i];
       if (bias != nullptr) value += bias[channel];
@@ -195,7 +214,7 @@ cudnnStatus_t CUDNNWINAPI cudnnSetActivationDescriptor(cudnnActivationDescriptor
   Of<cudnnActivationMode_t>(activation) = mode;
   return mode == CUDNN_ACTIVATION_RELU ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
 }
-// Two algorithms, the first of which rounds to TF32: who asked for FP32 takes the second.
+// The first rounds, whatever was asked for: who asked for FP32 takes the second.
 cudnnStatus_t CUDNNWINAPI cudnnGetConvolutionForwardAlgorithm_v7(
     cudnnHandle_t, const cudnnTensorDescriptor_t x, const cudnnFilterDescriptor_t w,
     const cudnnConvolutionDescriptor_t convolution, const cudnnTensorDescriptor_t y, const int wanted,
@@ -204,11 +223,12 @@ cudnnStatus_t CUDNNWINAPI cudnnGetConvolutionForwardAlgorithm_v7(
   if (!Fits(Of<Tensor>(x).dims, Of<Tensor>(w).dims, Of<Tensor>(y).dims, conv) || wanted < 2)
     return CUDNN_STATUS_BAD_PARAM;
   found[0] = {};
-  found[0].mathType = CUDNN_TENSOR_OP_MATH;
+  found[0].algo = kOnTensorCores;
+  found[0].mathType = conv.math == CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION ? conv.math : CUDNN_TENSOR_OP_MATH;
   found[1] = {};
-  found[1].algo = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
+  found[1].algo = kExact;
   found[1].mathType = CUDNN_FMA_MATH;
-  found[1].memory = 4096;
+  found[1].memory = kScratch;
   *count = 2;
   return CUDNN_STATUS_SUCCESS;
 }
@@ -219,13 +239,14 @@ cudnnStatus_t CUDNNWINAPI cudnnConvolutionForward(cudnnHandle_t handle, const vo
                                                   cudnnConvolutionFwdAlgo_t algorithm, void* scratch,
                                                   std::size_t scratch_size, const void* beta,
                                                   const cudnnTensorDescriptor_t y, void* out) {
-  if (algorithm != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM || scratch == nullptr ||
-      scratch_size < 4096)
-    return CUDNN_STATUS_BAD_PARAM;
+  Rounding rounding{};
+  if (!RoundingOf(algorithm, Of<Convolution>(convolution).math, rounding)) return CUDNN_STATUS_BAD_PARAM;
+  if (algorithm == kExact && (scratch == nullptr || scratch_size < kScratch)) return CUDNN_STATUS_BAD_PARAM;
   const Job job{Of<Tensor>(x).dims,
                 Of<Tensor>(w).dims,
                 Of<Tensor>(y).dims,
                 Of<Convolution>(convolution),
+                rounding,
                 static_cast<const float*>(in),
                 static_cast<const float*>(weights),
                 nullptr,
@@ -235,8 +256,8 @@ cudnnStatus_t CUDNNWINAPI cudnnConvolutionForward(cudnnHandle_t handle, const vo
                 0,
                 false,
                 static_cast<float*>(out)};
-  troupe::gpu::cuda::fake::QueueOf(Of<Handle>(handle).stream).Push([job, scratch] {
-    static_cast<char*>(scratch)[4095] = 1;  // it is there
+  troupe::gpu::cuda::fake::QueueOf(Of<Handle>(handle).stream).Push([job, scratch, algorithm] {
+    if (algorithm == kExact) static_cast<char*>(scratch)[kScratch - 1] = 1;  // it is there
     job.Run();
   });
   return CUDNN_STATUS_SUCCESS;
@@ -244,10 +265,12 @@ cudnnStatus_t CUDNNWINAPI cudnnConvolutionForward(cudnnHandle_t handle, const vo
 cudnnStatus_t CUDNNWINAPI cudnnConvolutionBiasActivationForward(
     cudnnHandle_t handle, const void* alpha, const cudnnTensorDescriptor_t x, const void* in,
     const cudnnFilterDescriptor_t w, const void* weights, const cudnnConvolutionDescriptor_t convolution,
-    cudnnConvolutionFwdAlgo_t, void*, std::size_t, const void* residual_scale,
+    cudnnConvolutionFwdAlgo_t algorithm, void*, std::size_t, const void* residual_scale,
     const cudnnTensorDescriptor_t z, const void* residual, const cudnnTensorDescriptor_t b, const void* bias,
     const cudnnActivationDescriptor_t, const cudnnTensorDescriptor_t y, void* out) {
   const Dims& shape = Of<Tensor>(y).dims;
+  Rounding rounding{};
+  if (!RoundingOf(algorithm, Of<Convolution>(convolution).math, rounding)) return CUDNN_STATUS_BAD_PARAM;
   if (Of<Tensor>(z).dims != shape || Of<Tensor>(b).dims[1] != shape[1] ||
       Count(Of<Tensor>(b).dims) != shape[1])
     return CUDNN_STATUS_BAD_PARAM;
@@ -255,6 +278,7 @@ cudnnStatus_t CUDNNWINAPI cudnnConvolutionBiasActivationForward(
                 Of<Tensor>(w).dims,
                 shape,
                 Of<Convolution>(convolution),
+                rounding,
                 static_cast<const float*>(in),
                 static_cast<const float*>(weights),
                 static_cast<const float*>(residual),

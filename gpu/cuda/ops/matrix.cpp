@@ -19,25 +19,38 @@ struct Product3 {
   std::int64_t batch = 1;
   std::int64_t stride_a = 0;  // elements from one product's to the next's; 0: the same for all
   std::int64_t stride_b = 0;
+  cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
 };
+
+// Of matrices in FP32, with sums in FP32.
+cublasComputeType_t ComputeTypeOf(proto::Precision precision) {
+  switch (precision) {
+    case proto::PRECISION_TF32:
+      return CUBLAS_COMPUTE_32F_FAST_TF32;
+    case proto::PRECISION_BF16:
+      return CUBLAS_COMPUTE_32F_FAST_16BF;
+    case proto::PRECISION_FP16:
+      return CUBLAS_COMPUTE_32F_FAST_16F;
+    default:
+      return CUBLAS_COMPUTE_32F;
+  }
+}
 
 absl::Status Multiply(const KernelLaunch& launch, const Product3& p, const float* a, const float* b,
                       float* out) {
   Libraries& libraries = *launch.tools.libraries;
   TROUPE_ASSIGN_OR_RETURN(const Blas* const calls, libraries.blas());
   TROUPE_ASSIGN_OR_RETURN(const cublasHandle_t handle, libraries.BlasOn(launch.stream));
-  const auto whole = [](std::int64_t value) { return static_cast<int>(value); };
   return libraries.Check(
-      calls->cublasSgemmStridedBatched(
-          handle, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N,
-          whole(p.n), whole(p.m), whole(p.k), &p.alpha, b, whole(p.transpose_b ? p.k : p.n), p.stride_b, a,
-          whole(p.transpose_a ? p.m : p.k), p.stride_a, &p.beta, out, whole(p.n), p.m * p.n, whole(p.batch)),
+      calls->cublasGemmStridedBatchedEx_64(
+          handle, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, p.n,
+          p.m, p.k, &p.alpha, b, CUDA_R_32F, p.transpose_b ? p.k : p.n, p.stride_b, a, CUDA_R_32F,
+          p.transpose_a ? p.m : p.k, p.stride_a, &p.beta, out, CUDA_R_32F, p.n, p.m * p.n, p.batch, p.compute,
+          CUBLAS_GEMM_DEFAULT),
       "multiplying matrices");
 }
 
 absl::Status CheckSizes(const GpuStep& step, const Product3& p) {
-  constexpr std::int64_t kMost = INT32_MAX;
-  if (std::max({p.m, p.n, p.k, p.batch}) > kMost) return NotCovered(step, "matrices of its size");
   if (p.k == 0) return step.ctx.Error("the inner dimension is 0");
   return absl::OkStatus();
 }
@@ -78,6 +91,7 @@ absl::StatusOr<MatMul> ReadMatMul(const GpuStep& step) {
   const Shape& b = step.in[1].shape;
   MatMul made;
   Product3& p = made.product;
+  p.compute = ComputeTypeOf(step.precision);
   p.k = a.back();
   p.m = a.size() > 1 ? a[a.size() - 2] : 1;
   p.n = b.size() > 1 ? b.back() : 1;
@@ -130,6 +144,7 @@ Made MakeGemm(const GpuStep& step) {
   if (!IsFp32(step.in)) return NotCovered(step, proto::DataType_Name(step.in[0].type));
   TROUPE_RETURN_IF_ERROR(step.tools.libraries->blas().status());
   Product3 p;
+  p.compute = ComputeTypeOf(step.precision);
   p.transpose_a = step.ctx.Int("transA", 0) != 0;
   p.transpose_b = step.ctx.Int("transB", 0) != 0;
   p.m = step.out[0].shape[0];

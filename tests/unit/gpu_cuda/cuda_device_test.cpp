@@ -148,7 +148,7 @@ TEST_F(CudaStart, AFillerThatTheRunComputesIsRefusedByName) {
   std::vector<std::byte> weights(64);
   weights[0] = weights[8] = std::byte{1};
   const std::vector<proto::TensorSpec> inputs = {Spec("x", {4}), Spec("filler", {})};
-  const auto plan = opened.device->Prepare(model, weights, inputs);
+  const auto plan = opened.device->Prepare(model, weights, inputs, proto::PRECISION_FP32);
   EXPECT_EQ(plan.status().code(), absl::StatusCode::kUnimplemented) << plan.status();
   EXPECT_THAT(std::string(plan.status().message()),
               HasSubstr("Pad 'p': no kernel of the GPU covers a filler"));

@@ -91,6 +91,30 @@ TEST(CudaWorker, ServesARunFromAdoptionToShutdown) {
   EXPECT_TRUE(death.end->clean()) << death.ToString();
 }
 
+TEST(CudaWorker, APlanIsForOnePrecision) {
+  const WorkerMachine machine("");
+  CudaHarness harness;
+  Link link = harness.StartAndAdopt();
+  const auto copy = PlaceSmall(*harness.host, "m");
+  ASSERT_EQ(link.Ask(SwapInOf(copy)).code(), 0);
+  proto::WorkerOrder prepare = PrepareOf(copy, 2);
+  prepare.mutable_prepare()->set_precision(proto::PRECISION_BF16);
+  ASSERT_EQ(link.Ask(prepare).code(), 0);
+  proto::WorkerOrder run = RunOf("m", 2);
+  EXPECT_EQ(link.Ask(run).code(), CodeOf(absl::StatusCode::kFailedPrecondition)) << "of FP32 there is none";
+  run.mutable_run()->set_precision(proto::PRECISION_BF16);
+  EXPECT_EQ(link.Ask(run).code(), 0);
+  const auto described = link.Ask(DescribeOf()).description();
+  ASSERT_EQ(described.prepared_size(), 1);
+  EXPECT_EQ(described.prepared(0).precision(), proto::PRECISION_BF16);
+  run.mutable_run()->set_precision(static_cast<proto::Precision>(9));
+  const auto unknown = link.Ask(run);
+  EXPECT_EQ(unknown.code(), CodeOf(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(unknown.message(), HasSubstr("precision 9 was asked for"));
+  prepare.mutable_prepare()->set_precision(static_cast<proto::Precision>(9));
+  EXPECT_EQ(link.Ask(prepare).code(), CodeOf(absl::StatusCode::kInvalidArgument));
+}
+
 TEST(CudaWorker, WeightsMappedToOneAddressAreReadThere) {
   const WorkerMachine machine("");
   CudaHarness harness;

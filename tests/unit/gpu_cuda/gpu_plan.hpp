@@ -14,9 +14,10 @@ class GpuPlan final : public Plan {
  public:
   static absl::StatusOr<std::unique_ptr<Plan>> Make(Device& device, const proto::Model& model,
                                                     std::span<const std::byte> weights,
-                                                    std::span<const proto::TensorSpec> inputs) {
+                                                    std::span<const proto::TensorSpec> inputs,
+                                                    proto::Precision precision = proto::PRECISION_FP32) {
     auto made = std::make_unique<GpuPlan>(device);
-    TROUPE_ASSIGN_OR_RETURN(made->plan_, device.Prepare(model, weights, inputs));
+    TROUPE_ASSIGN_OR_RETURN(made->plan_, device.Prepare(model, weights, inputs, precision));
     made->outputs_.assign(made->plan_->outputs().begin(), made->plan_->outputs().end());
     return made;
   }

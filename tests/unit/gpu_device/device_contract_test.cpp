@@ -31,7 +31,7 @@ class DeviceContract : public testing::TestWithParam<DeviceKind> {
   std::shared_ptr<DevicePlan> PrepareSmall(std::int64_t rows) {
     const auto weights = SmallWeights();
     const std::vector<proto::TensorSpec> inputs = {Spec("x", {rows, kColumns})};
-    auto plan = device_->Prepare(SmallModel(), weights, inputs);
+    auto plan = device_->Prepare(SmallModel(), weights, inputs, proto::PRECISION_FP32);
     EXPECT_TRUE(plan.ok()) << plan.status();
     return *plan;
   }
@@ -215,7 +215,7 @@ TEST_P(DeviceContract, InputsThatDoNotFitTheModelAreRefused) {
       {Spec("x", {std::int64_t{1} << 62, kColumns})},
   };
   for (const auto& inputs : wrong) {
-    EXPECT_EQ(device_->Prepare(SmallModel(), weights, inputs).status().code(),
+    EXPECT_EQ(device_->Prepare(SmallModel(), weights, inputs, proto::PRECISION_FP32).status().code(),
               absl::StatusCode::kInvalidArgument);
   }
 }

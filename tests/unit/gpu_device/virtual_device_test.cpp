@@ -209,7 +209,7 @@ TEST(VirtualDevice, ATimedRunTakesItsTime) {
   proto::Model model = SmallModel();
   model.set_weights_digest("abc");
   const std::vector<proto::TensorSpec> inputs = {Spec("x", {1, kColumns})};
-  auto plan = *device->Prepare(model, SmallWeights(), inputs);
+  auto plan = *device->Prepare(model, SmallWeights(), inputs, proto::PRECISION_FP32);
   LaunchArguments arguments;
   arguments.weights = *device->Allocate(Bytes(64));
   arguments.activations = *device->Allocate(Bytes(0));
@@ -251,7 +251,7 @@ struct TimedRun {
     proto::Model model = SmallModel();
     model.set_weights_digest(digest);
     const std::vector<proto::TensorSpec> inputs = {Spec("x", {1, kColumns})};
-    plan = *device.Prepare(model, SmallWeights(), inputs);
+    plan = *device.Prepare(model, SmallWeights(), inputs, proto::PRECISION_FP32);
     arguments.weights = *device.Allocate(Bytes(64));
     arguments.activations = *device.Allocate(Bytes(0));
     arguments.inputs = {*device.Allocate(Bytes(16))};
@@ -335,7 +335,7 @@ TEST(VirtualDevice, TimedNeedsShapes) {
   proto::Model model = SmallModel();
   model.mutable_outputs(0)->set_shape(1, -1);
   const std::vector<proto::TensorSpec> inputs = {Spec("x", {1, kColumns})};
-  EXPECT_EQ(device->Prepare(model, SmallWeights(), inputs).status().code(),
+  EXPECT_EQ(device->Prepare(model, SmallWeights(), inputs, proto::PRECISION_FP32).status().code(),
             absl::StatusCode::kInvalidArgument);
 }
 
@@ -365,7 +365,7 @@ TEST(VirtualDevice, AnOperationBehindAFailedEventFailsWithIt) {
   // A gate that fails: its launch fails, and so does what waits for the launch; the stream itself goes on.
   std::unique_ptr<Device> device = Make(nullptr);
   const std::vector<proto::TensorSpec> inputs = {Spec("x", {1, kColumns})};
-  auto plan = *device->Prepare(SmallModel(), SmallWeights(), inputs);
+  auto plan = *device->Prepare(SmallModel(), SmallWeights(), inputs, proto::PRECISION_FP32);
   LaunchArguments arguments;
   arguments.weights = *device->Allocate(Bytes(64));
   arguments.activations = *device->Allocate(Bytes(16));

@@ -55,8 +55,9 @@ class HeldDevice final : public Device {
   [[nodiscard]] MemoryUse memory() const override { return inner_->memory(); }
   absl::StatusOr<std::shared_ptr<DevicePlan>> Prepare(const proto::Model& model,
                                                       std::span<const std::byte> weights,
-                                                      std::span<const proto::TensorSpec> inputs) override {
-    return inner_->Prepare(model, weights, inputs);
+                                                      std::span<const proto::TensorSpec> inputs,
+                                                      proto::Precision precision) override {
+    return inner_->Prepare(model, weights, inputs, precision);
   }
   std::unique_ptr<Stream> MakeStream() override {
     return std::make_unique<HeldStream>(*this, inner_->MakeStream());

@@ -29,10 +29,10 @@ class NoPlan : public DevicePlan {
 
 TEST(PlanCache, TheLeastRecentlyUsedGoes) {
   PlanCache cache(2);
-  cache.Put("a", "da", std::make_shared<NoPlan>());
-  cache.Put("b", "db", std::make_shared<NoPlan>());
+  cache.Put("a", "da", proto::PRECISION_FP32, std::make_shared<NoPlan>());
+  cache.Put("b", "db", proto::PRECISION_FP32, std::make_shared<NoPlan>());
   EXPECT_NE(cache.Find("a"), nullptr);
-  cache.Put("c", "dc", std::make_shared<NoPlan>());
+  cache.Put("c", "dc", proto::PRECISION_TF32, std::make_shared<NoPlan>());
   EXPECT_EQ(cache.size(), 2u);
   EXPECT_EQ(cache.Find("b"), nullptr);
   EXPECT_NE(cache.Find("a"), nullptr);
@@ -40,37 +40,44 @@ TEST(PlanCache, TheLeastRecentlyUsedGoes) {
   const auto keys = cache.Keys();
   ASSERT_EQ(keys.size(), 2u);
   EXPECT_EQ(keys[0].digest(), "dc");
+  EXPECT_EQ(keys[0].precision(), proto::PRECISION_TF32);
   EXPECT_EQ(keys[0].inputs(0).name(), "x");
 }
 
 TEST(PlanCache, ARunKeepsAPlanThatHasLeft) {
   PlanCache cache(1);
-  cache.Put("a", "d", std::make_shared<NoPlan>());
+  cache.Put("a", "d", proto::PRECISION_FP32, std::make_shared<NoPlan>());
   const auto held = cache.Find("a");
-  cache.Put("b", "d", std::make_shared<NoPlan>());
+  cache.Put("b", "d", proto::PRECISION_FP32, std::make_shared<NoPlan>());
   EXPECT_EQ(cache.Find("a"), nullptr);
   EXPECT_EQ(held->inputs().size(), 1u);
 }
 
 TEST(PlanCache, PuttingAgainReplaces) {
   PlanCache cache(2);
-  cache.Put("a", "d", std::make_shared<NoPlan>());
+  cache.Put("a", "d", proto::PRECISION_FP32, std::make_shared<NoPlan>());
   const auto first = cache.Find("a");
-  cache.Put("a", "d", std::make_shared<NoPlan>());
+  cache.Put("a", "d", proto::PRECISION_FP32, std::make_shared<NoPlan>());
   EXPECT_NE(cache.Find("a"), first);
   EXPECT_EQ(cache.size(), 1u);
 }
 
-TEST(PlanKey, DependsOnShapesNotOnOrder) {
+std::string KeyOf(const std::string& digest, std::vector<proto::TensorSpec> inputs,
+                  proto::Precision precision = proto::PRECISION_FP32) {
+  return PlanKeyOf(digest, std::move(inputs), precision);
+}
+
+TEST(PlanKey, DependsOnShapesAndPrecisionNotOnOrder) {
   const auto a = Spec("a", {1, 2});
   const auto b = Spec("b", {3});
-  EXPECT_EQ(PlanKeyOf("d", {a, b}), PlanKeyOf("d", {b, a}));
-  EXPECT_NE(PlanKeyOf("d", {a, b}), PlanKeyOf("d", {a}));
-  EXPECT_NE(PlanKeyOf("d", {a}), PlanKeyOf("e", {a}));
-  EXPECT_NE(PlanKeyOf("d", {Spec("a", {12})}), PlanKeyOf("d", {Spec("a", {1, 2})}));
-  EXPECT_NE(PlanKeyOf("d", {Spec("a", {1})}), PlanKeyOf("d", {Spec("a", {1}, proto::INT8)}));
+  EXPECT_EQ(KeyOf("d", {a, b}), KeyOf("d", {b, a}));
+  EXPECT_NE(KeyOf("d", {a, b}), KeyOf("d", {a}));
+  EXPECT_NE(KeyOf("d", {a}), KeyOf("e", {a}));
+  EXPECT_NE(KeyOf("d", {Spec("a", {12})}), KeyOf("d", {Spec("a", {1, 2})}));
+  EXPECT_NE(KeyOf("d", {Spec("a", {1})}), KeyOf("d", {Spec("a", {1}, proto::INT8)}));
+  EXPECT_NE(KeyOf("d", {a}), KeyOf("d", {a}, proto::PRECISION_BF16));
   // A name that looks like two inputs stays one.
-  EXPECT_NE(PlanKeyOf("d", {Spec("a=11[]|1:b", {})}), PlanKeyOf("d", {Spec("a", {}), Spec("b", {})}));
+  EXPECT_NE(KeyOf("d", {Spec("a=11[]|1:b", {})}), KeyOf("d", {Spec("a", {}), Spec("b", {})}));
 }
 
 }  // namespace

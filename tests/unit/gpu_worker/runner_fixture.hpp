@@ -128,7 +128,8 @@ class RunnerTest : public testing::Test {
     residency_->SwapIn(Host(copy), std::nullopt, ReplyFor(sequence));
   }
   void Prepare(std::uint64_t sequence, const proto::HostCopy& copy, std::int64_t rows) {
-    preparer_->Prepare(sequence, Host(copy), {Spec("x", {rows, kColumns})}, [](const auto&) {});
+    preparer_->Prepare(sequence, Host(copy), {Spec("x", {rows, kColumns})}, proto::PRECISION_FP32,
+                       [](const auto&) {});
   }
   void Run(std::uint64_t sequence, const std::string& digest, std::int64_t rows = 1,
            std::uint32_t priority = 0, std::int64_t timeout_ns = 0, const proto::HostCopy* copy = nullptr) {
