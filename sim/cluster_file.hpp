@@ -5,16 +5,20 @@
 //   loads: pipelined         link: 12GB (a second, from the host, of each switch) topology: v100x4
 //   timeout: 10m             models: [{name: a, memory: 1GiB, run: 10ms, load: 1s, swapped: 15ms, deadline:
 //   80ms}]
+//   network: {delay: 200us (one way), jitter: 50us (more), connection-timeout: 1s, reconnect: 100ms}
 //
+// Without `network` messages between the members take no time.
 // A function of the trace that names no model is given the models in turn.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "node/topology.hpp"
+#include "sim/network_options.hpp"
 #include "sim/profiled_gpu.hpp"
 #include "sim/traces/workload.hpp"
 
@@ -35,6 +39,7 @@ struct ClusterSpec {
   BytesPerSecond link{12e9};
   node::Topology topology;
   Duration timeout = std::chrono::minutes(10);
+  std::optional<NetworkOptions> network{};
   std::vector<ModelSpec> models;
 };
 

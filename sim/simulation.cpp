@@ -4,11 +4,13 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.hpp"
 #include "base/status.hpp"
+#include "sim/network.hpp"
 #include "sim/world.hpp"
 
 namespace troupe::sim {
@@ -21,7 +23,11 @@ constexpr Duration kSample = std::chrono::seconds(1);
 class Run {
  public:
   Run(const SimulationSetup& setup, std::vector<std::size_t> models)
-      : setup_(setup), models_(std::move(models)), catalogue_(std::make_shared<ModelCatalogue>()) {}
+      : setup_(setup),
+        models_(std::move(models)),
+        catalogue_(std::make_shared<ModelCatalogue>()),
+        world_(NetworkOf(setup)),
+        faults_(StepsOf(setup.faults)) {}
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
   ~Run() { world_.ShutDown(); }  // its actors write into this
@@ -46,6 +52,14 @@ class Run {
     return setup_.workload.functions[function].name;
   }
   [[nodiscard]] Duration Elapsed() { return world_.Now() - begin_; }
+
+  // Faults need a network.
+  [[nodiscard]] static std::optional<NetworkOptions> NetworkOf(const SimulationSetup& setup) {
+    auto network = setup.cluster.network;
+    if (!network && !setup.faults.empty()) network.emplace();
+    if (network) network->seed = setup.seed;
+    return network;
+  }
 
   void StartNode(const std::string& name) {
     const ClusterSpec& cluster = setup_.cluster;
@@ -146,10 +160,19 @@ class Run {
       if (!Reach(std::min(next_sample_, latest))) return;
   }
 
+  // To a time since the begin, with what goes wrong until then.
+  void RunTo(Duration at) {
+    for (; next_fault_ < faults_.size() && faults_[next_fault_].at <= at; ++next_fault_) {
+      world_.RunTo(begin_ + faults_[next_fault_].at);
+      Apply(faults_[next_fault_], *world_.network());
+    }
+    world_.RunTo(begin_ + at);
+  }
+
   // With a look at everything each second. False: whoever waits for this has had enough.
   bool Reach(Duration at) {
     while (next_sample_ <= at) {
-      world_.RunTo(begin_ + next_sample_);
+      RunTo(next_sample_);
       next_sample_ += kSample;
       Sample();
       if (setup_.go_on && !setup_.go_on({Elapsed(), outcome_.arrived, outcome_.answers.size()})) {
@@ -157,7 +180,7 @@ class Run {
         return false;
       }
     }
-    world_.RunTo(begin_ + at);
+    RunTo(at);
     return true;
   }
 
@@ -227,6 +250,7 @@ class Run {
   void Finish() {
     outcome_.waiting = outcome_.arrived - outcome_.answers.size();
     outcome_.trace_hash = hash_;
+    if (world_.network() != nullptr) outcome_.connections_lost = world_.network()->counts().lost;
     Duration computing{};
     Duration loading{};
     for (const auto& [gpu, use] : uses_) {
@@ -243,6 +267,8 @@ class Run {
   const std::vector<std::size_t> models_;  // of the functions
   const std::shared_ptr<ModelCatalogue> catalogue_;
   World world_;
+  const std::vector<FaultStep> faults_;
+  std::size_t next_fault_ = 0;
   std::vector<std::string> nodes_;
   std::map<std::pair<std::string, std::uint32_t>, std::shared_ptr<GpuUse>> uses_;
   std::map<std::uint32_t, std::uint64_t> asked_;

@@ -11,6 +11,7 @@
 #include "base/policy.hpp"
 #include "node/scheduler_types.hpp"
 #include "sim/cluster_file.hpp"
+#include "sim/faults.hpp"
 #include "sim/traces/workload.hpp"
 
 namespace troupe::sim {
@@ -27,7 +28,8 @@ struct SimulationSetup {
   PolicyNames policies;
   node::SchedulerLimits limits;
   std::uint64_t seed = 1;  // of policies that draw lots
-  bool profiled = false;   // the nodes know from the begin what each model's run takes
+  std::vector<Fault> faults{};
+  bool profiled = false;  // the nodes know from the begin what each model's run takes
   // Asked now and then, with what there is: false ends the run early.
   std::function<bool(const Progress&)> go_on;
 };
@@ -48,7 +50,8 @@ struct Outcome {
   Duration length{};               // until the last answer
   double computing = 0;            // share of GPU time in runs
   double loading = 0;              // share of GPU time with a load on its way
-  double duplicates = 0;           // GPUs with the most asked model, averaged over seconds
+  std::uint64_t connections_lost = 0;
+  double duplicates = 0;  // GPUs with the most asked model, averaged over seconds
   std::uint64_t trace_hash = 0;
   bool ended_early = false;
 

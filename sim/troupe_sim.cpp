@@ -14,6 +14,7 @@
 #include "node/scheduler_types.hpp"
 #include "sim/cancel.hpp"
 #include "sim/experiments/experiment.hpp"
+#include "sim/plot.hpp"
 #include "sim/report.hpp"
 #include "sim/simulation.hpp"
 #include "sim/traces/generators.hpp"
@@ -35,7 +36,7 @@ struct Slot {
 };
 
 struct SimulateOptions {
-  std::string trace, generate, cluster, policy = "troupe", spread = "uniform";
+  std::string trace, generate, cluster, faults, policy = "troupe", spread = "uniform";
   std::uint64_t seed = 1;
   std::uint32_t swap_ahead = 2;
   std::array<Slot, 4> slots = {{{"--routing", &PolicyNames::routing},
@@ -87,6 +88,9 @@ absl::StatusOr<int> RunSimulate(const SimulateOptions& options) {
   TROUPE_RETURN_IF_ERROR(cluster::FindRoutingPolicy(setup.policies.routing).status());
   setup.limits.swap_ahead = options.swap_ahead;
   TROUPE_ASSIGN_OR_RETURN(setup.cluster, sim::ReadCluster(options.cluster));
+  if (!options.faults.empty()) {
+    TROUPE_ASSIGN_OR_RETURN(setup.faults, sim::ReadFaults(options.faults, setup.cluster));
+  }
   TROUPE_ASSIGN_OR_RETURN(setup.workload, WorkloadOf(options));
   setup.seed = options.seed;
   setup.go_on = ProgressLine(setup.workload.length);
@@ -100,7 +104,7 @@ absl::StatusOr<int> RunSimulate(const SimulateOptions& options) {
 }
 
 struct ExperimentCommand {
-  std::string name, data, json;
+  std::string name, data, json, svg;
   sim::ExperimentOptions options;
 };
 
@@ -130,6 +134,8 @@ absl::StatusOr<int> RunExperiment(ExperimentCommand& command) {
   }
   TROUPE_RETURN_IF_ERROR(figures.status());
   sim::PrintFigures(std::cout, *figures);
+  if (!command.svg.empty())
+    TROUPE_RETURN_IF_ERROR(sim::WritePlots(command.svg, sim::PlotsOf(*figures, std::string(chosen->x_axis))));
   if (!command.json.empty())
     TROUPE_RETURN_IF_ERROR(
         sim::WriteFigures(command.json, *figures,
@@ -149,6 +155,7 @@ int main(int argc, char** argv) {
   source->add_option("--generate", options.generate, "made: 'bursty functions=20 rate=5 length=3m'");
   source->require_option(1);
   simulate->add_option("--cluster", options.cluster, "the hardware and the models, YAML")->required();
+  simulate->add_option("--faults", options.faults, "what goes wrong with the network, and when, YAML");
   simulate->add_option("--policy", options.policy, "preset of policies");
   for (Slot& slot : options.slots) simulate->add_option(slot.flag, slot.name, "over the preset's");
   simulate->add_option("--swap-ahead", options.swap_ahead,
@@ -160,6 +167,7 @@ int main(int argc, char** argv) {
   experiment->add_option("name", command.name, "which, or list")->required();
   experiment->add_option("--data", command.data, "folder with papers/ and traces/");
   experiment->add_option("--json", command.json, "file for the figures");
+  experiment->add_option("--svg", command.svg, "folder for a picture of each figure");
   experiment->add_option("--seeds", command.options.seeds, "how many, from 1 on")->check(CLI::Range(1, 1000));
   try {
     app.parse(argc, argv);

@@ -7,10 +7,14 @@
 #include "actors/core/message_types.hpp"
 #include "base/check.hpp"
 #include "base/digest.hpp"
+#include "sim/network.hpp"
 
 namespace troupe::sim {
 
-World::World() : config_(Configure()), system_(*config_) {}
+World::World(const std::optional<NetworkOptions>& network)
+    : config_(Configure()),
+      system_(*config_),
+      network_(network ? std::make_unique<Network>(system_, *network) : nullptr) {}
 
 World::~World() {
   ShutDown();
@@ -18,6 +22,7 @@ World::~World() {
 
 void World::ShutDown() {
   directory_.Clear();
+  if (network_) network_->Clear();
   const auto end = [](const auto& actor) { caf::anon_send_exit(actor, caf::exit_reason::user_shutdown); };
   for (auto& [name, node] : nodes_) {
     end(node->controller);
@@ -70,6 +75,21 @@ void World::RunTo(Time end) {
   Settle();
 }
 
+actors::PeerDirectory& World::DirectoryOf(const std::string& member) {
+  return network_ ? network_->DirectoryOf(member) : directory_;
+}
+
+template <class Handle>
+void World::Publish(const std::string& member, const Handle& actor) {
+  const auto handle = caf::actor_cast<caf::strong_actor_ptr>(actor);
+  const auto interface = system_.message_types<Handle>();
+  network_ ? network_->Publish(member, handle, interface) : directory_.Publish(member, handle, interface);
+}
+
+void World::Retract(const std::string& member, const std::string& reason) {
+  network_ ? network_->Retract(member) : directory_.Retract(member, reason);
+}
+
 void World::StartManager() {
   actors::ManagerOptions options;
   options.new_cluster_id = "test-cluster";
@@ -77,31 +97,31 @@ void World::StartManager() {
   auto manager = actors::SpawnClusterManager(system_, std::move(options), store_, manager_repository_);
   TROUPE_CHECK(manager.ok(), "the manager refuses to start");
   manager_ = *manager;
-  directory_.Publish("manager", caf::actor_cast<caf::strong_actor_ptr>(manager_),
-                     system_.message_types<actors::ClusterManagerActor>());
+  Publish("manager", manager_);
 }
 
 void World::StopManager() {
-  directory_.Retract("manager", "stopped");
+  Retract("manager", "stopped");
   caf::anon_send_exit(manager_, caf::exit_reason::kill);
   manager_ = actors::ClusterManagerActor();
 }
 
 void World::StartGateway(actors::RouterOptions options) {
   auto& gateway = *gateways_.emplace_back(std::make_unique<Gateway>());
-  options.gateway = absl::StrCat("gateway-", gateways_.size());
+  const auto name = absl::StrCat("gateway-", gateways_.size());
+  options.gateway = name;
   options.id = 6 + gateways_.size();
   options.inbox = gateway.inbox;
   options.view = gateway.view;
   actors::MemberOptions member;
   member.manager = "manager";
-  member.record.set_name(options.gateway);
+  member.record.set_name(name);
   member.record.set_kind(proto::MEMBER_GATEWAY);
-  member.record.set_address(options.gateway);
-  auto router = actors::SpawnRouter(system_, std::move(options), directory_);
+  member.record.set_address(name);
+  auto router = actors::SpawnRouter(system_, std::move(options), DirectoryOf(name));
   TROUPE_CHECK(router.ok(), "the router refuses its options");
   gateway.router = *router;
-  gateway.member = actors::SpawnGatewayMember(system_, std::move(member), gateway.router, directory_);
+  gateway.member = actors::SpawnGatewayMember(system_, std::move(member), gateway.router, DirectoryOf(name));
 }
 
 void World::MakeWorkers(Node& node, NodePlan& plan) {
@@ -131,25 +151,24 @@ void World::MakeWorkers(Node& node, NodePlan& plan) {
 void World::StartNode(NodePlan plan) {
   const auto name = plan.options.name;
   auto& node = *(nodes_[name] = std::make_unique<Node>());
-  node.cache = actors::SpawnCache(system_, {"manager"}, node.repository, directory_);
+  node.cache = actors::SpawnCache(system_, {"manager"}, node.repository, DirectoryOf(name));
   MakeWorkers(node, plan);
   auto controller = actors::SpawnNodeController(system_, std::move(plan.options), node.cache);
   TROUPE_CHECK(controller.ok(), "the node controller refuses its options");
   node.controller = *controller;
-  directory_.Publish(name, caf::actor_cast<caf::strong_actor_ptr>(node.controller),
-                     system_.message_types<actors::NodeControllerActor>());
+  Publish(name, node.controller);
   actors::MemberOptions member;
   member.manager = "manager";
   member.record.set_name(name);
   member.record.set_kind(proto::MEMBER_NODE);
   member.record.set_address(name);
   member.record.set_host_region_bytes(plan.host_region.count());
-  node.member = actors::SpawnNodeMember(system_, std::move(member), node.controller, directory_);
+  node.member = actors::SpawnNodeMember(system_, std::move(member), node.controller, DirectoryOf(name));
 }
 
 void World::KillNode(const std::string& name) {
   auto& dead = *nodes_.at(name);
-  directory_.Retract(name, "killed");
+  Retract(name, "killed");
   caf::anon_send_exit(dead.member, caf::exit_reason::kill);
   caf::anon_send_exit(dead.controller, caf::exit_reason::kill);
   caf::anon_send_exit(dead.cache, caf::exit_reason::kill);

@@ -25,9 +25,12 @@
 #include "actors/peers/local_peer_directory.hpp"
 #include "actors/seams/fake_model_repository.hpp"
 #include "actors/seams/fake_worker_link.hpp"
+#include "sim/network_options.hpp"
 #include "storage/fake_metadata_store.hpp"
 
 namespace troupe::sim {
+
+class Network;
 
 class World {
  public:
@@ -55,7 +58,8 @@ class World {
   // Changes what a deployment asks for.
   using DeployWish = std::function<void(proto::DeployRequest&)>;
 
-  World();
+  // With `network` its members reach each other over it; without, at once and always.
+  explicit World(const std::optional<NetworkOptions>& network = {});
   World(const World&) = delete;
   World& operator=(const World&) = delete;
   virtual ~World();
@@ -114,15 +118,22 @@ class World {
   [[nodiscard]] std::size_t gateways() const { return gateways_.size(); }
   [[nodiscard]] storage::FakeMetadataStore& store() { return store_; }
   [[nodiscard]] actors::ClusterManagerActor manager() const { return manager_; }
+  // Of a world without a network.
   [[nodiscard]] actors::LocalPeerDirectory& directory() { return directory_; }
+  [[nodiscard]] Network* network() { return network_.get(); }
 
  private:
   static std::unique_ptr<caf::actor_system_config> Configure();
   void MakeWorkers(Node& node, NodePlan& plan);
+  [[nodiscard]] actors::PeerDirectory& DirectoryOf(const std::string& member);
+  template <class Handle>
+  void Publish(const std::string& member, const Handle& actor);
+  void Retract(const std::string& member, const std::string& reason);
 
   std::unique_ptr<caf::actor_system_config> config_;
   caf::actor_system system_;
   actors::LocalPeerDirectory directory_;
+  std::unique_ptr<Network> network_;  // null: none
   storage::FakeMetadataStore store_;
   actors::FakeModelRepository manager_repository_;
   actors::ClusterManagerActor manager_;

@@ -26,6 +26,8 @@ struct Experiment {
   // NotFound when a file of `data` is not there. Internal when a run lost a request: the message has the
   // command that repeats it.
   absl::StatusOr<std::vector<Figure>> (*run)(const ExperimentOptions&) = nullptr;
+  // What the second part of its figures' names is (sim/plot.hpp).
+  std::string_view x_axis{};
 };
 
 [[nodiscard]] std::span<const Experiment> Experiments();

@@ -47,6 +47,19 @@ class Simulate(unittest.TestCase):
                 self.assertEqual(done.returncode, 2, (words, done.stdout, done.stderr))
                 self.assertIn(message, done.stderr)
 
+    def test_faults_of_the_network(self):
+        with tempfile.TemporaryDirectory() as folder:
+            faults = pathlib.Path(folder) / "faults.yaml"
+            faults.write_text("- {at: 2s, partition: [gateway-1, node-2], for: 3s}\n- {at: 9s, cut: [node-1, manager]}\n")
+            runs = [simulate(*CLUSTER, *TRACE, "--faults", str(faults)) for _ in range(2)]
+            self.assertEqual(runs[0].returncode, 0, runs[0].stderr)
+            self.assertIn("network: 2 connections lost", runs[0].stdout)
+            self.assertEqual(runs[0].stdout, runs[1].stdout)
+            faults.write_text("- {at: 2s, cut: [node-1, node-9]}\n")
+            done = simulate(*CLUSTER, *TRACE, "--faults", str(faults))
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("faults.yaml:1:17: cut: found", done.stderr)
+
     def test_an_interrupt_prints_what_there_is(self):
         run = subprocess.Popen([BIN / "troupe", "simulate", *CLUSTER, "--generate", "poisson rate=20 length=60000s"],
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -83,7 +96,8 @@ class Experiment(unittest.TestCase):
             for size in (15, 25, 35):
                 (data / f"traces/derived_lalb_ws{size}.csv").write_text("function,table1_model,m1\n" + "".join(
                     f"f{i},{models[i % 30]},8\n" for i in range(size)))
-            done = self.experiment("lalb", "--data", folder, "--seeds", "2", "--json", str(data / "out.json"))
+            done = self.experiment("lalb", "--data", folder, "--seeds", "2", "--json", str(data / "out.json"), "--svg",
+                                   str(data / "pictures"))
             self.assertEqual(done.returncode, 0, done.stderr)
             figures = {figure["name"]: figure for figure in json.loads((data / "out.json").read_text())["figures"]}
             for size in (25, 35):
@@ -94,6 +108,10 @@ class Experiment(unittest.TestCase):
                 self.assertEqual(ours["baseline"], o3["name"])
             self.assertEqual(figures["lalb-latency/35/lalb-o3/reduction"]["paper"], 96.93)
             self.assertIn("lalb-utilization/15/troupe+overlap/computing", figures)
+            picture = (data / "pictures/lalb-latency-mean_s.svg").read_text()
+            self.assertEqual(picture.count("<title>"), 15)  # three working sets under five presets
+            self.assertIn("models in the working set", picture)
+            self.assertTrue((data / "pictures/lalb-misses-reduction.svg").exists())
 
 
 if __name__ == "__main__":

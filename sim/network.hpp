@@ -1,0 +1,61 @@
+// NETWORK: what lies between the members of a simulated cluster: delays, connections that are lost,
+// partitions. A member holds a proxy of each actor of another member, as it does over CAF's middleman: what
+// it sends arrives later, in order, from a proxy of the sender; handles inside messages become proxies as
+// well. Like TCP, it loses nothing without losing the connection:
+//
+//   connected -> blocked (partition) -> connected (healed in time: what was held arrives then)
+//   blocked | connected -> lost (nothing came through for the time-out; cut): proxies end (DOWN, PeerLost),
+//   what was on its way is gone -> connected (when nothing blocks it: new proxies, PeerUp)
+//
+// One thread, under the scheduler's virtual clock; the same calls give the same order of events.
+#pragma once
+
+#include <caf/actor_control_block.hpp>
+#include <caf/actor_system.hpp>
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "actors/peers/local_peer_directory.hpp"
+#include "sim/network_options.hpp"
+
+namespace troupe::sim {
+
+class Network {
+ public:
+  // `system` runs on the test coordinator and outlives it.
+  Network(caf::actor_system& system, NetworkOptions options);
+  Network(const Network&) = delete;
+  Network& operator=(const Network&) = delete;
+  ~Network();
+
+  // Where `member` finds its peers.
+  [[nodiscard]] actors::LocalPeerDirectory& DirectoryOf(const std::string& member);
+  // `actor` lives at `member`, at an address of the same name. Replaces what stood there.
+  void Publish(const std::string& member, const caf::strong_actor_ptr& actor,
+               std::set<std::string> interface);
+  // Nobody will find it any more. Who has it hears of its end from itself.
+  void Retract(const std::string& member);
+
+  // Nothing goes from `from` to `to` (and back, unless `one_way`) until as many Heals; partitions add up.
+  void Partition(const std::string& from, const std::string& to, bool one_way);
+  void Heal(const std::string& from, const std::string& to, bool one_way);
+  // The connection between the two is lost, and made anew.
+  void Cut(const std::string& a, const std::string& b);
+
+  struct Counts {
+    std::uint64_t delivered = 0;  // messages between members
+    std::uint64_t dropped = 0;    // with their connection
+    std::uint64_t lost = 0;       // connections
+  };
+  [[nodiscard]] const Counts& counts() const;
+  // Lets go of every actor, so that a system can end; nothing is delivered any more.
+  void Clear();
+
+ private:
+  class Core;
+  std::shared_ptr<Core> core_;  // actors that end look for it, also when the network is gone
+};
+
+}  // namespace troupe::sim
