@@ -312,6 +312,8 @@ class Router : public RouterSelf::base, public RouterDesk {
   }
 
   void Granted(const proto::CreditGrant& grant) {
+    // One that the manager counts as dead may well go on granting, and nothing can be sent there.
+    if (!ControllerOf(grant.node())) return;
     const bool was_known = book_.credits().Find(grant.node()) != nullptr;
     Finish(book_.Apply(grant));
     if (!was_known) Publish();
