@@ -32,7 +32,8 @@ absl::Status ReadModels(const YamlReader& reader, const YAML::Node& list, Cluste
                                              {"run", ReadSpan(model.times.run)},
                                              {"load", ReadSpan(model.times.load)},
                                              {"swapped", ReadSpan(model.times.swapped)},
-                                             {"deadline", ReadSpan(model.deadline)}}));
+                                             {"deadline", ReadSpan(model.deadline)},
+                                             {"activations", ReadSize(model.activations)}}));
     if (model.name.empty() || model.memory == Bytes() || model.times.run == Duration())
       return reader.Wrong(item.Mark(), "a model needs a name, its memory and its run");
     if (!seen.emplace(model.name, 0).second)

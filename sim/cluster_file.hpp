@@ -4,7 +4,7 @@
 //   nodes: 1                 gpus: 12 (of each node)      gpu-memory: 8GiB        host-memory: 64GiB
 //   loads: pipelined         link: 12GB (a second, from the host, of each switch) topology: v100x4
 //   timeout: 10m             models: [{name: a, memory: 1GiB, run: 10ms, load: 1s, swapped: 15ms, deadline:
-//   80ms}]
+//   80ms, activations: 200MB}]
 //   network: {delay: 200us (one way), jitter: 50us (more), connection-timeout: 1s, reconnect: 100ms}
 //
 // Without `network` messages between the members take no time.
@@ -29,6 +29,8 @@ struct ModelSpec {
   Bytes memory{};  // of a GPU, for weights and runs
   ModelTimes times;
   Duration deadline{};  // zero: none
+  Bytes activations{};  // at their peak, beside `memory`; what is kept of them is the sandbox's
+                        // (sim/sandbox.hpp)
 };
 struct ClusterSpec {
   std::uint32_t nodes = 1;

@@ -18,20 +18,30 @@ HostLink::Ticket HostLink::Begin(Duration alone, Time now, actors::FakeGpu::Time
 // A transfer that goes before its end is its worker's death: what it had of the link is the others' at the
 // next change.
 void HostLink::Leave(Ticket ticket) {
-  transfers_.erase(ticket);
+  const auto gone = transfers_.extract(ticket);
+  if (!in_turns_ || gone.empty() || transfers_.empty() || transfers_.begin()->first < ticket) return;
+  // It had the link: what it has begun goes through, then comes the next one's turn.
+  transfers_.begin()->second.left += gone.mapped().left;
+  Arm(last_);
 }
 
 void HostLink::Advance(Time now) {
   const Duration passed = now - std::exchange(last_, now);
   if (transfers_.empty()) return;
   busy_ += passed;
+  if (in_turns_) {
+    auto& first = transfers_.begin()->second.left;
+    first = std::max(first - passed, Duration(0));
+    return;
+  }
   const Duration share = passed / static_cast<Duration::rep>(transfers_.size());
   for (auto& [ticket, transfer] : transfers_) transfer.left = std::max(transfer.left - share, Duration(0));
 }
 
 void HostLink::Arm(Time now) {
-  const auto sharers = static_cast<Duration::rep>(transfers_.size());
+  const auto sharers = in_turns_ ? 1 : static_cast<Duration::rep>(transfers_.size());
   for (auto& [ticket, transfer] : transfers_) {
+    if (in_turns_ && ticket != transfers_.begin()->first) return;
     const Time due = now + transfer.left * sharers;
     if (due == transfer.due) continue;
     transfer.due = due;

@@ -1,6 +1,7 @@
 // HOST LINK: the way from the host to the GPUs behind one switch, under virtual time: whatever is on its way
 // shares it evenly, so a transfer that begins slows the others and one that ends frees them. Shared by the
-// engines of those GPUs; one thread. Whole nanoseconds only: the same on every machine.
+// engines of those GPUs; one thread. `in_turns`: in the order of arrival instead, one after the other. Whole
+// nanoseconds only: the same on every machine.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +16,7 @@ namespace troupe::sim {
 class HostLink {
  public:
   using Ticket = std::uint64_t;
+  explicit HostLink(bool in_turns = false) : in_turns_(in_turns) {}
   // `alone`: what the transfer takes when nothing else is on its way. `timer` is the asker's: Leave before it
   // goes away.
   Ticket Begin(Duration alone, Time now, actors::FakeGpu::Timer timer, std::function<void(Time)> done);
@@ -34,7 +36,8 @@ class HostLink {
   void Arm(Time now);
   void Due(Ticket ticket, Time at);
 
-  std::map<Ticket, Transfer> transfers_;
+  const bool in_turns_;
+  std::map<Ticket, Transfer> transfers_;  // in the order of arrival
   Ticket next_ = 1;
   Time last_{};
   Duration busy_{};

@@ -1,7 +1,6 @@
 #include "sim/simulation.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <memory>
 #include <optional>
@@ -11,6 +10,7 @@
 #include "base/check.hpp"
 #include "base/status.hpp"
 #include "sim/network.hpp"
+#include "sim/sandbox_gpu.hpp"
 #include "sim/world.hpp"
 
 namespace troupe::sim {
@@ -20,6 +20,25 @@ namespace {
 constexpr Duration kLongestDrain = std::chrono::hours(2);  // beyond every timeout
 constexpr Duration kSample = std::chrono::seconds(1);
 
+// What a model keeps of a GPU while it is there.
+Bytes MemoryOf(const ModelSpec& model, const std::optional<Sandbox>& sandbox) {
+  if (!sandbox) return model.memory;
+  return model.memory +
+         Bytes(static_cast<std::uint64_t>(sandbox->pool * static_cast<double>(model.activations.count())));
+}
+
+absl::Status CheckSandbox(const Sandbox& sandbox, const ClusterSpec& cluster) {
+  const Bytes part = RuntimeMemory(sandbox, cluster.gpu_memory);
+  for (const ModelSpec& model : cluster.models)
+    if (MemoryOf(model, sandbox) > part)
+      return absl::InvalidArgumentError(
+          absl::StrCat("model '", model.name, "' takes ", FormatBytes(MemoryOf(model, sandbox)),
+                       ", and each of the preset's ", sandbox.runtimes, " runtimes has ", FormatBytes(part),
+                       " of a GPU's ", FormatBytes(cluster.gpu_memory),
+                       "; give the GPUs more memory, or leave the model out"));
+  return absl::OkStatus();
+}
+
 class Run {
  public:
   Run(const SimulationSetup& setup, std::vector<std::size_t> models)
@@ -27,10 +46,15 @@ class Run {
         models_(std::move(models)),
         catalogue_(std::make_shared<ModelCatalogue>()),
         world_(NetworkOf(setup)),
-        faults_(StepsOf(setup.faults)) {}
+        faults_(StepsOf(setup.faults)),
+        chains_(setup.workload.functions) {}
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
-  ~Run() { world_.ShutDown(); }  // its actors write into this
+  ~Run() {  // its actors write into this
+    caf::anon_send_exit(later_, caf::exit_reason::user_shutdown);
+    later_ = nullptr;
+    world_.ShutDown();
+  }
 
   absl::StatusOr<Outcome> Go() {
     for (std::size_t i = 0; i < setup_.workload.functions.size(); ++i)
@@ -40,9 +64,12 @@ class Run {
     router.policies = setup_.policies;
     world_.StartGateway(std::move(router));
     for (std::uint32_t i = 1; i <= setup_.cluster.nodes; ++i) StartNode(absl::StrCat("node-", i));
-    world_.Run(std::chrono::seconds(1));
+    later_ = SpawnLater();
+    world_.Run(std::chrono::seconds(1) + (setup_.sandbox ? setup_.sandbox->start : Duration()));
     TROUPE_RETURN_IF_ERROR(Deploy());
+    const auto before = Starts();
     Play();
+    outcome_.starts = Starts() - before;
     Finish();
     return std::move(outcome_);
   }
@@ -78,6 +105,7 @@ class Run {
     plan.worker.activation = Bytes();  // a model's memory is for its runs too
     for (std::uint32_t i = 0; i < cluster.gpus; ++i)
       plan.options.gpus.push_back({absl::StrCat("sim:", i), cluster.gpu_memory});
+    if (setup_.sandbox) return StartSandboxed(name, std::move(plan));
     const auto links = LinksOf(cluster);
     plan.make_gpu = [this, name, links](std::uint32_t gpu, actors::FakeGpu::Timer timer) {
       return MakeProfiledGpu(MechanismOf(name, gpu), catalogue_, links[gpu], UseOf(name, gpu),
@@ -85,6 +113,29 @@ class Run {
     };
     world_.StartNode(std::move(plan));
     nodes_.push_back(name);
+  }
+
+  // Several runtimes on each GPU.
+  void StartSandboxed(const std::string& name, World::NodePlan plan) {
+    const Sandbox& sandbox = *setup_.sandbox;
+    PutInSandbox(sandbox, setup_.cluster.gpu_memory, plan);
+    std::vector<std::shared_ptr<SharedGpu>> shared;
+    for (std::uint32_t i = 0; i < setup_.cluster.gpus; ++i)
+      shared.push_back(std::make_shared<SharedGpu>(sandbox.link_in_turns));
+    plan.make_gpu = [this, name, shared, sandbox](std::uint32_t runtime, actors::FakeGpu::Timer timer) {
+      const auto gpu = runtime / sandbox.runtimes;
+      return MakeSandboxGpu(sandbox, MechanismOf(name, runtime), catalogue_, shared[gpu], UseOf(name, gpu),
+                            std::move(timer));
+    };
+    world_.StartNode(std::move(plan));
+    nodes_.push_back(name);
+  }
+
+  [[nodiscard]] std::uint64_t Starts() {
+    std::uint64_t starts = 0;
+    for (const auto& name : nodes_)
+      for (const auto& worker : world_.node(name).workers) starts += worker->spawns;
+    return starts;
   }
 
   [[nodiscard]] proto::NodeProfiles Profiles() const {
@@ -140,10 +191,12 @@ class Run {
   absl::Status Deploy() {
     for (std::size_t i = 0; i < setup_.workload.functions.size(); ++i) {
       const ModelSpec& model = setup_.cluster.models[models_[i]];
-      const auto no_deadline = [&](proto::DeployRequest& deploy) {
+      const auto wish = [&](proto::DeployRequest& deploy) {
         if (model.deadline == Duration()) deploy.clear_slo();
+        deploy.set_tenant(setup_.workload.functions[i].tenant);
       };
-      TROUPE_RETURN_IF_ERROR(world_.Deploy(Name(i), model.memory, model.deadline, {"x"}, {}, no_deadline));
+      const Bytes memory = MemoryOf(model, setup_.sandbox);
+      TROUPE_RETURN_IF_ERROR(world_.Deploy(Name(i), memory, model.deadline, {"x"}, {}, wish));
     }
     world_.Run(std::chrono::seconds(1));
     return absl::OkStatus();
@@ -153,10 +206,11 @@ class Run {
     begin_ = world_.Now();
     for (const Arrival& arrival : setup_.workload.arrivals) {
       if (!Reach(arrival.at)) return;
-      Ask(arrival.function);
+      Ask(arrival.function, chains_.Begin(arrival.function, Elapsed()));
+      world_.Settle();
     }
     const Duration latest = Elapsed() + kLongestDrain;
-    while (outcome_.answers.size() < outcome_.arrived && Elapsed() < latest)
+    while ((outcome_.answers.size() < outcome_.arrived || !waiting_.empty()) && Elapsed() < latest)
       if (!Reach(std::min(next_sample_, latest))) return;
   }
 
@@ -184,19 +238,44 @@ class Run {
     return true;
   }
 
-  void Ask(std::uint32_t function) {
+  // As part of a run of a workflow, or (zero) of none.
+  void Ask(std::uint32_t function, std::uint64_t run) {
     ++outcome_.arrived;
     ++asked_[function];
     proto::InferRequest request;
     request.mutable_function()->set_name(Name(function));
     request.set_timeout_ns(setup_.cluster.timeout.count());
-    auto done = [this, function, at = Elapsed()](const proto::InferReply& reply) {
+    auto done = [this, function, run, at = Elapsed()](const proto::InferReply& reply) {
       Answered(function, at, reply);
+      Follow(run, function, reply.code() == 0);
     };
     auto& gateway = world_.gateway(0);
     gateway.inbox->Post(gateway.router, [request = std::move(request), done = std::move(done)](
                                             actors::RouterDesk& desk) { desk.Infer(request, done); });
-    world_.Settle();
+  }
+
+  // What comes after an answer, when it has been handed over.
+  void Follow(std::uint64_t run, std::uint32_t function, bool served) {
+    const auto next = chains_.Answered(run, function, served, Elapsed());
+    if (next.empty()) return;
+    const Bytes bytes = setup_.workload.functions[function].passes;
+    const Duration passing =
+        setup_.sandbox ? setup_.sandbox->HandOverTime(bytes, setup_.cluster.link) : Duration();
+    for (const std::uint32_t follower : next) {
+      proto::Tick tick;
+      tick.set_token(next_waiting_++);
+      waiting_[tick.token()] = {follower, run};
+      caf::delayed_anon_send(later_, passing, tick);
+    }
+  }
+
+  caf::actor SpawnLater() {
+    return world_.system().spawn([this](caf::event_based_actor*) -> caf::behavior {
+      return {[this](const proto::Tick& tick) {
+        const auto due = waiting_.extract(tick.token());
+        Ask(due.mapped().first, due.mapped().second);
+      }};
+    });
   }
 
   void Answered(std::uint32_t function, Duration at, const proto::InferReply& reply) {
@@ -250,6 +329,7 @@ class Run {
   void Finish() {
     outcome_.waiting = outcome_.arrived - outcome_.answers.size();
     outcome_.trace_hash = hash_;
+    outcome_.workflows = chains_.ended();
     if (world_.network() != nullptr) outcome_.connections_lost = world_.network()->counts().lost;
     Duration computing{};
     Duration loading{};
@@ -272,6 +352,10 @@ class Run {
   std::vector<std::string> nodes_;
   std::map<std::pair<std::string, std::uint32_t>, std::shared_ptr<GpuUse>> uses_;
   std::map<std::uint32_t, std::uint64_t> asked_;
+  Chains chains_;
+  caf::actor later_;
+  std::map<std::uint64_t, std::pair<std::uint32_t, std::uint64_t>> waiting_;  // functions and their runs
+  std::uint64_t next_waiting_ = 1;
   Time begin_{};
   Duration next_sample_ = kSample;
   std::uint64_t samples_ = 0, copies_ = 0;
@@ -281,45 +365,11 @@ class Run {
 
 }  // namespace
 
-absl::Status Outcome::Conserved() const {
-  const auto ended = served + rejected + expired + cancelled + failed;
-  if (ended != answers.size() || arrived != ended + waiting || (!ended_early && waiting > 0))
-    return absl::InternalError(absl::StrCat(
-        "requests were lost: ", arrived, " arrived, ", served, " served, ", rejected, " rejected, ", expired,
-        " expired, ", cancelled, " cancelled, ", failed, " failed, ", waiting, " unanswered"));
-  if (failed > 0) return absl::InternalError(absl::StrCat(failed, " of ", arrived, " requests failed"));
-  return absl::OkStatus();
-}
-
-Duration Outcome::MeanLatency() const {
-  Duration sum{};
-  for (const Answer& answer : answers) sum += answer.code == 0 ? answer.took : Duration();
-  return served == 0 ? Duration() : sum / static_cast<Duration::rep>(served);
-}
-
-Duration Outcome::LatencyAt(double percentile) const {
-  std::vector<Duration> took;
-  for (const Answer& answer : answers)
-    if (answer.code == 0) took.push_back(answer.took);
-  return NearestRank(took, percentile);
-}
-
-double Outcome::MissRatio() const {
-  return served == 0 ? 0 : static_cast<double>(swaps) / static_cast<double>(served);
-}
-
-Duration NearestRank(std::vector<Duration>& values, double percentile) {
-  if (values.empty()) return {};
-  std::ranges::sort(values);
-  const auto rank =
-      static_cast<std::size_t>(std::ceil(percentile / 100 * static_cast<double>(values.size())));
-  return values[std::clamp<std::size_t>(rank, 1, values.size()) - 1];
-}
-
 absl::StatusOr<Outcome> Simulate(const SimulationSetup& setup) {
   TROUPE_ASSIGN_OR_RETURN(auto models, AssignModels(setup.cluster, setup.workload.functions));
   for (const Arrival& arrival : setup.workload.arrivals)
     TROUPE_CHECK(arrival.function < setup.workload.functions.size(), "a workload asks for what it has not");
+  if (setup.sandbox) TROUPE_RETURN_IF_ERROR(CheckSandbox(*setup.sandbox, setup.cluster));
   Run run(setup, std::move(models));
   return run.Go();
 }

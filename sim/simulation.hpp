@@ -4,14 +4,17 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/policy.hpp"
 #include "node/scheduler_types.hpp"
+#include "sim/chains.hpp"
 #include "sim/cluster_file.hpp"
 #include "sim/faults.hpp"
+#include "sim/sandbox.hpp"
 #include "sim/traces/workload.hpp"
 
 namespace troupe::sim {
@@ -26,6 +29,7 @@ struct SimulationSetup {
   ClusterSpec cluster;
   Workload workload;
   PolicyNames policies;
+  std::optional<Sandbox> sandbox{};  // empty: one worker a GPU, for all
   node::SchedulerLimits limits;
   std::uint64_t seed = 1;  // of policies that draw lots
   std::vector<Fault> faults{};
@@ -42,7 +46,8 @@ struct Answer {
   bool in_time = false;  // served within the deadline of its model; true without one
 };
 struct Outcome {
-  std::vector<Answer> answers;  // in the order in which they came
+  std::vector<Answer> answers;            // in the order in which they came
+  std::vector<WorkflowAnswer> workflows;  // of functions that others come after
   std::uint64_t arrived = 0, served = 0, rejected = 0, expired = 0, cancelled = 0, failed = 0;
   std::uint64_t waiting = 0;       // not answered when it ended: only of one that was ended early
   std::uint64_t swaps = 0;         // loads that were ordered
@@ -51,7 +56,8 @@ struct Outcome {
   double computing = 0;            // share of GPU time in runs
   double loading = 0;              // share of GPU time with a load on its way
   std::uint64_t connections_lost = 0;
-  double duplicates = 0;  // GPUs with the most asked model, averaged over seconds
+  std::uint64_t starts = 0;  // of runtimes, since the first request
+  double duplicates = 0;     // GPUs with the most asked model, averaged over seconds
   std::uint64_t trace_hash = 0;
   bool ended_early = false;
 

@@ -81,7 +81,9 @@ class ProgressLine {
 
 absl::StatusOr<int> RunSimulate(const SimulateOptions& options) {
   sim::SimulationSetup setup;
-  TROUPE_ASSIGN_OR_RETURN(setup.policies, FindPreset(options.policy));
+  TROUPE_ASSIGN_OR_RETURN(const auto preset, sim::FindSimPreset(options.policy));
+  setup.policies = preset.policies;
+  setup.sandbox = preset.sandbox;
   for (const Slot& slot : options.slots)
     if (!slot.name.empty()) setup.policies.*slot.slot = slot.name;
   TROUPE_RETURN_IF_ERROR(node::FindSchedulerPolicies(setup.policies).status());

@@ -11,7 +11,10 @@ namespace troupe::sim {
 
 struct TraceFunction {
   std::string name;
-  std::string model;  // of the cluster file; empty: the cluster file's turn decides
+  std::string model;                  // of the cluster file; empty: the cluster file's turn decides
+  std::string tenant{};               // whose runtimes it uses, where they are a user's
+  std::vector<std::uint32_t> then{};  // asked when it has been served (sim/chains.hpp)
+  Bytes passes{};                     // to each of those
 };
 struct Arrival {
   Duration at{};  // since the begin

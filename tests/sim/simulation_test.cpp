@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 
 #include "sim/traces/generators.hpp"
@@ -78,6 +79,56 @@ TEST(Simulation, WhatCannotBeServedExpiresAndNothingIsLost) {
   EXPECT_GT(outcome->served, 100u);
   EXPECT_TRUE(outcome->Conserved().ok()) << outcome->Conserved();
   for (const Answer& answer : outcome->answers) EXPECT_LE(answer.took, milliseconds(600));
+}
+
+// Four functions in two chains, of two users, on one GPU of 8 GiB.
+SimulationSetup SandboxedSetup(const std::string& preset) {
+  auto setup = SmallSetup("poisson functions=2 rate=20 length=20s", 3);
+  setup.cluster.nodes = 1;
+  setup.cluster.gpus = 1;
+  setup.cluster.gpu_memory = GiB(16);
+  setup.cluster.models = {{"small", MiB(200), {milliseconds(10), {}, {}}, milliseconds(80), MiB(100)}};
+  setup.workload.functions = {{"a1", "", "alice", {2}, MiB(4)},
+                              {"b1", "", "bob", {3}, MiB(4)},
+                              {"a2", "", "alice"},
+                              {"b2", "", "bob"}};
+  const auto chosen = *FindSimPreset(preset);
+  setup.policies = chosen.policies;
+  setup.sandbox = chosen.sandbox;
+  return setup;
+}
+
+TEST(Simulation, SandboxedWorkflowsAreServedUnderEveryPreset) {
+  std::map<std::string, Duration> mean;
+  for (const SimPreset& preset : SandboxPresets()) {
+    const auto setup = SandboxedSetup(preset.name);
+    const auto outcome = Simulate(setup);
+    ASSERT_TRUE(outcome.ok()) << preset.name << ": " << outcome.status();
+    EXPECT_TRUE(outcome->Conserved().ok()) << preset.name << ": " << outcome->Conserved();
+    EXPECT_EQ(outcome->workflows.size(), setup.workload.arrivals.size()) << preset.name;
+    EXPECT_EQ(outcome->served, 2 * setup.workload.arrivals.size()) << preset.name;
+    EXPECT_EQ(outcome->trace_hash, Simulate(setup)->trace_hash) << preset.name;
+    Duration sum{};
+    for (const auto& workflow : outcome->workflows) sum += workflow.took;
+    mean[preset.name] = sum / static_cast<Duration::rep>(outcome->workflows.size());
+  }
+  EXPECT_LT(mean["streambox"], mean["astraea"]);
+  EXPECT_LT(mean["astraea"], mean["infless"]);
+}
+
+TEST(Simulation, MoreFunctionsThanRuntimesStartAnew) {
+  auto setup = SandboxedSetup("infless");
+  setup.sandbox->runtimes = 2;
+  const auto few = Simulate(setup);
+  ASSERT_TRUE(few.ok()) << few.status();
+  EXPECT_GT(few->starts, 2u);
+  EXPECT_GT(few->LatencyAt(90), setup.sandbox->start);
+  setup.sandbox->runtimes = 4;
+  EXPECT_EQ(Simulate(setup)->starts, 0u);
+  setup.cluster.gpu_memory = GiB(6);
+  const auto status = Simulate(setup).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("model 'small' takes 300"), std::string::npos) << status;
 }
 
 TEST(Simulation, EndsEarlyWithWhatThereIs) {

@@ -1,0 +1,51 @@
+// SANDBOX: how a published system lets several functions live on one GPU (004): what starts, what it takes of
+// the memory, how runs share the compute units and copies the link. The isolation itself is the product's
+// (node/isolation.hpp): a runtime per function, or per user. Presets that need one stand here, beside those
+// of base/policy.hpp.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/policy.hpp"
+#include "base/units.hpp"
+#include "proto/function.pb.h"
+
+namespace troupe::sim {
+
+// The way from one function of a workflow to the next, on one GPU.
+enum class HandOver {
+  kHost,    // copied to the host, through a store, and back
+  kHandle,  // a handle of device memory is opened by the next runtime (CUDA IPC)
+  kDirect,  // an address
+};
+
+struct Sandbox {
+  proto::Isolation isolation = proto::ISOLATION_TENANT;
+  std::uint32_t runtimes = 3;     // processes that a GPU carries
+  std::uint32_t concurrency = 8;  // functions that run on a GPU at a time
+  Duration start{};               // of a runtime: its process, context and libraries
+  Duration function_start{};      // in a runtime that is there
+  Bytes footprint{};              // of each runtime, of the GPU's memory
+  bool link_in_turns = false;     // a copy has the link for itself until it is through
+  Duration pinning{};             // of pinned memory for a copy, for each MB of it
+  double pool = 1;                // of its peak of activations, what a function keeps while it is loaded
+  HandOver hand_over = HandOver::kDirect;
+
+  [[nodiscard]] Duration HandOverTime(Bytes bytes, BytesPerSecond link) const;
+};
+
+struct SimPreset {
+  std::string name;
+  PolicyNames policies;
+  std::optional<Sandbox> sandbox{};
+};
+// Of base/policy.hpp, or one with a sandbox: `infless`, `astraea`, `stream-only`, `streambox`, and
+// `troupe+streams`: ours with runtimes per user. NotFound lists all.
+[[nodiscard]] absl::StatusOr<SimPreset> FindSimPreset(std::string_view name);
+[[nodiscard]] const std::vector<SimPreset>& SandboxPresets();
+
+}  // namespace troupe::sim

@@ -1,0 +1,133 @@
+#include "sim/sandbox_gpu.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "sim/chains.hpp"
+
+namespace troupe::sim {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+class SandboxGpu : public testing::Test {
+ protected:
+  std::unique_ptr<actors::FakeGpu> Gpu(const Sandbox& sandbox) {
+    return MakeSandboxGpu(sandbox, {.link = {1e9}, .peer_link = {}, .on_bring = {}}, models_, gpu_, use_,
+                          [this](Time at, std::function<void()> then) { due_.emplace(at, std::move(then)); });
+  }
+  void InTurns() { gpu_ = std::make_shared<SharedGpu>(true); }
+  actors::FakeGpu::Loaded Loaded(const std::string& what) {
+    return [this, what](Time) { ends_[what] = now_.time_since_epoch(); };
+  }
+  actors::FakeGpu::Ran Ran(const std::string& what) {
+    return [this, what](Time, Time) { ends_[what] = now_.time_since_epoch(); };
+  }
+  void RunAll(Duration until = std::chrono::hours(1)) {
+    while (!due_.empty() && due_.begin()->first <= Time(until)) {
+      auto first = due_.extract(due_.begin());
+      now_ = first.key();
+      first.mapped()();
+    }
+  }
+
+  std::shared_ptr<ModelCatalogue> models_ = std::make_shared<ModelCatalogue>(
+      ModelCatalogue{{"m", {.run = milliseconds(100), .load = {}, .swapped = {}}}});
+  std::shared_ptr<SharedGpu> gpu_ = std::make_shared<SharedGpu>(false);
+  std::shared_ptr<GpuUse> use_ = std::make_shared<GpuUse>();
+  std::multimap<Time, std::function<void()>> due_;
+  Time now_{};
+  std::map<std::string, Duration> ends_;
+};
+
+TEST_F(SandboxGpu, RuntimesShareTheComputeUnits) {
+  const auto a = Gpu({});
+  const auto b = Gpu({});
+  a->Run("m", Time{}, Ran("a"));
+  b->Run("m", Time{}, Ran("b"));
+  b->Run("m", Time{}, Ran("b too"));
+  RunAll();
+  for (const char* run : {"a", "b", "b too"}) EXPECT_EQ(ends_[run], milliseconds(300)) << run;
+  EXPECT_EQ(use_->computing, milliseconds(300));
+}
+
+TEST_F(SandboxGpu, CopiesShareTheLinkOrTakeItInTurns) {
+  const auto bring = [this] {
+    const auto a = Gpu({});
+    const auto b = Gpu({});
+    a->Bring({"m", Bytes(1'000'000'000), {}}, Time{}, Loaded("large"));
+    b->Bring({"m", Bytes(100'000'000), {}}, Time{}, Loaded("small"));
+    b->Run("m", Time{}, Ran("run"));
+    RunAll();
+  };
+  bring();
+  EXPECT_EQ(ends_["small"], milliseconds(200));
+  EXPECT_EQ(ends_["run"], milliseconds(200)) << "it computes while its weights come, and waits for the last";
+  EXPECT_EQ(ends_["large"], milliseconds(1100));
+  InTurns();
+  bring();
+  EXPECT_EQ(ends_["large"], seconds(1));
+  EXPECT_EQ(ends_["small"], milliseconds(1100));
+}
+
+TEST_F(SandboxGpu, OneThatDiesInItsTurnHandsItOn) {
+  InTurns();
+  auto dies = Gpu({});
+  const auto b = Gpu({});
+  dies->Bring({"m", Bytes(500'000'000), {}}, Time{}, Loaded("never"));
+  b->Bring({"m", Bytes(100'000'000), {}}, Time{}, Loaded("next"));
+  RunAll(milliseconds(200));
+  dies.reset();
+  std::erase_if(due_, [](const auto& timer) { return timer.first == Time(milliseconds(500)); });  // its own
+  RunAll();
+  EXPECT_EQ(ends_["next"], milliseconds(600));
+  EXPECT_FALSE(ends_.contains("never"));
+}
+
+TEST_F(SandboxGpu, PinningAndAFunctionsStartComeBeforeTheCopy) {
+  const auto gpu = Gpu({.function_start = milliseconds(5), .pinning = milliseconds(1)});
+  gpu->Bring({"m", Bytes(100'000'000), {}}, Time{}, Loaded("load"));
+  RunAll();
+  EXPECT_EQ(ends_["load"], milliseconds(5 + 100 + 100));
+}
+
+TEST(Sandboxes, HaveTheirPartOfTheMemoryAndTheirWayOfHandingOver) {
+  const auto infless = FindSimPreset("infless");
+  const auto streambox = FindSimPreset("streambox");
+  ASSERT_TRUE(infless.ok() && streambox.ok());
+  EXPECT_EQ(RuntimeMemory(*infless->sandbox, Bytes(16'000'000'000)), Bytes(500'000'000));
+  EXPECT_EQ(RuntimeMemory(*infless->sandbox, Bytes(12'000'000'000)), Bytes());
+  const Bytes bytes(100'000'000);
+  const BytesPerSecond link{10e9};
+  EXPECT_EQ(infless->sandbox->HandOverTime(bytes, link), milliseconds(40));
+  EXPECT_LT(streambox->sandbox->HandOverTime(bytes, link), milliseconds(3));
+  EXPECT_FALSE(FindSimPreset("torpor")->sandbox.has_value());
+  const auto none = FindSimPreset("sandcastle").status();
+  EXPECT_NE(none.message().find("torpor"), std::string::npos) << none;
+  EXPECT_NE(none.message().find("stream-only"), std::string::npos) << none;
+}
+
+TEST(Chains, EndWithTheLastOfTheirAnswers) {
+  std::vector<TraceFunction> functions(4);
+  functions[0].then = {1, 2};
+  functions[1].then = {3};
+  Chains chains(functions);
+  EXPECT_EQ(chains.Begin(3, {}), 0u) << "nothing comes after it";
+  const auto run = chains.Begin(0, seconds(1));
+  const auto other = chains.Begin(0, seconds(1));
+  EXPECT_EQ(chains.Answered(run, 0, true, seconds(2)), (std::vector<std::uint32_t>{1, 2}));
+  EXPECT_TRUE(chains.Answered(other, 0, false, seconds(2)).empty());
+  EXPECT_TRUE(chains.Answered(run, 2, true, seconds(3)).empty());
+  EXPECT_EQ(chains.Answered(run, 1, true, seconds(4)), std::vector<std::uint32_t>{3});
+  ASSERT_EQ(chains.ended().size(), 1u);
+  EXPECT_FALSE(chains.ended()[0].served);
+  EXPECT_TRUE(chains.Answered(run, 3, true, seconds(6)).empty());
+  ASSERT_EQ(chains.ended().size(), 2u);
+  EXPECT_TRUE(chains.ended()[1].served);
+  EXPECT_EQ(chains.ended()[1].took, seconds(5));
+}
+
+}  // namespace
+}  // namespace troupe::sim
