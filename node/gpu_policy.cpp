@@ -36,6 +36,11 @@ bool BetterLoader(const GpuOption& a, const GpuOption& b) {
   return std::tuple(a.in_flight, b.free, a.gpu) < std::tuple(b.in_flight, a.free, b.gpu);
 }
 
+// An idle GPU with memory to spare, if there were one.
+GpuOption IdealLoader(const GpuView& view) {
+  return {.load = view.load};
+}
+
 GpuChoice ResidentFirst(const GpuView& view) {
   const GpuOption* holder = nullptr;  // that can run now
   const GpuOption* busy = nullptr;    // holder that cannot take it yet
@@ -54,7 +59,8 @@ GpuChoice ResidentFirst(const GpuView& view) {
   }
   // Its requests wait for one another, too: a model that many wait for is worth a second copy.
   if (busy != nullptr && (loader == nullptr || busy->backlog + view.queued <= WorthWaiting(view, *loader))) {
-    return {GpuVerdict::kWait, busy->gpu};
+    const bool firm = busy->backlog + view.queued <= WorthWaiting(view, IdealLoader(view));
+    return {.verdict = GpuVerdict::kWait, .gpu = busy->gpu, .firm = firm};
   }
   if (loader != nullptr) return {GpuVerdict::kRun, loader->gpu};
   return {};
@@ -110,7 +116,9 @@ GpuChoice WaitOrLoad(const GpuView& view, const GpuOption* loader) {
     if (option.has_model && (holder == nullptr || option.backlog < holder->backlog)) holder = &option;
   }
   if (holder != nullptr && (loader == nullptr || holder->backlog <= LoadEnd(*loader))) {
-    return {Usable(*holder) ? GpuVerdict::kRun : GpuVerdict::kWait, holder->gpu};
+    const bool firm = !view.peer_links && holder->backlog <= LoadEnd(IdealLoader(view));
+    return {
+        .verdict = Usable(*holder) ? GpuVerdict::kRun : GpuVerdict::kWait, .gpu = holder->gpu, .firm = firm};
   }
   if (loader == nullptr) return {};
   return {GpuVerdict::kRun, loader->gpu};
@@ -148,7 +156,7 @@ GpuChoice Bound(const GpuView& view) {
   for (const GpuOption& option : view.options) {
     if (option.gpu != view.home) continue;
     if (Usable(option)) return {GpuVerdict::kRun, option.gpu};
-    if (option.has_model) return {GpuVerdict::kWait, option.gpu};
+    if (option.has_model) return {.verdict = GpuVerdict::kWait, .gpu = option.gpu, .firm = true};
   }
   return {};
 }

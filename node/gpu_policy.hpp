@@ -36,7 +36,9 @@ struct GpuOption {
 // The GPUs, and what else a choice may depend on.
 struct GpuView {
   std::span<const GpuOption> options{};
+  Duration load{};                // estimated time to bring the model from the host
   Duration queued{};              // what waits behind this request takes of the GPUs that have its model
+  bool peer_links = false;        // models may come from another GPU
   bool loads_occupy = false;      // nothing runs on a GPU while a model comes
   std::uint32_t concurrency = 1;  // runs that compute on one GPU at a time; beyond them a request swaps ahead
   GpuIndex home = kNoGpu;         // of the model, with early binding; kNoGpu: no GPU can hold it
@@ -53,6 +55,8 @@ struct GpuChoice {
   GpuIndex gpu = kNoGpu;
   GpuIndex peer =
       kNoGpu;  // with kRun, where the model is not: the GPU that it is copied from; kNoGpu: the host
+  // With kWait: for that GPU even if another one were idle, so nothing that others do changes it.
+  bool firm = false;
 };
 
 // What may be given to a GPU beyond what it runs.

@@ -43,6 +43,32 @@ const Resident* Gpu::Find(const std::string& model) const {
   return it == residents.end() ? nullptr : &it->second;
 }
 
+std::optional<GpuTable::Place> GpuTable::PlaceOf(const Gpu& gpu) {
+  if (gpu.worker != WorkerState::kReady) return std::nullopt;
+  return Place{gpu.in_flight, ~gpu.Free().count(), gpu.index};
+}
+
+void GpuTable::Move(const std::optional<Place>& before, const Gpu& gpu) {
+  const std::optional<Place> after = PlaceOf(gpu);
+  if (before == after) return;
+  if (before && after) {
+    auto node = ready_.extract(*before);
+    node.value() = *after;
+    ready_.insert(std::move(node));
+  } else if (before) {
+    ready_.erase(*before);
+  } else {
+    ready_.insert(*after);
+  }
+}
+
+template <class Change>
+void GpuTable::ChangeResident(Gpu& gpu, Resident& resident, Change change) {
+  if (resident.Idle()) gpu.idle -= resident.WithStates();
+  change(resident);
+  if (resident.Idle()) gpu.idle += resident.WithStates();
+}
+
 void GpuTable::Add(GpuIndex index, Bytes memory, std::uint32_t device, bool assigned) {
   Gpu gpu;
   gpu.index = index;
@@ -65,9 +91,10 @@ const Gpu& GpuTable::at(GpuIndex index) const {
   return it->second;
 }
 
-std::vector<GpuIndex> GpuTable::Holders(const std::string& model) const {
+const std::vector<GpuIndex>& GpuTable::Holders(const std::string& model) const {
+  static const std::vector<GpuIndex> kNone;
   const auto it = holders_.find(model);
-  return it == holders_.end() ? std::vector<GpuIndex>() : it->second;
+  return it == holders_.end() ? kNone : it->second;
 }
 
 std::uint32_t GpuTable::HolderCount(const std::string& model) const {
@@ -83,6 +110,7 @@ std::vector<std::string> GpuTable::ResidentModels() const {
     });
     if (there) models.push_back(model);
   }
+  std::ranges::sort(models);
   return models;
 }
 
@@ -134,6 +162,7 @@ Bytes GpuTable::LargestMemory() const {
 void GpuTable::Insert(Gpu& gpu, const std::string& model, const Resident& resident) {
   TROUPE_CHECK(gpu.residents.emplace(model, resident).second, "the model is on this GPU already");
   gpu.staying += resident.bytes;
+  if (resident.Idle()) gpu.idle += resident.bytes;
   std::vector<GpuIndex>& holders = holders_[model];
   holders.insert(std::upper_bound(holders.begin(), holders.end(), gpu.index), gpu.index);
 }
@@ -151,6 +180,7 @@ void GpuTable::Drop(Gpu& gpu, const std::string& model) {
     }
   }
   gpu.staying -= it->second.WithStates();
+  if (it->second.Idle()) gpu.idle -= it->second.WithStates();
   gpu.residents.erase(it);
   const auto holders = holders_.find(model);
   std::erase(holders->second, gpu.index);
@@ -161,12 +191,14 @@ void GpuTable::Drop(Gpu& gpu, const std::string& model) {
 void GpuTable::LeaveLoad(Gpu& gpu, const std::string& model, Resident& resident) {
   std::erase(gpu.host_loads, model);
   if (resident.source == kNoGpu) return;
-  --Mutable(std::exchange(resident.source, kNoGpu)).residents.at(model).readers;
+  Gpu& source = Mutable(std::exchange(resident.source, kNoGpu));
+  ChangeResident(source, source.residents.at(model), [](Resident& read) { --read.readers; });
 }
 
 void GpuTable::WorkerUp(const WorkerReady& ready, Time now) {
   WorkerGone(ready.gpu, WorkerState::kAbsent);
   Gpu& gpu = Mutable(ready.gpu);
+  const Changing changing(*this, gpu);
   gpu.worker = WorkerState::kReady;
   gpu.memory = ready.memory;
   gpu.peer_copies = ready.peer_copies;
@@ -185,6 +217,7 @@ void GpuTable::WorkerUp(const WorkerReady& ready, Time now) {
 
 void GpuTable::FoundResident(GpuIndex index, const ResidentReport& report, Time now) {
   Gpu& gpu = Mutable(index);
+  const Changing changing(*this, gpu);
   if (gpu.worker != WorkerState::kReady || gpu.Find(report.model) != nullptr) return;
   const Bytes booked = std::min(gpu.overhead, report.bytes);
   if (report.bytes - booked > gpu.Free()) return;
@@ -196,6 +229,7 @@ void GpuTable::FoundResident(GpuIndex index, const ResidentReport& report, Time 
 
 void GpuTable::WorkerGone(GpuIndex index, WorkerState state) {
   Gpu& gpu = Mutable(index);
+  const Changing changing(*this, gpu);
   while (!gpu.residents.empty()) Drop(gpu, std::string(gpu.residents.begin()->first));
   gpu.evicting.clear();
   gpu.worker = state;
@@ -217,6 +251,7 @@ void GpuTable::Unread(GpuIndex index, std::int32_t change) {
 
 void GpuTable::BeginEvict(GpuIndex index, const std::string& model) {
   Gpu& gpu = Mutable(index);
+  const Changing changing(*this, gpu);
   const Resident* resident = gpu.Find(model);
   TROUPE_CHECK(resident != nullptr && resident->Idle() && resident->pins == 0,
                "only a resident model that nobody uses is evicted");
@@ -226,6 +261,7 @@ void GpuTable::BeginEvict(GpuIndex index, const std::string& model) {
 
 void GpuTable::EndEvict(GpuIndex index, const std::string& model, bool gone, Bytes bytes, Time now) {
   Gpu& gpu = Mutable(index);
+  const Changing changing(*this, gpu);
   const auto it = gpu.evicting.find(model);
   if (it == gpu.evicting.end()) return;  // ordered in an earlier life of the worker
   if (--it->second == 0) gpu.evicting.erase(it);
@@ -235,6 +271,7 @@ void GpuTable::EndEvict(GpuIndex index, const std::string& model, bool gone, Byt
 
 void GpuTable::BeginLoad(GpuIndex index, const std::string& model, Bytes bytes, GpuIndex source, Time now) {
   Gpu& gpu = Mutable(index);
+  const Changing changing(*this, gpu);
   TROUPE_CHECK(bytes <= gpu.Free(), "a load was planned that does not fit");
   if (source == kNoGpu) {
     gpu.host_loads.push_back(model);
@@ -243,7 +280,7 @@ void GpuTable::BeginLoad(GpuIndex index, const std::string& model, Bytes bytes, 
     TROUPE_CHECK(source != index && from != Mutable(source).residents.end() &&
                      from->second.state != ResidentState::kLoading,
                  "a load was planned from a GPU that does not have the model");
-    ++from->second.readers;
+    ChangeResident(Mutable(source), from->second, [](Resident& read) { ++read.readers; });
   }
   Insert(gpu, model,
          Resident{.bytes = bytes, .last_use = now, .state = ResidentState::kLoading, .source = source});
@@ -251,29 +288,34 @@ void GpuTable::BeginLoad(GpuIndex index, const std::string& model, Bytes bytes, 
 
 void GpuTable::EndLoad(GpuIndex index, const std::string& model, bool loaded, Bytes device_bytes) {
   Gpu& gpu = Mutable(index);
+  const Changing changing(*this, gpu);
   const auto it = gpu.residents.find(model);
   if (it == gpu.residents.end() || it->second.state != ResidentState::kLoading) return;
   if (!loaded) return Drop(gpu, model);
   Resident& resident = it->second;
   LeaveLoad(gpu, model, resident);
-  resident.state = resident.pins > 0 ? ResidentState::kRunning : ResidentState::kResident;
-  if (device_bytes == Bytes()) return;
-  // The device's own number, as far as the plan can hold it.
-  const Bytes room = resident.bytes + gpu.Free();
-  gpu.staying -= resident.bytes;
-  resident.bytes = std::min(device_bytes, room);
-  gpu.staying += resident.bytes;
+  ChangeResident(gpu, resident, [&](Resident& there) {
+    there.state = there.pins > 0 ? ResidentState::kRunning : ResidentState::kResident;
+    if (device_bytes == Bytes()) return;
+    // The device's own number, as far as the plan can hold it.
+    const Bytes room = there.bytes + gpu.Free();
+    gpu.staying -= there.bytes;
+    there.bytes = std::min(device_bytes, room);
+    gpu.staying += there.bytes;
+  });
 }
 
 void GpuTable::Pin(GpuIndex index, const std::string& model, Bytes activation, Duration work, Time now) {
   Gpu& gpu = Mutable(index);
+  const Changing changing(*this, gpu);
   TROUPE_CHECK(activation <= gpu.Free(), "a run was planned that does not fit");
   const auto it = gpu.residents.find(model);
   TROUPE_CHECK(it != gpu.residents.end(), "a run was planned where its model is not");
-  Resident& resident = it->second;
-  ++resident.pins;
-  resident.last_use = now;
-  if (resident.state == ResidentState::kResident) resident.state = ResidentState::kRunning;
+  ChangeResident(gpu, it->second, [&](Resident& resident) {
+    ++resident.pins;
+    resident.last_use = now;
+    if (resident.state == ResidentState::kResident) resident.state = ResidentState::kRunning;
+  });
   gpu.promised += activation;
   ++gpu.in_flight;
   ++in_flight_.at(gpu.device);
@@ -282,6 +324,7 @@ void GpuTable::Pin(GpuIndex index, const std::string& model, Bytes activation, D
 
 void GpuTable::Visit(GpuIndex index, Bytes bytes, Duration work, Time now) {
   Gpu& gpu = Mutable(index);
+  const Changing changing(*this, gpu);
   TROUPE_CHECK(bytes <= gpu.Free(), "a run by layer was planned that does not fit");
   gpu.promised += bytes;
   ++gpu.in_flight;
@@ -291,6 +334,7 @@ void GpuTable::Visit(GpuIndex index, Bytes bytes, Duration work, Time now) {
 
 void GpuTable::Unpin(GpuIndex index, const std::string& model, bool pinned, Bytes activation, Time now) {
   Gpu& gpu = Mutable(index);
+  const Changing changing(*this, gpu);
   TROUPE_CHECK(gpu.in_flight > 0, "more runs ended than began");
   gpu.promised -= activation;
   --in_flight_.at(gpu.device);
@@ -298,96 +342,49 @@ void GpuTable::Unpin(GpuIndex index, const std::string& model, bool pinned, Byte
   if (!pinned) return;
   const auto it = gpu.residents.find(model);
   TROUPE_CHECK(it != gpu.residents.end() && it->second.pins > 0, "a model in use has left the GPU");
-  Resident& resident = it->second;
-  resident.last_use = now;
-  if (--resident.pins == 0 && resident.state == ResidentState::kRunning)
-    resident.state = ResidentState::kResident;
+  ChangeResident(gpu, it->second, [&](Resident& resident) {
+    resident.last_use = now;
+    if (--resident.pins == 0 && resident.state == ResidentState::kRunning)
+      resident.state = ResidentState::kResident;
+  });
 }
 
 void GpuTable::AddState(GpuIndex index, const std::string& model, const std::string& state, Bytes bytes) {
   Gpu& gpu = Mutable(index);
+  const Changing changing(*this, gpu);
   const auto it = gpu.residents.find(model);
   TROUPE_CHECK(it != gpu.residents.end(), "a state was planned where its model is not");
-  if (!it->second.states.emplace(state, bytes).second) return;
+  if (it->second.states.contains(state)) return;
   TROUPE_CHECK(bytes <= gpu.Free(), "a state was planned that does not fit");
+  ChangeResident(gpu, it->second, [&](Resident& resident) { resident.states.emplace(state, bytes); });
   gpu.staying += bytes;
 }
 
 void GpuTable::Missing(GpuIndex index, const std::string& model) {
   Gpu& gpu = Mutable(index);
+  const Changing changing(*this, gpu);
   const Resident* resident = gpu.Find(model);
   if (resident != nullptr && resident->pins == 0) Drop(gpu, model);
 }
 
 void GpuTable::CorrectFree(GpuIndex index, Bytes worker_free) {
   Gpu& gpu = Mutable(index);
+  const Changing changing(*this, gpu);
   gpu.overhead += Rest(gpu.Free(), worker_free);
 }
 
 void GpuTable::ForgetOverhead(GpuIndex index) {
   Gpu& gpu = Mutable(index);
+  const Changing changing(*this, gpu);
   gpu.overhead = gpu.strange;
 }
 
 void GpuTable::StrangerGone(GpuIndex index, Bytes bytes) {
   Gpu& gpu = Mutable(index);
+  const Changing changing(*this, gpu);
   const Bytes gone = std::min(gpu.strange, bytes);
   gpu.strange -= gone;
   gpu.overhead -= gone;
-}
-
-void GpuTable::CheckSwaps() const {
-  std::map<std::pair<GpuIndex, std::string>, std::uint32_t> readers;
-  for (const auto& [index, gpu] : gpus_) {
-    std::size_t loads = 0;
-    for (const auto& [model, resident] : gpu.residents) {
-      const bool loading = resident.state == ResidentState::kLoading;
-      TROUPE_CHECK(loading || resident.source == kNoGpu, "a swap that ended keeps its source");
-      if (resident.source != kNoGpu) ++readers[{resident.source, model}];
-      loads += std::count(gpu.host_loads.begin(), gpu.host_loads.end(), model);
-      TROUPE_CHECK(!loading || resident.readers == 0, "a model is copied from where it is not yet");
-    }
-    TROUPE_CHECK(loads == gpu.host_loads.size(), "the link carries what no GPU is loading");
-  }
-  for (const auto& [index, gpu] : gpus_) {
-    for (const auto& [model, resident] : gpu.residents) {
-      const auto it = readers.find({index, model});
-      TROUPE_CHECK(resident.readers == (it == readers.end() ? 0 : it->second),
-                   "a source is locked by nobody");
-      if (it != readers.end()) readers.erase(it);
-    }
-  }
-  TROUPE_CHECK(readers.empty(), "a swap reads what is not there");
-}
-
-void GpuTable::Check() const {
-  CheckSwaps();
-  std::map<std::uint32_t, std::uint32_t> in_flight;
-  for (const auto& [index, gpu] : gpus_) in_flight[gpu.device] += gpu.in_flight;
-  TROUPE_CHECK(in_flight == in_flight_, "the places of a device are counted wrong");
-  std::size_t held = 0;
-  for (const auto& [index, gpu] : gpus_) {
-    Bytes staying;
-    std::uint32_t pins = 0;
-    for (const auto& [model, resident] : gpu.residents) {
-      staying += resident.WithStates();
-      pins += resident.pins;
-      ++held;
-      TROUPE_CHECK((resident.state == ResidentState::kRunning) <= (resident.pins > 0),
-                   "a model runs for nobody");
-      TROUPE_CHECK((resident.state == ResidentState::kResident) <= (resident.pins == 0),
-                   "a model in use looks idle");
-    }
-    TROUPE_CHECK(staying == gpu.staying, "the sum of the residents is wrong");
-    TROUPE_CHECK(gpu.staying + gpu.promised + gpu.overhead <= gpu.memory, "GPU memory is booked twice");
-    TROUPE_CHECK(pins <= gpu.in_flight, "a model is pinned by nobody");
-  }
-  for (const auto& [model, holders] : holders_) {
-    held -= holders.size();
-    for (const GpuIndex gpu : holders)
-      TROUPE_CHECK(at(gpu).Find(model) != nullptr, "the index of models is wrong");
-  }
-  TROUPE_CHECK(held == 0, "the index of models is wrong");
 }
 
 }  // namespace troupe::node

@@ -21,9 +21,11 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "node/request.hpp"
 
 namespace troupe::node {
@@ -56,6 +58,7 @@ struct Gpu {
   Bytes strange{};   // of the overhead: models that nobody here knows, not yet or not any more
   Bytes promised{};  // activations of dispatched requests
   Bytes staying{};   // sum over residents
+  Bytes idle{};      // of it: what could be evicted now
   std::uint32_t in_flight = 0;
   Time busy_until{};                      // estimate for what was dispatched
   bool peer_copies = false;               // its worker can copy from other GPUs
@@ -79,11 +82,19 @@ class GpuTable {
   void Add(GpuIndex index, Bytes memory, std::uint32_t device, bool assigned);
   [[nodiscard]] const Gpu& at(GpuIndex index) const;
   [[nodiscard]] const std::map<GpuIndex, Gpu>& gpus() const { return gpus_; }
-  // The GPUs on which a model is loading, resident or running.
-  [[nodiscard]] std::vector<GpuIndex> Holders(const std::string& model) const;
+  // The GPUs on which a model is loading, resident or running, in order.
+  [[nodiscard]] const std::vector<GpuIndex>& Holders(const std::string& model) const;
   [[nodiscard]] std::uint32_t HolderCount(const std::string& model) const;
   // Models that are resident or running on some GPU, in order.
   [[nodiscard]] std::vector<std::string> ResidentModels() const;
+  // Those with a living worker: the least busy one first, and of equals the one with the most free memory.
+  struct Place {
+    std::uint32_t in_flight = 0;
+    std::uint64_t taken = ~std::uint64_t{0};  // bytes that are not free, below 2^64
+    GpuIndex gpu = kNoGpu;
+    auto operator<=>(const Place&) const = default;
+  };
+  [[nodiscard]] const std::set<Place>& ready() const { return ready_; }
   // Requests in flight on all runtimes of a device.
   [[nodiscard]] std::uint32_t InFlightOn(std::uint32_t device) const { return in_flight_.at(device); }
   // A runtime with this key that is ready, on this device or on any; and one that will be.
@@ -138,6 +149,25 @@ class GpuTable {
   void Check() const;
 
  private:
+  // Whoever changes a GPU holds one meanwhile: at its end the GPU stands in its place of `ready_`.
+  class Changing {
+   public:
+    Changing(GpuTable& table, Gpu& gpu) : table_(table), gpu_(gpu), before_(PlaceOf(gpu)) {}
+    ~Changing() { table_.Move(before_, gpu_); }
+    Changing(const Changing&) = delete;
+    Changing& operator=(const Changing&) = delete;
+
+   private:
+    GpuTable& table_;
+    const Gpu& gpu_;
+    const std::optional<Place> before_;
+  };
+  static std::optional<Place> PlaceOf(const Gpu& gpu);
+  void Move(const std::optional<Place>& before, const Gpu& gpu);
+  // Applies `change` to a resident, and counts it among the idle ones or not.
+  template <class Change>
+  static void ChangeResident(Gpu& gpu, Resident& resident, Change change);
+
   Gpu& Mutable(GpuIndex index);
   void Drop(Gpu& gpu, const std::string& model);
   void LeaveLoad(Gpu& gpu, const std::string& model, Resident& resident);
@@ -145,8 +175,9 @@ class GpuTable {
   void Insert(Gpu& gpu, const std::string& model, const Resident& resident);
 
   std::map<GpuIndex, Gpu> gpus_;
-  std::map<std::uint32_t, std::uint32_t> in_flight_;      // by device
-  std::map<std::string, std::vector<GpuIndex>> holders_;  // sorted
+  std::set<Place> ready_;
+  std::map<std::uint32_t, std::uint32_t> in_flight_;                 // by device
+  absl::flat_hash_map<std::string, std::vector<GpuIndex>> holders_;  // sorted
 };
 
 }  // namespace troupe::node

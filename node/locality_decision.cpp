@@ -9,27 +9,13 @@
 
 namespace troupe::node {
 
-void SwapScheduler::Enqueue(const Entry& entry) {
-  queue_.Add(entry.request.model, entry.key, entry.request.id);
-  if (!locality_) return;
-  locality_->Add(entry.key);
-  waiting_.emplace(entry.key, entry.request.id);
-}
-
-void SwapScheduler::Dequeue(const Entry& entry) {
-  queue_.Remove(entry.request.model, entry.key);
-  if (!locality_) return;
-  locality_->Remove(entry.key);
-  waiting_.erase(entry.key);
-}
-
 // The ones that are used most come first.
 std::vector<GpuIndex> SwapScheduler::IdleGpus() const {
   std::vector<std::pair<std::uint64_t, GpuIndex>> idle;
-  for (const auto& [index, gpu] : gpus_.gpus()) {
-    if (gpu.worker != WorkerState::kReady || gpus_.InFlightOn(gpu.device) > 0) continue;
-    const auto used = dispatched_to_.find(index);
-    idle.emplace_back(used == dispatched_to_.end() ? 0 : used->second, index);
+  for (const GpuTable::Place& place : gpus_.ready()) {
+    if (place.in_flight > 0) break;
+    const auto used = dispatched_to_.find(place.gpu);
+    idle.emplace_back(used == dispatched_to_.end() ? 0 : used->second, place.gpu);
   }
   std::ranges::sort(idle, [](const auto& a, const auto& b) {
     return std::tuple(b.first, a.second) < std::tuple(a.first, b.second);

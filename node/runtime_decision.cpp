@@ -183,8 +183,9 @@ void SwapScheduler::LeaveUselessHold(Entry& entry) {
 
 void SwapScheduler::Release(Entry& entry) {
   if (entry.hold == kNoGpu) return;
-  holds_.erase(entry.hold);
-  entry.hold = kNoGpu;
+  const GpuIndex gpu = std::exchange(entry.hold, kNoGpu);
+  holds_.erase(gpu);
+  Wake(gpu);
 }
 
 }  // namespace troupe::node

@@ -10,6 +10,9 @@
 namespace troupe::node {
 
 bool SwapScheduler::AnySlot() const {
+  // With one runtime a device the least busy one stands first.
+  if (!limits_.isolated)
+    return !gpus_.ready().empty() && gpus_.ready().begin()->in_flight < limits_.PipelineDepth();
   for (const auto& [index, gpu] : gpus_.gpus()) {
     if (gpu.worker == WorkerState::kReady && gpus_.InFlightOn(gpu.device) < limits_.PipelineDepth())
       return true;
@@ -25,6 +28,7 @@ bool SwapScheduler::HasSlot(const Entry& entry, const Gpu& gpu) const {
   if (gpus_.InFlightOn(gpu.device) + KeptPlaces(entry, gpu) >= limits_.PipelineDepth()) return false;
   if (gpu.in_flight == 0) return true;
   if (entry.suspect) return false;
+  if (suspects_ == 0) return true;
   const auto pipeline = pipelines_.find(gpu.index);
   return std::none_of(pipeline->second.begin(), pipeline->second.end(),
                       [&](const RequestId& id) { return requests_.at(id).suspect; });
@@ -56,6 +60,12 @@ std::vector<EvictionCandidate> SwapScheduler::EvictionOrder(const Entry& entry, 
   return order;
 }
 
+// What could be evicted for the request.
+Bytes SwapScheduler::OthersIdle(const Entry& entry, const Gpu& gpu) const {
+  const Resident* own = gpu.Find(entry.request.model);
+  return own != nullptr && own->Idle() ? gpu.idle - own->WithStates() : gpu.idle;
+}
+
 // False when the request does not fit even after evicting all that may go. Else `victims` (may be null) are
 // those to evict: in the policy's order, without those that turned out to be needless.
 bool SwapScheduler::PlanVictims(const Entry& entry, const Gpu& gpu, std::vector<std::string>* victims) const {
@@ -64,6 +74,7 @@ bool SwapScheduler::PlanVictims(const Entry& entry, const Gpu& gpu, std::vector<
   const Bytes target = hint == hints_.end() ? need : need + hint->second.extra;
   Bytes room = gpu.Free();
   if (room >= target) return true;
+  if (victims == nullptr && room + OthersIdle(entry, gpu) >= target) return true;
   std::vector<EvictionCandidate> chosen;
   for (const EvictionCandidate& candidate : EvictionOrder(entry, gpu)) {
     chosen.push_back(candidate);
@@ -134,14 +145,21 @@ void SwapScheduler::FindPeer(const Entry& entry, const Gpu& gpu, GpuOption& opti
   }
 }
 
+SwitchLoad SwapScheduler::LoadTo(const Gpu& gpu) const {
+  SwitchLoad load = SwitchLoad::kNone;
+  for (const std::string& model : gpu.host_loads) {
+    if (costs_.Heavy(DigestOf(model), gpu.Find(model)->bytes)) return SwitchLoad::kHeavy;
+    load = SwitchLoad::kLight;
+  }
+  return load;
+}
+
 SwitchLoad SwapScheduler::LoadOfSwitch(const Gpu& gpu) const {
+  if (!limits_.isolated && topology_.empty()) return LoadTo(gpu);
   SwitchLoad load = SwitchLoad::kNone;
   for (const auto& [index, other] : gpus_.gpus()) {
-    if (other.device != gpu.device && !topology_.ShareSwitch(other.device, gpu.device)) continue;
-    for (const std::string& model : other.host_loads) {
-      if (costs_.Heavy(DigestOf(model), other.Find(model)->bytes)) return SwitchLoad::kHeavy;
-      load = SwitchLoad::kLight;
-    }
+    if (other.device == gpu.device || topology_.ShareSwitch(other.device, gpu.device))
+      load = std::max(load, LoadTo(other));
   }
   return load;
 }
@@ -175,17 +193,44 @@ void SwapScheduler::BindHome(const std::string& model) {
   }
 }
 
+// The GPUs that a request looks at. Of many it takes some that have its model, by lot, and the least busy
+// ones: so a decision costs the same on a node of ten as on one of a thousand.
+std::vector<GpuIndex> SwapScheduler::Candidates(const Entry& entry, std::uint64_t draw) const {
+  std::vector<GpuIndex> out;
+  if (limits_.isolated || policies_.gpu.early_binding || gpus_.gpus().size() <= kAllGpus) {
+    out.reserve(gpus_.gpus().size());
+    for (const auto& [index, gpu] : gpus_.gpus()) out.push_back(index);
+    return out;
+  }
+  const FunctionStates::State* state = states_.Find(entry.request.state);
+  if (state != nullptr && state->gpu != kNoGpu) return {state->gpu};
+  out.reserve(2 * kSomeGpus + 1);
+  const std::vector<GpuIndex>& holders = gpus_.Holders(entry.request.model);
+  const std::size_t some = std::min(holders.size(), kSomeGpus);
+  for (std::size_t i = 0; i < some; ++i) out.push_back(holders[(draw + i) % holders.size()]);
+  auto place = gpus_.ready().begin();
+  for (std::size_t i = 0; i < kSomeGpus && place != gpus_.ready().end(); ++i, ++place)
+    out.push_back(place->gpu);
+  if (entry.hold != kNoGpu) out.push_back(entry.hold);
+  std::ranges::sort(out);
+  const auto [begin, end] = std::ranges::unique(out);
+  out.erase(begin, end);
+  return out;
+}
+
 GpuChoice SwapScheduler::Choose(const Entry& entry, std::uint64_t draw, Time now) const {
   const FunctionStates::State* state = states_.Find(entry.request.state);
   const GpuIndex bound = state == nullptr ? kNoGpu : state->gpu;
-  GpuView view{.queued = QueuedFor(entry.request.model),
+  GpuView view{.load = LoadTimeOf(entry.request.model),
+               .queued = QueuedFor(entry.request.model),
+               .peer_links = topology_.HasLinks(),
                .loads_occupy = limits_.LoadsOccupy(),
                .concurrency = limits_.concurrency,
                .home = bound,
                .draw = draw};
   std::vector<GpuOption> options;
-  options.reserve(gpus_.gpus().size());
-  for (const auto& [index, gpu] : gpus_.gpus()) {
+  for (const GpuIndex index : Candidates(entry, draw)) {
+    const Gpu& gpu = gpus_.at(index);
     if (gpu.worker != WorkerState::kReady || !CanEverFit(entry.request.model, gpu)) continue;
     if (!StateAllows(entry, index) || !MayChoose(entry, gpu)) continue;
     options.push_back(OptionFor(entry, gpu, now));
@@ -220,6 +265,8 @@ void SwapScheduler::Evict(GpuIndex gpu, const std::string& model) {
   }
   gpus_.BeginEvict(gpu, model);
   states_.BeginEvict(gpu, model);
+  if (const auto left = models_.find(model); left != models_.end() && left->second.parked == gpu)
+    Activate(model);
 }
 
 void SwapScheduler::Load(Entry& entry, const GpuChoice& choice, Dispatch& dispatch, Time now) {
@@ -316,7 +363,9 @@ Dispatch SwapScheduler::MakeDispatch(Entry& entry, const GpuChoice& choice, Time
   Release(entry);
   Dequeue(entry);
   pipelines_[index].push_back(entry.request.id);
-  ++running_[entry.request.function];
+  Running& running = running_[entry.request.function];
+  ++running.requests;
+  running.gpu = index;
   dispatch.source = entry.source;
   dispatch.attempt = entry.attempts;
   dispatch.queued = entry.queued;
@@ -338,12 +387,13 @@ std::vector<Dispatch> SwapScheduler::Decide(Time now) {
 
 void SwapScheduler::DecideInOrder(bool hits_only, Time now, std::vector<Dispatch>& dispatches) {
   std::vector<Entry*> left;  // more urgent than the one at hand, and not to be placed now
-  auto head = queue_.heads().begin();
-  while (head != queue_.heads().end() && AnySlot()) {
+  auto head = heads_.begin();
+  while (head != heads_.end() && AnySlot()) {
     const OrderingKey key = head->key;
-    Entry* const next = models_.at(head->model).in_region ? NextOf(head->model) : nullptr;
+    Entry* const next = NextOf(head->model);
     if (next == nullptr || MustTakeTurns(*next)) {
       ++head;
+      if (next != nullptr) Park(next->request.model, running_.at(next->request.function).gpu);
       continue;
     }
     Entry& entry = *next;
@@ -358,7 +408,7 @@ void SwapScheduler::DecideInOrder(bool hits_only, Time now, std::vector<Dispatch
       left.push_back(&entry);
       if (!hits_only) StayWaiting(entry, choice, now);
     }
-    head = queue_.heads().upper_bound({key, {}});
+    head = heads_.upper_bound({key, {}});
   }
 }
 
@@ -367,6 +417,8 @@ void SwapScheduler::StayWaiting(Entry& entry, const GpuChoice& choice, Time now)
   // A place of its own key's: for another one it waits like everybody.
   const bool served = gpus_.Served(models_.at(entry.request.model).key, std::nullopt);
   if (entry.suspect && entry.hold == kNoGpu && served) HoldFor(entry);
+  if (choice.firm && !limits_.isolated && !entry.suspect && entry.hold == kNoGpu)
+    Park(entry.request.model, choice.gpu);
 }
 
 // Another request of its function is on a GPU, and the rules allow one at a time. Functions that share a

@@ -51,6 +51,7 @@ Effects SwapScheduler::Apply(const SwapInDone& done, Time) {
   Effects effects;
   if (!done.status.ok()) {
     LoadFailed(done.gpu, done.model);
+    Wake(done.gpu);
     return effects;
   }
   const auto& from_host = gpus_.at(done.gpu).host_loads;
@@ -59,8 +60,8 @@ Effects SwapScheduler::Apply(const SwapInDone& done, Time) {
   EvictForgotten(done.gpu, done.model, effects);
   const auto model = models_.find(done.model);
   if (model == models_.end() || done.device_bytes == Bytes()) return effects;
-  model->second.weights = done.device_bytes;
-  EndUnplaceable(effects);
+  const bool grown = done.device_bytes > std::exchange(model->second.weights, done.device_bytes);
+  if (grown) EndUnplaceable(effects);
   return effects;
 }
 
@@ -74,7 +75,7 @@ void SwapScheduler::LeaveGpu(Entry& entry, Time now) {
 
 void SwapScheduler::LeaveFunction(const Entry& entry) {
   const auto running = running_.find(entry.request.function);
-  if (--running->second == 0) running_.erase(running);
+  if (--running->second.requests == 0) running_.erase(running);
 }
 
 // A request whose run ended while nobody waited for it any more. True when it ended here.
@@ -156,6 +157,8 @@ Effects SwapScheduler::Apply(const RunDone& done, Time now) {
       break;
   }
   EvictForgotten(done.gpu, model, effects);
+  Wake(done.gpu);
+  if (gpu.in_flight == 0) ActivateResidents(gpu);
   return effects;
 }
 
@@ -233,7 +236,7 @@ Effects SwapScheduler::LoseGpu(GpuIndex gpu, WorkerState state, const std::strin
     LeaveFunction(entry);
     EndTurn(entry);
     entry.pinned = false;
-    entry.suspect = true;
+    suspects_ += std::exchange(entry.suspect, true) ? 0 : 1;
     if (EndAbandoned(entry, effects)) continue;
     if (entry.attempts >= (entry.request.trial ? 1 : limits_.max_attempts)) {
       const std::string message =
@@ -244,6 +247,7 @@ Effects SwapScheduler::LoseGpu(GpuIndex gpu, WorkerState state, const std::strin
       Requeue(entry, effects);
     }
   }
+  Wake(gpu);
   return effects;
 }
 
@@ -256,6 +260,7 @@ Effects SwapScheduler::Apply(const WorkerReady& ready, Time now) {
     if (model != models_.end()) model->second.weights = std::max(model->second.weights, report.bytes);
   }
   EndUnplaceable(effects);
+  ActivateAll();
   return effects;
 }
 

@@ -195,6 +195,7 @@ Finished SwapScheduler::End(Entry& entry, FinishKind kind, absl::Status status, 
     Count(kind);
   }
   if (entry.gpu == kNoGpu) Dequeue(entry);
+  suspects_ -= entry.suspect ? 1 : 0;
   states_.Leave(entry.request.state, entry.request.id);
   Release(entry);
   expiries_.erase({entry.request.expiry, entry.request.id});
@@ -234,8 +235,10 @@ Effects SwapScheduler::ForgetRouter(std::uint64_t router) {
 void SwapScheduler::SetInRegion(const std::string& name, bool in_region) {
   const auto model = models_.find(name);
   if (model == models_.end() || model->second.in_region == in_region) return;
+  LeaveHeads(name);
   model->second.in_region = in_region;
   in_region ? --out_of_region_ : ++out_of_region_;
+  Activate(name);
   if (in_region) return;
   // A GPU is kept for no request that cannot take it.
   std::vector<RequestId> idle;
@@ -317,13 +320,14 @@ void SwapScheduler::Check() const {
     dispatched += pipeline.size();
   }
   std::size_t running = 0;
-  for (const auto& [function, count] : running_) running += count;
+  for (const auto& [function, there] : running_) running += there.requests;
   TROUPE_CHECK(running == dispatched, "functions run that nobody dispatched");
   TROUPE_CHECK(dispatched + queue_.size() == requests_.size(), "a request is neither waiting nor dispatched");
   TROUPE_CHECK(counts_.accepted == counts_.served + counts_.failed + counts_.expired + counts_.cancelled +
                                        counts_.bounced + requests_.size() - trials_,
                "requests were lost or ended twice");
   CheckStates();
+  CheckHeads();
   for (const auto& [gpu, id] : holds_) {
     TROUPE_CHECK(requests_.at(id).hold == gpu && requests_.at(id).gpu == kNoGpu, "a GPU is held for nobody");
   }

@@ -43,6 +43,9 @@
 
 namespace troupe::node {
 
+// Up to so many GPUs a request looks at each of them; of more it looks at some that have its model, and some
+// of the least busy ones.
+inline constexpr std::size_t kAllGpus = 16, kSomeGpus = 8;
 // Requests that wait for one GPU in its own queue, where the gpu policy has such queues.
 inline constexpr std::uint32_t kLocalQueue = 1024;
 
@@ -61,6 +64,7 @@ class SwapScheduler {
   // An adopted worker holds models that a new daemon learns of later: call this before DescribeModel.
   void FoundResident(GpuIndex gpu, const ResidentReport& report, Time now) {
     gpus_.FoundResident(gpu, report, now);
+    Activate(report.model);
   }
   // One that nobody learned of was evicted: its room is the others'.
   void StrangerGone(GpuIndex gpu, Bytes bytes) { gpus_.StrangerGone(gpu, bytes); }
@@ -170,7 +174,13 @@ class SwapScheduler {
     Bytes activation{};
     bool in_region = true;
     Time asked = Time::min();  // last
+    GpuIndex parked = kNoGpu;  // whose next outcome its requests wait for (see heads_)
     RunningEstimate load{};    // from the host
+  };
+  // Dispatched requests of one function.
+  struct Running {
+    std::uint32_t requests = 0;
+    GpuIndex gpu = kNoGpu;  // of the latest
   };
   // What NoFit taught about one model on one GPU, until its worker is replaced.
   struct FitHint {
@@ -184,11 +194,14 @@ class SwapScheduler {
   void FindPeer(const Entry& entry, const Gpu& gpu, GpuOption& option) const;
   [[nodiscard]] Duration LoadTimeOf(const std::string& model) const;
   [[nodiscard]] Duration QueuedFor(const std::string& model) const;
+  [[nodiscard]] SwitchLoad LoadTo(const Gpu& gpu) const;
   [[nodiscard]] SwitchLoad LoadOfSwitch(const Gpu& gpu) const;
   [[nodiscard]] std::uint32_t Home(const std::string& model) const;
   [[nodiscard]] bool FitsOn(const std::string& model, std::uint32_t device) const;
   void BindHome(const std::string& model);
+  [[nodiscard]] std::vector<GpuIndex> Candidates(const Entry& entry, std::uint64_t draw) const;
   [[nodiscard]] Bytes Need(const Entry& entry, const Gpu& gpu) const;
+  [[nodiscard]] Bytes OthersIdle(const Entry& entry, const Gpu& gpu) const;
   [[nodiscard]] bool HasSlot(const Entry& entry, const Gpu& gpu) const;
   bool PlanVictims(const Entry& entry, const Gpu& gpu, std::vector<std::string>* victims) const;
   [[nodiscard]] std::vector<EvictionCandidate> EvictionOrder(const Entry& entry, const Gpu& gpu) const;
@@ -220,9 +233,18 @@ class SwapScheduler {
   [[nodiscard]] bool CanEverFit(const std::string& model, const Gpu& gpu) const;
   [[nodiscard]] bool CanEverFit(const std::string& model) const;
 
-  // locality_decision.cpp: by GPU, where the gpu policy wants it (locality_), and the queue for both ways.
+  // waiting_heads.cpp: the queue, and what of it the next decision looks at.
   void Enqueue(const Entry& entry);
   void Dequeue(const Entry& entry);
+  void Activate(const std::string& model);
+  void ActivateAll();
+  void ActivateResidents(const Gpu& gpu);
+  void LeaveHeads(const std::string& model);
+  void Park(const std::string& model, GpuIndex gpu);
+  void Wake(GpuIndex gpu);
+  void CheckHeads() const;
+
+  // locality_decision.cpp: by GPU, where the gpu policy wants it (locality_).
   [[nodiscard]] std::vector<GpuIndex> IdleGpus() const;
   [[nodiscard]] bool MayStart(const Entry& entry);
   [[nodiscard]] bool CanTake(const Entry& entry, const Gpu& gpu, Time now) const;
@@ -276,6 +298,11 @@ class SwapScheduler {
   std::map<std::string, Model> models_;
   std::map<RequestId, Entry> requests_;
   ModelQueue<RequestId> queue_;
+  // Of its heads, those that a decision looks at. The others are parked: they wait for a certain GPU,
+  // whatever else becomes free, and are looked at again after that GPU's next outcome; or their model is on
+  // disk only.
+  std::set<ModelQueue<RequestId>::Head> heads_;
+  std::map<GpuIndex, std::vector<std::string>> parked_;  // models, also such as were activated since
   // With decisions by GPU: the same requests in their order, and what was given to each GPU.
   std::unique_ptr<LocalityQueue> locality_;
   std::map<OrderingKey, RequestId> waiting_;
@@ -284,7 +311,7 @@ class SwapScheduler {
   std::map<GpuIndex, std::vector<RequestId>> pipelines_;  // in the order of dispatch
   std::map<GpuIndex, RequestId> holds_;                   // nothing else starts there
   std::map<std::string, std::uint32_t> homes_;            // devices, with early binding, by model
-  std::map<std::string, std::uint32_t> running_;          // dispatched requests by function
+  std::map<std::string, Running> running_;                // by function
   std::map<std::pair<GpuIndex, std::string>, FitHint> hints_;
   std::vector<Assignment> assignments_;
   std::vector<Eviction> departures_;
@@ -292,6 +319,7 @@ class SwapScheduler {
   std::uint64_t next_sequence_ = 0;
   std::size_t out_of_region_ = 0;  // models
   std::size_t trials_ = 0;         // of requests_
+  std::size_t suspects_ = 0;       // of requests_
   bool draining_ = false;
   SchedulerCounts counts_;
 };

@@ -45,6 +45,7 @@ class Topology {
     BytesPerSecond speed;  // in each direction
   };
   [[nodiscard]] std::vector<Link> PeerLinks() const;
+  [[nodiscard]] bool HasLinks() const { return !links_.empty(); }
   [[nodiscard]] bool empty() const { return switches_.empty() && links_.empty(); }
 
  private:

@@ -1,0 +1,71 @@
+// What is always true of the table of GPUs; a violation ends the process.
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "base/check.hpp"
+#include "node/gpu_table.hpp"
+
+namespace troupe::node {
+
+void GpuTable::CheckSwaps() const {
+  std::map<std::pair<GpuIndex, std::string>, std::uint32_t> readers;
+  for (const auto& [index, gpu] : gpus_) {
+    std::size_t loads = 0;
+    for (const auto& [model, resident] : gpu.residents) {
+      const bool loading = resident.state == ResidentState::kLoading;
+      TROUPE_CHECK(loading || resident.source == kNoGpu, "a swap that ended keeps its source");
+      if (resident.source != kNoGpu) ++readers[{resident.source, model}];
+      loads += std::count(gpu.host_loads.begin(), gpu.host_loads.end(), model);
+      TROUPE_CHECK(!loading || resident.readers == 0, "a model is copied from where it is not yet");
+    }
+    TROUPE_CHECK(loads == gpu.host_loads.size(), "the link carries what no GPU is loading");
+  }
+  for (const auto& [index, gpu] : gpus_) {
+    for (const auto& [model, resident] : gpu.residents) {
+      const auto it = readers.find({index, model});
+      TROUPE_CHECK(resident.readers == (it == readers.end() ? 0 : it->second),
+                   "a source is locked by nobody");
+      if (it != readers.end()) readers.erase(it);
+    }
+  }
+  TROUPE_CHECK(readers.empty(), "a swap reads what is not there");
+}
+
+void GpuTable::Check() const {
+  CheckSwaps();
+  std::map<std::uint32_t, std::uint32_t> in_flight;
+  for (const auto& [index, gpu] : gpus_) in_flight[gpu.device] += gpu.in_flight;
+  TROUPE_CHECK(in_flight == in_flight_, "the places of a device are counted wrong");
+  std::size_t held = 0, ready = 0;
+  for (const auto& [index, gpu] : gpus_) {
+    Bytes staying, idle;
+    std::uint32_t pins = 0;
+    for (const auto& [model, resident] : gpu.residents) {
+      staying += resident.WithStates();
+      if (resident.Idle()) idle += resident.WithStates();
+      pins += resident.pins;
+      ++held;
+      TROUPE_CHECK((resident.state == ResidentState::kRunning) <= (resident.pins > 0),
+                   "a model runs for nobody");
+      TROUPE_CHECK((resident.state == ResidentState::kResident) <= (resident.pins == 0),
+                   "a model in use looks idle");
+    }
+    TROUPE_CHECK(staying == gpu.staying, "the sum of the residents is wrong");
+    TROUPE_CHECK(idle == gpu.idle, "the sum of the idle residents is wrong");
+    const std::optional<Place> place = PlaceOf(gpu);
+    TROUPE_CHECK(!place || ready_.contains(*place), "a GPU is not where its load says");
+    ready += place ? 1 : 0;
+    TROUPE_CHECK(gpu.staying + gpu.promised + gpu.overhead <= gpu.memory, "GPU memory is booked twice");
+    TROUPE_CHECK(pins <= gpu.in_flight, "a model is pinned by nobody");
+  }
+  TROUPE_CHECK(ready == ready_.size(), "a GPU stands in two places");
+  for (const auto& [model, holders] : holders_) {
+    held -= holders.size();
+    for (const GpuIndex gpu : holders)
+      TROUPE_CHECK(at(gpu).Find(model) != nullptr, "the index of models is wrong");
+  }
+  TROUPE_CHECK(held == 0, "the index of models is wrong");
+}
+
+}  // namespace troupe::node
