@@ -149,12 +149,17 @@ class OverlappingGpu final : public ProfiledGpu {
     return load.peer ? longer : std::max(times.swapped, longer);
   }
 
+  // As a worker does it: what has all its weights goes before what waits for some.
   void NextRun(Time now) {
     if (runs_.empty() || runs_.front().begun) return;
+    auto next =
+        std::ranges::find_if(runs_, [&](const Running& run) { return FindLoad(run.digest) == nullptr; });
+    if (next == runs_.end() && mechanism_.mode == LoadMode::kPipelined)
+      next = std::ranges::find_if(runs_, [&](const Running& run) { return FindLoad(run.digest)->begun; });
+    if (next == runs_.end()) return;
+    std::rotate(runs_.begin(), next, next + 1);
     auto& front = runs_.front();
     const Bringing* load = FindLoad(front.digest);
-    const bool pipelined = mechanism_.mode == LoadMode::kPipelined;
-    if (load != nullptr && (!pipelined || !load->begun)) return;
     front.begun = true;
     front.begin = now;
     if (load == nullptr) return EndRunAt(now + TimesOf(front.digest).run, Time{});
