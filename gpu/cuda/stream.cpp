@@ -16,6 +16,11 @@ using transport::SteadyNow;
 // Waking a thread costs this much: what ends sooner is waited for without sleep.
 constexpr Duration kSpin = std::chrono::microseconds(20);
 
+// While an event of the host's is waited for: how often the GPU is asked how far it is, and how often whether
+// it is well.
+constexpr Duration kTellingSlice = std::chrono::microseconds(100);
+constexpr Duration kSlice = std::chrono::milliseconds(50);
+
 CUdeviceptr PointerOf(const std::byte* address) {
   return reinterpret_cast<CUdeviceptr>(address);
 }
@@ -24,13 +29,35 @@ CUdeviceptr PointerOf(const std::byte* address) {
 
 absl::Status Submission::Wait(const EventPtr& event) {
   const auto ours = std::dynamic_pointer_cast<const CudaEvent>(event);
-  TROUPE_CHECK(ours != nullptr, "a stream was told to wait for another device's event");
+  if (ours == nullptr) return WaitHere(*event);
   const CudaEvent::Ahead ahead = ours->WaitSubmitted();
   awaited_.push_back(ours);
   TROUPE_RETURN_IF_ERROR(ahead.status);
   if (ahead.end == nullptr) return absl::OkStatus();
   return context_.Check(context_.driver().cuStreamWaitEvent(stream_, ahead.end.get(), 0),
                         "waiting for another stream");
+}
+
+// What was put on the stream before runs on meanwhile, and is told of as it is reached: what is waited for
+// may come only then (a layer's weights, in the place of those that were read).
+absl::Status Submission::WaitHere(const Event& event) {
+  while (!event.done()) {
+    TROUPE_RETURN_IF_ERROR(context_.health());
+    if (alive_) alive_();
+    (void)event.Wait(TellReached() ? kSlice : kTellingSlice);
+  }
+  return event.status();
+}
+
+// Whether there is nothing left to tell.
+bool Submission::TellReached() {
+  while (!milestones_.empty()) {
+    if (context_.driver().cuEventQuery(milestones_.front().reached.get()) != CUDA_SUCCESS) return false;
+    const Milestone milestone = std::move(milestones_.front());
+    milestones_.pop_front();
+    milestone.then();
+  }
+  return true;
 }
 
 absl::Status Submission::Mark(std::function<void()> then) {
@@ -114,7 +141,13 @@ CudaStream::Flying CudaStream::Submit(Operation operation) {
     return operation.submit(submission);
   };
   meter(operation.engine).Began();
-  if (operation.engine == Engine::kCompute) own_.Began();
+  if (operation.engine == Engine::kCompute) {
+    own_.Began();
+    submission.alive_ = [this] {
+      meter(Engine::kCompute).Moved(1);
+      own_.Moved(1);
+    };
+  }
   flying.status = put();
   if (flying.begin != nullptr) {
     const absl::Status recorded = Record(flying.end);

@@ -26,8 +26,8 @@ class Submission {
   Submission(Context& context, CUstream stream) : context_(context), stream_(stream) {}
   [[nodiscard]] Context& context() const { return context_; }
   [[nodiscard]] CUstream stream() const { return stream_; }
-  // What follows on the stream waits for `event`; blocks until that is submitted itself. Its error, if it
-  // failed.
+  // What follows on the stream waits for `event`; blocks until that is submitted itself, or, when it is none
+  // of this device's (a group of weights that the host knows of), until it is done. Its error, if it failed.
   absl::Status Wait(const EventPtr& event);
   // `then` is called when the GPU has come so far: on the stream's thread, must be short.
   absl::Status Mark(std::function<void()> then);
@@ -40,9 +40,13 @@ class Submission {
     EventHandle reached;
     std::function<void()> then;
   };
+  absl::Status WaitHere(const Event& event);
+  bool TellReached();
+
   Context& context_;
   const CUstream stream_;
-  std::vector<Milestone> milestones_;
+  std::deque<Milestone> milestones_;
+  std::function<void()> alive_;  // a watchdog is to see that nothing hangs while the host is waited for
   std::vector<std::shared_ptr<const CudaEvent>> awaited_;
   std::function<absl::Status()> verify_;
 };
@@ -89,7 +93,7 @@ class CudaStream final : public Stream {
     absl::Status status;  // of its submission
     EventHandle begin;
     EventHandle end;  // null: nothing of it got onto the CUDA stream
-    std::vector<Submission::Milestone> milestones;
+    std::deque<Submission::Milestone> milestones;
     std::vector<std::shared_ptr<const CudaEvent>> awaited;  // what it waited for is told first
     std::function<absl::Status()> verify;
   };

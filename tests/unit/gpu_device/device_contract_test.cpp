@@ -296,6 +296,42 @@ TEST_P(DeviceContract, AStepWaitsForItsGate) {
   device_->Free(room);
 }
 
+// What the host tells of: a group of weights that has arrived.
+class HostEvent final : public Event {
+ public:
+  [[nodiscard]] bool done() const override {
+    return told_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  }
+  [[nodiscard]] absl::Status status() const override { return told_.get(); }
+  [[nodiscard]] absl::Status Wait(Duration timeout) const override {
+    if (told_.wait_for(timeout) != std::future_status::ready) return absl::DeadlineExceededError("pending");
+    return told_.get();
+  }
+  void Tell(absl::Status status) { promise_.set_value(std::move(status)); }
+
+ private:
+  std::promise<absl::Status> promise_;
+  std::shared_future<absl::Status> told_ = promise_.get_future().share();
+};
+
+// The host knows only when it was told that the steps before have ended.
+TEST_P(DeviceContract, AStepWaitsForWhatTheHostKnows) {
+  auto stream = device_->MakeStream();
+  for (const absl::Status& told : {absl::OkStatus(), absl::UnavailableError("it does not come")}) {
+    SmallRun run(*device_, PrepareSmall(1));
+    ASSERT_TRUE(stream->CopyIn(run.arguments.weights, run.weights, nullptr)->Wait(kPatience).ok());
+    const auto event = std::make_shared<HostEvent>();
+    run.arguments.gate = [&](std::size_t step) -> EventPtr { return step == 1 ? event : nullptr; };
+    run.arguments.marks = {1};
+    run.arguments.reached = [&](std::size_t) { event->Tell(told); };
+    EXPECT_TRUE(run.Go(*stream).ok());
+    EXPECT_EQ(run.launched.status, told);
+    if (told.ok() && GetParam().computes) {
+      EXPECT_EQ(run.y[0], 1);
+    }
+  }
+}
+
 TEST_P(DeviceContract, LaunchesOfSeveralStreamsAllEnd) {
   std::vector<std::unique_ptr<Stream>> streams;
   std::vector<std::unique_ptr<SmallRun>> runs;
