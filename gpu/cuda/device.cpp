@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.hpp"
 #include "base/status.hpp"
+#include "gpu/cuda/fault.hpp"
 #include "gpu/cuda/link_rate.hpp"
 #include "gpu/cuda/peers.hpp"
 #include "gpu/cuda/plan.hpp"
@@ -63,9 +64,7 @@ class CudaDevice final : public Device {
     TROUPE_ASSIGN_OR_RETURN(const auto ordered, OrderInputs(model, inputs));
     const std::lock_guard lock(preparing_);
     context_->Enter();  // the libraries take the thread's GPU
-    if (tools_.kernels == nullptr) {
-      TROUPE_ASSIGN_OR_RETURN(tools_.kernels, Kernels::Load(*context_));
-    }
+    TROUPE_RETURN_IF_ERROR(LoadKernels());
     return MakePlan(tools_, model, weights, ordered, precision);
   }
   // Without a stream there is nothing to go on with: a GPU that cannot make one is of no use.
@@ -98,6 +97,11 @@ class CudaDevice final : public Device {
   [[nodiscard]] Duration compute_busy() const override { return MeterOf(Engine::kCompute).state().busy_time; }
 
   absl::Status HangCompute() override {
+    if (HangIsIllegalAccess()) {
+      const std::lock_guard lock(preparing_);
+      TROUPE_RETURN_IF_ERROR(LoadKernels());
+      return AccessIllegally(*context_, *tools_.kernels);
+    }
     meters_[static_cast<std::size_t>(Engine::kCompute)].Freeze(true);
     return absl::OkStatus();
   }
@@ -117,6 +121,13 @@ class CudaDevice final : public Device {
       if (host.data() >= begin && host.data() + host.size() <= begin + size) return true;
     }
     return host.empty();
+  }
+
+  // Under preparing_.
+  absl::Status LoadKernels() {
+    if (tools_.kernels != nullptr) return absl::OkStatus();
+    TROUPE_ASSIGN_OR_RETURN(tools_.kernels, Kernels::Load(*context_));
+    return absl::OkStatus();
   }
 
   const std::unique_ptr<Context> context_;

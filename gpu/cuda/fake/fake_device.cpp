@@ -43,7 +43,7 @@ CUresult Alive() {
   State& state = TheState();
   const std::lock_guard lock(state.mutex);
   const std::uint64_t after = state.config.lost_after;
-  return after > 0 && state.copies >= after ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
+  return state.illegal || (after > 0 && state.copies >= after) ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
 }
 
 void CountCopy() {
@@ -65,6 +65,7 @@ void FakeCudaConfigure(const char* text) {
   const std::lock_guard lock(state.mutex);
   state.config = troupe::gpu::cuda::fake::Parse(text);
   state.copies = state.created = 0;
+  state.illegal = false;
 }
 
 CUresult CUDAAPI cuInit(unsigned int) {

@@ -115,6 +115,28 @@ TEST(CudaWorker, APlanIsForOnePrecision) {
   EXPECT_EQ(link.Ask(prepare).code(), CodeOf(absl::StatusCode::kInvalidArgument));
 }
 
+// The orders of a function whose model is on the host; and of one whose weights come layer by layer.
+TEST(CudaWorker, ARunBeginsWhileItsModelComes) {
+  const WorkerMachine machine("");
+  CudaHarness harness;
+  Link link = harness.StartAndAdopt();
+  const auto copy = PlaceSmall(*harness.host, "m", 1, 8 << 20);
+  ASSERT_EQ(link.Ask(PrepareOf(copy, 2)).code(), 0);
+  for (int round = 0; round < 6; ++round) {
+    const bool by_layer = round % 2 == 1;
+    const std::uint64_t swap = by_layer ? 0 : link.Send(SwapInOf(copy));
+    proto::WorkerOrder run = RunOf("m", 2);
+    *run.mutable_run()->mutable_model() = copy;
+    run.mutable_run()->set_by_layer(by_layer);
+    const auto ran = link.Ask(run);
+    ASSERT_EQ(ran.code(), 0) << ran.message();
+    EXPECT_THAT(Floats(ran.run().outputs(0).data().inlined()), ElementsAre(1, 3, 5, 0, 5, 7, 9, 0));
+    if (by_layer) continue;
+    EXPECT_EQ(link.heard->Await(swap).code(), 0);
+    EXPECT_EQ(link.Ask(EvictOf("m")).code(), 0);
+  }
+}
+
 TEST(CudaWorker, WeightsMappedToOneAddressAreReadThere) {
   const WorkerMachine machine("");
   CudaHarness harness;
@@ -198,6 +220,26 @@ TEST(CudaWorker, ALostGpuEndsIt) {
   ASSERT_TRUE(death.end.has_value());
   EXPECT_EQ(death.end->code, kExitDeviceLost) << death.ToString();
   EXPECT_THAT(death.last_words, HasSubstr("device lost: "));
+}
+
+// A hang that is asked for can be an illegal access instead.
+TEST(CudaWorker, AnIllegalAccessEndsItAndTheNextOneServes) {
+  const WorkerMachine machine("");
+  setenv("TROUPE_CUDA_HANG", "illegal-access", 1);
+  {
+    CudaHarness harness;
+    harness.command.allow_faults = true;
+    Link link = harness.StartAndAdopt();
+    link.Send(FaultOf(proto::FaultOrder::HANG));
+    const WorkerDeath death = link.heard->AwaitDeath();
+    ASSERT_TRUE(death.end.has_value());
+    EXPECT_EQ(death.end->code, kExitDeviceLost) << death.ToString();
+    EXPECT_THAT(death.last_words, HasSubstr("CUDA_ERROR_ILLEGAL_ADDRESS"));
+  }
+  CudaHarness harness;
+  Link link = harness.StartAndAdopt();
+  EXPECT_EQ(link.Ask(SwapInOf(PlaceSmall(*harness.host, "m"))).code(), 0);
+  unsetenv("TROUPE_CUDA_HANG");
 }
 
 }  // namespace
