@@ -17,6 +17,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def commit():
+    carried = ROOT / "COMMIT"  # of a bundle (tests/gpu/bundle.sh), which has no history
+    if carried.exists():
+        return carried.read_text().strip()
     result = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
     return result.stdout.strip() or "unknown"
 
@@ -35,6 +38,7 @@ class Report:
         """`note`: what a reader of every figure must know."""
         self.path = pathlib.Path(directory or ROOT / "build" / "bench") / f"{area}.json"
         self.figures, self.ratios, self.note = [], [], note
+        self.facts = {}  # what else belongs into the file
 
     def add(self, name, values, unit, baseline=None, baseline_values=None):
         """One figure: the median of `values`, one per round, beside that of its baseline."""
@@ -63,7 +67,7 @@ class Report:
 
     def write(self):
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        result = {"commit": commit(), "machine": machine(), "figures": self.figures}
+        result = {"commit": commit(), "machine": machine(), **self.facts, "figures": self.figures}
         if self.note:
             result["note"] = self.note
             print(f"({self.note})")

@@ -6,40 +6,24 @@
 // "name value [baseline]" lines: see bench/swap.py for what they mean.
 #include <algorithm>
 
+#include "bench/hosted_model.hpp"
 #include "bench/model_files.hpp"
 #include "bench/worker_rig.hpp"
 #include "gpu/engine/plan.hpp"
 #include "gpu/import/import_model.hpp"
 #include "gpu/swap/swap_policy.hpp"
-#include "proto/element_size.hpp"
 
 namespace troupe::gpu::bench {
 namespace {
 
-// The model under test, in the host region; another of the same weights that nobody runs, to copy beside it;
-// the order of its run.
-struct Subject {
-  Subject(Site& site, PackedModel packed, std::vector<proto::TensorSpec> specs) : inputs(std::move(specs)) {
-    weights = packed.weights.size();
-    copy = site.PlaceModel("subject", packed.model, site.Place(packed.weights));
-    beside = site.PlaceModel("beside", NoOpModel(weights), copy.weights());
-    run.mutable_run()->set_digest("subject");
+// The model under test, and another of the same weights that nobody runs, to copy beside it.
+struct Subject : HostedModel {
+  Subject(Site& site, const PackedModel& packed, const std::vector<proto::TensorSpec>& inputs)
+      : HostedModel(site, "subject", packed.model, site.Place(packed.weights), inputs),
+        beside(site.PlaceModel("beside", NoOpModel(weights), copy.weights())) {
     run.mutable_run()->set_trace(true);
-    for (const proto::TensorSpec& spec : inputs) {
-      proto::Tensor& tensor = *run.mutable_run()->add_inputs();
-      *tensor.mutable_spec() = spec;
-      std::size_t bytes = ElementSize(spec.type());
-      for (const auto size : spec.shape()) bytes *= static_cast<std::size_t>(size);
-      auto room = Value(site.channel().Reserve(Bytes(bytes)), "input");
-      std::memset(room.bytes().data(), 0, bytes);
-      *tensor.mutable_data() = room.Commit();
-    }
   }
-  std::size_t weights = 0;
-  std::vector<proto::TensorSpec> inputs;
-  proto::HostCopy copy;
   proto::HostCopy beside;
-  proto::WorkerOrder run;
 };
 
 // When each step was reached, the end included, from its first one on; milliseconds.
@@ -208,7 +192,7 @@ int Main(const std::string& path, int rounds, const std::vector<double>& speeds)
     device += plan->activation_bytes() * 2 + Bytes(packed.weights.size()) * 2;
   }
   Site site(Bytes(packed.weights.size()) + MiB(64), AlignUp(device, MiB(1)));
-  Subject subject(site, std::move(packed), inputs);
+  Subject subject(site, packed, inputs);
   for (const double link : speeds) Measure(site, subject, ends, link, rounds);
   return 0;
 }

@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.hpp"
+#include "bench/lines.hpp"
 #include "gpu/worker/worker_client.hpp"
 #include "gpu/worker/worker_process.hpp"
 #include "proto/model.pb.h"
@@ -35,8 +36,8 @@ T Value(absl::StatusOr<T> value, const char* what) {
   return *std::move(value);
 }
 
-// What every worker of a bench uses: the host region, the virtual GPU's memory and a directory for sockets.
-// Workers that are measured in turn, never at once, may use one memory.
+// What every worker of a bench uses: the host region, the virtual GPU's memory (none: their device has its
+// own) and a directory for sockets. Workers that are measured in turn, never at once, may use one memory.
 class Site {
  public:
   Site(Bytes host, Bytes device) {
@@ -46,10 +47,11 @@ class Site {
     transport::HostRegion::Options options;
     options.size = host;
     host_ = Value(transport::HostRegion::Create("bench", options), "host region");
-    for (transport::MemoryFile* memory : {&memory_, &other_memory_}) {
-      *memory = Value(CreateVirtualMemory(0, device), "device memory");
+    if (device > Bytes(0)) {
+      for (transport::MemoryFile* memory : {&memory_, &other_memory_})
+        *memory = Value(CreateVirtualMemory(0, device), "device memory");
+      TouchMemory(memory_);
     }
-    TouchMemory(memory_);
     transport::LocalChannel::Options channel;
     channel.socket = directory_ + "/inputs";
     channel.capacity = MiB(64);
@@ -92,7 +94,9 @@ class Site {
 // One worker process, adopted. Killed at the end.
 class Rig {
  public:
-  Rig(Site& site, WorkerCommand command, transport::LinkBuckets& links, transport::MemoryFile& memory) {
+  Rig(Site& site, WorkerCommand command, transport::LinkBuckets& links, transport::MemoryFile& memory)
+      : Rig(site, std::move(command), AdoptionGifts{site.host().fd(), memory.fd(), links.fd()}) {}
+  Rig(Site& site, WorkerCommand command, const AdoptionGifts& gifts) {
     static int rigs = 0;
     const auto here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
     command.program = (here / "troupe-gpu-worker").string();
@@ -103,12 +107,14 @@ class Rig {
     hello.set_gpu(command.gpu);
     hello.set_daemon_epoch(1);
     hello.set_run_directory(site.directory());
-    connection_ =
-        Value(WorkerConnection::Adopt(command.socket, hello, {site.host().fd(), memory.fd(), links.fd()},
-                                      std::move(process), kPatience),
-              "adoption");
+    connection_ = Value(WorkerConnection::Adopt(command.socket, hello, gifts, std::move(process), kPatience),
+                        "adoption");
   }
-  ~Rig() { (void)connection_->Kill(); }
+  // What it had of a GPU is free again when it is gone.
+  ~Rig() {
+    (void)connection_->Kill();
+    (void)connection_->process().Wait(kPatience);
+  }
 
   std::uint64_t Send(proto::WorkerOrder order) {
     order.set_sequence(++sequence_);
@@ -117,13 +123,35 @@ class Rig {
   }
   proto::WorkerOutcome Await(std::uint64_t sequence) {
     while (!outcomes_.contains(sequence)) {
-      proto::WorkerOutcome outcome;
-      while (!Value(connection_->Receive(outcome), "outcome")) {
-        TROUPE_CHECK(connection_->reader().Wait(kPatience), "no outcome");
-      }
+      proto::WorkerOutcome outcome = Receive();
       outcomes_[outcome.sequence()] = std::move(outcome);
     }
-    proto::WorkerOutcome outcome = std::move(outcomes_.extract(sequence).mapped());
+    return Good(std::move(outcomes_.extract(sequence).mapped()));
+  }
+  // Of whichever order ends next.
+  proto::WorkerOutcome AwaitAny() {
+    TROUPE_CHECK(outcomes_.empty(), "an outcome came that nobody awaited");
+    return Good(Receive());
+  }
+  proto::WorkerOutcome Ask(proto::WorkerOrder order) { return Await(Send(std::move(order))); }
+  void Evict(const std::string& digest) {
+    proto::WorkerOrder order;
+    order.mutable_evict()->set_digest(digest);
+    (void)Ask(std::move(order));
+  }
+  [[nodiscard]] const proto::WorkerDescription& description() const { return connection_->description(); }
+  [[nodiscard]] WorkerConnection& connection() { return *connection_; }
+
+ private:
+  proto::WorkerOutcome Receive() {
+    proto::WorkerOutcome outcome;
+    while (!Value(connection_->Receive(outcome), "outcome")) {
+      TROUPE_CHECK(connection_->reader().Wait(kPatience), "no outcome");
+    }
+    return outcome;
+  }
+  // Its outputs are given back at once.
+  proto::WorkerOutcome Good(proto::WorkerOutcome outcome) {
     if (outcome.code() != 0) std::fprintf(stderr, "an order failed: %s\n", outcome.message().c_str());
     TROUPE_CHECK(outcome.code() == 0, "an order failed");
     proto::WorkerOrder release;
@@ -133,15 +161,7 @@ class Rig {
     if (release.has_release()) (void)Send(std::move(release));
     return outcome;
   }
-  proto::WorkerOutcome Ask(proto::WorkerOrder order) { return Await(Send(std::move(order))); }
-  void Evict(const std::string& digest) {
-    proto::WorkerOrder order;
-    order.mutable_evict()->set_digest(digest);
-    (void)Ask(std::move(order));
-  }
-  [[nodiscard]] const proto::WorkerDescription& description() const { return connection_->description(); }
 
- private:
   std::unique_ptr<WorkerConnection> connection_;
   std::map<std::uint64_t, proto::WorkerOutcome> outcomes_;
   std::uint64_t sequence_ = 0;
@@ -198,16 +218,6 @@ inline proto::Model NoOpModel(std::size_t weights) {
   step->add_outputs("y");
   model.set_weights_bytes(weights);
   return model;
-}
-
-// One measured value, for the script that makes a report of it: "name value [baseline]".
-inline void Say(const std::string& name, double value) {
-  std::printf("%s %.6f\n", name.c_str(), value);
-  std::fflush(stdout);
-}
-inline void Say(const std::string& name, double value, double baseline) {
-  std::printf("%s %.6f %.6f\n", name.c_str(), value, baseline);
-  std::fflush(stdout);
 }
 
 }  // namespace troupe::gpu::bench

@@ -3,8 +3,8 @@
 
 usage: make_models.py --output DIR [--seed N] [--variants K] [--batch B] [--size PIXELS] MODEL...
 
-MODEL is one of resnet8, resnet18, resnet50, resnet152, bert-base, bert-tiny, detector, mlp, noop. `--variants K` writes K files
-per model, with seeds N to N+K-1: networks of one shape whose digests differ. The batch is dynamic unless `--batch` fixes it.
+MODEL is one of resnet8, resnet18, resnet50, resnet152, bert-base, bert-large, bert-tiny, vit-large, vit-tiny, detector, mlp,
+noop. `--variants K` writes K files per model, with seeds N to N+K-1: networks of one shape whose digests differ. The batch is dynamic unless `--batch` fixes it.
 Weights are scaled (He) so that activations stay finite. Needs Debian's python3-onnx and python3-numpy.
 """
 import argparse
@@ -52,11 +52,11 @@ class Net:
     def output(self, name, dtype, shape):
         self.outputs.append(helper.make_tensor_value_info(name, dtype, shape))
 
-    def conv(self, x, c_in, c_out, kernel, stride=1, bias=False):
+    def conv(self, x, c_in, c_out, kernel, stride=1, bias=False, pad=None):
         weights = [self.he(c_out, c_in, kernel, kernel, fan_in=c_in * kernel * kernel)]
         if bias:
             weights.append(self.constant(self.random.normal(0, 0.05, c_out)))
-        pad = kernel // 2
+        pad = kernel // 2 if pad is None else pad
         return self.op("Conv", x, *weights, kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[pad] * 4)
 
     def batch_norm(self, x, channels, gain=1.0):
@@ -121,7 +121,7 @@ def attention(net, x, mask, hidden, heads):
     key = split(net.linear(x, hidden, hidden), [0, 2, 3, 1])
     value = split(net.linear(x, hidden, hidden), [0, 2, 1, 3])
     scores = net.op("Div", net.op("MatMul", query, key), net.constant(math.sqrt(width)))
-    weights = net.op("Softmax", net.op("Add", scores, mask), axis=-1)
+    weights = net.op("Softmax", scores if mask is None else net.op("Add", scores, mask), axis=-1)
     merged = net.op("Transpose", net.op("MatMul", weights, value), perm=[0, 2, 1, 3])
     return net.linear(net.op("Reshape", merged, net.ints(0, 0, hidden)), hidden, hidden)
 
@@ -148,6 +148,21 @@ def bert(net, layers, hidden, heads, vocabulary, sequence):
     first = net.op("Gather", x, net.constant(0, np.int64), axis=1)
     net.op("Tanh", net.linear(first, hidden, hidden), name="pooled")
     net.output("pooled", FLOAT, [net.batch, hidden])
+
+
+def vit(net, layers, hidden, heads, size, patch=16):
+    """A vision transformer whose patches are averaged at its end, instead of a token of their class."""
+    patches = (size // patch) ** 2
+    x = net.conv(net.input("image", FLOAT, 3, size, size), 3, hidden, patch, patch, bias=True, pad=0)
+    x = net.op("Transpose", net.op("Reshape", x, net.ints(0, hidden, patches)), perm=[0, 2, 1])
+    x = net.op("Add", x, net.constant(net.random.normal(0, 0.1, (1, patches, hidden))))
+    for _ in range(layers):
+        x = net.op("Add", attention(net, net.layer_norm(x, hidden), None, hidden, heads), x)
+        inner = gelu(net, net.linear(net.layer_norm(x, hidden), hidden, hidden * 4))
+        x = net.op("Add", net.linear(inner, hidden * 4, hidden), x)
+    x = net.op("ReduceMean", net.layer_norm(x, hidden), axes=[1], keepdims=0)
+    net.op("Identity", net.linear(x, hidden, 1000), name="logits")
+    net.output("logits", FLOAT, [net.batch, 1000])
 
 
 def detector(net, size):
@@ -205,7 +220,10 @@ MODELS = {
     "resnet50": lambda net, size: resnet(net, (3, 4, 6, 3), True, size or 224),
     "resnet152": lambda net, size: resnet(net, (3, 8, 36, 3), True, size or 224),
     "bert-base": lambda net, size: bert(net, 12, 768, 12, 30522, size or 128),
+    "bert-large": lambda net, size: bert(net, 24, 1024, 16, 30522, size or 128),
     "bert-tiny": lambda net, size: bert(net, 2, 64, 2, 1000, size or 16),
+    "vit-large": lambda net, size: vit(net, 24, 1024, 16, size or 224),
+    "vit-tiny": lambda net, size: vit(net, 2, 64, 2, size or 32),
     "detector": lambda net, size: detector(net, size or 128),
     "mlp": lambda net, size: mlp(net),
     "noop": lambda net, size: noop(net),

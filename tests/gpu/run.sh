@@ -1,17 +1,20 @@
 #!/bin/bash
-# Everything that needs a real GPU, on a machine that has one. Nothing is fetched and nothing is built: it takes what was
-# built before (make build where a CUDA toolkit is), on this machine or brought along with its build folder.
-#   tests/gpu/run.sh [--dry-run] [--device cuda:N] [--build DIR] [--out DIR]
+# Everything that needs a real GPU, on a machine that has one, in at most 8 minutes. Nothing is fetched and nothing is built: it
+# takes what was built before (make build where a CUDA toolkit is), on this machine or brought along (tests/gpu/bundle.sh).
+#   tests/gpu/run.sh [--dry-run] [--small] [--device cuda:N] [--build DIR] [--out DIR]
 #     --dry-run   checks every prerequisite and says what would be run
+#     --small     small networks and short loops: shows that it runs; its figures are of nothing
 #     --out       where results go (default: bench/results)
 # 1. the device contract, which the virtual GPU passes too   2. ONNX's cases and networks on the GPU's kernels (rtol 1e-3)
-# 3. measurements: a table, and OUT/<GPU>-<date>.json          Exit code: 0 all passed, 1 something failed, 3 a prerequisite is missing
+# 3. measurements (bench/gpu.py): a table, and OUT/<GPU>-<date>.json; bench/gpu_page.py makes docs/gpu-results.md of it
+# Exit code: 0 all passed, 1 something failed, 3 a prerequisite is missing
 set -uo pipefail
 cd "$(dirname "$0")/../.."
-device=cuda:0 build=build/release out=bench/results dry=
+device=cuda:0 build=build/release out=bench/results dry= small=
 while (($#)); do
   case $1 in
     --dry-run) dry=1 ;;
+    --small) small=1 ;;
     --device) device=$2; shift ;;
     --build) build=$2; shift ;;
     --out) out=$2; shift ;;
@@ -20,6 +23,10 @@ while (($#)); do
   shift
 done
 build=$(realpath -m "$build")
+# A bundle (tests/gpu/bundle.sh) brings these.
+[[ -d $build/lib ]] && export LD_LIBRARY_PATH=$build/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+[[ -d onnx-cases ]] && export TROUPE_ONNX_TESTDATA=$PWD/onnx-cases
+[[ -d shared/models ]] && export TROUPE_SHARED_DIR=$PWD/shared
 missing=0
 
 report() { printf '%-10s %s\n' "$1" "$2"; }
@@ -31,7 +38,7 @@ folder_of() {
   known=$(ldconfig -p 2>/dev/null | awk -v name="$1" '$1 == name {print $NF; exit}')
   if [[ -n $known ]]; then dirname "$known"; return 0; fi
   local folder
-  for folder in ${LD_LIBRARY_PATH:+${LD_LIBRARY_PATH//:/ }} ${CUDA_HOME:+"$CUDA_HOME/lib64" "$CUDA_HOME/lib"} /usr/local/cuda/lib64 \
+  for folder in ${LD_LIBRARY_PATH:+${LD_LIBRARY_PATH//:/ }} ${CUDA_HOME:+"$CUDA_HOME/lib64" "$CUDA_HOME/lib"} /usr/local/cuda/lib64 /usr/local/nvidia/lib64 \
       "$build/lib" $(python3 -c 'import site, sys; print(*site.getsitepackages(), site.getusersitepackages())' 2>/dev/null |
         tr ' ' '\n' | xargs -I{} sh -c 'ls -d {}/nvidia/*/lib {}/torch/lib 2>/dev/null'); do
     if [[ -e $folder/$1 ]]; then echo "$folder"; return 0; fi
@@ -39,9 +46,15 @@ folder_of() {
   return 1
 }
 
+# Programs that are run from here on find it there.
+found_in() {
+  report found "$2"
+  case :${LD_LIBRARY_PATH:-}: in *:"$1":*) ;; *) export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$1 ;; esac
+}
+
 check_machine() {
   [[ $(uname -s) == Linux ]] && report found "Linux $(uname -r)" || lack "Linux"
-  if folder=$(folder_of libcuda.so.1); then report found "the driver: $folder/libcuda.so.1"; else lack "the driver: libcuda.so.1 (install NVIDIA's driver)"; fi
+  if folder=$(folder_of libcuda.so.1); then found_in "$folder" "the driver: $folder/libcuda.so.1"; else lack "the driver: libcuda.so.1 (install NVIDIA's driver)"; fi
   if command -v nvidia-smi > /dev/null && gpu=$(nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader -i "${device#cuda:}" 2>/dev/null); then
     report found "$device: $gpu"
   else
@@ -49,8 +62,7 @@ check_machine() {
   fi
   for library in libcublas.so.13 libcudnn.so.9; do
     if folder=$(folder_of $library); then
-      report found "$folder/$library"
-      case :${LD_LIBRARY_PATH:-}: in *:"$folder":*) ;; *) export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$folder ;; esac
+      found_in "$folder" "$folder/$library"
     else
       lack "$library (looked in the system, CUDA_HOME, /usr/local/cuda, PyTorch, $build/lib)"
     fi
@@ -58,7 +70,8 @@ check_machine() {
 }
 
 check_build() {
-  for file in bin/libtroupe_gpu_cuda.so bin/troupe-gpu-worker bin/cuda_bench tests/gpu_cuda_test tests/gpu_cuda_conformance_test; do
+  for file in bin/libtroupe_gpu_cuda.so bin/troupe-gpu-worker bin/trouped bin/troupe-import bin/cuda_bench bin/device_bench \
+      bin/http_load tests/gpu_cuda_test tests/gpu_cuda_conformance_test; do
     if [[ -x $build/$file ]]; then report found "$build/$file"; else lack "$build/$file (make build, where a CUDA toolkit is)"; fi
   done
   if [[ -d ${TROUPE_ONNX_TESTDATA:-/usr/share/libonnx-testdata/data} ]]; then
@@ -66,6 +79,11 @@ check_build() {
   else
     lack "ONNX's cases (libonnx-testdata, or TROUPE_ONNX_TESTDATA)"
   fi
+  python=
+  for candidate in python3 /usr/bin/python3; do
+    if "$candidate" -c 'import numpy, onnx' 2>/dev/null; then python=$candidate; break; fi
+  done
+  if [[ -n $python ]]; then report found "$python with numpy and onnx"; else lack "a python3 with numpy and onnx, which makes the networks"; fi
 }
 
 # A step: its name, and the command with at most this many seconds.
@@ -85,15 +103,14 @@ if ((missing > 0)); then
   [[ -n $dry ]] || exit 3
 fi
 export TROUPE_BUILD_DIR=$build TROUPE_CUDA_DRIVER=libcuda.so.1
-name=$(nvidia-smi --query-gpu=name --format=csv,noheader -i "${device#cuda:}" 2>/dev/null | tr -cs '[:alnum:]' '-' | sed 's/-*$//')
-result=$out/${name:-gpu}-$(date +%Y-%m-%d).json
 [[ -n $dry ]] || mkdir -p "$out"
-step "device contract" 120 "$build/tests/gpu_cuda_test"
-step "conformance and networks" 180 "$build/tests/gpu_cuda_conformance_test"
-step "measurements" 120 "$build/bin/cuda_bench" "$device" "$result"
+conformance=() measured=()
+[[ -n $small ]] && conformance=(--gtest_filter='*EachDeclaredCase*') measured=(--small)
+step "device contract" 60 "$build/tests/gpu_cuda_test"
+step "conformance and networks" 100 "$build/tests/gpu_cuda_conformance_test" "${conformance[@]}"
+step "measurements" 310 "${python:-python3}" bench/gpu.py --device "$device" --build "$build" --out "$out" "${measured[@]}"
 if [[ -n $dry ]]; then
-  report "not yet" "swap and run of networks, spatial shares, memory per function in one runtime, requests/s of daemons, recovery"
   ((missing == 0)) && exit 0 || exit 3
 fi
 if ((${#failed[@]} > 0)); then printf 'failed: %s\n' "${failed[@]}"; exit 1; fi
-echo "all passed; figures in $result: put them into docs/gpu-results.md"
+echo "all passed; figures are in $out: bench/gpu_page.py puts them into docs/gpu-results.md"

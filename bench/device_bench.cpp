@@ -1,0 +1,30 @@
+// What a device does, seen from the end of a worker's ring where its daemon sits: swaps, shares, memory,
+// faults. The same for a real GPU (cuda:0) and a virtual one. Run by bench/gpu.py, which says what the lines
+// that it prints mean.
+#include <CLI/CLI.hpp>
+
+#include "bench/device_bed.hpp"
+
+int main(int argc, char** argv) {
+  using namespace troupe;
+  using namespace troupe::gpu::bench;
+  CLI::App app("Measures one device through its worker.", "device_bench");
+  BedOptions options;
+  std::uint64_t spare = 768;
+  app.add_option("--device", options.device, "cuda:N or virtual:N")->required();
+  app.add_option("--rounds", options.rounds, "of everything that is compared")->capture_default_str();
+  app.add_option("--window", options.window, "seconds of a closed loop")->capture_default_str();
+  app.add_option("--link", options.link, "GB/s of a virtual device's link")->capture_default_str();
+  app.add_option("--together", options.together, "functions at a time")->capture_default_str();
+  app.add_option("--spare", spare, "MiB of device memory beyond weights")->capture_default_str();
+  app.add_option("networks", options.networks, "ONNX files; the first is the one of shares and memory")
+      ->required();
+  CLI11_PARSE(app, argc, argv);
+  options.spare = MiB(spare);
+  Bed bed(options);
+  MeasureSwaps(bed);
+  MeasureMemory(bed);
+  MeasureShares(bed);
+  MeasureFault(bed);
+  return 0;
+}

@@ -1,0 +1,114 @@
+// Networks that are resident, and that come over the link: native, the ladder of swap policies, link use, the
+// start of a function.
+#include <algorithm>
+
+#include "bench/device_bed.hpp"
+#include "gpu/swap/swap_policy.hpp"
+
+namespace troupe::gpu::bench {
+namespace {
+
+// One step of the ladder: a worker of its own, which holds one network at a time.
+struct Step {
+  std::string name;
+  std::unique_ptr<Rig> rig;
+};
+
+double Since(const proto::WorkerOutcome& swapped, std::int64_t at) {
+  return static_cast<double>(at - swapped.begin_ns()) * 1e-6;
+}
+
+// Both orders given at once, as for a function whose model is on the host; all from the orders on, in ms.
+struct Swapped {
+  double total = 0;  // outputs there
+  double start = 0;  // first step running
+  double first = 0;  // what the first step reads is there
+};
+
+Swapped SwapAndRun(Rig& rig, const Network& network) {
+  const HostedModel& model = network.model;
+  const std::uint64_t swap = rig.Send(SwapInOf(model.copy));
+  const proto::WorkerOutcome ran = rig.Await(rig.Send(model.run));
+  const proto::WorkerOutcome swapped = rig.Await(swap);
+  rig.Evict(model.digest);
+  const auto& groups = swapped.swap_in().group_ns();
+  const std::uint64_t size = swapped.swap_in().group_bytes();
+  const int needed =
+      size == 0 || network.first_weights == 0 ? 0 : static_cast<int>((network.first_weights - 1) / size);
+  Swapped result;
+  result.total = Since(swapped, ran.end_ns());
+  result.start = Since(swapped, ran.run().first_step_ns());
+  result.first = Since(swapped, groups[std::min(needed, groups.size() - 1)]);
+  return result;
+}
+
+struct Native {
+  double run = 0;      // order to outcome
+  double compute = 0;  // of it, on the device
+};
+
+Native Resident(Rig& rig, const HostedModel& model) {
+  (void)rig.Ask(SwapInOf(model.copy));
+  (void)rig.Ask(model.run);  // first touch
+  const proto::WorkerOutcome ran = rig.Ask(model.run);
+  rig.Evict(model.digest);
+  return {Took(ran), static_cast<double>(ran.run().compute_ns()) * 1e-6};
+}
+
+// Nothing runs: how fast the weights come.
+double LinkUse(Rig& rig, const HostedModel& model) {
+  const proto::WorkerOutcome swapped = rig.Ask(SwapInOf(model.copy));
+  rig.Evict(model.digest);
+  return static_cast<double>(model.weights) * 1e-6 /
+         Since(swapped, *std::ranges::max_element(swapped.swap_in().group_ns()));
+}
+
+std::vector<Step> StartLadder(Bed& bed) {
+  std::vector<Step> ladder;
+  const auto add = [&](const std::string& name, const std::string& swap, const char* addresses) {
+    WorkerCommand command;
+    command.swap = swap;
+    command.addresses = addresses;
+    ladder.push_back({name, bed.Start(command, bed.largest() + bed.options().spare)});
+  };
+  for (const auto& policy : SwapPolicies())
+    add(std::string(policy.name), std::string(policy.name), "adjacent");
+  add("mapped", std::string(kDefaultSwap), "mapped");
+  return ladder;
+}
+
+void MeasureNetwork(Bed& bed, std::vector<Step>& ladder, Network& network) {
+  const HostedModel& model = network.model;
+  for (Step& step : ladder) {
+    const proto::WorkerOutcome prepared = step.rig->Ask(model.prepare);
+    network.activations = Bytes(prepared.prepared().activation_bytes());
+    (void)SwapAndRun(*step.rig, network);  // libraries choose and load their kernels
+  }
+  Rig& grouped = *std::ranges::find(ladder, std::string(kDefaultSwap), &Step::name)->rig;
+  const double link = grouped.description().link_bytes_per_second() * 1e-9;  // GB/s of a plain pinned copy
+  const double link_ms = static_cast<double>(model.weights) * 1e-6 / link;
+  const std::string at = absl::StrCat("/", network.name);
+  Say(absl::StrCat("weights_mb", at), static_cast<double>(model.weights) * 1e-6);
+  for (int round = 0; round < bed.options().rounds; ++round) {
+    const Native native = Resident(grouped, model);
+    Say(absl::StrCat("native_ms", at), native.run);
+    Say(absl::StrCat("compute_ms", at), native.compute);
+    Say(absl::StrCat("link_use", at), LinkUse(grouped, model), link);
+    for (Step& step : ladder) {
+      const Swapped swapped = SwapAndRun(*step.rig, network);
+      Say(absl::StrCat("swap_run_ms", at, "/", step.name), swapped.total, native.run);
+      if (step.name != kDefaultSwap) continue;
+      Say(absl::StrCat("swap_run_over_max", at), swapped.total, std::max(link_ms, native.compute));
+      Say(absl::StrCat("function_start_ms", at), swapped.start, swapped.first + 2);
+    }
+  }
+}
+
+}  // namespace
+
+void MeasureSwaps(Bed& bed) {
+  std::vector<Step> ladder = StartLadder(bed);
+  for (Network& network : bed.networks()) MeasureNetwork(bed, ladder, network);
+}
+
+}  // namespace troupe::gpu::bench

@@ -1,0 +1,232 @@
+#!/usr/bin/python3
+"""One GPU measured whole: its memory and link, swaps, shares, memory per function, faults, and daemons on it.
+
+usage: gpu.py [--device cuda:0|virtual:0] [--build DIR] [--out DIR] [--models DIR] [--small] [--limit SECONDS]
+              [--only raw,worker,system]
+
+Run by tests/gpu/run.sh; writes OUT/<GPU>-<date>.json and a table, and says of each goal whether it was reached. A virtual
+device shows that this works and nothing else. --small: networks of a few MB and a second or two, for the same reason. What
+fails or is not done within --limit is named, what was measured before is kept; then the exit code is 1.
+
+  plain_pinned_copy, copy_in/..., copy_out/...   GB/s by size and method; baseline: the plain pinned copy (cuda devices only)
+  map_and_set_access_us, unmap_call_us           of so many units (cuda devices only)
+  native_ms/NETWORK                              a resident network, batch 1: order to outcome; compute_ms: of it on the device
+  swap_run_ms/NETWORK/STEP                       orders to outputs when the model is on the host: pageable, whole, per-tensor,
+                                                 grouped, and mapped (grouped, to one address); baseline: native
+  swap_run_over_max/NETWORK                      grouped; baseline: the larger of weights over the plain link, and compute
+  function_start_ms/NETWORK                      orders to first step running; baseline: what that step reads is there, + 2 ms
+  link_use/NETWORK                               GB/s of a swap alone; baseline: the plain pinned copy
+  extra_function_beyond_weights_bytes            device memory of each further function in one worker
+  device_memory_per_function_mb/...              by the driver's count: as many in one worker, and a process each
+  share_latency_ms/NETWORK/sms=N                 one function on so many SMs; baseline: on all
+  neighbour_p98_ms/NETWORK/...                   of one of two functions side by side, each with 48 % of the SMs or racing;
+                                                 baseline: the same alone, with as many SMs
+  throughput/NETWORK/.../instances=N             runs a second of all; baseline: one instance racing. share=12: as FaST-GShare
+  sm_busy, sm_occupancy, compute_busy            percent meanwhile: by the GPU's counters; by the worker's clock
+  worker_killed_to_answer_ms                     a killed worker's successor has started, prepared, swapped in and run
+  illegal_access_to_exit_ms, ..._to_answer_ms    the same after an illegal access of the GPU (cuda devices only)
+  requests_per_second/..., request_p98_ms/...    over HTTP, 32 connections, one daemon of every role
+  killed_worker_...                              a SIGKILL of its worker under load
+"""
+import argparse
+import datetime
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+from gpu_meter import SM_BUSY, SM_OCCUPANCY, GpuMeter
+from report import ROOT, Report
+
+NETWORKS = ["resnet50", "resnet152", "bert-base", "bert-large", "vit-large"]
+SMALL = ["vit-tiny", "bert-tiny"]
+UNITS = {"weights_mb": "MB", "copy_in": "GB/s", "copy_out": "GB/s", "plain_pinned_copy": "GB/s", "link_use": "GB/s",
+         "open_device_s": "s", "map_and_set_access_us": "us", "unmap_call_us": "us", "throughput": "1/s",
+         "extra_function_beyond_weights_bytes": "B", "memory_functions": "", "compute_busy": "%"}
+BASELINES = {"copy_in": "plain pinned", "copy_out": "plain pinned", "link_use": "plain pinned", "swap_run_ms": "native",
+             "swap_run_over_max": "max(link, run)", "function_start_ms": "its groups + 2 ms", "share_latency_ms": "all SMs",
+             "neighbour_p98_ms": "alone", "throughput": "one racing"}
+
+
+def make_networks(arguments, directory):
+    """{name: file}, in the order in which they are measured; `noop` for the daemons."""
+    names = SMALL if arguments.small else NETWORKS
+    maker = [sys.executable, str(ROOT / "examples" / "make_models.py"), "--output", str(directory), "--batch", "1"]
+    for name in [*names, "noop"]:
+        if not (directory / f"{name}.onnx").exists():
+            subprocess.run([*maker, name], check=True, stdout=subprocess.DEVNULL)
+    return {name: directory / f"{name}.onnx" for name in [*names, "noop"]}
+
+
+class Failed(Exception):
+    """A part that gave no figures, or not all of its own."""
+
+
+class Lines:
+    """Reads "name value [baseline]" from a program, and measures from outside when it asks for that."""
+
+    def __init__(self, meter, deadline):
+        self.meter, self.deadline = meter, deadline
+        self.rows, self.notes, self.memory, self.begun = {}, [], {}, None
+
+    def run(self, command):
+        print("#", " ".join(map(str, command)), file=sys.stderr)
+        environment = dict(os.environ, OMP_WAIT_POLICY="passive")
+        with subprocess.Popen([str(word) for word in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                              env=environment) as process:
+            limit = threading.Timer(max(0, self.deadline - time.monotonic()), process.kill)
+            limit.start()
+            for line in process.stdout:
+                word, _, rest = line.rstrip("\n").partition(" ")
+                if word == "sample":
+                    self._sample(rest)
+                    process.stdin.write("\n")
+                    process.stdin.flush()
+                elif word == "note":
+                    self.notes += [] if rest in self.notes else [rest]
+                else:
+                    self.rows.setdefault(word, []).append([float(number) for number in rest.split()])
+            limit.cancel()
+        if process.returncode != 0:
+            late = ", out of time" if time.monotonic() >= self.deadline else ""
+            raise Failed(f"{pathlib.Path(command[0]).name} ended with {process.returncode}{late}")
+
+    def _sample(self, name):
+        kind, _, what = name.partition("/")
+        if kind == "memory":
+            self.memory[what] = self.meter.used_memory()
+        elif kind == "begin":
+            self.begun = self.meter.sample()
+        else:
+            found = self.meter.over(self.begun, self.meter.sample())
+            for metric, label in ((SM_BUSY, "sm_busy"), (SM_OCCUPANCY, "sm_occupancy")):
+                if metric in found:
+                    self.rows.setdefault(f"{label}/{what}", []).append([found[metric]])
+
+    def memory_per_function(self):
+        """Adds what the driver counted, where it did."""
+        functions = self.rows.get("memory_functions")
+        before = self.memory.get("before")
+        if functions and before is not None:
+            for what in ("one_runtime", "process_each"):
+                if self.memory.get(what) is not None:
+                    used = (self.memory[what] - before) / functions[0][0] / 1e6
+                    self.rows[f"device_memory_per_function_mb/{what}"] = [[used]]
+
+    def add_to(self, report):
+        self.memory_per_function()
+        for name, rows in self.rows.items():
+            kind = name.split("/")[0]
+            unit = UNITS.get(kind, "MB" if kind.endswith("_mb") else "%" if kind.startswith("sm_") else "ms")
+            others = [row[1] for row in rows] if len(rows[0]) > 1 else None
+            report.add(name, [row[0] for row in rows], unit, BASELINES.get(kind) if others else None, others)
+
+
+def goals_of(figures):
+    """Issue 4's goals on an H200: [{goal, figure, value, limit, met}]; those whose figure was measured."""
+    found = {figure["name"]: figure for figure in figures}
+    each, one = (found.get(f"device_memory_per_function_mb/{what}") for what in ("process_each", "one_runtime"))
+    goals = []
+
+    def judge(goal, prefix, value, limit, least=False, contains=""):
+        for name, figure in found.items():
+            if re.match(prefix, name) and contains in name and value(figure) is not None:
+                measured = value(figure)
+                goals.append({"goal": goal, "figure": name, "value": measured, "limit": limit,
+                              "met": measured >= limit if least else measured <= limit})
+
+    ratio = lambda figure: figure.get("ratio")
+    judge("host to device at least 97 % of the plain pinned copy", "copy_in/registered/131072KiB|link_use/", ratio, 0.97, least=True)
+    judge("swap and run at most 1.10 of max(link, run)", "swap_run_over_max/", ratio, 1.10)
+    judge("a further function at most its weights and 1 MB", "extra_function_beyond_weights_bytes",
+          lambda figure: figure["max"], 1e6)
+    judge("a function starts within 2 ms of its first group", "function_start_ms/", ratio, 1)
+    judge("a neighbour's p98 within 1.15 of alone, by shares", "neighbour_p98_ms/", ratio, 1.15, contains="/shares")
+    if each and one:
+        goals.append({"goal": "memory per function 79 % less than a process each (004)", "figure": one["name"],
+                      "value": 1 - one["value"] / each["value"], "limit": 0.79, "met": 1 - one["value"] / each["value"] >= 0.79})
+    return goals
+
+
+def name_of(arguments):
+    """Of the GPU, for the file: what nvidia-smi calls it."""
+    if arguments.device.startswith("cuda:"):
+        ordinal = arguments.device.partition(":")[2]
+        try:
+            asked = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader", "-i", ordinal],
+                                   capture_output=True, text=True, check=True).stdout
+            return re.sub(r"[^A-Za-z0-9]+", "-", asked).strip("-")
+        except (OSError, subprocess.CalledProcessError):
+            pass
+    return re.sub(r"[^A-Za-z0-9]+", "-", arguments.device)
+
+
+def measure(arguments, report, directory):
+    """(notes, failures)."""
+    networks = make_networks(arguments, directory)
+    lines = Lines(GpuMeter(int(arguments.device.partition(":")[2] or 0)), time.monotonic() + arguments.limit)
+    tools = arguments.build / "bin"
+    sizes = ["--together", 2, "--spare", 32] if arguments.small else []
+
+    def raw():
+        lines.run([tools / "cuda_bench", arguments.device, 4 if arguments.small else 128])
+
+    def worker():
+        lines.run([tools / "device_bench", "--device", arguments.device, "--rounds", arguments.rounds, "--window",
+                   arguments.window, *sizes, *[path for name, path in networks.items() if name != "noop"]])
+
+    def system():
+        os.environ["TROUPE_BUILD_DIR"] = str(arguments.build)  # before the harness is read
+        import gpu_system
+        gpu_system.add_figures(report, arguments, dict(networks), "64MiB" if arguments.small else "4GiB")
+
+    parts = {"raw": raw, "worker": worker, "system": system}
+    if not arguments.device.startswith("cuda:"):
+        del parts["raw"]
+    failures = []
+    for name, part in parts.items():
+        try:
+            if name in arguments.only:
+                part()
+        except Exception as failed:  # whatever it is, what was measured before is kept
+            failures.append(f"{name}: {failed}")
+    lines.add_to(report)
+    return lines.notes, failures
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "bench" / "results")
+    parser.add_argument("--models", type=pathlib.Path, help="where networks are kept (default: made anew)")
+    parser.add_argument("--small", action="store_true")
+    parser.add_argument("--limit", type=float, default=290)
+    parser.add_argument("--only", default="raw,worker,system", type=lambda text: text.split(","))
+    arguments = parser.parse_args()
+    arguments.build = arguments.build.resolve()
+    arguments.rounds, arguments.window = (1, 0.2) if arguments.small else (3, 1)
+    note = f"device {arguments.device}" + ("; small networks: figures of nothing" if arguments.small else "")
+    report = Report(f"{name_of(arguments)}-{datetime.date.today()}", arguments.out, note)
+    with tempfile.TemporaryDirectory(prefix="troupe-gpu-models-") as made:
+        directory = arguments.models or pathlib.Path(made)
+        directory.mkdir(parents=True, exist_ok=True)
+        notes, failures = measure(arguments, report, directory)
+    report.facts = {"device": arguments.device, "small": arguments.small, "notes": notes, "failures": failures,
+                    "goals": goals_of(report.figures)}
+    report.write()
+    for text in notes:
+        print(f"not measured: {text}")
+    for goal in report.facts["goals"]:
+        print(f"{'met   ' if goal['met'] else 'MISSED'} {goal['goal']}: {goal['figure']} {goal['value']:.4g} (limit {goal['limit']:g})")
+    for text in failures:
+        print(f"failed: {text}", file=sys.stderr)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

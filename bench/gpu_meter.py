@@ -1,0 +1,63 @@
+"""What NVIDIA's management library says of one GPU: memory that is used, and how busy its SMs are over a time.
+
+Where the library or what is asked of it is absent, the answers are None: a figure that is not there is left out.
+"""
+import ctypes
+
+SM_BUSY, SM_OCCUPANCY = 2, 3  # NVML_GPM_METRIC_SM_UTIL, NVML_GPM_METRIC_SM_OCCUPANCY: percent
+METRICS = 512  # room for more than any version of the library has
+
+
+class _Memory(ctypes.Structure):
+    _fields_ = [("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong)]
+
+
+class _Metric(ctypes.Structure):
+    _fields_ = [("id", ctypes.c_uint), ("result", ctypes.c_uint), ("value", ctypes.c_double),
+                ("short_name", ctypes.c_char_p), ("long_name", ctypes.c_char_p), ("unit", ctypes.c_char_p)]
+
+
+class _Metrics(ctypes.Structure):
+    _fields_ = [("version", ctypes.c_uint), ("count", ctypes.c_uint), ("begin", ctypes.c_void_p),
+                ("end", ctypes.c_void_p), ("metrics", _Metric * METRICS)]
+
+
+class GpuMeter:
+    """Of the GPU with this number, as the driver counts them."""
+
+    def __init__(self, ordinal, library="libnvidia-ml.so.1"):
+        self.library = self.device = None
+        try:
+            loaded = ctypes.CDLL(library)
+        except OSError:
+            return
+        device = ctypes.c_void_p()
+        if loaded.nvmlInit_v2() == 0 and loaded.nvmlDeviceGetHandleByIndex_v2(ordinal, ctypes.byref(device)) == 0:
+            self.library, self.device = loaded, device
+
+    def used_memory(self):
+        """Bytes, whoever has them."""
+        memory = _Memory()
+        if self.device is None or self.library.nvmlDeviceGetMemoryInfo(self.device, ctypes.byref(memory)) != 0:
+            return None
+        return memory.used
+
+    def sample(self):
+        """Something to compare a later one with, in over()."""
+        taken = ctypes.c_void_p()
+        if self.device is None or not hasattr(self.library, "nvmlGpmSampleAlloc"):
+            return None
+        if self.library.nvmlGpmSampleAlloc(ctypes.byref(taken)) != 0:
+            return None
+        return taken if self.library.nvmlGpmSampleGet(self.device, taken) == 0 else None
+
+    def over(self, begin, end):
+        """{metric: percent} between two samples, which are used up."""
+        if begin is None or end is None:
+            return {}
+        asked = _Metrics(version=1, count=2, begin=begin, end=end)
+        asked.metrics[0].id, asked.metrics[1].id = SM_BUSY, SM_OCCUPANCY
+        answered = self.library.nvmlGpmMetricsGet(ctypes.byref(asked)) == 0
+        for sample in (begin, end):
+            self.library.nvmlGpmSampleFree(sample)
+        return {metric.id: metric.value for metric in asked.metrics[:2] if answered and metric.result == 0}

@@ -1,0 +1,109 @@
+#!/usr/bin/python3
+"""tests/gpu/run.sh as a machine with a GPU runs it: unpacked from its bundle in a folder of its own, on the fake driver of the
+build, in its small form. Everything is run and counted; what the figures are says nothing."""
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("TROUPE_BUILD_DIR", ROOT / "build" / "release")).resolve()
+SMI = """#!/bin/sh
+case "$*" in
+  *name,memory.total*) echo "Fake GPU, 256 MiB, 0" ;;
+  *) echo "Fake GPU" ;;
+esac
+"""
+# One of each kind; a step that was left out would lack some.
+FIGURES = [
+    r"plain_pinned_copy", r"copy_in/registered/64KiB", r"copy_in/pageable/4096KiB", r"copy_out/registered/64KiB",
+    r"map_and_set_access_us/units=8", r"unmap_call_us/units=1", r"swap_and_run_4MiB_ms", r"native_ms/vit-tiny",
+    r"swap_run_ms/bert-tiny/(pageable|whole|per-tensor|grouped|mapped)", r"swap_run_over_max/bert-tiny", r"function_start_ms/vit-tiny",
+    r"link_use/bert-tiny", r"extra_function_beyond_weights_bytes", r"neighbour_p98_ms/vit-tiny/racing",
+    r"throughput/bert-tiny/racing/instances=2", r"compute_busy/throughput/vit-tiny/racing/instances=1",
+    r"worker_killed_to_answer_ms", r"illegal_access_to_exit_ms", r"illegal_access_to_answer_ms", r"requests_per_second/noop",
+    r"requests_per_second/vit-tiny", r"killed_worker_recovery_ms", r"killed_worker_failed_requests"]
+GOALS = ["host to device", "swap and run", "a further function", "a function starts"]
+
+
+class Script(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="troupe-gpu-script-", dir="/tmp")
+        cls.home = pathlib.Path(cls.folder.name)
+        subprocess.run([ROOT / "tests" / "gpu" / "bundle.sh", "--build", BUILD, cls.home / "bundle.tar.gz"], check=True)
+        subprocess.run(["tar", "-xzf", "bundle.tar.gz"], check=True, cwd=cls.home)
+        smi = cls.home / "nvidia-smi"
+        smi.write_text(SMI)
+        smi.chmod(0o755)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def run_script(self, *words, gpu=True):
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("TROUPE_")}
+        if gpu:
+            environment["LD_LIBRARY_PATH"] = str(BUILD / "tests" / "fake_cuda")
+            environment["PATH"] = f"{self.home}:{environment['PATH']}"
+        return subprocess.run([self.home / "troupe-gpu" / "tests" / "gpu" / "run.sh", *words], capture_output=True, text=True,
+                              env=environment, cwd=self.home)
+
+    def test_the_dry_run_says_what_is_there_and_what_would_run(self):
+        done = self.run_script("--dry-run")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertNotIn("missing", done.stdout)
+        for step in ("device contract", "conformance and networks", "measurements"):
+            self.assertIn(f"would run  {step} (at most", done.stdout)
+        limits = [int(seconds) for seconds in re.findall(r"at most (\d+) s", done.stdout)]
+        self.assertLessEqual(sum(limits), 480, "8 minutes in all")
+
+    def test_what_is_missing_is_named_and_nothing_runs(self):
+        (self.home / "empty").mkdir()
+        for words in (["--dry-run"], []):
+            done = self.run_script("--build", str(self.home / "empty"), *words, gpu=False)
+            self.assertEqual(done.returncode, 3, done.stdout)
+            self.assertRegex(done.stdout, r"missing +.*empty/bin/device_bench \(make build")
+            self.assertNotIn("== ", done.stdout)
+        self.assertEqual(self.run_script("--fast").returncode, 2)
+
+    def test_it_measures_everything_and_the_page_shows_it(self):
+        done = self.run_script("--small", "--out", str(self.home / "results"))
+        self.assertEqual(done.returncode, 0, done.stdout[-6000:] + done.stderr[-3000:])
+        (file,) = (self.home / "results").glob("*.json")
+        self.assertRegex(file.name, r"^Fake-GPU-\d{4}-\d\d-\d\d\.json$")
+        result = json.loads(file.read_text())
+        figures = {figure["name"]: figure for figure in result["figures"]}
+        for pattern in FIGURES:
+            self.assertTrue(any(re.fullmatch(pattern, name) for name in figures), f"{pattern} in {sorted(figures)}")
+        self.assertEqual(figures["killed_worker_failed_requests"]["value"], 0)
+        for goal in GOALS:
+            self.assertTrue(any(each["goal"].startswith(goal) for each in result["goals"]), goal)
+        for goal in result["goals"]:
+            self.assertIn(f"{'met   ' if goal['met'] else 'MISSED'} {goal['goal']}: {goal['figure']}", done.stdout)
+        self.assertEqual(len(re.findall(r"^(?:met   |MISSED) ", done.stdout, re.M)), len(result["goals"]))
+        page = self.page(self.home / "results")
+        self.assertIn("**Not yet measured.**", page, "small networks are no results")
+        file.write_text(json.dumps({**result, "small": False}))
+        page = self.page(self.home / "results")
+        self.assertNotIn("ot yet measured", page)
+        self.assertIn("4.16x", page)
+        self.assertIn(f"`function_start_ms/vit-tiny`", page)
+        row = next(line for line in page.splitlines() if line.startswith("| swap and run (ms), over native"))
+        self.assertRegex(row, r"vit-tiny/grouped [\d.,]+ \([\d.]+x\)")
+
+    def page(self, results):
+        file = self.home / "page.md"
+        subprocess.run([sys.executable, ROOT / "bench" / "gpu_page.py", "--results", results, "--page", file], check=True)
+        return file.read_text()
+
+    def test_the_page_in_docs_is_what_the_results_say(self):
+        subprocess.run([sys.executable, ROOT / "bench" / "gpu_page.py", "--check"], check=True)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
