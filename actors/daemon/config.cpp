@@ -255,6 +255,8 @@ const std::vector<ConfigOption>& ConfigOptions() {
        "where weights lie on a GPU: adjacent, or mapped block by block to one address that is the model's on "
        "every GPU",
        false, OneOf(&C::addresses, {"adjacent", "mapped"})},
+      {"cuda-graphs", "on real GPUs, runs that come again replayed from a recording: on or off", false,
+       OneOf(&C::cuda_graphs, {"on", "off"})},
       {"measure",
        "when a node learns what swapping costs a model: adoption (by runs of zeros while it is idle) or "
        "requests",

@@ -54,7 +54,8 @@ struct DaemonConfig {
   std::string measure = "adoption";  // adoption: by trial runs on an idle node; requests: by what comes
   std::string memory_policy{gpu::kDefaultMemory};
   std::string addresses =
-      "adjacent";  // of weights on a GPU; mapped: block by block to one of the model's own
+      "adjacent";                  // of weights on a GPU; mapped: block by block to one of the model's own
+  std::string cuda_graphs = "on";  // replay on real GPUs what they have run before
 
   std::string state_write_back = "run";  // run: before a run with state is answered; evict: with its model
   Bytes state_memory = MiB(256);         // of images of functions' states

@@ -188,6 +188,7 @@ class NodeRole final : public Role {
       command.link_sharing = config.link_sharing;
       command.memory = config.memory_policy;
       command.addresses = config.addresses;
+      command.cuda_graphs = config.cuda_graphs;
       worker.watch = {config.hang, config.hang, std::max(config.hang, worker.watch.prepare)};
       worker.memory = Bytes(config.gpu_memory.count() / config.runtimes);
       if (config.device != "virtual")

@@ -26,7 +26,8 @@ class CudaDevice final : public Device {
       : context_(std::move(context)),
         memory_(std::move(memory)),
         ranges_(0, memory_->home().size, kAlignment),
-        tools_{*context_, nullptr, std::make_unique<Libraries>(*context_, options.blas, options.dnn)} {
+        tools_{*context_, nullptr, std::make_unique<Libraries>(*context_, options.blas, options.dnn), {}} {
+    tools_.graphs.on = options.graphs;
     info_.name = options.name;
     info_.memory = ranges_.capacity();
     info_.concurrency = options.concurrency;

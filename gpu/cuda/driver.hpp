@@ -52,6 +52,13 @@
   X(cuModuleUnload)                 \
   X(cuModuleGetFunction)            \
   X(cuLaunchKernel)                 \
+  X(cuStreamBeginCapture)           \
+  X(cuStreamEndCapture)             \
+  X(cuGraphInstantiate)             \
+  X(cuGraphExecUpdate)              \
+  X(cuGraphLaunch)                  \
+  X(cuGraphExecDestroy)             \
+  X(cuGraphDestroy)                 \
   X(cuMemAlloc)                     \
   X(cuMemFree)                      \
   X(cuMemcpyHtoD)                   \

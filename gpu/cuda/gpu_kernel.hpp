@@ -6,6 +6,7 @@
 #include <memory>
 #include <string_view>
 
+#include "gpu/cuda/graphs.hpp"
 #include "gpu/cuda/kernels.hpp"
 #include "gpu/cuda/libraries.hpp"
 #include "gpu/ops/op_support.hpp"
@@ -18,6 +19,7 @@ struct Tools {
   Context& context;
   std::unique_ptr<Kernels> kernels;
   std::unique_ptr<Libraries> libraries;
+  GraphBudget graphs;
 };
 
 // One launch as a kernel sees it.

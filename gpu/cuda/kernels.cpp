@@ -66,13 +66,21 @@ absl::Status Kernels::Launch(CUfunction function, CUstream stream, const char* n
                         absl::StrCat("launching the kernel ", name));
 }
 
-absl::StatusOr<std::shared_ptr<const DeviceBlock>> DeviceBlock::Upload(Context& context, const void* bytes,
-                                                                       std::size_t size) {
+absl::StatusOr<std::shared_ptr<const DeviceBlock>> DeviceBlock::Take(Context& context, std::size_t size,
+                                                                     std::string_view what) {
   auto block = std::shared_ptr<DeviceBlock>(new DeviceBlock(context));
+  block->size_ = Bytes(size);
   context.Enter();
   TROUPE_RETURN_IF_ERROR(
       context.Check(context.driver().cuMemAlloc(&block->address_, std::max<std::size_t>(size, 1)),
-                    absl::StrCat("taking ", FormatBytes(Bytes(size)), " for a plan's constants")));
+                    absl::StrCat("taking ", FormatBytes(Bytes(size)), " for ", std::string(what))));
+  return block;
+}
+
+absl::StatusOr<std::shared_ptr<const DeviceBlock>> DeviceBlock::Upload(Context& context, const void* bytes,
+                                                                       std::size_t size) {
+  TROUPE_ASSIGN_OR_RETURN(std::shared_ptr<const DeviceBlock> block,
+                          Take(context, size, "a plan's constants"));
   if (size > 0) {
     TROUPE_RETURN_IF_ERROR(context.Check(context.driver().cuMemcpyHtoD(block->address_, bytes, size),
                                          "bringing a plan's constants"));

@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 
 #include "absl/status/statusor.h"
+#include "base/units.hpp"
 #include "gpu/cuda/context.hpp"
 #include "gpu/cuda/kernels/arguments.hpp"
 #include "gpu/cuda/kernels/list.hpp"
@@ -51,21 +53,26 @@ class Kernels {
 #undef TROUPE_CUDA_FUNCTION
 };
 
-// Memory of a plan beside what launches bring: constants, tables. Outside of what the device hands out, and
-// small.
+// Memory beside what launches bring: a plan's constants and tables, a library's workspace. Outside of what
+// the device hands out.
 class DeviceBlock {
  public:
   static absl::StatusOr<std::shared_ptr<const DeviceBlock>> Upload(Context& context, const void* bytes,
                                                                    std::size_t size);
+  // As it was found.
+  static absl::StatusOr<std::shared_ptr<const DeviceBlock>> Take(Context& context, std::size_t size,
+                                                                 std::string_view what);
   ~DeviceBlock();
   DeviceBlock(const DeviceBlock&) = delete;
   DeviceBlock& operator=(const DeviceBlock&) = delete;
   [[nodiscard]] std::byte* data() const { return reinterpret_cast<std::byte*>(address_); }
+  [[nodiscard]] Bytes size() const { return size_; }
 
  private:
   explicit DeviceBlock(Context& context) : context_(context) {}
   Context& context_;
   CUdeviceptr address_ = 0;
+  Bytes size_;
 };
 
 }  // namespace troupe::gpu::cuda

@@ -44,11 +44,16 @@ absl::StatusOr<std::unique_ptr<Dnn>> LoadDnn(const std::string& file) {
   return dnn;
 }
 
+// As much as cuBLAS itself would take.
+Bytes WorkspaceOf(const Context& context) {
+  return context.Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) >= 9 ? MiB(32) : MiB(4);
+}
+
 }  // namespace
 
 Libraries::~Libraries() {
   context_.Enter();
-  for (const auto& [stream, handle] : blas_handles_) (void)blas_->cublasDestroy(handle);
+  for (const auto& [stream, made] : blas_handles_) (void)blas_->cublasDestroy(made.handle);
   for (const auto& [stream, handle] : dnn_handles_) (void)dnn_->cudnnDestroy(handle);
 }
 
@@ -68,22 +73,35 @@ absl::StatusOr<const Dnn*> Libraries::dnn() {
   return dnn_.get();
 }
 
-// The stream is set anew each time: a stream that is gone may have left its address to another.
+absl::StatusOr<Libraries::BlasHandle> Libraries::MakeBlasHandle(const Blas& calls) {
+  BlasHandle made;
+  TROUPE_ASSIGN_OR_RETURN(made.workspace, DeviceBlock::Take(context_, WorkspaceOf(context_).count(),
+                                                            "cuBLAS' workspace on a stream"));
+  TROUPE_RETURN_IF_ERROR(Check(calls.cublasCreate(&made.handle), "starting cuBLAS"));
+  // Nothing less than what each product asks for.
+  const absl::Status set =
+      Check(calls.cublasSetMathMode(made.handle, CUBLAS_DEFAULT_MATH), "setting cuBLAS up");
+  if (set.ok()) return made;
+  (void)calls.cublasDestroy(made.handle);
+  return set;
+}
+
+// The stream is set anew each time: a stream that is gone may have left its address to another. With it goes
+// the workspace, and without one of its own cuBLAS would allocate, which a recording does not bear.
 absl::StatusOr<cublasHandle_t> Libraries::BlasOn(CUstream stream) {
   TROUPE_ASSIGN_OR_RETURN(const Blas* const calls, blas());
   const std::lock_guard lock(mutex_);
-  cublasHandle_t& handle = blas_handles_[stream];
-  if (handle == nullptr) {
-    const absl::Status made = Check(calls->cublasCreate(&handle), "starting cuBLAS");
-    if (!made.ok()) {
-      blas_handles_.erase(stream);
-      return made;
-    }
-    // Nothing less than what each product asks for.
-    TROUPE_RETURN_IF_ERROR(Check(calls->cublasSetMathMode(handle, CUBLAS_DEFAULT_MATH), "setting cuBLAS up"));
+  auto found = blas_handles_.find(stream);
+  if (found == blas_handles_.end()) {
+    TROUPE_ASSIGN_OR_RETURN(BlasHandle made, MakeBlasHandle(*calls));
+    found = blas_handles_.emplace(stream, std::move(made)).first;
   }
-  TROUPE_RETURN_IF_ERROR(Check(calls->cublasSetStream(handle, stream), "giving cuBLAS a stream"));
-  return handle;
+  const BlasHandle& made = found->second;
+  TROUPE_RETURN_IF_ERROR(Check(calls->cublasSetStream(made.handle, stream), "giving cuBLAS a stream"));
+  TROUPE_RETURN_IF_ERROR(
+      Check(calls->cublasSetWorkspace(made.handle, made.workspace->data(), made.workspace->size().count()),
+            "giving cuBLAS a workspace"));
+  return made.handle;
 }
 
 absl::StatusOr<cudnnHandle_t> Libraries::DnnOn(CUstream stream) {

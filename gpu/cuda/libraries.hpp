@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "gpu/cuda/context.hpp"
+#include "gpu/cuda/kernels.hpp"
 
 namespace troupe::gpu::cuda {
 
@@ -19,6 +20,7 @@ namespace troupe::gpu::cuda {
   X(cublasCreate)              \
   X(cublasDestroy)             \
   X(cublasSetStream)           \
+  X(cublasSetWorkspace)        \
   X(cublasSetMathMode)         \
   X(cublasGemmStridedBatchedEx_64)
 
@@ -79,7 +81,12 @@ class Libraries {
   std::mutex mutex_;
   std::unique_ptr<Blas> blas_;  // guarded by mutex_ until it is there, as all below
   std::unique_ptr<Dnn> dnn_;
-  std::map<CUstream, cublasHandle_t> blas_handles_;
+  struct BlasHandle {
+    cublasHandle_t handle = nullptr;
+    std::shared_ptr<const DeviceBlock> workspace;
+  };
+  absl::StatusOr<BlasHandle> MakeBlasHandle(const Blas& calls);
+  std::map<CUstream, BlasHandle> blas_handles_;
   std::map<CUstream, cudnnHandle_t> dnn_handles_;
 };
 

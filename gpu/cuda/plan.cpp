@@ -51,6 +51,25 @@ class TroubleWord {
   std::int32_t* word_ = nullptr;
 };
 
+// Tells of a launch's marks in their order.
+class Marks {
+ public:
+  Marks(Submission& submission, const LaunchArguments& arguments)
+      : submission_(submission), arguments_(arguments), next_(arguments.marks.begin()) {}
+  // All steps before this one are on the stream.
+  absl::Status Pass(std::size_t step) {
+    for (; next_ != arguments_.marks.end() && *next_ <= step; ++next_) {
+      TROUPE_RETURN_IF_ERROR(submission_.Mark([reached = arguments_.reached, at = *next_] { reached(at); }));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  Submission& submission_;
+  const LaunchArguments& arguments_;
+  std::vector<std::size_t>::const_iterator next_;
+};
+
 class ProgramPlan final : public CudaPlan {
  public:
   static absl::StatusOr<std::shared_ptr<ProgramPlan>> Make(Tools& tools, const proto::Model& model,
@@ -68,7 +87,10 @@ class ProgramPlan final : public CudaPlan {
   }
 
   ProgramPlan(Tools& tools, std::vector<proto::TensorSpec> inputs, Program program)
-      : tools_(tools), inputs_(std::move(inputs)), program_(std::move(program)) {
+      : tools_(tools),
+        inputs_(std::move(inputs)),
+        program_(std::move(program)),
+        graphs_(tools.context, tools.graphs) {
     for (ProgramValue& value : program_.values)
       value.info.constant = nullptr;  // of Prepare's weights, which may move
     for (const Instruction& instruction : program_.instructions) weights_.push_back(WeightsOf(instruction));
@@ -94,8 +116,8 @@ class ProgramPlan final : public CudaPlan {
     return weights_[step];
   }
 
-  absl::Status Submit(Submission& submission, const LaunchArguments& arguments,
-                      const std::function<void(std::uint64_t)>& moved) override;
+  using Moved = std::function<void(std::uint64_t)>;
+  absl::Status Submit(Submission& submission, const LaunchArguments& arguments, const Moved& moved) override;
 
  private:
   using Ranges = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
@@ -103,6 +125,13 @@ class ProgramPlan final : public CudaPlan {
   absl::Status BringConstants();
   absl::Status Enqueue(const Instruction& instruction, const KernelLaunch& launch,
                        const LaunchArguments& arguments) const;
+  absl::Status EnqueueSteps(std::size_t begin, std::size_t end, const KernelLaunch& launch,
+                            const LaunchArguments& arguments) const;
+  [[nodiscard]] LaunchKey KeyOf(CUstream stream, const LaunchArguments& arguments) const;
+  absl::Status Replay(const GraphSet& graphs, const LaunchKey& key, Submission& submission,
+                      const LaunchArguments& arguments, const Moved& moved) const;
+  absl::Status SubmitSteps(Submission& submission, const KernelLaunch& launch,
+                           const LaunchArguments& arguments, const Moved& moved) const;
   [[nodiscard]] TensorView ViewOf(int id, const LaunchArguments& arguments) const;
   [[nodiscard]] std::byte* AddressOf(const ProgramValue& value, const LaunchArguments& arguments) const;
 
@@ -114,6 +143,7 @@ class ProgramPlan final : public CudaPlan {
   std::vector<Ranges> weights_;                                // per instruction
   std::vector<std::shared_ptr<const DeviceBlock>> constants_;  // as program_.constants
   std::shared_ptr<TroubleWord> trouble_;
+  PlanGraphs graphs_;
 };
 
 ProgramPlan::Ranges ProgramPlan::WeightsOf(const Instruction& instruction) const {
@@ -193,8 +223,69 @@ absl::Status ProgramPlan::Enqueue(const Instruction& instruction, const KernelLa
   return absl::Status(status.code(), absl::StrCat(instruction.label, ": ", std::string(status.message())));
 }
 
+absl::Status ProgramPlan::EnqueueSteps(std::size_t begin, std::size_t end, const KernelLaunch& launch,
+                                       const LaunchArguments& arguments) const {
+  for (std::size_t step = begin; step < end; ++step)
+    TROUPE_RETURN_IF_ERROR(Enqueue(program_.instructions[step], launch, arguments));
+  return absl::OkStatus();
+}
+
+// All that a recording depends on but for the plan itself. Marks are told between its segments.
+LaunchKey ProgramPlan::KeyOf(CUstream stream, const LaunchArguments& arguments) const {
+  LaunchKey key;
+  key.stream = stream;
+  const auto add = [&key](const DeviceRange& range) {
+    key.addresses.push_back(reinterpret_cast<std::uintptr_t>(range.address));
+  };
+  add(arguments.weights);
+  for (const WeightPiece& piece : arguments.pieces) {
+    key.addresses.push_back(piece.offset);
+    add(piece.at);
+  }
+  add(arguments.activations);
+  for (const DeviceRange& input : arguments.inputs) add(input);
+  for (const DeviceRange& output : arguments.outputs) add(output);
+  for (const std::size_t mark : arguments.marks) {
+    if (mark > 0 && mark < step_count() && (key.ends.empty() || key.ends.back() < mark))
+      key.ends.push_back(mark);
+  }
+  key.ends.push_back(step_count());
+  return key;
+}
+
+absl::Status ProgramPlan::Replay(const GraphSet& graphs, const LaunchKey& key, Submission& submission,
+                                 const LaunchArguments& arguments, const Moved& moved) const {
+  Marks marks(submission, arguments);
+  std::size_t begin = 0;
+  for (std::size_t segment = 0; segment < key.ends.size(); ++segment) {
+    TROUPE_RETURN_IF_ERROR(marks.Pass(begin));
+    TROUPE_RETURN_IF_ERROR(graphs.Launch(segment, submission.stream()));
+    const std::size_t steps = key.ends[segment] - begin;
+    TROUPE_RETURN_IF_ERROR(submission.Mark([moved, steps] { moved(steps); }));
+    begin = key.ends[segment];
+  }
+  return marks.Pass(step_count());
+}
+
+absl::Status ProgramPlan::SubmitSteps(Submission& submission, const KernelLaunch& launch,
+                                      const LaunchArguments& arguments, const Moved& moved) const {
+  Marks marks(submission, arguments);
+  std::size_t told = 0;
+  for (std::size_t step = 0; step < step_count(); ++step) {
+    TROUPE_RETURN_IF_ERROR(marks.Pass(step));
+    if (arguments.gate) {
+      if (const EventPtr event = arguments.gate(step)) TROUPE_RETURN_IF_ERROR(submission.Wait(event));
+    }
+    TROUPE_RETURN_IF_ERROR(Enqueue(program_.instructions[step], launch, arguments));
+    if (step + 1 - told < kStepsPerMilestone && step + 1 < step_count()) continue;
+    TROUPE_RETURN_IF_ERROR(submission.Mark([moved, steps = step + 1 - told] { moved(steps); }));
+    told = step + 1;
+  }
+  return marks.Pass(step_count());
+}
+
 absl::Status ProgramPlan::Submit(Submission& submission, const LaunchArguments& arguments,
-                                 const std::function<void(std::uint64_t)>& moved) {
+                                 const Moved& moved) {
   TROUPE_CHECK(arguments.inputs.size() == inputs_.size(), "a launch binds every input");
   TROUPE_CHECK(arguments.outputs.size() == program_.outputs.size(), "a launch binds every output");
   TROUPE_CHECK(arguments.activations.size >= activation_bytes(), "a launch needs its activation memory");
@@ -203,23 +294,16 @@ absl::Status ProgramPlan::Submit(Submission& submission, const LaunchArguments& 
   TROUPE_CHECK(arguments.marks.empty() || arguments.reached, "marks are told to somebody");
   *trouble_->get() = 0;
   const KernelLaunch launch{tools_, submission.stream(), trouble_->get()};
-  std::size_t told = 0;
-  auto mark = arguments.marks.begin();
-  for (std::size_t step = 0; step < program_.instructions.size(); ++step) {
-    for (; mark != arguments.marks.end() && *mark <= step; ++mark) {
-      TROUPE_RETURN_IF_ERROR(submission.Mark([reached = arguments.reached, at = *mark] { reached(at); }));
-    }
-    if (arguments.gate) {
-      if (const EventPtr event = arguments.gate(step)) TROUPE_RETURN_IF_ERROR(submission.Wait(event));
-    }
-    TROUPE_RETURN_IF_ERROR(Enqueue(program_.instructions[step], launch, arguments));
-    if (step + 1 - told < kStepsPerMilestone && step + 1 < program_.instructions.size()) continue;
-    TROUPE_RETURN_IF_ERROR(submission.Mark([moved, steps = step + 1 - told] { moved(steps); }));
-    told = step + 1;
+  // With a gate each step may wait for something else: weights are still on their way.
+  const LaunchKey key = KeyOf(submission.stream(), arguments);
+  std::shared_ptr<const GraphSet> graphs;
+  if (!arguments.gate) {
+    graphs = graphs_.Find(
+        key, [&](std::size_t begin, std::size_t end) { return EnqueueSteps(begin, end, launch, arguments); });
   }
-  for (; mark != arguments.marks.end(); ++mark)
-    TROUPE_RETURN_IF_ERROR(submission.Mark([reached = arguments.reached, at = *mark] { reached(at); }));
-  submission.Verify([trouble = trouble_]() -> absl::Status {
+  TROUPE_RETURN_IF_ERROR(graphs != nullptr ? Replay(*graphs, key, submission, arguments, moved)
+                                           : SubmitSteps(submission, launch, arguments, moved));
+  submission.Verify([trouble = trouble_, graphs]() -> absl::Status {
     if (*trouble->get() == 0) return absl::OkStatus();
     return absl::InvalidArgumentError("an index in the data lies outside of what it chooses from");
   });

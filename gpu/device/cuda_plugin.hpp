@@ -36,6 +36,7 @@ struct CudaOptions {
   int ordinal = 0;  // of the driver's GPUs
   Bytes memory;     // that is taken at once and kept; zero: what is free, less what libraries need
   std::size_t concurrency = 1;  // launches at a time, each on a stream of its own
+  bool graphs = true;           // launches that come again are replayed from a recording
   // The driver's library, as dlopen finds it.
   std::string driver = "libcuda.so.1";
   // cuBLAS and cuDNN, opened when a model needs them.
@@ -56,7 +57,7 @@ inline constexpr char kCudaVersionSymbol[] = "TroupeCudaVersion";
 inline constexpr char kCudaOpenSymbol[] = "TroupeCudaOpen";
 // Equal in two builds whose C++ interfaces agree: raise the number when Device, or what it speaks of,
 // changes.
-inline constexpr char kCudaPluginVersion[] = "troupe-cuda 2, " __VERSION__;
+inline constexpr char kCudaPluginVersion[] = "troupe-cuda 3, " __VERSION__;
 
 // Where the build puts it: beside the program that runs.
 [[nodiscard]] std::string CudaPluginPath();

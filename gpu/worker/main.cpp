@@ -38,6 +38,7 @@ struct Flags {
   std::string memory{kDefaultMemory};
   std::string quota = "0";
   std::string addresses = "adjacent";
+  std::string cuda_graphs = "on";
   bool allow_faults = false;
   std::string swap{kDefaultSwap};
   std::string link_sharing{kDefaultLinkSharing};
@@ -69,6 +70,11 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_option("--addresses", flags.addresses,
                  "weights in adjacent memory, or mapped block by block to one address per model")
       ->check(CLI::IsMember({"adjacent", "mapped"}))
+      ->capture_default_str();
+  app.add_option(
+         "--cuda-graphs", flags.cuda_graphs,
+         "on: a run of cuda:N that comes again is replayed from a recording; off: put there step by step")
+      ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
   app.add_option("--quota", flags.quota, "device memory that this worker may use; 0: all of it")
       ->capture_default_str();
@@ -153,6 +159,7 @@ CudaOpened OpenCudaDevice(const Flags& flags, Bytes quota) {
   options.name = flags.device;
   options.memory = quota;
   options.concurrency = flags.concurrency;
+  options.graphs = flags.cuda_graphs == "on";
   if (!absl::SimpleAtoi(absl::StripPrefix(flags.device, "cuda:"), &options.ordinal) || options.ordinal < 0) {
     return {CudaTrouble::kUsage,
             absl::StrCat("--device ", flags.device, ": must be a number of a GPU such as cuda:0"), nullptr};

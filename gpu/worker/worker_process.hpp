@@ -30,6 +30,7 @@ struct WorkerCommand {
   std::string memory;        // gpu/memory/memory_policy.hpp has the names
   Bytes quota;               // of device memory
   std::string addresses;     // of weights: adjacent, mapped
+  std::string cuda_graphs;   // on, off
   std::string swap;          // gpu/swap/swap_policy.hpp has the names
   std::string link_sharing;  // and these
   Bytes group;               // of the swap pipeline, instead of what the probe finds

@@ -6,6 +6,8 @@
 #include "gpu/cuda/fake/fake_driver.hpp"
 #include "gpu/cuda/fake/rounding.hpp"
 
+namespace fake = troupe::gpu::cuda::fake;
+
 namespace {
 
 using troupe::gpu::cuda::fake::Rounded;
@@ -13,6 +15,7 @@ using troupe::gpu::cuda::fake::Rounding;
 
 struct Handle {
   CUstream stream = nullptr;
+  void* workspace = nullptr;
 };
 
 Handle& HandleOf(cublasHandle_t handle) {
@@ -77,6 +80,7 @@ bool RoundingOf(cublasComputeType_t type, Rounding& rounding) {
 extern "C" {
 
 cublasStatus_t CUBLASWINAPI cublasCreate(cublasHandle_t* handle) {
+  if (troupe::gpu::cuda::fake::NotWhileCapturing() != CUDA_SUCCESS) return CUBLAS_STATUS_NOT_INITIALIZED;
   *handle = reinterpret_cast<cublasHandle_t>(new Handle);
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -85,8 +89,13 @@ cublasStatus_t CUBLASWINAPI cublasDestroy(cublasHandle_t handle) {
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t CUBLASWINAPI cublasSetStream(cublasHandle_t handle, cudaStream_t stream) {
-  HandleOf(handle).stream = stream;
+  HandleOf(handle) = {stream, nullptr};  // the workspace was the other stream's
   return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t CUBLASWINAPI cublasSetWorkspace(cublasHandle_t handle, void* workspace, std::size_t) {
+  HandleOf(handle).workspace = workspace;
+  return reinterpret_cast<std::uintptr_t>(workspace) % 256 == 0 ? CUBLAS_STATUS_SUCCESS
+                                                                : CUBLAS_STATUS_INVALID_VALUE;
 }
 cublasStatus_t CUBLASWINAPI cublasSetMathMode(cublasHandle_t, cublasMath_t mode) {
   return mode == CUBLAS_TF32_TENSOR_OP_MATH ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
@@ -104,6 +113,9 @@ cublasStatus_t CUBLASWINAPI cublasGemmStridedBatchedEx_64(
   Rounding rounding{};
   if (a_type != CUDA_R_32F || b_type != CUDA_R_32F || c_type != CUDA_R_32F || !RoundingOf(type, rounding))
     return CUBLAS_STATUS_NOT_SUPPORTED;
+  // Without a workspace it would take one of its own.
+  if (HandleOf(handle).workspace == nullptr && fake::QueueOf(HandleOf(handle).stream).capturing())
+    return CUBLAS_STATUS_ALLOC_FAILED;
   const Job job{transpose_a,
                 transpose_b,
                 m,

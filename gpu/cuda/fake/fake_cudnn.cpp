@@ -136,6 +136,7 @@ struct Job {
 extern "C" {
 
 cudnnStatus_t CUDNNWINAPI cudnnCreate(cudnnHandle_t* handle) {
+  if (troupe::gpu::cuda::fake::NotWhileCapturing() != CUDA_SUCCESS) return CUDNN_STATUS_NOT_INITIALIZED;
   return Create<Handle>(handle);
 }
 cudnnStatus_t CUDNNWINAPI cudnnDestroy(cudnnHandle_t handle) {

@@ -11,15 +11,12 @@ namespace {
 
 Config Parse(const char* text) {
   Config config;
-  const std::map<std::string, std::uint64_t*> names = {{"version", &config.version},
-                                                       {"init", &config.init},
-                                                       {"devices", &config.devices},
-                                                       {"major", &config.major},
-                                                       {"memory", &config.memory},
-                                                       {"held", &config.held},
-                                                       {"refuse", &config.refuse},
-                                                       {"lost_after", &config.lost_after},
-                                                       {"moves_addresses", &config.moves_addresses}};
+  const std::map<std::string, std::uint64_t*> names = {
+      {"version", &config.version},       {"init", &config.init},
+      {"devices", &config.devices},       {"major", &config.major},
+      {"memory", &config.memory},         {"held", &config.held},
+      {"refuse", &config.refuse},         {"lost_after", &config.lost_after},
+      {"no_capture", &config.no_capture}, {"moves_addresses", &config.moves_addresses}};
   std::istringstream in(text == nullptr ? "" : text);
   for (std::string item; std::getline(in, item, ',');) {
     const auto found = names.find(item.substr(0, item.find('=')));

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace troupe::gpu::cuda::fake {
 
@@ -27,7 +28,18 @@ struct Config {
   std::uint64_t held = 0;            // of it, by others
   std::uint64_t refuse = 0;      // allocations that are refused although there is room: all from this one on
   std::uint64_t lost_after = 0;  // copies; then the GPU is lost
+  std::uint64_t no_capture = 0;  // streams cannot be captured
   std::uint64_t moves_addresses = 0;  // reservations are not given where they were asked for
+};
+
+// Of graphs since the process began; `alive` are executable ones.
+struct FakeGraphCounts {
+  std::uint64_t captured = 0;
+  std::uint64_t nodes = 0;  // of what was captured
+  std::uint64_t instantiated = 0;
+  std::uint64_t updated = 0;
+  std::uint64_t launched = 0;
+  std::uint64_t alive = 0;
 };
 
 // What one event was last recorded as.
@@ -40,12 +52,24 @@ struct Record {
   void Wait();
 };
 
+// One operation of a graph; operations of different kinds do not replace each other.
+struct GraphNode {
+  const void* kind = nullptr;
+  std::function<void()> work;
+};
+
 class Queue {
  public:
   Queue();
   ~Queue();
-  void Push(std::function<void()> work);
+  // Done in order; while the queue is captured, kept instead.
+  void Push(std::function<void()> work, const void* kind = nullptr);
   void Drain();
+  [[nodiscard]] bool BeginCapture();
+  [[nodiscard]] bool capturing();
+  void SpoilCapture();
+  // Null when it was spoilt.
+  std::unique_ptr<std::vector<GraphNode>> EndCapture();
 
  private:
   void Serve();
@@ -54,6 +78,8 @@ class Queue {
   std::deque<std::function<void()>> work_;
   bool busy_ = false;
   bool stopping_ = false;
+  std::unique_ptr<std::vector<GraphNode>> capture_;
+  bool spoilt_ = false;
   std::thread thread_;
 };
 
@@ -80,6 +106,8 @@ struct State {
 State& TheState();
 // CUDA_SUCCESS, or what a lost GPU answers.
 CUresult Alive();
+// What it answers to calls that may not be made while this thread captures a stream; they spoil the capture.
+CUresult NotWhileCapturing();
 // Counts towards `lost_after`.
 void CountCopy();
 // Null when it is not registered.

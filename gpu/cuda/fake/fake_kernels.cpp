@@ -49,6 +49,7 @@ namespace fake = troupe::gpu::cuda::fake;
 extern "C" {
 
 CUresult CUDAAPI cuModuleLoadData(CUmodule* module, const void* image) {
+  if (const CUresult free = fake::NotWhileCapturing(); free != CUDA_SUCCESS) return free;
   *module = reinterpret_cast<CUmodule>(const_cast<void*>(image));
   return image == nullptr ? CUDA_ERROR_INVALID_IMAGE : CUDA_SUCCESS;
 }
@@ -76,19 +77,23 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned int blocks, unsign
   }
   // Parameters are read by the call: what the caller does with them afterwards is nobody's business.
   fake::QueueOf(stream).Push(
-      [&kernel, copy = std::vector<char>(bytes, bytes + kernel.arguments)] { kernel.run(copy.data()); });
+      [&kernel, copy = std::vector<char>(bytes, bytes + kernel.arguments)] { kernel.run(copy.data()); },
+      &kernel);
   return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuMemAlloc(CUdeviceptr* address, std::size_t size) {
-  void* const memory = std::malloc(size);
+  if (const CUresult free = fake::NotWhileCapturing(); free != CUDA_SUCCESS) return free;
+  void* const memory = std::aligned_alloc(256, (size + 255) / 256 * 256);
   *address = reinterpret_cast<CUdeviceptr>(memory);
   return memory == nullptr || size == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuMemFree(CUdeviceptr address) {
+  if (const CUresult free = fake::NotWhileCapturing(); free != CUDA_SUCCESS) return free;
   std::free(reinterpret_cast<void*>(address));
   return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuMemcpyHtoD(CUdeviceptr to, const void* from, std::size_t size) {
+  if (const CUresult free = fake::NotWhileCapturing(); free != CUDA_SUCCESS) return free;
   std::memcpy(reinterpret_cast<void*>(to), from, size);
   return fake::Alive();
 }

@@ -27,13 +27,6 @@ Queue::~Queue() {
   changed_.notify_all();
   thread_.join();
 }
-void Queue::Push(std::function<void()> work) {
-  {
-    const std::lock_guard lock(mutex_);
-    work_.push_back(std::move(work));
-  }
-  changed_.notify_all();
-}
 void Queue::Drain() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return work_.empty() && !busy_; });
@@ -80,6 +73,13 @@ CUresult Copy(CUstream stream, void* to, const void* from, std::size_t size) {
   return CUDA_SUCCESS;
 }
 
+// Events tie a captured stream to others, which nobody here asks for.
+CUresult NotCaptured(CUstream stream) {
+  if (!QueueOf(stream).capturing()) return CUDA_SUCCESS;
+  QueueOf(stream).SpoilCapture();
+  return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+}
+
 }  // namespace
 }  // namespace troupe::gpu::cuda::fake
 
@@ -96,6 +96,7 @@ CUresult CUDAAPI cuStreamDestroy(CUstream stream) {
   return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int) {
+  if (const CUresult free = fake::NotCaptured(stream); free != CUDA_SUCCESS) return free;
   if (auto record = fake::RecordOf(event)) fake::QueueOf(stream).Push([record] { record->Wait(); });
   return CUDA_SUCCESS;
 }
@@ -108,6 +109,7 @@ CUresult CUDAAPI cuEventDestroy(CUevent event) {
   return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuEventRecord(CUevent event, CUstream stream) {
+  if (const CUresult free = fake::NotCaptured(stream); free != CUDA_SUCCESS) return free;
   auto record = std::make_shared<fake::Record>();
   {
     const std::lock_guard lock(fake::EventOf(event).mutex);
@@ -138,6 +140,7 @@ CUresult CUDAAPI cuEventElapsedTime(float* milliseconds, CUevent begin, CUevent 
 // returns when the bytes are there.
 CUresult CUDAAPI cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, std::size_t size, CUstream stream) {
   if (fake::Registered(from, size) != nullptr) return fake::Copy(stream, fake::Address(to), from, size);
+  if (const CUresult free = fake::NotWhileCapturing(); free != CUDA_SUCCESS) return free;
   if (const CUresult alive = fake::Alive(); alive != CUDA_SUCCESS) return alive;
   const auto* const bytes = static_cast<const char*>(from);
   fake::QueueOf(stream).Push([to, staged = std::vector<char>(bytes, bytes + size)] {
@@ -149,6 +152,9 @@ CUresult CUDAAPI cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, std::size_t
 CUresult CUDAAPI cuMemcpyDtoHAsync(void* to, CUdeviceptr from, std::size_t size, CUstream stream) {
   const auto* const pinned = fake::Registered(to, size);
   if (pinned != nullptr && pinned->read_only) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  if (pinned == nullptr) {
+    if (const CUresult free = fake::NotWhileCapturing(); free != CUDA_SUCCESS) return free;
+  }
   const CUresult result = fake::Copy(stream, to, fake::Address(from), size);
   if (pinned == nullptr) fake::QueueOf(stream).Drain();
   return result;

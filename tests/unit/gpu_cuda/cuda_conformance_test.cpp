@@ -10,6 +10,7 @@
 #include <set>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gpu/import/onnx_reader.hpp"
 #include "gtest/gtest.h"
@@ -37,6 +38,7 @@ TEST(CudaConformance, EachDeclaredCasePassesOrIsRefusedByName) {
   std::size_t passed = 0;
   std::size_t declared = 0;
   std::set<std::string> operators;  // of cases that passed
+  std::map<std::string, std::size_t> refused;
   for (const conformance::OnnxCase& test : cases) {
     if (!conformance::WhyNotDeclared(test).empty()) continue;
     ++declared;
@@ -45,6 +47,9 @@ TEST(CudaConformance, EachDeclaredCasePassesOrIsRefusedByName) {
     if (absl::IsUnimplemented(status)) {
       EXPECT_TRUE(absl::StrContains(status.message(), "no kernel of the GPU covers"))
           << test.name << ": " << status;
+      const std::string why(status.message());
+      ++refused[absl::StrCat(why.substr(0, why.find(' ')),
+                             why.substr(std::min(why.find(": no"), why.size())))];
       continue;
     }
     EXPECT_TRUE(status.ok()) << test.name << ": " << status;
@@ -56,6 +61,7 @@ TEST(CudaConformance, EachDeclaredCasePassesOrIsRefusedByName) {
        {"Conv", "MatMul", "Gemm", "Softmax", "LayerNormalization", "Gather", "Transpose", "Concat",
         "ReduceMean", "MaxPool", "AveragePool", "Resize", "Slice", "Where"})
     EXPECT_TRUE(operators.contains(op)) << op;
+  for (const auto& [why, cases_of_it] : refused) std::cout << cases_of_it << " " << why << "\n";
   std::cout << passed << " of " << declared << " declared cases run on the GPU's kernels\n";
 }
 

@@ -1,8 +1,10 @@
-// What the GPU's plans do beyond the contract: in what they compute.
+// What the GPU's plans do beyond the contract: in what they compute, and that launches which come again are
+// replayed.
 #include <cmath>
 #include <limits>
 
 #include "gmock/gmock.h"
+#include "gpu/cuda/fake/fake_driver.hpp"
 #include "gtest/gtest.h"
 #include "tests/unit/gpu_cuda/fake_cuda.hpp"
 #include "tests/unit/gpu_cuda/gpu_plan.hpp"
@@ -81,6 +83,170 @@ TEST_F(CudaPrecision, WhatIsNoProductStaysFp32) {
   builder.Step("Add", {builder.Input("x", {2}), builder.Floats({2}, {0, 0})}, "y");
   builder.Output("y", {2});
   EXPECT_THAT(Run(builder, proto::PRECISION_FP16, {kTwelve, kLarge}), ElementsAre(kTwelve, kLarge));
+}
+
+cuda::fake::FakeGraphCounts GraphCounts() {
+  void* const library = dlopen(DriverLibrary().c_str(), RTLD_NOW);
+  cuda::fake::FakeGraphCounts counts;
+  reinterpret_cast<void (*)(cuda::fake::FakeGraphCounts*)>(dlsym(library, "FakeCudaGraphCounts"))(&counts);
+  return counts;
+}
+
+// y = Relu(conv(x) A + b), whose steps are cuDNN's, cuBLAS' and our own; four times the same values.
+class CudaGraphs : public testing::Test {
+ protected:
+  static constexpr Duration kPatience = std::chrono::seconds(30);
+  // Where a launch finds what it needs.
+  using Places = LaunchArguments;
+
+  void SetUp() override {
+    if (RealDriver()) GTEST_SKIP() << "what the driver did is asked of the fake one";
+    Open(SmallOptions());
+  }
+  void TearDown() override {
+    plan_ = nullptr;
+    stream_ = nullptr;
+    opened_.device = nullptr;
+    EXPECT_EQ(GraphCounts().alive, 0u);
+  }
+  void Open(const CudaOptions& options) {
+    plan_ = nullptr;
+    stream_ = nullptr;
+    opened_ = cuda::Open(options);
+    ASSERT_NE(opened_.device, nullptr) << opened_.why;
+    stream_ = opened_.device->MakeStream();
+    ModelBuilder builder;
+    builder.Step("Conv", {builder.Input("x", {1, 1, 2, 2}), builder.Floats({1, 1, 1, 1}, {2})}, "c");
+    builder.Step("MatMul", {"c", builder.Floats({2, 2}, {1, 1, 1, 1})}, "m");
+    builder.Step("Add", {"m", builder.Floats({1}, {-10})}, "s");
+    builder.Step("Relu", {"s"}, "y");
+    builder.Output("y", {1, 1, 2, 2});
+    weights_ = builder.weights();
+    auto plan =
+        opened_.device->Prepare(builder.model(), weights_, builder.input_specs(), proto::PRECISION_FP32);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    plan_ = *plan;
+    begun_ = GraphCounts();
+  }
+  Places Take() {
+    const auto take = [this](Bytes size) { return *opened_.device->Allocate(size); };
+    Places places;
+    places.weights = take(plan_->weights_bytes());
+    places.activations = take(plan_->activation_bytes());
+    places.inputs = {take(plan_->input_bytes(0))};
+    places.outputs = {take(plan_->output_bytes(0))};
+    EXPECT_TRUE(stream_->CopyIn(places.weights, weights_, nullptr)->Wait(kPatience).ok());
+    return places;
+  }
+  // Of four values `x`.
+  void Launch(const Places& places, float x) {
+    const std::vector<float> in(4, x);
+    std::vector<float> out(4, -1);
+    stream_->CopyIn(places.inputs[0], std::as_bytes(std::span(in)), nullptr);
+    stream_->CopyIn(places.outputs[0], std::as_bytes(std::span(out)), nullptr);
+    stream_->Launch(plan_, places, nullptr);
+    const EventPtr last =
+        stream_->CopyOut(std::as_writable_bytes(std::span(out)), places.outputs[0], nullptr);
+    ASSERT_TRUE(last->Wait(kPatience).ok()) << last->status();
+    EXPECT_THAT(out, testing::Each(std::max(0.0F, 4 * x - 10))) << x;
+  }
+  // Since the plan was made.
+  [[nodiscard]] cuda::fake::FakeGraphCounts Counted() const {
+    cuda::fake::FakeGraphCounts counts = GraphCounts();
+    counts.captured -= begun_.captured;
+    counts.nodes -= begun_.nodes;
+    counts.instantiated -= begun_.instantiated;
+    counts.updated -= begun_.updated;
+    counts.launched -= begun_.launched;
+    return counts;
+  }
+
+  CudaOpened opened_;
+  std::unique_ptr<Stream> stream_;
+  std::shared_ptr<DevicePlan> plan_;
+  std::vector<std::byte> weights_;
+  cuda::fake::FakeGraphCounts begun_;
+};
+
+TEST_F(CudaGraphs, WhatComesAgainIsReplayed) {
+  const Places places = Take();
+  Launch(places, 3);
+  EXPECT_EQ(Counted().captured, 0u) << "once may be never again";
+  for (const float x : {4.0F, 1.0F, 5.0F}) Launch(places, x);
+  EXPECT_EQ(Counted().captured, 1u);
+  EXPECT_GE(Counted().nodes, 4u);
+  EXPECT_EQ(Counted().instantiated, 1u);
+  EXPECT_EQ(Counted().launched, 3u);
+  EXPECT_EQ(Counted().updated, 0u);
+}
+
+TEST_F(CudaGraphs, OtherAddressesAreRecordedBesideAndThenInstead) {
+  const std::vector<Places> places = {Take(), Take(), Take()};
+  for (int round = 0; round < 3; ++round) {
+    for (const std::size_t at : {0, 1}) Launch(places[at], static_cast<float>(round + 1));
+  }
+  EXPECT_EQ(Counted().captured, 2u);
+  EXPECT_EQ(Counted().instantiated, 2u);
+  EXPECT_EQ(Counted().launched, 4u);
+  for (int round = 0; round < 3; ++round) Launch(places[2], static_cast<float>(round + 2));
+  EXPECT_EQ(Counted().captured, 3u);
+  EXPECT_EQ(Counted().instantiated, 2u) << "there is room for two";
+  EXPECT_EQ(Counted().updated, 1u);
+  Launch(places[1], 6);
+  EXPECT_EQ(Counted().launched, 7u) << "the one that was used last is still there";
+  Launch(places[0], 7);
+  EXPECT_EQ(Counted().launched, 7u) << "the other has gone";
+  auto other = opened_.device->MakeStream();  // its libraries' workspaces are others
+  std::swap(stream_, other);
+  Launch(places[1], 8);
+  EXPECT_EQ(Counted().launched, 7u);
+}
+
+TEST_F(CudaGraphs, MarksAreToldBetweenSegments) {
+  Places places = Take();
+  std::vector<std::size_t> reached;
+  places.marks = {0, 1, 3};
+  places.reached = [&](std::size_t step) { reached.push_back(step); };
+  for (const float x : {2.0F, 3.0F, 4.0F}) {
+    reached.clear();
+    Launch(places, x);
+    EXPECT_THAT(reached, ElementsAre(0, 1, 3));
+  }
+  EXPECT_EQ(Counted().captured, 3u);
+  EXPECT_EQ(Counted().launched, 6u);
+  EXPECT_EQ(stream_->launches().progress, 3 * plan_->step_count());
+}
+
+TEST_F(CudaGraphs, WeightsThatAreOnTheirWayAreWaitedForStepByStep) {
+  Places places = Take();
+  std::size_t asked = 0;
+  places.gate = [&](std::size_t) -> EventPtr {
+    ++asked;
+    return nullptr;
+  };
+  for (const float x : {2.0F, 3.0F, 4.0F}) Launch(places, x);
+  EXPECT_EQ(asked, 3 * plan_->step_count());
+  EXPECT_EQ(Counted().captured, 0u);
+  places.gate = nullptr;
+  for (const float x : {2.0F, 3.0F}) Launch(places, x);
+  EXPECT_EQ(Counted().launched, 1u) << "a launch with a gate is none like it";
+}
+
+TEST_F(CudaGraphs, OffIsStepByStep) {
+  CudaOptions options = SmallOptions();
+  options.graphs = false;
+  Open(options);
+  const Places places = Take();
+  for (const float x : {2.0F, 3.0F, 4.0F}) Launch(places, x);
+  EXPECT_EQ(Counted().captured, 0u);
+}
+
+TEST_F(CudaGraphs, WhatCannotBeRecordedIsLaunchedPlainly) {
+  const Places places = Take();
+  const FakeMachine machine("no_capture=1");
+  for (const float x : {2.0F, 3.0F, 4.0F}) Launch(places, x);
+  EXPECT_EQ(Counted().captured, 0u);
+  EXPECT_TRUE(opened_.device->Health().ok());
 }
 
 }  // namespace

@@ -91,6 +91,26 @@ TEST(CudaWorker, ServesARunFromAdoptionToShutdown) {
   EXPECT_TRUE(death.end->clean()) << death.ToString();
 }
 
+TEST(CudaWorker, RunsThatComeAgainGiveTheSameWithAndWithoutGraphs) {
+  const WorkerMachine machine("");
+  for (const char* const graphs : {"on", "off"}) {
+    CudaHarness harness;
+    harness.command.cuda_graphs = graphs;
+    Link link = harness.StartAndAdopt();
+    const auto copy = PlaceSmall(*harness.host, "m");
+    ASSERT_EQ(link.Ask(PrepareOf(copy, 2)).code(), 0);
+    for (int swap = 0; swap < 2; ++swap) {
+      ASSERT_EQ(link.Ask(SwapInOf(copy)).code(), 0);
+      for (int round = 0; round < 4; ++round) {
+        const auto ran = link.Ask(RunOf("m", 2));
+        ASSERT_EQ(ran.code(), 0) << ran.message();
+        EXPECT_THAT(Floats(ran.run().outputs(0).data().inlined()), ElementsAre(1, 3, 5, 0, 5, 7, 9, 0));
+      }
+      ASSERT_EQ(link.Ask(EvictOf("m")).code(), 0);
+    }
+  }
+}
+
 TEST(CudaWorker, APlanIsForOnePrecision) {
   const WorkerMachine machine("");
   CudaHarness harness;
