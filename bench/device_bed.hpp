@@ -60,6 +60,7 @@ void Note(const std::string& text);
 
 // The parts. Each prints "name value [baseline]" lines; bench/gpu.py says what they mean.
 void MeasureSwaps(Bed& bed);
+void MeasureVariants(Bed& bed);
 void MeasureMemory(Bed& bed);
 void MeasureShares(Bed& bed);
 void MeasureFault(Bed& bed);

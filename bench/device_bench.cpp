@@ -1,6 +1,6 @@
-// What a device does, seen from the end of a worker's ring where its daemon sits: swaps, shares, memory,
-// faults. The same for a real GPU (cuda:0) and a virtual one. Run by bench/gpu.py, which says what the lines
-// that it prints mean.
+// What a device does, seen from the end of a worker's ring where its daemon sits: swaps, precisions,
+// memory, shares, faults. The same for a real GPU (cuda:0) and a virtual one. Run by bench/gpu.py, which says
+// what the lines that it prints mean.
 #include <CLI/CLI.hpp>
 
 #include "bench/device_bed.hpp"
@@ -23,6 +23,7 @@ int main(int argc, char** argv) {
   options.spare = MiB(spare);
   Bed bed(options);
   MeasureSwaps(bed);
+  MeasureVariants(bed);
   MeasureMemory(bed);
   MeasureShares(bed);
   MeasureFault(bed);

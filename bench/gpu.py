@@ -11,6 +11,7 @@ fails or is not done within --limit is named, what was measured before is kept; 
   plain_pinned_copy, copy_in/..., copy_out/...   GB/s by size and method; baseline: the plain pinned copy (cuda devices only)
   map_and_set_access_us, unmap_call_us           of so many units (cuda devices only)
   native_ms/NETWORK                              a resident network, batch 1: order to outcome; compute_ms: of it on the device
+  variant_compute_ms/NETWORK/...                 in another precision, or without CUDA graphs; baseline: FP32 with them (cuda only)
   swap_run_ms/NETWORK/STEP                       orders to outputs when the model is on the host: pageable, whole, per-tensor,
                                                  grouped, and mapped (grouped, to one address); baseline: native
   swap_run_over_max/NETWORK                      grouped; baseline: the larger of weights over the plain link, and compute
@@ -47,7 +48,7 @@ SMALL = ["vit-tiny", "bert-tiny"]
 UNITS = {"weights_mb": "MB", "copy_in": "GB/s", "copy_out": "GB/s", "plain_pinned_copy": "GB/s", "link_use": "GB/s",
          "open_device_s": "s", "map_and_set_access_us": "us", "unmap_call_us": "us", "throughput": "1/s",
          "extra_function_beyond_weights_bytes": "B", "memory_functions": "", "compute_busy": "%"}
-BASELINES = {"copy_in": "plain pinned", "copy_out": "plain pinned", "link_use": "plain pinned", "swap_run_ms": "native",
+BASELINES = {"copy_in": "plain pinned", "copy_out": "plain pinned", "link_use": "plain pinned", "swap_run_ms": "native", "variant_compute_ms": "FP32, graphs",
              "swap_run_over_max": "max(link, run)", "function_start_ms": "its groups + 2 ms", "share_latency_ms": "all SMs",
              "neighbour_p98_ms": "alone", "throughput": "one racing"}
 

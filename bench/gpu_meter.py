@@ -25,10 +25,10 @@ class _Metrics(ctypes.Structure):
 class GpuMeter:
     """Of the GPU with this number, as the driver counts them."""
 
-    def __init__(self, ordinal, library="libnvidia-ml.so.1"):
+    def __init__(self, ordinal, library="libnvidia-ml.so.1", load=ctypes.CDLL):
         self.library = self.device = None
         try:
-            loaded = ctypes.CDLL(library)
+            loaded = load(library)
         except OSError:
             return
         device = ctypes.c_void_p()

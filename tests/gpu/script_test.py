@@ -22,12 +22,42 @@ esac
 FIGURES = [
     r"plain_pinned_copy", r"copy_in/registered/64KiB", r"copy_in/pageable/4096KiB", r"copy_out/registered/64KiB",
     r"map_and_set_access_us/units=8", r"unmap_call_us/units=1", r"swap_and_run_4MiB_ms", r"native_ms/vit-tiny",
+    r"variant_compute_ms/bert-tiny/precision=(tf32|bf16|fp16)", r"variant_compute_ms/vit-tiny/graphs=off",
     r"swap_run_ms/bert-tiny/(pageable|whole|per-tensor|grouped|mapped)", r"swap_run_over_max/bert-tiny", r"function_start_ms/vit-tiny",
     r"link_use/bert-tiny", r"extra_function_beyond_weights_bytes", r"neighbour_p98_ms/vit-tiny/racing",
     r"throughput/bert-tiny/racing/instances=2", r"compute_busy/throughput/vit-tiny/racing/instances=1",
     r"worker_killed_to_answer_ms", r"illegal_access_to_exit_ms", r"illegal_access_to_answer_ms", r"requests_per_second/noop",
     r"requests_per_second/vit-tiny", r"killed_worker_recovery_ms", r"killed_worker_failed_requests"]
 GOALS = ["host to device", "swap and run", "a further function", "a function starts"]
+
+
+class FakeLibrary:
+    """The calls of NVIDIA's management library that are made, with GPU 1 alone; occupancy is not to be had."""
+    def nvmlInit_v2(self):
+        return 0
+
+    def nvmlDeviceGetHandleByIndex_v2(self, ordinal, device):
+        device._obj.value = 77
+        return 0 if ordinal == 1 else 6
+
+    def nvmlDeviceGetMemoryInfo(self, device, memory):
+        memory._obj.used = 5 << 30
+        return 0 if device.value == 77 else 2
+
+    def nvmlGpmSampleAlloc(self, sample):
+        sample._obj.value = 1
+        return 0
+
+    def nvmlGpmSampleGet(self, device, sample):
+        return 0
+
+    def nvmlGpmSampleFree(self, sample):
+        return 0
+
+    def nvmlGpmMetricsGet(self, asked):
+        for metric in asked._obj.metrics[:asked._obj.count]:
+            metric.result, metric.value = (0, 75.0) if metric.id == 2 else (3, 1.0)
+        return 0
 
 
 class Script(unittest.TestCase):
@@ -100,6 +130,18 @@ class Script(unittest.TestCase):
         file = self.home / "page.md"
         subprocess.run([sys.executable, ROOT / "bench" / "gpu_page.py", "--results", results, "--page", file], check=True)
         return file.read_text()
+
+    def test_the_meter_reads_what_the_library_says(self):
+        sys.path.insert(0, str(ROOT / "bench"))
+        import gpu_meter
+        meter = gpu_meter.GpuMeter(1, "libnvidia-ml.so.1", lambda name: FakeLibrary())
+        self.assertEqual(meter.used_memory(), 5 << 30)
+        begin, end = meter.sample(), meter.sample()
+        self.assertEqual(meter.over(begin, end), {gpu_meter.SM_BUSY: 75.0})
+        self.assertEqual(meter.over(None, end), {})
+        absent = gpu_meter.GpuMeter(0, "libno_such_library.so.1")
+        self.assertIsNone(absent.used_memory())
+        self.assertIsNone(absent.sample())
 
     def test_the_page_in_docs_is_what_the_results_say(self):
         subprocess.run([sys.executable, ROOT / "bench" / "gpu_page.py", "--check"], check=True)
