@@ -81,6 +81,9 @@ template <class F>
 // Moves all bytes of input 0 to output 0.
 [[nodiscard]] absl::Status CopyWhole(const KernelLaunch& launch, In in, Out out);
 
+// A step that moves elements as the CPU's kernel would, in a pattern that is known when it is made.
+Made MakeMovement(const GpuStep& step);
+
 // The activation that was fused into the step.
 absl::StatusOr<Function> FusedFunction(const GpuStep& step);
 // A function by its ONNX name; kNone when there is none.
@@ -95,6 +98,9 @@ absl::StatusOr<Box> BoxOf(const GpuStep& step, const Shape& shape);
 using KernelTable = std::map<std::string_view, MakeGpuKernel>;
 void AddElementKernels(KernelTable& table);
 void AddMovementKernels(KernelTable& table);
+void AddIndexKernels(KernelTable& table);
+void AddQuantizedKernels(KernelTable& table);
+void AddResizeKernels(KernelTable& table);
 void AddRowKernels(KernelTable& table);
 void AddWindowKernels(KernelTable& table);
 void AddMatrixKernels(KernelTable& table);

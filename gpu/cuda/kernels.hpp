@@ -9,7 +9,11 @@
 #include "base/units.hpp"
 #include "gpu/cuda/context.hpp"
 #include "gpu/cuda/kernels/arguments.hpp"
+#include "gpu/cuda/kernels/index_arguments.hpp"
 #include "gpu/cuda/kernels/list.hpp"
+#include "gpu/cuda/kernels/quantized_arguments.hpp"
+#include "gpu/cuda/kernels/row_arguments.hpp"
+#include "gpu/cuda/kernels/window_arguments.hpp"
 
 namespace troupe::gpu::cuda {
 

@@ -115,7 +115,9 @@ Inferred InferResize(const StepContext& ctx, Infos in) {
   return OneValue(ctx, in[0].type, std::move(target.shape));
 }
 
-absl::StatusOr<std::vector<ResizeTaps>> AllTaps(const StepContext& ctx, Infos in) {
+}  // namespace
+
+absl::StatusOr<std::vector<ResizeTaps>> ReadResizeTaps(const StepContext& ctx, Infos in) {
   TROUPE_ASSIGN_OR_RETURN(const ResizeSettings settings, ReadSettings(ctx));
   TROUPE_ASSIGN_OR_RETURN(const Target target, ReadTarget(ctx, in));
   const std::size_t rank = in[0].shape.size();
@@ -132,6 +134,8 @@ absl::StatusOr<std::vector<ResizeTaps>> AllTaps(const StepContext& ctx, Infos in
   }
   return taps;
 }
+
+namespace {
 
 // One axis of a tensor seen as [outer, axis, inner].
 struct Pass {
@@ -172,7 +176,7 @@ void RunPass(const Pass& pass, const T* from, T* to, T extrapolation) {
 }
 
 Made MakeInterpolation(const StepContext& ctx, Infos in, Infos) {
-  TROUPE_ASSIGN_OR_RETURN(std::vector<ResizeTaps> taps, AllTaps(ctx, in));
+  TROUPE_ASSIGN_OR_RETURN(std::vector<ResizeTaps> taps, ReadResizeTaps(ctx, in));
   std::vector<Pass> passes;
   Shape shape = in[0].shape;
   std::int64_t largest = 0;
@@ -212,7 +216,7 @@ Made MakeInterpolation(const StepContext& ctx, Infos in, Infos) {
 
 // Nearest copies elements, whatever they mean; the last axis by index, the others by rows of it.
 Made MakeNearest(const StepContext& ctx, Infos in, Infos) {
-  TROUPE_ASSIGN_OR_RETURN(const std::vector<ResizeTaps> taps, AllTaps(ctx, in));
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<ResizeTaps> taps, ReadResizeTaps(ctx, in));
   const std::size_t rank = taps.size();
   Shape in_strides = RowMajorStrides(in[0].shape);
   std::array<std::byte, 8> extrapolated{};

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "gpu/ops/op_support.hpp"
 
 namespace troupe::gpu {
 
@@ -43,5 +44,8 @@ struct ResizeTaps {
 // only. in > 0.
 [[nodiscard]] ResizeTaps MakeTaps(const ResizeSettings& settings, std::int64_t in, std::int64_t out,
                                   double scale, double roi_start, double roi_end);
+
+// Of a step Resize or Upsample: one for each axis of input 0. InvalidArgument says what it lacks.
+[[nodiscard]] absl::StatusOr<std::vector<ResizeTaps>> ReadResizeTaps(const StepContext& ctx, Infos in);
 
 }  // namespace troupe::gpu

@@ -8,8 +8,11 @@
 
 #include "gpu/cuda/fake/fake_driver.hpp"
 #include "gpu/cuda/kernels/bodies.hpp"
+#include "gpu/cuda/kernels/index_bodies.hpp"
 #include "gpu/cuda/kernels/list.hpp"
+#include "gpu/cuda/kernels/quantized_bodies.hpp"
 #include "gpu/cuda/kernels/row_bodies.hpp"
+#include "gpu/cuda/kernels/window_bodies.hpp"
 
 namespace troupe::gpu::cuda::fake {
 namespace {

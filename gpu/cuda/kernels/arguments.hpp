@@ -19,7 +19,21 @@ struct Strides {
   std::int64_t by[kMaxRank] = {};
 };
 
-enum class Element : std::int32_t { kBool, kUint8, kInt8, kInt32, kInt64, kFp32, kFp64 };
+enum class Element : std::int32_t {
+  kBool,
+  kUint8,
+  kInt8,
+  kInt32,
+  kInt64,
+  kFp32,
+  kFp64,
+  kUint16,
+  kInt16,
+  kUint32,
+  kUint64,
+  kFp16,
+  kBf16
+};
 
 // y = f(x), with up to two parameters (gpu/ops/activation.hpp names them).
 enum class UnaryOp : std::int32_t {
@@ -53,6 +67,15 @@ enum class UnaryOp : std::int32_t {
   kClip,
   kShrink,
   kScale,  // a x
+  kTan,
+  kAsin,
+  kAcos,
+  kAtan,
+  kSinh,
+  kCosh,
+  kAsinh,
+  kAcosh,
+  kAtanh,
 };
 struct Function {
   UnaryOp op = UnaryOp::kNone;
@@ -75,6 +98,10 @@ enum class BinaryOp : std::int32_t {
   kMax,
   kMin,
   kPRelu,
+  kMod,   // with the divisor's sign
+  kFmod,  // with the dividend's
+  kShiftLeft,
+  kShiftRight,
   // From here on the result is a truth value.
   kEqual,
   kLess,
@@ -89,14 +116,26 @@ enum class BinaryOp : std::int32_t {
 struct BinaryArguments {
   std::int64_t count = 0;
   BinaryOp op{};
-  Element type{};  // of both inputs
+  Element type{};   // of the first input, and of the result
+  Element other{};  // of the second, which differs for powers only
   const void* a = nullptr;
   const void* b = nullptr;
   void* out = nullptr;
   Box box;  // the output's, which is dense
   Strides in_a;
   Strides in_b;
-  Function after;  // of FP32 results
+  Function after;    // of FP32 results
+  double scale = 1;  // of other real ones
+};
+
+// Truth values: whether an element is NaN, or infinite.
+struct TestArguments {
+  std::int64_t count = 0;
+  const float* in = nullptr;
+  std::uint8_t* out = nullptr;
+  bool nan = false;
+  bool positive = false;
+  bool negative = false;
 };
 
 struct WhereArguments {
@@ -139,112 +178,6 @@ struct LookupArguments {
   void* out = nullptr;
   const std::uint32_t* table = nullptr;
   std::uint64_t filler = 0;  // its first bytes
-};
-
-// Rows of `block` elements that indices choose; an index outside sets *trouble and gives zeros.
-struct GatherArguments {
-  std::int64_t count = 0;  // of the output's elements
-  std::int32_t element_size = 0;
-  const void* in = nullptr;
-  const void* indices = nullptr;
-  void* out = nullptr;
-  Element index_type{};
-  std::int64_t chosen = 0;  // indices
-  std::int64_t dim = 0;     // that they choose from
-  std::int64_t block = 0;
-  std::int32_t* trouble = nullptr;
-};
-
-enum class PoolOp : std::int32_t { kMax, kAverage };
-struct PoolArguments {
-  std::int64_t count = 0;
-  PoolOp op{};
-  bool count_padding = false;
-  const float* in = nullptr;
-  float* out = nullptr;
-  // Of each of the three spatial dimensions; unused ones have size 1.
-  std::int64_t size[3] = {1, 1, 1};
-  std::int64_t out_size[3] = {1, 1, 1};
-  std::int64_t kernel[3] = {1, 1, 1};
-  std::int64_t stride[3] = {1, 1, 1};
-  std::int64_t dilation[3] = {1, 1, 1};
-  std::int64_t begin[3] = {};
-  std::int64_t end[3] = {};
-};
-
-// y = (x - mean) / sqrt(variance + epsilon) x scale + shift, per channel.
-struct BatchNormArguments {
-  std::int64_t count = 0;
-  const float* in = nullptr;
-  float* out = nullptr;
-  const float* scale = nullptr;
-  const float* shift = nullptr;
-  const float* mean = nullptr;
-  const float* variance = nullptr;
-  std::int64_t channels = 0;
-  std::int64_t plane = 0;
-  float epsilon = 0;
-  Function after;
-};
-
-// Local response normalisation across channels.
-struct LrnArguments {
-  std::int64_t count = 0;
-  const float* in = nullptr;
-  float* out = nullptr;
-  std::int64_t channels = 0;
-  std::int64_t plane = 0;
-  std::int64_t size = 1;
-  float alpha = 0;  // divided by the size already
-  float beta = 0;
-  float bias = 0;
-};
-
-// Adds a bias per channel and a tensor of the output's shape, either may be absent, in place; then a
-// function: what a convolution ends with.
-struct FinishArguments {
-  std::int64_t count = 0;
-  float* out = nullptr;
-  const float* bias = nullptr;
-  const float* addend = nullptr;
-  std::int64_t channels = 1;
-  std::int64_t plane = 1;
-  Function after;
-};
-
-// A row is `n` elements, `inner` apart.
-struct SoftmaxArguments {
-  std::int64_t count = 0;
-  const float* in = nullptr;
-  float* out = nullptr;
-  std::int64_t n = 0;
-  std::int64_t inner = 1;
-  bool log = false;
-};
-
-struct LayerNormArguments {
-  std::int64_t count = 0;
-  const float* in = nullptr;
-  float* out = nullptr;
-  const float* scale = nullptr;
-  const float* shift = nullptr;  // null: none
-  float* mean = nullptr;         // per row; null: nobody asked for it, as for the next
-  float* inverse = nullptr;      // of the deviation
-  std::int64_t n = 0;
-  float epsilon = 0;
-};
-
-enum class ReduceOp : std::int32_t { kSum, kMean, kMax, kMin, kProd, kL1, kL2, kSumSquare, kLogSum };
-struct ReduceArguments {
-  std::int64_t count = 0;
-  ReduceOp op{};
-  const float* in = nullptr;
-  float* out = nullptr;
-  Box kept;  // the output's
-  Strides kept_at;
-  Box folded;
-  Strides folded_at;
-  std::int64_t n = 0;  // elements of `folded`
 };
 
 }  // namespace troupe::gpu::cuda

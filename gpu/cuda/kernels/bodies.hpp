@@ -2,26 +2,9 @@
 // there, so that tests reach every line. row_bodies.hpp has those that do a row.
 #pragma once
 
-#include <math.h>
-
-#include "gpu/cuda/kernels/arguments.hpp"
-
-#ifdef __CUDACC__
-#define TROUPE_BODY __host__ __device__ inline
-#else
-#define TROUPE_BODY inline
-#endif
+#include "gpu/cuda/kernels/numbers.hpp"
 
 namespace troupe::gpu::cuda {
-
-TROUPE_BODY std::int64_t OffsetOf(const Box& box, const Strides& strides, std::int64_t i) {
-  std::int64_t offset = strides.base;
-  for (int d = box.rank; d-- > 0;) {
-    offset += i % box.size[d] * strides.by[d];
-    i /= box.size[d];
-  }
-  return offset;
-}
 
 TROUPE_BODY float SigmoidOf(float x) {
   return 1.0F / (1.0F + expf(-x));
@@ -92,6 +75,24 @@ TROUPE_BODY float Apply(const Function& f, float x) {
       return x < -f.b ? x + f.a : (x > f.b ? x - f.a : 0.0F);
     case UnaryOp::kScale:
       return f.a * x;
+    case UnaryOp::kTan:
+      return tanf(x);
+    case UnaryOp::kAsin:
+      return asinf(x);
+    case UnaryOp::kAcos:
+      return acosf(x);
+    case UnaryOp::kAtan:
+      return atanf(x);
+    case UnaryOp::kSinh:
+      return sinhf(x);
+    case UnaryOp::kCosh:
+      return coshf(x);
+    case UnaryOp::kAsinh:
+      return asinhf(x);
+    case UnaryOp::kAcosh:
+      return acoshf(x);
+    case UnaryOp::kAtanh:
+      return atanhf(x);
   }
   return x;
 }
@@ -100,30 +101,91 @@ TROUPE_BODY void RunUnary(const UnaryArguments& a, std::int64_t i) {
   a.out[i] = Apply(a.function, a.in[i]);
 }
 
+TROUPE_BODY void RunTest(const TestArguments& a, std::int64_t i) {
+  const float x = a.in[i];
+  a.out[i] = (a.nan && x != x) || (a.positive && x == INFINITY) || (a.negative && x == -INFINITY) ? 1 : 0;
+}
+
+TROUPE_BODY std::uint64_t WholePower(std::uint64_t base, std::uint64_t exponent) {
+  std::uint64_t result = 1;
+  for (; exponent != 0; exponent >>= 1, base *= base) {
+    if ((exponent & 1U) != 0) result *= base;
+  }
+  return result;
+}
+
+// Unsigned, where its own division and order matter; the rest is as for signed numbers.
+TROUPE_BODY std::uint64_t UnsignedResult(BinaryOp op, std::uint64_t x, std::uint64_t y) {
+  switch (op) {
+    case BinaryOp::kDiv:
+      return y == 0 ? 0 : x / y;
+    case BinaryOp::kMax:
+      return x > y ? x : y;
+    case BinaryOp::kMin:
+      return x < y ? x : y;
+    case BinaryOp::kMod:
+    case BinaryOp::kFmod:
+      return y == 0 ? 0 : x % y;
+    case BinaryOp::kShiftLeft:
+      return y > 63 ? 0 : x << y;
+    case BinaryOp::kShiftRight:
+      return y > 63 ? 0 : x >> y;
+    case BinaryOp::kPow:
+      return WholePower(x, y);
+    case BinaryOp::kAdd:
+      return x + y;
+    case BinaryOp::kSub:
+      return x - y;
+    case BinaryOp::kMul:
+      return x * y;
+    default:
+      return 0;
+  }
+}
+
 // Integer arithmetic wraps, x / 0 is 0: as on the CPU (gpu/ops/binary_functions.hpp).
 TROUPE_BODY std::int64_t IntegerResult(BinaryOp op, std::int64_t x, std::int64_t y) {
   const auto u = static_cast<std::uint64_t>(x);
-  const auto v = static_cast<std::uint64_t>(y);
   switch (op) {
-    case BinaryOp::kAdd:
-      return static_cast<std::int64_t>(u + v);
-    case BinaryOp::kSub:
-      return static_cast<std::int64_t>(u - v);
-    case BinaryOp::kMul:
-      return static_cast<std::int64_t>(u * v);
     case BinaryOp::kDiv:
       return y == 0 ? 0 : (y == -1 ? static_cast<std::int64_t>(0 - u) : x / y);
     case BinaryOp::kMax:
       return x > y ? x : y;
     case BinaryOp::kMin:
       return x < y ? x : y;
+    case BinaryOp::kPRelu:
+      return x < 0 ? static_cast<std::int64_t>(u * static_cast<std::uint64_t>(y)) : x;
+    case BinaryOp::kFmod:
+      return y == 0 || y == -1 ? 0 : x % y;
+    case BinaryOp::kMod: {
+      const std::int64_t rest = y == 0 || y == -1 ? 0 : x % y;
+      return rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest;
+    }
+    case BinaryOp::kPow:
+      if (y < 0) return x == 1 ? 1 : (x == -1 ? ((y & 1) != 0 ? -1 : 1) : 0);
+      break;
     default:
-      return 0;
+      break;
   }
+  return static_cast<std::int64_t>(UnsignedResult(op, u, static_cast<std::uint64_t>(y)));
+}
+
+TROUPE_BODY float PowerOf(float x, float y) {
+  return powf(x, y);
+}
+TROUPE_BODY double PowerOf(double x, double y) {
+  return pow(x, y);
+}
+TROUPE_BODY float RestOf(float x, float y) {
+  return fmodf(x, y);
+}
+TROUPE_BODY double RestOf(double x, double y) {
+  return fmod(x, y);
 }
 
 // NaN wins over any number.
-TROUPE_BODY float FloatResult(BinaryOp op, float x, float y) {
+template <class T>
+TROUPE_BODY T RealResult(BinaryOp op, T x, T y) {
   switch (op) {
     case BinaryOp::kAdd:
       return x + y;
@@ -134,13 +196,15 @@ TROUPE_BODY float FloatResult(BinaryOp op, float x, float y) {
     case BinaryOp::kDiv:
       return x / y;
     case BinaryOp::kPow:
-      return powf(x, y);
+      return PowerOf(x, y);
     case BinaryOp::kMax:
       return x > y || x != x ? x : y;
     case BinaryOp::kMin:
       return x < y || x != x ? x : y;
     case BinaryOp::kPRelu:
       return x < 0 ? x * y : x;
+    case BinaryOp::kFmod:
+      return RestOf(x, y);
     default:
       return 0;
   }
@@ -172,59 +236,48 @@ TROUPE_BODY bool Truth(BinaryOp op, T x, T y) {
   }
 }
 
-TROUPE_BODY std::int64_t LoadInteger(Element type, const void* data, std::int64_t i) {
-  switch (type) {
-    case Element::kInt8:
-      return static_cast<const std::int8_t*>(data)[i];
-    case Element::kInt32:
-      return static_cast<const std::int32_t*>(data)[i];
-    case Element::kInt64:
-      return static_cast<const std::int64_t*>(data)[i];
-    default:
-      return static_cast<const std::uint8_t*>(data)[i];
-  }
+TROUPE_BODY double AsReal(Element type, const void* data, std::int64_t i) {
+  if (IsReal(type)) return LoadReal(type, data, i);
+  const std::int64_t whole = LoadInteger(type, data, i);
+  return type == Element::kUint64 ? static_cast<double>(static_cast<std::uint64_t>(whole))
+                                  : static_cast<double>(whole);
 }
 
 TROUPE_BODY void RunBinary(const BinaryArguments& a, std::int64_t i) {
   const std::int64_t x_at = OffsetOf(a.box, a.in_a, i);
   const std::int64_t y_at = OffsetOf(a.box, a.in_b, i);
   const bool truth = a.op >= BinaryOp::kEqual;
-  if (a.type == Element::kFp32) {
+  auto* const truths = static_cast<std::uint8_t*>(a.out);
+  if (a.type == Element::kFp32 && a.other == Element::kFp32) {
     const float x = static_cast<const float*>(a.a)[x_at];
     const float y = static_cast<const float*>(a.b)[y_at];
     if (truth) {
-      static_cast<std::uint8_t*>(a.out)[i] = Truth(a.op, x, y) ? 1 : 0;
+      truths[i] = Truth(a.op, x, y) ? 1 : 0;
     } else {
-      static_cast<float*>(a.out)[i] = Apply(a.after, FloatResult(a.op, x, y));
+      static_cast<float*>(a.out)[i] = Apply(a.after, RealResult(a.op, x, y));
     }
-    return;
-  }
-  const std::int64_t x = LoadInteger(a.type, a.a, x_at);
-  const std::int64_t y = LoadInteger(a.type, a.b, y_at);
-  if (truth) {
-    static_cast<std::uint8_t*>(a.out)[i] = Truth(a.op, x, y) ? 1 : 0;
-  } else if (a.type == Element::kInt64) {
-    static_cast<std::int64_t*>(a.out)[i] = IntegerResult(a.op, x, y);
+  } else if (IsReal(a.type) || IsReal(a.other)) {
+    const double x = AsReal(a.type, a.a, x_at);
+    const double y = AsReal(a.other, a.b, y_at);
+    if (truth) {
+      truths[i] = Truth(a.op, x, y) ? 1 : 0;
+    } else if (IsReal(a.type)) {
+      StoreReal(a.type, a.out, i, RealResult(a.op, x, y) * a.scale);
+    } else {
+      StoreInteger(a.type, a.out, i, IntegerOf(RealResult(a.op, x, y)));
+    }
   } else {
-    static_cast<std::int32_t*>(a.out)[i] = static_cast<std::int32_t>(IntegerResult(a.op, x, y));
-  }
-}
-
-TROUPE_BODY void MoveElement(std::int32_t size, void* to, std::int64_t to_at, const void* from,
-                             std::int64_t from_at) {
-  switch (size) {
-    case 1:
-      static_cast<std::uint8_t*>(to)[to_at] = static_cast<const std::uint8_t*>(from)[from_at];
-      return;
-    case 2:
-      static_cast<std::uint16_t*>(to)[to_at] = static_cast<const std::uint16_t*>(from)[from_at];
-      return;
-    case 4:
-      static_cast<std::uint32_t*>(to)[to_at] = static_cast<const std::uint32_t*>(from)[from_at];
-      return;
-    default:
-      static_cast<std::uint64_t*>(to)[to_at] = static_cast<const std::uint64_t*>(from)[from_at];
-      return;
+    const std::int64_t x = LoadInteger(a.type, a.a, x_at);
+    const std::int64_t y = LoadInteger(a.other, a.b, y_at);
+    const bool wide = a.type == Element::kUint64;
+    const auto u = static_cast<std::uint64_t>(x);
+    const auto v = static_cast<std::uint64_t>(y);
+    if (truth) {
+      truths[i] = (wide ? Truth(a.op, u, v) : Truth(a.op, x, y)) ? 1 : 0;
+    } else {
+      StoreInteger(a.type, a.out, i,
+                   wide ? static_cast<std::int64_t>(UnsignedResult(a.op, u, v)) : IntegerResult(a.op, x, y));
+    }
   }
 }
 
@@ -233,51 +286,55 @@ TROUPE_BODY void RunWhere(const WhereArguments& a, std::int64_t i) {
   MoveElement(a.element_size, a.out, i, first ? a.a : a.b, OffsetOf(a.box, first ? a.in_a : a.in_b, i));
 }
 
-TROUPE_BODY void StoreInteger(Element type, void* data, std::int64_t i, std::int64_t value) {
-  switch (type) {
-    case Element::kBool:
-      static_cast<std::uint8_t*>(data)[i] = value != 0 ? 1 : 0;
-      return;
+// To integers of 8 and 16 bits too: what does not fit becomes the nearest that does.
+TROUPE_BODY double Saturated(Element to, double value) {
+  double low = 0;
+  double high = 0;
+  switch (to) {
     case Element::kUint8:
+      high = 255;
+      break;
     case Element::kInt8:
-      static_cast<std::uint8_t*>(data)[i] = static_cast<std::uint8_t>(value);
-      return;
+      low = -128;
+      high = 127;
+      break;
+    case Element::kUint16:
+      high = 65535;
+      break;
+    case Element::kInt16:
+      low = -32768;
+      high = 32767;
+      break;
+    case Element::kUint32:
+      high = 4294967295.0;
+      break;
     case Element::kInt32:
-      static_cast<std::int32_t*>(data)[i] = static_cast<std::int32_t>(value);
-      return;
-    case Element::kInt64:
-      static_cast<std::int64_t*>(data)[i] = value;
-      return;
-    case Element::kFp32:
-      static_cast<float*>(data)[i] = static_cast<float>(value);
-      return;
-    case Element::kFp64:
-      static_cast<double*>(data)[i] = static_cast<double>(value);
-      return;
+      low = -2147483648.0;
+      high = 2147483647.0;
+      break;
+    default:
+      return value;
   }
-}
-
-// Integers saturate, and get 0 for NaN.
-TROUPE_BODY std::int64_t IntegerOf(double value) {
-  if (value != value) return 0;
-  if (value >= 9223372036854775807.0) return INT64_MAX;
-  if (value <= -9223372036854775808.0) return INT64_MIN;
-  return static_cast<std::int64_t>(value);
+  return value < low ? low : (value > high ? high : value);
 }
 
 TROUPE_BODY void RunCast(const CastArguments& a, std::int64_t i) {
-  if (a.from != Element::kFp32 && a.from != Element::kFp64)
-    return StoreInteger(a.to, a.out, i, LoadInteger(a.from, a.in, i));
-  const double value = a.from == Element::kFp32 ? static_cast<double>(static_cast<const float*>(a.in)[i])
-                                                : static_cast<const double*>(a.in)[i];
-  if (a.to == Element::kFp32) {
-    static_cast<float*>(a.out)[i] = static_cast<float>(value);
-  } else if (a.to == Element::kFp64) {
-    static_cast<double*>(a.out)[i] = value;
-  } else if (a.to == Element::kBool) {
+  const bool from_real = IsReal(a.from);
+  if (IsReal(a.to)) return StoreReal(a.to, a.out, i, AsReal(a.from, a.in, i));
+  if (!from_real) return StoreInteger(a.to, a.out, i, LoadInteger(a.from, a.in, i));
+  const double value = LoadReal(a.from, a.in, i);
+  if (a.to == Element::kBool) {
     static_cast<std::uint8_t*>(a.out)[i] = value != 0 ? 1 : 0;
+  } else if (a.to == Element::kUint64) {
+    const bool large = value >= 9223372036854775808.0;
+    const std::uint64_t whole =
+        value >= 18446744073709551615.0
+            ? UINT64_MAX
+            : (large ? static_cast<std::uint64_t>(value)
+                     : static_cast<std::uint64_t>(IntegerOf(value < 0 ? 0.0 : value)));
+    static_cast<std::uint64_t*>(a.out)[i] = whole;
   } else {
-    StoreInteger(a.to, a.out, i, IntegerOf(value));
+    StoreInteger(a.to, a.out, i, IntegerOf(Saturated(a.to, value)));
   }
 }
 
@@ -292,87 +349,6 @@ TROUPE_BODY void RunLookup(const LookupArguments& a, std::int64_t i) {
   } else {
     MoveElement(a.element_size, a.out, i, a.in, from - 1);
   }
-}
-
-TROUPE_BODY void RunGather(const GatherArguments& a, std::int64_t i) {
-  const std::int64_t within = i % a.block;
-  const std::int64_t place = i / a.block;
-  const std::int64_t outer = place / a.chosen;
-  std::int64_t index = LoadInteger(a.index_type, a.indices, place % a.chosen);
-  if (index < 0) index += a.dim;
-  if (index < 0 || index >= a.dim) {
-    const std::uint64_t zero = 0;
-    *a.trouble = 1;
-    return MoveElement(a.element_size, a.out, i, &zero, 0);
-  }
-  MoveElement(a.element_size, a.out, i, a.in, (outer * a.dim + index) * a.block + within);
-}
-
-TROUPE_BODY void RunPool(const PoolArguments& a, std::int64_t i) {
-  std::int64_t at[3];
-  std::int64_t rest = i;
-  for (int d = 3; d-- > 0;) {
-    at[d] = rest % a.out_size[d];
-    rest /= a.out_size[d];
-  }
-  const float* const plane = a.in + rest * a.size[0] * a.size[1] * a.size[2];
-  std::int64_t inside = 0;
-  std::int64_t counted = 1;  // taps within the padded input: what ceil_mode adds beyond does not count
-  for (int d = 0; d < 3; ++d) {
-    std::int64_t taps = 0;
-    for (std::int64_t k = 0; k < a.kernel[d]; ++k) {
-      if (at[d] * a.stride[d] - a.begin[d] + k * a.dilation[d] < a.size[d] + a.end[d]) ++taps;
-    }
-    counted *= taps;
-  }
-  float value = a.op == PoolOp::kMax ? -INFINITY : 0.0F;
-  for (std::int64_t p = 0; p < a.kernel[0]; ++p) {
-    const std::int64_t z = at[0] * a.stride[0] - a.begin[0] + p * a.dilation[0];
-    if (z < 0 || z >= a.size[0]) continue;
-    for (std::int64_t q = 0; q < a.kernel[1]; ++q) {
-      const std::int64_t y = at[1] * a.stride[1] - a.begin[1] + q * a.dilation[1];
-      if (y < 0 || y >= a.size[1]) continue;
-      for (std::int64_t r = 0; r < a.kernel[2]; ++r) {
-        const std::int64_t x = at[2] * a.stride[2] - a.begin[2] + r * a.dilation[2];
-        if (x < 0 || x >= a.size[2]) continue;
-        const float element = plane[(z * a.size[1] + y) * a.size[2] + x];
-        if (a.op == PoolOp::kAverage) {
-          value += element;
-        } else if (inside == 0 || element > value) {
-          value = element;
-        }
-        ++inside;
-      }
-    }
-  }
-  const std::int64_t divisor = a.count_padding ? counted : inside;
-  if (a.op == PoolOp::kAverage) value = divisor == 0 ? 0.0F : value / static_cast<float>(divisor);
-  a.out[i] = value;
-}
-
-TROUPE_BODY void RunBatchNorm(const BatchNormArguments& a, std::int64_t i) {
-  const std::int64_t c = i / a.plane % a.channels;
-  const float factor = a.scale[c] / sqrtf(a.variance[c] + a.epsilon);
-  a.out[i] = Apply(a.after, (a.in[i] - a.mean[c]) * factor + a.shift[c]);
-}
-
-TROUPE_BODY void RunLrn(const LrnArguments& a, std::int64_t i) {
-  const std::int64_t c = i / a.plane % a.channels;
-  const std::int64_t low = c - (a.size - 1) / 2 < 0 ? 0 : c - (a.size - 1) / 2;
-  const std::int64_t high = c + a.size / 2 > a.channels - 1 ? a.channels - 1 : c + a.size / 2;
-  float sum = 0;
-  for (std::int64_t k = low; k <= high; ++k) {
-    const float value = a.in[i + (k - c) * a.plane];
-    sum += value * value;
-  }
-  a.out[i] = a.in[i] / powf(a.bias + a.alpha * sum, a.beta);
-}
-
-TROUPE_BODY void RunFinish(const FinishArguments& a, std::int64_t i) {
-  float value = a.out[i];
-  if (a.bias != nullptr) value += a.bias[i / a.plane % a.channels];
-  if (a.addend != nullptr) value += a.addend[i];
-  a.out[i] = Apply(a.after, value);
 }
 
 }  // namespace troupe::gpu::cuda

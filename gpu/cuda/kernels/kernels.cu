@@ -1,8 +1,11 @@
 // Our own kernels: which thread does which element, and how a warp agrees on a row. What is done is in
-// bodies.hpp and row_bodies.hpp.
+// the *bodies.hpp.
 #include "gpu/cuda/kernels/bodies.hpp"
+#include "gpu/cuda/kernels/index_bodies.hpp"
 #include "gpu/cuda/kernels/list.hpp"
+#include "gpu/cuda/kernels/quantized_bodies.hpp"
 #include "gpu/cuda/kernels/row_bodies.hpp"
+#include "gpu/cuda/kernels/window_bodies.hpp"
 
 namespace troupe::gpu::cuda {
 
@@ -25,6 +28,14 @@ struct Warp {
     for (int apart = 16; apart > 0; apart /= 2) {
       const float other = __shfl_xor_sync(kWholeWarp, x, apart);
       x = x > other || x != x ? x : other;
+    }
+    return x;
+  }
+  __device__ Candidate First(Order order, Candidate x) const {
+    for (int apart = 16; apart > 0; apart /= 2) {
+      const Candidate other{__shfl_xor_sync(kWholeWarp, x.value, apart),
+                            __shfl_xor_sync(kWholeWarp, x.index, apart)};
+      if (Before(order, other, x)) x = other;
     }
     return x;
   }

@@ -1,17 +1,28 @@
-// Our own kernels by name. An entry X has XArguments and RunX (bodies.hpp, row_bodies.hpp), and is TroupeX to
-// the driver.
+// Our own kernels by name. An entry X has XArguments and RunX (bodies.hpp and the files beside it), and is
+// TroupeX to the driver.
 #pragma once
 
 // One thread for each element.
 #define TROUPE_CUDA_ELEMENT_KERNELS(X) \
   X(Unary)                             \
   X(Binary)                            \
+  X(Test)                              \
   X(Where)                             \
   X(Cast)                              \
   X(Move)                              \
   X(Lookup)                            \
   X(Gather)                            \
+  X(IndexMove)                         \
+  X(TupleMove)                         \
+  X(OneHot)                            \
+  X(Trilu)                             \
+  X(RunningSum)                        \
+  X(Quantize)                          \
+  X(Dequantize)                        \
+  X(IntegerProduct)                    \
   X(Pool)                              \
+  X(ConvTranspose)                     \
+  X(Taps)                              \
   X(BatchNorm)                         \
   X(Lrn)                               \
   X(Finish)
@@ -19,4 +30,7 @@
 #define TROUPE_CUDA_ROW_KERNELS(X) \
   X(Softmax)                       \
   X(LayerNorm)                     \
-  X(Reduce)
+  X(Reduce)                        \
+  X(Arg)                           \
+  X(TopK)                          \
+  X(Range)

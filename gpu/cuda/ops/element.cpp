@@ -29,6 +29,15 @@ constexpr UnaryEntry kUnary[] = {
     {"Sigmoid", UnaryOp::kSigmoid},
     {"Tanh", UnaryOp::kTanh},
     {"Sin", UnaryOp::kSin},
+    {"Tan", UnaryOp::kTan},
+    {"Asin", UnaryOp::kAsin},
+    {"Acos", UnaryOp::kAcos},
+    {"Atan", UnaryOp::kAtan},
+    {"Sinh", UnaryOp::kSinh},
+    {"Cosh", UnaryOp::kCosh},
+    {"Asinh", UnaryOp::kAsinh},
+    {"Acosh", UnaryOp::kAcosh},
+    {"Atanh", UnaryOp::kAtanh},
     {"Cos", UnaryOp::kCos},
     {"Floor", UnaryOp::kFloor},
     {"Ceil", UnaryOp::kCeil},
@@ -77,15 +86,6 @@ absl::StatusOr<float> Bound(const GpuStep& step, const char* attribute, std::siz
   return *reinterpret_cast<const float*>(step.in[index].constant);
 }
 
-Made MakeClip(const GpuStep& step) {
-  if (!IsFp32(step.in)) return NotCovered(step, proto::DataType_Name(step.in[0].type));
-  constexpr float kAll = std::numeric_limits<float>::infinity();
-  Function function{UnaryOp::kClip};
-  TROUPE_ASSIGN_OR_RETURN(function.a, Bound(step, "min", 1, -kAll));
-  TROUPE_ASSIGN_OR_RETURN(function.b, Bound(step, "max", 2, kAll));
-  return MakeFunction(function);
-}
-
 struct BinaryEntry {
   std::string_view name;
   BinaryOp op;
@@ -101,6 +101,8 @@ constexpr BinaryEntry kBinary[] = {
     {"Sum", BinaryOp::kAdd},
     {"Mean", BinaryOp::kAdd},
     {"PRelu", BinaryOp::kPRelu},
+    {"Mod", BinaryOp::kMod},
+    {"BitShift", BinaryOp::kShiftLeft},
     {"Equal", BinaryOp::kEqual},
     {"Less", BinaryOp::kLess},
     {"LessOrEqual", BinaryOp::kLessOrEqual},
@@ -111,36 +113,53 @@ constexpr BinaryEntry kBinary[] = {
     {"Xor", BinaryOp::kXor},
 };
 
-bool OnIntegers(BinaryOp op) {
-  return op != BinaryOp::kPow && op != BinaryOp::kPRelu;
+// Whether numbers of this kind have the operation.
+bool Covers(Element type, BinaryOp op) {
+  if (type == Element::kBool) return op >= BinaryOp::kEqual;
+  const bool of_integers = op == BinaryOp::kMod || op == BinaryOp::kShiftLeft || op == BinaryOp::kShiftRight;
+  const bool real =
+      type == Element::kFp32 || type == Element::kFp64 || type == Element::kFp16 || type == Element::kBf16;
+  return !real || !of_integers;
 }
 
-// What two inputs of one type need; NotCovered for other types.
+// What two inputs need; NotCovered for other types. Only a power's exponent may be of another than its base.
 absl::StatusOr<BinaryArguments> ReadBinary(const GpuStep& step, BinaryOp op) {
   BinaryArguments arguments;
   arguments.op = op;
   const std::optional<Element> type = ElementOf(step.in[0].type);
-  const bool truth = op >= BinaryOp::kEqual;
-  const bool covered = type == Element::kFp32 || (type == Element::kBool && truth) ||
-                       ((type == Element::kInt64 || type == Element::kInt32) && OnIntegers(op));
-  if (!covered) return NotCovered(step, proto::DataType_Name(step.in[0].type));
+  if (!type || !Covers(*type, op)) return NotCovered(step, proto::DataType_Name(step.in[0].type));
+  arguments.type = arguments.other = *type;
   for (const ValueInfo& info : step.in) {
-    if (info.type != step.in[0].type) return NotCovered(step, "inputs of different types");
+    if (info.absent()) continue;
+    const std::optional<Element> other = ElementOf(info.type);
+    if (!other || (info.type != step.in[0].type && op != BinaryOp::kPow))
+      return NotCovered(step, "inputs of different types");
+    arguments.other = *other;
   }
-  arguments.type = *type;
   TROUPE_ASSIGN_OR_RETURN(arguments.box, BoxOf(step, step.out[0].shape));
   return arguments;
 }
 
-// Two inputs or more: the first two into the output, then each further one onto it.
-Made MakeBinary(const GpuStep& step) {
+// By its name and attributes.
+BinaryOp BinaryOf(const GpuStep& step) {
+  const std::string& name = step.ctx.step.op();
+  if (name == "Mod" && step.ctx.Int("fmod", 0) == 1) return BinaryOp::kFmod;
+  if (name == "BitShift" && step.ctx.Text("direction", "") != "LEFT") return BinaryOp::kShiftRight;
   BinaryOp op{};
   for (const BinaryEntry& entry : kBinary) {
-    if (entry.name == step.ctx.step.op()) op = entry.op;
+    if (entry.name == name) op = entry.op;
   }
-  TROUPE_ASSIGN_OR_RETURN(BinaryArguments arguments, ReadBinary(step, op));
+  return op;
+}
+
+// Two inputs or more: the first two into the output, then each further one onto it.
+Made MakeBinary(const GpuStep& step) {
+  TROUPE_ASSIGN_OR_RETURN(const BinaryArguments arguments, ReadBinary(step, BinaryOf(step)));
   TROUPE_ASSIGN_OR_RETURN(Function after, FusedFunction(step));
-  if (step.ctx.step.op() == "Mean") after = {UnaryOp::kScale, 1.0F / static_cast<float>(step.in.size())};
+  if (after.op != UnaryOp::kNone && arguments.type != Element::kFp32)
+    return NotCovered(step, "a function fused to another type than FP32");
+  const double scale = step.ctx.step.op() == "Mean" ? 1.0 / static_cast<double>(step.in.size()) : 1.0;
+  if (scale != 1.0) after = {UnaryOp::kScale, static_cast<float>(scale)};
   if (step.in.size() == 1) {
     return MakeGpu(
         [](const KernelLaunch& launch, In in, Out out, std::byte*) { return CopyWhole(launch, in, out); });
@@ -152,7 +171,7 @@ Made MakeBinary(const GpuStep& step) {
   const bool in_place =
       step.in.size() == 2 && step.in[0].shape == shape && step.in[0].type == step.out[0].type;
   return MakeGpu(
-      [arguments, after, strides, dense](const KernelLaunch& launch, In in, Out out, std::byte*) {
+      [arguments, after, scale, strides, dense](const KernelLaunch& launch, In in, Out out, std::byte*) {
         BinaryArguments now = arguments;
         now.count = Elements(out[0]);
         now.out = out[0].data;
@@ -161,12 +180,64 @@ Made MakeBinary(const GpuStep& step) {
           now.in_a = i == 1 ? strides[0] : dense;
           now.b = in[i].data;
           now.in_b = strides[i];
-          if (i + 1 == in.size()) now.after = after;
+          if (i + 1 == in.size()) {
+            now.after = after;
+            now.scale = scale;
+          }
           TROUPE_RETURN_IF_ERROR(launch.tools.kernels->Launch(launch.stream, now));
         }
         return absl::OkStatus();
       },
       in_place ? 0 : -1);
+}
+
+// Bounds that the run computes, or of other types than FP32: the larger of x and the lower one, then the
+// smaller of that and the upper one.
+Made MakeClipBetween(const GpuStep& step) {
+  if (step.ctx.opset < 11) return NotCovered(step, proto::DataType_Name(step.in[0].type));
+  TROUPE_ASSIGN_OR_RETURN(BinaryArguments arguments, ReadBinary(step, BinaryOp::kMax));
+  arguments.in_a = BroadcastStrides(step.in[0].shape, step.in[0].shape);
+  return MakeGpu([arguments](const KernelLaunch& launch, In in, Out out, std::byte*) -> absl::Status {
+    BinaryArguments now = arguments;
+    now.count = Elements(out[0]);
+    now.a = in[0].data;
+    now.out = out[0].data;
+    for (const auto& [index, op] : {std::pair(std::size_t{1}, BinaryOp::kMax), {2, BinaryOp::kMin}}) {
+      if (!Present(in, index)) continue;
+      now.op = op;
+      now.b = in[index].data;
+      TROUPE_RETURN_IF_ERROR(launch.tools.kernels->Launch(launch.stream, now));
+      now.a = out[0].data;
+    }
+    return now.a == out[0].data ? absl::OkStatus() : CopyWhole(launch, in, out);
+  });
+}
+
+Made MakeClip(const GpuStep& step) {
+  const auto computed = [&](std::size_t i) { return Present(step.in, i) && step.in[i].constant == nullptr; };
+  if (!IsFp32(step.in) || (step.ctx.opset >= 11 && (computed(1) || computed(2))))
+    return MakeClipBetween(step);
+  constexpr float kAll = std::numeric_limits<float>::infinity();
+  Function function{UnaryOp::kClip};
+  TROUPE_ASSIGN_OR_RETURN(function.a, Bound(step, "min", 1, -kAll));
+  TROUPE_ASSIGN_OR_RETURN(function.b, Bound(step, "max", 2, kAll));
+  return MakeFunction(function);
+}
+
+// IsNaN, IsInf.
+Made MakeTest(const GpuStep& step) {
+  if (!IsFp32(step.in)) return NotCovered(step, proto::DataType_Name(step.in[0].type));
+  TestArguments arguments;
+  arguments.nan = step.ctx.step.op() == "IsNaN";
+  arguments.positive = !arguments.nan && step.ctx.Int("detect_positive", 1) != 0;
+  arguments.negative = !arguments.nan && step.ctx.Int("detect_negative", 1) != 0;
+  return MakeGpu([arguments](const KernelLaunch& launch, In in, Out out, std::byte*) {
+    TestArguments now = arguments;
+    now.count = Elements(out[0]);
+    now.in = Data<float>(in[0]);
+    now.out = MutableData<std::uint8_t>(out[0]);
+    return launch.tools.kernels->Launch(launch.stream, now);
+  });
 }
 
 Made MakeNot(const GpuStep& step) {
@@ -235,6 +306,7 @@ void AddElementKernels(KernelTable& table) {
   for (const UnaryEntry& entry : kUnary) table[entry.name] = &MakeUnary;
   for (const BinaryEntry& entry : kBinary) table[entry.name] = &MakeBinary;
   table["Clip"] = &MakeClip;
+  table["IsNaN"] = table["IsInf"] = &MakeTest;
   table["Not"] = &MakeNot;
   table["Where"] = &MakeWhere;
   table["Cast"] = &MakeCast;

@@ -125,9 +125,9 @@ absl::Status Move(const KernelLaunch& launch, const Movement& movement, const Te
   return launch.tools.kernels->Launch(launch.stream, now);
 }
 
+}  // namespace
+
 Made MakeMovement(const GpuStep& step) {
-  if (step.ctx.step.op() == "Resize" && step.ctx.Text("mode", "nearest") != "nearest")
-    return NotCovered(step, "another mode than nearest");
   if (step.ctx.step.op() == "Pad" && Present(step.in, 2) && step.in[2].constant == nullptr)
     return NotCovered(step, "a filler that the run computes");
   // Pad: the filler before opset 11 is an attribute, which numbers cannot stand for unless it is 0.
@@ -146,6 +146,8 @@ Made MakeMovement(const GpuStep& step) {
     return absl::OkStatus();
   });
 }
+
+namespace {
 
 // Rows of each input, one behind the other.
 Made MakeConcat(const GpuStep& step) {
@@ -179,29 +181,6 @@ Made MakeConcat(const GpuStep& step) {
   });
 }
 
-Made MakeGather(const GpuStep& step) {
-  const Shape& shape = step.in[0].shape;
-  TROUPE_ASSIGN_OR_RETURN(const std::int64_t axis,
-                          NormalizeAxis(step.ctx, step.ctx.Int("axis", 0), shape.size()));
-  const std::optional<Element> indices = ElementOf(step.in[1].type);
-  if (!indices) return NotCovered(step, "indices of that type");
-  GatherArguments arguments;
-  arguments.element_size = static_cast<std::int32_t>(ElementSize(step.in[0].type));
-  arguments.index_type = *indices;
-  arguments.dim = shape[static_cast<std::size_t>(axis)];
-  arguments.block = Product(std::span(shape).subspan(static_cast<std::size_t>(axis) + 1));
-  arguments.chosen = step.in[1].elements();
-  return MakeGpu([arguments](const KernelLaunch& launch, In in, Out out, std::byte*) {
-    GatherArguments now = arguments;
-    now.count = Elements(out[0]);
-    now.in = in[0].data;
-    now.indices = in[1].data;
-    now.out = out[0].data;
-    now.trouble = launch.trouble;
-    return launch.tools.kernels->Launch(launch.stream, now);
-  });
-}
-
 // The same bytes under another shape.
 Made MakeView(const GpuStep& step) {
   if (step.ctx.step.outputs_size() != 1) return NotCovered(step, "more than one output");
@@ -213,13 +192,12 @@ Made MakeView(const GpuStep& step) {
 }  // namespace
 
 void AddMovementKernels(KernelTable& table) {
-  for (const char* const op :
-       {"Transpose", "Slice", "Split", "Expand", "Tile", "Pad", "DepthToSpace", "SpaceToDepth", "Resize"})
+  for (const char* const op : {"Transpose", "Slice", "Split", "Expand", "Tile", "Pad", "DepthToSpace",
+                               "SpaceToDepth", "ReverseSequence"})
     table[op] = &MakeMovement;
   for (const char* const op : {"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout"})
     table[op] = &MakeView;
   table["Concat"] = &MakeConcat;
-  table["Gather"] = &MakeGather;
 }
 
 }  // namespace troupe::gpu::cuda

@@ -65,7 +65,7 @@ constexpr ReduceEntry kReduce[] = {
     {"ReduceProd", ReduceOp::kProd},     {"ReduceL1", ReduceOp::kL1},
     {"ReduceL2", ReduceOp::kL2},         {"ReduceSumSquare", ReduceOp::kSumSquare},
     {"ReduceLogSum", ReduceOp::kLogSum}, {"GlobalAveragePool", ReduceOp::kMean},
-    {"GlobalMaxPool", ReduceOp::kMax},
+    {"GlobalMaxPool", ReduceOp::kMax},   {"ReduceLogSumExp", ReduceOp::kLogSumExp},
 };
 
 absl::StatusOr<Shape> ReducedAxes(const GpuStep& step) {
@@ -113,12 +113,54 @@ Made MakeReduce(const GpuStep& step) {
   });
 }
 
+// The lines of an axis: `n` elements, `inner` apart, `count` of them.
+template <class Arguments>
+absl::StatusOr<Arguments> ReadLines(const GpuStep& step, std::int64_t axis_default) {
+  const Shape& shape = step.in[0].shape;
+  if (step.in[0].type != proto::FP32) return NotCovered(step, proto::DataType_Name(step.in[0].type));
+  TROUPE_ASSIGN_OR_RETURN(const std::int64_t axis,
+                          NormalizeAxis(step.ctx, step.ctx.Int("axis", axis_default), shape.size()));
+  Arguments arguments;
+  arguments.n = shape[static_cast<std::size_t>(axis)];
+  arguments.inner = Product(std::span(shape).subspan(static_cast<std::size_t>(axis) + 1));
+  arguments.count = arguments.n == 0 ? 0 : Product(shape) / arguments.n;
+  return arguments;
+}
+
+Made MakeArg(const GpuStep& step) {
+  TROUPE_ASSIGN_OR_RETURN(ArgArguments arguments, ReadLines<ArgArguments>(step, 0));
+  arguments.largest = step.ctx.step.op() == "ArgMax";
+  arguments.last = step.ctx.Int("select_last_index", 0) != 0;
+  return MakeGpu([arguments](const KernelLaunch& launch, In in, Out out, std::byte*) {
+    ArgArguments now = arguments;
+    now.in = Data<float>(in[0]);
+    now.out = MutableData<std::int64_t>(out[0]);
+    return launch.tools.kernels->Launch(launch.stream, now);
+  });
+}
+
+Made MakeTopK(const GpuStep& step) {
+  TROUPE_ASSIGN_OR_RETURN(TopKArguments arguments, ReadLines<TopKArguments>(step, -1));
+  const ValueInfo& out = step.out[0].absent() ? step.out[1] : step.out[0];
+  arguments.k = arguments.count == 0 ? 0 : out.elements() / arguments.count;
+  arguments.largest = step.ctx.Int("largest", 1) != 0;
+  return MakeGpu([arguments](const KernelLaunch& launch, In in, Out out, std::byte*) {
+    TopKArguments now = arguments;
+    now.in = Data<float>(in[0]);
+    now.values = MutableData<float>(out[0]);
+    now.indices = out.size() > 1 ? MutableData<std::int64_t>(out[1]) : nullptr;
+    return launch.tools.kernels->Launch(launch.stream, now);
+  });
+}
+
 }  // namespace
 
 void AddRowKernels(KernelTable& table) {
   for (const ReduceEntry& entry : kReduce) table[entry.name] = &MakeReduce;
   table["Softmax"] = table["LogSoftmax"] = &MakeSoftmax;
   table["LayerNormalization"] = &MakeLayerNorm;
+  table["ArgMax"] = table["ArgMin"] = &MakeArg;
+  table["TopK"] = &MakeTopK;
 }
 
 }  // namespace troupe::gpu::cuda

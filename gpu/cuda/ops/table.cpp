@@ -11,6 +11,9 @@ MakeGpuKernel FindGpuKernel(std::string_view op) {
     auto* const made = new KernelTable;
     AddElementKernels(*made);
     AddMovementKernels(*made);
+    AddIndexKernels(*made);
+    AddQuantizedKernels(*made);
+    AddResizeKernels(*made);
     AddRowKernels(*made);
     AddWindowKernels(*made);
     AddMatrixKernels(*made);
@@ -56,6 +59,18 @@ std::optional<Element> ElementOf(proto::DataType type) {
       return Element::kFp32;
     case proto::FP64:
       return Element::kFp64;
+    case proto::UINT16:
+      return Element::kUint16;
+    case proto::INT16:
+      return Element::kInt16;
+    case proto::UINT32:
+      return Element::kUint32;
+    case proto::UINT64:
+      return Element::kUint64;
+    case proto::FP16:
+      return Element::kFp16;
+    case proto::BF16:
+      return Element::kBf16;
     default:
       return std::nullopt;
   }

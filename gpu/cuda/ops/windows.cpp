@@ -37,6 +37,39 @@ Made MakePool(const GpuStep& step) {
   });
 }
 
+// By a kernel of our own, which knows every padding: most networks have few of them, with small windows.
+Made MakeConvTranspose(const GpuStep& step) {
+  if (!IsFp32(step.in)) return NotCovered(step, proto::DataType_Name(step.in[0].type));
+  const Shape& x = step.in[0].shape;
+  const Shape& w = step.in[1].shape;
+  const std::span spatial = std::span(x).subspan(2);
+  TROUPE_ASSIGN_OR_RETURN(const Window window,
+                          ReadTransposedWindow(step.ctx, spatial, Shape(w.begin() + 2, w.end())));
+  ConvTransposeArguments arguments;
+  TROUPE_ASSIGN_OR_RETURN(arguments.after, FusedFunction(step));
+  arguments.groups = step.ctx.Int("group", 1);
+  arguments.in_per_group = x[1] / arguments.groups;
+  arguments.out_per_group = w[1];
+  const std::size_t lead = 3 - spatial.size();
+  for (std::size_t d = 0; d < spatial.size(); ++d) {
+    arguments.size[lead + d] = spatial[d];
+    arguments.out_size[lead + d] = window.out[d];
+    arguments.kernel[lead + d] = window.kernel[d];
+    arguments.stride[lead + d] = window.strides[d];
+    arguments.dilation[lead + d] = window.dilations[d];
+    arguments.begin[lead + d] = window.begin[d];
+  }
+  return MakeGpu([arguments](const KernelLaunch& launch, In in, Out out, std::byte*) {
+    ConvTransposeArguments now = arguments;
+    now.count = Elements(out[0]);
+    now.in = Data<float>(in[0]);
+    now.weights = Data<float>(in[1]);
+    now.bias = Present(in, 2) ? Data<float>(in[2]) : nullptr;
+    now.out = MutableData<float>(out[0]);
+    return launch.tools.kernels->Launch(launch.stream, now);
+  });
+}
+
 Made MakeBatchNorm(const GpuStep& step) {
   if (!IsFp32(step.in)) return NotCovered(step, proto::DataType_Name(step.in[0].type));
   BatchNormArguments arguments;
@@ -81,6 +114,7 @@ Made MakeLrn(const GpuStep& step) {
 
 void AddWindowKernels(KernelTable& table) {
   table["Conv"] = &MakeConvolution;
+  table["ConvTranspose"] = &MakeConvTranspose;
   table["MaxPool"] = table["AveragePool"] = &MakePool;
   table["BatchNormalization"] = &MakeBatchNorm;
   table["LRN"] = &MakeLrn;

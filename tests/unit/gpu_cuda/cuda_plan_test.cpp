@@ -85,6 +85,39 @@ TEST_F(CudaPrecision, WhatIsNoProductStaysFp32) {
   EXPECT_THAT(Run(builder, proto::PRECISION_FP16, {kTwelve, kLarge}), ElementsAre(kTwelve, kLarge));
 }
 
+// Of K that is known ahead, which ONNX's cases do not have; equal elements in their order, NaN above all.
+TEST(CudaTopK, TheFirstOfEachLineComeInOrder) {
+  const CudaOpened opened = cuda::Open(SmallOptions());
+  ASSERT_NE(opened.device, nullptr) << opened.why;
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  std::vector<float> in = {3, 1, 3, -kInfinity, 2, 7, nan, 0, kInfinity, 1};
+  for (int i = 0; i < 90; ++i) in.push_back(static_cast<float>(i * 37 % 50));
+  for (const std::int64_t largest : {1, 0}) {
+    for (const std::int64_t axis : {1, 0}) {
+      ModelBuilder builder;
+      const std::int64_t k = axis == 1 ? 10 : 3;
+      proto::Step& step = builder.Step("TopK", {builder.Input("x", {4, 25}), builder.Ints({k})}, "values");
+      step.add_outputs("indices");
+      ModelBuilder::Set(step, "largest", largest);
+      ModelBuilder::Set(step, "axis", axis);
+      const Shape shape = axis == 1 ? Shape{4, k} : Shape{k, 25};
+      builder.Output("values", shape);
+      builder.Output("indices", shape, proto::INT64);
+      const auto run = [&](absl::StatusOr<std::unique_ptr<Plan>> plan) {
+        EXPECT_TRUE(plan.ok()) << plan.status();
+        auto result = RunPlan(**plan, builder.weights(), {std::as_bytes(std::span(in))});
+        EXPECT_TRUE(result.ok()) << result.status();
+        return *std::move(result);
+      };
+      const PlanResult there =
+          run(GpuPlan::Make(*opened.device, builder.model(), builder.weights(), builder.input_specs()));
+      const PlanResult here = run(Plan::Build(builder.model(), builder.weights(), builder.input_specs(), 1));
+      EXPECT_EQ(there.As<std::int64_t>(1), here.As<std::int64_t>(1)) << largest << axis;
+      EXPECT_EQ(there.data[0], here.data[0]) << largest << axis;
+    }
+  }
+}
+
 cuda::fake::FakeGraphCounts GraphCounts() {
   void* const library = dlopen(DriverLibrary().c_str(), RTLD_NOW);
   cuda::fake::FakeGraphCounts counts;
