@@ -3,13 +3,14 @@
 the plug-in are those that a machine with GPUs runs."""
 import itertools
 import os
+import re
 import signal
 
 import numpy as np
 
 from harness import E2eTest, Load, eventually, main
 from harness.daemon import BIN
-from harness.networks import digits, scale
+from harness.networks import dense, digits, scale
 
 X = np.arange(8, dtype=np.float32).reshape(2, 4)
 
@@ -45,6 +46,31 @@ class Cuda(E2eTest):
         load.wait(20)
         load.stop()
         eventually(lambda: self.gpus_up(daemon) == [1, 1], "both GPUs are up again")
+
+    def test_models_that_do_not_fit_come_from_the_host_and_from_the_other_gpu(self):
+        self.machine("devices=2")
+        daemon = self.start("one", "all", gpus=2, device="cuda", gpu_memory="10MiB", policy="torpor", log_level="debug",
+                            addresses="mapped", topology="switch:0-1,link:0-1=10GB").wait_serving(gpus=2)
+        rows = []
+        for i in range(3):  # memory of each GPU is for two of them
+            onnx, weight = dense(4, seed=i)
+            daemon.http.deploy(f"dense-{i}", onnx).good()
+            rows.append(weight[0])
+        x = np.zeros((1, weight.shape[0]), np.float32)
+        x[0, 0] = 1
+        turns = itertools.count()
+
+        def ask():
+            i = next(turns) // 8 % 3  # both GPUs want the same
+            np.testing.assert_allclose(daemon.http.infer(f"dense-{i}", {"x": x})["y"], rows[i], rtol=1e-4, atol=1e-5)
+
+        def swaps(source):
+            return len(re.findall(rf" swap: GPU [01]: 'dense-[012]' from {source}", daemon.log.read_text()))
+        load = Load(ask, threads=4)
+        eventually(lambda: swaps("host") >= 20 and swaps("GPU") >= 5, "models come and go while requests run")
+        load.stop()
+        self.assertNotIn("swap-failed", daemon.log.read_text())
+        self.assertEqual(daemon.log.read_text().count("worker-starting"), 2, "no worker was lost")
 
     def test_a_gpu_that_is_not_there_is_unfit_and_the_other_serves(self):
         self.machine("devices=1")
