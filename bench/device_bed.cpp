@@ -49,14 +49,18 @@ void Bed::Load(const std::string& file) {
   }
   networks_.push_back({name,
                        {*site_, name, imported.model, site_->Place(imported.weights), inputs},
-                       FirstWeights(imported.model),
-                       {}});
+                       FirstWeights(imported.model)});
 }
 
 Bytes Bed::largest() const {
   Bytes most;
   for (const Network& network : networks_) most = std::max(most, Bytes(network.model.weights));
   return most;
+}
+
+Bytes Bed::ActivationsOf(const Network& network) {
+  const auto rig = Start({}, Bytes(network.model.weights) + options_.spare);
+  return Bytes(rig->Ask(network.model.prepare).prepared().activation_bytes());
 }
 
 std::unique_ptr<Rig> Bed::Start(WorkerCommand command, Bytes quota) {

@@ -26,17 +26,18 @@ struct Network {
   std::string name;  // of its file
   HostedModel model;
   std::uint64_t first_weights = 0;  // the end of what its first step reads, in the weights
-  Bytes activations;                // of one run; known when a worker has prepared it
 };
 
 class Bed {
  public:
   explicit Bed(BedOptions options);
   [[nodiscard]] const BedOptions& options() const { return options_; }
-  [[nodiscard]] std::vector<Network>& networks() { return networks_; }
+  [[nodiscard]] const std::vector<Network>& networks() const { return networks_; }
   // Whether each worker has memory of its own: then any number may run at once, else one at a time works.
   [[nodiscard]] bool real() const { return options_.device.starts_with("cuda:"); }
   [[nodiscard]] Bytes largest() const;
+  // Device memory for one run of it, found by a worker of its own.
+  [[nodiscard]] Bytes ActivationsOf(const Network& network);
   // A worker of this device with so much of its memory.
   [[nodiscard]] std::unique_ptr<Rig> Start(WorkerCommand command, Bytes quota);
 

@@ -2,6 +2,10 @@
 // memory, shares, faults. The same for a real GPU (cuda:0) and a virtual one. Run by bench/gpu.py, which says
 // what the lines that it prints mean.
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "bench/device_bed.hpp"
 
@@ -17,15 +21,22 @@ int main(int argc, char** argv) {
   app.add_option("--link", options.link, "GB/s of a virtual device's link")->capture_default_str();
   app.add_option("--together", options.together, "functions at a time")->capture_default_str();
   app.add_option("--spare", spare, "MiB of device memory beyond weights")->capture_default_str();
+  std::vector<std::string> parts;
+  app.add_option("--parts", parts, "of what is measured; all without it")
+      ->check(CLI::IsMember(std::vector<std::string>{"swaps", "variants", "memory", "shares", "faults"}))
+      ->delimiter(',');
   app.add_option("networks", options.networks, "ONNX files; the first is the one of shares and memory")
       ->required();
   CLI11_PARSE(app, argc, argv);
   options.spare = MiB(spare);
   Bed bed(options);
-  MeasureSwaps(bed);
-  MeasureVariants(bed);
-  MeasureMemory(bed);
-  MeasureShares(bed);
-  MeasureFault(bed);
+  const std::pair<const char*, void (*)(Bed&)> all[] = {{"swaps", MeasureSwaps},
+                                                        {"variants", MeasureVariants},
+                                                        {"memory", MeasureMemory},
+                                                        {"shares", MeasureShares},
+                                                        {"faults", MeasureFault}};
+  for (const auto& [name, measure] : all) {
+    if (parts.empty() || std::ranges::find(parts, name) != parts.end()) measure(bed);
+  }
   return 0;
 }

@@ -24,7 +24,7 @@ void MeasureMemory(Bed& bed) {
   const Network& network = bed.networks().front();
   const std::size_t functions = bed.options().together;
   const Bytes weights(network.model.weights);
-  const Bytes run = network.activations * 2 + MiB(16);
+  const Bytes run = bed.ActivationsOf(network) * 2 + MiB(16);
   Say("memory_functions", static_cast<double>(functions));
   Sample("memory/before");
   {

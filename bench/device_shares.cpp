@@ -114,7 +114,7 @@ void MeasureNetwork(Bed& bed, const Network& network) {
   const std::size_t together = bed.options().together;
   WorkerCommand command;
   command.concurrency = static_cast<std::uint32_t>(together);
-  const Bytes each = Bytes(network.model.weights) + MiB(2) + network.activations * 3;
+  const Bytes each = Bytes(network.model.weights) + MiB(2) + bed.ActivationsOf(network) * 3;
   const auto rig = bed.Start(command, each * together + bed.options().spare);
   std::vector<Instance> all;
   for (std::size_t i = 0; i < together; ++i) {

@@ -79,11 +79,10 @@ std::vector<Step> StartLadder(Bed& bed) {
   return ladder;
 }
 
-void MeasureNetwork(Bed& bed, std::vector<Step>& ladder, Network& network) {
+void MeasureNetwork(Bed& bed, std::vector<Step>& ladder, const Network& network) {
   const HostedModel& model = network.model;
   for (Step& step : ladder) {
-    const proto::WorkerOutcome prepared = step.rig->Ask(model.prepare);
-    network.activations = Bytes(prepared.prepared().activation_bytes());
+    (void)step.rig->Ask(model.prepare);
     (void)SwapAndRun(*step.rig, network);  // libraries choose and load their kernels
   }
   Rig& grouped = *std::ranges::find(ladder, std::string(kDefaultSwap), &Step::name)->rig;
@@ -110,7 +109,7 @@ void MeasureNetwork(Bed& bed, std::vector<Step>& ladder, Network& network) {
 
 void MeasureSwaps(Bed& bed) {
   std::vector<Step> ladder = StartLadder(bed);
-  for (Network& network : bed.networks()) MeasureNetwork(bed, ladder, network);
+  for (const Network& network : bed.networks()) MeasureNetwork(bed, ladder, network);
 }
 
 }  // namespace troupe::gpu::bench

@@ -2,7 +2,7 @@
 """One GPU measured whole: its memory and link, swaps, shares, memory per function, faults, and daemons on it.
 
 usage: gpu.py [--device cuda:0|virtual:0] [--build DIR] [--out DIR] [--models DIR] [--small] [--limit SECONDS]
-              [--only raw,worker,system]
+              [--only raw,networks,memory,shares,faults,system]
 
 Run by tests/gpu/run.sh; writes OUT/<GPU>-<date>.json and a table, and says of each goal whether it was reached. A virtual
 device shows that this works and nothing else. --small: networks of a few MB and a second or two, for the same reason. What
@@ -176,16 +176,22 @@ def measure(arguments, report, directory):
     def raw():
         lines.run([tools / "cuda_bench", arguments.device, 4 if arguments.small else 128])
 
-    def worker():
+    def worker(parts, among):
+        files = [path for name, path in networks.items() if name != "noop" and among(name)]
         lines.run([tools / "device_bench", "--device", arguments.device, "--rounds", arguments.rounds, "--window",
-                   arguments.window, *sizes, *[path for name, path in networks.items() if name != "noop"]])
+                   arguments.window, "--parts", parts, *sizes, *files])
+
+    def two(name):
+        """Of those that several instances are made of."""
+        return name in (next(iter(networks)), "bert-base", "bert-tiny")
 
     def system():
         os.environ["TROUPE_BUILD_DIR"] = str(arguments.build)  # before the harness is read
         import gpu_system
         gpu_system.add_figures(report, arguments, dict(networks), "64MiB" if arguments.small else "4GiB")
 
-    parts = {"raw": raw, "worker": worker, "system": system}
+    parts = {"raw": raw, "networks": lambda: worker("swaps,variants", lambda name: True), "memory": lambda: worker("memory", two),
+             "shares": lambda: worker("shares", two), "faults": lambda: worker("faults", two), "system": system}
     if not arguments.device.startswith("cuda:"):
         del parts["raw"]
     failures = []
@@ -207,7 +213,7 @@ def main():
     parser.add_argument("--models", type=pathlib.Path, help="where networks are kept (default: made anew)")
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--limit", type=float, default=290)
-    parser.add_argument("--only", default="raw,worker,system", type=lambda text: text.split(","))
+    parser.add_argument("--only", default="raw,networks,memory,shares,faults,system", type=lambda text: text.split(","))
     arguments = parser.parse_args()
     arguments.build = arguments.build.resolve()
     arguments.rounds, arguments.window = (1, 0.2) if arguments.small else (3, 1)

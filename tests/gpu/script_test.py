@@ -131,6 +131,18 @@ class Script(unittest.TestCase):
         subprocess.run([sys.executable, ROOT / "bench" / "gpu_page.py", "--results", results, "--page", file], check=True)
         return file.read_text()
 
+    def test_what_fails_is_named_and_what_was_measured_is_kept(self):
+        out = self.home / "failures"
+        done = subprocess.run([sys.executable, ROOT / "bench" / "gpu.py", "--small", "--device", "cuda:7", "--build", BUILD, "--out", out,
+                               "--only", "raw,faults"], capture_output=True, text=True,
+                              env={**os.environ, "LD_LIBRARY_PATH": str(BUILD / "tests" / "fake_cuda")})
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        (file,) = out.glob("*.json")
+        failures = json.loads(file.read_text())["failures"]
+        self.assertEqual([text.partition(":")[0] for text in failures], ["raw", "faults"])
+        for text in failures:
+            self.assertIn(f"failed: {text}", done.stderr)
+
     def test_the_meter_reads_what_the_library_says(self):
         sys.path.insert(0, str(ROOT / "bench"))
         import gpu_meter
