@@ -10,6 +10,7 @@
 #include "base/digest.hpp"
 #include "base/status.hpp"
 #include "cluster/function_state.hpp"
+#include "proto/precision.hpp"
 
 namespace troupe::cluster {
 
@@ -39,6 +40,20 @@ absl::Status ValidateTensors(const char* what,
   return absl::OkStatus();
 }
 
+absl::Status ValidateCompute(const proto::FunctionRecord& record) {
+  if (!proto::Precision_IsValid(record.precision())) {
+    return absl::InvalidArgumentError(absl::StrCat("this cluster knows no precision ",
+                                                   static_cast<int>(record.precision()), "; there are ",
+                                                   std::string(proto::kPrecisionNames)));
+  }
+  if (record.sm_partition() > 100) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the SM partition is ", record.sm_partition(),
+                     " %; give 1 to 100 percent of a GPU's SMs, or none for all of them"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ValidateRecord(const proto::FunctionRecord& record) {
   TROUPE_RETURN_IF_ERROR(ValidateName("function", record.key().name()));
   TROUPE_RETURN_IF_ERROR(ValidateSlo(record.slo()));
@@ -49,6 +64,7 @@ absl::Status ValidateRecord(const proto::FunctionRecord& record) {
   }
   TROUPE_RETURN_IF_ERROR(ValidateTensors("input", record.inputs()));
   TROUPE_RETURN_IF_ERROR(ValidateTensors("output", record.outputs()));
+  TROUPE_RETURN_IF_ERROR(ValidateCompute(record));
   return ValidateState(record);
 }
 

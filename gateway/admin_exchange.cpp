@@ -11,6 +11,7 @@
 #include "gateway/http_error.hpp"
 #include "gateway/http_exchanges.hpp"
 #include "gateway/text.hpp"
+#include "proto/precision.hpp"
 
 namespace troupe::gateway {
 
@@ -93,6 +94,21 @@ absl::StatusOr<std::vector<proto::StateTensor>> ReadState(std::string_view text)
   return state;
 }
 
+absl::StatusOr<proto::Precision> ReadPrecision(std::string_view text) {
+  if (const auto precision = proto::ParsePrecision(text)) return *precision;
+  return absl::InvalidArgumentError(Cat("query parameter 'precision' is '", std::string(text),
+                                        "'; it is one of ", std::string(proto::kPrecisionNames)));
+}
+
+absl::StatusOr<std::uint32_t> ReadPercent(const std::string& key, std::string_view text) {
+  std::uint32_t percent = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), percent);
+  if (error == std::errc() && rest == text.data() + text.size() && percent >= 1 && percent <= 100)
+    return percent;
+  return absl::InvalidArgumentError(Cat("query parameter '", key, "' is '", std::string(text),
+                                        "'; it is a whole number of percent from 1 to 100"));
+}
+
 absl::StatusOr<Deployment> ReadDeployment(const std::string& name, const Query& query) {
   Deployment deployment;
   deployment.name = name;
@@ -103,6 +119,10 @@ absl::StatusOr<Deployment> ReadDeployment(const std::string& name, const Query& 
       deployment.tenant = value;
     } else if (key == "isolation") {
       deployment.isolation = value;
+    } else if (key == "precision") {
+      TROUPE_ASSIGN_OR_RETURN(deployment.precision, ReadPrecision(value));
+    } else if (key == "sm_partition") {
+      TROUPE_ASSIGN_OR_RETURN(deployment.sm_partition, ReadPercent(key, value));
     } else if (key == "deadline_ms") {
       TROUPE_ASSIGN_OR_RETURN(const double milliseconds, PositiveNumber(key, value, 86'400'000));
       deployment.deadline = FromSeconds(milliseconds / 1e3);
@@ -111,9 +131,9 @@ absl::StatusOr<Deployment> ReadDeployment(const std::string& name, const Query& 
     } else if (key == "state") {
       TROUPE_ASSIGN_OR_RETURN(deployment.state, ReadState(value));
     } else {
-      return absl::InvalidArgumentError(
-          Cat("unknown query parameter '", key,
-              "'; there are version, tenant, isolation, deadline_ms, percentile, state"));
+      return absl::InvalidArgumentError(Cat("unknown query parameter '", key,
+                                            "'; there are version, tenant, isolation, precision, "
+                                            "sm_partition, deadline_ms, percentile, state"));
     }
   }
   return deployment;

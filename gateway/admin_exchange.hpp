@@ -1,7 +1,9 @@
 // The management paths, /v2/troupe/...:
-//   POST   functions/NAME[?version=V&tenant=T&isolation=tenant&deadline_ms=50&percentile=98]   body: the ONNX
-//   file GET    functions | functions/NAME          DELETE functions/NAME[?version=V] POST   workflows body:
-//   the YAML file    GET workflows    DELETE workflows/NAME GET    cluster
+//   POST   functions/NAME[?version=V&tenant=T&isolation=tenant&precision=fp16&sm_partition=24&deadline_ms=50
+//          &percentile=98]   body: the ONNX file
+//   GET    functions | functions/NAME          DELETE functions/NAME[?version=V]
+//   POST   workflows   body: the YAML file       GET    workflows    DELETE workflows/NAME
+//   GET    cluster
 // Answers are the messages of proto/admin.proto as JSON, with the field names of the .proto files.
 #pragma once
 

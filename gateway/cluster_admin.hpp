@@ -4,6 +4,7 @@
 // protobuf's JSON.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -22,9 +23,11 @@ struct Deployment {
   std::string name;
   std::string version;  // empty: the next
   std::string tenant;
-  std::string isolation;                 // shared, tenant, workflow, function; empty: as nodes are configured
-  Duration deadline = Duration::zero();  // zero: the cluster's default
-  double percentile = 0;                 // zero: the cluster's default
+  std::string isolation;  // shared, tenant, workflow, function; empty: as nodes are configured
+  proto::Precision precision = proto::PRECISION_FP32;
+  std::uint32_t sm_partition = 0;         // percent of a GPU's SMs; zero: all
+  Duration deadline = Duration::zero();   // zero: the cluster's default
+  double percentile = 0;                  // zero: the cluster's default
   std::vector<proto::StateTensor> state;  // what stays on the device from run to run
   std::string onnx;                       // the file's bytes
 };

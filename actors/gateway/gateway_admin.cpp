@@ -39,6 +39,8 @@ void GatewayAdmin::Deploy(gateway::Deployment deployment, gateway::AdminDone<pro
     if (!isolation.ok()) return done(isolation.status());
     deploy.set_isolation(*isolation);
   }
+  deploy.set_precision(deployment.precision);
+  deploy.set_sm_partition(deployment.sm_partition);
   if (deployment.deadline > Duration::zero())
     deploy.mutable_slo()->set_deadline_ns(deployment.deadline.count());
   if (deployment.percentile > 0) deploy.mutable_slo()->set_percentile(deployment.percentile);

@@ -70,6 +70,8 @@ void ClusterManager::Imported(AdminPromise promise, const proto::DeployRequest& 
   record.mutable_key()->set_version(wish.version());
   record.set_tenant(wish.tenant());
   record.set_isolation(wish.isolation());
+  record.set_precision(wish.precision());
+  record.set_sm_partition(wish.sm_partition());
   *record.mutable_slo() = wish.has_slo() ? wish.slo() : options_.default_slo;
   *record.mutable_state() = wish.state();
   record.set_loaded(true);

@@ -241,6 +241,8 @@ class NodeController : public ControllerSelf::base {
     const auto& runtime = scheduler_.gpus().at(gpu);
     return Up(gpu) && runtime.assigned && runtime.key == node::KeyOf(copy);
   }
+  // Null: this node has not heard of it.
+  [[nodiscard]] const proto::FunctionRecord* FunctionOf(const proto::SubmitRequest& request) const;
   // NotFound for a function that this node has not heard of.
   absl::StatusOr<std::string> CopyFor(const proto::SubmitRequest& request);
   void OpenCopy(const std::string& copy, const proto::FunctionRecord& function);

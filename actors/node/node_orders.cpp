@@ -56,6 +56,10 @@ void NodeController::OrderRun(const node::Dispatch& dispatch, std::uint64_t seri
   const auto* model = models_.Find(dispatch.model);
   if (model == nullptr) return RunGone(dispatch, serial);
   auto order = RunOrderFor(dispatch, held->message, model->copy, Now(this));
+  if (const auto* function = FunctionOf(held->message)) {
+    order.mutable_run()->set_precision(function->precision());
+    order.mutable_run()->set_sm_partition(function->sm_partition());
+  }
   if (const auto* state = declared_.ByKey(dispatch.state))
     *order.mutable_run()->mutable_state() = {state->tensors.begin(), state->tensors.end()};
   held->run_sequence = OrderFor(

@@ -22,11 +22,16 @@ std::string NodeController::Label(node::GpuIndex gpu) const {
   return absl::StrCat("GPU ", gpu / runtimes, ", runtime ", gpu % runtimes);
 }
 
-absl::StatusOr<std::string> NodeController::CopyFor(const proto::SubmitRequest& request) {
+// A new function's adoption may come before the news of it, and its first request before both.
+const proto::FunctionRecord* NodeController::FunctionOf(const proto::SubmitRequest& request) const {
+  const auto digest = node::DigestOf(request.model_digest());  // a trial names the copy
   const auto* function = view_.functions().Find(request.function());
-  // A new function's adoption may come before the news of it, and its first request before both.
-  if (function == nullptr || function->model_digest() != request.model_digest())
-    function = models_.FunctionOf(request.model_digest(), request.function().name());
+  if (function != nullptr && function->model_digest() == digest) return function;
+  return models_.FunctionOf(digest, request.function().name());
+}
+
+absl::StatusOr<std::string> NodeController::CopyFor(const proto::SubmitRequest& request) {
+  const auto* function = FunctionOf(request);
   if (function == nullptr) {
     return absl::NotFoundError(
         absl::StrCat("this node has not heard of function '", request.function().name(), "' yet"));

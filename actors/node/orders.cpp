@@ -106,6 +106,7 @@ proto::WorkerOrder PrepareOrderFor(const proto::FunctionRecord& function, const 
   proto::WorkerOrder order;
   auto& prepare = *order.mutable_prepare();
   *prepare.mutable_model() = copy;
+  prepare.set_precision(function.precision());
   *prepare.mutable_inputs() = function.inputs();
   for (auto& input : *prepare.mutable_inputs())
     for (auto& size : *input.mutable_shape())

@@ -187,6 +187,7 @@ class Worker : public caf::event_based_actor {
 
   void Prepare(const proto::WorkerOrder& order) {
     Touch(order.prepare().model().digest());
+    shared_->control->prepared_as.emplace(order.prepare().model().digest(), order.prepare().precision());
     const auto begin = Now(this);
     InTime(begin + shared_->profile.prepare, [this, order, begin] {
       proto::WorkerOutcome outcome;
@@ -307,6 +308,7 @@ class Worker : public caf::event_based_actor {
   void Run(const proto::WorkerOrder& order) {
     const auto& digest = order.run().digest();
     Touch(digest);
+    shared_->control->run_as.emplace(digest, order.run().precision(), order.run().sm_partition());
     const bool passes = order.run().by_layer();
     if (!passes && !Resident().contains(digest) && !shared_->control->life.loading.contains(digest))
       return Answer(order.sequence(), absl::NotFoundError("the model is not resident"), {}, Now(this));

@@ -10,6 +10,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "actors/seams/fake_gpu.hpp"
@@ -63,6 +64,9 @@ class FakeWorkerControl {
   FakeWorkerLife life;
   // (runtime, digest) of each model that was prepared, brought or run here.
   std::set<std::pair<std::string, std::string>> touched;
+  // (digest, precision, and percent of the SMs of each run) of each model that was prepared or run here.
+  std::set<std::pair<std::string, proto::Precision>> prepared_as;
+  std::set<std::tuple<std::string, proto::Precision, std::uint32_t>> run_as;
   // (runtime, the lender's) of each copy from another GPU that was begun.
   std::set<std::pair<std::string, std::string>> borrowed;
   bool hang = false;          // orders are taken and never answered, adoptions neither

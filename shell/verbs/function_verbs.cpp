@@ -1,5 +1,8 @@
 // `function`: the registry of published models.
+#include <cmath>
+
 #include "base/status.hpp"
+#include "proto/precision.hpp"
 #include "shell/cat.hpp"
 #include "shell/exit_code.hpp"
 #include "shell/inputs/files.hpp"
@@ -31,6 +34,26 @@ absl::StatusOr<proto::Isolation> IsolationOf(const std::string& mode) {
   return UsageError(Cat("--isolation is '", mode, "'; it is one of shared, tenant, workflow, function"));
 }
 
+absl::Status ReadCompute(const Arguments& arguments, proto::DeployRequest& deploy) {
+  if (arguments.Has("--precision")) {
+    const auto precision = proto::ParsePrecision(arguments.Text("--precision"));
+    if (!precision) {
+      return UsageError(Cat("--precision is '", arguments.Text("--precision"), "'; it is one of ",
+                            std::string(proto::kPrecisionNames)));
+    }
+    deploy.set_precision(*precision);
+  }
+  if (arguments.Has("--sm-partition")) {
+    const double percent = arguments.NumberOr("--sm-partition", 0);
+    if (!(percent >= 1 && percent <= 100 && percent == std::floor(percent))) {
+      return UsageError(Cat("--sm-partition is ", arguments.Text("--sm-partition"),
+                            "; it is a whole number of percent from 1 to 100"));
+    }
+    deploy.set_sm_partition(static_cast<std::uint32_t>(percent));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<proto::DeployRequest> DeploymentOf(const Arguments& arguments) {
   proto::DeployRequest deploy;
   deploy.set_name(arguments.Text("NAME"));
@@ -40,6 +63,7 @@ absl::StatusOr<proto::DeployRequest> DeploymentOf(const Arguments& arguments) {
     TROUPE_ASSIGN_OR_RETURN(const auto isolation, IsolationOf(arguments.Text("--isolation")));
     deploy.set_isolation(isolation);
   }
+  TROUPE_RETURN_IF_ERROR(ReadCompute(arguments, deploy));
   const double percentile = arguments.NumberOr("--percentile", 98);
   if (!(percentile > 0 && percentile <= 100)) {
     return UsageError(
@@ -163,6 +187,12 @@ std::vector<Verb> FunctionVerbs() {
              .kind = Kind::kText,
              .help =
                  "with whom it shares a GPU worker: shared, tenant, workflow or function; else as nodes say"},
+            {.name = "--precision",
+             .kind = Kind::kText,
+             .help = "of its products and convolutions on a real GPU: fp32 (the default), tf32, bf16, fp16"},
+            {.name = "--sm-partition",
+             .kind = Kind::kNumber,
+             .help = "percent of a GPU's SMs that its runs take at most; all when absent"},
             Version("the version; the next one when absent")},
        .run = FunctionDeploy},
       {.group = group, .name = "list", .summary = "All functions and where they are", .run = FunctionList},

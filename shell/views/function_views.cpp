@@ -1,6 +1,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "proto/function_signature.hpp"
+#include "proto/precision.hpp"
 #include "shell/cat.hpp"
 #include "shell/inputs/tensor.hpp"
 #include "shell/views.hpp"
@@ -50,6 +51,15 @@ std::string IsolationLine(proto::Isolation isolation) {
   }
 }
 
+// Nothing for what is as it is for all.
+std::string ComputeLines(const proto::FunctionRecord& record) {
+  std::string out;
+  if (record.precision() != proto::PRECISION_FP32)
+    Append(&out, "\nprecision  ", std::string(proto::Name(record.precision())));
+  if (record.sm_partition() > 0) Append(&out, "\nSM share   ", record.sm_partition(), " %");
+  return out;
+}
+
 }  // namespace
 
 std::string DescribeKey(const proto::FunctionKey& key) {
@@ -96,7 +106,7 @@ std::string FunctionDetails(const proto::FunctionStatus& function, const Style& 
   for (const auto& state : record.state()) Append(&out, "state      ", StateLine(record, state), "\n");
   Append(&out, "objective  ", Objective(record.slo()), "\ntenant     ",
          record.tenant().empty() ? "-" : Printable(record.tenant()), IsolationLine(record.isolation()),
-         "\nweights    ", FormatBytes(Bytes(record.weights_bytes())), "\ndeployed   ",
+         ComputeLines(record), "\nweights    ", FormatBytes(Bytes(record.weights_bytes())), "\ndeployed   ",
          FormatUnixTime(record.deployed_unix_ns()), "\nadopted by ", Printable(Join(function.adopted_by())),
          "\nresident   ", Printable(Join(function.resident_on())), "\nONNX       ",
          Printable(record.onnx_digest()), "\nmodel      ", Printable(record.model_digest()), "\n");

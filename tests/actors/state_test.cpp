@@ -19,6 +19,34 @@ TEST(State, EachRunFindsWhatItsPredecessorLeft) {
   for (int i = 1; i <= 5; ++i) EXPECT_EQ(world.Count("sum"), i);
 }
 
+// Functions of one model that differ in how they are computed: a request takes what its own function says.
+TEST(State, ARunIsComputedAsItsFunctionSays) {
+  StateWorld world(1);
+  const auto as = [](const char* name, proto::Precision precision, std::uint32_t percent) {
+    return [=](proto::DeployRequest& wish) {
+      wish.set_name(name);
+      wish.set_precision(precision);
+      wish.set_sm_partition(percent);
+    };
+  };
+  for (const auto& wish : {as("net", proto::PRECISION_FP16, 24), as("exact", proto::PRECISION_FP32, 0),
+                           as("small", proto::PRECISION_FP16, 6)})
+    ASSERT_TRUE(world.Deploy("net", MiB(20), milliseconds(100), {"x"}, {}, wish).ok());
+  ASSERT_TRUE(world.DeployState("sum", MiB(20), as("sum", proto::PRECISION_TF32, 50)).ok());
+  const auto& worker = *world.node("node-1").workers[0];
+  const auto packed = [](const char* name) { return "packed-" + Sha256Hex(absl::StrCat("model ", name)); };
+  EXPECT_THAT(worker.prepared_as, Contains(Pair(packed("net"), proto::PRECISION_FP16)));
+  for (const char* name : {"net", "exact", "small", "sum", "net"}) world.Infer(name, world.NextCall());
+  world.Run(seconds(2));
+  ASSERT_EQ(world.answers.size(), 5u);
+  for (const auto& answer : world.answers) EXPECT_EQ(answer.reply.code(), 0) << answer.reply.message();
+  EXPECT_THAT(worker.run_as,
+              testing::UnorderedElementsAre(testing::FieldsAre(packed("net"), proto::PRECISION_FP16, 24),
+                                            testing::FieldsAre(packed("net"), proto::PRECISION_FP32, 0),
+                                            testing::FieldsAre(packed("net"), proto::PRECISION_FP16, 6),
+                                            testing::FieldsAre(packed("sum"), proto::PRECISION_TF32, 50)));
+}
+
 TEST(State, ManyAtOnceGoOneAfterTheOther) {
   StateWorld world(4);
   ASSERT_TRUE(world.DeployState("sum").ok());

@@ -155,8 +155,9 @@ class Isolation(E2eTest):
         eventually(lambda: len(self.runtimes("")) == 3, "all serve nobody again")
         self.assertNotIn(first, {int(runtime["pid"]) for runtime in self.runtimes()}, "a used worker is replaced")
         self.ask(2)
-        refused = daemon.http.deploy("times-4", scale(4), "?isolation=private")
-        self.assertEqual(refused.code, 400, refused.body)
+        for query in ("?isolation=private", "?precision=fp8", "?sm_partition=0"):
+            refused = daemon.http.deploy("times-4", scale(4), query)
+            self.assertEqual(refused.code, 400, refused.body)
 
     def test_a_node_that_comes_back_adopts_its_workers_with_whom_they_serve(self):
         front, (node,) = self.start_cluster(1, isolation="tenant")

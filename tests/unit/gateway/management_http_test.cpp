@@ -86,7 +86,7 @@ TEST_F(ManagementHttp, Functions) {
   const ClientResponse deployed = client_->Ask(
       "POST",
       "/v2/troupe/functions/digits?version=2&tenant=a%20b&isolation=tenant&deadline_ms=12.5&percentile=99"
-      "&state=past%3Dpresent,a%3Db",
+      "&precision=bf16&sm_partition=24&state=past%3Dpresent,a%3Db",
       "ONNX bytes");
   EXPECT_EQ(deployed.code, 200) << deployed.body;
   EXPECT_EQ(boost::json::parse(deployed.body).at("record").at("key").at("name").as_string(), "digits");
@@ -94,6 +94,8 @@ TEST_F(ManagementHttp, Functions) {
   EXPECT_EQ(last.version, "2");
   EXPECT_EQ(last.tenant, "a b");
   EXPECT_EQ(last.isolation, "tenant");
+  EXPECT_EQ(last.precision, proto::PRECISION_BF16);
+  EXPECT_EQ(last.sm_partition, 24U);
   EXPECT_EQ(last.deadline, std::chrono::microseconds(12500));
   EXPECT_EQ(last.percentile, 99);
   EXPECT_EQ(last.onnx, "ONNX bytes");
@@ -104,8 +106,10 @@ TEST_F(ManagementHttp, Functions) {
   EXPECT_EQ(Get("/v2/troupe/functions/a").at(0).at("resident_on").at(0).as_string(), "node-1/0");
   EXPECT_EQ(client_->Ask("DELETE", "/v2/troupe/functions/a?version=3").code, 200);
   EXPECT_EQ(admin_.last_removed(), "a:3");
-  for (const std::string_view query : {"?deadline_ms=0", "?deadline_ms=x", "?percentile=101", "?who=1",
-                                       "?version=%", "?state=x", "?state=%3Dx", "?state=x%3D"}) {
+  for (const std::string_view query :
+       {"?deadline_ms=0", "?deadline_ms=x", "?percentile=101", "?who=1", "?version=%", "?precision=fp8",
+        "?sm_partition=0", "?sm_partition=101", "?sm_partition=-1", "?sm_partition=12.5",
+        "?sm_partition=", "?state=x", "?state=%3Dx", "?state=x%3D"}) {
     EXPECT_EQ(client_->Ask("POST", Cat("/v2/troupe/functions/a", query), "x").code, 400) << query;
   }
   EXPECT_EQ(client_->Ask("POST", "/v2/troupe/functions/a").code, 400);

@@ -34,7 +34,8 @@ TEST_F(RegistryVerbTest, DeployUploadsThenAsks) {
   troupe.cluster.Answer(Request::kDeploy, reply);
   EXPECT_EQ(
       troupe.Run("function deploy digits " + folder +
-                 "/digits.onnx --deadline 50ms --percentile 99 --tenant t --version 3 --isolation tenant"),
+                 "/digits.onnx --deadline 50ms --percentile 99 --tenant t --version 3 --isolation tenant"
+                 " --precision fp16 --sm-partition 12"),
       ExitCode::kOk);
   EXPECT_EQ(troupe.cluster.uploaded, "an ONNX file");
   const auto& deploy = troupe.cluster.asked.at(0).deploy();
@@ -42,6 +43,8 @@ TEST_F(RegistryVerbTest, DeployUploadsThenAsks) {
   EXPECT_EQ(deploy.version(), "3");
   EXPECT_EQ(deploy.tenant(), "t");
   EXPECT_EQ(deploy.isolation(), proto::ISOLATION_TENANT);
+  EXPECT_EQ(deploy.precision(), proto::PRECISION_FP16);
+  EXPECT_EQ(deploy.sm_partition(), 12u);
   EXPECT_EQ(deploy.slo().deadline_ns(), 50000000);
   EXPECT_EQ(deploy.slo().percentile(), 99);
   EXPECT_EQ(deploy.onnx_digest(), "digest-of-the-file");
@@ -75,6 +78,10 @@ TEST_F(RegistryVerbTest, NothingIsSentOfWhatIsWrong) {
                                  "function deploy digits FOLDER/digits.onnx --percentile 0 --deadline 1s",
                                  "function deploy digits FOLDER/digits.onnx --percentile 90",
                                  "function deploy digits FOLDER/digits.onnx --isolation private",
+                                 "function deploy digits FOLDER/digits.onnx --precision fp8",
+                                 "function deploy digits FOLDER/digits.onnx --sm-partition 0",
+                                 "function deploy digits FOLDER/digits.onnx --sm-partition 101",
+                                 "function deploy digits FOLDER/digits.onnx --sm-partition 12.5",
                                  "workflow submit /none.yaml", "workflow submit FOLDER/binary.yaml"}) {
     auto text = line;
     if (const auto at = text.find("FOLDER"); at != std::string::npos) text.replace(at, 6, folder);
