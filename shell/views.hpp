@@ -33,7 +33,9 @@ namespace troupe::shell {
 // One line after a deployment.
 [[nodiscard]] std::string FunctionLine(const proto::FunctionStatus& function);
 [[nodiscard]] Table FunctionTable(const proto::AdminReply& reply);
-[[nodiscard]] std::string FunctionDetails(const proto::FunctionStatus& function, const Style& style);
+// `gpus`: on which its share of the SMs is rounded; may have none.
+[[nodiscard]] std::string FunctionDetails(const proto::FunctionStatus& function,
+                                          const proto::AdminReply& gpus, const Style& style);
 
 [[nodiscard]] Table WorkflowTable(const proto::AdminReply& reply);
 [[nodiscard]] std::string WorkflowDetails(const proto::WorkflowRecord& workflow, const Style& style);

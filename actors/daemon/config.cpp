@@ -273,6 +273,8 @@ const std::vector<ConfigOption>& ConfigOptions() {
        "2: while one request runs, the next one's model is on its way to the GPU; 1: nothing ahead", false,
        Number(&C::swap_ahead, 1, 64)},
       {"concurrency", "functions that run on one GPU at a time", false, Number(&C::concurrency, 1, 64)},
+      {"gpu-sms", "SMs of each virtual GPU, of which functions can have a share", false,
+       Number(&C::gpu_sms, 1, 1024)},
       {"by-layer",
        "idle: a model that nobody else waits for passes through a full GPU layer by layer and evicts "
        "nothing; off",

@@ -70,6 +70,7 @@ struct DaemonConfig {
   unsigned credits_per_gpu = 8;
   unsigned swap_ahead = 2;
   unsigned concurrency = 1;
+  unsigned gpu_sms = 132;  // of a virtual GPU: as many as an H100 has
   std::string by_layer = "off";
   Duration hang = std::chrono::seconds(5);
   Duration heartbeat = std::chrono::milliseconds(100);

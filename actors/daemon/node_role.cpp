@@ -182,6 +182,7 @@ class NodeRole final : public Role {
       command.profile = config.profile;
       command.threads = static_cast<int>(config.worker_threads);
       command.concurrency = config.concurrency;
+      command.sms = config.gpu_sms;
       command.lease = config.lease;
       command.allow_faults = config.allow_faults;
       command.swap = config.policies.swap;

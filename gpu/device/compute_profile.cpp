@@ -4,10 +4,28 @@
 #include <sstream>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 
 namespace troupe::gpu {
+namespace {
+
+bool ParseSaturation(std::string_view word, double& saturation) {
+  int percent = 0;
+  if (!word.ends_with('%') || !absl::SimpleAtoi(std::string(word.substr(0, word.size() - 1)), &percent))
+    return false;
+  saturation = percent / 100.0;
+  return percent >= 1 && percent <= 100;
+}
+
+}  // namespace
+
+Duration RunCost::On(const SmShare& share) const {
+  if (share.everywhere()) return time;
+  const double part = static_cast<double>(share.sms) / share.of;
+  return part >= saturation ? time : FromSeconds(ToSeconds(time) * saturation / part);
+}
 
 absl::StatusOr<ComputeProfile> ComputeProfile::Parse(std::string_view text) {
   ComputeProfile profile;
@@ -17,17 +35,21 @@ absl::StatusOr<ComputeProfile> ComputeProfile::Parse(std::string_view text) {
     line = line.substr(0, line.find('#'));
     const std::vector<std::string> words = absl::StrSplit(line, absl::ByAnyChar(" \t\r"), absl::SkipEmpty());
     if (words.empty()) continue;
-    Duration time{};
-    if (words.size() != 2 || !ParseDuration(words[1], time) || time < Duration(0) || time > kLongest) {
+    RunCost cost;
+    if (words.size() < 2 || words.size() > 3 || !ParseDuration(words[1], cost.time) ||
+        cost.time < Duration(0) || cost.time > kLongest ||
+        (words.size() == 3 && !ParseSaturation(words[2], cost.saturation))) {
       return absl::InvalidArgumentError(absl::StrCat(
           "line ", number,
-          " of the compute profile: expected `<digest or default> <time>` with a time of at most ",
-          FormatDuration(kLongest), ", such as `default 5ms`; found `", line, "`"));
+          " of the compute profile: expected `<digest or default> <time> [<saturation>]` with a time of at "
+          "most ",
+          FormatDuration(kLongest),
+          " and a part of the SMs from 1% to 100%, such as `default 5ms 40%`; found `", line, "`"));
     }
     if (words[0] == "default") {
-      profile.default_ = time;
+      profile.default_ = cost;
     } else {
-      profile.by_digest_[words[0]] = time;
+      profile.by_digest_[words[0]] = cost;
     }
   }
   return profile;
@@ -42,7 +64,7 @@ absl::StatusOr<ComputeProfile> ComputeProfile::Read(const std::string& path) {
   return Parse(text.str());
 }
 
-Duration ComputeProfile::RunTime(std::string_view digest, std::string_view onnx_digest) const {
+RunCost ComputeProfile::CostOf(std::string_view digest, std::string_view onnx_digest) const {
   for (const std::string_view key : {digest, onnx_digest}) {
     if (const auto found = by_digest_.find(key); found != by_digest_.end()) return found->second;
   }

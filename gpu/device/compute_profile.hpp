@@ -6,13 +6,24 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "base/share_ladder.hpp"
 #include "base/units.hpp"
 
 namespace troupe::gpu {
 
+// How long a run takes that has the GPU to itself; with a part of its SMs it takes as much longer as that is
+// less than `saturation`, the part beyond which the model is no faster.
+struct RunCost {
+  Duration time = std::chrono::milliseconds(5);
+  double saturation = 1;
+  // On this share.
+  [[nodiscard]] Duration On(const SmShare& share) const;
+};
+
 // A text file, one run time per line, `#` begins a comment:
 //     default            5ms
-//     <digest>           12.5ms   # of the packed weights, or of the model's ONNX file
+//     <digest>           12.5ms        # of the packed weights, or of the model's ONNX file
+//     <digest>           8ms      40%  # no faster with more of the SMs than this
 class ComputeProfile {
  public:
   static constexpr Duration kLongest = std::chrono::hours(1);
@@ -20,11 +31,11 @@ class ComputeProfile {
   static absl::StatusOr<ComputeProfile> Parse(std::string_view text);
   static absl::StatusOr<ComputeProfile> Read(const std::string& path);
   // The first of the digests that the profile knows, else the default.
-  [[nodiscard]] Duration RunTime(std::string_view digest, std::string_view onnx_digest) const;
+  [[nodiscard]] RunCost CostOf(std::string_view digest, std::string_view onnx_digest) const;
 
  private:
-  Duration default_ = std::chrono::milliseconds(5);
-  std::map<std::string, Duration, std::less<>> by_digest_;
+  RunCost default_;
+  std::map<std::string, RunCost, std::less<>> by_digest_;
 };
 
 }  // namespace troupe::gpu

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "base/check.hpp"
+#include "base/status.hpp"
 #include "gpu/device/precise_sleep.hpp"
 #include "transport/steady_clock.hpp"
 
@@ -84,6 +85,15 @@ absl::Status ComputeShare::Work(Duration work, VirtualEngine& lane) {
   lock.unlock();
   changed_.notify_all();  // the others are sooner done now
   return status;
+}
+
+absl::Status ComputeShare::WorkApart(Duration work, VirtualEngine& lane) {
+  const Time end = SteadyNow() + work;
+  for (Time now = SteadyNow(); now < end; now = SteadyNow()) {
+    TROUPE_RETURN_IF_ERROR(lane.Tick());
+    PreciseSleepUntil(std::min(end, now + kSlice));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace troupe::gpu

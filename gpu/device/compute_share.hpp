@@ -45,6 +45,8 @@ class ComputeShare {
   // The launch that has this lane does what takes so long alone. Cancelled when the lane closes; counts as
   // progress while it lasts.
   absl::Status Work(Duration work, VirtualEngine& lane);
+  // The same on SMs of its own: what others do is nothing to it.
+  static absl::Status WorkApart(Duration work, VirtualEngine& lane);
 
  private:
   mutable std::mutex mutex_;

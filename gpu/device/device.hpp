@@ -21,6 +21,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/share_ladder.hpp"
 #include "base/units.hpp"
 #include "gpu/device/event.hpp"
 #include "proto/function.pb.h"
@@ -42,6 +43,8 @@ struct DeviceInfo {
   // Launches, of as many streams, that compute at the same time; each is the slower for the others.
   std::size_t concurrency = 1;
   bool peer_copies = false;  // from other GPUs of its node
+  ShareLadder shares;        // of its SMs, that launches can have
+  std::string remark;        // what whoever runs it should know, in one line; empty: nothing
 };
 
 // A range of device memory. The address means something to the device only: the host never reads through it.
@@ -120,6 +123,9 @@ struct LaunchArguments {
   // in the same place, aligned as the weights are in the blob (64 bytes).
   std::vector<WeightPiece> pieces;
   DeviceRange activations;  // at least activation_bytes()
+  // Of DeviceInfo::shares: the SMs on which it computes. Launches on the same ones are each the slower, and
+  // whoever launches sees to it that there are none (ShareGate).
+  SmShare share;
   std::vector<DeviceRange> inputs;
   std::vector<DeviceRange> outputs;
   StepGate gate;

@@ -18,10 +18,10 @@ class TimedPlan final : public VirtualPlan {
   static absl::StatusOr<std::shared_ptr<VirtualPlan>> Make(const proto::Model& model,
                                                            std::vector<proto::TensorSpec> inputs,
                                                            std::vector<proto::TensorSpec> outputs,
-                                                           Duration run_time) {
+                                                           const RunCost& cost) {
     auto made = std::make_shared<TimedPlan>();
     TROUPE_RETURN_IF_ERROR(made->Describe(model, std::move(inputs), std::move(outputs)));
-    made->run_time_ = run_time;
+    made->cost_ = cost;
     made->ReadSteps(model);
     return made;
   }
@@ -30,14 +30,15 @@ class TimedPlan final : public VirtualPlan {
                                                      const BeforeStep& before_step,
                                                      ComputeLane lane) override {
     const auto steps = static_cast<std::int64_t>(steps_.size());
+    const Duration run_time = cost_.On(arguments.share);
     Duration work{};  // that nobody has waited for yet
     for (std::int64_t step = 0; step < steps; ++step) {
       TROUPE_RETURN_IF_ERROR(before_step(static_cast<std::size_t>(step)));
-      work += run_time_ * (step + 1) / steps - run_time_ * step / steps;
+      work += run_time * (step + 1) / steps - run_time * step / steps;
       // A step that has to wait for its weights delays those behind it; without gates or marks
       // nobody sees the steps.
       if (arguments.gate || arguments.reached || step + 1 == steps)
-        TROUPE_RETURN_IF_ERROR(lane.share.Work(std::exchange(work, Duration(0)), lane.engine));
+        TROUPE_RETURN_IF_ERROR(Work(std::exchange(work, Duration(0)), arguments.share, lane));
     }
     for (std::size_t i = 0; i < outputs().size(); ++i) {
       std::memset(arguments.outputs[i].address, 0, output_bytes(i).count());
@@ -53,6 +54,9 @@ class TimedPlan final : public VirtualPlan {
   }
 
  private:
+  static absl::Status Work(Duration work, const SmShare& share, ComputeLane lane) {
+    return share.sms > 0 ? ComputeShare::WorkApart(work, lane.engine) : lane.share.Work(work, lane.engine);
+  }
   void ReadSteps(const proto::Model& model) {
     std::map<std::string_view, const proto::Weight*> weights;
     for (const proto::Weight& weight : model.weights()) weights[weight.name()] = &weight;
@@ -67,7 +71,7 @@ class TimedPlan final : public VirtualPlan {
     if (steps_.empty()) steps_.emplace_back();  // a model that only hands on its inputs takes its time too
   }
 
-  Duration run_time_{};
+  RunCost cost_;
   std::vector<StepRanges> steps_;
 };
 
@@ -75,7 +79,7 @@ class TimedPlan final : public VirtualPlan {
 
 absl::StatusOr<std::shared_ptr<VirtualPlan>> MakeTimedPlan(const proto::Model& model,
                                                            std::vector<proto::TensorSpec> inputs,
-                                                           Duration run_time) {
+                                                           const RunCost& cost) {
   std::vector<proto::TensorSpec> outputs;
   for (proto::TensorSpec output : model.outputs()) {
     const bool batch_known = !inputs.empty() && inputs[0].shape_size() > 0;
@@ -90,7 +94,7 @@ absl::StatusOr<std::shared_ptr<VirtualPlan>> MakeTimedPlan(const proto::Model& m
     }
     outputs.push_back(std::move(output));
   }
-  return TimedPlan::Make(model, std::move(inputs), std::move(outputs), run_time);
+  return TimedPlan::Make(model, std::move(inputs), std::move(outputs), cost);
 }
 
 }  // namespace troupe::gpu

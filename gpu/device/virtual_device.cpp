@@ -24,6 +24,8 @@ namespace troupe::gpu {
 namespace {
 
 constexpr Bytes kAlignment = Bytes(256);
+// A Hopper GPU's SMs are given away in eights.
+constexpr std::uint32_t kShareUnit = 8;
 
 // Memory that is not the device's, as one end of a copy: what is only read is not written.
 DeviceRange Outside(const std::byte* address, std::size_t size) {
@@ -56,13 +58,21 @@ class VirtualDevice final : public Device {
       : options_(std::move(options)),
         memory_(std::make_shared<const transport::MemoryFile>(std::move(memory))),
         ranges_(0, Bytes(memory_->size().count() / kAlignment.count() * kAlignment.count()), kAlignment),
-        info_{options_.name,        options_.pack_target,         ranges_.capacity(), {},
-              options_.concurrency, options_.link_from != nullptr},
+        info_{options_.name,
+              options_.pack_target,
+              ranges_.capacity(),
+              {},
+              options_.concurrency,
+              options_.link_from != nullptr,
+              {},
+              {}},
         peers_(options_.link_from),
         copy_in_(nullptr),
         copy_out_(nullptr),
         copy_peer_(nullptr),
-        compute_(options_.concurrency, options_.threads) {}
+        compute_(options_.concurrency, options_.threads) {
+    info_.shares = ShareLadder(options_.sms, kShareUnit, options_.sms / kShareUnit);
+  }
 
   [[nodiscard]] const DeviceInfo& info() const override { return info_; }
 
@@ -94,7 +104,7 @@ class VirtualDevice final : public Device {
                                                       proto::Precision) override {
     TROUPE_ASSIGN_OR_RETURN(auto ordered, OrderInputs(model, inputs));
     if (options_.timed) {
-      return MakeTimedPlan(model, std::move(ordered), RunTimeOf(model));
+      return MakeTimedPlan(model, std::move(ordered), CostOf(model));
     }
     // The primitives are made for the number of threads of whoever makes them.
     omp_set_num_threads(options_.threads);
@@ -219,8 +229,8 @@ class VirtualDevice final : public Device {
       return host.data() >= known.first && host.data() + host.size() <= known.first + known.second;
     });
   }
-  [[nodiscard]] Duration RunTimeOf(const proto::Model& model) const {
-    return options_.timed->RunTime(model.weights_digest(), model.onnx_digest());
+  [[nodiscard]] RunCost CostOf(const proto::Model& model) const {
+    return options_.timed->CostOf(model.weights_digest(), model.onnx_digest());
   }
 
   const VirtualDeviceOptions options_;

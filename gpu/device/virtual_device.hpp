@@ -29,6 +29,7 @@ struct VirtualDeviceOptions {
   PlanBuilder builder;
   int threads = 1;              // of each launch
   std::size_t concurrency = 1;  // launches at a time
+  std::uint32_t sms = 132;      // of which timed launches can have a share; an H100 has as many
 };
 
 // One thread per copy engine, and one for each launch that computes at a time. Launches of timed plans share

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/units.hpp"
+#include "gpu/device/compute_profile.hpp"
 #include "gpu/device/compute_share.hpp"
 #include "gpu/device/device.hpp"
 #include "gpu/device/virtual_engine.hpp"
@@ -60,12 +61,12 @@ absl::StatusOr<std::shared_ptr<VirtualPlan>> MakeRealPlan(const proto::Model& mo
                                                           std::span<const std::byte> weights,
                                                           std::vector<proto::TensorSpec> inputs,
                                                           const PlanBuilder& builder, int threads);
-// The time, which is what the run takes alone, is spread evenly over the steps. Outputs are zero-filled;
-// their shapes are the declared ones, an unknown first dimension being the first input's. InvalidArgument
-// when other dimensions are unknown.
+// The time, which is what the run takes alone (on its share of the SMs), is spread evenly over the steps.
+// Outputs are zero-filled; their shapes are the declared ones, an unknown first dimension being the first
+// input's. InvalidArgument when other dimensions are unknown.
 absl::StatusOr<std::shared_ptr<VirtualPlan>> MakeTimedPlan(const proto::Model& model,
                                                            std::vector<proto::TensorSpec> inputs,
-                                                           Duration run_time);
+                                                           const RunCost& cost);
 
 // One launch as an operation of a lane of the compute engine.
 [[nodiscard]] std::shared_ptr<VirtualOperation> MakeLaunch(std::shared_ptr<VirtualPlan> plan,

@@ -33,6 +33,7 @@ struct Flags {
   std::string profile;
   int threads = 1;
   std::uint32_t concurrency = 1;
+  std::uint32_t sms = 132;
   std::string lease = "30s";
   std::string arena = "256MiB";
   std::string memory{kDefaultMemory};
@@ -62,6 +63,9 @@ void AddFlags(CLI::App& app, Flags& flags) {
       ->capture_default_str();
   app.add_option("--concurrency", flags.concurrency, "runs of different plans that compute at a time")
       ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  app.add_option("--sms", flags.sms, "SMs of a virtual GPU, of which functions can have a share")
+      ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   app.add_option("--lease", flags.lease, "how long to wait for a daemon to come back")->capture_default_str();
   app.add_option("--arena", flags.arena, "room for outputs that nobody has read yet")->capture_default_str();
@@ -112,6 +116,7 @@ absl::StatusOr<DeviceOpener> VirtualOpener(const Flags& flags) {
   options.link_from = [gpu = flags.gpu](std::uint32_t from) { return PeerLinkName(from, gpu); };
   options.threads = flags.threads;
   options.concurrency = flags.concurrency;
+  options.sms = flags.sms;
   options.builder = Plan::Build;
   if (flags.compute == "timed") {
     options.timed = ComputeProfile();

@@ -280,6 +280,8 @@ proto::WorkerDescription OrderDesk::Describe() const {
   description.set_generation(options_.generation);
   description.set_concurrency(static_cast<std::uint32_t>(device_->info().concurrency));
   description.set_isolation_key(isolation_key_);
+  description.set_sms(device_->info().shares.sms());
+  for (const std::uint32_t sms : device_->info().shares.shares()) description.add_share_sms(sms);
   DescribeMemory(memory_, description);
   description.set_swap(links_.options().swap);
   description.set_link_sharing(links_.options().sharing);

@@ -22,6 +22,7 @@ Runner::Runner(DeviceMemory& memory, TaskQueue& queue, Lanes lanes, const Worker
       residency_(residency),
       preparer_(preparer),
       needs_(limits.plans),
+      shares_(memory.device().info().shares),
       in_(memory.device().MakeStream()),
       slots_(memory.device().info().concurrency),
       out_(memory.device().MakeStream()) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/share_ladder.hpp"
 #include "gpu/device/device.hpp"
 #include "gpu/memory/device_memory.hpp"
 #include "gpu/swap/link_desk.hpp"
@@ -32,7 +33,8 @@ namespace troupe::gpu {
 // launches end on the device's threads, which post back. Waiting runs are served by priority, then arrival,
 // those first whose model, plan and inputs are there. A run whose model is on its way begins with the first
 // group, when no other could compute: it may have to wait for the link between its steps. Runs of one plan
-// compute one after the other.
+// compute one after the other; runs that have a share of the SMs compute beside others with shares, up to the
+// whole GPU, and the first that has to wait for SMs is passed by none.
 class Runner {
  public:
   Runner(DeviceMemory& memory, TaskQueue& queue, Lanes lanes, const WorkerLimits& limits, LinkDesk& links,
@@ -147,6 +149,7 @@ class Runner {
   std::size_t layered_ = 0;                                                 // runs by layer
   std::multiset<Bytes> staged_activations_;
   RunNeeds needs_;
+  ShareGate shares_;
   ComputeWatch watch_;
   bool advancing_ = false;
   bool again_ = false;

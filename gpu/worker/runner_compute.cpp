@@ -35,7 +35,12 @@ void Runner::LaunchSome() {
     if (slot.run != nullptr) continue;
     const std::optional<Id> next = NextToLaunch();
     if (!next) return;
-    if (const absl::Status taken = TakeActivations(*next, *Find(*next)); !taken.ok()) {
+    Run& run = *Find(*next);
+    const std::optional<SmShare> share = shares_.Take(run.request.order.sm_partition());
+    if (!share) return;  // until one ends that computes
+    run.arguments.share = *share;
+    if (const absl::Status taken = TakeActivations(*next, run); !taken.ok()) {
+      shares_.Give(*share);
       // In order: what it waits for comes back when those end that compute or leave, and others would take
       // it.
       if (on_device_ > staged_ + staged_ahead_) return;
@@ -108,6 +113,7 @@ void Runner::Computed(Id id, const Completion& completion, std::vector<proto::Te
   for (Slot& slot : slots_) {
     if (slot.run == &run) slot.run = nullptr;
   }
+  shares_.Give(run.arguments.share);
   run.compute = completion.end - completion.begin;
   run.outputs = std::move(outputs);
   run.stage = Run::Stage::kLeaving;

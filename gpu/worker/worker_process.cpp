@@ -28,6 +28,7 @@ std::vector<std::string> WorkerCommand::Arguments() const {
                                         "--arena",
                                         absl::StrCat(arena.count())};
   if (!profile.empty()) arguments.insert(arguments.end(), {"--profile", profile});
+  if (sms > 0) arguments.insert(arguments.end(), {"--sms", absl::StrCat(sms)});
   if (allow_faults) arguments.push_back("--allow-faults");
   if (!memory.empty()) arguments.insert(arguments.end(), {"--memory", memory});
   if (quota > Bytes(0)) arguments.insert(arguments.end(), {"--quota", absl::StrCat(quota.count())});

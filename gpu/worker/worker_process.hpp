@@ -23,6 +23,7 @@ struct WorkerCommand {
   std::string profile;            // file of times for `timed`; empty: none
   int threads = 1;                // of each run
   std::uint32_t concurrency = 1;  // runs of different plans that compute at a time
+  std::uint32_t sms = 0;          // of a virtual GPU; 0: the worker's default
   Duration lease = std::chrono::seconds(30);
   Bytes arena = MiB(256);  // outputs that nobody has read yet
   bool allow_faults = false;

@@ -1,4 +1,5 @@
 // `function`: the registry of published models.
+#include <algorithm>
 #include <cmath>
 
 #include "base/status.hpp"
@@ -118,16 +119,29 @@ absl::Status FunctionList(Session& session, const Arguments&) {
   return absl::OkStatus();
 }
 
+// What GPUs there are when some function has a share of one; without them it is shown all the same.
+proto::AdminReply GpusFor(Session& session, const proto::AdminReply& shown) {
+  const auto& functions = shown.functions();
+  if (std::none_of(functions.begin(), functions.end(),
+                   [](const auto& function) { return function.record().sm_partition() > 0; }))
+    return {};
+  proto::AdminRequest request;
+  request.mutable_list_gpus();
+  auto gpus = session.Ask(request);
+  return gpus.ok() ? *std::move(gpus) : proto::AdminReply();
+}
+
 absl::Status FunctionShow(Session& session, const Arguments& arguments) {
   proto::AdminRequest request;
   *request.mutable_show_function()->mutable_key() = KeyOf(arguments);
   TROUPE_ASSIGN_OR_RETURN(const auto reply, session.Ask(request));
   if (session.json()) return session.PrintJson(reply), absl::OkStatus();
+  const auto gpus = GpusFor(session, reply);
   bool first = true;
   for (const auto& function : reply.functions()) {
     if (!first) session.out() << '\n';
     first = false;
-    session.out() << FunctionDetails(function, session.style());
+    session.out() << FunctionDetails(function, gpus, session.style());
   }
   return absl::OkStatus();
 }

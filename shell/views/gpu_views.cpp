@@ -75,6 +75,19 @@ std::string Head(const proto::GpuStatus& gpu, const Style& style) {
   return out;
 }
 
+// "8, 16, 24 ... 128, 132": those that a run can have. Empty for a worker that does not say.
+std::string Shares(const proto::WorkerDescription& worker) {
+  if (worker.sms() == 0) return {};
+  const auto& shares = worker.share_sms();
+  if (shares.size() < 2) return Cat("SMs       ", worker.sms(), ", no shares of them\n");
+  std::vector<std::string> shown;
+  for (int i = 0; i < shares.size(); ++i) {
+    if (i < 3 || i + 2 >= shares.size()) shown.push_back(Cat(shares[i]));
+    if (i == 3 && shares.size() > 5) shown.push_back("...");
+  }
+  return Cat("SMs       ", worker.sms(), "; shares of ", absl::StrJoin(shown, ", "), "\n");
+}
+
 std::string Link(const proto::GpuStatus& gpu) {
   const auto& worker = gpu.worker();
   if (worker.link_bytes_per_second() <= 0) return {};
@@ -162,7 +175,7 @@ std::string RegionLines(const proto::AdminReply& reply) {
 std::string GpuDetails(const proto::GpuStatus& gpu, const proto::AdminReply& functions, const Style& style) {
   const Names names(functions);
   const auto& worker = gpu.worker();
-  std::string out = Head(gpu, style) + Link(gpu);
+  std::string out = Head(gpu, style) + Link(gpu) + Shares(worker);
   Append(&out, "work      ", Count(worker.runs()), " runs, ", Count(worker.swaps()), " swaps, busy ",
          FormatDuration(Duration(worker.busy_ns())), " since its start, ", Count(gpu.queued()),
          " dispatched\n");

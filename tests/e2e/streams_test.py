@@ -1,13 +1,15 @@
 #!/usr/bin/python3
-"""Several functions at a time on one GPU, and a model that passes through a full one layer by layer."""
+"""Several functions at a time on one GPU, also on parts of its SMs, and a model that passes through a full one layer by layer."""
 import random
 import re
 import threading
+import time
 
 import numpy as np
 
 from harness import E2eTest, Load, main
-from harness.networks import rolls
+from harness.networks import rolls, scale
+from harness.shell import Shell
 
 LAYERS = 10  # of 4 MiB
 
@@ -39,6 +41,24 @@ class Streams(E2eTest):
         load = Load(self.ask_any, threads=4)
         load.wait(120)
         load.stop()
+
+    def test_a_run_has_the_sms_that_its_function_says(self):
+        profile = self.directory / "profile"
+        profile.write_text("default 20ms\n")
+        daemon = self.start("one", "all", gpus=1, compute="timed", profile=profile, gpu_sms=64,
+                            concurrency=4).wait_serving(gpus=1)
+        daemon.http.deploy("whole", scale(2)).good()
+        daemon.http.deploy("eighth", scale(3), "?sm_partition=12&precision=bf16").good()
+        shell = Shell(daemon.address("manager"), self.directory)
+        self.assertIn("SMs       64; shares of 8, 16, 24, ..., 56, 64", shell.text("gpu", "show", "one/0"))
+        shown = shell.text("function", "show", "eighth")
+        self.assertIn("precision  bf16", shown)
+        self.assertIn("SM share   12 %\n           8 of 64 SMs on one/0", shown)
+        self.assertNotIn("SM share", shell.text("function", "show", "whole"))
+        for name, least in (("eighth", 0.160), ("whole", 0.020), ("eighth", 0.160)):
+            began = time.monotonic()
+            daemon.http.infer(name, {"x": np.zeros((1, 4), np.float32)})
+            self.assertGreaterEqual(time.monotonic() - began, least, name)
 
     def test_a_model_that_is_rarely_used_evicts_nobody(self):
         # Two models fit; the third one has room for a window.

@@ -385,7 +385,8 @@ TEST(VirtualDevice, AnOperationBehindAFailedEventFailsWithIt) {
 }
 
 TEST(ComputeProfile, BadLinesAreNamed) {
-  for (const char* text : {"default", "default 5", "default 5ms 6ms", "default -5ms", "default 2000m"}) {
+  for (const char* text : {"default", "default 5", "default 5ms 6ms", "default -5ms", "default 2000m",
+                           "default 5ms 0%", "default 5ms 101%", "default 5ms 40", "default 5ms 40% 2"}) {
     const auto profile = ComputeProfile::Parse(std::string("# fine\n") + text);
     EXPECT_EQ(profile.status().code(), absl::StatusCode::kInvalidArgument) << text;
     EXPECT_THAT(std::string(profile.status().message()), testing::HasSubstr("line 2")) << text;
@@ -395,9 +396,41 @@ TEST(ComputeProfile, BadLinesAreNamed) {
 
 TEST(ComputeProfile, TheMostSpecificEntryWins) {
   const auto profile = *ComputeProfile::Parse("default 2ms\na 3ms\nb 4ms\n");
-  EXPECT_EQ(profile.RunTime("a", "b"), milliseconds(3));
-  EXPECT_EQ(profile.RunTime("x", "b"), milliseconds(4));
-  EXPECT_EQ(profile.RunTime("x", "y"), milliseconds(2));
+  EXPECT_EQ(profile.CostOf("a", "b").time, milliseconds(3));
+  EXPECT_EQ(profile.CostOf("x", "b").time, milliseconds(4));
+  EXPECT_EQ(profile.CostOf("x", "y").time, milliseconds(2));
+}
+
+TEST(ComputeProfile, AShareSlowsARunUnlessTheModelCannotUseMore) {
+  const auto profile = *ComputeProfile::Parse("default 16ms\nsmall 16ms 25%\n");
+  const ShareLadder ladder(128, 8, 16);
+  const auto on = [&](const char* model, std::uint32_t percent) {
+    return profile.CostOf(model, "").On(ladder.For(percent));
+  };
+  EXPECT_EQ(on("large", 0), milliseconds(16));
+  EXPECT_EQ(on("large", 100), milliseconds(16));
+  EXPECT_EQ(on("large", 50), milliseconds(32));
+  EXPECT_EQ(on("large", 6), milliseconds(256)) << "on 8 SMs";
+  EXPECT_EQ(on("small", 50), milliseconds(16));
+  EXPECT_EQ(on("small", 25), milliseconds(16));
+  EXPECT_EQ(on("small", 12), milliseconds(32));
+  EXPECT_EQ(on("small", 6), milliseconds(64));
+}
+
+// Two at a time on halves of the GPU: each takes its own time, and neither waits for the other.
+TEST(VirtualDevice, TimedLaunchesWithSharesTakeTheTimeOfTheirs) {
+  auto device = Make(nullptr, "default 10ms", 2);
+  EXPECT_EQ(device->info().shares.sms(), 132u);
+  ShareGate gate(device->info().shares);
+  TimedRun half(*device, "half");
+  TimedRun quarter(*device, "quarter");
+  half.arguments.share = *gate.Take(50);
+  quarter.arguments.share = *gate.Take(24);
+  for (TimedRun* run : {&half, &quarter}) run->Launch();
+  for (TimedRun* run : {&half, &quarter}) run->stream.reset();
+  EXPECT_GE(half.completion.end - half.completion.begin, milliseconds(20)) << "64 of 132 SMs";
+  EXPECT_GE(quarter.completion.end - quarter.completion.begin, milliseconds(41)) << "32 of 132 SMs";
+  EXPECT_GE(device->compute_busy(), milliseconds(41));
 }
 
 }  // namespace

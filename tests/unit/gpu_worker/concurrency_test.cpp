@@ -123,6 +123,89 @@ TEST_F(ConcurrencyTest, NoMoreComputeThanThereAreStreams) {
   ExpectAllFree();
 }
 
+class SharesTest : public ConcurrencyTest {
+ protected:
+  SharesTest() : ConcurrencyTest(4) {
+    for (const char* name : {"a", "b", "c", "d"}) {
+      Bring(name);
+      Close(name);
+    }
+  }
+  void Run(std::uint64_t sequence, const std::string& name, std::uint32_t percent) {
+    share_ = percent;
+    ConcurrencyTest::Run(sequence, name);
+    Settle();
+  }
+  // What could be launched has been.
+  void Settle() {
+    while (device_->engine(Engine::kCopyIn).busy || queue_->Run()) {
+    }
+  }
+  bool Computes(const std::string& name) {
+    const std::lock_guard lock(gates_.at(name)->mutex);
+    return gates_.at(name)->inside > 0;
+  }
+};
+
+TEST_F(SharesTest, RunsComputeTogetherUpToTheWholeGpuAndNonePassesTheFirstThatWaits) {
+  Run(1, "a", 50);
+  Run(2, "b", 24);
+  AwaitComputing("a");
+  AwaitComputing("b");
+  Run(3, "c", 60);
+  Run(4, "d", 12);  // would fit
+  EXPECT_FALSE(Computes("c"));
+  EXPECT_FALSE(Computes("d"));
+  Open("b");
+  EXPECT_EQ(Code(2), 0);
+  Settle();
+  EXPECT_FALSE(Computes("d")) << "c waits still";
+  Open("a");
+  EXPECT_EQ(Code(1), 0);
+  AwaitComputing("c");
+  AwaitComputing("d");
+  Open("c");
+  Open("d");
+  EXPECT_EQ(Code(3), 0);
+  EXPECT_EQ(Code(4), 0);
+  ExpectAllFree();
+}
+
+// From run to run, and nothing is made anew.
+TEST_F(SharesTest, AShareIsTheRunsOwnAndWithoutOneTheGpuIsSharedWithThoseOfThatKind) {
+  Run(1, "a", 0);
+  Run(2, "b", 0);
+  AwaitComputing("a");
+  AwaitComputing("b");
+  Run(3, "c", 6);
+  EXPECT_FALSE(Computes("c"));
+  Open("a");
+  Open("b");
+  AwaitComputing("c");
+  Run(4, "a", 90);
+  AwaitComputing("a", 2);
+  Run(5, "b", 0);
+  Open("c");
+  EXPECT_EQ(Code(3), 0);
+  for (const std::uint64_t sequence : {1, 2, 4, 5}) EXPECT_EQ(Code(sequence), 0);
+  ExpectAllFree();
+}
+
+TEST_F(SharesTest, WhatWaitsForSmsIsCancelledAndLetsOthersIn) {
+  Run(1, "a", 60);
+  AwaitComputing("a");
+  Run(2, "b", 60);
+  Run(3, "c", 24);
+  EXPECT_FALSE(Computes("c"));
+  runner_->Cancel(2);
+  EXPECT_EQ(Code(2), CodeOf(absl::StatusCode::kCancelled));
+  AwaitComputing("c");
+  for (const char* name : {"a", "c"}) Open(name);
+  EXPECT_EQ(Code(1), 0);
+  EXPECT_EQ(Code(3), 0);
+  ExpectAllFree();
+}
+
 TEST_F(ConcurrencyTest, WhatWaitsIsCancelledOrExpiresWhatComputesGoesOn) {
   for (const char* name : {"a", "b", "c"}) Bring(name);
   HoldTwo();

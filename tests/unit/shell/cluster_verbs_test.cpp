@@ -74,6 +74,7 @@ TEST_F(ClusterVerbTest, GpuListAndShow) {
   EXPECT_THAT(troupe.out(),
               HasSubstr("3 MiB of 4 MiB in use; models: 1 held, 2 on disk; 12 loads, 9 sent back"));
   EXPECT_EQ(troupe.Run("gpu show node-a/0"), ExitCode::kOk);
+  EXPECT_THAT(troupe.out(), HasSubstr("SMs       132; shares of 8, 16, 24, ..., 128, 132\n"));
   EXPECT_EQ(troupe.cluster.asked[1].list_gpus().node(), "node-a");
   EXPECT_THAT(troupe.out(), HasSubstr("digits version 2"));
   EXPECT_THAT(troupe.out(), HasSubstr("pid 4711, restarted 1 times"));

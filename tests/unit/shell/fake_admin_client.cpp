@@ -103,7 +103,8 @@ proto::AdminReply MakeGpuReply() {
            worker { device: "virtual:0" memory_bytes: 1073741824 free_bytes: 536870912 largest_free_bytes: 268435456
                     resident { digest: "model-digest" bytes: 1048576 } pid: 4711 runs: 100 swaps: 5 busy_ns: 1000000000
                     link_bytes_per_second: 6e9 generation: "g1" copy_in_bytes: 4194304 copy_out_bytes: 1024
-                    memory: "fine-resilient" pool_bytes: 2097152 pool_used_bytes: 1048576 fragmentation: 0.25 }
+                    memory: "fine-resilient" pool_bytes: 2097152 pool_used_bytes: 1048576 fragmentation: 0.25
+                    sms: 132 share_sms: 8 share_sms: 16 share_sms: 24 share_sms: 32 share_sms: 128 share_sms: 132 }
            queued: 2 restarts: 1 busy_share: 0.25 promised_bytes: 65536 link_share: 0.5
            models { digest: "model-digest" functions: "digits" state: "running" bytes: 1048576 runs: 1 replicas: 2 }
            models { digest: "stranger" functions: "other" state: "resident" bytes: 8388608 replicas: 1 waiting: 3

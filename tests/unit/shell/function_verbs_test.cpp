@@ -114,6 +114,16 @@ TEST_F(RegistryVerbTest, ListShowRemoveLoadUnload) {
   EXPECT_EQ(troupe.Run("function show digits --version 2"), ExitCode::kOk);
   EXPECT_EQ(troupe.cluster.asked.back().show_function().key().version(), "2");
   EXPECT_THAT(troupe.out(), HasSubstr("image  FP32 [-1,2]"));
+  EXPECT_EQ(troupe.cluster.asked.back().request_case(), Request::kShowFunction) << "no GPUs are asked for";
+  reply.mutable_functions(0)->mutable_record()->set_precision(proto::PRECISION_BF16);
+  reply.mutable_functions(0)->mutable_record()->set_sm_partition(12);
+  troupe.cluster.answers.clear();
+  troupe.cluster.Answer(Request::kShowFunction, reply);
+  EXPECT_EQ(troupe.Run("function show digits"), ExitCode::kOk);
+  EXPECT_THAT(troupe.out(), HasSubstr("precision  bf16\nSM share   12 %\nweights")) << "nobody knows GPUs";
+  troupe.cluster.Answer(Request::kListGpus, MakeGpuReply());
+  EXPECT_EQ(troupe.Run("function show digits"), ExitCode::kOk);
+  EXPECT_THAT(troupe.out(), HasSubstr("SM share   12 %\n           16 of 132 SMs on node-a/0\nweights"));
   EXPECT_EQ(troupe.Run("function remove digits --version 1"), ExitCode::kOk);
   EXPECT_EQ(troupe.cluster.asked.back().remove().key().version(), "1");
   EXPECT_EQ(troupe.Run("function load digits"), ExitCode::kOk);

@@ -1,0 +1,79 @@
+// SHARES OF A GPU'S SMs: which there are, to which one a percentage is rounded, and which runs may compute
+// beside each other. One code for virtual and real GPUs; pure.
+//
+// A GPU gives its SMs away in units of some SMs (8 on a Hopper), which are split off once; what is left over
+// is part of the whole GPU only. A share is some adjacent units, or the whole.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace troupe {
+
+// Where one run computes. Of no SMs: nowhere in particular, on the whole GPU beside others of that kind.
+struct SmShare {
+  std::uint32_t begin = 0;  // in units
+  std::uint32_t units = 0;
+  std::uint32_t sms = 0;
+  std::uint32_t of = 0;  // the GPU's
+  [[nodiscard]] bool everywhere() const { return sms == of; }
+  friend bool operator==(const SmShare&, const SmShare&) = default;
+};
+
+// The one of `shares` (ascending, SMs) that is nearest to so many percent of `sms`, the smaller of two; 0
+// when there are none.
+[[nodiscard]] std::uint32_t NearestShare(std::span<const std::uint32_t> shares, std::uint32_t sms,
+                                         std::uint32_t percent);
+
+class ShareLadder {
+ public:
+  // The whole GPU and nothing else, of an unknown number of SMs.
+  ShareLadder() = default;
+  // `units` of `unit` SMs each, as part of `sms`. Without units: the whole GPU and nothing else.
+  ShareLadder(std::uint32_t sms, std::uint32_t unit, std::uint32_t units);
+
+  [[nodiscard]] std::uint32_t sms() const { return sms_; }
+  [[nodiscard]] std::uint32_t unit() const { return unit_; }
+  [[nodiscard]] std::uint32_t units() const { return units_; }
+  // SMs of each share, ascending; the last is the whole.
+  [[nodiscard]] const std::vector<std::uint32_t>& shares() const { return shares_; }
+  // The share for so many percent; its place is yet to be found. 0 percent: of no SMs.
+  [[nodiscard]] SmShare For(std::uint32_t percent) const;
+  // Where a share of so many units may begin: next to others of its size, from either end. Few, since a real
+  // GPU keeps something for each.
+  [[nodiscard]] std::vector<std::uint32_t> Places(std::uint32_t units) const;
+
+ private:
+  std::uint32_t sms_ = 0;
+  std::uint32_t unit_ = 0;
+  std::uint32_t units_ = 0;
+  std::vector<std::uint32_t> shares_;
+};
+
+// SHARE GATE: runs with a share compute beside each other on SMs of their own, up to the whole GPU (FaST-
+// GShare, section 3); a run without one has the whole GPU, which it shares with others of that kind and with
+// no run that has a share. Owned by whoever starts runs.
+class ShareGate {
+ public:
+  explicit ShareGate(ShareLadder ladder) : ladder_(std::move(ladder)), taken_(ladder_.units()) {}
+  // Nothing: it has to wait until others end. Whoever lets nothing pass it gives every run its turn.
+  [[nodiscard]] std::optional<SmShare> Take(std::uint32_t percent);
+  // What Take gave; once.
+  void Give(const SmShare& share);
+  [[nodiscard]] const ShareLadder& ladder() const { return ladder_; }
+
+ private:
+  [[nodiscard]] bool Free(std::uint32_t begin, std::uint32_t units) const;
+  [[nodiscard]] std::uint32_t LargestFreeWith(std::uint32_t begin, std::uint32_t units) const;
+
+  ShareLadder ladder_;
+  std::vector<bool> taken_;       // units
+  std::uint32_t with_share_ = 0;  // runs
+  std::uint32_t without_share_ = 0;
+  bool whole_ = false;  // some run has all of it as its share
+};
+
+}  // namespace troupe
