@@ -22,8 +22,10 @@ constexpr Bytes kAlignment = Bytes(256);
 
 class CudaDevice final : public Device {
  public:
-  CudaDevice(std::unique_ptr<Context> context, std::unique_ptr<Memory> memory, const CudaOptions& options)
+  CudaDevice(std::unique_ptr<Context> context, std::unique_ptr<GreenContexts> shares,
+             std::unique_ptr<Memory> memory, const CudaOptions& options)
       : context_(std::move(context)),
+        shares_(std::move(shares)),
         memory_(std::move(memory)),
         ranges_(0, memory_->home().size, kAlignment),
         tools_{*context_, nullptr, std::make_unique<Libraries>(*context_, options.blas, options.dnn), {}} {
@@ -31,6 +33,9 @@ class CudaDevice final : public Device {
     info_.name = options.name;
     info_.memory = ranges_.capacity();
     info_.concurrency = options.concurrency;
+    info_.shares = shares_->ladder();
+    info_.remark = shares_->remark();
+    shares_->ForEach([this](CUstream stream, std::uint32_t sms) { tools_.libraries->Bound(stream, sms); });
     info_.peer_copies = HasPeers(*context_);
     info_.link = MeasureLink(*context_, memory_->home());
   }
@@ -70,7 +75,7 @@ class CudaDevice final : public Device {
   }
   // Without a stream there is nothing to go on with: a GPU that cannot make one is of no use.
   std::unique_ptr<Stream> MakeStream() override {
-    auto stream = CudaStream::Make(*context_, meters_,
+    auto stream = CudaStream::Make(*context_, meters_, *shares_,
                                    [this](std::span<const std::byte> host) { return Registered(host); });
     TROUPE_CHECK(stream.ok(), std::string(stream.status().message()).c_str());
     return *std::move(stream);
@@ -132,6 +137,7 @@ class CudaDevice final : public Device {
   }
 
   const std::unique_ptr<Context> context_;
+  const std::unique_ptr<GreenContexts> shares_;
   const std::unique_ptr<Memory> memory_;
   mutable std::mutex mutex_;
   transport::RangeAllocator ranges_;                                    // guarded by mutex_
@@ -176,9 +182,9 @@ void CudaDevice::UnregisterHost(std::span<const std::byte> memory) {
 
 }  // namespace
 
-std::unique_ptr<Device> MakeDevice(std::unique_ptr<Context> context, std::unique_ptr<Memory> memory,
-                                   const CudaOptions& options) {
-  return std::make_unique<CudaDevice>(std::move(context), std::move(memory), options);
+std::unique_ptr<Device> MakeDevice(std::unique_ptr<Context> context, std::unique_ptr<GreenContexts> shares,
+                                   std::unique_ptr<Memory> memory, const CudaOptions& options) {
+  return std::make_unique<CudaDevice>(std::move(context), std::move(shares), std::move(memory), options);
 }
 
 }  // namespace troupe::gpu::cuda

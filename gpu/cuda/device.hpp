@@ -5,6 +5,7 @@
 #include <string>
 
 #include "gpu/cuda/context.hpp"
+#include "gpu/cuda/green_contexts.hpp"
 #include "gpu/cuda/memory.hpp"
 #include "gpu/device/cuda_plugin.hpp"
 #include "gpu/device/device.hpp"
@@ -14,6 +15,7 @@ namespace troupe::gpu::cuda {
 // The GPU with what was taken of its memory. Everything that streams and plans refer to lives in it: destroy
 // them first.
 [[nodiscard]] std::unique_ptr<Device> MakeDevice(std::unique_ptr<Context> context,
+                                                 std::unique_ptr<GreenContexts> shares,
                                                  std::unique_ptr<Memory> memory, const CudaOptions& options);
 // Looks at the driver, the GPU and its memory, and says in one line what is wrong with it.
 [[nodiscard]] CudaOpened Open(const CudaOptions& options);

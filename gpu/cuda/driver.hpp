@@ -48,9 +48,15 @@
   X(cuEventQuery)                   \
   X(cuEventSynchronize)             \
   X(cuEventElapsedTime)             \
-  X(cuModuleLoadData)               \
-  X(cuModuleUnload)                 \
-  X(cuModuleGetFunction)            \
+  X(cuDeviceGetDevResource)         \
+  X(cuDevSmResourceSplitByCount)    \
+  X(cuDevResourceGenerateDesc)      \
+  X(cuGreenCtxCreate)               \
+  X(cuGreenCtxDestroy)              \
+  X(cuGreenCtxStreamCreate)         \
+  X(cuLibraryLoadData)              \
+  X(cuLibraryUnload)                \
+  X(cuLibraryGetKernel)             \
   X(cuLaunchKernel)                 \
   X(cuStreamBeginCapture)           \
   X(cuStreamEndCapture)             \

@@ -28,10 +28,11 @@ constexpr unsigned kBlocksPerSm = 8;
 
 absl::StatusOr<std::unique_ptr<Kernels>> Kernels::Load(Context& context) {
   context.Enter();
-  CUmodule module = nullptr;
-  TROUPE_RETURN_IF_ERROR(
-      context.Check(context.driver().cuModuleLoadData(&module, TroupeCudaImage), "loading our kernels"));
-  auto kernels = std::unique_ptr<Kernels>(new Kernels(context, module));
+  CUlibrary library = nullptr;
+  TROUPE_RETURN_IF_ERROR(context.Check(
+      context.driver().cuLibraryLoadData(&library, TroupeCudaImage, nullptr, nullptr, 0, nullptr, nullptr, 0),
+      "loading our kernels"));
+  auto kernels = std::unique_ptr<Kernels>(new Kernels(context, library));
   TROUPE_RETURN_IF_ERROR(kernels->Find());
   return kernels;
 }
@@ -39,7 +40,7 @@ absl::StatusOr<std::unique_ptr<Kernels>> Kernels::Load(Context& context) {
 absl::Status Kernels::Find() {
 #define TROUPE_CUDA_FIND(Name)                                                                           \
   TROUPE_RETURN_IF_ERROR(                                                                                \
-      context_.Check(context_.driver().cuModuleGetFunction(&function##Name##_, module_, "Troupe" #Name), \
+      context_.Check(context_.driver().cuLibraryGetKernel(&function##Name##_, library_, "Troupe" #Name), \
                      "looking for the kernel " #Name));
   TROUPE_CUDA_ELEMENT_KERNELS(TROUPE_CUDA_FIND)
   TROUPE_CUDA_ROW_KERNELS(TROUPE_CUDA_FIND)
@@ -51,18 +52,18 @@ absl::Status Kernels::Find() {
 
 Kernels::~Kernels() {
   context_.Enter();
-  (void)context_.driver().cuModuleUnload(module_);
+  (void)context_.driver().cuLibraryUnload(library_);
 }
 
-absl::Status Kernels::Launch(CUfunction function, CUstream stream, const char* name, std::int64_t count,
+absl::Status Kernels::Launch(CUkernel function, CUstream stream, const char* name, std::int64_t count,
                              unsigned lanes, const void* arguments) const {
   if (count <= 0) return absl::OkStatus();
   const std::int64_t per_block = kThreads / lanes;
   const auto blocks =
       static_cast<unsigned>(std::min<std::int64_t>((count + per_block - 1) / per_block, blocks_));
   void* parameters[] = {const_cast<void*>(arguments)};
-  return context_.Check(context_.driver().cuLaunchKernel(function, blocks, 1, 1, kThreads, 1, 1, 0, stream,
-                                                         parameters, nullptr),
+  return context_.Check(context_.driver().cuLaunchKernel(reinterpret_cast<CUfunction>(function), blocks, 1, 1,
+                                                         kThreads, 1, 1, 0, stream, parameters, nullptr),
                         absl::StrCat("launching the kernel ", name));
 }
 

@@ -1,4 +1,4 @@
-// Our own kernels as a module of the driver.
+// Our own kernels as a library of the driver: of no context, so that each launch is in that of its stream.
 #pragma once
 
 #include <cstdint>
@@ -43,15 +43,15 @@ class Kernels {
 #undef TROUPE_CUDA_ROW_LANES
 
  private:
-  Kernels(Context& context, CUmodule module) : context_(context), module_(module) {}
+  Kernels(Context& context, CUlibrary library) : context_(context), library_(library) {}
   absl::Status Find();
-  absl::Status Launch(CUfunction function, CUstream stream, const char* name, std::int64_t count,
+  absl::Status Launch(CUkernel function, CUstream stream, const char* name, std::int64_t count,
                       unsigned lanes, const void* arguments) const;
 
   Context& context_;
-  const CUmodule module_;
+  const CUlibrary library_;
   unsigned blocks_ = 1;  // that keep the GPU busy
-#define TROUPE_CUDA_FUNCTION(Name) CUfunction function##Name##_ = nullptr;
+#define TROUPE_CUDA_FUNCTION(Name) CUkernel function##Name##_ = nullptr;
   TROUPE_CUDA_ELEMENT_KERNELS(TROUPE_CUDA_FUNCTION)
   TROUPE_CUDA_ROW_KERNELS(TROUPE_CUDA_FUNCTION)
 #undef TROUPE_CUDA_FUNCTION

@@ -73,14 +73,21 @@ absl::StatusOr<const Dnn*> Libraries::dnn() {
   return dnn_.get();
 }
 
-absl::StatusOr<Libraries::BlasHandle> Libraries::MakeBlasHandle(const Blas& calls) {
+void Libraries::Bound(CUstream stream, std::uint32_t sms) {
+  const std::lock_guard lock(mutex_);
+  sms_[stream] = sms;
+}
+
+absl::StatusOr<Libraries::BlasHandle> Libraries::MakeBlasHandle(const Blas& calls, CUstream stream) {
   BlasHandle made;
   TROUPE_ASSIGN_OR_RETURN(made.workspace, DeviceBlock::Take(context_, WorkspaceOf(context_).count(),
                                                             "cuBLAS' workspace on a stream"));
   TROUPE_RETURN_IF_ERROR(Check(calls.cublasCreate(&made.handle), "starting cuBLAS"));
   // Nothing less than what each product asks for.
-  const absl::Status set =
-      Check(calls.cublasSetMathMode(made.handle, CUBLAS_DEFAULT_MATH), "setting cuBLAS up");
+  absl::Status set = Check(calls.cublasSetMathMode(made.handle, CUBLAS_DEFAULT_MATH), "setting cuBLAS up");
+  if (const auto bound = sms_.find(stream); set.ok() && bound != sms_.end())
+    set = Check(calls.cublasSetSmCountTarget(made.handle, static_cast<int>(bound->second)),
+                "telling cuBLAS its SMs");
   if (set.ok()) return made;
   (void)calls.cublasDestroy(made.handle);
   return set;
@@ -93,7 +100,7 @@ absl::StatusOr<cublasHandle_t> Libraries::BlasOn(CUstream stream) {
   const std::lock_guard lock(mutex_);
   auto found = blas_handles_.find(stream);
   if (found == blas_handles_.end()) {
-    TROUPE_ASSIGN_OR_RETURN(BlasHandle made, MakeBlasHandle(*calls));
+    TROUPE_ASSIGN_OR_RETURN(BlasHandle made, MakeBlasHandle(*calls, stream));
     found = blas_handles_.emplace(stream, std::move(made)).first;
   }
   const BlasHandle& made = found->second;

@@ -22,6 +22,7 @@ namespace troupe::gpu::cuda {
   X(cublasSetStream)           \
   X(cublasSetWorkspace)        \
   X(cublasSetMathMode)         \
+  X(cublasSetSmCountTarget)    \
   X(cublasGemmStridedBatchedEx_64)
 
 #define TROUPE_CUDNN_CALLS(X)               \
@@ -66,6 +67,8 @@ class Libraries {
   Libraries(const Libraries&) = delete;
   Libraries& operator=(const Libraries&) = delete;
 
+  // What is launched on this stream has so many SMs. Before its first launch.
+  void Bound(CUstream stream, std::uint32_t sms);
   // FailedPrecondition when the library cannot be opened: says which.
   absl::StatusOr<const Blas*> blas();
   absl::StatusOr<const Dnn*> dnn();
@@ -81,11 +84,12 @@ class Libraries {
   std::mutex mutex_;
   std::unique_ptr<Blas> blas_;  // guarded by mutex_ until it is there, as all below
   std::unique_ptr<Dnn> dnn_;
+  std::map<CUstream, std::uint32_t> sms_;  // of those that have not all
   struct BlasHandle {
     cublasHandle_t handle = nullptr;
     std::shared_ptr<const DeviceBlock> workspace;
   };
-  absl::StatusOr<BlasHandle> MakeBlasHandle(const Blas& calls);
+  absl::StatusOr<BlasHandle> MakeBlasHandle(const Blas& calls, CUstream stream);
   std::map<CUstream, BlasHandle> blas_handles_;
   std::map<CUstream, cudnnHandle_t> dnn_handles_;
 };

@@ -124,13 +124,17 @@ CudaOpened Open(const CudaOptions& options) {
         std::string(context.status().message()));
   }
   (*context)->Enter();
+  auto shares = GreenContexts::Make(**context);  // before what is free is counted
+  if (!(*context)->health().ok())
+    return Trouble(CudaTrouble::kLost, std::string((*context)->health().message()));
   Bytes size;
   if (CudaOpened found = CheckMemory(**context, options, size); found.trouble != CudaTrouble::kNone)
     return found;
   absl::StatusOr<std::unique_ptr<Memory>> memory = Memory::Make(**context, size);
   if (!memory.ok())
     return Trouble(TroubleOf(**context, memory.status()), std::string(memory.status().message()));
-  return {CudaTrouble::kNone, "", MakeDevice(*std::move(context), *std::move(memory), options)};
+  return {CudaTrouble::kNone, "",
+          MakeDevice(*std::move(context), std::move(shares), *std::move(memory), options)};
 }
 
 }  // namespace troupe::gpu::cuda

@@ -69,17 +69,19 @@ absl::Status Submission::Mark(std::function<void()> then) {
 }
 
 absl::StatusOr<std::unique_ptr<CudaStream>> CudaStream::Make(Context& context, Meters& meters,
-                                                             Pinned pinned) {
+                                                             const GreenContexts& shares, Pinned pinned) {
   context.Enter();
   CUstream stream = nullptr;
   TROUPE_RETURN_IF_ERROR(
       context.Check(context.driver().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "making a stream"));
-  return std::unique_ptr<CudaStream>(new CudaStream(context, meters, std::move(pinned), stream));
+  return std::unique_ptr<CudaStream>(new CudaStream(context, meters, shares, std::move(pinned), stream));
 }
 
-CudaStream::CudaStream(Context& context, Meters& meters, Pinned pinned, CUstream stream)
+CudaStream::CudaStream(Context& context, Meters& meters, const GreenContexts& shares, Pinned pinned,
+                       CUstream stream)
     : context_(context),
       meters_(meters),
+      shares_(shares),
       pinned_(std::move(pinned)),
       stream_(stream),
       submitter_([this] { SubmitAll(); }),
@@ -123,9 +125,16 @@ EventPtr CudaStream::Push(Operation operation) {
   return event;
 }
 
-absl::Status CudaStream::Record(EventHandle& event) const {
+absl::Status CudaStream::Record(EventHandle& event, CUstream stream) const {
   TROUPE_ASSIGN_OR_RETURN(event, context_.MakeEvent());
-  return context_.Check(context_.driver().cuEventRecord(event.get(), stream_), "recording an event");
+  return context_.Check(context_.driver().cuEventRecord(event.get(), stream), "recording an event");
+}
+
+absl::Status CudaStream::Follow(CUstream later, CUstream earlier) const {
+  if (later == earlier) return absl::OkStatus();
+  EventHandle here;
+  TROUPE_RETURN_IF_ERROR(Record(here, earlier));
+  return context_.Check(context_.driver().cuStreamWaitEvent(later, here.get(), 0), "going on on other SMs");
 }
 
 // What got onto the CUDA stream before an operation failed is waited for like all else: only then is nothing
@@ -133,11 +142,13 @@ absl::Status CudaStream::Record(EventHandle& event) const {
 CudaStream::Flying CudaStream::Submit(Operation operation) {
   context_.Enter();
   Flying flying;
-  Submission submission(context_, stream_);
+  const CUstream stream = operation.apart == nullptr ? stream_ : operation.apart;
+  Submission submission(context_, stream);
   const auto put = [&]() -> absl::Status {
     TROUPE_RETURN_IF_ERROR(context_.health());
     for (const EventPtr& wait : operation.waits) TROUPE_RETURN_IF_ERROR(submission.Wait(wait));
-    TROUPE_RETURN_IF_ERROR(Record(flying.begin));
+    TROUPE_RETURN_IF_ERROR(Follow(stream, stream_));
+    TROUPE_RETURN_IF_ERROR(Record(flying.begin, stream));
     return operation.submit(submission);
   };
   meter(operation.engine).Began();
@@ -150,9 +161,10 @@ CudaStream::Flying CudaStream::Submit(Operation operation) {
   }
   flying.status = put();
   if (flying.begin != nullptr) {
-    const absl::Status recorded = Record(flying.end);
-    if (flying.status.ok()) flying.status = recorded;
+    absl::Status recorded = Record(flying.end, stream);
     if (!recorded.ok()) flying.end = nullptr;
+    if (recorded.ok()) recorded = Follow(stream_, stream);
+    if (flying.status.ok()) flying.status = recorded;
   }
   flying.milestones = std::move(submission.milestones_);
   flying.awaited = std::move(submission.awaited_);
@@ -315,6 +327,7 @@ EventPtr CudaStream::Launch(std::shared_ptr<DevicePlan> plan, LaunchArguments ar
   TROUPE_CHECK(ours != nullptr, "a plan was launched on a device that did not prepare it");
   Operation operation;
   operation.engine = Engine::kCompute;
+  operation.apart = shares_.StreamOf(arguments.share);
   operation.report = [ours, done = std::move(done)](const Completion& completion) {
     if (done) done(completion, {ours->outputs().begin(), ours->outputs().end()});
   };

@@ -12,6 +12,7 @@
 
 #include "gpu/cuda/context.hpp"
 #include "gpu/cuda/event.hpp"
+#include "gpu/cuda/green_contexts.hpp"
 #include "gpu/cuda/meter.hpp"
 #include "gpu/device/device.hpp"
 
@@ -60,14 +61,16 @@ class CudaPlan : public DevicePlan {
 };
 
 //   pushed (queue_) -> submitted (flying_) -> reported
-// What can be submitted without waiting is, on the thread that pushes it. The order of the CUDA stream is the
-// order of the operations; an error of the GPU's work ends the context, so what waits for another stream's
-// work waits on the GPU alone.
+// A launch with a share of the SMs is on the stream of its green context, behind all before it and before all
+// behind it. What can be submitted without waiting is, on the thread that pushes it. The order of the CUDA
+// stream is the order of the operations; an error of the GPU's work ends the context, so what waits for
+// another stream's work waits on the GPU alone.
 class CudaStream final : public Stream {
  public:
   // Whether a copy of this host memory returns before it is done.
   using Pinned = std::function<bool(std::span<const std::byte>)>;
-  static absl::StatusOr<std::unique_ptr<CudaStream>> Make(Context& context, Meters& meters, Pinned pinned);
+  static absl::StatusOr<std::unique_ptr<CudaStream>> Make(Context& context, Meters& meters,
+                                                          const GreenContexts& shares, Pinned pinned);
   ~CudaStream() override;
 
   EventPtr CopyIn(DeviceRange to, std::span<const std::byte> from, OnComplete done) override;
@@ -82,7 +85,8 @@ class CudaStream final : public Stream {
  private:
   struct Operation {
     Engine engine{};
-    bool at_once = false;  // submitting it takes no waiting
+    bool at_once = false;      // submitting it takes no waiting
+    CUstream apart = nullptr;  // where it goes instead of our own
     std::function<absl::Status(Submission&)> submit;
     std::function<void(const Completion&)> report;
     std::shared_ptr<CudaEvent> event = std::make_shared<CudaEvent>();
@@ -97,11 +101,13 @@ class CudaStream final : public Stream {
     std::vector<std::shared_ptr<const CudaEvent>> awaited;  // what it waited for is told first
     std::function<absl::Status()> verify;
   };
-  CudaStream(Context& context, Meters& meters, Pinned pinned, CUstream stream);
+  CudaStream(Context& context, Meters& meters, const GreenContexts& shares, Pinned pinned, CUstream stream);
   static Operation Copy(Engine engine, bool at_once, OnComplete done);
   EventPtr Push(Operation operation);
   Flying Submit(Operation operation);
-  absl::Status Record(EventHandle& event) const;
+  absl::Status Record(EventHandle& event, CUstream stream) const;
+  // `later` goes on when `earlier` has come to where it is now.
+  absl::Status Follow(CUstream later, CUstream earlier) const;
   void SubmitAll();
   void TellAll();
   void Tell(Flying& flying);
@@ -111,6 +117,7 @@ class CudaStream final : public Stream {
 
   Context& context_;
   Meters& meters_;
+  const GreenContexts& shares_;
   const Pinned pinned_;
   const CUstream stream_;
   Meter own_;  // of its launches

@@ -57,7 +57,7 @@ inline constexpr char kCudaVersionSymbol[] = "TroupeCudaVersion";
 inline constexpr char kCudaOpenSymbol[] = "TroupeCudaOpen";
 // Equal in two builds whose C++ interfaces agree: raise the number when Device, or what it speaks of,
 // changes.
-inline constexpr char kCudaPluginVersion[] = "troupe-cuda 3, " __VERSION__;
+inline constexpr char kCudaPluginVersion[] = "troupe-cuda 4, " __VERSION__;
 
 // Where the build puts it: beside the program that runs.
 [[nodiscard]] std::string CudaPluginPath();

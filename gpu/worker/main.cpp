@@ -261,6 +261,8 @@ int Main(const Flags& flags) {
     CudaOpened opened = OpenCudaDevice(flags, options->memory.quota);
     if (opened.device == nullptr)
       return Complain(absl::UnavailableError(opened.why), ExitCodeOf(opened.trouble));
+    if (const std::string& remark = opened.device->info().remark; !remark.empty())
+      std::fprintf(stderr, "troupe-gpu-worker: %s: %s\n", flags.device.c_str(), remark.c_str());
     options->open_device = OpenerOf(std::move(opened.device));
   }
   absl::StatusOr<std::unique_ptr<Worker>> worker = Worker::Create(*options);

@@ -16,6 +16,7 @@ using troupe::gpu::cuda::fake::Rounding;
 struct Handle {
   CUstream stream = nullptr;
   void* workspace = nullptr;
+  int sms = 0;  // that it was told; 0: all
 };
 
 Handle& HandleOf(cublasHandle_t handle) {
@@ -79,6 +80,8 @@ bool RoundingOf(cublasComputeType_t type, Rounding& rounding) {
 
 extern "C" {
 
+std::uint32_t FakeCudaSmsOf(CUstream stream);  // the fake driver's
+
 cublasStatus_t CUBLASWINAPI cublasCreate(cublasHandle_t* handle) {
   if (troupe::gpu::cuda::fake::NotWhileCapturing() != CUDA_SUCCESS) return CUBLAS_STATUS_NOT_INITIALIZED;
   *handle = reinterpret_cast<cublasHandle_t>(new Handle);
@@ -89,13 +92,18 @@ cublasStatus_t CUBLASWINAPI cublasDestroy(cublasHandle_t handle) {
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t CUBLASWINAPI cublasSetStream(cublasHandle_t handle, cudaStream_t stream) {
-  HandleOf(handle) = {stream, nullptr};  // the workspace was the other stream's
+  HandleOf(handle).stream = stream;
+  HandleOf(handle).workspace = nullptr;  // it was the other stream's
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t CUBLASWINAPI cublasSetWorkspace(cublasHandle_t handle, void* workspace, std::size_t) {
   HandleOf(handle).workspace = workspace;
   return reinterpret_cast<std::uintptr_t>(workspace) % 256 == 0 ? CUBLAS_STATUS_SUCCESS
                                                                 : CUBLAS_STATUS_INVALID_VALUE;
+}
+cublasStatus_t CUBLASWINAPI cublasSetSmCountTarget(cublasHandle_t handle, int sms) {
+  HandleOf(handle).sms = sms;
+  return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t CUBLASWINAPI cublasSetMathMode(cublasHandle_t, cublasMath_t mode) {
   return mode == CUBLAS_TF32_TENSOR_OP_MATH ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
@@ -110,6 +118,10 @@ cublasStatus_t CUBLASWINAPI cublasGemmStridedBatchedEx_64(
   const bool transpose_b = op_b != CUBLAS_OP_N;
   if (lda < (transpose_a ? k : m) || ldb < (transpose_b ? n : k) || ldc < m || batch < 0)
     return CUBLAS_STATUS_INVALID_VALUE;
+  // Who has fewer SMs than it plans for waits for those it has not: nobody here means that.
+  const Handle& used = HandleOf(handle);
+  const std::uint32_t planned = used.sms == 0 ? FakeCudaSmsOf(nullptr) : static_cast<std::uint32_t>(used.sms);
+  if (planned != FakeCudaSmsOf(used.stream)) return CUBLAS_STATUS_INVALID_VALUE;
   Rounding rounding{};
   if (a_type != CUDA_R_32F || b_type != CUDA_R_32F || c_type != CUDA_R_32F || !RoundingOf(type, rounding))
     return CUBLAS_STATUS_NOT_SUPPORTED;

@@ -11,12 +11,18 @@ namespace {
 
 Config Parse(const char* text) {
   Config config;
-  const std::map<std::string, std::uint64_t*> names = {
-      {"version", &config.version},       {"init", &config.init},
-      {"devices", &config.devices},       {"major", &config.major},
-      {"memory", &config.memory},         {"held", &config.held},
-      {"refuse", &config.refuse},         {"lost_after", &config.lost_after},
-      {"no_capture", &config.no_capture}, {"moves_addresses", &config.moves_addresses}};
+  const std::map<std::string, std::uint64_t*> names = {{"version", &config.version},
+                                                       {"init", &config.init},
+                                                       {"devices", &config.devices},
+                                                       {"major", &config.major},
+                                                       {"memory", &config.memory},
+                                                       {"held", &config.held},
+                                                       {"refuse", &config.refuse},
+                                                       {"lost_after", &config.lost_after},
+                                                       {"sms", &config.sms},
+                                                       {"green", &config.green},
+                                                       {"no_capture", &config.no_capture},
+                                                       {"moves_addresses", &config.moves_addresses}};
   std::istringstream in(text == nullptr ? "" : text);
   for (std::string item; std::getline(in, item, ',');) {
     const auto found = names.find(item.substr(0, item.find('=')));
@@ -63,6 +69,7 @@ void FakeCudaConfigure(const char* text) {
   state.config = troupe::gpu::cuda::fake::Parse(text);
   state.copies = state.created = 0;
   state.illegal = false;
+  state.launches.clear();
 }
 
 CUresult CUDAAPI cuInit(unsigned int) {
@@ -78,6 +85,9 @@ CUresult CUDAAPI cuGetErrorName(CUresult error, const char** name) {
   switch (error) {
     case CUDA_ERROR_OUT_OF_MEMORY:
       *name = "CUDA_ERROR_OUT_OF_MEMORY";
+      return CUDA_SUCCESS;
+    case CUDA_ERROR_NOT_SUPPORTED:
+      *name = "CUDA_ERROR_NOT_SUPPORTED";
       return CUDA_SUCCESS;
     case CUDA_ERROR_ILLEGAL_ADDRESS:
       *name = "CUDA_ERROR_ILLEGAL_ADDRESS";
@@ -114,7 +124,7 @@ CUresult CUDAAPI cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, 
       *value = 1;
       return CUDA_SUCCESS;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
-      *value = 8;
+      *value = static_cast<int>(TheState().config.sms);
       return CUDA_SUCCESS;
     default:
       *value = 0;

@@ -12,8 +12,10 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace troupe::gpu::cuda::fake {
@@ -29,6 +31,8 @@ struct Config {
   std::uint64_t refuse = 0;      // allocations that are refused although there is room: all from this one on
   std::uint64_t lost_after = 0;  // copies; then the GPU is lost
   std::uint64_t no_capture = 0;  // streams cannot be captured
+  std::uint64_t sms = 132;
+  std::uint64_t green = 1000;         // green contexts there can be; 0: it knows none
   std::uint64_t moves_addresses = 0;  // reservations are not given where they were asked for
 };
 
@@ -102,12 +106,19 @@ struct State {
     bool read_only = false;
   };
   std::map<std::uintptr_t, Pinned> registered;  // host memory
+  std::uint64_t splits = 0;                     // of the SMs
+  std::uint64_t green_contexts = 0;
+  std::map<CUstream, std::set<std::uint32_t>> green_streams;  // SMs
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t>
+      launches;  // by first SM and number of them
 };
 State& TheState();
 // CUDA_SUCCESS, or what a lost GPU answers.
 CUresult Alive();
 // What it answers to calls that may not be made while this thread captures a stream; they spoil the capture.
 CUresult NotWhileCapturing();
+// A kernel was put on this stream.
+void CountLaunch(CUstream stream);
 // Counts towards `lost_after`.
 void CountCopy();
 // Null when it is not registered.

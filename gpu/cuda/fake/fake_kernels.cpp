@@ -51,18 +51,19 @@ namespace fake = troupe::gpu::cuda::fake;
 
 extern "C" {
 
-CUresult CUDAAPI cuModuleLoadData(CUmodule* module, const void* image) {
+CUresult CUDAAPI cuLibraryLoadData(CUlibrary* library, const void* image, CUjit_option*, void**, unsigned int,
+                                   CUlibraryOption*, void**, unsigned int) {
   if (const CUresult free = fake::NotWhileCapturing(); free != CUDA_SUCCESS) return free;
-  *module = reinterpret_cast<CUmodule>(const_cast<void*>(image));
+  *library = reinterpret_cast<CUlibrary>(const_cast<void*>(image));
   return image == nullptr ? CUDA_ERROR_INVALID_IMAGE : CUDA_SUCCESS;
 }
-CUresult CUDAAPI cuModuleUnload(CUmodule) {
+CUresult CUDAAPI cuLibraryUnload(CUlibrary) {
   return CUDA_SUCCESS;
 }
-CUresult CUDAAPI cuModuleGetFunction(CUfunction* function, CUmodule, const char* name) {
+CUresult CUDAAPI cuLibraryGetKernel(CUkernel* kernel, CUlibrary, const char* name) {
   const auto found = fake::HostKernels().find(name);
   if (found == fake::HostKernels().end()) return CUDA_ERROR_NOT_FOUND;
-  *function = reinterpret_cast<CUfunction>(const_cast<fake::HostKernel*>(&found->second));
+  *kernel = reinterpret_cast<CUkernel>(const_cast<fake::HostKernel*>(&found->second));
   return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned int blocks, unsigned int, unsigned int,
@@ -80,7 +81,10 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned int blocks, unsign
   }
   // Parameters are read by the call: what the caller does with them afterwards is nobody's business.
   fake::QueueOf(stream).Push(
-      [&kernel, copy = std::vector<char>(bytes, bytes + kernel.arguments)] { kernel.run(copy.data()); },
+      [&kernel, stream, copy = std::vector<char>(bytes, bytes + kernel.arguments)] {
+        fake::CountLaunch(stream);
+        kernel.run(copy.data());
+      },
       &kernel);
   return CUDA_SUCCESS;
 }

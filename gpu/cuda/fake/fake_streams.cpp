@@ -92,6 +92,11 @@ CUresult CUDAAPI cuStreamCreate(CUstream* stream, unsigned int) {
   return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuStreamDestroy(CUstream stream) {
+  {
+    fake::State& state = fake::TheState();
+    const std::lock_guard lock(state.mutex);
+    state.green_streams.erase(stream);
+  }
   delete &fake::QueueOf(stream);
   return CUDA_SUCCESS;
 }

@@ -1,0 +1,109 @@
+#include "gpu/cuda/green_contexts.hpp"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.hpp"
+#include "base/status.hpp"
+
+namespace troupe::gpu::cuda {
+namespace {
+
+// A context for each place of each share costs memory: a GPU with small partitions is split into larger ones.
+constexpr std::uint32_t kMostUnits = 20;
+
+}  // namespace
+
+std::unique_ptr<GreenContexts> GreenContexts::Make(Context& context) {
+  auto made = std::unique_ptr<GreenContexts>(new GreenContexts(context));
+  const absl::Status status = made->Split();
+  if (status.ok()) return made;
+  made->Clear();
+  const int sms = context.Attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+  made->ladder_ = ShareLadder(static_cast<std::uint32_t>(std::max(sms, 1)), 0, 0);
+  made->remark_ = absl::StrCat("its SMs cannot be shared out (", std::string(status.message()),
+                               "); functions with an SM partition run one at a time, on all of them");
+  return made;
+}
+
+// Without flags: one that ignores which SMs are scheduled together gives smaller parts, and loses clusters.
+absl::Status GreenContexts::Split() {
+  const Driver& driver = context_.driver();
+  CUdevResource all{};
+  TROUPE_RETURN_IF_ERROR(
+      context_.Check(driver.cuDeviceGetDevResource(context_.device(), &all, CU_DEV_RESOURCE_TYPE_SM),
+                     "asking for the GPU's SMs"));
+  const std::uint32_t sms = all.sm.smCount;
+  const std::uint32_t step = std::max(all.sm.smCoscheduledAlignment, 1U);
+  std::uint32_t least = std::max(all.sm.minSmPartitionSize, 1U);
+  while (sms / least > kMostUnits) least += step;
+  unsigned int groups = 0;
+  TROUPE_RETURN_IF_ERROR(
+      context_.Check(driver.cuDevSmResourceSplitByCount(nullptr, &groups, &all, nullptr, 0, least),
+                     "asking how the SMs can be split"));
+  if (groups < 2) return absl::UnimplementedError(absl::StrCat("they make ", groups, " parts"));
+  units_.resize(groups);
+  TROUPE_RETURN_IF_ERROR(
+      context_.Check(driver.cuDevSmResourceSplitByCount(units_.data(), &groups, &all, nullptr, 0, least),
+                     "splitting the SMs"));
+  units_.resize(groups);
+  const std::uint32_t unit = groups == 0 ? 0 : units_.front().sm.smCount;
+  const bool equal =
+      std::ranges::all_of(units_, [&](const CUdevResource& part) { return part.sm.smCount == unit; });
+  if (unit == 0 || !equal || std::uint64_t{unit} * groups > sms)
+    return absl::UnimplementedError("the parts are not equal");
+  ladder_ = ShareLadder(sms, unit, groups);
+  for (const std::uint32_t share : ladder_.shares()) {
+    if (share == sms) continue;
+    for (const std::uint32_t begin : ladder_.Places(share / unit))
+      TROUPE_RETURN_IF_ERROR(MakePlace(begin, share / unit));
+  }
+  return Probe();
+}
+
+// Parts of one split may be joined in a descriptor.
+absl::Status GreenContexts::MakePlace(std::uint32_t begin, std::uint32_t units) {
+  const Driver& driver = context_.driver();
+  CUdevResourceDesc joined = nullptr;
+  TROUPE_RETURN_IF_ERROR(context_.Check(
+      driver.cuDevResourceGenerateDesc(&joined, units_.data() + begin, units), "joining parts of the SMs"));
+  Place& place = places_[{begin, units}];
+  TROUPE_RETURN_IF_ERROR(context_.Check(
+      driver.cuGreenCtxCreate(&place.context, joined, context_.device(), CU_GREEN_CTX_DEFAULT_STREAM),
+      absl::StrCat("making a green context of ", units, " parts")));
+  return context_.Check(
+      driver.cuGreenCtxStreamCreate(&place.stream, place.context, CU_STREAM_NON_BLOCKING, 0),
+      "making a green context's stream");
+}
+
+// Whether such streams take part in the order of others, before anything rests on it.
+absl::Status GreenContexts::Probe() const {
+  TROUPE_ASSIGN_OR_RETURN(const EventHandle event, context_.MakeEvent());
+  const Driver& driver = context_.driver();
+  const CUstream stream = places_.begin()->second.stream;
+  TROUPE_RETURN_IF_ERROR(
+      context_.Check(driver.cuEventRecord(event.get(), stream), "recording an event in a green context"));
+  return context_.Check(driver.cuEventSynchronize(event.get()), "waiting for a green context");
+}
+
+CUstream GreenContexts::StreamOf(const SmShare& share) const {
+  if (share.everywhere()) return nullptr;
+  const auto found = places_.find({share.begin, share.units});
+  TROUPE_CHECK(found != places_.end(), "a share that this GPU's ladder does not have");
+  return found->second.stream;
+}
+
+void GreenContexts::Clear() {
+  for (const auto& [key, place] : places_) {
+    if (place.stream != nullptr) (void)context_.driver().cuStreamDestroy(place.stream);
+    if (place.context != nullptr) (void)context_.driver().cuGreenCtxDestroy(place.context);
+  }
+  places_.clear();
+}
+
+GreenContexts::~GreenContexts() {
+  context_.Enter();
+  Clear();
+}
+
+}  // namespace troupe::gpu::cuda

@@ -1,0 +1,162 @@
+// Shares of a GPU's SMs: green contexts, and what runs on which.
+#include <dlfcn.h>
+
+#include <cstring>
+#include <memory>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/gpu_cuda/fake_cuda.hpp"
+#include "tests/unit/gpu_engine/model_builder.hpp"
+
+namespace troupe::gpu::test {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr Duration kSharesPatience = std::chrono::seconds(30);
+
+template <class... Arguments>
+std::uint64_t AskFake(const char* name, Arguments... arguments) {
+  void* const library = dlopen(DriverLibrary().c_str(), RTLD_NOW);
+  TROUPE_CHECK(library != nullptr, "the fake driver is not built");
+  return reinterpret_cast<std::uint64_t (*)(Arguments...)>(dlsym(library, name))(arguments...);
+}
+
+// y = (x + 1) * 3 + 1: a product of cuBLAS between two kernels of our own.
+struct Rig {
+  explicit Rig(Device& device) : device(device), stream(device.MakeStream()) {
+    ModelBuilder builder;
+    const std::string x = builder.Input("x", {1, 1});
+    builder.Step("Add", {x, builder.Floats({1}, {1})}, "a");
+    builder.Step("MatMul", {"a", builder.Floats({1, 1}, {3})}, "b");
+    builder.Step("Add", {"b", builder.Floats({1}, {1})}, "y");
+    builder.Output("y", {1, 1});
+    auto prepared =
+        device.Prepare(builder.model(), builder.weights(), builder.input_specs(), proto::PRECISION_FP32);
+    TROUPE_CHECK(prepared.ok(), std::string(prepared.status().message()).c_str());
+    plan = *prepared;
+    arguments.weights = *device.Allocate(plan->weights_bytes());
+    arguments.activations = *device.Allocate(plan->activation_bytes());
+    arguments.inputs = {*device.Allocate(plan->input_bytes(0))};
+    arguments.outputs = {*device.Allocate(plan->output_bytes(0))};
+    const std::vector<std::byte> weights = builder.weights();
+    EXPECT_TRUE(stream->CopyIn(arguments.weights, weights, nullptr)->Wait(kSharesPatience).ok());
+  }
+  // Copies and launch in the order of one stream, whatever the launch runs on.
+  float Run(float x, const SmShare& share) {
+    arguments.share = share;
+    float y = 0;
+    stream->CopyIn(arguments.inputs[0], std::as_bytes(std::span(&x, 1)), nullptr);
+    stream->Launch(plan, arguments, nullptr);
+    const auto out = stream->CopyOut(std::as_writable_bytes(std::span(&y, 1)), arguments.outputs[0], nullptr);
+    EXPECT_TRUE(out->Wait(kSharesPatience).ok()) << out->status();
+    return y;
+  }
+  Device& device;
+  std::unique_ptr<Stream> stream;
+  std::shared_ptr<DevicePlan> plan;
+  LaunchArguments arguments;
+};
+
+TEST(CudaShares, AnyShareOfTheGpuComputesTheSame) {
+  const CudaOpened opened = cuda::Open(SmallOptions());
+  ASSERT_NE(opened.device, nullptr) << opened.why;
+  Rig rig(*opened.device);
+  ShareGate gate(opened.device->info().shares);
+  float x = 0;
+  for (int round = 0; round < 20; ++round) {  // from share to share, without anything between
+    for (const std::uint32_t percent : {0, 6, 50, 12, 100, 24}) {
+      const auto share = gate.Take(percent);
+      ASSERT_TRUE(share);
+      x += 1;
+      ASSERT_EQ(rig.Run(x, *share), (x + 1) * 3 + 1) << percent;
+      gate.Give(*share);
+    }
+  }
+}
+
+class FakeCudaShares : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (RealDriver()) GTEST_SKIP() << "where a kernel runs is the fake driver's to tell";
+  }
+  static std::uint64_t Launches(std::uint32_t first, std::uint32_t sms) {
+    return AskFake("FakeCudaLaunches", first, sms);
+  }
+};
+
+TEST_F(FakeCudaShares, ALaunchIsOnTheSmsOfItsShareAndOnNoOthers) {
+  const FakeMachine machine("sms=132");
+  const CudaOpened opened = cuda::Open(SmallOptions());
+  ASSERT_NE(opened.device, nullptr) << opened.why;
+  EXPECT_EQ(opened.device->info().remark, "");
+  EXPECT_EQ(opened.device->info().shares.sms(), 132u);
+  EXPECT_EQ(opened.device->info().shares.shares().size(), 17u);
+  Rig rig(*opened.device);
+  Rig other(*opened.device);
+  ShareGate gate(opened.device->info().shares);
+  const auto quarter = gate.Take(24);
+  const auto half = gate.Take(50);
+  ASSERT_TRUE(quarter && half);
+  EXPECT_EQ(rig.Run(1, *quarter), 7);
+  EXPECT_EQ(Launches(quarter->begin * 8, 32), 2u);
+  EXPECT_EQ(other.Run(2, *half), 10);
+  EXPECT_EQ(Launches(half->begin * 8, 64), 2u);
+  EXPECT_EQ(Launches(0, 132), 0u);
+  EXPECT_EQ(rig.Run(3, SmShare()), 13);
+  EXPECT_EQ(Launches(0, 132), 2u);
+  gate.Give(*quarter);
+  gate.Give(*half);
+  EXPECT_EQ(rig.Run(4, *gate.Take(100)), 16);
+  EXPECT_EQ(Launches(0, 132), 4u) << "the whole needs no context of its own";
+}
+
+TEST_F(FakeCudaShares, TheyAreMadeOnceAndGivenBack) {
+  const FakeMachine machine("");
+  {
+    const CudaOpened opened = cuda::Open(SmallOptions());
+    ASSERT_NE(opened.device, nullptr) << opened.why;
+    const std::uint64_t made = AskFake("FakeCudaGreenContexts");
+    EXPECT_EQ(made, 61u);
+    Rig rig(*opened.device);
+    ShareGate gate(opened.device->info().shares);
+    EXPECT_EQ(rig.Run(1, *gate.Take(12)), 7);
+    EXPECT_EQ(AskFake("FakeCudaGreenContexts"), made);
+  }
+  EXPECT_EQ(AskFake("FakeCudaGreenContexts"), 0u);
+}
+
+TEST_F(FakeCudaShares, WithoutThemThereIsTheWholeGpuAndALineThatSaysSo) {
+  struct Case {
+    const char* machine;
+    const char* why;
+  };
+  for (const Case& c : {Case{"green=0", "asking for the GPU's SMs: CUDA_ERROR_NOT_SUPPORTED"},
+                        Case{"green=40", "making a green context of"}, Case{"sms=12", "they make 1 parts"}}) {
+    const FakeMachine machine(c.machine);
+    const CudaOpened opened = cuda::Open(SmallOptions());
+    ASSERT_NE(opened.device, nullptr) << opened.why;
+    EXPECT_THAT(opened.device->info().remark, HasSubstr(c.why));
+    EXPECT_EQ(opened.device->info().remark.find('\n'), std::string::npos);
+    EXPECT_EQ(opened.device->info().shares.shares().size(), 1u);
+    EXPECT_EQ(AskFake("FakeCudaGreenContexts"), 0u) << "what was made is given back";
+    Rig rig(*opened.device);
+    ShareGate gate(opened.device->info().shares);
+    const auto share = gate.Take(12);
+    ASSERT_TRUE(share);
+    EXPECT_EQ(rig.Run(1, *share), 7);
+    EXPECT_FALSE(gate.Take(12)) << "one at a time";
+  }
+}
+
+TEST_F(FakeCudaShares, SmallPartsAreJoined) {
+  const FakeMachine machine("sms=320");
+  const CudaOpened opened = cuda::Open(SmallOptions());
+  ASSERT_NE(opened.device, nullptr) << opened.why;
+  EXPECT_EQ(opened.device->info().shares.unit(), 16u);
+  EXPECT_EQ(opened.device->info().shares.shares().size(), 20u);
+}
+
+}  // namespace
+}  // namespace troupe::gpu::test
