@@ -41,10 +41,28 @@ PolicyNames TorporWith(std::string PolicyNames::*slot, const char* name) {
   return names;
 }
 
+// Containers that stay on one GPU (002, 7.3 and 7.4).
+PolicyNames Bound(const char* binding) {
+  PolicyNames names;
+  names.ordering = "fifo";
+  names.gpu = "bound";
+  names.binding = binding;
+  return names;
+}
+
+// 002, 7.4: models are swapped, and that is all.
+PolicyNames SimpleSwap() {
+  PolicyNames names;
+  names.routing = "load-balance";
+  names.ordering = "fifo";
+  names.gpu = "random";
+  return names;
+}
+
 }  // namespace
 
 std::span<const PolicyEntry<PolicyNames>> Presets() {
-  static const std::array<PolicyEntry<PolicyNames>, 8> kPresets = {{
+  static const std::array<PolicyEntry<PolicyNames>, 12> kPresets = {{
       {"troupe", "requests go where their model is, the earliest deadline first", PolicyNames{}},
       {"load-balance", "in order of arrival, to whichever GPU becomes idle (the baseline of LALB, 003)",
        Lalb("first-idle")},
@@ -58,6 +76,12 @@ std::span<const PolicyEntry<PolicyNames>> Presets() {
       {"torpor-random", "Torpor without its choice of GPU and source",
        TorporWith(&PolicyNames::gpu, "random")},
       {"torpor-lru", "Torpor without its choice of victims", TorporWith(&PolicyNames::eviction, "lru")},
+      {"native", "each function on one GPU for good; what finds no room is refused (002)", Bound("fixed")},
+      {"infless-ka", "native, but a function that is idle for longer than usual makes room (002)",
+       Bound("keep-alive")},
+      {"nonswap", "native without a runtime for each function (002): the same here, where workers are shared",
+       Bound("fixed")},
+      {"simple-swap", "in order of arrival, to any GPU by lot, least recently used out (002)", SimpleSwap()},
   }};
   return kPresets;
 }

@@ -3,11 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/ordering_policy.hpp"
 #include "base/policy.hpp"
 #include "node/eviction_policy.hpp"
+#include "node/function_binding.hpp"
 #include "node/gpu_policy.hpp"
 #include "node/request.hpp"
 
@@ -39,14 +41,17 @@ struct SchedulerPolicies {
   OrderingPolicy ordering{};
   GpuPolicy gpu{};
   EvictionPolicy eviction = nullptr;
+  BindingRule binding = BindingRule::kLate;
 };
-// NotFound for a name that the slot's table does not have.
+// NotFound for a name that the slot's table does not have; InvalidArgument for a binding that the gpu policy
+// cannot keep to.
 [[nodiscard]] absl::StatusOr<SchedulerPolicies> FindSchedulerPolicies(const PolicyNames& names);
 
 // `accepted` false: the request did not enter and `finished` is its answer (bounced or failed).
 struct Submitted {
   bool accepted = true;
   Finished finished{};
+  std::vector<Eviction> evictions{};  // order these before the next decision's dispatches
 };
 enum class CancelVerdict {
   kUnknown,    // never seen, or finished

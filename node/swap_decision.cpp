@@ -9,6 +9,10 @@
 
 namespace troupe::node {
 
+namespace {
+constexpr std::int32_t kBoundTier = 1000;  // behind every tier of an eviction policy
+}  // namespace
+
 bool SwapScheduler::AnySlot() const {
   // With one runtime a device the least busy one stands first.
   if (!limits_.isolated)
@@ -52,6 +56,8 @@ std::vector<EvictionCandidate> SwapScheduler::EvictionOrder(const Entry& entry, 
                                       .wanted = queue_.Find(model) != nullptr,
                                       .heavy = costs_.Heavy(DigestOf(model), resident.bytes)};
     ranked.emplace_back(policies_.eviction(candidate), candidate);
+    // Nothing bound goes, unless a model outgrew what was kept for it.
+    if (binding_.Bound(model)) ranked.back().first.tier += kBoundTier;
   }
   std::stable_sort(ranked.begin(), ranked.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -162,35 +168,6 @@ SwitchLoad SwapScheduler::LoadOfSwitch(const Gpu& gpu) const {
       load = std::max(load, LoadTo(other));
   }
   return load;
-}
-
-std::uint32_t SwapScheduler::Home(const std::string& model) const {
-  const auto home = homes_.find(model);
-  return home == homes_.end() ? kNoGpu : home->second;
-}
-
-bool SwapScheduler::FitsOn(const std::string& model, std::uint32_t device) const {
-  const auto& gpus = gpus_.gpus();
-  return std::any_of(gpus.begin(), gpus.end(), [&](const auto& gpu) {
-    return gpu.second.device == device && CanEverFit(model, gpu.second);
-  });
-}
-
-// Gives a model its GPU, the one with the fewest bytes of others; again when that GPU can never hold it.
-void SwapScheduler::BindHome(const std::string& model) {
-  const std::uint32_t home = Home(model);
-  if (home != kNoGpu && FitsOn(model, home)) return;
-  homes_.erase(model);
-  std::map<std::uint32_t, Bytes> bound;
-  for (const auto& [name, gpu] : homes_) {
-    const auto other = models_.find(name);
-    if (other != models_.end()) bound[gpu] += other->second.weights;
-  }
-  for (const auto& [index, gpu] : gpus_.gpus()) {
-    const std::uint32_t best = Home(model);
-    if (CanEverFit(model, gpu) && (best == kNoGpu || bound[gpu.device] < bound[best]))
-      homes_[model] = gpu.device;
-  }
 }
 
 // The GPUs that a request looks at. Of many it takes some that have its model, by lot, and the least busy

@@ -16,7 +16,13 @@ absl::StatusOr<SchedulerPolicies> FindSchedulerPolicies(const PolicyNames& names
   if (!gpu.ok()) return gpu.status();
   auto eviction = FindEvictionPolicy(names.eviction);
   if (!eviction.ok()) return eviction.status();
-  return SchedulerPolicies{.ordering = *ordering, .gpu = *gpu, .eviction = *eviction};
+  auto binding = FindBindingPolicy(names.binding);
+  if (!binding.ok()) return binding.status();
+  if (*binding != BindingRule::kLate && !gpu->early_binding)
+    return absl::InvalidArgumentError(absl::StrCat("the binding '", names.binding,
+                                                   "' was given the gpu policy '", names.gpu,
+                                                   "', which uses any GPU; choose the gpu policy 'bound'"));
+  return SchedulerPolicies{.ordering = *ordering, .gpu = *gpu, .eviction = *eviction, .binding = *binding};
 }
 
 SwapScheduler::SwapScheduler(SchedulerLimits limits, SchedulerPolicies policies, CostDefaults costs,
@@ -24,6 +30,7 @@ SwapScheduler::SwapScheduler(SchedulerLimits limits, SchedulerPolicies policies,
     : limits_(limits),
       policies_(policies),
       costs_(costs),
+      binding_(policies.binding),
       topology_(std::move(topology)),
       random_(limits.seed) {
   if (policies_.ordering.slo != nullptr) slo_.emplace(*policies_.ordering.slo);
@@ -144,6 +151,13 @@ Finished SwapScheduler::Refuse(const NodeRequest& request, Time now) const {
 Submitted SwapScheduler::Submit(const NodeRequest& request, Time now) {
   Finished refused = Refuse(request, now);
   if (refused.kind != FinishKind::kServed) return {.accepted = false, .finished = std::move(refused)};
+  Submitted submitted;
+  if (!binding_.late() && !KeepRoom(request.model, now, submitted.evictions)) {
+    submitted.accepted = false;
+    submitted.finished = {
+        .id = request.id, .kind = FinishKind::kFailed, .status = NoRoomKept(request.function, request.model)};
+    return submitted;
+  }
   Entry entry;
   entry.request = request;
   entry.arrival = now;
@@ -156,7 +170,7 @@ Submitted SwapScheduler::Submit(const NodeRequest& request, Time now) {
   if (request.expiry != Time::max()) expiries_.emplace(request.expiry, request.id);
   requests_.emplace(request.id, std::move(entry));
   ++(request.trial ? trials_ : counts_.accepted);
-  return {};
+  return submitted;
 }
 
 void SwapScheduler::Count(FinishKind kind) {
@@ -271,6 +285,7 @@ Effects SwapScheduler::ForgetModel(const std::string& model) {
   SetInRegion(model, true);
   models_.erase(model);
   homes_.erase(model);
+  binding_.Forget(model);
   std::erase_if(hints_, [&](const auto& hint) { return hint.first.second == model; });
   for (const GpuIndex gpu : gpus_.Holders(model)) {
     if (!gpus_.at(gpu).Find(model)->Idle()) continue;

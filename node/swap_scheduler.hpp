@@ -200,6 +200,9 @@ class SwapScheduler {
   [[nodiscard]] bool FitsOn(const std::string& model, std::uint32_t device) const;
   void BindHome(const std::string& model);
   [[nodiscard]] std::vector<GpuIndex> Candidates(const Entry& entry, std::uint64_t draw) const;
+  [[nodiscard]] bool KeepRoom(const std::string& model, Time now, std::vector<Eviction>& evictions);
+  [[nodiscard]] FunctionBinding::Devices DevicesFor(const std::string& model) const;
+  [[nodiscard]] absl::Status NoRoomKept(const std::string& function, const std::string& model) const;
   [[nodiscard]] Bytes Need(const Entry& entry, const Gpu& gpu) const;
   [[nodiscard]] Bytes OthersIdle(const Entry& entry, const Gpu& gpu) const;
   [[nodiscard]] bool HasSlot(const Entry& entry, const Gpu& gpu) const;
@@ -290,6 +293,7 @@ class SwapScheduler {
   SchedulerLimits limits_;
   SchedulerPolicies policies_;
   CostModel costs_;
+  FunctionBinding binding_;  // instead of homes_, where it is not late
   const Topology topology_;
   Random random_;
   std::optional<SloOrder> slo_;

@@ -1,10 +1,12 @@
 #include "sim/cluster_file.hpp"
 
+#include <algorithm>
 #include <fstream>
 #include <map>
 #include <sstream>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status.hpp"
@@ -21,6 +23,35 @@ absl::StatusOr<node::Topology> ParseTopology(const std::string& text) {
   return node::Topology::Parse(text);
 }
 
+YamlReader::Set ReadFactor(double& out) {
+  return [&out](const YAML::Node& value) -> std::string {
+    if (value.IsScalar() && absl::SimpleAtod(value.Scalar(), &out) && out > 0 && out <= 1000) return "";
+    return "a factor above zero, such as 1.0";
+  };
+}
+
+absl::Status ReadKinds(const YamlReader& reader, const YAML::Node& list, ClusterSpec& cluster) {
+  if (!list.IsSequence() || list.size() == 0)
+    return reader.Wrong(list.Mark(), "gpu-kinds: expected a list of at least one '- name: ...'");
+  std::uint32_t gpus = 0;
+  for (const auto& item : list) {
+    GpuKind kind;
+    TROUPE_RETURN_IF_ERROR(reader.Map(item, {{"name", ReadWord(kind.name)},
+                                             {"count", ReadCount(kind.count, kMostGpus)},
+                                             {"memory", ReadSize(kind.memory)},
+                                             {"link", ReadRate(kind.link)},
+                                             {"speed", ReadFactor(kind.speed)}}));
+    if (kind.name.empty() || kind.memory == Bytes())
+      return reader.Wrong(item.Mark(), "a kind of GPU needs a name and its memory");
+    gpus += kind.count;
+    if (gpus > kMostGpus)
+      return reader.Wrong(item.Mark(), absl::StrCat("a node has at most ", kMostGpus, " GPUs"));
+    cluster.kinds.push_back(std::move(kind));
+  }
+  cluster.gpus = gpus;
+  return absl::OkStatus();
+}
+
 absl::Status ReadModels(const YamlReader& reader, const YAML::Node& list, ClusterSpec& cluster) {
   if (!list.IsSequence() || list.size() == 0)
     return reader.Wrong(list.Mark(), "models: expected a list of at least one '- name: ...'");
@@ -33,15 +64,19 @@ absl::Status ReadModels(const YamlReader& reader, const YAML::Node& list, Cluste
                                              {"load", ReadSpan(model.times.load)},
                                              {"swapped", ReadSpan(model.times.swapped)},
                                              {"deadline", ReadSpan(model.deadline)},
-                                             {"activations", ReadSize(model.activations)}}));
+                                             {"activations", ReadSize(model.activations)},
+                                             {"runtime-memory", ReadSize(model.runtime.footprint)},
+                                             {"cold-start", ReadSpan(model.runtime.cold_start)},
+                                             {"runtime-run", ReadSpan(model.runtime.run)}}));
     if (model.name.empty() || model.memory == Bytes() || model.times.run == Duration())
       return reader.Wrong(item.Mark(), "a model needs a name, its memory and its run");
     if (!seen.emplace(model.name, 0).second)
       return reader.Wrong(item.Mark(), absl::StrCat("model '", model.name, "' is there twice"));
-    if (model.memory > cluster.gpu_memory)
+    if (const Bytes most = cluster.LargestMemory(); std::max(model.memory, model.runtime.footprint) > most)
       return reader.Wrong(item.Mark(),
-                          absl::StrCat("model '", model.name, "' takes ", FormatBytes(model.memory),
-                                       ", more than a GPU has (", FormatBytes(cluster.gpu_memory), ")"));
+                          absl::StrCat("model '", model.name, "' takes ",
+                                       FormatBytes(std::max(model.memory, model.runtime.footprint)),
+                                       ", more than a GPU has (", FormatBytes(most), ")"));
     cluster.models.push_back(std::move(model));
   }
   return absl::OkStatus();
@@ -69,8 +104,13 @@ absl::StatusOr<ClusterSpec> ParseCluster(std::string_view text, const std::strin
                                            {"link", ReadRate(cluster.link)},
                                            {"topology", ReadParsed(cluster.topology, ParseTopology)},
                                            {"timeout", ReadSpan(cluster.timeout)},
+                                           {"host-copies", ReadCount(cluster.host_copies, kMostNodes)},
+                                           {"gpu-kinds", later},
                                            {"network", later},
                                            {"models", later}}));
+  if (root["gpu-kinds"] && (root["gpus"] || root["gpu-memory"]))
+    return reader.Wrong(root["gpu-kinds"].Mark(), "expected either gpu-kinds, or gpus and gpu-memory");
+  if (root["gpu-kinds"]) TROUPE_RETURN_IF_ERROR(ReadKinds(reader, root["gpu-kinds"], cluster));
   if (const auto status = cluster.topology.Check(cluster.gpus); !status.ok())
     return reader.Wrong(root["topology"].Mark(), std::string(status.message()));
   if (root["network"])
@@ -78,6 +118,28 @@ absl::StatusOr<ClusterSpec> ParseCluster(std::string_view text, const std::strin
   if (!root["models"]) return reader.Wrong(root.Mark(), "expected a list 'models:'");
   TROUPE_RETURN_IF_ERROR(ReadModels(reader, root["models"], cluster));
   return cluster;
+}
+
+bool BringsRuntimes(std::string_view preset) {
+  return preset == "native" || preset == "infless-ka";
+}
+
+GpuKind ClusterSpec::KindOf(std::uint32_t gpu) const {
+  for (const GpuKind& kind : kinds) {
+    if (gpu < kind.count) {
+      GpuKind found = kind;
+      if (found.link == BytesPerSecond{}) found.link = link;
+      return found;
+    }
+    gpu -= kind.count;
+  }
+  return {.name = "gpu", .count = gpus, .memory = gpu_memory, .link = link};
+}
+
+Bytes ClusterSpec::LargestMemory() const {
+  Bytes most = kinds.empty() ? gpu_memory : Bytes();
+  for (const GpuKind& kind : kinds) most = std::max(most, kind.memory);
+  return most;
 }
 
 absl::StatusOr<ClusterSpec> ReadCluster(const std::string& path) {

@@ -3,11 +3,15 @@
 //
 //   nodes: 1                 gpus: 12 (of each node)      gpu-memory: 8GiB        host-memory: 64GiB
 //   loads: pipelined         link: 12GB (a second, from the host, of each switch) topology: v100x4
-//   timeout: 10m             models: [{name: a, memory: 1GiB, run: 10ms, load: 1s, swapped: 15ms, deadline:
-//   80ms, activations: 200MB}]
+//   timeout: 10m             host-copies: 2 (of each model, on different nodes)
+//   gpu-kinds: [{name: v100, count: 4, memory: 25GB, link: 12GB, speed: 1.0}]  instead of gpus and gpu-memory
 //   network: {delay: 200us (one way), jitter: 50us (more), connection-timeout: 1s, reconnect: 100ms}
+//   models: [{name: a, memory: 1GiB, run: 10ms, load: 1s, swapped: 15ms, deadline: 80ms, activations: 200MB,
+//             runtime-memory: 1.6GB, cold-start: 8s, runtime-run: 12ms}]
 //
 // Without `network` messages between the members take no time.
+// The last three are of a function with a runtime of its own (`native`, `infless-ka`): what it takes of a GPU
+// with its model, its start, and a run in it. A GPU's `speed` divides the time of runs.
 // A function of the trace that names no model is given the models in turn.
 #pragma once
 
@@ -24,6 +28,15 @@
 
 namespace troupe::sim {
 
+// A runtime that a function has for itself, as foreign systems start one for each: nothing of it is shared.
+struct RuntimeSpec {
+  Bytes footprint{};      // of a GPU: the runtime with its model; zero: as without one
+  Duration cold_start{};  // until it answers
+  Duration run{};         // zero: as without one
+};
+// Whether a preset is of systems that do so (native, infless-ka).
+[[nodiscard]] bool BringsRuntimes(std::string_view preset);
+
 struct ModelSpec {
   std::string name;
   Bytes memory{};  // of a GPU, for weights and runs
@@ -31,18 +44,32 @@ struct ModelSpec {
   Duration deadline{};  // zero: none
   Bytes activations{};  // at their peak, beside `memory`; what is kept of them is the sandbox's
                         // (sim/sandbox.hpp)
+  RuntimeSpec runtime{};
+};
+// GPUs of one kind, next to each other in a node. What the models take was measured where `speed` is 1.
+struct GpuKind {
+  std::string name;
+  std::uint32_t count = 1;
+  Bytes memory{};
+  BytesPerSecond link{};  // from the host; zero: the cluster's
+  double speed = 1;       // of runs
 };
 struct ClusterSpec {
   std::uint32_t nodes = 1;
   std::uint32_t gpus = 1;  // of each node
   Bytes gpu_memory = GiB(8);
+  std::vector<GpuKind> kinds;  // of each node, in order; empty: `gpus` alike
   Bytes host_memory = GiB(64);
   LoadMode loads = LoadMode::kPipelined;
   BytesPerSecond link{12e9};
   node::Topology topology;
   Duration timeout = std::chrono::minutes(10);
   std::optional<NetworkOptions> network{};
+  std::uint32_t host_copies = 2;  // of each function's model, on as many nodes
   std::vector<ModelSpec> models;
+
+  [[nodiscard]] GpuKind KindOf(std::uint32_t gpu) const;
+  [[nodiscard]] Bytes LargestMemory() const;
 };
 
 // `name` is what the messages call the file. InvalidArgument: NAME:LINE:COLUMN and what was expected.

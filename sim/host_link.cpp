@@ -59,4 +59,15 @@ void HostLink::Due(Ticket ticket, Time at) {
   done(at);
 }
 
+std::vector<std::shared_ptr<HostLink>> LinksOf(const node::Topology& topology, std::uint32_t gpus) {
+  std::vector<std::shared_ptr<HostLink>> links(gpus);
+  for (const auto& group : topology.Switches()) {
+    const auto shared = std::make_shared<HostLink>();
+    for (const auto gpu : group) links[gpu] = shared;
+  }
+  for (auto& link : links)
+    if (link == nullptr) link = std::make_shared<HostLink>();
+  return links;
+}
+
 }  // namespace troupe::sim

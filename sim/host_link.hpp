@@ -7,9 +7,12 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
+#include <vector>
 
 #include "actors/seams/fake_gpu.hpp"
 #include "base/units.hpp"
+#include "node/topology.hpp"
 
 namespace troupe::sim {
 
@@ -42,5 +45,9 @@ class HostLink {
   Time last_{};
   Duration busy_{};
 };
+
+// Of the GPUs of a node: those behind one switch have one link.
+[[nodiscard]] std::vector<std::shared_ptr<HostLink>> LinksOf(const node::Topology& topology,
+                                                             std::uint32_t gpus);
 
 }  // namespace troupe::sim

@@ -30,6 +30,10 @@ class ProfiledGpu : public FakeGpu {
     TROUPE_CHECK(it != models_->end(), "a simulated worker was given a model without a profile");
     return it->second;
   }
+  [[nodiscard]] Duration RunOf(const std::string& digest) const {
+    const Duration run = TimesOf(digest).run;
+    return mechanism_.speed == 1 ? run : FromSeconds(ToSeconds(run) / mechanism_.speed);
+  }
   [[nodiscard]] BytesPerSecond RateOf(const Load& load) const {
     return load.peer ? mechanism_.peer_link(*load.peer) : mechanism_.link;
   }
@@ -50,7 +54,7 @@ class AtomicGpu final : public ProfiledGpu {
   using ProfiledGpu::ProfiledGpu;
 
   void Bring(const Load& load, Time now, Loaded done) override {
-    if (mechanism_.on_bring) mechanism_.on_bring(load.digest);
+    if (mechanism_.on_bring) mechanism_.on_bring(load.digest, load.peer.has_value());
     const Time begin = std::max(now, free_);
     free_ = begin + Alone(load);
     timer_(free_, [this, begin, took = free_ - begin, done = std::move(done)] {
@@ -61,7 +65,7 @@ class AtomicGpu final : public ProfiledGpu {
 
   void Run(const std::string& digest, Time now, Ran done) override {
     const Time begin = std::max(now, free_);
-    free_ = begin + TimesOf(digest).run;
+    free_ = begin + RunOf(digest);
     timer_(free_, [this, begin, took = free_ - begin, done = std::move(done)] {
       use_->computing += took;
       done(begin, Time{});
@@ -81,7 +85,7 @@ class OverlappingGpu final : public ProfiledGpu {
   }
 
   void Bring(const Load& load, Time now, Loaded done) override {
-    if (mechanism_.on_bring) mechanism_.on_bring(load.digest);
+    if (mechanism_.on_bring) mechanism_.on_bring(load.digest, load.peer.has_value());
     loads_.push_back({.load = load, .done = std::move(done)});
     NextLoad(now);
   }
@@ -145,7 +149,7 @@ class OverlappingGpu final : public ProfiledGpu {
   // Load and run of a model on an idle link.
   [[nodiscard]] Duration Together(const Load& load) const {
     const ModelTimes& times = TimesOf(load.digest);
-    const Duration longer = std::max(times.run, Alone(load));
+    const Duration longer = std::max(RunOf(load.digest), Alone(load));
     return load.peer ? longer : std::max(times.swapped, longer);
   }
 
@@ -162,8 +166,8 @@ class OverlappingGpu final : public ProfiledGpu {
     const Bringing* load = FindLoad(front.digest);
     front.begun = true;
     front.begin = now;
-    if (load == nullptr) return EndRunAt(now + TimesOf(front.digest).run, Time{});
-    front.tail = Together(load->load) - std::max(TimesOf(front.digest).run, Alone(load->load));
+    if (load == nullptr) return EndRunAt(now + RunOf(front.digest), Time{});
+    front.tail = Together(load->load) - std::max(RunOf(front.digest), Alone(load->load));
   }
 
   void EndRunAt(Time end, Time last_weights) {
@@ -179,6 +183,42 @@ class OverlappingGpu final : public ProfiledGpu {
   std::deque<Bringing> loads_;
   std::deque<Running> runs_;
   HostLink::Ticket transfer_ = 0;
+};
+
+// Processes beside each other: what has started runs, one run after the other.
+class RuntimesGpu final : public ProfiledGpu {
+ public:
+  using ProfiledGpu::ProfiledGpu;
+
+  void Bring(const Load& load, Time now, Loaded done) override {
+    if (mechanism_.on_bring) mechanism_.on_bring(load.digest, load.peer.has_value());
+    const Time end = now + Alone(load);
+    ready_[load.digest] = end;
+    timer_(end, [this, begin = now, took = end - now, done = std::move(done)] {
+      use_->loading += took;
+      done(begin);
+    });
+  }
+
+  void Run(const std::string& digest, Time now, Ran done) override {
+    const auto ready = ready_.find(digest);
+    if (ready == ready_.end() || ready->second <= now) return Start(digest, now, std::move(done));
+    timer_(ready->second,
+           [this, digest, at = ready->second, done = std::move(done)] { Start(digest, at, done); });
+  }
+
+ private:
+  void Start(const std::string& digest, Time now, Ran done) {
+    const Time begin = std::max(now, free_);
+    free_ = begin + RunOf(digest);
+    timer_(free_, [this, begin, took = free_ - begin, done = std::move(done)] {
+      use_->computing += took;
+      done(begin, Time{});
+    });
+  }
+
+  std::map<std::string, Time> ready_;
+  Time free_{};
 };
 
 }  // namespace
@@ -197,6 +237,9 @@ std::unique_ptr<FakeGpu> MakeProfiledGpu(GpuMechanism mechanism, std::shared_ptr
   if (mechanism.mode == LoadMode::kAtomic)
     return std::make_unique<AtomicGpu>(std::move(mechanism), std::move(models), std::move(link),
                                        std::move(use), std::move(timer));
+  if (mechanism.mode == LoadMode::kRuntimes)
+    return std::make_unique<RuntimesGpu>(std::move(mechanism), std::move(models), std::move(link),
+                                         std::move(use), std::move(timer));
   return std::make_unique<OverlappingGpu>(std::move(mechanism), std::move(models), std::move(link),
                                           std::move(use), std::move(timer));
 }

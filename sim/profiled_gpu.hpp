@@ -4,6 +4,8 @@
 //   atomic      a load occupies the whole GPU; in the order of arrival (LALB, 003)
 //   overlapped  a load goes on while another model runs; a run begins when its own model has come
 //   pipelined   as that, and a run begins with the first of its weights (Torpor, 002, 4.2)
+//   (runtimes)  each model in a process of its own: a load is its start, any number of them go on beside
+//               each other and beneath the others' runs; of the setup, not of a cluster file
 #pragma once
 
 #include <functional>
@@ -18,7 +20,7 @@
 
 namespace troupe::sim {
 
-enum class LoadMode { kAtomic, kOverlapped, kPipelined };
+enum class LoadMode { kAtomic, kOverlapped, kPipelined, kRuntimes };
 [[nodiscard]] absl::StatusOr<LoadMode> ParseLoadMode(const std::string& name);
 
 struct ModelTimes {
@@ -34,7 +36,9 @@ struct GpuMechanism {
   BytesPerSecond link{12e9};
   // Of the links from other GPUs to this one; zero: none.
   std::function<BytesPerSecond(std::uint32_t from)> peer_link{};
-  std::function<void(const std::string& digest)> on_bring{};  // told of each load as it is ordered
+  double speed = 1;  // divides the times of runs
+  // Told of each load as it is ordered.
+  std::function<void(const std::string& digest, bool from_peer)> on_bring{};
 };
 // What a GPU did.
 struct GpuUse {

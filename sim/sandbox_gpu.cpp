@@ -31,7 +31,7 @@ class SandboxGpu final : public FakeGpu {
   }
 
   void Bring(const Load& load, Time now, Loaded done) override {
-    if (mechanism_.on_bring) mechanism_.on_bring(load.digest);
+    if (mechanism_.on_bring) mechanism_.on_bring(load.digest, load.peer.has_value());
     TROUPE_CHECK(!loads_.contains(load.digest), "a model is brought twice");
     loads_[load.digest] = {.begin = now, .ticket = 0, .done = std::move(done)};
     const Duration before = sandbox_.function_start + PinningOf(load.bytes);
@@ -134,6 +134,7 @@ void PutInSandbox(const Sandbox& sandbox, Bytes gpu, World::NodePlan& plan) {
   const Bytes memory = RuntimeMemory(sandbox, gpu) * sandbox.runtimes;
   for (auto& setup : options.gpus) setup.memory = memory;
   plan.worker.memory = memory;
+  plan.memories.clear();
   plan.worker.start = sandbox.start;
 }
 

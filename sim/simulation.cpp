@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -19,6 +20,7 @@ namespace {
 
 constexpr Duration kLongestDrain = std::chrono::hours(2);  // beyond every timeout
 constexpr Duration kSample = std::chrono::seconds(1);
+constexpr std::uint32_t kRuntimesAtWork = 64;  // requests given to a GPU whose functions have each their own
 
 // What a model keeps of a GPU while it is there.
 Bytes MemoryOf(const ModelSpec& model, const std::optional<Sandbox>& sandbox) {
@@ -58,8 +60,8 @@ class Run {
 
   absl::StatusOr<Outcome> Go() {
     for (std::size_t i = 0; i < setup_.workload.functions.size(); ++i)
-      (*catalogue_)[World::WorkerDigest(Name(i))] = setup_.cluster.models[models_[i]].times;
-    world_.StartManager();
+      (*catalogue_)[World::WorkerDigest(Name(i))] = TimesOf(ModelOf(i));
+    world_.StartManager(setup_.cluster.host_copies);
     actors::RouterOptions router;
     router.policies = setup_.policies;
     world_.StartGateway(std::move(router));
@@ -77,6 +79,20 @@ class Run {
  private:
   [[nodiscard]] const std::string& Name(std::size_t function) const {
     return setup_.workload.functions[function].name;
+  }
+  [[nodiscard]] const ModelSpec& ModelOf(std::size_t function) const {
+    return setup_.cluster.models[models_[function]];
+  }
+  // A runtime of its own has a cold start instead of a load, on no link that others use.
+  [[nodiscard]] ModelTimes TimesOf(const ModelSpec& model) const {
+    if (!setup_.runtimes) return model.times;
+    return {.run = model.runtime.run > Duration() ? model.runtime.run : model.times.run,
+            .load = model.runtime.cold_start,
+            .swapped = {}};
+  }
+  [[nodiscard]] Bytes MemoryOf(const ModelSpec& model) const {
+    if (setup_.sandbox) return sim::MemoryOf(model, setup_.sandbox);
+    return setup_.runtimes && model.runtime.footprint > Bytes() ? model.runtime.footprint : model.memory;
   }
   [[nodiscard]] Duration Elapsed() { return world_.Now() - begin_; }
 
@@ -96,17 +112,24 @@ class Run {
     plan.options.scheduler = setup_.limits;
     plan.options.scheduler.seed = setup_.seed;
     if (cluster.loads == LoadMode::kAtomic) plan.options.scheduler.swap_ahead = 1;
+    if (setup_.runtimes) {
+      // Foreign runtimes take turns on a GPU by themselves: nothing waits here for one that is starting.
+      plan.options.scheduler.concurrency = kRuntimesAtWork;
+      plan.options.credits_per_gpu = kRuntimesAtWork;
+    }
     if (setup_.profiled) plan.options.profiles = Profiles();
     plan.options.topology = cluster.topology;
     plan.options.costs.link = cluster.link;
     plan.options.copies.region = plan.host_region = cluster.host_memory;
-    plan.worker.memory = cluster.gpu_memory;
     plan.worker.prepare = std::chrono::milliseconds(1);
     plan.worker.activation = Bytes();  // a model's memory is for its runs too
-    for (std::uint32_t i = 0; i < cluster.gpus; ++i)
-      plan.options.gpus.push_back({absl::StrCat("sim:", i), cluster.gpu_memory});
+    for (std::uint32_t i = 0; i < cluster.gpus; ++i) {
+      plan.memories.push_back(cluster.KindOf(i).memory);
+      plan.options.gpus.push_back({absl::StrCat("sim:", i), plan.memories.back()});
+    }
     if (setup_.sandbox) return StartSandboxed(name, std::move(plan));
-    const auto links = LinksOf(cluster);
+    const auto links = LinksOf(cluster.topology, cluster.gpus);
+    links_.insert(links.begin(), links.end());
     plan.make_gpu = [this, name, links](std::uint32_t gpu, actors::FakeGpu::Timer timer) {
       return MakeProfiledGpu(MechanismOf(name, gpu), catalogue_, links[gpu], UseOf(name, gpu),
                              std::move(timer));
@@ -144,31 +167,25 @@ class Run {
     for (std::size_t i = 0; i < setup_.workload.functions.size(); ++i) {
       auto& profile = *profiles.add_models();
       profile.set_model(World::ModelDigest(Name(i)));
-      profile.set_run_ns(setup_.cluster.models[models_[i]].times.run.count());
+      profile.set_run_ns(TimesOf(ModelOf(i)).run.count());
+      profile.set_swapped_ns(TimesOf(ModelOf(i)).swapped.count());
     }
     return profiles;
   }
 
-  // GPUs behind one switch have one link.
-  [[nodiscard]] static std::vector<std::shared_ptr<HostLink>> LinksOf(const ClusterSpec& cluster) {
-    std::vector<std::shared_ptr<HostLink>> links(cluster.gpus);
-    for (const auto& group : cluster.topology.Switches()) {
-      const auto shared = std::make_shared<HostLink>();
-      for (const auto gpu : group) links[gpu] = shared;
-    }
-    for (auto& link : links)
-      if (link == nullptr) link = std::make_shared<HostLink>();
-    return links;
-  }
-
   [[nodiscard]] GpuMechanism MechanismOf(const std::string& node, std::uint32_t gpu) {
-    GpuMechanism mechanism{
-        .mode = setup_.cluster.loads, .link = setup_.cluster.link, .peer_link = {}, .on_bring = {}};
+    const GpuKind kind = setup_.cluster.KindOf(gpu);
+    GpuMechanism mechanism{.mode = setup_.runtimes ? LoadMode::kRuntimes : setup_.cluster.loads,
+                           .link = kind.link,
+                           .peer_link = {},
+                           .speed = kind.speed,
+                           .on_bring = {}};
     mechanism.peer_link = [this, gpu](std::uint32_t from) {
       return setup_.cluster.topology.PeerLink(from, gpu).value_or(BytesPerSecond{});
     };
-    mechanism.on_bring = [this, node, gpu](const std::string& digest) {
+    mechanism.on_bring = [this, node, gpu](const std::string& digest, bool from_peer) {
       ++outcome_.swaps;
+      outcome_.peer_swaps += from_peer ? 1 : 0;
       Mix(digest.data(), digest.size());
       for (const auto& name : nodes_) {
         const auto& workers = world_.node(name).workers;
@@ -190,12 +207,12 @@ class Run {
 
   absl::Status Deploy() {
     for (std::size_t i = 0; i < setup_.workload.functions.size(); ++i) {
-      const ModelSpec& model = setup_.cluster.models[models_[i]];
+      const ModelSpec& model = ModelOf(i);
       const auto wish = [&](proto::DeployRequest& deploy) {
         if (model.deadline == Duration()) deploy.clear_slo();
         deploy.set_tenant(setup_.workload.functions[i].tenant);
       };
-      const Bytes memory = MemoryOf(model, setup_.sandbox);
+      const Bytes memory = MemoryOf(model);
       TROUPE_RETURN_IF_ERROR(world_.Deploy(Name(i), memory, model.deadline, {"x"}, {}, wish));
     }
     world_.Run(std::chrono::seconds(1));
@@ -280,7 +297,7 @@ class Run {
 
   void Answered(std::uint32_t function, Duration at, const proto::InferReply& reply) {
     Answer answer{.function = function, .code = reply.code(), .at = at, .took = Elapsed() - at};
-    const Duration deadline = setup_.cluster.models[models_[function]].deadline;
+    const Duration deadline = ModelOf(function).deadline;
     answer.in_time = reply.code() == 0 && (deadline == Duration() || answer.took <= deadline);
     Count(static_cast<absl::StatusCode>(reply.code()));
     outcome_.length = Elapsed();
@@ -334,12 +351,18 @@ class Run {
     Duration computing{};
     Duration loading{};
     for (const auto& [gpu, use] : uses_) {
+      const double length = ToSeconds(outcome_.length);
+      outcome_.gpus.push_back(length > 0 ? ToSeconds(use->computing) / length : 0);
       computing += use->computing;
       loading += use->loading;
     }
     const double span = ToSeconds(outcome_.length) * static_cast<double>(uses_.size());
     outcome_.computing = span > 0 ? ToSeconds(computing) / span : 0;
     outcome_.loading = span > 0 ? ToSeconds(loading) / span : 0;
+    Duration busy{};
+    for (const auto& link : links_) busy += link->busy();
+    const double links_span = ToSeconds(outcome_.length) * static_cast<double>(links_.size());
+    outcome_.link = links_span > 0 ? ToSeconds(busy) / links_span : 0;
     outcome_.duplicates = samples_ > 0 ? static_cast<double>(copies_) / static_cast<double>(samples_) : 0;
   }
 
@@ -351,6 +374,7 @@ class Run {
   std::size_t next_fault_ = 0;
   std::vector<std::string> nodes_;
   std::map<std::pair<std::string, std::uint32_t>, std::shared_ptr<GpuUse>> uses_;
+  std::set<std::shared_ptr<HostLink>> links_;
   std::map<std::uint32_t, std::uint64_t> asked_;
   Chains chains_;
   caf::actor later_;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -33,7 +34,10 @@ struct SimulationSetup {
   node::SchedulerLimits limits;
   std::uint64_t seed = 1;  // of policies that draw lots
   std::vector<Fault> faults{};
-  bool profiled = false;  // the nodes know from the begin what each model's run takes
+  bool profiled = false;  // the nodes know from the begin what each model's runs take
+  // Each function brings a runtime of its own (ModelSpec::runtime), as the baselines have it that share no
+  // worker.
+  bool runtimes = false;
   // Asked now and then, with what there is: false ends the run early.
   std::function<bool(const Progress&)> go_on;
 };
@@ -52,11 +56,14 @@ struct Outcome {
   std::uint64_t waiting = 0;       // not answered when it ended: only of one that was ended early
   std::uint64_t swaps = 0;         // loads that were ordered
   std::uint64_t false_misses = 0;  // of them: of a model that another GPU had
+  std::uint64_t peer_swaps = 0;    // of them: copied from another GPU
   Duration length{};               // until the last answer
   double computing = 0;            // share of GPU time in runs
   double loading = 0;              // share of GPU time with a load on its way
   std::uint64_t connections_lost = 0;
   std::uint64_t starts = 0;  // of runtimes, since the first request
+  double link = 0;           // share of time in which a switch's link to the host was in use, averaged
+  std::vector<double> gpus;  // share of time in runs of each, node by node
   double duplicates = 0;     // GPUs with the most asked model, averaged over seconds
   std::uint64_t trace_hash = 0;
   bool ended_early = false;

@@ -7,8 +7,10 @@
 #include <iostream>
 #include <string>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "base/status.hpp"
 #include "cluster/routing_policy.hpp"
 #include "node/scheduler_types.hpp"
@@ -95,6 +97,7 @@ absl::StatusOr<int> RunSimulate(const SimulateOptions& options) {
   }
   TROUPE_ASSIGN_OR_RETURN(setup.workload, WorkloadOf(options));
   setup.seed = options.seed;
+  setup.runtimes = sim::BringsRuntimes(options.policy);
   setup.go_on = ProgressLine(setup.workload.length);
   TROUPE_ASSIGN_OR_RETURN(const auto outcome, sim::Simulate(setup));
   sim::PrintOutcome(std::cout, setup, options.policy, outcome);
@@ -106,9 +109,21 @@ absl::StatusOr<int> RunSimulate(const SimulateOptions& options) {
 }
 
 struct ExperimentCommand {
-  std::string name, data, json, svg;
+  std::string name, data, json, svg, functions;
   sim::ExperimentOptions options;
 };
+
+// "320..800", or one number.
+absl::Status ReadRange(const std::string& text, sim::ExperimentOptions& options) {
+  if (text.empty()) return absl::OkStatus();
+  const std::vector<std::string> ends = absl::StrSplit(text, "..");
+  if (ends.size() <= 2 && absl::SimpleAtoi(ends.front(), &options.fewest_functions) &&
+      absl::SimpleAtoi(ends.back(), &options.most_functions) && options.fewest_functions > 0 &&
+      options.fewest_functions <= options.most_functions)
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--functions: found '", text, "', expected two numbers such as 320..800"));
+}
 
 absl::StatusOr<int> RunExperiment(ExperimentCommand& command) {
   const auto all = sim::Experiments();
@@ -125,6 +140,9 @@ absl::StatusOr<int> RunExperiment(ExperimentCommand& command) {
     return absl::InvalidArgumentError(
         "an experiment needs --data DIR, with the papers' tables and the traces");
   command.options.data = command.data;
+  command.options.interrupted = &sim::Interrupted;
+  TROUPE_RETURN_IF_ERROR(ReadRange(command.functions, command.options));
+  for (const auto& preset : command.options.presets) TROUPE_RETURN_IF_ERROR(FindPreset(preset).status());
   command.options.go_on = [](const std::string& what) {
     std::cerr << what << "\n";
     return !sim::Interrupted();
@@ -170,6 +188,10 @@ int main(int argc, char** argv) {
   experiment->add_option("--data", command.data, "folder with papers/ and traces/");
   experiment->add_option("--json", command.json, "file for the figures");
   experiment->add_option("--svg", command.svg, "folder for a picture of each figure");
+  experiment->add_option("--jobs", command.options.jobs, "runs at a time")->check(CLI::Range(1, 1000));
+  experiment->add_option("--functions", command.functions, "A..B: only these numbers of functions");
+  experiment->add_option("--minutes", command.options.minutes, "of the trace")->check(CLI::Range(1, 100'000));
+  experiment->add_option("--presets", command.options.presets, "only these, with commas")->delimiter(',');
   experiment->add_option("--seeds", command.options.seeds, "how many, from 1 on")->check(CLI::Range(1, 1000));
   try {
     app.parse(argc, argv);

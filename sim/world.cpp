@@ -90,8 +90,9 @@ void World::Retract(const std::string& member, const std::string& reason) {
   network_ ? network_->Retract(member) : directory_.Retract(member, reason);
 }
 
-void World::StartManager() {
+void World::StartManager(std::uint32_t replicas) {
   actors::ManagerOptions options;
+  options.replicas = replicas;
   options.new_cluster_id = "test-cluster";
   options.unix_now = [this] { return Now().time_since_epoch().count(); };
   auto manager = actors::SpawnClusterManager(system_, std::move(options), store_, manager_repository_);
@@ -138,8 +139,9 @@ void World::MakeWorkers(Node& node, NodePlan& plan) {
   }
   auto profile = plan.worker;
   profile.memory = Bytes(profile.memory.count() / runtimes);
-  plan.options.make_link = [this, profile, make_gpu = plan.make_gpu,
+  plan.options.make_link = [this, profile, make_gpu = plan.make_gpu, memories = plan.memories, runtimes,
                             workers = node.workers](std::uint32_t i) mutable {
+    if (!memories.empty()) profile.memory = Bytes(memories.at(i / runtimes).count() / runtimes);
     if (make_gpu)
       profile.make_gpu = [make_gpu, i](actors::FakeGpu::Timer timer) {
         return make_gpu(i, std::move(timer));

@@ -51,6 +51,7 @@ class World {
   struct NodePlan {
     actors::NodeOptions options;
     actors::FakeWorkerProfile worker;  // of each GPU; its runtimes share the memory
+    std::vector<Bytes> memories{};     // of the GPUs, where they differ; empty: the worker's
     Bytes host_region = GiB(2);
     // The engine of each runtime; empty: what `worker` says.
     std::function<std::unique_ptr<actors::FakeGpu>(std::uint32_t runtime, actors::FakeGpu::Timer)> make_gpu;
@@ -66,7 +67,7 @@ class World {
   // Ends every actor; nothing of this world calls anybody afterwards. Whoever derives calls it first of all.
   void ShutDown();
 
-  void StartManager();
+  void StartManager(std::uint32_t replicas = 2);
   void StopManager();
   // "gateway-1", "gateway-2", ...
   void StartGateway(actors::RouterOptions options = {});

@@ -244,6 +244,8 @@ const std::vector<ConfigOption>& ConfigOptions() {
       {"gpu", "policy of the gpu slot", false, Policy(&PolicyNames::gpu, node::FindGpuPolicy)},
       {"eviction", "policy of the eviction slot", false,
        Policy(&PolicyNames::eviction, node::FindEvictionPolicy)},
+      {"binding", "policy of the binding slot: late, fixed or keep-alive (the last two: with --gpu bound)",
+       false, Policy(&PolicyNames::binding, node::FindBindingPolicy)},
       {"swap", "policy of the swap slot: grouped, per-tensor, whole or pageable", false,
        Policy(&PolicyNames::swap, gpu::FindSwapPolicy)},
       {"link-sharing", "whose blocks go first on a link: deadline, shared or exclusive", false,

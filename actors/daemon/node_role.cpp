@@ -66,9 +66,11 @@ class NodeRole final : public Role {
                                                           host_.get(), *common_.channel);
     CacheOptions cache;
     cache.manager = common_.manager;
-    spdlog::info("policies: ordering {}, gpu {}, eviction {}, swap {}, link sharing {}, memory {}",
-                 config.policies.ordering, config.policies.gpu, config.policies.eviction,
-                 config.policies.swap, config.link_sharing, config.memory_policy);
+    spdlog::info(
+        "policies: ordering {}, gpu {}, eviction {}, binding {}, swap {}, link sharing {}, memory {}",
+        config.policies.ordering, config.policies.gpu, config.policies.eviction,
+        config.policies.binding.empty() ? "late" : config.policies.binding, config.policies.swap,
+        config.link_sharing, config.memory_policy);
     cache_ = SpawnCache(*common_.system, std::move(cache), *repository_, *common_.directory);
     TROUPE_ASSIGN_OR_RETURN(auto states, States());
     auto options = Options();

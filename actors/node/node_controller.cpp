@@ -147,6 +147,7 @@ void NodeController::Schedule(const node::NodeRequest& request) {
   requests_.at(request.id).from_disk = known && !copies_.Usable(request.model);
   auto submitted = scheduler_.Submit(request, Now(this));
   if (!submitted.accepted) Finish(submitted.finished);
+  for (const auto& [gpu, model] : submitted.evictions) OrderEviction(gpu, model);
   Pump();
 }
 

@@ -5,8 +5,9 @@
 namespace troupe::sim {
 
 std::span<const Experiment> Experiments() {
+  constexpr std::string_view kFunctions = "functions";
   constexpr std::string_view kWorkingSet = "models in the working set";
-  static constexpr std::array<Experiment, 7> kTable = {{
+  static constexpr std::array<Experiment, 14> kTable = {{
       {"lalb-latency", "003, Fig. 4a: mean latency on 12 GPUs, working sets of 15, 25 and 35 models",
        &LalbLatency, kWorkingSet},
       {"lalb-misses", "003, Fig. 4b: loads per request", &LalbMisses, kWorkingSet},
@@ -17,6 +18,20 @@ std::span<const Experiment> Experiments() {
       {"lalb", "all of these, from the same runs", &Lalb, kWorkingSet},
       {"lalb-o3-sweep", "003, Fig. 7: the limit of out-of-order dispatch from 0 to 45", &LalbO3Sweep,
        "requests that may pass one"},
+      {"torpor-node", "002, Fig. 10: 160 functions on four GPUs, with and without a runtime each",
+       &TorporOneNode, kFunctions},
+      {"torpor-policies", "002, Fig. 11: functions that meet their SLO, of 320 to 800 on four GPUs",
+       &TorporPolicies, kFunctions},
+      {"torpor-heaviness", "002, Fig. 12: tail latencies of a light and a heavy model", &TorporHeaviness,
+       kFunctions},
+      {"torpor-efficiency", "002, Fig. 8: functions of few requests on one GPU", &TorporEfficiency,
+       "requests a minute of each function"},
+      {"torpor-balance", "002, Fig. 9: the load of four GPUs under functions of many requests",
+       &TorporBalance, "requests a minute of each function"},
+      {"torpor-cluster", "002, Fig. 14: functions that meet their SLO, of 400 to 2,000 on 24 GPUs",
+       &TorporCluster, kFunctions},
+      {"torpor-deadlines", "002, Fig. 16: deadlines of 60 to 80 ms, in order of arrival and by SLO",
+       &TorporDeadlines, "deadline of the CV models, ms"},
   }};
   return kTable;
 }

@@ -16,8 +16,15 @@ namespace troupe::sim {
 struct ExperimentOptions {
   std::string data;         // folder with papers/ and traces/
   std::uint32_t seeds = 5;  // 1, 2, ... this many
+  std::uint32_t jobs = 1;   // runs at a time, each on a thread of its own
+  // Where an experiment has a number of functions, minutes of its trace or presets: only these. Zero, empty:
+  // the experiment's own.
+  std::uint32_t fewest_functions = 0, most_functions = 0;
+  std::uint32_t minutes = 0;
+  std::vector<std::string> presets{};
   // Told what is being run now; false ends the experiment with what there is.
   std::function<bool(const std::string& what)> go_on;
+  std::function<bool()> interrupted{};  // asked in the middle of a run, on its thread
 };
 
 struct Experiment {
@@ -40,5 +47,14 @@ struct Experiment {
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> LalbUtilization(const ExperimentOptions& options);
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> Lalb(const ExperimentOptions& options);
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> LalbO3Sweep(const ExperimentOptions& options);
+
+// Of 002 (sim/experiments/torpor_*.cpp).
+[[nodiscard]] absl::StatusOr<std::vector<Figure>> TorporPolicies(const ExperimentOptions& options);
+[[nodiscard]] absl::StatusOr<std::vector<Figure>> TorporOneNode(const ExperimentOptions& options);
+[[nodiscard]] absl::StatusOr<std::vector<Figure>> TorporHeaviness(const ExperimentOptions& options);
+[[nodiscard]] absl::StatusOr<std::vector<Figure>> TorporEfficiency(const ExperimentOptions& options);
+[[nodiscard]] absl::StatusOr<std::vector<Figure>> TorporBalance(const ExperimentOptions& options);
+[[nodiscard]] absl::StatusOr<std::vector<Figure>> TorporCluster(const ExperimentOptions& options);
+[[nodiscard]] absl::StatusOr<std::vector<Figure>> TorporDeadlines(const ExperimentOptions& options);
 
 }  // namespace troupe::sim

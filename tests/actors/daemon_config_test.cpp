@@ -164,6 +164,7 @@ TEST_F(DaemonConfigTest, WrongValuesSayWhatWasFoundAndWhatIsExpected) {
       {"ordering", "best", "edf"},
       {"gpu", "best", "resident-first"},
       {"eviction", "best", "lru"},
+      {"binding", "best", "late, fixed, keep-alive"},
       {"actor-threads", "1025", "from 0 to 1024"},
   };
   for (const auto& row : rows) {

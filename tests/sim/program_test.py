@@ -113,6 +113,39 @@ class Experiment(unittest.TestCase):
             self.assertIn("models in the working set", picture)
             self.assertTrue((data / "pictures/lalb-misses-reduction.svg").exists())
 
+    def test_torpor_on_small_data(self):
+        with tempfile.TemporaryDirectory() as folder:
+            data = pathlib.Path(folder)
+            for name in ("papers", "traces/torpor"):
+                (data / name).mkdir(parents=True)
+            models = ("DenseNet-169", "DenseNet-201", "Inception-v3", "EfficientNet", "ResNet-50", "ResNet-101",
+                      "ResNet-152", "Bert-qa")
+            (data / "papers/torpor_table4.csv").write_text("model,native_ms,gpu_remoting_ms,swap_pcie_ms\n" + "".join(
+                f"{name},30,25,27\n" for name in models))
+            (data / "papers/torpor_table1.csv").write_text(
+                "model,coldstart_s,mem_footprint_gb\nResNet-152,8,1.6\nBert-qa,11,2.4\n")
+            samples = data / "traces/torpor/samples.csv"
+            samples.write_text("func,m0,m1,m2\n" + "".join(f"{i},5,20,10\n" for i in range(3)))
+            done = self.experiment("torpor-node", "--data", folder, "--seeds", "2", "--jobs", "2", "--minutes", "2",
+                                   "--functions", "96..96", "--json", str(data / "out.json"))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            figures = {figure["name"]: figure for figure in json.loads((data / "out.json").read_text())["figures"]}
+            at = "torpor-node/96/even/"
+            self.assertEqual(figures[at + "native/executed_functions"]["runs"], 2)
+            # Four GPUs of 32 GB hold 53 runtimes of 2.4 GB, or 80 of 1.6 GB.
+            self.assertGreaterEqual(figures[at + "native/executed_functions"]["min"], 53)
+            self.assertLessEqual(figures[at + "native/executed_functions"]["max"], 80)
+            self.assertEqual(figures[at + "torpor/executed_functions"]["value"], 96)
+            self.assertEqual(figures[at + "torpor/compliant_functions"]["value"], 96)
+            self.assertEqual(figures[at + "troupe/executed_functions"]["baseline"], at + "native/executed_functions")
+            samples.write_text("func,m0\n0,many\n")
+            for words, message in ((("torpor-node", "--data", folder), "samples.csv:2:3: found 'many'"),
+                                   (("torpor-node", "--data", folder, "--functions", "9..5"), "expected two numbers"),
+                                   (("torpor-node", "--data", folder, "--presets", "best"), "called 'best'")):
+                done = self.experiment(*words)
+                self.assertEqual(done.returncode, 2, done.stdout)
+                self.assertIn(message, done.stderr)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -123,6 +123,8 @@ class World {
     request.percentile = random_.Below(2) == 0 ? 0 : 90;
     if (random_.Below(4) == 0) request.expiry = now_ + milliseconds(1 + random_.Below(50));
     const Submitted submitted = scheduler_.Submit(request, now_);
+    for (const Eviction& eviction : submitted.evictions)
+      workers_[eviction.gpu]->OrderEviction(eviction.model);
     if (!submitted.accepted) return;
     open_.insert(request.id);
     if (!request.state.empty()) lines_[request.state].push_back(request.id);
@@ -227,6 +229,11 @@ std::vector<PolicyNames> EveryCombination() {
         names.gpu = gpu.name;
         names.eviction = eviction.name;
         all.push_back(names);
+        if (!gpu.policy.early_binding) continue;
+        for (const char* binding : {"fixed", "keep-alive"}) {
+          names.binding = binding;
+          all.push_back(names);
+        }
       }
     }
   }
@@ -242,7 +249,7 @@ TEST(SwapSchedulerProperty, EveryRequestEndsOnceAndMemoryIsNeverBookedTwice) {
   for (const PolicyNames& names : EveryCombination()) {
     for (int round = 0; round < 4; ++round) {
       SCOPED_TRACE("seed " + std::to_string(++seed) + ", " + names.ordering + ", " + names.gpu + ", " +
-                   names.eviction);
+                   names.eviction + ", " + names.binding);
       World world(seed, names);
       world.Run(1000);
       world.Drain();

@@ -32,12 +32,44 @@ TEST(ClusterFile, ReadsWhatThereIs) {
               HasSubstr("model 'vgg', expected one of the cluster file's: a, b"));
 }
 
+TEST(ClusterFile, GpusOfSeveralKindsAndRuntimes) {
+  const std::string models =
+      "models:\n- {name: a, memory: 1GB, run: 10ms, runtime-memory: 1.6GB, cold-start: 8s, runtime-run: "
+      "25ms}\n";
+  const auto cluster = ParseCluster(
+      "link: 10GB\nhost-copies: 1\ngpu-kinds:\n- {name: v100, count: 2, memory: 32GB, link: 12GB}\n"
+      "- {name: t4, count: 1, memory: 16GB, speed: 0.5}\n" +
+          models,
+      "c.yaml");
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  EXPECT_EQ(cluster->gpus, 3u);
+  EXPECT_EQ(cluster->host_copies, 1u);
+  EXPECT_EQ(cluster->KindOf(1).name, "v100");
+  EXPECT_EQ(cluster->KindOf(1).link.value, 12e9);
+  EXPECT_EQ(cluster->KindOf(2).speed, 0.5);
+  EXPECT_EQ(cluster->KindOf(2).link.value, 10e9);  // the cluster's
+  EXPECT_EQ(cluster->LargestMemory(), Bytes(32'000'000'000));
+  EXPECT_EQ(cluster->models[0].runtime.footprint, Bytes(1'600'000'000));
+  EXPECT_EQ(cluster->models[0].runtime.cold_start, std::chrono::seconds(8));
+
+  const std::map<std::string, std::string> wrong = {
+      {"gpus: 2\ngpu-kinds:\n- {name: a, memory: 1GB}\n" + models, "c.yaml:3:1: expected either gpu-kinds"},
+      {"gpu-kinds: []\n" + models, "c.yaml:1:12: gpu-kinds: expected a list"},
+      {"gpu-kinds:\n- {name: a}\n" + models, "c.yaml:2:3: a kind of GPU needs a name and its memory"},
+      {"gpu-kinds:\n- {name: a, memory: 2GB, speed: -1}\n" + models, "speed: found '-1', expected a factor"},
+      {"gpu-kinds:\n- {name: a, memory: 1500MB}\n" + models, "model 'a' takes"},
+  };
+  for (const auto& [text, message] : wrong)
+    EXPECT_THAT(std::string(ParseCluster(text, "c.yaml").status().message()), HasSubstr(message)) << text;
+}
+
 TEST(ClusterFile, WhatIsWrongIsToldWithItsPlace) {
   const std::string models = "models:\n- {name: a, memory: 1GiB, run: 1s}\n";
   const std::map<std::string, std::string> wrong = {
       {"gpus: 0\n" + models, "c.yaml:1:7: gpus: found '0', expected an integer from 1"},
       {"gpus: many\n" + models, "c.yaml:1:7: gpus: found 'many'"},
-      {"nodes: 1\ncolour: red\n" + models, "c.yaml:2:1: found 'colour', expected one of: gpu-memory"},
+      {"nodes: 1\ncolour: red\n" + models,
+       "c.yaml:2:1: found 'colour', expected one of: gpu-kinds, gpu-memory"},
       {"gpu-memory: 8\n topology: [\n", "this is no YAML"},
       {"loads: slowly\n" + models, "'slowly' is no way of loading; choose one of: atomic"},
       {"gpus: 2\ntopology: v100x4\n" + models, "c.yaml:2:11:"},

@@ -32,8 +32,8 @@ class Clock {
 class ProfiledGpu : public testing::Test {
  protected:
   std::unique_ptr<actors::FakeGpu> Gpu(LoadMode mode) {
-    return MakeProfiledGpu({.mode = mode, .link = {1e9}, .peer_link = {}, .on_bring = {}}, models_, link_,
-                           use_, clock_.Timer());
+    return MakeProfiledGpu({.mode = mode, .link = {1e9}, .peer_link = {}, .speed = 1, .on_bring = {}},
+                           models_, link_, use_, clock_.Timer());
   }
   actors::FakeGpu::Loaded Loaded(const std::string& what) {
     return [this, what](Time) { ends_[what] = clock_.now.time_since_epoch(); };
@@ -110,6 +110,35 @@ TEST_F(ProfiledGpu, GpusBehindOneSwitchShareItsLink) {
   b->Bring({"big", Bytes(1'000'000'000), {}}, clock_.now, Loaded("never"));
   b.reset();
   EXPECT_EQ(link_->on_the_way(), 1u);
+}
+
+// Two cold starts beside each other and beneath a run; runs take turns.
+TEST_F(ProfiledGpu, RuntimesStartBesideEachOther) {
+  const auto gpu = Gpu(LoadMode::kRuntimes);
+  (*models_)["other"] = {.run = milliseconds(500), .load = seconds(3), .swapped = {}};
+  gpu->Bring({.digest = "measured"}, Time{}, Loaded("measured"));
+  gpu->Bring({.digest = "other"}, Time{}, Loaded("other"));
+  gpu->Run("measured", Time{}, Ran("run measured"));
+  gpu->Run("big", Time{}, Ran("run big"));
+  gpu->Run("other", Time{}, Ran("run other"));
+  clock_.RunAll();
+  EXPECT_EQ(ends_["measured"], seconds(3));
+  EXPECT_EQ(ends_["other"], seconds(3));
+  EXPECT_EQ(ends_["run big"], milliseconds(100));  // waits for no start of another
+  EXPECT_EQ(ends_["run measured"], seconds(4));
+  EXPECT_EQ(ends_["run other"], milliseconds(4500));
+  EXPECT_EQ(use_->computing, milliseconds(1600));
+}
+
+TEST_F(ProfiledGpu, ASlowerGpuRunsLonger) {
+  const auto gpu = MakeProfiledGpu(
+      {.mode = LoadMode::kAtomic, .link = {1e9}, .peer_link = {}, .speed = 0.5, .on_bring = {}}, models_,
+      link_, use_, clock_.Timer());
+  gpu->Bring({.digest = "measured"}, Time{}, Loaded("load"));
+  gpu->Run("measured", Time{}, Ran("run"));
+  clock_.RunAll();
+  EXPECT_EQ(ends_["load"], seconds(3));
+  EXPECT_EQ(ends_["run"], seconds(5));
 }
 
 }  // namespace

@@ -1,0 +1,150 @@
+// Torpor on one node (002, 7.3): its baselines at 160 functions, its policies at 320 to 800, its order of
+// functions at tighter deadlines. 31 minutes of the trace (the comparison with the baselines: ten), arrivals
+// at even distances, as the released generator spaces them, and as a Poisson process.
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.hpp"
+#include "sim/experiments/experiment.hpp"
+#include "sim/experiments/torpor_setup.hpp"
+
+namespace troupe::sim {
+
+namespace {
+
+constexpr std::uint32_t kMinutes = 31;
+constexpr std::array<std::pair<const char*, Spread>, 2> kArrivals = {
+    {{"even", Spread::kEven}, {"poisson", Spread::kPoisson}}};
+
+const std::vector<SweepQuantity>& Quantities() {
+  static const std::vector<SweepQuantity> kAll = {{"compliant", ""},     {"p98_cv_ms", "ms"},
+                                                  {"p98_bert_ms", "ms"}, {"hits", ""},
+                                                  {"computing", ""},     {"link", ""}};
+  return kAll;
+}
+
+std::uint32_t MinutesOf(const ExperimentOptions& options, std::uint32_t usual) {
+  return options.minutes == 0 ? usual : options.minutes;
+}
+
+// The largest size up to which all sizes have all functions compliant, in every seed; zero: not even the
+// first.
+Figure Largest(const std::string& experiment, const SweepValues& values, const std::string& rest,
+               const std::vector<std::uint32_t>& sizes, std::optional<double> paper) {
+  double largest = 0;
+  for (const std::uint32_t size : sizes) {
+    const auto of = values.find(absl::StrCat(size, "/", rest));
+    if (of == values.end()) break;
+    const auto& shares = of->second.at("compliant");
+    if (*std::ranges::min_element(shares) < kAllCompliant) break;
+    largest = size;
+  }
+  return {.name = absl::StrCat(experiment, "/largest/", rest, "/functions"),
+          .unit = "",
+          .values = {largest},
+          .paper = paper,
+          .baseline = rest.ends_with("/troupe")
+                          ? absl::StrCat(experiment, "/largest/", rest.substr(0, rest.rfind('/')),
+                                         "/torpor/functions")
+                          : ""};
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Figure>> TorporPolicies(const ExperimentOptions& options) {
+  TROUPE_ASSIGN_OR_RETURN(const auto inputs, ReadTorporInputs(options.data));
+  const auto presets = PresetsOf(options, {"torpor", "torpor-fifo", "torpor-random", "torpor-lru", "troupe"});
+  const auto sizes = SizesOf(options, 320, 800, 40);
+  Sweep sweep{.experiment = "torpor-policies",
+              .cases = {},
+              .quantities = Quantities(),
+              .summarize = &TorporSummary,
+              .paper = {}};
+  for (const auto& [arrivals, spread] : kArrivals) {
+    for (const std::uint32_t size : sizes) {
+      const auto counts = TorporFunctions(inputs.samples, size, MinutesOf(options, kMinutes));
+      for (const std::string& preset : presets) {
+        const auto key = absl::StrCat(size, "/", arrivals, "/");
+        sweep.cases.push_back({.key = key + preset,
+                               .baseline = preset == "torpor" ? "" : key + "torpor",
+                               .setup = [&inputs, counts, spread, preset](std::uint64_t seed) {
+                                 return TorporRun(TorporNode(inputs.models), counts, spread, preset, seed);
+                               }});
+      }
+    }
+    sweep.paper[absl::StrCat("480/", arrivals, "/torpor/compliant")] = 1;
+    sweep.paper[absl::StrCat("560/", arrivals, "/torpor/compliant")] = 0.8;  // "over 80 %"
+  }
+  TROUPE_ASSIGN_OR_RETURN(const auto values, RunSweep(sweep, options));
+  auto figures = FiguresOf(sweep, values);
+  for (const auto& [arrivals, spread] : kArrivals)
+    for (const std::string& preset : presets)
+      figures.push_back(Largest(sweep.experiment, values, absl::StrCat(arrivals, "/", preset), sizes,
+                                preset == "torpor" ? std::optional(480.0) : std::nullopt));
+  return figures;
+}
+
+absl::StatusOr<std::vector<Figure>> TorporOneNode(const ExperimentOptions& options) {
+  constexpr std::uint32_t kTenMinutes = 10;
+  TROUPE_ASSIGN_OR_RETURN(const auto inputs, ReadTorporInputs(options.data));
+  Sweep sweep{.experiment = "torpor-node",
+              .cases = {},
+              .quantities = {{"executed_functions", ""}, {"compliant_functions", ""}, {"computing", ""}},
+              .summarize = &TorporSummary,
+              .paper = {}};
+  for (const auto& [arrivals, spread] : kArrivals) {
+    for (const std::uint32_t size : SizesOf(options, 160, 160, 40)) {
+      const auto counts = TorporFunctions(inputs.samples, size, MinutesOf(options, kTenMinutes));
+      for (const std::string& preset : PresetsOf(options, {"native", "infless-ka", "torpor", "troupe"})) {
+        const auto key = absl::StrCat(size, "/", arrivals, "/");
+        sweep.cases.push_back({.key = key + preset,
+                               .baseline = preset == "native" ? "" : key + "native",
+                               .setup = [&inputs, counts, spread, preset](std::uint64_t seed) {
+                                 return TorporRun(TorporNode(inputs.models), counts, spread, preset, seed);
+                               }});
+      }
+    }
+    sweep.paper[absl::StrCat("160/", arrivals, "/native/executed_functions")] = 72;
+    sweep.paper[absl::StrCat("160/", arrivals, "/infless-ka/executed_functions")] = 112;
+    sweep.paper[absl::StrCat("160/", arrivals, "/infless-ka/compliant_functions")] = 7;
+    sweep.paper[absl::StrCat("160/", arrivals, "/torpor/executed_functions")] = 160;
+    sweep.paper[absl::StrCat("160/", arrivals, "/torpor/compliant_functions")] = 160;
+  }
+  TROUPE_ASSIGN_OR_RETURN(const auto values, RunSweep(sweep, options));
+  return FiguresOf(sweep, values);
+}
+
+// The deadline of Bert-qa stays: 60 ms are less than its swap takes.
+absl::StatusOr<std::vector<Figure>> TorporDeadlines(const ExperimentOptions& options) {
+  TROUPE_ASSIGN_OR_RETURN(const auto inputs, ReadTorporInputs(options.data));
+  Sweep sweep{.experiment = "torpor-deadlines",
+              .cases = {},
+              .quantities = Quantities(),
+              .summarize = &TorporSummary,
+              .paper = {}};
+  for (const auto& [arrivals, spread] : kArrivals) {
+    for (const int deadline : {60, 65, 70, 75, 80}) {
+      auto models = inputs.models;
+      for (ModelSpec& model : models)
+        if (model.deadline == std::chrono::milliseconds(80))
+          model.deadline = std::chrono::milliseconds(deadline);
+      for (const std::uint32_t size : SizesOf(options, 560, 560, 40)) {
+        const auto counts = TorporFunctions(inputs.samples, size, MinutesOf(options, kMinutes));
+        for (const std::string& preset : PresetsOf(options, {"torpor-fifo", "torpor", "troupe"})) {
+          const auto key = absl::StrCat(deadline, "/", size, "/", arrivals, "/");
+          sweep.cases.push_back({.key = key + preset,
+                                 .baseline = preset == "torpor-fifo" ? "" : key + "torpor-fifo",
+                                 .setup = [models, counts, spread, preset](std::uint64_t seed) {
+                                   return TorporRun(TorporNode(models), counts, spread, preset, seed);
+                                 }});
+        }
+      }
+    }
+  }
+  TROUPE_ASSIGN_OR_RETURN(const auto values, RunSweep(sweep, options));
+  return FiguresOf(sweep, values);
+}
+
+}  // namespace troupe::sim

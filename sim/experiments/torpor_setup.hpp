@@ -1,0 +1,54 @@
+// What Torpor's experiments (002, section 7) have in common: its machine, its eight models, functions with
+// the rates of its production trace, and when a function meets its SLO.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "sim/experiments/experiment.hpp"
+#include "sim/experiments/sweep.hpp"
+#include "sim/simulation.hpp"
+
+namespace troupe::sim {
+
+// Requests before this only warm up: they are served, and not judged.
+inline constexpr Duration kTorporWarmUp = std::chrono::minutes(1);
+inline constexpr double kTorporPercentile = 98;
+// Of the active functions; "all functions" of the paper.
+inline constexpr double kAllCompliant = 0.99;
+
+struct TorporInputs {
+  std::vector<ModelSpec> models;  // in the order of Table 4: functions have them in turn
+  MinuteCounts samples;           // 203 functions, 31 minutes
+};
+// NotFound, InvalidArgument: which file, and what is wrong with it.
+[[nodiscard]] absl::StatusOr<TorporInputs> ReadTorporInputs(const std::string& data);
+
+// One p3.8xlarge of the paper: four V100 with their links.
+[[nodiscard]] ClusterSpec TorporNode(std::vector<ModelSpec> models);
+// The k-th of `functions` has the rates of the k-th sample, from the first again after the last.
+[[nodiscard]] MinuteCounts TorporFunctions(const MinuteCounts& samples, std::uint32_t functions,
+                                           std::uint32_t minutes);
+
+// What the options leave of an experiment's sizes and presets.
+[[nodiscard]] std::vector<std::uint32_t> SizesOf(const ExperimentOptions& options, std::uint32_t first,
+                                                 std::uint32_t last, std::uint32_t step);
+[[nodiscard]] std::vector<std::string> PresetsOf(const ExperimentOptions& options,
+                                                 const std::vector<std::string>& usual);
+
+// Each function has one instance, where it is for good: what finds no room is not served.
+[[nodiscard]] bool BindsForGood(const std::string& preset);
+
+// The setup of one run: `cluster` under `preset`, its nodes knowing from the begin what the models cost.
+[[nodiscard]] absl::StatusOr<SimulationSetup> TorporRun(ClusterSpec cluster, const MinuteCounts& counts,
+                                                        Spread spread, const std::string& preset,
+                                                        std::uint64_t seed);
+
+// Of the functions that were asked after the warm-up: `compliant` (a share; the nearest-rank percentile of a
+// function's latencies is within its deadline; what was not served is late), `executed` (functions of which a
+// request was served), `p98_cv_ms` and `p98_bert_ms` (over all requests of a kind), and what the GPUs did.
+[[nodiscard]] Summary TorporSummary(const SimulationSetup& setup, const Outcome& outcome);
+
+}  // namespace troupe::sim

@@ -1,0 +1,97 @@
+#include "node/function_binding.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "node/swap_scheduler.hpp"
+
+namespace troupe::node::function_binding_test {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::minutes;
+using std::chrono::seconds;
+using testing::HasSubstr;
+
+const auto kNobody = [](const std::string&) { return false; };
+
+TEST(PauseHistogram, PercentilesAreAtMostAQuarterTooLong) {
+  PauseHistogram pauses;
+  EXPECT_EQ(pauses.Percentile(99), Duration());
+  for (int i = 0; i < 98; ++i) pauses.Add(milliseconds(100));
+  pauses.Add(seconds(20));
+  pauses.Add(seconds(300));
+  EXPECT_GE(pauses.Percentile(50), milliseconds(100));
+  EXPECT_LE(pauses.Percentile(50), milliseconds(125));
+  EXPECT_GE(pauses.Percentile(99), seconds(20));
+  EXPECT_LE(pauses.Percentile(99), seconds(25));
+}
+
+TEST(FunctionBinding, NoDeviceIsBoundBeyondItsMemory) {
+  FunctionBinding binding(BindingRule::kFixed);
+  const FunctionBinding::Devices devices = {{0, MiB(100)}, {1, MiB(80)}};
+  const auto bind = [&](const std::string& model, Bytes bytes) {
+    static_cast<void>(binding.Asked(model, Time{}));
+    return binding.Bind(model, bytes, devices, Time{} + minutes(60), kNobody);
+  };
+  EXPECT_TRUE(bind("a", MiB(60)));
+  EXPECT_EQ(binding.Home("a"), 0u);
+  EXPECT_TRUE(bind("b", MiB(60)));
+  EXPECT_EQ(binding.Home("b"), 1u);
+  EXPECT_TRUE(bind("c", MiB(40)));
+  EXPECT_EQ(binding.Home("c"), 0u);
+  EXPECT_FALSE(bind("d", MiB(21)));  // and nobody goes for it, however long they were idle
+  EXPECT_FALSE(binding.Bound("d"));
+  EXPECT_TRUE(bind("a", MiB(60)));
+  EXPECT_EQ(binding.BoundTo(0), MiB(100));
+  EXPECT_FALSE(bind("a", MiB(70)));  // it grew, and fits beside c no more
+  binding.Forget("c");
+  EXPECT_TRUE(bind("a", MiB(70)));
+}
+
+TEST(FunctionBinding, KeepAliveEndsAfterAnUnusualPause) {
+  FunctionBinding binding(BindingRule::kKeepAlive);
+  const FunctionBinding::Devices devices = {{0, MiB(100)}};
+  Time now{};
+  for (int i = 0; i < 20; ++i, now += seconds(1)) {
+    EXPECT_FALSE(binding.Asked("a", now));
+    EXPECT_TRUE(binding.Bind("a", MiB(80), devices, now, kNobody));
+  }
+  now += seconds(3);  // three times as long as ever
+  static_cast<void>(binding.Asked("b", now));
+  EXPECT_FALSE(binding.Bind("b", MiB(80), devices, now, [](const auto& model) { return model == "a"; }));
+  EXPECT_TRUE(binding.Bind("b", MiB(80), devices, now, kNobody));
+  EXPECT_FALSE(binding.Bound("a"));
+  // b has not been seen often enough to say what is unusual: it has ten minutes.
+  EXPECT_FALSE(binding.Asked("b", now + minutes(9)));
+  EXPECT_TRUE(binding.Asked("b", now + minutes(20)));
+}
+
+TEST(FunctionBinding, WhatHasNoRoomIsRefusedAndNobodyIsEvicted) {
+  SwapScheduler scheduler({}, *FindSchedulerPolicies(*FindPreset("native")));
+  scheduler.AddGpu(0, MiB(100));
+  Time now{};
+  scheduler.Apply(WorkerReady{.gpu = 0, .memory = MiB(100), .free = MiB(100)}, now);
+  scheduler.DescribeModel("a", MiB(60), MiB(1));
+  scheduler.DescribeModel("b", MiB(60), MiB(1));
+  const auto ask = [&](std::uint64_t sequence, const std::string& model) {
+    return scheduler.Submit({.id = {1, sequence}, .function = model, .model = model}, now);
+  };
+  ASSERT_TRUE(ask(1, "a").accepted);
+  const auto dispatches = scheduler.Decide(now);
+  ASSERT_EQ(dispatches.size(), 1u);
+  scheduler.Apply(SwapInDone{.gpu = 0, .model = "a"}, now);
+  scheduler.Apply(RunDone{.gpu = 0, .request = {1, 1}}, now);
+  now += minutes(60);
+  const auto refused = ask(2, "b");
+  EXPECT_FALSE(refused.accepted);
+  EXPECT_EQ(refused.finished.status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.finished.status.message()), HasSubstr("function 'b' needs 61 MiB"));
+  EXPECT_EQ(scheduler.counts().evictions, 0u);
+  EXPECT_EQ(FindSchedulerPolicies({.gpu = "random", .binding = "fixed"}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  scheduler.Check();
+}
+
+}  // namespace
+}  // namespace troupe::node::function_binding_test
