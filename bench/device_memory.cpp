@@ -38,6 +38,7 @@ void MeasureMemory(Bed& bed) {
         Say("extra_function_beyond_weights_bytes", more - static_cast<double>(weights.count()));
       }
       before = used;
+      if (i == 0) Sample("memory/first_function");
     }
     Sample("memory/one_runtime");
   }

@@ -26,7 +26,7 @@ ROWS = [
     ("link use of a swap, over a plain pinned copy", [("link_use/", "ratio")], "at least 97 %", ""),
     ("start of a function (ms)", [("function_start_ms/", "value")], "2 ms beyond its first group",
      "5 ms instead of 5.8 s (StreamBox, 9.1); over 10x less than a cold start (Torpor, Table 1)"),
-    ("a further function in one runtime, beyond its weights (bytes)", [("extra_function_beyond_weights_bytes", "value")],
+    ("a further function in one runtime, beyond its weights (bytes)", [("extra_function_", "value")],
      "at most 1 MB", ""),
     ("device memory per function (MB): one runtime, a process each", [("device_memory_per_function_mb/", "value")],
      "", "79 to 82 % less (StreamBox, 9.1)"),
