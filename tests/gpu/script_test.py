@@ -152,6 +152,8 @@ class Script(unittest.TestCase):
         begin, end = meter.sample(), meter.sample()
         self.assertEqual(meter.over(begin, end), {gpu_meter.SM_BUSY: 75.0})
         self.assertEqual(meter.over(None, end), {})
+        old = gpu_meter.GpuMeter(1, load=lambda name: object())
+        self.assertEqual((old.used_memory(), old.sample()), (None, None), "a library without these calls")
         absent = gpu_meter.GpuMeter(0, "libno_such_library.so.1")
         self.assertIsNone(absent.used_memory())
         self.assertIsNone(absent.sample())
