@@ -28,7 +28,11 @@ class CudaDevice final : public Device {
         shares_(std::move(shares)),
         memory_(std::move(memory)),
         ranges_(0, memory_->home().size, kAlignment),
-        tools_{*context_, nullptr, std::make_unique<Libraries>(*context_, options.blas, options.dnn), {}} {
+        tools_{*context_,
+               nullptr,
+               std::make_unique<Libraries>(*context_, options.blas, options.dnn),
+               {},
+               std::make_unique<BlasLt>(options.blas_lt)} {
     tools_.graphs.on = options.graphs;
     info_.name = options.name;
     info_.memory = ranges_.capacity();

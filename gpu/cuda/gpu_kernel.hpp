@@ -6,6 +6,7 @@
 #include <memory>
 #include <string_view>
 
+#include "gpu/cuda/fused_product.hpp"
 #include "gpu/cuda/graphs.hpp"
 #include "gpu/cuda/kernels.hpp"
 #include "gpu/cuda/libraries.hpp"
@@ -20,6 +21,7 @@ struct Tools {
   std::unique_ptr<Kernels> kernels;
   std::unique_ptr<Libraries> libraries;
   GraphBudget graphs;
+  std::unique_ptr<BlasLt> blas_lt;
 };
 
 // One launch as a kernel sees it.

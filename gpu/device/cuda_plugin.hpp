@@ -39,8 +39,9 @@ struct CudaOptions {
   bool graphs = true;           // launches that come again are replayed from a recording
   // The driver's library, as dlopen finds it.
   std::string driver = "libcuda.so.1";
-  // cuBLAS and cuDNN, opened when a model needs them.
+  // cuBLAS and cuDNN, opened when a model needs them; cuBLASLt, when there is one.
   std::string blas = "libcublas.so.13";
+  std::string blas_lt = "libcublasLt.so.13";
   std::string dnn = "libcudnn.so.9";
 };
 
