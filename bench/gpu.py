@@ -11,7 +11,7 @@ fails or is not done within --limit is named, what was measured before is kept; 
   plain_pinned_copy, copy_in/..., copy_out/...   GB/s by size and method; baseline: the plain pinned copy (cuda devices only)
   map_and_set_access_us, unmap_call_us           of so many units (cuda devices only)
   native_ms/NETWORK                              a resident network, batch 1: order to outcome; compute_ms: of it on the device
-  variant_compute_ms/NETWORK/...                 in another precision, or without CUDA graphs; baseline: FP32 with them (cuda only)
+  variant_compute_ms/NETWORK/...                 in another precision, without CUDA graphs, by persistent kernels; baseline: FP32 with graphs (cuda only)
   swap_run_ms/NETWORK/STEP                       orders to outputs when the model is on the host: pageable, whole, per-tensor,
                                                  grouped, and mapped (grouped, to one address); baseline: native
   swap_run_over_max/NETWORK                      grouped; baseline: the larger of weights over the plain link, and compute

@@ -19,7 +19,7 @@ ROWS = [
     ("mapping with access, unmapping (us)", [("map_and_set_access_us", "value"), ("unmap_call_us", "value")], "", ""),
     ("native: resident network, batch 1 (ms)", [("native_ms/", "value")], "",
      "ResNet-50 11, ResNet-152 25, Bert-qa 42 on a V100 (Torpor, Table 4)"),
-    ("in another precision, without CUDA graphs, over FP32 with them", [("variant_compute_ms/", "ratio")], "", ""),
+    ("in another precision, without CUDA graphs, by persistent kernels, over FP32 with graphs", [("variant_compute_ms/", "ratio")], "", ""),
     ("swap and run (ms), over native", [("swap_run_ms/", "both")], "",
      "over PCIe ResNet-50 13, ResNet-152 25, Bert-qa 144 (Torpor, Table 4); pipelining 15 %, grouping up to 22 % (Fig. 7)"),
     ("swap and run, over max(link, run)", [("swap_run_over_max/", "ratio")], "at most 1.10", ""),

@@ -29,6 +29,11 @@ struct KernelLaunch {
   Tools& tools;
   CUstream stream = nullptr;
   std::int32_t* trouble = nullptr;  // of the GPU: set to another value than 0 by data that makes no sense
+  unsigned blocks = Kernels::kAsManyAsTheWork;  // that a kernel of our own has at most
+  template <class Arguments>
+  [[nodiscard]] absl::Status Put(const Arguments& arguments) const {
+    return tools.kernels->Launch(stream, arguments, blocks);
+  }
 };
 
 class GpuKernel : public Kernel {

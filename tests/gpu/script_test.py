@@ -24,6 +24,7 @@ FIGURES = [
     r"plain_pinned_copy", r"copy_in/registered/64KiB", r"copy_in/pageable/4096KiB", r"copy_out/registered/64KiB",
     r"map_and_set_access_us/units=8", r"unmap_call_us/units=1", r"swap_and_run_4MiB_ms", r"native_ms/vit-tiny",
     r"variant_compute_ms/bert-tiny/precision=(tf32|bf16|fp16)", r"variant_compute_ms/vit-tiny/graphs=off",
+    r"variant_compute_ms/bert-tiny/kernels=persistent",
     r"swap_run_ms/bert-tiny/(pageable|whole|per-tensor|grouped|mapped)", r"swap_run_over_max/bert-tiny", r"function_start_ms/vit-tiny",
     r"link_use/bert-tiny", r"extra_function_beyond_weights_bytes", r"neighbour_p98_ms/vit-tiny/racing",
     r"share_latency_ms/vit-tiny/sms=8", r"neighbour_p98_ms/bert-tiny/shares", r"throughput/vit-tiny/share=12/instances=2",

@@ -66,6 +66,8 @@ bool Fits(const Description& d, const Layout& a, const Layout& b, const Layout& 
 
 extern "C" {
 
+std::uint32_t FakeCudaSmsOf(CUstream stream);  // the fake driver's
+
 cublasStatus_t CUBLASWINAPI cublasLtCreate(cublasLtHandle_t* handle) {
   if (fake::NotWhileCapturing() != CUDA_SUCCESS) return CUBLAS_STATUS_NOT_INITIALIZED;
   *handle = reinterpret_cast<cublasLtHandle_t>(new int(0));
@@ -174,6 +176,8 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_
   std::int64_t k = 0;
   fake::Rounding rounding{};
   const bool bias = (asked.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
+  // The algorithm was chosen for all SMs.
+  if (FakeCudaSmsOf(stream) != FakeCudaSmsOf(nullptr)) return CUBLAS_STATUS_INVALID_VALUE;
   if (algorithm.known != kKnown || workspace == nullptr || workspace_size < kWorkspace || c != d ||
       !Aligned(a, algorithm.alignment) || !Aligned(b, algorithm.alignment) ||
       !Aligned(d, algorithm.alignment) || !Fits(asked, layout_a, layout_b, layout_d, k) ||

@@ -54,8 +54,7 @@ std::shared_ptr<FusedProduct> Fuse(const GpuStep& step, const Product3& product,
 absl::Status Finish(const KernelLaunch& launch, const TensorView& out, const float* bias, std::int64_t n,
                     const Function& after) {
   if (bias == nullptr && after.op == UnaryOp::kNone) return absl::OkStatus();
-  return launch.tools.kernels->Launch(
-      launch.stream, FinishArguments{Elements(out), MutableData<float>(out), bias, nullptr, n, 1, after});
+  return launch.Put(FinishArguments{Elements(out), MutableData<float>(out), bias, nullptr, n, 1, after});
 }
 
 // cuBLASLt chose for the whole GPU: on a part of its SMs cuBLAS, which was told of them, is the one to ask.
@@ -190,7 +189,7 @@ Made MakeGemm(const GpuStep& step) {
       MoveArguments now = addend;
       now.in = in[2].data;
       now.out = out[0].data;
-      TROUPE_RETURN_IF_ERROR(launch.tools.kernels->Launch(launch.stream, now));
+      TROUPE_RETURN_IF_ERROR(launch.Put(now));
     }
     TROUPE_RETURN_IF_ERROR(
         Multiply(launch, p, Data<float>(in[0]), Data<float>(in[1]), MutableData<float>(out[0])));
