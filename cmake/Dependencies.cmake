@@ -10,6 +10,7 @@ find_package(prometheus-cpp CONFIG REQUIRED)
 find_package(ONNX CONFIG REQUIRED)
 find_package(OpenMP REQUIRED)
 find_package(Boost 1.81 REQUIRED COMPONENTS json)
+find_package(ZLIB REQUIRED)
 find_package(GTest REQUIRED)
 find_package(benchmark REQUIRED)
 

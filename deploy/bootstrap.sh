@@ -13,7 +13,7 @@ build_packages=(
   libonnx-dev libonnx-testdata            # models and their conformance tests
   libdnnl-dev libgomp1                    # CPU kernels
   libboost1.81-dev libboost-json1.81-dev  # HTTP and JSON
-  libabsl-dev libssl-dev libspdlog-dev libcli11-dev libyaml-cpp-dev libedit-dev prometheus-cpp-dev
+  libabsl-dev libssl-dev libspdlog-dev libcli11-dev libyaml-cpp-dev libedit-dev zlib1g-dev prometheus-cpp-dev
   libgtest-dev libgmock-dev libbenchmark-dev
 )
 run_packages=(

@@ -224,8 +224,14 @@ std::optional<PlotKey> KeyOf(const std::string& name) {
   const std::size_t last = parts.size() - 1;
   if (parts.size() < 3) return std::nullopt;
   if (parts.size() == 3) return PlotKey{parts[0], parts[1], parts[2], parts[2]};
-  return PlotKey{absl::StrJoin(parts.begin(), parts.end() - 3, "-"), parts[last - 2], parts[last - 1],
-                 parts[last]};
+  // The first number among the parts between is where it stands; else the last of them.
+  const std::vector<std::string> between(parts.begin() + 1, parts.end() - 2);
+  auto x = std::ranges::find_if(between, [](const auto& part) { return NumberOf(part).has_value(); });
+  if (x == between.end()) --x;
+  std::vector<std::string> panel = {parts.front()};
+  for (auto it = between.begin(); it != between.end(); ++it)
+    if (it != x) panel.push_back(*it);
+  return PlotKey{absl::StrJoin(panel, "-"), *x, parts[last - 1], parts[last]};
 }
 
 }  // namespace

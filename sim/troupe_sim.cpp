@@ -142,7 +142,8 @@ absl::StatusOr<int> RunExperiment(ExperimentCommand& command) {
   command.options.data = command.data;
   command.options.interrupted = &sim::Interrupted;
   TROUPE_RETURN_IF_ERROR(ReadRange(command.functions, command.options));
-  for (const auto& preset : command.options.presets) TROUPE_RETURN_IF_ERROR(FindPreset(preset).status());
+  for (const auto& preset : command.options.presets)
+    TROUPE_RETURN_IF_ERROR(sim::FindSimPreset(preset).status());
   command.options.go_on = [](const std::string& what) {
     std::cerr << what << "\n";
     return !sim::Interrupted();
@@ -187,6 +188,12 @@ int main(int argc, char** argv) {
   experiment->add_option("name", command.name, "which, or list")->required();
   experiment->add_option("--data", command.data, "folder with papers/ and traces/");
   experiment->add_option("--json", command.json, "file for the figures");
+  experiment->add_option("--gpus", command.options.gpus, "azure-day: numbers of GPUs, with commas")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1000));
+  experiment->add_option("--rates", command.options.rates, "azure-day: times the trace's rate, with commas")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1000));
   experiment->add_option("--svg", command.svg, "folder for a picture of each figure");
   experiment->add_option("--jobs", command.options.jobs, "runs at a time")->check(CLI::Range(1, 1000));
   experiment->add_option("--functions", command.functions, "A..B: only these numbers of functions");

@@ -7,7 +7,7 @@ namespace troupe::sim {
 std::span<const Experiment> Experiments() {
   constexpr std::string_view kFunctions = "functions";
   constexpr std::string_view kWorkingSet = "models in the working set";
-  static constexpr std::array<Experiment, 14> kTable = {{
+  static constexpr std::array<Experiment, 18> kTable = {{
       {"lalb-latency", "003, Fig. 4a: mean latency on 12 GPUs, working sets of 15, 25 and 35 models",
        &LalbLatency, kWorkingSet},
       {"lalb-misses", "003, Fig. 4b: loads per request", &LalbMisses, kWorkingSet},
@@ -32,6 +32,12 @@ std::span<const Experiment> Experiments() {
        &TorporCluster, kFunctions},
       {"torpor-deadlines", "002, Fig. 16: deadlines of 60 to 80 ms, in order of arrival and by SLO",
        &TorporDeadlines, "deadline of the CV models, ms"},
+      {"streambox-throughput", "004, Fig. 13: workflows in time on one GPU, three kinds of load",
+       &StreamBoxThroughput, "load"},
+      {"streambox-tenants", "004, Fig. 19: three and six users of one GPU", &StreamBoxTenants, "users"},
+      {"streambox-cluster", "004, Fig. 20: four and eight nodes", &StreamBoxCluster, "nodes"},
+      {"azure-day", "1,350 functions of Azure's trace at 1, 10 and 50 times the rate on 1 to 8 GPUs",
+       &AzureDay, "GPUs"},
   }};
   return kTable;
 }

@@ -22,6 +22,7 @@ struct ExperimentOptions {
   std::uint32_t fewest_functions = 0, most_functions = 0;
   std::uint32_t minutes = 0;
   std::vector<std::string> presets{};
+  std::vector<std::uint32_t> gpus{}, rates{};  // of azure-day: GPUs, and times the trace's rate
   // Told what is being run now; false ends the experiment with what there is.
   std::function<bool(const std::string& what)> go_on;
   std::function<bool()> interrupted{};  // asked in the middle of a run, on its thread
@@ -56,5 +57,13 @@ struct Experiment {
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> TorporBalance(const ExperimentOptions& options);
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> TorporCluster(const ExperimentOptions& options);
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> TorporDeadlines(const ExperimentOptions& options);
+
+// Of 004 (sim/experiments/streambox.cpp).
+[[nodiscard]] absl::StatusOr<std::vector<Figure>> StreamBoxThroughput(const ExperimentOptions& options);
+[[nodiscard]] absl::StatusOr<std::vector<Figure>> StreamBoxTenants(const ExperimentOptions& options);
+[[nodiscard]] absl::StatusOr<std::vector<Figure>> StreamBoxCluster(const ExperimentOptions& options);
+
+// A day of Azure's functions (sim/experiments/azure.cpp).
+[[nodiscard]] absl::StatusOr<std::vector<Figure>> AzureDay(const ExperimentOptions& options);
 
 }  // namespace troupe::sim

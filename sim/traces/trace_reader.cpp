@@ -1,12 +1,15 @@
 #include "sim/traces/trace_reader.hpp"
 
+#include <zlib.h>
+
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <optional>
-#include <sstream>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -22,6 +25,7 @@ namespace {
 
 constexpr std::uint32_t kMostInAMinute = 10'000'000;
 constexpr double kLongestTrace = 366.0 * 86400;
+constexpr std::size_t kLargestText = std::size_t{1} << 30;
 
 // One line of the table, with where its cells begin (columns count from 1, in characters).
 struct Row {
@@ -176,6 +180,25 @@ absl::StatusOr<Workload> ReadArrivals(const Table& table, const Columns& columns
   return out;
 }
 
+// The text of a file, whether it is compressed or not.
+absl::StatusOr<std::string> Unpacked(const std::string& path) {
+  const std::unique_ptr<gzFile_s, decltype(&gzclose)> file(gzopen(path.c_str(), "rb"), &gzclose);
+  std::string text;
+  std::array<char, 1 << 16> buffer{};
+  int got = 0;
+  while (file && (got = gzread(file.get(), buffer.data(), buffer.size())) > 0 && text.size() <= kLargestText)
+    text.append(buffer.data(), static_cast<std::size_t>(got));
+  int error = Z_OK;
+  if (file) gzerror(file.get(), &error);
+  if (!file || got < 0 || (error != Z_OK && error != Z_STREAM_END))
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " cannot be unpacked: it is cut off or damaged; get it again"));
+  if (text.size() > kLargestText)
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " unpacks to more than ", kLargestText >> 20, " MiB, expected a trace"));
+  return text;
+}
+
 }  // namespace
 
 absl::StatusOr<std::variant<MinuteCounts, Workload>> ParseTrace(std::string_view text,
@@ -191,14 +214,10 @@ absl::StatusOr<std::variant<MinuteCounts, Workload>> ParseTrace(std::string_view
 }
 
 absl::StatusOr<std::variant<MinuteCounts, Workload>> ReadTrace(const std::string& path) {
-  if (path.ends_with(".gz"))
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, " is compressed; unpack it first (gunzip -k) and name the file without .gz"));
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::NotFoundError(absl::StrCat("there is no trace ", path, " that can be read"));
-  std::ostringstream text;
-  text << file.rdbuf();
-  return ParseTrace(text.str(), path);
+  if (!std::ifstream(path, std::ios::binary))
+    return absl::NotFoundError(absl::StrCat("there is no trace ", path, " that can be read"));
+  TROUPE_ASSIGN_OR_RETURN(const auto text, Unpacked(path));
+  return ParseTrace(text, path);
 }
 
 absl::StatusOr<Spread> ParseSpread(const std::string& name) {

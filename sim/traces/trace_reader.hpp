@@ -17,7 +17,7 @@ namespace troupe::sim {
 // `name` is what the messages call the file. InvalidArgument: NAME:LINE:COLUMN and what was expected.
 [[nodiscard]] absl::StatusOr<std::variant<MinuteCounts, Workload>> ParseTrace(std::string_view text,
                                                                               const std::string& name);
-// As a file; NotFound when it is not there. One that ends in .gz is refused, with how to unpack it.
+// As a file, perhaps compressed with gzip; NotFound when it is not there.
 [[nodiscard]] absl::StatusOr<std::variant<MinuteCounts, Workload>> ReadTrace(const std::string& path);
 
 [[nodiscard]] absl::StatusOr<Spread> ParseSpread(const std::string& name);

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """`troupe simulate` as its users see it: output, exit codes, bad input. usage: program_test.py BIN"""
+import gzip
 import json
 import pathlib
 import re
@@ -145,6 +146,58 @@ class Experiment(unittest.TestCase):
                 done = self.experiment(*words)
                 self.assertEqual(done.returncode, 2, done.stdout)
                 self.assertIn(message, done.stderr)
+
+    def small_inputs(self, folder):
+        data = pathlib.Path(folder)
+        for name in ("papers", "traces/torpor", "traces/azure2019"):
+            (data / name).mkdir(parents=True)
+        models = ("DenseNet-169", "DenseNet-201", "Inception-v3", "EfficientNet", "ResNet-50", "ResNet-101", "ResNet-152",
+                  "Bert-qa")
+        (data / "papers/torpor_table4.csv").write_text(
+            "model,native_ms,gpu_remoting_ms,swap_pcie_ms,swap_nvlink_ms,code_level\n" + "".join(
+                f"{name},20,{10 + i},{20 + i},15,1\n" for i, name in enumerate(models)))
+        (data / "papers/torpor_table1.csv").write_text(
+            "model,coldstart_s,mem_footprint_gb\nResNet-152,8,1.6\nBert-qa,11,2.4\n")
+        (data / "traces/torpor/samples.csv").write_text("func,m0,m1\n0,3,4\n1,5,6\n")
+        (data / "traces/azure2019/invitro_1350_inv.csv.gz").write_bytes(gzip.compress(
+            ("HashFunction,1_minute,2_minute,3_minute\n" + "".join(f"f{i},{i},3,9\n" for i in range(12))).encode()))
+        return data
+
+    def figures(self, data, *words):
+        done = self.experiment(*words, "--data", str(data), "--json", str(data / "out.json"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return {figure["name"]: figure for figure in json.loads((data / "out.json").read_text())["figures"]}
+
+    def test_streambox_on_small_data(self):
+        with tempfile.TemporaryDirectory() as folder:
+            data = self.small_inputs(folder)
+            figures = self.figures(data, "streambox-throughput", "--minutes", "1", "--seeds", "2", "--jobs", "2",
+                                   "--presets", "infless,streambox")
+            for load in ("bursty", "periodic", "sporadic"):
+                times = figures[f"streambox-throughput/{load}/infless/streambox_times"]
+                self.assertEqual(times["paper"], 6.7)
+                self.assertGreater(times["min"], 1.5)  # twenty-four functions in eight runtimes
+                self.assertGreater(figures[f"streambox-throughput/{load}/infless/starts"]["min"], 0)
+                self.assertEqual(figures[f"streambox-throughput/{load}/streambox/starts"]["max"], 0)
+            figures = self.figures(data, "streambox-tenants", "--minutes", "1", "--seeds", "1", "--presets", "streambox")
+            self.assertEqual(figures["streambox-tenants/3/streambox/starts"]["max"], 0)
+            self.assertGreater(figures["streambox-tenants/6/streambox/starts"]["min"], 0)  # three runtimes
+            figures = self.figures(data, "streambox-cluster", "--minutes", "1", "--seeds", "1", "--presets", "streambox")
+            self.assertGreater(figures["streambox-cluster/8/streambox/served_per_s"]["value"],
+                               1.5 * figures["streambox-cluster/4/streambox/served_per_s"]["value"])
+
+    def test_azure_on_small_data(self):
+        with tempfile.TemporaryDirectory() as folder:
+            data = self.small_inputs(folder)
+            figures = self.figures(data, "azure-day", "--seeds", "1", "--minutes", "2", "--rates", "1,10", "--gpus", "1,8",
+                                   "--presets", "load-balance,troupe")
+            self.assertEqual(len([name for name in figures if name.endswith("/compliant")]), 8)
+            paid = [figures[f"azure-day/{rate}x/1/troupe/paid_gpu_s"]["value"] for rate in (1, 10)]
+            self.assertGreater(paid[1], 2 * paid[0])
+            self.assertGreater(paid[0], 0)
+            done = self.experiment("azure-day", "--data", folder, "--gpus", "6")
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("--gpus: found 6", done.stderr)
 
 
 if __name__ == "__main__":

@@ -22,10 +22,10 @@ TEST(Plots, FollowTheNamesOfTheFigures) {
   const auto plots = PlotsOf(
       {Measured("lalb-latency/15/lalb/mean_s", {1, 3}), Measured("lalb-latency/25/lalb/mean_s", {2}, 2.5),
        Measured("lalb-latency/25/troupe/mean_s", {4}), Measured("lalb-latency/25/troupe/reduction", {50}),
-       Measured("day/4/10x/troupe/share", {0.5}), Measured("sweep/5/mean_s", {7}),
-       Measured("empty/5/mean_s", {}), Measured("two/parts", {7})},
+       Measured("day/10x/4/troupe/share", {0.5}), Measured("torpor/480/poisson/x/y", {1}),
+       Measured("sweep/5/mean_s", {7}), Measured("empty/5/mean_s", {}), Measured("two/parts", {7})},
       "models");
-  ASSERT_EQ(plots.size(), 4u);
+  ASSERT_EQ(plots.size(), 5u);
   EXPECT_EQ(plots[0].name, "lalb-latency-mean_s");
   EXPECT_EQ(plots[0].x_axis, "models");
   EXPECT_EQ(plots[0].y_axis, "mean_s, s");
@@ -39,9 +39,11 @@ TEST(Plots, FollowTheNamesOfTheFigures) {
   EXPECT_EQ(plots[0].series[0].points[1].paper, 2.5);
   EXPECT_EQ(plots[0].series[1].points[0].x, 1u) << "the second place on the axis";
   EXPECT_EQ(plots[1].name, "lalb-latency-reduction");
-  EXPECT_EQ(plots[2].name, "day-4-share");
-  EXPECT_EQ(plots[2].xs, std::vector<std::string>{"10x"});
-  EXPECT_EQ(plots[3].series[0].name, "mean_s");
+  EXPECT_EQ(plots[2].name, "day-10x-share");
+  EXPECT_EQ(plots[2].xs, std::vector<std::string>{"4"});
+  EXPECT_EQ(plots[3].name, "torpor-poisson-y");
+  EXPECT_EQ(plots[3].xs, std::vector<std::string>{"480"});
+  EXPECT_EQ(plots[4].series[0].name, "mean_s");
 }
 
 TEST(Plots, AreBarsWithTheirHeightsByTheirValues) {

@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <zlib.h>
 
+#include <filesystem>
 #include <map>
 
 #include "sim/traces/generators.hpp"
@@ -64,8 +66,24 @@ TEST(Trace, WhatIsWrongIsToldWithItsPlace) {
     EXPECT_THAT(std::string(trace.status().message()), HasSubstr(message)) << text;
   }
   EXPECT_EQ(ReadTrace("/nowhere/at.all").status().code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(ReadTrace("a.csv.gz").status().message()), HasSubstr("unpack"));
+  EXPECT_EQ(ReadTrace("a.csv.gz").status().code(), absl::StatusCode::kNotFound);
   EXPECT_FALSE(ParseSpread("sometimes").ok());
+}
+
+TEST(Trace, MayBeCompressed) {
+  const std::string path = testing::TempDir() + "/trace.csv.gz";
+  const std::string text = "function,m1\na,7\n";
+  const auto file = gzopen(path.c_str(), "wb");
+  ASSERT_EQ(gzwrite(file, text.data(), static_cast<unsigned>(text.size())), static_cast<int>(text.size()));
+  gzclose(file);
+  const auto trace = ReadTrace(path);
+  ASSERT_TRUE(trace.ok()) << trace.status();
+  EXPECT_EQ(std::get<MinuteCounts>(*trace).counts[0][0], 7u);
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) - 9);
+  const auto cut = ReadTrace(path).status();
+  EXPECT_EQ(cut.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(cut.message()), HasSubstr("cannot be unpacked")) << cut;
+  std::filesystem::remove(path);
 }
 
 TEST(Generators, AMinutesRequestsStayInIt) {

@@ -1,0 +1,237 @@
+// The experiments of StreamBox (004, section 9): its three workflows on V100s of 16 GB, under its baselines'
+// sandboxes and its own, and ours in its runtimes (sim/sandbox.hpp). The paper prints no times of its models:
+// those of Torpor's Table 4 stand for them, for a request of its own (no batches). Without the language
+// models: a runtime of a function has half a gigabyte there, which they do not fit in.
+#include <algorithm>
+#include <array>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.hpp"
+#include "sim/experiments/experiment.hpp"
+#include "sim/experiments/sweep.hpp"
+#include "sim/experiments/torpor_setup.hpp"
+#include "sim/traces/generators.hpp"
+
+namespace troupe::sim {
+
+namespace {
+
+constexpr Duration kSlo = std::chrono::milliseconds(200);  // 9.1
+constexpr Duration kTimeout = std::chrono::seconds(10);    // more than the start of a runtime takes
+constexpr Bytes kGpuMemory(16'000'000'000);
+constexpr Bytes kActivations(200'000'000);  // the unit by which the pool grows (5.2)
+constexpr Bytes kPassed(125'000'000 / 16);  // 3.1: 125 MB for a batch of 16
+constexpr std::uint32_t kMinutes = 10;
+constexpr std::uint32_t kWorkflowsOfAGpu = 9;  // 24 functions, where 20 run at a time
+// Workflows a second of each GPU: in bursts of ten times the rate as much as a GPU can compute.
+constexpr double kRate = 2;
+constexpr double kSkew = 1;  // the k-th workflow is asked for 1/k as often as the first
+
+// Fig. 11: the first function, and those that its answer brings, all at once.
+struct WorkflowShape {
+  const char* name;
+  const char* first;
+  std::vector<const char*> then;
+};
+const std::vector<WorkflowShape>& Shapes() {
+  static const std::vector<WorkflowShape> kShapes = {
+      {"traffic", "EfficientNet", {"ResNet-50", "ResNet-101", "Inception-v3"}},
+      {"image", "ResNet-101", {"DenseNet-169"}},
+      {"social", "Inception-v3", {"ResNet-152"}}};
+  return kShapes;
+}
+
+// Adds the functions of one workflow; the place of its first.
+std::uint32_t Add(const WorkflowShape& shape, const std::string& name, const std::string& user,
+                  std::vector<TraceFunction>& functions) {
+  const auto first = static_cast<std::uint32_t>(functions.size());
+  functions.push_back({.name = absl::StrCat(name, "-", shape.name),
+                       .model = shape.first,
+                       .tenant = user,
+                       .then = {},
+                       .passes = kPassed});
+  for (const char* model : shape.then) {
+    functions[first].then.push_back(static_cast<std::uint32_t>(functions.size()));
+    functions.push_back({.name = absl::StrCat(functions[first].name, "-", functions.size() - first),
+                         .model = model,
+                         .tenant = user});
+  }
+  return first;
+}
+
+struct Load {
+  Shape shape = Shape::kPoisson;
+  double rate = 0;  // workflows a second
+  std::uint32_t minutes = kMinutes;
+  std::uint32_t workflows = 0;
+  std::uint32_t users = 1;
+  bool traffic_only = false;
+};
+
+Workload Make(const Load& load, std::uint64_t seed) {
+  Random random(seed);
+  const MadeWorkload made{.shape = load.shape,
+                          .functions = load.workflows,
+                          .rate = load.rate,
+                          .length = std::chrono::minutes(load.minutes),
+                          .skew = kSkew};
+  Workload workload = MakeWorkload(made, random);
+  workload.functions.clear();
+  std::vector<std::uint32_t> firsts;
+  for (std::uint32_t i = 0; i < load.workflows; ++i)
+    firsts.push_back(Add(Shapes()[load.traffic_only ? 0 : i % Shapes().size()], absl::StrCat("w", i),
+                         absl::StrCat("user-", i % load.users), workload.functions));
+  for (Arrival& arrival : workload.arrivals) arrival.function = firsts[arrival.function];
+  return workload;
+}
+
+ClusterSpec Nodes(const std::vector<ModelSpec>& models, std::uint32_t nodes) {
+  ClusterSpec cluster;
+  cluster.nodes = nodes;
+  cluster.gpu_memory = kGpuMemory;
+  cluster.host_memory = GiB(128);
+  cluster.timeout = kTimeout;
+  for (const ModelSpec& model : models) {
+    if (model.name == "Bert-qa") continue;
+    cluster.models.push_back(model);
+    cluster.models.back().times.swapped = {};  // by the link
+    cluster.models.back().activations = kActivations;
+    cluster.models.back().deadline = kSlo / 2;  // of each of two steps
+  }
+  return cluster;
+}
+
+absl::StatusOr<SimulationSetup> SetupOf(ClusterSpec cluster, const Load& load, const std::string& preset,
+                                        std::uint64_t seed) {
+  SimulationSetup setup;
+  TROUPE_ASSIGN_OR_RETURN(const auto chosen, FindSimPreset(preset));
+  setup.policies = chosen.policies;
+  setup.sandbox = chosen.sandbox;
+  if (setup.sandbox && setup.sandbox->isolation == proto::ISOLATION_TENANT)
+    setup.sandbox->runtimes = std::min(setup.sandbox->runtimes, load.users);
+  setup.cluster = std::move(cluster);
+  setup.workload = Make(load, seed);
+  setup.seed = seed;
+  setup.profiled = true;
+  return setup;
+}
+
+Summary WorkflowSummary(const SimulationSetup& setup, const Outcome& outcome) {
+  std::vector<Duration> took;
+  double in_time = 0;
+  double served = 0;
+  for (const WorkflowAnswer& workflow : outcome.workflows) {
+    took.push_back(workflow.served ? workflow.took : std::max(workflow.took, setup.cluster.timeout));
+    served += workflow.served ? 1 : 0;
+    in_time += workflow.served && workflow.took <= kSlo ? 1 : 0;
+  }
+  const double all = std::max<double>(1, static_cast<double>(outcome.workflows.size()));
+  return {{"served_per_s", served / ToSeconds(setup.workload.length)},
+          {"in_time_per_s", in_time / ToSeconds(setup.workload.length)},
+          {"in_time", in_time / all},
+          {"p50_ms", ToMillis(NearestRank(took, 50))},
+          {"p98_ms", ToMillis(NearestRank(took, 98))},
+          {"starts", static_cast<double>(outcome.starts)},
+          {"computing", outcome.computing}};
+}
+
+const std::vector<std::string>& UsualPresets() {
+  static const std::vector<std::string> kPresets = {"infless", "astraea", "stream-only", "streambox",
+                                                    "troupe+streams"};
+  return kPresets;
+}
+
+Sweep SweepOf(const std::string& experiment) {
+  return {.experiment = experiment,
+          .cases = {},
+          .quantities = {{"served_per_s", "1/s"},
+                         {"in_time_per_s", "1/s"},
+                         {"in_time", ""},
+                         {"p50_ms", "ms"},
+                         {"p98_ms", "ms"},
+                         {"starts", ""},
+                         {"computing", ""}},
+          .summarize = &WorkflowSummary,
+          .paper = {}};
+}
+
+void AddCases(Sweep& sweep, const std::string& where, const ClusterSpec& cluster, const Load& load,
+              const ExperimentOptions& options) {
+  for (const std::string& preset : PresetsOf(options, UsualPresets())) {
+    Load own = load;
+    if (options.minutes > 0) own.minutes = options.minutes;
+    sweep.cases.push_back({.key = absl::StrCat(where, "/", preset),
+                           .baseline = preset == "infless" ? "" : absl::StrCat(where, "/infless"),
+                           .setup = [cluster, own, preset](std::uint64_t seed) {
+                             return SetupOf(cluster, own, preset, seed);
+                           }});
+  }
+}
+
+// How many times a baseline's throughput, seed by seed, beside what the paper has.
+void AddTimes(const std::string& experiment, const std::string& where, const SweepValues& values,
+              std::vector<Figure>& figures) {
+  static const std::map<std::string, double> kPaper = {
+      {"infless", 6.7}, {"astraea", 5.3}, {"stream-only", 1.46}};
+  for (const char* ours : {"streambox", "troupe+streams"}) {
+    const auto mine = values.find(absl::StrCat(where, "/", ours));
+    for (const auto& [baseline, paper] : kPaper) {
+      const auto other = values.find(absl::StrCat(where, "/", baseline));
+      if (mine == values.end() || other == values.end()) continue;
+      Figure figure{.name = absl::StrCat(experiment, "/", where, "/", baseline, "/", ours, "_times"),
+                    .unit = "x",
+                    .values = {},
+                    .paper = ours == std::string_view("streambox") ? std::optional(paper) : std::nullopt,
+                    .baseline = {}};
+      const auto& of = other->second.at("served_per_s");
+      for (std::size_t i = 0; i < of.size(); ++i)
+        if (of[i] > 0) figure.values.push_back(mine->second.at("served_per_s")[i] / of[i]);
+      figures.push_back(std::move(figure));
+    }
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Figure>> StreamBoxThroughput(const ExperimentOptions& options) {
+  TROUPE_ASSIGN_OR_RETURN(const auto inputs, ReadTorporInputs(options.data));
+  static const std::array<std::pair<const char*, Shape>, 3> kLoads = {
+      {{"bursty", Shape::kBursty}, {"periodic", Shape::kPeriodic}, {"sporadic", Shape::kSporadic}}};
+  Sweep sweep = SweepOf("streambox-throughput");
+  for (const auto& [name, shape] : kLoads)
+    AddCases(sweep, name, Nodes(inputs.models, 1),
+             {.shape = shape, .rate = kRate, .workflows = kWorkflowsOfAGpu}, options);
+  TROUPE_ASSIGN_OR_RETURN(const auto values, RunSweep(sweep, options));
+  auto figures = FiguresOf(sweep, values);
+  for (const auto& [name, shape] : kLoads) AddTimes(sweep.experiment, name, values, figures);
+  return figures;
+}
+
+absl::StatusOr<std::vector<Figure>> StreamBoxTenants(const ExperimentOptions& options) {
+  TROUPE_ASSIGN_OR_RETURN(const auto inputs, ReadTorporInputs(options.data));
+  Sweep sweep = SweepOf("streambox-tenants");
+  for (const std::uint32_t users : {3, 6})
+    AddCases(
+        sweep, absl::StrCat(users), Nodes(inputs.models, 1),
+        {.shape = Shape::kBursty, .rate = kRate, .workflows = users, .users = users, .traffic_only = true},
+        options);
+  TROUPE_ASSIGN_OR_RETURN(const auto values, RunSweep(sweep, options));
+  return FiguresOf(sweep, values);
+}
+
+absl::StatusOr<std::vector<Figure>> StreamBoxCluster(const ExperimentOptions& options) {
+  TROUPE_ASSIGN_OR_RETURN(const auto inputs, ReadTorporInputs(options.data));
+  Sweep sweep = SweepOf("streambox-cluster");
+  for (const std::uint32_t nodes : {4, 8})
+    AddCases(sweep, absl::StrCat(nodes), Nodes(inputs.models, nodes),
+             {.shape = Shape::kBursty, .rate = kRate * nodes, .workflows = kWorkflowsOfAGpu * nodes},
+             options);
+  TROUPE_ASSIGN_OR_RETURN(const auto values, RunSweep(sweep, options));
+  auto figures = FiguresOf(sweep, values);
+  for (const std::uint32_t nodes : {4, 8}) AddTimes(sweep.experiment, absl::StrCat(nodes), values, figures);
+  return figures;
+}
+
+}  // namespace troupe::sim
