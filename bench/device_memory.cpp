@@ -7,7 +7,8 @@ namespace {
 void BringAndRun(Rig& rig, const HostedModel& model) {
   (void)rig.Ask(model.prepare);
   (void)rig.Ask(SwapInOf(model.copy));
-  (void)rig.Ask(model.run);
+  // Until graphs, which take device memory too, are recorded and replayed.
+  for (int i = 0; i < 3; ++i) (void)rig.Ask(model.run);
 }
 
 Bytes UsedOf(Rig& rig) {
@@ -38,6 +39,7 @@ void MeasureMemory(Bed& bed) {
         Say("extra_function_beyond_weights_bytes", more - static_cast<double>(weights.count()));
       }
       before = used;
+      if (i == 0) Sample("memory/first_function");
     }
     Sample("memory/one_runtime");
   }

@@ -32,24 +32,28 @@ class GpuMeter:
         except OSError:
             return
         device = ctypes.c_void_p()
-        if loaded.nvmlInit_v2() == 0 and loaded.nvmlDeviceGetHandleByIndex_v2(ordinal, ctypes.byref(device)) == 0:
-            self.library, self.device = loaded, device
+        self.library = loaded
+        if self._good("nvmlInit_v2") and self._good("nvmlDeviceGetHandleByIndex_v2", ordinal, ctypes.byref(device)):
+            self.device = device
+
+    def _good(self, call, *arguments):
+        """Whether the library has the call, and it went well."""
+        function = getattr(self.library, call, None)
+        return function is not None and function(*arguments) == 0
 
     def used_memory(self):
         """Bytes, whoever has them."""
         memory = _Memory()
-        if self.device is None or self.library.nvmlDeviceGetMemoryInfo(self.device, ctypes.byref(memory)) != 0:
+        if self.device is None or not self._good("nvmlDeviceGetMemoryInfo", self.device, ctypes.byref(memory)):
             return None
         return memory.used
 
     def sample(self):
         """Something to compare a later one with, in over()."""
         taken = ctypes.c_void_p()
-        if self.device is None or not hasattr(self.library, "nvmlGpmSampleAlloc"):
+        if self.device is None or not self._good("nvmlGpmSampleAlloc", ctypes.byref(taken)):
             return None
-        if self.library.nvmlGpmSampleAlloc(ctypes.byref(taken)) != 0:
-            return None
-        return taken if self.library.nvmlGpmSampleGet(self.device, taken) == 0 else None
+        return taken if self._good("nvmlGpmSampleGet", self.device, taken) else None
 
     def over(self, begin, end):
         """{metric: percent} between two samples, which are used up."""
@@ -57,7 +61,7 @@ class GpuMeter:
             return {}
         asked = _Metrics(version=1, count=2, begin=begin, end=end)
         asked.metrics[0].id, asked.metrics[1].id = SM_BUSY, SM_OCCUPANCY
-        answered = self.library.nvmlGpmMetricsGet(ctypes.byref(asked)) == 0
+        answered = self._good("nvmlGpmMetricsGet", ctypes.byref(asked))
         for sample in (begin, end):
-            self.library.nvmlGpmSampleFree(sample)
+            self._good("nvmlGpmSampleFree", sample)
         return {metric.id: metric.value for metric in asked.metrics[:2] if answered and metric.result == 0}

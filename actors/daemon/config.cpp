@@ -259,6 +259,8 @@ const std::vector<ConfigOption>& ConfigOptions() {
        false, OneOf(&C::addresses, {"adjacent", "mapped"})},
       {"cuda-graphs", "on real GPUs, runs that come again replayed from a recording: on or off", false,
        OneOf(&C::cuda_graphs, {"on", "off"})},
+      {"cuda-kernels", "our own kernels on real GPUs: whole, or persistent (few blocks that stay)", false,
+       OneOf(&C::cuda_kernels, {"whole", "persistent"})},
       {"measure",
        "when a node learns what swapping costs a model: adoption (by runs of zeros while it is idle) or "
        "requests",

@@ -56,6 +56,7 @@ struct DaemonConfig {
   std::string addresses =
       "adjacent";                  // of weights on a GPU; mapped: block by block to one of the model's own
   std::string cuda_graphs = "on";  // replay on real GPUs what they have run before
+  std::string cuda_kernels = "whole";  // our own on real GPUs; persistent: few blocks that stay
 
   std::string state_write_back = "run";  // run: before a run with state is answered; evict: with its model
   Bytes state_memory = MiB(256);         // of images of functions' states

@@ -192,6 +192,7 @@ class NodeRole final : public Role {
       command.memory = config.memory_policy;
       command.addresses = config.addresses;
       command.cuda_graphs = config.cuda_graphs;
+      command.cuda_kernels = config.cuda_kernels;
       worker.watch = {config.hang, config.hang, std::max(config.hang, worker.watch.prepare)};
       worker.memory = Bytes(config.gpu_memory.count() / config.runtimes);
       if (config.device != "virtual")

@@ -240,8 +240,7 @@ Made MakeConvolution(const GpuStep& step) {
         TROUPE_RETURN_IF_ERROR(run(false));
         const bool rest = bias != nullptr || residual != nullptr || after.op != UnaryOp::kNone;
         if (!rest) return absl::OkStatus();
-        return launch.tools.kernels->Launch(
-            launch.stream, FinishArguments{Elements(out[0]), to, bias, residual, channels, plane, after});
+        return launch.Put(FinishArguments{Elements(out[0]), to, bias, residual, channels, plane, after});
       },
       -1, -1, (*made)->scratch());
 }

@@ -28,7 +28,12 @@ class CudaDevice final : public Device {
         shares_(std::move(shares)),
         memory_(std::move(memory)),
         ranges_(0, memory_->home().size, kAlignment),
-        tools_{*context_, nullptr, std::make_unique<Libraries>(*context_, options.blas, options.dnn), {}} {
+        form_(options.persistent_kernels ? KernelForm::kPersistent : KernelForm::kWhole),
+        tools_{*context_,
+               nullptr,
+               std::make_unique<Libraries>(*context_, options.blas, options.dnn),
+               {},
+               std::make_unique<BlasLt>(options.blas_lt)} {
     tools_.graphs.on = options.graphs;
     info_.name = options.name;
     info_.memory = ranges_.capacity();
@@ -132,7 +137,7 @@ class CudaDevice final : public Device {
   // Under preparing_.
   absl::Status LoadKernels() {
     if (tools_.kernels != nullptr) return absl::OkStatus();
-    TROUPE_ASSIGN_OR_RETURN(tools_.kernels, Kernels::Load(*context_));
+    TROUPE_ASSIGN_OR_RETURN(tools_.kernels, Kernels::Load(*context_, form_));
     return absl::OkStatus();
   }
 
@@ -144,6 +149,7 @@ class CudaDevice final : public Device {
   std::multiset<std::pair<const std::byte*, std::size_t>> registered_;  // guarded by mutex_
   DeviceInfo info_;
   Meters meters_;
+  const KernelForm form_;
   std::mutex preparing_;
   Tools tools_;  // its kernels from the first Prepare on
 };

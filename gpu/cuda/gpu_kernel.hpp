@@ -6,6 +6,7 @@
 #include <memory>
 #include <string_view>
 
+#include "gpu/cuda/fused_product.hpp"
 #include "gpu/cuda/graphs.hpp"
 #include "gpu/cuda/kernels.hpp"
 #include "gpu/cuda/libraries.hpp"
@@ -20,6 +21,7 @@ struct Tools {
   std::unique_ptr<Kernels> kernels;
   std::unique_ptr<Libraries> libraries;
   GraphBudget graphs;
+  std::unique_ptr<BlasLt> blas_lt;
 };
 
 // One launch as a kernel sees it.
@@ -27,6 +29,11 @@ struct KernelLaunch {
   Tools& tools;
   CUstream stream = nullptr;
   std::int32_t* trouble = nullptr;  // of the GPU: set to another value than 0 by data that makes no sense
+  unsigned blocks = Kernels::kAsManyAsTheWork;  // that a kernel of our own has at most
+  template <class Arguments>
+  [[nodiscard]] absl::Status Put(const Arguments& arguments) const {
+    return tools.kernels->Launch(stream, arguments, blocks);
+  }
 };
 
 class GpuKernel : public Kernel {

@@ -27,6 +27,7 @@ struct LaunchKey {
   CUstream stream = nullptr;  // its libraries' workspaces, and the SMs that it runs on
   std::vector<std::uintptr_t> addresses;
   std::vector<std::size_t> ends;  // of the segments, in steps
+  unsigned blocks = 0;            // of our own kernels, at most
   friend bool operator==(const LaunchKey&, const LaunchKey&) = default;
 };
 

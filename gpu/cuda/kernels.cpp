@@ -26,13 +26,13 @@ constexpr unsigned kBlocksPerSm = 8;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Kernels>> Kernels::Load(Context& context) {
+absl::StatusOr<std::unique_ptr<Kernels>> Kernels::Load(Context& context, KernelForm form) {
   context.Enter();
   CUlibrary library = nullptr;
   TROUPE_RETURN_IF_ERROR(context.Check(
       context.driver().cuLibraryLoadData(&library, TroupeCudaImage, nullptr, nullptr, 0, nullptr, nullptr, 0),
       "loading our kernels"));
-  auto kernels = std::unique_ptr<Kernels>(new Kernels(context, library));
+  auto kernels = std::unique_ptr<Kernels>(new Kernels(context, library, form));
   TROUPE_RETURN_IF_ERROR(kernels->Find());
   return kernels;
 }
@@ -45,9 +45,14 @@ absl::Status Kernels::Find() {
   TROUPE_CUDA_ELEMENT_KERNELS(TROUPE_CUDA_FIND)
   TROUPE_CUDA_ROW_KERNELS(TROUPE_CUDA_FIND)
 #undef TROUPE_CUDA_FIND
-  const int sms = context_.Attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
-  blocks_ = static_cast<unsigned>(std::max(sms, 1)) * kBlocksPerSm;
+  sms_ =
+      static_cast<std::uint32_t>(std::max(context_.Attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT), 1));
   return absl::OkStatus();
+}
+
+unsigned Kernels::BlocksOn(std::uint32_t sms) const {
+  if (form_ == KernelForm::kWhole) return kAsManyAsTheWork;
+  return (sms == 0 ? sms_ : sms) * kBlocksPerSm;
 }
 
 Kernels::~Kernels() {
@@ -56,11 +61,11 @@ Kernels::~Kernels() {
 }
 
 absl::Status Kernels::Launch(CUkernel function, CUstream stream, const char* name, std::int64_t count,
-                             unsigned lanes, const void* arguments) const {
+                             unsigned lanes, const void* arguments, unsigned most_blocks) const {
   if (count <= 0) return absl::OkStatus();
   const std::int64_t per_block = kThreads / lanes;
   const auto blocks =
-      static_cast<unsigned>(std::min<std::int64_t>((count + per_block - 1) / per_block, blocks_));
+      static_cast<unsigned>(std::min<std::int64_t>((count + per_block - 1) / per_block, most_blocks));
   void* parameters[] = {const_cast<void*>(arguments)};
   return context_.Check(context_.driver().cuLaunchKernel(reinterpret_cast<CUfunction>(function), blocks, 1, 1,
                                                          kThreads, 1, 1, 0, stream, parameters, nullptr),

@@ -17,20 +17,27 @@
 
 namespace troupe::gpu::cuda {
 
+// `whole`: a thread for each element or a warp for each row. `persistent` (StreamBox, section 8): so few
+// blocks that all run at once on the SMs of the launch, each of which goes on with the next of the work.
+enum class KernelForm { kWhole, kPersistent };
+
 // Loaded once per device; outlives the launches. Thread-safe.
 class Kernels {
  public:
   // FailedPrecondition when the image has no code for this GPU.
-  static absl::StatusOr<std::unique_ptr<Kernels>> Load(Context& context);
+  static absl::StatusOr<std::unique_ptr<Kernels>> Load(Context& context, KernelForm form);
   ~Kernels();
   Kernels(const Kernels&) = delete;
   Kernels& operator=(const Kernels&) = delete;
 
-  // Puts a kernel on a stream, with a thread for each of `arguments.count` elements or a warp for each row,
-  // up to what keeps the GPU busy. Nothing when there are none.
-#define TROUPE_CUDA_LAUNCH(Name)                                                                  \
-  absl::Status Launch(CUstream stream, const Name##Arguments& arguments) const {                  \
-    return Launch(function##Name##_, stream, #Name, arguments.count, k##Name##Lanes, &arguments); \
+  static constexpr unsigned kAsManyAsTheWork = 0x7fffffffU;
+  // Of a launch on so many SMs; 0: on all of them.
+  [[nodiscard]] unsigned BlocksOn(std::uint32_t sms) const;
+  // Puts a kernel on a stream, in at most so many blocks. Nothing when there are no elements.
+#define TROUPE_CUDA_LAUNCH(Name)                                                                             \
+  absl::Status Launch(CUstream stream, const Name##Arguments& arguments, unsigned blocks = kAsManyAsTheWork) \
+      const {                                                                                                \
+    return Launch(function##Name##_, stream, #Name, arguments.count, k##Name##Lanes, &arguments, blocks);    \
   }
 #define TROUPE_CUDA_LANES(Name) static constexpr unsigned k##Name##Lanes = 1;
 #define TROUPE_CUDA_ROW_LANES(Name) static constexpr unsigned k##Name##Lanes = 32;
@@ -43,14 +50,16 @@ class Kernels {
 #undef TROUPE_CUDA_ROW_LANES
 
  private:
-  Kernels(Context& context, CUlibrary library) : context_(context), library_(library) {}
+  Kernels(Context& context, CUlibrary library, KernelForm form)
+      : context_(context), library_(library), form_(form) {}
   absl::Status Find();
   absl::Status Launch(CUkernel function, CUstream stream, const char* name, std::int64_t count,
-                      unsigned lanes, const void* arguments) const;
+                      unsigned lanes, const void* arguments, unsigned most_blocks) const;
 
   Context& context_;
   const CUlibrary library_;
-  unsigned blocks_ = 1;  // that keep the GPU busy
+  const KernelForm form_;
+  std::uint32_t sms_ = 1;
 #define TROUPE_CUDA_FUNCTION(Name) CUkernel function##Name##_ = nullptr;
   TROUPE_CUDA_ELEMENT_KERNELS(TROUPE_CUDA_FUNCTION)
   TROUPE_CUDA_ROW_KERNELS(TROUPE_CUDA_FUNCTION)

@@ -78,6 +78,11 @@ void Libraries::Bound(CUstream stream, std::uint32_t sms) {
   sms_[stream] = sms;
 }
 
+bool Libraries::IsBound(CUstream stream) {
+  const std::lock_guard lock(mutex_);
+  return sms_.contains(stream);
+}
+
 absl::StatusOr<Libraries::BlasHandle> Libraries::MakeBlasHandle(const Blas& calls, CUstream stream) {
   BlasHandle made;
   TROUPE_ASSIGN_OR_RETURN(made.workspace, DeviceBlock::Take(context_, WorkspaceOf(context_).count(),
@@ -109,6 +114,12 @@ absl::StatusOr<cublasHandle_t> Libraries::BlasOn(CUstream stream) {
       Check(calls->cublasSetWorkspace(made.handle, made.workspace->data(), made.workspace->size().count()),
             "giving cuBLAS a workspace"));
   return made.handle;
+}
+
+absl::StatusOr<std::shared_ptr<const DeviceBlock>> Libraries::WorkspaceOn(CUstream stream) {
+  TROUPE_RETURN_IF_ERROR(BlasOn(stream).status());
+  const std::lock_guard lock(mutex_);
+  return blas_handles_.at(stream).workspace;
 }
 
 absl::StatusOr<cudnnHandle_t> Libraries::DnnOn(CUstream stream) {

@@ -69,10 +69,13 @@ class Libraries {
 
   // What is launched on this stream has so many SMs. Before its first launch.
   void Bound(CUstream stream, std::uint32_t sms);
+  [[nodiscard]] bool IsBound(CUstream stream);
   // FailedPrecondition when the library cannot be opened: says which.
   absl::StatusOr<const Blas*> blas();
   absl::StatusOr<const Dnn*> dnn();
   absl::StatusOr<cublasHandle_t> BlasOn(CUstream stream);
+  // Of cuBLAS on this stream, for whoever multiplies on it: at least 4 MiB.
+  absl::StatusOr<std::shared_ptr<const DeviceBlock>> WorkspaceOn(CUstream stream);
   absl::StatusOr<cudnnHandle_t> DnnOn(CUstream stream);
   absl::Status Check(cublasStatus_t status, std::string_view doing) const;
   absl::Status Check(cudnnStatus_t status, std::string_view doing) const;

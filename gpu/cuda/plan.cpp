@@ -293,9 +293,11 @@ absl::Status ProgramPlan::Submit(Submission& submission, const LaunchArguments& 
                "a launch needs its weights");
   TROUPE_CHECK(arguments.marks.empty() || arguments.reached, "marks are told to somebody");
   *trouble_->get() = 0;
-  const KernelLaunch launch{tools_, submission.stream(), trouble_->get()};
+  const KernelLaunch launch{tools_, submission.stream(), trouble_->get(),
+                            tools_.kernels->BlocksOn(arguments.share.sms)};
   // With a gate each step may wait for something else: weights are still on their way.
-  const LaunchKey key = KeyOf(submission.stream(), arguments);
+  LaunchKey key = KeyOf(submission.stream(), arguments);
+  key.blocks = launch.blocks;
   std::shared_ptr<const GraphSet> graphs;
   if (!arguments.gate) {
     graphs = graphs_.Find(

@@ -35,12 +35,14 @@ struct CudaOptions {
   std::string name = "cuda:0";
   int ordinal = 0;  // of the driver's GPUs
   Bytes memory;     // that is taken at once and kept; zero: what is free, less what libraries need
-  std::size_t concurrency = 1;  // launches at a time, each on a stream of its own
-  bool graphs = true;           // launches that come again are replayed from a recording
+  std::size_t concurrency = 1;      // launches at a time, each on a stream of its own
+  bool persistent_kernels = false;  // in as few blocks as run at a time on a launch's SMs
+  bool graphs = true;               // launches that come again are replayed from a recording
   // The driver's library, as dlopen finds it.
   std::string driver = "libcuda.so.1";
-  // cuBLAS and cuDNN, opened when a model needs them.
+  // cuBLAS and cuDNN, opened when a model needs them; cuBLASLt, when there is one.
   std::string blas = "libcublas.so.13";
+  std::string blas_lt = "libcublasLt.so.13";
   std::string dnn = "libcudnn.so.9";
 };
 

@@ -40,6 +40,7 @@ struct Flags {
   std::string quota = "0";
   std::string addresses = "adjacent";
   std::string cuda_graphs = "on";
+  std::string cuda_kernels = "whole";
   bool allow_faults = false;
   std::string swap{kDefaultSwap};
   std::string link_sharing{kDefaultLinkSharing};
@@ -79,6 +80,10 @@ void AddFlags(CLI::App& app, Flags& flags) {
          "--cuda-graphs", flags.cuda_graphs,
          "on: a run of cuda:N that comes again is replayed from a recording; off: put there step by step")
       ->check(CLI::IsMember({"on", "off"}))
+      ->capture_default_str();
+  app.add_option("--cuda-kernels", flags.cuda_kernels,
+                 "our own kernels of cuda:N: whole, or persistent in as few blocks as its SMs run at a time")
+      ->check(CLI::IsMember({"whole", "persistent"}))
       ->capture_default_str();
   app.add_option("--quota", flags.quota, "device memory that this worker may use; 0: all of it")
       ->capture_default_str();
@@ -165,6 +170,7 @@ CudaOpened OpenCudaDevice(const Flags& flags, Bytes quota) {
   options.memory = quota;
   options.concurrency = flags.concurrency;
   options.graphs = flags.cuda_graphs == "on";
+  options.persistent_kernels = flags.cuda_kernels == "persistent";
   if (!absl::SimpleAtoi(absl::StripPrefix(flags.device, "cuda:"), &options.ordinal) || options.ordinal < 0) {
     return {CudaTrouble::kUsage,
             absl::StrCat("--device ", flags.device, ": must be a number of a GPU such as cuda:0"), nullptr};

@@ -34,6 +34,7 @@ std::vector<std::string> WorkerCommand::Arguments() const {
   if (quota > Bytes(0)) arguments.insert(arguments.end(), {"--quota", absl::StrCat(quota.count())});
   if (!addresses.empty()) arguments.insert(arguments.end(), {"--addresses", addresses});
   if (!cuda_graphs.empty()) arguments.insert(arguments.end(), {"--cuda-graphs", cuda_graphs});
+  if (!cuda_kernels.empty()) arguments.insert(arguments.end(), {"--cuda-kernels", cuda_kernels});
   if (!swap.empty()) arguments.insert(arguments.end(), {"--swap", swap});
   if (!link_sharing.empty()) arguments.insert(arguments.end(), {"--link-sharing", link_sharing});
   if (group > Bytes(0)) arguments.insert(arguments.end(), {"--group", absl::StrCat(group.count())});

@@ -32,6 +32,7 @@ struct WorkerCommand {
   Bytes quota;               // of device memory
   std::string addresses;     // of weights: adjacent, mapped
   std::string cuda_graphs;   // on, off
+  std::string cuda_kernels;  // whole, persistent
   std::string swap;          // gpu/swap/swap_policy.hpp has the names
   std::string link_sharing;  // and these
   Bytes group;               // of the swap pipeline, instead of what the probe finds

@@ -47,7 +47,7 @@ fi
 find "$root" -name __pycache__ -prune -exec rm -rf {} +
 git rev-parse --short HEAD > "$root/COMMIT" 2>/dev/null || echo unknown > "$root/COMMIT"
 mkdir -p "$(dirname "$out")"
-tar -C "$work" --sort=name -czf "$out" troupe-gpu
+tar -C "$work" --sort=name -I 'gzip -2' -cf "$out" troupe-gpu
 size=$(stat -c %s "$out")
 echo "$out: $((size >> 20)) MiB"
 ((size <= 64 << 20)) || { echo "bundle.sh: that is more than 64 MiB" >&2; exit 1; }

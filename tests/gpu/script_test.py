@@ -12,6 +12,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("TROUPE_BUILD_DIR", ROOT / "build" / "release")).resolve()
+sys.path.insert(0, str(ROOT / "bench"))
 SMI = """#!/bin/sh
 case "$*" in
   *name,memory.total*) echo "Fake GPU, 256 MiB, 0" ;;
@@ -23,12 +24,14 @@ FIGURES = [
     r"plain_pinned_copy", r"copy_in/registered/64KiB", r"copy_in/pageable/4096KiB", r"copy_out/registered/64KiB",
     r"map_and_set_access_us/units=8", r"unmap_call_us/units=1", r"swap_and_run_4MiB_ms", r"native_ms/vit-tiny",
     r"variant_compute_ms/bert-tiny/precision=(tf32|bf16|fp16)", r"variant_compute_ms/vit-tiny/graphs=off",
+    r"variant_compute_ms/bert-tiny/kernels=persistent",
     r"swap_run_ms/bert-tiny/(pageable|whole|per-tensor|grouped|mapped)", r"swap_run_over_max/bert-tiny", r"function_start_ms/vit-tiny",
     r"link_use/bert-tiny", r"extra_function_beyond_weights_bytes", r"neighbour_p98_ms/vit-tiny/racing",
+    r"share_latency_ms/vit-tiny/sms=8", r"neighbour_p98_ms/bert-tiny/shares", r"throughput/vit-tiny/share=12/instances=2",
     r"throughput/bert-tiny/racing/instances=2", r"compute_busy/throughput/vit-tiny/racing/instances=1",
     r"worker_killed_to_answer_ms", r"illegal_access_to_exit_ms", r"illegal_access_to_answer_ms", r"requests_per_second/noop",
     r"requests_per_second/vit-tiny", r"killed_worker_recovery_ms", r"killed_worker_failed_requests"]
-GOALS = ["host to device", "swap and run", "a further function", "a function starts"]
+GOALS = ["host to device", "swap and run", "a further function", "a function starts", "a neighbour"]
 
 
 class FakeLibrary:
@@ -144,16 +147,38 @@ class Script(unittest.TestCase):
             self.assertIn(f"failed: {text}", done.stderr)
 
     def test_the_meter_reads_what_the_library_says(self):
-        sys.path.insert(0, str(ROOT / "bench"))
         import gpu_meter
         meter = gpu_meter.GpuMeter(1, "libnvidia-ml.so.1", lambda name: FakeLibrary())
         self.assertEqual(meter.used_memory(), 5 << 30)
         begin, end = meter.sample(), meter.sample()
         self.assertEqual(meter.over(begin, end), {gpu_meter.SM_BUSY: 75.0})
         self.assertEqual(meter.over(None, end), {})
+        old = gpu_meter.GpuMeter(1, load=lambda name: object())
+        self.assertEqual((old.used_memory(), old.sample()), (None, None), "a library without these calls")
         absent = gpu_meter.GpuMeter(0, "libno_such_library.so.1")
         self.assertIsNone(absent.used_memory())
         self.assertIsNone(absent.sample())
+
+    def test_memory_is_told_per_function(self):
+        import gpu
+        lines = gpu.Lines(None, 0)
+        lines.rows["memory_functions"] = [[4.0]]
+        lines.rows["extra_function_beyond_weights_bytes"] = [[100.0], [500.0]]
+        lines.memory = {"before": 1000, "first_function": 700_001_000, "one_runtime": 703_001_000, "process_each": 2_400_001_000}
+        report = gpu.Report("memory", self.home)
+        lines.add_to(report)
+        values = {figure["name"]: figure["value"] for figure in report.figures}
+        self.assertEqual(values["device_memory_per_function_mb/process_each"], 600)
+        self.assertEqual(values["device_memory_per_function_mb/one_runtime"], 175.75)
+        goals = {goal["goal"].split()[0]: goal for goal in gpu.goals_of(report.figures)}
+        self.assertEqual((goals["a"]["value"], goals["a"]["met"]), (1_000_500, False))
+        self.assertAlmostEqual(goals["memory"]["value"], 0.707, 3)
+        self.assertFalse(goals["memory"]["met"])
+        lines.memory["before"] = None  # without the library
+        silent = gpu.Report("memory", self.home)
+        lines.rows = {"memory_functions": [[4.0]]}
+        lines.add_to(silent)
+        self.assertEqual([figure["name"] for figure in silent.figures], ["memory_functions"])
 
     def test_the_page_in_docs_is_what_the_results_say(self):
         subprocess.run([sys.executable, ROOT / "bench" / "gpu_page.py", "--check"], check=True)

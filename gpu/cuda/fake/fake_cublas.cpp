@@ -4,14 +4,11 @@
 #include <cstdint>
 
 #include "gpu/cuda/fake/fake_driver.hpp"
-#include "gpu/cuda/fake/rounding.hpp"
+#include "gpu/cuda/fake/product.hpp"
 
 namespace fake = troupe::gpu::cuda::fake;
 
 namespace {
-
-using troupe::gpu::cuda::fake::Rounded;
-using troupe::gpu::cuda::fake::Rounding;
 
 struct Handle {
   CUstream stream = nullptr;
@@ -21,59 +18,6 @@ struct Handle {
 
 Handle& HandleOf(cublasHandle_t handle) {
   return *reinterpret_cast<Handle*>(handle);
-}
-
-// Columns first, as cuBLAS has them.
-struct Job {
-  bool transpose_a, transpose_b;
-  std::int64_t m, n, k;
-  float alpha, beta;
-  const float* a;
-  const float* b;
-  float* c;
-  std::int64_t lda, ldb, ldc;
-  long long stride_a, stride_b, stride_c;
-  std::int64_t batch;
-  Rounding rounding;
-
-  void Run() const {
-    for (std::int64_t i = 0; i < batch; ++i) RunOne(a + i * stride_a, b + i * stride_b, c + i * stride_c);
-  }
-  void RunOne(const float* one, const float* other, float* out) const {
-    for (std::int64_t column = 0; column < n; ++column) {
-      for (std::int64_t row = 0; row < m; ++row) {
-        double sum = 0;
-        for (std::int64_t i = 0; i < k; ++i) {
-          const float x = transpose_a ? one[row * lda + i] : one[i * lda + row];
-          const float y = transpose_b ? other[i * ldb + column] : other[column * ldb + i];
-          sum += static_cast<double>(Rounded(rounding, x)) * static_cast<double>(Rounded(rounding, y));
-        }
-        float& to = out[column * ldc + row];
-        to = alpha * static_cast<float>(sum) + (beta == 0 ? 0.0F : beta * to);
-      }
-    }
-  }
-};
-
-// What a compute type for matrices in FP32 rounds to; false for one that is none.
-bool RoundingOf(cublasComputeType_t type, Rounding& rounding) {
-  switch (type) {
-    case CUBLAS_COMPUTE_32F:
-    case CUBLAS_COMPUTE_32F_PEDANTIC:
-      rounding = Rounding::kNone;
-      return true;
-    case CUBLAS_COMPUTE_32F_FAST_TF32:
-      rounding = Rounding::kTf32;
-      return true;
-    case CUBLAS_COMPUTE_32F_FAST_16BF:
-      rounding = Rounding::kBf16;
-      return true;
-    case CUBLAS_COMPUTE_32F_FAST_16F:
-      rounding = Rounding::kFp16;
-      return true;
-    default:
-      return false;
-  }
 }
 
 }  // namespace
@@ -122,31 +66,34 @@ cublasStatus_t CUBLASWINAPI cublasGemmStridedBatchedEx_64(
   const Handle& used = HandleOf(handle);
   const std::uint32_t planned = used.sms == 0 ? FakeCudaSmsOf(nullptr) : static_cast<std::uint32_t>(used.sms);
   if (planned != FakeCudaSmsOf(used.stream)) return CUBLAS_STATUS_INVALID_VALUE;
-  Rounding rounding{};
-  if (a_type != CUDA_R_32F || b_type != CUDA_R_32F || c_type != CUDA_R_32F || !RoundingOf(type, rounding))
+  fake::Rounding rounding{};
+  if (a_type != CUDA_R_32F || b_type != CUDA_R_32F || c_type != CUDA_R_32F ||
+      !fake::RoundingOf(type, rounding))
     return CUBLAS_STATUS_NOT_SUPPORTED;
   // Without a workspace it would take one of its own.
   if (HandleOf(handle).workspace == nullptr && fake::QueueOf(HandleOf(handle).stream).capturing())
     return CUBLAS_STATUS_ALLOC_FAILED;
-  const Job job{transpose_a,
-                transpose_b,
-                m,
-                n,
-                k,
-                *static_cast<const float*>(alpha),
-                *static_cast<const float*>(beta),
-                static_cast<const float*>(a),
-                static_cast<const float*>(b),
-                static_cast<float*>(c),
-                lda,
-                ldb,
-                ldc,
-                stride_a,
-                stride_b,
-                stride_c,
-                batch,
-                rounding};
-  troupe::gpu::cuda::fake::QueueOf(HandleOf(handle).stream).Push([job] { job.Run(); });
+  const fake::Product job{transpose_a,
+                          transpose_b,
+                          m,
+                          n,
+                          k,
+                          *static_cast<const float*>(alpha),
+                          *static_cast<const float*>(beta),
+                          static_cast<const float*>(a),
+                          static_cast<const float*>(b),
+                          static_cast<float*>(c),
+                          lda,
+                          ldb,
+                          ldc,
+                          stride_a,
+                          stride_b,
+                          stride_c,
+                          batch,
+                          rounding,
+                          nullptr,
+                          false};
+  fake::QueueOf(HandleOf(handle).stream).Push([job] { job.Run(); });
   return CUBLAS_STATUS_SUCCESS;
 }
 

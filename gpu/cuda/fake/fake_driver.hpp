@@ -98,6 +98,7 @@ struct State {
   std::uint64_t used = 0;     // of all GPUs together: a test has one at a time, or small ones
   std::uint64_t created = 0;  // units
   std::uint64_t copies = 0;
+  std::uint64_t largest_grid = 0;                                  // in blocks
   bool illegal = false;                                            // a kernel read where nothing is
   std::map<std::uint64_t, std::pair<int, std::uint64_t>> handles;  // handle -> its file, its size
   std::uint64_t next_handle = 1;

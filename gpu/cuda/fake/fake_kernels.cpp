@@ -1,9 +1,11 @@
 // The fake driver's kernels: the bodies of our own, run element by element on the host; and memory for a
 // plan's constants.
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gpu/cuda/fake/fake_driver.hpp"
@@ -19,20 +21,28 @@ namespace {
 
 struct HostKernel {
   std::size_t arguments;
-  void (*run)(const void* arguments);
+  // As so many threads do it, each of which takes every so many-th element (or warp: row).
+  void (*run)(const void* arguments, std::int64_t threads);
 };
+
+template <class F>
+void ForEachOf(std::int64_t count, std::int64_t workers, F&& f) {
+  for (std::int64_t worker = 0; worker < std::min(workers, count); ++worker) {
+    for (std::int64_t i = worker; i < count; i += workers) f(i);
+  }
+}
 
 const std::map<std::string, HostKernel>& HostKernels() {
   static const std::map<std::string, HostKernel>& kernels = *new std::map<std::string, HostKernel>{
-#define TROUPE_HOST_ELEMENTS(Name)                                                 \
-  {"Troupe" #Name, {sizeof(Name##Arguments), [](const void* bytes) {               \
-                      const auto& a = *static_cast<const Name##Arguments*>(bytes); \
-                      for (std::int64_t i = 0; i < a.count; ++i) Run##Name(a, i);  \
+#define TROUPE_HOST_ELEMENTS(Name)                                                            \
+  {"Troupe" #Name, {sizeof(Name##Arguments), [](const void* bytes, std::int64_t threads) {    \
+                      const auto& a = *static_cast<const Name##Arguments*>(bytes);            \
+                      ForEachOf(a.count, threads, [&a](std::int64_t i) { Run##Name(a, i); }); \
                     }}},
-#define TROUPE_HOST_ROWS(Name)                                                             \
-  {"Troupe" #Name, {sizeof(Name##Arguments), [](const void* bytes) {                       \
-                      const auto& a = *static_cast<const Name##Arguments*>(bytes);         \
-                      for (std::int64_t i = 0; i < a.count; ++i) Run##Name(a, i, Alone()); \
+#define TROUPE_HOST_ROWS(Name)                                                                              \
+  {"Troupe" #Name, {sizeof(Name##Arguments), [](const void* bytes, std::int64_t threads) {                  \
+                      const auto& a = *static_cast<const Name##Arguments*>(bytes);                          \
+                      ForEachOf(a.count, threads / 32, [&a](std::int64_t i) { Run##Name(a, i, Alone()); }); \
                     }}},
       TROUPE_CUDA_ELEMENT_KERNELS(TROUPE_HOST_ELEMENTS) TROUPE_CUDA_ROW_KERNELS(TROUPE_HOST_ROWS)};
   return kernels;
@@ -50,6 +60,13 @@ bool ReadsNowhere(const HostKernel& kernel, const void* arguments) {
 namespace fake = troupe::gpu::cuda::fake;
 
 extern "C" {
+
+// In blocks, of the kernels since the last time that somebody asked.
+std::uint64_t FakeCudaLargestGrid() {
+  fake::State& state = fake::TheState();
+  const std::lock_guard lock(state.mutex);
+  return std::exchange(state.largest_grid, 0);
+}
 
 CUresult CUDAAPI cuLibraryLoadData(CUlibrary* library, const void* image, CUjit_option*, void**, unsigned int,
                                    CUlibraryOption*, void**, unsigned int) {
@@ -79,11 +96,17 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned int blocks, unsign
     state.illegal = true;
     return CUDA_SUCCESS;
   }
+  {
+    fake::State& state = fake::TheState();
+    const std::lock_guard lock(state.mutex);
+    state.largest_grid = std::max<std::uint64_t>(state.largest_grid, blocks);
+  }
   // Parameters are read by the call: what the caller does with them afterwards is nobody's business.
   fake::QueueOf(stream).Push(
-      [&kernel, stream, copy = std::vector<char>(bytes, bytes + kernel.arguments)] {
+      [&kernel, stream, workers = std::int64_t{blocks} * threads,
+       copy = std::vector<char>(bytes, bytes + kernel.arguments)] {
         fake::CountLaunch(stream);
-        kernel.run(copy.data());
+        kernel.run(copy.data(), workers);
       },
       &kernel);
   return CUDA_SUCCESS;

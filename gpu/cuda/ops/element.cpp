@@ -59,8 +59,7 @@ constexpr UnaryEntry kUnary[] = {
 Made MakeFunction(const Function& function) {
   return MakeGpu(
       [function](const KernelLaunch& launch, In in, Out out, std::byte*) {
-        return launch.tools.kernels->Launch(
-            launch.stream,
+        return launch.Put(
             UnaryArguments{Elements(out[0]), Data<float>(in[0]), MutableData<float>(out[0]), function});
       },
       0);
@@ -184,7 +183,7 @@ Made MakeBinary(const GpuStep& step) {
             now.after = after;
             now.scale = scale;
           }
-          TROUPE_RETURN_IF_ERROR(launch.tools.kernels->Launch(launch.stream, now));
+          TROUPE_RETURN_IF_ERROR(launch.Put(now));
         }
         return absl::OkStatus();
       },
@@ -206,7 +205,7 @@ Made MakeClipBetween(const GpuStep& step) {
       if (!Present(in, index)) continue;
       now.op = op;
       now.b = in[index].data;
-      TROUPE_RETURN_IF_ERROR(launch.tools.kernels->Launch(launch.stream, now));
+      TROUPE_RETURN_IF_ERROR(launch.Put(now));
       now.a = out[0].data;
     }
     return now.a == out[0].data ? absl::OkStatus() : CopyWhole(launch, in, out);
@@ -236,7 +235,7 @@ Made MakeTest(const GpuStep& step) {
     now.count = Elements(out[0]);
     now.in = Data<float>(in[0]);
     now.out = MutableData<std::uint8_t>(out[0]);
-    return launch.tools.kernels->Launch(launch.stream, now);
+    return launch.Put(now);
   });
 }
 
@@ -248,7 +247,7 @@ Made MakeNot(const GpuStep& step) {
     now.count = Elements(out[0]);
     now.a = now.b = in[0].data;
     now.out = out[0].data;
-    return launch.tools.kernels->Launch(launch.stream, now);
+    return launch.Put(now);
   });
 }
 
@@ -267,7 +266,7 @@ Made MakeWhere(const GpuStep& step) {
     now.a = in[1].data;
     now.b = in[2].data;
     now.out = out[0].data;
-    return launch.tools.kernels->Launch(launch.stream, now);
+    return launch.Put(now);
   });
 }
 
@@ -279,8 +278,7 @@ Made MakeCast(const GpuStep& step) {
                                          proto::DataType_Name(step.out[0].type)));
   }
   return MakeGpu([from = *from, to = *to](const KernelLaunch& launch, In in, Out out, std::byte*) {
-    return launch.tools.kernels->Launch(launch.stream,
-                                        CastArguments{Elements(out[0]), from, to, in[0].data, out[0].data});
+    return launch.Put(CastArguments{Elements(out[0]), from, to, in[0].data, out[0].data});
   });
 }
 

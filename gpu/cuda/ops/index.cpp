@@ -35,7 +35,7 @@ Made MakeGather(const GpuStep& step) {
     now.indices = in[1].data;
     now.out = out[0].data;
     now.trouble = launch.trouble;
-    return launch.tools.kernels->Launch(launch.stream, now);
+    return launch.Put(now);
   });
 }
 
@@ -51,7 +51,7 @@ Made MakeMove(const Arguments& arguments) {
         now.indices = in[1].data;
         now.out = out[0].data;
         now.trouble = launch.trouble;
-        return launch.tools.kernels->Launch(launch.stream, now);
+        return launch.Put(now);
       },
       arguments.scatters ? 0 : -1);
 }
@@ -115,7 +115,7 @@ Made MakeOneHot(const GpuStep& step) {
     now.indices = in[0].data;
     now.values = in[2].data;
     now.out = out[0].data;
-    return launch.tools.kernels->Launch(launch.stream, now);
+    return launch.Put(now);
   });
 }
 
@@ -132,7 +132,7 @@ Made MakeTrilu(const GpuStep& step) {
     now.in = in[0].data;
     now.out = out[0].data;
     now.k = Present(in, 1) ? Data<std::int64_t>(in[1]) : nullptr;
-    return launch.tools.kernels->Launch(launch.stream, now);
+    return launch.Put(now);
   });
 }
 
@@ -151,7 +151,7 @@ Made MakeRunningSum(const GpuStep& step) {
     now.axis = in[1].data;
     now.out = out[0].data;
     now.trouble = launch.trouble;
-    return launch.tools.kernels->Launch(launch.stream, now);
+    return launch.Put(now);
   });
 }
 

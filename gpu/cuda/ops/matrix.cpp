@@ -1,26 +1,13 @@
-// MatMul and Gemm by cuBLAS. cuBLAS reads columns first: a row-major product AB is the transposed B'A' there.
+// MatMul and Gemm by cuBLAS, and by cuBLASLt where it does what follows in the same kernel. cuBLAS reads
+// columns first: a row-major product AB is the transposed B'A' there.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "gpu/cuda/fused_product.hpp"
 #include "gpu/cuda/gpu_kernel.hpp"
 
 namespace troupe::gpu::cuda {
 namespace {
-
-// out = alpha A B + beta out, for `batch` products; matrices are row-major, [m,k] or, transposed, [k,m].
-struct Product3 {
-  std::int64_t m = 1;
-  std::int64_t n = 1;
-  std::int64_t k = 1;
-  bool transpose_a = false;
-  bool transpose_b = false;
-  float alpha = 1;
-  float beta = 0;
-  std::int64_t batch = 1;
-  std::int64_t stride_a = 0;  // elements from one product's to the next's; 0: the same for all
-  std::int64_t stride_b = 0;
-  cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
-};
 
 // Of matrices in FP32, with sums in FP32.
 cublasComputeType_t ComputeTypeOf(proto::Precision precision) {
@@ -55,12 +42,28 @@ absl::Status CheckSizes(const GpuStep& step, const Product3& p) {
   return absl::OkStatus();
 }
 
+// Null: there is nothing to fuse, or nobody to fuse it.
+std::shared_ptr<FusedProduct> Fuse(const GpuStep& step, const Product3& product, bool bias,
+                                   const Function& after) {
+  const bool relu = after.op == UnaryOp::kRelu;
+  if ((!bias && !relu) || (!relu && after.op != UnaryOp::kNone)) return nullptr;
+  return FusedProduct::Make(*step.tools.blas_lt, product, bias, relu);
+}
+
 // Bias per column and activation, in place.
 absl::Status Finish(const KernelLaunch& launch, const TensorView& out, const float* bias, std::int64_t n,
                     const Function& after) {
   if (bias == nullptr && after.op == UnaryOp::kNone) return absl::OkStatus();
-  return launch.tools.kernels->Launch(
-      launch.stream, FinishArguments{Elements(out), MutableData<float>(out), bias, nullptr, n, 1, after});
+  return launch.Put(FinishArguments{Elements(out), MutableData<float>(out), bias, nullptr, n, 1, after});
+}
+
+// cuBLASLt chose for the whole GPU: on a part of its SMs cuBLAS, which was told of them, is the one to ask.
+bool Fuses(const KernelLaunch& launch, const std::shared_ptr<FusedProduct>& fused) {
+  return fused != nullptr && !launch.tools.libraries->IsBound(launch.stream);
+}
+absl::Status RunFused(FusedProduct& fused, const KernelLaunch& launch, In in, const float* bias, Out out) {
+  return fused.Run(*launch.tools.libraries, launch.stream, Data<float>(in[0]), Data<float>(in[1]), bias,
+                   MutableData<float>(out[0]));
 }
 
 // --- MatMul
@@ -121,9 +124,13 @@ Made MakeMatMul(const GpuStep& step) {
   TROUPE_ASSIGN_OR_RETURN(const Function after, FusedFunction(step));
   const bool empty = step.out[0].elements() == 0;
   if (!empty) TROUPE_RETURN_IF_ERROR(CheckSizes(step, matmul.product));
-  return MakeGpu([matmul, after, empty](const KernelLaunch& launch, In in, Out out,
-                                        std::byte*) -> absl::Status {
+  const std::shared_ptr<FusedProduct> fused =
+      empty || !matmul.places.empty() ? nullptr : Fuse(step, matmul.product, Present(step.in, 2), after);
+  return MakeGpu([matmul, after, empty, fused](const KernelLaunch& launch, In in, Out out,
+                                               std::byte*) -> absl::Status {
     if (empty) return absl::OkStatus();
+    const float* const bias = Present(in, 2) ? Data<float>(in[2]) : nullptr;
+    if (Fuses(launch, fused)) return RunFused(*fused, launch, in, bias, out);
     const Product3& p = matmul.product;
     if (matmul.places.empty()) {
       TROUPE_RETURN_IF_ERROR(
@@ -134,7 +141,7 @@ Made MakeMatMul(const GpuStep& step) {
                                       Data<float>(in[1]) + matmul.places[i].second,
                                       MutableData<float>(out[0]) + static_cast<std::int64_t>(i) * p.m * p.n));
     }
-    return Finish(launch, out[0], Present(in, 2) ? Data<float>(in[2]) : nullptr, p.n, after);
+    return Finish(launch, out[0], bias, p.n, after);
   });
 }
 
@@ -165,19 +172,29 @@ Made MakeGemm(const GpuStep& step) {
   TROUPE_ASSIGN_OR_RETURN(const Function after, FusedFunction(step));
   const bool empty = step.out[0].elements() == 0;
   if (!empty) TROUPE_RETURN_IF_ERROR(CheckSizes(step, p));
-  return MakeGpu(
-      [p, addend, after, empty](const KernelLaunch& launch, In in, Out out, std::byte*) -> absl::Status {
-        if (empty) return absl::OkStatus();
-        if (addend.count > 0) {
-          MoveArguments now = addend;
-          now.in = in[2].data;
-          now.out = out[0].data;
-          TROUPE_RETURN_IF_ERROR(launch.tools.kernels->Launch(launch.stream, now));
-        }
-        TROUPE_RETURN_IF_ERROR(
-            Multiply(launch, p, Data<float>(in[0]), Data<float>(in[1]), MutableData<float>(out[0])));
-        return Finish(launch, out[0], nullptr, p.n, after);
-      });
+  // C as a bias: one number for each column.
+  const bool absent = !Present(step.in, 2) || beta == 0;
+  const bool bias = !absent && beta == 1 && step.in[2].elements() == p.n && step.in[2].shape.back() == p.n;
+  Product3 alone = p;
+  alone.beta = 0;
+  const std::shared_ptr<FusedProduct> fused =
+      empty || (!absent && !bias) ? nullptr : Fuse(step, alone, bias, after);
+  return MakeGpu([p, addend, after, empty, bias, fused](const KernelLaunch& launch, In in, Out out,
+                                                        std::byte*) -> absl::Status {
+    if (empty) return absl::OkStatus();
+    if (Fuses(launch, fused)) {
+      return RunFused(*fused, launch, in, bias ? Data<float>(in[2]) : nullptr, out);
+    }
+    if (addend.count > 0) {
+      MoveArguments now = addend;
+      now.in = in[2].data;
+      now.out = out[0].data;
+      TROUPE_RETURN_IF_ERROR(launch.Put(now));
+    }
+    TROUPE_RETURN_IF_ERROR(
+        Multiply(launch, p, Data<float>(in[0]), Data<float>(in[1]), MutableData<float>(out[0])));
+    return Finish(launch, out[0], nullptr, p.n, after);
+  });
 }
 
 }  // namespace

@@ -117,12 +117,12 @@ absl::Status Move(const KernelLaunch& launch, const Movement& movement, const Te
     MoveArguments now = movement.move;
     now.in = in.data;
     now.out = out.data;
-    return launch.tools.kernels->Launch(launch.stream, now);
+    return launch.Put(now);
   }
   LookupArguments now = movement.lookup;
   now.in = in.data;
   now.out = out.data;
-  return launch.tools.kernels->Launch(launch.stream, now);
+  return launch.Put(now);
 }
 
 }  // namespace
@@ -175,7 +175,7 @@ Made MakeConcat(const GpuStep& step) {
       MoveArguments now = moves[i];
       now.in = in[i].data;
       now.out = out[0].data;
-      TROUPE_RETURN_IF_ERROR(launch.tools.kernels->Launch(launch.stream, now));
+      TROUPE_RETURN_IF_ERROR(launch.Put(now));
     }
     return absl::OkStatus();
   });

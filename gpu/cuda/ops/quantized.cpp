@@ -27,7 +27,7 @@ Made MakeQuantize(const GpuStep& step) {
     now.out = out[0].data;
     now.scale = Data<float>(in[1]);
     now.zero = Present(in, 2) ? in[2].data : nullptr;
-    return launch.tools.kernels->Launch(launch.stream, now);
+    return launch.Put(now);
   });
 }
 
@@ -44,7 +44,7 @@ Made MakeDequantize(const GpuStep& step) {
     now.out = MutableData<float>(out[0]);
     now.scale = Data<float>(in[1]);
     now.zero = Present(in, 2) ? in[2].data : nullptr;
-    return launch.tools.kernels->Launch(launch.stream, now);
+    return launch.Put(now);
   });
 }
 
@@ -61,7 +61,7 @@ Made MakeDynamicQuantize(const GpuStep&) {
         range.in = Data<float>(in[0]);
         range.scale = reinterpret_cast<float*>(place(1));
         range.zero = reinterpret_cast<std::uint8_t*>(place(2));
-        TROUPE_RETURN_IF_ERROR(launch.tools.kernels->Launch(launch.stream, range));
+        TROUPE_RETURN_IF_ERROR(launch.Put(range));
         if (out[0].data == nullptr) return absl::OkStatus();
         QuantizeArguments quantize;
         quantize.count = range.n;
@@ -72,7 +72,7 @@ Made MakeDynamicQuantize(const GpuStep&) {
         quantize.scale = range.scale;
         quantize.zero = range.zero;
         quantize.inner = std::max<std::int64_t>(range.n, 1);
-        return launch.tools.kernels->Launch(launch.stream, quantize);
+        return launch.Put(quantize);
       },
       -1, -1, Bytes(kEach * 2));
 }
@@ -107,7 +107,7 @@ Made MakeIntegerProduct(const GpuStep& step) {
     now.zero_a = Present(in, 2) ? in[2].data : nullptr;
     now.zero_b = Present(in, 3) ? in[3].data : nullptr;
     now.out = MutableData<std::int32_t>(out[0]);
-    return launch.tools.kernels->Launch(launch.stream, now);
+    return launch.Put(now);
   });
 }
 

@@ -66,7 +66,7 @@ Made MakeResize(const GpuStep& step) {
           now.in = from;
           now.out = i + 1 == passes.size() ? MutableData<float>(out[0])
                                            : reinterpret_cast<float*>(scratch + (i % 2) * half.count());
-          TROUPE_RETURN_IF_ERROR(launch.tools.kernels->Launch(launch.stream, now));
+          TROUPE_RETURN_IF_ERROR(launch.Put(now));
           from = now.out;
         }
         return absl::OkStatus();

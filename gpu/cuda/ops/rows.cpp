@@ -26,7 +26,7 @@ Made MakeSoftmax(const GpuStep& step) {
         SoftmaxArguments now = arguments;
         now.in = Data<float>(in[0]);
         now.out = MutableData<float>(out[0]);
-        return launch.tools.kernels->Launch(launch.stream, now);
+        return launch.Put(now);
       },
       0);
 }
@@ -50,7 +50,7 @@ Made MakeLayerNorm(const GpuStep& step) {
         now.shift = Present(in, 2) ? Data<float>(in[2]) : nullptr;
         now.mean = out.size() > 1 ? MutableData<float>(out[1]) : nullptr;
         now.inverse = out.size() > 2 ? MutableData<float>(out[2]) : nullptr;
-        return launch.tools.kernels->Launch(launch.stream, now);
+        return launch.Put(now);
       },
       0);
 }
@@ -109,7 +109,7 @@ Made MakeReduce(const GpuStep& step) {
     ReduceArguments now = arguments;
     now.in = Data<float>(in[0]);
     now.out = MutableData<float>(out[0]);
-    return launch.tools.kernels->Launch(launch.stream, now);
+    return launch.Put(now);
   });
 }
 
@@ -135,7 +135,7 @@ Made MakeArg(const GpuStep& step) {
     ArgArguments now = arguments;
     now.in = Data<float>(in[0]);
     now.out = MutableData<std::int64_t>(out[0]);
-    return launch.tools.kernels->Launch(launch.stream, now);
+    return launch.Put(now);
   });
 }
 
@@ -149,7 +149,7 @@ Made MakeTopK(const GpuStep& step) {
     now.in = Data<float>(in[0]);
     now.values = MutableData<float>(out[0]);
     now.indices = out.size() > 1 ? MutableData<std::int64_t>(out[1]) : nullptr;
-    return launch.tools.kernels->Launch(launch.stream, now);
+    return launch.Put(now);
   });
 }
 

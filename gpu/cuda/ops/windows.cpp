@@ -33,7 +33,7 @@ Made MakePool(const GpuStep& step) {
     now.count = Elements(out[0]);
     now.in = Data<float>(in[0]);
     now.out = MutableData<float>(out[0]);
-    return launch.tools.kernels->Launch(launch.stream, now);
+    return launch.Put(now);
   });
 }
 
@@ -66,7 +66,7 @@ Made MakeConvTranspose(const GpuStep& step) {
     now.weights = Data<float>(in[1]);
     now.bias = Present(in, 2) ? Data<float>(in[2]) : nullptr;
     now.out = MutableData<float>(out[0]);
-    return launch.tools.kernels->Launch(launch.stream, now);
+    return launch.Put(now);
   });
 }
 
@@ -87,7 +87,7 @@ Made MakeBatchNorm(const GpuStep& step) {
         now.shift = Data<float>(in[2]);
         now.mean = Data<float>(in[3]);
         now.variance = Data<float>(in[4]);
-        return launch.tools.kernels->Launch(launch.stream, now);
+        return launch.Put(now);
       },
       0);
 }
@@ -106,7 +106,7 @@ Made MakeLrn(const GpuStep& step) {
     now.count = Elements(out[0]);
     now.in = Data<float>(in[0]);
     now.out = MutableData<float>(out[0]);
-    return launch.tools.kernels->Launch(launch.stream, now);
+    return launch.Put(now);
   });
 }
 

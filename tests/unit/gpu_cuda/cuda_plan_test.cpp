@@ -22,6 +22,13 @@ constexpr float kTwelve = 1 + 0x1p-12F;  // fits FP32 alone
 constexpr float kLarge = 0x1p17F;        // beyond FP16
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
+cuda::fake::FakeGraphCounts GraphCounts() {
+  void* const library = dlopen(DriverLibrary().c_str(), RTLD_NOW);
+  cuda::fake::FakeGraphCounts counts;
+  reinterpret_cast<void (*)(cuda::fake::FakeGraphCounts*)>(dlsym(library, "FakeCudaGraphCounts"))(&counts);
+  return counts;
+}
+
 class CudaPrecision : public testing::Test {
  protected:
   void SetUp() override {
@@ -77,6 +84,49 @@ TEST_F(CudaPrecision, ConvolutionsRoundNoMoreThanTheFunctionAllows) {
   Expect(Run(builder, proto::PRECISION_FP16, in), {kNine, 1, kInfinity}, 0x1p-10F);
 }
 
+// What follows a product is done with it by cuBLASLt, and by a kernel of our own where there is none.
+TEST_F(CudaPrecision, ProductsWithBiasAndReluAreTheSameFusedAndApart) {
+  if (RealDriver()) GTEST_SKIP() << "what was launched is asked of the fake driver";
+  const auto run = [&](bool transpose, bool batched, std::uint64_t& nodes) {
+    ModelBuilder builder;
+    const Shape left = batched ? Shape{2, 3, 5} : (transpose ? Shape{5, 3} : Shape{3, 5});
+    const Shape right = batched ? Shape{2, 5, 4} : (transpose ? Shape{4, 5} : Shape{5, 4});
+    const std::vector<float> in = builder.RandomValues(left);
+    proto::Step& step =
+        builder.Step(batched ? "MatMul" : "Gemm",
+                     {builder.Input("x", left), builder.Random(right), builder.Random({4})}, "y");
+    step.set_activation("Relu");
+    if (!batched) {
+      ModelBuilder::Set(step, "transA", transpose ? 1 : 0);
+      ModelBuilder::Set(step, "transB", transpose ? 1 : 0);
+      ModelBuilder::SetFloat(step, "alpha", 0.5F);
+    }
+    builder.Output("y", batched ? Shape{2, 3, 4} : Shape{3, 4});
+    const auto before = GraphCounts();
+    const std::vector<float> out = Run(builder, proto::PRECISION_FP32, in);
+    nodes = GraphCounts().nodes - before.nodes;
+    auto cpu = Plan::Build(builder.model(), builder.weights(), builder.input_specs(), 1);
+    EXPECT_TRUE(cpu.ok()) << cpu.status();
+    const auto expected = RunPlan(**cpu, builder.weights(), {std::as_bytes(std::span(in))});
+    EXPECT_THAT(out, Pointwise(testing::FloatNear(1e-5F), expected->As<float>(0)));
+    return out;
+  };
+  for (const auto& [transpose, batched] : {std::pair(false, false), {true, false}, {false, true}}) {
+    std::uint64_t fused = 0;
+    std::uint64_t apart = 0;
+    const std::vector<float> together = run(transpose, batched, fused);
+    const CudaOpened with = std::exchange(opened_, CudaOpened());
+    CudaOptions options = SmallOptions();
+    options.blas_lt = "libno_such_library.so";
+    opened_ = cuda::Open(options);
+    ASSERT_NE(opened_.device, nullptr) << opened_.why;
+    EXPECT_THAT(run(transpose, batched, apart), Pointwise(testing::FloatNear(1e-6F), together));
+    EXPECT_EQ(fused, 1u);
+    EXPECT_GT(apart, fused);
+    opened_ = cuda::Open(SmallOptions());
+  }
+}
+
 // Storage, sums and all other arithmetic are FP32.
 TEST_F(CudaPrecision, WhatIsNoProductStaysFp32) {
   ModelBuilder builder;
@@ -116,13 +166,6 @@ TEST(CudaTopK, TheFirstOfEachLineComeInOrder) {
       EXPECT_EQ(there.data[0], here.data[0]) << largest << axis;
     }
   }
-}
-
-cuda::fake::FakeGraphCounts GraphCounts() {
-  void* const library = dlopen(DriverLibrary().c_str(), RTLD_NOW);
-  cuda::fake::FakeGraphCounts counts;
-  reinterpret_cast<void (*)(cuda::fake::FakeGraphCounts*)>(dlsym(library, "FakeCudaGraphCounts"))(&counts);
-  return counts;
 }
 
 // y = Relu(conv(x) A + b), whose steps are cuDNN's, cuBLAS' and our own; four times the same values.

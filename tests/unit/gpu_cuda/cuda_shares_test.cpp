@@ -25,12 +25,18 @@ std::uint64_t AskFake(const char* name, Arguments... arguments) {
 
 // y = (x + 1) * 3 + 1: a product of cuBLAS between two kernels of our own.
 struct Rig {
-  explicit Rig(Device& device) : device(device), stream(device.MakeStream()) {
+  // `fused`: the product adds the last 1 itself.
+  explicit Rig(Device& device, bool fused = false) : device(device), stream(device.MakeStream()) {
     ModelBuilder builder;
     const std::string x = builder.Input("x", {1, 1});
     builder.Step("Add", {x, builder.Floats({1}, {1})}, "a");
-    builder.Step("MatMul", {"a", builder.Floats({1, 1}, {3})}, "b");
-    builder.Step("Add", {"b", builder.Floats({1}, {1})}, "y");
+    proto::Step& product = builder.Step("MatMul", {"a", builder.Floats({1, 1}, {3})}, fused ? "y" : "b");
+    const std::string one = builder.Floats({1}, {1});
+    if (fused) {
+      product.add_inputs(one);
+    } else {
+      builder.Step("Add", {"b", one}, "y");
+    }
     builder.Output("y", {1, 1});
     auto prepared =
         device.Prepare(builder.model(), builder.weights(), builder.input_specs(), proto::PRECISION_FP32);
@@ -76,6 +82,20 @@ TEST(CudaShares, AnyShareOfTheGpuComputesTheSame) {
   }
 }
 
+// What cuBLASLt chose is for the whole GPU, and the fake one refuses it on a part.
+TEST(CudaShares, OnAShareAProductAndItsBiasAreTwo) {
+  const CudaOpened opened = cuda::Open(SmallOptions());
+  ASSERT_NE(opened.device, nullptr) << opened.why;
+  Rig rig(*opened.device, true);
+  ShareGate gate(opened.device->info().shares);
+  for (const std::uint32_t percent : {0, 12, 0}) {
+    const auto share = gate.Take(percent);
+    ASSERT_TRUE(share);
+    EXPECT_EQ(rig.Run(2, *share), 10);
+    gate.Give(*share);
+  }
+}
+
 class FakeCudaShares : public testing::Test {
  protected:
   void SetUp() override {
@@ -110,6 +130,55 @@ TEST_F(FakeCudaShares, ALaunchIsOnTheSmsOfItsShareAndOnNoOthers) {
   gate.Give(*half);
   EXPECT_EQ(rig.Run(4, *gate.Take(100)), 16);
   EXPECT_EQ(Launches(0, 132), 4u) << "the whole needs no context of its own";
+}
+
+// From run to run, with the share that each has.
+TEST_F(FakeCudaShares, PersistentKernelsHaveAsManyBlocksAsTheirSmsRun) {
+  constexpr std::int64_t kMany = 1 << 18;
+  const FakeMachine machine("sms=132");
+  for (const bool persistent : {true, false}) {
+    CudaOptions options = SmallOptions();
+    options.persistent_kernels = persistent;
+    const CudaOpened opened = cuda::Open(options);
+    ASSERT_NE(opened.device, nullptr) << opened.why;
+    ModelBuilder builder;
+    builder.Step("Softmax", {builder.Input("x", {kMany / 4, 4})}, "s");
+    builder.Step("Relu", {"s"}, "y");
+    builder.Output("y", {kMany / 4, 4});
+    const auto plan = opened.device->Prepare(builder.model(), builder.weights(), builder.input_specs(),
+                                             proto::PRECISION_FP32);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    LaunchArguments arguments;
+    arguments.weights = *opened.device->Allocate((*plan)->weights_bytes());
+    arguments.activations = *opened.device->Allocate((*plan)->activation_bytes());
+    arguments.inputs = {*opened.device->Allocate((*plan)->input_bytes(0))};
+    arguments.outputs = {*opened.device->Allocate((*plan)->output_bytes(0))};
+    const auto stream = opened.device->MakeStream();
+    const std::vector<float> in(kMany, 2);
+    stream->CopyIn(arguments.inputs[0], std::as_bytes(std::span(in)), nullptr);
+    ShareGate gate(opened.device->info().shares);
+    std::size_t grids = 0;
+    for (const std::uint32_t percent : {6, 50, 0, 12, 6, 6}) {
+      const auto share = gate.Take(percent);
+      ASSERT_TRUE(share);
+      arguments.share = *share;
+      std::vector<float> out(kMany, 0);
+      (void)AskFake("FakeCudaLargestGrid");
+      stream->CopyIn(arguments.outputs[0], std::as_bytes(std::span(out)), nullptr);
+      stream->Launch(*plan, arguments, nullptr);
+      const auto last =
+          stream->CopyOut(std::as_writable_bytes(std::span(out)), arguments.outputs[0], nullptr);
+      ASSERT_TRUE(last->Wait(kSharesPatience).ok()) << last->status();
+      EXPECT_THAT(out, testing::Each(0.25F)) << percent;
+      const std::uint64_t grid = AskFake("FakeCudaLargestGrid");
+      const std::uint64_t sms = share->sms == 0 ? 132 : share->sms;
+      const std::uint64_t expected = persistent ? sms * 8 : kMany / 4 / 8;
+      EXPECT_THAT(grid, testing::AnyOf(expected, 0u)) << percent;  // 0: it was replayed
+      grids += grid > 0 ? 1 : 0;
+      gate.Give(*share);
+    }
+    EXPECT_EQ(grids, 5u);
+  }
 }
 
 TEST_F(FakeCudaShares, TheyAreMadeOnceAndGivenBack) {

@@ -30,6 +30,7 @@ inline CudaOptions SmallOptions() {
   options.memory = RealDriver() ? MiB(64) : MiB(16);
   if (RealDriver()) return options;
   options.blas = FakeLibrary("libcublas.so.13");
+  options.blas_lt = FakeLibrary("libcublasLt.so.13");
   options.dnn = FakeLibrary("libcudnn.so.9");
   return options;
 }
