@@ -7,6 +7,25 @@
 
 namespace troupe::sim {
 
+void Outcome::Count(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kOk:
+      ++served;
+      break;
+    case absl::StatusCode::kResourceExhausted:
+      ++rejected;
+      break;
+    case absl::StatusCode::kDeadlineExceeded:
+      ++expired;
+      break;
+    case absl::StatusCode::kCancelled:
+      ++cancelled;
+      break;
+    default:
+      ++failed;
+  }
+}
+
 absl::Status Outcome::Conserved() const {
   const auto ended = served + rejected + expired + cancelled + failed;
   if (ended != answers.size() || arrived != ended + waiting || (!ended_early && waiting > 0))

@@ -59,8 +59,12 @@ class Run {
   }
 
   absl::StatusOr<Outcome> Go() {
-    for (std::size_t i = 0; i < setup_.workload.functions.size(); ++i)
+    for (std::size_t i = 0; i < setup_.workload.functions.size(); ++i) {
+      functions_[World::WorkerDigest(Name(i))] = i;
       (*catalogue_)[World::WorkerDigest(Name(i))] = TimesOf(ModelOf(i));
+    }
+    outcome_.from_host.resize(functions_.size());
+    outcome_.from_peers.resize(functions_.size());
     world_.StartManager(setup_.cluster.host_copies);
     actors::RouterOptions router;
     router.policies = setup_.policies;
@@ -186,6 +190,7 @@ class Run {
     mechanism.on_bring = [this, node, gpu](const std::string& digest, bool from_peer) {
       ++outcome_.swaps;
       outcome_.peer_swaps += from_peer ? 1 : 0;
+      ++(from_peer ? outcome_.from_peers : outcome_.from_host)[functions_.at(digest)];
       Mix(digest.data(), digest.size());
       for (const auto& name : nodes_) {
         const auto& workers = world_.node(name).workers;
@@ -299,32 +304,13 @@ class Run {
     Answer answer{.function = function, .code = reply.code(), .at = at, .took = Elapsed() - at};
     const Duration deadline = ModelOf(function).deadline;
     answer.in_time = reply.code() == 0 && (deadline == Duration() || answer.took <= deadline);
-    Count(static_cast<absl::StatusCode>(reply.code()));
+    outcome_.Count(static_cast<absl::StatusCode>(reply.code()));
     outcome_.length = Elapsed();
     Mix(&answer.function, sizeof(answer.function));
     Mix(&answer.code, sizeof(answer.code));
     const auto end = (at + answer.took).count();
     Mix(&end, sizeof(end));
     outcome_.answers.push_back(answer);
-  }
-
-  void Count(absl::StatusCode code) {
-    switch (code) {
-      case absl::StatusCode::kOk:
-        ++outcome_.served;
-        break;
-      case absl::StatusCode::kResourceExhausted:
-        ++outcome_.rejected;
-        break;
-      case absl::StatusCode::kDeadlineExceeded:
-        ++outcome_.expired;
-        break;
-      case absl::StatusCode::kCancelled:
-        ++outcome_.cancelled;
-        break;
-      default:
-        ++outcome_.failed;
-    }
   }
 
   // FNV-1a over what happened, in the order in which it happened.
@@ -369,6 +355,7 @@ class Run {
   const SimulationSetup& setup_;
   const std::vector<std::size_t> models_;  // of the functions
   const std::shared_ptr<ModelCatalogue> catalogue_;
+  std::map<std::string, std::size_t> functions_;  // by the key under which workers know their models
   World world_;
   const std::vector<FaultStep> faults_;
   std::size_t next_fault_ = 0;

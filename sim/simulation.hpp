@@ -68,6 +68,9 @@ struct Outcome {
   std::uint64_t trace_hash = 0;
   bool ended_early = false;
 
+  std::vector<std::uint64_t> from_host, from_peers;  // loads of each function's model
+
+  void Count(absl::StatusCode code);  // of an answer
   // arrived = served + rejected + expired + cancelled + failed + waiting; failed and waiting are zero unless
   // something was lost.
   [[nodiscard]] absl::Status Conserved() const;

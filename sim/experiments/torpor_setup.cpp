@@ -191,6 +191,19 @@ Summary TorporSummary(const SimulationSetup& setup, const Outcome& outcome) {
                                                                                                         : 0;
   double executed = 0;
   for (const auto& [function, count] : served) executed += count > 0 ? 1 : 0;
+  std::map<bool, double> runs;
+  std::map<bool, double> host;
+  std::map<bool, double> peer;
+  for (std::size_t i = 0; i < models->size(); ++i) {
+    const bool bert = setup.cluster.models[(*models)[i]].name == kBert;
+    const auto count = served.find(static_cast<std::uint32_t>(i));
+    runs[bert] += count == served.end() ? 0 : static_cast<double>(count->second);
+    host[bert] += static_cast<double>(outcome.from_host[i]);
+    peer[bert] += static_cast<double>(outcome.from_peers[i]);
+  }
+  const auto of_runs = [&](std::map<bool, double>& loads, bool bert) {
+    return runs[bert] > 0 ? loads[bert] / runs[bert] : 0;
+  };
   const auto swaps = static_cast<double>(std::max<std::uint64_t>(outcome.swaps, 1));
   const auto p98 = [&](bool bert) { return 1e3 * ToSeconds(NearestRank(of_kind[bert], kTorporPercentile)); };
   return {{"compliant", took.empty() ? 0 : compliant / static_cast<double>(took.size())},
@@ -199,6 +212,10 @@ Summary TorporSummary(const SimulationSetup& setup, const Outcome& outcome) {
           {"p98_cv_ms", p98(false)},
           {"p98_bert_ms", p98(true)},
           {"hits", 1 - outcome.MissRatio()},
+          {"host_cv", of_runs(host, false)},
+          {"host_bert", of_runs(host, true)},
+          {"peer_cv", of_runs(peer, false)},
+          {"peer_bert", of_runs(peer, true)},
           {"peer_of_swaps", static_cast<double>(outcome.peer_swaps) / swaps},
           {"computing", outcome.computing},
           {"link", outcome.link}};
