@@ -4,6 +4,8 @@
 #include <bit>
 #include <cstdint>
 
+#include "gpu/cuda/kernels/numbers.hpp"
+
 namespace troupe::gpu::cuda::fake {
 
 enum class Rounding { kNone, kTf32, kBf16, kFp16 };
@@ -24,7 +26,7 @@ inline float Rounded(Rounding rounding, float x) {
     case Rounding::kBf16:
       return WithoutBits(x, 16);
     case Rounding::kFp16:
-      return static_cast<float>(static_cast<_Float16>(x));
+      return HalfToFloat(FloatToHalf(x));
     case Rounding::kNone:
       break;
   }

@@ -278,6 +278,22 @@ TEST_F(CudaGraphs, OtherAddressesAreRecordedBesideAndThenInstead) {
   EXPECT_EQ(Counted().launched, 7u);
 }
 
+TEST_F(CudaGraphs, EachAddressCounts) {
+  const Places usual = Take();
+  const Places others = Take();
+  std::vector<Places> changed(4, usual);
+  changed[0].weights = others.weights;
+  changed[1].activations = others.activations;
+  changed[2].inputs = others.inputs;
+  changed[3].outputs = others.outputs;
+  for (std::size_t i = 0; i < changed.size(); ++i) {
+    for (const float x : {3.0F, 4.0F, 5.0F}) Launch(usual, x);
+    const auto before = Counted().launched;
+    Launch(changed[i], static_cast<float>(i) + 6);
+    EXPECT_EQ(Counted().launched, before) << i;
+  }
+}
+
 TEST_F(CudaGraphs, MarksAreToldBetweenSegments) {
   Places places = Take();
   std::vector<std::size_t> reached;
