@@ -172,6 +172,18 @@ void ExecutorMachine::Handle(const Restart& event, Time now, Actions& out) {
   }
 }
 
+// The operator's restart brings it back, for as long as nothing is wrong.
+void ExecutorMachine::Handle(const DeviceUnfit& event, Time, Actions& out) {
+  if (state_ != ExecutorState::kStarting && state_ != ExecutorState::kAdopting &&
+      state_ != ExecutorState::kReady)
+    return;
+  reason_ = event.why;
+  ReportLost(event.why, out);
+  out.push_back({ExecutorActionKind::kKill, event.why});
+  Enter(ExecutorState::kUnfit, Time::max());
+  out.push_back({ExecutorActionKind::kReportUnfit, event.why});
+}
+
 void ExecutorMachine::Handle(const Reassign& event, Time now, Actions& out) {
   if (state_ != ExecutorState::kReady) return;
   if (!event.fresh) {

@@ -5,7 +5,7 @@
 //   absent -> starting -> adopting -> ready -> hung -> backoff -> starting ...
 //   starting, adopting, ready -> backoff   the worker exited, or did not come up or answer in time (killed
 //   first) any -> unfit                           it exited with a code that says that a restart will not
-//   help any -> stopping -> absent              Stop
+//   help, or its device is told to be of no use any -> stopping -> absent              Stop
 //
 // Back-off doubles from `first_backoff` to `longest_backoff` and starts anew after `healthy_after` in ready.
 #pragma once
@@ -64,6 +64,9 @@ struct Progress {
 struct Restart {
   std::string why{};
 };  // an operator or a protocol error: kill it and start again
+struct DeviceUnfit {
+  std::string why{};
+};  // who watches the device says that nothing is to run on it
 // The worker is to serve somebody else. `fresh`: a new one, at once; else the one that is there, which is
 // adopted anew. Nothing is reported lost: whoever says this knows. Nothing happens unless it is ready.
 struct Reassign {
@@ -72,7 +75,7 @@ struct Reassign {
 struct Stop {};
 struct Tick {};  // the time that NextDue() named has come
 using ExecutorEvent = std::variant<Begin, Listening, AdoptSucceeded, AdoptFailed, Exited, Progress, Restart,
-                                   Reassign, Stop, Tick>;
+                                   DeviceUnfit, Reassign, Stop, Tick>;
 
 // Actions, to be done in order.
 enum class ExecutorActionKind {
@@ -110,6 +113,7 @@ class ExecutorMachine {
   void Handle(const Exited& event, Time now, Actions& out);
   void Handle(const Progress& event, Time now, Actions& out);
   void Handle(const Restart& event, Time now, Actions& out);
+  void Handle(const DeviceUnfit& event, Time now, Actions& out);
   void Handle(const Reassign& event, Time now, Actions& out);
   void Handle(const Stop& event, Time now, Actions& out);
   void Handle(const Tick& event, Time now, Actions& out);

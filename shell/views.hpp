@@ -22,6 +22,8 @@ namespace troupe::shell {
 
 [[nodiscard]] Table GpuTable(const proto::AdminReply& reply);
 // One line per node: how full its host region is, and where its models are.
+// What is wrong with GPUs that are not used any more.
+[[nodiscard]] std::string ProblemLines(const proto::AdminReply& reply);
 [[nodiscard]] std::string RegionLines(const proto::AdminReply& reply);
 // Its memory by model, its link, what runs on it, its latest swaps. `functions` (a reply to ListFunctions)
 // gives models their names.

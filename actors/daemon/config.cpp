@@ -1,19 +1,14 @@
 #include "actors/daemon/config.hpp"
 
-#include <unistd.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
-#include <array>
-#include <filesystem>
 #include <map>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "actors/peers/network_peer_directory.hpp"
-#include "base/digest.hpp"
 #include "base/ordering_policy.hpp"
 #include "base/status.hpp"
 #include "cluster/routing_policy.hpp"
@@ -21,7 +16,6 @@
 #include "node/gpu_policy.hpp"
 #include "node/scheduler_types.hpp"
 #include "node/topology.hpp"
-#include "transport/host_id.hpp"
 
 namespace troupe::actors {
 
@@ -131,22 +125,8 @@ absl::Status SetPreset(const std::string& value, DaemonConfig& config) {
 
 absl::Status SetTopology(const std::string& value, DaemonConfig& config) {
   config.topology = value;
+  if (value == "auto") return absl::OkStatus();
   return node::Topology::Parse(value).status();
-}
-
-// The preset, and over it the slots that were named: in whichever order they were said.
-absl::Status CompletePolicies(DaemonConfig& config) {
-  TROUPE_ASSIGN_OR_RETURN(config.policies, FindPreset(config.preset));
-  for (const auto slot : {&PolicyNames::routing, &PolicyNames::ordering, &PolicyNames::gpu,
-                          &PolicyNames::eviction, &PolicyNames::swap, &PolicyNames::binding}) {
-    if (!(config.slots.*slot).empty()) config.policies.*slot = config.slots.*slot;
-  }
-  // Names that a node alone knows are wrong for every role: one file may serve them all.
-  TROUPE_RETURN_IF_ERROR(node::FindSchedulerPolicies(config.policies).status());
-  TROUPE_RETURN_IF_ERROR(gpu::FindSwapPolicy(config.policies.swap).status());
-  TROUPE_RETURN_IF_ERROR(gpu::FindLinkSharing(config.link_sharing).status());
-  TROUPE_RETURN_IF_ERROR(gpu::FindMemoryPolicy(config.memory_policy).status());
-  return cluster::FindRoutingPolicy(config.policies.routing).status();
 }
 
 // Edit distance, for "did you mean".
@@ -181,22 +161,6 @@ absl::StatusOr<std::string> ScalarOf(const YAML::Node& node) {
     values.push_back(item.Scalar());
   }
   return absl::StrJoin(values, ",");
-}
-
-absl::Status CheckBind(const std::string& what, const std::string& address, const DaemonConfig& config) {
-  const auto colon = address.rfind(':');
-  if (colon == std::string::npos) return Wrong(address, absl::StrCat("HOST:PORT for ", what));
-  const auto host = address.substr(0, colon);
-  unsigned port = 0;
-  if (!absl::SimpleAtoi(address.substr(colon + 1), &port) || port > 65535)
-    return Wrong(address, absl::StrCat("a port from 0 to 65535 for ", what));
-  if (config.insecure_network || host == "localhost" || host.starts_with("127.") || host == "::1" ||
-      host == "[::1]")
-    return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(what, " '", address,
-                   "' is not loopback, and connections are neither encrypted nor authenticated: bind to "
-                   "127.0.0.1, or say --insecure-network on a network that you trust"));
 }
 
 }  // namespace
@@ -283,7 +247,10 @@ const std::vector<ConfigOption>& ConfigOptions() {
        "idle: a model that nobody else waits for passes through a full GPU layer by layer and evicts "
        "nothing; off",
        false, OneOf(&C::by_layer, {"off", "idle"})},
-      {"topology", "switches and links of the GPUs: switch:0-1,link:0-1=25GB, or v100x4", false, SetTopology},
+      {"topology",
+       "switches and links of the GPUs: switch:0-1,link:0-1=25GB, or v100x4, or "
+       "auto (as the driver of real GPUs says)",
+       false, SetTopology},
       {"isolation",
        "with whom functions that do not say share a GPU worker: shared (all), tenant, workflow, function",
        false, OneOf(&C::isolation, {"shared", "tenant", "workflow", "function"})},
@@ -352,55 +319,6 @@ absl::Status ApplyConfigFile(const std::string& path, DaemonConfig& config) {
           absl::StrCat(path, ":", entry.first.Mark().line + 1, ": ", key, ": ", status.message()));
     }
   }
-  return absl::OkStatus();
-}
-
-absl::Status CompleteConfig(DaemonConfig& config) {
-  if (config.roles.empty())
-    return absl::InvalidArgumentError(
-        "no role: say --role manager, gateway, node (several with commas) or all");
-  TROUPE_RETURN_IF_ERROR(CompletePolicies(config));
-  TROUPE_ASSIGN_OR_RETURN(const node::Topology topology, node::Topology::Parse(config.topology));
-  TROUPE_RETURN_IF_ERROR(topology.Check(config.gpus));
-  if (config.device != "virtual" && config.compute != "real") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--compute ", config.compute, ": --device ", config.device, " computes real results"));
-  }
-  for (const auto& [what, address] : {std::pair<std::string, std::string>{"listen", config.listen},
-                                      {"http", config.http},
-                                      {"operations", config.operations}}) {
-    TROUPE_RETURN_IF_ERROR(CheckBind(what, address, config));
-  }
-  // Port 0 is for the manager itself to choose; whoever looks for one needs a real port.
-  TROUPE_RETURN_IF_ERROR(config.roles.contains("manager") ? CheckBind("manager", config.manager, config)
-                                                          : ParseAddress(config.manager).status());
-  if (config.heartbeat <= Duration::zero() || config.suspect <= config.heartbeat ||
-      config.dead <= config.suspect)
-    return absl::InvalidArgumentError("heartbeat, suspect and dead have to grow in this order");
-  if (config.name.empty()) {
-    std::array<char, 256> host{};
-    gethostname(host.data(), host.size() - 1);
-    config.name = absl::StrCat(host.data(), "-", config.embedded ? "all" : absl::StrJoin(config.roles, "-"));
-  }
-  std::error_code error;
-  config.data = std::filesystem::absolute(config.data, error).lexically_normal().string();
-  if (config.run.empty()) {
-    // Unix socket paths have 107 bytes, and the names inside need some of them.
-    const auto inside = config.data + "/run";
-    config.run = inside.size() <= 60
-                     ? inside
-                     : absl::StrCat("/tmp/troupe-", getuid(), "-", Sha256Hex(config.data).substr(0, 12));
-  }
-  config.run = std::filesystem::absolute(config.run, error).lexically_normal().string();
-  if (config.run.size() > 70)
-    return absl::InvalidArgumentError(
-        absl::StrCat("run directory '", config.run, "' is too long for Unix sockets: 70 bytes at most"));
-  if (config.bin.empty()) {
-    config.bin = std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
-  }
-  if (config.host_id.empty()) config.host_id = transport::HostId();
-  if (config.embedded) config.lease = Duration::zero();
-  if (config.runtimes == 0) config.runtimes = config.isolation == "shared" ? 1 : 3;
   return absl::OkStatus();
 }
 

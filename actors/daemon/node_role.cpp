@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <caf/scoped_actor.hpp>
 #include <filesystem>
+#include <mutex>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "actors/daemon/driver_told.hpp"
 #include "actors/daemon/gauges.hpp"
 #include "actors/daemon/roles.hpp"
 #include "actors/daemon/swap_gauges.hpp"
@@ -28,9 +30,10 @@ constexpr Duration kAskTimeout = std::chrono::seconds(1);
 
 class NodeRole final : public Role {
  public:
-  NodeRole(Common& common, node::Topology topology, transport::LinkBuckets links,
-           std::unique_ptr<gpu::LinkReader> reader)
+  NodeRole(Common& common, std::shared_ptr<gpu::GpuWatch> watch, node::Topology topology,
+           transport::LinkBuckets links, std::unique_ptr<gpu::LinkReader> reader)
       : common_(common),
+        watch_(std::move(watch)),
         topology_(std::move(topology)),
         links_(std::move(links)),
         reader_(std::move(reader)),
@@ -97,7 +100,9 @@ class NodeRole final : public Role {
   }
 
   [[nodiscard]] absl::Status Health() override {
-    return ready_gpus_ > 0 ? absl::OkStatus() : absl::UnavailableError("no GPU worker is up");
+    if (ready_gpus_ > 0) return absl::OkStatus();
+    const std::lock_guard lock(problems_mutex_);
+    return absl::UnavailableError(absl::StrCat("no GPU worker is up", problems_));
   }
 
   void Measure() override {
@@ -168,7 +173,7 @@ class NodeRole final : public Role {
       site.endpoint = common_.remote->endpoint();
       site.exports = common_.remote->exports();
     }
-    options.make_link = [site, isolated = Isolated(), &config](std::uint32_t index) {
+    options.make_link = [site, watch = watch_, isolated = Isolated(), &config](std::uint32_t index) {
       ProcessWorkerOptions worker;
       const auto gpu = index / config.runtimes;
       auto& command = worker.command;
@@ -195,6 +200,7 @@ class NodeRole final : public Role {
       command.cuda_kernels = config.cuda_kernels;
       worker.watch = {config.hang, config.hang, std::max(config.hang, worker.watch.prepare)};
       worker.memory = Bytes(config.gpu_memory.count() / config.runtimes);
+      if (watch != nullptr) worker.problem = [watch, gpu] { return watch->ProblemOf(gpu); };
       if (config.device != "virtual")
         command.quota = worker.memory;  // a virtual GPU's memory is all there is
       return MakeProcessWorkerLink(site, std::move(worker));
@@ -298,7 +304,10 @@ class NodeRole final : public Role {
     const double seconds = std::chrono::duration<double>(now - measured_).count();
     double sum = 0, squares = 0;
     unsigned ready = 0;
+    std::string problems;
     for (const auto& gpu : node.gpus()) {
+      if (!gpu.gpu().problem().empty())
+        absl::StrAppend(&problems, "; GPU ", gpu.gpu().index(), " is unfit: ", gpu.gpu().problem());
       const Gauges::Labels labels = {{"node", node.node()}, {"gpu", std::to_string(gpu.gpu().index())}};
       const auto& worker = gpu.worker();
       const bool up = gpu.gpu().state() == "ready";
@@ -324,9 +333,12 @@ class NodeRole final : public Role {
                 {{"node", node.node()}}, squares / n - (sum / n) * (sum / n));
     measured_ = now;
     ready_gpus_ = ready;
+    const std::lock_guard lock(problems_mutex_);
+    problems_ = std::move(problems);
   }
 
   Common& common_;
+  const std::shared_ptr<gpu::GpuWatch> watch_;  // null: virtual GPUs, or a driver that tells nothing
   const node::Topology topology_;
   transport::LinkBuckets links_;
   std::shared_ptr<gpu::LinkReader> reader_;
@@ -341,19 +353,23 @@ class NodeRole final : public Role {
   std::map<unsigned, std::int64_t> busy_;
   std::chrono::steady_clock::time_point measured_ = std::chrono::steady_clock::now();
   std::atomic<unsigned> ready_gpus_{0};
+  std::mutex problems_mutex_;
+  std::string problems_;                                   // guarded by problems_mutex_; for people
   std::atomic<std::uint64_t> assigned_{0}, reclaimed_{0};  // runtimes
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Role>> StartNodeRole(Common& common, const std::string& operations) {
-  TROUPE_ASSIGN_OR_RETURN(auto topology, node::Topology::Parse(common.config.topology));
+  TROUPE_ASSIGN_OR_RETURN(auto told, AskDriver(common.config));
+  TROUPE_ASSIGN_OR_RETURN(auto topology, node::Topology::Parse(told.topology));
   std::vector<gpu::PeerLink> peers;
   for (const auto& link : topology.PeerLinks()) peers.push_back({link.a, link.b, link.speed});
   TROUPE_ASSIGN_OR_RETURN(
       auto links, gpu::CreateNodeLinks(common.config.gpus, common.config.link, topology.Switches(), peers));
   TROUPE_ASSIGN_OR_RETURN(auto reader, gpu::LinkReader::Start());
-  auto role = std::make_unique<NodeRole>(common, std::move(topology), std::move(links), std::move(reader));
+  auto role = std::make_unique<NodeRole>(common, std::move(told.watch), std::move(topology), std::move(links),
+                                         std::move(reader));
   TROUPE_RETURN_IF_ERROR(role->Start(operations));
   return role;
 }

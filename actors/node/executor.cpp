@@ -164,6 +164,7 @@ class Executor : public ExecutorSelf::base {
       DrainBacklog();  // no outcome may be due that would do it
       const auto progress = link_->Progress();
       Feed(node::Progress{progress.busy, progress.counter});
+      if (!progress.unfit.empty()) return Feed(node::DeviceUnfit{progress.unfit});
       if (!progress.hung.empty()) Feed(node::Restart{progress.hung});
       return;
     }

@@ -27,7 +27,9 @@ void NodeController::StartExecutors() {
 
 void NodeController::Executor(const proto::ExecutorReport& report) {
   if (report.gpu() >= gpus_.size()) return;
+  const bool given_up = gpus_[report.gpu()].last.state() == proto::ExecutorReport::UNFIT;
   gpus_[report.gpu()].last = report;
+  if (given_up) UpdateCapacity();  // an operator has it started again
   // One that starts, or is down, holds no state from before; one that is ready is asked first.
   if (report.state() != proto::ExecutorReport::READY) Met(report.gpu());
   Tell(report);
@@ -186,6 +188,7 @@ proto::GpuRecord NodeController::Record(std::uint32_t device) const {
     if (state == proto::ExecutorReport::READY) break;
   }
   record.set_state(StateName(state));
+  if (state == proto::ExecutorReport::UNFIT) record.set_problem(gpus_[first].last.reason());
   return record;
 }
 

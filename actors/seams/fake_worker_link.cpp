@@ -65,7 +65,7 @@ class FakeWorkerLink final : public WorkerLink {
     // What it has begun moves all the time, also in the middle of a long run.
     if (shared_->working > 0) shared_->moved = Now(&system_);
     const auto moved = static_cast<std::uint64_t>(shared_->moved.time_since_epoch().count());
-    return {shared_->progress + moved, shared_->sent > shared_->answered};
+    return {shared_->progress + moved, shared_->sent > shared_->answered, "", shared_->control->problem};
   }
   void Kill() override { caf::anon_send(worker_, proto::KillWorker()); }
   void ShutDown() override {

@@ -73,6 +73,7 @@ class FakeWorkerControl {
   bool refuse_start = false;  // exits at once, with code 1
   bool refuse_write_back = false;
   bool unfit = false;      // exits at once, with the code of a broken device
+  std::string problem;     // what is told to be wrong with its device
   std::uint64_t lent = 0;  // loans, of all lives
   // Whether the worker of another GPU that serves `runtime` has this loan out now; empty: this one copies
   // from the host alone. Asked when a copy ends.

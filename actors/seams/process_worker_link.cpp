@@ -192,7 +192,8 @@ class ProcessWorkerLink final : public WorkerLink {
     const Time now = transport::SteadyNow();
     state_->watch.Observe(seen, now);
     const bool busy = state_->sent > state_->answered;
-    return {seen.progress(), busy, busy ? state_->watch.Hung(now).value_or("") : ""};
+    return {seen.progress(), busy, busy ? state_->watch.Hung(now).value_or("") : "",
+            state_->options.problem ? state_->options.problem() : ""};
   }
 
   void Kill() override { End(SIGKILL); }

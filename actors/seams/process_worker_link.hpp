@@ -43,6 +43,8 @@ struct ProcessWorkerOptions {
   // What of a busy worker may stand still for how long; each engine of its device by itself. A run that waits
   // for its weights moves: when they do not come it is the copy that stands still.
   gpu::ProgressWatch::Limits watch;
+  // What is wrong with its device, beyond what the worker itself sees; empty: nothing. Null: nobody knows.
+  std::function<std::string()> problem;
 };
 
 std::unique_ptr<WorkerLink> MakeProcessWorkerLink(const WorkerSite& site, ProcessWorkerOptions options);

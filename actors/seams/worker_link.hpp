@@ -23,6 +23,8 @@ struct WorkerProgress {
   // What of it has stood still for too long while it was busy, whatever else moves ("copy in stands still at
   // order 17 for 5.1 s"); empty: nothing.
   std::string hung = {};
+  // Why nothing is to run on its device any more, as the device's driver says; empty: it does not.
+  std::string unfit = {};
 };
 
 // Whether the worker answers it at all.

@@ -17,6 +17,7 @@
 #include "gpu/device/cuda_plugin.hpp"
 #include "gpu/device/virtual_device.hpp"
 #include "gpu/engine/plan.hpp"
+#include "gpu/nvml/management.hpp"
 #include "gpu/worker/exit_codes.hpp"
 #include "gpu/worker/worker.hpp"
 #include "gpu/worker/worker_process.hpp"
@@ -163,6 +164,20 @@ int ExitCodeOf(CudaTrouble trouble) {
   return kExitDeviceLost;
 }
 
+// As GPUs are counted everywhere here, also by the management library: in the order of the bus. The driver
+// reads this when it is started.
+void CountGpusByBus() {
+  (void)setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);
+}
+
+// Whose end would help, as far as the driver tells.
+std::string HoldersOf(int ordinal) {
+  const auto management = GpuManagement::OpenAsProgramsDo();
+  if (!management.ok() || ordinal >= static_cast<int>((*management)->gpus())) return {};
+  const auto holders = (*management)->Holders(static_cast<std::uint32_t>(ordinal));
+  return holders.ok() && !holders->empty() ? absl::StrCat("; ", Describe(*holders)) : std::string();
+}
+
 // A real GPU is opened before anybody adopts: what is wrong with it is an exit code, not a failed adoption.
 CudaOpened OpenCudaDevice(const Flags& flags, Bytes quota) {
   CudaOptions options;
@@ -179,7 +194,10 @@ CudaOpened OpenCudaDevice(const Flags& flags, Bytes quota) {
     return {CudaTrouble::kUsage,
             absl::StrCat("--compute ", flags.compute, ": ", flags.device, " computes real results"), nullptr};
   }
-  return OpenCuda(CudaPluginPath(), options);
+  CountGpusByBus();
+  CudaOpened opened = OpenCuda(CudaPluginPath(), options);
+  if (opened.trouble == CudaTrouble::kBusy) opened.why += HoldersOf(options.ordinal);
+  return opened;
 }
 
 // Hands over what is open already, at the first adoption.

@@ -25,7 +25,7 @@ absl::Status GpuList(Session& session, const Arguments& arguments) {
     session.out() << "no GPU answers; 'troupe node list' shows which nodes are there\n";
     return absl::OkStatus();
   }
-  session.out() << GpuTable(reply).Render(session.style()) << RegionLines(reply);
+  session.out() << GpuTable(reply).Render(session.style()) << ProblemLines(reply) << RegionLines(reply);
   return absl::OkStatus();
 }
 

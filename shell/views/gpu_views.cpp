@@ -60,6 +60,7 @@ std::string Head(const proto::GpuStatus& gpu, const Style& style) {
                         Printable(gpu.gpu().device()), "  ",
                         style.Paint(Printable(gpu.gpu().state()), ColourOfGpu(gpu.gpu().state())), "\n");
   Append(&out, "worker    pid ", worker.pid(), ", restarted ", gpu.restarts(), " times\n");
+  if (!gpu.gpu().problem().empty()) Append(&out, "problem   ", Printable(gpu.gpu().problem()), "\n");
   Append(&out, "memory    ", Size(worker.memory_bytes()), ", free ", Size(worker.free_bytes()),
          ", largest free ", Size(worker.largest_free_bytes()), "; promised to runs ",
          Size(gpu.promised_bytes()));
@@ -157,6 +158,16 @@ Table Swaps(const proto::GpuStatus& gpu, const Names& names) {
 }
 
 }  // namespace
+
+std::string ProblemLines(const proto::AdminReply& reply) {
+  std::string out;
+  for (const auto& gpu : reply.gpus()) {
+    if (gpu.gpu().problem().empty()) continue;
+    Append(&out, Printable(Cat(gpu.node(), "/", gpu.gpu().index())),
+           " is unfit: ", Printable(gpu.gpu().problem()), "\n");
+  }
+  return out;
+}
 
 std::string RegionLines(const proto::AdminReply& reply) {
   std::string out;

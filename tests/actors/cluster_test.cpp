@@ -124,6 +124,35 @@ TEST(Cluster, AHungWorkerIsKilledByTheWatchdogAndReplaced) {
   EXPECT_EQ(worker.spawns, 2u);
 }
 
+TEST(Cluster, AGpuThatItsDriverGivesUpIsUnfitWithTheReasonAndTheOtherServes) {
+  World world(1, 2);
+  ASSERT_TRUE(world.Deploy("resnet", MiB(50)).ok());
+  auto& worker = *world.node("node-1").workers[0];
+  const auto gpu = [&] {
+    proto::AdminRequest ask;
+    ask.mutable_list_gpus();
+    const auto reply = world.Ask(ask);
+    return reply.ok() ? reply->gpus(0).gpu() : proto::GpuRecord();
+  };
+  EXPECT_EQ(gpu().problem(), "");
+  for (std::uint64_t call = 1; call <= 20; ++call) world.Infer("resnet", call);
+  worker.problem = "critical error Xid 79";
+  world.Run(seconds(10));
+  ASSERT_EQ(world.answers.size(), 20u);
+  for (const auto& answer : world.answers) EXPECT_EQ(answer.reply.code(), 0) << answer.reply.message();
+  EXPECT_EQ(gpu().state(), "unfit");
+  EXPECT_EQ(gpu().problem(), "critical error Xid 79");
+  EXPECT_THAT(EventsOf(world, "worker-unfit"), testing::ElementsAre(testing::HasSubstr("Xid 79")));
+  EXPECT_EQ(worker.spawns, 1u) << "nobody starts it again";
+  worker.problem.clear();
+  proto::AdminRequest kill;
+  kill.mutable_kill_gpu()->set_node("node-1");
+  ASSERT_TRUE(world.Ask(kill).ok());
+  world.Run(seconds(1));
+  EXPECT_EQ(gpu().state(), "ready");
+  EXPECT_EQ(gpu().problem(), "");
+}
+
 TEST(Cluster, ARequestThatKillsThreeWorkersIsGivenUp) {
   World world(1, 1);
   ASSERT_TRUE(world.Deploy("killer", MiB(50)).ok());

@@ -11,6 +11,7 @@ import numpy as np
 from harness import E2eTest, Load, eventually, main
 from harness.daemon import BIN
 from harness.networks import dense, digits, scale
+from harness.shell import Shell
 
 X = np.arange(8, dtype=np.float32).reshape(2, 4)
 
@@ -81,6 +82,34 @@ class Cuda(E2eTest):
                    "the log says what is wrong with GPU 1")
         eventually(lambda: sorted(self.gpus_up(daemon)) == [0, 1], "one GPU is up")
         self.assertEqual(list(daemon.workers()), [0], "nobody starts the other again")
+
+    def told(self, lines):
+        """What the fake management library says from now on."""
+        with open(self.directory / "nvml", "a") as file:
+            file.write(lines)
+        os.environ["TROUPE_FAKE_NVML"] = str(self.directory / "nvml")
+        self.addCleanup(os.environ.pop, "TROUPE_FAKE_NVML", None)
+
+    def test_a_gpu_that_its_driver_gives_up_is_unfit_and_readiness_says_why(self):
+        self.machine("devices=2")
+        self.told("gpus 2\nswitch 0 1\nlink 0 1 2 25000\n")
+        daemon = self.start("one", "all", gpus=2, device="cuda", gpu_memory="32MiB", topology="auto").wait_serving(gpus=2)
+        self.assertIn("topology: switch:0-1,link:0-1=50000000000B", daemon.log.read_text(errors="replace"))
+        daemon.http.deploy("twice", scale(2)).good()
+        shell = Shell(daemon.address("manager"), self.directory)
+        self.told("xid 1 31\nxid 1 79\n")
+        eventually(lambda: "one/1 is unfit: critical error Xid 79" in shell.text("gpu", "list"), "GPU 1 is unfit")
+        self.assertEqual(daemon.http.infer("twice", {"x": X})["y"], (2 * X).reshape(-1).tolist())
+        self.told("xid 0 48\n")
+        eventually(lambda: daemon.operations.get("/healthz").code == 503, "nothing is ready")
+        eventually(lambda: "GPU 0 is unfit: critical error Xid 48; GPU 1 is unfit: critical error Xid 79"
+                   in daemon.operations.get("/healthz").body.decode(), "and why")
+
+    def test_who_holds_a_gpus_memory_is_named(self):
+        self.machine("devices=1,held=260000000")
+        self.told("gpus 1\nholder 0 4711 python 260000000\n")
+        daemon = self.start("one", "all", gpus=1, device="cuda", gpu_memory="32MiB")
+        eventually(lambda: "process 4711 (python) has 248 MiB" in daemon.log.read_text(errors="replace"), "the log says who")
 
 
 if __name__ == "__main__":

@@ -115,6 +115,20 @@ TEST_F(ExecutorMachineTest, IdleIsNoHang) {
   EXPECT_EQ(machine.NextDue(), now + seconds(5));
 }
 
+TEST_F(ExecutorMachineTest, ADeviceThatIsToldToBeUnfitIsLeftAloneUntilAnOperatorActs) {
+  BringUp();
+  EXPECT_THAT(On(DeviceUnfit{"critical error Xid 79"}),
+              ElementsAre(K::kReportLost, K::kKill, K::kReportUnfit));
+  EXPECT_EQ(why, "critical error Xid 79");
+  EXPECT_EQ(machine.state(), S::kUnfit);
+  EXPECT_THAT(On(Exited{.signal = 9}), IsEmpty());
+  EXPECT_THAT(On(DeviceUnfit{"again"}), IsEmpty());
+  EXPECT_EQ(machine.NextDue(), Time::max());
+  EXPECT_EQ(machine.reason(), "critical error Xid 79");
+  EXPECT_THAT(On(Restart{"an operator asked for it"}), ElementsAre(K::kSpawn));
+  EXPECT_THAT(On(DeviceUnfit{"still"}), ElementsAre(K::kKill, K::kReportUnfit)) << "it was not ready yet";
+}
+
 TEST_F(ExecutorMachineTest, SomeExitCodesMeanUnfit) {
   struct Case {
     int code;

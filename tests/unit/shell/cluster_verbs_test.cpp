@@ -69,14 +69,16 @@ TEST_F(ClusterVerbTest, DrainAndUndo) {
 
 TEST_F(ClusterVerbTest, GpuListAndShow) {
   EXPECT_EQ(troupe.Run("gpu list"), ExitCode::kOk);
-  EXPECT_THAT(troupe.out(), HasSubstr("node-a/0  virtual:0  ready    512 MiB   1 GiB"));
-  EXPECT_THAT(troupe.out(), HasSubstr("node-a/1  virtual:1  backoff      0 B"));
+  EXPECT_THAT(troupe.out(), HasSubstr("node-a/0  virtual:0  ready  512 MiB   1 GiB"));
+  EXPECT_THAT(troupe.out(), HasSubstr("node-a/1  virtual:1  unfit      0 B"));
+  EXPECT_THAT(troupe.out(), HasSubstr("node-a/1 is unfit: critical error Xid 79\n"));
   EXPECT_THAT(troupe.out(),
               HasSubstr("3 MiB of 4 MiB in use; models: 1 held, 2 on disk; 12 loads, 9 sent back"));
   EXPECT_EQ(troupe.Run("gpu show node-a/0"), ExitCode::kOk);
   EXPECT_THAT(troupe.out(), HasSubstr("SMs       132; shares of 8, 16, 24, ..., 128, 132\n"));
   EXPECT_EQ(troupe.cluster.asked[1].list_gpus().node(), "node-a");
   EXPECT_THAT(troupe.out(), HasSubstr("digits version 2"));
+  EXPECT_THAT(troupe.out(), Not(HasSubstr("problem")));
   EXPECT_THAT(troupe.out(), HasSubstr("pid 4711, restarted 1 times"));
   for (const char* text : {"promised to runs 64 KiB", "pool      2 MiB", "fragmentation 25 %", "busy 50 %",
                            "to the GPU 4 MiB", "other             resident  8 MiB",
@@ -86,6 +88,7 @@ TEST_F(ClusterVerbTest, GpuListAndShow) {
   EXPECT_THAT(troupe.out(), HasSubstr("\"promised_bytes\""));
   EXPECT_EQ(troupe.Run("gpu show node-a/5"), ExitCode::kNotFound);
   EXPECT_EQ(troupe.Run("gpu show node-a/1"), ExitCode::kOk);
+  EXPECT_THAT(troupe.out(), HasSubstr("problem   critical error Xid 79\n"));
   EXPECT_THAT(troupe.out(), HasSubstr("nothing is resident"));
 }
 

@@ -113,7 +113,8 @@ proto::AdminReply MakeGpuReply() {
            swaps { digest: "stranger" functions: "other" source: "host" bytes: 8388608 took_ns: 2000000 age_ns: 3000000000
                    evicted: "old" }
            swaps { digest: "model-digest" source: "host" took_ns: 1000 age_ns: 4000000000 code: 8 message: "no room" } }
-    gpus { node: "node-a" gpu { index: 1 device: "virtual:1" memory_bytes: 1073741824 state: "backoff" } restarts: 9 }
+    gpus { node: "node-a" gpu { index: 1 device: "virtual:1" memory_bytes: 1073741824 state: "unfit" problem: "critical error Xid 79" }
+           restarts: 9 }
     regions { node: "node-a" bytes: 4194304 used_bytes: 3145728 loads: 12 drops: 9 models { digest: "a" state: "held" }
               models { digest: "b" state: "on disk" } models { digest: "c" state: "on disk" } })");
 }
