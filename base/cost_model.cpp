@@ -8,6 +8,7 @@ namespace troupe {
 namespace {
 
 constexpr double kWeight = 0.2;
+constexpr double kMemorySeconds = 5;
 // Shorter copies measure the start of a copy rather than the link.
 constexpr Bytes kSmallestMeasuredLoad = KiB(256);
 
@@ -17,6 +18,15 @@ void RunningEstimate::Observe(Duration value) {
   const Duration::rep sample = std::max<Duration::rep>(value.count(), 0);
   mean_ = known_ ? mean_ + static_cast<Duration::rep>(kWeight * static_cast<double>(sample - mean_)) : sample;
   known_ = true;
+}
+
+void BusyShare::Add(Duration work, Time now, std::uint32_t among) {
+  share_ = At(now) + ToSeconds(work) / kMemorySeconds / among;
+  last_ = now;
+}
+
+double BusyShare::At(Time now) const {
+  return share_ * std::exp(-std::max(0.0, ToSeconds(now - last_)) / kMemorySeconds);
 }
 
 void CostModel::ObserveLoad(Bytes bytes, Duration took) {
@@ -66,6 +76,14 @@ bool CostModel::Heavy(const std::string& model, Bytes weights) const {
   if (!entry.run.known()) return swapped < defaults_.heavy_slowdown * load;
   const double run = ToSeconds(entry.run.Or(Duration::zero()));
   return (entry.swapped.known() ? swapped : std::max(load, run)) > defaults_.heavy_slowdown * run;
+}
+
+Duration CostModel::SwapDelay(const std::string& model, Bytes weights) const {
+  const auto it = models_.find(model);
+  const Duration run = RunTime(model);
+  if (it != models_.end() && it->second.swapped.known() && it->second.run.known())
+    return std::max(Duration(), it->second.swapped.Or(run) - run);
+  return std::max(Duration(), LoadTime(weights) - run);
 }
 
 bool CostModel::Measured(const std::string& model) const {

@@ -26,6 +26,18 @@ class RunningEstimate {
   bool known_ = false;
 };
 
+// For which share of the last seconds something was busy: what is added counts at once, and fades.
+class BusyShare {
+ public:
+  // `among`: the things that share the work.
+  void Add(Duration work, Time now, std::uint32_t among);
+  [[nodiscard]] double At(Time now) const;
+
+ private:
+  double share_ = 0;
+  Time last_{};
+};
+
 struct CostDefaults {
   BytesPerSecond link{6e9};                      // until a load was seen
   Duration run = std::chrono::milliseconds(10);  // of a model that never ran
@@ -59,6 +71,8 @@ class CostModel {
   // Does swapping over the link slow this model's run? What was measured, or as long as that is missing, a
   // run that hides beneath its load (or the other way round) without loss.
   [[nodiscard]] bool Heavy(const std::string& model, Bytes weights) const;
+  // By how much a run that has to bring its weights is slower than one that finds them.
+  [[nodiscard]] Duration SwapDelay(const std::string& model, Bytes weights) const;
   // Whether both were measured: a resident run and a swapped one.
   [[nodiscard]] bool Measured(const std::string& model) const;
 

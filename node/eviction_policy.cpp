@@ -1,5 +1,6 @@
 #include "node/eviction_policy.hpp"
 
+#include <algorithm>
 #include <array>
 
 namespace troupe::node {
@@ -21,14 +22,27 @@ EvictionRank HeavinessAware(const EvictionCandidate& candidate) {
   return rank;
 }
 
+// Copies share the requests; and while there is another one, to be without this one is no swap for most of
+// them.
+EvictionRank LeastValue(const EvictionCandidate& candidate) {
+  constexpr double kOneOfSeveral = 0.5;
+  EvictionRank rank = LeastRecentlyUsed(candidate);
+  double cost = candidate.rate * ToSeconds(candidate.load + candidate.delay);
+  if (candidate.replicas > 1) cost *= kOneOfSeveral / candidate.replicas;
+  const double gigabytes = static_cast<double>(candidate.bytes.count()) * 1e-9;
+  rank.value = static_cast<std::int64_t>(1e9 * std::min(cost / std::max(gigabytes, 1e-6), 1e9));
+  return rank;
+}
+
 }  // namespace
 
 std::span<const PolicyEntry<EvictionPolicy>> EvictionPolicies() {
-  static constexpr std::array<PolicyEntry<EvictionPolicy>, 3> kTable = {{
+  static constexpr std::array<PolicyEntry<EvictionPolicy>, 4> kTable = {{
       {"lru", "least recently used first, models that a request waits for last", &LeastRecentlyUsed},
       {"lru-strict", "least recently used first, whoever waits for it", &StrictLeastRecentlyUsed},
       {"heaviness-aware", "light or replicated models first, the only copies of heavy ones last",
        &HeavinessAware},
+      {"least-value", "what is cheapest to have away, for the memory that it takes", &LeastValue},
   }};
   return kTable;
 }

@@ -20,6 +20,9 @@ struct EvictionCandidate {
   std::uint32_t replicas = 1;  // GPUs of this node that hold it, this one included
   bool wanted = false;         // a request for it waits at this node
   bool heavy = false;          // swapping it in slows its run
+  double rate = 0;             // requests a second for it at this node, estimated
+  Duration load{};             // what bringing it again takes
+  Duration delay{};            // by how much a run that has to bring it is slower than another one
 };
 
 // The smallest rank goes first; `tier` separates classes of models.
@@ -33,8 +36,12 @@ using EvictionPolicy = EvictionRank (*)(const EvictionCandidate&);
 // `lru` (default): least recently used first; a model that a waiting request needs goes last.
 // `lru-strict`: least recently used first, also when a request waits for it (003).
 // `heaviness-aware` (Torpor, 002, 5.4): light models, and those that another GPU of the node has too, go
-// before
-//   the only copies of heavy ones, so that one replica stays when memory is full; `lru` inside each class.
+//   before the only copies of heavy ones, so that one replica stays when memory is full; `lru` inside a
+//   class.
+// `least-value`: what costs least to have away, for the memory that it takes: how often it is asked for,
+// times
+//   the delay and the time of the link that each request then costs; copies share their model's requests. So
+//   of what is asked for equally often a part stays, where `lru` would have all of it come and go.
 [[nodiscard]] std::span<const PolicyEntry<EvictionPolicy>> EvictionPolicies();
 [[nodiscard]] absl::StatusOr<EvictionPolicy> FindEvictionPolicy(std::string_view name);
 

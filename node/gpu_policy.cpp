@@ -66,6 +66,57 @@ GpuChoice ResidentFirst(const GpuView& view) {
   return {};
 }
 
+// What those behind a load wait for it, for each second of it, when links are busy for this share of the
+// time: the mean number in an M/M/1 system.
+double PriceOfLink(double pressure) {
+  constexpr double kMost = 20;
+  return pressure >= 1 ? kMost : std::min(kMost, pressure / (1 - pressure));
+}
+
+struct Bringing {
+  Duration cost{};  // until it is there and the GPU free, and what others pay
+  bool from_peer = false;
+};
+
+Bringing CostOfBringing(const GpuView& view, const GpuOption& option) {
+  const Duration others = FromSeconds(ToSeconds(option.load) * PriceOfLink(view.link_pressure));
+  const Duration again = option.evicts ? others : Duration();
+  // Behind a busy switch it takes twice as long.
+  const Duration load = option.switch_load == SwitchLoad::kNone ? option.load : 2 * option.load;
+  const Bringing host{.cost = std::max(option.backlog, load) + others + again};
+  if (option.peer == kNoGpu) return host;
+  const Bringing peer{.cost = std::max(option.backlog, option.peer_load) + again, .from_peer = true};
+  return peer.cost < host.cost ? peer : host;
+}
+
+GpuChoice LeastCost(const GpuView& view) {
+  if (view.loads_occupy) return ResidentFirst(view);
+  const GpuOption* holder = nullptr;
+  const GpuOption* loader = nullptr;
+  Bringing bringing;
+  for (const GpuOption& option : view.options) {
+    if (option.has_model) {
+      if (holder == nullptr ||
+          std::tuple(!Usable(option), option.backlog) < std::tuple(!Usable(*holder), holder->backlog))
+        holder = &option;
+    } else if (Usable(option)) {
+      const Bringing here = CostOfBringing(view, option);
+      if (loader == nullptr || std::tuple(here.cost, loader->free) < std::tuple(bringing.cost, option.free)) {
+        loader = &option;
+        bringing = here;
+      }
+    }
+  }
+  if (holder != nullptr && (loader == nullptr || holder->backlog + view.queued <= bringing.cost)) {
+    if (Usable(*holder)) return {GpuVerdict::kRun, holder->gpu};
+    const Duration others = FromSeconds(ToSeconds(view.load) * PriceOfLink(view.link_pressure));
+    const bool firm = !view.peer_links && holder->backlog + view.queued <= view.load + others;
+    return {.verdict = GpuVerdict::kWait, .gpu = holder->gpu, .firm = firm};
+  }
+  if (loader == nullptr) return {};
+  return {GpuVerdict::kRun, loader->gpu, bringing.from_peer ? loader->peer : kNoGpu};
+}
+
 GpuChoice MostFree(const GpuView& view) {
   const GpuOption* best = nullptr;
   const auto key = [](const GpuOption& option) {
@@ -164,10 +215,13 @@ GpuChoice Bound(const GpuView& view) {
 }  // namespace
 
 std::span<const PolicyEntry<GpuPolicy>> GpuPolicies() {
-  static constexpr std::array<PolicyEntry<GpuPolicy>, 9> kTable = {{
+  static constexpr std::array<PolicyEntry<GpuPolicy>, 10> kTable = {{
       {"resident-first",
        "the GPU that ends the request first; a resident model before a load",
        {.choose = &ResidentFirst, .hits_first = true}},
+      {"least-cost",
+       "the GPU where it costs this request and those behind it least",
+       {.choose = &LeastCost, .hits_first = true, .places_for_hits = true}},
       {"most-free", "the least busy GPU, then the one with the most free memory", {&MostFree}},
       {"interference-aware",
        "a GPU that has the model, else the fastest peer link, else the least used switch",

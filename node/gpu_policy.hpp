@@ -36,10 +36,11 @@ struct GpuOption {
 // The GPUs, and what else a choice may depend on.
 struct GpuView {
   std::span<const GpuOption> options{};
-  Duration load{};                // estimated time to bring the model from the host
-  Duration queued{};              // what waits behind this request takes of the GPUs that have its model
-  bool peer_links = false;        // models may come from another GPU
-  bool loads_occupy = false;      // nothing runs on a GPU while a model comes
+  Duration load{};            // estimated time to bring the model from the host
+  Duration queued{};          // what waits behind this request takes of the GPUs that have its model
+  double link_pressure = 0;   // share of the time that the links from the host are busy; above 1: overloaded
+  bool peer_links = false;    // models may come from another GPU
+  bool loads_occupy = false;  // nothing runs on a GPU while a model comes
   std::uint32_t concurrency = 1;  // runs that compute on one GPU at a time; beyond them a request swaps ahead
   GpuIndex home = kNoGpu;         // of the model, with early binding; kNoGpu: no GPU can hold it
   std::uint64_t draw = 0;         // random bits, new for each choice
@@ -72,15 +73,22 @@ struct GpuPolicy {
   bool early_binding = false;
   GpuQueues queues = GpuQueues::kSwapAhead;
   bool hits_first = false;  // where loads occupy their GPUs, requests whose model is there pass those without
+  // Beneath runs: what waits for its model on a GPU takes no place from what could compute there, and what
+  // could compute goes first.
+  bool places_for_hits = false;
   // Decisions by GPU, as 003 has them; `choose` is for runtimes that serve one key each.
   std::optional<LocalityRules> locality{};
 };
 
-// `resident-first` (default): the GPU with the earliest estimated end, residents before loads: an idle GPU
+// `resident-first`: the GPU with the earliest estimated end, residents before loads: an idle GPU
 //   that has the model; else a busy one that has it and is done before another could have loaded it (wait for
 //   it when its pipeline is full); else the emptiest GPU, most free memory first. A model that many wait for
 //   gets a copy more. Where loads occupy their GPUs a copy that fits beside the others is made sooner, for
 //   those to come, and one that pushes others out later.
+// `least-cost` (default): where the request ends first, when what it takes from others is counted too: a load
+//   from the host keeps the link from those behind it, the longer the busier the links are, and what it
+//   evicts comes again over the same link. So copies are made while links are idle, and none when they are
+//   scarce; between GPUs they cost the host nothing. Where loads occupy their GPUs it is `resident-first`.
 // `most-free`: the GPU with the least in flight, then the most free memory; residency only breaks ties.
 // `interference-aware`: Torpor's Algorithm 1 (002, 5.3), over the GPUs that are idle, or when none is, over
 //   those that swap ahead: one that has the model; else a copy over the fastest peer link from one that has

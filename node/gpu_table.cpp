@@ -114,30 +114,6 @@ std::vector<std::string> GpuTable::ResidentModels() const {
   return models;
 }
 
-bool GpuTable::Served(const std::string& key, std::optional<std::uint32_t> device) const {
-  return std::any_of(gpus_.begin(), gpus_.end(), [&](const auto& entry) {
-    const Gpu& gpu = entry.second;
-    return gpu.worker == WorkerState::kReady && gpu.assigned && gpu.key == key &&
-           (!device || gpu.device == *device);
-  });
-}
-
-bool GpuTable::Coming(const std::string& key) const {
-  return std::any_of(gpus_.begin(), gpus_.end(), [&](const auto& gpu) { return gpu.second.coming == key; });
-}
-
-bool GpuTable::Starting() const {
-  return std::any_of(gpus_.begin(), gpus_.end(), [](const auto& gpu) {
-    return gpu.second.worker == WorkerState::kAbsent && !gpu.second.coming;
-  });
-}
-
-bool GpuTable::Takeable(const Gpu& gpu) const {
-  return gpu.worker == WorkerState::kReady && gpu.in_flight == 0 && gpu.evicting.empty() && gpu.unread == 0 &&
-         std::all_of(gpu.residents.begin(), gpu.residents.end(),
-                     [](const auto& resident) { return resident.second.Idle(); });
-}
-
 std::vector<std::string> GpuTable::WithStates(const Gpu& gpu) {
   std::vector<std::string> models;
   for (const auto& [model, resident] : gpu.residents) {
@@ -163,6 +139,7 @@ void GpuTable::Insert(Gpu& gpu, const std::string& model, const Resident& reside
   TROUPE_CHECK(gpu.residents.emplace(model, resident).second, "the model is on this GPU already");
   gpu.staying += resident.bytes;
   if (resident.Idle()) gpu.idle += resident.bytes;
+  gpu.coming_models += resident.state == ResidentState::kLoading ? 1 : 0;
   std::vector<GpuIndex>& holders = holders_[model];
   holders.insert(std::upper_bound(holders.begin(), holders.end(), gpu.index), gpu.index);
 }
@@ -190,6 +167,7 @@ void GpuTable::Drop(Gpu& gpu, const std::string& model) {
 // A load ends, well or not: its source is free, or the link from the host.
 void GpuTable::LeaveLoad(Gpu& gpu, const std::string& model, Resident& resident) {
   std::erase(gpu.host_loads, model);
+  --gpu.coming_models;
   if (resident.source == kNoGpu) return;
   Gpu& source = Mutable(std::exchange(resident.source, kNoGpu));
   ChangeResident(source, source.residents.at(model), [](Resident& read) { --read.readers; });
@@ -204,6 +182,7 @@ void GpuTable::WorkerUp(const WorkerReady& ready, Time now) {
   gpu.peer_copies = ready.peer_copies;
   gpu.assigned = ready.assigned;
   gpu.key = ready.key;
+  CountKeyed();
   gpu.busy_until = gpu.idle_since = now;
   for (const ResidentReport& report : ready.resident) {
     // A report that does not add up is cut to what the plan can hold: the worker's NoFit will say the rest.
@@ -237,12 +216,7 @@ void GpuTable::WorkerGone(GpuIndex index, WorkerState state) {
   in_flight_.at(gpu.device) -= std::exchange(gpu.in_flight, 0);
   gpu.unread = 0;
   gpu.coming.reset();
-}
-
-void GpuTable::BeginAssign(GpuIndex index, const std::string& key) {
-  TROUPE_CHECK(Takeable(at(index)), "a runtime in use is taken away");
-  WorkerGone(index, WorkerState::kAbsent);
-  Mutable(index).coming = key;
+  CountKeyed();
 }
 
 void GpuTable::Unread(GpuIndex index, std::int32_t change) {

@@ -60,6 +60,7 @@ struct Gpu {
   Bytes staying{};   // sum over residents
   Bytes idle{};      // of it: what could be evicted now
   std::uint32_t in_flight = 0;
+  std::uint32_t coming_models = 0;        // on their way
   Time busy_until{};                      // estimate for what was dispatched
   bool peer_copies = false;               // its worker can copy from other GPUs
   std::uint32_t device = 0;               // the GPU of the node that it stands on
@@ -95,6 +96,8 @@ class GpuTable {
     auto operator<=>(const Place&) const = default;
   };
   [[nodiscard]] const std::set<Place>& ready() const { return ready_; }
+  // No runtime serves a key, or will.
+  [[nodiscard]] bool AllShared() const { return keyed_ == 0; }
   // Requests in flight on all runtimes of a device.
   [[nodiscard]] std::uint32_t InFlightOn(std::uint32_t device) const { return in_flight_.at(device); }
   // A runtime with this key that is ready, on this device or on any; and one that will be.
@@ -113,7 +116,7 @@ class GpuTable {
   void WorkerGone(GpuIndex index, WorkerState state);
   // Its worker is about to serve `key`; until it is ready again the runtime is absent.
   void BeginAssign(GpuIndex index, const std::string& key);
-  void ForgetComing(GpuIndex index) { Mutable(index).coming.reset(); }
+  void ForgetComing(GpuIndex index);
   void Unread(GpuIndex index, std::int32_t change);
   // A model that the worker reported before anybody here knew it: its bytes were booked as overhead, and
   // strange.
@@ -169,6 +172,7 @@ class GpuTable {
   static void ChangeResident(Gpu& gpu, Resident& resident, Change change);
 
   Gpu& Mutable(GpuIndex index);
+  void CountKeyed();
   void Drop(Gpu& gpu, const std::string& model);
   void LeaveLoad(Gpu& gpu, const std::string& model, Resident& resident);
   void CheckSwaps() const;
@@ -176,6 +180,7 @@ class GpuTable {
 
   std::map<GpuIndex, Gpu> gpus_;
   std::set<Place> ready_;
+  std::size_t keyed_ = 0;                                            // runtimes that serve a key, or will
   std::map<std::uint32_t, std::uint32_t> in_flight_;                 // by device
   absl::flat_hash_map<std::string, std::vector<GpuIndex>> holders_;  // sorted
 };

@@ -40,11 +40,13 @@ void GpuTable::Check() const {
   std::size_t held = 0, ready = 0;
   for (const auto& [index, gpu] : gpus_) {
     Bytes staying, idle;
+    std::uint32_t coming = 0;
     std::uint32_t pins = 0;
     for (const auto& [model, resident] : gpu.residents) {
       staying += resident.WithStates();
       if (resident.Idle()) idle += resident.WithStates();
       pins += resident.pins;
+      coming += resident.state == ResidentState::kLoading ? 1 : 0;
       ++held;
       TROUPE_CHECK((resident.state == ResidentState::kRunning) <= (resident.pins > 0),
                    "a model runs for nobody");
@@ -57,6 +59,7 @@ void GpuTable::Check() const {
     TROUPE_CHECK(!place || ready_.contains(*place), "a GPU is not where its load says");
     ready += place ? 1 : 0;
     TROUPE_CHECK(gpu.staying + gpu.promised + gpu.overhead <= gpu.memory, "GPU memory is booked twice");
+    TROUPE_CHECK(coming == gpu.coming_models, "the models on their way are counted wrong");
     TROUPE_CHECK(pins <= gpu.in_flight, "a model is pinned by nobody");
   }
   TROUPE_CHECK(ready == ready_.size(), "a GPU stands in two places");

@@ -79,7 +79,7 @@ bool SwapScheduler::MayTake(const Entry& entry, const Gpu& gpu, Time now) {
 // A request was not placed on a runtime of its key: one is made for it, where that can be done.
 void SwapScheduler::SeekRuntime(Entry& entry, const GpuChoice& choice, Time now) {
   const std::string key = models_.at(entry.request.model).key;
-  if (gpus_.Coming(key) || entry.request.trial) return;
+  if ((OneForAll() && key.empty()) || gpus_.Coming(key) || entry.request.trial) return;
   // To wait for a busy one is no worse than to start another, unless it has lasted.
   if (choice.verdict == GpuVerdict::kWait && !Settled(entry.arrival, now)) return;
   if (choice.verdict == GpuVerdict::kRun) return Assign(choice.gpu, {true, key});

@@ -9,14 +9,10 @@
 
 namespace troupe::node {
 
-namespace {
-constexpr std::int32_t kBoundTier = 1000;  // behind every tier of an eviction policy
-}  // namespace
-
-bool SwapScheduler::AnySlot() const {
+bool SwapScheduler::AnySlot(bool hits_only) const {
   // With one runtime a device the least busy one stands first.
-  if (!limits_.isolated)
-    return !gpus_.ready().empty() && gpus_.ready().begin()->in_flight < limits_.PipelineDepth();
+  const std::uint32_t places = hits_only ? MostInFlight() : limits_.PipelineDepth();
+  if (!limits_.isolated) return !gpus_.ready().empty() && gpus_.ready().begin()->in_flight < places;
   for (const auto& [index, gpu] : gpus_.gpus()) {
     if (gpu.worker == WorkerState::kReady && gpus_.InFlightOn(gpu.device) < limits_.PipelineDepth())
       return true;
@@ -24,12 +20,28 @@ bool SwapScheduler::AnySlot() const {
   return false;
 }
 
+bool SwapScheduler::PlacesForHits() const {
+  return policies_.gpu.places_for_hits && !limits_.isolated && !limits_.LoadsOccupy();
+}
+
+// A request whose model is there finds a place more for each that waits for its model.
+std::uint32_t SwapScheduler::PlacesFor(const Entry& entry, const Gpu& gpu) const {
+  const std::uint32_t depth = limits_.PipelineDepth();
+  const Resident* resident = gpu.Find(entry.request.model);
+  if (!PlacesForHits() || resident == nullptr || resident->state == ResidentState::kLoading) return depth;
+  return std::min(depth + gpu.coming_models, MostInFlight());
+}
+
+std::uint32_t SwapScheduler::MostInFlight() const {
+  return PlacesForHits() ? 2 * limits_.PipelineDepth() : limits_.PipelineDepth();
+}
+
 bool SwapScheduler::HasSlot(const Entry& entry, const Gpu& gpu) const {
   // What is kept for one request may be taken by a more urgent one of the same model: the first would not be
   // looked at before it.
   const auto hold = holds_.find(gpu.index);
   if (hold != holds_.end() && requests_.at(hold->second).request.model != entry.request.model) return false;
-  if (gpus_.InFlightOn(gpu.device) + KeptPlaces(entry, gpu) >= limits_.PipelineDepth()) return false;
+  if (gpus_.InFlightOn(gpu.device) + KeptPlaces(entry, gpu) >= PlacesFor(entry, gpu)) return false;
   if (gpu.in_flight == 0) return true;
   if (entry.suspect) return false;
   if (suspects_ == 0) return true;
@@ -43,67 +55,6 @@ Bytes SwapScheduler::Need(const Entry& entry, const Gpu& gpu) const {
   const Bytes state = StateNeed(entry, gpu);
   return state +
          (gpu.Find(entry.request.model) != nullptr ? model.activation : model.weights + model.activation);
-}
-
-std::vector<EvictionCandidate> SwapScheduler::EvictionOrder(const Entry& entry, const Gpu& gpu) const {
-  std::vector<std::pair<EvictionRank, EvictionCandidate>> ranked;
-  for (const auto& [model, resident] : gpu.residents) {
-    if (!resident.Idle() || model == entry.request.model) continue;
-    const EvictionCandidate candidate{.model = model,
-                                      .bytes = resident.WithStates(),
-                                      .last_use = resident.last_use,
-                                      .replicas = gpus_.HolderCount(model),
-                                      .wanted = queue_.Find(model) != nullptr,
-                                      .heavy = costs_.Heavy(DigestOf(model), resident.bytes)};
-    ranked.emplace_back(policies_.eviction(candidate), candidate);
-    // Nothing bound goes, unless a model outgrew what was kept for it.
-    if (binding_.Bound(model)) ranked.back().first.tier += kBoundTier;
-  }
-  std::stable_sort(ranked.begin(), ranked.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::vector<EvictionCandidate> order;
-  for (const auto& [rank, candidate] : ranked) order.push_back(candidate);
-  return order;
-}
-
-// What could be evicted for the request.
-Bytes SwapScheduler::OthersIdle(const Entry& entry, const Gpu& gpu) const {
-  const Resident* own = gpu.Find(entry.request.model);
-  return own != nullptr && own->Idle() ? gpu.idle - own->WithStates() : gpu.idle;
-}
-
-// False when the request does not fit even after evicting all that may go. Else `victims` (may be null) are
-// those to evict: in the policy's order, without those that turned out to be needless.
-bool SwapScheduler::PlanVictims(const Entry& entry, const Gpu& gpu, std::vector<std::string>* victims) const {
-  const Bytes need = Need(entry, gpu);
-  const auto hint = hints_.find({gpu.index, entry.request.model});
-  const Bytes target = hint == hints_.end() ? need : need + hint->second.extra;
-  Bytes room = gpu.Free();
-  if (room >= target) return true;
-  if (victims == nullptr && room + OthersIdle(entry, gpu) >= target) return true;
-  std::vector<EvictionCandidate> chosen;
-  for (const EvictionCandidate& candidate : EvictionOrder(entry, gpu)) {
-    chosen.push_back(candidate);
-    room += candidate.bytes;
-    if (room >= target) break;
-  }
-  if (room < target) {
-    // With nothing else on the GPU neither fragments nor an earlier NoFit count: the worker will tell.
-    const std::size_t own = gpu.Find(entry.request.model) != nullptr ? 1 : 0;
-    const bool alone =
-        gpu.in_flight == 0 && gpu.strange == Bytes(0) && chosen.size() + own == gpu.residents.size();
-    if (!alone || room + gpu.overhead < need) return false;
-  } else {
-    std::erase_if(chosen, [&](const EvictionCandidate& candidate) {
-      if (room < target + candidate.bytes) return false;
-      room -= candidate.bytes;
-      return true;
-    });
-  }
-  if (victims != nullptr) {
-    for (const EvictionCandidate& candidate : chosen) victims->emplace_back(candidate.model);
-  }
-  return true;
 }
 
 bool SwapScheduler::CanEverFit(const std::string& name, const Gpu& gpu) const {
@@ -126,7 +77,7 @@ GpuOption SwapScheduler::OptionFor(const Entry& entry, const Gpu& gpu, Time now)
   GpuOption option{.gpu = gpu.index,
                    .has_model = has_model,
                    .has_slot = has_slot,
-                   .fits = has_slot && PlanVictims(entry, gpu, nullptr),
+                   .fits = has_slot && PlanVictims(entry, gpu, now, nullptr),
                    .in_flight = gpus_.InFlightOn(gpu.device),
                    .free = gpu.Free(),
                    .evicts = Need(entry, gpu) > gpu.Free(),
@@ -149,6 +100,13 @@ void SwapScheduler::FindPeer(const Entry& entry, const Gpu& gpu, GpuOption& opti
     option.peer = holder;
     option.peer_load = TransferTime(models_.at(entry.request.model).weights, fastest);
   }
+}
+
+// From the host: one for each switch that several share, and one for each other GPU.
+std::uint32_t SwapScheduler::LinkCount() const {
+  std::size_t links = gpus_.gpus().size();
+  for (const auto& shared : topology_.Switches()) links -= std::min(links, shared.size() - 1);
+  return static_cast<std::uint32_t>(std::max<std::size_t>(links, 1));
 }
 
 SwitchLoad SwapScheduler::LoadTo(const Gpu& gpu) const {
@@ -174,7 +132,8 @@ SwitchLoad SwapScheduler::LoadOfSwitch(const Gpu& gpu) const {
 // ones: so a decision costs the same on a node of ten as on one of a thousand.
 std::vector<GpuIndex> SwapScheduler::Candidates(const Entry& entry, std::uint64_t draw) const {
   std::vector<GpuIndex> out;
-  if (limits_.isolated || policies_.gpu.early_binding || gpus_.gpus().size() <= kAllGpus) {
+  const bool shared = OneForAll() && models_.at(entry.request.model).key.empty();
+  if (!shared || policies_.gpu.early_binding || gpus_.gpus().size() <= kAllGpus) {
     out.reserve(gpus_.gpus().size());
     for (const auto& [index, gpu] : gpus_.gpus()) out.push_back(index);
     return out;
@@ -200,6 +159,7 @@ GpuChoice SwapScheduler::Choose(const Entry& entry, std::uint64_t draw, Time now
   const GpuIndex bound = state == nullptr ? kNoGpu : state->gpu;
   GpuView view{.load = LoadTimeOf(entry.request.model),
                .queued = QueuedFor(entry.request.model),
+               .link_pressure = link_pressure_.At(now),
                .peer_links = topology_.HasLinks(),
                .loads_occupy = limits_.LoadsOccupy(),
                .concurrency = limits_.concurrency,
@@ -232,63 +192,14 @@ GpuChoice SwapScheduler::Choose(const Entry& entry, std::uint64_t draw, Time now
   return choice;
 }
 
-void SwapScheduler::Evict(GpuIndex gpu, const std::string& model) {
-  ++counts_.evictions;
-  const Bytes bytes = gpus_.at(gpu).Find(model)->bytes;
-  if (gpus_.HolderCount(model) > 1) {
-    ++counts_.evicted_replicas;
-  } else {
-    ++(costs_.Heavy(DigestOf(model), bytes) ? counts_.evicted_heavy : counts_.evicted_light);
-  }
-  gpus_.BeginEvict(gpu, model);
-  states_.BeginEvict(gpu, model);
-  if (const auto left = models_.find(model); left != models_.end() && left->second.parked == gpu)
-    Activate(model);
-}
-
 void SwapScheduler::Load(Entry& entry, const GpuChoice& choice, Dispatch& dispatch, Time now) {
   entry.source = choice.peer == kNoGpu ? SwapSource::kHost : SwapSource::kPeer;
   dispatch.peer = choice.peer;
   gpus_.BeginLoad(choice.gpu, entry.request.model, models_.at(entry.request.model).weights, choice.peer, now);
   ++counts_.swaps;
   counts_.peer_swaps += choice.peer == kNoGpu ? 0 : 1;
-}
-
-namespace {
-
-// What a model takes of a GPU that it passes through: the worker plans it by what the steps read, and answers
-// NoFit when this is too little.
-Bytes WindowOf(Bytes weights) {
-  return std::min(weights, std::max(Bytes(weights.count() / 4), MiB(16)));
-}
-
-}  // namespace
-
-// Nobody else waits for the model, bringing it would evict one that was used since the model was last asked
-// for, and half of the weights or more need not be there at a time.
-bool SwapScheduler::PassesThrough(const Entry& entry, const Gpu& gpu, const Dispatch& dispatch) const {
-  const std::string& name = entry.request.model;
-  const Model& model = models_.at(name);
-  const Bytes window = WindowOf(model.weights);
-  if (!limits_.by_layer || entry.whole || !entry.request.state.empty() || entry.request.trial ||
-      entry.suspect)
-    return false;
-  if (dispatch.victims.empty() || gpu.Find(name) != nullptr || WaitingFor(name) > 1) return false;
-  if (window * 2 > model.weights || window + model.activation > gpu.Free()) return false;
-  return std::ranges::all_of(dispatch.victims, [&](const std::string& victim) {
-    return gpu.Find(victim)->last_use > entry.asked_before;
-  });
-}
-
-void SwapScheduler::PassThrough(Entry& entry, Dispatch& dispatch, Time now) {
-  const Model& model = models_.at(entry.request.model);
-  dispatch.victims.clear();
-  entry.source = SwapSource::kLayers;
-  entry.hit = entry.pinned = false;
-  entry.activation = WindowOf(model.weights) + model.activation;
-  ++counts_.by_layer;
-  gpus_.Visit(dispatch.gpu, entry.activation,
-              std::max(costs_.RunTime(DigestOf(entry.request.model)), costs_.LoadTime(model.weights)), now);
+  if (PlacesForHits()) ActivateResidents(gpus_.at(choice.gpu));
+  if (choice.peer == kNoGpu) link_pressure_.Add(LoadTimeOf(entry.request.model), now, LinkCount());
 }
 
 // Beside its model, which is there or comes from where the choice says.
@@ -325,7 +236,7 @@ Dispatch SwapScheduler::MakeDispatch(Entry& entry, const GpuChoice& choice, Time
   dispatch.request = entry.request.id;
   dispatch.model = name;
   dispatch.gpu = index;
-  TROUPE_CHECK(PlanVictims(entry, gpus_.at(index), &dispatch.victims), "a chosen GPU has no room");
+  TROUPE_CHECK(PlanVictims(entry, gpus_.at(index), now, &dispatch.victims), "a chosen GPU has no room");
   entry.alone = gpus_.at(index).in_flight == 0;
   if (choice.peer == kNoGpu && PassesThrough(entry, gpus_.at(index), dispatch)) {
     PassThrough(entry, dispatch, now);
@@ -357,15 +268,22 @@ std::vector<Dispatch> SwapScheduler::Decide(Time now) {
   look_again_ = Time::max();
   std::vector<Dispatch> dispatches;
   // Beneath a run a load costs nothing; where it occupies its GPU, what is there already goes first.
-  if (limits_.LoadsOccupy() && policies_.gpu.hits_first) DecideInOrder(true, now, dispatches);
+  if (policies_.gpu.hits_first && (limits_.LoadsOccupy() || PlacesForHits()))
+    DecideInOrder(true, now, dispatches);
+  fresh_.clear();
   DecideInOrder(false, now, dispatches);
+  // A load that was begun leaves its place to what is there.
+  if (PlacesForHits()) DecideInOrder(true, now, dispatches);
+  fresh_.clear();
   return dispatches;
 }
 
 void SwapScheduler::DecideInOrder(bool hits_only, Time now, std::vector<Dispatch>& dispatches) {
   std::vector<Entry*> left;  // more urgent than the one at hand, and not to be placed now
-  auto head = heads_.begin();
-  while (head != heads_.end() && AnySlot()) {
+  // To look for a place where its model is makes sense after something has changed for it there.
+  auto& heads = hits_only ? fresh_ : heads_;
+  auto head = heads.begin();
+  while (head != heads.end() && AnySlot(hits_only)) {
     const OrderingKey key = head->key;
     Entry* const next = NextOf(head->model);
     if (next == nullptr || MustTakeTurns(*next)) {
@@ -373,6 +291,8 @@ void SwapScheduler::DecideInOrder(bool hits_only, Time now, std::vector<Dispatch
       if (next != nullptr) Park(next->request.model, running_.at(next->request.function).gpu);
       continue;
     }
+    // No hit goes before what has a higher priority.
+    if (hits_only && key.priority > heads_.begin()->key.priority) break;
     Entry& entry = *next;
     if (policies_.gpu.early_binding) BindHome(entry.request.model);
     LeaveUselessHold(entry);
@@ -380,12 +300,12 @@ void SwapScheduler::DecideInOrder(bool hits_only, Time now, std::vector<Dispatch
     const bool runs = choice.verdict == GpuVerdict::kRun && Serves(entry, gpus_.at(choice.gpu));
     if (runs && (!hits_only || gpus_.at(choice.gpu).Find(entry.request.model) != nullptr)) {
       dispatches.push_back(MakeDispatch(entry, choice, now));
-      NotePassed(left);
+      hits_only ? NotePassed(FirstBefore(key)) : NotePassed(left);
     } else {
       left.push_back(&entry);
       if (!hits_only) StayWaiting(entry, choice, now);
     }
-    head = heads_.upper_bound({key, {}});
+    head = heads.upper_bound({key, {}});
   }
 }
 
@@ -394,8 +314,8 @@ void SwapScheduler::StayWaiting(Entry& entry, const GpuChoice& choice, Time now)
   // A place of its own key's: for another one it waits like everybody.
   const bool served = gpus_.Served(models_.at(entry.request.model).key, std::nullopt);
   if (entry.suspect && entry.hold == kNoGpu && served) HoldFor(entry);
-  if (choice.firm && !limits_.isolated && !entry.suspect && entry.hold == kNoGpu)
-    Park(entry.request.model, choice.gpu);
+  const bool busy = choice.firm && gpus_.at(choice.gpu).in_flight > 0;
+  if (busy && OneForAll() && !entry.suspect && entry.hold == kNoGpu) Park(entry.request.model, choice.gpu);
 }
 
 // Another request of its function is on a GPU, and the rules allow one at a time. Functions that share a
@@ -416,6 +336,16 @@ void SwapScheduler::Reorder(Time now) {
     }
     entry.key.place = place;
   }
+}
+
+// The most urgent request that could be placed and waits, when it is more urgent than that; else nobody.
+std::vector<SwapScheduler::Entry*> SwapScheduler::FirstBefore(const OrderingKey& key) {
+  for (const auto& head : heads_) {
+    if (!(head.key < key)) break;
+    Entry* const next = NextOf(head.model);
+    if (next != nullptr && !MustTakeTurns(*next)) return {next};
+  }
+  return {};
 }
 
 void SwapScheduler::NotePassed(const std::vector<Entry*>& passed) {

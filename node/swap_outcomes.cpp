@@ -57,6 +57,7 @@ Effects SwapScheduler::Apply(const SwapInDone& done, Time) {
   const auto& from_host = gpus_.at(done.gpu).host_loads;
   if (std::find(from_host.begin(), from_host.end(), done.model) != from_host.end()) ObserveLoad(done);
   gpus_.EndLoad(done.gpu, done.model, true, done.device_bytes);
+  Activate(done.model);
   EvictForgotten(done.gpu, done.model, effects);
   const auto model = models_.find(done.model);
   if (model == models_.end() || done.device_bytes == Bytes()) return effects;
@@ -158,7 +159,7 @@ Effects SwapScheduler::Apply(const RunDone& done, Time now) {
   }
   EvictForgotten(done.gpu, model, effects);
   Wake(done.gpu);
-  if (gpu.in_flight == 0) ActivateResidents(gpu);
+  ActivateResidents(gpu);
   return effects;
 }
 

@@ -164,7 +164,9 @@ Submitted SwapScheduler::Submit(const NodeRequest& request, Time now) {
   entry.key = MakeOrderingKey(policies_.ordering,
                               {.priority = request.priority, .arrival = now, .deadline = request.deadline},
                               next_sequence_++, slo_ ? slo_->PlaceOf(request.function) : FunctionPlace{});
-  entry.asked_before = std::exchange(models_.at(request.model).asked, now);
+  Model& model = models_.at(request.model);
+  entry.asked_before = std::exchange(model.asked, now);
+  if (entry.asked_before != Time::min()) model.gap.Observe(now - entry.asked_before);
   Enqueue(entry);
   states_.Enter(request.state, request.id);
   if (request.expiry != Time::max()) expiries_.emplace(request.expiry, request.id);
@@ -324,7 +326,7 @@ void SwapScheduler::Check() const {
   std::size_t dispatched = 0;
   for (const auto& [gpu, pipeline] : pipelines_) {
     TROUPE_CHECK(pipeline.size() == gpus_.at(gpu).in_flight, "pipeline and GPU table disagree");
-    TROUPE_CHECK(gpus_.InFlightOn(gpus_.at(gpu).device) <= limits_.PipelineDepth(),
+    TROUPE_CHECK(gpus_.InFlightOn(gpus_.at(gpu).device) <= MostInFlight(),
                  "a pipeline is deeper than its limit");
     for (const RequestId& id : pipeline) {
       const auto model = models_.find(requests_.at(id).request.model);

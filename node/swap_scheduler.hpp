@@ -175,6 +175,7 @@ class SwapScheduler {
     bool in_region = true;
     Time asked = Time::min();  // last
     GpuIndex parked = kNoGpu;  // whose next outcome its requests wait for (see heads_)
+    RunningEstimate gap{};     // between its requests
     RunningEstimate load{};    // from the host
   };
   // Dispatched requests of one function.
@@ -206,8 +207,14 @@ class SwapScheduler {
   [[nodiscard]] Bytes Need(const Entry& entry, const Gpu& gpu) const;
   [[nodiscard]] Bytes OthersIdle(const Entry& entry, const Gpu& gpu) const;
   [[nodiscard]] bool HasSlot(const Entry& entry, const Gpu& gpu) const;
-  bool PlanVictims(const Entry& entry, const Gpu& gpu, std::vector<std::string>* victims) const;
-  [[nodiscard]] std::vector<EvictionCandidate> EvictionOrder(const Entry& entry, const Gpu& gpu) const;
+  [[nodiscard]] bool PlacesForHits() const;
+  [[nodiscard]] std::uint32_t PlacesFor(const Entry& entry, const Gpu& gpu) const;
+  [[nodiscard]] std::uint32_t MostInFlight() const;
+  [[nodiscard]] double RateOf(const std::string& model, Time now) const;
+  [[nodiscard]] std::uint32_t LinkCount() const;
+  bool PlanVictims(const Entry& entry, const Gpu& gpu, Time now, std::vector<std::string>* victims) const;
+  [[nodiscard]] std::vector<EvictionCandidate> EvictionOrder(const Entry& entry, const Gpu& gpu,
+                                                             Time now) const;
   Dispatch MakeDispatch(Entry& entry, const GpuChoice& choice, Time now);
   [[nodiscard]] bool PassesThrough(const Entry& entry, const Gpu& gpu, const Dispatch& dispatch) const;
   void PassThrough(Entry& entry, Dispatch& dispatch, Time now);
@@ -227,12 +234,13 @@ class SwapScheduler {
   void StayWaiting(Entry& entry, const GpuChoice& choice, Time now);
   [[nodiscard]] bool MustTakeTurns(const Entry& entry) const;
   void Reorder(Time now);
+  [[nodiscard]] std::vector<Entry*> FirstBefore(const OrderingKey& key);
   void NotePassed(const std::vector<Entry*>& passed);
   void HoldFor(Entry& entry);
   void Release(Entry& entry);
   void LeaveUselessHold(Entry& entry);
   [[nodiscard]] const Model* FindCopy(const std::string& model) const;
-  [[nodiscard]] bool AnySlot() const;
+  [[nodiscard]] bool AnySlot(bool hits_only) const;
   [[nodiscard]] bool CanEverFit(const std::string& model, const Gpu& gpu) const;
   [[nodiscard]] bool CanEverFit(const std::string& model) const;
 
@@ -256,6 +264,8 @@ class SwapScheduler {
   [[nodiscard]] std::vector<Dispatch> DecideByLocality(Time now);
 
   // runtime_decision.cpp: runtimes, and whom they serve.
+  // Every runtime is there for everybody.
+  [[nodiscard]] bool OneForAll() const { return !limits_.isolated && gpus_.AllShared(); }
   [[nodiscard]] bool Serves(const Entry& entry, const Gpu& gpu) const;
   [[nodiscard]] bool HeldByOther(const Entry& entry, GpuIndex gpu) const;
   [[nodiscard]] std::uint32_t KeptPlaces(const Entry& entry, const Gpu& gpu) const;
@@ -294,6 +304,7 @@ class SwapScheduler {
   SchedulerPolicies policies_;
   CostModel costs_;
   FunctionBinding binding_;  // instead of homes_, where it is not late
+  BusyShare link_pressure_;  // of the links from the host
   const Topology topology_;
   Random random_;
   std::optional<SloOrder> slo_;
@@ -306,6 +317,7 @@ class SwapScheduler {
   // whatever else becomes free, and are looked at again after that GPU's next outcome; or their model is on
   // disk only.
   std::set<ModelQueue<RequestId>::Head> heads_;
+  std::set<ModelQueue<RequestId>::Head> fresh_;          // of heads_, since the last decision
   std::map<GpuIndex, std::vector<std::string>> parked_;  // models, also such as were activated since
   // With decisions by GPU: the same requests in their order, and what was given to each GPU.
   std::unique_ptr<LocalityQueue> locality_;

@@ -25,7 +25,9 @@ void SwapScheduler::Dequeue(const Entry& entry) {
 
 void SwapScheduler::LeaveHeads(const std::string& model) {
   const auto* waiting = queue_.Find(model);
-  if (waiting != nullptr) heads_.erase({waiting->begin()->first, {}});
+  if (waiting == nullptr) return;
+  heads_.erase({waiting->begin()->first, {}});
+  fresh_.erase({waiting->begin()->first, {}});
 }
 
 void SwapScheduler::Activate(const std::string& name) {
@@ -33,17 +35,24 @@ void SwapScheduler::Activate(const std::string& name) {
   if (waiting == nullptr) return;
   Model& model = models_.at(name);
   model.parked = kNoGpu;
-  if (model.in_region) heads_.insert({waiting->begin()->first, name});
+  if (!model.in_region) return;
+  heads_.insert({waiting->begin()->first, name});
+  fresh_.insert({waiting->begin()->first, name});
 }
 
 void SwapScheduler::ActivateAll() {
   for (const auto& head : queue_.heads()) Activate(head.model);
 }
 
-// What an idle GPU could run at once, whichever GPU it was waiting for.
+// What a GPU with a place could run at once, whichever GPU it was waiting for.
 void SwapScheduler::ActivateResidents(const Gpu& gpu) {
-  if (queue_.empty()) return;
-  for (const auto& [model, resident] : gpu.residents) Activate(model);
+  if (queue_.heads().size() > gpu.residents.size()) {
+    for (const auto& [model, resident] : gpu.residents) Activate(model);
+    return;
+  }
+  for (const auto& head : queue_.heads()) {
+    if (gpu.residents.contains(head.model)) Activate(head.model);
+  }
 }
 
 void SwapScheduler::Park(const std::string& model, GpuIndex gpu) {

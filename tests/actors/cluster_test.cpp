@@ -303,7 +303,7 @@ TEST(Cluster, ADrainingNodeFinishesWhatItHasAndGetsNothingNew) {
 TEST(Cluster, TheLeastRecentlyUsedModelGoesWhenMemoryIsShort) {
   FakeWorkerProfile profile;
   profile.memory = MiB(500);
-  World world(1, 1, profile);
+  World world(1, 1, profile, {}, GiB(2), [](NodeOptions& options) { options.policies.eviction = "lru"; });
   for (const char* name : {"a", "b", "c"}) ASSERT_TRUE(world.Deploy(name, MiB(200)).ok());
   std::uint64_t call = 0;
   for (const char* name : {"a", "b", "a", "c", "a", "b"}) {

@@ -97,7 +97,7 @@ TEST(GpuPolicy, Choices) {
     EXPECT_EQ(choice.verdict, c.verdict) << c.what;
     EXPECT_EQ(choice.gpu, c.gpu) << c.what;
   }
-  EXPECT_THAT(std::string(FindGpuPolicy("best").status().message()), HasSubstr("resident-first, most-free"));
+  EXPECT_THAT(std::string(FindGpuPolicy("best").status().message()), HasSubstr("resident-first, least-cost"));
 }
 
 TEST(EvictionPolicy, LeastRecentlyUsedAndWantedOnesLast) {

@@ -25,7 +25,8 @@ class World {
                     .seed = seed,
                     .by_layer = seed % 2 == 0},
                    *FindSchedulerPolicies(names), {}, *Topology::Parse(seed % 2 == 0 ? "v100x4" : "none")) {
-    const std::uint64_t gpus = 1 + random_.Below(4);
+    // More than a request looks at, or few.
+    const std::uint64_t gpus = seed % 7 == 0 ? kAllGpus + 1 + random_.Below(8) : 1 + random_.Below(4);
     for (std::uint64_t i = 0; i < 12; ++i) {
       const std::string name = "model" + std::to_string(i);
       models_[name] = {.weights = MiB(10 + random_.Below(40)), .activation = MiB(1 + random_.Below(8))};

@@ -1,0 +1,141 @@
+// The default policies: what a copy costs those behind it, what is cheapest to have away, places beside
+// loads.
+#include "base/cost_model.hpp"
+#include "tests/unit/node/scheduler_fixture.hpp"
+
+namespace troupe::node::least_cost_test {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+GpuOption Holder(GpuIndex gpu, int backlog_ms, bool usable = true) {
+  return {
+      .gpu = gpu, .has_model = true, .has_slot = usable, .fits = usable, .backlog = milliseconds(backlog_ms)};
+}
+GpuOption Loader(GpuIndex gpu, int backlog_ms, int load_ms) {
+  return {.gpu = gpu,
+          .has_slot = true,
+          .fits = true,
+          .backlog = milliseconds(backlog_ms),
+          .load = milliseconds(load_ms)};
+}
+GpuChoice Choose(std::vector<GpuOption> options, double pressure = 0) {
+  return FindGpuPolicy("least-cost")
+      ->choose({.options = options, .load = milliseconds(10), .link_pressure = pressure});
+}
+
+TEST(LeastCost, ACopyIsMadeWhileTheLinksAreIdle) {
+  const std::vector<GpuOption> options = {Holder(0, 15), Loader(1, 0, 10)};
+  EXPECT_EQ(Choose(options).gpu, 1u);
+  // At a half each second of the link costs another one.
+  EXPECT_EQ(Choose(options, 0.5).gpu, 0u);
+  EXPECT_EQ(Choose({Holder(0, 25), Loader(1, 0, 10)}, 0.5).gpu, 1u);
+  EXPECT_EQ(Choose({Holder(0, 200), Loader(1, 0, 10)}, 3).gpu, 0u);
+  EXPECT_EQ(Choose({Holder(0, 220), Loader(1, 0, 10)}, 3).gpu, 1u);  // it has a limit
+}
+
+TEST(LeastCost, WhatIsEvictedComesAgainOverTheSameLink) {
+  GpuOption evicting = Loader(1, 0, 10);
+  evicting.evicts = true;
+  EXPECT_EQ(Choose({Holder(0, 25), evicting}, 0.5).gpu, 0u);
+  EXPECT_EQ(Choose({evicting, Loader(2, 0, 10)}, 0.5).gpu, 2u);
+}
+
+TEST(LeastCost, AnotherGpuIsASourceThatCostsTheHostNothing) {
+  GpuOption beside = Loader(1, 0, 10);
+  beside.peer = 0;
+  beside.peer_load = milliseconds(2);
+  const GpuChoice choice = Choose({Holder(0, 5), beside}, 0.9);
+  EXPECT_EQ(choice.gpu, 1u);
+  EXPECT_EQ(choice.peer, 0u);
+  beside.peer_load = milliseconds(20);
+  EXPECT_EQ(Choose({Holder(0, 12), beside}).peer, kNoGpu);  // over a slow link it is not
+}
+
+TEST(LeastCost, ABusySwitchTakesTwiceAsLong) {
+  GpuOption crowded = Loader(0, 0, 10);
+  crowded.switch_load = SwitchLoad::kLight;
+  EXPECT_EQ(Choose({crowded, Loader(1, 15, 10)}).gpu, 1u);
+}
+
+TEST(LeastCost, WaitsFirmlyForAHolderThatAnIdleGpuCouldNotBeat) {
+  GpuChoice choice = Choose({Holder(0, 8, false)});
+  EXPECT_EQ(choice.verdict, GpuVerdict::kWait);
+  EXPECT_TRUE(choice.firm);
+  choice = Choose({Holder(0, 30, false)});
+  EXPECT_EQ(choice.verdict, GpuVerdict::kWait);
+  EXPECT_FALSE(choice.firm);
+  EXPECT_EQ(Choose({}).verdict, GpuVerdict::kBlocked);
+}
+
+TEST(LeastValue, WhatIsAskedForRarelyCostsLeast) {
+  const EvictionPolicy policy = *FindEvictionPolicy("least-value");
+  const EvictionCandidate often{.bytes = MiB(100), .replicas = 1, .rate = 2, .load = milliseconds(10)};
+  EvictionCandidate other = often;
+  other.rate = 1;
+  EXPECT_LT(policy(other), policy(often));
+  other = often;
+  other.replicas = 2;
+  EXPECT_LT(policy(other), policy(often));
+  other = often;
+  other.delay = milliseconds(100);  // a run that waits for it suffers
+  EXPECT_LT(policy(often), policy(other));
+  other = often;
+  other.bytes = MiB(200);  // the same trouble for twice the memory
+  EXPECT_LT(policy(other), policy(often));
+  other.wanted = true;
+  EXPECT_LT(policy(often), policy(other));
+  // How long ago it was used says nothing more.
+  other = often;
+  other.last_use = Time(seconds(5));
+  EXPECT_EQ(policy(often), policy(other));
+}
+
+TEST(BusyShare, CountsAtOnceAndFades) {
+  BusyShare share;
+  EXPECT_EQ(share.At({}), 0);
+  share.Add(seconds(1), {}, 2);
+  EXPECT_NEAR(share.At({}), 0.1, 1e-9);
+  EXPECT_LT(share.At(Time(seconds(5))), 0.04);
+  for (int i = 1; i <= 200; ++i) share.Add(milliseconds(50), Time(milliseconds(100 * i)), 1);
+  EXPECT_NEAR(share.At(Time(seconds(20))), 0.5, 0.05);
+}
+
+class LeastCostTest : public SchedulerTest {};
+
+TEST_F(LeastCostTest, WhatWaitsForItsModelTakesNoPlaceFromWhatCouldCompute) {
+  Gpus(1);
+  for (const char* name : {"here", "coming", "also"}) Model(name, 10);
+  Submit(1, "here");
+  Serve(Next());
+  Submit(2, "coming");
+  Submit(3, "also");
+  EXPECT_EQ(scheduler.Decide(now).size(), 2u);
+  // Two places for each of the two.
+  for (std::uint64_t i = 4; i < 8; ++i) Submit(i, "here");
+  const auto hits = scheduler.Decide(now);
+  ASSERT_EQ(hits.size(), 2u);
+  for (const Dispatch& hit : hits) EXPECT_EQ(hit.source, SwapSource::kResident);
+  scheduler.Check();
+  EXPECT_EQ(scheduler.waiting(), 2u);
+}
+
+TEST_F(LeastCostTest, OfManyGpusAnIdleOneAndAHolderAreFound) {
+  Gpus(40);
+  for (int i = 0; i < 40; ++i) Model("m" + std::to_string(i), 90);
+  std::vector<Dispatch> busy;
+  for (std::uint64_t i = 0; i < 40; ++i) {
+    Submit(i, "m" + std::to_string(i));
+    busy.push_back(Next());
+    EXPECT_TRUE(busy.back().victims.empty()) << "there was an empty GPU";
+  }
+  for (const Dispatch& dispatch : busy) Serve(dispatch);
+  for (std::uint64_t i = 0; i < 40; ++i) {
+    Submit(100 + i, "m" + std::to_string(i));
+    EXPECT_EQ(Next().source, SwapSource::kResident);
+  }
+}
+
+}  // namespace
+}  // namespace troupe::node::least_cost_test
