@@ -46,6 +46,7 @@ PolicyNames Bound(const char* binding) {
   PolicyNames names;
   names.ordering = "fifo";
   names.gpu = "bound";
+  names.eviction = "lru";
   names.binding = binding;
   return names;
 }
@@ -56,6 +57,7 @@ PolicyNames SimpleSwap() {
   names.routing = "load-balance";
   names.ordering = "fifo";
   names.gpu = "random";
+  names.eviction = "lru";
   return names;
 }
 
@@ -63,7 +65,7 @@ PolicyNames SimpleSwap() {
 
 std::span<const PolicyEntry<PolicyNames>> Presets() {
   static const std::array<PolicyEntry<PolicyNames>, 12> kPresets = {{
-      {"troupe", "requests go where their model is, the earliest deadline first", PolicyNames{}},
+      {"troupe", "the earliest deadline first, where it ends first and costs others least", PolicyNames{}},
       {"load-balance", "in order of arrival, to whichever GPU becomes idle (the baseline of LALB, 003)",
        Lalb("first-idle")},
       {"lalb", "LALB (003): a request goes to a GPU that has its model, if that is sooner than a load",

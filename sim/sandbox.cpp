@@ -27,6 +27,7 @@ constexpr double kDirectOfHost = 0.06;
 PolicyNames InOrder() {
   PolicyNames names;
   names.ordering = "fifo";
+  names.gpu = "resident-first";
   names.eviction = "lru";
   return names;
 }
