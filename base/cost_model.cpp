@@ -97,6 +97,7 @@ std::vector<ModelCost> CostModel::Known() const {
   for (const auto& [model, entry] : models_) {
     known.push_back({model, entry.run.Or(Duration::zero()), entry.swapped.Or(Duration::zero())});
   }
+  std::ranges::sort(known, {}, &ModelCost::model);
   return known;
 }
 

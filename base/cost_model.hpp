@@ -5,10 +5,10 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "base/units.hpp"
 
 namespace troupe {
@@ -95,7 +95,7 @@ class CostModel {
 
   CostDefaults defaults_;
   double nanos_per_byte_ = 0;  // 0: no load was seen
-  std::map<std::string, Entry> models_;
+  absl::flat_hash_map<std::string, Entry> models_;
   std::uint64_t revision_ = 0;
 };
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "base/check.hpp"
 #include "base/ordering_policy.hpp"
 
@@ -56,7 +57,7 @@ class ModelQueue {
   [[nodiscard]] bool empty() const { return size_ == 0; }
 
  private:
-  std::map<std::string, Requests> models_;
+  absl::flat_hash_map<std::string, Requests> models_;  // never walked: its order is nobody's
   std::set<Head> heads_;
   std::size_t size_ = 0;
 };

@@ -76,19 +76,20 @@ void GpuTable::Add(GpuIndex index, Bytes memory, std::uint32_t device, bool assi
   gpu.device = device;
   gpu.assigned = assigned;
   in_flight_[device];
-  TROUPE_CHECK(gpus_.emplace(index, std::move(gpu)).second, "this GPU is in the table already");
+  const auto [it, added] = gpus_.emplace(index, std::move(gpu));
+  TROUPE_CHECK(added, "this GPU is in the table already");
+  if (by_index_.size() <= index) by_index_.resize(index + 1);
+  by_index_[index] = &it->second;
 }
 
 Gpu& GpuTable::Mutable(GpuIndex index) {
-  const auto it = gpus_.find(index);
-  TROUPE_CHECK(it != gpus_.end(), "no such GPU");
-  return it->second;
+  TROUPE_CHECK(index < by_index_.size() && by_index_[index] != nullptr, "no such GPU");
+  return *by_index_[index];
 }
 
 const Gpu& GpuTable::at(GpuIndex index) const {
-  const auto it = gpus_.find(index);
-  TROUPE_CHECK(it != gpus_.end(), "no such GPU");
-  return it->second;
+  TROUPE_CHECK(index < by_index_.size() && by_index_[index] != nullptr, "no such GPU");
+  return *by_index_[index];
 }
 
 const std::vector<GpuIndex>& GpuTable::Holders(const std::string& model) const {

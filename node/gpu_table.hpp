@@ -80,6 +80,9 @@ struct Gpu {
 
 class GpuTable {
  public:
+  GpuTable() = default;
+  GpuTable(const GpuTable&) = delete;
+  GpuTable& operator=(const GpuTable&) = delete;
   void Add(GpuIndex index, Bytes memory, std::uint32_t device, bool assigned);
   [[nodiscard]] const Gpu& at(GpuIndex index) const;
   [[nodiscard]] const std::map<GpuIndex, Gpu>& gpus() const { return gpus_; }
@@ -179,6 +182,7 @@ class GpuTable {
   void Insert(Gpu& gpu, const std::string& model, const Resident& resident);
 
   std::map<GpuIndex, Gpu> gpus_;
+  std::vector<Gpu*> by_index_;  // of gpus_; null where there is none
   std::set<Place> ready_;
   std::size_t keyed_ = 0;                                            // runtimes that serve a key, or will
   std::map<std::uint32_t, std::uint32_t> in_flight_;                 // by device

@@ -53,6 +53,7 @@ void SwapScheduler::AddRuntime(GpuIndex gpu, Bytes memory, std::uint32_t device)
 std::vector<std::string> SwapScheduler::AdoptedModels() const {
   std::vector<std::string> models;
   for (const auto& [name, model] : models_) models.push_back(name);
+  std::ranges::sort(models);
   return models;
 }
 
@@ -70,8 +71,13 @@ Effects SwapScheduler::DescribeModel(const std::string& model, Bytes weights, By
 }
 
 const SwapScheduler::Model* SwapScheduler::FindCopy(const std::string& model) const {
-  const auto it = models_.lower_bound(model);  // a digest is the begin of its copies' names
-  return it == models_.end() || DigestOf(it->first) != DigestOf(model) ? nullptr : &it->second;
+  if (const auto it = models_.find(model); it != models_.end()) return &it->second;
+  const std::string digest = DigestOf(model);
+  const std::pair<const std::string, Model>* first = nullptr;
+  for (const auto& copy : models_) {
+    if (DigestOf(copy.first) == digest && (first == nullptr || copy.first < first->first)) first = &copy;
+  }
+  return first == nullptr ? nullptr : &first->second;
 }
 
 bool SwapScheduler::Heavy(const std::string& model) const {

@@ -29,6 +29,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/node_hash_map.h"
 #include "base/cost_model.hpp"
 #include "base/model_queue.hpp"
 #include "base/random.hpp"
@@ -310,7 +311,7 @@ class SwapScheduler {
   std::optional<SloOrder> slo_;
   GpuTable gpus_;
   FunctionStates states_;
-  std::map<std::string, Model> models_;
+  absl::node_hash_map<std::string, Model> models_;
   std::map<RequestId, Entry> requests_;
   ModelQueue<RequestId> queue_;
   // Of its heads, those that a decision looks at. The others are parked: they wait for a certain GPU,
