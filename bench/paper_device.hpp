@@ -11,7 +11,10 @@ namespace troupe::gpu::bench {
 
 class PaperDevice final : public Device {
  public:
-  explicit PaperDevice(Bytes memory) : info_{"paper:0", "", memory, {}}, ranges_(0, memory, Bytes(256)) {}
+  explicit PaperDevice(Bytes memory) : ranges_(0, memory, Bytes(256)) {
+    info_.name = "paper:0";
+    info_.memory = memory;
+  }
   [[nodiscard]] const DeviceInfo& info() const override { return info_; }
   absl::StatusOr<DeviceRange> Allocate(Bytes size) override {
     const auto offset = ranges_.Allocate(size);
@@ -25,7 +28,8 @@ class PaperDevice final : public Device {
     return {ranges_.capacity(), ranges_.free(), ranges_.largest_free()};
   }
   absl::StatusOr<std::shared_ptr<DevicePlan>> Prepare(const proto::Model&, std::span<const std::byte>,
-                                                      std::span<const proto::TensorSpec>) override {
+                                                      std::span<const proto::TensorSpec>,
+                                                      proto::Precision) override {
     return absl::UnimplementedError("a paper device computes nothing");
   }
   std::unique_ptr<Stream> MakeStream() override { return nullptr; }
@@ -46,8 +50,8 @@ class PaperDevice final : public Device {
 
  private:
   static constexpr std::uint64_t kBase = std::uint64_t{1} << 40;
-  DeviceInfo info_;
   transport::RangeAllocator ranges_;
+  DeviceInfo info_;
 };
 
 }  // namespace troupe::gpu::bench
