@@ -36,8 +36,8 @@ VARIANTS = {
     "default": [],
     **{preset: ["--policy", preset] for preset in ("torpor", "torpor-fifo", "torpor-random", "torpor-lru")},
     **{f"ordering-{name}": ["--ordering", name] for name in ("fifo", "slo-aware", "slo-aware-released")},
-    **{f"gpu-{name}": ["--gpu", name] for name in ("random", "bound", "most-free", "interference-aware")},
-    "eviction-heaviness-aware": ["--eviction", "heaviness-aware"],
+    **{f"gpu-{name}": ["--gpu", name] for name in ("resident-first", "random", "bound", "most-free", "interference-aware")},
+    **{f"eviction-{name}": ["--eviction", name] for name in ("lru", "heaviness-aware")},
     **{f"swap-{name}": ["--swap", name] for name in ("per-tensor", "whole", "pageable")},
     **{f"link-{name}": ["--link-sharing", name] for name in ("shared", "exclusive")},
 }

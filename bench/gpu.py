@@ -113,7 +113,9 @@ class Lines:
         """Adds what the driver counted, where it did."""
         functions = self.rows.get("memory_functions")
         before = self.memory.get("before")
-        if functions and before is not None:
+        # A count that workers do not move is not of their device.
+        moved = before is not None and any(value is not None and value > before for value in self.memory.values())
+        if functions and moved:
             for what in ("one_runtime", "process_each"):
                 if self.memory.get(what) is not None:
                     used = (self.memory[what] - before) / functions[0][0] / 1e6
