@@ -21,7 +21,7 @@ struct EvictionCandidate {
   bool wanted = false;         // a request for it waits at this node
   bool heavy = false;          // swapping it in slows its run
   double rate = 0;             // requests a second for it at this node, estimated
-  Duration load{};             // what bringing it again takes
+  Duration load{};             // of the link's time that bringing it again takes, as much as others miss
   Duration delay{};            // by how much a run that has to bring it is slower than another one
 };
 

@@ -101,7 +101,8 @@ GpuChoice LeastCost(const GpuView& view) {
         holder = &option;
     } else if (Usable(option)) {
       const Bringing here = CostOfBringing(view, option);
-      if (loader == nullptr || std::tuple(here.cost, loader->free) < std::tuple(bringing.cost, option.free)) {
+      if (loader == nullptr || std::tuple(here.cost, option.in_flight, loader->free) <
+                                   std::tuple(bringing.cost, loader->in_flight, option.free)) {
         loader = &option;
         bringing = here;
       }

@@ -21,6 +21,7 @@ double SwapScheduler::RateOf(const std::string& name, Time now) const {
 
 std::vector<EvictionCandidate> SwapScheduler::EvictionOrder(const Entry& entry, const Gpu& gpu,
                                                             Time now) const {
+  const double busy = std::min(1.0, link_pressure_.At(now));  // nobody waits for a link that is idle
   std::vector<std::pair<EvictionRank, EvictionCandidate>> ranked;
   for (const auto& [model, resident] : gpu.residents) {
     if (!resident.Idle() || model == entry.request.model) continue;
@@ -31,7 +32,7 @@ std::vector<EvictionCandidate> SwapScheduler::EvictionOrder(const Entry& entry, 
                                       .wanted = queue_.Find(model) != nullptr,
                                       .heavy = costs_.Heavy(DigestOf(model), resident.bytes),
                                       .rate = RateOf(model, now),
-                                      .load = costs_.LoadTime(resident.bytes),
+                                      .load = FromSeconds(ToSeconds(costs_.LoadTime(resident.bytes)) * busy),
                                       .delay = costs_.SwapDelay(DigestOf(model), resident.bytes)};
     ranked.emplace_back(policies_.eviction(candidate), candidate);
     // Nothing bound goes, unless a model outgrew what was kept for it.
