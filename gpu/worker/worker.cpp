@@ -1,6 +1,7 @@
 // The main loop. Adoption is in worker_adoption.cpp.
 #include "gpu/worker/worker.hpp"
 
+#include <fcntl.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -66,6 +67,9 @@ Worker::Worker(WorkerOptions options, transport::UnixListener listener, transpor
       queue_(std::move(queue)) {}
 
 Worker::~Worker() {
+  // Kept open until the process ends: a device takes a while to be given up, and a daemon that saw its socket
+  // closed before would think that it was let go of by a worker that lives on.
+  if (session_ != nullptr) (void)fcntl(session_->control_fd(), F_DUPFD_CLOEXEC, 0);
   session_.reset();
 }
 
