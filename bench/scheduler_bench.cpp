@@ -136,7 +136,7 @@ class Load {
     const Function& function = functions_[dispatch.request.sequence & 0xffffffff];
     const Duration load = dispatch.source == SwapSource::kResident
                               ? Duration()
-                              : TransferTime(function.weights, BytesPerSecond(12e9));
+                              : TransferTime(function.weights, BytesPerSecond{12e9});
     for (const std::string& victim : dispatch.victims)
       Timed(all_, [&] { return scheduler_.Apply(EvictDone{dispatch.gpu, victim, {}}, now_); });
     Time& free = gpu_free_[dispatch.gpu];

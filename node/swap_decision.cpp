@@ -149,8 +149,7 @@ std::vector<GpuIndex> SwapScheduler::Candidates(const Entry& entry, std::uint64_
     out.push_back(place->gpu);
   if (entry.hold != kNoGpu) out.push_back(entry.hold);
   std::ranges::sort(out);
-  const auto [begin, end] = std::ranges::unique(out);
-  out.erase(begin, end);
+  out.erase(std::unique(out.begin(), out.end()), out.end());
   return out;
 }
 
