@@ -63,8 +63,11 @@ class GpuPlan final : public Plan {
 
  private:
   void Spoil(const std::vector<DeviceRange>& ranges) {
+    // Large enough for all before the first copy: it reads later.
+    std::size_t largest = nothing_.size();
+    for (const DeviceRange& range : ranges) largest = std::max<std::size_t>(largest, range.size.count());
+    nothing_.resize(largest, std::byte{0xFF});
     for (const DeviceRange& range : ranges) {
-      nothing_.resize(std::max<std::size_t>(nothing_.size(), range.size.count()), std::byte{0xFF});
       (void)stream_->CopyIn(range, std::span(nothing_).first(range.size.count()), nullptr);
     }
   }
