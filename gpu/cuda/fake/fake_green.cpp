@@ -2,6 +2,7 @@
 // was put.
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <set>
 
 #include "gpu/cuda/fake/fake_driver.hpp"
@@ -95,11 +96,11 @@ CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx* made, CUdevResourceDesc descriptio
   fake::State& state = fake::TheState();
   const std::lock_guard lock(state.mutex);
   // The driver keeps descriptors; nothing tells it that one is not needed any more.
-  const auto* const joined = reinterpret_cast<const fake::Description*>(description);
+  const std::unique_ptr<const fake::Description> joined(
+      reinterpret_cast<const fake::Description*>(description));
   if (state.green_contexts >= state.config.green) return CUDA_ERROR_OUT_OF_MEMORY;
   ++state.green_contexts;
   *made = reinterpret_cast<CUgreenCtx>(new fake::GreenContext{joined->sms});
-  delete joined;
   return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx context) {
