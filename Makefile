@@ -7,7 +7,7 @@ JOBS ?= $(shell nproc)
 CTEST := ctest --output-on-failure --no-tests=error
 CLANG_FORMAT ?= clang-format
 
-.PHONY: bootstrap configure build demo test unit asan tsan check bench format clean help
+.PHONY: bootstrap configure build demo test unit asan tsan chaos chaos-sim check bench format clean help
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -31,6 +31,9 @@ test: build asan ## every test; the unit and actor tiers under ASan and UBSan to
 unit: build ## only the unit and actor tiers, release build
 	$(CTEST) --test-dir $(BUILD) -L 'unit|actors|architecture'
 
+chaos-sim: build ## N schedules of faults on simulated clusters (N=10000, FROM=1)
+	$(BUILD)/bin/troupe chaos-sim --from $(or $(FROM),1) --schedules $(or $(N),10000) --jobs $(JOBS)
+
 asan: bootstrap ## the unit and actor tiers under AddressSanitizer and UndefinedBehaviorSanitizer
 	@[ -f build/asan/build.ninja ] || cmake --preset asan >/dev/null
 	cmake --build --preset asan -j $(JOBS) --target quick_tests
@@ -40,6 +43,9 @@ tsan: bootstrap ## the unit and actor tiers under ThreadSanitizer (by hand: slow
 	@[ -f build/tsan/build.ninja ] || cmake --preset tsan >/dev/null
 	cmake --build --preset tsan -j $(JOBS) --target quick_tests
 	$(CTEST) --test-dir build/tsan -L 'unit|actors'
+
+chaos: build ## real processes, killed and cut for three minutes (MINUTES=30: longer; SEED=N: another plan); build/chaos
+	TROUPE_BUILD_DIR=$(BUILD) OMP_WAIT_POLICY=passive tests/chaos/chaos.py --seconds $$(( $(or $(MINUTES),3) * 60 )) --seed $(or $(SEED),1)
 
 check: configure ## format, house rules, warnings as errors, clang-tidy on what changed
 	deploy/check.sh $(BUILD)

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/check.hpp"
+
 namespace troupe {
 
 namespace {
@@ -36,23 +38,90 @@ void CostModel::ObserveLoad(Bytes bytes, Duration took) {
   nanos_per_byte_ = nanos_per_byte_ == 0 ? sample : nanos_per_byte_ + kWeight * (sample - nanos_per_byte_);
 }
 
-CostModel::Entry& CostModel::Touch(const std::string& model) {
-  if (models_.size() >= defaults_.max_models && !models_.contains(model)) {
-    models_.erase(std::min_element(models_.begin(), models_.end(), [](const auto& a, const auto& b) {
-      return a.second.last < b.second.last;
-    }));
+CostModel::Id CostModel::IdOf(const std::string& model) {
+  const auto [it, is_new] = ids_.try_emplace(model, kNone);
+  if (!is_new) return it->second;
+  if (free_.empty()) {
+    free_.push_back(static_cast<Id>(entries_.size()));
+    entries_.emplace_back();
   }
-  Entry& entry = models_[model];
-  entry.last = ++revision_;
+  it->second = free_.back();
+  free_.pop_back();
+  entries_[it->second].name = &it->first;
+  return it->second;
+}
+
+CostModel::Id CostModel::Hold(const std::string& model) {
+  const Id id = IdOf(model);
+  ++entries_[id].holders;
+  return id;
+}
+
+void CostModel::Release(Id id) {
+  TROUPE_CHECK(entries_.at(id).holders > 0, "a model's costs were released that nobody holds");
+  --entries_[id].holders;
+  FreeUnused(id);
+}
+
+void CostModel::FreeUnused(Id id) {
+  if (entries_[id].holders > 0 || entries_[id].seen) return;
+  ids_.erase(ids_.find(*entries_[id].name));
+  entries_[id] = {};
+  free_.push_back(id);
+}
+
+void CostModel::Unlink(Id id) {
+  const Entry& entry = entries_[id];
+  (entry.newer == kNone ? newest_ : entries_[entry.newer].older) = entry.older;
+  (entry.older == kNone ? oldest_ : entries_[entry.older].newer) = entry.newer;
+}
+
+void CostModel::Forget(Id id) {
+  Unlink(id);
+  Entry& entry = entries_[id];
+  entry.run = entry.swapped = {};
+  entry.seen = false;
+  entry.newer = entry.older = kNone;
+  --seen_;
+  FreeUnused(id);
+}
+
+CostModel::Entry& CostModel::Touch(Id id) {
+  if (entries_[id].seen) {
+    Unlink(id);
+  } else {
+    if (seen_ >= defaults_.max_models && seen_ > 0) Forget(oldest_);
+    entries_[id].seen = true;
+    ++seen_;
+  }
+  Entry& entry = entries_[id];
+  entry.newer = kNone;
+  entry.older = newest_;
+  (newest_ == kNone ? oldest_ : entries_[newest_].newer) = id;
+  newest_ = id;
+  ++revision_;
   return entry;
 }
 
-void CostModel::ObserveRun(const std::string& model, Duration took) {
+void CostModel::ObserveRun(Id model, Duration took) {
   Touch(model).run.Observe(took);
 }
 
-void CostModel::ObserveSwapped(const std::string& model, Duration took) {
+void CostModel::ObserveSwapped(Id model, Duration took) {
   Touch(model).swapped.Observe(took);
+}
+
+void CostModel::ObserveRun(const std::string& model, Duration took) {
+  ObserveRun(IdOf(model), took);
+}
+
+void CostModel::ObserveSwapped(const std::string& model, Duration took) {
+  ObserveSwapped(IdOf(model), took);
+}
+
+const CostModel::Entry* CostModel::Find(const std::string& model) const {
+  const auto it = ids_.find(model);
+  return it == ids_.end() ? nullptr : &entries_[it->second];
 }
 
 Duration CostModel::LoadTime(Bytes bytes) const {
@@ -60,42 +129,38 @@ Duration CostModel::LoadTime(Bytes bytes) const {
   return FromSeconds(static_cast<double>(bytes.count()) * nanos_per_byte_ * 1e-9);
 }
 
-Duration CostModel::RunTime(const std::string& model) const {
-  const auto it = models_.find(model);
-  if (it == models_.end()) return defaults_.run;
-  return it->second.run.Or(it->second.swapped.Or(defaults_.run));
+Duration CostModel::RunTimeOf(const Entry* entry) const {
+  return entry == nullptr ? defaults_.run : entry->run.Or(entry->swapped.Or(defaults_.run));
 }
 
-bool CostModel::Heavy(const std::string& model, Bytes weights) const {
+bool CostModel::HeavyOf(const Entry* entry, Bytes weights) const {
   const double load = ToSeconds(LoadTime(weights));
-  const auto it = models_.find(model);
-  if (it == models_.end()) return load > defaults_.heavy_slowdown * ToSeconds(defaults_.run);
-  const Entry& entry = it->second;
-  const double swapped = ToSeconds(entry.swapped.Or(Duration::zero()));
+  if (entry == nullptr || !entry->seen) return load > defaults_.heavy_slowdown * ToSeconds(defaults_.run);
+  const double swapped = ToSeconds(entry->swapped.Or(Duration::zero()));
   // Nobody has seen it run with its weights there: it is heavy when the load makes up what it took.
-  if (!entry.run.known()) return swapped < defaults_.heavy_slowdown * load;
-  const double run = ToSeconds(entry.run.Or(Duration::zero()));
-  return (entry.swapped.known() ? swapped : std::max(load, run)) > defaults_.heavy_slowdown * run;
+  if (!entry->run.known()) return swapped < defaults_.heavy_slowdown * load;
+  const double run = ToSeconds(entry->run.Or(Duration::zero()));
+  return (entry->swapped.known() ? swapped : std::max(load, run)) > defaults_.heavy_slowdown * run;
 }
 
-Duration CostModel::SwapDelay(const std::string& model, Bytes weights) const {
-  const auto it = models_.find(model);
-  const Duration run = RunTime(model);
-  if (it != models_.end() && it->second.swapped.known() && it->second.run.known())
-    return std::max(Duration(), it->second.swapped.Or(run) - run);
+Duration CostModel::SwapDelay(Id model, Bytes weights) const {
+  const Entry& entry = entries_[model];
+  const Duration run = RunTimeOf(&entry);
+  if (entry.swapped.known() && entry.run.known()) return std::max(Duration(), entry.swapped.Or(run) - run);
   return std::max(Duration(), LoadTime(weights) - run);
 }
 
 bool CostModel::Measured(const std::string& model) const {
-  const auto it = models_.find(model);
-  return it != models_.end() && it->second.run.known() && it->second.swapped.known();
+  const Entry* entry = Find(model);
+  return entry != nullptr && entry->run.known() && entry->swapped.known();
 }
 
 std::vector<ModelCost> CostModel::Known() const {
   std::vector<ModelCost> known;
-  known.reserve(models_.size());
-  for (const auto& [model, entry] : models_) {
-    known.push_back({model, entry.run.Or(Duration::zero()), entry.swapped.Or(Duration::zero())});
+  known.reserve(seen_);
+  for (Id id = newest_; id != kNone; id = entries_[id].older) {
+    const Entry& entry = entries_[id];
+    known.push_back({*entry.name, entry.run.Or(Duration::zero()), entry.swapped.Or(Duration::zero())});
   }
   std::ranges::sort(known, {}, &ModelCost::model);
   return known;
@@ -105,8 +170,8 @@ void CostModel::Restore(const std::vector<ModelCost>& known, double nanos_per_by
   if (std::isfinite(nanos_per_byte) && nanos_per_byte > 0) nanos_per_byte_ = nanos_per_byte;
   for (const ModelCost& cost : known) {
     if (cost.model.empty()) continue;
-    if (cost.run > Duration::zero()) Touch(cost.model).run.Observe(cost.run);
-    if (cost.swapped > Duration::zero()) Touch(cost.model).swapped.Observe(cost.swapped);
+    if (cost.run > Duration::zero()) ObserveRun(cost.model, cost.run);
+    if (cost.swapped > Duration::zero()) ObserveSwapped(cost.model, cost.swapped);
   }
 }
 

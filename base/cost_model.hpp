@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
+#include "absl/container/node_hash_map.h"
 #include "base/units.hpp"
 
 namespace troupe {
@@ -56,25 +56,43 @@ struct ModelCost {
 
 class CostModel {
  public:
+  // A model's number here, from Hold to the last Release: who asks often asks by it.
+  using Id = std::uint32_t;
+
   explicit CostModel(CostDefaults defaults = {}) : defaults_(defaults) {}
+  CostModel(const CostModel&) = delete;
+  CostModel& operator=(const CostModel&) = delete;
+
+  // The number stays the model's until each holder has released it; what is known of the model is kept, or
+  // forgotten for another one, all the same.
+  Id Hold(const std::string& model);
+  void Release(Id model);
 
   void ObserveLoad(Bytes bytes, Duration took);
   // A run that had all its weights when it began.
-  void ObserveRun(const std::string& model, Duration took);
+  void ObserveRun(Id model, Duration took);
   // A run with the swap-in before and beneath it, alone on its GPU: from the begin of the one to the end of
   // the other.
-  void ObserveSwapped(const std::string& model, Duration took);
+  void ObserveSwapped(Id model, Duration took);
 
   // Time to bring `bytes` over the link, at the rate that was last seen.
   [[nodiscard]] Duration LoadTime(Bytes bytes) const;
-  [[nodiscard]] Duration RunTime(const std::string& model) const;
+  [[nodiscard]] Duration RunTime(Id model) const { return RunTimeOf(&entries_[model]); }
   // Does swapping over the link slow this model's run? What was measured, or as long as that is missing, a
   // run that hides beneath its load (or the other way round) without loss.
-  [[nodiscard]] bool Heavy(const std::string& model, Bytes weights) const;
+  [[nodiscard]] bool Heavy(Id model, Bytes weights) const { return HeavyOf(&entries_[model], weights); }
   // By how much a run that has to bring its weights is slower than one that finds them.
-  [[nodiscard]] Duration SwapDelay(const std::string& model, Bytes weights) const;
+  [[nodiscard]] Duration SwapDelay(Id model, Bytes weights) const;
   // Whether both were measured: a resident run and a swapped one.
   [[nodiscard]] bool Measured(const std::string& model) const;
+
+  // The same of models by name, held or not.
+  void ObserveRun(const std::string& model, Duration took);
+  void ObserveSwapped(const std::string& model, Duration took);
+  [[nodiscard]] Duration RunTime(const std::string& model) const { return RunTimeOf(Find(model)); }
+  [[nodiscard]] bool Heavy(const std::string& model, Bytes weights) const {
+    return HeavyOf(Find(model), weights);
+  }
 
   // All that is known, in the order of the models' names. `nanos_per_byte` zero: no load was seen.
   [[nodiscard]] std::vector<ModelCost> Known() const;
@@ -86,16 +104,32 @@ class CostModel {
   [[nodiscard]] std::uint64_t revision() const { return revision_; }
 
  private:
+  static constexpr Id kNone = ~Id{0};
+  // Those that were seen stand in a list, from the one seen last to the one that was not seen for longest.
   struct Entry {
-    RunningEstimate run;
-    RunningEstimate swapped;
-    std::uint64_t last = 0;
+    RunningEstimate run{};
+    RunningEstimate swapped{};
+    std::uint32_t holders = 0;
+    bool seen = false;
+    Id newer = kNone, older = kNone;
+    const std::string* name = nullptr;  // of ids_; null: the number is nobody's
   };
-  Entry& Touch(const std::string& model);
+  [[nodiscard]] const Entry* Find(const std::string& model) const;  // null: unknown
+  [[nodiscard]] Duration RunTimeOf(const Entry* entry) const;
+  [[nodiscard]] bool HeavyOf(const Entry* entry, Bytes weights) const;
+  Id IdOf(const std::string& model);
+  Entry& Touch(Id id);
+  void Unlink(Id id);
+  void Forget(Id id);
+  void FreeUnused(Id id);
 
   CostDefaults defaults_;
   double nanos_per_byte_ = 0;  // 0: no load was seen
-  absl::flat_hash_map<std::string, Entry> models_;
+  absl::node_hash_map<std::string, Id> ids_;
+  std::vector<Entry> entries_;
+  std::vector<Id> free_;
+  Id newest_ = kNone, oldest_ = kNone;
+  std::size_t seen_ = 0;  // entries in the list
   std::uint64_t revision_ = 0;
 };
 

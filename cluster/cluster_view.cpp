@@ -1,20 +1,15 @@
 #include "cluster/cluster_view.hpp"
 
+#include <utility>
+
 namespace troupe::cluster {
 
 ViewChange ClusterView::Apply(const proto::ClusterUpdate& update) {
   ViewChange change;
-  if (!update.snapshot()) {
-    if (update.since() > revision_) return change;  // what lies between is missing
-    change.applied = true;
-    if (update.revision() < revision_) return change;
-  }
-  change.applied = true;
+  change.applied = Follows(update);
+  if (!change.applied || (!update.snapshot() && update.revision() < revision_)) return change;
   FunctionTable before;
-  if (update.snapshot()) {
-    before = functions_;
-    functions_.Clear();
-  }
+  if (update.snapshot()) before = std::exchange(functions_, {});
   for (const proto::FunctionRecord& record : update.functions()) {
     functions_.Put(record);
     (record.loaded() ? change.deployed : change.removed).push_back(record.key());
@@ -27,7 +22,7 @@ ViewChange ClusterView::Apply(const proto::ClusterUpdate& update) {
       if (functions_.Find(record.key()) == nullptr) change.removed.push_back(record.key());
     }
   }
-  // Members always come whole.
+  // Members come whole, when anything has changed in them.
   if (update.members_size() > 0 || update.snapshot()) {
     members_.clear();
     for (const proto::MemberRecord& record : update.members()) members_[record.name()] = record;

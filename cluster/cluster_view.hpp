@@ -13,7 +13,7 @@ namespace troupe::cluster {
 
 // What an update changed, for whoever has to act on it.
 struct ViewChange {
-  bool applied = false;  // false: a gap; ask the manager for a snapshot (join with known_revision 0)
+  bool applied = false;  // false: a gap; ask the member for what changed since the view's revision
   std::vector<proto::FunctionKey> removed{};   // gone or unloaded
   std::vector<proto::FunctionKey> deployed{};  // new or changed
   bool members_changed = false;
@@ -21,6 +21,10 @@ struct ViewChange {
 
 class ClusterView {
  public:
+  // False: what lies between is missing.
+  [[nodiscard]] bool Follows(const proto::ClusterUpdate& update) const {
+    return update.snapshot() || update.since() <= revision_;
+  }
   // Updates that are older than what is known change nothing and count as applied.
   [[nodiscard]] ViewChange Apply(const proto::ClusterUpdate& update);
   [[nodiscard]] const FunctionTable& functions() const { return functions_; }

@@ -1,6 +1,8 @@
 #include "cluster/credit_table.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
 
 #include "base/check.hpp"
 
@@ -8,40 +10,77 @@ namespace troupe::cluster {
 
 namespace {
 
-// Grants come many times a second and name every model in the order of the set: most change nothing.
-template <class Names>
-bool Same(const std::set<std::string>& known, const Names& names) {
-  return std::equal(known.begin(), known.end(), names.begin(), names.end());
+using Names = google::protobuf::RepeatedPtrField<std::string>;
+
+// The models that applying a grant's list to those that are known adds or takes away. `anew`: in a new life
+// of the node, in which nothing was told before.
+std::vector<std::string> Difference(const std::set<std::string>& known, const proto::ModelList& list,
+                                    bool anew) {
+  std::vector<std::string> changed;
+  const Names& names = list.digests();
+  if (list.added() && !anew) {
+    const std::set<std::string> came(names.begin(), names.end());
+    std::set_difference(came.begin(), came.end(), known.begin(), known.end(), std::back_inserter(changed));
+    return changed;
+  }
+  const auto compare = [&](const auto& sorted) {
+    std::set_symmetric_difference(known.begin(), known.end(), sorted.begin(), sorted.end(),
+                                  std::back_inserter(changed));
+  };
+  // Peers keep the order of the set; one that does not is believed all the same.
+  if (std::adjacent_find(names.begin(), names.end(), std::greater_equal<>()) == names.end()) {
+    compare(names);
+  } else {
+    compare(std::set<std::string>(names.begin(), names.end()));
+  }
+  return changed;
 }
 
 }  // namespace
 
 void CreditTable::Unindex(const std::string& node, const NodeCredit& credit) {
-  for (const std::string& model : credit.adopted) {
-    const auto it = holders_.find(model);
-    it->second.erase(node);
-    if (it->second.empty()) holders_.erase(it);
-  }
+  for (const std::string& model : credit.adopted) NoHolder(model, node);
 }
 
 bool CreditTable::Apply(const proto::CreditGrant& grant) {
   const auto [it, added] = nodes_.try_emplace(grant.node());
   NodeCredit& credit = it->second;
   if (!added && grant.node_epoch() < credit.epoch) return false;
-  TROUPE_CHECK(added || grant.node_epoch() == credit.epoch,
-               "the node has a new life; remove the old one first");
+  // By the epoch that is known still.
+  const std::vector<std::string> adopted = ComeOrGo(grant);
+  const bool anew = grant.node_epoch() > credit.epoch;
   credit.epoch = grant.node_epoch();
   credit.limit = grant.limit();
   credit.draining = grant.draining();
   credit.closed_until = Time();
-  if (!Same(credit.resident, grant.resident()))
-    credit.resident = {grant.resident().begin(), grant.resident().end()};
-  if (added || !Same(credit.adopted, grant.adopted())) {
-    Unindex(grant.node(), credit);
-    credit.adopted = {grant.adopted().begin(), grant.adopted().end()};
-    for (const std::string& model : credit.adopted) holders_[model].insert(grant.node());
+  if (grant.has_resident() || anew) {
+    for (const std::string& model : Difference(credit.resident, grant.resident(), anew))
+      if (credit.resident.erase(model) == 0) credit.resident.insert(model);
+  }
+  for (const std::string& model : adopted) {
+    if (credit.adopted.insert(model).second) {
+      holders_[model].insert(grant.node());
+    } else {
+      credit.adopted.erase(model);
+      NoHolder(model, grant.node());
+    }
   }
   return true;
+}
+
+std::vector<std::string> CreditTable::ComeOrGo(const proto::CreditGrant& grant) const {
+  const auto it = nodes_.find(grant.node());
+  static const NodeCredit none;
+  const NodeCredit& known = it == nodes_.end() ? none : it->second;
+  const bool anew = grant.node_epoch() > known.epoch;
+  if (!grant.has_adopted() && !anew) return {};
+  return Difference(known.adopted, grant.adopted(), anew);
+}
+
+void CreditTable::NoHolder(const std::string& model, const std::string& node) {
+  const auto it = holders_.find(model);
+  it->second.erase(node);
+  if (it->second.empty()) holders_.erase(it);
 }
 
 void CreditTable::Remove(const std::string& node) {

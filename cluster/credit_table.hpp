@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "base/units.hpp"
 #include "proto/request.pb.h"
@@ -27,9 +28,11 @@ struct NodeCredit {
 
 class CreditTable {
  public:
-  // Replaces what was known of the node but its requests in flight. False: the grant is of an older epoch and
-  // was ignored. A grant of a newer epoch needs a Remove first.
+  // Replaces what was known of the node but its requests in flight, which it has still after it has joined
+  // again. False: the grant is of an older epoch and was ignored.
   bool Apply(const proto::CreditGrant& grant);
+  // The models that applying it would add to what the node holds, or take from that.
+  [[nodiscard]] std::vector<std::string> ComeOrGo(const proto::CreditGrant& grant) const;
   void Remove(const std::string& node);
   void Take(const std::string& node);
   // Nothing happens for a node that was removed meanwhile.
@@ -45,6 +48,7 @@ class CreditTable {
 
  private:
   void Unindex(const std::string& node, const NodeCredit& credit);
+  void NoHolder(const std::string& model, const std::string& node);
 
   std::map<std::string, NodeCredit> nodes_;
   std::map<std::string, std::set<std::string>> holders_;

@@ -175,6 +175,12 @@ void FunctionRegistry::Apply(const proto::SetFunctionLoaded& command, Revision r
   table_.Put(record);
 }
 
+void FunctionRegistry::BeginAt(Revision revision) {
+  TROUPE_CHECK(revision >= revision_, "revisions only grow");
+  revision_ = forgotten_ = revision;
+  changes_.clear();
+}
+
 proto::ClusterUpdate FunctionRegistry::ChangesSince(Revision since) const {
   proto::ClusterUpdate update;
   update.set_revision(revision_);

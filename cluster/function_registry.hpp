@@ -47,6 +47,8 @@ class FunctionRegistry {
   void Apply(const proto::RemoveFunction& command, Revision revision);
   void Apply(const proto::SetFunctionLoaded& command, Revision revision);
 
+  // The registry was read from the store: what happened up to `revision` is not known one by one.
+  void BeginAt(Revision revision);
   // What changed after `since`; a snapshot when that is too long ago or `since` is 0 or ahead of us.
   // Only the function fields are filled in.
   [[nodiscard]] proto::ClusterUpdate ChangesSince(Revision since) const;

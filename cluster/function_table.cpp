@@ -20,13 +20,26 @@ std::uint64_t VersionNumber(const std::string& version) {
 }
 
 void FunctionTable::Count(const proto::FunctionRecord& record) {
-  models_[record.model_digest()].emplace(record.key().name(), VersionNumber(record.key().version()));
+  ModelUse& use = models_[record.model_digest()];
+  use.functions.emplace(record.key().name(), VersionNumber(record.key().version()));
+  const bool state = record.state_size() > 0;
+  use.loaded += record.loaded() ? 1 : 0;
+  use.with_state += state ? 1 : 0;
+  use.loaded_with_state += record.loaded() && state ? 1 : 0;
 }
 
 void FunctionTable::Uncount(const proto::FunctionRecord& record) {
   const auto it = models_.find(record.model_digest());
-  it->second.erase({record.key().name(), VersionNumber(record.key().version())});
-  if (it->second.empty()) models_.erase(it);
+  ModelUse& use = it->second;
+  use.functions.erase({record.key().name(), VersionNumber(record.key().version())});
+  if (use.functions.empty()) {
+    models_.erase(it);
+    return;
+  }
+  const bool state = record.state_size() > 0;
+  use.loaded -= record.loaded() ? 1 : 0;
+  use.with_state -= state ? 1 : 0;
+  use.loaded_with_state -= record.loaded() && state ? 1 : 0;
 }
 
 void FunctionTable::Put(const proto::FunctionRecord& record) {
@@ -99,14 +112,24 @@ absl::StatusOr<const proto::FunctionRecord*> FunctionTable::FindServed(const pro
 
 std::uint32_t FunctionTable::UsesOf(const std::string& model_digest) const {
   const auto it = models_.find(model_digest);
-  return it == models_.end() ? 0 : static_cast<std::uint32_t>(it->second.size());
+  return it == models_.end() ? 0 : static_cast<std::uint32_t>(it->second.functions.size());
 }
 
 const proto::FunctionRecord* FunctionTable::UserOf(const std::string& model_digest) const {
   const auto it = models_.find(model_digest);
   if (it == models_.end()) return nullptr;
-  const auto& [name, version] = *it->second.begin();
+  const auto& [name, version] = *it->second.functions.begin();
   return &functions_.at(name).at(version);
+}
+
+const proto::FunctionRecord* FunctionTable::LoadedUserOf(const std::string& model_digest) const {
+  const auto it = models_.find(model_digest);
+  if (it == models_.end() || it->second.loaded == 0) return nullptr;
+  for (const auto& [name, version] : it->second.functions) {
+    const proto::FunctionRecord& record = functions_.at(name).at(version);
+    if (record.loaded()) return &record;
+  }
+  return nullptr;
 }
 
 }  // namespace troupe::cluster

@@ -19,6 +19,14 @@ namespace troupe::cluster {
 // The number of a version: decimal, from 1 up, no leading zero; 0 when it is none.
 [[nodiscard]] std::uint64_t VersionNumber(const std::string& version);
 
+// Who uses a model.
+struct ModelUse {
+  std::set<std::pair<std::string, std::uint64_t>> functions{};  // name and number of the version
+  std::uint32_t loaded = 0;
+  std::uint32_t with_state = 0;  // records that declare state
+  std::uint32_t loaded_with_state = 0;
+};
+
 class FunctionTable {
  public:
   using Versions = std::map<std::uint64_t, proto::FunctionRecord>;
@@ -39,14 +47,17 @@ class FunctionTable {
   [[nodiscard]] std::uint32_t UsesOf(const std::string& model_digest) const;
   // Some record of the model; null when there is none.
   [[nodiscard]] const proto::FunctionRecord* UserOf(const std::string& model_digest) const;
+  // Some loaded record of it; null when there is none.
+  [[nodiscard]] const proto::FunctionRecord* LoadedUserOf(const std::string& model_digest) const;
+  // By digest.
+  [[nodiscard]] const std::map<std::string, ModelUse>& models() const { return models_; }
 
  private:
   void Count(const proto::FunctionRecord& record);
   void Uncount(const proto::FunctionRecord& record);
 
   std::map<std::string, Versions> functions_;
-  // Users of each model as (name, version number), sorted.
-  std::map<std::string, std::set<std::pair<std::string, std::uint64_t>>> models_;
+  std::map<std::string, ModelUse> models_;
   std::size_t size_ = 0;
 };
 

@@ -140,7 +140,10 @@ PlacementPlan PlanPlacement(const std::vector<PlacementModel>& models,
       if (copy >= copies(i)) continue;
       while (next[i] < ranked[i].size()) {
         Room& room = *ranked[i][next[i]++];
-        if (room.used + order[i]->host_bytes > room.node->region) continue;
+        if (room.used + order[i]->host_bytes > room.node->region) {
+          plan.tight = true;
+          continue;
+        }
         room.used += order[i]->host_bytes;
         plan.placements[order[i]->digest].push_back(room.node->name);
         break;

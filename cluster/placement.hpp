@@ -50,6 +50,9 @@ struct PlacementPlan {
   PlacementMap placements{};
   std::vector<PlacementMove> moves{};        // from `current` to `placements`, adoptions before disownments
   std::vector<PlacementProblem> problems{};  // models with fewer copies than they could have
+  // Some copy is not where it would be if the regions had no end. While none is, each model's place depends
+  // on itself and the nodes alone.
+  bool tight = false;
 };
 
 // `current` says where copies are now; nodes that are not listed any more hold nothing.

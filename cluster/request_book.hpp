@@ -111,8 +111,10 @@ class RequestBook {
   // The call failed (timeout, connection) though the node is not known to be dead: its attempt is lost.
   std::vector<RequestFinished> CallFailed(std::uint64_t ticket, const std::string& why, Time now);
 
-  // Nodes. A grant of a newer epoch means that the node has lost what it was sent before.
-  std::vector<RequestFinished> Apply(const proto::CreditGrant& grant);
+  // Nodes. A grant of a newer epoch says that the node has joined a manager again: what it was sent before it
+  // has still. Only a node that is gone has lost it, also when it is back at once: NodeLost comes before the
+  // grants of its next life.
+  void Apply(const proto::CreditGrant& grant);
   std::vector<RequestFinished> NodeLost(const std::string& node, const std::string& why);
 
   // Functions: waiting requests of a removed or unloaded one end with `status` (NotFound, Unavailable).

@@ -101,8 +101,10 @@ std::vector<RequestFinished> RequestBook::Bounced(std::uint64_t ticket, proto::B
   std::string node;
   Entry* entry = TakeReply(ticket, &node);
   ++counts_.bounced;
-  // A model or inputs that are not there concern this request alone; all else, whatever would be sent there.
-  const bool own = reason == proto::BOUNCE_NOT_ADOPTED || reason == proto::BOUNCE_NO_INPUTS;
+  // A model or inputs that are not there concern this request alone, and a lease may be over for this
+  // function's state alone; all else concerns whatever would be sent there.
+  const bool own = reason == proto::BOUNCE_NOT_ADOPTED || reason == proto::BOUNCE_NO_INPUTS ||
+                   reason == proto::BOUNCE_LEASE_OVER;
   if (!own && !node.empty()) {
     credits_.Close(node, now + limits_.bounce_pause);
     reopenings_.insert(now + limits_.bounce_pause);
@@ -153,24 +155,14 @@ std::vector<RequestFinished> RequestBook::CallFailed(std::uint64_t ticket, const
   return finished;
 }
 
-std::vector<RequestFinished> RequestBook::Apply(const proto::CreditGrant& grant) {
-  Finished finished;
+void RequestBook::Apply(const proto::CreditGrant& grant) {
   const NodeCredit* known = credits_.Find(grant.node());
-  if (known != nullptr && known->epoch > grant.node_epoch()) return finished;
-  if (known != nullptr && known->epoch < grant.node_epoch()) {
-    finished = NodeLost(grant.node(), absl::StrCat("node '", grant.node(), "' was restarted"));
-    known = nullptr;
-  }
+  if (known != nullptr && known->epoch > grant.node_epoch()) return;
   // Only models that come or go change the index.
-  const std::set<std::string> after(grant.adopted().begin(), grant.adopted().end());
-  const std::set<std::string> before = known == nullptr ? std::set<std::string>() : known->adopted;
-  std::vector<std::string> changed;
-  std::set_symmetric_difference(before.begin(), before.end(), after.begin(), after.end(),
-                                std::back_inserter(changed));
+  const std::vector<std::string> changed = credits_.ComeOrGo(grant);
   for (const std::string& model : changed) Unindex(model);
   credits_.Apply(grant);
   for (const std::string& model : changed) Index(model);
-  return finished;
 }
 
 std::vector<RequestFinished> RequestBook::NodeLost(const std::string& node, const std::string& why) {

@@ -75,4 +75,26 @@ proto::RunState WorkflowProgress::state() const {
   return committed_.size() == index_.size() ? proto::RUN_SUCCEEDED : proto::RUN_RUNNING;
 }
 
+std::set<std::string> StepsToRecompute(const proto::WorkflowSpec& spec,
+                                       const std::set<std::string>& committed,
+                                       const std::set<std::string>& lost) {
+  std::map<std::string, const proto::WorkflowStep*> steps;
+  std::vector<std::string> read;
+  const auto reads = [&read](const auto& bindings) {
+    for (const proto::Binding& binding : bindings) read.push_back(ParseValue(binding.value()).step);
+  };
+  for (const proto::WorkflowStep& step : spec.steps()) {
+    steps[step.name()] = &step;
+    if (!committed.contains(step.name())) reads(step.inputs());
+  }
+  reads(spec.outputs());
+  std::set<std::string> again;
+  while (!read.empty()) {
+    const std::string step = std::move(read.back());
+    read.pop_back();
+    if (lost.contains(step) && again.insert(step).second) reads(steps.at(step)->inputs());
+  }
+  return again;
+}
+
 }  // namespace troupe::cluster

@@ -55,6 +55,12 @@ class WorkflowProgress {
   absl::Status status_;
 };
 
+// Of the committed steps whose results are lost, those that are to be run again so that the run can go on:
+// what a step that is still to run reads, what the workflow gives, and what those read in their turn.
+[[nodiscard]] std::set<std::string> StepsToRecompute(const proto::WorkflowSpec& spec,
+                                                     const std::set<std::string>& committed,
+                                                     const std::set<std::string>& lost);
+
 // Splitting a tensor along `dimension` into slices of size 1, each part one call of the step. For row-major
 // bytes: part i is made of `outer` pieces of `piece` bytes, the first at i * piece, then every `stride`
 // bytes.

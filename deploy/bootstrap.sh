@@ -19,6 +19,7 @@ build_packages=(
 run_packages=(
   python3 python3-numpy python3-onnx      # examples and the house rules
   curl jq procps
+  iproute2 nftables util-linux            # networks of the chaos tests
 )
 bench_packages=(python3-torch nginx-light) # baselines of `make bench`
 

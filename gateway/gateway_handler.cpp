@@ -51,8 +51,8 @@ std::shared_ptr<HttpExchange> GatewayHandler::Begin(const HttpRequestHead& head)
 std::shared_ptr<HttpExchange> GatewayHandler::Dispatch(Route route, const HttpRequestHead& head) {
   switch (route.endpoint) {
     case Endpoint::kInfer:
-      return MakeInferExchange(std::move(route.name), std::move(route.version), head.inference_header_length,
-                               options_.max_request, service_, metrics_);
+      return MakeInferExchange(std::move(route.name), std::move(route.version), head, options_.max_request,
+                               service_, metrics_, idempotency_);
     case Endpoint::kRepositoryIndex:
       return Index();
     case Endpoint::kRepositoryLoad:

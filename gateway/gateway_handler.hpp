@@ -7,6 +7,7 @@
 
 #include "gateway/gateway_server.hpp"
 #include "gateway/http_message.hpp"
+#include "gateway/idempotency.hpp"
 #include "gateway/metrics.hpp"
 #include "gateway/route.hpp"
 
@@ -35,6 +36,7 @@ class GatewayHandler final : public HttpHandler {
   ClusterAdmin* const admin_;
   std::shared_ptr<prometheus::Registry> registry_;
   RequestMetrics metrics_;
+  IdempotencyTable idempotency_;
   std::function<HttpServerLoad()> load_;
 };
 

@@ -169,9 +169,9 @@ asio::awaitable<bool> HttpConnection::Answer() {
   loop_.shared().requests.fetch_add(1, std::memory_order_relaxed);
   const auto& request = parser_->get();
   const auto view = [](boost::beast::string_view text) { return std::string_view(text.data(), text.size()); };
-  const HttpRequestHead head{view(request.method_string()), view(request.target()),
-                             view(request[http::field::content_encoding]),
-                             view(request["Inference-Header-Content-Length"])};
+  const HttpRequestHead head{
+      view(request.method_string()), view(request.target()), view(request[http::field::content_encoding]),
+      view(request["Inference-Header-Content-Length"]), view(request["Idempotency-Key"])};
   keep_alive_ = request.keep_alive() && !draining_;
   unread_ = parser_->content_length().value_or(0);
   withheld_ = request.version() == 11 && buffer_.size() == 0 &&

@@ -54,6 +54,8 @@ std::string_view HttpReason(int code) {
       return "Content Too Large";
     case 415:
       return "Unsupported Media Type";
+    case 422:
+      return "Unprocessable Content";
     case 431:
       return "Request Header Fields Too Large";
     case 499:

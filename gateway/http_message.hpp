@@ -24,6 +24,7 @@ struct HttpRequestHead {
   std::string_view target;  // "/v2/models/digits?x=1", still percent-encoded
   std::string_view content_encoding;
   std::string_view inference_header_length;  // empty: no such header
+  std::string_view idempotency_key{};        // empty: no such header
 };
 
 struct HttpResponse {

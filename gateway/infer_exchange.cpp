@@ -4,6 +4,7 @@
 #include <chrono>
 #include <optional>
 
+#include "base/digest.hpp"
 #include "gateway/http_body.hpp"
 #include "gateway/http_error.hpp"
 #include "gateway/http_exchanges.hpp"
@@ -17,15 +18,22 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
+Time Now() {
+  return Time(std::chrono::duration_cast<Duration>(SteadyClock::now().time_since_epoch()));
+}
+
 // json (the first `header_length` bytes, or all) -> raw inputs -> call -> reply
 class InferExchange final : public HttpExchange, public std::enable_shared_from_this<InferExchange> {
  public:
-  InferExchange(std::shared_ptr<const FunctionInfo> function, std::string version, InferenceService& service,
-                RequestMetrics& metrics, Bytes body_limit, std::optional<std::uint64_t> header_length)
+  InferExchange(std::shared_ptr<const FunctionInfo> function, std::string version, std::string key,
+                InferenceService& service, RequestMetrics& metrics, IdempotencyTable& idempotency,
+                Bytes body_limit, std::optional<std::uint64_t> header_length)
       : function_(std::move(function)),
         version_(std::move(version)),
+        key_(std::move(key)),
         service_(service),
         metrics_(metrics),
+        idempotency_(idempotency),
         body_limit_(body_limit),
         header_length_(header_length) {}
 
@@ -56,11 +64,14 @@ class InferExchange final : public HttpExchange, public std::enable_shared_from_
       Observe(HttpCode(status));
       return reply([status = std::move(status)] { return ErrorResponse(status); });
     }
-    json_ = TextBody();
     reply_ = std::move(reply);
+    // A workflow's key names its run, and the cluster manager sees to it that there is one.
+    if (!key_.empty() && !IsWorkflow() && !First()) return;
+    json_ = TextBody();
     InferCall call = std::move(parsed_->call);
     call.function = function_->name;
     call.version = version_;
+    if (IsWorkflow()) call.run_key = key_;
     parsed_->call.request_id = call.request_id;
     call_ = service_.Infer(std::move(call), [self = shared_from_this()](InferResult result) {
       self->Answer(std::move(result));
@@ -69,6 +80,7 @@ class InferExchange final : public HttpExchange, public std::enable_shared_from_
 
   void Abandon() override {
     Observe(499);
+    if (waits_ || (run_ != 0 && !idempotency_.Abandon(table_key_, run_))) return;
     service_.Cancel(call_);
   }
 
@@ -92,8 +104,88 @@ class InferExchange final : public HttpExchange, public std::enable_shared_from_
     return status;
   }
 
+  [[nodiscard]] bool IsWorkflow() const { return function_->platform == kWorkflowPlatform; }
+
+  [[nodiscard]] std::string Fingerprint() const {
+    Sha256 digest;
+    digest.Update(Cat(json_.text().size(), "\n"));
+    digest.Update(json_.text());
+    for (const RawInput& raw : parsed_->raw_inputs) digest.Update(std::span<const std::byte>(raw.span));
+    return digest.Finish();
+  }
+
+  // False: this key's request runs already, or has been answered; then that is the answer.
+  bool First() {
+    using Verdict = IdempotencyTable::Verdict;
+    table_key_ = Cat(function_->name, "\n", version_, "\n", key_);
+    waits_ = true;
+    const auto decision = idempotency_.Begin(
+        table_key_, Fingerprint(), Now(),
+        [self = shared_from_this()](const IdempotencyTable::AnswerPtr& answer) { self->Replay(answer); });
+    waits_ = decision.verdict != Verdict::kRun;
+    if (decision.verdict == Verdict::kRun) run_ = decision.run;
+    if (decision.verdict == Verdict::kKept) Replay(decision.answer);
+    if (decision.verdict == Verdict::kOtherBody)
+      Refuse(KeyUsed("this gateway has answered, or is answering"));
+    if (decision.verdict == Verdict::kFull) {
+      Refuse(ErrorResponse(absl::ResourceExhaustedError(
+          "too many requests with an Idempotency-Key are under way; try again later")));
+    }
+    if (waits_) parsed_.reset();  // and with it the places of its inputs
+    return !waits_;
+  }
+
+  static HttpResponse KeyUsed(std::string_view who) {
+    return ErrorResponse(422, Cat("this Idempotency-Key was used for another request, which ", who,
+                                  ": choose a new key for a new request"));
+  }
+
+  void Refuse(HttpResponse response) {
+    Observe(response.code);
+    ReplyWith(reply_, std::move(response));
+  }
+
+  // The same bytes as the first one's, on the connection's thread.
+  void Replay(const IdempotencyTable::AnswerPtr& answer) {
+    reply_([self = shared_from_this(), answer]() {
+      HttpResponse response;
+      response.code = answer->code;
+      response.content_type = answer->content_type;
+      response.headers = Cat(answer->headers, "Idempotent-Replayed: true\r\n");
+      response.body = answer->body;
+      self->Observe(response.code);
+      return response;
+    });
+  }
+
+  // Made here, whether or not its client is still there: others may wait for it.
+  void AnswerAndKeep(InferResult result) {
+    HttpResponse response = InferResponse(function_->name, *parsed_, std::move(result));
+    auto answer = std::make_shared<IdempotencyTable::Answer>();
+    answer->code = response.code;
+    answer->content_type = response.content_type;
+    answer->headers = response.headers;
+    answer->body = response.body;
+    for (const OutputBuffer& part : response.parts) {
+      const auto bytes = part.bytes();
+      answer->body.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    }
+    idempotency_.Finish(table_key_, run_, answer, Now());
+    reply_([self = shared_from_this(), response = std::move(response)]() mutable {
+      self->Observe(response.code);
+      return std::move(response);
+    });
+  }
+
   // Any thread; the response itself is made on the connection's.
   void Answer(InferResult result) {
+    if (run_ != 0) return AnswerAndKeep(std::move(result));
+    if (IsWorkflow() && !key_.empty() && absl::IsAlreadyExists(result.status)) {
+      return reply_([self = shared_from_this(), status = result.status] {
+        self->Observe(422);
+        return ErrorResponse(422, Message(status));
+      });
+    }
     reply_([self = shared_from_this(), result = std::move(result)]() mutable {
       HttpResponse response = InferResponse(self->function_->name, *self->parsed_, std::move(result));
       self->Observe(response.code);
@@ -105,8 +197,13 @@ class InferExchange final : public HttpExchange, public std::enable_shared_from_
 
   std::shared_ptr<const FunctionInfo> function_;
   std::string version_;
+  std::string key_;        // the client's Idempotency-Key; empty: none
+  std::string table_key_;  // under which it is in the table
+  std::uint64_t run_ = 0;  // in the table; 0: not there
+  bool waits_ = false;     // for another's answer: this one asked nobody
   InferenceService& service_;
   RequestMetrics& metrics_;
+  IdempotencyTable& idempotency_;
   Bytes body_limit_;
   std::optional<std::uint64_t> header_length_;
   SteadyClock::time_point start_ = SteadyClock::now();
@@ -129,8 +226,10 @@ HttpResponse Refused(const FunctionInfo& function, RequestMetrics& metrics, cons
 }  // namespace
 
 std::shared_ptr<HttpExchange> MakeInferExchange(std::string name, std::string version,
-                                                std::string_view header_length, Bytes body_limit,
-                                                InferenceService& service, RequestMetrics& metrics) {
+                                                const HttpRequestHead& head, Bytes body_limit,
+                                                InferenceService& service, RequestMetrics& metrics,
+                                                IdempotencyTable& idempotency) {
+  const std::string_view header_length = head.inference_header_length;
   auto function = service.Find(name, version);
   if (!function.ok()) return Ready(ErrorResponse(function.status()));
   std::optional<std::uint64_t> length;
@@ -143,7 +242,12 @@ std::shared_ptr<HttpExchange> MakeInferExchange(std::string name, std::string ve
                   absl::InvalidArgumentError("Inference-Header-Content-Length must be a number of bytes")));
     }
   }
-  return std::make_shared<InferExchange>(*std::move(function), std::move(version), service, metrics,
+  if (!head.idempotency_key.empty()) {
+    if (const auto status = CheckIdempotencyKey(head.idempotency_key); !status.ok())
+      return Ready(Refused(**function, metrics, status));
+  }
+  return std::make_shared<InferExchange>(*std::move(function), std::move(version),
+                                         std::string(head.idempotency_key), service, metrics, idempotency,
                                          body_limit, length);
 }
 

@@ -6,15 +6,17 @@
 #include <string_view>
 
 #include "gateway/http_message.hpp"
+#include "gateway/idempotency.hpp"
 #include "gateway/inference_service.hpp"
 #include "gateway/metrics.hpp"
 
 namespace troupe::gateway {
 
-// `header_length`: value of Inference-Header-Content-Length, empty when there was none.
+// `head` is read during the call only; everything else outlives the exchange.
 [[nodiscard]] std::shared_ptr<HttpExchange> MakeInferExchange(std::string name, std::string version,
-                                                              std::string_view header_length,
-                                                              Bytes body_limit, InferenceService& service,
-                                                              RequestMetrics& metrics);
+                                                              const HttpRequestHead& head, Bytes body_limit,
+                                                              InferenceService& service,
+                                                              RequestMetrics& metrics,
+                                                              IdempotencyTable& idempotency);
 
 }  // namespace troupe::gateway

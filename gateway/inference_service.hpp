@@ -34,6 +34,7 @@ struct InferCall {
   std::string function;
   std::string version;     // empty: the newest
   std::string request_id;  // the client's own, for logs
+  std::string run_key;  // of a workflow: names its run, which whoever sends the same again is told the end of
   std::vector<InferInput> inputs;
   std::vector<std::string> outputs;     // names asked for; empty: all
   Duration timeout = Duration::zero();  // expiry from now; zero: the service's default
@@ -45,16 +46,18 @@ struct InferOutput {
   OutputBuffer data;
 };
 
-// Status codes the front tells apart: kNotFound (no such function, or removed while the call waited),
-// kInvalidArgument, kResourceExhausted and kUnavailable (try again after `retry_after`), kDeadlineExceeded
-// (the timeout passed), kCancelled, kUnimplemented, kInternal; MarkDiskFull (base/status.hpp) for a full
-// disk.
+// Status codes the front tells apart: kAlreadyExists (the run key was used for something else), kNotFound (no
+// such function, or removed while the call waited), kInvalidArgument, kResourceExhausted and kUnavailable
+// (try again after `retry_after`), kDeadlineExceeded (the timeout passed), kCancelled, kUnimplemented,
+// kInternal; MarkDiskFull (base/status.hpp) for a full disk.
 struct InferResult {
   absl::Status status;
   Duration retry_after = Duration::zero();  // zero: the front's default
   std::string version;                      // that served the call
   std::vector<InferOutput> outputs;         // in the order asked for, or the function's own
 };
+
+inline constexpr std::string_view kWorkflowPlatform = "troupe_workflow";
 
 // Snapshot of what a function is. Immutable: a change makes a new snapshot.
 struct FunctionInfo {

@@ -1,5 +1,6 @@
 // The binding half of the swap scheduler: which model has which GPU, for as long as the `binding` slot says.
 #include <algorithm>
+#include <map>
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
@@ -7,13 +8,14 @@
 
 namespace troupe::node {
 
-std::uint32_t SwapScheduler::Home(const std::string& model) const {
+std::uint32_t SwapScheduler::Home(ModelId model) const {
   if (!binding_.late()) return binding_.Home(model);
+  if (homes_.empty()) return kNoGpu;
   const auto home = homes_.find(model);
   return home == homes_.end() ? kNoGpu : home->second;
 }
 
-bool SwapScheduler::FitsOn(const std::string& model, std::uint32_t device) const {
+bool SwapScheduler::FitsOn(ModelId model, std::uint32_t device) const {
   const auto& gpus = gpus_.gpus();
   return std::any_of(gpus.begin(), gpus.end(), [&](const auto& gpu) {
     return gpu.second.device == device && CanEverFit(model, gpu.second);
@@ -21,19 +23,16 @@ bool SwapScheduler::FitsOn(const std::string& model, std::uint32_t device) const
 }
 
 // Gives a model its GPU, the one with the fewest bytes of others; again when that GPU can never hold it.
-void SwapScheduler::BindHome(const std::string& model) {
+void SwapScheduler::BindHome(ModelId model) {
   if (!binding_.late()) {
-    const Model& waiting = models_.at(model);
+    const Model& waiting = models_[model];
     return binding_.BindAnyway(model, waiting.weights + waiting.activation, DevicesFor(model));
   }
   const std::uint32_t home = Home(model);
   if (home != kNoGpu && FitsOn(model, home)) return;
   homes_.erase(model);
   std::map<std::uint32_t, Bytes> bound;
-  for (const auto& [name, gpu] : homes_) {
-    const auto other = models_.find(name);
-    if (other != models_.end()) bound[gpu] += other->second.weights;
-  }
+  for (const auto& [other, gpu] : homes_) bound[gpu] += models_[other].weights;
   for (const auto& [index, gpu] : gpus_.gpus()) {
     const std::uint32_t best = Home(model);
     if (CanEverFit(model, gpu) && (best == kNoGpu || bound[gpu.device] < bound[best]))
@@ -41,7 +40,7 @@ void SwapScheduler::BindHome(const std::string& model) {
   }
 }
 
-FunctionBinding::Devices SwapScheduler::DevicesFor(const std::string& model) const {
+FunctionBinding::Devices SwapScheduler::DevicesFor(ModelId model) const {
   FunctionBinding::Devices devices;
   for (const auto& [index, gpu] : gpus_.gpus())
     if (CanEverFit(model, gpu)) devices[gpu.device] = gpu.memory;
@@ -49,27 +48,26 @@ FunctionBinding::Devices SwapScheduler::DevicesFor(const std::string& model) con
 }
 
 // A request for the model came: false when it has no GPU, and none has room for it.
-bool SwapScheduler::KeepRoom(const std::string& name, Time now, std::vector<Eviction>& evictions) {
-  if (binding_.Asked(name, now)) {
-    const std::vector<GpuIndex> holders = gpus_.Holders(name);
+bool SwapScheduler::KeepRoom(ModelId id, Time now, std::vector<Eviction>& evictions) {
+  if (binding_.Asked(id, now)) {
+    const std::vector<GpuIndex> holders = gpus_.Holders(id);
     for (const GpuIndex gpu : holders) {
-      const Resident& resident = *gpus_.at(gpu).Find(name);
+      const Resident& resident = *gpus_.at(gpu).Find(id);
       if (!resident.Idle() || !resident.states.empty()) continue;
-      Evict(gpu, name);
-      evictions.push_back({gpu, name});
+      Evict(gpu, id);
+      evictions.push_back({gpu, NameOf(id)});
     }
   }
-  const Model& model = models_.at(name);
-  const auto used = [&](const std::string& other) {
-    return Waits(other) || std::ranges::any_of(gpus_.Holders(other), [&](GpuIndex gpu) {
+  const Model& model = models_[id];
+  const auto used = [&](ModelId other) {
+    return WaitingFor(other) > 0 || std::ranges::any_of(gpus_.Holders(other), [&](GpuIndex gpu) {
              return !gpus_.at(gpu).Find(other)->Idle();
            });
   };
-  return binding_.Bind(name, model.weights + model.activation, DevicesFor(name), now, used);
+  return binding_.Bind(id, model.weights + model.activation, DevicesFor(id), now, used);
 }
 
-absl::Status SwapScheduler::NoRoomKept(const std::string& function, const std::string& name) const {
-  const Model& model = models_.at(name);
+absl::Status SwapScheduler::NoRoomKept(const std::string& function, const Model& model) const {
   return absl::ResourceExhaustedError(
       absl::StrCat("function '", function, "' needs ", FormatBytes(model.weights + model.activation),
                    " of a GPU for itself, and the models that are bound to this node's GPUs leave less; add "

@@ -87,6 +87,7 @@ absl::Status CacheTable::Want(const std::string& model, Bytes bytes) {
   if (!TakesRoom(entry.state)) entry.bytes = bytes;
   if (entry.state == CacheState::kHeld) return absl::OkStatus();
   entry.adopting = true;
+  CountArriving(entry);
   entry.failures = 0;
   entry.retry_at = Time();
   JoinLine(model, entry);
@@ -98,6 +99,7 @@ void CacheTable::Unwant(const std::string& model) {
   if (it == entries_.end()) return;
   CacheEntry& entry = it->second;
   entry.wanted = entry.adopting = false;
+  CountArriving(entry);
   LeaveLine(entry);
   switch (entry.state) {
     case CacheState::kAbsent:
@@ -114,7 +116,9 @@ void CacheTable::Unwant(const std::string& model) {
 
 void CacheTable::Adopted(const std::string& model) {
   const auto it = entries_.find(model);
-  if (it != entries_.end()) it->second.adopting = false;
+  if (it == entries_.end()) return;
+  it->second.adopting = false;
+  CountArriving(it->second);
 }
 
 void CacheTable::Need(const std::string& model) {
@@ -129,6 +133,7 @@ void CacheTable::Drop(const std::string& model, std::vector<CacheAction>& action
   ++counts_.drops;
   leaving_.erase(model);
   entry.state = CacheState::kOnDisk;
+  CountArriving(entry);
   actions.push_back({CacheActionKind::kDrop, model});
   if (!entry.wanted) Forget(model);
 }
@@ -181,11 +186,14 @@ void CacheTable::MakeRoom(Bytes need, Time now, const Waited& waited, std::vecto
   }
 }
 
-std::uint32_t CacheTable::Arriving() const {
-  return static_cast<std::uint32_t>(std::count_if(entries_.begin(), entries_.end(), [](const auto& each) {
-    const CacheState state = each.second.state;
-    return each.second.adopting && (state == CacheState::kLoading || state == CacheState::kHeld);
-  }));
+bool CacheTable::Arrives(const CacheEntry& entry) {
+  return entry.adopting && (entry.state == CacheState::kLoading || entry.state == CacheState::kHeld);
+}
+
+void CacheTable::CountArriving(CacheEntry& entry) {
+  if (entry.arrives == Arrives(entry)) return;
+  entry.arrives = !entry.arrives;
+  arriving_ += entry.arrives ? 1 : -1;
 }
 
 // One step for somebody in the line.
@@ -199,11 +207,12 @@ CacheTable::Step CacheTable::Advance(const std::string& model, CacheEntry& entry
     actions.push_back({CacheActionKind::kFetch, model});
   }
   if (full || entry.state != CacheState::kOnDisk || loading_ >= limits_.parallel_loads) return Step::kStay;
-  if (entry.adopting && Arriving() >= limits_.parallel_adoptions) return Step::kStay;
+  if (entry.adopting && arriving_ >= limits_.parallel_adoptions) return Step::kStay;
   const Bytes need = std::min(entry.bytes + entry.slack, limits_.region);
   if (Room() < need) MakeRoom(need, now, waited, actions);
   if (Room() < need) return Step::kFull;
   entry.state = CacheState::kLoading;
+  CountArriving(entry);
   used_ += entry.bytes;
   ++loading_;
   actions.push_back({CacheActionKind::kLoad, model});
@@ -254,6 +263,7 @@ void CacheTable::LoadDone(const std::string& model, const absl::Status& status, 
     used_ += entry.bytes;
     ++counts_.loads;
     entry.state = CacheState::kHeld;
+    CountArriving(entry);
     entry.last_use = entry.held_since = now;
     entry.read = false;
     entry.failures = 0;
@@ -265,6 +275,7 @@ void CacheTable::LoadDone(const std::string& model, const absl::Status& status, 
   const bool damaged = absl::IsDataLoss(status) || absl::IsNotFound(status);
   counts_.damaged += damaged ? 1 : 0;
   entry.state = damaged ? CacheState::kAbsent : CacheState::kOnDisk;
+  CountArriving(entry);
   entry.last_error = status;
   if (absl::IsResourceExhausted(status) && entry.slack < limits_.region) {
     entry.slack = std::max(entry.slack * 2, entry.bytes);
@@ -308,7 +319,9 @@ void CacheTable::Check() const {
   Bytes used;
   std::uint32_t fetching = 0;
   std::uint32_t loading = 0;
+  std::uint32_t arriving = 0;
   for (const auto& [model, entry] : entries_) {
+    arriving += Arrives(entry) ? 1 : 0;
     if (TakesRoom(entry.state)) used += entry.bytes;
     fetching += entry.state == CacheState::kFetching ? 1 : 0;
     loading += entry.state == CacheState::kLoading ? 1 : 0;
@@ -320,6 +333,7 @@ void CacheTable::Check() const {
     TROUPE_CHECK(entry.place == 0 || line_.at(entry.place) == model, "the line of the models is wrong");
   }
   TROUPE_CHECK(used == used_, "the host region is booked wrongly");
+  TROUPE_CHECK(arriving == arriving_, "models on their way into use are counted wrongly");
   TROUPE_CHECK(fetching == fetching_ && fetching_ <= limits_.parallel_fetches, "too many fetches at once");
   TROUPE_CHECK(loading == loading_ && loading_ <= limits_.parallel_loads, "too many loads at once");
 }

@@ -36,6 +36,7 @@ struct CacheEntry {
   CacheState state = CacheState::kAbsent;
   bool wanted = false;
   bool adopting = false;  // until Adopted()
+  bool arrives = false;   // is counted as being adopted in the region
   std::uint32_t readers = 0;
   bool read = false;        // since it was held
   std::uint64_t place = 0;  // in the line; 0: not in it
@@ -134,7 +135,9 @@ class CacheTable {
   void MakeRoom(Bytes need, Time now, const Waited& waited, std::vector<CacheAction>& actions);
   [[nodiscard]] std::vector<Victim> Victims(Time now, const Waited& waited);
   [[nodiscard]] Bytes Room() const;
-  [[nodiscard]] std::uint32_t Arriving() const;
+  // Being adopted, and in the region or on its way there.
+  [[nodiscard]] static bool Arrives(const CacheEntry& entry);
+  void CountArriving(CacheEntry& entry);  // after each change of what makes it so
 
   CacheLimits limits_;
   std::map<std::string, CacheEntry> entries_;
@@ -144,6 +147,7 @@ class CacheTable {
   std::uint64_t next_place_ = 1;
   std::uint32_t fetching_ = 0;
   std::uint32_t loading_ = 0;
+  std::uint32_t arriving_ = 0;
   Time decided_{};
   Time turn_ends_ = Time::max();  // of somebody in whose place the first of the line could come
   CacheCounts counts_;

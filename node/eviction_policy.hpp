@@ -4,7 +4,6 @@
 #include <compare>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <string_view>
 
 #include "base/policy.hpp"
@@ -14,7 +13,6 @@ namespace troupe::node {
 
 // A resident model that nobody uses at the moment.
 struct EvictionCandidate {
-  std::string_view model{};
   Bytes bytes{};
   Time last_use{};
   std::uint32_t replicas = 1;  // GPUs of this node that hold it, this one included

@@ -58,8 +58,8 @@ bool FunctionBinding::Due(const Model& model, Time now) const {
   return now - model.last > (known ? model.pauses.Percentile(kPercentile) : kFirstKeepAlive);
 }
 
-bool FunctionBinding::Asked(const std::string& name, Time now) {
-  Model& model = models_[name];
+bool FunctionBinding::Asked(ModelId id, Time now) {
+  Model& model = models_[id];
   const bool due = model.home != kNowhere && Due(model, now);
   if (due) model.home = kNowhere;
   if (model.last != Time::min()) model.pauses.Add(now - model.last);
@@ -90,13 +90,13 @@ std::uint32_t FunctionBinding::MostRoom(const Devices& devices) const {
   return best;
 }
 
-bool FunctionBinding::Bind(const std::string& name, Bytes bytes, const Devices& devices, Time now,
-                           const std::function<bool(const std::string& model)>& used) {
-  Model& own = models_[name];
+bool FunctionBinding::Bind(ModelId id, Bytes bytes, const Devices& devices, Time now,
+                           absl::FunctionRef<bool(ModelId model)> used) {
+  Model& own = models_[id];
   if (const auto home = devices.find(own.home); home != devices.end()) {
     if (own.bytes == bytes) return true;
     own.bytes = bytes;  // more is known of it than before
-    if (used(name) || RoomOn(home->first, home->second) >= 0) return true;
+    if (used(id) || RoomOn(home->first, home->second) >= 0) return true;
   }
   own.home = kNowhere;
   const auto find = [&] {
@@ -116,15 +116,15 @@ bool FunctionBinding::Bind(const std::string& name, Bytes bytes, const Devices& 
   return device != kNowhere;
 }
 
-void FunctionBinding::BindAnyway(const std::string& name, Bytes bytes, const Devices& devices) {
-  if (Model& own = models_[name]; !devices.contains(own.home)) {
+void FunctionBinding::BindAnyway(ModelId id, Bytes bytes, const Devices& devices) {
+  if (Model& own = models_[id]; !devices.contains(own.home)) {
     own.home = kNowhere;
     own.home = MostRoom(devices);
     own.bytes = bytes;
   }
 }
 
-std::uint32_t FunctionBinding::Home(const std::string& model) const {
+std::uint32_t FunctionBinding::Home(ModelId model) const {
   const auto it = models_.find(model);
   return it == models_.end() ? kNowhere : it->second.home;
 }

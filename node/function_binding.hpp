@@ -9,14 +9,15 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <span>
-#include <string>
 #include <string_view>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "base/policy.hpp"
 #include "base/units.hpp"
+#include "node/names.hpp"
 
 namespace troupe::node {
 
@@ -61,18 +62,18 @@ class FunctionBinding {
   [[nodiscard]] bool late() const { return rule_ == BindingRule::kLate; }
 
   // A request for `model` came. True when its binding had run out: what is left of it somewhere goes.
-  bool Asked(const std::string& model, Time now);
+  bool Asked(ModelId model, Time now);
   // Gives it a device that has room for `bytes`, the one with the most. `used`: which models are in use and
   // keep their place although they are due to go. False: there is no room.
-  bool Bind(const std::string& model, Bytes bytes, const Devices& devices, Time now,
-            const std::function<bool(const std::string& model)>& used);
+  bool Bind(ModelId model, Bytes bytes, const Devices& devices, Time now,
+            absl::FunctionRef<bool(ModelId model)> used);
   // A request of it waits, and its device is gone, or it turned out larger than what was kept: it gets the
   // one with the most room, be that too little.
-  void BindAnyway(const std::string& model, Bytes bytes, const Devices& devices);
-  void Forget(const std::string& model) { models_.erase(model); }
+  void BindAnyway(ModelId model, Bytes bytes, const Devices& devices);
+  void Forget(ModelId model) { models_.erase(model); }
 
-  [[nodiscard]] std::uint32_t Home(const std::string& model) const;
-  [[nodiscard]] bool Bound(const std::string& model) const { return Home(model) != kNowhere; }
+  [[nodiscard]] std::uint32_t Home(ModelId model) const;
+  [[nodiscard]] bool Bound(ModelId model) const { return Home(model) != kNowhere; }
   [[nodiscard]] Bytes BoundTo(std::uint32_t device) const;
 
  private:
@@ -88,7 +89,7 @@ class FunctionBinding {
   [[nodiscard]] std::uint32_t MostRoom(const Devices& devices) const;
 
   const BindingRule rule_;
-  std::map<std::string, Model> models_;
+  absl::flat_hash_map<ModelId, Model> models_;
 };
 
 }  // namespace troupe::node

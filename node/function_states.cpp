@@ -4,7 +4,7 @@
 
 namespace troupe::node {
 
-void FunctionStates::Declare(const std::string& key, const std::string& model, Bytes bytes) {
+void FunctionStates::Declare(const std::string& key, ModelId model, Bytes bytes) {
   const auto [it, is_new] = states_.try_emplace(key);
   it->second.bytes = bytes;
   if (!is_new) return;
@@ -22,22 +22,25 @@ void FunctionStates::Forget(const std::string& key) {
 }
 
 FunctionStates::State* FunctionStates::Find(const std::string& key) {
+  if (states_.empty()) return nullptr;
   const auto it = states_.find(key);
   return it == states_.end() ? nullptr : &it->second;
 }
 
 const FunctionStates::State* FunctionStates::Find(const std::string& key) const {
+  if (states_.empty()) return nullptr;
   const auto it = states_.find(key);
   return it == states_.end() ? nullptr : &it->second;
 }
 
-const std::vector<std::string>& FunctionStates::Of(const std::string& model) const {
+const std::vector<std::string>& FunctionStates::Of(ModelId model) const {
   static const std::vector<std::string> none;
+  if (by_model_.empty()) return none;
   const auto it = by_model_.find(model);
   return it == by_model_.end() ? none : it->second;
 }
 
-Bytes FunctionStates::BytesOf(const std::string& model) const {
+Bytes FunctionStates::BytesOf(ModelId model) const {
   Bytes sum;
   for (const std::string& key : Of(model)) sum += states_.at(key).bytes;
   return sum;
@@ -53,7 +56,7 @@ void FunctionStates::Leave(const std::string& key, const RequestId& id) {
   if (state != nullptr) std::erase(state->line, id);
 }
 
-void FunctionStates::BeginEvict(GpuIndex gpu, const std::string& model) {
+void FunctionStates::BeginEvict(GpuIndex gpu, ModelId model) {
   for (const std::string& key : Of(model)) {
     State& state = states_.at(key);
     // One that runs although its model may go has lost it before: its outcome says so.
@@ -63,7 +66,7 @@ void FunctionStates::BeginEvict(GpuIndex gpu, const std::string& model) {
   }
 }
 
-void FunctionStates::EndEvict(GpuIndex gpu, const std::string& model, bool gone) {
+void FunctionStates::EndEvict(GpuIndex gpu, ModelId model, bool gone) {
   for (const std::string& key : Of(model)) {
     State& state = states_.at(key);
     if (state.gpu != gpu || !state.leaving) continue;
@@ -82,7 +85,7 @@ void FunctionStates::WorkerGone(GpuIndex gpu) {
   }
 }
 
-std::size_t FunctionStates::Blocked(const std::string& model) const {
+std::size_t FunctionStates::Blocked(ModelId model) const {
   std::size_t blocked = 0;
   for (const std::string& key : Of(model)) {
     const State& state = states_.at(key);

@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
+#include "node/names.hpp"
 #include "node/request.hpp"
 
 namespace troupe::node {
@@ -21,7 +23,7 @@ namespace troupe::node {
 class FunctionStates {
  public:
   struct State {
-    std::string model{};
+    ModelId model = kNoName;
     Bytes bytes{};          // that it takes on a device
     GpuIndex gpu = kNoGpu;  // the only one that may run the function; kNoGpu: any
     bool current = false;   // what is there is the state; else it is brought with the next run
@@ -35,29 +37,29 @@ class FunctionStates {
   };
 
   // Again with another size: nothing changes but that.
-  void Declare(const std::string& key, const std::string& model, Bytes bytes);
+  void Declare(const std::string& key, ModelId model, Bytes bytes);
   void Forget(const std::string& key);
   [[nodiscard]] State* Find(const std::string& key);
   [[nodiscard]] const State* Find(const std::string& key) const;
   [[nodiscard]] const std::map<std::string, State>& all() const { return states_; }
   // Of the functions of one model; empty for most.
-  [[nodiscard]] const std::vector<std::string>& Of(const std::string& model) const;
-  [[nodiscard]] Bytes BytesOf(const std::string& model) const;
+  [[nodiscard]] const std::vector<std::string>& Of(ModelId model) const;
+  [[nodiscard]] Bytes BytesOf(ModelId model) const;
 
   void Enter(const std::string& key, const RequestId& id);
   void Leave(const std::string& key, const RequestId& id);
 
   // The model leaves this GPU, or stays after all (`gone` false).
-  void BeginEvict(GpuIndex gpu, const std::string& model);
-  void EndEvict(GpuIndex gpu, const std::string& model, bool gone);
+  void BeginEvict(GpuIndex gpu, ModelId model);
+  void EndEvict(GpuIndex gpu, ModelId model, bool gone);
   void WorkerGone(GpuIndex gpu);
 
   // Requests of this model that wait for a turn which is not theirs yet.
-  [[nodiscard]] std::size_t Blocked(const std::string& model) const;
+  [[nodiscard]] std::size_t Blocked(ModelId model) const;
 
  private:
   std::map<std::string, State> states_;
-  std::map<std::string, std::vector<std::string>> by_model_;
+  absl::flat_hash_map<ModelId, std::vector<std::string>> by_model_;
 };
 
 }  // namespace troupe::node

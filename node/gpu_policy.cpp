@@ -78,8 +78,8 @@ struct Bringing {
   bool from_peer = false;
 };
 
-Bringing CostOfBringing(const GpuView& view, const GpuOption& option) {
-  const Duration others = FromSeconds(ToSeconds(option.load) * PriceOfLink(view.link_pressure));
+Bringing CostOfBringing(double price, const GpuOption& option) {
+  const Duration others = FromSeconds(ToSeconds(option.load) * price);
   const Duration again = option.evicts ? others : Duration();
   // Behind a busy switch it takes twice as long.
   const Duration load = option.switch_load == SwitchLoad::kNone ? option.load : 2 * option.load;
@@ -94,13 +94,14 @@ GpuChoice LeastCost(const GpuView& view) {
   const GpuOption* holder = nullptr;
   const GpuOption* loader = nullptr;
   Bringing bringing;
+  const double price = PriceOfLink(view.link_pressure);
   for (const GpuOption& option : view.options) {
     if (option.has_model) {
       if (holder == nullptr ||
           std::tuple(!Usable(option), option.backlog) < std::tuple(!Usable(*holder), holder->backlog))
         holder = &option;
     } else if (Usable(option)) {
-      const Bringing here = CostOfBringing(view, option);
+      const Bringing here = CostOfBringing(price, option);
       if (loader == nullptr || std::tuple(here.cost, option.in_flight, loader->free) <
                                    std::tuple(bringing.cost, loader->in_flight, option.free)) {
         loader = &option;
@@ -110,7 +111,7 @@ GpuChoice LeastCost(const GpuView& view) {
   }
   if (holder != nullptr && (loader == nullptr || holder->backlog + view.queued <= bringing.cost)) {
     if (Usable(*holder)) return {GpuVerdict::kRun, holder->gpu};
-    const Duration others = FromSeconds(ToSeconds(view.load) * PriceOfLink(view.link_pressure));
+    const Duration others = FromSeconds(ToSeconds(view.load) * price);
     const bool firm = !view.peer_links && holder->backlog + view.queued <= view.load + others;
     return {.verdict = GpuVerdict::kWait, .gpu = holder->gpu, .firm = firm};
   }

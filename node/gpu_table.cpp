@@ -38,7 +38,7 @@ Bytes Gpu::Free() const {
   return Rest(memory, overhead + staying + promised);
 }
 
-const Resident* Gpu::Find(const std::string& model) const {
+const Resident* Gpu::Find(ModelId model) const {
   const auto it = residents.find(model);
   return it == residents.end() ? nullptr : &it->second;
 }
@@ -48,18 +48,18 @@ std::optional<GpuTable::Place> GpuTable::PlaceOf(const Gpu& gpu) {
   return Place{gpu.in_flight, ~gpu.Free().count(), gpu.index};
 }
 
-void GpuTable::Move(const std::optional<Place>& before, const Gpu& gpu) {
-  const std::optional<Place> after = PlaceOf(gpu);
-  if (before == after) return;
-  if (before && after) {
-    auto node = ready_.extract(*before);
-    node.value() = *after;
-    ready_.insert(std::move(node));
-  } else if (before) {
-    ready_.erase(*before);
-  } else {
-    ready_.insert(*after);
+const GpuTable::Places& GpuTable::ready() const {
+  for (const GpuIndex index : changed_) {
+    Standing& standing = standing_[index];
+    standing.changed = false;
+    const std::optional<Place> after = PlaceOf(*by_index_[index]);
+    if (standing.place == after) continue;
+    if (standing.place) ready_.erase(*standing.place);
+    if (after) ready_.insert(*after);
+    standing.place = after;
   }
+  changed_.clear();
+  return ready_;
 }
 
 template <class Change>
@@ -75,16 +75,23 @@ void GpuTable::Add(GpuIndex index, Bytes memory, std::uint32_t device, bool assi
   gpu.memory = memory;
   gpu.device = device;
   gpu.assigned = assigned;
-  in_flight_[device];
+  if (in_flight_.size() <= device) in_flight_.resize(device + 1);
   const auto [it, added] = gpus_.emplace(index, std::move(gpu));
   TROUPE_CHECK(added, "this GPU is in the table already");
   if (by_index_.size() <= index) by_index_.resize(index + 1);
   by_index_[index] = &it->second;
+  standing_.resize(by_index_.size());
 }
 
-Gpu& GpuTable::Mutable(GpuIndex index) {
+Gpu& GpuTable::Found(GpuIndex index) {
   TROUPE_CHECK(index < by_index_.size() && by_index_[index] != nullptr, "no such GPU");
   return *by_index_[index];
+}
+
+Gpu& GpuTable::Changing(GpuIndex index) {
+  Gpu& gpu = Found(index);
+  if (!std::exchange(standing_[index].changed, true)) changed_.push_back(index);
+  return gpu;
 }
 
 const Gpu& GpuTable::at(GpuIndex index) const {
@@ -92,31 +99,31 @@ const Gpu& GpuTable::at(GpuIndex index) const {
   return *by_index_[index];
 }
 
-const std::vector<GpuIndex>& GpuTable::Holders(const std::string& model) const {
+const std::vector<GpuIndex>& GpuTable::Holders(ModelId model) const {
   static const std::vector<GpuIndex> kNone;
-  const auto it = holders_.find(model);
-  return it == holders_.end() ? kNone : it->second;
+  return model < holders_.size() ? holders_[model] : kNone;
 }
 
-std::uint32_t GpuTable::HolderCount(const std::string& model) const {
-  const auto it = holders_.find(model);
-  return it == holders_.end() ? 0 : static_cast<std::uint32_t>(it->second.size());
+std::uint32_t GpuTable::HolderCount(ModelId model) const {
+  return static_cast<std::uint32_t>(Holders(model).size());
 }
 
-std::vector<std::string> GpuTable::ResidentModels() const {
-  std::vector<std::string> models;
-  for (const auto& [model, holders] : holders_) {
-    const bool there = std::any_of(holders.begin(), holders.end(), [&, name = &model](GpuIndex gpu) {
-      return at(gpu).residents.at(*name).state != ResidentState::kLoading;
-    });
+std::vector<ModelId> GpuTable::ResidentModels() const {
+  std::vector<ModelId> models;
+  for (ModelId model = 0; model < holders_.size(); ++model) {
+    const bool there = std::ranges::any_of(
+        holders_[model], [&](GpuIndex gpu) { return at(gpu).Find(model)->state != ResidentState::kLoading; });
     if (there) models.push_back(model);
   }
-  std::ranges::sort(models);
   return models;
 }
 
-std::vector<std::string> GpuTable::WithStates(const Gpu& gpu) {
-  std::vector<std::string> models;
+bool GpuTable::Refers(ModelId model) const {
+  return !Holders(model).empty() || (model < evicting_.size() && evicting_[model] > 0);
+}
+
+std::vector<ModelId> GpuTable::WithStates(const Gpu& gpu) {
+  std::vector<ModelId> models;
   for (const auto& [model, resident] : gpu.residents) {
     if (!resident.states.empty()) models.push_back(model);
   }
@@ -136,134 +143,147 @@ Bytes GpuTable::LargestMemory() const {
   return largest;
 }
 
-void GpuTable::Insert(Gpu& gpu, const std::string& model, const Resident& resident) {
+void GpuTable::Insert(Gpu& gpu, ModelId model, const Resident& resident) {
   TROUPE_CHECK(gpu.residents.emplace(model, resident).second, "the model is on this GPU already");
   gpu.staying += resident.bytes;
   if (resident.Idle()) gpu.idle += resident.bytes;
   gpu.coming_models += resident.state == ResidentState::kLoading ? 1 : 0;
+  if (holders_.size() <= model) holders_.resize(model + 1);
   std::vector<GpuIndex>& holders = holders_[model];
   holders.insert(std::upper_bound(holders.begin(), holders.end(), gpu.index), gpu.index);
 }
 
-void GpuTable::Drop(Gpu& gpu, const std::string& model) {
+void GpuTable::Drop(Gpu& gpu, ModelId model) {
   const auto it = gpu.residents.find(model);
   TROUPE_CHECK(it != gpu.residents.end(), "the model is not on this GPU");
   if (it->second.state == ResidentState::kLoading) LeaveLoad(gpu, model, it->second);
   if (it->second.readers > 0) {
     // Whoever was copying from here will fail, and holds nothing here any more.
-    for (auto& [index, other] : gpus_) {
-      const auto reader = other.residents.find(model);
-      if (reader != other.residents.end() && reader->second.source == gpu.index)
-        reader->second.source = kNoGpu;
+    for (const GpuIndex holder : holders_[model]) {
+      Resident& reader = Found(holder).residents.at(model);
+      if (reader.source == gpu.index) reader.source = kNoGpu;
     }
   }
   gpu.staying -= it->second.WithStates();
   if (it->second.Idle()) gpu.idle -= it->second.WithStates();
   gpu.residents.erase(it);
-  const auto holders = holders_.find(model);
-  std::erase(holders->second, gpu.index);
-  if (holders->second.empty()) holders_.erase(holders);
+  std::erase(holders_[model], gpu.index);
 }
 
 // A load ends, well or not: its source is free, or the link from the host.
-void GpuTable::LeaveLoad(Gpu& gpu, const std::string& model, Resident& resident) {
+void GpuTable::LeaveLoad(Gpu& gpu, ModelId model, Resident& resident) {
   std::erase(gpu.host_loads, model);
   --gpu.coming_models;
   if (resident.source == kNoGpu) return;
-  Gpu& source = Mutable(std::exchange(resident.source, kNoGpu));
+  Gpu& source = Found(std::exchange(resident.source, kNoGpu));
   ChangeResident(source, source.residents.at(model), [](Resident& read) { --read.readers; });
 }
 
-void GpuTable::WorkerUp(const WorkerReady& ready, Time now) {
+template <class Change>
+void GpuTable::ChangeServed(Gpu& gpu, Change change) {
+  const auto keyed = [&] { return !gpu.key.empty() || (gpu.coming && !gpu.coming->empty()) ? 1u : 0u; };
+  keyed_ -= keyed();
+  change(gpu);
+  keyed_ += keyed();
+}
+
+void GpuTable::WorkerUp(const WorkerReady& ready, absl::Span<const ModelId> resident, Time now) {
   WorkerGone(ready.gpu, WorkerState::kAbsent);
-  Gpu& gpu = Mutable(ready.gpu);
-  const Changing changing(*this, gpu);
+  Gpu& gpu = Changing(ready.gpu);
   gpu.worker = WorkerState::kReady;
   gpu.memory = ready.memory;
   gpu.peer_copies = ready.peer_copies;
+  gpu.broadcasts = ready.broadcasts;
   gpu.assigned = ready.assigned;
-  gpu.key = ready.key;
-  CountKeyed();
+  ChangeServed(gpu, [&](Gpu& changed) { changed.key = ready.key; });
   gpu.busy_until = gpu.idle_since = now;
-  for (const ResidentReport& report : ready.resident) {
+  for (std::size_t i = 0; i < resident.size(); ++i) {
     // A report that does not add up is cut to what the plan can hold: the worker's NoFit will say the rest.
-    if (gpu.Find(report.model) != nullptr || report.bytes > gpu.Free()) continue;
-    Insert(gpu, report.model,
-           Resident{.bytes = report.bytes, .last_use = now, .state = ResidentState::kResident});
+    const Bytes bytes = ready.resident[i].bytes;
+    if (gpu.Find(resident[i]) != nullptr || bytes > gpu.Free()) continue;
+    Insert(gpu, resident[i], Resident{.bytes = bytes, .last_use = now, .state = ResidentState::kResident});
   }
   gpu.overhead = Rest(gpu.Free(), ready.free);
   gpu.strange = std::min(ready.strange, gpu.overhead);
 }
 
-void GpuTable::FoundResident(GpuIndex index, const ResidentReport& report, Time now) {
-  Gpu& gpu = Mutable(index);
-  const Changing changing(*this, gpu);
-  if (gpu.worker != WorkerState::kReady || gpu.Find(report.model) != nullptr) return;
-  const Bytes booked = std::min(gpu.overhead, report.bytes);
-  if (report.bytes - booked > gpu.Free()) return;
+void GpuTable::FoundResident(GpuIndex index, ModelId model, Bytes bytes, Time now) {
+  Gpu& gpu = Changing(index);
+  if (gpu.worker != WorkerState::kReady || gpu.Find(model) != nullptr) return;
+  const Bytes booked = std::min(gpu.overhead, bytes);
+  if (bytes - booked > gpu.Free()) return;
   gpu.overhead -= booked;
-  gpu.strange -= std::min(gpu.strange, report.bytes);
-  Insert(gpu, report.model,
-         Resident{.bytes = report.bytes, .last_use = now, .state = ResidentState::kResident});
+  gpu.strange -= std::min(gpu.strange, bytes);
+  Insert(gpu, model, Resident{.bytes = bytes, .last_use = now, .state = ResidentState::kResident});
 }
 
 void GpuTable::WorkerGone(GpuIndex index, WorkerState state) {
-  Gpu& gpu = Mutable(index);
-  const Changing changing(*this, gpu);
-  while (!gpu.residents.empty()) Drop(gpu, std::string(gpu.residents.begin()->first));
+  Gpu& gpu = Changing(index);
+  while (!gpu.residents.empty()) Drop(gpu, gpu.residents.begin()->first);
+  for (const auto& [model, orders] : gpu.evicting) --evicting_[model];
   gpu.evicting.clear();
   gpu.worker = state;
   gpu.overhead = gpu.strange = gpu.promised = Bytes();
-  in_flight_.at(gpu.device) -= std::exchange(gpu.in_flight, 0);
+  in_flight_[gpu.device] -= std::exchange(gpu.in_flight, 0);
   gpu.unread = 0;
-  gpu.coming.reset();
-  CountKeyed();
+  ChangeServed(gpu, [](Gpu& changed) { changed.coming.reset(); });
+}
+
+void GpuTable::ForgetComing(GpuIndex index) {
+  ChangeServed(Found(index), [](Gpu& changed) { changed.coming.reset(); });
+}
+
+void GpuTable::BeginAssign(GpuIndex index, const std::string& key) {
+  TROUPE_CHECK(Takeable(at(index)), "a runtime in use is taken away");
+  WorkerGone(index, WorkerState::kAbsent);
+  ChangeServed(Found(index), [&](Gpu& changed) { changed.coming = key; });
 }
 
 void GpuTable::Unread(GpuIndex index, std::int32_t change) {
-  Mutable(index).unread += static_cast<std::uint32_t>(change);
+  Found(index).unread += static_cast<std::uint32_t>(change);
 }
 
-void GpuTable::BeginEvict(GpuIndex index, const std::string& model) {
-  Gpu& gpu = Mutable(index);
-  const Changing changing(*this, gpu);
+void GpuTable::BeginEvict(GpuIndex index, ModelId model) {
+  Gpu& gpu = Changing(index);
   const Resident* resident = gpu.Find(model);
   TROUPE_CHECK(resident != nullptr && resident->Idle() && resident->pins == 0,
                "only a resident model that nobody uses is evicted");
   Drop(gpu, model);
-  ++gpu.evicting[model];
+  if (gpu.evicting[model]++ > 0) return;
+  if (evicting_.size() <= model) evicting_.resize(model + 1);
+  ++evicting_[model];
 }
 
-void GpuTable::EndEvict(GpuIndex index, const std::string& model, bool gone, Bytes bytes, Time now) {
-  Gpu& gpu = Mutable(index);
-  const Changing changing(*this, gpu);
+void GpuTable::EndEvict(GpuIndex index, ModelId model, bool gone, Bytes bytes, Time now) {
+  Gpu& gpu = Changing(index);
   const auto it = gpu.evicting.find(model);
   if (it == gpu.evicting.end()) return;  // ordered in an earlier life of the worker
-  if (--it->second == 0) gpu.evicting.erase(it);
+  if (--it->second == 0) {
+    gpu.evicting.erase(it);
+    --evicting_[model];
+  }
   if (gone || gpu.Find(model) != nullptr || bytes > gpu.Free()) return;
   Insert(gpu, model, Resident{.bytes = bytes, .last_use = now, .state = ResidentState::kResident});
 }
 
-void GpuTable::BeginLoad(GpuIndex index, const std::string& model, Bytes bytes, GpuIndex source, Time now) {
-  Gpu& gpu = Mutable(index);
-  const Changing changing(*this, gpu);
+void GpuTable::BeginLoad(GpuIndex index, ModelId model, Bytes bytes, GpuIndex source, Time now) {
+  Gpu& gpu = Changing(index);
   TROUPE_CHECK(bytes <= gpu.Free(), "a load was planned that does not fit");
   if (source == kNoGpu) {
     gpu.host_loads.push_back(model);
   } else {
-    const auto from = Mutable(source).residents.find(model);
-    TROUPE_CHECK(source != index && from != Mutable(source).residents.end() &&
-                     from->second.state != ResidentState::kLoading,
+    const auto from = Found(source).residents.find(model);
+    TROUPE_CHECK(source != index && from != Found(source).residents.end() &&
+                     (from->second.state != ResidentState::kLoading || from->second.source == kNoGpu),
                  "a load was planned from a GPU that does not have the model");
-    ChangeResident(Mutable(source), from->second, [](Resident& read) { ++read.readers; });
+    ChangeResident(Found(source), from->second, [](Resident& read) { ++read.readers; });
   }
   Insert(gpu, model,
          Resident{.bytes = bytes, .last_use = now, .state = ResidentState::kLoading, .source = source});
 }
 
-void GpuTable::EndLoad(GpuIndex index, const std::string& model, bool loaded, Bytes device_bytes) {
-  Gpu& gpu = Mutable(index);
-  const Changing changing(*this, gpu);
+void GpuTable::EndLoad(GpuIndex index, ModelId model, bool loaded, Bytes device_bytes) {
+  Gpu& gpu = Changing(index);
   const auto it = gpu.residents.find(model);
   if (it == gpu.residents.end() || it->second.state != ResidentState::kLoading) return;
   if (!loaded) return Drop(gpu, model);
@@ -280,9 +300,8 @@ void GpuTable::EndLoad(GpuIndex index, const std::string& model, bool loaded, By
   });
 }
 
-void GpuTable::Pin(GpuIndex index, const std::string& model, Bytes activation, Duration work, Time now) {
-  Gpu& gpu = Mutable(index);
-  const Changing changing(*this, gpu);
+void GpuTable::Pin(GpuIndex index, ModelId model, Bytes activation, Duration work, Time now) {
+  Gpu& gpu = Changing(index);
   TROUPE_CHECK(activation <= gpu.Free(), "a run was planned that does not fit");
   const auto it = gpu.residents.find(model);
   TROUPE_CHECK(it != gpu.residents.end(), "a run was planned where its model is not");
@@ -293,26 +312,24 @@ void GpuTable::Pin(GpuIndex index, const std::string& model, Bytes activation, D
   });
   gpu.promised += activation;
   ++gpu.in_flight;
-  ++in_flight_.at(gpu.device);
+  ++in_flight_[gpu.device];
   gpu.busy_until = std::max(gpu.busy_until, now) + work;
 }
 
 void GpuTable::Visit(GpuIndex index, Bytes bytes, Duration work, Time now) {
-  Gpu& gpu = Mutable(index);
-  const Changing changing(*this, gpu);
+  Gpu& gpu = Changing(index);
   TROUPE_CHECK(bytes <= gpu.Free(), "a run by layer was planned that does not fit");
   gpu.promised += bytes;
   ++gpu.in_flight;
-  ++in_flight_.at(gpu.device);
+  ++in_flight_[gpu.device];
   gpu.busy_until = std::max(gpu.busy_until, now) + work;
 }
 
-void GpuTable::Unpin(GpuIndex index, const std::string& model, bool pinned, Bytes activation, Time now) {
-  Gpu& gpu = Mutable(index);
-  const Changing changing(*this, gpu);
+void GpuTable::Unpin(GpuIndex index, ModelId model, bool pinned, Bytes activation, Time now) {
+  Gpu& gpu = Changing(index);
   TROUPE_CHECK(gpu.in_flight > 0, "more runs ended than began");
   gpu.promised -= activation;
-  --in_flight_.at(gpu.device);
+  --in_flight_[gpu.device];
   if (--gpu.in_flight == 0) gpu.busy_until = gpu.idle_since = now;
   if (!pinned) return;
   const auto it = gpu.residents.find(model);
@@ -324,9 +341,8 @@ void GpuTable::Unpin(GpuIndex index, const std::string& model, bool pinned, Byte
   });
 }
 
-void GpuTable::AddState(GpuIndex index, const std::string& model, const std::string& state, Bytes bytes) {
-  Gpu& gpu = Mutable(index);
-  const Changing changing(*this, gpu);
+void GpuTable::AddState(GpuIndex index, ModelId model, const std::string& state, Bytes bytes) {
+  Gpu& gpu = Changing(index);
   const auto it = gpu.residents.find(model);
   TROUPE_CHECK(it != gpu.residents.end(), "a state was planned where its model is not");
   if (it->second.states.contains(state)) return;
@@ -335,28 +351,24 @@ void GpuTable::AddState(GpuIndex index, const std::string& model, const std::str
   gpu.staying += bytes;
 }
 
-void GpuTable::Missing(GpuIndex index, const std::string& model) {
-  Gpu& gpu = Mutable(index);
-  const Changing changing(*this, gpu);
+void GpuTable::Missing(GpuIndex index, ModelId model) {
+  Gpu& gpu = Changing(index);
   const Resident* resident = gpu.Find(model);
   if (resident != nullptr && resident->pins == 0) Drop(gpu, model);
 }
 
 void GpuTable::CorrectFree(GpuIndex index, Bytes worker_free) {
-  Gpu& gpu = Mutable(index);
-  const Changing changing(*this, gpu);
+  Gpu& gpu = Changing(index);
   gpu.overhead += Rest(gpu.Free(), worker_free);
 }
 
 void GpuTable::ForgetOverhead(GpuIndex index) {
-  Gpu& gpu = Mutable(index);
-  const Changing changing(*this, gpu);
+  Gpu& gpu = Changing(index);
   gpu.overhead = gpu.strange;
 }
 
 void GpuTable::StrangerGone(GpuIndex index, Bytes bytes) {
-  Gpu& gpu = Mutable(index);
-  const Changing changing(*this, gpu);
+  Gpu& gpu = Changing(index);
   const Bytes gone = std::min(gpu.strange, bytes);
   gpu.strange -= gone;
   gpu.overhead -= gone;

@@ -21,11 +21,13 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
+#include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/types/span.h"
+#include "node/names.hpp"
 #include "node/request.hpp"
 
 namespace troupe::node {
@@ -38,7 +40,7 @@ struct Resident {
   Time last_use{};
   ResidentState state = ResidentState::kLoading;
   std::uint32_t pins = 0;     // dispatched requests that use it
-  std::uint32_t readers = 0;  // swaps of other GPUs that copy from here
+  std::uint32_t readers = 0;  // swaps of other GPUs that copy from here, also while it comes
   GpuIndex source = kNoGpu;   // while loading: the GPU it comes from; kNoGpu: the host, or that GPU is gone
   std::map<std::string, Bytes>
       states{};  // of its functions, that are there or on their way; they leave with it
@@ -60,22 +62,23 @@ struct Gpu {
   Bytes staying{};   // sum over residents
   Bytes idle{};      // of it: what could be evicted now
   std::uint32_t in_flight = 0;
-  std::uint32_t coming_models = 0;        // on their way
-  Time busy_until{};                      // estimate for what was dispatched
-  bool peer_copies = false;               // its worker can copy from other GPUs
-  std::uint32_t device = 0;               // the GPU of the node that it stands on
-  bool assigned = true;                   // false: warm
-  std::string key{};                      // whom it serves
-  std::optional<std::string> coming{};    // whom it will serve when its worker is ready
-  Time idle_since{};                      // with nothing in flight
-  std::uint32_t unread = 0;               // answers whose outputs lie in its worker's memory
-  std::vector<std::string> host_loads{};  // models on their way from the host
-  std::map<std::string, Resident> residents{};
-  std::map<std::string, std::uint32_t> evicting{};  // orders on their way, by model
+  std::uint32_t coming_models = 0;      // on their way
+  Time busy_until{};                    // estimate for what was dispatched
+  bool peer_copies = false;             // its worker can copy from other GPUs
+  bool broadcasts = false;              // its worker sends and gets models as they come
+  std::uint32_t device = 0;             // the GPU of the node that it stands on
+  bool assigned = true;                 // false: warm
+  std::string key{};                    // whom it serves
+  std::optional<std::string> coming{};  // whom it will serve when its worker is ready
+  Time idle_since{};                    // with nothing in flight
+  std::uint32_t unread = 0;             // answers whose outputs lie in its worker's memory
+  std::vector<ModelId> host_loads{};    // on their way from the host
+  absl::flat_hash_map<ModelId, Resident> residents{};
+  absl::flat_hash_map<ModelId, std::uint32_t> evicting{};  // orders on their way
 
   // Room for a new model or run without evicting anything; zero when the worker's own count left less.
   [[nodiscard]] Bytes Free() const;
-  [[nodiscard]] const Resident* Find(const std::string& model) const;
+  [[nodiscard]] const Resident* Find(ModelId model) const;
 };
 
 class GpuTable {
@@ -87,10 +90,12 @@ class GpuTable {
   [[nodiscard]] const Gpu& at(GpuIndex index) const;
   [[nodiscard]] const std::map<GpuIndex, Gpu>& gpus() const { return gpus_; }
   // The GPUs on which a model is loading, resident or running, in order.
-  [[nodiscard]] const std::vector<GpuIndex>& Holders(const std::string& model) const;
-  [[nodiscard]] std::uint32_t HolderCount(const std::string& model) const;
-  // Models that are resident or running on some GPU, in order.
-  [[nodiscard]] std::vector<std::string> ResidentModels() const;
+  [[nodiscard]] const std::vector<GpuIndex>& Holders(ModelId model) const;
+  [[nodiscard]] std::uint32_t HolderCount(ModelId model) const;
+  // Models that are resident or running on some GPU, in no order.
+  [[nodiscard]] std::vector<ModelId> ResidentModels() const;
+  // Some GPU has it, or its worker is about to give it up.
+  [[nodiscard]] bool Refers(ModelId model) const;
   // Those with a living worker: the least busy one first, and of equals the one with the most free memory.
   struct Place {
     std::uint32_t in_flight = 0;
@@ -98,7 +103,8 @@ class GpuTable {
     GpuIndex gpu = kNoGpu;
     auto operator<=>(const Place&) const = default;
   };
-  [[nodiscard]] const std::set<Place>& ready() const { return ready_; }
+  using Places = absl::btree_set<Place>;
+  [[nodiscard]] const Places& ready() const;
   // No runtime serves a key, or will.
   [[nodiscard]] bool AllShared() const { return keyed_ == 0; }
   // Requests in flight on all runtimes of a device.
@@ -111,11 +117,12 @@ class GpuTable {
   // Nothing is in flight, on its way or read there: its worker may be taken away.
   [[nodiscard]] bool Takeable(const Gpu& gpu) const;
   // Idle models there whose functions have state: that has to be written back before its worker goes.
-  [[nodiscard]] static std::vector<std::string> WithStates(const Gpu& gpu);
+  [[nodiscard]] static std::vector<ModelId> WithStates(const Gpu& gpu);
   [[nodiscard]] bool AllUnfit() const;        // also true without GPUs
   [[nodiscard]] Bytes LargestMemory() const;  // over GPUs that are not unfit
 
-  void WorkerUp(const WorkerReady& ready, Time now);
+  // `resident`: the models that the worker reports, one number for each report.
+  void WorkerUp(const WorkerReady& ready, absl::Span<const ModelId> resident, Time now);
   void WorkerGone(GpuIndex index, WorkerState state);
   // Its worker is about to serve `key`; until it is ready again the runtime is absent.
   void BeginAssign(GpuIndex index, const std::string& key);
@@ -123,27 +130,28 @@ class GpuTable {
   void Unread(GpuIndex index, std::int32_t change);
   // A model that the worker reported before anybody here knew it: its bytes were booked as overhead, and
   // strange.
-  void FoundResident(GpuIndex index, const ResidentReport& report, Time now);
+  void FoundResident(GpuIndex index, ModelId model, Bytes bytes, Time now);
 
-  void BeginEvict(GpuIndex index, const std::string& model);
+  void BeginEvict(GpuIndex index, ModelId model);
   // `gone` false: the worker kept it; it is a resident again when there is still room for it in the plan.
-  void EndEvict(GpuIndex index, const std::string& model, bool gone, Bytes bytes, Time now);
+  void EndEvict(GpuIndex index, ModelId model, bool gone, Bytes bytes, Time now);
   // Makes room on paper for a model that will be loaded; the caller made sure that it fits. `source`: the GPU
-  // that it is copied from, where the model is locked until EndLoad; kNoGpu: the host.
-  void BeginLoad(GpuIndex index, const std::string& model, Bytes bytes, GpuIndex source, Time now);
-  void EndLoad(GpuIndex index, const std::string& model, bool loaded, Bytes device_bytes);
+  // that it is copied from, where the model is, or is loading from the host, and is locked until EndLoad;
+  // kNoGpu: the host.
+  void BeginLoad(GpuIndex index, ModelId model, Bytes bytes, GpuIndex source, Time now);
+  void EndLoad(GpuIndex index, ModelId model, bool loaded, Bytes device_bytes);
   // A dispatched request uses `model` and is promised `activation` bytes, until Unpin.
-  void Pin(GpuIndex index, const std::string& model, Bytes activation, Duration work, Time now);
+  void Pin(GpuIndex index, ModelId model, Bytes activation, Duration work, Time now);
   // A dispatched request brings its model with it, and takes it away: all of that is in `bytes`, until Unpin.
   void Visit(GpuIndex index, Bytes bytes, Duration work, Time now);
   // `pinned` false: the request visited, or the model was lost meanwhile (its load failed), and its pins with
   // it.
-  void Unpin(GpuIndex index, const std::string& model, bool pinned, Bytes activation, Time now);
+  void Unpin(GpuIndex index, ModelId model, bool pinned, Bytes activation, Time now);
   // A function's state comes to where its model is. The caller made sure that it fits; again: nothing
   // changes.
-  void AddState(GpuIndex index, const std::string& model, const std::string& state, Bytes bytes);
+  void AddState(GpuIndex index, ModelId model, const std::string& state, Bytes bytes);
   // The worker says that the model is not there; nobody uses it.
-  void Missing(GpuIndex index, const std::string& model);
+  void Missing(GpuIndex index, ModelId model);
   // The worker had less room than the plan said.
   void CorrectFree(GpuIndex index, Bytes worker_free);
   // But for what is strange, which is really there.
@@ -155,38 +163,36 @@ class GpuTable {
   void Check() const;
 
  private:
-  // Whoever changes a GPU holds one meanwhile: at its end the GPU stands in its place of `ready_`.
-  class Changing {
-   public:
-    Changing(GpuTable& table, Gpu& gpu) : table_(table), gpu_(gpu), before_(PlaceOf(gpu)) {}
-    ~Changing() { table_.Move(before_, gpu_); }
-    Changing(const Changing&) = delete;
-    Changing& operator=(const Changing&) = delete;
-
-   private:
-    GpuTable& table_;
-    const Gpu& gpu_;
-    const std::optional<Place> before_;
-  };
   static std::optional<Place> PlaceOf(const Gpu& gpu);
-  void Move(const std::optional<Place>& before, const Gpu& gpu);
   // Applies `change` to a resident, and counts it among the idle ones or not.
   template <class Change>
   static void ChangeResident(Gpu& gpu, Resident& resident, Change change);
 
-  Gpu& Mutable(GpuIndex index);
-  void CountKeyed();
-  void Drop(Gpu& gpu, const std::string& model);
-  void LeaveLoad(Gpu& gpu, const std::string& model, Resident& resident);
+  Gpu& Found(GpuIndex index);
+  // Whoever changes a GPU asks for it with this.
+  Gpu& Changing(GpuIndex index);
+  template <class Change>
+  void ChangeServed(Gpu& gpu, Change change);
+  void Drop(Gpu& gpu, ModelId model);
+  void LeaveLoad(Gpu& gpu, ModelId model, Resident& resident);
   void CheckSwaps() const;
-  void Insert(Gpu& gpu, const std::string& model, const Resident& resident);
+  void CheckServed() const;
+  void Insert(Gpu& gpu, ModelId model, const Resident& resident);
 
   std::map<GpuIndex, Gpu> gpus_;
   std::vector<Gpu*> by_index_;  // of gpus_; null where there is none
-  std::set<Place> ready_;
-  std::size_t keyed_ = 0;                                            // runtimes that serve a key, or will
-  std::map<std::uint32_t, std::uint32_t> in_flight_;                 // by device
-  absl::flat_hash_map<std::string, std::vector<GpuIndex>> holders_;  // sorted
+  // A decision changes a GPU several times: its place is found anew when somebody asks for the places.
+  struct Standing {
+    std::optional<Place> place{};  // in ready_
+    bool changed = false;          // and in changed_
+  };
+  mutable Places ready_;
+  mutable std::vector<GpuIndex> changed_;
+  mutable std::vector<Standing> standing_;      // by index
+  std::size_t keyed_ = 0;                       // runtimes that serve a key, or will
+  std::vector<std::uint32_t> in_flight_;        // by device
+  std::vector<std::vector<GpuIndex>> holders_;  // by model; sorted
+  std::vector<std::uint32_t> evicting_;         // by model: GPUs with orders on their way
 };
 
 }  // namespace troupe::node

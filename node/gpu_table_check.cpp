@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "base/check.hpp"
 #include "node/gpu_table.hpp"
@@ -9,7 +10,7 @@
 namespace troupe::node {
 
 void GpuTable::CheckSwaps() const {
-  std::map<std::pair<GpuIndex, std::string>, std::uint32_t> readers;
+  std::map<std::pair<GpuIndex, ModelId>, std::uint32_t> readers;
   for (const auto& [index, gpu] : gpus_) {
     std::size_t loads = 0;
     for (const auto& [model, resident] : gpu.residents) {
@@ -17,7 +18,8 @@ void GpuTable::CheckSwaps() const {
       TROUPE_CHECK(loading || resident.source == kNoGpu, "a swap that ended keeps its source");
       if (resident.source != kNoGpu) ++readers[{resident.source, model}];
       loads += std::count(gpu.host_loads.begin(), gpu.host_loads.end(), model);
-      TROUPE_CHECK(!loading || resident.readers == 0, "a model is copied from where it is not yet");
+      TROUPE_CHECK(!loading || resident.readers == 0 || resident.source == kNoGpu,
+                   "a model is sent on that comes from another GPU");
     }
     TROUPE_CHECK(loads == gpu.host_loads.size(), "the link carries what no GPU is loading");
   }
@@ -34,7 +36,8 @@ void GpuTable::CheckSwaps() const {
 
 void GpuTable::Check() const {
   CheckSwaps();
-  std::map<std::uint32_t, std::uint32_t> in_flight;
+  const Places& places = this->ready();
+  std::vector<std::uint32_t> in_flight(in_flight_.size());
   for (const auto& [index, gpu] : gpus_) in_flight[gpu.device] += gpu.in_flight;
   TROUPE_CHECK(in_flight == in_flight_, "the places of a device are counted wrong");
   std::size_t held = 0, ready = 0;
@@ -56,19 +59,31 @@ void GpuTable::Check() const {
     TROUPE_CHECK(staying == gpu.staying, "the sum of the residents is wrong");
     TROUPE_CHECK(idle == gpu.idle, "the sum of the idle residents is wrong");
     const std::optional<Place> place = PlaceOf(gpu);
-    TROUPE_CHECK(!place || ready_.contains(*place), "a GPU is not where its load says");
+    TROUPE_CHECK(!place || places.contains(*place), "a GPU is not where its load says");
     ready += place ? 1 : 0;
     TROUPE_CHECK(gpu.staying + gpu.promised + gpu.overhead <= gpu.memory, "GPU memory is booked twice");
     TROUPE_CHECK(coming == gpu.coming_models, "the models on their way are counted wrong");
     TROUPE_CHECK(pins <= gpu.in_flight, "a model is pinned by nobody");
   }
-  TROUPE_CHECK(ready == ready_.size(), "a GPU stands in two places");
-  for (const auto& [model, holders] : holders_) {
-    held -= holders.size();
-    for (const GpuIndex gpu : holders)
+  TROUPE_CHECK(ready == places.size(), "a GPU stands in two places");
+  for (ModelId model = 0; model < holders_.size(); ++model) {
+    held -= holders_[model].size();
+    for (const GpuIndex gpu : holders_[model])
       TROUPE_CHECK(at(gpu).Find(model) != nullptr, "the index of models is wrong");
   }
   TROUPE_CHECK(held == 0, "the index of models is wrong");
+  CheckServed();
+}
+
+void GpuTable::CheckServed() const {
+  std::size_t keyed = 0;
+  std::vector<std::uint32_t> evicting(evicting_.size());
+  for (const auto& [index, gpu] : gpus_) {
+    keyed += !gpu.key.empty() || !gpu.coming.value_or("").empty() ? 1 : 0;
+    for (const auto& [model, orders] : gpu.evicting) ++evicting[model];
+  }
+  TROUPE_CHECK(keyed == keyed_, "the runtimes that serve a key are counted wrong");
+  TROUPE_CHECK(evicting == evicting_, "the GPUs that give a model up are counted wrong");
 }
 
 }  // namespace troupe::node

@@ -1,7 +1,6 @@
 // Whom the runtimes of the table serve.
 #include <algorithm>
 
-#include "base/check.hpp"
 #include "node/gpu_table.hpp"
 
 namespace troupe::node {
@@ -28,24 +27,6 @@ bool GpuTable::Takeable(const Gpu& gpu) const {
   return gpu.worker == WorkerState::kReady && gpu.in_flight == 0 && gpu.evicting.empty() && gpu.unread == 0 &&
          std::all_of(gpu.residents.begin(), gpu.residents.end(),
                      [](const auto& resident) { return resident.second.Idle(); });
-}
-
-void GpuTable::CountKeyed() {
-  keyed_ = static_cast<std::size_t>(std::ranges::count_if(gpus_, [](const auto& entry) {
-    return !entry.second.key.empty() || !entry.second.coming.value_or("").empty();
-  }));
-}
-
-void GpuTable::ForgetComing(GpuIndex index) {
-  Mutable(index).coming.reset();
-  CountKeyed();
-}
-
-void GpuTable::BeginAssign(GpuIndex index, const std::string& key) {
-  TROUPE_CHECK(Takeable(at(index)), "a runtime in use is taken away");
-  WorkerGone(index, WorkerState::kAbsent);
-  Mutable(index).coming = key;
-  CountKeyed();
 }
 
 }  // namespace troupe::node

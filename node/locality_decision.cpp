@@ -14,8 +14,7 @@ std::vector<GpuIndex> SwapScheduler::IdleGpus() const {
   std::vector<std::pair<std::uint64_t, GpuIndex>> idle;
   for (const GpuTable::Place& place : gpus_.ready()) {
     if (place.in_flight > 0) break;
-    const auto used = dispatched_to_.find(place.gpu);
-    idle.emplace_back(used == dispatched_to_.end() ? 0 : used->second, place.gpu);
+    idle.emplace_back(dispatched_to_[place.gpu], place.gpu);
   }
   std::ranges::sort(idle, [](const auto& a, const auto& b) {
     return std::tuple(b.first, a.second) < std::tuple(a.first, b.second);
@@ -26,41 +25,40 @@ std::vector<GpuIndex> SwapScheduler::IdleGpus() const {
 }
 
 bool SwapScheduler::MayStart(const Entry& entry) {
-  return models_.at(entry.request.model).in_region && NextOf(entry.request.model) == &entry &&
-         !MustTakeTurns(entry);
+  return models_[entry.model].in_region && NextOf(entry.model) == &entry && !MustTakeTurns(entry);
 }
 
-bool SwapScheduler::CanTake(const Entry& entry, const Gpu& gpu, Time now) const {
-  if (gpu.worker != WorkerState::kReady || !CanEverFit(entry.request.model, gpu)) return false;
+bool SwapScheduler::CanTake(const Look& look, const Gpu& gpu) const {
+  const Entry& entry = look.entry;
+  if (gpu.worker != WorkerState::kReady || !CanEverFit(entry.model, look.whole, gpu)) return false;
   if (!StateAllows(entry, gpu.index) || !Serves(entry, gpu)) return false;
-  const GpuOption option = OptionFor(entry, gpu, now);
-  return option.has_slot && option.fits;
+  const Resident* const resident = gpu.Find(entry.model);
+  return HasSlot(entry, gpu, resident) && CanMakeRoom(look, gpu, resident, Need(look, resident));
 }
 
 // Algorithm 2 for the request, asked by the idle GPU `index`: where it goes; kNoGpu: it stays.
 GpuIndex SwapScheduler::PlaceByLocality(const Entry& entry, GpuIndex index, Time now) const {
+  const Look look = LookFor(entry);
   GpuIndex busy = kNoGpu;
-  for (const GpuIndex holder : gpus_.Holders(entry.request.model)) {
+  for (const GpuIndex holder : gpus_.Holders(entry.model)) {
     const Gpu& gpu = gpus_.at(holder);
-    if (holder == index || !CanTake(entry, gpu, now)) continue;
+    if (holder == index || !CanTake(look, gpu)) continue;
     if (gpus_.InFlightOn(gpu.device) == 0) return holder;
     if (busy == kNoGpu || gpu.busy_until < gpus_.at(busy).busy_until) busy = holder;
   }
-  const Duration load = LoadTimeOf(entry.request.model);
-  if (busy != kNoGpu && gpus_.at(busy).busy_until - now < load) return busy;
-  return CanTake(entry, gpus_.at(index), now) ? index : kNoGpu;
+  if (busy != kNoGpu && gpus_.at(busy).busy_until - now < look.load) return busy;
+  return CanTake(look, gpus_.at(index)) ? index : kNoGpu;
 }
 
-std::optional<OrderingKey> SwapScheduler::FirstHit(const Gpu& gpu, Time now) {
+std::optional<OrderingKey> SwapScheduler::FirstHit(const Gpu& gpu) {
   std::optional<OrderingKey> first;
-  const auto look = [&](const std::string& model) {
+  for (const auto& [model, resident] : gpu.residents) {
     const auto* waiting = queue_.Find(model);
-    if (waiting == nullptr || (first && *first < waiting->begin()->first)) return;
+    if (waiting == nullptr || (first && *first < waiting->begin()->first)) continue;
     const Entry* entry = NextOf(model);
-    if (entry == nullptr || !MayStart(*entry) || !CanTake(*entry, gpu, now)) return;
+    if (entry == nullptr || !MayStart(*entry) || !CanTake(LookFor(*entry), gpu)) continue;
     if (!first || entry->key < *first) first = entry->key;
-  };
-  for (const auto& [model, resident] : gpu.residents) look(model);
+  }
   return first;
 }
 
@@ -70,27 +68,25 @@ std::vector<Dispatch> SwapScheduler::DecideByLocality(Time now) {
   std::vector<Dispatch> dispatches;
   const auto dispatch = [&](const OrderingKey& key, GpuIndex to) {
     ++dispatched_to_[to];
-    dispatches.push_back(MakeDispatch(requests_.at(waiting_.at(key)), {GpuVerdict::kRun, to}, now));
+    dispatches.push_back(MakeDispatch(*waiting_.at(key), {GpuVerdict::kRun, to}, now));
   };
   for (const GpuIndex index : IdleGpus()) {
     const Gpu& gpu = gpus_.at(index);
     if (locality_->size() == 0) break;
     if (gpus_.InFlightOn(gpu.device) > 0) continue;  // it was given something for another one's turn
-    const LocalityTurn turn{
-        .has =
-            [&](const OrderingKey& key) {
-              const Entry& entry = requests_.at(waiting_.at(key));
-              return gpu.Find(entry.request.model) != nullptr && MayStart(entry) && CanTake(entry, gpu, now);
-            },
-        .first_hit = [&] { return FirstHit(gpu, now); },
-        .place =
-            [&](const OrderingKey& key) {
-              const Entry& entry = requests_.at(waiting_.at(key));
-              const GpuIndex to = MayStart(entry) ? PlaceByLocality(entry, index, now) : kNoGpu;
-              if (to == kNoGpu) return LocalityPlace::kNowhere;
-              dispatch(key, to);
-              return to == index ? LocalityPlace::kHere : LocalityPlace::kElsewhere;
-            }};
+    const auto has = [&](const OrderingKey& key) {
+      const Entry& entry = *waiting_.at(key);
+      return gpu.Find(entry.model) != nullptr && MayStart(entry) && CanTake(LookFor(entry), gpu);
+    };
+    const auto first_hit = [&] { return FirstHit(gpu); };
+    const auto place = [&](const OrderingKey& key) {
+      const Entry& entry = *waiting_.at(key);
+      const GpuIndex to = MayStart(entry) ? PlaceByLocality(entry, index, now) : kNoGpu;
+      if (to == kNoGpu) return LocalityPlace::kNowhere;
+      dispatch(key, to);
+      return to == index ? LocalityPlace::kHere : LocalityPlace::kElsewhere;
+    };
+    const LocalityTurn turn{.has = has, .first_hit = first_hit, .place = place};
     if (const auto hit = locality_->Turn(turn)) dispatch(*hit, index);
   }
   return dispatches;

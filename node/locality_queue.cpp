@@ -1,5 +1,7 @@
 #include "node/locality_queue.hpp"
 
+#include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
 #include "base/check.hpp"
 
 namespace troupe::node {
@@ -51,7 +53,7 @@ class PrintedLocalityQueue final : public LocalityQueue {
 
  private:
   const std::uint32_t limit_;
-  std::map<OrderingKey, std::uint32_t> visits_;
+  absl::btree_map<OrderingKey, std::uint32_t> visits_;
 };
 
 class IndexedLocalityQueue final : public LocalityQueue {
@@ -98,9 +100,9 @@ class IndexedLocalityQueue final : public LocalityQueue {
   }
 
   const std::uint32_t limit_;
-  std::set<OrderingKey> all_;
-  std::map<OrderingKey, std::uint32_t> young_;  // and how often each was passed
-  std::set<OrderingKey> overdue_;               // passed more often than the limit
+  absl::btree_set<OrderingKey> all_;
+  absl::btree_map<OrderingKey, std::uint32_t> young_;  // and how often each was passed
+  absl::btree_set<OrderingKey> overdue_;               // passed more often than the limit
 };
 
 }  // namespace

@@ -6,12 +6,10 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 
+#include "absl/functional/function_ref.h"
 #include "base/ordering_policy.hpp"
 
 namespace troupe::node {
@@ -25,12 +23,12 @@ struct LocalityRules {
 // Where Algorithm 2 put a request: on the GPU that asks, on another one, or nowhere, since none takes it now.
 enum class LocalityPlace { kNowhere, kElsewhere, kHere };
 
-// The GPU whose turn it is.
+// The GPU whose turn it is. What it calls has to outlive it.
 struct LocalityTurn {
-  std::function<bool(const OrderingKey&)> has;            // it has that request's model, and can run it
-  std::function<std::optional<OrderingKey>()> first_hit;  // the most urgent one that it has
+  absl::FunctionRef<bool(const OrderingKey&)> has;            // it has that request's model, and can run it
+  absl::FunctionRef<std::optional<OrderingKey>()> first_hit;  // the most urgent one that it has
   // Algorithm 2. Removes the request from the queue, unless it says nowhere.
-  std::function<LocalityPlace(const OrderingKey&)> place;
+  absl::FunctionRef<LocalityPlace(const OrderingKey&)> place;
 };
 
 class LocalityQueue {

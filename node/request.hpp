@@ -5,6 +5,7 @@
 #include <compare>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -17,6 +18,10 @@ struct RequestId {
   std::uint64_t router = 0;
   std::uint64_t sequence = 0;
   auto operator<=>(const RequestId&) const = default;
+  template <class Hash>
+  friend Hash AbslHashValue(Hash hash, const RequestId& id) {
+    return Hash::combine(std::move(hash), id.router, id.sequence);
+  }
 };
 
 using GpuIndex = std::uint32_t;
@@ -37,8 +42,9 @@ struct NodeRequest {
 
 // Where the weights of a dispatched request come from: they are there (or on their way already), or they are
 // copied from the host region, or from another GPU of the node; or they only pass through the GPU from the
-// host region while the run reads them, layer by layer, and the model is not there before or after.
-enum class SwapSource { kResident, kHost, kPeer, kLayers };
+// host region while the run reads them, layer by layer, and the model is not there before or after. Or they
+// come from another GPU as that one gets them from the host (node/broadcasts.hpp).
+enum class SwapSource { kResident, kHost, kPeer, kLayers, kBroadcast };
 
 // One decision: GPU, source and victims together. Whoever carries it out sends the worker, in this order: an
 // eviction per victim, the swap-in unless the model is there or passes through, the run. Dispatches of one
@@ -51,7 +57,7 @@ struct Dispatch {
   std::string model{};
   GpuIndex gpu = 0;
   SwapSource source = SwapSource::kResident;
-  GpuIndex peer = kNoGpu;  // with kPeer: the GPU to copy from
+  GpuIndex peer = kNoGpu;  // with kPeer, kBroadcast: the GPU that it comes from
   std::vector<std::string> victims{};
   std::uint32_t attempt = 1;    // 1: the first worker that is given this request
   Duration queued{};            // time it waited at this node
@@ -105,6 +111,7 @@ struct WorkerReady {  // new or adopted
   bool assigned = true;      // false: it serves nobody yet
   std::string key{};         // whom it serves
   Bytes strange{};           // of models that it has, and this node does not know
+  bool broadcasts = false;   // it can send models to other GPUs as they come, and get them so
 };
 struct WorkerLost {  // died, or hung and about to be killed
   GpuIndex gpu = 0;

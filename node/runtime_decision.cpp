@@ -12,28 +12,27 @@
 namespace troupe::node {
 
 bool SwapScheduler::Serves(const Entry& entry, const Gpu& gpu) const {
-  return gpu.assigned && gpu.key == models_.at(entry.request.model).key;
+  return gpu.assigned && gpu.key == models_[entry.model].key;
 }
 
 bool SwapScheduler::HeldByOther(const Entry& entry, GpuIndex gpu) const {
-  const auto hold = holds_.find(gpu);
-  return hold != holds_.end() && hold->second != entry.request.id;
+  return holds_[gpu] != nullptr && holds_[gpu] != &entry;
 }
 
 // Places of the device that are kept for others, with its other runtimes: without them those could drain, and
 // would never be begun on.
 std::uint32_t SwapScheduler::KeptPlaces(const Entry& entry, const Gpu& gpu) const {
-  return static_cast<std::uint32_t>(std::count_if(holds_.begin(), holds_.end(), [&](const auto& hold) {
-    return hold.first != gpu.index && hold.second != entry.request.id &&
-           gpus_.at(hold.first).device == gpu.device;
-  }));
+  std::uint32_t kept = held_[gpu.device];
+  if (holds_[gpu.index] != nullptr) --kept;
+  const bool own = entry.hold != kNoGpu && entry.hold != gpu.index;
+  return own && gpus_.at(entry.hold).device == gpu.device ? kept - 1 : kept;
 }
 
 // A request is given runtimes of its key, and the first warm one of each device that has none of them: one
 // runtime per key and device, so that nobody takes all of a device's. While one is coming no other is taken.
 bool SwapScheduler::MayChoose(const Entry& entry, const Gpu& gpu) const {
   if (Serves(entry, gpu)) return true;
-  const std::string& key = models_.at(entry.request.model).key;
+  const std::string& key = models_[entry.model].key;
   if (gpu.assigned || HeldByOther(entry, gpu.index) || !gpus_.Takeable(gpu)) return false;
   if (gpus_.Coming(key) || gpus_.Served(key, gpu.device)) return false;
   const auto& all = gpus_.gpus();
@@ -45,11 +44,8 @@ bool SwapScheduler::MayChoose(const Entry& entry, const Gpu& gpu) const {
 }
 
 bool SwapScheduler::KeyWaits(const std::string& key) const {
-  const auto& heads = queue_.heads();
-  return std::any_of(heads.begin(), heads.end(), [&](const auto& head) {
-    const Model& model = models_.at(head.model);
-    return model.in_region && model.key == key;
-  });
+  return std::ranges::any_of(
+      queue_.waiting(), [&](ModelId model) { return models_[model].in_region && models_[model].key == key; });
 }
 
 // Time enough has passed since then. If not, Decide is due when it has.
@@ -64,9 +60,9 @@ bool SwapScheduler::Settled(Time since, Time now) {
 // ever.
 bool SwapScheduler::MayTake(const Entry& entry, const Gpu& gpu, Time now) {
   if (Serves(entry, gpu) || HeldByOther(entry, gpu.index) || !gpus_.Takeable(gpu)) return false;
-  if (!CanEverFit(entry.request.model, gpu) || !StateAllows(entry, gpu.index)) return false;
-  if (policies_.gpu.early_binding && gpu.device != Home(entry.request.model)) return false;
-  const std::string& key = models_.at(entry.request.model).key;
+  if (!CanEverFit(entry.model, gpu) || !StateAllows(entry, gpu.index)) return false;
+  if (policies_.gpu.early_binding && gpu.device != Home(entry.model)) return false;
+  const std::string& key = models_[entry.model].key;
   if (gpus_.Served(key, gpu.device)) return false;
   if (!gpu.assigned || entry.hold == gpu.index) return true;
   if (KeyWaits(gpu.key)) return false;
@@ -78,7 +74,7 @@ bool SwapScheduler::MayTake(const Entry& entry, const Gpu& gpu, Time now) {
 
 // A request was not placed on a runtime of its key: one is made for it, where that can be done.
 void SwapScheduler::SeekRuntime(Entry& entry, const GpuChoice& choice, Time now) {
-  const std::string key = models_.at(entry.request.model).key;
+  const std::string& key = models_[entry.model].key;
   if ((OneForAll() && key.empty()) || gpus_.Coming(key) || entry.request.trial) return;
   // To wait for a busy one is no worse than to start another, unless it has lasted.
   if (choice.verdict == GpuVerdict::kWait && !Settled(entry.arrival, now)) return;
@@ -101,10 +97,11 @@ void SwapScheduler::SeekRuntime(Entry& entry, const GpuChoice& choice, Time now)
 
 // Its worker may go. False: models with state are sent away first, and it may when they are gone.
 bool SwapScheduler::ClearStates(GpuIndex index) {
-  const std::vector<std::string> models = GpuTable::WithStates(gpus_.at(index));
-  for (const std::string& model : models) {
+  std::vector<ModelId> models = GpuTable::WithStates(gpus_.at(index));
+  std::ranges::sort(models, {}, [&](ModelId model) -> const std::string& { return NameOf(model); });
+  for (const ModelId model : models) {
     Evict(index, model);
-    departures_.push_back({index, model});
+    departures_.push_back({index, NameOf(model)});
   }
   return models.empty();
 }
@@ -114,7 +111,7 @@ void SwapScheduler::Assign(GpuIndex index, const node::Serves& serves) {
   Assignment order{
       .gpu = index, .assigned = serves.assigned, .key = serves.key, .fresh = gpu.assigned, .from = gpu.key};
   ++(!serves.assigned ? counts_.given_back : gpu.assigned ? counts_.taken : counts_.assigned);
-  if (const auto hold = holds_.find(index); hold != holds_.end()) Release(requests_.at(hold->second));
+  if (holds_[index] != nullptr) Release(*holds_[index]);
   std::erase_if(hints_, [&](const auto& hint) { return hint.first.first == index; });
   gpus_.BeginAssign(index, serves.key);
   states_.WorkerGone(index);
@@ -128,7 +125,7 @@ bool SwapScheduler::AtHome(const Gpu& gpu) const {
 void SwapScheduler::GiveBack(Time now, Duration idle) {
   std::vector<GpuIndex> back;
   for (const auto& [index, gpu] : gpus_.gpus()) {
-    if (AtHome(gpu) || !gpus_.Takeable(gpu) || holds_.contains(index)) continue;
+    if (AtHome(gpu) || !gpus_.Takeable(gpu) || holds_[index] != nullptr) continue;
     if (now - gpu.idle_since >= idle && !KeyWaits(gpu.key)) back.push_back(index);
   }
   for (const GpuIndex index : back) {
@@ -151,23 +148,24 @@ Time SwapScheduler::NextIdle(Duration idle) const {
 // Keeps a GPU for a request: one that has its model before others, the one that will be empty first. Without
 // a GPU that nobody holds the request keeps its place in the queue, and tries again when it is passed again.
 void SwapScheduler::HoldFor(Entry& entry) {
-  const std::string& key = models_.at(entry.request.model).key;
+  const std::string& key = models_[entry.model].key;
   if (gpus_.Coming(key)) return;
   const Gpu* best = nullptr;
   const auto rank = [&](const Gpu& gpu) {
-    return std::tuple(!Serves(entry, gpu), gpu.Find(entry.request.model) == nullptr, gpu.in_flight,
-                      gpu.busy_until, gpu.index);
+    return std::tuple(!Serves(entry, gpu), gpu.Find(entry.model) == nullptr, gpu.in_flight, gpu.busy_until,
+                      gpu.index);
   };
   for (const auto& [index, gpu] : gpus_.gpus()) {
-    if (gpu.worker != WorkerState::kReady || holds_.contains(index) || !CanEverFit(entry.request.model, gpu))
+    if (gpu.worker != WorkerState::kReady || holds_[index] != nullptr || !CanEverFit(entry.model, gpu))
       continue;
-    if (policies_.gpu.early_binding && gpu.device != Home(entry.request.model)) continue;
+    if (policies_.gpu.early_binding && gpu.device != Home(entry.model)) continue;
     if (!StateAllows(entry, index)) continue;
     if (!Serves(entry, gpu) && gpus_.Served(key, gpu.device)) continue;  // it waits for its own there
     if (best == nullptr || rank(gpu) < rank(*best)) best = &gpu;
   }
   if (best == nullptr) return;
-  holds_.emplace(best->index, entry.request.id);
+  holds_[best->index] = &entry;
+  ++held_[best->device];
   entry.hold = best->index;
 }
 
@@ -175,16 +173,17 @@ void SwapScheduler::HoldFor(Entry& entry) {
 void SwapScheduler::LeaveUselessHold(Entry& entry) {
   if (entry.hold == kNoGpu) return;
   const Gpu& gpu = gpus_.at(entry.hold);
-  const bool fits = CanEverFit(entry.request.model, gpu) && StateAllows(entry, entry.hold);
-  const bool has_other = !Serves(entry, gpu) && gpus_.Served(models_.at(entry.request.model).key, gpu.device);
-  const bool away = policies_.gpu.early_binding && gpu.device != Home(entry.request.model);
+  const bool fits = CanEverFit(entry.model, gpu) && StateAllows(entry, entry.hold);
+  const bool has_other = !Serves(entry, gpu) && gpus_.Served(models_[entry.model].key, gpu.device);
+  const bool away = policies_.gpu.early_binding && gpu.device != Home(entry.model);
   if (!fits || has_other || away) Release(entry);
 }
 
 void SwapScheduler::Release(Entry& entry) {
   if (entry.hold == kNoGpu) return;
   const GpuIndex gpu = std::exchange(entry.hold, kNoGpu);
-  holds_.erase(gpu);
+  holds_[gpu] = nullptr;
+  --held_[gpus_.at(gpu).device];
   Wake(gpu);
 }
 

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "base/ordering_policy.hpp"
 #include "base/policy.hpp"
+#include "node/broadcasts.hpp"
 #include "node/eviction_policy.hpp"
 #include "node/function_binding.hpp"
 #include "node/gpu_policy.hpp"
@@ -27,6 +28,7 @@ struct SchedulerLimits {
   // A model that nobody else waits for, and that others on the GPU are used more than, passes through it
   // layer by layer instead of evicting one of them.
   bool by_layer = false;
+  BroadcastRule broadcast = BroadcastRule::kOff;
   bool isolated = false;  // fresh workers serve nobody, until they are assigned; else what is shared
   // How long a runtime must have been idle before somebody takes it who has one on another GPU already.
   Duration settle = std::chrono::seconds(1);
@@ -68,6 +70,7 @@ struct SchedulerCounts {
   std::uint64_t accepted = 0, served = 0, failed = 0, expired = 0, cancelled = 0, bounced = 0;
   std::uint64_t hits = 0, swaps = 0, retried = 0, no_fits = 0, evictions = 0;
   std::uint64_t peer_swaps = 0;  // of `swaps`, those from another GPU
+  std::uint64_t broadcasts = 0;  // of `swaps`, those from a GPU that was loading the model itself
   std::uint64_t by_layer = 0;    // dispatches whose model passed through: neither hits nor swaps
   // Of `evictions`: another GPU had the model too; else by what swapping it costs.
   std::uint64_t assigned = 0, taken = 0, given_back = 0;  // runtimes: warm ones, used ones, to nobody

@@ -25,9 +25,8 @@ bool SwapScheduler::PlacesForHits() const {
 }
 
 // A request whose model is there finds a place more for each that waits for its model.
-std::uint32_t SwapScheduler::PlacesFor(const Entry& entry, const Gpu& gpu) const {
+std::uint32_t SwapScheduler::PlacesFor(const Gpu& gpu, const Resident* resident) const {
   const std::uint32_t depth = limits_.PipelineDepth();
-  const Resident* resident = gpu.Find(entry.request.model);
   if (!PlacesForHits() || resident == nullptr || resident->state == ResidentState::kLoading) return depth;
   return std::min(depth + gpu.coming_models, MostInFlight());
 }
@@ -36,70 +35,102 @@ std::uint32_t SwapScheduler::MostInFlight() const {
   return PlacesForHits() ? 2 * limits_.PipelineDepth() : limits_.PipelineDepth();
 }
 
-bool SwapScheduler::HasSlot(const Entry& entry, const Gpu& gpu) const {
+bool SwapScheduler::HasSlot(const Entry& entry, const Gpu& gpu, const Resident* resident) const {
   // What is kept for one request may be taken by a more urgent one of the same model: the first would not be
   // looked at before it.
-  const auto hold = holds_.find(gpu.index);
-  if (hold != holds_.end() && requests_.at(hold->second).request.model != entry.request.model) return false;
-  if (gpus_.InFlightOn(gpu.device) + KeptPlaces(entry, gpu) >= PlacesFor(entry, gpu)) return false;
+  const Entry* const holder = holds_[gpu.index];
+  if (holder != nullptr && holder->model != entry.model) return false;
+  if (gpus_.InFlightOn(gpu.device) + KeptPlaces(entry, gpu) >= PlacesFor(gpu, resident)) return false;
   if (gpu.in_flight == 0) return true;
   if (entry.suspect) return false;
-  if (suspects_ == 0) return true;
-  const auto pipeline = pipelines_.find(gpu.index);
-  return std::none_of(pipeline->second.begin(), pipeline->second.end(),
-                      [&](const RequestId& id) { return requests_.at(id).suspect; });
+  return suspects_ == 0 || std::ranges::none_of(pipelines_[gpu.index], &Entry::suspect);
 }
 
-Bytes SwapScheduler::Need(const Entry& entry, const Gpu& gpu) const {
-  const Model& model = models_.at(entry.request.model);
-  const Bytes state = StateNeed(entry, gpu);
-  return state +
-         (gpu.Find(entry.request.model) != nullptr ? model.activation : model.weights + model.activation);
+Bytes SwapScheduler::Need(const Look& look, const Resident* resident) const {
+  const Bytes run = StateNeed(look, resident) + look.model.activation;
+  return resident != nullptr ? run : run + look.model.weights;
 }
 
-bool SwapScheduler::CanEverFit(const std::string& name, const Gpu& gpu) const {
-  if (gpu.worker == WorkerState::kUnfit) return false;
-  const auto hint = hints_.find({gpu.index, name});
-  if (hint != hints_.end() && hint->second.impossible) return false;
-  const Model& model = models_.at(name);
-  return model.weights + model.activation + states_.BytesOf(name) <= gpu.memory;
+bool SwapScheduler::CanEverFit(ModelId id, const Gpu& gpu) const {
+  const Model& model = models_[id];
+  return CanEverFit(id, model.weights + model.activation + states_.BytesOf(id), gpu);
 }
 
-bool SwapScheduler::CanEverFit(const std::string& model) const {
+// `whole`: what the model, its states and a run take.
+bool SwapScheduler::CanEverFit(ModelId model, Bytes whole, const Gpu& gpu) const {
+  if (gpu.worker == WorkerState::kUnfit || whole > gpu.memory) return false;
+  if (hints_.empty()) return true;
+  const auto hint = hints_.find({gpu.index, model});
+  return hint == hints_.end() || !hint->second.impossible;
+}
+
+bool SwapScheduler::CanEverFit(ModelId model) const {
   const auto& gpus = gpus_.gpus();
   return std::any_of(gpus.begin(), gpus.end(),
                      [&](const auto& gpu) { return CanEverFit(model, gpu.second); });
 }
 
-GpuOption SwapScheduler::OptionFor(const Entry& entry, const Gpu& gpu, Time now) const {
-  const bool has_model = gpu.Find(entry.request.model) != nullptr;
-  const bool has_slot = HasSlot(entry, gpu);
+SwapScheduler::Look SwapScheduler::LookFor(const Entry& entry) const {
+  const Model& model = models_[entry.model];
+  return {.entry = entry,
+          .model = model,
+          .state = states_.Find(entry.request.state),
+          .whole = model.weights + model.activation + states_.BytesOf(entry.model),
+          .load = LoadTimeOf(model)};
+}
+
+GpuOption SwapScheduler::OptionFor(const Look& look, const Gpu& gpu, Time now) const {
+  const Resident* const resident = gpu.Find(look.entry.model);
+  const bool has_slot = HasSlot(look.entry, gpu, resident);
+  const Bytes need = Need(look, resident);
+  const Bytes free = gpu.Free();
   GpuOption option{.gpu = gpu.index,
-                   .has_model = has_model,
+                   .has_model = resident != nullptr,
                    .has_slot = has_slot,
-                   .fits = has_slot && PlanVictims(entry, gpu, now, nullptr),
+                   .fits = has_slot && CanMakeRoom(look, gpu, resident, need),
                    .in_flight = gpus_.InFlightOn(gpu.device),
-                   .free = gpu.Free(),
-                   .evicts = Need(entry, gpu) > gpu.Free(),
+                   .free = free,
+                   .evicts = need > free,
                    .backlog = std::max(Duration::zero(), gpu.busy_until - now),
-                   .load = has_model ? Duration::zero() : LoadTimeOf(entry.request.model)};
-  option.switch_load = LoadOfSwitch(gpu);
-  if (!has_model) FindPeer(entry, gpu, option);
+                   .load = resident != nullptr ? Duration::zero() : look.load,
+                   .switch_load = LoadOfSwitch(gpu)};
+  if (resident == nullptr) FindPeer(look, gpu, option);
   return option;
 }
 
 // The fastest link from a GPU that has the whole model, if this GPU's worker can use it (see StateAllows).
-void SwapScheduler::FindPeer(const Entry& entry, const Gpu& gpu, GpuOption& option) const {
-  if (!gpu.peer_copies || entry.host_only || StateNeed(entry, gpu) > Bytes()) return;
+void SwapScheduler::FindPeer(const Look& look, const Gpu& gpu, GpuOption& option) const {
+  if (!gpu.peer_copies || !topology_.HasLinks() || look.entry.host_only) return;
+  if (StateNeed(look, nullptr) > Bytes()) return;
   BytesPerSecond fastest;
-  for (const GpuIndex holder : gpus_.Holders(entry.request.model)) {
+  for (const GpuIndex holder : gpus_.Holders(look.entry.model)) {
     const auto speed = topology_.PeerLink(gpus_.at(holder).device, gpu.device);
     if (!speed || *speed <= fastest) continue;
-    if (gpus_.at(holder).Find(entry.request.model)->state == ResidentState::kLoading) continue;
+    if (gpus_.at(holder).Find(look.entry.model)->state == ResidentState::kLoading) continue;
     fastest = *speed;
     option.peer = holder;
-    option.peer_load = TransferTime(models_.at(entry.request.model).weights, fastest);
   }
+  if (option.peer != kNoGpu) option.peer_load = TransferTime(look.model.weights, fastest);
+}
+
+// A GPU that is loading the model from the host and can send it on to this one; of several the one with the
+// fastest link. kNoGpu: none, it comes from the host.
+GpuIndex SwapScheduler::SenderFor(const Look& look, const Gpu& gpu) const {
+  if (limits_.broadcast == BroadcastRule::kOff || look.entry.host_only || !gpu.broadcasts) return kNoGpu;
+  if (StateNeed(look, nullptr) > Bytes()) return kNoGpu;
+  GpuIndex sender = kNoGpu;
+  BytesPerSecond fastest;
+  for (const GpuIndex holder : gpus_.Holders(look.entry.model)) {
+    const Gpu& from = gpus_.at(holder);
+    const Resident* const there = from.Find(look.entry.model);
+    if (!from.broadcasts || there->state != ResidentState::kLoading || there->source != kNoGpu) continue;
+    const auto speed = topology_.PeerLink(from.device, gpu.device);
+    if (!speed || *speed <= fastest) continue;
+    if (!broadcasts_.MayJoin({holder, from.device}, {gpu.index, gpu.device}, look.entry.model)) continue;
+    fastest = *speed;
+    sender = holder;
+  }
+  return sender;
 }
 
 // From the host: one for each switch that several share, and one for each other GPU.
@@ -111,8 +142,8 @@ std::uint32_t SwapScheduler::LinkCount() const {
 
 SwitchLoad SwapScheduler::LoadTo(const Gpu& gpu) const {
   SwitchLoad load = SwitchLoad::kNone;
-  for (const std::string& model : gpu.host_loads) {
-    if (costs_.Heavy(DigestOf(model), gpu.Find(model)->bytes)) return SwitchLoad::kHeavy;
+  for (const ModelId model : gpu.host_loads) {
+    if (costs_.Heavy(models_[model].cost, gpu.Find(model)->bytes)) return SwitchLoad::kHeavy;
     load = SwitchLoad::kLight;
   }
   return load;
@@ -130,47 +161,49 @@ SwitchLoad SwapScheduler::LoadOfSwitch(const Gpu& gpu) const {
 
 // The GPUs that a request looks at. Of many it takes some that have its model, by lot, and the least busy
 // ones: so a decision costs the same on a node of ten as on one of a thousand.
-std::vector<GpuIndex> SwapScheduler::Candidates(const Entry& entry, std::uint64_t draw) const {
-  std::vector<GpuIndex> out;
-  const bool shared = OneForAll() && models_.at(entry.request.model).key.empty();
+SwapScheduler::Gpus SwapScheduler::Candidates(const Look& look, std::uint64_t draw) const {
+  Gpus out;
+  const bool shared = OneForAll() && look.model.key.empty();
   if (!shared || policies_.gpu.early_binding || gpus_.gpus().size() <= kAllGpus) {
-    out.reserve(gpus_.gpus().size());
     for (const auto& [index, gpu] : gpus_.gpus()) out.push_back(index);
     return out;
   }
-  const FunctionStates::State* state = states_.Find(entry.request.state);
-  if (state != nullptr && state->gpu != kNoGpu) return {state->gpu};
-  out.reserve(2 * kSomeGpus + 1);
-  const std::vector<GpuIndex>& holders = gpus_.Holders(entry.request.model);
+  if (look.state != nullptr && look.state->gpu != kNoGpu) return {look.state->gpu};
+  const std::vector<GpuIndex>& holders = gpus_.Holders(look.entry.model);
   const std::size_t some = std::min(holders.size(), kSomeGpus);
-  for (std::size_t i = 0; i < some; ++i) out.push_back(holders[(draw + i) % holders.size()]);
+  std::size_t next = some > 0 ? draw % holders.size() : 0;
+  for (std::size_t i = 0; i < some; ++i) {
+    out.push_back(holders[next]);
+    next = next + 1 == holders.size() ? 0 : next + 1;
+  }
   auto place = gpus_.ready().begin();
   for (std::size_t i = 0; i < kSomeGpus && place != gpus_.ready().end(); ++i, ++place)
     out.push_back(place->gpu);
-  if (entry.hold != kNoGpu) out.push_back(entry.hold);
+  if (look.entry.hold != kNoGpu) out.push_back(look.entry.hold);
   std::ranges::sort(out);
   out.erase(std::unique(out.begin(), out.end()), out.end());
   return out;
 }
 
-GpuChoice SwapScheduler::Choose(const Entry& entry, std::uint64_t draw, Time now) const {
-  const FunctionStates::State* state = states_.Find(entry.request.state);
-  const GpuIndex bound = state == nullptr ? kNoGpu : state->gpu;
-  GpuView view{.load = LoadTimeOf(entry.request.model),
-               .queued = QueuedFor(entry.request.model),
+GpuChoice SwapScheduler::Choose(const Look& look, std::uint64_t draw, Time now) const {
+  const Entry& entry = look.entry;
+  const GpuIndex bound = look.state == nullptr ? kNoGpu : look.state->gpu;
+  const std::uint32_t home = bound == kNoGpu ? Home(entry.model) : kNoGpu;
+  GpuView view{.load = look.load,
+               .queued = QueuedFor(entry.model),
                .link_pressure = link_pressure_.At(now),
                .peer_links = topology_.HasLinks(),
                .loads_occupy = limits_.LoadsOccupy(),
                .concurrency = limits_.concurrency,
                .home = bound,
                .draw = draw};
-  std::vector<GpuOption> options;
-  for (const GpuIndex index : Candidates(entry, draw)) {
+  absl::InlinedVector<GpuOption, kAllGpus + 1> options;
+  for (const GpuIndex index : Candidates(look, draw)) {
     const Gpu& gpu = gpus_.at(index);
-    if (gpu.worker != WorkerState::kReady || !CanEverFit(entry.request.model, gpu)) continue;
+    if (gpu.worker != WorkerState::kReady || !CanEverFit(entry.model, look.whole, gpu)) continue;
     if (!StateAllows(entry, index) || !MayChoose(entry, gpu)) continue;
-    options.push_back(OptionFor(entry, gpu, now));
-    if (bound == kNoGpu && gpu.device == Home(entry.request.model)) view.home = index;
+    options.push_back(OptionFor(look, gpu, now));
+    if (home != kNoGpu && gpu.device == home) view.home = index;
     const GpuOption& option = options.back();
     if (index != entry.hold || !option.has_slot || !option.fits || !Serves(entry, gpu)) continue;
     // It was kept for this request: only the source is left to choose.
@@ -178,7 +211,7 @@ GpuChoice SwapScheduler::Choose(const Entry& entry, std::uint64_t draw, Time now
     const GpuChoice choice = policies_.gpu.choose(view);
     return {GpuVerdict::kRun, index, choice.verdict == GpuVerdict::kRun ? choice.peer : kNoGpu};
   }
-  view.options = options;
+  view.options = std::span(options.data(), options.size());
   const GpuChoice choice = policies_.gpu.choose(view);
   if (choice.verdict == GpuVerdict::kRun) {
     TROUPE_CHECK(std::any_of(options.begin(), options.end(),
@@ -191,56 +224,59 @@ GpuChoice SwapScheduler::Choose(const Entry& entry, std::uint64_t draw, Time now
   return choice;
 }
 
-void SwapScheduler::Load(Entry& entry, const GpuChoice& choice, Dispatch& dispatch, Time now) {
+// The choice names another GPU, or the host; what comes from the host may come by way of one that loads it.
+void SwapScheduler::Load(const Look& look, Entry& entry, GpuChoice& choice, Time now) {
+  const Gpu& gpu = gpus_.at(choice.gpu);
   entry.source = choice.peer == kNoGpu ? SwapSource::kHost : SwapSource::kPeer;
-  dispatch.peer = choice.peer;
-  gpus_.BeginLoad(choice.gpu, entry.request.model, models_.at(entry.request.model).weights, choice.peer, now);
+  if (choice.peer == kNoGpu && (choice.peer = SenderFor(look, gpu)) != kNoGpu) {
+    entry.source = SwapSource::kBroadcast;
+    broadcasts_.Join({choice.peer, gpus_.at(choice.peer).device}, {gpu.index, gpu.device}, entry.model);
+  }
+  gpus_.BeginLoad(choice.gpu, entry.model, look.model.weights, choice.peer, now);
   ++counts_.swaps;
-  counts_.peer_swaps += choice.peer == kNoGpu ? 0 : 1;
-  if (PlacesForHits()) ActivateResidents(gpus_.at(choice.gpu));
-  if (choice.peer == kNoGpu) link_pressure_.Add(LoadTimeOf(entry.request.model), now, LinkCount());
+  counts_.peer_swaps += entry.source == SwapSource::kPeer ? 1 : 0;
+  counts_.broadcasts += entry.source == SwapSource::kBroadcast ? 1 : 0;
+  if (PlacesForHits()) ActivateResidents(gpu);
+  if (entry.source == SwapSource::kHost) link_pressure_.Add(look.load, now, LinkCount());
 }
 
 // Beside its model, which is there or comes from where the choice says.
-void SwapScheduler::Place(Entry& entry, const GpuChoice& choice, Dispatch& dispatch, Time now) {
-  const GpuIndex index = choice.gpu;
-  const std::string& name = entry.request.model;
-  const Model& model = models_.at(name);
-  const bool has_model = gpus_.at(index).Find(name) != nullptr;
-  entry.hit = has_model && gpus_.at(index).Find(name)->state != ResidentState::kLoading;
+void SwapScheduler::Place(const Look& look, Entry& entry, GpuChoice& choice,
+                          const std::vector<ModelId>& victims, Time now) {
+  const Gpu& gpu = gpus_.at(choice.gpu);
+  const Resident* const resident = gpu.Find(entry.model);
+  const bool has_model = resident != nullptr;
+  entry.hit = has_model && resident->state != ResidentState::kLoading;
   entry.source = SwapSource::kResident;
-  for (const std::string& victim : dispatch.victims) Evict(index, victim);
-  if (Need(entry, gpus_.at(index)) > gpus_.at(index).Free()) gpus_.ForgetOverhead(index);
-  Duration work = costs_.RunTime(DigestOf(name));
+  for (const ModelId victim : victims) Evict(choice.gpu, victim);
+  if (Need(look, gpu.Find(entry.model)) > gpu.Free()) gpus_.ForgetOverhead(choice.gpu);
+  Duration work = costs_.RunTime(look.model.cost);
   if (!has_model) {
-    Load(entry, choice, dispatch, now);
-    const auto link = choice.peer == kNoGpu
+    Load(look, entry, choice, now);
+    const auto link = entry.source != SwapSource::kPeer
                           ? std::nullopt
-                          : topology_.PeerLink(gpus_.at(choice.peer).device, gpus_.at(index).device);
-    work += link ? TransferTime(model.weights, *link) : LoadTimeOf(name);
+                          : topology_.PeerLink(gpus_.at(choice.peer).device, gpu.device);
+    work += link ? TransferTime(look.model.weights, *link) : look.load;
   } else {
     counts_.hits += entry.hit && !entry.request.trial ? 1 : 0;
   }
-  PlaceState(entry, dispatch);
-  entry.brings_state = dispatch.bring_state;
-  gpus_.Pin(index, name, model.activation, work, now);
+  PlaceState(entry, choice.gpu);
+  gpus_.Pin(choice.gpu, entry.model, look.model.activation, work, now);
   entry.pinned = true;
-  entry.activation = model.activation;
+  entry.activation = look.model.activation;
 }
 
-Dispatch SwapScheduler::MakeDispatch(Entry& entry, const GpuChoice& choice, Time now) {
+Dispatch SwapScheduler::MakeDispatch(Entry& entry, GpuChoice choice, Time now) {
   const GpuIndex index = choice.gpu;
-  const std::string& name = entry.request.model;
-  Dispatch dispatch;
-  dispatch.request = entry.request.id;
-  dispatch.model = name;
-  dispatch.gpu = index;
-  TROUPE_CHECK(PlanVictims(entry, gpus_.at(index), now, &dispatch.victims), "a chosen GPU has no room");
+  const Look look = LookFor(entry);
+  std::vector<ModelId> victims = PlanVictims(look, gpus_.at(index), now);
   entry.alone = gpus_.at(index).in_flight == 0;
-  if (choice.peer == kNoGpu && PassesThrough(entry, gpus_.at(index), dispatch)) {
-    PassThrough(entry, dispatch, now);
+  entry.brings_state = false;
+  if (choice.peer == kNoGpu && PassesThrough(entry, gpus_.at(index), victims)) {
+    victims.clear();
+    PassThrough(entry, index, now);
   } else {
-    Place(entry, choice, dispatch, now);
+    Place(look, entry, choice, victims, now);
   }
   entry.gpu = index;
   entry.passed = 0;
@@ -249,15 +285,28 @@ Dispatch SwapScheduler::MakeDispatch(Entry& entry, const GpuChoice& choice, Time
   ++entry.attempts;
   Release(entry);
   Dequeue(entry);
-  pipelines_[index].push_back(entry.request.id);
-  Running& running = running_[entry.request.function];
-  ++running.requests;
-  running.gpu = index;
-  dispatch.source = entry.source;
-  dispatch.attempt = entry.attempts;
-  dispatch.queued = entry.queued;
-  dispatch.deadline = entry.request.deadline;
-  dispatch.expiry = entry.request.expiry;
+  pipelines_[index].push_back(&entry);
+  FunctionEntry& function = serving_[entry.function];
+  ++function.dispatched;
+  function.gpu = index;
+  return Order(entry, choice, victims);
+}
+
+// What whoever carries the decision out has to know of it.
+Dispatch SwapScheduler::Order(const Entry& entry, const GpuChoice& choice,
+                              const std::vector<ModelId>& victims) const {
+  Dispatch dispatch{.request = entry.request.id,
+                    .model = entry.request.model,
+                    .gpu = choice.gpu,
+                    .source = entry.source,
+                    .peer = entry.source == SwapSource::kResident ? kNoGpu : choice.peer,
+                    .attempt = entry.attempts,
+                    .queued = entry.queued,
+                    .deadline = entry.request.deadline,
+                    .expiry = entry.request.expiry,
+                    .bring_state = entry.brings_state};
+  for (const ModelId victim : victims) dispatch.victims.push_back(NameOf(victim));
+  if (states_.Find(entry.request.state) != nullptr) dispatch.state = entry.request.state;
   return dispatch;
 }
 
@@ -269,58 +318,62 @@ std::vector<Dispatch> SwapScheduler::Decide(Time now) {
   // Beneath a run a load costs nothing; where it occupies its GPU, what is there already goes first.
   if (policies_.gpu.hits_first && (limits_.LoadsOccupy() || PlacesForHits()))
     DecideInOrder(true, now, dispatches);
-  fresh_.clear();
+  queue_.AllSeen();
   DecideInOrder(false, now, dispatches);
   // A load that was begun leaves its place to what is there.
   if (PlacesForHits()) DecideInOrder(true, now, dispatches);
-  fresh_.clear();
+  queue_.AllSeen();
   return dispatches;
 }
 
 void SwapScheduler::DecideInOrder(bool hits_only, Time now, std::vector<Dispatch>& dispatches) {
   std::vector<Entry*> left;  // more urgent than the one at hand, and not to be placed now
   // To look for a place where its model is makes sense after something has changed for it there.
-  auto& heads = hits_only ? fresh_ : heads_;
+  const WaitingQueue::Heads& heads = hits_only ? queue_.fresh() : queue_.heads();
   auto head = heads.begin();
   while (head != heads.end() && AnySlot(hits_only)) {
-    const OrderingKey key = head->key;
-    Entry* const next = NextOf(head->model);
+    const WaitingQueue::Head at = *head;
+    Entry* const next = NextOf(at.model);
     if (next == nullptr || MustTakeTurns(*next)) {
-      ++head;
-      if (next != nullptr) Park(next->request.model, running_.at(next->request.function).gpu);
+      if (next != nullptr) Park(at.model, serving_[next->function].gpu);
+      head = heads.upper_bound(at);
       continue;
     }
     // No hit goes before what has a higher priority.
-    if (hits_only && key.priority > heads_.begin()->key.priority) break;
+    if (hits_only && at.key.priority > queue_.heads().begin()->key.priority) break;
     Entry& entry = *next;
-    if (policies_.gpu.early_binding) BindHome(entry.request.model);
+    if (policies_.gpu.early_binding) BindHome(at.model);
     LeaveUselessHold(entry);
-    const GpuChoice choice = Choose(entry, random_(), now);
+    const GpuChoice choice = Choose(LookFor(entry), random_(), now);
     const bool runs = choice.verdict == GpuVerdict::kRun && Serves(entry, gpus_.at(choice.gpu));
-    if (runs && (!hits_only || gpus_.at(choice.gpu).Find(entry.request.model) != nullptr)) {
+    if (runs && (!hits_only || gpus_.at(choice.gpu).Find(at.model) != nullptr)) {
       dispatches.push_back(MakeDispatch(entry, choice, now));
-      hits_only ? NotePassed(FirstBefore(key)) : NotePassed(left);
-    } else {
+      if (!hits_only) {
+        NotePassed(left);
+      } else if (Entry* const passed = FirstBefore(at.key)) {
+        NotePassed({&passed, 1});
+      }
+    } else if (!hits_only) {
       left.push_back(&entry);
-      if (!hits_only) StayWaiting(entry, choice, now);
+      StayWaiting(entry, choice, now);
     }
-    head = heads.upper_bound({key, {}});
+    head = heads.upper_bound(at);
   }
 }
 
 void SwapScheduler::StayWaiting(Entry& entry, const GpuChoice& choice, Time now) {
   SeekRuntime(entry, choice, now);
   // A place of its own key's: for another one it waits like everybody.
-  const bool served = gpus_.Served(models_.at(entry.request.model).key, std::nullopt);
-  if (entry.suspect && entry.hold == kNoGpu && served) HoldFor(entry);
+  if (entry.suspect && entry.hold == kNoGpu && gpus_.Served(models_[entry.model].key, std::nullopt))
+    HoldFor(entry);
   const bool busy = choice.firm && gpus_.at(choice.gpu).in_flight > 0;
-  if (busy && OneForAll() && !entry.suspect && entry.hold == kNoGpu) Park(entry.request.model, choice.gpu);
+  if (busy && OneForAll() && !entry.suspect && entry.hold == kNoGpu) Park(entry.model, choice.gpu);
 }
 
 // Another request of its function is on a GPU, and the rules allow one at a time. Functions that share a
 // model share the turn of the first of them.
 bool SwapScheduler::MustTakeTurns(const Entry& entry) const {
-  return slo_ && slo_->rules().one_at_a_time && running_.contains(entry.request.function);
+  return slo_ && slo_->rules().one_at_a_time && serving_[entry.function].dispatched > 0;
 }
 
 // Functions may have changed places: what waits gets new keys.
@@ -337,17 +390,17 @@ void SwapScheduler::Reorder(Time now) {
   }
 }
 
-// The most urgent request that could be placed and waits, when it is more urgent than that; else nobody.
-std::vector<SwapScheduler::Entry*> SwapScheduler::FirstBefore(const OrderingKey& key) {
-  for (const auto& head : heads_) {
+// The most urgent request that could be placed and waits, when it is more urgent than that; else null.
+RequestEntry* SwapScheduler::FirstBefore(const OrderingKey& key) {
+  for (const auto& head : queue_.heads()) {
     if (!(head.key < key)) break;
     Entry* const next = NextOf(head.model);
-    if (next != nullptr && !MustTakeTurns(*next)) return {next};
+    if (next != nullptr && !MustTakeTurns(*next)) return next;
   }
-  return {};
+  return nullptr;
 }
 
-void SwapScheduler::NotePassed(const std::vector<Entry*>& passed) {
+void SwapScheduler::NotePassed(std::span<Entry* const> passed) {
   for (Entry* entry : passed) {
     if (++entry->passed > limits_.max_passed && entry->hold == kNoGpu) HoldFor(*entry);
   }

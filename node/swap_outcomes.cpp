@@ -10,73 +10,81 @@
 namespace troupe::node {
 
 Effects SwapScheduler::Apply(const EvictDone& done, Time now) {
-  const auto model = models_.find(done.model);
-  const Bytes bytes =
-      model == models_.end() ? Bytes(std::numeric_limits<std::uint32_t>::max()) : model->second.weights;
+  const ModelId id = Find(done.model);
+  if (id == kNoName) return {};  // of an earlier life of the worker
+  const Model* model = Adopted(id);
+  const Bytes bytes = model == nullptr ? Bytes(std::numeric_limits<std::uint32_t>::max()) : model->weights;
   const bool gone = done.status.ok() || absl::IsNotFound(done.status);
-  gpus_.EndEvict(done.gpu, done.model, gone, bytes, now);
-  states_.EndEvict(done.gpu, done.model, gone);
+  gpus_.EndEvict(done.gpu, id, gone, bytes, now);
+  states_.EndEvict(done.gpu, id, gone);
+  ForgetNames();
   return {};
 }
 
 // What was dispatched behind a load that failed has lost its model; each such run answers kNotResident.
-void SwapScheduler::LoadFailed(GpuIndex gpu, const std::string& model) {
+void SwapScheduler::LoadFailed(GpuIndex gpu, ModelId model) {
   const Resident* resident = gpus_.at(gpu).Find(model);
   if (resident == nullptr || resident->state != ResidentState::kLoading) return;
-  for (const RequestId& id : pipelines_.at(gpu)) {
-    Entry& entry = requests_.at(id);
-    if (entry.request.model == model) entry.pinned = false;
+  broadcasts_.End(gpu, model);
+  for (Entry* const entry : pipelines_[gpu]) {
+    if (entry->model == model) entry->pinned = false;
   }
   gpus_.EndLoad(gpu, model, false, {});
 }
 
 // A model that was forgotten while it was in use goes when its last use ends.
-void SwapScheduler::EvictForgotten(GpuIndex gpu, const std::string& model, Effects& effects) {
-  if (models_.contains(model)) return;
+void SwapScheduler::EvictForgotten(GpuIndex gpu, ModelId model, Effects& effects) {
+  if (models_[model].adopted) return;
   const Resident* resident = gpus_.at(gpu).Find(model);
-  if (resident == nullptr || resident->state != ResidentState::kResident) return;
+  if (resident == nullptr || !resident->Idle()) return;
   gpus_.BeginEvict(gpu, model);
   states_.BeginEvict(gpu, model);
   ++counts_.evictions;
-  effects.evictions.push_back({gpu, model});
+  effects.evictions.push_back({gpu, NameOf(model)});
 }
 
-void SwapScheduler::ObserveLoad(const SwapInDone& done) {
+void SwapScheduler::ObserveLoad(const SwapInDone& done, ModelId id) {
   costs_.ObserveLoad(done.device_bytes, done.took);
-  const auto model = models_.find(done.model);
-  if (model != models_.end() && done.took > Duration::zero()) model->second.load.Observe(done.took);
+  Model* const model = Adopted(id);
+  if (model != nullptr && done.took > Duration::zero()) model->load.Observe(done.took);
 }
 
 Effects SwapScheduler::Apply(const SwapInDone& done, Time) {
   Effects effects;
+  const ModelId id = Find(done.model);
+  if (id == kNoName) return effects;  // of an earlier life of the worker
   if (!done.status.ok()) {
-    LoadFailed(done.gpu, done.model);
+    LoadFailed(done.gpu, id);
     Wake(done.gpu);
+    ForgetNames();
     return effects;
   }
   const auto& from_host = gpus_.at(done.gpu).host_loads;
-  if (std::find(from_host.begin(), from_host.end(), done.model) != from_host.end()) ObserveLoad(done);
-  gpus_.EndLoad(done.gpu, done.model, true, done.device_bytes);
-  Activate(done.model);
-  EvictForgotten(done.gpu, done.model, effects);
-  const auto model = models_.find(done.model);
-  if (model == models_.end() || done.device_bytes == Bytes()) return effects;
-  const bool grown = done.device_bytes > std::exchange(model->second.weights, done.device_bytes);
+  if (std::find(from_host.begin(), from_host.end(), id) != from_host.end()) ObserveLoad(done, id);
+  broadcasts_.End(done.gpu, id);
+  const Resident* const coming = gpus_.at(done.gpu).Find(id);
+  const GpuIndex source = coming == nullptr ? kNoGpu : coming->source;
+  gpus_.EndLoad(done.gpu, id, true, done.device_bytes);
+  Activate(id);
+  EvictForgotten(done.gpu, id, effects);
+  if (source != kNoGpu) EvictForgotten(source, id, effects);  // it was read until now
+  Model* const model = Adopted(id);
+  if (model == nullptr || done.device_bytes == Bytes()) return effects;
+  const bool grown = done.device_bytes > std::exchange(model->weights, done.device_bytes);
   if (grown) EndUnplaceable(effects);
   return effects;
 }
 
 void SwapScheduler::LeaveGpu(Entry& entry, Time now) {
-  std::erase(pipelines_.at(entry.gpu), entry.request.id);
+  std::erase(pipelines_[entry.gpu], &entry);
   LeaveFunction(entry);
   EndTurn(entry);
-  gpus_.Unpin(entry.gpu, entry.request.model, entry.pinned, entry.activation, now);
+  gpus_.Unpin(entry.gpu, entry.model, entry.pinned, entry.activation, now);
   entry.pinned = false;
 }
 
 void SwapScheduler::LeaveFunction(const Entry& entry) {
-  const auto running = running_.find(entry.request.function);
-  if (--running->second.requests == 0) running_.erase(running);
+  --serving_[entry.function].dispatched;
 }
 
 // A request whose run ended while nobody waited for it any more. True when it ended here.
@@ -104,9 +112,10 @@ void SwapScheduler::CountForSlo(const Entry& entry, const absl::Status& status, 
 // behind its own swap from the host, how long both take together.
 void SwapScheduler::ObserveRun(const Entry& entry, const RunDone& done) {
   if (entry.source == SwapSource::kLayers) return;
-  if (!done.waited_for_weights) costs_.ObserveRun(DigestOf(entry.request.model), done.took);
+  const CostModel::Id cost = models_[entry.model].cost;
+  if (!done.waited_for_weights) costs_.ObserveRun(cost, done.took);
   if (entry.source == SwapSource::kHost && entry.alone && done.since_swap > Duration::zero())
-    costs_.ObserveSwapped(DigestOf(entry.request.model), done.since_swap);
+    costs_.ObserveSwapped(cost, done.since_swap);
 }
 
 void SwapScheduler::EndRun(Entry& entry, const absl::Status& status, Effects& effects, Time now) {
@@ -125,7 +134,7 @@ Effects SwapScheduler::Apply(const RunDone& done, Time now) {
   if (it == requests_.end() || it->second.gpu != done.gpu)
     return effects;  // of an earlier life of the worker
   Entry& entry = it->second;
-  const std::string model = entry.request.model;  // the entry may end below
+  const ModelId model = entry.model;  // the entry may end below
   const bool loading = entry.source != SwapSource::kResident && entry.pinned;
   if (done.end != RunEnd::kRan && loading) LoadFailed(done.gpu, model);
   const Gpu& gpu = gpus_.at(done.gpu);
@@ -153,13 +162,15 @@ Effects SwapScheduler::Apply(const RunDone& done, Time now) {
       break;
     case RunEnd::kNotResident:
       gpus_.Missing(done.gpu, model);
-      entry.host_only = entry.host_only || entry.source == SwapSource::kPeer;
+      entry.host_only =
+          entry.host_only || entry.source == SwapSource::kPeer || entry.source == SwapSource::kBroadcast;
       Replan(entry, done, alone, effects);
       break;
   }
   EvictForgotten(done.gpu, model, effects);
   Wake(done.gpu);
   ActivateResidents(gpu);
+  ForgetNames();
   return effects;
 }
 
@@ -176,11 +187,11 @@ void SwapScheduler::EndTooLarge(Entry& entry, const RunDone& done, Effects& effe
 }
 
 void SwapScheduler::LearnNoFit(const Entry& entry, const RunDone& done, bool alone) {
-  if (!models_.contains(entry.request.model)) return;
-  FitHint& hint = hints_[{done.gpu, entry.request.model}];
+  if (!models_[entry.model].adopted) return;
+  FitHint& hint = hints_[{done.gpu, entry.model}];
   if (alone) hint.impossible = true;
   const Gpu& gpu = gpus_.at(done.gpu);
-  const Bytes need = Need(entry, gpu);
+  const Bytes need = Need(LookFor(entry), gpu.Find(entry.model));
   const Bytes missing = done.largest < need ? need - done.largest : KiB(64);
   hint.extra = std::min(std::max(hint.extra * 2, missing), gpu.memory);
   gpus_.CorrectFree(done.gpu, done.free);
@@ -206,9 +217,9 @@ void SwapScheduler::Replan(Entry& entry, const RunDone& done, bool alone, Effect
 
 // Back to its old place in the queue.
 void SwapScheduler::Requeue(Entry& entry, Effects& effects) {
-  const bool known = models_.contains(entry.request.model);
-  const bool fits = known && CanEverFit(entry.request.model);
-  if (!known) {
+  const Model* const known = Adopted(entry.model);
+  const bool fits = known != nullptr && CanEverFit(entry.model);
+  if (known == nullptr) {
     effects.finished.push_back(End(entry, FinishKind::kBounced,
                                    absl::UnavailableError("the model was taken off this node"),
                                    proto::BOUNCE_NOT_ADOPTED));
@@ -217,8 +228,7 @@ void SwapScheduler::Requeue(Entry& entry, Effects& effects) {
                                    absl::UnavailableError("no GPU of this node is fit"),
                                    proto::BOUNCE_NO_GPU));
   } else if (!fits) {
-    effects.finished.push_back(
-        End(entry, FinishKind::kFailed, CannotFit(entry.request.function, entry.request.model)));
+    effects.finished.push_back(End(entry, FinishKind::kFailed, CannotFit(entry.request.function, *known)));
   } else {
     entry.gpu = kNoGpu;
     if (slo_) entry.key.place = slo_->PlaceOf(entry.request.function);
@@ -228,12 +238,13 @@ void SwapScheduler::Requeue(Entry& entry, Effects& effects) {
 
 Effects SwapScheduler::LoseGpu(GpuIndex gpu, WorkerState state, const std::string& why) {
   gpus_.WorkerGone(gpu, state);
+  broadcasts_.Lose(gpu);
   states_.WorkerGone(gpu);
-  if (const auto hold = holds_.find(gpu); hold != holds_.end()) Release(requests_.at(hold->second));
+  if (holds_[gpu] != nullptr) Release(*holds_[gpu]);
   std::erase_if(hints_, [&](const auto& hint) { return hint.first.first == gpu; });
   Effects effects;
-  for (const RequestId& id : std::exchange(pipelines_.at(gpu), {})) {
-    Entry& entry = requests_.at(id);
+  for (Entry* const lost : std::exchange(pipelines_[gpu], {})) {
+    Entry& entry = *lost;
     LeaveFunction(entry);
     EndTurn(entry);
     entry.pinned = false;
@@ -255,42 +266,55 @@ Effects SwapScheduler::LoseGpu(GpuIndex gpu, WorkerState state, const std::strin
 Effects SwapScheduler::Apply(const WorkerReady& ready, Time now) {
   // A worker that comes up while its GPU looks busy has lost what was there.
   Effects effects = LoseGpu(ready.gpu, WorkerState::kAbsent, "replaced by a new worker");
-  gpus_.WorkerUp(ready, now);
+  std::vector<ModelId> resident;
   for (const ResidentReport& report : ready.resident) {
-    const auto model = models_.find(report.model);
-    if (model != models_.end()) model->second.weights = std::max(model->second.weights, report.bytes);
+    resident.push_back(Intern(report.model));
+    if (Model* model = Adopted(resident.back())) model->weights = std::max(model->weights, report.bytes);
   }
+  gpus_.WorkerUp(ready, resident, now);
   EndUnplaceable(effects);
   ActivateAll();
+  ForgetNames();
   return effects;
 }
 
 Effects SwapScheduler::Apply(const WorkerLost& lost, Time) {
-  return LoseGpu(lost.gpu, WorkerState::kAbsent, lost.why);
+  Effects effects = LoseGpu(lost.gpu, WorkerState::kAbsent, lost.why);
+  ForgetNames();
+  return effects;
 }
 
 Effects SwapScheduler::Apply(const GpuUnfit& unfit, Time) {
   Effects effects = LoseGpu(unfit.gpu, WorkerState::kUnfit, unfit.why);
   EndUnplaceable(effects);
+  ForgetNames();
   return effects;
+}
+
+void SwapScheduler::FoundResident(GpuIndex gpu, const ResidentReport& report, Time now) {
+  const ModelId id = Intern(report.model);
+  gpus_.FoundResident(gpu, id, report.bytes, now);
+  Activate(id);
+  ForgetNames();
 }
 
 // Waiting requests that no GPU of this node can serve any more.
 void SwapScheduler::EndUnplaceable(Effects& effects) {
-  std::vector<RequestId> ids;
-  for (const auto& head : queue_.heads()) {
-    if (CanEverFit(head.model)) continue;
-    for (const auto& [key, id] : *queue_.Find(head.model)) ids.push_back(id);
+  const auto fits = [&](ModelId model) { return CanEverFit(model); };
+  if (std::ranges::all_of(queue_.waiting(), fits)) return;
+  std::vector<Entry*> ending;
+  for (const ModelId model : queue_.InOrder()) {
+    if (fits(model)) continue;
+    for (const auto& [key, entry] : *queue_.Find(model)) ending.push_back(entry);
   }
-  for (const RequestId& id : ids) {
-    Entry& entry = requests_.at(id);
+  for (Entry* const entry : ending) {
     if (gpus_.AllUnfit()) {
-      effects.finished.push_back(End(entry, FinishKind::kBounced,
+      effects.finished.push_back(End(*entry, FinishKind::kBounced,
                                      absl::UnavailableError("no GPU of this node is fit"),
                                      proto::BOUNCE_NO_GPU));
     } else {
       effects.finished.push_back(
-          End(entry, FinishKind::kFailed, CannotFit(entry.request.function, entry.request.model)));
+          End(*entry, FinishKind::kFailed, CannotFit(entry->request.function, models_[entry->model])));
     }
   }
 }

@@ -47,65 +47,42 @@ SwapScheduler::SwapScheduler(SchedulerLimits limits, SchedulerPolicies policies,
 
 void SwapScheduler::AddRuntime(GpuIndex gpu, Bytes memory, std::uint32_t device) {
   gpus_.Add(gpu, memory, device, !limits_.isolated);
-  pipelines_[gpu];
+  const std::size_t gpus = std::max<std::size_t>(pipelines_.size(), std::size_t{gpu} + 1);
+  pipelines_.resize(gpus);
+  parked_.resize(gpus);
+  holds_.resize(gpus);
+  dispatched_to_.resize(gpus);
+  held_.resize(std::max<std::size_t>(held_.size(), std::size_t{device} + 1));
 }
 
-std::vector<std::string> SwapScheduler::AdoptedModels() const {
-  std::vector<std::string> models;
-  for (const auto& [name, model] : models_) models.push_back(name);
-  std::ranges::sort(models);
-  return models;
-}
-
-Effects SwapScheduler::DescribeModel(const std::string& model, Bytes weights, Bytes activation) {
+Effects SwapScheduler::DescribeModel(const std::string& name, Bytes weights, Bytes activation) {
+  const ModelId id = Intern(name);
   // A device that holds the model knows better than an estimate.
-  for (const GpuIndex gpu : gpus_.Holders(model))
-    weights = std::max(weights, gpus_.at(gpu).Find(model)->bytes);
-  Model& described = models_[model];
-  described.key = KeyOf(model);
+  for (const GpuIndex gpu : gpus_.Holders(id)) weights = std::max(weights, gpus_.at(gpu).Find(id)->bytes);
+  Model& described = models_[id];
+  described.adopted = true;
   described.weights = weights;
   described.activation = activation;
   Effects effects;
   EndUnplaceable(effects);
+  ForgetNames();
   return effects;
 }
 
-const SwapScheduler::Model* SwapScheduler::FindCopy(const std::string& model) const {
-  if (const auto it = models_.find(model); it != models_.end()) return &it->second;
-  const std::string digest = DigestOf(model);
-  const std::pair<const std::string, Model>* first = nullptr;
-  for (const auto& copy : models_) {
-    if (DigestOf(copy.first) == digest && (first == nullptr || copy.first < first->first)) first = &copy;
-  }
-  return first == nullptr ? nullptr : &first->second;
-}
-
-bool SwapScheduler::Heavy(const std::string& model) const {
-  const Model* copy = FindCopy(model);
-  return copy != nullptr && costs_.Heavy(DigestOf(model), copy->weights);
-}
-
-Bytes SwapScheduler::WeightsOf(const std::string& model) const {
-  const Model* copy = FindCopy(model);
-  return copy == nullptr ? Bytes() : copy->weights;
-}
-
 // As long as it has been here: what its loads took; else by its size.
-Duration SwapScheduler::LoadTimeOf(const std::string& name) const {
-  const Model& model = models_.at(name);
+Duration SwapScheduler::LoadTimeOf(const Model& model) const {
   return model.load.Or(costs_.LoadTime(model.weights));
 }
 
 // What the requests behind the first one of this model take of the GPUs that have it.
-Duration SwapScheduler::QueuedFor(const std::string& model) const {
+Duration SwapScheduler::QueuedFor(ModelId model) const {
   const std::size_t waiting = WaitingFor(model);
   if (waiting < 2) return {};
   const auto holders = std::max<std::uint32_t>(gpus_.HolderCount(model), 1);
-  return costs_.RunTime(DigestOf(model)) * static_cast<Duration::rep>(waiting - 1) / holders;
+  return costs_.RunTime(models_[model].cost) * static_cast<Duration::rep>(waiting - 1) / holders;
 }
 
-absl::Status SwapScheduler::CannotFit(const std::string& function, const std::string& name) const {
-  const Model& model = models_.at(name);
+absl::Status SwapScheduler::CannotFit(const std::string& function, const Model& model) const {
   return absl::FailedPreconditionError(
       absl::StrCat("function '", function, "' needs ", FormatBytes(model.weights + model.activation),
                    " of GPU memory (weights ", FormatBytes(model.weights),
@@ -115,6 +92,8 @@ absl::Status SwapScheduler::CannotFit(const std::string& function, const std::st
 
 // The answer to a request that may not enter; kServed stands for 'it may'.
 Finished SwapScheduler::Refuse(const NodeRequest& request, Time now) const {
+  const ModelId id = Find(request.model);
+  const Model* model = Adopted(id);
   const auto bounce = [&](proto::BounceReason reason, const std::string& message) {
     return Finished{.id = request.id,
                     .kind = FinishKind::kBounced,
@@ -129,7 +108,7 @@ Finished SwapScheduler::Refuse(const NodeRequest& request, Time now) const {
   }
   if (draining_) return bounce(proto::BOUNCE_DRAINING, "this node is draining");
   if (gpus_.AllUnfit()) return bounce(proto::BOUNCE_NO_GPU, "no GPU of this node is fit");
-  if (!models_.contains(request.model)) {
+  if (model == nullptr) {
     return bounce(proto::BOUNCE_NOT_ADOPTED,
                   absl::StrCat("function '", request.function, "' is not on this node"));
   }
@@ -141,9 +120,8 @@ Finished SwapScheduler::Refuse(const NodeRequest& request, Time now) const {
     return bounce(proto::BOUNCE_NO_CREDIT,
                   absl::StrCat(queue_.size(), " requests wait at this node already"));
   }
-  if (!CanEverFit(request.model)) {
-    return {
-        .id = request.id, .kind = FinishKind::kFailed, .status = CannotFit(request.function, request.model)};
+  if (!CanEverFit(id)) {
+    return {.id = request.id, .kind = FinishKind::kFailed, .status = CannotFit(request.function, *model)};
   }
   if (request.expiry <= now) {
     return {
@@ -157,26 +135,29 @@ Finished SwapScheduler::Refuse(const NodeRequest& request, Time now) const {
 Submitted SwapScheduler::Submit(const NodeRequest& request, Time now) {
   Finished refused = Refuse(request, now);
   if (refused.kind != FinishKind::kServed) return {.accepted = false, .finished = std::move(refused)};
+  const ModelId id = Find(request.model);
+  Model& model = models_[id];
   Submitted submitted;
-  if (!binding_.late() && !KeepRoom(request.model, now, submitted.evictions)) {
+  if (!binding_.late() && !KeepRoom(id, now, submitted.evictions)) {
     submitted.accepted = false;
     submitted.finished = {
-        .id = request.id, .kind = FinishKind::kFailed, .status = NoRoomKept(request.function, request.model)};
+        .id = request.id, .kind = FinishKind::kFailed, .status = NoRoomKept(request.function, model)};
     return submitted;
   }
-  Entry entry;
+  Entry& entry = requests_[request.id];
   entry.request = request;
+  entry.model = id;
+  entry.function = EnterFunction(request.function);
+  ++model.requests;
   entry.arrival = now;
   entry.key = MakeOrderingKey(policies_.ordering,
                               {.priority = request.priority, .arrival = now, .deadline = request.deadline},
                               next_sequence_++, slo_ ? slo_->PlaceOf(request.function) : FunctionPlace{});
-  Model& model = models_.at(request.model);
   entry.asked_before = std::exchange(model.asked, now);
   if (entry.asked_before != Time::min()) model.gap.Observe(now - entry.asked_before);
   Enqueue(entry);
   states_.Enter(request.state, request.id);
   if (request.expiry != Time::max()) expiries_.emplace(request.expiry, request.id);
-  requests_.emplace(request.id, std::move(entry));
   ++(request.trial ? trials_ : counts_.accepted);
   return submitted;
 }
@@ -220,6 +201,7 @@ Finished SwapScheduler::End(Entry& entry, FinishKind kind, absl::Status status, 
   suspects_ -= entry.suspect ? 1 : 0;
   states_.Leave(entry.request.state, entry.request.id);
   Release(entry);
+  LeaveNode(entry);
   expiries_.erase({entry.request.expiry, entry.request.id});
   requests_.erase(finished.id);
   return finished;
@@ -240,10 +222,9 @@ Cancelled SwapScheduler::Cancel(const RequestId& id) {
 
 Effects SwapScheduler::ForgetRouter(std::uint64_t router) {
   std::vector<RequestId> ids;
-  for (auto it = requests_.lower_bound({router, 0}); it != requests_.end() && it->first.router == router;
-       ++it) {
-    ids.push_back(it->first);
-  }
+  for (const auto& [id, entry] : requests_)
+    if (id.router == router) ids.push_back(id);
+  std::ranges::sort(ids);
   Effects effects;
   for (const RequestId& id : ids) {
     Cancelled cancelled = Cancel(id);
@@ -251,55 +232,61 @@ Effects SwapScheduler::ForgetRouter(std::uint64_t router) {
       effects.finished.push_back(std::move(cancelled.finished));
     if (cancelled.verdict == CancelVerdict::kInFlight) effects.cancel.push_back({id, cancelled.gpu});
   }
+  ForgetNames();
   return effects;
 }
 
 void SwapScheduler::SetInRegion(const std::string& name, bool in_region) {
-  const auto model = models_.find(name);
-  if (model == models_.end() || model->second.in_region == in_region) return;
-  LeaveHeads(name);
-  model->second.in_region = in_region;
+  const ModelId id = Find(name);
+  Model* const model = Adopted(id);
+  if (model == nullptr || model->in_region == in_region) return;
+  model->in_region = in_region;
   in_region ? --out_of_region_ : ++out_of_region_;
-  Activate(name);
+  if (queue_.Find(id) != nullptr) queue_.LookAway(id);
+  Activate(id);
   if (in_region) return;
   // A GPU is kept for no request that cannot take it.
-  std::vector<RequestId> idle;
-  for (const auto& [gpu, id] : holds_) {
-    if (requests_.at(id).request.model == name) idle.push_back(id);
+  for (GpuIndex gpu = 0; gpu < holds_.size(); ++gpu) {
+    if (holds_[gpu] != nullptr && holds_[gpu]->model == id) Release(*holds_[gpu]);
   }
-  for (const RequestId& id : idle) Release(requests_.at(id));
 }
 
 std::vector<std::string> SwapScheduler::WaitingForRegion() const {
   std::vector<std::string> models;
   if (out_of_region_ == 0) return models;
-  for (const auto& head : queue_.heads()) {
-    if (!models_.at(head.model).in_region) models.push_back(head.model);
+  for (const ModelId id : queue_.InOrder()) {
+    if (!models_[id].in_region) models.push_back(NameOf(id));
   }
   return models;
 }
 
-Effects SwapScheduler::ForgetModel(const std::string& model) {
+Effects SwapScheduler::ForgetModel(const std::string& name) {
   Effects effects;
-  std::vector<RequestId> ids;
-  if (const auto* waiting = queue_.Find(model)) {
-    for (const auto& [key, id] : *waiting) ids.push_back(id);
+  const ModelId id = Find(name);
+  if (id == kNoName) return effects;
+  std::vector<Entry*> waiting;
+  if (const auto* requests = queue_.Find(id)) {
+    for (const auto& [key, entry] : *requests) waiting.push_back(entry);
   }
-  for (const RequestId& id : ids) {
-    effects.finished.push_back(End(requests_.at(id), FinishKind::kBounced,
+  for (Entry* const entry : waiting) {
+    effects.finished.push_back(End(*entry, FinishKind::kBounced,
                                    absl::UnavailableError("the model was taken off this node"),
                                    proto::BOUNCE_NOT_ADOPTED));
   }
-  SetInRegion(model, true);
-  models_.erase(model);
-  homes_.erase(model);
-  binding_.Forget(model);
-  std::erase_if(hints_, [&](const auto& hint) { return hint.first.second == model; });
-  for (const GpuIndex gpu : gpus_.Holders(model)) {
-    if (!gpus_.at(gpu).Find(model)->Idle()) continue;
-    Evict(gpu, model);
-    effects.evictions.push_back({gpu, model});
+  SetInRegion(name, true);
+  Model& model = models_[id];
+  if (model.adopted) passing_.push_back(id);
+  model = {.cost = model.cost, .requests = model.requests, .key = std::move(model.key)};
+  homes_.erase(id);
+  binding_.Forget(id);
+  std::erase_if(hints_, [&](const auto& hint) { return hint.first.second == id; });
+  const std::vector<GpuIndex> holders = gpus_.Holders(id);
+  for (const GpuIndex gpu : holders) {
+    if (!gpus_.at(gpu).Find(id)->Idle()) continue;
+    Evict(gpu, id);
+    effects.evictions.push_back({gpu, name});
   }
+  ForgetNames();
   return effects;
 }
 
@@ -330,30 +317,31 @@ Effects SwapScheduler::Expire(Time now) {
 void SwapScheduler::Check() const {
   gpus_.Check();
   std::size_t dispatched = 0;
-  for (const auto& [gpu, pipeline] : pipelines_) {
-    TROUPE_CHECK(pipeline.size() == gpus_.at(gpu).in_flight, "pipeline and GPU table disagree");
-    TROUPE_CHECK(gpus_.InFlightOn(gpus_.at(gpu).device) <= MostInFlight(),
-                 "a pipeline is deeper than its limit");
-    for (const RequestId& id : pipeline) {
-      const auto model = models_.find(requests_.at(id).request.model);
-      TROUPE_CHECK(
-          model == models_.end() || (gpus_.at(gpu).assigned && gpus_.at(gpu).key == model->second.key),
-          "a request runs on a runtime of somebody else");
+  for (const auto& [gpu, there] : gpus_.gpus()) {
+    const std::vector<Entry*>& pipeline = pipelines_[gpu];
+    TROUPE_CHECK(pipeline.size() == there.in_flight, "pipeline and GPU table disagree");
+    TROUPE_CHECK(gpus_.InFlightOn(there.device) <= MostInFlight(), "a pipeline is deeper than its limit");
+    for (const Entry* entry : pipeline) {
+      TROUPE_CHECK(entry->gpu == gpu, "a request is in another GPU's pipeline");
+      TROUPE_CHECK(!models_[entry->model].adopted || Serves(*entry, there),
+                   "a request runs on a runtime of somebody else");
     }
     dispatched += pipeline.size();
   }
-  std::size_t running = 0;
-  for (const auto& [function, there] : running_) running += there.requests;
-  TROUPE_CHECK(running == dispatched, "functions run that nobody dispatched");
   TROUPE_CHECK(dispatched + queue_.size() == requests_.size(), "a request is neither waiting nor dispatched");
   TROUPE_CHECK(counts_.accepted == counts_.served + counts_.failed + counts_.expired + counts_.cancelled +
                                        counts_.bounced + requests_.size() - trials_,
                "requests were lost or ended twice");
   CheckStates();
   CheckHeads();
-  for (const auto& [gpu, id] : holds_) {
-    TROUPE_CHECK(requests_.at(id).hold == gpu && requests_.at(id).gpu == kNoGpu, "a GPU is held for nobody");
+  CheckNames();
+  std::vector<std::uint32_t> held(held_.size());
+  for (GpuIndex gpu = 0; gpu < holds_.size(); ++gpu) {
+    if (holds_[gpu] == nullptr) continue;
+    ++held[gpus_.at(gpu).device];
+    TROUPE_CHECK(holds_[gpu]->hold == gpu && holds_[gpu]->gpu == kNoGpu, "a GPU is held for nobody");
   }
+  TROUPE_CHECK(held == held_, "the GPUs that are kept are counted wrong");
 }
 
 }  // namespace troupe::node

@@ -18,29 +18,40 @@
 // yet is passed by others at most `max_passed` times, then the next GPU is held for it, so nothing waits for
 // ever on a node with a living GPU (with early binding: with its own GPU living). A request that lost a
 // worker runs alone, so that the guilty one is found and no other suffers.
+//
+// Models and functions come and go by name; in here they are numbers (node/names.hpp), and what is known of
+// them lies in tables. A number is a name's as long as its model is adopted, on a GPU, or asked for.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
 #include "absl/container/node_hash_map.h"
 #include "base/cost_model.hpp"
-#include "base/model_queue.hpp"
 #include "base/random.hpp"
 #include "base/slo_order.hpp"
+#include "node/broadcasts.hpp"
 #include "node/function_states.hpp"
 #include "node/gpu_table.hpp"
 #include "node/isolation.hpp"
 #include "node/locality_queue.hpp"
+#include "node/names.hpp"
 #include "node/request.hpp"
+#include "node/scheduler_entries.hpp"
 #include "node/scheduler_types.hpp"
 #include "node/topology.hpp"
+#include "node/waiting_queue.hpp"
 
 namespace troupe::node {
 
@@ -63,10 +74,7 @@ class SwapScheduler {
   Effects Apply(const WorkerLost& lost, Time now);
   Effects Apply(const GpuUnfit& unfit, Time now);
   // An adopted worker holds models that a new daemon learns of later: call this before DescribeModel.
-  void FoundResident(GpuIndex gpu, const ResidentReport& report, Time now) {
-    gpus_.FoundResident(gpu, report, now);
-    Activate(report.model);
-  }
+  void FoundResident(GpuIndex gpu, const ResidentReport& report, Time now);
   // One that nobody learned of was evicted: its room is the others'.
   void StrangerGone(GpuIndex gpu, Bytes bytes) { gpus_.StrangerGone(gpu, bytes); }
 
@@ -80,11 +88,8 @@ class SwapScheduler {
   void SetInRegion(const std::string& model, bool in_region);
   // Those with waiting requests, the most urgent first.
   [[nodiscard]] std::vector<std::string> WaitingForRegion() const;
-  [[nodiscard]] bool Waits(const std::string& model) const { return queue_.Find(model) != nullptr; }
-  [[nodiscard]] std::size_t WaitingFor(const std::string& model) const {
-    const auto* waiting = queue_.Find(model);
-    return waiting == nullptr ? 0 : waiting->size();
-  }
+  [[nodiscard]] bool Waits(const std::string& model) const { return WaitingFor(model) > 0; }
+  [[nodiscard]] std::size_t WaitingFor(const std::string& model) const { return WaitingFor(Find(model)); }
 
   // Functions that keep state on the device (swap_states.cpp). A request that names one runs where the state
   // is; its dispatch says when the state has to be brought. `bytes`: what it takes on a device. Forgetting
@@ -96,6 +101,10 @@ class SwapScheduler {
   // Its image is lost: its waiting requests end with `why`, and more are not to come.
   Effects FailState(const std::string& state, const absl::Status& why);
   [[nodiscard]] const FunctionStates& states() const { return states_; }
+  // Of the functions of one model; empty for most.
+  [[nodiscard]] const std::vector<std::string>& StatesOf(const std::string& model) const {
+    return states_.Of(Find(model));
+  }
 
   // Draining: nothing new enters, what is here finishes.
   void SetDraining(bool draining) { draining_ = draining; }
@@ -107,6 +116,8 @@ class SwapScheduler {
   [[nodiscard]] std::vector<Assignment> TakeAssignments() { return std::exchange(assignments_, {}); }
   // And these: models that go first, for the state that they have.
   [[nodiscard]] std::vector<Eviction> TakeDepartures() { return std::exchange(departures_, {}); }
+  // What dispatches with kBroadcast get, and from whom: order these when others have had time to join.
+  [[nodiscard]] std::vector<Broadcasts::Order> TakeBroadcasts() { return broadcasts_.Send(); }
   // Runtimes that did nothing for `idle` serve nobody again; NextIdle: when the next one will have been.
   void GiveBack(Time now, Duration idle);
   [[nodiscard]] Time NextIdle(Duration idle) const;
@@ -134,6 +145,17 @@ class SwapScheduler {
   [[nodiscard]] Bytes WeightsOf(const std::string& model) const;
 
   [[nodiscard]] const GpuTable& gpus() const { return gpus_; }
+  // What the table has by number, by name and in the order of names (scheduler_view.cpp). A resident is read
+  // at once: the next event may move it.
+  [[nodiscard]] const Resident* FindResident(GpuIndex gpu, const std::string& model) const {
+    return gpus_.at(gpu).Find(Find(model));
+  }
+  [[nodiscard]] std::uint32_t HolderCount(const std::string& model) const {
+    return gpus_.HolderCount(Find(model));
+  }
+  [[nodiscard]] std::vector<std::pair<std::string, const Resident*>> ResidentsOf(GpuIndex gpu) const;
+  [[nodiscard]] std::vector<std::string> EvictingOn(GpuIndex gpu) const;
+  [[nodiscard]] std::vector<std::string> ResidentModels() const;  // on some GPU, resident or running
   // How functions stand by their SLO; null unless the ordering policy ranks them.
   [[nodiscard]] const SloOrder* slo_order() const { return slo_ ? &*slo_ : nullptr; }
   [[nodiscard]] const SchedulerCounts& counts() const { return counts_; }
@@ -141,93 +163,95 @@ class SwapScheduler {
   [[nodiscard]] std::size_t in_flight() const { return requests_.size() - queue_.size(); }
   [[nodiscard]] bool idle() const { return requests_.empty(); }
   [[nodiscard]] std::size_t trials() const { return trials_; }  // of those that wait or are in flight
-  [[nodiscard]] bool Knows(const std::string& model) const { return models_.contains(model); }
-  [[nodiscard]] std::vector<std::string> AdoptedModels() const;
+  [[nodiscard]] bool Knows(const std::string& model) const { return Adopted(Find(model)) != nullptr; }
+  // Models that have a number here.
+  [[nodiscard]] std::size_t names() const { return names_.size(); }
   void Check() const;
 
  private:
-  struct Entry {
-    NodeRequest request;
-    OrderingKey key{};
-    Time arrival{};
-    GpuIndex gpu = kNoGpu;   // where it was dispatched to; kNoGpu: it waits
-    GpuIndex hold = kNoGpu;  // the GPU that is kept for it while it waits
-    std::uint32_t attempts = 0;
-    std::uint32_t replans = 0;
-    std::uint32_t passed = 0;
-    bool suspect = false;  // its last worker died: runs alone
-    bool pinned = false;   // its model is still on that GPU
-    bool hit = false;
-    bool cancelled = false;  // in flight, and nobody waits for it
-    bool expired = false;    // in flight, and too late
-    bool alone = false;      // nothing was in flight on its GPU when it was dispatched
-    bool host_only = false;  // a copy from another GPU has failed
-    bool brings_state = false;
-    bool whole = false;               // by layer it found no room
-    Time asked_before = Time::min();  // when its model was asked for before it
-    SwapSource source = SwapSource::kResident;
-    Bytes activation{};  // promised at dispatch
-    Duration queued{};
+  using Entry = RequestEntry;
+  using Model = ModelEntry;
+  // A request as a decision looks at it from GPU after GPU.
+  struct Look {
+    const Entry& entry;
+    const Model& model;
+    const FunctionStates::State* state;  // null: it has none
+    Bytes whole;                         // what it needs of an empty GPU
+    Duration load;                       // estimated time to bring the model from the host
   };
-  struct Model {
-    std::string key{};  // whose copy it is
-    Bytes weights{};
-    Bytes activation{};
-    bool in_region = true;
-    Time asked = Time::min();  // last
-    GpuIndex parked = kNoGpu;  // whose next outcome its requests wait for (see heads_)
-    RunningEstimate gap{};     // between its requests
-    RunningEstimate load{};    // from the host
-  };
-  // Dispatched requests of one function.
-  struct Running {
-    std::uint32_t requests = 0;
-    GpuIndex gpu = kNoGpu;  // of the latest
-  };
-  // What NoFit taught about one model on one GPU, until its worker is replaced.
-  struct FitHint {
-    Bytes extra{};            // room to make beyond the estimate
-    bool impossible = false;  // it did not fit into the empty GPU
-  };
+  // Few GPUs, or all of a small node.
+  using Gpus = absl::InlinedVector<GpuIndex, kAllGpus + 1>;
+
+  // scheduler_view.cpp: numbers and names.
+  [[nodiscard]] ModelId Find(const std::string& model) const { return names_.Find(model); }
+  [[nodiscard]] const std::string& NameOf(ModelId model) const { return names_.at(model); }
+  ModelId Intern(const std::string& model);
+  FunctionId EnterFunction(const std::string& function);
+  void LeaveNode(const Entry& entry);
+  void ForgetNames();
+  void CheckNames() const;
+  // Null: this node has not adopted it, or not any more.
+  [[nodiscard]] Model* Adopted(ModelId model) {
+    return model != kNoName && models_[model].adopted ? &models_[model] : nullptr;
+  }
+  [[nodiscard]] const Model* Adopted(ModelId model) const {
+    return model != kNoName && models_[model].adopted ? &models_[model] : nullptr;
+  }
+  [[nodiscard]] std::size_t WaitingFor(ModelId model) const {
+    const auto* waiting = queue_.Find(model);
+    return waiting == nullptr ? 0 : waiting->size();
+  }
 
   // swap_decision.cpp: pure looks at the tables, and the dispatch they lead to.
-  [[nodiscard]] GpuChoice Choose(const Entry& entry, std::uint64_t draw, Time now) const;
-  [[nodiscard]] GpuOption OptionFor(const Entry& entry, const Gpu& gpu, Time now) const;
-  void FindPeer(const Entry& entry, const Gpu& gpu, GpuOption& option) const;
-  [[nodiscard]] Duration LoadTimeOf(const std::string& model) const;
-  [[nodiscard]] Duration QueuedFor(const std::string& model) const;
+  [[nodiscard]] GpuChoice Choose(const Look& look, std::uint64_t draw, Time now) const;
+  [[nodiscard]] Look LookFor(const Entry& entry) const;
+  [[nodiscard]] GpuOption OptionFor(const Look& look, const Gpu& gpu, Time now) const;
+  void FindPeer(const Look& look, const Gpu& gpu, GpuOption& option) const;
+  [[nodiscard]] GpuIndex SenderFor(const Look& look, const Gpu& gpu) const;
+  [[nodiscard]] Duration LoadTimeOf(const Model& model) const;
+  [[nodiscard]] Duration QueuedFor(ModelId model) const;
   [[nodiscard]] SwitchLoad LoadTo(const Gpu& gpu) const;
   [[nodiscard]] SwitchLoad LoadOfSwitch(const Gpu& gpu) const;
-  [[nodiscard]] std::uint32_t Home(const std::string& model) const;
-  [[nodiscard]] bool FitsOn(const std::string& model, std::uint32_t device) const;
-  void BindHome(const std::string& model);
-  [[nodiscard]] std::vector<GpuIndex> Candidates(const Entry& entry, std::uint64_t draw) const;
-  [[nodiscard]] bool KeepRoom(const std::string& model, Time now, std::vector<Eviction>& evictions);
-  [[nodiscard]] FunctionBinding::Devices DevicesFor(const std::string& model) const;
-  [[nodiscard]] absl::Status NoRoomKept(const std::string& function, const std::string& model) const;
-  [[nodiscard]] Bytes Need(const Entry& entry, const Gpu& gpu) const;
-  [[nodiscard]] Bytes OthersIdle(const Entry& entry, const Gpu& gpu) const;
-  [[nodiscard]] bool HasSlot(const Entry& entry, const Gpu& gpu) const;
+  [[nodiscard]] std::uint32_t Home(ModelId model) const;
+  [[nodiscard]] bool FitsOn(ModelId model, std::uint32_t device) const;
+  void BindHome(ModelId model);
+  [[nodiscard]] Gpus Candidates(const Look& look, std::uint64_t draw) const;
+  [[nodiscard]] bool KeepRoom(ModelId model, Time now, std::vector<Eviction>& evictions);
+  [[nodiscard]] FunctionBinding::Devices DevicesFor(ModelId model) const;
+  [[nodiscard]] absl::Status NoRoomKept(const std::string& function, const Model& model) const;
+  [[nodiscard]] Bytes Need(const Look& look, const Resident* resident) const;
+  [[nodiscard]] bool HasSlot(const Entry& entry, const Gpu& gpu, const Resident* resident) const;
   [[nodiscard]] bool PlacesForHits() const;
-  [[nodiscard]] std::uint32_t PlacesFor(const Entry& entry, const Gpu& gpu) const;
+  [[nodiscard]] std::uint32_t PlacesFor(const Gpu& gpu, const Resident* resident) const;
   [[nodiscard]] std::uint32_t MostInFlight() const;
-  [[nodiscard]] double RateOf(const std::string& model, Time now) const;
+  [[nodiscard]] double RateOf(ModelId model, Time now) const;
   [[nodiscard]] std::uint32_t LinkCount() const;
-  bool PlanVictims(const Entry& entry, const Gpu& gpu, Time now, std::vector<std::string>* victims) const;
-  [[nodiscard]] std::vector<EvictionCandidate> EvictionOrder(const Entry& entry, const Gpu& gpu,
-                                                             Time now) const;
-  Dispatch MakeDispatch(Entry& entry, const GpuChoice& choice, Time now);
-  [[nodiscard]] bool PassesThrough(const Entry& entry, const Gpu& gpu, const Dispatch& dispatch) const;
-  void PassThrough(Entry& entry, Dispatch& dispatch, Time now);
-  void Place(Entry& entry, const GpuChoice& choice, Dispatch& dispatch, Time now);
-  void Load(Entry& entry, const GpuChoice& choice, Dispatch& dispatch, Time now);
-  void Evict(GpuIndex gpu, const std::string& model);
+  [[nodiscard]] Bytes Target(const Entry& entry, const Gpu& gpu, Bytes need) const;
+  [[nodiscard]] bool CanMakeRoom(const Look& look, const Gpu& gpu, const Resident* own, Bytes need) const;
+  [[nodiscard]] bool FitsAlone(const Gpu& gpu, const Resident* own, Bytes need, Bytes room) const;
+  struct Victim {
+    EvictionRank rank{};
+    ModelId model = kNoName;
+    Bytes bytes{};
+  };
+  [[nodiscard]] std::vector<Victim> MayGo(const Entry& entry, const Gpu& gpu, Time now) const;
+  [[nodiscard]] std::vector<ModelId> PlanVictims(const Look& look, const Gpu& gpu, Time now) const;
+  Dispatch MakeDispatch(Entry& entry, GpuChoice choice, Time now);
+  [[nodiscard]] bool PassesThrough(const Entry& entry, const Gpu& gpu,
+                                   const std::vector<ModelId>& victims) const;
+  void PassThrough(Entry& entry, GpuIndex gpu, Time now);
+  void Place(const Look& look, Entry& entry, GpuChoice& choice, const std::vector<ModelId>& victims,
+             Time now);
+  void Load(const Look& look, Entry& entry, GpuChoice& choice, Time now);
+  [[nodiscard]] Dispatch Order(const Entry& entry, const GpuChoice& choice,
+                               const std::vector<ModelId>& victims) const;
+  void Evict(GpuIndex gpu, ModelId model);
   void EndLine(const std::string& state, FinishKind kind, const absl::Status& why, proto::BounceReason bounce,
                Effects& effects);
-  [[nodiscard]] Entry* NextOf(const std::string& model);
+  [[nodiscard]] Entry* NextOf(ModelId model);
   [[nodiscard]] bool StateAllows(const Entry& entry, GpuIndex gpu) const;
-  [[nodiscard]] Bytes StateNeed(const Entry& entry, const Gpu& gpu) const;
-  void PlaceState(const Entry& entry, Dispatch& dispatch);
+  [[nodiscard]] Bytes StateNeed(const Look& look, const Resident* resident) const;
+  void PlaceState(Entry& entry, GpuIndex gpu);
   void EndTurn(const Entry& entry);
   void NoteState(const Entry& entry, const RunDone& done);
   void CheckStates() const;
@@ -235,33 +259,33 @@ class SwapScheduler {
   void StayWaiting(Entry& entry, const GpuChoice& choice, Time now);
   [[nodiscard]] bool MustTakeTurns(const Entry& entry) const;
   void Reorder(Time now);
-  [[nodiscard]] std::vector<Entry*> FirstBefore(const OrderingKey& key);
-  void NotePassed(const std::vector<Entry*>& passed);
+  [[nodiscard]] Entry* FirstBefore(const OrderingKey& key);
+  void NotePassed(std::span<Entry* const> passed);
   void HoldFor(Entry& entry);
   void Release(Entry& entry);
   void LeaveUselessHold(Entry& entry);
   [[nodiscard]] const Model* FindCopy(const std::string& model) const;
   [[nodiscard]] bool AnySlot(bool hits_only) const;
-  [[nodiscard]] bool CanEverFit(const std::string& model, const Gpu& gpu) const;
-  [[nodiscard]] bool CanEverFit(const std::string& model) const;
+  [[nodiscard]] bool CanEverFit(ModelId model, const Gpu& gpu) const;
+  [[nodiscard]] bool CanEverFit(ModelId model, Bytes whole, const Gpu& gpu) const;
+  [[nodiscard]] bool CanEverFit(ModelId model) const;
 
   // waiting_heads.cpp: the queue, and what of it the next decision looks at.
-  void Enqueue(const Entry& entry);
+  void Enqueue(Entry& entry);
   void Dequeue(const Entry& entry);
-  void Activate(const std::string& model);
+  void Activate(ModelId model);
   void ActivateAll();
   void ActivateResidents(const Gpu& gpu);
-  void LeaveHeads(const std::string& model);
-  void Park(const std::string& model, GpuIndex gpu);
+  void Park(ModelId model, GpuIndex gpu);
   void Wake(GpuIndex gpu);
   void CheckHeads() const;
 
   // locality_decision.cpp: by GPU, where the gpu policy wants it (locality_).
   [[nodiscard]] std::vector<GpuIndex> IdleGpus() const;
   [[nodiscard]] bool MayStart(const Entry& entry);
-  [[nodiscard]] bool CanTake(const Entry& entry, const Gpu& gpu, Time now) const;
+  [[nodiscard]] bool CanTake(const Look& look, const Gpu& gpu) const;
   [[nodiscard]] GpuIndex PlaceByLocality(const Entry& entry, GpuIndex index, Time now) const;
-  [[nodiscard]] std::optional<OrderingKey> FirstHit(const Gpu& gpu, Time now);
+  [[nodiscard]] std::optional<OrderingKey> FirstHit(const Gpu& gpu);
   [[nodiscard]] std::vector<Dispatch> DecideByLocality(Time now);
 
   // runtime_decision.cpp: runtimes, and whom they serve.
@@ -290,15 +314,15 @@ class SwapScheduler {
   void Requeue(Entry& entry, Effects& effects);
   void LeaveGpu(Entry& entry, Time now);
   void LeaveFunction(const Entry& entry);
-  void ObserveLoad(const SwapInDone& done);
-  void LoadFailed(GpuIndex gpu, const std::string& model);
-  void EvictForgotten(GpuIndex gpu, const std::string& model, Effects& effects);
+  void ObserveLoad(const SwapInDone& done, ModelId model);
+  void LoadFailed(GpuIndex gpu, ModelId model);
+  void EvictForgotten(GpuIndex gpu, ModelId model, Effects& effects);
   void Replan(Entry& entry, const RunDone& done, bool alone, Effects& effects);
   void EndTooLarge(Entry& entry, const RunDone& done, Effects& effects);
   void LearnNoFit(const Entry& entry, const RunDone& done, bool alone);
   Effects LoseGpu(GpuIndex gpu, WorkerState state, const std::string& why);
   void EndUnplaceable(Effects& effects);
-  [[nodiscard]] absl::Status CannotFit(const std::string& function, const std::string& model) const;
+  [[nodiscard]] absl::Status CannotFit(const std::string& function, const Model& model) const;
   [[nodiscard]] Finished Refuse(const NodeRequest& request, Time now) const;
 
   SchedulerLimits limits_;
@@ -311,25 +335,27 @@ class SwapScheduler {
   std::optional<SloOrder> slo_;
   GpuTable gpus_;
   FunctionStates states_;
-  absl::node_hash_map<std::string, Model> models_;
-  std::map<RequestId, Entry> requests_;
-  ModelQueue<RequestId> queue_;
-  // Of its heads, those that a decision looks at. The others are parked: they wait for a certain GPU,
-  // whatever else becomes free, and are looked at again after that GPU's next outcome; or their model is on
-  // disk only.
-  std::set<ModelQueue<RequestId>::Head> heads_;
-  std::set<ModelQueue<RequestId>::Head> fresh_;          // of heads_, since the last decision
-  std::map<GpuIndex, std::vector<std::string>> parked_;  // models, also such as were activated since
+  Broadcasts broadcasts_;
+  Names names_;                         // of models
+  Names functions_;                     // those with requests here
+  std::deque<Model> models_;            // by number
+  std::vector<ModelId> passing_;        // of those with a number, such as are not adopted
+  std::vector<FunctionEntry> serving_;  // by number of the function
+  absl::node_hash_map<RequestId, Entry> requests_;
+  // A model that is not looked at is parked: it waits for a certain GPU, whatever else becomes free, and is
+  // looked at again after that GPU's next outcome; or it is on disk only.
+  WaitingQueue queue_;
+  std::vector<std::vector<ModelId>> parked_;  // by GPU; also such as were looked up again since
   // With decisions by GPU: the same requests in their order, and what was given to each GPU.
   std::unique_ptr<LocalityQueue> locality_;
-  std::map<OrderingKey, RequestId> waiting_;
-  std::map<GpuIndex, std::uint64_t> dispatched_to_;
-  std::set<std::pair<Time, RequestId>> expiries_;
-  std::map<GpuIndex, std::vector<RequestId>> pipelines_;  // in the order of dispatch
-  std::map<GpuIndex, RequestId> holds_;                   // nothing else starts there
-  std::map<std::string, std::uint32_t> homes_;            // devices, with early binding, by model
-  std::map<std::string, Running> running_;                // by function
-  std::map<std::pair<GpuIndex, std::string>, FitHint> hints_;
+  absl::btree_map<OrderingKey, Entry*> waiting_;
+  std::vector<std::uint64_t> dispatched_to_;  // by GPU
+  absl::btree_set<std::pair<Time, RequestId>> expiries_;
+  std::vector<std::vector<Entry*>> pipelines_;  // by GPU; in the order of dispatch
+  std::vector<Entry*> holds_;                   // by GPU: for whom it is kept; nothing else starts there
+  std::vector<std::uint32_t> held_;             // by device: its GPUs that are kept
+  absl::flat_hash_map<ModelId, std::uint32_t> homes_;  // devices, with early binding
+  std::map<std::pair<GpuIndex, ModelId>, FitHint> hints_;
   std::vector<Assignment> assignments_;
   std::vector<Eviction> departures_;
   Time look_again_ = Time::max();  // what was left for later may be decided then

@@ -8,7 +8,7 @@
 namespace troupe::node {
 
 void SwapScheduler::DeclareState(const std::string& state, const std::string& model, Bytes bytes) {
-  states_.Declare(state, model, bytes);
+  states_.Declare(state, Intern(model), bytes);
 }
 
 // Those that wait; what is on a GPU ends with its outcome.
@@ -28,6 +28,7 @@ Effects SwapScheduler::ForgetState(const std::string& state) {
   EndLine(state, FinishKind::kBounced, absl::UnavailableError("the function's state was taken off this node"),
           proto::BOUNCE_NOT_ADOPTED, effects);
   states_.Forget(state);
+  ForgetNames();
   return effects;
 }
 
@@ -43,15 +44,14 @@ void SwapScheduler::HoldState(const std::string& state, bool held) {
 
 // The request of this model that goes next: the most urgent, but each function with state in the order in
 // which its requests were accepted, one at a time. Null: none may go now.
-SwapScheduler::Entry* SwapScheduler::NextOf(const std::string& model) {
+RequestEntry* SwapScheduler::NextOf(ModelId model) {
   const auto& waiting = *queue_.Find(model);
+  if (states_.Of(model).empty()) return waiting.begin()->second;
   const std::size_t blocked = states_.Blocked(model);
-  if (blocked == 0 && states_.Of(model).empty()) return &requests_.at(waiting.begin()->second);
   if (blocked == waiting.size()) return nullptr;
-  for (const auto& [key, id] : waiting) {
-    Entry& entry = requests_.at(id);
-    const FunctionStates::State* state = states_.Find(entry.request.state);
-    if (state == nullptr) return &entry;
+  for (const auto& [key, entry] : waiting) {
+    const FunctionStates::State* state = states_.Find(entry->request.state);
+    if (state == nullptr) return entry;
     if (state->MayRun()) return &requests_.at(state->line.front());
   }
   return nullptr;
@@ -64,28 +64,27 @@ bool SwapScheduler::StateAllows(const Entry& entry, GpuIndex gpu) const {
   // Nor does a state come beside weights from another GPU: they may not come, and then it would still be on
   // its way from the host when all is planned anew.
   const Gpu& there = gpus_.at(gpu);
-  const Resident* resident = there.Find(entry.request.model);
+  const Resident* resident = there.Find(entry.model);
   return resident == nullptr || resident->state != ResidentState::kLoading ||
-         std::ranges::find(there.host_loads, entry.request.model) != there.host_loads.end();
+         std::ranges::find(there.host_loads, entry.model) != there.host_loads.end();
 }
 
-// Room that the request's state still has to get on this GPU.
-Bytes SwapScheduler::StateNeed(const Entry& entry, const Gpu& gpu) const {
-  const FunctionStates::State* state = states_.Find(entry.request.state);
-  if (state == nullptr) return Bytes();
-  const Resident* resident = gpu.Find(entry.request.model);
-  return resident != nullptr && resident->states.contains(entry.request.state) ? Bytes() : state->bytes;
+// Room that the request's state still has to get beside its model on a GPU (null: that is not there).
+Bytes SwapScheduler::StateNeed(const Look& look, const Resident* resident) const {
+  if (look.state == nullptr) return Bytes();
+  const bool there = resident != nullptr && resident->states.contains(look.entry.request.state);
+  return there ? Bytes() : look.state->bytes;
 }
 
-void SwapScheduler::PlaceState(const Entry& entry, Dispatch& dispatch) {
+// The turn of the request's function, on the GPU that the request goes to.
+void SwapScheduler::PlaceState(Entry& entry, GpuIndex gpu) {
   FunctionStates::State* state = states_.Find(entry.request.state);
   if (state == nullptr) return;
   TROUPE_CHECK(state->MayRun() && state->line.front() == entry.request.id, "a state was used out of turn");
-  TROUPE_CHECK(state->gpu == kNoGpu || state->gpu == dispatch.gpu, "a state would be on two GPUs");
-  gpus_.AddState(dispatch.gpu, dispatch.model, entry.request.state, state->bytes);
-  dispatch.state = entry.request.state;
-  dispatch.bring_state = !state->CurrentAt(dispatch.gpu);
-  state->gpu = dispatch.gpu;
+  TROUPE_CHECK(state->gpu == kNoGpu || state->gpu == gpu, "a state would be on two GPUs");
+  gpus_.AddState(gpu, entry.model, entry.request.state, state->bytes);
+  entry.brings_state = !state->CurrentAt(gpu);
+  state->gpu = gpu;
   state->running = true;
 }
 

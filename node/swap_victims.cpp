@@ -2,7 +2,7 @@
 // anybody going.
 #include <algorithm>
 
-#include "node/isolation.hpp"
+#include "base/check.hpp"
 #include "node/swap_scheduler.hpp"
 
 namespace troupe::node {
@@ -11,93 +11,105 @@ namespace {
 constexpr std::int32_t kBoundTier = 1000;  // behind every tier of an eviction policy
 }  // namespace
 
-double SwapScheduler::RateOf(const std::string& name, Time now) const {
-  const auto model = models_.find(name);
-  if (model == models_.end() || model->second.asked == Time::min()) return 0;
+double SwapScheduler::RateOf(ModelId id, Time now) const {
+  const Model& model = models_[id];
+  if (!model.adopted || model.asked == Time::min()) return 0;
   // It was not asked for since then: its rate is no higher.
-  const Duration silent = now - model->second.asked;
-  return 1 / std::max(ToSeconds(std::max(model->second.gap.Or(silent), silent)), 1e-6);
+  const Duration silent = now - model.asked;
+  return 1 / std::max(ToSeconds(std::max(model.gap.Or(silent), silent)), 1e-6);
 }
 
-std::vector<EvictionCandidate> SwapScheduler::EvictionOrder(const Entry& entry, const Gpu& gpu,
-                                                            Time now) const {
+// Those that may go, in no order; of one rank the first by name goes first.
+std::vector<SwapScheduler::Victim> SwapScheduler::MayGo(const Entry& entry, const Gpu& gpu, Time now) const {
   const double busy = std::min(1.0, link_pressure_.At(now));  // nobody waits for a link that is idle
-  std::vector<std::pair<EvictionRank, EvictionCandidate>> ranked;
+  std::vector<Victim> victims;
+  victims.reserve(gpu.residents.size());
   for (const auto& [model, resident] : gpu.residents) {
-    if (!resident.Idle() || model == entry.request.model) continue;
-    const EvictionCandidate candidate{.model = model,
-                                      .bytes = resident.WithStates(),
+    if (!resident.Idle() || model == entry.model) continue;
+    const CostModel::Id cost = models_[model].cost;
+    const EvictionCandidate candidate{.bytes = resident.WithStates(),
                                       .last_use = resident.last_use,
                                       .replicas = gpus_.HolderCount(model),
                                       .wanted = queue_.Find(model) != nullptr,
-                                      .heavy = costs_.Heavy(DigestOf(model), resident.bytes),
+                                      .heavy = costs_.Heavy(cost, resident.bytes),
                                       .rate = RateOf(model, now),
                                       .load = FromSeconds(ToSeconds(costs_.LoadTime(resident.bytes)) * busy),
-                                      .delay = costs_.SwapDelay(DigestOf(model), resident.bytes)};
-    ranked.emplace_back(policies_.eviction(candidate), candidate);
+                                      .delay = costs_.SwapDelay(cost, resident.bytes)};
+    victims.push_back({policies_.eviction(candidate), model, candidate.bytes});
     // Nothing bound goes, unless a model outgrew what was kept for it.
-    if (binding_.Bound(model)) ranked.back().first.tier += kBoundTier;
+    if (!binding_.late() && binding_.Bound(model)) victims.back().rank.tier += kBoundTier;
   }
-  std::stable_sort(ranked.begin(), ranked.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::vector<EvictionCandidate> order;
-  for (const auto& [rank, candidate] : ranked) order.push_back(candidate);
-  return order;
+  return victims;
 }
 
-// What could be evicted for the request.
-Bytes SwapScheduler::OthersIdle(const Entry& entry, const Gpu& gpu) const {
-  const Resident* own = gpu.Find(entry.request.model);
-  return own != nullptr && own->Idle() ? gpu.idle - own->WithStates() : gpu.idle;
+// The room that a run is given: more than it needs by the estimates, where they were wrong before.
+Bytes SwapScheduler::Target(const Entry& entry, const Gpu& gpu, Bytes need) const {
+  if (hints_.empty()) return need;
+  const auto hint = hints_.find({gpu.index, entry.model});
+  return hint == hints_.end() ? need : need + hint->second.extra;
 }
 
-// False when the request does not fit even after evicting all that may go. Else `victims` (may be null) are
-// those to evict: in the policy's order, without those that turned out to be needless.
-bool SwapScheduler::PlanVictims(const Entry& entry, const Gpu& gpu, Time now,
-                                std::vector<std::string>* victims) const {
-  const Bytes need = Need(entry, gpu);
-  const auto hint = hints_.find({gpu.index, entry.request.model});
-  const Bytes target = hint == hints_.end() ? need : need + hint->second.extra;
+// With nothing else on the GPU neither fragments nor an earlier NoFit count: the worker will tell. `room`:
+// with all gone that may go.
+bool SwapScheduler::FitsAlone(const Gpu& gpu, const Resident* own, Bytes need, Bytes room) const {
+  if (gpu.in_flight > 0 || gpu.strange > Bytes() || room + gpu.overhead < need) return false;
+  return std::ranges::all_of(gpu.residents,
+                             [&](const auto& there) { return &there.second == own || there.second.Idle(); });
+}
+
+// The request fits, now or after evicting all that may go.
+bool SwapScheduler::CanMakeRoom(const Look& look, const Gpu& gpu, const Resident* own, Bytes need) const {
+  const Bytes target = Target(look.entry, gpu, need);
+  const Bytes free = gpu.Free();
+  if (free >= target) return true;
+  const Bytes others = own != nullptr && own->Idle() ? gpu.idle - own->WithStates() : gpu.idle;
+  return free + others >= target || FitsAlone(gpu, own, need, free + others);
+}
+
+// Whom to evict for a request that fits: in the policy's order, without those that turned out to be needless.
+std::vector<ModelId> SwapScheduler::PlanVictims(const Look& look, const Gpu& gpu, Time now) const {
+  const Resident* own = gpu.Find(look.entry.model);
+  const Bytes need = Need(look, own);
+  const Bytes target = Target(look.entry, gpu, need);
   Bytes room = gpu.Free();
-  if (room >= target) return true;
-  if (victims == nullptr && room + OthersIdle(entry, gpu) >= target) return true;
-  std::vector<EvictionCandidate> chosen;
-  for (const EvictionCandidate& candidate : EvictionOrder(entry, gpu, now)) {
-    chosen.push_back(candidate);
-    room += candidate.bytes;
-    if (room >= target) break;
+  if (room >= target) return {};
+  std::vector<Victim> candidates = MayGo(look.entry, gpu, now);
+  const auto later = [&](const Victim& a, const Victim& b) {
+    return a.rank != b.rank ? a.rank > b.rank : NameOf(a.model) > NameOf(b.model);
+  };
+  std::ranges::make_heap(candidates, later);
+  std::vector<Victim> chosen;
+  while (room < target && !candidates.empty()) {
+    std::ranges::pop_heap(candidates, later);
+    chosen.push_back(candidates.back());
+    candidates.pop_back();
+    room += chosen.back().bytes;
   }
   if (room < target) {
-    // With nothing else on the GPU neither fragments nor an earlier NoFit count: the worker will tell.
-    const std::size_t own = gpu.Find(entry.request.model) != nullptr ? 1 : 0;
-    const bool alone =
-        gpu.in_flight == 0 && gpu.strange == Bytes(0) && chosen.size() + own == gpu.residents.size();
-    if (!alone || room + gpu.overhead < need) return false;
+    TROUPE_CHECK(FitsAlone(gpu, own, need, room), "a chosen GPU has no room");
   } else {
-    std::erase_if(chosen, [&](const EvictionCandidate& candidate) {
+    std::erase_if(chosen, [&](const Victim& candidate) {
       if (room < target + candidate.bytes) return false;
       room -= candidate.bytes;
       return true;
     });
   }
-  if (victims != nullptr) {
-    for (const EvictionCandidate& candidate : chosen) victims->emplace_back(candidate.model);
-  }
-  return true;
+  std::vector<ModelId> victims;
+  for (const Victim& victim : chosen) victims.push_back(victim.model);
+  return victims;
 }
 
-void SwapScheduler::Evict(GpuIndex gpu, const std::string& model) {
+void SwapScheduler::Evict(GpuIndex gpu, ModelId model) {
   ++counts_.evictions;
   const Bytes bytes = gpus_.at(gpu).Find(model)->bytes;
   if (gpus_.HolderCount(model) > 1) {
     ++counts_.evicted_replicas;
   } else {
-    ++(costs_.Heavy(DigestOf(model), bytes) ? counts_.evicted_heavy : counts_.evicted_light);
+    ++(costs_.Heavy(models_[model].cost, bytes) ? counts_.evicted_heavy : counts_.evicted_light);
   }
   gpus_.BeginEvict(gpu, model);
   states_.BeginEvict(gpu, model);
-  if (const auto left = models_.find(model); left != models_.end() && left->second.parked == gpu)
-    Activate(model);
+  if (models_[model].parked == gpu) Activate(model);
 }
 
 namespace {
@@ -112,29 +124,27 @@ Bytes WindowOf(Bytes weights) {
 
 // Nobody else waits for the model, bringing it would evict one that was used since the model was last asked
 // for, and half of the weights or more need not be there at a time.
-bool SwapScheduler::PassesThrough(const Entry& entry, const Gpu& gpu, const Dispatch& dispatch) const {
-  const std::string& name = entry.request.model;
-  const Model& model = models_.at(name);
-  const Bytes window = WindowOf(model.weights);
+bool SwapScheduler::PassesThrough(const Entry& entry, const Gpu& gpu,
+                                  const std::vector<ModelId>& victims) const {
   if (!limits_.by_layer || entry.whole || !entry.request.state.empty() || entry.request.trial ||
       entry.suspect)
     return false;
-  if (dispatch.victims.empty() || gpu.Find(name) != nullptr || WaitingFor(name) > 1) return false;
+  const Model& model = models_[entry.model];
+  const Bytes window = WindowOf(model.weights);
+  if (victims.empty() || gpu.Find(entry.model) != nullptr || WaitingFor(entry.model) > 1) return false;
   if (window * 2 > model.weights || window + model.activation > gpu.Free()) return false;
-  return std::ranges::all_of(dispatch.victims, [&](const std::string& victim) {
-    return gpu.Find(victim)->last_use > entry.asked_before;
-  });
+  return std::ranges::all_of(victims,
+                             [&](ModelId victim) { return gpu.Find(victim)->last_use > entry.asked_before; });
 }
 
-void SwapScheduler::PassThrough(Entry& entry, Dispatch& dispatch, Time now) {
-  const Model& model = models_.at(entry.request.model);
-  dispatch.victims.clear();
+void SwapScheduler::PassThrough(Entry& entry, GpuIndex gpu, Time now) {
+  const Model& model = models_[entry.model];
   entry.source = SwapSource::kLayers;
   entry.hit = entry.pinned = false;
   entry.activation = WindowOf(model.weights) + model.activation;
   ++counts_.by_layer;
-  gpus_.Visit(dispatch.gpu, entry.activation,
-              std::max(costs_.RunTime(DigestOf(entry.request.model)), costs_.LoadTime(model.weights)), now);
+  gpus_.Visit(gpu, entry.activation, std::max(costs_.RunTime(model.cost), costs_.LoadTime(model.weights)),
+              now);
 }
 
 }  // namespace troupe::node

@@ -10,9 +10,9 @@
 #include "absl/strings/str_replace.h"
 #include "base/status.hpp"
 #include "shell/cat.hpp"
+#include "shell/companions.hpp"
 #include "shell/inputs/json_tensor.hpp"
 #include "shell/inputs/tensor_values.hpp"
-#include "shell/simulator.hpp"
 
 namespace troupe::shell {
 
@@ -162,7 +162,7 @@ std::string RootHelp() {
     }
     absl::StrAppendFormat(&out, "  %-32s %s\n", usage, verb.summary);
   }
-  for (const auto& verb : SimulatorVerbs())
+  for (const auto& verb : CompanionVerbs())
     absl::StrAppendFormat(&out, "  %-32s %s\n", verb.words, verb.summary);
   absl::StrAppendFormat(&out, "  %-32s %s\n", "shell", "An interactive shell; or commands from a pipe");
   absl::StrAppendFormat(&out, "  %-32s %s\n\nOptions of every command:\n", "help [COMMAND]",

@@ -75,7 +75,6 @@ absl::StatusOr<proto::InferRequest> BuildRequest(const Signature& signature, con
   proto::InferRequest request;
   *request.mutable_function() = signature.key;
   request.set_timeout_ns(timeout.count());
-  request.set_client_id("troupe");
   const double priority = arguments.NumberOr("--priority", 0);
   if (priority > 4294967295.0 || priority != static_cast<double>(static_cast<std::uint64_t>(priority)))
     return UsageError("--priority is a whole number up to 4294967295; smaller is more urgent");

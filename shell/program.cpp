@@ -1,8 +1,8 @@
 #include "shell/program.hpp"
 
 #include "shell/command_line.hpp"
+#include "shell/companions.hpp"
 #include "shell/interactive.hpp"
-#include "shell/simulator.hpp"
 
 namespace troupe::shell {
 
@@ -13,7 +13,7 @@ ExitCode RunProgram(Session& session, const std::vector<std::string>& words, con
     session.console().err() << RootHelp() << std::flush;
     return ExitCode::kUsage;
   }
-  if (IsForSimulator(words)) return BecomeSimulator(session.console(), words);
+  if (IsForCompanion(words)) return BecomeCompanion(session.console(), words);
   const auto command = ParseCommand(words, defaults);
   if (!command.ok()) {
     PrintError(session.console(), words, command.status());

@@ -36,8 +36,8 @@ double Arguments::NumberOr(const std::string& name, double otherwise) const {
 const std::vector<Verb>& Verbs() {
   static const std::vector<Verb> kVerbs = [] {
     std::vector<Verb> all;
-    for (const auto& part :
-         {ClusterVerbs(), GpuVerbs(), FunctionVerbs(), InferVerbs(), WorkflowVerbs(), WatchVerbs()})
+    for (const auto& part : {ClusterVerbs(), GpuVerbs(), ChaosVerbs(), FunctionVerbs(), InferVerbs(),
+                             WorkflowVerbs(), WatchVerbs()})
       all.insert(all.end(), part.begin(), part.end());
     return all;
   }();
@@ -46,6 +46,7 @@ const std::vector<Verb>& Verbs() {
 
 std::string GroupSummary(const std::string& group) {
   static const std::map<std::string, std::string> kGroups = {
+      {"chaos", "Faults on purpose, by a plan"},
       {"cluster", "The cluster as a whole"},
       {"function", "Functions: models that are published with an objective"},
       {"gpu", "GPUs and their workers"},

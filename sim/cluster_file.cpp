@@ -89,11 +89,16 @@ absl::Status ReadNetwork(const YamlReader& reader, const YAML::Node& map, Networ
                           {"reconnect", ReadSpan(network.reconnect)}});
 }
 
+absl::StatusOr<gpu::LinkSharing> ParseSharing(const std::string& name) {
+  return gpu::FindLinkSharing(name);
+}
+
 }  // namespace
 
 absl::StatusOr<ClusterSpec> ParseCluster(std::string_view text, const std::string& name) {
   const YamlReader reader(name);
   ClusterSpec cluster;
+  cluster.link_sharing = gpu::LinkSharing::kDeadline;
   TROUPE_ASSIGN_OR_RETURN(const YAML::Node root, reader.Load(std::string(text)));
   const auto later = [](const YAML::Node&) { return std::string(); };
   TROUPE_RETURN_IF_ERROR(reader.Map(root, {{"nodes", ReadCount(cluster.nodes, kMostNodes)},
@@ -103,6 +108,7 @@ absl::StatusOr<ClusterSpec> ParseCluster(std::string_view text, const std::strin
                                            {"loads", ReadParsed(cluster.loads, ParseLoadMode)},
                                            {"link", ReadRate(cluster.link)},
                                            {"topology", ReadParsed(cluster.topology, ParseTopology)},
+                                           {"link-sharing", ReadParsed(cluster.link_sharing, ParseSharing)},
                                            {"timeout", ReadSpan(cluster.timeout)},
                                            {"host-copies", ReadCount(cluster.host_copies, kMostNodes)},
                                            {"gpu-kinds", later},

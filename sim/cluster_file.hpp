@@ -4,6 +4,7 @@
 //   nodes: 1                 gpus: 12 (of each node)      gpu-memory: 8GiB        host-memory: 64GiB
 //   loads: pipelined         link: 12GB (a second, from the host, of each switch) topology: v100x4
 //   timeout: 10m             host-copies: 2 (of each model, on different nodes)
+//   link-sharing: deadline (as the product does, or: shared, exclusive)
 //   gpu-kinds: [{name: v100, count: 4, memory: 25GB, link: 12GB, speed: 1.0}]  instead of gpus and gpu-memory
 //   network: {delay: 200us (one way), jitter: 50us (more), connection-timeout: 1s, reconnect: 100ms}
 //   models: [{name: a, memory: 1GiB, run: 10ms, load: 1s, swapped: 15ms, deadline: 80ms, activations: 200MB,
@@ -21,6 +22,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "gpu/swap/swap_policy.hpp"
 #include "node/topology.hpp"
 #include "sim/network_options.hpp"
 #include "sim/profiled_gpu.hpp"
@@ -62,6 +64,9 @@ struct ClusterSpec {
   Bytes host_memory = GiB(64);
   LoadMode loads = LoadMode::kPipelined;
   BytesPerSecond link{12e9};
+  // By whom a switch's link is used. Even shares are the plain hardware's; the product's default is by
+  // deadline.
+  gpu::LinkSharing link_sharing = gpu::LinkSharing::kShared;
   node::Topology topology;
   Duration timeout = std::chrono::minutes(10);
   std::optional<NetworkOptions> network{};

@@ -5,23 +5,41 @@
 
 namespace troupe::sim {
 
-HostLink::Ticket HostLink::Begin(Duration alone, Time now, actors::FakeGpu::Timer timer,
-                                 std::function<void(Time)> done) {
+HostLink::Ticket HostLink::Begin(Duration alone, std::optional<Time> deadline, Time now,
+                                 actors::FakeGpu::Timer timer, std::function<void(Time)> done) {
   Advance(now);
   const Ticket ticket = next_++;
-  transfers_[ticket] = {
-      .left = alone, .due = Time::max(), .timer = std::move(timer), .done = std::move(done)};
+  const auto urgency = sharing_ == gpu::LinkSharing::kExclusive ? static_cast<std::int64_t>(ticket)
+                                                                : gpu::UrgencyOf(sharing_, now, deadline);
+  transfers_[ticket] = {.urgency = urgency,
+                        .left = alone,
+                        .due = Time::max(),
+                        .timer = std::move(timer),
+                        .done = std::move(done)};
   Arm(now);
   return ticket;
+}
+
+std::vector<std::pair<HostLink::Ticket, HostLink::Transfer*>> HostLink::Moving() {
+  std::vector<std::pair<Ticket, Transfer*>> moving;
+  for (auto& [ticket, transfer] : transfers_) {
+    if (!moving.empty() && transfer.urgency > moving.front().second->urgency) continue;
+    if (!moving.empty() && transfer.urgency < moving.front().second->urgency) moving.clear();
+    moving.emplace_back(ticket, &transfer);
+  }
+  return moving;
 }
 
 // A transfer that goes before its end is its worker's death: what it had of the link is the others' at the
 // next change.
 void HostLink::Leave(Ticket ticket) {
   const auto gone = transfers_.extract(ticket);
-  if (!in_turns_ || gone.empty() || transfers_.empty() || transfers_.begin()->first < ticket) return;
+  if (gone.empty() || transfers_.empty()) return;
+  const auto moving = Moving();
+  if (moving.front().second->urgency <= gone.mapped().urgency) return;
   // It had the link: what it has begun goes through, then comes the next one's turn.
-  transfers_.begin()->second.left += gone.mapped().left;
+  for (const auto& [next, transfer] : moving)
+    transfer->left += gone.mapped().left / static_cast<Duration::rep>(moving.size());
   Arm(last_);
 }
 
@@ -29,23 +47,23 @@ void HostLink::Advance(Time now) {
   const Duration passed = now - std::exchange(last_, now);
   if (transfers_.empty()) return;
   busy_ += passed;
-  if (in_turns_) {
-    auto& first = transfers_.begin()->second.left;
-    first = std::max(first - passed, Duration(0));
-    return;
-  }
-  const Duration share = passed / static_cast<Duration::rep>(transfers_.size());
-  for (auto& [ticket, transfer] : transfers_) transfer.left = std::max(transfer.left - share, Duration(0));
+  const auto moving = Moving();
+  const Duration share = passed / static_cast<Duration::rep>(moving.size());
+  for (const auto& [ticket, transfer] : moving)
+    transfer->left = std::max(transfer->left - share, Duration(0));
 }
 
 void HostLink::Arm(Time now) {
-  const auto sharers = in_turns_ ? 1 : static_cast<Duration::rep>(transfers_.size());
-  for (auto& [ticket, transfer] : transfers_) {
-    if (in_turns_ && ticket != transfers_.begin()->first) return;
-    const Time due = now + transfer.left * sharers;
-    if (due == transfer.due) continue;
-    transfer.due = due;
-    transfer.timer(due, [this, id = ticket, due] { Due(id, due); });
+  const auto moving = Moving();
+  if (moving.empty()) return;
+  const auto urgency = moving.front().second->urgency;
+  for (auto& [ticket, transfer] : transfers_)
+    if (transfer.urgency != urgency) transfer.due = Time::max();  // it waits
+  for (const auto& [ticket, transfer] : moving) {
+    const Time due = now + transfer->left * static_cast<Duration::rep>(moving.size());
+    if (due == transfer->due) continue;
+    transfer->due = due;
+    transfer->timer(due, [this, id = ticket, due] { Due(id, due); });
   }
 }
 
@@ -59,14 +77,15 @@ void HostLink::Due(Ticket ticket, Time at) {
   done(at);
 }
 
-std::vector<std::shared_ptr<HostLink>> LinksOf(const node::Topology& topology, std::uint32_t gpus) {
+std::vector<std::shared_ptr<HostLink>> LinksOf(const node::Topology& topology, std::uint32_t gpus,
+                                               gpu::LinkSharing sharing) {
   std::vector<std::shared_ptr<HostLink>> links(gpus);
   for (const auto& group : topology.Switches()) {
-    const auto shared = std::make_shared<HostLink>();
+    const auto shared = std::make_shared<HostLink>(sharing);
     for (const auto gpu : group) links[gpu] = shared;
   }
   for (auto& link : links)
-    if (link == nullptr) link = std::make_shared<HostLink>();
+    if (link == nullptr) link = std::make_shared<HostLink>(sharing);
   return links;
 }
 

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "actors/core/time.hpp"
 #include "actors/interfaces/cluster_manager.hpp"
+#include "actors/interfaces/front.hpp"
 #include "actors/interfaces/node_controller.hpp"
 #include "actors/interfaces/router.hpp"
 #include "actors/interfaces/workflow_run.hpp"
@@ -99,7 +100,8 @@ class Network::Core : public std::enable_shared_from_this<Core> {
   void Unblock(const std::string& from, const std::string& to) {
     auto& way = ways_[{from, to}];
     if (way.blocked == 0 || --way.blocked > 0) return;
-    for (auto& letter : std::exchange(way.held, {})) Send(from, to, std::move(letter));
+    for (auto& letter : std::exchange(way.held, {})) Leave(from, to, std::move(letter));
+    for (const auto& end : std::exchange(way.ends, {})) end();
     Reconnect(from, to);
   }
 
@@ -110,6 +112,7 @@ class Network::Core : public std::enable_shared_from_this<Core> {
     for (const auto& way : {Members{a, b}, Members{b, a}}) {
       counts_.dropped += ways_[way].held.size();
       ways_[way].held.clear();
+      ways_[way].ends.clear();
       ++ways_[way].connection;
     }
     EndProxies([&](const Proxy& proxy) {
@@ -132,7 +135,12 @@ class Network::Core : public std::enable_shared_from_this<Core> {
     alarm_ = nullptr;
   }
 
+  void Slow(const std::string& from, const std::string& to, Duration extra) {
+    ways_[{from, to}].extra = extra;
+  }
+
   Counts counts_;
+  NetworkTap* tap_ = nullptr;
 
  private:
   struct Published {
@@ -146,10 +154,12 @@ class Network::Core : public std::enable_shared_from_this<Core> {
   };
   struct Way {
     std::uint32_t blocked = 0;
-    Time since{};  // blocked
-    Time last{};   // what was sent before arrives before
+    Time since{};      // blocked
+    Time last{};       // what was sent before arrives before
+    Duration extra{};  // of the delay
     std::uint64_t connection = 0;
     std::vector<Letter> held;
+    std::vector<std::function<void()>> ends;  // of actors, that cannot be told of
   };
   // What `at` has of an actor that lives at `home`.
   struct Proxy {
@@ -205,10 +215,14 @@ class Network::Core : public std::enable_shared_from_this<Core> {
     return ear;
   }
 
-  // Its connection tells of its end, as fast as messages go.
+  // Its connection tells of its end, as fast as messages go: not while nothing comes through.
   void HomeEnded(const std::string& at, const std::string& home, const caf::actor_addr& address,
                  const caf::error& reason) {
     if (!alarm_) return;
+    if (Way& way = ways_[{home, at}]; way.blocked > 0) {
+      way.ends.push_back([this, at, home, address, reason] { HomeEnded(at, home, address, reason); });
+      return;
+    }
     At(Now() + options_.delay, [this, at, home, address, reason] {
       EndProxies(
           [&](const Proxy& proxy) {
@@ -232,12 +246,17 @@ class Network::Core : public std::enable_shared_from_this<Core> {
       ++counts_.dropped;
       return;
     }
+    if (tap_ != nullptr) tap_->Sent({from, to, letter.sender, letter.receiver, letter.id}, letter.content);
+    Leave(from, to, std::move(letter));
+  }
+
+  void Leave(const std::string& from, const std::string& to, Letter letter) {
     Way& way = ways_[{from, to}];
     if (way.blocked > 0) {
       way.held.push_back(std::move(letter));
       return;
     }
-    Duration delay = options_.delay;
+    Duration delay = options_.delay + way.extra;
     if (options_.jitter > Duration())
       delay += Duration(
           static_cast<Duration::rep>(random_.Below(static_cast<std::uint64_t>(options_.jitter.count()) + 1)));
@@ -253,10 +272,12 @@ class Network::Core : public std::enable_shared_from_this<Core> {
       return;
     }
     ++counts_.delivered;
+    if (tap_ != nullptr) tap_->Arrives({from, to, letter.sender, letter.receiver, letter.id}, letter.content);
     Translate<actors::NodeControllerActor>(from, to, letter.content);
     Translate<actors::RouterActor>(from, to, letter.content);
     Translate<actors::CreditSinkActor>(from, to, letter.content);
     Translate<actors::WorkflowRunActor>(from, to, letter.content);
+    Translate<actors::FrontActor>(from, to, letter.content);
     letter.receiver->enqueue(
         caf::make_mailbox_element(Seen(from, to, letter.sender), letter.id, {}, std::move(letter.content)),
         nullptr);
@@ -271,13 +292,15 @@ class Network::Core : public std::enable_shared_from_this<Core> {
     return ProxyOf(to, from, handle);
   }
 
-  // Handles travel beside a message, as its second part (CONTRIBUTING: adding a message).
+  // Handles travel beside a message, behind it (CONTRIBUTING: adding a message).
   template <class Handle>
   void Translate(const std::string& from, const std::string& to, caf::message& content) {
-    if (content.size() != 2 || !content.match_element<Handle>(1)) return;
-    auto& handle = content.get_mutable_as<Handle>(1);
-    handle = caf::actor_cast<Handle>(
-        Seen(from, to, caf::actor_cast<caf::strong_actor_ptr>(std::as_const(handle))));
+    for (std::size_t i = 1; i < content.size(); ++i) {
+      if (!content.match_element<Handle>(i)) continue;
+      auto& handle = content.get_mutable_as<Handle>(i);
+      handle = caf::actor_cast<Handle>(
+          Seen(from, to, caf::actor_cast<caf::strong_actor_ptr>(std::as_const(handle))));
+    }
   }
 
   void Reconnect(const std::string& a, const std::string& b) {
@@ -335,6 +358,14 @@ void Network::Heal(const std::string& from, const std::string& to, bool one_way)
 
 void Network::Cut(const std::string& a, const std::string& b) {
   core_->Lose(a, b, "the connection was lost");
+}
+
+void Network::Slow(const std::string& from, const std::string& to, Duration extra) {
+  core_->Slow(from, to, extra);
+}
+
+void Network::SetTap(NetworkTap* tap) {
+  core_->tap_ = tap;
 }
 
 const Network::Counts& Network::counts() const {

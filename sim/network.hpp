@@ -12,6 +12,8 @@
 
 #include <caf/actor_control_block.hpp>
 #include <caf/actor_system.hpp>
+#include <caf/message.hpp>
+#include <caf/message_id.hpp>
 #include <cstdint>
 #include <memory>
 #include <set>
@@ -21,6 +23,23 @@
 #include "sim/network_options.hpp"
 
 namespace troupe::sim {
+
+// Sees what goes from one member to another, in the order in which it goes; never what was dropped. Actors
+// and numbers are as their homes know them.
+class NetworkTap {
+ public:
+  struct Passage {
+    const std::string& from;
+    const std::string& to;
+    const caf::strong_actor_ptr& sender;
+    const caf::strong_actor_ptr& receiver;
+    caf::message_id id;
+  };
+  virtual ~NetworkTap() = default;
+  virtual void Sent(const Passage& passage, const caf::message& content) = 0;
+  // About to be delivered; what this makes of it is.
+  virtual void Arrives(const Passage& passage, caf::message& content) = 0;
+};
 
 class Network {
  public:
@@ -41,8 +60,13 @@ class Network {
   // Nothing goes from `from` to `to` (and back, unless `one_way`) until as many Heals; partitions add up.
   void Partition(const std::string& from, const std::string& to, bool one_way);
   void Heal(const std::string& from, const std::string& to, bool one_way);
+  // What goes from `from` to `to` takes so much longer, until it is told otherwise.
+  void Slow(const std::string& from, const std::string& to, Duration extra);
   // The connection between the two is lost, and made anew.
   void Cut(const std::string& a, const std::string& b);
+
+  // Null: nobody listens. Outlives what it hears.
+  void SetTap(NetworkTap* tap);
 
   struct Counts {
     std::uint64_t delivered = 0;  // messages between members

@@ -118,6 +118,11 @@ class OverlappingGpu final : public ProfiledGpu {
 
   void NextLoad(Time now) {
     if (loads_.empty() || loads_.front().begun) return;
+    if (mechanism_.urgent_first) {
+      const auto deadline = [](const Bringing& load) { return load.load.deadline.value_or(Time::max()); };
+      const auto next = std::ranges::min_element(loads_, {}, deadline);
+      std::rotate(loads_.begin(), next, next + 1);
+    }
     auto& front = loads_.front();
     front.begun = true;
     front.begin = now;
@@ -126,7 +131,7 @@ class OverlappingGpu final : public ProfiledGpu {
     if (measured || front.load.peer) {
       timer_(now + alone, [this, end = now + alone] { LoadEnded(end); });
     } else {
-      transfer_ = link_->Begin(alone, now, timer_, [this](Time end) {
+      transfer_ = link_->Begin(alone, front.load.deadline, now, timer_, [this](Time end) {
         transfer_ = 0;
         LoadEnded(end);
       });

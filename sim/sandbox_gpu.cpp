@@ -46,7 +46,7 @@ class SandboxGpu final : public FakeGpu {
     const std::uint64_t number = next_++;
     auto& run = runs_[number] = {.digest = digest, .begin = now, .done = std::move(done)};
     run.waits = loads_.contains(digest);
-    run.ticket = gpu_->compute.Begin(model->second.run, now, timer_, [this, number](Time) {
+    run.ticket = gpu_->compute.Begin(model->second.run, {}, now, timer_, [this, number](Time) {
       runs_.at(number).computed = true;
       EndIfThere(number);
     });
@@ -79,7 +79,7 @@ class SandboxGpu final : public FakeGpu {
     if (load.peer) {
       timer_(now + alone, [end, at = now + alone] { end(at); });
     } else {
-      loads_.at(load.digest).ticket = gpu_->link.Begin(alone, now, timer_, end);
+      loads_.at(load.digest).ticket = gpu_->link.Begin(alone, load.deadline, now, timer_, end);
     }
   }
 

@@ -19,9 +19,10 @@ void PutInSandbox(const Sandbox& sandbox, Bytes gpu, World::NodePlan& plan);
 
 // What the runtimes of one GPU have in common.
 struct SharedGpu {
-  explicit SharedGpu(bool link_in_turns) : link(link_in_turns) {}
+  explicit SharedGpu(bool link_in_turns)
+      : link(link_in_turns ? gpu::LinkSharing::kExclusive : gpu::LinkSharing::kShared) {}
   HostLink link;
-  HostLink compute{false};  // run times instead of transfers: the same arithmetic
+  HostLink compute{};  // run times instead of transfers: the same arithmetic
 };
 
 // `mechanism`'s mode is passed over. `models`, `gpu` and `use` are shared with others and outlive it.

@@ -132,7 +132,7 @@ class Run {
       plan.options.gpus.push_back({absl::StrCat("sim:", i), plan.memories.back()});
     }
     if (setup_.sandbox) return StartSandboxed(name, std::move(plan));
-    const auto links = LinksOf(cluster.topology, cluster.gpus);
+    const auto links = LinksOf(cluster.topology, cluster.gpus, cluster.link_sharing);
     links_.insert(links.begin(), links.end());
     plan.make_gpu = [this, name, links](std::uint32_t gpu, actors::FakeGpu::Timer timer) {
       return MakeProfiledGpu(MechanismOf(name, gpu), catalogue_, links[gpu], UseOf(name, gpu),
@@ -183,6 +183,7 @@ class Run {
                            .link = kind.link,
                            .peer_link = {},
                            .speed = kind.speed,
+                           .urgent_first = setup_.cluster.link_sharing == gpu::LinkSharing::kDeadline,
                            .on_bring = {}};
     mechanism.peer_link = [this, gpu](std::uint32_t from) {
       return setup_.cluster.topology.PeerLink(from, gpu).value_or(BytesPerSecond{});

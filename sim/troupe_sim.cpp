@@ -15,6 +15,7 @@
 #include "cluster/routing_policy.hpp"
 #include "node/scheduler_types.hpp"
 #include "sim/cancel.hpp"
+#include "sim/chaos/chaos_command.hpp"
 #include "sim/experiments/experiment.hpp"
 #include "sim/plot.hpp"
 #include "sim/report.hpp"
@@ -164,6 +165,13 @@ absl::StatusOr<int> RunExperiment(ExperimentCommand& command) {
   return sim::Interrupted() ? kInterrupted : 0;
 }
 
+absl::StatusOr<int> RunSchedules(sim::ChaosCommand& command) {
+  command.interrupted = &sim::Interrupted;
+  TROUPE_ASSIGN_OR_RETURN(const bool good, sim::RunChaos(command, std::cout));
+  if (sim::Interrupted()) return kInterrupted;
+  return good ? 0 : kRefused;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -200,6 +208,16 @@ int main(int argc, char** argv) {
   experiment->add_option("--minutes", command.options.minutes, "of the trace")->check(CLI::Range(1, 100'000));
   experiment->add_option("--presets", command.options.presets, "only these, with commas")->delimiter(',');
   experiment->add_option("--seeds", command.options.seeds, "how many, from 1 on")->check(CLI::Range(1, 1000));
+  sim::ChaosCommand chaos;
+  auto* schedules = app.add_subcommand("chaos-sim", "schedules of faults, each judged by the checkers");
+  schedules->add_option("--seed", chaos.seed, "only this schedule");
+  schedules->add_option("--from", chaos.from, "the first schedule's seed");
+  schedules->add_option("--schedules", chaos.schedules, "how many")->check(CLI::Range(1, 100'000'000));
+  schedules->add_option("--jobs", chaos.jobs, "schedules at a time")->check(CLI::Range(1, 1000));
+  schedules->add_option("--steps", chaos.steps, "how many of a failed schedule's last steps are told")
+      ->check(CLI::Range(0, 1'000'000));
+  schedules->add_option("--plant", chaos.planted,
+                        "an error for the checkers to find; a wrong name lists them");
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& help) {
@@ -209,7 +227,9 @@ int main(int argc, char** argv) {
     return kUsage;
   }
   sim::WatchInterrupts();
-  const auto code = experiment->parsed() ? RunExperiment(command) : RunSimulate(options);
+  const auto code = schedules->parsed()    ? RunSchedules(chaos)
+                    : experiment->parsed() ? RunExperiment(command)
+                                           : RunSimulate(options);
   if (code.ok()) return *code;
   std::cerr << "troupe-sim: " << code.status().message() << "\n";
   return kUsage;

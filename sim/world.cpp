@@ -1,6 +1,7 @@
 #include "sim/world.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -30,6 +31,7 @@ void World::ShutDown() {
     end(node->member);
   }
   for (auto& gateway : gateways_) {
+    gateway->front.reset();
     end(gateway->router);
     end(gateway->member);
   }
@@ -90,15 +92,23 @@ void World::Retract(const std::string& member, const std::string& reason) {
   network_ ? network_->Retract(member) : directory_.Retract(member, reason);
 }
 
-void World::StartManager(std::uint32_t replicas) {
+void World::StartManager(std::uint32_t replicas, const std::function<void(actors::ManagerOptions&)>& adjust) {
+  const auto started = TryStartManager(replicas, adjust);
+  TROUPE_CHECK(started.ok(), "the manager refuses to start");
+}
+
+absl::Status World::TryStartManager(std::uint32_t replicas,
+                                    const std::function<void(actors::ManagerOptions&)>& adjust) {
   actors::ManagerOptions options;
   options.replicas = replicas;
   options.new_cluster_id = "test-cluster";
-  options.unix_now = [this] { return Now().time_since_epoch().count(); };
-  auto manager = actors::SpawnClusterManager(system_, std::move(options), store_, manager_repository_);
-  TROUPE_CHECK(manager.ok(), "the manager refuses to start");
+  options.unix_now = [this] { return (Now() + wall_clock_ahead_).time_since_epoch().count(); };
+  if (adjust) adjust(options);
+  auto manager = actors::SpawnClusterManager(system_, std::move(options), *metadata_, manager_repository_);
+  if (!manager.ok()) return manager.status();
   manager_ = *manager;
   Publish("manager", manager_);
+  return absl::OkStatus();
 }
 
 void World::StopManager() {
@@ -109,12 +119,24 @@ void World::StopManager() {
 
 void World::StartGateway(actors::RouterOptions options) {
   auto& gateway = *gateways_.emplace_back(std::make_unique<Gateway>());
-  const auto name = absl::StrCat("gateway-", gateways_.size());
-  options.gateway = name;
-  options.id = 6 + gateways_.size();
+  options.gateway = absl::StrCat("gateway-", gateways_.size());
+  gateway_options_.push_back(std::move(options));
+  Bear(gateway, gateway_options_.back().gateway);
+}
+
+void World::RestartGateway(std::size_t index) {
+  Settle();  // the one before has ended
+  auto& gateway = *(gateways_.at(index) = std::make_unique<Gateway>());
+  Bear(gateway, gateway_options_.at(index).gateway);
+}
+
+void World::Bear(Gateway& gateway, const std::string& name) {
+  auto options = *std::ranges::find(gateway_options_, name, &actors::RouterOptions::gateway);
+  options.id = next_router_++;
   options.inbox = gateway.inbox;
   options.view = gateway.view;
   actors::MemberOptions member;
+  options.lease = member.lease;
   member.manager = "manager";
   member.record.set_name(name);
   member.record.set_kind(proto::MEMBER_GATEWAY);
@@ -122,19 +144,51 @@ void World::StartGateway(actors::RouterOptions options) {
   auto router = actors::SpawnRouter(system_, std::move(options), DirectoryOf(name));
   TROUPE_CHECK(router.ok(), "the router refuses its options");
   gateway.router = *router;
-  gateway.member = actors::SpawnGatewayMember(system_, std::move(member), gateway.router, DirectoryOf(name));
+  actors::FrontOptions front;
+  front.gateway = name;
+  front.manager = "manager";
+  front.incarnation = next_router_;
+  front.view = gateway.view;
+  front.router_inbox = gateway.inbox;
+  gateway.channel =
+      std::make_unique<transport::FakeTensorChannel>(transport::FakeTensorChannel::NewWorld(), MiB(64));
+  gateway.front =
+      actors::OpenFrontDoor(system_, std::move(front), gateway.router, DirectoryOf(name), *gateway.channel);
+  gateway.member = actors::SpawnGatewayMember(system_, std::move(member), gateway.router,
+                                              gateway.front->actor(), DirectoryOf(name));
+}
+
+void World::KillGateway(std::size_t index) {
+  auto& dead = *gateways_.at(index);
+  Retract(absl::StrCat("gateway-", index + 1), "killed");
+  caf::anon_send_exit(dead.member, caf::exit_reason::kill);
+  caf::anon_send_exit(dead.router, caf::exit_reason::kill);
+  dead.front.reset();
+  Settle();
 }
 
 void World::MakeWorkers(Node& node, NodePlan& plan) {
   const auto runtimes = plan.options.isolation.runtimes;
+  const bool adopted = !node.workers.empty();
   for (std::size_t i = 0; i < plan.options.gpus.size() * runtimes; ++i) {
-    auto& worker = node.workers.emplace_back(std::make_shared<actors::FakeWorkerControl>());
+    if (!adopted) node.workers.push_back(std::make_shared<actors::FakeWorkerControl>());
+    auto& worker = node.workers[i];
     worker->peer_lends = [&node, runtimes](std::uint32_t gpu, const std::string& runtime,
                                            std::uint64_t loan) {
       const auto first = node.workers.begin() + gpu * runtimes;
       return std::any_of(first, first + runtimes, [&](const auto& lender) {
         return lender->life.runtime == runtime && lender->life.loans.contains(loan);
       });
+    };
+    worker->peer_sends = [&node, runtimes](std::uint32_t gpu,
+                                           const std::string& meeting) -> std::optional<bool> {
+      const auto first = node.workers.begin() + gpu * runtimes;
+      for (auto sender = first; sender != first + runtimes; ++sender) {
+        const auto& life = (*sender)->life;
+        if (const auto sent = life.meetings.find(meeting); sent != life.meetings.end())
+          return !life.loading.contains(sent->second);
+      }
+      return std::nullopt;
     };
   }
   auto profile = plan.worker;
@@ -151,16 +205,36 @@ void World::MakeWorkers(Node& node, NodePlan& plan) {
 }
 
 void World::StartNode(NodePlan plan) {
+  plans_[plan.options.name] = plan;
+  auto& node = *(nodes_[plan.options.name] = std::make_unique<Node>());
+  Bear(node, std::move(plan));
+}
+
+void World::RestartNode(const std::string& name, Kept kept) {
+  Settle();  // the one before has ended
+  auto& node = *nodes_.at(name);
+  TROUPE_CHECK(!node.running, "a node is killed before it is started again");
+  node.running = true;
+  if (kept != Kept::kWorkers) {
+    node.workers.clear();
+    node.repository.LoseRegion();
+  }
+  if (kept == Kept::kNothing) node.repository = actors::FakeModelRepository();
+  Bear(node, plans_.at(name));
+}
+
+void World::Bear(Node& node, NodePlan plan) {
   const auto name = plan.options.name;
-  auto& node = *(nodes_[name] = std::make_unique<Node>());
   node.cache = actors::SpawnCache(system_, {"manager"}, node.repository, DirectoryOf(name));
   MakeWorkers(node, plan);
+  actors::MemberOptions member;
+  plan.options.lease = member.lease;
   auto controller = actors::SpawnNodeController(system_, std::move(plan.options), node.cache);
   TROUPE_CHECK(controller.ok(), "the node controller refuses its options");
   node.controller = *controller;
   Publish(name, node.controller);
-  actors::MemberOptions member;
   member.manager = "manager";
+  member.cluster = plan.cluster;
   member.record.set_name(name);
   member.record.set_kind(proto::MEMBER_NODE);
   member.record.set_address(name);
@@ -170,6 +244,7 @@ void World::StartNode(NodePlan plan) {
 
 void World::KillNode(const std::string& name) {
   auto& dead = *nodes_.at(name);
+  dead.running = false;
   Retract(name, "killed");
   caf::anon_send_exit(dead.member, caf::exit_reason::kill);
   caf::anon_send_exit(dead.controller, caf::exit_reason::kill);
@@ -187,6 +262,21 @@ std::string World::WorkerDigest(const std::string& function) {
 absl::Status World::Deploy(const std::string& name, Bytes weights, Duration deadline,
                            const std::vector<std::string>& inputs,
                            const std::vector<proto::StateTensor>& state, const DeployWish& wish) {
+  proto::AdminRequest request;
+  auto& deploy = *request.mutable_deploy();
+  deploy.set_name(name);
+  deploy.set_onnx_digest(MakeModel(name, weights, inputs, state));
+  manager_repository_.Import(deploy.onnx_digest(), [&](const absl::StatusOr<proto::FunctionRecord>& record) {
+    for (auto& [node_name, node] : nodes_) node->repository.AddModel(deploy.onnx_digest(), *record);
+  });
+  *deploy.mutable_state() = {state.begin(), state.end()};
+  deploy.mutable_slo()->set_deadline_ns(deadline.count());
+  if (wish) wish(deploy);
+  return Ask(request, std::chrono::seconds(10)).status();
+}
+
+std::string World::MakeModel(const std::string& name, Bytes weights, const std::vector<std::string>& inputs,
+                             const std::vector<proto::StateTensor>& state) {
   proto::FunctionRecord record;
   record.set_model_digest(ModelDigest(name));
   record.set_weights_digest(Sha256Hex("weights " + name));
@@ -213,15 +303,7 @@ absl::Status World::Deploy(const std::string& name, Bytes weights, Duration dead
   const auto onnx = Sha256Hex("onnx " + name);
   for (const char* part : {"model ", "weights "}) manager_repository_.Put(part + name);
   manager_repository_.AddModel(onnx, record);
-  for (auto& [node_name, node] : nodes_) node->repository.AddModel(onnx, record);
-  proto::AdminRequest request;
-  auto& deploy = *request.mutable_deploy();
-  deploy.set_name(name);
-  deploy.set_onnx_digest(onnx);
-  *deploy.mutable_state() = {state.begin(), state.end()};
-  deploy.mutable_slo()->set_deadline_ns(deadline.count());
-  if (wish) wish(deploy);
-  return Ask(request, std::chrono::seconds(10)).status();
+  return onnx;
 }
 
 proto::NodeDescription World::Describe(const std::string& name) {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "actors/core/time.hpp"
+#include "actors/gateway/front.hpp"
 #include "actors/gateway/router.hpp"
 #include "actors/manager/cluster_manager.hpp"
 #include "actors/member/member.hpp"
@@ -27,6 +28,7 @@
 #include "actors/seams/fake_worker_link.hpp"
 #include "sim/network_options.hpp"
 #include "storage/fake_metadata_store.hpp"
+#include "transport/fake_tensor_channel.hpp"
 
 namespace troupe::sim {
 
@@ -40,12 +42,15 @@ class World {
     actors::MemberActor member;
     actors::FakeModelRepository repository;
     std::vector<std::shared_ptr<actors::FakeWorkerControl>> workers;  // by runtime
+    bool running = true;
   };
   struct Gateway {
     actors::RouterActor router;
     actors::MemberActor member;
     std::shared_ptr<actors::RouterInbox> inbox = std::make_shared<actors::RouterInbox>();
     std::shared_ptr<actors::ViewCell> view = std::make_shared<actors::ViewCell>();
+    std::unique_ptr<transport::FakeTensorChannel> channel;
+    std::unique_ptr<actors::FrontDoor> front;  // workflows go through it
   };
   // A node to start. `options` without make_link, which is the world's.
   struct NodePlan {
@@ -53,9 +58,13 @@ class World {
     actors::FakeWorkerProfile worker;  // of each GPU; its runtimes share the memory
     std::vector<Bytes> memories{};     // of the GPUs, where they differ; empty: the worker's
     Bytes host_region = GiB(2);
+    std::string cluster{};  // that it was a member of
     // The engine of each runtime; empty: what `worker` says.
     std::function<std::unique_ptr<actors::FakeGpu>(std::uint32_t runtime, actors::FakeGpu::Timer)> make_gpu;
   };
+  // What a node that was killed finds when it is started again: its workers and its host region (only its
+  // daemon had died), its disk, or nothing.
+  enum class Kept { kWorkers, kDisk, kNothing };
   // Changes what a deployment asks for.
   using DeployWish = std::function<void(proto::DeployRequest&)>;
 
@@ -67,12 +76,27 @@ class World {
   // Ends every actor; nothing of this world calls anybody afterwards. Whoever derives calls it first of all.
   void ShutDown();
 
-  void StartManager(std::uint32_t replicas = 2);
+  // Metadata are kept there from the next start of the manager on, instead of in `store()`. Outlives this.
+  void UseStore(storage::MetadataStore& store) { metadata_ = &store; }
+  // `adjust`: what else the manager is set up with; may be empty.
+  void StartManager(std::uint32_t replicas = 2,
+                    const std::function<void(actors::ManagerOptions&)>& adjust = {});
+  // DataLoss and others: what it found in its store does not let it start.
+  absl::Status TryStartManager(std::uint32_t replicas,
+                               const std::function<void(actors::ManagerOptions&)>& adjust = {});
   void StopManager();
+  // The manager's wall clock shows so much more than the virtual time.
+  void SetWallClock(Duration ahead) { wall_clock_ahead_ = ahead; }
   // "gateway-1", "gateway-2", ...
   void StartGateway(actors::RouterOptions options = {});
+  // "gateway-N" as by kill -9: the router, the front and its runs are gone.
+  void KillGateway(std::size_t index);
+  // One that was killed; its router is another one.
+  void RestartGateway(std::size_t index);
   void StartNode(NodePlan plan);
   void KillNode(const std::string& name);
+  // One that was killed, as it was started first.
+  void RestartNode(const std::string& name, Kept kept);
 
   // Runs everything that can run now, then moves time from one due event to the next, for `span` altogether.
   void Run(Duration span) { RunTo(Now() + span); }
@@ -91,6 +115,11 @@ class World {
                       Duration deadline = std::chrono::milliseconds(100),
                       const std::vector<std::string>& inputs = {"x"},
                       const std::vector<proto::StateTensor>& state = {}, const DeployWish& wish = {});
+  // A model that the manager has, for deployments: its ONNX file's digest. A node fetches it when it adopts
+  // it; Deploy has put it there before.
+  std::string MakeModel(const std::string& name, Bytes weights,
+                        const std::vector<std::string>& inputs = {"x"},
+                        const std::vector<proto::StateTensor>& state = {});
   // Of that function's model.
   [[nodiscard]] static std::string ModelDigest(const std::string& function);
   // The key under which the workers know that function's model.
@@ -119,6 +148,8 @@ class World {
   [[nodiscard]] std::size_t gateways() const { return gateways_.size(); }
   [[nodiscard]] storage::FakeMetadataStore& store() { return store_; }
   [[nodiscard]] actors::ClusterManagerActor manager() const { return manager_; }
+  // Where that member finds its peers.
+  [[nodiscard]] actors::PeerDirectory& DirectoryOf(const std::string& member);
   // Of a world without a network.
   [[nodiscard]] actors::LocalPeerDirectory& directory() { return directory_; }
   [[nodiscard]] Network* network() { return network_.get(); }
@@ -126,7 +157,8 @@ class World {
  private:
   static std::unique_ptr<caf::actor_system_config> Configure();
   void MakeWorkers(Node& node, NodePlan& plan);
-  [[nodiscard]] actors::PeerDirectory& DirectoryOf(const std::string& member);
+  void Bear(Node& node, NodePlan plan);
+  void Bear(Gateway& gateway, const std::string& name);
   template <class Handle>
   void Publish(const std::string& member, const Handle& actor);
   void Retract(const std::string& member, const std::string& reason);
@@ -136,10 +168,15 @@ class World {
   actors::LocalPeerDirectory directory_;
   std::unique_ptr<Network> network_;  // null: none
   storage::FakeMetadataStore store_;
+  storage::MetadataStore* metadata_ = &store_;
+  Duration wall_clock_ahead_{};
   actors::FakeModelRepository manager_repository_;
   actors::ClusterManagerActor manager_;
   std::vector<std::unique_ptr<Gateway>> gateways_;
+  std::vector<actors::RouterOptions> gateway_options_;  // as they were asked for
+  std::uint64_t next_router_ = 7;
   std::map<std::string, std::unique_ptr<Node>> nodes_;
+  std::map<std::string, NodePlan> plans_;  // by node
 };
 
 }  // namespace troupe::sim

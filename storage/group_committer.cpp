@@ -17,19 +17,24 @@ GroupCommitter::~GroupCommitter() {
 }
 
 void GroupCommitter::Push(Batch batch, MetadataStore::CommitDone done) {
+  bool taken = false;
+  bool first = false;
   {
     const std::lock_guard lock(mutex_);
     const bool full =
         queue_.size() >= limits_.queued_batches || queued_bytes_ + batch.bytes() > limits_.queued_bytes;
+    first = queue_.empty();
     // A batch that alone exceeds the queue's bytes may pass when nothing else waits: it is within its own
     // limit.
-    if (!full || (queue_.empty() && limits_.queued_batches > 0)) {
+    taken = !full || (first && limits_.queued_batches > 0);
+    if (taken) {
       queued_bytes_ += batch.bytes();
       queue_.push_back({std::move(batch), std::move(done)});
-      wake_.notify_one();
-      return;
     }
   }
+  // Without the lock, which the thread would wake up only to wait for; with more in the queue it is awake.
+  if (taken && first) wake_.notify_one();
+  if (taken) return;
   done(absl::ResourceExhaustedError(absl::StrCat("the queue of metadata commits is full (",
                                                  limits_.queued_batches, " batches or ",
                                                  FormatBytes(limits_.queued_bytes), "): try again")));

@@ -1,13 +1,16 @@
 #include "storage/rocks_database.hpp"
 
 #include <rocksdb/listener.h>
+#include <rocksdb/utilities/checkpoint.h>
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
 #include "storage/disk_status.hpp"
+#include "storage/durable_file.hpp"
 #include "storage/record_frame.hpp"
+#include "storage/rocks_logger.hpp"
 
 namespace troupe::storage {
 namespace {
@@ -28,19 +31,22 @@ class NoRecoveryOfItsOwn final : public rocksdb::EventListener {
   }
 };
 
-rocksdb::DBOptions DatabaseOptions(bool create) {
+rocksdb::DBOptions DatabaseOptions(const std::string& directory, bool create) {
   rocksdb::DBOptions options;
   options.create_if_missing = create;
   options.create_missing_column_families = true;
   options.paranoid_checks = true;
-  // A record cut short at the end was never acknowledged; damage anywhere else refuses to open.
-  options.wal_recovery_mode = rocksdb::WALRecoveryMode::kTolerateCorruptedTailRecords;
+  // Replay ends at the first record that cannot be read. Whether anything acknowledged stood there was
+  // decided before (store_recovery.hpp): RocksDB's other modes either refuse a torn write whose length is
+  // right, or take a wrong length for the end of the log.
+  options.wal_recovery_mode = rocksdb::WALRecoveryMode::kPointInTimeRecovery;
+  // Logs that were closed are named in the manifest: one that is missing or cut short refuses to open.
+  options.track_and_verify_wals_in_manifest = true;
   options.listeners = {std::make_shared<NoRecoveryOfItsOwn>()};
   options.max_bgerror_resume_count = 0;
   options.max_total_wal_size = MiB(64).count();
   options.max_background_jobs = 2;
-  options.keep_log_file_num = 2;
-  options.max_log_file_size = MiB(4).count();
+  options.info_log = MakeRocksLogger(directory);
   options.info_log_level = rocksdb::InfoLogLevel::WARN_LEVEL;
   return options;
 }
@@ -57,12 +63,13 @@ absl::Status FromRocks(const rocksdb::Status& status, const std::string& directo
   if (status.ok()) return absl::OkStatus();
   if (status.IsNoSpace()) return DiskFullError(directory, doing);
   const std::string message = absl::StrCat("cannot ", doing, " ", directory, ": ", status.ToString());
-  if (status.IsCorruption()) {
-    return absl::DataLossError(absl::StrCat(message, ": restore it from a backup; nothing was changed"));
+  if (status.IsCorruption() || status.IsPathNotFound()) {
+    return absl::DataLossError(
+        absl::StrCat(message, ": restore it from a backup (troupe store restore); nothing was changed"));
   }
   if (status.IsInvalidArgument()) {  // no database there, or a table that this build does not know
-    return absl::DataLossError(
-        absl::StrCat(message, ": restore it from a backup or choose another directory"));
+    return absl::DataLossError(absl::StrCat(
+        message, ": restore it from a backup (troupe store restore) or choose another directory"));
   }
   return absl::UnavailableError(message);
 }
@@ -71,10 +78,12 @@ absl::Status FromRocks(const rocksdb::Status& status, const std::string& directo
 
 absl::StatusOr<std::shared_ptr<const RocksDatabase>> RocksDatabase::Open(const std::string& directory,
                                                                          Mode mode) {
+  if (mode == Mode::kCreate)
+    TROUPE_RETURN_IF_ERROR(MakeDirectories(directory));  // RocksDB warns of its absence
   std::shared_ptr<RocksDatabase> database(new RocksDatabase(directory));
   std::vector<rocksdb::ColumnFamilyDescriptor> families{{rocksdb::kDefaultColumnFamilyName, TableOptions()}};
   for (const Table table : kAllTables) families.emplace_back(TableName(table), TableOptions());
-  const rocksdb::DBOptions options = DatabaseOptions(mode == Mode::kCreate);
+  const rocksdb::DBOptions options = DatabaseOptions(directory, mode == Mode::kCreate);
   rocksdb::DB* db = nullptr;
   TROUPE_RETURN_IF_ERROR(
       FromRocks(mode == Mode::kReadOnly
@@ -136,6 +145,24 @@ absl::Status RocksDatabase::Write(rocksdb::WriteBatch& batch) const {
   rocksdb::WriteOptions options;
   options.sync = true;
   return FromRocks(db_->Write(options, &batch), directory_, "commit to");
+}
+
+std::uint64_t RocksDatabase::FirstLog() const {
+  std::uint64_t number = 0;
+  return db_->GetIntProperty(rocksdb::DB::Properties::kMinLogNumberToKeep, &number) ? number : 0;
+}
+
+absl::Status RocksDatabase::VerifyFiles() const {
+  return FromRocks(db_->VerifyChecksum(), directory_, "verify the metadata in");
+}
+
+absl::Status RocksDatabase::Checkpoint(const std::string& directory) const {
+  rocksdb::Checkpoint* made = nullptr;
+  TROUPE_RETURN_IF_ERROR(
+      FromRocks(rocksdb::Checkpoint::Create(db_.get(), &made), directory_, "copy the metadata in"));
+  const std::unique_ptr<rocksdb::Checkpoint> checkpoint(made);
+  // 0: the memory is written out first, so that a copy needs no log.
+  return FromRocks(checkpoint->CreateCheckpoint(directory, 0), directory, "copy the metadata to");
 }
 
 }  // namespace troupe::storage

@@ -38,6 +38,16 @@ class RocksDatabase {
   // Returns after fdatasync.
   [[nodiscard]] absl::Status Write(rocksdb::WriteBatch& batch) const;
 
+  // The number of the newest change. Every key that is put or deleted takes one.
+  [[nodiscard]] std::uint64_t sequence() const { return db_->GetLatestSequenceNumber(); }
+  // The oldest log that an opening reads; older ones only wait to be removed.
+  [[nodiscard]] std::uint64_t FirstLog() const;
+  // Reads every block of every file, and compares their checksums.
+  [[nodiscard]] absl::Status VerifyFiles() const;
+  // A copy of the database as it is now, in a directory that is not there yet. Files that never change are
+  // hard links where the file system allows it. Commits go on meanwhile.
+  [[nodiscard]] absl::Status Checkpoint(const std::string& directory) const;
+
  private:
   explicit RocksDatabase(std::string directory) : directory_(std::move(directory)) {}
   rocksdb::ColumnFamilyHandle* Handle(Table table) const { return tables_[static_cast<std::size_t>(table)]; }

@@ -2,12 +2,14 @@
 
 #include <sys/statvfs.h>
 
+#include <chrono>
+#include <filesystem>
 #include <mutex>
+#include <optional>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
+#include "storage/commit_mark.hpp"
 #include "storage/directory_lock.hpp"
 #include "storage/disk_status.hpp"
 #include "storage/durable_file.hpp"
@@ -17,40 +19,24 @@
 namespace troupe::storage {
 namespace {
 
-constexpr int kFormat = 1;
-constexpr char kFormatPrefix[] = "troupe-metadata ";
-
-// The number in the FORMAT file; 0 when there is none.
-absl::StatusOr<int> ReadFormat(const std::string& directory) {
-  auto text = ReadSmallFile(directory + "/FORMAT", 64);
-  if (absl::IsNotFound(text.status())) return 0;
-  if (!text.ok()) return text.status();
-  absl::string_view rest = *text;
-  int format = 0;
-  if (!absl::ConsumePrefix(&rest, kFormatPrefix) || !absl::SimpleAtoi(rest, &format) || format < 1) {
-    return absl::DataLossError(absl::StrCat(
-        directory, "/FORMAT does not name a format of Troupe's metadata: ", "is this the right directory?"));
-  }
-  if (format > kFormat) {
-    return absl::FailedPreconditionError(absl::StrCat("data directory ", directory, " has metadata format ",
-                                                      format, ", this build reads up to ", kFormat,
-                                                      ": use a newer release or choose another directory"));
-  }
-  return format;
-}
-
 // A database without FORMAT file is one whose creation was cut short: then it is empty.
 absl::Status CheckUnmarked(const RocksDatabase& database, const std::string& directory) {
   for (const Table table : kAllTables) {
     bool any = false;
     TROUPE_RETURN_IF_ERROR(database.Scan(table, "", [&any](auto, auto) { return !(any = true); }));
     if (any) {
-      return absl::DataLossError(absl::StrCat("data directory ", directory, " has records in table ",
-                                              TableName(table),
-                                              " but no FORMAT file: restore it from a backup"));
+      return absl::DataLossError(
+          absl::StrCat("data directory ", directory, " has records in table ", TableName(table),
+                       " but no FORMAT file: restore it from a backup ", "(troupe store restore)"));
     }
   }
   return absl::OkStatus();
+}
+
+// Whatever an opened database has is synced: opening it wrote out what it replayed.
+absl::StatusOr<CommitMark> MarkAll(const RocksDatabase& database, const std::string& directory) {
+  TROUPE_ASSIGN_OR_RETURN(const std::uint64_t name, DatabaseName(directory + "/db"));
+  return CommitMark::Write(directory + "/MARK", {database.sequence(), name});
 }
 
 }  // namespace
@@ -60,7 +46,17 @@ class RocksMetadataStore::Impl {
   Impl(std::string directory, DirectoryLock lock, const Limits& limits)
       : directory_(std::move(directory)), lock_(std::move(lock)), limits_(limits) {}
 
+  ~Impl() {
+    committer_.reset();
+    // Without it the mark is what the file system has written of it by itself: older, never wrong.
+    if (mark_) static_cast<void>(mark_->Sync());
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
   absl::Status Open();
+  absl::Status Checkpoint(const std::string& to);
+  const RecoveryReport& recovery() const { return recovery_; }
   absl::StatusOr<std::shared_ptr<const RocksDatabase>> database() const;  // any thread
   GroupCommitter& committer() { return *committer_; }
 
@@ -68,6 +64,7 @@ class RocksMetadataStore::Impl {
   absl::Status WriteGroup(std::span<const GroupCommitter::Waiting> group);
   absl::Status CheckFreeSpace(Bytes wanted) const;
   absl::Status Reopen();
+  absl::StatusOr<std::shared_ptr<const RocksDatabase>> OpenAgain() const;
 
   const std::string directory_;
   const DirectoryLock lock_;
@@ -76,17 +73,23 @@ class RocksMetadataStore::Impl {
   std::shared_ptr<const RocksDatabase>
       database_;                               // guarded by mutex_; null when it could not be opened again
   bool failed_ = false;                        // commit thread: the last write failed
+  std::optional<CommitMark> mark_;             // commit thread, once it runs
+  RecoveryReport recovery_;                    // of the opening; const from then on
   std::unique_ptr<GroupCommitter> committer_;  // last: its thread uses all of the above
 };
 
 absl::Status RocksMetadataStore::Impl::Open() {
-  TROUPE_ASSIGN_OR_RETURN(const int format, ReadFormat(directory_));
-  const auto mode = format == 0 ? RocksDatabase::Mode::kCreate : RocksDatabase::Mode::kExisting;
+  const auto begin = std::chrono::steady_clock::now();
+  TROUPE_ASSIGN_OR_RETURN(const StoreMarks marks, ReadMarks(directory_));
+  TROUPE_ASSIGN_OR_RETURN(recovery_, JudgeStore(directory_, marks));
+  const auto mode = marks.format == 0 ? RocksDatabase::Mode::kCreate : RocksDatabase::Mode::kExisting;
   TROUPE_ASSIGN_OR_RETURN(database_, RocksDatabase::Open(directory_ + "/db", mode));
-  if (format == 0) {
-    TROUPE_RETURN_IF_ERROR(CheckUnmarked(*database_, directory_));
-    TROUPE_RETURN_IF_ERROR(ReplaceFile(directory_ + "/FORMAT", absl::StrCat(kFormatPrefix, kFormat, "\n")));
-  }
+  if (marks.format == 0) TROUPE_RETURN_IF_ERROR(CheckUnmarked(*database_, directory_));
+  // The mark first: a FORMAT of 2 promises that there is one.
+  TROUPE_ASSIGN_OR_RETURN(mark_, MarkAll(*database_, directory_));
+  if (marks.format != kMetadataFormat) TROUPE_RETURN_IF_ERROR(WriteFormat(directory_));
+  recovery_.sequence = database_->sequence();
+  recovery_.took = std::chrono::steady_clock::now() - begin;
   committer_ = std::make_unique<GroupCommitter>(
       GroupCommitter::Limits{limits_.queued_batches, limits_.queued_bytes, limits_.group_batches,
                              limits_.group_bytes},
@@ -117,7 +120,7 @@ absl::Status RocksMetadataStore::Impl::Reopen() {
         absl::StrCat("the metadata in ", directory_, " are being read, and must be opened again: try again"));
   }
   database_.reset();
-  auto opened = RocksDatabase::Open(directory_ + "/db", RocksDatabase::Mode::kExisting);
+  auto opened = OpenAgain();
   if (!opened.ok()) {
     auto readable = RocksDatabase::Open(directory_ + "/db", RocksDatabase::Mode::kReadOnly);
     if (readable.ok()) database_ = *std::move(readable);
@@ -126,6 +129,28 @@ absl::Status RocksMetadataStore::Impl::Reopen() {
   database_ = *std::move(opened);
   failed_ = false;
   return absl::OkStatus();
+}
+
+// A copy is a store of its own: format, mark, database.
+absl::Status RocksMetadataStore::Impl::Checkpoint(const std::string& to) {
+  const std::string directory = std::filesystem::absolute(to).string();  // as RocksDB wants it
+  TROUPE_RETURN_IF_ERROR(MakeDirectories(directory));
+  {
+    TROUPE_ASSIGN_OR_RETURN(const auto from, database());
+    TROUPE_RETURN_IF_ERROR(from->Checkpoint(directory + "/db"));
+  }
+  TROUPE_ASSIGN_OR_RETURN(const auto copy,
+                          RocksDatabase::Open(directory + "/db", RocksDatabase::Mode::kExisting));
+  TROUPE_RETURN_IF_ERROR(MarkAll(*copy, directory).status());
+  return WriteFormat(directory);
+}
+
+// With the mark in memory, which is never older than the one on disk.
+absl::StatusOr<std::shared_ptr<const RocksDatabase>> RocksMetadataStore::Impl::OpenAgain() const {
+  TROUPE_ASSIGN_OR_RETURN(StoreMarks marks, ReadMarks(directory_));
+  if (marks.mark) marks.mark->sequence = mark_->sequence();
+  TROUPE_RETURN_IF_ERROR(JudgeStore(directory_, marks).status());
+  return RocksDatabase::Open(directory_ + "/db", RocksDatabase::Mode::kExisting);
 }
 
 absl::Status RocksMetadataStore::Impl::WriteGroup(std::span<const GroupCommitter::Waiting> group) {
@@ -140,7 +165,8 @@ absl::Status RocksMetadataStore::Impl::WriteGroup(std::span<const GroupCommitter
   }
   const absl::Status written = database.Write(batch);
   failed_ = !written.ok();
-  return written;
+  TROUPE_RETURN_IF_ERROR(written);
+  return mark_->Advance(database.sequence());
 }
 
 RocksMetadataStore::RocksMetadataStore(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -157,6 +183,14 @@ absl::StatusOr<std::unique_ptr<RocksMetadataStore>> RocksMetadataStore::Open(con
 void RocksMetadataStore::Commit(Batch batch, CommitDone done) {
   if (absl::Status valid = ValidateBatch(batch); !valid.ok()) return done(std::move(valid));
   impl_->committer().Push(std::move(batch), std::move(done));
+}
+
+const RecoveryReport& RocksMetadataStore::recovery() const {
+  return impl_->recovery();
+}
+
+absl::Status RocksMetadataStore::Checkpoint(const std::string& directory) {
+  return impl_->Checkpoint(directory);
 }
 
 absl::StatusOr<std::string> RocksMetadataStore::Get(Table table, std::string_view key) const {

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "base/units.hpp"
 #include "storage/metadata_store.hpp"
+#include "storage/store_recovery.hpp"
 
 namespace troupe::storage {
 
@@ -46,6 +47,12 @@ class RocksMetadataStore final : public MetadataStore {
   [[nodiscard]] absl::StatusOr<std::string> Get(Table table, std::string_view key) const override;
   [[nodiscard]] absl::Status Scan(Table table, std::string_view prefix,
                                   const ScanCallback& callback) const override;
+
+  // What Open found and did.
+  [[nodiscard]] const RecoveryReport& recovery() const;
+  // A copy of all that is committed, as a store of its own in `directory`, which is made. Blocks; commits go
+  // on meanwhile. Any thread but the commit thread.
+  [[nodiscard]] absl::Status Checkpoint(const std::string& directory);
 
  private:
   class Impl;

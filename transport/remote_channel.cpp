@@ -13,11 +13,13 @@ namespace {
 // nothing.
 struct Served {
   std::shared_ptr<ArenaExports> exports;
+  std::shared_ptr<const ChannelCut> cut;
   std::mutex mutex;
   std::weak_ptr<LocalChannel> channel;  // guarded by mutex
 };
 
 absl::StatusOr<PinnedBytes> PinOwn(Served& served, const proto::ArenaRef& asked) {
+  if (served.cut) TROUPE_RETURN_IF_ERROR(served.cut->Check());
   std::shared_ptr<LocalChannel> channel;
   {
     const std::lock_guard lock(served.mutex);
@@ -46,6 +48,7 @@ absl::StatusOr<std::unique_ptr<RemoteChannel>> RemoteChannel::Create(Options opt
   auto served = std::make_shared<Served>();
   std::unique_ptr<RemoteChannel> channel(new RemoteChannel());
   served->exports = channel->exports_;
+  served->cut = channel->cut_ = std::move(options.cut);
   TROUPE_ASSIGN_OR_RETURN(channel->ucx_,
                           UcxEndpoint::Start(std::move(options.ucx), [served](const proto::ArenaRef& ref) {
                             return PinOwn(*served, ref);
@@ -61,7 +64,14 @@ RemoteChannel::~RemoteChannel() {
   ucx_.reset();
 }
 
+bool RemoteChannel::Own(const proto::TensorRef& ref) const {
+  return !ref.has_arena() ||
+         (ref.arena().arena() == local_->arena()->id() && ref.arena().host() == local_->host());
+}
+
 void RemoteChannel::FetchAsync(const proto::TensorRef& ref, Duration timeout, Done done) {
+  if (cut_ && !Own(ref))
+    if (auto status = cut_->Check(); !status.ok()) return done(std::move(status));
   if (local_->Near(ref)) return local_->FetchAsync(ref, timeout, std::move(done));
   absl::StatusOr<Reservation> reserved = local_->ReserveSlice(SizeOf(ref));
   if (!reserved.ok()) return done(reserved.status());

@@ -6,6 +6,7 @@
 #include "absl/status/statusor.h"
 #include "base/units.hpp"
 #include "transport/arena_exports.hpp"
+#include "transport/channel_cut.hpp"
 #include "transport/local_channel.hpp"
 #include "transport/ucx_endpoint.hpp"
 
@@ -18,6 +19,7 @@ class RemoteChannel : public TensorChannel {
   struct Options {
     LocalChannel::Options local;
     UcxEndpoint::Options ucx;
+    std::shared_ptr<const ChannelCut> cut{};  // by a fault that an operator injects; null: never
   };
   static absl::StatusOr<std::unique_ptr<RemoteChannel>> Create(Options options);
   ~RemoteChannel() override;
@@ -37,6 +39,8 @@ class RemoteChannel : public TensorChannel {
 
  private:
   RemoteChannel() = default;
+  [[nodiscard]] bool Own(const proto::TensorRef& ref) const;
+  std::shared_ptr<const ChannelCut> cut_;
   std::shared_ptr<ArenaExports> exports_ = std::make_shared<ArenaExports>();
   std::unique_ptr<UcxEndpoint> ucx_;  // stopped first: it reads the local channel's arena
   std::shared_ptr<LocalChannel> local_;

@@ -32,10 +32,10 @@ using Messages = MessageList<
     proto::SubmitReply, proto::CancelSubmit, proto::ReleaseRequest, proto::RouterHello, proto::CreditGrant,
     proto::JoinRequest, proto::JoinReply, proto::Heartbeat, proto::HeartbeatReply, proto::LeaveRequest,
     proto::ClusterUpdate, proto::AdoptModel, proto::AdoptModelReply, proto::DisownModel, proto::DrainNode,
-    proto::DrainReply, proto::DescribeNode, proto::NodeDescription, proto::KillGpu, proto::FetchObject,
-    proto::FetchReply, proto::FetchModel, proto::ReleaseFetched, proto::UploadChunk, proto::UploadReply,
-    proto::AdminRequest, proto::AdminReply, proto::StartRun, proto::CommitStep, proto::FinishRun,
-    proto::RunReply, proto::StoreBlob, proto::StoreBlobReply,
+    proto::DrainReply, proto::DescribeNode, proto::NodeDescription, proto::KillGpu, proto::InjectFault,
+    proto::FetchObject, proto::FetchReply, proto::FetchModel, proto::ReleaseFetched, proto::UploadChunk,
+    proto::UploadReply, proto::AdminRequest, proto::AdminReply, proto::StartRun, proto::CommitStep,
+    proto::FinishRun, proto::RunReply, proto::StoreBlob, proto::StoreBlobReply, proto::ContinueRun,
     // These stay in one process today; the interfaces that mention them are announced to other ones.
     proto::MemberJoined, proto::DescribeMember, proto::MemberReport, proto::ExecutorReport,
     proto::WorkerOrder, proto::WorkerOutcome, proto::KillWorker, proto::WorkerListening, proto::WorkerReady,
@@ -50,6 +50,7 @@ void RegisterMessageTypes(caf::actor_system_config& config) {
   config.add_message_type<NodeControllerActor>("troupe.NodeController");
   config.add_message_type<RouterActor>("troupe.Router");
   config.add_message_type<WorkflowRunActor>("troupe.WorkflowRun");
+  config.add_message_type<FrontActor>("troupe.Front");
   // Within one process only, but a message's types must have names.
   config.add_message_type<PeerWatcherActor>("troupe.PeerWatcher");
 }

@@ -97,6 +97,8 @@ absl::StatusOr<std::unique_ptr<Common>> Common::Create(const DaemonConfig& confi
   } else {
     transport::RemoteChannel::Options remote;
     remote.local = std::move(local);
+    if (config.allow_faults) out->cut = std::make_shared<transport::ChannelCut>();
+    remote.cut = out->cut;
     remote.ucx.bind = absl::StrCat(config.listen.substr(0, config.listen.rfind(':')), ":0");
     TROUPE_ASSIGN_OR_RETURN(auto channel, transport::RemoteChannel::Create(std::move(remote)));
     out->remote = channel.get();

@@ -59,6 +59,7 @@ class Common {
   std::unique_ptr<caf::actor_system> system;
   WorkPool pool{4};
   std::unique_ptr<NetworkPeerDirectory> directory;
+  std::shared_ptr<transport::ChannelCut> cut;  // of `remote`; null unless faults are allowed
   std::unique_ptr<transport::TensorChannel> channel;
   transport::RemoteChannel* remote = nullptr;  // `channel`, unless this process serves no other host
   std::unique_ptr<storage::DiskModelRepository> objects;

@@ -200,7 +200,9 @@ const std::vector<ConfigOption>& ConfigOptions() {
        Size(&C::host_region)},
       {"huge-pages", "auto (the host region has them where they can be had) or off", false,
        OneOf(&C::huge_pages, {"auto", "off"})},
-      {"allow-faults", "let tests make GPU workers misbehave", true, Switch(&C::allow_faults)},
+      {"allow-faults",
+       "let operators and tests inject faults here (troupe chaos run); never where it matters", true,
+       Switch(&C::allow_faults)},
       {"policy", "preset of policies", false, SetPreset},
       {"routing", "policy of the routing slot", false,
        Policy(&PolicyNames::routing, cluster::FindRoutingPolicy)},
@@ -225,6 +227,11 @@ const std::vector<ConfigOption>& ConfigOptions() {
        OneOf(&C::cuda_graphs, {"on", "off"})},
       {"cuda-kernels", "our own kernels on real GPUs: whole, or persistent (few blocks that stay)", false,
        OneOf(&C::cuda_kernels, {"whole", "persistent"})},
+      {"refill",
+       "what a dead GPU worker held: hot-first: it comes to other GPUs and the new worker by itself, into "
+       "free "
+       "room, what is asked for most first; on-demand: when it is asked for",
+       false, OneOf(&C::refill, {"hot-first", "on-demand"})},
       {"measure",
        "when a node learns what swapping costs a model: adoption (by runs of zeros while it is idle) or "
        "requests",
@@ -247,6 +254,11 @@ const std::vector<ConfigOption>& ConfigOptions() {
        "idle: a model that nobody else waits for passes through a full GPU layer by layer and evicts "
        "nothing; off",
        false, OneOf(&C::by_layer, {"off", "idle"})},
+      {"broadcast",
+       "burst: a model that one GPU loads from the host comes to others from that one as it arrives, over "
+       "the "
+       "links between them; off",
+       false, OneOf(&C::broadcast, {"off", "burst"})},
       {"topology",
        "switches and links of the GPUs: switch:0-1,link:0-1=25GB, or v100x4, or "
        "auto (as the driver of real GPUs says)",
@@ -264,6 +276,17 @@ const std::vector<ConfigOption>& ConfigOptions() {
       {"heartbeat", "between a member's heartbeats", false, Time(&C::heartbeat)},
       {"suspect", "silence after which a member is suspected", false, Time(&C::suspect)},
       {"dead", "silence after which a member is dead", false, Time(&C::dead)},
+      {"member-lease",
+       "silence of the manager after which a member takes nothing new; 0s: only functions with state stop",
+       false, TimeOrZero(&C::member_lease)},
+      {"provision-command",
+       "shell command that gets and gives back machines: run with replace NODE, add, drain NODE", false,
+       Text(&C::provision_command)},
+      {"replace-after", "how long a node is dead before it is replaced", false, Time(&C::replace_after)},
+      {"min-nodes", "nodes below which one is added, and none drained", false,
+       Number(&C::min_nodes, 0, 10'000)},
+      {"max-nodes", "nodes beyond which none is added by load; 0: load neither adds nor drains", false,
+       Number(&C::max_nodes, 0, 10'000)},
       {"default-timeout", "expiry of a request that names none", false, Time(&C::default_timeout)},
       {"queue", "requests that may wait in a router", false, Number(&C::queue, 1, 10'000'000)},
       {"default-deadline", "target of a function that names none", false, Time(&C::default_deadline)},

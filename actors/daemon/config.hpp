@@ -51,6 +51,7 @@ struct DaemonConfig {
   unsigned runtimes = 0;             // workers of each GPU; 0: one when shared, else three
   Duration runtime_idle = std::chrono::minutes(10);
   std::string link_sharing{gpu::kDefaultLinkSharing};
+  std::string refill = "hot-first";  // what a dead worker held; on-demand: it comes when it is asked for
   std::string measure = "adoption";  // adoption: by trial runs on an idle node; requests: by what comes
   std::string memory_policy{gpu::kDefaultMemory};
   std::string addresses =
@@ -73,10 +74,16 @@ struct DaemonConfig {
   unsigned concurrency = 1;
   unsigned gpu_sms = 132;  // of a virtual GPU: as many as an H100 has
   std::string by_layer = "off";
+  std::string broadcast = "off";
   Duration hang = std::chrono::seconds(5);
   Duration heartbeat = std::chrono::milliseconds(100);
   Duration suspect = std::chrono::milliseconds(400);
   Duration dead = std::chrono::milliseconds(800);
+  Duration member_lease{};        // zero: none
+  std::string provision_command;  // empty: none
+  Duration replace_after = std::chrono::seconds(30);
+  unsigned min_nodes = 1;
+  unsigned max_nodes = 0;  // 0: none is added or drained by load
   Duration default_timeout = std::chrono::seconds(30);
   unsigned queue = 4096;
   Duration default_deadline = std::chrono::milliseconds(200);

@@ -11,6 +11,7 @@
 #include "actors/peers/network_peer_directory.hpp"
 #include "base/digest.hpp"
 #include "base/status.hpp"
+#include "cluster/provisioning.hpp"
 #include "cluster/routing_policy.hpp"
 #include "node/scheduler_types.hpp"
 #include "node/topology.hpp"
@@ -84,6 +85,12 @@ absl::Status CompleteConfig(DaemonConfig& config) {
   if (config.heartbeat <= Duration::zero() || config.suspect <= config.heartbeat ||
       config.dead <= config.suspect)
     return absl::InvalidArgumentError("heartbeat, suspect and dead have to grow in this order");
+  TROUPE_RETURN_IF_ERROR(
+      cluster::CheckProvisioning({.min_nodes = config.min_nodes, .max_nodes = config.max_nodes}));
+  if (config.member_lease > Duration::zero() && config.member_lease < config.dead)
+    return absl::InvalidArgumentError(
+        "member-lease has to be 0s, or as long as dead at least: the manager would count on who takes "
+        "nothing");
   if (config.name.empty()) {
     std::array<char, 256> host{};
     gethostname(host.data(), host.size() - 1);

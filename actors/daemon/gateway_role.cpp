@@ -5,11 +5,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "actors/daemon/gauges.hpp"
+#include "actors/daemon/membership.hpp"
+#include "actors/daemon/process_faults.hpp"
 #include "actors/daemon/roles.hpp"
 #include "actors/gateway/gateway_admin.hpp"
 #include "actors/gateway/gateway_service.hpp"
 #include "actors/gateway/router.hpp"
-#include "actors/member/member.hpp"
 #include "base/status.hpp"
 #include "gateway/gateway_server.hpp"
 
@@ -37,8 +38,11 @@ class GatewayRole final : public Role {
 
   absl::Status Start(const std::string& operations) {
     const auto& config = common_.config;
+    MemberOptions member;
+    TROUPE_RETURN_IF_ERROR(TieToCluster(common_, false, member));
     RouterOptions router;
     router.gateway = config.name;
+    router.lease = member.lease;
     router.id = common_.incarnation;
     router.policies = config.policies;
     router.limits.max_requests = config.queue;
@@ -66,9 +70,6 @@ class GatewayRole final : public Role {
                             ? config.listen.substr(0, config.listen.rfind(':')) + ":0"
                             : config.listen;
     TROUPE_ASSIGN_OR_RETURN(address_, common_.Publish(front_->actor(), listen));
-    MemberOptions member;
-    member.manager = common_.manager;
-    member.heartbeat = config.heartbeat;
     auto& record = member.record;
     // In one process the node has the plain name.
     record.set_name(config.roles.contains("node") ? config.name + "-gateway" : config.name);
@@ -77,7 +78,9 @@ class GatewayRole final : public Role {
     record.set_operations(operations);
     record.set_http(http_);
     record.set_host(config.host_id);
-    member_ = SpawnGatewayMember(*common_.system, std::move(member), router_, *common_.directory);
+    member_ =
+        SpawnGatewayMember(*common_.system, std::move(member), router_, front_->actor(), *common_.directory);
+    AllowFaultsIn(common_, member_);
     return absl::OkStatus();
   }
 

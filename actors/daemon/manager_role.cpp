@@ -1,15 +1,20 @@
 #include <spdlog/spdlog.h>
 
 #include <caf/scoped_actor.hpp>
+#include <chrono>
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "actors/daemon/gauges.hpp"
+#include "actors/daemon/process_faults.hpp"
 #include "actors/daemon/roles.hpp"
 #include "actors/manager/cluster_manager.hpp"
+#include "actors/seams/command_provisioner.hpp"
 #include "actors/seams/stored_model_repository.hpp"
 #include "base/digest.hpp"
 #include "base/status.hpp"
+#include "storage/backup.hpp"
+#include "storage/durable_file.hpp"
 #include "storage/rocks_metadata_store.hpp"
 
 namespace troupe::actors {
@@ -32,10 +37,15 @@ absl::Status CheckRoom(const std::string& data) {
 
 class ManagerRole final : public Role {
  public:
-  ManagerRole(Common& common, std::unique_ptr<storage::RocksMetadataStore> store)
-      : common_(common), store_(std::move(store)), gauges_(common.registry) {}
+  ManagerRole(Common& common, std::unique_ptr<storage::RocksMetadataStore> store,
+              std::chrono::steady_clock::time_point begin)
+      : common_(common), begin_(begin), store_(std::move(store)), gauges_(common.registry) {}
   ~ManagerRole() override {
+    if (!manager_) return;
     caf::anon_send_exit(manager_, caf::exit_reason::user_shutdown);
+    // It asks the store, the repository and the provisioner until then.
+    caf::scoped_actor self(*common_.system);
+    self->wait_for(caf::actor_cast<caf::actor>(manager_));
     manager_ = ClusterManagerActor();
   }
 
@@ -53,15 +63,28 @@ class ManagerRole final : public Role {
     options.membership.heartbeat = config.heartbeat;
     options.membership.suspect_after = config.suspect;
     options.membership.dead_after = config.dead;
+    options.member_lease = config.member_lease;
+    if (!config.provision_command.empty())
+      provisioner_ = std::make_unique<CommandProvisioner>(config.provision_command);
+    options.provisioner = provisioner_.get();
+    options.provisioning.replace_after = config.replace_after;
+    options.provisioning.min_nodes = config.min_nodes;
+    options.provisioning.max_nodes = config.max_nodes;
     options.replicas = config.replicas;
     options.default_slo.set_deadline_ns(config.default_deadline.count());
     options.new_cluster_id = Sha256Hex(absl::StrCat(common_.incarnation, config.name)).substr(0, 16);
     options.unix_now = UnixNow;
+    options.on_recovered = [this](const Recovered& found) {
+      spdlog::info("recovered in {}: {} functions, {} workflows, {} runs ({} unfinished); {}",
+                   FormatDuration(std::chrono::steady_clock::now() - begin_), found.functions,
+                   found.workflows, found.runs, found.unfinished_runs, store_->recovery().Line());
+    };
     options.on_event = [](const proto::Event& event) {
       spdlog::log(LogLevelOf(event.kind()), "{} {}: {}", event.member(), event.kind(), event.message());
     };
     TROUPE_ASSIGN_OR_RETURN(manager_,
                             SpawnClusterManager(*common_.system, std::move(options), *store_, *repository_));
+    AllowFaultsIn(common_, manager_);
     TROUPE_ASSIGN_OR_RETURN(address_, common_.Publish(manager_, config.manager));
     common_.manager = address_;
     return absl::OkStatus();
@@ -78,6 +101,18 @@ class ManagerRole final : public Role {
         .receive([this](const proto::AdminReply& reply) { Show(reply.status()); }, [](const caf::error&) {});
   }
 
+  void BackUp() override {
+    const std::string& data = common_.config.data;
+    const auto to = absl::StrCat(data, "/backups/", UnixNow() / 1'000'000'000);
+    auto status = storage::MakeDirectories(data + "/backups");
+    if (status.ok()) {
+      const auto report = storage::MakeBackup(*store_, data, to);
+      if (report.ok()) return spdlog::info("{}", report->Line(to));
+      status = report.status();
+    }
+    spdlog::error("no backup was made: {}", std::string(status.message()));
+  }
+
   void Stop(Duration) override {}
 
  private:
@@ -86,6 +121,9 @@ class ManagerRole final : public Role {
                 static_cast<double>(status.functions()));
     gauges_.Set("troupe_workflows", "Workflows in the registry.", {},
                 static_cast<double>(status.workflows()));
+    gauges_.Set("troupe_steps_recomputed_total",
+                "Steps of workflow runs that were run again because their committed result was lost.", {},
+                static_cast<double>(status.steps_recomputed()));
     gauges_.Clear("troupe_members");
     std::map<std::pair<std::string, std::string>, int> count;
     for (const auto& entry : status.members())
@@ -97,8 +135,10 @@ class ManagerRole final : public Role {
   }
 
   Common& common_;
+  const std::chrono::steady_clock::time_point begin_;  // of its start
   std::unique_ptr<storage::RocksMetadataStore> store_;
   std::unique_ptr<StoredModelRepository> repository_;
+  std::unique_ptr<NodeProvisioner> provisioner_;  // null: none
   ClusterManagerActor manager_;
   std::string address_;
   Gauges gauges_;
@@ -107,9 +147,10 @@ class ManagerRole final : public Role {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Role>> StartManagerRole(Common& common) {
+  const auto begin = std::chrono::steady_clock::now();
   TROUPE_RETURN_IF_ERROR(CheckRoom(common.config.data));
   TROUPE_ASSIGN_OR_RETURN(auto store, storage::RocksMetadataStore::Open(common.config.data + "/metadata"));
-  auto role = std::make_unique<ManagerRole>(common, std::move(store));
+  auto role = std::make_unique<ManagerRole>(common, std::move(store), begin);
   TROUPE_RETURN_IF_ERROR(role->Start());
   return role;
 }

@@ -9,12 +9,13 @@
 #include "absl/strings/str_cat.h"
 #include "actors/daemon/driver_told.hpp"
 #include "actors/daemon/gauges.hpp"
+#include "actors/daemon/membership.hpp"
+#include "actors/daemon/node_files.hpp"
+#include "actors/daemon/process_faults.hpp"
 #include "actors/daemon/roles.hpp"
 #include "actors/daemon/swap_gauges.hpp"
-#include "actors/member/member.hpp"
 #include "actors/node/cache.hpp"
 #include "actors/node/node_controller.hpp"
-#include "actors/node/profile_file.hpp"
 #include "actors/seams/process_worker_link.hpp"
 #include "actors/seams/stored_model_repository.hpp"
 #include "base/status.hpp"
@@ -76,14 +77,14 @@ class NodeRole final : public Role {
         config.link_sharing, config.memory_policy);
     cache_ = SpawnCache(*common_.system, std::move(cache), *repository_, *common_.directory);
     TROUPE_ASSIGN_OR_RETURN(auto states, States());
+    MemberOptions member;
+    TROUPE_RETURN_IF_ERROR(TieToCluster(common_, true, member));
     auto options = Options();
+    options.lease = member.lease;
     options.states = std::move(states);
     options.write_back_each_run = config.state_write_back == "run";
     TROUPE_ASSIGN_OR_RETURN(controller_, SpawnNodeController(*common_.system, std::move(options), cache_));
     TROUPE_ASSIGN_OR_RETURN(address_, common_.Publish(controller_, config.listen));
-    MemberOptions member;
-    member.manager = common_.manager;
-    member.heartbeat = config.heartbeat;
     auto& record = member.record;
     record.set_name(config.name);
     record.set_kind(proto::MEMBER_NODE);
@@ -92,6 +93,7 @@ class NodeRole final : public Role {
     record.set_host_region_bytes(config.host_region.count());
     record.set_host(config.host_id);
     member_ = SpawnNodeMember(*common_.system, std::move(member), controller_, *common_.directory);
+    AllowFaultsIn(common_, member_);
     return absl::OkStatus();
   }
 
@@ -151,14 +153,16 @@ class NodeRole final : public Role {
       spdlog::log(LogLevelOf(kind), "{}: {}", kind, message);
     };
     options.trials = config.measure == "adoption";
+    options.refill = config.refill == "hot-first";
     options.credits_per_gpu = config.credits_per_gpu;
     options.scheduler.concurrency = config.concurrency;
     options.scheduler.swap_ahead = config.swap_ahead;
     options.scheduler.by_layer = config.by_layer == "idle";
+    options.scheduler.broadcast = *node::FindBroadcastRule(config.broadcast);
     options.copies.region = host_->usage().capacity;
     options.topology = topology_;
     options.costs.link = config.link;
-    ReadProfiles(options);
+    KeepNodeFiles(config.data, common_.pool, options);
     options.executor.supervision.hang_timeout = config.hang;
     for (unsigned i = 0; i < config.gpus; ++i)
       options.gpus.push_back({absl::StrCat(config.device, ":", i), config.gpu_memory});
@@ -239,21 +243,6 @@ class NodeRole final : public Role {
       TROUPE_ASSIGN_OR_RETURN(const auto serves, node::ParseRuntimeName(runtime, isolated));
       return repository->RegionOf(!serves.assigned, serves.key);
     };
-  }
-
-  // What this node knew of its models before it was started again.
-  void ReadProfiles(NodeOptions& options) {
-    profiles_ = std::make_shared<ProfileFile>(
-        common_.config.data + "/profiles", common_.pool, [](const absl::Status& status) {
-          spdlog::warn("profiles of models not kept: {}", std::string(status.message()));
-        });
-    auto profiles = profiles_->Load();
-    if (profiles.ok()) {
-      options.profiles = *std::move(profiles);
-    } else if (!absl::IsNotFound(profiles.status())) {
-      spdlog::warn("{}", std::string(profiles.status().message()));
-    }
-    options.save_profiles = [file = profiles_](proto::NodeProfiles newest) { file->Save(std::move(newest)); };
   }
 
   void Show(const proto::NodeDescription& node) {
@@ -342,7 +331,6 @@ class NodeRole final : public Role {
   const node::Topology topology_;
   transport::LinkBuckets links_;
   std::shared_ptr<gpu::LinkReader> reader_;
-  std::shared_ptr<ProfileFile> profiles_;
   std::shared_ptr<storage::HostSegments> host_;
   std::shared_ptr<StoredModelRepository> repository_;
   CacheActor cache_;

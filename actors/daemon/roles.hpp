@@ -19,6 +19,8 @@ class Role {
   [[nodiscard]] virtual absl::Status Health() = 0;
   // Brings the metrics up to date; on the main thread, about once a second.
   virtual void Measure() = 0;
+  // SIGUSR1: a manager makes a backup of what it keeps. On the main thread; blocks for as long as that takes.
+  virtual void BackUp() {}
   // Takes no new work, and lets what runs finish or hands it back, for at most `grace`.
   virtual void Stop(Duration grace) = 0;
 };

@@ -101,16 +101,16 @@ class Daemon {
     return absl::OkStatus();
   }
 
-  // Until SIGTERM or SIGINT, which the caller has blocked.
-  void Run() {
-    sigset_t signals;
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGTERM);
-    sigaddset(&signals, SIGINT);
+  // Until SIGTERM or SIGINT; the caller has blocked all of `signals`.
+  void Run(const sigset_t& signals) {
     const timespec second{1, 0};
-    int signal = -1;
-    while ((signal = sigtimedwait(&signals, nullptr, &second)) < 0) Measure();
-    spdlog::info("stopping on signal {}", signal);
+    for (;;) {
+      const int signal = sigtimedwait(&signals, nullptr, &second);
+      if (signal == SIGTERM || signal == SIGINT) return spdlog::info("stopping on signal {}", signal);
+      if (signal == SIGUSR1)
+        for (auto& role : roles_) role->BackUp();
+      Measure();
+    }
   }
 
   // The gateway first: it stands in front of the others.
@@ -167,11 +167,12 @@ int main(int argc, char** argv) {
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGUSR1);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
   Daemon daemon(*config);
   if (const auto status = daemon.Start(); !status.ok()) return Fail(status);
-  daemon.Run();
+  daemon.Run(signals);
   daemon.Stop();
   spdlog::info("stopped");
   return 0;

@@ -49,10 +49,15 @@ class Front : public FrontSelf::base {
         },
         [this](const proto::ReleaseOutputs& release) { send(router_, release); },
         [this](const proto::Job& job) { inbox_->Run(job, *this); },
-        [this](const proto::PeerUp&, const caf::strong_actor_ptr& peer) {
+        [this](const proto::PeerUp& up, const caf::strong_actor_ptr& peer) {
           manager_ = caf::actor_cast<ClusterManagerActor>(peer);
+          TellRuns(up, peer);
         },
-        [this](const proto::PeerLost&) { manager_ = ClusterManagerActor(); },
+        [this](const proto::PeerLost& lost) {
+          manager_ = ClusterManagerActor();
+          TellRuns(lost);
+        },
+        [this](const proto::ContinueRun& message) { Continue(message); },
     };
   }
 
@@ -81,11 +86,11 @@ class Front : public FrontSelf::base {
       return done(Unavailable("the cluster manager is away: workflow runs wait for it; try again"));
     const auto call = message.call();
     WorkflowRunOptions options;
-    options.gateway = options_.gateway;
-    options.run = absl::StrCat(options_.gateway, "-", absl::Hex(options_.incarnation), "-", next_run_++);
-    auto run = SpawnWorkflowRun(system(), std::move(options), workflow->spec(), router_, manager_, channel_);
-    monitor(run);
-    living_[run->id()] = run;
+    options.keyed = !message.run_key().empty();
+    options.run = options.keyed ? message.run_key()
+                                : absl::StrCat(options_.gateway, "-", absl::Hex(options_.incarnation), "-",
+                                               next_run_++);
+    auto run = Spawn(std::move(options), workflow->spec());
     if (call != 0) runs_[call] = run;
     request(run, caf::infinite, std::move(message))
         .then(
@@ -112,6 +117,27 @@ class Front : public FrontSelf::base {
   }
 
  private:
+  WorkflowRunActor Spawn(WorkflowRunOptions options, const proto::WorkflowSpec& spec) {
+    options.gateway = options_.gateway;
+    auto run = SpawnWorkflowRun(system(), std::move(options), spec, router_, manager_, channel_);
+    monitor(run);
+    living_[run->id()] = run;
+    return run;
+  }
+
+  // It was committed as ours. Should its own gateway live after all, what that commits is refused.
+  void Continue(const proto::ContinueRun& message) {
+    WorkflowRunOptions options;
+    options.run = message.run().start().run();
+    options.record = message.run();
+    Spawn(std::move(options), message.workflow().spec());
+  }
+
+  template <class... Message>
+  void TellRuns(const Message&... message) {
+    for (const auto& [id, run] : living_) send(caf::actor_cast<PeerWatcherActor>(run), message...);
+  }
+
   const FrontOptions options_;
   RouterActor router_;
   std::shared_ptr<Inbox<Front>> inbox_;

@@ -99,7 +99,7 @@ gateway::CallId GatewayService::Infer(gateway::InferCall call,
   request.mutable_function()->set_version(std::move(call.version));
   request.set_timeout_ns(call.timeout.count());
   request.set_priority(call.priority);
-  request.set_client_id(std::move(call.request_id));
+  request.set_run_key(std::move(call.run_key));
   request.set_call(id);
   for (auto& name : call.outputs) request.add_outputs(std::move(name));
   auto places = std::make_shared<std::vector<std::unique_ptr<gateway::InputPlace>>>();
@@ -183,7 +183,7 @@ std::shared_ptr<const gateway::FunctionInfo> GatewayService::Describe(const clus
   }
   const auto* workflow = view.FindWorkflow(name, version);
   if (workflow == nullptr) return nullptr;
-  info->platform = "troupe_workflow";
+  info->platform = gateway::kWorkflowPlatform;
   info->version = workflow->spec().version();
   for (const auto& [number, other] : view.workflows().at(name))
     info->versions.push_back(other.spec().version());
@@ -199,6 +199,10 @@ absl::StatusOr<std::shared_ptr<const gateway::FunctionInfo>> GatewayService::Fin
   const auto view = parts_.view->Get();
   auto info = Describe(*view, std::string(name), std::string(version));
   if (info != nullptr) return info;
+  // Who has joined knows itself at least. Before, nobody here can say what is not there.
+  if (view->members().empty())
+    return absl::UnavailableError(
+        "this gateway has not heard from the cluster manager yet which functions there are; try again");
   return absl::NotFoundError(absl::StrCat("there is no function or workflow '", std::string(name), "'",
                                           version.empty() ? "" : " of version " + std::string(version)));
 }

@@ -7,6 +7,7 @@
 #include "actors/core/call.hpp"
 #include "actors/core/time.hpp"
 #include "actors/interfaces/node_controller.hpp"
+#include "actors/member/member_tie.hpp"
 #include "base/status.hpp"
 #include "proto/local.pb.h"
 
@@ -20,6 +21,7 @@ using RouterSelf =
 using InferPromise = caf::typed_response_promise<proto::InferReply>;
 using Done = RouterDesk::Done;
 enum : std::uint32_t { kExpire = 1, kHello = 2 };
+constexpr Duration kLeaseRetry = std::chrono::seconds(1);
 
 struct RoutedRequest {
   proto::InferRequest message;
@@ -95,8 +97,19 @@ class Router : public RouterSelf::base, public RouterDesk {
 
   // `caller`: the actor that asks, 0 for threads.
   void Admit(std::uint64_t caller, proto::InferRequest& message, Done done) {
-    const auto function = view_.functions().FindServed(message.function());
-    if (!function.ok()) return Refuse(done, message, function.status(), {});
+    if (options_.lease->Over(Now(this)))
+      return Refuse(done, message, absl::UnavailableError(options_.lease->Why(options_.gateway, Now(this))),
+                    kLeaseRetry);
+    const auto function = view_->functions().FindServed(message.function());
+    if (!function.ok()) {
+      // Who has joined knows itself at least. Before, nobody here can say what is not there.
+      const bool joined = !view_->members().empty();
+      return Refuse(done, message,
+                    joined
+                        ? function.status()
+                        : absl::UnavailableError("this gateway has not heard from the cluster manager yet"),
+                    {});
+    }
     const auto& record = **function;
     cluster::RouterRequest request;
     request.sequence = next_sequence_++;
@@ -181,7 +194,7 @@ class Router : public RouterSelf::base, public RouterDesk {
     const auto key = it == requests_.end() ? proto::FunctionKey() : it->second.message.function();
     Finish(book_.Bounced(send.ticket, bounced.reason(), bounced.message(), Now(this)));
     // A function that was removed while its request was at the node: it waits for nothing now.
-    if (!key.name().empty() && !view_.functions().FindServed(key).ok()) FunctionGone(key);
+    if (!key.name().empty() && !view_->functions().FindServed(key).ok()) FunctionGone(key);
   }
 
   void Finish(const std::vector<cluster::RequestFinished>& all) {
@@ -245,16 +258,17 @@ class Router : public RouterSelf::base, public RouterDesk {
   }
 
   void Update(const proto::ClusterUpdate& update) {
-    const auto before = view_.revision();
-    const auto change = view_.Apply(update);
+    const auto before = view_->revision();
+    const auto change = options_.view->Apply(update);
+    view_ = options_.view->Get();
+    if (!change.applied) return tie_.AskSince(this, before);
     for (const auto& key : change.removed) FunctionGone(key);
     if (change.members_changed || before == 0) WatchNodes();
-    Publish();
     Pump();
   }
 
   void FunctionGone(const proto::FunctionKey& key) {
-    const auto served = view_.functions().FindServed(key);
+    const auto served = view_->functions().FindServed(key);
     const auto status = served.ok()
                             ? absl::NotFoundError(absl::StrCat("function '", key.name(), "' was removed"))
                             : served.status();
@@ -263,13 +277,14 @@ class Router : public RouterSelf::base, public RouterDesk {
 
   void WatchNodes() {
     std::map<std::string, std::string> wanted;  // address -> name
-    for (const auto& [name, member] : view_.members()) {
+    for (const auto& [name, member] : view_->members()) {
       const bool gone = member.state() == proto::MEMBER_DEAD || member.state() == proto::MEMBER_LEFT;
       if (member.kind() == proto::MEMBER_NODE && !gone) wanted[member.address()] = name;
     }
     const auto self = caf::actor_cast<PeerWatcherActor>(this);
     for (auto it = nodes_.begin(); it != nodes_.end();) {
-      if (wanted.contains(it->first)) {
+      const auto same = wanted.find(it->first);
+      if (same != wanted.end() ? same->second == it->second.name : AwaitsManager(it->second)) {
         ++it;
         continue;
       }
@@ -278,11 +293,18 @@ class Router : public RouterSelf::base, public RouterDesk {
       directory_.Forget(address, self);
       it = nodes_.erase(it);
       Finish(book_.NodeLost(name, "the manager says that it is gone"));
+      CountNodes();
     }
     for (const auto& [address, name] : wanted) {
       if (!nodes_.try_emplace(address, KnownNode{name, {}}).second) continue;
       directory_.Watch(address, system().message_types<NodeControllerActor>(), self);
     }
+  }
+
+  // A manager that restarted says nothing of a node that has not joined it again yet. While we are connected
+  // with it, it serves on what it has.
+  [[nodiscard]] bool AwaitsManager(const KnownNode& node) const {
+    return node.controller && !view_->members().contains(node.name);
   }
 
   void NodeUp(const std::string& address, const caf::strong_actor_ptr& peer) {
@@ -299,7 +321,7 @@ class Router : public RouterSelf::base, public RouterDesk {
     it->second.controller = nullptr;
     const auto name = it->second.name;
     Finish(book_.NodeLost(name, reason));
-    Publish();
+    CountNodes();
   }
 
   void Hello(const KnownNode& node) {
@@ -315,16 +337,15 @@ class Router : public RouterSelf::base, public RouterDesk {
     // One that the manager counts as dead may well go on granting, and nothing can be sent there.
     if (!ControllerOf(grant.node())) return;
     const bool was_known = book_.credits().Find(grant.node()) != nullptr;
-    Finish(book_.Apply(grant));
-    if (!was_known) Publish();
+    book_.Apply(grant);
+    if (!was_known) CountNodes();
     Pump();
   }
 
-  void Publish() {
-    options_.view->Set(std::make_shared<const cluster::ClusterView>(view_), book_.credits().nodes().size());
-  }
+  void CountNodes() { options_.view->SetNodes(book_.credits().nodes().size()); }
 
-  proto::MemberReport Report() const {
+  proto::MemberReport Report() {
+    tie_.AskedBy(current_sender());
     const auto& counts = book_.counts();
     proto::MemberReport report;
     auto& load = *report.mutable_load();
@@ -350,7 +371,8 @@ class Router : public RouterSelf::base, public RouterDesk {
   RouterOptions options_;
   PeerDirectory& directory_;
   cluster::RequestBook book_;
-  cluster::ClusterView view_;
+  ViewSnapshot view_ = options_.view->Get();
+  MemberTie tie_;
   PendingCalls calls_;
   std::map<std::uint64_t, RoutedRequest> requests_;
   std::map<std::uint64_t, std::string> unread_;  // ticket -> node whose arenas hold the outputs

@@ -10,6 +10,7 @@
 #include "actors/core/inbox.hpp"
 #include "actors/gateway/view_cell.hpp"
 #include "actors/interfaces/router.hpp"
+#include "actors/member/lease.hpp"
 #include "actors/seams/peer_directory.hpp"
 #include "base/policy.hpp"
 #include "cluster/cluster_view.hpp"
@@ -35,6 +36,7 @@ struct RouterOptions {
   std::uint64_t id = 0;  // of this incarnation; never used by another router
   PolicyNames policies;
   cluster::RouterLimits limits;
+  std::shared_ptr<const Lease> lease = std::make_shared<Lease>();  // kept by the member
   Duration call_slack = std::chrono::seconds(2);  // a node that is this late with an answer counts as lost
   Duration hello_every = std::chrono::milliseconds(250);
   Duration hello_timeout = std::chrono::seconds(1);

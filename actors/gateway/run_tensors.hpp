@@ -18,7 +18,9 @@
 
 namespace troupe::actors {
 
-using RunSelf = WorkflowRunActor::extend<Hears<proto::Continue>, Hears<proto::Tick>>;
+using RunSelf =
+    WorkflowRunActor::extend<Hears<proto::Continue>, Hears<proto::Tick>,
+                             caf::reacts_to<proto::PeerUp, caf::strong_actor_ptr>, Hears<proto::PeerLost>>;
 
 class RunTensors {
  public:
@@ -41,6 +43,8 @@ class RunTensors {
   void Store(const std::vector<RunValue>& values, Done<Stored> done);
   void Load(const Stored& tensors, Done<std::vector<RunValue>> done);
 
+  // It was lost, or is another; empty: questions fail until it is back.
+  void SetManager(ClusterManagerActor manager) { manager_ = std::move(manager); }
   void Resume(const proto::Continue& message) { continuations_.Resume(message); }
   void Clear() {
     continuations_.Clear();

@@ -1,11 +1,15 @@
-// The newest view of the cluster, for the gateway's threads: the router replaces it, everybody else reads.
-// Thread-safe.
+// The newest view of the cluster, for the gateway's threads: the router brings it up to date, everybody else
+// reads. A view that was handed out never changes.
+//
+// Two views take turns: an update goes to the one that nobody reads any more, behind the update that it has
+// missed, and is then shown. So it costs what has changed, not what the cluster has; only while readers still
+// have the other one, the newest is copied.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
-#include <utility>
 
 #include "cluster/cluster_view.hpp"
 
@@ -15,26 +19,35 @@ using ViewSnapshot = std::shared_ptr<const cluster::ClusterView>;
 
 class ViewCell {
  public:
-  void Set(ViewSnapshot view, std::size_t nodes) {
-    const std::lock_guard lock(mutex_);
-    view_ = std::move(view);
-    nodes_ = nodes;
-  }
-  // Never null: an empty view before the first join.
-  [[nodiscard]] ViewSnapshot Get() const {
-    const std::lock_guard lock(mutex_);
-    return view_;
-  }
+  ViewCell();
+
+  // One thread, the router's. An update that finds a gap (applied is false) changes nothing.
+  cluster::ViewChange Apply(const proto::ClusterUpdate& update);
+  void SetNodes(std::size_t nodes);
+
+  // Any thread. Never null: an empty view before the first join.
+  [[nodiscard]] ViewSnapshot Get() const;
   // Nodes that grant credits now.
-  [[nodiscard]] std::size_t nodes() const {
-    const std::lock_guard lock(mutex_);
-    return nodes_;
-  }
+  [[nodiscard]] std::size_t nodes() const;
+  // How often a view had to be copied.
+  [[nodiscard]] std::uint64_t copies() const { return copies_; }
 
  private:
+  // Where the last reader of a view leaves it; it outlives the cell as long as there are readers.
+  struct Rack {
+    std::mutex mutex;
+    std::uint64_t newest = 0;                     // guarded by mutex
+    std::unique_ptr<cluster::ClusterView> spare;  // guarded by mutex; the one before the newest
+  };
+  [[nodiscard]] std::unique_ptr<cluster::ClusterView> TakeSpare();
+  void Show(std::unique_ptr<cluster::ClusterView> view);
+
+  const std::shared_ptr<Rack> rack_ = std::make_shared<Rack>();
+  proto::ClusterUpdate last_;  // what the spare has missed
+  std::uint64_t copies_ = 0;
   mutable std::mutex mutex_;
-  ViewSnapshot view_ = std::make_shared<const cluster::ClusterView>();  // guarded by mutex_
-  std::size_t nodes_ = 0;                                               // guarded by mutex_
+  ViewSnapshot view_;      // guarded by mutex_
+  std::size_t nodes_ = 0;  // guarded by mutex_
 };
 
 }  // namespace troupe::actors

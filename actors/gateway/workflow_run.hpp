@@ -2,6 +2,7 @@
 #pragma once
 
 #include <caf/actor_system.hpp>
+#include <optional>
 #include <string>
 
 #include "actors/interfaces/cluster_manager.hpp"
@@ -15,15 +16,22 @@ namespace troupe::actors {
 struct WorkflowRunOptions {
   std::string run;      // key of the run
   std::string gateway;  // this member's name
+  // The client chose the key and may ask again with it: when it goes away, the run goes on.
+  bool keyed = false;
+  // A run that this gateway was told to go on with: nobody asks for it, and its inputs are in the log.
+  std::optional<proto::RunRecord> record;
   Duration default_timeout = std::chrono::seconds(60);
   Duration commit_timeout = std::chrono::seconds(10);
-  // An end that the run log does not take (a full disk, a manager that is away) is offered again so often.
+  // An end that the run log does not take (a full disk) is offered again so often.
   Duration end_retry = std::chrono::seconds(1);
   std::uint32_t end_tries = 60;
+  // A committed result that is lost is computed anew so often, of each step.
+  std::uint32_t most_recomputed = 3;
   std::uint64_t inline_bytes = 1u << 20;  // larger tensors become blobs of the manager
 };
 
-// The run ends itself once it has answered and its end is stored. `channel` outlives it.
+// The run ends itself once it has answered and its end is stored. `channel` outlives it. It hears PeerUp and
+// PeerLost of the manager from whoever spawned it (as a PeerWatcherActor); `manager` is who is there now.
 WorkflowRunActor SpawnWorkflowRun(caf::actor_system& system, WorkflowRunOptions options,
                                   proto::WorkflowSpec spec, RouterActor router, ClusterManagerActor manager,
                                   transport::TensorChannel& channel);

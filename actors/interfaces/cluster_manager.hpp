@@ -2,12 +2,14 @@
 // log. Asked by:  members (JoinRequest, Heartbeat), shell and gateways (AdminRequest, UploadChunk), CACHE
 // (FetchObject),
 //            WORKFLOW RUN (StartRun, CommitStep, FinishRun).
-// Asks:      NODE CONTROLLER (AdoptModel, DescribeNode, DrainNode).   Tells: members (ClusterUpdate).
+// Asks:      NODE CONTROLLER (AdoptModel, DescribeNode, DrainNode).   Tells: members (ClusterUpdate), FRONT
+//            (ContinueRun).
 // Decides with cluster::MembershipTable, FunctionRegistry, Placement; durable through MetadataStore, models
 // through ModelRepository. The only writer of cluster metadata: a change is answered after it is synced,
 // never before. Losing it loses nothing acknowledged: it is rebuilt from the store, and members join again.
 #pragma once
 
+#include "actors/interfaces/front.hpp"
 #include "actors/interfaces/interface.hpp"
 #include "actors/interfaces/node_controller.hpp"
 #include "actors/interfaces/router.hpp"
@@ -21,6 +23,7 @@ namespace troupe::actors {
 using ClusterManagerActor = Interface<
     typename caf::replies_to<proto::JoinRequest, NodeControllerActor>::template with<proto::JoinReply>,
     typename caf::replies_to<proto::JoinRequest, RouterActor>::template with<proto::JoinReply>,
+    typename caf::replies_to<proto::JoinRequest, RouterActor, FrontActor>::template with<proto::JoinReply>,
     Asks<proto::Heartbeat, proto::HeartbeatReply>, Hears<proto::LeaveRequest>,
     Asks<proto::AdminRequest, proto::AdminReply>, Asks<proto::UploadChunk, proto::UploadReply>,
     Asks<proto::FetchObject, proto::FetchReply>, Hears<proto::ReleaseFetched>,

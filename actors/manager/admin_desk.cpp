@@ -28,6 +28,7 @@ proto::AdminReply Status(const ManagerState& state) {
   status.set_functions(state.catalogue.functions().table().size());
   status.set_workflows(state.catalogue.workflows().size());
   status.set_runs(state.catalogue.runs().size());
+  status.set_steps_recomputed(state.catalogue.runs().steps_recomputed());
   for (const auto& [name, member] : state.members.members()) {
     auto& entry = *status.add_members();
     *entry.mutable_member() = member.record;
@@ -67,6 +68,7 @@ proto::RunRecord Outline(const proto::RunRecord& run) {
     auto& committed = *out.add_steps();
     committed.set_step(step.step());
     committed.set_unix_ns(step.unix_ns());
+    committed.set_recomputed(step.recomputed());
   }
   return out;
 }

@@ -88,6 +88,7 @@ absl::StatusOr<Catalogue> Catalogue::Load(const storage::MetadataStore& store,
       }));
   TROUPE_RETURN_IF_ERROR(out.LoadRuns(store));
   out.revision_ = std::max(out.revision_, revision) + (id.ok() ? kRestartGap : 0);
+  out.functions_.BeginAt(out.revision_);
   return out;
 }
 
@@ -100,7 +101,15 @@ absl::Status Catalogue::LoadRuns(const storage::MetadataStore& store) {
   TROUPE_RETURN_IF_ERROR(storage::ScanMessages<proto::CommitStep>(
       store, Table::kSteps, "",
       [&](std::string_view, proto::CommitStep step) { steps.push_back(std::move(step)); }));
-  for (const auto& run : runs) runs_.Apply(run.start());
+  for (const auto& run : runs) {
+    runs_.Apply(run.start());
+    if (run.claim() == 0) continue;
+    proto::ClaimRun claim;
+    claim.set_run(run.start().run());
+    claim.set_gateway(run.gateway());
+    claim.set_claim(run.claim());
+    runs_.Apply(claim);
+  }
   for (const auto& step : steps) runs_.Apply(step);
   std::sort(runs.begin(), runs.end(),
             [](const auto& a, const auto& b) { return a.finished_unix_ns() < b.finished_unix_ns(); });
@@ -139,7 +148,8 @@ Batch Catalogue::NoHomeBatch(const std::vector<std::string>& digests) {
 }
 
 Batch Catalogue::EpochBatch(std::uint64_t epoch) const {
-  Batch batch;
+  // Members keep the cluster's id: it is durable before the first of them is told.
+  Batch batch = BirthBatch();
   batch.Put(Table::kSettings, kEpoch, absl::StrCat(epoch));
   return batch;
 }
@@ -174,6 +184,24 @@ Batch Catalogue::BatchFor(const proto::StartRun& command) const {
   proto::RunRecord record;
   *record.mutable_start() = command;
   record.set_state(proto::RUN_RUNNING);
+  record.set_gateway(command.gateway());
+  Batch batch;
+  batch.Put(Table::kRuns, command.run(), record);
+  return batch;
+}
+
+Batch Catalogue::NoStartBatch(const std::set<std::string>& runs) {
+  Batch batch;
+  for (const auto& run : runs) batch.Delete(Table::kRuns, run);
+  return batch;
+}
+
+// The run as it is, with another owner; its steps have records of their own.
+Batch Catalogue::BatchFor(const proto::ClaimRun& command) const {
+  auto record = *runs_.Find(command.run());
+  record.clear_steps();
+  record.set_gateway(command.gateway());
+  record.set_claim(command.claim());
   Batch batch;
   batch.Put(Table::kRuns, command.run(), record);
   return batch;
@@ -188,7 +216,11 @@ Batch Catalogue::BatchFor(const proto::CommitStep& command) const {
 Batch Catalogue::BatchFor(const proto::FinishRun& command) const {
   proto::RunRecord record;
   const auto* known = runs_.Find(command.run());
-  if (known != nullptr) *record.mutable_start() = known->start();
+  if (known != nullptr) {
+    *record.mutable_start() = known->start();
+    record.set_gateway(known->gateway());
+    record.set_claim(known->claim());
+  }
   if (known != nullptr && known->state() != proto::RUN_RUNNING) {
     // A run that has ended keeps its end on disk, as it does in memory; its steps have records of their own.
     record = *known;

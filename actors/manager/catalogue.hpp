@@ -31,7 +31,19 @@ class Catalogue {
   void Advance() { ++revision_; }
   [[nodiscard]] const cluster::FunctionRegistry& functions() const { return functions_; }
   [[nodiscard]] const cluster::WorkflowRegistry& workflows() const { return workflows_; }
+  // Of their last change; 0: none since the store was read.
+  [[nodiscard]] std::uint64_t workflows_revision() const { return workflows_revision_; }
   [[nodiscard]] const RunLog& runs() const { return runs_; }
+  // A start is on its way to the store, and did not get there; see RunLog.
+  void BeginStart(const proto::StartRun& command) { runs_.BeginStart(command); }
+  void StartFailed(const std::string& run) { runs_.StartFailed(run); }
+  // What a start left there that failed, if anything.
+  [[nodiscard]] static storage::Batch NoStartBatch(const std::set<std::string>& runs);
+  // The run's next claim, for `gateway`; see RunLog.
+  [[nodiscard]] proto::ClaimRun BeginClaim(const std::string& run, const std::string& gateway) {
+    return runs_.BeginClaim(run, gateway);
+  }
+  void ClaimFailed(const std::string& run) { runs_.ClaimFailed(run); }
   // Where the models of functions that keep state are, as it was when the store was read: digest -> node.
   [[nodiscard]] const std::map<std::string, std::string>& homes() const { return homes_; }
   [[nodiscard]] static storage::Batch HomeBatch(const std::string& digest, const std::string& node);
@@ -48,9 +60,22 @@ class Catalogue {
   [[nodiscard]] storage::Batch BatchFor(const proto::WorkflowRecord& command) const;
   [[nodiscard]] storage::Batch BatchFor(const proto::RemoveWorkflow& command) const;
   [[nodiscard]] storage::Batch BatchFor(const proto::StartRun& command) const;
+  [[nodiscard]] storage::Batch BatchFor(const proto::ClaimRun& command) const;
   [[nodiscard]] storage::Batch BatchFor(const proto::CommitStep& command) const;
   [[nodiscard]] storage::Batch BatchFor(const proto::FinishRun& command) const;
 
+  // The model whose users a command changes; empty: of none. Ask before it is applied.
+  [[nodiscard]] std::string ModelOf(const proto::DeployFunction& command) const {
+    return command.record().model_digest();
+  }
+  [[nodiscard]] std::string ModelOf(const proto::RemoveFunction& command) const {
+    return ModelOf(command.key());
+  }
+  [[nodiscard]] std::string ModelOf(const proto::SetFunctionLoaded& command) const {
+    return ModelOf(command.key());
+  }
+  [[nodiscard]] std::string ModelOf(const proto::WorkflowRecord&) const { return {}; }
+  [[nodiscard]] std::string ModelOf(const proto::RemoveWorkflow&) const { return {}; }
   template <class Command>
   void Apply(const Command& command) {
     ++revision_;
@@ -58,18 +83,27 @@ class Catalogue {
   }
   // Run records do not change what members see: no revision.
   void Apply(const proto::StartRun& command) { runs_.Apply(command); }
+  void Apply(const proto::ClaimRun& command) { runs_.Apply(command); }
   void Apply(const proto::CommitStep& command) { runs_.Apply(command); }
   void Apply(const proto::FinishRun& command) { runs_.Apply(command); }
   // The removal of runs that are kept no longer; empty when there are none.
   [[nodiscard]] storage::Batch TakeSurplusRuns();
 
  private:
+  [[nodiscard]] std::string ModelOf(const proto::FunctionKey& key) const {
+    const auto* record = functions_.table().Find(key);
+    return record == nullptr ? std::string() : record->model_digest();
+  }
   void ApplyTo(const proto::DeployFunction& command) { functions_.Apply(command, revision_); }
   void ApplyTo(const proto::RemoveFunction& command) { functions_.Apply(command, revision_); }
   void ApplyTo(const proto::SetFunctionLoaded& command) { functions_.Apply(command, revision_); }
-  void ApplyTo(const proto::WorkflowRecord& command) { workflows_.Apply(command, revision_); }
+  void ApplyTo(const proto::WorkflowRecord& command) {
+    workflows_.Apply(command, revision_);
+    workflows_revision_ = revision_;
+  }
   void ApplyTo(const proto::RemoveWorkflow& command) {
     workflows_.ApplyRemoval(command.name(), command.version());
+    workflows_revision_ = revision_;
   }
   absl::Status LoadRuns(const storage::MetadataStore& store);
 
@@ -78,6 +112,7 @@ class Catalogue {
   std::uint64_t revision_ = 0;
   cluster::FunctionRegistry functions_;
   cluster::WorkflowRegistry workflows_;
+  std::uint64_t workflows_revision_ = 0;
   RunLog runs_;
   std::map<std::string, std::string> homes_;
 };

@@ -15,6 +15,8 @@ ClusterManager::behavior_type ClusterManager::make_behavior() {
   board_.SetHomes(catalogue_.homes());
   set_down_handler([this](caf::down_msg& down) { Down(down); });
   After(this, options_.tick, MakeTick(kPulse));
+  for (const auto* run : catalogue_.runs().List(""))
+    if (!RunEnded(run->state())) run_links_.Loosen(run->start().run(), Now(this));
   Commit(catalogue_.BirthBatch(), [](const absl::Status&) {});
   return {
       [this](const proto::JoinRequest& join, const NodeControllerActor& node) {
@@ -26,6 +28,14 @@ ClusterManager::behavior_type ClusterManager::make_behavior() {
             join, [router](MemberLinks& links, const std::string& name) { links.AddGateway(name, router); },
             router);
       },
+      [this](const proto::JoinRequest& join, const RouterActor& router, const FrontActor& front) {
+        return Join(
+            join,
+            [router, front](MemberLinks& links, const std::string& name) {
+              links.AddGateway(name, router, front);
+            },
+            router);
+      },
       [this](const proto::Heartbeat& heartbeat) { return Hear(heartbeat); },
       [this](const proto::LeaveRequest& leave) {
         if (members_.Leave(leave, Now(this)).ok()) Pulse();
@@ -34,17 +44,14 @@ ClusterManager::behavior_type ClusterManager::make_behavior() {
       [this](proto::UploadChunk& chunk) { return Upload(chunk); },
       [this](const proto::FetchObject& part) { return Fetch(part); },
       [this](const proto::ReleaseFetched& release) { ReleasePart(release.release()); },
-      [this](proto::StartRun& command, const WorkflowRunActor& run) {
-        monitor(run);
-        run_links_.Add(command.run(), run);
-        return Start(command);
-      },
-      [this](proto::StartRun& command) { return Start(command); },
+      [this](proto::StartRun& command, const WorkflowRunActor& run) { return Start(command, run); },
+      [this](proto::StartRun& command) { return Start(command, WorkflowRunActor()); },
       [this](const proto::CommitStep& command) { return Record(command); },
       [this](const proto::FinishRun& command) { return Record(command); },
       [this](const proto::StoreBlob& blob) { return Keep(blob); },
       [this](const proto::Continue& message) { continuations_.Resume(message); },
       [this](const proto::Tick& tick) { OnTick(tick); },
+      [this](const AllowFaults& allow) { faults_ = allow.hook; },
   };
 }
 
@@ -63,16 +70,35 @@ void ClusterManager::Commit(storage::Batch batch, std::function<void(absl::Statu
   });
 }
 
+absl::StatusOr<std::uint64_t> ClusterManager::Welcome(const proto::JoinRequest& join) {
+  const auto& cluster = catalogue_.cluster();
+  if (join.cluster().empty() || join.cluster() == cluster) return members_.Join(join, Now(this));
+  const auto status = absl::FailedPreconditionError(
+      absl::StrCat("'", join.member().name(), "' is a member of cluster ", join.cluster(), ", and this is ",
+                   cluster, ": give it the address of its own manager; or, to make it a member here, remove ",
+                   "the file 'cluster' in its data directory, with what it has of the other one"));
+  if (refused_.insert(join.member().name()).second)
+    Tell("manager", "member-refused", std::string(status.message()));
+  return status;
+}
+
 template <class Link, class Handle>
 JoinPromise ClusterManager::Join(const proto::JoinRequest& join, Link link, const Handle& member) {
+  const auto target = caf::actor_cast<FaultTargetActor>(current_sender());  // a promise takes the sender away
   auto promise = make_response_promise<proto::JoinReply>();
-  const auto epoch = members_.Join(join, Now(this));
+  if (join.member().epoch() != 0) {
+    Deliver(promise, CatchUp(join));
+    return promise;
+  }
+  const auto epoch = Welcome(join);
   if (!epoch.ok()) {
     Deliver(promise, Failure<proto::JoinReply>(epoch.status()));
     return promise;
   }
   const auto name = join.member().name();
+  refused_.erase(name);
   link(links_, name);
+  links_.AddFaultTarget(name, target);
   monitor(member);
   board_.NodeJoined(name, {join.adopted().begin(), join.adopted().end()});
   // No epoch is ever given twice, not even by a manager that forgot everything else.
@@ -82,19 +108,34 @@ JoinPromise ClusterManager::Join(const proto::JoinRequest& join, Link link, cons
            catalogue_.ApplyEpoch(epoch);
            Tell(name, "member-joined", absl::StrCat("epoch ", epoch));
            Changed();
-           proto::JoinReply reply;
-           reply.set_epoch(epoch);
-           reply.set_cluster(catalogue_.cluster());
-           reply.set_heartbeat_ns(options_.membership.heartbeat.count());
-           *reply.mutable_state() = Snapshot();
-           Deliver(promise, std::move(reply));
+           Deliver(promise, JoinedAs(epoch, 0));
          });
   return promise;
+}
+
+proto::JoinReply ClusterManager::CatchUp(const proto::JoinRequest& ask) const {
+  const auto& member = ask.member();
+  if (const auto status = members_.CheckEpoch(member.name(), member.epoch()); !status.ok())
+    return Failure<proto::JoinReply>(status);
+  return JoinedAs(member.epoch(), ask.known_revision());
+}
+
+proto::JoinReply ClusterManager::JoinedAs(std::uint64_t epoch, std::uint64_t known_revision) const {
+  proto::JoinReply reply;
+  reply.set_epoch(epoch);
+  reply.set_cluster(catalogue_.cluster());
+  reply.set_heartbeat_ns(options_.membership.heartbeat.count());
+  reply.set_lease_ns(options_.member_lease.count());
+  *reply.mutable_state() = UpdateFeed::Since(known_revision, catalogue_, members_);
+  return reply;
 }
 
 proto::HeartbeatReply ClusterManager::Hear(const proto::Heartbeat& heartbeat) {
   proto::HeartbeatReply reply;
   reply.set_known(members_.Hear(heartbeat, Now(this)).ok());
+  if (reply.known())
+    for (const auto& model : heartbeat.demand())
+      board_.Asked(model.model_digest(), model.requests(), Now(this));
   for (auto& event : members_.TakeEvents(heartbeat)) {
     // One clock for the whole cluster.
     event.set_unix_ns(options_.unix_now() - std::max<std::int64_t>(0, event.age_ns()));
@@ -107,7 +148,7 @@ proto::HeartbeatReply ClusterManager::Hear(const proto::Heartbeat& heartbeat) {
 
 void ClusterManager::Down(const caf::down_msg& down) {
   calls_.PeerDown(down.source);
-  run_links_.Remove(down.source);
+  for (const auto& run : run_links_.Remove(down.source)) OwnerLost(run);
   const auto name = links_.Remove(down.source);
   if (name.empty()) return;
   if (const auto* member = members_.Find(name))
@@ -119,9 +160,13 @@ void ClusterManager::Pulse() {
   bool changed = false;
   for (const auto& transition : members_.Tick(Now(this))) {
     const bool gone = transition.to == proto::MEMBER_DEAD || transition.to == proto::MEMBER_LEFT;
-    if (gone) {
+    // When it has joined again already, what is here of it is its new life's.
+    const auto* now = members_.Find(transition.name);
+    const bool back = now != nullptr && now->record.epoch() != transition.epoch;
+    if (gone && !back) {
       board_.NodeGone(transition.name);
       links_.Forget(transition.name);
+      if (transition.kind == proto::MEMBER_GATEWAY) GatewayLost(transition.name);
     }
     // Suspicion is news for people; others act on it only when it has become certain.
     changed |= transition.to != proto::MEMBER_SUSPECT && transition.from != proto::MEMBER_SUSPECT;
@@ -139,27 +184,14 @@ void ClusterManager::Pulse() {
 
 void ClusterManager::Changed() {
   catalogue_.Advance();
-  const auto update = Snapshot();
+  const auto update = feed_.Next(catalogue_, members_);
   for (const auto& [name, node] : links_.nodes()) send(node, update);
   for (const auto& [name, gateway] : links_.gateways()) send(gateway, update);
   Place();
 }
 
-proto::ClusterUpdate ClusterManager::Snapshot() const {
-  auto update = catalogue_.functions().ChangesSince(0);
-  update.set_snapshot(true);
-  update.set_revision(catalogue_.revision());
-  for (auto& record : members_.Records()) *update.add_members() = std::move(record);
-  for (auto& record : board_.Records()) *update.add_placements() = std::move(record);
-  update.set_workflows_listed(true);
-  for (const auto& [name, versions] : catalogue_.workflows().workflows())
-    for (const auto& [version, record] : versions) *update.add_workflows() = record;
-  return update;
-}
-
 void ClusterManager::Place() {
-  const auto moves =
-      board_.Plan(catalogue_.functions().table(), catalogue_.functions().revision(), members_, Now(this));
+  const auto moves = board_.Plan(catalogue_.functions().table(), members_, Now(this));
   const auto homes = KeepHomes();
   TellUnreachable();
   for (const auto& move : moves) {
@@ -198,11 +230,10 @@ PlacementBoard::Homes ClusterManager::KeepHomes() {
 
 void ClusterManager::TellUnreachable() {
   std::set<std::string> now;
-  for (const auto& problem : board_.problems()) {
-    if (!board_.HasHome(problem.digest) || !absl::IsUnavailable(problem.why)) continue;
-    now.insert(problem.digest);
-    if (!unreachable_.contains(problem.digest))
-      Tell("manager", "state-unreachable", std::string(problem.why.message()));
+  for (const auto& [digest, why] : board_.problems()) {
+    if (!board_.HasHome(digest) || !absl::IsUnavailable(why)) continue;
+    now.insert(digest);
+    if (!unreachable_.contains(digest)) Tell("manager", "state-unreachable", std::string(why.message()));
   }
   unreachable_ = std::move(now);
 }
@@ -244,14 +275,24 @@ void ClusterManager::Keep(const proto::Event& event) {
 
 void ClusterManager::OnTick(const proto::Tick& tick) {
   if (tick.what() == kRelease) return ReleasePart(tick.token());
+  if (tick.what() == kTakeBack) return TakeBackNow();
   After(this, options_.tick, tick);
   Pulse();
+  TakeOver();
+  Provision();
 }
 
 absl::StatusOr<ClusterManagerActor> SpawnClusterManager(caf::actor_system& system, ManagerOptions options,
                                                         storage::MetadataStore& store,
                                                         ModelRepository& repository) {
   TROUPE_ASSIGN_OR_RETURN(auto catalogue, Catalogue::Load(store, options.new_cluster_id));
+  if (options.on_recovered) {
+    const auto runs = catalogue.runs().List("");
+    const auto ended =
+        std::count_if(runs.begin(), runs.end(), [](const auto* run) { return RunEnded(run->state()); });
+    options.on_recovered({catalogue.functions().table().size(), catalogue.workflows().size(), runs.size(),
+                          runs.size() - static_cast<std::size_t>(ended)});
+  }
   return caf::actor_cast<ClusterManagerActor>(system.spawn<ClusterManager>(
       std::move(options), std::move(catalogue), std::ref(store), std::ref(repository)));
 }

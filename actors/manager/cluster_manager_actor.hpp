@@ -1,6 +1,7 @@
 // The cluster manager's class, private to its sources: cluster_manager.cpp (membership, what members see,
-// host copies), manager_objects.cpp (models, blobs, runs), manager_admin.cpp (administration). Contract:
-// actors/interfaces/cluster_manager.hpp.
+// host copies), manager_objects.cpp (models, blobs), manager_runs.cpp (runs of workflows and who has them),
+// manager_provisioning.cpp (machines for nodes),
+// manager_admin.cpp (administration). Contract: actors/interfaces/cluster_manager.hpp.
 #pragma once
 
 #include <map>
@@ -21,17 +22,20 @@
 #include "actors/manager/mutations.hpp"
 #include "actors/manager/placement_board.hpp"
 #include "actors/manager/run_links.hpp"
+#include "actors/manager/update_feed.hpp"
 #include "base/status.hpp"
 #include "cluster/event_log.hpp"
+#include "cluster/exclusive_lease.hpp"
 #include "proto/local.pb.h"
 
 namespace troupe::actors {
 
-using ManagerSelf = ClusterManagerActor::extend<Hears<proto::Continue>, Hears<proto::Tick>>;
+using ManagerSelf =
+    ClusterManagerActor::extend<Hears<proto::Continue>, Hears<proto::Tick>, Hears<AllowFaults>>;
 using JoinPromise = caf::typed_response_promise<proto::JoinReply>;
 using AdminPromise = caf::typed_response_promise<proto::AdminReply>;
 using RunPromise = caf::typed_response_promise<proto::RunReply>;
-enum : std::uint32_t { kPulse = 1, kRelease = 2 };
+enum : std::uint32_t { kPulse = 1, kRelease = 2, kTakeBack = 3 };
 
 // A reply that says what went wrong (or, for OK, nothing).
 template <class Reply>
@@ -52,10 +56,12 @@ class ClusterManager : public ManagerSelf::base {
         store_(store),
         repository_(repository),
         members_(options_.membership),
-        board_(options_.replicas, options_.placement_retry),
+        feed_(catalogue_),
+        board_(options_.replicas, options_.placement_retry, cluster::ExclusiveLease(options_.member_lease)),
         mutations_([this](storage::Batch batch, std::function<void(absl::Status)> done) {
           Commit(std::move(batch), std::move(done));
-        }) {
+        }),
+        provisioning_(options_.provisioning) {
     members_.SetEpochFloor(catalogue_.last_epoch());
   }
   const char* name() const override { return "cluster_manager"; }
@@ -67,13 +73,17 @@ class ClusterManager : public ManagerSelf::base {
   // --- membership ---
   template <class Link, class Handle>
   JoinPromise Join(const proto::JoinRequest& join, Link link, const Handle& member);
+  // The member's epoch. FailedPrecondition for one of another cluster.
+  absl::StatusOr<std::uint64_t> Welcome(const proto::JoinRequest& join);
+  // For one that has joined and has missed something.
+  [[nodiscard]] proto::JoinReply CatchUp(const proto::JoinRequest& ask) const;
+  [[nodiscard]] proto::JoinReply JoinedAs(std::uint64_t epoch, std::uint64_t known_revision) const;
   proto::HeartbeatReply Hear(const proto::Heartbeat& heartbeat);
   void Down(const caf::down_msg& down);
   // Acts on every change of membership since the last pulse.
   void Pulse();
   // --- what members see ---
   void Changed();
-  [[nodiscard]] proto::ClusterUpdate Snapshot() const;
   // --- host copies ---
   void Place();
   void Adopt(const std::string& digest, const std::string& name, const NodeControllerActor& node);
@@ -89,14 +99,37 @@ class ClusterManager : public ManagerSelf::base {
   }
   caf::typed_response_promise<proto::StoreBlobReply> Keep(const proto::StoreBlob& blob);
   // --- runs ---
-  RunPromise Start(proto::StartRun& command);
+  // `asker`: the actor that submits the run; empty: nobody runs it yet. It is answered with a run that has
+  // not ended when it is the one that has it now, and else with its end.
+  RunPromise Start(proto::StartRun& command, const WorkflowRunActor& asker);
+  [[nodiscard]] absl::Status CheckStart(proto::StartRun& command) const;
+  void Own(const proto::StartRun& command, const WorkflowRunActor& asker, RunPromise promise);
   RunPromise Record(const proto::CommitStep& command);
+  // Runs whose start could not be stored leave the store, sooner or later.
+  void TakeBack(const std::set<std::string>& runs);
+  void TakeBackNow();
+  void TellRecomputed(const proto::CommitStep& command);
+  // False: the same is being committed, and `promise` is answered with it.
+  bool BeginCommit(const std::string& what, const RunPromise& promise);
+  void EndCommit(const std::string& what, const std::string& run, const absl::Status& status);
   RunPromise Record(const proto::FinishRun& command);
   // Stores the end of a run, unless it has ended: the first end counts, in the store as in memory. `done`
   // runs once, when the run's end is settled or could not be stored.
   void EndRun(const proto::FinishRun& command, std::function<void(absl::Status)> done);
-  template <class Command>
-  RunPromise CommitRun(RunPromise promise, const Command& command, const std::string& run);
+  void RunOver(const std::string& run, const absl::Status& status);
+  // Gives the run to `gateway`, if it is `wanted` when its turn has come. Cancelled when it is not,
+  // FailedPrecondition when it has ended.
+  void Claim(const std::string& run, const std::string& gateway, std::function<bool()> wanted,
+             std::function<void(absl::Status)> done);
+  // Runs that nobody runs any more get another gateway.
+  void TakeOver();
+  // It was claimed for `gateway`, which is told to go on with it.
+  void GoOnAt(const std::string& gateway, const std::string& run);
+  void OwnerLost(const std::string& run);
+  void GatewayLost(const std::string& gateway);
+  // To an owner from before.
+  RunPromise Refuse(RunPromise promise, const std::string& run, std::uint64_t claim,
+                    const absl::Status& status);
   [[nodiscard]] proto::RunReply RunAnswer(const std::string& run) const;
   // --- administration ---
   AdminPromise Admin(proto::AdminRequest& request);
@@ -120,10 +153,17 @@ class ClusterManager : public ManagerSelf::base {
   void CancelRun(AdminPromise promise, const proto::CancelRun& wish);
   void Drain(AdminPromise promise, const proto::DrainNode& wish);
   void KillGpu(AdminPromise promise, const proto::KillGpu& wish);
-  // Asks one node, or all, for what they have, and puts the answers together.
+  // Hands it to the member, or does it here (manager_faults.cpp).
+  void InjectFault(AdminPromise promise, const proto::InjectFault& wish);
+  // Asks one node, or all, for what they have, and puts the answers together with what is `known` already.
   template <class Merge>
-  void AskNodes(AdminPromise promise, const std::string& only, Merge merge);
+  void AskNodes(AdminPromise promise, const std::string& only, Merge merge, proto::AdminReply known = {});
   void ShowFunctions(AdminPromise promise, const proto::FunctionKey& key);
+  // --- machines for nodes (manager_provisioning.cpp) ---
+  void Provision();
+  void BeginDrain(const std::string& name);
+  void Order(const cluster::ProvisionAction& action);
+  void Provisioned(const cluster::ProvisionAction& action, const absl::Status& status);
   // --- small things ---
   void Tell(const std::string& member, const std::string& kind, const std::string& message) {
     proto::Event event;
@@ -137,15 +177,23 @@ class ClusterManager : public ManagerSelf::base {
   void OnTick(const proto::Tick& tick);
 
   const ManagerOptions options_;
+  FaultHook faults_;  // into this process; empty: no faults in this cluster
   Catalogue catalogue_;
   storage::MetadataStore& store_;
   ModelRepository& repository_;
   cluster::MembershipTable members_;
+  UpdateFeed feed_;
   PlacementBoard board_;
+  std::set<std::string> refused_;      // members of other clusters, each told of once
   std::set<std::string> unreachable_;  // models whose home is not there, as it was told
   Mutations mutations_;
+  cluster::Provisioning provisioning_;
+  std::set<std::string> leaving_;  // nodes that drain and are given back then
   MemberLinks links_;
   RunLinks run_links_;
+  // Commands of runs on their way to the disk, and who waits for each.
+  std::map<std::string, std::vector<RunPromise>> committing_;
+  std::set<std::string> unwritten_;  // runs whose start failed, and may lie in the store
   cluster::EventLog events_;
   PendingCalls calls_;
   Continuations continuations_;

@@ -37,6 +37,9 @@ AdminPromise ClusterManager::Admin(proto::AdminRequest& request) {
     case Case::kKillGpu:
       KillGpu(promise, request.kill_gpu());
       break;
+    case Case::kInjectFault:
+      InjectFault(promise, request.inject_fault());
+      break;
     case Case::kListGpus:
       AskNodes(promise, request.list_gpus().node(), GpusOf);
       break;
@@ -126,6 +129,7 @@ void ClusterManager::Mutate(std::shared_ptr<Command> command, std::function<absl
                     return catalogue_.BatchFor(*command);
                   },
                   [this, command] {
+                    board_.UsersChanged(catalogue_.ModelOf(*command));
                     catalogue_.Apply(*command);
                     Changed();
                   },
@@ -207,6 +211,7 @@ void ClusterManager::CancelRun(AdminPromise promise, const proto::CancelRun& wis
   command.set_run(wish.run());
   command.set_state(proto::RUN_CANCELLED);
   command.set_message("cancelled by an operator");
+  command.set_claim(kAnyClaim);
   EndRun(command, [this, promise, run = wish.run()](absl::Status status) mutable {
     const auto* known = catalogue_.runs().Find(run);
     if (status.ok() && known != nullptr && known->state() != proto::RUN_CANCELLED)
@@ -246,14 +251,15 @@ void ClusterManager::KillGpu(AdminPromise promise, const proto::KillGpu& wish) {
 }
 
 template <class Merge>
-void ClusterManager::AskNodes(AdminPromise promise, const std::string& only, Merge merge) {
+void ClusterManager::AskNodes(AdminPromise promise, const std::string& only, Merge merge,
+                              proto::AdminReply known) {
   std::vector<NodeControllerActor> asked;
   for (const auto& [name, node] : links_.nodes())
     if (only.empty() || only == name) asked.push_back(node);
   if (asked.empty() && !only.empty())
     return Deliver(promise, Failure<proto::AdminReply>(
                                 absl::NotFoundError(absl::StrCat("there is no node '", only, "'"))));
-  auto reply = std::make_shared<proto::AdminReply>();
+  auto reply = std::make_shared<proto::AdminReply>(std::move(known));
   auto open = std::make_shared<std::size_t>(asked.size() + 1);
   auto close = [promise, reply, open]() mutable {
     if (--*open == 0) Deliver(promise, std::move(*reply));
@@ -272,12 +278,7 @@ void ClusterManager::AskNodes(AdminPromise promise, const std::string& only, Mer
 void ClusterManager::ShowFunctions(AdminPromise promise, const proto::FunctionKey& key) {
   auto listed = AnswerFunctionQuery(key, {catalogue_, members_, board_, events_, Now(this)});
   if (listed.code() != 0) return Deliver(promise, std::move(listed));
-  AskNodes(promise, "",
-           [listed = std::make_shared<proto::AdminReply>(std::move(listed))](
-               const proto::NodeDescription& node, proto::AdminReply& reply) {
-             if (reply.functions_size() == 0) *reply.mutable_functions() = listed->functions();
-             AddResidency(node, reply);
-           });
+  AskNodes(promise, "", AddResidency, std::move(listed));
 }
 
 }  // namespace troupe::actors

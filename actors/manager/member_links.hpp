@@ -6,6 +6,8 @@
 #include <map>
 #include <string>
 
+#include "actors/interfaces/fault_target.hpp"
+#include "actors/interfaces/front.hpp"
 #include "actors/interfaces/node_controller.hpp"
 #include "actors/interfaces/router.hpp"
 
@@ -14,15 +16,34 @@ namespace troupe::actors {
 class MemberLinks {
  public:
   void AddNode(const std::string& name, const NodeControllerActor& node) { nodes_[name] = node; }
-  void AddGateway(const std::string& name, const RouterActor& router) { gateways_[name] = router; }
+  // `front`: empty for a gateway that goes on with nobody's runs.
+  void AddGateway(const std::string& name, const RouterActor& router, const FrontActor& front = {}) {
+    gateways_[name] = router;
+    fronts_.erase(name);
+    if (front) fronts_[name] = front;
+  }
+  // Its tie to us, which does faults to it.
+  void AddFaultTarget(const std::string& name, const FaultTargetActor& member) {
+    fault_targets_[name] = member;
+  }
+  // Empty handle: not connected.
+  [[nodiscard]] FaultTargetActor FaultTarget(const std::string& name) const {
+    const auto it = fault_targets_.find(name);
+    return it == fault_targets_.end() ? FaultTargetActor() : it->second;
+  }
   void Forget(const std::string& name) {
     nodes_.erase(name);
     gateways_.erase(name);
+    fault_targets_.erase(name);
+    fronts_.erase(name);
   }
   // The member behind a DOWN, forgotten; empty when it is none, or has joined again with another actor since.
   std::string Remove(const caf::actor_addr& address) {
     auto name = RemoveFrom(nodes_, address);
-    return name.empty() ? RemoveFrom(gateways_, address) : name;
+    if (name.empty()) name = RemoveFrom(gateways_, address);
+    fault_targets_.erase(name);
+    fronts_.erase(name);
+    return name;
   }
   // Empty handle: not connected.
   [[nodiscard]] NodeControllerActor Node(const std::string& name) const {
@@ -31,9 +52,12 @@ class MemberLinks {
   }
   [[nodiscard]] const std::map<std::string, NodeControllerActor>& nodes() const { return nodes_; }
   [[nodiscard]] const std::map<std::string, RouterActor>& gateways() const { return gateways_; }
+  [[nodiscard]] const std::map<std::string, FrontActor>& fronts() const { return fronts_; }
   void Clear() {
     nodes_.clear();
     gateways_.clear();
+    fault_targets_.clear();
+    fronts_.clear();
   }
 
  private:
@@ -50,6 +74,8 @@ class MemberLinks {
 
   std::map<std::string, NodeControllerActor> nodes_;
   std::map<std::string, RouterActor> gateways_;
+  std::map<std::string, FaultTargetActor> fault_targets_;
+  std::map<std::string, FrontActor> fronts_;
 };
 
 }  // namespace troupe::actors

@@ -46,7 +46,7 @@ void PlacementBoard::NodeJoined(const std::string& node, const std::vector<std::
 }
 
 void PlacementBoard::NodeGone(const std::string& node) {
-  changed_ = true;
+  all_ = true;
   for (auto& [digest, nodes] : held_) std::erase(nodes, node);
   std::erase_if(held_, [](const auto& entry) { return entry.second.empty(); });
   std::erase_if(asked_, [&](const Copy& copy) { return copy.second == node; });
@@ -54,70 +54,140 @@ void PlacementBoard::NodeGone(const std::string& node) {
 }
 
 void PlacementBoard::Adopted(const std::string& digest, const std::string& node) {
-  changed_ = true;
+  touched_.insert(digest);
   asked_.erase({digest, node});
   not_before_.erase({digest, node});
   Insert(held_[digest], node);
 }
 
 void PlacementBoard::AdoptFailed(const std::string& digest, const std::string& node, Time now) {
-  changed_ = true;
+  touched_.insert(digest);
   asked_.erase({digest, node});
   not_before_[{digest, node}] = now + retry_;
+  retry_at_ = std::min(retry_at_, now + retry_);
 }
 
 void PlacementBoard::Disowned(const std::string& digest, const std::string& node) {
-  changed_ = true;
+  touched_.insert(digest);
   const auto it = held_.find(digest);
   if (it == held_.end()) return;
   std::erase(it->second, node);
   if (it->second.empty()) held_.erase(it);
 }
 
-Time PlacementBoard::NextRetry(Time now) const {
-  Time next = Time::max();
-  for (const auto& [copy, at] : not_before_)
-    if (at > now) next = std::min(next, at);
-  return next;
+void PlacementBoard::TouchDue(Time now) {
+  if (now < retry_at_) return;
+  retry_at_ = Time::max();
+  for (const auto& [copy, at] : not_before_) {
+    if (at > now) {
+      retry_at_ = std::min(retry_at_, at);
+    } else {
+      touched_.insert(copy.first);
+    }
+  }
+  std::erase_if(not_anew_before_, [&](const auto& entry) {
+    if (entry.second <= now) return touched_.insert(entry.first), true;
+    retry_at_ = std::min(retry_at_, entry.second);
+    return false;
+  });
 }
 
 std::vector<cluster::PlacementMove> PlacementBoard::Plan(const cluster::FunctionTable& functions,
-                                                         std::uint64_t revision,
                                                          const cluster::MembershipTable& members, Time now) {
   auto nodes = NodesOf(members);
-  if (!changed_ && revision == revision_ && nodes == nodes_ && now < retry_at_) return {};
-  ++plans_;
-  changed_ = false;
-  revision_ = revision;
+  all_ = all_ || nodes != nodes_;
   nodes_ = std::move(nodes);
-  retry_at_ = NextRetry(now);
-  std::map<std::string, cluster::PlacementModel> wanted;
-  std::set<std::string> with_state;
-  for (const auto& [name, versions] : functions.functions()) {
-    for (const auto& [version, record] : versions) {
-      if (record.state_size() > 0) with_state.insert(record.model_digest());
-      if (!record.loaded()) continue;
-      auto& model = wanted.try_emplace(record.model_digest(), ModelOf(record)).first->second;
-      // All that run this model run where the state of one of them is.
-      model.single = model.single || record.state_size() > 0;
-    }
-  }
-  for (auto& [digest, model] : wanted) {
-    const auto home = homes_.find(digest);
-    if (model.single && home != homes_.end()) model.home = home->second;
-  }
-  std::vector<cluster::PlacementModel> models;
-  for (auto& [digest, model] : wanted) models.push_back(std::move(model));
+  TouchDue(now);
+  if (!all_ && touched_.empty()) return {};
+  ++plans_;
+  const auto touched = std::exchange(touched_, {});
+  std::optional<cluster::PlacementPlan> plan;
+  if (!all_ && !tight_) plan = PlanSome(functions, touched);
+  if (!plan) plan = PlanAll(functions);
+  all_ = false;
+  AwaitLeases(members, now);
+  return Ask(std::move(plan->moves), now);
+}
+
+void PlacementBoard::AddWanted(const cluster::FunctionTable& functions, const std::string& digest,
+                               Models& models) const {
+  const auto* record = functions.LoadedUserOf(digest);
+  if (record == nullptr) return;
+  const bool single = functions.models().at(digest).loaded_with_state > 0;
+  if (single && not_anew_before_.contains(digest)) return;
+  auto& model = models.emplace_back(ModelOf(*record));
+  // All that run this model run where the state of one of them is.
+  model.single = single;
+  const auto home = homes_.find(digest);
+  if (model.single && home != homes_.end()) model.home = home->second;
+}
+
+cluster::PlacementPlan PlacementBoard::PlanAll(const cluster::FunctionTable& functions) {
+  ++full_plans_;
+  Models models;
+  for (const auto& [digest, use] : functions.models()) AddWanted(functions, digest, models);
   auto plan = cluster::PlanPlacement(models, nodes_, held_, {replicas_});
-  problems_ = std::move(plan.problems);
-  BindHomes(models, with_state, plan.placements);
+  for (const auto& [digest, node] : Homes(homes_)) LeaveHome(functions, digest);
+  planned_.clear();
+  used_.clear();
+  problems_.clear();
+  Take(models, plan);
+  tight_ = plan.tight;
+  return plan;
+}
+
+std::optional<cluster::PlacementPlan> PlacementBoard::PlanSome(const cluster::FunctionTable& functions,
+                                                               const std::set<std::string>& digests) {
+  Models models;
+  cluster::PlacementMap held;
+  for (const auto& digest : digests) {
+    AddWanted(functions, digest, models);
+    if (const auto it = held_.find(digest); it != held_.end()) held.insert(*it);
+  }
+  auto plan = cluster::PlanPlacement(models, nodes_, held, {replicas_});
+  for (const auto& digest : digests) {
+    LeaveHome(functions, digest);
+    problems_.erase(digest);
+    const auto before = planned_.extract(digest);
+    if (before.empty()) continue;
+    for (const auto& node : before.mapped().nodes) used_[node] -= before.mapped().bytes;
+  }
+  if (plan.tight || !Fits(models, plan)) return std::nullopt;
+  Take(models, plan);
+  return plan;
+}
+
+bool PlacementBoard::Fits(const Models& models, const cluster::PlacementPlan& plan) const {
+  auto used = used_;
+  for (const auto& model : models) {
+    const auto placed = plan.placements.find(model.digest);
+    if (placed == plan.placements.end()) continue;
+    for (const auto& node : placed->second) used[node] += model.host_bytes;
+  }
+  return std::all_of(nodes_.begin(), nodes_.end(),
+                     [&](const auto& node) { return used[node.name] <= node.region; });
+}
+
+void PlacementBoard::Take(const Models& models, const cluster::PlacementPlan& plan) {
+  for (const auto& model : models) {
+    const auto placed = plan.placements.find(model.digest);
+    if (placed == plan.placements.end() || placed->second.empty()) continue;
+    planned_[model.digest] = {model.host_bytes, placed->second};
+    for (const auto& node : placed->second) used_[node] += model.host_bytes;
+  }
+  for (const auto& problem : plan.problems) problems_[problem.digest] = problem.why;
+  BindHomes(models, plan.placements);
+}
+
+std::vector<cluster::PlacementMove> PlacementBoard::Ask(std::vector<cluster::PlacementMove> wanted,
+                                                        Time now) {
   std::vector<cluster::PlacementMove> moves;
-  for (auto& move : plan.moves) {
+  for (auto& move : wanted) {
     const Copy copy{move.digest, move.node};
     if (!move.adopt) {
       // The last copies go only once nothing is on its way to replace them. Whoever asks the nodes may not
       // reach one: then it is asked again.
-      changed_ = true;
+      touched_.insert(move.digest);
       if (!BeingAdopted(move.digest)) moves.push_back(std::move(move));
       continue;
     }
@@ -125,17 +195,49 @@ std::vector<cluster::PlacementMove> PlacementBoard::Plan(const cluster::Function
     if (wait != not_before_.end() && wait->second > now) continue;
     if (asked_.insert(copy).second) moves.push_back(std::move(move));
   }
+  SortByUrgency(moves, now);
   return moves;
 }
 
-void PlacementBoard::BindHomes(const std::vector<cluster::PlacementModel>& models,
-                               const std::set<std::string>& with_state,
-                               const cluster::PlacementMap& placements) {
-  std::erase_if(homes_, [&](const auto& home) {
-    if (with_state.contains(home.first)) return false;
-    old_homes_.push_back(home.first);
-    return true;
-  });
+// What nobody holds any more cannot be served: it comes first, and what is asked for most before the rest.
+void PlacementBoard::SortByUrgency(std::vector<cluster::PlacementMove>& moves, Time now) const {
+  const auto rank = [this](const cluster::PlacementMove& move) {
+    if (!move.adopt) return 2;
+    return held_.contains(move.digest) ? 1 : 0;
+  };
+  using Key = std::pair<int, double>;
+  std::vector<std::pair<Key, cluster::PlacementMove>> keyed;
+  keyed.reserve(moves.size());
+  for (auto& move : moves) {
+    const Key key{rank(move), move.adopt ? -demand_.Of(move.digest, now) : 0};
+    keyed.emplace_back(key, std::move(move));
+  }
+  std::stable_sort(keyed.begin(), keyed.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (std::size_t i = 0; i < moves.size(); ++i) moves[i] = std::move(keyed[i].second);
+}
+
+void PlacementBoard::LeaveHome(const cluster::FunctionTable& functions, const std::string& digest) {
+  const auto use = functions.models().find(digest);
+  if (use != functions.models().end() && use->second.with_state > 0) return;
+  const auto home = homes_.extract(digest);
+  if (home.empty()) return;
+  old_homes_.push_back(digest);
+  left_[digest] = home.mapped();
+}
+
+void PlacementBoard::AwaitLeases(const cluster::MembershipTable& members, Time now) {
+  for (const auto& [digest, node] : std::exchange(left_, {})) {
+    const auto* member = members.Find(node);
+    const bool there = member != nullptr && member->record.state() != proto::MEMBER_DEAD;
+    const auto free = (member == nullptr ? now : member->last_heard) + exclusive_lease_;
+    if (there || free <= now) continue;
+    not_anew_before_[digest] = free;
+    retry_at_ = std::min(retry_at_, free);
+  }
+}
+
+void PlacementBoard::BindHomes(const Models& models, const cluster::PlacementMap& placements) {
   for (const auto& model : models) {
     const auto placed = placements.find(model.digest);
     if (!model.single || !model.home.empty() || placed == placements.end() || placed->second.empty())
@@ -146,7 +248,7 @@ void PlacementBoard::BindHomes(const std::vector<cluster::PlacementModel>& model
 
 void PlacementBoard::Unbind(const std::string& digest) {
   homes_.erase(digest);
-  changed_ = true;
+  touched_.insert(digest);
 }
 
 std::vector<std::string> PlacementBoard::HoldersOf(const std::string& digest) const {
@@ -154,19 +256,21 @@ std::vector<std::string> PlacementBoard::HoldersOf(const std::string& digest) co
   return it == held_.end() ? std::vector<std::string>() : it->second;
 }
 
+bool PlacementBoard::HoldsAlone(const std::string& node) const {
+  return std::any_of(held_.begin(), held_.end(), [&](const auto& entry) {
+    return entry.second.size() == 1 && entry.second.front() == node;
+  });
+}
+
 bool PlacementBoard::BeingAdopted(const std::string& digest) const {
   const auto it = asked_.lower_bound({digest, ""});
   return it != asked_.end() && it->first == digest;
 }
 
-std::vector<proto::PlacementRecord> PlacementBoard::Records() const {
-  std::vector<proto::PlacementRecord> records;
-  for (const auto& [digest, nodes] : held_) {
-    auto& record = records.emplace_back();
-    record.set_model_digest(digest);
-    for (const auto& node : nodes) record.add_nodes(node);
-  }
-  return records;
+cluster::PlacementMap PlacementBoard::Planned() const {
+  cluster::PlacementMap map;
+  for (const auto& [digest, place] : planned_) map[digest] = place.nodes;
+  return map;
 }
 
 absl::Status PlacementBoard::CheckFits(const proto::FunctionRecord& function,

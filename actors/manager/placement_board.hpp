@@ -5,14 +5,17 @@
 //   `retry`)
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/units.hpp"
+#include "cluster/demand_table.hpp"
 #include "cluster/function_table.hpp"
 #include "cluster/membership_table.hpp"
 #include "cluster/placement.hpp"
@@ -21,7 +24,9 @@ namespace troupe::actors {
 
 class PlacementBoard {
  public:
-  explicit PlacementBoard(std::uint32_t replicas, Duration retry) : replicas_(replicas), retry_(retry) {}
+  // `exclusive_lease`: how long a node that is not heard of may still run the functions whose state it has.
+  PlacementBoard(std::uint32_t replicas, Duration retry, Duration exclusive_lease = {})
+      : replicas_(replicas), retry_(retry), exclusive_lease_(exclusive_lease) {}
 
   // A node joined and says what it holds.
   void NodeJoined(const std::string& node, const std::vector<std::string>& adopted);
@@ -29,12 +34,20 @@ class PlacementBoard {
   void Adopted(const std::string& digest, const std::string& node);
   void AdoptFailed(const std::string& digest, const std::string& node, Time now);
   void Disowned(const std::string& digest, const std::string& node);
+  // So many requests came for this model: what is asked for most is moved first.
+  void Asked(const std::string& digest, std::uint64_t requests, Time now) {
+    demand_.Add(digest, requests, now);
+  }
 
-  // What to ask of nodes now; adoptions count as asked with this. `revision` is that of the functions: while
-  // it, the nodes and the copies are what they were, and no retry is due, nothing is planned anew. So it may
-  // be called often, with thousands of functions.
+  // A function that runs this model was deployed, removed, loaded or unloaded; empty: none was.
+  void UsersChanged(const std::string& digest) {
+    if (!digest.empty()) touched_.insert(digest);
+  }
+
+  // What to ask of nodes now; adoptions count as asked with this. Only models are planned anew whose users or
+  // copies have changed, or whose retry is due; all of them when the nodes have changed, or when the regions
+  // are so full that one model takes another's place. So it may be called often, with thousands of functions.
   [[nodiscard]] std::vector<cluster::PlacementMove> Plan(const cluster::FunctionTable& functions,
-                                                         std::uint64_t revision,
                                                          const cluster::MembershipTable& members, Time now);
   // Models with a function that keeps state have one node for good, its home: by digest. Given at the start,
   // and chosen by Plan; what it has chosen and what no function needs any more are the caller's to store.
@@ -48,37 +61,69 @@ class PlacementBoard {
   }
   // It could not be stored: chosen again.
   void Unbind(const std::string& digest);
-  // Problems of the last plan: models with fewer copies than wanted, and why.
-  [[nodiscard]] const std::vector<cluster::PlacementProblem>& problems() const { return problems_; }
+  // Models with fewer copies than wanted, and why.
+  [[nodiscard]] const std::map<std::string, absl::Status>& problems() const { return problems_; }
+  // Where the copies are to be.
+  [[nodiscard]] cluster::PlacementMap Planned() const;
   [[nodiscard]] std::uint64_t plans() const { return plans_; }
+  [[nodiscard]] std::uint64_t full_plans() const { return full_plans_; }  // of them, of all models
   [[nodiscard]] std::vector<std::string> HoldersOf(const std::string& digest) const;
+  [[nodiscard]] bool IsHome(const std::string& node) const {
+    return std::any_of(homes_.begin(), homes_.end(), [&](const auto& home) { return home.second == node; });
+  }
+  // Whether some model has its only copy there.
+  [[nodiscard]] bool HoldsAlone(const std::string& node) const;
   [[nodiscard]] bool BeingAdopted(const std::string& digest) const;
-  [[nodiscard]] std::vector<proto::PlacementRecord> Records() const;
   // OK when some node of the cluster could hold and run the model, or when there is no node yet.
   [[nodiscard]] static absl::Status CheckFits(const proto::FunctionRecord& function,
                                               const cluster::MembershipTable& members);
 
  private:
   using Copy = std::pair<std::string, std::string>;  // digest, node
-  [[nodiscard]] Time NextRetry(Time now) const;
-  void BindHomes(const std::vector<cluster::PlacementModel>& models, const std::set<std::string>& with_state,
-                 const cluster::PlacementMap& placements);
+  using Models = std::vector<cluster::PlacementModel>;
+  struct Place {
+    Bytes bytes{};
+    std::vector<std::string> nodes{};
+  };
+  void TouchDue(Time now);
+  // Nothing is wanted of a model that no loaded function runs.
+  void AddWanted(const cluster::FunctionTable& functions, const std::string& digest, Models& models) const;
+  [[nodiscard]] cluster::PlacementPlan PlanAll(const cluster::FunctionTable& functions);
+  // Nothing, when others would have to make room for these.
+  [[nodiscard]] std::optional<cluster::PlacementPlan> PlanSome(const cluster::FunctionTable& functions,
+                                                               const std::set<std::string>& digests);
+  void Take(const Models& models, const cluster::PlacementPlan& plan);
+  [[nodiscard]] bool Fits(const Models& models, const cluster::PlacementPlan& plan) const;
+  void BindHomes(const Models& models, const cluster::PlacementMap& placements);
+  void LeaveHome(const cluster::FunctionTable& functions, const std::string& digest);
+  // A state that a node had may run on there until its lease is over: nobody else begins it before.
+  void AwaitLeases(const cluster::MembershipTable& members, Time now);
+  [[nodiscard]] std::vector<cluster::PlacementMove> Ask(std::vector<cluster::PlacementMove> moves, Time now);
+  void SortByUrgency(std::vector<cluster::PlacementMove>& moves, Time now) const;
 
   const std::uint32_t replicas_;
   const Duration retry_;
+  const Duration exclusive_lease_;
   cluster::PlacementMap held_;
+  cluster::DemandTable demand_;
   std::set<Copy> asked_;
   std::map<Copy, Time> not_before_;
   Homes homes_;
   Homes new_homes_;
   std::vector<std::string> old_homes_;
-  std::vector<cluster::PlacementProblem> problems_;
-  // Of the last plan.
-  std::uint64_t revision_ = 0;
+  Homes left_;                                   // by the last plan
+  std::map<std::string, Time> not_anew_before_;  // models whose last home may still have them
+  std::map<std::string, absl::Status> problems_;
+  std::map<std::string, Place> planned_;
+  std::map<std::string, Bytes> used_;  // of each node's region, by planned_
   std::vector<cluster::PlacementNode> nodes_;
-  Time retry_at_{};
-  bool changed_ = true;  // copies, since then
+  bool tight_ = false;
+  // What is to be planned anew.
+  std::set<std::string> touched_;
+  bool all_ = true;
+  Time retry_at_ = Time::max();  // the earliest of not_before_ and not_anew_before_ that is still to come
   std::uint64_t plans_ = 0;
+  std::uint64_t full_plans_ = 0;
 };
 
 }  // namespace troupe::actors

@@ -1,58 +1,112 @@
-// RUN LINKS: where the runs under way are, so that a cancellation reaches them at once, and whose turn it is
-// to end one: an operator's cancellation and the run's own end must not both be stored. Owned by the cluster
-// manager.
+// RUN LINKS: which actor runs which run under way, so that a cancellation reaches it at once; which of them
+// have none any more; who waits for the end of one that another runs; and whose turn it is to change a run's
+// record: an operator's cancellation, the run's own end and a claim for another gateway must not overwrite
+// each other in the store. Owned by the cluster manager.
+//
+//   a run:  linked -> loose (its actor or its gateway is gone) -> linked (by whoever goes on with it) ->
+//   ended
 #pragma once
 
 #include <caf/actor_addr.hpp>
 #include <caf/actor_cast.hpp>
+#include <caf/typed_response_promise.hpp>
 #include <deque>
 #include <functional>
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "actors/interfaces/workflow_run.hpp"
+#include "base/units.hpp"
+#include "proto/workflow.pb.h"
 
 namespace troupe::actors {
 
 class RunLinks {
  public:
+  using Promise = caf::typed_response_promise<proto::RunReply>;
+  // A run that nobody runs: since when, and the gateway that is to go on with it, once it was claimed for
+  // that.
+  struct Loose {
+    Time since{};
+    std::string next{};
+    bool claimed = false;
+  };
+
   explicit RunLinks(std::size_t limit = 16) : limit_(limit) {}
 
-  void Add(const std::string& run, const WorkflowRunActor& actor) { actors_[run] = actor; }
+  void Add(const std::string& run, const WorkflowRunActor& actor) {
+    actors_[run] = actor;
+    loose_.erase(run);
+  }
   // Empty handle: not connected, or ended.
   [[nodiscard]] WorkflowRunActor Find(const std::string& run) const {
     const auto it = actors_.find(run);
     return it == actors_.end() ? WorkflowRunActor() : it->second;
   }
-  void Forget(const std::string& run) { actors_.erase(run); }
-  // An actor that is gone.
-  void Remove(const caf::actor_addr& address) {
+  // Nobody runs it since `now`, or `next` is to since then.
+  void Loosen(const std::string& run, Time now, const std::string& next = {}) {
+    actors_.erase(run);
+    loose_[run] = {now, next, false};
+  }
+  // For `next`; false when somebody has it already.
+  bool Claimed(const std::string& run) {
+    const auto it = loose_.find(run);
+    if (it == loose_.end()) return false;
+    it->second.claimed = true;
+    return true;
+  }
+  // An actor that is gone; answers what it ran.
+  std::vector<std::string> Remove(const caf::actor_addr& address) {
+    for (auto& [run, waiting] : waiting_) waiting.erase(address.id());
+    std::erase_if(waiting_, [](const auto& entry) { return entry.second.empty(); });
+    std::vector<std::string> runs;
     std::erase_if(actors_, [&](const auto& entry) {
-      return caf::actor_cast<caf::actor_addr>(entry.second) == address;
+      if (caf::actor_cast<caf::actor_addr>(entry.second) != address) return false;
+      runs.push_back(entry.first);
+      return true;
     });
+    return runs;
+  }
+  [[nodiscard]] const std::map<std::string, Loose>& loose() const { return loose_; }
+
+  // `asker` hears when the run has ended. ResourceExhausted when `limit` wait for it already.
+  absl::Status Await(const std::string& run, caf::actor_id asker, const Promise& promise) {
+    auto& waiting = waiting_[run];
+    if (waiting.size() >= limit_ && !waiting.contains(asker)) return TooMany(run, "waited for");
+    waiting[asker] = promise;
+    return absl::OkStatus();
+  }
+  // The run is over, or was never begun: whoever waited is to be answered.
+  [[nodiscard]] std::vector<Promise> End(const std::string& run) {
+    actors_.erase(run);
+    loose_.erase(run);
+    std::vector<Promise> promises;
+    const auto waiting = waiting_.extract(run);
+    if (waiting.empty()) return promises;
+    for (const auto& [asker, promise] : waiting.mapped()) promises.push_back(promise);
+    return promises;
   }
 
-  // Calls `begin` when no other end of this run is being stored: now, or after their EndSettled.
+  // Calls `begin` when no other change of this run's record is being stored: now, or after their TurnOver.
   // ResourceExhausted when `limit` wait already.
-  absl::Status BeginEnd(const std::string& run, std::function<void()> begin) {
-    auto& waiting = ends_[run];
-    if (waiting.size() >= limit_)
-      return absl::ResourceExhaustedError(
-          absl::StrCat("run '", run, "' is being ended ", limit_, " times already"));
+  absl::Status TakeTurn(const std::string& run, std::function<void()> begin) {
+    auto& waiting = turns_[run];
+    if (waiting.size() >= limit_) return TooMany(run, "being changed");
     waiting.push_back(begin);
     if (waiting.size() == 1) begin();
     return absl::OkStatus();
   }
   // By each `begin`, once: stored or not, the next may look.
-  void EndSettled(const std::string& run) {
-    const auto it = ends_.find(run);
-    if (it == ends_.end()) return;  // cleared meanwhile
+  void TurnOver(const std::string& run) {
+    const auto it = turns_.find(run);
+    if (it == turns_.end()) return;  // cleared meanwhile
     it->second.pop_front();
     if (it->second.empty()) {
-      ends_.erase(it);
+      turns_.erase(it);
       return;
     }
     const auto next = it->second.front();
@@ -60,13 +114,22 @@ class RunLinks {
   }
   void Clear() {
     actors_.clear();
-    ends_.clear();
+    loose_.clear();
+    waiting_.clear();
+    turns_.clear();
   }
 
  private:
+  [[nodiscard]] absl::Status TooMany(const std::string& run, const std::string& what) const {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("run '", run, "' is ", what, " ", limit_, " times already; try again later"));
+  }
+
   const std::size_t limit_;
   std::map<std::string, WorkflowRunActor> actors_;
-  std::map<std::string, std::deque<std::function<void()>>> ends_;  // the first is being stored
+  std::map<std::string, Loose> loose_;
+  std::map<std::string, std::map<caf::actor_id, Promise>> waiting_;
+  std::map<std::string, std::deque<std::function<void()>>> turns_;  // the first is being stored
 };
 
 }  // namespace troupe::actors

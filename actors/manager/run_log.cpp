@@ -16,6 +16,14 @@ bool MayNameARun(const std::string& run) {
   });
 }
 
+bool SameInputs(const proto::StartRun& a, const proto::StartRun& b) {
+  return std::equal(a.inputs().begin(), a.inputs().end(), b.inputs().begin(), b.inputs().end(),
+                    [](const proto::StoredTensor& x, const proto::StoredTensor& y) {
+                      return x.inlined() == y.inlined() && x.blob() == y.blob() &&
+                             x.spec().SerializeAsString() == y.spec().SerializeAsString();
+                    });
+}
+
 }  // namespace
 
 bool RunEnded(proto::RunState state) {
@@ -27,33 +35,75 @@ absl::Status RunLog::ValidateStart(const proto::StartRun& command) const {
     return absl::InvalidArgumentError(absl::StrCat(
         "'", command.run(), "' cannot name a run: use 1 to 128 letters, digits, '-', '_' or '.'"));
   }
-  const auto* known = Find(command.run());
-  if (known != nullptr && known->start().workflow() != command.workflow()) {
+  const auto* known = StartOf(command.run());
+  if (known != nullptr && known->workflow() != command.workflow()) {
     return absl::AlreadyExistsError(absl::StrCat("run '", command.run(), "' is one of workflow '",
-                                                 known->start().workflow(), "': choose another key"));
+                                                 known->workflow(), "': choose another key"));
+  }
+  if (known != nullptr && !SameInputs(*known, command)) {
+    return absl::AlreadyExistsError(absl::StrCat("run '", command.run(),
+                                                 "' was begun with other inputs: send those again to get its "
+                                                 "outcome, or choose another key"));
   }
   return absl::OkStatus();
 }
 
-absl::Status RunLog::ValidateCommit(const std::string& run) const {
+const proto::StartRun* RunLog::StartOf(const std::string& run) const {
+  if (const auto* known = Find(run)) return &known->start();
+  const auto starting = starting_.find(run);
+  return starting == starting_.end() ? nullptr : &starting->second;
+}
+
+absl::Status RunLog::ValidateCommit(const std::string& run, std::uint64_t claim) const {
   const auto* known = Find(run);
   if (known == nullptr) return absl::NotFoundError(absl::StrCat("no run '", run, "' was started"));
+  if (claiming_.contains(run) || claim < known->claim()) {
+    return absl::AbortedError(absl::StrCat("run '", run, "' has changed hands since claim ", claim,
+                                           " and goes on at gateway '", known->gateway(), "'"));
+  }
   if (known->state() == proto::RUN_CANCELLED)
     return absl::FailedPreconditionError(absl::StrCat("run '", run, "' was cancelled"));
   return absl::OkStatus();
 }
 
 void RunLog::Apply(const proto::StartRun& command) {
+  starting_.erase(command.run());
   auto [it, is_new] = runs_.try_emplace(command.run());
   if (!is_new) return;
   *it->second.mutable_start() = command;
   it->second.set_state(proto::RUN_RUNNING);
+  it->second.set_gateway(command.gateway());
+}
+
+proto::ClaimRun RunLog::BeginClaim(const std::string& run, const std::string& gateway) {
+  proto::ClaimRun command;
+  command.set_run(run);
+  command.set_gateway(gateway);
+  command.set_claim(runs_.at(run).claim() + 1);
+  claiming_.insert(run);
+  return command;
+}
+
+void RunLog::Apply(const proto::ClaimRun& command) {
+  claiming_.erase(command.run());
+  const auto it = runs_.find(command.run());
+  if (it == runs_.end() || command.claim() <= it->second.claim()) return;
+  it->second.set_claim(command.claim());
+  it->second.set_gateway(command.gateway());
 }
 
 void RunLog::Apply(const proto::CommitStep& command) {
   const auto it = runs_.find(command.run());
   if (it == runs_.end()) return;
-  if (!HasStep(command.run(), command.step())) *it->second.add_steps() = command;
+  auto& steps = *it->second.mutable_steps();
+  const auto step = std::find_if(steps.begin(), steps.end(),
+                                 [&](const auto& known) { return known.step() == command.step(); });
+  if (step == steps.end()) {
+    *steps.Add() = command;
+  } else if (step->recomputed() < command.recomputed()) {
+    *step = command;  // what was committed before is lost
+    ++steps_recomputed_;
+  }
 }
 
 void RunLog::Apply(const proto::FinishRun& command) {
@@ -67,15 +117,24 @@ void RunLog::Apply(const proto::FinishRun& command) {
   ended_.push_back(command.run());
 }
 
-bool RunLog::HasStep(const std::string& run, const std::string& step) const {
+const proto::CommitStep* RunLog::FindStep(const std::string& run, const std::string& step) const {
   const auto* known = Find(run);
-  return known != nullptr && std::any_of(known->steps().begin(), known->steps().end(),
-                                         [&](const auto& committed) { return committed.step() == step; });
+  if (known == nullptr) return nullptr;
+  const auto it = std::find_if(known->steps().begin(), known->steps().end(),
+                               [&](const auto& committed) { return committed.step() == step; });
+  return it == known->steps().end() ? nullptr : &*it;
 }
 
 const proto::RunRecord* RunLog::Find(const std::string& run) const {
   const auto it = runs_.find(run);
   return it == runs_.end() ? nullptr : &it->second;
+}
+
+std::map<std::string, std::vector<std::string>> RunLog::Unfinished() const {
+  std::map<std::string, std::vector<std::string>> unfinished;
+  for (const auto& [name, run] : runs_)
+    if (!RunEnded(run.state())) unfinished[run.gateway()].push_back(name);
+  return unfinished;
 }
 
 std::vector<const proto::RunRecord*> RunLog::List(const std::string& workflow) const {

@@ -1,10 +1,13 @@
 #include "actors/member/member.hpp"
 
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 
 #include "actors/core/call.hpp"
+#include "actors/core/deliver.hpp"
 #include "actors/core/time.hpp"
+#include "actors/interfaces/fault_target.hpp"
 #include "proto/local.pb.h"
 
 namespace troupe::actors {
@@ -13,19 +16,24 @@ namespace {
 
 using MemberSelf =
     MemberActor::extend<Hears<proto::Tick>, caf::reacts_to<proto::PeerUp, caf::strong_actor_ptr>,
-                        Hears<proto::PeerLost>>;
+                        Hears<proto::PeerLost>, Hears<AllowFaults>,
+                        Asks<proto::InjectFault, proto::AdminReply>>;
+using FaultPromise = caf::typed_response_promise<proto::AdminReply>;
 enum : std::uint32_t { kBeat = 1, kRejoin = 2 };
 
 // `Subject` is the actor that the member speaks for; the manager gets its handle with each join.
 template <class Subject>
 class Member : public MemberSelf::base {
  public:
-  Member(caf::actor_config& config, MemberOptions options, Subject subject, PeerDirectory& directory)
+  Member(caf::actor_config& config, MemberOptions options, Subject subject, FrontActor front,
+         PeerDirectory& directory)
       : MemberSelf::base(config),
         options_(std::move(options)),
         subject_(std::move(subject)),
+        front_(std::move(front)),
         directory_(directory),
-        heartbeat_(options_.heartbeat) {}
+        heartbeat_(options_.heartbeat),
+        cluster_(options_.cluster) {}
 
   const char* name() const override { return "member"; }
 
@@ -35,6 +43,7 @@ class Member : public MemberSelf::base {
                      caf::actor_cast<PeerWatcherActor>(this));
     return {
         [this](const proto::LeaveRequest&) { Leave(); },
+        [this](const proto::JoinRequest& ask) { CatchUp(ask.known_revision()); },
         [this](const proto::Tick& tick) { OnTick(tick); },
         [this](const proto::PeerUp&, const caf::strong_actor_ptr& peer) {
           manager_ = caf::actor_cast<ClusterManagerActor>(peer);
@@ -46,12 +55,15 @@ class Member : public MemberSelf::base {
           epoch_ = 0;
           ++life_;
         },
+        [this](const AllowFaults& allow) { faults_ = allow.hook; },
+        [this](const proto::InjectFault& fault) { return Inject(fault); },
     };
   }
 
   void on_exit() override {
     manager_ = ClusterManagerActor();
     subject_ = Subject();
+    front_ = FrontActor();
   }
 
  private:
@@ -76,26 +88,48 @@ class Member : public MemberSelf::base {
     *join.mutable_member() = options_.record;
     *join.mutable_member()->mutable_gpus() = report.gpus();
     *join.mutable_adopted() = report.adopted();
-    this->request(manager_, options_.join_timeout, std::move(join), subject_)
-        .then(
-            [this, life](proto::JoinReply& reply) {
-              if (life == life_) Joined(reply);
-            },
-            [this, life](const caf::error&) {
-              if (life == life_) After(this, options_.rejoin_after, MakeTick(kRejoin));
-            });
+    join.set_cluster(cluster_);
+    const auto beside = [&](const auto&... handles) {
+      return this->request(manager_, options_.join_timeout, std::move(join), subject_, handles...);
+    };
+    const auto then = [this, life, sent = Now(this)](auto asked) {
+      asked.then(
+          [this, life, sent](proto::JoinReply& reply) {
+            if (life == life_) Joined(reply, sent);
+          },
+          [this, life](const caf::error&) {
+            if (life == life_) After(this, options_.rejoin_after, MakeTick(kRejoin));
+          });
+    };
+    if constexpr (std::is_same_v<Subject, RouterActor>) {
+      if (front_) return then(beside(front_));
+    }
+    then(beside());
   }
 
-  void Joined(proto::JoinReply& reply) {
-    if (reply.code() != 0) return After(this, options_.rejoin_after, MakeTick(kRejoin));
+  void Refused(const std::string& why) {
+    if (options_.on_refused && why != refusal_) options_.on_refused(why);
+    refusal_ = why;
+    After(this, options_.rejoin_after, MakeTick(kRejoin));
+  }
+
+  void Joined(proto::JoinReply& reply, Time sent) {
+    if (reply.code() != 0) return Refused(reply.message());
+    refusal_.clear();
+    if (std::exchange(cluster_, reply.cluster()) != reply.cluster() && options_.keep_cluster)
+      options_.keep_cluster(cluster_);
+    options_.lease->Begin(sent, Duration(reply.lease_ns()));
     epoch_ = reply.epoch();
     sequence_ = 0;
+    told_ = reminded_ = reply.state().revision();
+    catching_up_ = false;
     if (reply.heartbeat_ns() > 0) heartbeat_ = Duration(reply.heartbeat_ns());
     proto::MemberJoined joined;
     joined.set_epoch(reply.epoch());
     joined.set_cluster(reply.cluster());
     *joined.mutable_state() = std::move(*reply.mutable_state());
     this->send(subject_, std::move(joined));
+    if (std::exchange(missed_, false)) CatchUp(told_);
     auto tick = MakeTick(kBeat);
     tick.set_token(life_);
     After(this, heartbeat_, tick);
@@ -129,19 +163,71 @@ class Member : public MemberSelf::base {
     beat.set_sequence(++sequence_);
     *beat.mutable_gpus() = report.gpus();
     *beat.mutable_load() = report.load();
+    *beat.mutable_demand() = report.demand();
     std::uint64_t told = 0;
     if (!telling_ && report.events_size() > 0) {
       *beat.mutable_events() = report.events();
       told = report.events().rbegin()->sequence();
       telling_ = true;
     }
-    Call<proto::HeartbeatReply>(this, calls_, manager_, heartbeat_ * 10, std::move(beat),
-                                [this, life, told](const absl::StatusOr<proto::HeartbeatReply>& reply) {
-                                  if (told > 0) telling_ = false;
-                                  if (reply.ok() && reply->known())
-                                    events_heard_ = std::max(events_heard_, told);
-                                  if (life == life_ && reply.ok() && !reply->known()) Join();
-                                });
+    Call<proto::HeartbeatReply>(
+        this, calls_, manager_, heartbeat_ * 10, std::move(beat),
+        [this, life, told, sent = Now(this)](const absl::StatusOr<proto::HeartbeatReply>& reply) {
+          if (told > 0) telling_ = false;
+          if (reply.ok() && reply->known()) events_heard_ = std::max(events_heard_, told);
+          if (life != life_ || !reply.ok()) return;
+          if (!reply->known()) return Join();
+          options_.lease->Heard(sent);
+          Remind(reply->revision());
+        });
+  }
+
+  // `revision`: what the manager has told by now. What it had told a beat ago has come.
+  void Remind(std::uint64_t revision) {
+    if (told_ != reminded_) {
+      proto::ClusterUpdate reminder;
+      reminder.set_since(told_);
+      reminder.set_revision(told_);
+      this->send(subject_, std::move(reminder));
+      reminded_ = told_;
+    }
+    told_ = revision;
+  }
+
+  // In the life that we have: nothing but the state is asked for.
+  void CatchUp(std::uint64_t known) {
+    // What came before the answer to a join, and went beyond what that answer will say.
+    if (epoch_ == 0) missed_ = true;
+    if (epoch_ == 0 || std::exchange(catching_up_, true)) return;
+    proto::JoinRequest ask;
+    *ask.mutable_member() = options_.record;
+    ask.mutable_member()->set_epoch(epoch_);
+    ask.set_known_revision(known);
+    Call<proto::JoinReply>(
+        this, calls_, manager_, options_.join_timeout, std::move(ask),
+        [this, life = life_](absl::StatusOr<proto::JoinReply> reply) {
+          if (life != life_) return;
+          catching_up_ = false;
+          reminded_ = 0;  // should something be missing still, the next beat says so
+          if (reply.ok() && reply->code() == 0) this->send(subject_, std::move(*reply->mutable_state()));
+        },
+        subject_);
+  }
+
+  FaultPromise Inject(const proto::InjectFault& fault) {
+    auto promise = this->template make_response_promise<proto::AdminReply>();
+    auto status = CheckFaultsAllowed(faults_, options_.record.name());
+    if (status.ok() && IsOfWorker(fault.kind()) && std::is_same_v<Subject, NodeControllerActor>) {
+      Call<proto::AdminReply>(
+          this, calls_, caf::actor_cast<FaultTargetActor>(subject_), options_.join_timeout, fault,
+          [promise](absl::StatusOr<proto::AdminReply> reply) mutable {
+            Deliver(promise, reply.ok() ? *std::move(reply) : FaultAnswer(reply.status()));
+          });
+      return promise;
+    }
+    if (status.ok()) status = faults_(fault);
+    Deliver(promise, FaultAnswer(status));
+    return promise;
   }
 
   void Leave() {
@@ -155,14 +241,22 @@ class Member : public MemberSelf::base {
   }
 
   const MemberOptions options_;
+  FaultHook faults_;  // empty: not allowed here
   Subject subject_;
+  FrontActor front_;  // of a gateway
   PeerDirectory& directory_;
   ClusterManagerActor manager_;
   PendingCalls calls_;
   Duration heartbeat_;
+  std::string cluster_;
+  std::string refusal_;  // the last one
   std::uint64_t epoch_ = 0;
   std::uint64_t sequence_ = 0;
   std::uint64_t events_heard_ = 0;  // of the subject's events, by a manager
+  std::uint64_t told_ = 0;          // revision that the manager had reached at the last beat
+  std::uint64_t reminded_ = 0;      // the last that the subject was reminded of
+  bool missed_ = false;             // the subject heard of changes before we had joined
+  bool catching_up_ = false;        // the manager is asked for what the subject has missed
   bool telling_ = false;            // a heartbeat with events is on its way: no second one overtakes it
   std::uint64_t life_ = 0;          // of the tie to one manager: answers from an earlier one are dropped
 };
@@ -171,14 +265,14 @@ class Member : public MemberSelf::base {
 
 MemberActor SpawnNodeMember(caf::actor_system& system, MemberOptions options, NodeControllerActor node,
                             PeerDirectory& directory) {
-  return caf::actor_cast<MemberActor>(
-      system.spawn<Member<NodeControllerActor>>(std::move(options), std::move(node), std::ref(directory)));
+  return caf::actor_cast<MemberActor>(system.spawn<Member<NodeControllerActor>>(
+      std::move(options), std::move(node), FrontActor(), std::ref(directory)));
 }
 
 MemberActor SpawnGatewayMember(caf::actor_system& system, MemberOptions options, RouterActor router,
-                               PeerDirectory& directory) {
-  return caf::actor_cast<MemberActor>(
-      system.spawn<Member<RouterActor>>(std::move(options), std::move(router), std::ref(directory)));
+                               FrontActor front, PeerDirectory& directory) {
+  return caf::actor_cast<MemberActor>(system.spawn<Member<RouterActor>>(
+      std::move(options), std::move(router), std::move(front), std::ref(directory)));
 }
 
 }  // namespace troupe::actors

@@ -4,20 +4,24 @@
 //
 //   seeking -> joining -> joined -> seeking (the manager went away) | joining (the manager forgot us)
 //
+// The manager tells its subject what changes (ClusterUpdate), each change once. What the manager had told
+// before a heartbeat is there by the next one, or is lost: the subject hears the revision, finds the gap, and
+// has the member ask for what it has missed.
 // Losing it loses no data: its member goes silent and counts as dead until it joins again.
 #pragma once
 
 #include <caf/actor_system.hpp>
+#include <functional>
+#include <memory>
 #include <string>
 
 #include "actors/interfaces/cluster_manager.hpp"
+#include "actors/interfaces/member.hpp"
+#include "actors/member/lease.hpp"
 #include "actors/seams/peer_directory.hpp"
 #include "base/units.hpp"
 
 namespace troupe::actors {
-
-// Hears LeaveRequest: tells the manager that the member leaves in peace, and ends.
-using MemberActor = Interface<Hears<proto::LeaveRequest>>;
 
 struct MemberOptions {
   std::string manager;         // address
@@ -25,12 +29,19 @@ struct MemberOptions {
   Duration heartbeat = std::chrono::milliseconds(100);  // until the manager names another
   Duration join_timeout = std::chrono::seconds(5);
   Duration rejoin_after = std::chrono::milliseconds(300);
+  std::shared_ptr<Lease> lease = std::make_shared<Lease>();  // shared with the actor that it speaks for
+  // The cluster that it was a member of; another one refuses it. Empty: none yet. A new one is told, once.
+  std::string cluster;
+  std::function<void(const std::string&)> keep_cluster;  // may be empty
+  std::function<void(const std::string& why)>
+      on_refused;  // each new reason of a join that is refused; may be empty
 };
 
 // `directory` outlives the actor.
 MemberActor SpawnNodeMember(caf::actor_system& system, MemberOptions options, NodeControllerActor node,
                             PeerDirectory& directory);
+// `front`: where runs of other gateways can go on; empty: nowhere.
 MemberActor SpawnGatewayMember(caf::actor_system& system, MemberOptions options, RouterActor router,
-                               PeerDirectory& directory);
+                               FrontActor front, PeerDirectory& directory);
 
 }  // namespace troupe::actors

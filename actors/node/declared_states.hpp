@@ -59,16 +59,9 @@ class DeclaredStates {
   void CountRun(const std::string& key) {
     if (auto* state = ByKey(key)) ++state->runs;
   }
-  // Takes out those that `keep` does not want, and returns their keys.
-  template <class Keep>
-  std::vector<std::string> RemoveUnless(Keep keep) {
-    std::vector<std::string> removed;
-    std::erase_if(states_, [&](const auto& entry) {
-      if (keep(entry.second.key)) return false;
-      removed.push_back(entry.second.key);
-      return true;
-    });
-    return removed;
+  // Of a function that is there; its key.
+  std::string Remove(const proto::FunctionKey& function) {
+    return std::move(states_.extract({function.name(), function.version()}).mapped().key);
   }
   // Calls `visit(state)` for each.
   template <class Visit>

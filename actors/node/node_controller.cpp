@@ -1,6 +1,7 @@
 // The node controller: requests.
 #include "actors/node/node_controller.hpp"
 
+#include "actors/core/fault_hook.hpp"
 #include "actors/node/node_controller_actor.hpp"
 #include "base/check.hpp"
 #include "base/status.hpp"
@@ -53,6 +54,7 @@ NodeController::behavior_type NodeController::make_behavior() {
   set_down_handler([this](caf::down_msg& down) { Down(down); });
   StartExecutors();
   if (options_.save_profiles) After(this, options_.save_profiles_every, MakeTick(kSaveProfiles));
+  if (options_.remembered.functions_size() > 0) After(this, options_.remember_after, MakeTick(kRemember));
   return {
       [this](proto::SubmitRequest& request) { return Submit(request); },
       [this](const proto::CancelSubmit& cancel) { Cancel(IdOf(cancel.id())); },
@@ -63,14 +65,12 @@ NodeController::behavior_type NodeController::make_behavior() {
       [this](const proto::DrainNode& drain) { return Drain(drain.drain()); },
       [this](const proto::DescribeNode&) { return Describe(); },
       [this](const proto::KillGpu& kill) { Kill(kill.gpu()); },
+      [this](const proto::InjectFault& fault) { return FaultAnswer(Inject(fault)); },
       [this](const proto::ClusterUpdate& update) {
-        static_cast<void>(view_.Apply(update));
-        LearnFunctions(update);
+        Learn(update);
+        ArmSaveAdopted();
       },
-      [this](const proto::MemberJoined& joined) {
-        static_cast<void>(view_.Apply(joined.state()));
-        Joined(joined);
-      },
+      [this](const proto::MemberJoined& joined) { Joined(joined); },
       [this](const proto::DescribeMember& ask) { return Report(ask); },
       [this](const proto::ExecutorReport& report) { Executor(report); },
       [this](const proto::Tick& tick) { OnTick(tick); },
@@ -83,6 +83,7 @@ NodeController::behavior_type NodeController::make_behavior() {
 
 void NodeController::on_exit() {
   SaveProfiles();
+  if (save_adopted_armed_) SaveAdopted();
   for (auto& gpu : gpus_) send_exit(gpu.executor, caf::exit_reason::user_shutdown);
   gpus_.clear();
   requests_.clear();
@@ -98,14 +99,18 @@ SubmitPromise NodeController::Submit(proto::SubmitRequest& message) {
   const auto id = IdOf(message.id());
   if (message.node_epoch() != epoch_)
     return Bounce(promise, proto::BOUNCE_STALE_EPOCH, "the node has a new epoch");
+  const auto* state = declared_.Find(message.function());
+  const auto now = Now(this);
+  if (options_.lease->Over(now) || (state != nullptr && options_.lease->ExclusiveOver(now)))
+    return Bounce(promise, proto::BOUNCE_LEASE_OVER, options_.lease->Why(options_.name, now));
   if (requests_.contains(id)) {
     return Bounce(promise, proto::BOUNCE_UNSPECIFIED, "a request with this id is under way");
   }
   const auto copy = CopyFor(message);
   if (!copy.ok()) return Bounce(promise, proto::BOUNCE_NOT_ADOPTED, std::string(copy.status().message()));
   if (!routers_.ledger().Take(id.router)) return Bounce(promise, proto::BOUNCE_NO_CREDIT, "no credit left");
-  auto request = RequestFor(message, *copy, Now(this));
-  const auto* state = declared_.Find(message.function());
+  demand_.Asked(message.model_digest(), now);
+  auto request = RequestFor(message, *copy, now);
   if (state != nullptr) request.state = state->key;
   auto& held = requests_[id];
   held.message = std::move(message);
@@ -163,6 +168,7 @@ void NodeController::Pump() {
     armed_ = due;
     After(this, due - Now(this), MakeTick(kExpire));
   }
+  Refill();
   Try();
 }
 
@@ -262,6 +268,9 @@ void NodeController::OnTick(const proto::Tick& tick) {
     return Pump();
   }
   if (tick.what() == kStrangers) return EvictStrangers();
+  if (tick.what() == kRemember) return AdoptAgain();
+  if (tick.what() == kSaveAdopted) return SaveAdopted();
+  if (tick.what() == kBroadcasts) return SendBroadcasts();
   if (tick.what() == kSaveProfiles) {
     SaveProfiles();
     return After(this, options_.save_profiles_every, tick);

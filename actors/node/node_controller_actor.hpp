@@ -1,29 +1,35 @@
 // The node controller's class, private to its sources: node_controller.cpp (requests), node_orders.cpp (what
 // was decided, as orders), node_routers.cpp (routers), node_swaps.cpp (how models come, loans between GPUs),
-// node_models.cpp (adoption and plans), node_trials.cpp (what models cost), node_copies.cpp (host copies),
-// node_runtimes.cpp (whom workers serve), node_states.cpp (what functions keep on the device),
-// node_workers.cpp (executors, and what others are told), node_view.cpp (what people see). Contract:
-// actors/interfaces/node_controller.hpp.
+// node_models.cpp (adoption and plans), node_trials.cpp (what models cost), node_lost.cpp (what dead workers
+// held), node_copies.cpp (host copies),
+// node_remembered.cpp (what it adopts again by itself), node_runtimes.cpp (whom workers serve),
+// node_states.cpp (what functions keep on the device), node_workers.cpp (executors, and what others are
+// told), node_view.cpp (what people see). Contract: actors/interfaces/node_controller.hpp.
 #pragma once
 
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "actors/core/call.hpp"
 #include "actors/core/time.hpp"
+#include "actors/member/member_tie.hpp"
 #include "actors/node/declared_states.hpp"
+#include "actors/node/demand_count.hpp"
 #include "actors/node/event_journal.hpp"
 #include "actors/node/held_models.hpp"
 #include "actors/node/loans.hpp"
+#include "actors/node/lost_models.hpp"
 #include "actors/node/node_controller.hpp"
 #include "actors/node/orders.hpp"
 #include "actors/node/prepare_line.hpp"
 #include "actors/node/remote_inputs.hpp"
 #include "actors/node/router_links.hpp"
+#include "actors/node/served_models.hpp"
 #include "actors/node/state_store.hpp"
 #include "actors/node/swap_book.hpp"
 #include "actors/node/trial_line.hpp"
@@ -36,7 +42,8 @@
 
 namespace troupe::actors {
 
-using ControllerSelf = NodeControllerActor::extend<Hears<proto::Tick>, Hears<proto::Continue>>;
+using ControllerSelf = NodeControllerActor::extend<Hears<proto::Tick>, Hears<proto::Continue>,
+                                                   Asks<proto::InjectFault, proto::AdminReply>>;
 using SubmitPromise = caf::typed_response_promise<proto::SubmitReply>;
 
 // The most that a copy of any of its forms takes of a host region.
@@ -58,6 +65,7 @@ class NodeController : public ControllerSelf::base {
     Time expiry{};
     bool from_disk = false;  // its model was not in the host region when it came
     bool trial = false;      // of our own: nobody waits, and there is no promise
+    bool refill = false;     // a trial that brings back what a dead worker held
     // Of its current dispatch; serial 0: none.
     std::uint64_t serial = 0;
     node::GpuIndex gpu = node::kNoGpu;
@@ -96,7 +104,10 @@ class NodeController : public ControllerSelf::base {
     kCopies = 3,
     kSaveProfiles = 4,
     kGiveBack = 5,
-    kStrangers = 6
+    kStrangers = 6,
+    kRemember = 7,
+    kSaveAdopted = 8,
+    kBroadcasts = 9
   };
   using OnOutcome = std::function<void(proto::WorkerOutcome)>;
 
@@ -132,7 +143,8 @@ class NodeController : public ControllerSelf::base {
   // --- swaps, and loans between GPUs (node_swaps.cpp) ---
   // `lent`, `loan`: of a copy from another GPU.
   void OrderSwapIn(const node::Dispatch& dispatch, std::uint64_t serial,
-                   const proto::LendOutcome* lent = nullptr, Loans::Ticket loan = 0);
+                   const proto::LendOutcome* lent = nullptr, Loans::Ticket loan = 0,
+                   const proto::Broadcast* broadcast = nullptr);
   void SwappedIn(const node::Dispatch& dispatch, std::uint64_t serial, ModelWas source,
                  const proto::WorkerOutcome& outcome);
   void Borrow(const node::Dispatch& dispatch, std::uint64_t serial);
@@ -140,6 +152,25 @@ class NodeController : public ControllerSelf::base {
             const proto::WorkerOutcome& outcome);
   void Return(node::GpuIndex lender, std::uint64_t id);
   void BorrowerLost(node::GpuIndex gpu);
+
+  // --- models for several GPUs at once (node_broadcasts.cpp) ---
+  struct Gathered {
+    node::Dispatch dispatch;
+    std::uint64_t serial = 0;
+    std::vector<std::function<void()>> behind;
+  };
+  // Its orders are given with those of the others that join it.
+  void AwaitBroadcast(const node::Dispatch& dispatch, std::uint64_t serial);
+  // What else a worker is to do with a model waits for the order that brings it. False: nothing is waited
+  // for, `then` is not kept.
+  bool BehindBroadcast(const node::Dispatch& dispatch, const std::function<void()>& then);
+  bool Joins(const Gathered& waiting, const node::Broadcasts::Order& broadcast);
+  void SendBroadcasts();
+  std::optional<proto::Broadcast> SendBroadcast(const node::Broadcasts::Order& broadcast,
+                                                const std::vector<Gathered>& gathered);
+
+  // --- faults on purpose (node_faults.cpp) ---
+  absl::Status Inject(const proto::InjectFault& fault);
 
   // --- orders: every one is answered, also when its worker dies ---
   std::uint64_t Order(node::GpuIndex gpu, proto::WorkerOrder order, OnOutcome then);
@@ -150,7 +181,7 @@ class NodeController : public ControllerSelf::base {
 
   // --- routers (node_routers.cpp) ---
   proto::CreditGrant Hello(const proto::RouterHello& hello, const CreditSinkActor& router);
-  [[nodiscard]] proto::CreditGrant Grant() const;
+  [[nodiscard]] proto::CreditGrant Grant(std::uint64_t router);
   // Everyone learns the limits that changed, and what is adopted and resident now.
   void GrantAll();
   void ArmGrants();
@@ -170,6 +201,8 @@ class NodeController : public ControllerSelf::base {
   AdoptPromise Adopt(proto::AdoptModel& adopt);
   // Its first host copy is there: it is described and prepared.
   void Placed(const std::string& digest);
+  // From then on requests may come for it.
+  void DescribeCopy(const std::string& copy, Bytes weights, Bytes activation);
   // Workers that outlived the daemon before us may hold the model already.
   void FindResident(const std::string& digest, const std::string& packed);
   // Makes the plan of the declared shapes, so that the first request finds it ready. False: no worker is up.
@@ -183,17 +216,35 @@ class NodeController : public ControllerSelf::base {
   void Disown(const std::string& digest);
   void DisownCopy(const std::string& copy);
 
+  // --- what was adopted before, while no manager says what is to be here (node_remembered.cpp) ---
+  void AdoptAgain();
+  // A manager is there: what is not adopted yet, and was not told to it, goes.
+  void StopRemembering();
+  // Something that is to be remembered may have changed.
+  void ArmSaveAdopted();
+  void SaveAdopted();
+
   // --- trials (node_trials.cpp) ---
   void AwaitTrial(const std::string& digest);
   void Try();
-  bool StartTrial(const std::string& digest, const proto::FunctionRecord& function);
+  bool StartTrial(const std::string& digest, const proto::FunctionRecord& function, bool refill = false);
   bool AddZeros(const proto::TensorSpec& spec, proto::SubmitRequest& message);
   void FreeZeros(const proto::SubmitRequest& message);
   void StopTrial();
   void EndTrial(const node::Finished& finished, const HeldRequest& held);
+
+  // --- what dead workers held (node_lost.cpp) ---
+  // Its worker is gone; the scheduler does not know yet.
+  void NoteLost(node::GpuIndex gpu);
+  void AddLost(const std::string& copy, Bytes bytes, Time last_use);
+  void Refill();
+  [[nodiscard]] bool HasRoom(const LostModel& lost) const;
+
   // --- what functions keep on the device (node_states.cpp) ---
   using OnSaved = std::function<void(const absl::Status& status, const std::vector<KeptStatePtr>& images)>;
-  void LearnFunctions(const proto::ClusterUpdate& update);
+  // What the manager tells of the cluster.
+  void Learn(const proto::ClusterUpdate& update);
+  void LearnFunction(const proto::FunctionKey& key);
   void DeclareState(const proto::FunctionRecord& record);
   // What a worker that outlived its daemon holds of this model's functions.
   void RecoverStates(node::GpuIndex gpu, const std::string& digest);
@@ -208,7 +259,9 @@ class NodeController : public ControllerSelf::base {
   // `run`: whose run has just ended there well; its state is current although the scheduler does not know
   // yet.
   void WriteBack(node::GpuIndex gpu, const std::string& model, const std::string& run, OnSaved then);
-  void SaveImages(node::GpuIndex gpu, const proto::WorkerOutcome& outcome, const std::string& run,
+  // Those of the images that came back which are wanted; the worker's slices are released when all are read.
+  using Wanted = std::function<bool(const proto::StateImage& image)>;
+  void SaveImages(node::GpuIndex gpu, const proto::WorkerOutcome& outcome, const Wanted& wanted,
                   const OnSaved& then);
   void KeepImages(const std::vector<KeptStatePtr>& images);
   [[nodiscard]] bool HasStates(node::GpuIndex gpu, const std::string& model) const;
@@ -285,9 +338,13 @@ class NodeController : public ControllerSelf::base {
   node::SwapScheduler scheduler_;
   RouterLinks routers_;
   cluster::ClusterView view_;
+  MemberTie tie_;
   HeldModels models_;
+  ServedModels served_;
+  DemandCount demand_;
   node::CacheTable copies_;
   TrialLine trials_;
+  LostModels lost_;
   SwapBook swaps_;
   Loans loans_;
   node::Addresses addresses_;
@@ -303,9 +360,18 @@ class NodeController : public ControllerSelf::base {
   std::uint64_t next_sequence_ = 1;
   std::uint64_t next_serial_ = 1;
   std::uint64_t saved_costs_ = 0;  // revision
+  // Counts up when the models on the GPUs may have changed; 250 ms later routers know all the same.
+  std::uint64_t residency_ = 1;
+  std::set<std::string> remembered_;                    // copies that this node adopts again by itself
+  std::set<std::string> told_;                          // models that the last report for a join named
+  std::map<std::string, std::uint64_t> saved_adopted_;  // "name/version" -> revision, as on disk
+  bool save_adopted_armed_ = false;
   Time armed_ = Time::max();
   Time copies_armed_ = Time::max();
   Time give_back_armed_ = Time::max();
+  std::vector<Gathered> gathered_;
+  std::uint64_t meetings_ = 0;
+  bool broadcasts_armed_ = false;
   bool grants_armed_ = false;
   bool dirty_ = false;
 };

@@ -15,6 +15,17 @@ void AnswerAdopt(std::vector<AdoptPromise> waiting, const std::string& digest, c
   for (auto& promise : waiting) promise.deliver(reply);
 }
 
+// Beyond so many at a time a model counts as adopted as soon as it is in the host region: a node that takes
+// over what another had would be seconds late with plans that mostly nobody needs yet. A request that comes
+// before its plan has it made first.
+constexpr std::size_t kPlansWaitedFor = 8;
+
+bool Crowded(const HeldModels& models) {
+  std::size_t coming = 0;
+  models.ForEach([&](const std::string&, const HeldModel& model) { coming += !model.adopted; });
+  return coming > kPlansWaitedFor;
+}
+
 }  // namespace
 
 AdoptPromise NodeController::Adopt(proto::AdoptModel& adopt) {
@@ -23,6 +34,7 @@ AdoptPromise NodeController::Adopt(proto::AdoptModel& adopt) {
   const auto digest =
       node::CopyName(adopt.function().model_digest(),
                      node::IsolationKey(adopt.function(), options_.isolation.mode, std::string()));
+  remembered_.erase(digest);  // the manager wants it, too
   auto& model = models_.Hold(digest);
   if (model.adopted) {
     AnswerAdopt({promise}, digest, absl::OkStatus());
@@ -39,11 +51,17 @@ AdoptPromise NodeController::Adopt(proto::AdoptModel& adopt) {
 void NodeController::Placed(const std::string& digest) {
   const auto* model = models_.Find(digest);
   FindResident(digest, model->copy.digest());
-  Handle(scheduler_.DescribeModel(digest, Bytes(model->copy.weights().length()), Bytes(0)));
+  DescribeCopy(digest, Bytes(model->copy.weights().length()), Bytes(0));
   scheduler_.SetInRegion(digest, true);
+  if (!model->adopted && Crowded(models_)) Adopted(digest);
   bool asked = false;
   for (node::GpuIndex gpu = 0; gpu < gpus_.size(); ++gpu) asked |= Prepare(gpu, digest);
   if (!asked) Adopted(digest);  // no worker is up: it prepares when it comes
+}
+
+void NodeController::DescribeCopy(const std::string& copy, Bytes weights, Bytes activation) {
+  if (!scheduler_.Knows(copy)) served_.Add(copy);
+  Handle(scheduler_.DescribeModel(copy, weights, activation));
 }
 
 void NodeController::FindResident(const std::string& digest, const std::string& packed) {
@@ -53,6 +71,7 @@ void NodeController::FindResident(const std::string& digest, const std::string& 
     const auto it = std::find_if(residents.begin(), residents.end(),
                                  [&](const auto& resident) { return resident.digest() == packed; });
     if (it == residents.end()) continue;
+    ++residency_;
     scheduler_.FoundResident(gpu, {digest, Bytes(it->bytes())}, Now(this));
     RecoverStates(gpu, digest);
     residents.erase(it);  // true only until the scheduler decides otherwise
@@ -92,8 +111,8 @@ void NodeController::Prepared(node::GpuIndex gpu, const std::string& digest,
   if (model == nullptr) return;
   if (outcome.code() == 0) {
     model->prepared[gpu] = gpus_[gpu].last.incarnation();
-    Handle(scheduler_.DescribeModel(digest, Bytes(outcome.prepared().weights_bytes()),
-                                    Bytes(outcome.prepared().activation_bytes())));
+    DescribeCopy(digest, Bytes(outcome.prepared().weights_bytes()),
+                 Bytes(outcome.prepared().activation_bytes()));
     return Adopted(digest);
   }
   if (model->adopted) return;
@@ -111,6 +130,7 @@ void NodeController::Adopted(const std::string& digest) {
   auto* model = models_.Find(digest);
   if (!std::exchange(model->adopted, true)) AwaitTrial(digest);
   copies_.Adopted(digest);
+  ArmSaveAdopted();
   GrantAll();  // before the deployment is answered: the next request finds routers that know
   AnswerAdopt(std::exchange(model->waiting, {}), digest, absl::OkStatus());
   Handle({});
@@ -130,11 +150,15 @@ void NodeController::DisownCopy(const std::string& copy) {
   if (models_.Find(copy) == nullptr) return;
   TellStatesStay(copy);
   auto waiting = models_.GiveUp(copy);
-  if (scheduler_.Knows(copy)) Handle(scheduler_.ForgetModel(copy));
+  if (scheduler_.Knows(copy)) {
+    served_.Remove(copy);
+    Handle(scheduler_.ForgetModel(copy));
+  }
   AnswerAdopt(std::move(waiting), copy, absl::CancelledError("the model was disowned while it was adopted"));
   models_.Forget(copy);
   addresses_.Forget(copy);
   copies_.Unwant(copy);
+  ArmSaveAdopted();
   MoveCopies();
 }
 

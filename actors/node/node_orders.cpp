@@ -34,13 +34,16 @@ void NodeController::Start(const node::Dispatch& dispatch, std::uint64_t serial)
   if (Current(dispatch.request, serial) == nullptr) return;  // its worker was lost while it waited
   if (models_.Find(dispatch.model) == nullptr) return RunGone(dispatch, serial);
   if (dispatch.source == node::SwapSource::kPeer) return Borrow(dispatch, serial);
+  if (dispatch.source == node::SwapSource::kBroadcast) return AwaitBroadcast(dispatch, serial);
   const auto go = [this, dispatch, serial] {
     if (Current(dispatch.request, serial) == nullptr) return;
     if (models_.Find(dispatch.model) == nullptr) return RunGone(dispatch, serial);
     if (dispatch.source == node::SwapSource::kHost || dispatch.bring_state) OrderSwapIn(dispatch, serial);
     OrderRun(dispatch, serial);
   };
-  if (dispatch.source == node::SwapSource::kHost || !loans_.Await(dispatch.gpu, dispatch.model, go)) go();
+  const bool waits = dispatch.source != node::SwapSource::kHost &&
+                     (loans_.Await(dispatch.gpu, dispatch.model, go) || BehindBroadcast(dispatch, go));
+  if (!waits) go();
 }
 
 // Its model was taken off this node before its orders could be given.
@@ -72,11 +75,12 @@ void NodeController::NoteDispatch(const node::Dispatch& dispatch, HeldRequest& r
   request.dispatched = Now(this);
   // One that is planned again, since it did not fit or its worker died, is still one request.
   const bool first = std::exchange(request.attempt, dispatch.attempt) == 0;
-  const auto* resident = scheduler_.gpus().at(dispatch.gpu).Find(dispatch.model);
+  const auto* resident = scheduler_.FindResident(dispatch.gpu, dispatch.model);
   if (dispatch.source != node::SwapSource::kResident) {
-    request.was = dispatch.source == node::SwapSource::kPeer ? ModelWas::kPeer
-                  : request.from_disk                        ? ModelWas::kDisk
-                                                             : ModelWas::kHost;
+    request.was = dispatch.source == node::SwapSource::kPeer        ? ModelWas::kPeer
+                  : dispatch.source == node::SwapSource::kBroadcast ? ModelWas::kBroadcast
+                  : request.from_disk                               ? ModelWas::kDisk
+                                                                    : ModelWas::kHost;
   } else {
     request.was = resident != nullptr && resident->state == node::ResidentState::kLoading
                       ? ModelWas::kLoading
@@ -84,12 +88,13 @@ void NodeController::NoteDispatch(const node::Dispatch& dispatch, HeldRequest& r
   }
   if (first && !request.trial) swaps_.Dispatched(request.was);
   for (const auto& victim : dispatch.victims) {
-    const bool replicated = scheduler_.gpus().HolderCount(victim) > 0;
+    const bool replicated = scheduler_.HolderCount(victim) > 0;
     swaps_.Evicted(replicated ? "replicated" : scheduler_.Heavy(victim) ? "heavy" : "light");
   }
 }
 
 void NodeController::OrderEviction(node::GpuIndex gpu, const std::string& model) {
+  ++residency_;
   HasStates(gpu, model) ? EvictWithStates(gpu, model) : EvictModel(gpu, model, false);
 }
 
@@ -117,6 +122,7 @@ void NodeController::Ran(const node::Dispatch& dispatch, std::uint64_t serial, p
 }
 
 void NodeController::Ended(const node::Dispatch& dispatch, HeldRequest& held, proto::WorkerOutcome outcome) {
+  if (outcome.code() != 0) ++residency_;  // its model may turn out not to be there
   held.run = std::move(outcome);
   held.serial = 0;
   auto done = RunDoneFor(dispatch, held.swap, held.run);

@@ -3,46 +3,41 @@
 
 namespace troupe::actors {
 
+// Whoever says hello may have lost all that it knew of this node.
 proto::CreditGrant NodeController::Hello(const proto::RouterHello& hello, const CreditSinkActor& router) {
   if (routers_.Add(hello.router(), router)) monitor(router);
   routers_.ledger().Report(hello.router(), hello.queued());
-  proto::CreditGrant mine = Grant();
-  for (const auto& grant : routers_.ledger().Regrant(hello.router())) {
-    if (grant.router == hello.router()) {
-      mine.set_limit(grant.limit);
-    } else {
-      auto other = Grant();
-      other.set_limit(grant.limit);
-      send(routers_.Find(grant.router), std::move(other));
-    }
-  }
-  return mine;
+  for (const auto& grant : routers_.ledger().Regrant(hello.router()))
+    if (grant.router != hello.router()) send(routers_.Find(grant.router), Grant(grant.router));
+  routers_.told(hello.router()) = {};
+  return Grant(hello.router());
 }
 
-proto::CreditGrant NodeController::Grant() const {
+proto::CreditGrant NodeController::Grant(std::uint64_t router) {
   proto::CreditGrant grant;
   grant.set_node(options_.name);
   grant.set_node_epoch(epoch_);
+  grant.set_limit(routers_.ledger().limit(router));
   grant.set_draining(scheduler_.draining());
-  // By digest: whose copy is whose is this node's own matter. The names are in order, a model's copies
-  // together.
-  const auto add = [](const std::string& copy, auto& digests) {
-    const auto digest = node::DigestOf(copy);
-    if (digests.empty() || *digests.rbegin() != digest) *digests.Add() = digest;
-  };
-  for (const auto& copy : scheduler_.AdoptedModels()) add(copy, *grant.mutable_adopted());
-  for (const auto& copy : scheduler_.gpus().ResidentModels()) add(copy, *grant.mutable_resident());
+  auto& told = routers_.told(router);
+  if (auto served = served_.Since(std::exchange(told.served, served_.revision())))
+    *grant.mutable_adopted() = *std::move(served);
+  if (std::exchange(told.residency, residency_) != residency_) {
+    // By digest: whose copy is whose is this node's own matter. The names are in order, a model's copies
+    // together.
+    auto& resident = *grant.mutable_resident()->mutable_digests();
+    for (const auto& copy : scheduler_.ResidentModels()) {
+      auto digest = node::DigestOf(copy);
+      if (resident.empty() || *resident.rbegin() != digest) *resident.Add() = std::move(digest);
+    }
+  }
   return grant;
 }
 
 void NodeController::GrantAll() {
   dirty_ = false;
   static_cast<void>(routers_.ledger().Regrant());
-  for (const auto& [id, router] : routers_.all()) {
-    auto grant = Grant();
-    grant.set_limit(routers_.ledger().limit(id));
-    send(router, std::move(grant));
-  }
+  for (const auto& [id, router] : routers_.all()) send(router, Grant(id));
 }
 
 void NodeController::ArmGrants() {

@@ -36,6 +36,11 @@ absl::StatusOr<std::string> NodeController::CopyFor(const proto::SubmitRequest& 
     return absl::NotFoundError(
         absl::StrCat("this node has not heard of function '", request.function().name(), "' yet"));
   }
+  // Its adoption came before the news of it, which say where its state is.
+  if (!function->state().empty() && declared_.Find(request.function()) == nullptr) {
+    return absl::NotFoundError(absl::StrCat("this node has not heard of the state of function '",
+                                            request.function().name(), "' yet"));
+  }
   const auto key = node::IsolationKey(*function, options_.isolation.mode, request.workflow());
   const auto copy = node::CopyName(request.model_digest(), key);
   if (!scheduler_.Knows(copy)) OpenCopy(copy, *function);
@@ -57,7 +62,7 @@ void NodeController::OpenCopy(const std::string& copy, const proto::FunctionReco
   }
   model.adopted = true;
   copies_.Adopted(copy);
-  Handle(scheduler_.DescribeModel(copy, weights, Bytes(0)));
+  DescribeCopy(copy, weights, Bytes(0));
   scheduler_.SetInRegion(copy, copies_.Usable(copy));
 }
 

@@ -1,7 +1,6 @@
 // The node controller: what functions keep on the device. node::FunctionStates decides where, the store keeps
 // images.
 #include <algorithm>
-#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "actors/node/node_controller_actor.hpp"
@@ -9,22 +8,25 @@
 
 namespace troupe::actors {
 
-// Deployments of this cluster, all of them: a snapshot is what the manager sends.
-void NodeController::LearnFunctions(const proto::ClusterUpdate& update) {
-  if (!update.snapshot()) return;
-  std::set<std::string> keys;
-  for (const auto& record : update.functions()) {
-    if (record.state().empty()) continue;
-    keys.insert(cluster::StateKey(record));
-    const auto* known = declared_.Find(record.key());
-    if (known == nullptr || known->key != cluster::StateKey(record)) DeclareState(record);
-  }
-  for (const auto& key : declared_.RemoveUnless([&](const std::string& k) { return keys.contains(k); }))
-    ForgetState(key);
+void NodeController::Learn(const proto::ClusterUpdate& update) {
+  const auto known = view_.revision();
+  const auto change = view_.Apply(update);
+  if (!change.applied) return tie_.AskSince(this, known);
+  for (const auto* keys : {&change.deployed, &change.removed})
+    for (const auto& key : *keys) LearnFunction(key);
+}
+
+// New, changed, unloaded or gone. One that is unloaded keeps its state.
+void NodeController::LearnFunction(const proto::FunctionKey& key) {
+  const auto* record = view_.functions().Find(key);
+  const bool has_state = record != nullptr && !record->state().empty();
+  const auto* known = declared_.Find(key);
+  if (known != nullptr && has_state && known->key == cluster::StateKey(*record)) return;
+  if (known != nullptr) ForgetState(declared_.Remove(key));
+  if (has_state) DeclareState(*record);
 }
 
 void NodeController::DeclareState(const proto::FunctionRecord& record) {
-  if (const auto* old = declared_.Find(record.key())) ForgetState(std::string(old->key));
   auto& state = declared_.Add(record);
   state.model =
       node::CopyName(state.model, node::IsolationKey(record, options_.isolation.mode, std::string()));
@@ -61,7 +63,7 @@ void NodeController::StateLoaded(const std::string& key, absl::StatusOr<KeptStat
 // With every run written back the file has all that was acknowledged: what a worker has beyond it was not.
 void NodeController::RecoverStates(node::GpuIndex gpu, const std::string& digest) {
   if (options_.write_back_each_run) return;
-  const auto keys = scheduler_.states().Of(digest);
+  const auto keys = scheduler_.StatesOf(digest);
   if (keys.empty()) return;
   for (const auto& key : keys) {
     ++declared_.ByKey(key)->recovering;
@@ -149,12 +151,17 @@ void NodeController::WriteBack(node::GpuIndex gpu, const std::string& model, con
                                OnSaved then) {
   OrderFor(model, gpu, WriteBackOrderFor(models_.PackedDigest(model)),
            [this, gpu, run, then = std::move(then)](const proto::WorkerOutcome& outcome) {
-             SaveImages(gpu, outcome, run, then);
+             // What lies there still of a function that has gone on elsewhere, or was removed, is nobody's.
+             const auto current = [&](const proto::StateImage& image) {
+               const auto* state = scheduler_.states().Find(image.function());
+               return state != nullptr && (image.function() == run || state->CurrentAt(gpu));
+             };
+             SaveImages(gpu, outcome, current, then);
            });
 }
 
-void NodeController::SaveImages(node::GpuIndex gpu, const proto::WorkerOutcome& outcome,
-                                const std::string& run, const OnSaved& then) {
+void NodeController::SaveImages(node::GpuIndex gpu, const proto::WorkerOutcome& outcome, const Wanted& wanted,
+                                const OnSaved& then) {
   struct Saving {
     std::size_t open = 1;
     absl::Status status;
@@ -171,9 +178,7 @@ void NodeController::SaveImages(node::GpuIndex gpu, const proto::WorkerOutcome& 
   for (const auto& image : outcome.state().states()) {
     for (const auto& tensor : image.tensors())
       if (tensor.data().has_arena()) *saving->slices.add_slices() = tensor.data().arena();
-    // What lies there still of a function that has gone on elsewhere, or was removed, is nobody's.
-    const auto* state = scheduler_.states().Find(image.function());
-    if (state == nullptr || (image.function() != run && !state->CurrentAt(gpu))) continue;
+    if (!wanted(image)) continue;
     ++saving->open;
     store_.Save(this, image, [saving, close](absl::StatusOr<KeptStatePtr> kept) {
       saving->status.Update(kept.status());
@@ -194,7 +199,7 @@ void NodeController::KeepImages(const std::vector<KeptStatePtr>& images) {
 }
 
 bool NodeController::HasStates(node::GpuIndex gpu, const std::string& model) const {
-  const auto& of = scheduler_.states().Of(model);
+  const auto& of = scheduler_.StatesOf(model);
   return std::any_of(of.begin(), of.end(),
                      [&](const std::string& key) { return scheduler_.states().Find(key)->CurrentAt(gpu); });
 }

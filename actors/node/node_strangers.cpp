@@ -35,29 +35,17 @@ void NodeController::SaveStranger(node::GpuIndex gpu, const proto::ResidentModel
   if (options_.write_back_each_run) return EvictStranger(gpu, stranger);
   const auto life = gpus_[gpu].last.incarnation();
   Order(gpu, WriteBackOrderFor(stranger.digest()), [=, this](const proto::WorkerOutcome& outcome) {
-    auto open = std::make_shared<std::size_t>(1);
-    auto saved = std::make_shared<absl::Status>(StatusOf(outcome));
-    auto read = std::make_shared<proto::ReleaseOrder>();
-    const auto close = [=, this] {
-      if (--*open > 0 || gpus_[gpu].last.incarnation() != life) return;
-      ReleaseSlices(gpu, *read);
-      if (saved->ok() || absl::IsNotFound(*saved)) return EvictStranger(gpu, stranger);
+    const auto saved = [=, this](const absl::Status& status, const auto&) {
+      if (gpus_[gpu].last.incarnation() != life) return;
+      if (status.ok() || absl::IsNotFound(status)) return EvictStranger(gpu, stranger);
       Note("state-not-saved", absl::StrCat(Label(gpu),
                                            ": a model that no function has any more stays, for its "
                                            "state could not be kept: ",
-                                           saved->message()));
+                                           status.message()));
       KeepStranger(gpu, stranger);
     };
-    for (const auto& image : outcome.state().states()) {
-      for (const auto& tensor : image.tensors())
-        if (tensor.data().has_arena()) *read->add_slices() = tensor.data().arena();
-      ++*open;
-      store_.Save(this, image, [=](const absl::StatusOr<KeptStatePtr>& kept) {
-        saved->Update(kept.status());
-        close();
-      });
-    }
-    close();
+    SaveImages(
+        gpu, outcome, [](const proto::StateImage&) { return true; }, saved);
   });
 }
 

@@ -6,7 +6,8 @@
 namespace troupe::actors {
 
 void NodeController::OrderSwapIn(const node::Dispatch& dispatch, std::uint64_t serial,
-                                 const proto::LendOutcome* lent, Loans::Ticket loan) {
+                                 const proto::LendOutcome* lent, Loans::Ticket loan,
+                                 const proto::Broadcast* broadcast) {
   const auto life = gpus_[dispatch.gpu].last.incarnation();
   const auto source = requests_.at(dispatch.request).was;
   const auto& copy = models_.Find(dispatch.model)->copy;
@@ -18,6 +19,7 @@ void NodeController::OrderSwapIn(const node::Dispatch& dispatch, std::uint64_t s
     *order.mutable_swap_in()->mutable_lent() = lent->weights();
     order.mutable_swap_in()->set_from_gpu(DeviceOf(dispatch.peer));  // links lie between GPUs
   }
+  if (broadcast != nullptr) *order.mutable_swap_in()->mutable_broadcast() = *broadcast;
   OrderFor(dispatch.model, dispatch.gpu, std::move(order),
            [this, dispatch, serial, life, source, loan, image](const proto::WorkerOutcome& outcome) {
              // Before anything is planned anew: the lender must not refuse to evict what it lent.
@@ -32,12 +34,20 @@ void NodeController::SwappedIn(const node::Dispatch& dispatch, std::uint64_t ser
                                const proto::WorkerOutcome& outcome) {
   if (const auto held = Current(dispatch.request, serial)) held->swap = outcome;
   if (dispatch.source == node::SwapSource::kResident) return;  // a state alone
+  ++residency_;
   const Duration took(outcome.end_ns() - outcome.begin_ns());
-  NoteSwap(dispatch.gpu, {dispatch.model, source, dispatch.peer, Bytes(outcome.bytes()), took, Now(this),
-                          dispatch.victims, StatusOf(outcome)});
-  Handle(scheduler_.Apply(
-      node::SwapInDone{dispatch.gpu, dispatch.model, StatusOf(outcome), Bytes(outcome.bytes()), took},
-      Now(this)));
+  Bytes moved(outcome.bytes());
+  Bytes taken = moved;  // on the device
+  // Of a broadcast the outcome tells what came from the host instead.
+  if (source == ModelWas::kBroadcast) {
+    if (moved > Bytes(0)) source = ModelWas::kHost;
+    taken = Bytes(0);
+    moved = scheduler_.WeightsOf(dispatch.model);
+  }
+  NoteSwap(dispatch.gpu, {dispatch.model, source, dispatch.peer, moved, took, Now(this), dispatch.victims,
+                          StatusOf(outcome)});
+  Handle(scheduler_.Apply(node::SwapInDone{dispatch.gpu, dispatch.model, StatusOf(outcome), taken, took},
+                          Now(this)));
 }
 
 void NodeController::Borrow(const node::Dispatch& dispatch, std::uint64_t serial) {

@@ -36,7 +36,8 @@ void NodeController::Try() {
 }
 
 // False when the function cannot be called with zeros.
-bool NodeController::StartTrial(const std::string& digest, const proto::FunctionRecord& function) {
+bool NodeController::StartTrial(const std::string& digest, const proto::FunctionRecord& function,
+                                bool refill) {
   proto::SubmitRequest message;
   const node::RequestId id{kNobody, next_serial_++};
   message.mutable_id()->set_sequence(id.sequence);
@@ -52,6 +53,7 @@ bool NodeController::StartTrial(const std::string& digest, const proto::Function
   }
   auto& held = requests_[id];
   held.trial = true;
+  held.refill = refill;
   held.message = std::move(message);
   held.expiry = Now(this) + kTrialTimeout;
   Schedule({.id = id,
@@ -105,6 +107,13 @@ void NodeController::EndTrial(const node::Finished& finished, const HeldRequest&
   FreeZeros(held.message);
   trials_.End();
   const auto& digest = held.message.model_digest();
+  if (held.refill) {
+    // A request came before it was on its way.
+    const bool stopped = finished.kind == node::FinishKind::kCancelled;
+    if (stopped && scheduler_.HolderCount(digest) == 0)
+      AddLost(digest, scheduler_.WeightsOf(digest), Now(this));
+    return;
+  }
   // A model that fails on zeros fails again.
   if (finished.kind == node::FinishKind::kFailed || scheduler_.costs().Measured(node::DigestOf(digest)))
     trials_.Remove(digest);

@@ -34,7 +34,7 @@ void NodeController::NoteSwap(std::uint32_t gpu, SwapDone swap) {
     // One that was given up meanwhile has no function any more.
     return absl::StrCat("'", model == nullptr ? digest.substr(0, 12) : model->function.key().name(), "'");
   };
-  if (swap.source == ModelWas::kPeer) swap.peer = DeviceOf(swap.peer);
+  if (swap.source == ModelWas::kPeer || swap.source == ModelWas::kBroadcast) swap.peer = DeviceOf(swap.peer);
   // What does not fit is planned anew: it belongs to swapping, and happens as often.
   const bool usual = swap.status.ok() || absl::IsResourceExhausted(swap.status);
   Note(usual ? cluster::kSwapEvent : "swap-failed", SwapLine(DeviceOf(gpu), swap, words));
@@ -52,14 +52,15 @@ void NodeController::ShowModels(std::uint32_t index, proto::GpuStatus& status) {
   status.set_queued(status.queued() + gpu.in_flight);
   status.set_promised_bytes(status.promised_bytes() + gpu.promised.count());
   status.set_overhead_bytes(status.overhead_bytes() + gpu.overhead.count());
-  for (const auto& [digest, resident] : gpu.residents) {
+  for (const auto& [digest, there] : scheduler_.ResidentsOf(index)) {
+    const auto& resident = *there;
     auto& model = *status.add_models();
     model.set_digest(node::DigestOf(digest));
     ShowFunction(digest, *model.mutable_functions());
     model.set_state(node::Name(resident.state));
     model.set_bytes(resident.bytes.count());
     model.set_runs(resident.pins);
-    model.set_replicas(scheduler_.gpus().HolderCount(digest));
+    model.set_replicas(scheduler_.HolderCount(digest));
     model.set_waiting(scheduler_.WaitingFor(digest));
     model.set_idle_ns(Since(resident.last_use, now));
   }
@@ -70,7 +71,7 @@ void NodeController::ShowModels(std::uint32_t index, proto::GpuStatus& status) {
     shown.set_state("state");
     shown.set_bytes(state.bytes.count());
   });
-  for (const auto& [digest, orders] : gpu.evicting) {
+  for (const auto& digest : scheduler_.EvictingOn(index)) {
     auto& model = *status.add_models();
     model.set_digest(node::DigestOf(digest));
     ShowFunction(digest, *model.mutable_functions());

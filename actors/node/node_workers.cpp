@@ -26,6 +26,7 @@ void NodeController::StartExecutors() {
 }
 
 void NodeController::Executor(const proto::ExecutorReport& report) {
+  ++residency_;
   if (report.gpu() >= gpus_.size()) return;
   const bool given_up = gpus_[report.gpu()].last.state() == proto::ExecutorReport::UNFIT;
   gpus_[report.gpu()].last = report;
@@ -40,12 +41,14 @@ void NodeController::Executor(const proto::ExecutorReport& report) {
     case proto::ExecutorReport::READY:
       return WorkerUp(report, now);
     case proto::ExecutorReport::DOWN:
+      NoteLost(report.gpu());
       StatesLost(report.gpu());
       VoidDispatches(report.gpu());
       BorrowerLost(report.gpu());
       ForgetPlans(report.gpu());
       return Handle(scheduler_.Apply(node::WorkerLost{report.gpu(), report.reason()}, now));
     case proto::ExecutorReport::UNFIT:
+      NoteLost(report.gpu());
       StatesLost(report.gpu());
       VoidDispatches(report.gpu());
       BorrowerLost(report.gpu());
@@ -86,6 +89,7 @@ void NodeController::WorkerUp(const proto::ExecutorReport& report, Time now) {
     kill.set_reason(std::string(serves.status().message()));
     return send(gpus_[report.gpu()].executor, std::move(kill));
   }
+  ready.broadcasts = report.worker().broadcasts();
   ready.assigned = serves->assigned;
   ready.key = serves->key;
   for (const auto& resident : report.worker().resident()) {
@@ -148,12 +152,16 @@ proto::DrainReply NodeController::Drain(bool drain) {
 }
 
 void NodeController::Joined(const proto::MemberJoined& joined) {
-  LearnFunctions(joined.state());
+  Learn(joined.state());
   epoch_ = joined.epoch();
+  routers_.TellAll();
+  StopRemembering();
+  ArmSaveAdopted();
   GrantAll();
 }
 
 proto::MemberReport NodeController::Report(const proto::DescribeMember& ask) {
+  tie_.AskedBy(current_sender());
   proto::MemberReport report;
   for (std::uint32_t i = 0; i < options_.gpus.size(); ++i) {
     auto& record = *report.add_gpus();
@@ -163,6 +171,7 @@ proto::MemberReport NodeController::Report(const proto::DescribeMember& ask) {
   }
   *report.mutable_load() = Load();
   if (!ask.joining()) {
+    *report.mutable_demand() = demand_.Take();
     for (auto& event : journal_.After(ask.events_heard(), Now(this))) *report.add_events() = std::move(event);
     return report;
   }
@@ -171,6 +180,7 @@ proto::MemberReport NodeController::Report(const proto::DescribeMember& ask) {
     if (model.adopted) adopted.insert(node::DigestOf(copy));
   });
   for (const auto& digest : adopted) report.add_adopted(digest);
+  told_ = std::move(adopted);
   return report;
 }
 
@@ -211,7 +221,7 @@ caf::typed_response_promise<proto::NodeDescription> NodeController::Describe() {
   auto gathered = std::make_shared<proto::NodeDescription>();
   gathered->set_node(options_.name);
   *gathered->mutable_load() = Load();
-  *gathered->mutable_adopted() = Grant().adopted();
+  *gathered->mutable_adopted() = served_.list();
   auto open = std::make_shared<std::size_t>(gpus_.size());
   for (std::uint32_t i = 0; i < options_.gpus.size(); ++i) {
     auto* status = gathered->add_gpus();

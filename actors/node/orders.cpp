@@ -133,7 +133,9 @@ node::RunDone RunDoneFor(const node::Dispatch& dispatch, const proto::WorkerOutc
     done.end = node::RunEnd::kNoFit;
     done.free = Bytes(short_of_room.no_fit().free());
     done.largest = Bytes(short_of_room.no_fit().largest());
-  } else if (dispatch.source == node::SwapSource::kPeer && swap.code() != 0) {
+  } else if ((dispatch.source == node::SwapSource::kPeer ||
+              dispatch.source == node::SwapSource::kBroadcast) &&
+             swap.code() != 0) {
     done.end = node::RunEnd::kNotResident;  // the other GPU is gone: the host has the model, too
   } else if (absl::IsNotFound(done.status)) {
     done.end = node::RunEnd::kNotResident;

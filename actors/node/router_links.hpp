@@ -11,6 +11,12 @@
 
 namespace troupe::actors {
 
+// What a router was told last: revisions, 0 for nothing yet.
+struct Told {
+  std::uint64_t served = 0;     // of ServedModels
+  std::uint64_t residency = 0;  // of the GPUs' models
+};
+
 class RouterLinks {
  public:
   // True when the router was not known: monitor it.
@@ -25,6 +31,7 @@ class RouterLinks {
       if (caf::actor_cast<caf::actor_addr>(it->second) != address) continue;
       const auto id = it->first;
       ledger_.Forget(id);
+      told_.erase(id);
       routers_.erase(it);
       return id;
     }
@@ -33,10 +40,14 @@ class RouterLinks {
   [[nodiscard]] const CreditSinkActor& Find(std::uint64_t id) const { return routers_.at(id); }
   [[nodiscard]] const std::map<std::uint64_t, CreditSinkActor>& all() const { return routers_; }
   [[nodiscard]] node::CreditLedger& ledger() { return ledger_; }
+  [[nodiscard]] Told& told(std::uint64_t id) { return told_[id]; }
+  // This node has a new life: whoever knew something of it forgets that.
+  void TellAll() { told_.clear(); }
   void Clear() { routers_.clear(); }
 
  private:
   std::map<std::uint64_t, CreditSinkActor> routers_;
+  std::map<std::uint64_t, Told> told_;
   node::CreditLedger ledger_;
 };
 

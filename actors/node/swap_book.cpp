@@ -20,6 +20,8 @@ const char* Name(ModelWas was) {
       return "peer";
     case ModelWas::kDisk:
       return "disk";
+    case ModelWas::kBroadcast:
+      return "broadcast";
   }
   return "unknown";
 }
@@ -28,7 +30,9 @@ std::string SwapLine(std::uint32_t gpu, const SwapDone& swap,
                      const std::function<std::string(const std::string&)>& functions) {
   auto text =
       absl::StrCat("GPU ", gpu, ": ", functions(swap.model), " from ",
-                   swap.source == ModelWas::kPeer ? absl::StrCat("GPU ", swap.peer) : Name(swap.source));
+                   swap.source == ModelWas::kPeer        ? absl::StrCat("GPU ", swap.peer)
+                   : swap.source == ModelWas::kBroadcast ? absl::StrCat("GPU ", swap.peer, ", as it came")
+                                                         : Name(swap.source));
   if (swap.status.ok()) {
     absl::StrAppend(&text, ", ", FormatBytes(swap.bytes), " in ", FormatDuration(swap.took));
   } else {
@@ -82,7 +86,8 @@ std::vector<proto::SwapRecord> SwapBook::Latest(std::uint32_t gpu, Time now) con
   for (const auto& swap : it->second) {
     auto& record = records.emplace_back();
     record.set_digest(swap.model);
-    record.set_source(swap.source == ModelWas::kPeer ? "peer" : "host");
+    const bool from_gpu = swap.source == ModelWas::kPeer || swap.source == ModelWas::kBroadcast;
+    record.set_source(from_gpu ? Name(swap.source) : "host");
     record.set_bytes(swap.bytes.count());
     record.set_took_ns(swap.took.count());
     record.set_age_ns((now - swap.ended).count());

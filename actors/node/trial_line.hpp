@@ -33,6 +33,8 @@ class TrialLine {
     if (++line_.front().second == kMost) line_.pop_front();
     return digest;
   }
+  // One that is in no line is under way.
+  void Occupy() { busy_ = true; }
   void End() { busy_ = false; }
   [[nodiscard]] bool busy() const { return busy_; }
   [[nodiscard]] bool Waits(const std::string& digest) const {

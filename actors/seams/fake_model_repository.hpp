@@ -20,6 +20,8 @@ class FakeModelRepository final : public ModelRepository {
   void Put(const std::string& bytes);
   // The next adoption that needs this object finds it damaged and sets it aside.
   void Damage(const std::string& object) { damaged_.insert(object); }
+  // The host is started again: what is on its disk is there still.
+  void LoseRegion() { adopted_.clear(); }
   [[nodiscard]] std::size_t host_copies() const { return adopted_.size(); }
   [[nodiscard]] Bytes host_bytes() const;
 

@@ -1,7 +1,9 @@
 #include "actors/seams/fake_worker.hpp"
 
+#include <algorithm>
 #include <caf/event_based_actor.hpp>
 #include <caf/send.hpp>
+#include <csignal>
 #include <functional>
 #include <map>
 #include <set>
@@ -16,6 +18,8 @@ namespace troupe::actors {
 namespace {
 
 constexpr int kNoDevice = 4;  // node::kWorkerExitNoDevice
+// How often a receiver looks how far its sender is.
+constexpr Duration kLook = std::chrono::milliseconds(1);
 
 // What happens later is a message to the worker's own actor.
 using Later = std::function<void()>;
@@ -73,6 +77,7 @@ class Worker : public caf::event_based_actor {
     if (from_before) {
       shared_->Begin(incarnation);
       gpu_.reset();
+      running_ = 0;
     }
     if (life.up && shared_->control->hang) {
       return InTime(Now(this) + shared_->profile.adopt_timeout, [this, from_before] {
@@ -115,6 +120,7 @@ class Worker : public caf::event_based_actor {
     shared_->working = 0;
     cancelled_.clear();
     gpu_.reset();
+    running_ = 0;
   }
 
   FakeGpu& Gpu() {
@@ -124,6 +130,12 @@ class Worker : public caf::event_based_actor {
     gpu_ = profile.make_gpu ? profile.make_gpu(std::move(timer))
                             : MakeSimpleGpu({profile.link, profile.peer_link, profile.run}, std::move(timer));
     return *gpu_;
+  }
+
+  void Fill() {
+    auto& control = *shared_->control;
+    control.fullest =
+        std::max(control.fullest, control.used + Bytes(running_ * shared_->profile.activation.count()));
   }
 
   [[nodiscard]] Bytes Free() const { return shared_->profile.memory - shared_->control->used; }
@@ -143,6 +155,8 @@ class Worker : public caf::event_based_actor {
     out.set_runs(shared_->control->runs);
     out.set_swaps(shared_->control->swaps);
     out.set_peer_copies(shared_->control->peer_lends != nullptr);
+    out.set_broadcasts(shared_->control->peer_sends != nullptr);
+    out.set_broadcast_socket("fake");
     return out;
   }
 
@@ -162,6 +176,9 @@ class Worker : public caf::event_based_actor {
     if (order.has_write_back()) return WriteBack(order);
     if (order.has_run()) return Run(order);
     if (order.has_shutdown()) return Die(0, 0, "shut down");
+    if (order.has_fault() && order.fault().kind() == proto::FaultOrder::CRASH)
+      return Die(0, SIGSEGV, "a fault was ordered");
+    if (order.has_fault()) shared_->control->hang = true;  // from the next order on
     proto::WorkerOutcome outcome;
     if (order.has_describe()) *outcome.mutable_description() = Describe();
     Answer(order.sequence(), absl::OkStatus(), std::move(outcome), Now(this));
@@ -201,29 +218,56 @@ class Worker : public caf::event_based_actor {
     const auto& digest = order.swap_in().model().digest();
     Touch(digest);
     const Bytes bytes(order.swap_in().model().weights().length());
-    if (Resident().contains(digest)) {
+    auto& life = shared_->control->life;
+    if (Resident().contains(digest) || life.loading.contains(digest)) {
+      if (order.swap_in().has_broadcast()) life.meetings[order.swap_in().broadcast().meeting()] = digest;
       TakeStates(order.swap_in());
       return Answer(order.sequence(), absl::OkStatus(), {}, Now(this));
     }
     if (bytes > Free()) {
+      ++shared_->control->no_fit;
       proto::WorkerOutcome outcome;
       outcome.mutable_no_fit()->set_free(Free().count());
       outcome.mutable_no_fit()->set_largest(Free().count());
       return Answer(order.sequence(), absl::ResourceExhaustedError("no room"), std::move(outcome), Now(this));
     }
     shared_->control->used += bytes;
+    Fill();
     ++shared_->control->swaps;
-    shared_->control->life.loading[digest] = bytes;
+    life.loading[digest] = bytes;
     const auto& swap = order.swap_in();
     shared_->control->peer_swaps += swap.has_from_gpu() ? 1 : 0;
     if (swap.has_from_gpu())
       shared_->control->borrowed.emplace(shared_->control->life.runtime, swap.lent().memory().socket());
-    FakeGpu::Load load{.digest = digest, .bytes = bytes, .peer = {}};
+    FakeGpu::Load load{.digest = digest, .bytes = bytes, .peer = {}, .deadline = {}};
     if (swap.has_from_gpu()) load.peer = swap.from_gpu();
+    if (swap.has_deadline_in_ns()) load.deadline = Now(this) + Duration(swap.deadline_in_ns());
+    if (swap.has_broadcast() && shared_->control->peer_sends) return Receive(order, load);
     Gpu().Bring(load, Now(this), [this, order, bytes](Time begin) { Brought(order, bytes, begin); });
   }
 
-  void Brought(const proto::WorkerOrder& order, Bytes bytes, Time begin) {
+  // Over the link from the sender, and not before that has all.
+  void Receive(const proto::WorkerOrder& order, FakeGpu::Load load) {
+    const auto host = load;
+    load.peer = order.swap_in().broadcast().gpus(0);
+    Gpu().Bring(load, Now(this), [this, order, host](Time begin) { Received(order, host, begin); });
+  }
+
+  // When the sender has gone all comes from the host.
+  void Received(const proto::WorkerOrder& order, const FakeGpu::Load& host, Time begin) {
+    const auto& broadcast = order.swap_in().broadcast();
+    const auto all = shared_->control->peer_sends(broadcast.gpus(0), broadcast.meeting());
+    if (!all) {
+      return Gpu().Bring(host, Now(this),
+                         [this, order, host, begin](Time) { Brought(order, host.bytes, begin, host.bytes); });
+    }
+    if (!*all) return InTime(Now(this) + kLook, [this, order, host, begin] { Received(order, host, begin); });
+    ++shared_->control->received;
+    Brought(order, host.bytes, begin);
+  }
+
+  // `from_host`: of a model that a broadcast was to bring.
+  void Brought(const proto::WorkerOrder& order, Bytes bytes, Time begin, Bytes from_host = {}) {
     const auto& swap = order.swap_in();
     shared_->control->life.loading.erase(swap.model().digest());
     const auto& lender = swap.lent().memory();
@@ -235,7 +279,7 @@ class Worker : public caf::event_based_actor {
     Resident()[swap.model().digest()] = bytes;
     TakeStates(swap);
     proto::WorkerOutcome outcome;
-    outcome.set_bytes(bytes.count());
+    outcome.set_bytes(swap.has_broadcast() ? from_host.count() : bytes.count());
     Answer(order.sequence(), absl::OkStatus(), std::move(outcome), begin);
   }
 
@@ -312,7 +356,10 @@ class Worker : public caf::event_based_actor {
     const bool passes = order.run().by_layer();
     if (!passes && !Resident().contains(digest) && !shared_->control->life.loading.contains(digest))
       return Answer(order.sequence(), absl::NotFoundError("the model is not resident"), {}, Now(this));
+    ++running_;
+    Fill();
     Gpu().Run(digest, Now(this), [this, order, passes](Time begin, Time last_weights) {
+      --running_;
       Ran(order, passes, begin, last_weights);
     });
   }
@@ -348,6 +395,7 @@ class Worker : public caf::event_based_actor {
   std::uint64_t next_ = 1;
   std::unique_ptr<FakeGpu> gpu_;
   std::set<std::uint64_t> cancelled_;
+  std::uint64_t running_ = 0;  // runs that its device has
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
@@ -43,7 +44,8 @@ struct FakeWorkerLife {
   Time alone_since{};
   std::map<std::string, Bytes> resident;  // by digest
   std::map<std::string, Bytes> loading;
-  std::map<std::uint64_t, std::string> loans;  // digests of what other GPUs copy from here
+  std::map<std::uint64_t, std::string> loans;   // digests of what other GPUs copy from here
+  std::map<std::string, std::string> meetings;  // digests of what it broadcasts, by meeting
   struct State {
     std::string digest;  // of its model
     proto::StateImage image;
@@ -59,8 +61,11 @@ class FakeWorkerControl {
   std::uint64_t runs = 0;
   std::uint64_t swaps = 0;
   std::uint64_t peer_swaps = 0;  // of `swaps`: copies from another GPU that were begun
+  std::uint64_t received = 0;    // of `swaps`: those that came whole by a broadcast
   std::uint64_t by_layer = 0;    // of `runs`: those whose model passed through
   Bytes used;                    // device memory
+  Bytes fullest;                 // device memory at its fullest, with the activations of the runs under way
+  std::uint64_t no_fit = 0;      // swap-ins that found no room
   FakeWorkerLife life;
   // (runtime, digest) of each model that was prepared, brought or run here.
   std::set<std::pair<std::string, std::string>> touched;
@@ -78,6 +83,9 @@ class FakeWorkerControl {
   // Whether the worker of another GPU that serves `runtime` has this loan out now; empty: this one copies
   // from the host alone. Asked when a copy ends.
   std::function<bool(std::uint32_t gpu, const std::string& runtime, std::uint64_t loan)> peer_lends;
+  // Whether a worker of another GPU, which sends this broadcast, has all of it; nothing: it does not send it
+  // (any more). Empty: this one takes part in none.
+  std::function<std::optional<bool>(std::uint32_t gpu, const std::string& meeting)> peer_sends;
   // Dies now; what it held is gone. Set by the link.
   std::function<void()> kill;
 };

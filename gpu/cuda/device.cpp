@@ -9,16 +9,15 @@
 #include "base/status.hpp"
 #include "gpu/cuda/fault.hpp"
 #include "gpu/cuda/link_rate.hpp"
+#include "gpu/cuda/nccl_broadcast.hpp"
 #include "gpu/cuda/peers.hpp"
 #include "gpu/cuda/plan.hpp"
 #include "gpu/cuda/stream.hpp"
+#include "gpu/device/device_ranges.hpp"
 #include "gpu/device/tensor_bytes.hpp"
-#include "transport/range_allocator.hpp"
 
 namespace troupe::gpu::cuda {
 namespace {
-
-constexpr Bytes kAlignment = Bytes(256);
 
 class CudaDevice final : public Device {
  public:
@@ -27,7 +26,7 @@ class CudaDevice final : public Device {
       : context_(std::move(context)),
         shares_(std::move(shares)),
         memory_(std::move(memory)),
-        ranges_(0, memory_->home().size, kAlignment),
+        ranges_(options.name, memory_->home()),
         form_(options.persistent_kernels ? KernelForm::kPersistent : KernelForm::kWhole),
         tools_{*context_,
                nullptr,
@@ -36,36 +35,21 @@ class CudaDevice final : public Device {
                std::make_unique<BlasLt>(options.blas_lt)} {
     tools_.graphs.on = options.graphs;
     info_.name = options.name;
-    info_.memory = ranges_.capacity();
+    info_.memory = ranges_.use().total;
     info_.concurrency = options.concurrency;
     info_.shares = shares_->ladder();
     info_.remark = shares_->remark();
     shares_->ForEach([this](CUstream stream, std::uint32_t sms) { tools_.libraries->Bound(stream, sms); });
     info_.peer_copies = HasPeers(*context_);
+    if (info_.peer_copies) broadcaster_ = std::make_unique<NcclBroadcaster>(*context_, options.nccl);
     info_.link = MeasureLink(*context_, memory_->home());
   }
 
   [[nodiscard]] const DeviceInfo& info() const override { return info_; }
 
-  absl::StatusOr<DeviceRange> Allocate(Bytes size) override {
-    const std::lock_guard lock(mutex_);
-    const std::optional<std::uint64_t> offset = ranges_.Allocate(size);
-    if (!offset) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat(FormatBytes(size), " do not fit ", info_.name, ": ", FormatBytes(ranges_.free()),
-                       " are free, the largest range has ", FormatBytes(ranges_.largest_free())));
-    }
-    return DeviceRange{memory_->home().address + *offset, size};
-  }
-  void Free(const DeviceRange& range) override {
-    const std::lock_guard lock(mutex_);
-    TROUPE_CHECK(ranges_.Free(static_cast<std::uint64_t>(range.address - memory_->home().address)),
-                 "a range was freed that is not allocated");
-  }
-  [[nodiscard]] MemoryUse memory() const override {
-    const std::lock_guard lock(mutex_);
-    return {ranges_.capacity(), ranges_.free(), ranges_.largest_free()};
-  }
+  absl::StatusOr<DeviceRange> Allocate(Bytes size) override { return ranges_.Allocate(size); }
+  void Free(const DeviceRange& range) override { ranges_.Free(range); }
+  [[nodiscard]] MemoryUse memory() const override { return ranges_.use(); }
 
   absl::StatusOr<std::shared_ptr<DevicePlan>> Prepare(const proto::Model& model,
                                                       std::span<const std::byte> weights,
@@ -101,6 +85,10 @@ class CudaDevice final : public Device {
   }
   absl::StatusOr<std::shared_ptr<const PeerMemory>> OpenPeer(std::uint32_t gpu, SharedRange range) override {
     return ImportRange(*context_, static_cast<int>(gpu), std::move(range));
+  }
+
+  [[nodiscard]] transport::Broadcaster* broadcaster() override {
+    return broadcaster_ != nullptr && broadcaster_->Ready().ok() ? broadcaster_.get() : nullptr;
   }
 
   [[nodiscard]] absl::Status Health() const override { return context_->health(); }
@@ -144,14 +132,15 @@ class CudaDevice final : public Device {
   const std::unique_ptr<Context> context_;
   const std::unique_ptr<GreenContexts> shares_;
   const std::unique_ptr<Memory> memory_;
+  DeviceRanges ranges_;
   mutable std::mutex mutex_;
-  transport::RangeAllocator ranges_;                                    // guarded by mutex_
   std::multiset<std::pair<const std::byte*, std::size_t>> registered_;  // guarded by mutex_
   DeviceInfo info_;
   Meters meters_;
   const KernelForm form_;
   std::mutex preparing_;
-  Tools tools_;  // its kernels from the first Prepare on
+  Tools tools_;                                   // its kernels from the first Prepare on
+  std::unique_ptr<NcclBroadcaster> broadcaster_;  // null: there is no other GPU that could be reached
 };
 
 // Memory that is mapped for reading alone (a region of the daemon's) is registered so, where the GPU can; any

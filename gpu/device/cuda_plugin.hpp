@@ -44,6 +44,8 @@ struct CudaOptions {
   std::string blas = "libcublas.so.13";
   std::string blas_lt = "libcublasLt.so.13";
   std::string dnn = "libcudnn.so.9";
+  // NCCL, for broadcasts to other GPUs; without it there are none.
+  std::string nccl = "libnccl.so.2";
 };
 
 struct CudaOpened {
@@ -59,7 +61,7 @@ inline constexpr char kCudaVersionSymbol[] = "TroupeCudaVersion";
 inline constexpr char kCudaOpenSymbol[] = "TroupeCudaOpen";
 // Equal in two builds whose C++ interfaces agree: raise the number when Device, or what it speaks of,
 // changes.
-inline constexpr char kCudaPluginVersion[] = "troupe-cuda 4, " __VERSION__;
+inline constexpr char kCudaPluginVersion[] = "troupe-cuda 5, " __VERSION__;
 
 // Where the build puts it: beside the program that runs.
 [[nodiscard]] std::string CudaPluginPath();

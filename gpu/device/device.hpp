@@ -30,8 +30,9 @@
 #include "transport/memory_file.hpp"
 
 namespace troupe::transport {
+class Broadcaster;
 class LinkBuckets;
-}
+}  // namespace troupe::transport
 
 namespace troupe::gpu {
 
@@ -223,6 +224,10 @@ class Device {
   virtual absl::StatusOr<SharedRange> Share(const DeviceRange& range) = 0;
   virtual absl::StatusOr<std::shared_ptr<const PeerMemory>> OpenPeer(std::uint32_t gpu,
                                                                      SharedRange range) = 0;
+
+  // Between this GPU's allocated or mapped memory and that of other GPUs of its node, each in a process of
+  // its own; lives as long as the device. Null: there is no way, or not what it takes.
+  [[nodiscard]] virtual transport::Broadcaster* broadcaster() { return nullptr; }
 
   // Not OK: the device is lost, nothing on it can be used again and the process should end.
   [[nodiscard]] virtual absl::Status Health() const = 0;

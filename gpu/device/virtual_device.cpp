@@ -11,6 +11,7 @@
 #include "base/check.hpp"
 #include "base/status.hpp"
 #include "gpu/device/compute_lanes.hpp"
+#include "gpu/device/device_ranges.hpp"
 #include "gpu/device/memory_warmer.hpp"
 #include "gpu/device/tensor_bytes.hpp"
 #include "gpu/device/virtual_copy.hpp"
@@ -18,12 +19,11 @@
 #include "gpu/device/virtual_mappings.hpp"
 #include "gpu/device/virtual_peers.hpp"
 #include "gpu/device/virtual_stream.hpp"
-#include "transport/range_allocator.hpp"
+#include "transport/local_broadcast.hpp"
 
 namespace troupe::gpu {
 namespace {
 
-constexpr Bytes kAlignment = Bytes(256);
 // A Hopper GPU's SMs are given away in eights.
 constexpr std::uint32_t kShareUnit = 8;
 
@@ -57,10 +57,10 @@ class VirtualDevice final : public Device {
   VirtualDevice(VirtualDeviceOptions options, transport::MemoryFile memory)
       : options_(std::move(options)),
         memory_(std::make_shared<const transport::MemoryFile>(std::move(memory))),
-        ranges_(0, Bytes(memory_->size().count() / kAlignment.count() * kAlignment.count()), kAlignment),
+        ranges_(options_.name, {memory_->data(), memory_->size()}),
         info_{options_.name,
               options_.pack_target,
-              ranges_.capacity(),
+              ranges_.use().total,
               {},
               options_.concurrency,
               options_.link_from != nullptr,
@@ -76,27 +76,9 @@ class VirtualDevice final : public Device {
 
   [[nodiscard]] const DeviceInfo& info() const override { return info_; }
 
-  absl::StatusOr<DeviceRange> Allocate(Bytes size) override {
-    const std::lock_guard lock(mutex_);
-    const std::optional<std::uint64_t> offset = ranges_.Allocate(size);
-    if (!offset) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat(FormatBytes(size), " do not fit ", info_.name, ": ", FormatBytes(ranges_.free()),
-                       " are free, the largest range has ", FormatBytes(ranges_.largest_free())));
-    }
-    return DeviceRange{memory_->data() + *offset, size};
-  }
-
-  void Free(const DeviceRange& range) override {
-    const std::lock_guard lock(mutex_);
-    TROUPE_CHECK(ranges_.Free(static_cast<std::uint64_t>(range.address - memory_->data())),
-                 "a range was freed that is not allocated");
-  }
-
-  [[nodiscard]] MemoryUse memory() const override {
-    const std::lock_guard lock(mutex_);
-    return {ranges_.capacity(), ranges_.free(), ranges_.largest_free()};
-  }
+  absl::StatusOr<DeviceRange> Allocate(Bytes size) override { return ranges_.Allocate(size); }
+  void Free(const DeviceRange& range) override { ranges_.Free(range); }
+  [[nodiscard]] MemoryUse memory() const override { return ranges_.use(); }
 
   absl::StatusOr<std::shared_ptr<DevicePlan>> Prepare(const proto::Model& model,
                                                       std::span<const std::byte> weights,
@@ -183,6 +165,9 @@ class VirtualDevice final : public Device {
   absl::StatusOr<std::shared_ptr<const PeerMemory>> OpenPeer(std::uint32_t gpu, SharedRange range) override {
     return peers_.Open(gpu, std::move(range));
   }
+  [[nodiscard]] transport::Broadcaster* broadcaster() override {
+    return info_.peer_copies ? &broadcaster_ : nullptr;
+  }
 
   absl::Status ReadLink(const std::shared_ptr<transport::LinkBuckets>& links) {
     if (links == nullptr) return absl::OkStatus();
@@ -235,8 +220,8 @@ class VirtualDevice final : public Device {
 
   const VirtualDeviceOptions options_;
   const std::shared_ptr<const transport::MemoryFile> memory_;
+  DeviceRanges ranges_;
   mutable std::mutex mutex_;
-  transport::RangeAllocator ranges_;                                    // guarded by mutex_
   std::multiset<std::pair<const std::byte*, std::size_t>> registered_;  // guarded by mutex_
   DeviceInfo info_;
   CopyPath path_in_;
@@ -244,6 +229,7 @@ class VirtualDevice final : public Device {
   CopyPath path_within_;  // no link
   VirtualMappings mappings_{memory_};
   VirtualPeers peers_;
+  transport::LocalBroadcaster broadcaster_{[this](std::uint32_t from) { return peers_.WayFrom(from); }};
   VirtualEngine copy_in_;  // the engines' threads end before what they use
   VirtualEngine copy_out_;
   VirtualEngine copy_peer_;

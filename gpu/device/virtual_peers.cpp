@@ -68,6 +68,14 @@ absl::StatusOr<std::shared_ptr<const PeerMemory>> VirtualPeers::Open(std::uint32
   return std::make_shared<const VirtualPeerMemory>(std::move(memory), range.parts, peer.path);
 }
 
+absl::StatusOr<transport::LocalBroadcaster::Way> VirtualPeers::WayFrom(std::uint32_t gpu) {
+  if (!link_name_) return absl::NotFoundError("this device has no links to other GPUs");
+  const std::lock_guard lock(mutex_);
+  if (links_ == nullptr) return transport::LocalBroadcaster::Way();
+  TROUPE_ASSIGN_OR_RETURN(const std::size_t link, links_->Find(link_name_(gpu)));
+  return transport::LocalBroadcaster::Way{links_, links_->PathOf(link)};
+}
+
 // The file that is mapped already, when it is the same one: mapped memory keeps its inode's number.
 absl::StatusOr<std::shared_ptr<const MemoryFile>> VirtualPeers::Map(Peer& peer,
                                                                     transport::UniqueFd descriptor) {

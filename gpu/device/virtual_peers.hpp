@@ -14,6 +14,7 @@
 #include "gpu/device/device.hpp"
 #include "gpu/device/virtual_copy.hpp"
 #include "transport/link_state.hpp"
+#include "transport/local_broadcast.hpp"
 #include "transport/memory_file.hpp"
 
 namespace troupe::gpu {
@@ -48,6 +49,8 @@ class VirtualPeers {
   // From now on copies pass these links.
   void UseLinks(std::shared_ptr<transport::LinkBuckets> links);
   absl::StatusOr<std::shared_ptr<const PeerMemory>> Open(std::uint32_t gpu, SharedRange range);
+  // What a broadcast from that GPU passes.
+  absl::StatusOr<transport::LocalBroadcaster::Way> WayFrom(std::uint32_t gpu);
 
  private:
   struct Peer {

@@ -21,7 +21,9 @@ struct WorkerLimits {
   Bytes inline_outputs = KiB(512);     // of one run; the rest goes to the arena however small
   Bytes model_description = MiB(256);  // one serialised proto.Model
   Duration handshake = std::chrono::seconds(5);
-  Duration shutdown = std::chrono::seconds(5);  // for what runs to finish
+  Duration broadcast_meeting = std::chrono::seconds(1);   // for all GPUs of a broadcast to come
+  Duration broadcast_patience = std::chrono::seconds(5);  // in which nothing of it moves; then the host
+  Duration shutdown = std::chrono::seconds(5);            // for what runs to finish
 };
 
 }  // namespace troupe::gpu

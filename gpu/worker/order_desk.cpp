@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
 #include <tuple>
 #include <utility>
 
@@ -61,7 +62,7 @@ OrderDesk::OrderDesk(std::unique_ptr<Device> device, TaskQueue& queue, Lanes lan
       options_(std::move(options)),
       links_(*device_, options_.swap),
       memory_(*device_, options_.memory),
-      residency_(memory_, queue, links_, options_.limits),
+      residency_(memory_, queue, links_, options_.limits, options_.meetings),
       states_(memory_, queue, links_, residency_, options_.limits),
       preparer_(*device_, queue, lanes, options_.limits),
       runner_(memory_, queue, lanes, options_.limits, links_, residency_, preparer_),
@@ -170,8 +171,15 @@ void OrderDesk::SwapIn(const std::shared_ptr<Session>& session, const proto::Swa
     lent = *std::move(read);
     lent->channel = session->channel();
   }
+  std::optional<BroadcastPart> part;
+  if (order.has_broadcast() && residency_.broadcasts().able()) {
+    const std::string directory = std::filesystem::path(options_.meetings).parent_path();
+    absl::StatusOr<BroadcastPart> read = ReadBroadcast(order.broadcast(), options_.gpu, directory);
+    if (!read.ok()) return reply.Fail(read.status());
+    part = *std::move(read);
+  }
   states_.SwapIn(session->channel(), order, deadline, std::move(reply), [&](Reply weights) {
-    residency_.SwapIn(*host, deadline, std::move(weights), std::move(lent), order.address());
+    residency_.SwapIn(*host, deadline, std::move(weights), std::move(lent), order.address(), part);
   });
 }
 
@@ -286,6 +294,8 @@ proto::WorkerDescription OrderDesk::Describe() const {
   description.set_swap(links_.options().swap);
   description.set_link_sharing(links_.options().sharing);
   description.set_peer_copies(device_->info().peer_copies);
+  description.set_broadcasts(residency_.broadcasts().able());
+  description.set_broadcast_socket(residency_.broadcasts().socket());
   description.set_group_bytes(links_.curve().elbow.count());
   for (const LinkPoint& point : links_.curve().points) {
     proto::LinkPoint& measured = *description.add_link_curve();

@@ -33,6 +33,8 @@ class OrderDesk {
     WorkerLimits limits;
     MemoryOptions memory;
     SwapOptions swap;
+    std::uint32_t gpu = 0;  // index in its node
+    std::string meetings;   // socket at which others meet for what this worker broadcasts; empty: it does not
   };
   // Probes the device's link, unless the size of groups is given: takes up to LinkDesk::kProbeBudget.
   OrderDesk(std::unique_ptr<Device> device, TaskQueue& queue, Lanes lanes, Options options);

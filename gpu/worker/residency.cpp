@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/check.hpp"
+#include "base/status.hpp"
 #include "transport/steady_clock.hpp"
 
 namespace troupe::gpu {
@@ -16,14 +18,16 @@ proto::WorkerOutcome NoFitOutcome(const DeviceMemory& memory) {
   return outcome;
 }
 
-Residency::Residency(DeviceMemory& memory, TaskQueue& queue, LinkDesk& links, const WorkerLimits& limits)
+Residency::Residency(DeviceMemory& memory, TaskQueue& queue, LinkDesk& links, const WorkerLimits& limits,
+                     std::string meetings)
     : memory_(memory),
       queue_(queue),
       links_(links),
       limits_(limits),
       room_(memory, table_),
       states_(memory),
-      peers_(memory.device()) {}
+      peers_(memory.device()),
+      broadcasts_(memory.device(), {std::move(meetings), links.curve().elbow}, limits) {}
 
 // What still comes in calls back.
 Residency::~Residency() {
@@ -36,48 +40,92 @@ void Residency::Connect(Changed changed, Wanted wanted) {
 }
 
 void Residency::SwapIn(const HostModel& host, std::optional<Time> deadline, Reply reply,
-                       std::optional<LentModel> lent, std::uint64_t address) {
+                       std::optional<LentModel> lent, std::uint64_t address,
+                       const std::optional<BroadcastPart>& part) {
+  const bool sends = part && part->sends();
   switch (table_.StateOf(host.digest)) {
     case ModelTable::State::kResident:
     case ModelTable::State::kRunning:
       reply.Done();
+      if (sends) Broadcast(host.digest, *part);
       return;
     case ModelTable::State::kLoading:
       loading_.at(host.digest).replies.push_back(std::move(reply));
       if (deadline) Hurry(host.digest, *deadline);
+      if (sends) Broadcast(host.digest, *part);
       return;
     case ModelTable::State::kAbsent:
       break;
   }
+  proto::WorkerOutcome no_fit;
+  const absl::StatusOr<DeviceRange> range = BeginLoad(host, lent.has_value(), address, no_fit);
+  if (!range.ok()) {
+    if (sends) broadcasts_.Refuse(*part, range.status());
+    return reply.Fail(range.status(), no_fit);
+  }
+  Loading& loading = loading_.at(host.digest);
+  const std::uint64_t order = reply.sequence();
+  loading.replies.push_back(std::move(reply));
+  loading.deadline = deadline;
+  loading.lent = std::move(lent);
+  if (sends) Broadcast(host.digest, *part);
+  if (range->size > Bytes(0) && part && !sends) return Receive(host, *range, order, loading, *part);
+  if (range->size == Bytes(0)) loading.lent.reset();
+  if (!loading.lent) return Send(host, *range, order, loading);
+  Borrow(host, *range, order, *loading.lent);
+}
+
+absl::StatusOr<DeviceRange> Residency::BeginLoad(const HostModel& host, bool whole, std::uint64_t address,
+                                                 proto::WorkerOutcome& no_fit) {
   if (table_.loading() >= limits_.loading_models) {
-    reply.Fail(
-        absl::ResourceExhaustedError(absl::StrCat(table_.loading(), " models are being swapped in already")));
-    return;
+    return absl::ResourceExhaustedError(
+        absl::StrCat(table_.loading(), " models are being swapped in already"));
   }
   const Bytes size(host.weights.size());
   proto::Model model;
   if (links_.needs_model()) {
-    absl::StatusOr<proto::Model> read = ReadModel(host, memory_.device().info().pack_target);
-    if (!read.ok()) return reply.Fail(read.status());
-    model = *std::move(read);
+    TROUPE_ASSIGN_OR_RETURN(model, ReadModel(host, memory_.device().info().pack_target));
   }
   const MemoryUser user{MemoryUser::Kind::kWeights, host.digest};
   absl::StatusOr<DeviceRange> range = memory_.Allocate(user, size, address);
   if (!range.ok() && room_.MakeRoom(size)) range = memory_.Allocate(user, size, address);
-  if (!range.ok()) {
-    const bool full = absl::IsResourceExhausted(range.status());
-    reply.Fail(range.status(), full ? NoFitOutcome(memory_) : proto::WorkerOutcome());
-    return;
-  }
+  if (absl::IsResourceExhausted(range.status())) no_fit = NoFitOutcome(memory_);
+  if (!range.ok()) return range;
   table_.BeginLoading(host.digest, *range);
-  Loading& loading = loading_[host.digest];
-  const std::uint64_t order = reply.sequence();
-  loading.replies.push_back(std::move(reply));
-  loading.deadline = deadline;
-  loading.load = std::make_shared<ModelLoad>(links_.GroupsOf(size, &model), lent.has_value());
-  if (!lent || size == Bytes(0)) return Send(host, *range, order, loading);
-  loading.lent = std::move(lent);
-  Borrow(host, *range, order, *loading.lent);
+  loading_[host.digest].load = std::make_shared<ModelLoad>(links_.GroupsOf(size, &model), whole);
+  return range;
+}
+
+// Held as a run holds it, until nothing reads it any more. What is lent counts only when all of it is here:
+// it is not sent on before.
+void Residency::Broadcast(const std::string& digest, const BroadcastPart& part) {
+  const auto loading = loading_.find(digest);
+  if (loading != loading_.end() && loading->second.lent) {
+    return broadcasts_.Refuse(part, absl::UnavailableError("its sender borrows the model itself"));
+  }
+  const ModelTable::Hold hold = table_.Acquire(digest);
+  broadcasts_.Send(part, hold.weights, loading == loading_.end() ? nullptr : loading->second.load,
+                   [this, digest, hold] { queue_.Post([this, digest, hold] { Release(digest, hold); }); });
+}
+
+void Residency::Receive(const HostModel& host, DeviceRange range, std::uint64_t order, Loading& loading,
+                        const BroadcastPart& part) {
+  loading.broadcast = true;
+  broadcasts_.Receive(
+      part, range, loading.load, [this] { FirstGroupThere(); },
+      [this, host, range, order](const absl::Status& status) {
+        queue_.Post([this, host, range, order, status] { Received(host, range, order, status); });
+      });
+}
+
+// What has not come by now comes from the host: nobody waits for a broadcast that broke.
+void Residency::Received(const HostModel& host, DeviceRange range, std::uint64_t order,
+                         const absl::Status& status) {
+  Loading& loading = loading_.at(host.digest);
+  loading.host_begins = loading.load->arrived();
+  if (loading.load->complete()) return Copied(host.digest, absl::OkStatus());
+  TROUPE_CHECK(!status.ok(), "a broadcast ended well before all had come");
+  Send(host, range, order, loading);
 }
 
 TransferRequest Residency::TransferOf(DeviceRange range, std::uint64_t order, const Loading& loading) const {
@@ -97,9 +145,11 @@ void Residency::Send(const HostModel& host, DeviceRange range, std::uint64_t ord
     // Copies in only read their source.
     request.pieces[i].host = const_cast<std::byte*>(host.weights.data()) + groups[i].offset;
   }
-  request.landed = [this, load = loading.load](std::size_t group, Time at) {
+  const std::size_t first = loading.host_begins;
+  request.pieces.erase(request.pieces.begin(), request.pieces.begin() + static_cast<std::ptrdiff_t>(first));
+  request.landed = [this, first, load = loading.load](std::size_t group, Time at) {
     load->Arrived(at);
-    if (group == 0) FirstGroupThere();
+    if (first + group == 0) FirstGroupThere();
   };
   // The callback holds the host copy: the region stays mapped while copies read it.
   request.done = [this, host, load = loading.load](const Completion& completion) {
@@ -188,9 +238,9 @@ void Residency::Release(const std::string& digest, const ModelTable::Hold& hold)
 
 namespace {
 
-proto::WorkerOutcome SwapOutcome(const ModelLoad& load, Bytes size) {
+proto::WorkerOutcome SwapOutcome(const ModelLoad& load, Bytes moved) {
   proto::WorkerOutcome outcome;
-  outcome.set_bytes(size.count());
+  outcome.set_bytes(moved.count());
   proto::SwapInOutcome& detail = *outcome.mutable_swap_in();
   const auto groups = load.groups();
   const bool even = std::all_of(groups.begin(), groups.end() - 1,
@@ -209,9 +259,13 @@ void Residency::Copied(const std::string& digest, const absl::Status& status) {
   proto::WorkerOutcome outcome;
   if (status.ok()) {
     table_.Loaded(digest);
-    outcome = SwapOutcome(*loading.load, table_.SizeOf(digest));
+    const auto groups = loading.load->groups();
+    const Bytes broadcast(loading.host_begins < groups.size() ? groups[loading.host_begins].offset
+                                                              : table_.SizeOf(digest).count());
+    const Bytes moved = table_.SizeOf(digest) - (loading.broadcast ? broadcast : Bytes(0));
+    outcome = SwapOutcome(*loading.load, moved);
     ++swaps_;
-    if (!loading.lent) swapped_ += table_.SizeOf(digest);
+    if (!loading.lent) swapped_ += moved;
   } else if (const std::optional<DeviceRange> range = table_.LoadFailed(digest)) {
     memory_.Free(*range);
   }

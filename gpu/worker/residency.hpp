@@ -13,6 +13,7 @@
 #include "gpu/memory/device_memory.hpp"
 #include "gpu/swap/link_desk.hpp"
 #include "gpu/swap/model_load.hpp"
+#include "gpu/worker/broadcast_desk.hpp"
 #include "gpu/worker/host_model.hpp"
 #include "gpu/worker/lanes.hpp"
 #include "gpu/worker/limits.hpp"
@@ -32,7 +33,9 @@ class Residency {
   using Changed = std::function<void(const std::string& digest, const absl::Status& status)>;
   // Whether runs wait for this model: it is not evicted from under them.
   using Wanted = std::function<bool(const std::string& digest)>;
-  Residency(DeviceMemory& memory, TaskQueue& queue, LinkDesk& links, const WorkerLimits& limits);
+  // `meetings`: the socket at which others meet for what this worker broadcasts; empty: it does not.
+  Residency(DeviceMemory& memory, TaskQueue& queue, LinkDesk& links, const WorkerLimits& limits,
+            std::string meetings = {});
   ~Residency();
   void Connect(Changed changed, Wanted wanted);
 
@@ -41,8 +44,12 @@ class Residency {
   // that GPU, or not at all (Unavailable): what was copied counts when the loan was still held at its end, so
   // until then the last group is not there, and no run that used the others ends.
   // `address`: where weights that are mapped go; 0: anywhere.
+  // `part`: as the first of a broadcast the model is sent to the others, as it comes or as it is there; as
+  // another one it comes from the first, and from the host whatever that does not send. The outcome's bytes
+  // are then those from the host.
   void SwapIn(const HostModel& host, std::optional<Time> deadline, Reply reply,
-              std::optional<LentModel> lent = std::nullopt, std::uint64_t address = 0);
+              std::optional<LentModel> lent = std::nullopt, std::uint64_t address = 0,
+              const std::optional<BroadcastPart>& part = std::nullopt);
   // A run with this deadline waits for a model, which may be on its way.
   void Hurry(const std::string& digest, Time deadline);
   // The load of a model that is on its way and whose runs need not wait for all of it, else null.
@@ -56,6 +63,8 @@ class Residency {
   // Why Evict would refuse now.
   [[nodiscard]] absl::Status MayEvict(const std::string& digest) const;
 
+  [[nodiscard]] const BroadcastDesk& broadcasts() const { return broadcasts_; }
+
   // What functions keep on the device; moved by the state desk, used by runs.
   [[nodiscard]] StateTable& states() { return states_; }
   [[nodiscard]] ModelTable& table() { return table_; }
@@ -68,13 +77,22 @@ class Residency {
     std::shared_ptr<ModelLoad> load;
     std::optional<Time> deadline;
     std::optional<LentModel> lent;  // by whom, when it does not come from the host
+    bool broadcast = false;         // by another GPU, as far as that sends it
+    std::size_t host_begins = 0;    // the first group that comes from the host
     LinkPort* port = nullptr;       // null: nothing was sent yet
     LinkPort::Id transfer = 0;
     std::vector<Reply> replies;
     std::vector<std::function<void()>> deferred;
   };
+  // Takes the memory of a model that is absent. `no_fit` is filled in when there is too little of it.
+  absl::StatusOr<DeviceRange> BeginLoad(const HostModel& host, bool whole, std::uint64_t address,
+                                        proto::WorkerOutcome& no_fit);
   void Send(const HostModel& host, DeviceRange range, std::uint64_t order, Loading& loading);
   void FirstGroupThere();
+  void Broadcast(const std::string& digest, const BroadcastPart& part);
+  void Receive(const HostModel& host, DeviceRange range, std::uint64_t order, Loading& loading,
+               const BroadcastPart& part);
+  void Received(const HostModel& host, DeviceRange range, std::uint64_t order, const absl::Status& status);
   void Borrow(const HostModel& host, DeviceRange range, std::uint64_t order, const LentModel& lent);
   void SendLent(const HostModel& host, DeviceRange range, std::uint64_t order,
                 std::shared_ptr<const PeerMemory> memory);
@@ -96,7 +114,8 @@ class Residency {
   std::map<std::string, Loading> loading_;
   std::uint64_t swaps_ = 0;
   Bytes swapped_;
-  PeerDesk peers_;  // ends first: its thread ends loads
+  PeerDesk peers_;            // its thread ends loads, as does that of
+  BroadcastDesk broadcasts_;  // ends first
 };
 
 // What a refused allocation answers.

@@ -119,6 +119,8 @@ absl::Status Worker::OpenOrKeepDevice(const proto::AdoptHello& hello,
   desk.limits = options_.limits;
   desk.memory = options_.memory;
   desk.swap = options_.swap;
+  desk.gpu = options_.gpu;
+  desk.meetings = absl::StrCat(options_.socket, ".b");
   desk_ = std::make_unique<OrderDesk>(std::move(device), *queue_, Lanes(PageOf(page_)), std::move(desk));
   ShareLinks(links);
   return absl::OkStatus();

@@ -25,7 +25,7 @@ absl::Status Wrong(std::string_view what) {
 
 std::string Show(const json::value& value) {
   std::string text = json::serialize(value);
-  if (text.size() > 40) text = text.substr(0, 40) + "...";
+  if (text.size() > 40) text.replace(40, std::string::npos, "...");
   return text;
 }
 

@@ -9,6 +9,7 @@ namespace troupe::shell {
 
 [[nodiscard]] std::vector<Verb> ClusterVerbs();   // cluster, node
 [[nodiscard]] std::vector<Verb> GpuVerbs();       // gpu, kill
+[[nodiscard]] std::vector<Verb> ChaosVerbs();     // chaos
 [[nodiscard]] std::vector<Verb> FunctionVerbs();  // function
 [[nodiscard]] std::vector<Verb> InferVerbs();     // infer
 [[nodiscard]] std::vector<Verb> WorkflowVerbs();  // workflow

@@ -96,7 +96,8 @@ std::string RunDetails(const proto::RunRecord& run, const Style& style) {
          FormatUnixTime(run.start().unix_ns()), "\nfinished  ", FormatUnixTime(run.finished_unix_ns()), "\n");
   if (!run.message().empty()) Append(&out, "message   ", Printable(run.message()), "\n");
   for (const auto& step : run.steps())
-    Append(&out, "step      ", Printable(step.step()), ": ", Places(step.outputs()), "\n");
+    Append(&out, "step      ", Printable(step.step()), ": ", Places(step.outputs()),
+           step.recomputed() > 0 ? Cat(", lost and run again ", step.recomputed(), " times") : "", "\n");
   if (!run.outputs().empty()) Append(&out, "outputs   ", Places(run.outputs()), "\n");
   return out;
 }

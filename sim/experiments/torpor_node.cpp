@@ -29,6 +29,25 @@ std::uint32_t MinutesOf(const ExperimentOptions& options, std::uint32_t usual) {
   return options.minutes == 0 ? usual : options.minutes;
 }
 
+// What a case puts on Torpor's node.
+struct Load {
+  std::vector<ModelSpec> models;
+  MinuteCounts counts;
+  Spread spread;
+};
+
+// A case for each preset under one load; all but `baseline` are compared with it.
+void AddPresets(Sweep& sweep, const std::string& key, const std::vector<std::string>& presets,
+                const std::string& baseline, const Load& load) {
+  for (const std::string& preset : presets)
+    sweep.cases.push_back({.key = key + preset,
+                           .baseline = preset == baseline ? "" : key + baseline,
+                           .setup = [load, preset](std::uint64_t seed) {
+                             return TorporRun(TorporNode(load.models), load.counts, load.spread, preset,
+                                              seed);
+                           }});
+}
+
 // The largest size up to which all sizes have all functions compliant, in every seed; zero: not even the
 // first.
 Figure Largest(const std::string& experiment, const SweepValues& values, const std::string& rest,
@@ -65,14 +84,8 @@ absl::StatusOr<std::vector<Figure>> TorporPolicies(const ExperimentOptions& opti
   for (const auto& [arrivals, spread] : kArrivals) {
     for (const std::uint32_t size : sizes) {
       const auto counts = TorporFunctions(inputs.samples, size, MinutesOf(options, kMinutes));
-      for (const std::string& preset : presets) {
-        const auto key = absl::StrCat(size, "/", arrivals, "/");
-        sweep.cases.push_back({.key = key + preset,
-                               .baseline = preset == "torpor" ? "" : key + "torpor",
-                               .setup = [&inputs, counts, spread, preset](std::uint64_t seed) {
-                                 return TorporRun(TorporNode(inputs.models), counts, spread, preset, seed);
-                               }});
-      }
+      AddPresets(sweep, absl::StrCat(size, "/", arrivals, "/"), presets, "torpor",
+                 Load{inputs.models, counts, spread});
     }
     sweep.paper[absl::StrCat("480/", arrivals, "/torpor/compliant")] = 1;
     sweep.paper[absl::StrCat("560/", arrivals, "/torpor/compliant")] = 0.8;  // "over 80 %"
@@ -89,6 +102,7 @@ absl::StatusOr<std::vector<Figure>> TorporPolicies(const ExperimentOptions& opti
 absl::StatusOr<std::vector<Figure>> TorporOneNode(const ExperimentOptions& options) {
   constexpr std::uint32_t kTenMinutes = 10;
   TROUPE_ASSIGN_OR_RETURN(const auto inputs, ReadTorporInputs(options.data));
+  const auto presets = PresetsOf(options, {"native", "infless-ka", "torpor", "troupe"});
   Sweep sweep{.experiment = "torpor-node",
               .cases = {},
               .quantities = {{"executed_functions", ""}, {"compliant_functions", ""}, {"computing", ""}},
@@ -97,14 +111,8 @@ absl::StatusOr<std::vector<Figure>> TorporOneNode(const ExperimentOptions& optio
   for (const auto& [arrivals, spread] : kArrivals) {
     for (const std::uint32_t size : SizesOf(options, 160, 160, 40)) {
       const auto counts = TorporFunctions(inputs.samples, size, MinutesOf(options, kTenMinutes));
-      for (const std::string& preset : PresetsOf(options, {"native", "infless-ka", "torpor", "troupe"})) {
-        const auto key = absl::StrCat(size, "/", arrivals, "/");
-        sweep.cases.push_back({.key = key + preset,
-                               .baseline = preset == "native" ? "" : key + "native",
-                               .setup = [&inputs, counts, spread, preset](std::uint64_t seed) {
-                                 return TorporRun(TorporNode(inputs.models), counts, spread, preset, seed);
-                               }});
-      }
+      AddPresets(sweep, absl::StrCat(size, "/", arrivals, "/"), presets, "native",
+                 Load{inputs.models, counts, spread});
     }
     sweep.paper[absl::StrCat("160/", arrivals, "/native/executed_functions")] = 72;
     sweep.paper[absl::StrCat("160/", arrivals, "/infless-ka/executed_functions")] = 112;
@@ -124,6 +132,7 @@ absl::StatusOr<std::vector<Figure>> TorporDeadlines(const ExperimentOptions& opt
               .quantities = Quantities(),
               .summarize = &TorporSummary,
               .paper = {}};
+  const auto presets = PresetsOf(options, {"torpor-fifo", "torpor", "troupe"});
   for (const auto& [arrivals, spread] : kArrivals) {
     for (const int deadline : {60, 65, 70, 75, 80}) {
       auto models = inputs.models;
@@ -132,14 +141,8 @@ absl::StatusOr<std::vector<Figure>> TorporDeadlines(const ExperimentOptions& opt
           model.deadline = std::chrono::milliseconds(deadline);
       for (const std::uint32_t size : SizesOf(options, 560, 560, 40)) {
         const auto counts = TorporFunctions(inputs.samples, size, MinutesOf(options, kMinutes));
-        for (const std::string& preset : PresetsOf(options, {"torpor-fifo", "torpor", "troupe"})) {
-          const auto key = absl::StrCat(deadline, "/", size, "/", arrivals, "/");
-          sweep.cases.push_back({.key = key + preset,
-                                 .baseline = preset == "torpor-fifo" ? "" : key + "torpor-fifo",
-                                 .setup = [models, counts, spread, preset](std::uint64_t seed) {
-                                   return TorporRun(TorporNode(models), counts, spread, preset, seed);
-                                 }});
-        }
+        AddPresets(sweep, absl::StrCat(deadline, "/", size, "/", arrivals, "/"), presets, "torpor-fifo",
+                   Load{models, counts, spread});
       }
     }
   }

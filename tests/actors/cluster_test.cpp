@@ -260,6 +260,63 @@ TEST(Cluster, AManagerThatRestartsKnowsWhatItAcknowledgedAndServiceGoesOn) {
   EXPECT_EQ(world.answers[1].reply.code(), 0) << world.answers[1].reply.message();
 }
 
+// Gateways and nodes join the new manager one after the other, under new epochs: none of that ends what runs.
+TEST(Cluster, RequestsInFlightSurviveManagersThatRestart) {
+  FakeWorkerProfile slow;
+  slow.run = seconds(4);
+  World world(3, 1, slow);
+  for (const char* name : {"a", "b", "c"}) ASSERT_TRUE(world.Deploy(name, MiB(50)).ok());
+  std::uint64_t call = 0;
+  for (int i = 0; i < 2; ++i)
+    for (const char* name : {"a", "b", "c"}) world.Infer(name, call++, seconds(60));
+  world.Run(milliseconds(200));
+  for (int restart = 0; restart < 3; ++restart) {
+    world.StopManager();
+    world.Run(milliseconds(300));
+    world.StartManager();
+    world.Run(milliseconds(900));
+  }
+  EXPECT_TRUE(world.answers.empty()) << "the test is of requests that outlive all of the managers";
+  world.Run(seconds(50));
+  ASSERT_EQ(world.answers.size(), call);
+  for (const auto& answer : world.answers) {
+    EXPECT_EQ(answer.reply.code(), 0) << answer.reply.message();
+    EXPECT_EQ(answer.reply.attempts(), 1u) << "of call " << answer.call;
+  }
+}
+
+TEST(Cluster, AMemberThatJoinsAgainBeforeItsDeathIsNoticedIsStillReached) {
+  World world(1);
+  proto::JoinRequest join;
+  join.mutable_member()->set_name("node-1");
+  join.mutable_member()->set_kind(proto::MEMBER_NODE);
+  join.mutable_member()->set_address("node-1");
+  world.system().spawn([&, node = world.node("node-1").controller](caf::event_based_actor* self) {
+    self->request(world.manager(), caf::infinite, join, node).then([](const proto::JoinReply&) {});
+  });
+  world.Run(seconds(1));
+  proto::AdminRequest drain;
+  drain.mutable_drain()->set_name("node-1");
+  drain.mutable_drain()->set_drain(true);
+  EXPECT_TRUE(world.Ask(drain).ok()) << "the manager lost it: " << world.Ask(drain).status();
+}
+
+TEST(Cluster, FunctionsAreListedAlsoWhenNoNodeAnswers) {
+  World world(1);
+  ASSERT_TRUE(world.Deploy("digits", MiB(10)).ok());
+  world.KillNode("node-1");
+  world.Run(seconds(2));
+  proto::AdminRequest list, show;
+  list.mutable_list_functions();
+  show.mutable_show_function()->mutable_key()->set_name("digits");
+  for (const auto& request : {list, show}) {
+    const auto listed = world.Ask(request);
+    ASSERT_TRUE(listed.ok()) << listed.status();
+    ASSERT_EQ(listed->functions_size(), 1);
+    EXPECT_EQ(listed->functions(0).record().key().name(), "digits");
+  }
+}
+
 TEST(Cluster, ADeploymentIsAnsweredOnlyAfterItsCommit) {
   World world(1);
   world.store().Hold();
@@ -674,6 +731,95 @@ TEST(Cluster, ARequestWaitsForNoTrialThatHasNotBegun) {
   world.Run(milliseconds(100));
   ASSERT_EQ(world.answers.size(), 5u);
   for (const auto& answer : world.answers) EXPECT_EQ(answer.reply.code(), 0) << answer.reply.message();
+}
+
+// Functions whose models came onto a GPU from the `from`th event on, in order.
+std::vector<std::string> Swapped(const World& world, std::size_t from,
+                                 const std::vector<std::string>& names) {
+  std::vector<std::string> swapped;
+  for (auto i = from; i < world.events.size(); ++i) {
+    if (world.events[i].first != "swap") continue;
+    for (const auto& name : names)
+      if (world.events[i].second.find("'" + name + "'") != std::string::npos) swapped.push_back(name);
+  }
+  return swapped;
+}
+
+// Deploys them, and asks for each more often than for the one before.
+void DeployAndAsk(World& world, const std::vector<std::string>& names, Bytes weights) {
+  std::uint64_t call = 0;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    ASSERT_TRUE(world.Deploy(names[i], weights).ok());
+    for (std::size_t n = 0; n < 2 * (i + 1); ++n) {
+      world.Infer(names[i], call++);
+      world.Run(milliseconds(100));
+    }
+  }
+  ASSERT_EQ(world.answers.size(), call);
+}
+
+std::set<std::string> OnGpu(World& world, int gpu) {
+  std::set<std::string> names;
+  const auto described = world.Describe("node-1");
+  for (const auto& model : described.gpus(gpu).models())
+    for (const auto& name : model.functions()) names.insert(name);
+  return names;
+}
+
+TEST(Cluster, WhatADeadWorkerHeldComesToTheNewOneHotFirstUnasked) {
+  World world(1, 1, {}, {}, GiB(2), [](NodeOptions& options) { options.refill = true; });
+  const std::vector<std::string> names = {"cold", "mild", "warm", "hot"};
+  DeployAndAsk(world, names, MiB(100));
+  world.Infer("cold", 100);  // used last, and asked for least
+  world.Run(milliseconds(100));
+  const auto before = world.events.size();
+  world.node("node-1").workers[0]->kill();
+  world.Run(seconds(3));
+  EXPECT_EQ(Swapped(world, before, names), (std::vector<std::string>{"hot", "warm", "mild", "cold"}));
+  EXPECT_EQ(OnGpu(world, 0), std::set<std::string>(names.begin(), names.end()));
+}
+
+TEST(Cluster, WhatADeadWorkerHeldComesToTheOtherGpusAtOnceIntoFreeRoom) {
+  FakeWorkerProfile profile;
+  profile.start = seconds(5);  // no new worker comes for long
+  World world(1, 2, profile, {}, GiB(2), [](NodeOptions& options) { options.refill = true; });
+  world.Run(seconds(10));
+  std::vector<std::string> names;
+  for (int i = 0; i < 8; ++i) names.push_back("model-" + std::to_string(i));
+  DeployAndAsk(world, names, MiB(150));
+  const auto lost = OnGpu(world, 0), kept = OnGpu(world, 1);
+  ASSERT_GE(lost.size(), 3u);
+  ASSERT_GE(kept.size(), 1u);
+  const auto before = world.events.size();
+  world.node("node-1").workers[0]->kill();
+  world.Run(seconds(1));
+  const auto swapped = Swapped(world, before, names);
+  ASSERT_GE(swapped.size(), 1u);
+  ASSERT_LT(swapped.size(), lost.size()) << "not all of them fit there";
+  // The hottest of what was lost; nobody went for it.
+  auto hottest = lost.rbegin();
+  for (const auto& name : swapped) EXPECT_EQ(name, *hottest++);
+  for (const auto& name : kept) EXPECT_TRUE(OnGpu(world, 1).contains(name)) << name;
+  world.Run(seconds(10));
+  for (const auto& name : lost)
+    EXPECT_TRUE(OnGpu(world, 0).contains(name) || OnGpu(world, 1).contains(name))
+        << name << " comes to the new worker";
+}
+
+TEST(Cluster, WhatRanWhenAWorkerDiedIsNotBroughtToTheNextUnasked) {
+  FakeWorkerProfile slow;
+  slow.run = seconds(1);
+  World world(1, 1, slow, {}, GiB(2), [](NodeOptions& options) { options.refill = true; });
+  ASSERT_TRUE(world.Deploy("poison", MiB(100)).ok());
+  world.Infer("poison", 1, milliseconds(1500));
+  world.Run(milliseconds(1200));
+  world.Infer("poison", 2, milliseconds(500));
+  world.Run(milliseconds(400));
+  const auto before = world.events.size();
+  world.node("node-1").workers[0]->kill();
+  world.Cancel(2);
+  world.Run(seconds(5));
+  EXPECT_TRUE(Swapped(world, before, {"poison"}).empty());
 }
 
 TEST(Cluster, ATrialThatCostsAWorkerIsNotTriedAgain) {

@@ -108,10 +108,17 @@ TEST_F(DaemonConfigTest, AFileAndAFlagSetTheSame) {
       {"swap-ahead", "3", [](C c) { return c.swap_ahead == 3; }},
       {"concurrency", "2", [](C c) { return c.concurrency == 2; }},
       {"by-layer", "idle", [](C c) { return c.by_layer == "idle"; }},
+      {"broadcast", "burst", [](C c) { return c.broadcast == "burst"; }},
       {"topology", "switch:0-1", [](C c) { return c.topology == "switch:0-1"; }},
       {"hang", "9s", [](C c) { return c.hang == std::chrono::seconds(9); }},
       {"heartbeat", "50ms", [](C c) { return c.heartbeat == milliseconds(50); }},
       {"suspect", "150ms", [](C c) { return c.suspect == milliseconds(150); }},
+      {"member-lease", "7s", [](C c) { return c.member_lease == std::chrono::seconds(7); }},
+      {"provision-command", "./nodes.sh --zone 1",
+       [](C c) { return c.provision_command == "./nodes.sh --zone 1"; }},
+      {"replace-after", "5m", [](C c) { return c.replace_after == std::chrono::minutes(5); }},
+      {"min-nodes", "2", [](C c) { return c.min_nodes == 2; }},
+      {"max-nodes", "9", [](C c) { return c.max_nodes == 9; }},
       {"dead", "1.5s", [](C c) { return c.dead == milliseconds(1500); }},
       {"default-timeout", "1m", [](C c) { return c.default_timeout == std::chrono::minutes(1); }},
       {"queue", "10", [](C c) { return c.queue == 10; }},
@@ -302,6 +309,19 @@ TEST_F(DaemonConfigTest, HeartbeatSuspectAndDeadGrow) {
     config.dead = milliseconds(dead);
     EXPECT_EQ(CompleteConfig(config).ok(), good) << heartbeat << " " << suspect << " " << dead;
   }
+}
+
+TEST_F(DaemonConfigTest, ALeaseIsNoShorterThanDeathAndMoreNodesAreAllowedThanNeeded) {
+  DaemonConfig config;
+  config.roles = {"manager"};
+  for (const auto& [lease, good] : {std::pair{0, true}, {799, false}, {800, true}}) {
+    config.member_lease = std::chrono::milliseconds(lease);
+    EXPECT_EQ(CompleteConfig(config).ok(), good) << lease;
+  }
+  config.min_nodes = 3;
+  EXPECT_TRUE(CompleteConfig(config).ok()) << "without a maximum load decides nothing";
+  config.max_nodes = 2;
+  EXPECT_THAT(std::string(CompleteConfig(config).message()), HasSubstr("max-nodes"));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "actors/gateway/front.hpp"
+#include "actors/gateway/router.hpp"
 #include "tests/actors/world.hpp"
 #include "transport/fake_tensor_channel.hpp"
 
@@ -68,6 +69,25 @@ TEST_F(FrontDoorTest, AFunctionThatIsNotThereIsNotFound) {
   world_.Run(milliseconds(10));
   ASSERT_EQ(replies_.size(), 1u);
   EXPECT_EQ(Code(0), absl::StatusCode::kNotFound) << replies_[0].message();
+}
+
+TEST_F(FrontDoorTest, WhoHasNotJoinedDoesNotSayThatAFunctionIsNotThere) {
+  RouterOptions router;
+  router.gateway = "gateway-late";
+  router.id = 99;
+  FrontOptions options;
+  options.gateway = "gateway-late";
+  options.manager = "manager";
+  options.view = router.view;
+  options.router_inbox = router.inbox;
+  const auto late = SpawnRouter(world_.system(), std::move(router), world_.directory());
+  ASSERT_TRUE(late.ok()) << late.status();
+  door_ = OpenFrontDoor(world_.system(), std::move(options), *late, world_.directory(), channel_);
+  Infer("resnet", 1);
+  world_.Run(milliseconds(10));
+  ASSERT_EQ(replies_.size(), 1u);
+  EXPECT_EQ(Code(0), absl::StatusCode::kUnavailable) << replies_[0].message();
+  caf::anon_send_exit(*late, caf::exit_reason::user_shutdown);
 }
 
 TEST_F(FrontDoorTest, ACancelledCallIsAnsweredSoAndOthersAreNotTouched) {

@@ -10,7 +10,10 @@
 #include "actors/manager/catalogue.hpp"
 #include "actors/manager/mutations.hpp"
 #include "actors/manager/placement_board.hpp"
+#include "actors/manager/update_feed.hpp"
 #include "base/digest.hpp"
+#include "base/random.hpp"
+#include "cluster/cluster_view.hpp"
 #include "storage/fake_metadata_store.hpp"
 
 namespace troupe::actors {
@@ -82,13 +85,85 @@ TEST(RunLog, ACommandAppliedTwiceChangesNothing) {
   EXPECT_EQ(log.Find("r")->state(), proto::RUN_SUCCEEDED) << "an ended run does not begin again";
 }
 
+TEST(RunLog, AResultThatWasLostIsReplacedByOneThatWasComputedAnew) {
+  RunLog log;
+  log.Apply(StartOf("r"));
+  log.Apply(StepOf("r", "a", "first"));
+  auto again = StepOf("r", "a", "again");
+  again.set_recomputed(1);
+  for (int i = 0; i < 2; ++i) log.Apply(again);
+  log.Apply(StepOf("r", "a", "late"));
+  ASSERT_EQ(log.Find("r")->steps_size(), 1);
+  EXPECT_EQ(log.FindStep("r", "a")->outputs(0).inlined(), "again");
+  EXPECT_EQ(log.steps_recomputed(), 1u);
+  EXPECT_EQ(log.FindStep("r", "b"), nullptr);
+  EXPECT_EQ(log.FindStep("s", "a"), nullptr);
+}
+
 TEST(RunLog, ACancelledRunRefusesCommits) {
   RunLog log;
-  EXPECT_TRUE(absl::IsNotFound(log.ValidateCommit("r")));
+  EXPECT_TRUE(absl::IsNotFound(log.ValidateCommit("r", 0)));
   log.Apply(StartOf("r"));
-  EXPECT_TRUE(log.ValidateCommit("r").ok());
+  EXPECT_TRUE(log.ValidateCommit("r", 0).ok());
   log.Apply(FinishOf("r", proto::RUN_CANCELLED));
-  EXPECT_TRUE(absl::IsFailedPrecondition(log.ValidateCommit("r")));
+  EXPECT_TRUE(absl::IsFailedPrecondition(log.ValidateCommit("r", 0)));
+}
+
+TEST(RunLog, WhatAnEarlierClaimComputedIsRefusedFromTheMomentTheNextIsOnItsWay) {
+  RunLog log;
+  auto start = StartOf("r");
+  start.set_gateway("a");
+  log.Apply(start);
+  EXPECT_EQ(log.Find("r")->gateway(), "a");
+  auto claim = log.BeginClaim("r", "b");
+  EXPECT_EQ(claim.claim(), 1u);
+  EXPECT_TRUE(absl::IsAborted(log.ValidateCommit("r", 0))) << "nobody knows yet whether it will be stored";
+  log.ClaimFailed("r");
+  EXPECT_TRUE(log.ValidateCommit("r", 0).ok()) << "it was not";
+  claim = log.BeginClaim("r", "b");
+  for (int i = 0; i < 2; ++i) log.Apply(claim);
+  EXPECT_EQ(log.Find("r")->gateway(), "b");
+  EXPECT_EQ(log.Find("r")->claim(), 1u) << "applied twice changes nothing";
+  const auto refused = log.ValidateCommit("r", 0);
+  EXPECT_TRUE(absl::IsAborted(refused));
+  EXPECT_NE(refused.message().find("gateway 'b'"), std::string::npos) << refused;
+  EXPECT_TRUE(log.ValidateCommit("r", 1).ok());
+  auto older = claim;
+  older.set_gateway("c");
+  log.Apply(older);
+  EXPECT_EQ(log.Find("r")->gateway(), "b") << "an old command again";
+  EXPECT_EQ(log.Unfinished(), (std::map<std::string, std::vector<std::string>>{{"b", {"r"}}}));
+  log.Apply(FinishOf("r", proto::RUN_SUCCEEDED));
+  EXPECT_TRUE(log.Unfinished().empty());
+}
+
+TEST(RunLog, AKeyIsForOneWorkflowAndOneSetOfInputs) {
+  RunLog log;
+  auto start = StartOf("r");
+  start.add_inputs()->set_inlined("one");
+  log.Apply(start);
+  EXPECT_TRUE(log.ValidateStart(start).ok());
+  start.mutable_inputs(0)->set_inlined("two");
+  const auto other = log.ValidateStart(start);
+  EXPECT_TRUE(absl::IsAlreadyExists(other));
+  EXPECT_NE(other.message().find("other inputs"), std::string::npos) << other;
+}
+
+TEST(RunLog, AKeyIsTakenFromTheMomentItsStartIsOnItsWay) {
+  RunLog log;
+  auto start = StartOf("r");
+  start.add_inputs()->set_inlined("one");
+  auto other = start;
+  other.mutable_inputs(0)->set_inlined("two");
+  log.BeginStart(start);
+  EXPECT_EQ(log.Find("r"), nullptr);
+  EXPECT_TRUE(log.ValidateStart(start).ok());
+  EXPECT_TRUE(absl::IsAlreadyExists(log.ValidateStart(other)));
+  log.StartFailed("r");
+  EXPECT_TRUE(log.ValidateStart(other).ok());
+  log.BeginStart(start);
+  log.Apply(start);
+  EXPECT_TRUE(absl::IsAlreadyExists(log.ValidateStart(other)));
 }
 
 TEST(RunLog, AKeyIsCheckedBeforeItNamesARun) {
@@ -189,6 +264,7 @@ TEST(Catalogue, ARestartFindsTheSameRegistryWorkflowsAndRuns) {
   remove_flow.set_version("1");
   Write(*before, store, remove_flow);
   for (const char* run : {"running", "ended", "failed"}) Write(*before, store, StartOf(run));
+  for (const char* run : {"running", "ended"}) Write(*before, store, before->BeginClaim(run, "gateway-2"));
   for (const char* step : {"a", "b"}) Write(*before, store, StepOf("running", step));
   Write(*before, store, FinishOf("ended", proto::RUN_SUCCEEDED, 5));
   Write(*before, store, FinishOf("failed", proto::RUN_FAILED));
@@ -202,6 +278,27 @@ TEST(Catalogue, ARestartFindsTheSameRegistryWorkflowsAndRuns) {
   EXPECT_EQ(RegistryText(*after), RegistryText(*before));
   EXPECT_EQ(after->functions().table().NewestVersion("a"), 2u);
   EXPECT_EQ(after->runs().Find("failed")->state(), proto::RUN_FAILED);
+  for (const char* run : {"running", "ended"}) {
+    EXPECT_EQ(after->runs().Find(run)->gateway(), "gateway-2");
+    EXPECT_EQ(after->runs().Find(run)->claim(), 1u) << "what the first owner computes is still refused";
+  }
+}
+
+TEST(Catalogue, ARunOfTheFormatBeforeClaimsBelongsToItsGateway) {
+  storage::FakeMetadataStore store;
+  proto::RunRecord old;
+  *old.mutable_start() = StartOf("r");
+  old.mutable_start()->set_gateway("gateway-1");
+  old.set_state(proto::RUN_RUNNING);
+  storage::Batch batch;
+  batch.Put(Table::kRuns, "r", old);
+  batch.Put(Table::kSteps, "r/a", StepOf("r", "a"));
+  ASSERT_TRUE(storage::CommitAndWait(store, std::move(batch)).ok());
+  const auto catalogue = Catalogue::Load(store, "c");
+  ASSERT_TRUE(catalogue.ok()) << catalogue.status();
+  EXPECT_EQ(catalogue->runs().Find("r")->gateway(), "gateway-1");
+  EXPECT_EQ(catalogue->runs().Find("r")->claim(), 0u);
+  EXPECT_TRUE(catalogue->runs().ValidateCommit("r", 0).ok());
 }
 
 TEST(Catalogue, EachRestartBeginsAboveWhatMembersSaw) {
@@ -233,6 +330,113 @@ TEST(Catalogue, ADamagedRecordIsAnErrorAndNotAnEmptyRegistry) {
   EXPECT_TRUE(absl::IsDataLoss(Catalogue::Load(other, "c").status()));
 }
 
+// --- update feed ---
+
+class Feed : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto catalogue = Catalogue::Load(store_, "c");
+    ASSERT_TRUE(catalogue.ok());
+    catalogue_.emplace(*std::move(catalogue));
+    feed_.emplace(*catalogue_);
+    ASSERT_TRUE(storage::CommitAndWait(store_, catalogue_->BirthBatch()).ok());
+    Deploy(*catalogue_, store_, "first");
+    static_cast<void>(feed_->Next(*catalogue_, members_));
+  }
+  void Join(const std::string& name) {
+    proto::JoinRequest request;
+    request.mutable_member()->set_name(name);
+    request.mutable_member()->set_kind(proto::MEMBER_GATEWAY);
+    ASSERT_TRUE(members_.Join(request, Time(seconds(1))).ok());
+    catalogue_->Advance();
+  }
+  void Remove(const std::string& name) {
+    proto::RemoveFunction remove;
+    remove.mutable_key()->set_name(name);
+    remove.mutable_key()->set_version("1");
+    Write(*catalogue_, store_, remove);
+  }
+  [[nodiscard]] proto::ClusterUpdate Next() { return feed_->Next(*catalogue_, members_); }
+  [[nodiscard]] proto::ClusterUpdate Since(std::uint64_t known) {
+    return UpdateFeed::Since(known, *catalogue_, members_);
+  }
+
+  storage::FakeMetadataStore store_;
+  std::optional<Catalogue> catalogue_;
+  cluster::MembershipTable members_;
+  std::optional<UpdateFeed> feed_;
+};
+
+TEST_F(Feed, EachChangeIsToldOnceAndAlone) {
+  for (int i = 0; i < 100; ++i) Deploy(*catalogue_, store_, "f" + std::to_string(i));
+  EXPECT_EQ(Next().functions_size(), 100);
+  Deploy(*catalogue_, store_, "g");
+  auto update = Next();
+  EXPECT_FALSE(update.snapshot());
+  EXPECT_EQ(update.functions_size(), 1);
+  EXPECT_EQ(update.members_size(), 0);
+  EXPECT_FALSE(update.workflows_listed());
+  Join("gateway-1");
+  update = Next();
+  EXPECT_EQ(update.functions_size(), 0);
+  EXPECT_EQ(update.members_size(), 1);
+  Write(*catalogue_, store_, FlowOf("flow"));
+  Remove("g");
+  update = Next();
+  EXPECT_EQ(update.removed_size(), 1);
+  EXPECT_EQ(update.workflows_size(), 1);
+  EXPECT_EQ(update.members_size(), 0);
+}
+
+TEST_F(Feed, WhoMissedAnUpdateFindsTheGapAndIsBroughtUpToDate) {
+  cluster::ClusterView view;
+  ASSERT_TRUE(view.Apply(Since(0)).applied);
+  Deploy(*catalogue_, store_, "a");
+  static_cast<void>(Next());  // lost
+  Remove("first");
+  Deploy(*catalogue_, store_, "b");
+  const auto later = Next();
+  EXPECT_FALSE(view.Apply(later).applied);
+  const auto missed = Since(view.revision());
+  EXPECT_FALSE(missed.snapshot()) << "only what it missed";
+  const auto change = view.Apply(missed);
+  EXPECT_EQ(change.deployed.size(), 2u);
+  EXPECT_EQ(change.removed.size(), 1u);
+  EXPECT_TRUE(view.Apply(later).applied) << "late, and known already";
+  EXPECT_EQ(view.functions().size(), 2u);
+  EXPECT_EQ(view.revision(), catalogue_->revision());
+}
+
+TEST_F(Feed, WhoMissedWhoJoinedFindsTheGapAlsoWhenNothingElseChanges) {
+  cluster::ClusterView view;
+  ASSERT_TRUE(view.Apply(Since(0)).applied);
+  Join("gateway-1");
+  static_cast<void>(Next());  // lost
+  catalogue_->Advance();      // as for the second of two that join at once: the update before told of both
+  const auto empty = Next();
+  EXPECT_EQ(empty.members_size(), 0);
+  EXPECT_FALSE(view.Apply(empty).applied) << "else it would count as up to date without the member";
+  ASSERT_TRUE(view.Apply(Since(view.revision())).applied);
+  EXPECT_EQ(view.members().size(), 1u);
+  EXPECT_EQ(view.revision(), catalogue_->revision());
+}
+
+TEST_F(Feed, AManagerThatRestartedTellsEverythingToWhomItDoesNotKnow) {
+  cluster::ClusterView view;
+  Deploy(*catalogue_, store_, "a");
+  ASSERT_TRUE(view.Apply(Since(0)).applied);
+  Remove("a");  // told to nobody
+  auto again = Catalogue::Load(store_, "c");
+  ASSERT_TRUE(again.ok());
+  const auto update = UpdateFeed::Since(view.revision(), *again, members_);
+  EXPECT_TRUE(update.snapshot()) << "what was removed before it began it cannot know";
+  ASSERT_EQ(view.Apply(update).removed.size(), 1u);
+  EXPECT_EQ(view.functions().size(), 1u);
+  EXPECT_TRUE(UpdateFeed::Since(again->revision() + 5, *again, members_).snapshot()) << "ahead of it";
+  again->Advance();
+  EXPECT_FALSE(UpdateFeed::Since(view.revision(), *again, members_).snapshot());
+}
+
 // --- placement board ---
 
 class Board : public ::testing::Test {
@@ -250,16 +454,23 @@ class Board : public ::testing::Test {
     ASSERT_TRUE(members_.Join(request, now_).ok());
     board_->NodeJoined(node, adopted);
   }
-  void AddFunction(const std::string& name) {
-    auto record = FunctionOf(name);
+  proto::LeaveRequest LeaveOf(const std::string& node) {
+    proto::LeaveRequest leave;
+    leave.set_name(node);
+    leave.set_epoch(members_.Find(node)->record.epoch());
+    return leave;
+  }
+  void AddFunction(const std::string& name, Bytes weights = MiB(1), bool loaded = true) {
+    auto record = FunctionOf(name, weights);
+    record.set_loaded(loaded);
     record.mutable_key()->set_version("1");
     functions_.Put(record);
-    ++revision_;
+    board_->UsersChanged(record.model_digest());
   }
   // "+node" for an adoption, "-node" for a disownment, sorted as they came.
   std::vector<std::string> Plan() {
     std::vector<std::string> moves;
-    for (const auto& move : board_->Plan(functions_, revision_, members_, now_))
+    for (const auto& move : board_->Plan(functions_, members_, now_))
       moves.push_back((move.adopt ? "+" : "-") + move.node);
     return moves;
   }
@@ -267,7 +478,6 @@ class Board : public ::testing::Test {
   const std::string digest_ = Sha256Hex("model f");
   Time now_{seconds(100)};
   cluster::FunctionTable functions_;
-  std::uint64_t revision_ = 1;
   cluster::MembershipTable members_;
   std::optional<PlacementBoard> board_{std::in_place, 2, seconds(2)};
 };
@@ -330,11 +540,8 @@ TEST_F(Board, ANodeThatComesBackSaysWhatItHolds) {
   EXPECT_TRUE(Plan().empty());
   board_->NodeGone("n1");
   EXPECT_TRUE(board_->HoldersOf(digest_).empty());
-  EXPECT_TRUE(board_->Records().empty());
   board_->NodeJoined("n1", {digest_, digest_});
   EXPECT_EQ(board_->HoldersOf(digest_), std::vector<std::string>{"n1"});
-  ASSERT_EQ(board_->Records().size(), 1u);
-  EXPECT_EQ(board_->Records()[0].model_digest(), digest_);
 }
 
 TEST_F(Board, ANodeThatLeavesWhileItAdoptsIsAskedAgainWhenItIsBack) {
@@ -360,12 +567,115 @@ TEST_F(Board, TheCopiesOfADrainingNodeGoOnlyOnceTheyWereReplaced) {
   EXPECT_EQ(board_->HoldersOf(digest_), std::vector<std::string>{"n2"});
 }
 
+TEST_F(Board, WhatIsAskedForMostMovesFirstBehindWhatNobodyHolds) {
+  const std::vector<std::string> names = {"a", "b", "c", "d", "e"};
+  std::vector<std::string> digests;
+  for (const auto& name : names) {
+    AddFunction(name);
+    digests.push_back(Sha256Hex("model " + name));
+  }
+  const std::vector<std::string> kept = {digests[0], digests[1], digests[2]};
+  Join("n1", kept);
+  Join("n2", digests);
+  ASSERT_TRUE(members_.Leave(LeaveOf("n2"), now_).ok());
+  board_->NodeGone("n2");  // a, b, c have a copy left, d and e have none
+  Join("n3");
+  board_->Asked(digests[1], 5, now_);
+  board_->Asked(digests[2], 100, now_ - seconds(600));  // long ago
+  board_->Asked(digests[4], 1, now_);
+  std::vector<std::string> order;
+  for (const auto& move : board_->Plan(functions_, members_, now_)) {
+    const auto at = std::find(digests.begin(), digests.end(), move.digest) - digests.begin();
+    const auto& name = names[static_cast<std::size_t>(at)];
+    if (std::find(order.begin(), order.end(), name) == order.end()) order.push_back(name);
+  }
+  EXPECT_EQ(order, (std::vector<std::string>{"e", "d", "b", "c", "a"}));
+}
+
 TEST_F(Board, AModelThatNobodyUsesIsDisownedEverywhere) {
   Join("n1", {digest_});
   Join("n2", {digest_});
   auto moves = Plan();
   std::sort(moves.begin(), moves.end());
   EXPECT_EQ(moves, (std::vector<std::string>{"-n1", "-n2"}));
+}
+
+TEST_F(Board, AFunctionMoreDoesNotPlanTheOthersAnew) {
+  for (const char* node : {"n1", "n2", "n3"}) Join(node);
+  for (int i = 0; i < 50; ++i) {
+    AddFunction("f" + std::to_string(i));
+    EXPECT_EQ(Plan().size(), 2u);
+  }
+  EXPECT_EQ(board_->plans(), 50u);
+  EXPECT_EQ(board_->full_plans(), 1u) << "the first one";
+}
+
+// What is planned model by model is what a plan of all of them gives, also when regions fill up, nodes come
+// and go, and adoptions fail.
+TEST_F(Board, PlansOfSomeModelsAddUpToAPlanOfAll) {
+  std::size_t tight = 0;
+  std::size_t some = 0;
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    Random random(seed);
+    board_.emplace(2, seconds(2));
+    functions_.Clear();
+    members_ = cluster::MembershipTable();
+    std::map<std::string, Bytes> weights;
+    cluster::PlacementMap held;
+    const auto node = [&] { return "n" + std::to_string(random.Below(5)); };
+    for (int step = 0; step < 120; ++step) {
+      now_ += milliseconds(100);
+      const auto name = "f" + std::to_string(random.Below(30));
+      switch (random.Below(6)) {
+        case 0:
+          Join(node());
+          break;
+        case 1:
+          if (const auto gone = node(); members_.Find(gone) != nullptr) {
+            proto::LeaveRequest leave;
+            leave.set_name(gone);
+            leave.set_epoch(members_.Find(gone)->record.epoch());
+            if (members_.Leave(leave, now_).ok()) board_->NodeGone(gone);
+          }
+          break;
+        case 2: {
+          proto::FunctionKey key;
+          key.set_name(name);
+          key.set_version("1");
+          if (functions_.Remove(key)) board_->UsersChanged(Sha256Hex("model " + name));
+          break;
+        }
+        default:
+          AddFunction(name, MiB(20 + random.Below(seed % 2 == 0 ? 20 : 200)), random.Below(4) != 0);
+      }
+      for (const auto& move : board_->Plan(functions_, members_, now_)) {
+        if (!move.adopt) {
+          board_->Disowned(move.digest, move.node);
+        } else if (random.Below(5) == 0) {
+          board_->AdoptFailed(move.digest, move.node, now_);
+        } else {
+          board_->Adopted(move.digest, move.node);
+        }
+      }
+      static_cast<void>(board_->Plan(functions_, members_, now_));
+      const auto planned = board_->Planned();
+      PlacementBoard anew(2, seconds(2));
+      for (const auto& [member, record] : members_.members()) {
+        std::vector<std::string> adopted;
+        for (const auto& [digest, use] : functions_.models())
+          if (const auto holders = board_->HoldersOf(digest);
+              std::ranges::find(holders, member) != holders.end())
+            adopted.push_back(digest);
+        anew.NodeJoined(member, adopted);
+      }
+      static_cast<void>(anew.Plan(functions_, members_, now_));
+      ASSERT_EQ(planned, anew.Planned()) << "seed " << seed << ", step " << step;
+    }
+    some += board_->plans() - board_->full_plans();
+    tight += seed % 2 == 0 ? 0 : board_->full_plans();
+  }
+  EXPECT_GT(some, 100u) << "hardly a plan was of some models only";
+  EXPECT_GT(tight, 100u) << "the regions were never full";
 }
 
 TEST_F(Board, AModelThatNoNodeCanHoldIsRefusedWithSizes) {

@@ -92,7 +92,10 @@ class Owner : public RunSelf::base {
   behavior_type make_behavior() override {
     return {[](const proto::InferRequest&) { return proto::InferReply(); },
             [this](const proto::CancelInfer&) { todo(tensors_); },
-            [this](const proto::Continue& message) { tensors_.Resume(message); }, [](const proto::Tick&) {}};
+            [this](const proto::Continue& message) { tensors_.Resume(message); },
+            [](const proto::Tick&) {},
+            [](const proto::PeerUp&, const caf::strong_actor_ptr&) {},
+            [](const proto::PeerLost&) {}};
   }
   void on_exit() override { tensors_.Clear(); }
   std::function<void(RunTensors&)> todo;

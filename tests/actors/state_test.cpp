@@ -84,6 +84,36 @@ TEST(State, NothingAcknowledgedIsLostWithItsWorker) {
   EXPECT_EQ(world.Told("state-lost"), "");
 }
 
+// A daemon that was started again is told to adopt before it has heard what functions there are.
+TEST(State, ARequestThatComesBeforeTheNewsOfItsStateDoesNotRunWithoutIt) {
+  StateWorld world(1);
+  ASSERT_TRUE(world.DeployState("sum").ok());
+  EXPECT_EQ(world.Count("sum"), 1);
+  proto::AdoptModel adopt;
+  const auto found = storage::ScanMessages<proto::FunctionRecord>(
+      world.store(), storage::Table::kFunctions, "",
+      [&](std::string_view, proto::FunctionRecord record) { *adopt.mutable_function() = std::move(record); });
+  ASSERT_TRUE(found.ok());
+  world.StopManager();
+  world.KillNode("node-1");
+  world.RestartNode("node-1", sim::World::Kept::kDisk);
+  proto::SubmitRequest submit;
+  *submit.mutable_function() = adopt.function().key();
+  submit.set_model_digest(adopt.function().model_digest());
+  std::vector<proto::SubmitReply> replies;
+  world.system().spawn([&, node = world.node("node-1").controller](caf::event_based_actor* self) {
+    self->request(node, caf::infinite, adopt).then([&, self, node](const proto::AdoptModelReply&) {
+      self->request(node, caf::infinite, submit).then([&](proto::SubmitReply& reply) {
+        replies.push_back(std::move(reply));
+      });
+    });
+  });
+  world.Run(milliseconds(500));
+  ASSERT_EQ(replies.size(), 1u);
+  EXPECT_EQ(replies[0].bounced().reason(), proto::BOUNCE_NOT_ADOPTED) << replies[0].ShortDebugString();
+  EXPECT_THAT(replies[0].bounced().message(), HasSubstr("has not heard of the state of function 'sum' yet"));
+}
+
 // At every moment of a run: the answer that the client gets counts once.
 TEST(State, AWorkerThatDiesDuringARunLeavesItAsItWas) {
   for (int moment = 0; moment < 30; ++moment) {

@@ -473,7 +473,9 @@ TEST_P(WorkerLinkContract, AWorkerThatServesNobodyIsAssignedInPlaceAndStaysAssig
   second.link->Kill();
   ASSERT_TRUE(second.AwaitDeaths(2));
   second.link->Serve("tenant/bolt");
-  EXPECT_EQ(second.Start(3).description().isolation_key(), "tenant/bolt") << "from its start on";
+  const auto served = second.Start(3);
+  ASSERT_EQ(served.code(), 0) << served.message();
+  EXPECT_EQ(served.description().isolation_key(), "tenant/bolt") << "from its start on";
 }
 
 TEST_P(WorkerLinkContract, AStuckWorkerFromBeforeIsKilledAndReplaced) {

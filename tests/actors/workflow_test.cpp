@@ -2,6 +2,7 @@
 // the router is a script, so that a test sees and holds each step's call.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "actors/gateway/front.hpp"
+#include "base/digest.hpp"
 #include "tests/actors/world.hpp"
 #include "transport/fake_tensor_channel.hpp"
 
@@ -132,6 +134,28 @@ RouterActor::behavior_type ScriptedRouter(RouterActor::pointer self, std::shared
   };
 }
 
+// A disk whose next syncs fail: what was written lies there all the same.
+class HalfSynced final : public storage::MetadataStore {
+ public:
+  void Commit(storage::Batch batch, CommitDone done) override {
+    const bool runs = std::any_of(batch.mutations().begin(), batch.mutations().end(),
+                                  [](const auto& mutation) { return mutation.table == Table::kRuns; });
+    if (!runs || failing == 0) return inner->Commit(std::move(batch), std::move(done));
+    --failing;
+    inner->Commit(std::move(batch), [done = std::move(done)](const absl::Status& status) {
+      done(status.ok() ? absl::UnavailableError("the sync failed") : status);
+    });
+  }
+  absl::StatusOr<std::string> Get(Table table, std::string_view key) const override {
+    return inner->Get(table, key);
+  }
+  absl::Status Scan(Table table, std::string_view prefix, const ScanCallback& callback) const override {
+    return inner->Scan(table, prefix, callback);
+  }
+  storage::FakeMetadataStore* inner = nullptr;
+  std::size_t failing = 0;  // commits that change runs
+};
+
 class Workflow : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -152,9 +176,8 @@ class Workflow : public ::testing::Test {
     const auto listed = world_.Ask(list);
     ASSERT_TRUE(listed.ok()) << listed.status();
     for (const auto& record : listed->workflows()) *update.add_workflows() = record;
-    auto view = std::make_shared<cluster::ClusterView>();
-    static_cast<void>(view->Apply(update));
-    view_->Set(view, 1);
+    static_cast<void>(view_->Apply(update));
+    view_->SetNodes(1);
     router_ = world_.system().spawn(ScriptedRouter, script_);
     Open(router_);
   }
@@ -249,6 +272,41 @@ class Workflow : public ::testing::Test {
   absl::StatusOr<proto::RunRecord> Stored(const std::string& run = "gateway-1-ab-1") {
     return storage::GetMessage<proto::RunRecord>(world_.store(), Table::kRuns, run);
   }
+  // From now on the manager's disk is one that may fail so.
+  void UseHalfSynced() {
+    world_.StopManager();
+    half_.inner = &world_.store();
+    world_.UseStore(half_);
+    world_.StartManager();
+    world_.Run(seconds(1));
+  }
+  proto::CommitStep StoredStep(const std::string& step) {
+    auto stored =
+        storage::GetMessage<proto::CommitStep>(world_.store(), Table::kSteps, "gateway-1-ab-1/" + step);
+    EXPECT_TRUE(stored.ok()) << stored.status();
+    return stored.ok() ? *std::move(stored) : proto::CommitStep();
+  }
+  // Its outputs are blobs that nobody has any more, and its run has no gateway.
+  void LoseResult(const std::string& step) {
+    Orphan();
+    world_.StopManager();
+    auto stored = StoredStep(step);
+    for (auto& output : *stored.mutable_outputs()) output.set_blob(Sha256Hex("lost"));
+    storage::Batch batch;
+    batch.Put(Table::kSteps, "gateway-1-ab-1/" + step, stored);
+    ASSERT_TRUE(storage::CommitAndWait(world_.store(), std::move(batch)).ok());
+    world_.StartManager();
+    world_.Run(seconds(1));
+    script_->calls.clear();
+  }
+  std::size_t CountEvents(const std::string& kind) {
+    proto::AdminRequest request;
+    request.mutable_list_events();
+    const auto reply = world_.Ask(request);
+    EXPECT_TRUE(reply.ok()) << reply.status();
+    return static_cast<std::size_t>(std::count_if(reply->events().begin(), reply->events().end(),
+                                                  [&](const auto& event) { return event.kind() == kind; }));
+  }
   std::vector<std::string> StoredSteps() {
     std::vector<std::string> keys;
     EXPECT_TRUE(storage::ScanMessages<proto::CommitStep>(
@@ -261,6 +319,7 @@ class Workflow : public ::testing::Test {
   std::shared_ptr<Script> script_ = std::make_shared<Script>();
   std::shared_ptr<ViewCell> view_ = std::make_shared<ViewCell>();
   transport::FakeTensorChannel channel_{transport::FakeTensorChannel::NewWorld(), KiB(200)};
+  HalfSynced half_;
   World world_{1, 1};
   RouterActor router_;
   std::unique_ptr<FrontDoor> front_;
@@ -506,6 +565,115 @@ TEST_F(Workflow, ASubmissionThatComesAgainGoesOnBehindItsCommittedSteps) {
   EXPECT_EQ(reply_->code(), 0) << reply_->message();
   EXPECT_EQ(reply_->outputs(0).data().inlined(), request.inputs(0).data().inlined());
   EXPECT_TRUE(script_->calls.empty());
+}
+
+TEST_F(Workflow, AStepWhoseCommittedResultIsLostIsRunAgainAndCounted) {
+  const auto request = RequestOf("flow");
+  script_->hold = true;
+  Infer(request);
+  AnswerHeld(2);
+  ASSERT_EQ(StoredSteps(), (Calls{"left", "middle"}));
+  LoseResult("left");
+  script_->hold = false;
+  Infer(request);
+  ASSERT_TRUE(reply_.has_value());
+  ASSERT_EQ(reply_->code(), 0) << reply_->message();
+  EXPECT_EQ(reply_->outputs(0).data().inlined(), request.inputs(0).data().inlined());
+  EXPECT_EQ(script_->calls, (Calls{"net-a", "net-c", "join"})) << "what is there is not run again";
+  EXPECT_EQ(StoredStep("left").recomputed(), 1u);
+  EXPECT_EQ(StoredStep("left").outputs(0).inlined(), request.inputs(0).data().inlined());
+  EXPECT_EQ(StoredStep("middle").recomputed(), 0u);
+  EXPECT_EQ(CountEvents("step-recomputed"), 1u);
+  proto::AdminRequest status;
+  status.mutable_cluster_status();
+  EXPECT_EQ(world_.Ask(status)->status().steps_recomputed(), 1u);
+}
+
+TEST_F(Workflow, AStepWhoseResultIsLostAgainAndAgainIsRunThreeTimesMoreAtMost) {
+  const auto request = RequestOf("flow");
+  script_->hold = true;
+  Infer(request);
+  AnswerHeld(3);
+  for (std::uint32_t again = 1; again <= 3; ++again) {
+    LoseResult("left");
+    Infer(request);
+    EXPECT_EQ(script_->calls, Calls{"net-a"});
+    AnswerHeld(1);
+    EXPECT_EQ(StoredStep("left").recomputed(), again);
+    EXPECT_FALSE(reply_.has_value()) << "the last step is under way";
+  }
+  LoseResult("left");
+  Infer(request);
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kDataLoss));
+  EXPECT_NE(reply_->message().find("computed anew 3 times"), std::string::npos) << reply_->message();
+  EXPECT_TRUE(script_->calls.empty());
+  EXPECT_EQ(Stored()->state(), proto::RUN_FAILED);
+}
+
+TEST_F(Workflow, AKeyWhoseFirstSubmissionIsOnItsWayToTheDiskTakesNoOtherInputs) {
+  std::vector<std::optional<proto::InferReply>> replies(3);
+  const auto submit = [&](std::size_t number, std::int64_t rows) {
+    auto request = RequestOf("flow", rows);
+    request.set_run_key("mine");
+    request.set_call(0);
+    front_->Infer(std::move(request),
+                  [&replies, number](proto::InferReply reply) { replies[number] = std::move(reply); });
+    world_.Run(milliseconds(100));
+  };
+  world_.store().Hold();
+  submit(0, 2);
+  submit(1, 3);
+  submit(2, 2);
+  ASSERT_TRUE(replies[1].has_value()) << "refused at once";
+  EXPECT_EQ(replies[1]->code(), static_cast<int>(absl::StatusCode::kAlreadyExists)) << replies[1]->message();
+  EXPECT_EQ(world_.store().held(), 1u);
+  // The disk is full: nothing has begun, and the key is free.
+  world_.store().FailNext(absl::ResourceExhaustedError("no space left on the device"));
+  world_.store().Release();
+  world_.Run(milliseconds(100));
+  for (const std::size_t number : {0, 2}) {
+    ASSERT_TRUE(replies[number].has_value());
+    EXPECT_EQ(replies[number]->code(), static_cast<int>(absl::StatusCode::kResourceExhausted));
+  }
+  submit(1, 3);
+  EXPECT_EQ(replies[1]->code(), 0) << replies[1]->message();
+  EXPECT_EQ(script_->calls.size(), 4u);
+}
+
+TEST_F(Workflow, AStartThatWasToldFailedDoesNotBeginByItselfThoughItLiesOnTheDisk) {
+  UseHalfSynced();
+  half_.failing = 1;
+  Infer(RequestOf("flow"));
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kUnavailable)) << reply_->message();
+  ASSERT_TRUE(Stored().ok()) << "the test is of one that is there";
+  world_.store().FailNext(absl::UnavailableError("the disk is still broken"));
+  world_.Run(milliseconds(1500));
+  EXPECT_TRUE(Stored().ok()) << "taking it back failed";
+  world_.Run(seconds(1));
+  EXPECT_TRUE(absl::IsNotFound(Stored().status())) << "and was tried again";
+  world_.StopManager();
+  world_.StartManager();
+  world_.Run(seconds(5));
+  EXPECT_TRUE(script_->calls.empty());
+}
+
+TEST_F(Workflow, AStartThatFailedAndComesAgainBeforeItWasTakenBackIsOneRun) {
+  UseHalfSynced();
+  half_.failing = 1;
+  auto request = RequestOf("flow");
+  request.set_run_key("mine");
+  Infer(request);
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_NE(reply_->code(), 0);
+  Infer(request);
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), 0) << reply_->message();
+  world_.Run(seconds(3));
+  ASSERT_TRUE(Stored("mine").ok()) << "what was acknowledged is not taken back";
+  EXPECT_EQ(Stored("mine")->state(), proto::RUN_SUCCEEDED);
+  EXPECT_EQ(script_->calls.size(), 4u);
 }
 
 TEST_F(Workflow, ASubmissionOfACancelledRunIsCancelled) {

@@ -96,6 +96,28 @@ class Restart(E2eTest):
         node.kill()
         eventually(lambda: not node.workers(), "the worker ends")
 
+    def test_a_node_that_lost_all_but_its_disk_serves_while_the_manager_is_away(self):
+        manager = self.start("manager", "manager")
+        address = manager.address("manager")
+        gateway = self.start("gateway", "gateway", manager=address)
+        node = self.start("node-0", "node", manager=address)
+        gateway.wait_serving(gpus=0)
+        gateway.http.deploy("times-2", scale(2)).good()
+        self.ask(gateway.http)
+        adopted = node.directory / "data" / "adopted"
+        eventually(adopted.exists, "what is adopted is on the node's disk")
+        manager.kill()
+        listen = node.address("GPUs")
+        node.kill_node()
+        eventually(lambda: not node.workers(), "the node's workers are gone")
+        node = self.start("node-0", "node", manager=address, listen=listen)
+        self.assertIn("found on disk: 1 functions that were adopted", node.tail(200))
+        eventually(lambda: gateway.http.ask("times-2", {"x": X}).code == 200, "it serves from its disk")
+        self.ask(gateway.http)
+        manager = self.start("manager", "manager", manager=address)
+        eventually(lambda: gateway.http.members().get("node-0") == "ALIVE", "the node joins again by itself")
+        self.ask(gateway.http)
+
     def test_manager_and_gateway_come_back(self):
         front, (node,) = self.start_cluster(1)
         front.http.deploy("times-2", scale(2)).good()

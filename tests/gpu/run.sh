@@ -5,7 +5,8 @@
 #     --dry-run   checks every prerequisite and says what would be run
 #     --small     small networks and short loops: shows that it runs; its figures are of nothing
 #     --out       where results go (default: bench/results)
-# 1. the device contract, which the virtual GPU passes too   2. ONNX's cases and networks on the GPU's kernels (rtol 1e-3)
+# 1. the device contract, which the virtual GPU passes too; broadcasts between GPUs, where there are two, and NCCL
+# 2. ONNX's cases and networks on the GPU's kernels (rtol 1e-3)
 # 3. measurements (bench/gpu.py): a table, and OUT/<GPU>-<date>.json; bench/gpu_page.py makes docs/gpu-results.md of it
 # Exit code: 0 all passed, 1 something failed, 3 a prerequisite is missing
 set -uo pipefail
@@ -28,6 +29,7 @@ build=$(realpath -m "$build")
 [[ -d onnx-cases ]] && export TROUPE_ONNX_TESTDATA=$PWD/onnx-cases
 [[ -d shared/models ]] && export TROUPE_SHARED_DIR=$PWD/shared
 missing=0
+broadcasts=  # why there are none
 
 report() { printf '%-10s %s\n' "$1" "$2"; }
 lack() { report missing "$1"; missing=$((missing + 1)); }
@@ -67,11 +69,19 @@ check_machine() {
       lack "$library (looked in the system, CUDA_HOME, /usr/local/cuda, PyTorch, $build/lib)"
     fi
   done
+  gpus=$(nvidia-smi --list-gpus 2>/dev/null | grep -c '^GPU ')
+  if ((gpus < 2)); then
+    broadcasts="two GPUs are needed, there are $gpus"
+  elif folder=$(folder_of libnccl.so.2); then
+    found_in "$folder" "$folder/libnccl.so.2"
+  else
+    broadcasts="there is no libnccl.so.2"
+  fi
 }
 
 check_build() {
   for file in bin/libtroupe_gpu_cuda.so bin/troupe-gpu-worker bin/trouped bin/troupe-import bin/cuda_bench bin/device_bench \
-      bin/http_load tests/gpu_cuda_test tests/gpu_cuda_conformance_test; do
+      bin/http_load tests/gpu_cuda_test tests/gpu_cuda_broadcast_test tests/gpu_cuda_conformance_test; do
     if [[ -x $build/$file ]]; then report found "$build/$file"; else lack "$build/$file (make build, where a CUDA toolkit is)"; fi
   done
   if [[ -d ${TROUPE_ONNX_TESTDATA:-/usr/share/libonnx-testdata/data} ]]; then
@@ -106,9 +116,14 @@ export TROUPE_BUILD_DIR=$build TROUPE_CUDA_DRIVER=libcuda.so.1
 [[ -n $dry ]] || mkdir -p "$out"
 conformance=() measured=()
 [[ -n $small ]] && conformance=(--gtest_filter='*EachDeclaredCase*') measured=(--small)
-step "device contract" 60 "$build/tests/gpu_cuda_test"
+step "device contract" 50 "$build/tests/gpu_cuda_test"
+if [[ -n $broadcasts ]]; then
+  report skipped "broadcasts between GPUs: $broadcasts"
+else
+  step "broadcasts between GPUs" 30 "$build/tests/gpu_cuda_broadcast_test"
+fi
 step "conformance and networks" 100 "$build/tests/gpu_cuda_conformance_test" "${conformance[@]}"
-step "measurements" 310 "${python:-python3}" bench/gpu.py --device "$device" --build "$build" --out "$out" "${measured[@]}"
+step "measurements" 300 "${python:-python3}" bench/gpu.py --device "$device" --build "$build" --out "$out" "${measured[@]}"
 if [[ -n $dry ]]; then
   ((missing == 0)) && exit 0 || exit 3
 fi

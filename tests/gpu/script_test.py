@@ -16,6 +16,7 @@ sys.path.insert(0, str(ROOT / "bench"))
 SMI = """#!/bin/sh
 case "$*" in
   *name,memory.total*) echo "Fake GPU, 256 MiB, 0" ;;
+  --list-gpus) echo "GPU 0: Fake GPU"; echo "GPU 1: Fake GPU" ;;
   *) echo "Fake GPU" ;;
 esac
 """
@@ -90,7 +91,7 @@ class Script(unittest.TestCase):
         done = self.run_script("--dry-run")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertNotIn("missing", done.stdout)
-        for step in ("device contract", "conformance and networks", "measurements"):
+        for step in ("device contract", "broadcasts between GPUs", "conformance and networks", "measurements"):
             self.assertIn(f"would run  {step} (at most", done.stdout)
         limits = [int(seconds) for seconds in re.findall(r"at most (\d+) s", done.stdout)]
         self.assertLessEqual(sum(limits), 480, "8 minutes in all")
@@ -102,6 +103,8 @@ class Script(unittest.TestCase):
             self.assertEqual(done.returncode, 3, done.stdout)
             self.assertRegex(done.stdout, r"missing +.*empty/bin/device_bench \(make build")
             self.assertNotIn("== ", done.stdout)
+            if words:
+                self.assertRegex(done.stdout, r"skipped +broadcasts between GPUs: two GPUs are needed")
         self.assertEqual(self.run_script("--fast").returncode, 2)
 
     def test_it_measures_everything_and_the_page_shows_it(self):

@@ -10,14 +10,9 @@
 namespace troupe::gpu::cuda {
 namespace {
 
-Made MakePool(const GpuStep& step) {
-  if (!IsFp32(step.in)) return NotCovered(step, proto::DataType_Name(step.in[0].type));
-  if (step.out.size() > 1 && !step.out[1].absent()) return NotCovered(step, "the indices of its maxima");
-  const std::span spatial = std::span(step.in[0].shape).subspan(2);
-  TROUPE_ASSIGN_OR_RETURN(const Window window, ReadWindow(step.ctx, spatial, step.ctx.Ints("kernel_shape")));
-  PoolArguments arguments;
-  arguments.op = step.ctx.step.op() == "MaxPool" ? PoolOp::kMax : PoolOp::kAverage;
-  arguments.count_padding = step.ctx.Int("count_include_pad", 0) != 0;
+// The kernels count three spatial dimensions: those that a network has are the last ones.
+template <typename Arguments>
+void SetWindow(std::span<const std::int64_t> spatial, const Window& window, Arguments& arguments) {
   const std::size_t lead = 3 - spatial.size();
   for (std::size_t d = 0; d < spatial.size(); ++d) {
     arguments.size[lead + d] = spatial[d];
@@ -26,8 +21,19 @@ Made MakePool(const GpuStep& step) {
     arguments.stride[lead + d] = window.strides[d];
     arguments.dilation[lead + d] = window.dilations[d];
     arguments.begin[lead + d] = window.begin[d];
-    arguments.end[lead + d] = window.end[d];
+    if constexpr (requires { arguments.end; }) arguments.end[lead + d] = window.end[d];
   }
+}
+
+Made MakePool(const GpuStep& step) {
+  if (!IsFp32(step.in)) return NotCovered(step, proto::DataType_Name(step.in[0].type));
+  if (step.out.size() > 1 && !step.out[1].absent()) return NotCovered(step, "the indices of its maxima");
+  const std::span spatial = std::span(step.in[0].shape).subspan(2);
+  TROUPE_ASSIGN_OR_RETURN(const Window window, ReadWindow(step.ctx, spatial, step.ctx.Ints("kernel_shape")));
+  PoolArguments arguments;
+  arguments.op = step.ctx.step.op() == "MaxPool" ? PoolOp::kMax : PoolOp::kAverage;
+  arguments.count_padding = step.ctx.Int("count_include_pad", 0) != 0;
+  SetWindow(spatial, window, arguments);
   return MakeGpu([arguments](const KernelLaunch& launch, In in, Out out, std::byte*) {
     PoolArguments now = arguments;
     now.count = Elements(out[0]);
@@ -50,15 +56,7 @@ Made MakeConvTranspose(const GpuStep& step) {
   arguments.groups = step.ctx.Int("group", 1);
   arguments.in_per_group = x[1] / arguments.groups;
   arguments.out_per_group = w[1];
-  const std::size_t lead = 3 - spatial.size();
-  for (std::size_t d = 0; d < spatial.size(); ++d) {
-    arguments.size[lead + d] = spatial[d];
-    arguments.out_size[lead + d] = window.out[d];
-    arguments.kernel[lead + d] = window.kernel[d];
-    arguments.stride[lead + d] = window.strides[d];
-    arguments.dilation[lead + d] = window.dilations[d];
-    arguments.begin[lead + d] = window.begin[d];
-  }
+  SetWindow(spatial, window, arguments);
   return MakeGpu([arguments](const KernelLaunch& launch, In in, Out out, std::byte*) {
     ConvTransposeArguments now = arguments;
     now.count = Elements(out[0]);

@@ -110,14 +110,14 @@ def infer_body(inputs, parameters=None):
     return json.dumps({"inputs": tensors, **({"parameters": parameters} if parameters else {})})
 
 
-def infer_binary(client, name, inputs):
+def infer_binary(client, name, inputs, timeout=TIMEOUT):
     """The same by the binary tensor extension, both ways. `inputs`: {name: array}; answers {name: (shape, bytes)}."""
     tensors = [{"name": key, "datatype": TYPES[str(array.dtype)], "shape": list(array.shape),
                 "parameters": {"binary_data_size": array.nbytes}} for key, array in inputs.items()]
     head = json.dumps({"inputs": tensors, "parameters": {"binary_data_output": True}}).encode()
     body = head + b"".join(array.tobytes() for array in inputs.values())
     answer = client.call("POST", f"/v2/models/{name}/infer", body,
-                         {"Inference-Header-Content-Length": str(len(head))}).good()
+                         {"Inference-Header-Content-Length": str(len(head))}, timeout).good()
     size = int(answer.headers["Inference-Header-Content-Length"])
     described, rest, out = json.loads(answer.body[:size])["outputs"], answer.body[size:], {}
     for output in described:

@@ -32,10 +32,11 @@ class StartFailed(Exception):
 class Daemon:
     """One trouped. Data and sockets lie in `directory`; a new Daemon with the same one is a restart.
 
-    Made ready, or StartFailed. Its owner stops it (terminate, kill); E2eTest does so at the end for what is left.
+    Made ready, or StartFailed; `prefix` is a command that becomes it (nsenter ...). Its owner stops it (terminate, kill);
+    E2eTest does so at the end for what is left.
     """
 
-    def __init__(self, directory, role, switches=(), **options):
+    def __init__(self, directory, role, switches=(), prefix=(), **options):
         self.directory = pathlib.Path(directory)
         self.directory.mkdir(parents=True, exist_ok=True)
         self.log = self.directory / "trouped.log"
@@ -44,7 +45,7 @@ class Daemon:
         self.settings.update({key.replace("_", "-"): str(value) for key, value in options.items()})
         flags = [f"--{key}={value}" for key, value in self.settings.items()]
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen([BIN / "trouped", *flags, *(f"--{name}" for name in switches)],
+            self.process = subprocess.Popen([*prefix, BIN / "trouped", *flags, *(f"--{name}" for name in switches)],
                                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True)
         self.lines = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()

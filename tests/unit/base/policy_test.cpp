@@ -103,6 +103,31 @@ TEST(CostModel, HeavyIsWhatSwappingSlows) {
   EXPECT_FALSE(costs.Heavy("inception", mb * 109));
 }
 
+TEST(CostModel, ANumberStaysTheModelsThatHoldIt) {
+  CostModel costs({.max_models = 2});
+  const CostModel::Id a = costs.Hold("a");
+  EXPECT_EQ(costs.Hold("a"), a);
+  EXPECT_EQ(costs.RunTime(a), CostDefaults().run);
+  EXPECT_TRUE(costs.Known().empty()) << "nothing was seen of it";
+  costs.ObserveRun("a", milliseconds(3));
+  EXPECT_EQ(costs.RunTime(a), milliseconds(3));
+  for (int i = 0; i < 100; ++i) {
+    const CostModel::Id other = costs.Hold("other" + std::to_string(i));
+    ASSERT_NE(other, a);
+    ASSERT_LT(other, 5u) << "numbers are used again";
+    costs.ObserveSwapped(other, milliseconds(4));
+    ASSERT_LE(costs.Known().size(), 2u);
+    costs.Release(other);
+  }
+  EXPECT_EQ(costs.RunTime(a), CostDefaults().run) << "others were seen since";
+  costs.ObserveRun(a, milliseconds(5));
+  EXPECT_EQ(costs.RunTime("a"), milliseconds(5));
+  costs.Release(a);
+  costs.Release(a);
+  EXPECT_EQ(costs.RunTime("a"), milliseconds(5)) << "what was seen is kept";
+  EXPECT_EQ(costs.Hold("a"), a);
+}
+
 TEST(CostModel, IsKeptAndRestored) {
   CostModel costs({.max_models = 2});
   costs.ObserveLoad(Bytes(1'000'000), milliseconds(2));

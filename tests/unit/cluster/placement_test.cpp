@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <set>
 
+#include "base/random.hpp"
+
 namespace troupe::cluster::placement_test {
 namespace {
 
@@ -100,6 +102,51 @@ TEST(Placement, ADrainingNodeIsEmptiedAndASuspectOneKeepsWhatItHas) {
   nodes[0].leaving = false;
   nodes[0].accepts = false;
   EXPECT_TRUE(PlanPlacement(models, nodes, before.placements, {}).moves.empty());
+}
+
+// At random: what a change of the nodes moves is what it has to move, whatever happened before.
+TEST(Placement, AnyChangeOfTheNodesMovesOnlyWhatItMust) {
+  Random random(20261122);
+  for (int round = 0; round < 60; ++round) {
+    const auto models = Models(60 + static_cast<int>(random.Below(60)));
+    const PlacementOptions options{.replicas = 1 + static_cast<std::uint32_t>(random.Below(3))};
+    std::vector<PlacementNode> nodes = Nodes(3 + static_cast<int>(random.Below(4)));
+    for (auto& node : nodes) node.region = GiB(1 + random.Below(8));
+    PlacementMap current = PlanPlacement(models, nodes, {}, options).placements;
+    int next = 100;
+    for (int step = 0; step < 12; ++step) {
+      const auto before = nodes;
+      if (nodes.size() > 2 && random.Below(2) == 0) {
+        nodes.erase(nodes.begin() + static_cast<std::ptrdiff_t>(random.Below(nodes.size())));
+      } else {
+        nodes.push_back({.name = "node" + std::to_string(next++),
+                         .region = GiB(1 + random.Below(8)),
+                         .gpu_memory = GiB(1)});
+      }
+      const bool came = nodes.size() > before.size();
+      const std::string gone =
+          came ? "" : std::find_if(before.begin(), before.end(), [&](const auto& node) {
+                        return std::find(nodes.begin(), nodes.end(), node) == nodes.end();
+                      })->name;
+      const PlacementPlan plan = PlanPlacement(models, nodes, current, options);
+      for (const auto& [digest, after] : plan.placements) {
+        const auto& held = current.at(digest);
+        ASSERT_EQ(after.size(), std::min<std::size_t>(options.replicas, nodes.size()));
+        for (const auto& node : after) {
+          const bool is_new = std::find(held.begin(), held.end(), node) == held.end();
+          const bool may = node == nodes.back().name || held.size() < after.size();
+          EXPECT_TRUE(!came || !is_new || may) << digest << " went to a node that was there before";
+        }
+        if (came) continue;
+        const bool had_it = std::find(held.begin(), held.end(), gone) != held.end();
+        EXPECT_TRUE(had_it || after == held) << digest << " did not have to move";
+        for (const auto& node : held)
+          EXPECT_TRUE(node == gone || std::find(after.begin(), after.end(), node) != after.end()) << digest;
+      }
+      EXPECT_TRUE(PlanPlacement(models, nodes, plan.placements, options).moves.empty()) << "and then rests";
+      current = plan.placements;
+    }
+  }
 }
 
 TEST(Placement, LargerRegionsHoldMore) {

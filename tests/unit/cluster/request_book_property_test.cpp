@@ -113,12 +113,14 @@ class BookWorld {
     grant.set_node_epoch(1 + epochs_[node]);
     grant.set_limit(all ? 3 : random_.Below(4));
     grant.set_draining(!all && random_.Below(10) == 0);
+    auto& adopted = *grant.mutable_adopted();
+    auto& resident = *grant.mutable_resident();
     for (int model = 0; model < kModels; ++model) {
       if (!all && random_.Below(2) == 0) continue;
-      grant.add_adopted("m" + std::to_string(model));
-      if (random_.Below(2) == 0) grant.add_resident("m" + std::to_string(model));
+      adopted.add_digests("m" + std::to_string(model));
+      if (random_.Below(2) == 0) resident.add_digests("m" + std::to_string(model));
     }
-    Finish(book_.Apply(grant));
+    book_.Apply(grant);
   }
   void Lose(int node) { Finish(book_.NodeLost("n" + std::to_string(node), "killed")); }
   void Settle() {

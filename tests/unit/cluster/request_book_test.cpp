@@ -14,14 +14,15 @@ Time At(int ms) {
   return Time(milliseconds(ms));
 }
 
+// An empty list is not told.
 proto::CreditGrant Grant(const std::string& node, std::uint64_t limit, std::vector<std::string> adopted,
                          std::vector<std::string> resident = {}, std::uint64_t epoch = 1) {
   proto::CreditGrant grant;
   grant.set_node(node);
   grant.set_node_epoch(epoch);
   grant.set_limit(limit);
-  for (const auto& model : adopted) grant.add_adopted(model);
-  for (const auto& model : resident) grant.add_resident(model);
+  for (const auto& model : adopted) grant.mutable_adopted()->add_digests(model);
+  for (const auto& model : resident) grant.mutable_resident()->add_digests(model);
   return grant;
 }
 
@@ -226,18 +227,45 @@ TEST(RequestBook, ADeadNodesRequestsRunElsewhereAtMostThreeTimes) {
   EXPECT_EQ(finished[0].attempts, 3u);
 }
 
-TEST(RequestBook, AGrantOfANewerEpochMeansThatTheNodeForgot) {
+TEST(RequestBook, ANodeThatJoinsAgainStillHasWhatItWasSent) {
   RequestBook book = Book();
-  book.Apply(Grant("n1", 1, {"m"}, {}, 1));
+  book.Apply(Grant("n1", 2, {"m"}, {}, 1));
   ASSERT_TRUE(book.Admit(Request(1), At(0)).status.ok());
-  ASSERT_EQ(book.Decide(At(0)).size(), 1u);
-  EXPECT_TRUE(book.Apply(Grant("n1", 1, {"m"}, {}, 2)).empty());
+  const auto sends = book.Decide(At(0));
+  ASSERT_EQ(sends.size(), 1u);
+  // A manager that restarts again and again costs no attempts.
+  for (std::uint64_t epoch = 2; epoch <= 6; ++epoch) book.Apply(Grant("n1", 2, {"m"}, {}, epoch));
+  EXPECT_EQ(book.credits().Find("n1")->in_flight, 1u);
+  EXPECT_TRUE(book.Decide(At(1)).empty()) << "it is under way";
+  ASSERT_TRUE(book.Admit(Request(2), At(1)).status.ok());
+  const auto next = book.Decide(At(1));
+  ASSERT_EQ(next.size(), 1u);
+  EXPECT_EQ(next[0].node_epoch, 6u);
+  book.Apply(Grant("n1", 9, {"m"}, {}, 1));  // of the old life
+  EXPECT_EQ(book.credits().Find("n1")->limit, 2u);
+  const auto served = book.Served(sends[0].ticket, absl::OkStatus(), At(2));
+  ASSERT_EQ(served.size(), 1u);
+  EXPECT_EQ(served[0].end, RequestEnd::kServed);
+  EXPECT_EQ(served[0].attempts, 1u);
+  book.Check();
+}
+
+TEST(RequestBook, ANodeThatDiedAndIsBackUnderItsNameHasLostWhatItWasSent) {
+  RequestBook book = Book();
+  book.Apply(Grant("n1", 1, {"m"}, {"m"}, 1));
+  ASSERT_TRUE(book.Admit(Request(1), At(0)).status.ok());
+  const auto sends = book.Decide(At(0));
+  ASSERT_EQ(sends.size(), 1u);
+  EXPECT_TRUE(book.NodeLost("n1", "killed").empty());
+  book.Apply(Grant("n1", 1, {"m"}, {}, 2));
   EXPECT_EQ(book.credits().Find("n1")->in_flight, 0u);
+  EXPECT_TRUE(book.credits().Find("n1")->resident.empty());
   const auto again = book.Decide(At(1));
   ASSERT_EQ(again.size(), 1u);
   EXPECT_EQ(again[0].node_epoch, 2u);
-  book.Apply(Grant("n1", 9, {"m"}, {}, 1));  // of the old life
-  EXPECT_EQ(book.credits().Find("n1")->limit, 1u);
+  EXPECT_EQ(again[0].attempt, 2u);
+  EXPECT_TRUE(book.Served(sends[0].ticket, absl::OkStatus(), At(2)).empty()) << "of its earlier life";
+  EXPECT_EQ(book.credits().Find("n1")->in_flight, 1u);
   book.Check();
 }
 
@@ -313,6 +341,37 @@ TEST(RequestBook, ARemovedFunctionsWaitingRequestsGetNotFound) {
   EXPECT_EQ(finished[0].status.code(), absl::StatusCode::kNotFound);
   EXPECT_TRUE(book.FunctionGone("f-a", "2", absl::NotFoundError("removed")).empty());
   EXPECT_EQ(book.waiting(), 1u);
+  book.Check();
+}
+
+TEST(RequestBook, AGrantRepeatsNoListOfModels) {
+  RequestBook book = Book();
+  book.Apply(Grant("n1", 4, {"a", "b"}, {"a"}));
+  book.Apply(Grant("n1", 3, {}, {}));
+  EXPECT_EQ(book.credits().Find("n1")->limit, 3u);
+  EXPECT_THAT(book.credits().Find("n1")->adopted, testing::ElementsAre("a", "b"));
+  EXPECT_THAT(book.credits().Find("n1")->resident, testing::ElementsAre("a"));
+  ASSERT_TRUE(book.Admit(Request(1, "b"), At(0)).status.ok());
+  EXPECT_EQ(book.Decide(At(0)).size(), 1u);
+  auto grant = Grant("n1", 4, {"c", "a"});  // a peer may mix the order up
+  grant.mutable_resident();                 // told: there are none
+  book.Apply(grant);
+  EXPECT_THAT(book.credits().Find("n1")->adopted, testing::ElementsAre("a", "c"));
+  EXPECT_TRUE(book.credits().Find("n1")->resident.empty());
+  ASSERT_TRUE(book.Admit(Request(2, "b"), At(0)).status.ok());
+  EXPECT_TRUE(book.Decide(At(0)).empty()) << "it was taken off the node";
+  grant = Grant("n1", 4, {"z", "b", "a"});
+  grant.mutable_adopted()->set_added(true);
+  book.Apply(grant);
+  EXPECT_THAT(book.credits().Find("n1")->adopted, testing::ElementsAre("a", "b", "c", "z"));
+  EXPECT_EQ(book.Decide(At(0)).size(), 1u) << "what came is taken at once";
+  grant = Grant("n1", 4, {});
+  grant.mutable_adopted();
+  book.Apply(grant);
+  EXPECT_TRUE(book.credits().Find("n1")->adopted.empty());
+  EXPECT_EQ(book.credits().Holders("a"), nullptr);
+  book.Apply(Grant("n1", 4, {}, {}, 2));
+  EXPECT_TRUE(book.credits().Find("n1")->adopted.empty()) << "in a new life nothing was told before";
   book.Check();
 }
 

@@ -241,6 +241,28 @@ TEST(WorkflowProgress, AfterARestartOnlyWhatIsNotCommittedRuns) {
   EXPECT_THAT(progress.TakeReady(), ElementsAre("average"));
 }
 
+TEST(StepsToRecompute, AreThoseWhoseResultsAreStillRead) {
+  const auto spec = ParseWorkflow(R"(name: chain
+inputs:
+  image: {type: FP32, shape: [-1, 4]}
+steps:
+  - {name: one, function: net, inputs: {x: image}}
+  - {name: two, function: net, inputs: {x: one.y}}
+  - {name: three, function: net, inputs: {x: two.y}}
+  - {name: four, function: net, inputs: {x: three.y}}
+outputs: {z: four.y, early: one.y}
+)");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  using Names = std::set<std::string>;
+  const Names three = {"one", "two", "three"};
+  EXPECT_EQ(StepsToRecompute(*spec, three, {}), Names());
+  EXPECT_EQ(StepsToRecompute(*spec, three, {"two"}), Names()) << "three has read it, and is there";
+  EXPECT_EQ(StepsToRecompute(*spec, three, {"three"}), Names({"three"}));
+  EXPECT_EQ(StepsToRecompute(*spec, three, {"two", "three"}), Names({"two", "three"}));
+  EXPECT_EQ(StepsToRecompute(*spec, three, {"one"}), Names({"one"})) << "the workflow gives it";
+  EXPECT_EQ(StepsToRecompute(*spec, {"one", "two", "three", "four"}, {"four"}), Names({"four"}));
+}
+
 TEST(WorkflowProgress, AFailedOrCancelledRunStartsNothing) {
   WorkflowProgress failed(*ParseWorkflow(kEnsemble));
   (void)failed.TakeReady();

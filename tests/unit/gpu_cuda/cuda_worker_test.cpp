@@ -262,5 +262,89 @@ TEST(CudaWorker, AnIllegalAccessEndsItAndTheNextOneServes) {
   unsetenv("TROUPE_CUDA_HANG");
 }
 
+// Two workers, each on a GPU of its own; their host copies differ, so that a run tells whose it computes
+// with.
+class CudaBroadcasts : public testing::Test {
+ protected:
+  static constexpr std::size_t kWeights = 8 << 20;
+  CudaBroadcasts() {
+    receiver_.command.gpu = 1;
+    receiver_.command.socket = sender_.directory / "worker-1";
+    sender_.command.group = receiver_.command.group = MiB(2);
+  }
+  void Start() {
+    sent_ = PlaceSmall(*sender_.host, "m", 1, kWeights, kWeights - 4096);
+    own_ = PlaceSmall(*receiver_.host, "m", 5, kWeights, kWeights - 4096);
+    there_ = sender_.StartAndAdopt();
+    here_ = receiver_.StartAndAdopt();
+    ASSERT_EQ(here_.Ask(PrepareOf(own_, 1)).code(), 0);
+  }
+  [[nodiscard]] proto::WorkerOrder OrderFor(const proto::HostCopy& copy) const {
+    proto::WorkerOrder order = SwapInOf(copy);
+    proto::Broadcast& broadcast = *order.mutable_swap_in()->mutable_broadcast();
+    broadcast.set_meeting("meeting");
+    broadcast.add_gpus(0);
+    broadcast.add_gpus(1);
+    broadcast.set_socket(there_.connection->description().broadcast_socket());
+    return order;
+  }
+  CudaHarness sender_{"cuda:0"};
+  CudaHarness receiver_{"cuda:1"};
+  proto::HostCopy sent_;
+  proto::HostCopy own_;
+  Link there_;
+  Link here_;
+};
+
+TEST_F(CudaBroadcasts, AModelComesToBothGpus) {
+  const WorkerMachine machine("devices=2");
+  Start();
+  EXPECT_TRUE(here_.connection->description().broadcasts());
+  for (int round = 0; round < 2; ++round) {
+    proto::WorkerOrder receive = OrderFor(own_);
+    proto::WorkerOrder send = OrderFor(sent_);
+    for (proto::WorkerOrder* order : {&receive, &send})
+      order->mutable_swap_in()->mutable_broadcast()->set_meeting("meeting" + std::to_string(round));
+    const std::uint64_t received = here_.Send(receive);
+    const auto sent = there_.Ask(send);
+    ASSERT_EQ(sent.code(), 0) << sent.message();
+    const auto outcome = here_.heard->Await(received);
+    ASSERT_EQ(outcome.code(), 0) << outcome.message();
+    EXPECT_EQ(outcome.bytes(), 0u) << "nothing of it came from the host";
+    EXPECT_EQ(outcome.swap_in().group_ns_size(), 4);
+    EXPECT_THAT(Floats(here_.Ask(RunOf("m", 1)).run().outputs(0).data().inlined()), ElementsAre(1, 3, 5, 0));
+    EXPECT_EQ(here_.Ask(EvictOf("m")).code(), 0);
+  }
+}
+
+TEST_F(CudaBroadcasts, WithoutTheLibraryModelsComeFromTheHost) {
+  const WorkerMachine machine("devices=2");
+  setenv("TROUPE_FAKE_NCCL_VERSION", "20000", 1);
+  Start();
+  unsetenv("TROUPE_FAKE_NCCL_VERSION");
+  EXPECT_FALSE(here_.connection->description().broadcasts());
+  const auto outcome = here_.Ask(OrderFor(own_));
+  ASSERT_EQ(outcome.code(), 0) << outcome.message();
+  EXPECT_EQ(outcome.bytes(), kWeights);
+  EXPECT_THAT(Floats(here_.Ask(RunOf("m", 1)).run().outputs(0).data().inlined()), ElementsAre(5, 7, 9, 0));
+}
+
+TEST_F(CudaBroadcasts, ASenderThatIsKilledIsReplacedByTheHost) {
+  const WorkerMachine machine("devices=2");
+  Start();
+  ASSERT_EQ(there_.Ask(SwapInOf(sent_)).code(), 0);
+  const std::uint64_t received = here_.Send(OrderFor(own_));
+  // Before it has heard of the broadcast, or in the middle of it.
+  there_.Send(OrderFor(sent_));
+  ASSERT_TRUE(there_.connection->Kill().ok());
+  there_.heard->AwaitDeath();
+  const auto outcome = here_.heard->Await(received);
+  ASSERT_EQ(outcome.code(), 0) << outcome.message();
+  const auto ran = here_.Ask(RunOf("m", 1));
+  ASSERT_EQ(ran.code(), 0) << ran.message();
+  EXPECT_EQ(here_.Ask(EvictOf("m")).code(), 0);
+  EXPECT_EQ(here_.Ask(DescribeOf()).description().free_bytes(), 16u << 20);
+}
+
 }  // namespace
 }  // namespace troupe::gpu::test

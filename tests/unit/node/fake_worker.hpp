@@ -52,7 +52,8 @@ class FakeWorker {
             .memory = memory_,
             .free = memory_ - hidden_,
             .resident = {},
-            .peer_copies = peers_ != nullptr};
+            .peer_copies = peers_ != nullptr,
+            .broadcasts = peers_ != nullptr};
   }
   [[nodiscard]] bool Has(const std::string& model) const { return resident_.contains(model); }
   [[nodiscard]] const std::map<std::string, std::uint64_t>& states() const { return states_; }

@@ -13,7 +13,7 @@ using std::chrono::minutes;
 using std::chrono::seconds;
 using testing::HasSubstr;
 
-const auto kNobody = [](const std::string&) { return false; };
+const auto kNobody = [](ModelId) { return false; };
 
 TEST(PauseHistogram, PercentilesAreAtMostAQuarterTooLong) {
   PauseHistogram pauses;
@@ -27,26 +27,28 @@ TEST(PauseHistogram, PercentilesAreAtMostAQuarterTooLong) {
   EXPECT_LE(pauses.Percentile(99), seconds(25));
 }
 
+constexpr ModelId kA = 0, kB = 1, kC = 2, kD = 3;
+
 TEST(FunctionBinding, NoDeviceIsBoundBeyondItsMemory) {
   FunctionBinding binding(BindingRule::kFixed);
   const FunctionBinding::Devices devices = {{0, MiB(100)}, {1, MiB(80)}};
-  const auto bind = [&](const std::string& model, Bytes bytes) {
+  const auto bind = [&](ModelId model, Bytes bytes) {
     static_cast<void>(binding.Asked(model, Time{}));
     return binding.Bind(model, bytes, devices, Time{} + minutes(60), kNobody);
   };
-  EXPECT_TRUE(bind("a", MiB(60)));
-  EXPECT_EQ(binding.Home("a"), 0u);
-  EXPECT_TRUE(bind("b", MiB(60)));
-  EXPECT_EQ(binding.Home("b"), 1u);
-  EXPECT_TRUE(bind("c", MiB(40)));
-  EXPECT_EQ(binding.Home("c"), 0u);
-  EXPECT_FALSE(bind("d", MiB(21)));  // and nobody goes for it, however long they were idle
-  EXPECT_FALSE(binding.Bound("d"));
-  EXPECT_TRUE(bind("a", MiB(60)));
+  EXPECT_TRUE(bind(kA, MiB(60)));
+  EXPECT_EQ(binding.Home(kA), 0u);
+  EXPECT_TRUE(bind(kB, MiB(60)));
+  EXPECT_EQ(binding.Home(kB), 1u);
+  EXPECT_TRUE(bind(kC, MiB(40)));
+  EXPECT_EQ(binding.Home(kC), 0u);
+  EXPECT_FALSE(bind(kD, MiB(21)));  // and nobody goes for it, however long they were idle
+  EXPECT_FALSE(binding.Bound(kD));
+  EXPECT_TRUE(bind(kA, MiB(60)));
   EXPECT_EQ(binding.BoundTo(0), MiB(100));
-  EXPECT_FALSE(bind("a", MiB(70)));  // it grew, and fits beside c no more
-  binding.Forget("c");
-  EXPECT_TRUE(bind("a", MiB(70)));
+  EXPECT_FALSE(bind(kA, MiB(70)));  // it grew, and fits beside c no more
+  binding.Forget(kC);
+  EXPECT_TRUE(bind(kA, MiB(70)));
 }
 
 TEST(FunctionBinding, KeepAliveEndsAfterAnUnusualPause) {
@@ -54,17 +56,17 @@ TEST(FunctionBinding, KeepAliveEndsAfterAnUnusualPause) {
   const FunctionBinding::Devices devices = {{0, MiB(100)}};
   Time now{};
   for (int i = 0; i < 20; ++i, now += seconds(1)) {
-    EXPECT_FALSE(binding.Asked("a", now));
-    EXPECT_TRUE(binding.Bind("a", MiB(80), devices, now, kNobody));
+    EXPECT_FALSE(binding.Asked(kA, now));
+    EXPECT_TRUE(binding.Bind(kA, MiB(80), devices, now, kNobody));
   }
   now += seconds(3);  // three times as long as ever
-  static_cast<void>(binding.Asked("b", now));
-  EXPECT_FALSE(binding.Bind("b", MiB(80), devices, now, [](const auto& model) { return model == "a"; }));
-  EXPECT_TRUE(binding.Bind("b", MiB(80), devices, now, kNobody));
-  EXPECT_FALSE(binding.Bound("a"));
+  static_cast<void>(binding.Asked(kB, now));
+  EXPECT_FALSE(binding.Bind(kB, MiB(80), devices, now, [](ModelId model) { return model == kA; }));
+  EXPECT_TRUE(binding.Bind(kB, MiB(80), devices, now, kNobody));
+  EXPECT_FALSE(binding.Bound(kA));
   // b has not been seen often enough to say what is unusual: it has ten minutes.
-  EXPECT_FALSE(binding.Asked("b", now + minutes(9)));
-  EXPECT_TRUE(binding.Asked("b", now + minutes(20)));
+  EXPECT_FALSE(binding.Asked(kB, now + minutes(9)));
+  EXPECT_TRUE(binding.Asked(kB, now + minutes(20)));
 }
 
 TEST(FunctionBinding, WhatHasNoRoomIsRefusedAndNobodyIsEvicted) {

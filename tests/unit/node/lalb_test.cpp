@@ -1,6 +1,8 @@
 // LALB (003): its queue in both forms, and what it makes of the scheduler.
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <map>
 #include <set>
 
 #include "base/random.hpp"
@@ -29,19 +31,18 @@ class Driven {
   // `places`: what Algorithm 2 answers for a model.
   void Turn(const std::set<int>& cached, const std::function<LocalityPlace(int)>& places) {
     const auto has = [&](const OrderingKey& key) { return cached.contains(models_.at(key)); };
-    const LocalityTurn turn{.has = has,
-                            .first_hit = [&]() -> std::optional<OrderingKey> {
-                              for (const auto& [key, model] : models_)
-                                if (has(key)) return key;
-                              return std::nullopt;
-                            },
-                            .place =
-                                [&](const OrderingKey& key) {
-                                  const auto place = places(models_.at(key));
-                                  log.emplace_back(key.sequence, static_cast<int>(place));
-                                  if (place != LocalityPlace::kNowhere) Remove(key);
-                                  return place;
-                                }};
+    const auto first_hit = [&]() -> std::optional<OrderingKey> {
+      for (const auto& [key, model] : models_)
+        if (has(key)) return key;
+      return std::nullopt;
+    };
+    const auto place = [&](const OrderingKey& key) {
+      const auto where = places(models_.at(key));
+      log.emplace_back(key.sequence, static_cast<int>(where));
+      if (where != LocalityPlace::kNowhere) Remove(key);
+      return where;
+    };
+    const LocalityTurn turn{.has = has, .first_hit = first_hit, .place = place};
     if (const auto hit = queue_->Turn(turn)) {
       log.emplace_back(hit->sequence, -1);
       Remove(*hit);

@@ -43,9 +43,9 @@ TEST_F(LateBinding, ABusyHoldersModelIsCopiedOverTheFastestLink) {
   EXPECT_EQ(copy.source, SwapSource::kPeer);
   EXPECT_EQ(copy.gpu, 3u);  // 50 GB/s; GPUs 1 and 2 have 25
   EXPECT_EQ(copy.peer, 0u);
-  EXPECT_EQ(scheduler.gpus().at(0).Find("a")->readers, 1u);
+  EXPECT_EQ(scheduler.FindResident(0, "a")->readers, 1u);
   Serve(copy);
-  EXPECT_EQ(scheduler.gpus().at(0).Find("a")->readers, 0u);
+  EXPECT_EQ(scheduler.FindResident(0, "a")->readers, 0u);
   EXPECT_EQ(scheduler.counts().peer_swaps, 1u);
   EXPECT_EQ(scheduler.costs().nanos_per_byte(), 0);  // a copy between GPUs says nothing about the host's link
 }
@@ -148,7 +148,7 @@ TEST_F(LateBinding, AReaderThatDiesLetsItsSourceGo) {
   const Dispatch copy = Next();
   ASSERT_EQ(copy.source, SwapSource::kPeer);
   scheduler.Apply(WorkerLost{copy.gpu, "killed in mid-swap"}, now);
-  EXPECT_EQ(scheduler.gpus().at(0).Find("a")->readers, 0u);
+  EXPECT_EQ(scheduler.FindResident(0, "a")->readers, 0u);
   scheduler.Check();
   EXPECT_EQ(Next().attempt, 2u);
 }

@@ -103,7 +103,7 @@ TEST(GpuPolicy, Choices) {
 TEST(EvictionPolicy, LeastRecentlyUsedAndWantedOnesLast) {
   const EvictionPolicy lru = *FindEvictionPolicy("lru");
   const auto rank = [&](int ms, bool wanted) {
-    return lru({.model = "m", .last_use = Time(milliseconds(ms)), .wanted = wanted});
+    return lru({.last_use = Time(milliseconds(ms)), .wanted = wanted});
   };
   EXPECT_LT(rank(1, false), rank(2, false));
   EXPECT_LT(rank(9, false), rank(1, true));

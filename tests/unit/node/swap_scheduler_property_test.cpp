@@ -23,7 +23,8 @@ class World {
                     .swap_ahead = 1 + static_cast<std::uint32_t>(seed % 4),
                     .max_replans = 64,
                     .seed = seed,
-                    .by_layer = seed % 2 == 0},
+                    .by_layer = seed % 2 == 0,
+                    .broadcast = seed % 4 == 0 ? BroadcastRule::kBurst : BroadcastRule::kOff},
                    *FindSchedulerPolicies(names), {}, *Topology::Parse(seed % 2 == 0 ? "v100x4" : "none")) {
     // More than a request looks at, or few.
     const std::uint64_t gpus = seed % 14 == 7 ? kAllGpus + 1 + random_.Below(8) : 1 + random_.Below(4);
@@ -72,7 +73,8 @@ class World {
       EXPECT_EQ(gpu.promised, Bytes());
       EXPECT_TRUE(gpu.host_loads.empty() && gpu.evicting.empty());
       Bytes there;
-      for (const auto& [model, resident] : gpu.residents) {
+      for (const auto& [model, there_is] : scheduler_.ResidentsOf(index)) {
+        const Resident& resident = *there_is;
         EXPECT_TRUE(resident.Idle() && resident.pins == 0) << model;
         EXPECT_TRUE(workers_[index]->Has(model)) << model;
         there += models_.at(model).weights + host_.bytes * resident.states.size();
@@ -191,6 +193,7 @@ class World {
       if (dispatch.source == SwapSource::kPeer) source_lives_[dispatch.request] = lives_.at(dispatch.peer);
       workers_[dispatch.gpu]->Order(dispatch);
     }
+    if (random_.Below(2) == 0) (void)scheduler_.TakeBroadcasts();
     scheduler_.Check();
   }
   void Handle(const Effects& effects) {

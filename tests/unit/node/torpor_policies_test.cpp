@@ -161,11 +161,8 @@ TEST(Bound, OneGpuOrNone) {  // home is GPU 1
 TEST(HeavinessAware, LightOrReplicatedFirst) {
   const EvictionPolicy policy = *FindEvictionPolicy("heaviness-aware");
   const auto rank = [&](int used_ms, bool heavy, std::uint32_t replicas, bool wanted = false) {
-    return policy({.model = "m",
-                   .last_use = Time(milliseconds(used_ms)),
-                   .replicas = replicas,
-                   .wanted = wanted,
-                   .heavy = heavy});
+    return policy(
+        {.last_use = Time(milliseconds(used_ms)), .replicas = replicas, .wanted = wanted, .heavy = heavy});
   };
   EXPECT_LT(rank(9, false, 1), rank(1, true, 1));  // light before the only copy of a heavy one
   EXPECT_LT(rank(9, true, 2), rank(1, true, 1));   // one replica stays

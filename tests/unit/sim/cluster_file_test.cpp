@@ -20,6 +20,7 @@ TEST(ClusterFile, ReadsWhatThereIs) {
   EXPECT_EQ(cluster->gpus, 4u);
   EXPECT_TRUE(cluster->topology.ShareSwitch(0, 1));
   EXPECT_EQ(cluster->loads, LoadMode::kAtomic);
+  EXPECT_EQ(cluster->link_sharing, gpu::LinkSharing::kDeadline) << "as the product does";
   ASSERT_EQ(cluster->models.size(), 2u);
   EXPECT_EQ(cluster->models[0].times.load, std::chrono::seconds(2));
   EXPECT_EQ(cluster->models[1].deadline, Duration());
@@ -71,6 +72,7 @@ TEST(ClusterFile, WhatIsWrongIsToldWithItsPlace) {
       {"nodes: 1\ncolour: red\n" + models,
        "c.yaml:2:1: found 'colour', expected one of: gpu-kinds, gpu-memory"},
       {"gpu-memory: 8\n topology: [\n", "this is no YAML"},
+      {"link-sharing: fairly\n" + models, "choose one of: exclusive, shared, deadline"},
       {"loads: slowly\n" + models, "'slowly' is no way of loading; choose one of: atomic"},
       {"gpus: 2\ntopology: v100x4\n" + models, "c.yaml:2:11:"},
       {"gpus: 2\ntopology: ring\n" + models, "c.yaml:2:11: topology: found 'ring'"},

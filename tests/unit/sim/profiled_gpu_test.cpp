@@ -112,6 +112,53 @@ TEST_F(ProfiledGpu, GpusBehindOneSwitchShareItsLink) {
   EXPECT_EQ(link_->on_the_way(), 1u);
 }
 
+TEST_F(ProfiledGpu, TheMostUrgentTransferHasTheLink) {
+  link_ = std::make_shared<HostLink>(gpu::LinkSharing::kDeadline);
+  const auto a = Gpu(LoadMode::kPipelined);
+  auto b = Gpu(LoadMode::kPipelined);
+  const auto c = Gpu(LoadMode::kPipelined);
+  const auto in = [](Duration span) { return Time(span); };
+  a->Bring({"big", Bytes(1'000'000'000), {}, {}}, Time{}, Loaded("of nobody"));
+  b->Bring({"big", Bytes(500'000'000), {}, in(seconds(1))}, Time{}, Loaded("urgent"));
+  c->Bring({"big", Bytes(100'000'000), {}, in(seconds(1))}, Time{}, Loaded("as urgent"));
+  clock_.RunAll();
+  EXPECT_EQ(ends_["as urgent"], milliseconds(200)) << "equals share it evenly";
+  EXPECT_EQ(ends_["urgent"], milliseconds(600));
+  EXPECT_EQ(ends_["of nobody"], milliseconds(1600));
+  // What comes with an earlier deadline goes before what has begun.
+  const auto now = clock_.now;
+  a->Bring({"big", Bytes(1'000'000'000), {}, now + seconds(5)}, now, Loaded("begun"));
+  b->Bring({"big", Bytes(500'000'000), {}, now + seconds(1)}, now, Loaded("before"));
+  clock_.RunAll();
+  EXPECT_EQ(ends_["before"], now.time_since_epoch() + milliseconds(500));
+  EXPECT_EQ(ends_["begun"], now.time_since_epoch() + milliseconds(1500));
+  // The worker whose transfer has the link dies: the others go on.
+  a->Bring({"big", Bytes(1'000'000), {}, clock_.now + seconds(5)}, clock_.now, Loaded("left"));
+  b->Bring({"big", Bytes(1'000'000), {}, clock_.now + seconds(1)}, clock_.now, Loaded("never"));
+  b.reset();
+  clock_.RunAll();
+  EXPECT_EQ(link_->on_the_way(), 0u);
+  EXPECT_GT(ends_["left"], ends_["begun"]);
+}
+
+TEST_F(ProfiledGpu, OfTheLoadsThatWaitTheMostUrgentComesFirst) {
+  const auto gpu = MakeProfiledGpu({.mode = LoadMode::kPipelined,
+                                    .link = {1e9},
+                                    .peer_link = {},
+                                    .speed = 1,
+                                    .urgent_first = true,
+                                    .on_bring = {}},
+                                   models_, link_, use_, clock_.Timer());
+  (*models_)["small"] = (*models_)["other"] = {.run = milliseconds(1), .load = {}, .swapped = {}};
+  gpu->Bring({"big", Bytes(1'000'000'000), {}, {}}, Time{}, Loaded("first"));
+  gpu->Bring({"other", Bytes(100'000'000), {}, Time(seconds(9))}, Time{}, Loaded("later"));
+  gpu->Bring({"small", Bytes(100'000'000), {}, Time(seconds(2))}, Time{}, Loaded("sooner"));
+  clock_.RunAll();
+  EXPECT_EQ(ends_["first"], seconds(1)) << "what has begun goes through";
+  EXPECT_EQ(ends_["sooner"], milliseconds(1100));
+  EXPECT_EQ(ends_["later"], milliseconds(1200));
+}
+
 // Two cold starts beside each other and beneath a run; runs take turns.
 TEST_F(ProfiledGpu, RuntimesStartBesideEachOther) {
   const auto gpu = Gpu(LoadMode::kRuntimes);

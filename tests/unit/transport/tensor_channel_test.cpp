@@ -225,6 +225,35 @@ TEST(RemoteChannel, WhatWasFetchedCanBeMappedHereAndGoesWithItsLastHolder) {
   EXPECT_EQ(reader->used(), Bytes(0));
 }
 
+TEST(RemoteChannel, ACutReadsNothingOfOthersAndServesNobody) {
+  const TemporaryDirectory directory;
+  auto owner = MakeRemote(directory, "owner");
+  auto other = MakeRemote(directory, "other");
+  Time now{};
+  auto cut = std::make_shared<ChannelCut>([&now] { return now; });
+  auto channel =
+      RemoteChannel::Create({{"cut", directory / "cut", kCapacity, {directory.path()}, "", "cut-host"},
+                             {"127.0.0.1:0", "tcp,self", 16},
+                             cut});
+  ASSERT_TRUE(channel.ok()) << channel.status();
+  auto theirs = owner->Put(AsBytes(Pattern(200000)), "theirs");
+  auto ours = (*channel)->Put(AsBytes(Pattern(100000)), "ours");
+  auto little = owner->Put(AsBytes(Pattern(100)), "little");
+  EXPECT_TRUE((*channel)->Fetch(*theirs, kLong).ok()) << "nothing is cut yet";
+  cut->Until(now + std::chrono::seconds(2));
+  cut->Until(now + std::chrono::seconds(1));  // a longer cut is not made shorter
+  now += std::chrono::milliseconds(1500);
+  const auto refused = (*channel)->Fetch(*theirs, kLong).status();
+  EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
+  const auto unserved = other->Fetch(*ours, kLong).status();
+  EXPECT_TRUE(absl::IsUnavailable(unserved)) << unserved;
+  EXPECT_TRUE((*channel)->Fetch(*ours, kLong).ok()) << "its own bytes are there";
+  EXPECT_TRUE((*channel)->Fetch(*little, kLong).ok()) << "what is in the message is there";
+  now += std::chrono::milliseconds(500);
+  EXPECT_TRUE((*channel)->Fetch(*theirs, kLong).ok());
+  EXPECT_TRUE(other->Fetch(*ours, kLong).ok());
+}
+
 TEST(RemoteChannel, FullHereMeansNoFetch) {
   const TemporaryDirectory directory;
   auto owner = MakeRemote(directory, "owner");

@@ -1,12 +1,9 @@
-#include "actors/node/profile_file.hpp"
+#include "actors/node/message_file.hpp"
 
 #include <mutex>
-#include <optional>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/digest.hpp"
-#include "base/status.hpp"
 #include "storage/durable_file.hpp"
 
 namespace troupe::actors {
@@ -18,51 +15,54 @@ constexpr std::size_t kDigest = 64;  // hexadecimal digits
 
 }  // namespace
 
-struct ProfileFile::State {
+struct DigestedFile::State {
   std::string path;
+  std::string loss;
   std::function<void(const absl::Status&)> on_error;
   std::mutex mutex;
-  std::optional<proto::NodeProfiles> newest;  // guarded by mutex: waits to be written
-  bool saving = false;                        // guarded by mutex
+  std::function<std::string()> newest;  // guarded by mutex: waits to be written; may be empty
+  bool saving = false;                  // guarded by mutex
 
   void WriteAll() {
     while (true) {
-      std::optional<proto::NodeProfiles> next;
+      std::function<std::string()> next;
       {
         const std::lock_guard lock(mutex);
-        next = std::exchange(newest, std::nullopt);
-        saving = next.has_value();
+        next = std::exchange(newest, nullptr);
+        saving = next != nullptr;
       }
       if (!next) return;
-      const std::string bytes = next->SerializeAsString();
+      const std::string bytes = next();
       const auto status = storage::ReplaceFile(path, absl::StrCat(Sha256Hex(bytes), "\n", bytes));
       if (!status.ok() && on_error) on_error(status);
     }
   }
 };
 
-ProfileFile::ProfileFile(std::string path, WorkPool& pool, std::function<void(const absl::Status&)> on_error)
+DigestedFile::DigestedFile(std::string path, WorkPool& pool,
+                           std::function<void(const absl::Status&)> on_error, std::string loss)
     : state_(std::make_shared<State>()), pool_(pool) {
   state_->path = std::move(path);
   state_->on_error = std::move(on_error);
+  state_->loss = std::move(loss);
 }
 
-absl::StatusOr<proto::NodeProfiles> ProfileFile::Load() const {
+absl::StatusOr<std::string> DigestedFile::Load() const {
   TROUPE_ASSIGN_OR_RETURN(const std::string text, storage::ReadSmallFile(state_->path, kLargest));
-  proto::NodeProfiles profiles;
   const bool whole = text.size() > kDigest && text[kDigest] == '\n' &&
                      Sha256Hex(text.substr(kDigest + 1)) == text.substr(0, kDigest);
-  if (!whole || !profiles.ParseFromString(text.substr(kDigest + 1))) {
-    return absl::DataLossError(
-        absl::StrCat("'", state_->path, "' is damaged; what it knew of the models will be learned anew"));
-  }
-  return profiles;
+  if (!whole) return Damaged();
+  return text.substr(kDigest + 1);
 }
 
-void ProfileFile::Save(proto::NodeProfiles profiles) {
+absl::Status DigestedFile::Damaged() const {
+  return absl::DataLossError(absl::StrCat("'", state_->path, "' is damaged; ", state_->loss));
+}
+
+void DigestedFile::Save(std::function<std::string()> bytes) {
   {
     const std::lock_guard lock(state_->mutex);
-    state_->newest = std::move(profiles);
+    state_->newest = std::move(bytes);
     if (std::exchange(state_->saving, true)) return;
   }
   const auto posted = pool_.Post([state = state_] { state->WriteAll(); });

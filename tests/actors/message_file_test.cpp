@@ -1,4 +1,4 @@
-#include "actors/node/profile_file.hpp"
+#include "actors/node/message_file.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,14 +8,18 @@
 #include <fstream>
 #include <thread>
 
+#include "base/digest.hpp"
+#include "proto/profile.pb.h"
 #include "tests/temporary_directory.hpp"
 
-namespace troupe::actors::profile_file_test {
+namespace troupe::actors::message_file_test {
 namespace {
 
 using testing::HasSubstr;
 
-class ProfileFileTest : public testing::Test {
+using ProfileFile = MessageFile<proto::NodeProfiles>;
+
+class MessageFileTest : public testing::Test {
  protected:
   static proto::NodeProfiles Of(double nanos) {
     proto::NodeProfiles profiles;
@@ -32,10 +36,10 @@ class ProfileFileTest : public testing::Test {
 };
 
 // What was begun is finished before the pool is gone.
-TEST_F(ProfileFileTest, TheNewestIsThereAfterwards) {
+TEST_F(MessageFileTest, TheNewestIsThereAfterwards) {
   {
     WorkPool pool(1);
-    ProfileFile file(path(), pool, note);
+    ProfileFile file(path(), pool, note, "it is learned anew");
     EXPECT_EQ(file.Load().status().code(), absl::StatusCode::kNotFound);
     std::atomic<bool> done{false};
     for (int i = 1; i <= 100; ++i) file.Save(Of(i));
@@ -47,21 +51,30 @@ TEST_F(ProfileFileTest, TheNewestIsThereAfterwards) {
   EXPECT_TRUE(errors.empty());
 }
 
-TEST_F(ProfileFileTest, DamageIsTold) {
+TEST_F(MessageFileTest, DamageIsTold) {
   WorkPool pool(1);
-  ProfileFile file(path(), pool, note);
+  ProfileFile file(path(), pool, note, "it is learned anew");
   for (const std::string& text : {std::string(), std::string("short"), std::string(64, '0') + "\n",
                                   std::string(64, '0') + "\n\x08\x01"}) {
     std::ofstream(path(), std::ios::binary) << text;
     EXPECT_EQ(file.Load().status().code(), absl::StatusCode::kDataLoss) << text.size();
-    EXPECT_THAT(std::string(file.Load().status().message()), HasSubstr(path()));
+    EXPECT_THAT(std::string(file.Load().status().message()),
+                HasSubstr("'" + path() + "' is damaged; it is learned anew"));
   }
 }
 
-TEST_F(ProfileFileTest, ADirectoryThatIsNotThereIsAnErrorAndNoMore) {
+TEST_F(MessageFileTest, AnotherMessageUnderItsRightDigestIsDamageToo) {
+  WorkPool pool(1);
+  ProfileFile file(path(), pool, note, "it is learned anew");
+  const std::string bytes = "\xff\xff\xff";
+  std::ofstream(path(), std::ios::binary) << Sha256Hex(bytes) << "\n" << bytes;
+  EXPECT_EQ(file.Load().status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_F(MessageFileTest, ADirectoryThatIsNotThereIsAnErrorAndNoMore) {
   {
     WorkPool pool(1);
-    ProfileFile file(directory / "none/profiles", pool, note);
+    ProfileFile file(directory / "none/profiles", pool, note, "it is learned anew");
     file.Save(Of(1));
     std::atomic<bool> done{false};
     ASSERT_TRUE(pool.Post([&] { done = true; }).ok());
@@ -71,4 +84,4 @@ TEST_F(ProfileFileTest, ADirectoryThatIsNotThereIsAnErrorAndNoMore) {
 }
 
 }  // namespace
-}  // namespace troupe::actors::profile_file_test
+}  // namespace troupe::actors::message_file_test

@@ -1,0 +1,93 @@
+// RUN TIE: one workflow run's tie to the cluster manager. It registers the run (StartRun, with the run's own
+// handle) with each manager that comes, brings commands to it under the claim that the manager gave, and
+// keeps them while no manager is there. Owned by one workflow run, in whose thread everything happens; none
+// of its callbacks is called after Clear.
+//
+//   untied -> registering -> tied -> untied (the manager went away, or a call to it failed)
+//
+// Only a call that failed on its way is made again; what the manager answers, also a refusal, is handed on.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "actors/core/call.hpp"
+#include "actors/gateway/run_tensors.hpp"
+#include "actors/interfaces/cluster_manager.hpp"
+
+namespace troupe::actors {
+
+class RunTie {
+ public:
+  struct Limits {
+    Duration timeout;  // of one question; a command is kept at least so long
+    Duration retry = std::chrono::milliseconds(200);
+  };
+  using Done = std::function<void(const absl::StatusOr<proto::RunReply>&)>;
+  // Each registration: the run as the log knows it; or why it is not registered, and will not be.
+  using OnTied = std::function<void(absl::StatusOr<proto::RunRecord>)>;
+
+  // `self` owns it, calls OnTick for each Tick of kind `tick`, and outlives it.
+  RunTie(RunSelf::pointer self, PendingCalls& calls, std::uint32_t tick, Limits limits)
+      : self_(self), calls_(calls), tick_(tick), limits_(limits) {}
+
+  // The manager is there, or gone.
+  void Up(ClusterManagerActor manager);
+  void Lost();
+  // From now on the run is registered with whoever is the manager. A first registration is given up at
+  // `expiry` (Unavailable, or DeadlineExceeded when another gateway had the run until then).
+  void Register(proto::StartRun start, Time expiry, OnTied on_tied);
+  // A CommitStep or FinishRun. Unavailable when no manager took it until the run's expiry, and for `timeout`
+  // at least.
+  template <class Command>
+  void Tell(Command command, Done done) {
+    Add(
+        [this, command = std::move(command)](Done answered) mutable {
+          command.set_claim(claim_);
+          Call<proto::RunReply>(self_, calls_, manager_, limits_.timeout, command, std::move(answered));
+        },
+        std::move(done));
+  }
+  // At once when tied, else after the next registration, or with Unavailable.
+  void WhenTied(std::function<void(absl::Status)> then);
+  void OnTick();
+  void Clear();
+  [[nodiscard]] bool tied() const { return tied_; }
+  [[nodiscard]] std::uint64_t claim() const { return claim_; }
+
+ private:
+  struct Waiting {
+    std::function<void(Done)> send;
+    Done done;
+    Time give_up{};
+  };
+  void Add(std::function<void(Done)> send, Done done);
+  void Send(Waiting command);
+  void Start();
+  void Started(const absl::StatusOr<proto::RunReply>& reply, std::uint64_t life);
+  void Flush();
+  void Untied();
+  void Arm();
+  void GiveUp();
+
+  const RunSelf::pointer self_;
+  PendingCalls& calls_;
+  const std::uint32_t tick_;
+  const Limits limits_;
+  ClusterManagerActor manager_;
+  proto::StartRun start_;
+  Time expiry_{};
+  OnTied on_tied_;  // empty: nothing is to be registered
+  bool was_tied_ = false;
+  bool tied_ = false;
+  bool registering_ = false;
+  bool armed_ = false;
+  std::uint64_t life_ = 0;        // of one registration: answers to an earlier one are dropped
+  std::uint64_t generation_ = 0;  // of one Register: commands of an earlier one are not sent again
+  std::uint64_t claim_ = 0;
+  std::deque<Waiting> waiting_;
+};
+
+}  // namespace troupe::actors

@@ -1,0 +1,316 @@
+// The cluster manager as keeper of the run log: what runs commit, how they end, and which gateway has them.
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "actors/manager/cluster_manager_actor.hpp"
+#include "cluster/run_takeover.hpp"
+
+namespace troupe::actors {
+
+namespace {
+
+bool Gone(const cluster::Member* member) {
+  return member != nullptr &&
+         (member->record.state() == proto::MEMBER_DEAD || member->record.state() == proto::MEMBER_LEFT);
+}
+
+}  // namespace
+
+absl::Status ClusterManager::CheckStart(proto::StartRun& command) const {
+  TROUPE_RETURN_IF_ERROR(catalogue_.runs().ValidateStart(command));
+  // One that was begun goes on also when its workflow was removed.
+  if (catalogue_.runs().Find(command.run()) != nullptr) return absl::OkStatus();
+  const auto* workflow = catalogue_.workflows().Find(command.workflow(), command.version());
+  if (workflow == nullptr)
+    return absl::NotFoundError(absl::StrCat("there is no workflow '", command.workflow(), "'"));
+  command.set_version(workflow->spec().version());
+  return absl::OkStatus();
+}
+
+RunPromise ClusterManager::Start(proto::StartRun& command, const WorkflowRunActor& asker) {
+  auto promise = make_response_promise<proto::RunReply>();
+  const auto& run = command.run();
+  if (const auto status = CheckStart(command); !status.ok()) {
+    Deliver(promise, Failure<proto::RunReply>(status));
+    return promise;
+  }
+  if (asker) monitor(asker);
+  const auto* known = catalogue_.runs().Find(run);
+  const auto owner = run_links_.Find(run);
+  const bool ended = known != nullptr && RunEnded(known->state());
+  if (!ended && asker && owner && owner != asker) {
+    const auto status = run_links_.Await(run, asker->id(), promise);
+    if (!status.ok()) Deliver(promise, Failure<proto::RunReply>(status));
+    return promise;
+  }
+  if (known != nullptr && (ended || !asker || owner == asker)) {
+    Deliver(promise, RunAnswer(run));
+    return promise;
+  }
+  if (known != nullptr) {
+    Own(command, asker, promise);
+    return promise;
+  }
+  if (asker) run_links_.Add(run, asker);
+  if (!BeginCommit(run, promise)) return promise;
+  command.set_unix_ns(options_.unix_now());
+  catalogue_.BeginStart(command);
+  unwritten_.erase(run);  // it is written anew
+  Commit(catalogue_.BatchFor(command), [this, command](const absl::Status& status) {
+    if (!status.ok()) {
+      catalogue_.StartFailed(command.run());
+      RunOver(command.run(), status);
+    } else {
+      catalogue_.Apply(command);
+      if (!run_links_.Find(command.run())) run_links_.Loosen(command.run(), Now(this));
+    }
+    EndCommit(command.run(), command.run(), status);
+    if (!status.ok()) TakeBack({command.run()});
+  });
+  return promise;
+}
+
+// Who asks again while the disk is slow is not to have it written twice.
+bool ClusterManager::BeginCommit(const std::string& what, const RunPromise& promise) {
+  const auto [waiting, first] = committing_.try_emplace(what);
+  waiting->second.push_back(promise);
+  return first;
+}
+
+void ClusterManager::EndCommit(const std::string& what, const std::string& run, const absl::Status& status) {
+  auto waiting = committing_.extract(what);
+  for (auto& promise : waiting.mapped())
+    Deliver(promise, status.ok() ? RunAnswer(run) : Failure<proto::RunReply>(status));
+}
+
+// A start that failed may lie on the disk all the same, and its submitter was told that it did not begin: it
+// is not to begin by itself when a manager reads the store again. Until it is gone from there the same key
+// may be submitted anew, which writes over it.
+void ClusterManager::TakeBack(const std::set<std::string>& runs) {
+  if (unwritten_.empty()) After(this, options_.take_back_retry, MakeTick(kTakeBack));
+  for (const auto& run : runs)
+    if (catalogue_.runs().Find(run) == nullptr && !committing_.contains(run)) unwritten_.insert(run);
+}
+
+void ClusterManager::TakeBackNow() {
+  const auto runs = std::exchange(unwritten_, {});
+  if (runs.empty()) return;
+  Commit(Catalogue::NoStartBatch(runs), [this, runs](const absl::Status& status) {
+    if (!status.ok()) TakeBack(runs);
+  });
+}
+
+// Nobody runs it: now the asker does, under a claim of its own, so that whoever had it before commits
+// nothing.
+void ClusterManager::Own(const proto::StartRun& command, const WorkflowRunActor& asker, RunPromise promise) {
+  const auto& run = command.run();
+  const auto loose = run_links_.loose().find(run);
+  const bool told =
+      loose != run_links_.loose().end() && loose->second.claimed && loose->second.next == command.gateway();
+  run_links_.Add(run, asker);
+  if (told) return Deliver(promise, RunAnswer(run));  // it was claimed for this gateway
+  const auto from = catalogue_.runs().Find(run)->gateway();
+  Claim(
+      run, command.gateway(), [] { return true; },
+      [this, promise, run, from, gateway = command.gateway()](const absl::Status& status) mutable {
+        const auto* known = catalogue_.runs().Find(run);
+        const bool over = known == nullptr || RunEnded(known->state());
+        if (status.ok() && from != gateway)
+          Tell(gateway, "run-taken-over", absl::StrCat("run '", run, "' of gateway '", from, "'"));
+        if (status.ok() || (over && known != nullptr)) return Deliver(promise, RunAnswer(run));
+        if (!over) run_links_.Loosen(run, Now(this));
+        Deliver(promise, Failure<proto::RunReply>(status));
+      });
+}
+
+RunPromise ClusterManager::Refuse(RunPromise promise, const std::string& run, std::uint64_t claim,
+                                  const absl::Status& status) {
+  if (absl::IsAborted(status))
+    Tell("manager", "run-claim-refused", absl::StrCat(status.message(), "; claim ", claim, " is too old"));
+  auto reply = Failure<proto::RunReply>(status);
+  if (const auto* known = catalogue_.runs().Find(run)) {
+    reply.mutable_run()->set_gateway(known->gateway());
+    reply.mutable_run()->set_claim(known->claim());
+  }
+  Deliver(promise, std::move(reply));
+  return promise;
+}
+
+RunPromise ClusterManager::Record(const proto::CommitStep& command) {
+  auto promise = make_response_promise<proto::RunReply>();
+  const auto& run = command.run();
+  if (const auto status = catalogue_.runs().ValidateCommit(run, command.claim()); !status.ok())
+    return Refuse(promise, run, command.claim(), status);
+  const auto* known = catalogue_.runs().FindStep(run, command.step());
+  if (known != nullptr && known->recomputed() >= command.recomputed()) {
+    Deliver(promise, RunAnswer(run));  // its answer was lost: what was acknowledged stays
+    return promise;
+  }
+  const auto what = absl::StrCat(run, "/", command.step());  // no run's name has a slash
+  if (!BeginCommit(what, promise)) return promise;
+  auto stamped = command;
+  stamped.set_unix_ns(options_.unix_now());
+  Commit(catalogue_.BatchFor(stamped), [this, what, stamped](const absl::Status& status) {
+    if (status.ok()) {
+      catalogue_.Apply(stamped);
+      TellRecomputed(stamped);
+    }
+    EndCommit(what, stamped.run(), status);
+  });
+  return promise;
+}
+
+void ClusterManager::TellRecomputed(const proto::CommitStep& command) {
+  if (command.recomputed() == 0) return;
+  Tell("manager", "step-recomputed",
+       absl::StrCat("step '", command.step(), "' of run '", command.run(),
+                    "': its committed result was lost, for the ", command.recomputed(),
+                    ". time, and it was run again"));
+}
+
+RunPromise ClusterManager::Record(const proto::FinishRun& command) {
+  auto promise = make_response_promise<proto::RunReply>();
+  EndRun(command, [this, promise, run = command.run(), claim = command.claim()](const absl::Status& status) {
+    if (!status.ok()) return static_cast<void>(Refuse(promise, run, claim, status));
+    auto answered = promise;
+    Deliver(answered, RunAnswer(run));
+  });
+  return promise;
+}
+
+void ClusterManager::EndRun(const proto::FinishRun& command, std::function<void(absl::Status)> done) {
+  auto stamped = command;
+  stamped.set_unix_ns(options_.unix_now());
+  const auto begun = run_links_.TakeTurn(command.run(), [this, stamped, done] {
+    const auto& run = stamped.run();
+    const auto* known = catalogue_.runs().Find(run);
+    auto settle = [this, run, done](const absl::Status& status) {
+      done(status);
+      const auto* now = catalogue_.runs().Find(run);
+      if (now != nullptr && RunEnded(now->state())) RunOver(run, absl::OkStatus());
+      run_links_.TurnOver(run);
+    };
+    if (known == nullptr) return settle(absl::NotFoundError(absl::StrCat("no run '", run, "' was started")));
+    if (stamped.claim() < known->claim())
+      return settle(catalogue_.runs().ValidateCommit(run, stamped.claim()));
+    if (RunEnded(known->state())) return settle(absl::OkStatus());
+    Commit(catalogue_.BatchFor(stamped), [this, stamped, settle](const absl::Status& status) {
+      if (status.ok()) catalogue_.Apply(stamped);
+      settle(status);
+      if (auto surplus = catalogue_.TakeSurplusRuns(); !surplus.empty())
+        Commit(std::move(surplus), [](const absl::Status&) {});
+    });
+  });
+  if (!begun.ok()) done(begun);
+}
+
+// Whoever waited for its end hears of it; or, with an error, that it never began.
+void ClusterManager::RunOver(const std::string& run, const absl::Status& status) {
+  for (auto& promise : run_links_.End(run))
+    Deliver(promise, status.ok() ? RunAnswer(run) : Failure<proto::RunReply>(status));
+}
+
+proto::RunReply ClusterManager::RunAnswer(const std::string& run) const {
+  proto::RunReply reply;
+  if (const auto* record = catalogue_.runs().Find(run)) {
+    *reply.mutable_run() = *record;
+    if (const auto* workflow =
+            catalogue_.workflows().Find(record->start().workflow(), record->start().version()))
+      *reply.mutable_workflow() = *workflow;
+  }
+  return reply;
+}
+
+// --- who has a run ---
+
+void ClusterManager::Claim(const std::string& run, const std::string& gateway, std::function<bool()> wanted,
+                           std::function<void(absl::Status)> done) {
+  const auto begun = run_links_.TakeTurn(run, [this, run, gateway, wanted, done] {
+    const auto* known = catalogue_.runs().Find(run);
+    auto settle = [this, run, done](const absl::Status& status) {
+      done(status);
+      run_links_.TurnOver(run);
+    };
+    if (known == nullptr || RunEnded(known->state()))
+      return settle(absl::FailedPreconditionError(absl::StrCat("run '", run, "' has ended")));
+    if (!wanted()) return settle(absl::CancelledError("it is not wanted any more"));
+    auto command = catalogue_.BeginClaim(run, gateway);
+    command.set_unix_ns(options_.unix_now());
+    Commit(catalogue_.BatchFor(command), [this, command, settle](const absl::Status& status) {
+      if (status.ok()) {
+        catalogue_.Apply(command);
+      } else {
+        catalogue_.ClaimFailed(command.run());
+      }
+      settle(status);
+    });
+  });
+  if (!begun.ok()) done(begun);
+}
+
+void ClusterManager::OwnerLost(const std::string& run) {
+  const auto* known = catalogue_.runs().Find(run);
+  if (known == nullptr)
+    return RunOver(run,
+                   absl::UnavailableError(absl::StrCat("run '", run, "' was never begun; submit it again")));
+  if (!RunEnded(known->state())) run_links_.Loosen(run, Now(this));
+}
+
+void ClusterManager::GatewayLost(const std::string& gateway) {
+  auto unfinished = catalogue_.runs().Unfinished();
+  for (const auto& run : unfinished[gateway]) run_links_.Loosen(run, Now(this));
+}
+
+void ClusterManager::TakeOver() {
+  if (run_links_.loose().empty() || links_.fronts().empty()) return;
+  const auto unfinished = catalogue_.runs().Unfinished();
+  std::vector<cluster::RunGateway> gateways;
+  for (const auto& [name, front] : links_.fronts()) {
+    const auto* member = members_.Find(name);
+    if (member == nullptr || member->record.state() != proto::MEMBER_ALIVE) continue;
+    const auto runs = unfinished.find(name);
+    gateways.push_back({name, runs == unfinished.end() ? 0 : runs->second.size()});
+  }
+  std::vector<cluster::LooseRun> loose;
+  for (const auto& [run, state] : run_links_.loose()) {
+    const auto* known = catalogue_.runs().Find(run);
+    if (known == nullptr) continue;
+    const auto& gateway = state.next.empty() ? known->gateway() : state.next;
+    loose.push_back({run, gateway, Gone(members_.Find(gateway)), state.since});
+  }
+  for (const auto& [run, gateway] :
+       cluster::PlanTakeovers(loose, std::move(gateways), Now(this), options_.run_grace)) {
+    // Not planned again while this is on its way.
+    run_links_.Loosen(run, Now(this), gateway);
+    Claim(
+        run, gateway, [this, run = run] { return run_links_.loose().contains(run); },
+        [this, run = run, gateway = gateway](const absl::Status& status) {
+          if (status.ok()) GoOnAt(gateway, run);
+        });
+  }
+}
+
+void ClusterManager::GoOnAt(const std::string& gateway, const std::string& run) {
+  const auto front = links_.fronts().find(gateway);
+  if (!run_links_.Claimed(run) || front == links_.fronts().end()) return;
+  auto answer = RunAnswer(run);
+  if (!answer.has_workflow()) {
+    proto::FinishRun command;
+    command.set_run(run);
+    command.set_state(proto::RUN_FAILED);
+    command.set_message("its gateway was lost, and its workflow was removed: nobody can go on with it");
+    command.set_claim(kAnyClaim);
+    return EndRun(command, [](const absl::Status&) {});
+  }
+  Tell(gateway, "run-taken-over",
+       absl::StrCat("run '", run, "' goes on behind ", answer.run().steps_size(), " committed steps"));
+  proto::ContinueRun message;
+  *message.mutable_run() = std::move(*answer.mutable_run());
+  *message.mutable_workflow() = std::move(*answer.mutable_workflow());
+  send(front->second, std::move(message));
+}
+
+}  // namespace troupe::actors

@@ -1,0 +1,97 @@
+// IDEMPOTENCY TABLE: requests that carry a key of the client's. While the first with a key runs, others with
+// the same key and body wait for its answer; an answer that went well is kept for a while and given again. In
+// memory, of one gateway, bounded. Threads: any. Time is given.
+//
+//   a key:  (first request) -> running -> kept (answered well) -> forgotten (after `kept`, or for want of
+//   room)
+//           running -> forgotten (failed, or too large to keep: those who waited get that answer, whoever
+//           asks later runs it again)
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/units.hpp"
+#include "gateway/http_message.hpp"
+
+namespace troupe::gateway {
+
+struct IdempotencyLimits {
+  Duration kept = std::chrono::seconds(60);  // an answer, from when it was given
+  std::size_t max_keys = 10000;              // running and kept
+  Bytes max_bytes = MiB(64);                 // of all kept answers
+  Bytes max_answer = MiB(4);                 // a longer one is not kept
+  std::size_t max_waiting = 64;              // requests for one key that runs
+};
+
+class IdempotencyTable {
+ public:
+  // An answer with its bytes in one piece, so that it can be given again.
+  struct Answer {
+    int code = 200;
+    std::string_view content_type = "application/json";
+    std::string headers;
+    std::string body;
+  };
+  using AnswerPtr = std::shared_ptr<const Answer>;
+  using Waiter = std::function<void(AnswerPtr)>;
+  enum class Verdict {
+    kRun,        // it is the first: Finish or Forget it
+    kWait,       // `waiter` is called when the first is answered
+    kKept,       // `answer` is there
+    kOtherBody,  // the key was used for another request
+    kFull,       // too many run, or wait for this one
+  };
+  struct Decision {
+    Verdict verdict = Verdict::kRun;
+    std::uint64_t run = 0;  // with kRun and kWait: names it
+    AnswerPtr answer{};
+  };
+
+  explicit IdempotencyTable(IdempotencyLimits limits = {}) : limits_(limits) {}
+
+  // `fingerprint`: of the function and all of the body. A `waiter` that is kept is called once, or dropped
+  // when the first is forgotten.
+  Decision Begin(const std::string& key, const std::string& fingerprint, Time now, Waiter waiter);
+  // The first is answered: so are those who wait, on this thread, outside the table's lock.
+  void Finish(const std::string& key, std::uint64_t run, const AnswerPtr& answer, Time now);
+  // The first's client has gone. True when nobody waits for it: it is forgotten, and need not run.
+  bool Abandon(const std::string& key, std::uint64_t run);
+
+  [[nodiscard]] std::size_t size() const;
+  [[nodiscard]] Bytes bytes() const;  // of kept answers
+
+ private:
+  struct Entry {
+    std::string fingerprint;
+    std::uint64_t run = 0;
+    AnswerPtr answer;  // null: it runs
+    std::vector<Waiter> waiters;
+  };
+  struct Kept {
+    Time until{};
+    std::string key;
+    std::uint64_t run = 0;
+  };
+  void Expire(Time now);
+  void DropOldest();
+
+  const IdempotencyLimits limits_;
+  mutable std::mutex mutex_;
+  std::map<std::string, Entry> entries_;  // guarded by mutex_, as all below
+  std::deque<Kept> kept_;                 // oldest first
+  Bytes bytes_;
+  std::uint64_t next_run_ = 1;
+};
+
+// OK for a key that a client may choose: 1 to 128 printable characters of ASCII without spaces.
+[[nodiscard]] absl::Status CheckIdempotencyKey(std::string_view key);
+
+}  // namespace troupe::gateway

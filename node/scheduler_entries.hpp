@@ -1,0 +1,68 @@
+// What the swap scheduler knows of each request, model and function. Plain data.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/cost_model.hpp"
+#include "base/ordering_policy.hpp"
+#include "node/names.hpp"
+#include "node/request.hpp"
+
+namespace troupe::node {
+
+struct RequestEntry {
+  NodeRequest request;
+  ModelId model = kNoName;        // of request.model
+  FunctionId function = kNoName;  // of request.function
+  OrderingKey key{};
+  Time arrival{};
+  GpuIndex gpu = kNoGpu;   // where it was dispatched to; kNoGpu: it waits
+  GpuIndex hold = kNoGpu;  // the GPU that is kept for it while it waits
+  std::uint32_t attempts = 0;
+  std::uint32_t replans = 0;
+  std::uint32_t passed = 0;
+  bool suspect = false;  // its last worker died: runs alone
+  bool pinned = false;   // its model is still on that GPU
+  bool hit = false;
+  bool cancelled = false;  // in flight, and nobody waits for it
+  bool expired = false;    // in flight, and too late
+  bool alone = false;      // nothing was in flight on its GPU when it was dispatched
+  bool host_only = false;  // a copy from another GPU has failed
+  bool brings_state = false;
+  bool whole = false;               // by layer it found no room
+  Time asked_before = Time::min();  // when its model was asked for before it
+  SwapSource source = SwapSource::kResident;
+  Bytes activation{};  // promised at dispatch
+  Duration queued{};
+};
+
+// Of each name of a model: one that the node has adopted, or one that workers still have, or that requests
+// still run.
+struct ModelEntry {
+  bool adopted = false;
+  bool in_region = true;
+  GpuIndex parked = kNoGpu;  // whose next outcome its requests wait for (WaitingQueue)
+  CostModel::Id cost = 0;    // what its digest costs
+  std::uint32_t requests = 0;
+  Bytes weights{};
+  Bytes activation{};
+  Time asked = Time::min();  // last
+  RunningEstimate gap{};     // between its requests
+  RunningEstimate load{};    // from the host
+  std::string key{};         // whose copy it is
+};
+
+struct FunctionEntry {
+  std::uint32_t requests = 0;    // of this node
+  std::uint32_t dispatched = 0;  // of them
+  GpuIndex gpu = kNoGpu;         // of the latest dispatch
+};
+
+// What NoFit taught about one model on one GPU, until its worker is replaced.
+struct FitHint {
+  Bytes extra{};            // room to make beyond the estimate
+  bool impossible = false;  // it did not fit into the empty GPU
+};
+
+}  // namespace troupe::node

@@ -1,0 +1,116 @@
+// The swap scheduler and names: which number a model or a function has here and for how long, and the tables
+// as their owner sees them.
+#include <algorithm>
+
+#include "base/check.hpp"
+#include "node/isolation.hpp"
+#include "node/swap_scheduler.hpp"
+
+namespace troupe::node {
+
+ModelId SwapScheduler::Intern(const std::string& name) {
+  const std::size_t known = names_.size();
+  const ModelId id = names_.Intern(name);
+  if (names_.size() == known) return id;
+  if (models_.size() <= id) models_.resize(id + 1);
+  models_[id] = {.cost = costs_.Hold(DigestOf(name)), .key = KeyOf(name)};
+  passing_.push_back(id);
+  return id;
+}
+
+// Numbers of models that were never adopted, or are not any more, end when nothing refers to them. Whoever
+// changes what is adopted, or takes a model off a GPU, calls this.
+void SwapScheduler::ForgetNames() {
+  std::erase_if(passing_, [&](ModelId id) {
+    Model& model = models_[id];
+    if (model.adopted) return true;
+    if (model.requests > 0 || gpus_.Refers(id) || !states_.Of(id).empty()) return false;
+    std::erase_if(hints_, [&](const auto& hint) { return hint.first.second == id; });
+    costs_.Release(model.cost);
+    names_.Forget(id);
+    model = {};
+    return true;
+  });
+}
+
+FunctionId SwapScheduler::EnterFunction(const std::string& function) {
+  const FunctionId id = functions_.Intern(function);
+  if (serving_.size() <= id) serving_.resize(id + 1);
+  ++serving_[id].requests;
+  return id;
+}
+
+// A request has ended: its function is known as long as it has others.
+void SwapScheduler::LeaveNode(const Entry& entry) {
+  --models_[entry.model].requests;
+  if (--serving_[entry.function].requests > 0) return;
+  serving_[entry.function] = {};
+  functions_.Forget(entry.function);
+}
+
+std::vector<std::string> SwapScheduler::ResidentModels() const {
+  std::vector<std::string> models;
+  for (const ModelId id : gpus_.ResidentModels()) models.push_back(NameOf(id));
+  std::ranges::sort(models);
+  return models;
+}
+
+std::vector<std::pair<std::string, const Resident*>> SwapScheduler::ResidentsOf(GpuIndex gpu) const {
+  std::vector<std::pair<std::string, const Resident*>> residents;
+  for (const auto& [id, resident] : gpus_.at(gpu).residents) residents.emplace_back(NameOf(id), &resident);
+  std::ranges::sort(residents);
+  return residents;
+}
+
+std::vector<std::string> SwapScheduler::EvictingOn(GpuIndex gpu) const {
+  std::vector<std::string> models;
+  for (const auto& [id, orders] : gpus_.at(gpu).evicting) models.push_back(NameOf(id));
+  std::ranges::sort(models);
+  return models;
+}
+
+const ModelEntry* SwapScheduler::FindCopy(const std::string& name) const {
+  if (const Model* model = Adopted(Find(name))) return model;
+  const std::string digest = DigestOf(name);
+  const std::string* first = nullptr;
+  for (ModelId id = 0; id < models_.size(); ++id) {
+    if (!models_[id].adopted || DigestOf(NameOf(id)) != digest) continue;
+    if (first == nullptr || NameOf(id) < *first) first = &NameOf(id);
+  }
+  return first == nullptr ? nullptr : Adopted(Find(*first));
+}
+
+bool SwapScheduler::Heavy(const std::string& model) const {
+  const Model* copy = FindCopy(model);
+  return copy != nullptr && costs_.Heavy(copy->cost, copy->weights);
+}
+
+Bytes SwapScheduler::WeightsOf(const std::string& model) const {
+  const Model* copy = FindCopy(model);
+  return copy == nullptr ? Bytes() : copy->weights;
+}
+
+void SwapScheduler::CheckNames() const {
+  std::vector<std::uint32_t> of_model(models_.size());
+  std::vector<std::uint32_t> of_function(serving_.size()), dispatched(serving_.size());
+  for (const auto& [id, entry] : requests_) {
+    TROUPE_CHECK(NameOf(entry.model) == entry.request.model, "a request goes by another model's number");
+    TROUPE_CHECK(functions_.at(entry.function) == entry.request.function,
+                 "a request goes by another function's number");
+    ++of_model[entry.model];
+    ++of_function[entry.function];
+    dispatched[entry.function] += entry.gpu == kNoGpu ? 0 : 1;
+  }
+  std::size_t adopted = 0;
+  for (ModelId id = 0; id < models_.size(); ++id) {
+    TROUPE_CHECK(models_[id].requests == of_model[id], "the requests of a model are counted wrong");
+    adopted += models_[id].adopted ? 1 : 0;
+  }
+  for (FunctionId id = 0; id < serving_.size(); ++id) {
+    TROUPE_CHECK(serving_[id].requests == of_function[id], "the requests of a function are counted wrong");
+    TROUPE_CHECK(serving_[id].dispatched == dispatched[id], "functions run that nobody dispatched");
+  }
+  TROUPE_CHECK(names_.size() == adopted + passing_.size(), "a model has a number for nobody");
+}
+
+}  // namespace troupe::node

@@ -1,0 +1,70 @@
+// WAITING QUEUE: the waiting requests by model, the first of each model in constant time; and the models that
+// a decision looks at, in the order of their first requests. Owned by the swap scheduler; requests are its
+// entries, which stay where they are as long as they wait.
+//
+//   a waiting model:  looked at <-> parked (by the scheduler, which says when it is looked at again)
+//
+// One that was just looked up again, or whose first request has changed, is fresh until a decision has seen
+// it.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
+#include "node/scheduler_entries.hpp"
+
+namespace troupe::node {
+
+class WaitingQueue {
+ public:
+  using Requests = absl::btree_map<OrderingKey, RequestEntry*>;
+  struct Head {
+    OrderingKey key{};
+    ModelId model = kNoName;
+    bool operator<(const Head& other) const { return key < other.key; }
+  };
+  using Heads = absl::btree_set<Head>;
+
+  // By its own key, which is unique in the queue. What changes the first request of a model takes the model
+  // off the heads.
+  void Add(RequestEntry& entry);
+  void Remove(const RequestEntry& entry);
+
+  // The requests of one model in order; null when none waits.
+  [[nodiscard]] const Requests* Find(ModelId model) const {
+    return model < models_.size() && !models_[model].requests.empty() ? &models_[model].requests : nullptr;
+  }
+  [[nodiscard]] std::size_t size() const { return size_; }
+  // Models with waiting requests: in no order, and by their first requests, the most urgent one first.
+  [[nodiscard]] const std::vector<ModelId>& waiting() const { return waiting_; }
+  [[nodiscard]] std::vector<ModelId> InOrder() const;
+
+  // A model with waiting requests is looked at, and fresh; or not at all.
+  void LookAt(ModelId model);
+  void LookAway(ModelId model);
+  [[nodiscard]] bool LookedAt(ModelId model) const { return models_[model].looked_at; }
+  [[nodiscard]] const Heads& heads() const { return heads_; }
+  [[nodiscard]] const Heads& fresh() const { return fresh_; }
+  void AllSeen();
+
+ private:
+  struct Model {
+    Requests requests{};
+    std::size_t slot = 0;  // in waiting_
+    bool looked_at = false;
+    bool fresh = false;
+  };
+  [[nodiscard]] static Head HeadOf(const Model& model, ModelId id) {
+    return {model.requests.begin()->first, id};
+  }
+
+  std::vector<Model> models_;
+  std::vector<ModelId> waiting_;
+  Heads heads_;  // that are looked at
+  Heads fresh_;  // of them
+  std::size_t size_ = 0;
+};
+
+}  // namespace troupe::node

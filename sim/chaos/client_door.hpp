@@ -1,0 +1,51 @@
+// CLIENT DOOR: what stands between a client and a gateway's front: in production its HTTP server. It keeps
+// answers by the client's Idempotency-Key in the production table, and counts in the production statistics.
+// One for each life of a gateway.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "actors/gateway/function_statistics.hpp"
+#include "gateway/idempotency.hpp"
+#include "proto/request.pb.h"
+#include "sim/checkers/count_check.hpp"
+#include "sim/world.hpp"
+
+namespace troupe::sim {
+
+class ClientDoor : public std::enable_shared_from_this<ClientDoor> {
+ public:
+  // `again`: it is the answer that another request with the same key was given.
+  using Done = std::function<void(const proto::InferReply& reply, bool again)>;
+  ClientDoor(World& world, GatewayCount who, std::size_t index)
+      : world_(world), who_(std::move(who)), index_(index) {}
+
+  // `done` is called once, also when the gateway dies.
+  void Infer(proto::InferRequest request, const std::string& key, Done done);
+  void Cancel(std::uint64_t call);
+  // Who this is, and what it counted until now.
+  [[nodiscard]] GatewayCount count() const;
+
+  // --- planted errors ---
+  void ForgetKeys() { forgets_ = true; }  // each request is taken for the first with its key
+  void CountTwice() { counts_twice_ = true; }
+  void ChangeRunKeys() { changes_ = true; }  // a run's key that comes again is another key
+
+ private:
+  using Table = gateway::IdempotencyTable;
+  void InferOnce(proto::InferRequest request, const std::string& key, Done done);
+  void Ask(proto::InferRequest request, std::function<void(const proto::InferReply&)> done);
+
+  World& world_;
+  const GatewayCount who_;
+  const std::size_t index_;
+  Table keys_;
+  actors::FunctionStatistics statistics_;
+  bool forgets_ = false, counts_twice_ = false, changes_ = false;
+  std::uint64_t changed_ = 0;
+};
+
+}  // namespace troupe::sim

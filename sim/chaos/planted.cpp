@@ -1,0 +1,40 @@
+#include "sim/chaos/planted.hpp"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace troupe::sim {
+
+const std::array<PlantedName, 11>& AllPlanted() {
+  static constexpr std::array<PlantedName, 11> kAll = {{
+      {Planted::kDropRecord, "drop-record", "store"},
+      {Planted::kStaleEpoch, "stale-epoch", "epochs"},
+      {Planted::kDoubleAnswer, "double-answer", "requests"},
+      {Planted::kHiddenFunction, "hidden-function", "registry"},
+      {Planted::kSecondRun, "second-run", "runs"},
+      {Planted::kForgottenStep, "forgotten-step", "steps"},
+      {Planted::kSmallGpu, "small-gpu", "memory"},
+      {Planted::kLostState, "lost-state", "states"},
+      {Planted::kForgottenKey, "forgotten-key", "states"},
+      {Planted::kCountedTwice, "counted-twice", "counts"},
+      {Planted::kUnmended, "unmended", "quiescence"},
+  }};
+  return kAll;
+}
+
+absl::StatusOr<Planted> FindPlanted(std::string_view name) {
+  if (name.empty() || name == "none") return Planted::kNone;
+  const auto& all = AllPlanted();
+  const auto it = std::ranges::find(all, name, &PlantedName::name);
+  if (it != all.end()) return it->planted;
+  std::vector<std::string> names;
+  for (const auto& planted : all) names.emplace_back(planted.name);
+  return absl::InvalidArgumentError(absl::StrCat("no planted error is called '", std::string(name),
+                                                 "'; there are ", absl::StrJoin(names, ", ")));
+}
+
+}  // namespace troupe::sim

@@ -1,0 +1,35 @@
+// Errors that the harness makes on purpose, so that it is seen that the checkers find them. None is in the
+// product: the harness changes what goes over the network, what lies on a disk or a GPU, what a client hears.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace troupe::sim {
+
+enum class Planted {
+  kNone,
+  kDropRecord,      // a record that was acknowledged is not kept
+  kStaleEpoch,      // nodes do not see that a request is for their life before
+  kDoubleAnswer,    // a request is answered twice
+  kHiddenFunction,  // a list lacks a function
+  kSecondRun,       // a run's key that comes again begins another run
+  kForgottenStep,   // gateways are not told of the steps that are committed
+  kSmallGpu,        // GPUs have less room than is said
+  kLostState,       // states lose a run
+  kForgottenKey,    // answers are not kept by their keys
+  kCountedTwice,    // gateways count each request twice
+  kUnmended,        // a fault stays
+};
+struct PlantedName {
+  Planted planted = Planted::kNone;
+  std::string_view name{};
+  std::string_view checker{};  // that is there to find it
+};
+[[nodiscard]] const std::array<PlantedName, 11>& AllPlanted();
+// InvalidArgument: there is none of that name. "" and "none": kNone.
+[[nodiscard]] absl::StatusOr<Planted> FindPlanted(std::string_view name);
+
+}  // namespace troupe::sim

@@ -1,0 +1,273 @@
+#include "sim/chaos/schedule.hpp"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "sim/chaos/health.hpp"
+#include "sim/chaos/run_log.hpp"
+#include "sim/checkers/count_check.hpp"
+#include "sim/checkers/run_check.hpp"
+#include "sim/checkers/state_check.hpp"
+
+namespace troupe::sim {
+
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr Duration kWindow = seconds(6);       // in which things go wrong
+constexpr Duration kLongestEnd = seconds(40);  // of what was begun in it
+constexpr Duration kLongestRecovery = seconds(15);
+// A member that has joined is alive for the manager before it has heard so.
+constexpr Duration kSettle = seconds(1);
+constexpr Duration kLastTimeout = seconds(10);  // of the requests that have to be served at the end
+constexpr std::uint64_t kPlantedAt = 40;        // the answer that is told twice
+
+class ScheduleRun {
+ public:
+  explicit ScheduleRun(const ScheduleOptions& options)
+      : options_(options),
+        random_(options.seed),
+        shape_(DrawShape(random_)),
+        workload_(DrawWorkload(random_)),
+        faults_(DrawFaults(shape_, kWindow, random_)),
+        cluster_(shape_, options.seed, options.steps),
+        injector_(cluster_),
+        clients_(cluster_, workload_, random_.Fork()),
+        last_start_(random_.Below(2) == 0) {}
+
+  ScheduleResult Go() {
+    Describe();
+    cluster_.Start();
+    clients_.Prepare();
+    Plant();
+    clients_.Begin();
+    injector_.Schedule(faults_);
+    cluster_.agenda().RunTo(cluster_.world().Now() + kWindow);
+    injector_.MendAll();
+    cluster_.Note("nothing goes wrong any more");
+    Quiesce();
+    Check();
+    Tell();
+    return std::move(result_);
+  }
+
+ private:
+  static ClusterShape DrawShape(Random& random) {
+    ClusterShape shape;
+    shape.nodes = 1 + static_cast<std::uint32_t>(random.Below(3));
+    shape.gpus = 1 + static_cast<std::uint32_t>(random.Below(2));
+    shape.gateways = 1 + static_cast<std::uint32_t>(random.Below(3));
+    return shape;
+  }
+
+  void Describe() {
+    result_.seed = options_.seed;
+    result_.what = absl::StrCat(shape_.nodes, " nodes of ", shape_.gpus, " GPUs, ", shape_.gateways,
+                                " gateways; ", ToString(workload_), "; ", faults_.size(), " faults");
+    cluster_.Note(result_.what);
+  }
+
+  void Plant() {
+    switch (options_.planted) {
+      case Planted::kNone:
+        return;
+      case Planted::kSmallGpu:
+        return cluster_.TakeMemory(MiB(400));
+      case Planted::kDropRecord:
+        return cluster_.disk().DropOne(storage::Table::kFunctions);
+      case Planted::kStaleEpoch:
+        return cluster_.wire_watch().HideStaleEpochs();
+      case Planted::kDoubleAnswer:
+        return clients_.AnswerTwice(kPlantedAt);
+      case Planted::kHiddenFunction:
+        return cluster_.HideAFunction();
+      case Planted::kSecondRun:
+        return cluster_.PlantInDoors([](ClientDoor& door) { door.ChangeRunKeys(); });
+      case Planted::kForgottenStep:
+        return cluster_.step_watch().HideSteps();
+      case Planted::kLostState:
+        return cluster_.agenda().In(kWindow / 2, [this] { cluster_.ForgetARun(); });
+      case Planted::kForgottenKey:
+        return cluster_.PlantInDoors([](ClientDoor& door) { door.ForgetKeys(); });
+      case Planted::kCountedTwice:
+        return cluster_.PlantInDoors([](ClientDoor& door) { door.CountTwice(); });
+      case Planted::kUnmended:
+        return injector_.LeaveOne();
+    }
+  }
+
+  // Service returns: what was begun ends, every member is well, every function is served and nothing else.
+  void Quiesce() {
+    const Time mended = cluster_.world().Now();
+    auto& agenda = cluster_.agenda();
+    if (!agenda.RunUntil([this] { return clients_.Idle(); }, kLongestEnd)) return;  // said by other checkers
+    clients_.Undrain();
+    agenda.RunUntil([this] { return clients_.Idle(); }, kLongestEnd);
+    Health health(cluster_);
+    AwaitHealth(health, false);
+    result_.recovered = cluster_.world().Now() - mended;
+    if (last_start_) {
+      cluster_.Note("the manager is started once more");
+      injector_.RestartManager();
+      AwaitHealth(health, true);
+    }
+    agenda.RunTo(cluster_.world().Now() + kSettle);
+    AskEverything();
+    for (const auto& line : health.LookInside()) Break("quiescence", line);
+  }
+
+  // `all`: as Health::Look.
+  void AwaitHealth(Health& health, bool all) {
+    const Time end = cluster_.world().Now() + kLongestRecovery;
+    auto ill = health.Look(all);
+    while (!ill.empty() && cluster_.world().Now() < end) {
+      cluster_.agenda().RunTo(cluster_.world().Now() + milliseconds(500));
+      ill = health.Look(all);
+    }
+    for (const auto& line : ill) Break("quiescence", line);
+  }
+
+  void AskEverything() {
+    std::set<std::string> there = {Clients::kWorkflow};
+    clients_.List([&](const AdminResult& result) {
+      if (!result.reply) return Break("quiescence", "the manager did not list its functions");
+      for (const auto& function : result.reply->functions()) there.insert(function.record().key().name());
+    });
+    cluster_.agenda().RunUntil([this] { return clients_.Idle(); }, kLongestEnd);
+    auto names = clients_.Names();
+    names.push_back(Clients::kWorkflow);
+    std::vector<std::pair<std::uint64_t, bool>> asked;
+    for (std::size_t gateway = 0; gateway < shape_.gateways; ++gateway)
+      for (const auto& name : names)
+        asked.emplace_back(clients_.Ask(gateway, name, "", kLastTimeout), there.contains(name));
+    cluster_.agenda().RunUntil([this] { return clients_.Idle(); }, kLastTimeout + seconds(3));
+    for (const auto& [request, expected] : asked) CheckLast(request, expected);
+  }
+
+  void CheckLast(std::uint64_t request, bool expected) {
+    const auto& record = clients_.ledger().all().at(request - 1);
+    const auto wanted = expected ? absl::StatusCode::kOk : absl::StatusCode::kNotFound;
+    if (record.code == wanted && record.answers > 0) return;
+    Break("quiescence",
+          absl::StrCat("nothing goes wrong, and '", record.function, "' at ", record.gateway, " answers ",
+                       record.answers == 0 ? "nothing" : absl::StatusCodeToString(record.code), " (",
+                       record.said, ") instead of ", absl::StatusCodeToString(wanted)));
+  }
+
+  void Break(const std::string& checker, const std::string& line) {
+    cluster_.Note(absl::StrCat("BROKEN ", checker, ": ", line));
+    result_.broken.push_back({checker, line});
+  }
+  void BreakAll(const std::string& checker, const std::vector<std::string>& lines) {
+    for (const auto& line : lines) Break(checker, line);
+  }
+
+  void Check() {
+    BreakAll("start", injector_.failures());
+    BreakAll("requests", CheckRequests(clients_.ledger(), WithWorkflow(),
+                                       {.propagation = milliseconds(50), .silences = injector_.silences()}));
+    const auto registry = CheckLinearizable(clients_.history());
+    if (registry.verdict == Linearizable::kNo) Break("registry", registry.why);
+    if (registry.verdict == Linearizable::kUndecided) ++result_.undecided;
+    BreakAll("store", cluster_.store_watch().broken());
+    BreakAll("store", cluster_.store_watch().CheckKept(cluster_.disk()));
+    BreakAll("epochs", cluster_.wire_watch().broken());
+    BreakAll("steps", cluster_.step_watch().broken());
+    BreakAll("counts", CheckCounts(clients_.ledger(), cluster_.Counts()));
+    BreakAll("states", CheckStates(clients_.ledger(), {.functions = {Clients::kStateful},
+                                                       .lost = injector_.lost_disks(),
+                                                       .once = NothingIsRepeated(),
+                                                       .callers = {Clients::kWorkflow}}));
+    CheckMemory();
+    CheckLog();
+  }
+
+  // As a function that was deployed first and never removed.
+  [[nodiscard]] std::vector<RegistryOp> WithWorkflow() const {
+    auto history = clients_.history();
+    history.push_back({.kind = RegistryOp::Kind::kDeploy,
+                       .key = absl::StrCat(Clients::kWorkflow, "/1"),
+                       .result = RegistryOp::Result::kDone,
+                       .invoked = Time{},
+                       .returned = Time{}});
+    return history;
+  }
+
+  void CheckMemory() {
+    for (const auto& node : shape_.NodeNames()) {
+      for (std::uint32_t gpu = 0; gpu < shape_.gpus; ++gpu) {
+        const auto& worker = cluster_.Worker(node, gpu);
+        const auto name = absl::StrCat(node, " GPU ", gpu);
+        if (worker.no_fit > 0)
+          Break("memory", absl::StrCat(name, " had no room for ", worker.no_fit, " models that came"));
+        if (worker.fullest > GiB(1))
+          Break("memory", absl::StrCat(name, " was given ", FormatBytes(worker.fullest), " of its ",
+                                       FormatBytes(GiB(1))));
+      }
+    }
+  }
+
+  // Nothing came between a node that had computed something and whoever waits for it.
+  [[nodiscard]] bool NothingIsRepeated() const {
+    using Kind = FaultKind;
+    const auto harmless = {Kind::kKillWorker, Kind::kHangWorker, Kind::kRefuseWorker,
+                           Kind::kSlowDisk,   Kind::kFailedSync, Kind::kClockJump};
+    for (const auto kind : AllFaultKinds()) {
+      const bool fired = injector_.fired()[static_cast<std::size_t>(kind)] > 0;
+      if (fired && std::ranges::find(harmless, kind) == harmless.end()) return false;
+    }
+    return true;
+  }
+
+  void CheckLog() {
+    const auto log = RunLogOf(cluster_.disk());
+    if (!log.ok()) return Break("runs", std::string(log.status().message()));
+    std::set<std::string> unknown;
+    for (const auto& run : *log)
+      if (!last_start_ && !cluster_.store_watch().Acknowledged(storage::Table::kRuns, run.start().run()))
+        unknown.insert(run.start().run());
+    result_.runs = log->size();
+    BreakAll("runs", CheckRuns(clients_.ledger(), *log,
+                               {.workflow = Clients::kWorkflow,
+                                .steps = 3,
+                                .cancelled = clients_.cancelled_runs(),
+                                .unknown = std::move(unknown)}));
+  }
+
+  void Tell() {
+    result_.fired = injector_.fired();
+    result_.requests = clients_.ledger().all().size();
+    result_.served = clients_.served();
+    result_.commands = clients_.history().size();
+    result_.commits = cluster_.store_watch().batches();
+    result_.resumed = cluster_.step_watch().resumed();
+    result_.repeated =
+        static_cast<std::uint64_t>(std::ranges::count(clients_.ledger().all(), true, &RequestRecord::again));
+    result_.stale = cluster_.wire_watch().stale();
+    result_.trace_hash = cluster_.trace_hash();
+    if (!result_.broken.empty()) result_.last_steps.assign(cluster_.notes().begin(), cluster_.notes().end());
+  }
+
+  const ScheduleOptions options_;
+  Random random_;
+  const ClusterShape shape_;
+  const WorkloadPlan workload_;
+  const std::vector<PlannedFault> faults_;
+  ChaosCluster cluster_;
+  FaultInjector injector_;
+  Clients clients_;
+  const bool last_start_;  // of the manager, at the end: what lies on its disk is all that it knows then
+  ScheduleResult result_;
+};
+
+}  // namespace
+
+ScheduleResult RunSchedule(const ScheduleOptions& options) {
+  return ScheduleRun(options).Go();
+}
+
+}  // namespace troupe::sim

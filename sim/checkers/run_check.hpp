@@ -1,0 +1,27 @@
+// What must hold of runs of a workflow, as clients and the run log see them: a run whose client has its
+// answer has succeeded, with that answer and every step; one that a client was told has failed did; one whose
+// cancellation was acknowledged is cancelled; a key is one run, whoever asks with it and where; each run
+// ends.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "proto/workflow.pb.h"
+#include "sim/checkers/request_ledger.hpp"
+
+namespace troupe::sim {
+
+struct RunRules {
+  std::string workflow{};
+  std::size_t steps = 0;              // of each run that succeeded
+  std::set<std::string> cancelled{};  // runs whose cancellation was acknowledged
+  std::set<std::string> unknown{};    // runs that lie on the disk, and their manager does not know that
+};
+// A line for each rule that was broken. `log`: all runs there were.
+[[nodiscard]] std::vector<std::string> CheckRuns(const RequestLedger& ledger,
+                                                 const std::vector<proto::RunRecord>& log,
+                                                 const RunRules& rules);
+
+}  // namespace troupe::sim

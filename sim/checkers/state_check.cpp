@@ -1,0 +1,115 @@
+#include "sim/checkers/state_check.hpp"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace troupe::sim {
+
+namespace {
+
+// One computation that clients know of: a request, or all with one key at one life of a gateway.
+struct Effect {
+  std::size_t request = 0;  // its first answer's number
+  Time asked{}, answered{};
+  std::int64_t runs = 0;
+};
+
+std::string ToString(const Effect& effect) {
+  return absl::StrCat("request ", effect.request, ", answered at ",
+                      FormatDuration(effect.answered.time_since_epoch()), ", has count ", effect.runs);
+}
+
+class States {
+ public:
+  States(const RequestLedger& ledger, const StateRules& rules) : ledger_(ledger), rules_(rules) {}
+
+  std::vector<std::string> Check() {
+    for (const auto& function : rules_.functions) CheckFunction(function);
+    return std::move(broken_);
+  }
+
+ private:
+  void CheckFunction(const std::string& function) {
+    auto effects = EffectsOf(function);
+    std::ranges::sort(effects, {}, &Effect::answered);
+    // The first line says enough: what follows a state that was lost is wrong too.
+    const auto before = broken_.size();
+    for (std::size_t j = 1; j < effects.size(); ++j)
+      for (std::size_t i = 0; i < j && broken_.size() == before; ++i)
+        Compare(function, effects[i], effects[j]);
+    if (!rules_.once || !rules_.lost.empty()) return;
+    for (const Effect& effect : effects) {
+      const auto asked = AskedBy(function, effect.answered);
+      if (effect.runs > asked)
+        broken_.push_back(
+            absl::StrCat(function, ": ", ToString(effect), ", and only ", asked, " had been asked for"));
+    }
+  }
+
+  std::vector<Effect> EffectsOf(const std::string& function) {
+    std::vector<Effect> effects;
+    std::map<std::tuple<std::string, std::uint64_t, std::string>, std::size_t> keyed;
+    for (std::size_t i = 0; i < ledger_.all().size(); ++i) {
+      const RequestRecord& request = ledger_.all()[i];
+      if (request.function != function || request.answers == 0 || request.code != absl::StatusCode::kOk)
+        continue;
+      const Effect effect{i + 1, request.asked, request.answered, request.runs};
+      if (request.runs <= 0) broken_.push_back(absl::StrCat(function, ": ", ToString(effect)));
+      if (!request.key.empty()) {
+        const auto [it, first] =
+            keyed.try_emplace({request.gateway, request.life, request.key}, effects.size());
+        if (!first) {
+          Join(function, request.key, effects[it->second], effect);
+          continue;
+        }
+      }
+      effects.push_back(effect);
+    }
+    return effects;
+  }
+
+  void Join(const std::string& function, const std::string& key, Effect& known, const Effect& more) {
+    if (known.runs != more.runs)
+      broken_.push_back(absl::StrCat(function, ": key '", key, "' was answered by two computations: ",
+                                     ToString(known), "; ", ToString(more)));
+    known.asked = std::min(known.asked, more.asked);
+    known.answered = std::min(known.answered, more.answered);
+  }
+
+  // `first` was answered first.
+  void Compare(const std::string& function, const Effect& first, const Effect& second) {
+    if (LostBetween(std::min(first.asked, second.asked), second.answered)) return;
+    if (first.runs == second.runs)
+      broken_.push_back(absl::StrCat(function, ": two were computed on the same state: ", ToString(first),
+                                     "; ", ToString(second)));
+    if (first.answered < second.asked && first.runs > second.runs)
+      broken_.push_back(absl::StrCat(function, ": what was acknowledged is lost: ", ToString(first), "; ",
+                                     ToString(second)));
+  }
+
+  [[nodiscard]] bool LostBetween(Time from, Time to) const {
+    return std::ranges::any_of(rules_.lost, [&](Time lost) { return lost >= from && lost <= to; });
+  }
+  [[nodiscard]] std::int64_t AskedBy(const std::string& function, Time by) const {
+    return std::ranges::count_if(ledger_.all(), [&](const RequestRecord& request) {
+      return request.asked <= by &&
+             (request.function == function || rules_.callers.contains(request.function));
+    });
+  }
+
+  const RequestLedger& ledger_;
+  const StateRules& rules_;
+  std::vector<std::string> broken_;
+};
+
+}  // namespace
+
+std::vector<std::string> CheckStates(const RequestLedger& ledger, const StateRules& rules) {
+  return States(ledger, rules).Check();
+}
+
+}  // namespace troupe::sim

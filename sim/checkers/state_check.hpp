@@ -1,0 +1,25 @@
+// What must hold of functions that keep state, as clients see it. The state of a simulated function is the
+// number of its runs, and each answer says it. No two answers were computed on the same state; what was
+// acknowledged is in every state from then on; nobody's request counts twice when nothing that may repeat it
+// went wrong. Requests with one Idempotency-Key at one life of a gateway are one: all are given the same.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "sim/checkers/request_ledger.hpp"
+
+namespace troupe::sim {
+
+struct StateRules {
+  std::set<std::string> functions{};
+  std::vector<Time> lost{};  // a disk was lost then: states may begin again
+  // Else what a node computed may be asked of it again, when its answer was lost.
+  bool once = false;
+  std::set<std::string> callers{};  // workflows whose runs call them, each once
+};
+// A line for each rule that was broken.
+[[nodiscard]] std::vector<std::string> CheckStates(const RequestLedger& ledger, const StateRules& rules);
+
+}  // namespace troupe::sim

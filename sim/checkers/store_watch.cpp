@@ -1,0 +1,84 @@
+#include "sim/checkers/store_watch.hpp"
+
+#include <algorithm>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "proto/workflow.pb.h"
+
+namespace troupe::sim {
+
+namespace {
+
+using storage::Table;
+
+bool Ended(const proto::RunRecord& run) {
+  return run.state() != proto::RUN_RUNNING && run.state() != proto::RUN_PENDING;
+}
+
+}  // namespace
+
+void StoreWatch::Written(const storage::Batch& batch, bool acknowledged, Time now) {
+  ++batches_;
+  for (const auto& mutation : batch.mutations()) Look(mutation, acknowledged, now);
+}
+
+void StoreWatch::Look(const storage::Batch::Mutation& mutation, bool acknowledged, Time now) {
+  const auto when = absl::StrCat(" at ", FormatDuration(now.time_since_epoch()));
+  const auto it = kept_.find({mutation.table, mutation.key});
+  const bool there = it != kept_.end() && it->second.value && it->second.certain;
+  if (there && mutation.value && acknowledged) {
+    if (mutation.table == Table::kSteps)
+      broken_.push_back(absl::StrCat("step ", mutation.key, " is committed a second time", when));
+    if (mutation.table == Table::kFunctions)
+      broken_.push_back(absl::StrCat("function ", mutation.key, " is deployed over itself", when));
+    if (mutation.table == Table::kRuns) LookAtRun(mutation, when);
+  }
+  if (mutation.table == Table::kSettings && mutation.key == "epoch") LookAtEpoch(mutation, when);
+  auto& kept = kept_[{mutation.table, mutation.key}];
+  // One that was not acknowledged may be there or not.
+  kept = {mutation.value, acknowledged};
+}
+
+void StoreWatch::LookAtRun(const storage::Batch::Mutation& mutation, const std::string& when) {
+  proto::RunRecord before, after;
+  const auto& value = *kept_.at({mutation.table, mutation.key}).value;
+  if (!before.ParseFromString(value) || !after.ParseFromString(*mutation.value)) {
+    broken_.push_back(absl::StrCat("run ", mutation.key, " is no record of a run", when));
+  } else if (Ended(before) && value != *mutation.value) {
+    broken_.push_back(absl::StrCat("run ", mutation.key, " ended as ", proto::RunState_Name(before.state()),
+                                   " and is written again as ", proto::RunState_Name(after.state()), when));
+  } else if (!Ended(before) && !Ended(after) && before.start().unix_ns() != after.start().unix_ns()) {
+    broken_.push_back(absl::StrCat("run ", mutation.key, " is begun a second time", when));
+  }
+}
+
+void StoreWatch::LookAtEpoch(const storage::Batch::Mutation& mutation, const std::string& when) {
+  std::uint64_t epoch = 0;
+  if (!mutation.value || !absl::SimpleAtoi(*mutation.value, &epoch)) {
+    broken_.push_back(absl::StrCat("the epoch becomes '", mutation.value.value_or(""), "'", when));
+    return;
+  }
+  if (epoch <= last_epoch_)
+    broken_.push_back(absl::StrCat("epoch ", epoch, " is given after epoch ", last_epoch_, when));
+  last_epoch_ = std::max(last_epoch_, epoch);
+}
+
+std::vector<std::string> StoreWatch::CheckKept(const storage::MetadataStore& store) const {
+  std::vector<std::string> lost;
+  for (const auto& [key, kept] : kept_) {
+    if (!kept.certain) continue;
+    const auto name = absl::StrCat("record ", key.second, " of table ", storage::TableName(key.first));
+    const auto found = store.Get(key.first, key.second);
+    if (kept.value && !found.ok()) {
+      lost.push_back(absl::StrCat(name, " was acknowledged, and is not there: ", found.status().message()));
+    } else if (kept.value && *found != *kept.value) {
+      lost.push_back(absl::StrCat(name, " is not as it was acknowledged last"));
+    } else if (!kept.value && found.ok()) {
+      lost.push_back(absl::StrCat(name, " is there, and its removal was acknowledged"));
+    }
+  }
+  return lost;
+}
+
+}  // namespace troupe::sim

@@ -1,0 +1,229 @@
+// The clients that change the cluster: deployments, removals, cancelled runs, drained nodes.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/check.hpp"
+#include "sim/workloads/clients.hpp"
+
+namespace troupe::sim {
+
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using Kind = RegistryOp::Kind;
+using Result = RegistryOp::Result;
+
+constexpr Duration kCommandTimeout = seconds(2);
+constexpr std::uint32_t kTries = 3;
+constexpr char kChain[] = R"(
+name: chain
+inputs:
+  x: {type: FP32, shape: [-1, 4]}
+steps:
+  - {name: first, function: f0, inputs: {x: x}}
+  - {name: second, function: f1, inputs: {x: first.out_x}}
+  - {name: third, function: s0, inputs: {x: second.out_x}}
+outputs: {y: third.out_x}
+)";
+
+// What the stateful function's runs leave for the next one.
+proto::StateTensor CountTensor() {
+  proto::StateTensor state;
+  state.set_input("s");
+  state.set_output("t");
+  return state;
+}
+
+proto::FunctionKey KeyOf(const std::string& key) {
+  const std::vector<std::string> parts = absl::StrSplit(key, '/');
+  proto::FunctionKey out;
+  out.set_name(parts.at(0));
+  out.set_version(parts.at(1));
+  return out;
+}
+
+Result ResultOf(Kind kind, const AdminResult& result) {
+  if (!result.reply) return Result::kUnknown;
+  const auto code = static_cast<absl::StatusCode>(result.reply->code());
+  if (code == absl::StatusCode::kOk) return Result::kDone;
+  const auto refusal = kind == Kind::kDeploy ? absl::StatusCode::kAlreadyExists : absl::StatusCode::kNotFound;
+  return code == refusal ? Result::kRefused : Result::kUnknown;
+}
+
+std::set<std::string> KeysIn(const proto::AdminReply& reply) {
+  std::set<std::string> keys;
+  for (const auto& function : reply.functions())
+    keys.insert(absl::StrCat(function.record().key().name(), "/", function.record().key().version()));
+  return keys;
+}
+
+}  // namespace
+
+void Clients::Prepare() {
+  const auto make = [this](const std::string& name) {
+    onnx_[name] = cluster_.world().MakeModel(name, MiB(200 + 60 * onnx_.size() % 240));
+  };
+  for (std::uint32_t i = 0; i < plan_.functions; ++i) make(absl::StrCat("f", i));
+  for (int i = 0; i < kChurnNames; ++i) make(absl::StrCat("c", i));
+  onnx_[kStateful] = cluster_.world().MakeModel(kStateful, MiB(150), {"x"}, {CountTensor()});
+  for (std::uint32_t i = 0; i < plan_.functions; ++i)
+    Change(0, Kind::kDeploy, absl::StrCat("f", i, "/1"), 1, [] {});
+  Change(0, Kind::kDeploy, absl::StrCat(kStateful, "/1"), 1, [] {});
+  TROUPE_CHECK(cluster_.agenda().RunUntil([this] { return Idle(); }, seconds(10)), "it was deployed");
+  proto::AdminRequest submit;
+  submit.mutable_submit_workflow()->set_yaml(kChain);
+  bool submitted = false;
+  Command(0, submit, [&](const AdminResult& result) {
+    submitted = result.reply.has_value() && result.reply->code() == 0;
+  });
+  TROUPE_CHECK(cluster_.agenda().RunUntil([&] { return submitted; }, seconds(10)), "it was submitted");
+  cluster_.step_watch().Know(kWorkflow, {{"first", "f0"}, {"second", "f1"}, {"third", kStateful}});
+  cluster_.agenda().RunTo(cluster_.world().Now() + milliseconds(500));
+}
+
+void Clients::Command(std::size_t of, const proto::AdminRequest& request, Listed done) {
+  ++commands_;
+  cluster_.Admin(of, request, kCommandTimeout, [this, done = std::move(done)](const AdminResult& result) {
+    --commands_;
+    done(result);
+  });
+}
+
+std::size_t Clients::Record(Kind kind, const std::string& key) {
+  history_.push_back(
+      {.kind = kind, .key = key, .result = Result::kUnknown, .invoked = cluster_.world().Now()});
+  return history_.size() - 1;
+}
+
+void Clients::Change(std::size_t of, Kind kind, const std::string& key, std::uint32_t tries,
+                     const std::function<void()>& then) {
+  proto::AdminRequest request;
+  if (kind == Kind::kDeploy) {
+    auto& deploy = *request.mutable_deploy();
+    deploy.set_name(KeyOf(key).name());
+    deploy.set_version(KeyOf(key).version());
+    deploy.set_onnx_digest(onnx_.at(deploy.name()));
+    deploy.mutable_slo()->set_deadline_ns(Duration(milliseconds(100)).count());
+    if (deploy.name() == kStateful) *deploy.add_state() = CountTensor();
+  } else if (kind == Kind::kRemove) {
+    *request.mutable_remove()->mutable_key() = KeyOf(key);
+  } else {
+    *request.mutable_show_function()->mutable_key() = KeyOf(key);
+  }
+  const auto op = Record(kind, key);
+  Command(of, request, [this, of, kind, key, tries, then, op](const AdminResult& result) {
+    Changed(op, result);
+    const bool lost = result.sent && !result.reply;
+    if (!lost || tries <= 1 || Over()) return then();
+    Change(of, kind, key, tries - 1, then);  // it may be done twice
+  });
+}
+
+// What the answer says of it. A deployment that failed may have been there, and is taken back then.
+void Clients::Changed(std::size_t index, const AdminResult& result) {
+  const auto now = cluster_.world().Now();
+  auto& op = history_[index];
+  if (!result.sent) {
+    op.result = Result::kUnknown;  // not done: as a look that nobody answered
+    op.kind = Kind::kShow;
+    return;
+  }
+  op.result = ResultOf(op.kind, result);
+  if (op.result != Result::kUnknown) op.returned = now;
+  if (op.kind == Kind::kShow && op.result == Result::kDone && !KeysIn(*result.reply).contains(op.key))
+    op.result = Result::kRefused;
+  cluster_.Note(absl::StrCat("operator: ", ToString(op),
+                             result.reply ? absl::StrCat(" ", result.reply->message()) : ""));
+  if (op.kind == Kind::kDeploy && op.result == Result::kUnknown)
+    history_.push_back({.kind = Kind::kRemove, .key = op.key, .invoked = op.invoked});
+}
+
+void Clients::ChurnLoop(std::size_t of) {
+  cluster_.agenda().In(Pause(milliseconds(150)), [this, of] {
+    if (Over()) return;
+    const auto key = absl::StrCat("c", random_.Below(kChurnNames), "/", 1 + random_.Below(kChurnVersions));
+    const auto again = [this, of] { ChurnLoop(of); };
+    const auto choice = random_.Below(20);
+    if (choice < 8) {
+      // Now and then by two who do not know of each other.
+      if (choice == 0) Change(1 - of, Kind::kDeploy, key, 1, [] {});
+      return Change(of, Kind::kDeploy, key, kTries, again);
+    }
+    if (choice < 14) return Change(of, Kind::kRemove, key, kTries, again);
+    if (choice < 17) return Change(of, Kind::kShow, key, 1, again);
+    List([again](const AdminResult&) { again(); });
+  });
+}
+
+void Clients::List(Listed done) {
+  proto::AdminRequest request;
+  request.mutable_list_functions();
+  const auto op = Record(Kind::kList, "");
+  Command(0, request, [this, op, done = std::move(done)](const AdminResult& result) {
+    if (result.reply && result.reply->code() == 0) {
+      history_[op].result = Result::kDone;
+      history_[op].returned = cluster_.world().Now();
+      history_[op].listed = KeysIn(*result.reply);
+    }
+    cluster_.Note(absl::StrCat("operator: ", ToString(history_[op])));
+    if (done) done(result);
+  });
+}
+
+void Clients::CancelLoop() {
+  cluster_.agenda().In(Pause(seconds(1)), [this] {
+    if (Over()) return;
+    proto::AdminRequest list;
+    list.mutable_list_runs();
+    Command(0, list, [this](const AdminResult& result) {
+      CancelLoop();
+      if (!result.reply) return;
+      for (const auto& run : result.reply->runs()) {
+        if (run.state() != proto::RUN_RUNNING) continue;
+        proto::AdminRequest cancel;
+        cancel.mutable_cancel_run()->set_run(run.start().run());
+        return Command(0, cancel, [this, name = run.start().run()](const AdminResult& cancelled) {
+          if (!cancelled.reply || cancelled.reply->code() != 0) return;
+          cluster_.Note(absl::StrCat("operator: cancelled run ", name));
+          cancelled_runs_.insert(name);
+        });
+      }
+    });
+  });
+}
+
+void Clients::DrainLoop() {
+  cluster_.agenda().In(Pause(seconds(1)), [this] {
+    if (Over()) return;
+    const auto nodes = cluster_.shape().NodeNames();
+    const auto& node = nodes[random_.Below(nodes.size())];
+    const bool drain = !draining_.contains(node);
+    drain ? static_cast<void>(draining_.insert(node)) : static_cast<void>(draining_.erase(node));
+    SetDrain(node, drain, 1);
+    DrainLoop();
+  });
+}
+
+void Clients::Undrain() {
+  for (const auto& node : cluster_.shape().NodeNames()) SetDrain(node, false, kTries);
+  draining_.clear();
+}
+
+void Clients::SetDrain(const std::string& node, bool drain, std::uint32_t tries) {
+  proto::AdminRequest request;
+  request.mutable_drain()->set_name(node);
+  request.mutable_drain()->set_drain(drain);
+  Command(1, request, [this, node, drain, tries](const AdminResult& result) {
+    const bool done = result.reply && result.reply->code() == 0;
+    cluster_.Note(absl::StrCat("operator: ", drain ? "drain " : "take back ", node, ": ",
+                               done           ? "done"
+                               : result.reply ? result.reply->message()
+                                              : "no answer"));
+    if (!done && tries > 1) SetDrain(node, drain, tries - 1);
+  });
+}
+
+}  // namespace troupe::sim

@@ -1,0 +1,161 @@
+// A node that lost everything but its disk while the manager is away: it serves what it had adopted.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/actors/world.hpp"
+
+namespace troupe::actors::remembered_test {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// One node, which is started again with what it handed over for its disk.
+class Remembered : public testing::Test {
+ protected:
+  Remembered() : world_(1, 1, {}, {}, GiB(2), [this](NodeOptions& options) { Keep(options); }) {}
+
+  void Keep(NodeOptions& options) {
+    options.save_adopted = [this](proto::ClusterUpdate adopted) {
+      disk_ = std::move(adopted);
+      ++saves_;
+    };
+  }
+  void Deploy(const std::string& name, const std::vector<proto::StateTensor>& state = {}) {
+    ASSERT_TRUE(world_.Deploy(name, MiB(50), milliseconds(100), {"x"}, state).ok());
+    names_.push_back(name);
+    world_.Run(seconds(1));
+  }
+  // The machine loses power: daemon, workers and host region are gone, the disk is there.
+  void RestartNode() {
+    world_.KillNode("node-1");
+    world_.Run(milliseconds(100));
+    sim::World::NodePlan plan{.options = {}, .worker = {}, .host_region = GiB(2), .make_gpu = {}};
+    plan.options.name = "node-1";
+    plan.options.copies.region = GiB(2);
+    plan.options.gpus.push_back({"fake:0", plan.worker.memory});
+    plan.options.remembered = disk_;
+    plan.options.on_event = [this](const std::string& kind, const std::string&) { events_.push_back(kind); };
+    Keep(plan.options);
+    world_.StartNode(std::move(plan));
+    for (const auto& name : names_)
+      for (const char* part : {"model ", "weights "}) world_.node("node-1").repository.Put(part + name);
+  }
+  [[nodiscard]] std::vector<std::string> Saved() const {
+    std::vector<std::string> names;
+    for (const auto& record : disk_.functions()) names.push_back(record.key().name());
+    return names;
+  }
+  // What the next request is answered with.
+  int Ask(const std::string& function) {
+    const auto before = world_.answers.size();
+    world_.Infer(function, ++calls_, seconds(3));
+    world_.RunUntil([&] { return world_.answers.size() > before; }, seconds(5));
+    return world_.answers.size() > before ? world_.answers.back().reply.code() : -1;
+  }
+
+  proto::ClusterUpdate disk_;
+  int saves_ = 0;
+  std::vector<std::string> names_, events_;
+  World world_;
+  std::uint64_t calls_ = 0;
+};
+
+TEST_F(Remembered, WhatIsAdoptedIsHandedOverAndOnlyWhenItChanges) {
+  EXPECT_EQ(saves_, 0);
+  Deploy("resnet");
+  Deploy("bert");
+  EXPECT_THAT(Saved(), testing::UnorderedElementsAre("resnet", "bert"));
+  const int saves = saves_;
+  world_.Run(seconds(30));
+  EXPECT_EQ(saves_, saves) << "nothing has changed";
+  proto::AdminRequest remove;
+  remove.mutable_remove()->mutable_key()->set_name("resnet");
+  ASSERT_TRUE(world_.Ask(remove).ok());
+  world_.Run(seconds(1));
+  EXPECT_THAT(Saved(), testing::ElementsAre("bert"));
+}
+
+TEST_F(Remembered, ItServesAgainWhileTheManagerIsAway) {
+  Deploy("resnet");
+  world_.StopManager();
+  world_.Run(seconds(1));
+  RestartNode();
+  EXPECT_EQ(Ask("resnet"), 0);
+  EXPECT_EQ(std::count(events_.begin(), events_.end(), "manager-away"), 1);
+  // The manager finds the node as it is.
+  world_.StartManager();
+  world_.Run(seconds(3));
+  proto::AdminRequest request;
+  request.mutable_list_functions();
+  const auto functions = world_.Ask(request);
+  ASSERT_TRUE(functions.ok());
+  ASSERT_EQ(functions->functions_size(), 1);
+  EXPECT_EQ(functions->functions(0).adopted_by_size(), 1);
+  EXPECT_EQ(Ask("resnet"), 0);
+}
+
+TEST_F(Remembered, AManagerThatIsThereSaysWhatIsToBeHere) {
+  Deploy("resnet");
+  Deploy("bert");
+  const auto both = disk_;
+  proto::AdminRequest remove;
+  remove.mutable_remove()->mutable_key()->set_name("resnet");
+  ASSERT_TRUE(world_.Ask(remove).ok());
+  world_.Run(seconds(1));
+  disk_ = both;  // as if the removal had not reached this disk
+  RestartNode();
+  world_.Run(seconds(5));
+  EXPECT_EQ(std::count(events_.begin(), events_.end(), "manager-away"), 0);
+  EXPECT_EQ(world_.node("node-1").repository.host_copies(), 1u) << "what was removed came back";
+  EXPECT_THAT(Saved(), testing::ElementsAre("bert"));
+  EXPECT_EQ(Ask("bert"), 0);
+  EXPECT_NE(Ask("resnet"), 0);
+}
+
+TEST_F(Remembered, WhatWasRemovedMeanwhileGoesWhenTheManagerIsBack) {
+  Deploy("resnet");
+  Deploy("bert");
+  const auto both = disk_;
+  proto::AdminRequest remove;
+  remove.mutable_remove()->mutable_key()->set_name("resnet");
+  ASSERT_TRUE(world_.Ask(remove).ok());
+  world_.Run(seconds(1));
+  disk_ = both;
+  world_.StopManager();
+  world_.Run(seconds(1));
+  RestartNode();
+  world_.Run(seconds(3));
+  EXPECT_EQ(world_.node("node-1").repository.host_copies(), 2u);
+  world_.StartManager();
+  world_.Run(seconds(3));
+  EXPECT_EQ(world_.node("node-1").repository.host_copies(), 1u);
+  EXPECT_EQ(Ask("bert"), 0);
+}
+
+TEST_F(Remembered, AModelThatIsNotOnItsDiskWaitsForTheManager) {
+  Deploy("resnet");
+  world_.StopManager();
+  world_.Run(seconds(1));
+  names_.clear();  // the disk lost its objects
+  RestartNode();
+  world_.Run(seconds(5));
+  EXPECT_EQ(world_.node("node-1").repository.host_copies(), 0u);
+  world_.StartManager();
+  world_.Run(seconds(10));
+  EXPECT_EQ(Ask("resnet"), 0);
+}
+
+TEST_F(Remembered, FunctionsWithStateWaitForTheManager) {
+  proto::StateTensor state;
+  state.set_input("past");
+  state.set_output("next");
+  Deploy("chat", {state});
+  Deploy("resnet");
+  EXPECT_THAT(Saved(), testing::ElementsAre("resnet")) << "only the manager knows whose the state is";
+}
+
+}  // namespace
+}  // namespace troupe::actors::remembered_test

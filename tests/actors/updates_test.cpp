@@ -1,0 +1,263 @@
+// What members know of the cluster: told as what changes, and found again when it was lost.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "actors/member/member_tie.hpp"
+#include "actors/node/served_models.hpp"
+#include "tests/actors/world.hpp"
+
+namespace troupe::actors {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// What a gateway hears.
+struct Heard {
+  std::vector<proto::ClusterUpdate> updates;
+  std::uint64_t joins = 0;
+  MemberTie tie;
+};
+
+RouterActor::behavior_type Listener(RouterActor::pointer self, std::shared_ptr<Heard> heard) {
+  return {
+      [](const proto::InferRequest&) { return proto::InferReply(); },
+      [](const proto::CancelInfer&) {},
+      [](const proto::ReleaseOutputs&) {},
+      [](const proto::CreditGrant&) {},
+      [heard](const proto::ClusterUpdate& update) { heard->updates.push_back(update); },
+      [heard](const proto::MemberJoined&) { ++heard->joins; },
+      [self, heard](const proto::DescribeMember&) {
+        heard->tie.AskedBy(self->current_sender());
+        return proto::MemberReport();
+      },
+  };
+}
+
+proto::AdminRequest Removal(const std::string& function) {
+  proto::AdminRequest request;
+  request.mutable_remove()->mutable_key()->set_name(function);
+  return request;
+}
+
+class Updates : public ::testing::Test {
+ protected:
+  // A second gateway, which does nothing but listen.
+  void Listen() {
+    listener_ = world_.system().spawn(Listener, heard_);
+    MemberOptions options;
+    options.manager = "manager";
+    options.record.set_name("listener");
+    options.record.set_kind(proto::MEMBER_GATEWAY);
+    options.record.set_address("listener");
+    member_ =
+        SpawnGatewayMember(world_.system(), std::move(options), listener_, FrontActor(), world_.directory());
+    world_.Run(milliseconds(500));
+    ASSERT_EQ(heard_->joins, 1u);
+    heard_->updates.clear();
+  }
+  void TearDown() override {
+    if (member_) caf::anon_send_exit(member_, caf::exit_reason::user_shutdown);
+    if (listener_) caf::anon_send_exit(listener_, caf::exit_reason::user_shutdown);
+    member_ = nullptr;
+    listener_ = nullptr;
+  }
+  // What the router would know if it had heard of nothing for a while: not of `function`, at revision 1.
+  void Forget(const std::string& function) {
+    proto::ClusterUpdate update;
+    update.set_snapshot(true);
+    update.set_revision(1);
+    const auto view = world_.view()->Get();
+    for (const auto& [name, versions] : view->functions().functions())
+      for (const auto& [version, record] : versions)
+        if (name != function) *update.add_functions() = record;
+    for (const auto& [name, member] : view->members()) *update.add_members() = member;
+    caf::anon_send(world_.router(), std::move(update));
+    world_.Settle();
+  }
+  [[nodiscard]] bool Knows(const std::string& function) {
+    return world_.view()->Get()->functions().VersionsOf(function) != nullptr;
+  }
+  int Ask(const std::string& function) {
+    world_.Infer(function, ++calls_);
+    world_.Run(seconds(1));
+    EXPECT_EQ(world_.answers.size(), calls_);
+    return world_.answers.back().reply.code();
+  }
+
+  World world_{2};
+  std::shared_ptr<Heard> heard_ = std::make_shared<Heard>();
+  RouterActor listener_;
+  MemberActor member_;
+  std::uint64_t calls_ = 0;
+};
+
+TEST_F(Updates, SayWhatChangedHoweverMuchThereIs) {
+  for (int i = 0; i < 30; ++i) ASSERT_TRUE(world_.Deploy(absl::StrCat("f", i), MiB(1)).ok());
+  Listen();
+  ASSERT_TRUE(world_.Deploy("g", MiB(1)).ok());
+  ASSERT_TRUE(world_.Ask(Removal("f3")).ok());
+  world_.Run(milliseconds(50));
+  std::vector<std::string> told;
+  for (const auto& update : heard_->updates) {
+    EXPECT_FALSE(update.snapshot());
+    EXPECT_EQ(update.members_size(), 0);
+    for (const auto& record : update.functions()) told.push_back("+" + record.key().name());
+    for (const auto& key : update.removed()) told.push_back("-" + key.name());
+  }
+  EXPECT_EQ(told, (std::vector<std::string>{"+g", "-f3"}));
+  EXPECT_LE(world_.view()->copies(), 2u) << "nor does the router copy what it knows";
+}
+
+TEST_F(Updates, AMemberThatIsRemindedAsksForWhatItMissed) {
+  ASSERT_TRUE(world_.Deploy("a", MiB(1)).ok());
+  Listen();
+  ASSERT_TRUE(world_.Deploy("b", MiB(1)).ok());
+  world_.Settle();
+  ASSERT_FALSE(heard_->updates.empty());
+  const auto known = heard_->updates.front().since();
+  const auto last = heard_->updates.back().revision();
+  heard_->updates.clear();
+  world_.Run(milliseconds(300));
+  ASSERT_EQ(heard_->updates.size(), 1u) << "of each revision once";
+  EXPECT_EQ(heard_->updates[0].since(), last) << "whoever lacks it finds the gap";
+  EXPECT_EQ(heard_->updates[0].functions_size(), 0);
+  heard_->updates.clear();
+  caf::anon_send(member_, [&] {
+    proto::JoinRequest ask;
+    ask.set_known_revision(known);
+    return ask;
+  }());
+  world_.Settle();
+  ASSERT_EQ(heard_->updates.size(), 1u);
+  EXPECT_FALSE(heard_->updates[0].snapshot());
+  ASSERT_EQ(heard_->updates[0].functions_size(), 1);
+  EXPECT_EQ(heard_->updates[0].functions(0).key().name(), "b");
+  EXPECT_EQ(heard_->joins, 1u) << "in the life that it has";
+}
+
+TEST_F(Updates, ARouterThatFindsAGapIsBroughtUpToDate) {
+  for (const char* name : {"a", "b"}) ASSERT_TRUE(world_.Deploy(name, MiB(1)).ok());
+  Forget("b");
+  EXPECT_FALSE(Knows("b"));
+  ASSERT_TRUE(world_.Deploy("c", MiB(1)).ok());  // its update does not follow what the router knows
+  world_.Settle();
+  EXPECT_TRUE(Knows("b"));
+  EXPECT_TRUE(Knows("c"));
+  EXPECT_EQ(Ask("b"), 0);
+}
+
+TEST_F(Updates, ALostUpdateThatNothingFollowsIsFoundByAHeartbeat) {
+  ASSERT_TRUE(world_.Deploy("a", MiB(1)).ok());
+  ASSERT_TRUE(world_.Deploy("b", MiB(1)).ok());
+  Forget("b");
+  EXPECT_FALSE(Knows("b"));
+  world_.Run(milliseconds(300));
+  EXPECT_TRUE(Knows("b"));
+  EXPECT_EQ(Ask("b"), 0);
+}
+
+TEST_F(Updates, AFunctionWhoseRemovalWasLostIsGoneAllTheSame) {
+  ASSERT_TRUE(world_.Deploy("a", MiB(1)).ok());
+  const auto before = world_.view()->Get();
+  ASSERT_TRUE(world_.Ask(Removal("a")).ok());
+  proto::ClusterUpdate stale;
+  stale.set_snapshot(true);
+  stale.set_revision(before->revision());
+  *stale.add_functions() = before->functions().functions().at("a").begin()->second;
+  for (const auto& [name, member] : before->members()) *stale.add_members() = member;
+  caf::anon_send(world_.router(), std::move(stale));
+  world_.Settle();
+  ASSERT_TRUE(Knows("a"));
+  world_.Run(milliseconds(300));
+  EXPECT_FALSE(Knows("a"));
+  EXPECT_EQ(Ask("a"), static_cast<int>(absl::StatusCode::kNotFound));
+}
+
+TEST_F(Updates, ANodeThatFindsAGapAsksItsMember) {
+  auto asked = std::make_shared<std::vector<std::uint64_t>>();
+  const auto controller = world_.node("node-1").controller;
+  const auto member = world_.system().spawn([asked,
+                                             controller](caf::event_based_actor* self) -> caf::behavior {
+    self->request(controller, caf::infinite, proto::DescribeMember()).then([](const proto::MemberReport&) {});
+    return {[asked](const proto::JoinRequest& ask) { asked->push_back(ask.known_revision()); }};
+  });
+  world_.Settle();
+  proto::ClusterUpdate later;
+  later.set_since(std::uint64_t{1} << 40U);
+  later.set_revision(later.since() + 1);
+  caf::anon_send(controller, std::move(later));
+  world_.Settle();
+  ASSERT_EQ(asked->size(), 1u);
+  EXPECT_EQ(asked->front(), world_.view()->Get()->revision()) << "it knows what the router knows";
+  caf::anon_send_exit(member, caf::exit_reason::user_shutdown);
+}
+
+TEST_F(Updates, AManagerThatRestartsTellsWhatChangesBehindIt) {
+  for (const char* name : {"a", "b"}) ASSERT_TRUE(world_.Deploy(name, MiB(1)).ok());
+  world_.StopManager();
+  world_.Run(seconds(1));
+  world_.StartManager();
+  world_.Run(seconds(2));
+  Listen();
+  ASSERT_TRUE(world_.Deploy("c", MiB(1)).ok());
+  ASSERT_TRUE(world_.Ask(Removal("a")).ok());
+  world_.Settle();
+  for (const auto& update : heard_->updates)
+    EXPECT_LE(update.functions_size() + update.removed_size(), 1) << update.ShortDebugString();
+  EXPECT_EQ(Ask("a"), static_cast<int>(absl::StatusCode::kNotFound));
+  for (const char* name : {"b", "c"}) EXPECT_EQ(Ask(name), 0);
+}
+
+TEST_F(Updates, RequestsFollowModelsThatMoveToOtherNodes) {
+  world_.StartNode([] {
+    sim::World::NodePlan plan{.options = {}, .worker = {}, .host_region = GiB(2), .make_gpu = {}};
+    plan.options.name = "node-3";
+    plan.options.copies.region = GiB(2);
+    plan.options.gpus = {{"fake:0", plan.worker.memory}};
+    return plan;
+  }());
+  world_.Run(seconds(1));
+  for (int i = 0; i < 12; ++i) ASSERT_TRUE(world_.Deploy(absl::StrCat("f", i), MiB(1)).ok());
+  world_.KillNode("node-1");
+  world_.Run(seconds(3));
+  world_.KillNode("node-2");
+  world_.Run(seconds(1));
+  for (int i = 0; i < 12; ++i) EXPECT_EQ(Ask(absl::StrCat("f", i)), 0) << i;
+  EXPECT_EQ(world_.answers.back().reply.node(), "node-3");
+}
+
+TEST(ServedModels, ARouterIsToldWhatCameOrEverything) {
+  // Everything after '=', what came after '+'.
+  const auto text = [](const std::optional<proto::ModelList>& list) -> std::string {
+    return list ? absl::StrCat(list->added() ? "+" : "=", absl::StrJoin(list->digests(), ",")) : "as before";
+  };
+  ServedModels models;
+  EXPECT_EQ(text(models.Since(0)), "=") << "there are none";
+  const auto empty = models.revision();
+  EXPECT_EQ(text(models.Since(empty)), "as before");
+  models.Add("b");
+  models.Add("a");
+  models.Add("a@function/f");  // another copy of it
+  EXPECT_EQ(text(models.Since(0)), "=a,b");
+  EXPECT_EQ(text(models.Since(empty)), "+b,a");
+  const auto two = models.revision();
+  models.Add("c");
+  EXPECT_EQ(text(models.Since(two)), "+c");
+  models.Remove("a");
+  EXPECT_EQ(text(models.Since(two)), "+c") << "the other copy is there";
+  models.Remove("a@function/f");
+  EXPECT_EQ(text(models.Since(two)), "=b,c") << "a removal is told with everything";
+  for (int i = 0; i < 2000; ++i) models.Add(absl::StrCat("m", i));
+  EXPECT_EQ(models.Since(two)->digests_size(), 2002) << "so is what is too long ago";
+  EXPECT_FALSE(models.Since(two)->added());
+  EXPECT_EQ(models.Since(models.revision() - 5)->digests_size(), 5);
+}
+
+}  // namespace
+}  // namespace troupe::actors

@@ -1,0 +1,123 @@
+// The view that the gateway's threads read while the router changes it.
+#include "actors/gateway/view_cell.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace troupe::actors {
+namespace {
+
+// The deployment of a function as a manager tells it that counts by ones.
+proto::ClusterUpdate Deployment(std::uint64_t revision, const std::string& name) {
+  proto::ClusterUpdate update;
+  update.set_since(revision - 1);
+  update.set_revision(revision);
+  auto& record = *update.add_functions();
+  record.mutable_key()->set_name(name);
+  record.mutable_key()->set_version("1");
+  record.set_model_digest("model " + name);
+  record.set_loaded(true);
+  return update;
+}
+
+proto::ClusterUpdate Removal(std::uint64_t revision, const std::string& name) {
+  proto::ClusterUpdate update;
+  update.set_since(revision - 1);
+  update.set_revision(revision);
+  auto& key = *update.add_removed();
+  key.set_name(name);
+  key.set_version("1");
+  return update;
+}
+
+TEST(ViewCell, AnUpdateCostsNoCopyWhileNobodyKeepsAView) {
+  ViewCell cell;
+  for (std::uint64_t i = 1; i <= 100; ++i) {
+    const auto change = cell.Apply(Deployment(i, "f" + std::to_string(i)));
+    ASSERT_TRUE(change.applied);
+    ASSERT_EQ(change.deployed.size(), 1u);
+    const auto view = cell.Get();
+    EXPECT_EQ(view->revision(), i);
+    ASSERT_EQ(view->functions().size(), i) << "every update is in both of them";
+  }
+  EXPECT_EQ(cell.copies(), 1u) << "the second view, once";
+}
+
+TEST(ViewCell, AViewThatIsReadNeverChanges) {
+  ViewCell cell;
+  std::vector<ViewSnapshot> kept;
+  for (std::uint64_t i = 1; i <= 10; ++i) {
+    ASSERT_TRUE(cell.Apply(Deployment(i, "f" + std::to_string(i))).applied);
+    kept.push_back(cell.Get());
+  }
+  for (std::uint64_t i = 1; i <= 10; ++i) EXPECT_EQ(kept[i - 1]->functions().size(), i);
+  kept.erase(kept.begin() + 3, kept.end());  // old ones are read on, and are of no use when they come back
+  const auto copies = cell.copies();
+  for (std::uint64_t i = 11; i <= 20; ++i) {
+    ASSERT_TRUE(cell.Apply(Deployment(i, "f" + std::to_string(i))).applied);
+    if (i == 15) kept.clear();
+    ASSERT_EQ(cell.Get()->functions().size(), i);
+  }
+  EXPECT_LE(cell.copies(), copies + 1);
+}
+
+TEST(ViewCell, AGapChangesNothingAndASnapshotReplacesEverything) {
+  ViewCell cell;
+  ASSERT_TRUE(cell.Apply(Deployment(1, "a")).applied);
+  EXPECT_FALSE(cell.Apply(Deployment(3, "c")).applied);
+  EXPECT_EQ(cell.Get()->functions().size(), 1u);
+  auto snapshot = Deployment(5, "b");
+  snapshot.set_since(0);
+  snapshot.set_snapshot(true);
+  const auto change = cell.Apply(snapshot);
+  ASSERT_EQ(change.removed.size(), 1u);
+  EXPECT_EQ(change.removed[0].name(), "a");
+  ASSERT_TRUE(cell.Apply(Removal(6, "b")).applied);
+  EXPECT_EQ(cell.Get()->functions().size(), 0u);
+  ASSERT_TRUE(cell.Apply(Deployment(7, "c")).applied);
+  EXPECT_EQ(cell.Get()->functions().size(), 1u) << "the snapshot and the removal reached the other view, too";
+}
+
+TEST(ViewCell, AReaderMayOutliveIt) {
+  ViewSnapshot view;
+  {
+    ViewCell cell;
+    ASSERT_TRUE(cell.Apply(Deployment(1, "a")).applied);
+    view = cell.Get();
+    ASSERT_TRUE(cell.Apply(Deployment(2, "b")).applied);
+  }
+  EXPECT_EQ(view->functions().size(), 1u);
+}
+
+TEST(ViewCell, ThreadsReadWhileItChanges) {
+  ViewCell cell;
+  std::atomic<bool> done = false;
+  std::atomic<std::uint64_t> wrong = 0;
+  std::vector<std::thread> readers;
+  for (int i = 0; i < 3; ++i) {
+    readers.emplace_back([&] {
+      std::uint64_t last = 0;
+      while (!done) {
+        const auto view = cell.Get();
+        // Functions are only added here, one with each revision.
+        if (view->functions().size() != view->revision() || view->revision() < last) ++wrong;
+        last = view->revision();
+      }
+    });
+  }
+  for (std::uint64_t i = 1; i <= 500; ++i) {
+    ASSERT_TRUE(cell.Apply(Deployment(i, "f" + std::to_string(i))).applied);
+    cell.SetNodes(i);
+  }
+  done = true;
+  for (auto& reader : readers) reader.join();
+  EXPECT_EQ(wrong, 0u);
+  EXPECT_EQ(cell.nodes(), 500u);
+}
+
+}  // namespace
+}  // namespace troupe::actors

@@ -1,0 +1,99 @@
+#include <thread>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/temporary_directory.hpp"
+#include "transport/meeting_place.hpp"
+
+namespace troupe::transport::test {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr Duration kLong = std::chrono::seconds(60);
+constexpr Duration kShort = std::chrono::milliseconds(20);
+
+class MeetingPlaceTest : public testing::Test {
+ protected:
+  troupe::test::TemporaryDirectory directory_;
+  const std::string path_ = directory_ / "place";
+  std::unique_ptr<MeetingPlace> place_ = *MeetingPlace::Open(path_);
+};
+
+TEST_F(MeetingPlaceTest, GuestsThatCameAreToldTogether) {
+  std::vector<std::string> told(3);
+  std::vector<std::thread> guests;
+  for (std::string& answer : told)
+    guests.emplace_back([&] { answer = AttendMeeting(path_, "m", kLong).value_or("nothing"); });
+  EXPECT_TRUE(place_->Gather("m", 3, kLong).ok());
+  const std::string answer("an answer\0of any bytes", 22);
+  place_->Answer("m", answer);
+  for (std::thread& guest : guests) guest.join();
+  EXPECT_THAT(told, testing::Each(answer));
+  EXPECT_EQ(AttendMeeting(path_, "m", kLong).value_or(""), answer) << "who comes late hears the same";
+}
+
+TEST_F(MeetingPlaceTest, OfSeveralMeetingsEachIsAnsweredForItself) {
+  std::thread guest([&] { EXPECT_EQ(AttendMeeting(path_, "second", kLong).value_or(""), "2"); });
+  EXPECT_TRUE(place_->Gather("second", 1, kLong).ok());
+  EXPECT_TRUE(absl::IsDeadlineExceeded(place_->Gather("first", 1, kShort)));
+  place_->Answer("first", std::string("1"));
+  place_->Answer("second", std::string("2"));
+  place_->Answer("second", std::string("another"));  // the first one counts
+  guest.join();
+}
+
+TEST_F(MeetingPlaceTest, AMeetingThatDoesNotTakePlaceSaysWhy) {
+  place_->Answer("m", absl::ResourceExhaustedError("there is no room"));
+  const auto refused = AttendMeeting(path_, "m", kLong).status();
+  EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("there is no room"));
+}
+
+TEST_F(MeetingPlaceTest, NobodyWaitsForEver) {
+  EXPECT_TRUE(absl::IsDeadlineExceeded(AttendMeeting(path_, "m", kShort).status()));
+  const auto alone = place_->Gather("m", 2, kShort);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(alone)) << alone;
+  EXPECT_TRUE(absl::IsNotFound(AttendMeeting(directory_ / "nowhere", "m", kLong).status()));
+  std::thread host([&] { EXPECT_TRUE(absl::IsUnavailable(place_->Gather("m", 1, kLong))); });
+  place_->Close();
+  host.join();
+  // The host ends while a guest waits.
+  std::thread guest([&] {
+    const auto ended = AttendMeeting(path_, "m", kLong).status();
+    EXPECT_TRUE(absl::IsUnavailable(ended) || absl::IsNotFound(ended)) << ended;
+  });
+  place_.reset();
+  guest.join();
+}
+
+TEST_F(MeetingPlaceTest, NonsenseIsNotListenedTo) {
+  EXPECT_TRUE(absl::IsInvalidArgument(AttendMeeting(path_, "", kLong).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      AttendMeeting(path_, std::string(MeetingLimits::kName + 1, 'm'), kLong).status()));
+  for (const std::string& said :
+       {std::string("x"), std::string("?"), std::string(1000, '?'), std::string("m")}) {
+    auto connection = *ConnectUnix(path_, kLong);
+    ASSERT_TRUE(connection.Send(said, {}, kLong).ok());
+    EXPECT_TRUE(absl::IsUnavailable(connection.Receive(kLong).status())) << said.substr(0, 8);
+  }
+  place_->Answer("m", std::string("still here"));
+  EXPECT_EQ(AttendMeeting(path_, "m", kLong).value_or(""), "still here");
+}
+
+TEST_F(MeetingPlaceTest, AGuestThatLeavesIsNotCounted) {
+  auto connection = *ConnectUnix(path_, kLong);
+  ASSERT_TRUE(connection.Send("?m", {}, kLong).ok());
+  ASSERT_TRUE(place_->Gather("m", 1, kLong).ok());
+  connection = UnixConnection();
+  // It is heard of before whoever comes after it.
+  std::thread guest([&] { EXPECT_EQ(AttendMeeting(path_, "other", kLong).value_or(""), "yes"); });
+  ASSERT_TRUE(place_->Gather("other", 1, kLong).ok());
+  EXPECT_TRUE(absl::IsDeadlineExceeded(place_->Gather("m", 1, kShort)));
+  place_->Answer("other", std::string("yes"));
+  guest.join();
+}
+
+}  // namespace
+}  // namespace troupe::transport::test

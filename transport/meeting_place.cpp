@@ -1,0 +1,170 @@
+#include "transport/meeting_place.hpp"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.hpp"
+#include "base/status.hpp"
+#include "transport/steady_clock.hpp"
+
+namespace troupe::transport {
+namespace {
+
+// A question and an answer are one message each, which says with its first byte what it is.
+constexpr char kQuestion = '?';
+constexpr char kTakesPlace = '+';
+constexpr char kRefused = '-';
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<MeetingPlace>> MeetingPlace::Open(const std::string& path) {
+  TROUPE_ASSIGN_OR_RETURN(UnixListener listener, UnixListener::Listen(path));
+  UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake.valid()) return ErrnoStatus(errno, "making the wake-up of a meeting place");
+  return std::unique_ptr<MeetingPlace>(new MeetingPlace(std::move(listener), std::move(wake)));
+}
+
+MeetingPlace::MeetingPlace(UnixListener listener, UniqueFd wake)
+    : listener_(std::move(listener)), wake_(std::move(wake)), thread_([this] { Serve(); }) {}
+
+MeetingPlace::~MeetingPlace() {
+  Close();
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  Wake();
+  thread_.join();
+}
+
+void MeetingPlace::Wake() {
+  const std::uint64_t one = 1;
+  (void)!write(wake_.get(), &one, sizeof(one));
+}
+
+void MeetingPlace::Close() {
+  const std::lock_guard lock(mutex_);
+  closed_ = true;
+  came_.notify_all();
+}
+
+absl::Status MeetingPlace::Gather(const std::string& meeting, std::size_t guests, Duration timeout) {
+  std::unique_lock lock(mutex_);
+  const auto here = [&] {
+    const auto found = waiting_.find(meeting);
+    return found == waiting_.end() ? std::size_t{0} : found->second;
+  };
+  const bool ended = came_.wait_for(lock, timeout, [&] { return closed_ || here() >= guests; });
+  if (closed_) return absl::UnavailableError(absl::StrCat("the meeting place at ", path(), " has closed"));
+  if (ended) return absl::OkStatus();
+  return absl::DeadlineExceededError(absl::StrCat(here(), " of ", guests, " guests came to meeting ", meeting,
+                                                  " within ", FormatDuration(timeout)));
+}
+
+void MeetingPlace::Answer(const std::string& meeting, const absl::StatusOr<std::string>& answer) {
+  TROUPE_CHECK(!answer.ok() || answer->size() <= MeetingLimits::kAnswer, "an answer is short");
+  std::string bytes(1, answer.ok() ? kTakesPlace : kRefused);
+  bytes += answer.ok() ? *answer : std::string(answer.status().message()).substr(0, MeetingLimits::kAnswer);
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::ranges::count(answers_, meeting, [](const auto& entry) { return entry.first; }) > 0) return;
+    if (answers_.size() >= MeetingLimits::kAnswers) answers_.pop_front();
+    answers_.emplace_back(meeting, std::move(bytes));
+  }
+  Wake();
+}
+
+void MeetingPlace::Serve() {
+  std::vector<Guest> guests;
+  while (Step(guests)) {
+  }
+}
+
+// One round of poll. False when the place is to end.
+bool MeetingPlace::Step(std::vector<Guest>& guests) {
+  const short listen = guests.size() < MeetingLimits::kGuests ? POLLIN : 0;
+  std::vector<pollfd> entries{{wake_.get(), POLLIN, 0}, {listener_.fd(), listen, 0}};
+  Time next = SteadyNow() + std::chrono::hours(1);
+  for (const Guest& guest : guests) {
+    entries.push_back({guest.connection.fd(), POLLIN, 0});
+    next = std::min(next, guest.until);
+  }
+  if (poll(entries.data(), entries.size(), PollMillis(next)) < 0 && errno != EINTR) return false;
+  if (entries[0].revents != 0) {
+    std::uint64_t rings = 0;
+    (void)!read(wake_.get(), &rings, sizeof(rings));
+    const std::lock_guard lock(mutex_);
+    if (stopping_) return false;
+  }
+  const Time now = SteadyNow();
+  std::vector<Guest> stay;
+  for (std::size_t i = 0; i < guests.size(); ++i) {
+    if (entries[i + 2].revents != 0 && !Hear(guests[i])) continue;
+    if (guests[i].until > now && !Tell(guests[i])) stay.push_back(std::move(guests[i]));
+  }
+  guests = std::move(stay);
+  if (entries[1].revents != 0) {
+    absl::StatusOr<UnixConnection> connection = listener_.Accept(Duration::zero());
+    if (connection.ok()) guests.push_back({*std::move(connection), now + MeetingLimits::kGuest, {}});
+  }
+  Count(guests);
+  return true;
+}
+
+// False when the guest has left, or says what makes no sense.
+bool MeetingPlace::Hear(Guest& guest) {
+  const absl::StatusOr<SocketMessage> said = guest.connection.Receive(Duration::zero());
+  if (!said.ok() || !guest.meeting.empty() || said->bytes.size() < 2 ||
+      said->bytes.size() > 1 + MeetingLimits::kName || said->bytes[0] != kQuestion)
+    return false;
+  guest.meeting = said->bytes.substr(1);
+  return true;
+}
+
+// Whether it was answered, or cannot be.
+bool MeetingPlace::Tell(Guest& guest) {
+  std::string answer;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found =
+        std::ranges::find(answers_, guest.meeting, [](const auto& entry) { return entry.first; });
+    if (found == answers_.end()) return false;
+    answer = found->second;
+  }
+  guest.connection.Send(answer, {}, Duration::zero()).IgnoreError();  // who does not listen learns nothing
+  return true;
+}
+
+void MeetingPlace::Count(const std::vector<Guest>& guests) {
+  std::map<std::string, std::size_t> waiting;
+  for (const Guest& guest : guests)
+    if (!guest.meeting.empty()) ++waiting[guest.meeting];
+  const std::lock_guard lock(mutex_);
+  if (waiting == waiting_) return;
+  waiting_ = std::move(waiting);
+  came_.notify_all();
+}
+
+absl::StatusOr<std::string> AttendMeeting(const std::string& path, const std::string& meeting,
+                                          Duration timeout) {
+  if (meeting.empty() || meeting.size() > MeetingLimits::kName) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a meeting's name has ", meeting.size(), " bytes: must be 1 to ", MeetingLimits::kName));
+  }
+  const Time deadline = SteadyNow() + timeout;
+  TROUPE_ASSIGN_OR_RETURN(UnixConnection connection, ConnectUnix(path, timeout));
+  TROUPE_RETURN_IF_ERROR(
+      connection.Send(absl::StrCat(std::string(1, kQuestion), meeting), {}, deadline - SteadyNow()));
+  TROUPE_ASSIGN_OR_RETURN(const SocketMessage answer, connection.Receive(deadline - SteadyNow()));
+  if (answer.bytes[0] == kTakesPlace) return answer.bytes.substr(1);
+  return absl::UnavailableError(
+      absl::StrCat("meeting ", meeting, " does not take place: ", answer.bytes.substr(1)));
+}
+
+}  // namespace troupe::transport

@@ -1,0 +1,77 @@
+// MEETING PLACE: where the receivers of a broadcast wait, and learn from its sender how to join.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/units.hpp"
+#include "transport/memory_file.hpp"
+#include "transport/unix_socket.hpp"
+
+namespace troupe::transport {
+
+struct MeetingLimits {
+  static constexpr std::size_t kGuests = 64;   // connections at a time; others wait in the listener's backlog
+  static constexpr std::size_t kAnswers = 64;  // that are remembered for those who come late
+  static constexpr std::size_t kName = 256;    // bytes of a meeting's name; longer ones are refused
+  static constexpr std::size_t kAnswer = 4096;
+  static constexpr Duration kGuest = std::chrono::seconds(10);  // that one may wait for an answer
+};
+
+// Listens at a path, with one small thread that sleeps in poll: started by Open, joined by the destructor. A
+// guest names a meeting and waits until the host has answered for it. Answer and
+// Gather from any thread.
+class MeetingPlace {
+ public:
+  // AlreadyExists when a living process listens at the path.
+  static absl::StatusOr<std::unique_ptr<MeetingPlace>> Open(const std::string& path);
+  ~MeetingPlace();
+
+  // Blocks until so many guests wait for this meeting. DeadlineExceeded says how many came.
+  absl::Status Gather(const std::string& meeting, std::size_t guests, Duration timeout);
+  // To all who wait for this meeting and to who comes later, unless it was answered before. An error, which
+  // they get with their own, says that it does not take place.
+  void Answer(const std::string& meeting, const absl::StatusOr<std::string>& answer);
+  // Gather ends with Unavailable, now and from now on.
+  void Close();
+  [[nodiscard]] const std::string& path() const { return listener_.path(); }
+
+ private:
+  struct Guest {
+    UnixConnection connection;
+    Time until;
+    std::string meeting;  // that it waits for; empty: it has not said
+  };
+  MeetingPlace(UnixListener listener, UniqueFd wake);
+  void Serve();
+  bool Step(std::vector<Guest>& guests);
+  bool Hear(Guest& guest);
+  bool Tell(Guest& guest);
+  void Count(const std::vector<Guest>& guests);
+  void Wake();
+
+  UnixListener listener_;
+  UniqueFd wake_;
+  std::mutex mutex_;
+  std::condition_variable came_;
+  std::map<std::string, std::size_t> waiting_;               // by meeting; guarded by mutex_, as all below
+  std::deque<std::pair<std::string, std::string>> answers_;  // as they are sent
+  bool closed_ = false;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+// A guest's whole visit: blocks for the answer. NotFound when nobody listens there, Unavailable when the
+// meeting does not take place or its host is gone, DeadlineExceeded without an answer in time.
+absl::StatusOr<std::string> AttendMeeting(const std::string& path, const std::string& meeting,
+                                          Duration timeout);
+
+}  // namespace troupe::transport
