@@ -182,6 +182,10 @@ absl::Status MembershipTable::SetDraining(const std::string& name, bool drain) {
   return absl::OkStatus();
 }
 
+void MembershipTable::Excuse(Duration stood, Time now) {
+  for (auto& [name, member] : members_) member.last_heard = std::min(now, member.last_heard + stood);
+}
+
 void MembershipTable::Forget(const std::string& name) {
   const auto it = members_.find(name);
   if (it == members_.end()) return;

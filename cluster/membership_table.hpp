@@ -61,6 +61,8 @@ class MembershipTable {
   // Its connection went down: no need to wait for the silence. Unknown or older epochs are ignored.
   void ConnectionLost(const std::string& name, std::uint64_t epoch, Time now);
   absl::Status SetDraining(const std::string& name, bool drain);
+  // We stood still for so long until `now` and heard nobody: that is not their silence.
+  void Excuse(Duration stood, Time now);
   // Dead and left members are kept for people to see until they are forgotten.
   void Forget(const std::string& name);
 

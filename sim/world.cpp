@@ -77,6 +77,11 @@ void World::RunTo(Time end) {
   Settle();
 }
 
+void World::StandStill(Duration span) {
+  scheduler().advance_time(span);
+  Settle();
+}
+
 actors::PeerDirectory& World::DirectoryOf(const std::string& member) {
   return network_ ? network_->DirectoryOf(member) : directory_;
 }

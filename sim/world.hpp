@@ -3,8 +3,8 @@
 // deterministic scheduler. Used by the simulations and by the tests of the actors. One thread, no sleeping:
 // same steps, same trace.
 //
-// Time only moves in Run and RunTo, from one due event to the next: one long jump would fire a periodic timer
-// only once.
+// Time only moves in Run and RunTo, from one due event to the next, and in StandStill: one long jump, which
+// fires a periodic timer only once.
 #pragma once
 
 #include <caf/all.hpp>
@@ -102,6 +102,8 @@ class World {
   void Run(Duration span) { RunTo(Now() + span); }
   void RunTo(Time end);
   void Settle();
+  // As if the whole process had stood still for `span`: what was due meanwhile comes late, and all at once.
+  void StandStill(Duration span);
   [[nodiscard]] Time Now();
   template <class Condition>
   void RunUntil(Condition condition, Duration limit) {

@@ -17,27 +17,23 @@ GroupCommitter::~GroupCommitter() {
 }
 
 void GroupCommitter::Push(Batch batch, MetadataStore::CommitDone done) {
-  bool taken = false;
-  bool first = false;
-  {
-    const std::lock_guard lock(mutex_);
-    const bool full =
-        queue_.size() >= limits_.queued_batches || queued_bytes_ + batch.bytes() > limits_.queued_bytes;
-    first = queue_.empty();
-    // A batch that alone exceeds the queue's bytes may pass when nothing else waits: it is within its own
-    // limit.
-    taken = !full || (first && limits_.queued_batches > 0);
-    if (taken) {
-      queued_bytes_ += batch.bytes();
-      queue_.push_back({std::move(batch), std::move(done)});
-    }
+  std::unique_lock lock(mutex_);
+  const bool full =
+      queue_.size() >= limits_.queued_batches || queued_bytes_ + batch.bytes() > limits_.queued_bytes;
+  const bool first = queue_.empty();
+  // A batch that alone exceeds the queue's bytes may pass when nothing else waits: it is within its own
+  // limit.
+  if (full && !(first && limits_.queued_batches > 0)) {
+    lock.unlock();
+    return done(absl::ResourceExhaustedError(
+        absl::StrCat("the queue of metadata commits is full (", limits_.queued_batches, " batches or ",
+                     FormatBytes(limits_.queued_bytes), "): try again")));
   }
+  queued_bytes_ += batch.bytes();
+  queue_.push_back({std::move(batch), std::move(done)});
+  lock.unlock();
   // Without the lock, which the thread would wake up only to wait for; with more in the queue it is awake.
-  if (taken && first) wake_.notify_one();
-  if (taken) return;
-  done(absl::ResourceExhaustedError(absl::StrCat("the queue of metadata commits is full (",
-                                                 limits_.queued_batches, " batches or ",
-                                                 FormatBytes(limits_.queued_bytes), "): try again")));
+  if (first) wake_.notify_one();
 }
 
 void GroupCommitter::Run() {

@@ -15,6 +15,7 @@ ClusterManager::behavior_type ClusterManager::make_behavior() {
   board_.SetHomes(catalogue_.homes());
   set_down_handler([this](caf::down_msg& down) { Down(down); });
   After(this, options_.tick, MakeTick(kPulse));
+  last_pulse_ = Now(this);
   for (const auto* run : catalogue_.runs().List(""))
     if (!RunEnded(run->state())) run_links_.Loosen(run->start().run(), Now(this));
   Commit(catalogue_.BirthBatch(), [](const absl::Status&) {});
@@ -156,7 +157,18 @@ void ClusterManager::Down(const caf::down_msg& down) {
   Pulse();
 }
 
+void ClusterManager::ExcuseStandstill() {
+  const auto now = Now(this);
+  const auto stood = now - std::exchange(last_pulse_, now) - options_.tick;
+  if (stood < members_.limits().heartbeat) return;
+  members_.Excuse(stood, now);
+  if (stood >= members_.limits().suspect_after)
+    Tell("manager", "manager-stood-still",
+         absl::StrCat("for ", FormatDuration(stood), ": not counted as its members' silence"));
+}
+
 void ClusterManager::Pulse() {
+  ExcuseStandstill();
   bool changed = false;
   for (const auto& transition : members_.Tick(Now(this))) {
     const bool gone = transition.to == proto::MEMBER_DEAD || transition.to == proto::MEMBER_LEFT;

@@ -82,6 +82,9 @@ class ClusterManager : public ManagerSelf::base {
   void Down(const caf::down_msg& down);
   // Acts on every change of membership since the last pulse.
   void Pulse();
+  // A pulse that comes late: this process stood still, or what came before took long. What members said
+  // meanwhile may lie unread behind it.
+  void ExcuseStandstill();
   // --- what members see ---
   void Changed();
   // --- host copies ---
@@ -182,6 +185,7 @@ class ClusterManager : public ManagerSelf::base {
   storage::MetadataStore& store_;
   ModelRepository& repository_;
   cluster::MembershipTable members_;
+  Time last_pulse_{};
   UpdateFeed feed_;
   PlacementBoard board_;
   std::set<std::string> refused_;      // members of other clusters, each told of once

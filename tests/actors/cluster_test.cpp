@@ -236,6 +236,30 @@ TEST(Cluster, ADeadNodeIsNoticedAndItsRequestsRunElsewhere) {
     EXPECT_EQ(entry.member().state() == proto::MEMBER_DEAD, entry.member().name() == "node-1");
 }
 
+// What its members said meanwhile lies behind its own clock's message.
+TEST(Cluster, AManagerThatStoodStillTakesNobodyForDead) {
+  World world(2);
+  const auto members = [&] {
+    proto::AdminRequest request;
+    request.mutable_cluster_status();
+    std::map<std::string, std::pair<proto::MemberState, std::uint64_t>> found;
+    const auto reply = world.Ask(request);
+    for (const auto& entry : reply->status().members())
+      found[entry.member().name()] = {entry.member().state(), entry.member().epoch()};
+    return found;
+  };
+  const auto before = members();
+  for (const auto stood : {milliseconds(900), milliseconds(5000)}) {
+    world.StandStill(stood);
+    world.Run(seconds(1));
+    EXPECT_EQ(members(), before) << stood.count() << " ms";
+  }
+  EXPECT_EQ(EventsOf(world, "manager-stood-still").size(), 2u);
+  world.KillNode("node-1");
+  world.Run(seconds(1));
+  EXPECT_EQ(members().at("node-1").first, proto::MEMBER_DEAD) << "silence counts again";
+}
+
 TEST(Cluster, AManagerThatRestartsKnowsWhatItAcknowledgedAndServiceGoesOn) {
   World world(2);
   ASSERT_TRUE(world.Deploy("resnet", MiB(50)).ok());

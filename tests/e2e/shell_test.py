@@ -170,6 +170,10 @@ class Interference(ShellTest):
         for pid in self.workers:
             os.kill(pid, signal.SIGCONT)
 
+    def waiting(self):
+        """Requests that gateways and nodes have and have not answered."""
+        return sum(int(load["queued"]) + int(load["running"]) for load in self.http.loads().values())
+
     def test_a_running_workflow_is_cancelled(self):
         yaml = "name: two\ninputs:\n  x: {type: FP32, shape: [1, 4]}\nsteps:\n" \
                "  - {name: a, function: double, inputs: {x: x}}\n  - {name: b, function: double, inputs: {x: x}}\n" \
@@ -192,8 +196,9 @@ class Interference(ShellTest):
     def test_an_interrupted_command_says_so(self):
         asking = self.shell.start("infer", "double", "--input", self.x)
         try:
-            eventually(lambda: sum(int(load["queued"]) + int(load["running"]) for load in self.http.loads().values()),
-                       "the request is at the node")
+            eventually(lambda: asking.poll() is not None or self.waiting(), "the request is at the node")
+            if asking.poll() is not None:
+                self.fail(f"it ended by itself: {asking.communicate()}")
             eventually(lambda: catches_interrupts(asking.pid), "the command looks after interrupts")
             asking.send_signal(signal.SIGINT)
             out, error = asking.communicate(timeout=60)

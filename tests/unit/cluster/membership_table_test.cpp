@@ -107,6 +107,17 @@ TEST(MembershipTable, DrainAndLeave) {
   EXPECT_EQ(table.Find("n1"), nullptr);
 }
 
+TEST(MembershipTable, WhatWeStoodStillForIsNotSilence) {
+  MembershipTable table;
+  ASSERT_TRUE(table.Join(JoinOf("n1"), At(0)).ok());
+  static_cast<void>(table.Tick(At(0)));
+  table.Excuse(std::chrono::milliseconds(700), At(1000));
+  EXPECT_TRUE(table.Tick(At(1000)).empty()) << "300 ms of its own";
+  ASSERT_EQ(table.Tick(At(1100)).size(), 1u) << "suspect";
+  table.Excuse(std::chrono::seconds(10), At(1200));
+  EXPECT_EQ(table.Find("n1")->last_heard, At(1200)) << "nobody is heard in the future";
+}
+
 TEST(MembershipTable, ADrainingMemberDiesOfSilenceToo) {
   MembershipTable table;
   ASSERT_TRUE(table.Join(JoinOf("n1"), At(0)).ok());
