@@ -130,10 +130,10 @@ class NodeRole final : public Role {
  private:
   bool Busy(caf::scoped_actor& self) {
     bool busy = false;
-    self->request(controller_, kAskTimeout, proto::DescribeMember())
+    self->request(controller_, kAskTimeout, proto::DescribeNode())
         .receive(
-            [&](const proto::MemberReport& report) {
-              busy = report.load().queued() + report.load().running() > 0;
+            [&](const proto::NodeDescription& node) {
+              busy = node.load().queued() + node.load().running() > 0;
             },
             [](const caf::error&) {});
     return busy;

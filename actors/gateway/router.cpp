@@ -72,7 +72,7 @@ class Router : public RouterSelf::base, public RouterDesk {
         [this](const proto::CreditGrant& grant) { Granted(grant); },
         [this](const proto::ClusterUpdate& update) { Update(update); },
         [this](const proto::MemberJoined& joined) { Update(joined.state()); },
-        [this](const proto::DescribeMember&) { return Report(); },
+        [this](const proto::DescribeMember& ask) { return Report(ask); },
         [this](const proto::Tick& tick) { OnTick(tick); },
         [this](const proto::Job& job) { options_.inbox->Run(job, *this); },
         [this](const proto::PeerUp& up, const caf::strong_actor_ptr& peer) { NodeUp(up.address(), peer); },
@@ -344,8 +344,8 @@ class Router : public RouterSelf::base, public RouterDesk {
 
   void CountNodes() { options_.view->SetNodes(book_.credits().nodes().size()); }
 
-  proto::MemberReport Report() {
-    tie_.AskedBy(current_sender());
+  proto::MemberReport Report(const proto::DescribeMember& ask) {
+    if (ask.joining()) tie_.AskedBy(current_sender());
     const auto& counts = book_.counts();
     proto::MemberReport report;
     auto& load = *report.mutable_load();

@@ -13,7 +13,7 @@ namespace troupe::actors {
 
 class MemberTie {
  public:
-  // The sender of a DescribeMember.
+  // The sender of a DescribeMember that is joining: others ask as well, to look on.
   void AskedBy(const caf::strong_actor_ptr& member) { member_ = caf::actor_cast<caf::actor_addr>(member); }
   // What was told since `known` has not all come: it is asked for, and comes as an update. Nothing happens
   // before the member's first question; the join that follows brings everything.

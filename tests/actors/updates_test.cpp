@@ -182,10 +182,17 @@ TEST_F(Updates, AFunctionWhoseRemovalWasLostIsGoneAllTheSame) {
 TEST_F(Updates, ANodeThatFindsAGapAsksItsMember) {
   auto asked = std::make_shared<std::vector<std::uint64_t>>();
   const auto controller = world_.node("node-1").controller;
-  const auto member = world_.system().spawn([asked,
-                                             controller](caf::event_based_actor* self) -> caf::behavior {
+  const auto member =
+      world_.system().spawn([asked, controller](caf::event_based_actor* self) -> caf::behavior {
+        proto::DescribeMember ask;
+        ask.set_joining(true);
+        self->request(controller, caf::infinite, ask).then([](const proto::MemberReport&) {});
+        return {[asked](const proto::JoinRequest& ask) { asked->push_back(ask.known_revision()); }};
+      });
+  world_.Settle();
+  // Others look on: that is nothing to go by.
+  world_.system().spawn([controller](caf::event_based_actor* self) {
     self->request(controller, caf::infinite, proto::DescribeMember()).then([](const proto::MemberReport&) {});
-    return {[asked](const proto::JoinRequest& ask) { asked->push_back(ask.known_revision()); }};
   });
   world_.Settle();
   proto::ClusterUpdate later;
