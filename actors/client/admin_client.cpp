@@ -17,7 +17,6 @@
 #include "actors/core/work_pool.hpp"
 #include "actors/interfaces/front.hpp"
 #include "actors/peers/network_peer_directory.hpp"
-#include "actors/peers/probe.hpp"
 #include "base/status.hpp"
 #include "transport/remote_channel.hpp"
 
@@ -25,7 +24,7 @@ namespace troupe::actors {
 
 namespace {
 
-constexpr Duration kProbe = std::chrono::seconds(2);
+constexpr Duration kConnect = std::chrono::seconds(2);
 constexpr Duration kSlack = std::chrono::seconds(5);
 
 // Waits for a callback that comes exactly once.
@@ -117,14 +116,17 @@ class NetworkAdminClient final : public AdminClient {
   }
 
   absl::Status Connect(const std::string& address) {
-    TROUPE_ASSIGN_OR_RETURN(const auto parts, ParseAddress(address));
-    TROUPE_RETURN_IF_ERROR(ProbeTcp(parts.first, parts.second, kProbe));
-    auto front = system_->middleman().remote_actor<FrontActor>(parts.first, parts.second);
-    if (!front)
-      return absl::UnavailableError(
-          absl::StrCat("the gateway at ", address, ": ", system_->render(front.error())));
-    front_ = *front;
-    return absl::OkStatus();
+    TROUPE_RETURN_IF_ERROR(ParseAddress(address).status());
+    caf::scoped_actor self(*system_);
+    const auto watcher = caf::actor_cast<PeerWatcherActor>(caf::actor(self));
+    directory_->Watch(address, system_->message_types<FrontActor>(), watcher);
+    self->receive([this](const proto::PeerUp&,
+                         const caf::strong_actor_ptr& front) { front_ = caf::actor_cast<FrontActor>(front); },
+                  caf::after(kConnect) >> [] {});
+    directory_->Forget(address, watcher);
+    if (front_) return absl::OkStatus();
+    return absl::UnavailableError(
+        absl::StrCat("the gateway at ", address, " does not answer within ", FormatDuration(kConnect)));
   }
 
   // Outputs that lie in a node's arena are brought into the message.

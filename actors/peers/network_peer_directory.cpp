@@ -1,9 +1,10 @@
 #include "actors/peers/network_peer_directory.hpp"
 
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <caf/event_based_actor.hpp>
 #include <caf/io/middleman.hpp>
-#include <caf/io/middleman_actor.hpp>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -14,14 +15,14 @@
 #include "absl/strings/str_cat.h"
 #include "actors/core/continuations.hpp"
 #include "actors/core/time.hpp"
-#include "actors/peers/probe.hpp"
+#include "actors/peers/dial.hpp"
 
 namespace troupe::actors {
 
 namespace {
 
-constexpr Duration kProbeLimit = std::chrono::milliseconds(500);
-constexpr Duration kConnectLimit = std::chrono::seconds(3);
+constexpr Duration kDialLimit = std::chrono::milliseconds(500);
+constexpr Duration kGreetLimit = std::chrono::seconds(3);
 constexpr Duration kFirstPause = std::chrono::milliseconds(50);
 constexpr Duration kLongestPause = std::chrono::seconds(2);
 
@@ -41,43 +42,61 @@ class PeerWatch : public caf::event_based_actor {
 
   caf::behavior make_behavior() override {
     set_down_handler([this](caf::down_msg& down) { Down(down); });
-    Probe();
+    DialPeer();
     return {
         [this](const proto::Continue& message) { continuations_.Resume(message); },
-        [this](const proto::Tick&) { Probe(); },
+        [this](const proto::Tick&) { DialPeer(); },
     };
   }
 
   void on_exit() override {
     continuations_.Clear();
+    HangUp();
     peer_ = nullptr;
   }
 
  private:
-  void Probe() {
-    auto done = continuations_.Make<bool>(this, [this](const absl::StatusOr<bool>& listening) {
-      if (listening.ok()) return Connect();
-      Pause();
+  using Socket = std::shared_ptr<transport::UniqueFd>;  // a continuation's value is copied
+
+  void DialPeer() {
+    auto done = continuations_.Make<Socket>(this, [this](const absl::StatusOr<Socket>& socket) {
+      if (!socket.ok()) return Pause();
+      Greet(std::move(**socket));
     });
     const auto status = pool_.Post([done, host = host_, port = port_] {
-      const auto probed = ProbeTcp(host, port, kProbeLimit);
-      done(probed.ok() ? absl::StatusOr<bool>(true) : absl::StatusOr<bool>(probed));
+      auto socket = Dial(host, port, kDialLimit);
+      done(socket.ok() ? absl::StatusOr<Socket>(std::make_shared<transport::UniqueFd>(*std::move(socket)))
+                       : absl::StatusOr<Socket>(socket.status()));
     });
     if (!status.ok()) done(status);
   }
 
-  void Connect() {
-    request(home_system().middleman().actor_handle(), kConnectLimit, caf::connect_atom::value, host_, port_)
+  void Greet(transport::UniqueFd socket) {
+    auto line = socket.Duplicate();
+    if (!line.ok()) return Pause();
+    line_ = *std::move(line);
+    request(Greeter(home_system()), kGreetLimit, caf::connect_atom::value,
+            GiveToCaf(home_system(), std::move(socket)), port_)
         .then(
             [this](const caf::node_id&, const caf::strong_actor_ptr& peer,
                    const std::set<std::string>& offered) {
+              line_.Reset();
               if (!peer) return Pause();
               peer_ = peer;
               pause_ = kFirstPause;
               monitor(caf::actor_cast<caf::actor>(peer_));
               if (const auto table = table_.lock()) table->Publish(address_, peer_, offered);
             },
-            [this](const caf::error&) { Pause(); });
+            [this](const caf::error&) {
+              HangUp();
+              Pause();
+            });
+  }
+
+  // CAF would wait for the greeting for ever.
+  void HangUp() {
+    if (line_.valid()) static_cast<void>(::shutdown(line_.get(), SHUT_RDWR));
+    line_.Reset();
   }
 
   void Pause() {
@@ -101,6 +120,7 @@ class PeerWatch : public caf::event_based_actor {
   WorkPool& pool_;
   const std::weak_ptr<LocalPeerDirectory> table_;
   Continuations continuations_;
+  transport::UniqueFd line_;  // the connection's second descriptor, until the peer has greeted
   caf::strong_actor_ptr peer_;
   Duration pause_ = kFirstPause;
 };

@@ -2,11 +2,10 @@
 // this process in it, and for every other address that somebody watches one peer_watch, which keeps a
 // connection of CAF's middleman and publishes in the table what it finds there.
 //
-//   peer_watch:  probing -> connecting -> up -> (DOWN) probing -> ...      back-off 50 ms, doubling to 2 s
+//   peer_watch:  dialling -> greeting -> up -> (DOWN) dialling -> ...      back-off 50 ms, doubling to 2 s
 //
-// The probe is a connect of our own, off the actors: one connect that blocks (a full backlog, a black hole)
-// would stall every other one in the middleman for seconds (design of CAF 0.17). After a peer's restart its
-// old proxies stay dead, so each DOWN means probe, connect, look up and monitor again.
+// The connection is made off the actors and then given to CAF (dial.hpp). After a peer's restart its old
+// proxies stay dead, so each DOWN means to dial, greet and monitor again.
 #pragma once
 
 #include <caf/actor_system.hpp>

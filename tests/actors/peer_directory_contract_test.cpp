@@ -240,6 +240,7 @@ class Network final : public Site {
     return heard.changed.wait_for(lock, kPatience, condition);
   }
   NetworkPeerDirectory& network() { return directory_; }
+  [[nodiscard]] std::uint16_t port() const { return port_; }
 
  private:
   std::unique_ptr<caf::actor_system_config> config_;
@@ -406,6 +407,45 @@ TEST_P(PeerDirectoryContract, AnAddressThatIsNoneIsNobodysAndHarmsNothing) {
 
 INSTANTIATE_TEST_SUITE_P(Forms, PeerDirectoryContract, ::testing::Bool(),
                          [](const auto& form) { return form.param ? "Network" : "Local"; });
+
+// Accepts connections and never says anything.
+class MutePeer {
+ public:
+  explicit MutePeer(std::uint16_t port) {
+    sockaddr_in name{};
+    name.sin_family = AF_INET;
+    name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    name.sin_port = htons(port);
+    const int reuse = 1;
+    setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof reuse);
+    EXPECT_EQ(bind(socket_, reinterpret_cast<sockaddr*>(&name), sizeof name), 0);
+    EXPECT_EQ(listen(socket_, 16), 0);
+  }
+  ~MutePeer() { close(socket_); }
+  MutePeer(const MutePeer&) = delete;
+  MutePeer& operator=(const MutePeer&) = delete;
+  // What the next caller says before it hangs up, in bytes.
+  std::size_t Hear() const {
+    const int line = accept4(socket_, nullptr, nullptr, SOCK_CLOEXEC);
+    std::array<char, 1024> said{};
+    std::size_t bytes = 0;
+    for (ssize_t n = 0; (n = read(line, said.data(), said.size())) > 0;) bytes += static_cast<std::size_t>(n);
+    close(line);
+    return bytes;
+  }
+
+ private:
+  const int socket_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+};
+
+// One that only tried whether somebody listens would say nothing.
+TEST(NetworkPeerDirectory, APeerThatSaysNothingIsHungUpOnAndEveryConnectionIsARealOne) {
+  Network site;
+  const MutePeer mute(site.port());
+  Tie tie(site);
+  for (int call = 0; call < 2; ++call) EXPECT_GT(mute.Hear(), 0u) << "call " << call;
+  EXPECT_EQ(tie.Counts(), Counts(0, 0));
+}
 
 TEST(NetworkPeerDirectory, AnActorOfThisProcessIsFoundByThoseWhoWatchedBefore) {
   Network site;

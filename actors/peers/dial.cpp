@@ -1,25 +1,27 @@
-#include "actors/peers/probe.hpp"
+#include "actors/peers/dial.hpp"
 
 #include <netdb.h>
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <caf/io/basp_broker.hpp>
+#include <caf/io/middleman.hpp>
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "transport/memory_file.hpp"
 
 namespace troupe::actors {
 
 namespace {
 
-absl::Status ConnectTo(const addrinfo& target, Duration limit) {
-  const transport::UniqueFd fd(
+absl::StatusOr<transport::UniqueFd> DialOne(const addrinfo& target, Duration limit) {
+  transport::UniqueFd fd(
       socket(target.ai_family, target.ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, target.ai_protocol));
   if (!fd.valid()) return absl::UnavailableError(std::strerror(errno));
-  if (connect(fd.get(), target.ai_addr, target.ai_addrlen) == 0) return absl::OkStatus();
+  if (connect(fd.get(), target.ai_addr, target.ai_addrlen) == 0) return fd;
   if (errno != EINPROGRESS) return absl::UnavailableError(std::strerror(errno));
   pollfd waiting{fd.get(), POLLOUT, 0};
   const int milliseconds =
@@ -29,22 +31,31 @@ absl::Status ConnectTo(const addrinfo& target, Duration limit) {
   int error = 0;
   socklen_t size = sizeof error;
   getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-  return error == 0 ? absl::OkStatus() : absl::UnavailableError(std::strerror(error));
+  if (error != 0) return absl::UnavailableError(std::strerror(error));
+  return fd;
 }
 
 }  // namespace
 
-absl::Status ProbeTcp(const std::string& host, std::uint16_t port, Duration limit) {
+absl::StatusOr<transport::UniqueFd> Dial(const std::string& host, std::uint16_t port, Duration limit) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   if (const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found); error != 0)
     return absl::UnavailableError(absl::StrCat("cannot resolve '", host, "': ", gai_strerror(error)));
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, freeaddrinfo);
-  absl::Status last = absl::UnavailableError("no address");
+  absl::StatusOr<transport::UniqueFd> last = absl::UnavailableError("no address");
   for (const addrinfo* target = found; target != nullptr && !last.ok(); target = target->ai_next)
-    last = ConnectTo(*target, limit);
+    last = DialOne(*target, limit);
   return last;
+}
+
+caf::actor Greeter(caf::actor_system& system) {
+  return system.middleman().named_broker<caf::io::basp_broker>(caf::atom("BASP"));
+}
+
+caf::io::scribe_ptr GiveToCaf(caf::actor_system& system, transport::UniqueFd socket) {
+  return system.middleman().backend().new_scribe(socket.Release());
 }
 
 }  // namespace troupe::actors

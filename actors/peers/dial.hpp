@@ -1,0 +1,29 @@
+// DIAL: a TCP connection to where another process has published an actor, made here and then given to CAF.
+//
+// CAF's own connect blocks: one that hangs (a full backlog, a black hole) would hold up every other one of
+// the process for seconds. To try with a socket of our own first, and to let CAF connect when somebody
+// listens, is no way out: a connection that ends at once and the one after it get the same number at the
+// other end, where CAF 0.17 may clean up the first one once the second has begun, and so break that.
+#pragma once
+
+#include <caf/actor.hpp>
+#include <caf/actor_system.hpp>
+#include <caf/io/fwd.hpp>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "base/units.hpp"
+#include "transport/memory_file.hpp"
+
+namespace troupe::actors {
+
+// UNAVAILABLE with the reason. Blocks for at most `limit` (name look-up excepted).
+absl::StatusOr<transport::UniqueFd> Dial(const std::string& host, std::uint16_t port, Duration limit);
+
+// Takes (connect_atom, scribe_ptr, port of the other end), and answers (node_id, strong_actor_ptr, interface)
+// once the other end has greeted; null: nothing is published there. Never, when the other end says nothing.
+caf::actor Greeter(caf::actor_system& system);
+caf::io::scribe_ptr GiveToCaf(caf::actor_system& system, transport::UniqueFd socket);
+
+}  // namespace troupe::actors
