@@ -4,6 +4,7 @@
 
 #include <caf/actor_system.hpp>
 #include <caf/actor_system_config.hpp>
+#include <caf/event_based_actor.hpp>
 #include <caf/io/middleman.hpp>
 #include <caf/scoped_actor.hpp>
 #include <filesystem>
@@ -16,6 +17,7 @@
 #include "actors/core/message_types.hpp"
 #include "actors/core/work_pool.hpp"
 #include "actors/interfaces/front.hpp"
+#include "actors/peers/heartbeats.hpp"
 #include "actors/peers/network_peer_directory.hpp"
 #include "base/status.hpp"
 #include "transport/remote_channel.hpp"
@@ -48,6 +50,7 @@ class NetworkAdminClient final : public AdminClient {
     RegisterMessageTypes(config_);
     config_.load<caf::io::middleman>();
     config_.set("scheduler.max-threads", static_cast<std::size_t>(2));
+    SetHeartbeats(config_);
     system_ = std::make_unique<caf::actor_system>(config_);
     directory_ = std::make_unique<NetworkPeerDirectory>(*system_, pool_);
     manager_ = std::make_unique<ManagerClient>(*system_, *directory_, options_.manager);
@@ -80,11 +83,7 @@ class NetworkAdminClient final : public AdminClient {
   absl::StatusOr<proto::InferReply> Infer(proto::InferRequest request, Duration timeout) override {
     TROUPE_RETURN_IF_ERROR(FindFront());
     request.set_timeout_ns(timeout.count());
-    caf::scoped_actor self(*system_);
-    absl::StatusOr<proto::InferReply> out;
-    self->request(front_, timeout + kSlack, std::move(request))
-        .receive([&](proto::InferReply& reply) { out = std::move(reply); },
-                 [&](const caf::error& error) { out = ToStatus(error, timeout + kSlack); });
+    auto out = AskFront(std::move(request), timeout + kSlack);
     if (!out.ok()) {
       front_ = FrontActor();  // perhaps another gateway answers the next time
       return out;
@@ -93,12 +92,35 @@ class NetworkAdminClient final : public AdminClient {
     if (out->release() != 0) {
       proto::ReleaseOutputs release;
       release.set_release(out->release());
-      self->send(front_, std::move(release));
+      caf::anon_send(front_, std::move(release));
     }
     return out;
   }
 
  private:
+  absl::StatusOr<proto::InferReply> AskFront(proto::InferRequest request, Duration timeout) {
+    Waiter<proto::InferReply> waiter;
+    system_->spawn([front = front_, request = std::move(request), timeout,
+                    done = waiter.Callback()](caf::event_based_actor* self) {
+      self->monitor(front);
+      self->set_down_handler([self, done](const caf::down_msg&) {
+        done(absl::UnavailableError("the gateway went down while it was asked"));
+        self->quit();
+      });
+      self->request(front, timeout, request)
+          .then(
+              [self, done](proto::InferReply& reply) {
+                done(std::move(reply));
+                self->quit();
+              },
+              [self, done, timeout](const caf::error& error) {
+                done(ToStatus(error, timeout));
+                self->quit();
+              });
+    });
+    return waiter.Wait();
+  }
+
   absl::Status FindFront() {
     if (front_) return absl::OkStatus();
     proto::AdminRequest request;

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "actors/core/message_types.hpp"
+#include "actors/peers/heartbeats.hpp"
 
 namespace troupe::actors {
 
@@ -21,9 +22,7 @@ void ApplyCafSettings(const DaemonConfig& config, caf::actor_system_config& out)
   out.set("scheduler.policy",
           config.actor_scheduler == "stealing" ? caf::atom("stealing") : caf::atom("sharing"));
   out.set("middleman.workers", static_cast<std::size_t>(config.middleman_workers));
-  // Off by default: without them a silent partition is never noticed.
-  out.set("middleman.heartbeat-interval", caf::timespan(std::chrono::milliseconds(200)));
-  out.set("middleman.connection-timeout", caf::timespan(std::chrono::seconds(1)));
+  SetHeartbeats(out);
 }
 
 }  // namespace troupe::actors

@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 import signal
+import time
 
 import numpy as np
 
@@ -192,6 +193,22 @@ class Interference(ShellTest):
             running.kill()
             running.wait()
         self.assertEqual(self.shell.json("workflow", "status", name)["runs"][0]["state"], "RUN_CANCELLED")
+
+    def test_an_answer_that_takes_long_comes_all_the_same(self):
+        """Longer than a connection may be silent."""
+        asking = self.shell.start("infer", "double", "--input", self.x)
+        try:
+            eventually(lambda: asking.poll() is not None or self.waiting(), "the request is at the node")
+            since = time.monotonic()
+            eventually(lambda: asking.poll() is not None or time.monotonic() - since > 5, "five seconds later")
+            self.assertIsNone(asking.poll(), "nobody has answered yet")
+            self.go_on()
+            out, error = asking.communicate(timeout=60)
+        finally:
+            asking.kill()
+            asking.wait()
+        self.assertEqual(asking.returncode, 0, out + error)
+        self.assertNotIn("attempts", out)
 
     def test_an_interrupted_command_says_so(self):
         asking = self.shell.start("infer", "double", "--input", self.x)
