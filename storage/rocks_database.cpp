@@ -11,6 +11,7 @@
 #include "storage/durable_file.hpp"
 #include "storage/record_frame.hpp"
 #include "storage/rocks_logger.hpp"
+#include "storage/zeroed_logs.hpp"
 
 namespace troupe::storage {
 namespace {
@@ -33,6 +34,7 @@ class NoRecoveryOfItsOwn final : public rocksdb::EventListener {
 
 rocksdb::DBOptions DatabaseOptions(const std::string& directory, bool create) {
   rocksdb::DBOptions options;
+  options.env = ZeroedLogs();
   options.create_if_missing = create;
   options.create_missing_column_families = true;
   options.paranoid_checks = true;

@@ -13,6 +13,7 @@
 #include <functional>
 
 #include "storage/record_frame.hpp"
+#include "storage/zeroed_logs.hpp"
 #include "tests/unit/storage/stores.hpp"
 
 // In place of the C library's, for all of this program: the next syncs fail on demand, as a dying disk's do.
@@ -134,6 +135,11 @@ TEST_F(StoreRecovery, ATornLastRecordBehindTheMarkIsDroppedAndSaid) {
     std::filesystem::resize_file(Log(), size - cut);
     SCOPED_TRACE(cut);
     ExpectDropped(3);
+    CopyStore(whole, path());
+    Change(Log(),
+           [cut](std::string& log) { std::fill(log.end() - static_cast<long>(cut), log.end(), '\0'); });
+    std::filesystem::resize_file(Log(), size + 100'000);  // the room that a killed manager leaves
+    ExpectDropped(3);
   }
   for (const std::size_t at :
        {size - record, size - record + 4, size - 1}) {  // its length is right, its bytes are not
@@ -145,6 +151,25 @@ TEST_F(StoreRecovery, ATornLastRecordBehindTheMarkIsDroppedAndSaid) {
   CopyStore(whole, path());
   Change(Log(), [&](std::string& log) { std::fill(log.end() - 200, log.end() - 100, '\0'); });
   ExpectDropped(3);
+}
+
+// What a manager that is killed leaves, and what one that ends by itself does.
+TEST_F(StoreRecovery, ALogHasRoomAheadOfItsRecordsUntilItIsClosed) {
+  const std::string killed = directory_ / "killed";
+  {
+    const auto store = MustOpen(path());
+    for (int i = 0; i < 3; ++i) {
+      ASSERT_TRUE(PutOne(*store, std::to_string(i), std::string(100'000, 'v')).ok());
+      EXPECT_EQ(ReadAll(Log()).size() % kLogStep.count(), 0u);
+    }
+    CopyStore(path(), killed);
+  }
+  EXPECT_LT(ReadAll(Log()).size(), 301'000u);
+  for (const auto& place : {killed, path()}) {
+    const auto store = MustOpen(place);
+    EXPECT_TRUE(store->recovery().dropped_from.empty()) << store->recovery().Line();
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(store->Get(Table::kRuns, std::to_string(i))->size(), 100'000u);
+  }
 }
 
 TEST_F(StoreRecovery, AMarkThatAPowerFailureLeftBehindIsMadeUpForByTheLog) {
