@@ -48,11 +48,19 @@ std::vector<Grant> SplitCredits(std::uint64_t capacity, std::vector<RouterDemand
 }
 
 void CreditLedger::Report(std::uint64_t router, std::uint64_t queued) {
-  routers_[router].queued = queued;
+  Router& known = routers_[router];
+  known.queued = queued;
+  known.gone = false;
 }
 
 void CreditLedger::Forget(std::uint64_t router) {
-  routers_.erase(router);
+  const auto it = routers_.find(router);
+  if (it == routers_.end()) return;
+  if (it->second.in_flight == 0) {
+    routers_.erase(it);
+  } else {
+    it->second = {.in_flight = it->second.in_flight, .gone = true};
+  }
 }
 
 bool CreditLedger::Take(std::uint64_t router) {
@@ -64,14 +72,14 @@ bool CreditLedger::Take(std::uint64_t router) {
 
 void CreditLedger::Return(std::uint64_t router) {
   const auto it = routers_.find(router);
-  if (it == routers_.end()) return;  // it said goodbye meanwhile
-  TROUPE_CHECK(it->second.in_flight > 0, "a credit came back that nobody took");
-  --it->second.in_flight;
+  TROUPE_CHECK(it != routers_.end() && it->second.in_flight > 0, "a credit came back that nobody took");
+  if (--it->second.in_flight == 0 && it->second.gone) routers_.erase(it);
 }
 
 std::vector<Grant> CreditLedger::Regrant(std::uint64_t again) {
   std::vector<RouterDemand> demands;
-  for (const auto& [id, router] : routers_) demands.push_back({id, router.queued + router.in_flight});
+  for (const auto& [id, router] : routers_)
+    if (!router.gone) demands.push_back({id, router.queued + router.in_flight});
   std::vector<Grant> changed;
   for (const Grant& grant : SplitCredits(capacity_, std::move(demands))) {
     Router& router = routers_.at(grant.router);

@@ -29,6 +29,7 @@ class CreditLedger {
   void SetCapacity(std::uint64_t capacity) { capacity_ = capacity; }
   // A router said hello, or how much waits at it.
   void Report(std::uint64_t router, std::uint64_t queued);
+  // It is gone, until it reports again. What it has in flight still comes back.
   void Forget(std::uint64_t router);
   // Takes a credit; false: the router is unknown or has used its grant (bounce the request).
   [[nodiscard]] bool Take(std::uint64_t router);
@@ -46,6 +47,7 @@ class CreditLedger {
     std::uint64_t in_flight = 0;
     std::uint64_t limit = 0;
     bool told = false;
+    bool gone = false;
   };
   std::uint64_t capacity_ = 0;
   std::map<std::uint64_t, Router> routers_;

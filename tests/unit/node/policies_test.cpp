@@ -161,11 +161,31 @@ TEST(CreditLedger, TakesReturnsAndTellsOnlyWhatChanged) {
   ledger.Return(1);
   EXPECT_TRUE(ledger.Take(1));
   ledger.Forget(1);
-  ledger.Return(1);  // late
+  ledger.Return(1);  // one of the two that it had in flight
+  EXPECT_EQ(ledger.in_flight(1), 1u);
   EXPECT_THAT(ledger.Regrant(), ElementsAre(Grant{2, 4}));
   ledger.SetCapacity(0);  // draining
   EXPECT_THAT(ledger.Regrant(), ElementsAre(Grant{2, 0}));
   EXPECT_FALSE(ledger.Take(2));
+}
+
+// What it sent before is still under way when it has found its way back.
+TEST(CreditLedger, ARouterThatComesBackHasInFlightWhatItHad) {
+  CreditLedger ledger;
+  ledger.SetCapacity(2);
+  ledger.Report(1, 0);
+  EXPECT_THAT(ledger.Regrant(), ElementsAre(Grant{1, 2}));
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(ledger.Take(1));
+  ledger.Forget(1);
+  EXPECT_TRUE(ledger.Regrant().empty()) << "nobody is there to be told";
+  EXPECT_FALSE(ledger.Take(1));
+  ledger.Report(1, 0);
+  EXPECT_THAT(ledger.Regrant(), ElementsAre(Grant{1, 2}));
+  EXPECT_FALSE(ledger.Take(1));
+  ledger.Return(1);
+  EXPECT_TRUE(ledger.Take(1));
+  for (int i = 0; i < 2; ++i) ledger.Return(1);
+  EXPECT_EQ(ledger.in_flight(1), 0u);
 }
 
 }  // namespace
