@@ -7,6 +7,7 @@
 
 #include <caf/typed_response_promise.hpp>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <utility>
@@ -26,6 +27,7 @@ struct HeldModel {
   proto::FunctionRecord function{};
   proto::HostCopy copy{};  // the latest; empty until it is placed. Whether it is there: node::CacheTable
   bool adopted = false;    // requests may come
+  std::uint64_t life = 0;  // counts up when it is held again before it had left: older answers are not for it
   std::map<std::uint32_t, std::uint64_t> prepared{};  // GPU -> the incarnation of its worker
   std::vector<AdoptPromise> waiting{};
 
@@ -41,7 +43,10 @@ class HeldModels {
   // New, or as it is held. One that was leaving is adopted anew.
   HeldModel& Hold(const std::string& digest) {
     auto& entry = entries_[digest];
-    if (std::exchange(entry.leaving, false)) entry.model.adopted = false;  // its old copy is still there
+    if (std::exchange(entry.leaving, false)) {  // its old copy is still there
+      entry.model.adopted = false;
+      ++entry.model.life;
+    }
     return entry.model;
   }
   // Null when it is not held (absent or leaving).

@@ -208,7 +208,9 @@ class NodeController : public ControllerSelf::base {
   // Makes the plan of the declared shapes, so that the first request finds it ready. False: no worker is up.
   bool Prepare(node::GpuIndex gpu, const std::string& digest);
   void PrepareNext(node::GpuIndex gpu);
-  void Prepared(node::GpuIndex gpu, const std::string& digest, const proto::WorkerOutcome& outcome);
+  // `life`: the held model's when the order was given.
+  void Prepared(node::GpuIndex gpu, const std::string& digest, std::uint64_t life,
+                const proto::WorkerOutcome& outcome);
   // Its worker is gone: what was to be prepared there is when another comes.
   void ForgetPlans(node::GpuIndex gpu);
   void Adopted(const std::string& digest);

@@ -95,20 +95,20 @@ void NodeController::PrepareNext(node::GpuIndex gpu) {
       continue;
     }
     OrderFor(digest, gpu, PrepareOrderFor(model->function, model->copy),
-             [this, gpu, digest, life](const proto::WorkerOutcome& outcome) {
+             [this, gpu, digest, life, held = model->life](const proto::WorkerOutcome& outcome) {
                const bool same = gpus_[gpu].last.incarnation() == life;
                if (same) gpus_[gpu].plans.Done();
-               Prepared(gpu, digest, outcome);
+               Prepared(gpu, digest, held, outcome);
                if (same && Up(gpu)) PrepareNext(gpu);
              });
     return;
   }
 }
 
-void NodeController::Prepared(node::GpuIndex gpu, const std::string& digest,
+void NodeController::Prepared(node::GpuIndex gpu, const std::string& digest, std::uint64_t life,
                               const proto::WorkerOutcome& outcome) {
   auto* model = models_.Find(digest);
-  if (model == nullptr) return;
+  if (model == nullptr || model->life != life) return;
   if (outcome.code() == 0) {
     model->prepared[gpu] = gpus_[gpu].last.incarnation();
     DescribeCopy(digest, Bytes(outcome.prepared().weights_bytes()),

@@ -124,6 +124,27 @@ TEST(Cluster, AHungWorkerIsKilledByTheWatchdogAndReplaced) {
   EXPECT_EQ(worker.spawns, 2u);
 }
 
+// The worker that stands still has an order of the model's first life; its end is no answer for the second.
+TEST(Cluster, AModelThatComesBackBeforeItHadLeftIsServed) {
+  World world(1, 2);
+  auto& worker = *world.node("node-1").workers[1];
+  worker.hang = true;
+  proto::AdminRequest deploy, remove;
+  deploy.mutable_deploy()->set_name("resnet");
+  deploy.mutable_deploy()->set_onnx_digest(world.MakeModel("resnet", MiB(50)));
+  remove.mutable_remove()->mutable_key()->set_name("resnet");
+  ASSERT_TRUE(world.Ask(deploy).ok()) << "the other GPU's worker is enough";
+  ASSERT_TRUE(world.Ask(remove).ok());
+  EXPECT_FALSE(world.Ask(deploy, milliseconds(200)).ok()) << "its bytes may still be read";
+  worker.hang = false;
+  worker.kill();
+  world.Run(seconds(3));
+  world.Infer("resnet", 1);
+  world.Run(seconds(1));
+  ASSERT_EQ(world.answers.size(), 1u);
+  EXPECT_EQ(world.answers[0].reply.code(), 0) << world.answers[0].reply.message();
+}
+
 TEST(Cluster, AGpuThatItsDriverGivesUpIsUnfitWithTheReasonAndTheOtherServes) {
   World world(1, 2);
   ASSERT_TRUE(world.Deploy("resnet", MiB(50)).ok());
