@@ -25,15 +25,20 @@ void RunTie::Register(proto::StartRun start, Time expiry, OnTied on_tied) {
   on_tied_ = std::move(on_tied);
   was_tied_ = tied_ = registering_ = false;
   ++life_;
+  Drop();
+  Start();
+}
+
+void RunTie::Drop() {
   ++generation_;
   waiting_.clear();
-  Start();
 }
 
 void RunTie::Start() {
   if (!on_tied_ || tied_ || registering_) return;
   if (!manager_) return Arm();
   registering_ = true;
+  start_.set_resumes(was_tied_);
   // Beside it our own handle, so that a cancellation by an operator comes here at once.
   const auto remaining = was_tied_ ? limits_.timeout : std::max(expiry_ - Now(self_), Duration(1));
   Call<proto::RunReply>(
@@ -131,9 +136,8 @@ void RunTie::GiveUp() {
 
 void RunTie::Clear() {
   ++life_;
-  ++generation_;
   on_tied_ = nullptr;
-  waiting_.clear();
+  Drop();
   manager_ = ClusterManagerActor();
 }
 

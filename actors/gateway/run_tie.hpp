@@ -26,7 +26,8 @@ class RunTie {
     Duration retry = std::chrono::milliseconds(200);
   };
   using Done = std::function<void(const absl::StatusOr<proto::RunReply>&)>;
-  // Each registration: the run as the log knows it; or why it is not registered, and will not be.
+  // Each registration: the run as the log knows it; or why it is not registered, and will not be. Aborted:
+  // it was, and another has the run now.
   using OnTied = std::function<void(absl::StatusOr<proto::RunRecord>)>;
 
   // `self` owns it, calls OnTick for each Tick of kind `tick`, and outlives it.
@@ -52,6 +53,8 @@ class RunTie {
   }
   // At once when tied, else after the next registration, or with Unavailable.
   void WhenTied(std::function<void(absl::Status)> then);
+  // Whatever was to be told so far is not to be told any more.
+  void Drop();
   void OnTick();
   void Clear();
   [[nodiscard]] bool tied() const { return tied_; }
@@ -85,7 +88,7 @@ class RunTie {
   bool registering_ = false;
   bool armed_ = false;
   std::uint64_t life_ = 0;        // of one registration: answers to an earlier one are dropped
-  std::uint64_t generation_ = 0;  // of one Register: commands of an earlier one are not sent again
+  std::uint64_t generation_ = 0;  // commands of an earlier one are not sent again
   std::uint64_t claim_ = 0;
   std::deque<Waiting> waiting_;
 };

@@ -109,6 +109,7 @@ void WorkflowRun::GoOn() {
 }
 
 void WorkflowRun::Tied(const absl::StatusOr<proto::RunRecord>& run) {
+  if (absl::IsAborted(run.status())) return Yield();
   if (!run.ok()) return Answer(run.status());
   if (run->state() != proto::RUN_RUNNING) return AnswerAs(*run);
   if (started_ && Knows(*run)) {
@@ -214,6 +215,7 @@ void WorkflowRun::Load(const RunTensors::Stored& stored, RunTensors::Done<Values
 
 void WorkflowRun::Forget() {
   ++life_;
+  tie_.Drop();  // of an earlier life: it would be told under the claim of this one
   CancelCalls();
   steps_.clear();
   committed_.clear();

@@ -42,7 +42,9 @@ RunPromise ClusterManager::Start(proto::StartRun& command, const WorkflowRunActo
   const auto owner = run_links_.Find(run);
   const bool ended = known != nullptr && RunEnded(known->state());
   if (!ended && asker && owner && owner != asker) {
-    const auto status = run_links_.Await(run, asker->id(), promise);
+    const auto status = command.resumes()
+                            ? absl::AbortedError(absl::StrCat("another has run '", run, "' now"))
+                            : run_links_.Await(run, asker->id(), promise);
     if (!status.ok()) Deliver(promise, Failure<proto::RunReply>(status));
     return promise;
   }
@@ -56,6 +58,7 @@ RunPromise ClusterManager::Start(proto::StartRun& command, const WorkflowRunActo
   }
   if (asker) run_links_.Add(run, asker);
   if (!BeginCommit(run, promise)) return promise;
+  command.clear_resumes();
   command.set_unix_ns(options_.unix_now());
   catalogue_.BeginStart(command);
   unwritten_.erase(run);  // it is written anew
