@@ -1,5 +1,6 @@
 #include "base/ordering_policy.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include "base/slo_order.hpp"
@@ -15,11 +16,17 @@ std::int64_t EarliestDeadlineFirst(const Urgency& urgency) {
   return urgency.deadline.time_since_epoch().count();
 }
 
+constexpr LateRules kLateRules;
+constexpr FunctionPlace kLatePlace{.group = 1};
+
 }  // namespace
 
 std::span<const PolicyEntry<OrderingPolicy>> OrderingPolicies() {
-  static const std::array<PolicyEntry<OrderingPolicy>, 4> kTable = {{
+  static const std::array<PolicyEntry<OrderingPolicy>, 5> kTable = {{
       {"edf", "earliest deadline first inside a priority", {&EarliestDeadlineFirst}},
+      {"edf-late-last",
+       "earliest deadline first, and what can no longer meet its deadline behind all that can",
+       {.rank = &EarliestDeadlineFirst, .late = &kLateRules}},
       {"fifo", "order of arrival inside a priority", {&Fifo}},
       {"slo-aware",
        "functions that can still meet their SLO before those that cannot, as Torpor's paper has it",
@@ -39,6 +46,21 @@ OrderingKey MakeOrderingKey(const OrderingPolicy& policy, const Urgency& urgency
           .place = place,
           .rank = policy.rank(urgency),
           .sequence = sequence};
+}
+
+OrderingKey LateKey(OrderingKey key) {
+  key.place = kLatePlace;
+  return key;
+}
+
+bool IsLate(const OrderingKey& key) {
+  return key.place == kLatePlace;
+}
+
+Time LatestBegin(Time deadline, Duration run, Time now) {
+  if (deadline == Time::max()) return deadline;
+  const Duration spare = std::max(deadline - now - run, Duration());
+  return deadline - run - std::min(spare / 2, run);
 }
 
 }  // namespace troupe

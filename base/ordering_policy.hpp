@@ -41,19 +41,36 @@ struct OrderingKey {
 
 struct SloRules;  // base/slo_order.hpp
 
+// How requests yield that can no longer meet their deadline (base/late_line.hpp).
+struct LateRules {
+  std::uint32_t turn = 16;  // of so many that go, one is late, as long as some are
+};
+
 // `rank` orders the requests of one priority, inside one place. `slo`: functions are ranked by how near they
-// are to their SLO; null: all functions alike.
-//   `edf` (default): by the deadline.   `fifo`: by the time of arrival.
-//   `slo-aware`: Torpor's two groups of functions (002, 5.2 and A.3), as in the paper; arrival inside one.
-//   `slo-aware-released`: as in Torpor's released router.
+// are to their SLO; null: all functions alike. `late`: late requests yield; null: they stay where they are.
+//   `edf`: by the deadline.   `fifo`: by the time of arrival.
+//   `edf-late-last` (default): by the deadline, and what can no longer meet it behind all that can. Among the
+//   late ones too, which is about the order in which they became late: none of them can be helped any more,
+//   so whoever has waited longest beyond its deadline is next. `slo-aware`: Torpor's two groups of functions
+//   (002, 5.2 and A.3), as in the paper; arrival inside one. `slo-aware-released`: as in Torpor's released
+//   router.
 struct OrderingPolicy {
   std::int64_t (*rank)(const Urgency&) = nullptr;
   const SloRules* slo = nullptr;
+  const LateRules* late = nullptr;
 };
 
 [[nodiscard]] std::span<const PolicyEntry<OrderingPolicy>> OrderingPolicies();
 [[nodiscard]] absl::StatusOr<OrderingPolicy> FindOrderingPolicy(std::string_view name);
 [[nodiscard]] OrderingKey MakeOrderingKey(const OrderingPolicy& policy, const Urgency& urgency,
                                           std::uint64_t sequence, FunctionPlace place = {});
+
+// The key of a request that yields, and whether one does.
+[[nodiscard]] OrderingKey LateKey(OrderingKey key);
+[[nodiscard]] bool IsLate(const OrderingKey& key);
+// When a request that came at `now` is late if it has not begun: it could end in time if it began at once,
+// but not behind another run like its own. Of what it has to spare at its arrival that takes half at most.
+// Time::max(): it has no deadline.
+[[nodiscard]] Time LatestBegin(Time deadline, Duration run, Time now);
 
 }  // namespace troupe

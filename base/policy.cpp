@@ -24,6 +24,13 @@ PolicyNames Torpor() {
   return names;
 }
 
+// Ours with another policy in one slot.
+PolicyNames TroupeWith(std::string PolicyNames::*slot, const char* name) {
+  PolicyNames names;
+  names.*slot = name;
+  return names;
+}
+
 // 003: one queue in the order of arrival, models by least recent use.
 PolicyNames Lalb(const char* gpu) {
   PolicyNames names;
@@ -64,8 +71,11 @@ PolicyNames SimpleSwap() {
 }  // namespace
 
 std::span<const PolicyEntry<PolicyNames>> Presets() {
-  static const std::array<PolicyEntry<PolicyNames>, 12> kPresets = {{
-      {"troupe", "the earliest deadline first, where it ends first and costs others least", PolicyNames{}},
+  static const std::array<PolicyEntry<PolicyNames>, 13> kPresets = {{
+      {"troupe", "the earliest deadline first that can be met, where it ends first and costs others least",
+       PolicyNames{}},
+      {"troupe-edf", "troupe with the earliest deadline first, also when it can no longer be met",
+       TroupeWith(&PolicyNames::ordering, "edf")},
       {"load-balance", "in order of arrival, to whichever GPU becomes idle (the baseline of LALB, 003)",
        Lalb("first-idle")},
       {"lalb", "LALB (003): a request goes to a GPU that has its model, if that is sooner than a load",

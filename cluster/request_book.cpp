@@ -12,6 +12,7 @@ RequestBook::RequestBook(RouterLimits limits, RoutingPolicy routing, OrderingPol
     : limits_(limits), routing_(routing), ordering_(ordering) {
   TROUPE_CHECK(routing_ != nullptr && ordering_.rank != nullptr, "every slot of the router needs a policy");
   if (ordering_.slo != nullptr) slo_.emplace(*ordering_.slo);
+  if (ordering_.late != nullptr) late_.emplace(*ordering_.late);
 }
 
 // How long until the queue as it is has been served.
@@ -50,6 +51,7 @@ Admission RequestBook::Admit(const RouterRequest& request, Time now) {
     entry.deadline = now + std::min(request.deadline, limits_.longest_timeout);
   entry.key = MakeOrderingKey(
       ordering_, {.priority = request.priority, .arrival = now, .deadline = entry.deadline}, next_order_++);
+  if (late_) entry.latest = LatestBegin(entry.deadline, costs_.RunTime(request.model), now);
   expiries_.emplace(entry.expiry, request.sequence);
   functions_[{request.function, request.version}].insert(request.sequence);
   waiting_bytes_ += request.bytes;
@@ -77,6 +79,7 @@ void RequestBook::Index(const std::string& model) {
 
 void RequestBook::Enqueue(Entry& entry) {
   if (slo_) entry.key.place = slo_->PlaceOf(entry.request.function);
+  if (late_) late_->Add(entry.key, entry.latest, entry.request.sequence);
   Unindex(entry.request.model);
   queue_.Add(entry.request.model, entry.key, entry.request.sequence);
   Index(entry.request.model);
@@ -84,6 +87,7 @@ void RequestBook::Enqueue(Entry& entry) {
 }
 
 void RequestBook::Dequeue(Entry& entry) {
+  if (late_) late_->Remove(entry.key, entry.latest);
   Unindex(entry.request.model);
   queue_.Remove(entry.request.model, entry.key);
   Index(entry.request.model);
@@ -97,6 +101,32 @@ void RequestBook::Reorder(Time now) {
     Dequeue(entry);
     Enqueue(entry);
   }
+}
+
+void RequestBook::Rekey(Entry& entry, const OrderingKey& key) {
+  Dequeue(entry);
+  entry.key = key;
+  Enqueue(entry);
+}
+
+void RequestBook::YieldLate(Time now) {
+  if (!late_) return;
+  while (const auto sequence = late_->NextLate(now)) {
+    Entry& entry = requests_.at(*sequence);
+    Rekey(entry, LateKey(entry.key));
+  }
+}
+
+// A request was sent, and is in the queue no more.
+void RequestBook::GiveTurn(const Entry& gone) {
+  if (!late_) return;
+  const auto next = late_->Gone(gone.key);
+  if (!next) return;
+  Entry& entry = requests_.at(*next);
+  OrderingKey key = entry.key;
+  key.place = {};
+  entry.latest = Time::max();
+  Rekey(entry, key);
 }
 
 // Every node that holds its model has refused it: it is offered again after a moment.
@@ -119,8 +149,14 @@ void RequestBook::WakeDue(Time now) {
 // --- The choice
 // -----------------------------------------------------------------------------------------------------
 
+// Half of a node's places are for what can still be met: there it would wait for what is late.
+bool RequestBook::HasPlace(const NodeCredit& node, const Entry& entry) const {
+  return !late_ || !IsLate(entry.key) || 2 * node.in_flight < node.limit;
+}
+
 // The most urgent request that some node with a credit can take. Looks at the first eligible model of each
-// node, and beyond it only past requests that this node has refused.
+// node, and beyond it only past requests that this node has refused; late ones that it has no place for stop
+// it, since what comes behind them is late, too, or of a lower priority.
 RequestBook::Entry* RequestBook::MostUrgent(Time now) {
   Entry* best = nullptr;
   for (const auto& [name, node] : credits_.nodes()) {
@@ -131,6 +167,7 @@ RequestBook::Entry* RequestBook::MostUrgent(Time now) {
       if (best != nullptr && best->key < head.key) break;
       Entry& entry = requests_.at(queue_.Find(head.model)->begin()->second);
       if (entry.refused_by.contains(name)) continue;
+      if (!HasPlace(node, entry)) break;
       best = &entry;
       break;
     }
@@ -142,7 +179,7 @@ std::string RequestBook::ChooseNode(const Entry& entry, Time now) const {
   std::vector<NodeOption> options;
   for (const std::string& name : *credits_.Holders(entry.request.model)) {
     const NodeCredit& node = *credits_.Find(name);
-    if (!node.Open(now) || entry.refused_by.contains(name)) continue;
+    if (!node.Open(now) || entry.refused_by.contains(name) || !HasPlace(node, entry)) continue;
     options.push_back({.name = name,
                        .resident = node.resident.contains(entry.request.model),
                        .in_flight = node.in_flight,
@@ -156,6 +193,7 @@ std::string RequestBook::ChooseNode(const Entry& entry, Time now) const {
 
 Send RequestBook::MakeSend(Entry& entry, const std::string& node, Time now) {
   Dequeue(entry);
+  GiveTurn(entry);
   entry.place = Place::kSent;
   entry.node = node;
   counts_.retried += entry.attempts > 0 ? 1 : 0;
@@ -181,6 +219,7 @@ Send RequestBook::MakeSend(Entry& entry, const std::string& node, Time now) {
 std::vector<Send> RequestBook::Decide(Time now) {
   WakeDue(now);
   Reorder(now);
+  YieldLate(now);
   std::vector<Send> sends;
   while (!queue_.empty()) {
     Entry* entry = MostUrgent(now);
@@ -202,14 +241,17 @@ Time RequestBook::NextDue() const {
 void RequestBook::Check() const {
   std::size_t sent = 0;
   std::size_t queued = 0;
+  std::size_t late = 0;
   Bytes bytes;
   for (const auto& [sequence, entry] : requests_) {
     sent += entry.place == Place::kSent ? 1 : 0;
     queued += entry.place == Place::kQueued ? 1 : 0;
+    late += entry.place == Place::kQueued && IsLate(entry.key) ? 1 : 0;
     if (entry.place != Place::kSent) bytes += entry.request.bytes;
   }
   TROUPE_CHECK(sent == sent_ && queued == queue_.size() && queued + sent + pauses_.size() == requests_.size(),
                "a request is neither waiting nor sent");
+  TROUPE_CHECK(!late_ || late == late_->late(), "late requests are counted wrong");
   TROUPE_CHECK(bytes == waiting_bytes_, "the bytes of waiting requests are counted wrongly");
   TROUPE_CHECK(counts_.admitted ==
                    counts_.served + counts_.failed + counts_.expired + counts_.cancelled + requests_.size(),

@@ -19,6 +19,7 @@
 
 #include "absl/status/status.h"
 #include "base/cost_model.hpp"
+#include "base/late_line.hpp"
 #include "base/model_queue.hpp"
 #include "base/slo_order.hpp"
 #include "base/units.hpp"
@@ -105,7 +106,9 @@ class RequestBook {
 
   // Replies, by the ticket of the Send. One for a request that is finished (expired, cancelled) or was sent
   // anew gives back the credit and nothing else.
-  std::vector<RequestFinished> Served(std::uint64_t ticket, const absl::Status& status, Time now);
+  // `run`: how long the run took that found its model on the GPU; zero: not known.
+  std::vector<RequestFinished> Served(std::uint64_t ticket, const absl::Status& status, Time now,
+                                      Duration run = {});
   std::vector<RequestFinished> Bounced(std::uint64_t ticket, proto::BounceReason reason,
                                        const std::string& message, Time now);
   // The call failed (timeout, connection) though the node is not known to be dead: its attempt is lost.
@@ -141,6 +144,7 @@ class RequestBook {
     OrderingKey key;
     Time arrival{};
     Time deadline = Time::max();
+    Time latest = Time::max();  // when it has to begin to be in time, where late ones yield
     Time expiry{};
     Time resume{};  // while paused
     Place place = Place::kQueued;
@@ -163,9 +167,13 @@ class RequestBook {
   void Pause(Entry& entry, Time until);
   void WakeDue(Time now);
   void Reorder(Time now);
+  void Rekey(Entry& entry, const OrderingKey& key);
+  void YieldLate(Time now);
+  void GiveTurn(const Entry& gone);
   void CountForSlo(const Entry& entry, const absl::Status& status, Time now);
   void Unindex(const std::string& model);  // before a change of its head or its holders
   void Index(const std::string& model);    // after it
+  [[nodiscard]] bool HasPlace(const NodeCredit& node, const Entry& entry) const;
   [[nodiscard]] Entry* MostUrgent(Time now);
   [[nodiscard]] std::string ChooseNode(const Entry& entry, Time now) const;
   Send MakeSend(Entry& entry, const std::string& node, Time now);
@@ -178,6 +186,8 @@ class RequestBook {
   RoutingPolicy routing_;
   OrderingPolicy ordering_;
   std::optional<SloOrder> slo_;
+  std::optional<LateLine<std::uint64_t>> late_;
+  CostModel costs_{{.run = Duration::zero()}};  // of runs that found their models, where late ones yield
   CreditTable credits_;
   std::map<std::uint64_t, Entry> requests_;
   ModelQueue<std::uint64_t> queue_;

@@ -71,7 +71,8 @@ void RequestBook::CountForSlo(const Entry& entry, const absl::Status& status, Ti
   slo_->Ended(entry.request.function, entry.request.percentile, in_time, now - entry.arrival);
 }
 
-std::vector<RequestFinished> RequestBook::Served(std::uint64_t ticket, const absl::Status& status, Time now) {
+std::vector<RequestFinished> RequestBook::Served(std::uint64_t ticket, const absl::Status& status, Time now,
+                                                 Duration run) {
   std::string node;
   Entry* entry = TakeReply(ticket, &node);
   if (entry == nullptr) return {};
@@ -82,6 +83,7 @@ std::vector<RequestFinished> RequestBook::Served(std::uint64_t ticket, const abs
   if (status.ok()) {
     end = RequestEnd::kServed;
     credits_.SetResident(node, entry->request.model);
+    if (late_ && run > Duration::zero()) costs_.ObserveRun(entry->request.model, run);
   }
   if (absl::IsDeadlineExceeded(status)) end = RequestEnd::kExpired;
   if (absl::IsCancelled(status)) end = RequestEnd::kCancelled;

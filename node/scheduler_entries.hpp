@@ -17,8 +17,9 @@ struct RequestEntry {
   FunctionId function = kNoName;  // of request.function
   OrderingKey key{};
   Time arrival{};
-  GpuIndex gpu = kNoGpu;   // where it was dispatched to; kNoGpu: it waits
-  GpuIndex hold = kNoGpu;  // the GPU that is kept for it while it waits
+  Time latest = Time::max();  // when it has to begin to be in time, where late ones yield
+  GpuIndex gpu = kNoGpu;      // where it was dispatched to; kNoGpu: it waits
+  GpuIndex hold = kNoGpu;     // the GPU that is kept for it while it waits
   std::uint32_t attempts = 0;
   std::uint32_t replans = 0;
   std::uint32_t passed = 0;

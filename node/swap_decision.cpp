@@ -35,6 +35,13 @@ std::uint32_t SwapScheduler::MostInFlight() const {
   return PlacesForHits() ? 2 * limits_.PipelineDepth() : limits_.PipelineDepth();
 }
 
+// A late request whose model is there waits until nothing else computes on the GPU: one that comes meanwhile,
+// and can still be met, would have to wait for it.
+bool SwapScheduler::IsBehindRuns(const Entry& entry, const Gpu& gpu, const Resident* resident) const {
+  if (!Yields(entry.key) || resident == nullptr || resident->state == ResidentState::kLoading) return false;
+  return gpus_.InFlightOn(gpu.device) >= limits_.concurrency + gpu.coming_models;
+}
+
 bool SwapScheduler::HasSlot(const Entry& entry, const Gpu& gpu, const Resident* resident) const {
   // What is kept for one request may be taken by a more urgent one of the same model: the first would not be
   // looked at before it.
@@ -42,6 +49,7 @@ bool SwapScheduler::HasSlot(const Entry& entry, const Gpu& gpu, const Resident* 
   if (holder != nullptr && holder->model != entry.model) return false;
   if (gpus_.InFlightOn(gpu.device) + KeptPlaces(entry, gpu) >= PlacesFor(gpu, resident)) return false;
   if (gpu.in_flight == 0) return true;
+  if (IsBehindRuns(entry, gpu, resident)) return false;
   if (entry.suspect) return false;
   return suspects_ == 0 || std::ranges::none_of(pipelines_[gpu.index], &Entry::suspect);
 }
@@ -285,6 +293,7 @@ Dispatch SwapScheduler::MakeDispatch(Entry& entry, GpuChoice choice, Time now) {
   ++entry.attempts;
   Release(entry);
   Dequeue(entry);
+  GiveTurn(entry);
   pipelines_[index].push_back(&entry);
   FunctionEntry& function = serving_[entry.function];
   ++function.dispatched;
@@ -295,6 +304,8 @@ Dispatch SwapScheduler::MakeDispatch(Entry& entry, GpuChoice choice, Time now) {
 // What whoever carries the decision out has to know of it.
 Dispatch SwapScheduler::Order(const Entry& entry, const GpuChoice& choice,
                               const std::vector<ModelId>& victims) const {
+  // What is late yields on the links, too.
+  const bool late = late_ && (IsLate(entry.key) || entry.latest == Time::max());
   Dispatch dispatch{.request = entry.request.id,
                     .model = entry.request.model,
                     .gpu = choice.gpu,
@@ -302,7 +313,7 @@ Dispatch SwapScheduler::Order(const Entry& entry, const GpuChoice& choice,
                     .peer = entry.source == SwapSource::kResident ? kNoGpu : choice.peer,
                     .attempt = entry.attempts,
                     .queued = entry.queued,
-                    .deadline = entry.request.deadline,
+                    .deadline = late ? Time::max() : entry.request.deadline,
                     .expiry = entry.request.expiry,
                     .bring_state = entry.brings_state};
   for (const ModelId victim : victims) dispatch.victims.push_back(NameOf(victim));
@@ -311,6 +322,7 @@ Dispatch SwapScheduler::Order(const Entry& entry, const GpuChoice& choice,
 }
 
 std::vector<Dispatch> SwapScheduler::Decide(Time now) {
+  YieldLate(now);
   if (locality_) return DecideByLocality(now);
   Reorder(now);
   look_again_ = Time::max();
@@ -341,6 +353,8 @@ void SwapScheduler::DecideInOrder(bool hits_only, Time now, std::vector<Dispatch
     }
     // No hit goes before what has a higher priority.
     if (hits_only && at.key.priority > queue_.heads().begin()->key.priority) break;
+    // Nor one that is late before what can still be met.
+    if (hits_only && Yields(at.key) && !Yields(queue_.heads().begin()->key)) break;
     Entry& entry = *next;
     if (policies_.gpu.early_binding) BindHome(at.model);
     LeaveUselessHold(entry);

@@ -34,6 +34,7 @@ SwapScheduler::SwapScheduler(SchedulerLimits limits, SchedulerPolicies policies,
       topology_(std::move(topology)),
       random_(limits.seed) {
   if (policies_.ordering.slo != nullptr) slo_.emplace(*policies_.ordering.slo);
+  if (policies_.ordering.late != nullptr) late_.emplace(*policies_.ordering.late);
   if (policies_.gpu.queues == GpuQueues::kNone) limits_.swap_ahead = 1;
   // Runtimes that serve one key each are decided request by request.
   if (policies_.gpu.locality && !limits_.isolated) locality_ = MakeLocalityQueue(*policies_.gpu.locality);
@@ -153,6 +154,7 @@ Submitted SwapScheduler::Submit(const NodeRequest& request, Time now) {
   entry.key = MakeOrderingKey(policies_.ordering,
                               {.priority = request.priority, .arrival = now, .deadline = request.deadline},
                               next_sequence_++, slo_ ? slo_->PlaceOf(request.function) : FunctionPlace{});
+  if (late_) entry.latest = LatestBegin(request.deadline, costs_.RunTime(model.cost), now);
   entry.asked_before = std::exchange(model.asked, now);
   if (entry.asked_before != Time::min()) model.gap.Observe(now - entry.asked_before);
   Enqueue(entry);

@@ -39,6 +39,7 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/container/node_hash_map.h"
 #include "base/cost_model.hpp"
+#include "base/late_line.hpp"
 #include "base/random.hpp"
 #include "base/slo_order.hpp"
 #include "node/broadcasts.hpp"
@@ -220,6 +221,7 @@ class SwapScheduler {
   [[nodiscard]] FunctionBinding::Devices DevicesFor(ModelId model) const;
   [[nodiscard]] absl::Status NoRoomKept(const std::string& function, const Model& model) const;
   [[nodiscard]] Bytes Need(const Look& look, const Resident* resident) const;
+  [[nodiscard]] bool IsBehindRuns(const Entry& entry, const Gpu& gpu, const Resident* resident) const;
   [[nodiscard]] bool HasSlot(const Entry& entry, const Gpu& gpu, const Resident* resident) const;
   [[nodiscard]] bool PlacesForHits() const;
   [[nodiscard]] std::uint32_t PlacesFor(const Gpu& gpu, const Resident* resident) const;
@@ -279,6 +281,10 @@ class SwapScheduler {
   void Park(ModelId model, GpuIndex gpu);
   void Wake(GpuIndex gpu);
   void CheckHeads() const;
+  [[nodiscard]] bool Yields(const OrderingKey& key) const { return late_ && IsLate(key); }
+  void Rekey(Entry& entry, const OrderingKey& key);
+  void YieldLate(Time now);
+  void GiveTurn(const Entry& gone);
 
   // locality_decision.cpp: by GPU, where the gpu policy wants it (locality_).
   [[nodiscard]] std::vector<GpuIndex> IdleGpus() const;
@@ -333,6 +339,7 @@ class SwapScheduler {
   const Topology topology_;
   Random random_;
   std::optional<SloOrder> slo_;
+  std::optional<LateLine<Entry*>> late_;
   GpuTable gpus_;
   FunctionStates states_;
   Broadcasts broadcasts_;

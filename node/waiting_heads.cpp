@@ -8,6 +8,7 @@
 namespace troupe::node {
 
 void SwapScheduler::Enqueue(Entry& entry) {
+  if (late_) late_->Add(entry.key, entry.latest, &entry);
   queue_.Add(entry);
   Activate(entry.model);
   if (!locality_) return;
@@ -16,11 +17,35 @@ void SwapScheduler::Enqueue(Entry& entry) {
 }
 
 void SwapScheduler::Dequeue(const Entry& entry) {
+  if (late_) late_->Remove(entry.key, entry.latest);
   queue_.Remove(entry);
   Activate(entry.model);
   if (!locality_) return;
   locality_->Remove(entry.key);
   waiting_.erase(entry.key);
+}
+
+void SwapScheduler::Rekey(Entry& entry, const OrderingKey& key) {
+  Dequeue(entry);
+  entry.key = key;
+  Enqueue(entry);
+}
+
+void SwapScheduler::YieldLate(Time now) {
+  if (!late_) return;
+  while (const auto entry = late_->NextLate(now)) Rekey(**entry, LateKey((*entry)->key));
+}
+
+// A request was dispatched, and is in the queue no more.
+void SwapScheduler::GiveTurn(const Entry& gone) {
+  if (!late_) return;
+  const auto next = late_->Gone(gone.key);
+  if (!next) return;
+  Entry& entry = **next;
+  OrderingKey key = entry.key;
+  key.place = {};
+  entry.latest = Time::max();
+  Rekey(entry, key);
 }
 
 void SwapScheduler::Activate(ModelId id) {
@@ -59,6 +84,10 @@ void SwapScheduler::Wake(GpuIndex gpu) {
 }
 
 void SwapScheduler::CheckHeads() const {
+  std::size_t late = 0;
+  for (const ModelId id : queue_.waiting())
+    for (const auto& [key, entry] : *queue_.Find(id)) late += IsLate(key) ? 1 : 0;
+  TROUPE_CHECK(!late_ || late == late_->late(), "late requests are counted wrong");
   if (locality_) return;
   std::size_t active = 0;
   for (const ModelId id : queue_.waiting()) {

@@ -179,12 +179,13 @@ class Router : public RouterSelf::base, public RouterDesk {
     auto& served = *reply->mutable_served();
     const absl::Status status(static_cast<absl::StatusCode>(served.code()), served.message());
     const bool unread = served.release() != 0;
+    const Duration run(served.hit() ? served.times().compute_ns() : 0);
     const auto it = requests_.find(send.sequence);
     if (it != requests_.end() && it->second.ticket == send.ticket) {
       served.mutable_times()->set_router_queue_ns(send.queued.count());
       it->second.reply = std::move(served);
     }
-    Finish(book_.Served(send.ticket, status, now));
+    Finish(book_.Served(send.ticket, status, now, run));
     // Nobody will read what came too late.
     if (unread && !unread_.contains(send.ticket)) ReleaseAt(send.node, send.ticket);
   }

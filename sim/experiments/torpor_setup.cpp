@@ -170,7 +170,7 @@ absl::StatusOr<SimulationSetup> TorporRun(ClusterSpec cluster, const MinuteCount
   setup.runtimes = BringsRuntimes(preset);
   if (setup.runtimes) setup.cluster.gpu_memory = Megabytes(32'000);  // no pool: all of a V100's
   // The order on the links is the product's; the systems of the papers take what the hardware gives.
-  if (preset == "troupe") setup.cluster.link_sharing = gpu::LinkSharing::kDeadline;
+  if (preset.starts_with("troupe")) setup.cluster.link_sharing = gpu::LinkSharing::kDeadline;
   return setup;
 }
 

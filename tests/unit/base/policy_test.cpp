@@ -22,7 +22,7 @@ TEST(Policy, PresetsNameOnePolicyPerSlot) {
   EXPECT_EQ(FindPreset("load-balance")->eviction, "lru-strict");
   const absl::Status status = FindPreset("fastest").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("troupe, load-balance"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("troupe, troupe-edf, load-balance"));
 }
 
 TEST(OrderingPolicy, KeysOrderByPriorityThenRankThenArrival) {
@@ -37,7 +37,8 @@ TEST(OrderingPolicy, KeysOrderByPriorityThenRankThenArrival) {
   EXPECT_LT(MakeOrderingKey(edf, urgent, 3), MakeOrderingKey(edf, late, 2));
   EXPECT_LT(MakeOrderingKey(edf, late, 1), MakeOrderingKey(edf, late, 2));
   EXPECT_EQ(MakeOrderingKey(edf, late, 1).priority, kDefaultPriority);
-  EXPECT_THAT(std::string(FindOrderingPolicy("lifo").status().message()), HasSubstr("edf, fifo"));
+  EXPECT_THAT(std::string(FindOrderingPolicy("lifo").status().message()),
+              HasSubstr("edf, edf-late-last, fifo"));
 }
 
 TEST(ModelQueue, HeadsAreTheFirstOfEachModelWhateverHappens) {

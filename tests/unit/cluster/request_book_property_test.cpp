@@ -16,7 +16,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr std::array<std::string_view, 4> kOrderings = {"edf", "fifo", "slo-aware", "slo-aware-released"};
+constexpr std::array<std::string_view, 5> kOrderings = {"edf", "fifo", "slo-aware", "slo-aware-released",
+                                                        "edf-late-last"};
 
 class BookWorld {
  public:

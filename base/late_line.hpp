@@ -1,0 +1,71 @@
+// LATE LINE: the waiting requests by when they are late, for an order in which the late ones yield: what can
+// no longer meet its deadline goes behind all of its priority that still can (base/ordering_policy.hpp).
+// Where more is asked for than can be served, plain earliest deadline first serves what is lost already, and
+// is late for everything. Owned by whoever owns a queue (a node's scheduler, a router's book), which tells
+// what waits and changes the keys; no locks.
+//
+//   a waiting request:  in time -> late -> its turn has come (back among those in time, and late for all of
+//   them)
+//
+// Of those that go, one in `turn` is the late one of the earliest deadline, so that late ones wait behind no
+// more than turn x (late ones before them + 1) others, however much comes; with less to do they go at once.
+// Nothing is scanned: each request becomes late once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "base/ordering_policy.hpp"
+#include "base/units.hpp"
+
+namespace troupe {
+
+// `Id` names a request to its owner; keys are unique in the queue.
+template <class Id>
+class LateLine {
+ public:
+  explicit LateLine(const LateRules& rules) : rules_(rules) {}
+
+  // A request waits by this key, or no longer. `latest`: when it has to begin to meet its deadline, the same
+  // both times; Time::max(): it has none, or its turn has come.
+  void Add(const OrderingKey& key, Time latest, const Id& id) {
+    if (IsLate(key)) {
+      late_.emplace(key, id);
+    } else if (latest != Time::max()) {
+      in_time_.emplace(std::pair(latest, key.sequence), id);
+    }
+  }
+  void Remove(const OrderingKey& key, Time latest) {
+    if (IsLate(key)) {
+      late_.erase(key);
+    } else if (latest != Time::max()) {
+      in_time_.erase({latest, key.sequence});
+    }
+  }
+
+  // The first of those that are late by now and were in time: give it a LateKey, and ask again.
+  [[nodiscard]] std::optional<Id> NextLate(Time now) const {
+    if (in_time_.empty() || in_time_.begin()->first.first >= now) return std::nullopt;
+    return in_time_.begin()->second;
+  }
+  // A request has left the queue to be served. Answers the late one whose turn that makes it: give it its key
+  // back, and no `latest`.
+  [[nodiscard]] std::optional<Id> Gone(const OrderingKey& key) {
+    if (late_.empty() || IsLate(key) || ++gone_ < rules_.turn) return std::nullopt;
+    gone_ = 0;
+    return late_.begin()->second;
+  }
+  [[nodiscard]] std::size_t late() const { return late_.size(); }
+
+ private:
+  LateRules rules_;
+  absl::btree_map<std::pair<Time, std::uint64_t>, Id> in_time_;  // such as have a deadline
+  absl::btree_map<OrderingKey, Id> late_;
+  std::uint32_t gone_ = 0;  // others, since the last turn
+};
+
+}  // namespace troupe

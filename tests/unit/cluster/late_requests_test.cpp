@@ -1,0 +1,95 @@
+// `edf-late-last` at a router: what can no longer meet its deadline is sent behind what can, and has its
+// turns.
+#include <gtest/gtest.h>
+
+#include "cluster/request_book.hpp"
+
+namespace troupe::cluster::late_requests_test {
+namespace {
+
+using std::chrono::milliseconds;
+
+Time At(int ms) {
+  return Time(milliseconds(ms));
+}
+
+// One node that takes one request at a time; runs take 10 ms, and the book has seen that.
+class LateRequests : public testing::Test {
+ protected:
+  LateRequests() {
+    proto::CreditGrant grant;
+    grant.set_node("n");
+    grant.set_node_epoch(1);
+    grant.set_limit(1);
+    grant.mutable_adopted()->add_digests("m");
+    book_.Apply(grant);
+    Admit(1, 1000, 0);
+    sent_ = book_.Decide(At(0)).at(0).ticket;
+    Admit(2, 1000, 0);
+    (void)Then(10);
+  }
+  void Admit(std::uint64_t sequence, int deadline_ms, int now_ms) {
+    RouterRequest request;
+    request.sequence = sequence;
+    request.function = request.model = "m";
+    request.version = "1";
+    request.deadline = milliseconds(deadline_ms);
+    ASSERT_TRUE(book_.Admit(request, At(now_ms)).status.ok());
+  }
+  // What is sent when the request under way has been served.
+  std::uint64_t Then(int now_ms) {
+    (void)book_.Served(sent_, absl::OkStatus(), At(now_ms), milliseconds(10));
+    const auto sends = book_.Decide(At(now_ms));
+    book_.Check();
+    sent_ = sends.at(0).ticket;
+    return sends.at(0).sequence;
+  }
+
+  RequestBook book_{{}, *FindRoutingPolicy("locality"), *FindOrderingPolicy("edf-late-last")};
+  std::uint64_t sent_ = 0;
+};
+
+TEST_F(LateRequests, WhatIsLateGoesBehindWhatIsNot) {
+  Admit(3, 50, 10);
+  Admit(4, 100, 10);
+  EXPECT_EQ(Then(41), 4u);  // 3 is due at 60, and would not be in time behind another run
+  EXPECT_EQ(Then(50), 3u);
+}
+
+TEST_F(LateRequests, WhatCanStillEndInTimeGoesFirst) {
+  Admit(3, 50, 10);
+  Admit(4, 100, 10);
+  EXPECT_EQ(Then(40), 3u);
+}
+
+TEST_F(LateRequests, WithoutADeadlineNothingIsLate) {
+  Admit(3, 0, 10);
+  Admit(4, 50, 10);
+  EXPECT_EQ(Then(100), 3u);
+}
+
+TEST_F(LateRequests, OneOfSixteenIsLate) {
+  Admit(3, 50, 10);
+  for (std::uint64_t other = 4; other < 30; ++other) Admit(other, 10'000, 10);
+  int others = 0;
+  while (Then(100 + others) != 3) ++others;
+  EXPECT_EQ(others, 16);
+}
+
+TEST_F(LateRequests, HalfOfANodesPlacesAreForOthers) {
+  proto::CreditGrant grant;
+  grant.set_node("n");
+  grant.set_node_epoch(1);
+  grant.set_limit(4);
+  book_.Apply(grant);
+  for (std::uint64_t late = 3; late < 8; ++late) Admit(late, 50, 10);
+  EXPECT_EQ(book_.Decide(At(100)).size(), 1u);  // beside the one that is there
+  EXPECT_TRUE(book_.Decide(At(100)).empty());
+  Admit(8, 500, 100);
+  Admit(9, 500, 100);
+  EXPECT_EQ(book_.Decide(At(100)).size(), 2u);
+  book_.Check();
+}
+
+}  // namespace
+}  // namespace troupe::cluster::late_requests_test

@@ -1,0 +1,140 @@
+// `edf-late-last` at a node: what can no longer meet its deadline goes behind what can, and has its turns.
+#include "tests/unit/node/scheduler_fixture.hpp"
+
+namespace troupe::node::late_requests_test {
+namespace {
+
+using std::chrono::milliseconds;
+
+SchedulerPolicies Ordered(const char* ordering) {
+  PolicyNames names;
+  names.ordering = ordering;
+  return *FindSchedulerPolicies(names);
+}
+
+// One GPU that has the model, one request at a time; a run is estimated to take 10 ms.
+class OneByOne : public SchedulerTest {
+ protected:
+  explicit OneByOne(const char* ordering = "edf-late-last")
+      : SchedulerTest({.swap_ahead = 1}, Ordered(ordering)) {
+    Gpus(1);
+    Model("m", 10);
+    Submit(1, "m");
+    running_ = Next();
+    Loaded(running_);
+  }
+  void Ask(std::uint64_t sequence, int deadline_ms, std::uint32_t priority = 0) {
+    NodeRequest request;
+    request.id = {1, sequence};
+    request.function = request.model = "m";
+    request.priority = priority;
+    request.deadline = Time(milliseconds(deadline_ms));
+    ASSERT_TRUE(scheduler.Submit(request, now).accepted);
+  }
+  // What goes when the run that is under way has ended.
+  std::uint64_t Then() {
+    Ran(running_);
+    running_ = Next();
+    return running_.request.sequence;
+  }
+  void At(int ms) { now = Time(milliseconds(ms)); }
+
+ private:
+  Dispatch running_;
+};
+
+TEST_F(OneByOne, WhatIsLateGoesBehindWhatIsNot) {
+  Ask(2, 50);
+  Ask(3, 100);
+  Ask(4, 45);
+  At(42);
+  EXPECT_EQ(Then(), 3u);
+  EXPECT_EQ(Then(), 4u);  // of the late ones the first that was late
+  EXPECT_EQ(Then(), 2u);
+}
+
+TEST_F(OneByOne, WhatCanStillEndInTimeGoesFirst) {
+  Ask(2, 50);
+  Ask(3, 100);
+  At(30);  // behind another run it would end at 50
+  EXPECT_EQ(Then(), 2u);
+}
+
+TEST_F(OneByOne, WhatCameTooLateIsLateFromItsArrival) {
+  At(100);
+  Ask(2, 80);
+  Ask(3, 200);
+  EXPECT_EQ(Then(), 3u);
+  EXPECT_EQ(Then(), 2u);
+}
+
+TEST_F(OneByOne, APriorityStaysBeforeTheNext) {
+  Ask(2, 50, 1);
+  Ask(3, 100, 2);
+  At(90);
+  EXPECT_EQ(Then(), 2u);
+}
+
+TEST_F(OneByOne, OneOfSixteenIsLate) {
+  At(90);
+  Ask(2, 50);
+  for (std::uint64_t other = 3; other < 40; ++other) Ask(other, 100'000);
+  int others = 0;
+  while (Then() != 2) ++others;
+  EXPECT_EQ(others, 16);
+  EXPECT_EQ(Then(), 19u);
+}
+
+class ByDeadlineAlone : public OneByOne {
+ protected:
+  ByDeadlineAlone() : OneByOne("edf") {}
+};
+
+TEST_F(ByDeadlineAlone, WhatIsLateStaysFirst) {
+  Ask(2, 50);
+  Ask(3, 100);
+  At(90);
+  EXPECT_EQ(Then(), 2u);
+}
+
+// Two models on one GPU, which takes a second request beside the one that runs.
+class Beside : public SchedulerTest {
+ protected:
+  Beside() : SchedulerTest({}, Ordered("edf-late-last")) {
+    Gpus(1);
+    for (const char* model : {"a", "b"}) {
+      Model(model, 10);
+      Submit(next_++, model);
+      Serve(Next());
+    }
+    now = Time(milliseconds(100));
+    Submit(next_++, "a");
+    running_ = Next();
+  }
+  std::uint64_t next_ = 1;
+  Dispatch running_;
+};
+
+TEST_F(Beside, WhatIsLateWaitsUntilNothingElseRuns) {
+  deadline = Time(milliseconds(50));
+  Submit(next_++, "b");
+  EXPECT_TRUE(scheduler.Decide(now).empty());
+  deadline = Time(milliseconds(500));
+  Submit(next_++, "a");
+  EXPECT_EQ(Next().model, "a");  // the second place is for this one
+  Ran(running_);
+  EXPECT_TRUE(scheduler.Decide(now).empty());
+}
+
+TEST_F(Beside, WhatIsLateHoldsUpNothingOnTheLink) {
+  deadline = Time(milliseconds(50));
+  Submit(next_++, "b");
+  Ran(running_);
+  EXPECT_EQ(Next().deadline, Time::max());
+  deadline = Time(milliseconds(500));
+  Submit(next_++, "a");
+  EXPECT_EQ(Next().deadline, deadline);
+}
+
+}  // namespace
+}  // namespace troupe::node::late_requests_test
