@@ -53,7 +53,7 @@ INSTANTIATE_TEST_SUITE_P(Chaos, PlantedErrors, ::testing::ValuesIn(AllPlanted())
 TEST(Chaos, SeedsThatFoundSomethingStayGood) {
   for (const std::uint64_t seed : {2347U, 2777U, 4287U, 6510U})
     for (const auto& broken : RunSchedule({.seed = seed}).broken)
-      ADD_FAILURE() << "seed " << seed << ": " << broken.checker << ": " << broken.what;
+      ADD_FAILURE() << "seed " << seed << ": " << broken.checker << ": " << broken.line;
 }
 
 TEST(Chaos, AFailureSaysHowToReplayIt) {
