@@ -8,6 +8,7 @@
 #include "actors/daemon/membership.hpp"
 #include "actors/daemon/process_faults.hpp"
 #include "actors/daemon/roles.hpp"
+#include "actors/daemon/vital.hpp"
 #include "actors/gateway/gateway_admin.hpp"
 #include "actors/gateway/gateway_service.hpp"
 #include "actors/gateway/router.hpp"
@@ -80,6 +81,9 @@ class GatewayRole final : public Role {
     record.set_host(config.host_id);
     member_ =
         SpawnGatewayMember(*common_.system, std::move(member), router_, front_->actor(), *common_.directory);
+    EndProcessWith(router_, "the router");
+    EndProcessWith(front_->actor(), "the gateway's front");
+    EndProcessWith(member_, "the gateway's member");
     AllowFaultsIn(common_, member_);
     return absl::OkStatus();
   }

@@ -8,6 +8,7 @@
 #include "actors/daemon/gauges.hpp"
 #include "actors/daemon/process_faults.hpp"
 #include "actors/daemon/roles.hpp"
+#include "actors/daemon/vital.hpp"
 #include "actors/manager/cluster_manager.hpp"
 #include "actors/seams/command_provisioner.hpp"
 #include "actors/seams/stored_model_repository.hpp"
@@ -84,6 +85,7 @@ class ManagerRole final : public Role {
     };
     TROUPE_ASSIGN_OR_RETURN(manager_,
                             SpawnClusterManager(*common_.system, std::move(options), *store_, *repository_));
+    EndProcessWith(manager_, "the cluster manager");
     AllowFaultsIn(common_, manager_);
     TROUPE_ASSIGN_OR_RETURN(address_, common_.Publish(manager_, config.manager));
     common_.manager = address_;

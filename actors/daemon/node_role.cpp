@@ -14,6 +14,7 @@
 #include "actors/daemon/process_faults.hpp"
 #include "actors/daemon/roles.hpp"
 #include "actors/daemon/swap_gauges.hpp"
+#include "actors/daemon/vital.hpp"
 #include "actors/node/cache.hpp"
 #include "actors/node/node_controller.hpp"
 #include "actors/seams/process_worker_link.hpp"
@@ -93,6 +94,9 @@ class NodeRole final : public Role {
     record.set_host_region_bytes(config.host_region.count());
     record.set_host(config.host_id);
     member_ = SpawnNodeMember(*common_.system, std::move(member), controller_, *common_.directory);
+    EndProcessWith(cache_, "the node's cache");
+    EndProcessWith(controller_, "the node controller");  // executors are linked with it
+    EndProcessWith(member_, "the node's member");
     AllowFaultsIn(common_, member_);
     return absl::OkStatus();
   }

@@ -20,6 +20,7 @@ void NodeController::StartExecutors() {
     gpu.last.set_gpu(i);
     gpu.executor = SpawnExecutor(system(), i, Label(i), options_.make_link(i),
                                  caf::actor_cast<ExecutorListener>(this), options_.executor);
+    link_to(gpu.executor);  // neither is of use without the other
     gpus_.push_back(std::move(gpu));
   }
   UpdateCapacity();
