@@ -297,8 +297,9 @@ def damage_record(bench):
     """A bit of an acknowledged record flips: the manager must not start as if it had never been. An operator has a copy."""
     newest = _kill_manager_for_its_log(bench)
     copy = newest.read_bytes()
-    if len(copy) > 2:  # an empty log has no record to damage
-        where = len(copy) // 2  # behind it there are acknowledged ones
+    records = len(copy.rstrip(b"\0"))  # behind them is room for the next ones
+    if records > 2:  # an empty log has no record to damage
+        where = records // 2  # behind it there are acknowledged ones
         newest.write_bytes(copy[:where] + bytes([copy[where] ^ 0x10]) + copy[where + 1:])
         try:
             bench.site.start(MANAGER)
@@ -313,7 +314,8 @@ def damage_record(bench):
 def tear_last_record(bench):
     """The manager dies while it writes: behind what was acknowledged there is half a record."""
     newest = _kill_manager_for_its_log(bench)
-    with newest.open("ab") as log:  # a head that promises more than there is
+    with newest.open("r+b") as log:  # a head that promises more than there is
+        log.seek(len(log.read().rstrip(b"\0")))
         log.write(bench.random.randbytes(4) + (300).to_bytes(2, "little") + b"\x01" + bench.random.randbytes(90))
     try:
         _restart_manager(bench)
