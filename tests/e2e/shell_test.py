@@ -42,6 +42,9 @@ class ShellTest(E2eTest):
     def deploy_double(self):
         self.shell.run("function", "deploy", "double", self.file("double.onnx", scale(2)))
 
+    def await_gpus(self):
+        eventually(lambda: "GPUs 2 of 2 ready" in self.shell.text("cluster", "status"), "the manager heard of both GPUs")
+
     def kinds(self):
         return [event["kind"] for event in self.shell.json("events", "--limit", 0)["events"]]
 
@@ -161,6 +164,7 @@ class Interference(ShellTest):
     def setUp(self):
         super().setUp()
         self.deploy_double()
+        self.await_gpus()  # one that stands still before it was ready is replaced
         self.x = self.npy("x.npy", np.ones((1, 4), np.float32))
         self.workers = self.daemon.workers().values()
         for pid in self.workers:
@@ -231,7 +235,7 @@ class ClusterVerbs(ShellTest):
         self.deploy_double()
         status = self.shell.json("cluster", "status")["status"]
         self.assertEqual(sorted(entry["member"]["name"] for entry in status["members"]), ["one", "one-gateway"])
-        eventually(lambda: "GPUs 2 of 2 ready" in self.shell.text("cluster", "status"), "the manager heard of both GPUs")
+        self.await_gpus()
         nodes = self.shell.json("node", "list")["status"]["members"]
         self.assertEqual([node["member"]["name"] for node in nodes], ["one"])
         self.assertIn("one", self.shell.text("node", "list"))
