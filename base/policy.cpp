@@ -16,8 +16,15 @@ absl::Status UnknownPolicy(std::string_view slot, std::string_view name,
 
 namespace {
 
-PolicyNames Torpor() {
+// What the systems of the papers have in common: a model comes for a request.
+PolicyNames Published() {
   PolicyNames names;
+  names.copies = "asked";
+  return names;
+}
+
+PolicyNames Torpor() {
+  PolicyNames names = Published();
   names.ordering = "slo-aware";
   names.gpu = "interference-aware";
   names.eviction = "heaviness-aware";
@@ -33,7 +40,7 @@ PolicyNames TroupeWith(std::string PolicyNames::*slot, const char* name) {
 
 // 003: one queue in the order of arrival, models by least recent use.
 PolicyNames Lalb(const char* gpu) {
-  PolicyNames names;
+  PolicyNames names = Published();
   names.routing = "load-balance";
   names.ordering = "fifo";
   names.gpu = gpu;
@@ -50,7 +57,7 @@ PolicyNames TorporWith(std::string PolicyNames::*slot, const char* name) {
 
 // Containers that stay on one GPU (002, 7.3 and 7.4).
 PolicyNames Bound(const char* binding) {
-  PolicyNames names;
+  PolicyNames names = Published();
   names.ordering = "fifo";
   names.gpu = "bound";
   names.eviction = "lru";
@@ -60,7 +67,7 @@ PolicyNames Bound(const char* binding) {
 
 // 002, 7.4: models are swapped, and that is all.
 PolicyNames SimpleSwap() {
-  PolicyNames names;
+  PolicyNames names = Published();
   names.routing = "load-balance";
   names.ordering = "fifo";
   names.gpu = "random";
@@ -71,11 +78,12 @@ PolicyNames SimpleSwap() {
 }  // namespace
 
 std::span<const PolicyEntry<PolicyNames>> Presets() {
-  static const std::array<PolicyEntry<PolicyNames>, 13> kPresets = {{
+  static const std::array<PolicyEntry<PolicyNames>, 14> kPresets = {{
       {"troupe", "the earliest deadline first that can be met, where it ends first and costs others least",
        PolicyNames{}},
       {"troupe-edf", "troupe with the earliest deadline first, also when it can no longer be met",
        TroupeWith(&PolicyNames::ordering, "edf")},
+      {"troupe-asked", "troupe without copies ahead of requests", TroupeWith(&PolicyNames::copies, "asked")},
       {"load-balance", "in order of arrival, to whichever GPU becomes idle (the baseline of LALB, 003)",
        Lalb("first-idle")},
       {"lalb", "LALB (003): a request goes to a GPU that has its model, if that is sooner than a load",

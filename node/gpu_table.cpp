@@ -300,6 +300,11 @@ void GpuTable::EndLoad(GpuIndex index, ModelId model, bool loaded, Bytes device_
   });
 }
 
+void GpuTable::Occupy(GpuIndex index, Duration work, Time now) {
+  Gpu& gpu = Changing(index);
+  gpu.busy_until = std::max(gpu.busy_until, now) + work;
+}
+
 void GpuTable::Pin(GpuIndex index, ModelId model, Bytes activation, Duration work, Time now) {
   Gpu& gpu = Changing(index);
   TROUPE_CHECK(activation <= gpu.Free(), "a run was planned that does not fit");

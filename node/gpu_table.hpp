@@ -140,6 +140,8 @@ class GpuTable {
   // kNoGpu: the host.
   void BeginLoad(GpuIndex index, ModelId model, Bytes bytes, GpuIndex source, Time now);
   void EndLoad(GpuIndex index, ModelId model, bool loaded, Bytes device_bytes);
+  // Nothing else can run there for so long.
+  void Occupy(GpuIndex index, Duration work, Time now);
   // A dispatched request uses `model` and is promised `activation` bytes, until Unpin.
   void Pin(GpuIndex index, ModelId model, Bytes activation, Duration work, Time now);
   // A dispatched request brings its model with it, and takes it away: all of that is in `bytes`, until Unpin.

@@ -6,6 +6,7 @@
 
 #include "base/cost_model.hpp"
 #include "base/ordering_policy.hpp"
+#include "node/model_demand.hpp"
 #include "node/names.hpp"
 #include "node/request.hpp"
 
@@ -51,7 +52,9 @@ struct ModelEntry {
   Time asked = Time::min();  // last
   RunningEstimate gap{};     // between its requests
   RunningEstimate load{};    // from the host
-  std::string key{};         // whose copy it is
+  RecentRate asks{};         // its requests, where copies come ahead of them
+  bool may_want_copy = false;
+  std::string key{};  // whose copy it is
 };
 
 struct FunctionEntry {

@@ -96,7 +96,7 @@ GpuOption SwapScheduler::OptionFor(const Look& look, const Gpu& gpu, Time now) c
                    .has_model = resident != nullptr,
                    .has_slot = has_slot,
                    .fits = has_slot && CanMakeRoom(look, gpu, resident, need),
-                   .in_flight = gpus_.InFlightOn(gpu.device),
+                   .in_flight = gpus_.InFlightOn(gpu.device) + (IsOccupied(gpu) ? 1 : 0),
                    .free = free,
                    .evicts = need > free,
                    .backlog = std::max(Duration::zero(), gpu.busy_until - now),
@@ -259,6 +259,7 @@ void SwapScheduler::Place(const Look& look, Entry& entry, GpuChoice& choice,
   for (const ModelId victim : victims) Evict(choice.gpu, victim);
   if (Need(look, gpu.Find(entry.model)) > gpu.Free()) gpus_.ForgetOverhead(choice.gpu);
   Duration work = costs_.RunTime(look.model.cost);
+  if (policies_.copies == CopiesRule::kAhead) computing_.Add(ToSeconds(work), now);
   if (!has_model) {
     Load(look, entry, choice, now);
     const auto link = entry.source != SwapSource::kPeer
@@ -277,7 +278,8 @@ void SwapScheduler::Place(const Look& look, Entry& entry, GpuChoice& choice,
 Dispatch SwapScheduler::MakeDispatch(Entry& entry, GpuChoice choice, Time now) {
   const GpuIndex index = choice.gpu;
   const Look look = LookFor(entry);
-  std::vector<ModelId> victims = PlanVictims(look, gpus_.at(index), now);
+  const Bytes need = Need(look, gpus_.at(index).Find(entry.model));
+  std::vector<ModelId> victims = PlanVictims(entry.model, need, gpus_.at(index), now);
   entry.alone = gpus_.at(index).in_flight == 0;
   entry.brings_state = false;
   if (choice.peer == kNoGpu && PassesThrough(entry, gpus_.at(index), victims)) {
@@ -335,6 +337,7 @@ std::vector<Dispatch> SwapScheduler::Decide(Time now) {
   // A load that was begun leaves its place to what is there.
   if (PlacesForHits()) DecideInOrder(true, now, dispatches);
   queue_.AllSeen();
+  BringAhead(now);
   return dispatches;
 }
 

@@ -55,6 +55,7 @@ Effects SwapScheduler::Apply(const SwapInDone& done, Time) {
   if (id == kNoName) return effects;  // of an earlier life of the worker
   if (!done.status.ok()) {
     LoadFailed(done.gpu, id);
+    models_[id].asks = {};  // what cannot come is not tried again and again ahead of requests
     Wake(done.gpu);
     ForgetNames();
     return effects;
@@ -66,6 +67,7 @@ Effects SwapScheduler::Apply(const SwapInDone& done, Time) {
   const GpuIndex source = coming == nullptr ? kNoGpu : coming->source;
   gpus_.EndLoad(done.gpu, id, true, done.device_bytes);
   Activate(id);
+  MayWantCopy(id);  // another one, perhaps
   EvictForgotten(done.gpu, id, effects);
   if (source != kNoGpu) EvictForgotten(source, id, effects);  // it was read until now
   Model* const model = Adopted(id);

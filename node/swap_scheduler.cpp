@@ -16,13 +16,16 @@ absl::StatusOr<SchedulerPolicies> FindSchedulerPolicies(const PolicyNames& names
   if (!gpu.ok()) return gpu.status();
   auto eviction = FindEvictionPolicy(names.eviction);
   if (!eviction.ok()) return eviction.status();
+  auto copies = FindCopiesPolicy(names.copies);
+  if (!copies.ok()) return copies.status();
   auto binding = FindBindingPolicy(names.binding);
   if (!binding.ok()) return binding.status();
   if (*binding != BindingRule::kLate && !gpu->early_binding)
     return absl::InvalidArgumentError(absl::StrCat("the binding '", names.binding,
                                                    "' was given the gpu policy '", names.gpu,
                                                    "', which uses any GPU; choose the gpu policy 'bound'"));
-  return SchedulerPolicies{.ordering = *ordering, .gpu = *gpu, .eviction = *eviction, .binding = *binding};
+  return SchedulerPolicies{
+      .ordering = *ordering, .gpu = *gpu, .eviction = *eviction, .copies = *copies, .binding = *binding};
 }
 
 SwapScheduler::SwapScheduler(SchedulerLimits limits, SchedulerPolicies policies, CostDefaults costs,
@@ -157,6 +160,7 @@ Submitted SwapScheduler::Submit(const NodeRequest& request, Time now) {
   if (late_) entry.latest = LatestBegin(request.deadline, costs_.RunTime(model.cost), now);
   entry.asked_before = std::exchange(model.asked, now);
   if (entry.asked_before != Time::min()) model.gap.Observe(now - entry.asked_before);
+  if (!request.trial) NoteAsked(id, now);
   Enqueue(entry);
   states_.Enter(request.state, request.id);
   if (request.expiry != Time::max()) expiries_.emplace(request.expiry, request.id);

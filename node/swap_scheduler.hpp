@@ -117,6 +117,8 @@ class SwapScheduler {
   [[nodiscard]] std::vector<Assignment> TakeAssignments() { return std::exchange(assignments_, {}); }
   // And these: models that go first, for the state that they have.
   [[nodiscard]] std::vector<Eviction> TakeDepartures() { return std::exchange(departures_, {}); }
+  // And these, behind the dispatches: copies ahead of requests, each reported by its SwapInDone alone.
+  [[nodiscard]] std::vector<Dispatch> TakeAhead() { return std::exchange(ahead_, {}); }
   // What dispatches with kBroadcast get, and from whom: order these when others have had time to join.
   [[nodiscard]] std::vector<Broadcasts::Order> TakeBroadcasts() { return broadcasts_.Send(); }
   // Runtimes that did nothing for `idle` serve nobody again; NextIdle: when the next one will have been.
@@ -228,7 +230,7 @@ class SwapScheduler {
   [[nodiscard]] std::uint32_t MostInFlight() const;
   [[nodiscard]] double RateOf(ModelId model, Time now) const;
   [[nodiscard]] std::uint32_t LinkCount() const;
-  [[nodiscard]] Bytes Target(const Entry& entry, const Gpu& gpu, Bytes need) const;
+  [[nodiscard]] Bytes Target(ModelId model, const Gpu& gpu, Bytes need) const;
   [[nodiscard]] bool CanMakeRoom(const Look& look, const Gpu& gpu, const Resident* own, Bytes need) const;
   [[nodiscard]] bool FitsAlone(const Gpu& gpu, const Resident* own, Bytes need, Bytes room) const;
   struct Victim {
@@ -236,8 +238,8 @@ class SwapScheduler {
     ModelId model = kNoName;
     Bytes bytes{};
   };
-  [[nodiscard]] std::vector<Victim> MayGo(const Entry& entry, const Gpu& gpu, Time now) const;
-  [[nodiscard]] std::vector<ModelId> PlanVictims(const Look& look, const Gpu& gpu, Time now) const;
+  [[nodiscard]] std::vector<Victim> MayGo(ModelId coming, const Gpu& gpu, Time now) const;
+  [[nodiscard]] std::vector<ModelId> PlanVictims(ModelId model, Bytes need, const Gpu& gpu, Time now) const;
   Dispatch MakeDispatch(Entry& entry, GpuChoice choice, Time now);
   [[nodiscard]] bool PassesThrough(const Entry& entry, const Gpu& gpu,
                                    const std::vector<ModelId>& victims) const;
@@ -271,6 +273,26 @@ class SwapScheduler {
   [[nodiscard]] bool CanEverFit(ModelId model, const Gpu& gpu) const;
   [[nodiscard]] bool CanEverFit(ModelId model, Bytes whole, const Gpu& gpu) const;
   [[nodiscard]] bool CanEverFit(ModelId model) const;
+
+  // swap_ahead.cpp: copies ahead of requests.
+  struct AheadPlan {
+    GpuIndex gpu = kNoGpu;
+    std::vector<ModelId> victims{};
+    double loss = 0;  // seconds a second
+  };
+  [[nodiscard]] bool MayBringAhead() const;
+  void NoteAsked(ModelId model, Time now);
+  void MayWantCopy(ModelId model);
+  [[nodiscard]] ModelDemand DemandOf(ModelId model, Time now) const;
+  [[nodiscard]] double BusyGpus(Time now) const;
+  [[nodiscard]] double GainOfCopy(ModelId model, Time now) const;
+  [[nodiscard]] double LossOf(const std::vector<ModelId>& victims, const Gpu& gpu, Time now) const;
+  [[nodiscard]] Gpus QuietGpus(Time now) const;
+  [[nodiscard]] std::optional<AheadPlan> PlanAhead(ModelId model, double gain, const Gpus& quiet,
+                                                   Time now) const;
+  void BringAhead(Time now);
+  void LoadAhead(ModelId model, const AheadPlan& plan, Time now);
+  [[nodiscard]] bool IsOccupied(const Gpu& gpu) const;
 
   // waiting_heads.cpp: the queue, and what of it the next decision looks at.
   void Enqueue(Entry& entry);
@@ -365,6 +387,9 @@ class SwapScheduler {
   std::map<std::pair<GpuIndex, ModelId>, FitHint> hints_;
   std::vector<Assignment> assignments_;
   std::vector<Eviction> departures_;
+  std::vector<Dispatch> ahead_;
+  std::vector<ModelId> wanting_;   // may want a copy more, by what has changed since they were looked at
+  RecentRate computing_;           // seconds of runs, on all GPUs
   Time look_again_ = Time::max();  // what was left for later may be decided then
   std::uint64_t next_sequence_ = 0;
   std::size_t out_of_region_ = 0;  // models

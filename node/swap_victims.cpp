@@ -20,12 +20,12 @@ double SwapScheduler::RateOf(ModelId id, Time now) const {
 }
 
 // Those that may go, in no order; of one rank the first by name goes first.
-std::vector<SwapScheduler::Victim> SwapScheduler::MayGo(const Entry& entry, const Gpu& gpu, Time now) const {
+std::vector<SwapScheduler::Victim> SwapScheduler::MayGo(ModelId coming, const Gpu& gpu, Time now) const {
   const double busy = std::min(1.0, link_pressure_.At(now));  // nobody waits for a link that is idle
   std::vector<Victim> victims;
   victims.reserve(gpu.residents.size());
   for (const auto& [model, resident] : gpu.residents) {
-    if (!resident.Idle() || model == entry.model) continue;
+    if (!resident.Idle() || model == coming) continue;
     const CostModel::Id cost = models_[model].cost;
     const EvictionCandidate candidate{.bytes = resident.WithStates(),
                                       .last_use = resident.last_use,
@@ -43,9 +43,9 @@ std::vector<SwapScheduler::Victim> SwapScheduler::MayGo(const Entry& entry, cons
 }
 
 // The room that a run is given: more than it needs by the estimates, where they were wrong before.
-Bytes SwapScheduler::Target(const Entry& entry, const Gpu& gpu, Bytes need) const {
+Bytes SwapScheduler::Target(ModelId model, const Gpu& gpu, Bytes need) const {
   if (hints_.empty()) return need;
-  const auto hint = hints_.find({gpu.index, entry.model});
+  const auto hint = hints_.find({gpu.index, model});
   return hint == hints_.end() ? need : need + hint->second.extra;
 }
 
@@ -59,21 +59,20 @@ bool SwapScheduler::FitsAlone(const Gpu& gpu, const Resident* own, Bytes need, B
 
 // The request fits, now or after evicting all that may go.
 bool SwapScheduler::CanMakeRoom(const Look& look, const Gpu& gpu, const Resident* own, Bytes need) const {
-  const Bytes target = Target(look.entry, gpu, need);
+  const Bytes target = Target(look.entry.model, gpu, need);
   const Bytes free = gpu.Free();
   if (free >= target) return true;
   const Bytes others = own != nullptr && own->Idle() ? gpu.idle - own->WithStates() : gpu.idle;
   return free + others >= target || FitsAlone(gpu, own, need, free + others);
 }
 
-// Whom to evict for a request that fits: in the policy's order, without those that turned out to be needless.
-std::vector<ModelId> SwapScheduler::PlanVictims(const Look& look, const Gpu& gpu, Time now) const {
-  const Resident* own = gpu.Find(look.entry.model);
-  const Bytes need = Need(look, own);
-  const Bytes target = Target(look.entry, gpu, need);
+// Whom to evict for a model, or its run, that fits: in the policy's order, without those that turned out to
+// be needless.
+std::vector<ModelId> SwapScheduler::PlanVictims(ModelId model, Bytes need, const Gpu& gpu, Time now) const {
+  const Bytes target = Target(model, gpu, need);
   Bytes room = gpu.Free();
   if (room >= target) return {};
-  std::vector<Victim> candidates = MayGo(look.entry, gpu, now);
+  std::vector<Victim> candidates = MayGo(model, gpu, now);
   const auto later = [&](const Victim& a, const Victim& b) {
     return a.rank != b.rank ? a.rank > b.rank : NameOf(a.model) > NameOf(b.model);
   };
@@ -86,7 +85,7 @@ std::vector<ModelId> SwapScheduler::PlanVictims(const Look& look, const Gpu& gpu
     room += chosen.back().bytes;
   }
   if (room < target) {
-    TROUPE_CHECK(FitsAlone(gpu, own, need, room), "a chosen GPU has no room");
+    TROUPE_CHECK(FitsAlone(gpu, gpu.Find(model), need, room), "a chosen GPU has no room");
   } else {
     std::erase_if(chosen, [&](const Victim& candidate) {
       if (room < target + candidate.bytes) return false;
@@ -110,6 +109,7 @@ void SwapScheduler::Evict(GpuIndex gpu, ModelId model) {
   gpus_.BeginEvict(gpu, model);
   states_.BeginEvict(gpu, model);
   if (models_[model].parked == gpu) Activate(model);
+  MayWantCopy(model);
 }
 
 namespace {

@@ -42,8 +42,9 @@ struct SimulateOptions {
   std::string trace, generate, cluster, faults, policy = "troupe", spread = "uniform";
   std::uint64_t seed = 1;
   std::uint32_t swap_ahead = 2;
-  std::array<Slot, 4> slots = {{{"--routing", &PolicyNames::routing},
+  std::array<Slot, 5> slots = {{{"--routing", &PolicyNames::routing},
                                 {"--ordering", &PolicyNames::ordering},
+                                {"--copies", &PolicyNames::copies},
                                 {"--gpu", &PolicyNames::gpu},
                                 {"--eviction", &PolicyNames::eviction}}};
 };

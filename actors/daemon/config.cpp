@@ -212,6 +212,11 @@ const std::vector<ConfigOption>& ConfigOptions() {
        Policy(&PolicyNames::eviction, node::FindEvictionPolicy)},
       {"binding", "policy of the binding slot: late, fixed or keep-alive (the last two: with --gpu bound)",
        false, Policy(&PolicyNames::binding, node::FindBindingPolicy)},
+      {"copies",
+       "when models come to GPUs: asked (for a request), or ahead (also ahead of requests, while nothing "
+       "else "
+       "needs the GPU or its link)",
+       false, Policy(&PolicyNames::copies, node::FindCopiesPolicy)},
       {"swap", "policy of the swap slot: grouped, per-tensor, whole or pageable", false,
        Policy(&PolicyNames::swap, gpu::FindSwapPolicy)},
       {"link-sharing", "whose blocks go first on a link: deadline, shared or exclusive", false,

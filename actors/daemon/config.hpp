@@ -67,7 +67,8 @@ struct DaemonConfig {
   PolicyNames policies;  // the preset's, and over them the slots that were named
   std::string preset = "troupe";
   // Slots named one by one, wherever they stand beside the preset; empty: not named.
-  PolicyNames slots{.routing = {}, .ordering = {}, .gpu = {}, .eviction = {}, .swap = {}, .binding = {}};
+  PolicyNames slots{
+      .routing = {}, .ordering = {}, .gpu = {}, .eviction = {}, .swap = {}, .copies = {}, .binding = {}};
   unsigned replicas = 2;
   unsigned credits_per_gpu = 8;
   unsigned swap_ahead = 2;

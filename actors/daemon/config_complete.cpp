@@ -28,8 +28,9 @@ absl::Status WrongAddress(const std::string& found, const std::string& expected)
 // The preset, and over it the slots that were named: in whichever order they were said.
 absl::Status CompletePolicies(DaemonConfig& config) {
   TROUPE_ASSIGN_OR_RETURN(config.policies, FindPreset(config.preset));
-  for (const auto slot : {&PolicyNames::routing, &PolicyNames::ordering, &PolicyNames::gpu,
-                          &PolicyNames::eviction, &PolicyNames::swap, &PolicyNames::binding}) {
+  for (const auto slot :
+       {&PolicyNames::routing, &PolicyNames::ordering, &PolicyNames::gpu, &PolicyNames::eviction,
+        &PolicyNames::swap, &PolicyNames::copies, &PolicyNames::binding}) {
     if (!(config.slots.*slot).empty()) config.policies.*slot = config.slots.*slot;
   }
   // Names that a node alone knows are wrong for every role: one file may serve them all.

@@ -72,8 +72,9 @@ class NodeRole final : public Role {
     CacheOptions cache;
     cache.manager = common_.manager;
     spdlog::info(
-        "policies: ordering {}, gpu {}, eviction {}, binding {}, swap {}, link sharing {}, memory {}",
-        config.policies.ordering, config.policies.gpu, config.policies.eviction,
+        "policies: ordering {}, gpu {}, eviction {}, copies {}, binding {}, swap {}, link sharing {}, memory "
+        "{}",
+        config.policies.ordering, config.policies.gpu, config.policies.eviction, config.policies.copies,
         config.policies.binding.empty() ? "late" : config.policies.binding, config.policies.swap,
         config.link_sharing, config.memory_policy);
     cache_ = SpawnCache(*common_.system, std::move(cache), *repository_, *common_.directory);

@@ -33,6 +33,11 @@ void ShowCounts(const proto::SwapStatistics& swaps, const Gauges::Labels& mine, 
   gauges.Set("troupe_node_no_fit_total", "Requests planned anew since a GPU had less room than planned.",
              mine, static_cast<double>(swaps.no_fits()));
   for (const auto& source : swaps.sources()) {
+    if (source.source() == "ahead") {
+      gauges.Set("troupe_node_copies_ahead_total", "Models brought to GPUs ahead of requests.", mine,
+                 static_cast<double>(source.requests()));
+      continue;
+    }
     gauges.Set("troupe_node_model_was_total", "Requests given to GPUs, by where their model was.",
                With(mine, "source", source.source()), static_cast<double>(source.requests()));
   }

@@ -158,6 +158,7 @@ void NodeController::Schedule(const node::NodeRequest& request) {
 
 void NodeController::Pump() {
   for (const auto& dispatch : scheduler_.Decide(Now(this))) CarryOut(dispatch);
+  for (const auto& dispatch : scheduler_.TakeAhead()) OrderAhead(dispatch);
   for (const auto& [gpu, model] : scheduler_.TakeDepartures()) OrderEviction(gpu, model);
   for (const auto& assignment : scheduler_.TakeAssignments()) Reassign(assignment);
   ArmGiveBack();

@@ -147,6 +147,9 @@ class NodeController : public ControllerSelf::base {
                    const proto::Broadcast* broadcast = nullptr);
   void SwappedIn(const node::Dispatch& dispatch, std::uint64_t serial, ModelWas source,
                  const proto::WorkerOutcome& outcome);
+  // A copy that no request waits for.
+  void OrderAhead(const node::Dispatch& dispatch);
+  void NoteVictims(const node::Dispatch& dispatch);
   void Borrow(const node::Dispatch& dispatch, std::uint64_t serial);
   void Lent(const node::Dispatch& dispatch, std::uint64_t serial, Loans::Ticket loan,
             const proto::WorkerOutcome& outcome);

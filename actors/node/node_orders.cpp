@@ -87,6 +87,10 @@ void NodeController::NoteDispatch(const node::Dispatch& dispatch, HeldRequest& r
                       : ModelWas::kResident;
   }
   if (first && !request.trial) swaps_.Dispatched(request.was);
+  NoteVictims(dispatch);
+}
+
+void NodeController::NoteVictims(const node::Dispatch& dispatch) {
   for (const auto& victim : dispatch.victims) {
     const bool replicated = scheduler_.HolderCount(victim) > 0;
     swaps_.Evicted(replicated ? "replicated" : scheduler_.Heavy(victim) ? "heavy" : "light");

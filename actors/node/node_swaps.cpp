@@ -50,6 +50,22 @@ void NodeController::SwappedIn(const node::Dispatch& dispatch, std::uint64_t ser
                           Now(this)));
 }
 
+// What is evicted for it has no state, so that nothing is written back first.
+void NodeController::OrderAhead(const node::Dispatch& dispatch) {
+  NoteVictims(dispatch);
+  swaps_.Dispatched(ModelWas::kAhead);
+  for (const auto& victim : dispatch.victims) OrderEviction(dispatch.gpu, victim);
+  const auto life = gpus_[dispatch.gpu].last.incarnation();
+  const auto& copy = models_.Find(dispatch.model)->copy;
+  auto order = SwapInOrderFor(dispatch, copy, Now(this));
+  order.mutable_swap_in()->set_address(addresses_.Of(dispatch.model, Bytes(copy.weights().length())));
+  OrderFor(dispatch.model, dispatch.gpu, std::move(order),
+           [this, dispatch, life](const proto::WorkerOutcome& outcome) {
+             if (gpus_[dispatch.gpu].last.incarnation() != life || !Up(dispatch.gpu)) return;
+             SwappedIn(dispatch, 0, ModelWas::kAhead, outcome);
+           });
+}
+
 void NodeController::Borrow(const node::Dispatch& dispatch, std::uint64_t serial) {
   const auto loan = loans_.Ask(dispatch.peer, dispatch.gpu, dispatch.model);
   OrderFor(dispatch.model, dispatch.peer, LendOrderFor(models_.PackedDigest(dispatch.model)),

@@ -22,6 +22,8 @@ const char* Name(ModelWas was) {
       return "disk";
     case ModelWas::kBroadcast:
       return "broadcast";
+    case ModelWas::kAhead:
+      return "ahead";
   }
   return "unknown";
 }
@@ -32,6 +34,7 @@ std::string SwapLine(std::uint32_t gpu, const SwapDone& swap,
       absl::StrCat("GPU ", gpu, ": ", functions(swap.model), " from ",
                    swap.source == ModelWas::kPeer        ? absl::StrCat("GPU ", swap.peer)
                    : swap.source == ModelWas::kBroadcast ? absl::StrCat("GPU ", swap.peer, ", as it came")
+                   : swap.source == ModelWas::kAhead     ? "host ahead of requests"
                                                          : Name(swap.source));
   if (swap.status.ok()) {
     absl::StrAppend(&text, ", ", FormatBytes(swap.bytes), " in ", FormatDuration(swap.took));

@@ -16,13 +16,13 @@
 
 namespace troupe::actors {
 
-// Where the model of a dispatched request was.
-enum class ModelWas { kResident, kLoading, kHost, kPeer, kDisk, kBroadcast };
+// Where the model of a dispatched request was. kAhead: there was no request, it came ahead of those to come.
+enum class ModelWas { kResident, kLoading, kHost, kPeer, kDisk, kBroadcast, kAhead };
 [[nodiscard]] const char* Name(ModelWas was);
 
 struct SwapDone {
   std::string model{};
-  ModelWas source = ModelWas::kHost;  // host, peer, broadcast, or disk: through the host region
+  ModelWas source = ModelWas::kHost;  // host, peer, broadcast, ahead, or disk: through the host region
   std::uint32_t peer = 0;             // the GPU that it comes from, then
   Bytes bytes{};
   Duration took{};
@@ -51,7 +51,7 @@ class SwapBook {
   [[nodiscard]] std::vector<proto::SwapRecord> Latest(std::uint32_t gpu, Time now) const;
 
  private:
-  std::array<std::uint64_t, 6> sources_{};
+  std::array<std::uint64_t, 7> sources_{};
   std::map<std::string, std::uint64_t> evictions_;
   std::map<std::uint32_t, std::deque<SwapDone>> latest_;
   std::array<std::uint64_t, kBounds.size()> below_{};

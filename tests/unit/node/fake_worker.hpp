@@ -90,6 +90,7 @@ class FakeWorker {
                              .device_bytes = model.weights,
                              .took = TransferTime(model.weights, BytesPerSecond{6e9})});
       if (!fits) done.end = RunEnd::kNoFit;
+      if (dispatch.ahead) return out;
     }
     if (done.end == RunEnd::kRan && used() + NewState(dispatch) > memory_) done.end = RunEnd::kNoFit;
     if (done.end == RunEnd::kRan && !Has(dispatch.model) && !passes) done.end = RunEnd::kNotResident;

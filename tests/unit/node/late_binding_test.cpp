@@ -244,7 +244,8 @@ TEST_F(LateBinding, FunctionsThatCannotMeetTheirSloWait) {
 class Released : public LateBinding {
  protected:
   Released()
-      : LateBinding(*FindSchedulerPolicies({.ordering = "slo-aware-released", .swap = {}, .binding = {}})) {}
+      : LateBinding(*FindSchedulerPolicies(
+            {.ordering = "slo-aware-released", .swap = {}, .copies = "asked", .binding = {}})) {}
 };
 TEST_F(Released, OneRequestOfAFunctionAtATime) {
   Gpus(2);
@@ -263,7 +264,8 @@ TEST_F(Released, OneRequestOfAFunctionAtATime) {
 
 class EarlyBinding : public LateBinding {
  protected:
-  EarlyBinding() : LateBinding(*FindSchedulerPolicies({.gpu = "bound", .swap = {}, .binding = {}})) {}
+  EarlyBinding()
+      : LateBinding(*FindSchedulerPolicies({.gpu = "bound", .swap = {}, .copies = "asked", .binding = {}})) {}
 };
 TEST_F(EarlyBinding, EachModelHasOneGpuUntilThatOneIsUnfit) {
   Gpus(2);

@@ -1,0 +1,85 @@
+// Copies ahead of requests: a model that is asked for much comes to another GPU while that has nothing to do,
+// and costs no request anything but time.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/actors/world.hpp"
+
+namespace troupe::actors {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::Contains;
+using testing::HasSubstr;
+
+// Four GPUs, on which a load takes 105 ms and has its GPU for itself; a run takes 900 ms.
+class CopiesAhead : public testing::Test {
+ protected:
+  CopiesAhead()
+      : world_(1, 4, Profile(), {}, GiB(2), [](NodeOptions& options) {
+          options.policies.copies = "ahead";
+          options.scheduler.swap_ahead = 1;
+        }) {
+    EXPECT_TRUE(world_.Deploy("resnet", MiB(100)).ok());
+  }
+  static FakeWorkerProfile Profile() {
+    FakeWorkerProfile profile;
+    profile.link = {1e9};
+    profile.run = milliseconds(900);
+    return profile;
+  }
+  void AskEachSecond(std::uint64_t requests) {
+    for (std::uint64_t i = 0; i < requests; ++i) {
+      world_.Infer("resnet", next_++, seconds(100));
+      world_.Run(seconds(1));
+    }
+  }
+  [[nodiscard]] std::vector<std::string> Swaps() const {
+    std::vector<std::string> messages;
+    for (const auto& [what, message] : world_.events)
+      if (what.starts_with("swap")) messages.push_back(message);
+    return messages;
+  }
+  void ExpectAllServed() {
+    world_.Run(seconds(60));
+    ASSERT_EQ(world_.answers.size(), next_ - 1);
+    for (const auto& answer : world_.answers) EXPECT_EQ(answer.reply.code(), 0) << answer.reply.message();
+  }
+
+  World world_;
+  std::uint64_t next_ = 1;
+};
+
+TEST_F(CopiesAhead, AHotModelComesToAnotherGpuBeforeItIsAskedForThere) {
+  AskEachSecond(20);
+  EXPECT_THAT(Swaps(), Contains(HasSubstr("from host ahead of requests, 100 MiB in 105 ms")));
+  std::size_t copies = 0;
+  for (const auto& worker : world_.node("node-1").workers) copies += worker->life.resident.size();
+  EXPECT_GT(copies, 1u);
+  // Two at once find one each: nobody waits for a load.
+  world_.Infer("resnet", next_++, seconds(100));
+  world_.Infer("resnet", next_++, seconds(100));
+  ExpectAllServed();
+  for (std::size_t i = world_.answers.size() - 2; i < world_.answers.size(); ++i)
+    EXPECT_LT(world_.answers[i].took, milliseconds(950));
+}
+
+TEST_F(CopiesAhead, RequestsThatComeMeanwhileAreServedAlsoWhenTheWorkersDie) {
+  std::size_t killed = 0;
+  for (int round = 0; round < 60; ++round) {
+    world_.Infer("resnet", next_++, seconds(100));
+    world_.Infer("resnet", next_++, seconds(100));
+    world_.Run(milliseconds(250));
+    for (auto& worker : world_.node("node-1").workers) {
+      if (worker->life.loading.empty() || killed >= 3) continue;
+      worker->kill();
+      ++killed;
+    }
+    world_.Run(milliseconds(1500));
+  }
+  ExpectAllServed();
+}
+
+}  // namespace
+}  // namespace troupe::actors
