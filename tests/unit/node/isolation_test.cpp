@@ -510,7 +510,7 @@ TEST(RuntimesProperty, EveryRequestEndsOnARuntimeOfItsKey) {
       PolicyNames names;
       names.ordering = ordering.name;
       names.gpu = gpu.name;
-      for (int round = 0; round < 4; ++round) {
+      for (int round = 0; round < 2; ++round) {
         SCOPED_TRACE("seed " + std::to_string(++seed) + ", " + names.ordering + ", " + names.gpu);
         RandomWorld world(seed, names);
         world.Run(1500);
