@@ -4,7 +4,6 @@
 
 #include <caf/error.hpp>
 #include <caf/exit_reason.hpp>
-#include <caf/string_algorithms.hpp>
 #include <cstdlib>
 #include <utility>
 

@@ -6,6 +6,7 @@
 #include <caf/actor.hpp>
 #include <caf/actor_cast.hpp>
 #include <string>
+#include <utility>
 
 namespace troupe::actors {
 

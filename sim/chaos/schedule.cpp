@@ -23,8 +23,6 @@ constexpr Duration kLongestEnd = seconds(40);  // of what was begun in it
 constexpr Duration kLongestRecovery = seconds(15);
 // A member that has joined is alive for the manager before it has heard so.
 constexpr Duration kSettle = seconds(1);
-// What was begun ahead of requests ends by itself.
-constexpr Duration kCopies = seconds(1);
 constexpr Duration kLastTimeout = seconds(10);  // of the requests that have to be served at the end
 constexpr std::uint64_t kPlantedAt = 40;        // the answer that is told twice
 
@@ -119,7 +117,7 @@ class ScheduleRun {
     }
     agenda.RunTo(cluster_.world().Now() + kSettle);
     AskEverything();
-    agenda.RunTo(cluster_.world().Now() + kCopies);
+    agenda.RunTo(cluster_.world().Now() + kSettle);  // what was begun ahead of requests ends by itself
     for (const auto& line : health.LookInside()) Break("quiescence", line);
   }
 

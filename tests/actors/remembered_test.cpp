@@ -28,6 +28,17 @@ class Remembered : public testing::Test {
     names_.push_back(name);
     world_.Run(seconds(1));
   }
+  // resnet and bert; resnet is removed, which has not reached this disk.
+  void DeployBothAndRemoveOneUnsaved() {
+    Deploy("resnet");
+    Deploy("bert");
+    const auto both = disk_;
+    proto::AdminRequest remove;
+    remove.mutable_remove()->mutable_key()->set_name("resnet");
+    ASSERT_TRUE(world_.Ask(remove).ok());
+    world_.Run(seconds(1));
+    disk_ = both;
+  }
   // The machine loses power: daemon, workers and host region are gone, the disk is there.
   void RestartNode() {
     world_.KillNode("node-1");
@@ -98,14 +109,7 @@ TEST_F(Remembered, ItServesAgainWhileTheManagerIsAway) {
 }
 
 TEST_F(Remembered, AManagerThatIsThereSaysWhatIsToBeHere) {
-  Deploy("resnet");
-  Deploy("bert");
-  const auto both = disk_;
-  proto::AdminRequest remove;
-  remove.mutable_remove()->mutable_key()->set_name("resnet");
-  ASSERT_TRUE(world_.Ask(remove).ok());
-  world_.Run(seconds(1));
-  disk_ = both;  // as if the removal had not reached this disk
+  DeployBothAndRemoveOneUnsaved();
   RestartNode();
   world_.Run(seconds(5));
   EXPECT_EQ(std::count(events_.begin(), events_.end(), "manager-away"), 0);
@@ -116,14 +120,7 @@ TEST_F(Remembered, AManagerThatIsThereSaysWhatIsToBeHere) {
 }
 
 TEST_F(Remembered, WhatWasRemovedMeanwhileGoesWhenTheManagerIsBack) {
-  Deploy("resnet");
-  Deploy("bert");
-  const auto both = disk_;
-  proto::AdminRequest remove;
-  remove.mutable_remove()->mutable_key()->set_name("resnet");
-  ASSERT_TRUE(world_.Ask(remove).ok());
-  world_.Run(seconds(1));
-  disk_ = both;
+  DeployBothAndRemoveOneUnsaved();
   world_.StopManager();
   world_.Run(seconds(1));
   RestartNode();
