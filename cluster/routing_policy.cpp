@@ -32,11 +32,33 @@ std::size_t Locality(std::span<const NodeOption> options) {
   return best;
 }
 
+// Whether `option` may have one request more: at most five quarters of its part by credits, which is the
+// bound that consistent hashing with bounded loads is usually given. (Twice the part would bind none of two
+// options.)
+bool WithinBound(const NodeOption& option, std::span<const NodeOption> options) {
+  std::uint64_t in_flight = 1;
+  std::uint64_t limit = 0;
+  for (const NodeOption& other : options) {
+    in_flight += other.in_flight;
+    limit += other.limit;
+  }
+  const std::uint64_t divisor = 4 * limit;
+  const std::uint64_t most = (5 * in_flight * option.limit + divisor - 1) / divisor;
+  return option.in_flight < most;
+}
+
+std::size_t BoundedLocality(std::span<const NodeOption> options) {
+  const std::size_t best = Locality(options);
+  return WithinBound(options[best], options) ? best : LoadBalance(options);
+}
+
 }  // namespace
 
 std::span<const PolicyEntry<RoutingPolicy>> RoutingPolicies() {
-  static constexpr std::array<PolicyEntry<RoutingPolicy>, 2> kTable = {{
+  static constexpr std::array<PolicyEntry<RoutingPolicy>, 3> kTable = {{
       {"locality", "a node with the model on a GPU first, then the least loaded", &Locality},
+      {"bounded-locality", "locality, while that node has at most five quarters of its part of the requests",
+       &BoundedLocality},
       {"load-balance", "the least loaded node", &LoadBalance},
   }};
   return kTable;

@@ -20,8 +20,10 @@ struct NodeOption {
 using RoutingPolicy = std::size_t (*)(std::span<const NodeOption> options);
 
 // `locality` (default): a node with the model on a GPU before one with a host copy, then the smallest share
-// of used
-//   credits. `load-balance`: the smallest share of used credits. Ties: most credits left, then the name.
+//   of used credits.
+// `bounded-locality`: so long as that node has no more than its part of what the options have in flight and a
+//   quarter; else the smallest share. For nodes that grant many more requests than they run in good time.
+// `load-balance`: the smallest share of used credits. Ties: most credits left, then the name.
 [[nodiscard]] std::span<const PolicyEntry<RoutingPolicy>> RoutingPolicies();
 [[nodiscard]] absl::StatusOr<RoutingPolicy> FindRoutingPolicy(std::string_view name);
 

@@ -134,7 +134,8 @@ Summary WorkflowSummary(const SimulationSetup& setup, const Outcome& outcome) {
           {"p50_ms", ToMillis(NearestRank(took, 50))},
           {"p98_ms", ToMillis(NearestRank(took, 98))},
           {"starts", static_cast<double>(outcome.starts)},
-          {"computing", outcome.computing}};
+          {"computing", outcome.computing},
+          {"copies", outcome.duplicates}};
 }
 
 const std::vector<std::string>& UsualPresets() {
@@ -152,7 +153,8 @@ Sweep SweepOf(const std::string& experiment) {
                          {"p50_ms", "ms"},
                          {"p98_ms", "ms"},
                          {"starts", ""},
-                         {"computing", ""}},
+                         {"computing", ""},
+                         {"copies", ""}},
           .summarize = &WorkflowSummary,
           .paper = {}};
 }

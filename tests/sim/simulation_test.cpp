@@ -118,6 +118,22 @@ TEST(Simulation, SandboxedWorkflowsAreServedUnderEveryPreset) {
   EXPECT_LT(mean["astraea"], mean["infless"]);
 }
 
+// Bursts of one function, which two nodes have: both serve it, though one has it on its GPU first.
+TEST(Simulation, ABurstOfOneFunctionIsSharedByTheNodesOfASandbox) {
+  auto setup = SandboxedSetup("streambox");
+  setup.cluster.nodes = 2;
+  setup.workload.arrivals = {{seconds(1), 0}};
+  for (int i = 0; i < 10; ++i) setup.workload.arrivals.push_back({seconds(2) + milliseconds(i), 0});
+  const auto bounded = Simulate(setup);
+  ASSERT_TRUE(bounded.ok()) << bounded.status();
+  setup.policies.routing = "locality";
+  const auto one = Simulate(setup);
+  ASSERT_TRUE(one.ok()) << one.status();
+  EXPECT_GT(bounded->duplicates, 1);
+  EXPECT_EQ(one->duplicates, 1);
+  EXPECT_LT(bounded->LatencyAt(90), one->LatencyAt(90));
+}
+
 TEST(Simulation, MoreFunctionsThanRuntimesStartAnew) {
   auto setup = SandboxedSetup("infless");
   setup.sandbox->runtimes = 2;

@@ -52,12 +52,17 @@ TEST(RoutingPolicy, Choices) {
       {"locality", {{"a", true, 2, 4}, {"b", true, 1, 4}}, 1},
       {"locality", {{"a", false, 1, 4}, {"b", false, 1, 8}}, 1},
       {"locality", {{"a", false, 0, 4}, {"b", false, 0, 4}}, 0},
+      {"bounded-locality", {{"a", false, 0, 40}, {"b", true, 1, 40}}, 1},
+      {"bounded-locality", {{"a", false, 0, 40}, {"b", true, 2, 40}}, 0},
+      {"bounded-locality", {{"a", false, 0, 8}, {"b", true, 2, 40}}, 1},  // a larger one has a larger part
+      {"bounded-locality", {{"a", false, 8, 40}, {"b", true, 10, 40}}, 1},
+      {"bounded-locality", {{"a", true, 20, 40}, {"b", true, 3, 40}}, 1},
       {"load-balance", {{"a", false, 0, 4}, {"b", true, 3, 4}}, 0},
       {"load-balance", {{"a", false, 2, 4}, {"b", true, 2, 8}}, 1},
   };
   for (const Case& c : cases) EXPECT_EQ((*FindRoutingPolicy(c.policy))(c.options), c.expected) << c.policy;
   EXPECT_THAT(std::string(FindRoutingPolicy("nearest").status().message()),
-              HasSubstr("locality, load-balance"));
+              HasSubstr("locality, bounded-locality, load-balance"));
 }
 
 TEST(RequestBook, ARequestLeavesOnACreditAndComesBackServed) {
