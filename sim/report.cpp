@@ -105,7 +105,10 @@ void PrintOutcome(std::ostream& out, const SimulationSetup& setup, const std::st
   for (const Answer& answer : outcome.answers) in_time += answer.in_time ? 1 : 0;
   if (std::ranges::any_of(cluster.models, [](const auto& model) { return model.deadline > Duration(); }))
     out << absl::StrFormat("deadlines: %d of %d in time\n", in_time, outcome.arrived);
-  if (setup.sandbox) out << absl::StrFormat("runtimes: %d started since the first request\n", outcome.starts);
+  if (setup.sandbox)
+    out << absl::StrFormat(
+        "sandbox: %s\nruntimes: %d started since the first request; %s of each GPU in use\n",
+        setup.sandbox->Describe(), outcome.starts, FormatBytes(outcome.gpu_memory));
   if (outcome.connections_lost > 0)
     out << absl::StrFormat("network: %d connections lost\n", outcome.connections_lost);
   out << absl::StrFormat("trace hash: %016x\n", outcome.trace_hash);

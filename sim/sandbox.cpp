@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_format.h"
+
 namespace troupe::sim {
 
 namespace {
@@ -9,11 +11,12 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// 004: Table 1, sections 3.1, 7.1 and 9.1.
+// 004: Table 1, sections 3.1, 3.3 (C1), 7.1 and 9.1.
 constexpr Duration kRuntimeStart = milliseconds(5800);
 constexpr Duration kFunctionStart = milliseconds(5);
 constexpr Bytes kRuntimeFootprint(1'500'000'000);
 constexpr Duration kPinningOfAMegabyte = milliseconds(1);  // 200 ms for 200 MB
+constexpr Duration kAllocation = milliseconds(30);         // of all that a run takes, in advance
 constexpr std::uint32_t kMostProcesses = 8;                // of PyTorch on 16 GB
 constexpr std::uint32_t kMostStreams = 20;
 constexpr std::uint32_t kWarmRuntimes = 3;
@@ -48,9 +51,12 @@ Sandbox PerFunction(HandOver hand_over) {
           .function_start = {},
           .footprint = kRuntimeFootprint,
           .pinning = kPinningOfAMegabyte,
+          .allocation = kAllocation,
           .hand_over = hand_over};
 }
 
+// What is kept alive is the runtime (section 8); layers are there while a request has still to pass them
+// (5.1).
 Sandbox PerUser() {
   return {.isolation = proto::ISOLATION_TENANT,
           .runtimes = kWarmRuntimes,
@@ -59,7 +65,14 @@ Sandbox PerUser() {
           .function_start = kFunctionStart,
           .footprint = kRuntimeFootprint,
           .pool = kResilientPool,
+          .keeps_models = false,
           .hand_over = HandOver::kDirect};
+}
+
+Sandbox OursPerUser() {
+  Sandbox sandbox = PerUser();
+  sandbox.keeps_models = true;
+  return sandbox;
 }
 
 Sandbox StreamOnly() {
@@ -67,6 +80,7 @@ Sandbox StreamOnly() {
   sandbox.link_in_turns = true;
   sandbox.pinning = kPinningOfAMegabyte;
   sandbox.pool = 1;
+  sandbox.allocation = kAllocation;
   sandbox.hand_over = HandOver::kHandle;
   return sandbox;
 }
@@ -86,12 +100,23 @@ Duration Sandbox::HandOverTime(Bytes bytes, BytesPerSecond link) const {
   return FromSeconds(kDirectOfHost * ToSeconds(host));
 }
 
+std::string Sandbox::Describe() const {
+  return absl::StrFormat(
+      "%d runtimes of %s, %s to start, for each %s; %d runs at a time; a function starts in %s, its model "
+      "%s; "
+      "a run takes %.2f of its activations, %s whenever the pool has to grow; the link %s, %s to pin a MB",
+      runtimes, FormatBytes(footprint), FormatDuration(start),
+      isolation == proto::ISOLATION_FUNCTION ? "function" : "user", concurrency,
+      FormatDuration(function_start), keeps_models ? "stays" : "goes with the last of its requests", pool,
+      FormatDuration(allocation), link_in_turns ? "in turns" : "shared", FormatDuration(pinning));
+}
+
 const std::vector<SimPreset>& SandboxPresets() {
   static const std::vector<SimPreset> kPresets = {{"infless", InOrder(), PerFunction(HandOver::kHost)},
                                                   {"astraea", InOrder(), PerFunction(HandOver::kHandle)},
                                                   {"stream-only", InOrder(), StreamOnly()},
                                                   {"streambox", InOrder(), PerUser()},
-                                                  {"troupe+streams", Ours(), PerUser()}};
+                                                  {"troupe+streams", Ours(), OursPerUser()}};
   return kPresets;
 }
 

@@ -32,10 +32,14 @@ struct Sandbox {
   Bytes footprint{};              // of each runtime, of the GPU's memory
   bool link_in_turns = false;     // a copy has the link for itself until it is through
   Duration pinning{};             // of pinned memory for a copy, for each MB of it
-  double pool = 1;                // of its peak of activations, what a function keeps while it is loaded
+  double pool = 1;                // of the peak of its activations, what a run takes
+  Duration allocation{};          // whenever a runtime's pool, which then keeps its size, has to grow
+  bool keeps_models = true;       // else a function's model goes with the last of its requests
   HandOver hand_over = HandOver::kDirect;
 
   [[nodiscard]] Duration HandOverTime(Bytes bytes, BytesPerSecond link) const;
+  // One line, for people: what of this was taken from the paper or from measurements.
+  [[nodiscard]] std::string Describe() const;
 };
 
 struct SimPreset {

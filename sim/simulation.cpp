@@ -22,25 +22,6 @@ constexpr Duration kLongestDrain = std::chrono::hours(2);  // beyond every timeo
 constexpr Duration kSample = std::chrono::seconds(1);
 constexpr std::uint32_t kRuntimesAtWork = 64;  // requests given to a GPU whose functions have each their own
 
-// What a model keeps of a GPU while it is there.
-Bytes MemoryOf(const ModelSpec& model, const std::optional<Sandbox>& sandbox) {
-  if (!sandbox) return model.memory;
-  return model.memory +
-         Bytes(static_cast<std::uint64_t>(sandbox->pool * static_cast<double>(model.activations.count())));
-}
-
-absl::Status CheckSandbox(const Sandbox& sandbox, const ClusterSpec& cluster) {
-  const Bytes part = RuntimeMemory(sandbox, cluster.gpu_memory);
-  for (const ModelSpec& model : cluster.models)
-    if (MemoryOf(model, sandbox) > part)
-      return absl::InvalidArgumentError(
-          absl::StrCat("model '", model.name, "' takes ", FormatBytes(MemoryOf(model, sandbox)),
-                       ", and each of the preset's ", sandbox.runtimes, " runtimes has ", FormatBytes(part),
-                       " of a GPU's ", FormatBytes(cluster.gpu_memory),
-                       "; give the GPUs more memory, or leave the model out"));
-  return absl::OkStatus();
-}
-
 class Run {
  public:
   Run(const SimulationSetup& setup, std::vector<std::size_t> models)
@@ -95,7 +76,6 @@ class Run {
             .swapped = {}};
   }
   [[nodiscard]] Bytes MemoryOf(const ModelSpec& model) const {
-    if (setup_.sandbox) return sim::MemoryOf(model, setup_.sandbox);
     return setup_.runtimes && model.runtime.footprint > Bytes() ? model.runtime.footprint : model.memory;
   }
   [[nodiscard]] Duration Elapsed() { return world_.Now() - begin_; }
@@ -149,10 +129,16 @@ class Run {
     std::vector<std::shared_ptr<SharedGpu>> shared;
     for (std::uint32_t i = 0; i < setup_.cluster.gpus; ++i)
       shared.push_back(std::make_shared<SharedGpu>(sandbox.link_in_turns));
-    plan.make_gpu = [this, name, shared, sandbox](std::uint32_t runtime, actors::FakeGpu::Timer timer) {
+    sandboxed_.insert(sandboxed_.end(), shared.begin(), shared.end());
+    const auto run_memory = [this](const std::string& digest) {
+      return RunMemory(*setup_.sandbox, ModelOf(functions_.at(digest)));
+    };
+    plan.worker.activation_of = run_memory;
+    plan.make_gpu = [this, name, shared, sandbox, run_memory](std::uint32_t runtime,
+                                                              actors::FakeGpu::Timer timer) {
       const auto gpu = runtime / sandbox.runtimes;
-      return MakeSandboxGpu(sandbox, MechanismOf(name, runtime), catalogue_, shared[gpu], UseOf(name, gpu),
-                            std::move(timer));
+      return MakeSandboxGpu(sandbox, MechanismOf(name, runtime), catalogue_, run_memory, shared[gpu],
+                            UseOf(name, gpu), std::move(timer));
     };
     world_.StartNode(std::move(plan));
     nodes_.push_back(name);
@@ -326,6 +312,7 @@ class Run {
         std::ranges::max_element(asked_, [](const auto& a, const auto& b) { return a.second < b.second; });
     const auto digest = World::WorkerDigest(Name(most->first));
     ++samples_;
+    for (const auto& gpu : sandboxed_) held_ += gpu->held;
     for (const auto& name : nodes_)
       for (const auto& worker : world_.node(name).workers) copies_ += worker->life.resident.contains(digest);
   }
@@ -350,6 +337,9 @@ class Run {
     for (const auto& link : links_) busy += link->busy();
     const double links_span = ToSeconds(outcome_.length) * static_cast<double>(links_.size());
     outcome_.link = links_span > 0 ? ToSeconds(busy) / links_span : 0;
+    if (!sandboxed_.empty() && samples_ > 0)
+      outcome_.gpu_memory = Bytes(held_.count() / samples_ / sandboxed_.size()) +
+                            setup_.sandbox->footprint * setup_.sandbox->runtimes;
     outcome_.duplicates = samples_ > 0 ? static_cast<double>(copies_) / static_cast<double>(samples_) : 0;
   }
 
@@ -363,6 +353,7 @@ class Run {
   std::vector<std::string> nodes_;
   std::map<std::pair<std::string, std::uint32_t>, std::shared_ptr<GpuUse>> uses_;
   std::set<std::shared_ptr<HostLink>> links_;
+  std::vector<std::shared_ptr<SharedGpu>> sandboxed_;
   std::map<std::uint32_t, std::uint64_t> asked_;
   Chains chains_;
   caf::actor later_;
@@ -371,6 +362,7 @@ class Run {
   Time begin_{};
   Duration next_sample_ = kSample;
   std::uint64_t samples_ = 0, copies_ = 0;
+  Bytes held_{};  // by sandboxes, summed over the samples
   std::uint64_t hash_ = 0xcbf29ce484222325ULL;
   Outcome outcome_;
 };
@@ -381,7 +373,7 @@ absl::StatusOr<Outcome> Simulate(const SimulationSetup& setup) {
   TROUPE_ASSIGN_OR_RETURN(auto models, AssignModels(setup.cluster, setup.workload.functions));
   for (const Arrival& arrival : setup.workload.arrivals)
     TROUPE_CHECK(arrival.function < setup.workload.functions.size(), "a workload asks for what it has not");
-  if (setup.sandbox) TROUPE_RETURN_IF_ERROR(CheckSandbox(*setup.sandbox, setup.cluster));
+  if (setup.sandbox) TROUPE_RETURN_IF_ERROR(CheckFits(*setup.sandbox, setup.cluster));
   Run run(setup, std::move(models));
   return run.Go();
 }

@@ -65,6 +65,7 @@ struct Outcome {
   double link = 0;           // share of time in which a switch's link to the host was in use, averaged
   std::vector<double> gpus;  // share of time in runs of each, node by node
   double duplicates = 0;     // GPUs with the most asked model, averaged over seconds
+  Bytes gpu_memory{};        // of a GPU that sandboxes share, in use by them: averaged over seconds
   std::uint64_t trace_hash = 0;
   bool ended_early = false;
 

@@ -1,5 +1,5 @@
-// FAKE GPU: the time that a fake worker's loads and runs take: its link and its compute engine, without
-// memory. One life of a worker has one; nothing of it is told after it has gone.
+// FAKE GPU: the time that a fake worker's loads and runs take: its link and its compute engine; memory is
+// the worker's. One life of a worker has one; nothing of it is told after it has gone.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +32,8 @@ class FakeGpu {
   virtual void Bring(const Load& load, Time now, Loaded done) = 0;
   // Behind what was brought and run before.
   virtual void Run(const std::string& digest, Time now, Ran done) = 0;
+  // What was brought has gone. Of no concern to an engine that does not know of memory.
+  virtual void Evict(const std::string& /*digest*/) {}
 };
 
 struct FakeGpuRates {

@@ -77,7 +77,7 @@ class Worker : public caf::event_based_actor {
     if (from_before) {
       shared_->Begin(incarnation);
       gpu_.reset();
-      running_ = 0;
+      running_ = {};
     }
     if (life.up && shared_->control->hang) {
       return InTime(Now(this) + shared_->profile.adopt_timeout, [this, from_before] {
@@ -120,7 +120,7 @@ class Worker : public caf::event_based_actor {
     shared_->working = 0;
     cancelled_.clear();
     gpu_.reset();
-    running_ = 0;
+    running_ = {};
   }
 
   FakeGpu& Gpu() {
@@ -133,9 +133,7 @@ class Worker : public caf::event_based_actor {
   }
 
   void Fill() {
-    auto& control = *shared_->control;
-    control.fullest =
-        std::max(control.fullest, control.used + Bytes(running_ * shared_->profile.activation.count()));
+    shared_->control->fullest = std::max(shared_->control->fullest, shared_->control->used + running_);
   }
 
   [[nodiscard]] Bytes Free() const { return shared_->profile.memory - shared_->control->used; }
@@ -208,8 +206,9 @@ class Worker : public caf::event_based_actor {
     const auto begin = Now(this);
     InTime(begin + shared_->profile.prepare, [this, order, begin] {
       proto::WorkerOutcome outcome;
-      outcome.mutable_prepared()->set_weights_bytes(order.prepare().model().weights().length());
-      outcome.mutable_prepared()->set_activation_bytes(shared_->profile.activation.count());
+      const auto& model = order.prepare().model();
+      outcome.mutable_prepared()->set_weights_bytes(model.weights().length());
+      outcome.mutable_prepared()->set_activation_bytes(shared_->profile.RunOf(model.digest()).count());
       Answer(order.sequence(), absl::OkStatus(), std::move(outcome), begin);
     });
   }
@@ -308,6 +307,7 @@ class Worker : public caf::event_based_actor {
     }
     shared_->control->used -= it->second;
     Resident().erase(it);
+    Gpu().Evict(order.evict().digest());
     auto outcome = ChangedStates(order.evict().digest());
     std::erase_if(States(), [&](const auto& state) { return state.second.digest == order.evict().digest(); });
     Answer(order.sequence(), absl::OkStatus(), std::move(outcome), Now(this));
@@ -356,10 +356,10 @@ class Worker : public caf::event_based_actor {
     const bool passes = order.run().by_layer();
     if (!passes && !Resident().contains(digest) && !shared_->control->life.loading.contains(digest))
       return Answer(order.sequence(), absl::NotFoundError("the model is not resident"), {}, Now(this));
-    ++running_;
+    running_ += shared_->profile.RunOf(digest);
     Fill();
     Gpu().Run(digest, Now(this), [this, order, passes](Time begin, Time last_weights) {
-      --running_;
+      running_ -= shared_->profile.RunOf(order.run().digest());
       Ran(order, passes, begin, last_weights);
     });
   }
@@ -395,7 +395,7 @@ class Worker : public caf::event_based_actor {
   std::uint64_t next_ = 1;
   std::unique_ptr<FakeGpu> gpu_;
   std::set<std::uint64_t> cancelled_;
-  std::uint64_t running_ = 0;  // runs that its device has
+  Bytes running_;  // activations of the runs that its device has
 };
 
 }  // namespace

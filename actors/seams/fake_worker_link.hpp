@@ -29,11 +29,16 @@ struct FakeWorkerProfile {
   Duration start = std::chrono::milliseconds(20);  // from Spawn until it listens
   Duration write_back = std::chrono::milliseconds(1);
   Bytes activation = MiB(1);
+  std::function<Bytes(const std::string& digest)> activation_of;  // of a model's runs; empty: `activation`
   Duration adopt_timeout = std::chrono::seconds(5);
   Duration lease = std::chrono::seconds(30);  // how long it lives without a link
   std::size_t ring = 4096;                    // orders that the worker has not taken yet
   // What its loads and runs take; empty: a link of `link` or `peer_link`, and runs of `run`.
   std::function<std::unique_ptr<FakeGpu>(FakeGpu::Timer)> make_gpu;
+
+  [[nodiscard]] Bytes RunOf(const std::string& digest) const {
+    return activation_of ? activation_of(digest) : activation;
+  }
 };
 
 // One life of a worker. It goes on for the lease when its link lets go.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -127,15 +128,19 @@ Summary WorkflowSummary(const SimulationSetup& setup, const Outcome& outcome) {
     served += workflow.served ? 1 : 0;
     in_time += workflow.served && workflow.took <= kSlo ? 1 : 0;
   }
+  const Duration sum = std::accumulate(took.begin(), took.end(), Duration());
   const double all = std::max<double>(1, static_cast<double>(outcome.workflows.size()));
   return {{"served_per_s", served / ToSeconds(setup.workload.length)},
           {"in_time_per_s", in_time / ToSeconds(setup.workload.length)},
           {"in_time", in_time / all},
+          {"mean_ms", took.empty() ? 0 : ToMillis(sum) / static_cast<double>(took.size())},
           {"p50_ms", ToMillis(NearestRank(took, 50))},
           {"p98_ms", ToMillis(NearestRank(took, 98))},
           {"starts", static_cast<double>(outcome.starts)},
           {"computing", outcome.computing},
-          {"copies", outcome.duplicates}};
+          {"copies", outcome.duplicates},
+          {"loads", static_cast<double>(outcome.swaps)},
+          {"memory_gb", static_cast<double>(outcome.gpu_memory.count()) / 1e9}};
 }
 
 const std::vector<std::string>& UsualPresets() {
@@ -150,11 +155,14 @@ Sweep SweepOf(const std::string& experiment) {
           .quantities = {{"served_per_s", "1/s"},
                          {"in_time_per_s", "1/s"},
                          {"in_time", ""},
+                         {"mean_ms", "ms"},
                          {"p50_ms", "ms"},
                          {"p98_ms", "ms"},
                          {"starts", ""},
                          {"computing", ""},
-                         {"copies", ""}},
+                         {"copies", ""},
+                         {"loads", ""},
+                         {"memory_gb", "GB"}},
           .summarize = &WorkflowSummary,
           .paper = {}};
 }
@@ -172,27 +180,44 @@ void AddCases(Sweep& sweep, const std::string& where, const ClusterSpec& cluster
   }
 }
 
-// How many times a baseline's throughput, seed by seed, beside what the paper has.
-void AddTimes(const std::string& experiment, const std::string& where, const SweepValues& values,
-              std::vector<Figure>& figures) {
-  static const std::map<std::string, double> kPaper = {
-      {"infless", 6.7}, {"astraea", 5.3}, {"stream-only", 1.46}};
-  for (const char* ours : {"streambox", "troupe+streams"}) {
-    const auto mine = values.find(absl::StrCat(where, "/", ours));
-    for (const auto& [baseline, paper] : kPaper) {
-      const auto other = values.find(absl::StrCat(where, "/", baseline));
-      if (mine == values.end() || other == values.end()) continue;
-      Figure figure{.name = absl::StrCat(experiment, "/", where, "/", baseline, "/", ours, "_times"),
-                    .unit = "x",
-                    .values = {},
-                    .paper = ours == std::string_view("streambox") ? std::optional(paper) : std::nullopt,
-                    .baseline = {}};
-      const auto& of = other->second.at("served_per_s");
-      for (std::size_t i = 0; i < of.size(); ++i)
-        if (of[i] > 0) figure.values.push_back(mine->second.at("served_per_s")[i] / of[i]);
-      figures.push_back(std::move(figure));
+// What the paper has of streambox beside a baseline: of 9.1, Fig. 12 to 14.
+struct Comparison {
+  const char* name;
+  const char* quantity;
+  bool less;  // how much less, as a share; else how many times
+  std::map<std::string, double> paper;
+};
+const std::vector<Comparison>& Comparisons() {
+  static const std::vector<Comparison> kComparisons = {
+      {"times", "served_per_s", false, {{"infless", 6.7}, {"astraea", 5.3}, {"stream-only", 1.46}}},
+      {"less_latency", "mean_ms", true, {{"infless", 0.98}, {"astraea", 0.98}, {"stream-only", 0.49}}},
+      {"less_memory", "memory_gb", true, {{"infless", 0.79}, {"astraea", 0.82}, {"stream-only", 0.71}}}};
+  return kComparisons;
+}
+
+// Seed by seed.
+void AddComparisons(const std::string& experiment, const std::string& where, const SweepValues& values,
+                    std::vector<Figure>& figures) {
+  for (const Comparison& comparison : Comparisons())
+    for (const char* ours : {"streambox", "troupe+streams"}) {
+      const auto mine = values.find(absl::StrCat(where, "/", ours));
+      for (const auto& [baseline, paper] : comparison.paper) {
+        const auto other = values.find(absl::StrCat(where, "/", baseline));
+        if (mine == values.end() || other == values.end()) continue;
+        Figure figure{
+            .name = absl::StrCat(experiment, "/", where, "/", baseline, "/", ours, "_", comparison.name),
+            .unit = comparison.less ? "" : "x",
+            .values = {},
+            .paper = ours == std::string_view("streambox") ? std::optional(paper) : std::nullopt,
+            .baseline = {}};
+        const auto& of = other->second.at(comparison.quantity);
+        for (std::size_t i = 0; i < of.size(); ++i) {
+          const double times = of[i] > 0 ? mine->second.at(comparison.quantity)[i] / of[i] : 0;
+          if (of[i] > 0) figure.values.push_back(comparison.less ? 1 - times : times);
+        }
+        figures.push_back(std::move(figure));
+      }
     }
-  }
 }
 
 }  // namespace
@@ -207,7 +232,7 @@ absl::StatusOr<std::vector<Figure>> StreamBoxThroughput(const ExperimentOptions&
              {.shape = shape, .rate = kRate, .workflows = kWorkflowsOfAGpu}, options);
   TROUPE_ASSIGN_OR_RETURN(const auto values, RunSweep(sweep, options));
   auto figures = FiguresOf(sweep, values);
-  for (const auto& [name, shape] : kLoads) AddTimes(sweep.experiment, name, values, figures);
+  for (const auto& [name, shape] : kLoads) AddComparisons(sweep.experiment, name, values, figures);
   return figures;
 }
 
@@ -232,7 +257,8 @@ absl::StatusOr<std::vector<Figure>> StreamBoxCluster(const ExperimentOptions& op
              options);
   TROUPE_ASSIGN_OR_RETURN(const auto values, RunSweep(sweep, options));
   auto figures = FiguresOf(sweep, values);
-  for (const std::uint32_t nodes : {4, 8}) AddTimes(sweep.experiment, absl::StrCat(nodes), values, figures);
+  for (const std::uint32_t nodes : {4, 8})
+    AddComparisons(sweep.experiment, absl::StrCat(nodes), values, figures);
   return figures;
 }
 

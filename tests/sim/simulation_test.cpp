@@ -114,8 +114,29 @@ TEST(Simulation, SandboxedWorkflowsAreServedUnderEveryPreset) {
     for (const auto& workflow : outcome->workflows) sum += workflow.took;
     mean[preset.name] = sum / static_cast<Duration::rep>(outcome->workflows.size());
   }
-  EXPECT_LT(mean["streambox"], mean["astraea"]);
   EXPECT_LT(mean["astraea"], mean["infless"]);
+  EXPECT_LT(mean["troupe+streams"], mean["streambox"]);
+  EXPECT_LT(mean["streambox"], mean["stream-only"]);
+}
+
+// The same requests at once: a static pool has room for the activations of two runs at a time.
+TEST(Simulation, FewerRunsFitBesideEachOtherInAStaticPool) {
+  auto setup = SandboxedSetup("stream-only");
+  setup.sandbox->runtimes = 1;
+  setup.sandbox->isolation = proto::ISOLATION_SHARED;
+  setup.cluster.gpu_memory = Bytes(1'500'000'000) + MiB(200 + 2 * 100 + 50);
+  setup.workload.functions = {{"a1", "", "alice"}};
+  setup.workload.arrivals = {{seconds(1), 0}};
+  for (int i = 0; i < 8; ++i) setup.workload.arrivals.push_back({seconds(2), 0});
+  const auto whole = Simulate(setup);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  setup.sandbox->pool = FindSimPreset("streambox")->sandbox->pool;
+  const auto layers = Simulate(setup);
+  ASSERT_TRUE(layers.ok()) << layers.status();
+  // All eight share the GPU and end together, or two after two.
+  EXPECT_EQ(layers->LatencyAt(25), layers->LatencyAt(90));
+  EXPECT_LT(whole->LatencyAt(25), whole->LatencyAt(90));
+  EXPECT_GT(whole->gpu_memory, layers->gpu_memory);
 }
 
 // Bursts of one function, which two nodes have: both serve it, though one has it on its GPU first.

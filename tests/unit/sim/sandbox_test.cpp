@@ -15,8 +15,10 @@ using std::chrono::seconds;
 class SandboxGpu : public testing::Test {
  protected:
   std::unique_ptr<actors::FakeGpu> Gpu(const Sandbox& sandbox) {
-    return MakeSandboxGpu(sandbox, {.link = {1e9}, .peer_link = {}, .on_bring = {}}, models_, gpu_, use_,
-                          [this](Time at, std::function<void()> then) { due_.emplace(at, std::move(then)); });
+    return MakeSandboxGpu(
+        sandbox, {.link = {1e9}, .peer_link = {}, .on_bring = {}}, models_,
+        [](const std::string&) { return Bytes(200); }, gpu_, use_,
+        [this](Time at, std::function<void()> then) { due_.emplace(at, std::move(then)); });
   }
   void InTurns() { gpu_ = std::make_shared<SharedGpu>(true); }
   actors::FakeGpu::Loaded Loaded(const std::string& what) {
@@ -91,6 +93,61 @@ TEST_F(SandboxGpu, PinningAndAFunctionsStartComeBeforeTheCopy) {
   gpu->Bring({"m", Bytes(100'000'000), {}}, Time{}, Loaded("load"));
   RunAll();
   EXPECT_EQ(ends_["load"], milliseconds(5 + 100 + 100));
+}
+
+TEST_F(SandboxGpu, AStaticPoolTakesItsTimeToGrowAndKeepsItsSize) {
+  const auto gpu = Gpu({.allocation = milliseconds(30)});
+  gpu->Run("m", now_, Ran("first"));
+  RunAll();
+  EXPECT_EQ(ends_["first"], milliseconds(130));
+  EXPECT_EQ(gpu_->held, Bytes(200)) << "though nothing runs";
+  gpu->Run("m", now_, Ran("second"));
+  gpu->Run("m", now_, Ran("third, beside it"));
+  RunAll();
+  EXPECT_EQ(ends_["second"], milliseconds(130 + 100 + 70)) << "alone while the third allocates";
+  EXPECT_EQ(ends_["third, beside it"], milliseconds(130 + 30 + 170));
+  EXPECT_EQ(gpu_->held, Bytes(400));
+}
+
+TEST_F(SandboxGpu, AnElasticPoolHoldsWhatIsInUse) {
+  auto gpu = Gpu({.keeps_models = false});
+  gpu->Bring({"m", Bytes(1'000'000), {}}, now_, Loaded("load"));
+  gpu->Run("m", now_, Ran("run"));
+  EXPECT_EQ(gpu_->held, Bytes(1'000'200));
+  RunAll();
+  EXPECT_EQ(ends_["run"], milliseconds(100));
+  EXPECT_EQ(gpu_->held, Bytes());
+  gpu->Run("m", now_, Ran("again"));
+  gpu.reset();
+  EXPECT_EQ(gpu_->held, Bytes()) << "a runtime that ends holds nothing";
+}
+
+TEST_F(SandboxGpu, AModelThatWentWithItsLastRequestComesAgain) {
+  for (const bool keeps : {false, true}) {
+    const auto gpu = Gpu({.function_start = milliseconds(5), .keeps_models = keeps});
+    const Duration begin = now_.time_since_epoch();
+    gpu->Bring({"m", Bytes(200'000'000), {}}, now_, Loaded("load"));
+    gpu->Run("m", now_, Ran("first"));
+    RunAll();
+    EXPECT_EQ(ends_["first"] - begin, milliseconds(5 + 200));
+    gpu->Run("m", now_, Ran("second"));
+    gpu->Run("m", now_, Ran("third, beside it"));
+    RunAll();
+    EXPECT_EQ(ends_["second"] - ends_["first"], milliseconds(keeps ? 200 : 5 + 200)) << "one load for both";
+    EXPECT_EQ(ends_["third, beside it"], ends_["second"]);
+    EXPECT_EQ(gpu_->held, Bytes(keeps ? 200'000'000 : 0));
+    gpu->Evict("m");
+    EXPECT_EQ(gpu_->held, Bytes());
+  }
+}
+
+TEST_F(SandboxGpu, ARunBeginsWithTheFirstOfItsWeights) {
+  const auto gpu = Gpu({.pinning = milliseconds(1)});
+  gpu->Bring({"m", Bytes(50'000'000), {}}, now_, Loaded("load"));
+  gpu->Run("m", now_, Ran("run"));
+  RunAll();
+  EXPECT_EQ(ends_["load"], milliseconds(50 + 50));
+  EXPECT_EQ(ends_["run"], milliseconds(50 + 100));
 }
 
 TEST(Sandboxes, HaveTheirPartOfTheMemoryAndTheirWayOfHandingOver) {
