@@ -78,7 +78,7 @@ PolicyNames SimpleSwap() {
 }  // namespace
 
 std::span<const PolicyEntry<PolicyNames>> Presets() {
-  static const std::array<PolicyEntry<PolicyNames>, 14> kPresets = {{
+  static const std::array<PolicyEntry<PolicyNames>, 15> kPresets = {{
       {"troupe", "the earliest deadline first that can be met, where it ends first and costs others least",
        PolicyNames{}},
       {"troupe-edf", "troupe with the earliest deadline first, also when it can no longer be met",
@@ -96,6 +96,8 @@ std::span<const PolicyEntry<PolicyNames>> Presets() {
       {"torpor-random", "Torpor without its choice of GPU and source",
        TorporWith(&PolicyNames::gpu, "random")},
       {"torpor-lru", "Torpor without its choice of victims", TorporWith(&PolicyNames::eviction, "lru")},
+      {"torpor-block", "Torpor without its blocks: freed memory is kept and handed out whole",
+       TorporWith(&PolicyNames::memory, "block-cache")},
       {"native", "each function on one GPU for good; what finds no room is refused (002)", Bound("fixed")},
       {"infless-ka", "native, but a function that is idle for longer than usual makes room (002)",
        Bound("keep-alive")},

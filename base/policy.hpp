@@ -1,4 +1,4 @@
-// Policies by name. A policy fills one of seven slots; each slot has one explicit table in the room that
+// Policies by name. A policy fills one of eight slots; each slot has one explicit table in the room that
 // decides with it (no self-registering statics: the linker drops them), and a preset names one policy per
 // slot.
 #pragma once
@@ -20,6 +20,7 @@ struct PolicyNames {
   std::string eviction = "least-value";    // node/eviction_policy.hpp
   std::string swap = "grouped";            // gpu/swap/swap_policy.hpp
   std::string copies = "ahead";            // node/copies_policy.hpp
+  std::string memory = "fine-resilient";   // gpu/memory/memory_policy.hpp
   std::string binding;
 };
 

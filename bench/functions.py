@@ -34,7 +34,7 @@ from report import ROOT, Report
 
 VARIANTS = {
     "default": [],
-    **{preset: ["--policy", preset] for preset in ("torpor", "torpor-fifo", "torpor-random", "torpor-lru")},
+    **{preset: ["--policy", preset] for preset in ("torpor", "torpor-fifo", "torpor-random", "torpor-lru", "torpor-block")},
     **{f"ordering-{name}": ["--ordering", name] for name in ("fifo", "slo-aware", "slo-aware-released")},
     **{f"gpu-{name}": ["--gpu", name] for name in ("resident-first", "random", "bound", "most-free", "interference-aware")},
     **{f"eviction-{name}": ["--eviction", name] for name in ("lru", "heaviness-aware")},

@@ -19,6 +19,7 @@
 #include "bench/model_files.hpp"
 #include "gpu/device/virtual_plan.hpp"
 #include "gpu/import/import_model.hpp"
+#include "gpu/memory/memory_policy.hpp"
 
 namespace troupe::gpu::bench {
 namespace {
@@ -75,11 +76,14 @@ void PrintAllocations() {
     Print("allocation_p50_us" + suffix, Quantile(micros, 0.5), "us");
     Print("bytes_per_extra_function" + suffix, MeasureOverhead(quota), "bytes");
   }
-  for (const char* variant : {"fine-resilient", "block-cache", "device-malloc"}) {
-    const std::vector<double> shares = MeasureRequests(variant, 2'000);
-    Print(absl::StrCat("allocation_over_run/", variant), Quantile(shares, 0.5), "ratio");
-    Print(absl::StrCat("allocation_over_run/", variant, "/p90"), Quantile(shares, 0.9), "ratio");
-    Print(absl::StrCat("allocation_over_run/", variant, "/p99"), Quantile(shares, 0.99), "ratio");
+  for (const auto& policy : MemoryPolicies()) {
+    const RequestTimes times = MeasureRequests(policy.name, 2'000);
+    const std::string name(policy.name);
+    Print(absl::StrCat("allocation_over_run/", name), Quantile(times.shares, 0.5), "ratio");
+    Print(absl::StrCat("allocation_over_run/", name, "/p90"), Quantile(times.shares, 0.9), "ratio");
+    Print(absl::StrCat("allocation_over_run/", name, "/p99"), Quantile(times.shares, 0.99), "ratio");
+    Print(absl::StrCat("allocation_mean_us/", name, "/load"), Mean(times.loads), "us");
+    Print(absl::StrCat("allocation_mean_us/", name, "/run"), Mean(times.runs), "us");
   }
 }
 

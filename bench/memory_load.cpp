@@ -5,6 +5,7 @@
 #include <chrono>
 #include <list>
 #include <map>
+#include <numeric>
 
 #include "base/check.hpp"
 #include "base/random.hpp"
@@ -81,7 +82,7 @@ std::vector<double> MeasureChurn(std::string_view variant, Bytes quota, int allo
   return micros;
 }
 
-std::vector<double> MeasureRequests(std::string_view variant, int requests) {
+RequestTimes MeasureRequests(std::string_view variant, int requests) {
   PaperDevice device(GiB(2));
   DeviceMemory memory(device, OptionsOf(variant));
   Random random(23);
@@ -92,7 +93,7 @@ std::vector<double> MeasureRequests(std::string_view variant, int requests) {
   std::vector<Model> models;
   for (int i = 0; i < 60; ++i) models.push_back({"model-" + std::to_string(i), Pick(random)});
   std::list<std::pair<std::size_t, DeviceRange>> resident;  // the least recently used first
-  std::vector<double> shares;
+  RequestTimes times;
   for (int i = 0; i < requests; ++i) {
     const std::size_t m = random.Below(models.size());
     const Model& model = models[m];
@@ -108,11 +109,16 @@ std::vector<double> MeasureRequests(std::string_view variant, int requests) {
         resident.pop_front();
       }
     };
-    if (here == resident.end()) resident.emplace_back(m, allocate(Kind::kWeights, model.known.weights));
+    const bool loads = here == resident.end();
+    if (loads) resident.emplace_back(m, allocate(Kind::kWeights, model.known.weights));
+    const auto loaded = SteadyClock::now();
     memory.Free(allocate(Kind::kRun, model.known.run));
-    shares.push_back(ToSeconds(SteadyClock::now() - begin) / ToSeconds(model.known.time));
+    const auto end = SteadyClock::now();
+    times.shares.push_back(ToSeconds(end - begin) / ToSeconds(model.known.time));
+    if (loads) times.loads.push_back(1e6 * ToSeconds(loaded - begin));
+    times.runs.push_back(1e6 * ToSeconds(end - loaded));
   }
-  return shares;
+  return times;
 }
 
 double MeasureOverhead(Bytes quota) {
@@ -132,6 +138,10 @@ double MeasureOverhead(Bytes quota) {
   }
   TROUPE_CHECK(functions > 0, "a model fits");
   return static_cast<double>((before - memory.memory().free - weights).count()) / functions;
+}
+
+double Mean(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
 double Quantile(std::vector<double> values, double quantile) {

@@ -49,11 +49,17 @@ struct PoolFigures {
 // Microseconds of each allocation while models and runs of all sizes come and go and memory is nearly full.
 [[nodiscard]] std::vector<double> MeasureChurn(std::string_view variant, Bytes quota, int allocations);
 // Per request: the time of its allocations and frees (weights when its model is not resident, evicting
-// others for it; a run) over its run time.
-[[nodiscard]] std::vector<double> MeasureRequests(std::string_view variant, int requests);
+// others for it; a run) over its run time; and the time of both parts in microseconds.
+struct RequestTimes {
+  std::vector<double> shares;
+  std::vector<double> loads;
+  std::vector<double> runs;
+};
+[[nodiscard]] RequestTimes MeasureRequests(std::string_view variant, int requests);
 // What a resident function occupies beyond its weights.
 [[nodiscard]] double MeasureOverhead(Bytes quota);
 
+[[nodiscard]] double Mean(const std::vector<double>& values);
 [[nodiscard]] double Quantile(std::vector<double> values, double quantile);
 
 }  // namespace troupe::gpu::bench

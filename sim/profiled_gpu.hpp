@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "absl/status/statusor.h"
 #include "actors/seams/fake_gpu.hpp"
@@ -31,12 +32,22 @@ struct ModelTimes {
 // By the key under which workers know a model.
 using ModelCatalogue = std::map<std::string, ModelTimes>;
 
+// What allocating device memory takes of a GPU, which does nothing else meanwhile: for the weights of a load
+// and for a run.
+struct AllocationTimes {
+  Duration load{};
+  Duration run{};
+};
+// Of a policy of gpu/memory/memory_policy.hpp; none, where it never asks the device.
+[[nodiscard]] AllocationTimes AllocationTimesOf(std::string_view memory_policy);
+
 struct GpuMechanism {
   LoadMode mode = LoadMode::kPipelined;
   BytesPerSecond link{12e9};
   // Of the links from other GPUs to this one; zero: none.
   std::function<BytesPerSecond(std::uint32_t from)> peer_link{};
   double speed = 1;  // divides the times of runs
+  AllocationTimes allocation{};
   // Of the loads that wait for this GPU's copy engine; else they come in the order of arrival.
   bool urgent_first = false;
   // Told of each load as it is ordered.

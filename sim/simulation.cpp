@@ -169,6 +169,7 @@ class Run {
                            .link = kind.link,
                            .peer_link = {},
                            .speed = kind.speed,
+                           .allocation = AllocationTimesOf(setup_.policies.memory),
                            .urgent_first = setup_.cluster.link_sharing == gpu::LinkSharing::kDeadline,
                            .on_bring = {}};
     mechanism.peer_link = [this, gpu](std::uint32_t from) {

@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "base/status.hpp"
 #include "cluster/routing_policy.hpp"
+#include "gpu/memory/memory_policy.hpp"
 #include "node/scheduler_types.hpp"
 #include "sim/cancel.hpp"
 #include "sim/chaos/chaos_command.hpp"
@@ -42,11 +43,12 @@ struct SimulateOptions {
   std::string trace, generate, cluster, faults, policy = "troupe", spread = "uniform";
   std::uint64_t seed = 1;
   std::uint32_t swap_ahead = 2;
-  std::array<Slot, 5> slots = {{{"--routing", &PolicyNames::routing},
+  std::array<Slot, 6> slots = {{{"--routing", &PolicyNames::routing},
                                 {"--ordering", &PolicyNames::ordering},
                                 {"--copies", &PolicyNames::copies},
                                 {"--gpu", &PolicyNames::gpu},
-                                {"--eviction", &PolicyNames::eviction}}};
+                                {"--eviction", &PolicyNames::eviction},
+                                {"--memory-policy", &PolicyNames::memory}}};
 };
 
 absl::StatusOr<sim::Workload> WorkloadOf(const SimulateOptions& options) {
@@ -92,6 +94,7 @@ absl::StatusOr<int> RunSimulate(const SimulateOptions& options) {
     if (!slot.name.empty()) setup.policies.*slot.slot = slot.name;
   TROUPE_RETURN_IF_ERROR(node::FindSchedulerPolicies(setup.policies).status());
   TROUPE_RETURN_IF_ERROR(cluster::FindRoutingPolicy(setup.policies.routing).status());
+  TROUPE_RETURN_IF_ERROR(gpu::FindMemoryPolicy(setup.policies.memory).status());
   setup.limits.swap_ahead = options.swap_ahead;
   TROUPE_ASSIGN_OR_RETURN(setup.cluster, sim::ReadCluster(options.cluster));
   if (!options.faults.empty()) {

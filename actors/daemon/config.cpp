@@ -12,6 +12,7 @@
 #include "base/ordering_policy.hpp"
 #include "base/status.hpp"
 #include "cluster/routing_policy.hpp"
+#include "gpu/memory/memory_policy.hpp"
 #include "node/eviction_policy.hpp"
 #include "node/gpu_policy.hpp"
 #include "node/scheduler_types.hpp"
@@ -223,7 +224,7 @@ const std::vector<ConfigOption>& ConfigOptions() {
        Text(&C::link_sharing)},
       {"memory-policy",
        "how device memory is handed out: fine-resilient, fine, static, block-cache, device-malloc", false,
-       Text(&C::memory_policy)},
+       Policy(&PolicyNames::memory, gpu::FindMemoryPolicy)},
       {"addresses",
        "where weights lie on a GPU: adjacent, or mapped block by block to one address that is the model's on "
        "every GPU",

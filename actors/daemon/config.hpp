@@ -11,7 +11,6 @@
 #include "absl/status/statusor.h"
 #include "base/policy.hpp"
 #include "base/units.hpp"
-#include "gpu/memory/memory_policy.hpp"
 #include "gpu/swap/swap_policy.hpp"
 
 namespace troupe::actors {
@@ -53,7 +52,6 @@ struct DaemonConfig {
   std::string link_sharing{gpu::kDefaultLinkSharing};
   std::string refill = "hot-first";  // what a dead worker held; on-demand: it comes when it is asked for
   std::string measure = "adoption";  // adoption: by trial runs on an idle node; requests: by what comes
-  std::string memory_policy{gpu::kDefaultMemory};
   std::string addresses =
       "adjacent";                  // of weights on a GPU; mapped: block by block to one of the model's own
   std::string cuda_graphs = "on";  // replay on real GPUs what they have run before
@@ -67,8 +65,14 @@ struct DaemonConfig {
   PolicyNames policies;  // the preset's, and over them the slots that were named
   std::string preset = "troupe";
   // Slots named one by one, wherever they stand beside the preset; empty: not named.
-  PolicyNames slots{
-      .routing = {}, .ordering = {}, .gpu = {}, .eviction = {}, .swap = {}, .copies = {}, .binding = {}};
+  PolicyNames slots{.routing = {},
+                    .ordering = {},
+                    .gpu = {},
+                    .eviction = {},
+                    .swap = {},
+                    .copies = {},
+                    .memory = {},
+                    .binding = {}};
   unsigned replicas = 2;
   unsigned credits_per_gpu = 8;
   unsigned swap_ahead = 2;

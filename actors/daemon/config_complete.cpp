@@ -13,6 +13,7 @@
 #include "base/status.hpp"
 #include "cluster/provisioning.hpp"
 #include "cluster/routing_policy.hpp"
+#include "gpu/memory/memory_policy.hpp"
 #include "node/scheduler_types.hpp"
 #include "node/topology.hpp"
 #include "transport/host_id.hpp"
@@ -30,14 +31,14 @@ absl::Status CompletePolicies(DaemonConfig& config) {
   TROUPE_ASSIGN_OR_RETURN(config.policies, FindPreset(config.preset));
   for (const auto slot :
        {&PolicyNames::routing, &PolicyNames::ordering, &PolicyNames::gpu, &PolicyNames::eviction,
-        &PolicyNames::swap, &PolicyNames::copies, &PolicyNames::binding}) {
+        &PolicyNames::swap, &PolicyNames::copies, &PolicyNames::memory, &PolicyNames::binding}) {
     if (!(config.slots.*slot).empty()) config.policies.*slot = config.slots.*slot;
   }
   // Names that a node alone knows are wrong for every role: one file may serve them all.
   TROUPE_RETURN_IF_ERROR(node::FindSchedulerPolicies(config.policies).status());
   TROUPE_RETURN_IF_ERROR(gpu::FindSwapPolicy(config.policies.swap).status());
   TROUPE_RETURN_IF_ERROR(gpu::FindLinkSharing(config.link_sharing).status());
-  TROUPE_RETURN_IF_ERROR(gpu::FindMemoryPolicy(config.memory_policy).status());
+  TROUPE_RETURN_IF_ERROR(gpu::FindMemoryPolicy(config.policies.memory).status());
   return cluster::FindRoutingPolicy(config.policies.routing).status();
 }
 

@@ -76,7 +76,7 @@ class NodeRole final : public Role {
         "{}",
         config.policies.ordering, config.policies.gpu, config.policies.eviction, config.policies.copies,
         config.policies.binding.empty() ? "late" : config.policies.binding, config.policies.swap,
-        config.link_sharing, config.memory_policy);
+        config.link_sharing, config.policies.memory);
     cache_ = SpawnCache(*common_.system, std::move(cache), *repository_, *common_.directory);
     TROUPE_ASSIGN_OR_RETURN(auto states, States());
     MemberOptions member;
@@ -203,7 +203,7 @@ class NodeRole final : public Role {
       command.allow_faults = config.allow_faults;
       command.swap = config.policies.swap;
       command.link_sharing = config.link_sharing;
-      command.memory = config.memory_policy;
+      command.memory = config.policies.memory;
       command.addresses = config.addresses;
       command.cuda_graphs = config.cuda_graphs;
       command.cuda_kernels = config.cuda_kernels;

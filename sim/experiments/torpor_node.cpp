@@ -74,7 +74,8 @@ Figure Largest(const std::string& experiment, const SweepValues& values, const s
 
 absl::StatusOr<std::vector<Figure>> TorporPolicies(const ExperimentOptions& options) {
   TROUPE_ASSIGN_OR_RETURN(const auto inputs, ReadTorporInputs(options.data));
-  const auto presets = PresetsOf(options, {"torpor", "torpor-fifo", "torpor-random", "torpor-lru", "troupe"});
+  const auto presets =
+      PresetsOf(options, {"torpor", "torpor-fifo", "torpor-random", "torpor-lru", "torpor-block", "troupe"});
   const auto sizes = SizesOf(options, 320, 800, 40);
   Sweep sweep{.experiment = "torpor-policies",
               .cases = {},

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "actors/daemon/config.hpp"
+#include "gpu/memory/memory_policy.hpp"
 #include "tests/temporary_directory.hpp"
 
 namespace troupe::actors {
@@ -172,6 +173,7 @@ TEST_F(DaemonConfigTest, WrongValuesSayWhatWasFoundAndWhatIsExpected) {
       {"gpu", "best", "resident-first"},
       {"eviction", "best", "lru"},
       {"binding", "best", "late, fixed, keep-alive"},
+      {"memory-policy", "best", "block-cache"},
       {"actor-threads", "1025", "from 0 to 1024"},
   };
   for (const auto& row : rows) {
@@ -219,6 +221,15 @@ TEST_F(DaemonConfigTest, ANamedSlotOverridesThePresetWhereverItStands) {
     ASSERT_TRUE(Apply(yaml, config).ok());
     EXPECT_EQ(Complete(config).policies.eviction, "lru");
   }
+}
+
+TEST_F(DaemonConfigTest, APresetNamesTheWorkersMemoryPolicyToo) {
+  EXPECT_EQ(Complete({}).policies.memory, gpu::kDefaultMemory);
+  DaemonConfig config;
+  ASSERT_TRUE(Apply("policy: torpor-block\n", config).ok());
+  EXPECT_EQ(Complete(config).policies.memory, "block-cache");
+  ASSERT_TRUE(Apply("memory-policy: static\n", config).ok());
+  EXPECT_EQ(Complete(config).policies.memory, "static");
 }
 
 TEST_F(DaemonConfigTest, DefaultsFollowFromTheRoleAndTheDirectory) {

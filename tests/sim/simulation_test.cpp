@@ -70,6 +70,18 @@ TEST(Simulation, OneRequestTakesItsSwapAndItsRun) {
   EXPECT_EQ(outcome->LatencyAt(98), milliseconds(20));
 }
 
+TEST(Simulation, TorporBlockPaysForItsAllocations) {
+  auto setup = SmallSetup("poisson functions=1 rate=1 length=1s", 1, "torpor-block");
+  setup.workload.arrivals = {{seconds(1), 0}, {seconds(2), 0}};
+  setup.workload.length = seconds(3);
+  const auto outcome = Simulate(setup);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  ASSERT_EQ(outcome->answers.size(), 2u);
+  const AllocationTimes allocation = AllocationTimesOf("block-cache");
+  EXPECT_EQ(outcome->answers[0].took, milliseconds(20) + allocation.load + allocation.run);
+  EXPECT_EQ(outcome->answers[1].took, milliseconds(10) + allocation.run);
+}
+
 TEST(Simulation, WhatCannotBeServedExpiresAndNothingIsLost) {
   auto setup = SmallSetup("poisson functions=4 rate=300 length=10s", 2);
   setup.cluster.nodes = 1;

@@ -4,6 +4,9 @@
 
 #include <map>
 
+#include "base/policy.hpp"
+#include "gpu/memory/memory_policy.hpp"
+
 namespace troupe::sim {
 namespace {
 
@@ -54,6 +57,32 @@ class ProfiledGpu : public testing::Test {
   std::map<std::string, Duration> ends_;
   std::map<std::string, bool> waited_;
 };
+
+TEST_F(ProfiledGpu, AllocationsComeBeforeLoadsAndRuns) {
+  const AllocationTimes allocation{.load = milliseconds(7), .run = milliseconds(2)};
+  for (const LoadMode mode : {LoadMode::kAtomic, LoadMode::kPipelined}) {
+    const auto gpu = MakeProfiledGpu(
+        {.mode = mode, .link = {1e9}, .peer_link = {}, .speed = 1, .allocation = allocation, .on_bring = {}},
+        models_, link_, use_, clock_.Timer());
+    const Duration begin = clock_.now.time_since_epoch();
+    gpu->Bring({"big", Bytes(1'000'000'000), {}}, clock_.now, Loaded("load"));
+    gpu->Run("big", clock_.now, Ran("swapped"));
+    clock_.RunAll();
+    EXPECT_EQ(ends_["load"] - begin, milliseconds(1007));
+    EXPECT_EQ(ends_["swapped"] - begin, milliseconds(mode == LoadMode::kAtomic ? 1109 : 1029));
+    gpu->Run("big", clock_.now, Ran("run"));
+    clock_.RunAll();
+    EXPECT_EQ(ends_["run"] - ends_["swapped"], milliseconds(102));
+  }
+}
+
+TEST(Allocation, TakesTimeWhereTheDeviceIsAsked) {
+  for (const auto& policy : gpu::MemoryPolicies())
+    EXPECT_EQ(AllocationTimesOf(policy.name).run > Duration(),
+              policy.policy.source != gpu::MemoryPolicy::Source::kPartitions)
+        << policy.name;
+  EXPECT_EQ(FindPreset("torpor-block")->memory, "block-cache");
+}
 
 TEST_F(ProfiledGpu, AnAtomicLoadOccupiesTheGpu) {
   const auto gpu = Gpu(LoadMode::kAtomic);
