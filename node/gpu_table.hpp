@@ -25,61 +25,13 @@
 #include <vector>
 
 #include "absl/container/btree_set.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/types/span.h"
+#include "base/check.hpp"
+#include "node/gpu.hpp"
 #include "node/names.hpp"
 #include "node/request.hpp"
 
 namespace troupe::node {
-
-enum class ResidentState { kLoading, kResident, kRunning };
-[[nodiscard]] const char* Name(ResidentState state);
-
-struct Resident {
-  Bytes bytes{};
-  Time last_use{};
-  ResidentState state = ResidentState::kLoading;
-  std::uint32_t pins = 0;     // dispatched requests that use it
-  std::uint32_t readers = 0;  // swaps of other GPUs that copy from here, also while it comes
-  GpuIndex source = kNoGpu;   // while loading: the GPU it comes from; kNoGpu: the host, or that GPU is gone
-  std::map<std::string, Bytes>
-      states{};  // of its functions, that are there or on their way; they leave with it
-
-  [[nodiscard]] Bytes WithStates() const;
-
-  [[nodiscard]] bool Idle() const { return state == ResidentState::kResident && readers == 0; }
-};
-
-enum class WorkerState { kAbsent, kReady, kUnfit };
-
-struct Gpu {
-  GpuIndex index = 0;
-  WorkerState worker = WorkerState::kAbsent;
-  Bytes memory{};
-  Bytes overhead{};  // what the worker reports as gone beyond the plan: fragments, alignment, its own needs
-  Bytes strange{};   // of the overhead: models that nobody here knows, not yet or not any more
-  Bytes promised{};  // activations of dispatched requests
-  Bytes staying{};   // sum over residents
-  Bytes idle{};      // of it: what could be evicted now
-  std::uint32_t in_flight = 0;
-  std::uint32_t coming_models = 0;      // on their way
-  Time busy_until{};                    // estimate for what was dispatched
-  bool peer_copies = false;             // its worker can copy from other GPUs
-  bool broadcasts = false;              // its worker sends and gets models as they come
-  std::uint32_t device = 0;             // the GPU of the node that it stands on
-  bool assigned = true;                 // false: warm
-  std::string key{};                    // whom it serves
-  std::optional<std::string> coming{};  // whom it will serve when its worker is ready
-  Time idle_since{};                    // with nothing in flight
-  std::uint32_t unread = 0;             // answers whose outputs lie in its worker's memory
-  std::vector<ModelId> host_loads{};    // on their way from the host
-  absl::flat_hash_map<ModelId, Resident> residents{};
-  absl::flat_hash_map<ModelId, std::uint32_t> evicting{};  // orders on their way
-
-  // Room for a new model or run without evicting anything; zero when the worker's own count left less.
-  [[nodiscard]] Bytes Free() const;
-  [[nodiscard]] const Resident* Find(ModelId model) const;
-};
 
 class GpuTable {
  public:
@@ -87,10 +39,15 @@ class GpuTable {
   GpuTable(const GpuTable&) = delete;
   GpuTable& operator=(const GpuTable&) = delete;
   void Add(GpuIndex index, Bytes memory, std::uint32_t device, bool assigned);
-  [[nodiscard]] const Gpu& at(GpuIndex index) const;
+  [[nodiscard]] const Gpu& at(GpuIndex index) const {
+    TROUPE_CHECK(index < by_index_.size() && by_index_[index] != nullptr, "no such GPU");
+    return *by_index_[index];
+  }
   [[nodiscard]] const std::map<GpuIndex, Gpu>& gpus() const { return gpus_; }
   // The GPUs on which a model is loading, resident or running, in order.
-  [[nodiscard]] const std::vector<GpuIndex>& Holders(ModelId model) const;
+  [[nodiscard]] const std::vector<GpuIndex>& Holders(ModelId model) const {
+    return model < holders_.size() ? holders_[model] : kNoHolders;
+  }
   [[nodiscard]] std::uint32_t HolderCount(ModelId model) const;
   // Models that are resident or running on some GPU, in no order.
   [[nodiscard]] std::vector<ModelId> ResidentModels() const;
@@ -105,6 +62,9 @@ class GpuTable {
   };
   using Places = absl::btree_set<Place>;
   [[nodiscard]] const Places& ready() const;
+  // Of the first of them, without finding the places of those that have changed; without any a number above
+  // every limit.
+  [[nodiscard]] std::uint32_t LeastInFlight() const;
   // No runtime serves a key, or will.
   [[nodiscard]] bool AllShared() const { return keyed_ == 0; }
   // Requests in flight on all runtimes of a device.
@@ -173,6 +133,7 @@ class GpuTable {
   Gpu& Found(GpuIndex index);
   // Whoever changes a GPU asks for it with this.
   Gpu& Changing(GpuIndex index);
+  void SetStanding(Gpu& gpu, WorkerState worker, std::uint32_t in_flight);
   template <class Change>
   void ChangeServed(Gpu& gpu, Change change);
   void Drop(Gpu& gpu, ModelId model);
@@ -193,6 +154,8 @@ class GpuTable {
   mutable std::vector<Standing> standing_;      // by index
   std::size_t keyed_ = 0;                       // runtimes that serve a key, or will
   std::vector<std::uint32_t> in_flight_;        // by device
+  std::vector<std::uint32_t> ready_with_;       // GPUs with a living worker, by requests in flight
+  static inline const std::vector<GpuIndex> kNoHolders{};
   std::vector<std::vector<GpuIndex>> holders_;  // by model; sorted
   std::vector<std::uint32_t> evicting_;         // by model: GPUs with orders on their way
 };

@@ -81,13 +81,14 @@ double SwapScheduler::LossOf(const std::vector<ModelId>& victims, const Gpu& gpu
   return loss;
 }
 
-// GPUs where a load is in nobody's way now.
+// GPUs where a load is in nobody's way now, of the least busy ones.
 SwapScheduler::Gpus SwapScheduler::QuietGpus(Time now) const {
   Gpus quiet;
   const bool occupies = limits_.LoadsOccupy();
   if (!occupies && link_pressure_.At(now) > kQuietLinks) return quiet;
+  std::size_t looked = 0;
   for (const GpuTable::Place& place : gpus_.ready()) {
-    if (quiet.size() >= 2 * kSomeGpus || (occupies && place.in_flight > 0)) break;
+    if (looked++ == 2 * kSomeGpus || (occupies && place.in_flight > 0)) break;
     const Gpu& gpu = gpus_.at(place.gpu);
     if (gpu.coming_models > 0 || !gpu.evicting.empty() || holds_[gpu.index] != nullptr) continue;
     if (!occupies && LoadOfSwitch(gpu) != SwitchLoad::kNone) continue;

@@ -205,10 +205,14 @@ class SwapScheduler {
     return waiting == nullptr ? 0 : waiting->size();
   }
 
-  // swap_decision.cpp: pure looks at the tables, and the dispatch they lead to.
+  // swap_choice.cpp: pure looks at the tables.
   [[nodiscard]] GpuChoice Choose(const Look& look, std::uint64_t draw, Time now) const;
+  [[nodiscard]] bool MayHit(const Look& look, std::uint64_t draw) const;
   [[nodiscard]] Look LookFor(const Entry& entry) const;
-  [[nodiscard]] GpuOption OptionFor(const Look& look, const Gpu& gpu, Time now) const;
+  [[nodiscard]] std::optional<GpuOption> OptionFor(const Look& look, const Gpu& gpu, Time now) const;
+  [[nodiscard]] bool LooksAtAll(const Model& model) const;
+  [[nodiscard]] Gpus SomeHolders(ModelId model, std::uint64_t draw) const;
+  [[nodiscard]] Gpus LeastBusy(std::uint32_t below) const;
   void FindPeer(const Look& look, const Gpu& gpu, GpuOption& option) const;
   [[nodiscard]] GpuIndex SenderFor(const Look& look, const Gpu& gpu) const;
   [[nodiscard]] Duration LoadTimeOf(const Model& model) const;
@@ -223,10 +227,10 @@ class SwapScheduler {
   [[nodiscard]] FunctionBinding::Devices DevicesFor(ModelId model) const;
   [[nodiscard]] absl::Status NoRoomKept(const std::string& function, const Model& model) const;
   [[nodiscard]] Bytes Need(const Look& look, const Resident* resident) const;
-  [[nodiscard]] bool IsBehindRuns(const Entry& entry, const Gpu& gpu, const Resident* resident) const;
+  [[nodiscard]] bool IsBehindRuns(const Entry& entry, const Gpu& gpu) const;
   [[nodiscard]] bool HasSlot(const Entry& entry, const Gpu& gpu, const Resident* resident) const;
   [[nodiscard]] bool PlacesForHits() const;
-  [[nodiscard]] std::uint32_t PlacesFor(const Gpu& gpu, const Resident* resident) const;
+  [[nodiscard]] std::uint32_t PlacesFor(const Gpu& gpu, bool is_hit) const;
   [[nodiscard]] std::uint32_t MostInFlight() const;
   [[nodiscard]] double RateOf(ModelId model, Time now) const;
   [[nodiscard]] std::uint32_t LinkCount() const;
@@ -254,6 +258,7 @@ class SwapScheduler {
                Effects& effects);
   [[nodiscard]] Entry* NextOf(ModelId model);
   [[nodiscard]] bool StateAllows(const Entry& entry, GpuIndex gpu) const;
+  [[nodiscard]] bool StateAllows(const Look& look, const Gpu& gpu) const;
   [[nodiscard]] Bytes StateNeed(const Look& look, const Resident* resident) const;
   void PlaceState(Entry& entry, GpuIndex gpu);
   void EndTurn(const Entry& entry);
@@ -265,6 +270,7 @@ class SwapScheduler {
   void Reorder(Time now);
   [[nodiscard]] Entry* FirstBefore(const OrderingKey& key);
   void NotePassed(std::span<Entry* const> passed);
+  [[nodiscard]] bool MayHold(const Entry& entry, const Gpu& gpu) const;
   void HoldFor(Entry& entry);
   void Release(Entry& entry);
   void LeaveUselessHold(Entry& entry);
@@ -311,7 +317,7 @@ class SwapScheduler {
   // locality_decision.cpp: by GPU, where the gpu policy wants it (locality_).
   [[nodiscard]] std::vector<GpuIndex> IdleGpus() const;
   [[nodiscard]] bool MayStart(const Entry& entry);
-  [[nodiscard]] bool CanTake(const Look& look, const Gpu& gpu) const;
+  [[nodiscard]] bool CanTake(const Look& look, const Gpu& gpu, const Resident* resident) const;
   [[nodiscard]] GpuIndex PlaceByLocality(const Entry& entry, GpuIndex index, Time now) const;
   [[nodiscard]] std::optional<OrderingKey> FirstHit(const Gpu& gpu);
   [[nodiscard]] std::vector<Dispatch> DecideByLocality(Time now);
