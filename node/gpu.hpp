@@ -1,5 +1,5 @@
-// One GPU, and one model on it, as the table of GPUs (node/gpu_table.hpp) has them. Plain data; the table alone
-// changes it.
+// One GPU, and one model on it, as the table of GPUs (node/gpu_table.hpp) has them. Plain data; the table
+// alone changes it.
 #pragma once
 
 #include <cstdint>

@@ -36,7 +36,9 @@ Bytes Resident::WithStates() const {
 
 std::optional<GpuTable::Place> GpuTable::PlaceOf(const Gpu& gpu) {
   if (gpu.worker != WorkerState::kReady) return std::nullopt;
-  return Place{gpu.in_flight, ~gpu.Free().count(), gpu.index};
+  constexpr std::uint64_t kMostFree = (std::uint64_t{1} << 48) - 1, kMostInFlight = 0xffff;
+  const std::uint64_t in_flight = std::min<std::uint64_t>(gpu.in_flight, kMostInFlight);
+  return Place{in_flight << 48 | (kMostFree - std::min(gpu.Free().count(), kMostFree)), gpu.index};
 }
 
 const GpuTable::Places& GpuTable::ready() const {
@@ -51,12 +53,6 @@ const GpuTable::Places& GpuTable::ready() const {
   }
   changed_.clear();
   return ready_;
-}
-
-std::uint32_t GpuTable::LeastInFlight() const {
-  const auto least = std::ranges::find_if(ready_with_, [](std::uint32_t gpus) { return gpus > 0; });
-  return least == ready_with_.end() ? ~std::uint32_t{0}
-                                    : static_cast<std::uint32_t>(least - ready_with_.begin());
 }
 
 void GpuTable::SetStanding(Gpu& gpu, WorkerState worker, std::uint32_t in_flight) {

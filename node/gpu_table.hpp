@@ -55,16 +55,20 @@ class GpuTable {
   [[nodiscard]] bool Refers(ModelId model) const;
   // Those with a living worker: the least busy one first, and of equals the one with the most free memory.
   struct Place {
-    std::uint32_t in_flight = 0;
-    std::uint64_t taken = ~std::uint64_t{0};  // bytes that are not free, below 2^64
+    std::uint64_t load = 0;  // requests in flight, and below them (48 bits) bytes that are not free
     GpuIndex gpu = kNoGpu;
-    auto operator<=>(const Place&) const = default;
+    [[nodiscard]] std::uint32_t in_flight() const { return static_cast<std::uint32_t>(load >> 48); }
+    [[gnu::always_inline]] auto operator<=>(const Place&) const = default;
   };
   using Places = absl::btree_set<Place>;
   [[nodiscard]] const Places& ready() const;
   // Of the first of them, without finding the places of those that have changed; without any a number above
   // every limit.
-  [[nodiscard]] std::uint32_t LeastInFlight() const;
+  [[nodiscard]] std::uint32_t LeastInFlight() const {
+    std::uint32_t least = 0;
+    while (least < ready_with_.size() && ready_with_[least] == 0) ++least;
+    return least < ready_with_.size() ? least : ~std::uint32_t{0};
+  }
   // No runtime serves a key, or will.
   [[nodiscard]] bool AllShared() const { return keyed_ == 0; }
   // Requests in flight on all runtimes of a device.
@@ -151,10 +155,10 @@ class GpuTable {
   };
   mutable Places ready_;
   mutable std::vector<GpuIndex> changed_;
-  mutable std::vector<Standing> standing_;      // by index
-  std::size_t keyed_ = 0;                       // runtimes that serve a key, or will
-  std::vector<std::uint32_t> in_flight_;        // by device
-  std::vector<std::uint32_t> ready_with_;       // GPUs with a living worker, by requests in flight
+  mutable std::vector<Standing> standing_;  // by index
+  std::size_t keyed_ = 0;                   // runtimes that serve a key, or will
+  std::vector<std::uint32_t> in_flight_;    // by device
+  std::vector<std::uint32_t> ready_with_;   // GPUs with a living worker, by requests in flight
   static inline const std::vector<GpuIndex> kNoHolders{};
   std::vector<std::vector<GpuIndex>> holders_;  // by model; sorted
   std::vector<std::uint32_t> evicting_;         // by model: GPUs with orders on their way

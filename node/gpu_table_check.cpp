@@ -66,9 +66,9 @@ void GpuTable::Check() const {
     TROUPE_CHECK(pins <= gpu.in_flight, "a model is pinned by nobody");
   }
   TROUPE_CHECK(ready == places.size(), "a GPU stands in two places");
-  TROUPE_CHECK(places.empty() ? LeastInFlight() == ~std::uint32_t{0}
-                              : LeastInFlight() == places.begin()->in_flight,
-               "the least busy GPU is another one");
+  TROUPE_CHECK(
+      places.empty() ? LeastInFlight() == ~std::uint32_t{0} : LeastInFlight() == places.begin()->in_flight(),
+      "the least busy GPU is another one");
   for (ModelId model = 0; model < holders_.size(); ++model) {
     held -= holders_[model].size();
     for (const GpuIndex gpu : holders_[model])

@@ -13,7 +13,7 @@ namespace troupe::node {
 std::vector<GpuIndex> SwapScheduler::IdleGpus() const {
   std::vector<std::pair<std::uint64_t, GpuIndex>> idle;
   for (const GpuTable::Place& place : gpus_.ready()) {
-    if (place.in_flight > 0) break;
+    if (place.in_flight() > 0) break;
     idle.emplace_back(dispatched_to_[place.gpu], place.gpu);
   }
   std::ranges::sort(idle, [](const auto& a, const auto& b) {

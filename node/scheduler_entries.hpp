@@ -3,9 +3,12 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/cost_model.hpp"
 #include "base/ordering_policy.hpp"
+#include "node/eviction_policy.hpp"
+#include "node/function_states.hpp"
 #include "node/model_demand.hpp"
 #include "node/names.hpp"
 #include "node/request.hpp"
@@ -61,6 +64,29 @@ struct FunctionEntry {
   std::uint32_t requests = 0;    // of this node
   std::uint32_t dispatched = 0;  // of them
   GpuIndex gpu = kNoGpu;         // of the latest dispatch
+};
+
+// A request as a decision looks at it from GPU after GPU.
+struct RequestLook {
+  const RequestEntry& entry;
+  const ModelEntry& model;
+  const FunctionStates::State* state;  // null: it has none
+  Bytes whole;                         // what it needs of an empty GPU
+  Duration load;                       // estimated time to bring the model from the host
+};
+
+// A model that may go for another one.
+struct Victim {
+  EvictionRank rank{};
+  ModelId model = kNoName;
+  Bytes bytes{};
+};
+
+// A copy ahead of requests.
+struct AheadPlan {
+  GpuIndex gpu = kNoGpu;
+  std::vector<ModelId> victims{};
+  double loss = 0;  // seconds a second
 };
 
 // What NoFit taught about one model on one GPU, until its worker is replaced.

@@ -1,5 +1,5 @@
-// The choosing half of a decision: which GPUs a request looks at, what it sees of each, and where the gpu policy
-// sends it. Pure looks at the tables.
+// The choosing half of a decision: which GPUs a request looks at, what it sees of each, and where the gpu
+// policy sends it. Pure looks at the tables.
 #include <algorithm>
 #include <optional>
 #include <span>
@@ -11,28 +11,11 @@ namespace troupe::node {
 
 bool SwapScheduler::AnySlot(bool hits_only) const {
   // With one runtime a device the least busy one stands first.
-  if (!limits_.isolated)
-    return gpus_.LeastInFlight() < (hits_only ? MostInFlight() : limits_.PipelineDepth());
+  if (!limits_.isolated) return gpus_.LeastInFlight() < (hits_only ? places_.most : places_.depth);
   for (const auto& [index, gpu] : gpus_.gpus()) {
-    if (gpu.worker == WorkerState::kReady && gpus_.InFlightOn(gpu.device) < limits_.PipelineDepth())
-      return true;
+    if (gpu.worker == WorkerState::kReady && gpus_.InFlightOn(gpu.device) < places_.depth) return true;
   }
   return false;
-}
-
-bool SwapScheduler::PlacesForHits() const {
-  return policies_.gpu.places_for_hits && !limits_.isolated && !limits_.LoadsOccupy();
-}
-
-std::uint32_t SwapScheduler::MostInFlight() const {
-  return PlacesForHits() ? 2 * limits_.PipelineDepth() : limits_.PipelineDepth();
-}
-
-// A request whose model is there finds a place more for each that waits for its model.
-std::uint32_t SwapScheduler::PlacesFor(const Gpu& gpu, bool is_hit) const {
-  const std::uint32_t depth = limits_.PipelineDepth();
-  if (!is_hit || !PlacesForHits()) return depth;
-  return std::min(depth + gpu.coming_models, MostInFlight());
 }
 
 // A late request whose model is there waits until nothing else computes on the GPU: one that comes meanwhile,
@@ -47,7 +30,8 @@ bool SwapScheduler::HasSlot(const Entry& entry, const Gpu& gpu, const Resident* 
   const Entry* const holder = holds_[gpu.index];
   if (holder != nullptr && holder->model != entry.model) return false;
   const bool is_hit = resident != nullptr && resident->state != ResidentState::kLoading;
-  if (gpus_.InFlightOn(gpu.device) + KeptPlaces(entry, gpu) >= PlacesFor(gpu, is_hit)) return false;
+  if (gpus_.InFlightOn(gpu.device) + KeptPlaces(entry, gpu) >= places_.Of(gpu.coming_models, is_hit))
+    return false;
   if (gpu.in_flight == 0) return true;
   if (is_hit && IsBehindRuns(entry, gpu)) return false;
   if (entry.suspect) return false;
@@ -78,12 +62,14 @@ bool SwapScheduler::CanEverFit(ModelId model) const {
                      [&](const auto& gpu) { return CanEverFit(model, gpu.second); });
 }
 
-SwapScheduler::Look SwapScheduler::LookFor(const Entry& entry) const {
+RequestLook SwapScheduler::LookFor(const Entry& entry) const {
   const Model& model = models_[entry.model];
+  const bool any_states = !states_.all().empty();
+  const Bytes states = any_states ? states_.BytesOf(entry.model) : Bytes();
   return {.entry = entry,
           .model = model,
-          .state = states_.Find(entry.request.state),
-          .whole = model.weights + model.activation + states_.BytesOf(entry.model),
+          .state = any_states ? states_.Find(entry.request.state) : nullptr,
+          .whole = model.weights + model.activation + states,
           .load = LoadTimeOf(model)};
 }
 
@@ -109,24 +95,29 @@ SwapScheduler::Gpus SwapScheduler::SomeHolders(ModelId model, std::uint64_t draw
 SwapScheduler::Gpus SwapScheduler::LeastBusy(std::uint32_t below) const {
   Gpus out;
   for (const GpuTable::Place& place : gpus_.ready()) {
-    if (out.size() == kSomeGpus || place.in_flight >= below) break;
+    if (out.size() == kSomeGpus || place.in_flight() >= below) break;
     out.push_back(place.gpu);
   }
   return out;
 }
 
 SwapScheduler::Gpus SwapScheduler::Candidates(const Look& look, std::uint64_t draw) const {
+  const std::vector<GpuIndex>& holders = gpus_.Holders(look.entry.model);
   Gpus out;
+  // One without a place matters only if it has the model: it may be worth to wait for it.
+  const auto matters = [&](const Gpu& gpu) {
+    return gpus_.InFlightOn(gpu.device) < places_.depth || std::ranges::binary_search(holders, gpu.index);
+  };
   if (LooksAtAll(look.model)) {
-    for (const auto& [index, gpu] : gpus_.gpus()) out.push_back(index);
+    for (const auto& [index, gpu] : gpus_.gpus())
+      if (policies_.gpu.early_binding || matters(gpu)) out.push_back(index);
     return out;
   }
   if (look.state != nullptr && look.state->gpu != kNoGpu) return {look.state->gpu};
   out = SomeHolders(look.entry.model, draw);
-  // One without a place matters only if it has the model.
-  const bool knows_holders = gpus_.Holders(look.entry.model).size() <= kSomeGpus;
-  for (const GpuIndex gpu : LeastBusy(knows_holders ? limits_.PipelineDepth() : ~std::uint32_t{0}))
-    out.push_back(gpu);
+  const bool has_all = out.size() == holders.size();
+  for (const GpuIndex gpu : LeastBusy(has_all ? places_.depth : ~std::uint32_t{0}))
+    if (matters(gpus_.at(gpu))) out.push_back(gpu);
   if (look.entry.hold != kNoGpu) out.push_back(look.entry.hold);
   std::ranges::sort(out);
   out.erase(std::unique(out.begin(), out.end()), out.end());
@@ -138,13 +129,14 @@ SwapScheduler::Gpus SwapScheduler::Candidates(const Look& look, std::uint64_t dr
 bool SwapScheduler::MayHit(const Look& look, std::uint64_t draw) const {
   const auto takes = [&](GpuIndex index) {
     const Gpu& gpu = gpus_.at(index);
-    return gpus_.InFlightOn(gpu.device) < PlacesFor(gpu, true) && CanTake(look, gpu, gpu.Find(look.entry.model));
+    return gpus_.InFlightOn(gpu.device) < places_.Of(gpu.coming_models, true) &&
+           CanTake(look, gpu, gpu.Find(look.entry.model));
   };
   const std::vector<GpuIndex>& holders = gpus_.Holders(look.entry.model);
   if (holders.size() <= kSomeGpus || LooksAtAll(look.model)) return std::ranges::any_of(holders, takes);
   if (look.state != nullptr && look.state->gpu != kNoGpu) return true;
   return std::ranges::any_of(SomeHolders(look.entry.model, draw), takes) ||
-         std::ranges::any_of(LeastBusy(MostInFlight()), [&](GpuIndex index) {
+         std::ranges::any_of(LeastBusy(places_.most), [&](GpuIndex index) {
            return gpus_.at(index).Find(look.entry.model) != nullptr && takes(index);
          });
 }

@@ -21,7 +21,7 @@ void SwapScheduler::Load(const Look& look, Entry& entry, GpuChoice& choice, Time
   ++counts_.swaps;
   counts_.peer_swaps += entry.source == SwapSource::kPeer ? 1 : 0;
   counts_.broadcasts += entry.source == SwapSource::kBroadcast ? 1 : 0;
-  if (PlacesForHits()) ActivateResidents(gpu);
+  if (places_.MoreForHits()) ActivateResidents(gpu);
   if (entry.source == SwapSource::kHost) link_pressure_.Add(look.load, now, LinkCount());
 }
 
@@ -107,53 +107,49 @@ std::vector<Dispatch> SwapScheduler::Decide(Time now) {
   look_again_ = Time::max();
   std::vector<Dispatch> dispatches;
   // Beneath a run a load costs nothing; where it occupies its GPU, what is there already goes first.
-  if (policies_.gpu.hits_first && (limits_.LoadsOccupy() || PlacesForHits()))
+  if (policies_.gpu.hits_first && (limits_.LoadsOccupy() || places_.MoreForHits()))
     DecideInOrder(true, now, dispatches);
   queue_.AllSeen();
   DecideInOrder(false, now, dispatches);
   // A load that was begun leaves its place to what is there.
-  if (PlacesForHits()) DecideInOrder(true, now, dispatches);
+  if (places_.MoreForHits()) DecideInOrder(true, now, dispatches);
   queue_.AllSeen();
   BringAhead(now);
   return dispatches;
 }
 
 void SwapScheduler::DecideInOrder(bool hits_only, Time now, std::vector<Dispatch>& dispatches) {
-  std::vector<Entry*> left;  // more urgent than the one at hand, and not to be placed now
+  absl::InlinedVector<Entry*, 16> left;  // more urgent than the one at hand, and not to be placed now
+  std::optional<WaitingQueue::Head> at;
   // To look for a place where its model is makes sense after something has changed for it there.
-  const WaitingQueue::Heads& heads = hits_only ? queue_.fresh() : queue_.heads();
-  auto head = heads.begin();
-  while (head != heads.end() && AnySlot(hits_only)) {
-    const WaitingQueue::Head at = *head;
-    Entry* const next = NextOf(at.model);
+  while (AnySlot(hits_only) && (at = hits_only ? queue_.NextFresh(at) : queue_.NextHead(at))) {
+    Entry* const next = NextOf(at->model);
     if (next == nullptr || MustTakeTurns(*next)) {
-      if (next != nullptr) Park(at.model, serving_[next->function].gpu);
-      head = heads.upper_bound(at);
+      if (next != nullptr) Park(at->model, serving_[next->function].gpu);
       continue;
     }
     // No hit goes before what has a higher priority.
-    if (hits_only && at.key.priority > queue_.heads().begin()->key.priority) break;
+    if (hits_only && at->key.priority > queue_.heads().begin()->key.priority) break;
     // Nor one that is late before what can still be met.
-    if (hits_only && Yields(at.key) && !Yields(queue_.heads().begin()->key)) break;
+    if (hits_only && Yields(at->key) && !Yields(queue_.heads().begin()->key)) break;
     Entry& entry = *next;
-    if (policies_.gpu.early_binding) BindHome(at.model);
+    if (policies_.gpu.early_binding) BindHome(at->model);
     LeaveUselessHold(entry);
     const Look look = LookFor(entry);
     const std::uint64_t draw = random_();
     const GpuChoice choice = hits_only && !MayHit(look, draw) ? GpuChoice{} : Choose(look, draw, now);
     const bool runs = choice.verdict == GpuVerdict::kRun && Serves(entry, gpus_.at(choice.gpu));
-    if (runs && (!hits_only || gpus_.at(choice.gpu).Find(at.model) != nullptr)) {
+    if (runs && (!hits_only || gpus_.at(choice.gpu).Find(at->model) != nullptr)) {
       dispatches.push_back(MakeDispatch(entry, choice, now));
       if (!hits_only) {
         NotePassed(left);
-      } else if (Entry* const passed = FirstBefore(at.key)) {
+      } else if (Entry* const passed = FirstBefore(at->key)) {
         NotePassed({&passed, 1});
       }
     } else if (!hits_only) {
       left.push_back(&entry);
       StayWaiting(entry, choice, now);
     }
-    head = heads.upper_bound(at);
   }
 }
 

@@ -174,14 +174,7 @@ class SwapScheduler {
  private:
   using Entry = RequestEntry;
   using Model = ModelEntry;
-  // A request as a decision looks at it from GPU after GPU.
-  struct Look {
-    const Entry& entry;
-    const Model& model;
-    const FunctionStates::State* state;  // null: it has none
-    Bytes whole;                         // what it needs of an empty GPU
-    Duration load;                       // estimated time to bring the model from the host
-  };
+  using Look = RequestLook;
   // Few GPUs, or all of a small node.
   using Gpus = absl::InlinedVector<GpuIndex, kAllGpus + 1>;
 
@@ -229,19 +222,11 @@ class SwapScheduler {
   [[nodiscard]] Bytes Need(const Look& look, const Resident* resident) const;
   [[nodiscard]] bool IsBehindRuns(const Entry& entry, const Gpu& gpu) const;
   [[nodiscard]] bool HasSlot(const Entry& entry, const Gpu& gpu, const Resident* resident) const;
-  [[nodiscard]] bool PlacesForHits() const;
-  [[nodiscard]] std::uint32_t PlacesFor(const Gpu& gpu, bool is_hit) const;
-  [[nodiscard]] std::uint32_t MostInFlight() const;
   [[nodiscard]] double RateOf(ModelId model, Time now) const;
   [[nodiscard]] std::uint32_t LinkCount() const;
   [[nodiscard]] Bytes Target(ModelId model, const Gpu& gpu, Bytes need) const;
   [[nodiscard]] bool CanMakeRoom(const Look& look, const Gpu& gpu, const Resident* own, Bytes need) const;
   [[nodiscard]] bool FitsAlone(const Gpu& gpu, const Resident* own, Bytes need, Bytes room) const;
-  struct Victim {
-    EvictionRank rank{};
-    ModelId model = kNoName;
-    Bytes bytes{};
-  };
   [[nodiscard]] std::vector<Victim> MayGo(ModelId coming, const Gpu& gpu, Time now) const;
   [[nodiscard]] std::vector<ModelId> PlanVictims(ModelId model, Bytes need, const Gpu& gpu, Time now) const;
   Dispatch MakeDispatch(Entry& entry, GpuChoice choice, Time now);
@@ -281,11 +266,6 @@ class SwapScheduler {
   [[nodiscard]] bool CanEverFit(ModelId model) const;
 
   // swap_ahead.cpp: copies ahead of requests.
-  struct AheadPlan {
-    GpuIndex gpu = kNoGpu;
-    std::vector<ModelId> victims{};
-    double loss = 0;  // seconds a second
-  };
   [[nodiscard]] bool MayBringAhead() const;
   void NoteAsked(ModelId model, Time now);
   void MayWantCopy(ModelId model);
@@ -293,7 +273,7 @@ class SwapScheduler {
   [[nodiscard]] double BusyGpus(Time now) const;
   [[nodiscard]] double GainOfCopy(ModelId model, Time now) const;
   [[nodiscard]] double LossOf(const std::vector<ModelId>& victims, const Gpu& gpu, Time now) const;
-  [[nodiscard]] Gpus QuietGpus(Time now) const;
+  [[nodiscard]] Gpus QuietGpus(std::size_t most, Time now) const;
   [[nodiscard]] std::optional<AheadPlan> PlanAhead(ModelId model, double gain, const Gpus& quiet,
                                                    Time now) const;
   void BringAhead(Time now);
@@ -361,6 +341,7 @@ class SwapScheduler {
 
   SchedulerLimits limits_;
   SchedulerPolicies policies_;
+  PlaceRules places_;
   CostModel costs_;
   FunctionBinding binding_;  // instead of homes_, where it is not late
   BusyShare link_pressure_;  // of the links from the host
