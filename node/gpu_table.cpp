@@ -34,22 +34,15 @@ Bytes Resident::WithStates() const {
   return sum;
 }
 
-std::optional<GpuTable::Place> GpuTable::PlaceOf(const Gpu& gpu) {
+std::optional<GpuPlace> GpuTable::PlaceOf(const Gpu& gpu) {
   if (gpu.worker != WorkerState::kReady) return std::nullopt;
-  constexpr std::uint64_t kMostFree = (std::uint64_t{1} << 48) - 1, kMostInFlight = 0xffff;
-  const std::uint64_t in_flight = std::min<std::uint64_t>(gpu.in_flight, kMostInFlight);
-  return Place{in_flight << 48 | (kMostFree - std::min(gpu.Free().count(), kMostFree)), gpu.index};
+  return GpuPlace::Of(gpu.index, gpu.in_flight, gpu.Free());
 }
 
-const GpuTable::Places& GpuTable::ready() const {
+const PlaceOrder& GpuTable::ready() const {
   for (const GpuIndex index : changed_) {
-    Standing& standing = standing_[index];
-    standing.changed = false;
-    const std::optional<Place> after = PlaceOf(*by_index_[index]);
-    if (standing.place == after) continue;
-    if (standing.place) ready_.erase(*standing.place);
-    if (after) ready_.insert(*after);
-    standing.place = after;
+    is_changed_[index] = false;
+    ready_.Set(index, PlaceOf(*by_index_[index]));
   }
   changed_.clear();
   return ready_;
@@ -82,7 +75,7 @@ void GpuTable::Add(GpuIndex index, Bytes memory, std::uint32_t device, bool assi
   TROUPE_CHECK(added, "this GPU is in the table already");
   if (by_index_.size() <= index) by_index_.resize(index + 1);
   by_index_[index] = &it->second;
-  standing_.resize(by_index_.size());
+  is_changed_.resize(by_index_.size());
 }
 
 Gpu& GpuTable::Found(GpuIndex index) {
@@ -92,7 +85,8 @@ Gpu& GpuTable::Found(GpuIndex index) {
 
 Gpu& GpuTable::Changing(GpuIndex index) {
   Gpu& gpu = Found(index);
-  if (!std::exchange(standing_[index].changed, true)) changed_.push_back(index);
+  if (!is_changed_[index]) changed_.push_back(index);
+  is_changed_[index] = true;
   return gpu;
 }
 

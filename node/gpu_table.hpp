@@ -24,11 +24,11 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/btree_set.h"
 #include "absl/types/span.h"
 #include "base/check.hpp"
 #include "node/gpu.hpp"
 #include "node/names.hpp"
+#include "node/place_order.hpp"
 #include "node/request.hpp"
 
 namespace troupe::node {
@@ -53,15 +53,8 @@ class GpuTable {
   [[nodiscard]] std::vector<ModelId> ResidentModels() const;
   // Some GPU has it, or its worker is about to give it up.
   [[nodiscard]] bool Refers(ModelId model) const;
-  // Those with a living worker: the least busy one first, and of equals the one with the most free memory.
-  struct Place {
-    std::uint64_t load = 0;  // requests in flight, and below them (48 bits) bytes that are not free
-    GpuIndex gpu = kNoGpu;
-    [[nodiscard]] std::uint32_t in_flight() const { return static_cast<std::uint32_t>(load >> 48); }
-    [[gnu::always_inline]] auto operator<=>(const Place&) const = default;
-  };
-  using Places = absl::btree_set<Place>;
-  [[nodiscard]] const Places& ready() const;
+  // Those with a living worker.
+  [[nodiscard]] const PlaceOrder& ready() const;
   // Of the first of them, without finding the places of those that have changed; without any a number above
   // every limit.
   [[nodiscard]] std::uint32_t LeastInFlight() const {
@@ -129,7 +122,7 @@ class GpuTable {
   void Check() const;
 
  private:
-  static std::optional<Place> PlaceOf(const Gpu& gpu);
+  static std::optional<GpuPlace> PlaceOf(const Gpu& gpu);
   // Applies `change` to a resident, and counts it among the idle ones or not.
   template <class Change>
   static void ChangeResident(Gpu& gpu, Resident& resident, Change change);
@@ -149,16 +142,12 @@ class GpuTable {
   std::map<GpuIndex, Gpu> gpus_;
   std::vector<Gpu*> by_index_;  // of gpus_; null where there is none
   // A decision changes a GPU several times: its place is found anew when somebody asks for the places.
-  struct Standing {
-    std::optional<Place> place{};  // in ready_
-    bool changed = false;          // and in changed_
-  };
-  mutable Places ready_;
+  mutable PlaceOrder ready_;
   mutable std::vector<GpuIndex> changed_;
-  mutable std::vector<Standing> standing_;  // by index
-  std::size_t keyed_ = 0;                   // runtimes that serve a key, or will
-  std::vector<std::uint32_t> in_flight_;    // by device
-  std::vector<std::uint32_t> ready_with_;   // GPUs with a living worker, by requests in flight
+  mutable std::vector<bool> is_changed_;   // by index: in changed_
+  std::size_t keyed_ = 0;                  // runtimes that serve a key, or will
+  std::vector<std::uint32_t> in_flight_;   // by device
+  std::vector<std::uint32_t> ready_with_;  // GPUs with a living worker, by requests in flight
   static inline const std::vector<GpuIndex> kNoHolders{};
   std::vector<std::vector<GpuIndex>> holders_;  // by model; sorted
   std::vector<std::uint32_t> evicting_;         // by model: GPUs with orders on their way

@@ -12,10 +12,11 @@ namespace troupe::node {
 // The ones that are used most come first.
 std::vector<GpuIndex> SwapScheduler::IdleGpus() const {
   std::vector<std::pair<std::uint64_t, GpuIndex>> idle;
-  for (const GpuTable::Place& place : gpus_.ready()) {
-    if (place.in_flight() > 0) break;
+  gpus_.ready().InOrder([&](const GpuPlace& place) {
+    if (place.in_flight() > 0) return false;
     idle.emplace_back(dispatched_to_[place.gpu], place.gpu);
-  }
+    return true;
+  });
   std::ranges::sort(idle, [](const auto& a, const auto& b) {
     return std::tuple(b.first, a.second) < std::tuple(a.first, b.second);
   });

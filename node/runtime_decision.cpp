@@ -174,8 +174,10 @@ void SwapScheduler::HoldFor(Entry& entry) {
   } else {
     for (const GpuIndex holder : gpus_.Holders(entry.model)) consider(gpus_.at(holder));
     std::size_t some = best == nullptr ? kSomeGpus : 0;
-    for (auto place = gpus_.ready().begin(); some > 0 && place != gpus_.ready().end(); ++place)
-      some -= consider(gpus_.at(place->gpu)) ? 1 : 0;
+    gpus_.ready().InOrder([&](const GpuPlace& place) {
+      if (some > 0) some -= consider(gpus_.at(place.gpu)) ? 1 : 0;
+      return some > 0;
+    });
   }
   if (best == nullptr) return;
   holds_[best->index] = &entry;

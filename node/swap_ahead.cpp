@@ -93,13 +93,15 @@ SwapScheduler::Gpus SwapScheduler::QuietGpus(std::size_t most, Time now) const {
   const std::size_t stay =
       occupies ? std::clamp<std::size_t>(gpus_.ready().size() / kStayIdle, 1, kSomeGpus) : 0;
   std::size_t looked = 0;
-  for (const GpuTable::Place& place : gpus_.ready()) {
-    if (looked++ == kQuietest || quiet.size() == most + stay || (occupies && place.in_flight() > 0)) break;
+  gpus_.ready().InOrder([&](const GpuPlace& place) {
+    if (looked++ == kQuietest || quiet.size() == most + stay) return false;
+    if (occupies && place.in_flight() > 0) return false;
     const Gpu& gpu = gpus_.at(place.gpu);
-    if (gpu.coming_models > 0 || !gpu.evicting.empty() || holds_[gpu.index] != nullptr) continue;
-    if (!occupies && LoadOfSwitch(gpu) != SwitchLoad::kNone) continue;
+    const bool disturbs = gpu.coming_models > 0 || !gpu.evicting.empty() || holds_[gpu.index] != nullptr;
+    if (disturbs || (!occupies && LoadOfSwitch(gpu) != SwitchLoad::kNone)) return true;
     quiet.push_back(gpu.index);
-  }
+    return true;
+  });
   quiet.erase(quiet.end() - static_cast<std::ptrdiff_t>(std::min(quiet.size(), stay)), quiet.end());
   return quiet;
 }

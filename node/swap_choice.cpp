@@ -94,10 +94,12 @@ SwapScheduler::Gpus SwapScheduler::SomeHolders(ModelId model, std::uint64_t draw
 // Of those with fewer requests than that.
 SwapScheduler::Gpus SwapScheduler::LeastBusy(std::uint32_t below) const {
   Gpus out;
-  for (const GpuTable::Place& place : gpus_.ready()) {
-    if (out.size() == kSomeGpus || place.in_flight() >= below) break;
+  if (gpus_.LeastInFlight() >= below) return out;
+  gpus_.ready().InOrder([&](const GpuPlace& place) {
+    if (place.in_flight() >= below) return false;
     out.push_back(place.gpu);
-  }
+    return out.size() < kSomeGpus;
+  });
   return out;
 }
 
