@@ -34,9 +34,14 @@ struct Resident {
 
 enum class WorkerState { kAbsent, kReady, kUnfit };
 
+// What every look at it reads comes first.
 struct Gpu {
   GpuIndex index = 0;
+  std::uint32_t device = 0;  // the GPU of the node that it stands on
   WorkerState worker = WorkerState::kAbsent;
+  bool assigned = true;      // false: warm
+  bool peer_copies = false;  // its worker can copy from other GPUs
+  bool broadcasts = false;   // its worker sends and gets models as they come
   Bytes memory{};
   Bytes overhead{};  // what the worker reports as gone beyond the plan: fragments, alignment, its own needs
   Bytes strange{};   // of the overhead: models that nobody here knows, not yet or not any more
@@ -44,18 +49,14 @@ struct Gpu {
   Bytes staying{};   // sum over residents
   Bytes idle{};      // of it: what could be evicted now
   std::uint32_t in_flight = 0;
-  std::uint32_t coming_models = 0;      // on their way
-  Time busy_until{};                    // estimate for what was dispatched
-  bool peer_copies = false;             // its worker can copy from other GPUs
-  bool broadcasts = false;              // its worker sends and gets models as they come
-  std::uint32_t device = 0;             // the GPU of the node that it stands on
-  bool assigned = true;                 // false: warm
-  std::string key{};                    // whom it serves
-  std::optional<std::string> coming{};  // whom it will serve when its worker is ready
-  Time idle_since{};                    // with nothing in flight
-  std::uint32_t unread = 0;             // answers whose outputs lie in its worker's memory
-  std::vector<ModelId> host_loads{};    // on their way from the host
+  std::uint32_t coming_models = 0;  // on their way
+  Time busy_until{};                // estimate for what was dispatched
   absl::flat_hash_map<ModelId, Resident> residents{};
+  std::string key{};                                       // whom it serves
+  std::optional<std::string> coming{};                     // whom it will serve when its worker is ready
+  Time idle_since{};                                       // with nothing in flight
+  std::uint32_t unread = 0;                                // answers whose outputs lie in its worker's memory
+  std::vector<ModelId> host_loads{};                       // on their way from the host
   absl::flat_hash_map<ModelId, std::uint32_t> evicting{};  // orders on their way
 
   // Room for a new model or run without evicting anything; zero when the worker's own count left less.

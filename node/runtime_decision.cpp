@@ -12,7 +12,8 @@
 namespace troupe::node {
 
 bool SwapScheduler::Serves(const Entry& entry, const Gpu& gpu) const {
-  return gpu.assigned && gpu.key == models_[entry.model].key;
+  const std::string& key = models_[entry.model].key;
+  return gpu.assigned && (OneForAll() ? key.empty() : gpu.key == key);
 }
 
 bool SwapScheduler::HeldByOther(const Entry& entry, GpuIndex gpu) const {

@@ -45,19 +45,20 @@ struct RequestEntry {
 // Of each name of a model: one that the node has adopted, or one that workers still have, or that requests
 // still run.
 struct ModelEntry {
-  bool adopted = false;
-  bool in_region = true;
-  GpuIndex parked = kNoGpu;  // whose next outcome its requests wait for (WaitingQueue)
-  CostModel::Id cost = 0;    // what its digest costs
-  std::uint32_t requests = 0;
+  // What every look at one of its requests reads comes first.
   Bytes weights{};
   Bytes activation{};
+  RunningEstimate load{};    // from the host
+  CostModel::Id cost = 0;    // what its digest costs
+  GpuIndex parked = kNoGpu;  // whose next outcome its requests wait for (WaitingQueue)
+  bool adopted = false;
+  bool in_region = true;
+  bool may_want_copy = false;
+  std::uint32_t requests = 0;
+  std::string key{};         // whose copy it is
   Time asked = Time::min();  // last
   RunningEstimate gap{};     // between its requests
-  RunningEstimate load{};    // from the host
   RecentRate asks{};         // its requests, where copies come ahead of them
-  bool may_want_copy = false;
-  std::string key{};  // whose copy it is
 };
 
 struct FunctionEntry {

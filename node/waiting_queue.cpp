@@ -23,8 +23,12 @@ void WaitingQueue::Add(RequestEntry& entry) {
 void WaitingQueue::Remove(const RequestEntry& entry) {
   TROUPE_CHECK(Find(entry.model) != nullptr, "a request to remove does not wait");
   Model& model = models_[entry.model];
-  if (entry.key == model.requests.begin()->first) LookAway(entry.model);
-  TROUPE_CHECK(model.requests.erase(entry.key) == 1, "a request to remove does not wait");
+  if (entry.key == model.requests.begin()->first) {
+    LookAway(entry.model);
+    model.requests.erase(model.requests.begin());
+  } else {
+    TROUPE_CHECK(model.requests.erase(entry.key) == 1, "a request to remove does not wait");
+  }
   --size_;
   if (!model.requests.empty()) return;
   models_[waiting_.back()].slot = model.slot;
