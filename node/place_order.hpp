@@ -33,22 +33,22 @@ class PlaceOrder {
   [[nodiscard]] std::optional<GpuPlace> Find(GpuIndex gpu) const;
   [[nodiscard]] std::size_t size() const { return heap_.size(); }
 
-  // Calls `visit` for one place after another, in order, until it answers false: k of them take k log k.
+  // Calls `visit` for one place after another, in order, until it answers false.
   template <class Visit>
   void InOrder(Visit visit) const {
-    // Places whose predecessors in the heap were visited.
+    // Places whose predecessors in the heap were visited, the first one last: they are few.
     absl::InlinedVector<std::size_t, 32> next;
-    const auto later = [&](std::size_t a, std::size_t b) { return heap_[b] < heap_[a]; };
     const auto add = [&](std::size_t at) {
       if (at >= heap_.size()) return;
+      std::size_t to = next.size();
       next.push_back(at);
-      std::push_heap(next.begin(), next.end(), later);
+      for (; to > 0 && heap_[next[to - 1]] < heap_[at]; --to) next[to] = next[to - 1];
+      next[to] = at;
     };
     add(0);
     while (!next.empty()) {
-      const std::size_t at = next.front();
+      const std::size_t at = next.back();
       if (!visit(heap_[at])) return;
-      std::pop_heap(next.begin(), next.end(), later);
       next.pop_back();
       add(2 * at + 1);
       add(2 * at + 2);
