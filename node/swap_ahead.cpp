@@ -84,17 +84,16 @@ double SwapScheduler::LossOf(const std::vector<ModelId>& victims, const Gpu& gpu
   return loss;
 }
 
-// GPUs where a load is in nobody's way now, of the least busy ones; `most` of them.
-SwapScheduler::Gpus SwapScheduler::QuietGpus(std::size_t most, Time now) const {
+// GPUs where a load is in nobody's way now, of the least busy ones.
+SwapScheduler::Gpus SwapScheduler::QuietGpus() const {
   Gpus quiet;
   const bool occupies = limits_.LoadsOccupy();
-  if (!occupies && link_pressure_.At(now) > kQuietLinks) return quiet;
   // Where a load has its GPU for itself those with the least free memory stay for whoever comes next.
   const std::size_t stay =
       occupies ? std::clamp<std::size_t>(gpus_.ready().size() / kStayIdle, 1, kSomeGpus) : 0;
   std::size_t looked = 0;
   gpus_.ready().InOrder([&](const GpuPlace& place) {
-    if (looked++ == kQuietest || quiet.size() == most + stay) return false;
+    if (looked++ == kQuietest) return false;
     if (occupies && place.in_flight() > 0) return false;
     const Gpu& gpu = gpus_.at(place.gpu);
     const bool disturbs = gpu.coming_models > 0 || !gpu.evicting.empty() || holds_[gpu.index] != nullptr;
@@ -134,7 +133,7 @@ bool SwapScheduler::IsOccupied(const Gpu& gpu) const {
 void SwapScheduler::BringAhead(Time now) {
   if (wanting_.empty() || !MayBringAhead()) return;
   if (late_ && late_->late() > 0) return;  // there is too much to do already
-  if (QuietGpus(1, now).empty()) return;
+  if (!limits_.LoadsOccupy() && link_pressure_.At(now) > kQuietLinks) return;
   ModelId best = kNoName;
   double most = 0;
   for (std::size_t looked = 0; looked < kSomeModels && !wanting_.empty(); ++looked) {
@@ -147,7 +146,9 @@ void SwapScheduler::BringAhead(Time now) {
     best = id;
   }
   if (best == kNoName) return;
-  if (const auto plan = PlanAhead(best, most, QuietGpus(kQuietest, now), now)) LoadAhead(best, *plan, now);
+  const Gpus quiet = QuietGpus();
+  if (quiet.empty()) return MayWantCopy(best);
+  if (const auto plan = PlanAhead(best, most, quiet, now)) LoadAhead(best, *plan, now);
 }
 
 void SwapScheduler::LoadAhead(ModelId id, const AheadPlan& plan, Time now) {

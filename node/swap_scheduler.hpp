@@ -273,7 +273,7 @@ class SwapScheduler {
   [[nodiscard]] double BusyGpus(Time now) const;
   [[nodiscard]] double GainOfCopy(ModelId model, Time now) const;
   [[nodiscard]] double LossOf(const std::vector<ModelId>& victims, const Gpu& gpu, Time now) const;
-  [[nodiscard]] Gpus QuietGpus(std::size_t most, Time now) const;
+  [[nodiscard]] Gpus QuietGpus() const;
   [[nodiscard]] std::optional<AheadPlan> PlanAhead(ModelId model, double gain, const Gpus& quiet,
                                                    Time now) const;
   void BringAhead(Time now);
