@@ -27,7 +27,7 @@ struct Urgency {
 struct FunctionPlace {
   std::uint32_t group = 0;
   std::int64_t score = 0;
-  auto operator<=>(const FunctionPlace&) const = default;
+  [[gnu::always_inline]] auto operator<=>(const FunctionPlace&) const = default;
 };
 
 // The smallest key goes first. `sequence` makes keys unique and breaks ties by arrival.
@@ -36,7 +36,8 @@ struct OrderingKey {
   FunctionPlace place{};
   std::int64_t rank = 0;
   std::uint64_t sequence = 0;
-  auto operator<=>(const OrderingKey&) const = default;
+  // What a queue does most; too long for the compiler to put it inline by itself.
+  [[gnu::always_inline]] auto operator<=>(const OrderingKey&) const = default;
 };
 
 struct SloRules;  // base/slo_order.hpp

@@ -11,6 +11,7 @@
 #include <tuple>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.hpp"
@@ -95,6 +96,7 @@ class Load {
                         .weights = MiB(100 + random_.Below(900)),
                         .run = milliseconds(20 + random_.Below(80))};
       scheduler_.DescribeModel(function.model, function.weights, kActivation);
+      by_model_.emplace(function.model, functions_.size());
       functions_.push_back(std::move(function));
       popularity_.push_back(sum += std::pow(static_cast<double>(i + 1), -kSkew));
     }
@@ -113,7 +115,7 @@ class Load {
     const double draw = random_.Uniform() * popularity_.back();
     const auto index = std::lower_bound(popularity_.begin(), popularity_.end(), draw) - popularity_.begin();
     const Function& function = functions_[static_cast<std::size_t>(index)];
-    const NodeRequest request{.id = {1, static_cast<std::uint64_t>(index) | (next_++ << 32)},
+    const NodeRequest request{.id = {1, next_++},
                               .function = function.model,
                               .model = function.model,
                               .deadline = now_ + milliseconds(500),
@@ -129,35 +131,42 @@ class Load {
     decide_ += took;
     all_ += took;
     for (Dispatch& dispatch : dispatches) Carry(std::move(dispatch));
+    for (Dispatch& copy : scheduler_.TakeAhead()) Carry(std::move(copy));
   }
 
-  // A load and its run, behind what the GPU has.
+  // A load and its run, behind what the GPU has; a copy ahead of requests beneath it.
   void Carry(Dispatch dispatch) {
-    const Function& function = functions_[dispatch.request.sequence & 0xffffffff];
+    const Function& function = functions_[by_model_.at(dispatch.model)];
     const Duration load = dispatch.source == SwapSource::kResident
                               ? Duration()
                               : TransferTime(function.weights, BytesPerSecond{12e9});
     for (const std::string& victim : dispatch.victims)
       Timed(all_, [&] { return scheduler_.Apply(EvictDone{dispatch.gpu, victim, {}}, now_); });
-    Time& free = gpu_free_[dispatch.gpu];
-    free = std::max(free, now_) + load + function.run;
-    outcomes_.push({free, outcome_++, std::move(dispatch), function.run, load});
+    Time end = now_ + load;
+    if (!dispatch.ahead) {
+      Time& free = gpu_free_[dispatch.gpu];
+      end = free = std::max(free, now_) + load + function.run;
+    }
+    outcomes_.push({end, outcome_++, std::move(dispatch), function.run, load});
   }
 
   std::uint64_t Run(std::uint64_t count) {
-    for (std::uint64_t done = 0; done < count; ++done) {
+    for (std::uint64_t done = 0; done < count;) {
       const Outcome outcome = outcomes_.top();
       outcomes_.pop();
       now_ = outcome.at;
-      const Function& function = functions_[outcome.dispatch.request.sequence & 0xffffffff];
+      const Dispatch& dispatch = outcome.dispatch;
       if (outcome.load > Duration()) {
-        const SwapInDone done_load{outcome.dispatch.gpu, function.model, {}, function.weights, outcome.load};
+        const Bytes weights = functions_[by_model_.at(dispatch.model)].weights;
+        const SwapInDone done_load{dispatch.gpu, dispatch.model, {}, weights, outcome.load};
         Timed(all_, [&] { return scheduler_.Apply(done_load, now_); });
       }
-      const RunDone done_run{
-          .gpu = outcome.dispatch.gpu, .request = outcome.dispatch.request, .took = outcome.run};
-      Timed(all_, [&] { return scheduler_.Apply(done_run, now_); });
-      Submit();
+      if (!dispatch.ahead) {
+        const RunDone done_run{.gpu = dispatch.gpu, .request = dispatch.request, .took = outcome.run};
+        Timed(all_, [&] { return scheduler_.Apply(done_run, now_); });
+        Submit();
+        ++done;
+      }
       Decide();
     }
     return count;
@@ -166,6 +175,7 @@ class Load {
   SwapScheduler scheduler_;
   Random random_{7};
   std::vector<Function> functions_;
+  absl::flat_hash_map<std::string, std::size_t> by_model_;
   std::vector<double> popularity_;  // sums
   std::vector<Time> gpu_free_;
   std::priority_queue<Outcome, std::vector<Outcome>, std::greater<>> outcomes_;

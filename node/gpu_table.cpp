@@ -34,32 +34,27 @@ Bytes Resident::WithStates() const {
   return sum;
 }
 
-Bytes Gpu::Free() const {
-  return Rest(memory, overhead + staying + promised);
-}
-
-const Resident* Gpu::Find(ModelId model) const {
-  const auto it = residents.find(model);
-  return it == residents.end() ? nullptr : &it->second;
-}
-
-std::optional<GpuTable::Place> GpuTable::PlaceOf(const Gpu& gpu) {
+std::optional<GpuPlace> GpuTable::PlaceOf(const Gpu& gpu) {
   if (gpu.worker != WorkerState::kReady) return std::nullopt;
-  return Place{gpu.in_flight, ~gpu.Free().count(), gpu.index};
+  return GpuPlace::Of(gpu.index, gpu.in_flight, gpu.Free());
 }
 
-const GpuTable::Places& GpuTable::ready() const {
+const PlaceOrder& GpuTable::ready() const {
   for (const GpuIndex index : changed_) {
-    Standing& standing = standing_[index];
-    standing.changed = false;
-    const std::optional<Place> after = PlaceOf(*by_index_[index]);
-    if (standing.place == after) continue;
-    if (standing.place) ready_.erase(*standing.place);
-    if (after) ready_.insert(*after);
-    standing.place = after;
+    is_changed_[index] = false;
+    ready_.Set(index, PlaceOf(*by_index_[index]));
   }
   changed_.clear();
   return ready_;
+}
+
+void GpuTable::SetStanding(Gpu& gpu, WorkerState worker, std::uint32_t in_flight) {
+  if (gpu.worker == WorkerState::kReady) --ready_with_[gpu.in_flight];
+  in_flight_[gpu.device] += in_flight - gpu.in_flight;
+  gpu.worker = worker;
+  gpu.in_flight = in_flight;
+  if (ready_with_.size() <= in_flight) ready_with_.resize(in_flight + 1);
+  if (worker == WorkerState::kReady) ++ready_with_[in_flight];
 }
 
 template <class Change>
@@ -80,7 +75,7 @@ void GpuTable::Add(GpuIndex index, Bytes memory, std::uint32_t device, bool assi
   TROUPE_CHECK(added, "this GPU is in the table already");
   if (by_index_.size() <= index) by_index_.resize(index + 1);
   by_index_[index] = &it->second;
-  standing_.resize(by_index_.size());
+  is_changed_.resize(by_index_.size());
 }
 
 Gpu& GpuTable::Found(GpuIndex index) {
@@ -90,18 +85,9 @@ Gpu& GpuTable::Found(GpuIndex index) {
 
 Gpu& GpuTable::Changing(GpuIndex index) {
   Gpu& gpu = Found(index);
-  if (!std::exchange(standing_[index].changed, true)) changed_.push_back(index);
+  if (!is_changed_[index]) changed_.push_back(index);
+  is_changed_[index] = true;
   return gpu;
-}
-
-const Gpu& GpuTable::at(GpuIndex index) const {
-  TROUPE_CHECK(index < by_index_.size() && by_index_[index] != nullptr, "no such GPU");
-  return *by_index_[index];
-}
-
-const std::vector<GpuIndex>& GpuTable::Holders(ModelId model) const {
-  static const std::vector<GpuIndex> kNone;
-  return model < holders_.size() ? holders_[model] : kNone;
 }
 
 std::uint32_t GpuTable::HolderCount(ModelId model) const {
@@ -190,7 +176,7 @@ void GpuTable::ChangeServed(Gpu& gpu, Change change) {
 void GpuTable::WorkerUp(const WorkerReady& ready, absl::Span<const ModelId> resident, Time now) {
   WorkerGone(ready.gpu, WorkerState::kAbsent);
   Gpu& gpu = Changing(ready.gpu);
-  gpu.worker = WorkerState::kReady;
+  SetStanding(gpu, WorkerState::kReady, 0);
   gpu.memory = ready.memory;
   gpu.peer_copies = ready.peer_copies;
   gpu.broadcasts = ready.broadcasts;
@@ -222,9 +208,8 @@ void GpuTable::WorkerGone(GpuIndex index, WorkerState state) {
   while (!gpu.residents.empty()) Drop(gpu, gpu.residents.begin()->first);
   for (const auto& [model, orders] : gpu.evicting) --evicting_[model];
   gpu.evicting.clear();
-  gpu.worker = state;
+  SetStanding(gpu, state, 0);
   gpu.overhead = gpu.strange = gpu.promised = Bytes();
-  in_flight_[gpu.device] -= std::exchange(gpu.in_flight, 0);
   gpu.unread = 0;
   ChangeServed(gpu, [](Gpu& changed) { changed.coming.reset(); });
 }
@@ -316,8 +301,7 @@ void GpuTable::Pin(GpuIndex index, ModelId model, Bytes activation, Duration wor
     if (resident.state == ResidentState::kResident) resident.state = ResidentState::kRunning;
   });
   gpu.promised += activation;
-  ++gpu.in_flight;
-  ++in_flight_[gpu.device];
+  SetStanding(gpu, gpu.worker, gpu.in_flight + 1);
   gpu.busy_until = std::max(gpu.busy_until, now) + work;
 }
 
@@ -325,8 +309,7 @@ void GpuTable::Visit(GpuIndex index, Bytes bytes, Duration work, Time now) {
   Gpu& gpu = Changing(index);
   TROUPE_CHECK(bytes <= gpu.Free(), "a run by layer was planned that does not fit");
   gpu.promised += bytes;
-  ++gpu.in_flight;
-  ++in_flight_[gpu.device];
+  SetStanding(gpu, gpu.worker, gpu.in_flight + 1);
   gpu.busy_until = std::max(gpu.busy_until, now) + work;
 }
 
@@ -334,8 +317,8 @@ void GpuTable::Unpin(GpuIndex index, ModelId model, bool pinned, Bytes activatio
   Gpu& gpu = Changing(index);
   TROUPE_CHECK(gpu.in_flight > 0, "more runs ended than began");
   gpu.promised -= activation;
-  --in_flight_[gpu.device];
-  if (--gpu.in_flight == 0) gpu.busy_until = gpu.idle_since = now;
+  SetStanding(gpu, gpu.worker, gpu.in_flight - 1);
+  if (gpu.in_flight == 0) gpu.busy_until = gpu.idle_since = now;
   if (!pinned) return;
   const auto it = gpu.residents.find(model);
   TROUPE_CHECK(it != gpu.residents.end() && it->second.pins > 0, "a model in use has left the GPU");

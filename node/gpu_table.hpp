@@ -24,62 +24,14 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/btree_set.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/types/span.h"
+#include "base/check.hpp"
+#include "node/gpu.hpp"
 #include "node/names.hpp"
+#include "node/place_order.hpp"
 #include "node/request.hpp"
 
 namespace troupe::node {
-
-enum class ResidentState { kLoading, kResident, kRunning };
-[[nodiscard]] const char* Name(ResidentState state);
-
-struct Resident {
-  Bytes bytes{};
-  Time last_use{};
-  ResidentState state = ResidentState::kLoading;
-  std::uint32_t pins = 0;     // dispatched requests that use it
-  std::uint32_t readers = 0;  // swaps of other GPUs that copy from here, also while it comes
-  GpuIndex source = kNoGpu;   // while loading: the GPU it comes from; kNoGpu: the host, or that GPU is gone
-  std::map<std::string, Bytes>
-      states{};  // of its functions, that are there or on their way; they leave with it
-
-  [[nodiscard]] Bytes WithStates() const;
-
-  [[nodiscard]] bool Idle() const { return state == ResidentState::kResident && readers == 0; }
-};
-
-enum class WorkerState { kAbsent, kReady, kUnfit };
-
-struct Gpu {
-  GpuIndex index = 0;
-  WorkerState worker = WorkerState::kAbsent;
-  Bytes memory{};
-  Bytes overhead{};  // what the worker reports as gone beyond the plan: fragments, alignment, its own needs
-  Bytes strange{};   // of the overhead: models that nobody here knows, not yet or not any more
-  Bytes promised{};  // activations of dispatched requests
-  Bytes staying{};   // sum over residents
-  Bytes idle{};      // of it: what could be evicted now
-  std::uint32_t in_flight = 0;
-  std::uint32_t coming_models = 0;      // on their way
-  Time busy_until{};                    // estimate for what was dispatched
-  bool peer_copies = false;             // its worker can copy from other GPUs
-  bool broadcasts = false;              // its worker sends and gets models as they come
-  std::uint32_t device = 0;             // the GPU of the node that it stands on
-  bool assigned = true;                 // false: warm
-  std::string key{};                    // whom it serves
-  std::optional<std::string> coming{};  // whom it will serve when its worker is ready
-  Time idle_since{};                    // with nothing in flight
-  std::uint32_t unread = 0;             // answers whose outputs lie in its worker's memory
-  std::vector<ModelId> host_loads{};    // on their way from the host
-  absl::flat_hash_map<ModelId, Resident> residents{};
-  absl::flat_hash_map<ModelId, std::uint32_t> evicting{};  // orders on their way
-
-  // Room for a new model or run without evicting anything; zero when the worker's own count left less.
-  [[nodiscard]] Bytes Free() const;
-  [[nodiscard]] const Resident* Find(ModelId model) const;
-};
 
 class GpuTable {
  public:
@@ -87,24 +39,29 @@ class GpuTable {
   GpuTable(const GpuTable&) = delete;
   GpuTable& operator=(const GpuTable&) = delete;
   void Add(GpuIndex index, Bytes memory, std::uint32_t device, bool assigned);
-  [[nodiscard]] const Gpu& at(GpuIndex index) const;
+  [[nodiscard]] const Gpu& at(GpuIndex index) const {
+    TROUPE_CHECK(index < by_index_.size() && by_index_[index] != nullptr, "no such GPU");
+    return *by_index_[index];
+  }
   [[nodiscard]] const std::map<GpuIndex, Gpu>& gpus() const { return gpus_; }
   // The GPUs on which a model is loading, resident or running, in order.
-  [[nodiscard]] const std::vector<GpuIndex>& Holders(ModelId model) const;
+  [[nodiscard]] const std::vector<GpuIndex>& Holders(ModelId model) const {
+    return model < holders_.size() ? holders_[model] : kNoHolders;
+  }
   [[nodiscard]] std::uint32_t HolderCount(ModelId model) const;
   // Models that are resident or running on some GPU, in no order.
   [[nodiscard]] std::vector<ModelId> ResidentModels() const;
   // Some GPU has it, or its worker is about to give it up.
   [[nodiscard]] bool Refers(ModelId model) const;
-  // Those with a living worker: the least busy one first, and of equals the one with the most free memory.
-  struct Place {
-    std::uint32_t in_flight = 0;
-    std::uint64_t taken = ~std::uint64_t{0};  // bytes that are not free, below 2^64
-    GpuIndex gpu = kNoGpu;
-    auto operator<=>(const Place&) const = default;
-  };
-  using Places = absl::btree_set<Place>;
-  [[nodiscard]] const Places& ready() const;
+  // Those with a living worker.
+  [[nodiscard]] const PlaceOrder& ready() const;
+  // Of the first of them, without finding the places of those that have changed; without any a number above
+  // every limit.
+  [[nodiscard]] std::uint32_t LeastInFlight() const {
+    std::uint32_t least = 0;
+    while (least < ready_with_.size() && ready_with_[least] == 0) ++least;
+    return least < ready_with_.size() ? least : ~std::uint32_t{0};
+  }
   // No runtime serves a key, or will.
   [[nodiscard]] bool AllShared() const { return keyed_ == 0; }
   // Requests in flight on all runtimes of a device.
@@ -165,7 +122,7 @@ class GpuTable {
   void Check() const;
 
  private:
-  static std::optional<Place> PlaceOf(const Gpu& gpu);
+  static std::optional<GpuPlace> PlaceOf(const Gpu& gpu);
   // Applies `change` to a resident, and counts it among the idle ones or not.
   template <class Change>
   static void ChangeResident(Gpu& gpu, Resident& resident, Change change);
@@ -173,6 +130,7 @@ class GpuTable {
   Gpu& Found(GpuIndex index);
   // Whoever changes a GPU asks for it with this.
   Gpu& Changing(GpuIndex index);
+  void SetStanding(Gpu& gpu, WorkerState worker, std::uint32_t in_flight);
   template <class Change>
   void ChangeServed(Gpu& gpu, Change change);
   void Drop(Gpu& gpu, ModelId model);
@@ -184,15 +142,13 @@ class GpuTable {
   std::map<GpuIndex, Gpu> gpus_;
   std::vector<Gpu*> by_index_;  // of gpus_; null where there is none
   // A decision changes a GPU several times: its place is found anew when somebody asks for the places.
-  struct Standing {
-    std::optional<Place> place{};  // in ready_
-    bool changed = false;          // and in changed_
-  };
-  mutable Places ready_;
+  mutable PlaceOrder ready_;
   mutable std::vector<GpuIndex> changed_;
-  mutable std::vector<Standing> standing_;      // by index
-  std::size_t keyed_ = 0;                       // runtimes that serve a key, or will
-  std::vector<std::uint32_t> in_flight_;        // by device
+  mutable std::vector<bool> is_changed_;   // by index: in changed_
+  std::size_t keyed_ = 0;                  // runtimes that serve a key, or will
+  std::vector<std::uint32_t> in_flight_;   // by device
+  std::vector<std::uint32_t> ready_with_;  // GPUs with a living worker, by requests in flight
+  static inline const std::vector<GpuIndex> kNoHolders{};
   std::vector<std::vector<GpuIndex>> holders_;  // by model; sorted
   std::vector<std::uint32_t> evicting_;         // by model: GPUs with orders on their way
 };

@@ -36,7 +36,7 @@ void GpuTable::CheckSwaps() const {
 
 void GpuTable::Check() const {
   CheckSwaps();
-  const Places& places = this->ready();
+  const PlaceOrder& places = this->ready();
   std::vector<std::uint32_t> in_flight(in_flight_.size());
   for (const auto& [index, gpu] : gpus_) in_flight[gpu.device] += gpu.in_flight;
   TROUPE_CHECK(in_flight == in_flight_, "the places of a device are counted wrong");
@@ -58,14 +58,20 @@ void GpuTable::Check() const {
     }
     TROUPE_CHECK(staying == gpu.staying, "the sum of the residents is wrong");
     TROUPE_CHECK(idle == gpu.idle, "the sum of the idle residents is wrong");
-    const std::optional<Place> place = PlaceOf(gpu);
-    TROUPE_CHECK(!place || places.contains(*place), "a GPU is not where its load says");
+    const std::optional<GpuPlace> place = PlaceOf(gpu);
+    TROUPE_CHECK(places.Find(index) == place, "a GPU is not where its load says");
     ready += place ? 1 : 0;
     TROUPE_CHECK(gpu.staying + gpu.promised + gpu.overhead <= gpu.memory, "GPU memory is booked twice");
     TROUPE_CHECK(coming == gpu.coming_models, "the models on their way are counted wrong");
     TROUPE_CHECK(pins <= gpu.in_flight, "a model is pinned by nobody");
   }
   TROUPE_CHECK(ready == places.size(), "a GPU stands in two places");
+  std::uint32_t least = ~std::uint32_t{0};
+  places.InOrder([&](const GpuPlace& place) {
+    least = place.in_flight();
+    return false;
+  });
+  TROUPE_CHECK(least == LeastInFlight(), "the least busy GPU is another one");
   for (ModelId model = 0; model < holders_.size(); ++model) {
     held -= holders_[model].size();
     for (const GpuIndex gpu : holders_[model])

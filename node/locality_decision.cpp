@@ -12,10 +12,11 @@ namespace troupe::node {
 // The ones that are used most come first.
 std::vector<GpuIndex> SwapScheduler::IdleGpus() const {
   std::vector<std::pair<std::uint64_t, GpuIndex>> idle;
-  for (const GpuTable::Place& place : gpus_.ready()) {
-    if (place.in_flight > 0) break;
+  gpus_.ready().InOrder([&](const GpuPlace& place) {
+    if (place.in_flight() > 0) return false;
     idle.emplace_back(dispatched_to_[place.gpu], place.gpu);
-  }
+    return true;
+  });
   std::ranges::sort(idle, [](const auto& a, const auto& b) {
     return std::tuple(b.first, a.second) < std::tuple(a.first, b.second);
   });
@@ -28,12 +29,11 @@ bool SwapScheduler::MayStart(const Entry& entry) {
   return models_[entry.model].in_region && NextOf(entry.model) == &entry && !MustTakeTurns(entry);
 }
 
-bool SwapScheduler::CanTake(const Look& look, const Gpu& gpu) const {
+bool SwapScheduler::CanTake(const Look& look, const Gpu& gpu, const Resident* resident) const {
   const Entry& entry = look.entry;
-  if (gpu.worker != WorkerState::kReady || !CanEverFit(entry.model, look.whole, gpu)) return false;
-  if (!StateAllows(entry, gpu.index) || !Serves(entry, gpu)) return false;
-  const Resident* const resident = gpu.Find(entry.model);
-  return HasSlot(entry, gpu, resident) && CanMakeRoom(look, gpu, resident, Need(look, resident));
+  if (gpu.worker != WorkerState::kReady || !HasSlot(entry, gpu, resident)) return false;
+  return CanEverFit(entry.model, look.whole, gpu) && StateAllows(look, gpu) && Serves(entry, gpu) &&
+         CanMakeRoom(look, gpu, resident, Need(look, resident));
 }
 
 // Algorithm 2 for the request, asked by the idle GPU `index`: where it goes; kNoGpu: it stays.
@@ -42,12 +42,13 @@ GpuIndex SwapScheduler::PlaceByLocality(const Entry& entry, GpuIndex index, Time
   GpuIndex busy = kNoGpu;
   for (const GpuIndex holder : gpus_.Holders(entry.model)) {
     const Gpu& gpu = gpus_.at(holder);
-    if (holder == index || !CanTake(look, gpu)) continue;
+    if (holder == index || !CanTake(look, gpu, gpu.Find(entry.model))) continue;
     if (gpus_.InFlightOn(gpu.device) == 0) return holder;
     if (busy == kNoGpu || gpu.busy_until < gpus_.at(busy).busy_until) busy = holder;
   }
   if (busy != kNoGpu && gpus_.at(busy).busy_until - now < look.load) return busy;
-  return CanTake(look, gpus_.at(index)) ? index : kNoGpu;
+  const Gpu& own = gpus_.at(index);
+  return CanTake(look, own, own.Find(entry.model)) ? index : kNoGpu;
 }
 
 std::optional<OrderingKey> SwapScheduler::FirstHit(const Gpu& gpu) {
@@ -56,7 +57,7 @@ std::optional<OrderingKey> SwapScheduler::FirstHit(const Gpu& gpu) {
     const auto* waiting = queue_.Find(model);
     if (waiting == nullptr || (first && *first < waiting->begin()->first)) continue;
     const Entry* entry = NextOf(model);
-    if (entry == nullptr || !MayStart(*entry) || !CanTake(LookFor(*entry), gpu)) continue;
+    if (entry == nullptr || !MayStart(*entry) || !CanTake(LookFor(*entry), gpu, &resident)) continue;
     if (!first || entry->key < *first) first = entry->key;
   }
   return first;
@@ -76,7 +77,8 @@ std::vector<Dispatch> SwapScheduler::DecideByLocality(Time now) {
     if (gpus_.InFlightOn(gpu.device) > 0) continue;  // it was given something for another one's turn
     const auto has = [&](const OrderingKey& key) {
       const Entry& entry = *waiting_.at(key);
-      return gpu.Find(entry.model) != nullptr && MayStart(entry) && CanTake(LookFor(entry), gpu);
+      const Resident* const resident = gpu.Find(entry.model);
+      return resident != nullptr && MayStart(entry) && CanTake(LookFor(entry), gpu, resident);
     };
     const auto first_hit = [&] { return FirstHit(gpu); };
     const auto place = [&](const OrderingKey& key) {

@@ -12,7 +12,8 @@
 namespace troupe::node {
 
 bool SwapScheduler::Serves(const Entry& entry, const Gpu& gpu) const {
-  return gpu.assigned && gpu.key == models_[entry.model].key;
+  const std::string& key = models_[entry.model].key;
+  return gpu.assigned && (OneForAll() ? key.empty() : gpu.key == key);
 }
 
 bool SwapScheduler::HeldByOther(const Entry& entry, GpuIndex gpu) const {
@@ -23,6 +24,7 @@ bool SwapScheduler::HeldByOther(const Entry& entry, GpuIndex gpu) const {
 // would never be begun on.
 std::uint32_t SwapScheduler::KeptPlaces(const Entry& entry, const Gpu& gpu) const {
   std::uint32_t kept = held_[gpu.device];
+  if (kept == 0) return 0;
   if (holds_[gpu.index] != nullptr) --kept;
   const bool own = entry.hold != kNoGpu && entry.hold != gpu.index;
   return own && gpus_.at(entry.hold).device == gpu.device ? kept - 1 : kept;
@@ -145,23 +147,38 @@ Time SwapScheduler::NextIdle(Duration idle) const {
   return due;
 }
 
-// Keeps a GPU for a request: one that has its model before others, the one that will be empty first. Without
+bool SwapScheduler::MayHold(const Entry& entry, const Gpu& gpu) const {
+  if (gpu.worker != WorkerState::kReady || holds_[gpu.index] != nullptr) return false;
+  if (!CanEverFit(entry.model, gpu) || !StateAllows(entry, gpu.index)) return false;
+  if (policies_.gpu.early_binding && gpu.device != Home(entry.model)) return false;
+  // Where its key has a runtime it waits for that one.
+  return Serves(entry, gpu) || !gpus_.Served(models_[entry.model].key, gpu.device);
+}
+
+// Keeps a GPU for a request: one that has its model before others, the one that will be empty first (of
+// many GPUs: of the least busy ones). Without
 // a GPU that nobody holds the request keeps its place in the queue, and tries again when it is passed again.
 void SwapScheduler::HoldFor(Entry& entry) {
-  const std::string& key = models_[entry.model].key;
-  if (gpus_.Coming(key)) return;
+  if (!OneForAll() && gpus_.Coming(models_[entry.model].key)) return;
   const Gpu* best = nullptr;
   const auto rank = [&](const Gpu& gpu) {
     return std::tuple(!Serves(entry, gpu), gpu.Find(entry.model) == nullptr, gpu.in_flight, gpu.busy_until,
                       gpu.index);
   };
-  for (const auto& [index, gpu] : gpus_.gpus()) {
-    if (gpu.worker != WorkerState::kReady || holds_[index] != nullptr || !CanEverFit(entry.model, gpu))
-      continue;
-    if (policies_.gpu.early_binding && gpu.device != Home(entry.model)) continue;
-    if (!StateAllows(entry, index)) continue;
-    if (!Serves(entry, gpu) && gpus_.Served(key, gpu.device)) continue;  // it waits for its own there
+  const auto consider = [&](const Gpu& gpu) {
+    if (!MayHold(entry, gpu)) return false;
     if (best == nullptr || rank(gpu) < rank(*best)) best = &gpu;
+    return true;
+  };
+  if (LooksAtAll(models_[entry.model])) {
+    for (const auto& [index, gpu] : gpus_.gpus()) consider(gpu);
+  } else {
+    for (const GpuIndex holder : gpus_.Holders(entry.model)) consider(gpus_.at(holder));
+    std::size_t some = best == nullptr ? kSomeGpus : 0;
+    gpus_.ready().InOrder([&](const GpuPlace& place) {
+      if (some > 0) some -= consider(gpus_.at(place.gpu)) ? 1 : 0;
+      return some > 0;
+    });
   }
   if (best == nullptr) return;
   holds_[best->index] = &entry;

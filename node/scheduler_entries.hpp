@@ -3,9 +3,12 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/cost_model.hpp"
 #include "base/ordering_policy.hpp"
+#include "node/eviction_policy.hpp"
+#include "node/function_states.hpp"
 #include "node/model_demand.hpp"
 #include "node/names.hpp"
 #include "node/request.hpp"
@@ -42,25 +45,49 @@ struct RequestEntry {
 // Of each name of a model: one that the node has adopted, or one that workers still have, or that requests
 // still run.
 struct ModelEntry {
-  bool adopted = false;
-  bool in_region = true;
-  GpuIndex parked = kNoGpu;  // whose next outcome its requests wait for (WaitingQueue)
-  CostModel::Id cost = 0;    // what its digest costs
-  std::uint32_t requests = 0;
+  // What every look at one of its requests reads comes first.
   Bytes weights{};
   Bytes activation{};
+  RunningEstimate load{};    // from the host
+  CostModel::Id cost = 0;    // what its digest costs
+  GpuIndex parked = kNoGpu;  // whose next outcome its requests wait for (WaitingQueue)
+  bool adopted = false;
+  bool in_region = true;
+  bool may_want_copy = false;
+  std::uint32_t requests = 0;
+  std::string key{};         // whose copy it is
   Time asked = Time::min();  // last
   RunningEstimate gap{};     // between its requests
-  RunningEstimate load{};    // from the host
   RecentRate asks{};         // its requests, where copies come ahead of them
-  bool may_want_copy = false;
-  std::string key{};  // whose copy it is
 };
 
 struct FunctionEntry {
   std::uint32_t requests = 0;    // of this node
   std::uint32_t dispatched = 0;  // of them
   GpuIndex gpu = kNoGpu;         // of the latest dispatch
+};
+
+// A request as a decision looks at it from GPU after GPU.
+struct RequestLook {
+  const RequestEntry& entry;
+  const ModelEntry& model;
+  const FunctionStates::State* state;  // null: it has none
+  Bytes whole;                         // what it needs of an empty GPU
+  Duration load;                       // estimated time to bring the model from the host
+};
+
+// A model that may go for another one.
+struct Victim {
+  EvictionRank rank{};
+  ModelId model = kNoName;
+  Bytes bytes{};
+};
+
+// A copy ahead of requests.
+struct AheadPlan {
+  GpuIndex gpu = kNoGpu;
+  std::vector<ModelId> victims{};
+  double loss = 0;  // seconds a second
 };
 
 // What NoFit taught about one model on one GPU, until its worker is replaced.

@@ -1,6 +1,7 @@
 // What the swap scheduler is set up with, and what it answers. Plain data.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -38,6 +39,18 @@ struct SchedulerLimits {
   [[nodiscard]] bool LoadsOccupy() const { return swap_ahead == 1; }
   // Requests dispatched to one GPU, whichever of its runtimes, and not yet done.
   [[nodiscard]] std::uint32_t PipelineDepth() const { return concurrency + swap_ahead - 1; }
+};
+
+// Requests that a GPU takes: where `most` is above `depth`, one whose model is there finds a place more for
+// each model that is on its way.
+struct PlaceRules {
+  std::uint32_t depth = 1;
+  std::uint32_t most = 1;
+
+  [[nodiscard]] bool MoreForHits() const { return most > depth; }
+  [[nodiscard]] std::uint32_t Of(std::uint32_t coming_models, bool is_hit) const {
+    return is_hit ? std::min(depth + coming_models, most) : depth;
+  }
 };
 
 struct SchedulerPolicies {

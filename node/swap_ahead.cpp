@@ -18,6 +18,8 @@ constexpr double kClearly = 4;
 constexpr double kServedWell = 0.1;
 // Of the GPUs that are idle so many stay so, where a load has its GPU for itself: a part of all.
 constexpr std::size_t kStayIdle = 3;
+// Of the least busy GPUs so many are looked at.
+constexpr std::size_t kQuietest = 2 * kSomeGpus;
 // The links' share of time beyond which they are left to requests.
 constexpr double kQuietLinks = 0.5;
 
@@ -58,9 +60,10 @@ double SwapScheduler::BusyGpus(Time now) const {
 double SwapScheduler::GainOfCopy(ModelId id, Time now) const {
   const Model& model = models_[id];
   if (!model.adopted || !model.in_region || !model.key.empty() || !states_.Of(id).empty()) return 0;
-  const ModelDemand demand = DemandOf(id, now);
   const std::uint32_t copies = gpus_.HolderCount(id);
-  if (copies == 0 || demand.rate * ToSeconds(demand.run) < kServedWell * copies) return 0;
+  if (copies == 0) return 0;
+  const ModelDemand demand = DemandOf(id, now);
+  if (demand.rate * ToSeconds(demand.run) < kServedWell * copies) return 0;
   const double busy = BusyGpus(now);
   const double gain = WaitingWith(demand, copies, busy) - WaitingWith(demand, copies + 1, busy);
   return gain * ToSeconds(RecentRate::kMemory) > ToSeconds(LoadTimeOf(model)) ? gain : 0;
@@ -81,27 +84,29 @@ double SwapScheduler::LossOf(const std::vector<ModelId>& victims, const Gpu& gpu
   return loss;
 }
 
-// GPUs where a load is in nobody's way now.
-SwapScheduler::Gpus SwapScheduler::QuietGpus(Time now) const {
+// GPUs where a load is in nobody's way now, of the least busy ones.
+SwapScheduler::Gpus SwapScheduler::QuietGpus() const {
   Gpus quiet;
   const bool occupies = limits_.LoadsOccupy();
-  if (!occupies && link_pressure_.At(now) > kQuietLinks) return quiet;
-  for (const GpuTable::Place& place : gpus_.ready()) {
-    if (quiet.size() >= 2 * kSomeGpus || (occupies && place.in_flight > 0)) break;
+  // Where a load has its GPU for itself those with the least free memory stay for whoever comes next.
+  const std::size_t stay =
+      occupies ? std::clamp<std::size_t>(gpus_.ready().size() / kStayIdle, 1, kSomeGpus) : 0;
+  std::size_t looked = 0;
+  gpus_.ready().InOrder([&](const GpuPlace& place) {
+    if (looked++ == kQuietest) return false;
+    if (occupies && place.in_flight() > 0) return false;
     const Gpu& gpu = gpus_.at(place.gpu);
-    if (gpu.coming_models > 0 || !gpu.evicting.empty() || holds_[gpu.index] != nullptr) continue;
-    if (!occupies && LoadOfSwitch(gpu) != SwitchLoad::kNone) continue;
+    const bool disturbs = gpu.coming_models > 0 || !gpu.evicting.empty() || holds_[gpu.index] != nullptr;
+    if (disturbs || (!occupies && LoadOfSwitch(gpu) != SwitchLoad::kNone)) return true;
     quiet.push_back(gpu.index);
-  }
-  if (!occupies) return quiet;
-  // Those with the least free memory stay for whoever comes next.
-  const std::size_t stay = std::clamp<std::size_t>(gpus_.ready().size() / kStayIdle, 1, kSomeGpus);
-  quiet.resize(quiet.size() - std::min(quiet.size(), stay));
+    return true;
+  });
+  quiet.erase(quiet.end() - static_cast<std::ptrdiff_t>(std::min(quiet.size(), stay)), quiet.end());
   return quiet;
 }
 
-std::optional<SwapScheduler::AheadPlan> SwapScheduler::PlanAhead(ModelId id, double gain, const Gpus& quiet,
-                                                                 Time now) const {
+std::optional<AheadPlan> SwapScheduler::PlanAhead(ModelId id, double gain, const Gpus& quiet,
+                                                  Time now) const {
   const Model& model = models_[id];
   const Bytes need = model.weights + model.activation;
   std::optional<AheadPlan> best;
@@ -128,8 +133,7 @@ bool SwapScheduler::IsOccupied(const Gpu& gpu) const {
 void SwapScheduler::BringAhead(Time now) {
   if (wanting_.empty() || !MayBringAhead()) return;
   if (late_ && late_->late() > 0) return;  // there is too much to do already
-  const Gpus quiet = QuietGpus(now);
-  if (quiet.empty()) return;
+  if (!limits_.LoadsOccupy() && link_pressure_.At(now) > kQuietLinks) return;
   ModelId best = kNoName;
   double most = 0;
   for (std::size_t looked = 0; looked < kSomeModels && !wanting_.empty(); ++looked) {
@@ -142,6 +146,8 @@ void SwapScheduler::BringAhead(Time now) {
     best = id;
   }
   if (best == kNoName) return;
+  const Gpus quiet = QuietGpus();
+  if (quiet.empty()) return MayWantCopy(best);
   if (const auto plan = PlanAhead(best, most, quiet, now)) LoadAhead(best, *plan, now);
 }
 

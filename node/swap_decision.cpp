@@ -1,4 +1,4 @@
-// The deciding half of the swap scheduler: where a request goes, what makes room for it, who is kept a place.
+// The deciding half of the swap scheduler: whose turn it is, what is booked for its dispatch, who is passed.
 #include <algorithm>
 #include <optional>
 #include <span>
@@ -8,168 +8,6 @@
 #include "node/swap_scheduler.hpp"
 
 namespace troupe::node {
-
-bool SwapScheduler::AnySlot(bool hits_only) const {
-  // With one runtime a device the least busy one stands first.
-  const std::uint32_t places = hits_only ? MostInFlight() : limits_.PipelineDepth();
-  if (!limits_.isolated) return !gpus_.ready().empty() && gpus_.ready().begin()->in_flight < places;
-  for (const auto& [index, gpu] : gpus_.gpus()) {
-    if (gpu.worker == WorkerState::kReady && gpus_.InFlightOn(gpu.device) < limits_.PipelineDepth())
-      return true;
-  }
-  return false;
-}
-
-bool SwapScheduler::PlacesForHits() const {
-  return policies_.gpu.places_for_hits && !limits_.isolated && !limits_.LoadsOccupy();
-}
-
-// A request whose model is there finds a place more for each that waits for its model.
-std::uint32_t SwapScheduler::PlacesFor(const Gpu& gpu, const Resident* resident) const {
-  const std::uint32_t depth = limits_.PipelineDepth();
-  if (!PlacesForHits() || resident == nullptr || resident->state == ResidentState::kLoading) return depth;
-  return std::min(depth + gpu.coming_models, MostInFlight());
-}
-
-std::uint32_t SwapScheduler::MostInFlight() const {
-  return PlacesForHits() ? 2 * limits_.PipelineDepth() : limits_.PipelineDepth();
-}
-
-// A late request whose model is there waits until nothing else computes on the GPU: one that comes meanwhile,
-// and can still be met, would have to wait for it.
-bool SwapScheduler::IsBehindRuns(const Entry& entry, const Gpu& gpu, const Resident* resident) const {
-  if (!Yields(entry.key) || resident == nullptr || resident->state == ResidentState::kLoading) return false;
-  return gpus_.InFlightOn(gpu.device) >= limits_.concurrency + gpu.coming_models;
-}
-
-bool SwapScheduler::HasSlot(const Entry& entry, const Gpu& gpu, const Resident* resident) const {
-  // What is kept for one request may be taken by a more urgent one of the same model: the first would not be
-  // looked at before it.
-  const Entry* const holder = holds_[gpu.index];
-  if (holder != nullptr && holder->model != entry.model) return false;
-  if (gpus_.InFlightOn(gpu.device) + KeptPlaces(entry, gpu) >= PlacesFor(gpu, resident)) return false;
-  if (gpu.in_flight == 0) return true;
-  if (IsBehindRuns(entry, gpu, resident)) return false;
-  if (entry.suspect) return false;
-  return suspects_ == 0 || std::ranges::none_of(pipelines_[gpu.index], &Entry::suspect);
-}
-
-Bytes SwapScheduler::Need(const Look& look, const Resident* resident) const {
-  const Bytes run = StateNeed(look, resident) + look.model.activation;
-  return resident != nullptr ? run : run + look.model.weights;
-}
-
-bool SwapScheduler::CanEverFit(ModelId id, const Gpu& gpu) const {
-  const Model& model = models_[id];
-  return CanEverFit(id, model.weights + model.activation + states_.BytesOf(id), gpu);
-}
-
-// `whole`: what the model, its states and a run take.
-bool SwapScheduler::CanEverFit(ModelId model, Bytes whole, const Gpu& gpu) const {
-  if (gpu.worker == WorkerState::kUnfit || whole > gpu.memory) return false;
-  if (hints_.empty()) return true;
-  const auto hint = hints_.find({gpu.index, model});
-  return hint == hints_.end() || !hint->second.impossible;
-}
-
-bool SwapScheduler::CanEverFit(ModelId model) const {
-  const auto& gpus = gpus_.gpus();
-  return std::any_of(gpus.begin(), gpus.end(),
-                     [&](const auto& gpu) { return CanEverFit(model, gpu.second); });
-}
-
-SwapScheduler::Look SwapScheduler::LookFor(const Entry& entry) const {
-  const Model& model = models_[entry.model];
-  return {.entry = entry,
-          .model = model,
-          .state = states_.Find(entry.request.state),
-          .whole = model.weights + model.activation + states_.BytesOf(entry.model),
-          .load = LoadTimeOf(model)};
-}
-
-GpuOption SwapScheduler::OptionFor(const Look& look, const Gpu& gpu, Time now) const {
-  const Resident* const resident = gpu.Find(look.entry.model);
-  const bool has_slot = HasSlot(look.entry, gpu, resident);
-  const Bytes need = Need(look, resident);
-  const Bytes free = gpu.Free();
-  GpuOption option{.gpu = gpu.index,
-                   .has_model = resident != nullptr,
-                   .has_slot = has_slot,
-                   .fits = has_slot && CanMakeRoom(look, gpu, resident, need),
-                   .in_flight = gpus_.InFlightOn(gpu.device) + (IsOccupied(gpu) ? 1 : 0),
-                   .free = free,
-                   .evicts = need > free,
-                   .backlog = std::max(Duration::zero(), gpu.busy_until - now),
-                   .load = resident != nullptr ? Duration::zero() : look.load,
-                   .switch_load = LoadOfSwitch(gpu)};
-  if (resident == nullptr) FindPeer(look, gpu, option);
-  return option;
-}
-
-// The GPUs that a request looks at. Of many it takes some that have its model, by lot, and the least busy
-// ones: so a decision costs the same on a node of ten as on one of a thousand.
-SwapScheduler::Gpus SwapScheduler::Candidates(const Look& look, std::uint64_t draw) const {
-  Gpus out;
-  const bool shared = OneForAll() && look.model.key.empty();
-  if (!shared || policies_.gpu.early_binding || gpus_.gpus().size() <= kAllGpus) {
-    for (const auto& [index, gpu] : gpus_.gpus()) out.push_back(index);
-    return out;
-  }
-  if (look.state != nullptr && look.state->gpu != kNoGpu) return {look.state->gpu};
-  const std::vector<GpuIndex>& holders = gpus_.Holders(look.entry.model);
-  const std::size_t some = std::min(holders.size(), kSomeGpus);
-  std::size_t next = some > 0 ? draw % holders.size() : 0;
-  for (std::size_t i = 0; i < some; ++i) {
-    out.push_back(holders[next]);
-    next = next + 1 == holders.size() ? 0 : next + 1;
-  }
-  auto place = gpus_.ready().begin();
-  for (std::size_t i = 0; i < kSomeGpus && place != gpus_.ready().end(); ++i, ++place)
-    out.push_back(place->gpu);
-  if (look.entry.hold != kNoGpu) out.push_back(look.entry.hold);
-  std::ranges::sort(out);
-  out.erase(std::unique(out.begin(), out.end()), out.end());
-  return out;
-}
-
-GpuChoice SwapScheduler::Choose(const Look& look, std::uint64_t draw, Time now) const {
-  const Entry& entry = look.entry;
-  const GpuIndex bound = look.state == nullptr ? kNoGpu : look.state->gpu;
-  const std::uint32_t home = bound == kNoGpu ? Home(entry.model) : kNoGpu;
-  GpuView view{.load = look.load,
-               .queued = QueuedFor(entry.model),
-               .link_pressure = link_pressure_.At(now),
-               .peer_links = topology_.HasLinks(),
-               .loads_occupy = limits_.LoadsOccupy(),
-               .concurrency = limits_.concurrency,
-               .home = bound,
-               .draw = draw};
-  absl::InlinedVector<GpuOption, kAllGpus + 1> options;
-  for (const GpuIndex index : Candidates(look, draw)) {
-    const Gpu& gpu = gpus_.at(index);
-    if (gpu.worker != WorkerState::kReady || !CanEverFit(entry.model, look.whole, gpu)) continue;
-    if (!StateAllows(entry, index) || !MayChoose(entry, gpu)) continue;
-    options.push_back(OptionFor(look, gpu, now));
-    if (home != kNoGpu && gpu.device == home) view.home = index;
-    const GpuOption& option = options.back();
-    if (index != entry.hold || !option.has_slot || !option.fits || !Serves(entry, gpu)) continue;
-    // It was kept for this request: only the source is left to choose.
-    view.options = std::span(&option, 1);
-    const GpuChoice choice = policies_.gpu.choose(view);
-    return {GpuVerdict::kRun, index, choice.verdict == GpuVerdict::kRun ? choice.peer : kNoGpu};
-  }
-  view.options = std::span(options.data(), options.size());
-  const GpuChoice choice = policies_.gpu.choose(view);
-  if (choice.verdict == GpuVerdict::kRun) {
-    TROUPE_CHECK(std::any_of(options.begin(), options.end(),
-                             [&](const GpuOption& o) {
-                               return o.gpu == choice.gpu && o.has_slot && o.fits &&
-                                      (choice.peer == kNoGpu || (choice.peer == o.peer && !o.has_model));
-                             }),
-                 "the gpu policy chose a GPU that cannot take the request, or not from there");
-  }
-  return choice;
-}
 
 // The choice names another GPU, or the host; what comes from the host may come by way of one that loads it.
 void SwapScheduler::Load(const Look& look, Entry& entry, GpuChoice& choice, Time now) {
@@ -183,7 +21,7 @@ void SwapScheduler::Load(const Look& look, Entry& entry, GpuChoice& choice, Time
   ++counts_.swaps;
   counts_.peer_swaps += entry.source == SwapSource::kPeer ? 1 : 0;
   counts_.broadcasts += entry.source == SwapSource::kBroadcast ? 1 : 0;
-  if (PlacesForHits()) ActivateResidents(gpu);
+  if (places_.MoreForHits()) ActivateResidents(gpu);
   if (entry.source == SwapSource::kHost) link_pressure_.Add(look.load, now, LinkCount());
 }
 
@@ -269,51 +107,49 @@ std::vector<Dispatch> SwapScheduler::Decide(Time now) {
   look_again_ = Time::max();
   std::vector<Dispatch> dispatches;
   // Beneath a run a load costs nothing; where it occupies its GPU, what is there already goes first.
-  if (policies_.gpu.hits_first && (limits_.LoadsOccupy() || PlacesForHits()))
+  if (policies_.gpu.hits_first && (limits_.LoadsOccupy() || places_.MoreForHits()))
     DecideInOrder(true, now, dispatches);
   queue_.AllSeen();
   DecideInOrder(false, now, dispatches);
   // A load that was begun leaves its place to what is there.
-  if (PlacesForHits()) DecideInOrder(true, now, dispatches);
+  if (places_.MoreForHits()) DecideInOrder(true, now, dispatches);
   queue_.AllSeen();
   BringAhead(now);
   return dispatches;
 }
 
 void SwapScheduler::DecideInOrder(bool hits_only, Time now, std::vector<Dispatch>& dispatches) {
-  std::vector<Entry*> left;  // more urgent than the one at hand, and not to be placed now
+  absl::InlinedVector<Entry*, 16> left;  // more urgent than the one at hand, and not to be placed now
+  std::optional<WaitingQueue::Head> at;
   // To look for a place where its model is makes sense after something has changed for it there.
-  const WaitingQueue::Heads& heads = hits_only ? queue_.fresh() : queue_.heads();
-  auto head = heads.begin();
-  while (head != heads.end() && AnySlot(hits_only)) {
-    const WaitingQueue::Head at = *head;
-    Entry* const next = NextOf(at.model);
+  while (AnySlot(hits_only) && (at = hits_only ? queue_.NextFresh(at) : queue_.NextHead(at))) {
+    Entry* const next = NextOf(at->model);
     if (next == nullptr || MustTakeTurns(*next)) {
-      if (next != nullptr) Park(at.model, serving_[next->function].gpu);
-      head = heads.upper_bound(at);
+      if (next != nullptr) Park(at->model, serving_[next->function].gpu);
       continue;
     }
     // No hit goes before what has a higher priority.
-    if (hits_only && at.key.priority > queue_.heads().begin()->key.priority) break;
+    if (hits_only && at->key.priority > queue_.heads().begin()->key.priority) break;
     // Nor one that is late before what can still be met.
-    if (hits_only && Yields(at.key) && !Yields(queue_.heads().begin()->key)) break;
+    if (hits_only && Yields(at->key) && !Yields(queue_.heads().begin()->key)) break;
     Entry& entry = *next;
-    if (policies_.gpu.early_binding) BindHome(at.model);
+    if (policies_.gpu.early_binding) BindHome(at->model);
     LeaveUselessHold(entry);
-    const GpuChoice choice = Choose(LookFor(entry), random_(), now);
+    const Look look = LookFor(entry);
+    const std::uint64_t draw = random_();
+    const GpuChoice choice = hits_only && !MayHit(look, draw) ? GpuChoice{} : Choose(look, draw, now);
     const bool runs = choice.verdict == GpuVerdict::kRun && Serves(entry, gpus_.at(choice.gpu));
-    if (runs && (!hits_only || gpus_.at(choice.gpu).Find(at.model) != nullptr)) {
+    if (runs && (!hits_only || gpus_.at(choice.gpu).Find(at->model) != nullptr)) {
       dispatches.push_back(MakeDispatch(entry, choice, now));
       if (!hits_only) {
         NotePassed(left);
-      } else if (Entry* const passed = FirstBefore(at.key)) {
+      } else if (Entry* const passed = FirstBefore(at->key)) {
         NotePassed({&passed, 1});
       }
     } else if (!hits_only) {
       left.push_back(&entry);
       StayWaiting(entry, choice, now);
     }
-    head = heads.upper_bound(at);
   }
 }
 

@@ -42,6 +42,9 @@ SwapScheduler::SwapScheduler(SchedulerLimits limits, SchedulerPolicies policies,
   // Runtimes that serve one key each are decided request by request.
   if (policies_.gpu.locality && !limits_.isolated) locality_ = MakeLocalityQueue(*policies_.gpu.locality);
   if (locality_) limits_.swap_ahead = kLocalQueue;
+  const bool for_hits = policies_.gpu.places_for_hits && !limits_.isolated && !limits_.LoadsOccupy();
+  places_.depth = limits_.PipelineDepth();
+  places_.most = for_hits ? 2 * places_.depth : places_.depth;
   TROUPE_CHECK(
       policies_.ordering.rank != nullptr && policies_.gpu.choose != nullptr && policies_.eviction != nullptr,
       "every slot of the scheduler needs a policy");
@@ -326,7 +329,7 @@ void SwapScheduler::Check() const {
   for (const auto& [gpu, there] : gpus_.gpus()) {
     const std::vector<Entry*>& pipeline = pipelines_[gpu];
     TROUPE_CHECK(pipeline.size() == there.in_flight, "pipeline and GPU table disagree");
-    TROUPE_CHECK(gpus_.InFlightOn(there.device) <= MostInFlight(), "a pipeline is deeper than its limit");
+    TROUPE_CHECK(gpus_.InFlightOn(there.device) <= places_.most, "a pipeline is deeper than its limit");
     for (const Entry* entry : pipeline) {
       TROUPE_CHECK(entry->gpu == gpu, "a request is in another GPU's pipeline");
       TROUPE_CHECK(!models_[entry->model].adopted || Serves(*entry, there),

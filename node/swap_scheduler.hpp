@@ -174,14 +174,7 @@ class SwapScheduler {
  private:
   using Entry = RequestEntry;
   using Model = ModelEntry;
-  // A request as a decision looks at it from GPU after GPU.
-  struct Look {
-    const Entry& entry;
-    const Model& model;
-    const FunctionStates::State* state;  // null: it has none
-    Bytes whole;                         // what it needs of an empty GPU
-    Duration load;                       // estimated time to bring the model from the host
-  };
+  using Look = RequestLook;
   // Few GPUs, or all of a small node.
   using Gpus = absl::InlinedVector<GpuIndex, kAllGpus + 1>;
 
@@ -205,10 +198,14 @@ class SwapScheduler {
     return waiting == nullptr ? 0 : waiting->size();
   }
 
-  // swap_decision.cpp: pure looks at the tables, and the dispatch they lead to.
+  // swap_choice.cpp: pure looks at the tables.
   [[nodiscard]] GpuChoice Choose(const Look& look, std::uint64_t draw, Time now) const;
+  [[nodiscard]] bool MayHit(const Look& look, std::uint64_t draw) const;
   [[nodiscard]] Look LookFor(const Entry& entry) const;
-  [[nodiscard]] GpuOption OptionFor(const Look& look, const Gpu& gpu, Time now) const;
+  [[nodiscard]] std::optional<GpuOption> OptionFor(const Look& look, const Gpu& gpu, Time now) const;
+  [[nodiscard]] bool LooksAtAll(const Model& model) const;
+  [[nodiscard]] Gpus SomeHolders(ModelId model, std::uint64_t draw) const;
+  [[nodiscard]] Gpus LeastBusy(std::uint32_t below) const;
   void FindPeer(const Look& look, const Gpu& gpu, GpuOption& option) const;
   [[nodiscard]] GpuIndex SenderFor(const Look& look, const Gpu& gpu) const;
   [[nodiscard]] Duration LoadTimeOf(const Model& model) const;
@@ -223,21 +220,13 @@ class SwapScheduler {
   [[nodiscard]] FunctionBinding::Devices DevicesFor(ModelId model) const;
   [[nodiscard]] absl::Status NoRoomKept(const std::string& function, const Model& model) const;
   [[nodiscard]] Bytes Need(const Look& look, const Resident* resident) const;
-  [[nodiscard]] bool IsBehindRuns(const Entry& entry, const Gpu& gpu, const Resident* resident) const;
+  [[nodiscard]] bool IsBehindRuns(const Entry& entry, const Gpu& gpu) const;
   [[nodiscard]] bool HasSlot(const Entry& entry, const Gpu& gpu, const Resident* resident) const;
-  [[nodiscard]] bool PlacesForHits() const;
-  [[nodiscard]] std::uint32_t PlacesFor(const Gpu& gpu, const Resident* resident) const;
-  [[nodiscard]] std::uint32_t MostInFlight() const;
   [[nodiscard]] double RateOf(ModelId model, Time now) const;
   [[nodiscard]] std::uint32_t LinkCount() const;
   [[nodiscard]] Bytes Target(ModelId model, const Gpu& gpu, Bytes need) const;
   [[nodiscard]] bool CanMakeRoom(const Look& look, const Gpu& gpu, const Resident* own, Bytes need) const;
   [[nodiscard]] bool FitsAlone(const Gpu& gpu, const Resident* own, Bytes need, Bytes room) const;
-  struct Victim {
-    EvictionRank rank{};
-    ModelId model = kNoName;
-    Bytes bytes{};
-  };
   [[nodiscard]] std::vector<Victim> MayGo(ModelId coming, const Gpu& gpu, Time now) const;
   [[nodiscard]] std::vector<ModelId> PlanVictims(ModelId model, Bytes need, const Gpu& gpu, Time now) const;
   Dispatch MakeDispatch(Entry& entry, GpuChoice choice, Time now);
@@ -254,6 +243,7 @@ class SwapScheduler {
                Effects& effects);
   [[nodiscard]] Entry* NextOf(ModelId model);
   [[nodiscard]] bool StateAllows(const Entry& entry, GpuIndex gpu) const;
+  [[nodiscard]] bool StateAllows(const Look& look, const Gpu& gpu) const;
   [[nodiscard]] Bytes StateNeed(const Look& look, const Resident* resident) const;
   void PlaceState(Entry& entry, GpuIndex gpu);
   void EndTurn(const Entry& entry);
@@ -265,6 +255,7 @@ class SwapScheduler {
   void Reorder(Time now);
   [[nodiscard]] Entry* FirstBefore(const OrderingKey& key);
   void NotePassed(std::span<Entry* const> passed);
+  [[nodiscard]] bool MayHold(const Entry& entry, const Gpu& gpu) const;
   void HoldFor(Entry& entry);
   void Release(Entry& entry);
   void LeaveUselessHold(Entry& entry);
@@ -275,11 +266,6 @@ class SwapScheduler {
   [[nodiscard]] bool CanEverFit(ModelId model) const;
 
   // swap_ahead.cpp: copies ahead of requests.
-  struct AheadPlan {
-    GpuIndex gpu = kNoGpu;
-    std::vector<ModelId> victims{};
-    double loss = 0;  // seconds a second
-  };
   [[nodiscard]] bool MayBringAhead() const;
   void NoteAsked(ModelId model, Time now);
   void MayWantCopy(ModelId model);
@@ -287,7 +273,7 @@ class SwapScheduler {
   [[nodiscard]] double BusyGpus(Time now) const;
   [[nodiscard]] double GainOfCopy(ModelId model, Time now) const;
   [[nodiscard]] double LossOf(const std::vector<ModelId>& victims, const Gpu& gpu, Time now) const;
-  [[nodiscard]] Gpus QuietGpus(Time now) const;
+  [[nodiscard]] Gpus QuietGpus() const;
   [[nodiscard]] std::optional<AheadPlan> PlanAhead(ModelId model, double gain, const Gpus& quiet,
                                                    Time now) const;
   void BringAhead(Time now);
@@ -311,7 +297,7 @@ class SwapScheduler {
   // locality_decision.cpp: by GPU, where the gpu policy wants it (locality_).
   [[nodiscard]] std::vector<GpuIndex> IdleGpus() const;
   [[nodiscard]] bool MayStart(const Entry& entry);
-  [[nodiscard]] bool CanTake(const Look& look, const Gpu& gpu) const;
+  [[nodiscard]] bool CanTake(const Look& look, const Gpu& gpu, const Resident* resident) const;
   [[nodiscard]] GpuIndex PlaceByLocality(const Entry& entry, GpuIndex index, Time now) const;
   [[nodiscard]] std::optional<OrderingKey> FirstHit(const Gpu& gpu);
   [[nodiscard]] std::vector<Dispatch> DecideByLocality(Time now);
@@ -355,6 +341,7 @@ class SwapScheduler {
 
   SchedulerLimits limits_;
   SchedulerPolicies policies_;
+  PlaceRules places_;
   CostModel costs_;
   FunctionBinding binding_;  // instead of homes_, where it is not late
   BusyShare link_pressure_;  // of the links from the host

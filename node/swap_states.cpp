@@ -58,15 +58,18 @@ RequestEntry* SwapScheduler::NextOf(ModelId model) {
 }
 
 bool SwapScheduler::StateAllows(const Entry& entry, GpuIndex gpu) const {
-  const FunctionStates::State* state = states_.Find(entry.request.state);
-  if (state == nullptr) return true;
-  if (state->gpu != kNoGpu && state->gpu != gpu) return false;
+  return states_.all().empty() || StateAllows(LookFor(entry), gpus_.at(gpu));
+}
+
+bool SwapScheduler::StateAllows(const Look& look, const Gpu& gpu) const {
+  if (look.state == nullptr) return true;
+  if (look.state->gpu != kNoGpu && look.state->gpu != gpu.index) return false;
   // Nor does a state come beside weights from another GPU: they may not come, and then it would still be on
   // its way from the host when all is planned anew.
-  const Gpu& there = gpus_.at(gpu);
-  const Resident* resident = there.Find(entry.model);
+  const ModelId model = look.entry.model;
+  const Resident* resident = gpu.Find(model);
   return resident == nullptr || resident->state != ResidentState::kLoading ||
-         std::ranges::find(there.host_loads, entry.model) != there.host_loads.end();
+         std::ranges::find(gpu.host_loads, model) != gpu.host_loads.end();
 }
 
 // Room that the request's state still has to get beside its model on a GPU (null: that is not there).

@@ -20,7 +20,7 @@ double SwapScheduler::RateOf(ModelId id, Time now) const {
 }
 
 // Those that may go, in no order; of one rank the first by name goes first.
-std::vector<SwapScheduler::Victim> SwapScheduler::MayGo(ModelId coming, const Gpu& gpu, Time now) const {
+std::vector<Victim> SwapScheduler::MayGo(ModelId coming, const Gpu& gpu, Time now) const {
   const double busy = std::min(1.0, link_pressure_.At(now));  // nobody waits for a link that is idle
   std::vector<Victim> victims;
   victims.reserve(gpu.residents.size());

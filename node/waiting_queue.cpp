@@ -23,8 +23,12 @@ void WaitingQueue::Add(RequestEntry& entry) {
 void WaitingQueue::Remove(const RequestEntry& entry) {
   TROUPE_CHECK(Find(entry.model) != nullptr, "a request to remove does not wait");
   Model& model = models_[entry.model];
-  if (entry.key == model.requests.begin()->first) LookAway(entry.model);
-  TROUPE_CHECK(model.requests.erase(entry.key) == 1, "a request to remove does not wait");
+  if (entry.key == model.requests.begin()->first) {
+    LookAway(entry.model);
+    model.requests.erase(model.requests.begin());
+  } else {
+    TROUPE_CHECK(model.requests.erase(entry.key) == 1, "a request to remove does not wait");
+  }
   --size_;
   if (!model.requests.empty()) return;
   models_[waiting_.back()].slot = model.slot;
@@ -43,16 +47,41 @@ std::vector<ModelId> WaitingQueue::InOrder() const {
   return models;
 }
 
+namespace {
+// Of a heap the first one is the most urgent.
+constexpr auto kLater = [](const WaitingQueue::Head& a, const WaitingQueue::Head& b) { return b < a; };
+}  // namespace
+
 void WaitingQueue::LookAt(ModelId id) {
   Model& model = models_[id];
   if (!std::exchange(model.looked_at, true)) heads_.insert(HeadOf(model, id));
-  if (!std::exchange(model.fresh, true)) fresh_.insert(HeadOf(model, id));
+  if (std::exchange(model.fresh, true)) return;
+  fresh_.push_back(HeadOf(model, id));
+  std::ranges::push_heap(fresh_, kLater);
 }
 
 void WaitingQueue::LookAway(ModelId id) {
   Model& model = models_[id];
   if (std::exchange(model.looked_at, false)) heads_.erase(HeadOf(model, id));
-  if (std::exchange(model.fresh, false)) fresh_.erase(HeadOf(model, id));
+  model.fresh = false;
+}
+
+std::optional<WaitingQueue::Head> WaitingQueue::NextHead(const std::optional<Head>& behind) const {
+  const auto head = behind ? heads_.upper_bound(*behind) : heads_.begin();
+  return head == heads_.end() ? std::nullopt : std::optional(*head);
+}
+
+std::optional<WaitingQueue::Head> WaitingQueue::NextFresh(const std::optional<Head>& behind) {
+  while (!fresh_.empty()) {
+    std::ranges::pop_heap(fresh_, kLater);
+    const Head head = fresh_.back();
+    fresh_.pop_back();
+    Model& model = models_[head.model];
+    if (!model.fresh || model.requests.begin()->first != head.key) continue;
+    model.fresh = false;
+    if (!behind || *behind < head) return head;
+  }
+  return std::nullopt;
 }
 
 void WaitingQueue::AllSeen() {

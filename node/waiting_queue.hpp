@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "absl/container/btree_map.h"
@@ -46,7 +47,10 @@ class WaitingQueue {
   void LookAway(ModelId model);
   [[nodiscard]] bool LookedAt(ModelId model) const { return models_[model].looked_at; }
   [[nodiscard]] const Heads& heads() const { return heads_; }
-  [[nodiscard]] const Heads& fresh() const { return fresh_; }
+  // The first of them, or the first behind that one.
+  [[nodiscard]] std::optional<Head> NextHead(const std::optional<Head>& behind) const;
+  // The same of the fresh ones, which are seen by that, with those before it.
+  [[nodiscard]] std::optional<Head> NextFresh(const std::optional<Head>& behind);
   void AllSeen();
 
  private:
@@ -54,7 +58,7 @@ class WaitingQueue {
     Requests requests{};
     std::size_t slot = 0;  // in waiting_
     bool looked_at = false;
-    bool fresh = false;
+    bool fresh = false;  // then its head is in fresh_
   };
   [[nodiscard]] static Head HeadOf(const Model& model, ModelId id) {
     return {model.requests.begin()->first, id};
@@ -62,8 +66,8 @@ class WaitingQueue {
 
   std::vector<Model> models_;
   std::vector<ModelId> waiting_;
-  Heads heads_;  // that are looked at
-  Heads fresh_;  // of them
+  Heads heads_;              // that are looked at
+  std::vector<Head> fresh_;  // of them, as a heap; also such as are fresh no more, or have another head
   std::size_t size_ = 0;
 };
 

@@ -121,6 +121,29 @@ TEST_F(LeastCostTest, WhatWaitsForItsModelTakesNoPlaceFromWhatCouldCompute) {
   EXPECT_EQ(scheduler.waiting(), 2u);
 }
 
+TEST_F(LeastCostTest, AHitIsFoundOnAnyGpuThatHasAPlaceForIt) {
+  for (const char* name : {"m", "here", "coming", "also"}) Model(name, 10);
+  for (GpuIndex gpu = 0; gpu < 2; ++gpu) {
+    scheduler.AddGpu(gpu, MiB(100));
+    scheduler.Apply(WorkerReady{.gpu = gpu,
+                                .memory = MiB(100),
+                                .free = MiB(80),
+                                .resident = {{"m", MiB(10)}, {gpu == 0 ? "here" : "there", MiB(10)}}},
+                    now);
+    if (gpu == 1) break;
+    Submit(1, "here");
+    Submit(2, "here");
+    EXPECT_EQ(scheduler.Decide(now).size(), 2u) << "the first GPU is full";
+  }
+  Submit(3, "coming");
+  Submit(4, "also");
+  EXPECT_EQ(scheduler.Decide(now).size(), 2u) << "the second one loads";
+  Submit(5, "m");
+  const Dispatch hit = Next();
+  EXPECT_EQ(hit.gpu, 1u);
+  EXPECT_EQ(hit.source, SwapSource::kResident);
+}
+
 TEST_F(LeastCostTest, OfManyGpusAnIdleOneAndAHolderAreFound) {
   Gpus(40);
   for (int i = 0; i < 40; ++i) Model("m" + std::to_string(i), 90);
