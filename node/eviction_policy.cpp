@@ -22,12 +22,23 @@ EvictionRank HeavinessAware(const EvictionCandidate& candidate) {
   return rank;
 }
 
+// How much worse a swap's delay is for those who have to spare only so much: as the square of what they have
+// over what the swap leaves. Where even a resident model is too late, or nobody has a deadline, it is no
+// worse.
+double Hurt(Duration delay, Duration slack) {
+  constexpr double kLeastLeft = 0.1;
+  if (slack == Duration::max() || slack <= Duration()) return 1;
+  const double left = std::max(1 - ToSeconds(delay) / ToSeconds(slack), kLeastLeft);
+  return 1 / (left * left);
+}
+
 // Copies share the requests; and while there is another one, to be without this one is no swap for most of
 // them.
 EvictionRank LeastValue(const EvictionCandidate& candidate) {
   constexpr double kOneOfSeveral = 0.5;
   EvictionRank rank = LeastRecentlyUsed(candidate);
-  double cost = candidate.rate * ToSeconds(candidate.load + candidate.delay);
+  double cost = candidate.rate * (ToSeconds(candidate.load) +
+                                  Hurt(candidate.delay, candidate.slack) * ToSeconds(candidate.delay));
   if (candidate.replicas > 1) cost *= kOneOfSeveral / candidate.replicas;
   const double gigabytes = static_cast<double>(candidate.bytes.count()) * 1e-9;
   rank.value = static_cast<std::int64_t>(1e9 * std::min(cost / std::max(gigabytes, 1e-6), 1e9));

@@ -20,7 +20,8 @@ struct EvictionCandidate {
   bool heavy = false;          // swapping it in slows its run
   double rate = 0;             // requests a second for it at this node, estimated
   Duration load{};             // of the link's time that bringing it again takes, as much as others miss
-  Duration delay{};            // by how much a run that has to bring it is slower than another one
+  Duration slack = Duration::max();  // what its requests have to spare where it is; max: no deadline
+  Duration delay{};                  // by how much a run that has to bring it is slower than another one
 };
 
 // The smallest rank goes first; `tier` separates classes of models.
@@ -39,7 +40,9 @@ using EvictionPolicy = EvictionRank (*)(const EvictionCandidate&);
 // `least-value`: what costs least to have away, for the memory that it takes: how often it is asked for,
 // times
 //   the delay and the time of the link that each request then costs; copies share their model's requests. So
-//   of what is asked for equally often a part stays, where `lru` would have all of it come and go.
+//   of what is asked for equally often a part stays, where `lru` would have all of it come and go. A delay
+//   counts for more, the more of what its requests have to spare it takes: what is left of that is for
+//   everything else that holds up a request.
 [[nodiscard]] std::span<const PolicyEntry<EvictionPolicy>> EvictionPolicies();
 [[nodiscard]] absl::StatusOr<EvictionPolicy> FindEvictionPolicy(std::string_view name);
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "node/backlog.hpp"
 #include "node/names.hpp"
 #include "node/request.hpp"
 
@@ -21,8 +22,11 @@ struct Resident {
   Bytes bytes{};
   Time last_use{};
   ResidentState state = ResidentState::kLoading;
-  std::uint32_t pins = 0;     // dispatched requests that use it
+  std::uint32_t pins = 0;  // dispatched requests that use it
+  bool missing = false;    // its worker says so: nothing more is sent there for it, and it goes with its pins
   std::uint32_t readers = 0;  // swaps of other GPUs that copy from here, also while it comes
+  Duration load{};            // while loading from the host: what it was thought to take of the link
+  Duration occupies{};        // while loading: for how long it was thought to keep the GPU from all runs
   GpuIndex source = kNoGpu;   // while loading: the GPU it comes from; kNoGpu: the host, or that GPU is gone
   std::map<std::string, Bytes>
       states{};  // of its functions, that are there or on their way; they leave with it
@@ -50,7 +54,8 @@ struct Gpu {
   Bytes idle{};      // of it: what could be evicted now
   std::uint32_t in_flight = 0;
   std::uint32_t coming_models = 0;  // on their way
-  Time busy_until{};                // estimate for what was dispatched
+  Backlog work{};                   // runs that were dispatched, and loads that nothing runs beneath
+  Backlog bringing{};               // loads from the host
   absl::flat_hash_map<ModelId, Resident> residents{};
   std::string key{};                                       // whom it serves
   std::optional<std::string> coming{};                     // whom it will serve when its worker is ready

@@ -81,8 +81,9 @@ struct Bringing {
 Bringing CostOfBringing(double price, const GpuOption& option) {
   const Duration others = FromSeconds(ToSeconds(option.load) * price);
   const Duration again = option.evicts ? others : Duration();
-  // Behind a busy switch it takes twice as long.
-  const Duration load = option.switch_load == SwitchLoad::kNone ? option.load : 2 * option.load;
+  // A GPU's own loads come one after the other; of those beside them, in the order of their deadlines, half
+  // come first, if they take as long.
+  const Duration load = option.before + option.load + std::min(option.beside, option.load) / 2;
   const Bringing host{.cost = std::max(option.backlog, load) + others + again};
   if (option.peer == kNoGpu) return host;
   const Bringing peer{.cost = std::max(option.backlog, option.peer_load) + again, .from_peer = true};

@@ -28,6 +28,8 @@ struct GpuOption {
   bool evicts = false;  // others have to go for the model
   Duration backlog{};   // estimated time until what was dispatched is done
   Duration load{};      // estimated time to bring the model from the host; zero when it is there
+  Duration before{};    // what is on its way from the host already: to the GPU itself
+  Duration beside{};    // and to others behind its switch
   SwitchLoad switch_load = SwitchLoad::kNone;
   GpuIndex peer = kNoGpu;  // has the model, and of those that do the fastest link to this one; kNoGpu: none
   Duration peer_load{};    // estimated time to bring the model from there

@@ -182,7 +182,7 @@ void GpuTable::WorkerUp(const WorkerReady& ready, absl::Span<const ModelId> resi
   gpu.broadcasts = ready.broadcasts;
   gpu.assigned = ready.assigned;
   ChangeServed(gpu, [&](Gpu& changed) { changed.key = ready.key; });
-  gpu.busy_until = gpu.idle_since = now;
+  gpu.idle_since = now;
   for (std::size_t i = 0; i < resident.size(); ++i) {
     // A report that does not add up is cut to what the plan can hold: the worker's NoFit will say the rest.
     const Bytes bytes = ready.resident[i].bytes;
@@ -211,6 +211,7 @@ void GpuTable::WorkerGone(GpuIndex index, WorkerState state) {
   SetStanding(gpu, state, 0);
   gpu.overhead = gpu.strange = gpu.promised = Bytes();
   gpu.unread = 0;
+  gpu.work = gpu.bringing = {};
   ChangeServed(gpu, [](Gpu& changed) { changed.coming.reset(); });
 }
 
@@ -251,11 +252,13 @@ void GpuTable::EndEvict(GpuIndex index, ModelId model, bool gone, Bytes bytes, T
   Insert(gpu, model, Resident{.bytes = bytes, .last_use = now, .state = ResidentState::kResident});
 }
 
-void GpuTable::BeginLoad(GpuIndex index, ModelId model, Bytes bytes, GpuIndex source, Time now) {
+void GpuTable::BeginLoad(GpuIndex index, ModelId model, Bytes bytes, GpuIndex source, Duration load,
+                         Time now) {
   Gpu& gpu = Changing(index);
   TROUPE_CHECK(bytes <= gpu.Free(), "a load was planned that does not fit");
   if (source == kNoGpu) {
     gpu.host_loads.push_back(model);
+    gpu.bringing.Add(load, now);
   } else {
     const auto from = Found(source).residents.find(model);
     TROUPE_CHECK(source != index && from != Found(source).residents.end() &&
@@ -263,16 +266,20 @@ void GpuTable::BeginLoad(GpuIndex index, ModelId model, Bytes bytes, GpuIndex so
                  "a load was planned from a GPU that does not have the model");
     ChangeResident(Found(source), from->second, [](Resident& read) { ++read.readers; });
   }
-  Insert(gpu, model,
-         Resident{.bytes = bytes, .last_use = now, .state = ResidentState::kLoading, .source = source});
+  Insert(
+      gpu, model,
+      Resident{
+          .bytes = bytes, .last_use = now, .state = ResidentState::kLoading, .load = load, .source = source});
 }
 
-void GpuTable::EndLoad(GpuIndex index, ModelId model, bool loaded, Bytes device_bytes) {
+void GpuTable::EndLoad(GpuIndex index, ModelId model, bool loaded, Bytes device_bytes, Time now) {
   Gpu& gpu = Changing(index);
   const auto it = gpu.residents.find(model);
   if (it == gpu.residents.end() || it->second.state != ResidentState::kLoading) return;
-  if (!loaded) return Drop(gpu, model);
   Resident& resident = it->second;
+  if (std::ranges::find(gpu.host_loads, model) != gpu.host_loads.end()) gpu.bringing.Done(resident.load, now);
+  if (resident.occupies > Duration()) gpu.work.Done(std::exchange(resident.occupies, {}), now);
+  if (!loaded) return Drop(gpu, model);
   LeaveLoad(gpu, model, resident);
   ChangeResident(gpu, resident, [&](Resident& there) {
     there.state = there.pins > 0 ? ResidentState::kRunning : ResidentState::kResident;
@@ -285,9 +292,11 @@ void GpuTable::EndLoad(GpuIndex index, ModelId model, bool loaded, Bytes device_
   });
 }
 
-void GpuTable::Occupy(GpuIndex index, Duration work, Time now) {
+void GpuTable::Occupy(GpuIndex index, ModelId model, Duration work, Time now) {
+  if (work <= Duration()) return;
   Gpu& gpu = Changing(index);
-  gpu.busy_until = std::max(gpu.busy_until, now) + work;
+  gpu.work.Add(work, now);
+  gpu.residents.at(model).occupies = work;
 }
 
 void GpuTable::Pin(GpuIndex index, ModelId model, Bytes activation, Duration work, Time now) {
@@ -302,7 +311,7 @@ void GpuTable::Pin(GpuIndex index, ModelId model, Bytes activation, Duration wor
   });
   gpu.promised += activation;
   SetStanding(gpu, gpu.worker, gpu.in_flight + 1);
-  gpu.busy_until = std::max(gpu.busy_until, now) + work;
+  gpu.work.Add(work, now);
 }
 
 void GpuTable::Visit(GpuIndex index, Bytes bytes, Duration work, Time now) {
@@ -310,15 +319,16 @@ void GpuTable::Visit(GpuIndex index, Bytes bytes, Duration work, Time now) {
   TROUPE_CHECK(bytes <= gpu.Free(), "a run by layer was planned that does not fit");
   gpu.promised += bytes;
   SetStanding(gpu, gpu.worker, gpu.in_flight + 1);
-  gpu.busy_until = std::max(gpu.busy_until, now) + work;
+  gpu.work.Add(work, now);
 }
 
-void GpuTable::Unpin(GpuIndex index, ModelId model, bool pinned, Bytes activation, Time now) {
+void GpuTable::Unpin(GpuIndex index, ModelId model, bool pinned, Bytes activation, Duration work, Time now) {
   Gpu& gpu = Changing(index);
   TROUPE_CHECK(gpu.in_flight > 0, "more runs ended than began");
   gpu.promised -= activation;
   SetStanding(gpu, gpu.worker, gpu.in_flight - 1);
-  if (gpu.in_flight == 0) gpu.busy_until = gpu.idle_since = now;
+  gpu.work.Done(work, now);
+  if (gpu.in_flight == 0) gpu.idle_since = now;
   if (!pinned) return;
   const auto it = gpu.residents.find(model);
   TROUPE_CHECK(it != gpu.residents.end() && it->second.pins > 0, "a model in use has left the GPU");
@@ -327,6 +337,7 @@ void GpuTable::Unpin(GpuIndex index, ModelId model, bool pinned, Bytes activatio
     if (--resident.pins == 0 && resident.state == ResidentState::kRunning)
       resident.state = ResidentState::kResident;
   });
+  if (it->second.pins == 0 && it->second.missing) Drop(gpu, model);
 }
 
 void GpuTable::AddState(GpuIndex index, ModelId model, const std::string& state, Bytes bytes) {
@@ -341,8 +352,10 @@ void GpuTable::AddState(GpuIndex index, ModelId model, const std::string& state,
 
 void GpuTable::Missing(GpuIndex index, ModelId model) {
   Gpu& gpu = Changing(index);
-  const Resident* resident = gpu.Find(model);
-  if (resident != nullptr && resident->pins == 0) Drop(gpu, model);
+  const auto it = gpu.residents.find(model);
+  if (it == gpu.residents.end()) return;
+  if (it->second.pins == 0) return Drop(gpu, model);
+  it->second.missing = it->second.state != ResidentState::kLoading;
 }
 
 void GpuTable::CorrectFree(GpuIndex index, Bytes worker_free) {

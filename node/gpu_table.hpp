@@ -95,21 +95,21 @@ class GpuTable {
   // Makes room on paper for a model that will be loaded; the caller made sure that it fits. `source`: the GPU
   // that it is copied from, where the model is, or is loading from the host, and is locked until EndLoad;
   // kNoGpu: the host.
-  void BeginLoad(GpuIndex index, ModelId model, Bytes bytes, GpuIndex source, Time now);
-  void EndLoad(GpuIndex index, ModelId model, bool loaded, Bytes device_bytes);
-  // Nothing else can run there for so long.
-  void Occupy(GpuIndex index, Duration work, Time now);
+  void BeginLoad(GpuIndex index, ModelId model, Bytes bytes, GpuIndex source, Duration load, Time now);
+  void EndLoad(GpuIndex index, ModelId model, bool loaded, Bytes device_bytes, Time now);
+  // Nothing can run there until this model has come, for about so long.
+  void Occupy(GpuIndex index, ModelId model, Duration work, Time now);
   // A dispatched request uses `model` and is promised `activation` bytes, until Unpin.
   void Pin(GpuIndex index, ModelId model, Bytes activation, Duration work, Time now);
   // A dispatched request brings its model with it, and takes it away: all of that is in `bytes`, until Unpin.
   void Visit(GpuIndex index, Bytes bytes, Duration work, Time now);
   // `pinned` false: the request visited, or the model was lost meanwhile (its load failed), and its pins with
   // it.
-  void Unpin(GpuIndex index, ModelId model, bool pinned, Bytes activation, Time now);
+  void Unpin(GpuIndex index, ModelId model, bool pinned, Bytes activation, Duration work, Time now);
   // A function's state comes to where its model is. The caller made sure that it fits; again: nothing
   // changes.
   void AddState(GpuIndex index, ModelId model, const std::string& state, Bytes bytes);
-  // The worker says that the model is not there; nobody uses it.
+  // The worker says that the model is not there. As long as somebody seems to use it, it is kept as missing.
   void Missing(GpuIndex index, ModelId model);
   // The worker had less room than the plan said.
   void CorrectFree(GpuIndex index, Bytes worker_free);

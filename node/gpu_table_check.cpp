@@ -13,15 +13,20 @@ void GpuTable::CheckSwaps() const {
   std::map<std::pair<GpuIndex, ModelId>, std::uint32_t> readers;
   for (const auto& [index, gpu] : gpus_) {
     std::size_t loads = 0;
+    std::uint32_t pieces = gpu.in_flight;
     for (const auto& [model, resident] : gpu.residents) {
       const bool loading = resident.state == ResidentState::kLoading;
       TROUPE_CHECK(loading || resident.source == kNoGpu, "a swap that ended keeps its source");
+      TROUPE_CHECK(!resident.missing || resident.pins > 0, "a model that is missing stays");
+      pieces += resident.occupies > Duration() ? 1 : 0;
       if (resident.source != kNoGpu) ++readers[{resident.source, model}];
       loads += std::count(gpu.host_loads.begin(), gpu.host_loads.end(), model);
       TROUPE_CHECK(!loading || resident.readers == 0 || resident.source == kNoGpu,
                    "a model is sent on that comes from another GPU");
     }
     TROUPE_CHECK(loads == gpu.host_loads.size(), "the link carries what no GPU is loading");
+    TROUPE_CHECK(gpu.bringing.pieces() == loads, "loads that ended are a backlog");
+    TROUPE_CHECK(gpu.work.pieces() == pieces, "runs that ended are a backlog");
   }
   for (const auto& [index, gpu] : gpus_) {
     for (const auto& [model, resident] : gpu.residents) {

@@ -44,9 +44,9 @@ GpuIndex SwapScheduler::PlaceByLocality(const Entry& entry, GpuIndex index, Time
     const Gpu& gpu = gpus_.at(holder);
     if (holder == index || !CanTake(look, gpu, gpu.Find(entry.model))) continue;
     if (gpus_.InFlightOn(gpu.device) == 0) return holder;
-    if (busy == kNoGpu || gpu.busy_until < gpus_.at(busy).busy_until) busy = holder;
+    if (busy == kNoGpu || gpu.work.Left(now) < gpus_.at(busy).work.Left(now)) busy = holder;
   }
-  if (busy != kNoGpu && gpus_.at(busy).busy_until - now < look.load) return busy;
+  if (busy != kNoGpu && gpus_.at(busy).work.Left(now) < look.load) return busy;
   const Gpu& own = gpus_.at(index);
   return CanTake(look, own, own.Find(entry.model)) ? index : kNoGpu;
 }

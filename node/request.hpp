@@ -61,7 +61,7 @@ struct Dispatch {
   std::vector<std::string> victims{};
   std::uint32_t attempt = 1;    // 1: the first worker that is given this request
   Duration queued{};            // time it waited at this node
-  Time deadline = Time::max();  // target: orders what shares a link
+  Time deadline = Time::max();  // when its run has to begin: orders what shares a link, and runs
   Time expiry = Time::max();    // for RunOrder.timeout_ns
   std::string state{};          // of the request
   bool ahead = false;           // a copy ahead of requests: there is none, and no run; it yields on the link

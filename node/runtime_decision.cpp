@@ -162,7 +162,7 @@ void SwapScheduler::HoldFor(Entry& entry) {
   if (!OneForAll() && gpus_.Coming(models_[entry.model].key)) return;
   const Gpu* best = nullptr;
   const auto rank = [&](const Gpu& gpu) {
-    return std::tuple(!Serves(entry, gpu), gpu.Find(entry.model) == nullptr, gpu.in_flight, gpu.busy_until,
+    return std::tuple(!Serves(entry, gpu), gpu.Find(entry.model) == nullptr, gpu.in_flight, gpu.work.whole(),
                       gpu.index);
   };
   const auto consider = [&](const Gpu& gpu) {

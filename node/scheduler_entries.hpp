@@ -39,6 +39,7 @@ struct RequestEntry {
   Time asked_before = Time::min();  // when its model was asked for before it
   SwapSource source = SwapSource::kResident;
   Bytes activation{};  // promised at dispatch
+  Duration work{};     // of its GPU, as it was estimated then
   Duration queued{};
 };
 
@@ -55,10 +56,11 @@ struct ModelEntry {
   bool in_region = true;
   bool may_want_copy = false;
   std::uint32_t requests = 0;
-  std::string key{};         // whose copy it is
-  Time asked = Time::min();  // last
-  RunningEstimate gap{};     // between its requests
-  RecentRate asks{};         // its requests, where copies come ahead of them
+  std::string key{};           // whose copy it is
+  Time asked = Time::min();    // last
+  RunningEstimate gap{};       // between its requests
+  RunningEstimate patience{};  // how long they leave until their deadlines; of those that have one
+  RecentRate asks{};           // its requests, where copies come ahead of them
 };
 
 struct FunctionEntry {

@@ -18,10 +18,14 @@
 
 namespace troupe::node {
 
+// Of the daemon and of our presets under virtual time. With less, and loads that take about as long as runs,
+// a run often ends before the model of any other one has come.
+inline constexpr std::uint32_t kDefaultSwapAhead = 4;
+
 struct SchedulerLimits {
   std::uint32_t concurrency = 1;  // runs that compute on one GPU at a time (as streams of its worker)
-  std::uint32_t swap_ahead = 2;   // 2: while one request runs, the next one's model is on its way; 1: nothing
-                                  // is swapped ahead
+  std::uint32_t swap_ahead = 2;  // 2: while one request runs, the next one's model is on its way; 3: and that
+                                 // of the one behind it; 1: nothing is swapped ahead
   std::uint32_t max_attempts = 3;  // workers that a request may lose
   std::uint32_t max_replans = 16;  // NoFit and not-resident answers before a request fails
   std::uint32_t max_passed = 16;   // dispatches that may pass a request which cannot be placed

@@ -158,8 +158,8 @@ void SwapScheduler::LoadAhead(ModelId id, const AheadPlan& plan, Time now) {
     ahead.victims.push_back(NameOf(victim));
     Evict(plan.gpu, victim);
   }
-  gpus_.BeginLoad(plan.gpu, id, model.weights, kNoGpu, now);
-  if (limits_.LoadsOccupy()) gpus_.Occupy(plan.gpu, LoadTimeOf(model), now);
+  gpus_.BeginLoad(plan.gpu, id, model.weights, kNoGpu, LoadTimeOf(model), now);
+  if (limits_.LoadsOccupy()) gpus_.Occupy(plan.gpu, id, LoadTimeOf(model), now);
   ++counts_.ahead;
   ahead_.push_back(std::move(ahead));
 }

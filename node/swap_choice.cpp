@@ -25,6 +25,7 @@ bool SwapScheduler::IsBehindRuns(const Entry& entry, const Gpu& gpu) const {
 }
 
 bool SwapScheduler::HasSlot(const Entry& entry, const Gpu& gpu, const Resident* resident) const {
+  if (resident != nullptr && resident->missing) return false;
   // What is kept for one request may be taken by a more urgent one of the same model: the first would not be
   // looked at before it.
   const Entry* const holder = holds_[gpu.index];
@@ -146,6 +147,7 @@ bool SwapScheduler::MayHit(const Look& look, std::uint64_t draw) const {
 // Nothing: no policy would look at it, since it cannot take the request now and does not have its model.
 std::optional<GpuOption> SwapScheduler::OptionFor(const Look& look, const Gpu& gpu, Time now) const {
   const Resident* const resident = gpu.Find(look.entry.model);
+  if (resident != nullptr && resident->missing) return std::nullopt;
   const bool has_slot = HasSlot(look.entry, gpu, resident);
   if (!has_slot && resident == nullptr) return std::nullopt;
   const Bytes need = Need(look, resident);
@@ -159,10 +161,12 @@ std::optional<GpuOption> SwapScheduler::OptionFor(const Look& look, const Gpu& g
                    .in_flight = gpus_.InFlightOn(gpu.device) + (IsOccupied(gpu) ? 1 : 0),
                    .free = free,
                    .evicts = need > free,
-                   .backlog = std::max(Duration::zero(), gpu.busy_until - now)};
+                   .backlog = gpu.work.Left(now)};
   if (resident != nullptr) return option;
   option.load = look.load;
   option.switch_load = LoadOfSwitch(gpu);
+  option.before = gpu.bringing.Left(now);
+  option.beside = LoadsBeside(gpu, now);
   FindPeer(look, gpu, option);
   return option;
 }

@@ -17,7 +17,7 @@ void SwapScheduler::Load(const Look& look, Entry& entry, GpuChoice& choice, Time
     entry.source = SwapSource::kBroadcast;
     broadcasts_.Join({choice.peer, gpus_.at(choice.peer).device}, {gpu.index, gpu.device}, entry.model);
   }
-  gpus_.BeginLoad(choice.gpu, entry.model, look.model.weights, choice.peer, now);
+  gpus_.BeginLoad(choice.gpu, entry.model, look.model.weights, choice.peer, look.load, now);
   ++counts_.swaps;
   counts_.peer_swaps += entry.source == SwapSource::kPeer ? 1 : 0;
   counts_.broadcasts += entry.source == SwapSource::kBroadcast ? 1 : 0;
@@ -47,6 +47,7 @@ void SwapScheduler::Place(const Look& look, Entry& entry, GpuChoice& choice,
     counts_.hits += entry.hit && !entry.request.trial ? 1 : 0;
   }
   PlaceState(entry, choice.gpu);
+  entry.work = work;
   gpus_.Pin(choice.gpu, entry.model, look.model.activation, work, now);
   entry.pinned = true;
   entry.activation = look.model.activation;
@@ -80,6 +81,12 @@ Dispatch SwapScheduler::MakeDispatch(Entry& entry, GpuChoice choice, Time now) {
   return Order(entry, choice, victims);
 }
 
+// When its run has to begin to be in time: what comes for it is wanted by then.
+Time SwapScheduler::BeginBy(const Entry& entry) const {
+  if (entry.request.deadline == Time::max()) return Time::max();
+  return entry.request.deadline - costs_.RunTime(models_[entry.model].cost);
+}
+
 // What whoever carries the decision out has to know of it.
 Dispatch SwapScheduler::Order(const Entry& entry, const GpuChoice& choice,
                               const std::vector<ModelId>& victims) const {
@@ -92,7 +99,7 @@ Dispatch SwapScheduler::Order(const Entry& entry, const GpuChoice& choice,
                     .peer = entry.source == SwapSource::kResident ? kNoGpu : choice.peer,
                     .attempt = entry.attempts,
                     .queued = entry.queued,
-                    .deadline = late ? Time::max() : entry.request.deadline,
+                    .deadline = late ? Time::max() : BeginBy(entry),
                     .expiry = entry.request.expiry,
                     .bring_state = entry.brings_state};
   for (const ModelId victim : victims) dispatch.victims.push_back(NameOf(victim));

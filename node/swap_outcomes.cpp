@@ -22,14 +22,14 @@ Effects SwapScheduler::Apply(const EvictDone& done, Time now) {
 }
 
 // What was dispatched behind a load that failed has lost its model; each such run answers kNotResident.
-void SwapScheduler::LoadFailed(GpuIndex gpu, ModelId model) {
+void SwapScheduler::LoadFailed(GpuIndex gpu, ModelId model, Time now) {
   const Resident* resident = gpus_.at(gpu).Find(model);
   if (resident == nullptr || resident->state != ResidentState::kLoading) return;
   broadcasts_.End(gpu, model);
   for (Entry* const entry : pipelines_[gpu]) {
     if (entry->model == model) entry->pinned = false;
   }
-  gpus_.EndLoad(gpu, model, false, {});
+  gpus_.EndLoad(gpu, model, false, {}, now);
 }
 
 // A model that was forgotten while it was in use goes when its last use ends.
@@ -49,12 +49,12 @@ void SwapScheduler::ObserveLoad(const SwapInDone& done, ModelId id) {
   if (model != nullptr && done.took > Duration::zero()) model->load.Observe(done.took);
 }
 
-Effects SwapScheduler::Apply(const SwapInDone& done, Time) {
+Effects SwapScheduler::Apply(const SwapInDone& done, Time now) {
   Effects effects;
   const ModelId id = Find(done.model);
   if (id == kNoName) return effects;  // of an earlier life of the worker
   if (!done.status.ok()) {
-    LoadFailed(done.gpu, id);
+    LoadFailed(done.gpu, id, now);
     models_[id].asks = {};  // what cannot come is not tried again and again ahead of requests
     Wake(done.gpu);
     ForgetNames();
@@ -65,7 +65,7 @@ Effects SwapScheduler::Apply(const SwapInDone& done, Time) {
   broadcasts_.End(done.gpu, id);
   const Resident* const coming = gpus_.at(done.gpu).Find(id);
   const GpuIndex source = coming == nullptr ? kNoGpu : coming->source;
-  gpus_.EndLoad(done.gpu, id, true, done.device_bytes);
+  gpus_.EndLoad(done.gpu, id, true, done.device_bytes, now);
   Activate(id);
   MayWantCopy(id);  // another one, perhaps
   EvictForgotten(done.gpu, id, effects);
@@ -81,7 +81,7 @@ void SwapScheduler::LeaveGpu(Entry& entry, Time now) {
   std::erase(pipelines_[entry.gpu], &entry);
   LeaveFunction(entry);
   EndTurn(entry);
-  gpus_.Unpin(entry.gpu, entry.model, entry.pinned, entry.activation, now);
+  gpus_.Unpin(entry.gpu, entry.model, entry.pinned, entry.activation, entry.work, now);
   entry.pinned = false;
 }
 
@@ -138,7 +138,7 @@ Effects SwapScheduler::Apply(const RunDone& done, Time now) {
   Entry& entry = it->second;
   const ModelId model = entry.model;  // the entry may end below
   const bool loading = entry.source != SwapSource::kResident && entry.pinned;
-  if (done.end != RunEnd::kRan && loading) LoadFailed(done.gpu, model);
+  if (done.end != RunEnd::kRan && loading) LoadFailed(done.gpu, model, now);
   const Gpu& gpu = gpus_.at(done.gpu);
   LeaveGpu(entry, now);
   NoteState(entry, done);

@@ -163,6 +163,7 @@ Submitted SwapScheduler::Submit(const NodeRequest& request, Time now) {
   if (late_) entry.latest = LatestBegin(request.deadline, costs_.RunTime(model.cost), now);
   entry.asked_before = std::exchange(model.asked, now);
   if (entry.asked_before != Time::min()) model.gap.Observe(now - entry.asked_before);
+  if (request.deadline != Time::max()) model.patience.Observe(request.deadline - now);
   if (!request.trial) NoteAsked(id, now);
   Enqueue(entry);
   states_.Enter(request.state, request.id);

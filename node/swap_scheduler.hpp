@@ -212,6 +212,7 @@ class SwapScheduler {
   [[nodiscard]] Duration QueuedFor(ModelId model) const;
   [[nodiscard]] SwitchLoad LoadTo(const Gpu& gpu) const;
   [[nodiscard]] SwitchLoad LoadOfSwitch(const Gpu& gpu) const;
+  [[nodiscard]] Duration LoadsBeside(const Gpu& gpu, Time now) const;
   [[nodiscard]] std::uint32_t Home(ModelId model) const;
   [[nodiscard]] bool FitsOn(ModelId model, std::uint32_t device) const;
   void BindHome(ModelId model);
@@ -223,6 +224,7 @@ class SwapScheduler {
   [[nodiscard]] bool IsBehindRuns(const Entry& entry, const Gpu& gpu) const;
   [[nodiscard]] bool HasSlot(const Entry& entry, const Gpu& gpu, const Resident* resident) const;
   [[nodiscard]] double RateOf(ModelId model, Time now) const;
+  [[nodiscard]] Duration SlackOf(const Model& model) const;
   [[nodiscard]] std::uint32_t LinkCount() const;
   [[nodiscard]] Bytes Target(ModelId model, const Gpu& gpu, Bytes need) const;
   [[nodiscard]] bool CanMakeRoom(const Look& look, const Gpu& gpu, const Resident* own, Bytes need) const;
@@ -236,6 +238,7 @@ class SwapScheduler {
   void Place(const Look& look, Entry& entry, GpuChoice& choice, const std::vector<ModelId>& victims,
              Time now);
   void Load(const Look& look, Entry& entry, GpuChoice& choice, Time now);
+  [[nodiscard]] Time BeginBy(const Entry& entry) const;
   [[nodiscard]] Dispatch Order(const Entry& entry, const GpuChoice& choice,
                                const std::vector<ModelId>& victims) const;
   void Evict(GpuIndex gpu, ModelId model);
@@ -329,7 +332,7 @@ class SwapScheduler {
   void LeaveGpu(Entry& entry, Time now);
   void LeaveFunction(const Entry& entry);
   void ObserveLoad(const SwapInDone& done, ModelId model);
-  void LoadFailed(GpuIndex gpu, ModelId model);
+  void LoadFailed(GpuIndex gpu, ModelId model, Time now);
   void EvictForgotten(GpuIndex gpu, ModelId model, Effects& effects);
   void Replan(Entry& entry, const RunDone& done, bool alone, Effects& effects);
   void EndTooLarge(Entry& entry, const RunDone& done, Effects& effects);

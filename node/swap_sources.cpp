@@ -13,7 +13,8 @@ void SwapScheduler::FindPeer(const Look& look, const Gpu& gpu, GpuOption& option
   for (const GpuIndex holder : gpus_.Holders(look.entry.model)) {
     const auto speed = topology_.PeerLink(gpus_.at(holder).device, gpu.device);
     if (!speed || *speed <= fastest) continue;
-    if (gpus_.at(holder).Find(look.entry.model)->state == ResidentState::kLoading) continue;
+    const Resident& there = *gpus_.at(holder).Find(look.entry.model);
+    if (there.state == ResidentState::kLoading || there.missing) continue;
     fastest = *speed;
     option.peer = holder;
   }
@@ -64,6 +65,17 @@ SwitchLoad SwapScheduler::LoadOfSwitch(const Gpu& gpu) const {
       load = std::max(load, LoadTo(other));
   }
   return load;
+}
+
+// What comes from the host to the other GPUs behind its switch: the longest of them.
+Duration SwapScheduler::LoadsBeside(const Gpu& gpu, Time now) const {
+  Duration most{};
+  if (topology_.empty()) return most;
+  for (const auto& [index, other] : gpus_.gpus()) {
+    if (other.device != gpu.device && topology_.ShareSwitch(other.device, gpu.device))
+      most = std::max(most, other.bringing.Left(now));
+  }
+  return most;
 }
 
 }  // namespace troupe::node

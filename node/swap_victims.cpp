@@ -19,6 +19,12 @@ double SwapScheduler::RateOf(ModelId id, Time now) const {
   return 1 / std::max(ToSeconds(std::max(model.gap.Or(silent), silent)), 1e-6);
 }
 
+// What its requests have to spare when they find it there.
+Duration SwapScheduler::SlackOf(const Model& model) const {
+  if (!model.patience.known()) return Duration::max();
+  return model.patience.Or({}) - costs_.RunTime(model.cost);
+}
+
 // Those that may go, in no order; of one rank the first by name goes first.
 std::vector<Victim> SwapScheduler::MayGo(ModelId coming, const Gpu& gpu, Time now) const {
   const double busy = std::min(1.0, link_pressure_.At(now));  // nobody waits for a link that is idle
@@ -34,6 +40,7 @@ std::vector<Victim> SwapScheduler::MayGo(ModelId coming, const Gpu& gpu, Time no
                                       .heavy = costs_.Heavy(cost, resident.bytes),
                                       .rate = RateOf(model, now),
                                       .load = FromSeconds(ToSeconds(costs_.LoadTime(resident.bytes)) * busy),
+                                      .slack = SlackOf(models_[model]),
                                       .delay = costs_.SwapDelay(cost, resident.bytes)};
     victims.push_back({policies_.eviction(candidate), model, candidate.bytes});
     // Nothing bound goes, unless a model outgrew what was kept for it.
@@ -143,8 +150,8 @@ void SwapScheduler::PassThrough(Entry& entry, GpuIndex gpu, Time now) {
   entry.hit = entry.pinned = false;
   entry.activation = WindowOf(model.weights) + model.activation;
   ++counts_.by_layer;
-  gpus_.Visit(gpu, entry.activation, std::max(costs_.RunTime(model.cost), costs_.LoadTime(model.weights)),
-              now);
+  entry.work = std::max(costs_.RunTime(model.cost), costs_.LoadTime(model.weights));
+  gpus_.Visit(gpu, entry.activation, entry.work, now);
 }
 
 }  // namespace troupe::node

@@ -53,10 +53,18 @@ TEST(LeastCost, AnotherGpuIsASourceThatCostsTheHostNothing) {
   EXPECT_EQ(Choose({Holder(0, 12), beside}).peer, kNoGpu);  // over a slow link it is not
 }
 
-TEST(LeastCost, ABusySwitchTakesTwiceAsLong) {
+TEST(LeastCost, ALoadWaitsForThoseBeforeItAndSharesTheLinkWithThoseBesideIt) {
   GpuOption crowded = Loader(0, 0, 10);
-  crowded.switch_load = SwitchLoad::kLight;
-  EXPECT_EQ(Choose({crowded, Loader(1, 15, 10)}).gpu, 1u);
+  crowded.beside = milliseconds(6);
+  EXPECT_EQ(Choose({crowded, Loader(1, 14, 10)}).gpu, 0u);
+  EXPECT_EQ(Choose({crowded, Loader(1, 12, 10)}).gpu, 1u);
+  crowded.beside = seconds(1);  // it has half of the link at least
+  EXPECT_EQ(Choose({crowded, Loader(1, 16, 10)}).gpu, 0u);
+  EXPECT_EQ(Choose({crowded, Loader(1, 14, 10)}).gpu, 1u);
+  GpuOption behind = Loader(0, 0, 10);
+  behind.before = milliseconds(100);
+  EXPECT_EQ(Choose({behind, Loader(1, 111, 10)}).gpu, 0u);
+  EXPECT_EQ(Choose({behind, Loader(1, 109, 10)}).gpu, 1u);
 }
 
 TEST(LeastCost, WaitsFirmlyForAHolderThatAnIdleGpuCouldNotBeat) {
@@ -92,6 +100,30 @@ TEST(LeastValue, WhatIsAskedForRarelyCostsLeast) {
   EXPECT_EQ(policy(often), policy(other));
 }
 
+TEST(LeastValue, ADelayThatEatsWhatItsRequestsHaveToSpareIsWorse) {
+  const EvictionPolicy policy = *FindEvictionPolicy("least-value");
+  const EvictionCandidate patient{.bytes = MiB(100), .rate = 1, .delay = milliseconds(100)};
+  EvictionCandidate tight = patient;
+  tight.slack = milliseconds(150);
+  EXPECT_LT(policy(patient), policy(tight));
+  EvictionCandidate tighter = patient;
+  tighter.slack = milliseconds(120);
+  EXPECT_LT(policy(tight), policy(tighter));
+  // A light model's delay takes little of it: nine times as much memory for the same delay in all goes first.
+  EvictionCandidate light = tight;
+  light.delay = milliseconds(10);
+  EXPECT_LT(policy(light), policy(tight));
+  // Too late in any case: nobody is helped by keeping it.
+  EvictionCandidate hopeless = patient;
+  hopeless.slack = milliseconds(-1);
+  EXPECT_EQ(policy(hopeless), policy(patient));
+  // There is a limit, and beyond it all are alike.
+  EvictionCandidate never = patient, almost_never = patient;
+  never.slack = milliseconds(10);
+  almost_never.slack = milliseconds(101);
+  EXPECT_EQ(policy(never), policy(almost_never));
+}
+
 TEST(BusyShare, CountsAtOnceAndFades) {
   BusyShare share;
   EXPECT_EQ(share.At({}), 0);
@@ -102,7 +134,10 @@ TEST(BusyShare, CountsAtOnceAndFades) {
   EXPECT_NEAR(share.At(Time(seconds(20))), 0.5, 0.05);
 }
 
-class LeastCostTest : public SchedulerTest {};
+class LeastCostTest : public SchedulerTest {
+ protected:
+  std::uint64_t next = 100;
+};
 
 TEST_F(LeastCostTest, WhatWaitsForItsModelTakesNoPlaceFromWhatCouldCompute) {
   Gpus(1);
@@ -142,6 +177,35 @@ TEST_F(LeastCostTest, AHitIsFoundOnAnyGpuThatHasAPlaceForIt) {
   const Dispatch hit = Next();
   EXPECT_EQ(hit.gpu, 1u);
   EXPECT_EQ(hit.source, SwapSource::kResident);
+}
+
+// Both are asked for equally often, and for its memory the heavy one is the cheaper one to have away; but its
+// requests could not wait for it.
+TEST_F(LeastCostTest, WhatCannotBeSwappedInTimeStays) {
+  scheduler.RestoreCosts({{.model = "heavy", .run = milliseconds(40), .swapped = milliseconds(140)},
+                          {.model = "light", .run = milliseconds(40), .swapped = milliseconds(60)}},
+                         0);
+  Gpus(1);
+  Model("heavy", 80);
+  Model("light", 15);
+  Model("new", 15);
+  const auto serve_both = [&](Duration patience) {
+    for (int round = 0; round < 20; ++round) {
+      for (const char* name : {"heavy", "light"}) {
+        now += seconds(1);
+        deadline = now + patience;
+        Submit(next++, name);
+        Serve(Next());
+      }
+    }
+    deadline = Time::max();
+    Submit(next++, "new");
+    const Dispatch dispatch = Next();
+    Serve(dispatch);
+    return dispatch.victims;
+  };
+  EXPECT_THAT(serve_both(seconds(10)), testing::ElementsAre("heavy"));
+  EXPECT_THAT(serve_both(milliseconds(120)), testing::ElementsAre("light"));
 }
 
 TEST_F(LeastCostTest, OfManyGpusAnIdleOneAndAHolderAreFound) {

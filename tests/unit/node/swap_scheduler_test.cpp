@@ -303,6 +303,25 @@ TEST_F(SwapSchedulerTest, NoFitIsPlannedAgainWithMoreRoom) {
   scheduler.Check();
 }
 
+// The worker of the GPU that runs the model says that it has none: asked again it would say so again.
+TEST_F(SwapSchedulerTest, AModelThatIsMissingIsNotAskedForThereAgain) {
+  Gpus(1);
+  Model("a", MiB(40));
+  Submit(1, "a");
+  const Dispatch first = Next();
+  scheduler.Apply(SwapInDone{.gpu = 0, .model = "a"}, now);
+  Submit(2, "a");
+  EXPECT_EQ(Next().source, SwapSource::kResident);
+  scheduler.Apply(RunDone{.gpu = 0, .request = {1, 2}, .end = RunEnd::kNotResident}, now);
+  scheduler.Check();
+  EXPECT_TRUE(scheduler.Decide(now).empty()) << "there is no other GPU, and the first run goes on";
+  scheduler.Apply(RunDone{.gpu = 0, .request = first.request}, now);
+  scheduler.Check();
+  const Dispatch again = Next();
+  EXPECT_EQ(again.request.sequence, 2u);
+  EXPECT_EQ(again.source, SwapSource::kHost);
+}
+
 TEST_F(SwapSchedulerTest, WhatDoesNotFitIntoAnEmptyGpuFailsWithTheSizes) {
   Gpus(1);
   Model("a", MiB(90));
