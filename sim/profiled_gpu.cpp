@@ -65,7 +65,7 @@ class AtomicGpu final : public ProfiledGpu {
     });
   }
 
-  void Run(const std::string& digest, Time now, Ran done) override {
+  void Run(const std::string& digest, std::optional<Time>, Time now, Ran done) override {
     const Time begin = std::max(now, free_);
     free_ = begin + RunOf(digest);
     timer_(free_, [this, begin, took = free_ - begin, done = std::move(done)] {
@@ -92,8 +92,12 @@ class OverlappingGpu final : public ProfiledGpu {
     NextLoad(now);
   }
 
-  void Run(const std::string& digest, Time now, Ran done) override {
-    runs_.push_back({.digest = digest, .done = std::move(done)});
+  void Run(const std::string& digest, std::optional<Time> deadline, Time now, Ran done) override {
+    runs_.push_back({.digest = digest,
+                     .done = std::move(done),
+                     .urgency = mechanism_.urgent_first
+                                    ? gpu::UrgencyOf(gpu::LinkSharing::kDeadline, now, deadline)
+                                    : 0});
     NextRun(now);
   }
 
@@ -107,6 +111,7 @@ class OverlappingGpu final : public ProfiledGpu {
   struct Running {
     std::string digest;
     Ran done;
+    gpu::Urgency urgency = 0;  // the smallest goes first
     Time begin{};
     bool begun = false;
     std::optional<Duration> tail{};  // it began before its weights were there: after the last of them
@@ -161,13 +166,21 @@ class OverlappingGpu final : public ProfiledGpu {
     return load.peer ? longer : std::max(times.swapped + allocation + before_run, longer);
   }
 
+  // The most urgent of those that `can` begin; of equals the one that came first.
+  template <class Can>
+  std::deque<Running>::iterator MostUrgent(Can can) {
+    auto best = runs_.end();
+    for (auto run = runs_.begin(); run != runs_.end(); ++run)
+      if (can(FindLoad(run->digest)) && (best == runs_.end() || run->urgency < best->urgency)) best = run;
+    return best;
+  }
+
   // As a worker does it: what has all its weights goes before what waits for some.
   void NextRun(Time now) {
     if (runs_.empty() || runs_.front().begun) return;
-    auto next =
-        std::ranges::find_if(runs_, [&](const Running& run) { return FindLoad(run.digest) == nullptr; });
+    auto next = MostUrgent([](const Bringing* load) { return load == nullptr; });
     if (next == runs_.end() && mechanism_.mode == LoadMode::kPipelined)
-      next = std::ranges::find_if(runs_, [&](const Running& run) { return FindLoad(run.digest)->begun; });
+      next = MostUrgent([](const Bringing* load) { return load->begun; });
     if (next == runs_.end()) return;
     std::rotate(runs_.begin(), next, next + 1);
     auto& front = runs_.front();
@@ -208,7 +221,7 @@ class RuntimesGpu final : public ProfiledGpu {
     });
   }
 
-  void Run(const std::string& digest, Time now, Ran done) override {
+  void Run(const std::string& digest, std::optional<Time>, Time now, Ran done) override {
     const auto ready = ready_.find(digest);
     if (ready == ready_.end() || ready->second <= now) return Start(digest, now, std::move(done));
     timer_(ready->second,

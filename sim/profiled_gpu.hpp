@@ -48,7 +48,8 @@ struct GpuMechanism {
   std::function<BytesPerSecond(std::uint32_t from)> peer_link{};
   double speed = 1;  // divides the times of runs
   AllocationTimes allocation{};
-  // Of the loads that wait for this GPU's copy engine; else they come in the order of arrival.
+  // Of the loads that wait for this GPU's copy engine, and of the runs that could compute; else they go in
+  // the order of arrival.
   bool urgent_first = false;
   // Told of each load as it is ordered.
   std::function<void(const std::string& digest, bool from_peer)> on_bring{};

@@ -42,7 +42,7 @@ class SandboxGpu final : public FakeGpu {
     Begin(load, now, std::move(done));
   }
 
-  void Run(const std::string& digest, Time now, Ran done) override {
+  void Run(const std::string& digest, std::optional<Time>, Time now, Ran done) override {
     TROUPE_CHECK(models_->contains(digest), "a simulated runtime was given a model without a profile");
     const std::uint64_t number = next_++;
     runs_[number] = {.digest = digest, .begin = now, .done = std::move(done)};

@@ -42,7 +42,7 @@ struct Slot {
 struct SimulateOptions {
   std::string trace, generate, cluster, faults, policy = "troupe", spread = "uniform";
   std::uint64_t seed = 1;
-  std::uint32_t swap_ahead = 2;
+  std::uint32_t swap_ahead = node::kDefaultSwapAhead;
   std::array<Slot, 6> slots = {{{"--routing", &PolicyNames::routing},
                                 {"--ordering", &PolicyNames::ordering},
                                 {"--copies", &PolicyNames::copies},

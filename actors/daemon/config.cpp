@@ -251,8 +251,9 @@ const std::vector<ConfigOption>& ConfigOptions() {
        false, OneOf(&C::state_write_back, {"run", "evict"})},
       {"state-memory", "the most host memory for functions' device states", false, Size(&C::state_memory)},
       {"swap-ahead",
-       "2: while one request runs, the next one's model is on its way to the GPU; 1: nothing ahead", false,
-       Number(&C::swap_ahead, 1, 64)},
+       "requests of a GPU beside the one that runs whose models come meanwhile, and that one: 1: nothing "
+       "ahead",
+       false, Number(&C::swap_ahead, 1, 64)},
       {"concurrency", "functions that run on one GPU at a time", false, Number(&C::concurrency, 1, 64)},
       {"gpu-sms", "SMs of each virtual GPU, of which functions can have a share", false,
        Number(&C::gpu_sms, 1, 1024)},

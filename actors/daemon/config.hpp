@@ -12,6 +12,7 @@
 #include "base/policy.hpp"
 #include "base/units.hpp"
 #include "gpu/swap/swap_policy.hpp"
+#include "node/scheduler_types.hpp"
 
 namespace troupe::actors {
 
@@ -75,7 +76,7 @@ struct DaemonConfig {
                     .binding = {}};
   unsigned replicas = 2;
   unsigned credits_per_gpu = 8;
-  unsigned swap_ahead = 2;
+  unsigned swap_ahead = node::kDefaultSwapAhead;
   unsigned concurrency = 1;
   unsigned gpu_sms = 132;  // of a virtual GPU: as many as an H100 has
   std::string by_layer = "off";

@@ -30,11 +30,17 @@ class FakeGpu {
 
   virtual ~FakeGpu() = default;
   virtual void Bring(const Load& load, Time now, Loaded done) = 0;
-  // Behind what was brought and run before.
-  virtual void Run(const std::string& digest, Time now, Ran done) = 0;
+  // Behind what was brought and run before, but for what a deadline may change.
+  virtual void Run(const std::string& digest, std::optional<Time> deadline, Time now, Ran done) = 0;
   // What was brought has gone. Of no concern to an engine that does not know of memory.
   virtual void Evict(const std::string& /*digest*/) {}
 };
+
+// Of an order, which names it from now, if it has one.
+template <class Order>
+std::optional<Time> DeadlineOf(const Order& order, Time now) {
+  return order.has_deadline_in_ns() ? std::optional(now + Duration(order.deadline_in_ns())) : std::nullopt;
+}
 
 struct FakeGpuRates {
   BytesPerSecond link{};

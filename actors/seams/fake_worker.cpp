@@ -238,9 +238,8 @@ class Worker : public caf::event_based_actor {
     shared_->control->peer_swaps += swap.has_from_gpu() ? 1 : 0;
     if (swap.has_from_gpu())
       shared_->control->borrowed.emplace(shared_->control->life.runtime, swap.lent().memory().socket());
-    FakeGpu::Load load{.digest = digest, .bytes = bytes, .peer = {}, .deadline = {}};
+    FakeGpu::Load load{.digest = digest, .bytes = bytes, .peer = {}, .deadline = DeadlineOf(swap, Now(this))};
     if (swap.has_from_gpu()) load.peer = swap.from_gpu();
-    if (swap.has_deadline_in_ns()) load.deadline = Now(this) + Duration(swap.deadline_in_ns());
     if (swap.has_broadcast() && shared_->control->peer_sends) return Receive(order, load);
     Gpu().Bring(load, Now(this), [this, order, bytes](Time begin) { Brought(order, bytes, begin); });
   }
@@ -358,10 +357,11 @@ class Worker : public caf::event_based_actor {
       return Answer(order.sequence(), absl::NotFoundError("the model is not resident"), {}, Now(this));
     running_ += shared_->profile.RunOf(digest);
     Fill();
-    Gpu().Run(digest, Now(this), [this, order, passes](Time begin, Time last_weights) {
-      running_ -= shared_->profile.RunOf(order.run().digest());
-      Ran(order, passes, begin, last_weights);
-    });
+    Gpu().Run(digest, DeadlineOf(order.run(), Now(this)), Now(this),
+              [this, order, passes](Time begin, Time last_weights) {
+                running_ -= shared_->profile.RunOf(order.run().digest());
+                Ran(order, passes, begin, last_weights);
+              });
   }
 
   void Ran(const proto::WorkerOrder& order, bool passes, Time begin, Time last_weights) {

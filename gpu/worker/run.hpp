@@ -27,7 +27,7 @@ struct RunRequest {
   std::optional<HostModel> host;  // to prepare from, when the order names it
   std::shared_ptr<transport::LocalChannel> channel;
   Time received;
-  std::optional<Time> deadline;  // a target: it orders the blocks on the links
+  std::optional<Time> deadline;  // a target: it orders the runs, and the blocks on the links
 };
 
 // waiting (for model, plan, inputs, room) -> staging (inputs on their way in) -> ready -> computing ->
@@ -42,6 +42,7 @@ struct Run {
 
   RunRequest request;
   Reply reply;
+  Urgency urgency = 0;  // among those of its priority
   Stage stage = Stage::kWaiting;
   absl::Status failed;  // why it is given up; OK while it is not
   std::shared_ptr<DevicePlan> plan;

@@ -2,11 +2,11 @@
 
 namespace troupe::gpu {
 
-bool RunQueue::Add(std::uint64_t sequence, std::uint32_t priority, Time expires) {
-  const Place place{priority, arrivals_, expires};
+bool RunQueue::Add(std::uint64_t sequence, std::uint32_t priority, Urgency urgency, Time expires) {
+  const Place place{{priority, urgency, arrivals_}, expires};
   if (!places_.emplace(sequence, place).second) return false;
   ++arrivals_;
-  order_[{priority, place.arrival}] = sequence;
+  order_[place.rank] = sequence;
   if (expires != Time::max()) expiries_.emplace(expires, sequence);
   return true;
 }
@@ -14,7 +14,7 @@ bool RunQueue::Add(std::uint64_t sequence, std::uint32_t priority, Time expires)
 bool RunQueue::Remove(std::uint64_t sequence) {
   const auto found = places_.find(sequence);
   if (found == places_.end()) return false;
-  order_.erase({found->second.priority, found->second.arrival});
+  order_.erase(found->second.rank);
   expiries_.erase({found->second.expires, sequence});
   places_.erase(found);
   return true;

@@ -1,6 +1,7 @@
 // Runs in the order in which they are served.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -11,15 +12,17 @@
 #include <vector>
 
 #include "base/units.hpp"
+#include "gpu/swap/swap_policy.hpp"
 
 namespace troupe::gpu {
 
-// A run is known by the sequence of its order. Smaller priorities go first, equal ones in the order of their
-// arrival. Holds the waiting runs; the same class orders those that are staged and ready to compute. Pure.
+// A run is known by the sequence of its order. Smaller priorities go first, of equal ones the more urgent, of
+// these in the order of their arrival. Holds the waiting runs; the same class orders those that are staged
+// and ready to compute. Pure.
 class RunQueue {
  public:
   // False when the sequence is in the queue already. `expires`: Time::max() for never.
-  bool Add(std::uint64_t sequence, std::uint32_t priority, Time expires);
+  bool Add(std::uint64_t sequence, std::uint32_t priority, Urgency urgency, Time expires);
   // False when it is not there (any more).
   bool Remove(std::uint64_t sequence);
   [[nodiscard]] bool Contains(std::uint64_t sequence) const { return places_.contains(sequence); }
@@ -33,13 +36,18 @@ class RunQueue {
   [[nodiscard]] std::size_t size() const { return places_.size(); }
 
  private:
-  struct Place {
+  struct Rank {
     std::uint32_t priority;
+    Urgency urgency;
     std::uint64_t arrival;
+    auto operator<=>(const Rank&) const = default;
+  };
+  struct Place {
+    Rank rank;
     Time expires;
   };
   std::map<std::uint64_t, Place> places_;  // by sequence
-  std::map<std::pair<std::uint32_t, std::uint64_t>, std::uint64_t> order_;
+  std::map<Rank, std::uint64_t> order_;
   std::set<std::pair<Time, std::uint64_t>> expiries_;
   std::uint64_t arrivals_ = 0;
 };

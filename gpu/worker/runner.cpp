@@ -18,6 +18,7 @@ Runner::Runner(DeviceMemory& memory, TaskQueue& queue, Lanes lanes, const Worker
       queue_(queue),
       lanes_(lanes),
       limits_(limits),
+      sharing_(FindLinkSharing(links.options().sharing).value_or(LinkSharing::kDeadline)),
       links_(links),
       residency_(residency),
       preparer_(preparer),
@@ -68,7 +69,8 @@ void Runner::Submit(RunRequest request, Reply reply) {
     return;
   }
   Run& run = *runs_.emplace(id, std::make_unique<Run>(std::move(request), std::move(reply))).first->second;
-  waiting_.Add(id, run.request.order.priority(), run.Expires());
+  run.urgency = UrgencyOf(sharing_, run.request.received, run.request.deadline);
+  waiting_.Add(id, run.request.order.priority(), run.urgency, run.Expires());
   if (const absl::Status status = Accept(id, run); !status.ok()) {
     GiveUp(id, status);
     return;
@@ -215,7 +217,7 @@ void Runner::Staged(Id id, const absl::Status& status) {
     GiveUp(id, absl::Status(run.failed));
     return;
   }
-  ready_.Add(id, run.request.order.priority(), run.Expires());
+  ready_.Add(id, run.request.order.priority(), run.urgency, run.Expires());
   Advance();
 }
 

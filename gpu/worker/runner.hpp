@@ -132,6 +132,7 @@ class Runner {
   TaskQueue& queue_;
   Lanes lanes_;
   const WorkerLimits& limits_;
+  const LinkSharing sharing_;  // orders the runs, too
   LinkDesk& links_;
   Residency& residency_;
   Preparer& preparer_;

@@ -20,8 +20,9 @@ constexpr std::array<std::pair<const char*, Spread>, 2> kArrivals = {
 
 const std::vector<SweepQuantity>& Quantities() {
   static const std::vector<SweepQuantity> kAll = {
-      {"compliant", ""}, {"p98_cv_ms", "ms"}, {"p98_bert_ms", "ms"}, {"hits", ""},      {"host_cv", ""},
-      {"peer_cv", ""},   {"host_bert", ""},   {"peer_bert", ""},     {"computing", ""}, {"link", ""}};
+      {"compliant", ""},     {"late_cv", ""},   {"late_bert", ""}, {"p98_cv_ms", "ms"},
+      {"p98_bert_ms", "ms"}, {"hits", ""},      {"host_cv", ""},   {"peer_cv", ""},
+      {"host_bert", ""},     {"peer_bert", ""}, {"computing", ""}, {"link", ""}};
   return kAll;
 }
 

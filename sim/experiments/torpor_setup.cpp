@@ -169,8 +169,12 @@ absl::StatusOr<SimulationSetup> TorporRun(ClusterSpec cluster, const MinuteCount
   setup.profiled = true;
   setup.runtimes = BringsRuntimes(preset);
   if (setup.runtimes) setup.cluster.gpu_memory = Megabytes(32'000);  // no pool: all of a V100's
-  // The order on the links is the product's; the systems of the papers take what the hardware gives.
-  if (preset.starts_with("troupe")) setup.cluster.link_sharing = gpu::LinkSharing::kDeadline;
+  // The order on the links and of the runs, and how far ahead models come, are the product's; the systems of
+  // the papers take what the hardware gives.
+  if (preset.starts_with("troupe")) {
+    setup.cluster.link_sharing = gpu::LinkSharing::kDeadline;
+    setup.limits.swap_ahead = node::kDefaultSwapAhead;
+  }
   return setup;
 }
 
@@ -187,10 +191,13 @@ Summary TorporSummary(const SimulationSetup& setup, const Outcome& outcome) {
     of_kind[setup.cluster.models[(*models)[answer.function]].name == kBert].push_back(latency);
   }
   double compliant = 0;
-  for (auto& [function, latencies] : took)
-    compliant +=
-        NearestRank(latencies, kTorporPercentile) <= setup.cluster.models[(*models)[function]].deadline ? 1
-                                                                                                        : 0;
+  std::map<bool, double> late;
+  for (auto& [function, latencies] : took) {
+    const ModelSpec& model = setup.cluster.models[(*models)[function]];
+    compliant += NearestRank(latencies, kTorporPercentile) <= model.deadline ? 1 : 0;
+    late[model.name == kBert] += static_cast<double>(
+        std::ranges::count_if(latencies, [&](Duration latency) { return latency > model.deadline; }));
+  }
   double executed = 0;
   for (const auto& [function, count] : served) executed += count > 0 ? 1 : 0;
   std::map<bool, double> runs;
@@ -207,10 +214,15 @@ Summary TorporSummary(const SimulationSetup& setup, const Outcome& outcome) {
     return runs[bert] > 0 ? loads[bert] / runs[bert] : 0;
   };
   const auto swaps = static_cast<double>(std::max<std::uint64_t>(outcome.swaps, 1));
+  const auto late_share = [&](bool bert) {
+    return of_kind[bert].empty() ? 0 : late[bert] / static_cast<double>(of_kind[bert].size());
+  };
   const auto p98 = [&](bool bert) { return 1e3 * ToSeconds(NearestRank(of_kind[bert], kTorporPercentile)); };
   return {{"compliant", took.empty() ? 0 : compliant / static_cast<double>(took.size())},
           {"compliant_functions", compliant},
           {"executed_functions", executed},
+          {"late_cv", late_share(false)},
+          {"late_bert", late_share(true)},
           {"p98_cv_ms", p98(false)},
           {"p98_bert_ms", p98(true)},
           {"hits", 1 - outcome.MissRatio()},

@@ -48,8 +48,9 @@ struct TorporInputs {
 
 // Of the functions that were asked after the warm-up: `compliant` (a share; the nearest-rank percentile of a
 // function's latencies is within its deadline; what was not served is late), `executed` (functions of which a
-// request was served), `p98_cv_ms` and `p98_bert_ms` (over all requests of a kind), loads per request from
-// the host and from other GPUs by kind (`host_cv`, `peer_bert`, ...), and what the GPUs did.
+// request was served), `late_cv`, `late_bert`, `p98_cv_ms` and `p98_bert_ms` (over all requests of a kind),
+// loads per request from the host and from other GPUs by kind (`host_cv`, `peer_bert`, ...), and what the
+// GPUs did.
 [[nodiscard]] Summary TorporSummary(const SimulationSetup& setup, const Outcome& outcome);
 
 }  // namespace troupe::sim

@@ -17,20 +17,31 @@ bool Any(std::uint64_t) {
 
 TEST(RunQueue, ServesByPriorityThenArrival) {
   RunQueue queue;
-  queue.Add(1, 5, kNever);
-  queue.Add(2, 0, kNever);
-  queue.Add(3, 5, kNever);
-  queue.Add(4, 0, kNever);
+  queue.Add(1, 5, 0, kNever);
+  queue.Add(2, 0, 0, kNever);
+  queue.Add(3, 5, 0, kNever);
+  queue.Add(4, 0, 0, kNever);
   EXPECT_THAT(queue.All(), testing::ElementsAre(2, 4, 1, 3));
   EXPECT_EQ(queue.First(Any), 2u);
   EXPECT_EQ(queue.First([](std::uint64_t id) { return id % 2 == 1; }), 1u);
   EXPECT_EQ(queue.First([](std::uint64_t) { return false; }), std::nullopt);
 }
 
+TEST(RunQueue, OfOnePriorityTheMostUrgentGoesFirst) {
+  RunQueue queue;
+  queue.Add(1, 0, 30, kNever);
+  queue.Add(2, 0, 20, kNever);
+  queue.Add(3, 0, 20, kNever);
+  queue.Add(4, 1, 10, kNever);
+  EXPECT_THAT(queue.All(), testing::ElementsAre(2, 3, 1, 4));
+  queue.Remove(2);
+  EXPECT_THAT(queue.All(), testing::ElementsAre(3, 1, 4));
+}
+
 TEST(RunQueue, KnowsEachOnce) {
   RunQueue queue;
-  EXPECT_TRUE(queue.Add(1, 0, kNever));
-  EXPECT_FALSE(queue.Add(1, 3, kNever));
+  EXPECT_TRUE(queue.Add(1, 0, 0, kNever));
+  EXPECT_FALSE(queue.Add(1, 3, 0, kNever));
   EXPECT_TRUE(queue.Contains(1));
   EXPECT_TRUE(queue.Remove(1));
   EXPECT_FALSE(queue.Remove(1));
@@ -40,10 +51,10 @@ TEST(RunQueue, KnowsEachOnce) {
 
 TEST(RunQueue, ExpiresInOrderAndForgetsTheExpired) {
   RunQueue queue;
-  queue.Add(1, 0, At(30));
-  queue.Add(2, 0, At(10));
-  queue.Add(3, 0, kNever);
-  queue.Add(4, 0, At(10));
+  queue.Add(1, 0, 0, At(30));
+  queue.Add(2, 0, 0, At(10));
+  queue.Add(3, 0, 0, kNever);
+  queue.Add(4, 0, 0, At(10));
   EXPECT_EQ(queue.NextExpiry(), At(10));
   EXPECT_THAT(queue.TakeExpired(At(9)), testing::IsEmpty());
   EXPECT_THAT(queue.TakeExpired(At(10)), testing::ElementsAre(2, 4));
@@ -54,22 +65,24 @@ TEST(RunQueue, ExpiresInOrderAndForgetsTheExpired) {
 
 TEST(RunQueue, AgreesWithAPlainListOverManyRandomSteps) {
   RunQueue queue;
-  std::vector<std::tuple<std::uint32_t, std::uint64_t>> model;  // priority, id; ids grow with arrival
+  // Priority, urgency, id; ids grow with arrival.
+  std::vector<std::tuple<std::uint32_t, Urgency, std::uint64_t>> model;
   Random random(7);
   std::uint64_t next = 1;
   for (int step = 0; step < 20'000; ++step) {
     if (random.Below(2) == 0) {
       const auto priority = static_cast<std::uint32_t>(random.Below(3));
-      queue.Add(next, priority, kNever);
-      model.emplace_back(priority, next++);
+      const auto urgency = static_cast<Urgency>(random.Below(4));
+      queue.Add(next, priority, urgency, kNever);
+      model.emplace_back(priority, urgency, next++);
       std::sort(model.begin(), model.end());
     } else if (!model.empty()) {
       const std::size_t victim = random.Below(model.size());
-      ASSERT_TRUE(queue.Remove(std::get<1>(model[victim])));
+      ASSERT_TRUE(queue.Remove(std::get<2>(model[victim])));
       model.erase(model.begin() + static_cast<std::ptrdiff_t>(victim));
     }
     ASSERT_EQ(queue.size(), model.size());
-    ASSERT_EQ(queue.First(Any), model.empty() ? std::nullopt : std::optional(std::get<1>(model.front())));
+    ASSERT_EQ(queue.First(Any), model.empty() ? std::nullopt : std::optional(std::get<2>(model.front())));
   }
 }
 

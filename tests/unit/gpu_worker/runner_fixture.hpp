@@ -143,6 +143,7 @@ class RunnerTest : public testing::Test {
     if (copy != nullptr) request.host = Host(*copy);
     request.channel = channel_;
     request.received = transport::SteadyNow();
+    request.deadline = deadline_;
     runner_->Submit(std::move(request), ReplyFor(sequence));
   }
   int Code(std::uint64_t sequence) { return Await(sequence).code(); }
@@ -161,7 +162,8 @@ class RunnerTest : public testing::Test {
 
   troupe::test::TemporaryDirectory directory_;
   std::shared_ptr<Gatekeeper> gate_ = std::make_shared<Gatekeeper>();
-  std::uint32_t share_ = 0;  // percent of the SMs, of runs from now on
+  std::optional<Time> deadline_{};  // of runs from now on
+  std::uint32_t share_ = 0;         // percent of the SMs, of runs from now on
   WorkerLimits limits_;
   transport::MemoryFile page_ = *CreateControlPage(1);
   std::unique_ptr<TaskQueue> queue_ = *TaskQueue::Create();

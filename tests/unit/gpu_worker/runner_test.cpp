@@ -53,6 +53,29 @@ TEST_F(RunnerTest, SmallerPrioritiesComputeFirst) {
   EXPECT_LT(at(12), at(13));
 }
 
+TEST_F(RunnerTest, TheMostUrgentComputesFirst) {
+  const auto copy = PlaceSmall(*host_, "m");
+  SwapIn(1, copy);
+  Prepare(2, copy, 1);
+  PumpUntilStage(1);
+  Await(1);
+  gate_->Set(true);
+  Run(10, "m");
+  const Time now = transport::SteadyNow();
+  for (std::uint64_t i = 11; i <= 13; ++i) Run(i, "m");
+  deadline_ = now + std::chrono::milliseconds(20);
+  Run(14, "m");
+  deadline_ = now + std::chrono::milliseconds(10);
+  Run(15, "m");
+  deadline_ = now + std::chrono::hours(1);
+  Run(16, "m");
+  gate_->Set(false);
+  for (std::uint64_t i = 10; i <= 16; ++i) EXPECT_EQ(Code(i), 0);
+  // 11 and 12 were staged already when the others came. What names no deadline yields for a second or two.
+  std::erase_if(order_, [](std::uint64_t s) { return s < 13; });
+  EXPECT_THAT(order_, testing::ElementsAre(15, 14, 13, 16));
+}
+
 // With the answer its host copy may leave the region: nobody may be reading it then.
 TEST_F(RunnerTest, ARunThatIsGivenUpWhileItsPlanIsMadeIsAnsweredWithThePlan) {
   const auto copy = PlaceSmall(*host_, "m");

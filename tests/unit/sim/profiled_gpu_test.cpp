@@ -66,11 +66,11 @@ TEST_F(ProfiledGpu, AllocationsComeBeforeLoadsAndRuns) {
         models_, link_, use_, clock_.Timer());
     const Duration begin = clock_.now.time_since_epoch();
     gpu->Bring({"big", Bytes(1'000'000'000), {}}, clock_.now, Loaded("load"));
-    gpu->Run("big", clock_.now, Ran("swapped"));
+    gpu->Run("big", std::nullopt, clock_.now, Ran("swapped"));
     clock_.RunAll();
     EXPECT_EQ(ends_["load"] - begin, milliseconds(1007));
     EXPECT_EQ(ends_["swapped"] - begin, milliseconds(mode == LoadMode::kAtomic ? 1109 : 1029));
-    gpu->Run("big", clock_.now, Ran("run"));
+    gpu->Run("big", std::nullopt, clock_.now, Ran("run"));
     clock_.RunAll();
     EXPECT_EQ(ends_["run"] - ends_["swapped"], milliseconds(102));
   }
@@ -86,10 +86,10 @@ TEST(Allocation, TakesTimeWhereTheDeviceIsAsked) {
 
 TEST_F(ProfiledGpu, AnAtomicLoadOccupiesTheGpu) {
   const auto gpu = Gpu(LoadMode::kAtomic);
-  gpu->Run("big", Time{}, Ran("first"));
+  gpu->Run("big", std::nullopt, Time{}, Ran("first"));
   gpu->Bring({"measured", Bytes(5), {}}, Time{}, Loaded("load"));
-  gpu->Run("big", Time{}, Ran("between"));
-  gpu->Run("measured", Time{}, Ran("last"));
+  gpu->Run("big", std::nullopt, Time{}, Ran("between"));
+  gpu->Run("measured", std::nullopt, Time{}, Ran("last"));
   clock_.RunAll();
   EXPECT_EQ(ends_["first"], milliseconds(100));
   EXPECT_EQ(ends_["load"], milliseconds(3100));
@@ -102,8 +102,8 @@ TEST_F(ProfiledGpu, AnAtomicLoadOccupiesTheGpu) {
 TEST_F(ProfiledGpu, AnOverlappedLoadGoesOnBesideRuns) {
   const auto gpu = Gpu(LoadMode::kOverlapped);
   gpu->Bring({"measured", Bytes(5), {}}, Time{}, Loaded("load"));
-  gpu->Run("big", Time{}, Ran("other"));
-  gpu->Run("measured", Time{}, Ran("own"));
+  gpu->Run("big", std::nullopt, Time{}, Ran("other"));
+  gpu->Run("measured", std::nullopt, Time{}, Ran("own"));
   clock_.RunAll();
   EXPECT_EQ(ends_["other"], milliseconds(100));
   EXPECT_EQ(ends_["load"], seconds(3));
@@ -114,7 +114,7 @@ TEST_F(ProfiledGpu, AnOverlappedLoadGoesOnBesideRuns) {
 TEST_F(ProfiledGpu, APipelinedRunBeginsWithItsFirstWeights) {
   const auto gpu = Gpu(LoadMode::kPipelined);
   gpu->Bring({"big", Bytes(1'000'000'000), {}}, Time{}, Loaded("load"));
-  gpu->Run("big", Time{}, Ran("run"));
+  gpu->Run("big", std::nullopt, Time{}, Ran("run"));
   clock_.RunAll();
   EXPECT_EQ(ends_["load"], seconds(1));
   EXPECT_EQ(ends_["run"], milliseconds(1020));
@@ -126,7 +126,7 @@ TEST_F(ProfiledGpu, GpusBehindOneSwitchShareItsLink) {
   auto b = Gpu(LoadMode::kPipelined);
   const auto dies = Gpu(LoadMode::kPipelined);
   a->Bring({"big", Bytes(1'000'000'000), {}}, Time{}, Loaded("a"));
-  a->Run("big", Time{}, Ran("a runs"));
+  a->Run("big", std::nullopt, Time{}, Ran("a runs"));
   b->Bring({"big", Bytes(500'000'000), {}}, Time{}, Loaded("b"));
   clock_.RunAll();
   // Half of the rate each until b is there after 1 s; the other half of a's gigabyte takes 0.5 s.
@@ -188,15 +188,39 @@ TEST_F(ProfiledGpu, OfTheLoadsThatWaitTheMostUrgentComesFirst) {
   EXPECT_EQ(ends_["later"], milliseconds(1200));
 }
 
+TEST_F(ProfiledGpu, OfTheRunsThatCouldComputeTheMostUrgentIsNext) {
+  (*models_)["other"] = (*models_)["third"] = (*models_)["big"];
+  const auto run_all = [&](bool urgent_first) {
+    clock_.now = Time{};
+    const auto gpu = MakeProfiledGpu({.mode = LoadMode::kPipelined,
+                                      .link = {1e9},
+                                      .peer_link = {},
+                                      .speed = 1,
+                                      .urgent_first = urgent_first,
+                                      .on_bring = {}},
+                                     models_, link_, use_, clock_.Timer());
+    gpu->Run("big", Time(seconds(9)), Time{}, Ran("first"));
+    gpu->Run("other", std::nullopt, Time{}, Ran("unhurried"));
+    gpu->Run("third", Time(milliseconds(300)), Time{}, Ran("urgent"));
+    clock_.RunAll();
+  };
+  run_all(true);
+  EXPECT_EQ(ends_["first"], milliseconds(100)) << "what has begun goes on";
+  EXPECT_EQ(ends_["urgent"], milliseconds(200));
+  EXPECT_EQ(ends_["unhurried"], milliseconds(300));
+  run_all(false);
+  EXPECT_EQ(ends_["unhurried"], milliseconds(200)) << "else in the order of arrival";
+}
+
 // Two cold starts beside each other and beneath a run; runs take turns.
 TEST_F(ProfiledGpu, RuntimesStartBesideEachOther) {
   const auto gpu = Gpu(LoadMode::kRuntimes);
   (*models_)["other"] = {.run = milliseconds(500), .load = seconds(3), .swapped = {}};
   gpu->Bring({.digest = "measured"}, Time{}, Loaded("measured"));
   gpu->Bring({.digest = "other"}, Time{}, Loaded("other"));
-  gpu->Run("measured", Time{}, Ran("run measured"));
-  gpu->Run("big", Time{}, Ran("run big"));
-  gpu->Run("other", Time{}, Ran("run other"));
+  gpu->Run("measured", std::nullopt, Time{}, Ran("run measured"));
+  gpu->Run("big", std::nullopt, Time{}, Ran("run big"));
+  gpu->Run("other", std::nullopt, Time{}, Ran("run other"));
   clock_.RunAll();
   EXPECT_EQ(ends_["measured"], seconds(3));
   EXPECT_EQ(ends_["other"], seconds(3));
@@ -211,7 +235,7 @@ TEST_F(ProfiledGpu, ASlowerGpuRunsLonger) {
       {.mode = LoadMode::kAtomic, .link = {1e9}, .peer_link = {}, .speed = 0.5, .on_bring = {}}, models_,
       link_, use_, clock_.Timer());
   gpu->Bring({.digest = "measured"}, Time{}, Loaded("load"));
-  gpu->Run("measured", Time{}, Ran("run"));
+  gpu->Run("measured", std::nullopt, Time{}, Ran("run"));
   clock_.RunAll();
   EXPECT_EQ(ends_["load"], seconds(3));
   EXPECT_EQ(ends_["run"], seconds(5));

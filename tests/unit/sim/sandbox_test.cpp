@@ -47,9 +47,9 @@ class SandboxGpu : public testing::Test {
 TEST_F(SandboxGpu, RuntimesShareTheComputeUnits) {
   const auto a = Gpu({});
   const auto b = Gpu({});
-  a->Run("m", Time{}, Ran("a"));
-  b->Run("m", Time{}, Ran("b"));
-  b->Run("m", Time{}, Ran("b too"));
+  a->Run("m", std::nullopt, Time{}, Ran("a"));
+  b->Run("m", std::nullopt, Time{}, Ran("b"));
+  b->Run("m", std::nullopt, Time{}, Ran("b too"));
   RunAll();
   for (const char* run : {"a", "b", "b too"}) EXPECT_EQ(ends_[run], milliseconds(300)) << run;
   EXPECT_EQ(use_->computing, milliseconds(300));
@@ -61,7 +61,7 @@ TEST_F(SandboxGpu, CopiesShareTheLinkOrTakeItInTurns) {
     const auto b = Gpu({});
     a->Bring({"m", Bytes(1'000'000'000), {}}, Time{}, Loaded("large"));
     b->Bring({"m", Bytes(100'000'000), {}}, Time{}, Loaded("small"));
-    b->Run("m", Time{}, Ran("run"));
+    b->Run("m", std::nullopt, Time{}, Ran("run"));
     RunAll();
   };
   bring();
@@ -97,12 +97,12 @@ TEST_F(SandboxGpu, PinningAndAFunctionsStartComeBeforeTheCopy) {
 
 TEST_F(SandboxGpu, AStaticPoolTakesItsTimeToGrowAndKeepsItsSize) {
   const auto gpu = Gpu({.allocation = milliseconds(30)});
-  gpu->Run("m", now_, Ran("first"));
+  gpu->Run("m", std::nullopt, now_, Ran("first"));
   RunAll();
   EXPECT_EQ(ends_["first"], milliseconds(130));
   EXPECT_EQ(gpu_->held, Bytes(200)) << "though nothing runs";
-  gpu->Run("m", now_, Ran("second"));
-  gpu->Run("m", now_, Ran("third, beside it"));
+  gpu->Run("m", std::nullopt, now_, Ran("second"));
+  gpu->Run("m", std::nullopt, now_, Ran("third, beside it"));
   RunAll();
   EXPECT_EQ(ends_["second"], milliseconds(130 + 100 + 70)) << "alone while the third allocates";
   EXPECT_EQ(ends_["third, beside it"], milliseconds(130 + 30 + 170));
@@ -112,12 +112,12 @@ TEST_F(SandboxGpu, AStaticPoolTakesItsTimeToGrowAndKeepsItsSize) {
 TEST_F(SandboxGpu, AnElasticPoolHoldsWhatIsInUse) {
   auto gpu = Gpu({.keeps_models = false});
   gpu->Bring({"m", Bytes(1'000'000), {}}, now_, Loaded("load"));
-  gpu->Run("m", now_, Ran("run"));
+  gpu->Run("m", std::nullopt, now_, Ran("run"));
   EXPECT_EQ(gpu_->held, Bytes(1'000'200));
   RunAll();
   EXPECT_EQ(ends_["run"], milliseconds(100));
   EXPECT_EQ(gpu_->held, Bytes());
-  gpu->Run("m", now_, Ran("again"));
+  gpu->Run("m", std::nullopt, now_, Ran("again"));
   gpu.reset();
   EXPECT_EQ(gpu_->held, Bytes()) << "a runtime that ends holds nothing";
 }
@@ -127,11 +127,11 @@ TEST_F(SandboxGpu, AModelThatWentWithItsLastRequestComesAgain) {
     const auto gpu = Gpu({.function_start = milliseconds(5), .keeps_models = keeps});
     const Duration begin = now_.time_since_epoch();
     gpu->Bring({"m", Bytes(200'000'000), {}}, now_, Loaded("load"));
-    gpu->Run("m", now_, Ran("first"));
+    gpu->Run("m", std::nullopt, now_, Ran("first"));
     RunAll();
     EXPECT_EQ(ends_["first"] - begin, milliseconds(5 + 200));
-    gpu->Run("m", now_, Ran("second"));
-    gpu->Run("m", now_, Ran("third, beside it"));
+    gpu->Run("m", std::nullopt, now_, Ran("second"));
+    gpu->Run("m", std::nullopt, now_, Ran("third, beside it"));
     RunAll();
     EXPECT_EQ(ends_["second"] - ends_["first"], milliseconds(keeps ? 200 : 5 + 200)) << "one load for both";
     EXPECT_EQ(ends_["third, beside it"], ends_["second"]);
@@ -144,7 +144,7 @@ TEST_F(SandboxGpu, AModelThatWentWithItsLastRequestComesAgain) {
 TEST_F(SandboxGpu, ARunBeginsWithTheFirstOfItsWeights) {
   const auto gpu = Gpu({.pinning = milliseconds(1)});
   gpu->Bring({"m", Bytes(50'000'000), {}}, now_, Loaded("load"));
-  gpu->Run("m", now_, Ran("run"));
+  gpu->Run("m", std::nullopt, now_, Ran("run"));
   RunAll();
   EXPECT_EQ(ends_["load"], milliseconds(50 + 50));
   EXPECT_EQ(ends_["run"], milliseconds(50 + 100));
