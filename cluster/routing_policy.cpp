@@ -1,5 +1,6 @@
 #include "cluster/routing_policy.hpp"
 
+#include <algorithm>
 #include <array>
 
 namespace troupe::cluster {
@@ -42,7 +43,7 @@ bool WithinBound(const NodeOption& option, std::span<const NodeOption> options) 
     in_flight += other.in_flight;
     limit += other.limit;
   }
-  const std::uint64_t divisor = 4 * limit;
+  const std::uint64_t divisor = std::max<std::uint64_t>(4 * limit, 1);
   const std::uint64_t most = (5 * in_flight * option.limit + divisor - 1) / divisor;
   return option.in_flight < most;
 }

@@ -251,8 +251,9 @@ const std::vector<ConfigOption>& ConfigOptions() {
        false, OneOf(&C::state_write_back, {"run", "evict"})},
       {"state-memory", "the most host memory for functions' device states", false, Size(&C::state_memory)},
       {"swap-ahead",
-       "requests of a GPU beside the one that runs whose models come meanwhile, and that one: 1: nothing "
-       "ahead",
+       "requests that a GPU is given at a time: one runs, the models of the others come meanwhile; 1: "
+       "nothing "
+       "is swapped ahead",
        false, Number(&C::swap_ahead, 1, 64)},
       {"concurrency", "functions that run on one GPU at a time", false, Number(&C::concurrency, 1, 64)},
       {"gpu-sms", "SMs of each virtual GPU, of which functions can have a share", false,
