@@ -152,7 +152,7 @@ class OverlappingGpu final : public ProfiledGpu {
     use_->loading += now - ended.begin;
     if (!runs_.empty() && runs_.front().begun && runs_.front().tail &&
         runs_.front().digest == ended.load.digest)
-      EndRunAt(std::max(now + *runs_.front().tail, runs_.front().begin + Together(ended.load)), now);
+      EndRunAt(std::max(now, runs_.front().begin + RunOf(ended.load.digest)) + *runs_.front().tail, now);
     ended.done(ended.begin);
     NextLoad(now);
     NextRun(now);

@@ -121,6 +121,18 @@ TEST_F(ProfiledGpu, APipelinedRunBeginsWithItsFirstWeights) {
   EXPECT_TRUE(waited_["run"]);
 }
 
+TEST_F(ProfiledGpu, ARunThatBeginsInMidLoadWaitsForTheRestOnly) {
+  (*models_)["other"] = {.run = milliseconds(950), .load = {}, .swapped = {}};
+  const auto gpu = Gpu(LoadMode::kPipelined);
+  gpu->Run("other", std::nullopt, Time{}, Ran("other"));
+  gpu->Bring({"big", Bytes(1'000'000'000), {}}, Time{}, Loaded("load"));
+  gpu->Run("big", std::nullopt, Time{}, Ran("run"));
+  clock_.RunAll();
+  EXPECT_EQ(ends_["load"], seconds(1));
+  EXPECT_EQ(ends_["run"], milliseconds(950 + 100 + 20));
+  EXPECT_TRUE(waited_["run"]);
+}
+
 TEST_F(ProfiledGpu, GpusBehindOneSwitchShareItsLink) {
   const auto a = Gpu(LoadMode::kPipelined);
   auto b = Gpu(LoadMode::kPipelined);
