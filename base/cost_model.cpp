@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/check.hpp"
 
@@ -23,12 +24,14 @@ void RunningEstimate::Observe(Duration value) {
 }
 
 void BusyShare::Add(Duration work, Time now, std::uint32_t among) {
-  share_ = At(now) + ToSeconds(work) / kMemorySeconds / among;
-  last_ = now;
+  at_ = share_ = At(now) + ToSeconds(work) / kMemorySeconds / among;
+  asked_ = last_ = now;
 }
 
 double BusyShare::At(Time now) const {
-  return share_ * std::exp(-std::max(0.0, ToSeconds(now - last_)) / kMemorySeconds);
+  if (now != std::exchange(asked_, now))
+    at_ = share_ * std::exp(-std::max(0.0, ToSeconds(now - last_)) / kMemorySeconds);
+  return at_;
 }
 
 void CostModel::ObserveLoad(Bytes bytes, Duration took) {
@@ -129,12 +132,8 @@ Duration CostModel::LoadTime(Bytes bytes) const {
   return FromSeconds(static_cast<double>(bytes.count()) * nanos_per_byte_ * 1e-9);
 }
 
-Duration CostModel::RunTimeOf(const Entry* entry) const {
-  return entry == nullptr ? defaults_.run : entry->run.Or(entry->swapped.Or(defaults_.run));
-}
-
-bool CostModel::HeavyOf(const Entry* entry, Bytes weights) const {
-  const double load = ToSeconds(LoadTime(weights));
+bool CostModel::HeavyOf(const Entry* entry, Duration load_time) const {
+  const double load = ToSeconds(load_time);
   if (entry == nullptr || !entry->seen) return load > defaults_.heavy_slowdown * ToSeconds(defaults_.run);
   const double swapped = ToSeconds(entry->swapped.Or(Duration::zero()));
   // Nobody has seen it run with its weights there: it is heavy when the load makes up what it took.
@@ -143,11 +142,17 @@ bool CostModel::HeavyOf(const Entry* entry, Bytes weights) const {
   return (entry->swapped.known() ? swapped : std::max(load, run)) > defaults_.heavy_slowdown * run;
 }
 
-Duration CostModel::SwapDelay(Id model, Bytes weights) const {
-  const Entry& entry = entries_[model];
+Duration CostModel::DelayOf(const Entry& entry, Duration load) const {
   const Duration run = RunTimeOf(&entry);
-  if (entry.swapped.known() && entry.run.known()) return std::max(Duration(), entry.swapped.Or(run) - run);
-  return std::max(Duration(), LoadTime(weights) - run);
+  const bool measured = entry.swapped.known() && entry.run.known();
+  return std::max(Duration(), (measured ? entry.swapped.Or(run) : load) - run);
+}
+
+SwapCosts CostModel::CostsOf(Id model, Bytes weights) const {
+  const Entry& entry = entries_[model];
+  const Duration load = LoadTime(weights);
+  return {
+      .load = load, .run = RunTimeOf(&entry), .delay = DelayOf(entry, load), .heavy = HeavyOf(&entry, load)};
 }
 
 bool CostModel::Measured(const std::string& model) const {

@@ -36,6 +36,9 @@ class BusyShare {
  private:
   double share_ = 0;
   Time last_{};
+  // A decision asks again and again, at one time.
+  mutable Time asked_{};
+  mutable double at_ = 0;
 };
 
 struct CostDefaults {
@@ -52,6 +55,14 @@ struct ModelCost {
   std::string model{};
   Duration run{};      // zero: not seen
   Duration swapped{};  // zero: not seen
+};
+
+// What it costs to swap one model: who looks at many asks for all of it at once.
+struct SwapCosts {
+  Duration load{};     // over the link
+  Duration run{};      // of one that finds its weights
+  Duration delay{};    // by how much a run that has to bring them is slower
+  bool heavy = false;  // swapping slows its run
 };
 
 class CostModel {
@@ -78,11 +89,18 @@ class CostModel {
   // Time to bring `bytes` over the link, at the rate that was last seen.
   [[nodiscard]] Duration LoadTime(Bytes bytes) const;
   [[nodiscard]] Duration RunTime(Id model) const { return RunTimeOf(&entries_[model]); }
+  // A resident run was seen, here or by an earlier process.
+  [[nodiscard]] bool Ran(Id model) const { return entries_[model].run.known(); }
   // Does swapping over the link slow this model's run? What was measured, or as long as that is missing, a
   // run that hides beneath its load (or the other way round) without loss.
-  [[nodiscard]] bool Heavy(Id model, Bytes weights) const { return HeavyOf(&entries_[model], weights); }
+  [[nodiscard]] bool Heavy(Id model, Bytes weights) const {
+    return HeavyOf(&entries_[model], LoadTime(weights));
+  }
   // By how much a run that has to bring its weights is slower than one that finds them.
-  [[nodiscard]] Duration SwapDelay(Id model, Bytes weights) const;
+  [[nodiscard]] Duration SwapDelay(Id model, Bytes weights) const {
+    return DelayOf(entries_[model], LoadTime(weights));
+  }
+  [[nodiscard]] SwapCosts CostsOf(Id model, Bytes weights) const;
   // Whether both were measured: a resident run and a swapped one.
   [[nodiscard]] bool Measured(const std::string& model) const;
 
@@ -91,7 +109,7 @@ class CostModel {
   void ObserveSwapped(const std::string& model, Duration took);
   [[nodiscard]] Duration RunTime(const std::string& model) const { return RunTimeOf(Find(model)); }
   [[nodiscard]] bool Heavy(const std::string& model, Bytes weights) const {
-    return HeavyOf(Find(model), weights);
+    return HeavyOf(Find(model), LoadTime(weights));
   }
 
   // All that is known, in the order of the models' names. `nanos_per_byte` zero: no load was seen.
@@ -115,8 +133,11 @@ class CostModel {
     const std::string* name = nullptr;  // of ids_; null: the number is nobody's
   };
   [[nodiscard]] const Entry* Find(const std::string& model) const;  // null: unknown
-  [[nodiscard]] Duration RunTimeOf(const Entry* entry) const;
-  [[nodiscard]] bool HeavyOf(const Entry* entry, Bytes weights) const;
+  [[nodiscard]] Duration RunTimeOf(const Entry* entry) const {
+    return entry == nullptr ? defaults_.run : entry->run.Or(entry->swapped.Or(defaults_.run));
+  }
+  [[nodiscard]] bool HeavyOf(const Entry* entry, Duration load) const;
+  [[nodiscard]] Duration DelayOf(const Entry& entry, Duration load) const;
   Id IdOf(const std::string& model);
   Entry& Touch(Id id);
   void Unlink(Id id);

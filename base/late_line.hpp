@@ -43,7 +43,8 @@ class LateLine {
     if (IsLate(key)) {
       late_.erase(key);
     } else if (latest != Time::max()) {
-      in_time_.erase({latest, key.sequence});
+      // By place: by key the tree looks for it three times.
+      if (const auto it = in_time_.find({latest, key.sequence}); it != in_time_.end()) in_time_.erase(it);
     }
   }
 

@@ -19,7 +19,7 @@ struct PolicyNames {
   std::string gpu = "least-cost";          // node/gpu_policy.hpp
   std::string eviction = "least-value";    // node/eviction_policy.hpp
   std::string swap = "grouped";            // gpu/swap/swap_policy.hpp
-  std::string copies = "ahead";            // node/copies_policy.hpp
+  std::string copies = "forecast";         // node/copies_policy.hpp
   std::string memory = "fine-resilient";   // gpu/memory/memory_policy.hpp
   std::string binding;
 };

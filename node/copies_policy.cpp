@@ -5,9 +5,11 @@
 namespace troupe::node {
 
 std::span<const PolicyEntry<CopiesRule>> CopiesPolicies() {
-  static constexpr std::array<PolicyEntry<CopiesRule>, 2> kTable = {{
+  static constexpr std::array<PolicyEntry<CopiesRule>, 3> kTable = {{
       {"asked", "a model comes for a request that waits for it", CopiesRule::kAsked},
       {"ahead", "models that are asked for much also come ahead of requests", CopiesRule::kAhead},
+      {"forecast", "and those that are asked for at regular intervals before the next request",
+       CopiesRule::kForecast},
   }};
   return kTable;
 }

@@ -31,31 +31,33 @@ struct Resident {
   std::map<std::string, Bytes>
       states{};  // of its functions, that are there or on their way; they leave with it
 
-  [[nodiscard]] Bytes WithStates() const;
+  [[nodiscard]] Bytes WithStates() const { return states.empty() ? bytes : WithEachState(); }
+  [[nodiscard]] Bytes WithEachState() const;
 
   [[nodiscard]] bool Idle() const { return state == ResidentState::kResident && readers == 0; }
 };
 
 enum class WorkerState { kAbsent, kReady, kUnfit };
 
-// What every look at it reads comes first.
-struct Gpu {
+// What every look at it reads comes first: whether it takes a request in one line of the cache, how busy it
+// is in the next.
+struct alignas(64) Gpu {
   GpuIndex index = 0;
   std::uint32_t device = 0;  // the GPU of the node that it stands on
   WorkerState worker = WorkerState::kAbsent;
   bool assigned = true;      // false: warm
   bool peer_copies = false;  // its worker can copy from other GPUs
   bool broadcasts = false;   // its worker sends and gets models as they come
-  Bytes memory{};
-  Bytes overhead{};  // what the worker reports as gone beyond the plan: fragments, alignment, its own needs
-  Bytes strange{};   // of the overhead: models that nobody here knows, not yet or not any more
-  Bytes promised{};  // activations of dispatched requests
-  Bytes staying{};   // sum over residents
-  Bytes idle{};      // of it: what could be evicted now
   std::uint32_t in_flight = 0;
   std::uint32_t coming_models = 0;  // on their way
-  Backlog work{};                   // runs that were dispatched, and loads that nothing runs beneath
-  Backlog bringing{};               // loads from the host
+  Bytes memory{};
+  Bytes overhead{};    // what the worker reports as gone beyond the plan: fragments, alignment, its own needs
+  Bytes promised{};    // activations of dispatched requests
+  Bytes staying{};     // sum over residents
+  Bytes idle{};        // of it: what could be evicted now
+  Backlog work{};      // runs that were dispatched, and loads that nothing runs beneath
+  Backlog bringing{};  // loads from the host
+  Bytes strange{};     // of the overhead: models that nobody here knows, not yet or not any more
   absl::flat_hash_map<ModelId, Resident> residents{};
   std::string key{};                                       // whom it serves
   std::optional<std::string> coming{};                     // whom it will serve when its worker is ready

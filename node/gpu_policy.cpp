@@ -86,7 +86,8 @@ Bringing CostOfBringing(double price, const GpuOption& option) {
   const Duration load = option.before + option.load + std::min(option.beside, option.load) / 2;
   const Bringing host{.cost = std::max(option.backlog, load) + others + again};
   if (option.peer == kNoGpu) return host;
-  const Bringing peer{.cost = std::max(option.backlog, option.peer_load) + again, .from_peer = true};
+  const Bringing peer{.cost = std::max(option.backlog, option.before + option.peer_load) + again,
+                      .from_peer = true};
   return peer.cost < host.cost ? peer : host;
 }
 

@@ -28,7 +28,7 @@ const char* Name(ResidentState state) {
   return "unknown";
 }
 
-Bytes Resident::WithStates() const {
+Bytes Resident::WithEachState() const {
   Bytes sum = bytes;
   for (const auto& [state, size] : states) sum += size;
   return sum;
@@ -49,12 +49,12 @@ const PlaceOrder& GpuTable::ready() const {
 }
 
 void GpuTable::SetStanding(Gpu& gpu, WorkerState worker, std::uint32_t in_flight) {
-  if (gpu.worker == WorkerState::kReady) --ready_with_[gpu.in_flight];
+  if (gpu.worker == WorkerState::kReady) --ready_with_[gpu.in_flight], --ready_count_;
   in_flight_[gpu.device] += in_flight - gpu.in_flight;
   gpu.worker = worker;
   gpu.in_flight = in_flight;
   if (ready_with_.size() <= in_flight) ready_with_.resize(in_flight + 1);
-  if (worker == WorkerState::kReady) ++ready_with_[in_flight];
+  if (worker == WorkerState::kReady) ++ready_with_[in_flight], ++ready_count_;
 }
 
 template <class Change>
@@ -88,10 +88,6 @@ Gpu& GpuTable::Changing(GpuIndex index) {
   if (!is_changed_[index]) changed_.push_back(index);
   is_changed_[index] = true;
   return gpu;
-}
-
-std::uint32_t GpuTable::HolderCount(ModelId model) const {
-  return static_cast<std::uint32_t>(Holders(model).size());
 }
 
 std::vector<ModelId> GpuTable::ResidentModels() const {

@@ -18,6 +18,7 @@
 // model as it has readers.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -44,11 +45,20 @@ class GpuTable {
     return *by_index_[index];
   }
   [[nodiscard]] const std::map<GpuIndex, Gpu>& gpus() const { return gpus_; }
+  // The same by index; null where there is none.
+  [[nodiscard]] absl::Span<const Gpu* const> by_index() const { return {by_index_.data(), by_index_.size()}; }
   // The GPUs on which a model is loading, resident or running, in order.
   [[nodiscard]] const std::vector<GpuIndex>& Holders(ModelId model) const {
     return model < holders_.size() ? holders_[model] : kNoHolders;
   }
-  [[nodiscard]] std::uint32_t HolderCount(ModelId model) const;
+  // Null: it is not there. Who has a model is known beside it: of one that does not nothing is read.
+  [[nodiscard]] const Resident* Find(ModelId model, const Gpu& gpu) const {
+    const std::vector<GpuIndex>& holders = Holders(model);
+    return std::binary_search(holders.begin(), holders.end(), gpu.index) ? gpu.Find(model) : nullptr;
+  }
+  [[nodiscard]] std::uint32_t HolderCount(ModelId model) const {
+    return static_cast<std::uint32_t>(Holders(model).size());
+  }
   // Models that are resident or running on some GPU, in no order.
   [[nodiscard]] std::vector<ModelId> ResidentModels() const;
   // Some GPU has it, or its worker is about to give it up.
@@ -62,6 +72,7 @@ class GpuTable {
     while (least < ready_with_.size() && ready_with_[least] == 0) ++least;
     return least < ready_with_.size() ? least : ~std::uint32_t{0};
   }
+  [[nodiscard]] std::size_t ReadyCount() const { return ready_count_; }
   // No runtime serves a key, or will.
   [[nodiscard]] bool AllShared() const { return keyed_ == 0; }
   // Requests in flight on all runtimes of a device.
@@ -148,6 +159,7 @@ class GpuTable {
   std::size_t keyed_ = 0;                  // runtimes that serve a key, or will
   std::vector<std::uint32_t> in_flight_;   // by device
   std::vector<std::uint32_t> ready_with_;  // GPUs with a living worker, by requests in flight
+  std::size_t ready_count_ = 0;            // all of them
   static inline const std::vector<GpuIndex> kNoHolders{};
   std::vector<std::vector<GpuIndex>> holders_;  // by model; sorted
   std::vector<std::uint32_t> evicting_;         // by model: GPUs with orders on their way

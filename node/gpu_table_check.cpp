@@ -70,7 +70,7 @@ void GpuTable::Check() const {
     TROUPE_CHECK(coming == gpu.coming_models, "the models on their way are counted wrong");
     TROUPE_CHECK(pins <= gpu.in_flight, "a model is pinned by nobody");
   }
-  TROUPE_CHECK(ready == places.size(), "a GPU stands in two places");
+  TROUPE_CHECK(ready == places.size() && ready == ready_count_, "a GPU stands in two places");
   std::uint32_t least = ~std::uint32_t{0};
   places.InOrder([&](const GpuPlace& place) {
     least = place.in_flight();

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 #include <tuple>
+#include <utility>
 
 #include "node/swap_scheduler.hpp"
 
@@ -67,8 +68,10 @@ std::vector<Dispatch> SwapScheduler::DecideByLocality(Time now) {
   Reorder(now);
   look_again_ = Time::max();
   std::vector<Dispatch> dispatches;
+  std::vector<const Entry*> gone;  // no key changes while a turn goes through them
   const auto dispatch = [&](const OrderingKey& key, GpuIndex to) {
     ++dispatched_to_[to];
+    gone.push_back(waiting_.at(key));
     dispatches.push_back(MakeDispatch(*waiting_.at(key), {GpuVerdict::kRun, to}, now));
   };
   for (const GpuIndex index : IdleGpus()) {
@@ -90,6 +93,7 @@ std::vector<Dispatch> SwapScheduler::DecideByLocality(Time now) {
     };
     const LocalityTurn turn{.has = has, .first_hit = first_hit, .place = place};
     if (const auto hit = locality_->Turn(turn)) dispatch(*hit, index);
+    for (const Entry* const entry : std::exchange(gone, {})) GiveTurn(*entry);
   }
   return dispatches;
 }

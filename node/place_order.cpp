@@ -28,9 +28,36 @@ void PlaceOrder::MoveDown(std::size_t at, const GpuPlace& place) {
   Put(at, place);
 }
 
+void PlaceOrder::FindFirst() const {
+  known_ = 0;
+  InHeapOrder([&](const GpuPlace& place) {
+    first_[known_++] = place;
+    return known_ < kFirst;
+  });
+}
+
+// What stands behind those in the row may not be next: it comes to their end only when the row has all
+// others.
+void PlaceOrder::ChangeFirst(const std::optional<GpuPlace>& from, const std::optional<GpuPlace>& to) {
+  GpuPlace* const begin = first_.data();
+  if (from && known_ > 0 && !(begin[known_ - 1] < *from)) {
+    GpuPlace* const at = std::lower_bound(begin, begin + known_, *from);
+    std::copy(at + 1, begin + known_, at);
+    --known_;
+  }
+  const bool has_others = known_ == heap_.size() - (from ? 1 : 0);
+  if (!to || (!has_others && (known_ == 0 || begin[known_ - 1] < *to))) return;
+  GpuPlace* const at = std::lower_bound(begin, begin + known_, *to);
+  std::copy_backward(at, begin + known_, begin + known_ + 1);
+  *at = *to;
+  known_ = std::min(known_ + 1, kFirst);
+}
+
 void PlaceOrder::Set(GpuIndex gpu, const std::optional<GpuPlace>& place) {
   if (at_.size() <= gpu) at_.resize(gpu + 1, kNowhere);
   std::size_t at = at_[gpu];
+  if (at != kNowhere && place == heap_[at]) return;
+  ChangeFirst(at == kNowhere ? std::nullopt : std::optional(heap_[at]), place);
   if (at == kNowhere) {
     if (!place) return;
     at = heap_.size();

@@ -1,9 +1,10 @@
 // PLACE ORDER: the GPUs with a living worker, the least busy one first, and of equals the one with the most
-// free memory: a heap, since each decision moves a GPU or two and asks for the first few. Owned by the table
-// of GPUs.
+// free memory. Each decision moves a GPU or two and asks for the first few: all stand in a heap, and the
+// first of them also in a row. Owned by the table of GPUs.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
@@ -36,6 +37,19 @@ class PlaceOrder {
   // Calls `visit` for one place after another, in order, until it answers false.
   template <class Visit>
   void InOrder(Visit visit) const {
+    for (std::size_t at = 0; at < size(); ++at) {
+      if (at == known_ && at < kFirst) FindFirst();
+      if (at == kFirst)
+        return InHeapOrder(
+            [&](const GpuPlace& place) { return !(first_[kFirst - 1] < place) || visit(place); });
+      if (!visit(first_[at])) return;
+    }
+  }
+
+ private:
+  static constexpr std::size_t kNowhere = ~std::size_t{0}, kFirst = 16;
+  template <class Visit>
+  void InHeapOrder(Visit visit) const {
     // Places whose predecessors in the heap were visited, the first one last: they are few.
     absl::InlinedVector<std::size_t, 32> next;
     const auto add = [&](std::size_t at) {
@@ -55,8 +69,8 @@ class PlaceOrder {
     }
   }
 
- private:
-  static constexpr std::size_t kNowhere = ~std::size_t{0};
+  void FindFirst() const;
+  void ChangeFirst(const std::optional<GpuPlace>& from, const std::optional<GpuPlace>& to);
   void MoveUp(std::size_t at, const GpuPlace& place);
   void MoveDown(std::size_t at, const GpuPlace& place);
   void Put(std::size_t at, const GpuPlace& place) {
@@ -65,7 +79,11 @@ class PlaceOrder {
   }
 
   std::vector<GpuPlace> heap_;
-  std::vector<std::size_t> at_;  // by GPU
+  // Up to kFirst of the smallest places, in order; what was lost of them is sought again when it is asked
+  // for.
+  mutable std::array<GpuPlace, kFirst + 1> first_;
+  mutable std::size_t known_ = 0;  // of the row
+  std::vector<std::size_t> at_;    // by GPU
 };
 
 }  // namespace troupe::node

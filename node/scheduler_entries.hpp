@@ -7,6 +7,7 @@
 
 #include "base/cost_model.hpp"
 #include "base/ordering_policy.hpp"
+#include "node/arrival_forecast.hpp"
 #include "node/eviction_policy.hpp"
 #include "node/function_states.hpp"
 #include "node/model_demand.hpp"
@@ -15,8 +16,8 @@
 
 namespace troupe::node {
 
+// What every look at it reads comes first.
 struct RequestEntry {
-  NodeRequest request;
   ModelId model = kNoName;        // of request.model
   FunctionId function = kNoName;  // of request.function
   OrderingKey key{};
@@ -41,12 +42,14 @@ struct RequestEntry {
   Bytes activation{};  // promised at dispatch
   Duration work{};     // of its GPU, as it was estimated then
   Duration queued{};
+  NodeRequest request{};
 };
 
 // Of each name of a model: one that the node has adopted, or one that workers still have, or that requests
 // still run.
-struct ModelEntry {
-  // What every look at one of its requests reads comes first.
+// What every look at one of its requests reads comes first, up to whether the key is empty: one line of the
+// cache.
+struct alignas(64) ModelEntry {
   Bytes weights{};
   Bytes activation{};
   RunningEstimate load{};    // from the host
@@ -56,11 +59,14 @@ struct ModelEntry {
   bool in_region = true;
   bool may_want_copy = false;
   std::uint32_t requests = 0;
-  std::string key{};           // whose copy it is
-  Time asked = Time::min();    // last
-  RunningEstimate gap{};       // between its requests
-  RunningEstimate patience{};  // how long they leave until their deadlines; of those that have one
-  RecentRate asks{};           // its requests, where copies come ahead of them
+  std::string key{};              // whose copy it is
+  Time asked = Time::min();       // last
+  RunningEstimate gap{};          // between its requests
+  RunningEstimate patience{};     // how long they leave until their deadlines; of those that have one
+  Time kept_until = Time::min();  // for a request that is foreseen
+  RecentRate asks{};              // its requests, where copies come ahead of them
+  ArrivalForecast forecast{};
+  Time bring_from = Time::max();  // for the same; Time::max(): it need not come, or is there
 };
 
 struct FunctionEntry {

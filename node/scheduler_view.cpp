@@ -27,6 +27,7 @@ void SwapScheduler::ForgetNames() {
     if (model.requests > 0 || gpus_.Refers(id) || !states_.Of(id).empty()) return false;
     std::erase_if(hints_, [&](const auto& hint) { return hint.first.second == id; });
     costs_.Release(model.cost);
+    ForgetForeseen(id);
     names_.Forget(id);
     model = {};
     return true;

@@ -27,14 +27,22 @@ constexpr double kQuietLinks = 0.5;
 
 // Runtimes that serve one key each, and GPUs that are models' homes, are no place for copies.
 bool SwapScheduler::MayBringAhead() const {
-  return policies_.copies == CopiesRule::kAhead && !draining_ && !locality_ && !policies_.gpu.early_binding &&
+  return policies_.copies != CopiesRule::kAsked && !draining_ && !locality_ && !policies_.gpu.early_binding &&
          OneForAll();
 }
 
 void SwapScheduler::NoteAsked(ModelId id, Time now) {
   if (!MayBringAhead()) return;
   models_[id].asks.Add(1, now);
+  Foresee(id, now);
   MayWantCopy(id);
+}
+
+// What could not come, or ran when a worker died, is not brought again and again ahead of requests.
+void SwapScheduler::ForgetDemand(ModelId id) {
+  models_[id].asks = {};
+  models_[id].forecast = {};
+  ForgetForeseen(id);
 }
 
 void SwapScheduler::MayWantCopy(ModelId id) {
@@ -50,16 +58,21 @@ ModelDemand SwapScheduler::DemandOf(ModelId id, Time now) const {
           .bring = limits_.LoadsOccupy() ? load : costs_.SwapDelay(model.cost, model.weights)};
 }
 
+bool SwapScheduler::MayHaveCopies(ModelId id) const {
+  const Model& model = models_[id];
+  return model.adopted && model.in_region && model.key.empty() && states_.Of(id).empty();
+}
+
 // What part of the time the node's GPUs compute.
 double SwapScheduler::BusyGpus(Time now) const {
-  const auto gpus = static_cast<double>(std::max<std::size_t>(gpus_.ready().size(), 1));
+  const auto gpus = static_cast<double>(std::max<std::size_t>(gpus_.ReadyCount(), 1));
   return std::min(computing_.At(now) / gpus, 1.0);
 }
 
 // Waiting that one copy more saves, in seconds a second; nothing when it would not pay for its load.
 double SwapScheduler::GainOfCopy(ModelId id, Time now) const {
   const Model& model = models_[id];
-  if (!model.adopted || !model.in_region || !model.key.empty() || !states_.Of(id).empty()) return 0;
+  if (!MayHaveCopies(id)) return 0;
   const std::uint32_t copies = gpus_.HolderCount(id);
   if (copies == 0) return 0;
   const ModelDemand demand = DemandOf(id, now);
@@ -128,9 +141,28 @@ bool SwapScheduler::IsOccupied(const Gpu& gpu) const {
   return limits_.LoadsOccupy() && gpu.in_flight == 0 && gpu.coming_models > 0;
 }
 
+// A function that was deployed will be asked for, though nobody knows how often: while there is room that
+// nobody else has, its model comes before. Not one that never ran: that is measured by its first swap.
+void SwapScheduler::BringNewcomers(Time now) {
+  if (newcomers_.empty() || !MayBringAhead()) return;
+  Gpus quiet = QuietGpus();
+  while (!quiet.empty() && !newcomers_.empty()) {
+    const ModelId id = newcomers_.front();
+    newcomers_.pop_front();
+    // What was asked for meanwhile is there, or was taken off a GPU for a reason.
+    if (models_[id].asked != Time::min() || !MayHaveCopies(id) || gpus_.HolderCount(id) > 0) continue;
+    if (!costs_.Ran(models_[id].cost)) continue;
+    const auto plan = PlanAhead(id, 0, quiet, now);
+    if (!plan || !plan->victims.empty()) continue;
+    quiet.erase(std::ranges::find(quiet, plan->gpu));
+    LoadAhead(id, *plan, Time::max(), now);
+  }
+}
+
 // The model whose copy saves most comes, when there is a place for it; the others are looked at when they are
 // asked for again.
 void SwapScheduler::BringAhead(Time now) {
+  BringNewcomers(now);
   if (wanting_.empty() || !MayBringAhead()) return;
   if (late_ && late_->late() > 0) return;  // there is too much to do already
   if (!limits_.LoadsOccupy() && link_pressure_.At(now) > kQuietLinks) return;
@@ -148,12 +180,13 @@ void SwapScheduler::BringAhead(Time now) {
   if (best == kNoName) return;
   const Gpus quiet = QuietGpus();
   if (quiet.empty()) return MayWantCopy(best);
-  if (const auto plan = PlanAhead(best, most, quiet, now)) LoadAhead(best, *plan, now);
+  if (const auto plan = PlanAhead(best, most, quiet, now)) LoadAhead(best, *plan, Time::max(), now);
 }
 
-void SwapScheduler::LoadAhead(ModelId id, const AheadPlan& plan, Time now) {
+void SwapScheduler::LoadAhead(ModelId id, const AheadPlan& plan, Time deadline, Time now) {
   const Model& model = models_[id];
-  Dispatch ahead{.model = NameOf(id), .gpu = plan.gpu, .source = SwapSource::kHost, .ahead = true};
+  Dispatch ahead{
+      .model = NameOf(id), .gpu = plan.gpu, .source = SwapSource::kHost, .deadline = deadline, .ahead = true};
   for (const ModelId victim : plan.victims) {
     ahead.victims.push_back(NameOf(victim));
     Evict(plan.gpu, victim);

@@ -112,8 +112,8 @@ SwapScheduler::Gpus SwapScheduler::Candidates(const Look& look, std::uint64_t dr
     return gpus_.InFlightOn(gpu.device) < places_.depth || std::ranges::binary_search(holders, gpu.index);
   };
   if (LooksAtAll(look.model)) {
-    for (const auto& [index, gpu] : gpus_.gpus())
-      if (policies_.gpu.early_binding || matters(gpu)) out.push_back(index);
+    for (const Gpu* gpu : gpus_.by_index())
+      if (gpu != nullptr && (policies_.gpu.early_binding || matters(*gpu))) out.push_back(gpu->index);
     return out;
   }
   if (look.state != nullptr && look.state->gpu != kNoGpu) return {look.state->gpu};
@@ -140,35 +140,37 @@ bool SwapScheduler::MayHit(const Look& look, std::uint64_t draw) const {
   if (look.state != nullptr && look.state->gpu != kNoGpu) return true;
   return std::ranges::any_of(SomeHolders(look.entry.model, draw), takes) ||
          std::ranges::any_of(LeastBusy(places_.most), [&](GpuIndex index) {
-           return gpus_.at(index).Find(look.entry.model) != nullptr && takes(index);
+           return std::ranges::binary_search(holders, index) && takes(index);
          });
 }
 
-// Nothing: no policy would look at it, since it cannot take the request now and does not have its model.
-std::optional<GpuOption> SwapScheduler::OptionFor(const Look& look, const Gpu& gpu, Time now) const {
-  const Resident* const resident = gpu.Find(look.entry.model);
-  if (resident != nullptr && resident->missing) return std::nullopt;
+// Adds none where no policy would look at it, since it cannot take the request now and does not have its
+// model.
+bool SwapScheduler::AddOption(const Look& look, const Gpu& gpu, Time now, Options& options) const {
+  const Resident* const resident = gpus_.Find(look.entry.model, gpu);
+  if (resident != nullptr && resident->missing) return false;
   const bool has_slot = HasSlot(look.entry, gpu, resident);
-  if (!has_slot && resident == nullptr) return std::nullopt;
+  if (!has_slot && resident == nullptr) return false;
   const Bytes need = Need(look, resident);
   const Bytes free = gpu.Free();
   const bool fits = has_slot && CanMakeRoom(look, gpu, resident, need);
-  if (!fits && resident == nullptr) return std::nullopt;
-  GpuOption option{.gpu = gpu.index,
-                   .has_model = resident != nullptr,
-                   .has_slot = has_slot,
-                   .fits = fits,
-                   .in_flight = gpus_.InFlightOn(gpu.device) + (IsOccupied(gpu) ? 1 : 0),
-                   .free = free,
-                   .evicts = need > free,
-                   .backlog = gpu.work.Left(now)};
-  if (resident != nullptr) return option;
+  if (!fits && resident == nullptr) return false;
+  GpuOption& option =
+      options.emplace_back(GpuOption{.gpu = gpu.index,
+                                     .has_model = resident != nullptr,
+                                     .has_slot = has_slot,
+                                     .fits = fits,
+                                     .in_flight = gpus_.InFlightOn(gpu.device) + (IsOccupied(gpu) ? 1 : 0),
+                                     .free = free,
+                                     .evicts = need > free,
+                                     .backlog = gpu.work.Left(now)});
+  if (resident != nullptr) return true;
   option.load = look.load;
   option.switch_load = LoadOfSwitch(gpu);
   option.before = gpu.bringing.Left(now);
   option.beside = LoadsBeside(gpu, now);
   FindPeer(look, gpu, option);
-  return option;
+  return true;
 }
 
 GpuChoice SwapScheduler::Choose(const Look& look, std::uint64_t draw, Time now) const {
@@ -184,18 +186,17 @@ GpuChoice SwapScheduler::Choose(const Look& look, std::uint64_t draw, Time now) 
                .home = bound,
                .draw = draw};
   const bool any_serves = OneForAll() && look.model.key.empty();
-  absl::InlinedVector<GpuOption, kAllGpus + 1> options;
+  Options options;
   for (const GpuIndex index : Candidates(look, draw)) {
     const Gpu& gpu = gpus_.at(index);
     if (gpu.worker != WorkerState::kReady || !CanEverFit(entry.model, look.whole, gpu)) continue;
     if (!StateAllows(look, gpu) || !((any_serves && gpu.assigned) || MayChoose(entry, gpu))) continue;
     if (home != kNoGpu && gpu.device == home) view.home = index;
-    const std::optional<GpuOption> option = OptionFor(look, gpu, now);
-    if (!option) continue;
-    options.push_back(*option);
-    if (index != entry.hold || !option->has_slot || !option->fits || !Serves(entry, gpu)) continue;
+    if (!AddOption(look, gpu, now, options) || index != entry.hold) continue;
+    const GpuOption& option = options.back();
+    if (!option.has_slot || !option.fits || !Serves(entry, gpu)) continue;
     // It was kept for this request: only the source is left to choose.
-    view.options = std::span(&options.back(), 1);
+    view.options = std::span(&option, 1);
     const GpuChoice choice = policies_.gpu.choose(view);
     return {GpuVerdict::kRun, index, choice.verdict == GpuVerdict::kRun ? choice.peer : kNoGpu};
   }

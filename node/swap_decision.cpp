@@ -22,7 +22,7 @@ void SwapScheduler::Load(const Look& look, Entry& entry, GpuChoice& choice, Time
   counts_.peer_swaps += entry.source == SwapSource::kPeer ? 1 : 0;
   counts_.broadcasts += entry.source == SwapSource::kBroadcast ? 1 : 0;
   if (places_.MoreForHits()) ActivateResidents(gpu);
-  if (entry.source == SwapSource::kHost) link_pressure_.Add(look.load, now, LinkCount());
+  if (entry.source == SwapSource::kHost) link_pressure_.Add(look.load, now, links_);
 }
 
 // Beside its model, which is there or comes from where the choice says.
@@ -36,7 +36,7 @@ void SwapScheduler::Place(const Look& look, Entry& entry, GpuChoice& choice,
   for (const ModelId victim : victims) Evict(choice.gpu, victim);
   if (Need(look, gpu.Find(entry.model)) > gpu.Free()) gpus_.ForgetOverhead(choice.gpu);
   Duration work = costs_.RunTime(look.model.cost);
-  if (policies_.copies == CopiesRule::kAhead) computing_.Add(ToSeconds(work), now);
+  if (policies_.copies != CopiesRule::kAsked) computing_.Add(ToSeconds(work), now);
   if (!has_model) {
     Load(look, entry, choice, now);
     const auto link = entry.source != SwapSource::kPeer
@@ -73,7 +73,7 @@ Dispatch SwapScheduler::MakeDispatch(Entry& entry, GpuChoice choice, Time now) {
   ++entry.attempts;
   Release(entry);
   Dequeue(entry);
-  GiveTurn(entry);
+  if (!locality_) GiveTurn(entry);
   pipelines_[index].push_back(&entry);
   FunctionEntry& function = serving_[entry.function];
   ++function.dispatched;
@@ -121,6 +121,7 @@ std::vector<Dispatch> SwapScheduler::Decide(Time now) {
   // A load that was begun leaves its place to what is there.
   if (places_.MoreForHits()) DecideInOrder(true, now, dispatches);
   queue_.AllSeen();
+  BringForeseen(now);
   BringAhead(now);
   return dispatches;
 }
@@ -136,9 +137,9 @@ void SwapScheduler::DecideInOrder(bool hits_only, Time now, std::vector<Dispatch
       continue;
     }
     // No hit goes before what has a higher priority.
-    if (hits_only && at->key.priority > queue_.heads().begin()->key.priority) break;
+    if (hits_only && at->key.priority > queue_.FirstKey().priority) break;
     // Nor one that is late before what can still be met.
-    if (hits_only && Yields(at->key) && !Yields(queue_.heads().begin()->key)) break;
+    if (hits_only && Yields(at->key) && !Yields(queue_.FirstKey())) break;
     Entry& entry = *next;
     if (policies_.gpu.early_binding) BindHome(at->model);
     LeaveUselessHold(entry);
@@ -191,9 +192,9 @@ void SwapScheduler::Reorder(Time now) {
 
 // The most urgent request that could be placed and waits, when it is more urgent than that; else null.
 RequestEntry* SwapScheduler::FirstBefore(const OrderingKey& key) {
-  for (const auto& head : queue_.heads()) {
-    if (!(head.key < key)) break;
-    Entry* const next = NextOf(head.model);
+  std::optional<WaitingQueue::Head> head;
+  while ((head = queue_.NextHead(head)) && head->key < key) {
+    Entry* const next = NextOf(head->model);
     if (next != nullptr && !MustTakeTurns(*next)) return next;
   }
   return nullptr;

@@ -55,7 +55,7 @@ Effects SwapScheduler::Apply(const SwapInDone& done, Time now) {
   if (id == kNoName) return effects;  // of an earlier life of the worker
   if (!done.status.ok()) {
     LoadFailed(done.gpu, id, now);
-    models_[id].asks = {};  // what cannot come is not tried again and again ahead of requests
+    ForgetDemand(id);
     Wake(done.gpu);
     ForgetNames();
     return effects;
@@ -251,6 +251,7 @@ Effects SwapScheduler::LoseGpu(GpuIndex gpu, WorkerState state, const std::strin
     EndTurn(entry);
     entry.pinned = false;
     suspects_ += std::exchange(entry.suspect, true) ? 0 : 1;
+    ForgetDemand(entry.model);
     if (EndAbandoned(entry, effects)) continue;
     if (entry.attempts >= (entry.request.trial ? 1 : limits_.max_attempts)) {
       const std::string message =

@@ -54,6 +54,7 @@ SwapScheduler::SwapScheduler(SchedulerLimits limits, SchedulerPolicies policies,
 
 void SwapScheduler::AddRuntime(GpuIndex gpu, Bytes memory, std::uint32_t device) {
   gpus_.Add(gpu, memory, device, !limits_.isolated);
+  links_ = LinkCount();
   const std::size_t gpus = std::max<std::size_t>(pipelines_.size(), std::size_t{gpu} + 1);
   pipelines_.resize(gpus);
   parked_.resize(gpus);
@@ -67,11 +68,12 @@ Effects SwapScheduler::DescribeModel(const std::string& name, Bytes weights, Byt
   // A device that holds the model knows better than an estimate.
   for (const GpuIndex gpu : gpus_.Holders(id)) weights = std::max(weights, gpus_.at(gpu).Find(id)->bytes);
   Model& described = models_[id];
-  described.adopted = true;
+  const bool is_new = !std::exchange(described.adopted, true);
   described.weights = weights;
   described.activation = activation;
   Effects effects;
   EndUnplaceable(effects);
+  if (is_new && MayBringAhead()) newcomers_.push_back(id);
   ForgetNames();
   return effects;
 }

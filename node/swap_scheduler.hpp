@@ -24,7 +24,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -107,15 +106,14 @@ class SwapScheduler {
     return states_.Of(Find(model));
   }
 
-  // Draining: nothing new enters, what is here finishes.
-  void SetDraining(bool draining) { draining_ = draining; }
+  void SetDraining(bool draining) { draining_ = draining; }  // nothing new enters, what is here finishes
   [[nodiscard]] bool draining() const { return draining_; }
 
   Submitted Submit(const NodeRequest& request, Time now);
   [[nodiscard]] std::vector<Dispatch> Decide(Time now);
-  // Order these too, after Decide or GiveBack: runtimes that are to serve somebody else.
+  // Order these too, after Decide or GiveBack: runtimes that are to serve somebody else; and models that go
+  // first, for the state that they have.
   [[nodiscard]] std::vector<Assignment> TakeAssignments() { return std::exchange(assignments_, {}); }
-  // And these: models that go first, for the state that they have.
   [[nodiscard]] std::vector<Eviction> TakeDepartures() { return std::exchange(departures_, {}); }
   // And these, behind the dispatches: copies ahead of requests, each reported by its SwapInDone alone.
   [[nodiscard]] std::vector<Dispatch> TakeAhead() { return std::exchange(ahead_, {}); }
@@ -142,8 +140,7 @@ class SwapScheduler {
   void RestoreCosts(const std::vector<ModelCost>& known, double nanos_per_byte) {
     costs_.Restore(known, nanos_per_byte);
   }
-  // Of adopted models: no others are heavy, or weigh anything.
-  // By copy, or by digest: then of some copy.
+  // Of adopted models, by copy, or by digest: then of some copy. No others are heavy, or weigh anything.
   [[nodiscard]] bool Heavy(const std::string& model) const;
   [[nodiscard]] Bytes WeightsOf(const std::string& model) const;
 
@@ -177,6 +174,7 @@ class SwapScheduler {
   using Look = RequestLook;
   // Few GPUs, or all of a small node.
   using Gpus = absl::InlinedVector<GpuIndex, kAllGpus + 1>;
+  using Options = absl::InlinedVector<GpuOption, kAllGpus + 1>;
 
   // scheduler_view.cpp: numbers and names.
   [[nodiscard]] ModelId Find(const std::string& model) const { return names_.Find(model); }
@@ -202,7 +200,7 @@ class SwapScheduler {
   [[nodiscard]] GpuChoice Choose(const Look& look, std::uint64_t draw, Time now) const;
   [[nodiscard]] bool MayHit(const Look& look, std::uint64_t draw) const;
   [[nodiscard]] Look LookFor(const Entry& entry) const;
-  [[nodiscard]] std::optional<GpuOption> OptionFor(const Look& look, const Gpu& gpu, Time now) const;
+  bool AddOption(const Look& look, const Gpu& gpu, Time now, Options& options) const;
   [[nodiscard]] bool LooksAtAll(const Model& model) const;
   [[nodiscard]] Gpus SomeHolders(ModelId model, std::uint64_t draw) const;
   [[nodiscard]] Gpus LeastBusy(std::uint32_t below) const;
@@ -223,8 +221,7 @@ class SwapScheduler {
   [[nodiscard]] Bytes Need(const Look& look, const Resident* resident) const;
   [[nodiscard]] bool IsBehindRuns(const Entry& entry, const Gpu& gpu) const;
   [[nodiscard]] bool HasSlot(const Entry& entry, const Gpu& gpu, const Resident* resident) const;
-  [[nodiscard]] double RateOf(ModelId model, Time now) const;
-  [[nodiscard]] Duration SlackOf(const Model& model) const;
+  [[nodiscard]] double RateOf(const Model& model, Time now) const;
   [[nodiscard]] std::uint32_t LinkCount() const;
   [[nodiscard]] Bytes Target(ModelId model, const Gpu& gpu, Bytes need) const;
   [[nodiscard]] bool CanMakeRoom(const Look& look, const Gpu& gpu, const Resident* own, Bytes need) const;
@@ -232,6 +229,8 @@ class SwapScheduler {
   [[nodiscard]] std::vector<Victim> MayGo(ModelId coming, const Gpu& gpu, Time now) const;
   [[nodiscard]] std::vector<ModelId> PlanVictims(ModelId model, Bytes need, const Gpu& gpu, Time now) const;
   Dispatch MakeDispatch(Entry& entry, GpuChoice choice, Time now);
+  [[nodiscard]] bool MayPass(ModelId id, const Gpu& gpu, Bytes room, const std::vector<ModelId>& victims,
+                             Time since) const;
   [[nodiscard]] bool PassesThrough(const Entry& entry, const Gpu& gpu,
                                    const std::vector<ModelId>& victims) const;
   void PassThrough(Entry& entry, GpuIndex gpu, Time now);
@@ -268,10 +267,12 @@ class SwapScheduler {
   [[nodiscard]] bool CanEverFit(ModelId model, Bytes whole, const Gpu& gpu) const;
   [[nodiscard]] bool CanEverFit(ModelId model) const;
 
-  // swap_ahead.cpp: copies ahead of requests.
+  // swap_ahead.cpp, swap_forecast.cpp: copies ahead of requests.
   [[nodiscard]] bool MayBringAhead() const;
+  [[nodiscard]] bool MayHaveCopies(ModelId id) const;
   void NoteAsked(ModelId model, Time now);
   void MayWantCopy(ModelId model);
+  void ForgetDemand(ModelId model);
   [[nodiscard]] ModelDemand DemandOf(ModelId model, Time now) const;
   [[nodiscard]] double BusyGpus(Time now) const;
   [[nodiscard]] double GainOfCopy(ModelId model, Time now) const;
@@ -280,8 +281,14 @@ class SwapScheduler {
   [[nodiscard]] std::optional<AheadPlan> PlanAhead(ModelId model, double gain, const Gpus& quiet,
                                                    Time now) const;
   void BringAhead(Time now);
-  void LoadAhead(ModelId model, const AheadPlan& plan, Time now);
+  void BringNewcomers(Time now);
+  void LoadAhead(ModelId model, const AheadPlan& plan, Time deadline, Time now);
   [[nodiscard]] bool IsOccupied(const Gpu& gpu) const;
+  void Foresee(ModelId model, Time now);
+  void ForgetForeseen(ModelId model);
+  [[nodiscard]] std::optional<AheadPlan> PlanForeseen(ModelId model, const Gpus& quiet, Time now) const;
+  bool BringForeseen(ModelId model, Time now);
+  void BringForeseen(Time now);
 
   // waiting_heads.cpp: the queue, and what of it the next decision looks at.
   void Enqueue(Entry& entry);
@@ -348,6 +355,7 @@ class SwapScheduler {
   CostModel costs_;
   FunctionBinding binding_;  // instead of homes_, where it is not late
   BusyShare link_pressure_;  // of the links from the host
+  std::uint32_t links_ = 1;  // of those
   const Topology topology_;
   Random random_;
   std::optional<SloOrder> slo_;
@@ -357,12 +365,11 @@ class SwapScheduler {
   Broadcasts broadcasts_;
   Names names_;                         // of models
   Names functions_;                     // those with requests here
-  std::deque<Model> models_;            // by number
+  std::vector<Model> models_;           // by number; a new one moves them
   std::vector<ModelId> passing_;        // of those with a number, such as are not adopted
   std::vector<FunctionEntry> serving_;  // by number of the function
   absl::node_hash_map<RequestId, Entry> requests_;
-  // A model that is not looked at is parked: it waits for a certain GPU, whatever else becomes free, and is
-  // looked at again after that GPU's next outcome; or it is on disk only.
+  // What is not looked at is parked, until a certain GPU's next outcome; or it is on disk only.
   WaitingQueue queue_;
   std::vector<std::vector<ModelId>> parked_;  // by GPU; also such as were looked up again since
   // With decisions by GPU: the same requests in their order, and what was given to each GPU.
@@ -379,8 +386,10 @@ class SwapScheduler {
   std::vector<Eviction> departures_;
   std::vector<Dispatch> ahead_;
   std::vector<ModelId> wanting_;   // may want a copy more, by what has changed since they were looked at
-  RecentRate computing_;           // seconds of runs, on all GPUs
-  Time look_again_ = Time::max();  // what was left for later may be decided then
+  std::deque<ModelId> newcomers_;  // adopted since, and perhaps on no GPU
+  absl::btree_set<std::pair<Time, ModelId>> foreseen_;  // may come from then on
+  RecentRate computing_;                                // seconds of runs, on all GPUs
+  Time look_again_ = Time::max();                       // what was left for later may be decided then
   std::uint64_t next_sequence_ = 0;
   std::size_t out_of_region_ = 0;  // models
   std::size_t trials_ = 0;         // of requests_

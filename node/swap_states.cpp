@@ -46,7 +46,7 @@ void SwapScheduler::HoldState(const std::string& state, bool held) {
 // which its requests were accepted, one at a time. Null: none may go now.
 RequestEntry* SwapScheduler::NextOf(ModelId model) {
   const auto& waiting = *queue_.Find(model);
-  if (states_.Of(model).empty()) return waiting.begin()->second;
+  if (states_.all().empty() || states_.Of(model).empty()) return waiting.begin()->second;
   const std::size_t blocked = states_.Blocked(model);
   if (blocked == waiting.size()) return nullptr;
   for (const auto& [key, entry] : waiting) {

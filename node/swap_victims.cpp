@@ -11,18 +11,11 @@ namespace {
 constexpr std::int32_t kBoundTier = 1000;  // behind every tier of an eviction policy
 }  // namespace
 
-double SwapScheduler::RateOf(ModelId id, Time now) const {
-  const Model& model = models_[id];
+double SwapScheduler::RateOf(const Model& model, Time now) const {
   if (!model.adopted || model.asked == Time::min()) return 0;
   // It was not asked for since then: its rate is no higher.
   const Duration silent = now - model.asked;
   return 1 / std::max(ToSeconds(std::max(model.gap.Or(silent), silent)), 1e-6);
-}
-
-// What its requests have to spare when they find it there.
-Duration SwapScheduler::SlackOf(const Model& model) const {
-  if (!model.patience.known()) return Duration::max();
-  return model.patience.Or({}) - costs_.RunTime(model.cost);
 }
 
 // Those that may go, in no order; of one rank the first by name goes first.
@@ -30,21 +23,23 @@ std::vector<Victim> SwapScheduler::MayGo(ModelId coming, const Gpu& gpu, Time no
   const double busy = std::min(1.0, link_pressure_.At(now));  // nobody waits for a link that is idle
   std::vector<Victim> victims;
   victims.reserve(gpu.residents.size());
-  for (const auto& [model, resident] : gpu.residents) {
-    if (!resident.Idle() || model == coming) continue;
-    const CostModel::Id cost = models_[model].cost;
-    const EvictionCandidate candidate{.bytes = resident.WithStates(),
-                                      .last_use = resident.last_use,
-                                      .replicas = gpus_.HolderCount(model),
-                                      .wanted = queue_.Find(model) != nullptr,
-                                      .heavy = costs_.Heavy(cost, resident.bytes),
-                                      .rate = RateOf(model, now),
-                                      .load = FromSeconds(ToSeconds(costs_.LoadTime(resident.bytes)) * busy),
-                                      .slack = SlackOf(models_[model]),
-                                      .delay = costs_.SwapDelay(cost, resident.bytes)};
-    victims.push_back({policies_.eviction(candidate), model, candidate.bytes});
+  for (const auto& [id, resident] : gpu.residents) {
+    if (!resident.Idle() || id == coming) continue;
+    const Model& model = models_[id];
+    const SwapCosts costs = costs_.CostsOf(model.cost, resident.bytes);
+    const EvictionCandidate candidate{
+        .bytes = resident.WithStates(),
+        .last_use = resident.last_use,
+        .replicas = gpus_.HolderCount(id),
+        .wanted = queue_.Find(id) != nullptr || model.kept_until > now,
+        .heavy = costs.heavy,
+        .rate = RateOf(model, now),
+        .load = FromSeconds(ToSeconds(costs.load) * busy),
+        .slack = model.patience.known() ? model.patience.Or({}) - costs.run : Duration::max(),
+        .delay = costs.delay};
+    victims.push_back({policies_.eviction(candidate), id, candidate.bytes});
     // Nothing bound goes, unless a model outgrew what was kept for it.
-    if (!binding_.late() && binding_.Bound(model)) victims.back().rank.tier += kBoundTier;
+    if (!binding_.late() && binding_.Bound(id)) victims.back().rank.tier += kBoundTier;
   }
   return victims;
 }
@@ -83,10 +78,15 @@ std::vector<ModelId> SwapScheduler::PlanVictims(ModelId model, Bytes need, const
   const auto later = [&](const Victim& a, const Victim& b) {
     return a.rank != b.rank ? a.rank > b.rank : NameOf(a.model) > NameOf(b.model);
   };
-  std::ranges::make_heap(candidates, later);
-  std::vector<Victim> chosen;
+  absl::InlinedVector<Victim, 8> chosen;
   while (room < target && !candidates.empty()) {
-    std::ranges::pop_heap(candidates, later);
+    // Mostly one is enough: all are put in order only for more.
+    if (chosen.empty()) {
+      std::iter_swap(std::ranges::max_element(candidates, later), candidates.end() - 1);
+    } else {
+      if (chosen.size() == 1) std::ranges::make_heap(candidates, later);
+      std::ranges::pop_heap(candidates, later);
+    }
     chosen.push_back(candidates.back());
     candidates.pop_back();
     room += chosen.back().bytes;
@@ -94,11 +94,12 @@ std::vector<ModelId> SwapScheduler::PlanVictims(ModelId model, Bytes need, const
   if (room < target) {
     TROUPE_CHECK(FitsAlone(gpu, gpu.Find(model), need, room), "a chosen GPU has no room");
   } else {
-    std::erase_if(chosen, [&](const Victim& candidate) {
+    const auto needless = [&](const Victim& candidate) {
       if (room < target + candidate.bytes) return false;
       room -= candidate.bytes;
       return true;
-    });
+    };
+    chosen.erase(std::remove_if(chosen.begin(), chosen.end(), needless), chosen.end());
   }
   std::vector<ModelId> victims;
   for (const Victim& victim : chosen) victims.push_back(victim.model);
@@ -129,19 +130,21 @@ Bytes WindowOf(Bytes weights) {
 
 }  // namespace
 
-// Nobody else waits for the model, bringing it would evict one that was used since the model was last asked
-// for, and half of the weights or more need not be there at a time.
+// Bringing the model would evict only such as were used since then, when it was last asked for, half of the
+// weights or more need not be there at a time, and the others fit into that room.
+bool SwapScheduler::MayPass(ModelId id, const Gpu& gpu, Bytes room, const std::vector<ModelId>& victims,
+                            Time since) const {
+  const Model& model = models_[id];
+  const Bytes window = WindowOf(model.weights);
+  if (!limits_.by_layer || victims.empty() || gpu.Find(id) != nullptr) return false;
+  if (window * 2 > model.weights || window + model.activation > room) return false;
+  return std::ranges::all_of(victims, [&](ModelId victim) { return gpu.Find(victim)->last_use > since; });
+}
+
 bool SwapScheduler::PassesThrough(const Entry& entry, const Gpu& gpu,
                                   const std::vector<ModelId>& victims) const {
-  if (!limits_.by_layer || entry.whole || !entry.request.state.empty() || entry.request.trial ||
-      entry.suspect)
-    return false;
-  const Model& model = models_[entry.model];
-  const Bytes window = WindowOf(model.weights);
-  if (victims.empty() || gpu.Find(entry.model) != nullptr || WaitingFor(entry.model) > 1) return false;
-  if (window * 2 > model.weights || window + model.activation > gpu.Free()) return false;
-  return std::ranges::all_of(victims,
-                             [&](ModelId victim) { return gpu.Find(victim)->last_use > entry.asked_before; });
+  if (entry.whole || !entry.request.state.empty() || entry.request.trial || entry.suspect) return false;
+  return WaitingFor(entry.model) <= 1 && MayPass(entry.model, gpu, gpu.Free(), victims, entry.asked_before);
 }
 
 void SwapScheduler::PassThrough(Entry& entry, GpuIndex gpu, Time now) {

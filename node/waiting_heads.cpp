@@ -92,15 +92,15 @@ void SwapScheduler::CheckHeads() const {
   std::size_t active = 0;
   for (const ModelId id : queue_.waiting()) {
     const Model& model = models_[id];
-    const bool looked_at = queue_.heads().contains({queue_.Find(id)->begin()->first, id});
+    const bool looked_at = queue_.LookedAt(id);
     active += looked_at ? 1 : 0;
-    TROUPE_CHECK(looked_at == queue_.LookedAt(id) && looked_at == (model.in_region && model.parked == kNoGpu),
-                 "a waiting model was forgotten");
+    TROUPE_CHECK(looked_at == (model.in_region && model.parked == kNoGpu), "a waiting model was forgotten");
     if (model.parked == kNoGpu) continue;
     const Gpu& gpu = gpus_.at(model.parked);
     TROUPE_CHECK(gpu.in_flight > 0, "a model waits for a GPU that has nothing to do");
   }
-  TROUPE_CHECK(active == queue_.heads().size(), "a model is looked at that does not wait");
+  TROUPE_CHECK(active == queue_.looked_at(), "a model is looked at that does not wait");
+  queue_.Check();
 }
 
 }  // namespace troupe::node

@@ -54,7 +54,10 @@ constexpr auto kLater = [](const WaitingQueue::Head& a, const WaitingQueue::Head
 
 void WaitingQueue::LookAt(ModelId id) {
   Model& model = models_[id];
-  if (!std::exchange(model.looked_at, true)) heads_.insert(HeadOf(model, id));
+  if (!std::exchange(model.looked_at, true)) {
+    model.head = model.requests.begin()->first;
+    heads_.insert(id);
+  }
   if (std::exchange(model.fresh, true)) return;
   fresh_.push_back(HeadOf(model, id));
   std::ranges::push_heap(fresh_, kLater);
@@ -62,13 +65,13 @@ void WaitingQueue::LookAt(ModelId id) {
 
 void WaitingQueue::LookAway(ModelId id) {
   Model& model = models_[id];
-  if (std::exchange(model.looked_at, false)) heads_.erase(HeadOf(model, id));
+  if (std::exchange(model.looked_at, false)) heads_.erase(heads_.find(id));
   model.fresh = false;
 }
 
 std::optional<WaitingQueue::Head> WaitingQueue::NextHead(const std::optional<Head>& behind) const {
-  const auto head = behind ? heads_.upper_bound(*behind) : heads_.begin();
-  return head == heads_.end() ? std::nullopt : std::optional(*head);
+  const auto head = behind ? heads_.upper_bound(behind->key) : heads_.begin();
+  return head == heads_.end() ? std::nullopt : std::optional(Head{models_[*head].head, *head});
 }
 
 std::optional<WaitingQueue::Head> WaitingQueue::NextFresh(const std::optional<Head>& behind) {
@@ -87,6 +90,16 @@ std::optional<WaitingQueue::Head> WaitingQueue::NextFresh(const std::optional<He
 void WaitingQueue::AllSeen() {
   for (const Head& head : fresh_) models_[head.model].fresh = false;
   fresh_.clear();
+}
+
+void WaitingQueue::Check() const {
+  std::optional<Head> last;
+  while (const auto head = NextHead(last)) {
+    TROUPE_CHECK(models_[head->model].looked_at && head->key == Find(head->model)->begin()->first,
+                 "another request is the head of its model");
+    TROUPE_CHECK(!last || *last < *head, "heads are out of order");
+    last = head;
+  }
 }
 
 }  // namespace troupe::node

@@ -26,7 +26,9 @@ class WaitingQueue {
     ModelId model = kNoName;
     bool operator<(const Head& other) const { return key < other.key; }
   };
-  using Heads = absl::btree_set<Head>;
+  WaitingQueue() = default;
+  WaitingQueue(const WaitingQueue&) = delete;
+  WaitingQueue& operator=(const WaitingQueue&) = delete;
 
   // By its own key, which is unique in the queue. What changes the first request of a model takes the model
   // off the heads.
@@ -46,19 +48,32 @@ class WaitingQueue {
   void LookAt(ModelId model);
   void LookAway(ModelId model);
   [[nodiscard]] bool LookedAt(ModelId model) const { return models_[model].looked_at; }
-  [[nodiscard]] const Heads& heads() const { return heads_; }
+  [[nodiscard]] std::size_t looked_at() const { return heads_.size(); }
+  // The key of the first one that is looked at; there is one.
+  [[nodiscard]] const OrderingKey& FirstKey() const { return models_[*heads_.begin()].head; }
   // The first of them, or the first behind that one.
   [[nodiscard]] std::optional<Head> NextHead(const std::optional<Head>& behind) const;
   // The same of the fresh ones, which are seen by that, with those before it.
   [[nodiscard]] std::optional<Head> NextFresh(const std::optional<Head>& behind);
   void AllSeen();
+  // Ends the process when the heads are not the first requests of their models, in order.
+  void Check() const;
 
  private:
   struct Model {
+    OrderingKey head{};  // while it is looked at: of its first request
     Requests requests{};
     std::size_t slot = 0;  // in waiting_
     bool looked_at = false;
     bool fresh = false;  // then its head is in fresh_
+  };
+  // Numbers, many of which fit in a node; their keys lie with the models.
+  struct Earlier {
+    using is_transparent = void;
+    bool operator()(ModelId a, ModelId b) const { return (*models)[a].head < (*models)[b].head; }
+    bool operator()(ModelId a, const OrderingKey& b) const { return (*models)[a].head < b; }
+    bool operator()(const OrderingKey& a, ModelId b) const { return a < (*models)[b].head; }
+    const std::vector<Model>* models;
   };
   [[nodiscard]] static Head HeadOf(const Model& model, ModelId id) {
     return {model.requests.begin()->first, id};
@@ -66,7 +81,7 @@ class WaitingQueue {
 
   std::vector<Model> models_;
   std::vector<ModelId> waiting_;
-  Heads heads_;              // that are looked at
+  absl::btree_set<ModelId, Earlier> heads_{Earlier{&models_}};  // that are looked at
   std::vector<Head> fresh_;  // of them, as a heap; also such as are fresh no more, or have another head
   std::size_t size_ = 0;
 };

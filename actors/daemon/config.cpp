@@ -214,9 +214,9 @@ const std::vector<ConfigOption>& ConfigOptions() {
       {"binding", "policy of the binding slot: late, fixed or keep-alive (the last two: with --gpu bound)",
        false, Policy(&PolicyNames::binding, node::FindBindingPolicy)},
       {"copies",
-       "when models come to GPUs: asked (for a request), or ahead (also ahead of requests, while nothing "
-       "else "
-       "needs the GPU or its link)",
+       "when models come to GPUs: asked (for a request), ahead (also ahead of requests, while nothing else "
+       "needs the GPU or its link), or forecast (and what is asked for at regular intervals before its next "
+       "request)",
        false, Policy(&PolicyNames::copies, node::FindCopiesPolicy)},
       {"swap", "policy of the swap slot: grouped, per-tensor, whole or pageable", false,
        Policy(&PolicyNames::swap, gpu::FindSwapPolicy)},

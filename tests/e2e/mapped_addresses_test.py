@@ -13,8 +13,9 @@ MODELS = 3
 
 class MappedAddresses(E2eTest):
     def test_each_model_has_one_address_on_both_gpus(self):
-        daemon = self.start("one", "all", gpus=2, gpu_memory="10MiB", addresses="mapped",
-                            policy="torpor").wait_serving(gpus=2)
+        # A load takes 40 ms; who asks for the model meanwhile does not wait for it, but makes it come to the other GPU.
+        daemon = self.start("one", "all", gpus=2, gpu_memory="10MiB", addresses="mapped", link_bandwidth="100MB",
+                            policy="torpor-random").wait_serving(gpus=2)
         rows = []
         for i in range(MODELS):
             onnx, weight = dense(4, seed=i)

@@ -49,6 +49,9 @@ TEST(LeastCost, AnotherGpuIsASourceThatCostsTheHostNothing) {
   const GpuChoice choice = Choose({Holder(0, 5), beside}, 0.9);
   EXPECT_EQ(choice.gpu, 1u);
   EXPECT_EQ(choice.peer, 0u);
+  beside.before = milliseconds(15);  // that GPU's own loads come one after the other, wherever from
+  EXPECT_EQ(Choose({Holder(0, 12), beside}).peer, kNoGpu);
+  beside.before = {};
   beside.peer_load = milliseconds(20);
   EXPECT_EQ(Choose({Holder(0, 12), beside}).peer, kNoGpu);  // over a slow link it is not
 }

@@ -47,9 +47,9 @@ TEST(PlaceOrder, GpusComeMoveAndGo) {
       sorted.insert(place);
       ASSERT_EQ(order.Find(index), place);
     }
-    const std::vector<GpuPlace> all = First(order, 100);
-    ASSERT_EQ(all, std::vector<GpuPlace>(sorted.begin(), sorted.end()));
-    const std::size_t most = 1 + random.Below(5);
+    const std::vector<GpuPlace> all(sorted.begin(), sorted.end());
+    // Mostly the first few: what is asked for beyond them is sought, and known then.
+    const std::size_t most = 1 + (random.Below(10) == 0 ? 100 : random.Below(5));
     ASSERT_EQ(First(order, most),
               std::vector<GpuPlace>(all.begin(), all.begin() + std::min(most, all.size())));
   }

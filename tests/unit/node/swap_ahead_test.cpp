@@ -94,6 +94,37 @@ TEST_F(Ahead, AModelThatIsAskedForMuchComesToAnotherGpu) {
   EXPECT_EQ(scheduler.FindResident(copy.gpu, "hot")->state, ResidentState::kResident);
 }
 
+TEST_F(Ahead, WhatIsAdoptedAndHasRunBeforeComesBeforeItIsAskedFor) {
+  Gpus(4);
+  scheduler.RestoreCosts({{.model = "known", .run = milliseconds(900)}}, 0);
+  Model("known", 20);
+  Model("unknown", 20);  // its first swap is to be measured
+  EXPECT_TRUE(scheduler.Decide(now).empty());
+  Take();
+  ASSERT_EQ(copies.size(), 1u);
+  EXPECT_EQ(copies[0].model, "known");
+  Came(copies[0]);
+  copies.clear();
+  EXPECT_TRUE(scheduler.Decide(now).empty());
+  Take();
+  EXPECT_TRUE(copies.empty());  // once
+}
+
+TEST_F(Ahead, NobodyGoesForWhatNobodyAskedFor) {
+  Gpus(2);
+  for (const char* model : {"a", "b", "c"}) {
+    scheduler.RestoreCosts({{.model = model, .run = milliseconds(900)}}, 0);
+    Model(model, 80);
+  }
+  for (std::size_t came = 0; came < 4; ++came) {
+    EXPECT_TRUE(scheduler.Decide(now).empty());
+    Take();
+    if (came < copies.size()) Came(copies[came]);
+  }
+  ASSERT_EQ(copies.size(), 2u);
+  for (const Dispatch& copy : copies) EXPECT_TRUE(copy.victims.empty());
+}
+
 TEST_F(Ahead, OneThatFailsIsGone) {
   Gpus(4);
   Model("hot", 20);

@@ -1,0 +1,295 @@
+// Models that come ahead of a request that is foreseen: what is foreseen, when they come, who goes for them.
+#include <utility>
+
+#include "base/random.hpp"
+#include "node/arrival_forecast.hpp"
+#include "tests/unit/node/scheduler_fixture.hpp"
+
+namespace troupe::node::swap_forecast_test {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+TEST(ArrivalForecast, TrustsAnIntervalThatCameTrueThreeTimes) {
+  ArrivalForecast forecast;
+  EXPECT_EQ(forecast.Due(), Time::max());
+  for (int i = 0; i <= 4; ++i) {
+    EXPECT_EQ(forecast.Due(), Time::max()) << i;
+    forecast.Arrived(Time(seconds(10 * i)) + milliseconds(i % 2 * 300));
+  }
+  EXPECT_EQ(forecast.Due(), Time(seconds(50)) - milliseconds(300));
+  EXPECT_GT(forecast.Grace(), milliseconds(300));
+}
+
+TEST(ArrivalForecast, LosesTrustInWhatDoesNotComeTrue) {
+  ArrivalForecast forecast;
+  for (int i = 0; i <= 10; ++i) forecast.Arrived(Time(seconds(10 * i)));
+  EXPECT_NE(forecast.Due(), Time::max());
+  forecast.Arrived(Time(seconds(115)));
+  forecast.Arrived(Time(seconds(117)));
+  EXPECT_EQ(forecast.Due(), Time::max());
+}
+
+TEST(ArrivalForecast, TrustsHardlyAnyOfWhatComesAsItPleases) {
+  Random random(7);
+  ArrivalForecast forecast;
+  Time now{};
+  int trusted = 0;
+  for (int i = 0; i < 10'000; ++i) {
+    now += FromSeconds(random.Exponential(1));
+    forecast.Arrived(now);
+    trusted += forecast.Due() != Time::max() ? 1 : 0;
+  }
+  EXPECT_LT(trusted, 100);
+}
+
+SchedulerPolicies Copies(const char* copies) {
+  PolicyNames names;
+  names.copies = copies;
+  return *FindSchedulerPolicies(names);
+}
+
+// One GPU of 100 MiB, whose loads go on beneath runs: a model of 60 MiB that a timer asks for every ten
+// seconds, with 100 ms to its deadline, and others that come in between and take its place.
+class Foreseen : public SchedulerTest {
+ protected:
+  explicit Foreseen(const char* copies = "forecast", SchedulerLimits limits = {.swap_ahead = 2})
+      : SchedulerTest(limits, Copies(copies), "none") {
+    Gpus(1);
+    Model("timer", 60);
+    Model("other", 60);
+    Model("small", 30);
+    Model("third", 30);
+  }
+  void Ask(const char* model) {
+    NodeRequest request{.id = {1, next_++}, .function = model, .model = model};
+    request.deadline = now + milliseconds(100);
+    ASSERT_TRUE(scheduler.Submit(request, now).accepted);
+    const auto dispatches = scheduler.Decide(now);
+    ASSERT_EQ(dispatches.size(), 1u);
+    const Dispatch& to = dispatches[0];
+    for (const auto& victim : to.victims) scheduler.Apply(EvictDone{to.gpu, victim, {}}, now);
+    came_for_it_ = to.source == SwapSource::kHost;
+    if (came_for_it_) HasCome(to);
+    scheduler.Apply(RunDone{.gpu = to.gpu, .request = to.request, .took = milliseconds(2)}, now);
+    Take();
+  }
+  void HasCome(const Dispatch& copy) {
+    for (const auto& victim : copy.victims) scheduler.Apply(EvictDone{copy.gpu, victim, {}}, now);
+    scheduler.Apply(SwapInDone{.gpu = copy.gpu, .model = copy.model, .took = milliseconds(5)}, now);
+  }
+  void Take() {
+    EXPECT_TRUE(scheduler.Decide(now).empty());
+    copies_ = scheduler.TakeAhead();
+    scheduler.Check();
+  }
+  // The timer's requests, and behind each one of another model, which takes its place and comes as it
+  // pleases.
+  void Learn() {
+    for (int i = 0; i <= 5; ++i) {
+      if (i > 0) now = due_;
+      due_ = now + seconds(10);
+      Ask("timer");
+      now += seconds(2 + i % 2 * 2);
+      Ask("other");
+    }
+  }
+
+  std::vector<Dispatch> copies_;
+  bool came_for_it_ = false;
+  Time due_{};
+  std::uint64_t next_ = 1;
+};
+
+TEST_F(Foreseen, ItComesBeforeItIsAskedFor) {
+  Learn();
+  EXPECT_TRUE(copies_.empty());
+  const Time look = scheduler.NextDue();
+  EXPECT_LT(look, due_);
+  EXPECT_GT(look, due_ - seconds(1));
+  now = look;
+  Take();
+  ASSERT_EQ(copies_.size(), 1u);
+  EXPECT_EQ(copies_[0].model, "timer");
+  EXPECT_EQ(copies_[0].victims, std::vector<std::string>{"other"});
+  // As urgent as the request to come, which leaves 100 ms and runs for 2.
+  EXPECT_EQ(copies_[0].deadline, due_ + milliseconds(98));
+  HasCome(copies_[0]);
+  now = due_;
+  Ask("timer");
+  EXPECT_FALSE(came_for_it_);
+}
+
+// It came, and beside it is a smaller model that is asked for much more: who goes for a third one?
+class Came : public Foreseen {
+ protected:
+  void AskForAThird(Duration after_due) {
+    Learn();
+    now = scheduler.NextDue();
+    Take();
+    ASSERT_EQ(copies_.size(), 1u);
+    ASSERT_EQ(copies_[0].model, "timer");
+    HasCome(copies_[0]);
+    for (int i = 0; i < 3; ++i) {
+      now += milliseconds(3);
+      Ask("small");
+    }
+    now = due_ + after_due;
+    Ask("third");
+  }
+};
+TEST_F(Came, ItIsKeptForItsRequest) {
+  AskForAThird(-milliseconds(1));
+  EXPECT_NE(scheduler.FindResident(0, "timer"), nullptr);
+  EXPECT_EQ(scheduler.FindResident(0, "small"), nullptr);
+}
+TEST_F(Came, ItGoesWhenItsRequestDidNotCome) {
+  AskForAThird(seconds(1));
+  EXPECT_EQ(scheduler.FindResident(0, "timer"), nullptr);
+  EXPECT_NE(scheduler.FindResident(0, "small"), nullptr);
+  now = due_ + seconds(5);
+  Take();
+  EXPECT_TRUE(copies_.empty());  // nor does it come back
+}
+
+TEST_F(Foreseen, NobodyGoesForItWhoIsWaitedFor) {
+  Learn();
+  Ask("small");
+  now = scheduler.NextDue() - milliseconds(1);
+  Submit(next_++, "small");
+  Submit(next_++, "small");
+  Submit(next_++, "other");
+  for (const auto& run : scheduler.Decide(now)) EXPECT_EQ(run.model, "small");
+  EXPECT_EQ(scheduler.waiting(), 1u);  // there is no place for another run
+  now += milliseconds(2);
+  Take();
+  EXPECT_TRUE(copies_.empty());
+}
+
+TEST_F(Foreseen, TwoDoNotTakeEachOthersPlace) {
+  Model("second", 60);
+  const Time round = now;
+  for (int i = 0; i <= 5; ++i) {
+    now = round + seconds(10 * i);
+    Ask("timer");
+    now += milliseconds(100);
+    Ask("second");
+  }
+  due_ = round + seconds(60);
+  now = scheduler.NextDue();
+  Take();
+  ASSERT_EQ(copies_.size(), 1u);
+  EXPECT_EQ(copies_[0].model, "timer");
+  HasCome(copies_[0]);
+  now = due_ + milliseconds(90);  // its request may still come
+  Take();
+  EXPECT_TRUE(copies_.empty());
+}
+
+TEST_F(Foreseen, WhatWasDueDoesNotComeLater) {
+  Learn();
+  now = due_ + milliseconds(1);
+  Take();
+  EXPECT_TRUE(copies_.empty());
+}
+
+TEST_F(Foreseen, WhatRanWhenItsWorkerDiedIsNotForeseen) {
+  Learn();
+  now = due_;
+  Submit(next_++, "timer");
+  ASSERT_EQ(scheduler.Decide(now).size(), 1u);
+  scheduler.Apply(WorkerLost{.gpu = 0, .why = "killed"}, now);
+  Ready(0);
+  const auto again = scheduler.Decide(now);
+  ASSERT_EQ(again.size(), 1u);
+  Serve(again[0]);
+  now += seconds(2);
+  Ask("other");
+  now = due_ + seconds(10) - milliseconds(1);
+  Take();
+  EXPECT_TRUE(copies_.empty());
+}
+
+TEST_F(Foreseen, WhatCouldNotComeIsNotForeseen) {
+  Learn();
+  now = scheduler.NextDue();
+  Take();
+  ASSERT_EQ(copies_.size(), 1u);
+  for (const auto& victim : copies_[0].victims) scheduler.Apply(EvictDone{0, victim, {}}, now);
+  scheduler.Apply(
+      SwapInDone{.gpu = 0, .model = "timer", .status = absl::DataLossError("its bytes are wrong")}, now);
+  now = due_;
+  Ask("timer");
+  now += seconds(2);
+  Ask("other");
+  now = due_ + seconds(10) - milliseconds(1);
+  Take();
+  EXPECT_TRUE(copies_.empty());
+}
+
+TEST_F(Foreseen, AModelThatWasRemovedIsNotForeseen) {
+  Learn();
+  static_cast<void>(scheduler.ForgetModel("timer"));
+  now = due_;
+  Take();
+  EXPECT_TRUE(copies_.empty());
+}
+
+class OnlyAhead : public Foreseen {
+ protected:
+  OnlyAhead() : Foreseen("ahead") {}
+};
+TEST_F(OnlyAhead, ForeseesNothing) {
+  Learn();
+  now = due_ - milliseconds(10);
+  Take();
+  EXPECT_TRUE(copies_.empty());
+}
+
+class WhereModelsPass : public Foreseen {
+ protected:
+  WhereModelsPass() : Foreseen("forecast", {.swap_ahead = 2, .by_layer = true}) {}
+};
+TEST_F(WhereModelsPass, WhatWouldPassThroughEvictsNobodyBeforeItsRequest) {
+  Ask("other");
+  Learn();
+  EXPECT_EQ(scheduler.counts().by_layer, 6u);
+  now = due_ - milliseconds(10);
+  Take();
+  EXPECT_TRUE(copies_.empty());
+  EXPECT_NE(scheduler.FindResident(0, "other"), nullptr);
+}
+
+// It is asked for so often that its next request is foreseen while this one runs, in the last room there is.
+TEST_F(WhereModelsPass, WhatPassesThroughEvictsNobodyMeanwhile) {
+  Model("big", 80);
+  Ask("big");
+  for (int i = 0; i <= 5; ++i, now = due_) {
+    due_ = now + milliseconds(40);
+    Ask("timer");
+    now += milliseconds(15 + i % 2 * 10);  // as it pleases
+    Ask("big");
+  }
+  Submit(next_++, "timer");
+  const auto dispatches = scheduler.Decide(now);
+  ASSERT_EQ(dispatches.size(), 1u);
+  EXPECT_EQ(dispatches[0].source, SwapSource::kLayers);
+  now += milliseconds(1);
+  Take();
+  EXPECT_TRUE(copies_.empty());
+}
+
+class WhereLoadsOccupy : public Foreseen {
+ protected:
+  WhereLoadsOccupy() : Foreseen("forecast", {.swap_ahead = 1}) {}
+};
+TEST_F(WhereLoadsOccupy, NothingIsForeseen) {
+  Learn();
+  now = due_ - milliseconds(10);
+  Take();
+  EXPECT_TRUE(copies_.empty());
+}
+
+}  // namespace
+}  // namespace troupe::node::swap_forecast_test
