@@ -50,6 +50,10 @@ Duration Outcome::LatencyAt(double percentile) const {
 }
 
 double Outcome::MissRatio() const {
+  return served == 0 ? 0 : static_cast<double>(misses) / static_cast<double>(served);
+}
+
+double Outcome::LoadsPerRequest() const {
   return served == 0 ? 0 : static_cast<double>(swaps) / static_cast<double>(served);
 }
 

@@ -293,6 +293,7 @@ class Run {
     const Duration deadline = ModelOf(function).deadline;
     answer.in_time = reply.code() == 0 && (deadline == Duration() || answer.took <= deadline);
     outcome_.Count(static_cast<absl::StatusCode>(reply.code()));
+    outcome_.misses += reply.code() == 0 && !reply.hit() ? 1 : 0;
     outcome_.length = Elapsed();
     Mix(&answer.function, sizeof(answer.function));
     Mix(&answer.code, sizeof(answer.code));

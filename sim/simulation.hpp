@@ -54,7 +54,8 @@ struct Outcome {
   std::vector<WorkflowAnswer> workflows;  // of functions that others come after
   std::uint64_t arrived = 0, served = 0, rejected = 0, expired = 0, cancelled = 0, failed = 0;
   std::uint64_t waiting = 0;       // not answered when it ended: only of one that was ended early
-  std::uint64_t swaps = 0;         // loads that were ordered
+  std::uint64_t misses = 0;        // served requests whose model was not there when a GPU got them
+  std::uint64_t swaps = 0;         // loads that were ordered, those ahead of requests among them
   std::uint64_t false_misses = 0;  // of them: of a model that another GPU had
   std::uint64_t peer_swaps = 0;    // of them: copied from another GPU
   Duration length{};               // until the last answer
@@ -77,7 +78,8 @@ struct Outcome {
   [[nodiscard]] absl::Status Conserved() const;
   [[nodiscard]] Duration MeanLatency() const;                 // of those served
   [[nodiscard]] Duration LatencyAt(double percentile) const;  // nearest rank, of those served
-  [[nodiscard]] double MissRatio() const;
+  [[nodiscard]] double MissRatio() const;                     // of those served
+  [[nodiscard]] double LoadsPerRequest() const;               // of those served
 };
 
 // InvalidArgument for what does not fit together.

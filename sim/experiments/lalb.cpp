@@ -51,8 +51,10 @@ const std::vector<Quantity>& Quantities() {
        "",
        [](const Outcome& outcome) { return outcome.MissRatio(); },
        {{"15/lalb", 94.11}, {"35/lalb", 65.21}, {"35/lalb-o3", 81.16}}},
+      {"lalb-misses", "loads_per_request", "",
+       [](const Outcome& outcome) { return outcome.LoadsPerRequest(); }},
       {"lalb-false-misses",
-       "of_misses",
+       "of_loads",
        "",
        [](const Outcome& outcome) {
          return outcome.swaps == 0
@@ -127,14 +129,17 @@ std::vector<double> Reductions(const std::vector<double>& ours, const std::vecto
   return out;
 }
 
-// By quantity, then "15/lalb": a value a seed.
+// By "lalb-misses/per_request", then "15/lalb": a value a seed.
 using Values = std::map<std::string, std::map<std::string, std::vector<double>>>;
+std::string NameOf(const Quantity& quantity) {
+  return absl::StrCat(quantity.experiment, "/", quantity.name);
+}
 
 std::vector<Figure> FiguresOf(const Values& values, const std::string& only) {
   std::vector<Figure> figures;
   for (const Quantity& quantity : Quantities()) {
     if (!only.empty() && only != quantity.experiment) continue;
-    const auto of = values.find(quantity.experiment);
+    const auto of = values.find(NameOf(quantity));
     if (of == values.end()) continue;
     for (const int working_set : kWorkingSets) {
       const auto base = absl::StrCat(working_set, "/", kBaseline);
@@ -175,7 +180,7 @@ absl::StatusOr<std::vector<Figure>> RunAll(const ExperimentOptions& options, con
         if (options.go_on && !options.go_on(what)) return FiguresOf(values, only);
         TROUPE_ASSIGN_OR_RETURN(const auto outcome, RunOne(inputs, working_set, variant, policies, seed));
         for (const Quantity& quantity : Quantities())
-          values[quantity.experiment][absl::StrCat(working_set, "/", variant.name)].push_back(
+          values[NameOf(quantity)][absl::StrCat(working_set, "/", variant.name)].push_back(
               quantity.of(outcome));
       }
     }

@@ -108,6 +108,9 @@ class Experiment(unittest.TestCase):
                 self.assertLess(o3["ratio"], 0.9)  # of load-balance
                 self.assertEqual(ours["baseline"], o3["name"])
             self.assertEqual(figures["lalb-latency/35/lalb-o3/reduction"]["paper"], 96.93)
+            # Without copies ahead whoever has a model loaded has missed it, and others may wait for the same load.
+            misses, loads = (figures[f"lalb-misses/35/load-balance/{of}per_request"]["min"] for of in ("", "loads_"))
+            self.assertTrue(0 < loads <= misses < 1, (loads, misses))
             self.assertIn("lalb-utilization/15/troupe+overlap/computing", figures)
             picture = (data / "pictures/lalb-latency-mean_s.svg").read_text()
             self.assertEqual(picture.count("<title>"), 15)  # three working sets under five presets
@@ -179,6 +182,11 @@ class Experiment(unittest.TestCase):
                 self.assertGreater(times["min"], 1.5)  # twenty-four functions in eight runtimes
                 self.assertGreater(figures[f"streambox-throughput/{load}/infless/starts"]["min"], 0)
                 self.assertEqual(figures[f"streambox-throughput/{load}/streambox/starts"]["max"], 0)
+            times = [figures[f"streambox-throughput/{load}/infless/streambox_times"]["value"]
+                     for load in ("bursty", "periodic", "sporadic", "average")]
+            self.assertTrue(min(times[:3]) < times[3] < max(times[:3]), times)
+            self.assertGreater(figures["streambox-throughput/saturated/streambox/computing"]["min"],
+                               2 * figures["streambox-throughput/bursty/streambox/computing"]["max"])
             figures = self.figures(data, "streambox-tenants", "--minutes", "1", "--seeds", "1", "--presets", "streambox")
             self.assertEqual(figures["streambox-tenants/3/streambox/starts"]["max"], 0)
             self.assertGreater(figures["streambox-tenants/6/streambox/starts"]["min"], 0)  # three runtimes
