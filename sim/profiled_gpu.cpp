@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.hpp"
+#include "gpu/worker/launch_order.hpp"
 
 namespace troupe::sim {
 
@@ -166,21 +167,35 @@ class OverlappingGpu final : public ProfiledGpu {
     return load.peer ? longer : std::max(times.swapped + allocation + before_run, longer);
   }
 
-  // The most urgent of those that `can` begin; of equals the one that came first.
+  // Whose turn it is of those that `can` begin; of equals the one that came first.
   template <class Can>
-  std::deque<Running>::iterator MostUrgent(Can can) {
+  std::deque<Running>::iterator FirstOf(Time now, Can can) {
     auto best = runs_.end();
     for (auto run = runs_.begin(); run != runs_.end(); ++run)
-      if (can(FindLoad(run->digest)) && (best == runs_.end() || run->urgency < best->urgency)) best = run;
+      if (can(FindLoad(run->digest)) &&
+          (best == runs_.end() || gpu::TurnAt(run->urgency, now) < gpu::TurnAt(best->urgency, now)))
+        best = run;
     return best;
   }
 
-  // As a worker does it: what has all its weights goes before what waits for some.
+  [[nodiscard]] gpu::Launchable LaunchableOf(const Running& run) const {
+    const Bringing* load = FindLoad(run.digest);
+    return {.urgency = run.urgency,
+            .takes = RunOf(run.digest),
+            .weights = load == nullptr ? Time() : load->begin + Alone(load->load)};
+  }
+
+  // As a worker does it: what has all its weights goes before what waits for some, unless that makes late
+  // what need not be.
   void NextRun(Time now) {
     if (runs_.empty() || runs_.front().begun) return;
-    auto next = MostUrgent([](const Bringing* load) { return load == nullptr; });
-    if (next == runs_.end() && mechanism_.mode == LoadMode::kPipelined)
-      next = MostUrgent([](const Bringing* load) { return load->begun; });
+    auto next = FirstOf(now, [](const Bringing* load) { return load == nullptr; });
+    if (mechanism_.mode == LoadMode::kPipelined) {
+      const auto coming = FirstOf(now, [](const Bringing* load) { return load != nullptr && load->begun; });
+      if (next == runs_.end() ||
+          (coming != runs_.end() && gpu::GoesBefore(LaunchableOf(*coming), LaunchableOf(*next), now)))
+        next = coming;
+    }
     if (next == runs_.end()) return;
     std::rotate(runs_.begin(), next, next + 1);
     auto& front = runs_.front();

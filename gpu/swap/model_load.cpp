@@ -1,5 +1,8 @@
 #include "gpu/swap/model_load.hpp"
 
+#include <algorithm>
+#include <functional>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -67,6 +70,21 @@ Time ModelLoad::ArrivalOf(std::size_t count) const {
   const std::lock_guard lock(mutex_);
   TROUPE_CHECK(count <= arrivals_.size(), "the arrival of a group on its way was asked for");
   return arrivals_[count - 1];
+}
+
+Time ModelLoad::ExpectedEnd() const {
+  const std::lock_guard lock(mutex_);
+  const std::size_t arrived = arrivals_.size();
+  if (arrived == groups_.size()) return arrivals_.back();
+  if (arrived < 2) return Time::max();
+  const auto bytes = [](std::span<const Group> groups) {
+    return std::transform_reduce(groups.begin(), groups.end(), 0.0, std::plus(),
+                                 [](const Group& group) { return static_cast<double>(group.length); });
+  };
+  const std::span<const Group> all(groups_);
+  const double seen = bytes(all.subspan(1, arrived - 1));
+  const double seconds = ToSeconds(arrivals_.back() - arrivals_.front());
+  return arrivals_.back() + FromSeconds(seconds * bytes(all.subspan(arrived)) / std::max(seen, 1.0));
 }
 
 EventPtr ModelLoad::After(std::size_t count) {

@@ -36,6 +36,10 @@ class ModelLoad : public std::enable_shared_from_this<ModelLoad> {
   // When the first `count` groups were there, which they are; Time() for none.
   [[nodiscard]] Time ArrivalOf(std::size_t count) const;
 
+  // When the last group will be there, if the link goes on as between the groups that have arrived;
+  // Time::max() when those are too few to tell.
+  [[nodiscard]] Time ExpectedEnd() const;
+
   // An event that is done when the first `count` groups are there, with an error when they will not be; null
   // when they are.
   [[nodiscard]] EventPtr After(std::size_t count);

@@ -35,7 +35,12 @@ RunNeeds::Needs& RunNeeds::Find(const std::shared_ptr<const DevicePlan>& plan) {
   if (found != needs_.end() && !found->second.plan.expired()) return found->second;
   if (needs_.size() >= 2 * plans_)
     std::erase_if(needs_, [](const auto& entry) { return entry.second.plan.expired(); });
-  return needs_[plan.get()] = {plan, Duration(0), ProfileOf(*plan, Duration(0)), TrimsOf(*plan), nullptr};
+  return needs_[plan.get()] = {.plan = plan,
+                               .run_time = {},
+                               .resident_run = {},
+                               .profile = ProfileOf(*plan, Duration(0)),
+                               .trims = TrimsOf(*plan),
+                               .window = nullptr};
 }
 
 const RunNeeds::Needs& RunNeeds::Of(const std::shared_ptr<const DevicePlan>& plan) {
@@ -52,10 +57,11 @@ std::shared_ptr<const WeightWindow> RunNeeds::WindowOf(const std::shared_ptr<con
 }
 
 // The profile spreads the time over the steps; a little more or less changes nothing.
-void RunNeeds::Measured(const std::shared_ptr<const DevicePlan>& plan, Duration run_time) {
+void RunNeeds::Measured(const std::shared_ptr<const DevicePlan>& plan, Duration run_time, bool waited) {
   const auto found = needs_.find(plan.get());
   if (found == needs_.end() || found->second.plan.expired()) return;
   Needs& needs = found->second;
+  if (!waited || needs.resident_run == Duration()) needs.resident_run = run_time;
   if (run_time < needs.run_time * 2 && needs.run_time < run_time * 2) return;
   needs.run_time = run_time;
   needs.profile = ProfileOf(*plan, run_time);

@@ -25,7 +25,8 @@ class RunNeeds {
   };
   struct Needs {
     std::weak_ptr<const DevicePlan> plan;
-    Duration run_time{};  // of the last run; zero: none has ended yet
+    Duration run_time{};      // of the last run; zero: none has ended yet
+    Duration resident_run{};  // of the last one whose weights were all there, or of the very first
     std::shared_ptr<const MemoryProfile> profile;
     std::vector<Trim> trims;                     // by step
     std::shared_ptr<const WeightWindow> window;  // when it has run by layer
@@ -36,7 +37,8 @@ class RunNeeds {
   // For its runs by layer; `group`: what the link carries well at a time, the same each time.
   [[nodiscard]] std::shared_ptr<const WeightWindow> WindowOf(const std::shared_ptr<const DevicePlan>& plan,
                                                              Bytes group);
-  void Measured(const std::shared_ptr<const DevicePlan>& plan, Duration run_time);
+  // `waited`: for weights that were on their way.
+  void Measured(const std::shared_ptr<const DevicePlan>& plan, Duration run_time, bool waited);
 
   // Less than this is not worth the message from the device's thread.
   static constexpr Bytes kWorthTrimming = KiB(256);

@@ -1,5 +1,7 @@
 #include "gpu/worker/run_queue.hpp"
 
+#include "gpu/worker/launch_order.hpp"
+
 namespace troupe::gpu {
 
 bool RunQueue::Add(std::uint64_t sequence, std::uint32_t priority, Urgency urgency, Time expires) {
@@ -20,11 +22,18 @@ bool RunQueue::Remove(std::uint64_t sequence) {
   return true;
 }
 
-std::optional<std::uint64_t> RunQueue::First(const std::function<bool(std::uint64_t)>& ready) const {
-  for (const auto& [key, sequence] : order_) {
-    if (ready(sequence)) return sequence;
+std::optional<std::uint64_t> RunQueue::First(Time now, const Ready& ready) const {
+  std::optional<std::uint64_t> late;
+  std::uint32_t of_priority = 0;
+  for (const auto& [rank, sequence] : order_) {
+    if (late && rank.priority > of_priority) break;
+    const bool yields = Yields(rank.urgency, now);
+    if ((late && yields) || !ready(sequence)) continue;
+    if (!yields) return sequence;
+    late = sequence;
+    of_priority = rank.priority;
   }
-  return std::nullopt;
+  return late;
 }
 
 std::vector<std::uint64_t> RunQueue::TakeExpired(Time now) {

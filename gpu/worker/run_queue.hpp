@@ -16,9 +16,9 @@
 
 namespace troupe::gpu {
 
-// A run is known by the sequence of its order. Smaller priorities go first, of equal ones the more urgent, of
-// these in the order of their arrival. Holds the waiting runs; the same class orders those that are staged
-// and ready to compute. Pure.
+// A run is known by the sequence of its order. Smaller priorities go first, of equal ones by their turns
+// (gpu/worker/launch_order.hpp), of these in the order of their arrival. Holds the waiting runs; the same
+// class orders those that are staged and ready to compute. Pure.
 class RunQueue {
  public:
   // False when the sequence is in the queue already. `expires`: Time::max() for never.
@@ -26,12 +26,14 @@ class RunQueue {
   // False when it is not there (any more).
   bool Remove(std::uint64_t sequence);
   [[nodiscard]] bool Contains(std::uint64_t sequence) const { return places_.contains(sequence); }
+  using Ready = std::function<bool(std::uint64_t)>;
   // The first that `ready` accepts; stays in the queue.
-  [[nodiscard]] std::optional<std::uint64_t> First(const std::function<bool(std::uint64_t)>& ready) const;
+  [[nodiscard]] std::optional<std::uint64_t> First(Time now, const Ready& ready) const;
   // Takes out and returns all that have expired, in order.
   [[nodiscard]] std::vector<std::uint64_t> TakeExpired(Time now);
   // When the next one expires; Time::max(): never.
   [[nodiscard]] Time NextExpiry() const;
+  // The more urgent ones first.
   [[nodiscard]] std::vector<std::uint64_t> All() const;
   [[nodiscard]] std::size_t size() const { return places_.size(); }
 

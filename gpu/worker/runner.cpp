@@ -142,7 +142,7 @@ Runner::Model Runner::ModelOf(const Run& run) const {
 }
 
 std::optional<Runner::Id> Runner::NextToStage(Model model) const {
-  return waiting_.First([&](Id id) {
+  return waiting_.First(SteadyNow(), [&](Id id) {
     const Run& run = *runs_.at(id);
     return run.plan != nullptr && run.inputs_here && ModelOf(run) == model && HasTurn(id, run) &&
            StagedOf(run, model == Model::kComing) < limits_.staged_runs;

@@ -18,6 +18,7 @@
 #include "gpu/swap/link_desk.hpp"
 #include "gpu/worker/compute_watch.hpp"
 #include "gpu/worker/lanes.hpp"
+#include "gpu/worker/launch_order.hpp"
 #include "gpu/worker/limits.hpp"
 #include "gpu/worker/preparer.hpp"
 #include "gpu/worker/residency.hpp"
@@ -85,7 +86,8 @@ class Runner {
     std::unique_ptr<Stream> stream;
     Run* run = nullptr;  // that computes there; null: free
   };
-  [[nodiscard]] std::optional<Id> NextToLaunch() const;
+  [[nodiscard]] std::optional<Id> NextToLaunch();
+  [[nodiscard]] Launchable LaunchableOf(const Run& run);
   [[nodiscard]] bool Computes(const DevicePlan& plan) const;
   void LaunchSome();
   void StageSome(Model model, const std::size_t& staged);

@@ -10,18 +10,29 @@ namespace troupe::gpu {
 
 using transport::SteadyNow;
 
-// A launch holds its slot, also while it waits for a group: what has all its weights goes first. A plan
-// computes once at a time: its second run lets others pass.
-std::optional<Runner::Id> Runner::NextToLaunch() const {
-  const auto here = ready_.First([this](Id id) {
+// A launch holds its slot, also while it waits for a group: what has all its weights goes first, unless that
+// makes late what need not be. A plan computes once at a time: its second run lets others pass.
+std::optional<Runner::Id> Runner::NextToLaunch() {
+  const Time now = SteadyNow();
+  const auto here = ready_.First(now, [this](Id id) {
     const Run& run = *runs_.at(id);
     return (run.load == nullptr || run.load->complete()) && !Computes(*run.plan);
   });
-  if (here) return here;
-  return ready_.First([this](Id id) {
+  const auto coming = ready_.First(now, [this](Id id) {
     const Run& run = *runs_.at(id);
-    return run.load != nullptr && run.load->arrived() > 0 && !Computes(*run.plan);
+    return run.load != nullptr && !run.load->complete() && run.load->arrived() > 0 && !Computes(*run.plan);
   });
+  if (!here || !coming) return here ? here : coming;
+  const Run& first = *runs_.at(*here);
+  const Run& other = *runs_.at(*coming);
+  if (other.request.order.priority() > first.request.order.priority()) return here;
+  return GoesBefore(LaunchableOf(other), LaunchableOf(first), now) ? coming : here;
+}
+
+Launchable Runner::LaunchableOf(const Run& run) {
+  return {.urgency = run.urgency,
+          .takes = needs_.Of(run.plan).resident_run,
+          .weights = run.load == nullptr ? Time() : run.load->ExpectedEnd()};
 }
 
 bool Runner::Computes(const DevicePlan& plan) const {
@@ -120,7 +131,7 @@ void Runner::Computed(Id id, const Completion& completion, std::vector<proto::Te
   NoteGroups(run, completion);
   run.arguments.gate = nullptr;
   run.arguments.reached = nullptr;
-  needs_.Measured(run.plan, run.compute);
+  needs_.Measured(run.plan, run.compute, run.last_group != Time());
   ReleaseModel(run);
   FreeActivations(run);
   if (run.layers != nullptr && run.load->complete()) FreeWindow(run);

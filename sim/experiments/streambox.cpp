@@ -243,20 +243,18 @@ void AddComparisons(const std::string& experiment, const std::string& where, con
 }
 
 // How many times on average over the loads (9.1): the geometric mean, which no single load rules.
-void AddAverages(const std::string& experiment, const std::vector<std::string>& loads,
+void AddAverages(const std::string& experiment, const std::vector<std::string>& loads, std::size_t seeds,
                  const SweepValues& values, std::vector<Figure>& figures) {
   ForEachComparison([&](const Comparison& comparison, const char* ours, const std::string& baseline,
                         std::optional<double> paper) {
     if (comparison.less) return;
-    std::vector<double> average;
+    std::vector<double> average(seeds, 1);
     for (const std::string& load : loads) {
       const auto ratios = Ratios(values, load, ours, baseline, comparison.quantity);
-      if (load == loads.front()) average.resize(ratios.size(), 1);
-      average.resize(std::min(average.size(), ratios.size()));
-      for (std::size_t i = 0; i < average.size(); ++i)
+      if (ratios.size() < seeds) return;  // whose they are is not known
+      for (std::size_t i = 0; i < seeds; ++i)
         average[i] *= std::pow(ratios[i], 1 / static_cast<double>(loads.size()));
     }
-    if (average.empty()) return;
     figures.push_back({.name = NameOf(experiment, "average", baseline, ours, comparison),
                        .unit = "x",
                        .values = std::move(average),
@@ -283,7 +281,7 @@ absl::StatusOr<std::vector<Figure>> StreamBoxThroughput(const ExperimentOptions&
   TROUPE_ASSIGN_OR_RETURN(const auto values, RunSweep(sweep, options));
   auto figures = FiguresOf(sweep, values);
   for (const auto& [name, load] : loads) AddComparisons(sweep.experiment, name, values, figures);
-  AddAverages(sweep.experiment, of_paper, values, figures);
+  AddAverages(sweep.experiment, of_paper, options.seeds, values, figures);
   return figures;
 }
 

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 """Several functions at a time on one GPU, also on parts of its SMs, and a model that passes through a full one layer by layer."""
+import hashlib
 import random
 import re
 import threading
@@ -7,7 +8,7 @@ import time
 
 import numpy as np
 
-from harness import E2eTest, Load, main
+from harness import E2eTest, Load, eventually, main
 from harness.networks import rolls, scale
 from harness.shell import Shell
 
@@ -59,6 +60,33 @@ class Streams(E2eTest):
             began = time.monotonic()
             daemon.http.infer(name, {"x": np.zeros((1, 4), np.float32)})
             self.assertGreaterEqual(time.monotonic() - began, least, name)
+
+    def test_what_would_be_late_goes_before_what_can_wait(self):
+        # While `first` computes, for two seconds, the 40 MiB of `coming` begin to come, for three. Then `here` could compute
+        # at once, for four, which is longer than `coming` can wait.
+        models = {"first": rolls(1, 1), "here": rolls(1, 2), "coming": rolls(LAYERS, 3)}
+        took = {"first": "2s", "here": "4s", "coming": "20ms"}
+        profile = self.directory / "profile"
+        profile.write_text("".join(f"{hashlib.sha256(onnx).hexdigest()} {took[name]}\n" for name, onnx in models.items()))
+        http = self.start("one", "all", gpus=1, compute="timed", profile=profile, gpu_memory="256MiB", measure="requests",
+                          link_bandwidth="13MB").wait_serving(gpus=1).http
+        for name, deadline in (("first", 60), ("here", 30), ("coming", 5)):
+            http.deploy(name, models[name], f"?deadline_ms={deadline}000").good()
+        ended = []
+
+        def ask(name):
+            http.infer(name, {"x": np.zeros((1, 1024), np.float32)})
+            ended.append(name)
+        for name in ("first", "here"):  # they are there, and the worker knows how long they take
+            ask(name)
+        threads = [threading.Thread(target=ask, args=(name,)) for name in models]
+        threads[0].start()
+        eventually(lambda: int(http.loads()["one"]["running"]) == 1, "the first one computes")
+        for thread in (threads[2], threads[1]):
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(ended, ["first", "here", "first", "coming", "here"])
 
     def test_a_model_that_is_rarely_used_evicts_nobody(self):
         # Two models fit; the third one has room for a window.

@@ -35,6 +35,19 @@ TEST(ModelLoad, WhatIsThereNeedsNoEvent) {
   EXPECT_EQ(load->ArrivalOf(0), Time());
 }
 
+TEST(ModelLoad, ExpectsItsEndByWhatHasArrived) {
+  ModelLoad load(CutEvenly(Bytes(35), Bytes(10)));
+  EXPECT_EQ(load.ExpectedEnd(), Time::max());
+  load.Arrived(At(10));
+  EXPECT_EQ(load.ExpectedEnd(), Time::max());  // how long it took nobody knows
+  load.Arrived(At(14));
+  EXPECT_EQ(load.ExpectedEnd(), At(20));  // 15 bytes more, at 10 in 4 s
+  load.Arrived(At(15));
+  EXPECT_EQ(load.ExpectedEnd(), At(15) + std::chrono::milliseconds(1250));
+  load.Arrived(At(16));
+  EXPECT_EQ(load.ExpectedEnd(), At(16));
+}
+
 TEST(ModelLoad, AFailureEndsTheWaitingForWhatWillNotCome) {
   const auto load = std::make_shared<ModelLoad>(CutEvenly(Bytes(30), Bytes(10)));
   const EventPtr first = load->After(1);

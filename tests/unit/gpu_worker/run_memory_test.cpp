@@ -232,26 +232,27 @@ INSTANTIATE_TEST_SUITE_P(Policies, BaselineTest,
                            return name;
                          });
 
-TEST(RunNeeds, TrimsWhereMuchIsUsedForTheLastTime) {
-  class Extents final : public DevicePlan {
-   public:
-    explicit Extents(std::vector<Bytes> extents) : extents_(std::move(extents)) {}
-    [[nodiscard]] std::span<const proto::TensorSpec> inputs() const override { return {}; }
-    [[nodiscard]] std::span<const proto::TensorSpec> outputs() const override { return {}; }
-    [[nodiscard]] Bytes input_bytes(std::size_t) const override { return {}; }
-    [[nodiscard]] Bytes output_bytes(std::size_t) const override { return {}; }
-    [[nodiscard]] Bytes weights_bytes() const override { return {}; }
-    [[nodiscard]] Bytes activation_bytes() const override { return extents_.empty() ? Bytes() : extents_[0]; }
-    [[nodiscard]] std::size_t step_count() const override { return extents_.size(); }
-    [[nodiscard]] Bytes activation_extent(std::size_t step) const override { return extents_[step]; }
-    [[nodiscard]] std::span<const std::pair<std::uint64_t, std::uint64_t>> step_weights(
-        std::size_t) const override {
-      return {};
-    }
+class Extents final : public DevicePlan {
+ public:
+  explicit Extents(std::vector<Bytes> extents) : extents_(std::move(extents)) {}
+  [[nodiscard]] std::span<const proto::TensorSpec> inputs() const override { return {}; }
+  [[nodiscard]] std::span<const proto::TensorSpec> outputs() const override { return {}; }
+  [[nodiscard]] Bytes input_bytes(std::size_t) const override { return {}; }
+  [[nodiscard]] Bytes output_bytes(std::size_t) const override { return {}; }
+  [[nodiscard]] Bytes weights_bytes() const override { return {}; }
+  [[nodiscard]] Bytes activation_bytes() const override { return extents_.empty() ? Bytes() : extents_[0]; }
+  [[nodiscard]] std::size_t step_count() const override { return extents_.size(); }
+  [[nodiscard]] Bytes activation_extent(std::size_t step) const override { return extents_[step]; }
+  [[nodiscard]] std::span<const std::pair<std::uint64_t, std::uint64_t>> step_weights(
+      std::size_t) const override {
+    return {};
+  }
 
-   private:
-    std::vector<Bytes> extents_;
-  };
+ private:
+  std::vector<Bytes> extents_;
+};
+
+TEST(RunNeeds, TrimsWhereMuchIsUsedForTheLastTime) {
   using Trims = std::vector<RunNeeds::Trim>;
   EXPECT_EQ(RunNeeds::TrimsOf(Extents({})), Trims());
   EXPECT_EQ(RunNeeds::TrimsOf(Extents({KiB(100), KiB(1)})), Trims()) << "not worth it";
@@ -262,12 +263,24 @@ TEST(RunNeeds, TrimsWhereMuchIsUsedForTheLastTime) {
   auto plan = std::make_shared<Extents>(std::vector{MiB(8), MiB(3)});
   EXPECT_EQ(needs.Of(plan).profile->At(1), MiB(3));
   EXPECT_EQ(needs.Of(plan).profile->run_time(), Duration(0));
-  needs.Measured(plan, std::chrono::milliseconds(10));
+  needs.Measured(plan, std::chrono::milliseconds(10), false);
   EXPECT_EQ(needs.Of(plan).profile->run_time(), std::chrono::milliseconds(10));
-  needs.Measured(plan, std::chrono::milliseconds(11));
+  needs.Measured(plan, std::chrono::milliseconds(11), false);
   EXPECT_EQ(needs.Of(plan).profile->run_time(), std::chrono::milliseconds(10));
   for (int i = 0; i < 5; ++i)
     EXPECT_EQ(needs.Of(std::make_shared<Extents>(std::vector{MiB(1)})).trims, Trims());
+}
+
+TEST(RunNeeds, ARunThatWaitedForWeightsCountsUntilOneDidNot) {
+  using std::chrono::milliseconds;
+  RunNeeds needs(1);
+  const auto plan = std::make_shared<Extents>(std::vector{MiB(8)});
+  EXPECT_EQ(needs.Of(plan).resident_run, Duration(0));
+  needs.Measured(plan, milliseconds(30), true);
+  EXPECT_EQ(needs.Of(plan).resident_run, milliseconds(30));
+  needs.Measured(plan, milliseconds(20), false);
+  needs.Measured(plan, milliseconds(90), true);
+  EXPECT_EQ(needs.Of(plan).resident_run, milliseconds(20));
 }
 
 }  // namespace

@@ -1,7 +1,11 @@
 #include "gpu/worker/run_queue.hpp"
 
+#include <algorithm>
+#include <tuple>
+
 #include "base/random.hpp"
 #include "gmock/gmock.h"
+#include "gpu/worker/launch_order.hpp"
 #include "gtest/gtest.h"
 
 namespace troupe::gpu {
@@ -22,9 +26,9 @@ TEST(RunQueue, ServesByPriorityThenArrival) {
   queue.Add(3, 5, 0, kNever);
   queue.Add(4, 0, 0, kNever);
   EXPECT_THAT(queue.All(), testing::ElementsAre(2, 4, 1, 3));
-  EXPECT_EQ(queue.First(Any), 2u);
-  EXPECT_EQ(queue.First([](std::uint64_t id) { return id % 2 == 1; }), 1u);
-  EXPECT_EQ(queue.First([](std::uint64_t) { return false; }), std::nullopt);
+  EXPECT_EQ(queue.First({}, Any), 2u);
+  EXPECT_EQ(queue.First({}, [](std::uint64_t id) { return id % 2 == 1; }), 1u);
+  EXPECT_EQ(queue.First({}, [](std::uint64_t) { return false; }), std::nullopt);
 }
 
 TEST(RunQueue, OfOnePriorityTheMostUrgentGoesFirst) {
@@ -63,10 +67,37 @@ TEST(RunQueue, ExpiresInOrderAndForgetsTheExpired) {
   EXPECT_EQ(queue.NextExpiry(), kNever);
 }
 
+TEST(RunQueue, WhatIsLateYieldsWithinItsPriority) {
+  RunQueue queue;
+  queue.Add(1, 0, 20, kNever);
+  queue.Add(2, 0, 10, kNever);
+  queue.Add(3, 0, 30, kNever);
+  queue.Add(4, 1, 30, kNever);
+  const auto first = [&](std::int64_t now) { return queue.First(Time(Duration(now)), Any); };
+  EXPECT_EQ(first(10), 2u);
+  EXPECT_EQ(first(15), 1u);
+  EXPECT_EQ(first(25), 3u);
+  EXPECT_EQ(first(31), 2u);                       // all are late
+  EXPECT_EQ(first(20 + kUnhurried.count()), 2u);  // long enough
+  queue.Remove(3);
+  EXPECT_EQ(first(25), 2u);  // not to another priority
+}
+
+// The first by priority, what yields last, urgency and arrival.
+using Entry = std::tuple<std::uint32_t, Urgency, std::uint64_t>;
+std::optional<std::uint64_t> FirstOf(const std::vector<Entry>& entries, Time now) {
+  const auto rank = [now](const Entry& entry) {
+    const auto& [priority, urgency, id] = entry;
+    return std::tuple(priority, TurnAt(urgency, now), id);
+  };
+  if (entries.empty()) return std::nullopt;
+  return std::get<2>(*std::ranges::min_element(entries, {}, rank));
+}
+
 TEST(RunQueue, AgreesWithAPlainListOverManyRandomSteps) {
   RunQueue queue;
   // Priority, urgency, id; ids grow with arrival.
-  std::vector<std::tuple<std::uint32_t, Urgency, std::uint64_t>> model;
+  std::vector<Entry> model;
   Random random(7);
   std::uint64_t next = 1;
   for (int step = 0; step < 20'000; ++step) {
@@ -82,7 +113,9 @@ TEST(RunQueue, AgreesWithAPlainListOverManyRandomSteps) {
       model.erase(model.begin() + static_cast<std::ptrdiff_t>(victim));
     }
     ASSERT_EQ(queue.size(), model.size());
-    ASSERT_EQ(queue.First(Any), model.empty() ? std::nullopt : std::optional(std::get<2>(model.front())));
+    const Time now(Duration(static_cast<Duration::rep>(random.Below(6))) +
+                   (random.Below(4) == 0 ? kUnhurried : Duration()));
+    ASSERT_EQ(queue.First(now, Any), FirstOf(model, now));
   }
 }
 

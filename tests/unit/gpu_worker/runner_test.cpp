@@ -62,18 +62,43 @@ TEST_F(RunnerTest, TheMostUrgentComputesFirst) {
   gate_->Set(true);
   Run(10, "m");
   const Time now = transport::SteadyNow();
-  for (std::uint64_t i = 11; i <= 13; ++i) Run(i, "m");
-  deadline_ = now + std::chrono::milliseconds(20);
+  for (std::uint64_t i = 11; i <= 12; ++i) Run(i, "m");
+  deadline_ = now + std::chrono::hours(2);
   Run(14, "m");
-  deadline_ = now + std::chrono::milliseconds(10);
-  Run(15, "m");
   deadline_ = now + std::chrono::hours(1);
+  Run(15, "m");
+  deadline_ = now + std::chrono::hours(3);
   Run(16, "m");
   gate_->Set(false);
-  for (std::uint64_t i = 10; i <= 16; ++i) EXPECT_EQ(Code(i), 0);
-  // 11 and 12 were staged already when the others came. What names no deadline yields for a second or two.
+  for (std::uint64_t i : {10, 11, 12, 14, 15, 16}) EXPECT_EQ(Code(i), 0);
+  // 11 and 12 were staged already when the others came.
   std::erase_if(order_, [](std::uint64_t s) { return s < 13; });
-  EXPECT_THAT(order_, testing::ElementsAre(15, 14, 13, 16));
+  EXPECT_THAT(order_, testing::ElementsAre(15, 14, 16));
+}
+
+// For a second: once more when this machine did not come so far within it.
+TEST_F(RunnerTest, WhatIsLateYields) {
+  const auto copy = PlaceSmall(*host_, "m");
+  SwapIn(1, copy);
+  Prepare(2, copy, 1);
+  PumpUntilStage(1);
+  Await(1);
+  for (std::uint64_t sequence = 10;; sequence += 10) {
+    const Time begin = transport::SteadyNow();
+    gate_->Set(true);
+    for (std::uint64_t i = 0; i < 3; ++i) Run(sequence + i, "m");  // one computes, two are staged
+    deadline_ = begin;
+    Run(sequence + 3, "m");
+    deadline_ = begin + std::chrono::hours(1);
+    Run(sequence + 4, "m");
+    deadline_ = std::nullopt;
+    gate_->Set(false);
+    for (std::uint64_t i = 0; i < 5; ++i) EXPECT_EQ(Code(sequence + i), 0);
+    if (transport::SteadyNow() - begin >= kUnhurried) continue;
+    std::erase_if(order_, [sequence](std::uint64_t s) { return s < sequence + 3; });
+    EXPECT_THAT(order_, testing::ElementsAre(sequence + 4, sequence + 3));
+    return;
+  }
 }
 
 // With the answer its host copy may leave the region: nobody may be reading it then.

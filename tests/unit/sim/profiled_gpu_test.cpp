@@ -225,6 +225,48 @@ TEST_F(ProfiledGpu, OfTheRunsThatCouldComputeTheMostUrgentIsNext) {
 }
 
 // Two cold starts beside each other and beneath a run; runs take turns.
+// Where deadlines order runs: one of 100 ms that has its weights, by when it has to begin, beside one of 20
+// ms whose weights come within 40.
+class LaunchOrderOfAGpu : public ProfiledGpu {
+ protected:
+  void RunBoth(Duration here_by, Duration coming_by, LoadMode mode = LoadMode::kPipelined) {
+    (*models_)["coming"] = {.run = milliseconds(20), .load = {}, .swapped = {}};
+    const auto gpu = MakeProfiledGpu(
+        {.mode = mode, .link = {1e9}, .peer_link = {}, .speed = 1, .urgent_first = true, .on_bring = {}},
+        models_, link_, use_, clock_.Timer());
+    gpu->Bring({"coming", Bytes(40'000'000), {}}, Time{}, Loaded("load"));
+    // Both come while a third one runs, for 10 ms.
+    (*models_)["first"] = {.run = milliseconds(10), .load = {}, .swapped = {}};
+    gpu->Run("first", Time{}, Time{}, Ran("first"));
+    gpu->Run("big", Time(here_by), Time{}, Ran("here"));
+    gpu->Run("coming", Time(coming_by), Time{}, Ran("coming"));
+    clock_.RunAll();
+  }
+};
+TEST_F(LaunchOrderOfAGpu, WhatHasItsWeightsGoesFirst) {
+  RunBoth(milliseconds(300), milliseconds(110));  // behind it the other one is in time
+  EXPECT_EQ(ends_["here"], milliseconds(110));
+  EXPECT_EQ(ends_["coming"], milliseconds(130));
+}
+TEST_F(LaunchOrderOfAGpu, UnlessTheOtherOneWouldBeLateForIt) {
+  RunBoth(milliseconds(300), milliseconds(109));
+  EXPECT_EQ(ends_["coming"], milliseconds(40));
+  EXPECT_EQ(ends_["here"], milliseconds(140));
+}
+TEST_F(LaunchOrderOfAGpu, UnlessItWouldBeLateItself) {
+  RunBoth(milliseconds(39), milliseconds(20));
+  EXPECT_EQ(ends_["here"], milliseconds(110));
+}
+TEST_F(LaunchOrderOfAGpu, WhatIsLateYields) {
+  RunBoth(milliseconds(300), milliseconds(9));
+  EXPECT_EQ(ends_["here"], milliseconds(110));
+  EXPECT_EQ(ends_["coming"], milliseconds(130));
+}
+TEST_F(LaunchOrderOfAGpu, NoRunBeginsInMidLoadWhereLoadsAreNotPipelined) {
+  RunBoth(milliseconds(300), milliseconds(109), LoadMode::kOverlapped);
+  EXPECT_EQ(ends_["here"], milliseconds(110));
+}
+
 TEST_F(ProfiledGpu, RuntimesStartBesideEachOther) {
   const auto gpu = Gpu(LoadMode::kRuntimes);
   (*models_)["other"] = {.run = milliseconds(500), .load = seconds(3), .swapped = {}};
