@@ -42,6 +42,20 @@ def copy_of(model, number):
     return copy
 
 
+def copies_of(network, count, models, directory):
+    """So many functions of one network, each of a digest of its own; None where `models` does not have the network."""
+    source = models / f"light_{network}.onnx"
+    if not source.exists():
+        return None
+    base, functions = onnx.load(str(source)), []
+    for number in range(count):
+        path = directory / f"{network}-{number}.onnx"
+        model = copy_of(base, number)
+        path.write_bytes(model.SerializeToString())
+        functions.append(Function(f"{network}-{number}", network, path, input_shapes(model)))
+    return functions
+
+
 def dense(megabytes, number):
     """Three matrices of constant weights, the middle one of about so many megabytes."""
     width = int(math.sqrt(megabytes * 1e6 / 4)) // 16 * 16

@@ -21,8 +21,6 @@ import sys
 import tempfile
 import time
 
-import onnx
-
 import function_models
 from chart import bars
 from function_site import FunctionSite
@@ -30,21 +28,6 @@ from report import ROOT, Report
 
 RUNTIMES = 3
 TORPOR_MS = {"warm": 260, "cold": 8000}  # runtime resume, cold start
-
-
-def functions_of(directory, arguments):
-    source = arguments.shared / "models" / f"light_{arguments.network}.onnx"
-    if not source.exists():
-        return None
-    base = onnx.load(str(source))
-    functions = []
-    for number in range(2 * RUNTIMES):
-        path = directory / f"{arguments.network}-{number}.onnx"
-        model = function_models.copy_of(base, number)
-        path.write_bytes(model.SerializeToString())
-        functions.append(function_models.Function(f"{arguments.network}-{number}", arguments.network, path,
-                                                  function_models.input_shapes(model)))
-    return functions
 
 
 class Client:
@@ -90,7 +73,8 @@ def main():
     report = Report("isolation", note=f"{arguments.network}, {arguments.compute} compute, one GPU of 1 GiB at 6 GB/s")
     values = {"warm": [], "cold": [], "shared": [], "resident": []}
     with tempfile.TemporaryDirectory(prefix="troupe-bench-models-") as directory:
-        functions = functions_of(pathlib.Path(directory), arguments)
+        functions = function_models.copies_of(arguments.network, 2 * RUNTIMES, arguments.shared / "models",
+                                              pathlib.Path(directory))
         if functions is None:
             print(f"isolation: {arguments.shared} lacks the networks; skipped", file=sys.stderr)
             return 0
