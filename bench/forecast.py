@@ -12,7 +12,6 @@ daemon with `--copies forecast` (the default) and one with `--copies ahead`, in 
   others_ms/p50, others_ms/p98   of all other calls
 """
 import argparse
-import os
 import pathlib
 import random
 import statistics
@@ -21,7 +20,7 @@ import tempfile
 
 import function_models
 from function_site import FunctionSite
-from report import ROOT, Report
+from report import Report
 
 KNOWN = 6  # calls, until the interval is trusted and one call more
 CONNECTIONS = 16
@@ -60,10 +59,7 @@ def measure(functions, arguments, policy, trace):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
-    parser.add_argument("--shared", type=pathlib.Path,
-                        default=pathlib.Path(os.environ.get("TROUPE_SHARED_DIR", ROOT.parent / "shared")))
-    parser.add_argument("--network", default="resnet50", choices=["resnet50", "densenet121", "inception_v1", "squeezenet"])
+    function_models.add_arguments(parser)
     parser.add_argument("--functions", type=int, default=16)
     parser.add_argument("--interval", type=float, default=2)
     parser.add_argument("--calls", type=int, default=15)

@@ -10,10 +10,14 @@ others', so that nothing is shared: neither on disk nor in the host region nor o
 import hashlib
 import json
 import math
+import os
+import pathlib
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+
+from report import ROOT
 
 
 COUNTS = {"squeezenet": 60, "dense": 120, "densenet121": 45, "inception_v1": 45, "resnet50": 30}
@@ -40,6 +44,14 @@ def copy_of(model, number):
     tensor = numpy_helper.from_array(np.asarray([0.02 + number * 1e-6], np.float32))
     value.CopyFrom(tensor)
     return copy
+
+
+def add_arguments(parser):
+    """What a benchmark of copies of one network is told."""
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
+    parser.add_argument("--shared", type=pathlib.Path,
+                        default=pathlib.Path(os.environ.get("TROUPE_SHARED_DIR", ROOT.parent / "shared")))
+    parser.add_argument("--network", default="resnet50", choices=["resnet50", "densenet121", "inception_v1", "squeezenet"])
 
 
 def copies_of(network, count, models, directory):

@@ -15,7 +15,6 @@ Each has the request's own cost in it (HTTP, swap and run). Torpor's Table 1 (00
 0.26 s to resume a runtime and 8 s for a container's cold start; its models are not these.
 """
 import argparse
-import os
 import pathlib
 import sys
 import tempfile
@@ -24,7 +23,7 @@ import time
 import function_models
 from chart import bars
 from function_site import FunctionSite
-from report import ROOT, Report
+from report import Report
 
 RUNTIMES = 3
 TORPOR_MS = {"warm": 260, "cold": 8000}  # runtime resume, cold start
@@ -62,10 +61,7 @@ def measure(functions, arguments, mode):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
-    parser.add_argument("--shared", type=pathlib.Path,
-                        default=pathlib.Path(os.environ.get("TROUPE_SHARED_DIR", ROOT.parent / "shared")))
-    parser.add_argument("--network", default="resnet50", choices=["resnet50", "densenet121", "inception_v1", "squeezenet"])
+    function_models.add_arguments(parser)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--compute", choices=["timed", "real"], default="real")
     arguments = parser.parse_args()

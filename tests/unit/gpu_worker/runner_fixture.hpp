@@ -131,6 +131,15 @@ class RunnerTest : public testing::Test {
     preparer_->Prepare(sequence, Host(copy), {Spec("x", {rows, kColumns})}, proto::PRECISION_FP32,
                        [](const auto&) {});
   }
+  // It is there, and its plan for one row: orders 1 and 2.
+  proto::HostCopy BringSmall(const std::string& digest) {
+    const auto copy = PlaceSmall(*host_, digest);
+    SwapIn(1, copy);
+    Prepare(2, copy, 1);
+    PumpUntilStage(1);
+    Await(1);
+    return copy;
+  }
   void Run(std::uint64_t sequence, const std::string& digest, std::int64_t rows = 1,
            std::uint32_t priority = 0, std::int64_t timeout_ns = 0, const proto::HostCopy* copy = nullptr) {
     RunRequest request;

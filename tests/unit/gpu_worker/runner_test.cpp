@@ -32,11 +32,7 @@ TEST_F(RunnerTest, ARunOfAnAbsentModelOrPlanIsRefused) {
 }
 
 TEST_F(RunnerTest, SmallerPrioritiesComputeFirst) {
-  const auto copy = PlaceSmall(*host_, "m");
-  SwapIn(1, copy);
-  Prepare(2, copy, 1);
-  PumpUntilStage(1);
-  Await(1);
+  BringSmall("m");
   gate_->Set(true);
   Run(10, "m");
   for (std::uint64_t i = 11; i <= 13; ++i) Run(i, "m", 1, 5);
@@ -54,11 +50,7 @@ TEST_F(RunnerTest, SmallerPrioritiesComputeFirst) {
 }
 
 TEST_F(RunnerTest, TheMostUrgentComputesFirst) {
-  const auto copy = PlaceSmall(*host_, "m");
-  SwapIn(1, copy);
-  Prepare(2, copy, 1);
-  PumpUntilStage(1);
-  Await(1);
+  BringSmall("m");
   gate_->Set(true);
   Run(10, "m");
   const Time now = transport::SteadyNow();
@@ -78,11 +70,7 @@ TEST_F(RunnerTest, TheMostUrgentComputesFirst) {
 
 // For a second: once more when this machine did not come so far within it.
 TEST_F(RunnerTest, WhatIsLateYields) {
-  const auto copy = PlaceSmall(*host_, "m");
-  SwapIn(1, copy);
-  Prepare(2, copy, 1);
-  PumpUntilStage(1);
-  Await(1);
+  BringSmall("m");
   for (std::uint64_t sequence = 10;; sequence += 10) {
     const Time begin = transport::SteadyNow();
     gate_->Set(true);
@@ -116,11 +104,7 @@ TEST_F(RunnerTest, ARunThatIsGivenUpWhileItsPlanIsMadeIsAnsweredWithThePlan) {
 }
 
 TEST_F(RunnerTest, AWaitingRunIsCancelledARunningOneIsNot) {
-  const auto copy = PlaceSmall(*host_, "m");
-  SwapIn(1, copy);
-  Prepare(2, copy, 1);
-  PumpUntilStage(1);
-  Await(1);
+  BringSmall("m");
   gate_->Set(true);
   for (std::uint64_t i = 10; i <= 14; ++i) Run(i, "m");
   AwaitBusy();
@@ -138,11 +122,7 @@ TEST_F(RunnerTest, AWaitingRunIsCancelledARunningOneIsNot) {
 }
 
 TEST_F(RunnerTest, ARunThatDidNotBeginInTimeIsDropped) {
-  const auto copy = PlaceSmall(*host_, "m");
-  SwapIn(1, copy);
-  Prepare(2, copy, 1);
-  PumpUntilStage(1);
-  Await(1);
+  BringSmall("m");
   gate_->Set(true);
   Run(10, "m");
   AwaitBusy();
@@ -216,11 +196,7 @@ TEST_F(RunnerTest, AFullArenaFailsTheRunAndNothingLeaks) {
 }
 
 TEST_F(RunnerTest, WhatIsUsedIsNotEvicted) {
-  const auto copy = PlaceSmall(*host_, "m");
-  SwapIn(1, copy);
-  Prepare(2, copy, 1);
-  PumpUntilStage(1);
-  Await(1);
+  BringSmall("m");
   gate_->Set(true);
   Run(10, "m");
   residency_->Evict("m", ReplyFor(11));
@@ -290,11 +266,7 @@ TEST_F(RunnerTest, InputsInAnArenaAreRead) {
 }
 
 TEST_F(RunnerTest, AbandoningDropsWhatWaitsAndKeepsWhatIsResident) {
-  const auto copy = PlaceSmall(*host_, "m");
-  SwapIn(1, copy);
-  Prepare(2, copy, 1);
-  PumpUntilStage(1);
-  Await(1);
+  BringSmall("m");
   gate_->Set(true);
   for (std::uint64_t i = 10; i <= 14; ++i) Run(i, "m");
   AwaitBusy();
