@@ -20,7 +20,7 @@ import tempfile
 
 import function_models
 from function_site import FunctionSite
-from report import Report
+from report import Report, percentile
 
 KNOWN = 6  # calls, until the interval is trusted and one call more
 CONNECTIONS = 16
@@ -36,10 +36,6 @@ def trace_of(functions, arguments, seed):
         trace.append((at, draw.choice(others)))
         at += draw.expovariate(arguments.rate)
     return sorted(trace, key=lambda entry: entry[0])
-
-
-def percentile(values, share):
-    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
 
 
 def measure(functions, arguments, policy, trace):
@@ -81,7 +77,7 @@ def main():
             trace = trace_of(functions, arguments, seed)
             for policy in POLICIES:
                 for kind, found in measure(functions, arguments, policy, trace).items():
-                    for name, value in (("p50", statistics.median(found)), ("p98", percentile(found, 0.98))):
+                    for name, value in (("p50", statistics.median(found)), ("p98", percentile(found, 98))):
                         values.setdefault(f"{kind}/{name}", {}).setdefault(policy, []).append(value)
     for name, found in values.items():
         report.add(name, found["forecast"], "ms", baseline="copies ahead", baseline_values=found["ahead"])

@@ -19,7 +19,6 @@ from onnx import TensorProto, helper, numpy_helper
 
 from report import ROOT
 
-
 COUNTS = {"squeezenet": 60, "dense": 120, "densenet121": 45, "inception_v1": 45, "resnet50": 30}
 CLASSES = {"squeezenet": "small", "dense": "small", "densenet121": "medium", "inception_v1": "medium",
            "resnet50": "large"}

@@ -30,7 +30,7 @@ import arrivals
 import function_models
 from chart import bars
 from function_site import FunctionSite
-from report import ROOT, Report
+from report import ROOT, Report, percentile
 
 VARIANTS = {
     "default": [],
@@ -45,11 +45,6 @@ CLASSES = ("small", "medium", "large")
 SOURCES = {"resident": ("resident", "loading"), "peer": ("peer",), "host": ("host",), "disk": ("disk",)}
 DEADLINE_MS = 80
 COPIES = 300  # of the one digest of the sharing figure
-
-
-def percentile(values, percent):
-    values = sorted(values)
-    return values[min(len(values) - 1, int(len(values) * percent / 100))]
 
 
 class Round:

@@ -33,6 +33,11 @@ def machine():
     return f"{model}, {cores} cores"
 
 
+def percentile(values, percent):
+    values = sorted(values)
+    return values[min(len(values) - 1, int(len(values) * percent / 100))]
+
+
 class Report:
     def __init__(self, area, directory=None, note=None):
         """`note`: what a reader of every figure must know."""

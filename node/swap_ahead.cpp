@@ -82,13 +82,17 @@ double SwapScheduler::GainOfCopy(ModelId id, Time now) const {
   return gain * ToSeconds(RecentRate::kMemory) > ToSeconds(LoadTimeOf(model)) ? gain : 0;
 }
 
-// What those who go lose; infinite when somebody waits for one of them.
+// Somebody waits for it, or its functions have states there.
+bool SwapScheduler::IsWanted(ModelId victim, const Gpu& gpu) const {
+  return WaitingFor(victim) > 0 || !gpu.Find(victim)->states.empty();
+}
+
+// What those who go lose; infinite when one of them is wanted.
 double SwapScheduler::LossOf(const std::vector<ModelId>& victims, const Gpu& gpu, Time now) const {
   double loss = 0;
   const double busy = BusyGpus(now);
   for (const ModelId victim : victims) {
-    if (WaitingFor(victim) > 0 || !gpu.Find(victim)->states.empty())
-      return std::numeric_limits<double>::infinity();
+    if (IsWanted(victim, gpu)) return std::numeric_limits<double>::infinity();
     if (!models_[victim].adopted) continue;
     const ModelDemand demand = DemandOf(victim, now);
     const std::uint32_t copies = gpus_.HolderCount(victim);
@@ -118,19 +122,23 @@ SwapScheduler::Gpus SwapScheduler::QuietGpus() const {
   return quiet;
 }
 
+// Who would go for the model; nothing where it is, or finds no room now.
+std::optional<AheadPlan> SwapScheduler::PlanOn(ModelId id, const Gpu& gpu, Time now) const {
+  const Bytes need = models_[id].weights + models_[id].activation;
+  if (gpu.Find(id) != nullptr || !CanEverFit(id, gpu)) return std::nullopt;
+  if (gpu.Free() + gpu.idle < Target(id, gpu, need)) return std::nullopt;
+  return AheadPlan{.gpu = gpu.index, .victims = PlanVictims(id, need, gpu, now)};
+}
+
 std::optional<AheadPlan> SwapScheduler::PlanAhead(ModelId id, double gain, const Gpus& quiet,
                                                   Time now) const {
-  const Model& model = models_[id];
-  const Bytes need = model.weights + model.activation;
   std::optional<AheadPlan> best;
   for (const GpuIndex index : quiet) {
-    const Gpu& gpu = gpus_.at(index);
-    if (gpu.Find(id) != nullptr || !CanEverFit(id, gpu)) continue;
-    if (gpu.Free() + gpu.idle < Target(id, gpu, need)) continue;
-    AheadPlan plan{.gpu = index, .victims = PlanVictims(id, need, gpu, now)};
-    plan.loss = LossOf(plan.victims, gpu, now);
-    if (kClearly * plan.loss >= gain && !plan.victims.empty()) continue;
-    if (!best || plan.loss < best->loss) best = std::move(plan);
+    auto plan = PlanOn(id, gpus_.at(index), now);
+    if (!plan) continue;
+    plan->loss = LossOf(plan->victims, gpus_.at(index), now);
+    if (kClearly * plan->loss >= gain && !plan->victims.empty()) continue;
+    if (!best || plan->loss < best->loss) best = std::move(plan);
     if (best->victims.empty()) break;
   }
   return best;

@@ -34,20 +34,18 @@ void SwapScheduler::ForgetForeseen(ModelId id) {
 
 // The first of the GPUs where nobody goes for it who is wanted.
 std::optional<AheadPlan> SwapScheduler::PlanForeseen(ModelId id, const Gpus& quiet, Time now) const {
-  const Model& model = models_[id];
-  const Bytes need = model.weights + model.activation;
+  const Time since = now - models_[id].forecast.interval();
   for (const GpuIndex index : quiet) {
     const Gpu& gpu = gpus_.at(index);
-    if (!CanEverFit(id, gpu) || gpu.Free() + gpu.idle < Target(id, gpu, need)) continue;
-    AheadPlan plan{.gpu = index, .victims = PlanVictims(id, need, gpu, now)};
-    const auto wanted = [&](ModelId victim) {
-      return WaitingFor(victim) > 0 || models_[victim].kept_until > now || !gpu.Find(victim)->states.empty();
-    };
+    auto plan = PlanOn(id, gpu, now);
+    if (!plan) continue;
     // What would pass through a full GPU for its request, since those there are used more often, evicts none
     // of them before it either.
-    const Bytes room = gpu.Free() + gpu.promised;
-    if (MayPass(id, gpu, room, plan.victims, now - model.forecast.interval())) continue;
-    if (std::ranges::none_of(plan.victims, wanted)) return plan;
+    if (MayPass(id, gpu, gpu.Free() + gpu.promised, plan->victims, since)) continue;
+    const auto stays = [&](ModelId victim) {
+      return IsWanted(victim, gpu) || models_[victim].kept_until > now;
+    };
+    if (std::ranges::none_of(plan->victims, stays)) return plan;
   }
   return std::nullopt;
 }

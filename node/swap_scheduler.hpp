@@ -278,6 +278,8 @@ class SwapScheduler {
   [[nodiscard]] double GainOfCopy(ModelId model, Time now) const;
   [[nodiscard]] double LossOf(const std::vector<ModelId>& victims, const Gpu& gpu, Time now) const;
   [[nodiscard]] Gpus QuietGpus() const;
+  [[nodiscard]] bool IsWanted(ModelId victim, const Gpu& gpu) const;
+  [[nodiscard]] std::optional<AheadPlan> PlanOn(ModelId id, const Gpu& gpu, Time now) const;
   [[nodiscard]] std::optional<AheadPlan> PlanAhead(ModelId model, double gain, const Gpus& quiet,
                                                    Time now) const;
   void BringAhead(Time now);

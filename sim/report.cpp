@@ -96,9 +96,8 @@ void PrintOutcome(std::ostream& out, const SimulationSetup& setup, const std::st
                          FormatDuration(outcome.LatencyAt(50)), FormatDuration(outcome.LatencyAt(98)),
                          FormatDuration(outcome.LatencyAt(99)));
   out << absl::StrFormat(
-      "GPUs: %.1f %% of the time in runs, %.1f %% with a load on its way; %.1f %% of the requests missed "
-      "their "
-      "model; %d loads, %d of a model that another GPU had\n",
+      "GPUs: %.1f %% of the time in runs, %.1f %% with a load on its way; "
+      "%.1f %% of the requests missed their model; %d loads, %d of a model that another GPU had\n",
       100 * outcome.computing, 100 * outcome.loading, 100 * outcome.MissRatio(), outcome.swaps,
       outcome.false_misses);
   std::uint64_t in_time = 0;

@@ -6,17 +6,11 @@ namespace {
 
 using std::chrono::milliseconds;
 
-SchedulerPolicies Ordered(const char* ordering) {
-  PolicyNames names;
-  names.ordering = ordering;
-  return *FindSchedulerPolicies(names);
-}
-
 // One GPU that has the model, one request at a time; a run is estimated to take 10 ms.
 class OneByOne : public SchedulerTest {
  protected:
   explicit OneByOne(const char* ordering = "edf-late-last")
-      : SchedulerTest({.swap_ahead = 1}, Ordered(ordering)) {
+      : SchedulerTest({.swap_ahead = 1}, PoliciesWith(&PolicyNames::ordering, ordering)) {
     Gpus(1);
     Model("m", 10);
     Submit(1, "m");
@@ -100,7 +94,7 @@ TEST_F(ByDeadlineAlone, WhatIsLateStaysFirst) {
 // Two models on one GPU, which takes a second request beside the one that runs.
 class Beside : public SchedulerTest {
  protected:
-  Beside() : SchedulerTest({}, Ordered("edf-late-last")) {
+  Beside() : SchedulerTest({}, PoliciesWith(&PolicyNames::ordering, "edf-late-last")) {
     Gpus(1);
     for (const char* model : {"a", "b"}) {
       Model(model, 10);

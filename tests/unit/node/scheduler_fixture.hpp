@@ -12,6 +12,13 @@ namespace troupe::node {
 
 // GPUs of 100 MiB. What a dispatch asks for is done when the test says so; time stands still unless it moves
 // it.
+// The defaults, but for one slot.
+inline SchedulerPolicies PoliciesWith(std::string PolicyNames::*slot, const char* name) {
+  PolicyNames names;
+  names.*slot = name;
+  return *FindSchedulerPolicies(names);
+}
+
 class SchedulerTest : public testing::Test {
  protected:
   explicit SchedulerTest(SchedulerLimits limits = {},

@@ -39,18 +39,12 @@ TEST(WaitingWith, EachCopySavesLessThanTheOneBefore) {
   EXPECT_NEAR(WaitingWith(demand, 2, 0.6), 0.5 * 0.36 * 1.25, 1e-9);
 }
 
-SchedulerPolicies Copies(const char* copies) {
-  PolicyNames names;
-  names.copies = copies;
-  return *FindSchedulerPolicies(names);
-}
-
 // Loads have their GPUs for themselves. A model is asked for again and again: one copy serves it badly.
 class Ahead : public SchedulerTest {
  protected:
   explicit Ahead(SchedulerLimits limits = {.swap_ahead = 1}, const char* copies = "ahead",
                  const char* topology = "none")
-      : SchedulerTest(limits, Copies(copies), topology) {}
+      : SchedulerTest(limits, PoliciesWith(&PolicyNames::copies, copies), topology) {}
   // One request after the other, each of 900 ms, a second apart.
   void AskOften(const std::string& model, int times) {
     for (int i = 0; i < times; ++i) {

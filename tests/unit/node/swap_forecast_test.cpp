@@ -44,18 +44,12 @@ TEST(ArrivalForecast, TrustsHardlyAnyOfWhatComesAsItPleases) {
   EXPECT_LT(trusted, 100);
 }
 
-SchedulerPolicies Copies(const char* copies) {
-  PolicyNames names;
-  names.copies = copies;
-  return *FindSchedulerPolicies(names);
-}
-
 // One GPU of 100 MiB, whose loads go on beneath runs: a model of 60 MiB that a timer asks for every ten
 // seconds, with 100 ms to its deadline, and others that come in between and take its place.
 class Foreseen : public SchedulerTest {
  protected:
   explicit Foreseen(const char* copies = "forecast", SchedulerLimits limits = {.swap_ahead = 2})
-      : SchedulerTest(limits, Copies(copies), "none") {
+      : SchedulerTest(limits, PoliciesWith(&PolicyNames::copies, copies), "none") {
     Gpus(1);
     Model("timer", 60);
     Model("other", 60);
@@ -63,21 +57,16 @@ class Foreseen : public SchedulerTest {
     Model("third", 30);
   }
   void Ask(const char* model) {
-    NodeRequest request{.id = {1, next_++}, .function = model, .model = model};
-    request.deadline = now + milliseconds(100);
-    ASSERT_TRUE(scheduler.Submit(request, now).accepted);
+    deadline = now + milliseconds(100);
+    Submit(next_++, model);
+    deadline = Time::max();
     const auto dispatches = scheduler.Decide(now);
     ASSERT_EQ(dispatches.size(), 1u);
     const Dispatch& to = dispatches[0];
-    for (const auto& victim : to.victims) scheduler.Apply(EvictDone{to.gpu, victim, {}}, now);
     came_for_it_ = to.source == SwapSource::kHost;
-    if (came_for_it_) HasCome(to);
+    Loaded(to);
     scheduler.Apply(RunDone{.gpu = to.gpu, .request = to.request, .took = milliseconds(2)}, now);
     Take();
-  }
-  void HasCome(const Dispatch& copy) {
-    for (const auto& victim : copy.victims) scheduler.Apply(EvictDone{copy.gpu, victim, {}}, now);
-    scheduler.Apply(SwapInDone{.gpu = copy.gpu, .model = copy.model, .took = milliseconds(5)}, now);
   }
   void Take() {
     EXPECT_TRUE(scheduler.Decide(now).empty());
@@ -115,7 +104,7 @@ TEST_F(Foreseen, ItComesBeforeItIsAskedFor) {
   EXPECT_EQ(copies_[0].victims, std::vector<std::string>{"other"});
   // As urgent as the request to come, which leaves 100 ms and runs for 2.
   EXPECT_EQ(copies_[0].deadline, due_ + milliseconds(98));
-  HasCome(copies_[0]);
+  Loaded(copies_[0]);
   now = due_;
   Ask("timer");
   EXPECT_FALSE(came_for_it_);
@@ -130,7 +119,7 @@ class Came : public Foreseen {
     Take();
     ASSERT_EQ(copies_.size(), 1u);
     ASSERT_EQ(copies_[0].model, "timer");
-    HasCome(copies_[0]);
+    Loaded(copies_[0]);
     for (int i = 0; i < 3; ++i) {
       now += milliseconds(3);
       Ask("small");
@@ -181,7 +170,7 @@ TEST_F(Foreseen, TwoDoNotTakeEachOthersPlace) {
   Take();
   ASSERT_EQ(copies_.size(), 1u);
   EXPECT_EQ(copies_[0].model, "timer");
-  HasCome(copies_[0]);
+  Loaded(copies_[0]);
   now = due_ + milliseconds(90);  // its request may still come
   Take();
   EXPECT_TRUE(copies_.empty());
@@ -216,9 +205,7 @@ TEST_F(Foreseen, WhatCouldNotComeIsNotForeseen) {
   now = scheduler.NextDue();
   Take();
   ASSERT_EQ(copies_.size(), 1u);
-  for (const auto& victim : copies_[0].victims) scheduler.Apply(EvictDone{0, victim, {}}, now);
-  scheduler.Apply(
-      SwapInDone{.gpu = 0, .model = "timer", .status = absl::DataLossError("its bytes are wrong")}, now);
+  Loaded(copies_[0], absl::DataLossError("its bytes are wrong"));
   now = due_;
   Ask("timer");
   now += seconds(2);
