@@ -3,6 +3,7 @@
 // those of Torpor's Table 4 stand for them, for a request of its own (no batches). Without the language
 // models: a runtime of a function has half a gigabyte there, which they do not fit in.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -22,6 +23,18 @@ namespace {
 
 constexpr Duration kSlo = std::chrono::milliseconds(200);  // 9.1
 constexpr Duration kTimeout = std::chrono::seconds(10);    // more than the start of a runtime takes
+// The paper counts what has not timed out, and does not say when that is: counted are also what is there
+// within the SLO, and within a little more.
+struct TimeOut {
+  const char* served;  // the quantity
+  const char* times;   // of it, beside a baseline
+  Duration limit;
+};
+constexpr std::array<TimeOut, 4> kTimeOuts = {
+    {{"served_per_s", "times", Duration::max()},  // each step within kTimeout
+     {"in_400ms_per_s", "times_in_400ms", std::chrono::milliseconds(400)},
+     {"in_300ms_per_s", "times_in_300ms", std::chrono::milliseconds(300)},
+     {"in_time_per_s", "times_in_time", kSlo}}};
 constexpr Bytes kGpuMemory(16'000'000'000);
 constexpr Bytes kActivations(200'000'000);  // the unit by which the pool grows (5.2)
 constexpr Bytes kPassed(125'000'000 / 16);  // 3.1: 125 MB for a batch of 16
@@ -123,26 +136,27 @@ absl::StatusOr<SimulationSetup> SetupOf(ClusterSpec cluster, const Load& load, c
 
 Summary WorkflowSummary(const SimulationSetup& setup, const Outcome& outcome) {
   std::vector<Duration> took;
-  double in_time = 0;
-  double served = 0;
-  for (const WorkflowAnswer& workflow : outcome.workflows) {
+  for (const WorkflowAnswer& workflow : outcome.workflows)
     took.push_back(workflow.served ? workflow.took : std::max(workflow.took, setup.cluster.timeout));
-    served += workflow.served ? 1 : 0;
-    in_time += workflow.served && workflow.took <= kSlo ? 1 : 0;
-  }
+  const auto within = [&](Duration limit) {
+    return static_cast<double>(std::ranges::count_if(outcome.workflows, [&](const WorkflowAnswer& workflow) {
+      return workflow.served && workflow.took <= limit;
+    }));
+  };
   const Duration sum = std::accumulate(took.begin(), took.end(), Duration());
   const double all = std::max<double>(1, static_cast<double>(outcome.workflows.size()));
-  return {{"served_per_s", served / ToSeconds(setup.workload.length)},
-          {"in_time_per_s", in_time / ToSeconds(setup.workload.length)},
-          {"in_time", in_time / all},
-          {"mean_ms", took.empty() ? 0 : ToMillis(sum) / static_cast<double>(took.size())},
-          {"p50_ms", ToMillis(NearestRank(took, 50))},
-          {"p98_ms", ToMillis(NearestRank(took, 98))},
-          {"starts", static_cast<double>(outcome.starts)},
-          {"computing", outcome.computing},
-          {"copies", outcome.duplicates},
-          {"loads", static_cast<double>(outcome.swaps)},
-          {"memory_gb", static_cast<double>(outcome.gpu_memory.count()) / 1e9}};
+  Summary summary = {{"in_time", within(kSlo) / all},
+                     {"mean_ms", took.empty() ? 0 : ToMillis(sum) / static_cast<double>(took.size())},
+                     {"p50_ms", ToMillis(NearestRank(took, 50))},
+                     {"p98_ms", ToMillis(NearestRank(took, 98))},
+                     {"starts", static_cast<double>(outcome.starts)},
+                     {"computing", outcome.computing},
+                     {"copies", outcome.duplicates},
+                     {"loads", static_cast<double>(outcome.swaps)},
+                     {"memory_gb", static_cast<double>(outcome.gpu_memory.count()) / 1e9}};
+  for (const TimeOut& time_out : kTimeOuts)
+    summary[time_out.served] = within(time_out.limit) / ToSeconds(setup.workload.length);
+  return summary;
 }
 
 const std::vector<std::string>& UsualPresets() {
@@ -152,21 +166,21 @@ const std::vector<std::string>& UsualPresets() {
 }
 
 Sweep SweepOf(const std::string& experiment) {
-  return {.experiment = experiment,
-          .cases = {},
-          .quantities = {{"served_per_s", "1/s"},
-                         {"in_time_per_s", "1/s"},
-                         {"in_time", ""},
-                         {"mean_ms", "ms"},
-                         {"p50_ms", "ms"},
-                         {"p98_ms", "ms"},
-                         {"starts", ""},
-                         {"computing", ""},
-                         {"copies", ""},
-                         {"loads", ""},
-                         {"memory_gb", "GB"}},
-          .summarize = &WorkflowSummary,
-          .paper = {}};
+  Sweep sweep{.experiment = experiment,
+              .cases = {},
+              .quantities = {{"in_time", ""},
+                             {"mean_ms", "ms"},
+                             {"p50_ms", "ms"},
+                             {"p98_ms", "ms"},
+                             {"starts", ""},
+                             {"computing", ""},
+                             {"copies", ""},
+                             {"loads", ""},
+                             {"memory_gb", "GB"}},
+              .summarize = &WorkflowSummary,
+              .paper = {}};
+  for (const TimeOut& time_out : kTimeOuts) sweep.quantities.emplace_back(time_out.served, "1/s");
+  return sweep;
 }
 
 void AddCases(Sweep& sweep, const std::string& where, const ClusterSpec& cluster, const Load& load,
@@ -182,8 +196,7 @@ void AddCases(Sweep& sweep, const std::string& where, const ClusterSpec& cluster
   }
 }
 
-// What the paper has of streambox beside a baseline: of 9.1, Fig. 12 to 14. It does not say when a request of
-// its throughput has timed out: what comes within our time-out, and what comes within the SLO.
+// What the paper has of streambox beside a baseline: of 9.1, Fig. 12 to 14.
 struct Comparison {
   const char* name;
   const char* quantity;
@@ -191,11 +204,17 @@ struct Comparison {
   std::map<std::string, double> paper;
 };
 const std::vector<Comparison>& Comparisons() {
-  static const std::vector<Comparison> kComparisons = {
-      {"times", "served_per_s", false, {{"infless", 6.7}, {"astraea", 5.3}, {"stream-only", 1.46}}},
-      {"times_in_time", "in_time_per_s", false, {{"infless", 6.7}, {"astraea", 5.3}, {"stream-only", 1.46}}},
-      {"less_latency", "mean_ms", true, {{"infless", 0.98}, {"astraea", 0.98}, {"stream-only", 0.49}}},
-      {"less_memory", "memory_gb", true, {{"infless", 0.79}, {"astraea", 0.82}, {"stream-only", 0.71}}}};
+  static const std::vector<Comparison> kComparisons = [] {
+    std::vector<Comparison> all = {
+        {"less_latency", "mean_ms", true, {{"infless", 0.98}, {"astraea", 0.98}, {"stream-only", 0.49}}},
+        {"less_memory", "memory_gb", true, {{"infless", 0.79}, {"astraea", 0.82}, {"stream-only", 0.71}}}};
+    for (const TimeOut& time_out : kTimeOuts)
+      all.push_back({time_out.times,
+                     time_out.served,
+                     false,
+                     {{"infless", 6.7}, {"astraea", 5.3}, {"stream-only", 1.46}}});
+    return all;
+  }();
   return kComparisons;
 }
 
