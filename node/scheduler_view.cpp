@@ -56,6 +56,14 @@ std::vector<std::string> SwapScheduler::ResidentModels() const {
   return models;
 }
 
+const Resident* SwapScheduler::FindResident(GpuIndex gpu, const std::string& model) const {
+  return gpus_.at(gpu).Find(Find(model));
+}
+
+std::uint32_t SwapScheduler::HolderCount(const std::string& model) const {
+  return gpus_.HolderCount(Find(model));
+}
+
 std::vector<std::pair<std::string, const Resident*>> SwapScheduler::ResidentsOf(GpuIndex gpu) const {
   std::vector<std::pair<std::string, const Resident*>> residents;
   for (const auto& [id, resident] : gpus_.at(gpu).residents) residents.emplace_back(NameOf(id), &resident);

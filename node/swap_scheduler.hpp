@@ -147,12 +147,8 @@ class SwapScheduler {
   [[nodiscard]] const GpuTable& gpus() const { return gpus_; }
   // What the table has by number, by name and in the order of names (scheduler_view.cpp). A resident is read
   // at once: the next event may move it.
-  [[nodiscard]] const Resident* FindResident(GpuIndex gpu, const std::string& model) const {
-    return gpus_.at(gpu).Find(Find(model));
-  }
-  [[nodiscard]] std::uint32_t HolderCount(const std::string& model) const {
-    return gpus_.HolderCount(Find(model));
-  }
+  [[nodiscard]] const Resident* FindResident(GpuIndex gpu, const std::string& model) const;
+  [[nodiscard]] std::uint32_t HolderCount(const std::string& model) const;
   [[nodiscard]] std::vector<std::pair<std::string, const Resident*>> ResidentsOf(GpuIndex gpu) const;
   [[nodiscard]] std::vector<std::string> EvictingOn(GpuIndex gpu) const;
   [[nodiscard]] std::vector<std::string> ResidentModels() const;  // on some GPU, resident or running

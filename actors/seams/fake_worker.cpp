@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "actors/core/protobuf_adapter.hpp"
 #include "actors/core/time.hpp"
+#include "actors/seams/fake_states.hpp"
 
 namespace troupe::actors {
 
@@ -220,7 +221,7 @@ class Worker : public caf::event_based_actor {
     auto& life = shared_->control->life;
     if (Resident().contains(digest) || life.loading.contains(digest)) {
       if (order.swap_in().has_broadcast()) life.meetings[order.swap_in().broadcast().meeting()] = digest;
-      TakeStates(order.swap_in());
+      TakeStates(order.swap_in(), States());
       return Answer(order.sequence(), absl::OkStatus(), {}, Now(this));
     }
     if (bytes > Free()) {
@@ -275,7 +276,7 @@ class Worker : public caf::event_based_actor {
       return Answer(order.sequence(), absl::UnavailableError("that GPU's worker is gone"), {}, begin);
     }
     Resident()[swap.model().digest()] = bytes;
-    TakeStates(swap);
+    TakeStates(swap, States());
     proto::WorkerOutcome outcome;
     outcome.set_bytes(swap.has_broadcast() ? from_host.count() : bytes.count());
     Answer(order.sequence(), absl::OkStatus(), std::move(outcome), begin);
@@ -307,7 +308,7 @@ class Worker : public caf::event_based_actor {
     shared_->control->used -= it->second;
     Resident().erase(it);
     Gpu().Evict(order.evict().digest());
-    auto outcome = ChangedStates(order.evict().digest());
+    auto outcome = TakeChangedStates(States(), order.evict().digest());
     std::erase_if(States(), [&](const auto& state) { return state.second.digest == order.evict().digest(); });
     Answer(order.sequence(), absl::OkStatus(), std::move(outcome), Now(this));
   }
@@ -317,35 +318,9 @@ class Worker : public caf::event_based_actor {
     if (shared_->control->refuse_write_back)
       return Answer(order.sequence(), absl::ResourceExhaustedError("no room for it"), {}, begin);
     InTime(begin + shared_->profile.write_back, [this, order, begin] {
-      Answer(order.sequence(), absl::OkStatus(), ChangedStates(order.write_back().digest()), begin);
+      Answer(order.sequence(), absl::OkStatus(), TakeChangedStates(States(), order.write_back().digest()),
+             begin);
     });
-  }
-
-  void TakeStates(const proto::SwapInOrder& order) {
-    for (const auto& image : order.states())
-      States()[image.function()] = {order.model().digest(), image, false};
-  }
-
-  proto::WorkerOutcome ChangedStates(const std::string& digest) {
-    proto::WorkerOutcome outcome;
-    outcome.mutable_state();
-    for (auto& [function, state] : States()) {
-      if (state.digest != digest || !std::exchange(state.changed, false)) continue;
-      *outcome.mutable_state()->add_states() = state.image;
-    }
-    return outcome;
-  }
-
-  // The state of a fake function is the number of its runs, which its answer tells.
-  void Advance(const std::string& function, proto::RunOutcome& run) {
-    auto& state = States().at(function);
-    const auto runs = std::to_string(state.image.runs() + 1);
-    state.image.set_runs(state.image.runs() + 1);
-    for (auto& tensor : *state.image.mutable_tensors()) tensor.mutable_data()->set_inlined(runs);
-    state.changed = true;
-    auto& output = *run.add_outputs();
-    output.mutable_spec()->set_name("runs");
-    output.mutable_data()->set_inlined(runs);
   }
 
   void Run(const proto::WorkerOrder& order) {
@@ -383,11 +358,11 @@ class Worker : public caf::event_based_actor {
       *run.add_outputs() = input;
       run.mutable_outputs(run.outputs_size() - 1)->mutable_spec()->set_name("out_" + input.spec().name());
     }
-    if (!function.empty()) Advance(function, run);
+    if (!function.empty()) CountRun(States().at(function), run);
     Answer(order.sequence(), absl::OkStatus(), std::move(outcome), begin);
   }
 
-  std::map<std::string, FakeWorkerLife::State>& States() { return shared_->control->life.states; }
+  FakeStates& States() { return shared_->control->life.states; }
   std::map<std::string, Bytes>& Resident() { return shared_->control->life.resident; }
 
   std::shared_ptr<FakeWorkerShared> shared_;

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
+#include "actors/seams/worker_link_state.hpp"
 #include "base/status.hpp"
 #include "gpu/worker/exit_codes.hpp"
 #include "transport/steady_clock.hpp"
@@ -19,99 +19,6 @@ namespace troupe::actors {
 namespace {
 
 using ReaderPtr = std::shared_ptr<gpu::LinkReader>;
-
-WorkerSite WithoutReader(WorkerSite site) {
-  site.reader.reset();
-  return site;
-}
-
-// Shared with the pool's jobs and the reader's handlers, which may still run when the link is gone. Holds no
-// reader: the reader's thread may be the last to let go of this, and cannot wait for its own end.
-struct LinkState {
-  LinkState(const WorkerSite& s, ProcessWorkerOptions o) : site(WithoutReader(s)), options(std::move(o)) {}
-
-  const WorkerSite site;
-  const ProcessWorkerOptions options;
-  std::mutex mutex;
-  WorkerLink::Events events;  // guarded by mutex; empty after the link's end
-  std::uint64_t incarnation = 0;
-  std::string runtime;  // whom the next adopted worker is to serve
-  std::shared_ptr<gpu::WorkerConnection> connection;
-  std::shared_ptr<gpu::WorkerConnection> leaving;       // of a worker that is being adopted anew
-  std::shared_ptr<const transport::HostRegion> region;  // that the worker maps
-  std::shared_ptr<const void> exported;                 // its output arena, served to other hosts
-  gpu::LinkReader::Id reading = 0;
-  pid_t pid = 0;           // of the worker that we started or adopted; 0: none
-  bool fresh = false;      // `pid` was started by us and has not been adopted
-  bool death_told = true;  // of this incarnation
-  bool ending = false;     // End waits for it
-  transport::UniqueFd memory;
-  std::string memory_of;  // who has left traces in it
-  std::uint64_t sent = 0, answered = 0;
-  gpu::ProgressWatch watch{options.watch};  // over `connection`'s worker
-
-  // An incarnation's end is told once, by whoever notices it first.
-  void TellDeath(std::uint64_t life, int code, int signal, const std::string& last_words) {
-    std::shared_ptr<gpu::WorkerConnection> old;
-    {
-      const std::lock_guard lock(mutex);
-      if (life != incarnation || death_told) return;
-      death_told = true;
-      pid = 0;
-      old = std::move(connection);
-      leaving.reset();
-      region.reset();
-      exported.reset();
-      proto::WorkerDied died;
-      died.set_incarnation(life);
-      died.set_exit_code(code);
-      died.set_signal(signal);
-      // One that ended before it had a page to write on still has its exit code's meaning.
-      died.set_last_words(last_words.empty() && signal == 0 ? gpu::ExitCodeName(code) : last_words);
-      if (events.on_death) events.on_death(std::move(died));
-    }
-  }
-};
-using StatePtr = std::shared_ptr<LinkState>;
-
-class Handler final : public gpu::LinkHandler {
- public:
-  Handler(StatePtr state, std::uint64_t life) : state_(std::move(state)), life_(life) {}
-
-  void OnOutcome(proto::WorkerOutcome outcome) override {
-    const std::lock_guard lock(state_->mutex);
-    if (life_ != state_->incarnation || !state_->events.on_outcome) return;
-    ++state_->answered;
-    proto::WorkerAnswer answer;
-    answer.set_incarnation(life_);
-    *answer.mutable_outcome() = std::move(outcome);
-    state_->events.on_outcome(std::move(answer));
-  }
-  void OnDeath(const gpu::WorkerDeath& death) override {
-    const int code = death.end && !death.end->signaled ? death.end->code : 0;
-    const int signal = death.end && death.end->signaled ? death.end->code : 0;
-    if (!death.end) {
-      const std::lock_guard lock(state_->mutex);
-      if (life_ == state_->incarnation && state_->ending)
-        return;  // End has reaped it, and knows how it ended
-    }
-    state_->TellDeath(life_, code, signal, death.last_words);
-  }
-  void OnCorrupt(const absl::Status& status) override {
-    // Of no use any more: it is ended, and its end is the event.
-    std::shared_ptr<gpu::WorkerConnection> connection;
-    {
-      const std::lock_guard lock(state_->mutex);
-      if (life_ == state_->incarnation) connection = state_->connection;
-    }
-    if (connection != nullptr) static_cast<void>(connection->Kill());
-    state_->TellDeath(life_, 0, SIGKILL, absl::StrCat("the link is of no use: ", status.message()));
-  }
-
- private:
-  StatePtr state_;
-  const std::uint64_t life_;
-};
 
 class ProcessWorkerLink final : public WorkerLink {
  public:
@@ -264,7 +171,7 @@ class ProcessWorkerLink final : public WorkerLink {
     return absl::IsNotFound(status) || absl::IsPermissionDenied(status) || absl::IsInvalidArgument(status);
   }
 
-  static void SpawnNow(const StatePtr& state, std::uint64_t life) {
+  static void SpawnNow(const LinkStatePtr& state, std::uint64_t life) {
     auto process = gpu::StartWorker(state->options.command);
     if (!process.ok()) {
       return state->TellDeath(life, StartWillNeverDo(process.status()) ? gpu::kExitUsage : gpu::kExitNotNow,
@@ -280,7 +187,7 @@ class ProcessWorkerLink final : public WorkerLink {
     state->events.on_listening(std::move(listening));
   }
 
-  static void AdoptNow(const StatePtr& state, const ReaderPtr& reader, std::uint64_t life) {
+  static void AdoptNow(const LinkStatePtr& state, const ReaderPtr& reader, std::uint64_t life) {
     pid_t pid = 0;
     {
       const std::lock_guard lock(state->mutex);
@@ -336,7 +243,7 @@ class ProcessWorkerLink final : public WorkerLink {
     if (old_reading != 0) reader->Remove(old_reading);
     // The reader's lock is taken outside ours: its handlers take ours inside its.
     if (shared == nullptr) return;
-    const auto reading = reader->Add(shared, std::make_shared<Handler>(state, life));
+    const auto reading = reader->Add(shared, MakeLinkHandler(state, life));
     {
       const std::lock_guard lock(state->mutex);
       if (life == state->incarnation && state->events.on_outcome) {
@@ -403,7 +310,7 @@ class ProcessWorkerLink final : public WorkerLink {
   }
 
   const ReaderPtr reader_;
-  StatePtr state_;
+  LinkStatePtr state_;
 };
 
 }  // namespace

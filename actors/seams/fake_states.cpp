@@ -1,0 +1,31 @@
+#include "actors/seams/fake_states.hpp"
+
+#include <utility>
+
+namespace troupe::actors {
+
+void TakeStates(const proto::SwapInOrder& order, FakeStates& states) {
+  for (const auto& image : order.states()) states[image.function()] = {order.model().digest(), image, false};
+}
+
+proto::WorkerOutcome TakeChangedStates(FakeStates& states, const std::string& digest) {
+  proto::WorkerOutcome outcome;
+  outcome.mutable_state();
+  for (auto& [function, state] : states) {
+    if (state.digest != digest || !std::exchange(state.changed, false)) continue;
+    *outcome.mutable_state()->add_states() = state.image;
+  }
+  return outcome;
+}
+
+void CountRun(FakeWorkerLife::State& state, proto::RunOutcome& run) {
+  const auto runs = std::to_string(state.image.runs() + 1);
+  state.image.set_runs(state.image.runs() + 1);
+  for (auto& tensor : *state.image.mutable_tensors()) tensor.mutable_data()->set_inlined(runs);
+  state.changed = true;
+  auto& output = *run.add_outputs();
+  output.mutable_spec()->set_name("runs");
+  output.mutable_data()->set_inlined(runs);
+}
+
+}  // namespace troupe::actors

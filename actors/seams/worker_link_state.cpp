@@ -1,0 +1,88 @@
+#include "actors/seams/worker_link_state.hpp"
+
+#include <signal.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gpu/worker/exit_codes.hpp"
+
+namespace troupe::actors {
+
+namespace {
+
+WorkerSite WithoutReader(WorkerSite site) {
+  site.reader.reset();
+  return site;
+}
+
+class Handler final : public gpu::LinkHandler {
+ public:
+  Handler(LinkStatePtr state, std::uint64_t life) : state_(std::move(state)), life_(life) {}
+
+  void OnOutcome(proto::WorkerOutcome outcome) override {
+    const std::lock_guard lock(state_->mutex);
+    if (life_ != state_->incarnation || !state_->events.on_outcome) return;
+    ++state_->answered;
+    proto::WorkerAnswer answer;
+    answer.set_incarnation(life_);
+    *answer.mutable_outcome() = std::move(outcome);
+    state_->events.on_outcome(std::move(answer));
+  }
+  void OnDeath(const gpu::WorkerDeath& death) override {
+    const int code = death.end && !death.end->signaled ? death.end->code : 0;
+    const int signal = death.end && death.end->signaled ? death.end->code : 0;
+    if (!death.end) {
+      const std::lock_guard lock(state_->mutex);
+      if (life_ == state_->incarnation && state_->ending)
+        return;  // End has reaped it, and knows how it ended
+    }
+    state_->TellDeath(life_, code, signal, death.last_words);
+  }
+  void OnCorrupt(const absl::Status& status) override {
+    // Of no use any more: it is ended, and its end is the event.
+    std::shared_ptr<gpu::WorkerConnection> connection;
+    {
+      const std::lock_guard lock(state_->mutex);
+      if (life_ == state_->incarnation) connection = state_->connection;
+    }
+    if (connection != nullptr) static_cast<void>(connection->Kill());
+    state_->TellDeath(life_, 0, SIGKILL, absl::StrCat("the link is of no use: ", status.message()));
+  }
+
+ private:
+  LinkStatePtr state_;
+  const std::uint64_t life_;
+};
+
+}  // namespace
+
+LinkState::LinkState(const WorkerSite& s, ProcessWorkerOptions o)
+    : site(WithoutReader(s)), options(std::move(o)) {}
+
+void LinkState::TellDeath(std::uint64_t life, int code, int signal, const std::string& last_words) {
+  std::shared_ptr<gpu::WorkerConnection> old;
+  {
+    const std::lock_guard lock(mutex);
+    if (life != incarnation || death_told) return;
+    death_told = true;
+    pid = 0;
+    old = std::move(connection);
+    leaving.reset();
+    region.reset();
+    exported.reset();
+    proto::WorkerDied died;
+    died.set_incarnation(life);
+    died.set_exit_code(code);
+    died.set_signal(signal);
+    // One that ended before it had a page to write on still has its exit code's meaning.
+    died.set_last_words(last_words.empty() && signal == 0 ? gpu::ExitCodeName(code) : last_words);
+    if (events.on_death) events.on_death(std::move(died));
+  }
+}
+
+std::shared_ptr<gpu::LinkHandler> MakeLinkHandler(LinkStatePtr state, std::uint64_t incarnation) {
+  return std::make_shared<Handler>(std::move(state), incarnation);
+}
+
+}  // namespace troupe::actors
