@@ -7,10 +7,11 @@ namespace troupe::sim {
 std::span<const Experiment> Experiments() {
   constexpr std::string_view kFunctions = "functions";
   constexpr std::string_view kWorkingSet = "models in the working set";
-  static constexpr std::array<Experiment, 18> kTable = {{
+  static constexpr std::array<Experiment, 19> kTable = {{
       {"lalb-latency", "003, Fig. 4a: mean latency on 12 GPUs, working sets of 15, 25 and 35 models",
        &LalbLatency, kWorkingSet},
-      {"lalb-misses", "003, Fig. 4b: loads per request", &LalbMisses, kWorkingSet},
+      {"lalb-misses", "003, Fig. 4b: requests that do not find their model, and loads, per request",
+       &LalbMisses, kWorkingSet},
       {"lalb-utilization", "003, Fig. 4c: share of GPU time in runs", &LalbUtilization, kWorkingSet},
       {"lalb-false-misses", "003, Fig. 5: loads of models that another GPU had", &LalbFalseMisses,
        kWorkingSet},
@@ -18,6 +19,8 @@ std::span<const Experiment> Experiments() {
       {"lalb", "all of these, from the same runs", &Lalb, kWorkingSet},
       {"lalb-o3-sweep", "003, Fig. 7: the limit of out-of-order dispatch from 0 to 45", &LalbO3Sweep,
        "requests that may pass one"},
+      {"lalb-placement", "a yardstick for overlapped loads: models where they lie best for known requests",
+       &LalbPlacement, kWorkingSet},
       {"torpor-node", "002, Fig. 10: 160 functions on four GPUs, with and without a runtime each",
        &TorporOneNode, kFunctions},
       {"torpor-policies", "002, Fig. 11: functions that meet their SLO, of 320 to 800 on four GPUs",

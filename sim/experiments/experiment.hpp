@@ -48,6 +48,8 @@ struct Experiment {
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> LalbUtilization(const ExperimentOptions& options);
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> Lalb(const ExperimentOptions& options);
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> LalbO3Sweep(const ExperimentOptions& options);
+// Ours beside a yardstick (sim/experiments/lalb_placement.cpp).
+[[nodiscard]] absl::StatusOr<std::vector<Figure>> LalbPlacement(const ExperimentOptions& options);
 
 // Of 002 (sim/experiments/torpor_*.cpp).
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> TorporPolicies(const ExperimentOptions& options);

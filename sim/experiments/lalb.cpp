@@ -8,15 +8,12 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
 #include "sim/experiments/experiment.hpp"
-#include "sim/experiments/model_table.hpp"
-#include "sim/traces/generators.hpp"
-#include "sim/traces/trace_reader.hpp"
+#include "sim/experiments/lalb_setup.hpp"
 
 namespace troupe::sim {
 
 namespace {
 
-constexpr std::array<int, 3> kWorkingSets = {15, 25, 35};
 constexpr const char* kBaseline = "load-balance";
 
 struct Variant {
@@ -71,56 +68,6 @@ const std::vector<Quantity>& Quantities() {
   return kAll;
 }
 
-ClusterSpec Cluster(std::vector<ModelSpec> models, LoadMode loads) {
-  ClusterSpec cluster;
-  cluster.gpus = 12;
-  cluster.gpu_memory = GiB(8);
-  cluster.host_memory = GiB(256);  // every model has a host copy
-  cluster.loads = loads;
-  cluster.timeout = std::chrono::hours(1);  // nothing expires
-  cluster.models = std::move(models);
-  return cluster;
-}
-
-std::string TraceOf(const ExperimentOptions& options, int working_set) {
-  return absl::StrCat(options.data, "/traces/derived_lalb_ws", working_set, ".csv");
-}
-
-struct Inputs {
-  std::vector<ModelSpec> models;
-  std::map<int, MinuteCounts> counts;
-};
-
-absl::StatusOr<Inputs> ReadInputs(const ExperimentOptions& options) {
-  Inputs inputs;
-  TROUPE_ASSIGN_OR_RETURN(inputs.models, ReadModelTable(options.data + "/papers/lalb_table1.csv"));
-  for (const int working_set : kWorkingSets) {
-    const auto path = TraceOf(options, working_set);
-    TROUPE_ASSIGN_OR_RETURN(auto trace, ReadTrace(path));
-    const auto* counts = std::get_if<MinuteCounts>(&trace);
-    if (counts == nullptr)
-      return absl::InvalidArgumentError(absl::StrCat(path, " has arrivals, expected counts per minute"));
-    inputs.counts[working_set] = *counts;
-  }
-  return inputs;
-}
-
-absl::StatusOr<Outcome> RunOne(const Inputs& inputs, int working_set, const Variant& variant,
-                               const PolicyNames& policies, std::uint64_t seed) {
-  Random random(seed);
-  SimulationSetup setup;
-  setup.cluster = Cluster(inputs.models, variant.loads);
-  setup.workload = SpreadCounts(inputs.counts.at(working_set), Spread::kUniform, random);
-  setup.policies = policies;
-  setup.seed = seed;
-  setup.profiled = true;  // 003, IV: inference times are profiled ahead
-  TROUPE_ASSIGN_OR_RETURN(auto outcome, Simulate(setup));
-  if (const auto status = outcome.Conserved(); !status.ok())
-    return absl::InternalError(absl::StrCat(status.message(), " (preset ", variant.name, ", working set ",
-                                            working_set, ", seed ", seed, ")"));
-  return outcome;
-}
-
 // 1 - ours / baseline, seed by seed, in percent.
 std::vector<double> Reductions(const std::vector<double>& ours, const std::vector<double>& baseline) {
   std::vector<double> out;
@@ -170,7 +117,7 @@ std::vector<Figure> FiguresOf(const Values& values, const std::string& only) {
 }
 
 absl::StatusOr<std::vector<Figure>> RunAll(const ExperimentOptions& options, const std::string& only) {
-  TROUPE_ASSIGN_OR_RETURN(const auto inputs, ReadInputs(options));
+  TROUPE_ASSIGN_OR_RETURN(const auto inputs, ReadLalbInputs(options));
   Values values;
   for (const int working_set : kWorkingSets) {
     for (const Variant& variant : kVariants) {
@@ -178,7 +125,8 @@ absl::StatusOr<std::vector<Figure>> RunAll(const ExperimentOptions& options, con
       for (std::uint64_t seed = 1; seed <= options.seeds; ++seed) {
         const auto what = absl::StrCat(working_set, "/", variant.name, ", seed ", seed);
         if (options.go_on && !options.go_on(what)) return FiguresOf(values, only);
-        TROUPE_ASSIGN_OR_RETURN(const auto outcome, RunOne(inputs, working_set, variant, policies, seed));
+        TROUPE_ASSIGN_OR_RETURN(const auto outcome,
+                                RunLalb(inputs, working_set, variant.loads, policies, seed, variant.name));
         for (const Quantity& quantity : Quantities())
           values[NameOf(quantity)][absl::StrCat(working_set, "/", variant.name)].push_back(
               quantity.of(outcome));
@@ -219,7 +167,7 @@ absl::StatusOr<std::vector<Figure>> LalbUtilization(const ExperimentOptions& opt
 
 // At the largest working set: latency, misses and variance by the limit.
 absl::StatusOr<std::vector<Figure>> LalbO3Sweep(const ExperimentOptions& options) {
-  TROUPE_ASSIGN_OR_RETURN(const auto inputs, ReadInputs(options));
+  TROUPE_ASSIGN_OR_RETURN(const auto inputs, ReadLalbInputs(options));
   TROUPE_ASSIGN_OR_RETURN(auto policies, FindPreset("lalb-o3"));
   std::vector<Figure> figures;
   std::map<std::string, std::vector<double>> first;  // at limit 0
@@ -228,8 +176,8 @@ absl::StatusOr<std::vector<Figure>> LalbO3Sweep(const ExperimentOptions& options
     std::map<std::string, std::vector<double>> of;
     for (std::uint64_t seed = 1; seed <= options.seeds; ++seed) {
       if (options.go_on && !options.go_on(absl::StrCat("limit ", limit, ", seed ", seed))) return figures;
-      const Variant variant{.name = "lalb-o3", .preset = "lalb-o3"};
-      TROUPE_ASSIGN_OR_RETURN(const auto outcome, RunOne(inputs, 35, variant, policies, seed));
+      TROUPE_ASSIGN_OR_RETURN(const auto outcome,
+                              RunLalb(inputs, 35, LoadMode::kAtomic, policies, seed, "lalb-o3"));
       of["mean_s"].push_back(ToSeconds(outcome.MeanLatency()));
       of["misses_per_request"].push_back(outcome.MissRatio());
       of["variance_s2"].push_back(LatencyVariance(outcome));

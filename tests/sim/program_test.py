@@ -116,6 +116,9 @@ class Experiment(unittest.TestCase):
             self.assertEqual(picture.count("<title>"), 15)  # three working sets under five presets
             self.assertIn("models in the working set", picture)
             self.assertTrue((data / "pictures/lalb-misses-reduction.svg").exists())
+            done = self.experiment("lalb-placement", "--data", folder, "--seeds", "1")  # two to a GPU
+            self.assertEqual(done.returncode, 2, done.stdout)
+            self.assertIn("25 functions do not fit on 12 GPUs of 8 GiB each", done.stderr)
 
     def test_torpor_on_small_data(self):
         with tempfile.TemporaryDirectory() as folder:

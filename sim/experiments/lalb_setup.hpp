@@ -1,0 +1,36 @@
+// LALB SETUP: the cluster, models and traces of 003's experiments, and one run of them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/policy.hpp"
+#include "sim/experiments/experiment.hpp"
+#include "sim/simulation.hpp"
+
+namespace troupe::sim {
+
+inline constexpr std::array<int, 3> kWorkingSets = {15, 25, 35};
+
+struct LalbInputs {
+  std::vector<ModelSpec> models;
+  std::map<int, MinuteCounts> counts;  // by working set
+};
+// NotFound when a file of `options.data` is not there.
+[[nodiscard]] absl::StatusOr<LalbInputs> ReadLalbInputs(const ExperimentOptions& options);
+
+// 12 GPUs of 8 GiB behind one scheduler; every model has a copy in the host's memory, and nothing expires.
+[[nodiscard]] ClusterSpec LalbCluster(const std::vector<ModelSpec>& models, LoadMode loads);
+// A seed's requests, anywhere in their minutes.
+[[nodiscard]] Workload LalbWorkload(const LalbInputs& inputs, int working_set, std::uint64_t seed);
+
+// Inference times are known from the begin: 003, IV has them profiled. Internal when a request was lost;
+// `name`: of what is run, for people.
+[[nodiscard]] absl::StatusOr<Outcome> RunLalb(const LalbInputs& inputs, int working_set, LoadMode loads,
+                                              const PolicyNames& policies, std::uint64_t seed,
+                                              const std::string& name);
+
+}  // namespace troupe::sim
