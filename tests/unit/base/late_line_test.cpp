@@ -74,28 +74,5 @@ TEST(LateLine, ALateOneThatGoesByItselfCountsForNobody) {
   EXPECT_EQ(line.Gone(Key(100, 11)), 1);
 }
 
-// Fifty requests, all in time: one may be late.
-void Afford(LateLine<int>& line, const std::string& function) {
-  for (int i = 0; i < 50; ++i) line.Ended(function, 98, true);
-}
-
-TEST(LateLine, WhoCanAffordItYieldsWhileSomeAreLate) {
-  LateLine<int> line(LateRules{.budgets = true});
-  Afford(line, "rich");
-  EXPECT_FALSE(line.Yields("rich")) << "nothing is late";
-  line.Add(LateKey(Key(5, 1)), At(0), 1);
-  EXPECT_TRUE(line.Yields("rich"));
-  EXPECT_FALSE(line.Yields("poor"));
-  line.Ended("rich", 98, false);
-  EXPECT_FALSE(line.Yields("rich"));
-}
-
-TEST(LateLine, WithoutBudgetsNobodyYieldsForAnother) {
-  LateLine<int> line(LateRules{});
-  Afford(line, "rich");
-  line.Add(LateKey(Key(5, 1)), At(0), 1);
-  EXPECT_FALSE(line.Yields("rich"));
-}
-
 }  // namespace
 }  // namespace troupe::late_line_test

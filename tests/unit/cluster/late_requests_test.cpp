@@ -16,8 +16,7 @@ Time At(int ms) {
 // One node that takes one request at a time; runs take 10 ms, and the book has seen that.
 class LateRequests : public testing::Test {
  protected:
-  explicit LateRequests(const char* ordering = "edf-late-last")
-      : book_{{}, *FindRoutingPolicy("locality"), *FindOrderingPolicy(ordering)} {
+  LateRequests() {
     proto::CreditGrant grant;
     grant.set_node("n");
     grant.set_node_epoch(1);
@@ -29,11 +28,10 @@ class LateRequests : public testing::Test {
     Admit(2, 1000, 0);
     (void)Then(10);
   }
-  void Admit(std::uint64_t sequence, int deadline_ms, int now_ms, const std::string& function = "m") {
+  void Admit(std::uint64_t sequence, int deadline_ms, int now_ms) {
     RouterRequest request;
     request.sequence = sequence;
-    request.model = "m";
-    request.function = function;
+    request.function = request.model = "m";
     request.version = "1";
     request.deadline = milliseconds(deadline_ms);
     ASSERT_TRUE(book_.Admit(request, At(now_ms)).status.ok());
@@ -47,7 +45,7 @@ class LateRequests : public testing::Test {
     return sends.at(0).sequence;
   }
 
-  RequestBook book_;
+  RequestBook book_{{}, *FindRoutingPolicy("locality"), *FindOrderingPolicy("edf-late-last")};
   std::uint64_t sent_ = 0;
 };
 
@@ -91,29 +89,6 @@ TEST_F(LateRequests, HalfOfANodesPlacesAreForOthers) {
   Admit(9, 500, 100);
   EXPECT_EQ(book_.Decide(At(100)).size(), 2u);
   book_.Check();
-}
-
-class Budgets : public LateRequests {
- protected:
-  Budgets() : LateRequests("edf-error-budget") {}
-};
-
-TEST_F(Budgets, WhoCanAffordItYieldsWhileAnotherIsLate) {
-  std::uint64_t next = 100;
-  for (; next < 150; ++next) {
-    Admit(next, 100'000, 10, "rich");
-    EXPECT_EQ(Then(10), next);
-  }
-  Admit(3, 50, 10);
-  EXPECT_TRUE(book_.Decide(At(100)).empty());
-  Admit(4, 200, 100, "rich");
-  Admit(5, 300, 100);
-  EXPECT_EQ(Then(100), 5u);
-  EXPECT_EQ(Then(100), 3u);
-  EXPECT_EQ(Then(100), 4u);
-  Admit(6, 200, 500, "rich");  // nothing is late now
-  Admit(7, 300, 500);
-  EXPECT_EQ(Then(500), 6u);
 }
 
 }  // namespace

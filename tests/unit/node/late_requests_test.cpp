@@ -17,12 +17,10 @@ class OneByOne : public SchedulerTest {
     running_ = Next();
     Loaded(running_);
   }
-  void Ask(std::uint64_t sequence, int deadline_ms, std::uint32_t priority = 0,
-           const std::string& function = "m") {
+  void Ask(std::uint64_t sequence, int deadline_ms, std::uint32_t priority = 0) {
     NodeRequest request;
     request.id = {1, sequence};
-    request.model = "m";
-    request.function = function;
+    request.function = request.model = "m";
     request.priority = priority;
     request.deadline = Time(milliseconds(deadline_ms));
     ASSERT_TRUE(scheduler.Submit(request, now).accepted);
@@ -79,58 +77,6 @@ TEST_F(OneByOne, OneOfSixteenIsLate) {
   while (Then() != 2) ++others;
   EXPECT_EQ(others, 16);
   EXPECT_EQ(Then(), 19u);
-}
-
-// "rich" has had fifty requests, all in time: one may be late.
-class WithBudgets : public OneByOne {
- protected:
-  explicit WithBudgets(const char* ordering = "edf-error-budget") : OneByOne(ordering) {
-    for (std::uint64_t sequence = 100; sequence < 150; ++sequence) {
-      Ask(sequence, 100'000, 0, "rich");
-      EXPECT_EQ(Then(), sequence);
-    }
-  }
-  // 2 waits and is late; then "rich" asks, and with a later deadline somebody without a budget.
-  void Crowd() {
-    Ask(2, 50);
-    At(60);
-    EXPECT_EQ(scheduler.Decide(now).size(), 0u);
-    Ask(3, 200, 0, "rich");
-    Ask(4, 300);
-  }
-};
-
-TEST_F(WithBudgets, WhoCanAffordItYieldsWhileAnotherIsLate) {
-  Crowd();
-  EXPECT_EQ(Then(), 4u);
-  EXPECT_EQ(Then(), 2u);
-  EXPECT_EQ(Then(), 3u);
-}
-
-TEST_F(WithBudgets, WhoCanAffordItDoesNotWhereNothingIsLate) {
-  Ask(3, 200, 0, "rich");
-  Ask(4, 300);
-  EXPECT_EQ(Then(), 3u);
-}
-
-TEST_F(WithBudgets, WhatWasLateIsSpent) {
-  At(60);
-  Ask(5, 55, 0, "rich");
-  EXPECT_EQ(Then(), 5u);
-  Ask(6, 100'000);
-  EXPECT_EQ(Then(), 6u);
-  Crowd();
-  EXPECT_EQ(Then(), 3u);
-}
-
-class WithoutBudgets : public WithBudgets {
- protected:
-  WithoutBudgets() : WithBudgets("edf-late-last") {}
-};
-
-TEST_F(WithoutBudgets, ThereIsNoDifference) {
-  Crowd();
-  EXPECT_EQ(Then(), 3u);
 }
 
 class ByDeadlineAlone : public OneByOne {
