@@ -10,15 +10,20 @@
 // Of those that go, one in `turn` is the late one of the earliest deadline, so that late ones wait behind no
 // more than turn x (late ones before them + 1) others, however much comes; with less to do they go at once.
 // Nothing is scanned: each request becomes late once.
+//
+// By its rules a function's error budget counts as well: where it is spent, a request goes with the late
+// ones from its arrival on.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/container/btree_map.h"
+#include "base/error_budgets.hpp"
 #include "base/ordering_policy.hpp"
 #include "base/units.hpp"
 
@@ -62,10 +67,20 @@ class LateLine {
   }
   [[nodiscard]] std::size_t late() const { return late_.size(); }
 
+  // A request arrives with a deadline, and had better have a LateKey at once.
+  [[nodiscard]] bool Yields(const std::string& function) const {
+    return rules_.budgets && budgets_.IsSpent(function);
+  }
+  // Of those that had a deadline, however they ended.
+  void Ended(const std::string& function, double percentile, bool in_time) {
+    if (rules_.budgets) budgets_.Ended(function, percentile, in_time);
+  }
+
  private:
   LateRules rules_;
   absl::btree_map<std::pair<Time, std::uint64_t>, Id> in_time_;  // such as have a deadline
   absl::btree_map<OrderingKey, Id> late_;
+  ErrorBudgets budgets_;
   std::uint32_t gone_ = 0;  // others, since the last turn
 };
 

@@ -17,16 +17,20 @@ std::int64_t EarliestDeadlineFirst(const Urgency& urgency) {
 }
 
 constexpr LateRules kLateRules;
+constexpr LateRules kBudgetRules{.budgets = true};
 constexpr FunctionPlace kLatePlace{.group = 1};
 
 }  // namespace
 
 std::span<const PolicyEntry<OrderingPolicy>> OrderingPolicies() {
-  static const std::array<PolicyEntry<OrderingPolicy>, 5> kTable = {{
+  static const std::array<PolicyEntry<OrderingPolicy>, 6> kTable = {{
       {"edf", "earliest deadline first inside a priority", {&EarliestDeadlineFirst}},
       {"edf-late-last",
        "earliest deadline first, and what can no longer meet its deadline behind all that can",
        {.rank = &EarliestDeadlineFirst, .late = &kLateRules}},
+      {"edf-error-budget",
+       "the same, and those yield too whose functions will not meet their SLO any more",
+       {.rank = &EarliestDeadlineFirst, .late = &kBudgetRules}},
       {"fifo", "order of arrival inside a priority", {&Fifo}},
       {"slo-aware",
        "functions that can still meet their SLO before those that cannot, as Torpor's paper has it",

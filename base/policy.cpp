@@ -78,11 +78,13 @@ PolicyNames SimpleSwap() {
 }  // namespace
 
 std::span<const PolicyEntry<PolicyNames>> Presets() {
-  static const std::array<PolicyEntry<PolicyNames>, 16> kPresets = {{
+  static const std::array<PolicyEntry<PolicyNames>, 17> kPresets = {{
       {"troupe", "the earliest deadline first that can be met, where it ends first and costs others least",
        PolicyNames{}},
       {"troupe-edf", "troupe with the earliest deadline first, also when it can no longer be met",
        TroupeWith(&PolicyNames::ordering, "edf")},
+      {"troupe-late-last", "troupe whose requests yield only when they are late themselves",
+       TroupeWith(&PolicyNames::ordering, "edf-late-last")},
       {"troupe-ahead", "troupe without forecasts of requests", TroupeWith(&PolicyNames::copies, "ahead")},
       {"troupe-asked", "troupe without copies ahead of requests", TroupeWith(&PolicyNames::copies, "asked")},
       {"load-balance", "in order of arrival, to whichever GPU becomes idle (the baseline of LALB, 003)",

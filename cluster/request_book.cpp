@@ -52,6 +52,8 @@ Admission RequestBook::Admit(const RouterRequest& request, Time now) {
   entry.key = MakeOrderingKey(
       ordering_, {.priority = request.priority, .arrival = now, .deadline = entry.deadline}, next_order_++);
   if (late_) entry.latest = LatestBegin(entry.deadline, costs_.RunTime(request.model), now);
+  if (late_ && entry.deadline != Time::max() && late_->Yields(request.function))
+    entry.key = LateKey(entry.key);
   expiries_.emplace(entry.expiry, request.sequence);
   functions_[{request.function, request.version}].insert(request.sequence);
   waiting_bytes_ += request.bytes;

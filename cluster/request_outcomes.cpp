@@ -66,9 +66,11 @@ RequestBook::Entry* RequestBook::TakeReply(std::uint64_t ticket, std::string* no
 
 // Requests that are wrong in themselves say nothing about how the function is served.
 void RequestBook::CountForSlo(const Entry& entry, const absl::Status& status, Time now) {
-  if (!slo_ || absl::IsInvalidArgument(status) || absl::IsCancelled(status)) return;
+  if (absl::IsInvalidArgument(status) || absl::IsCancelled(status)) return;
   const bool in_time = status.ok() && now <= entry.deadline;
-  slo_->Ended(entry.request.function, entry.request.percentile, in_time, now - entry.arrival);
+  if (slo_) slo_->Ended(entry.request.function, entry.request.percentile, in_time, now - entry.arrival);
+  if (late_ && entry.deadline != Time::max())
+    late_->Ended(entry.request.function, entry.request.percentile, in_time);
 }
 
 std::vector<RequestFinished> RequestBook::Served(std::uint64_t ticket, const absl::Status& status, Time now,

@@ -105,9 +105,11 @@ bool SwapScheduler::EndAbandoned(Entry& entry, Effects& effects) {
 
 // Requests that are wrong in themselves say nothing about how the function is served.
 void SwapScheduler::CountForSlo(const Entry& entry, const absl::Status& status, Time now) {
-  if (!slo_ || entry.request.trial || absl::IsInvalidArgument(status) || absl::IsCancelled(status)) return;
+  if (entry.request.trial || absl::IsInvalidArgument(status) || absl::IsCancelled(status)) return;
   const bool in_time = status.ok() && now <= entry.request.deadline;
-  slo_->Ended(entry.request.function, entry.request.percentile, in_time, now - entry.arrival);
+  if (slo_) slo_->Ended(entry.request.function, entry.request.percentile, in_time, now - entry.arrival);
+  if (late_ && entry.request.deadline != Time::max())
+    late_->Ended(entry.request.function, entry.request.percentile, in_time);
 }
 
 // What a run taught: of one that had its weights when it began, how long it takes; of one alone on its GPU

@@ -163,6 +163,8 @@ Submitted SwapScheduler::Submit(const NodeRequest& request, Time now) {
                               {.priority = request.priority, .arrival = now, .deadline = request.deadline},
                               next_sequence_++, slo_ ? slo_->PlaceOf(request.function) : FunctionPlace{});
   if (late_) entry.latest = LatestBegin(request.deadline, costs_.RunTime(model.cost), now);
+  if (late_ && request.deadline != Time::max() && late_->Yields(request.function))
+    entry.key = LateKey(entry.key);
   entry.asked_before = std::exchange(model.asked, now);
   if (entry.asked_before != Time::min()) model.gap.Observe(now - entry.asked_before);
   if (request.deadline != Time::max()) model.patience.Observe(request.deadline - now);

@@ -74,5 +74,22 @@ TEST(LateLine, ALateOneThatGoesByItselfCountsForNobody) {
   EXPECT_EQ(line.Gone(Key(100, 11)), 1);
 }
 
+void Spend(LateLine<int>& line, const std::string& function) {
+  for (int i = 0; i < 20; ++i) line.Ended(function, 98, false);
+}
+
+TEST(LateLine, WhoWillNotMeetItsSloYields) {
+  LateLine<int> line(LateRules{.budgets = true});
+  Spend(line, "lost");
+  EXPECT_TRUE(line.Yields("lost"));
+  EXPECT_FALSE(line.Yields("other"));
+}
+
+TEST(LateLine, WithoutBudgetsNobodyYieldsForAnother) {
+  LateLine<int> line(LateRules{});
+  Spend(line, "lost");
+  EXPECT_FALSE(line.Yields("lost"));
+}
+
 }  // namespace
 }  // namespace troupe::late_line_test

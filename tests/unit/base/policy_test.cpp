@@ -23,7 +23,7 @@ TEST(Policy, PresetsNameOnePolicyPerSlot) {
   const absl::Status status = FindPreset("fastest").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr("troupe, troupe-edf, troupe-ahead, troupe-asked, load-balance"));
+              HasSubstr("troupe, troupe-edf, troupe-late-last, troupe-ahead, troupe-asked, load-balance"));
 }
 
 TEST(OrderingPolicy, KeysOrderByPriorityThenRankThenArrival) {
@@ -39,7 +39,7 @@ TEST(OrderingPolicy, KeysOrderByPriorityThenRankThenArrival) {
   EXPECT_LT(MakeOrderingKey(edf, late, 1), MakeOrderingKey(edf, late, 2));
   EXPECT_EQ(MakeOrderingKey(edf, late, 1).priority, kDefaultPriority);
   EXPECT_THAT(std::string(FindOrderingPolicy("lifo").status().message()),
-              HasSubstr("edf, edf-late-last, fifo"));
+              HasSubstr("edf, edf-late-last, edf-error-budget, fifo"));
 }
 
 TEST(ModelQueue, HeadsAreTheFirstOfEachModelWhateverHappens) {

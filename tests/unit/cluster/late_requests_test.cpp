@@ -16,7 +16,8 @@ Time At(int ms) {
 // One node that takes one request at a time; runs take 10 ms, and the book has seen that.
 class LateRequests : public testing::Test {
  protected:
-  LateRequests() {
+  explicit LateRequests(const char* ordering = "edf-late-last")
+      : book_{{}, *FindRoutingPolicy("locality"), *FindOrderingPolicy(ordering)} {
     proto::CreditGrant grant;
     grant.set_node("n");
     grant.set_node_epoch(1);
@@ -28,10 +29,11 @@ class LateRequests : public testing::Test {
     Admit(2, 1000, 0);
     (void)Then(10);
   }
-  void Admit(std::uint64_t sequence, int deadline_ms, int now_ms) {
+  void Admit(std::uint64_t sequence, int deadline_ms, int now_ms, const std::string& function = "m") {
     RouterRequest request;
     request.sequence = sequence;
-    request.function = request.model = "m";
+    request.model = "m";
+    request.function = function;
     request.version = "1";
     request.deadline = milliseconds(deadline_ms);
     ASSERT_TRUE(book_.Admit(request, At(now_ms)).status.ok());
@@ -45,7 +47,7 @@ class LateRequests : public testing::Test {
     return sends.at(0).sequence;
   }
 
-  RequestBook book_{{}, *FindRoutingPolicy("locality"), *FindOrderingPolicy("edf-late-last")};
+  RequestBook book_;
   std::uint64_t sent_ = 0;
 };
 
@@ -89,6 +91,24 @@ TEST_F(LateRequests, HalfOfANodesPlacesAreForOthers) {
   Admit(9, 500, 100);
   EXPECT_EQ(book_.Decide(At(100)).size(), 2u);
   book_.Check();
+}
+
+class Budgets : public LateRequests {
+ protected:
+  Budgets() : LateRequests("edf-error-budget") {}
+};
+
+TEST_F(Budgets, WhoWillNotMeetItsSloYields) {
+  for (std::uint64_t next = 100; next < 120; ++next) {
+    Admit(next, 5, 10, "lost");
+    EXPECT_EQ(Then(10), next);
+    Admit(next + 100, 1000, 10);
+    EXPECT_EQ(Then(20), next + 100);  // the one before was late
+  }
+  Admit(4, 200, 100, "lost");
+  Admit(5, 300, 100);
+  EXPECT_EQ(Then(100), 5u);
+  EXPECT_EQ(Then(100), 4u);
 }
 
 }  // namespace

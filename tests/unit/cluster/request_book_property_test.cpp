@@ -16,8 +16,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr std::array<std::string_view, 5> kOrderings = {"edf", "fifo", "slo-aware", "slo-aware-released",
-                                                        "edf-late-last"};
+constexpr std::array<std::string_view, 6> kOrderings = {
+    "edf", "fifo", "slo-aware", "slo-aware-released", "edf-late-last", "edf-error-budget"};
 
 class BookWorld {
  public:

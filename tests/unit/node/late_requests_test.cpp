@@ -17,10 +17,12 @@ class OneByOne : public SchedulerTest {
     running_ = Next();
     Loaded(running_);
   }
-  void Ask(std::uint64_t sequence, int deadline_ms, std::uint32_t priority = 0) {
+  void Ask(std::uint64_t sequence, int deadline_ms, std::uint32_t priority = 0,
+           const std::string& function = "m") {
     NodeRequest request;
     request.id = {1, sequence};
-    request.function = request.model = "m";
+    request.model = "m";
+    request.function = function;
     request.priority = priority;
     request.deadline = Time(milliseconds(deadline_ms));
     ASSERT_TRUE(scheduler.Submit(request, now).accepted);
@@ -77,6 +79,59 @@ TEST_F(OneByOne, OneOfSixteenIsLate) {
   while (Then() != 2) ++others;
   EXPECT_EQ(others, 16);
   EXPECT_EQ(Then(), 19u);
+}
+
+// Twenty requests of "lost" were late.
+class WithBudgets : public OneByOne {
+ protected:
+  explicit WithBudgets(const char* ordering = "edf-error-budget") : OneByOne(ordering) {
+    At(60);
+    for (std::uint64_t sequence = 100; sequence < 120; ++sequence) {
+      Ask(sequence, 50, 0, "lost");
+      EXPECT_EQ(Then(), sequence);
+    }
+    Ask(120, 100'000);
+    EXPECT_EQ(Then(), 120u);
+  }
+};
+
+TEST_F(WithBudgets, WhoWillNotMeetItsSloYields) {
+  Ask(3, 200, 0, "lost");
+  Ask(4, 300);
+  EXPECT_EQ(Then(), 4u);
+  EXPECT_EQ(Then(), 3u);
+}
+
+TEST_F(WithBudgets, ItHasItsTurns) {
+  Ask(3, 200, 0, "lost");
+  for (std::uint64_t other = 4; other < 40; ++other) Ask(other, 100'000);
+  int others = 0;
+  while (Then() != 3) ++others;
+  EXPECT_EQ(others, 16);
+}
+
+TEST_F(WithBudgets, WithoutADeadlineNobodyYields) {
+  Ask(4, 300);
+  NodeRequest request;
+  request.id = {1, 3};
+  request.function = "lost";
+  request.model = "m";
+  ASSERT_TRUE(scheduler.Submit(request, now).accepted);
+  Ask(5, 250, 0, "lost");
+  EXPECT_EQ(Then(), 4u);
+  EXPECT_EQ(Then(), 3u);
+  EXPECT_EQ(Then(), 5u);
+}
+
+class WithoutBudgets : public WithBudgets {
+ protected:
+  WithoutBudgets() : WithBudgets("edf-late-last") {}
+};
+
+TEST_F(WithoutBudgets, ThereIsNoDifference) {
+  Ask(3, 200, 0, "lost");
+  Ask(4, 300);
+  EXPECT_EQ(Then(), 3u);
 }
 
 class ByDeadlineAlone : public OneByOne {
