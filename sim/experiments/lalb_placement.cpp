@@ -25,6 +25,7 @@ absl::StatusOr<PlacementProblem> ProblemOf(const LalbInputs& inputs, const Workl
 }
 
 Duration MeanRun(const PlacementProblem& problem, const Workload& workload) {
+  if (workload.arrivals.empty()) return {};
   Duration sum{};
   for (const Arrival& arrival : workload.arrivals) sum += problem.functions[arrival.function].run;
   return sum / static_cast<Duration::rep>(workload.arrivals.size());
