@@ -10,13 +10,14 @@
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
+#include "base/slo_count.hpp"
 
 namespace troupe {
 
 class ErrorBudgets {
  public:
   // A request of a function with a deadline ended (those that were cancelled or refused do not count).
-  // `percentile` of its SLO in (0, 100]; 0: the default (base/slo_order.hpp).
+  // `percentile` of its SLO in (0, 100]; 0: the default (base/slo_count.hpp).
   void Ended(const std::string& function, double percentile, bool in_time);
   // Half as many again as may be late were late, and kFewLate more: not of a function that was late a few
   // times since it began.
@@ -25,11 +26,7 @@ class ErrorBudgets {
   static constexpr std::uint32_t kFewLate = 10;
 
  private:
-  struct Count {
-    double may_be_late = 0;  // of each request; the latest percentile says
-    std::uint32_t ended = 0, late = 0;
-  };
-  absl::flat_hash_map<std::string, Count> functions_;
+  absl::flat_hash_map<std::string, SloCount> functions_;
 };
 
 }  // namespace troupe

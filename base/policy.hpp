@@ -14,13 +14,13 @@ namespace troupe {
 
 // One policy name per slot. The empty name in `binding` is the built-in way: every function is bound late.
 struct PolicyNames {
-  std::string routing = "locality";        // cluster/routing_policy.hpp
-  std::string ordering = "edf-late-last";  // base/ordering_policy.hpp
-  std::string gpu = "least-cost";          // node/gpu_policy.hpp
-  std::string eviction = "least-value";    // node/eviction_policy.hpp
-  std::string swap = "grouped";            // gpu/swap/swap_policy.hpp
-  std::string copies = "forecast";         // node/copies_policy.hpp
-  std::string memory = "fine-resilient";   // gpu/memory/memory_policy.hpp
+  std::string routing = "locality";           // cluster/routing_policy.hpp
+  std::string ordering = "edf-error-budget";  // base/ordering_policy.hpp
+  std::string gpu = "least-cost";             // node/gpu_policy.hpp
+  std::string eviction = "least-value";       // node/eviction_policy.hpp
+  std::string swap = "grouped";               // gpu/swap/swap_policy.hpp
+  std::string copies = "forecast";            // node/copies_policy.hpp
+  std::string memory = "fine-resilient";      // gpu/memory/memory_policy.hpp
   std::string binding;
 };
 

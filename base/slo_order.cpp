@@ -8,9 +8,7 @@ namespace troupe {
 namespace {
 
 constexpr std::size_t kMostFunctions = 16384;  // the one that has been idle longest is forgotten for another
-// Counts are halved past this, so that what a function was like long ago weighs less and less.
-constexpr std::uint64_t kLongestHistory = 100'000;
-constexpr double kScoreUnit = 1e6;  // scores are whole numbers, to make keys that compare exactly
+constexpr double kScoreUnit = 1e6;             // scores are whole numbers, to make keys that compare exactly
 constexpr double kLargestScore = 9e18;
 
 std::int64_t Whole(double score) {
@@ -20,15 +18,16 @@ std::int64_t Whole(double score) {
 }  // namespace
 
 double SloOrder::Share(const Function& function) {
-  return std::min(function.percentile, 99.99) / 100;
+  return std::min(function.count.percentile, 99.99) / 100;
 }
 
 double SloOrder::Score(const Function& function) const {
   const double share = Share(function);
+  const SloCount& count = function.count;
   const double missing =
-      (share * static_cast<double>(function.ended) - static_cast<double>(function.in_time)) / (1 - share);
-  if (!rules_.by_latency || function.ended == 0) return missing;
-  return missing * function.latency_seconds / static_cast<double>(function.ended);
+      (share * static_cast<double>(count.ended) - static_cast<double>(count.in_time)) / (1 - share);
+  if (!rules_.by_latency || count.ended == 0) return missing;
+  return missing * function.latency_seconds / static_cast<double>(count.ended);
 }
 
 double SloOrder::RequiredRequests(const std::string& function) const {
@@ -39,17 +38,11 @@ double SloOrder::RequiredRequests(const std::string& function) const {
 void SloOrder::Ended(const std::string& name, double percentile, bool in_time, Duration latency) {
   if (functions_.size() >= kMostFunctions && !functions_.contains(name)) Forget();
   Function& function = functions_[name];
-  function.percentile = percentile > 0 ? percentile : kDefaultSloPercentile;
   function.last = ++ends_;
-  ++function.ended;
   ++function.period_ended;
-  function.in_time += in_time ? 1 : 0;
   function.period_in_time += in_time ? 1 : 0;
   function.latency_seconds += std::max(0.0, ToSeconds(latency));
-  if (function.ended <= kLongestHistory) return;
-  function.ended /= 2;
-  function.in_time /= 2;
-  function.latency_seconds /= 2;
+  if (function.count.Add(percentile, in_time)) function.latency_seconds /= 2;
 }
 
 void SloOrder::Forget() {
@@ -96,8 +89,8 @@ void SloOrder::AdjustAlpha() {
   std::size_t seen = 0;
   std::size_t met = 0;
   for (auto& [name, function] : functions_) {
-    const auto ended = rules_.share_of_period ? function.period_ended : function.ended;
-    const auto in_time = rules_.share_of_period ? function.period_in_time : function.in_time;
+    const auto ended = rules_.share_of_period ? function.period_ended : function.count.ended;
+    const auto in_time = rules_.share_of_period ? function.period_in_time : function.count.in_time;
     function.period_ended = function.period_in_time = 0;
     if (ended == 0) continue;
     ++seen;

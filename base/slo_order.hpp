@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/ordering_policy.hpp"
+#include "base/slo_count.hpp"
 #include "base/units.hpp"
 
 namespace troupe {
@@ -42,8 +43,6 @@ inline constexpr SloRules kReleasedSloRules{.creep = 1.01,
                                             .by_latency = true,
                                             .one_at_a_time = true};
 
-inline constexpr double kDefaultSloPercentile = 98;
-
 class SloOrder {
  public:
   explicit SloOrder(const SloRules& rules) : rules_(rules) {}
@@ -64,9 +63,7 @@ class SloOrder {
 
  private:
   struct Function {
-    double percentile = kDefaultSloPercentile;
-    std::uint64_t ended = 0;
-    std::uint64_t in_time = 0;
+    SloCount count;
     std::uint64_t period_ended = 0;
     std::uint64_t period_in_time = 0;
     double latency_seconds = 0;  // sum

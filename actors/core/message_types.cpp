@@ -36,6 +36,7 @@ using Messages = MessageList<
     proto::FetchObject, proto::FetchReply, proto::FetchModel, proto::ReleaseFetched, proto::UploadChunk,
     proto::UploadReply, proto::AdminRequest, proto::AdminReply, proto::StartRun, proto::CommitStep,
     proto::FinishRun, proto::RunReply, proto::StoreBlob, proto::StoreBlobReply, proto::ContinueRun,
+    proto::RunTaken,
     // These stay in one process today; the interfaces that mention them are announced to other ones.
     proto::MemberJoined, proto::DescribeMember, proto::MemberReport, proto::ExecutorReport,
     proto::WorkerOrder, proto::WorkerOutcome, proto::KillWorker, proto::WorkerListening, proto::WorkerReady,

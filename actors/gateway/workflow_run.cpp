@@ -30,6 +30,9 @@ WorkflowRun::behavior_type WorkflowRun::make_behavior() {
   return {
       [this](const proto::InferRequest& request) { return Begin(request); },
       [this](const proto::CancelInfer& cancel) { Cancel(cancel); },
+      [this](const proto::RunTaken& taken) {
+        if (started_ && taken.claim() > claim_) Yield();
+      },
       [this](const proto::Continue& message) { tensors_.Resume(message); },
       [this](const proto::Tick& tick) {
         if (tick.what() == kTie) return tie_.OnTick();

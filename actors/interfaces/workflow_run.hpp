@@ -2,11 +2,12 @@
 // Asked by:  gateway front (InferRequest: answered with the workflow's outputs).
 // Asks:      ROUTER (InferRequest per step), CLUSTER MANAGER (StartRun, CommitStep, FinishRun, StoreBlob).
 // Told by:   gateway front, CLUSTER MANAGER (CancelInfer: its calls end at the router, the node, the GPU's
-// queue). Decides with cluster::WorkflowProgress. A step's outputs are committed before a step that needs
-// them begins; a run that the log knows goes on behind its committed steps, one that has ended is answered as
-// it ended. While the manager is away the run waits for it. Losing it loses no committed step: the run log
-// keeps them, and the manager has another gateway go on behind them. One run has one owner: what an earlier
-// one commits is refused, and that one then waits for the run's end like any other submission of it.
+// queue; RunTaken: another has it). Decides with cluster::WorkflowProgress. A step's outputs are committed
+// before a step that needs them begins; a run that the log knows goes on behind its committed steps, one that
+// has ended is answered as it ended. While the manager is away the run waits for it. Losing it loses no
+// committed step: the run log keeps them, and the manager has another gateway go on behind them. One run has
+// one owner: an earlier one is told, what it commits is refused, and it waits for the run's end like any
+// other submission of it.
 //
 //   submitting -> owner -> ended;   submitting -> waiting (another has it) -> ended | owner (nobody has it
 //   now) owner -> waiting (it was claimed for another)
@@ -18,6 +19,7 @@
 
 namespace troupe::actors {
 
-using WorkflowRunActor = Interface<Asks<proto::InferRequest, proto::InferReply>, Hears<proto::CancelInfer>>;
+using WorkflowRunActor = Interface<Asks<proto::InferRequest, proto::InferReply>, Hears<proto::CancelInfer>,
+                                   Hears<proto::RunTaken>>;
 
 }  // namespace troupe::actors

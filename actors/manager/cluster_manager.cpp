@@ -61,6 +61,8 @@ void ClusterManager::on_exit() {
   mutations_.Clear();
   links_.Clear();
   run_links_.Clear();
+  committing_.clear();  // promises hold this actor
+  deploying_.clear();
 }
 
 void ClusterManager::Commit(storage::Batch batch, std::function<void(absl::Status)> done) {

@@ -128,6 +128,8 @@ class ClusterManager : public ManagerSelf::base {
   void TakeOver();
   // It was claimed for `gateway`, which is told to go on with it.
   void GoOnAt(const std::string& gateway, const std::string& run);
+  // `former`, empty or not, had `run` before the claim that it has now.
+  void TellTaken(const WorkflowRunActor& former, const proto::RunRecord& run);
   void OwnerLost(const std::string& run);
   void GatewayLost(const std::string& gateway);
   // To an owner from before.

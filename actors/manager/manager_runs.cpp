@@ -107,10 +107,11 @@ void ClusterManager::TakeBackNow() {
 }
 
 // Nobody runs it: now the asker does, under a claim of its own, so that whoever had it before commits
-// nothing.
+// nothing, and hears of it if it lives.
 void ClusterManager::Own(const proto::StartRun& command, const WorkflowRunActor& asker, RunPromise promise) {
   const auto& run = command.run();
   const auto loose = run_links_.loose().find(run);
+  const auto former = run_links_.Former(run);
   const bool told =
       loose != run_links_.loose().end() && loose->second.claimed && loose->second.next == command.gateway();
   run_links_.Add(run, asker);
@@ -118,8 +119,9 @@ void ClusterManager::Own(const proto::StartRun& command, const WorkflowRunActor&
   const auto from = catalogue_.runs().Find(run)->gateway();
   Claim(
       run, command.gateway(), [] { return true; },
-      [this, promise, run, from, gateway = command.gateway()](const absl::Status& status) mutable {
+      [this, promise, run, from, former, gateway = command.gateway()](const absl::Status& status) mutable {
         const auto* known = catalogue_.runs().Find(run);
+        if (status.ok()) TellTaken(former, *known);
         const bool over = known == nullptr || RunEnded(known->state());
         if (status.ok() && from != gateway)
           Tell(gateway, "run-taken-over", absl::StrCat("run '", run, "' of gateway '", from, "'"));
@@ -291,9 +293,19 @@ void ClusterManager::TakeOver() {
     Claim(
         run, gateway, [this, run = run] { return run_links_.loose().contains(run); },
         [this, run = run, gateway = gateway](const absl::Status& status) {
-          if (status.ok()) GoOnAt(gateway, run);
+          if (!status.ok()) return;
+          TellTaken(run_links_.Former(run), *catalogue_.runs().Find(run));
+          GoOnAt(gateway, run);
         });
   }
+}
+
+// Its gateway was taken for dead, and yet it may live, be connected and know nothing of that.
+void ClusterManager::TellTaken(const WorkflowRunActor& former, const proto::RunRecord& run) {
+  if (!former) return;
+  proto::RunTaken taken;
+  taken.set_claim(run.claim());
+  send(former, std::move(taken));
 }
 
 void ClusterManager::GoOnAt(const std::string& gateway, const std::string& run) {

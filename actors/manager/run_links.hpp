@@ -29,11 +29,12 @@ class RunLinks {
  public:
   using Promise = caf::typed_response_promise<proto::RunReply>;
   // A run that nobody runs: since when, and the gateway that is to go on with it, once it was claimed for
-  // that.
+  // that; and the actor that had it last, as long as that lives.
   struct Loose {
     Time since{};
     std::string next{};
     bool claimed = false;
+    WorkflowRunActor last{};
   };
 
   explicit RunLinks(std::size_t limit = 16) : limit_(limit) {}
@@ -49,8 +50,15 @@ class RunLinks {
   }
   // Nobody runs it since `now`, or `next` is to since then.
   void Loosen(const std::string& run, Time now, const std::string& next = {}) {
+    auto last = Find(run);
     actors_.erase(run);
-    loose_[run] = {now, next, false};
+    auto& loose = loose_[run];
+    loose = {now, next, false, last ? last : loose.last};
+  }
+  // Who had it last; an empty handle when somebody has it, or that one is gone.
+  [[nodiscard]] WorkflowRunActor Former(const std::string& run) const {
+    const auto it = loose_.find(run);
+    return it == loose_.end() ? WorkflowRunActor() : it->second.last;
   }
   // For `next`; false when somebody has it already.
   bool Claimed(const std::string& run) {
@@ -63,9 +71,11 @@ class RunLinks {
   std::vector<std::string> Remove(const caf::actor_addr& address) {
     for (auto& [run, waiting] : waiting_) waiting.erase(address.id());
     std::erase_if(waiting_, [](const auto& entry) { return entry.second.empty(); });
+    for (auto& [run, loose] : loose_)
+      if (Is(loose.last, address)) loose.last = WorkflowRunActor();
     std::vector<std::string> runs;
     std::erase_if(actors_, [&](const auto& entry) {
-      if (caf::actor_cast<caf::actor_addr>(entry.second) != address) return false;
+      if (!Is(entry.second, address)) return false;
       runs.push_back(entry.first);
       return true;
     });
@@ -120,6 +130,9 @@ class RunLinks {
   }
 
  private:
+  [[nodiscard]] static bool Is(const WorkflowRunActor& actor, const caf::actor_addr& address) {
+    return actor && caf::actor_cast<caf::actor_addr>(actor) == address;
+  }
   [[nodiscard]] absl::Status TooMany(const std::string& run, const std::string& what) const {
     return absl::ResourceExhaustedError(
         absl::StrCat("run '", run, "' is ", what, " ", limit_, " times already; try again later"));

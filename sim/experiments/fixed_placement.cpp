@@ -33,11 +33,16 @@ bool Fits(const PlacementProblem& problem, const std::vector<bool>& gpu, std::si
   return UsedOf(problem, gpu) + problem.functions[function].memory <= problem.gpu_memory;
 }
 
-// How much its functions need a GPU: their requests, shared among their copies.
-std::vector<double> NeedOf(const Placement& placement, std::span<const Workload> workloads) {
-  std::vector<double> asked(placement.front().size());
+// The requests of each function.
+std::vector<double> AskedOf(std::size_t functions, std::span<const Workload> workloads) {
+  std::vector<double> asked(functions);
   for (const Workload& workload : workloads)
     for (const Arrival& arrival : workload.arrivals) asked[arrival.function] += 1;
+  return asked;
+}
+
+// How much the functions of each GPU need it: their requests, shared among their copies.
+std::vector<double> NeedOf(const Placement& placement, std::vector<double> asked) {
   for (std::size_t i = 0; i < asked.size(); ++i)
     asked[i] /= static_cast<double>(std::max<std::size_t>(CopiesOf(placement, i), 1));
   std::vector<double> need;
@@ -145,11 +150,9 @@ bool Step(const PlacementProblem& problem, Random& random, Placement& placement)
   return true;
 }
 
-}  // namespace
-
 Duration MeanWait(const PlacementProblem& problem, const Placement& placement,
-                  std::span<const Workload> workloads) {
-  const auto need = NeedOf(placement, workloads);
+                  std::span<const Workload> workloads, const std::vector<double>& asked) {
+  const auto need = NeedOf(placement, asked);
   Duration waited{};
   std::size_t requests = 0;
   for (const Workload& workload : workloads) {
@@ -159,19 +162,27 @@ Duration MeanWait(const PlacementProblem& problem, const Placement& placement,
   return requests == 0 ? Duration() : waited / static_cast<Duration::rep>(requests);
 }
 
+}  // namespace
+
+Duration MeanWait(const PlacementProblem& problem, const Placement& placement,
+                  std::span<const Workload> workloads) {
+  return MeanWait(problem, placement, workloads, AskedOf(problem.functions.size(), workloads));
+}
+
 absl::StatusOr<Placement> FindPlacement(const PlacementProblem& problem, std::span<const Workload> workloads,
                                         std::uint32_t steps, Random& random) {
   auto placement = FirstPlacement(problem);
   if (!placement.ok()) return placement.status();
+  const auto asked = AskedOf(problem.functions.size(), workloads);
   Placement now = *placement;
-  Duration waits = MeanWait(problem, now, workloads);
+  Duration waits = MeanWait(problem, now, workloads, asked);
   Duration least = waits;
   for (std::uint32_t step = 0; step < steps; ++step) {
     Placement next = now;
     for (std::uint64_t changes = 1 + random.Below(3); changes > 0; --changes)
       if (!Step(problem, random, next)) next = now;
     if (next == now) continue;
-    const Duration then = MeanWait(problem, next, workloads);
+    const Duration then = MeanWait(problem, next, workloads, asked);
     const double warmth = kWarmest * (1 - static_cast<double>(step) / steps);
     if (then >= waits && random.Uniform() >= std::exp(ToSeconds(waits - then) / warmth)) continue;
     now = std::move(next);

@@ -38,7 +38,10 @@ absl::StatusOr<std::vector<Figure>> LalbPlacement(const ExperimentOptions& optio
   TROUPE_ASSIGN_OR_RETURN(const auto policies, FindPreset("troupe"));
   std::vector<Figure> figures;
   for (const int working_set : kWorkingSets) {
-    if (options.go_on && !options.go_on(absl::StrCat(working_set))) return figures;
+    const auto goes_on = [&](const std::string& what) {
+      return !options.go_on || options.go_on(absl::StrCat(working_set, " functions, ", what));
+    };
+    if (!goes_on("a placement for them")) return figures;
     std::vector<Workload> known;
     for (std::uint64_t i = 1; i <= kFoundOn; ++i)
       known.push_back(LalbWorkload(inputs, working_set, kOtherSeeds + i));
@@ -52,7 +55,7 @@ absl::StatusOr<std::vector<Figure>> LalbPlacement(const ExperimentOptions& optio
                 .values = {},
                 .paper = {},
                 .baseline = fixed.name};
-    for (std::uint64_t seed = 1; seed <= options.seeds; ++seed) {
+    for (std::uint64_t seed = 1; seed <= options.seeds && goes_on(absl::StrCat("seed ", seed)); ++seed) {
       const Workload workload = LalbWorkload(inputs, working_set, seed);
       fixed.values.push_back(
           ToSeconds(MeanRun(problem, workload) + MeanWait(problem, placement, std::span(&workload, 1))));
@@ -60,6 +63,7 @@ absl::StatusOr<std::vector<Figure>> LalbPlacement(const ExperimentOptions& optio
                               RunLalb(inputs, working_set, LoadMode::kOverlapped, policies, seed, "troupe"));
       ours.values.push_back(ToSeconds(outcome.MeanLatency()));
     }
+    if (fixed.values.empty()) return figures;
     figures.push_back(std::move(fixed));
     figures.push_back(std::move(ours));
   }

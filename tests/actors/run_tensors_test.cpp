@@ -93,6 +93,7 @@ class Owner : public RunSelf::base {
     return {[](const proto::InferRequest&) { return proto::InferReply(); },
             [this](const proto::CancelInfer&) { todo(tensors_); },
             [this](const proto::Continue& message) { tensors_.Resume(message); },
+            [](const proto::RunTaken&) {},
             [](const proto::Tick&) {},
             [](const proto::PeerUp&, const caf::strong_actor_ptr&) {},
             [](const proto::PeerLost&) {}};

@@ -220,6 +220,27 @@ TEST_F(Takeover, AGatewayThatWasOnlyCutOffCommitsNothingMoreAndItsClientStillHea
   EXPECT_EQ(StepsOf("mine"), 3u);
 }
 
+// Taken for dead, but its connection lives: it joins again, and its runs know nothing of it.
+TEST_F(Takeover, AnOwnerThatWasSilentForAWhileHearsOfItsSuccessorAndAsksNoNodeAnyMore) {
+  Open(2, sim::NetworkOptions());
+  const auto before = Computed();
+  world_->network()->Partition("gateway-1", "node-1", false);
+  const auto silent = Infer(0, "mine");
+  world_->Run(milliseconds(20));
+  world_->network()->Partition("gateway-1", "manager", false);
+  world_->Run(milliseconds(900));
+  world_->network()->Heal("gateway-1", "manager", false);
+  world_->Run(milliseconds(50));
+  EXPECT_EQ(Stored("mine").gateway(), "gateway-2");
+  ASSERT_TRUE(silent->has_value()) << "its own step still waits for a node that it cannot reach";
+  EXPECT_EQ((*silent)->code(), 0) << (*silent)->message();
+  EXPECT_EQ((*silent)->outputs(0).data().inlined(), std::string(16, 'i'));
+  world_->network()->Heal("gateway-1", "node-1", false);
+  world_->Run(seconds(5));
+  EXPECT_EQ(Computed() - before, 3u);
+  EXPECT_THAT(EventsOf("run-claim-refused"), testing::IsEmpty());
+}
+
 TEST_F(Takeover, WhatAnEarlierClaimSaysIsRefusedWithAnEvent) {
   Open(2);
   const auto lost = Infer(0, "mine");

@@ -23,7 +23,7 @@ TEST(Policy, PresetsNameOnePolicyPerSlot) {
   const absl::Status status = FindPreset("fastest").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr("troupe, troupe-edf, troupe-error-budget, troupe-ahead, troupe-asked, load-balance"));
+              HasSubstr("troupe, troupe-edf, troupe-late-last, troupe-ahead, troupe-asked, load-balance"));
 }
 
 TEST(OrderingPolicy, KeysOrderByPriorityThenRankThenArrival) {
