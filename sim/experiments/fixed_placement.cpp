@@ -86,7 +86,8 @@ class Pass {
     ends_.emplace(now + problem_.functions[arrival.function].run, gpu);
   }
   void EndFirst() {
-    const auto [now, gpu] = ends_.top();
+    const Duration now = ends_.top().first;
+    const std::size_t gpu = ends_.top().second;
     ends_.pop();
     idle_[gpu] = true;
     const auto next =
