@@ -62,8 +62,7 @@ Admission RequestBook::Admit(const RouterRequest& request, Time now) {
   return {};
 }
 
-// --- The index of what each node could take
-// -------------------------------------------------------------------------
+// --- The index of what each node could take ---
 
 void RequestBook::Unindex(const std::string& model) {
   const auto* waiting = queue_.Find(model);
@@ -148,8 +147,7 @@ void RequestBook::WakeDue(Time now) {
   reopenings_.erase(reopenings_.begin(), reopenings_.upper_bound(now));
 }
 
-// --- The choice
-// -----------------------------------------------------------------------------------------------------
+// --- The choice ---
 
 // Half of a node's places are for what can still be met: there it would wait for what is late.
 bool RequestBook::HasPlace(const NodeCredit& node, const Entry& entry) const {

@@ -73,6 +73,7 @@ class ManagerClient::Agent : public AgentActor::base {
   }
 
   void on_exit() override {
+    calls_.Clear();
     for (auto& [token, waiting] : std::exchange(waiting_, {})) waiting(absl::CancelledError("stopping"));
     manager_ = ClusterManagerActor();
     state_->inbox.Close();

@@ -5,6 +5,7 @@
 #include <caf/exit_reason.hpp>
 #include <caf/scheduled_actor.hpp>
 #include <caf/sec.hpp>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -40,6 +41,11 @@ void PendingCalls::PeerDown(const caf::actor_addr& target) {
   }
   // After the table is consistent: a handler may well call again.
   for (auto& fail : failed) fail(absl::UnavailableError("the peer went down while it was asked"));
+}
+
+void PendingCalls::Clear() {
+  dues_.clear();
+  const auto dropped = std::exchange(calls_, {});  // whose end may look here
 }
 
 void PendingCalls::Arm(caf::scheduled_actor* self) {

@@ -40,6 +40,8 @@ class PendingCalls {
   bool Finish(std::uint64_t ticket);
   // Fails every call in flight to `target` with UNAVAILABLE, oldest first.
   void PeerDown(const caf::actor_addr& target);
+  // On the owner's end: what waits for an answer often holds the owner's own handle.
+  void Clear();
   // Sees to it that `self`, the owner, looks again when the earliest timeout passes.
   void Arm(caf::scheduled_actor* self);
   [[nodiscard]] std::size_t size() const { return calls_.size(); }

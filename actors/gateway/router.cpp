@@ -81,6 +81,7 @@ class Router : public RouterSelf::base, public RouterDesk {
   }
 
   void on_exit() override {
+    calls_.Clear();
     options_.inbox->Close();
     requests_.clear();
     nodes_.clear();

@@ -50,6 +50,7 @@ WorkflowRun::behavior_type WorkflowRun::make_behavior() {
 }
 
 void WorkflowRun::on_exit() {
+  calls_.Clear();
   tensors_.Clear();
   tie_.Clear();
   end_ = nullptr;

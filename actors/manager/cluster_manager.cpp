@@ -57,6 +57,7 @@ ClusterManager::behavior_type ClusterManager::make_behavior() {
 }
 
 void ClusterManager::on_exit() {
+  calls_.Clear();
   continuations_.Clear();
   mutations_.Clear();
   links_.Clear();

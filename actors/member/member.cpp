@@ -61,6 +61,7 @@ class Member : public MemberSelf::base {
   }
 
   void on_exit() override {
+    calls_.Clear();
     manager_ = ClusterManagerActor();
     subject_ = Subject();
     front_ = FrontActor();

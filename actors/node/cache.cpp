@@ -58,6 +58,7 @@ class Cache : public CacheSelf::base {
   }
 
   void on_exit() override {
+    calls_.Clear();
     continuations_.Clear();
     fetches_.clear();
     manager_ = nullptr;

@@ -82,6 +82,7 @@ NodeController::behavior_type NodeController::make_behavior() {
 }
 
 void NodeController::on_exit() {
+  calls_.Clear();
   SaveProfiles();
   if (save_adopted_armed_) SaveAdopted();
   for (auto& gpu : gpus_) send_exit(gpu.executor, caf::exit_reason::user_shutdown);

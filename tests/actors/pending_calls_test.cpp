@@ -68,6 +68,30 @@ TEST_F(CallTest, ADeadPeerFailsTheCallAtOnceAndOnlyOnce) {
   EXPECT_EQ(state->answers.size(), 1u) << "the timeout of a call that had failed answered again";
 }
 
+// A closure that waits for an answer may hold the promise of whoever asked, and so the actor itself.
+TEST_F(CallTest, AnOwnerThatEndsLetsGoOfWhatItsCallsHold) {
+  auto state = std::make_shared<Caller>();
+  auto peer = SpawnSilent();
+  auto held = std::make_shared<int>(1);
+  auto caller = system_.spawn([state, peer, held](caf::event_based_actor* self) -> caf::behavior {
+    self->attach_functor([state] { state->calls.Clear(); });
+    Call<proto::InferReply>(
+        self, state->calls, peer, std::chrono::seconds(10), proto::CancelInfer(),
+        [state, held](absl::StatusOr<proto::InferReply> r) { state->answers.push_back(r.status()); });
+    return {[](proto::Continue&) {}};
+  });
+  Settle();
+  const std::weak_ptr<int> watch = std::exchange(held, nullptr);
+  EXPECT_FALSE(watch.expired());
+  caf::anon_send_exit(caller, caf::exit_reason::user_shutdown);
+  Settle();
+  EXPECT_TRUE(watch.expired());
+  EXPECT_EQ(state->calls.size(), 0u);
+  Scheduler().advance_time(std::chrono::seconds(20));
+  Settle();
+  EXPECT_TRUE(state->answers.empty());
+}
+
 TEST_F(CallTest, ASilentPeerTimesOutUnderVirtualTime) {
   auto state = std::make_shared<Caller>();
   auto peer = SpawnSilent();

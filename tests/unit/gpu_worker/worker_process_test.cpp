@@ -483,8 +483,7 @@ TEST(WorkerProcess, FlagsThatMakeNoSenseExitWithUsage) {
   EXPECT_EQ(end_of([](WorkerCommand& c) { c.block = GiB(5); }), kExitUsage);
 }
 
-// --- hostile daemons
-// -------------------------------------------------------------------------------------------------
+// --- hostile daemons ---
 
 TEST(WorkerHostile, OrdersThatMakeNoSenseAreAnsweredOneByOne) {
   WorkerHarness harness;
