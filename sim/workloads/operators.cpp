@@ -18,6 +18,7 @@ using Result = RegistryOp::Result;
 
 constexpr Duration kCommandTimeout = seconds(2);
 constexpr std::uint32_t kTries = 3;
+constexpr Duration kTryAgain = seconds(1);  // what was cut is connected again by then
 constexpr char kChain[] = R"(
 name: chain
 inputs:
@@ -222,7 +223,8 @@ void Clients::SetDrain(const std::string& node, bool drain, std::uint32_t tries)
                                done           ? "done"
                                : result.reply ? result.reply->message()
                                               : "no answer"));
-    if (!done && tries > 1) SetDrain(node, drain, tries - 1);
+    if (!done && tries > 1)
+      cluster_.agenda().In(kTryAgain, [this, node, drain, tries] { SetDrain(node, drain, tries - 1); });
   });
 }
 
