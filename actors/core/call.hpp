@@ -3,7 +3,7 @@
 // CAF 0.17 has two traps here: a request to a dead remote peer never fails by itself, and an infinite timeout
 // hangs for ever. So every call names a timeout, and a PendingCalls (one per calling actor) fails what is in
 // flight to a peer the moment that peer's DOWN arrives. The answer handler runs exactly once, in the calling
-// actor.
+// actor, unless that ends before (Clear).
 // The timeouts of an actor's calls are one table with one alarm, set for the earliest: a timeout of CAF's own
 // would wake its clock's thread for every call, and stay in its schedule long after the answer.
 #pragma once
@@ -65,8 +65,8 @@ class PendingCalls {
 // What a CAF error means to the caller: UNAVAILABLE for a peer that is gone, DEADLINE_EXCEEDED for silence.
 [[nodiscard]] absl::Status ToStatus(const caf::error& error, Duration timeout);
 
-// Asks `to` and calls `done(absl::StatusOr<Reply>)` exactly once. `beside`: handles that travel with the
-// request.
+// Asks `to` and calls `done(absl::StatusOr<Reply>)` exactly once, or never when `self` ends before the
+// answer. `beside`: handles that travel with the request.
 template <class Reply, class Self, class Handle, class Request, class Done, class... Beside>
 void Call(Self* self, PendingCalls& calls, const Handle& to, Duration timeout, Request request, Done done,
           Beside... beside) {

@@ -125,6 +125,7 @@ class ClusterManager : public ManagerSelf::base {
   void Claim(const std::string& run, const std::string& gateway, std::function<bool()> wanted,
              std::function<void(absl::Status)> done);
   // Runs that nobody runs any more get another gateway.
+  void RelinkRuns();
   void TakeOver();
   // It was claimed for `gateway`, which is told to go on with it.
   void GoOnAt(const std::string& gateway, const std::string& run);

@@ -126,7 +126,7 @@ void ClusterManager::Own(const proto::StartRun& command, const WorkflowRunActor&
         if (status.ok() && from != gateway)
           Tell(gateway, "run-taken-over", absl::StrCat("run '", run, "' of gateway '", from, "'"));
         if (status.ok() || (over && known != nullptr)) return Deliver(promise, RunAnswer(run));
-        if (!over) run_links_.Loosen(run, Now(this));
+        if (!over) run_links_.GiveBack(run, Now(this), former);
         Deliver(promise, Failure<proto::RunReply>(status));
       });
 }
@@ -269,7 +269,21 @@ void ClusterManager::GatewayLost(const std::string& gateway) {
   for (const auto& run : unfinished[gateway]) run_links_.Loosen(run, Now(this));
 }
 
+// A gateway was taken for dead, and is back before another could take its runs: those that run there still
+// are not begun anew.
+void ClusterManager::RelinkRuns() {
+  std::vector<std::string> found;
+  for (const auto& [run, loose] : run_links_.loose()) {
+    const auto* known = catalogue_.runs().Find(run);
+    if (known == nullptr || !loose.next.empty() || !loose.last) continue;
+    const auto front = links_.fronts().find(known->gateway());
+    if (front != links_.fronts().end() && front->second.node() == loose.last.node()) found.push_back(run);
+  }
+  for (const auto& run : found) run_links_.Relink(run);
+}
+
 void ClusterManager::TakeOver() {
+  RelinkRuns();
   if (run_links_.loose().empty() || links_.fronts().empty()) return;
   const auto unfinished = catalogue_.runs().Unfinished();
   std::vector<cluster::RunGateway> gateways;

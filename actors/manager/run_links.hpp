@@ -55,6 +55,15 @@ class RunLinks {
     auto& loose = loose_[run];
     loose = {now, next, false, last ? last : loose.last};
   }
+  // `former` had it before somebody whose claim was not stored, and who has nothing of it.
+  void GiveBack(const std::string& run, Time now, const WorkflowRunActor& former) {
+    actors_.erase(run);
+    loose_[run] = {now, {}, false, former};
+  }
+  // Whoever had it last has it again, for it lives and nobody claimed the run meanwhile.
+  void Relink(const std::string& run) {
+    if (auto last = Former(run)) Add(run, last);
+  }
   // Who had it last; an empty handle when somebody has it, or that one is gone.
   [[nodiscard]] WorkflowRunActor Former(const std::string& run) const {
     const auto it = loose_.find(run);

@@ -241,6 +241,26 @@ TEST_F(Takeover, AnOwnerThatWasSilentForAWhileHearsOfItsSuccessorAndAsksNoNodeAn
   EXPECT_THAT(EventsOf("run-claim-refused"), testing::IsEmpty());
 }
 
+// As above, but nobody else could take its runs: they are its own again, and nothing is computed twice.
+TEST_F(Takeover, TheOnlyGatewayHasItsRunsAgainWhenItWasMerelySilent) {
+  Open(1, sim::NetworkOptions());
+  const auto before = Computed();
+  world_->network()->Partition("gateway-1", "node-1", false);
+  const auto silent = Infer(0, "mine");
+  world_->Run(milliseconds(20));
+  world_->network()->Partition("gateway-1", "manager", false);
+  world_->Run(milliseconds(900));
+  world_->network()->Heal("gateway-1", "manager", false);
+  world_->Run(milliseconds(2200));
+  EXPECT_EQ(Stored("mine").claim(), 0u) << "nobody claimed it, not its own gateway either";
+  world_->network()->Heal("gateway-1", "node-1", false);
+  world_->Run(seconds(5));
+  ASSERT_TRUE(silent->has_value());
+  EXPECT_EQ((*silent)->code(), 0) << (*silent)->message();
+  EXPECT_EQ(Stored("mine").claim(), 0u);
+  EXPECT_EQ(Computed() - before, 3u);
+}
+
 TEST_F(Takeover, WhatAnEarlierClaimSaysIsRefusedWithAnEvent) {
   Open(2);
   const auto lost = Infer(0, "mine");
