@@ -13,7 +13,7 @@ namespace troupe::node {
 // The ones that are used most come first.
 std::vector<GpuIndex> SwapScheduler::IdleGpus() const {
   std::vector<std::pair<std::uint64_t, GpuIndex>> idle;
-  gpus_.ready().InOrder([&](const GpuPlace& place) {
+  tables_.gpus.ready().InOrder([&](const GpuPlace& place) {
     if (place.in_flight() > 0) return false;
     idle.emplace_back(dispatched_to_[place.gpu], place.gpu);
     return true;
@@ -27,38 +27,32 @@ std::vector<GpuIndex> SwapScheduler::IdleGpus() const {
 }
 
 bool SwapScheduler::MayStart(const Entry& entry) {
-  return models_[entry.model].in_region && NextOf(entry.model) == &entry && !MustTakeTurns(entry);
-}
-
-bool SwapScheduler::CanTake(const Look& look, const Gpu& gpu, const Resident* resident) const {
-  const Entry& entry = look.entry;
-  if (gpu.worker != WorkerState::kReady || !HasSlot(entry, gpu, resident)) return false;
-  return CanEverFit(entry.model, look.whole, gpu) && StateAllows(look, gpu) && Serves(entry, gpu) &&
-         CanMakeRoom(look, gpu, resident, Need(look, resident));
+  return tables_.models[entry.model].in_region && NextOf(entry.model) == &entry && !MustTakeTurns(entry);
 }
 
 // Algorithm 2 for the request, asked by the idle GPU `index`: where it goes; kNoGpu: it stays.
 GpuIndex SwapScheduler::PlaceByLocality(const Entry& entry, GpuIndex index, Time now) const {
-  const Look look = LookFor(entry);
+  const Look look = tables_.LookFor(entry);
   GpuIndex busy = kNoGpu;
-  for (const GpuIndex holder : gpus_.Holders(entry.model)) {
-    const Gpu& gpu = gpus_.at(holder);
-    if (holder == index || !CanTake(look, gpu, gpu.Find(entry.model))) continue;
-    if (gpus_.InFlightOn(gpu.device) == 0) return holder;
-    if (busy == kNoGpu || gpu.work.Left(now) < gpus_.at(busy).work.Left(now)) busy = holder;
+  for (const GpuIndex holder : tables_.gpus.Holders(entry.model)) {
+    const Gpu& gpu = tables_.gpus.at(holder);
+    if (holder == index || !chooser_.CanTake(look, gpu, gpu.Find(entry.model))) continue;
+    if (tables_.gpus.InFlightOn(gpu.device) == 0) return holder;
+    if (busy == kNoGpu || gpu.work.Left(now) < tables_.gpus.at(busy).work.Left(now)) busy = holder;
   }
-  if (busy != kNoGpu && gpus_.at(busy).work.Left(now) < look.load) return busy;
-  const Gpu& own = gpus_.at(index);
-  return CanTake(look, own, own.Find(entry.model)) ? index : kNoGpu;
+  if (busy != kNoGpu && tables_.gpus.at(busy).work.Left(now) < look.load) return busy;
+  const Gpu& own = tables_.gpus.at(index);
+  return chooser_.CanTake(look, own, own.Find(entry.model)) ? index : kNoGpu;
 }
 
 std::optional<OrderingKey> SwapScheduler::FirstHit(const Gpu& gpu) {
   std::optional<OrderingKey> first;
   for (const auto& [model, resident] : gpu.residents) {
-    const auto* waiting = queue_.Find(model);
+    const auto* waiting = tables_.queue.Find(model);
     if (waiting == nullptr || (first && *first < waiting->begin()->first)) continue;
     const Entry* entry = NextOf(model);
-    if (entry == nullptr || !MayStart(*entry) || !CanTake(LookFor(*entry), gpu, &resident)) continue;
+    if (entry == nullptr || !MayStart(*entry) || !chooser_.CanTake(tables_.LookFor(*entry), gpu, &resident))
+      continue;
     if (!first || entry->key < *first) first = entry->key;
   }
   return first;
@@ -75,13 +69,14 @@ std::vector<Dispatch> SwapScheduler::DecideByLocality(Time now) {
     dispatches.push_back(MakeDispatch(*waiting_.at(key), {GpuVerdict::kRun, to}, now));
   };
   for (const GpuIndex index : IdleGpus()) {
-    const Gpu& gpu = gpus_.at(index);
+    const Gpu& gpu = tables_.gpus.at(index);
     if (locality_->size() == 0) break;
-    if (gpus_.InFlightOn(gpu.device) > 0) continue;  // it was given something for another one's turn
+    if (tables_.gpus.InFlightOn(gpu.device) > 0) continue;  // it was given something for another one's turn
     const auto has = [&](const OrderingKey& key) {
       const Entry& entry = *waiting_.at(key);
       const Resident* const resident = gpu.Find(entry.model);
-      return resident != nullptr && MayStart(entry) && CanTake(LookFor(entry), gpu, resident);
+      return resident != nullptr && MayStart(entry) &&
+             chooser_.CanTake(tables_.LookFor(entry), gpu, resident);
     };
     const auto first_hit = [&] { return FirstHit(gpu); };
     const auto place = [&](const OrderingKey& key) {

@@ -11,48 +11,15 @@
 
 namespace troupe::node {
 
-bool SwapScheduler::Serves(const Entry& entry, const Gpu& gpu) const {
-  const std::string& key = models_[entry.model].key;
-  return gpu.assigned && (OneForAll() ? key.empty() : gpu.key == key);
-}
-
-bool SwapScheduler::HeldByOther(const Entry& entry, GpuIndex gpu) const {
-  return holds_[gpu] != nullptr && holds_[gpu] != &entry;
-}
-
-// Places of the device that are kept for others, with its other runtimes: without them those could drain, and
-// would never be begun on.
-std::uint32_t SwapScheduler::KeptPlaces(const Entry& entry, const Gpu& gpu) const {
-  std::uint32_t kept = held_[gpu.device];
-  if (kept == 0) return 0;
-  if (holds_[gpu.index] != nullptr) --kept;
-  const bool own = entry.hold != kNoGpu && entry.hold != gpu.index;
-  return own && gpus_.at(entry.hold).device == gpu.device ? kept - 1 : kept;
-}
-
-// A request is given runtimes of its key, and the first warm one of each device that has none of them: one
-// runtime per key and device, so that nobody takes all of a device's. While one is coming no other is taken.
-bool SwapScheduler::MayChoose(const Entry& entry, const Gpu& gpu) const {
-  if (Serves(entry, gpu)) return true;
-  const std::string& key = models_[entry.model].key;
-  if (gpu.assigned || HeldByOther(entry, gpu.index) || !gpus_.Takeable(gpu)) return false;
-  if (gpus_.Coming(key) || gpus_.Served(key, gpu.device)) return false;
-  const auto& all = gpus_.gpus();
-  return std::none_of(all.begin(), all.end(), [&](const auto& other) {
-    const Gpu& before = other.second;
-    return before.device == gpu.device && before.index < gpu.index && !before.assigned &&
-           !HeldByOther(entry, before.index) && gpus_.Takeable(before);
-  });
-}
-
 bool SwapScheduler::KeyWaits(const std::string& key) const {
-  return std::ranges::any_of(
-      queue_.waiting(), [&](ModelId model) { return models_[model].in_region && models_[model].key == key; });
+  return std::ranges::any_of(tables_.queue.waiting(), [&](ModelId model) {
+    return tables_.models[model].in_region && tables_.models[model].key == key;
+  });
 }
 
 // Time enough has passed since then. If not, Decide is due when it has.
 bool SwapScheduler::Settled(Time since, Time now) {
-  const Time due = since + limits_.settle;
+  const Time due = since + tables_.limits.settle;
   if (due > now) look_again_ = std::min(look_again_, due);
   return due <= now;
 }
@@ -61,32 +28,33 @@ bool SwapScheduler::Settled(Time since, Time now) {
 // for it; one that was kept for the request may go although others wait for it, so that nobody waits for
 // ever.
 bool SwapScheduler::MayTake(const Entry& entry, const Gpu& gpu, Time now) {
-  if (Serves(entry, gpu) || HeldByOther(entry, gpu.index) || !gpus_.Takeable(gpu)) return false;
-  if (!CanEverFit(entry.model, gpu) || !StateAllows(entry, gpu.index)) return false;
-  if (policies_.gpu.early_binding && gpu.device != Home(entry.model)) return false;
-  const std::string& key = models_[entry.model].key;
-  if (gpus_.Served(key, gpu.device)) return false;
+  if (tables_.Serves(entry, gpu) || tables_.held.HeldByOther(entry, gpu.index) || !tables_.gpus.Takeable(gpu))
+    return false;
+  if (!tables_.CanEverFit(entry.model, gpu) || !tables_.StateAllows(entry, gpu)) return false;
+  if (tables_.policies.gpu.early_binding && gpu.device != tables_.Home(entry.model)) return false;
+  const std::string& key = tables_.models[entry.model].key;
+  if (tables_.gpus.Served(key, gpu.device)) return false;
   if (!gpu.assigned || entry.hold == gpu.index) return true;
   if (KeyWaits(gpu.key)) return false;
   // Who has a runtime elsewhere takes a second one only from somebody who does not need it.
-  if (gpus_.Served(key, std::nullopt)) return Settled(gpu.idle_since, now);
+  if (tables_.gpus.Served(key, std::nullopt)) return Settled(gpu.idle_since, now);
   // One that is being started will be warm in a moment, and costs nobody his.
-  return !gpus_.Starting() || Settled(entry.arrival, now);
+  return !tables_.gpus.Starting() || Settled(entry.arrival, now);
 }
 
 // A request was not placed on a runtime of its key: one is made for it, where that can be done.
 void SwapScheduler::SeekRuntime(Entry& entry, const GpuChoice& choice, Time now) {
-  const std::string& key = models_[entry.model].key;
-  if ((OneForAll() && key.empty()) || gpus_.Coming(key) || entry.request.trial) return;
+  const std::string& key = tables_.models[entry.model].key;
+  if ((tables_.OneForAll() && key.empty()) || tables_.gpus.Coming(key) || entry.request.trial) return;
   // To wait for a busy one is no worse than to start another, unless it has lasted.
   if (choice.verdict == GpuVerdict::kWait && !Settled(entry.arrival, now)) return;
   if (choice.verdict == GpuVerdict::kRun) return Assign(choice.gpu, {true, key});
   const Gpu* best = nullptr;
   const auto rank = [&](const Gpu& gpu) {
-    return std::tuple(gpu.index != entry.hold, gpu.assigned, gpus_.InFlightOn(gpu.device), gpu.idle_since,
-                      gpu.index);
+    return std::tuple(gpu.index != entry.hold, gpu.assigned, tables_.gpus.InFlightOn(gpu.device),
+                      gpu.idle_since, gpu.index);
   };
-  for (const auto& [index, gpu] : gpus_.gpus()) {
+  for (const auto& [index, gpu] : tables_.gpus.gpus()) {
     if (!MayTake(entry, gpu, now)) continue;
     if (best == nullptr || rank(gpu) < rank(*best)) best = &gpu;
   }
@@ -99,48 +67,48 @@ void SwapScheduler::SeekRuntime(Entry& entry, const GpuChoice& choice, Time now)
 
 // Its worker may go. False: models with state are sent away first, and it may when they are gone.
 bool SwapScheduler::ClearStates(GpuIndex index) {
-  std::vector<ModelId> models = GpuTable::WithStates(gpus_.at(index));
-  std::ranges::sort(models, {}, [&](ModelId model) -> const std::string& { return NameOf(model); });
+  std::vector<ModelId> models = GpuTable::WithStates(tables_.gpus.at(index));
+  std::ranges::sort(models, {}, [&](ModelId model) -> const std::string& { return tables_.NameOf(model); });
   for (const ModelId model : models) {
     Evict(index, model);
-    departures_.push_back({index, NameOf(model)});
+    departures_.push_back({index, tables_.NameOf(model)});
   }
   return models.empty();
 }
 
 void SwapScheduler::Assign(GpuIndex index, const node::Serves& serves) {
-  const Gpu& gpu = gpus_.at(index);
+  const Gpu& gpu = tables_.gpus.at(index);
   Assignment order{
       .gpu = index, .assigned = serves.assigned, .key = serves.key, .fresh = gpu.assigned, .from = gpu.key};
   ++(!serves.assigned ? counts_.given_back : gpu.assigned ? counts_.taken : counts_.assigned);
-  if (holds_[index] != nullptr) Release(*holds_[index]);
-  std::erase_if(hints_, [&](const auto& hint) { return hint.first.first == index; });
-  gpus_.BeginAssign(index, serves.key);
-  states_.WorkerGone(index);
+  if (tables_.held.HolderOf(index) != nullptr) Release(*tables_.held.HolderOf(index));
+  std::erase_if(tables_.hints, [&](const auto& hint) { return hint.first.first == index; });
+  tables_.gpus.BeginAssign(index, serves.key);
+  tables_.states.WorkerGone(index);
   assignments_.push_back(std::move(order));
 }
 
 bool SwapScheduler::AtHome(const Gpu& gpu) const {
-  return limits_.isolated ? !gpu.assigned : gpu.assigned && gpu.key.empty();
+  return tables_.limits.isolated ? !gpu.assigned : gpu.assigned && gpu.key.empty();
 }
 
 void SwapScheduler::GiveBack(Time now, Duration idle) {
   std::vector<GpuIndex> back;
-  for (const auto& [index, gpu] : gpus_.gpus()) {
-    if (AtHome(gpu) || !gpus_.Takeable(gpu) || holds_[index] != nullptr) continue;
+  for (const auto& [index, gpu] : tables_.gpus.gpus()) {
+    if (AtHome(gpu) || !tables_.gpus.Takeable(gpu) || tables_.held.HolderOf(index) != nullptr) continue;
     if (now - gpu.idle_since >= idle && !KeyWaits(gpu.key)) back.push_back(index);
   }
   for (const GpuIndex index : back) {
     if (!ClearStates(index)) continue;
-    Assign(index, {!limits_.isolated, {}});
+    Assign(index, {!tables_.limits.isolated, {}});
     // Nobody's is not a key that somebody could wait for.
-    if (limits_.isolated) gpus_.ForgetComing(index);
+    if (tables_.limits.isolated) tables_.gpus.ForgetComing(index);
   }
 }
 
 Time SwapScheduler::NextIdle(Duration idle) const {
   Time due = Time::max();
-  for (const auto& [index, gpu] : gpus_.gpus()) {
+  for (const auto& [index, gpu] : tables_.gpus.gpus()) {
     if (gpu.worker == WorkerState::kReady && gpu.in_flight == 0 && !AtHome(gpu))
       due = std::min(due, gpu.idle_since + idle);
   }
@@ -148,60 +116,56 @@ Time SwapScheduler::NextIdle(Duration idle) const {
 }
 
 bool SwapScheduler::MayHold(const Entry& entry, const Gpu& gpu) const {
-  if (gpu.worker != WorkerState::kReady || holds_[gpu.index] != nullptr) return false;
-  if (!CanEverFit(entry.model, gpu) || !StateAllows(entry, gpu.index)) return false;
-  if (policies_.gpu.early_binding && gpu.device != Home(entry.model)) return false;
+  if (gpu.worker != WorkerState::kReady || tables_.held.HolderOf(gpu.index) != nullptr) return false;
+  if (!tables_.CanEverFit(entry.model, gpu) || !tables_.StateAllows(entry, gpu)) return false;
+  if (tables_.policies.gpu.early_binding && gpu.device != tables_.Home(entry.model)) return false;
   // Where its key has a runtime it waits for that one.
-  return Serves(entry, gpu) || !gpus_.Served(models_[entry.model].key, gpu.device);
+  return tables_.Serves(entry, gpu) || !tables_.gpus.Served(tables_.models[entry.model].key, gpu.device);
 }
 
 // Keeps a GPU for a request: one that has its model before others, the one that will be empty first (of
 // many GPUs: of the least busy ones). Without
 // a GPU that nobody holds the request keeps its place in the queue, and tries again when it is passed again.
 void SwapScheduler::HoldFor(Entry& entry) {
-  if (!OneForAll() && gpus_.Coming(models_[entry.model].key)) return;
+  if (!tables_.OneForAll() && tables_.gpus.Coming(tables_.models[entry.model].key)) return;
   const Gpu* best = nullptr;
   const auto rank = [&](const Gpu& gpu) {
-    return std::tuple(!Serves(entry, gpu), gpu.Find(entry.model) == nullptr, gpu.in_flight, gpu.work.whole(),
-                      gpu.index);
+    return std::tuple(!tables_.Serves(entry, gpu), gpu.Find(entry.model) == nullptr, gpu.in_flight,
+                      gpu.work.whole(), gpu.index);
   };
   const auto consider = [&](const Gpu& gpu) {
     if (!MayHold(entry, gpu)) return false;
     if (best == nullptr || rank(gpu) < rank(*best)) best = &gpu;
     return true;
   };
-  if (LooksAtAll(models_[entry.model])) {
-    for (const auto& [index, gpu] : gpus_.gpus()) consider(gpu);
+  if (tables_.LooksAtAll(tables_.models[entry.model])) {
+    for (const auto& [index, gpu] : tables_.gpus.gpus()) consider(gpu);
   } else {
-    for (const GpuIndex holder : gpus_.Holders(entry.model)) consider(gpus_.at(holder));
+    for (const GpuIndex holder : tables_.gpus.Holders(entry.model)) consider(tables_.gpus.at(holder));
     std::size_t some = best == nullptr ? kSomeGpus : 0;
-    gpus_.ready().InOrder([&](const GpuPlace& place) {
-      if (some > 0) some -= consider(gpus_.at(place.gpu)) ? 1 : 0;
+    tables_.gpus.ready().InOrder([&](const GpuPlace& place) {
+      if (some > 0) some -= consider(tables_.gpus.at(place.gpu)) ? 1 : 0;
       return some > 0;
     });
   }
   if (best == nullptr) return;
-  holds_[best->index] = &entry;
-  ++held_[best->device];
-  entry.hold = best->index;
+  tables_.held.Hold(entry, best->index);
 }
 
 // A GPU that turned out to be too small for the model, or that is its home no more, is kept in vain.
 void SwapScheduler::LeaveUselessHold(Entry& entry) {
   if (entry.hold == kNoGpu) return;
-  const Gpu& gpu = gpus_.at(entry.hold);
-  const bool fits = CanEverFit(entry.model, gpu) && StateAllows(entry, entry.hold);
-  const bool has_other = !Serves(entry, gpu) && gpus_.Served(models_[entry.model].key, gpu.device);
-  const bool away = policies_.gpu.early_binding && gpu.device != Home(entry.model);
+  const Gpu& gpu = tables_.gpus.at(entry.hold);
+  const bool fits = tables_.CanEverFit(entry.model, gpu) && tables_.StateAllows(entry, gpu);
+  const bool has_other =
+      !tables_.Serves(entry, gpu) && tables_.gpus.Served(tables_.models[entry.model].key, gpu.device);
+  const bool away = tables_.policies.gpu.early_binding && gpu.device != tables_.Home(entry.model);
   if (!fits || has_other || away) Release(entry);
 }
 
 void SwapScheduler::Release(Entry& entry) {
-  if (entry.hold == kNoGpu) return;
-  const GpuIndex gpu = std::exchange(entry.hold, kNoGpu);
-  holds_[gpu] = nullptr;
-  --held_[gpus_.at(gpu).device];
-  Wake(gpu);
+  const GpuIndex gpu = tables_.held.Release(entry);
+  if (gpu != kNoGpu) Wake(gpu);
 }
 
 }  // namespace troupe::node

@@ -11,56 +11,57 @@ namespace troupe::node {
 
 // The choice names another GPU, or the host; what comes from the host may come by way of one that loads it.
 void SwapScheduler::Load(const Look& look, Entry& entry, GpuChoice& choice, Time now) {
-  const Gpu& gpu = gpus_.at(choice.gpu);
+  const Gpu& gpu = tables_.gpus.at(choice.gpu);
   entry.source = choice.peer == kNoGpu ? SwapSource::kHost : SwapSource::kPeer;
-  if (choice.peer == kNoGpu && (choice.peer = SenderFor(look, gpu)) != kNoGpu) {
+  if (choice.peer == kNoGpu && (choice.peer = chooser_.SenderFor(look, gpu)) != kNoGpu) {
     entry.source = SwapSource::kBroadcast;
-    broadcasts_.Join({choice.peer, gpus_.at(choice.peer).device}, {gpu.index, gpu.device}, entry.model);
+    tables_.broadcasts.Join({choice.peer, tables_.gpus.at(choice.peer).device}, {gpu.index, gpu.device},
+                            entry.model);
   }
-  gpus_.BeginLoad(choice.gpu, entry.model, look.model.weights, choice.peer, look.load, now);
+  tables_.gpus.BeginLoad(choice.gpu, entry.model, look.model.weights, choice.peer, look.load, now);
   ++counts_.swaps;
   counts_.peer_swaps += entry.source == SwapSource::kPeer ? 1 : 0;
   counts_.broadcasts += entry.source == SwapSource::kBroadcast ? 1 : 0;
-  if (places_.MoreForHits()) ActivateResidents(gpu);
-  if (entry.source == SwapSource::kHost) link_pressure_.Add(look.load, now, links_);
+  if (tables_.places.MoreForHits()) ActivateResidents(gpu);
+  if (entry.source == SwapSource::kHost) tables_.link_pressure.Add(look.load, now, tables_.links);
 }
 
 // Beside its model, which is there or comes from where the choice says.
 void SwapScheduler::Place(const Look& look, Entry& entry, GpuChoice& choice,
                           const std::vector<ModelId>& victims, Time now) {
-  const Gpu& gpu = gpus_.at(choice.gpu);
+  const Gpu& gpu = tables_.gpus.at(choice.gpu);
   const Resident* const resident = gpu.Find(entry.model);
   const bool has_model = resident != nullptr;
   entry.hit = has_model && resident->state != ResidentState::kLoading;
   entry.source = SwapSource::kResident;
   for (const ModelId victim : victims) Evict(choice.gpu, victim);
-  if (Need(look, gpu.Find(entry.model)) > gpu.Free()) gpus_.ForgetOverhead(choice.gpu);
-  Duration work = costs_.RunTime(look.model.cost);
-  if (policies_.copies != CopiesRule::kAsked) computing_.Add(ToSeconds(work), now);
+  if (tables_.Need(look, gpu.Find(entry.model)) > gpu.Free()) tables_.gpus.ForgetOverhead(choice.gpu);
+  Duration work = tables_.costs.RunTime(look.model.cost);
+  copies_.NoteRun(work, now);
   if (!has_model) {
     Load(look, entry, choice, now);
     const auto link = entry.source != SwapSource::kPeer
                           ? std::nullopt
-                          : topology_.PeerLink(gpus_.at(choice.peer).device, gpu.device);
+                          : tables_.topology.PeerLink(tables_.gpus.at(choice.peer).device, gpu.device);
     work += link ? TransferTime(look.model.weights, *link) : look.load;
   } else {
     counts_.hits += entry.hit && !entry.request.trial ? 1 : 0;
   }
   PlaceState(entry, choice.gpu);
   entry.work = work;
-  gpus_.Pin(choice.gpu, entry.model, look.model.activation, work, now);
+  tables_.gpus.Pin(choice.gpu, entry.model, look.model.activation, work, now);
   entry.pinned = true;
   entry.activation = look.model.activation;
 }
 
 Dispatch SwapScheduler::MakeDispatch(Entry& entry, GpuChoice choice, Time now) {
   const GpuIndex index = choice.gpu;
-  const Look look = LookFor(entry);
-  const Bytes need = Need(look, gpus_.at(index).Find(entry.model));
-  std::vector<ModelId> victims = PlanVictims(entry.model, need, gpus_.at(index), now);
-  entry.alone = gpus_.at(index).in_flight == 0;
+  const Look look = tables_.LookFor(entry);
+  const Bytes need = tables_.Need(look, tables_.gpus.at(index).Find(entry.model));
+  std::vector<ModelId> victims = victims_.Plan(entry.model, need, tables_.gpus.at(index), now);
+  entry.alone = tables_.gpus.at(index).in_flight == 0;
   entry.brings_state = false;
-  if (choice.peer == kNoGpu && PassesThrough(entry, gpus_.at(index), victims)) {
+  if (choice.peer == kNoGpu && victims_.PassesThrough(entry, tables_.gpus.at(index), victims)) {
     victims.clear();
     PassThrough(entry, index, now);
   } else {
@@ -74,7 +75,7 @@ Dispatch SwapScheduler::MakeDispatch(Entry& entry, GpuChoice choice, Time now) {
   Release(entry);
   Dequeue(entry);
   if (!locality_) GiveTurn(entry);
-  pipelines_[index].push_back(&entry);
+  tables_.pipelines[index].push_back(&entry);
   FunctionEntry& function = serving_[entry.function];
   ++function.dispatched;
   function.gpu = index;
@@ -84,14 +85,14 @@ Dispatch SwapScheduler::MakeDispatch(Entry& entry, GpuChoice choice, Time now) {
 // When its run has to begin to be in time: what comes for it is wanted by then.
 Time SwapScheduler::BeginBy(const Entry& entry) const {
   if (entry.request.deadline == Time::max()) return Time::max();
-  return entry.request.deadline - costs_.RunTime(models_[entry.model].cost);
+  return entry.request.deadline - tables_.costs.RunTime(tables_.models[entry.model].cost);
 }
 
 // What whoever carries the decision out has to know of it.
 Dispatch SwapScheduler::Order(const Entry& entry, const GpuChoice& choice,
                               const std::vector<ModelId>& victims) const {
   // What is late yields on the links, too.
-  const bool late = late_ && (IsLate(entry.key) || entry.latest == Time::max());
+  const bool late = tables_.late && (IsLate(entry.key) || entry.latest == Time::max());
   Dispatch dispatch{.request = entry.request.id,
                     .model = entry.request.model,
                     .gpu = choice.gpu,
@@ -102,8 +103,8 @@ Dispatch SwapScheduler::Order(const Entry& entry, const GpuChoice& choice,
                     .deadline = late ? Time::max() : BeginBy(entry),
                     .expiry = entry.request.expiry,
                     .bring_state = entry.brings_state};
-  for (const ModelId victim : victims) dispatch.victims.push_back(NameOf(victim));
-  if (states_.Find(entry.request.state) != nullptr) dispatch.state = entry.request.state;
+  for (const ModelId victim : victims) dispatch.victims.push_back(tables_.NameOf(victim));
+  if (tables_.states.Find(entry.request.state) != nullptr) dispatch.state = entry.request.state;
   return dispatch;
 }
 
@@ -114,15 +115,17 @@ std::vector<Dispatch> SwapScheduler::Decide(Time now) {
   look_again_ = Time::max();
   std::vector<Dispatch> dispatches;
   // Beneath a run a load costs nothing; where it occupies its GPU, what is there already goes first.
-  if (policies_.gpu.hits_first && (limits_.LoadsOccupy() || places_.MoreForHits()))
+  if (tables_.policies.gpu.hits_first && (tables_.limits.LoadsOccupy() || tables_.places.MoreForHits()))
     DecideInOrder(true, now, dispatches);
-  queue_.AllSeen();
+  tables_.queue.AllSeen();
   DecideInOrder(false, now, dispatches);
   // A load that was begun leaves its place to what is there.
-  if (places_.MoreForHits()) DecideInOrder(true, now, dispatches);
-  queue_.AllSeen();
-  BringForeseen(now);
-  BringAhead(now);
+  if (tables_.places.MoreForHits()) DecideInOrder(true, now, dispatches);
+  tables_.queue.AllSeen();
+  const auto bring = [&](ModelId model, const AheadPlan& plan, Time begin_by) {
+    Bring(model, plan, begin_by, now);
+  };
+  look_again_ = std::min(look_again_, copies_.Decide(now, bring));
   return dispatches;
 }
 
@@ -130,24 +133,27 @@ void SwapScheduler::DecideInOrder(bool hits_only, Time now, std::vector<Dispatch
   absl::InlinedVector<Entry*, 16> left;  // more urgent than the one at hand, and not to be placed now
   std::optional<WaitingQueue::Head> at;
   // To look for a place where its model is makes sense after something has changed for it there.
-  while (AnySlot(hits_only) && (at = hits_only ? queue_.NextFresh(at) : queue_.NextHead(at))) {
+  while (chooser_.AnySlot(hits_only) &&
+         (at = hits_only ? tables_.queue.NextFresh(at) : tables_.queue.NextHead(at))) {
     Entry* const next = NextOf(at->model);
     if (next == nullptr || MustTakeTurns(*next)) {
       if (next != nullptr) Park(at->model, serving_[next->function].gpu);
       continue;
     }
     // No hit goes before what has a higher priority.
-    if (hits_only && at->key.priority > queue_.FirstKey().priority) break;
+    if (hits_only && at->key.priority > tables_.queue.FirstKey().priority) break;
     // Nor one that is late before what can still be met.
-    if (hits_only && Yields(at->key) && !Yields(queue_.FirstKey())) break;
+    if (hits_only && tables_.Yields(at->key) && !tables_.Yields(tables_.queue.FirstKey())) break;
     Entry& entry = *next;
-    if (policies_.gpu.early_binding) BindHome(at->model);
+    if (tables_.policies.gpu.early_binding) BindHome(at->model);
     LeaveUselessHold(entry);
-    const Look look = LookFor(entry);
+    const Look look = tables_.LookFor(entry);
     const std::uint64_t draw = random_();
-    const GpuChoice choice = hits_only && !MayHit(look, draw) ? GpuChoice{} : Choose(look, draw, now);
-    const bool runs = choice.verdict == GpuVerdict::kRun && Serves(entry, gpus_.at(choice.gpu));
-    if (runs && (!hits_only || gpus_.at(choice.gpu).Find(at->model) != nullptr)) {
+    const GpuChoice choice =
+        hits_only && !chooser_.MayHit(look, draw) ? GpuChoice{} : chooser_.Choose(look, draw, now);
+    const bool runs =
+        choice.verdict == GpuVerdict::kRun && tables_.Serves(entry, tables_.gpus.at(choice.gpu));
+    if (runs && (!hits_only || tables_.gpus.at(choice.gpu).Find(at->model) != nullptr)) {
       dispatches.push_back(MakeDispatch(entry, choice, now));
       if (!hits_only) {
         NotePassed(left);
@@ -164,10 +170,11 @@ void SwapScheduler::DecideInOrder(bool hits_only, Time now, std::vector<Dispatch
 void SwapScheduler::StayWaiting(Entry& entry, const GpuChoice& choice, Time now) {
   SeekRuntime(entry, choice, now);
   // A place of its own key's: for another one it waits like everybody.
-  if (entry.suspect && entry.hold == kNoGpu && gpus_.Served(models_[entry.model].key, std::nullopt))
+  if (entry.suspect && entry.hold == kNoGpu &&
+      tables_.gpus.Served(tables_.models[entry.model].key, std::nullopt))
     HoldFor(entry);
-  const bool busy = choice.firm && gpus_.at(choice.gpu).in_flight > 0;
-  if (busy && OneForAll() && !entry.suspect && entry.hold == kNoGpu) Park(entry.model, choice.gpu);
+  const bool busy = choice.firm && tables_.gpus.at(choice.gpu).in_flight > 0;
+  if (busy && tables_.OneForAll() && !entry.suspect && entry.hold == kNoGpu) Park(entry.model, choice.gpu);
 }
 
 // Another request of its function is on a GPU, and the rules allow one at a time. Functions that share a
@@ -193,7 +200,7 @@ void SwapScheduler::Reorder(Time now) {
 // The most urgent request that could be placed and waits, when it is more urgent than that; else null.
 RequestEntry* SwapScheduler::FirstBefore(const OrderingKey& key) {
   std::optional<WaitingQueue::Head> head;
-  while ((head = queue_.NextHead(head)) && head->key < key) {
+  while ((head = tables_.queue.NextHead(head)) && head->key < key) {
     Entry* const next = NextOf(head->model);
     if (next != nullptr && !MustTakeTurns(*next)) return next;
   }
@@ -202,8 +209,51 @@ RequestEntry* SwapScheduler::FirstBefore(const OrderingKey& key) {
 
 void SwapScheduler::NotePassed(std::span<Entry* const> passed) {
   for (Entry* entry : passed) {
-    if (++entry->passed > limits_.max_passed && entry->hold == kNoGpu) HoldFor(*entry);
+    if (++entry->passed > tables_.limits.max_passed && entry->hold == kNoGpu) HoldFor(*entry);
   }
+}
+
+void SwapScheduler::Evict(GpuIndex gpu, ModelId model) {
+  ++counts_.evictions;
+  const Bytes bytes = tables_.gpus.at(gpu).Find(model)->bytes;
+  if (tables_.gpus.HolderCount(model) > 1) {
+    ++counts_.evicted_replicas;
+  } else {
+    ++(tables_.costs.Heavy(tables_.models[model].cost, bytes) ? counts_.evicted_heavy
+                                                              : counts_.evicted_light);
+  }
+  tables_.gpus.BeginEvict(gpu, model);
+  tables_.states.BeginEvict(gpu, model);
+  if (tables_.models[model].parked == gpu) Activate(model);
+  copies_.MayWantCopy(model);
+}
+
+void SwapScheduler::PassThrough(Entry& entry, GpuIndex gpu, Time now) {
+  const Model& model = tables_.models[entry.model];
+  entry.source = SwapSource::kLayers;
+  entry.hit = entry.pinned = false;
+  entry.activation = VictimPlanner::WindowOf(model.weights) + model.activation;
+  ++counts_.by_layer;
+  entry.work = std::max(tables_.costs.RunTime(model.cost), tables_.costs.LoadTime(model.weights));
+  tables_.gpus.Visit(gpu, entry.activation, entry.work, now);
+}
+
+// A copy ahead of requests, which nobody waits for.
+void SwapScheduler::Bring(ModelId id, const AheadPlan& plan, Time begin_by, Time now) {
+  const Model& model = tables_.models[id];
+  Dispatch ahead{.model = tables_.NameOf(id),
+                 .gpu = plan.gpu,
+                 .source = SwapSource::kHost,
+                 .deadline = begin_by,
+                 .ahead = true};
+  for (const ModelId victim : plan.victims) {
+    ahead.victims.push_back(tables_.NameOf(victim));
+    Evict(plan.gpu, victim);
+  }
+  tables_.gpus.BeginLoad(plan.gpu, id, model.weights, kNoGpu, tables_.LoadTimeOf(model), now);
+  if (tables_.limits.LoadsOccupy()) tables_.gpus.Occupy(plan.gpu, id, tables_.LoadTimeOf(model), now);
+  ++counts_.ahead;
+  brought_.push_back(std::move(ahead));
 }
 
 }  // namespace troupe::node

@@ -10,67 +10,67 @@
 namespace troupe::node {
 
 Effects SwapScheduler::Apply(const EvictDone& done, Time now) {
-  const ModelId id = Find(done.model);
+  const ModelId id = tables_.Find(done.model);
   if (id == kNoName) return {};  // of an earlier life of the worker
-  const Model* model = Adopted(id);
+  const Model* model = tables_.Adopted(id);
   const Bytes bytes = model == nullptr ? Bytes(std::numeric_limits<std::uint32_t>::max()) : model->weights;
   const bool gone = done.status.ok() || absl::IsNotFound(done.status);
-  gpus_.EndEvict(done.gpu, id, gone, bytes, now);
-  states_.EndEvict(done.gpu, id, gone);
+  tables_.gpus.EndEvict(done.gpu, id, gone, bytes, now);
+  tables_.states.EndEvict(done.gpu, id, gone);
   ForgetNames();
   return {};
 }
 
 // What was dispatched behind a load that failed has lost its model; each such run answers kNotResident.
 void SwapScheduler::LoadFailed(GpuIndex gpu, ModelId model, Time now) {
-  const Resident* resident = gpus_.at(gpu).Find(model);
+  const Resident* resident = tables_.gpus.at(gpu).Find(model);
   if (resident == nullptr || resident->state != ResidentState::kLoading) return;
-  broadcasts_.End(gpu, model);
-  for (Entry* const entry : pipelines_[gpu]) {
+  tables_.broadcasts.End(gpu, model);
+  for (Entry* const entry : tables_.pipelines[gpu]) {
     if (entry->model == model) entry->pinned = false;
   }
-  gpus_.EndLoad(gpu, model, false, {}, now);
+  tables_.gpus.EndLoad(gpu, model, false, {}, now);
 }
 
 // A model that was forgotten while it was in use goes when its last use ends.
 void SwapScheduler::EvictForgotten(GpuIndex gpu, ModelId model, Effects& effects) {
-  if (models_[model].adopted) return;
-  const Resident* resident = gpus_.at(gpu).Find(model);
+  if (tables_.models[model].adopted) return;
+  const Resident* resident = tables_.gpus.at(gpu).Find(model);
   if (resident == nullptr || !resident->Idle()) return;
-  gpus_.BeginEvict(gpu, model);
-  states_.BeginEvict(gpu, model);
+  tables_.gpus.BeginEvict(gpu, model);
+  tables_.states.BeginEvict(gpu, model);
   ++counts_.evictions;
-  effects.evictions.push_back({gpu, NameOf(model)});
+  effects.evictions.push_back({gpu, tables_.NameOf(model)});
 }
 
 void SwapScheduler::ObserveLoad(const SwapInDone& done, ModelId id) {
-  costs_.ObserveLoad(done.device_bytes, done.took);
-  Model* const model = Adopted(id);
+  tables_.costs.ObserveLoad(done.device_bytes, done.took);
+  Model* const model = tables_.Adopted(id);
   if (model != nullptr && done.took > Duration::zero()) model->load.Observe(done.took);
 }
 
 Effects SwapScheduler::Apply(const SwapInDone& done, Time now) {
   Effects effects;
-  const ModelId id = Find(done.model);
+  const ModelId id = tables_.Find(done.model);
   if (id == kNoName) return effects;  // of an earlier life of the worker
   if (!done.status.ok()) {
     LoadFailed(done.gpu, id, now);
-    ForgetDemand(id);
+    copies_.ForgetDemand(id);
     Wake(done.gpu);
     ForgetNames();
     return effects;
   }
-  const auto& from_host = gpus_.at(done.gpu).host_loads;
+  const auto& from_host = tables_.gpus.at(done.gpu).host_loads;
   if (std::find(from_host.begin(), from_host.end(), id) != from_host.end()) ObserveLoad(done, id);
-  broadcasts_.End(done.gpu, id);
-  const Resident* const coming = gpus_.at(done.gpu).Find(id);
+  tables_.broadcasts.End(done.gpu, id);
+  const Resident* const coming = tables_.gpus.at(done.gpu).Find(id);
   const GpuIndex source = coming == nullptr ? kNoGpu : coming->source;
-  gpus_.EndLoad(done.gpu, id, true, done.device_bytes, now);
+  tables_.gpus.EndLoad(done.gpu, id, true, done.device_bytes, now);
   Activate(id);
-  MayWantCopy(id);  // another one, perhaps
+  copies_.MayWantCopy(id);  // another one, perhaps
   EvictForgotten(done.gpu, id, effects);
   if (source != kNoGpu) EvictForgotten(source, id, effects);  // it was read until now
-  Model* const model = Adopted(id);
+  Model* const model = tables_.Adopted(id);
   if (model == nullptr || done.device_bytes == Bytes()) return effects;
   const bool grown = done.device_bytes > std::exchange(model->weights, done.device_bytes);
   if (grown) EndUnplaceable(effects);
@@ -78,10 +78,10 @@ Effects SwapScheduler::Apply(const SwapInDone& done, Time now) {
 }
 
 void SwapScheduler::LeaveGpu(Entry& entry, Time now) {
-  std::erase(pipelines_[entry.gpu], &entry);
+  std::erase(tables_.pipelines[entry.gpu], &entry);
   LeaveFunction(entry);
   EndTurn(entry);
-  gpus_.Unpin(entry.gpu, entry.model, entry.pinned, entry.activation, entry.work, now);
+  tables_.gpus.Unpin(entry.gpu, entry.model, entry.pinned, entry.activation, entry.work, now);
   entry.pinned = false;
 }
 
@@ -108,18 +108,18 @@ void SwapScheduler::CountForSlo(const Entry& entry, const absl::Status& status, 
   if (entry.request.trial || absl::IsInvalidArgument(status) || absl::IsCancelled(status)) return;
   const bool in_time = status.ok() && now <= entry.request.deadline;
   if (slo_) slo_->Ended(entry.request.function, entry.request.percentile, in_time, now - entry.arrival);
-  if (late_ && entry.request.deadline != Time::max())
-    late_->Ended(entry.request.function, entry.request.percentile, in_time);
+  if (tables_.late && entry.request.deadline != Time::max())
+    tables_.late->Ended(entry.request.function, entry.request.percentile, in_time);
 }
 
 // What a run taught: of one that had its weights when it began, how long it takes; of one alone on its GPU
 // behind its own swap from the host, how long both take together.
 void SwapScheduler::ObserveRun(const Entry& entry, const RunDone& done) {
   if (entry.source == SwapSource::kLayers) return;
-  const CostModel::Id cost = models_[entry.model].cost;
-  if (!done.waited_for_weights) costs_.ObserveRun(cost, done.took);
+  const CostModel::Id cost = tables_.models[entry.model].cost;
+  if (!done.waited_for_weights) tables_.costs.ObserveRun(cost, done.took);
   if (entry.source == SwapSource::kHost && entry.alone && done.since_swap > Duration::zero())
-    costs_.ObserveSwapped(cost, done.since_swap);
+    tables_.costs.ObserveSwapped(cost, done.since_swap);
 }
 
 void SwapScheduler::EndRun(Entry& entry, const absl::Status& status, Effects& effects, Time now) {
@@ -141,7 +141,7 @@ Effects SwapScheduler::Apply(const RunDone& done, Time now) {
   const ModelId model = entry.model;  // the entry may end below
   const bool loading = entry.source != SwapSource::kResident && entry.pinned;
   if (done.end != RunEnd::kRan && loading) LoadFailed(done.gpu, model, now);
-  const Gpu& gpu = gpus_.at(done.gpu);
+  const Gpu& gpu = tables_.gpus.at(done.gpu);
   LeaveGpu(entry, now);
   NoteState(entry, done);
   const std::size_t own = gpu.Find(model) != nullptr ? 1 : 0;
@@ -151,7 +151,7 @@ Effects SwapScheduler::Apply(const RunDone& done, Time now) {
     case RunEnd::kRan:
       if (done.status.ok()) {
         ObserveRun(entry, done);
-        hints_.erase({done.gpu, model});
+        tables_.hints.erase({done.gpu, model});
       }
       EndRun(entry, done.status, effects, now);
       break;
@@ -165,7 +165,7 @@ Effects SwapScheduler::Apply(const RunDone& done, Time now) {
       }
       break;
     case RunEnd::kNotResident:
-      gpus_.Missing(done.gpu, model);
+      tables_.gpus.Missing(done.gpu, model);
       entry.host_only =
           entry.host_only || entry.source == SwapSource::kPeer || entry.source == SwapSource::kBroadcast;
       Replan(entry, done, alone, effects);
@@ -183,22 +183,22 @@ void SwapScheduler::EndTooLarge(Entry& entry, const RunDone& done, Effects& effe
   if (EndAbandoned(entry, effects)) return;
   effects.finished.push_back(
       End(entry, FinishKind::kFailed,
-          absl::FailedPreconditionError(
-              absl::StrCat("function '", entry.request.function,
-                           "': a run of this size does not fit beside the weights on GPU ",
-                           gpus_.at(done.gpu).device, " (", FormatBytes(gpus_.at(done.gpu).memory),
-                           ", of which ", FormatBytes(done.free), " are free); send a smaller batch"))));
+          absl::FailedPreconditionError(absl::StrCat(
+              "function '", entry.request.function,
+              "': a run of this size does not fit beside the weights on GPU ",
+              tables_.gpus.at(done.gpu).device, " (", FormatBytes(tables_.gpus.at(done.gpu).memory),
+              ", of which ", FormatBytes(done.free), " are free); send a smaller batch"))));
 }
 
 void SwapScheduler::LearnNoFit(const Entry& entry, const RunDone& done, bool alone) {
-  if (!models_[entry.model].adopted) return;
-  FitHint& hint = hints_[{done.gpu, entry.model}];
+  if (!tables_.models[entry.model].adopted) return;
+  FitHint& hint = tables_.hints[{done.gpu, entry.model}];
   if (alone) hint.impossible = true;
-  const Gpu& gpu = gpus_.at(done.gpu);
-  const Bytes need = Need(LookFor(entry), gpu.Find(entry.model));
+  const Gpu& gpu = tables_.gpus.at(done.gpu);
+  const Bytes need = tables_.Need(tables_.LookFor(entry), gpu.Find(entry.model));
   const Bytes missing = done.largest < need ? need - done.largest : KiB(64);
   hint.extra = std::min(std::max(hint.extra * 2, missing), gpu.memory);
-  gpus_.CorrectFree(done.gpu, done.free);
+  tables_.gpus.CorrectFree(done.gpu, done.free);
 }
 
 void SwapScheduler::Replan(Entry& entry, const RunDone& done, bool alone, Effects& effects) {
@@ -209,7 +209,7 @@ void SwapScheduler::Replan(Entry& entry, const RunDone& done, bool alone, Effect
     LearnNoFit(entry, done, alone);
   }
   --entry.attempts;  // no worker was lost, and nothing ran
-  if (++entry.replans > limits_.max_replans) {
+  if (++entry.replans > tables_.limits.max_replans) {
     effects.finished.push_back(End(entry, FinishKind::kFailed,
                                    absl::UnavailableError(absl::StrCat(
                                        "function '", entry.request.function, "' found no room on a GPU in ",
@@ -221,13 +221,13 @@ void SwapScheduler::Replan(Entry& entry, const RunDone& done, bool alone, Effect
 
 // Back to its old place in the queue.
 void SwapScheduler::Requeue(Entry& entry, Effects& effects) {
-  const Model* const known = Adopted(entry.model);
-  const bool fits = known != nullptr && CanEverFit(entry.model);
+  const Model* const known = tables_.Adopted(entry.model);
+  const bool fits = known != nullptr && tables_.CanEverFit(entry.model);
   if (known == nullptr) {
     effects.finished.push_back(End(entry, FinishKind::kBounced,
                                    absl::UnavailableError("the model was taken off this node"),
                                    proto::BOUNCE_NOT_ADOPTED));
-  } else if (gpus_.AllUnfit()) {
+  } else if (tables_.gpus.AllUnfit()) {
     effects.finished.push_back(End(entry, FinishKind::kBounced,
                                    absl::UnavailableError("no GPU of this node is fit"),
                                    proto::BOUNCE_NO_GPU));
@@ -241,21 +241,21 @@ void SwapScheduler::Requeue(Entry& entry, Effects& effects) {
 }
 
 Effects SwapScheduler::LoseGpu(GpuIndex gpu, WorkerState state, const std::string& why) {
-  gpus_.WorkerGone(gpu, state);
-  broadcasts_.Lose(gpu);
-  states_.WorkerGone(gpu);
-  if (holds_[gpu] != nullptr) Release(*holds_[gpu]);
-  std::erase_if(hints_, [&](const auto& hint) { return hint.first.first == gpu; });
+  tables_.gpus.WorkerGone(gpu, state);
+  tables_.broadcasts.Lose(gpu);
+  tables_.states.WorkerGone(gpu);
+  if (tables_.held.HolderOf(gpu) != nullptr) Release(*tables_.held.HolderOf(gpu));
+  std::erase_if(tables_.hints, [&](const auto& hint) { return hint.first.first == gpu; });
   Effects effects;
-  for (Entry* const lost : std::exchange(pipelines_[gpu], {})) {
+  for (Entry* const lost : std::exchange(tables_.pipelines[gpu], {})) {
     Entry& entry = *lost;
     LeaveFunction(entry);
     EndTurn(entry);
     entry.pinned = false;
-    suspects_ += std::exchange(entry.suspect, true) ? 0 : 1;
-    ForgetDemand(entry.model);
+    tables_.suspects += std::exchange(entry.suspect, true) ? 0 : 1;
+    copies_.ForgetDemand(entry.model);
     if (EndAbandoned(entry, effects)) continue;
-    if (entry.attempts >= (entry.request.trial ? 1 : limits_.max_attempts)) {
+    if (entry.attempts >= (entry.request.trial ? 1 : tables_.limits.max_attempts)) {
       const std::string message =
           absl::StrCat("function '", entry.request.function, "' lost ", entry.attempts,
                        " GPU workers in a row (the last: ", why, "); the request is given up");
@@ -274,9 +274,10 @@ Effects SwapScheduler::Apply(const WorkerReady& ready, Time now) {
   std::vector<ModelId> resident;
   for (const ResidentReport& report : ready.resident) {
     resident.push_back(Intern(report.model));
-    if (Model* model = Adopted(resident.back())) model->weights = std::max(model->weights, report.bytes);
+    if (Model* model = tables_.Adopted(resident.back()))
+      model->weights = std::max(model->weights, report.bytes);
   }
-  gpus_.WorkerUp(ready, resident, now);
+  tables_.gpus.WorkerUp(ready, resident, now);
   EndUnplaceable(effects);
   ActivateAll();
   ForgetNames();
@@ -298,28 +299,28 @@ Effects SwapScheduler::Apply(const GpuUnfit& unfit, Time) {
 
 void SwapScheduler::FoundResident(GpuIndex gpu, const ResidentReport& report, Time now) {
   const ModelId id = Intern(report.model);
-  gpus_.FoundResident(gpu, id, report.bytes, now);
+  tables_.gpus.FoundResident(gpu, id, report.bytes, now);
   Activate(id);
   ForgetNames();
 }
 
 // Waiting requests that no GPU of this node can serve any more.
 void SwapScheduler::EndUnplaceable(Effects& effects) {
-  const auto fits = [&](ModelId model) { return CanEverFit(model); };
-  if (std::ranges::all_of(queue_.waiting(), fits)) return;
+  const auto fits = [&](ModelId model) { return tables_.CanEverFit(model); };
+  if (std::ranges::all_of(tables_.queue.waiting(), fits)) return;
   std::vector<Entry*> ending;
-  for (const ModelId model : queue_.InOrder()) {
+  for (const ModelId model : tables_.queue.InOrder()) {
     if (fits(model)) continue;
-    for (const auto& [key, entry] : *queue_.Find(model)) ending.push_back(entry);
+    for (const auto& [key, entry] : *tables_.queue.Find(model)) ending.push_back(entry);
   }
   for (Entry* const entry : ending) {
-    if (gpus_.AllUnfit()) {
+    if (tables_.gpus.AllUnfit()) {
       effects.finished.push_back(End(*entry, FinishKind::kBounced,
                                      absl::UnavailableError("no GPU of this node is fit"),
                                      proto::BOUNCE_NO_GPU));
     } else {
       effects.finished.push_back(
-          End(*entry, FinishKind::kFailed, CannotFit(entry->request.function, models_[entry->model])));
+          End(*entry, FinishKind::kFailed, CannotFit(entry->request.function, tables_.models[entry->model])));
     }
   }
 }

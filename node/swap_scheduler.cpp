@@ -30,79 +30,45 @@ absl::StatusOr<SchedulerPolicies> FindSchedulerPolicies(const PolicyNames& names
 
 SwapScheduler::SwapScheduler(SchedulerLimits limits, SchedulerPolicies policies, CostDefaults costs,
                              Topology topology)
-    : limits_(limits),
-      policies_(policies),
-      costs_(costs),
-      binding_(policies.binding),
-      topology_(std::move(topology)),
-      random_(limits.seed) {
-  if (policies_.ordering.slo != nullptr) slo_.emplace(*policies_.ordering.slo);
-  if (policies_.ordering.late != nullptr) late_.emplace(*policies_.ordering.late);
-  if (policies_.gpu.queues == GpuQueues::kNone) limits_.swap_ahead = 1;
-  // Runtimes that serve one key each are decided request by request.
-  if (policies_.gpu.locality && !limits_.isolated) locality_ = MakeLocalityQueue(*policies_.gpu.locality);
-  if (locality_) limits_.swap_ahead = kLocalQueue;
-  const bool for_hits = policies_.gpu.places_for_hits && !limits_.isolated && !limits_.LoadsOccupy();
-  places_.depth = limits_.PipelineDepth();
-  places_.most = for_hits ? 2 * places_.depth : places_.depth;
-  TROUPE_CHECK(
-      policies_.ordering.rank != nullptr && policies_.gpu.choose != nullptr && policies_.eviction != nullptr,
-      "every slot of the scheduler needs a policy");
-  TROUPE_CHECK(limits_.concurrency > 0 && limits_.swap_ahead > 0 && limits_.max_attempts > 0,
-               "a limit of zero serves nothing");
+    : tables_(limits, policies, costs, std::move(topology)), random_(limits.seed) {
+  if (policies.ordering.slo != nullptr) slo_.emplace(*policies.ordering.slo);
+  if (tables_.by_gpu) locality_ = MakeLocalityQueue(*policies.gpu.locality);
 }
 
 void SwapScheduler::AddRuntime(GpuIndex gpu, Bytes memory, std::uint32_t device) {
-  gpus_.Add(gpu, memory, device, !limits_.isolated);
-  links_ = LinkCount();
-  const std::size_t gpus = std::max<std::size_t>(pipelines_.size(), std::size_t{gpu} + 1);
-  pipelines_.resize(gpus);
-  parked_.resize(gpus);
-  holds_.resize(gpus);
-  dispatched_to_.resize(gpus);
-  held_.resize(std::max<std::size_t>(held_.size(), std::size_t{device} + 1));
+  tables_.AddRuntime(gpu, memory, device);
+  parked_.resize(tables_.pipelines.size());
+  dispatched_to_.resize(tables_.pipelines.size());
 }
 
 Effects SwapScheduler::DescribeModel(const std::string& name, Bytes weights, Bytes activation) {
   const ModelId id = Intern(name);
   // A device that holds the model knows better than an estimate.
-  for (const GpuIndex gpu : gpus_.Holders(id)) weights = std::max(weights, gpus_.at(gpu).Find(id)->bytes);
-  Model& described = models_[id];
+  for (const GpuIndex gpu : tables_.gpus.Holders(id))
+    weights = std::max(weights, tables_.gpus.at(gpu).Find(id)->bytes);
+  Model& described = tables_.models[id];
   const bool is_new = !std::exchange(described.adopted, true);
   described.weights = weights;
   described.activation = activation;
   Effects effects;
   EndUnplaceable(effects);
-  if (is_new && MayBringAhead()) newcomers_.push_back(id);
+  if (is_new) copies_.NoteAdopted(id);
   ForgetNames();
   return effects;
-}
-
-// As long as it has been here: what its loads took; else by its size.
-Duration SwapScheduler::LoadTimeOf(const Model& model) const {
-  return model.load.Or(costs_.LoadTime(model.weights));
-}
-
-// What the requests behind the first one of this model take of the GPUs that have it.
-Duration SwapScheduler::QueuedFor(ModelId model) const {
-  const std::size_t waiting = WaitingFor(model);
-  if (waiting < 2) return {};
-  const auto holders = std::max<std::uint32_t>(gpus_.HolderCount(model), 1);
-  return costs_.RunTime(models_[model].cost) * static_cast<Duration::rep>(waiting - 1) / holders;
 }
 
 absl::Status SwapScheduler::CannotFit(const std::string& function, const Model& model) const {
   return absl::FailedPreconditionError(
       absl::StrCat("function '", function, "' needs ", FormatBytes(model.weights + model.activation),
                    " of GPU memory (weights ", FormatBytes(model.weights),
-                   "), and the largest GPU of this node has ", FormatBytes(gpus_.LargestMemory()),
+                   "), and the largest GPU of this node has ", FormatBytes(tables_.gpus.LargestMemory()),
                    " with nothing else on it; give the node a larger GPU or deploy a smaller model"));
 }
 
 // The answer to a request that may not enter; kServed stands for 'it may'.
 Finished SwapScheduler::Refuse(const NodeRequest& request, Time now) const {
-  const ModelId id = Find(request.model);
-  const Model* model = Adopted(id);
+  const ModelId id = tables_.Find(request.model);
+  const Model* model = tables_.Adopted(id);
   const auto bounce = [&](proto::BounceReason reason, const std::string& message) {
     return Finished{.id = request.id,
                     .kind = FinishKind::kBounced,
@@ -115,21 +81,21 @@ Finished SwapScheduler::Refuse(const NodeRequest& request, Time now) const {
             .status =
                 absl::InvalidArgumentError("a request with this identity is here already; number them anew")};
   }
-  if (draining_) return bounce(proto::BOUNCE_DRAINING, "this node is draining");
-  if (gpus_.AllUnfit()) return bounce(proto::BOUNCE_NO_GPU, "no GPU of this node is fit");
+  if (tables_.draining) return bounce(proto::BOUNCE_DRAINING, "this node is draining");
+  if (tables_.gpus.AllUnfit()) return bounce(proto::BOUNCE_NO_GPU, "no GPU of this node is fit");
   if (model == nullptr) {
     return bounce(proto::BOUNCE_NOT_ADOPTED,
                   absl::StrCat("function '", request.function, "' is not on this node"));
   }
-  if (!request.state.empty() && states_.Find(request.state) == nullptr) {
+  if (!request.state.empty() && tables_.states.Find(request.state) == nullptr) {
     return bounce(proto::BOUNCE_NOT_ADOPTED,
                   absl::StrCat("function '", request.function, "' has state, which is not on this node"));
   }
-  if (queue_.size() >= limits_.max_waiting) {
+  if (tables_.queue.size() >= tables_.limits.max_waiting) {
     return bounce(proto::BOUNCE_NO_CREDIT,
-                  absl::StrCat(queue_.size(), " requests wait at this node already"));
+                  absl::StrCat(tables_.queue.size(), " requests wait at this node already"));
   }
-  if (!CanEverFit(id)) {
+  if (!tables_.CanEverFit(id)) {
     return {.id = request.id, .kind = FinishKind::kFailed, .status = CannotFit(request.function, *model)};
   }
   if (request.expiry <= now) {
@@ -144,10 +110,10 @@ Finished SwapScheduler::Refuse(const NodeRequest& request, Time now) const {
 Submitted SwapScheduler::Submit(const NodeRequest& request, Time now) {
   Finished refused = Refuse(request, now);
   if (refused.kind != FinishKind::kServed) return {.accepted = false, .finished = std::move(refused)};
-  const ModelId id = Find(request.model);
-  Model& model = models_[id];
+  const ModelId id = tables_.Find(request.model);
+  Model& model = tables_.models[id];
   Submitted submitted;
-  if (!binding_.late() && !KeepRoom(id, now, submitted.evictions)) {
+  if (!tables_.binding.late() && !KeepRoom(id, now, submitted.evictions)) {
     submitted.accepted = false;
     submitted.finished = {
         .id = request.id, .kind = FinishKind::kFailed, .status = NoRoomKept(request.function, model)};
@@ -159,18 +125,18 @@ Submitted SwapScheduler::Submit(const NodeRequest& request, Time now) {
   entry.function = EnterFunction(request.function);
   ++model.requests;
   entry.arrival = now;
-  entry.key = MakeOrderingKey(policies_.ordering,
+  entry.key = MakeOrderingKey(tables_.policies.ordering,
                               {.priority = request.priority, .arrival = now, .deadline = request.deadline},
                               next_sequence_++, slo_ ? slo_->PlaceOf(request.function) : FunctionPlace{});
-  if (late_) entry.latest = LatestBegin(request.deadline, costs_.RunTime(model.cost), now);
-  if (late_ && request.deadline != Time::max() && late_->Yields(request.function))
+  if (tables_.late) entry.latest = LatestBegin(request.deadline, tables_.costs.RunTime(model.cost), now);
+  if (tables_.late && request.deadline != Time::max() && tables_.late->Yields(request.function))
     entry.key = LateKey(entry.key);
   entry.asked_before = std::exchange(model.asked, now);
   if (entry.asked_before != Time::min()) model.gap.Observe(now - entry.asked_before);
   if (request.deadline != Time::max()) model.patience.Observe(request.deadline - now);
-  if (!request.trial) NoteAsked(id, now);
+  if (!request.trial) copies_.NoteAsked(id, now);
   Enqueue(entry);
-  states_.Enter(request.state, request.id);
+  tables_.states.Enter(request.state, request.id);
   if (request.expiry != Time::max()) expiries_.emplace(request.expiry, request.id);
   ++(request.trial ? trials_ : counts_.accepted);
   return submitted;
@@ -212,8 +178,8 @@ Finished SwapScheduler::End(Entry& entry, FinishKind kind, absl::Status status, 
     Count(kind);
   }
   if (entry.gpu == kNoGpu) Dequeue(entry);
-  suspects_ -= entry.suspect ? 1 : 0;
-  states_.Leave(entry.request.state, entry.request.id);
+  tables_.suspects -= entry.suspect ? 1 : 0;
+  tables_.states.Leave(entry.request.state, entry.request.id);
   Release(entry);
   LeaveNode(entry);
   expiries_.erase({entry.request.expiry, entry.request.id});
@@ -251,35 +217,33 @@ Effects SwapScheduler::ForgetRouter(std::uint64_t router) {
 }
 
 void SwapScheduler::SetInRegion(const std::string& name, bool in_region) {
-  const ModelId id = Find(name);
-  Model* const model = Adopted(id);
+  const ModelId id = tables_.Find(name);
+  Model* const model = tables_.Adopted(id);
   if (model == nullptr || model->in_region == in_region) return;
   model->in_region = in_region;
   in_region ? --out_of_region_ : ++out_of_region_;
-  if (queue_.Find(id) != nullptr) queue_.LookAway(id);
+  if (tables_.queue.Find(id) != nullptr) tables_.queue.LookAway(id);
   Activate(id);
   if (in_region) return;
   // A GPU is kept for no request that cannot take it.
-  for (GpuIndex gpu = 0; gpu < holds_.size(); ++gpu) {
-    if (holds_[gpu] != nullptr && holds_[gpu]->model == id) Release(*holds_[gpu]);
-  }
+  for (Entry* const holder : tables_.held.HoldersOf(id)) Release(*holder);
 }
 
 std::vector<std::string> SwapScheduler::WaitingForRegion() const {
   std::vector<std::string> models;
   if (out_of_region_ == 0) return models;
-  for (const ModelId id : queue_.InOrder()) {
-    if (!models_[id].in_region) models.push_back(NameOf(id));
+  for (const ModelId id : tables_.queue.InOrder()) {
+    if (!tables_.models[id].in_region) models.push_back(tables_.NameOf(id));
   }
   return models;
 }
 
 Effects SwapScheduler::ForgetModel(const std::string& name) {
   Effects effects;
-  const ModelId id = Find(name);
+  const ModelId id = tables_.Find(name);
   if (id == kNoName) return effects;
   std::vector<Entry*> waiting;
-  if (const auto* requests = queue_.Find(id)) {
+  if (const auto* requests = tables_.queue.Find(id)) {
     for (const auto& [key, entry] : *requests) waiting.push_back(entry);
   }
   for (Entry* const entry : waiting) {
@@ -288,15 +252,15 @@ Effects SwapScheduler::ForgetModel(const std::string& name) {
                                    proto::BOUNCE_NOT_ADOPTED));
   }
   SetInRegion(name, true);
-  Model& model = models_[id];
+  Model& model = tables_.models[id];
   if (model.adopted) passing_.push_back(id);
   model = {.cost = model.cost, .requests = model.requests, .key = std::move(model.key)};
-  homes_.erase(id);
-  binding_.Forget(id);
-  std::erase_if(hints_, [&](const auto& hint) { return hint.first.second == id; });
-  const std::vector<GpuIndex> holders = gpus_.Holders(id);
+  tables_.homes.erase(id);
+  tables_.binding.Forget(id);
+  std::erase_if(tables_.hints, [&](const auto& hint) { return hint.first.second == id; });
+  const std::vector<GpuIndex> holders = tables_.gpus.Holders(id);
   for (const GpuIndex gpu : holders) {
-    if (!gpus_.at(gpu).Find(id)->Idle()) continue;
+    if (!tables_.gpus.at(gpu).Find(id)->Idle()) continue;
     Evict(gpu, id);
     effects.evictions.push_back({gpu, name});
   }
@@ -329,33 +293,29 @@ Effects SwapScheduler::Expire(Time now) {
 }
 
 void SwapScheduler::Check() const {
-  gpus_.Check();
+  tables_.gpus.Check();
   std::size_t dispatched = 0;
-  for (const auto& [gpu, there] : gpus_.gpus()) {
-    const std::vector<Entry*>& pipeline = pipelines_[gpu];
+  for (const auto& [gpu, there] : tables_.gpus.gpus()) {
+    const std::vector<Entry*>& pipeline = tables_.pipelines[gpu];
     TROUPE_CHECK(pipeline.size() == there.in_flight, "pipeline and GPU table disagree");
-    TROUPE_CHECK(gpus_.InFlightOn(there.device) <= places_.most, "a pipeline is deeper than its limit");
+    TROUPE_CHECK(tables_.gpus.InFlightOn(there.device) <= tables_.places.most,
+                 "a pipeline is deeper than its limit");
     for (const Entry* entry : pipeline) {
       TROUPE_CHECK(entry->gpu == gpu, "a request is in another GPU's pipeline");
-      TROUPE_CHECK(!models_[entry->model].adopted || Serves(*entry, there),
+      TROUPE_CHECK(!tables_.models[entry->model].adopted || tables_.Serves(*entry, there),
                    "a request runs on a runtime of somebody else");
     }
     dispatched += pipeline.size();
   }
-  TROUPE_CHECK(dispatched + queue_.size() == requests_.size(), "a request is neither waiting nor dispatched");
+  TROUPE_CHECK(dispatched + tables_.queue.size() == requests_.size(),
+               "a request is neither waiting nor dispatched");
   TROUPE_CHECK(counts_.accepted == counts_.served + counts_.failed + counts_.expired + counts_.cancelled +
                                        counts_.bounced + requests_.size() - trials_,
                "requests were lost or ended twice");
   CheckStates();
   CheckHeads();
   CheckNames();
-  std::vector<std::uint32_t> held(held_.size());
-  for (GpuIndex gpu = 0; gpu < holds_.size(); ++gpu) {
-    if (holds_[gpu] == nullptr) continue;
-    ++held[gpus_.at(gpu).device];
-    TROUPE_CHECK(holds_[gpu]->hold == gpu && holds_[gpu]->gpu == kNoGpu, "a GPU is held for nobody");
-  }
-  TROUPE_CHECK(held == held_, "the GPUs that are kept are counted wrong");
+  tables_.held.Check();
 }
 
 }  // namespace troupe::node

@@ -24,7 +24,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -34,37 +33,24 @@
 
 #include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/inlined_vector.h"
 #include "absl/container/node_hash_map.h"
-#include "base/cost_model.hpp"
-#include "base/late_line.hpp"
 #include "base/random.hpp"
 #include "base/slo_order.hpp"
-#include "node/broadcasts.hpp"
-#include "node/function_states.hpp"
-#include "node/gpu_table.hpp"
+#include "node/copies_ahead.hpp"
+#include "node/gpu_chooser.hpp"
 #include "node/isolation.hpp"
 #include "node/locality_queue.hpp"
-#include "node/names.hpp"
-#include "node/request.hpp"
-#include "node/scheduler_entries.hpp"
-#include "node/scheduler_types.hpp"
-#include "node/topology.hpp"
-#include "node/waiting_queue.hpp"
+#include "node/scheduler_tables.hpp"
+#include "node/victim_planner.hpp"
 
 namespace troupe::node {
-
-// Up to so many GPUs a request looks at each of them; of more it looks at some that have its model, and some
-// of the least busy ones.
-inline constexpr std::size_t kAllGpus = 16, kSomeGpus = 8;
-// Requests that wait for one GPU in its own queue, where the gpu policy has such queues.
-inline constexpr std::uint32_t kLocalQueue = 1024;
 
 class SwapScheduler {
  public:
   SwapScheduler(SchedulerLimits limits, SchedulerPolicies policies, CostDefaults costs = {},
                 Topology topology = {});
+  SwapScheduler(const SwapScheduler&) = delete;  // its parts look at its tables
+  SwapScheduler& operator=(const SwapScheduler&) = delete;
 
   // GPUs. A GPU is known before its worker is; WorkerReady makes it usable.
   void AddGpu(GpuIndex gpu, Bytes memory) { AddRuntime(gpu, memory, gpu); }
@@ -76,7 +62,7 @@ class SwapScheduler {
   // An adopted worker holds models that a new daemon learns of later: call this before DescribeModel.
   void FoundResident(GpuIndex gpu, const ResidentReport& report, Time now);
   // One that nobody learned of was evicted: its room is the others'.
-  void StrangerGone(GpuIndex gpu, Bytes bytes) { gpus_.StrangerGone(gpu, bytes); }
+  void StrangerGone(GpuIndex gpu, Bytes bytes) { tables_.gpus.StrangerGone(gpu, bytes); }
 
   // Models with a host copy at this node; others are bounced (BOUNCE_NOT_ADOPTED). Describing one again,
   // after it was prepared, replaces the sizes (what cannot fit any more ends). Forgetting bounces its waiting
@@ -89,7 +75,9 @@ class SwapScheduler {
   // Those with waiting requests, the most urgent first.
   [[nodiscard]] std::vector<std::string> WaitingForRegion() const;
   [[nodiscard]] bool Waits(const std::string& model) const { return WaitingFor(model) > 0; }
-  [[nodiscard]] std::size_t WaitingFor(const std::string& model) const { return WaitingFor(Find(model)); }
+  [[nodiscard]] std::size_t WaitingFor(const std::string& model) const {
+    return tables_.WaitingFor(tables_.Find(model));
+  }
 
   // Functions that keep state on the device (swap_states.cpp). A request that names one runs where the state
   // is; its dispatch says when the state has to be brought. `bytes`: what it takes on a device. Forgetting
@@ -100,14 +88,16 @@ class SwapScheduler {
   void HoldState(const std::string& state, bool held);
   // Its image is lost: its waiting requests end with `why`, and more are not to come.
   Effects FailState(const std::string& state, const absl::Status& why);
-  [[nodiscard]] const FunctionStates& states() const { return states_; }
+  [[nodiscard]] const FunctionStates& states() const { return tables_.states; }
   // Of the functions of one model; empty for most.
   [[nodiscard]] const std::vector<std::string>& StatesOf(const std::string& model) const {
-    return states_.Of(Find(model));
+    return tables_.states.Of(tables_.Find(model));
   }
 
-  void SetDraining(bool draining) { draining_ = draining; }  // nothing new enters, what is here finishes
-  [[nodiscard]] bool draining() const { return draining_; }
+  void SetDraining(bool draining) {
+    tables_.draining = draining;
+  }  // nothing new enters, what is here finishes
+  [[nodiscard]] bool draining() const { return tables_.draining; }
 
   Submitted Submit(const NodeRequest& request, Time now);
   [[nodiscard]] std::vector<Dispatch> Decide(Time now);
@@ -116,14 +106,14 @@ class SwapScheduler {
   [[nodiscard]] std::vector<Assignment> TakeAssignments() { return std::exchange(assignments_, {}); }
   [[nodiscard]] std::vector<Eviction> TakeDepartures() { return std::exchange(departures_, {}); }
   // And these, behind the dispatches: copies ahead of requests, each reported by its SwapInDone alone.
-  [[nodiscard]] std::vector<Dispatch> TakeAhead() { return std::exchange(ahead_, {}); }
+  [[nodiscard]] std::vector<Dispatch> TakeAhead() { return std::exchange(brought_, {}); }
   // What dispatches with kBroadcast get, and from whom: order these when others have had time to join.
-  [[nodiscard]] std::vector<Broadcasts::Order> TakeBroadcasts() { return broadcasts_.Send(); }
+  [[nodiscard]] std::vector<Broadcasts::Order> TakeBroadcasts() { return tables_.broadcasts.Send(); }
   // Runtimes that did nothing for `idle` serve nobody again; NextIdle: when the next one will have been.
   void GiveBack(Time now, Duration idle);
   [[nodiscard]] Time NextIdle(Duration idle) const;
   // An answer's outputs lie in the memory of this worker (1), or have been read (-1).
-  void Unread(GpuIndex gpu, std::int32_t change) { gpus_.Unread(gpu, change); }
+  void Unread(GpuIndex gpu, std::int32_t change) { tables_.gpus.Unread(gpu, change); }
   Effects Apply(const EvictDone& done, Time now);
   Effects Apply(const SwapInDone& done, Time now);
   Effects Apply(const RunDone& done, Time now);
@@ -136,15 +126,15 @@ class SwapScheduler {
 
   // What was learned of the models, to be kept (node/profiles.hpp) and read again at the next start. A model
   // that was forgotten keeps its profile.
-  [[nodiscard]] const CostModel& costs() const { return costs_; }
+  [[nodiscard]] const CostModel& costs() const { return tables_.costs; }
   void RestoreCosts(const std::vector<ModelCost>& known, double nanos_per_byte) {
-    costs_.Restore(known, nanos_per_byte);
+    tables_.costs.Restore(known, nanos_per_byte);
   }
   // Of adopted models, by copy, or by digest: then of some copy. No others are heavy, or weigh anything.
   [[nodiscard]] bool Heavy(const std::string& model) const;
   [[nodiscard]] Bytes WeightsOf(const std::string& model) const;
 
-  [[nodiscard]] const GpuTable& gpus() const { return gpus_; }
+  [[nodiscard]] const GpuTable& gpus() const { return tables_.gpus; }
   // What the table has by number, by name and in the order of names (scheduler_view.cpp). A resident is read
   // at once: the next event may move it.
   [[nodiscard]] const Resident* FindResident(GpuIndex gpu, const std::string& model) const;
@@ -155,138 +145,66 @@ class SwapScheduler {
   // How functions stand by their SLO; null unless the ordering policy ranks them.
   [[nodiscard]] const SloOrder* slo_order() const { return slo_ ? &*slo_ : nullptr; }
   [[nodiscard]] const SchedulerCounts& counts() const { return counts_; }
-  [[nodiscard]] std::size_t waiting() const { return queue_.size(); }
-  [[nodiscard]] std::size_t in_flight() const { return requests_.size() - queue_.size(); }
+  [[nodiscard]] std::size_t waiting() const { return tables_.queue.size(); }
+  [[nodiscard]] std::size_t in_flight() const { return requests_.size() - tables_.queue.size(); }
   [[nodiscard]] bool idle() const { return requests_.empty(); }
   [[nodiscard]] std::size_t trials() const { return trials_; }  // of those that wait or are in flight
-  [[nodiscard]] bool Knows(const std::string& model) const { return Adopted(Find(model)) != nullptr; }
+  [[nodiscard]] bool Knows(const std::string& model) const {
+    return tables_.Adopted(tables_.Find(model)) != nullptr;
+  }
   // Models that have a number here.
-  [[nodiscard]] std::size_t names() const { return names_.size(); }
+  [[nodiscard]] std::size_t names() const { return tables_.names.size(); }
   void Check() const;
 
  private:
   using Entry = RequestEntry;
   using Model = ModelEntry;
   using Look = RequestLook;
-  // Few GPUs, or all of a small node.
-  using Gpus = absl::InlinedVector<GpuIndex, kAllGpus + 1>;
-  using Options = absl::InlinedVector<GpuOption, kAllGpus + 1>;
 
-  // scheduler_view.cpp: numbers and names.
-  [[nodiscard]] ModelId Find(const std::string& model) const { return names_.Find(model); }
-  [[nodiscard]] const std::string& NameOf(ModelId model) const { return names_.at(model); }
-  ModelId Intern(const std::string& model);
-  FunctionId EnterFunction(const std::string& function);
-  void LeaveNode(const Entry& entry);
-  void ForgetNames();
-  void CheckNames() const;
-  // Null: this node has not adopted it, or not any more.
-  [[nodiscard]] Model* Adopted(ModelId model) {
-    return model != kNoName && models_[model].adopted ? &models_[model] : nullptr;
-  }
-  [[nodiscard]] const Model* Adopted(ModelId model) const {
-    return model != kNoName && models_[model].adopted ? &models_[model] : nullptr;
-  }
-  [[nodiscard]] std::size_t WaitingFor(ModelId model) const {
-    const auto* waiting = queue_.Find(model);
-    return waiting == nullptr ? 0 : waiting->size();
-  }
-
-  // swap_choice.cpp: pure looks at the tables.
-  [[nodiscard]] GpuChoice Choose(const Look& look, std::uint64_t draw, Time now) const;
-  [[nodiscard]] bool MayHit(const Look& look, std::uint64_t draw) const;
-  [[nodiscard]] Look LookFor(const Entry& entry) const;
-  bool AddOption(const Look& look, const Gpu& gpu, Time now, Options& options) const;
-  [[nodiscard]] bool LooksAtAll(const Model& model) const;
-  [[nodiscard]] Gpus SomeHolders(ModelId model, std::uint64_t draw) const;
-  [[nodiscard]] Gpus LeastBusy(std::uint32_t below) const;
-  void FindPeer(const Look& look, const Gpu& gpu, GpuOption& option) const;
-  [[nodiscard]] GpuIndex SenderFor(const Look& look, const Gpu& gpu) const;
-  [[nodiscard]] Duration LoadTimeOf(const Model& model) const;
-  [[nodiscard]] Duration QueuedFor(ModelId model) const;
-  [[nodiscard]] SwitchLoad LoadTo(const Gpu& gpu) const;
-  [[nodiscard]] SwitchLoad LoadOfSwitch(const Gpu& gpu) const;
-  [[nodiscard]] Duration LoadsBeside(const Gpu& gpu, Time now) const;
-  [[nodiscard]] std::uint32_t Home(ModelId model) const;
-  [[nodiscard]] bool FitsOn(ModelId model, std::uint32_t device) const;
-  void BindHome(ModelId model);
-  [[nodiscard]] Gpus Candidates(const Look& look, std::uint64_t draw) const;
-  [[nodiscard]] bool KeepRoom(ModelId model, Time now, std::vector<Eviction>& evictions);
-  [[nodiscard]] FunctionBinding::Devices DevicesFor(ModelId model) const;
-  [[nodiscard]] absl::Status NoRoomKept(const std::string& function, const Model& model) const;
-  [[nodiscard]] Bytes Need(const Look& look, const Resident* resident) const;
-  [[nodiscard]] bool IsBehindRuns(const Entry& entry, const Gpu& gpu) const;
-  [[nodiscard]] bool HasSlot(const Entry& entry, const Gpu& gpu, const Resident* resident) const;
-  [[nodiscard]] double RateOf(const Model& model, Time now) const;
-  [[nodiscard]] std::uint32_t LinkCount() const;
-  [[nodiscard]] Bytes Target(ModelId model, const Gpu& gpu, Bytes need) const;
-  [[nodiscard]] bool CanMakeRoom(const Look& look, const Gpu& gpu, const Resident* own, Bytes need) const;
-  [[nodiscard]] bool FitsAlone(const Gpu& gpu, const Resident* own, Bytes need, Bytes room) const;
-  [[nodiscard]] std::vector<Victim> MayGo(ModelId coming, const Gpu& gpu, Time now) const;
-  [[nodiscard]] std::vector<ModelId> PlanVictims(ModelId model, Bytes need, const Gpu& gpu, Time now) const;
-  Dispatch MakeDispatch(Entry& entry, GpuChoice choice, Time now);
-  [[nodiscard]] bool MayPass(ModelId id, const Gpu& gpu, Bytes room, const std::vector<ModelId>& victims,
-                             Time since) const;
-  [[nodiscard]] bool PassesThrough(const Entry& entry, const Gpu& gpu,
-                                   const std::vector<ModelId>& victims) const;
-  void PassThrough(Entry& entry, GpuIndex gpu, Time now);
-  void Place(const Look& look, Entry& entry, GpuChoice& choice, const std::vector<ModelId>& victims,
-             Time now);
-  void Load(const Look& look, Entry& entry, GpuChoice& choice, Time now);
-  [[nodiscard]] Time BeginBy(const Entry& entry) const;
-  [[nodiscard]] Dispatch Order(const Entry& entry, const GpuChoice& choice,
-                               const std::vector<ModelId>& victims) const;
-  void Evict(GpuIndex gpu, ModelId model);
-  void EndLine(const std::string& state, FinishKind kind, const absl::Status& why, proto::BounceReason bounce,
-               Effects& effects);
-  [[nodiscard]] Entry* NextOf(ModelId model);
-  [[nodiscard]] bool StateAllows(const Entry& entry, GpuIndex gpu) const;
-  [[nodiscard]] bool StateAllows(const Look& look, const Gpu& gpu) const;
-  [[nodiscard]] Bytes StateNeed(const Look& look, const Resident* resident) const;
-  void PlaceState(Entry& entry, GpuIndex gpu);
-  void EndTurn(const Entry& entry);
-  void NoteState(const Entry& entry, const RunDone& done);
-  void CheckStates() const;
+  // swap_decision.cpp: whose turn it is, and what is booked for a dispatch.
   void DecideInOrder(bool hits_only, Time now, std::vector<Dispatch>& dispatches);
   void StayWaiting(Entry& entry, const GpuChoice& choice, Time now);
   [[nodiscard]] bool MustTakeTurns(const Entry& entry) const;
   void Reorder(Time now);
   [[nodiscard]] Entry* FirstBefore(const OrderingKey& key);
   void NotePassed(std::span<Entry* const> passed);
+  Dispatch MakeDispatch(Entry& entry, GpuChoice choice, Time now);
+  void Place(const Look& look, Entry& entry, GpuChoice& choice, const std::vector<ModelId>& victims,
+             Time now);
+  void Load(const Look& look, Entry& entry, GpuChoice& choice, Time now);
+  void PassThrough(Entry& entry, GpuIndex gpu, Time now);
+  void Bring(ModelId model, const AheadPlan& plan, Time begin_by, Time now);
+  void Evict(GpuIndex gpu, ModelId model);
+  [[nodiscard]] Time BeginBy(const Entry& entry) const;
+  [[nodiscard]] Dispatch Order(const Entry& entry, const GpuChoice& choice,
+                               const std::vector<ModelId>& victims) const;
+
+  // locality_decision.cpp: by GPU, where the gpu policy wants it (locality_).
+  [[nodiscard]] std::vector<GpuIndex> IdleGpus() const;
+  [[nodiscard]] bool MayStart(const Entry& entry);
+  [[nodiscard]] GpuIndex PlaceByLocality(const Entry& entry, GpuIndex index, Time now) const;
+  [[nodiscard]] std::optional<OrderingKey> FirstHit(const Gpu& gpu);
+  [[nodiscard]] std::vector<Dispatch> DecideByLocality(Time now);
+
+  // binding_decision.cpp: models and the GPUs that are theirs.
+  [[nodiscard]] bool FitsOn(ModelId model, std::uint32_t device) const;
+  void BindHome(ModelId model);
+  [[nodiscard]] bool KeepRoom(ModelId model, Time now, std::vector<Eviction>& evictions);
+  [[nodiscard]] FunctionBinding::Devices DevicesFor(ModelId model) const;
+  [[nodiscard]] absl::Status NoRoomKept(const std::string& function, const Model& model) const;
+
+  // runtime_decision.cpp: runtimes, whom they serve, and for whom they are kept.
+  [[nodiscard]] bool KeyWaits(const std::string& key) const;
+  [[nodiscard]] bool Settled(Time since, Time now);
+  [[nodiscard]] bool MayTake(const Entry& entry, const Gpu& gpu, Time now);
+  void SeekRuntime(Entry& entry, const GpuChoice& choice, Time now);
+  void Assign(GpuIndex index, const node::Serves& serves);
+  [[nodiscard]] bool ClearStates(GpuIndex index);
+  [[nodiscard]] bool AtHome(const Gpu& gpu) const;
   [[nodiscard]] bool MayHold(const Entry& entry, const Gpu& gpu) const;
   void HoldFor(Entry& entry);
   void Release(Entry& entry);
   void LeaveUselessHold(Entry& entry);
-  [[nodiscard]] const Model* FindCopy(const std::string& model) const;
-  [[nodiscard]] bool AnySlot(bool hits_only) const;
-  [[nodiscard]] bool CanEverFit(ModelId model, const Gpu& gpu) const;
-  [[nodiscard]] bool CanEverFit(ModelId model, Bytes whole, const Gpu& gpu) const;
-  [[nodiscard]] bool CanEverFit(ModelId model) const;
-
-  // swap_ahead.cpp, swap_forecast.cpp: copies ahead of requests.
-  [[nodiscard]] bool MayBringAhead() const;
-  [[nodiscard]] bool MayHaveCopies(ModelId id) const;
-  void NoteAsked(ModelId model, Time now);
-  void MayWantCopy(ModelId model);
-  void ForgetDemand(ModelId model);
-  [[nodiscard]] ModelDemand DemandOf(ModelId model, Time now) const;
-  [[nodiscard]] double BusyGpus(Time now) const;
-  [[nodiscard]] double GainOfCopy(ModelId model, Time now) const;
-  [[nodiscard]] double LossOf(const std::vector<ModelId>& victims, const Gpu& gpu, Time now) const;
-  [[nodiscard]] Gpus QuietGpus() const;
-  [[nodiscard]] bool IsWanted(ModelId victim, const Gpu& gpu) const;
-  [[nodiscard]] std::optional<AheadPlan> PlanOn(ModelId id, const Gpu& gpu, Time now) const;
-  [[nodiscard]] std::optional<AheadPlan> PlanAhead(ModelId model, double gain, const Gpus& quiet,
-                                                   Time now) const;
-  void BringAhead(Time now);
-  void BringNewcomers(Time now);
-  void LoadAhead(ModelId model, const AheadPlan& plan, Time deadline, Time now);
-  [[nodiscard]] bool IsOccupied(const Gpu& gpu) const;
-  void Foresee(ModelId model, Time now);
-  void ForgetForeseen(ModelId model);
-  [[nodiscard]] std::optional<AheadPlan> PlanForeseen(ModelId model, const Gpus& quiet, Time now) const;
-  bool BringForeseen(ModelId model, Time now);
-  void BringForeseen(Time now);
 
   // waiting_heads.cpp: the queue, and what of it the next decision looks at.
   void Enqueue(Entry& entry);
@@ -297,35 +215,29 @@ class SwapScheduler {
   void Park(ModelId model, GpuIndex gpu);
   void Wake(GpuIndex gpu);
   void CheckHeads() const;
-  [[nodiscard]] bool Yields(const OrderingKey& key) const { return late_ && IsLate(key); }
   void Rekey(Entry& entry, const OrderingKey& key);
   void YieldLate(Time now);
   void GiveTurn(const Entry& gone);
 
-  // locality_decision.cpp: by GPU, where the gpu policy wants it (locality_).
-  [[nodiscard]] std::vector<GpuIndex> IdleGpus() const;
-  [[nodiscard]] bool MayStart(const Entry& entry);
-  [[nodiscard]] bool CanTake(const Look& look, const Gpu& gpu, const Resident* resident) const;
-  [[nodiscard]] GpuIndex PlaceByLocality(const Entry& entry, GpuIndex index, Time now) const;
-  [[nodiscard]] std::optional<OrderingKey> FirstHit(const Gpu& gpu);
-  [[nodiscard]] std::vector<Dispatch> DecideByLocality(Time now);
+  // swap_states.cpp: functions that keep state on the device.
+  void EndLine(const std::string& state, FinishKind kind, const absl::Status& why, proto::BounceReason bounce,
+               Effects& effects);
+  [[nodiscard]] Entry* NextOf(ModelId model);
+  void PlaceState(Entry& entry, GpuIndex gpu);
+  void EndTurn(const Entry& entry);
+  void NoteState(const Entry& entry, const RunDone& done);
+  void CheckStates() const;
 
-  // runtime_decision.cpp: runtimes, and whom they serve.
-  // Every runtime is there for everybody.
-  [[nodiscard]] bool OneForAll() const { return !limits_.isolated && gpus_.AllShared(); }
-  [[nodiscard]] bool Serves(const Entry& entry, const Gpu& gpu) const;
-  [[nodiscard]] bool HeldByOther(const Entry& entry, GpuIndex gpu) const;
-  [[nodiscard]] std::uint32_t KeptPlaces(const Entry& entry, const Gpu& gpu) const;
-  [[nodiscard]] bool MayChoose(const Entry& entry, const Gpu& gpu) const;
-  [[nodiscard]] bool KeyWaits(const std::string& key) const;
-  [[nodiscard]] bool Settled(Time since, Time now);
-  [[nodiscard]] bool MayTake(const Entry& entry, const Gpu& gpu, Time now);
-  void SeekRuntime(Entry& entry, const GpuChoice& choice, Time now);
-  void Assign(GpuIndex index, const node::Serves& serves);
-  [[nodiscard]] bool ClearStates(GpuIndex index);
-  [[nodiscard]] bool AtHome(const Gpu& gpu) const;
+  // scheduler_view.cpp: numbers and names.
+  ModelId Intern(const std::string& model);
+  FunctionId EnterFunction(const std::string& function);
+  void LeaveNode(const Entry& entry);
+  void ForgetNames();
+  [[nodiscard]] const Model* FindCopy(const std::string& model) const;
+  void CheckNames() const;
 
-  // swap_scheduler.cpp, swap_outcomes.cpp
+  // swap_scheduler.cpp, swap_outcomes.cpp: how requests come in and end.
+  [[nodiscard]] Finished Refuse(const NodeRequest& request, Time now) const;
   void Count(FinishKind kind);
   Finished End(Entry& entry, FinishKind kind, absl::Status status,
                proto::BounceReason bounce = proto::BOUNCE_UNSPECIFIED);
@@ -345,54 +257,30 @@ class SwapScheduler {
   Effects LoseGpu(GpuIndex gpu, WorkerState state, const std::string& why);
   void EndUnplaceable(Effects& effects);
   [[nodiscard]] absl::Status CannotFit(const std::string& function, const Model& model) const;
-  [[nodiscard]] Finished Refuse(const NodeRequest& request, Time now) const;
 
-  SchedulerLimits limits_;
-  SchedulerPolicies policies_;
-  PlaceRules places_;
-  CostModel costs_;
-  FunctionBinding binding_;  // instead of homes_, where it is not late
-  BusyShare link_pressure_;  // of the links from the host
-  std::uint32_t links_ = 1;  // of those
-  const Topology topology_;
+  SchedulerTables tables_;
+  const VictimPlanner victims_{tables_};
+  const GpuChooser chooser_{tables_, victims_};
+  CopiesAhead copies_{tables_, chooser_, victims_};
   Random random_;
   std::optional<SloOrder> slo_;
-  std::optional<LateLine<Entry*>> late_;
-  GpuTable gpus_;
-  FunctionStates states_;
-  Broadcasts broadcasts_;
-  Names names_;                         // of models
-  Names functions_;                     // those with requests here
-  std::vector<Model> models_;           // by number; a new one moves them
-  std::vector<ModelId> passing_;        // of those with a number, such as are not adopted
-  std::vector<FunctionEntry> serving_;  // by number of the function
   absl::node_hash_map<RequestId, Entry> requests_;
-  // What is not looked at is parked, until a certain GPU's next outcome; or it is on disk only.
-  WaitingQueue queue_;
+  absl::btree_set<std::pair<Time, RequestId>> expiries_;
+  Names functions_;                           // those with requests here
+  std::vector<FunctionEntry> serving_;        // by number of the function
+  std::vector<ModelId> passing_;              // models with a number that are not adopted
   std::vector<std::vector<ModelId>> parked_;  // by GPU; also such as were looked up again since
   // With decisions by GPU: the same requests in their order, and what was given to each GPU.
   std::unique_ptr<LocalityQueue> locality_;
   absl::btree_map<OrderingKey, Entry*> waiting_;
   std::vector<std::uint64_t> dispatched_to_;  // by GPU
-  absl::btree_set<std::pair<Time, RequestId>> expiries_;
-  std::vector<std::vector<Entry*>> pipelines_;  // by GPU; in the order of dispatch
-  std::vector<Entry*> holds_;                   // by GPU: for whom it is kept; nothing else starts there
-  std::vector<std::uint32_t> held_;             // by device: its GPUs that are kept
-  absl::flat_hash_map<ModelId, std::uint32_t> homes_;  // devices, with early binding
-  std::map<std::pair<GpuIndex, ModelId>, FitHint> hints_;
   std::vector<Assignment> assignments_;
   std::vector<Eviction> departures_;
-  std::vector<Dispatch> ahead_;
-  std::vector<ModelId> wanting_;   // may want a copy more, by what has changed since they were looked at
-  std::deque<ModelId> newcomers_;  // adopted since, and perhaps on no GPU
-  absl::btree_set<std::pair<Time, ModelId>> foreseen_;  // may come from then on
-  RecentRate computing_;                                // seconds of runs, on all GPUs
-  Time look_again_ = Time::max();                       // what was left for later may be decided then
+  std::vector<Dispatch> brought_;  // ahead of requests
+  Time look_again_ = Time::max();  // what was left for later may be decided then
   std::uint64_t next_sequence_ = 0;
   std::size_t out_of_region_ = 0;  // models
   std::size_t trials_ = 0;         // of requests_
-  std::size_t suspects_ = 0;       // of requests_
-  bool draining_ = false;
   SchedulerCounts counts_;
 };
 

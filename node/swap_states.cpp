@@ -8,13 +8,13 @@
 namespace troupe::node {
 
 void SwapScheduler::DeclareState(const std::string& state, const std::string& model, Bytes bytes) {
-  states_.Declare(state, Intern(model), bytes);
+  tables_.states.Declare(state, Intern(model), bytes);
 }
 
 // Those that wait; what is on a GPU ends with its outcome.
 void SwapScheduler::EndLine(const std::string& state, FinishKind kind, const absl::Status& why,
                             proto::BounceReason bounce, Effects& effects) {
-  const FunctionStates::State* found = states_.Find(state);
+  const FunctionStates::State* found = tables_.states.Find(state);
   if (found == nullptr) return;
   const std::deque<RequestId> line = found->line;
   for (const RequestId& id : line) {
@@ -27,7 +27,7 @@ Effects SwapScheduler::ForgetState(const std::string& state) {
   Effects effects;
   EndLine(state, FinishKind::kBounced, absl::UnavailableError("the function's state was taken off this node"),
           proto::BOUNCE_NOT_ADOPTED, effects);
-  states_.Forget(state);
+  tables_.states.Forget(state);
   ForgetNames();
   return effects;
 }
@@ -39,79 +39,57 @@ Effects SwapScheduler::FailState(const std::string& state, const absl::Status& w
 }
 
 void SwapScheduler::HoldState(const std::string& state, bool held) {
-  if (FunctionStates::State* found = states_.Find(state)) found->held = held;
+  if (FunctionStates::State* found = tables_.states.Find(state)) found->held = held;
 }
 
 // The request of this model that goes next: the most urgent, but each function with state in the order in
 // which its requests were accepted, one at a time. Null: none may go now.
 RequestEntry* SwapScheduler::NextOf(ModelId model) {
-  const auto& waiting = *queue_.Find(model);
-  if (states_.all().empty() || states_.Of(model).empty()) return waiting.begin()->second;
-  const std::size_t blocked = states_.Blocked(model);
+  const auto& waiting = *tables_.queue.Find(model);
+  if (tables_.states.all().empty() || tables_.states.Of(model).empty()) return waiting.begin()->second;
+  const std::size_t blocked = tables_.states.Blocked(model);
   if (blocked == waiting.size()) return nullptr;
   for (const auto& [key, entry] : waiting) {
-    const FunctionStates::State* state = states_.Find(entry->request.state);
+    const FunctionStates::State* state = tables_.states.Find(entry->request.state);
     if (state == nullptr) return entry;
     if (state->MayRun()) return &requests_.at(state->line.front());
   }
   return nullptr;
 }
 
-bool SwapScheduler::StateAllows(const Entry& entry, GpuIndex gpu) const {
-  return states_.all().empty() || StateAllows(LookFor(entry), gpus_.at(gpu));
-}
-
-bool SwapScheduler::StateAllows(const Look& look, const Gpu& gpu) const {
-  if (look.state == nullptr) return true;
-  if (look.state->gpu != kNoGpu && look.state->gpu != gpu.index) return false;
-  // Nor does a state come beside weights from another GPU: they may not come, and then it would still be on
-  // its way from the host when all is planned anew.
-  const ModelId model = look.entry.model;
-  const Resident* resident = gpu.Find(model);
-  return resident == nullptr || resident->state != ResidentState::kLoading ||
-         std::ranges::find(gpu.host_loads, model) != gpu.host_loads.end();
-}
-
-// Room that the request's state still has to get beside its model on a GPU (null: that is not there).
-Bytes SwapScheduler::StateNeed(const Look& look, const Resident* resident) const {
-  if (look.state == nullptr) return Bytes();
-  const bool there = resident != nullptr && resident->states.contains(look.entry.request.state);
-  return there ? Bytes() : look.state->bytes;
-}
-
 // The turn of the request's function, on the GPU that the request goes to.
 void SwapScheduler::PlaceState(Entry& entry, GpuIndex gpu) {
-  FunctionStates::State* state = states_.Find(entry.request.state);
+  FunctionStates::State* state = tables_.states.Find(entry.request.state);
   if (state == nullptr) return;
   TROUPE_CHECK(state->MayRun() && state->line.front() == entry.request.id, "a state was used out of turn");
   TROUPE_CHECK(state->gpu == kNoGpu || state->gpu == gpu, "a state would be on two GPUs");
-  gpus_.AddState(gpu, entry.model, entry.request.state, state->bytes);
+  tables_.gpus.AddState(gpu, entry.model, entry.request.state, state->bytes);
   entry.brings_state = !state->CurrentAt(gpu);
   state->gpu = gpu;
   state->running = true;
 }
 
 void SwapScheduler::EndTurn(const Entry& entry) {
-  if (FunctionStates::State* state = states_.Find(entry.request.state)) state->running = false;
+  if (FunctionStates::State* state = tables_.states.Find(entry.request.state)) state->running = false;
 }
 
 // Where the state of a run that has ended is now.
 void SwapScheduler::NoteState(const Entry& entry, const RunDone& done) {
-  FunctionStates::State* state = states_.Find(entry.request.state);
+  FunctionStates::State* state = tables_.states.Find(entry.request.state);
   if (state == nullptr || state->gpu != done.gpu) return;
   if (entry.brings_state) state->current = done.brought_state;
   if (done.end == RunEnd::kNotResident || done.spoiled_state) state->current = false;
   // What is not there binds nobody to that GPU.
-  if (!state->current && gpus_.at(done.gpu).Find(state->model) == nullptr) state->gpu = kNoGpu;
+  if (!state->current && tables_.gpus.at(done.gpu).Find(state->model) == nullptr) state->gpu = kNoGpu;
 }
 
 void SwapScheduler::CheckStates() const {
-  for (const auto& [key, state] : states_.all()) {
+  for (const auto& [key, state] : tables_.states.all()) {
     TROUPE_CHECK(!state.running || (!state.line.empty() && requests_.at(state.line.front()).gpu == state.gpu),
                  "a state is used by nobody, or from another GPU");
     for (std::size_t i = state.running ? 1 : 0; i < state.line.size(); ++i)
       TROUPE_CHECK(requests_.at(state.line[i]).gpu == kNoGpu, "two runs use one state");
-    for (const auto& [index, gpu] : gpus_.gpus()) {
+    for (const auto& [index, gpu] : tables_.gpus.gpus()) {
       const Resident* resident = gpu.Find(state.model);
       TROUPE_CHECK(resident == nullptr || index == state.gpu || !state.CurrentAt(index),
                    "a state is on two GPUs");

@@ -8,8 +8,8 @@
 namespace troupe::node {
 
 void SwapScheduler::Enqueue(Entry& entry) {
-  if (late_) late_->Add(entry.key, entry.latest, &entry);
-  queue_.Add(entry);
+  if (tables_.late) tables_.late->Add(entry.key, entry.latest, &entry);
+  tables_.queue.Add(entry);
   Activate(entry.model);
   if (!locality_) return;
   locality_->Add(entry.key);
@@ -17,8 +17,8 @@ void SwapScheduler::Enqueue(Entry& entry) {
 }
 
 void SwapScheduler::Dequeue(const Entry& entry) {
-  if (late_) late_->Remove(entry.key, entry.latest);
-  queue_.Remove(entry);
+  if (tables_.late) tables_.late->Remove(entry.key, entry.latest);
+  tables_.queue.Remove(entry);
   Activate(entry.model);
   if (!locality_) return;
   locality_->Remove(entry.key);
@@ -32,14 +32,14 @@ void SwapScheduler::Rekey(Entry& entry, const OrderingKey& key) {
 }
 
 void SwapScheduler::YieldLate(Time now) {
-  if (!late_) return;
-  while (const auto entry = late_->NextLate(now)) Rekey(**entry, LateKey((*entry)->key));
+  if (!tables_.late) return;
+  while (const auto entry = tables_.late->NextLate(now)) Rekey(**entry, LateKey((*entry)->key));
 }
 
 // A request was dispatched, and is in the queue no more.
 void SwapScheduler::GiveTurn(const Entry& gone) {
-  if (!late_) return;
-  const auto next = late_->Gone(gone.key);
+  if (!tables_.late) return;
+  const auto next = tables_.late->Gone(gone.key);
   if (!next) return;
   Entry& entry = **next;
   OrderingKey key = entry.key;
@@ -49,58 +49,58 @@ void SwapScheduler::GiveTurn(const Entry& gone) {
 }
 
 void SwapScheduler::Activate(ModelId id) {
-  if (locality_ || queue_.Find(id) == nullptr) return;
-  Model& model = models_[id];
+  if (locality_ || tables_.queue.Find(id) == nullptr) return;
+  Model& model = tables_.models[id];
   model.parked = kNoGpu;
-  if (model.in_region) queue_.LookAt(id);
+  if (model.in_region) tables_.queue.LookAt(id);
 }
 
 void SwapScheduler::ActivateAll() {
-  for (const ModelId model : queue_.waiting()) Activate(model);
+  for (const ModelId model : tables_.queue.waiting()) Activate(model);
 }
 
 // What a GPU with a place could run at once, whichever GPU it was waiting for.
 void SwapScheduler::ActivateResidents(const Gpu& gpu) {
-  if (queue_.waiting().size() > gpu.residents.size()) {
+  if (tables_.queue.waiting().size() > gpu.residents.size()) {
     for (const auto& [model, resident] : gpu.residents) Activate(model);
     return;
   }
-  for (const ModelId model : queue_.waiting()) {
+  for (const ModelId model : tables_.queue.waiting()) {
     if (gpu.residents.contains(model)) Activate(model);
   }
 }
 
 void SwapScheduler::Park(ModelId model, GpuIndex gpu) {
-  queue_.LookAway(model);
-  models_[model].parked = gpu;
+  tables_.queue.LookAway(model);
+  tables_.models[model].parked = gpu;
   parked_[gpu].push_back(model);
 }
 
 void SwapScheduler::Wake(GpuIndex gpu) {
   if (parked_[gpu].empty()) return;
   for (const ModelId model : std::exchange(parked_[gpu], {})) {
-    if (models_[model].parked == gpu) Activate(model);
+    if (tables_.models[model].parked == gpu) Activate(model);
   }
 }
 
 void SwapScheduler::CheckHeads() const {
   std::size_t late = 0;
-  for (const ModelId id : queue_.waiting())
-    for (const auto& [key, entry] : *queue_.Find(id)) late += IsLate(key) ? 1 : 0;
-  TROUPE_CHECK(!late_ || late == late_->late(), "late requests are counted wrong");
+  for (const ModelId id : tables_.queue.waiting())
+    for (const auto& [key, entry] : *tables_.queue.Find(id)) late += IsLate(key) ? 1 : 0;
+  TROUPE_CHECK(!tables_.late || late == tables_.late->late(), "late requests are counted wrong");
   if (locality_) return;
   std::size_t active = 0;
-  for (const ModelId id : queue_.waiting()) {
-    const Model& model = models_[id];
-    const bool looked_at = queue_.LookedAt(id);
+  for (const ModelId id : tables_.queue.waiting()) {
+    const Model& model = tables_.models[id];
+    const bool looked_at = tables_.queue.LookedAt(id);
     active += looked_at ? 1 : 0;
     TROUPE_CHECK(looked_at == (model.in_region && model.parked == kNoGpu), "a waiting model was forgotten");
     if (model.parked == kNoGpu) continue;
-    const Gpu& gpu = gpus_.at(model.parked);
+    const Gpu& gpu = tables_.gpus.at(model.parked);
     TROUPE_CHECK(gpu.in_flight > 0, "a model waits for a GPU that has nothing to do");
   }
-  TROUPE_CHECK(active == queue_.looked_at(), "a model is looked at that does not wait");
-  queue_.Check();
+  TROUPE_CHECK(active == tables_.queue.looked_at(), "a model is looked at that does not wait");
+  tables_.queue.Check();
 }
 
 }  // namespace troupe::node

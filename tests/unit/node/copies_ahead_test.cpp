@@ -5,7 +5,7 @@
 #include "node/model_demand.hpp"
 #include "tests/unit/node/scheduler_fixture.hpp"
 
-namespace troupe::node::swap_ahead_test {
+namespace troupe::node::copies_ahead_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -239,4 +239,4 @@ TEST_F(BeneathRuns, NoCopyGoesOverALinkThatARequestsLoadIsOn) {
 }
 
 }  // namespace
-}  // namespace troupe::node::swap_ahead_test
+}  // namespace troupe::node::copies_ahead_test

@@ -1,9 +1,9 @@
-// What makes room for a request: who goes, in the eviction policy's order; and what passes through without
-// anybody going.
+#include "node/victim_planner.hpp"
+
 #include <algorithm>
 
+#include "absl/container/inlined_vector.h"
 #include "base/check.hpp"
-#include "node/swap_scheduler.hpp"
 
 namespace troupe::node {
 
@@ -11,7 +11,7 @@ namespace {
 constexpr std::int32_t kBoundTier = 1000;  // behind every tier of an eviction policy
 }  // namespace
 
-double SwapScheduler::RateOf(const Model& model, Time now) const {
+double VictimPlanner::RateOf(const ModelEntry& model, Time now) const {
   if (!model.adopted || model.asked == Time::min()) return 0;
   // It was not asked for since then: its rate is no higher.
   const Duration silent = now - model.asked;
@@ -19,48 +19,47 @@ double SwapScheduler::RateOf(const Model& model, Time now) const {
 }
 
 // Those that may go, in no order; of one rank the first by name goes first.
-std::vector<Victim> SwapScheduler::MayGo(ModelId coming, const Gpu& gpu, Time now) const {
-  const double busy = std::min(1.0, link_pressure_.At(now));  // nobody waits for a link that is idle
+std::vector<Victim> VictimPlanner::MayGo(ModelId coming, const Gpu& gpu, Time now) const {
+  const double busy = std::min(1.0, tables_.link_pressure.At(now));  // nobody waits for a link that is idle
   std::vector<Victim> victims;
   victims.reserve(gpu.residents.size());
   for (const auto& [id, resident] : gpu.residents) {
     if (!resident.Idle() || id == coming) continue;
-    const Model& model = models_[id];
-    const SwapCosts costs = costs_.CostsOf(model.cost, resident.bytes);
+    const ModelEntry& model = tables_.models[id];
+    const SwapCosts costs = tables_.costs.CostsOf(model.cost, resident.bytes);
     const EvictionCandidate candidate{
         .bytes = resident.WithStates(),
         .last_use = resident.last_use,
-        .replicas = gpus_.HolderCount(id),
-        .wanted = queue_.Find(id) != nullptr || model.kept_until > now,
+        .replicas = tables_.gpus.HolderCount(id),
+        .wanted = tables_.queue.Find(id) != nullptr || model.kept_until > now,
         .heavy = costs.heavy,
         .rate = RateOf(model, now),
         .load = FromSeconds(ToSeconds(costs.load) * busy),
         .slack = model.patience.known() ? model.patience.Or({}) - costs.run : Duration::max(),
         .delay = costs.delay};
-    victims.push_back({policies_.eviction(candidate), id, candidate.bytes});
+    victims.push_back({tables_.policies.eviction(candidate), id, candidate.bytes});
     // Nothing bound goes, unless a model outgrew what was kept for it.
-    if (!binding_.late() && binding_.Bound(id)) victims.back().rank.tier += kBoundTier;
+    if (!tables_.binding.late() && tables_.binding.Bound(id)) victims.back().rank.tier += kBoundTier;
   }
   return victims;
 }
 
-// The room that a run is given: more than it needs by the estimates, where they were wrong before.
-Bytes SwapScheduler::Target(ModelId model, const Gpu& gpu, Bytes need) const {
-  if (hints_.empty()) return need;
-  const auto hint = hints_.find({gpu.index, model});
-  return hint == hints_.end() ? need : need + hint->second.extra;
+Bytes VictimPlanner::Target(ModelId model, const Gpu& gpu, Bytes need) const {
+  if (tables_.hints.empty()) return need;
+  const auto hint = tables_.hints.find({gpu.index, model});
+  return hint == tables_.hints.end() ? need : need + hint->second.extra;
 }
 
 // With nothing else on the GPU neither fragments nor an earlier NoFit count: the worker will tell. `room`:
 // with all gone that may go.
-bool SwapScheduler::FitsAlone(const Gpu& gpu, const Resident* own, Bytes need, Bytes room) const {
+bool VictimPlanner::FitsAlone(const Gpu& gpu, const Resident* own, Bytes need, Bytes room) const {
   if (gpu.in_flight > 0 || gpu.strange > Bytes() || room + gpu.overhead < need) return false;
   return std::ranges::all_of(gpu.residents,
                              [&](const auto& there) { return &there.second == own || there.second.Idle(); });
 }
 
-// The request fits, now or after evicting all that may go.
-bool SwapScheduler::CanMakeRoom(const Look& look, const Gpu& gpu, const Resident* own, Bytes need) const {
+bool VictimPlanner::CanMakeRoom(const RequestLook& look, const Gpu& gpu, const Resident* own,
+                                Bytes need) const {
   const Bytes target = Target(look.entry.model, gpu, need);
   const Bytes free = gpu.Free();
   if (free >= target) return true;
@@ -68,15 +67,13 @@ bool SwapScheduler::CanMakeRoom(const Look& look, const Gpu& gpu, const Resident
   return free + others >= target || FitsAlone(gpu, own, need, free + others);
 }
 
-// Whom to evict for a model, or its run, that fits: in the policy's order, without those that turned out to
-// be needless.
-std::vector<ModelId> SwapScheduler::PlanVictims(ModelId model, Bytes need, const Gpu& gpu, Time now) const {
+std::vector<ModelId> VictimPlanner::Plan(ModelId model, Bytes need, const Gpu& gpu, Time now) const {
   const Bytes target = Target(model, gpu, need);
   Bytes room = gpu.Free();
   if (room >= target) return {};
   std::vector<Victim> candidates = MayGo(model, gpu, now);
   const auto later = [&](const Victim& a, const Victim& b) {
-    return a.rank != b.rank ? a.rank > b.rank : NameOf(a.model) > NameOf(b.model);
+    return a.rank != b.rank ? a.rank > b.rank : tables_.NameOf(a.model) > tables_.NameOf(b.model);
   };
   absl::InlinedVector<Victim, 8> chosen;
   while (room < target && !candidates.empty()) {
@@ -106,55 +103,24 @@ std::vector<ModelId> SwapScheduler::PlanVictims(ModelId model, Bytes need, const
   return victims;
 }
 
-void SwapScheduler::Evict(GpuIndex gpu, ModelId model) {
-  ++counts_.evictions;
-  const Bytes bytes = gpus_.at(gpu).Find(model)->bytes;
-  if (gpus_.HolderCount(model) > 1) {
-    ++counts_.evicted_replicas;
-  } else {
-    ++(costs_.Heavy(models_[model].cost, bytes) ? counts_.evicted_heavy : counts_.evicted_light);
-  }
-  gpus_.BeginEvict(gpu, model);
-  states_.BeginEvict(gpu, model);
-  if (models_[model].parked == gpu) Activate(model);
-  MayWantCopy(model);
-}
-
-namespace {
-
-// What a model takes of a GPU that it passes through: the worker plans it by what the steps read, and answers
-// NoFit when this is too little.
-Bytes WindowOf(Bytes weights) {
+Bytes VictimPlanner::WindowOf(Bytes weights) {
   return std::min(weights, std::max(Bytes(weights.count() / 4), MiB(16)));
 }
 
-}  // namespace
-
-// Bringing the model would evict only such as were used since then, when it was last asked for, half of the
-// weights or more need not be there at a time, and the others fit into that room.
-bool SwapScheduler::MayPass(ModelId id, const Gpu& gpu, Bytes room, const std::vector<ModelId>& victims,
+bool VictimPlanner::MayPass(ModelId id, const Gpu& gpu, Bytes room, const std::vector<ModelId>& victims,
                             Time since) const {
-  const Model& model = models_[id];
+  const ModelEntry& model = tables_.models[id];
   const Bytes window = WindowOf(model.weights);
-  if (!limits_.by_layer || victims.empty() || gpu.Find(id) != nullptr) return false;
+  if (!tables_.limits.by_layer || victims.empty() || gpu.Find(id) != nullptr) return false;
   if (window * 2 > model.weights || window + model.activation > room) return false;
   return std::ranges::all_of(victims, [&](ModelId victim) { return gpu.Find(victim)->last_use > since; });
 }
 
-bool SwapScheduler::PassesThrough(const Entry& entry, const Gpu& gpu,
+bool VictimPlanner::PassesThrough(const RequestEntry& entry, const Gpu& gpu,
                                   const std::vector<ModelId>& victims) const {
   if (entry.whole || !entry.request.state.empty() || entry.request.trial || entry.suspect) return false;
-  return WaitingFor(entry.model) <= 1 && MayPass(entry.model, gpu, gpu.Free(), victims, entry.asked_before);
-}
-
-void SwapScheduler::PassThrough(Entry& entry, GpuIndex gpu, Time now) {
-  const Model& model = models_[entry.model];
-  entry.source = SwapSource::kLayers;
-  entry.hit = entry.pinned = false;
-  entry.activation = WindowOf(model.weights) + model.activation;
-  ++counts_.by_layer;
-  entry.work = std::max(costs_.RunTime(model.cost), costs_.LoadTime(model.weights));
-  gpus_.Visit(gpu, entry.activation, entry.work, now);
+  return tables_.WaitingFor(entry.model) <= 1 &&
+         MayPass(entry.model, gpu, gpu.Free(), victims, entry.asked_before);
 }
 
 }  // namespace troupe::node

@@ -5,7 +5,7 @@
 #include "node/arrival_forecast.hpp"
 #include "tests/unit/node/scheduler_fixture.hpp"
 
-namespace troupe::node::swap_forecast_test {
+namespace troupe::node::foreseen_copies_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -279,4 +279,4 @@ TEST_F(WhereLoadsOccupy, NothingIsForeseen) {
 }
 
 }  // namespace
-}  // namespace troupe::node::swap_forecast_test
+}  // namespace troupe::node::foreseen_copies_test
