@@ -105,6 +105,17 @@ class Takeover : public ::testing::Test {
       if (event.kind() == kind) messages.push_back(absl::StrCat(event.member(), ": ", event.message()));
     return messages;
   }
+  // A run of gateway-1's, which is cut off from its node until it is healed, and was from the manager for as
+  // long as it takes to be taken for dead.
+  Slot BeginAndFallSilent() {
+    world_->network()->Partition("gateway-1", "node-1", false);
+    const auto silent = Infer(0, "mine");
+    world_->Run(milliseconds(20));
+    world_->network()->Partition("gateway-1", "manager", false);
+    world_->Run(milliseconds(900));
+    world_->network()->Heal("gateway-1", "manager", false);
+    return silent;
+  }
   // Each run of the GPU is one step: nothing that was committed is computed again.
   std::uint64_t Computed() { return world_->node("node-1").workers[0]->runs; }
 
@@ -224,12 +235,7 @@ TEST_F(Takeover, AGatewayThatWasOnlyCutOffCommitsNothingMoreAndItsClientStillHea
 TEST_F(Takeover, AnOwnerThatWasSilentForAWhileHearsOfItsSuccessorAndAsksNoNodeAnyMore) {
   Open(2, sim::NetworkOptions());
   const auto before = Computed();
-  world_->network()->Partition("gateway-1", "node-1", false);
-  const auto silent = Infer(0, "mine");
-  world_->Run(milliseconds(20));
-  world_->network()->Partition("gateway-1", "manager", false);
-  world_->Run(milliseconds(900));
-  world_->network()->Heal("gateway-1", "manager", false);
+  const auto silent = BeginAndFallSilent();
   world_->Run(milliseconds(50));
   EXPECT_EQ(Stored("mine").gateway(), "gateway-2");
   ASSERT_TRUE(silent->has_value()) << "its own step still waits for a node that it cannot reach";
@@ -245,12 +251,7 @@ TEST_F(Takeover, AnOwnerThatWasSilentForAWhileHearsOfItsSuccessorAndAsksNoNodeAn
 TEST_F(Takeover, TheOnlyGatewayHasItsRunsAgainWhenItWasMerelySilent) {
   Open(1, sim::NetworkOptions());
   const auto before = Computed();
-  world_->network()->Partition("gateway-1", "node-1", false);
-  const auto silent = Infer(0, "mine");
-  world_->Run(milliseconds(20));
-  world_->network()->Partition("gateway-1", "manager", false);
-  world_->Run(milliseconds(900));
-  world_->network()->Heal("gateway-1", "manager", false);
+  const auto silent = BeginAndFallSilent();
   world_->Run(milliseconds(2200));
   EXPECT_EQ(Stored("mine").claim(), 0u) << "nobody claimed it, not its own gateway either";
   world_->network()->Heal("gateway-1", "node-1", false);
