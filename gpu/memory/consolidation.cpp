@@ -51,9 +51,9 @@ std::optional<PartitionSpace::Candidate> PartitionSpace::ChunkElsewhere(
   }
   const BuddyPlace* best = nullptr;
   for (const BuddyPlace& place : buddies_) {
-    if (place.partition == here || place.kind != range.kind || place.largest < range.length) continue;
+    if (place.partition == here || place.tenant.kind != range.kind || place.largest < range.length) continue;
     const auto fuller = std::pair(place.free, place.partition);
-    if (fuller >= std::pair(partitions_[here].buddy->free(), here)) continue;
+    if (fuller >= std::pair(chunks_[here]->free(), here)) continue;
     if (best == nullptr || place.free < best->free) best = &place;
   }
   if (best == nullptr) return std::nullopt;

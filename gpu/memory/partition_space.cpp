@@ -19,15 +19,17 @@ PartitionSizes PartitionSizes::For(Bytes capacity) {
 
 PartitionSpace::PartitionSpace(Bytes capacity)
     : sizes_(PartitionSizes::For(capacity)), blocks_(capacity.count() / sizes_.block.count()) {
-  partitions_.resize((blocks_ + kBlocks - 1) / kBlocks);
-  for (std::size_t p = 0; p < partitions_.size(); ++p) free_blocks_.push_back(AllBlocks(p));
+  const std::size_t partitions = (blocks_ + kBlocks - 1) / kBlocks;
+  chunks_.resize(partitions);
+  tenants_.resize(partitions);
+  for (std::size_t p = 0; p < partitions; ++p) free_blocks_.push_back(AllBlocks(p));
 }
 
 PartitionSpace::~PartitionSpace() = default;
 
 std::size_t PartitionSpace::free_partitions() const {
   std::size_t count = 0;
-  for (std::size_t p = 0; p < partitions_.size(); ++p) count += IsFree(p);
+  for (std::size_t p = 0; p < partitions(); ++p) count += IsFree(p);
   return count;
 }
 
@@ -47,7 +49,7 @@ std::optional<std::uint64_t> PartitionSpace::Allocate(const MemoryUser& user, By
   range.size = size;
   // A function's state lies beside the weights of its model, and leaves with them.
   range.kind = user.kind == Kind::kState ? Kind::kWeights : user.kind;
-  range.owner = std::hash<std::string_view>()(user.digest);
+  range.owner = static_cast<std::uint32_t>(std::hash<std::string_view>()(user.digest));
   const bool blocks_first = FitsBlocksWell(size);
   std::optional<std::uint64_t> offset = blocks_first ? AllocateBlocks(range) : AllocateBuddy(range);
   if (!offset) offset = blocks_first ? AllocateBuddy(range) : AllocateBlocks(range);
@@ -67,11 +69,10 @@ PartitionSpace::Cost PartitionSpace::CostOf(std::uint64_t first, const BlockRun&
   const std::uint64_t last = (first + range.length - 1) / kBlocks;
   Cost cost{0, last - begin + 1, 1, run.count - range.length};
   for (const std::uint64_t p : {begin, last}) {
-    const Partition& partition = partitions_[p];
     if (!IsFree(p)) {
       --cost.opened;
-      if (partition.kind != range.kind) ++cost.strangers;
-      if (partition.owner == range.owner) cost.apart = 0;
+      if (tenants_[p].kind != range.kind) ++cost.strangers;
+      if (tenants_[p].owner == range.owner) cost.apart = 0;
     }
     if (begin == last) break;
   }
@@ -80,18 +81,23 @@ PartitionSpace::Cost PartitionSpace::CostOf(std::uint64_t first, const BlockRun&
 
 std::optional<std::uint64_t> PartitionSpace::FindBlocks(const Range& range, const BlockRun& without) const {
   std::optional<std::pair<Cost, std::uint64_t>> best;
+  const auto consider = [&](std::uint64_t first, const BlockRun& run) {
+    const Cost cost = CostOf(first, run, range);
+    // Runs gather at the upper end, weights at the lower one.
+    const bool better = !best || cost < best->first || (cost == best->first && range.kind == Kind::kRun);
+    if (better) best.emplace(cost, first);
+  };
   ForEachRun(free_blocks_, [&](const BlockRun& run) {
     if (run.count < range.length || run.Overlaps(without)) return;
     const std::uint64_t end = run.first + run.count - range.length;
+    // Within one partition all places are as good: most runs, when there are many.
+    if (run.first / kBlocks == (run.first + run.count - 1) / kBlocks)
+      return consider(range.kind == Kind::kRun ? end : run.first, run);
     // Against either neighbour, or where it shares no partition with them.
     const std::uint64_t up = (run.first + kBlocks - 1) / kBlocks * kBlocks;
     const std::uint64_t down = end / kBlocks * kBlocks;
     for (const std::uint64_t first : {run.first, up, std::max(down, run.first), end}) {
-      if (first > end) continue;
-      const Cost cost = CostOf(first, run, range);
-      // Runs gather at the upper end, weights at the lower one.
-      const bool better = !best || cost < best->first || (cost == best->first && range.kind == Kind::kRun);
-      if (better) best.emplace(cost, first);
+      if (first <= end) consider(first, run);
     }
   });
   if (!best) return std::nullopt;
@@ -106,8 +112,8 @@ void PartitionSpace::MarkBlocks(std::uint64_t first, const Range& range, bool us
     const std::uint64_t mask = OnesBelow(count) << here;
     if (used) {
       TROUPE_CHECK((free_blocks_[p] & mask) == mask, "blocks were given out twice");
-      if (IsFree(p)) partitions_[p].kind = range.kind;
-      partitions_[p].owner = range.owner;
+      if (IsFree(p)) tenants_[p].kind = range.kind;
+      tenants_[p].owner = range.owner;
       free_blocks_[p] &= ~mask;
     } else {
       free_blocks_[p] |= mask;
@@ -129,10 +135,10 @@ std::optional<std::uint64_t> PartitionSpace::AllocateBlocks(Range range) {
 std::optional<std::size_t> PartitionSpace::FindBuddy(const Range& range, Kind kind) const {
   const BuddyPlace* best = nullptr;
   const auto key = [&range](const BuddyPlace& place) {
-    return std::pair(place.owner != range.owner, place.free);
+    return std::pair(place.tenant.owner != range.owner, place.free);
   };
   for (const BuddyPlace& place : buddies_) {
-    if (place.kind != kind || place.largest < range.length) continue;
+    if (place.tenant.kind != kind || place.largest < range.length) continue;
     if (best == nullptr || key(place) < key(*best)) best = &place;
   }
   if (best == nullptr) return std::nullopt;
@@ -144,13 +150,13 @@ std::vector<PartitionSpace::BuddyPlace>::iterator PartitionSpace::PlaceOf(std::s
 }
 
 void PartitionSpace::Show(std::size_t partition) {
-  const Partition& shown = partitions_[partition];
-  *PlaceOf(partition) = {partition, shown.buddy->largest(), shown.buddy->free(), shown.owner, shown.kind};
+  const Buddy& shown = *chunks_[partition];
+  *PlaceOf(partition) = {partition, shown.largest(), shown.free(), tenants_[partition]};
 }
 
 // The last one: large ranges begin at the other end.
 std::optional<std::size_t> PartitionSpace::FindFree(Bytes size) const {
-  for (std::size_t p = partitions_.size(); p-- > 0;) {
+  for (std::size_t p = partitions(); p-- > 0;) {
     if (IsFree(p) && std::bit_floor(BytesOf(p)) >= size.count()) return p;
   }
   return std::nullopt;
@@ -169,15 +175,15 @@ std::optional<std::uint64_t> PartitionSpace::AllocateBuddy(Range range) {
 }
 
 std::uint64_t PartitionSpace::AllocateIn(std::size_t place, const Range& range) {
-  Partition& partition = partitions_[place];
-  if (partition.buddy == nullptr) {
-    partition.buddy = std::make_unique<Buddy>(static_cast<std::uint32_t>(BytesOf(place) / kUnit.count()));
-    partition.kind = range.kind;
+  std::unique_ptr<Buddy>& chunks = chunks_[place];
+  if (chunks == nullptr) {
+    chunks = std::make_unique<Buddy>(static_cast<std::uint32_t>(BytesOf(place) / kUnit.count()));
+    tenants_[place].kind = range.kind;
     free_blocks_[place] = 0;
-    buddies_.insert(PlaceOf(place), BuddyPlace{place, 0, 0, 0, range.kind});
+    buddies_.insert(PlaceOf(place), BuddyPlace{place, 0, 0, tenants_[place]});
   }
-  partition.owner = range.owner;
-  const auto chunk = partition.buddy->Allocate(static_cast<std::uint32_t>(range.length));
+  tenants_[place].owner = range.owner;
+  const auto chunk = chunks->Allocate(static_cast<std::uint32_t>(range.length));
   TROUPE_CHECK(chunk.has_value(), "a partition that had room has none");
   Show(place);
   return Record(place * sizes_.partition.count() + *chunk * kUnit.count(), range);
@@ -194,11 +200,11 @@ bool PartitionSpace::Free(std::uint64_t offset) {
     return true;
   }
   const std::size_t p = offset / sizes_.partition.count();
-  Partition& partition = partitions_[p];
+  std::unique_ptr<Buddy>& chunks = chunks_[p];
   const std::uint64_t chunk = offset % sizes_.partition.count() / kUnit.count();
-  partition.buddy->Free(static_cast<std::uint32_t>(chunk), static_cast<std::uint32_t>(range.length));
-  if (partition.buddy->empty()) {
-    partition.buddy.reset();
+  chunks->Free(static_cast<std::uint32_t>(chunk), static_cast<std::uint32_t>(range.length));
+  if (chunks->empty()) {
+    chunks.reset();
     free_blocks_[p] = AllBlocks(p);
     buddies_.erase(PlaceOf(p));
   } else {
@@ -218,7 +224,7 @@ std::optional<Bytes> PartitionSpace::Trim(std::uint64_t offset, Bytes size) {
   if (range.in_buddy) {
     const std::size_t p = offset / sizes_.partition.count();
     const std::uint64_t end = offset % sizes_.partition.count() / kUnit.count() + length;
-    partitions_[p].buddy->Free(static_cast<std::uint32_t>(end), static_cast<std::uint32_t>(less));
+    chunks_[p]->Free(static_cast<std::uint32_t>(end), static_cast<std::uint32_t>(less));
     Show(p);
   } else {
     Range tail = range;

@@ -43,7 +43,7 @@ class PartitionSpace final : public MemorySpace {
   [[nodiscard]] MemoryUse use() const override;
   [[nodiscard]] const PartitionSizes& sizes() const { return sizes_; }
   [[nodiscard]] std::size_t free_partitions() const;
-  [[nodiscard]] std::size_t partitions() const { return partitions_.size(); }
+  [[nodiscard]] std::size_t partitions() const { return chunks_.size(); }
 
   // A range that should lie elsewhere. The new place is allocated already: the caller copies, then frees
   // `from`; or frees `to`, when it cannot move it after all.
@@ -65,25 +65,24 @@ class PartitionSpace final : public MemorySpace {
  private:
   using Kind = MemoryUser::Kind;
   static constexpr std::uint32_t kBlocks = 64;  // of a partition
-  struct Partition {
-    std::unique_ptr<Buddy> buddy;
-    Kind kind = Kind::kWeights;  // whose it is while it is not free
-    std::size_t owner = 0;       // the model that has allocated in it last
+  // Whose a partition is. Apart from its chunks, because a search looks at many of them.
+  struct Tenant {
+    std::uint32_t owner = 0;     // the model that has allocated in it last
+    Kind kind = Kind::kWeights;  // while it is not free
   };
   // What a search has to know of a buddy partition, side by side for the same reason as free_blocks_.
   struct BuddyPlace {
     std::size_t partition = 0;
     std::uint32_t largest = 0;
     std::uint32_t free = 0;
-    std::size_t owner = 0;
-    Kind kind = Kind::kWeights;
+    Tenant tenant;
   };
   struct Range {
     Bytes size;  // as it was asked for
     Bytes occupied;
     std::uint64_t length = 0;  // blocks, or units in a buddy partition
     Kind kind = Kind::kWeights;
-    std::size_t owner = 0;
+    std::uint32_t owner = 0;
     bool in_buddy = false;
   };
   // How bad a place is; the first difference decides.
@@ -97,7 +96,7 @@ class PartitionSpace final : public MemorySpace {
 
   // Bits of the blocks that it has: the last partition may have fewer than 64.
   [[nodiscard]] std::uint64_t AllBlocks(std::size_t p) const {
-    return p + 1 < partitions_.size() ? ~std::uint64_t{0} : OnesBelow(blocks_ - p * kBlocks);
+    return p + 1 < chunks_.size() ? ~std::uint64_t{0} : OnesBelow(blocks_ - p * kBlocks);
   }
   [[nodiscard]] std::uint64_t BytesOf(std::size_t p) const;
   [[nodiscard]] bool IsFree(std::size_t p) const { return free_blocks_[p] == AllBlocks(p); }
@@ -129,9 +128,11 @@ class PartitionSpace final : public MemorySpace {
   const PartitionSizes sizes_;
   std::uint64_t blocks_ = 0;
   Bytes used_;
-  std::vector<Partition> partitions_;
-  // Per partition a bit per block, set: free. All in a free partition, none in a buddy one. Apart from the
-  // rest, because every allocation looks at all of them.
+  // By partition.
+  std::vector<std::unique_ptr<Buddy>> chunks_;  // null: it is free, or of blocks
+  std::vector<Tenant> tenants_;
+  // A bit per block, set: free. All in a free partition, none in a buddy one. Apart from the rest, because
+  // every allocation looks at all of them.
   std::vector<std::uint64_t> free_blocks_;
   std::vector<BuddyPlace> buddies_;                  // in order
   std::unordered_map<std::uint64_t, Range> ranges_;  // by offset
