@@ -58,6 +58,19 @@ absl::StatusOr<Extent> ExtentOf(const proto::TensorSpec& tensor, std::uint32_t d
 
 }  // namespace
 
+absl::Status CheckBytes(const proto::TensorSpec& tensor, std::uint64_t bytes) {
+  std::uint64_t expected = ElementSize(tensor.type());
+  const bool lengths_of_their_own = expected == 0;
+  for (const std::int64_t size : tensor.shape()) {
+    if (size < 0) return absl::InvalidArgumentError(absl::StrCat(Describe(tensor), " has no concrete shape"));
+    if (!Multiply(expected, static_cast<std::uint64_t>(size)))
+      return absl::InvalidArgumentError(absl::StrCat(Describe(tensor), " is too large"));
+  }
+  if (lengths_of_their_own || bytes == expected) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(Describe(tensor), " has ", bytes, " bytes, and ", expected, " are expected"));
+}
+
 absl::StatusOr<FanOutPlan> PlanFanOut(const proto::TensorSpec& tensor, std::uint32_t dimension,
                                       std::uint64_t max_parts) {
   const absl::StatusOr<Extent> extent = ExtentOf(tensor, dimension);

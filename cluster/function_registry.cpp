@@ -104,12 +104,9 @@ absl::StatusOr<proto::DeployFunction> FunctionRegistry::ValidateDeploy(
         absl::StrCat("the cluster has ", table_.size(), " functions, its limit; remove some first"));
   }
   const std::string& name = record.key().name();
-  if (record.key().version().empty()) {
-    record.mutable_key()->set_version(absl::StrCat(table_.NewestVersion(name) + 1));
-  } else if (VersionNumber(record.key().version()) == 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "'", record.key().version(), "' is no version; versions are 1, 2, 3 ..., or none for the next one"));
-  } else if (table_.Find(record.key()) != nullptr) {
+  TROUPE_ASSIGN_OR_RETURN(*record.mutable_key()->mutable_version(),
+                          ChooseVersion(record.key().version(), table_.NewestVersion(name)));
+  if (table_.Find(record.key()) != nullptr) {
     return absl::AlreadyExistsError(absl::StrCat(Describe(record.key()),
                                                  " is deployed already; the next free version is ",
                                                  table_.NewestVersion(name) + 1));

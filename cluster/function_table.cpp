@@ -12,11 +12,28 @@ std::string Describe(const proto::FunctionKey& key) {
   return absl::StrCat("function '", key.name(), "' version ", key.version());
 }
 
+namespace {
+constexpr std::size_t kVersionDigits = 18;  // of any such number there is a next one
+}  // namespace
+
 std::uint64_t VersionNumber(const std::string& version) {
-  if (version.empty() || version.front() == '0' || version.size() > 18) return 0;
+  if (version.empty() || version.front() == '0' || version.size() > kVersionDigits) return 0;
   std::uint64_t number = 0;
   const auto [rest, error] = std::from_chars(version.data(), version.data() + version.size(), number);
   return error == std::errc() && rest == version.data() + version.size() ? number : 0;
+}
+
+absl::StatusOr<std::string> ChooseVersion(const std::string& wish, std::uint64_t newest) {
+  if (!wish.empty()) {
+    if (VersionNumber(wish) != 0) return wish;
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", wish, "' is no version; versions are 1, 2, 3 ... with ", kVersionDigits,
+                     " digits at most, or none for the next one"));
+  }
+  auto next = absl::StrCat(newest + 1);
+  if (VersionNumber(next) != 0) return next;
+  return absl::ResourceExhaustedError(
+      absl::StrCat("there is no version after ", newest, "; name a free one, or remove that one first"));
 }
 
 void FunctionTable::Count(const proto::FunctionRecord& record) {

@@ -18,6 +18,9 @@ namespace troupe::cluster {
 [[nodiscard]] std::string Describe(const proto::FunctionKey& key);
 // The number of a version: decimal, from 1 up, no leading zero; 0 when it is none.
 [[nodiscard]] std::uint64_t VersionNumber(const std::string& version);
+// The version of something new: the one that is wished for, or with "" the one after `newest`.
+// InvalidArgument: it is no version; ResourceExhausted: there is none after it.
+[[nodiscard]] absl::StatusOr<std::string> ChooseVersion(const std::string& wish, std::uint64_t newest);
 
 // Who uses a model.
 struct ModelUse {

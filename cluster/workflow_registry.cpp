@@ -30,12 +30,8 @@ absl::StatusOr<proto::WorkflowRecord> WorkflowRegistry::ValidateSubmit(const pro
   }
   const auto it = workflows_.find(spec.name());
   const std::uint64_t newest = it == workflows_.end() ? 0 : it->second.rbegin()->first;
-  if (spec.version().empty()) {
-    spec.set_version(absl::StrCat(newest + 1));
-  } else if (VersionNumber(spec.version()) == 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "'", spec.version(), "' is no version; versions are 1, 2, 3 ..., or none for the next one"));
-  } else if (it != workflows_.end() && it->second.contains(VersionNumber(spec.version()))) {
+  TROUPE_ASSIGN_OR_RETURN(*spec.mutable_version(), ChooseVersion(spec.version(), newest));
+  if (it != workflows_.end() && it->second.contains(VersionNumber(spec.version()))) {
     return absl::AlreadyExistsError(absl::StrCat("workflow '", spec.name(), "' version ", spec.version(),
                                                  " is submitted already; the next free version is ",
                                                  newest + 1));

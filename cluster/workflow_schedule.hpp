@@ -71,6 +71,8 @@ struct FanOutPlan {
   std::uint64_t stride = 0;
   std::vector<std::int64_t> part_shape;
 };
+// Whether a tensor may have so many bytes. InvalidArgument: its shape is not concrete, or says another number.
+[[nodiscard]] absl::Status CheckBytes(const proto::TensorSpec& tensor, std::uint64_t bytes);
 // InvalidArgument: no such dimension, BYTES, a size of 0, more parts than `max_parts`, sizes that overflow.
 [[nodiscard]] absl::StatusOr<FanOutPlan> PlanFanOut(const proto::TensorSpec& tensor, std::uint32_t dimension,
                                                     std::uint64_t max_parts = 1024);
@@ -78,7 +80,7 @@ struct FanOutPlan {
 // agree.
 [[nodiscard]] absl::StatusOr<proto::TensorSpec> ConcatenatedSpec(const std::vector<proto::TensorSpec>& parts,
                                                                  std::uint32_t dimension);
-// The bytes of part `i` (`tensor` has as many as its spec says: check before), and parts put together again.
+// The bytes of part `i` (`tensor` has as many as its spec says: CheckBytes), and parts put together again.
 [[nodiscard]] std::string SlicePart(std::string_view tensor, const FanOutPlan& plan, std::uint64_t i);
 [[nodiscard]] absl::StatusOr<std::string> Concatenate(const std::vector<proto::TensorSpec>& specs,
                                                       const std::vector<std::string_view>& parts,

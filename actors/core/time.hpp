@@ -24,10 +24,12 @@ void After(Self* self, Duration delay, Message message) {
   self->delayed_send(self, delay < Duration::zero() ? Duration::zero() : delay, std::move(message));
 }
 
-// One of an actor's own timers; `what` is from its private enumeration.
-[[nodiscard]] inline proto::Tick MakeTick(std::uint32_t what) {
+// One of an actor's own timers; `what` is from its private enumeration, `token` tells one of them from
+// another.
+[[nodiscard]] inline proto::Tick MakeTick(std::uint32_t what, std::uint64_t token = 0) {
   proto::Tick tick;
   tick.set_what(what);
+  tick.set_token(token);
   return tick;
 }
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/workflow_schedule.hpp"
 
 namespace troupe::actors {
 
@@ -47,6 +48,7 @@ void RunTensors::Read(const proto::TensorRef& ref, Done<std::string> done) {
 void RunTensors::Fetch(const proto::Tensor& tensor, Done<RunValue> done) {
   Read(tensor.data(), [spec = tensor.spec(), done = std::move(done)](absl::StatusOr<std::string> bytes) {
     if (!bytes.ok()) return done(bytes.status());
+    if (const auto status = cluster::CheckBytes(spec, bytes->size()); !status.ok()) return done(status);
     done(RunValue{spec, std::make_shared<const std::string>(*std::move(bytes))});
   });
 }

@@ -68,6 +68,7 @@ absl::StatusOr<std::vector<std::vector<RunValue>>> RunValues::CallsOf(const prot
   if (split == inputs.end())
     return absl::InvalidArgumentError(
         absl::StrCat("step '", step.name(), "' has no input '", step.fan_out().input(), "'"));
+  TROUPE_RETURN_IF_ERROR(cluster::CheckBytes(split->spec, split->bytes->size()));
   TROUPE_ASSIGN_OR_RETURN(const auto plan, cluster::PlanFanOut(split->spec, step.fan_out().dimension()));
   std::vector<std::vector<RunValue>> calls;
   const auto position = split - inputs.begin();

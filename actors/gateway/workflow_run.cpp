@@ -37,7 +37,7 @@ WorkflowRun::behavior_type WorkflowRun::make_behavior() {
       [this](const proto::Tick& tick) {
         if (tick.what() == kTie) return tie_.OnTick();
         if (tick.what() == kGoOn) return GoOn();
-        StoreEnd();
+        if (tick.token() == life_) StoreEnd();
       },
       [this](const proto::PeerUp&, const caf::strong_actor_ptr& peer) {
         ManagerIs(caf::actor_cast<ClusterManagerActor>(peer));
@@ -72,7 +72,7 @@ caf::typed_response_promise<proto::InferReply> WorkflowRun::Begin(const proto::I
   auto promise = promise_;
   wanted_ = {request.outputs().begin(), request.outputs().end()};
   const auto timeout = request.timeout_ns() > 0 ? Duration(request.timeout_ns()) : options_.default_timeout;
-  expiry_ = Now(this) + timeout;
+  expiry_ = Now(this) + std::min(timeout, options_.longest_timeout);
   if (const auto status = RunValues::CheckInputs(progress_.spec(), request); !status.ok()) {
     Answer(status);
     return promise;
@@ -82,7 +82,7 @@ caf::typed_response_promise<proto::InferReply> WorkflowRun::Begin(const proto::I
   if (*open == 0) Submit();
   for (const auto& input : request.inputs()) {
     tensors_.Fetch(input, [this, open, spec = input.spec()](absl::StatusOr<RunValue> value) {
-      if (!promise_.pending()) return;
+      if (over_) return;
       if (!value.ok()) return Answer(value.status());
       values_.Set(spec.name(), std::move(*value));
       if (--*open == 0) Submit();
@@ -323,12 +323,14 @@ void WorkflowRun::EndNotStored(const absl::Status& status) {
     end_->clear_outputs();
   }
   if (++end_tries_ > options_.end_tries || absl::IsNotFound(status)) return quit();
-  After(this, options_.end_retry, MakeTick(kStoreEnd));
+  After(this, options_.end_retry, MakeTick(kStoreEnd, life_));
 }
 
 void WorkflowRun::Answer(const absl::Status& status, const Values& outputs) {
   Reply(status, outputs);
-  if (end_ == nullptr) quit();
+  if (end_ != nullptr) return;
+  over_ = true;
+  quit();
 }
 
 void WorkflowRun::Reply(const absl::Status& status, const Values& outputs) {

@@ -21,6 +21,7 @@ struct WorkflowRunOptions {
   // A run that this gateway was told to go on with: nobody asks for it, and its inputs are in the log.
   std::optional<proto::RunRecord> record;
   Duration default_timeout = std::chrono::seconds(60);
+  Duration longest_timeout = std::chrono::hours(24);  // of what a client asks for
   Duration commit_timeout = std::chrono::seconds(10);
   // An end that the run log does not take (a full disk) is offered again so often.
   Duration end_retry = std::chrono::seconds(1);

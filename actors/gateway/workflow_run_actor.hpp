@@ -108,6 +108,7 @@ class WorkflowRun : public RunSelf::base {
   std::set<std::uint64_t> open_calls_;               // at the router
   std::uint64_t next_call_ = 1;
   std::uint64_t claim_ = 0;
+  bool over_ = false;       // it was answered, and ends without having begun
   bool started_ = false;    // the run is ours: a cancellation before that waits for it
   bool cancelled_ = false;  // whoever asked went away, or an operator wants it
   std::uint64_t life_ = 0;  // of its ownership: what an earlier one began is dropped when it comes back

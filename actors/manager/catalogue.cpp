@@ -53,6 +53,13 @@ Batch Removal(Table table, const std::string& key, std::uint64_t revision) {
   return batch;
 }
 
+// What is on the disk is not trusted: such a record could never be applied.
+absl::Status CheckVersion(const char* what, const std::string& name, const std::string& version) {
+  if (cluster::VersionNumber(version) != 0) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat("the store has ", what, " '", name, "' with the version '", version,
+                                          "', which is none; restore a backup (troupe store check)"));
+}
+
 // Records in the order in which they were made: the registries want growing revisions.
 template <class Record>
 absl::StatusOr<std::vector<Record>> ByRevision(const storage::MetadataStore& store, Table table) {
@@ -76,12 +83,16 @@ absl::StatusOr<Catalogue> Catalogue::Load(const storage::MetadataStore& store,
   TROUPE_ASSIGN_OR_RETURN(const std::uint64_t revision, Number(store, kRevision));
   TROUPE_ASSIGN_OR_RETURN(auto functions, ByRevision<proto::FunctionRecord>(store, Table::kFunctions));
   for (auto& record : functions) {
+    TROUPE_RETURN_IF_ERROR(CheckVersion("function", record.key().name(), record.key().version()));
     proto::DeployFunction command;
     *command.mutable_record() = record;
     out.functions_.Apply(command, ++out.revision_);
   }
   TROUPE_ASSIGN_OR_RETURN(const auto workflows, ByRevision<proto::WorkflowRecord>(store, Table::kWorkflows));
-  for (const auto& record : workflows) out.workflows_.Apply(record, ++out.revision_);
+  for (const auto& record : workflows) {
+    TROUPE_RETURN_IF_ERROR(CheckVersion("workflow", record.spec().name(), record.spec().version()));
+    out.workflows_.Apply(record, ++out.revision_);
+  }
   TROUPE_RETURN_IF_ERROR(storage::ScanMessages<proto::PlacementRecord>(
       store, Table::kSettings, kHome, [&](std::string_view, const proto::PlacementRecord& home) {
         if (home.nodes_size() == 1) out.homes_[home.model_digest()] = home.nodes(0);

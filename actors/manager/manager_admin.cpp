@@ -108,11 +108,16 @@ void ClusterManager::AwaitAdoption(AdminPromise promise, const proto::FunctionRe
     auto removal = std::make_shared<proto::RemoveFunction>();
     *removal->mutable_key() = record.key();
     removal->set_unix_ns(options_.unix_now());
-    Mutate<proto::RemoveFunction>(
-        removal, [] { return absl::OkStatus(); },
-        [promise, status](const absl::Status&) mutable {
-          Deliver(promise, Failure<proto::AdminReply>(status));
-        });
+    // Unless it was removed meanwhile, or deployed anew.
+    const auto still_there = [this, record] {
+      const auto* known = catalogue_.functions().table().Find(record.key());
+      return known != nullptr && known->deployed_unix_ns() == record.deployed_unix_ns()
+                 ? absl::OkStatus()
+                 : absl::NotFoundError("it is not there any more");
+    };
+    Mutate<proto::RemoveFunction>(removal, still_there, [promise, status](const absl::Status&) mutable {
+      Deliver(promise, Failure<proto::AdminReply>(status));
+    });
   };
   if (!board_.HoldersOf(digest).empty() || !board_.BeingAdopted(digest)) {
     answer(absl::OkStatus());

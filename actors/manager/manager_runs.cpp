@@ -111,22 +111,24 @@ void ClusterManager::TakeBackNow() {
 void ClusterManager::Own(const proto::StartRun& command, const WorkflowRunActor& asker, RunPromise promise) {
   const auto& run = command.run();
   const auto loose = run_links_.loose().find(run);
-  const auto former = run_links_.Former(run);
   const bool told =
       loose != run_links_.loose().end() && loose->second.claimed && loose->second.next == command.gateway();
-  run_links_.Add(run, asker);
-  if (told) return Deliver(promise, RunAnswer(run));  // it was claimed for this gateway
+  if (told) {  // it was claimed for this gateway
+    run_links_.Add(run, asker);
+    return Deliver(promise, RunAnswer(run));
+  }
+  run_links_.Pledge(run, asker);
   const auto from = catalogue_.runs().Find(run)->gateway();
   Claim(
       run, command.gateway(), [] { return true; },
-      [this, promise, run, from, former, gateway = command.gateway()](const absl::Status& status) mutable {
+      [this, promise, run, from, gateway = command.gateway()](const absl::Status& status) mutable {
         const auto* known = catalogue_.runs().Find(run);
-        if (status.ok()) TellTaken(former, *known);
+        if (status.ok()) TellTaken(run_links_.Redeem(run), *known);
         const bool over = known == nullptr || RunEnded(known->state());
         if (status.ok() && from != gateway)
           Tell(gateway, "run-taken-over", absl::StrCat("run '", run, "' of gateway '", from, "'"));
         if (status.ok() || (over && known != nullptr)) return Deliver(promise, RunAnswer(run));
-        if (!over) run_links_.GiveBack(run, Now(this), former);
+        if (!over) run_links_.GiveBack(run, Now(this));
         Deliver(promise, Failure<proto::RunReply>(status));
       });
 }

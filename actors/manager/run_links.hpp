@@ -55,10 +55,20 @@ class RunLinks {
     auto& loose = loose_[run];
     loose = {now, next, false, last ? last : loose.last};
   }
-  // `former` had it before somebody whose claim was not stored, and who has nothing of it.
-  void GiveBack(const std::string& run, Time now, const WorkflowRunActor& former) {
+  // `actor` is to have it once its claim is stored: until then who had it before is remembered.
+  void Pledge(const std::string& run, const WorkflowRunActor& actor) {
+    formers_[run] = Former(run);
+    Add(run, actor);
+  }
+  // The claim is stored. Who had it before; an empty handle when that one is gone.
+  WorkflowRunActor Redeem(const std::string& run) {
+    const auto former = formers_.extract(run);
+    return former.empty() ? WorkflowRunActor() : former.mapped();
+  }
+  // The claim was not stored: who had it before is who had it last.
+  void GiveBack(const std::string& run, Time now) {
     actors_.erase(run);
-    loose_[run] = {now, {}, false, former};
+    loose_[run] = {now, {}, false, Redeem(run)};
   }
   // Whoever had it last has it again, for it lives and nobody claimed the run meanwhile.
   void Relink(const std::string& run) {
@@ -82,6 +92,7 @@ class RunLinks {
     std::erase_if(waiting_, [](const auto& entry) { return entry.second.empty(); });
     for (auto& [run, loose] : loose_)
       if (Is(loose.last, address)) loose.last = WorkflowRunActor();
+    std::erase_if(formers_, [&](const auto& entry) { return Is(entry.second, address); });
     std::vector<std::string> runs;
     std::erase_if(actors_, [&](const auto& entry) {
       if (!Is(entry.second, address)) return false;
@@ -103,6 +114,7 @@ class RunLinks {
   [[nodiscard]] std::vector<Promise> End(const std::string& run) {
     actors_.erase(run);
     loose_.erase(run);
+    formers_.erase(run);
     std::vector<Promise> promises;
     const auto waiting = waiting_.extract(run);
     if (waiting.empty()) return promises;
@@ -134,6 +146,7 @@ class RunLinks {
   void Clear() {
     actors_.clear();
     loose_.clear();
+    formers_.clear();
     waiting_.clear();
     turns_.clear();
   }
@@ -150,6 +163,7 @@ class RunLinks {
   const std::size_t limit_;
   std::map<std::string, WorkflowRunActor> actors_;
   std::map<std::string, Loose> loose_;
+  std::map<std::string, WorkflowRunActor> formers_;  // of runs whose claim is being stored
   std::map<std::string, std::map<caf::actor_id, Promise>> waiting_;
   std::map<std::string, std::deque<std::function<void()>>> turns_;  // the first is being stored
 };

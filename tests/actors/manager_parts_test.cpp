@@ -330,6 +330,23 @@ TEST(Catalogue, ADamagedRecordIsAnErrorAndNotAnEmptyRegistry) {
   EXPECT_TRUE(absl::IsDataLoss(Catalogue::Load(other, "c").status()));
 }
 
+TEST(Catalogue, ARecordThatCouldNeverBeAppliedIsDamage) {
+  for (const bool workflow : {false, true}) {
+    storage::FakeMetadataStore store;
+    storage::Batch batch;
+    proto::FunctionRecord function;
+    function.mutable_key()->set_name("f");
+    function.mutable_key()->set_version("1000000000000000000");
+    proto::WorkflowRecord flow;
+    flow.mutable_spec()->set_name("f");
+    flow.mutable_spec()->set_version("0");
+    workflow ? batch.Put(Table::kWorkflows, "f/0", flow)
+             : batch.Put(Table::kFunctions, "f/1000000000000000000", function);
+    ASSERT_TRUE(storage::CommitAndWait(store, std::move(batch)).ok());
+    EXPECT_TRUE(absl::IsDataLoss(Catalogue::Load(store, "c").status()));
+  }
+}
+
 // --- update feed ---
 
 class Feed : public ::testing::Test {

@@ -368,5 +368,27 @@ TEST_F(Takeover, AnOperatorsCancellationReachesTheGatewayThatHasItNow) {
   EXPECT_EQ(StepsOf("mine"), 0u);
 }
 
+// Its gateway's actor ends while another one's claim is on its way to a full disk: the run is nobody's then,
+// and is not given back to who is dead.
+TEST_F(Takeover, WhoeverDiesWhileAClaimIsStoredIsNotGivenTheRunBack) {
+  Open(1, sim::NetworkOptions());
+  const auto silent = BeginAndFallSilent();
+  world_->gateway(0).front->Cancel(1);
+  world_->store().Hold();
+  const auto again = Infer(0, "mine");
+  world_->Run(milliseconds(10));
+  world_->network()->Heal("gateway-1", "node-1", false);
+  world_->Run(milliseconds(1500));
+  world_->store().FailNext(absl::ResourceExhaustedError("no space left on the device"),
+                           world_->store().held());
+  world_->store().Release();
+  world_->Run(seconds(5));
+  const auto third = Infer(0, "mine");
+  world_->Run(seconds(60));
+  ASSERT_TRUE(third->has_value());
+  EXPECT_EQ((*third)->code(), 0) << (*third)->message();
+  EXPECT_EQ(Stored("mine").state(), proto::RUN_SUCCEEDED);
+}
+
 }  // namespace
 }  // namespace troupe::actors

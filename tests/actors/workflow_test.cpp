@@ -767,5 +767,69 @@ TEST_F(Workflow, StartingTheSameRunTwiceGivesOneRun) {
   EXPECT_TRUE(absl::IsNotFound(Stored("other").status()));
 }
 
+// What a shell sends is not trusted: the step would cut what is not there.
+TEST_F(Workflow, AnInputWhoseBytesAreNotThoseOfItsShapeIsRefused) {
+  auto request = RequestOf("fan", 3);
+  request.mutable_inputs(0)->mutable_spec()->set_shape(0, 5);
+  Infer(request);
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kInvalidArgument)) << reply_->message();
+  EXPECT_THAT(reply_->message(), testing::HasSubstr("bytes"));
+}
+
+TEST_F(Workflow, ATimeoutBeyondAllTimesIsTheLongest) {
+  auto request = RequestOf("flow");
+  request.set_timeout_ns(std::numeric_limits<std::int64_t>::max());
+  Infer(request);
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), 0) << reply_->message();
+}
+
+// Whoever asks again with the key gets its outcome; and nothing of it stays behind.
+TEST_F(Workflow, ARunWithAKeyBeginsAlthoughItsClientWentAwayWhileItsInputsCame) {
+  auto request = RequestOf("flow", 4100);
+  const auto bytes = request.inputs(0).data().inlined();
+  const auto ref = channel_.Put(std::as_bytes(std::span(bytes)), "image");
+  ASSERT_TRUE(ref.ok());
+  ASSERT_TRUE(ref->has_arena());
+  *request.mutable_inputs(0)->mutable_data() = *ref;
+  request.set_run_key("key-1");
+  const auto before = world_.system().registry().running();
+  front_->Infer(std::move(request), [this](proto::InferReply reply) { reply_ = std::move(reply); });
+  front_->Cancel(1);
+  world_.Run(seconds(120));
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_THAT(reply_->message(), testing::HasSubstr("the run goes on"));
+  const auto stored = Stored("key-1");
+  ASSERT_TRUE(stored.ok()) << stored.status();
+  // Well or not: three copies of its input are more than this channel holds.
+  EXPECT_NE(stored->state(), proto::RUN_RUNNING) << stored->message();
+  EXPECT_EQ(world_.system().registry().running(), before);
+}
+
+// The adoption fails after the function was removed: there is nothing to take back.
+TEST_F(Workflow, AFunctionThatIsRemovedWhileItIsAdoptedIsNotRemovedAgain) {
+  proto::AdminRequest request;
+  request.mutable_deploy()->set_name("late");
+  request.mutable_deploy()->set_onnx_digest(world_.MakeModel("late", MiB(1)));
+  auto reply = std::make_shared<std::optional<proto::AdminReply>>();
+  world_.system().spawn([manager = world_.manager(), request, reply](caf::event_based_actor* self) {
+    self->request(manager, caf::infinite, request).then([reply](proto::AdminReply& got) { *reply = got; });
+  });
+  world_.Run(milliseconds(20));
+  proto::AdminRequest remove;
+  remove.mutable_remove()->mutable_key()->set_name("late");
+  const auto removed = world_.Ask(remove, milliseconds(10));
+  ASSERT_TRUE(removed.ok()) << removed.status();
+  ASSERT_FALSE(reply->has_value()) << "it is being adopted";
+  proto::DisownModel disown;  // stands for a node that cannot serve it
+  disown.set_model_digest(World::ModelDigest("late"));
+  caf::anon_send(world_.node("node-1").controller, disown);
+  world_.Run(seconds(1));
+  ASSERT_TRUE(reply->has_value());
+  EXPECT_NE((*reply)->code(), 0);
+  EXPECT_TRUE(absl::IsNotFound(world_.Ask(remove, milliseconds(10)).status())) << "the manager lives";
+}
+
 }  // namespace
 }  // namespace troupe::actors

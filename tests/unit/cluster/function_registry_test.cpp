@@ -186,6 +186,19 @@ TEST_F(FunctionRegistryTest, BadWishesSayWhatIsWrong) {
   }
 }
 
+// A number beyond what a version may be would be stored, and could never be applied.
+TEST_F(FunctionRegistryTest, AfterTheLastVersionThereIsNoNextOne) {
+  const std::string last(18, '9');
+  auto wish = Deploy("f");
+  wish.mutable_record()->mutable_key()->set_version(last);
+  registry.Apply(*registry.ValidateDeploy(wish), 1);
+  const auto refused = registry.ValidateDeploy(Deploy("f")).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("no version after " + last));
+  EXPECT_EQ(ChooseVersion("", 41).value(), "42");
+  EXPECT_EQ(ChooseVersion("7", 41).value(), "7");
+}
+
 TEST_F(FunctionRegistryTest, ALimitOfFunctions) {
   for (int i = 0; i < 5; ++i) Add("f" + std::to_string(i));
   EXPECT_EQ(registry.ValidateDeploy(Deploy("one-more")).status().code(),
