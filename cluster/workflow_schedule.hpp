@@ -71,7 +71,8 @@ struct FanOutPlan {
   std::uint64_t stride = 0;
   std::vector<std::int64_t> part_shape;
 };
-// Whether a tensor may have so many bytes. InvalidArgument: its shape is not concrete, or says another number.
+// Whether a tensor may have so many bytes. InvalidArgument: its shape is not concrete, or says another
+// number.
 [[nodiscard]] absl::Status CheckBytes(const proto::TensorSpec& tensor, std::uint64_t bytes);
 // InvalidArgument: no such dimension, BYTES, a size of 0, more parts than `max_parts`, sizes that overflow.
 [[nodiscard]] absl::StatusOr<FanOutPlan> PlanFanOut(const proto::TensorSpec& tensor, std::uint32_t dimension,
