@@ -189,8 +189,15 @@ std::shared_ptr<const gateway::FunctionInfo> GatewayService::Describe(const clus
     info->versions.push_back(other.spec().version());
   for (const auto& input : workflow->spec().inputs()) info->inputs.push_back(input.spec());
   info->outputs = {workflow->outputs().begin(), workflow->outputs().end()};
-  info->ready = parts_.view->nodes() > 0;
-  if (!info->ready) info->reason = "no node takes requests now";
+  for (const auto& step : workflow->spec().steps()) {
+    proto::FunctionKey key;
+    key.set_name(step.function());
+    key.set_version(step.version());
+    if (const auto found = view.functions().FindServed(key); !found.ok())
+      info->reason = absl::StrCat("step '", step.name(), "': ", found.status().message());
+  }
+  if (parts_.view->nodes() == 0) info->reason = "no node takes requests now";
+  info->ready = info->reason.empty();
   return info;
 }
 

@@ -27,7 +27,7 @@ class ViewCell {
 
   // Any thread. Never null: an empty view before the first join.
   [[nodiscard]] ViewSnapshot Get() const;
-  // Nodes that grant credits now.
+  // Nodes that grant credits now, but for those that drain.
   [[nodiscard]] std::size_t nodes() const;
   // How often a view had to be copied.
   [[nodiscard]] std::uint64_t copies() const { return copies_; }

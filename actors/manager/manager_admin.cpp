@@ -76,6 +76,9 @@ void ClusterManager::Imported(AdminPromise promise, const proto::DeployRequest& 
   record.set_precision(wish.precision());
   record.set_sm_partition(wish.sm_partition());
   *record.mutable_slo() = wish.has_slo() ? wish.slo() : options_.default_slo;
+  // A percentile alone is one of the default deadline.
+  if (record.slo().percentile() > 0 && record.slo().deadline_ns() == 0)
+    record.mutable_slo()->set_deadline_ns(options_.default_slo.deadline_ns());
   *record.mutable_state() = wish.state();
   record.set_loaded(true);
   record.set_deployed_unix_ns(options_.unix_now());

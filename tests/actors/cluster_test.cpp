@@ -343,7 +343,10 @@ TEST(Cluster, AMemberThatJoinsAgainBeforeItsDeathIsNoticedIsStillReached) {
   proto::AdminRequest drain;
   drain.mutable_drain()->set_name("node-1");
   drain.mutable_drain()->set_drain(true);
+  EXPECT_EQ(world.view()->nodes(), 1u);
   EXPECT_TRUE(world.Ask(drain).ok()) << "the manager lost it: " << world.Ask(drain).status();
+  world.Run(seconds(1));
+  EXPECT_EQ(world.view()->nodes(), 0u) << "one that drains takes no requests";
 }
 
 TEST(Cluster, FunctionsAreListedAlsoWhenNoNodeAnswers) {

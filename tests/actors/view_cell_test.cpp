@@ -1,12 +1,16 @@
 // The view that the gateway's threads read while the router changes it.
 #include "actors/gateway/view_cell.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "actors/gateway/gateway_service.hpp"
 
 namespace troupe::actors {
 namespace {
@@ -117,6 +121,32 @@ TEST(ViewCell, ThreadsReadWhileItChanges) {
   for (auto& reader : readers) reader.join();
   EXPECT_EQ(wrong, 0u);
   EXPECT_EQ(cell.nodes(), 500u);
+}
+
+// --- what the service makes of it ---
+
+TEST(GatewayService, AWorkflowIsReadyWhenAllItsFunctionsAreServed) {
+  const auto view = std::make_shared<ViewCell>();
+  GatewayService service({.front = nullptr, .view = view, .statistics = nullptr});
+  auto update = Deployment(1, "left");
+  update.set_workflows_listed(true);
+  auto& workflow = *update.add_workflows();
+  workflow.mutable_spec()->set_name("flow");
+  workflow.mutable_spec()->set_version("1");
+  for (const char* function : {"left", "right"}) {
+    auto& step = *workflow.mutable_spec()->add_steps();
+    step.set_name(std::string("step-") + function);
+    step.set_function(function);
+  }
+  ASSERT_TRUE(view->Apply(update).applied);
+  EXPECT_EQ((*service.Find("left", ""))->reason, "no node takes requests now");
+  view->SetNodes(1);
+  EXPECT_TRUE((*service.Find("left", ""))->ready);
+  const auto lacking = *service.Find("flow", "");
+  EXPECT_FALSE(lacking->ready);
+  EXPECT_THAT(lacking->reason, testing::HasSubstr("step 'step-right': there is no function 'right'"));
+  ASSERT_TRUE(view->Apply(Deployment(2, "right")).applied);
+  EXPECT_TRUE((*service.Find("flow", ""))->ready);
 }
 
 }  // namespace

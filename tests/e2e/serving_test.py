@@ -64,6 +64,9 @@ class Serving(E2eTest):
         self.assertEqual(config["tenant"]["string_value"], "school")
         self.assertEqual(float(config["deadline_ms"]["string_value"]), 50)
         self.assertEqual(float(config["percentile"]["string_value"]), 95)
+        # A percentile alone is one of the default deadline.
+        slo = self.http.deploy("digits-again", digits()[0], "?percentile=99").good().json["record"]["slo"]
+        self.assertEqual((slo["deadline_ns"], slo["percentile"]), ("200000000", 99))
         for image in self.images[:3]:
             self.classify(image[None])
         eventually(lambda: self.http.served("digits") == (3, 0), "the statistics count three successes")
