@@ -44,7 +44,7 @@ RunPromise ClusterManager::Start(proto::StartRun& command, const WorkflowRunActo
   if (!ended && asker && owner && owner != asker) {
     const auto status = command.resumes()
                             ? absl::AbortedError(absl::StrCat("another has run '", run, "' now"))
-                            : run_links_.Await(run, asker->id(), promise);
+                            : run_links_.Await(run, asker.address(), promise);
     if (!status.ok()) Deliver(promise, Failure<proto::RunReply>(status));
     return promise;
   }

@@ -88,7 +88,7 @@ class RunLinks {
   }
   // An actor that is gone; answers what it ran.
   std::vector<std::string> Remove(const caf::actor_addr& address) {
-    for (auto& [run, waiting] : waiting_) waiting.erase(address.id());
+    for (auto& [run, waiting] : waiting_) waiting.erase(address);
     std::erase_if(waiting_, [](const auto& entry) { return entry.second.empty(); });
     for (auto& [run, loose] : loose_)
       if (Is(loose.last, address)) loose.last = WorkflowRunActor();
@@ -104,7 +104,7 @@ class RunLinks {
   [[nodiscard]] const std::map<std::string, Loose>& loose() const { return loose_; }
 
   // `asker` hears when the run has ended. ResourceExhausted when `limit` wait for it already.
-  absl::Status Await(const std::string& run, caf::actor_id asker, const Promise& promise) {
+  absl::Status Await(const std::string& run, const caf::actor_addr& asker, const Promise& promise) {
     auto& waiting = waiting_[run];
     if (waiting.size() >= limit_ && !waiting.contains(asker)) return TooMany(run, "waited for");
     waiting[asker] = promise;
@@ -164,7 +164,8 @@ class RunLinks {
   std::map<std::string, WorkflowRunActor> actors_;
   std::map<std::string, Loose> loose_;
   std::map<std::string, WorkflowRunActor> formers_;  // of runs whose claim is being stored
-  std::map<std::string, std::map<caf::actor_id, Promise>> waiting_;
+  // By the waiters' addresses: two processes number their actors alike.
+  std::map<std::string, std::map<caf::actor_addr, Promise>> waiting_;
   std::map<std::string, std::deque<std::function<void()>>> turns_;  // the first is being stored
 };
 
