@@ -232,10 +232,17 @@ PlacementBoard::Homes ClusterManager::KeepHomes() {
            [this, digest = digest, name = name](const absl::Status& status) {
              if (!status.ok()) {
                board_.Unbind(digest);
-               return board_.AdoptFailed(digest, name, Now(this));
+               board_.AdoptFailed(digest, name, Now(this));
+               return AdoptionEnded(
+                   digest, absl::UnavailableError(absl::StrCat(
+                               "node '", name, "' was to keep its state, and that could not be stored (",
+                               status.message(), "): it is tried again by itself")));
              }
              const auto node = links_.Node(name);
-             if (node && board_.IsAsked(digest, name)) Adopt(digest, name, node);
+             if (node && board_.IsAsked(digest, name)) return Adopt(digest, name, node);
+             AdoptionEnded(digest, absl::UnavailableError(absl::StrCat(
+                                       "node '", name, "', which is to keep its state, was lost before it ",
+                                       "was asked to adopt the model: it is served when the node is back")));
            });
   }
   const auto old = board_.TakeOldHomes();
@@ -256,7 +263,11 @@ void ClusterManager::TellUnreachable() {
 void ClusterManager::Adopt(const std::string& digest, const std::string& name,
                            const NodeControllerActor& node) {
   const auto* record = catalogue_.functions().table().UserOf(digest);
-  if (record == nullptr) return board_.Disowned(digest, name);
+  if (record == nullptr) {
+    board_.Disowned(digest, name);
+    return AdoptionEnded(digest,
+                         absl::UnavailableError("its function was removed before a node had adopted it"));
+  }
   proto::AdoptModel adopt;
   *adopt.mutable_function() = *record;
   Call<proto::AdoptModelReply>(

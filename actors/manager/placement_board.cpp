@@ -69,6 +69,7 @@ void PlacementBoard::AdoptFailed(const std::string& digest, const std::string& n
 
 void PlacementBoard::Disowned(const std::string& digest, const std::string& node) {
   touched_.insert(digest);
+  asked_.erase({digest, node});
   const auto it = held_.find(digest);
   if (it == held_.end()) return;
   std::erase(it->second, node);

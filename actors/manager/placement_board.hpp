@@ -2,7 +2,7 @@
 // for next. Keeps the facts; the plan is cluster::PlanPlacement's. Owned by the cluster manager.
 //
 //   a copy:  absent -> asked -> held -> (disowned) absent;  asked -> absent (failed; asked again after
-//   `retry`)
+//   `retry`; or disowned)
 #pragma once
 
 #include <algorithm>
@@ -33,6 +33,7 @@ class PlacementBoard {
   void NodeGone(const std::string& node);
   void Adopted(const std::string& digest, const std::string& node);
   void AdoptFailed(const std::string& digest, const std::string& node, Time now);
+  // It is not to have it, or not any more.
   void Disowned(const std::string& digest, const std::string& node);
   // So many requests came for this model: what is asked for most is moved first.
   void Asked(const std::string& digest, std::uint64_t requests, Time now) {
