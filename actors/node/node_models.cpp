@@ -1,6 +1,7 @@
 // The node controller: adoption, and plans made ahead.
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "actors/node/node_controller_actor.hpp"
 
 namespace troupe::actors {
@@ -111,8 +112,13 @@ void NodeController::Prepared(node::GpuIndex gpu, const std::string& digest, std
   if (model == nullptr || model->life != life) return;
   if (outcome.code() == 0) {
     model->prepared[gpu] = gpus_[gpu].last.incarnation();
-    DescribeCopy(digest, Bytes(outcome.prepared().weights_bytes()),
-                 Bytes(outcome.prepared().activation_bytes()));
+    if (const auto sizes = CheckSizes(outcome.prepared()); sizes.ok()) {
+      DescribeCopy(digest, Bytes(outcome.prepared().weights_bytes()),
+                   Bytes(outcome.prepared().activation_bytes()));
+    } else {
+      Note("worker-sizes-refused",
+           absl::StrCat(Label(gpu), ", model ", node::DigestOf(digest), ": ", sizes.message()));
+    }
     return Adopted(digest);
   }
   if (model->adopted) return;

@@ -9,6 +9,8 @@ namespace troupe::actors {
 
 namespace {
 
+constexpr Bytes kMostOfADevice = GiB(1u << 20);
+
 Duration Took(const proto::WorkerOutcome& outcome) {
   return Duration(outcome.end_ns() - outcome.begin_ns());
 }
@@ -112,6 +114,15 @@ proto::WorkerOrder PrepareOrderFor(const proto::FunctionRecord& function, const 
     for (auto& size : *input.mutable_shape())
       if (size < 0) size = 1;
   return order;
+}
+
+absl::Status CheckSizes(const proto::PreparedOutcome& prepared) {
+  const Bytes weights(prepared.weights_bytes()), activation(prepared.activation_bytes());
+  if (weights <= kMostOfADevice && activation <= kMostOfADevice) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat("its worker says that the weights take ", weights.count(),
+                                          " bytes and a run ", activation.count(), ", and no device has ",
+                                          FormatBytes(kMostOfADevice), ": what was known before is used; ",
+                                          "look at this worker's log, and restart it"));
 }
 
 bool IsNoFit(const proto::WorkerOutcome& outcome) {

@@ -32,6 +32,9 @@ namespace troupe::actors {
 // How the swap-in and the run of one dispatch went, together.
 [[nodiscard]] node::RunDone RunDoneFor(const node::Dispatch& dispatch, const proto::WorkerOutcome& swap,
                                        const proto::WorkerOutcome& run);
+// DataLoss for sizes that no device has: the worker is not trusted, and sums of such numbers would wrap to
+// small ones.
+[[nodiscard]] absl::Status CheckSizes(const proto::PreparedOutcome& prepared);
 // The bytes that an outcome's NoFit says are there.
 [[nodiscard]] bool IsNoFit(const proto::WorkerOutcome& outcome);
 

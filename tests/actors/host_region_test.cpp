@@ -143,6 +143,21 @@ TEST(HostRegion, ARemovedFunctionLeavesTheRegionAndMayComeBack) {
   EXPECT_EQ(world.answers[0].reply.code(), 0) << world.answers[0].reply.message();
 }
 
+// What is added up must not wrap: a run that seems to need nothing is promised what no GPU has.
+TEST(HostRegion, SizesThatNoDeviceHasAreNotBelieved) {
+  auto wrong = std::make_shared<bool>(true);
+  FakeWorkerProfile profile;
+  profile.activation_of = [wrong](const std::string&) { return *wrong ? Bytes(UINT64_MAX) : MiB(1); };
+  World world(1, 1, profile);
+  ASSERT_TRUE(world.Deploy("f", MiB(100)).ok());
+  *wrong = false;
+  EXPECT_EQ(Count(world, "worker-sizes-refused"), 1u);
+  world.Infer("f", 1);
+  world.Run(seconds(1));
+  ASSERT_EQ(world.answers.size(), 1u);
+  EXPECT_EQ(world.answers[0].reply.code(), 0) << world.answers[0].reply.message();
+}
+
 TEST(HostRegion, WhatNeverFitsIsRefusedWhenItIsDeployed) {
   World world(1, 1, {}, {}, MiB(50));
   const auto status = world.Deploy("large", MiB(100));

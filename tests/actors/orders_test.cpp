@@ -15,6 +15,26 @@ proto::WorkerOutcome Outcome(absl::StatusCode code, std::int64_t begin, std::int
   return outcome;
 }
 
+// Else weights and a run of 2^63 bytes each would be a model of no size, which fits anywhere.
+TEST(Orders, SizesThatNoDeviceHasAreRefused) {
+  constexpr std::uint64_t kPiB = std::uint64_t{1} << 50;
+  proto::PreparedOutcome prepared;
+  EXPECT_TRUE(CheckSizes(prepared).ok());
+  prepared.set_weights_bytes(kPiB);
+  prepared.set_activation_bytes(kPiB);
+  EXPECT_TRUE(CheckSizes(prepared).ok());
+  for (const std::uint64_t size : {kPiB + 1, std::uint64_t{1} << 63, UINT64_MAX}) {
+    prepared.set_activation_bytes(size);
+    prepared.set_weights_bytes(1);
+    EXPECT_TRUE(absl::IsDataLoss(CheckSizes(prepared))) << size;
+    prepared.set_activation_bytes(1);
+    prepared.set_weights_bytes(size);
+    const auto refused = CheckSizes(prepared);
+    EXPECT_TRUE(absl::IsDataLoss(refused)) << size;
+    EXPECT_NE(refused.message().find(std::to_string(size)), std::string::npos) << refused;
+  }
+}
+
 TEST(Orders, ASwapInNamesTheGpuThatItCopiesFrom) {
   proto::HostCopy copy;
   copy.set_digest("m");
