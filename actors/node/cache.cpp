@@ -129,8 +129,9 @@ class Cache : public CacheSelf::base {
     const auto next = offset + bytes.size();
     const bool last = next >= total;
     fetches_.at(model).bytes += bytes.size();
+    // Another model with the same weights may be fetched at the same time.
     repository_.Receive(
-        absl::StrCat("fetch-", digest), offset, std::move(bytes), last, digest,
+        absl::StrCat("fetch-", model, "-", digest), offset, std::move(bytes), last, digest,
         continuations_.Make<std::uint64_t>(this, [=, this](absl::StatusOr<std::uint64_t> size) {
           if (!size.ok()) return Fetched(model, size.status());
           if (last) return then();
