@@ -23,7 +23,9 @@ class ModelRepository {
   virtual ~ModelRepository() = default;
 
   // One piece of an object that is being received, at `offset`, in order. With `last`, the whole is checked
-  // against `digest`, synced, and answers its size; a mismatch is DATA_LOSS and leaves nothing behind.
+  // against `digest`, synced, and answers its size; a mismatch is DATA_LOSS and leaves nothing behind. Offset
+  // 0 begins `upload` anew, and nothing else does after an error. INVALID_ARGUMENT: it is at another byte;
+  // ABORTED: the part before is being written still. Two uploads of one object are both kept: as one.
   virtual void Receive(const std::string& upload, std::uint64_t offset, std::string data, bool last,
                        const std::string& digest, Done<std::uint64_t> done) = 0;
   // Imports a received ONNX file in a child process. Answers a record with model and weights digests, sizes,

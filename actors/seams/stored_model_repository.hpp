@@ -58,8 +58,11 @@ class StoredModelRepository final : public ModelRepository {
 
  private:
   struct Upload {
+    // Of whoever made it busy.
     std::unique_ptr<storage::ObjectWriter> writer;
     std::uint64_t received = 0;
+    // Guarded by mutex_.
+    bool busy = false;       // a part is being written, by one thread
     std::uint64_t used = 0;  // order of the last use: the stalest goes when there are too many
   };
   struct Names {
@@ -70,6 +73,11 @@ class StoredModelRepository final : public ModelRepository {
   void OnPool(Done<T> done, std::function<absl::StatusOr<T>()> job);
   absl::StatusOr<std::uint64_t> Append(const std::string& upload, std::uint64_t offset,
                                        const std::string& data, bool last, const std::string& digest);
+  // Aborted while another part of it is being written; InvalidArgument when it is not at `offset`.
+  absl::StatusOr<std::shared_ptr<Upload>> BeginPart(const std::string& name, std::uint64_t offset);
+  void EndPart(const std::string& name, const std::shared_ptr<Upload>& upload, bool over);
+  absl::StatusOr<std::uint64_t> Write(const std::string& name, Upload& upload, const std::string& data,
+                                      bool last, const std::string& digest);
   absl::StatusOr<proto::FunctionRecord> ImportNow(const std::string& onnx_digest);
   absl::StatusOr<proto::FunctionRecord> ImportAnew(const std::string& onnx_digest);
   // What the same file came to before, if its objects are still there.
