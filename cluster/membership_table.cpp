@@ -63,7 +63,19 @@ void MembershipTable::Move(Member& member, proto::MemberState to, Duration silen
   ++version_;
 }
 
-absl::StatusOr<std::uint64_t> MembershipTable::Join(const proto::JoinRequest& request, Time now) {
+absl::Status MembershipTable::CheckOneDaemon(const Member& known, const proto::MemberRecord& wish,
+                                             const std::string& daemon, Time now) const {
+  const proto::MemberRecord& record = known.record;
+  // Nobody gets another's address while that one listens there.
+  const bool same_place = record.address() == wish.address() && record.host() == wish.host();
+  if (known.daemon == daemon || same_place || now - known.last_heard >= limits_.suspect_after)
+    return absl::OkStatus();
+  return absl::AlreadyExistsError(absl::StrCat("another daemon at ", record.address(), " is already called '",
+                                               record.name(), "'; give one of them another --name"));
+}
+
+absl::StatusOr<std::uint64_t> MembershipTable::Join(const proto::JoinRequest& request, Time now,
+                                                    const std::string& daemon) {
   const proto::MemberRecord& wish = request.member();
   TROUPE_RETURN_IF_ERROR(ValidateJoin(wish));
   const auto it = members_.find(wish.name());
@@ -72,8 +84,9 @@ absl::StatusOr<std::uint64_t> MembershipTable::Join(const proto::JoinRequest& re
         absl::StrCat("the cluster has ", members_.size(), " members, its limit"));
   }
   // A living one of this name ends here: it is the same member after a restart, noticed before its silence
-  // was.
+  // was, or one that lost its manager.
   if (it != members_.end() && TakesPart(it->second.record.state())) {
+    TROUPE_RETURN_IF_ERROR(CheckOneDaemon(it->second, wish, daemon, now));
     Move(it->second, proto::MEMBER_DEAD, now - it->second.last_heard);
   }
   Member member;
@@ -81,6 +94,7 @@ absl::StatusOr<std::uint64_t> MembershipTable::Join(const proto::JoinRequest& re
   member.record.set_epoch(++last_epoch_);
   member.record.set_state(proto::MEMBER_ALIVE);
   member.last_heard = now;
+  member.daemon = daemon;
   transitions_.push_back({.name = wish.name(),
                           .kind = wish.kind(),
                           .epoch = last_epoch_,

@@ -33,6 +33,7 @@ struct Member {
   Time last_heard{};
   std::uint64_t last_sequence = 0;
   std::uint64_t last_event = 0;  // the newest that it told, in its own count
+  std::string daemon{};          // as it joined
 };
 
 struct Transition {
@@ -49,7 +50,12 @@ class MembershipTable {
   explicit MembershipTable(MembershipLimits limits = {}) : limits_(limits) {}
 
   // Gives the new member its epoch. `last_epoch` of the store goes in by SetEpochFloor before the first join.
-  absl::StatusOr<std::uint64_t> Join(const proto::JoinRequest& request, Time now);
+  // AlreadyExists: another daemon has this name and was heard of a moment ago. One that was started again is
+  // taken at once when it listens where it did before or when its connection went down, and else as soon as
+  // the one before is silent long enough to be suspected. `daemon`: the same as long as the member's process
+  // runs, and no other's.
+  absl::StatusOr<std::uint64_t> Join(const proto::JoinRequest& request, Time now,
+                                     const std::string& daemon = {});
   void SetEpochFloor(std::uint64_t epoch);
   // FailedPrecondition: unknown, dead, left or of another life; the member is to join again. A transition
   // back to alive is returned by the next Tick or TakeTransitions.
@@ -81,6 +87,9 @@ class MembershipTable {
 
  private:
   void Move(Member& member, proto::MemberState to, Duration silent);
+  // AlreadyExists: two daemons have the name, and `known` is alive.
+  [[nodiscard]] absl::Status CheckOneDaemon(const Member& known, const proto::MemberRecord& wish,
+                                            const std::string& daemon, Time now) const;
   absl::StatusOr<Member*> Current(const std::string& name, std::uint64_t epoch);
 
   MembershipLimits limits_;

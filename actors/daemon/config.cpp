@@ -170,7 +170,8 @@ const std::vector<ConfigOption>& ConfigOptions() {
   using C = DaemonConfig;
   static const std::vector<ConfigOption> kOptions = {
       {"role", "manager, gateway, node (several with commas), or all", false, SetRoles},
-      {"name", "name of this member (default: host name and role)", false, Text(&C::name)},
+      {"name", "name of this member, no other one's in the cluster (default: host name and role)", false,
+       Text(&C::name)},
       {"data", "directory of everything that lasts", false, Text(&C::data)},
       {"run", "directory of sockets (default: derived from data)", false, Text(&C::run)},
       {"bin", "directory of troupe-gpu-worker and troupe-import (default: this program's)", false,

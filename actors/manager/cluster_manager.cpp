@@ -74,16 +74,20 @@ void ClusterManager::Commit(storage::Batch batch, std::function<void(absl::Statu
   });
 }
 
-absl::StatusOr<std::uint64_t> ClusterManager::Welcome(const proto::JoinRequest& join) {
+absl::StatusOr<std::uint64_t> ClusterManager::Welcome(const proto::JoinRequest& join,
+                                                      const std::string& daemon) {
   const auto& cluster = catalogue_.cluster();
-  if (join.cluster().empty() || join.cluster() == cluster) return members_.Join(join, Now(this));
-  const auto status = absl::FailedPreconditionError(
-      absl::StrCat("'", join.member().name(), "' is a member of cluster ", join.cluster(), ", and this is ",
-                   cluster, ": give it the address of its own manager; or, to make it a member here, remove ",
-                   "the file 'cluster' in its data directory, with what it has of the other one"));
-  if (refused_.insert(join.member().name()).second)
-    Tell("manager", "member-refused", std::string(status.message()));
-  return status;
+  auto epoch =
+      join.cluster().empty() || join.cluster() == cluster
+          ? members_.Join(join, Now(this), daemon)
+          : absl::FailedPreconditionError(absl::StrCat(
+                "'", join.member().name(), "' is a member of cluster ", join.cluster(), ", and this is ",
+                cluster, ": give it the address of its own manager; or, to make it a member here, remove ",
+                "the file 'cluster' in its data directory, with what it has of the other one"));
+  const bool told = absl::IsFailedPrecondition(epoch.status()) || absl::IsAlreadyExists(epoch.status());
+  if (told && refused_.insert(join.member().name()).second)
+    Tell("manager", "member-refused", std::string(epoch.status().message()));
+  return epoch;
 }
 
 template <class Link, class Handle>
@@ -94,7 +98,7 @@ JoinPromise ClusterManager::Join(const proto::JoinRequest& join, Link link, cons
     Deliver(promise, CatchUp(join));
     return promise;
   }
-  const auto epoch = Welcome(join);
+  const auto epoch = Welcome(join, caf::to_string(caf::actor_cast<caf::actor_addr>(member)));
   if (!epoch.ok()) {
     Deliver(promise, Failure<proto::JoinReply>(epoch.status()));
     return promise;

@@ -73,8 +73,9 @@ class ClusterManager : public ManagerSelf::base {
   // --- membership ---
   template <class Link, class Handle>
   JoinPromise Join(const proto::JoinRequest& join, Link link, const Handle& member);
-  // The member's epoch. FailedPrecondition for one of another cluster.
-  absl::StatusOr<std::uint64_t> Welcome(const proto::JoinRequest& join);
+  // The member's epoch. FailedPrecondition for one of another cluster, AlreadyExists for one whose name
+  // another has.
+  absl::StatusOr<std::uint64_t> Welcome(const proto::JoinRequest& join, const std::string& daemon);
   // For one that has joined and has missed something.
   [[nodiscard]] proto::JoinReply CatchUp(const proto::JoinRequest& ask) const;
   [[nodiscard]] proto::JoinReply JoinedAs(std::uint64_t epoch, std::uint64_t known_revision) const;
@@ -191,7 +192,7 @@ class ClusterManager : public ManagerSelf::base {
   Time last_pulse_{};
   UpdateFeed feed_;
   PlacementBoard board_;
-  std::set<std::string> refused_;      // members of other clusters, each told of once
+  std::set<std::string> refused_;      // members that are another's, or another's name; told once each
   std::set<std::string> unreachable_;  // models whose home is not there, as it was told
   Mutations mutations_;
   cluster::Provisioning provisioning_;

@@ -85,6 +85,53 @@ TEST(MembershipTable, AReturningMemberGetsANewEpochAndTheOldOneIsRefused) {
   EXPECT_FALSE(table.Hear(Beat("n1", second), At(130)).ok());
 }
 
+proto::JoinRequest JoinAt(const std::string& address) {
+  auto join = JoinOf("n1");
+  join.mutable_member()->set_address(address);
+  join.mutable_member()->set_host("host");
+  return join;
+}
+
+TEST(MembershipTable, AnotherDaemonsNameIsNotTakenWhileThatLives) {
+  MembershipTable table;
+  const auto first = *table.Join(JoinAt("a:1"), At(0), "one");
+  for (int ms = 100; ms <= 3000; ms += 100) {
+    ASSERT_TRUE(table.Hear(Beat("n1", first, static_cast<std::uint64_t>(ms)), At(ms)).ok());
+    const auto refused = table.Join(JoinAt("b:2"), At(ms + 50), "other").status();
+    ASSERT_EQ(refused.code(), absl::StatusCode::kAlreadyExists) << refused;
+    EXPECT_EQ(refused.message(),
+              "another daemon at a:1 is already called 'n1'; give one of them another --name");
+  }
+  EXPECT_EQ(table.Find("n1")->record.epoch(), first) << "no epoch is used up";
+  // The one that has it may lose its manager and join again.
+  const auto again = table.Join(JoinAt("a:1"), At(3100), "one");
+  EXPECT_TRUE(again.ok()) << again.status();
+}
+
+TEST(MembershipTable, ADaemonThatWasStartedAgainHasItsNameAtOnceOrWhenTheOneBeforeIsSilent) {
+  struct Case {
+    const char* what;
+    const char* address;
+    const char* host;
+    bool connection_lost;
+    int ms;  // after the last that was heard
+    bool good;
+  };
+  for (const auto& c : {Case{"where the one before listened", "a:1", "host", false, 10, true},
+                        Case{"the same address on another host", "a:1", "other", false, 10, false},
+                        Case{"its connection went down", "b:2", "host", true, 10, true},
+                        Case{"cut off, at once", "b:2", "host", false, 399, false},
+                        Case{"cut off, suspected", "b:2", "host", false, 400, true}}) {
+    SCOPED_TRACE(c.what);
+    MembershipTable table;
+    const auto first = *table.Join(JoinAt("a:1"), At(0), "one");
+    if (c.connection_lost) table.ConnectionLost("n1", first, At(5));
+    auto join = JoinAt(c.address);
+    join.mutable_member()->set_host(c.host);
+    EXPECT_EQ(table.Join(join, At(c.ms), "other").ok(), c.good);
+  }
+}
+
 TEST(MembershipTable, DrainAndLeave) {
   MembershipTable table;
   const std::uint64_t epoch = *table.Join(JoinOf("n1"), At(0));
