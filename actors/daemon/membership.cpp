@@ -20,8 +20,11 @@ constexpr std::size_t kLongestId = 256;
 absl::Status TieToCluster(Common& common, bool keep, MemberOptions& options) {
   options.manager = common.manager;
   options.heartbeat = common.config.heartbeat;
-  options.on_refused = [](const std::string& why) {
-    spdlog::error("the cluster manager refuses this member: {}", why);
+  options.on_event = [](const std::string& kind, const std::string& message) {
+    const auto level = kind == "cluster-joined" ? spdlog::level::info
+                       : kind == "join-refused" ? spdlog::level::err
+                                                : spdlog::level::warn;
+    spdlog::log(level, "{}: {}", kind, message);
   };
   if (!keep) return absl::OkStatus();
   const auto path = common.config.data + "/cluster";

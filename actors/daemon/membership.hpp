@@ -7,7 +7,7 @@
 
 namespace troupe::actors {
 
-// Fills in where the manager is and what is done when it refuses this member. With `keep` the cluster's id is
+// Fills in where the manager is and how the log hears of the tie. With `keep` the cluster's id is
 // read from the file `cluster` of the data directory and kept there after the first join (a node, which has
 // that cluster's models and states there); the error says why it could not be read. `common` outlives the
 // member.

@@ -1,9 +1,11 @@
 #include "actors/member/member.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "actors/core/call.hpp"
 #include "actors/core/deliver.hpp"
 #include "actors/core/time.hpp"
@@ -19,7 +21,9 @@ using MemberSelf =
                         Hears<proto::PeerLost>, Hears<AllowFaults>,
                         Asks<proto::InjectFault, proto::AdminReply>>;
 using FaultPromise = caf::typed_response_promise<proto::AdminReply>;
-enum : std::uint32_t { kBeat = 1, kRejoin = 2 };
+enum : std::uint32_t { kBeat = 1, kRejoin = 2, kMissing = 3 };
+constexpr Duration kFirstMissing = std::chrono::seconds(1);
+constexpr Duration kLongestMissing = std::chrono::minutes(1);  // between two that say so
 
 // `Subject` is the actor that the member speaks for; the manager gets its handle with each join.
 template <class Subject>
@@ -39,6 +43,7 @@ class Member : public MemberSelf::base {
 
   MemberSelf::behavior_type make_behavior() override {
     this->set_down_handler([this](caf::down_msg& down) { calls_.PeerDown(down.source); });
+    Miss();
     directory_.Watch(options_.manager, this->system().template message_types<ClusterManagerActor>(),
                      caf::actor_cast<PeerWatcherActor>(this));
     return {
@@ -54,6 +59,8 @@ class Member : public MemberSelf::base {
           manager_ = ClusterManagerActor();
           epoch_ = 0;
           ++life_;
+          Say("manager-lost", absl::StrCat("the cluster manager at ", options_.manager, " is lost"));
+          Miss();
         },
         [this](const AllowFaults& allow) { faults_ = allow.hook; },
         [this](const proto::InjectFault& fault) { return Inject(fault); },
@@ -72,6 +79,7 @@ class Member : public MemberSelf::base {
   void Join() {
     if (!manager_) return;
     epoch_ = 0;
+    Miss();
     const auto life = ++life_;
     proto::DescribeMember ask;
     ask.set_joining(true);
@@ -109,7 +117,8 @@ class Member : public MemberSelf::base {
   }
 
   void Refused(const std::string& why) {
-    if (options_.on_refused && why != refusal_) options_.on_refused(why);
+    if (why != refusal_)
+      Say("join-refused", absl::StrCat("the cluster manager refuses this member: ", why, "; it tries on"));
     refusal_ = why;
     After(this, options_.rejoin_after, MakeTick(kRejoin));
   }
@@ -117,6 +126,9 @@ class Member : public MemberSelf::base {
   void Joined(proto::JoinReply& reply, Time sent) {
     if (reply.code() != 0) return Refused(reply.message());
     refusal_.clear();
+    missing_since_.reset();
+    Say("cluster-joined", absl::StrCat("joined cluster ", reply.cluster(), " at ", options_.manager,
+                                       ", epoch ", reply.epoch()));
     if (std::exchange(cluster_, reply.cluster()) != reply.cluster() && options_.keep_cluster)
       options_.keep_cluster(cluster_);
     options_.lease->Begin(sent, Duration(reply.lease_ns()));
@@ -136,7 +148,40 @@ class Member : public MemberSelf::base {
     After(this, heartbeat_, tick);
   }
 
+  void Say(const std::string& kind, const std::string& message) {
+    if (options_.on_event) options_.on_event(kind, message);
+  }
+  // From now until it has joined, people are told that it has not.
+  void Miss() {
+    if (!options_.on_event || missing_since_) return;  // nobody to tell: no timer
+    missing_since_ = Now(this);
+    missing_pause_ = kFirstMissing;
+    ++missing_;
+    MissOn();
+  }
+  void MissOn() {
+    auto tick = MakeTick(kMissing);
+    tick.set_token(missing_);
+    After(this, missing_pause_, tick);
+    missing_pause_ = std::min(missing_pause_ * 2, kLongestMissing);
+  }
+  void TellMissing() {
+    const auto since = absl::StrCat(" since ", FormatDuration(Now(this) - *missing_since_));
+    if (!manager_) {
+      Say("manager-missing", absl::StrCat("no cluster manager at ", options_.manager, since,
+                                          ": check that it runs, and --manager; this member tries on"));
+    } else if (refusal_.empty()) {
+      Say("manager-missing", absl::StrCat("the cluster manager at ", options_.manager,
+                                          " has not taken this member", since, "; it tries on"));
+    }
+    MissOn();
+  }
+
   void OnTick(const proto::Tick& tick) {
+    if (tick.what() == kMissing) {
+      if (missing_since_ && tick.token() == missing_) TellMissing();
+      return;
+    }
     if (tick.what() == kRejoin) {
       if (epoch_ == 0) Join();
       return;
@@ -250,7 +295,10 @@ class Member : public MemberSelf::base {
   PendingCalls calls_;
   Duration heartbeat_;
   std::string cluster_;
-  std::string refusal_;  // the last one
+  std::string refusal_;                // the last one
+  std::optional<Time> missing_since_;  // not joined; counted only when there is somebody to tell
+  Duration missing_pause_{};
+  std::uint64_t missing_ = 0;  // how often that began: ticks of an earlier time are dropped
   std::uint64_t epoch_ = 0;
   std::uint64_t sequence_ = 0;
   std::uint64_t events_heard_ = 0;  // of the subject's events, by a manager

@@ -33,8 +33,9 @@ struct MemberOptions {
   // The cluster that it was a member of; another one refuses it. Empty: none yet. A new one is told, once.
   std::string cluster;
   std::function<void(const std::string&)> keep_cluster;  // may be empty
-  std::function<void(const std::string& why)>
-      on_refused;  // each new reason of a join that is refused; may be empty
+  // What people want to know of the tie: "cluster-joined", "manager-lost", "manager-missing" (a second after
+  // the last that was heard, and then ever more rarely), "join-refused" (each new reason once). May be empty.
+  std::function<void(const std::string& kind, const std::string& message)> on_event;
 };
 
 // `directory` outlives the actor.
