@@ -42,10 +42,15 @@ Set OneOf(std::string DaemonConfig::*field, std::vector<std::string> allowed) {
     return absl::OkStatus();
   };
 }
+// Less holds nothing of use, and is a unit that was forgotten.
+constexpr Bytes kLeastSize = MiB(1);
 Set Size(Bytes DaemonConfig::*field) {
   return [field](const std::string& value, DaemonConfig& config) {
     Bytes size;
-    if (!ParseBytes(value, size) || size == Bytes(0)) return Wrong(value, "a size such as 512MiB or 4GiB");
+    if (!ParseBytes(value, size)) return Wrong(value, "a size such as 512MiB or 4GiB");
+    if (size < kLeastSize)
+      return Wrong(value,
+                   "a size of 1MiB at least, such as 512MiB or 4GiB (a number without a unit is bytes)");
     config.*field = size;
     return absl::OkStatus();
   };
