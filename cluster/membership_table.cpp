@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.hpp"
 #include "base/status.hpp"
+#include "cluster/function_registry.hpp"
 
 namespace troupe::cluster {
 
@@ -33,10 +34,7 @@ const char* StateName(proto::MemberState state) {
 }
 
 absl::Status ValidateJoin(const proto::MemberRecord& record) {
-  if (record.name().empty() || record.name().size() > 255) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a member needs a name of 1 to 255 characters, this one has ", record.name().size()));
-  }
+  TROUPE_RETURN_IF_ERROR(ValidateName("member", record.name()));
   if (record.kind() != proto::MEMBER_NODE && record.kind() != proto::MEMBER_GATEWAY) {
     return absl::InvalidArgumentError(
         absl::StrCat("member '", record.name(), "' is of no known kind; it joins as a node or as a gateway"));

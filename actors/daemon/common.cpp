@@ -43,8 +43,7 @@ absl::StatusOr<transport::UniqueFd> TryListen(const std::string& host, std::uint
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE;
   addrinfo* found = nullptr;
-  const bool in_brackets = host.size() > 2 && host.front() == '[' && host.back() == ']';
-  const auto name = in_brackets ? host.substr(1, host.size() - 2) : host;
+  const auto name = HostOf(absl::StrCat(host, ":"));
   if (const int error = getaddrinfo(name.c_str(), std::to_string(port).c_str(), &hints, &found); error != 0)
     return absl::InvalidArgumentError(absl::StrCat(asked, ": ", gai_strerror(error), "; ", choose));
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, freeaddrinfo);

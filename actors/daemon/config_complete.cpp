@@ -1,4 +1,5 @@
 // What follows from several options together, and what contradicts itself.
+#include <arpa/inet.h>
 #include <unistd.h>
 
 #include <array>
@@ -11,6 +12,7 @@
 #include "actors/peers/network_peer_directory.hpp"
 #include "base/digest.hpp"
 #include "base/status.hpp"
+#include "cluster/function_registry.hpp"
 #include "cluster/provisioning.hpp"
 #include "cluster/routing_policy.hpp"
 #include "gpu/memory/memory_policy.hpp"
@@ -44,21 +46,49 @@ absl::Status CompletePolicies(DaemonConfig& config) {
 
 absl::Status CheckBind(const std::string& what, const std::string& address, const DaemonConfig& config) {
   const auto colon = address.rfind(':');
-  if (colon == std::string::npos) return WrongAddress(address, absl::StrCat("HOST:PORT for ", what));
+  if (colon == std::string::npos) return WrongAddress(address, absl::StrCat("HOST:PORT for --", what));
   const auto host = address.substr(0, colon);
   unsigned port = 0;
   if (!absl::SimpleAtoi(address.substr(colon + 1), &port) || port > 65535)
-    return WrongAddress(address, absl::StrCat("a port from 0 to 65535 for ", what));
+    return WrongAddress(address, absl::StrCat("a port from 0 to 65535 for --", what));
   if (config.insecure_network || host == "localhost" || host.starts_with("127.") || host == "::1" ||
       host == "[::1]")
     return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(what, " '", address,
+      absl::StrCat("--", what, " '", address,
                    "' is not loopback, and connections are neither encrypted nor authenticated: bind to "
                    "127.0.0.1, or say --insecure-network on a network that you trust"));
 }
 
+// An HTTP server listens at an address of this machine; a name other than localhost may have any, or none.
+absl::Status ResolveHttp(const std::string& what, std::string& address) {
+  const auto colon = address.rfind(':');
+  if (address.substr(0, colon) == "localhost") address.replace(0, colon, "127.0.0.1");
+  const auto host = HostOf(address);
+  in6_addr ignored{};
+  if (inet_pton(AF_INET, host.c_str(), &ignored) == 1 || inet_pton(AF_INET6, host.c_str(), &ignored) == 1)
+    return absl::OkStatus();
+  return WrongAddress(address, absl::StrCat("localhost or an IP address such as 127.0.0.1 or [::1] for --",
+                                            what, ", and a port"));
+}
+
+// The manager refuses what this refuses, but only the log would say so.
+absl::Status CheckName(const DaemonConfig& config) {
+  const bool both = config.roles.contains("gateway") && config.roles.contains("node");
+  for (const char* suffix : {"", both ? "-gateway" : ""}) {
+    const auto status = cluster::ValidateName("member", config.name + suffix);
+    if (!status.ok()) return absl::InvalidArgumentError(absl::StrCat("--name: ", status.message()));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+std::string HostOf(const std::string& address) {
+  auto host = address.substr(0, address.rfind(':'));
+  const bool in_brackets = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  return in_brackets ? host.substr(1, host.size() - 2) : host;
+}
 
 absl::Status CompleteConfig(DaemonConfig& config) {
   if (config.roles.empty())
@@ -81,6 +111,8 @@ absl::Status CompleteConfig(DaemonConfig& config) {
                                       {"operations", config.operations}}) {
     TROUPE_RETURN_IF_ERROR(CheckBind(what, address, config));
   }
+  TROUPE_RETURN_IF_ERROR(ResolveHttp("http", config.http));
+  TROUPE_RETURN_IF_ERROR(ResolveHttp("operations", config.operations));
   // Port 0 is for the manager itself to choose; whoever looks for one needs a real port.
   TROUPE_RETURN_IF_ERROR(config.roles.contains("manager") ? CheckBind("manager", config.manager, config)
                                                           : ParseAddress(config.manager).status());
@@ -98,6 +130,7 @@ absl::Status CompleteConfig(DaemonConfig& config) {
     gethostname(host.data(), host.size() - 1);
     config.name = absl::StrCat(host.data(), "-", config.embedded ? "all" : absl::StrJoin(config.roles, "-"));
   }
+  TROUPE_RETURN_IF_ERROR(CheckName(config));
   std::error_code error;
   config.data = std::filesystem::absolute(config.data, error).lexically_normal().string();
   if (config.run.empty()) {

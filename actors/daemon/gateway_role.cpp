@@ -133,12 +133,12 @@ class GatewayRole final : public Role {
     const auto& config = common_.config;
     gateway::GatewayOptions options;
     const auto colon = config.http.rfind(':');
-    options.http.address = config.http.substr(0, colon);
+    options.http.address = HostOf(config.http);
     options.http.port = static_cast<std::uint16_t>(std::stoi(config.http.substr(colon + 1)));
     options.http.threads = config.http_threads;
     TROUPE_ASSIGN_OR_RETURN(
         server_, gateway::GatewayServer::Start(options, *service_, admin_.get(), common_.registry));
-    http_ = absl::StrCat(options.http.address, ":", server_->port());
+    http_ = absl::StrCat(config.http.substr(0, colon), ":", server_->port());
     return absl::OkStatus();
   }
 

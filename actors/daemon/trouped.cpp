@@ -135,7 +135,7 @@ class Daemon {
   absl::Status Operate() {
     gateway::OperationsOptions options;
     const auto colon = config_.operations.rfind(':');
-    options.http.address = config_.operations.substr(0, colon);
+    options.http.address = HostOf(config_.operations);
     options.http.port = static_cast<std::uint16_t>(std::stoi(config_.operations.substr(colon + 1)));
     options.health = [this]() -> absl::Status {
       if (!started_) return absl::UnavailableError("starting");
@@ -143,7 +143,7 @@ class Daemon {
       return absl::OkStatus();
     };
     TROUPE_ASSIGN_OR_RETURN(operations_, gateway::OperationsServer::Start(options, common_->registry));
-    address_ = absl::StrCat(options.http.address, ":", operations_->port());
+    address_ = absl::StrCat(config_.operations.substr(0, colon), ":", operations_->port());
     return absl::OkStatus();
   }
 

@@ -274,7 +274,7 @@ TEST_F(DaemonConfigTest, OtherThanLoopbackHasToBeSaid) {
       {"http", &DaemonConfig::http},
       {"operations", &DaemonConfig::operations}};
   for (const auto& [option, field] : addresses) {
-    for (const char* open : {"0.0.0.0:0", "192.168.1.1:80", "[::]:1", "example.org:80"}) {
+    for (const char* open : {"0.0.0.0:0", "192.168.1.1:80", "[::]:1"}) {
       DaemonConfig config;
       config.roles = {"node"};
       config.*field = open;
@@ -298,6 +298,57 @@ TEST_F(DaemonConfigTest, OtherThanLoopbackHasToBeSaid) {
       EXPECT_TRUE(absl::IsInvalidArgument(CompleteConfig(config))) << option << " " << wrong;
     }
   }
+}
+
+TEST_F(DaemonConfigTest, AnHttpServersAddressIsResolvedOrRefusedBeforeAnythingIsStarted) {
+  const std::vector<std::pair<std::string, std::string DaemonConfig::*>> addresses = {
+      {"--http", &DaemonConfig::http}, {"--operations", &DaemonConfig::operations}};
+  for (const auto& [option, field] : addresses) {
+    DaemonConfig config;
+    config.roles = {"gateway"};
+    config.*field = "localhost:8001";
+    EXPECT_TRUE(CompleteConfig(config).ok()) << option;
+    EXPECT_EQ(config.*field, "127.0.0.1:8001") << option;
+    config.*field = "[::1]:8001";
+    EXPECT_TRUE(CompleteConfig(config).ok()) << option;
+    EXPECT_EQ(HostOf(config.*field), "::1");
+    config.insecure_network = true;
+    for (const char* name : {"example.org:80", "127.0.0.x:80", ":80", "*:80"}) {
+      config.*field = name;
+      const auto refused = CompleteConfig(config);
+      EXPECT_TRUE(absl::IsInvalidArgument(refused)) << option << " " << name;
+      EXPECT_THAT(std::string(refused.message()), HasSubstr(absl::StrCat("found '", name, "'")));
+      EXPECT_THAT(std::string(refused.message()), HasSubstr(option));
+    }
+  }
+  DaemonConfig config;
+  config.roles = {"node"};
+  config.insecure_network = true;
+  config.listen = "example.org:80";
+  EXPECT_TRUE(CompleteConfig(config).ok()) << "where actors listen may have a name";
+}
+
+TEST_F(DaemonConfigTest, AMembersNameIsOneWord) {
+  for (const auto& [name, good] : {std::pair<std::string, bool>{"node-1.rack_2", true},
+                                   {std::string(128, 'n'), true},
+                                   {std::string(129, 'n'), false},
+                                   {"a b", false},
+                                   {"-a", false},
+                                   {"a/b", false},
+                                   {"a\n", false}}) {
+    DaemonConfig config;
+    config.roles = {"node"};
+    config.name = name;
+    const auto status = CompleteConfig(config);
+    EXPECT_EQ(status.ok(), good) << name << ": " << status;
+    if (!good) {
+      EXPECT_THAT(std::string(status.message()), StartsWith("--name: '"));
+    }
+  }
+  DaemonConfig both;
+  both.roles = {"node", "gateway"};
+  both.name = std::string(125, 'n');
+  EXPECT_FALSE(CompleteConfig(both).ok()) << "its gateway is called NAME-gateway";
 }
 
 TEST_F(DaemonConfigTest, WhoLooksForAManagerNeedsItsPort) {

@@ -176,7 +176,8 @@ TEST(MembershipTable, ADrainingMemberDiesOfSilenceToo) {
 
 TEST(MembershipTable, BadJoins) {
   MembershipTable table({.max_members = 1});
-  EXPECT_EQ(table.Join(JoinOf(""), At(0)).status().code(), absl::StatusCode::kInvalidArgument);
+  for (const auto& name : {std::string(), std::string("a b"), std::string("a\n"), std::string(129, 'n')})
+    EXPECT_EQ(table.Join(JoinOf(name), At(0)).status().code(), absl::StatusCode::kInvalidArgument) << name;
   EXPECT_EQ(table.Join(JoinOf("x", proto::MEMBER_UNSPECIFIED), At(0)).status().code(),
             absl::StatusCode::kInvalidArgument);
   ASSERT_TRUE(table.Join(JoinOf("x"), At(0)).ok());
