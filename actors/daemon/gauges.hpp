@@ -1,7 +1,8 @@
-// Gauges by name and labels in the daemon's registry: set them, and forget whole families that are listed
-// anew each time.
+// Gauges and counters by name and labels in the daemon's registry: set them to what was measured, and forget
+// whole families that are listed anew each time. A name that ends with _total is a counter's.
 #pragma once
 
+#include <prometheus/counter.h>
 #include <prometheus/family.h>
 #include <prometheus/gauge.h>
 #include <prometheus/registry.h>
@@ -9,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 namespace troupe::actors {
@@ -20,33 +22,49 @@ class Gauges {
   explicit Gauges(std::shared_ptr<prometheus::Registry> registry) : registry_(std::move(registry)) {}
 
   void Set(const std::string& name, const std::string& help, const Labels& labels, double value) {
-    auto& family = FamilyOf(name, help);
-    auto& gauge = family.made[labels];
-    if (gauge == nullptr) gauge = &family.family->Add(labels);
-    gauge->Set(value);
+    name.ends_with("_total") ? SetIn(counters_, name, help, labels, value)
+                             : SetIn(gauges_, name, help, labels, value);
   }
-  // Removes every series of a family.
+  // Removes every series of a family of gauges.
   void Clear(const std::string& name) {
-    const auto it = families_.find(name);
-    if (it == families_.end()) return;
+    const auto it = gauges_.find(name);
+    if (it == gauges_.end()) return;
     for (auto& [labels, gauge] : it->second.made) it->second.family->Remove(gauge);
     it->second.made.clear();
   }
 
  private:
+  template <class Metric>
   struct Family {
-    prometheus::Family<prometheus::Gauge>* family = nullptr;
-    std::map<Labels, prometheus::Gauge*> made;
+    prometheus::Family<Metric>* family = nullptr;
+    std::map<Labels, Metric*> made;
   };
-  Family& FamilyOf(const std::string& name, const std::string& help) {
-    auto& entry = families_[name];
-    if (entry.family == nullptr)
-      entry.family = &prometheus::BuildGauge().Name(name).Help(help).Register(*registry_);
-    return entry;
+  template <class Metric>
+  using Families = std::map<std::string, Family<Metric>>;
+
+  template <class Metric>
+  void SetIn(Families<Metric>& families, const std::string& name, const std::string& help,
+             const Labels& labels, double value) {
+    auto& family = families[name];
+    if (family.family == nullptr) family.family = &Builder(family).Name(name).Help(help).Register(*registry_);
+    auto& metric = family.made[labels];
+    if (metric == nullptr) metric = &family.family->Add(labels);
+    if constexpr (std::is_same_v<Metric, prometheus::Counter>) {
+      if (value < metric->Value()) {  // what counted has begun anew, and so does the counter
+        family.family->Remove(metric);
+        metric = &family.family->Add(labels);
+      }
+      metric->Increment(value - metric->Value());
+    } else {
+      metric->Set(value);
+    }
   }
+  static auto Builder(const Family<prometheus::Gauge>&) { return prometheus::BuildGauge(); }
+  static auto Builder(const Family<prometheus::Counter>&) { return prometheus::BuildCounter(); }
 
   std::shared_ptr<prometheus::Registry> registry_;
-  std::map<std::string, Family> families_;
+  Families<prometheus::Gauge> gauges_;
+  Families<prometheus::Counter> counters_;
 };
 
 }  // namespace troupe::actors

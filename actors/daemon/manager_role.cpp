@@ -9,6 +9,7 @@
 #include "actors/daemon/process_faults.hpp"
 #include "actors/daemon/roles.hpp"
 #include "actors/daemon/vital.hpp"
+#include "actors/manager/admin_desk.hpp"
 #include "actors/manager/cluster_manager.hpp"
 #include "actors/seams/command_provisioner.hpp"
 #include "actors/seams/stored_model_repository.hpp"
@@ -130,7 +131,7 @@ class ManagerRole final : public Role {
     std::map<std::pair<std::string, std::string>, int> count;
     for (const auto& entry : status.members())
       ++count[{entry.member().kind() == proto::MEMBER_NODE ? "node" : "gateway",
-               proto::MemberState_Name(entry.member().state())}];
+               StateName(entry.member().state())}];
     for (const auto& [key, members] : count)
       gauges_.Set("troupe_members", "Members by kind and state.",
                   {{"kind", key.first}, {"state", key.second}}, members);
