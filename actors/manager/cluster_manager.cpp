@@ -272,11 +272,16 @@ void ClusterManager::Adopt(const std::string& digest, const std::string& name,
     return AdoptionEnded(digest,
                          absl::UnavailableError("its function was removed before a node had adopted it"));
   }
+  const auto* member = members_.Find(name);
+  const auto epoch = member == nullptr ? 0 : member->record.epoch();
   proto::AdoptModel adopt;
   *adopt.mutable_function() = *record;
   Call<proto::AdoptModelReply>(
       this, calls_, node, options_.adopt_timeout, std::move(adopt),
-      [this, digest, name, function = record->key().name()](absl::StatusOr<proto::AdoptModelReply> reply) {
+      [this, digest, name, epoch,
+       function = record->key().name()](absl::StatusOr<proto::AdoptModelReply> reply) {
+        // What a life that is over answers says nothing of the node's next one, nor that the node is there.
+        if (!members_.CheckEpoch(name, epoch).ok()) return AdoptionLost(digest, name);
         auto status = reply.status();
         if (reply.ok()) status = {static_cast<absl::StatusCode>(reply->code()), reply->message()};
         if (status.ok()) {
@@ -288,6 +293,13 @@ void ClusterManager::Adopt(const std::string& digest, const std::string& name,
         }
         AdoptionEnded(digest, status);
       });
+}
+
+void ClusterManager::AdoptionLost(const std::string& digest, const std::string& name) {
+  // Whoever waits hears of the copy that is being made instead, if there is one.
+  if (board_.BeingAdopted(digest)) return;
+  AdoptionEnded(digest, absl::UnavailableError(absl::StrCat(
+                            "node '", name, "' left the cluster before it had adopted the model")));
 }
 
 void ClusterManager::AdoptionEnded(const std::string& digest, const absl::Status& status) {

@@ -94,6 +94,8 @@ class ClusterManager : public ManagerSelf::base {
   PlacementBoard::Homes KeepHomes();
   // Functions whose state is on a node that is not there: once each.
   void TellUnreachable();
+  // The node was asked in a life of it that is over.
+  void AdoptionLost(const std::string& digest, const std::string& name);
   void AdoptionEnded(const std::string& digest, const absl::Status& status);
   // --- models and blobs ---
   caf::typed_response_promise<proto::UploadReply> Upload(proto::UploadChunk& chunk);

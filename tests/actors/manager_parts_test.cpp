@@ -695,6 +695,16 @@ TEST_F(Board, PlansOfSomeModelsAddUpToAPlanOfAll) {
   EXPECT_GT(tight, 100u) << "the regions were never full";
 }
 
+TEST_F(Board, AnAdoptionThatIsGivenUpIsNotUnderWay) {
+  Join("n1");
+  AddFunction("f");
+  ASSERT_EQ(Plan(), std::vector<std::string>{"+n1"});
+  ASSERT_TRUE(board_->BeingAdopted(digest_));
+  board_->Disowned(digest_, "n1");  // its function was removed before the node was asked
+  EXPECT_FALSE(board_->BeingAdopted(digest_));
+  EXPECT_EQ(Plan(), std::vector<std::string>{"+n1"}) << "deployed again, it is asked for again";
+}
+
 TEST_F(Board, AModelThatNoNodeCanHoldIsRefusedWithSizes) {
   EXPECT_TRUE(PlacementBoard::CheckFits(FunctionOf("f", GiB(9)), members_).ok()) << "no node yet";
   Join("n1");

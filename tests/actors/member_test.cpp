@@ -149,5 +149,34 @@ TEST_F(MemberTie, WithoutAManagerItSaysSoAfterASecondAndThenEverMoreRarely) {
   EXPECT_THAT(Kinds(), ElementsAre("cluster-joined", "manager-lost", "manager-missing"));
 }
 
+TEST_F(MemberTie, AnAdoptionsAnswerFromALifeThatIsOverCountsForNothing) {
+  world_->StartManager();
+  StartNode("node-1");
+  world_->Run(seconds(1));
+  // What node-9 says comes three seconds late: it is dead for the manager before its answer is there.
+  world_->network()->Slow("node-9", "manager", seconds(3));
+  ASSERT_TRUE(world_->Deploy("net", MiB(1)).ok());
+  proto::AdminRequest list;
+  list.mutable_list_functions();
+  const auto holders = [&] {
+    const auto functions = world_->Ask(list);
+    EXPECT_TRUE(functions.ok()) << functions.status();
+    std::vector<std::string> names;
+    for (const auto& name : functions->functions(0).adopted_by()) names.push_back(name);
+    return names;
+  };
+  world_->RunUntil([&] { return RecordOf("node-9").state() == proto::MEMBER_DEAD; }, seconds(2));
+  ASSERT_EQ(RecordOf("node-9").state(), proto::MEMBER_DEAD);
+  const auto epoch = RecordOf("node-9").epoch();
+  // Until it has joined again.
+  for (int tries = 0; RecordOf("node-9").epoch() == epoch && tries < 1000; ++tries) {
+    ASSERT_THAT(holders(), ElementsAre("node-1"));
+    world_->Run(milliseconds(50));
+  }
+  world_->network()->Slow("node-9", "manager", Duration::zero());
+  world_->Run(seconds(10));
+  EXPECT_THAT(holders(), ElementsAre("node-1", "node-9"));
+}
+
 }  // namespace
 }  // namespace troupe::actors
