@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "base/ordering_policy.hpp"
 #include "base/status.hpp"
@@ -22,82 +23,104 @@ namespace troupe::actors {
 
 namespace {
 
-using Set = std::function<absl::Status(const std::string&, DaemonConfig&)>;
+using Set = OptionSetter;
 
 absl::Status Wrong(const std::string& found, const std::string& expected) {
   return absl::InvalidArgumentError(absl::StrCat("found '", found, "', expected ", expected));
 }
 
-Set Text(std::string DaemonConfig::*field) {
-  return [field](const std::string& value, DaemonConfig& config) {
-    config.*field = value;
-    return absl::OkStatus();
+// As an option's text is written.
+std::string Plain(const std::string& formatted) {
+  return absl::StrReplaceAll(formatted, {{" ", ""}});
+}
+OptionSetter::Show Shown(std::string DaemonConfig::*field) {
+  return [field](const DaemonConfig& config) { return config.*field; };
+}
+OptionSetter::Show Shown(Duration DaemonConfig::*field) {
+  return [field](const DaemonConfig& config) {
+    return config.*field == Duration::zero() ? "0s" : Plain(FormatDuration(config.*field));
   };
 }
+
+Set Text(std::string DaemonConfig::*field) {
+  return {[field](const std::string& value, DaemonConfig& config) {
+            config.*field = value;
+            return absl::OkStatus();
+          },
+          Shown(field)};
+}
 Set OneOf(std::string DaemonConfig::*field, std::vector<std::string> allowed) {
-  return [field, allowed](const std::string& value, DaemonConfig& config) {
-    if (std::find(allowed.begin(), allowed.end(), value) == allowed.end())
-      return Wrong(value, absl::StrCat("one of ", absl::StrJoin(allowed, ", ")));
-    config.*field = value;
-    return absl::OkStatus();
-  };
+  return {[field, allowed](const std::string& value, DaemonConfig& config) {
+            if (std::find(allowed.begin(), allowed.end(), value) == allowed.end())
+              return Wrong(value, absl::StrCat("one of ", absl::StrJoin(allowed, ", ")));
+            config.*field = value;
+            return absl::OkStatus();
+          },
+          Shown(field)};
 }
 // Less holds nothing of use, and is a unit that was forgotten.
 constexpr Bytes kLeastSize = MiB(1);
 Set Size(Bytes DaemonConfig::*field) {
-  return [field](const std::string& value, DaemonConfig& config) {
-    Bytes size;
-    if (!ParseBytes(value, size)) return Wrong(value, "a size such as 512MiB or 4GiB");
-    if (size < kLeastSize)
-      return Wrong(value,
-                   "a size of 1MiB at least, such as 512MiB or 4GiB (a number without a unit is bytes)");
-    config.*field = size;
-    return absl::OkStatus();
-  };
+  return {[field](const std::string& value, DaemonConfig& config) {
+            Bytes size;
+            if (!ParseBytes(value, size)) return Wrong(value, "a size such as 512MiB or 4GiB");
+            if (size < kLeastSize)
+              return Wrong(
+                  value,
+                  "a size of 1MiB at least, such as 512MiB or 4GiB (a number without a unit is bytes)");
+            config.*field = size;
+            return absl::OkStatus();
+          },
+          [field](const DaemonConfig& config) { return Plain(FormatBytes(config.*field)); }};
 }
 // Of options that have no meaning at zero.
 Set Time(Duration DaemonConfig::*field) {
-  return [field](const std::string& value, DaemonConfig& config) {
-    Duration time{};
-    if (!ParseDuration(value, time) || time <= Duration::zero())
-      return Wrong(value, "a time such as 100ms or 30s");
-    config.*field = time;
-    return absl::OkStatus();
-  };
+  return {[field](const std::string& value, DaemonConfig& config) {
+            Duration time{};
+            if (!ParseDuration(value, time) || time <= Duration::zero())
+              return Wrong(value, "a time such as 100ms or 30s");
+            config.*field = time;
+            return absl::OkStatus();
+          },
+          Shown(field)};
 }
 Set TimeOrZero(Duration DaemonConfig::*field) {
-  return [field](const std::string& value, DaemonConfig& config) {
-    Duration time{};
-    if (!ParseDuration(value, time) || time < Duration::zero())
-      return Wrong(value, "a time such as 5s, or 0s");
-    config.*field = time;
-    return absl::OkStatus();
-  };
+  return {[field](const std::string& value, DaemonConfig& config) {
+            Duration time{};
+            if (!ParseDuration(value, time) || time < Duration::zero())
+              return Wrong(value, "a time such as 5s, or 0s");
+            config.*field = time;
+            return absl::OkStatus();
+          },
+          Shown(field)};
 }
 Set Number(unsigned DaemonConfig::*field, unsigned low, unsigned high) {
-  return [field, low, high](const std::string& value, DaemonConfig& config) {
-    unsigned number = 0;
-    if (!absl::SimpleAtoi(value, &number) || number < low || number > high)
-      return Wrong(value, absl::StrCat("a whole number from ", low, " to ", high));
-    config.*field = number;
-    return absl::OkStatus();
-  };
+  return {[field, low, high](const std::string& value, DaemonConfig& config) {
+            unsigned number = 0;
+            if (!absl::SimpleAtoi(value, &number) || number < low || number > high)
+              return Wrong(value, absl::StrCat("a whole number from ", low, " to ", high));
+            config.*field = number;
+            return absl::OkStatus();
+          },
+          [field](const DaemonConfig& config) { return absl::StrCat(config.*field); }};
 }
 Set Switch(bool DaemonConfig::*field) {
-  return [field](const std::string& value, DaemonConfig& config) {
-    if (value != "true" && value != "false") return Wrong(value, "true or false");
-    config.*field = value == "true";
-    return absl::OkStatus();
-  };
+  return {[field](const std::string& value, DaemonConfig& config) {
+            if (value != "true" && value != "false") return Wrong(value, "true or false");
+            config.*field = value == "true";
+            return absl::OkStatus();
+          },
+          {}};
 }
 // `find` looks into the slot's table, so that a wrong name is told with its line.
 template <class Find>
 Set Policy(std::string PolicyNames::*slot, Find find) {
-  return [slot, find](const std::string& value, DaemonConfig& config) {
-    TROUPE_RETURN_IF_ERROR(find(value).status());
-    config.slots.*slot = value;
-    return absl::OkStatus();
-  };
+  return {[slot, find](const std::string& value, DaemonConfig& config) {
+            TROUPE_RETURN_IF_ERROR(find(value).status());
+            config.slots.*slot = value;
+            return absl::OkStatus();
+          },
+          {}};
 }
 
 absl::Status SetRoles(const std::string& value, DaemonConfig& config) {
@@ -122,6 +145,10 @@ absl::Status SetLink(const std::string& value, DaemonConfig& config) {
   if (!ParseBytes(value, rate)) return Wrong(value, "bytes per second such as 6GB, or 0 for no limit");
   config.link = BytesPerSecond{static_cast<double>(rate.count())};
   return absl::OkStatus();
+}
+
+std::string ShowLink(const DaemonConfig& config) {
+  return absl::StrCat(config.link.value / 1e9, "GB");
 }
 
 absl::Status SetPreset(const std::string& value, DaemonConfig& config) {
@@ -174,7 +201,7 @@ absl::StatusOr<std::string> ScalarOf(const YAML::Node& node) {
 const std::vector<ConfigOption>& ConfigOptions() {
   using C = DaemonConfig;
   static const std::vector<ConfigOption> kOptions = {
-      {"role", "manager, gateway, node (several with commas), or all", false, SetRoles},
+      {"role", "manager, gateway, node (several with commas), or all", false, {SetRoles, {}}},
       {"name", "name of this member, no other one's in the cluster (default: host name and role)", false,
        Text(&C::name)},
       {"data", "directory of everything that lasts", false, Text(&C::data)},
@@ -197,7 +224,10 @@ const std::vector<ConfigOption>& ConfigOptions() {
       {"gpus", "GPUs of a node", false, Number(&C::gpus, 1, 64)},
       {"gpu-memory", "memory of each virtual GPU; of a real one what workers take of it at their start",
        false, Size(&C::gpu_memory)},
-      {"link-bandwidth", "bytes per second between host and each virtual GPU; 0: no limit", false, SetLink},
+      {"link-bandwidth",
+       "bytes per second between host and each virtual GPU; 0: no limit",
+       false,
+       {SetLink, ShowLink}},
       {"compute", "real (results by oneDNN) or timed (as long as a profile says)", false,
        OneOf(&C::compute, {"real", "timed"})},
       {"profile", "file of times for timed compute", false, Text(&C::profile)},
@@ -210,7 +240,7 @@ const std::vector<ConfigOption>& ConfigOptions() {
       {"allow-faults",
        "let operators and tests inject faults here (troupe chaos run); never where it matters", true,
        Switch(&C::allow_faults)},
-      {"policy", "preset of policies", false, SetPreset},
+      {"policy", "preset of policies", false, {SetPreset, Shown(&C::preset)}},
       {"routing", "policy of the routing slot", false,
        Policy(&PolicyNames::routing, cluster::FindRoutingPolicy)},
       {"ordering", "policy of the ordering slot", false, Policy(&PolicyNames::ordering, FindOrderingPolicy)},
@@ -276,7 +306,8 @@ const std::vector<ConfigOption>& ConfigOptions() {
       {"topology",
        "switches and links of the GPUs: switch:0-1,link:0-1=25GB, or v100x4, or "
        "auto (as the driver of real GPUs says)",
-       false, SetTopology},
+       false,
+       {SetTopology, Shown(&C::topology)}},
       {"isolation",
        "with whom functions that do not say share a GPU worker: shared (all), tenant, workflow, function",
        false, OneOf(&C::isolation, {"shared", "tenant", "workflow", "function"})},

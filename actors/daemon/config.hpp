@@ -107,11 +107,19 @@ struct DaemonConfig {
   unsigned middleman_workers = 0;  // threads that read other processes' messages; 0: the connection's own
 };
 
+// How an option is set from its text, and how its value is shown in such text.
+struct OptionSetter {
+  using Show = std::function<std::string(const DaemonConfig&)>;
+  absl::Status operator()(const std::string& text, DaemonConfig& config) const { return set(text, config); }
+
+  std::function<absl::Status(const std::string&, DaemonConfig&)> set;
+  Show show;  // empty: the help says what holds when it is not given
+};
 struct ConfigOption {
   std::string key;
   std::string help;
   bool is_switch = false;  // a flag without a value
-  std::function<absl::Status(const std::string&, DaemonConfig&)> set;
+  OptionSetter set;
   bool is_advanced = false;  // stands apart in --help: its default was measured
 };
 [[nodiscard]] const std::vector<ConfigOption>& ConfigOptions();

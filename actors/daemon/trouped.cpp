@@ -54,6 +54,7 @@ absl::StatusOr<DaemonConfig> ReadConfig(int argc, char** argv) {
     auto* flag = option.is_switch ? app.add_flag_callback(
                                         "--" + option.key, [&values, i] { values[i] = "true"; }, option.help)
                                   : app.add_option("--" + option.key, values[i], option.help);
+    if (option.set.show) flag->default_str(option.set.show(DaemonConfig()));
     if (option.is_advanced) flag->group("Advanced (defaults chosen by bench/run.sh caf-settings)");
   }
   try {

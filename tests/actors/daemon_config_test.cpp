@@ -60,8 +60,29 @@ TEST_F(DaemonConfigTest, EveryOptionCanBeAFlagAndExplainsItself) {
     EXPECT_TRUE(seen.insert(option.key).second) << option.key << " is there twice";
     EXPECT_EQ(option.key.find_first_not_of("abcdefghijklmnopqrstuvwxyz-"), std::string::npos) << option.key;
     EXPECT_FALSE(option.help.empty()) << option.key;
-    EXPECT_NE(option.set, nullptr) << option.key;
+    EXPECT_NE(option.set.set, nullptr) << option.key;
   }
+}
+
+TEST_F(DaemonConfigTest, WhatIsShownAsADefaultSetsThatDefault) {
+  std::size_t shown = 0;
+  for (const auto& option : ConfigOptions()) {
+    if (!option.set.show) continue;
+    const auto text = option.set.show(DaemonConfig());
+    if (text.empty()) continue;  // none of its own
+    ++shown;
+    DaemonConfig config;
+    const auto status = option.set(text, config);
+    EXPECT_TRUE(status.ok()) << option.key << ": " << status;
+    EXPECT_EQ(option.set.show(config), text) << option.key;
+  }
+  EXPECT_GT(shown, 40u);
+  const auto shows = [](const std::string& key) { return Option(key).set.show(DaemonConfig()); };
+  EXPECT_EQ(shows("gpu-memory"), "1GiB");
+  EXPECT_EQ(shows("heartbeat"), "100ms");
+  EXPECT_EQ(shows("member-lease"), "0s");
+  EXPECT_EQ(shows("link-bandwidth"), "6GB");
+  EXPECT_EQ(shows("http"), "127.0.0.1:8000");
 }
 
 TEST_F(DaemonConfigTest, AFileAndAFlagSetTheSame) {
