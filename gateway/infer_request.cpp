@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <initializer_list>
 #include <limits>
 #include <optional>
 
@@ -25,6 +26,9 @@ const proto::TensorSpec* FindSpec(const std::vector<proto::TensorSpec>& specs, s
   return found == specs.end() ? nullptr : &*found;
 }
 
+// Those members of one object that were read.
+using Seen = std::vector<std::string_view>;
+
 // One element of "inputs" while it is read.
 struct InputDraft {
   proto::TensorSpec spec;
@@ -35,6 +39,7 @@ struct InputDraft {
   std::optional<std::uint64_t> binary_size;
   bool filled = false;
   InputBuffer buffer;
+  Seen seen;
 };
 
 class InferReader {
@@ -62,12 +67,25 @@ class InferReader {
  private:
   absl::Status Error(std::string_view what) { return cursor_.Fail(what), cursor_.status(); }
 
+  // Of the members that are read each may be there once: what one said may be in use when another one comes
+  // (a shape that comes after its data).
+  absl::Status Once(Seen& seen, std::string_view what, std::string_view key,
+                    std::initializer_list<std::string_view> members) {
+    const auto* const member = std::find(members.begin(), members.end(), key);
+    if (member == members.end()) return absl::OkStatus();
+    if (std::find(seen.begin(), seen.end(), key) != seen.end())
+      return Error(Cat(what, " has one \"", key, "\": send it once, the second is"));
+    seen.push_back(*member);  // a literal; `key` ends with the member
+    return absl::OkStatus();
+  }
+
   absl::Status Request() {
     bool has_inputs = false;
+    Seen seen;
     if (!cursor_.BeginObject()) return cursor_.status();
     for (std::string_view key; cursor_.NextMember(key);) {
+      TROUPE_RETURN_IF_ERROR(Once(seen, "a request", key, {"inputs", "outputs", "parameters", "id"}));
       if (key == "inputs") {
-        if (has_inputs) return Error("\"inputs\" is given twice");
         has_inputs = true;
         TROUPE_RETURN_IF_ERROR(Inputs());
       } else if (key == "outputs") {
@@ -87,8 +105,11 @@ class InferReader {
   }
 
   absl::Status Parameters() {
+    Seen seen;
     if (!cursor_.BeginObject()) return cursor_.status();
     for (std::string_view key; cursor_.NextMember(key);) {
+      TROUPE_RETURN_IF_ERROR(
+          Once(seen, "\"parameters\"", key, {"timeout", "priority", "binary_data_output"}));
       std::uint64_t number = 0;
       if (key == "timeout") {
         if (cursor_.ReadUint(number)) parsed_.call.timeout = Microseconds(number);
@@ -135,6 +156,8 @@ class InferReader {
   }
 
   absl::Status InputMember(InputDraft& draft, std::string_view key) {
+    TROUPE_RETURN_IF_ERROR(
+        Once(draft.seen, "an input", key, {"name", "datatype", "shape", "parameters", "data"}));
     std::string_view text;
     if (key == "name") {
       if (cursor_.ReadString(text)) draft.spec.set_name(text.data(), text.size());
@@ -151,7 +174,6 @@ class InferReader {
     } else if (key == "parameters") {
       return InputParameters(draft);
     } else if (key == "data") {
-      if (draft.data_at) return Error("\"data\" is given twice");
       draft.data_at = cursor_.offset();
       // Mostly the description comes first, and the data is read where it stands; else it is visited again.
       if (draft.has_name && draft.has_shape && draft.has_type && !draft.binary_size) return Fill(draft);
@@ -163,7 +185,6 @@ class InferReader {
   }
 
   absl::Status Shape(proto::TensorSpec& spec) {
-    spec.clear_shape();
     if (!cursor_.BeginArray()) return cursor_.status();
     while (cursor_.NextElement()) {
       std::uint64_t dimension = 0;
@@ -177,8 +198,10 @@ class InferReader {
   }
 
   absl::Status InputParameters(InputDraft& draft) {
+    Seen seen;
     if (!cursor_.BeginObject()) return cursor_.status();
     for (std::string_view key; cursor_.NextMember(key);) {
+      TROUPE_RETURN_IF_ERROR(Once(seen, "\"parameters\" of an input", key, {"binary_data_size"}));
       std::uint64_t size = 0;
       if (key == "binary_data_size") {
         if (cursor_.ReadUint(size)) draft.binary_size = size;
@@ -240,7 +263,6 @@ class InferReader {
   }
 
   absl::Status Outputs() {
-    if (!parsed_.outputs.empty()) return Error("\"outputs\" is given twice");
     if (!cursor_.BeginArray()) return cursor_.status();
     while (cursor_.NextElement()) TROUPE_RETURN_IF_ERROR(Output());
     return cursor_.status();
@@ -249,8 +271,10 @@ class InferReader {
   absl::Status Output() {
     OutputWish wish;
     std::optional<bool> binary;
+    Seen seen;
     if (!cursor_.BeginObject()) return cursor_.status();
     for (std::string_view key; cursor_.NextMember(key);) {
+      TROUPE_RETURN_IF_ERROR(Once(seen, "an output", key, {"name", "parameters"}));
       std::string_view text;
       if (key == "name") {
         if (cursor_.ReadString(text)) wish.name = text;
@@ -268,8 +292,10 @@ class InferReader {
   }
 
   absl::Status OutputParameters(std::optional<bool>& binary) {
+    Seen seen;
     if (!cursor_.BeginObject()) return cursor_.status();
     for (std::string_view key; cursor_.NextMember(key);) {
+      TROUPE_RETURN_IF_ERROR(Once(seen, "\"parameters\" of an output", key, {"binary_data"}));
       bool value = false;
       if (key == "binary_data") {
         if (cursor_.ReadBool(value)) binary = value;

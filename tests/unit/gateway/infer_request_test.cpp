@@ -139,6 +139,37 @@ TEST_F(InferRequest, ParametersAndOutputsAreChecked) {
   EXPECT_GT(forever->call.timeout, std::chrono::hours(24 * 365 * 200));
 }
 
+// What a member said was used already: a shape that comes after the data would not be the data's.
+TEST_F(InferRequest, AMemberThatIsGivenTwiceIsRefused) {
+  const auto input = [&](std::string_view members, std::uint64_t raw = 0) {
+    return Error(Cat(R"({"inputs":[{)", members, "},", kString, "]}"), raw);
+  };
+  const std::string filled = R"("name":"x","datatype":"FP32","shape":[1,2],"data":[1,2])";
+  EXPECT_EQ(input(Cat(filled, R"(,"shape":[5,2])")),
+            "JSON: an input has one \"shape\": send it once, the second is at byte 76");
+  for (const std::string_view again :
+       {R"("name":"s")", R"("datatype":"INT64")", R"("shape":[1,2])", R"("data":[1,2])"})
+    EXPECT_NE(input(Cat(filled, ",", again)).find("send it once"), std::string::npos) << again;
+  const std::string raw = R"("name":"x","datatype":"FP32","shape":[1,2],"parameters":{"binary_data_size":8)";
+  EXPECT_NE(input(Cat(raw, R"(,"binary_data_size":8})"), 8).find("one \"binary_data_size\""),
+            std::string::npos);
+  EXPECT_NE(input(Cat(raw, R"(},"parameters":{"binary_data_size":8})"), 8).find("one \"parameters\""),
+            std::string::npos);
+
+  const std::string inputs = Cat("\"inputs\":[{", filled, "},", kString, "]");
+  for (const std::string_view twice :
+       {R"("id":"a","id":"a")", R"("outputs":[],"outputs":[])", R"("inputs":[])",
+        R"("parameters":{},"parameters":{})", R"("parameters":{"timeout":1,"timeout":1})",
+        R"("parameters":{"priority":1,"priority":1})",
+        R"("parameters":{"binary_data_output":true,"binary_data_output":true})",
+        R"("outputs":[{"name":"y","name":"y"}])",
+        R"("outputs":[{"name":"y","parameters":{},"parameters":{}}])",
+        R"("outputs":[{"name":"y","parameters":{"binary_data":true,"binary_data":true}}])"}) {
+    EXPECT_NE(Error(Cat("{", inputs, ",", twice, "}")).find("send it once"), std::string::npos) << twice;
+  }
+  EXPECT_TRUE(Parse(Cat("{", inputs, R"(,"unknown":1,"unknown":2})")).ok()) << "nobody reads those";
+}
+
 TEST_F(InferRequest, HalfFloatsAreBinaryBothWays) {
   EXPECT_NE(Error(R"({"inputs":[{"name":"x","shape":[2],"datatype":"FP16","data":[1,2]}]})", 0, "half")
                 .find("no JSON form"),
