@@ -19,6 +19,8 @@ class TextBody {
     return std::as_writable_bytes(std::span(text_)).subspan(before);
   }
   [[nodiscard]] const std::string& text() const { return text_; }
+  // Gives the memory back too, which assigning an empty string does not.
+  void Drop() { std::string().swap(text_); }
   [[nodiscard]] std::string Take() { return std::move(text_); }
 
  private:

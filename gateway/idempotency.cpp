@@ -36,18 +36,19 @@ IdempotencyTable::Decision IdempotencyTable::Begin(const std::string& key, const
     if (entry.fingerprint != fingerprint) return {.verdict = Verdict::kOtherBody};
     if (entry.answer != nullptr) return {.verdict = Verdict::kKept, .answer = entry.answer};
     if (entry.waiters.size() >= limits_.max_waiting) return {.verdict = Verdict::kFull};
-    entry.waiters.push_back(std::move(waiter));
-    return {.verdict = Verdict::kWait, .run = entry.run};
+    const std::uint64_t number = next_number_++;
+    entry.waiters.emplace(number, std::move(waiter));
+    return {.verdict = Verdict::kWait, .run = entry.run, .waiter = number};
   }
   if (entries_.size() >= limits_.max_keys) DropOldest();
   if (entries_.size() >= limits_.max_keys) return {.verdict = Verdict::kFull};
-  const std::uint64_t run = next_run_++;
+  const std::uint64_t run = next_number_++;
   entries_[key] = {.fingerprint = fingerprint, .run = run, .answer = nullptr, .waiters = {}};
   return {.verdict = Verdict::kRun, .run = run};
 }
 
 void IdempotencyTable::Finish(const std::string& key, std::uint64_t run, const AnswerPtr& answer, Time now) {
-  std::vector<Waiter> waiters;
+  std::map<std::uint64_t, Waiter> waiters;
   {
     const std::lock_guard lock(mutex_);
     Expire(now);
@@ -64,7 +65,7 @@ void IdempotencyTable::Finish(const std::string& key, std::uint64_t run, const A
       entries_.erase(it);
     }
   }
-  for (const Waiter& waiter : waiters) waiter(answer);
+  for (const auto& [number, waiter] : waiters) waiter(answer);
 }
 
 bool IdempotencyTable::Abandon(const std::string& key, std::uint64_t run) {
@@ -74,6 +75,13 @@ bool IdempotencyTable::Abandon(const std::string& key, std::uint64_t run) {
   if (!it->second.waiters.empty()) return false;
   entries_.erase(it);
   return true;
+}
+
+void IdempotencyTable::Leave(const std::string& key, std::uint64_t waiter) {
+  std::map<std::uint64_t, Waiter>::node_type left;  // destroyed outside the lock
+  const std::lock_guard lock(mutex_);
+  const auto it = entries_.find(key);
+  if (it != entries_.end()) left = it->second.waiters.extract(waiter);
 }
 
 void IdempotencyTable::Expire(Time now) {

@@ -15,7 +15,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "base/units.hpp"
@@ -51,19 +50,22 @@ class IdempotencyTable {
   };
   struct Decision {
     Verdict verdict = Verdict::kRun;
-    std::uint64_t run = 0;  // with kRun and kWait: names it
+    std::uint64_t run = 0;     // with kRun and kWait: names it
+    std::uint64_t waiter = 0;  // with kWait: names it for Leave
     AnswerPtr answer{};
   };
 
   explicit IdempotencyTable(IdempotencyLimits limits = {}) : limits_(limits) {}
 
   // `fingerprint`: of the function and all of the body. A `waiter` that is kept is called once, or dropped
-  // when the first is forgotten.
+  // when it leaves.
   Decision Begin(const std::string& key, const std::string& fingerprint, Time now, Waiter waiter);
   // The first is answered: so are those who wait, on this thread, outside the table's lock.
   void Finish(const std::string& key, std::uint64_t run, const AnswerPtr& answer, Time now);
   // The first's client has gone. True when nobody waits for it: it is forgotten, and need not run.
   bool Abandon(const std::string& key, std::uint64_t run);
+  // The client of one that waits has gone: its Waiter is dropped here, unless it is being called.
+  void Leave(const std::string& key, std::uint64_t waiter);
 
   [[nodiscard]] std::size_t size() const;
   [[nodiscard]] Bytes bytes() const;  // of kept answers
@@ -72,8 +74,8 @@ class IdempotencyTable {
   struct Entry {
     std::string fingerprint;
     std::uint64_t run = 0;
-    AnswerPtr answer;  // null: it runs
-    std::vector<Waiter> waiters;
+    AnswerPtr answer;                         // null: it runs
+    std::map<std::uint64_t, Waiter> waiters;  // in the order in which they came
   };
   struct Kept {
     Time until{};
@@ -88,7 +90,7 @@ class IdempotencyTable {
   std::map<std::string, Entry> entries_;  // guarded by mutex_, as all below
   std::deque<Kept> kept_;                 // oldest first
   Bytes bytes_;
-  std::uint64_t next_run_ = 1;
+  std::uint64_t next_number_ = 1;  // of runs and of waiters
 };
 
 // OK for a key that a client may choose: 1 to 128 printable characters of ASCII without spaces.

@@ -67,7 +67,7 @@ class InferExchange final : public HttpExchange, public std::enable_shared_from_
     reply_ = std::move(reply);
     // A workflow's key names its run, and the cluster manager sees to it that there is one.
     if (!key_.empty() && !IsWorkflow() && !First()) return;
-    json_ = TextBody();
+    json_.Drop();
     InferCall call = std::move(parsed_->call);
     call.function = function_->name;
     call.version = version_;
@@ -80,7 +80,8 @@ class InferExchange final : public HttpExchange, public std::enable_shared_from_
 
   void Abandon() override {
     Observe(499);
-    if (waits_ || (run_ != 0 && !idempotency_.Abandon(table_key_, run_))) return;
+    if (waits_) return idempotency_.Leave(table_key_, waiter_);
+    if (run_ != 0 && !idempotency_.Abandon(table_key_, run_)) return;
     service_.Cancel(call_);
   }
 
@@ -131,8 +132,11 @@ class InferExchange final : public HttpExchange, public std::enable_shared_from_
       Refuse(ErrorResponse(absl::ResourceExhaustedError(
           "too many requests with an Idempotency-Key are under way; try again later")));
     }
-    if (waits_) parsed_.reset();  // and with it the places of its inputs
-    return !waits_;
+    if (!waits_) return true;
+    waiter_ = decision.waiter;
+    json_.Drop();
+    parsed_.reset();  // and with it the places of its inputs
+    return false;
   }
 
   static HttpResponse KeyUsed(std::string_view who) {
@@ -197,10 +201,11 @@ class InferExchange final : public HttpExchange, public std::enable_shared_from_
 
   std::shared_ptr<const FunctionInfo> function_;
   std::string version_;
-  std::string key_;        // the client's Idempotency-Key; empty: none
-  std::string table_key_;  // under which it is in the table
-  std::uint64_t run_ = 0;  // in the table; 0: not there
-  bool waits_ = false;     // for another's answer: this one asked nobody
+  std::string key_;           // the client's Idempotency-Key; empty: none
+  std::string table_key_;     // under which it is in the table
+  std::uint64_t run_ = 0;     // in the table; 0: not there
+  bool waits_ = false;        // for another's answer: this one asked nobody
+  std::uint64_t waiter_ = 0;  // as which it waits in the table; 0: it does not
   InferenceService& service_;
   RequestMetrics& metrics_;
   IdempotencyTable& idempotency_;

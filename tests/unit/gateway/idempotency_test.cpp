@@ -3,9 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "gateway/http_body.hpp"
+#include "gateway/infer_exchange.hpp"
 #include "tests/unit/gateway/gateway_fixture.hpp"
 
 namespace troupe::gateway {
@@ -89,6 +93,97 @@ TEST_F(IdempotencyTableTest, EverythingIsBounded) {
   EXPECT_EQ(Begin(table, "a").verdict, Verdict::kRun) << "the oldest answer made room";
   EXPECT_EQ(Begin(table, "d").verdict, Verdict::kRun) << "and so did that of 'c'";
   EXPECT_EQ(table.size(), 3u);
+}
+
+TEST_F(IdempotencyTableTest, AWaiterThatLeavesIsForgottenAndMakesRoom) {
+  IdempotencyTable table({.max_waiting = 2});
+  const auto first = Begin(table, "k");
+  const auto stays = Begin(table, "k");
+  auto held = std::make_shared<int>();
+  const auto leaves = table.Begin("k", "body", kStart, [held](const auto&) { FAIL() << "it has left"; });
+  ASSERT_EQ(leaves.verdict, Verdict::kWait);
+  EXPECT_EQ(Begin(table, "k").verdict, Verdict::kFull);
+  table.Leave("k", leaves.waiter);
+  EXPECT_EQ(held.use_count(), 1) << "what its closure held";
+  EXPECT_EQ(Begin(table, "k").verdict, Verdict::kWait);
+  table.Leave("k", leaves.waiter);
+  EXPECT_EQ(Begin(table, "k").verdict, Verdict::kFull) << "it leaves once, and nobody else by its number";
+  table.Finish("k", first.run, AnswerOf("answer"), kStart);
+  EXPECT_EQ(heard_, (std::vector<std::string>{"answer", "answer"}));
+  table.Leave("k", stays.waiter);
+}
+
+TEST_F(IdempotencyTableTest, WhenAllWhoWaitedHaveLeftTheFirstCanBeAbandoned) {
+  IdempotencyTable table;
+  const auto first = Begin(table, "k");
+  table.Leave("k", Begin(table, "k").waiter);
+  EXPECT_TRUE(table.Abandon("k", first.run));
+  EXPECT_EQ(table.size(), 0u);
+}
+
+TEST(TextBody, ADroppedOneGivesItsMemoryBack) {
+  TextBody body;
+  static_cast<void>(body.Next(1 << 20));
+  body.Drop();
+  EXPECT_TRUE(body.text().empty());
+  EXPECT_LT(body.text().capacity(), 64u);
+}
+
+// Exchanges by themselves, on one thread: what they hold can be seen.
+class IdempotencyExchange : public testing::Test {
+ protected:
+  IdempotencyExchange() {
+    service_.AddEcho("f", {Spec("x", proto::FP32, {-1, 2})}, {"y"});
+    service_.Hold(true);
+  }
+  std::shared_ptr<HttpExchange> Post(std::optional<HttpResponse>& answer) {
+    constexpr std::string_view kBody =
+        R"({"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]})";
+    HttpRequestHead head{"POST", "/v2/models/f/infer", "", ""};
+    head.idempotency_key = "mine";
+    auto exchange = MakeInferExchange("f", "", head, MiB(1), service_, metrics_, table_);
+    const auto span = exchange->NextSpan(kBody.size());
+    EXPECT_EQ(span->size(), kBody.size());
+    std::memcpy(span->data(), kBody.data(), kBody.size());
+    exchange->Finish([&answer](MakeResponse make) { answer = make(); });
+    return exchange;
+  }
+
+  FakeInferenceService service_;
+  RequestMetrics metrics_{std::make_shared<prometheus::Registry>()};
+  IdempotencyTable table_{{.max_waiting = 1}};
+};
+
+TEST_F(IdempotencyExchange, OneThatWaitsDropsItsBody) {
+  std::optional<HttpResponse> first_answer;
+  std::optional<HttpResponse> second_answer;
+  const auto first = Post(first_answer);
+  const auto second = Post(second_answer);
+  ASSERT_FALSE(second_answer) << second_answer->body;
+  EXPECT_EQ(service_.open_places(), 1u) << "the first one's input";
+  const auto read_again = second->NextSpan(1);  // no server asks this; it would read the body once more
+  EXPECT_EQ(read_again.status().message(), "JSON: object expected at byte 0") << "the body is still there";
+  service_.ReleaseAll();
+  ASSERT_TRUE(second_answer);
+  EXPECT_EQ(second_answer->body, first_answer->body);
+}
+
+TEST_F(IdempotencyExchange, OneWhoseClientGoesAwayWhileItWaitsIsGoneItself) {
+  std::optional<HttpResponse> first_answer;
+  std::optional<HttpResponse> gone_answer;
+  std::optional<HttpResponse> answer;
+  const auto first = Post(first_answer);
+  auto gone = Post(gone_answer);
+  const std::weak_ptr<HttpExchange> trace = gone;
+  gone->Abandon();
+  gone.reset();
+  EXPECT_TRUE(trace.expired()) << "the table holds it";
+  const auto retry = Post(answer);
+  EXPECT_FALSE(answer) << "refused, as if the one that has gone were waiting: " << answer->body;
+  service_.ReleaseAll();
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->code, 200);
+  EXPECT_FALSE(gone_answer);
 }
 
 TEST(IdempotencyKey, HasVisibleCharacters) {
