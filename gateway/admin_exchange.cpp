@@ -139,16 +139,31 @@ absl::StatusOr<Deployment> ReadDeployment(const std::string& name, const Query& 
   return deployment;
 }
 
-std::shared_ptr<HttpExchange> DeployExchange(Deployment deployment, Bytes max_model, ClusterAdmin& admin) {
-  return std::make_shared<TextExchange>(
-      max_model, [&admin, deployment = std::move(deployment)](std::string body, HttpReply reply) mutable {
-        if (body.empty()) {
-          return ReplyWith(reply, ErrorResponse(400, "the body must be an ONNX file, and it is empty"));
-        }
-        deployment.onnx = std::move(body);
-        admin.Deploy(std::move(deployment), Forward<proto::FunctionStatus>(std::move(reply)));
-      });
-}
+// The file in the body goes to the cluster, unless its client goes before.
+class DeployExchange final : public HttpExchange {
+ public:
+  DeployExchange(Deployment deployment, Bytes max_model, ClusterAdmin& admin)
+      : deployment_(std::move(deployment)), max_model_(max_model), admin_(admin) {}
+  [[nodiscard]] Bytes body_limit() const override { return max_model_; }
+  absl::StatusOr<std::span<std::byte>> NextSpan(std::uint64_t remaining) override {
+    return body_.Next(remaining);
+  }
+  void Finish(HttpReply reply) override {
+    deployment_.onnx = body_.Take();
+    if (deployment_.onnx.empty())
+      return ReplyWith(reply, ErrorResponse(400, "the body must be an ONNX file, and it is empty"));
+    give_up_ = admin_.Deploy(std::move(deployment_), Forward<proto::FunctionStatus>(std::move(reply)));
+  }
+  // The server counts the body no more: nobody may hold it either.
+  void Abandon() override { give_up_(); }
+
+ private:
+  Deployment deployment_;
+  Bytes max_model_;
+  ClusterAdmin& admin_;
+  TextBody body_;
+  AdminGiveUp give_up_ = [] {};
+};
 
 std::shared_ptr<HttpExchange> WithoutBody(TextExchange::Answer answer) {
   return std::make_shared<TextExchange>(kMaxControlBody, std::move(answer));
@@ -159,7 +174,7 @@ std::shared_ptr<HttpExchange> FunctionExchange(const Route& route, std::string_v
   if (method == "POST") {
     auto deployment = ReadDeployment(route.name, query);
     if (!deployment.ok()) return Ready(ErrorResponse(deployment.status()));
-    return DeployExchange(*std::move(deployment), max_model, admin);
+    return std::make_shared<DeployExchange>(*std::move(deployment), max_model, admin);
   }
   if (method == "DELETE") {
     const auto found = query.find("version");

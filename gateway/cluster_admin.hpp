@@ -32,12 +32,17 @@ struct Deployment {
   std::string onnx;                       // the file's bytes
 };
 
+// The caller has gone. Never empty; nothing happens when what it ends is over.
+using AdminGiveUp = std::function<void()>;
+
 class ClusterAdmin {
  public:
   virtual ~ClusterAdmin() = default;
 
-  // Done when the function can be called. kInvalidArgument names what is wrong with the file.
-  virtual void Deploy(Deployment deployment, AdminDone<proto::FunctionStatus> done) = 0;
+  // Done when the function can be called. kInvalidArgument names what is wrong with the file. Given up before
+  // the whole file was handed on, nothing is deployed, and the file's bytes are let go of: `done` hears
+  // kCancelled.
+  virtual AdminGiveUp Deploy(Deployment deployment, AdminDone<proto::FunctionStatus> done) = 0;
   // `version` empty: every version.
   virtual void Remove(std::string_view name, std::string_view version,
                       std::function<void(absl::Status)> done) = 0;

@@ -30,6 +30,14 @@ struct UploadJob {
   std::uint64_t sent = 0;
   ManagerClient::Done<std::string> done;
   std::function<void(std::uint64_t)> progress;
+
+  [[nodiscard]] bool over() const { return bytes == nullptr; }
+  // In the actor. The first end is the one that counts.
+  void End(absl::StatusOr<std::string> answer) {
+    if (over()) return;
+    bytes.reset();
+    std::exchange(done, nullptr)(std::move(answer));
+  }
 };
 
 template <class Reply>
@@ -90,7 +98,8 @@ class ManagerClient::Agent : public AgentActor::base {
 
   void Send(std::shared_ptr<UploadJob> upload) {
     WhenFound([this, upload](const absl::Status& status) {
-      if (!status.ok()) return upload->done(status);
+      if (!status.ok()) return upload->End(status);
+      if (upload->over()) return;
       proto::UploadChunk chunk;
       const auto size = std::min<std::size_t>(kChunk, upload->bytes->size() - upload->sent);
       chunk.set_upload(upload->name);
@@ -101,11 +110,12 @@ class ManagerClient::Agent : public AgentActor::base {
       Call<proto::UploadReply>(this, calls_, manager_, kChunkTimeout, std::move(chunk),
                                [this, upload, size](absl::StatusOr<proto::UploadReply> reply) {
                                  reply = WithCode(std::move(reply));
-                                 if (!reply.ok()) return upload->done(reply.status());
+                                 if (!reply.ok()) return upload->End(reply.status());
+                                 if (upload->over()) return;
                                  upload->sent += size;
                                  if (upload->progress) upload->progress(upload->sent);
                                  if (upload->sent == upload->bytes->size())
-                                   return upload->done(upload->digest);
+                                   return upload->End(upload->digest);
                                  Send(upload);
                                });
     });
@@ -155,8 +165,8 @@ void ManagerClient::Ask(proto::AdminRequest request, Duration timeout, Done<prot
                                         Agent& agent) { agent.Ask(request, timeout, done); });
 }
 
-void ManagerClient::Upload(std::shared_ptr<const std::string> bytes, Done<std::string> done,
-                           std::function<void(std::uint64_t)> progress) {
+ManagerClient::GiveUp ManagerClient::Upload(std::shared_ptr<const std::string> bytes, Done<std::string> done,
+                                            std::function<void(std::uint64_t)> progress) {
   auto upload = std::make_shared<UploadJob>();
   upload->digest = Sha256Hex(*bytes);
   // Two uploads of one file at the same time must not mix.
@@ -166,6 +176,12 @@ void ManagerClient::Upload(std::shared_ptr<const std::string> bytes, Done<std::s
   upload->done = std::move(done);
   upload->progress = std::move(progress);
   state_->inbox.Post(state_->agent, [upload](Agent& agent) { agent.Send(upload); });
+  return [state = state_, weak = std::weak_ptr(upload)] {
+    state->inbox.Post(state->agent, [weak](Agent&) {
+      if (const auto upload = weak.lock())
+        upload->End(absl::CancelledError("the upload was given up by the one who asked for it"));
+    });
+  };
 }
 
 }  // namespace troupe::actors

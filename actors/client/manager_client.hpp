@@ -29,10 +29,13 @@ class ManagerClient {
   // An error of the manager's (AdminReply.code) comes as the status. UNAVAILABLE when it cannot be reached in
   // time.
   void Ask(proto::AdminRequest request, Duration timeout, Done<proto::AdminReply> done);
+  // While the client lives. The upload ends with CANCELLED and lets go of its bytes; nothing happens when it
+  // is over.
+  using GiveUp = std::function<void()>;
   // Sends a file in chunks; answers its SHA-256, under which the manager knows it. `progress` (may be empty)
-  // hears bytes sent, on an actor thread.
-  void Upload(std::shared_ptr<const std::string> bytes, Done<std::string> done,
-              std::function<void(std::uint64_t)> progress = nullptr);
+  // hears bytes sent, on an actor thread. The bytes are held until the answer.
+  GiveUp Upload(std::shared_ptr<const std::string> bytes, Done<std::string> done,
+                std::function<void(std::uint64_t)> progress = nullptr);
 
  private:
   class Agent;

@@ -27,7 +27,8 @@ std::function<void(const Reply&)> Functions(gateway::AdminDone<std::vector<proto
 
 }  // namespace
 
-void GatewayAdmin::Deploy(gateway::Deployment deployment, gateway::AdminDone<proto::FunctionStatus> done) {
+gateway::AdminGiveUp GatewayAdmin::Deploy(gateway::Deployment deployment,
+                                          gateway::AdminDone<proto::FunctionStatus> done) {
   auto bytes = std::make_shared<const std::string>(std::move(deployment.onnx));
   proto::AdminRequest request;
   auto& deploy = *request.mutable_deploy();
@@ -36,7 +37,10 @@ void GatewayAdmin::Deploy(gateway::Deployment deployment, gateway::AdminDone<pro
   deploy.set_tenant(deployment.tenant);
   if (!deployment.isolation.empty()) {
     const auto isolation = node::ParseIsolation(deployment.isolation);
-    if (!isolation.ok()) return done(isolation.status());
+    if (!isolation.ok()) {
+      done(isolation.status());
+      return [] {};
+    }
     deploy.set_isolation(*isolation);
   }
   deploy.set_precision(deployment.precision);
@@ -45,14 +49,15 @@ void GatewayAdmin::Deploy(gateway::Deployment deployment, gateway::AdminDone<pro
     deploy.mutable_slo()->set_deadline_ns(deployment.deadline.count());
   if (deployment.percentile > 0) deploy.mutable_slo()->set_percentile(deployment.percentile);
   for (auto& tensor : deployment.state) *deploy.add_state() = std::move(tensor);
-  manager_.Upload(std::move(bytes), [this, request, done](const absl::StatusOr<std::string>& digest) mutable {
-    if (!digest.ok()) return done(digest.status());
-    request.mutable_deploy()->set_onnx_digest(*digest);
-    manager_.Ask(std::move(request), kDeployTimeout, [done](const Reply& reply) {
-      if (!reply.ok()) return done(reply.status());
-      done(reply->functions(0));
-    });
-  });
+  return manager_.Upload(std::move(bytes),
+                         [this, request, done](const absl::StatusOr<std::string>& digest) mutable {
+                           if (!digest.ok()) return done(digest.status());
+                           request.mutable_deploy()->set_onnx_digest(*digest);
+                           manager_.Ask(std::move(request), kDeployTimeout, [done](const Reply& reply) {
+                             if (!reply.ok()) return done(reply.status());
+                             done(reply->functions(0));
+                           });
+                         });
 }
 
 void GatewayAdmin::Remove(std::string_view name, std::string_view version,

@@ -12,7 +12,8 @@ class GatewayAdmin final : public gateway::ClusterAdmin {
   // `manager` outlives it.
   explicit GatewayAdmin(ManagerClient& manager) : manager_(manager) {}
 
-  void Deploy(gateway::Deployment deployment, gateway::AdminDone<proto::FunctionStatus> done) override;
+  gateway::AdminGiveUp Deploy(gateway::Deployment deployment,
+                              gateway::AdminDone<proto::FunctionStatus> done) override;
   void Remove(std::string_view name, std::string_view version,
               std::function<void(absl::Status)> done) override;
   void ListFunctions(gateway::AdminDone<std::vector<proto::FunctionStatus>> done) override;

@@ -20,6 +20,18 @@ void FakeClusterAdmin::FailWith(absl::Status failure) {
   const std::lock_guard lock(mutex_);
   failure_ = std::move(failure);
 }
+void FakeClusterAdmin::HoldDeployments() {
+  const std::lock_guard lock(mutex_);
+  hold_ = true;
+}
+void FakeClusterAdmin::WaitForHeld(std::size_t count) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return held_ >= count; });
+}
+void FakeClusterAdmin::WaitForGivenUp(std::size_t count) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return given_up_ >= count; });
+}
 Deployment FakeClusterAdmin::last_deployment() {
   const std::lock_guard lock(mutex_);
   return last_;
@@ -33,14 +45,25 @@ absl::Status FakeClusterAdmin::failure() {
   return failure_;
 }
 
-void FakeClusterAdmin::Deploy(Deployment deployment, AdminDone<proto::FunctionStatus> done) {
+AdminGiveUp FakeClusterAdmin::Deploy(Deployment deployment, AdminDone<proto::FunctionStatus> done) {
   const std::string name = deployment.name;
   {
     const std::lock_guard lock(mutex_);
     last_ = std::move(deployment);
+    if (hold_) {
+      ++held_;
+      changed_.notify_all();
+      return [this, done = std::move(done)] {
+        done(absl::CancelledError("given up"));
+        const std::lock_guard again(mutex_);
+        ++given_up_;
+        changed_.notify_all();
+      };
+    }
   }
-  if (absl::Status status = failure(); !status.ok()) return done(status);
-  done(StatusOf(name));
+  const absl::Status status = failure();
+  done(status.ok() ? absl::StatusOr<proto::FunctionStatus>(StatusOf(name)) : status);
+  return [] {};
 }
 
 void FakeClusterAdmin::Remove(std::string_view name, std::string_view version,

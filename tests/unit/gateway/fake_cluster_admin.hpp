@@ -1,6 +1,7 @@
 // A ClusterAdmin for tests: keeps what it was given and answers at once.
 #pragma once
 
+#include <condition_variable>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -13,10 +14,15 @@ namespace troupe::gateway {
 class FakeClusterAdmin final : public ClusterAdmin {
  public:
   void FailWith(absl::Status failure);
+  // Deployments wait until they are given up.
+  void HoldDeployments();
+  // Blocks until so many wait / were given up.
+  void WaitForHeld(std::size_t count);
+  void WaitForGivenUp(std::size_t count);
   Deployment last_deployment();
   std::string last_removed();
 
-  void Deploy(Deployment deployment, AdminDone<proto::FunctionStatus> done) override;
+  AdminGiveUp Deploy(Deployment deployment, AdminDone<proto::FunctionStatus> done) override;
   void Remove(std::string_view name, std::string_view version,
               std::function<void(absl::Status)> done) override;
   void ListFunctions(AdminDone<std::vector<proto::FunctionStatus>> done) override;
@@ -33,6 +39,10 @@ class FakeClusterAdmin final : public ClusterAdmin {
   absl::Status failure();
 
   std::mutex mutex_;
+  std::condition_variable changed_;
+  bool hold_ = false;
+  std::size_t held_ = 0;
+  std::size_t given_up_ = 0;
   absl::Status failure_;
   Deployment last_;
   std::string removed_;

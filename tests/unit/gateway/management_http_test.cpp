@@ -18,6 +18,18 @@ class ManagementHttp : public GatewayFixture {
   }
 };
 
+// Else its bytes, which the server counts no more, would be held for as long as the upload takes.
+TEST_F(ManagementHttp, ADeploymentWhoseClientGoesAwayIsGivenUp) {
+  admin_.HoldDeployments();
+  {
+    SocketClient leaving(server_->port());
+    leaving.Send("POST /v2/troupe/functions/g HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nonnx");
+    admin_.WaitForHeld(1);
+  }
+  admin_.WaitForGivenUp(1);
+  EXPECT_EQ(admin_.last_deployment().onnx, "onnx");
+}
+
 TEST_F(ManagementHttp, Health) {
   for (const std::string_view path : {"/v2/health/live", "/v2/health/ready"}) {
     EXPECT_EQ(boost::json::serialize(Get(path)), R"({"live":true,"ready":true})");
