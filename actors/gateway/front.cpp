@@ -15,11 +15,25 @@ namespace {
 using FrontSelf = FrontActor::extend<Hears<proto::Job>, caf::reacts_to<proto::PeerUp, caf::strong_actor_ptr>,
                                      Hears<proto::PeerLost>>;
 
-proto::InferReply Unavailable(const std::string& message) {
+// Begins the name of each run that nobody gave a key, and no key: so none can be taken from outside.
+constexpr char kOwnRun[] = ".";
+
+proto::InferReply Failed(const absl::Status& status) {
   proto::InferReply reply;
-  reply.set_code(static_cast<int>(absl::StatusCode::kUnavailable));
-  reply.set_message(message);
+  reply.set_code(static_cast<int>(status.code()));
+  reply.set_message(std::string(status.message()));
   return reply;
+}
+proto::InferReply Unavailable(const std::string& message) {
+  return Failed(absl::UnavailableError(message));
+}
+
+absl::Status CheckRunKey(const std::string& key) {
+  if (!key.starts_with(kOwnRun)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the Idempotency-Key '", key,
+      "' begins with '.', as the names of runs do that have no key: choose a key that begins with a "
+      "letter, a digit, '-' or '_'"));
 }
 
 class Front : public FrontSelf::base {
@@ -82,14 +96,15 @@ class Front : public FrontSelf::base {
           .then([done](proto::InferReply& reply) { done(std::move(reply)); }, failed);
       return;
     }
+    if (const auto status = CheckRunKey(message.run_key()); !status.ok()) return done(Failed(status));
     if (!manager_)
       return done(Unavailable("the cluster manager is away: workflow runs wait for it; try again"));
     const auto call = message.call();
     WorkflowRunOptions options;
     options.keyed = !message.run_key().empty();
     options.run = options.keyed ? message.run_key()
-                                : absl::StrCat(options_.gateway, "-", absl::Hex(options_.incarnation), "-",
-                                               next_run_++);
+                                : absl::StrCat(kOwnRun, options_.gateway, "-",
+                                               absl::Hex(options_.incarnation), "-", next_run_++);
     auto run = Spawn(std::move(options), workflow->spec());
     if (call != 0) runs_[call] = run;
     request(run, caf::infinite, std::move(message))

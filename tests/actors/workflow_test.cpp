@@ -236,13 +236,13 @@ class Workflow : public ::testing::Test {
       world_.Run(milliseconds(100));
     }
   }
-  absl::Status CancelRun(const std::string& run = "gateway-1-ab-1") {
+  absl::Status CancelRun(const std::string& run = ".gateway-1-ab-1") {
     proto::AdminRequest cancel;
     cancel.mutable_cancel_run()->set_run(run);
     return world_.Ask(cancel).status();
   }
   // Asked, and not waited for.
-  std::shared_ptr<std::optional<proto::AdminReply>> CancelLater(const std::string& run = "gateway-1-ab-1") {
+  std::shared_ptr<std::optional<proto::AdminReply>> CancelLater(const std::string& run = ".gateway-1-ab-1") {
     auto reply = std::make_shared<std::optional<proto::AdminReply>>();
     proto::AdminRequest cancel;
     cancel.mutable_cancel_run()->set_run(run);
@@ -269,7 +269,7 @@ class Workflow : public ::testing::Test {
     Open(router_);
     script_->held.clear();
   }
-  absl::StatusOr<proto::RunRecord> Stored(const std::string& run = "gateway-1-ab-1") {
+  absl::StatusOr<proto::RunRecord> Stored(const std::string& run = ".gateway-1-ab-1") {
     return storage::GetMessage<proto::RunRecord>(world_.store(), Table::kRuns, run);
   }
   // From now on the manager's disk is one that may fail so.
@@ -282,7 +282,7 @@ class Workflow : public ::testing::Test {
   }
   proto::CommitStep StoredStep(const std::string& step) {
     auto stored =
-        storage::GetMessage<proto::CommitStep>(world_.store(), Table::kSteps, "gateway-1-ab-1/" + step);
+        storage::GetMessage<proto::CommitStep>(world_.store(), Table::kSteps, ".gateway-1-ab-1/" + step);
     EXPECT_TRUE(stored.ok()) << stored.status();
     return stored.ok() ? *std::move(stored) : proto::CommitStep();
   }
@@ -293,7 +293,7 @@ class Workflow : public ::testing::Test {
     auto stored = StoredStep(step);
     for (auto& output : *stored.mutable_outputs()) output.set_blob(Sha256Hex("lost"));
     storage::Batch batch;
-    batch.Put(Table::kSteps, "gateway-1-ab-1/" + step, stored);
+    batch.Put(Table::kSteps, ".gateway-1-ab-1/" + step, stored);
     ASSERT_TRUE(storage::CommitAndWait(world_.store(), std::move(batch)).ok());
     world_.StartManager();
     world_.Run(seconds(1));
@@ -639,6 +639,24 @@ TEST_F(Workflow, AKeyWhoseFirstSubmissionIsOnItsWayToTheDiskTakesNoOtherInputs) 
   submit(1, 3);
   EXPECT_EQ(replies[1]->code(), 0) << replies[1]->message();
   EXPECT_EQ(script_->calls.size(), 4u);
+}
+
+// Else whoever knows how runs without a key are named keeps the next one from beginning.
+TEST_F(Workflow, AKeyFromOutsideIsNeverTheNameOfARunWithoutOne) {
+  for (const std::string key : {"gateway-1-ab-1", ".gateway-1-ab-1"}) {
+    auto taken = RequestOf("flow", 3);
+    taken.set_run_key(key);
+    Infer(std::move(taken));
+    ASSERT_TRUE(reply_.has_value());
+    const bool own = key[0] == '.';
+    EXPECT_EQ(reply_->code(), own ? static_cast<int>(absl::StatusCode::kInvalidArgument) : 0) << key;
+    EXPECT_EQ(reply_->message().find("choose a key that begins") != std::string::npos, own)
+        << reply_->message();
+  }
+  Infer(RequestOf("flow"));
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), 0) << reply_->message();
+  EXPECT_EQ(Stored()->state(), proto::RUN_SUCCEEDED);
 }
 
 TEST_F(Workflow, AStartThatWasToldFailedDoesNotBeginByItselfThoughItLiesOnTheDisk) {
