@@ -66,12 +66,15 @@ std::string ClusterSummary(const proto::ClusterStatusReply& status, const Style&
     const bool there = record.state() == proto::MEMBER_ALIVE || record.state() == proto::MEMBER_DRAINING;
     away += there || record.state() == proto::MEMBER_LEFT ? 0 : 1;
     if (!there) continue;
-    (record.kind() == proto::MEMBER_NODE ? nodes : gateways) += 1;
+    const bool is_node = record.kind() == proto::MEMBER_NODE;
+    (is_node ? nodes : gateways) += 1;
     gpus += record.gpus_size();
     for (const auto& gpu : record.gpus()) ready += gpu.state() == "ready" ? 1 : 0;
+    // A request waits at a gateway or at a node, but what a node runs its gateway has sent, and what a node
+    // served its gateway answered: these are counted once.
     queued += member.load().queued();
-    running += member.load().running();
-    served += member.load().served();
+    running += is_node ? member.load().running() : 0;
+    served += is_node ? 0 : member.load().served();
   }
   std::string out = Cat("cluster ", style.Paint(Or(Printable(status.cluster())), Colour::kBold),
                         ", revision ", status.revision(), "\n");

@@ -93,7 +93,8 @@ proto::AdminReply MakeStatusReply() {
       members { member { name: "node-b" kind: MEMBER_NODE epoch: 4 address: "10.0.0.2:7401" state: MEMBER_DEAD }
                 silent_ns: 5000000000 }
       members { member { name: "gateway-a" kind: MEMBER_GATEWAY epoch: 1 address: "10.0.0.3:7402" http: "10.0.0.3:8000"
-                         state: MEMBER_ALIVE } }
+                         state: MEMBER_ALIVE }
+                load { queued: 40 running: 5 served: 777 } }
     })");
 }
 
