@@ -23,11 +23,17 @@ namespace {
 
 constexpr Duration kInferTimeout = std::chrono::seconds(30);
 
-std::string DescribeInputs(const Signature& signature) {
-  if (signature.inputs.empty()) return "nothing";
-  return absl::StrJoin(signature.inputs, ", ", [](std::string* out, const proto::TensorSpec& spec) {
+using Specs = std::vector<proto::TensorSpec>;
+
+std::string DescribeTensors(const Specs& specs) {
+  if (specs.empty()) return "nothing";
+  return absl::StrJoin(specs, ", ", [](std::string* out, const proto::TensorSpec& spec) {
     Append(out, Printable(spec.name()), " ", Describe(spec));
   });
+}
+
+Specs::const_iterator FindTensor(const Specs& specs, const std::string& name) {
+  return std::find_if(specs.begin(), specs.end(), [&](const auto& spec) { return spec.name() == name; });
 }
 
 // "x=FILE" in its parts. A file's own name may hold '=', so the part before counts only if it could be a
@@ -51,7 +57,7 @@ absl::StatusOr<Signature> WorkflowSignature(Session& session, const proto::Funct
   if (reply.workflows().empty()) return absl::NotFoundError(Cat("there is no workflow '", key.name(), "'"));
   // Listed from the oldest version to the newest.
   const auto& workflow = *reply.workflows().rbegin();
-  Signature signature{key, {}};
+  Signature signature{key, {}, {workflow.outputs().begin(), workflow.outputs().end()}};
   for (const auto& input : workflow.spec().inputs()) signature.inputs.push_back(input.spec());
   return signature;
 }
@@ -115,7 +121,8 @@ absl::StatusOr<Signature> AskSignature(Session& session, const proto::FunctionKe
   });
   if (newest == found.end()) return absl::NotFoundError(Cat("there is no function '", key.name(), "'"));
   const auto inputs = proto::CallerInputs(newest->record());
-  return Signature{key, {inputs.begin(), inputs.end()}};
+  const auto outputs = proto::CallerOutputs(newest->record());
+  return Signature{key, {inputs.begin(), inputs.end()}, {outputs.begin(), outputs.end()}};
 }
 
 absl::StatusOr<std::vector<proto::Tensor>> ReadInputs(const Signature& signature,
@@ -128,14 +135,12 @@ absl::StatusOr<std::vector<proto::Tensor>> ReadInputs(const Signature& signature
     if (input.empty() && signature.inputs.size() == 1) input = signature.inputs[0].name();
     if (input.empty()) {
       return absl::InvalidArgumentError(Cat("--input ", wish, " names no input; ", name, " takes ",
-                                            DescribeInputs(signature), "; write --input NAME=FILE"));
+                                            DescribeTensors(signature.inputs), "; write --input NAME=FILE"));
     }
-    const auto declared =
-        std::find_if(signature.inputs.begin(), signature.inputs.end(),
-                     [&, &wanted = input](const auto& spec) { return spec.name() == wanted; });
+    const auto declared = FindTensor(signature.inputs, input);
     if (declared == signature.inputs.end()) {
-      return absl::InvalidArgumentError(
-          Cat("there is no input '", Printable(input), "'; ", name, " takes ", DescribeInputs(signature)));
+      return absl::InvalidArgumentError(Cat("there is no input '", Printable(input), "'; ", name, " takes ",
+                                            DescribeTensors(signature.inputs)));
     }
     if (!seen.insert(input).second)
       return absl::InvalidArgumentError(Cat("input '", input, "' is given twice"));
@@ -151,24 +156,45 @@ absl::StatusOr<std::vector<proto::Tensor>> ReadInputs(const Signature& signature
   return tensors;
 }
 
-absl::Status SaveOutputs(const google::protobuf::RepeatedPtrField<proto::Tensor>& outputs,
-                         const std::vector<std::string>& wishes) {
-  const auto names = absl::StrJoin(outputs, ", ", [](std::string* out, const auto& tensor) {
-    out->append(Printable(tensor.spec().name()));
-  });
+absl::StatusOr<std::vector<OutputFile>> PlanOutputs(const Signature& signature,
+                                                    const std::vector<std::string>& wishes) {
+  const std::string name = DescribeKey(signature.key);
+  std::vector<OutputFile> plan;
   for (const auto& wish : wishes) {
-    const auto [output, path] = SplitWish(wish);
-    if (output.empty() && outputs.size() != 1) {
-      return UsageError(
-          Cat("--output ", wish, " names no output; there are ", names, "; write --output NAME=FILE.npy"));
+    auto [output, path] = SplitWish(wish);
+    if (output.empty() && signature.outputs.size() == 1) output = signature.outputs[0].name();
+    if (output.empty()) {
+      return absl::InvalidArgumentError(Cat("--output ", wish, " names no output; ", name, " gives ",
+                                            DescribeTensors(signature.outputs),
+                                            "; write --output NAME=FILE.npy"));
     }
+    const auto declared = FindTensor(signature.outputs, output);
+    if (declared == signature.outputs.end()) {
+      return absl::InvalidArgumentError(Cat("there is no output '", Printable(output), "'; ", name, " gives ",
+                                            DescribeTensors(signature.outputs)));
+    }
+    for (const auto& other : plan)
+      if (other.path == path) return absl::InvalidArgumentError(Cat("two outputs would go to '", path, "'"));
+    proto::Tensor empty;
+    *empty.mutable_spec() = *declared;
+    TROUPE_RETURN_IF_ERROR(WriteNpy(empty).status());  // of a type that has such a form
+    TROUPE_RETURN_IF_ERROR(CheckWritable(path));
+    plan.push_back({std::move(output), std::move(path)});
+  }
+  return plan;
+}
+
+absl::Status SaveOutputs(const google::protobuf::RepeatedPtrField<proto::Tensor>& outputs,
+                         const std::vector<OutputFile>& plan) {
+  for (const auto& [output, path] : plan) {
     const auto tensor = std::find_if(outputs.begin(), outputs.end(), [&, &wanted = output](const auto& one) {
-      return wanted.empty() || one.spec().name() == wanted;
+      return one.spec().name() == wanted;
     });
     if (tensor == outputs.end())
-      return UsageError(Cat("there is no output '", Printable(output), "'; there are ", names));
+      return absl::InternalError(
+          Cat("the reply has no output '", Printable(output), "', which was declared"));
     TROUPE_ASSIGN_OR_RETURN(const auto file, WriteNpy(*tensor));
-    TROUPE_RETURN_IF_ERROR(AsUsageError(WriteFile(path, file)));
+    TROUPE_RETURN_IF_ERROR(WriteFile(path, file));
   }
   return absl::OkStatus();
 }
@@ -183,6 +209,8 @@ absl::Status RunInference(Session& session, const Arguments& arguments, Target t
   TROUPE_ASSIGN_OR_RETURN(const auto signature, AskSignature(session, key, target));
   const Duration timeout = session.options().timeout.value_or(kInferTimeout);
   TROUPE_ASSIGN_OR_RETURN(auto request, BuildRequest(signature, arguments, timeout));
+  const auto plan = PlanOutputs(signature, arguments.All("--output"));
+  if (!plan.ok()) return AsUsageError(plan.status());
   const Time begin = session.console().Now();
   TROUPE_ASSIGN_OR_RETURN(const auto reply, session.Infer(std::move(request), timeout));
   const Duration waited = session.console().Now() - begin;
@@ -192,7 +220,7 @@ absl::Status RunInference(Session& session, const Arguments& arguments, Target t
     session.out() << ReplyLine(reply, waited) << '\n';
     for (const auto& tensor : reply.outputs()) session.out() << SummariseTensor(tensor, session.style());
   }
-  return SaveOutputs(reply.outputs(), arguments.All("--output"));
+  return SaveOutputs(reply.outputs(), *plan);
 }
 
 }  // namespace troupe::shell

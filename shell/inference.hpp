@@ -20,10 +20,11 @@ enum class Target { kFunctionOrWorkflow, kWorkflow };
 // The verb's arguments are NAME, --input, --output, --version, --priority.
 absl::Status RunInference(Session& session, const Arguments& arguments, Target target);
 
-// What a request must bring, whatever it is that runs.
+// What a request must bring and what comes back, whatever it is that runs.
 struct Signature {
   proto::FunctionKey key;
   std::vector<proto::TensorSpec> inputs;
+  std::vector<proto::TensorSpec> outputs;
 };
 [[nodiscard]] absl::StatusOr<Signature> AskSignature(Session& session, const proto::FunctionKey& key,
                                                      Target target);
@@ -32,8 +33,17 @@ struct Signature {
 // once.
 [[nodiscard]] absl::StatusOr<std::vector<proto::Tensor>> ReadInputs(const Signature& signature,
                                                                     const std::vector<std::string>& given);
-// Saves outputs as .npy: "FILE" for the only one, "NAME=FILE" for each of several.
+
+// Where an output goes, as .npy.
+struct OutputFile {
+  std::string output;
+  std::string path;
+};
+// Reads "NAME=FILE" for each of several outputs, "FILE" for the only one. What cannot be saved is refused
+// here, before anything runs: names and types that do not fit, files that cannot be written.
+[[nodiscard]] absl::StatusOr<std::vector<OutputFile>> PlanOutputs(const Signature& signature,
+                                                                  const std::vector<std::string>& wishes);
 [[nodiscard]] absl::Status SaveOutputs(const google::protobuf::RepeatedPtrField<proto::Tensor>& outputs,
-                                       const std::vector<std::string>& wishes);
+                                       const std::vector<OutputFile>& plan);
 
 }  // namespace troupe::shell

@@ -25,6 +25,11 @@ absl::Status FileError(const std::string& path, std::string_view what) {
   return absl::InvalidArgumentError(Cat("'", path, "' ", what, ": ", std::strerror(errno)));
 }
 
+// Beside the file, until it is whole.
+std::string PartOf(const std::string& path) {
+  return Cat(path, ".part");
+}
+
 absl::StatusOr<proto::Tensor> ParseByName(const std::string& path, const std::string& content,
                                           const proto::TensorSpec& declared) {
   if (absl::EndsWith(path, ".npy")) return ParseNpy(content);
@@ -60,8 +65,20 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, Bytes most) {
   return content;
 }
 
+absl::Status CheckWritable(const std::string& path) {
+  struct stat about = {};
+  if (stat(path.c_str(), &about) == 0 && S_ISDIR(about.st_mode))
+    return absl::InvalidArgumentError(Cat("'", path, "' is a directory; name a file"));
+  const std::string part = PartOf(path);
+  const int file = open(part.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  if (file < 0) return FileError(path, "cannot be written");
+  close(file);
+  std::remove(part.c_str());
+  return absl::OkStatus();
+}
+
 absl::Status WriteFile(const std::string& path, const std::string& content) {
-  const std::string part = Cat(path, ".part");
+  const std::string part = PartOf(path);
   std::FILE* file = std::fopen(part.c_str(), "wb");
   if (file == nullptr) return FileError(path, "cannot be written");
   const bool written = std::fwrite(content.data(), 1, content.size(), file) == content.size();

@@ -11,6 +11,8 @@
 namespace troupe::shell {
 
 [[nodiscard]] absl::StatusOr<std::string> ReadFile(const std::string& path, Bytes most);
+// Whether WriteFile could begin; what is there already stays as it is.
+[[nodiscard]] absl::Status CheckWritable(const std::string& path);
 [[nodiscard]] absl::Status WriteFile(const std::string& path, const std::string& content);
 
 // Reads a tensor by the file's suffix (.npy, .pb, .json) and checks it against the declaration; takes its

@@ -76,9 +76,29 @@ TEST_F(InferenceTest, OutputsAreSaved) {
   const auto saved = ParseNpy(*ReadFile(folder + "/y.npy", KiB(1)));
   ASSERT_TRUE(saved.ok()) << saved.status();
   EXPECT_EQ(saved->data().inlined(), "\x01\x02\x03");
-  EXPECT_EQ(Run("--input " + folder + "/x.json --output other=" + folder + "/y.npy"), ExitCode::kUsage);
-  EXPECT_THAT(troupe.err(), HasSubstr("there is no output 'other'; there are scores"));
-  EXPECT_EQ(Run("--input " + folder + "/x.json --output y.txt"), ExitCode::kUsage);
+}
+
+TEST_F(InferenceTest, OutputsThatCannotBeSavedAreRefusedBeforeAnythingRuns) {
+  const std::string input = "--input " + folder + "/x.json ";
+  std::filesystem::create_directory(folder + "/taken.npy");
+  for (const auto& [output, message] : std::vector<std::pair<std::string, std::string>>{
+           {"other=" + folder + "/y.npy", "there is no output 'other'; digits gives scores FP32 [-1,3]"},
+           {"y.txt", "is saved as .npy"},
+           {folder + "/taken.npy", "is a directory"},
+           {folder + "/none/y.npy", "y.npy' cannot be written: No such file or directory"},
+           {folder + "/y.npy --output scores=" + folder + "/y.npy", "two outputs would go to"}}) {
+    EXPECT_EQ(Run(input + "--output " + output), ExitCode::kUsage) << output;
+    EXPECT_THAT(troupe.err(), HasSubstr(message));
+    EXPECT_EQ(troupe.out(), "");
+  }
+  EXPECT_TRUE(troupe.cluster.inferred.empty());
+  EXPECT_FALSE(std::filesystem::exists(folder + "/y.npy.part"));
+}
+
+TEST_F(InferenceTest, AnOutputThatIsLostAfterTheRunIsNoWrongCommand) {
+  troupe.cluster.infer_reply->mutable_outputs(0)->mutable_spec()->set_type(proto::BYTES);
+  EXPECT_EQ(Run("--input " + folder + "/x.json --output " + folder + "/y.npy"), ExitCode::kRefused);
+  EXPECT_EQ(troupe.cluster.inferred.size(), 1U);
 }
 
 TEST_F(InferenceTest, WrongInputsSayWhatIsExpected) {
