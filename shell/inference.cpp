@@ -4,7 +4,6 @@
 #include <set>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "base/status.hpp"
 #include "proto/function_signature.hpp"
@@ -15,6 +14,7 @@
 #include "shell/inputs/npy.hpp"
 #include "shell/inputs/tensor.hpp"
 #include "shell/inputs/tensor_values.hpp"
+#include "shell/versions.hpp"
 #include "shell/views.hpp"
 
 namespace troupe::shell {
@@ -42,11 +42,6 @@ std::pair<std::string, std::string> SplitWish(const std::string& text) {
   const auto equals = text.find('=');
   if (equals == std::string::npos || equals == 0) return {"", equals == 0 ? text.substr(1) : text};
   return {text.substr(0, equals), text.substr(equals + 1)};
-}
-
-std::int64_t VersionNumber(const proto::FunctionStatus& function) {
-  std::int64_t number = 0;
-  return absl::SimpleAtoi(function.record().key().version(), &number) ? number : -1;
 }
 
 absl::StatusOr<Signature> WorkflowSignature(Session& session, const proto::FunctionKey& key) {
@@ -116,8 +111,11 @@ absl::StatusOr<Signature> AskSignature(Session& session, const proto::FunctionKe
   }
   if (!reply.ok()) return reply.status();
   const auto& found = reply->functions();
-  const auto newest = std::max_element(found.begin(), found.end(), [](const auto& a, const auto& b) {
-    return VersionNumber(a) < VersionNumber(b);
+  // A version that is unloaded answers only those that name it, by saying so.
+  const auto versions = Versions::Of(*reply);
+  const auto answering = versions.Answering().empty() ? versions.Newest() : versions.Answering();
+  const auto newest = std::find_if(found.begin(), found.end(), [&](const auto& function) {
+    return function.record().key().version() == answering;
   });
   if (newest == found.end()) return absl::NotFoundError(Cat("there is no function '", key.name(), "'"));
   const auto inputs = proto::CallerInputs(newest->record());

@@ -9,6 +9,7 @@
 #include "shell/inputs/files.hpp"
 #include "shell/session.hpp"
 #include "shell/verbs/all_verbs.hpp"
+#include "shell/versions.hpp"
 #include "shell/views.hpp"
 
 namespace troupe::shell {
@@ -146,24 +147,38 @@ absl::Status FunctionShow(Session& session, const Arguments& arguments) {
   return absl::OkStatus();
 }
 
-absl::Status FunctionRemove(Session& session, const Arguments& arguments) {
+// A command that changes a version says which: without --version it is the newest, which is settled here.
+absl::StatusOr<Versions> Settle(Session& session, proto::FunctionKey& key) {
   proto::AdminRequest request;
-  *request.mutable_remove()->mutable_key() = KeyOf(arguments);
+  request.mutable_show_function()->mutable_key()->set_name(key.name());
+  TROUPE_ASSIGN_OR_RETURN(const auto reply, session.Ask(request));
+  auto versions = Versions::Of(reply);
+  if (key.version().empty()) key.set_version(versions.Newest());
+  return versions;
+}
+
+absl::Status FunctionRemove(Session& session, const Arguments& arguments) {
+  auto key = KeyOf(arguments);
+  TROUPE_ASSIGN_OR_RETURN(const auto before, Settle(session, key));
+  proto::AdminRequest request;
+  *request.mutable_remove()->mutable_key() = key;
   TROUPE_ASSIGN_OR_RETURN(const auto reply, session.Ask(request, "removing"));
   if (session.json()) return session.PrintJson(reply), absl::OkStatus();
-  session.out() << DescribeKey(KeyOf(arguments)) << " is removed\n";
+  session.out() << DescribeKey(key) << " is removed" << before.Without(key.version()).Since(before) << '\n';
   return absl::OkStatus();
 }
 
 absl::Status SetLoaded(Session& session, const Arguments& arguments, bool load) {
+  auto key = KeyOf(arguments);
+  TROUPE_ASSIGN_OR_RETURN(const auto before, Settle(session, key));
   proto::AdminRequest request;
-  *request.mutable_load()->mutable_key() = KeyOf(arguments);
+  *request.mutable_load()->mutable_key() = key;
   request.mutable_load()->set_load(load);
   TROUPE_ASSIGN_OR_RETURN(const auto reply,
                           session.Ask(request, load ? "loading" : "unloading", kDeployTimeout));
   if (session.json()) return session.PrintJson(reply), absl::OkStatus();
-  session.out() << DescribeKey(KeyOf(arguments))
-                << (load ? " is served\n" : " is no longer served; it stays in the registry\n");
+  session.out() << DescribeKey(key) << (load ? " is served" : " is no longer served, the registry keeps it")
+                << before.WithLoaded(key.version(), load).Since(before) << '\n';
   return absl::OkStatus();
 }
 absl::Status FunctionLoad(Session& session, const Arguments& arguments) {
@@ -217,17 +232,17 @@ std::vector<Verb> FunctionVerbs() {
        .run = FunctionShow},
       {.group = group,
        .name = "remove",
-       .summary = "Take a function out of the registry",
+       .summary = "Take a version of a function out of the registry",
        .arguments = {kName, Version("only this version; the newest when absent")},
        .run = FunctionRemove},
       {.group = group,
        .name = "load",
-       .summary = "Serve a function again",
+       .summary = "Serve a version of a function again",
        .arguments = {kName, Version("only this version; the newest when absent")},
        .run = FunctionLoad},
       {.group = group,
        .name = "unload",
-       .summary = "Stop serving a function; the registry keeps it",
+       .summary = "Stop serving a version of a function; the registry keeps it",
        .arguments = {kName, Version("only this version; the newest when absent")},
        .run = FunctionUnload},
   };

@@ -6,6 +6,7 @@
 #include "shell/inputs/files.hpp"
 #include "shell/inputs/tensor_values.hpp"
 #include "shell/verbs/all_verbs.hpp"
+#include "shell/versions.hpp"
 #include "shell/views.hpp"
 
 namespace troupe::shell {
@@ -60,12 +61,18 @@ absl::Status WorkflowShow(Session& session, const Arguments& arguments) {
 }
 
 absl::Status WorkflowRemove(Session& session, const Arguments& arguments) {
+  const auto& name = arguments.Text("NAME");
   proto::AdminRequest request;
-  request.mutable_remove_workflow()->set_name(arguments.Text("NAME"));
-  request.mutable_remove_workflow()->set_version(arguments.Text("--version"));
+  request.mutable_show_workflow()->set_name(name);
+  TROUPE_ASSIGN_OR_RETURN(const auto shown, session.Ask(request));
+  const auto before = Versions::Of(shown);
+  const auto version = arguments.Has("--version") ? arguments.Text("--version") : before.Newest();
+  request.mutable_remove_workflow()->set_name(name);
+  request.mutable_remove_workflow()->set_version(version);
   TROUPE_ASSIGN_OR_RETURN(const auto reply, session.Ask(request, "removing"));
   if (session.json()) return session.PrintJson(reply), absl::OkStatus();
-  session.out() << Printable(arguments.Text("NAME")) << " is removed\n";
+  session.out() << Printable(name) << " version " << Printable(version) << " is removed"
+                << before.Without(version).Since(before) << '\n';
   return absl::OkStatus();
 }
 
@@ -104,7 +111,9 @@ absl::Status WorkflowCancel(Session& session, const Arguments& arguments) {
 const Argument kName = {.name = "NAME", .kind = Kind::kWorkflow, .help = "the workflow", .required = true};
 const Argument kRun = {
     .name = "RUN", .kind = Kind::kRun, .help = "the run, as 'workflow runs' shows it", .required = true};
-const Argument kVersion = {.name = "--version", .kind = Kind::kText, .help = "only this version"};
+Argument Version(const char* help) {
+  return {.name = "--version", .kind = Kind::kText, .help = help};
+}
 
 }  // namespace
 
@@ -120,12 +129,12 @@ std::vector<Verb> WorkflowVerbs() {
       {.group = group,
        .name = "show",
        .summary = "One workflow: its steps",
-       .arguments = {kName, kVersion},
+       .arguments = {kName, Version("only this version")},
        .run = WorkflowShow},
       {.group = group,
        .name = "remove",
-       .summary = "Forget a workflow",
-       .arguments = {kName, kVersion},
+       .summary = "Forget a version of a workflow",
+       .arguments = {kName, Version("only this version; the newest when absent")},
        .run = WorkflowRemove},
       {.group = group,
        .name = "runs",
@@ -152,7 +161,7 @@ std::vector<Verb> WorkflowVerbs() {
                      {.name = "--priority",
                       .kind = Kind::kNumber,
                       .help = "smaller is more urgent; 0: default"},
-                     kVersion},
+                     Version("the version; the newest when absent")},
        .run = WorkflowRun},
       {.group = group,
        .name = "cancel",

@@ -132,6 +132,49 @@ TEST_F(RegistryVerbTest, ListShowRemoveLoadUnload) {
   EXPECT_FALSE(troupe.cluster.asked.back().load().load());
 }
 
+TEST_F(RegistryVerbTest, WhatIsChangedWithoutAVersionIsTheNewestAndSaidSo) {
+  proto::AdminReply two;
+  for (const char* version : {"9", "10"}) *two.add_functions() = MakeFunction("dd", version);
+  troupe.cluster.Answer(Request::kShowFunction, two);
+  EXPECT_EQ(troupe.Run("function remove dd"), ExitCode::kOk);
+  EXPECT_EQ(troupe.cluster.asked.back().remove().key().version(), "10") << "not another that came meanwhile";
+  EXPECT_EQ(troupe.out(), "dd version 10 is removed; version 9 answers now\n");
+  EXPECT_EQ(troupe.Run("function remove dd --version 9"), ExitCode::kOk);
+  EXPECT_EQ(troupe.out(), "dd version 9 is removed; version 10 answers, as before\n");
+  EXPECT_EQ(troupe.Run("function unload dd"), ExitCode::kOk);
+  EXPECT_EQ(troupe.cluster.asked.back().load().key().version(), "10");
+  EXPECT_EQ(troupe.out(),
+            "dd version 10 is no longer served, the registry keeps it; version 9 answers now\n");
+  two.mutable_functions(1)->mutable_record()->set_loaded(false);
+  troupe.cluster.answers.clear();
+  troupe.cluster.Answer(Request::kShowFunction, two);
+  EXPECT_EQ(troupe.Run("function load dd"), ExitCode::kOk);
+  EXPECT_EQ(troupe.out(), "dd version 10 is served; version 10 answers now\n");
+  EXPECT_EQ(troupe.Run("function unload dd --version 9"), ExitCode::kOk);
+  EXPECT_EQ(troupe.out(), "dd version 9 is no longer served, the registry keeps it; no version is served\n");
+  troupe.cluster.answers.clear();
+  troupe.cluster.Answer(Request::kShowFunction, absl::NotFoundError("there is no function 'dd'"));
+  EXPECT_EQ(troupe.Run("function unload dd"), ExitCode::kNotFound);
+}
+
+TEST_F(RegistryVerbTest, AWorkflowIsRemovedByItsVersion) {
+  proto::AdminReply reply;
+  for (const char* version : {"1", "2"}) {
+    auto& spec = *reply.add_workflows()->mutable_spec();
+    spec.set_name("flow");
+    spec.set_version(version);
+  }
+  troupe.cluster.Answer(Request::kShowWorkflow, reply);
+  EXPECT_EQ(troupe.Run("workflow remove flow"), ExitCode::kOk);
+  EXPECT_EQ(troupe.cluster.asked.back().remove_workflow().version(), "2");
+  EXPECT_EQ(troupe.out(), "flow version 2 is removed; version 1 answers now\n");
+  reply.mutable_workflows()->RemoveLast();
+  troupe.cluster.answers.clear();
+  troupe.cluster.Answer(Request::kShowWorkflow, reply);
+  EXPECT_EQ(troupe.Run("workflow remove flow"), ExitCode::kOk);
+  EXPECT_EQ(troupe.out(), "flow version 1 is removed; no version is left\n");
+}
+
 TEST_F(RegistryVerbTest, WorkflowsAndTheirRuns) {
   proto::AdminReply reply;
   auto& spec = *reply.add_workflows()->mutable_spec();

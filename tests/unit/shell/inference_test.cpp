@@ -64,6 +64,12 @@ TEST_F(InferenceTest, AnOnlyInputNeedsNoName) {
   EXPECT_EQ(troupe.cluster.inferred.at(0).inputs(0).spec().name(), "image");
 }
 
+TEST_F(InferenceTest, AnUnloadedVersionIsNotTheOneThatAnswers) {
+  auto& shown = *troupe.cluster.answers[Request::kShowFunction].front();
+  shown.mutable_functions(1)->mutable_record()->set_loaded(false);
+  EXPECT_EQ(Run("--input old=" + folder + "/x.json"), ExitCode::kOk) << troupe.err();
+}
+
 TEST_F(InferenceTest, JsonIsComplete) {
   EXPECT_EQ(Run("--json --input image=" + folder + "/x.json"), ExitCode::kOk);
   EXPECT_THAT(troupe.out(),
