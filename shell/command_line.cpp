@@ -13,6 +13,7 @@
 #include "shell/companions.hpp"
 #include "shell/inputs/json_tensor.hpp"
 #include "shell/inputs/tensor_values.hpp"
+#include "shell/known_words.hpp"
 
 namespace troupe::shell {
 
@@ -88,23 +89,16 @@ const CLI::App* Chosen(const CLI::App& app) {
   return chosen.empty() ? nullptr : chosen.front();
 }
 
-// Which words led where, to explain what is wrong with them.
-absl::Status Explain(const CLI::App& app, const CLI::ParseError& error) {
-  const CLI::App* group = Chosen(app);
-  const CLI::App* leaf = group == nullptr ? nullptr : Chosen(*group);
-  const bool complete = leaf != nullptr || (group != nullptr && group->get_subcommands({}).empty());
-  std::string path = group == nullptr ? "" : " " + group->get_name();
-  if (leaf != nullptr) path += " " + leaf->get_name();
-  const auto see = Cat("; see 'troupe", path, " --help'");
-  if (complete || dynamic_cast<const CLI::ValidationError*>(&error) != nullptr) {
-    auto what = absl::StrReplaceAll(error.what(), {{"\n", " "}});
-    return UsageError(Cat(Printable(what), see));
-  }
-  std::vector<std::string> known;
-  const auto& place = group == nullptr ? app : *group;
-  for (const auto* sub : place.get_subcommands([](const CLI::App*) { return true; }))
-    known.push_back(sub->get_name());
-  return UsageError(Cat("no such command; known here: ", absl::StrJoin(known, ", "), see));
+// What is wrong with the words, and whose help to read.
+absl::Status Explain(const CLI::App& app, const CLI::ParseError& error,
+                     const std::vector<std::string>& words) {
+  const bool of_value = dynamic_cast<const CLI::ValidationError*>(&error) != nullptr;
+  const bool of_option = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && words.empty();
+  if (!of_value && !of_option) TROUPE_RETURN_IF_ERROR(CheckWords(words));
+  std::string path;
+  for (const CLI::App* at = Chosen(app); at != nullptr; at = Chosen(*at)) Append(&path, " ", at->get_name());
+  const auto what = absl::StrReplaceAll(error.what(), {{"\n", " "}});
+  return UsageError(Cat(Printable(what), "; see 'troupe", path, " --help'"));
 }
 
 absl::StatusOr<GlobalOptions> Globals(const CLI::App& app, const GlobalOptions& defaults) {
@@ -137,6 +131,16 @@ std::string JsonError(const absl::Status& status) {
   return Cat("{\"code\": ", static_cast<int>(status.code()), ", \"status\": \"",
              absl::StatusCodeToString(status.code()),
              "\", \"message\": ", JsonString(FromAbsl(status.message())), "}\n");
+}
+
+// Another program would take the shell's place, and not come back.
+absl::Status OfCompanion(std::vector<std::string> words) {
+  if (!words.empty() && words[0] == "help") {
+    words.erase(words.begin());
+    words.emplace_back("--help");
+  }
+  if (!IsForCompanion(words)) return absl::OkStatus();
+  return UsageError(Cat("run it outside of the shell: troupe ", Printable(absl::StrJoin(words, " "))));
 }
 
 }  // namespace
@@ -192,11 +196,15 @@ absl::StatusOr<Command> ParseCommand(std::vector<std::string> words, const Globa
     TROUPE_ASSIGN_OR_RETURN(command.options, Globals(*app, defaults));
     FillVerb(*app, command);
   } catch (const CLI::CallForHelp&) {
+    const auto asked = WithoutOptions(words);
+    // Of a group alone there is help, though it is no command.
+    if (asked.size() > 1 || (!asked.empty() && GroupSummary(asked[0]).empty()))
+      TROUPE_RETURN_IF_ERROR(CheckWords(asked));
     command.text = Chosen(*app) == nullptr ? RootHelp() : app->help();
   } catch (const CLI::CallForVersion& version) {
     command.text = Cat(version.what(), "\n");
   } catch (const CLI::ParseError& error) {
-    return Explain(*app, error);
+    return Explain(*app, error, WithoutOptions(words));
   }
   return command;
 }
@@ -224,6 +232,10 @@ ExitCode RunParsed(Session& session, const Command& command, const std::vector<s
 }
 
 ExitCode RunCommand(Session& session, const std::vector<std::string>& words, const GlobalOptions& defaults) {
+  if (const auto companion = OfCompanion(words); !companion.ok()) {
+    PrintError(session.console(), words, companion);
+    return ExitCode::kUsage;
+  }
   const auto command = ParseCommand(words, defaults);
   if (!command.ok()) {
     PrintError(session.console(), words, command.status());

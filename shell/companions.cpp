@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 
 namespace troupe::shell {
@@ -11,8 +12,10 @@ namespace {
 // Null: the command is our own.
 const char* ProgramFor(const std::vector<std::string>& words) {
   if (words.empty()) return nullptr;
-  if (words[0] == "simulate" || words[0] == "experiment" || words[0] == "chaos-sim") return "troupe-sim";
-  return words[0] == "store" ? "troupe-store" : nullptr;
+  const auto& verbs = CompanionVerbs();
+  if (std::none_of(verbs.begin(), verbs.end(), [&](const auto& verb) { return verb.word() == words[0]; }))
+    return nullptr;
+  return words[0] == "store" ? "troupe-store" : "troupe-sim";
 }
 
 }  // namespace

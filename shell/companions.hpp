@@ -3,6 +3,7 @@
 // (`troupe simulate --help`).
 #pragma once
 
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,8 @@ ExitCode BecomeCompanion(Console& console, const std::vector<std::string>& words
 struct CompanionVerb {
   const char* words;
   const char* summary;
+
+  [[nodiscard]] std::string word() const { return std::string(words, std::strcspn(words, " ")); }
 };
 [[nodiscard]] const std::vector<CompanionVerb>& CompanionVerbs();
 

@@ -29,7 +29,7 @@ ExitCode RunScript(Session& session, const GlobalOptions& defaults) {
 }  // namespace
 
 ExitCode RunLine(Session& session, const std::string& line, const GlobalOptions& defaults, bool& leave) {
-  const auto words = SplitWords(line);
+  auto words = SplitWords(line);
   if (!words.ok()) {
     PrintError(session.console(), {line}, words.status());
     return ExitCodeOf(words.status());
@@ -39,6 +39,8 @@ ExitCode RunLine(Session& session, const std::string& line, const GlobalOptions&
     leave = true;
     return ExitCode::kOk;
   }
+  // As it stands in the documentation, and in the history of other shells.
+  if (words->front() == "troupe") words->erase(words->begin());
   return RunCommand(session, *words, defaults);
 }
 

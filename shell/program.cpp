@@ -14,6 +14,11 @@ ExitCode RunProgram(Session& session, const std::vector<std::string>& words, con
     return ExitCode::kUsage;
   }
   if (IsForCompanion(words)) return BecomeCompanion(session.console(), words);
+  if (words[0] == "help" && IsForCompanion({words.begin() + 1, words.end()})) {
+    auto asked = std::vector<std::string>(words.begin() + 1, words.end());
+    asked.emplace_back("--help");
+    return BecomeCompanion(session.console(), asked);
+  }
   const auto command = ParseCommand(words, defaults);
   if (!command.ok()) {
     PrintError(session.console(), words, command.status());

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "base/nearest.hpp"
 #include "base/ordering_policy.hpp"
 #include "base/status.hpp"
 #include "cluster/routing_policy.hpp"
@@ -162,27 +163,10 @@ absl::Status SetTopology(const std::string& value, DaemonConfig& config) {
   return node::Topology::Parse(value).status();
 }
 
-// Edit distance, for "did you mean".
-std::size_t Distance(const std::string& a, const std::string& b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i);
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const auto above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
-}
-
 std::string Nearest(const std::string& key) {
-  const auto& options = ConfigOptions();
-  const auto it = std::min_element(options.begin(), options.end(), [&](const auto& a, const auto& b) {
-    return Distance(key, a.key) < Distance(key, b.key);
-  });
-  return Distance(key, it->key) <= 3 ? absl::StrCat("; did you mean '", it->key, "'?") : "";
+  std::vector<std::string> keys;
+  for (const auto& option : ConfigOptions()) keys.emplace_back(option.key);
+  return DidYouMean(key, keys);
 }
 
 absl::StatusOr<std::string> ScalarOf(const YAML::Node& node) {

@@ -39,7 +39,16 @@ TEST(CommandLine, WhatIsWrongIsOneLineWithACodeOfItsOwn) {
   Harness troupe;
   for (const auto& [line, message] : std::vector<std::pair<std::string, std::string>>{
            {"frobnicate", "no such command"},
-           {"function", "no such command; known here: deploy, list"},
+           {"function", "function: say what: deploy, list, show, remove, load, unload; see"},
+           {"--json", "say what: cluster, "},
+           {"frobnicate", "simulate, chaos-sim, experiment, store, shell, help; see 'troupe --help'"},
+           {"functoin list", "did you mean 'function'?"},
+           {"function lits", "no such command: 'function lits'; did you mean 'list'?"},
+           {"deploy", "did you mean 'function deploy'?"},
+           {"help foo", "no such command: 'foo'"},
+           {"function frob --help", "no such command: 'function frob'"},
+           {"--json simulate", "troupe simulate ..."},
+           {"--frob", "--frob"},
            {"function frob", "no such command"},
            {"function show", "NAME"},
            {"function deploy a", "FILE"},
@@ -59,6 +68,14 @@ TEST(CommandLine, WhatIsWrongIsOneLineWithACodeOfItsOwn) {
     EXPECT_EQ(std::count(troupe.last_err.begin(), troupe.last_err.end(), '\n'), 1) << troupe.err();
   }
   EXPECT_TRUE(troupe.cluster.asked.empty());
+}
+
+TEST(CommandLine, HelpOfAGroupNamesItsVerbs) {
+  Harness troupe;
+  for (const auto* line : {"help function", "function --help"}) {
+    EXPECT_EQ(troupe.Run(line), ExitCode::kOk) << troupe.err();
+    EXPECT_THAT(troupe.out(), HasSubstr("deploy"));
+  }
 }
 
 TEST(CommandLine, GlobalOptionsStandAnywhereAndTheEnvironmentIsTheDefault) {

@@ -26,6 +26,22 @@ TEST(Script, StopsAtTheFirstFailure) {
   EXPECT_EQ(troupe.Run("shell"), ExitCode::kUsage);
 }
 
+TEST(Script, LinesAreAsInTheDocumentation) {
+  Harness troupe;
+  troupe.console.input = {"troupe node drain n"};
+  EXPECT_EQ(troupe.Run("shell"), ExitCode::kOk) << troupe.err();
+  EXPECT_EQ(troupe.cluster.asked.at(0).drain().name(), "n");
+}
+
+TEST(Script, WhatAnotherProgramDoesIsNotDoneHere) {
+  for (const auto* line : {"experiment list", "troupe store check", "help simulate"}) {
+    Harness troupe;
+    troupe.console.input = {line};
+    EXPECT_EQ(troupe.Run("shell"), ExitCode::kUsage);
+    EXPECT_THAT(troupe.err(), testing::HasSubstr("run it outside of the shell: troupe ")) << line;
+  }
+}
+
 TEST(Script, OptionsOfTheShellHoldForItsLines) {
   Harness troupe;
   troupe.console.input = {"node list", "exit", "node list"};
