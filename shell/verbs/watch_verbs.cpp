@@ -5,8 +5,11 @@
 #include <optional>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "base/nearest.hpp"
 #include "base/status.hpp"
+#include "proto/event_kinds.hpp"
 #include "shell/cat.hpp"
 #include "shell/exit_code.hpp"
 #include "shell/session.hpp"
@@ -122,6 +125,13 @@ bool IsShown(const proto::Event& event, const std::string& wanted) {
   return wanted.empty() ? event.kind() != kSwapKind : wanted == kEveryKind || event.kind() == wanted;
 }
 
+absl::Status CheckKind(const std::string& wanted) {
+  if (wanted.empty() || wanted == kEveryKind || proto::IsEventKind(wanted)) return absl::OkStatus();
+  const std::vector<std::string> kinds(proto::kEventKinds.begin(), proto::kEventKinds.end());
+  return UsageError(Cat("there are no events of kind '", Printable(wanted), "'", DidYouMean(wanted, kinds),
+                        "; the kinds are ", kEveryKind, ", ", absl::StrJoin(kinds, ", ")));
+}
+
 // Leaves the newest `limit` (0: all) of the wanted kind.
 void KeepShown(proto::AdminReply& reply, const std::string& wanted, std::size_t limit) {
   auto& events = *reply.mutable_events();
@@ -146,6 +156,7 @@ void PrintGone(Session& session, const proto::AdminReply& everything) {
 absl::Status Events(Session& session, const Arguments& arguments) {
   const bool follow = arguments.Has("--follow");
   const auto kind = arguments.Text("--kind");
+  TROUPE_RETURN_IF_ERROR(CheckKind(kind));
   const auto limit = static_cast<std::size_t>(std::min(arguments.NumberOr("--limit", 20), kMostEvents));
   proto::AdminRequest request;
   // Which kinds are wanted is known here alone: the manager gives them all.

@@ -80,6 +80,11 @@ absl::Status WorkflowRuns(Session& session, const Arguments& arguments) {
   proto::AdminRequest request;
   request.mutable_list_runs()->set_workflow(arguments.Text("NAME"));
   TROUPE_ASSIGN_OR_RETURN(const auto reply, session.Ask(request));
+  // The runs of one that was removed are still listed; without any, the name may be a wrong one.
+  if (reply.runs().empty() && arguments.Has("NAME")) {
+    request.mutable_show_workflow()->set_name(arguments.Text("NAME"));
+    TROUPE_RETURN_IF_ERROR(session.Ask(request).status());
+  }
   if (session.json()) return session.PrintJson(reply), absl::OkStatus();
   if (reply.runs().empty()) return session.out() << "no runs\n", absl::OkStatus();
   session.out() << RunTable(reply).Render(session.style());

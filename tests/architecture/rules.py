@@ -37,6 +37,12 @@ IMPURE_HEADERS = {"thread", "mutex", "condition_variable", "fstream", "filesyste
 DECIDING = {"cluster", "node", "base"}
 LINE_COMMENT = re.compile(r"//.*$")
 MOST_LINES = 400  # of one source
+# In these folders, words joined by dashes between quotes are kinds of events, all of which this header lists.
+TELLERS = ("actors/manager/", "actors/node/")
+EVENT_KINDS = "proto/event_kinds.hpp"
+DASHED = re.compile(r'"([a-z]+(?:-[a-z]+)+)"')
+# Made of a state, or named once for all (cluster::kSwapEvent).
+MADE_KINDS = re.compile(r"(member|worker)-(alive|suspect|dead|draining|left|ready|down|backoff|unfit)$")
 
 
 def check_line(room, path, line, found):
@@ -59,8 +65,26 @@ def check_line(room, path, line, found):
         found("the admin client's header shows no CAF")
 
 
+def event_violations(root):
+    header = root / EVENT_KINDS
+    listed = set(DASHED.findall(header.read_text())) if header.is_file() else set()
+    used = set()
+    for folder in TELLERS:
+        for file in sorted((root / folder).rglob("*")):
+            if file.suffix not in SOURCE:
+                continue
+            for number, line in enumerate(file.read_text(errors="replace").splitlines(), 1):
+                for kind in DASHED.findall(line):
+                    used.add(kind)
+                    if kind not in listed:
+                        yield f"{file.relative_to(root).as_posix()}:{number}: {EVENT_KINDS} does not list the event's kind '{kind}'"
+    for kind in sorted(listed - used):
+        if not MADE_KINDS.match(kind):
+            yield f"{EVENT_KINDS}: nobody writes events of kind '{kind}'"
+
+
 def violations(root):
-    out = []
+    out = list(event_violations(root))
     for room in BELOW:
         for file in sorted((root / room).rglob("*")):
             if file.suffix not in SOURCE:
@@ -85,12 +109,16 @@ PLANTED = {
     "shell/s.cpp": ['#include "actors/interfaces/router.hpp"'],
     "actors/admin_client.hpp": ["#include <caf/actor.hpp>"],
     "sim/long.cpp": ["\n" * MOST_LINES],
+    "actors/node/events.cpp": ['Note("nobody-knows", text);'],
+    EVENT_KINDS: ['    "nobody-writes",'],
 }
 ALLOWED = {
     "actors/ok.cpp": ["#include <caf/all.hpp>", '#include "node/b.hpp"'],
     "gpu/cuda/ok.cpp": ["#include <cuda.h>"],
     "shell/ok.cpp": ['#include "actors/admin_client.hpp"'],
     "sim/full.cpp": ["\n" * (MOST_LINES - 1)],
+    "actors/manager/events.cpp": ['Tell("manager", cluster::kSwapEvent, "a-b c-d");'],
+    EVENT_KINDS: ['    "swap", "worker-ready", "member-dead",'],
     "node/ok.cpp": ["// std::this_thread is not for this room", '#include "base/units.hpp"'],
 }
 

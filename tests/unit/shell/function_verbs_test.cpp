@@ -157,6 +157,16 @@ TEST_F(RegistryVerbTest, WhatIsChangedWithoutAVersionIsTheNewestAndSaidSo) {
   EXPECT_EQ(troupe.Run("function unload dd"), ExitCode::kNotFound);
 }
 
+TEST_F(RegistryVerbTest, NoRunsAreTheAnswerOnlyOfAWorkflowThatIsThere) {
+  EXPECT_EQ(troupe.Run("workflow runs flow"), ExitCode::kOk);
+  EXPECT_EQ(troupe.out(), "no runs\n");
+  EXPECT_EQ(troupe.cluster.asked.back().show_workflow().name(), "flow");
+  troupe.cluster.answers.clear();
+  troupe.cluster.Answer(Request::kShowWorkflow, absl::NotFoundError("there is no workflow 'nope'"));
+  EXPECT_EQ(troupe.Run("workflow runs nope"), ExitCode::kNotFound);
+  EXPECT_EQ(troupe.Run("workflow runs"), ExitCode::kOk) << "of all, there are none";
+}
+
 TEST_F(RegistryVerbTest, AWorkflowIsRemovedByItsVersion) {
   proto::AdminReply reply;
   for (const char* version : {"1", "2"}) {

@@ -4,6 +4,10 @@
 
 #include <algorithm>
 
+#include "absl/strings/ascii.h"
+#include "proto/cluster.pb.h"
+#include "proto/event_kinds.hpp"
+#include "proto/local.pb.h"
 #include "tests/unit/shell/fake_admin_client.hpp"
 
 namespace troupe::shell {
@@ -18,7 +22,7 @@ proto::AdminReply EventReply(std::uint64_t first, int count) {
     auto& event = *reply.add_events();
     event.set_sequence(first + static_cast<std::uint64_t>(i));
     event.set_unix_ns(1);
-    event.set_kind("worker-died");
+    event.set_kind("worker-down");
     event.set_message("event " + std::to_string(event.sequence()));
   }
   return reply;
@@ -30,7 +34,7 @@ TEST(WatchVerbs, EventsAsksForTheNewest) {
   EXPECT_EQ(troupe.Run("events --limit 2 --kind all"), ExitCode::kOk);
   EXPECT_EQ(troupe.cluster.asked.back().list_events().limit(), 2U);
   EXPECT_EQ(troupe.cluster.asked.back().list_events().after(), 0U);
-  EXPECT_THAT(troupe.out(), HasSubstr("worker-died  event 5\n"));
+  EXPECT_THAT(troupe.out(), HasSubstr("worker-down  event 5\n"));
 }
 
 TEST(WatchVerbs, EventsShowsSwapsToWhoeverAsksForThem) {
@@ -51,7 +55,29 @@ TEST(WatchVerbs, EventsShowsSwapsToWhoeverAsksForThem) {
   EXPECT_THAT(shown("--kind swap --limit 1").second, HasSubstr("event 34\n"));
   EXPECT_EQ(shown("--kind all --limit 0").first, 31);
   EXPECT_THAT(shown("--limit 0").second, testing::StartsWith("4 older events are not kept any more\n"));
-  EXPECT_EQ(shown("--kind nothing").second, "no events\n");
+  EXPECT_EQ(shown("--kind gpu-killed").second, "no events\n");
+}
+
+TEST(WatchVerbs, EventsOfAKindThatIsNoneAreRefused) {
+  Harness troupe;
+  EXPECT_EQ(troupe.Run("events --kind worker-donw --follow"), ExitCode::kUsage);
+  EXPECT_THAT(troupe.err(),
+              HasSubstr("no events of kind 'worker-donw'; did you mean 'worker-down'?; the kinds "
+                        "are all, adoption-failed, "));
+  EXPECT_TRUE(troupe.cluster.asked.empty());
+}
+
+TEST(WatchVerbs, EveryStateThatIsToldOfIsAKindOfEvents) {
+  const auto check = [](const std::string& whose, const google::protobuf::EnumDescriptor& states,
+                        const std::string& prefix) {
+    for (int i = 0; i < states.value_count(); ++i) {
+      const auto name = absl::AsciiStrToLower(states.value(i)->name().substr(prefix.size()));
+      EXPECT_TRUE(name == "starting" || proto::IsEventKind(whose + name)) << whose << name;
+    }
+  };
+  check("worker-", *proto::ExecutorReport::State_descriptor(), "");
+  check("member-", *proto::MemberState_descriptor(), "MEMBER_");
+  EXPECT_TRUE(std::is_sorted(proto::kEventKinds.begin(), proto::kEventKinds.end()));
 }
 
 TEST(WatchVerbs, FollowGoesOnAfterTheLastOne) {

@@ -1,0 +1,35 @@
+// The kinds of events, by the names that people ask for. tests/architecture keeps the list true: it has each
+// kind that the manager and the nodes write, and no other.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+namespace troupe::proto {
+
+// In order. Behind "member-" and "worker-" stand states too (MemberState, ExecutorReport).
+inline constexpr std::array<std::string_view, 47> kEventKinds = {{
+    "adoption-failed",   "events-lost",         "fault-injected",
+    "fault-refused",     "function-deployed",   "function-loaded",
+    "function-removed",  "function-unloaded",   "gpu-killed",
+    "manager-away",      "manager-stood-still", "member-alive",
+    "member-dead",       "member-draining",     "member-joined",
+    "member-left",       "member-refused",      "member-suspect",
+    "model-adopted",     "model-damaged",       "model-loaded",
+    "model-not-loaded",  "profiles-refused",    "provision-failed",
+    "provision-ordered", "provision-taken-up",  "request-given-up",
+    "run-claim-refused", "run-taken-over",      "runtime-assigned",
+    "runtime-reclaimed", "state-damaged",       "state-lost",
+    "state-not-saved",   "state-refused",       "state-stays",
+    "state-unreachable", "step-recomputed",     "swap",
+    "swap-failed",       "worker-backoff",      "worker-down",
+    "worker-ready",      "worker-refused",      "worker-unfit",
+    "workflow-removed",  "workflow-submitted",
+}};
+
+[[nodiscard]] constexpr bool IsEventKind(std::string_view kind) {
+  return std::find(kEventKinds.begin(), kEventKinds.end(), kind) != kEventKinds.end();
+}
+
+}  // namespace troupe::proto
