@@ -46,7 +46,8 @@ absl::StatusOr<std::vector<std::string>> FilesBelow(const std::string& directory
 // What RocksDB writes for people, and what locks: no part of what is kept.
 bool IsKept(const std::string& file) {
   const std::string name = fs::path(file).filename().string();
-  return !name.starts_with("LOG") && name != "LOCK" && name != "troupe.lock" && !name.ends_with(".tmp");
+  return !name.starts_with("LOG") && name != "LOCK" && name != DirectoryLock::kFile &&
+         !name.ends_with(".tmp");
 }
 
 absl::Status RemoveAll(const std::string& path) {

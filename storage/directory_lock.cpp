@@ -28,7 +28,7 @@ absl::Status Locked(const std::string& directory, const std::string& lock_path) 
 
 absl::StatusOr<DirectoryLock> DirectoryLock::Acquire(const std::string& directory) {
   TROUPE_RETURN_IF_ERROR(MakeDirectories(directory));
-  const std::string path = directory + "/troupe.lock";
+  const std::string path = absl::StrCat(directory, "/", kFile);
   TROUPE_ASSIGN_OR_RETURN(transport::UniqueFd file, OpenFile(path, O_RDWR | O_CREAT));
   if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
     return errno == EWOULDBLOCK ? Locked(directory, path) : DiskError(errno, "lock", path);

@@ -11,7 +11,9 @@ namespace troupe::storage {
 
 class DirectoryLock {
  public:
-  // Makes the directory when absent, and locks its file `troupe.lock`, which names the holder's pid for
+  static constexpr const char* kFile = "troupe.lock";
+
+  // Makes the directory when absent, and locks its file kFile, which names the holder's pid for
   // people. FailedPrecondition: somebody holds it, and who. PermissionDenied: not writable.
   [[nodiscard]] static absl::StatusOr<DirectoryLock> Acquire(const std::string& directory);
 

@@ -58,6 +58,24 @@ struct Held {
   std::vector<DirectoryLock> locks;
 };
 
+// A backup gets its list last, and its name then. Where a manager has been there is a lock, which no backup
+// has.
+absl::Status CheckFinished(const std::string& data) {
+  std::error_code error;
+  if (fs::exists(data + "/metadata/" + DirectoryLock::kFile, error)) return absl::OkStatus();
+  fs::path place(data);
+  if (!place.has_filename()) place = place.parent_path();
+  if (place.extension() == ".partial") {
+    return absl::FailedPreconditionError(absl::StrCat(
+        data, " is a backup that is not finished: one is being made, or was cut short; wait for ",
+        place.replace_extension().string(), ", or make another one"));
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      data,
+      " has no file BACKUP, and no manager ever had it open: a backup that is not finished, or was cut "
+      "short; use another one"));
+}
+
 absl::StatusOr<Held> Hold(const std::string& data) {
   Held held{data + "/metadata", false, {}};
   std::error_code error;
@@ -68,6 +86,7 @@ absl::StatusOr<Held> Hold(const std::string& data) {
   }
   held.backup = fs::exists(data + "/BACKUP", error);
   if (held.backup) return held;
+  TROUPE_RETURN_IF_ERROR(CheckFinished(data));
   for (const char* part : {"/metadata", "/models"}) {
     if (!fs::is_directory(data + part, error)) continue;
     TROUPE_ASSIGN_OR_RETURN(auto lock, DirectoryLock::Acquire(data + part));

@@ -25,8 +25,8 @@ struct CheckReport {
 
 // Reads every byte of the directory: metadata, tables, logs, models; compares all checksums and digests,
 // parses every record, looks for the models that functions refer to, and in a backup for its whole list.
-// NotFound: there are no metadata of Troupe's. FailedPrecondition: a manager has it open, or it is of a newer
-// format. Damage is no error of this function: it is in `problems`.
+// NotFound: there are no metadata of Troupe's. FailedPrecondition: a manager has it open, it is of a newer
+// format, or a backup that is not finished. Damage is no error of this function: it is in `problems`.
 [[nodiscard]] absl::StatusOr<CheckReport> CheckStore(const std::string& data);
 
 // Calls `line` with one JSON object per record: {"table", "key", "value"}; a value that is no message is a

@@ -205,6 +205,23 @@ TEST_F(StoreFiles, AStoreThatIsOpenIsNeitherCheckedNorReplaced) {
   EXPECT_TRUE(store->Get(Table::kFunctions, "double/1").ok());
 }
 
+TEST_F(StoreFiles, ABackupThatIsNotFinishedIsNotCalledDamaged) {
+  ASSERT_TRUE(BackUp(backup()).ok());
+  std::filesystem::rename(backup(), backup() + ".partial");
+  EXPECT_TRUE(CheckStore(backup() + ".partial").ok()) << "its list is written: it is whole";
+  std::filesystem::remove(backup() + ".partial/BACKUP");
+  const auto before = FilesOf(backup() + ".partial");
+  for (const auto* slash : {"", "/"}) {
+    const auto status = CheckStore(backup() + ".partial" + slash).status();
+    EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("not finished"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("wait for " + backup() + ","));
+  }
+  EXPECT_EQ(FilesOf(backup() + ".partial"), before) << "whoever writes it is not disturbed";
+  std::filesystem::rename(backup() + ".partial", backup());
+  EXPECT_THAT(std::string(CheckStore(backup()).status().message()), HasSubstr("has no file BACKUP"));
+}
+
 TEST_F(StoreFiles, ACheckNamesWhatIsDamagedAndChangesNothing) {
   auto report = CheckStore(data());
   ASSERT_TRUE(report.ok()) << report.status();
