@@ -142,8 +142,9 @@ std::string FunctionDetails(const proto::FunctionStatus& function, const proto::
 std::string ReplyLine(const proto::InferReply& reply, Duration waited) {
   const auto& times = reply.times();
   std::string out = DescribeKey(reply.function());
-  if (!reply.node().empty()) Append(&out, " on ", Printable(reply.node()), "/", reply.gpu());
-  Append(&out, " in ", FormatDuration(waited), " (queued ",
+  // A workflow ran in many places: its run, by its steps, is told of by `workflow status`.
+  if (reply.node().empty()) return Cat(out, " in ", FormatDuration(waited));
+  Append(&out, " on ", Printable(reply.node()), "/", reply.gpu(), " in ", FormatDuration(waited), " (queued ",
          FormatDuration(Duration(times.router_queue_ns() + times.node_queue_ns())), ", ",
          reply.hit() ? "resident" : Cat("swapped in ", FormatDuration(Duration(times.swap_ns()))),
          ", computed ", FormatDuration(Duration(times.compute_ns())));

@@ -134,6 +134,10 @@ TEST_F(InferenceTest, AWorkflowIsFoundWhereNoFunctionIs) {
   EXPECT_EQ(troupe.Run("workflow run digits --input photo=" + folder + "/x.json"), ExitCode::kOk)
       << troupe.err();
   EXPECT_EQ(troupe.cluster.inferred.size(), 2U);
+  EXPECT_THAT(troupe.out(), HasSubstr("(queued 0 ns"));
+  troupe.cluster.infer_reply->clear_node();
+  EXPECT_EQ(Run("--input photo=" + folder + "/x.json"), ExitCode::kOk) << troupe.err();
+  EXPECT_THAT(troupe.out(), testing::Not(HasSubstr("("))) << "no node, no times of one";
   troupe.cluster.answers.clear();
   troupe.cluster.Answer(Request::kShowFunction, absl::NotFoundError("there is no function"));
   troupe.cluster.Answer(Request::kShowWorkflow, absl::NotFoundError("there is no workflow"));
