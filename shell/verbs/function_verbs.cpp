@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/str_format.h"
 #include "base/status.hpp"
 #include "proto/precision.hpp"
 #include "shell/cat.hpp"
@@ -69,7 +70,12 @@ absl::StatusOr<proto::DeployRequest> DeploymentOf(const Arguments& arguments) {
   const double percentile = arguments.NumberOr("--percentile", 98);
   if (!(percentile > 0 && percentile <= 100)) {
     return UsageError(
-        Cat("--percentile is ", arguments.Text("--percentile"), "; it lies above 0 and up to 100"));
+        Cat("--percentile is ", arguments.Text("--percentile"), "; it lies above 1 and up to 100"));
+  }
+  // A share by mistake: less than one request of a hundred is nobody's objective.
+  if (percentile <= 1) {
+    return UsageError(absl::StrFormat("--percentile is %s, in percent; did you mean %g?",
+                                      arguments.Text("--percentile"), percentile * 100));
   }
   if (arguments.Has("--percentile") && !arguments.Has("--deadline"))
     return UsageError("--percentile says how many requests meet the deadline; give --deadline too");

@@ -91,6 +91,14 @@ TEST_F(RegistryVerbTest, NothingIsSentOfWhatIsWrong) {
   EXPECT_EQ(troupe.cluster.uploaded, "");
 }
 
+TEST_F(RegistryVerbTest, AShareIsNoPercentile) {
+  const auto deploy = "function deploy digits " + folder + "/digits.onnx --deadline 1s --percentile ";
+  EXPECT_EQ(troupe.Run(deploy + "0.98"), ExitCode::kUsage);
+  EXPECT_THAT(troupe.err(), HasSubstr("--percentile is 0.98, in percent; did you mean 98?"));
+  EXPECT_EQ(troupe.Run(deploy + "1"), ExitCode::kUsage);
+  EXPECT_EQ(troupe.Run(deploy + "1.5"), ExitCode::kOk);
+}
+
 TEST_F(RegistryVerbTest, AFailedUploadEndsTheDeployment) {
   troupe.cluster.upload_status = absl::ResourceExhaustedError("the disk is full");
   EXPECT_EQ(troupe.Run("function deploy digits " + folder + "/digits.onnx"), ExitCode::kRefused);
