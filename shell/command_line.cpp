@@ -40,9 +40,9 @@ void AddArguments(CLI::App& app, const std::vector<Argument>& arguments) {
     auto* option =
         app.add_option(argument.name, CLI::callback_t([](const CLI::results_t&) { return true; }), help);
     option->required(argument.required);
-    option->type_name(argument.kind == Kind::kDuration ? "TIME"
-                      : argument.kind == Kind::kNumber ? "N"
-                                                       : "TEXT");
+    option->type_name(argument.kind == Kind::kDuration                                    ? "TIME"
+                      : argument.kind == Kind::kNumber || argument.kind == Kind::kVersion ? "N"
+                                                                                          : "TEXT");
     if (argument.repeated)
       option->expected(1, CLI::detail::expected_max_vector_size)->allow_extra_args(false);
     const Kind kind = argument.kind;

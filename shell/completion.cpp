@@ -50,6 +50,7 @@ std::vector<std::string> Values(Kind kind, const std::string& stem, const NameSo
     case Kind::kFlag:
     case Kind::kDuration:
     case Kind::kNumber:
+    case Kind::kVersion:
       return {};
     default:
       return names(kind);

@@ -10,7 +10,7 @@ namespace troupe::shell {
 enum class ExitCode : int {
   kOk = 0,
   kRefused = 1,      // the cluster was asked and said no
-  kUsage = 2,        // the command, an argument or an input file is wrong; nothing was asked
+  kUsage = 2,        // the command, an argument or an input file is wrong; nothing was done
   kNotFound = 3,     // no such function, version, node, GPU, workflow or run
   kUnreachable = 4,  // the cluster, or the part of it that is needed, is not there
   kTimedOut = 5,
@@ -28,7 +28,7 @@ inline constexpr std::string_view kExitCodeHelp =
     "  5  it took longer than --timeout\n"
     "  130  interrupted by Ctrl-C\n";
 
-// An error found before the cluster was asked.
+// An error found before the cluster was asked, or by the cluster before it did anything.
 [[nodiscard]] absl::Status UsageError(std::string_view message);
 // The same message, now as the user's error: what reading an input file found wrong.
 [[nodiscard]] absl::Status AsUsageError(const absl::Status& status);

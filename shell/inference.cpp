@@ -118,6 +118,11 @@ absl::StatusOr<Signature> AskSignature(Session& session, const proto::FunctionKe
     return function.record().key().version() == answering;
   });
   if (newest == found.end()) return absl::NotFoundError(Cat("there is no function '", key.name(), "'"));
+  if (!newest->record().loaded()) {
+    return absl::FailedPreconditionError(Cat(DescribeKey(newest->record().key()),
+                                             " is unloaded; serve it again with: troupe function load ",
+                                             Printable(key.name()), " --version ", answering));
+  }
   const auto inputs = proto::CallerInputs(newest->record());
   const auto outputs = proto::CallerOutputs(newest->record());
   return Signature{key, {inputs.begin(), inputs.end()}, {outputs.begin(), outputs.end()}};

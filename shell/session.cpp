@@ -66,7 +66,7 @@ absl::StatusOr<T> Session::Await(std::string_view doing,
 absl::StatusOr<proto::AdminReply> Session::Ask(proto::AdminRequest request, std::string_view doing,
                                                Duration usual) {
   const Duration timeout = options_.timeout.value_or(usual);
-  return Await<proto::AdminReply>(
+  auto answer = Await<proto::AdminReply>(
       doing, nullptr, 0,
       [request = std::move(request),
        timeout](actors::AdminClient& client) -> absl::StatusOr<proto::AdminReply> {
@@ -75,6 +75,9 @@ absl::StatusOr<proto::AdminReply> Session::Ask(proto::AdminRequest request, std:
           return absl::Status(static_cast<absl::StatusCode>(reply.code()), reply.message());
         return reply;
       });
+  // A name, a model or a workflow that the cluster could not take as it is: it did nothing.
+  if (absl::IsInvalidArgument(answer.status())) return AsUsageError(answer.status());
+  return answer;
 }
 
 absl::StatusOr<std::string> Session::Upload(std::string bytes, std::string_view doing) {
@@ -112,8 +115,7 @@ absl::Status Session::Explain(const absl::Status& status) const {
   // Only what names the manager's address is about reaching it; a node that is away has its own words.
   if (!absl::IsUnavailable(status) || !absl::StrContains(status.message(), options_.manager)) return status;
   return absl::UnavailableError(
-      Cat(status.message(),
-          "; is trouped running there? Name another address with --manager HOST:PORT or TROUPE_MANAGER"));
+      Cat(status.message(), "; name another address with --manager HOST:PORT or TROUPE_MANAGER"));
 }
 
 }  // namespace troupe::shell

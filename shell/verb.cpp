@@ -70,6 +70,7 @@ bool ParseGpuName(const std::string& text, GpuName& out) {
 std::string WrongFor(Kind kind, const std::string& value) {
   Duration duration{};
   double number = 0;
+  std::int64_t version = 0;
   GpuName gpu;
   switch (kind) {
     case Kind::kDuration:
@@ -78,6 +79,10 @@ std::string WrongFor(Kind kind, const std::string& value) {
     case Kind::kNumber:
       if (absl::SimpleAtod(value, &number) && number >= 0 && number <= 1e15) return "";
       return Cat("'", value, "' is no number from 0 up");
+    case Kind::kVersion:
+      if (absl::SimpleAtoi(value, &version) && version > 0 && value == Cat(version)) return "";
+      return Cat("'", value,
+                 "' is no version; they are whole numbers from 1 up, as 'function show' has them");
     case Kind::kGpu:
       if (ParseGpuName(value, gpu)) return "";
       return Cat("'", value, "' names no GPU; write NODE/N, as 'troupe gpu list' shows them");

@@ -19,6 +19,7 @@ enum class Kind {
   kFlag,
   kDuration,
   kNumber,
+  kVersion,
   kFile,
   kTensorFile,
   kFunction,

@@ -197,7 +197,7 @@ absl::Status FunctionUnload(Session& session, const Arguments& arguments) {
 const Argument kName = {.name = "NAME", .kind = Kind::kFunction, .help = "the function", .required = true};
 
 Argument Version(const char* help) {
-  return {.name = "--version", .kind = Kind::kText, .help = help};
+  return {.name = "--version", .kind = Kind::kVersion, .help = help};
 }
 
 }  // namespace

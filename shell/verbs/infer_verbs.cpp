@@ -25,7 +25,7 @@ std::vector<Verb> InferVerbs() {
              .help = "save an output: NAME=FILE.npy; FILE.npy alone for an only output",
              .repeated = true},
             {.name = "--priority", .kind = Kind::kNumber, .help = "smaller is more urgent; 0: default"},
-            {.name = "--version", .kind = Kind::kText, .help = "the version; the newest when absent"}},
+            {.name = "--version", .kind = Kind::kVersion, .help = "the version; the newest when absent"}},
        .run = Infer}};
 }
 

@@ -117,7 +117,7 @@ const Argument kName = {.name = "NAME", .kind = Kind::kWorkflow, .help = "the wo
 const Argument kRun = {
     .name = "RUN", .kind = Kind::kRun, .help = "the run, as 'workflow runs' shows it", .required = true};
 Argument Version(const char* help) {
-  return {.name = "--version", .kind = Kind::kText, .help = help};
+  return {.name = "--version", .kind = Kind::kVersion, .help = help};
 }
 
 }  // namespace

@@ -96,7 +96,7 @@ class Functions(ShellTest):
         x = self.npy("x.npy", np.ones((2, 4), np.float32))
         wrong = self.npy("wrong.npy", np.ones((2, 5), np.float32))
         not_onnx = self.file("not.onnx", b"this is no model")
-        refused = self.shell.error("function", "deploy", "broken", not_onnx, code=1)
+        refused = self.shell.error("function", "deploy", "broken", not_onnx, code=2)
         self.assertIn("function deploy broken", refused)
         # 2: nothing was asked.
         self.assertIn("known here", self.shell.error("function", "publish", code=2))

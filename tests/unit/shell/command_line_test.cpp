@@ -52,6 +52,10 @@ TEST(CommandLine, WhatIsWrongIsOneLineWithACodeOfItsOwn) {
            {"function frob", "no such command"},
            {"function show", "NAME"},
            {"function deploy a", "FILE"},
+           {"function deploy a b --version abc", "'abc' is no version; they are whole numbers from 1 up"},
+           {"function show a --version 01", "is no version"},
+           {"workflow show a --version 0", "is no version"},
+           {"infer a --version -1", "is no version"},
            {"function deploy a b --deadline 50", "'50' is no time"},
            {"function deploy a b --percentile x", "no number"},
            {"gpu show node", "names no GPU"},
@@ -103,7 +107,8 @@ TEST(CommandLine, ANameMayBeThatOfACommand) {
 
 TEST(CommandLine, ExitCodesFollowTheStatus) {
   for (const auto& [status, code] : std::vector<std::pair<absl::Status, ExitCode>>{
-           {absl::InvalidArgumentError("no"), ExitCode::kRefused},
+           {absl::InvalidArgumentError("no"), ExitCode::kUsage},
+           {absl::FailedPreconditionError("no"), ExitCode::kRefused},
            {absl::ResourceExhaustedError("no"), ExitCode::kRefused},
            {absl::NotFoundError("no"), ExitCode::kNotFound},
            {absl::UnavailableError("no"), ExitCode::kUnreachable},

@@ -70,6 +70,21 @@ TEST_F(InferenceTest, AnUnloadedVersionIsNotTheOneThatAnswers) {
   EXPECT_EQ(Run("--input old=" + folder + "/x.json"), ExitCode::kOk) << troupe.err();
 }
 
+TEST_F(InferenceTest, AnUnloadedFunctionIsARefusalNotAnAbsence) {
+  auto& shown = *troupe.cluster.answers[Request::kShowFunction].front();
+  for (auto& function : *shown.mutable_functions()) function.mutable_record()->set_loaded(false);
+  EXPECT_EQ(Run("--input image=" + folder + "/x.json"), ExitCode::kRefused);
+  EXPECT_THAT(troupe.err(),
+              HasSubstr("digits version 10 is unloaded; serve it again with: troupe function load "
+                        "digits --version 10"));
+  EXPECT_TRUE(troupe.cluster.inferred.empty());
+}
+
+TEST_F(InferenceTest, ARunThatFailsIsNoWrongArgument) {
+  troupe.cluster.infer_reply->set_code(static_cast<int>(absl::StatusCode::kInvalidArgument));
+  EXPECT_EQ(Run("--input image=" + folder + "/x.json"), ExitCode::kRefused);
+}
+
 TEST_F(InferenceTest, JsonIsComplete) {
   EXPECT_EQ(Run("--json --input image=" + folder + "/x.json"), ExitCode::kOk);
   EXPECT_THAT(troupe.out(),
