@@ -115,7 +115,7 @@ absl::Status Session::Explain(const absl::Status& status) const {
   // Only what names the manager's address is about reaching it; a node that is away has its own words.
   if (!absl::IsUnavailable(status) || !absl::StrContains(status.message(), options_.manager)) return status;
   return absl::UnavailableError(
-      Cat(status.message(), "; name another address with --manager HOST:PORT or TROUPE_MANAGER"));
+      Cat(status.message(), " Name another address with --manager HOST:PORT or TROUPE_MANAGER"));
 }
 
 }  // namespace troupe::shell

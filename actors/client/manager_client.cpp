@@ -74,7 +74,7 @@ class ManagerClient::Agent : public AgentActor::base {
         [this](const proto::PeerUp&, const caf::strong_actor_ptr& peer) {
           manager_ = caf::actor_cast<ClusterManagerActor>(peer);
           monitor(manager_);
-          for (auto& [token, waiting] : std::exchange(waiting_, {})) waiting(absl::OkStatus());
+          for (auto& [token, waiting] : std::exchange(waiting_, {})) waiting.then(absl::OkStatus());
         },
         [this](const proto::PeerLost&) { manager_ = ClusterManagerActor(); },
     };
@@ -82,22 +82,23 @@ class ManagerClient::Agent : public AgentActor::base {
 
   void on_exit() override {
     calls_.Clear();
-    for (auto& [token, waiting] : std::exchange(waiting_, {})) waiting(absl::CancelledError("stopping"));
+    for (auto& [token, waiting] : std::exchange(waiting_, {})) waiting.then(absl::CancelledError("stopping"));
     manager_ = ClusterManagerActor();
     state_->inbox.Close();
   }
 
   void Ask(proto::AdminRequest request, Duration timeout, Done<proto::AdminReply> done) {
-    WhenFound([this, request = std::move(request), timeout, done](const absl::Status& status) mutable {
-      if (!status.ok()) return done(status);
-      Call<proto::AdminReply>(
-          this, calls_, manager_, timeout, std::move(request),
-          [done](absl::StatusOr<proto::AdminReply> reply) { done(WithCode(std::move(reply))); });
-    });
+    WhenFound(timeout,
+              [this, request = std::move(request), timeout, done](const absl::Status& status) mutable {
+                if (!status.ok()) return done(status);
+                Call<proto::AdminReply>(
+                    this, calls_, manager_, timeout, std::move(request),
+                    [done](absl::StatusOr<proto::AdminReply> reply) { done(WithCode(std::move(reply))); });
+              });
   }
 
   void Send(std::shared_ptr<UploadJob> upload) {
-    WhenFound([this, upload](const absl::Status& status) {
+    WhenFound(kFindTimeout, [this, upload](const absl::Status& status) {
       if (!status.ok()) return upload->End(status);
       if (upload->over()) return;
       proto::UploadChunk chunk;
@@ -123,29 +124,34 @@ class ManagerClient::Agent : public AgentActor::base {
 
  private:
   using Then = std::function<void(absl::Status)>;
+  struct Waiting {
+    Duration wait;
+    Then then;
+  };
 
   // At once when the manager is known, else when it is found or given up.
-  void WhenFound(Then then) {
+  void WhenFound(Duration timeout, Then then) {
     if (manager_) return then(absl::OkStatus());
     const auto token = next_++;
-    waiting_.emplace(token, std::move(then));
+    const auto wait = std::min(timeout, kFindTimeout);
+    waiting_.emplace(token, Waiting{wait, std::move(then)});
     proto::Tick tick;
     tick.set_token(token);
-    After(this, kFindTimeout, tick);
+    After(this, wait, tick);
   }
 
   void GiveUp(std::uint64_t token) {
     auto node = waiting_.extract(token);
     if (node.empty()) return;
-    node.mapped()(
-        absl::UnavailableError(absl::StrCat("no cluster manager answers at ", state_->address, " within ",
-                                            FormatDuration(kFindTimeout), ": is it running?")));
+    node.mapped().then(absl::UnavailableError(absl::StrCat("no cluster manager answers at ", state_->address,
+                                                           " within ", FormatDuration(node.mapped().wait),
+                                                           ": is trouped running there?")));
   }
 
   std::shared_ptr<State> state_;
   ClusterManagerActor manager_;
   PendingCalls calls_;
-  std::map<std::uint64_t, Then> waiting_;
+  std::map<std::uint64_t, Waiting> waiting_;
   std::uint64_t next_ = 1;
 };
 
