@@ -36,8 +36,9 @@ struct LineEditor::State {
     el_cursor(editor, static_cast<int>(
                           Width({line->cursor, static_cast<std::size_t>(line->lastchar - line->cursor)})));
     el_insertstr(editor, "^C");
-    el_set(editor, EL_REFRESH);
-    return CC_NEWLINE;
+    // Libedit's own end of a line: it alone knows on which row of the terminal it is.
+    el_push(editor, "\n");
+    return CC_REFRESH;
   }
 
   static unsigned char OnSuspend(EditLine* editor, int) {
