@@ -5,6 +5,7 @@
 namespace troupe::shell {
 
 namespace {
+constexpr char kMayFinish[] = "; the cluster may still finish what it was asked";
 // Codes alone cannot tell the user's error from a refusal: both may be INVALID_ARGUMENT.
 constexpr char kUsagePayload[] = "troupe/shell-usage";
 constexpr char kInterruptPayload[] = "troupe/shell-interrupt";
@@ -20,8 +21,13 @@ absl::Status AsUsageError(const absl::Status& status) {
   return status.ok() ? status : UsageError(FromAbsl(status.message()));
 }
 
+absl::Status AsUnfinished(const absl::Status& status) {
+  if (!absl::IsDeadlineExceeded(status)) return status;
+  return absl::DeadlineExceededError(Cat(status.message(), kMayFinish));
+}
+
 absl::Status InterruptedError() {
-  absl::Status status = absl::CancelledError("interrupted; the cluster may still finish what it was asked");
+  absl::Status status = absl::CancelledError(Cat("interrupted", kMayFinish));
   status.SetPayload(kInterruptPayload, absl::Cord());
   return status;
 }

@@ -106,10 +106,11 @@ absl::Status FunctionDeploy(Session& session, const Arguments& arguments) {
   deploy.set_onnx_digest(digest);
   proto::AdminRequest request;
   *request.mutable_deploy() = deploy;
-  TROUPE_ASSIGN_OR_RETURN(const auto reply, session.Ask(request, "importing, adopting", kDeployTimeout));
-  if (session.json()) return session.PrintJson(reply), absl::OkStatus();
-  for (const auto& function : reply.functions()) session.out() << FunctionLine(function) << '\n';
-  if (!reply.message().empty()) session.out() << Printable(reply.message()) << '\n';
+  const auto reply = session.Ask(request, "importing, adopting", kDeployTimeout);
+  if (!reply.ok()) return AsUnfinished(reply.status());
+  if (session.json()) return session.PrintJson(*reply), absl::OkStatus();
+  for (const auto& function : reply->functions()) session.out() << FunctionLine(function) << '\n';
+  if (!reply->message().empty()) session.out() << Printable(reply->message()) << '\n';
   return absl::OkStatus();
 }
 
@@ -180,9 +181,9 @@ absl::Status SetLoaded(Session& session, const Arguments& arguments, bool load) 
   proto::AdminRequest request;
   *request.mutable_load()->mutable_key() = key;
   request.mutable_load()->set_load(load);
-  TROUPE_ASSIGN_OR_RETURN(const auto reply,
-                          session.Ask(request, load ? "loading" : "unloading", kDeployTimeout));
-  if (session.json()) return session.PrintJson(reply), absl::OkStatus();
+  const auto reply = session.Ask(request, load ? "loading" : "unloading", kDeployTimeout);
+  if (!reply.ok()) return AsUnfinished(reply.status());
+  if (session.json()) return session.PrintJson(*reply), absl::OkStatus();
   session.out() << DescribeKey(key) << (load ? " is served" : " is no longer served, the registry keeps it")
                 << before.WithLoaded(key.version(), load).Since(before) << '\n';
   return absl::OkStatus();

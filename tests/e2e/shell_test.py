@@ -116,6 +116,9 @@ class Functions(ShellTest):
         # 4: nobody is there; the line says what to do.
         away = self.shell.error("--manager", "127.0.0.1:1", "cluster", "status", code=4)
         self.assertIn("--manager", away)
+        # Not longer than it was told to wait.
+        away = self.shell.error("--manager", "127.0.0.1:1", "--timeout", "300ms", "cluster", "status", code=4)
+        self.assertIn("no cluster manager answers at 127.0.0.1:1 within 300 ms: is trouped running there? Name", away)
 
     def test_a_script_stops_at_the_first_that_fails(self):
         self.deploy_double()
@@ -328,7 +331,7 @@ class AtATerminal(ShellTest):
         terminal.expect("troupe> ")
         # Ctrl-C drops a line, and the shell stays.
         terminal.type("node dr\x03")
-        terminal.expect(r"\^C")
+        terminal.expect(r"\^C\r\n")
         terminal.expect("troupe> ")
         terminal.type("help node drain\n")
         terminal.expect("--undo")

@@ -99,6 +99,14 @@ TEST_F(RegistryVerbTest, AShareIsNoPercentile) {
   EXPECT_EQ(troupe.Run(deploy + "1.5"), ExitCode::kOk);
 }
 
+TEST_F(RegistryVerbTest, WhoStopsWaitingForADeploymentDoesNotStopIt) {
+  troupe.cluster.Answer(Request::kDeploy, absl::DeadlineExceededError("no answer within 3 s"));
+  EXPECT_EQ(troupe.Run("function deploy digits " + folder + "/digits.onnx --timeout 3s"),
+            ExitCode::kTimedOut);
+  EXPECT_THAT(troupe.err(),
+              HasSubstr("no answer within 3 s; the cluster may still finish what it was asked\n"));
+}
+
 TEST_F(RegistryVerbTest, AFailedUploadEndsTheDeployment) {
   troupe.cluster.upload_status = absl::ResourceExhaustedError("the disk is full");
   EXPECT_EQ(troupe.Run("function deploy digits " + folder + "/digits.onnx"), ExitCode::kRefused);
