@@ -1,19 +1,22 @@
 #include "actors/gateway/front.hpp"
 
 #include <map>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "actors/core/deliver.hpp"
 #include "actors/core/inbox.hpp"
+#include "actors/core/time.hpp"
 #include "actors/gateway/workflow_run.hpp"
 
 namespace troupe::actors {
 
 namespace {
 
-using FrontSelf = FrontActor::extend<Hears<proto::Job>, caf::reacts_to<proto::PeerUp, caf::strong_actor_ptr>,
-                                     Hears<proto::PeerLost>>;
+using FrontSelf =
+    FrontActor::extend<Hears<proto::Job>, Hears<proto::Tick>,
+                       caf::reacts_to<proto::PeerUp, caf::strong_actor_ptr>, Hears<proto::PeerLost>>;
 
 // Begins the name of each run that nobody gave a key, and no key: so none can be taken from outside.
 constexpr char kOwnRun[] = ".";
@@ -57,11 +60,17 @@ class Front : public FrontSelf::base {
         [this](proto::InferRequest& request) {
           auto promise = make_response_promise<proto::InferReply>();
           request.set_call(0);  // numbers of others mean nothing here
-          Infer(std::move(request),
-                [promise](proto::InferReply reply) mutable { Deliver(promise, std::move(reply)); });
+          Infer(std::move(request), [this, promise](proto::InferReply reply) mutable {
+            Lend(reply.release());
+            Deliver(promise, std::move(reply));
+          });
           return promise;
         },
-        [this](const proto::ReleaseOutputs& release) { send(router_, release); },
+        [this](const proto::ReleaseOutputs& release) {
+          lent_.erase(release.release());
+          send(router_, release);
+        },
+        [this](const proto::Tick& tick) { TakeBack(tick.token()); },
         [this](const proto::Job& job) { inbox_->Run(job, *this); },
         [this](const proto::PeerUp& up, const caf::strong_actor_ptr& peer) {
           manager_ = caf::actor_cast<ClusterManagerActor>(peer);
@@ -140,6 +149,23 @@ class Front : public FrontSelf::base {
     return run;
   }
 
+  // Outputs that an actor is to read: unlike the door's, which hold on until they are written to their
+  // client, it may be gone without a word, and it is gone as an actor as soon as it has the answer.
+  void Lend(std::uint64_t release) {
+    if (release == 0) return;
+    lent_.insert(release);
+    proto::Tick tick;
+    tick.set_token(release);
+    After(this, options_.read_limit, tick);
+  }
+
+  void TakeBack(std::uint64_t release) {
+    if (lent_.erase(release) == 0) return;
+    proto::ReleaseOutputs message;
+    message.set_release(release);
+    send(router_, std::move(message));
+  }
+
   // It was committed as ours. Should its own gateway live after all, what that commits is refused.
   void Continue(const proto::ContinueRun& message) {
     WorkflowRunOptions options;
@@ -162,6 +188,7 @@ class Front : public FrontSelf::base {
   std::map<std::uint64_t, WorkflowRunActor> runs_;  // by call
   // Until their end: a run that has answered may still be storing its own. They end with us.
   std::map<caf::actor_id, WorkflowRunActor> living_;
+  std::set<std::uint64_t> lent_;  // to actors, and neither released nor overdue
   std::uint64_t next_run_ = 1;
 };
 

@@ -18,6 +18,9 @@ struct FrontOptions {
   std::string gateway;            // this member's name
   std::string manager;            // address: workflow runs commit there
   std::uint64_t incarnation = 0;  // makes run keys unique
+  // From the answer to an actor of another process (a shell, which takes seconds at most to read): whoever
+  // has not said by then that the outputs are read is counted as gone, and they are released.
+  Duration read_limit = std::chrono::seconds(60);
   std::shared_ptr<ViewCell> view;
   std::shared_ptr<RouterInbox> router_inbox = std::make_shared<RouterInbox>();  // of the router
 };

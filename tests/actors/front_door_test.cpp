@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <vector>
 
 #include "actors/gateway/front.hpp"
 #include "actors/gateway/router.hpp"
@@ -117,6 +118,63 @@ TEST_F(FrontDoorTest, CallsAreAnsweredOnceWhenTheRouterEnds) {
   world_.Run(seconds(1));
   ASSERT_EQ(replies_.size(), 3u);
   EXPECT_EQ(Code(2), absl::StatusCode::kUnavailable);
+}
+
+// A router whose every answer has outputs that lie in a node's memory.
+struct Lender {
+  std::uint64_t lent = 0;
+  std::vector<std::uint64_t> released;
+};
+
+RouterActor::behavior_type LendingRouter(RouterActor::pointer, std::shared_ptr<Lender> lender) {
+  return {
+      [lender](const proto::InferRequest&) {
+        proto::InferReply reply;
+        reply.set_release(++lender->lent);
+        return reply;
+      },
+      [](const proto::CancelInfer&) {},
+      [lender](const proto::ReleaseOutputs& release) { lender->released.push_back(release.release()); },
+      [](const proto::CreditGrant&) {},
+      [](const proto::ClusterUpdate&) {},
+      [](const proto::MemberJoined&) {},
+      [](const proto::DescribeMember&) { return proto::MemberReport(); },
+  };
+}
+
+// A shell that was killed after its request never says that it has read the answer: the slices would lie in
+// the worker's memory until the router ends, and an isolated runtime could never be taken.
+TEST_F(FrontDoorTest, OutputsThatAShellNeverReleasesAreReleasedForIt) {
+  const auto lender = std::make_shared<Lender>();
+  const RouterActor router = world_.system().spawn(LendingRouter, lender);
+  FrontOptions options;
+  options.gateway = "gateway-2";
+  options.manager = "manager";
+  options.view = world_.view();
+  options.read_limit = seconds(3);
+  door_ = OpenFrontDoor(world_.system(), std::move(options), router, world_.directory(), channel_);
+  const auto ask = [&] {
+    world_.system().spawn([front = door_->actor()](caf::event_based_actor* shell) {
+      proto::InferRequest request;
+      request.mutable_function()->set_name("resnet");
+      shell->request(front, caf::infinite, request).then([](const proto::InferReply&) {});
+    });
+    world_.Settle();
+  };
+  ask();
+  proto::ReleaseOutputs read;
+  read.set_release(1);
+  caf::anon_send(door_->actor(), read);
+  ask();
+  EXPECT_EQ(lender->lent, 2u);
+  world_.Run(milliseconds(2999));
+  EXPECT_EQ(lender->released, std::vector<std::uint64_t>{1}) << "the second may still be read";
+  world_.Run(milliseconds(1));
+  EXPECT_EQ(lender->released, (std::vector<std::uint64_t>{1, 2})) << "and the first is not released again";
+  caf::anon_send(door_->actor(), read);
+  world_.Settle();
+  EXPECT_EQ(lender->released.size(), 3u) << "the router knows what it has lent";
+  caf::anon_send_exit(router, caf::exit_reason::user_shutdown);
 }
 
 }  // namespace
