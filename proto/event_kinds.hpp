@@ -9,7 +9,7 @@
 namespace troupe::proto {
 
 // In order. Behind "member-" and "worker-" stand states too (MemberState, ExecutorReport).
-inline constexpr std::array<std::string_view, 47> kEventKinds = {{
+inline constexpr auto kEventKinds = std::to_array<std::string_view>({
     "adoption-failed",   "events-lost",         "fault-injected",
     "fault-refused",     "function-deployed",   "function-loaded",
     "function-removed",  "function-unloaded",   "gpu-killed",
@@ -24,9 +24,9 @@ inline constexpr std::array<std::string_view, 47> kEventKinds = {{
     "state-not-saved",   "state-refused",       "state-stays",
     "state-unreachable", "step-recomputed",     "swap",
     "swap-failed",       "worker-backoff",      "worker-down",
-    "worker-ready",      "worker-refused",      "worker-unfit",
-    "workflow-removed",  "workflow-submitted",
-}};
+    "worker-ready",      "worker-refused",      "worker-sizes-refused",
+    "worker-unfit",      "workflow-removed",    "workflow-submitted",
+});
 
 [[nodiscard]] constexpr bool IsEventKind(std::string_view kind) {
   return std::find(kEventKinds.begin(), kEventKinds.end(), kind) != kEventKinds.end();

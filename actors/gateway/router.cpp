@@ -338,10 +338,8 @@ class Router : public RouterSelf::base, public RouterDesk {
   void Granted(const proto::CreditGrant& grant) {
     // One that the manager counts as dead may well go on granting, and nothing can be sent there.
     if (!ControllerOf(grant.node())) return;
-    const auto* known = book_.credits().Find(grant.node());
-    const bool changes = known == nullptr || known->draining != grant.draining();
     book_.Apply(grant);
-    if (changes) CountNodes();
+    CountNodes();
     Pump();
   }
 
