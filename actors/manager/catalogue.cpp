@@ -20,6 +20,7 @@ constexpr char kCluster[] = "cluster";
 constexpr char kEpoch[] = "epoch";
 constexpr char kRevision[] = "revision";
 constexpr char kHome[] = "state-home/";  // and a model's digest
+constexpr char kDrained[] = "drained/";  // and a node's name
 // Revisions that members saw but the store did not (membership changes) lie above the stored one; a manager
 // that comes back begins above all of them.
 constexpr std::uint64_t kRestartGap = 1'000'000'000;
@@ -97,6 +98,10 @@ absl::StatusOr<Catalogue> Catalogue::Load(const storage::MetadataStore& store,
       store, Table::kSettings, kHome, [&](std::string_view, const proto::PlacementRecord& home) {
         if (home.nodes_size() == 1) out.homes_[home.model_digest()] = home.nodes(0);
       }));
+  TROUPE_RETURN_IF_ERROR(store.Scan(Table::kSettings, kDrained, [&](std::string_view key, std::string_view) {
+    out.drained_.emplace(key.substr(sizeof(kDrained) - 1));
+    return true;
+  }));
   TROUPE_RETURN_IF_ERROR(out.LoadRuns(store));
   out.revision_ = std::max(out.revision_, revision) + (id.ok() ? kRestartGap : 0);
   out.functions_.BeginAt(out.revision_);
@@ -135,6 +140,13 @@ absl::Status Catalogue::LoadRuns(const storage::MetadataStore& store) {
     runs_.Apply(finish);
   }
   return absl::OkStatus();
+}
+
+Batch Catalogue::DrainBatch(const std::string& node, bool drain) {
+  const auto key = absl::StrCat(kDrained, node);
+  Batch batch;
+  drain ? batch.Put(Table::kSettings, key, "by an operator") : batch.Delete(Table::kSettings, key);
+  return batch;
 }
 
 Batch Catalogue::BirthBatch() const {

@@ -49,6 +49,13 @@ class Catalogue {
   [[nodiscard]] static storage::Batch HomeBatch(const std::string& digest, const std::string& node);
   [[nodiscard]] static storage::Batch NoHomeBatch(const std::vector<std::string>& digests);
 
+  // Nodes that an operator drained: they stay so, whoever restarts.
+  [[nodiscard]] bool Drained(const std::string& node) const { return drained_.contains(node); }
+  [[nodiscard]] static storage::Batch DrainBatch(const std::string& node, bool drain);
+  void ApplyDrain(const std::string& node, bool drain) {
+    drain ? static_cast<void>(drained_.insert(node)) : static_cast<void>(drained_.erase(node));
+  }
+
   // What makes a new store this cluster's.
   [[nodiscard]] storage::Batch BirthBatch() const;
   [[nodiscard]] storage::Batch EpochBatch(std::uint64_t epoch) const;
@@ -115,6 +122,7 @@ class Catalogue {
   std::uint64_t workflows_revision_ = 0;
   RunLog runs_;
   std::map<std::string, std::string> homes_;
+  std::set<std::string> drained_;
 };
 
 }  // namespace troupe::actors

@@ -115,6 +115,7 @@ JoinPromise ClusterManager::Join(const proto::JoinRequest& join, Link link, cons
            if (!status.ok()) return Deliver(promise, Failure<proto::JoinReply>(status));
            catalogue_.ApplyEpoch(epoch);
            Tell(name, "member-joined", absl::StrCat("epoch ", epoch));
+           if (catalogue_.Drained(name)) BeginDrain(name);
            Changed();
            Deliver(promise, JoinedAs(epoch, 0));
          });

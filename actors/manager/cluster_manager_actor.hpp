@@ -161,6 +161,7 @@ class ClusterManager : public ManagerSelf::base {
   void RemoveWorkflow(AdminPromise promise, const proto::RemoveWorkflow& wish);
   void CancelRun(AdminPromise promise, const proto::CancelRun& wish);
   void Drain(AdminPromise promise, const proto::DrainNode& wish);
+  void Drained(AdminPromise promise, const proto::DrainNode& wish, const absl::Status& stored);
   void KillGpu(AdminPromise promise, const proto::KillGpu& wish);
   // Hands it to the member, or does it here (manager_faults.cpp).
   void InjectFault(AdminPromise promise, const proto::InjectFault& wish);

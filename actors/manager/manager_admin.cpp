@@ -231,11 +231,25 @@ void ClusterManager::CancelRun(AdminPromise promise, const proto::CancelRun& wis
 }
 
 void ClusterManager::Drain(AdminPromise promise, const proto::DrainNode& wish) {
-  const auto node = links_.Node(wish.name());
   auto status = members_.SetDraining(wish.name(), wish.drain());
-  if (status.ok() && !node) status = absl::UnavailableError("the node is not connected");
+  if (status.ok() && !links_.Node(wish.name())) status = absl::UnavailableError("the node is not connected");
   if (!status.ok()) return Deliver(promise, Failure<proto::AdminReply>(status));
   Pulse();
+  Commit(Catalogue::DrainBatch(wish.name(), wish.drain()),
+         [this, promise, wish](const absl::Status& stored) mutable { Drained(promise, wish, stored); });
+}
+
+void ClusterManager::Drained(AdminPromise promise, const proto::DrainNode& wish, const absl::Status& stored) {
+  if (stored.ok()) catalogue_.ApplyDrain(wish.name(), wish.drain());
+  // It may have joined anew meanwhile, as what was stored then.
+  static_cast<void>(members_.SetDraining(wish.name(), catalogue_.Drained(wish.name())));
+  Pulse();
+  const auto node = links_.Node(wish.name());
+  if (!stored.ok()) return Deliver(promise, Failure<proto::AdminReply>(stored));
+  if (!node) {
+    return Deliver(promise, Failure<proto::AdminReply>(absl::UnavailableError(
+                                "the node is not connected any more; it hears of it when it is back")));
+  }
   Call<proto::DrainReply>(this, calls_, node, options_.ask_timeout, wish,
                           [promise](const absl::StatusOr<proto::DrainReply>& reply) mutable {
                             Deliver(promise, Failure<proto::AdminReply>(reply.status()));

@@ -405,6 +405,31 @@ TEST(Cluster, ADrainingNodeFinishesWhatItHasAndGetsNothingNew) {
   for (const auto& answer : world.answers) EXPECT_EQ(answer.reply.node(), "node-2");
 }
 
+// Whoever drained a node for its maintenance gets no requests there because something restarted.
+TEST(Cluster, ADrainedNodeStaysSoWhenItOrTheManagerRestarts) {
+  World world(2, 1);
+  ASSERT_TRUE(world.Deploy("resnet", MiB(50)).ok());
+  proto::AdminRequest request;
+  request.mutable_drain()->set_name("node-1");
+  request.mutable_drain()->set_drain(true);
+  ASSERT_TRUE(world.Ask(request).ok());
+  world.StopManager();
+  world.StartManager();
+  world.Run(seconds(3));
+  EXPECT_EQ(world.view()->nodes(), 1u) << "after the manager's restart";
+  world.KillNode("node-1");
+  world.Run(seconds(1));
+  world.RestartNode("node-1", World::Kept::kNothing);
+  world.Run(seconds(3));
+  EXPECT_EQ(world.view()->nodes(), 1u) << "after its own";
+  request.mutable_drain()->set_drain(false);
+  ASSERT_TRUE(world.Ask(request).ok());
+  world.StopManager();
+  world.StartManager();
+  world.Run(seconds(3));
+  EXPECT_EQ(world.view()->nodes(), 2u);
+}
+
 TEST(Cluster, TheLeastRecentlyUsedModelGoesWhenMemoryIsShort) {
   FakeWorkerProfile profile;
   profile.memory = MiB(500);
