@@ -68,6 +68,11 @@ bool CreditTable::Apply(const proto::CreditGrant& grant) {
   return true;
 }
 
+std::size_t CreditTable::CountTaking() const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(nodes_, [](const auto& node) { return !node.second.draining; }));
+}
+
 std::vector<std::string> CreditTable::ComeOrGo(const proto::CreditGrant& grant) const {
   const auto it = nodes_.find(grant.node());
   static const NodeCredit none;

@@ -43,6 +43,8 @@ class CreditTable {
 
   [[nodiscard]] const NodeCredit* Find(const std::string& node) const;
   [[nodiscard]] const std::map<std::string, NodeCredit>& nodes() const { return nodes_; }
+  // Those that do not drain.
+  [[nodiscard]] std::size_t CountTaking() const;
   // Nodes that hold a host copy of the model, or null.
   [[nodiscard]] const std::set<std::string>* Holders(const std::string& model) const;
 

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/check.hpp"
+#include "base/status.hpp"
 #include "cluster/workflow_schedule.hpp"
 
 namespace troupe::cluster {
@@ -136,10 +137,7 @@ absl::StatusOr<std::string> Concatenate(const std::vector<proto::TensorSpec>& sp
     const Extent extent = *ExtentOf(specs[i], dimension);
     outer = extent.outer;
     run.push_back(extent.size * extent.inner);
-    if (parts[i].size() != outer * run.back()) {
-      return absl::InvalidArgumentError(absl::StrCat(Describe(specs[i]), " has ", parts[i].size(),
-                                                     " bytes, and ", outer * run.back(), " are expected"));
-    }
+    TROUPE_RETURN_IF_ERROR(CheckBytes(specs[i], parts[i].size()));
   }
   for (std::uint64_t o = 0; o < outer; ++o) {
     for (std::size_t i = 0; i < parts.size(); ++i) bytes.append(parts[i].substr(o * run[i], run[i]));

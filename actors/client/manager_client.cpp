@@ -17,6 +17,7 @@ namespace troupe::actors {
 namespace {
 
 constexpr std::size_t kChunk = 1u << 20;
+enum : std::uint32_t { kGiveUp = 1 };
 constexpr Duration kChunkTimeout = std::chrono::seconds(30);
 constexpr Duration kFindTimeout = std::chrono::seconds(5);
 
@@ -135,9 +136,7 @@ class ManagerClient::Agent : public AgentActor::base {
     const auto token = next_++;
     const auto wait = std::min(timeout, kFindTimeout);
     waiting_.emplace(token, Waiting{wait, std::move(then)});
-    proto::Tick tick;
-    tick.set_token(token);
-    After(this, wait, tick);
+    After(this, wait, MakeTick(kGiveUp, token));
   }
 
   void GiveUp(std::uint64_t token) {

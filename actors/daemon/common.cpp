@@ -43,7 +43,7 @@ absl::StatusOr<transport::UniqueFd> TryListen(const std::string& host, std::uint
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE;
   addrinfo* found = nullptr;
-  const auto name = HostOf(absl::StrCat(host, ":"));
+  const auto name = Unbracketed(host);
   if (const int error = getaddrinfo(name.c_str(), std::to_string(port).c_str(), &hints, &found); error != 0)
     return absl::InvalidArgumentError(absl::StrCat(asked, ": ", gai_strerror(error), "; ", choose));
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, freeaddrinfo);

@@ -127,7 +127,9 @@ struct ConfigOption {
 // Applies a YAML file. InvalidArgument: "FILE:LINE: ..." for an unknown key (with the nearest known one), a
 // wrong value, or what is no YAML; NotFound when there is no such file.
 absl::Status ApplyConfigFile(const std::string& path, DaemonConfig& config);
-// Of "host:port", without the brackets of an IPv6 address.
+// Without the brackets of an IPv6 address.
+[[nodiscard]] std::string Unbracketed(const std::string& host);
+// Of "host:port", without them too.
 [[nodiscard]] std::string HostOf(const std::string& address);
 // What follows from other options, and what contradicts them.
 absl::Status CompleteConfig(DaemonConfig& config);

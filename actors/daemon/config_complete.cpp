@@ -84,10 +84,13 @@ absl::Status CheckName(const DaemonConfig& config) {
 
 }  // namespace
 
-std::string HostOf(const std::string& address) {
-  auto host = address.substr(0, address.rfind(':'));
+std::string Unbracketed(const std::string& host) {
   const bool in_brackets = host.size() > 2 && host.front() == '[' && host.back() == ']';
   return in_brackets ? host.substr(1, host.size() - 2) : host;
+}
+
+std::string HostOf(const std::string& address) {
+  return Unbracketed(address.substr(0, address.rfind(':')));
 }
 
 absl::Status CompleteConfig(DaemonConfig& config) {

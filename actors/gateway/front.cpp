@@ -20,6 +20,7 @@ using FrontSelf =
 
 // Begins the name of each run that nobody gave a key, and no key: so none can be taken from outside.
 constexpr char kOwnRun[] = ".";
+enum : std::uint32_t { kTakeBack = 1 };
 
 proto::InferReply Failed(const absl::Status& status) {
   proto::InferReply reply;
@@ -154,9 +155,7 @@ class Front : public FrontSelf::base {
   void Lend(std::uint64_t release) {
     if (release == 0) return;
     lent_.insert(release);
-    proto::Tick tick;
-    tick.set_token(release);
-    After(this, options_.read_limit, tick);
+    After(this, options_.read_limit, MakeTick(kTakeBack, release));
   }
 
   void TakeBack(std::uint64_t release) {

@@ -338,16 +338,14 @@ class Router : public RouterSelf::base, public RouterDesk {
   void Granted(const proto::CreditGrant& grant) {
     // One that the manager counts as dead may well go on granting, and nothing can be sent there.
     if (!ControllerOf(grant.node())) return;
+    const auto* known = book_.credits().Find(grant.node());
+    const bool changes = known == nullptr || known->draining != grant.draining();
     book_.Apply(grant);
-    CountNodes();
+    if (changes) CountNodes();
     Pump();
   }
 
-  void CountNodes() {
-    std::size_t nodes = 0;
-    for (const auto& [name, node] : book_.credits().nodes()) nodes += node.draining ? 0 : 1;
-    options_.view->SetNodes(nodes);
-  }
+  void CountNodes() { options_.view->SetNodes(book_.credits().CountTaking()); }
 
   proto::MemberReport Report(const proto::DescribeMember& ask) {
     if (ask.joining()) tie_.AskedBy(current_sender());

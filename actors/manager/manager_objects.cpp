@@ -31,9 +31,7 @@ caf::typed_response_promise<proto::FetchReply> ClusterManager::Fetch(const proto
                                  return Deliver(promise, Failure<proto::FetchReply>(reply.status()));
                                if (reply->release() != 0) {
                                  unreleased_.insert(reply->release());
-                                 auto tick = MakeTick(kRelease);
-                                 tick.set_token(reply->release());
-                                 After(this, options_.release_after, tick);
+                                 After(this, options_.release_after, MakeTick(kRelease, reply->release()));
                                }
                                Deliver(promise, std::move(*reply));
                              }));

@@ -143,9 +143,7 @@ class Member : public MemberSelf::base {
     *joined.mutable_state() = std::move(*reply.mutable_state());
     this->send(subject_, std::move(joined));
     if (std::exchange(missed_, false)) CatchUp(told_);
-    auto tick = MakeTick(kBeat);
-    tick.set_token(life_);
-    After(this, heartbeat_, tick);
+    After(this, heartbeat_, MakeTick(kBeat, life_));
   }
 
   void Say(const std::string& kind, const std::string& message) {
@@ -160,9 +158,7 @@ class Member : public MemberSelf::base {
     MissOn();
   }
   void MissOn() {
-    auto tick = MakeTick(kMissing);
-    tick.set_token(missing_);
-    After(this, missing_pause_, tick);
+    After(this, missing_pause_, MakeTick(kMissing, missing_));
     missing_pause_ = std::min(missing_pause_ * 2, kLongestMissing);
   }
   void TellMissing() {

@@ -8,6 +8,7 @@
 
 #include "sim/network.hpp"
 #include "sim/world.hpp"
+#include "tests/actors/cluster_events.hpp"
 
 namespace troupe::actors {
 namespace {
@@ -56,16 +57,6 @@ class MemberTie : public ::testing::Test {
       if (entry.member().name() == name) return entry.member();
     return {};
   }
-  std::vector<std::string> Events(const std::string& kind) {
-    proto::AdminRequest request;
-    request.mutable_list_events();
-    const auto reply = world_->Ask(request);
-    EXPECT_TRUE(reply.ok()) << reply.status();
-    std::vector<std::string> messages;
-    for (const auto& event : reply->events())
-      if (event.kind() == kind) messages.push_back(event.message());
-    return messages;
-  }
   std::vector<std::string> Kinds() const {
     std::vector<std::string> kinds;
     for (const auto& told : told_) kinds.push_back(told.kind);
@@ -94,7 +85,7 @@ TEST_F(MemberTie, TheSecondDaemonOfANameIsRefusedAndBothLogsAreQuietAfterwards) 
   EXPECT_EQ(after.epoch(), before.epoch()) << "the one that has the name is left alone";
   EXPECT_EQ(after.address(), "node-1");
   const auto why = "another daemon at node-1 is already called 'node-1'; give one of them another --name";
-  EXPECT_THAT(Events("member-refused"), ElementsAre(why));
+  EXPECT_THAT(MessagesOfKind(*world_, "member-refused"), ElementsAre(why));
   ASSERT_THAT(Kinds(), ElementsAre("join-refused")) << "once, however often it tries";
   EXPECT_THAT(told_[0].message, HasSubstr(why));
 }

@@ -15,6 +15,7 @@
 #include "sim/network.hpp"
 #include "sim/simulated_provisioner.hpp"
 #include "sim/world.hpp"
+#include "tests/actors/cluster_events.hpp"
 
 namespace troupe::actors {
 namespace {
@@ -112,15 +113,7 @@ class Migration : public ::testing::Test {
     EXPECT_TRUE(reply.has_value());
     return reply.value_or(proto::InferReply());
   }
-  std::vector<std::string> EventsOf(const std::string& kind) {
-    proto::AdminRequest request;
-    request.mutable_list_events();
-    const auto reply = world_.Ask(request);
-    std::vector<std::string> messages;
-    for (const auto& event : reply->events())
-      if (event.kind() == kind) messages.push_back(event.message());
-    return messages;
-  }
+  std::vector<std::string> EventsOf(const std::string& kind) { return MessagesOfKind(world_, kind); }
 
   sim::World world_{sim::NetworkOptions()};
   std::vector<proto::FunctionRecord> records_;

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "sim/network.hpp"
 #include "sim/world.hpp"
+#include "tests/actors/cluster_events.hpp"
 
 namespace troupe::actors {
 namespace {
@@ -96,13 +97,9 @@ class Takeover : public ::testing::Test {
     ASSERT_EQ(StepsOf(run), count);
   }
   std::vector<std::string> EventsOf(const std::string& kind) {
-    proto::AdminRequest request;
-    request.mutable_list_events();
-    const auto reply = world_->Ask(request);
-    EXPECT_TRUE(reply.ok()) << reply.status();
     std::vector<std::string> messages;
-    for (const auto& event : reply->events())
-      if (event.kind() == kind) messages.push_back(absl::StrCat(event.member(), ": ", event.message()));
+    for (const auto& event : EventsOfKind(*world_, kind))
+      messages.push_back(absl::StrCat(event.member(), ": ", event.message()));
     return messages;
   }
   // A run of gateway-1's, which is cut off from its node until it is healed, and was from the manager for as
