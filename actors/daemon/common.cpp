@@ -1,6 +1,7 @@
 #include "actors/daemon/common.hpp"
 
 #include <netdb.h>
+#include <spdlog/spdlog.h>
 #include <sys/socket.h>
 #include <time.h>
 
@@ -106,6 +107,7 @@ absl::StatusOr<std::unique_ptr<Common>> Common::Create(const DaemonConfig& confi
   ApplyCafSettings(config, out->actor_config);
   out->system = std::make_unique<caf::actor_system>(out->actor_config);
   out->directory = std::make_unique<NetworkPeerDirectory>(*out->system, out->pool);
+  out->directory->accepted().SetLog([](const std::string& line) { spdlog::warn("{}", line); });
   return out;
 }
 

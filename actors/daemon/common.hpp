@@ -41,10 +41,9 @@ class Common {
   absl::StatusOr<std::string> Publish(const Handle& actor, const std::string& address) {
     TROUPE_ASSIGN_OR_RETURN(const auto bind, SplitBind(address));
     // The typed handle says which operations others find there.
-    // Without the last argument a restart would wait for minutes until connections of the old process are
-    // forgotten.
-    const auto port = system->middleman().publish(actor, bind.second, bind.first.c_str(), true);
-    if (!port) return PortError(address, system->render(port.error()));
+    const auto port = directory->Listen(caf::actor_cast<caf::strong_actor_ptr>(actor),
+                                        system->message_types<Handle>(), bind.first, bind.second);
+    if (!port.ok()) return PortError(address, std::string(port.status().message()));
     const auto real = bind.first + ":" + std::to_string(*port);
     directory->PublishHere(real, caf::actor_cast<caf::strong_actor_ptr>(actor),
                            system->message_types<Handle>());

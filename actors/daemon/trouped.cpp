@@ -15,6 +15,7 @@
 #include "actors/daemon/roles.hpp"
 #include "base/status.hpp"
 #include "gateway/operations_server.hpp"
+#include "transport/steady_clock.hpp"
 
 namespace {
 
@@ -130,7 +131,19 @@ class Daemon {
                  static_cast<double>(common_->channel->capacity().count()));
     gauges_->Set("troupe_arena_used_bytes", "Bytes of tensors in this process's arena.", {},
                  static_cast<double>(common_->channel->used().count()));
+    MeasureConnections();
     for (auto& role : roles_) role->Measure();
+  }
+
+  void MeasureConnections() {
+    auto& accepted = common_->directory->accepted();
+    accepted.Sweep(transport::SteadyNow());
+    gauges_->Set("troupe_peer_connections", "Connections of other processes to this one's actors.", {},
+                 static_cast<double>(accepted.accepted()));
+    for (const auto& [reason, count] : accepted.refused())
+      gauges_->Set("troupe_peer_connections_refused_total",
+                   "Connections of other processes that were closed, by reason.", {{"reason", reason}},
+                   static_cast<double>(count));
   }
 
   absl::Status Operate() {

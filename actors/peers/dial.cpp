@@ -54,8 +54,4 @@ caf::actor Greeter(caf::actor_system& system) {
   return system.middleman().named_broker<caf::io::basp_broker>(caf::atom("BASP"));
 }
 
-caf::io::scribe_ptr GiveToCaf(caf::actor_system& system, transport::UniqueFd socket) {
-  return system.middleman().backend().new_scribe(socket.Release());
-}
-
 }  // namespace troupe::actors

@@ -8,7 +8,6 @@
 
 #include <caf/actor.hpp>
 #include <caf/actor_system.hpp>
-#include <caf/io/fwd.hpp>
 #include <cstdint>
 #include <string>
 
@@ -24,6 +23,5 @@ absl::StatusOr<transport::UniqueFd> Dial(const std::string& host, std::uint16_t 
 // Takes (connect_atom, scribe_ptr, port of the other end), and answers (node_id, strong_actor_ptr, interface)
 // once the other end has greeted; null: nothing is published there. Never, when the other end says nothing.
 caf::actor Greeter(caf::actor_system& system);
-caf::io::scribe_ptr GiveToCaf(caf::actor_system& system, transport::UniqueFd socket);
 
 }  // namespace troupe::actors

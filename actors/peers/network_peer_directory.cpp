@@ -16,6 +16,7 @@
 #include "actors/core/continuations.hpp"
 #include "actors/core/time.hpp"
 #include "actors/peers/dial.hpp"
+#include "actors/peers/guarded_connection.hpp"
 
 namespace troupe::actors {
 
@@ -30,13 +31,15 @@ constexpr Duration kLongestPause = std::chrono::seconds(2);
 class PeerWatch : public caf::event_based_actor {
  public:
   PeerWatch(caf::actor_config& config, std::string address, std::string host, std::uint16_t port,
-            WorkPool& pool, std::weak_ptr<LocalPeerDirectory> table)
+            WorkPool& pool, std::weak_ptr<LocalPeerDirectory> table,
+            std::shared_ptr<PeerConnections> connections)
       : caf::event_based_actor(config),
         address_(std::move(address)),
         host_(std::move(host)),
         port_(port),
         pool_(pool),
-        table_(std::move(table)) {}
+        table_(std::move(table)),
+        connections_(std::move(connections)) {}
 
   const char* name() const override { return "peer_watch"; }
 
@@ -76,7 +79,7 @@ class PeerWatch : public caf::event_based_actor {
     if (!line.ok()) return Pause();
     line_ = *std::move(line);
     request(Greeter(home_system()), kGreetLimit, caf::connect_atom::value,
-            GiveToCaf(home_system(), std::move(socket)), port_)
+            GuardedScribe(home_system(), connections_, std::move(socket)), port_)
         .then(
             [this](const caf::node_id&, const caf::strong_actor_ptr& peer,
                    const std::set<std::string>& offered) {
@@ -119,6 +122,7 @@ class PeerWatch : public caf::event_based_actor {
   const std::uint16_t port_;
   WorkPool& pool_;
   const std::weak_ptr<LocalPeerDirectory> table_;
+  const std::shared_ptr<PeerConnections> connections_;
   Continuations continuations_;
   transport::UniqueFd line_;  // the connection's second descriptor, until the peer has greeted
   caf::strong_actor_ptr peer_;
@@ -178,7 +182,7 @@ void NetworkPeerDirectory::Watch(const std::string& address, std::set<std::strin
   if (!parts.ok()) return;  // nobody will ever be there; addresses of members were checked when they joined
   connections_->watches[address] =
       system_.spawn<PeerWatch>(address, parts->first, parts->second, std::ref(pool_),
-                               std::weak_ptr<LocalPeerDirectory>(connections_->table));
+                               std::weak_ptr<LocalPeerDirectory>(connections_->table), accepted_);
 }
 
 void NetworkPeerDirectory::Forget(const std::string& address, const PeerWatcherActor& watcher) {
@@ -195,6 +199,12 @@ void NetworkPeerDirectory::PublishHere(const std::string& address, caf::strong_a
     connections_->watches.erase(it);
   }
   connections_->table->Publish(address, std::move(actor), std::move(interface));
+}
+
+absl::StatusOr<std::uint16_t> NetworkPeerDirectory::Listen(caf::strong_actor_ptr actor,
+                                                           std::set<std::string> interface,
+                                                           const std::string& host, std::uint16_t port) {
+  return ListenGuarded(system_, accepted_, std::move(actor), std::move(interface), host, port);
 }
 
 void NetworkPeerDirectory::Clear() {

@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "actors/core/work_pool.hpp"
 #include "actors/peers/local_peer_directory.hpp"
+#include "actors/peers/peer_connections.hpp"
 
 namespace troupe::actors {
 
@@ -31,6 +32,12 @@ class NetworkPeerDirectory final : public PeerDirectory {
 
   // An actor of this process, for watchers of this process.
   void PublishHere(const std::string& address, caf::strong_actor_ptr actor, std::set<std::string> interface);
+  // Publishes an actor for other processes at `host` and `port` (0: chosen); answers the port. Unavailable
+  // with the reason.
+  absl::StatusOr<std::uint16_t> Listen(caf::strong_actor_ptr actor, std::set<std::string> interface,
+                                       const std::string& host, std::uint16_t port);
+  // What is known of the connections that other processes made.
+  [[nodiscard]] PeerConnections& accepted() { return *accepted_; }
   // Lets go of every actor.
   void Clear();
 
@@ -38,6 +45,7 @@ class NetworkPeerDirectory final : public PeerDirectory {
   struct Connections;
   caf::actor_system& system_;
   WorkPool& pool_;
+  const std::shared_ptr<PeerConnections> accepted_ = std::make_shared<PeerConnections>();
   std::shared_ptr<Connections> connections_;
 };
 
