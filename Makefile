@@ -7,7 +7,7 @@ JOBS ?= $(shell nproc)
 CTEST := ctest --output-on-failure --no-tests=error
 CLANG_FORMAT ?= clang-format
 
-.PHONY: bootstrap configure build demo test unit asan tsan chaos chaos-sim check bench format clean help
+.PHONY: bootstrap configure build demo test unit asan tsan fuzz chaos chaos-sim check bench format clean help
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -43,6 +43,11 @@ tsan: bootstrap ## the unit and actor tiers under ThreadSanitizer (by hand: slow
 	@[ -f build/tsan/build.ninja ] || cmake --preset tsan >/dev/null
 	cmake --build --preset tsan -j $(JOBS) --target quick_tests
 	$(CTEST) --test-dir build/tsan -L 'unit|actors'
+
+fuzz: bootstrap ## every libFuzzer target for MINUTES=n (or SECONDS=n) each, JOBS at a time; tests/fuzz/README.md
+	@[ -f build/fuzz/build.ninja ] || cmake --preset fuzz >/dev/null
+	cmake --build --preset fuzz -j $(JOBS)
+	python3 tests/fuzz/fuzz.py build/fuzz --seconds $(or $(SECONDS),$$(( $(or $(MINUTES),1) * 60 ))) --jobs $(JOBS)
 
 chaos: build ## real processes, killed and cut for three minutes (MINUTES=30: longer; SEED=N: another plan); build/chaos
 	TROUPE_BUILD_DIR=$(BUILD) OMP_WAIT_POLICY=passive tests/chaos/chaos.py --seconds $$(( $(or $(MINUTES),3) * 60 )) --seed $(or $(SEED),1)

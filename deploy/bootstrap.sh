@@ -15,6 +15,7 @@ build_packages=(
   libboost1.81-dev libboost-json1.81-dev  # HTTP and JSON
   libabsl-dev libssl-dev libspdlog-dev libcli11-dev libyaml-cpp-dev libedit-dev zlib1g-dev prometheus-cpp-dev
   libgtest-dev libgmock-dev libbenchmark-dev
+  clang-14 libclang-rt-14-dev libomp-14-dev llvm-14  # fuzz targets: compiler, libFuzzer and ASan, OpenMP, symbols
 )
 run_packages=(
   python3 python3-numpy python3-onnx      # examples and the house rules
