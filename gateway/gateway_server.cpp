@@ -43,11 +43,12 @@ class Server final : public GatewayServer {
 absl::StatusOr<std::unique_ptr<GatewayServer>> GatewayServer::Start(
     const GatewayOptions& options, InferenceService& service, ClusterAdmin* admin,
     std::shared_ptr<prometheus::Registry> registry) {
-  if (options.max_request > options.http.max_inflight || options.max_model > options.http.max_inflight) {
+  if (options.max_request > options.http.max_inflight_client ||
+      options.max_model > options.http.max_inflight_client) {
     return absl::InvalidArgumentError(Cat("max_request (", FormatBytes(options.max_request),
                                           ") and max_model (", FormatBytes(options.max_model),
-                                          ") must fit into max_inflight (",
-                                          FormatBytes(options.http.max_inflight), ")"));
+                                          ") must fit into max_inflight_client (",
+                                          FormatBytes(options.http.max_inflight_client), ")"));
   }
   auto server = std::make_unique<Server>(options, service, admin, std::move(registry));
   if (absl::Status status = server->Listen(options.http); !status.ok()) return status;

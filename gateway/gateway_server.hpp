@@ -21,7 +21,7 @@ namespace troupe::gateway {
 struct GatewayOptions {
   HttpServerOptions http;
   Bytes max_request = MiB(256);   // body of an inference request
-  Bytes max_model = GiB(2);       // body of a deployment; must not exceed http.max_inflight
+  Bytes max_model = GiB(2);       // body of a deployment; must not exceed http.max_inflight_client
   std::string version = "0.1.0";  // of the program, for the server's metadata
 };
 

@@ -15,10 +15,26 @@ using boost::system::error_code;
 
 namespace {
 constexpr std::size_t kReadSize = 16 * 1024;
+constexpr std::string_view kBodies = "the bodies of the requests under way";
+constexpr std::string_view kAnswers = "the answers that wait to be read";
+// An answer up to this is not charged: a connection may hold as much anyway.
+constexpr std::uint64_t kSmallAnswer = 64 * 1024;
+
+// The address that budgets know a client by. Of an IPv6 address the first half, since one client has all of
+// the rest.
+std::string ClientAddress(const asio::ip::tcp::socket& socket) {
+  error_code error;
+  const auto endpoint = socket.remote_endpoint(error);
+  if (error) return "unknown";
+  const auto address = endpoint.address();
+  if (address.is_v4()) return address.to_string();
+  const auto bytes = address.to_v6().to_bytes();
+  return std::string(bytes.begin(), bytes.begin() + 8);
+}
 }  // namespace
 
 HttpConnection::HttpConnection(asio::ip::tcp::socket socket, HttpLoop& loop)
-    : socket_(std::move(socket)), loop_(loop) {
+    : socket_(std::move(socket)), loop_(loop), client_(ClientAddress(socket_)) {
   error_code ignored;
   socket_.non_blocking(true, ignored);
   socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
@@ -47,20 +63,29 @@ void HttpConnection::Drain() {
 }
 
 void HttpConnection::Enter(State state, std::uint64_t transferred) {
-  const HttpServerOptions& options = loop_.shared().options;
   if (state != state_) entered_ = std::chrono::steady_clock::now();
   state_ = state;
-  Duration allowed = options.transfer_timeout;
-  if (state == State::kIdle) allowed = options.idle_timeout;
-  if (state == State::kHead) allowed = options.head_timeout;
-  if (state == State::kLingering) allowed = std::chrono::seconds(1);
-  if (options.slowest.value > 0) allowed += TransferTime(Bytes(transferred), options.slowest);
-  deadline_ = state == State::kWaiting || state == State::kClosed
+  transferred_ = transferred;
+  SetDeadline(false);
+}
+
+void HttpConnection::SetDeadline(bool is_short) {
+  const HttpServerOptions& options = loop_.shared().options;
+  Duration allowed = is_short ? options.short_transfer_timeout : options.transfer_timeout;
+  if (state_ == State::kIdle) allowed = options.idle_timeout;
+  if (state_ == State::kHead) allowed = options.head_timeout;
+  if (state_ == State::kLingering) allowed = std::chrono::seconds(1);
+  if (options.slowest.value > 0) allowed += TransferTime(Bytes(transferred_), options.slowest);
+  deadline_ = state_ == State::kWaiting || state_ == State::kClosed
                   ? SteadyTime::max()
                   : entered_ + std::chrono::duration_cast<SteadyTime::duration>(allowed);
 }
 
 void HttpConnection::CheckDeadline(SteadyTime now) {
+  const HttpShared& shared = loop_.shared();
+  if ((state_ == State::kBody && shared.bodies.IsShort(now)) ||
+      (state_ == State::kWriting && shared.answers.IsShort(now)))
+    SetDeadline(true);
   if (now < deadline_) return;
   // A client that sent half of a request is told so, once; one that was silent or does not read is not.
   if (timed_out_ || (state_ != State::kHead && state_ != State::kBody)) return Close();
@@ -88,7 +113,8 @@ void HttpConnection::Forget() {
   exchange_.reset();
   make_ = nullptr;
   response_ = HttpResponse();
-  loop_.shared().inflight.fetch_sub(std::exchange(taken_, 0));
+  loop_.shared().bodies.Return(client_, std::exchange(charged_body_, 0));
+  loop_.shared().answers.Return(client_, std::exchange(charged_answer_, 0));
 }
 
 // True when a head was read; false after an end or an error, which has been answered then.
@@ -144,24 +170,61 @@ bool HttpConnection::CheckHead() {
   if (request.version() != 10 && request.version() != 11) {
     return Refuse(ErrorResponse(400, "HTTP/1.0 or HTTP/1.1 expected"));
   }
-  if (request.version() == 11 && request.find(http::field::host) == request.end()) {
-    return Refuse(ErrorResponse(400, "an HTTP/1.1 request needs a Host header"));
+  const auto hosts = request.count(http::field::host);
+  if (hosts > 1 || (hosts == 0 && request.version() == 11)) {
+    return Refuse(
+        ErrorResponse(400, Cat("an HTTP/1.1 request has exactly one Host header, and this one has ", hosts)));
+  }
+  // Another server on the way might read such a body otherwise, and take a part of it for the next request.
+  const auto coding = request.find(http::field::transfer_encoding);
+  if (coding != request.end() &&
+      (request.version() != 11 || request.count(http::field::transfer_encoding) > 1 ||
+       !boost::beast::iequals(coding->value(), "chunked"))) {
+    response_ = ErrorResponse(501, "Transfer-Encoding may be 'chunked' and nothing else, once, in HTTP/1.1");
+    response_.close = true;
+    return false;
   }
   if (std::optional<HttpResponse> early = exchange_->Early()) return Refuse(std::move(*early));
   if (unread_ > exchange_->body_limit().count()) {
     return Refuse(ErrorResponse(413, Cat("a body of ", unread_, " bytes is longer than the ",
                                          FormatBytes(exchange_->body_limit()), " that are taken here")));
   }
-  return Take(unread_);
+  // A request whose answer could not be kept for its client is not computed.
+  if (const auto verdict = loop_.shared().answers.Look(client_); verdict != TransferBudget::Verdict::kTaken)
+    return RefuseFull(verdict, kAnswers);
+  if (unread_ == 0) return true;
+  const auto verdict = loop_.shared().bodies.Look(client_);
+  return verdict == TransferBudget::Verdict::kTaken || RefuseFull(verdict, kBodies);
 }
 
-bool HttpConnection::Take(std::uint64_t bytes) {
-  if (!loop_.shared().TakeInflight(bytes)) {
-    return Refuse(ErrorResponse(
-        absl::ResourceExhaustedError("the bodies of the requests under way fill the server; try again")));
-  }
-  taken_ += bytes;
+// `held` bytes of the body are in memory, or will be after the next read.
+bool HttpConnection::ChargeBody(std::uint64_t held) {
+  if (held <= charged_body_) return true;
+  const std::uint64_t more = held - charged_body_;
+  const auto verdict = loop_.shared().bodies.Take(client_, more, std::chrono::steady_clock::now());
+  if (verdict != TransferBudget::Verdict::kTaken) return RefuseFull(verdict, kBodies);
+  charged_body_ = held;
   return true;
+}
+
+bool HttpConnection::RefuseFull(TransferBudget::Verdict verdict, std::string_view what) {
+  const bool is_client = verdict == TransferBudget::Verdict::kClientFull;
+  return Refuse(ErrorResponse(absl::ResourceExhaustedError(Cat(
+      what, is_client ? " of this client's address" : "", " fill the server's memory for them; try again"))));
+}
+
+// What waits for its reader is charged before a byte of it is sent: an answer that does not fit can still be
+// refused.
+void HttpConnection::ChargeAnswer() {
+  std::uint64_t length = response_.body.size();
+  for (const OutputBuffer& part : response_.parts) length += part.bytes().size();
+  if (length <= kSmallAnswer) return;
+  const auto verdict = loop_.shared().answers.Take(client_, length, std::chrono::steady_clock::now());
+  if (verdict == TransferBudget::Verdict::kTaken) {
+    charged_answer_ = length;
+  } else {
+    RefuseFull(verdict, kAnswers);
+  }
 }
 
 // True when the connection can take another request.
@@ -211,6 +274,7 @@ asio::awaitable<bool> HttpConnection::Reply() {
     co_return false;
   }
   response_ = make_();
+  ChargeAnswer();
   co_return true;
 }
 

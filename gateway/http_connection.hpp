@@ -17,6 +17,7 @@
 #include "absl/functional/any_invocable.h"
 #include "gateway/http_loop.hpp"
 #include "gateway/http_message.hpp"
+#include "gateway/transfer_budget.hpp"
 
 namespace troupe::gateway {
 
@@ -72,15 +73,20 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool Refuse(HttpResponse response);
   bool RefuseLost();
 
-  bool Take(std::uint64_t bytes);
+  bool ChargeBody(std::uint64_t held);
+  bool RefuseFull(TransferBudget::Verdict verdict, std::string_view what);
+  void ChargeAnswer();
   void Complete(std::uint64_t serial, MakeResponse make);
   void Resume();
   void Enter(State state, std::uint64_t transferred = 0);
+  void SetDeadline(bool is_short);
 
   boost::asio::ip::tcp::socket socket_;
   HttpLoop& loop_;
+  const std::string client_;  // the address that budgets know the client by
   State state_ = State::kIdle;
   SteadyTime entered_ = std::chrono::steady_clock::now();  // when `state_` began
+  std::uint64_t transferred_ = 0;  // bytes of the body or answer that were moved in `state_`
   SteadyTime deadline_ = SteadyTime::max();
   bool timed_out_ = false;
   bool draining_ = false;
@@ -88,9 +94,10 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   boost::beast::flat_buffer buffer_;
   std::optional<Parser> parser_;
   std::shared_ptr<HttpExchange> exchange_;
-  std::uint64_t serial_ = 0;  // of the request under way: a reply to an earlier one is dropped
-  std::uint64_t unread_ = 0;  // bytes of a sized body still to come
-  std::uint64_t taken_ = 0;   // of the budget of bodies under way
+  std::uint64_t serial_ = 0;          // of the request under way: a reply to an earlier one is dropped
+  std::uint64_t unread_ = 0;          // bytes of a sized body still to come
+  std::uint64_t charged_body_ = 0;    // of the budget of bodies
+  std::uint64_t charged_answer_ = 0;  // of the budget of answers
   bool keep_alive_ = false;
   bool body_whole_ = false;
   bool withheld_ = false;  // the client waits for "100 Continue" before it sends the body

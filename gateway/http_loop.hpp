@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "gateway/http_server.hpp"
+#include "gateway/transfer_budget.hpp"
 
 namespace troupe::gateway {
 
@@ -25,21 +26,18 @@ class HttpConnection;
 
 // What all loops share.
 struct HttpShared {
-  HttpShared(const HttpServerOptions& o, HttpHandler& h) : options(o), handler(h) {}
+  HttpShared(const HttpServerOptions& o, HttpHandler& h)
+      : options(o),
+        handler(h),
+        bodies({o.max_inflight, o.max_inflight_client}),
+        answers({o.max_answers, o.max_answers_client}) {}
   const HttpServerOptions options;
   HttpHandler& handler;
   std::atomic<std::uint64_t> connections{0};
-  std::atomic<std::uint64_t> inflight{0};
+  TransferBudget bodies;   // of the requests under way
+  TransferBudget answers;  // that wait for their readers
   std::atomic<std::uint64_t> requests{0};
   std::atomic<bool> draining{false};
-
-  // Takes `bytes` out of the budget of bodies under way; false when they do not fit.
-  bool TakeInflight(std::uint64_t bytes) {
-    const std::uint64_t before = inflight.fetch_add(bytes);
-    if (before + bytes <= options.max_inflight.count()) return true;
-    inflight.fetch_sub(bytes);
-    return false;
-  }
 };
 
 // The way back into a loop for replies from other threads; it may be used when the loop is gone, and then

@@ -65,7 +65,8 @@ class Server final : public HttpServer {
   std::uint16_t port() const override { return port_; }
 
   HttpServerLoad load() const override {
-    return {shared_.connections.load(), Bytes(shared_.inflight.load()), shared_.requests.load()};
+    return {shared_.connections.load(), shared_.bodies.used(), shared_.answers.used(),
+            shared_.requests.load()};
   }
 
   void Stop(Duration grace) override {

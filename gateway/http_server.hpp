@@ -13,16 +13,24 @@
 namespace troupe::gateway {
 
 struct HttpServerOptions {
-  std::string address = "127.0.0.1";                 // an IP address, not a name
-  std::uint16_t port = 0;                            // 0: the system chooses; see port()
-  std::uint32_t threads = 1;                         // each with connections of its own
-  std::uint32_t max_connections = 4096;              // one more gets 503 and is closed
-  Bytes max_head = KiB(16);                          // request line and headers: 431
-  Bytes max_inflight = GiB(2);                       // bodies of all requests under way: 503 with Retry-After
+  std::string address = "127.0.0.1";     // an IP address, not a name
+  std::uint16_t port = 0;                // 0: the system chooses; see port()
+  std::uint32_t threads = 1;             // each with connections of its own
+  std::uint32_t max_connections = 4096;  // one more gets 503 and is closed
+  Bytes max_head = KiB(16);              // request line and headers: 431
+  // Bodies of all requests under way, as far as they have arrived: 503 with Retry-After beyond. One client
+  // address may hold a part of it.
+  Bytes max_inflight = GiB(3);
+  Bytes max_inflight_client = GiB(2);
+  // Answers that wait for clients to read them: a request beyond gets 503 with Retry-After, too.
+  Bytes max_answers = GiB(1);
+  Bytes max_answers_client = MiB(512);
   Duration idle_timeout = std::chrono::seconds(75);  // between requests
   Duration head_timeout = std::chrono::seconds(10);  // from a head's first byte to its last: 408
-  // A body (408), or a response that is not read (closed), may take this long plus its size at `slowest`.
+  // A body (408), or an answer that is not read (closed), may take this long plus what has been moved so far
+  // at `slowest`. While the memory for it is short it may take `short_transfer_timeout` plus that.
   Duration transfer_timeout = std::chrono::seconds(30);
+  Duration short_transfer_timeout = std::chrono::seconds(1);
   BytesPerSecond slowest{64.0 * 1024};
   // How often timeouts and vanished clients are looked for: a client that closes its connection while its
   // request waits is noticed this late (also one that only shuts down its sending side, as nginx does).
@@ -31,7 +39,8 @@ struct HttpServerOptions {
 
 struct HttpServerLoad {
   std::uint64_t connections = 0;
-  Bytes inflight;
+  Bytes inflight;              // of bodies
+  Bytes answers;               // that wait for their readers
   std::uint64_t requests = 0;  // since the start
 };
 

@@ -19,6 +19,7 @@ using boost::system::error_code;
 
 namespace {
 constexpr std::size_t kReadSize = 16 * 1024;
+constexpr std::size_t kPiece = 64 * 1024;       // a body is charged piece by piece, before the piece is read
 constexpr std::size_t kJoinedBody = 32 * 1024;  // a body up to this is copied behind its head: one write
 constexpr std::uint64_t kDiscardedBody =
     64 * 1024;  // an unread body up to this is read over, to keep the connection
@@ -52,13 +53,18 @@ asio::awaitable<bool> HttpConnection::ReadSized() {
   while (unread_ > 0) {
     const auto span = exchange_->NextSpan(unread_);
     if (!span.ok()) co_return Refuse(ErrorResponse(span.status()));
-    const std::size_t buffered = std::min(span->size(), buffer_.size());
-    std::memcpy(span->data(), buffer_.data().data(), buffered);
-    buffer_.consume(buffered);
-    unread_ -= buffered;
-    Enter(State::kBody, size - unread_);
-    const bool read = co_await ReadExactly(span->subspan(buffered));
-    if (!read) co_return RefuseLost();
+    for (std::span<std::byte> rest = *span; !rest.empty();) {
+      const auto piece = rest.first(std::min(rest.size(), kPiece));
+      rest = rest.subspan(piece.size());
+      if (!ChargeBody(size - unread_ + piece.size())) co_return false;
+      const std::size_t buffered = std::min(piece.size(), buffer_.size());
+      std::memcpy(piece.data(), buffer_.data().data(), buffered);
+      buffer_.consume(buffered);
+      unread_ -= buffered;
+      Enter(State::kBody, size - unread_);
+      const bool read = co_await ReadExactly(piece.subspan(buffered));
+      if (!read) co_return RefuseLost();
+    }
   }
   body_whole_ = true;
   co_return true;
@@ -108,7 +114,7 @@ bool HttpConnection::TakeChunk(std::string& gathered) {
       return Refuse(ErrorResponse(413, Cat("the body is longer than the ",
                                            FormatBytes(exchange_->body_limit()), " that are taken here")));
     }
-    if (!Take(got)) return false;
+    if (!ChargeBody(gathered.size() + got)) return false;
     gathered.append(piece.data(), got);
     if (error && error != http::error::need_more && error != http::error::need_buffer) {
       return Refuse(ErrorResponse(400, Cat("broken chunked body: ", error.message())));
@@ -144,7 +150,7 @@ std::vector<asio::const_buffer> HttpConnection::Gather(bool close) {
     head_ += "Connection: keep-alive\r\n";
   }
   head_ += "\r\n";
-  Enter(State::kWriting, length);
+  Enter(State::kWriting);
   std::vector<asio::const_buffer> buffers;
   if (parser_->is_header_done() && parser_->get().method() == http::verb::head) {
     buffers.push_back(asio::buffer(head_));
@@ -200,8 +206,19 @@ asio::awaitable<bool> HttpConnection::WriteAll(const std::vector<asio::const_buf
     if (done < buffer.size()) rest.push_back(buffer + done);
   }
   if (rest.empty()) co_return true;
-  const auto [failed, count] = co_await asio::async_write(socket_, rest, asio::as_tuple(asio::use_awaitable));
-  co_return !failed && state_ != State::kClosed;
+  // Bit by bit, so that a client that reads at all is told from one that does not.
+  std::uint64_t moved = transferred_ + written;
+  for (asio::const_buffer& buffer : rest) {
+    while (buffer.size() > 0) {
+      const auto [failed, count] =
+          co_await socket_.async_write_some(buffer, asio::as_tuple(asio::use_awaitable));
+      if (failed || state_ == State::kClosed) co_return false;
+      buffer += count;
+      moved += count;
+      Enter(state_, moved);
+    }
+  }
+  co_return true;
 }
 
 // After a refusal that leaves bytes unread: closing at once would reset the connection and could destroy the

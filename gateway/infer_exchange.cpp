@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <chrono>
+#include <cstring>
 #include <optional>
 
 #include "base/digest.hpp"
@@ -17,6 +18,8 @@ namespace troupe::gateway {
 namespace {
 
 using SteadyClock = std::chrono::steady_clock;
+
+constexpr std::uint64_t kGatheredFrom = 64 * 1024;
 
 Time Now() {
   return Time(std::chrono::duration_cast<Duration>(SteadyClock::now().time_since_epoch()));
@@ -50,11 +53,25 @@ class InferExchange final : public HttpExchange, public std::enable_shared_from_
       json_left_ -= span.size();
       return span;
     }
+    if (gather_left_ > 0) {
+      const auto span = gathered_.Next(gather_left_);
+      gather_left_ -= span.size();
+      return span;
+    }
     if (!parsed_) {
-      if (absl::Status status = Parse(remaining); !status.ok()) return Failed(std::move(status));
+      if (gathered_.text().empty() && remaining > kGatheredFrom) {
+        gather_left_ = remaining / 2;
+        return NextSpan(remaining);
+      }
+      if (absl::Status status = Parse(gathered_.text().size() + remaining); !status.ok())
+        return Failed(std::move(status));
+      PlaceGathered();
     }
     // The sum of the raw inputs was checked against what remains.
-    return parsed_->raw_inputs[next_raw_++].span;
+    const auto span = parsed_->raw_inputs[next_raw_].span.subspan(raw_placed_);
+    ++next_raw_;
+    raw_placed_ = 0;
+    return span;
   }
 
   void Finish(HttpReply reply) override {
@@ -86,6 +103,22 @@ class InferExchange final : public HttpExchange, public std::enable_shared_from_
   }
 
  private:
+  // What was gathered goes to the beginning of the raw inputs' places.
+  void PlaceGathered() {
+    std::string_view rest = gathered_.text();
+    while (!rest.empty()) {
+      const auto span = parsed_->raw_inputs[next_raw_].span.subspan(raw_placed_);
+      const std::size_t count = std::min(span.size(), rest.size());
+      std::memcpy(span.data(), rest.data(), count);
+      rest.remove_prefix(count);
+      raw_placed_ += count;
+      if (count < span.size()) break;
+      ++next_raw_;
+      raw_placed_ = 0;
+    }
+    gathered_.Drop();
+  }
+
   static absl::Status HeaderTooLong(std::uint64_t body) {
     return absl::InvalidArgumentError(
         Cat("Inference-Header-Content-Length is larger than the body of ", body, " bytes"));
@@ -216,7 +249,12 @@ class InferExchange final : public HttpExchange, public std::enable_shared_from_
   std::uint64_t json_left_ = 0;
   TextBody json_;
   std::optional<ParsedInfer> parsed_;
-  std::size_t next_raw_ = 0;
+  // Raw inputs beyond kGatheredFrom wait in memory of their own until half of them has arrived. Only then are
+  // places taken for all of them, so that a client never holds more of the arena than twice what it has sent.
+  TextBody gathered_;
+  std::uint64_t gather_left_ = 0;
+  std::size_t next_raw_ = 0;    // the raw input whose bytes come next
+  std::size_t raw_placed_ = 0;  // of its bytes are in place
   HttpReply reply_;
   CallId call_{};
 };

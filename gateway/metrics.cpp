@@ -53,9 +53,14 @@ struct RequestMetrics::Series {
                         .Add({})),
         inflight(BuildGauge()
                      .Name("troupe_http_inflight_bytes")
-                     .Help("Bodies of the requests under way")
+                     .Help("Bodies of the requests under way, as far as they have arrived")
                      .Register(*registry)
                      .Add({})),
+        answers(BuildGauge()
+                    .Name("troupe_http_answer_bytes")
+                    .Help("Answers that wait for clients to read them")
+                    .Register(*registry)
+                    .Add({})),
         http_requests(BuildCounter()
                           .Name("troupe_http_requests_total")
                           .Help("HTTP requests of every kind")
@@ -84,6 +89,7 @@ struct RequestMetrics::Series {
   prometheus::Family<prometheus::Histogram>& seconds;
   prometheus::Gauge& connections;
   prometheus::Gauge& inflight;
+  prometheus::Gauge& answers;
   prometheus::Counter& http_requests;
   std::mutex mutex;
   std::map<std::string, OfFunction, std::less<>> functions;
@@ -109,6 +115,7 @@ void RequestMetrics::SetServerLoad(const HttpServerLoad& load) {
   const std::lock_guard lock(series_->mutex);
   series_->connections.Set(static_cast<double>(load.connections));
   series_->inflight.Set(static_cast<double>(load.inflight.count()));
+  series_->answers.Set(static_cast<double>(load.answers.count()));
   const double more = static_cast<double>(load.requests) - series_->http_requests.Value();
   if (more > 0) series_->http_requests.Increment(more);
 }

@@ -2,7 +2,7 @@
 //   troupe_requests_total{function,code}      inference requests answered, by HTTP code
 //   troupe_request_errors_total{function}     those with a code of 400 or more
 //   troupe_request_seconds{function}          from the head's arrival to the response, histogram
-//   troupe_http_connections, troupe_http_inflight_bytes, troupe_http_requests_total
+//   troupe_http_connections, troupe_http_inflight_bytes, troupe_http_answer_bytes, troupe_http_requests_total
 #pragma once
 
 #include <memory>

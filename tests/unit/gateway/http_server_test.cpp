@@ -5,7 +5,10 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
+#include <thread>
+#include <vector>
 
 #include "gateway/http_body.hpp"
 #include "gateway/http_error.hpp"
@@ -310,6 +313,106 @@ TEST_F(HttpServerTest, ManyConnectionsAreRefusedPolitely) {
   EXPECT_EQ(refused.headers.at("retry-after"), "1");
   EXPECT_NE(refused.body.find("try again\"}"), std::string::npos);
   EXPECT_TRUE(c.AtEnd());
+}
+
+TEST_F(HttpServerTest, ALengthThatIsOnlyClaimedTakesNoMoreThanAPiece) {
+  options_.max_inflight = options_.max_inflight_client = KiB(300);
+  Start();
+  SocketClient idle(server_->port());
+  idle.Send("POST /idle HTTP/1.1\r\nHost: x\r\nContent-Length: 250000\r\n\r\nx");
+  while (server_->load().inflight.count() == 0) std::this_thread::yield();
+  EXPECT_EQ(server_->load().inflight, KiB(64));
+  SocketClient other(server_->port());
+  EXPECT_EQ(other.Ask("POST", "/b", std::string(200000, 'y')).code, 200);
+}
+
+TEST_F(HttpServerTest, ASlowBodyMakesRoomWhenMemoryIsShort) {
+  options_.max_inflight = options_.max_inflight_client = KiB(200);
+  options_.transfer_timeout = std::chrono::hours(1);
+  options_.short_transfer_timeout = Duration::zero();
+  options_.slowest = BytesPerSecond{1e12};  // whatever sends less than that is slow
+  Start();
+  SocketClient slow(server_->port());
+  slow.Send(
+      Cat("POST /slow HTTP/1.1\r\nHost: x\r\nContent-Length: 200000\r\n\r\n", std::string(150000, 'x')));
+  while (server_->load().inflight < KiB(150)) std::this_thread::yield();
+  SocketClient other(server_->port());
+  EXPECT_EQ(other.Ask("POST", "/b", std::string(100000, 'y')).code, 503);
+  const ClientResponse dropped = slow.Read();
+  EXPECT_EQ(dropped.code, 408);
+  EXPECT_NE(dropped.body.find("in time"), std::string::npos);
+}
+
+TEST_F(HttpServerTest, AnswersThatWaitForTheirReadersAreBounded) {
+  options_.max_answers = options_.max_answers_client = MiB(20);
+  options_.transfer_timeout = std::chrono::hours(1);
+  Start();
+  std::vector<std::unique_ptr<SocketClient>> readers;
+  for (int i = 0; i < 2; ++i) {
+    readers.push_back(std::make_unique<SocketClient>(server_->port()));
+    readers.back()->Send("GET /large HTTP/1.1\r\nHost: x\r\n\r\n");
+  }
+  while (server_->load().answers < MiB(16)) std::this_thread::yield();
+  SocketClient third(server_->port());
+  const ClientResponse refused = third.Ask("GET", "/large");
+  EXPECT_EQ(refused.code, 503);
+  EXPECT_TRUE(refused.headers.contains("retry-after"));
+  EXPECT_NE(refused.body.find("answers that wait to be read"), std::string::npos) << refused.body;
+  EXPECT_EQ(third.Ask("GET", "/small").code, 200);
+  for (const auto& reader : readers) EXPECT_EQ(reader->Read().body.size(), std::size_t{8} << 20);
+  while (server_->load().answers.count() > 0) std::this_thread::yield();
+  EXPECT_EQ(third.Ask("GET", "/large").code, 200);
+}
+
+TEST_F(HttpServerTest, NothingIsComputedForAnAddressWhoseAnswersFillItsShare) {
+  options_.max_answers = MiB(100);
+  options_.max_answers_client = MiB(8);
+  options_.transfer_timeout = std::chrono::hours(1);
+  Start();
+  SocketClient reader(server_->port());
+  reader.Send("GET /large HTTP/1.1\r\nHost: x\r\n\r\n");
+  while (server_->load().answers < MiB(8)) std::this_thread::yield();
+  SocketClient other(server_->port());
+  const ClientResponse refused = other.Ask("GET", "/hold");  // never held: it would wait for ever
+  EXPECT_EQ(refused.code, 503);
+  EXPECT_NE(refused.body.find("of this client's address"), std::string::npos) << refused.body;
+  EXPECT_EQ(reader.Read().code, 200);
+}
+
+TEST_F(HttpServerTest, AClientThatDoesNotReadIsClosedAfterTheTimeForIt) {
+  options_.transfer_timeout = Duration::zero();
+  options_.slowest = BytesPerSecond{1e12};
+  Start();
+  SocketClient reader(server_->port());
+  reader.Send("GET /large HTTP/1.1\r\nHost: x\r\n\r\n");
+  while (server_->load().connections > 0) std::this_thread::yield();
+  EXPECT_EQ(server_->load().answers.count(), 0U);
+}
+
+TEST_F(HttpServerTest, HeadsThatTwoServersCouldReadDifferentlyAreRefused) {
+  Start();
+  const struct {
+    std::string_view headers;
+    int code;
+  } cases[] = {
+      {"Host: x\r\nHost: y\r\n", 400},
+      {"Host: x\r\nHost: x\r\n", 400},
+      {"", 400},
+      {"Host: x\r\nTransfer-Encoding: gzip, chunked\r\n", 501},
+      {"Host: x\r\nTransfer-Encoding: identity\r\n", 501},
+      {"Host: x\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", 400},
+      {"Host: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n", 400},
+      {"Host: x\r\nContent-Length: 3\r\nContent-Length: 4\r\n", 400},
+      {"Host : x\r\n", 400},
+      {"Host: x\r\nA: b\r\n c\r\nContent-Length: +3\r\n", 400},
+  };
+  for (const auto& one : cases) {
+    SocketClient client(server_->port());
+    client.Send(Cat("POST /a HTTP/1.1\r\n", one.headers, "\r\nabc"));
+    client.CloseSending();
+    const ClientResponse response = client.Read();
+    EXPECT_EQ(response.code, one.code) << one.headers << response.body;
+  }
 }
 
 TEST_F(HttpServerTest, BytesUnderWayAreBounded) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <thread>
 
 #include "base/status.hpp"
 #include "gateway/tensor_type.hpp"
@@ -36,6 +37,28 @@ TEST_F(InferHttp, ChunkedAndFromAnotherThread) {
   for (const char c : kBody) Append(text, "1\r\n", std::string_view(&c, 1), "\r\n");
   client_->Send(Cat(text, "0\r\n\r\n"));
   EXPECT_EQ(client_->Read().body, kAnswer);
+}
+
+TEST_F(InferHttp, LargeRawInputsTakeTheirPlacesWhenHalfOfThemIsThere) {
+  service_.AddEcho("wide", {Spec("p", proto::UINT8, {-1}), Spec("q", proto::UINT8, {-1})}, {"y", "z"});
+  const std::size_t p = 100'000;
+  const std::size_t q = 500'000;
+  std::string raw(p + q, ' ');
+  for (std::size_t i = 0; i < raw.size(); ++i) raw[i] = static_cast<char>(i * 7 + i / 251);
+  const std::string json = Cat(
+      R"({"inputs":[{"name":"p","shape":[)", p, R"(],"datatype":"UINT8","parameters":{"binary_data_size":)",
+      p, R"(}},{"name":"q","shape":[)", q, R"(],"datatype":"UINT8","parameters":{"binary_data_size":)", q,
+      R"(}}],"parameters":{"binary_data_output":true}})");
+  service_.RefusePlaces(true);  // would be told at once if a place were taken at the first byte
+  client_->Send(Cat("POST /v2/models/wide/infer HTTP/1.1\r\nHost: x\r\nInference-Header-Content-Length: ",
+                    json.size(), "\r\nContent-Length: ", json.size() + raw.size(), "\r\n\r\n", json));
+  while (server_->load().inflight.count() < 64 * 1024) std::this_thread::yield();
+  EXPECT_EQ(service_.open_places(), 0U);
+  service_.RefusePlaces(false);
+  client_->Send(raw);
+  const ClientResponse response = client_->Read();
+  ASSERT_EQ(response.code, 200) << response.body;
+  EXPECT_EQ(response.body.substr(std::stoul(response.headers.at("inference-header-content-length"))), raw);
 }
 
 TEST_F(InferHttp, EveryTypeRoundTripsAsRawBytes) {
