@@ -48,6 +48,11 @@ std::shared_ptr<HttpExchange> GatewayHandler::Begin(const HttpRequestHead& head)
   return Dispatch(*std::move(route), head);
 }
 
+bool GatewayHandler::IsProbe(const HttpRequestHead& head) const {
+  return head.method == "GET" &&
+         (head.target.starts_with("/v2/health/") || head.target == "/healthz" || head.target == "/metrics");
+}
+
 std::shared_ptr<HttpExchange> GatewayHandler::Dispatch(Route route, const HttpRequestHead& head) {
   switch (route.endpoint) {
     case Endpoint::kInfer:

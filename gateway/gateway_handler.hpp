@@ -18,6 +18,7 @@ class GatewayHandler final : public HttpHandler {
   GatewayHandler(const GatewayOptions& options, InferenceService& service, ClusterAdmin* admin,
                  std::shared_ptr<prometheus::Registry> registry);
   std::shared_ptr<HttpExchange> Begin(const HttpRequestHead& head) override;
+  [[nodiscard]] bool IsProbe(const HttpRequestHead& head) const override;
   // The server's load for /metrics; none before.
   void SetLoadSource(std::function<HttpServerLoad()> load) { load_ = std::move(load); }
 

@@ -33,8 +33,8 @@ std::string ClientAddress(const asio::ip::tcp::socket& socket) {
 }
 }  // namespace
 
-HttpConnection::HttpConnection(asio::ip::tcp::socket socket, HttpLoop& loop)
-    : socket_(std::move(socket)), loop_(loop), client_(ClientAddress(socket_)) {
+HttpConnection::HttpConnection(asio::ip::tcp::socket socket, HttpLoop& loop, bool probes_only)
+    : socket_(std::move(socket)), loop_(loop), probes_only_(probes_only), client_(ClientAddress(socket_)) {
   error_code ignored;
   socket_.non_blocking(true, ignored);
   socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
@@ -74,6 +74,7 @@ void HttpConnection::SetDeadline(bool is_short) {
   Duration allowed = is_short ? options.short_transfer_timeout : options.transfer_timeout;
   if (state_ == State::kIdle) allowed = options.idle_timeout;
   if (state_ == State::kHead) allowed = options.head_timeout;
+  if (probes_only_) allowed = std::min<Duration>(allowed, std::chrono::seconds(1));
   if (state_ == State::kLingering) allowed = std::chrono::seconds(1);
   if (options.slowest.value > 0) allowed += TransferTime(Bytes(transferred_), options.slowest);
   deadline_ = state_ == State::kWaiting || state_ == State::kClosed
@@ -167,6 +168,12 @@ bool HttpConnection::RefuseLost() {
 
 bool HttpConnection::CheckHead() {
   const auto& request = parser_->get();
+  if (probes_only_ && !is_probe_) {
+    response_ = ErrorResponse(absl::ResourceExhaustedError(
+        absl::string_view(kTooManyConnections.data(), kTooManyConnections.size())));
+    response_.close = true;
+    return false;
+  }
   if (request.version() != 10 && request.version() != 11) {
     return Refuse(ErrorResponse(400, "HTTP/1.0 or HTTP/1.1 expected"));
   }
@@ -190,6 +197,7 @@ bool HttpConnection::CheckHead() {
                                          FormatBytes(exchange_->body_limit()), " that are taken here")));
   }
   // A request whose answer could not be kept for its client is not computed.
+  if (is_probe_) return true;
   if (const auto verdict = loop_.shared().answers.Look(client_); verdict != TransferBudget::Verdict::kTaken)
     return RefuseFull(verdict, kAnswers);
   if (unread_ == 0) return true;
@@ -240,6 +248,7 @@ asio::awaitable<bool> HttpConnection::Answer() {
   withheld_ = request.version() == 11 && buffer_.size() == 0 &&
               boost::beast::iequals(request[http::field::expect], "100-continue");
   body_whole_ = unread_ == 0 && !parser_->chunked();
+  is_probe_ = loop_.shared().handler.IsProbe(head);
   exchange_ = loop_.shared().handler.Begin(head);
   bool served = CheckHead();
   if (served && !body_whole_) served = co_await ReadBody();

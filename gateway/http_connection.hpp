@@ -27,7 +27,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
  public:
   using SteadyTime = std::chrono::steady_clock::time_point;
 
-  HttpConnection(boost::asio::ip::tcp::socket socket, HttpLoop& loop);
+  HttpConnection(boost::asio::ip::tcp::socket socket, HttpLoop& loop, bool probes_only);
 
   boost::asio::awaitable<void> Run();
 
@@ -83,6 +83,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
 
   boost::asio::ip::tcp::socket socket_;
   HttpLoop& loop_;
+  const bool probes_only_;    // one beyond what the server may have
   const std::string client_;  // the address that budgets know the client by
   State state_ = State::kIdle;
   SteadyTime entered_ = std::chrono::steady_clock::now();  // when `state_` began
@@ -98,6 +99,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   std::uint64_t unread_ = 0;          // bytes of a sized body still to come
   std::uint64_t charged_body_ = 0;    // of the budget of bodies
   std::uint64_t charged_answer_ = 0;  // of the budget of answers
+  bool is_probe_ = false;
   bool keep_alive_ = false;
   bool body_whole_ = false;
   bool withheld_ = false;  // the client waits for "100 Continue" before it sends the body

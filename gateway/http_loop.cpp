@@ -25,16 +25,18 @@ void HttpLoop::Join() {
   if (thread_.joinable()) thread_.join();
 }
 
-void HttpLoop::Adopt(boost::asio::ip::tcp::socket socket) {
-  boost::asio::post(context_, [this, socket = std::move(socket)]() mutable { Serve(std::move(socket)); });
+void HttpLoop::Adopt(boost::asio::ip::tcp::socket socket, bool probes_only) {
+  boost::asio::post(context_, [this, probes_only, socket = std::move(socket)]() mutable {
+    Serve(std::move(socket), probes_only);
+  });
 }
 
-void HttpLoop::Serve(boost::asio::ip::tcp::socket socket) {
+void HttpLoop::Serve(boost::asio::ip::tcp::socket socket, bool probes_only) {
   if (closing_) {
     shared_.connections.fetch_sub(1);
     return;
   }
-  auto connection = std::make_shared<HttpConnection>(std::move(socket), *this);
+  auto connection = std::make_shared<HttpConnection>(std::move(socket), *this, probes_only);
   connections_.emplace(connection.get(), connection);
   if (shared_.draining) connection->Drain();
   ArmSweep();

@@ -24,6 +24,9 @@ namespace troupe::gateway {
 
 class HttpConnection;
 
+inline constexpr std::string_view kTooManyConnections =
+    "the server has as many connections as it may (--http-connections); try again";
+
 // What all loops share.
 struct HttpShared {
   HttpShared(const HttpServerOptions& o, HttpHandler& h)
@@ -70,7 +73,8 @@ class HttpLoop {
   HttpLoop& operator=(const HttpLoop&) = delete;
 
   void Start();
-  void Adopt(boost::asio::ip::tcp::socket socket);  // any thread
+  // Any thread. `probes_only`: the server has as many connections as it may, so this one is for probes.
+  void Adopt(boost::asio::ip::tcp::socket socket, bool probes_only);
   void Drain();     // any thread: idle connections close, others after their response
   void CloseAll();  // any thread
   void Join();
@@ -82,7 +86,7 @@ class HttpLoop {
   [[nodiscard]] const std::string& DateHeader();
 
  private:
-  void Serve(boost::asio::ip::tcp::socket socket);
+  void Serve(boost::asio::ip::tcp::socket socket, bool probes_only);
   void ArmSweep();
   void Sweep();
 

@@ -65,6 +65,12 @@ class HttpHandler {
  public:
   virtual ~HttpHandler() = default;
   virtual std::shared_ptr<HttpExchange> Begin(const HttpRequestHead& head) = 0;
+  // Whether the request only asks how the server is. It is answered when the server has all the connections
+  // that it may.
+  [[nodiscard]] virtual bool IsProbe(const HttpRequestHead& head) const {
+    static_cast<void>(head);
+    return false;
+  }
 };
 
 }  // namespace troupe::gateway

@@ -24,7 +24,7 @@ namespace asio = boost::asio;
 using boost::system::error_code;
 
 std::string TooManyConnections() {
-  const std::string_view body = R"({"error":"the server has as many connections as it may; try again"})";
+  const std::string body = Cat(R"({"error":")", kTooManyConnections, R"("})");
   return Cat("HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: ",
              body.size(), "\r\nRetry-After: 1\r\nConnection: close\r\n\r\n", body);
 }
@@ -109,8 +109,11 @@ class Server final : public HttpServer {
       if (error == asio::error::operation_aborted || !acceptor_->is_open()) co_return;
       if (error) {
         co_await Pause(error);
-      } else if (shared_.connections.fetch_add(1) < shared_.options.max_connections) {
-        loop.Adopt(std::move(socket));
+        continue;
+      }
+      const auto others = shared_.connections.fetch_add(1);
+      if (others < shared_.options.max_connections + shared_.options.probe_connections) {
+        loop.Adopt(std::move(socket), others >= shared_.options.max_connections);
       } else {
         shared_.connections.fetch_sub(1);
         error_code ignored;

@@ -16,7 +16,8 @@ struct HttpServerOptions {
   std::string address = "127.0.0.1";     // an IP address, not a name
   std::uint16_t port = 0;                // 0: the system chooses; see port()
   std::uint32_t threads = 1;             // each with connections of its own
-  std::uint32_t max_connections = 4096;  // one more gets 503 and is closed
+  std::uint32_t max_connections = 4096;  // requests on further ones get 503, but for probes
+  std::uint32_t probe_connections = 64;  // so many further ones; one more gets 503 and is closed
   Bytes max_head = KiB(16);              // request line and headers: 431
   // Bodies of all requests under way, as far as they have arrived: 503 with Retry-After beyond. One client
   // address may hold a part of it.

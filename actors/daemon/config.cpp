@@ -197,6 +197,8 @@ const std::vector<ConfigOption>& ConfigOptions() {
       {"http", "address of the HTTP front", false, Text(&C::http)},
       {"operations", "address of /metrics, /healthz and /loglevel", false, Text(&C::operations)},
       {"insecure-network", "allow addresses that are not loopback", true, Switch(&C::insecure_network)},
+      {"http-connections", "connections of HTTP clients at a time; beyond them only probes are answered",
+       false, Number(&C::http_connections, 1, 1'000'000)},
       {"http-threads", "threads of the HTTP front", false, Number(&C::http_threads, 1, 64)},
       {"arena", "shared memory for tensors that this process sends", false, Size(&C::arena)},
       {"arena-root", "directory below which arenas of other daemons of this user are read", false,

@@ -29,6 +29,7 @@ struct DaemonConfig {
   std::string operations = "127.0.0.1:0";  // /metrics, /healthz, /loglevel
   bool insecure_network = false;
   unsigned http_threads = 1;
+  unsigned http_connections = 4096;
   Bytes arena = MiB(256);  // of tensors that this process sends
   // Below which directory the sockets of other daemons' arenas may lie; the kernel sees to it that they are
   // our user's.

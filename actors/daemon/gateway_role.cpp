@@ -136,6 +136,7 @@ class GatewayRole final : public Role {
     options.http.address = HostOf(config.http);
     options.http.port = static_cast<std::uint16_t>(std::stoi(config.http.substr(colon + 1)));
     options.http.threads = config.http_threads;
+    options.http.max_connections = config.http_connections;
     TROUPE_ASSIGN_OR_RETURN(
         server_, gateway::GatewayServer::Start(options, *service_, admin_.get(), common_.registry));
     http_ = absl::StrCat(config.http.substr(0, colon), ":", server_->port());

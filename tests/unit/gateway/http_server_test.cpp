@@ -63,6 +63,7 @@ class EchoHandler final : public HttpHandler {
     if (head.target == "/early") return Ready(ErrorResponse(404, "early"));
     return std::make_shared<Exchange>(*this, head);
   }
+  bool IsProbe(const HttpRequestHead& head) const override { return head.target == "/probe"; }
   void WaitForHeld(std::size_t count) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return held_.size() >= count; });
@@ -300,8 +301,29 @@ TEST_F(HttpServerTest, AClientThatGoesAwayAbandonsItsRequest) {
   handler_.Release();  // replies to connections that are no more
 }
 
+TEST_F(HttpServerTest, BeyondItsConnectionsOnlyProbesAreAnswered) {
+  options_.max_connections = 1;
+  options_.probe_connections = 1;
+  Start();
+  SocketClient a(server_->port());
+  EXPECT_EQ(a.Ask("GET", "/a").code, 200);
+  {
+    SocketClient b(server_->port());
+    EXPECT_EQ(b.Ask("GET", "/probe").code, 200);
+    const ClientResponse refused = b.Ask("GET", "/b");
+    EXPECT_EQ(refused.code, 503);
+    EXPECT_EQ(refused.headers.at("connection"), "close");
+    EXPECT_EQ(refused.headers.at("retry-after"), "1");
+    EXPECT_NE(refused.body.find("--http-connections"), std::string::npos) << refused.body;
+  }
+  while (server_->load().connections > 1) std::this_thread::yield();
+  SocketClient idle(server_->port());  // is closed soon, so that it does not keep a probe's place
+  EXPECT_TRUE(idle.AtEnd());
+}
+
 TEST_F(HttpServerTest, ManyConnectionsAreRefusedPolitely) {
   options_.max_connections = 2;
+  options_.probe_connections = 0;
   Start();
   SocketClient a(server_->port());
   SocketClient b(server_->port());
