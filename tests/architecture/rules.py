@@ -13,15 +13,16 @@ import tempfile
 BELOW = {
     "base": set(),
     "proto": set(),
+    "security": {"proto", "base"},
     "transport": {"proto", "base"},
     "storage": {"transport", "proto", "base"},
     "gpu": {"transport", "proto", "base"},
     "node": {"proto", "base"},
     "cluster": {"proto", "base"},
-    "gateway": {"proto", "base"},
-    "actors": {"gateway", "cluster", "node", "gpu", "storage", "transport", "proto", "base"},
-    "shell": {"proto", "base"},  # and the one header of the admin client, below
-    "sim": {"actors", "gateway", "cluster", "node", "gpu", "storage", "transport", "proto", "base"},
+    "gateway": {"security", "proto", "base"},
+    "actors": {"security", "gateway", "cluster", "node", "gpu", "storage", "transport", "proto", "base"},
+    "shell": {"security", "proto", "base"},  # and the one header of the admin client, below
+    "sim": {"actors", "security", "gateway", "cluster", "node", "gpu", "storage", "transport", "proto", "base"},
 }
 SHELL_DOOR = re.compile(r"actors/admin_client\.hpp")
 SOURCE = {".hpp", ".cpp", ".h", ".cu", ".cuh"}
@@ -105,6 +106,7 @@ PLANTED = {
     "cluster/a.cpp": ["#include <caf/all.hpp>", "auto t = std::chrono::steady_clock::now();", "#include <thread>",
                       '#include "node/b.hpp"'],
     "gpu/device/x.cpp": ["#include <cuda_runtime.h>", '#include "storage/y.hpp"', '#include "actors/z.hpp"'],
+    "security/s.cpp": ['#include "gateway/route.hpp"'],
     "base/r.cpp": ["std::random_device seed;", '#include "proto/x.pb.h"'],
     "shell/s.cpp": ['#include "actors/interfaces/router.hpp"'],
     "actors/admin_client.hpp": ["#include <caf/actor.hpp>"],
