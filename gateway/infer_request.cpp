@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
-#include <initializer_list>
 #include <limits>
 #include <optional>
 
 #include "base/status.hpp"
+#include "gateway/infer_members.hpp"
 #include "gateway/json_cursor.hpp"
+#include "gateway/sequence_parameter.hpp"
 #include "gateway/tensor_json.hpp"
 #include "gateway/tensor_type.hpp"
 #include "gateway/text.hpp"
@@ -52,7 +53,7 @@ class InferReader {
         raw_left_(raw_bytes) {}
 
   absl::StatusOr<ParsedInfer> Run() {
-    TROUPE_RETURN_IF_ERROR(Request());
+    if (const absl::Status status = Request(); !status.ok()) return Located(status);
     if (!cursor_.Finish()) return cursor_.status();
     if (raw_left_ > 0) {
       return absl::InvalidArgumentError(Cat(
@@ -67,15 +68,20 @@ class InferReader {
  private:
   absl::Status Error(std::string_view what) { return cursor_.Fail(what), cursor_.status(); }
 
+  // The byte alone tells little: an error of the JSON names the member that it is in.
+  [[nodiscard]] absl::Status Located(const absl::Status& status) const {
+    if (cursor_.ok() || status != cursor_.status() || at_.member.empty()) return status;
+    return absl::InvalidArgumentError(Cat(at_.Text(), ": ", Message(status)));
+  }
+
   // Of the members that are read each may be there once: what one said may be in use when another one comes
   // (a shape that comes after its data).
-  absl::Status Once(Seen& seen, std::string_view what, std::string_view key,
-                    std::initializer_list<std::string_view> members) {
-    const auto* const member = std::find(members.begin(), members.end(), key);
-    if (member == members.end()) return absl::OkStatus();
+  absl::Status Once(Seen& seen, std::string_view what, std::string_view key, Members members) {
+    const auto member = Known(members, key);
+    if (member.empty()) return absl::OkStatus();
     if (std::find(seen.begin(), seen.end(), key) != seen.end())
       return Error(Cat(what, " has one \"", key, "\": send it once, the second is"));
-    seen.push_back(*member);  // a literal; `key` ends with the member
+    seen.push_back(member);
     return absl::OkStatus();
   }
 
@@ -83,8 +89,10 @@ class InferReader {
     bool has_inputs = false;
     Seen seen;
     if (!cursor_.BeginObject()) return cursor_.status();
-    for (std::string_view key; cursor_.NextMember(key);) {
-      TROUPE_RETURN_IF_ERROR(Once(seen, "a request", key, {"inputs", "outputs", "parameters", "id"}));
+    for (std::string_view key; at_ = {}, cursor_.NextMember(key);) {
+      at_.member = Known(kRequestMembers, key);
+      TROUPE_RETURN_IF_ERROR(Once(seen, "a request", key, kRequestMembers));
+      if (key != "inputs" && cursor_.SkipNull()) continue;  // as if it were absent
       if (key == "inputs") {
         has_inputs = true;
         TROUPE_RETURN_IF_ERROR(Inputs());
@@ -94,7 +102,8 @@ class InferReader {
         TROUPE_RETURN_IF_ERROR(Parameters());
       } else if (key == "id") {
         std::string_view id;
-        if (cursor_.ReadString(id)) parsed_.call.request_id = id;
+        if (!cursor_.ReadString(id)) return cursor_.status();
+        parsed_.call.request_id = id;
       } else {
         cursor_.Skip();
       }
@@ -108,9 +117,10 @@ class InferReader {
     Seen seen;
     if (!cursor_.BeginObject()) return cursor_.status();
     for (std::string_view key; cursor_.NextMember(key);) {
-      TROUPE_RETURN_IF_ERROR(
-          Once(seen, "\"parameters\"", key, {"timeout", "priority", "binary_data_output"}));
+      TROUPE_RETURN_IF_ERROR(Once(seen, "\"parameters\"", key, kParameters));
       std::uint64_t number = 0;
+      at_.inner = Known(kParameters, key);
+      if (cursor_.SkipNull()) continue;
       if (key == "timeout") {
         if (cursor_.ReadUint(number)) parsed_.call.timeout = Microseconds(number);
       } else if (key == "priority") {
@@ -120,6 +130,8 @@ class InferReader {
         parsed_.call.priority = static_cast<std::uint32_t>(number);
       } else if (key == "binary_data_output") {
         cursor_.ReadBool(parsed_.binary_default);
+      } else if (key.starts_with("sequence_")) {
+        TROUPE_RETURN_IF_ERROR(ReadSequenceParameter(cursor_, key));
       } else {
         cursor_.Skip();
       }
@@ -134,7 +146,8 @@ class InferReader {
 
   absl::Status Inputs() {
     if (!cursor_.BeginArray()) return cursor_.status();
-    while (cursor_.NextElement()) TROUPE_RETURN_IF_ERROR(Input());
+    for (at_.in_list = true; cursor_.NextElement(); at_.inner = {}, ++at_.index)
+      TROUPE_RETURN_IF_ERROR(Input());
     return cursor_.status();
   }
 
@@ -143,6 +156,7 @@ class InferReader {
     if (!cursor_.BeginObject()) return cursor_.status();
     for (std::string_view key; cursor_.NextMember(key);) TROUPE_RETURN_IF_ERROR(InputMember(draft, key));
     if (!cursor_.ok()) return cursor_.status();
+    at_.inner = {};
     if (!draft.has_name || !draft.has_shape || !draft.has_type) {
       return Error("an input needs \"name\", \"shape\" and \"datatype\"; the one that ends here lacks some");
     }
@@ -156,8 +170,9 @@ class InferReader {
   }
 
   absl::Status InputMember(InputDraft& draft, std::string_view key) {
-    TROUPE_RETURN_IF_ERROR(
-        Once(draft.seen, "an input", key, {"name", "datatype", "shape", "parameters", "data"}));
+    at_.inner = Known(kInputMembers, key);
+    TROUPE_RETURN_IF_ERROR(Once(draft.seen, "an input", key, kInputMembers));
+    if ((key == "parameters" || key == "data") && cursor_.SkipNull()) return cursor_.status();
     std::string_view text;
     if (key == "name") {
       if (cursor_.ReadString(text)) draft.spec.set_name(text.data(), text.size());
@@ -165,7 +180,7 @@ class InferReader {
     } else if (key == "datatype") {
       if (!cursor_.ReadString(text)) return cursor_.status();
       const auto type = TypeFromName(text);
-      if (!type) return Error(Cat("'", text.substr(0, 40), "' is no datatype; there are ", TypeNames()));
+      if (!type) return Error(Cat("'", text.substr(0, 40), "' is not a datatype; there are ", TypeNames()));
       draft.spec.set_type(*type);
       draft.has_type = true;
     } else if (key == "shape") {
@@ -188,6 +203,8 @@ class InferReader {
     if (!cursor_.BeginArray()) return cursor_.status();
     while (cursor_.NextElement()) {
       std::uint64_t dimension = 0;
+      if (cursor_.IsNegative())
+        return Error("a dimension is negative: a request says the sizes that its data has");
       if (!cursor_.ReadUint(dimension)) break;
       if (dimension > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
         return Error("a dimension is larger than any tensor");
@@ -201,8 +218,9 @@ class InferReader {
     Seen seen;
     if (!cursor_.BeginObject()) return cursor_.status();
     for (std::string_view key; cursor_.NextMember(key);) {
-      TROUPE_RETURN_IF_ERROR(Once(seen, "\"parameters\" of an input", key, {"binary_data_size"}));
+      TROUPE_RETURN_IF_ERROR(Once(seen, "\"parameters\" of an input", key, kInputParameters));
       std::uint64_t size = 0;
+      if (cursor_.SkipNull()) continue;
       if (key == "binary_data_size") {
         if (cursor_.ReadUint(size)) draft.binary_size = size;
       } else {
@@ -264,7 +282,8 @@ class InferReader {
 
   absl::Status Outputs() {
     if (!cursor_.BeginArray()) return cursor_.status();
-    while (cursor_.NextElement()) TROUPE_RETURN_IF_ERROR(Output());
+    for (at_.in_list = true; cursor_.NextElement(); at_.inner = {}, ++at_.index)
+      TROUPE_RETURN_IF_ERROR(Output());
     return cursor_.status();
   }
 
@@ -274,8 +293,10 @@ class InferReader {
     Seen seen;
     if (!cursor_.BeginObject()) return cursor_.status();
     for (std::string_view key; cursor_.NextMember(key);) {
-      TROUPE_RETURN_IF_ERROR(Once(seen, "an output", key, {"name", "parameters"}));
+      at_.inner = Known(kOutputMembers, key);
+      TROUPE_RETURN_IF_ERROR(Once(seen, "an output", key, kOutputMembers));
       std::string_view text;
+      if (key == "parameters" && cursor_.SkipNull()) continue;
       if (key == "name") {
         if (cursor_.ReadString(text)) wish.name = text;
       } else if (key == "parameters") {
@@ -285,6 +306,7 @@ class InferReader {
       }
     }
     if (!cursor_.ok()) return cursor_.status();
+    at_.inner = {};
     if (wish.name.empty()) return Error("an output needs a \"name\"");
     explicit_binary_.push_back(binary);
     parsed_.outputs.push_back(std::move(wish));
@@ -295,8 +317,9 @@ class InferReader {
     Seen seen;
     if (!cursor_.BeginObject()) return cursor_.status();
     for (std::string_view key; cursor_.NextMember(key);) {
-      TROUPE_RETURN_IF_ERROR(Once(seen, "\"parameters\" of an output", key, {"binary_data"}));
+      TROUPE_RETURN_IF_ERROR(Once(seen, "\"parameters\" of an output", key, kOutputParameters));
       bool value = false;
+      if (cursor_.SkipNull()) continue;
       if (key == "binary_data") {
         if (cursor_.ReadBool(value)) binary = value;
       } else if (key == "classification") {
@@ -354,6 +377,7 @@ class InferReader {
   const FunctionInfo& function_;
   InferenceService& service_;
   std::uint64_t raw_left_;
+  At at_;
   std::vector<std::optional<bool>> explicit_binary_;
   ParsedInfer parsed_;
 };

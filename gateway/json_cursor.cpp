@@ -1,5 +1,6 @@
 #include "gateway/json_cursor.hpp"
 
+#include <array>
 #include <charconv>
 
 #include "gateway/json_text.hpp"
@@ -21,6 +22,14 @@ bool JsonCursor::Fail(std::string_view what) {
         absl::InvalidArgumentError(Cat("JSON: ", what, " at byte ", at_ < text_.size() ? at_ : text_.size()));
   }
   return false;
+}
+
+bool JsonCursor::FailExpected(std::string_view what) {
+  constexpr std::array<std::string_view, 7> kFound = {"an object", "an array", "text",   "a number",
+                                                      "a boolean", "null",     "nothing"};
+  const Kind found = Peek();
+  if (found == Kind::kNothing) return Fail(Cat(what, " expected"));
+  return Fail(Cat(what, " expected, found ", kFound[static_cast<std::size_t>(found)]));
 }
 
 void JsonCursor::SkipSpace() {
@@ -58,8 +67,7 @@ JsonCursor::Kind JsonCursor::Peek() {
 bool JsonCursor::Enter(char open) {
   if (!ok()) return false;
   SkipSpace();
-  if (at_ >= text_.size() || text_[at_] != open)
-    return Fail(open == '{' ? "object expected" : "array expected");
+  if (at_ >= text_.size() || text_[at_] != open) return FailExpected(open == '{' ? "object" : "array");
   if (depth_ + 1 >= kMaxDepth) return Fail("nested deeper than 63 levels");
   ++at_;
   first_ |= std::uint64_t{1} << ++depth_;
@@ -107,7 +115,7 @@ bool JsonCursor::NextMember(std::string_view& key) {
 bool JsonCursor::ReadString(std::string_view& value) {
   if (!ok()) return false;
   SkipSpace();
-  if (at_ >= text_.size() || text_[at_] != '"') return Fail("string expected");
+  if (at_ >= text_.size() || text_[at_] != '"') return FailExpected("string");
   const std::size_t start = ++at_;
   // Most strings need no unescaping and stay views of the text.
   while (at_ < text_.size() && text_[at_] != '\\') {
@@ -203,7 +211,8 @@ bool JsonCursor::ReadNumber(std::string_view& token) {
   if (p < end && *p == '0') {
     ++p;
   } else if (!digits()) {
-    return Fail("number expected");
+    const bool minus = p > text_.data() + at_;
+    return minus ? Fail("digits expected after the minus of a number") : FailExpected("number");
   }
   if (p < end && *p == '.' && (++p, !digits())) return Fail("digits expected after the point of a number");
   if (p < end && (*p == 'e' || *p == 'E')) {
@@ -222,7 +231,7 @@ bool JsonCursor::ReadUint(std::uint64_t& value) {
   const auto [rest, error] = std::from_chars(token.data(), token.data() + token.size(), value);
   if (error == std::errc() && rest == token.data() + token.size()) return true;
   at_ -= token.size();
-  return Fail(Cat("'", token, "' is no unsigned 64-bit integer"));
+  return Fail(Cat("'", token, "' is not an integer from 0 to 18446744073709551615"));
 }
 
 bool JsonCursor::Literal(std::string_view word) {
@@ -232,9 +241,13 @@ bool JsonCursor::Literal(std::string_view word) {
 }
 
 bool JsonCursor::ReadBool(bool& value) {
-  if (Peek() != Kind::kBool) return Fail("true or false expected");
+  if (Peek() != Kind::kBool) return FailExpected("true or false");
   value = text_[at_] == 't';
   return Literal(value ? "true" : "false");
+}
+
+bool JsonCursor::SkipNull() {
+  return Peek() == Kind::kNull && Literal("null");
 }
 
 bool JsonCursor::Skip() {

@@ -41,6 +41,10 @@ class JsonCursor {
   bool ReadNumber(std::string_view& token);
   bool ReadUint(std::uint64_t& value);
   bool ReadBool(bool& value);
+  // Reads over a null. False, without an error: the next value is something else.
+  bool SkipNull();
+  // The next value begins with a minus.
+  [[nodiscard]] bool IsNegative() { return Peek() == Kind::kNumber && text_[at_] == '-'; }
   // Reads over any value and checks it.
   bool Skip();
   // True when only white space is left; otherwise an error.
@@ -58,6 +62,8 @@ class JsonCursor {
 
  private:
   void SkipSpace();
+  // Stops with what was expected and what is there instead.
+  bool FailExpected(std::string_view what);
   bool Enter(char open);
   bool NextItem(char close);
   bool Literal(std::string_view word);

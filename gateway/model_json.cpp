@@ -2,6 +2,7 @@
 
 #include <boost/json.hpp>
 
+#include "base/status.hpp"
 #include "gateway/tensor_type.hpp"
 #include "gateway/text.hpp"
 
@@ -143,6 +144,22 @@ absl::StatusOr<bool> ParseIndexRequest(std::string_view body) {
   return ready->get_bool();
 }
 
+namespace {
+
+// A parameter that would have no effect is refused by its name.
+absl::Status CheckLoadParameter(std::string_view key) {
+  if (key == "unload_dependents") return absl::OkStatus();
+  if (key == "config" || key.starts_with("file:")) {
+    return absl::UnimplementedError(Cat("parameter '", key.substr(0, 100),
+                                        "' is not offered: a function is loaded as it was deployed; ",
+                                        "deploy another version with POST /v2/troupe/functions/NAME"));
+  }
+  return absl::InvalidArgumentError(
+      Cat("unknown parameter '", key.substr(0, 100), "'; there is unload_dependents"));
+}
+
+}  // namespace
+
 absl::StatusOr<std::map<std::string, std::string>> ParseLoadRequest(std::string_view body) {
   absl::StatusOr<json::object> object = ParseObject(body);
   if (!object.ok()) return object.status();
@@ -151,6 +168,7 @@ absl::StatusOr<std::map<std::string, std::string>> ParseLoadRequest(std::string_
   if (parameters == nullptr) return out;
   if (!parameters->is_object()) return absl::InvalidArgumentError("\"parameters\" must be a JSON object");
   for (const auto& [key, value] : parameters->get_object()) {
+    TROUPE_RETURN_IF_ERROR(CheckLoadParameter({key.data(), key.size()}));
     if (value.is_structured() || value.is_null()) {
       return absl::InvalidArgumentError(
           Cat("parameter '", std::string(key), "' must be a string, a number or a boolean"));

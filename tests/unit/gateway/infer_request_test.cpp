@@ -95,7 +95,8 @@ TEST_F(InferRequest, ErrorsSayWhatWasExpected) {
   EXPECT_EQ(x(R"({"name":"s","shape":[1],"datatype":"BYTES","data":["q"]})"), "input 's' is given twice");
   EXPECT_NE(x(R"({"name":"x","shape":[1,2],"datatype":"FLOAT","data":[1,2]})").find("there are BOOL, UINT8"),
             std::string::npos);
-  EXPECT_NE(x(R"({"name":"x","shape":[1,-2],"datatype":"FP32","data":[1,2]})").find("'-2' is no unsigned"),
+  EXPECT_NE(x(R"({"name":"x","shape":[1,-2],"datatype":"FP32","data":[1,2]})")
+                .find("\"inputs\"[0].shape: JSON: a dimension is negative"),
             std::string::npos);
   EXPECT_NE(x(R"({"name":"x","shape":[1,9223372036854775808],"datatype":"FP32","data":[1]})")
                 .find("larger than any"),
@@ -104,7 +105,51 @@ TEST_F(InferRequest, ErrorsSayWhatWasExpected) {
             "input 'x' is missing: function 'f' takes FP32 [-1,2]");
   EXPECT_EQ(Error("{}"), "\"inputs\" is missing from the request");
   EXPECT_EQ(Error(""), "JSON: object expected at byte 0");
-  EXPECT_EQ(Error("[]"), "JSON: object expected at byte 0");
+  EXPECT_EQ(Error("[]"), "JSON: object expected, found an array at byte 0");
+}
+
+TEST_F(InferRequest, NullStandsForAMemberThatIsAbsent) {
+  const std::string inputs =
+      Cat(R"("inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","parameters":null,"data":[1,2]},)",
+          kString, "]");
+  const auto parsed = Parse(
+      Cat(R"({"id":null,"parameters":null,)", inputs, R"(,"outputs":[{"name":"y","parameters":null}]})"));
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->outputs.size(), 1u);
+  EXPECT_TRUE(Parse(Cat("{", inputs, R"(,"outputs":null})")).ok());
+  EXPECT_TRUE(Parse(Cat("{", inputs, R"(,"parameters":{"timeout":null,"binary_data_output":null}})")).ok());
+  EXPECT_EQ(Error(R"({"inputs":null})"), "\"inputs\": JSON: array expected, found null at byte 10");
+}
+
+TEST_F(InferRequest, AnErrorNamesTheMemberAndWhatWasExpected) {
+  const auto x = [&](std::string_view member) {
+    return Error(Cat(R"({"inputs":[)", kString, R"(,{"name":"x",)", member, "}]}"));
+  };
+  EXPECT_TRUE(
+      x(R"("datatype":7)").starts_with("\"inputs\"[1].datatype: JSON: string expected, found a number"))
+      << x(R"("datatype":7)");
+  EXPECT_TRUE(x(R"("shape":["1"])").starts_with("\"inputs\"[1].shape: JSON: number expected, found text"))
+      << x(R"("shape":["1"])");
+  const auto text = x(R"("shape":[1,2],"datatype":"FP32","data":[1,"2"])");
+  EXPECT_TRUE(text.starts_with("input 'x': JSON: number expected, found text")) << text;
+  EXPECT_TRUE(Error(R"({"parameters":{"timeout":"1"}})")
+                  .starts_with("\"parameters\".timeout: JSON: number expected, found text"));
+}
+
+TEST_F(InferRequest, SequencesAreRefusedByName) {
+  const std::string inputs =
+      Cat(R"("inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]},)", kString, "]");
+  for (const std::string_view asked :
+       {R"("sequence_id":7)", R"("sequence_id":"s")", R"("sequence_start":true)", R"("sequence_end":true)",
+        R"("sequence_id":{})"}) {
+    const auto status = Parse(Cat("{", inputs, R"(,"parameters":{)", asked, "}}")).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << asked;
+    EXPECT_NE(status.message().find("sequence_"), absl::string_view::npos) << status;
+  }
+  for (const std::string_view nothing :
+       {R"("sequence_id":0)", R"("sequence_id":"")", R"("sequence_start":false,"sequence_end":false)"}) {
+    EXPECT_TRUE(Parse(Cat("{", inputs, R"(,"parameters":{)", nothing, "}}")).ok()) << nothing;
+  }
 }
 
 TEST_F(InferRequest, BinarySizesMustAddUp) {
@@ -146,7 +191,7 @@ TEST_F(InferRequest, AMemberThatIsGivenTwiceIsRefused) {
   };
   const std::string filled = R"("name":"x","datatype":"FP32","shape":[1,2],"data":[1,2])";
   EXPECT_EQ(input(Cat(filled, R"(,"shape":[5,2])")),
-            "JSON: an input has one \"shape\": send it once, the second is at byte 76");
+            "\"inputs\"[0].shape: JSON: an input has one \"shape\": send it once, the second is at byte 76");
   for (const std::string_view again :
        {R"("name":"s")", R"("datatype":"INT64")", R"("shape":[1,2])", R"("data":[1,2])"})
     EXPECT_NE(input(Cat(filled, ",", again)).find("send it once"), std::string::npos) << again;

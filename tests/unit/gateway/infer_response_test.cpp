@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "gateway/model_json.hpp"
+#include "gateway/text.hpp"
 #include "tests/unit/gateway/fake_inference_service.hpp"
 
 namespace troupe::gateway {
@@ -80,9 +81,15 @@ TEST(ModelJson, MetadataConfigAndIndex) {
   EXPECT_FALSE(*ParseIndexRequest(" "));
   EXPECT_FALSE(ParseIndexRequest("{").ok());
   EXPECT_FALSE(ParseIndexRequest(R"({"ready":1})").ok());
-  EXPECT_EQ(*ParseLoadRequest(R"({"parameters":{"a":"b","c":2,"d":true}})"),
-            (std::map<std::string, std::string>{{"a", "b"}, {"c", "2"}, {"d", "true"}}));
-  EXPECT_FALSE(ParseLoadRequest(R"({"parameters":{"a":[]}})").ok());
+  const auto parameters = ParseLoadRequest(R"({"parameters":{"unload_dependents":true}})");
+  ASSERT_TRUE(parameters.ok()) << parameters.status();
+  EXPECT_EQ(*parameters, (std::map<std::string, std::string>{{"unload_dependents", "true"}}));
+  EXPECT_FALSE(ParseLoadRequest(R"({"parameters":{"unload_dependents":[]}})").ok());
+  EXPECT_EQ(ParseLoadRequest(R"({"parameters":{"a":1}})").status().code(),
+            absl::StatusCode::kInvalidArgument);
+  for (const std::string_view key : {"config", "file:1/model.onnx"})
+    EXPECT_EQ(ParseLoadRequest(Cat(R"({"parameters":{")", key, R"(":"x"}})")).status().code(),
+              absl::StatusCode::kUnimplemented);
 }
 
 }  // namespace

@@ -67,8 +67,18 @@ TEST_F(ManagementHttp, Repository) {
             std::string::npos);
   EXPECT_EQ(client_->Ask("POST", "/v2/repository/index", R"({"ready":true})").body.find("\"f\""),
             std::string::npos);
-  EXPECT_EQ(client_->Ask("POST", "/v2/repository/models/f/load", R"({"parameters":{"a":1}})").code, 200);
-  EXPECT_EQ(service_.load_parameters().at("a"), "1");
+  EXPECT_EQ(
+      client_->Ask("POST", "/v2/repository/models/f/load", R"({"parameters":{"unload_dependents":true}})")
+          .code,
+      200);
+  EXPECT_EQ(service_.load_parameters().at("unload_dependents"), "true");
+  for (const std::string_view ignored : {"config", "file:1/model.onnx"}) {
+    const auto refused = client_->Ask("POST", "/v2/repository/models/f/load",
+                                      Cat(R"({"parameters":{")", ignored, R"(":"x"}})"));
+    EXPECT_EQ(refused.code, 501) << ignored;
+    EXPECT_NE(refused.body.find(ignored), std::string::npos) << refused.body;
+  }
+  EXPECT_EQ(client_->Ask("POST", "/v2/repository/models/f/load", R"({"parameters":{"a":1}})").code, 400);
   Get("/v2/models/f/ready");
   EXPECT_EQ(client_->Ask("POST", "/v2/repository/models/nobody/load").code, 404);
   EXPECT_EQ(client_->Ask("POST", "/v2/repository/models/f/load", "[]").code, 400);
