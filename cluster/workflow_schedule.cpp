@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.hpp"
+#include "base/wire_status.hpp"
 
 namespace troupe::cluster {
 
@@ -55,7 +56,8 @@ void WorkflowProgress::Fail(const std::string& step, const absl::Status& status)
   TROUPE_CHECK(!status.ok(), "a step failed without a reason");
   started_.erase(step);
   if (status_.ok()) {
-    status_ = absl::Status(status.code(), absl::StrCat("step '", step, "': ", status.message()));
+    // The code as messages carry it, so that a full disk stays one.
+    status_ = FromWire(WireCode(status), absl::StrCat("step '", step, "': ", status.message()));
   }
 }
 

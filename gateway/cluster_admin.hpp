@@ -43,7 +43,7 @@ class ClusterAdmin {
   // the whole file was handed on, nothing is deployed, and the file's bytes are let go of: `done` hears
   // kCancelled.
   virtual AdminGiveUp Deploy(Deployment deployment, AdminDone<proto::FunctionStatus> done) = 0;
-  // `version` empty: every version.
+  // `version` empty: the newest.
   virtual void Remove(std::string_view name, std::string_view version,
                       std::function<void(absl::Status)> done) = 0;
   virtual void ListFunctions(AdminDone<std::vector<proto::FunctionStatus>> done) = 0;

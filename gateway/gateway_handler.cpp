@@ -111,9 +111,17 @@ HttpResponse GatewayHandler::OfFunction(const Route& route) {
 HttpResponse GatewayHandler::OneStatistics(const Route& route) {
   const auto function = service_.Find(route.name, route.version);
   if (!function.ok()) return ErrorResponse(function.status());
-  const auto statistics = service_.Statistics((*function)->name, (*function)->version);
-  if (!statistics.ok()) return ErrorResponse(statistics.status());
-  return Json(StatisticsJson({{*function, *statistics}}));
+  std::vector<std::pair<FunctionPtr, FunctionStatistics>> all;
+  // Without a version in the path: of all versions, as Triton does.
+  const auto versions =
+      route.version.empty() ? (*function)->versions : std::vector<std::string>{(*function)->version};
+  for (const std::string& version : versions) {
+    const auto described = service_.Find(route.name, version);
+    const auto statistics = service_.Statistics(route.name, version);
+    // One that went between the calls is left out.
+    if (described.ok() && statistics.ok()) all.emplace_back(*described, *statistics);
+  }
+  return Json(StatisticsJson(all));
 }
 
 HttpResponse GatewayHandler::AllStatistics() {

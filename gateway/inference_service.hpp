@@ -108,7 +108,7 @@ class InferenceService {
   // kNotFound, with the names that come near where the service knows any. `version` empty: the newest.
   virtual absl::StatusOr<std::shared_ptr<const FunctionInfo>> Find(std::string_view name,
                                                                    std::string_view version) = 0;
-  // The newest version of every function and workflow, by name.
+  // Every version of every function and workflow, by name.
   virtual std::vector<std::shared_ptr<const FunctionInfo>> List() = 0;
   // Of one version on this gateway since it started.
   virtual absl::StatusOr<FunctionStatistics> Statistics(std::string_view name, std::string_view version) = 0;

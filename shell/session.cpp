@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "base/status.hpp"
+#include "base/wire_status.hpp"
 #include "shell/cat.hpp"
 #include "shell/exit_code.hpp"
 #include "shell/progress.hpp"
@@ -66,15 +67,14 @@ absl::StatusOr<T> Session::Await(std::string_view doing,
 absl::StatusOr<proto::AdminReply> Session::Ask(proto::AdminRequest request, std::string_view doing,
                                                Duration usual) {
   const Duration timeout = options_.timeout.value_or(usual);
-  auto answer = Await<proto::AdminReply>(
-      doing, nullptr, 0,
-      [request = std::move(request),
-       timeout](actors::AdminClient& client) -> absl::StatusOr<proto::AdminReply> {
-        TROUPE_ASSIGN_OR_RETURN(auto reply, client.Ask(request, timeout));
-        if (reply.code() != 0)
-          return absl::Status(static_cast<absl::StatusCode>(reply.code()), reply.message());
-        return reply;
-      });
+  auto answer =
+      Await<proto::AdminReply>(doing, nullptr, 0,
+                               [request = std::move(request),
+                                timeout](actors::AdminClient& client) -> absl::StatusOr<proto::AdminReply> {
+                                 TROUPE_ASSIGN_OR_RETURN(auto reply, client.Ask(request, timeout));
+                                 if (reply.code() != 0) return StatusIn(reply);
+                                 return reply;
+                               });
   // A name, a model or a workflow that the cluster could not take as it is: it did nothing.
   if (absl::IsInvalidArgument(answer.status())) return AsUsageError(answer.status());
   return answer;
@@ -90,15 +90,13 @@ absl::StatusOr<std::string> Session::Upload(std::string bytes, std::string_view 
 }
 
 absl::StatusOr<proto::InferReply> Session::Infer(proto::InferRequest request, Duration timeout) {
-  return Await<proto::InferReply>(
-      "running", nullptr, 0,
-      [request = std::move(request),
-       timeout](actors::AdminClient& client) -> absl::StatusOr<proto::InferReply> {
-        TROUPE_ASSIGN_OR_RETURN(auto reply, client.Infer(request, timeout));
-        if (reply.code() != 0)
-          return absl::Status(static_cast<absl::StatusCode>(reply.code()), reply.message());
-        return reply;
-      });
+  return Await<proto::InferReply>("running", nullptr, 0,
+                                  [request = std::move(request), timeout](
+                                      actors::AdminClient& client) -> absl::StatusOr<proto::InferReply> {
+                                    TROUPE_ASSIGN_OR_RETURN(auto reply, client.Infer(request, timeout));
+                                    if (reply.code() != 0) return StatusIn(reply);
+                                    return reply;
+                                  });
 }
 
 void Session::PrintJson(const google::protobuf::Message& message) {

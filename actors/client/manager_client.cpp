@@ -10,6 +10,7 @@
 #include "actors/core/time.hpp"
 #include "actors/interfaces/cluster_manager.hpp"
 #include "base/digest.hpp"
+#include "base/wire_status.hpp"
 #include "proto/local.pb.h"
 
 namespace troupe::actors {
@@ -43,8 +44,7 @@ struct UploadJob {
 
 template <class Reply>
 absl::StatusOr<Reply> WithCode(absl::StatusOr<Reply> reply) {
-  if (reply.ok() && reply->code() != 0)
-    return absl::Status(static_cast<absl::StatusCode>(reply->code()), reply->message());
+  if (reply.ok() && reply->code() != 0) return StatusIn(*reply);
   return reply;
 }
 

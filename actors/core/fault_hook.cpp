@@ -4,6 +4,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "base/wire_status.hpp"
 
 namespace troupe::actors {
 
@@ -27,8 +28,7 @@ absl::Status CheckFaultsAllowed(const FaultHook& hook, const std::string& where)
 
 proto::AdminReply FaultAnswer(const absl::Status& status) {
   proto::AdminReply reply;
-  reply.set_code(static_cast<int>(status.code()));
-  reply.set_message(std::string(status.message()));
+  SetStatus(status, reply);
   return reply;
 }
 

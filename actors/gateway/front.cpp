@@ -9,6 +9,7 @@
 #include "actors/core/inbox.hpp"
 #include "actors/core/time.hpp"
 #include "actors/gateway/workflow_run.hpp"
+#include "base/wire_status.hpp"
 
 namespace troupe::actors {
 
@@ -24,8 +25,7 @@ enum : std::uint32_t { kTakeBack = 1 };
 
 proto::InferReply Failed(const absl::Status& status) {
   proto::InferReply reply;
-  reply.set_code(static_cast<int>(status.code()));
-  reply.set_message(std::string(status.message()));
+  SetStatus(status, reply);
   return reply;
 }
 proto::InferReply Unavailable(const std::string& message) {

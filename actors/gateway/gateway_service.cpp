@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
+#include "base/wire_status.hpp"
 #include "proto/function_signature.hpp"
 
 namespace troupe::actors {
@@ -120,7 +121,7 @@ gateway::CallId GatewayService::Infer(gateway::InferCall call,
     auto& result = gathering->result;
     result.version = reply.function().version();
     if (reply.code() != 0) {
-      result.status = {static_cast<absl::StatusCode>(reply.code()), reply.message()};
+      result.status = StatusIn(reply);
       result.retry_after = Duration(reply.retry_after_ns());
       return done(std::move(result));
     }
@@ -217,9 +218,14 @@ absl::StatusOr<std::shared_ptr<const gateway::FunctionInfo>> GatewayService::Fin
 std::vector<std::shared_ptr<const gateway::FunctionInfo>> GatewayService::List() {
   const auto view = parts_.view->Get();
   std::vector<std::shared_ptr<const gateway::FunctionInfo>> all;
-  for (const auto& [name, versions] : view->functions().functions()) all.push_back(Describe(*view, name, ""));
-  for (const auto& [name, versions] : view->workflows()) all.push_back(Describe(*view, name, ""));
-  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a->name < b->name; });
+  for (const auto& [name, versions] : view->functions().functions())
+    for (const auto& [number, record] : versions)
+      all.push_back(Describe(*view, name, record.key().version()));
+  for (const auto& [name, versions] : view->workflows())
+    for (const auto& [number, record] : versions)
+      all.push_back(Describe(*view, name, record.spec().version()));
+  // Stable: the versions of one name stay in their order.
+  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a->name < b->name; });
   return all;
 }
 

@@ -9,6 +9,7 @@
 #include "actors/interfaces/node_controller.hpp"
 #include "actors/member/member_tie.hpp"
 #include "base/status.hpp"
+#include "base/wire_status.hpp"
 #include "proto/local.pb.h"
 
 namespace troupe::actors {
@@ -134,8 +135,7 @@ class Router : public RouterSelf::base, public RouterDesk {
   void Refuse(const Done& done, const proto::InferRequest& request, const absl::Status& status,
               Duration retry_after) {
     proto::InferReply reply;
-    reply.set_code(static_cast<int>(status.code()));
-    reply.set_message(std::string(status.message()));
+    SetStatus(status, reply);
     reply.set_retry_after_ns(retry_after.count());
     *reply.mutable_function() = request.function();
     if (options_.on_answer) options_.on_answer(reply, Duration::zero());
@@ -178,7 +178,7 @@ class Router : public RouterSelf::base, public RouterDesk {
     if (!reply.ok()) return Finish(book_.CallFailed(send.ticket, std::string(reply.status().message()), now));
     if (reply->has_bounced()) return Bounced(send, reply->bounced());
     auto& served = *reply->mutable_served();
-    const absl::Status status(static_cast<absl::StatusCode>(served.code()), served.message());
+    const absl::Status status = StatusIn(served);
     const bool unread = served.release() != 0;
     const Duration run(served.hit() ? served.times().compute_ns() : 0);
     const auto it = requests_.find(send.sequence);
@@ -215,8 +215,7 @@ class Router : public RouterSelf::base, public RouterDesk {
         finished.end == End::kServed || (finished.end == End::kFailed && reply.code() != 0);
     if (!from_node) {
       reply.Clear();
-      reply.set_code(static_cast<int>(finished.status.code()));
-      reply.set_message(std::string(finished.status.message()));
+      SetStatus(finished.status, reply);
       reply.set_retry_after_ns(finished.retry_after.count());
       if (!finished.node.empty() && finished.end != End::kFailed) CancelAt(finished.node, held.ticket);
     }

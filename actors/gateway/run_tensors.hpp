@@ -14,6 +14,7 @@
 #include "actors/gateway/run_values.hpp"
 #include "actors/interfaces/cluster_manager.hpp"
 #include "actors/interfaces/workflow_run.hpp"
+#include "base/wire_status.hpp"
 #include "transport/tensor_channel.hpp"
 
 namespace troupe::actors {
@@ -68,7 +69,7 @@ class RunTensors {
 template <class Reply>
 absl::Status StatusOf(const absl::StatusOr<Reply>& reply) {
   if (!reply.ok()) return reply.status();
-  return {static_cast<absl::StatusCode>(reply->code()), reply->message()};
+  return StatusIn(*reply);
 }
 
 }  // namespace troupe::actors

@@ -9,6 +9,7 @@
 #include "actors/core/deliver.hpp"
 #include "actors/core/time.hpp"
 #include "actors/gateway/workflow_run_actor.hpp"
+#include "base/wire_status.hpp"
 
 namespace troupe::actors {
 
@@ -336,8 +337,7 @@ void WorkflowRun::Answer(const absl::Status& status, const Values& outputs) {
 void WorkflowRun::Reply(const absl::Status& status, const Values& outputs) {
   if (!promise_.pending()) return;
   proto::InferReply reply;
-  reply.set_code(static_cast<int>(status.code()));
-  reply.set_message(std::string(status.message()));
+  SetStatus(status, reply);
   reply.mutable_function()->set_name(progress_.spec().name());
   reply.mutable_function()->set_version(progress_.spec().version());
   reply.set_attempts(1);

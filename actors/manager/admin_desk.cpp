@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/status.hpp"
+#include "base/wire_status.hpp"
 #include "cluster/workflow_parser.hpp"
 #include "cluster/workflow_validator.hpp"
 
@@ -15,8 +16,7 @@ namespace {
 
 proto::AdminReply Error(const absl::Status& status) {
   proto::AdminReply reply;
-  reply.set_code(static_cast<int>(status.code()));
-  reply.set_message(std::string(status.message()));
+  SetStatus(status, reply);
   return reply;
 }
 

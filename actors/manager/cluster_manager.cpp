@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "actors/manager/cluster_manager_actor.hpp"
+#include "base/wire_status.hpp"
 
 namespace troupe::actors {
 
@@ -284,7 +285,7 @@ void ClusterManager::Adopt(const std::string& digest, const std::string& name,
         // What a life that is over answers says nothing of the node's next one, nor that the node is there.
         if (!members_.CheckEpoch(name, epoch).ok()) return AdoptionLost(digest, name);
         auto status = reply.status();
-        if (reply.ok()) status = {static_cast<absl::StatusCode>(reply->code()), reply->message()};
+        if (reply.ok()) status = StatusIn(*reply);
         if (status.ok()) {
           board_.Adopted(digest, name);
           Tell(name, "model-adopted", absl::StrCat("function '", function, "'"));

@@ -24,6 +24,7 @@
 #include "actors/manager/run_links.hpp"
 #include "actors/manager/update_feed.hpp"
 #include "base/status.hpp"
+#include "base/wire_status.hpp"
 #include "cluster/event_log.hpp"
 #include "cluster/exclusive_lease.hpp"
 #include "proto/local.pb.h"
@@ -41,8 +42,7 @@ enum : std::uint32_t { kPulse = 1, kRelease = 2, kTakeBack = 3 };
 template <class Reply>
 Reply Failure(const absl::Status& status) {
   Reply reply;
-  reply.set_code(static_cast<int>(status.code()));
-  reply.set_message(std::string(status.message()));
+  SetStatus(status, reply);
   return reply;
 }
 
@@ -151,10 +151,6 @@ class ClusterManager : public ManagerSelf::base {
   template <class Command>
   void Mutate(std::shared_ptr<Command> command, std::function<absl::Status()> validate,
               std::function<void(absl::Status)> answer);
-  template <class Command>
-  void MutateAndAnswer(AdminPromise promise, std::shared_ptr<Command> command,
-                       std::function<absl::Status()> validate, const std::string& event,
-                       const std::string& what);
   void Remove(AdminPromise promise, const proto::RemoveRequest& wish);
   void SetLoaded(AdminPromise promise, const proto::LoadRequest& wish);
   void SubmitWorkflow(AdminPromise promise, const proto::SubmitWorkflow& wish);

@@ -144,42 +144,67 @@ void ClusterManager::Mutate(std::shared_ptr<Command> command, std::function<absl
                   std::move(answer)});
 }
 
-template <class Command>
-void ClusterManager::MutateAndAnswer(AdminPromise promise, std::shared_ptr<Command> command,
-                                     std::function<absl::Status()> validate, const std::string& event,
-                                     const std::string& what) {
-  Mutate<Command>(command, std::move(validate),
-                  [this, promise, event, what](const absl::Status& status) mutable {
-                    if (status.ok()) Tell("manager", event, what);
-                    Deliver(promise, Failure<proto::AdminReply>(status));
-                  });
-}
-
+// Without a version the newest is meant: which one that is, is settled when the removal's turn has come, so
+// that no other change comes between. The answer has the one that was removed, and then those that stay.
 void ClusterManager::Remove(AdminPromise promise, const proto::RemoveRequest& wish) {
   auto command = std::make_shared<proto::RemoveFunction>();
   *command->mutable_key() = wish.key();
   command->set_unix_ns(options_.unix_now());
-  MutateAndAnswer<proto::RemoveFunction>(
-      promise, command,
-      [this, command]() -> absl::Status {
-        TROUPE_ASSIGN_OR_RETURN(*command, catalogue_.functions().ValidateRemove(*command));
+  auto reply = std::make_shared<proto::AdminReply>();
+  Mutate<proto::RemoveFunction>(
+      command,
+      [this, command, reply]() -> absl::Status {
+        const auto& functions = catalogue_.functions();
+        TROUPE_ASSIGN_OR_RETURN(*command, functions.ValidateRemove(*command));
+        const auto& key = command->key();
+        *reply->add_functions()->mutable_record() = *functions.table().Find(key);
+        for (const auto& [number, record] : *functions.table().VersionsOf(key.name()))
+          if (record.key().version() != key.version()) *reply->add_functions()->mutable_record() = record;
         return absl::OkStatus();
       },
-      "function-removed", cluster::Describe(wish.key()));
+      [this, promise, command, reply](const absl::Status& status) mutable {
+        if (!status.ok()) return Deliver(promise, Failure<proto::AdminReply>(status));
+        Tell("manager", "function-removed", cluster::Describe(command->key()));
+        Deliver(promise, std::move(*reply));
+      });
 }
 
+// Without a version all of them are meant, in one commit.
 void ClusterManager::SetLoaded(AdminPromise promise, const proto::LoadRequest& wish) {
-  auto command = std::make_shared<proto::SetFunctionLoaded>();
-  *command->mutable_key() = wish.key();
-  command->set_loaded(wish.load());
-  command->set_unix_ns(options_.unix_now());
-  MutateAndAnswer<proto::SetFunctionLoaded>(
-      promise, command,
-      [this, command]() -> absl::Status {
-        TROUPE_ASSIGN_OR_RETURN(*command, catalogue_.functions().ValidateLoaded(*command));
-        return absl::OkStatus();
-      },
-      wish.load() ? "function-loaded" : "function-unloaded", cluster::Describe(wish.key()));
+  auto commands = std::make_shared<std::vector<proto::SetFunctionLoaded>>();
+  const auto prepare = [this, commands, wish]() -> absl::StatusOr<storage::Batch> {
+    proto::SetFunctionLoaded one;
+    *one.mutable_key() = wish.key();
+    one.set_loaded(wish.load());
+    one.set_unix_ns(options_.unix_now());
+    const auto& functions = catalogue_.functions();
+    TROUPE_ASSIGN_OR_RETURN(one, functions.ValidateLoaded(one));
+    if (!wish.key().version().empty()) commands->push_back(one);
+    for (const auto& [number, record] : *functions.table().VersionsOf(one.key().name())) {
+      if (!wish.key().version().empty()) continue;
+      *one.mutable_key() = record.key();
+      commands->push_back(one);
+    }
+    storage::Batch batch;
+    for (const auto& command : *commands) {
+      const auto part = catalogue_.BatchFor(command);
+      for (const auto& change : part.mutations()) batch.Put(change.table, change.key, *change.value);
+    }
+    return batch;
+  };
+  const auto apply = [this, commands] {
+    for (const auto& command : *commands) {
+      board_.UsersChanged(catalogue_.ModelOf(command));
+      catalogue_.Apply(command);
+    }
+    Changed();
+  };
+  mutations_.Add({prepare, apply, [this, promise, wish](const absl::Status& status) mutable {
+                    if (status.ok())
+                      Tell("manager", wish.load() ? "function-loaded" : "function-unloaded",
+                           cluster::Describe(wish.key()));
+                    Deliver(promise, Failure<proto::AdminReply>(status));
+                  }});
 }
 
 void ClusterManager::SubmitWorkflow(AdminPromise promise, const proto::SubmitWorkflow& wish) {
@@ -200,18 +225,27 @@ void ClusterManager::SubmitWorkflow(AdminPromise promise, const proto::SubmitWor
       });
 }
 
+// As Remove: the answer has the version that was removed, and then those that stay.
 void ClusterManager::RemoveWorkflow(AdminPromise promise, const proto::RemoveWorkflow& wish) {
   auto command = std::make_shared<proto::RemoveWorkflow>(wish);
-  MutateAndAnswer<proto::RemoveWorkflow>(
-      promise, command,
-      [this, command]() -> absl::Status {
+  auto reply = std::make_shared<proto::AdminReply>();
+  Mutate<proto::RemoveWorkflow>(
+      command,
+      [this, command, reply]() -> absl::Status {
         const auto* known = catalogue_.workflows().Find(command->name(), command->version());
         if (known == nullptr)
           return absl::NotFoundError(absl::StrCat("there is no workflow '", command->name(), "'"));
         command->set_version(known->spec().version());
+        *reply->add_workflows() = *known;
+        for (const auto& [number, record] : catalogue_.workflows().workflows().at(command->name()))
+          if (record.spec().version() != command->version()) *reply->add_workflows() = record;
         return absl::OkStatus();
       },
-      "workflow-removed", wish.name());
+      [this, promise, command, reply](const absl::Status& status) mutable {
+        if (!status.ok()) return Deliver(promise, Failure<proto::AdminReply>(status));
+        Tell("manager", "workflow-removed", command->name());
+        Deliver(promise, std::move(*reply));
+      });
 }
 
 void ClusterManager::CancelRun(AdminPromise promise, const proto::CancelRun& wish) {

@@ -8,6 +8,7 @@
 #include "actors/core/call.hpp"
 #include "actors/core/continuations.hpp"
 #include "actors/interfaces/cluster_manager.hpp"
+#include "base/wire_status.hpp"
 #include "proto/local.pb.h"
 
 namespace troupe::actors {
@@ -21,8 +22,7 @@ using HostPromise = caf::typed_response_promise<proto::HostModel>;
 
 proto::HostModel ReplyFor(const std::string& model, const absl::Status& status) {
   proto::HostModel reply;
-  reply.set_code(static_cast<int>(status.code()));
-  reply.set_message(std::string(status.message()));
+  SetStatus(status, reply);
   reply.set_model_digest(model);
   return reply;
 }
@@ -98,9 +98,7 @@ class Cache : public CacheSelf::base {
     part.set_length(options_.part_bytes);
     Call<proto::FetchReply>(this, calls_, manager_, options_.fetch_timeout, std::move(part),
                             [this, model, digest, offset, then](absl::StatusOr<proto::FetchReply> reply) {
-                              if (reply.ok() && reply->code() != 0)
-                                reply = absl::Status(static_cast<absl::StatusCode>(reply->code()),
-                                                     reply->message());
+                              if (reply.ok() && reply->code() != 0) reply = StatusIn(*reply);
                               if (!reply.ok()) return Fetched(model, reply.status());
                               LoadPart(model, digest, offset, *reply, then);
                             });

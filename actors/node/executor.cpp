@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "actors/core/call.hpp"
 #include "actors/core/time.hpp"
+#include "base/wire_status.hpp"
 #include "proto/local.pb.h"
 
 namespace troupe::actors {
@@ -23,8 +24,7 @@ enum : std::uint32_t { kSupervise = 1, kWatch = 2 };
 proto::WorkerOutcome Refusal(std::uint64_t sequence, const absl::Status& status) {
   proto::WorkerOutcome outcome;
   outcome.set_sequence(sequence);
-  outcome.set_code(static_cast<int>(status.code()));
-  outcome.set_message(std::string(status.message()));
+  SetStatus(status, outcome);
   return outcome;
 }
 

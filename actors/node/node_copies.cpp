@@ -1,6 +1,7 @@
 // The node controller: host copies, on disk and in the region. node::CacheTable decides, the cache moves.
 #include "absl/strings/str_cat.h"
 #include "actors/node/node_controller_actor.hpp"
+#include "base/wire_status.hpp"
 
 namespace troupe::actors {
 
@@ -18,8 +19,7 @@ bool Final(const absl::Status& status) {
 }
 
 absl::Status StatusOf(const absl::StatusOr<proto::HostModel>& host) {
-  return host.ok() ? absl::Status(static_cast<absl::StatusCode>(host->code()), host->message())
-                   : host.status();
+  return host.ok() ? StatusIn(*host) : host.status();
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "actors/node/node_controller_actor.hpp"
+#include "base/wire_status.hpp"
 
 namespace troupe::actors {
 
@@ -10,8 +11,7 @@ namespace {
 
 void AnswerAdopt(std::vector<AdoptPromise> waiting, const std::string& digest, const absl::Status& status) {
   proto::AdoptModelReply reply;
-  reply.set_code(static_cast<int>(status.code()));
-  reply.set_message(std::string(status.message()));
+  SetStatus(status, reply);
   reply.set_model_digest(node::DigestOf(digest));
   for (auto& promise : waiting) promise.deliver(reply);
 }

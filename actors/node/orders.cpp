@@ -4,6 +4,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "base/wire_status.hpp"
 
 namespace troupe::actors {
 
@@ -16,8 +17,7 @@ Duration Took(const proto::WorkerOutcome& outcome) {
 }
 
 void Fill(const node::Finished& finished, const absl::Status& status, proto::InferReply& reply) {
-  reply.set_code(static_cast<int>(status.code()));
-  reply.set_message(std::string(status.message()));
+  SetStatus(status, reply);
   reply.set_attempts(finished.attempts);
   reply.set_hit(finished.hit);
   if (finished.gpu != node::kNoGpu) reply.set_gpu(finished.gpu);
@@ -50,7 +50,7 @@ node::RequestId IdOf(const proto::RequestId& id) {
 }
 
 absl::Status StatusOf(const proto::WorkerOutcome& outcome) {
-  return {static_cast<absl::StatusCode>(outcome.code()), outcome.message()};
+  return StatusIn(outcome);
 }
 
 proto::WorkerOrder WriteBackOrderFor(const std::string& digest) {

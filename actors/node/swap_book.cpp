@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/wire_status.hpp"
 
 namespace troupe::actors {
 
@@ -95,8 +96,7 @@ std::vector<proto::SwapRecord> SwapBook::Latest(std::uint32_t gpu, Time now) con
     record.set_took_ns(swap.took.count());
     record.set_age_ns((now - swap.ended).count());
     for (const auto& evicted : swap.evicted) record.add_evicted(evicted);
-    record.set_code(static_cast<int>(swap.status.code()));
-    record.set_message(std::string(swap.status.message()));
+    SetStatus(swap.status, record);
   }
   return records;
 }

@@ -13,6 +13,7 @@
 #include "actors/core/protobuf_adapter.hpp"
 #include "actors/core/time.hpp"
 #include "actors/seams/fake_states.hpp"
+#include "base/wire_status.hpp"
 
 namespace troupe::actors {
 
@@ -94,8 +95,7 @@ class Worker : public caf::event_based_actor {
   void Ready(const absl::Status& status, bool from_before) {
     proto::WorkerReady ready;
     ready.set_incarnation(shared_->incarnation);
-    ready.set_code(static_cast<int>(status.code()));
-    ready.set_message(std::string(status.message()));
+    SetStatus(status, ready);
     ready.set_same_worker(from_before);
     if (status.ok()) *ready.mutable_description() = Describe();
     shared_->events.on_ready(std::move(ready));
@@ -187,8 +187,7 @@ class Worker : public caf::event_based_actor {
     ++shared_->progress;
     ++shared_->answered;
     outcome.set_sequence(sequence);
-    outcome.set_code(static_cast<int>(status.code()));
-    outcome.set_message(std::string(status.message()));
+    SetStatus(status, outcome);
     outcome.set_begin_ns(begin.time_since_epoch().count());
     outcome.set_end_ns(Now(this).time_since_epoch().count());
     proto::WorkerAnswer answer;

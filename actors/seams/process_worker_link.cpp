@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "actors/seams/worker_link_state.hpp"
 #include "base/status.hpp"
+#include "base/wire_status.hpp"
 #include "gpu/worker/exit_codes.hpp"
 #include "transport/steady_clock.hpp"
 #include "transport/unix_socket.hpp"
@@ -215,8 +216,7 @@ class ProcessWorkerLink final : public WorkerLink {
     proto::WorkerReady ready;
     ready.set_incarnation(life);
     ready.set_same_worker(pid == 0);
-    ready.set_code(static_cast<int>(connection.status().code()));
-    ready.set_message(std::string(connection.status().message()));
+    SetStatus(connection.status(), ready);
     std::shared_ptr<gpu::WorkerConnection> shared;
     gpu::LinkReader::Id old_reading = 0;
     if (connection.ok()) {

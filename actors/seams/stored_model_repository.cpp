@@ -11,6 +11,7 @@
 #include "base/check.hpp"
 #include "base/status.hpp"
 #include "gpu/import/canonical_files.hpp"
+#include "storage/disk_status.hpp"
 #include "storage/durable_file.hpp"
 #include "storage/model_objects.hpp"
 
@@ -33,9 +34,7 @@ class WorkFolder {
   }
   [[nodiscard]] const fs::path& path() const { return path_; }
   [[nodiscard]] absl::Status status() const {
-    return error_ ? absl::UnavailableError(
-                        absl::StrCat("cannot make '", path_.string(), "': ", error_.message()))
-                  : absl::OkStatus();
+    return error_ ? storage::DiskError(error_.value(), "make", path_.string()) : absl::OkStatus();
   }
 
  private:

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "base/wire_status.hpp"
 #include "transport/steady_clock.hpp"
 
 namespace troupe::gpu {
@@ -18,8 +19,7 @@ void Reply::Done(proto::WorkerOutcome outcome) {
 
 void Reply::Fail(const absl::Status& status, proto::WorkerOutcome outcome) {
   TROUPE_CHECK(!status.ok(), "a failure has a reason");
-  outcome.set_code(static_cast<int>(status.code()));
-  outcome.set_message(std::string(status.message()));
+  SetStatus(status, outcome);
   Done(std::move(outcome));
 }
 

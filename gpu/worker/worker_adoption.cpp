@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
+#include "base/wire_status.hpp"
 #include "gpu/worker/worker.hpp"
 #include "gpu/worker/worker_process.hpp"
 #include "transport/steady_clock.hpp"
@@ -45,8 +46,7 @@ void Worker::Greet(Handshake& handshake) {
 
 void Worker::Refuse(transport::UnixConnection& connection, const absl::Status& status) {
   proto::AdoptReply reply;
-  reply.set_code(static_cast<int>(status.code()));
-  reply.set_message(std::string(status.message()));
+  SetStatus(status, reply);
   reply.mutable_description()->set_isolation_key(serves_.key());
   connection.Send(reply.SerializeAsString(), {}, kAnswer)
       .IgnoreError();  // who does not listen learns nothing

@@ -6,6 +6,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
+#include "base/wire_status.hpp"
 #include "gpu/worker/adoption.hpp"
 #include "transport/ring_message.hpp"
 #include "transport/steady_clock.hpp"
@@ -60,7 +61,7 @@ absl::StatusOr<UnixConnection> ConnectWhenUp(const std::string& socket, const Pr
 constexpr char kServes[] = "troupe/serves";
 
 absl::Status RefusalOf(const proto::AdoptReply& reply) {
-  absl::Status status(static_cast<absl::StatusCode>(reply.code()), reply.message());
+  absl::Status status = StatusIn(reply);
   const std::string& serves = reply.description().isolation_key();
   if (!serves.empty()) status.SetPayload(kServes, absl::Cord(serves));
   return status;

@@ -166,11 +166,13 @@ absl::StatusOr<Versions> Settle(Session& session, proto::FunctionKey& key) {
 
 absl::Status FunctionRemove(Session& session, const Arguments& arguments) {
   auto key = KeyOf(arguments);
-  TROUPE_ASSIGN_OR_RETURN(const auto before, Settle(session, key));
   proto::AdminRequest request;
   *request.mutable_remove()->mutable_key() = key;
   TROUPE_ASSIGN_OR_RETURN(const auto reply, session.Ask(request, "removing"));
   if (session.json()) return session.PrintJson(reply), absl::OkStatus();
+  // The manager says which one it removed, and which ones stay.
+  if (!reply.functions().empty()) key = reply.functions(0).record().key();
+  const auto before = Versions::Of(reply);
   session.out() << DescribeKey(key) << " is removed" << before.Without(key.version()).Since(before) << '\n';
   return absl::OkStatus();
 }

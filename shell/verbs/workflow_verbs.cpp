@@ -63,14 +63,14 @@ absl::Status WorkflowShow(Session& session, const Arguments& arguments) {
 absl::Status WorkflowRemove(Session& session, const Arguments& arguments) {
   const auto& name = arguments.Text("NAME");
   proto::AdminRequest request;
-  request.mutable_show_workflow()->set_name(name);
-  TROUPE_ASSIGN_OR_RETURN(const auto shown, session.Ask(request));
-  const auto before = Versions::Of(shown);
-  const auto version = arguments.Has("--version") ? arguments.Text("--version") : before.Newest();
   request.mutable_remove_workflow()->set_name(name);
-  request.mutable_remove_workflow()->set_version(version);
+  request.mutable_remove_workflow()->set_version(arguments.Text("--version"));
   TROUPE_ASSIGN_OR_RETURN(const auto reply, session.Ask(request, "removing"));
   if (session.json()) return session.PrintJson(reply), absl::OkStatus();
+  // The manager says which one it removed, and which ones stay.
+  const auto version =
+      reply.workflows().empty() ? arguments.Text("--version") : reply.workflows(0).spec().version();
+  const auto before = Versions::Of(reply);
   session.out() << Printable(name) << " version " << Printable(version) << " is removed"
                 << before.Without(version).Since(before) << '\n';
   return absl::OkStatus();

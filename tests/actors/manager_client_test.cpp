@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/digest.hpp"
+#include "base/status.hpp"
 #include "tests/actors/world.hpp"
 
 namespace troupe::actors {
@@ -75,6 +76,71 @@ TEST_F(Uploads, OneThatIsGivenUpHalfWayEndsThere) {
   ASSERT_EQ(answers_.size(), 1u);
   EXPECT_EQ(answers_[0].status().code(), absl::StatusCode::kCancelled);
   EXPECT_TRUE(bytes_.expired());
+}
+
+TEST_F(Uploads, AFullDiskOfTheManagersIsToldApartFromLoad) {
+  const auto model = world_.MakeModel("resnet", MiB(10));
+  client_ = std::make_unique<ManagerClient>(world_.system(), world_.directory(), "manager");
+  proto::AdminRequest request;
+  request.mutable_deploy()->set_name("resnet");
+  request.mutable_deploy()->set_onnx_digest(model);
+  for (const bool full : {true, false}) {
+    const auto failure = absl::ResourceExhaustedError("no room");
+    world_.store().FailNext(full ? MarkDiskFull(failure) : failure);
+    absl::Status answer;
+    client_->Ask(request, seconds(5),
+                 [&](const absl::StatusOr<proto::AdminReply>& reply) { answer = reply.status(); });
+    world_.Run(seconds(1));
+    EXPECT_TRUE(absl::IsResourceExhausted(answer)) << answer;
+    EXPECT_EQ(IsDiskFull(answer), full) << answer;
+  }
+}
+
+// What a change of a function means by 'the newest' or by 'all' is settled when its turn has come.
+TEST_F(Uploads, RemovalsAtOnceRemoveOneVersionEachAndSayWhich) {
+  for (int version = 1; version <= 3; ++version) ASSERT_TRUE(world_.Deploy("resnet", MiB(10)).ok());
+  client_ = std::make_unique<ManagerClient>(world_.system(), world_.directory(), "manager");
+  std::vector<std::string> removed;
+  proto::AdminRequest request;
+  request.mutable_remove()->mutable_key()->set_name("resnet");
+  for (int i = 0; i < 4; ++i) {
+    client_->Ask(request, seconds(5), [&](const absl::StatusOr<proto::AdminReply>& reply) {
+      removed.push_back(reply.ok() ? reply->functions(0).record().key().version() : "none");
+    });
+  }
+  world_.Run(seconds(1));
+  EXPECT_EQ(removed, (std::vector<std::string>{"3", "2", "1", "none"}));
+}
+
+TEST_F(Uploads, AFunctionIsUnloadedInAllItsVersionsUnlessOneIsNamed) {
+  for (int version = 1; version <= 3; ++version) ASSERT_TRUE(world_.Deploy("resnet", MiB(10)).ok());
+  const auto set_loaded = [&](const std::string& version, bool load) {
+    proto::AdminRequest request;
+    request.mutable_load()->mutable_key()->set_name("resnet");
+    request.mutable_load()->mutable_key()->set_version(version);
+    request.mutable_load()->set_load(load);
+    ASSERT_TRUE(world_.Ask(request).ok());
+  };
+  const auto loaded = [&] {
+    proto::AdminRequest request;
+    request.mutable_list_functions();
+    std::string all;
+    const auto listed = world_.Ask(request);
+    for (const auto& function : listed->functions()) all += function.record().loaded() ? '+' : '-';
+    return all;
+  };
+  set_loaded("2", false);
+  EXPECT_EQ(loaded(), "+-+");
+  set_loaded("", false);
+  EXPECT_EQ(loaded(), "---");
+  world_.StopManager();
+  world_.StartManager();
+  world_.Run(seconds(1));
+  EXPECT_EQ(loaded(), "---") << "it is durable";
+  set_loaded("1", true);
+  EXPECT_EQ(loaded(), "+--");
+  set_loaded("", true);
+  EXPECT_EQ(loaded(), "+++");
 }
 
 }  // namespace

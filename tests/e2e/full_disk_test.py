@@ -45,7 +45,8 @@ class FullDisk(E2eTest):
         load = Load(lambda: self.assertEqual(http.infer("double", X)["y"], [2.0] * 4), threads=1)
         for name, onnx in (("large", dense(8)[0]), ("triple", scale(3))):
             answer = http.deploy(name, onnx)
-            self.assertIn(answer.code, (503, 507), answer.body)
+            self.assertEqual(answer.code, 507, answer.body)
+            self.assertNotIn("Retry-After", answer.headers)
             self.assertTrue(answer.error)
             self.assertEqual(http.get(f"/v2/models/{name}").code, 404, "what was refused is not there")
         load.wait(5)
@@ -59,6 +60,21 @@ class FullDisk(E2eTest):
         names = {entry["record"]["key"]["name"] for entry in daemon.http.get("/v2/troupe/functions").good().json}
         self.assertEqual(names, {"double", "triple"})
         self.assertEqual(daemon.http.infer("triple", X)["y"], [3.0] * 4)
+
+    def test_a_separate_gateway_says_so_too(self):
+        manager = self.start("manager", "manager", data=self.disk / "data")
+        gateway = self.start("gateway", "gateway", manager=manager.address("manager"))
+        self.start("node", "node", manager=manager.address("manager"))
+        gateway.wait_serving(gpus=0)
+        http = gateway.http
+        http.deploy("double", scale(2)).good()
+        filler = self.fill()
+        for name, onnx in (("large", dense(8)[0]), ("triple", scale(3))):
+            answer = http.deploy(name, onnx)
+            self.assertEqual(answer.code, 507, answer.body)
+            self.assertNotIn("Retry-After", answer.headers)
+        filler.unlink()
+        eventually(lambda: http.deploy("triple", scale(3)).code == 200, "with room, it works again")
 
     def test_a_daemon_that_starts_on_a_full_disk_says_so(self):
         daemon = self.start("one", "all", data=self.disk / "data").wait_serving()

@@ -103,6 +103,15 @@ class Serving(E2eTest):
                                 "data": self.images[0].reshape(-1).tolist()}]}
             answer = self.http.post(f"/v2/models/digits/versions/{version}/infer", body).good().json
             self.assertEqual(answer["model_version"], version)
+        index = self.http.post("/v2/repository/index").good().json
+        self.assertEqual([(entry["version"], entry["state"]) for entry in index], [("1", "READY"), ("2", "READY")])
+        for path in ("/v2/models/digits/stats", "/v2/models/stats"):
+            statistics = self.http.get(path).good().json["model_stats"]
+            self.assertEqual([(entry["version"], int(entry["inference_count"])) for entry in statistics],
+                             [("1", 1), ("2", 1)], path)
+        self.http.post("/v2/repository/models/digits/unload").good()
+        eventually(lambda: self.http.post("/v2/repository/index", {"ready": True}).good().json == [],
+                   "no version is served")
 
     def test_operations_port(self):
         operations = self.daemon.operations

@@ -84,7 +84,7 @@ class Client:
 
     def served(self, name):
         """(successes, failures) of a function, by its statistics."""
-        statistics = self.get(f"/v2/models/{name}/stats").good().json["model_stats"][0]["inference_stats"]
+        statistics = self.get(f"/v2/models/{name}/stats").good().json["model_stats"][-1]["inference_stats"]
         return int(statistics["success"]["count"]), int(statistics["fail"]["count"])
 
     # --- inference ---

@@ -152,9 +152,18 @@ TEST_F(RegistryVerbTest, WhatIsChangedWithoutAVersionIsTheNewestAndSaidSo) {
   proto::AdminReply two;
   for (const char* version : {"9", "10"}) *two.add_functions() = MakeFunction("dd", version);
   troupe.cluster.Answer(Request::kShowFunction, two);
+  proto::AdminReply removed;
+  for (const char* version : {"10", "9"}) *removed.add_functions() = MakeFunction("dd", version);
+  troupe.cluster.Answer(Request::kRemove, removed);
+  const auto asked = troupe.cluster.asked.size();
   EXPECT_EQ(troupe.Run("function remove dd"), ExitCode::kOk);
-  EXPECT_EQ(troupe.cluster.asked.back().remove().key().version(), "10") << "not another that came meanwhile";
+  EXPECT_EQ(troupe.cluster.asked.size(), asked + 1) << "one request: nothing comes between";
+  EXPECT_EQ(troupe.cluster.asked.back().remove().key().version(), "") << "the manager settles which one";
   EXPECT_EQ(troupe.out(), "dd version 10 is removed; version 9 answers now\n");
+  removed.mutable_functions()->SwapElements(0, 1);
+  troupe.cluster.answers.clear();
+  troupe.cluster.Answer(Request::kShowFunction, two);
+  troupe.cluster.Answer(Request::kRemove, removed);
   EXPECT_EQ(troupe.Run("function remove dd --version 9"), ExitCode::kOk);
   EXPECT_EQ(troupe.out(), "dd version 9 is removed; version 10 answers, as before\n");
   EXPECT_EQ(troupe.Run("function unload dd"), ExitCode::kOk);
@@ -190,13 +199,15 @@ TEST_F(RegistryVerbTest, AWorkflowIsRemovedByItsVersion) {
     spec.set_name("flow");
     spec.set_version(version);
   }
-  troupe.cluster.Answer(Request::kShowWorkflow, reply);
+  reply.mutable_workflows()->SwapElements(0, 1);
+  troupe.cluster.Answer(Request::kRemoveWorkflow, reply);
   EXPECT_EQ(troupe.Run("workflow remove flow"), ExitCode::kOk);
-  EXPECT_EQ(troupe.cluster.asked.back().remove_workflow().version(), "2");
+  EXPECT_EQ(troupe.cluster.asked.size(), 1u) << "one request: nothing comes between";
+  EXPECT_EQ(troupe.cluster.asked.back().remove_workflow().version(), "") << "the manager settles which one";
   EXPECT_EQ(troupe.out(), "flow version 2 is removed; version 1 answers now\n");
-  reply.mutable_workflows()->RemoveLast();
+  reply.mutable_workflows()->DeleteSubrange(0, 1);
   troupe.cluster.answers.clear();
-  troupe.cluster.Answer(Request::kShowWorkflow, reply);
+  troupe.cluster.Answer(Request::kRemoveWorkflow, reply);
   EXPECT_EQ(troupe.Run("workflow remove flow"), ExitCode::kOk);
   EXPECT_EQ(troupe.out(), "flow version 1 is removed; no version is left\n");
 }

@@ -11,8 +11,8 @@ TEST(Script, RunsLinesOverOneConnection) {
   Harness troupe;
   troupe.console.input = {"# a comment", "", "function remove 'a b'", "node drain n"};
   EXPECT_EQ(troupe.Run("shell"), ExitCode::kOk);
-  ASSERT_EQ(troupe.cluster.asked.size(), 3U);
-  EXPECT_EQ(troupe.cluster.asked[1].remove().key().name(), "a b");
+  ASSERT_EQ(troupe.cluster.asked.size(), 2U);
+  EXPECT_EQ(troupe.cluster.asked[0].remove().key().name(), "a b");
   EXPECT_EQ(troupe.cluster.clients, 1);
 }
 
