@@ -253,6 +253,7 @@ class NodeController : public ControllerSelf::base {
   void DeclareState(const proto::FunctionRecord& record);
   // What a worker that outlived its daemon holds of this model's functions.
   void RecoverStates(node::GpuIndex gpu, const std::string& digest);
+  void RecoverState(node::GpuIndex gpu, const std::string& digest, const std::string& key);
   void Recovered(const std::string& key, node::GpuIndex gpu, absl::StatusOr<KeptStatePtr> image);
   // Its runs may begin when nothing that is known of it can still come.
   void LetRun(const DeclaredState& state);
@@ -261,18 +262,21 @@ class NodeController : public ControllerSelf::base {
   void ForgetState(const std::string& key);
   // The image, or zeros, for a swap-in; whoever holds it keeps its references valid.
   KeptStatePtr AddState(const std::string& key, proto::SwapInOrder& order);
-  // `run`: whose run has just ended there well; its state is current although the scheduler does not know
-  // yet.
+  // `run`: the function whose run has just ended there well; "": all functions whose state is there.
   void WriteBack(node::GpuIndex gpu, const std::string& model, const std::string& run, OnSaved then);
   // Those of the images that came back which are wanted; the worker's slices are released when all are read.
   using Wanted = std::function<bool(const proto::StateImage& image)>;
   void SaveImages(node::GpuIndex gpu, const proto::WorkerOutcome& outcome, const Wanted& wanted,
                   const OnSaved& then);
   void KeepImages(const std::vector<KeptStatePtr>& images);
+  void RestoreImages(const std::vector<KeptStatePtr>& images);
   [[nodiscard]] bool HasStates(node::GpuIndex gpu, const std::string& model) const;
   void EvictWithStates(node::GpuIndex gpu, const std::string& model);
   void Written(node::GpuIndex gpu);
   void SaveRun(const node::Dispatch& dispatch, std::uint64_t serial, proto::WorkerOutcome outcome);
+  // A run that went well ends as Unavailable, and does not count.
+  void NotKept(const node::Dispatch& dispatch, HeldRequest& held, proto::WorkerOutcome run,
+               const std::string& why);
   void StatesLost(node::GpuIndex gpu);
   struct StateShown {
     std::string model;

@@ -107,6 +107,8 @@ void NodeController::EvictModel(node::GpuIndex gpu, const std::string& model, bo
   OrderFor(model, gpu, EvictOrderFor(models_.PackedDigest(model)),
            [this, gpu, model, life, with_states](const proto::WorkerOutcome& outcome) {
              if (gpus_[gpu].last.incarnation() != life || !Up(gpu)) return;
+             ReleaseSlices(gpu,
+                           StateSlices(outcome));  // of states that do not count: the others were read before
              auto status = StatusOf(outcome);
              if (absl::IsNotFound(status)) status = absl::OkStatus();  // it is gone: what was asked for
              // Before anything is decided anew: the worker may be given to somebody else, and nothing is
@@ -120,6 +122,9 @@ void NodeController::Ran(const node::Dispatch& dispatch, std::uint64_t serial, p
   const auto held = Current(dispatch.request, serial);
   if (held == nullptr) return ReleaseSlices(dispatch.gpu, UnsentSlices(outcome, proto::InferReply()));
   const bool advanced = !dispatch.state.empty() && outcome.code() == 0;
+  // It ran on what lay there before, and not on the state that it was to bring.
+  if (advanced && dispatch.bring_state && held->swap.code() != 0)
+    return NotKept(dispatch, *held, std::move(outcome), held->swap.message());
   if (advanced && options_.write_back_each_run) return SaveRun(dispatch, serial, std::move(outcome));
   if (advanced) declared_.CountRun(dispatch.state);
   Ended(dispatch, *held, std::move(outcome));

@@ -37,6 +37,11 @@ void NodeController::DeclareState(const proto::FunctionRecord& record) {
   scheduler_.DeclareState(state.key, state.model, bytes * 2 + rounding);
   if (!state.failed.ok()) return Note("state-refused", std::string(state.failed.message()));
   scheduler_.HoldState(state.key, true);
+  // A worker that outlived an earlier daemon may have it: its model came before the news of this function.
+  for (node::GpuIndex gpu = 0; !options_.write_back_each_run && gpu < gpus_.size(); ++gpu)
+    if (Up(gpu) && models_.Find(state.model) != nullptr &&
+        scheduler_.FindResident(gpu, state.model) != nullptr)
+      RecoverState(gpu, state.model, state.key);
   store_.Load(this, state.key, state.specs, [this, key = state.key](absl::StatusOr<KeptStatePtr> image) {
     StateLoaded(key, std::move(image));
   });
@@ -64,29 +69,25 @@ void NodeController::StateLoaded(const std::string& key, absl::StatusOr<KeptStat
 void NodeController::RecoverStates(node::GpuIndex gpu, const std::string& digest) {
   if (options_.write_back_each_run) return;
   const auto keys = scheduler_.StatesOf(digest);
-  if (keys.empty()) return;
-  for (const auto& key : keys) {
-    ++declared_.ByKey(key)->recovering;
-    scheduler_.HoldState(key, true);
-  }
-  proto::WorkerOrder order = WriteBackOrderFor(models_.PackedDigest(digest));
-  OrderFor(digest, gpu, std::move(order), [this, gpu, keys](const proto::WorkerOutcome& outcome) {
-    for (const auto& key : keys) {
-      const auto& images = outcome.state().states();
-      const auto image =
-          std::find_if(images.begin(), images.end(), [&](const auto& i) { return i.function() == key; });
-      if (image == images.end()) {
-        Recovered(key, gpu, outcome.code() == 0 ? absl::NotFoundError("it has none") : StatusOf(outcome));
-        continue;
-      }
-      store_.Save(this, *image, [this, key, gpu, image = *image](absl::StatusOr<KeptStatePtr> kept) {
-        proto::ReleaseOrder read;
-        for (const auto& tensor : image.tensors())
-          if (tensor.data().has_arena()) *read.add_slices() = tensor.data().arena();
-        ReleaseSlices(gpu, read);
-        Recovered(key, gpu, std::move(kept));
-      });
-    }
+  for (const auto& key : keys) RecoverState(gpu, digest, key);
+}
+
+// Of one function: its model's other functions may not be known yet, and are asked for when they are.
+void NodeController::RecoverState(node::GpuIndex gpu, const std::string& digest, const std::string& key) {
+  ++declared_.ByKey(key)->recovering;
+  scheduler_.HoldState(key, true);
+  proto::WorkerOrder order = WriteBackOrderFor(models_.PackedDigest(digest), key);
+  OrderFor(digest, gpu, std::move(order), [this, gpu, key](const proto::WorkerOutcome& outcome) {
+    if (outcome.code() != 0 || outcome.state().states().empty())
+      return Recovered(key, gpu,
+                       outcome.code() == 0 ? absl::NotFoundError("it has none") : StatusOf(outcome));
+    const auto wanted = [key](const proto::StateImage& image) { return image.function() == key; };
+    SaveImages(gpu, outcome, wanted, [this, key, gpu](const absl::Status& status, const auto& images) {
+      if (!status.ok()) return Recovered(key, gpu, status);
+      Recovered(
+          key, gpu,
+          images.empty() ? absl::NotFoundError("it has none") : absl::StatusOr<KeptStatePtr>(images.front()));
+    });
   });
 }
 
@@ -110,8 +111,10 @@ void NodeController::Recovered(const std::string& key, node::GpuIndex gpu,
     return Handle(scheduler_.FailState(key, state->failed));
   }
   const auto known = store_.Find(key);
-  if (image.ok() && (known == nullptr || known->image().runs() < (*image)->image().runs()))
-    KeepImages({*std::move(image)});
+  if (image.ok()) {
+    const bool newer = known == nullptr || known->image().runs() < (*image)->image().runs();
+    newer ? KeepImages({*std::move(image)}) : store_.Restore(this, key);
+  }
   LetRun(*state);
 }
 
@@ -133,7 +136,7 @@ void NodeController::Met(node::GpuIndex gpu) {
 
 void NodeController::ForgetState(const std::string& key) {
   Handle(scheduler_.ForgetState(key));
-  store_.Forget(key);
+  store_.Forget(this, key);
 }
 
 KeptStatePtr NodeController::AddState(const std::string& key, proto::SwapInOrder& order) {
@@ -146,17 +149,18 @@ KeptStatePtr NodeController::AddState(const std::string& key, proto::SwapInOrder
   return image;
 }
 
-// Its images are safe when `then` is called, and kept by whoever gets them.
+// Its images are safe when `then` is called, which keeps them or has the files restored. Of a run only its
+// own function's: a sibling of the same model may have a run under way, which is not counted yet.
 void NodeController::WriteBack(node::GpuIndex gpu, const std::string& model, const std::string& run,
                                OnSaved then) {
-  OrderFor(model, gpu, WriteBackOrderFor(models_.PackedDigest(model)),
+  OrderFor(model, gpu, WriteBackOrderFor(models_.PackedDigest(model), run),
            [this, gpu, run, then = std::move(then)](const proto::WorkerOutcome& outcome) {
-             // What lies there still of a function that has gone on elsewhere, or was removed, is nobody's.
-             const auto current = [&](const proto::StateImage& image) {
+             // States of functions that have gone on elsewhere, or were removed, may still lie there.
+             const auto wanted = [&](const proto::StateImage& image) {
                const auto* state = scheduler_.states().Find(image.function());
-               return state != nullptr && (image.function() == run || state->CurrentAt(gpu));
+               return state != nullptr && (run.empty() ? state->CurrentAt(gpu) : image.function() == run);
              };
-             SaveImages(gpu, outcome, current, then);
+             SaveImages(gpu, outcome, wanted, then);
            });
 }
 
@@ -170,14 +174,13 @@ void NodeController::SaveImages(node::GpuIndex gpu, const proto::WorkerOutcome& 
   };
   auto saving = std::make_shared<Saving>();
   saving->status = StatusOf(outcome);
+  saving->slices = StateSlices(outcome);
   const auto close = [this, gpu, saving, then] {
     if (--saving->open > 0) return;
     ReleaseSlices(gpu, saving->slices);
     then(saving->status, saving->images);
   };
   for (const auto& image : outcome.state().states()) {
-    for (const auto& tensor : image.tensors())
-      if (tensor.data().has_arena()) *saving->slices.add_slices() = tensor.data().arena();
     if (!wanted(image)) continue;
     ++saving->open;
     store_.Save(this, image, [saving, close](absl::StatusOr<KeptStatePtr> kept) {
@@ -211,7 +214,7 @@ void NodeController::EvictWithStates(node::GpuIndex gpu, const std::string& mode
   models_.BeginUse(model);  // its name has to be known until the eviction is ordered
   WriteBack(gpu, model, "", [this, gpu, model, life](const absl::Status& status, const auto& images) {
     const bool same = gpus_[gpu].last.incarnation() == life && Up(gpu);
-    if (same) KeepImages(images);
+    same ? KeepImages(images) : RestoreImages(images);
     if (same && status.ok()) EvictModel(gpu, model, true);
     models_.EndUse(model);
     models_.Forget(model);
@@ -229,6 +232,11 @@ void NodeController::Written(node::GpuIndex gpu) {
   for (const auto& start : std::exchange(gpus_[gpu].behind, {})) start();
 }
 
+// They were saved, and what they hold does not count: the files are again what they were.
+void NodeController::RestoreImages(const std::vector<KeptStatePtr>& images) {
+  for (const auto& image : images) store_.Restore(this, image->image().function());
+}
+
 // A run counts as done when its state is safe: until then a worker that dies takes nothing with it.
 void NodeController::SaveRun(const node::Dispatch& dispatch, std::uint64_t serial,
                              proto::WorkerOutcome outcome) {
@@ -237,21 +245,27 @@ void NodeController::SaveRun(const node::Dispatch& dispatch, std::uint64_t seria
             [this, dispatch, serial, run](const absl::Status& status, const auto& images) {
               // Its worker died meanwhile, and the run is planned again: on the state that it began with.
               auto* held = Current(dispatch.request, serial);
-              if (held == nullptr)
+              if (held == nullptr) {
+                RestoreImages(images);
                 return ReleaseSlices(dispatch.gpu, UnsentSlices(*run, proto::InferReply()));
-              const bool saved = std::any_of(images.begin(), images.end(), [&](const KeptStatePtr& image) {
-                return image->image().function() == dispatch.state;
-              });
-              if (status.ok() && saved) {
-                KeepImages(images);
-              } else {
-                held->spoiled_state = true;
-                run->set_code(static_cast<int>(absl::StatusCode::kUnavailable));
-                run->set_message(absl::StrCat("the run's state could not be kept, and is as it was before: ",
-                                              status.ok() ? "nothing was written back" : status.message()));
               }
-              Ended(dispatch, *held, std::move(*run));
+              if (status.ok() && !images.empty()) {
+                KeepImages(images);
+                return Ended(dispatch, *held, std::move(*run));
+              }
+              store_.Restore(this, dispatch.state);
+              NotKept(dispatch, *held, std::move(*run),
+                      status.ok() ? "nothing was written back" : std::string(status.message()));
             });
+}
+
+void NodeController::NotKept(const node::Dispatch& dispatch, HeldRequest& held, proto::WorkerOutcome run,
+                             const std::string& why) {
+  held.spoiled_state = true;
+  run.set_code(static_cast<int>(absl::StatusCode::kUnavailable));
+  run.set_message(
+      absl::StrCat("the run's state could not be kept, and is as it was before: ", why, "; try again"));
+  Ended(dispatch, held, std::move(run));
 }
 
 void NodeController::StatesLost(node::GpuIndex gpu) {

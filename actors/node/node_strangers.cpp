@@ -34,7 +34,7 @@ void NodeController::EvictStrangers() {
 void NodeController::SaveStranger(node::GpuIndex gpu, const proto::ResidentModel& stranger) {
   if (options_.write_back_each_run) return EvictStranger(gpu, stranger);
   const auto life = gpus_[gpu].last.incarnation();
-  Order(gpu, WriteBackOrderFor(stranger.digest()), [=, this](const proto::WorkerOutcome& outcome) {
+  Order(gpu, WriteBackOrderFor(stranger.digest(), ""), [=, this](const proto::WorkerOutcome& outcome) {
     const auto saved = [=, this](const absl::Status& status, const auto&) {
       if (gpus_[gpu].last.incarnation() != life) return;
       if (status.ok() || absl::IsNotFound(status)) return EvictStranger(gpu, stranger);
@@ -53,6 +53,7 @@ void NodeController::EvictStranger(node::GpuIndex gpu, const proto::ResidentMode
   const auto life = gpus_[gpu].last.incarnation();
   Order(gpu, EvictOrderFor(stranger.digest()), [=, this](const proto::WorkerOutcome& outcome) {
     if (gpus_[gpu].last.incarnation() != life) return;
+    ReleaseSlices(gpu, StateSlices(outcome));
     const auto status = StatusOf(outcome);
     if (!status.ok() && !absl::IsNotFound(status)) return KeepStranger(gpu, stranger);  // a run has it yet
     scheduler_.StrangerGone(gpu, Bytes(stranger.bytes()));

@@ -53,9 +53,10 @@ absl::Status StatusOf(const proto::WorkerOutcome& outcome) {
   return StatusIn(outcome);
 }
 
-proto::WorkerOrder WriteBackOrderFor(const std::string& digest) {
+proto::WorkerOrder WriteBackOrderFor(const std::string& digest, const std::string& function) {
   proto::WorkerOrder order;
   order.mutable_write_back()->set_digest(digest);
+  order.mutable_write_back()->set_function(function);
   return order;
 }
 
@@ -199,6 +200,14 @@ proto::ReleaseOrder UnsentSlices(const proto::WorkerOutcome& run, const proto::I
     if (output.data().has_arena() && !sent.contains(output.data().arena().slice()))
       *release.add_slices() = output.data().arena();
   }
+  return release;
+}
+
+proto::ReleaseOrder StateSlices(const proto::WorkerOutcome& outcome) {
+  proto::ReleaseOrder release;
+  for (const auto& image : outcome.state().states())
+    for (const auto& tensor : image.tensors())
+      if (tensor.data().has_arena()) *release.add_slices() = tensor.data().arena();
   return release;
 }
 

@@ -16,7 +16,8 @@ namespace troupe::actors {
 [[nodiscard]] absl::Status StatusOf(const proto::WorkerOutcome& outcome);
 
 [[nodiscard]] proto::WorkerOrder EvictOrderFor(const std::string& digest);
-[[nodiscard]] proto::WorkerOrder WriteBackOrderFor(const std::string& digest);
+// `function`: whose state; "": of all functions of the model.
+[[nodiscard]] proto::WorkerOrder WriteBackOrderFor(const std::string& digest, const std::string& function);
 [[nodiscard]] proto::WorkerOrder LendOrderFor(const std::string& digest);
 [[nodiscard]] proto::WorkerOrder ReturnOrderFor(std::uint64_t loan);
 // From where the dispatch says; the host copy is what the model is, wherever its weights come from.
@@ -47,5 +48,7 @@ namespace troupe::actors {
 [[nodiscard]] proto::ReleaseOrder UnsentSlices(const proto::WorkerOutcome& run,
                                                const proto::InferReply& reply);
 [[nodiscard]] proto::ReleaseOrder SentSlices(const proto::InferReply& reply);
+// Slices of the states that came with an outcome.
+[[nodiscard]] proto::ReleaseOrder StateSlices(const proto::WorkerOutcome& outcome);
 
 }  // namespace troupe::actors

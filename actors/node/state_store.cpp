@@ -132,16 +132,33 @@ std::string StateFile(const std::string& directory, const std::string& function)
   return absl::StrCat(directory, "/", name, ".state");
 }
 
-void StateStore::Do(caf::local_actor* self, std::function<absl::StatusOr<KeptStatePtr>()> job, Done done) {
-  if (options_.pool == nullptr) return done(job());
-  const auto answer = continuations_.Make<KeptStatePtr>(self, std::move(done));
+void StateStore::Do(caf::local_actor* self, const std::string& function, Job job, Done done) {
+  auto& jobs = jobs_[function];
+  jobs.emplace_back(std::move(job), std::move(done));
+  if (jobs.size() == 1) Begin(self, function);
+}
+
+void StateStore::Begin(caf::local_actor* self, const std::string& function) {
+  auto job = std::move(jobs_.at(function).front().first);
+  if (job == nullptr) job = RestoreJob(function);
+  const Done ended = [this, self, function](absl::StatusOr<KeptStatePtr> result) {
+    const auto done = std::move(jobs_.at(function).front().second);
+    done(std::move(result));  // may add more
+    const auto jobs = jobs_.find(function);
+    if (jobs == jobs_.end()) return;  // cleared
+    jobs->second.pop_front();
+    jobs->second.empty() ? static_cast<void>(jobs_.erase(jobs)) : Begin(self, function);
+  };
+  if (options_.pool == nullptr) return ended(job());
+  const auto answer = continuations_.Make<KeptStatePtr>(self, ended);
   // A job that is refused is destroyed, and its continuation told so.
   static_cast<void>(options_.pool->Post([job = std::move(job), answer] { answer(job()); }));
 }
 
 void StateStore::Save(caf::local_actor* self, proto::StateImage image, Done done) {
+  const std::string function = image.function();
   Do(
-      self,
+      self, function,
       [channel = options_.channel, directory = options_.directory,
        image = std::move(image)]() -> absl::StatusOr<KeptStatePtr> {
         TROUPE_ASSIGN_OR_RETURN(auto kept, Copy(channel, image));
@@ -157,7 +174,7 @@ void StateStore::Load(caf::local_actor* self, const std::string& function,
                       std::vector<proto::TensorSpec> specs, Done done) {
   if (options_.directory.empty()) return done(absl::NotFoundError("nothing is kept on disk"));
   Do(
-      self,
+      self, function,
       [channel = options_.channel, path = StateFile(options_.directory, function), function,
        specs = std::move(specs)] { return ReadFile(path, channel, function, specs); },
       std::move(done));
@@ -173,20 +190,31 @@ KeptStatePtr StateStore::Find(const std::string& function) const {
   return it == images_.end() ? nullptr : it->second;
 }
 
-void StateStore::Forget(const std::string& function) {
+void StateStore::Restore(caf::local_actor* self, const std::string& function) {
+  if (!options_.directory.empty()) Do(self, function, nullptr, [](const absl::StatusOr<KeptStatePtr>&) {});
+}
+
+// Made when its turn has come: what was saved and kept before it stays.
+StateStore::Job StateStore::RestoreJob(const std::string& function) const {
+  return [path = StateFile(options_.directory, function), channel = options_.channel,
+          image = Find(function)]() -> absl::StatusOr<KeptStatePtr> {
+    if (image == nullptr) {
+      static_cast<void>(std::remove(path.c_str()));
+    } else {
+      TROUPE_RETURN_IF_ERROR(Write(path, channel, image->image()));
+    }
+    return image;
+  };
+}
+
+void StateStore::Forget(caf::local_actor* self, const std::string& function) {
   images_.erase(function);
   const auto room = rooms_.find(function);
   if (room != rooms_.end()) {
     reserved_ -= room->second;
     rooms_.erase(room);
   }
-  if (options_.directory.empty()) return;
-  const std::string path = StateFile(options_.directory, function);
-  if (options_.pool == nullptr) {
-    static_cast<void>(std::remove(path.c_str()));
-  } else {
-    static_cast<void>(options_.pool->Post([path] { static_cast<void>(std::remove(path.c_str())); }));
-  }
+  if (!options_.directory.empty()) Restore(self, function);  // without an image: the file goes
 }
 
 absl::Status StateStore::Reserve(const std::string& function, Bytes bytes) {
@@ -209,6 +237,7 @@ absl::Status StateStore::Reserve(const std::string& function, Bytes bytes) {
 
 void StateStore::Clear() {
   continuations_.Clear();
+  jobs_.clear();
   images_.clear();
 }
 

@@ -10,10 +10,12 @@
 
 #include <caf/local_actor.hpp>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -64,8 +66,10 @@ class StateStore {
             Done done);
   // Null: there is none.
   [[nodiscard]] KeptStatePtr Find(const std::string& function) const;
+  // What was saved last is not kept: the file becomes THE image again, or goes when there is none.
+  void Restore(caf::local_actor* self, const std::string& function);
   // The function is gone: its image and its file go.
-  void Forget(const std::string& function);
+  void Forget(caf::local_actor* self, const std::string& function);
 
   // Takes room for a function's image, once. FailedPrecondition: it can never have it; ResourceExhausted: not
   // beside the others.
@@ -79,13 +83,19 @@ class StateStore {
   void Clear();
 
  private:
-  void Do(caf::local_actor* self, std::function<absl::StatusOr<KeptStatePtr>()> job, Done done);
+  using Job = std::function<absl::StatusOr<KeptStatePtr>()>;
+  // Those of one function go one after another: two that write its file at once would be in each other's way,
+  // and the older one must not come last. A null job restores the file.
+  void Do(caf::local_actor* self, const std::string& function, Job job, Done done);
+  void Begin(caf::local_actor* self, const std::string& function);
+  [[nodiscard]] Job RestoreJob(const std::string& function) const;
 
   const StateStoreOptions options_;
   // Of one actor's continuations every one has tickets of its own.
   static constexpr std::uint64_t kFirstTicket = std::uint64_t{1} << 62U;
   Continuations continuations_{kFirstTicket};
   std::map<std::string, KeptStatePtr> images_;
+  std::map<std::string, std::deque<std::pair<Job, Done>>> jobs_;  // by function; the first is under way
   std::map<std::string, Bytes> rooms_;
   Bytes reserved_;
 };

@@ -18,6 +18,16 @@ proto::WorkerOutcome TakeChangedStates(FakeStates& states, const std::string& di
   return outcome;
 }
 
+std::optional<proto::WorkerOutcome> TakeStatesFor(FakeStates& states, const proto::WriteBackOrder& order) {
+  if (order.function().empty()) return TakeChangedStates(states, order.digest());
+  const auto it = states.find(order.function());
+  if (it == states.end() || it->second.digest != order.digest()) return std::nullopt;
+  it->second.changed = false;
+  proto::WorkerOutcome outcome;
+  *outcome.mutable_state()->add_states() = it->second.image;
+  return outcome;
+}
+
 void CountRun(FakeWorkerLife::State& state, proto::RunOutcome& run) {
   const auto runs = std::to_string(state.image.runs() + 1);
   state.image.set_runs(state.image.runs() + 1);
@@ -26,6 +36,16 @@ void CountRun(FakeWorkerLife::State& state, proto::RunOutcome& run) {
   auto& output = *run.add_outputs();
   output.mutable_spec()->set_name("runs");
   output.mutable_data()->set_inlined(runs);
+}
+
+void ShareState(const std::string& function, FakeStates& states) {
+  const auto& from = states.at(function);
+  for (auto& [other, state] : states) {
+    if (other == function || state.digest != from.digest) continue;
+    state.image.set_runs(from.image.runs());
+    *state.image.mutable_tensors() = from.image.tensors();
+    state.changed = true;
+  }
 }
 
 }  // namespace troupe::actors

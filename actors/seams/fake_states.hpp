@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 
 #include "actors/seams/fake_worker_link.hpp"
@@ -15,7 +16,13 @@ using FakeStates = std::map<std::string, FakeWorkerLife::State>;  // by function
 void TakeStates(const proto::SwapInOrder& order, FakeStates& states);
 // Those of a model that runs have changed since they were last asked for.
 [[nodiscard]] proto::WorkerOutcome TakeChangedStates(FakeStates& states, const std::string& digest);
+// What a write-back answers: the state of the function that it names, or all that have changed. Null: it
+// names one that is not here.
+[[nodiscard]] std::optional<proto::WorkerOutcome> TakeStatesFor(FakeStates& states,
+                                                                const proto::WriteBackOrder& order);
 // The state of a fake function is the number of its runs, which the answer tells.
 void CountRun(FakeWorkerLife::State& state, proto::RunOutcome& run);
+// A planted error: the functions of one model have one state, that of this function.
+void ShareState(const std::string& function, FakeStates& states);
 
 }  // namespace troupe::actors

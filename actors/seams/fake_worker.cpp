@@ -317,8 +317,9 @@ class Worker : public caf::event_based_actor {
     if (shared_->control->refuse_write_back)
       return Answer(order.sequence(), absl::ResourceExhaustedError("no room for it"), {}, begin);
     InTime(begin + shared_->profile.write_back, [this, order, begin] {
-      Answer(order.sequence(), absl::OkStatus(), TakeChangedStates(States(), order.write_back().digest()),
-             begin);
+      auto outcome = TakeStatesFor(States(), order.write_back());
+      const auto status = outcome ? absl::OkStatus() : absl::NotFoundError("the state is not here");
+      Answer(order.sequence(), status, std::move(outcome).value_or(proto::WorkerOutcome()), begin);
     });
   }
 
@@ -357,7 +358,10 @@ class Worker : public caf::event_based_actor {
       *run.add_outputs() = input;
       run.mutable_outputs(run.outputs_size() - 1)->mutable_spec()->set_name("out_" + input.spec().name());
     }
-    if (!function.empty()) CountRun(States().at(function), run);
+    if (!function.empty()) {
+      CountRun(States().at(function), run);
+      if (shared_->control->states_by_model) ShareState(function, States());
+    }
     Answer(order.sequence(), absl::OkStatus(), std::move(outcome), begin);
   }
 

@@ -132,7 +132,7 @@ void OrderDesk::Execute(const std::shared_ptr<Session>& session, proto::WorkerOr
     case proto::WorkerOrder::kFault:
       return Fault(order.fault(), std::move(reply));
     case proto::WorkerOrder::kWriteBack:
-      return states_.WriteBack(session->channel(), order.write_back().digest(), std::move(reply));
+      return states_.WriteBack(session->channel(), order.write_back(), std::move(reply));
     case proto::WorkerOrder::kLend:
       return loans_.Lend(session->channel(), order.lend().digest(), std::move(reply));
     case proto::WorkerOrder::kReturn:

@@ -160,13 +160,29 @@ void StateDesk::Close(const ArrivalPtr& arrival) {
   states_failed ? arrival->reply.Fail(arrival->failed) : arrival->reply.Done(std::move(arrival->model));
 }
 
-void StateDesk::WriteBack(ChannelPtr channel, const std::string& digest, Reply reply) {
+void StateDesk::WriteBack(ChannelPtr channel, const proto::WriteBackOrder& order, Reply reply) {
+  const StatePtr named = residency_.states().Find(order.function());
+  const bool here = named != nullptr && !named->coming && named->digest == order.digest();
+  if (!order.function().empty() && !here) {
+    return reply.Fail(absl::NotFoundError(absl::StrCat("the state of '", order.function(),
+                                                       "' is not on this device: nothing is written back")));
+  }
+  const auto states = here ? std::vector<StatePtr>{named} : ChangedOf(order.digest());
   auto answer = std::make_shared<Reply>(std::move(reply));
-  Write(std::move(channel), digest, [answer](const absl::Status& status, proto::StateOutcome states) {
+  Write(std::move(channel), states, here, [answer](const absl::Status& status, proto::StateOutcome written) {
     proto::WorkerOutcome outcome;
-    *outcome.mutable_state() = std::move(states);
+    *outcome.mutable_state() = std::move(written);
     status.ok() ? answer->Done(std::move(outcome)) : answer->Fail(status, std::move(outcome));
   });
+}
+
+// A state that a run waits for may change before its turn comes.
+std::vector<StateDesk::StatePtr> StateDesk::ChangedOf(const std::string& digest) const {
+  std::vector<StatePtr> states = residency_.states().Of(digest);
+  std::erase_if(states, [](const StatePtr& state) {
+    return state->coming || (!state->changed && state->line.empty());
+  });
+  return states;
 }
 
 void StateDesk::Evict(ChannelPtr channel, const std::string& digest, Reply reply) {
@@ -174,7 +190,7 @@ void StateDesk::Evict(ChannelPtr channel, const std::string& digest, Reply reply
   if (const absl::Status may = residency_.MayEvict(digest); !may.ok()) return reply.Fail(may);
   auto answer = std::make_shared<Reply>(std::move(reply));
   Write(
-      std::move(channel), digest,
+      std::move(channel), ChangedOf(digest), false,
       [this, answer, digest](const absl::Status& status, proto::StateOutcome states) {
         proto::WorkerOutcome outcome;
         *outcome.mutable_state() = std::move(states);
@@ -201,14 +217,14 @@ void StateDesk::Evict(ChannelPtr channel, const std::string& digest, Reply reply
       });
 }
 
-void StateDesk::Write(ChannelPtr channel, const std::string& digest,
+void StateDesk::Write(ChannelPtr channel, const std::vector<StatePtr>& states, bool unchanged,
                       std::function<void(absl::Status, proto::StateOutcome)> then) {
   auto writing = std::make_shared<Writing>();
   writing->channel = std::move(channel);
   writing->then = std::move(then);
   writing->life = life_;
-  for (const StatePtr& state : residency_.states().Of(digest)) {
-    if (state->coming || (!state->changed && state->line.empty())) continue;
+  writing->unchanged = unchanged;
+  for (const StatePtr& state : states) {
     ++writing->open;
     // Its turn comes behind the runs that wait for it already.
     const std::uint64_t ticket = residency_.states().TicketOfOurs();
@@ -235,7 +251,8 @@ absl::StatusOr<std::vector<transport::Reservation>> StateDesk::Reserve(const Dev
 
 void StateDesk::CopyOut(const StatePtr& state, std::uint64_t ticket, const WritingPtr& writing) {
   auto rooms = std::make_shared<std::vector<transport::Reservation>>();
-  if (!state->changed) return Written(state, ticket, absl::OkStatus(), *rooms, writing);
+  if (!state->changed && !writing->unchanged)
+    return Written(state, ticket, absl::OkStatus(), *rooms, writing);
   auto reserved = Reserve(*state, *writing);
   if (!reserved.ok()) return Written(state, ticket, reserved.status(), *rooms, writing);
   *rooms = *std::move(reserved);

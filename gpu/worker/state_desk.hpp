@@ -37,8 +37,9 @@ class StateDesk {
               const std::function<void(Reply)>& bring_model);
   // Writes back what has changed, then evicts. A model whose states cannot be written stays.
   void Evict(ChannelPtr channel, const std::string& digest, Reply reply);
-  // Answers with what has changed; ResourceExhausted when there is no room for it in the channel's arena.
-  void WriteBack(ChannelPtr channel, const std::string& digest, Reply reply);
+  // Answers with the state of the function that the order names (NotFound when it is not here), or with all
+  // states of the model that have changed; ResourceExhausted when the channel's arena has no room for them.
+  void WriteBack(ChannelPtr channel, const proto::WriteBackOrder& order, Reply reply);
   // The daemon is gone: the next one asks anew for all that it may not have got.
   void Abandon();
   [[nodiscard]] Bytes bytes_in() const { return bytes_in_; }
@@ -61,6 +62,7 @@ class StateDesk {
     std::function<void(absl::Status, proto::StateOutcome)> then;
     std::size_t open = 1;
     std::uint64_t life = 0;
+    bool unchanged = false;  // states that have not changed are written, too
     Bytes inlined;
     absl::Status failed;
     proto::StateOutcome outcome;
@@ -76,7 +78,9 @@ class StateDesk {
   void Landed(const StatePtr& state, const absl::Status& status, const ArrivalPtr& arrival);
   void FailAll(const std::vector<StatePtr>& states, const absl::Status& why);
   void Close(const ArrivalPtr& arrival);
-  void Write(ChannelPtr channel, const std::string& digest,
+  // States of this model that have changed, or may change before their turn comes.
+  [[nodiscard]] std::vector<StatePtr> ChangedOf(const std::string& digest) const;
+  void Write(ChannelPtr channel, const std::vector<StatePtr>& states, bool unchanged,
              std::function<void(absl::Status, proto::StateOutcome)> then);
   void CopyOut(const StatePtr& state, std::uint64_t ticket, const WritingPtr& writing);
   void Written(const StatePtr& state, std::uint64_t ticket, const absl::Status& status,

@@ -61,7 +61,7 @@ TEST_F(StateStoreTest, WhatWasSavedIsLoadedByTheNext) {
   EXPECT_EQ((*loaded)->image().runs(), 7u);
   EXPECT_EQ((*loaded)->image().tensors(0).data().inlined(), "abcd");
   EXPECT_TRUE(absl::IsNotFound(Load("f/2@5", 4).status()));
-  store.Forget("f/1@5");
+  store.Forget(nullptr, "f/1@5");
   EXPECT_TRUE(absl::IsNotFound(Load("f/1@5", 4).status()));
 }
 
@@ -93,8 +93,24 @@ TEST_F(StateStoreTest, RoomIsTakenOnceAndGivenBack) {
   EXPECT_EQ(store.reserved(), Bytes(60));
   EXPECT_TRUE(absl::IsResourceExhausted(store.Reserve("g/1@5", Bytes(60))));
   EXPECT_TRUE(absl::IsFailedPrecondition(store.Reserve("h/1@5", Bytes(101))));
-  store.Forget("f/1@5");
+  store.Forget(nullptr, "f/1@5");
   EXPECT_TRUE(store.Reserve("g/1@5", Bytes(60)).ok());
+}
+
+// What was saved and does not count is not what the next daemon finds.
+TEST_F(StateStoreTest, ARestoredFileIsTheImageThatCounts) {
+  StateStore store = Open();
+  const auto kept = Save(store, Image("f/1@5", "abcd"));
+  ASSERT_TRUE(kept.ok());
+  store.Keep(*kept);
+  ASSERT_TRUE(Save(store, Image("f/1@5", "efgh")).ok());
+  store.Restore(nullptr, "f/1@5");
+  const auto loaded = Load("f/1@5", 4);
+  ASSERT_TRUE(loaded.ok());
+  EXPECT_EQ((*loaded)->image().tensors(0).data().inlined(), "abcd");
+  ASSERT_TRUE(Save(store, Image("g/1@6", "abcd")).ok());
+  store.Restore(nullptr, "g/1@6");
+  EXPECT_TRUE(absl::IsNotFound(Load("g/1@6", 4).status())) << "it had none before";
 }
 
 }  // namespace

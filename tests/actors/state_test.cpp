@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "tests/actors/state_world.hpp"
 
 namespace troupe::actors {
@@ -57,6 +59,49 @@ TEST(State, ManyAtOnceGoOneAfterTheOther) {
   }
   world.Run(seconds(5));
   for (std::size_t i = 0; i < calls.size(); ++i) EXPECT_EQ(world.CountOf(calls[i]), static_cast<int>(i + 1));
+}
+
+// Two functions of one model, each asked without a pause by a client of its own.
+void TwoOfOneModel(std::size_t gpus, bool kill) {
+  StateWorld world(gpus);
+  ASSERT_TRUE(world.DeployState("left").ok());
+  proto::AdminRequest deploy;
+  const auto found = storage::ScanMessages<proto::FunctionRecord>(
+      world.store(), storage::Table::kFunctions, "", [&](std::string_view, proto::FunctionRecord record) {
+        deploy.mutable_deploy()->set_onnx_digest(record.onnx_digest());
+        *deploy.mutable_deploy()->mutable_state() = record.state();
+      });
+  ASSERT_TRUE(found.ok());
+  deploy.mutable_deploy()->set_name("right");
+  ASSERT_TRUE(world.Ask(deploy).ok());
+  world.Run(seconds(1));
+  std::map<std::string, std::uint64_t> under_way;
+  std::map<std::string, int> answered;
+  for (int step = 0; step < 4000; ++step) {
+    for (const char* name : {"left", "right"}) {
+      auto& call = under_way[name];
+      if (call != 0 && world.Find(call) == nullptr) continue;
+      if (call != 0) {
+        ASSERT_EQ(world.CountOf(call), ++answered[name]) << name << " at step " << step;
+      }
+      call = world.NextCall();
+      world.Infer(name, call);
+    }
+    const auto holder = world.Holder();
+    if (kill && step % 1000 == 500 && holder != nullptr) holder->kill();
+    world.Run(std::chrono::microseconds(500));
+  }
+  EXPECT_GT(answered["left"], 20);
+  EXPECT_GT(answered["right"], answered["left"] / 2) << "neither starves";
+  EXPECT_GT(answered["left"], answered["right"] / 2);
+}
+
+TEST(State, FunctionsOfOneModelDoNotDisturbEachOther) {
+  for (const std::size_t gpus : {1, 2}) TwoOfOneModel(gpus, false);
+}
+
+TEST(State, FunctionsOfOneModelLoseNothingWithTheirWorkers) {
+  for (const std::size_t gpus : {1, 2}) TwoOfOneModel(gpus, true);
 }
 
 // The memory of a GPU holds two of three models: each call evicts another, and the state moves.

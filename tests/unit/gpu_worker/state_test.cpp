@@ -108,8 +108,14 @@ class StateTest : public RunnerTest {
     EXPECT_EQ(outcome.run().outputs_size(), 1) << "state is no output";
     return outcome.run().outputs_size() == 1 ? Output(sequence)[0] : -1;
   }
-  proto::StateOutcome WriteBack(std::uint64_t sequence) {
-    desk_->WriteBack(channel_, "m", ReplyFor(sequence));
+  static proto::WriteBackOrder Of(const std::string& function) {
+    proto::WriteBackOrder order;
+    order.set_digest("m");
+    order.set_function(function);
+    return order;
+  }
+  proto::StateOutcome WriteBack(std::uint64_t sequence, const std::string& function = "") {
+    desk_->WriteBack(channel_, Of(function), ReplyFor(sequence));
     EXPECT_EQ(Code(sequence), 0);
     return outcomes_[sequence].state();
   }
@@ -196,6 +202,40 @@ TEST_F(StateTest, FunctionsOfOneModelHaveStatesOfTheirOwn) {
   EXPECT_EQ(Sum(4), 2);
 }
 
+// Two functions of one model run at the same time: what one of them wrote back takes nothing from the other.
+TEST_F(StateTest, AWriteBackOfOneFunctionLeavesItsSiblingAlone) {
+  Bring(1, {Image("f"), Image("g", 100.F)});
+  Add(2, "f", 1);
+  Add(3, "g", 1);
+  EXPECT_EQ(Sum(2), 1);
+  EXPECT_EQ(Sum(3), 101);
+  for (const std::uint64_t again : {0, 1}) {
+    const proto::StateOutcome of_f = WriteBack(4 + 2 * again, "f");
+    ASSERT_EQ(of_f.states_size(), 1);
+    EXPECT_EQ(of_f.states(0).function(), "f");
+    EXPECT_EQ(ValueOf(of_f.states(0)), 1);
+    const proto::StateOutcome of_g = WriteBack(5 + 2 * again, "g");
+    ASSERT_EQ(of_g.states_size(), 1) << "also when nothing has changed since";
+    EXPECT_EQ(of_g.states(0).function(), "g");
+    EXPECT_EQ(ValueOf(of_g.states(0)), 101);
+  }
+  desk_->WriteBack(channel_, Of("h"), ReplyFor(8));
+  EXPECT_EQ(Code(8), CodeOf(absl::StatusCode::kNotFound));
+}
+
+// A run of a sibling that is under way holds up no write-back.
+TEST_F(StateTest, AWriteBackDoesNotWaitForItsSiblingsRun) {
+  Bring(1, {Image("f"), Image("g", 100.F)});
+  Add(2, "f", 1);
+  EXPECT_EQ(Sum(2), 1);
+  gate_->Set(true);
+  Add(3, "g", 1);
+  AwaitBusy();
+  EXPECT_EQ(WriteBack(4, "f").states_size(), 1);
+  gate_->Set(false);
+  EXPECT_EQ(Sum(3), 101);
+}
+
 TEST_F(StateTest, ItIsWrittenBackAtEvictionAndComesBackWithTheModel) {
   Bring(1, {Image("f")});
   Add(2, "f", 3);
@@ -219,7 +259,7 @@ TEST_F(StateTest, AnEvictionWaitsForTheRunAndIsRefusedWhileOthersWait) {
   Add(2, "f", 3);
   desk_->Evict(channel_, "m", ReplyFor(3));
   EXPECT_EQ(Code(3), CodeOf(absl::StatusCode::kFailedPrecondition));
-  desk_->WriteBack(channel_, "m", ReplyFor(4));  // behind the run
+  desk_->WriteBack(channel_, Of(""), ReplyFor(4));  // behind the run
   gate_->Set(false);
   EXPECT_EQ(Code(4), 0);
   EXPECT_EQ(ValueOf(outcomes_[4].state().states(0)), 3);
