@@ -63,7 +63,8 @@ void HttpConnection::Drain() {
 }
 
 void HttpConnection::Enter(State state, std::uint64_t transferred) {
-  if (state != state_) entered_ = std::chrono::steady_clock::now();
+  moved_ = std::chrono::steady_clock::now();
+  if (state != state_) entered_ = moved_;
   state_ = state;
   transferred_ = transferred;
   SetDeadline(false);
@@ -76,10 +77,12 @@ void HttpConnection::SetDeadline(bool is_short) {
   if (state_ == State::kHead) allowed = options.head_timeout;
   if (probes_only_) allowed = std::min<Duration>(allowed, std::chrono::seconds(1));
   if (state_ == State::kLingering) allowed = std::chrono::seconds(1);
+  // Bytes that moved fast buy no time to stand still in.
+  const auto still = moved_ + std::chrono::duration_cast<SteadyTime::duration>(allowed);
   if (options.slowest.value > 0) allowed += TransferTime(Bytes(transferred_), options.slowest);
   deadline_ = state_ == State::kWaiting || state_ == State::kClosed
                   ? SteadyTime::max()
-                  : entered_ + std::chrono::duration_cast<SteadyTime::duration>(allowed);
+                  : std::min(still, entered_ + std::chrono::duration_cast<SteadyTime::duration>(allowed));
 }
 
 void HttpConnection::CheckDeadline(SteadyTime now) {

@@ -87,6 +87,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   const std::string client_;  // the address that budgets know the client by
   State state_ = State::kIdle;
   SteadyTime entered_ = std::chrono::steady_clock::now();  // when `state_` began
+  SteadyTime moved_ = entered_;                            // when bytes moved last
   std::uint64_t transferred_ = 0;  // bytes of the body or answer that were moved in `state_`
   SteadyTime deadline_ = SteadyTime::max();
   bool timed_out_ = false;

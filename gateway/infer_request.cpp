@@ -204,7 +204,9 @@ class InferReader {
     while (cursor_.NextElement()) {
       std::uint64_t dimension = 0;
       if (cursor_.IsNegative())
-        return Error("a dimension is negative: a request says the sizes that its data has");
+        return Error(
+            "a dimension is negative: -1 may stand in a function's shape, and a request says the sizes that "
+            "its data has");
       if (!cursor_.ReadUint(dimension)) break;
       if (dimension > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
         return Error("a dimension is larger than any tensor");

@@ -365,6 +365,16 @@ TEST_F(HttpServerTest, ASlowBodyMakesRoomWhenMemoryIsShort) {
   EXPECT_NE(dropped.body.find("in time"), std::string::npos);
 }
 
+TEST_F(HttpServerTest, ABodyThatCameFastAndThenStopsIsGivenUpToo) {
+  options_.transfer_timeout = std::chrono::milliseconds(20);
+  options_.slowest = BytesPerSecond{1};  // so its bytes are worth two days
+  Start();
+  SocketClient stalled(server_->port());
+  stalled.Send(
+      Cat("POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 200000\r\n\r\n", std::string(199999, 'x')));
+  EXPECT_EQ(stalled.Read().code, 408);
+}
+
 TEST_F(HttpServerTest, AnswersThatWaitForTheirReadersAreBounded) {
   options_.max_answers = options_.max_answers_client = MiB(20);
   options_.transfer_timeout = std::chrono::hours(1);
