@@ -21,6 +21,7 @@ run_packages=(
   python3 python3-numpy python3-onnx      # examples and the house rules
   curl jq procps
   iproute2 nftables util-linux            # networks of the chaos tests
+  prometheus                              # promtool: the tests check each page of metrics with it
 )
 bench_packages=(python3-torch nginx-light) # baselines of `make bench`
 
@@ -61,7 +62,7 @@ fi
 say "refreshing the package lists"
 "${sudo[@]}" apt-get update -qq
 say "installing ${#absent[@]} packages"
-# Services of packages that are only yardsticks (nginx) must not start by themselves.
+# Packages that are only yardsticks or checkers bring services (nginx, prometheus), which must not start by themselves.
 policy=/usr/sbin/policy-rc.d
 made_policy=no
 if [ ! -e "$policy" ]; then
@@ -75,5 +76,10 @@ status=0
 if [ "$status" -ne 0 ]; then
   say "apt-get failed (exit $status); fix what it names above and run this again"
   exit "$status"
+fi
+if [ -d /run/systemd/system ]; then
+  for service in nginx prometheus; do
+    [[ " ${absent[*]} " == *" $service"* ]] && "${sudo[@]}" systemctl disable --quiet "$service" || true
+  done
 fi
 say "done"

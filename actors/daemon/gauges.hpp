@@ -1,21 +1,25 @@
-// Gauges and counters by name and labels in the daemon's registry: set them to what was measured, and forget
-// whole families that are listed anew each time. A name that ends with _total is a counter's.
+// Gauges, counters and histograms by name and labels in the daemon's registry: set them to what was measured,
+// and forget whole families that are listed anew each time. A name that ends with _total is a counter's.
 #pragma once
 
 #include <prometheus/counter.h>
 #include <prometheus/family.h>
 #include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
 #include <prometheus/registry.h>
 
+#include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace troupe::actors {
 
-// One thread.
+// Used by one thread.
 class Gauges {
  public:
   using Labels = std::map<std::string, std::string>;
@@ -25,6 +29,10 @@ class Gauges {
     name.ends_with("_total") ? SetIn(counters_, name, help, labels, value)
                              : SetIn(gauges_, name, help, labels, value);
   }
+  // A histogram whose counting is done elsewhere. `bounds`: upper ends of all buckets but the last; `counts`:
+  // of each bucket, one more than bounds; `sum`: of what was observed.
+  void SetHistogram(const std::string& name, const std::string& help, const Labels& labels,
+                    const std::vector<double>& bounds, const std::vector<double>& counts, double sum);
   // Removes every series of a family of gauges.
   void Clear(const std::string& name) {
     const auto it = gauges_.find(name);
@@ -62,9 +70,34 @@ class Gauges {
   static auto Builder(const Family<prometheus::Gauge>&) { return prometheus::BuildGauge(); }
   static auto Builder(const Family<prometheus::Counter>&) { return prometheus::BuildCounter(); }
 
+  struct Histogram {
+    prometheus::Histogram* shown = nullptr;
+    std::vector<double> counts;
+    double sum = 0;
+  };
+
   std::shared_ptr<prometheus::Registry> registry_;
   Families<prometheus::Gauge> gauges_;
   Families<prometheus::Counter> counters_;
+  std::map<std::string, std::map<Labels, Histogram>> histograms_;
 };
+
+inline void Gauges::SetHistogram(const std::string& name, const std::string& help, const Labels& labels,
+                                 const std::vector<double>& bounds, const std::vector<double>& counts,
+                                 double sum) {
+  auto& family = prometheus::BuildHistogram().Name(name).Help(help).Register(*registry_);
+  auto& histogram = histograms_[name][labels];
+  const bool anew = histogram.counts.size() != counts.size() ||
+                    !std::ranges::equal(histogram.counts, counts, std::ranges::less_equal());
+  if (anew) {  // the first time, or what counted has begun anew
+    if (histogram.shown != nullptr) family.Remove(histogram.shown);
+    histogram = {&family.Add(labels, bounds), std::vector<double>(counts.size()), 0};
+  }
+  std::vector<double> came(counts.size());
+  std::ranges::transform(counts, histogram.counts, came.begin(), std::minus());
+  histogram.shown->ObserveMultiple(came, sum - histogram.sum);
+  histogram.counts = counts;
+  histogram.sum = sum;
+}
 
 }  // namespace troupe::actors

@@ -2,6 +2,8 @@
 
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -15,17 +17,20 @@ Gauges::Labels With(const Gauges::Labels& labels, const std::string& name, const
   return all;
 }
 
+// The node tells counts up to each bound; a histogram's buckets count what lies between two.
+void ShowSwapTimes(const proto::SwapStatistics& swaps, const Gauges::Labels& mine, Gauges& gauges) {
+  if (swaps.bounds_size() != swaps.seconds_le_size()) return;
+  std::vector<double> counts;
+  std::uint64_t below = 0;
+  for (const auto up_to : swaps.seconds_le())
+    counts.push_back(static_cast<double>(up_to - std::exchange(below, up_to)));
+  counts.push_back(static_cast<double>(swaps.swaps() - below));
+  gauges.SetHistogram("troupe_node_swap_seconds", "Times of the swaps that ended well.", mine,
+                      {swaps.bounds().begin(), swaps.bounds().end()}, counts,
+                      static_cast<double>(swaps.swap_ns()) * 1e-9);
+}
+
 void ShowCounts(const proto::SwapStatistics& swaps, const Gauges::Labels& mine, Gauges& gauges) {
-  const auto seconds = static_cast<double>(swaps.swap_ns()) * 1e-9;
-  gauges.Set("troupe_node_swap_seconds_count", "Swaps that ended well.", mine,
-             static_cast<double>(swaps.swaps()));
-  gauges.Set("troupe_node_swap_seconds_sum", "Time that they took.", mine, seconds);
-  for (int i = 0; i < swaps.bounds_size() && i < swaps.seconds_le_size(); ++i) {
-    gauges.Set("troupe_node_swap_seconds_bucket", "Swaps that took no longer.",
-               With(mine, "le", absl::StrCat(swaps.bounds(i))), static_cast<double>(swaps.seconds_le(i)));
-  }
-  gauges.Set("troupe_node_swap_seconds_bucket", "Swaps that took no longer.", With(mine, "le", "+Inf"),
-             static_cast<double>(swaps.swaps()));
   gauges.Set("troupe_node_swap_bytes_total", "Bytes of weights brought to GPUs.", mine,
              static_cast<double>(swaps.bytes()));
   gauges.Set("troupe_node_swaps_failed_total", "Swaps that failed.", mine,
@@ -85,6 +90,7 @@ void ShowGpu(const proto::GpuStatus& gpu, const Gauges::Labels& mine, Gauges& ga
 
 void ShowSwaps(const proto::NodeDescription& node, Gauges& gauges) {
   const Gauges::Labels mine = {{"node", node.node()}};
+  ShowSwapTimes(node.swaps(), mine, gauges);
   ShowCounts(node.swaps(), mine, gauges);
   ShowRegion(node.region(), mine, gauges);
   for (const auto& gpu : node.gpus()) ShowGpu(gpu, mine, gauges);

@@ -45,5 +45,21 @@ TEST_F(GaugesTest, AFamilyThatIsListedAnewForgetsWhatIsNotThere) {
   EXPECT_THAT(Text(), HasSubstr("members{state=\"dead\"} 1"));
 }
 
+TEST_F(GaugesTest, AHistogramThatIsCountedElsewhereHasItsBuckets) {
+  const auto set = [&](std::vector<double> counts, double sum) {
+    gauges_.SetHistogram("swap_seconds", "Swaps.", {{"node", "n"}}, {0.1, 1}, counts, sum);
+  };
+  set({2, 0, 1}, 5.5);
+  set({2, 3, 1}, 7);
+  EXPECT_THAT(Text(), HasSubstr("# TYPE swap_seconds histogram"));
+  EXPECT_THAT(Text(), HasSubstr("swap_seconds_count{node=\"n\"} 6"));
+  EXPECT_THAT(Text(), HasSubstr("swap_seconds_sum{node=\"n\"} 7"));
+  EXPECT_THAT(Text(), HasSubstr("swap_seconds_bucket{node=\"n\",le=\"1\"} 5"));
+  EXPECT_THAT(Text(), HasSubstr("swap_seconds_bucket{node=\"n\",le=\"+Inf\"} 6"));
+  set({0, 1, 0}, 0.5);  // the node began anew
+  EXPECT_THAT(Text(), HasSubstr("swap_seconds_count{node=\"n\"} 1"));
+  EXPECT_THAT(Text(), HasSubstr("swap_seconds_sum{node=\"n\"} 0.5"));
+}
+
 }  // namespace
 }  // namespace troupe::actors
