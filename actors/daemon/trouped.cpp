@@ -2,15 +2,18 @@
 #include <signal.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "actors/daemon/detach.hpp"
 #include "actors/daemon/gauges.hpp"
 #include "actors/daemon/roles.hpp"
 #include "base/status.hpp"
@@ -25,8 +28,10 @@ using namespace troupe::actors;
 constexpr char kVersion[] = "0.1.0";
 constexpr int kCannotStart = 2;
 
-int Fail(const absl::Status& status) {
-  std::fprintf(stderr, "trouped: %s\n", std::string(status.message()).c_str());
+int Fail(const absl::Status& status, std::optional<StartReport>& report) {
+  const std::string why(status.message());
+  std::fprintf(stderr, "trouped: %s\n", why.c_str());
+  if (report) report->Failed(why, kCannotStart);
   return kCannotStart;
 }
 
@@ -44,11 +49,13 @@ void StartLog(const DaemonConfig& config) {
 }
 
 // Flags win over the file; so the file is applied first, wherever --config stands.
-absl::StatusOr<DaemonConfig> ReadConfig(int argc, char** argv) {
+absl::StatusOr<DaemonConfig> ReadConfig(int argc, char** argv, bool& detach) {
   CLI::App app("The Troupe daemon.", "trouped");
   app.set_version_flag("--version", kVersion);
   std::string file;
   app.add_option("--config", file, "YAML file; each option below is also a key of it");
+  app.add_flag("--detach", detach,
+               "Go on in the background; the command returns when the daemon serves. Log: DATA/trouped.log");
   std::vector<std::string> values(ConfigOptions().size());
   for (std::size_t i = 0; i < values.size(); ++i) {
     const auto& option = ConfigOptions()[i];
@@ -78,6 +85,16 @@ absl::StatusOr<DaemonConfig> ReadConfig(int argc, char** argv) {
   return config;
 }
 
+// Each connection is a descriptor, and the soft limit is 1,024 on most machines; the hard one is what the
+// machine's owner allows. Where it cannot be raised, connections beyond it wait in the kernel's queue.
+void RaiseDescriptorLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
+    spdlog::warn("the limit of open files stays as it is: {}", strerror(errno));
+}
+
 class Daemon {
  public:
   explicit Daemon(const DaemonConfig& config) : config_(config) {}
@@ -86,7 +103,8 @@ class Daemon {
     while (!roles_.empty()) roles_.pop_back();
   }
 
-  absl::Status Start() {
+  // The line that says where it serves.
+  absl::StatusOr<std::string> Start() {
     TROUPE_RETURN_IF_ERROR(CheckPorts(config_));
     TROUPE_ASSIGN_OR_RETURN(common_, Common::Create(config_));
     gauges_.emplace(common_->registry);
@@ -98,9 +116,7 @@ class Daemon {
     std::string line = "ready:";
     for (const auto& role : roles_) absl::StrAppend(&line, " ", role->Describe(), ",");
     absl::StrAppend(&line, " operations at http://", address_);
-    std::printf("%s\n", line.c_str());
-    std::fflush(stdout);
-    return absl::OkStatus();
+    return line;
   }
 
   // Until SIGTERM or SIGINT; the caller has blocked all of `signals`.
@@ -173,9 +189,17 @@ class Daemon {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const auto config = ReadConfig(argc, argv);
-  if (!config.ok()) return Fail(config.status());
+  std::optional<StartReport> report;  // of a daemon in the background
+  bool detach = false;
+  const auto config = ReadConfig(argc, argv, detach);
+  if (!config.ok()) return Fail(config.status(), report);
+  if (detach) {
+    auto detached = Detach(config->data + "/trouped.log");
+    if (!detached.ok()) return Fail(detached.status(), report);
+    report.emplace(*std::move(detached));
+  }
   StartLog(*config);
+  RaiseDescriptorLimit();
   // Before any thread is there, so that all of them leave the signals to Run.
   sigset_t signals;
   sigemptyset(&signals);
@@ -185,7 +209,11 @@ int main(int argc, char** argv) {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
   Daemon daemon(*config);
-  if (const auto status = daemon.Start(); !status.ok()) return Fail(status);
+  const auto ready = daemon.Start();
+  if (!ready.ok()) return Fail(ready.status(), report);
+  std::printf("%s\n", ready->c_str());
+  std::fflush(stdout);
+  if (report) report->Ready(*ready);
   daemon.Run(signals);
   daemon.Stop();
   spdlog::info("stopped");

@@ -1,9 +1,11 @@
 #!/usr/bin/python3
 """What stops trouped from starting: one line that says what to do, and exit code 2."""
+import re
 import socket
 import subprocess
 
-from harness import E2eTest, StartFailed, main
+from harness import E2eTest, StartFailed, main, processes
+from harness.client import Client
 from harness.daemon import BIN
 
 
@@ -52,7 +54,7 @@ class Configuration(E2eTest):
     def test_every_key_is_a_flag_and_every_flag_a_key(self):
         text = subprocess.run([BIN / "trouped", "--help"], capture_output=True, text=True, check=True).stdout
         flags = [line.split()[0] for line in text.splitlines() if line.strip().startswith("--")]
-        keys = [flag.removeprefix("--") for flag in flags if flag not in ("--config", "--version", "--help")]
+        keys = [flag.removeprefix("--") for flag in flags if flag not in ("--config", "--detach", "--version", "--help")]
         self.assertGreater(len(keys), 40, text)
         for key in keys:
             self.assertNotIn("unknown key", self.refused_file(f"{key}: [[nothing takes this]]\n"), key)
@@ -65,6 +67,28 @@ class Configuration(E2eTest):
         path.write_text("role: all\nname: from-the-file\ngpus: 2\n")
         daemon = self.start("one", "all", config=path, name="from-the-flag").wait_serving(gpus=2)
         self.assertIn("from-the-flag", daemon.http.members())
+
+    def detached(self, data):
+        command = [BIN / "trouped", "--detach", "--role=all", f"--data={data}", f"--run={self.directory}/run",
+                   "--manager=127.0.0.1:0", "--http=127.0.0.1:0", "--gpu-memory=64MiB", "--host-region=256MiB"]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+    def test_a_detached_daemon_serves_when_the_command_returns(self):
+        data = self.directory / "data"
+        first = self.detached(data)
+        self.assertEqual((first.returncode, first.stderr), (0, ""))
+        pid = int(re.search(r"process (\d+), log ", first.stdout).group(1))
+        http = Client(re.search(r"gateway at http://([^\s,]+)", first.stdout).group(1))
+        self.assertEqual(http.get("/v2/health/live").code, 200)
+        self.assertIn("ready:", (data / "trouped.log").read_text())
+        second = self.detached(data)
+        self.assertEqual((second.returncode, second.stdout), (2, ""))
+        self.assertEqual(len(second.stderr.splitlines()), 1, second.stderr)
+        self.assertIn(str(data), second.stderr)
+        processes.kill(pid)
+        unwritable = self.detached("/proc/troupe")
+        self.assertEqual(unwritable.returncode, 2)
+        self.assertIn("/proc/troupe/trouped.log", unwritable.stderr)
 
     def test_policies_by_preset_and_slot(self):
         self.assertIn("torpor-fifo", self.refused("all", policy="tropor"))
