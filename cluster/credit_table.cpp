@@ -51,6 +51,8 @@ bool CreditTable::Apply(const proto::CreditGrant& grant) {
   const bool anew = grant.node_epoch() > credit.epoch;
   credit.epoch = grant.node_epoch();
   credit.limit = grant.limit();
+  if (!added && !credit.draining) --taking_;
+  if (!grant.draining()) ++taking_;
   credit.draining = grant.draining();
   credit.closed_until = Time();
   if (grant.has_resident() || anew) {
@@ -68,9 +70,10 @@ bool CreditTable::Apply(const proto::CreditGrant& grant) {
   return true;
 }
 
-std::size_t CreditTable::CountTaking() const {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(nodes_, [](const auto& node) { return !node.second.draining; }));
+bool CreditTable::Servable(const std::string& model) const {
+  const auto* holders = Holders(model);
+  return holders != nullptr &&
+         std::ranges::any_of(*holders, [&](const auto& node) { return !nodes_.at(node).draining; });
 }
 
 std::vector<std::string> CreditTable::ComeOrGo(const proto::CreditGrant& grant) const {
@@ -92,6 +95,7 @@ void CreditTable::Remove(const std::string& node) {
   const auto it = nodes_.find(node);
   if (it == nodes_.end()) return;
   Unindex(node, it->second);
+  if (!it->second.draining) --taking_;
   nodes_.erase(it);
 }
 

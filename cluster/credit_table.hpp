@@ -1,6 +1,6 @@
-// CREDIT TABLE: a router's belief about the nodes: what each grants, holds and has been given. Owned by the
-// request book.  grant -> limit;  Take at Send;  Return at the reply. A node without a current grant takes
-// nothing.
+// CREDIT TABLE: what a router believes of the nodes: what each one grants, holds and has been given. The
+// request book owns it.  grant -> limit;  Take at Send;  Return at the reply. A node without a current grant
+// takes nothing.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,9 @@ class CreditTable {
   [[nodiscard]] const NodeCredit* Find(const std::string& node) const;
   [[nodiscard]] const std::map<std::string, NodeCredit>& nodes() const { return nodes_; }
   // Those that do not drain.
-  [[nodiscard]] std::size_t CountTaking() const;
+  [[nodiscard]] std::size_t CountTaking() const { return taking_; }
+  // A node that does not drain holds a host copy of the model.
+  [[nodiscard]] bool Servable(const std::string& model) const;
   // Nodes that hold a host copy of the model, or null.
   [[nodiscard]] const std::set<std::string>* Holders(const std::string& model) const;
 
@@ -53,6 +55,7 @@ class CreditTable {
   void NoHolder(const std::string& model, const std::string& node);
 
   std::map<std::string, NodeCredit> nodes_;
+  std::size_t taking_ = 0;  // of them, those that do not drain
   std::map<std::string, std::set<std::string>> holders_;
 };
 

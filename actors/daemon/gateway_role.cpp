@@ -49,6 +49,7 @@ class GatewayRole final : public Role {
     router.limits.max_requests = config.queue;
     router.limits.default_timeout = config.default_timeout;
     router.view = view_;
+    router.servable = servable_;
     const auto inbox = router.inbox;
     router.on_answer = [statistics = statistics_](const proto::InferReply& reply, Duration took) {
       statistics->Observe(reply, took, UnixNow() / 1'000'000);
@@ -59,11 +60,14 @@ class GatewayRole final : public Role {
     front.manager = common_.manager;
     front.incarnation = common_.incarnation;
     front.view = view_;
+    front.on_run = [statistics = statistics_](const proto::FunctionKey& workflow, int code, Duration took) {
+      statistics->ObserveRun(workflow, code, took, UnixNow() / 1'000'000);
+    };
     front.router_inbox = inbox;
     front_ = OpenFrontDoor(*common_.system, std::move(front), router_, *common_.directory, *common_.channel);
     manager_ = std::make_unique<ManagerClient>(*common_.system, *common_.directory, common_.manager);
     service_ = std::make_unique<GatewayService>(
-        GatewayService::Parts{front_, view_, statistics_, manager_.get(), common_.channel.get()});
+        GatewayService::Parts{front_, view_, servable_, statistics_, manager_.get(), common_.channel.get()});
     admin_ = std::make_unique<GatewayAdmin>(*manager_);
     TROUPE_RETURN_IF_ERROR(Serve());
     // Where shells find the front. A node in the same process has the configured port.
@@ -144,6 +148,7 @@ class GatewayRole final : public Role {
   }
 
   Common& common_;
+  std::shared_ptr<ServableModels> servable_ = std::make_shared<ServableModels>();
   std::shared_ptr<ViewCell> view_ = std::make_shared<ViewCell>();
   std::shared_ptr<FunctionStatistics> statistics_ = std::make_shared<FunctionStatistics>();
   RouterActor router_;

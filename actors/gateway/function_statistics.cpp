@@ -36,6 +36,17 @@ void FunctionStatistics::Observe(const proto::InferReply& reply, Duration took, 
   Add(function.compute_output, Duration(times.copy_ns() / 2));
 }
 
+void FunctionStatistics::ObserveRun(const proto::FunctionKey& workflow, int code, Duration took,
+                                    std::int64_t unix_ms) {
+  const std::lock_guard lock(mutex_);
+  auto& run = functions_[{workflow.name(), workflow.version()}];
+  if (code != 0) return Add(run.fail, took);
+  run.last_inference_unix_ms = unix_ms;
+  ++run.inference_count;
+  ++run.execution_count;
+  Add(run.success, took);
+}
+
 gateway::FunctionStatistics FunctionStatistics::Find(const std::string& name,
                                                      const std::string& version) const {
   const std::lock_guard lock(mutex_);

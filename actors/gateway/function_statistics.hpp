@@ -1,5 +1,5 @@
-// What each function did on this gateway since it started: counts and times, and Prometheus's view of them.
-// Thread-safe.
+// What each function and workflow did on this gateway since it started: counts and times, and Prometheus's
+// view of them. Thread-safe.
 #pragma once
 
 #include <map>
@@ -16,6 +16,8 @@ namespace troupe::actors {
 class FunctionStatistics {
  public:
   void Observe(const proto::InferReply& reply, Duration took, std::int64_t unix_ms);
+  // A call of a workflow. Its steps are calls of their own, so it is not among the totals.
+  void ObserveRun(const proto::FunctionKey& workflow, int code, Duration took, std::int64_t unix_ms);
   // Zeroes for a function that was not called yet.
   [[nodiscard]] gateway::FunctionStatistics Find(const std::string& name, const std::string& version) const;
 

@@ -7,6 +7,7 @@
 #include "base/status.hpp"
 #include "base/wire_status.hpp"
 #include "proto/function_signature.hpp"
+#include "transport/steady_clock.hpp"
 
 namespace troupe::actors {
 
@@ -156,6 +157,25 @@ void GatewayService::Cancel(gateway::CallId call) {
   parts_.front->Cancel(static_cast<std::uint64_t>(call));
 }
 
+std::string GatewayService::WhyNotReady(const proto::FunctionRecord& function) const {
+  if (!function.loaded()) return "unloaded";
+  if (parts_.view->nodes() == 0) return "no node takes requests now";
+  if (!parts_.servable->Has(function.model_digest())) return "no node has its model in memory yet";
+  return "";
+}
+
+// Until the gateway has settled, each function is looked at; from then on only whether there is a node.
+bool GatewayService::Ready() {
+  if (parts_.view->nodes() == 0) return false;
+  if (parts_.servable->settled()) return true;
+  const auto view = parts_.view->Get();
+  bool all = true;
+  for (const auto& [name, versions] : view->functions().functions())
+    for (const auto& [number, record] : versions)
+      all = all && (!record.loaded() || parts_.servable->Has(record.model_digest()));
+  return parts_.servable->Settle(all, transport::SteadyNow());
+}
+
 std::shared_ptr<const gateway::FunctionInfo> GatewayService::Describe(const cluster::ClusterView& view,
                                                                       const std::string& name,
                                                                       const std::string& version) const {
@@ -175,9 +195,8 @@ std::shared_ptr<const gateway::FunctionInfo> GatewayService::Describe(const clus
     const auto outputs = proto::CallerOutputs(*record);
     info->inputs = {inputs.begin(), inputs.end()};
     info->outputs = {outputs.begin(), outputs.end()};
-    info->ready = record->loaded() && parts_.view->nodes() > 0;
-    if (!record->loaded()) info->reason = "unloaded";
-    if (record->loaded() && !info->ready) info->reason = "no node takes requests now";
+    info->reason = WhyNotReady(*record);
+    info->ready = info->reason.empty();
     info->deadline = Duration(record->slo().deadline_ns());
     info->percentile = record->slo().percentile();
     return info;
@@ -194,8 +213,9 @@ std::shared_ptr<const gateway::FunctionInfo> GatewayService::Describe(const clus
     proto::FunctionKey key;
     key.set_name(step.function());
     key.set_version(step.version());
-    if (const auto found = view.functions().FindServed(key); !found.ok())
-      info->reason = absl::StrCat("step '", step.name(), "': ", found.status().message());
+    const auto found = view.functions().FindServed(key);
+    const auto why = found.ok() ? WhyNotReady(**found) : std::string(found.status().message());
+    if (!why.empty()) info->reason = absl::StrCat("step '", step.name(), "': ", why);
   }
   if (parts_.view->nodes() == 0) info->reason = "no node takes requests now";
   info->ready = info->reason.empty();

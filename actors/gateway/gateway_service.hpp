@@ -1,6 +1,6 @@
-// GATEWAY SERVICE: the HTTP front's InferenceService over the actors: calls go through the front door,
-// descriptions come from the newest view. Thread-safe; outlives the HTTP server, and is destroyed before the
-// actor system.
+// GATEWAY SERVICE: the HTTP front's InferenceService over the actors. Calls go through the front door, and
+// descriptions come from the newest view. Thread-safe. It outlives the HTTP server and is destroyed before
+// the actor system.
 #pragma once
 
 #include <atomic>
@@ -13,6 +13,7 @@
 #include "actors/client/manager_client.hpp"
 #include "actors/gateway/front.hpp"
 #include "actors/gateway/function_statistics.hpp"
+#include "actors/gateway/servable_models.hpp"
 #include "actors/gateway/view_cell.hpp"
 #include "gateway/inference_service.hpp"
 #include "transport/tensor_channel.hpp"
@@ -24,6 +25,7 @@ class GatewayService final : public gateway::InferenceService {
   struct Parts {
     std::shared_ptr<FrontDoor> front;
     std::shared_ptr<ViewCell> view;
+    std::shared_ptr<ServableModels> servable;
     std::shared_ptr<FunctionStatistics> statistics;
     ManagerClient* manager = nullptr;             // outlives it
     transport::TensorChannel* channel = nullptr;  // outlives it
@@ -39,12 +41,14 @@ class GatewayService final : public gateway::InferenceService {
   absl::StatusOr<gateway::FunctionStatistics> Statistics(std::string_view name,
                                                          std::string_view version) override;
   bool Live() override { return true; }
-  bool Ready() override { return parts_.view->nodes() > 0; }
+  bool Ready() override;
   void Load(std::string_view name, std::map<std::string, std::string> parameters,
             std::function<void(absl::Status)> done) override;
   void Unload(std::string_view name, std::function<void(absl::Status)> done) override;
 
  private:
+  // Why a request for it would have to wait now; "": it would not.
+  [[nodiscard]] std::string WhyNotReady(const proto::FunctionRecord& function) const;
   void SetLoaded(std::string_view name, bool loaded, std::function<void(absl::Status)> done);
   std::shared_ptr<const gateway::FunctionInfo> Describe(const cluster::ClusterView& view,
                                                         const std::string& name,

@@ -289,12 +289,10 @@ class Router : public RouterSelf::base, public RouterDesk {
         ++it;
         continue;
       }
-      const auto address = it->first;
+      directory_.Forget(it->first, self);
       const auto name = it->second.name;
-      directory_.Forget(address, self);
       it = nodes_.erase(it);
-      Finish(book_.NodeLost(name, "the manager says that it is gone"));
-      CountNodes();
+      LoseNode(name, "the manager says that it is gone");
     }
     for (const auto& [address, name] : wanted) {
       if (!nodes_.try_emplace(address, KnownNode{name, {}}).second) continue;
@@ -320,9 +318,7 @@ class Router : public RouterSelf::base, public RouterDesk {
     const auto it = nodes_.find(address);
     if (it == nodes_.end()) return;
     it->second.controller = nullptr;
-    const auto name = it->second.name;
-    Finish(book_.NodeLost(name, reason));
-    CountNodes();
+    LoseNode(std::string(it->second.name), reason);
   }
 
   void Hello(const KnownNode& node) {
@@ -337,14 +333,22 @@ class Router : public RouterSelf::base, public RouterDesk {
   void Granted(const proto::CreditGrant& grant) {
     // One that the manager counts as dead may well go on granting, and nothing can be sent there.
     if (!ControllerOf(grant.node())) return;
-    const auto* known = book_.credits().Find(grant.node());
-    const bool changes = known == nullptr || known->draining != grant.draining();
+    const auto models = ModelsTouchedBy(book_.credits(), grant);
     book_.Apply(grant);
-    if (changes) CountNodes();
+    Publish(models);
     Pump();
   }
 
-  void CountNodes() { options_.view->SetNodes(book_.credits().CountTaking()); }
+  void LoseNode(const std::string& name, const std::string& reason) {
+    const auto models = ModelsOf(book_.credits(), name);
+    Finish(book_.NodeLost(name, reason));
+    Publish(models);
+  }
+
+  void Publish(const std::vector<std::string>& models) {
+    options_.servable->Publish(book_.credits(), models);
+    options_.view->SetNodes(book_.credits().CountTaking());
+  }
 
   proto::MemberReport Report(const proto::DescribeMember& ask) {
     if (ask.joining()) tie_.AskedBy(current_sender());

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "actors/core/inbox.hpp"
+#include "actors/gateway/servable_models.hpp"
 #include "actors/gateway/view_cell.hpp"
 #include "actors/interfaces/router.hpp"
 #include "actors/member/lease.hpp"
@@ -18,8 +19,8 @@
 
 namespace troupe::actors {
 
-// What a thread may have done inside the router, through its inbox: a message less on the way in and on the
-// way out than through another actor.
+// What a thread can ask of the router through its inbox. It saves one message on the way in and one on the
+// way out, compared with going through another actor.
 class RouterDesk {
  public:
   using Done = std::function<void(proto::InferReply)>;
@@ -41,6 +42,7 @@ struct RouterOptions {
   Duration hello_every = std::chrono::milliseconds(250);
   Duration hello_timeout = std::chrono::seconds(1);
   std::shared_ptr<ViewCell> view = std::make_shared<ViewCell>();  // kept up to date by the router
+  std::shared_ptr<ServableModels> servable = std::make_shared<ServableModels>();  // likewise
   std::shared_ptr<RouterInbox> inbox = std::make_shared<RouterInbox>();
   // Told of each request that ends (for metrics); called in the actor.
   std::function<void(const proto::InferReply&, Duration took)> on_answer;

@@ -28,6 +28,17 @@ proto::ClusterUpdate Deployment(std::uint64_t revision, const std::string& name)
   return update;
 }
 
+// What a router knows of one node 'n' that holds these models.
+cluster::CreditTable Holding(const std::vector<std::string>& models) {
+  proto::CreditGrant grant;
+  grant.set_node("n");
+  grant.set_node_epoch(1);
+  for (const auto& model : models) grant.mutable_adopted()->add_digests(model);
+  cluster::CreditTable credits;
+  credits.Apply(grant);
+  return credits;
+}
+
 proto::ClusterUpdate Removal(std::uint64_t revision, const std::string& name) {
   proto::ClusterUpdate update;
   update.set_since(revision - 1);
@@ -127,7 +138,8 @@ TEST(ViewCell, ThreadsReadWhileItChanges) {
 
 TEST(GatewayService, AWorkflowIsReadyWhenAllItsFunctionsAreServed) {
   const auto view = std::make_shared<ViewCell>();
-  GatewayService service({.front = nullptr, .view = view, .statistics = nullptr});
+  const auto servable = std::make_shared<ServableModels>();
+  GatewayService service({.front = nullptr, .view = view, .servable = servable, .statistics = nullptr});
   auto update = Deployment(1, "left");
   update.set_workflows_listed(true);
   auto& workflow = *update.add_workflows();
@@ -141,12 +153,54 @@ TEST(GatewayService, AWorkflowIsReadyWhenAllItsFunctionsAreServed) {
   ASSERT_TRUE(view->Apply(update).applied);
   EXPECT_EQ((*service.Find("left", ""))->reason, "no node takes requests now");
   view->SetNodes(1);
+  EXPECT_EQ((*service.Find("left", ""))->reason, "no node has its model in memory yet");
+  servable->Publish(Holding({"model left", "model right"}), {"model left", "model right"});
   EXPECT_TRUE((*service.Find("left", ""))->ready);
   const auto lacking = *service.Find("flow", "");
   EXPECT_FALSE(lacking->ready);
   EXPECT_THAT(lacking->reason, testing::HasSubstr("step 'step-right': there is no function 'right'"));
   ASSERT_TRUE(view->Apply(Deployment(2, "right")).applied);
   EXPECT_TRUE((*service.Find("flow", ""))->ready);
+}
+
+// A probe is told 'ready' only when clients would not wait for models that nodes are still bringing back.
+TEST(GatewayService, AGatewayIsReadyWhenItsFunctionsAreServable) {
+  const auto view = std::make_shared<ViewCell>();
+  const auto servable = std::make_shared<ServableModels>();
+  GatewayService service({.front = nullptr, .view = view, .servable = servable, .statistics = nullptr});
+  ASSERT_TRUE(view->Apply(Deployment(1, "left")).applied);
+  ASSERT_TRUE(view->Apply(Deployment(2, "right")).applied);
+  EXPECT_FALSE(service.Ready()) << "no node yet";
+  view->SetNodes(1);
+  EXPECT_FALSE(service.Ready());
+  servable->Publish(Holding({"model left"}), {"model left"});
+  EXPECT_FALSE(service.Ready());
+  servable->Publish(Holding({"model left", "model right"}), {"model right"});
+  EXPECT_TRUE(service.Ready());
+  servable->Publish(Holding({}), {"model right"});
+  EXPECT_TRUE(service.Ready()) << "a function that is lost later does not take the gateway out";
+  EXPECT_FALSE((*service.Find("right", ""))->ready);
+}
+
+TEST(ServableModels, AModelThatDoesNotComeBackKeepsAGatewayOutForABoundedTime) {
+  ServableModels models;
+  EXPECT_FALSE(models.Settle(false, Time() + std::chrono::seconds(100)));
+  EXPECT_FALSE(models.Settle(false, Time() + std::chrono::seconds(129)));
+  EXPECT_TRUE(models.Settle(false, Time() + std::chrono::seconds(130)));
+  EXPECT_TRUE(models.settled());
+}
+
+TEST(ServableModels, ADrainingNodeServesNothing) {
+  auto credits = Holding({"a", "b"});
+  proto::CreditGrant drains;
+  drains.set_node("n");
+  drains.set_node_epoch(1);
+  drains.set_draining(true);
+  EXPECT_EQ(ModelsTouchedBy(credits, drains), (std::vector<std::string>{"a", "b"}));
+  ASSERT_TRUE(credits.Apply(drains));
+  EXPECT_FALSE(credits.Servable("a"));
+  EXPECT_EQ(credits.CountTaking(), 0u);
+  EXPECT_EQ(ModelsOf(credits, "n"), (std::vector<std::string>{"a", "b"}));
 }
 
 }  // namespace

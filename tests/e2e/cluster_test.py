@@ -35,6 +35,9 @@ class Cluster(E2eTest):
             right += int((average.reshape(-1, 10).argmax(1) == labels[first:first + 120]).sum())
         self.assertGreaterEqual(right / 360, 0.97)
         eventually(lambda: int(self.http.get("/v2/troupe/cluster").good().json["runs"]) == 3, "three runs are kept")
+        statistics = self.http.get("/v2/models/ensemble/stats").good().json["model_stats"][0]
+        self.assertEqual(int(statistics["inference_count"]), 3)
+        self.assertEqual(int(statistics["inference_stats"]["success"]["count"]), 3)
 
     def test_workflows_are_checked_at_submission(self):
         self.http.deploy("double", scale(2)).good()
