@@ -12,6 +12,7 @@ build_packages=(
   libucx-dev                              # bytes between machines
   libonnx-dev libonnx-testdata            # models and their conformance tests
   libdnnl-dev libgomp1                    # CPU kernels
+  libseccomp-dev                          # the jail of imports and workers
   libboost1.81-dev libboost-json1.81-dev  # HTTP and JSON
   libabsl-dev libssl-dev libspdlog-dev libcli11-dev libyaml-cpp-dev libedit-dev zlib1g-dev prometheus-cpp-dev
   libgtest-dev libgmock-dev libbenchmark-dev

@@ -97,6 +97,7 @@ struct DaemonConfig {
   Duration stop_grace = std::chrono::seconds(5);
   Bytes import_memory = GiB(4);
   Duration import_time = std::chrono::seconds(60);
+  std::string import_sandbox = "required";
 
   std::string log_level = "info";
   std::string log_format = "text";

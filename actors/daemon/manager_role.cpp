@@ -37,6 +37,18 @@ absl::Status CheckRoom(const std::string& data) {
       " left): make room for ", FormatBytes(kRoomToStart), " at least"));
 }
 
+// The daemon starts all the same: what was deployed before is served.
+void TellOfJail(const std::string& import_program, const std::string& sandbox) {
+  const auto lacking = gpu::ProbeJail(import_program);
+  if (!lacking.ok()) {
+    spdlog::warn("imports have no jail (--import-sandbox {}): {}", sandbox, lacking.status().message());
+  } else if (lacking->empty()) {
+    spdlog::info("imports run in a jail");
+  } else {
+    spdlog::info("imports run in a jail; this machine lacks its second wall: {}", *lacking);
+  }
+}
+
 class ManagerRole final : public Role {
  public:
   ManagerRole(Common& common, std::unique_ptr<storage::RocksMetadataStore> store,
@@ -59,6 +71,8 @@ class ManagerRole final : public Role {
     repository.import.memory = config.import_memory;
     repository.import.time = config.import_time;
     repository.import.pack = true;
+    repository.import.sandbox = config.import_sandbox;
+    TellOfJail(repository.import_program, config.import_sandbox);
     repository_ = std::make_unique<StoredModelRepository>(std::move(repository), *common_.objects, nullptr,
                                                           *common_.channel);
     ManagerOptions options;

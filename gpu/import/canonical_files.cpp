@@ -43,16 +43,22 @@ class File {
   int fd_;
 };
 
-absl::Status WriteFile(const fs::path& path, std::span<const std::byte> bytes) {
-  const File file(path, O_WRONLY | O_CREAT | O_TRUNC);
-  if (file.fd() < 0) return Failed("cannot create", path, errno);
+absl::Status WriteBytes(int fd, const fs::path& path, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const ssize_t n = write(file.fd(), bytes.data(), bytes.size());
+    const ssize_t n = write(fd, bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return Failed("cannot write", path, errno);
     bytes = bytes.subspan(static_cast<std::size_t>(n));
   }
   return absl::OkStatus();
+}
+
+constexpr int kMake = O_WRONLY | O_CREAT | O_TRUNC;
+
+absl::Status WriteFile(const fs::path& path, std::span<const std::byte> bytes) {
+  const File file(path, kMake);
+  if (file.fd() < 0) return Failed("cannot create", path, errno);
+  return WriteBytes(file.fd(), path, bytes);
 }
 
 struct AlignedDelete {
@@ -117,6 +123,23 @@ absl::StatusOr<std::string> WriteCanonical(const fs::path& folder, const proto::
   std::error_code error;
   fs::rename(unfinished, folder / kModelFile, error);
   if (error) return Failed("cannot rename", unfinished, error.value());
+  return Sha256Hex(bytes);
+}
+
+absl::StatusOr<CanonicalDescriptors> OpenCanonical(const fs::path& folder) {
+  CanonicalDescriptors files;
+  files.weights = open((folder / kWeightsFile).c_str(), kMake | O_CLOEXEC, 0600);
+  if (files.weights < 0) return Failed("cannot create", folder / kWeightsFile, errno);
+  files.model = open((folder / kModelFile).c_str(), kMake | O_CLOEXEC, 0600);
+  if (files.model < 0) return Failed("cannot create", folder / kModelFile, errno);
+  return files;
+}
+
+absl::StatusOr<std::string> WriteCanonical(const CanonicalDescriptors& files, const proto::Model& model,
+                                           std::span<const std::byte> weights) {
+  TROUPE_RETURN_IF_ERROR(WriteBytes(files.weights, kWeightsFile, weights));
+  const std::string bytes = SerializeModel(model);
+  TROUPE_RETURN_IF_ERROR(WriteBytes(files.model, kModelFile, std::as_bytes(std::span(bytes))));
   return Sha256Hex(bytes);
 }
 

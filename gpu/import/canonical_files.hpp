@@ -37,6 +37,18 @@ struct CanonicalModel {
                                                          const proto::Model& model,
                                                          std::span<const std::byte> weights);
 
+// The same two files, opened before a jail in which no path can be opened. Unlike WriteCanonical, this leaves
+// a part of model.pb under its name when it fails.
+struct CanonicalDescriptors {
+  int model = -1;
+  int weights = -1;
+};
+// Creates or empties them, and never closes them.
+[[nodiscard]] absl::StatusOr<CanonicalDescriptors> OpenCanonical(const std::filesystem::path& folder);
+[[nodiscard]] absl::StatusOr<std::string> WriteCanonical(const CanonicalDescriptors& files,
+                                                         const proto::Model& model,
+                                                         std::span<const std::byte> weights);
+
 // Reads and checks both files (digests, CheckModel). `digest` may be empty: then any sound model will do.
 // NotFound for a missing file, DataLoss for one that does not match its digest, InvalidArgument for an
 // unsound model.

@@ -55,6 +55,13 @@ bool Inside(const fs::path& folder, const fs::path& file) {
   return absl::StartsWith(file.string(), prefix);
 }
 
+absl::Status CheckSize(std::uint64_t size, const ExternalData& data) {
+  if (data.offset <= size && data.length <= size - data.offset) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("external data '", data.location, "' has ", size,
+                                                 " bytes, but ", data.length, " at offset ", data.offset,
+                                                 " are needed"));
+}
+
 // The file may be swapped between a check and an open, so the check that counts is made on the open
 // descriptor.
 absl::Status CheckOpened(int fd, const fs::path& folder, const ExternalData& data) {
@@ -64,18 +71,56 @@ absl::Status CheckOpened(int fd, const fs::path& folder, const ExternalData& dat
   struct stat info {};
   if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
     return absl::InvalidArgumentError(absl::StrCat("external data '", data.location, "' is no regular file"));
-  const auto size = static_cast<std::uint64_t>(info.st_size);
-  if (data.offset > size || data.length > size - data.offset)
-    return absl::InvalidArgumentError(absl::StrCat("external data '", data.location, "' has ", size,
-                                                   " bytes, but ", data.length, " at offset ", data.offset,
-                                                   " are needed"));
-  return absl::OkStatus();
+  return CheckSize(static_cast<std::uint64_t>(info.st_size), data);
+}
+
+absl::StatusOr<std::string> ReadRange(int fd, const ExternalData& data) {
+  std::string bytes(data.length, '\0');
+  for (std::size_t done = 0; done < bytes.size();) {
+    const ssize_t n =
+        pread(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(data.offset + done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0)
+      return absl::InvalidArgumentError(
+          absl::StrCat("external data '", data.location, "' ended while it was read"));
+    done += static_cast<std::size_t>(n);
+  }
+  return bytes;
 }
 
 }  // namespace
 
-absl::StatusOr<std::string> ReadExternalData(const fs::path& folder, const ExternalData& data) {
+OpenedFiles OpenFilesOf(const fs::path& folder) {
+  OpenedFiles opened;
+  std::error_code error;
+  const fs::path root = fs::canonical(folder, error);
+  if (error) return opened;
+  for (fs::recursive_directory_iterator it(root, fs::directory_options::skip_permission_denied, error), end;
+       !error && it != end && opened.size() < kOpenedFiles; it.increment(error)) {
+    if (it.depth() + 1 >= kOpenedDepth) it.disable_recursion_pending();
+    std::error_code unreadable;
+    if (!it->is_regular_file(unreadable) || unreadable) continue;
+    const fs::path path = fs::canonical(it->path(), unreadable);
+    if (unreadable || !Inside(root, path)) continue;
+    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY);
+    struct stat info {};
+    if (fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) {
+      opened.emplace(it->path().lexically_relative(root).string(),
+                     OpenedFile{fd, static_cast<std::uint64_t>(info.st_size)});
+    } else if (fd >= 0) {
+      close(fd);
+    }
+  }
+  return opened;
+}
+
+absl::StatusOr<std::string> ReadExternalData(const fs::path& folder, const ExternalData& data,
+                                             const OpenedFiles& opened) {
   TROUPE_RETURN_IF_ERROR(CheckLocation(folder, data));
+  if (const auto at = opened.find(fs::path(data.location).lexically_normal().string()); at != opened.end()) {
+    TROUPE_RETURN_IF_ERROR(CheckSize(at->second.size, data));
+    return ReadRange(at->second.fd, data);
+  }
   std::error_code error;
   const fs::path root = fs::canonical(folder, error);
   if (error)
@@ -90,17 +135,7 @@ absl::StatusOr<std::string> ReadExternalData(const fs::path& folder, const Exter
     return absl::InvalidArgumentError(
         absl::StrCat("external data '", data.location, "' cannot be opened: ", std::strerror(errno)));
   TROUPE_RETURN_IF_ERROR(CheckOpened(file.get(), root, data));
-  std::string bytes(data.length, '\0');
-  for (std::size_t done = 0; done < bytes.size();) {
-    const ssize_t n =
-        pread(file.get(), bytes.data() + done, bytes.size() - done, static_cast<off_t>(data.offset + done));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0)
-      return absl::InvalidArgumentError(
-          absl::StrCat("external data '", data.location, "' ended while it was read"));
-    done += static_cast<std::size_t>(n);
-  }
-  return bytes;
+  return ReadRange(file.get(), data);
 }
 
 }  // namespace troupe::gpu

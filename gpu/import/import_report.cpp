@@ -46,9 +46,17 @@ ImportExit ExitOf(const absl::Status& status) {
       return ImportExit::kUnsupported;
     case absl::StatusCode::kResourceExhausted:
       return IsDiskFull(status) ? ImportExit::kInternal : ImportExit::kLimits;
+    case absl::StatusCode::kFailedPrecondition:
+      return ImportExit::kNoJail;
     default:
       return ImportExit::kInternal;
   }
+}
+
+std::string NoJail(const std::string& missing) {
+  return absl::StrCat(
+      "models are not imported without a jail, and this machine's kernel or container does not allow ",
+      missing, "; allow it, or start trouped with --import-sandbox best-effort to import all the same");
 }
 
 absl::Status StatusOf(ImportExit exit, const std::string& message) {
@@ -61,6 +69,8 @@ absl::Status StatusOf(ImportExit exit, const std::string& message) {
       return absl::UnimplementedError(message);
     case ImportExit::kLimits:
       return absl::ResourceExhaustedError(message);
+    case ImportExit::kNoJail:
+      return absl::FailedPreconditionError(message);
     case ImportExit::kUsage:
     case ImportExit::kInternal:
       break;

@@ -26,6 +26,10 @@ struct ImportReport {
   std::string packed_digest;  // of the packed model beside it; empty without --pack
 };
 
+// What an import does where the kernel lacks a part of the jail: refuse, or go on with what there is.
+inline constexpr char kSandboxRequired[] = "required";
+inline constexpr char kSandboxBestEffort[] = "best-effort";
+
 enum class ImportExit : int {
   kOk = 0,
   kInternal = 1,     // a bug, or the machine's fault (disk full, ...)
@@ -33,10 +37,13 @@ enum class ImportExit : int {
   kBadModel = 3,     // no sound ONNX file
   kUnsupported = 4,  // sound, but uses what is not supported
   kLimits = 5,       // needs more memory, time or nodes than allowed
+  kNoJail = 6,       // the kernel lacks what the jail needs
 };
 
+// The refusal of an import because of what is missing.
+[[nodiscard]] std::string NoJail(const std::string& missing);
 [[nodiscard]] ImportExit ExitOf(const absl::Status& status);
-// InvalidArgument, Unimplemented, ResourceExhausted or Internal, with `message`.
+// InvalidArgument, Unimplemented, ResourceExhausted, FailedPrecondition or Internal, with `message`.
 [[nodiscard]] absl::Status StatusOf(ImportExit exit, const std::string& message);
 
 // One line of JSON, without the newline.

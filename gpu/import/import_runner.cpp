@@ -19,6 +19,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "base/status.hpp"
 
 namespace troupe::gpu {
@@ -95,7 +96,9 @@ std::vector<std::string> Arguments(const std::filesystem::path& program, const s
       "--time-limit",
       absl::StrCat(std::chrono::ceil<std::chrono::milliseconds>(limits.time).count(), "ms"),
       "--limit-nodes",
-      absl::StrCat(limits.nodes)};
+      absl::StrCat(limits.nodes),
+      "--sandbox",
+      limits.sandbox};
   if (limits.pack) arguments.push_back("--pack");
   return arguments;
 }
@@ -181,6 +184,11 @@ absl::StatusOr<ImportReport> Judge(int status, const Said& said, const ImportLim
     if (WTERMSIG(status) == SIGKILL)
       return absl::ResourceExhaustedError(
           "the import was killed: it used more memory or time than this machine gives it");
+    if (WTERMSIG(status) == SIGSYS)
+      return absl::InvalidArgumentError(
+          "the import was ended by its jail: it asked the kernel for something that no import needs; the "
+          "file "
+          "is hostile, or please report it with the file");
     return absl::InternalError(absl::StrCat("the importer crashed (", strsignal(WTERMSIG(status)),
                                             ") on this file; please report it with the file"));
   }
@@ -209,19 +217,39 @@ absl::StatusOr<ImportReport> RunImport(const std::filesystem::path& program,
   return Judge(child.Wait(), said, limits);
 }
 
-absl::StatusOr<std::string> AskPackTarget(const std::filesystem::path& program) {
+namespace {
+
+// What it says with this one flag, within 10 s.
+absl::StatusOr<std::string> Ask(const std::filesystem::path& program, const std::string& flag) {
   TROUPE_ASSIGN_OR_RETURN(Pipe out, MakePipe());
   TROUPE_ASSIGN_OR_RETURN(Pipe err, MakePipe());
-  TROUPE_ASSIGN_OR_RETURN(const pid_t pid, Spawn({program.string(), "--pack-target"}, out, err));
+  TROUPE_ASSIGN_OR_RETURN(const pid_t pid, Spawn({program.string(), flag}, out, err));
   Child child(pid);
   out.write.Close();
   err.write.Close();
   const Said said = Listen(out, err, SteadyClock::now() + std::chrono::seconds(10));
-  const std::string target = LastLine(said.out);
-  if (!said.in_time || target.empty())
-    return absl::UnavailableError(absl::StrCat("the importer '", program.string(),
-                                               "' does not say what it packs for: ", LastLine(said.err)));
-  return target;
+  const std::string line = LastLine(said.out);
+  if (said.in_time && !line.empty()) return line;
+  return absl::UnavailableError(
+      absl::StrCat("the importer '", program.string(), "' does not answer ", flag, ": ", LastLine(said.err)));
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> AskPackTarget(const std::filesystem::path& program) {
+  return Ask(program, "--pack-target");
+}
+
+absl::StatusOr<std::string> ProbeJail(const std::filesystem::path& program) {
+  TROUPE_ASSIGN_OR_RETURN(const std::string line, Ask(program, "--probe-jail"));
+  absl::string_view rest = line;
+  if (!absl::ConsumePrefix(&rest, "jail"))
+    return absl::UnavailableError(absl::StrCat("the importer's jail says '", line, "'"));
+  rest = absl::StripAsciiWhitespace(rest);
+  if (absl::ConsumePrefix(&rest, "missing: "))
+    return absl::FailedPreconditionError(NoJail(std::string(rest)));
+  (void)absl::ConsumePrefix(&rest, "lacking: ");
+  return std::string(rest);
 }
 
 }  // namespace troupe::gpu

@@ -18,16 +18,23 @@ struct ImportLimits {
       60);  // of the processor; the wall clock gets twice that before the child is killed
   std::uint64_t nodes = 100'000;
   bool pack = false;  // also write a packed model
+  std::string sandbox = kSandboxRequired;
 };
 
 // `output` is an existing, empty folder; on success it holds the canonical files, otherwise whatever was
 // written so far, and the caller removes it. InvalidArgument: bad model; Unimplemented: unsupported;
-// ResourceExhausted: over a limit; Internal: the importer crashed or could not be started; a full disk is
-// marked (IsDiskFull). Messages are one line, for whoever deployed the model.
+// ResourceExhausted: over a limit; FailedPrecondition: no jail on this machine; Internal: the importer
+// crashed or could not be started; a full disk is marked (IsDiskFull). Messages are one line, for whoever
+// deployed the model.
 [[nodiscard]] absl::StatusOr<ImportReport> RunImport(const std::filesystem::path& program,
                                                      const std::filesystem::path& onnx,
                                                      const std::filesystem::path& output,
                                                      const ImportLimits& limits);
+
+// Has the importer enter its jail and do nothing else. "": all of it is there. Otherwise what the kernel
+// lacks: FailedPrecondition when imports are refused for it, else a remark. Unavailable when the importer
+// cannot be asked.
+[[nodiscard]] absl::StatusOr<std::string> ProbeJail(const std::filesystem::path& program);
 
 // What the importer packs for on this machine (Model.packed_for). Unavailable when it cannot be asked.
 [[nodiscard]] absl::StatusOr<std::string> AskPackTarget(const std::filesystem::path& program);

@@ -14,6 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/units.hpp"
+#include "gpu/import/external_data.hpp"
 #include "gpu/import/graph.hpp"
 #include "proto/model.pb.h"
 
@@ -22,6 +23,7 @@ namespace troupe::gpu {
 struct ImportOptions {
   // Folder of the ONNX file, where external data may lie. Empty: external data is refused.
   std::filesystem::path folder;
+  OpenedFiles opened;  // of that folder, in a jail
   std::size_t max_nodes = 100'000;
   Bytes max_weights = GiB(16);
   // Largest single result that constant folding may make.

@@ -110,7 +110,7 @@ absl::StatusOr<std::string> External(const TensorProto& tensor, std::uint64_t wa
                                                        " bytes, but its shape asks for ", want));
     }
   }
-  auto bytes = ReadExternalData(options.folder, data);
+  auto bytes = ReadExternalData(options.folder, data, options.opened);
   if (!bytes.ok())
     return absl::Status(bytes.status().code(), absl::StrCat(where, ": ", bytes.status().message()));
   return bytes;

@@ -1,5 +1,6 @@
 // troupe-import: one ONNX file in, canonical files out, in a jail of limits; then it exits.
 #include <fcntl.h>
+#include <omp.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -23,7 +24,7 @@
 #include "gpu/import/canonical_files.hpp"
 #include "gpu/import/import_model.hpp"
 #include "gpu/import/import_report.hpp"
-#include "gpu/import/jail.hpp"
+#include "gpu/jail/jail.hpp"
 
 namespace {
 
@@ -37,8 +38,22 @@ struct Options {
   std::string memory_limit = "4GiB";
   std::string time_limit = "60s";
   std::size_t limit_nodes = 100'000;
+  std::string sandbox = "required";
   bool pack = false;
 };
+
+// Everything that an import reads and writes, opened before the jail.
+struct Files {
+  std::span<const std::byte> onnx;
+  OpenedFiles beside;
+  CanonicalDescriptors output;
+  CanonicalDescriptors packed;
+};
+
+fs::path FolderOf(const Options& options) {
+  const fs::path folder = fs::path(options.onnx).parent_path();
+  return folder.empty() ? fs::path(".") : folder;
+}
 
 // The file as mapped memory: its pages are not counted twice, and never written.
 absl::StatusOr<std::span<const std::byte>> Map(const std::string& path) {
@@ -57,30 +72,40 @@ absl::StatusOr<std::span<const std::byte>> Map(const std::string& path) {
   return std::span(static_cast<const std::byte*>(memory), size);
 }
 
-// Packs for the shapes that are likely: every dynamic dimension 1. Other shapes stay correct.
-absl::StatusOr<std::string> Pack(const ImportedModel& imported, const fs::path& folder) {
-  std::vector<proto::TensorSpec> inputs(imported.model.inputs().begin(), imported.model.inputs().end());
-  for (proto::TensorSpec& input : inputs)
-    for (std::int64_t& size : *input.mutable_shape()) size = size < 0 ? 1 : size;
-  TROUPE_ASSIGN_OR_RETURN(const PackedModel packed, PackModel(imported.model, imported.weights, inputs));
+absl::StatusOr<Files> OpenFiles(const Options& options) {
+  Files files;
+  TROUPE_ASSIGN_OR_RETURN(files.onnx, Map(options.onnx));
+  files.beside = OpenFilesOf(FolderOf(options));
+  TROUPE_ASSIGN_OR_RETURN(files.output, OpenCanonical(options.output));
+  if (!options.pack) return files;
+  const fs::path folder = fs::path(options.output) / kPackedFolder;
   std::error_code error;
   fs::create_directory(folder, error);
   if (error)
     return absl::InternalError(absl::StrCat("cannot make '", folder.string(), "': ", error.message()));
-  return WriteCanonical(folder, packed.model, packed.weights);
+  TROUPE_ASSIGN_OR_RETURN(files.packed, OpenCanonical(folder));
+  return files;
 }
 
-absl::StatusOr<ImportReport> Import(const Options& options) {
-  TROUPE_ASSIGN_OR_RETURN(const auto file, Map(options.onnx));
+// Packs for the shapes that are likely: every dynamic dimension 1. Other shapes stay correct.
+absl::StatusOr<std::string> Pack(const ImportedModel& imported, const CanonicalDescriptors& files) {
+  std::vector<proto::TensorSpec> inputs(imported.model.inputs().begin(), imported.model.inputs().end());
+  for (proto::TensorSpec& input : inputs)
+    for (std::int64_t& size : *input.mutable_shape()) size = size < 0 ? 1 : size;
+  TROUPE_ASSIGN_OR_RETURN(const PackedModel packed, PackModel(imported.model, imported.weights, inputs));
+  return WriteCanonical(files, packed.model, packed.weights);
+}
+
+absl::StatusOr<ImportReport> Import(const Options& options, const Files& files) {
   ImportOptions import;
-  import.folder = fs::path(options.onnx).parent_path();
-  if (import.folder.empty()) import.folder = ".";
+  import.folder = FolderOf(options);
+  import.opened = files.beside;
   import.max_nodes = options.limit_nodes;
-  TROUPE_ASSIGN_OR_RETURN(const ImportedModel imported, ImportOnnx(file, import));
+  TROUPE_ASSIGN_OR_RETURN(const ImportedModel imported, ImportOnnx(files.onnx, import));
   ImportReport report;
-  TROUPE_ASSIGN_OR_RETURN(report.digest, WriteCanonical(options.output, imported.model, imported.weights));
+  TROUPE_ASSIGN_OR_RETURN(report.digest, WriteCanonical(files.output, imported.model, imported.weights));
   if (options.pack) {
-    TROUPE_ASSIGN_OR_RETURN(report.packed_digest, Pack(imported, fs::path(options.output) / kPackedFolder));
+    TROUPE_ASSIGN_OR_RETURN(report.packed_digest, Pack(imported, files.packed));
   }
   report.name = imported.model.name();
   report.inputs = {imported.model.inputs().begin(), imported.model.inputs().end()};
@@ -115,6 +140,23 @@ void OnOutOfMemory() {
   _exit(static_cast<int>(ImportExit::kLimits));
 }
 
+absl::Status EnterJail(const JailLimits& limits, const Options& options) {
+  omp_set_num_threads(1);  // the jail starts no thread
+  TROUPE_ASSIGN_OR_RETURN(const JailReport report, EnterImportJail(limits));
+  if (report.holds() || options.sandbox == kSandboxBestEffort) return absl::OkStatus();
+  return absl::FailedPreconditionError(NoJail(report.Missing()));
+}
+
+// One line of what the kernel lacks, "missing: " or "lacking: " before it; an empty one when all is there.
+int ProbeJail() {
+  const auto report = EnterImportJail({});
+  if (!report.ok()) return Fail(report.status());
+  const char* const what = !report->holds() ? "missing: " : report->lacking.empty() ? "" : "lacking: ";
+  std::printf("jail %s%s\n", what, (report->holds() ? report->Lacking() : report->Missing()).c_str());
+  std::fflush(stdout);
+  return 0;
+}
+
 int Run(const Options& options) {
   JailLimits limits;
   if (!ParseBytes(options.memory_limit, limits.memory))
@@ -128,9 +170,11 @@ int Run(const Options& options) {
   std::set_new_handler(OnOutOfMemory);
   signal(SIGXCPU, OnOverTime);
   signal(SIGXFSZ, SIG_IGN);  // write() fails with EFBIG instead
-  if (const absl::Status jailed = EnterJail(limits); !jailed.ok()) return Fail(jailed);
+  const auto files = OpenFiles(options);
+  if (!files.ok()) return Fail(files.status());
+  if (const absl::Status jailed = EnterJail(limits, options); !jailed.ok()) return Fail(jailed);
   try {
-    const auto report = Import(options);
+    const auto report = Import(options, *files);
     if (!report.ok()) return Fail(report.status());
     std::printf("%s\n", ToJson(*report).c_str());
     return 0;
@@ -142,6 +186,7 @@ int Run(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  CloseInherited();
   CLI::App app("Turns an ONNX file into canonical weights and an execution plan, within limits.",
                "troupe-import");
   Options options;
@@ -150,6 +195,12 @@ int main(int argc, char** argv) {
   app.add_option("--memory-limit", options.memory_limit, "most memory to use")->capture_default_str();
   app.add_option("--time-limit", options.time_limit, "most processor time to use")->capture_default_str();
   app.add_option("--limit-nodes", options.limit_nodes, "most nodes of a graph")->capture_default_str();
+  app.add_option("--sandbox", options.sandbox, "required, or best-effort: import also where no jail holds")
+      ->check(CLI::IsMember({kSandboxRequired, kSandboxBestEffort}))
+      ->capture_default_str();
+  app.add_flag_callback(
+      "--probe-jail", [] { std::exit(ProbeJail()); },
+      "enter the jail, print what the kernel lacks, and exit");
   app.add_flag("--pack", options.pack, "also write the model packed for this machine, to OUTPUT/packed");
   app.add_flag_callback(
       "--pack-target",
@@ -160,7 +211,7 @@ int main(int argc, char** argv) {
       "print what --pack packs for on this machine, and exit");
   app.footer(
       "Prints one line of JSON. Exit codes: 0 imported, 2 bad usage, 3 bad model, 4 unsupported, 5 over a "
-      "limit.");
+      "limit, 6 no jail.");
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& help) {

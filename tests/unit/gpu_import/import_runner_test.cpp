@@ -3,8 +3,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,7 +11,6 @@
 #include <fstream>
 
 #include "gpu/import/canonical_files.hpp"
-#include "gpu/import/jail.hpp"
 #include "tests/temporary_directory.hpp"
 #include "tests/unit/gpu_import/onnx_builder.hpp"
 
@@ -175,24 +172,27 @@ TEST_F(ImportRunnerTest, WhatCannotStart) {
             absl::StatusCode::kInvalidArgument);
 }
 
-TEST(Jail, ClosesItsDoors) {
-  if (kSanitized) GTEST_SKIP() << "a sanitizer starts a process at exit";
-  const auto tried = [] {
-    JailLimits limits;
-    limits.open_files = 16;
-    if (!EnterJail(limits).ok()) _exit(1);
-    rlimit core{};
-    getrlimit(RLIMIT_CORE, &core);
-    if (core.rlim_max != 0) _exit(2);
-    if (socket(AF_INET, SOCK_STREAM, 0) >= 0 || errno != EPERM) _exit(3);
-    if (fork() >= 0 || errno != EPERM) _exit(4);
-    char* const none[] = {nullptr};
-    if (execve("/bin/true", none, none) == 0 || errno != EPERM) _exit(5);
-    void* memory = std::malloc(std::size_t{8} << 30);
-    if (memory != nullptr) _exit(6);
-    _exit(0);
+TEST_F(ImportRunnerTest, TheProbeSaysWhatTheMachineLacks) {
+  const auto lacking = ProbeJail(program_);
+  ASSERT_TRUE(lacking.ok()) << lacking.status();
+  const auto probe = [&](const std::string& script) {
+    const fs::path path = folder_ / "prober";
+    std::ofstream(path) << "#!/bin/sh\n" << script << "\n";
+    chmod(path.c_str(), 0700);
+    return ProbeJail(path);
   };
-  EXPECT_EXIT(tried(), testing::ExitedWithCode(0), "");
+  EXPECT_EQ(*probe("echo jail"), "");
+  EXPECT_EQ(*probe("echo jail lacking: namespaces"), "namespaces");
+  const absl::Status missing = probe("echo jail missing: a filter").status();
+  EXPECT_EQ(missing.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(missing.message(), testing::AllOf(HasSubstr("a filter"), HasSubstr("best-effort")));
+  EXPECT_EQ(probe("echo nonsense").status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(probe("exit 0").status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(ImportRunnerTest, ARefusalForWantOfAJailIsNoFaultOfTheFile) {
+  EXPECT_EQ(Pretend("echo no jail >&2; exit 6").status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Pretend("kill -SYS $$").status().message(), HasSubstr("jail"));
 }
 
 TEST(ImportReport, JsonThereAndBack) {
