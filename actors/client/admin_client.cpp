@@ -69,7 +69,11 @@ class NetworkAdminClient final : public AdminClient {
     Waiter<proto::AdminReply> waiter;
     manager_->Ask(std::move(request), timeout == Duration::zero() ? options_.timeout : timeout,
                   waiter.Callback());
-    return waiter.Wait();
+    auto reply = waiter.Wait();
+    // That nobody answers in time says less than why a connection was closed.
+    if (absl::IsUnavailable(reply.status()) && !directory_->accepted().last_refusal().empty())
+      return absl::PermissionDeniedError(directory_->accepted().last_refusal());
+    return reply;
   }
 
   absl::StatusOr<std::string> Upload(std::string bytes,

@@ -15,6 +15,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "actors/daemon/caf_settings.hpp"
+#include "actors/peers/local_socket.hpp"
 #include "base/status.hpp"
 #include "cluster/event_log.hpp"
 #include "transport/local_channel.hpp"
@@ -130,7 +131,13 @@ absl::Status CheckPorts(const DaemonConfig& config) {
   for (const auto& [option, address] : wanted) {
     TROUPE_ASSIGN_OR_RETURN(const auto bind, SplitBind(address));
     if (bind.second == 0) continue;
+    // The number of a Unix socket too may be no other program's TCP port: it would be taken for ours.
     TROUPE_ASSIGN_OR_RETURN(held.emplace_back(), TryListen(bind.first, bind.second, option));
+    const bool of_actors = option == "manager" || option == "listen";
+    if (!of_actors || !IsLoopback(bind.first)) continue;
+    auto local = ListenLocal(bind.first, bind.second);
+    if (!local.ok()) return PortError(address, absl::StrCat("--", option));
+    held.push_back(std::move(local->first));
   }
   return absl::OkStatus();
 }

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "actors/daemon/config.hpp"
+#include "actors/peers/local_socket.hpp"
 #include "actors/peers/network_peer_directory.hpp"
 #include "base/digest.hpp"
 #include "base/status.hpp"
@@ -51,9 +52,7 @@ absl::Status CheckBind(const std::string& what, const std::string& address, cons
   unsigned port = 0;
   if (!absl::SimpleAtoi(address.substr(colon + 1), &port) || port > 65535)
     return WrongAddress(address, absl::StrCat("a port from 0 to 65535 for --", what));
-  if (config.insecure_network || host == "localhost" || host.starts_with("127.") || host == "::1" ||
-      host == "[::1]")
-    return absl::OkStatus();
+  if (config.insecure_network || IsLoopback(host)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("--", what, " '", address,
                    "' is not loopback, and connections are neither encrypted nor authenticated: bind to "

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "actors/peers/local_socket.hpp"
 
 namespace troupe::actors {
 
@@ -38,6 +39,7 @@ absl::StatusOr<transport::UniqueFd> DialOne(const addrinfo& target, Duration lim
 }  // namespace
 
 absl::StatusOr<transport::UniqueFd> Dial(const std::string& host, std::uint16_t port, Duration limit) {
+  if (IsLoopback(host)) return DialLocal(host, port);
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;

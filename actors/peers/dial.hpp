@@ -1,4 +1,5 @@
-// DIAL: a TCP connection to where another process has published an actor, made here and then given to CAF.
+// DIAL: a connection to where another process has published an actor, made here and then given to CAF: over
+// a Unix socket for a loopback address (local_socket.hpp), else over TCP.
 //
 // CAF's own connect blocks: one that hangs (a full backlog, a black hole) would hold up every other one of
 // the process for seconds. To try with a socket of our own first, and to let CAF connect when somebody
@@ -17,7 +18,8 @@
 
 namespace troupe::actors {
 
-// UNAVAILABLE with the reason. Blocks for at most `limit` (name look-up excepted).
+// UNAVAILABLE with the reason; PermissionDenied when another user's process is there. Blocks for at most
+// `limit` (name look-up excepted).
 absl::StatusOr<transport::UniqueFd> Dial(const std::string& host, std::uint16_t port, Duration limit);
 
 // Takes (connect_atom, scribe_ptr, port of the other end), and answers (node_id, strong_actor_ptr, interface)

@@ -16,6 +16,8 @@
 #include "absl/strings/str_cat.h"
 #include "actors/peers/dial.hpp"
 #include "actors/peers/frame_guard.hpp"
+#include "actors/peers/local_socket.hpp"
+#include "base/status.hpp"
 #include "transport/steady_clock.hpp"
 
 namespace troupe::actors {
@@ -28,6 +30,7 @@ using caf::io::receive_policy;
 constexpr std::size_t kStep = 256u << 10;  // a payload up to this size is allocated as it is claimed
 
 std::string PeerOf(net::native_socket fd) {
+  if (IsLocalSocket(fd)) return LocalPeer(fd);
   const auto host = net::remote_addr_of_fd(fd);
   const auto port = net::remote_port_of_fd(fd);
   return host && port ? absl::StrCat(*host, ":", *port) : "an unknown address";
@@ -122,12 +125,21 @@ class Scribe final : public caf::io::scribe {
 
 class Doorman final : public net::doorman_impl {
  public:
-  Doorman(net::default_multiplexer& loop, net::native_socket fd, std::shared_ptr<PeerConnections> connections)
-      : net::doorman_impl(loop, fd), connections_(std::move(connections)) {}
+  Doorman(net::default_multiplexer& loop, net::native_socket fd, std::uint16_t port,
+          std::shared_ptr<PeerConnections> connections)
+      : net::doorman_impl(loop, fd), port_(port), connections_(std::move(connections)) {}
+
+  // CAF finds what is published by it, and would ask the socket, which has none when it is a Unix socket.
+  std::uint16_t port() const override { return port_; }
 
   bool new_connection() override {
     transport::UniqueFd socket(acceptor_.accepted_socket());
     if (detached()) return false;
+    if (const auto status = CheckUser(socket.get()); !status.ok()) {
+      connections_->Refuse("other_user", PeerOf(socket.get()), std::string(status.message()),
+                           transport::SteadyNow());
+      return true;
+    }
     auto ticket = connections_->Accept(socket.get(), PeerOf(socket.get()), transport::SteadyNow());
     if (!ticket.valid()) return true;
     auto& loop = acceptor_.backend();
@@ -140,8 +152,27 @@ class Doorman final : public net::doorman_impl {
   }
 
  private:
+  static absl::Status CheckUser(int socket) {
+    return IsLocalSocket(socket) ? CheckLocalUser(socket) : absl::OkStatus();
+  }
+
+  const std::uint16_t port_;
   const std::shared_ptr<PeerConnections> connections_;
 };
+
+// A socket that listens, and its port.
+absl::StatusOr<std::pair<transport::UniqueFd, std::uint16_t>> ListenAt(caf::actor_system& system,
+                                                                       const std::string& host,
+                                                                       std::uint16_t port) {
+  if (IsLoopback(host)) return ListenLocal(host, port);
+  // With the last argument a restart does not wait until connections of the old process are forgotten.
+  const auto socket = net::new_tcp_acceptor_impl(port, host.empty() ? nullptr : host.c_str(), true);
+  if (!socket) return absl::UnavailableError(system.render(socket.error()));
+  transport::UniqueFd fd(*socket);
+  const auto real = net::local_port_of_fd(fd.get());
+  if (!real) return absl::UnavailableError(system.render(real.error()));
+  return std::pair(std::move(fd), *real);
+}
 
 net::default_multiplexer& LoopOf(caf::actor_system& system) {
   return dynamic_cast<net::default_multiplexer&>(system.middleman().backend());
@@ -160,11 +191,10 @@ absl::StatusOr<std::uint16_t> ListenGuarded(caf::actor_system& system,
                                             std::shared_ptr<PeerConnections> connections,
                                             caf::strong_actor_ptr actor, std::set<std::string> interface,
                                             const std::string& host, std::uint16_t port) {
-  // With the last argument a restart does not wait until connections of the old process are forgotten.
-  const auto socket = net::new_tcp_acceptor_impl(port, host.empty() ? nullptr : host.c_str(), true);
-  if (!socket) return absl::UnavailableError(system.render(socket.error()));
-  caf::io::doorman_ptr doorman = caf::make_counted<Doorman>(LoopOf(system), *socket, std::move(connections));
-  const auto real = doorman->port();
+  TROUPE_ASSIGN_OR_RETURN(auto listening, ListenAt(system, host, port));
+  const auto real = listening.second;
+  caf::io::doorman_ptr doorman =
+      caf::make_counted<Doorman>(LoopOf(system), listening.first.Release(), real, std::move(connections));
   caf::anon_send(Greeter(system), caf::publish_atom::value, std::move(doorman), real, std::move(actor),
                  std::move(interface));
   return real;

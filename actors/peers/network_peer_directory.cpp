@@ -17,6 +17,7 @@
 #include "actors/core/time.hpp"
 #include "actors/peers/dial.hpp"
 #include "actors/peers/guarded_connection.hpp"
+#include "transport/steady_clock.hpp"
 
 namespace troupe::actors {
 
@@ -63,7 +64,12 @@ class PeerWatch : public caf::event_based_actor {
 
   void DialPeer() {
     auto done = continuations_.Make<Socket>(this, [this](const absl::StatusOr<Socket>& socket) {
-      if (!socket.ok()) return Pause();
+      if (!socket.ok()) {
+        if (absl::IsPermissionDenied(socket.status()))
+          connections_->Refuse("other_user", address_, std::string(socket.status().message()),
+                               transport::SteadyNow());
+        return Pause();
+      }
       Greet(std::move(**socket));
     });
     const auto status = pool_.Post([done, host = host_, port = port_] {

@@ -66,13 +66,14 @@ void PeerConnections::Refuse(const std::string& reason, const std::string& peer,
 void PeerConnections::Count(const std::string& reason, const std::string& peer, const std::string& why,
                             Time now) {
   ++refused_[reason];
+  last_ = absl::StrCat("the connection with ", peer, " was closed: ", why);
   if (!log_) return;
   if (logged_ != Time::min() && now - logged_ < kBetweenLines) {
     ++unlogged_;
     return;
   }
   logged_ = now;
-  auto line = absl::StrCat("a connection from ", peer, " was closed: ", why);
+  auto line = absl::StrCat("a connection with ", peer, " was closed: ", why);
   if (const auto others = std::exchange(unlogged_, 0); others > 0)
     absl::StrAppend(&line, " (and ", others, " others before it that are not listed)");
   log_(line);
@@ -81,6 +82,11 @@ void PeerConnections::Count(const std::string& reason, const std::string& peer, 
 std::map<std::string, std::uint64_t> PeerConnections::refused() const {
   const std::lock_guard lock(mutex_);
   return refused_;
+}
+
+std::string PeerConnections::last_refusal() const {
+  const std::lock_guard lock(mutex_);
+  return last_;
 }
 
 std::size_t PeerConnections::accepted() const {

@@ -54,6 +54,8 @@ class PeerConnections {
   void Refuse(const std::string& reason, const std::string& peer, const std::string& why, Time now);
 
   [[nodiscard]] std::map<std::string, std::uint64_t> refused() const;  // by reason
+  // The newest one, as one line; empty: there was none.
+  [[nodiscard]] std::string last_refusal() const;
   [[nodiscard]] std::size_t accepted() const;
   [[nodiscard]] std::size_t unfinished() const;
 
@@ -65,6 +67,7 @@ class PeerConnections {
   std::list<Ticket::Waiting> waiting_;  // oldest first
   std::size_t accepted_ = 0;
   std::map<std::string, std::uint64_t> refused_;
+  std::string last_;
   Time logged_ = Time::min();
   std::uint64_t unlogged_ = 0;
 };

@@ -1,7 +1,8 @@
 // What a stranger may send to an actor port: frames are judged before anything is allocated for them.
+#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <caf/all.hpp>
@@ -12,6 +13,7 @@
 #include "actors/core/message_types.hpp"
 #include "actors/interfaces/interface.hpp"
 #include "actors/peers/frame_guard.hpp"
+#include "actors/peers/local_socket.hpp"
 #include "actors/peers/network_peer_directory.hpp"
 #include "proto/request.pb.h"
 #include "transport/memory_file.hpp"
@@ -122,13 +124,11 @@ struct Server : System {
 };
 
 transport::UniqueFd Connect(std::uint16_t port) {
-  transport::UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in name{};
-  name.sin_family = AF_INET;
-  name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  name.sin_port = htons(port);
-  EXPECT_EQ(connect(fd.get(), reinterpret_cast<sockaddr*>(&name), sizeof name), 0);
-  return fd;
+  auto fd = DialLocal("127.0.0.1", port);
+  EXPECT_TRUE(fd.ok()) << fd.status();
+  if (!fd.ok()) return {};
+  EXPECT_EQ(fcntl(fd->get(), F_SETFL, 0), 0);  // these tests wait
+  return *std::move(fd);
 }
 // Until the other end closes.
 void ReadToTheEnd(const transport::UniqueFd& fd) {
@@ -145,6 +145,25 @@ TEST(GuardedConnection, AStrangersFrameClosesItsConnectionAndIsCounted) {
     ReadToTheEnd(stranger);
   }
   EXPECT_EQ(server.directory.accepted().refused().at("broken_frame"), 3u);
+}
+
+TEST(GuardedConnection, AnotherUserOfTheMachineIsRefusedAndCounted) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can act as another user";
+  Server server;
+  const pid_t child = fork();
+  if (child == 0) {
+    if (setresuid(65534, 65534, 65534) != 0) _exit(1);
+    auto line = DialLocal("127.0.0.1", server.port);
+    if (!line.ok() || fcntl(line->get(), F_SETFL, 0) != 0) _exit(2);
+    // A server that took the connection would say its handshake at once.
+    char byte = 0;
+    _exit(recv(line->get(), &byte, 1, 0) <= 0 ? 0 : 3);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 0);
+  EXPECT_EQ(server.directory.accepted().refused().at("other_user"), 1u);
+  EXPECT_NE(server.directory.accepted().last_refusal().find("user 65534"), std::string::npos);
 }
 
 TEST(GuardedConnection, ConnectionsWithoutAHandshakeAreFewAndShort) {

@@ -22,6 +22,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "actors/core/message_types.hpp"
+#include "actors/peers/local_socket.hpp"
 #include "actors/peers/network_peer_directory.hpp"
 #include "base/units.hpp"
 
@@ -412,21 +413,17 @@ INSTANTIATE_TEST_SUITE_P(Forms, PeerDirectoryContract, ::testing::Bool(),
 class MutePeer {
  public:
   explicit MutePeer(std::uint16_t port) {
-    sockaddr_in name{};
-    name.sin_family = AF_INET;
-    name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    name.sin_port = htons(port);
-    const int reuse = 1;
-    setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof reuse);
-    EXPECT_EQ(bind(socket_, reinterpret_cast<sockaddr*>(&name), sizeof name), 0);
-    EXPECT_EQ(listen(socket_, 16), 0);
+    auto listening = ListenLocal("127.0.0.1", port);
+    EXPECT_TRUE(listening.ok()) << listening.status();
+    if (!listening.ok()) return;
+    socket_ = std::move(listening->first);
+    EXPECT_EQ(fcntl(socket_.get(), F_SETFL, 0), 0);  // Hear() waits
   }
-  ~MutePeer() { close(socket_); }
   MutePeer(const MutePeer&) = delete;
   MutePeer& operator=(const MutePeer&) = delete;
   // What the next caller says before it hangs up, in bytes.
   std::size_t Hear() const {
-    const int line = accept4(socket_, nullptr, nullptr, SOCK_CLOEXEC);
+    const int line = accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC);
     std::array<char, 1024> said{};
     std::size_t bytes = 0;
     for (ssize_t n = 0; (n = read(line, said.data(), said.size())) > 0;) bytes += static_cast<std::size_t>(n);
@@ -435,7 +432,7 @@ class MutePeer {
   }
 
  private:
-  const int socket_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  transport::UniqueFd socket_;
 };
 
 // One that only tried whether somebody listens would say nothing.
