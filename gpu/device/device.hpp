@@ -134,6 +134,9 @@ struct LaunchArguments {
   // must be short.
   std::function<void(std::size_t step)> reached;
   std::vector<std::size_t> marks;
+  // Time on the device after which the launch ends before its next step, with DEADLINE_EXCEEDED; zero: never.
+  // Time that it waits for its gate does not count. GPUs of CUDA do not heed it yet.
+  Duration limit{};
 };
 
 // How an operation went. `begin` is when it got its engine, not when it was put on the stream.
@@ -141,6 +144,7 @@ struct Completion {
   absl::Status status;
   Time begin;
   Time end;
+  Duration cut_after{};  // of a launch that was cut at its limit: its time on the device; else zero
 };
 // Called once on a thread of the device (or on the caller's, before the call returns, for small copies): must
 // be short and must not wait for the device.

@@ -1,8 +1,10 @@
 // A launch as an operation of a lane of the compute engine, and what all plans of the virtual GPU describe.
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/check.hpp"
 #include "base/status.hpp"
+#include "gpu/device/launch_limit.hpp"
 #include "gpu/device/tensor_bytes.hpp"
 #include "gpu/device/virtual_plan.hpp"
 #include "transport/steady_clock.hpp"
@@ -14,13 +16,19 @@ class LaunchOperation final : public VirtualOperation {
  public:
   LaunchOperation(std::shared_ptr<VirtualPlan> plan, LaunchArguments arguments, ComputeShare& share,
                   OnLaunched done)
-      : plan_(std::move(plan)), arguments_(std::move(arguments)), share_(share), done_(std::move(done)) {}
+      : plan_(std::move(plan)),
+        arguments_(std::move(arguments)),
+        share_(share),
+        done_(std::move(done)),
+        limit_(arguments_.limit) {}
 
   bool Turn(VirtualEngine& engine) override {
     completion.begin = transport::SteadyNow();
     share_.Began(completion.begin);
+    limit_.Began(completion.begin);
     const auto before_step = [this, &engine](std::size_t step) -> absl::Status {
       TROUPE_RETURN_IF_ERROR(engine.Tick());
+      TROUPE_RETURN_IF_ERROR(CutAtLimit(step));
       while (mark_ < arguments_.marks.size() && arguments_.marks[mark_] <= step)
         arguments_.reached(arguments_.marks[mark_++]);
       return arguments_.gate ? Pass(step, engine) : absl::OkStatus();
@@ -38,15 +46,26 @@ class LaunchOperation final : public VirtualOperation {
   }
 
  private:
+  absl::Status CutAtLimit(std::size_t step) {
+    const Time now = transport::SteadyNow();
+    if (!limit_.Passed(now)) return absl::OkStatus();
+    completion.cut_after = limit_.Used(now);
+    return absl::DeadlineExceededError(absl::StrCat("the run was cut before step ", step, " of ",
+                                                    plan_->step_count(), ", after ",
+                                                    FormatDuration(completion.cut_after), " on the device"));
+  }
+
   absl::Status Pass(std::size_t step, VirtualEngine& engine) {
     const EventPtr event = arguments_.gate(step);
     if (event == nullptr) return absl::OkStatus();
+    const Time begin = transport::SteadyNow();
     // In slices, so that a device that closes is noticed. This engine lives: a copy that does not come is its
     // own engine's to show.
     while (!event->done()) {
       if (event->Wait(std::chrono::milliseconds(50)).ok()) break;
       TROUPE_RETURN_IF_ERROR(engine.Tick());
     }
+    limit_.Waited(transport::SteadyNow() - begin);
     return event->status();
   }
 
@@ -56,6 +75,7 @@ class LaunchOperation final : public VirtualOperation {
   OnLaunched done_;
   std::vector<proto::TensorSpec> outputs_;
   std::size_t mark_ = 0;  // the next one
+  LaunchLimit limit_;
 };
 
 absl::StatusOr<std::vector<Bytes>> SizesOf(const std::vector<proto::TensorSpec>& specs) {
