@@ -70,6 +70,7 @@ struct Run {
   Time copy_in_begin;
   Duration copy_in{};
   Duration compute{};
+  Duration cut_after{};  // as in Completion
   Time first_step;
   Time last_group;  // Time() when nothing arrived while it ran
   Time copy_out_begin;

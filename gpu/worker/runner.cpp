@@ -228,6 +228,8 @@ void Runner::Left(Id id, const absl::Status& status) {
   ++runs_done_;
   proto::WorkerOutcome outcome;
   if (status.ok()) outcome = OutcomeOf(*run, SteadyNow());
+  // Tells a run that was cut from one that never began.
+  if (run->cut_after > Duration::zero()) outcome.mutable_run()->set_compute_ns(run->cut_after.count());
   Answer(std::move(run), status, std::move(outcome));
   Advance();  // somebody may wait for the memory
 }

@@ -69,6 +69,7 @@ void Runner::Launch(Id id, Slot& slot) {
   LeaveStaging(run);
   run.stage = Run::Stage::kComputing;
   run.arguments.gate = GateOf(run);
+  run.arguments.limit = Duration(run.request.order.run_limit_ns());
   slot.stream->Launch(run.plan, run.arguments,
                       [this, id](const Completion& completion, std::vector<proto::TensorSpec> outputs) {
                         queue_.Post([this, id, completion, outputs = std::move(outputs)] {
@@ -126,12 +127,14 @@ void Runner::Computed(Id id, const Completion& completion, std::vector<proto::Te
   }
   shares_.Give(run.arguments.share);
   run.compute = completion.end - completion.begin;
+  run.cut_after = completion.cut_after;
   run.outputs = std::move(outputs);
   run.stage = Run::Stage::kLeaving;
   NoteGroups(run, completion);
   run.arguments.gate = nullptr;
   run.arguments.reached = nullptr;
-  needs_.Measured(run.plan, run.compute, run.last_group != Time());
+  // A run that was cut says nothing about how long its plan takes.
+  if (run.cut_after == Duration::zero()) needs_.Measured(run.plan, run.compute, run.last_group != Time());
   ReleaseModel(run);
   FreeActivations(run);
   if (run.layers != nullptr && run.load->complete()) FreeWindow(run);

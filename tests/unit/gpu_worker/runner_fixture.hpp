@@ -148,6 +148,7 @@ class RunnerTest : public testing::Test {
     request.order.set_priority(priority);
     request.order.set_timeout_ns(timeout_ns);
     request.order.set_sm_partition(share_);
+    request.order.set_run_limit_ns(run_limit_.count());
     *request.order.add_inputs() = SmallInput(rows);
     if (copy != nullptr) request.host = Host(*copy);
     request.channel = channel_;
@@ -173,6 +174,7 @@ class RunnerTest : public testing::Test {
   std::shared_ptr<Gatekeeper> gate_ = std::make_shared<Gatekeeper>();
   std::optional<Time> deadline_{};  // of runs from now on
   std::uint32_t share_ = 0;         // percent of the SMs, of runs from now on
+  Duration run_limit_{};            // of runs from now on
   WorkerLimits limits_;
   transport::MemoryFile page_ = *CreateControlPage(1);
   std::unique_ptr<TaskQueue> queue_ = *TaskQueue::Create();
