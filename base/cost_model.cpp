@@ -83,6 +83,8 @@ void CostModel::Forget(Id id) {
   Unlink(id);
   Entry& entry = entries_[id];
   entry.run = entry.swapped = {};
+  entry.times = {};
+  entry.cuts = 0;
   entry.seen = false;
   entry.newer = entry.older = kNone;
   --seen_;
@@ -112,6 +114,16 @@ void CostModel::ObserveRun(Id model, Duration took) {
 
 void CostModel::ObserveSwapped(Id model, Duration took) {
   Touch(model).swapped.Observe(took);
+}
+
+void CostModel::ObserveCompute(Id model, Duration took) {
+  Entry& entry = Touch(model);
+  entry.times.Observe(took);
+  entry.cuts = 0;
+}
+
+void CostModel::NoteCut(Id model) {
+  ++Touch(model).cuts;
 }
 
 void CostModel::ObserveRun(const std::string& model, Duration took) {
@@ -165,7 +177,8 @@ std::vector<ModelCost> CostModel::Known() const {
   known.reserve(seen_);
   for (Id id = newest_; id != kNone; id = entries_[id].older) {
     const Entry& entry = entries_[id];
-    known.push_back({*entry.name, entry.run.Or(Duration::zero()), entry.swapped.Or(Duration::zero())});
+    known.push_back({*entry.name, entry.run.Or(Duration::zero()), entry.swapped.Or(Duration::zero()),
+                     entry.times.Counts()});
   }
   std::ranges::sort(known, {}, &ModelCost::model);
   return known;
@@ -177,6 +190,7 @@ void CostModel::Restore(const std::vector<ModelCost>& known, double nanos_per_by
     if (cost.model.empty()) continue;
     if (cost.run > Duration::zero()) ObserveRun(cost.model, cost.run);
     if (cost.swapped > Duration::zero()) ObserveSwapped(cost.model, cost.swapped);
+    if (!cost.run_times.empty()) Touch(IdOf(cost.model)).times = RunTimeSketch::Of(cost.run_times);
   }
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/container/node_hash_map.h"
+#include "base/run_time_sketch.hpp"
 #include "base/units.hpp"
 
 namespace troupe {
@@ -53,8 +54,9 @@ struct CostDefaults {
 // What is known of one model, to be kept and read again.
 struct ModelCost {
   std::string model{};
-  Duration run{};      // zero: not seen
-  Duration swapped{};  // zero: not seen
+  Duration run{};                          // zero: not seen
+  Duration swapped{};                      // zero: not seen
+  std::vector<std::uint32_t> run_times{};  // RunTimeSketch::Counts
 };
 
 // What it costs to swap one model: who looks at many asks for all of it at once.
@@ -85,6 +87,13 @@ class CostModel {
   // A run with the swap-in before and beneath it, alone on its GPU: from the begin of the one to the end of
   // the other.
   void ObserveSwapped(Id model, Duration took);
+
+  // How long a run had the GPU, its wait for weights apart; and that it was cut since it had it for too long.
+  void ObserveCompute(Id model, Duration took);
+  void NoteCut(Id model);
+  [[nodiscard]] const RunTimeSketch& RunTimes(Id model) const { return entries_[model].times; }
+  // Runs cut one after the other since the last one that ended by itself.
+  [[nodiscard]] std::uint32_t Cuts(Id model) const { return entries_[model].cuts; }
 
   // Time to bring `bytes` over the link, at the rate that was last seen.
   [[nodiscard]] Duration LoadTime(Bytes bytes) const;
@@ -127,6 +136,8 @@ class CostModel {
   struct Entry {
     RunningEstimate run{};
     RunningEstimate swapped{};
+    RunTimeSketch times{};
+    std::uint32_t cuts = 0;
     std::uint32_t holders = 0;
     bool seen = false;
     Id newer = kNone, older = kNone;

@@ -21,6 +21,7 @@ proto::NodeProfiles ExportProfiles(const SwapScheduler& scheduler) {
     profile.set_model(cost.model);
     profile.set_run_ns(cost.run.count());
     profile.set_swapped_ns(cost.swapped.count());
+    *profile.mutable_run_histogram() = {cost.run_times.begin(), cost.run_times.end()};
     profile.set_weights_bytes(scheduler.WeightsOf(cost.model).count());
     profile.set_heavy(scheduler.Heavy(cost.model));
   }
@@ -36,7 +37,10 @@ absl::Status ImportProfiles(const proto::NodeProfiles& profiles, SwapScheduler& 
   std::vector<ModelCost> known;
   known.reserve(static_cast<std::size_t>(profiles.models_size()));
   for (const auto& profile : profiles.models()) {
-    known.push_back({profile.model(), Duration(profile.run_ns()), Duration(profile.swapped_ns())});
+    known.push_back({profile.model(),
+                     Duration(profile.run_ns()),
+                     Duration(profile.swapped_ns()),
+                     {profile.run_histogram().begin(), profile.run_histogram().end()}});
   }
   scheduler.RestoreCosts(known, profiles.nanos_per_byte());
   return absl::OkStatus();

@@ -95,6 +95,8 @@ struct RunDone {
   bool waited_for_weights = false;  // some came while it ran: `took` is no resident run's time
   bool brought_state = false;       // the state that its dispatch was to bring has come
   bool spoiled_state = false;       // what the GPU has now is not the state: it is brought with the next run
+  Duration computed{};              // its time on the device, when no weights came meanwhile; zero: not known
+  bool cut = false;                 // at its run limit
   Duration since_swap{};            // from the begin of its own swap-in to its end; zero: it had none
   Bytes free{};                     // of NoFit
   Bytes largest{};                  // of NoFit

@@ -95,6 +95,13 @@ bool SwapScheduler::Heavy(const std::string& model) const {
   return copy != nullptr && tables_.costs.Heavy(copy->cost, copy->weights);
 }
 
+KnownRuns SwapScheduler::RunsOf(const std::string& model) const {
+  const ModelId id = tables_.Find(model);
+  if (id == kNoName) return {};
+  const CostModel::Id cost = tables_.models[id].cost;
+  return {tables_.costs.RunTimes(cost), tables_.costs.Cuts(cost)};
+}
+
 Bytes SwapScheduler::WeightsOf(const std::string& model) const {
   const Model* copy = FindCopy(model);
   return copy == nullptr ? Bytes() : copy->weights;

@@ -117,6 +117,7 @@ void SwapScheduler::CountForSlo(const Entry& entry, const absl::Status& status, 
 void SwapScheduler::ObserveRun(const Entry& entry, const RunDone& done) {
   if (entry.source == SwapSource::kLayers) return;
   const CostModel::Id cost = tables_.models[entry.model].cost;
+  if (done.computed > Duration::zero()) tables_.costs.ObserveCompute(cost, done.computed);
   if (!done.waited_for_weights) tables_.costs.ObserveRun(cost, done.took);
   if (entry.source == SwapSource::kHost && entry.alone && done.since_swap > Duration::zero())
     tables_.costs.ObserveSwapped(cost, done.since_swap);
@@ -152,6 +153,8 @@ Effects SwapScheduler::Apply(const RunDone& done, Time now) {
       if (done.status.ok()) {
         ObserveRun(entry, done);
         tables_.hints.erase({done.gpu, model});
+      } else if (done.cut) {
+        tables_.costs.NoteCut(tables_.models[model].cost);
       }
       EndRun(entry, done.status, effects, now);
       break;

@@ -40,6 +40,7 @@
 #include "node/gpu_chooser.hpp"
 #include "node/isolation.hpp"
 #include "node/locality_queue.hpp"
+#include "node/run_limit.hpp"
 #include "node/scheduler_tables.hpp"
 #include "node/victim_planner.hpp"
 
@@ -127,6 +128,8 @@ class SwapScheduler {
   // What was learned of the models, to be kept (node/profiles.hpp) and read again at the next start. A model
   // that was forgotten keeps its profile.
   [[nodiscard]] const CostModel& costs() const { return tables_.costs; }
+  // Of a model by its name here; nothing of one that is not known.
+  [[nodiscard]] KnownRuns RunsOf(const std::string& model) const;
   void RestoreCosts(const std::vector<ModelCost>& known, double nanos_per_byte) {
     tables_.costs.Restore(known, nanos_per_byte);
   }

@@ -155,6 +155,7 @@ class NodeRole final : public Role {
     options.on_event = [this](const std::string& kind, const std::string& message) {
       if (kind == "runtime-assigned") ++assigned_;
       if (kind == "runtime-reclaimed") ++reclaimed_;
+      if (kind == "run-cut") ++cut_;
       spdlog::log(LogLevelOf(kind), "{}: {}", kind, message);
     };
     options.trials = config.measure == "adoption";
@@ -264,6 +265,8 @@ class NodeRole final : public Role {
                 static_cast<double>(load.hits()));
     gauges_.Set("troupe_node_retried_total", "Requests run again after a worker died.", mine,
                 static_cast<double>(load.retried()));
+    gauges_.Set("troupe_runs_cut_total", "Runs that were cut at their function's run limit.", mine,
+                static_cast<double>(cut_));
     const auto usage = repository_->host_usage();
     gauges_.Set("troupe_host_region_bytes", "Size of the host region.", mine,
                 static_cast<double>(usage.capacity.count()));
@@ -349,6 +352,7 @@ class NodeRole final : public Role {
   std::mutex problems_mutex_;
   std::string problems_;                                   // guarded by problems_mutex_; for people
   std::atomic<std::uint64_t> assigned_{0}, reclaimed_{0};  // runtimes
+  std::atomic<std::uint64_t> cut_{0};                      // runs
 };
 
 }  // namespace

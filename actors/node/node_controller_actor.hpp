@@ -76,6 +76,7 @@ class NodeController : public ControllerSelf::base {
     ModelWas was = ModelWas::kResident;
     proto::WorkerOutcome swap;
     proto::WorkerOutcome run;
+    node::RunLimit limit;        // that its run was ordered with
     bool spoiled_state = false;  // its run went well, and what it left could not be kept
   };
   struct HeldGpu {

@@ -1,6 +1,7 @@
 // The node controller: what the scheduler decided, as orders to workers, and their outcomes.
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "actors/node/node_controller_actor.hpp"
 #include "base/check.hpp"
 
@@ -59,10 +60,14 @@ void NodeController::OrderRun(const node::Dispatch& dispatch, std::uint64_t seri
   const auto* model = models_.Find(dispatch.model);
   if (model == nullptr) return RunGone(dispatch, serial);
   auto order = RunOrderFor(dispatch, held->message, model->copy, Now(this));
-  if (const auto* function = FunctionOf(held->message)) {
+  const auto* function = FunctionOf(held->message);
+  if (function != nullptr) {
     order.mutable_run()->set_precision(function->precision());
     order.mutable_run()->set_sm_partition(function->sm_partition());
   }
+  held->limit = node::RunLimitFor(Duration(function == nullptr ? 0 : function->run_limit_ns()),
+                                  scheduler_.RunsOf(dispatch.model), order.run().sm_partition());
+  order.mutable_run()->set_run_limit_ns(held->limit.limit.count());
   if (const auto* state = declared_.ByKey(dispatch.state))
     *order.mutable_run()->mutable_state() = {state->tensors.begin(), state->tensors.end()};
   held->run_sequence = OrderFor(
@@ -136,6 +141,10 @@ void NodeController::Ended(const node::Dispatch& dispatch, HeldRequest& held, pr
   held.serial = 0;
   auto done = RunDoneFor(dispatch, held.swap, held.run);
   done.spoiled_state = held.spoiled_state;
+  if (done.cut) {
+    done.status = node::RunCut(held.message.function().name(), done.computed, held.limit);
+    Note("run-cut", absl::StrCat(Label(dispatch.gpu), ": ", done.status.message()));
+  }
   Handle(scheduler_.Apply(done, Now(this)));
 }
 

@@ -139,6 +139,9 @@ node::RunDone RunDoneFor(const node::Dispatch& dispatch, const proto::WorkerOutc
   done.took = Took(run);
   done.brought_state = dispatch.bring_state && swap.code() == 0 && swap.end_ns() != 0;
   done.waited_for_weights = run.run().last_group_ns() != 0;
+  if (!done.waited_for_weights) done.computed = Duration(run.run().compute_ns());
+  // A run that did not begin in time has not computed.
+  done.cut = absl::IsDeadlineExceeded(done.status) && run.run().compute_ns() > 0;
   if (swap.code() == 0 && swap.end_ns() != 0) done.since_swap = Duration(run.end_ns() - swap.begin_ns());
   const auto& short_of_room = IsNoFit(swap) ? swap : run;
   if (IsNoFit(short_of_room)) {

@@ -347,6 +347,9 @@ class Worker : public caf::event_based_actor {
     const auto& function = order.run().stateful();
     if (!function.empty() && !States().contains(function))
       return Answer(order.sequence(), absl::NotFoundError("the state is not here"), {}, begin);
+    const Duration limit(order.run().run_limit_ns());
+    if (limit > Duration::zero() && last_weights == Time() && Now(this) - begin > limit)
+      return Cut(order, begin);
     ++shared_->control->runs;
     shared_->control->by_layer += passes && !Resident().contains(order.run().digest()) ? 1 : 0;
     proto::WorkerOutcome outcome;
@@ -363,6 +366,13 @@ class Worker : public caf::event_based_actor {
       if (shared_->control->states_by_model) ShareState(function, States());
     }
     Answer(order.sequence(), absl::OkStatus(), std::move(outcome), begin);
+  }
+
+  // This worker's runs have one step, so it sees at their end that they were too long.
+  void Cut(const proto::WorkerOrder& order, Time begin) {
+    proto::WorkerOutcome outcome;
+    outcome.mutable_run()->set_compute_ns((Now(this) - begin).count());
+    Answer(order.sequence(), absl::DeadlineExceededError("the run was cut"), std::move(outcome), begin);
   }
 
   FakeStates& States() { return shared_->control->life.states; }
