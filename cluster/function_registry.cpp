@@ -18,6 +18,8 @@ namespace {
 
 constexpr std::size_t kMaxName = 128;
 constexpr std::size_t kMaxTensors = 4096;
+constexpr Duration kLeastRunLimit = std::chrono::milliseconds(1);
+constexpr Duration kMostRunLimit = std::chrono::hours(1);
 
 absl::Status ValidateTensors(const char* what,
                              const google::protobuf::RepeatedPtrField<proto::TensorSpec>& specs) {
@@ -50,6 +52,12 @@ absl::Status ValidateCompute(const proto::FunctionRecord& record) {
     return absl::InvalidArgumentError(
         absl::StrCat("the SM partition is ", record.sm_partition(),
                      " %; give 1 to 100 percent of a GPU's SMs, or none for all of them"));
+  }
+  const Duration limit(record.run_limit_ns());
+  if (limit != Duration::zero() && (limit < kLeastRunLimit || limit > kMostRunLimit)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the run limit is ", record.run_limit_ns(), " ns; give a time from ", FormatDuration(kLeastRunLimit),
+        " to ", FormatDuration(kMostRunLimit), ", or none to have it learned"));
   }
   return absl::OkStatus();
 }

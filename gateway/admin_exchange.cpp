@@ -123,6 +123,9 @@ absl::StatusOr<Deployment> ReadDeployment(const std::string& name, const Query& 
       TROUPE_ASSIGN_OR_RETURN(deployment.precision, ReadPrecision(value));
     } else if (key == "sm_partition") {
       TROUPE_ASSIGN_OR_RETURN(deployment.sm_partition, ReadPercent(key, value));
+    } else if (key == "run_limit_ms") {
+      TROUPE_ASSIGN_OR_RETURN(const double milliseconds, PositiveNumber(key, value, 3'600'000));
+      deployment.run_limit = FromSeconds(milliseconds / 1e3);
     } else if (key == "deadline_ms") {
       TROUPE_ASSIGN_OR_RETURN(const double milliseconds, PositiveNumber(key, value, 86'400'000));
       deployment.deadline = FromSeconds(milliseconds / 1e3);
@@ -133,7 +136,7 @@ absl::StatusOr<Deployment> ReadDeployment(const std::string& name, const Query& 
     } else {
       return absl::InvalidArgumentError(Cat("unknown query parameter '", key,
                                             "'; there are version, tenant, isolation, precision, "
-                                            "sm_partition, deadline_ms, percentile, state"));
+                                            "sm_partition, run_limit_ms, deadline_ms, percentile, state"));
     }
   }
   return deployment;

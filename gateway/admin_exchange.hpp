@@ -1,6 +1,6 @@
 // The management paths, /v2/troupe/...:
-//   POST   functions/NAME[?version=V&tenant=T&isolation=tenant&precision=fp16&sm_partition=24&deadline_ms=50
-//          &percentile=98]   body: the ONNX file
+//   POST functions/NAME[?version=V&tenant=T&isolation=tenant&precision=fp16&sm_partition=24&run_limit_ms=5000
+//          &deadline_ms=50&percentile=98]   body: the ONNX file
 //   GET    functions | functions/NAME          DELETE functions/NAME[?version=V]
 //   POST   workflows   body: the YAML file       GET    workflows    DELETE workflows/NAME
 //   GET    cluster

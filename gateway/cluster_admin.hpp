@@ -26,6 +26,7 @@ struct Deployment {
   std::string isolation;  // shared, tenant, workflow, function; empty: as nodes are configured
   proto::Precision precision = proto::PRECISION_FP32;
   std::uint32_t sm_partition = 0;         // percent of a GPU's SMs; zero: all
+  Duration run_limit = Duration::zero();  // of one run on a GPU; zero: learned
   Duration deadline = Duration::zero();   // zero: the cluster's default
   double percentile = 0;                  // zero: the cluster's default
   std::vector<proto::StateTensor> state;  // what stays on the device from run to run

@@ -45,6 +45,7 @@ gateway::AdminGiveUp GatewayAdmin::Deploy(gateway::Deployment deployment,
   }
   deploy.set_precision(deployment.precision);
   deploy.set_sm_partition(deployment.sm_partition);
+  deploy.set_run_limit_ns(deployment.run_limit.count());
   if (deployment.deadline > Duration::zero())
     deploy.mutable_slo()->set_deadline_ns(deployment.deadline.count());
   if (deployment.percentile > 0) deploy.mutable_slo()->set_percentile(deployment.percentile);

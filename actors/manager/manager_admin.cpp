@@ -75,6 +75,7 @@ void ClusterManager::Imported(AdminPromise promise, const proto::DeployRequest& 
   record.set_isolation(wish.isolation());
   record.set_precision(wish.precision());
   record.set_sm_partition(wish.sm_partition());
+  record.set_run_limit_ns(wish.run_limit_ns());
   *record.mutable_slo() = wish.has_slo() ? wish.slo() : options_.default_slo;
   // A percentile alone is one of the default deadline.
   if (record.slo().percentile() > 0 && record.slo().deadline_ns() == 0)

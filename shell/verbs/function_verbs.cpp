@@ -54,6 +54,14 @@ absl::Status ReadCompute(const Arguments& arguments, proto::DeployRequest& deplo
     }
     deploy.set_sm_partition(static_cast<std::uint32_t>(percent));
   }
+  if (arguments.Has("--run-limit")) {
+    const Duration limit = arguments.DurationOr("--run-limit", Duration::zero());
+    if (limit < std::chrono::milliseconds(1) || limit > std::chrono::hours(1)) {
+      return UsageError(
+          Cat("--run-limit is ", arguments.Text("--run-limit"), "; it is a time from 1ms to 1h, like 5s"));
+    }
+    deploy.set_run_limit_ns(limit.count());
+  }
   return absl::OkStatus();
 }
 
@@ -231,6 +239,9 @@ std::vector<Verb> FunctionVerbs() {
             {.name = "--sm-partition",
              .kind = Kind::kNumber,
              .help = "percent of a GPU's SMs that its runs take at most; all when absent"},
+            {.name = "--run-limit",
+             .kind = Kind::kDuration,
+             .help = "longest time that one run may have a GPU, like 5s; learned from its runs when absent"},
             Version("the version; the next one when absent")},
        .run = FunctionDeploy},
       {.group = group, .name = "list", .summary = "All functions and where they are", .run = FunctionList},

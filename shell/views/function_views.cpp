@@ -79,6 +79,8 @@ std::string ComputeLines(const proto::FunctionRecord& record, const proto::Admin
     Append(&out, "\nprecision  ", std::string(proto::Name(record.precision())));
   if (record.sm_partition() > 0)
     Append(&out, "\nSM share   ", record.sm_partition(), " %", ShareLines(record.sm_partition(), gpus));
+  if (record.run_limit_ns() > 0)
+    Append(&out, "\nrun limit  ", FormatDuration(Duration(record.run_limit_ns())));
   return out;
 }
 

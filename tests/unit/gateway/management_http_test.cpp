@@ -108,7 +108,7 @@ TEST_F(ManagementHttp, Functions) {
   const ClientResponse deployed = client_->Ask(
       "POST",
       "/v2/troupe/functions/digits?version=2&tenant=a%20b&isolation=tenant&deadline_ms=12.5&percentile=99"
-      "&precision=bf16&sm_partition=24&state=past%3Dpresent,a%3Db",
+      "&precision=bf16&sm_partition=24&run_limit_ms=2500&state=past%3Dpresent,a%3Db",
       "ONNX bytes");
   EXPECT_EQ(deployed.code, 200) << deployed.body;
   EXPECT_EQ(boost::json::parse(deployed.body).at("record").at("key").at("name").as_string(), "digits");
@@ -118,6 +118,7 @@ TEST_F(ManagementHttp, Functions) {
   EXPECT_EQ(last.isolation, "tenant");
   EXPECT_EQ(last.precision, proto::PRECISION_BF16);
   EXPECT_EQ(last.sm_partition, 24U);
+  EXPECT_EQ(last.run_limit, std::chrono::milliseconds(2500));
   EXPECT_EQ(last.deadline, std::chrono::microseconds(12500));
   EXPECT_EQ(last.percentile, 99);
   EXPECT_EQ(last.onnx, "ONNX bytes");
@@ -131,7 +132,8 @@ TEST_F(ManagementHttp, Functions) {
   for (const std::string_view query :
        {"?deadline_ms=0", "?deadline_ms=x", "?percentile=101", "?who=1", "?version=%", "?precision=fp8",
         "?sm_partition=0", "?sm_partition=101", "?sm_partition=-1", "?sm_partition=12.5",
-        "?sm_partition=", "?state=x", "?state=%3Dx", "?state=x%3D"}) {
+        "?sm_partition=", "?run_limit_ms=0", "?run_limit_ms=-1", "?run_limit_ms=3600001", "?run_limit_ms=5s",
+        "?state=x", "?state=%3Dx", "?state=x%3D"}) {
     EXPECT_EQ(client_->Ask("POST", Cat("/v2/troupe/functions/a", query), "x").code, 400) << query;
   }
   EXPECT_EQ(client_->Ask("POST", "/v2/troupe/functions/a").code, 400);

@@ -35,7 +35,7 @@ TEST_F(RegistryVerbTest, DeployUploadsThenAsks) {
   EXPECT_EQ(
       troupe.Run("function deploy digits " + folder +
                  "/digits.onnx --deadline 50ms --percentile 99 --tenant t --version 3 --isolation tenant"
-                 " --precision fp16 --sm-partition 12"),
+                 " --precision fp16 --sm-partition 12 --run-limit 5s"),
       ExitCode::kOk);
   EXPECT_EQ(troupe.cluster.uploaded, "an ONNX file");
   const auto& deploy = troupe.cluster.asked.at(0).deploy();
@@ -45,6 +45,7 @@ TEST_F(RegistryVerbTest, DeployUploadsThenAsks) {
   EXPECT_EQ(deploy.isolation(), proto::ISOLATION_TENANT);
   EXPECT_EQ(deploy.precision(), proto::PRECISION_FP16);
   EXPECT_EQ(deploy.sm_partition(), 12u);
+  EXPECT_EQ(deploy.run_limit_ns(), 5'000'000'000);
   EXPECT_EQ(deploy.slo().deadline_ns(), 50000000);
   EXPECT_EQ(deploy.slo().percentile(), 99);
   EXPECT_EQ(deploy.onnx_digest(), "digest-of-the-file");
@@ -79,6 +80,8 @@ TEST_F(RegistryVerbTest, NothingIsSentOfWhatIsWrong) {
                                  "function deploy digits FOLDER/digits.onnx --percentile 90",
                                  "function deploy digits FOLDER/digits.onnx --isolation private",
                                  "function deploy digits FOLDER/digits.onnx --precision fp8",
+                                 "function deploy digits FOLDER/digits.onnx --run-limit 2h",
+                                 "function deploy digits FOLDER/digits.onnx --run-limit 5us",
                                  "function deploy digits FOLDER/digits.onnx --sm-partition 0",
                                  "function deploy digits FOLDER/digits.onnx --sm-partition 101",
                                  "function deploy digits FOLDER/digits.onnx --sm-partition 12.5",
@@ -140,6 +143,12 @@ TEST_F(RegistryVerbTest, ListShowRemoveLoadUnload) {
   troupe.cluster.Answer(Request::kListGpus, MakeGpuReply());
   EXPECT_EQ(troupe.Run("function show digits"), ExitCode::kOk);
   EXPECT_THAT(troupe.out(), HasSubstr("SM share   12 %\n           16 of 132 SMs on node-a/0\nweights"));
+  reply.mutable_functions(0)->mutable_record()->clear_sm_partition();
+  reply.mutable_functions(0)->mutable_record()->set_run_limit_ns(5'000'000'000);
+  troupe.cluster.answers.clear();
+  troupe.cluster.Answer(Request::kShowFunction, reply);
+  EXPECT_EQ(troupe.Run("function show digits"), ExitCode::kOk);
+  EXPECT_THAT(troupe.out(), HasSubstr("run limit  5"));
   EXPECT_EQ(troupe.Run("function remove digits --version 1"), ExitCode::kOk);
   EXPECT_EQ(troupe.cluster.asked.back().remove().key().version(), "1");
   EXPECT_EQ(troupe.Run("function load digits"), ExitCode::kOk);
