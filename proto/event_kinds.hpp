@@ -39,6 +39,7 @@ inline constexpr auto kEventKinds = std::to_array<std::string_view>({
     "request-given-up",
     "run-claim-refused",
     "run-cut",
+    "run-reopened",
     "run-taken-over",
     "runtime-assigned",
     "runtime-reclaimed",

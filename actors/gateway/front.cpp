@@ -9,6 +9,7 @@
 #include "actors/core/inbox.hpp"
 #include "actors/core/time.hpp"
 #include "actors/gateway/workflow_run.hpp"
+#include "base/random.hpp"
 #include "base/wire_status.hpp"
 
 namespace troupe::actors {
@@ -49,7 +50,8 @@ class Front : public FrontSelf::base {
         router_(std::move(router)),
         inbox_(std::move(inbox)),
         directory_(directory),
-        channel_(channel) {}
+        channel_(channel),
+        random_(options_.incarnation) {}
 
   const char* name() const override { return "front"; }
 
@@ -148,6 +150,7 @@ class Front : public FrontSelf::base {
  private:
   WorkflowRunActor Spawn(WorkflowRunOptions options, const proto::WorkflowSpec& spec) {
     options.gateway = options_.gateway;
+    options.seed = random_();
     auto run = SpawnWorkflowRun(system(), std::move(options), spec, router_, manager_, channel_);
     monitor(run);
     living_[run->id()] = run;
@@ -193,6 +196,7 @@ class Front : public FrontSelf::base {
   std::map<caf::actor_id, WorkflowRunActor> living_;
   std::set<std::uint64_t> lent_;  // to actors, and neither released nor overdue
   std::uint64_t next_run_ = 1;
+  Random random_;
 };
 
 // A call of the door's, which answers also when the actor that has it ends.

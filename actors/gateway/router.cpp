@@ -28,6 +28,7 @@ struct RoutedRequest {
   proto::InferRequest message;
   Done done;
   std::string model;
+  bool has_state = false;  // its function
   Time arrived{};
   std::uint64_t ticket = 0;  // of its last sending: the id under which a node knows it
   proto::InferReply reply;   // of the node, once there is one
@@ -128,7 +129,8 @@ class Router : public RouterSelf::base, public RouterDesk {
     if (const auto admission = book_.Admit(request, now); !admission.status.ok())
       return Refuse(done, message, admission.status, admission.retry_after);
     *message.mutable_function() = record.key();
-    requests_[request.sequence] = {std::move(message), std::move(done), record.model_digest(), now, 0, {}};
+    requests_[request.sequence] = {
+        std::move(message), std::move(done), record.model_digest(), !record.state().empty(), now, 0, {}};
     Pump();
   }
 
@@ -219,6 +221,8 @@ class Router : public RouterSelf::base, public RouterDesk {
       reply.set_retry_after_ns(finished.retry_after.count());
       if (!finished.node.empty() && finished.end != End::kFailed) CancelAt(finished.node, held.ticket);
     }
+    // A node that was lost, or was still at it, may have run it; one whose answer this is says so itself.
+    if (held.has_state && reply.code() != 0 && finished.attempts > from_node) reply.set_state_advanced(true);
     *reply.mutable_function() = held.message.function();
     reply.set_attempts(std::max(reply.attempts(), finished.attempts));
     if (reply.release() != 0) {

@@ -22,7 +22,8 @@ WorkflowRun::WorkflowRun(caf::actor_config& config, WorkflowRunOptions options, 
       channel_(channel),
       tensors_(this, calls_, manager, channel, {options_.commit_timeout, options_.inline_bytes}),
       tie_(this, calls_, kTie, {options_.commit_timeout}),
-      manager_(std::move(manager)) {}
+      manager_(std::move(manager)),
+      random_(options_.seed) {}
 
 WorkflowRun::behavior_type WorkflowRun::make_behavior() {
   set_down_handler([this](caf::down_msg& down) { calls_.PeerDown(down.source); });
@@ -38,6 +39,7 @@ WorkflowRun::behavior_type WorkflowRun::make_behavior() {
       [this](const proto::Tick& tick) {
         if (tick.what() == kTie) return tie_.OnTick();
         if (tick.what() == kGoOn) return GoOn();
+        if (tick.what() == kRetry) return Retry(tick.token());
         if (tick.token() == life_) StoreEnd();
       },
       [this](const proto::PeerUp&, const caf::strong_actor_ptr& peer) {
@@ -55,6 +57,7 @@ void WorkflowRun::on_exit() {
   tensors_.Clear();
   tie_.Clear();
   end_ = nullptr;
+  pauses_.clear();
   promise_ = {};  // holds this actor
   router_ = RouterActor();
 }
@@ -221,6 +224,7 @@ void WorkflowRun::Load(const RunTensors::Stored& stored, RunTensors::Done<Values
 void WorkflowRun::Forget() {
   ++life_;
   tie_.Drop();  // of an earlier life: it would be told under the claim of this one
+  pauses_.clear();
   CancelCalls();
   steps_.clear();
   committed_.clear();
@@ -242,7 +246,10 @@ void WorkflowRun::Yield() {
 void WorkflowRun::AnswerAs(const proto::RunRecord& run) {
   Forget();
   if (run.state() == proto::RUN_CANCELLED) return Answer(absl::CancelledError("the run was cancelled"));
-  if (run.state() == proto::RUN_FAILED) return Answer(absl::InternalError(run.message()));
+  if (run.state() == proto::RUN_FAILED) {
+    // A release before this code was kept did not say what kind of failure it was.
+    return Answer(run.code() == 0 ? absl::InternalError(run.message()) : FromWire(run.code(), run.message()));
+  }
   Load(run.outputs(), [this, life = life_](const absl::StatusOr<Values>& outputs) {
     if (life != life_) return;
     if (!outputs.ok()) return Answer(outputs.status());
@@ -268,6 +275,7 @@ void WorkflowRun::CancelCalls() {
     send(router_, std::move(cancel));
   }
   open_calls_.clear();
+  EndRetries("");
 }
 
 // --- the end ---
@@ -278,6 +286,7 @@ void WorkflowRun::Finish() {
   end_->set_run(options_.run);
   end_->set_state(progress_.state());
   end_->set_message(std::string(progress_.status().message()));
+  if (progress_.state() == proto::RUN_FAILED) end_->set_code(static_cast<int>(progress_.status().code()));
   if (progress_.state() == proto::RUN_SUCCEEDED) {
     for (const auto& binding : progress_.spec().outputs()) {
       auto value = *values_.Find(binding.value());
@@ -320,6 +329,7 @@ void WorkflowRun::EndNotStored(const absl::Status& status) {
   Answer(progress_.status().ok() ? status : progress_.status());
   if (end_->state() == proto::RUN_SUCCEEDED) {
     end_->set_state(proto::RUN_FAILED);
+    end_->set_code(static_cast<int>(status.code()));
     end_->set_message(absl::StrCat("its end could not be stored: ", status.message()));
     end_->clear_outputs();
   }

@@ -8,6 +8,7 @@
 #include "actors/interfaces/cluster_manager.hpp"
 #include "actors/interfaces/router.hpp"
 #include "actors/interfaces/workflow_run.hpp"
+#include "cluster/step_retry.hpp"
 #include "proto/workflow.pb.h"
 #include "transport/tensor_channel.hpp"
 
@@ -28,6 +29,9 @@ struct WorkflowRunOptions {
   std::uint32_t end_tries = 60;
   // A committed result that is lost is computed anew so often, of each step.
   std::uint32_t most_recomputed = 3;
+  // A call of a step that fails for a passing reason is made again within the run's timeout, and the step's.
+  cluster::RetryLimits retry{};
+  std::uint64_t seed = 0;                 // of the pauses between such calls
   std::uint64_t inline_bytes = 1u << 20;  // larger tensors become blobs of the manager
 };
 

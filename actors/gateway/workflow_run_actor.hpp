@@ -26,14 +26,24 @@ class WorkflowRun : public RunSelf::base {
   void on_exit() override;
 
  private:
-  enum : std::uint32_t { kStoreEnd = 1, kTie = 2, kGoOn = 3 };
+  enum : std::uint32_t { kStoreEnd = 1, kTie = 2, kGoOn = 3, kRetry = 4 };
   // A step under way: its calls, and what they gave so far.
   struct StepCalls {
     std::vector<std::vector<RunValue>> outputs;
     std::size_t open = 0;
+    Time until{};  // no call of it goes on beyond that
     absl::Status failure;
   };
   using Values = std::vector<RunValue>;
+  // One call of a step: the whole step, or one slice of its fan-out.
+  struct OneCall {
+    proto::WorkflowStep step;
+    std::size_t index = 0;
+    Values inputs;
+    std::uint32_t failures = 0;  // that passed, until now
+    absl::Status last{};         // the last of them
+  };
+  using CallPtr = std::shared_ptr<OneCall>;
   // What the log has of a run, while it is read.
   struct Restored {
     int open = 0;
@@ -72,9 +82,14 @@ class WorkflowRun : public RunSelf::base {
   // --- steps (workflow_run_steps.cpp) ---
   void Advance();
   void RunStep(const proto::WorkflowStep& step);
-  void Invoke(const proto::WorkflowStep& step, std::size_t index, const Values& inputs);
-  void Collect(const proto::WorkflowStep& step, std::size_t index, const proto::InferReply& reply,
-               std::uint64_t life);
+  void Invoke(const CallPtr& call);
+  void Collect(const CallPtr& call, const proto::InferReply& reply, std::uint64_t life);
+  // An answer that is not good: the call is made again after a pause, or the step has failed. `advanced`: the
+  // function's state may have gone on, so that the same call again would count twice.
+  void CallFailed(const CallPtr& call, const absl::Status& status, Duration retry_after, bool advanced);
+  void Retry(std::uint64_t pause);
+  // Calls that wait to be made again are not made any more: of one step, or (empty) of all.
+  void EndRetries(const std::string& step);
   void Called(const proto::WorkflowStep& step, const absl::Status& status);
   void Failed(const proto::WorkflowStep& step, const absl::Status& status);
   void CommitStep(const proto::WorkflowStep& step, const Values& outputs);
@@ -100,6 +115,7 @@ class WorkflowRun : public RunSelf::base {
   std::vector<std::string> wanted_;
   Time expiry_{};
   proto::StartRun start_;
+  Random random_;
   RunValues values_;
   bool has_inputs_ = false;  // in `values_`
   std::map<std::string, StepCalls> steps_;
@@ -107,6 +123,8 @@ class WorkflowRun : public RunSelf::base {
   std::map<std::string, std::uint32_t> recomputed_;  // how often a committed result was lost, by step
   std::set<std::uint64_t> open_calls_;               // at the router
   std::uint64_t next_call_ = 1;
+  std::map<std::uint64_t, CallPtr> pauses_;  // calls that failed and are to be made again
+  std::uint64_t next_pause_ = 1;
   std::uint64_t claim_ = 0;
   bool over_ = false;       // it was answered, and ends without having begun
   bool started_ = false;    // the run is ours: a cancellation before that waits for it

@@ -135,6 +135,7 @@ absl::Status Catalogue::LoadRuns(const storage::MetadataStore& store) {
     finish.set_run(run.start().run());
     finish.set_state(run.state());
     finish.set_message(run.message());
+    finish.set_code(run.code());
     *finish.mutable_outputs() = run.outputs();
     finish.set_unix_ns(run.finished_unix_ns());
     runs_.Apply(finish);
@@ -225,6 +226,7 @@ Batch Catalogue::BatchFor(const proto::ClaimRun& command) const {
   record.clear_steps();
   record.set_gateway(command.gateway());
   record.set_claim(command.claim());
+  if (MayReopen(record)) RunLog::Reopen(record);
   Batch batch;
   batch.Put(Table::kRuns, command.run(), record);
   return batch;
@@ -254,6 +256,7 @@ Batch Catalogue::BatchFor(const proto::FinishRun& command) const {
   }
   record.set_state(command.state());
   record.set_message(command.message());
+  record.set_code(command.code());
   *record.mutable_outputs() = command.outputs();
   record.set_finished_unix_ns(command.unix_ns());
   Batch batch;

@@ -124,9 +124,10 @@ class ClusterManager : public ManagerSelf::base {
   void EndRun(const proto::FinishRun& command, std::function<void(absl::Status)> done);
   void RunOver(const std::string& run, const absl::Status& status);
   // Gives the run to `gateway`, if it is `wanted` when its turn has come. Cancelled when it is not,
-  // FailedPrecondition when it has ended.
-  void Claim(const std::string& run, const std::string& gateway, std::function<bool()> wanted,
-             std::function<void(absl::Status)> done);
+  // FailedPrecondition when it has ended. kAllowed: a run that failed for a passing reason is begun again.
+  enum class Reopening { kNone, kAllowed };
+  void Claim(const std::string& run, const std::string& gateway, Reopening reopening,
+             std::function<bool()> wanted, std::function<void(absl::Status)> done);
   // Runs that nobody runs any more get another gateway.
   void RelinkRuns();
   void TakeOver();

@@ -40,7 +40,9 @@ RunPromise ClusterManager::Start(proto::StartRun& command, const WorkflowRunActo
   if (asker) monitor(asker);
   const auto* known = catalogue_.runs().Find(run);
   const auto owner = run_links_.Find(run);
-  const bool ended = known != nullptr && RunEnded(known->state());
+  // A run that failed for a passing reason goes on for a submission; an actor that had it hears how it ended.
+  const bool reopens = known != nullptr && asker && !command.resumes() && MayReopen(*known);
+  const bool ended = known != nullptr && RunEnded(known->state()) && !reopens;
   if (!ended && asker && owner && owner != asker) {
     const auto status = command.resumes()
                             ? absl::AbortedError(absl::StrCat("another has run '", run, "' now"))
@@ -48,7 +50,7 @@ RunPromise ClusterManager::Start(proto::StartRun& command, const WorkflowRunActo
     if (!status.ok()) Deliver(promise, Failure<proto::RunReply>(status));
     return promise;
   }
-  if (known != nullptr && (ended || !asker || owner == asker)) {
+  if (known != nullptr && !reopens && (ended || !asker || owner == asker)) {
     Deliver(promise, RunAnswer(run));
     return promise;
   }
@@ -118,15 +120,20 @@ void ClusterManager::Own(const proto::StartRun& command, const WorkflowRunActor&
     return Deliver(promise, RunAnswer(run));
   }
   run_links_.Pledge(run, asker);
-  const auto from = catalogue_.runs().Find(run)->gateway();
+  const auto* before = catalogue_.runs().Find(run);
+  const auto from = before->gateway();
+  const auto why = RunEnded(before->state()) ? before->message() : std::string();
   Claim(
-      run, command.gateway(), [] { return true; },
-      [this, promise, run, from, gateway = command.gateway()](const absl::Status& status) mutable {
+      run, command.gateway(), Reopening::kAllowed, [] { return true; },
+      [this, promise, run, from, why, gateway = command.gateway()](const absl::Status& status) mutable {
         const auto* known = catalogue_.runs().Find(run);
         if (status.ok()) TellTaken(run_links_.Redeem(run), *known);
         const bool over = known == nullptr || RunEnded(known->state());
-        if (status.ok() && from != gateway)
+        if (status.ok() && !why.empty())
+          Tell(gateway, "run-reopened", absl::StrCat("run '", run, "' had failed (", why, ") and goes on"));
+        if (status.ok() && why.empty() && from != gateway)
           Tell(gateway, "run-taken-over", absl::StrCat("run '", run, "' of gateway '", from, "'"));
+        if (over && known != nullptr) RunOver(run, absl::OkStatus());
         if (status.ok() || (over && known != nullptr)) return Deliver(promise, RunAnswer(run));
         if (!over) run_links_.GiveBack(run, Now(this));
         Deliver(promise, Failure<proto::RunReply>(status));
@@ -233,15 +240,16 @@ proto::RunReply ClusterManager::RunAnswer(const std::string& run) const {
 
 // --- who has a run ---
 
-void ClusterManager::Claim(const std::string& run, const std::string& gateway, std::function<bool()> wanted,
-                           std::function<void(absl::Status)> done) {
-  const auto begun = run_links_.TakeTurn(run, [this, run, gateway, wanted, done] {
+void ClusterManager::Claim(const std::string& run, const std::string& gateway, Reopening reopening,
+                           std::function<bool()> wanted, std::function<void(absl::Status)> done) {
+  const auto begun = run_links_.TakeTurn(run, [this, run, gateway, reopening, wanted, done] {
     const auto* known = catalogue_.runs().Find(run);
     auto settle = [this, run, done](const absl::Status& status) {
       done(status);
       run_links_.TurnOver(run);
     };
-    if (known == nullptr || RunEnded(known->state()))
+    const bool reopens = reopening == Reopening::kAllowed && known != nullptr && MayReopen(*known);
+    if (known == nullptr || (RunEnded(known->state()) && !reopens))
       return settle(absl::FailedPreconditionError(absl::StrCat("run '", run, "' has ended")));
     if (!wanted()) return settle(absl::CancelledError("it is not wanted any more"));
     auto command = catalogue_.BeginClaim(run, gateway);
@@ -307,7 +315,7 @@ void ClusterManager::TakeOver() {
     // Not planned again while this is on its way.
     run_links_.Loosen(run, Now(this), gateway);
     Claim(
-        run, gateway, [this, run = run] { return run_links_.loose().contains(run); },
+        run, gateway, Reopening::kNone, [this, run = run] { return run_links_.loose().contains(run); },
         [this, run = run, gateway = gateway](const absl::Status& status) {
           if (!status.ok()) return;
           TellTaken(run_links_.Former(run), *catalogue_.runs().Find(run));
@@ -333,6 +341,7 @@ void ClusterManager::GoOnAt(const std::string& gateway, const std::string& run) 
     command.set_run(run);
     command.set_state(proto::RUN_FAILED);
     command.set_message("its gateway was lost, and its workflow was removed: nobody can go on with it");
+    command.set_code(static_cast<int>(absl::StatusCode::kFailedPrecondition));
     command.set_claim(kAnyClaim);
     return EndRun(command, [](const absl::Status&) {});
   }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/step_retry.hpp"
 
 namespace troupe::actors {
 
@@ -28,6 +29,10 @@ bool SameInputs(const proto::StartRun& a, const proto::StartRun& b) {
 
 bool RunEnded(proto::RunState state) {
   return state == proto::RUN_SUCCEEDED || state == proto::RUN_FAILED || state == proto::RUN_CANCELLED;
+}
+
+bool MayReopen(const proto::RunRecord& run) {
+  return run.state() == proto::RUN_FAILED && cluster::MayReopen(static_cast<absl::StatusCode>(run.code()));
 }
 
 absl::Status RunLog::ValidateStart(const proto::StartRun& command) const {
@@ -88,8 +93,20 @@ void RunLog::Apply(const proto::ClaimRun& command) {
   claiming_.erase(command.run());
   const auto it = runs_.find(command.run());
   if (it == runs_.end() || command.claim() <= it->second.claim()) return;
-  it->second.set_claim(command.claim());
-  it->second.set_gateway(command.gateway());
+  auto& run = it->second;
+  run.set_claim(command.claim());
+  run.set_gateway(command.gateway());
+  if (!MayReopen(run)) return;
+  Reopen(run);
+  std::erase(ended_, command.run());
+}
+
+void RunLog::Reopen(proto::RunRecord& run) {
+  run.set_state(proto::RUN_RUNNING);
+  run.clear_message();
+  run.clear_code();
+  run.clear_outputs();
+  run.clear_finished_unix_ns();
 }
 
 void RunLog::Apply(const proto::CommitStep& command) {
@@ -112,6 +129,7 @@ void RunLog::Apply(const proto::FinishRun& command) {
   auto& run = it->second;
   run.set_state(command.state());
   run.set_message(command.message());
+  run.set_code(command.code());
   *run.mutable_outputs() = command.outputs();
   run.set_finished_unix_ns(command.unix_ns());
   ended_.push_back(command.run());

@@ -3,7 +3,8 @@
 // manager.
 //
 // A run has one owner at a time, named by its claim: how often it changed hands. From the moment at which a
-// claim is on its way to the store, what an earlier one computed is refused.
+// claim is on its way to the store, what an earlier one computed is refused. A claim of a run that failed for
+// a passing reason makes it run again behind its committed steps.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +20,9 @@
 namespace troupe::actors {
 
 [[nodiscard]] bool RunEnded(proto::RunState state);
+// It failed for a reason that may pass: a claim of another submission of its key reopens it. One that a
+// release without FinishRun.code ended does not say why, and stays as it ended.
+[[nodiscard]] bool MayReopen(const proto::RunRecord& run);
 // Of an end that is nobody's own: an operator's.
 inline constexpr std::uint64_t kAnyClaim = ~std::uint64_t{0};
 
@@ -40,6 +44,9 @@ class RunLog {
   // ClaimFailed.
   [[nodiscard]] proto::ClaimRun BeginClaim(const std::string& run, const std::string& gateway);
   void ClaimFailed(const std::string& run) { claiming_.erase(run); }
+
+  // What a claim makes of the record of a run that MayReopen.
+  static void Reopen(proto::RunRecord& run);
 
   void Apply(const proto::StartRun& command);
   void Apply(const proto::ClaimRun& command);

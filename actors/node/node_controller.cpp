@@ -208,6 +208,10 @@ void NodeController::Finish(const node::Finished& finished) {
     unread_.Add(finished.id, {finished.gpu, std::move(slices)});
     scheduler_.Unread(finished.gpu, 1);
   }
+  // The run went well and its state is kept, whatever becomes of its outputs.
+  const auto* function = FunctionOf(held.message);
+  if (finished.kind == node::FinishKind::kServed && function != nullptr && !function->state().empty())
+    reply.mutable_served()->set_state_advanced(true);
   inputs_.Forget(finished.id);
   routers_.ledger().Return(finished.id.router);
   if (finished.kind == node::FinishKind::kFailed && finished.attempts >= options_.scheduler.max_attempts)

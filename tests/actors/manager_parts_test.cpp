@@ -100,6 +100,42 @@ TEST(RunLog, AResultThatWasLostIsReplacedByOneThatWasComputedAnew) {
   EXPECT_EQ(log.FindStep("s", "a"), nullptr);
 }
 
+TEST(RunLog, AClaimReopensARunThatFailedForAPassingReasonAndNoOther) {
+  using Code = absl::StatusCode;
+  for (const auto& [code, passing] :
+       std::vector<std::pair<int, bool>>{{static_cast<int>(Code::kUnavailable), true},
+                                         {static_cast<int>(Code::kResourceExhausted), true},
+                                         {static_cast<int>(Code::kAborted), true},
+                                         {static_cast<int>(Code::kDeadlineExceeded), true},
+                                         {static_cast<int>(Code::kInvalidArgument), false},
+                                         {static_cast<int>(Code::kInternal), false},
+                                         {0, false},  // as a release without codes kept it
+                                         {-7, false}}) {
+    RunLog log(1);
+    log.Apply(StartOf("r"));
+    log.Apply(StepOf("r", "a"));
+    auto end = FinishOf("r", proto::RUN_FAILED, 7);
+    end.set_code(code);
+    log.Apply(end);
+    EXPECT_EQ(MayReopen(*log.Find("r")), passing) << code;
+    const auto claim = log.BeginClaim("r", "gateway-2");
+    for (int i = 0; i < 2; ++i) log.Apply(claim);
+    const auto* run = log.Find("r");
+    EXPECT_EQ(run->claim(), 1u);
+    EXPECT_EQ(run->steps_size(), 1) << "what is committed stays";
+    EXPECT_EQ(run->state(), passing ? proto::RUN_RUNNING : proto::RUN_FAILED) << code;
+    if (!passing) continue;
+    EXPECT_EQ(run->code(), 0);
+    EXPECT_EQ(run->message(), "");
+    EXPECT_TRUE(absl::IsAborted(log.ValidateCommit("r", 0))) << "who had it before is refused";
+    log.Apply(claim);
+    end.set_claim(1);
+    log.Apply(end);
+    EXPECT_EQ(log.Find("r")->state(), proto::RUN_FAILED) << "it may fail again";
+    EXPECT_TRUE(log.TakeSurplus().empty()) << "it counts once among those that have ended";
+  }
+}
+
 TEST(RunLog, ACancelledRunRefusesCommits) {
   RunLog log;
   EXPECT_TRUE(absl::IsNotFound(log.ValidateCommit("r", 0)));
@@ -269,6 +305,14 @@ TEST(Catalogue, ARestartFindsTheSameRegistryWorkflowsAndRuns) {
   Write(*before, store, FinishOf("ended", proto::RUN_SUCCEEDED, 5));
   Write(*before, store, FinishOf("failed", proto::RUN_FAILED));
   Write(*before, store, FinishOf("ended", proto::RUN_CANCELLED, 6));  // too late
+  for (const char* run : {"lost", "reopened"}) {
+    Write(*before, store, StartOf(run));
+    Write(*before, store, StepOf(run, "a"));
+    auto end = FinishOf(run, proto::RUN_FAILED, 8);
+    end.set_code(static_cast<int>(absl::StatusCode::kUnavailable));
+    Write(*before, store, end);
+  }
+  Write(*before, store, before->BeginClaim("reopened", "gateway-3"));
 
   const auto after = Catalogue::Load(store, "another");
   ASSERT_TRUE(after.ok()) << after.status();
@@ -278,6 +322,12 @@ TEST(Catalogue, ARestartFindsTheSameRegistryWorkflowsAndRuns) {
   EXPECT_EQ(RegistryText(*after), RegistryText(*before));
   EXPECT_EQ(after->functions().table().NewestVersion("a"), 2u);
   EXPECT_EQ(after->runs().Find("failed")->state(), proto::RUN_FAILED);
+  for (const char* run : {"running", "ended", "failed", "lost", "reopened"})
+    EXPECT_EQ(after->runs().Find(run)->SerializeAsString(), before->runs().Find(run)->SerializeAsString())
+        << run;
+  EXPECT_TRUE(MayReopen(*after->runs().Find("lost")));
+  EXPECT_EQ(after->runs().Find("reopened")->state(), proto::RUN_RUNNING);
+  EXPECT_EQ(after->runs().Find("reopened")->claim(), 1u);
   for (const char* run : {"running", "ended"}) {
     EXPECT_EQ(after->runs().Find(run)->gateway(), "gateway-2");
     EXPECT_EQ(after->runs().Find(run)->claim(), 1u) << "what the first owner computes is still refused";

@@ -62,6 +62,11 @@ struct Script {
   std::vector<std::string> calls;
   std::vector<std::string> shapes;  // of the first input of each call
   std::map<std::string, absl::Status> failures;
+  // By function: only so many more calls fail. Absent: each does.
+  std::map<std::string, int> failing;
+  std::int64_t retry_after_ns = 0;  // of each failure
+  bool advanced = false;            // each failure may have advanced the function's state
+  std::vector<Time> times;          // of the calls
   bool hold = false;
   std::vector<HeldCall> held;
   std::size_t cancelled = 0;
@@ -73,9 +78,14 @@ std::string ShapeOf(const proto::TensorSpec& spec) {
   return text;
 }
 
-proto::InferReply Echo(const proto::InferRequest& request, const Script& script) {
+proto::InferReply Echo(const proto::InferRequest& request, Script& script) {
   proto::InferReply reply;
-  if (const auto it = script.failures.find(request.function().name()); it != script.failures.end()) {
+  const auto& name = request.function().name();
+  const auto left = script.failing.find(name);
+  const bool fails = left == script.failing.end() || left->second-- > 0;
+  if (const auto it = script.failures.find(name); fails && it != script.failures.end()) {
+    reply.set_retry_after_ns(script.retry_after_ns);
+    reply.set_state_advanced(script.advanced);
     reply.set_code(static_cast<int>(it->second.code()));
     reply.set_message(std::string(it->second.message()));
     return reply;
@@ -93,6 +103,7 @@ RouterActor::behavior_type ScriptedRouter(RouterActor::pointer self, std::shared
       [self, script](const proto::InferRequest& request) {
         auto promise = self->make_response_promise<proto::InferReply>();
         script->calls.push_back(request.function().name());
+        script->times.push_back(Now(self));
         script->shapes.push_back(ShapeOf(request.inputs(0).spec()));
         auto answer = [promise, request, raw = script.get()]() mutable {
           promise.deliver(Echo(request, *raw));
@@ -391,14 +402,186 @@ TEST_F(Workflow, AnEmptyBatchCannotBeFannedOutAndSaysSo) {
 }
 
 TEST_F(Workflow, AFailingStepFailsTheRunByItsName) {
-  script_->failures["net-b"] = absl::UnavailableError("no worker is left");
+  script_->failures["net-b"] = absl::InvalidArgumentError("no such shape");
   Infer(RequestOf("flow"));
   ASSERT_TRUE(reply_.has_value());
-  EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kUnavailable));
-  EXPECT_EQ(reply_->message(), "step 'middle': no worker is left");
-  EXPECT_EQ(script_->calls.size(), 3u) << "the join never began";
+  EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kInvalidArgument));
+  EXPECT_EQ(reply_->message(), "step 'middle': no such shape");
+  EXPECT_EQ(script_->calls.size(), 3u) << "the join never began, and nothing was tried again";
   EXPECT_EQ(Stored()->state(), proto::RUN_FAILED);
-  EXPECT_EQ(Stored()->message(), "step 'middle': no worker is left");
+  EXPECT_EQ(Stored()->message(), "step 'middle': no such shape");
+  EXPECT_EQ(Stored()->code(), static_cast<int>(absl::StatusCode::kInvalidArgument));
+}
+
+TEST_F(Workflow, ACallThatFailsForAPassingReasonIsMadeAgain) {
+  for (const auto& failure : {absl::UnavailableError("its worker died"), absl::ResourceExhaustedError("full"),
+                              absl::AbortedError("it changed hands")}) {
+    script_->calls.clear();
+    script_->failures["net-b"] = failure;
+    script_->failing["net-b"] = 3;
+    Infer(RequestOf("flow"));
+    world_.Run(seconds(2));
+    ASSERT_TRUE(reply_.has_value()) << failure;
+    EXPECT_EQ(reply_->code(), 0) << reply_->message();
+    EXPECT_EQ(std::count(script_->calls.begin(), script_->calls.end(), "net-b"), 4);
+    EXPECT_EQ(script_->calls.size(), 7u) << "the other steps are called once";
+  }
+}
+
+TEST_F(Workflow, PausesBetweenCallsGrowAndAreNeverShorterThanTheRefusalSays) {
+  script_->failures["join"] = absl::UnavailableError("its worker died");
+  script_->failing["join"] = 5;
+  Infer(RequestOf("thrice"));
+  world_.Run(seconds(10));
+  ASSERT_TRUE(reply_.has_value());
+  ASSERT_EQ(reply_->code(), 0) << reply_->message();
+  ASSERT_EQ(script_->times.size(), 6u);
+  for (std::size_t i = 1; i < script_->times.size(); ++i) {
+    const auto pause = script_->times[i] - script_->times[i - 1];
+    EXPECT_GE(pause, milliseconds(25) * (1 << (i - 1))) << i;
+    EXPECT_LE(pause, milliseconds(51) * (1 << (i - 1))) << i;
+  }
+  script_->times.clear();
+  script_->retry_after_ns = Duration(seconds(3)).count();
+  script_->failing["join"] = 1;
+  Infer(RequestOf("thrice"));
+  world_.Run(seconds(4));
+  ASSERT_EQ(script_->times.size(), 2u);
+  EXPECT_GE(script_->times[1] - script_->times[0], seconds(3));
+}
+
+TEST_F(Workflow, OfAFanOutOnlyTheSliceThatFailedIsCalledAgain) {
+  script_->failures["net-a"] = absl::UnavailableError("its worker died");
+  script_->failing["net-a"] = 1;
+  const auto request = RequestOf("fan", 3);
+  Infer(request);
+  world_.Run(seconds(1));
+  ASSERT_TRUE(reply_.has_value());
+  ASSERT_EQ(reply_->code(), 0) << reply_->message();
+  EXPECT_EQ(script_->calls.size(), 4u);
+  EXPECT_EQ(reply_->outputs(0).data().inlined(), request.inputs(0).data().inlined()) << "each in its place";
+}
+
+TEST_F(Workflow, WhenTheRunsTimeoutPassesTheLastErrorIsTold) {
+  script_->failures["join"] = absl::UnavailableError("its worker died");
+  auto request = RequestOf("thrice");
+  request.set_timeout_ns(Duration(seconds(2)).count());
+  Infer(request);
+  world_.Run(seconds(3));
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kDeadlineExceeded));
+  EXPECT_NE(reply_->message().find("UNAVAILABLE: its worker died"), std::string::npos) << reply_->message();
+  EXPECT_GT(script_->calls.size(), 4u);
+  EXPECT_EQ(Stored()->code(), static_cast<int>(absl::StatusCode::kDeadlineExceeded));
+  const auto calls = script_->calls.size();
+  world_.Run(seconds(20));
+  EXPECT_EQ(script_->calls.size(), calls) << "the run is over";
+}
+
+TEST_F(Workflow, ACallThatMayHaveAdvancedAStateIsNeverMadeAgain) {
+  script_->failures["join"] = absl::UnavailableError("its node was lost");
+  script_->advanced = true;
+  auto request = RequestOf("thrice");
+  request.set_run_key("mine");
+  for (int i = 0; i < 2; ++i) {
+    Infer(request);
+    world_.Run(seconds(2));
+    ASSERT_TRUE(reply_.has_value());
+    EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kInternal)) << reply_->message();
+    EXPECT_NE(reply_->message().find("may have advanced"), std::string::npos) << reply_->message();
+    EXPECT_NE(reply_->message().find("its node was lost"), std::string::npos) << reply_->message();
+  }
+  EXPECT_EQ(script_->calls, Calls{"join"}) << "nor by its key";
+}
+
+TEST_F(Workflow, ACancelledRunDoesNotWaitToCallAgain) {
+  script_->failures["join"] = absl::UnavailableError("its worker died");
+  script_->retry_after_ns = Duration(seconds(30)).count();
+  Infer(RequestOf("thrice"));
+  ASSERT_FALSE(reply_.has_value());
+  EXPECT_TRUE(CancelRun().ok());
+  world_.Run(milliseconds(100));
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kCancelled));
+  world_.Run(seconds(40));
+  EXPECT_EQ(script_->calls.size(), 1u);
+  EXPECT_EQ(Stored()->state(), proto::RUN_CANCELLED);
+}
+
+TEST_F(Workflow, AFailureForGoodEndsTheCallsThatWaitBesideIt) {
+  script_->failures["net-a"] = absl::UnavailableError("its worker died");
+  script_->failures["net-b"] = absl::InvalidArgumentError("no such shape");
+  script_->retry_after_ns = Duration(seconds(30)).count();
+  Infer(RequestOf("flow"));
+  ASSERT_TRUE(reply_.has_value()) << "it does not wait for the pause";
+  EXPECT_EQ(reply_->message(), "step 'middle': no such shape");
+}
+
+TEST_F(Workflow, AKeyWhoseRunFailedForAPassingReasonGoesOnBehindItsCommittedSteps) {
+  script_->failures["join"] = absl::UnavailableError("its worker died");
+  auto request = RequestOf("flow");
+  request.set_run_key("mine");
+  request.set_timeout_ns(Duration(seconds(2)).count());
+  Infer(request);
+  world_.Run(seconds(3));
+  ASSERT_TRUE(reply_.has_value());
+  ASSERT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kDeadlineExceeded)) << reply_->message();
+  ASSERT_EQ(Stored("mine")->state(), proto::RUN_FAILED);
+  // A manager that read its disk again knows it, too.
+  world_.StopManager();
+  world_.StartManager();
+  world_.Run(seconds(1));
+  script_->failures.clear();
+  script_->calls.clear();
+  Infer(request);
+  world_.Run(seconds(1));
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), 0) << reply_->message();
+  EXPECT_EQ(script_->calls, Calls{"join"}) << "what is committed is not run again";
+  EXPECT_EQ(Stored("mine")->state(), proto::RUN_SUCCEEDED);
+  EXPECT_EQ(Stored("mine")->claim(), 1u);
+  EXPECT_EQ(Stored("mine")->code(), 0);
+  EXPECT_EQ(CountEvents("run-reopened"), 1u);
+  script_->calls.clear();
+  Infer(request);
+  EXPECT_EQ(reply_->code(), 0) << reply_->message();
+  EXPECT_TRUE(script_->calls.empty());
+}
+
+TEST_F(Workflow, TwoSubmissionsOfAKeyReopenItsRunOnce) {
+  script_->failures["join"] = absl::UnavailableError("its worker died");
+  auto request = RequestOf("thrice");
+  request.set_run_key("mine");
+  request.set_timeout_ns(Duration(milliseconds(500)).count());
+  Infer(request);
+  world_.Run(seconds(1));
+  ASSERT_EQ(Stored("mine")->state(), proto::RUN_FAILED);
+  script_->failures.clear();
+  script_->calls.clear();
+  world_.store().Hold();
+  std::vector<proto::InferReply> replies;
+  for (int i = 0; i < 2; ++i)
+    front_->Infer(request, [&replies](proto::InferReply reply) { replies.push_back(std::move(reply)); });
+  world_.Run(milliseconds(100));
+  EXPECT_EQ(world_.store().held(), 1u) << "one claim";
+  world_.store().Release();
+  world_.Run(seconds(1));
+  ASSERT_EQ(replies.size(), 2u);
+  for (const auto& reply : replies) EXPECT_EQ(reply.code(), 0) << reply.message();
+  EXPECT_EQ(script_->calls, Calls{"join"});
+}
+
+TEST_F(Workflow, AKeyWhoseRunFailedForGoodAnswersTheKeptErrorWithItsOwnCode) {
+  script_->failures["join"] = absl::InvalidArgumentError("no such shape");
+  auto request = RequestOf("thrice");
+  request.set_run_key("mine");
+  for (int i = 0; i < 2; ++i) {
+    Infer(request);
+    ASSERT_TRUE(reply_.has_value());
+    EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kInvalidArgument)) << reply_->message();
+    EXPECT_EQ(reply_->message(), "step 'only': no such shape");
+  }
+  EXPECT_EQ(script_->calls, Calls{"join"});
 }
 
 TEST_F(Workflow, AFailingStepCancelsTheCallsBesideIt) {
