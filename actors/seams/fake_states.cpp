@@ -4,8 +4,13 @@
 
 namespace troupe::actors {
 
-void TakeStates(const proto::SwapInOrder& order, FakeStates& states) {
-  for (const auto& image : order.states()) states[image.function()] = {order.model().digest(), image, false};
+void TakeStates(const proto::SwapInOrder& order, FakeStates& states, bool by_model) {
+  for (const auto& image : order.states()) {
+    const auto known = states.find(image.function());
+    // With the mistake, what a sibling's write-back took has been counted, whatever its own run was told.
+    if (by_model && known != states.end() && known->second.image.runs() > image.runs()) continue;
+    states[image.function()] = {order.model().digest(), image, false};
+  }
 }
 
 proto::WorkerOutcome TakeChangedStates(FakeStates& states, const std::string& digest) {
@@ -18,8 +23,9 @@ proto::WorkerOutcome TakeChangedStates(FakeStates& states, const std::string& di
   return outcome;
 }
 
-std::optional<proto::WorkerOutcome> TakeStatesFor(FakeStates& states, const proto::WriteBackOrder& order) {
-  if (order.function().empty()) return TakeChangedStates(states, order.digest());
+std::optional<proto::WorkerOutcome> TakeStatesFor(FakeStates& states, const proto::WriteBackOrder& order,
+                                                  bool by_model) {
+  if (by_model || order.function().empty()) return TakeChangedStates(states, order.digest());
   const auto it = states.find(order.function());
   if (it == states.end() || it->second.digest != order.digest()) return std::nullopt;
   it->second.changed = false;
@@ -36,16 +42,6 @@ void CountRun(FakeWorkerLife::State& state, proto::RunOutcome& run) {
   auto& output = *run.add_outputs();
   output.mutable_spec()->set_name("runs");
   output.mutable_data()->set_inlined(runs);
-}
-
-void ShareState(const std::string& function, FakeStates& states) {
-  const auto& from = states.at(function);
-  for (auto& [other, state] : states) {
-    if (other == function || state.digest != from.digest) continue;
-    state.image.set_runs(from.image.runs());
-    *state.image.mutable_tensors() = from.image.tensors();
-    state.changed = true;
-  }
 }
 
 }  // namespace troupe::actors

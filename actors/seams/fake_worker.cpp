@@ -220,7 +220,7 @@ class Worker : public caf::event_based_actor {
     auto& life = shared_->control->life;
     if (Resident().contains(digest) || life.loading.contains(digest)) {
       if (order.swap_in().has_broadcast()) life.meetings[order.swap_in().broadcast().meeting()] = digest;
-      TakeStates(order.swap_in(), States());
+      TakeStates(order.swap_in(), States(), shared_->control->states_by_model);
       return Answer(order.sequence(), absl::OkStatus(), {}, Now(this));
     }
     if (bytes > Free()) {
@@ -275,7 +275,7 @@ class Worker : public caf::event_based_actor {
       return Answer(order.sequence(), absl::UnavailableError("that GPU's worker is gone"), {}, begin);
     }
     Resident()[swap.model().digest()] = bytes;
-    TakeStates(swap, States());
+    TakeStates(swap, States(), shared_->control->states_by_model);
     proto::WorkerOutcome outcome;
     outcome.set_bytes(swap.has_broadcast() ? from_host.count() : bytes.count());
     Answer(order.sequence(), absl::OkStatus(), std::move(outcome), begin);
@@ -317,7 +317,7 @@ class Worker : public caf::event_based_actor {
     if (shared_->control->refuse_write_back)
       return Answer(order.sequence(), absl::ResourceExhaustedError("no room for it"), {}, begin);
     InTime(begin + shared_->profile.write_back, [this, order, begin] {
-      auto outcome = TakeStatesFor(States(), order.write_back());
+      auto outcome = TakeStatesFor(States(), order.write_back(), shared_->control->states_by_model);
       const auto status = outcome ? absl::OkStatus() : absl::NotFoundError("the state is not here");
       Answer(order.sequence(), status, std::move(outcome).value_or(proto::WorkerOutcome()), begin);
     });
@@ -361,10 +361,7 @@ class Worker : public caf::event_based_actor {
       *run.add_outputs() = input;
       run.mutable_outputs(run.outputs_size() - 1)->mutable_spec()->set_name("out_" + input.spec().name());
     }
-    if (!function.empty()) {
-      CountRun(States().at(function), run);
-      if (shared_->control->states_by_model) ShareState(function, States());
-    }
+    if (!function.empty()) CountRun(States().at(function), run);
     Answer(order.sequence(), absl::OkStatus(), std::move(outcome), begin);
   }
 

@@ -82,10 +82,11 @@ class FakeWorkerControl {
   bool hang = false;          // orders are taken and never answered, adoptions neither
   bool refuse_start = false;  // exits at once, with code 1
   bool refuse_write_back = false;
-  bool states_by_model =
-      false;            // a mistake on purpose: what a run leaves is the state of all functions of its model
-  bool unfit = false;   // exits at once, with the code of a broken device
-  std::string problem;  // what is told to be wrong with its device
+  // A mistake on purpose: a write-back takes the changed states of all functions of its model, so that a
+  // sibling that has just run finds nothing to write back, is refused, and has been counted all the same.
+  bool states_by_model = false;
+  bool unfit = false;      // exits at once, with the code of a broken device
+  std::string problem;     // what is told to be wrong with its device
   std::uint64_t lent = 0;  // loans, of all lives
   // Whether the worker of another GPU that serves `runtime` has this loan out now; empty: this one copies
   // from the host alone. Asked when a copy ends.

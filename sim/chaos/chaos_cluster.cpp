@@ -228,6 +228,11 @@ void ChaosCluster::ForgetARun() {
         if (state.image.runs() > 0) state.image.set_runs(state.image.runs() - 1);
 }
 
+void ChaosCluster::ShareStates() {
+  for (const auto& name : shape_.NodeNames())
+    for (const auto& worker : world_.node(name).workers) worker->states_by_model = true;
+}
+
 void ChaosCluster::TakeMemory(Bytes bytes) {
   for (const auto& name : shape_.NodeNames())
     for (const auto& worker : world_.node(name).workers) worker->used += bytes;

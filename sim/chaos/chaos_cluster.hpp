@@ -76,6 +76,7 @@ class ChaosCluster {
   void HideAFunction() { hides_ = true; }  // from the next list
   void TakeMemory(Bytes bytes);            // of each GPU, behind its node's back
   void ForgetARun();                       // each state that is on a GPU now
+  void ShareStates();                      // workers write back by model, not by function
 
   // --- what happened, for people and for the trace hash ---
   void Note(const std::string& what);

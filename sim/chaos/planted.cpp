@@ -9,8 +9,8 @@
 
 namespace troupe::sim {
 
-const std::array<PlantedName, 11>& AllPlanted() {
-  static constexpr std::array<PlantedName, 11> kAll = {{
+const std::array<PlantedName, 12>& AllPlanted() {
+  static constexpr std::array<PlantedName, 12> kAll = {{
       {Planted::kDropRecord, "drop-record", "store"},
       {Planted::kStaleEpoch, "stale-epoch", "epochs"},
       {Planted::kDoubleAnswer, "double-answer", "requests"},
@@ -19,6 +19,7 @@ const std::array<PlantedName, 11>& AllPlanted() {
       {Planted::kForgottenStep, "forgotten-step", "steps"},
       {Planted::kSmallGpu, "small-gpu", "memory"},
       {Planted::kLostState, "lost-state", "states"},
+      {Planted::kSharedState, "shared-state", "states"},
       {Planted::kForgottenKey, "forgotten-key", "states"},
       {Planted::kCountedTwice, "counted-twice", "counts"},
       {Planted::kUnmended, "unmended", "quiescence"},

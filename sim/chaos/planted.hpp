@@ -19,6 +19,7 @@ enum class Planted {
   kForgottenStep,   // gateways are not told of the steps that are committed
   kSmallGpu,        // GPUs have less room than is said
   kLostState,       // states lose a run
+  kSharedState,     // a write-back takes the states of all functions of its model
   kForgottenKey,    // answers are not kept by their keys
   kCountedTwice,    // gateways count each request twice
   kUnmended,        // a fault stays
@@ -28,7 +29,7 @@ struct PlantedName {
   std::string_view name{};
   std::string_view checker{};  // that is there to find it
 };
-[[nodiscard]] const std::array<PlantedName, 11>& AllPlanted();
+[[nodiscard]] const std::array<PlantedName, 12>& AllPlanted();
 // InvalidArgument: there is none of that name. "" and "none": kNone.
 [[nodiscard]] absl::StatusOr<Planted> FindPlanted(std::string_view name);
 

@@ -32,7 +32,7 @@ class ScheduleRun {
       : options_(options),
         random_(options.seed),
         shape_(DrawShape(random_)),
-        workload_(DrawWorkload(random_)),
+        workload_(WithSiblings(DrawWorkload(random_), options.seed)),
         faults_(DrawFaults(shape_, kWindow, random_)),
         cluster_(shape_, options.seed, options.steps),
         injector_(cluster_),
@@ -89,6 +89,8 @@ class ScheduleRun {
         return cluster_.PlantInDoors([](ClientDoor& door) { door.ChangeRunKeys(); });
       case Planted::kForgottenStep:
         return cluster_.step_watch().HideSteps();
+      case Planted::kSharedState:
+        return cluster_.ShareStates();
       case Planted::kLostState:
         return cluster_.agenda().In(kWindow / 2, [this] { cluster_.ForgetARun(); });
       case Planted::kForgottenKey:
@@ -179,7 +181,7 @@ class ScheduleRun {
     BreakAll("epochs", cluster_.wire_watch().broken());
     BreakAll("steps", cluster_.step_watch().broken());
     BreakAll("counts", CheckCounts(clients_.ledger(), cluster_.Counts()));
-    BreakAll("states", CheckStates(clients_.ledger(), {.functions = {Clients::kStateful},
+    BreakAll("states", CheckStates(clients_.ledger(), {.functions = clients_.StatefulNames(),
                                                        .lost = injector_.lost_disks(),
                                                        .once = NothingIsRepeated(),
                                                        .callers = {Clients::kWorkflow}}));

@@ -55,8 +55,11 @@ class States {
     std::map<std::tuple<std::string, std::uint64_t, std::string>, std::size_t> keyed;
     for (std::size_t i = 0; i < ledger_.all().size(); ++i) {
       const RequestRecord& request = ledger_.all()[i];
-      if (request.function != function || request.answers == 0 || request.code != absl::StatusCode::kOk)
-        continue;
+      if (request.function != function || request.answers == 0) continue;
+      if (request.said.find("nothing was written back") != std::string::npos)
+        broken_.push_back(absl::StrCat(function, ": request ", i + 1,
+                                       " was refused, since its run's state was not there to be kept"));
+      if (request.code != absl::StatusCode::kOk) continue;
       const Effect effect{i + 1, request.asked, request.answered, request.runs};
       if (request.runs <= 0) broken_.push_back(absl::StrCat(function, ": ", ToString(effect)));
       if (!request.key.empty()) {
@@ -94,8 +97,14 @@ class States {
   [[nodiscard]] bool LostBetween(Time from, Time to) const {
     return std::ranges::any_of(rules_.lost, [&](Time lost) { return lost >= from && lost <= to; });
   }
+  // A refusal says that the run does not count. A workflow's run may have failed behind that step.
+  [[nodiscard]] static bool Refused(const RequestRecord& request) {
+    return request.answers > 0 && (request.code == absl::StatusCode::kUnavailable ||
+                                   request.code == absl::StatusCode::kResourceExhausted);
+  }
   [[nodiscard]] std::int64_t AskedBy(const std::string& function, Time by) const {
     return std::ranges::count_if(ledger_.all(), [&](const RequestRecord& request) {
+      if (request.function == function && Refused(request)) return false;
       return request.asked <= by &&
              (request.function == function || rules_.callers.contains(request.function));
     });

@@ -1,7 +1,8 @@
 // What must hold of functions that keep state, as clients see it. The state of a simulated function is the
 // number of its runs, and each answer says it. No two answers were computed on the same state; what was
-// acknowledged is in every state from then on; nobody's request counts twice when nothing that may repeat it
-// went wrong. Requests with one Idempotency-Key at one life of a gateway are one: all are given the same.
+// acknowledged is in every state from then on; no request counts twice, and none that was refused counts,
+// when nothing that may repeat it went wrong; a run that went well finds its state to be kept. Requests with
+// one Idempotency-Key at one life of a gateway are one: all are given the same.
 #pragma once
 
 #include <set>

@@ -4,6 +4,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "cluster/step_retry.hpp"
 #include "proto/workflow.pb.h"
 
 namespace troupe::sim {
@@ -14,6 +15,14 @@ using storage::Table;
 
 bool Ended(const proto::RunRecord& run) {
   return run.state() != proto::RUN_RUNNING && run.state() != proto::RUN_PENDING;
+}
+
+// A run that failed for a passing reason may go on, for the next claim and as what it was.
+bool Reopened(const proto::RunRecord& before, const proto::RunRecord& after) {
+  return before.state() == proto::RUN_FAILED &&
+         cluster::MayReopen(static_cast<absl::StatusCode>(before.code())) &&
+         after.state() == proto::RUN_RUNNING && after.claim() == before.claim() + 1 &&
+         after.start().SerializeAsString() == before.start().SerializeAsString();
 }
 
 }  // namespace
@@ -45,7 +54,7 @@ void StoreWatch::LookAtRun(const storage::Batch::Mutation& mutation, const std::
   const auto& value = *kept_.at({mutation.table, mutation.key}).value;
   if (!before.ParseFromString(value) || !after.ParseFromString(*mutation.value)) {
     broken_.push_back(absl::StrCat("run ", mutation.key, " is no record of a run", when));
-  } else if (Ended(before) && value != *mutation.value) {
+  } else if (Ended(before) && value != *mutation.value && !Reopened(before, after)) {
     broken_.push_back(absl::StrCat("run ", mutation.key, " ended as ", proto::RunState_Name(before.state()),
                                    " and is written again as ", proto::RunState_Name(after.state()), when));
   } else if (!Ended(before) && !Ended(after) && before.start().unix_ns() != after.start().unix_ns()) {

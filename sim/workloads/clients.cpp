@@ -65,10 +65,17 @@ WorkloadPlan DrawWorkload(Random& random) {
   return plan;
 }
 
+WorkloadPlan WithSiblings(WorkloadPlan plan, std::uint64_t seed) {
+  Random random(seed ^ 0x51b11465ULL);
+  plan.stateful = 1 + static_cast<std::uint32_t>(random.Below(3));
+  return plan;
+}
+
 std::string ToString(const WorkloadPlan& plan) {
-  return absl::StrCat(plan.functions, " functions, ", plan.bursts ? "bursts" : "steady", " at ", plan.rate,
-                      "/s", plan.churn ? ", churn" : "", plan.workflows ? ", workflows" : "",
-                      plan.drains ? ", drains" : "", plan.keys ? ", keys" : "");
+  return absl::StrCat(plan.functions, " functions, ", plan.stateful, " with state, ",
+                      plan.bursts ? "bursts" : "steady", " at ", plan.rate, "/s", plan.churn ? ", churn" : "",
+                      plan.workflows ? ", workflows" : "", plan.drains ? ", drains" : "",
+                      plan.keys ? ", keys" : "");
 }
 
 Clients::Clients(ChaosCluster& cluster, WorkloadPlan plan, Random random)
@@ -86,6 +93,16 @@ std::vector<std::string> Clients::Names() const {
   std::vector<std::string> names;
   for (const auto& [name, onnx] : onnx_) names.push_back(name);
   return names;
+}
+
+std::set<std::string> Clients::StatefulNames() const {
+  std::set<std::string> names;
+  for (std::uint32_t i = 0; i < plan_.stateful; ++i) names.insert(absl::StrCat(kStateful, i));
+  return names;
+}
+
+std::string Clients::AnyStateful() {
+  return absl::StrCat(kStateful, plan_.stateful > 1 ? random_.Below(plan_.stateful) : 0);
 }
 
 void Clients::Begin() {
@@ -125,8 +142,8 @@ void Clients::AskAnything(std::uint32_t tries) {
   if (plan_.churn && random_.Below(4) == 0) {
     record.function = absl::StrCat("c", random_.Below(kChurnNames));
     if (random_.Below(2) == 0) record.version = absl::StrCat(1 + random_.Below(kChurnVersions));
-  } else if (random_.Below(6) == 0) {
-    record.function = kStateful;
+  } else if (random_.Below(plan_.stateful > 1 ? 2 : 6) == 0) {
+    record.function = AnyStateful();
   } else {
     record.function = absl::StrCat("f", random_.Below(plan_.functions));
   }

@@ -22,6 +22,7 @@ namespace troupe::sim {
 // What is asked of the cluster, drawn from the schedule's seed.
 struct WorkloadPlan {
   std::uint32_t functions = 4;  // that are there all the time
+  std::uint32_t stateful = 1;   // that keep a state each: s0, s1, ..., all of one model
   double rate = 40;             // requests a second
   bool bursts = false;          // else steady
   bool churn = false;           // deployments and removals
@@ -31,6 +32,9 @@ struct WorkloadPlan {
   Duration length = std::chrono::seconds(6);
 };
 [[nodiscard]] WorkloadPlan DrawWorkload(Random& random);
+// In two worlds of three, two or three functions with state share their model. Drawn by itself, so that all
+// else of a seed's schedule is the same with and without them.
+[[nodiscard]] WorkloadPlan WithSiblings(WorkloadPlan plan, std::uint64_t seed);
 [[nodiscard]] std::string ToString(const WorkloadPlan& plan);
 
 class Clients {
@@ -57,11 +61,12 @@ class Clients {
   [[nodiscard]] const std::vector<RegistryOp>& history() const { return history_; }
   [[nodiscard]] const std::set<std::string>& cancelled_runs() const { return cancelled_runs_; }
   [[nodiscard]] std::vector<std::string> Names() const;  // of all functions there may be
+  [[nodiscard]] std::set<std::string> StatefulNames() const;
   [[nodiscard]] const WorkloadPlan& plan() const { return plan_; }
   [[nodiscard]] std::uint64_t served() const { return served_; }
 
   static constexpr char kWorkflow[] = "chain";
-  static constexpr char kStateful[] = "s0";  // a function that counts its runs
+  static constexpr char kStateful[] = "s";  // begins the name of each function that counts its runs
   static constexpr int kChurnNames = 3, kChurnVersions = 2;
 
  private:
@@ -69,6 +74,7 @@ class Clients {
   void RequestLoop();
   void Burst();
   void AskAnything(std::uint32_t tries);
+  [[nodiscard]] std::string AnyStateful();
   std::uint64_t Send(RequestRecord record, std::uint32_t tries);
   void Answered(std::uint64_t request, const AnswerSeen& answer, std::uint32_t tries);
   void ChurnLoop(std::size_t of);

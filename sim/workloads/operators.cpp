@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/substitute.h"
 #include "base/check.hpp"
 #include "sim/workloads/clients.hpp"
 
@@ -25,7 +26,7 @@ inputs:
   x: {type: FP32, shape: [-1, 4]}
 steps:
   - {name: first, function: f0, inputs: {x: x}}
-  - {name: second, function: f1, inputs: {x: first.out_x}}
+  - {name: second, function: $0, inputs: {x: first.out_x}}
   - {name: third, function: s0, inputs: {x: second.out_x}}
 outputs: {y: third.out_x}
 )";
@@ -69,19 +70,22 @@ void Clients::Prepare() {
   };
   for (std::uint32_t i = 0; i < plan_.functions; ++i) make(absl::StrCat("f", i));
   for (int i = 0; i < kChurnNames; ++i) make(absl::StrCat("c", i));
-  onnx_[kStateful] = cluster_.world().MakeModel(kStateful, MiB(150), {"x"}, {CountTensor()});
+  const auto shared = cluster_.world().MakeModel("s0", MiB(150), {"x"}, {CountTensor()});
+  for (const auto& name : StatefulNames()) onnx_[name] = shared;
   for (std::uint32_t i = 0; i < plan_.functions; ++i)
     Change(0, Kind::kDeploy, absl::StrCat("f", i, "/1"), 1, [] {});
-  Change(0, Kind::kDeploy, absl::StrCat(kStateful, "/1"), 1, [] {});
+  for (const auto& name : StatefulNames()) Change(0, Kind::kDeploy, absl::StrCat(name, "/1"), 1, [] {});
   TROUPE_CHECK(cluster_.agenda().RunUntil([this] { return Idle(); }, seconds(10)), "it was deployed");
   proto::AdminRequest submit;
-  submit.mutable_submit_workflow()->set_yaml(kChain);
+  // Where functions share their state's model, a run calls two of them.
+  const std::string second = plan_.stateful > 1 ? "s1" : "f1";
+  submit.mutable_submit_workflow()->set_yaml(absl::Substitute(kChain, second));
   bool submitted = false;
   Command(0, submit, [&](const AdminResult& result) {
     submitted = result.reply.has_value() && result.reply->code() == 0;
   });
   TROUPE_CHECK(cluster_.agenda().RunUntil([&] { return submitted; }, seconds(10)), "it was submitted");
-  cluster_.step_watch().Know(kWorkflow, {{"first", "f0"}, {"second", "f1"}, {"third", kStateful}});
+  cluster_.step_watch().Know(kWorkflow, {{"first", "f0"}, {"second", second}, {"third", "s0"}});
   cluster_.agenda().RunTo(cluster_.world().Now() + milliseconds(500));
 }
 
@@ -108,7 +112,7 @@ void Clients::Change(std::size_t of, Kind kind, const std::string& key, std::uin
     deploy.set_version(KeyOf(key).version());
     deploy.set_onnx_digest(onnx_.at(deploy.name()));
     deploy.mutable_slo()->set_deadline_ns(Duration(milliseconds(100)).count());
-    if (deploy.name() == kStateful) *deploy.add_state() = CountTensor();
+    if (StatefulNames().contains(deploy.name())) *deploy.add_state() = CountTensor();
   } else if (kind == Kind::kRemove) {
     *request.mutable_remove()->mutable_key() = KeyOf(key);
   } else {

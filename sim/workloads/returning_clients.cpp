@@ -44,7 +44,7 @@ void Clients::KeyLoop() {
   cluster_.agenda().In(Pause(milliseconds(150)), [this] {
     if (Over()) return;
     RequestRecord record;
-    record.function = kStateful;
+    record.function = AnyStateful();
     record.timeout = kTimeout;
     AskWithKey(std::move(record));
     KeyLoop();
