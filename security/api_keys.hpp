@@ -1,0 +1,74 @@
+// API KEYS: who may ask what over HTTP. A key is a text of 'troupe_' and 256 random bits; it is shown once,
+// when it is made. What is kept of it is its SHA-256: so who reads the store, or an update between daemons,
+// cannot use a key. The manager owns the table and keeps it durably; gateways have a copy and judge requests
+// by it.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/access.pb.h"
+
+namespace troupe::security {
+
+inline constexpr std::string_view kKeyPrefix = "troupe_";
+// 'troupe_' and 64 hexadecimal digits.
+inline constexpr std::size_t kKeyLength = kKeyPrefix.size() + 64;
+
+// The text of a new key, from OpenSSL's generator. Internal error when there is no randomness.
+[[nodiscard]] absl::StatusOr<std::string> NewApiKey();
+// SHA-256 of a key's text: 32 bytes.
+[[nodiscard]] std::string DigestOfKey(std::string_view text);
+
+// "infer", "deploy", "admin", "read".
+[[nodiscard]] std::string_view ScopeName(proto::KeyScope scope);
+[[nodiscard]] absl::StatusOr<proto::KeyScope> ParseScope(std::string_view text);
+// Whether the key has this scope: named, or by `admin`, which includes the others.
+[[nodiscard]] bool Allows(const proto::ApiKeyRecord& key, proto::KeyScope scope);
+
+// A value; not thread-safe.
+class ApiKeyTable {
+ public:
+  static constexpr std::size_t kMostKeys = 1000;
+
+  // InvalidArgument for a name, scopes or a digest that are not valid, AlreadyExists for a name that is
+  // taken, ResourceExhausted for the key after the last.
+  [[nodiscard]] absl::Status ValidateCreate(const proto::ApiKeyRecord& key) const;
+  // NotFound for a name that no key has.
+  [[nodiscard]] absl::Status ValidateRevoke(std::string_view name) const;
+  void Apply(const proto::CreateApiKey& command) { keys_[command.key().name()] = command.key(); }
+  void Apply(const proto::RevokeApiKey& command) { keys_.erase(command.name()); }
+
+  // The key with this text, or null. Compares with every key, each in constant time.
+  [[nodiscard]] const proto::ApiKeyRecord* Find(std::string_view text) const;
+  [[nodiscard]] const std::map<std::string, proto::ApiKeyRecord>& keys() const { return keys_; }
+  [[nodiscard]] bool empty() const { return keys_.empty(); }
+
+ private:
+  std::map<std::string, proto::ApiKeyRecord> keys_;  // by name
+};
+
+// The newest table that a gateway has heard of. Thread-safe.
+class CurrentKeys {
+ public:
+  // Null before the manager has told the first table.
+  [[nodiscard]] std::shared_ptr<const ApiKeyTable> Get() const {
+    const std::lock_guard lock(mutex_);
+    return table_;
+  }
+  void Set(std::shared_ptr<const ApiKeyTable> table) {
+    const std::lock_guard lock(mutex_);
+    table_.swap(table);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::shared_ptr<const ApiKeyTable> table_;  // guarded by mutex_
+};
+
+}  // namespace troupe::security
