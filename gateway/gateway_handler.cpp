@@ -36,12 +36,15 @@ GatewayHandler::GatewayHandler(const GatewayOptions& options, InferenceService& 
       service_(service),
       admin_(admin),
       registry_(std::move(registry)),
+      access_(options.access),
       metrics_(registry_) {}
 
 std::shared_ptr<HttpExchange> GatewayHandler::Begin(const HttpRequestHead& head) {
   auto route = ParseRoute(head.target);
   if (!route.ok()) return Ready(ErrorResponse(route.status()));
   if (!MethodAllowed(route->endpoint, head.method)) return Ready(WrongMethod(route->endpoint, head.method));
+  auto verdict = access_.Judge(ScopeOf(route->endpoint, head.method), head, std::chrono::steady_clock::now());
+  if (verdict.refusal) return Ready(*std::move(verdict.refusal));
   if (!head.content_encoding.empty() && head.content_encoding != "identity") {
     return Ready(ErrorResponse(415, "compressed bodies are not taken; send it without Content-Encoding"));
   }

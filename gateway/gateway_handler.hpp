@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "gateway/access_control.hpp"
 #include "gateway/gateway_server.hpp"
 #include "gateway/http_message.hpp"
 #include "gateway/idempotency.hpp"
@@ -36,6 +37,7 @@ class GatewayHandler final : public HttpHandler {
   InferenceService& service_;
   ClusterAdmin* const admin_;
   std::shared_ptr<prometheus::Registry> registry_;
+  AccessControl access_;
   RequestMetrics metrics_;
   IdempotencyTable idempotency_;
   std::function<HttpServerLoad()> load_;

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/units.hpp"
+#include "gateway/access_control.hpp"
 #include "gateway/cluster_admin.hpp"
 #include "gateway/http_server.hpp"
 #include "gateway/inference_service.hpp"
@@ -20,6 +21,7 @@ namespace troupe::gateway {
 
 struct GatewayOptions {
   HttpServerOptions http;
+  AccessOptions access;
   Bytes max_request = MiB(256);   // body of an inference request
   Bytes max_model = GiB(2);       // body of a deployment; must not exceed http.max_inflight_client
   std::string version = "0.1.0";  // of the program, for the server's metadata

@@ -20,13 +20,19 @@ constexpr std::string_view kAnswers = "the answers that wait to be read";
 // An answer up to this is not charged: a connection may hold as much anyway.
 constexpr std::uint64_t kSmallAnswer = 64 * 1024;
 
-// The address that budgets know a client by. Of an IPv6 address the first half, since one client has all of
-// the rest.
-std::string ClientAddress(const asio::ip::tcp::socket& socket) {
+// An IPv4 client of an IPv6 socket has its IPv4 address.
+asio::ip::address ClientAddress(const asio::ip::tcp::socket& socket) {
   error_code error;
-  const auto endpoint = socket.remote_endpoint(error);
-  if (error) return "unknown";
-  const auto address = endpoint.address();
+  const auto address = socket.remote_endpoint(error).address();
+  if (error) return {};
+  if (address.is_v6() && address.to_v6().is_v4_mapped())
+    return asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6());
+  return address;
+}
+
+// What budgets know a client by. Of an IPv6 address the first half, since one client has all of
+// the rest.
+std::string BudgetName(const asio::ip::address& address) {
   if (address.is_v4()) return address.to_string();
   const auto bytes = address.to_v6().to_bytes();
   return std::string(bytes.begin(), bytes.begin() + 8);
@@ -34,7 +40,12 @@ std::string ClientAddress(const asio::ip::tcp::socket& socket) {
 }  // namespace
 
 HttpConnection::HttpConnection(asio::ip::tcp::socket socket, HttpLoop& loop, bool probes_only)
-    : socket_(std::move(socket)), loop_(loop), probes_only_(probes_only), client_(ClientAddress(socket_)) {
+    : socket_(std::move(socket)),
+      loop_(loop),
+      probes_only_(probes_only),
+      address_(ClientAddress(socket_)),
+      client_name_(address_.to_string()),
+      client_(BudgetName(address_)) {
   error_code ignored;
   socket_.non_blocking(true, ignored);
   socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
@@ -185,6 +196,14 @@ bool HttpConnection::CheckHead() {
     return Refuse(
         ErrorResponse(400, Cat("an HTTP/1.1 request has exactly one Host header, and this one has ", hosts)));
   }
+  for (const auto field : {http::field::authorization, http::field::content_encoding}) {
+    if (request.count(field) < 2) continue;
+    return Refuse(ErrorResponse(400, Cat("the request has more than one header ", http::to_string(field))));
+  }
+  for (const char* field : {"Inference-Header-Content-Length", "Idempotency-Key"}) {
+    if (request.count(field) < 2) continue;
+    return Refuse(ErrorResponse(400, Cat("the request has more than one header ", field)));
+  }
   // Another server on the way might read such a body otherwise, and take a part of it for the next request.
   const auto coding = request.find(http::field::transfer_encoding);
   if (coding != request.end() &&
@@ -243,9 +262,14 @@ asio::awaitable<bool> HttpConnection::Answer() {
   loop_.shared().requests.fetch_add(1, std::memory_order_relaxed);
   const auto& request = parser_->get();
   const auto view = [](boost::beast::string_view text) { return std::string_view(text.data(), text.size()); };
-  const HttpRequestHead head{
-      view(request.method_string()), view(request.target()), view(request[http::field::content_encoding]),
-      view(request["Inference-Header-Content-Length"]), view(request["Idempotency-Key"])};
+  const HttpRequestHead head{view(request.method_string()),
+                             view(request.target()),
+                             view(request[http::field::content_encoding]),
+                             view(request["Inference-Header-Content-Length"]),
+                             view(request["Idempotency-Key"]),
+                             view(request[http::field::authorization]),
+                             client_name_,
+                             address_.is_loopback()};
   keep_alive_ = request.keep_alive() && !draining_;
   unread_ = parser_->content_length().value_or(0);
   withheld_ = request.version() == 11 && buffer_.size() == 0 &&

@@ -83,8 +83,10 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
 
   boost::asio::ip::tcp::socket socket_;
   HttpLoop& loop_;
-  const bool probes_only_;    // one beyond what the server may have
-  const std::string client_;  // the address that budgets know the client by
+  const bool probes_only_;                  // one beyond what the server may have
+  const boost::asio::ip::address address_;  // of the client; unspecified when it has gone already
+  const std::string client_name_;           // `address_` as text
+  const std::string client_;                // what budgets know the client by
   State state_ = State::kIdle;
   SteadyTime entered_ = std::chrono::steady_clock::now();  // when `state_` began
   SteadyTime moved_ = entered_;                            // when bytes moved last

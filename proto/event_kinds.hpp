@@ -19,6 +19,8 @@ inline constexpr auto kEventKinds = std::to_array<std::string_view>({
     "function-removed",
     "function-unloaded",
     "gpu-killed",
+    "key-created",
+    "key-revoked",
     "manager-away",
     "manager-stood-still",
     "member-alive",

@@ -37,7 +37,7 @@ const std::vector<Verb>& Verbs() {
   static const std::vector<Verb> kVerbs = [] {
     std::vector<Verb> all;
     for (const auto& part : {ClusterVerbs(), GpuVerbs(), ChaosVerbs(), FunctionVerbs(), InferVerbs(),
-                             WorkflowVerbs(), WatchVerbs()})
+                             KeyVerbs(), WorkflowVerbs(), WatchVerbs()})
       all.insert(all.end(), part.begin(), part.end());
     return all;
   }();
@@ -50,6 +50,7 @@ std::string GroupSummary(const std::string& group) {
       {"cluster", "The cluster as a whole"},
       {"function", "Functions: models that are published with an objective"},
       {"gpu", "GPUs and their workers"},
+      {"key", "API keys: who may ask what over HTTP"},
       {"kill", "Failures on purpose"},
       {"node", "Nodes: the machines with GPUs"},
       {"workflow", "Workflows: graphs of functions, and their runs"},

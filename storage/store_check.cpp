@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "base/digest.hpp"
 #include "base/status.hpp"
+#include "proto/access.pb.h"
 #include "proto/admin.pb.h"
 #include "proto/cluster.pb.h"
 #include "proto/function.pb.h"
@@ -31,6 +32,7 @@ namespace fs = std::filesystem;
 std::unique_ptr<google::protobuf::Message> MessageOf(Table table, std::string_view key) {
   switch (table) {
     case Table::kSettings:
+      if (key.starts_with("api-key/")) return std::make_unique<proto::ApiKeyRecord>();
       if (key.starts_with("state-home/")) return std::make_unique<proto::PlacementRecord>();
       return nullptr;
     case Table::kFunctions:

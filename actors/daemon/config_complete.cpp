@@ -45,13 +45,18 @@ absl::Status CompletePolicies(DaemonConfig& config) {
   return cluster::FindRoutingPolicy(config.policies.routing).status();
 }
 
-absl::Status CheckBind(const std::string& what, const std::string& address, const DaemonConfig& config) {
+absl::Status CheckPort(const std::string& what, const std::string& address) {
   const auto colon = address.rfind(':');
   if (colon == std::string::npos) return WrongAddress(address, absl::StrCat("HOST:PORT for --", what));
-  const auto host = address.substr(0, colon);
   unsigned port = 0;
   if (!absl::SimpleAtoi(address.substr(colon + 1), &port) || port > 65535)
     return WrongAddress(address, absl::StrCat("a port from 0 to 65535 for --", what));
+  return absl::OkStatus();
+}
+
+absl::Status CheckBind(const std::string& what, const std::string& address, const DaemonConfig& config) {
+  TROUPE_RETURN_IF_ERROR(CheckPort(what, address));
+  const auto host = address.substr(0, address.rfind(':'));
   if (config.insecure_network || IsLoopback(host)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("--", what, " '", address,
@@ -108,11 +113,12 @@ absl::Status CompleteConfig(DaemonConfig& config) {
     return absl::InvalidArgumentError(
         absl::StrCat("--compute ", config.compute, ": --device ", config.device, " computes real results"));
   }
-  for (const auto& [what, address] : {std::pair<std::string, std::string>{"listen", config.listen},
-                                      {"http", config.http},
-                                      {"operations", config.operations}}) {
+  for (const auto& [what, address] :
+       {std::pair<std::string, std::string>{"listen", config.listen}, {"operations", config.operations}}) {
     TROUPE_RETURN_IF_ERROR(CheckBind(what, address, config));
   }
+  // The front may listen anywhere: it judges clients on other machines by their API keys.
+  TROUPE_RETURN_IF_ERROR(CheckPort("http", config.http));
   TROUPE_RETURN_IF_ERROR(ResolveHttp("http", config.http));
   TROUPE_RETURN_IF_ERROR(ResolveHttp("operations", config.operations));
   // Port 0 is for the manager itself to choose; whoever looks for one needs a real port.

@@ -140,11 +140,34 @@ class GatewayRole final : public Role {
     options.http.address = HostOf(config.http);
     options.http.port = static_cast<std::uint16_t>(std::stoi(config.http.substr(colon + 1)));
     options.http.threads = config.http_threads;
+    options.access.keys = view_->keys();
+    options.access.any_client_without_keys = config.insecure_network;
     options.http.max_connections = config.http_connections;
     TROUPE_ASSIGN_OR_RETURN(
         server_, gateway::GatewayServer::Start(options, *service_, admin_.get(), common_.registry));
     http_ = absl::StrCat(config.http.substr(0, colon), ":", server_->port());
+    WarnOfOpenFront();
     return absl::OkStatus();
+  }
+
+  // Once, loud: what clients on other machines may do, and how they come in.
+  void WarnOfOpenFront() const {
+    const auto& config = common_.config;
+    const auto host = HostOf(config.http);
+    if (host.starts_with("127.") || host == "::1") return;
+    if (config.insecure_network) {
+      spdlog::warn(
+          "--insecure-network: as long as the cluster has no API key, every client that reaches {} may do "
+          "everything; "
+          "make one with: troupe key create NAME --scope infer,deploy,read",
+          http_);
+    } else {
+      spdlog::warn(
+          "clients on other machines are refused at {} until the cluster has an API key; make one with: "
+          "troupe key "
+          "create NAME --scope infer,deploy,read",
+          http_);
+    }
   }
 
   Common& common_;

@@ -47,9 +47,20 @@ void ViewCell::Show(std::unique_ptr<cluster::ClusterView> view) {
   view_.swap(shown);  // the earlier one is let go behind the lock
 }
 
+void ViewCell::SetKeys(const proto::ClusterUpdate& update) {
+  auto table = std::make_shared<security::ApiKeyTable>();
+  for (const auto& key : update.keys()) {
+    proto::CreateApiKey command;
+    *command.mutable_key() = key;
+    table->Apply(command);
+  }
+  keys_->Set(std::move(table));
+}
+
 cluster::ViewChange ViewCell::Apply(const proto::ClusterUpdate& update) {
   const auto shown = Get();
   if (!shown->Follows(update)) return {};
+  if (update.keys_listed() && (update.snapshot() || update.revision() >= shown->revision())) SetKeys(update);
   auto next = TakeSpare();
   if (next != nullptr) {
     static_cast<void>(next->Apply(last_));

@@ -12,6 +12,7 @@
 #include <mutex>
 
 #include "cluster/cluster_view.hpp"
+#include "security/api_keys.hpp"
 
 namespace troupe::actors {
 
@@ -29,6 +30,8 @@ class ViewCell {
   [[nodiscard]] ViewSnapshot Get() const;
   // Nodes that grant credits now, but for those that drain.
   [[nodiscard]] std::size_t nodes() const;
+  // The API keys that the cluster has, as it was told last. Null before the first join.
+  [[nodiscard]] const std::shared_ptr<security::CurrentKeys>& keys() const { return keys_; }
   // How often a view had to be copied.
   [[nodiscard]] std::uint64_t copies() const { return copies_; }
 
@@ -40,11 +43,13 @@ class ViewCell {
     std::unique_ptr<cluster::ClusterView> spare;  // guarded by mutex; the one before the newest
   };
   [[nodiscard]] std::unique_ptr<cluster::ClusterView> TakeSpare();
+  void SetKeys(const proto::ClusterUpdate& update);
   void Show(std::unique_ptr<cluster::ClusterView> view);
 
   const std::shared_ptr<Rack> rack_ = std::make_shared<Rack>();
   proto::ClusterUpdate last_;  // what the spare has missed
   std::uint64_t copies_ = 0;
+  const std::shared_ptr<security::CurrentKeys> keys_ = std::make_shared<security::CurrentKeys>();
   mutable std::mutex mutex_;
   ViewSnapshot view_;      // guarded by mutex_
   std::size_t nodes_ = 0;  // guarded by mutex_

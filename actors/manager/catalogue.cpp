@@ -21,6 +21,7 @@ constexpr char kEpoch[] = "epoch";
 constexpr char kRevision[] = "revision";
 constexpr char kHome[] = "state-home/";  // and a model's digest
 constexpr char kDrained[] = "drained/";  // and a node's name
+constexpr char kApiKey[] = "api-key/";   // and the key's name
 // Revisions that members saw but the store did not (membership changes) lie above the stored one; a manager
 // that comes back begins above all of them.
 constexpr std::uint64_t kRestartGap = 1'000'000'000;
@@ -102,6 +103,12 @@ absl::StatusOr<Catalogue> Catalogue::Load(const storage::MetadataStore& store,
     out.drained_.emplace(key.substr(sizeof(kDrained) - 1));
     return true;
   }));
+  TROUPE_RETURN_IF_ERROR(storage::ScanMessages<proto::ApiKeyRecord>(
+      store, Table::kSettings, kApiKey, [&](std::string_view, const proto::ApiKeyRecord& key) {
+        proto::CreateApiKey command;
+        *command.mutable_key() = key;
+        out.keys_.Apply(command);
+      }));
   TROUPE_RETURN_IF_ERROR(out.LoadRuns(store));
   out.revision_ = std::max(out.revision_, revision) + (id.ok() ? kRestartGap : 0);
   out.functions_.BeginAt(out.revision_);
@@ -202,6 +209,17 @@ Batch Catalogue::BatchFor(const proto::WorkflowRecord& command) const {
 
 Batch Catalogue::BatchFor(const proto::RemoveWorkflow& command) const {
   return Removal(Table::kWorkflows, KeyOf(command.name(), command.version()), NextRevision());
+}
+
+Batch Catalogue::BatchFor(const proto::CreateApiKey& command) const {
+  Batch batch;
+  batch.Put(Table::kSettings, absl::StrCat(kApiKey, command.key().name()), command.key());
+  batch.Put(Table::kSettings, kRevision, absl::StrCat(NextRevision()));
+  return batch;
+}
+
+Batch Catalogue::BatchFor(const proto::RevokeApiKey& command) const {
+  return Removal(Table::kSettings, absl::StrCat(kApiKey, command.name()), NextRevision());
 }
 
 Batch Catalogue::BatchFor(const proto::StartRun& command) const {

@@ -13,6 +13,7 @@
 #include "cluster/function_registry.hpp"
 #include "cluster/workflow_registry.hpp"
 #include "proto/admin.pb.h"
+#include "security/api_keys.hpp"
 #include "storage/metadata_store.hpp"
 
 namespace troupe::actors {
@@ -33,6 +34,9 @@ class Catalogue {
   [[nodiscard]] const cluster::WorkflowRegistry& workflows() const { return workflows_; }
   // Of their last change; 0: none since the store was read.
   [[nodiscard]] std::uint64_t workflows_revision() const { return workflows_revision_; }
+  [[nodiscard]] const security::ApiKeyTable& keys() const { return keys_; }
+  // Of their last change; 0: none since the store was read.
+  [[nodiscard]] std::uint64_t keys_revision() const { return keys_revision_; }
   [[nodiscard]] const RunLog& runs() const { return runs_; }
   // A start is on its way to the store, and did not get there; see RunLog.
   void BeginStart(const proto::StartRun& command) { runs_.BeginStart(command); }
@@ -66,6 +70,8 @@ class Catalogue {
   [[nodiscard]] storage::Batch BatchFor(const proto::SetFunctionLoaded& command) const;
   [[nodiscard]] storage::Batch BatchFor(const proto::WorkflowRecord& command) const;
   [[nodiscard]] storage::Batch BatchFor(const proto::RemoveWorkflow& command) const;
+  [[nodiscard]] storage::Batch BatchFor(const proto::CreateApiKey& command) const;
+  [[nodiscard]] storage::Batch BatchFor(const proto::RevokeApiKey& command) const;
   [[nodiscard]] storage::Batch BatchFor(const proto::StartRun& command) const;
   [[nodiscard]] storage::Batch BatchFor(const proto::ClaimRun& command) const;
   [[nodiscard]] storage::Batch BatchFor(const proto::CommitStep& command) const;
@@ -83,6 +89,8 @@ class Catalogue {
   }
   [[nodiscard]] std::string ModelOf(const proto::WorkflowRecord&) const { return {}; }
   [[nodiscard]] std::string ModelOf(const proto::RemoveWorkflow&) const { return {}; }
+  [[nodiscard]] std::string ModelOf(const proto::CreateApiKey&) const { return {}; }
+  [[nodiscard]] std::string ModelOf(const proto::RevokeApiKey&) const { return {}; }
   template <class Command>
   void Apply(const Command& command) {
     ++revision_;
@@ -112,6 +120,14 @@ class Catalogue {
     workflows_.ApplyRemoval(command.name(), command.version());
     workflows_revision_ = revision_;
   }
+  void ApplyTo(const proto::CreateApiKey& command) {
+    keys_.Apply(command);
+    keys_revision_ = revision_;
+  }
+  void ApplyTo(const proto::RevokeApiKey& command) {
+    keys_.Apply(command);
+    keys_revision_ = revision_;
+  }
   absl::Status LoadRuns(const storage::MetadataStore& store);
 
   std::string cluster_;
@@ -120,6 +136,8 @@ class Catalogue {
   cluster::FunctionRegistry functions_;
   cluster::WorkflowRegistry workflows_;
   std::uint64_t workflows_revision_ = 0;
+  security::ApiKeyTable keys_;
+  std::uint64_t keys_revision_ = 0;
   RunLog runs_;
   std::map<std::string, std::string> homes_;
   std::set<std::string> drained_;

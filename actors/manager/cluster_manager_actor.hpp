@@ -156,6 +156,9 @@ class ClusterManager : public ManagerSelf::base {
   void SetLoaded(AdminPromise promise, const proto::LoadRequest& wish);
   void SubmitWorkflow(AdminPromise promise, const proto::SubmitWorkflow& wish);
   void RemoveWorkflow(AdminPromise promise, const proto::RemoveWorkflow& wish);
+  void CreateKey(AdminPromise promise, const proto::CreateKey& wish);
+  void ListKeys(AdminPromise promise);
+  void RevokeKey(AdminPromise promise, const proto::RevokeKey& wish);
   void CancelRun(AdminPromise promise, const proto::CancelRun& wish);
   void Drain(AdminPromise promise, const proto::DrainNode& wish);
   void Drained(AdminPromise promise, const proto::DrainNode& wish, const absl::Status& stored);

@@ -26,10 +26,17 @@ void AddWorkflows(const Catalogue& catalogue, proto::ClusterUpdate& update) {
     for (const auto& [version, record] : versions) *update.add_workflows() = record;
 }
 
+void AddKeys(const Catalogue& catalogue, proto::ClusterUpdate& update) {
+  update.set_keys_listed(true);
+  for (const auto& [name, key] : catalogue.keys().keys()) *update.add_keys() = key;
+}
+
 }  // namespace
 
 UpdateFeed::UpdateFeed(const Catalogue& catalogue)
-    : told_(catalogue.revision()), told_workflows_(catalogue.workflows_revision()) {}
+    : told_(catalogue.revision()),
+      told_workflows_(catalogue.workflows_revision()),
+      told_keys_(catalogue.keys_revision()) {}
 
 proto::ClusterUpdate UpdateFeed::Next(const Catalogue& catalogue, const cluster::MembershipTable& members) {
   auto update = FunctionsSince(told_, catalogue);
@@ -41,6 +48,8 @@ proto::ClusterUpdate UpdateFeed::Next(const Catalogue& catalogue, const cluster:
   if (std::exchange(told_workflows_, catalogue.workflows_revision()) != catalogue.workflows_revision() ||
       update.snapshot())
     AddWorkflows(catalogue, update);
+  if (std::exchange(told_keys_, catalogue.keys_revision()) != catalogue.keys_revision() || update.snapshot())
+    AddKeys(catalogue, update);
   return update;
 }
 
@@ -49,6 +58,7 @@ proto::ClusterUpdate UpdateFeed::Since(std::uint64_t known, const Catalogue& cat
   auto update = FunctionsSince(known, catalogue);
   AddMembers(members, update);
   AddWorkflows(catalogue, update);
+  AddKeys(catalogue, update);
   return update;
 }
 

@@ -1,7 +1,7 @@
-// UPDATE FEED: what the manager tells the members of functions, workflows and each other. A change is told
-// once, to all of them, as what it changed; so it costs what has changed, not what the cluster has. Who
-// missed one finds the gap, or hears of it with a heartbeat, and asks for what changed since what it knows.
-// Owned by the cluster manager.
+// UPDATE FEED: what the manager tells the members of functions, workflows, API keys and each other. A change
+// is told once, to all of them, as what it changed; so it costs what has changed, not what the cluster has.
+// Who missed one finds the gap, or hears of it with a heartbeat, and asks for what changed since what it
+// knows. Owned by the cluster manager.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +28,7 @@ class UpdateFeed {
  private:
   std::uint64_t told_;
   std::uint64_t told_workflows_;    // their revision
+  std::uint64_t told_keys_;         // their revision
   std::uint64_t told_members_ = 0;  // their version
 };
 

@@ -131,7 +131,7 @@ class Configuration(E2eTest):
         self.assertIn("file/data", self.refused("all", directory="below", data=self.directory / "file" / "data"))
 
     def test_other_than_loopback_needs_to_be_said(self):
-        for option in ("manager", "http", "operations", "listen"):
+        for option in ("manager", "operations", "listen"):
             line = self.refused("all", directory=option, **{option: "0.0.0.0:0"})
             self.assertIn("--insecure-network", line, option)
         daemon = self.start("open", "all", ("insecure-network",), operations="0.0.0.0:0").wait_serving()

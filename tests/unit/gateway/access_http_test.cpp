@@ -1,0 +1,198 @@
+// Who may ask what of the front: each scope against each class of routes, over real sockets.
+#include <gtest/gtest.h>
+
+#include "gateway/access_control.hpp"
+#include "security/api_keys.hpp"
+#include "tests/unit/gateway/gateway_fixture.hpp"
+
+namespace troupe::gateway {
+namespace {
+
+using proto::KEY_SCOPE_ADMIN;
+using proto::KEY_SCOPE_DEPLOY;
+using proto::KEY_SCOPE_INFER;
+using proto::KEY_SCOPE_READ;
+
+class AccessHttp : public GatewayFixture {
+ protected:
+  AccessHttp() {
+    options_.access.keys = keys_;
+    server_ =
+        GatewayServer::Start(options_, service_, &admin_, std::make_shared<prometheus::Registry>()).value();
+    client_ = std::make_unique<SocketClient>(server_->port());
+  }
+
+  std::string AddKey(const std::string& name, proto::KeyScope scope) {
+    const auto text = security::NewApiKey().value();
+    proto::CreateApiKey command;
+    command.mutable_key()->set_name(name);
+    command.mutable_key()->add_scopes(scope);
+    command.mutable_key()->set_sha256(security::DigestOfKey(text));
+    table_.Apply(command);
+    Show();
+    return text;
+  }
+  void Show() { keys_->Set(std::make_shared<security::ApiKeyTable>(table_)); }
+  ClientResponse AskWith(std::string_view key, std::string_view method, std::string_view target,
+                         std::string_view body = "") {
+    return client_->Ask(method, target, body, Cat("Authorization: Bearer ", key, "\r\n"));
+  }
+
+  security::ApiKeyTable table_;
+  std::shared_ptr<security::CurrentKeys> keys_ = std::make_shared<security::CurrentKeys>();
+};
+
+struct Request {
+  std::string_view method, target;
+  proto::KeyScope scope;
+};
+constexpr Request kRequests[] = {
+    {"POST", "/v2/models/f/infer", KEY_SCOPE_INFER},
+    {"DELETE", "/v2/troupe/runs/r", KEY_SCOPE_INFER},
+    {"POST", "/v2/troupe/functions/g", KEY_SCOPE_DEPLOY},
+    {"DELETE", "/v2/troupe/functions/g", KEY_SCOPE_DEPLOY},
+    {"POST", "/v2/troupe/workflows", KEY_SCOPE_DEPLOY},
+    {"DELETE", "/v2/troupe/workflows/w", KEY_SCOPE_DEPLOY},
+    {"POST", "/v2/repository/models/f/load", KEY_SCOPE_DEPLOY},
+    {"POST", "/v2/repository/models/f/unload", KEY_SCOPE_DEPLOY},
+    {"GET", "/v2", KEY_SCOPE_READ},
+    {"GET", "/v2/models/f", KEY_SCOPE_READ},
+    {"GET", "/v2/models/f/ready", KEY_SCOPE_READ},
+    {"GET", "/v2/models/f/config", KEY_SCOPE_READ},
+    {"GET", "/v2/models/f/stats", KEY_SCOPE_READ},
+    {"GET", "/v2/models/stats", KEY_SCOPE_READ},
+    {"POST", "/v2/repository/index", KEY_SCOPE_READ},
+    {"GET", "/v2/troupe/functions", KEY_SCOPE_READ},
+    {"GET", "/v2/troupe/functions/f", KEY_SCOPE_READ},
+    {"GET", "/v2/troupe/workflows", KEY_SCOPE_READ},
+    {"GET", "/v2/troupe/runs", KEY_SCOPE_READ},
+    {"GET", "/v2/troupe/runs/r", KEY_SCOPE_READ},
+    {"GET", "/v2/troupe/cluster", KEY_SCOPE_READ},
+    {"GET", "/metrics", KEY_SCOPE_READ},
+};
+
+TEST_F(AccessHttp, EachScopeOpensItsRoutesAndNoOthers) {
+  for (const auto held : {KEY_SCOPE_INFER, KEY_SCOPE_DEPLOY, KEY_SCOPE_ADMIN, KEY_SCOPE_READ}) {
+    const auto key = AddKey(Cat("key-", static_cast<int>(held)), held);
+    for (const auto& request : kRequests) {
+      const auto answer = AskWith(key, request.method, request.target);
+      const auto where = Cat(security::ScopeName(held), " ", request.method, " ", request.target);
+      if (held == request.scope || held == KEY_SCOPE_ADMIN) {
+        EXPECT_NE(answer.code, 401) << where;
+        EXPECT_NE(answer.code, 403) << where;
+        continue;
+      }
+      EXPECT_EQ(answer.code, 403) << where;
+      const auto scope = security::ScopeName(request.scope);
+      EXPECT_NE(answer.body.find(Cat("--scope ", scope)), std::string::npos) << where << answer.body;
+      EXPECT_NE(answer.headers.at("www-authenticate").find(Cat("scope=\"", scope)), std::string::npos)
+          << where;
+    }
+  }
+}
+
+TEST_F(AccessHttp, WithoutAKeyNothingButHealthIsAnswered) {
+  AddKey("k", KEY_SCOPE_INFER);
+  for (const auto& request : kRequests) {
+    const auto answer = client_->Ask(request.method, request.target);
+    EXPECT_EQ(answer.code, 401) << request.target;
+    EXPECT_EQ(answer.headers.at("www-authenticate"), "Bearer realm=\"troupe\"");
+    EXPECT_NE(answer.body.find("troupe key create"), std::string::npos) << answer.body;
+  }
+  for (const std::string_view target : {"/v2/health/live", "/v2/health/ready", "/healthz"})
+    EXPECT_EQ(client_->Ask("GET", target).code, 200) << target;
+}
+
+TEST_F(AccessHttp, ARevokedKeyIsRefusedByTheNextRequest) {
+  const auto key = AddKey("k", KEY_SCOPE_INFER);
+  AddKey("other", KEY_SCOPE_READ);
+  EXPECT_EQ(AskWith(key, "POST", "/v2/models/f/infer", kBody).code, 200);
+  proto::RevokeApiKey revoke;
+  revoke.set_name("k");
+  table_.Apply(revoke);
+  Show();
+  const auto answer = AskWith(key, "POST", "/v2/models/f/infer", kBody);
+  EXPECT_EQ(answer.code, 401);
+  EXPECT_NE(answer.headers.at("www-authenticate").find("invalid_token"), std::string::npos);
+}
+
+TEST_F(AccessHttp, TheSchemeIsBearerInAnyCase) {
+  const auto key = AddKey("k", KEY_SCOPE_READ);
+  for (const std::string_view scheme : {"Bearer", "bearer", "BEARER", "bEaReR "})
+    EXPECT_EQ(client_->Ask("GET", "/v2", "", Cat("Authorization: ", scheme, " ", key, "\r\n")).code, 200)
+        << scheme;
+  for (const std::string& value : {Cat("Basic ", key), key, Cat("Bearer", key), std::string("Bearer"),
+                                   Cat("Bearer ", key, " x"), Cat("Bearer ", key, ",Bearer ", key)})
+    EXPECT_EQ(client_->Ask("GET", "/v2", "", Cat("Authorization: ", value, "\r\n")).code, 401) << value;
+}
+
+TEST_F(AccessHttp, TwoKeysInOneRequestAreRefused) {
+  const auto key = AddKey("k", KEY_SCOPE_READ);
+  const auto line = Cat("Authorization: Bearer ", key, "\r\n");
+  EXPECT_EQ(client_->Ask("GET", "/v2", "", Cat(line, line)).code, 400);
+}
+
+TEST_F(AccessHttp, AKeyOfOneMebibyteIsTooLong) {
+  AddKey("k", KEY_SCOPE_READ);
+  EXPECT_EQ(AskWith(std::string(1 << 20, 'a'), "GET", "/v2").code, 431);
+}
+
+TEST_F(AccessHttp, ManyUnknownKeysAreToldToWaitAndAKnownKeyIsServed) {
+  const auto key = AddKey("k", KEY_SCOPE_READ);
+  for (int i = 0; i < FailedKeys::kMostFailures; ++i) EXPECT_EQ(AskWith("x", "GET", "/v2").code, 401) << i;
+  const auto answer = AskWith("x", "GET", "/v2");
+  EXPECT_EQ(answer.code, 429);
+  EXPECT_NE(answer.headers.at("retry-after"), "0");
+  EXPECT_TRUE(client_->AtEnd());
+  client_ = std::make_unique<SocketClient>(server_->port());
+  EXPECT_EQ(AskWith(key, "GET", "/v2").code, 200);
+}
+
+TEST_F(AccessHttp, BeforeTheFirstTableNothingButHealthIsAnswered) {
+  EXPECT_EQ(client_->Ask("GET", "/v2").code, 503);
+  EXPECT_EQ(client_->Ask("GET", "/v2/health/live").code, 200);
+  Show();
+  EXPECT_EQ(client_->Ask("GET", "/v2").code, 200);
+}
+
+TEST(AccessControl, WithoutKeysOnlyThisMachineIsAnswered) {
+  AccessOptions options;
+  auto keys = std::make_shared<security::CurrentKeys>();
+  keys->Set(std::make_shared<security::ApiKeyTable>());
+  options.keys = keys;
+  HttpRequestHead head{};
+  head.client = "192.0.2.1";
+  head.is_loopback = false;
+  AccessControl strict(options);
+  const auto refused = strict.Judge(KEY_SCOPE_READ, head, {}).refusal;
+  ASSERT_TRUE(refused.has_value());
+  EXPECT_EQ(refused->code, 401);
+  EXPECT_FALSE(strict.Judge(std::nullopt, head, {}).refusal.has_value());
+  head.is_loopback = true;
+  EXPECT_FALSE(strict.Judge(KEY_SCOPE_ADMIN, head, {}).refusal.has_value());
+  head.is_loopback = false;
+  options.any_client_without_keys = true;
+  AccessControl open(options);
+  EXPECT_FALSE(open.Judge(KEY_SCOPE_READ, head, {}).refusal.has_value());
+}
+
+TEST(FailedKeys, AreCountedByAddressAndForgottenAfterAWindow) {
+  FailedKeys failed;
+  FailedKeys::SteadyTime now{std::chrono::hours(1)};
+  for (int i = 0; i < FailedKeys::kMostFailures; ++i) EXPECT_EQ(failed.Count("a", now).count(), 0);
+  EXPECT_EQ(failed.Count("a", now), FailedKeys::kWindow);
+  EXPECT_EQ(failed.Count("b", now).count(), 0);
+  now += FailedKeys::kWindow;
+  EXPECT_EQ(failed.Count("a", now).count(), 0);
+}
+
+TEST(FailedKeys, HoldABoundedNumberOfAddresses) {
+  FailedKeys failed;
+  const FailedKeys::SteadyTime now{std::chrono::hours(1)};
+  for (std::size_t i = 0; i < 2 * FailedKeys::kMostAddresses; ++i)
+    EXPECT_EQ(failed.Count(std::to_string(i), now + std::chrono::milliseconds(i)).count(), 0);
+  EXPECT_LE(failed.addresses(), FailedKeys::kMostAddresses);
+}
+
+}  // namespace
+}  // namespace troupe::gateway
