@@ -1,5 +1,6 @@
 #include "base/run_time_sketch.hpp"
 
+#include "base/cost_model.hpp"
 #include "gtest/gtest.h"
 
 namespace troupe {
@@ -60,6 +61,24 @@ TEST(RunTimeSketch, CutsCountsOfADamagedFile) {
   const RunTimeSketch sketch = RunTimeSketch::Of(std::vector<std::uint32_t>(1000, ~0u));
   EXPECT_EQ(sketch.runs(), RunTimeSketch::kMostRuns);
   EXPECT_LE(sketch.Counts().size(), RunTimeSketch::kBuckets);
+}
+
+TEST(RunTimeSketch, IsKeptByTheCostModelAndForgottenWithItsModel) {
+  CostModel costs({.max_models = 2});
+  const CostModel::Id model = costs.Hold("a");
+  for (int run = 0; run < 40; ++run) costs.ObserveCompute(model, milliseconds(80));
+  costs.NoteCut(model);
+  costs.NoteCut(model);
+  EXPECT_EQ(costs.RunTimes(model).runs(), 40u) << "a run that was cut is no run time";
+  EXPECT_EQ(costs.Cuts(model), 2u);
+  costs.ObserveCompute(model, milliseconds(80));
+  EXPECT_EQ(costs.Cuts(model), 0u);
+  CostModel other;
+  other.Restore(costs.Known(), 0);
+  EXPECT_EQ(other.RunTimes(other.Hold("a")).Percentile(99), costs.RunTimes(model).Percentile(99));
+  EXPECT_EQ(other.RunTimes(other.Hold("b")).runs(), 0u);
+  for (const char* name : {"b", "c"}) costs.ObserveCompute(costs.Hold(name), milliseconds(1));
+  EXPECT_EQ(costs.RunTimes(model).runs(), 0u) << "it was not seen for longest";
 }
 
 }  // namespace
