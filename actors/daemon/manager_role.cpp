@@ -41,7 +41,8 @@ absl::Status CheckRoom(const std::string& data) {
 void TellOfJail(const std::string& import_program, const std::string& sandbox) {
   const auto lacking = gpu::ProbeJail(import_program);
   if (!lacking.ok()) {
-    spdlog::warn("imports have no jail (--import-sandbox {}): {}", sandbox, lacking.status().message());
+    spdlog::warn("imports have no jail (--import-sandbox {}): {}", sandbox,
+                 std::string(lacking.status().message()));
   } else if (lacking->empty()) {
     spdlog::info("imports run in a jail");
   } else {

@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.hpp"
-#include "tests/temporary_directory.hpp"
 #include "tests/unit/transport/broadcast_contract.hpp"
 #include "transport/local_broadcast.hpp"
 #include "transport/steady_clock.hpp"
@@ -26,8 +25,7 @@ class LocalMembers final : public BroadcastMembers {
         if (!found.ok()) return found.status();
         return LocalBroadcaster::Way{links, links->PathOf(*found)};
       };
-      broadcasters_.push_back(
-          std::make_unique<LocalBroadcaster>(way, absl::StrCat(directory_.path(), "/window", rank)));
+      broadcasters_.push_back(std::make_unique<LocalBroadcaster>(way));
     }
   }
   Broadcaster& At(std::uint32_t rank) override { return *broadcasters_[rank]; }
@@ -43,7 +41,6 @@ class LocalMembers final : public BroadcastMembers {
   }
 
  private:
-  const troupe::test::TemporaryDirectory directory_;
   std::vector<std::vector<std::byte>> memory_;
   std::vector<std::unique_ptr<LocalBroadcaster>> broadcasters_;
 };
