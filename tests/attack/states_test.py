@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Two functions with state of one model, asked at the same time: no run fails, and each answer counts once."""
+"""Two functions with state of one model, asked at the same time, also by runs of a workflow: no run fails, and each
+answer counts once."""
 import os
 import signal
 import threading
@@ -7,13 +8,23 @@ import time
 
 import numpy as np
 
-from harness import E2eTest, main
+from harness import E2eTest, eventually, main
 from harness.networks import accumulate
 
 X = np.zeros((1, 256), np.float32)
 X[0, 0] = 1
 QUERY = "?state=s%3Dt"
 SECONDS = 3
+# Each run advances both states by one.
+PAIR = """
+name: pair
+inputs:
+  x: {type: FP32, shape: [1, 256]}
+steps:
+  - {name: first, function: left, inputs: {x: x}}
+  - {name: second, function: right, inputs: {x: x}}
+outputs: {l: first.y, r: second.y}
+"""
 
 
 class States(E2eTest):
@@ -64,6 +75,37 @@ class States(E2eTest):
                 for pid in daemon.workers().values():
                     os.kill(pid, signal.SIGKILL)
         self.load(daemon, kill, tries=4)
+
+    def run_pairs(self, http, until, left, right, failures):
+        """Runs of the workflow, each asked for once: only the run itself may try a step again."""
+        while time.monotonic() < until:
+            try:
+                outputs = http.infer("pair", {"x": X}, tries=1)
+                left.append(round(float(outputs["l"][0]) / 2))
+                right.append(round(float(outputs["r"][0]) / 2))
+            except Exception as error:  # every failure is told
+                failures.append(f"pair: {error}")
+
+    def test_runs_of_a_workflow_outlive_their_workers(self):
+        daemon = self.start_with_two(2)
+        daemon.http.call("POST", "/v2/troupe/workflows", PAIR).good()
+        eventually(lambda: daemon.http.get("/v2/models/pair").code == 200, "the gateway knows the workflow")
+        until = time.monotonic() + 2 * SECONDS
+        left, right, failures = [], [], []
+        threads = [threading.Thread(target=self.run_pairs, args=(daemon.http, until, left, right, failures))
+                   for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        while time.monotonic() < until - SECONDS / 2:
+            time.sleep(SECONDS / 8)
+            for pid in daemon.workers().values():
+                os.kill(pid, signal.SIGKILL)
+        for thread in threads:
+            thread.join()
+        self.assertEqual(failures, [])
+        for counts in (left, right):
+            self.assertEqual(sorted(counts), list(range(1, len(counts) + 1)), "a run was lost or counted twice")
+        self.assertGreater(len(left), 5)
 
 
 if __name__ == "__main__":
