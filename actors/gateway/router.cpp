@@ -294,9 +294,8 @@ class Router : public RouterSelf::base, public RouterDesk {
         continue;
       }
       directory_.Forget(it->first, self);
-      const auto name = it->second.name;
-      it = nodes_.erase(it);
-      LoseNode(name, "the manager says that it is gone");
+      const auto gone = nodes_.extract(it++);
+      LoseNode(gone.mapped().name, "the manager says that it is gone");
     }
     for (const auto& [address, name] : wanted) {
       if (!nodes_.try_emplace(address, KnownNode{name, {}}).second) continue;
