@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "actors/core/call.hpp"
 #include "actors/core/time.hpp"
+#include "actors/gateway/routed_request.hpp"
 #include "actors/interfaces/node_controller.hpp"
 #include "actors/member/member_tie.hpp"
 #include "base/status.hpp"
@@ -23,16 +24,6 @@ using InferPromise = caf::typed_response_promise<proto::InferReply>;
 using Done = RouterDesk::Done;
 enum : std::uint32_t { kExpire = 1, kHello = 2 };
 constexpr Duration kLeaseRetry = std::chrono::seconds(1);
-
-struct RoutedRequest {
-  proto::InferRequest message;
-  Done done;
-  std::string model;
-  bool has_state = false;  // its function
-  Time arrived{};
-  std::uint64_t ticket = 0;  // of its last sending: the id under which a node knows it
-  proto::InferReply reply;   // of the node, once there is one
-};
 
 struct KnownNode {
   std::string name;
