@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
 #include "gpu/import/evaluate.hpp"
+#include "gpu/import/fold_budget.hpp"
 #include "gpu/import/onnx_node.hpp"
 #include "gpu/import/passes.hpp"
 
@@ -32,8 +33,9 @@ bool OnlyBatchIsDynamic(const Graph& graph) {
 class Walk {
  public:
   // `dynamic`: what dynamic dimensions are taken for; 0: values that depend on them stay unknown.
-  Walk(const Graph& graph, std::int64_t dynamic, Bytes max_folded)
-      : graph_(graph), dynamic_(dynamic), max_folded_(max_folded) {
+  // `budget` outlives the walk.
+  Walk(const Graph& graph, std::int64_t dynamic, Bytes max_folded, FoldBudget& budget)
+      : graph_(graph), dynamic_(dynamic), max_folded_(max_folded), budget_(budget) {
     for (const proto::TensorSpec& input : graph.inputs) AddInput(input);
     for (const auto& [name, constant] : graph.constants)
       if (constant.type != proto::BYTES) infos_[name] = InfoOf(constant);
@@ -56,7 +58,7 @@ class Walk {
     }
     if (FindOperator(step.op(), graph_.opset) == nullptr) return false;
     TROUPE_ASSIGN_OR_RETURN(std::vector<ValueInfo> out, Infer(context, in));
-    if ((constant || ReadsShapeOnly(step.op())) && SmallEnough(out)) {
+    if ((constant || ReadsShapeOnly(step.op())) && SmallEnough(out) && budget_.Spend(context, in, out)) {
       auto results = Evaluate(context, in, out);
       if (results.ok()) return Keep(step, *std::move(results));
       // What infer accepts and make refuses is an operator's limit; it is told when the model is prepared.
@@ -114,6 +116,7 @@ class Walk {
   const Graph& graph_;
   std::int64_t dynamic_;
   Bytes max_folded_;
+  FoldBudget& budget_;
   ValueInfos infos_;
   absl::flat_hash_map<std::string, Constant> folded_;
   Bytes folded_bytes_;
@@ -127,11 +130,13 @@ absl::Status LimitOf(const proto::Step& step, const ImportOptions& options) {
 
 }  // namespace
 
-absl::Status FoldConstants(Graph& graph, const ImportOptions& options) {
-  Walk walk(graph, 0, options.max_folded);
+absl::Status FoldConstants(Graph& graph, const ImportOptions& options, FoldBudget& budget) {
+  Walk walk(graph, 0, options.max_folded, budget);
   UseCounts uses = CountUses(graph);
   std::vector<proto::Step> left;
+  std::uint64_t visited = 0;
   for (proto::Step& step : graph.steps) {
+    if (options.on_folding) options.on_folding(visited++, graph.steps.size());
     TROUPE_ASSIGN_OR_RETURN(bool folded, walk.Visit(step));
     if (walk.folded_bytes() > options.max_weights) return LimitOf(step, options);
     // A model output must come from a step.
@@ -150,10 +155,16 @@ absl::Status FoldConstants(Graph& graph, const ImportOptions& options) {
   return absl::OkStatus();
 }
 
+absl::Status FoldConstants(Graph& graph, const ImportOptions& options) {
+  FoldBudget budget(options.folding);
+  return FoldConstants(graph, options, budget);
+}
+
 absl::StatusOr<ValueInfos> InferValues(const Graph& graph, std::int64_t dynamic) {
   // Shape arithmetic is small; contents of weights need not be computed to know their shapes.
   constexpr Bytes kShapeArithmetic = KiB(64);
-  Walk walk(graph, dynamic, kShapeArithmetic);
+  FoldBudget budget({.operations = std::uint64_t{1} << 28, .bytes = MiB(256)});
+  Walk walk(graph, dynamic, kShapeArithmetic, budget);
   for (const proto::Step& step : graph.steps) TROUPE_RETURN_IF_ERROR(walk.Visit(step).status());
   // The contents die with the walk.
   for (auto& [name, info] : walk.infos()) info.constant = nullptr;

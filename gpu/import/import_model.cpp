@@ -10,15 +10,17 @@
 #include "gpu/import/weight_layout.hpp"
 
 namespace troupe::gpu {
+namespace {
 
-absl::StatusOr<ImportedModel> ImportOnnx(std::span<const std::byte> file, const ImportOptions& options) {
+absl::StatusOr<ImportedModel> ImportWithin(FoldBudget& budget, std::span<const std::byte> file,
+                                           const ImportOptions& options) {
   TROUPE_ASSIGN_OR_RETURN(Graph graph, ReadGraph(file, options));
   EliminateDeadSteps(graph);
   // Identities first: they would hide constants from the patterns below.
   EliminateIdentities(graph);
   // A branch that is chosen may compute the condition of the next.
   for (bool inlined = true; inlined;) {
-    TROUPE_RETURN_IF_ERROR(FoldConstants(graph, options));
+    TROUPE_RETURN_IF_ERROR(FoldConstants(graph, options, budget));
     TROUPE_ASSIGN_OR_RETURN(inlined, InlineBranches(graph));
   }
   EliminateIdentities(graph);
@@ -35,6 +37,18 @@ absl::StatusOr<ImportedModel> ImportOnnx(std::span<const std::byte> file, const 
   if (const absl::Status sound = CheckModel(imported.model, imported.weights.size()); !sound.ok())
     return absl::InternalError(absl::StrCat("the importer made an unsound model: ", sound.message()));
   return imported;
+}
+
+}  // namespace
+
+absl::StatusOr<ImportedModel> ImportOnnx(std::span<const std::byte> file, const ImportOptions& options) {
+  FoldBudget budget(options.folding);
+  auto imported = ImportWithin(budget, file, options);
+  if (imported.ok() || budget.stopped().empty()) return imported;
+  // A value that was not folded may be what the later step lacks.
+  return absl::Status(imported.status().code(),
+                      absl::StrCat(imported.status().message(),
+                                   " (constant folding stopped before: ", budget.stopped(), ")"));
 }
 
 }  // namespace troupe::gpu

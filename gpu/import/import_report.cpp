@@ -2,6 +2,9 @@
 
 #include <boost/json.hpp>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/digest.hpp"
 #include "base/status.hpp"
 
@@ -76,6 +79,36 @@ absl::Status StatusOf(ImportExit exit, const std::string& message) {
       break;
   }
   return absl::InternalError(message);
+}
+
+std::string StageName(ImportProgress::Stage stage) {
+  switch (stage) {
+    case ImportProgress::Stage::kChecking:
+      return "checking";
+    case ImportProgress::Stage::kFolding:
+      return "folding";
+    case ImportProgress::Stage::kPacking:
+      return "packing";
+  }
+  return {};
+}
+
+std::string ToLine(const ImportProgress& progress) {
+  return absl::StrCat("progress ", StageName(progress.stage), " ", progress.steps, " ", progress.steps_total);
+}
+
+std::optional<ImportProgress> ParseProgress(std::string_view line) {
+  using Stage = ImportProgress::Stage;
+  const std::vector<std::string> words = absl::StrSplit(absl::string_view(line.data(), line.size()), ' ');
+  ImportProgress progress;
+  if (words.size() != 4 || words[0] != "progress" || !absl::SimpleAtoi(words[2], &progress.steps) ||
+      !absl::SimpleAtoi(words[3], &progress.steps_total) || progress.steps > progress.steps_total)
+    return std::nullopt;
+  for (const Stage stage : {Stage::kChecking, Stage::kFolding, Stage::kPacking}) {
+    progress.stage = stage;
+    if (words[1] == StageName(stage)) return progress;
+  }
+  return std::nullopt;
 }
 
 std::string ToJson(const ImportReport& report) {

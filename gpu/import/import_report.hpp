@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -45,6 +47,20 @@ enum class ImportExit : int {
 [[nodiscard]] ImportExit ExitOf(const absl::Status& status);
 // InvalidArgument, Unimplemented, ResourceExhausted, FailedPrecondition or Internal, with `message`.
 [[nodiscard]] absl::Status StatusOf(ImportExit exit, const std::string& message);
+
+// How far the import is. What the importer says of it is shown to people, and nothing depends on it.
+struct ImportProgress {
+  enum class Stage { kChecking, kFolding, kPacking };
+  Stage stage = Stage::kChecking;
+  std::uint64_t steps = 0;  // of the stage, done
+  std::uint64_t steps_total = 0;
+};
+// "checking", "folding", "packing".
+[[nodiscard]] std::string StageName(ImportProgress::Stage stage);
+// "progress folding 120 400": a line before the report, without the newline.
+[[nodiscard]] std::string ToLine(const ImportProgress& progress);
+// Nothing for any other line.
+[[nodiscard]] std::optional<ImportProgress> ParseProgress(std::string_view line);
 
 // One line of JSON, without the newline.
 [[nodiscard]] std::string ToJson(const ImportReport& report);

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -149,8 +150,22 @@ bool Drain(int fd, std::string& text) {
   return n > 0;
 }
 
+// Lines of progress are taken out of `text`, so that none of them counts against its bound; what is told is
+// the last of them.
+void TakeProgress(std::string& text, const OnImportProgress& on_progress) {
+  std::optional<ImportProgress> last;
+  for (auto end = text.find('\n'); end != text.npos; end = text.find('\n')) {
+    const auto progress = ParseProgress(std::string_view(text).substr(0, end));
+    if (!progress) break;
+    last = progress;
+    text.erase(0, end + 1);
+  }
+  if (last && on_progress) on_progress(*last);
+}
+
 // Until both pipes end, which is when the child does: it starts no other program.
-Said Listen(Pipe& out, Pipe& err, SteadyClock::time_point deadline) {
+Said Listen(Pipe& out, Pipe& err, SteadyClock::time_point deadline,
+            const OnImportProgress& on_progress = nullptr) {
   Said said;
   std::array<pollfd, 2> fds = {pollfd{out.read.get(), POLLIN, 0}, pollfd{err.read.get(), POLLIN, 0}};
   while (fds[0].fd >= 0 || fds[1].fd >= 0) {
@@ -159,6 +174,7 @@ Said Listen(Pipe& out, Pipe& err, SteadyClock::time_point deadline) {
     const int ready = poll(fds.data(), fds.size(), static_cast<int>(std::min<std::int64_t>(left, 60'000)));
     if (ready <= 0) continue;
     if (fds[0].revents != 0 && !Drain(fds[0].fd, said.out)) fds[0].fd = -1;
+    TakeProgress(said.out, on_progress);
     if (fds[1].revents != 0 && !Drain(fds[1].fd, said.err)) fds[1].fd = -1;
   }
   said.in_time = true;
@@ -204,7 +220,7 @@ absl::StatusOr<ImportReport> Judge(int status, const Said& said, const ImportLim
 
 absl::StatusOr<ImportReport> RunImport(const std::filesystem::path& program,
                                        const std::filesystem::path& onnx, const std::filesystem::path& output,
-                                       const ImportLimits& limits) {
+                                       const ImportLimits& limits, const OnImportProgress& on_progress) {
   TROUPE_ASSIGN_OR_RETURN(Pipe out, MakePipe());
   TROUPE_ASSIGN_OR_RETURN(Pipe err, MakePipe());
   const auto deadline = SteadyClock::now() + 2 * limits.time;
@@ -212,7 +228,7 @@ absl::StatusOr<ImportReport> RunImport(const std::filesystem::path& program,
   Child child(pid);
   out.write.Close();
   err.write.Close();
-  const Said said = Listen(out, err, deadline);
+  const Said said = Listen(out, err, deadline, on_progress);
   if (!said.in_time) return OverTime(limits);
   return Judge(child.Wait(), said, limits);
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -21,6 +22,9 @@ struct ImportLimits {
   std::string sandbox = kSandboxRequired;
 };
 
+// Hears how far it is, on the calling thread; what the child says is checked for its form only.
+using OnImportProgress = std::function<void(const ImportProgress&)>;
+
 // `output` is an existing, empty folder; on success it holds the canonical files, otherwise whatever was
 // written so far, and the caller removes it. InvalidArgument: bad model; Unimplemented: unsupported;
 // ResourceExhausted: over a limit; FailedPrecondition: no jail on this machine; Internal: the importer
@@ -29,7 +33,8 @@ struct ImportLimits {
 [[nodiscard]] absl::StatusOr<ImportReport> RunImport(const std::filesystem::path& program,
                                                      const std::filesystem::path& onnx,
                                                      const std::filesystem::path& output,
-                                                     const ImportLimits& limits);
+                                                     const ImportLimits& limits,
+                                                     const OnImportProgress& on_progress = nullptr);
 
 // Has the importer enter its jail and do nothing else. "": all of it is there. Otherwise what the kernel
 // lacks: FailedPrecondition when imports are refused for it, else a remark. Unavailable when the importer

@@ -9,12 +9,14 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/units.hpp"
 #include "gpu/import/external_data.hpp"
+#include "gpu/import/fold_budget.hpp"
 #include "gpu/import/graph.hpp"
 #include "proto/model.pb.h"
 
@@ -28,6 +30,10 @@ struct ImportOptions {
   Bytes max_weights = GiB(16);
   // Largest single result that constant folding may make.
   Bytes max_folded = GiB(1);
+  // What constant folding may compute in all; steps beyond it stay in the graph.
+  FoldLimits folding;
+  // Hears how many of the steps were visited by folding, out of how many. May be empty.
+  std::function<void(std::uint64_t, std::uint64_t)> on_folding;
 };
 
 struct ImportedModel {

@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "gpu/import/fold_budget.hpp"
 #include "gpu/import/graph.hpp"
 #include "gpu/import/onnx_reader.hpp"
 #include "gpu/ops/operator.hpp"
@@ -31,6 +32,8 @@ void EliminateIdentities(Graph& graph);
 
 // Runs steps whose inputs are all known, with the operators' own kernels, and Shape and Size of known shapes.
 // Results larger than options.max_folded stay steps.
+// So do steps for which `budget` (in the short form: a fresh one of options.folding) has not enough left.
+[[nodiscard]] absl::Status FoldConstants(Graph& graph, const ImportOptions& options, FoldBudget& budget);
 [[nodiscard]] absl::Status FoldConstants(Graph& graph, const ImportOptions& options);
 
 // Types and shapes of values for one choice of the dynamic dimensions; values of unknown shape are not in it.

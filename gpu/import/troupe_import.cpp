@@ -87,6 +87,17 @@ absl::StatusOr<Files> OpenFiles(const Options& options) {
   return files;
 }
 
+void Tell(ImportProgress::Stage stage, std::uint64_t steps, std::uint64_t total) {
+  std::printf("%s\n", ToLine({stage, steps, total}).c_str());
+  std::fflush(stdout);
+}
+
+// A hundred lines at most for each pass over the file's steps.
+void TellFolding(std::uint64_t steps, std::uint64_t total) {
+  const std::uint64_t stride = total / 100 + 1;
+  if (steps % stride == 0) Tell(ImportProgress::Stage::kFolding, steps, total);
+}
+
 // Packs for the shapes that are likely: every dynamic dimension 1. Other shapes stay correct.
 absl::StatusOr<std::string> Pack(const ImportedModel& imported, const CanonicalDescriptors& files) {
   std::vector<proto::TensorSpec> inputs(imported.model.inputs().begin(), imported.model.inputs().end());
@@ -101,10 +112,13 @@ absl::StatusOr<ImportReport> Import(const Options& options, const Files& files) 
   import.folder = FolderOf(options);
   import.opened = files.beside;
   import.max_nodes = options.limit_nodes;
+  import.on_folding = TellFolding;
+  Tell(ImportProgress::Stage::kChecking, 0, 0);
   TROUPE_ASSIGN_OR_RETURN(const ImportedModel imported, ImportOnnx(files.onnx, import));
   ImportReport report;
   TROUPE_ASSIGN_OR_RETURN(report.digest, WriteCanonical(files.output, imported.model, imported.weights));
   if (options.pack) {
+    Tell(ImportProgress::Stage::kPacking, 0, 0);
     TROUPE_ASSIGN_OR_RETURN(report.packed_digest, Pack(imported, files.packed));
   }
   report.name = imported.model.name();

@@ -132,15 +132,39 @@ TEST_F(ImportRunnerTest, MemoryIsLimited) {
 TEST_F(ImportRunnerTest, TimeIsLimited) {
   OnnxBuilder b;
   b.Ints("size", {std::int64_t{1} << 22});
-  b.Node("ConstantOfShape", {"size"}, {"v0"});
-  for (int i = 0; i < 20'000; ++i) b.Node("Exp", {"v" + std::to_string(i)}, {"v" + std::to_string(i + 1)});
+  b.Node("ConstantOfShape", {"size"}, {"zeros"});
+  b.Node("Exp", {"zeros"}, {"ones"});
+  b.Node("Add", {"ones", "ones"}, {"v0"});
+  // Powers of 2^30 elements, which are within the limits of folding, and take many seconds.
+  for (int i = 0; i < 250; ++i)
+    b.Node("Pow", {"v" + std::to_string(i), "ones"}, {"v" + std::to_string(i + 1)});
   b.Input("x", {1});
-  b.Node("Add", {"x", "v20000"}, {"y"});
+  b.Node("Add", {"x", "v250"}, {"y"});
   b.Output("y", {std::int64_t{1} << 22});
   ImportLimits limits;
   limits.time = std::chrono::seconds(1);
   const absl::Status status = Import(b.File(), limits).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+}
+
+TEST_F(ImportRunnerTest, TellsHowFarItIsAndTrustsNothingOfIt) {
+  std::ofstream(folder_ / "model.onnx", std::ios::binary) << SmallNetwork().File();
+  ImportLimits limits;
+  limits.pack = true;
+  std::vector<std::string> told;
+  const auto report = RunImport(program_, folder_ / "model.onnx", folder_ / "out", limits,
+                                [&](const ImportProgress& progress) { told.push_back(ToLine(progress)); });
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_FALSE(told.empty());
+  for (const std::string& line : told) EXPECT_TRUE(ParseProgress(line).has_value()) << line;
+  // Lines of progress take no room of the report, and what has another form is not progress.
+  EXPECT_THAT(
+      Pretend("yes 'progress folding 1 2' | head -n 200000; echo not a report; exit 0").status().message(),
+      HasSubstr("report"));
+  for (const char* line :
+       {"progress", "progress folding 3 2", "progress folding -1 2", "progress dancing 1 2",
+        "progress folding 1 2 3", "progress folding 1 99999999999999999999999", ""})
+    EXPECT_FALSE(ParseProgress(line).has_value()) << line;
 }
 
 TEST_F(ImportRunnerTest, AChildThatHangsIsKilled) {
