@@ -1,5 +1,6 @@
 // ADMIN CLIENT: the cluster for a program that knows no actors: the shell. Blocking calls over one connection
-// to the cluster manager, and to a gateway for inference. One thread at a time per object.
+// to the cluster manager, and to a gateway for inference. Ask: any thread. The others: one thread at a time
+// per object.
 #pragma once
 
 #include <cstdint>

@@ -172,11 +172,13 @@ std::shared_ptr<HttpExchange> WithoutBody(TextExchange::Answer answer) {
   return std::make_shared<TextExchange>(kMaxControlBody, std::move(answer));
 }
 
-std::shared_ptr<HttpExchange> FunctionExchange(const Route& route, std::string_view method,
+std::shared_ptr<HttpExchange> FunctionExchange(const Route& route, const HttpRequestHead& head,
                                                const Query& query, Bytes max_model, ClusterAdmin& admin) {
+  const auto method = head.method;
   if (method == "POST") {
     auto deployment = ReadDeployment(route.name, query);
     if (!deployment.ok()) return Ready(ErrorResponse(deployment.status()));
+    deployment->client = std::string(head.client);
     return std::make_shared<DeployExchange>(*std::move(deployment), max_model, admin);
   }
   if (method == "DELETE") {
@@ -224,8 +226,9 @@ std::shared_ptr<HttpExchange> RunExchange(const std::string& run, std::string_vi
 
 }  // namespace
 
-std::shared_ptr<HttpExchange> MakeAdminExchange(const Route& route, std::string_view method, Bytes max_model,
-                                                ClusterAdmin& admin) {
+std::shared_ptr<HttpExchange> MakeAdminExchange(const Route& route, const HttpRequestHead& head,
+                                                Bytes max_model, ClusterAdmin& admin) {
+  const auto method = head.method;
   const auto query = ParseQuery(route.query);
   if (!query.ok()) return Ready(ErrorResponse(query.status()));
   switch (route.endpoint) {
@@ -234,7 +237,7 @@ std::shared_ptr<HttpExchange> MakeAdminExchange(const Route& route, std::string_
         admin.ListFunctions(Forward<std::vector<proto::FunctionStatus>>(std::move(reply)));
       });
     case Endpoint::kFunction:
-      return FunctionExchange(route, method, *query, max_model, admin);
+      return FunctionExchange(route, head, *query, max_model, admin);
     case Endpoint::kWorkflows:
       return WorkflowsExchange(method, admin);
     case Endpoint::kWorkflow:
@@ -245,6 +248,11 @@ std::shared_ptr<HttpExchange> MakeAdminExchange(const Route& route, std::string_
       return RunsExchange(*query, admin);
     case Endpoint::kRun:
       return RunExchange(route.name, method, admin);
+    case Endpoint::kImports:
+    case Endpoint::kImport:
+      return WithoutBody([&admin, digest = route.name](const std::string&, HttpReply reply) {
+        admin.ShowImports(digest, Forward<std::vector<proto::ImportStatus>>(std::move(reply)));
+      });
     default:
       return WithoutBody([&admin](const std::string&, HttpReply reply) {
         admin.Status(Forward<proto::ClusterStatusReply>(std::move(reply)));

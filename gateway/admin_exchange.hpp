@@ -3,7 +3,7 @@
 //          &deadline_ms=50&percentile=98]   body: the ONNX file
 //   GET    functions | functions/NAME          DELETE functions/NAME[?version=V]
 //   POST   workflows   body: the YAML file       GET    workflows    DELETE workflows/NAME
-//   GET    cluster
+//   GET    imports | imports/SHA256           GET    cluster
 // Answers are the messages of proto/admin.proto as JSON, with the field names of the .proto files.
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace troupe::gateway {
 
-[[nodiscard]] std::shared_ptr<HttpExchange> MakeAdminExchange(const Route& route, std::string_view method,
+[[nodiscard]] std::shared_ptr<HttpExchange> MakeAdminExchange(const Route& route, const HttpRequestHead& head,
                                                               Bytes max_model, ClusterAdmin& admin);
 
 }  // namespace troupe::gateway

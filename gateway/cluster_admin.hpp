@@ -30,6 +30,7 @@ struct Deployment {
   Duration deadline = Duration::zero();   // zero: the cluster's default
   double percentile = 0;                  // zero: the cluster's default
   std::vector<proto::StateTensor> state;  // what stays on the device from run to run
+  std::string client;                     // whose turn its import is: the client's address
   std::string onnx;                       // the file's bytes
 };
 
@@ -50,6 +51,10 @@ class ClusterAdmin {
   virtual void ListFunctions(AdminDone<std::vector<proto::FunctionStatus>> done) = 0;
   // Every version of one function; kNotFound when there is none.
   virtual void ShowFunction(std::string_view name, AdminDone<std::vector<proto::FunctionStatus>> done) = 0;
+
+  // The imports that wait or run: of the ONNX file with this SHA-256 (kNotFound when there is none), or of
+  // all when empty.
+  virtual void ShowImports(std::string_view digest, AdminDone<std::vector<proto::ImportStatus>> done) = 0;
 
   // `yaml` is a workflow file; each error names its line.
   virtual void SubmitWorkflow(std::string yaml, AdminDone<proto::WorkflowRecord> done) = 0;

@@ -72,9 +72,11 @@ std::shared_ptr<HttpExchange> GatewayHandler::Dispatch(Route route, const HttpRe
     case Endpoint::kWorkflow:
     case Endpoint::kRuns:
     case Endpoint::kRun:
+    case Endpoint::kImports:
+    case Endpoint::kImport:
     case Endpoint::kCluster:
       if (admin_ == nullptr) return Ready(ErrorResponse(501, "this gateway does not manage a cluster"));
-      return MakeAdminExchange(route, head.method, options_.max_model, *admin_);
+      return MakeAdminExchange(route, head, options_.max_model, *admin_);
     default:
       return Ready(Describe(route));
   }

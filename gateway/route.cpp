@@ -40,7 +40,7 @@ struct Pattern {
   std::string_view text;
   Endpoint endpoint;
 };
-constexpr std::array<Pattern, 26> kPatterns = {{
+constexpr std::array<Pattern, 28> kPatterns = {{
     {"/v2/models/*/infer", Endpoint::kInfer},
     {"/v2/models/*/versions/@/infer", Endpoint::kInfer},
     {"/v2", Endpoint::kServerMetadata},
@@ -64,6 +64,8 @@ constexpr std::array<Pattern, 26> kPatterns = {{
     {"/v2/troupe/workflows/*", Endpoint::kWorkflow},
     {"/v2/troupe/runs", Endpoint::kRuns},
     {"/v2/troupe/runs/*", Endpoint::kRun},
+    {"/v2/troupe/imports", Endpoint::kImports},
+    {"/v2/troupe/imports/*", Endpoint::kImport},
     {"/v2/troupe/cluster", Endpoint::kCluster},
     {"/metrics", Endpoint::kMetrics},
     {"/healthz", Endpoint::kHealthz},

@@ -28,6 +28,8 @@ enum class Endpoint {
   kWorkflow,          // DELETE /v2/troupe/workflows/NAME
   kRuns,              // GET  /v2/troupe/runs
   kRun,               // GET, DELETE (cancel) /v2/troupe/runs/RUN
+  kImports,           // GET  /v2/troupe/imports
+  kImport,            // GET  /v2/troupe/imports/SHA256
   kCluster,           // GET  /v2/troupe/cluster
   kMetrics,           // GET  /metrics
   kHealthz,           // GET  /healthz

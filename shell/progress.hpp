@@ -16,6 +16,8 @@ class Progress {
   ~Progress() { Finish(); }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
+  // What is being done from now on, instead of `doing`.
+  void Say(std::string doing) { doing_ = std::move(doing); }
   void Update(std::uint64_t done);
   void Finish();
 
@@ -23,7 +25,7 @@ class Progress {
 
  private:
   Console& console_;
-  const std::string doing_;
+  std::string doing_;
   const std::uint64_t total_;
   const Time begin_;
   std::size_t frame_ = 0;

@@ -2,9 +2,12 @@
 
 #include <google/protobuf/util/json_util.h>
 
+#include <condition_variable>
 #include <cstdlib>
 #include <future>
+#include <mutex>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "base/status.hpp"
@@ -14,6 +17,51 @@
 #include "shell/progress.hpp"
 
 namespace troupe::shell {
+
+namespace {
+
+// Asks twice a second until it is destroyed, which waits for the question that is under way.
+class Watcher {
+ public:
+  Watcher(std::shared_ptr<actors::AdminClient> client, Session::Watch watch)
+      : client_(std::move(client)), watch_(std::move(watch)), thread_([this] { Run(); }) {}
+  ~Watcher() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    wake_.notify_all();
+    thread_.join();
+  }
+  Watcher(const Watcher&) = delete;
+  Watcher& operator=(const Watcher&) = delete;
+  // What is new since the last call; empty: nothing.
+  std::string Take() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(text_, {});
+  }
+
+ private:
+  void Run() {
+    std::unique_lock lock(mutex_);
+    while (!wake_.wait_for(lock, std::chrono::milliseconds(500), [this] { return stopping_; })) {
+      lock.unlock();
+      auto text = watch_(*client_);
+      lock.lock();
+      text_ = std::move(text);
+    }
+  }
+
+  const std::shared_ptr<actors::AdminClient> client_;
+  const Session::Watch watch_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::string text_;       // guarded by mutex_
+  bool stopping_ = false;  // guarded by mutex_
+  std::thread thread_;     // last: it uses all of the above
+};
+
+}  // namespace
 
 void Session::Configure(const GlobalOptions& options) {
   if (options.manager != options_.manager) client_.reset();
@@ -40,10 +88,13 @@ absl::StatusOr<std::shared_ptr<actors::AdminClient>> Session::Client() {
 template <class T>
 absl::StatusOr<T> Session::Await(std::string_view doing,
                                  const std::shared_ptr<std::atomic<std::uint64_t>>& sent, std::uint64_t total,
-                                 std::function<absl::StatusOr<T>(actors::AdminClient&)> call) {
+                                 std::function<absl::StatusOr<T>(actors::AdminClient&)> call,
+                                 const Watch& watch) {
   TROUPE_ASSIGN_OR_RETURN(auto client, Client());
   std::packaged_task<absl::StatusOr<T>()> task([client, call = std::move(call)] { return call(*client); });
   auto answer = task.get_future();
+  std::optional<Watcher> watcher;
+  if (watch && console_.err_is_terminal()) watcher.emplace(client, watch);
   client.reset();
   std::thread caller(std::move(task));
 
@@ -55,6 +106,8 @@ absl::StatusOr<T> Session::Await(std::string_view doing,
       abandoned_ = true;
       return InterruptedError();
     }
+    if (watcher)
+      if (auto text = watcher->Take(); !text.empty()) progress.Say(std::move(text));
     progress.Update(sent ? sent->load() : 0);
   }
   caller.join();
@@ -66,15 +119,21 @@ absl::StatusOr<T> Session::Await(std::string_view doing,
 
 absl::StatusOr<proto::AdminReply> Session::Ask(proto::AdminRequest request, std::string_view doing,
                                                Duration usual) {
+  return AskWatched(std::move(request), doing, usual, nullptr);
+}
+
+absl::StatusOr<proto::AdminReply> Session::AskWatched(proto::AdminRequest request, std::string_view doing,
+                                                      Duration usual, Watch watch) {
   const Duration timeout = options_.timeout.value_or(usual);
-  auto answer =
-      Await<proto::AdminReply>(doing, nullptr, 0,
-                               [request = std::move(request),
-                                timeout](actors::AdminClient& client) -> absl::StatusOr<proto::AdminReply> {
-                                 TROUPE_ASSIGN_OR_RETURN(auto reply, client.Ask(request, timeout));
-                                 if (reply.code() != 0) return StatusIn(reply);
-                                 return reply;
-                               });
+  auto answer = Await<proto::AdminReply>(
+      doing, nullptr, 0,
+      [request = std::move(request),
+       timeout](actors::AdminClient& client) -> absl::StatusOr<proto::AdminReply> {
+        TROUPE_ASSIGN_OR_RETURN(auto reply, client.Ask(request, timeout));
+        if (reply.code() != 0) return StatusIn(reply);
+        return reply;
+      },
+      watch);
   // A name, a model or a workflow that the cluster could not take as it is: it did nothing.
   if (absl::IsInvalidArgument(answer.status())) return AsUsageError(answer.status());
   return answer;

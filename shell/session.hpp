@@ -47,6 +47,11 @@ class Session {
   // --timeout.
   absl::StatusOr<proto::AdminReply> Ask(proto::AdminRequest request, std::string_view doing = "asking",
                                         Duration usual = kOrdinary);
+  // The same; on a terminal, `watch` asks meanwhile, on a thread of its own, what is being done. An empty
+  // answer leaves the text as it was.
+  using Watch = std::function<std::string(actors::AdminClient&)>;
+  absl::StatusOr<proto::AdminReply> AskWatched(proto::AdminRequest request, std::string_view doing,
+                                               Duration usual, Watch watch);
   absl::StatusOr<std::string> Upload(std::string bytes, std::string_view doing);
   absl::StatusOr<proto::InferReply> Infer(proto::InferRequest request, Duration timeout);
 
@@ -59,7 +64,8 @@ class Session {
   absl::StatusOr<std::shared_ptr<actors::AdminClient>> Client();
   template <class T>
   absl::StatusOr<T> Await(std::string_view doing, const std::shared_ptr<std::atomic<std::uint64_t>>& sent,
-                          std::uint64_t total, std::function<absl::StatusOr<T>(actors::AdminClient&)> call);
+                          std::uint64_t total, std::function<absl::StatusOr<T>(actors::AdminClient&)> call,
+                          const Watch& watch = nullptr);
   [[nodiscard]] absl::Status Explain(const absl::Status& status) const;
 
   Console& console_;

@@ -271,9 +271,11 @@ absl::Status World::Deploy(const std::string& name, Bytes weights, Duration dead
   auto& deploy = *request.mutable_deploy();
   deploy.set_name(name);
   deploy.set_onnx_digest(MakeModel(name, weights, inputs, state));
-  manager_repository_.Import(deploy.onnx_digest(), [&](const absl::StatusOr<proto::FunctionRecord>& record) {
-    for (auto& [node_name, node] : nodes_) node->repository.AddModel(deploy.onnx_digest(), *record);
-  });
+  manager_repository_.Import(deploy.onnx_digest(), "",
+                             [&](const absl::StatusOr<proto::FunctionRecord>& record) {
+                               for (auto& [node_name, node] : nodes_)
+                                 node->repository.AddModel(deploy.onnx_digest(), *record);
+                             });
   *deploy.mutable_state() = {state.begin(), state.end()};
   deploy.mutable_slo()->set_deadline_ns(deadline.count());
   if (wish) wish(deploy);

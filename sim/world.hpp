@@ -150,6 +150,7 @@ class World {
   [[nodiscard]] std::size_t gateways() const { return gateways_.size(); }
   [[nodiscard]] storage::FakeMetadataStore& store() { return store_; }
   [[nodiscard]] actors::ClusterManagerActor manager() const { return manager_; }
+  [[nodiscard]] actors::FakeModelRepository& manager_repository() { return manager_repository_; }
   // Where that member finds its peers.
   [[nodiscard]] actors::PeerDirectory& DirectoryOf(const std::string& member);
   // Of a world without a network.

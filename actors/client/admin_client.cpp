@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <array>
 #include <caf/actor_system.hpp>
 #include <caf/actor_system_config.hpp>
 #include <caf/event_based_actor.hpp>
@@ -28,6 +29,13 @@ namespace {
 
 constexpr Duration kConnect = std::chrono::seconds(2);
 constexpr Duration kSlack = std::chrono::seconds(5);
+
+// "uid 1000 at HOST": whose import it is in the manager's queue.
+std::string LocalUser() {
+  std::array<char, 256> host{};
+  if (gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
+  return absl::StrCat("uid ", geteuid(), " at ", host.data());
+}
 
 // Waits for a callback that comes exactly once.
 template <class T>
@@ -66,6 +74,8 @@ class NetworkAdminClient final : public AdminClient {
   }
 
   absl::StatusOr<proto::AdminReply> Ask(proto::AdminRequest request, Duration timeout) override {
+    if (request.has_deploy() && request.deploy().client().empty())
+      request.mutable_deploy()->set_client(LocalUser());
     Waiter<proto::AdminReply> waiter;
     manager_->Ask(std::move(request), timeout == Duration::zero() ? options_.timeout : timeout,
                   waiter.Callback());

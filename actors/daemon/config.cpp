@@ -327,6 +327,8 @@ const std::vector<ConfigOption>& ConfigOptions() {
       {"import-sandbox",
        "required: no import where the kernel allows no jail; best-effort: import with what it allows", false,
        OneOf(&C::import_sandbox, {"required", "best-effort"})},
+      {"import-jobs", "imports at the same time; from 2 on, one is kept for small files of other clients",
+       false, Number(&C::import_jobs, 1, 64)},
       {"log-level", "trace, debug, info, warn, error or off", false,
        OneOf(&C::log_level, {"trace", "debug", "info", "warn", "error", "off"})},
       {"log-format", "text or json", false, OneOf(&C::log_format, {"text", "json"})},

@@ -98,6 +98,7 @@ struct DaemonConfig {
   Bytes import_memory = GiB(4);
   Duration import_time = std::chrono::seconds(60);
   std::string import_sandbox = "required";
+  unsigned import_jobs = 2;  // at the same time
 
   std::string log_level = "info";
   std::string log_format = "text";

@@ -74,6 +74,7 @@ class ManagerRole final : public Role {
     repository.import.pack = true;
     repository.import.sandbox = config.import_sandbox;
     TellOfJail(repository.import_program, config.import_sandbox);
+    repository.import_queue.jobs = config.import_jobs;
     repository_ = std::make_unique<StoredModelRepository>(std::move(repository), *common_.objects, nullptr,
                                                           *common_.channel);
     ManagerOptions options;
@@ -112,6 +113,12 @@ class ManagerRole final : public Role {
   [[nodiscard]] absl::Status Health() override { return absl::OkStatus(); }
 
   void Measure() override {
+    const auto imports = repository_->import_counts();
+    gauges_.Set("troupe_imports_waiting", "Uploaded files that wait for their import.", {},
+                static_cast<double>(imports.waiting));
+    gauges_.Set("troupe_imports_running", "Imports that run.", {}, static_cast<double>(imports.running));
+    gauges_.Set("troupe_imports_refused_total", "Imports that the full queue refused or dropped.", {},
+                static_cast<double>(imports.refused));
     caf::scoped_actor self(*common_.system);
     proto::AdminRequest request;
     request.mutable_cluster_status();

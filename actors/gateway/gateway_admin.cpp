@@ -33,6 +33,7 @@ gateway::AdminGiveUp GatewayAdmin::Deploy(gateway::Deployment deployment,
   proto::AdminRequest request;
   auto& deploy = *request.mutable_deploy();
   deploy.set_name(deployment.name);
+  deploy.set_client(deployment.client);
   deploy.set_version(deployment.version);
   deploy.set_tenant(deployment.tenant);
   if (!deployment.isolation.empty()) {
@@ -80,6 +81,16 @@ void GatewayAdmin::ShowFunction(std::string_view name,
   proto::AdminRequest request;
   request.mutable_show_function()->mutable_key()->set_name(std::string(name));
   manager_.Ask(std::move(request), kAskTimeout, Functions(std::move(done)));
+}
+
+void GatewayAdmin::ShowImports(std::string_view digest,
+                               gateway::AdminDone<std::vector<proto::ImportStatus>> done) {
+  proto::AdminRequest request;
+  request.mutable_show_import()->set_onnx_digest(std::string(digest));
+  manager_.Ask(std::move(request), kAskTimeout, [done = std::move(done)](const Reply& reply) {
+    if (!reply.ok()) return done(reply.status());
+    done(std::vector<proto::ImportStatus>(reply->imports().begin(), reply->imports().end()));
+  });
 }
 
 void GatewayAdmin::SubmitWorkflow(std::string yaml, gateway::AdminDone<proto::WorkflowRecord> done) {

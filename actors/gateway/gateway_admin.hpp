@@ -19,6 +19,8 @@ class GatewayAdmin final : public gateway::ClusterAdmin {
   void ListFunctions(gateway::AdminDone<std::vector<proto::FunctionStatus>> done) override;
   void ShowFunction(std::string_view name,
                     gateway::AdminDone<std::vector<proto::FunctionStatus>> done) override;
+  void ShowImports(std::string_view digest,
+                   gateway::AdminDone<std::vector<proto::ImportStatus>> done) override;
   void SubmitWorkflow(std::string yaml, gateway::AdminDone<proto::WorkflowRecord> done) override;
   void ListWorkflows(gateway::AdminDone<std::vector<proto::WorkflowRecord>> done) override;
   void RemoveWorkflow(std::string_view name, std::function<void(absl::Status)> done) override;

@@ -143,6 +143,8 @@ class ClusterManager : public ManagerSelf::base {
   [[nodiscard]] proto::RunReply RunAnswer(const std::string& run) const;
   // --- administration ---
   AdminPromise Admin(proto::AdminRequest& request);
+  // The imports of one file, or all of them for an empty digest.
+  [[nodiscard]] proto::AdminReply ShowImport(const proto::ShowImport& wish) const;
   // Imports first: nothing is stored of a file that cannot be served. Answered when the first node has
   // adopted it.
   void Deploy(AdminPromise promise, const proto::DeployRequest& wish);

@@ -52,6 +52,9 @@ AdminPromise ClusterManager::Admin(proto::AdminRequest& request) {
     case Case::kListGpus:
       AskNodes(promise, request.list_gpus().node(), GpusOf);
       break;
+    case Case::kShowImport:
+      Deliver(promise, ShowImport(request.show_import()));
+      break;
     case Case::kListFunctions:
       ShowFunctions(promise, {});
       break;
@@ -64,10 +67,20 @@ AdminPromise ClusterManager::Admin(proto::AdminRequest& request) {
   return promise;
 }
 
+proto::AdminReply ClusterManager::ShowImport(const proto::ShowImport& wish) const {
+  proto::AdminReply reply;
+  for (auto& status : repository_.Imports(wish.onnx_digest())) *reply.add_imports() = std::move(status);
+  if (reply.imports().empty() && !wish.onnx_digest().empty())
+    return Failure<proto::AdminReply>(absl::NotFoundError(
+        absl::StrCat("no import of the file '", wish.onnx_digest().substr(0, 64),
+                     "' waits or runs: it has ended, or no deployment of the file was asked for")));
+  return reply;
+}
+
 void ClusterManager::Deploy(AdminPromise promise, const proto::DeployRequest& wish) {
   if (const auto status = cluster::ValidateName("function", wish.name()); !status.ok())
     return Deliver(promise, Failure<proto::AdminReply>(status));
-  repository_.Import(wish.onnx_digest(),
+  repository_.Import(wish.onnx_digest(), wish.client(),
                      continuations_.Make<proto::FunctionRecord>(
                          this, [this, promise, wish](absl::StatusOr<proto::FunctionRecord> imported) mutable {
                            if (!imported.ok())

@@ -43,7 +43,37 @@ void FakeModelRepository::Receive(const std::string& upload, std::uint64_t offse
   done(size);
 }
 
-void FakeModelRepository::Import(const std::string& onnx_digest, Done<proto::FunctionRecord> done) {
+void FakeModelRepository::Import(const std::string& onnx_digest, const std::string& client,
+                                 Done<proto::FunctionRecord> done) {
+  if (!hold_imports_) return Answer(onnx_digest, done);
+  held_imports_.push_back({onnx_digest, client, std::move(done)});
+}
+
+std::vector<proto::ImportStatus> FakeModelRepository::Imports(const std::string& onnx_digest) const {
+  std::vector<proto::ImportStatus> found;
+  for (std::size_t i = 0; i < held_imports_.size(); ++i) {
+    if (!onnx_digest.empty() && held_imports_[i].onnx_digest != onnx_digest) continue;
+    auto& status = found.emplace_back();
+    status.set_onnx_digest(held_imports_[i].onnx_digest);
+    status.set_stage("waiting");
+    status.set_ahead(static_cast<std::uint32_t>(i));
+  }
+  return found;
+}
+
+std::vector<std::string> FakeModelRepository::HeldClients() const {
+  std::vector<std::string> clients;
+  for (const auto& held : held_imports_) clients.push_back(held.client);
+  return clients;
+}
+
+void FakeModelRepository::FinishImports() {
+  hold_imports_ = false;
+  for (auto& held : std::exchange(held_imports_, {})) Answer(held.onnx_digest, held.done);
+}
+
+void FakeModelRepository::Answer(const std::string& onnx_digest,
+                                 const Done<proto::FunctionRecord>& done) const {
   const auto it = models_.find(onnx_digest);
   if (it == models_.end()) return done(absl::NotFoundError("this ONNX file was not received"));
   done(it->second);

@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "actors/seams/model_repository.hpp"
 #include "base/units.hpp"
@@ -27,7 +28,12 @@ class FakeModelRepository final : public ModelRepository {
 
   void Receive(const std::string& upload, std::uint64_t offset, std::string data, bool last,
                const std::string& digest, Done<std::uint64_t> done) override;
-  void Import(const std::string& onnx_digest, Done<proto::FunctionRecord> done) override;
+  void Import(const std::string& onnx_digest, const std::string& client,
+              Done<proto::FunctionRecord> done) override;
+  [[nodiscard]] std::vector<proto::ImportStatus> Imports(const std::string& onnx_digest) const override;
+  // Imports wait from now on, until FinishImports answers them in their order.
+  void HoldImports() { hold_imports_ = true; }
+  void FinishImports();
   void Keep(const proto::TensorRef& ref, Done<std::string> done) override;
   void Read(const proto::FetchObject& part, Done<proto::FetchReply> done) override;
   void Release(std::uint64_t release) override;
@@ -41,10 +47,21 @@ class FakeModelRepository final : public ModelRepository {
   void Disown(const std::string& model_digest, const std::string& key) override {
     adopted_.erase({model_digest, key});
   }
+  // The client of each import that is held, in their order.
+  [[nodiscard]] std::vector<std::string> HeldClients() const;
   // Models with a copy for this isolation key.
   [[nodiscard]] std::size_t CopiesOf(const std::string& key) const;
 
  private:
+  struct HeldImport {
+    std::string onnx_digest;
+    std::string client;
+    Done<proto::FunctionRecord> done;
+  };
+  void Answer(const std::string& onnx_digest, const Done<proto::FunctionRecord>& done) const;
+
+  bool hold_imports_ = false;
+  std::vector<HeldImport> held_imports_;
   std::map<std::string, std::string> objects_;
   std::map<std::string, std::string> receiving_;
   std::map<std::string, proto::FunctionRecord> models_;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "proto/admin.pb.h"
 #include "proto/cluster.pb.h"
 #include "proto/function.pb.h"
 #include "proto/worker.pb.h"
@@ -28,9 +29,14 @@ class ModelRepository {
   // ABORTED: the part before is being written still. Two uploads of one object are both kept: as one.
   virtual void Receive(const std::string& upload, std::uint64_t offset, std::string data, bool last,
                        const std::string& digest, Done<std::uint64_t> done) = 0;
-  // Imports a received ONNX file in a child process. Answers a record with model and weights digests, sizes,
-  // inputs and outputs; the canonical objects are stored and synced.
-  virtual void Import(const std::string& onnx_digest, Done<proto::FunctionRecord> done) = 0;
+  // Imports a received ONNX file in a child process, when it is this client's turn. Answers a record with
+  // model and weights digests, sizes, inputs and outputs; the canonical objects are stored and synced.
+  // RESOURCE_EXHAUSTED: the client, or all clients, have too many files that wait.
+  virtual void Import(const std::string& onnx_digest, const std::string& client,
+                      Done<proto::FunctionRecord> done) = 0;
+  // Of the imports that wait or run: those of this file, the one that is furthest first; of all when empty.
+  // Any thread.
+  [[nodiscard]] virtual std::vector<proto::ImportStatus> Imports(const std::string& onnx_digest) const = 0;
   // Keeps the bytes behind `ref` as an object; answers its digest once it is synced.
   virtual void Keep(const proto::TensorRef& ref, Done<std::string> done) = 0;
   // Part of a stored object as something that can be sent: by TensorChannel. `release` frees it.

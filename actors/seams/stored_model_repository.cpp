@@ -50,6 +50,10 @@ StoredModelRepository::StoredModelRepository(Options options, storage::ModelRepo
       objects_(objects),
       host_(host),
       channel_(channel),
+      imports_(options_.import_queue,
+               [this](const std::string& onnx_digest, const gpu::OnImportProgress& on_progress) {
+                 return ImportNow(onnx_digest, on_progress);
+               }),
       pool_(options_.threads) {
   std::error_code ignored;
   fs::remove_all(options_.work_directory, ignored);
@@ -134,14 +138,32 @@ absl::StatusOr<std::uint64_t> StoredModelRepository::Write(const std::string& na
   return upload.received;
 }
 
-void StoredModelRepository::Import(const std::string& onnx_digest, Done<proto::FunctionRecord> done) {
-  OnPool<proto::FunctionRecord>(std::move(done), [this, onnx_digest] { return ImportNow(onnx_digest); });
+void StoredModelRepository::Import(const std::string& onnx_digest, const std::string& client,
+                                   Done<proto::FunctionRecord> done) {
+  // What it came to before is looked up on the pool: that asks the disk.
+  auto shared = std::make_shared<Done<proto::FunctionRecord>>(std::move(done));
+  const auto posted = pool_.Post([this, onnx_digest, client, shared] {
+    if (auto before = ImportedBefore(onnx_digest)) return (*shared)(*std::move(before));
+    Bytes size;
+    {
+      const auto file = objects_.Open(onnx_digest);
+      if (!file.ok()) return (*shared)(file.status());
+      size = Bytes(file->bytes.size());
+    }
+    imports_.Add(onnx_digest, client, size, std::move(*shared));
+  });
+  if (!posted.ok()) (*shared)(posted);
+}
+
+std::vector<proto::ImportStatus> StoredModelRepository::Imports(const std::string& onnx_digest) const {
+  return imports_.Describe(onnx_digest);
 }
 
 // Many functions of one file cost one import.
-absl::StatusOr<proto::FunctionRecord> StoredModelRepository::ImportNow(const std::string& onnx_digest) {
+absl::StatusOr<proto::FunctionRecord> StoredModelRepository::ImportNow(
+    const std::string& onnx_digest, const gpu::OnImportProgress& on_progress) {
   if (auto before = ImportedBefore(onnx_digest)) return *std::move(before);
-  auto record = ImportAnew(onnx_digest);
+  auto record = ImportAnew(onnx_digest, on_progress);
   if (!record.ok()) return record;
   const std::lock_guard lock(mutex_);
   if (imported_.size() >= options_.imports) imported_.erase(imported_.begin());  // any: it costs an import
@@ -165,7 +187,8 @@ std::optional<proto::FunctionRecord> StoredModelRepository::ImportedBefore(
   return there ? record : std::nullopt;
 }
 
-absl::StatusOr<proto::FunctionRecord> StoredModelRepository::ImportAnew(const std::string& onnx_digest) {
+absl::StatusOr<proto::FunctionRecord> StoredModelRepository::ImportAnew(
+    const std::string& onnx_digest, const gpu::OnImportProgress& on_progress) {
   TROUPE_ASSIGN_OR_RETURN(const auto file, objects_.Open(onnx_digest));
   const WorkFolder folder(fs::path(options_.work_directory) / absl::StrCat("import-", next_folder_++));
   TROUPE_RETURN_IF_ERROR(folder.status());
@@ -179,7 +202,7 @@ absl::StatusOr<proto::FunctionRecord> StoredModelRepository::ImportAnew(const st
   }
   std::error_code error;
   fs::create_directory(output, error);
-  const auto imported = gpu::RunImport(options_.import_program, onnx, output, options_.import);
+  const auto imported = gpu::RunImport(options_.import_program, onnx, output, options_.import, on_progress);
   // A file beyond the limits stays so: to try again later, as this code would tell clients, is of no use.
   if (absl::IsResourceExhausted(imported.status()) && !IsDiskFull(imported.status()))
     return absl::FailedPreconditionError(imported.status().message());

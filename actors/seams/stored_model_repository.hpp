@@ -14,6 +14,7 @@
 
 #include "actors/core/work_pool.hpp"
 #include "actors/seams/model_repository.hpp"
+#include "actors/seams/queued_imports.hpp"
 #include "gpu/import/import_runner.hpp"
 #include "storage/host_segments.hpp"
 #include "storage/model_repository.hpp"
@@ -32,6 +33,7 @@ class StoredModelRepository final : public ModelRepository {
     std::size_t threads = 2;
     std::size_t uploads = 64;    // at the same time
     std::size_t imports = 1024;  // whose results are remembered
+    cluster::ImportQueue::Limits import_queue;
   };
   // `objects` and `channel` outlive it; `host` may be null (a manager).
   StoredModelRepository(Options options, storage::ModelRepository& objects, storage::HostSegments* host,
@@ -40,7 +42,10 @@ class StoredModelRepository final : public ModelRepository {
 
   void Receive(const std::string& upload, std::uint64_t offset, std::string data, bool last,
                const std::string& digest, Done<std::uint64_t> done) override;
-  void Import(const std::string& onnx_digest, Done<proto::FunctionRecord> done) override;
+  void Import(const std::string& onnx_digest, const std::string& client,
+              Done<proto::FunctionRecord> done) override;
+  [[nodiscard]] std::vector<proto::ImportStatus> Imports(const std::string& onnx_digest) const override;
+  [[nodiscard]] ImportCounts import_counts() const { return imports_.counts(); }
   void Keep(const proto::TensorRef& ref, Done<std::string> done) override;
   void Read(const proto::FetchObject& part, Done<proto::FetchReply> done) override;
   void Release(std::uint64_t release) override;
@@ -78,8 +83,10 @@ class StoredModelRepository final : public ModelRepository {
   void EndPart(const std::string& name, const std::shared_ptr<Upload>& upload, bool over);
   absl::StatusOr<std::uint64_t> Write(const std::string& name, Upload& upload, const std::string& data,
                                       bool last, const std::string& digest);
-  absl::StatusOr<proto::FunctionRecord> ImportNow(const std::string& onnx_digest);
-  absl::StatusOr<proto::FunctionRecord> ImportAnew(const std::string& onnx_digest);
+  absl::StatusOr<proto::FunctionRecord> ImportNow(const std::string& onnx_digest,
+                                                  const gpu::OnImportProgress& on_progress);
+  absl::StatusOr<proto::FunctionRecord> ImportAnew(const std::string& onnx_digest,
+                                                   const gpu::OnImportProgress& on_progress);
   // What the same file came to before, if its objects are still there.
   [[nodiscard]] std::optional<proto::FunctionRecord> ImportedBefore(const std::string& onnx_digest) const;
   absl::Status StoreFolder(const std::string& folder, const std::string& digest, Names* names,
@@ -103,7 +110,8 @@ class StoredModelRepository final : public ModelRepository {
   std::map<std::pair<std::string, std::string>, std::string> host_names_;
   mutable std::mutex host_mutex_;  // HostSegments wants one caller at a time
   std::atomic<std::uint64_t> next_folder_{1};
-  WorkPool pool_;  // last: its threads use all of the above
+  QueuedImports imports_;  // after all that its threads use
+  WorkPool pool_;          // last: its threads use all of the above
 };
 
 }  // namespace troupe::actors

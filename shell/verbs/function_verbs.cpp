@@ -105,6 +105,19 @@ absl::StatusOr<proto::DeployRequest> DeploymentOf(const Arguments& arguments) {
   return deploy;
 }
 
+// How far the import of this file is; empty when the manager does not say.
+std::string ImportLine(actors::AdminClient& client, const std::string& digest) {
+  proto::AdminRequest request;
+  request.mutable_show_import()->set_onnx_digest(digest);
+  const auto reply = client.Ask(request, std::chrono::seconds(2));
+  if (!reply.ok() || reply->imports().empty()) return {};
+  const auto& import = reply->imports(0);
+  if (import.stage() == "waiting")
+    return Cat("waiting: ", import.ahead(), import.ahead() == 1 ? " import" : " imports", " before it");
+  if (import.steps_total() == 0) return Printable(import.stage());
+  return Cat(Printable(import.stage()), " ", import.steps(), "/", import.steps_total());
+}
+
 absl::Status FunctionDeploy(Session& session, const Arguments& arguments) {
   TROUPE_ASSIGN_OR_RETURN(auto deploy, DeploymentOf(arguments));
   auto content = ReadFile(arguments.Text("FILE"), kMostModelFile);
@@ -114,7 +127,9 @@ absl::Status FunctionDeploy(Session& session, const Arguments& arguments) {
   deploy.set_onnx_digest(digest);
   proto::AdminRequest request;
   *request.mutable_deploy() = deploy;
-  const auto reply = session.Ask(request, "importing, adopting", kDeployTimeout);
+  const auto reply =
+      session.AskWatched(request, "importing, adopting", kDeployTimeout,
+                         [digest](actors::AdminClient& client) { return ImportLine(client, digest); });
   if (!reply.ok()) return AsUnfinished(reply.status());
   if (session.json()) return session.PrintJson(*reply), absl::OkStatus();
   for (const auto& function : reply->functions()) session.out() << FunctionLine(function) << '\n';

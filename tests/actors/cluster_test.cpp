@@ -43,6 +43,34 @@ std::vector<std::string> EventsOf(World& world, const std::string& kind) {
   return messages;
 }
 
+TEST(Cluster, AnImportThatWaitsIsShownUntilItHasEnded) {
+  World world(1);
+  proto::AdminRequest deploy;
+  deploy.mutable_deploy()->set_name("slow");
+  deploy.mutable_deploy()->set_client("alice");
+  deploy.mutable_deploy()->set_onnx_digest(world.MakeModel("slow", MiB(1)));
+  world.manager_repository().HoldImports();
+  caf::anon_send(world.manager(), deploy);
+  world.Run(milliseconds(10));
+  EXPECT_EQ(world.manager_repository().HeldClients(), std::vector<std::string>{"alice"});
+  proto::AdminRequest show;
+  for (const std::string& digest : {deploy.deploy().onnx_digest(), std::string()}) {
+    show.mutable_show_import()->set_onnx_digest(digest);
+    const auto shown = world.Ask(show);
+    ASSERT_TRUE(shown.ok()) << shown.status();
+    ASSERT_EQ(shown->imports_size(), 1);
+    EXPECT_EQ(shown->imports(0).onnx_digest(), deploy.deploy().onnx_digest());
+    EXPECT_EQ(shown->imports(0).stage(), "waiting");
+  }
+  show.mutable_show_import()->set_onnx_digest("unknown");
+  EXPECT_TRUE(absl::IsNotFound(world.Ask(show).status()));
+  world.manager_repository().FinishImports();
+  show.mutable_show_import()->set_onnx_digest(deploy.deploy().onnx_digest());
+  EXPECT_TRUE(absl::IsNotFound(world.Ask(show).status()));
+  show.mutable_show_import()->clear_onnx_digest();
+  EXPECT_EQ(world.Ask(show)->imports_size(), 0);
+}
+
 TEST(Cluster, AMemberJoinsADeploymentIsAdoptedAndARequestIsServed) {
   World world(2);
   ASSERT_TRUE(world.Deploy("resnet", MiB(100)).ok());

@@ -148,6 +148,7 @@ TEST_F(DaemonConfigTest, AFileAndAFlagSetTheSame) {
       {"stop-grace", "0s", [](C c) { return c.stop_grace == Duration::zero(); }},
       {"import-memory", "512MiB", [](C c) { return c.import_memory == MiB(512); }},
       {"import-sandbox", "best-effort", [](C c) { return c.import_sandbox == "best-effort"; }},
+      {"import-jobs", "4", [](C c) { return c.import_jobs == 4; }},
       {"import-time", "10s", [](C c) { return c.import_time == std::chrono::seconds(10); }},
       {"log-level", "debug", [](C c) { return c.log_level == "debug"; }},
       {"log-format", "json", [](C c) { return c.log_format == "json"; }},

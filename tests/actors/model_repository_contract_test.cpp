@@ -226,8 +226,9 @@ TEST_P(ModelRepositoryContract, WhatIsNotThereIsNotFound) {
   const auto nothing = Sha256Hex("nothing");
   EXPECT_FALSE(repository().Has(nothing));
   EXPECT_TRUE(absl::IsNotFound(Read(nothing, 0, 10).status()));
-  EXPECT_TRUE(absl::IsNotFound(
-      Wait<proto::FunctionRecord>([&](auto done) { repository().Import(nothing, done); }).status()));
+  EXPECT_TRUE(absl::IsNotFound(Wait<proto::FunctionRecord>([&](auto done) {
+                                 repository().Import(nothing, "client", done);
+                               }).status()));
   proto::FunctionRecord function;
   function.set_model_digest(nothing);
   function.set_weights_digest(nothing);
@@ -288,7 +289,8 @@ TEST_P(ModelRepositoryContract, AReceivedFileIsImportedAndCanBeAdopted) {
   const auto digest = Sha256Hex(onnx);
   ASSERT_TRUE(Receive(0, onnx, true, digest).ok());
   made_->ExpectImport(digest);
-  const auto record = Wait<proto::FunctionRecord>([&](auto done) { repository().Import(digest, done); });
+  const auto record =
+      Wait<proto::FunctionRecord>([&](auto done) { repository().Import(digest, "client", done); });
   ASSERT_TRUE(record.ok()) << record.status();
   EXPECT_EQ(record->onnx_digest(), digest);
   EXPECT_EQ(record->inputs_size(), 1);
@@ -299,13 +301,15 @@ TEST_P(ModelRepositoryContract, AReceivedFileIsImportedAndCanBeAdopted) {
   EXPECT_EQ(copy->weights().length(), record->weights_bytes());
   // Another function of the same file needs no import.
   made_->EndImports();
-  const auto again = Wait<proto::FunctionRecord>([&](auto done) { repository().Import(digest, done); });
+  const auto again =
+      Wait<proto::FunctionRecord>([&](auto done) { repository().Import(digest, "client", done); });
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(again->SerializeAsString(), record->SerializeAsString());
   if (!GetParam()) return;
   made_->LoseObject(record->weights_digest());
   ASSERT_FALSE(repository().Has(record->weights_digest()));
-  EXPECT_FALSE(Wait<proto::FunctionRecord>([&](auto done) { repository().Import(digest, done); }).ok())
+  EXPECT_FALSE(
+      Wait<proto::FunctionRecord>([&](auto done) { repository().Import(digest, "client", done); }).ok())
       << "what is lost is not told of as if it were there";
 }
 

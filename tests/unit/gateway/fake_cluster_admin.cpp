@@ -86,6 +86,16 @@ void FakeClusterAdmin::ShowFunction(std::string_view name,
   done(std::vector<proto::FunctionStatus>{StatusOf(name)});
 }
 
+void FakeClusterAdmin::ShowImports(std::string_view digest,
+                                   AdminDone<std::vector<proto::ImportStatus>> done) {
+  if (const auto failed = failure(); !failed.ok()) return done(failed);
+  proto::ImportStatus status;
+  status.set_onnx_digest(digest.empty() ? "any" : std::string(digest));
+  status.set_stage("waiting");
+  status.set_ahead(3);
+  done(std::vector{status});
+}
+
 void FakeClusterAdmin::SubmitWorkflow(std::string yaml, AdminDone<proto::WorkflowRecord> done) {
   if (absl::Status status = failure(); !status.ok()) return done(status);
   proto::WorkflowRecord record;

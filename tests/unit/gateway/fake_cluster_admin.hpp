@@ -27,6 +27,7 @@ class FakeClusterAdmin final : public ClusterAdmin {
               std::function<void(absl::Status)> done) override;
   void ListFunctions(AdminDone<std::vector<proto::FunctionStatus>> done) override;
   void ShowFunction(std::string_view name, AdminDone<std::vector<proto::FunctionStatus>> done) override;
+  void ShowImports(std::string_view digest, AdminDone<std::vector<proto::ImportStatus>> done) override;
   void SubmitWorkflow(std::string yaml, AdminDone<proto::WorkflowRecord> done) override;
   void ListWorkflows(AdminDone<std::vector<proto::WorkflowRecord>> done) override;
   void RemoveWorkflow(std::string_view name, std::function<void(absl::Status)> done) override;

@@ -28,6 +28,7 @@ TEST_F(ManagementHttp, ADeploymentWhoseClientGoesAwayIsGivenUp) {
   }
   admin_.WaitForGivenUp(1);
   EXPECT_EQ(admin_.last_deployment().onnx, "onnx");
+  EXPECT_EQ(admin_.last_deployment().client, "127.0.0.1") << "whose turn its import is";
 }
 
 TEST_F(ManagementHttp, Health) {
@@ -150,6 +151,10 @@ TEST_F(ManagementHttp, WorkflowsAndCluster) {
   EXPECT_EQ(Get("/v2/troupe/workflows").as_array().size(), 0U);
   EXPECT_EQ(client_->Ask("DELETE", "/v2/troupe/workflows/w").code, 200);
   EXPECT_EQ(admin_.last_removed(), "w:workflow");
+  EXPECT_EQ(Get("/v2/troupe/imports").at(0).at("onnx_digest").as_string(), "any");
+  EXPECT_EQ(Get("/v2/troupe/imports/ab12").at(0).at("onnx_digest").as_string(), "ab12");
+  EXPECT_EQ(Get("/v2/troupe/imports/ab12").at(0).at("ahead").as_int64(), 3);
+  EXPECT_EQ(client_->Ask("POST", "/v2/troupe/imports").headers.at("allow"), "GET, HEAD");
   EXPECT_EQ(Get("/v2/troupe/runs").at(0).at("state").as_string(), "RUN_SUCCEEDED");
   EXPECT_EQ(Get("/v2/troupe/runs?workflow=w").at(0).at("start").at("workflow").as_string(), "w");
   EXPECT_EQ(Get("/v2/troupe/runs/run-7").at("start").at("run").as_string(), "run-7");

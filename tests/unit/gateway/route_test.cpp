@@ -40,6 +40,8 @@ TEST(Route, KnowsEveryPath) {
       {"/v2/troupe/runs?workflow=w", Endpoint::kRuns, "", ""},
       {"/v2/troupe/runs/gateway-1.7", Endpoint::kRun, "gateway-1.7", ""},
       {"/v2/troupe/workflows/a", Endpoint::kWorkflow, "a", ""},
+      {"/v2/troupe/imports", Endpoint::kImports, "", ""},
+      {"/v2/troupe/imports/ab12", Endpoint::kImport, "ab12", ""},
       {"/v2/troupe/cluster", Endpoint::kCluster, "", ""},
       {"/metrics", Endpoint::kMetrics, "", ""},
       {"/healthz", Endpoint::kHealthz, "", ""},
