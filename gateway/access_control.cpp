@@ -61,6 +61,8 @@ std::optional<proto::KeyScope> ScopeOf(Endpoint endpoint, std::string_view metho
     case Endpoint::kAllStatistics:
     case Endpoint::kRepositoryIndex:
     case Endpoint::kFunctions:
+    case Endpoint::kImports:
+    case Endpoint::kImport:
     case Endpoint::kRuns:
     case Endpoint::kCluster:
     case Endpoint::kMetrics:

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "actors/manager/cluster_manager_actor.hpp"
+#include "actors/manager/mutate.hpp"
 
 namespace troupe::actors {
 
@@ -150,21 +151,6 @@ void ClusterManager::AwaitAdoption(AdminPromise promise, const proto::FunctionRe
     return;
   }
   deploying_.emplace(digest, std::move(answer));
-}
-
-template <class Command>
-void ClusterManager::Mutate(std::shared_ptr<Command> command, std::function<absl::Status()> validate,
-                            std::function<void(absl::Status)> answer) {
-  mutations_.Add({[this, command, validate]() -> absl::StatusOr<storage::Batch> {
-                    TROUPE_RETURN_IF_ERROR(validate());
-                    return catalogue_.BatchFor(*command);
-                  },
-                  [this, command] {
-                    board_.UsersChanged(catalogue_.ModelOf(*command));
-                    catalogue_.Apply(*command);
-                    Changed();
-                  },
-                  std::move(answer)});
 }
 
 // Without a version the newest is meant: which one that is, is settled when the removal's turn has come, so

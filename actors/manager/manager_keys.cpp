@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "actors/manager/cluster_manager_actor.hpp"
+#include "actors/manager/mutate.hpp"
 #include "security/api_keys.hpp"
 
 namespace troupe::actors {

@@ -18,7 +18,7 @@ class Access(E2eTest):
         self.manager = self.start("manager", "manager")
         self.node = self.start("node", "node", manager=self.manager.address("manager"))
         self.gateway = self.start("gateway", "gateway", manager=self.manager.address("manager"))
-        self.gateway.wait_serving()
+        self.gateway.wait_serving(gpus=0)
         self.http = self.gateway.http
         self.shell = Shell(self.manager.address("manager"), self.directory)
         self.http.deploy("double", scale(2)).good()
