@@ -22,6 +22,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "actors/core/message_types.hpp"
+#include "actors/peers/guarded_connection.hpp"
 #include "actors/peers/local_socket.hpp"
 #include "actors/peers/network_peer_directory.hpp"
 #include "base/units.hpp"
@@ -469,6 +470,7 @@ TEST(ParseAddress, TakesHostAndPortAndNothingElse) {
 int BeThePeer() {
   auto config = NetworkConfiguration();
   caf::actor_system system(*config);
+  const auto connections = std::make_shared<PeerConnections>();
   caf::actor standing;
   std::string command;
   std::uint16_t port = 0;
@@ -482,7 +484,10 @@ int BeThePeer() {
     } else {
       std::cin >> port;
       const auto stand = [&](const auto& actor) {
-        if (!system.middleman().publish(actor, port, "127.0.0.1", true)) _exit(1);
+        const auto listening =
+            ListenGuarded(system, connections, caf::actor_cast<caf::strong_actor_ptr>(actor),
+                          system.message_types<std::decay_t<decltype(actor)>>(), "127.0.0.1", port);
+        if (!listening.ok()) _exit(1);
         standing = caf::actor_cast<caf::actor>(actor);
       };
       if (command == "large") {
