@@ -11,6 +11,11 @@ git ls-files '*.hpp' '*.cpp' '*.cu' | xargs -r clang-format --dry-run -Werror
 echo "check: house rules"
 python3 tests/architecture/rules.py --self-test
 python3 tests/architecture/rules.py .
+python3 tests/architecture/names.py --self-test
+python3 tests/architecture/names.py .
+# The commits before this one were made without the rule.
+first=$(git log --format=%H --grep='^tests: let a rule judge names of files and subjects$' -n 1 2>/dev/null || true)
+[ -z "$first" ] || git log --format=%s "$first..HEAD" | python3 tests/architecture/names.py --subjects
 
 # On a branch: all that it adds. On main: what the last commit changed. Without history: nothing.
 base=${CHECK_BASE:-}

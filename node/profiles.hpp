@@ -1,5 +1,5 @@
-// What a node learned of its models, as a message to be kept on its disk, and back (the actor that keeps it:
-// actors/node/profile_keeper.hpp).
+// What a node learned of its models, as a message to be kept on its disk, and back. The node controller keeps
+// it (actors/node/node_remembered.cpp).
 #pragma once
 
 #include "absl/status/status.h"

@@ -68,7 +68,7 @@ class Runner {
   using Id = std::uint64_t;  // ours: sequences begin anew with each daemon
   absl::Status Accept(Id id, Run& run);
   absl::Status FindPlan(Id id, Run& run);
-  // runner_state.cpp: runs that use a state of their function.
+  // Runs that use a state of their function (run_state.cpp).
   absl::Status TakeTurn(Id id, Run& run);
   void LeaveTurn(Id id, Run& run);
   [[nodiscard]] static bool HasTurn(Id id, const Run& run) {
