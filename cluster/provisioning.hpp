@@ -3,8 +3,8 @@
 // one thread; time is given.
 //
 //   a dead node:  dead -> (`replace_after`) asked for -> replaced, or asked for again after a back-off
-//   load:         above `add_above` for `hold` -> add;  below `drain_below` for `hold` -> drain the least
-//   busy
+//   load:         above `add_above` for `hold` -> add
+//                 below `drain_below` for `hold` -> drain the least busy
 //
 // One action by load at a time, and `settle` between two, so that a new node can show what it is good for.
 // The two marks lie apart, and a node is only drained if the others stay below `add_above` with what it had.

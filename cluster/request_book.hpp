@@ -4,8 +4,8 @@
 // and arms one timer at NextDue() for Expire.
 //
 //   waiting -> sent -> finished            exactly one Finished per admitted request
-//   sent -> waiting                        bounced (no attempt is counted), or its node died (counted; at
-//   most 3)
+//   sent -> waiting                        bounced (no attempt is counted), or its node died (counted: at
+//                                          most 3)
 //
 // Always true: admitted = served + failed + expired + cancelled + waiting + sent (Check).
 #pragma once

@@ -2,10 +2,11 @@
 // the same key and body wait for its answer; an answer that went well is kept for a while and given again. In
 // memory, of one gateway, bounded. Threads: any. Time is given.
 //
-//   a key:  (first request) -> running -> kept (answered well) -> forgotten (after `kept`, or for want of
-//   room)
-//           running -> forgotten (failed, or too large to keep: those who waited get that answer, whoever
-//           asks later runs it again)
+//   a key:  absent -> running      its first request
+//           running -> kept        the request was answered well
+//           running -> absent      the request failed, or its answer is too large to keep: the requests that
+//                                  waited get that answer, a later one runs again
+//           kept -> absent         after the time `kept`, or for want of room
 #pragma once
 
 #include <cstdint>

@@ -3,9 +3,11 @@
 // it sends arrives later, in order, from a proxy of the sender; handles inside messages become proxies as
 // well. Like TCP, it loses nothing without losing the connection:
 //
-//   connected -> blocked (partition) -> connected (healed in time: what was held arrives then)
-//   blocked | connected -> lost (nothing came through for the time-out; cut): proxies end (DOWN, PeerLost),
-//   what was on its way is gone -> connected (when nothing blocks it: new proxies, PeerUp)
+//   connected -> blocked           a partition
+//   blocked -> connected           it healed in time: the messages that were held arrive now
+//   blocked, connected -> lost     nothing came through for the time-out, or the connection was cut: its
+//                                  proxies end (DOWN, PeerLost), the messages on their way are gone
+//   lost -> connected              when nothing blocks it: new proxies (PeerUp)
 //
 // One thread, under the scheduler's virtual clock; the same calls give the same order of events.
 #pragma once

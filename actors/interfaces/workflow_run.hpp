@@ -9,8 +9,11 @@
 // one owner: an earlier one is told, what it commits is refused, and it waits for the run's end like any
 // other submission of it.
 //
-//   submitting -> owner -> ended;   submitting -> waiting (another has it) -> ended | owner (nobody has it
-//   now) owner -> waiting (it was claimed for another)
+//   submitting -> owner -> ended
+//   submitting -> waiting      another gateway owns the run
+//   waiting -> ended           the owner has told the end
+//   waiting -> owner           the run has no owner any more
+//   owner -> waiting           the manager has claimed the run for another gateway
 #pragma once
 
 #include "actors/interfaces/interface.hpp"

@@ -1,8 +1,9 @@
 // PLACEMENT BOARD: which node holds a host copy of which model, which copies are being made, and what to ask
 // for next. Keeps the facts; the plan is cluster::PlanPlacement's. Owned by the cluster manager.
 //
-//   a copy:  absent -> asked -> held -> (disowned) absent;  asked -> absent (failed; asked again after
-//   `retry`; or disowned)
+//   a copy:  absent -> asked -> held
+//            held -> absent      the node has disowned it
+//            asked -> absent     it failed (and is asked for again after `retry`), or the node has disowned it
 #pragma once
 
 #include <algorithm>

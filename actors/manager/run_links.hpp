@@ -3,8 +3,9 @@
 // record: an operator's cancellation, the run's own end and a claim for another gateway must not overwrite
 // each other in the store. Owned by the cluster manager.
 //
-//   a run:  linked -> loose (its actor or its gateway is gone) -> linked (by whoever goes on with it) ->
-//   ended
+//   a run:  linked -> loose     its actor or its gateway is gone
+//           loose -> linked     another actor goes on with it
+//           linked -> ended
 #pragma once
 
 #include <caf/actor_addr.hpp>

@@ -2,8 +2,8 @@
 // tests and the simulator: a worker that answers under the actors' clock (fake_worker_link). One contract
 // test runs on both.
 //
-//   Spawn -> on_listening -> Adopt -> on_ready -> Send / on_outcome ... -> on_death        (on_death: from
-//   Spawn on)
+//   Spawn -> on_listening -> Adopt -> on_ready -> Send / on_outcome ... -> on_death
+//   on_death may come at any time from Spawn on.
 #pragma once
 
 #include <cstdint>

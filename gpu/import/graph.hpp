@@ -1,7 +1,7 @@
 // GRAPH: a model while it is being imported: steps by value name, constants beside them.
 //
-//   ONNX file -> ReadGraph -> Graph -> passes (each takes a Graph and leaves an equal, simpler one) -> LayOut
-//   -> model
+//   ONNX file -> ReadGraph -> Graph -> passes -> LayOut -> model
+//   Each pass takes a Graph and leaves an equal, simpler one.
 //
 // What holds between passes: every value has one producer (an input, a constant or one step), steps are in an
 // order in which every input is produced before it is read, and every model output is produced by a step.

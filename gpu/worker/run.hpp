@@ -30,9 +30,9 @@ struct RunRequest {
   std::optional<Time> deadline;  // a target: it orders the runs, and the blocks on the links
 };
 
-// waiting (for model, plan, inputs, room) -> staging (inputs on their way in) -> ready -> computing ->
-// leaving (outputs on their way out) -> answered. A run that nobody waits for any more leaves at the next
-// arrow.
+//   waiting (for model, plan, inputs, room) -> staging (inputs on their way in) -> ready
+//   ready -> computing -> leaving (outputs on their way out) -> answered
+// A run that was cancelled leaves at the next arrow.
 struct Run {
   enum class Stage { kWaiting, kStaging, kReady, kComputing, kLeaving };
   Run(RunRequest request, Reply reply) : request(std::move(request)), reply(std::move(reply)) {}

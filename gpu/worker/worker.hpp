@@ -1,9 +1,12 @@
 // WORKER: the process that owns one GPU. Its main loop waits for orders, for what its threads and the device
 // have finished, and for daemons that want to adopt it.
 //
-//   listening -(hello of a daemon)-> adopted -(the daemon closes, a newer one comes)-> waiting -(hello)->
-//   adopted ... waiting -(the lease is over)-> ended          adopted -(Shutdown, SIGTERM)-> finishing what
-//   computes -> ended
+//   listening -> adopted       a daemon said hello
+//   adopted -> waiting         the daemon closed, or a newer one came
+//   waiting -> adopted         a daemon said hello
+//   waiting -> ended           the lease is over
+//   adopted -> finishing       Shutdown or SIGTERM: the runs that compute end first
+//   finishing -> ended
 // The device is opened at the first adoption and lives until the end: models stay over re-adoptions.
 #pragma once
 
