@@ -7,22 +7,33 @@ JOBS ?= $(shell nproc)
 CTEST := ctest --output-on-failure --no-tests=error
 CLANG_FORMAT ?= clang-format
 
-.PHONY: bootstrap configure build demo test unit asan tsan fuzz chaos chaos-sim check bench format clean help
+BOOTSTRAP := deploy/bootstrap.sh
+NINJA := cmake --build --preset $(PRESET) -j $(JOBS)
+
+.NOTPARALLEL:
+.PHONY: bootstrap configure build programs demo test unit asan tsan fuzz chaos chaos-sim check bench format clean help
 .DEFAULT_GOAL := help
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
-bootstrap: ## install every dependency with apt (idempotent)
-	deploy/bootstrap.sh
+bootstrap: ## install what building and testing needs, with apt (idempotent)
+	@$(BOOTSTRAP) test
 
-configure: bootstrap
-	@[ -f $(BUILD)/build.ninja ] || cmake --preset $(PRESET) >/dev/null
+configure:
+	@[ -f $(BUILD)/build.ninja ] || { echo "build: configuring $(BUILD)"; cmake --preset $(PRESET) >/dev/null; }
 
-build: configure ## build everything
-	cmake --build --preset $(PRESET) -j $(JOBS)
+build: bootstrap configure ## build everything: programs, tests, benchmarks
+	@echo "build: everything (from nothing some 10 minutes on two cores; seconds when little has changed)"
+	$(NINJA)
 
-demo: build ## a whole cluster on this machine, more models than GPU memory, a killed worker (KEEP=1 leaves it running)
+programs:
+	@$(BOOTSTRAP) build
+	@$(MAKE) --no-print-directory configure
+	@echo "build: the daemon, its workers and the shell (from nothing some 6 minutes on two cores)"
+	@$(NINJA) --target programs
+
+demo: programs ## a whole cluster on this machine, more models than GPU memory, a killed worker (KEEP=1 leaves it running)
 	deploy/demo.sh $(if $(KEEP),--keep)
 
 test: build asan ## every test; the unit and actor tiers under ASan and UBSan too
@@ -44,7 +55,8 @@ tsan: bootstrap ## the unit and actor tiers under ThreadSanitizer (by hand: slow
 	cmake --build --preset tsan -j $(JOBS) --target quick_tests
 	$(CTEST) --test-dir build/tsan -L 'unit|actors'
 
-fuzz: bootstrap ## every libFuzzer target for MINUTES=n (or SECONDS=n) each, JOBS at a time; tests/fuzz/README.md
+fuzz: ## every libFuzzer target for MINUTES=n (or SECONDS=n) each, JOBS at a time; tests/fuzz/README.md
+	@$(BOOTSTRAP) fuzz
 	@[ -f build/fuzz/build.ninja ] || cmake --preset fuzz >/dev/null
 	cmake --build --preset fuzz -j $(JOBS)
 	python3 tests/fuzz/fuzz.py build/fuzz --seconds $(or $(SECONDS),$$(( $(or $(MINUTES),1) * 60 ))) --jobs $(JOBS)
@@ -52,14 +64,18 @@ fuzz: bootstrap ## every libFuzzer target for MINUTES=n (or SECONDS=n) each, JOB
 chaos: build ## real processes, killed and cut for three minutes (MINUTES=30: longer; SEED=N: another plan); build/chaos
 	TROUPE_BUILD_DIR=$(BUILD) OMP_WAIT_POLICY=passive tests/chaos/chaos.py --seconds $$(( $(or $(MINUTES),3) * 60 )) --seed $(or $(SEED),1)
 
-check: configure ## format, house rules, warnings as errors, clang-tidy on what changed
+check: bootstrap configure ## format, house rules, warnings as errors, clang-tidy on what changed
 	deploy/check.sh $(BUILD)
 	cmake --build --preset $(PRESET) -j $(JOBS)
 
-bench: build ## every benchmark; writes build/bench/AREA.json
+bench: build bench-baselines ## every benchmark; writes build/bench/AREA.json
 	bench/run.sh all
 
-bench-%: build
+.PHONY: bench-baselines
+bench-baselines:
+	@$(BOOTSTRAP) bench
+
+bench-%: build bench-baselines
 	bench/run.sh $*
 
 format: ## rewrite the sources in the house format

@@ -1,30 +1,38 @@
 #!/usr/bin/env bash
-# Installs every dependency of Troupe with apt and says what it does. Safe to run again: what is there is left alone.
+# Installs with apt what Troupe needs, and says what it does. Safe to run again: what is there is left alone.
 # Debian 12 is what the project is built and tested on; Ubuntu 24.04 is best effort. A CUDA toolkit is detected, never
-# required. Usage: deploy/bootstrap.sh [--check]   (--check: only say what is missing; exit 1 if anything is)
+# required. Each purpose includes the ones before it, except that fuzz and bench include only build.
+#   deploy/bootstrap.sh [--check] [build|test|fuzz|bench]
+#     build   compiles everything and runs the demo and the examples
+#     test    every test, and `make check` (the default)
+#     fuzz    the fuzz targets, which clang compiles
+#     bench   the baselines that the benchmarks measure against
+#   --check   only says what is missing; exit 1 if anything is
 set -euo pipefail
 
 build_packages=(
-  build-essential cmake ninja-build ccache git clang-format clang-tidy
+  build-essential cmake ninja-build ccache git
   libcaf-dev                              # actors
   libprotobuf-dev protobuf-compiler       # messages
   librocksdb-dev                          # metadata
   libucx-dev                              # bytes between machines
-  libonnx-dev libonnx-testdata            # models and their conformance tests
+  libonnx-dev                             # models
   libdnnl-dev libgomp1                    # CPU kernels
   libseccomp-dev                          # the jail of imports and workers
   libboost1.81-dev libboost-json1.81-dev  # HTTP and JSON
   libabsl-dev libssl-dev libspdlog-dev libcli11-dev libyaml-cpp-dev libedit-dev zlib1g-dev prometheus-cpp-dev
   libgtest-dev libgmock-dev libbenchmark-dev
-  clang-14 libclang-rt-14-dev libomp-14-dev llvm-14  # fuzz targets: compiler, libFuzzer and ASan, OpenMP, symbols
+  python3 python3-numpy python3-onnx      # the demo and the examples
+  curl procps
 )
-run_packages=(
-  python3 python3-numpy python3-onnx      # examples and the house rules
-  curl jq procps
-  iproute2 nftables util-linux            # networks of the chaos tests
+test_packages=(
+  libonnx-testdata                        # conformance tests
+  clang-format clang-tidy                 # `make check`
+  jq iproute2 nftables util-linux         # the end-to-end tests, networks of the chaos tests
   prometheus                              # promtool: the tests check each page of metrics with it
 )
-bench_packages=(python3-torch nginx-light) # baselines of `make bench`
+fuzz_packages=(clang-14 libclang-rt-14-dev libomp-14-dev llvm-14)  # compiler, libFuzzer and ASan, OpenMP, symbols
+bench_packages=(python3-torch nginx-light)                         # what `make bench` measures against
 
 say() { printf 'bootstrap: %s\n' "$*"; }
 
@@ -35,7 +43,21 @@ missing() {
   done
 }
 
-wanted=("${build_packages[@]}" "${run_packages[@]}" "${bench_packages[@]}")
+check=no
+purpose=test
+for word in "$@"; do
+  case "$word" in
+    --check) check=yes ;;
+    build | test | fuzz | bench) purpose=$word ;;
+    *) say "'$word' is not a purpose: write build, test, fuzz or bench"; exit 2 ;;
+  esac
+done
+wanted=("${build_packages[@]}")
+case "$purpose" in
+  test) wanted+=("${test_packages[@]}") ;;
+  fuzz) wanted+=("${fuzz_packages[@]}") ;;
+  bench) wanted+=("${bench_packages[@]}") ;;
+esac
 mapfile -t absent < <(missing "${wanted[@]}")
 
 if [ -x /usr/local/cuda/bin/nvcc ] || command -v nvcc >/dev/null; then
@@ -45,14 +67,14 @@ else
 fi
 
 if [ "${#absent[@]}" -eq 0 ]; then
-  say "all ${#wanted[@]} packages are installed"
+  say "all ${#wanted[@]} packages for $purpose are installed"
   exit 0
 fi
 say "missing: ${absent[*]}"
-[ "${1:-}" = "--check" ] && exit 1
+[ "$check" = yes ] && exit 1
 
 if ! command -v apt-get >/dev/null; then
-  say "this is no Debian or Ubuntu: install the packages above with your own package manager"
+  say "this is not Debian or Ubuntu: install the packages above with your own package manager"
   exit 2
 fi
 sudo=()

@@ -34,7 +34,7 @@ ExitCode BecomeCompanion(Console& console, const std::vector<std::string>& words
   arguments.push_back(nullptr);
   execv(program.c_str(), arguments.data());
   console.err() << "troupe: " << words[0] << ": " << program
-                << " cannot be started; it is installed beside troupe\n";
+                << " cannot be started; it is installed beside troupe (from source: `make build`)\n";
   return ExitCode::kUsage;
 }
 
