@@ -198,12 +198,9 @@ void MembershipTable::Excuse(Duration stood, Time now) {
   for (auto& [name, member] : members_) member.last_heard = std::min(now, member.last_heard + stood);
 }
 
-void MembershipTable::Forget(const std::string& name) {
-  const auto it = members_.find(name);
-  if (it == members_.end()) return;
-  TROUPE_CHECK(!TakesPart(it->second.record.state()), "a member that takes part cannot be forgotten");
-  members_.erase(it);
-  ++version_;
+Time MembershipTable::Forgotten(const Member& member) const {
+  const bool left = member.record.state() == proto::MEMBER_LEFT;
+  return member.last_heard + (left ? limits_.left_kept : limits_.dead_kept);
 }
 
 std::vector<Transition> MembershipTable::Tick(Time now) {
@@ -216,13 +213,19 @@ std::vector<Transition> MembershipTable::Tick(Time now) {
       Move(member, proto::MEMBER_SUSPECT, silent);
     }
   }
+  version_ += std::erase_if(members_, [&](const auto& entry) {
+    return !TakesPart(entry.second.record.state()) && Forgotten(entry.second) <= now;
+  });
   return std::exchange(transitions_, {});
 }
 
 Time MembershipTable::NextDue() const {
   Time due = Time::max();
   for (const auto& [name, member] : members_) {
-    if (!TakesPart(member.record.state())) continue;
+    if (!TakesPart(member.record.state())) {
+      due = std::min(due, Forgotten(member));
+      continue;
+    }
     const bool alive = member.record.state() == proto::MEMBER_ALIVE;
     due = std::min(due, member.last_heard + (alive ? limits_.suspect_after : limits_.dead_after));
   }

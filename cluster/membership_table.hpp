@@ -4,6 +4,7 @@
 //   (join) -> alive <-> suspect -> dead -> (join: a new epoch) -> alive
 //   alive, suspect <-> draining (by an operator; silence makes a draining member dead too)
 //   any -> left (LeaveRequest)
+//   left, dead -> forgotten (after `left_kept` or `dead_kept`)
 //
 // A member that joins gets an epoch larger than any before; whatever carries an older epoch is refused
 // (FailedPrecondition), so two lives of one name never mix.
@@ -24,6 +25,9 @@ struct MembershipLimits {
   Duration heartbeat = std::chrono::milliseconds(100);
   Duration suspect_after = std::chrono::milliseconds(400);
   Duration dead_after = std::chrono::milliseconds(800);
+  // How long an operator still sees a member that is gone.
+  Duration left_kept = std::chrono::hours(1);
+  Duration dead_kept = std::chrono::hours(24);
   std::size_t max_members = 10000;
 };
 
@@ -69,9 +73,6 @@ class MembershipTable {
   absl::Status SetDraining(const std::string& name, bool drain);
   // We stood still for so long until `now` and heard nobody: that is not their silence.
   void Excuse(Duration stood, Time now);
-  // Dead and left members are kept for people to see until they are forgotten.
-  void Forget(const std::string& name);
-
   // What silence has changed by `now`, together with every other change since the last call.
   [[nodiscard]] std::vector<Transition> Tick(Time now);
   [[nodiscard]] Time NextDue() const;
@@ -87,6 +88,8 @@ class MembershipTable {
 
  private:
   void Move(Member& member, proto::MemberState to, Duration silent);
+  // When a member that is gone is forgotten.
+  [[nodiscard]] Time Forgotten(const Member& member) const;
   // AlreadyExists: two daemons have the name, and `known` is alive.
   [[nodiscard]] absl::Status CheckOneDaemon(const Member& known, const proto::MemberRecord& wish,
                                             const std::string& daemon, Time now) const;

@@ -237,8 +237,9 @@ absl::Status WorkflowErrors(std::string_view workflow, std::vector<WorkflowError
   constexpr std::size_t kMost = 100;
   std::stable_sort(errors.begin(), errors.end(),
                    [](const auto& a, const auto& b) { return a.line < b.line; });
-  std::string text = absl::StrCat("workflow '", std::string(workflow), "' has ", errors.size(),
-                                  errors.size() == 1 ? " error:" : " errors:");
+  const std::string which =
+      workflow.empty() ? "the workflow" : absl::StrCat("workflow '", std::string(workflow), "'");
+  std::string text = absl::StrCat(which, " has ", errors.size(), errors.size() == 1 ? " error:" : " errors:");
   for (std::size_t i = 0; i < std::min(errors.size(), kMost); ++i) {
     const std::string line = errors[i].line == 0 ? "" : absl::StrCat("line ", errors[i].line, ": ");
     absl::StrAppend(&text, "\n", line, errors[i].message);
@@ -259,12 +260,13 @@ absl::StatusOr<proto::WorkflowSpec> ParseWorkflow(std::string_view text, const W
                                                    " are read"));
   }
   Reader reader(limits);
-  // yaml-cpp reports what is no YAML by exceptions; they end here.
+  // yaml-cpp reports text that is not YAML by exceptions; they end here.
   try {
     reader.Read(YAML::Load(std::string(text)));
   } catch (const YAML::Exception& error) {
     const std::uint32_t line = error.mark.is_null() ? 0 : static_cast<std::uint32_t>(error.mark.line + 1);
-    return WorkflowErrors(reader.spec().name(), {{line, absl::StrCat("this is no YAML: ", error.msg)}});
+    return WorkflowErrors(reader.spec().name(),
+                          {{line, absl::StrCat("this is not valid YAML: ", error.msg)}});
   }
   if (!reader.errors().empty()) return WorkflowErrors(reader.spec().name(), std::move(reader.errors()));
   return std::move(reader.spec());

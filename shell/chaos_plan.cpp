@@ -164,7 +164,8 @@ absl::StatusOr<ChaosPlan> ParseChaosPlan(const std::string& yaml) {
   try {
     plan = reader.Read(YAML::Load(yaml));
   } catch (const YAML::Exception& error) {
-    return absl::InvalidArgumentError(Cat("line ", error.mark.line + 1, ": no YAML: ", error.msg));
+    return absl::InvalidArgumentError(
+        Cat("line ", error.mark.line + 1, ": this is not valid YAML: ", error.msg));
   }
   if (!reader.mistakes().empty()) return absl::InvalidArgumentError(absl::StrJoin(reader.mistakes(), "; "));
   return plan;

@@ -213,8 +213,8 @@ void PrintError(Console& console, const std::vector<std::string>& words, const a
   // The terminal has echoed ^C where the line is to begin.
   if (ExitCodeOf(status) == ExitCode::kInterrupted && console.in_is_terminal()) console.err() << '\n';
   const auto asked = Shorten(Printable(absl::StrJoin(words, " ")), kMostEchoed);
-  console.err() << "troupe: " << asked << (asked.empty() ? "" : ": ") << Printable(FromAbsl(status.message()))
-                << std::endl;
+  console.err() << "troupe: " << asked << (asked.empty() ? "" : ": ")
+                << PrintableLines(FromAbsl(status.message())) << std::endl;
 }
 
 ExitCode RunParsed(Session& session, const Command& command, const std::vector<std::string>& words) {

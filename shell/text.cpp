@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "base/check.hpp"
 #include "shell/cat.hpp"
@@ -60,6 +62,12 @@ std::string Printable(std::string_view text) {
     }
   }
   return out;
+}
+
+std::string PrintableLines(std::string_view text) {
+  std::vector<std::string> lines;
+  for (const auto line : absl::StrSplit(ForAbsl(text), '\n')) lines.push_back(Printable(FromAbsl(line)));
+  return absl::StrJoin(lines, "\n  ");
 }
 
 std::size_t Width(std::string_view text) {

@@ -24,6 +24,8 @@ class Style {
 
 // One line without control characters: what others wrote (names, messages) must not drive the terminal.
 [[nodiscard]] std::string Printable(std::string_view text);
+// Each line of it printable, the later ones indented: for errors that list several mistakes.
+[[nodiscard]] std::string PrintableLines(std::string_view text);
 // Columns that a UTF-8 text takes, one per code point.
 [[nodiscard]] std::size_t Width(std::string_view text);
 // At most `columns` wide; what was cut is shown by "...".

@@ -15,7 +15,7 @@ absl::StatusOr<YAML::Node> YamlReader::Load(const std::string& text) const {
   try {
     return YAML::Load(text);
   } catch (const YAML::Exception& error) {
-    return Wrong(error.mark, absl::StrCat("this is no YAML: ", error.msg));
+    return Wrong(error.mark, absl::StrCat("this is not valid YAML: ", error.msg));
   }
 }
 

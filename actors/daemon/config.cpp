@@ -364,7 +364,8 @@ absl::Status ApplyConfigFile(const std::string& path, DaemonConfig& config) {
   } catch (const YAML::BadFile&) {
     return absl::NotFoundError(absl::StrCat("cannot read the configuration '", path, "': check --config"));
   } catch (const YAML::Exception& e) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ":", e.mark.line + 1, ": this is no YAML: ", e.msg));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ":", e.mark.line + 1, ": this is not valid YAML: ", e.msg));
   }
   if (root.IsNull()) return absl::OkStatus();
   if (!root.IsMap()) return absl::InvalidArgumentError(absl::StrCat(path, ":1: expected 'key: value' lines"));

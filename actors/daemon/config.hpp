@@ -128,7 +128,7 @@ struct ConfigOption {
 [[nodiscard]] const std::vector<ConfigOption>& ConfigOptions();
 
 // Applies a YAML file. InvalidArgument: "FILE:LINE: ..." for an unknown key (with the nearest known one), a
-// wrong value, or what is no YAML; NotFound when there is no such file.
+// wrong value, or text that is not valid YAML; NotFound when there is no such file.
 absl::Status ApplyConfigFile(const std::string& path, DaemonConfig& config);
 // Without the brackets of an IPv6 address.
 [[nodiscard]] std::string Unbracketed(const std::string& host);

@@ -81,8 +81,9 @@ class NodeRole final : public Role {
     TROUPE_ASSIGN_OR_RETURN(auto states, States());
     MemberOptions member;
     TROUPE_RETURN_IF_ERROR(TieToCluster(common_, true, member));
+    lease_ = member.lease;
     auto options = Options();
-    options.lease = member.lease;
+    options.lease = lease_;
     options.states = std::move(states);
     options.write_back_each_run = config.state_write_back == "run";
     TROUPE_ASSIGN_OR_RETURN(controller_, SpawnNodeController(*common_.system, std::move(options), cache_));
@@ -107,9 +108,17 @@ class NodeRole final : public Role {
   }
 
   [[nodiscard]] absl::Status Health() override {
-    if (ready_gpus_ > 0) return absl::OkStatus();
-    const std::lock_guard lock(problems_mutex_);
-    return absl::UnavailableError(absl::StrCat("no GPU worker is up", problems_));
+    if (ready_gpus_ == 0) {
+      const std::lock_guard lock(problems_mutex_);
+      return absl::UnavailableError(absl::StrCat("no GPU worker is up", problems_));
+    }
+    // A node that has lost its manager goes on with what it knows; one that never had a manager knows nothing.
+    if (!lease_->HasBegun()) {
+      return absl::UnavailableError(
+          absl::StrCat("this node has not joined a cluster yet: is the cluster manager running at ",
+                       common_.manager, "?"));
+    }
+    return absl::OkStatus();
   }
 
   void Measure() override {
@@ -343,6 +352,7 @@ class NodeRole final : public Role {
   std::shared_ptr<StoredModelRepository> repository_;
   CacheActor cache_;
   NodeControllerActor controller_;
+  std::shared_ptr<const Lease> lease_;
   MemberActor member_;
   std::string address_;
   Gauges gauges_;

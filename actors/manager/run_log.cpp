@@ -98,7 +98,15 @@ void RunLog::Apply(const proto::ClaimRun& command) {
   run.set_gateway(command.gateway());
   if (!MayReopen(run)) return;
   Reopen(run);
-  std::erase(ended_, command.run());
+  TakeBack(command.run());
+}
+
+void RunLog::TakeBack(const std::string& run) {
+  const auto it =
+      std::find_if(ended_.begin(), ended_.end(), [&](const Ended& ended) { return ended.run == run; });
+  if (it == ended_.end()) return;
+  ended_bytes_ -= it->size;
+  ended_.erase(it);
 }
 
 void RunLog::Reopen(proto::RunRecord& run) {
@@ -132,7 +140,8 @@ void RunLog::Apply(const proto::FinishRun& command) {
   run.set_code(command.code());
   *run.mutable_outputs() = command.outputs();
   run.set_finished_unix_ns(command.unix_ns());
-  ended_.push_back(command.run());
+  ended_.push_back({command.run(), Bytes(run.ByteSizeLong())});
+  ended_bytes_ += ended_.back().size;
 }
 
 const proto::CommitStep* RunLog::FindStep(const std::string& run, const std::string& step) const {
@@ -164,8 +173,9 @@ std::vector<const proto::RunRecord*> RunLog::List(const std::string& workflow) c
 
 std::vector<proto::RunRecord> RunLog::TakeSurplus() {
   std::vector<proto::RunRecord> surplus;
-  while (ended_.size() > kept_) {
-    auto node = runs_.extract(ended_.front());
+  while (ended_.size() > limits_.runs || (ended_.size() > 1 && ended_bytes_ > limits_.bytes)) {
+    auto node = runs_.extract(ended_.front().run);
+    ended_bytes_ -= ended_.front().size;
     ended_.pop_front();
     if (!node.empty()) surplus.push_back(std::move(node.mapped()));
   }

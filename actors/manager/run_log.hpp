@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/units.hpp"
 #include "proto/workflow.pb.h"
 
 namespace troupe::actors {
@@ -28,7 +29,14 @@ inline constexpr std::uint64_t kAnyClaim = ~std::uint64_t{0};
 
 class RunLog {
  public:
-  explicit RunLog(std::size_t kept = 10000) : kept_(kept) {}
+  // How many ended runs are kept, and how many bytes they may have together: their inputs and results lie in
+  // memory. The newest one is kept whatever its size.
+  struct Limits {
+    std::size_t runs = 10000;
+    Bytes bytes = MiB(256);
+  };
+  RunLog() = default;
+  explicit RunLog(Limits limits) : limits_(limits) {}
 
   // InvalidArgument for a key that may not name a run; AlreadyExists when the key names a run of another
   // workflow, or one with other inputs, also one whose start is on its way.
@@ -71,9 +79,16 @@ class RunLog {
   // Null: its key is free.
   [[nodiscard]] const proto::StartRun* StartOf(const std::string& run) const;
 
-  const std::size_t kept_;
+  struct Ended {
+    std::string run;
+    Bytes size;
+  };
+  void TakeBack(const std::string& run);
+
+  Limits limits_;
   std::map<std::string, proto::RunRecord> runs_;
-  std::deque<std::string> ended_;
+  std::deque<Ended> ended_;  // oldest first
+  Bytes ended_bytes_{};      // of all of them
   std::set<std::string> claiming_;
   std::map<std::string, proto::StartRun> starting_;
   std::uint64_t steps_recomputed_ = 0;

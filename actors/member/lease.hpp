@@ -23,6 +23,8 @@ class Lease {
     Heard(sent);
   }
   void Heard(Time sent) { heard_ = sent.time_since_epoch().count(); }
+  // Whether the member has joined since its process began.
+  [[nodiscard]] bool HasBegun() const { return heard_ != kNever; }
 
   // A member that never joined has no lease that could end.
   [[nodiscard]] bool Over(Time now) const {

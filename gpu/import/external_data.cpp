@@ -126,9 +126,11 @@ absl::StatusOr<std::string> ReadExternalData(const fs::path& folder, const Exter
   if (error)
     return absl::InvalidArgumentError(absl::StrCat("the model's folder cannot be read: ", error.message()));
   const fs::path path = fs::canonical(root / data.location, error);
-  if (error)
-    return absl::InvalidArgumentError(
-        absl::StrCat("external data '", data.location, "' cannot be read: ", error.message()));
+  if (error) {
+    return absl::InvalidArgumentError(absl::StrCat("the model keeps weights in a file of its own, '",
+                                                   data.location, "', which cannot be read (",
+                                                   error.message(), "): save the model as one file"));
+  }
   if (!Inside(root, path)) return Outside(data);
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY));
   if (file.get() < 0)

@@ -29,7 +29,8 @@ std::string DescribeGpus(const proto::MemberRecord& member) {
     memory += gpu.memory_bytes();
     ready += gpu.state() == "ready" ? 1 : 0;
   }
-  if (member.gpus().empty()) return "-";
+  const bool gone = member.state() == proto::MEMBER_DEAD || member.state() == proto::MEMBER_LEFT;
+  if (gone || member.gpus().empty()) return "-";
   return Cat(ready, "/", member.gpus_size(), " ready, ", FormatBytes(Bytes(memory)));
 }
 

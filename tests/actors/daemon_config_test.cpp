@@ -225,8 +225,8 @@ TEST_F(DaemonConfigTest, AnUnknownKeyNamesItsLineAndTheNearestOne) {
 }
 
 TEST_F(DaemonConfigTest, WhatIsNoListOfKeysNamesItsLine) {
-  EXPECT_THAT(Error("name: x\n@broken: y\n"), StartsWith("2: this is no YAML"));
-  EXPECT_THAT(Error("name: [x\n"), HasSubstr("this is no YAML"));
+  EXPECT_THAT(Error("name: x\n@broken: y\n"), StartsWith("2: this is not valid YAML"));
+  EXPECT_THAT(Error("name: [x\n"), HasSubstr("this is not valid YAML"));
   EXPECT_THAT(Error("- role\n- all\n"), StartsWith("1: expected 'key: value'"));
   EXPECT_THAT(Error("all\n"), StartsWith("1: expected 'key: value'"));
   EXPECT_THAT(Error("name: {first: x}\n"), StartsWith("1: name: expected a value"));

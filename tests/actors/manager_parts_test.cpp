@@ -111,7 +111,7 @@ TEST(RunLog, AClaimReopensARunThatFailedForAPassingReasonAndNoOther) {
                                          {static_cast<int>(Code::kInternal), false},
                                          {0, false},  // as a release without codes kept it
                                          {-7, false}}) {
-    RunLog log(1);
+    RunLog log({.runs = 1});
     log.Apply(StartOf("r"));
     log.Apply(StepOf("r", "a"));
     auto end = FinishOf("r", proto::RUN_FAILED, 7);
@@ -134,6 +134,33 @@ TEST(RunLog, AClaimReopensARunThatFailedForAPassingReasonAndNoOther) {
     EXPECT_EQ(log.Find("r")->state(), proto::RUN_FAILED) << "it may fail again";
     EXPECT_TRUE(log.TakeSurplus().empty()) << "it counts once among those that have ended";
   }
+}
+
+TEST(RunLog, RunsThatHaveEndedAreKeptUpToTheirNumberAndTheirBytes) {
+  const auto end = [](RunLog& log, const std::string& run, std::size_t bytes) {
+    log.Apply(StartOf(run));
+    auto finish = FinishOf(run, proto::RUN_SUCCEEDED, 7);
+    finish.add_outputs()->set_inlined(std::string(bytes, 'x'));
+    log.Apply(finish);
+    log.Apply(finish);  // counted once
+  };
+  const auto names = [](const std::vector<proto::RunRecord>& runs) {
+    std::vector<std::string> out;
+    for (const auto& run : runs) out.push_back(run.start().run());
+    return out;
+  };
+  RunLog log({.runs = 3, .bytes = KiB(100)});
+  end(log, "a", 30'000);
+  end(log, "b", 30'000);
+  EXPECT_THAT(log.TakeSurplus(), testing::IsEmpty());
+  end(log, "c", 60'000);
+  EXPECT_THAT(names(log.TakeSurplus()), testing::ElementsAre("a"));
+  end(log, "d", 200'000);
+  EXPECT_THAT(names(log.TakeSurplus()), testing::ElementsAre("b", "c"))
+      << "the newest is kept whatever its size";
+  for (const char* run : {"e", "f", "g"}) end(log, run, 1);
+  EXPECT_THAT(names(log.TakeSurplus()), testing::ElementsAre("d"));
+  EXPECT_EQ(log.size(), 3u);
 }
 
 TEST(RunLog, ACancelledRunRefusesCommits) {

@@ -4,7 +4,7 @@ import re
 import socket
 import subprocess
 
-from harness import E2eTest, StartFailed, main, processes
+from harness import E2eTest, StartFailed, eventually, main, processes
 from harness.client import Client
 from harness.daemon import BIN
 
@@ -136,6 +136,14 @@ class Configuration(E2eTest):
             self.assertIn("--insecure-network", line, option)
         daemon = self.start("open", "all", ("insecure-network",), operations="0.0.0.0:0").wait_serving()
         self.assertEqual(daemon.http.get("/healthz").code, 200)
+
+    def test_a_node_that_has_not_found_its_manager_is_not_healthy(self):
+        node = self.start("lonely", "node", manager="127.0.0.1:1")
+        eventually(lambda: "has not joined a cluster yet" in node.operations.get("/healthz").body.decode(),
+                   "its health names the manager that is missing")
+        health = node.operations.get("/healthz")
+        self.assertEqual(health.code, 503)
+        self.assertIn("127.0.0.1:1", health.body.decode())
 
     def test_a_node_needs_a_manager_with_a_port(self):
         self.assertIn("127.0.0.1:0", self.refused("node", manager="127.0.0.1:0"))

@@ -44,7 +44,27 @@ TEST(MembershipTable, SilenceMakesSuspectThenDead) {
     ASSERT_EQ(transitions.size(), c.expected.size());
     for (std::size_t i = 0; i < transitions.size(); ++i) EXPECT_EQ(transitions[i].to, c.expected[i]);
   }
+  EXPECT_EQ(table.NextDue(), At(0) + table.limits().dead_kept);
+}
+
+TEST(MembershipTable, MembersThatAreGoneAreForgottenAfterAWhile) {
+  MembershipTable table({.left_kept = milliseconds(5000), .dead_kept = milliseconds(9000)});
+  ASSERT_TRUE(table.Join(JoinOf("dies"), At(0)).ok());
+  proto::LeaveRequest leave;
+  leave.set_name("leaves");
+  leave.set_epoch(*table.Join(JoinOf("leaves"), At(0)));
+  ASSERT_TRUE(table.Leave(leave, At(100)).ok());
+  ASSERT_EQ(table.Tick(At(4999)).back().to, proto::MEMBER_DEAD);
+  EXPECT_EQ(table.NextDue(), At(5000));
+  const auto version = table.version();
+  EXPECT_TRUE(table.Tick(At(5000)).empty());
+  EXPECT_EQ(table.Find("leaves"), nullptr);
+  ASSERT_NE(table.Find("dies"), nullptr);
+  EXPECT_GT(table.version(), version);  // the other members hear of it
+  EXPECT_TRUE(table.Tick(At(9000)).empty());
+  EXPECT_EQ(table.Find("dies"), nullptr);
   EXPECT_EQ(table.NextDue(), Time::max());
+  EXPECT_GT(*table.Join(JoinOf("dies"), At(9001)), leave.epoch()) << "epochs go on";
 }
 
 TEST(MembershipTable, HeartbeatsKeepAliveAndHealASuspect) {
@@ -150,8 +170,6 @@ TEST(MembershipTable, DrainAndLeave) {
   ASSERT_TRUE(table.Leave(leave, At(400)).ok());
   EXPECT_EQ(table.Find("n1")->record.state(), proto::MEMBER_LEFT);
   EXPECT_EQ(table.SetDraining("n1", true).code(), absl::StatusCode::kFailedPrecondition);
-  table.Forget("n1");
-  EXPECT_EQ(table.Find("n1"), nullptr);
 }
 
 TEST(MembershipTable, WhatWeStoodStillForIsNotSilence) {

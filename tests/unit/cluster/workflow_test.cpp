@@ -101,7 +101,7 @@ TEST(WorkflowParser, EveryErrorHasItsLine) {
   const Case cases[] = {
       {"", {"nothing"}},
       {"[1, 2]", {"line 1: a workflow is a list"}},
-      {"name: x\n  bad: [", {"no YAML"}},
+      {"name: x\n  bad: [", {"the workflow has 1 error", "not valid YAML"}},
       {"name: x\nstepz: []\noutputs: {}\n", {"line 2: a workflow has no 'stepz'", "lacks 'steps'"}},
       {"name: a b\nsteps: []\noutputs: {}\n", {"line 1: 'a b' is no name"}},
       {"name: x\nname: y\nsteps: []\noutputs: {}\n", {"line 2: 'name' stands twice"}},

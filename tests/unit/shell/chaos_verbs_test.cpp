@@ -60,7 +60,7 @@ TEST(ChaosPlan, EveryMistakeIsToldWithItsLine) {
       {"faults:\n  - {at: 1s, fault: cut-tensors, member: n, for: 11m}", "line 2: 'for' is up to"},
       {"faults:\n  - {at: 1s, fault: kill-daemon, member: n, when: 2s}", "line 2: a fault has no 'when'"},
       {"faults:\n  - kill-daemon", "line 2: a fault is a mapping"},
-      {"faults: [", "no YAML"},
+      {"faults: [", "not valid YAML"},
   };
   for (const auto& [yaml, what] : wrong) {
     const auto plan = ParseChaosPlan(yaml);

@@ -71,7 +71,7 @@ TEST(ClusterFile, WhatIsWrongIsToldWithItsPlace) {
       {"gpus: many\n" + models, "c.yaml:1:7: gpus: found 'many'"},
       {"nodes: 1\ncolour: red\n" + models,
        "c.yaml:2:1: found 'colour', expected one of: gpu-kinds, gpu-memory"},
-      {"gpu-memory: 8\n topology: [\n", "this is no YAML"},
+      {"gpu-memory: 8\n topology: [\n", "this is not valid YAML"},
       {"link-sharing: fairly\n" + models, "choose one of: exclusive, shared, deadline"},
       {"loads: slowly\n" + models, "'slowly' is no way of loading; choose one of: atomic"},
       {"gpus: 2\ntopology: v100x4\n" + models, "c.yaml:2:11:"},

@@ -49,7 +49,7 @@ TEST(Faults, MistakesAreToldWithTheirPlace) {
       {"- {at: 5s, cut: [node-1, manager], for: 3s}", "a cut has no length"},
       {"- {at: 5s, partition: [node-1, manager], for: 3s, one-way: maybe}", "expected true or false"},
       {"- {at: 5s, break: [node-1, manager]}", "found 'break', expected one of: at, cut, for, one-way"},
-      {"- {at: 5s", "this is no YAML"}};
+      {"- {at: 5s", "this is not valid YAML"}};
   for (const auto& [text, message] : all) {
     const auto status = ParseFaults(text, "f", TwoNodes()).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
