@@ -13,6 +13,8 @@ python3 tests/architecture/rules.py --self-test
 python3 tests/architecture/rules.py .
 python3 tests/architecture/names.py --self-test
 python3 tests/architecture/names.py .
+python3 tests/architecture/figures.py --self-test
+python3 tests/architecture/figures.py .
 # The commits before this one were made without the rule.
 first=$(git log --format=%H --grep='^tests: let a rule judge names of files and subjects$' -n 1 2>/dev/null || true)
 [ -z "$first" ] || git log --format=%s "$first..HEAD" | python3 tests/architecture/names.py --subjects
