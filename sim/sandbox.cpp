@@ -116,7 +116,7 @@ const std::vector<SimPreset>& SandboxPresets() {
                                                   {"astraea", InOrder(), PerFunction(HandOver::kHandle)},
                                                   {"stream-only", InOrder(), StreamOnly()},
                                                   {"streambox", InOrder(), PerUser()},
-                                                  {"troupe+streams", Ours(), OursPerUser()}};
+                                                  {"planned+streams", Ours(), OursPerUser()}};
   return kPresets;
 }
 

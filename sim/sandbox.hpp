@@ -48,7 +48,7 @@ struct SimPreset {
   std::optional<Sandbox> sandbox{};
 };
 // Of base/policy.hpp, or one with a sandbox: `infless`, `astraea`, `stream-only`, `streambox`, and
-// `troupe+streams`: ours with runtimes per user. NotFound lists all.
+// `planned+streams`: ours with runtimes per user. NotFound lists all.
 [[nodiscard]] absl::StatusOr<SimPreset> FindSimPreset(std::string_view name);
 [[nodiscard]] const std::vector<SimPreset>& SandboxPresets();
 

@@ -161,7 +161,7 @@ Summary WorkflowSummary(const SimulationSetup& setup, const Outcome& outcome) {
 
 const std::vector<std::string>& UsualPresets() {
   static const std::vector<std::string> kPresets = {"infless", "astraea", "stream-only", "streambox",
-                                                    "troupe+streams"};
+                                                    "planned+streams"};
   return kPresets;
 }
 
@@ -235,7 +235,7 @@ std::vector<double> Ratios(const SweepValues& values, const std::string& where, 
 template <class Add>
 void ForEachComparison(Add add) {
   for (const Comparison& comparison : Comparisons())
-    for (const char* ours : {"streambox", "troupe+streams"})
+    for (const char* ours : {"streambox", "planned+streams"})
       for (const auto& [baseline, paper] : comparison.paper)
         add(comparison, ours, baseline,
             ours == std::string_view("streambox") ? std::optional(paper) : std::nullopt);

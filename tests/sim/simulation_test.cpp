@@ -127,7 +127,7 @@ TEST(Simulation, SandboxedWorkflowsAreServedUnderEveryPreset) {
     mean[preset.name] = sum / static_cast<Duration::rep>(outcome->workflows.size());
   }
   EXPECT_LT(mean["astraea"], mean["infless"]);
-  EXPECT_LT(mean["troupe+streams"], mean["streambox"]);
+  EXPECT_LT(mean["planned+streams"], mean["streambox"]);
   EXPECT_LT(mean["streambox"], mean["stream-only"]);
 }
 
