@@ -15,6 +15,7 @@
 #include "storage/disk_status.hpp"
 #include "storage/durable_file.hpp"
 #include "storage/mapped_file.hpp"
+#include "transport/steady_clock.hpp"
 
 namespace troupe::storage {
 namespace {
@@ -99,7 +100,7 @@ class DiskModelRepository::Writer final : public ObjectWriter {
       const std::lock_guard lock(state_->mutex);  // or a Remove could take the file and leave the entry
       if (::rename(path_.c_str(), path.c_str()) != 0) return DiskError(errno, "rename to", path);
       // A copy that nobody has verified yet is replaced; readers of an older one keep theirs.
-      state_->objects[digest] = Object{size_, true, identity, {}};
+      state_->objects[digest] = Object{size_, transport::SteadyNow(), true, identity, {}};
     }
     TROUPE_RETURN_IF_ERROR(SyncDirectory(shard));
     return digest;
@@ -127,7 +128,7 @@ absl::StatusOr<std::unique_ptr<DiskModelRepository>> DiskModelRepository::At(con
     const std::string name = it->path().filename().string();
     std::error_code ignored;
     if (!IsSha256Hex(name) || !it->is_regular_file(ignored)) continue;
-    state->objects[name].size = Bytes(it->file_size(ignored));
+    state->objects[name] = {.size = Bytes(it->file_size(ignored)), .used = transport::SteadyNow()};
   }
   if (error) return DiskError(error.value(), "list", directory + "/objects");
   return std::unique_ptr<DiskModelRepository>(new DiskModelRepository(std::move(lock), std::move(state)));
@@ -149,6 +150,7 @@ absl::StatusOr<ObjectBytes> DiskModelRepository::Open(const std::string& digest)
     const std::lock_guard lock(state_->mutex);
     const auto found = state_->objects.find(digest);
     if (found == state_->objects.end()) return Absent(digest);
+    found->second.used = transport::SteadyNow();
     if (const auto shared = found->second.mapped.lock(); shared && found->second.verified) {
       return ObjectBytes{shared, std::static_pointer_cast<const MappedFile>(shared)->bytes()};
     }
@@ -205,7 +207,10 @@ absl::Status DiskModelRepository::Quarantine(const std::string& digest, const st
 
 bool DiskModelRepository::Has(const std::string& digest) const {
   const std::lock_guard lock(state_->mutex);
-  return state_->objects.contains(digest);
+  const auto found = state_->objects.find(digest);
+  if (found == state_->objects.end()) return false;
+  found->second.used = transport::SteadyNow();
+  return true;
 }
 
 absl::Status DiskModelRepository::Remove(const std::string& digest) {
@@ -218,6 +223,31 @@ absl::Status DiskModelRepository::Remove(const std::string& digest) {
     state_->objects.erase(digest);
   }
   return SyncDirectory(ShardPath(state_->directory, digest));
+}
+
+absl::StatusOr<std::vector<ObjectInfo>> DiskModelRepository::Collect(const std::set<std::string>& kept,
+                                                                     Duration unused_for) {
+  const auto unused = [&, now = transport::SteadyNow()](const Object& object) {
+    return now - object.used >= unused_for;
+  };
+  std::vector<std::string> candidates;
+  {
+    const std::lock_guard lock(state_->mutex);
+    for (const auto& [digest, object] : state_->objects)
+      if (!kept.contains(digest) && unused(object)) candidates.push_back(digest);
+  }
+  std::vector<ObjectInfo> removed;
+  for (const auto& digest : candidates) {
+    // One at a time: others use the repository meanwhile, and perhaps this object.
+    const std::lock_guard lock(state_->mutex);
+    const auto found = state_->objects.find(digest);
+    if (found == state_->objects.end() || !unused(found->second)) continue;
+    const std::string path = ObjectPath(state_->directory, digest);
+    if (::unlink(path.c_str()) != 0 && errno != ENOENT) return DiskError(errno, "remove", path);
+    removed.push_back({digest, found->second.size});
+    state_->objects.erase(found);
+  }
+  return removed;
 }
 
 std::vector<ObjectInfo> DiskModelRepository::List() const {

@@ -5,9 +5,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "base/units.hpp"
 #include "storage/directory_lock.hpp"
 #include "storage/mapped_file.hpp"
 #include "storage/model_repository.hpp"
@@ -30,6 +32,8 @@ class DiskModelRepository final : public ModelRepository {
   [[nodiscard]] absl::StatusOr<ObjectBytes> Open(const std::string& digest) override;
   [[nodiscard]] bool Has(const std::string& digest) const override;
   [[nodiscard]] absl::Status Remove(const std::string& digest) override;
+  [[nodiscard]] absl::StatusOr<std::vector<ObjectInfo>> Collect(const std::set<std::string>& kept,
+                                                                Duration unused_for) override;
   [[nodiscard]] std::vector<ObjectInfo> List() const override;
   [[nodiscard]] Bytes UsedBytes() const override;
 
@@ -37,6 +41,7 @@ class DiskModelRepository final : public ModelRepository {
   class Writer;
   struct Object {
     Bytes size;
+    Time used;  // when it was put, opened or asked for last
     bool verified = false;
     FileIdentity identity;             // of the file that was verified
     std::weak_ptr<const void> mapped;  // shared by all who have it open

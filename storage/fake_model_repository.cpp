@@ -6,6 +6,7 @@
 #include "base/digest.hpp"
 #include "base/status.hpp"
 #include "storage/disk_status.hpp"
+#include "transport/steady_clock.hpp"
 
 namespace troupe::storage {
 
@@ -38,7 +39,8 @@ class FakeModelRepository::Writer final : public ObjectWriter {
     const std::lock_guard lock(repository_.mutex_);
     Object& object = repository_.objects_[digest];
     if (object.bytes) repository_.used_ -= Bytes(object.bytes->size());
-    object = {std::make_shared<const std::vector<std::byte>>(std::move(bytes_)), false};
+    object = {std::make_shared<const std::vector<std::byte>>(std::move(bytes_)), false,
+              transport::SteadyNow()};
     bytes_.clear();  // kept now: nothing to give back
     return digest;
   }
@@ -65,6 +67,7 @@ absl::StatusOr<ObjectBytes> FakeModelRepository::Open(const std::string& digest)
   if (found == objects_.end()) {
     return absl::NotFoundError(absl::StrCat("no object ", digest, " in the model repository"));
   }
+  found->second.used = transport::SteadyNow();
   const Object object = found->second;
   if (object.damaged) {
     used_ -= Bytes(object.bytes->size());
@@ -76,7 +79,28 @@ absl::StatusOr<ObjectBytes> FakeModelRepository::Open(const std::string& digest)
 
 bool FakeModelRepository::Has(const std::string& digest) const {
   const std::lock_guard lock(mutex_);
-  return objects_.contains(digest);
+  const auto found = objects_.find(digest);
+  if (found == objects_.end()) return false;
+  found->second.used = transport::SteadyNow();
+  return true;
+}
+
+absl::StatusOr<std::vector<ObjectInfo>> FakeModelRepository::Collect(const std::set<std::string>& kept,
+                                                                     Duration unused_for) {
+  const std::lock_guard lock(mutex_);
+  const Time now = transport::SteadyNow();
+  std::vector<ObjectInfo> removed;
+  for (auto it = objects_.begin(); it != objects_.end();) {
+    const Bytes size(it->second.bytes->size());
+    if (kept.contains(it->first) || now - it->second.used < unused_for) {
+      ++it;
+      continue;
+    }
+    removed.push_back({it->first, size});
+    used_ -= size;
+    it = objects_.erase(it);
+  }
+  return removed;
 }
 
 absl::Status FakeModelRepository::Remove(const std::string& digest) {

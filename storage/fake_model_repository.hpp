@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,8 @@ class FakeModelRepository final : public ModelRepository {
   [[nodiscard]] absl::StatusOr<ObjectBytes> Open(const std::string& digest) override;
   [[nodiscard]] bool Has(const std::string& digest) const override;
   [[nodiscard]] absl::Status Remove(const std::string& digest) override;
+  [[nodiscard]] absl::StatusOr<std::vector<ObjectInfo>> Collect(const std::set<std::string>& kept,
+                                                                Duration unused_for) override;
   [[nodiscard]] std::vector<ObjectInfo> List() const override;
   [[nodiscard]] Bytes UsedBytes() const override;
 
@@ -32,6 +35,7 @@ class FakeModelRepository final : public ModelRepository {
   struct Object {
     std::shared_ptr<const std::vector<std::byte>> bytes;
     bool damaged = false;
+    mutable Time used{};  // when it was put, opened or asked for last
   };
   mutable std::mutex mutex_;
   std::map<std::string, Object> objects_;

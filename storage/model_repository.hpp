@@ -1,10 +1,11 @@
 // The seam to objects named by the SHA-256 of their bytes: published ONNX files, canonical models, weights,
-// blobs. Objects never change. Who still needs one is known by whoever keeps the references; nothing is
-// collected here.
+// blobs. Objects never change. The caller knows which objects are still referred to, and has the others removed
+// (Collect).
 #pragma once
 
 #include <cstddef>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -53,6 +54,11 @@ class ModelRepository {
   [[nodiscard]] virtual absl::StatusOr<ObjectBytes> Open(const std::string& digest) = 0;
   [[nodiscard]] virtual bool Has(const std::string& digest) const = 0;
   [[nodiscard]] virtual absl::Status Remove(const std::string& digest) = 0;
+  // Removes the objects that `kept` does not name and that this process neither put, nor opened, nor found with
+  // Has within `unused_for`: an object may be about to be referred to. Answers what was removed. An object that
+  // the process has not used at all counts as used when the repository was opened.
+  [[nodiscard]] virtual absl::StatusOr<std::vector<ObjectInfo>> Collect(const std::set<std::string>& kept,
+                                                                        Duration unused_for) = 0;
   [[nodiscard]] virtual std::vector<ObjectInfo> List() const = 0;  // by digest
   [[nodiscard]] virtual Bytes UsedBytes() const = 0;
 

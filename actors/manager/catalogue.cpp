@@ -291,4 +291,12 @@ Batch Catalogue::TakeSurplusRuns() {
   return batch;
 }
 
+cluster::Digests Catalogue::Objects() const {
+  cluster::Digests digests;
+  for (const auto& [name, versions] : functions_.table().functions())
+    for (const auto& [number, record] : versions) cluster::AddObjectsOf(record, digests);
+  runs_.AddObjects(digests);
+  return digests;
+}
+
 }  // namespace troupe::actors

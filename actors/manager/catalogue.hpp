@@ -103,6 +103,8 @@ class Catalogue {
   void Apply(const proto::FinishRun& command) { runs_.Apply(command); }
   // The removal of runs that are kept no longer; empty when there are none.
   [[nodiscard]] storage::Batch TakeSurplusRuns();
+  // The objects that functions and runs refer to.
+  [[nodiscard]] cluster::Digests Objects() const;
 
  private:
   [[nodiscard]] std::string ModelOf(const proto::FunctionKey& key) const {

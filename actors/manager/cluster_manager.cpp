@@ -16,7 +16,7 @@ ClusterManager::behavior_type ClusterManager::make_behavior() {
   board_.SetHomes(catalogue_.homes());
   set_down_handler([this](caf::down_msg& down) { Down(down); });
   After(this, options_.tick, MakeTick(kPulse));
-  last_pulse_ = Now(this);
+  last_pulse_ = last_collected_ = Now(this);
   for (const auto* run : catalogue_.runs().List(""))
     if (!RunEnded(run->state())) run_links_.Loosen(run->start().run(), Now(this));
   Commit(catalogue_.BirthBatch(), [](const absl::Status&) {});
@@ -324,6 +324,7 @@ void ClusterManager::OnTick(const proto::Tick& tick) {
   Pulse();
   TakeOver();
   Provision();
+  CollectObjects();
 }
 
 absl::StatusOr<ClusterManagerActor> SpawnClusterManager(caf::actor_system& system, ManagerOptions options,

@@ -36,6 +36,10 @@ struct ManagerOptions {
   Duration run_grace = std::chrono::seconds(2);
   // Between tries to take back from the store what it did not acknowledge.
   Duration take_back_retry = std::chrono::seconds(1);
+  // How often objects that no function and no run refers to are removed from the disk, and how long they were
+  // not used then: an upload is referred to only when its function is deployed.
+  Duration collect_every = std::chrono::minutes(10);
+  Duration collect_unused_for = std::chrono::hours(1);
   NodeProvisioner* provisioner = nullptr;  // outlives the actor; null: nodes come and go by people's hands
   cluster::ProvisioningLimits provisioning;
   proto::Slo default_slo;

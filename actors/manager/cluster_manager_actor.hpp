@@ -187,6 +187,7 @@ class ClusterManager : public ManagerSelf::base {
   }
   void Keep(const proto::Event& event);
   void OnTick(const proto::Tick& tick);
+  void CollectObjects();
 
   const ManagerOptions options_;
   FaultHook faults_;  // into this process; empty: no faults in this cluster
@@ -195,6 +196,7 @@ class ClusterManager : public ManagerSelf::base {
   ModelRepository& repository_;
   cluster::MembershipTable members_;
   Time last_pulse_{};
+  Time last_collected_{};
   UpdateFeed feed_;
   PlacementBoard board_;
   std::set<std::string> refused_;      // members that are another's, or another's name; told once each

@@ -50,4 +50,19 @@ caf::typed_response_promise<proto::StoreBlobReply> ClusterManager::Keep(const pr
   return promise;
 }
 
+void ClusterManager::CollectObjects() {
+  if (Now(this) - last_collected_ < options_.collect_every) return;
+  last_collected_ = Now(this);
+  repository_.Collect(
+      catalogue_.Objects(), options_.collect_unused_for,
+      continuations_.Make<Bytes>(this, [this](const absl::StatusOr<Bytes>& removed) {
+        if (!removed.ok()) {
+          Tell("manager", "objects-kept", std::string(removed.status().message()));
+        } else if (*removed > Bytes()) {
+          Tell("manager", "objects-removed",
+               absl::StrCat(FormatBytes(*removed), " that no function and no run refers to any more"));
+        }
+      }));
+}
+
 }  // namespace troupe::actors

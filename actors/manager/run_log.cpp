@@ -171,6 +171,11 @@ std::vector<const proto::RunRecord*> RunLog::List(const std::string& workflow) c
   return found;
 }
 
+void RunLog::AddObjects(cluster::Digests& digests) const {
+  for (const auto& [name, run] : runs_) cluster::AddObjectsOf(run, digests);
+  for (const auto& [name, start] : starting_) cluster::AddObjectsOf(start, digests);
+}
+
 std::vector<proto::RunRecord> RunLog::TakeSurplus() {
   std::vector<proto::RunRecord> surplus;
   while (ended_.size() > limits_.runs || (ended_.size() > 1 && ended_bytes_ > limits_.bytes)) {

@@ -16,6 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/units.hpp"
+#include "cluster/object_references.hpp"
 #include "proto/workflow.pb.h"
 
 namespace troupe::actors {
@@ -71,6 +72,8 @@ class RunLog {
   [[nodiscard]] std::size_t size() const { return runs_.size(); }
   // Runs that have not ended, by the gateway that has them.
   [[nodiscard]] std::map<std::string, std::vector<std::string>> Unfinished() const;
+  // The objects that runs refer to, also those whose start is on its way.
+  void AddObjects(cluster::Digests& digests) const;
   // Ended runs beyond what is kept, oldest first; they are forgotten here, the caller removes them from the
   // store.
   [[nodiscard]] std::vector<proto::RunRecord> TakeSurplus();

@@ -18,6 +18,7 @@ void FakeModelRepository::AddModel(const std::string& onnx_digest, proto::Functi
 
 void FakeModelRepository::Put(const std::string& bytes) {
   objects_[Sha256Hex(bytes)] = bytes;
+  recent_.insert(Sha256Hex(bytes));
 }
 
 Bytes FakeModelRepository::host_bytes() const {
@@ -39,6 +40,7 @@ void FakeModelRepository::Receive(const std::string& upload, std::uint64_t offse
     if (const auto found = Sha256Hex(whole); found != digest)
       return done(absl::DataLossError(absl::StrCat("what was received is ", found, ", not ", digest)));
     objects_[digest] = whole;
+    recent_.insert(digest);
   }
   done(size);
 }
@@ -72,17 +74,29 @@ void FakeModelRepository::FinishImports() {
   for (auto& held : std::exchange(held_imports_, {})) Answer(held.onnx_digest, held.done);
 }
 
-void FakeModelRepository::Answer(const std::string& onnx_digest,
-                                 const Done<proto::FunctionRecord>& done) const {
+void FakeModelRepository::Answer(const std::string& onnx_digest, const Done<proto::FunctionRecord>& done) {
   const auto it = models_.find(onnx_digest);
   if (it == models_.end()) return done(absl::NotFoundError("this ONNX file was not received"));
+  recent_.insert({it->second.model_digest(), it->second.weights_digest(), onnx_digest});
   done(it->second);
 }
 
 void FakeModelRepository::Keep(const proto::TensorRef& ref, Done<std::string> done) {
   const auto digest = Sha256Hex(ref.inlined());
   objects_[digest] = ref.inlined();
+  recent_.insert(digest);
   done(digest);
+}
+
+void FakeModelRepository::Collect(std::set<std::string> kept, Duration, Done<Bytes> done) {
+  std::uint64_t removed = 0;
+  std::erase_if(objects_, [&](const auto& object) {
+    if (kept.contains(object.first) || recent_.contains(object.first)) return false;
+    removed += object.second.size();
+    return true;
+  });
+  recent_.clear();
+  done(Bytes(removed));
 }
 
 void FakeModelRepository::Read(const proto::FetchObject& part, Done<proto::FetchReply> done) {

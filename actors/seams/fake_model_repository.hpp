@@ -39,6 +39,7 @@ class FakeModelRepository final : public ModelRepository {
   void Release(std::uint64_t release) override;
   void Load(const proto::TensorRef& ref, Done<std::string> done) override;
   [[nodiscard]] bool Has(const std::string& digest) const override { return objects_.contains(digest); }
+  void Collect(std::set<std::string> kept, Duration unused_for, Done<Bytes> done) override;
   [[nodiscard]] std::vector<std::string> ObjectsOf(const proto::FunctionRecord& function) const override {
     return {function.weights_digest(), function.model_digest()};
   }
@@ -58,11 +59,12 @@ class FakeModelRepository final : public ModelRepository {
     std::string client;
     Done<proto::FunctionRecord> done;
   };
-  void Answer(const std::string& onnx_digest, const Done<proto::FunctionRecord>& done) const;
+  void Answer(const std::string& onnx_digest, const Done<proto::FunctionRecord>& done);
 
   bool hold_imports_ = false;
   std::vector<HeldImport> held_imports_;
   std::map<std::string, std::string> objects_;
+  std::set<std::string> recent_;  // put or read since the last Collect, which leaves them: there is no clock
   std::map<std::string, std::string> receiving_;
   std::map<std::string, proto::FunctionRecord> models_;
   std::map<std::pair<std::string, std::string>, Bytes> adopted_;  // by digest and isolation key

@@ -6,10 +6,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/units.hpp"
 #include "proto/admin.pb.h"
 #include "proto/cluster.pb.h"
 #include "proto/function.pb.h"
@@ -45,6 +47,9 @@ class ModelRepository {
   // The bytes behind a fetched part (inline, arena or another host).
   virtual void Load(const proto::TensorRef& ref, Done<std::string> done) = 0;
   [[nodiscard]] virtual bool Has(const std::string& digest) const = 0;
+  // Removes the objects that `kept` does not name and that were not used within `unused_for`
+  // (storage/model_repository.hpp); answers how many bytes that were.
+  virtual void Collect(std::set<std::string> kept, Duration unused_for, Done<Bytes> done) = 0;
   // The objects that have to be here before Adopt: the packed model for this node's devices, or the canonical
   // one.
   [[nodiscard]] virtual std::vector<std::string> ObjectsOf(const proto::FunctionRecord& function) const = 0;

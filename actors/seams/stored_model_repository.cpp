@@ -254,6 +254,15 @@ void StoredModelRepository::Keep(const proto::TensorRef& ref, Done<std::string> 
   });
 }
 
+void StoredModelRepository::Collect(std::set<std::string> kept, Duration unused_for, Done<Bytes> done) {
+  OnPool<Bytes>(std::move(done), [this, kept = std::move(kept), unused_for]() -> absl::StatusOr<Bytes> {
+    TROUPE_ASSIGN_OR_RETURN(const auto removed, objects_.Collect(kept, unused_for));
+    Bytes sum;
+    for (const auto& object : removed) sum += object.size;
+    return sum;
+  });
+}
+
 void StoredModelRepository::Read(const proto::FetchObject& part, Done<proto::FetchReply> done) {
   OnPool<proto::FetchReply>(std::move(done), [this, part] { return ReadNow(part); });
 }

@@ -51,6 +51,7 @@ class StoredModelRepository final : public ModelRepository {
   void Release(std::uint64_t release) override;
   void Load(const proto::TensorRef& ref, Done<std::string> done) override;
   [[nodiscard]] bool Has(const std::string& digest) const override { return objects_.Has(digest); }
+  void Collect(std::set<std::string> kept, Duration unused_for, Done<Bytes> done) override;
   [[nodiscard]] std::vector<std::string> ObjectsOf(const proto::FunctionRecord& function) const override;
   void Adopt(const proto::FunctionRecord& function, const std::string& key,
              Done<proto::HostCopy> done) override;

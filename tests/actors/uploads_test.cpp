@@ -32,6 +32,10 @@ class HeldObjects final : public storage::ModelRepository {
   }
   [[nodiscard]] bool Has(const std::string& digest) const override { return objects.Has(digest); }
   absl::Status Remove(const std::string& digest) override { return objects.Remove(digest); }
+  absl::StatusOr<std::vector<storage::ObjectInfo>> Collect(const std::set<std::string>& kept,
+                                                           Duration unused_for) override {
+    return objects.Collect(kept, unused_for);
+  }
   [[nodiscard]] std::vector<storage::ObjectInfo> List() const override { return objects.List(); }
   [[nodiscard]] Bytes UsedBytes() const override { return objects.UsedBytes(); }
 

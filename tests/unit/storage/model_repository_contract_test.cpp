@@ -54,6 +54,31 @@ TEST_P(ModelRepositoryContract, AnObjectIsFoundUnderTheDigestOfItsBytes) {
   EXPECT_EQ(repository_->UsedBytes(), Bytes(7 + (3 << 20)));
 }
 
+TEST_P(ModelRepositoryContract, WhatIsNotKeptIsCollectedUnlessItWasUsedLately) {
+  const std::string kept = MustPut("kept"), idle = MustPut("idle"), late = MustPut("asked for");
+  const auto digests = [](const std::vector<ObjectInfo>& objects) {
+    std::vector<std::string> out;
+    for (const auto& object : objects) out.push_back(object.digest);
+    return out;
+  };
+  const auto none = repository_->Collect({kept}, std::chrono::hours(1));
+  ASSERT_TRUE(none.ok()) << none.status();
+  EXPECT_THAT(*none, testing::IsEmpty()) << "all were put a moment ago";
+  const auto opened = repository_->Open(idle);
+  ASSERT_TRUE(opened.ok());
+  const auto removed = repository_->Collect({kept, late}, Duration::zero());
+  ASSERT_TRUE(removed.ok()) << removed.status();
+  EXPECT_THAT(digests(*removed), testing::ElementsAre(idle));
+  EXPECT_EQ(AsText(*opened), "idle") << "a reader keeps its bytes";
+  EXPECT_FALSE(repository_->Has(idle));
+  EXPECT_TRUE(absl::IsNotFound(repository_->Open(idle).status()));
+  EXPECT_TRUE(repository_->Open(kept).ok());
+  EXPECT_TRUE(repository_->Open(late).ok());
+  EXPECT_EQ(repository_->UsedBytes(), Bytes(4 + 9));
+  EXPECT_EQ(MustPut("idle"), idle) << "it may come again";
+  EXPECT_TRUE(repository_->Open(idle).ok());
+}
+
 TEST_P(ModelRepositoryContract, PiecesMakeOneObject) {
   auto writer = *repository_->Create();
   for (const char* piece : {"one ", "", "object"}) ASSERT_TRUE(writer->Append(AsBytes(piece)).ok());
