@@ -16,7 +16,6 @@
 namespace troupe::transport {
 namespace {
 
-constexpr std::size_t kPeers = 64;
 constexpr Duration kPatience = std::chrono::seconds(5);
 
 }  // namespace
@@ -26,14 +25,15 @@ struct ArenaServer::Peer {
   Time until;
 };
 
-ArenaServer::ArenaServer(UnixListener listener, UniqueFd wake)
-    : listener_(std::move(listener)), wake_(std::move(wake)), thread_([this] { Serve(); }) {}
+ArenaServer::ArenaServer(UnixAcceptor acceptor, UniqueFd wake)
+    : acceptor_(std::move(acceptor)), wake_(std::move(wake)), thread_([this] { Serve(); }) {}
 
-absl::StatusOr<std::unique_ptr<ArenaServer>> ArenaServer::Start(const std::string& socket_path) {
-  TROUPE_ASSIGN_OR_RETURN(UnixListener listener, UnixListener::Listen(socket_path));
+absl::StatusOr<std::unique_ptr<ArenaServer>> ArenaServer::Start(const std::string& socket_path,
+                                                                std::shared_ptr<SocketRefusals> refusals) {
+  TROUPE_ASSIGN_OR_RETURN(UnixAcceptor acceptor, UnixAcceptor::Listen(socket_path, std::move(refusals)));
   UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake.valid()) return ErrnoStatus(errno, "making the wake-up of an arena server");
-  return std::unique_ptr<ArenaServer>(new ArenaServer(std::move(listener), std::move(wake)));
+  return std::unique_ptr<ArenaServer>(new ArenaServer(std::move(acceptor), std::move(wake)));
 }
 
 ArenaServer::~ArenaServer() {
@@ -77,40 +77,56 @@ void ArenaServer::Serve() {
 
 // One round of poll. False when the server is to stop.
 bool ArenaServer::Step(std::vector<Peer>& peers) {
-  // With all places taken the listener is left alone: its backlog holds the others for the moment.
-  const short listen_events = peers.size() < kPeers ? POLLIN : 0;
-  std::vector<pollfd> entries{{wake_.get(), POLLIN, 0}, {listener_.fd(), listen_events, 0}};
-  Time next = SteadyNow() + std::chrono::hours(1);
+  Time now = SteadyNow();
+  std::vector<pollfd> entries{{wake_.get(), POLLIN, 0}, {acceptor_.fd(now), POLLIN, 0}};
+  Time next = std::min(now + std::chrono::hours(1), acceptor_.wakes(now));
   for (const Peer& peer : peers) {
     entries.push_back({peer.connection.fd(), POLLIN, 0});
     next = std::min(next, peer.until);
   }
   if (poll(entries.data(), entries.size(), PollMillis(next)) < 0 && errno != EINTR) return false;
   if (entries[0].revents != 0) return false;
-  const Time now = SteadyNow();
+  now = SteadyNow();
   std::vector<Peer> stay;
-  for (std::size_t i = 0; i < peers.size(); ++i) {
-    if (entries[i + 2].revents == 0) {
-      if (peers[i].until > now) stay.push_back(std::move(peers[i]));
-      continue;
-    }
-    absl::StatusOr<SocketMessage> request = peers[i].connection.Receive(Duration::zero());
-    if (!request.ok() || !Answer(peers[i].connection, request->bytes)) continue;
-    stay.push_back(Peer{std::move(peers[i].connection), now + kPatience});
-  }
+  for (std::size_t i = 0; i < peers.size(); ++i)
+    if (Hear(peers[i], entries[i + 2].revents != 0, now)) stay.push_back(std::move(peers[i]));
   peers = std::move(stay);
-  if (entries[1].revents != 0) {
-    absl::StatusOr<UnixConnection> connection = listener_.Accept(Duration::zero());
-    if (connection.ok()) peers.push_back(Peer{*std::move(connection), now + kPatience});
-  }
+  if (entries[1].revents != 0) Accept(peers, now);
   return true;
 }
 
-// False when the peer is to be dropped.
-bool ArenaServer::Answer(UnixConnection& peer, const std::string& request) {
+void ArenaServer::Accept(std::vector<Peer>& peers, Time now) {
+  std::optional<UnixConnection> connection = acceptor_.Accept(now);
+  if (!connection) return;
+  if (peers.size() >= kPeers) {
+    acceptor_.refusals().Count(SocketRefusal::kCrowdedOut);
+    peers.erase(std::ranges::min_element(peers, {}, &Peer::until));
+  }
+  peers.push_back(Peer{*std::move(connection), now + kPatience});
+}
+
+// False when the peer has left, or is to be dropped.
+bool ArenaServer::Hear(Peer& peer, bool ready, Time now) {
+  if (!ready) {
+    if (peer.until > now) return true;
+    acceptor_.refusals().Count(SocketRefusal::kSilent);
+    return false;
+  }
+  absl::StatusOr<SocketMessage> request = peer.connection.Receive(Duration::zero());
+  if (absl::IsUnavailable(request.status())) return false;
+  if (!request.ok() || !Answer(peer.connection, *request)) {
+    acceptor_.refusals().Count(SocketRefusal::kBrokenMessage);
+    return false;
+  }
+  peer.until = now + kPatience;
+  return true;
+}
+
+// False when the request makes no sense, or the peer does not take the answer.
+bool ArenaServer::Answer(UnixConnection& peer, const SocketMessage& request) {
   ArenaQuestion question{};
-  if (request.size() != sizeof(question)) return false;
-  std::memcpy(&question, request.data(), sizeof(question));
+  if (request.bytes.size() != sizeof(question) || !request.descriptors.empty()) return false;
+  std::memcpy(&question, request.bytes.data(), sizeof(question));
   if (question.magic != kArenaMagic || question.version != kArenaVersion) return false;
   ArenaAnswer answer{};
   answer.magic = kArenaMagic;

@@ -14,17 +14,21 @@
 #include "base/units.hpp"
 #include "transport/arena.hpp"
 #include "transport/memory_file.hpp"
-#include "transport/unix_socket.hpp"
+#include "transport/unix_acceptor.hpp"
 
 namespace troupe::transport {
 
 // One small thread of its own that sleeps in poll: started by Start, joined by the destructor. Answers
-// "arena id?" with the descriptor and the list of arenas that it knows. At most 64 connections at once, a
-// connection that says nonsense or nothing for 5 s is closed. Add and Remove from any thread.
+// "arena id?" with the descriptor and the list of arenas that it knows. At most 64 connections at once: for
+// one more the one that was silent for the longest time is closed. A connection that says what makes no
+// sense, or nothing for 5 s, is closed and counted. Add and Remove from any thread.
 class ArenaServer {
  public:
   static constexpr int kArenas = 32;
-  static absl::StatusOr<std::unique_ptr<ArenaServer>> Start(const std::string& socket_path);
+  static constexpr std::size_t kPeers = 64;
+  // `refusals` null: counted, and not shown.
+  static absl::StatusOr<std::unique_ptr<ArenaServer>> Start(
+      const std::string& socket_path, std::shared_ptr<SocketRefusals> refusals = nullptr);
   ~ArenaServer();
   // ResourceExhausted beyond kArenas.
   absl::Status Add(std::shared_ptr<Arena> arena);
@@ -32,7 +36,7 @@ class ArenaServer {
   absl::Status Add(std::uint64_t id, UniqueFd descriptor);
   // Whoever asks from now on hears that it is not there (any more).
   void Remove(std::uint64_t arena);
-  [[nodiscard]] const std::string& path() const { return listener_.path(); }
+  [[nodiscard]] const std::string& path() const { return acceptor_.path(); }
 
  private:
   struct Peer;
@@ -41,12 +45,14 @@ class ArenaServer {
     int descriptor = -1;
   };
   absl::Status Show(std::uint64_t id, Shown shown);
-  ArenaServer(UnixListener listener, UniqueFd wake);
+  ArenaServer(UnixAcceptor acceptor, UniqueFd wake);
   void Serve();
-  bool Answer(UnixConnection& peer, const std::string& request);
+  bool Answer(UnixConnection& peer, const SocketMessage& request);
+  bool Hear(Peer& peer, bool ready, Time now);
   bool Step(std::vector<Peer>& peers);
+  void Accept(std::vector<Peer>& peers, Time now);
 
-  UnixListener listener_;
+  UnixAcceptor acceptor_;
   UniqueFd wake_;
   std::mutex mutex_;
   std::map<std::uint64_t, Shown> arenas_;  // guarded by mutex_

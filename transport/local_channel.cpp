@@ -39,7 +39,8 @@ ArenaClient::Options ClientOptions(const LocalChannel::Options& options) {
 absl::StatusOr<std::unique_ptr<LocalChannel>> LocalChannel::Create(Options options) {
   if (options.host.empty()) options.host = HostId();
   TROUPE_ASSIGN_OR_RETURN(std::shared_ptr<Arena> arena, Arena::Create(options.name, options.capacity));
-  TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<ArenaServer> server, ArenaServer::Start(options.socket));
+  TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<ArenaServer> server,
+                          ArenaServer::Start(options.socket, options.refusals));
   TROUPE_RETURN_IF_ERROR(server->Add(arena));
   return std::unique_ptr<LocalChannel>(
       new LocalChannel(std::move(options), std::move(arena), std::move(server)));

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "base/units.hpp"
 #include "transport/memory_file.hpp"
+#include "transport/socket_refusals.hpp"
 #include "transport/tensor_channel.hpp"
 
 namespace troupe::transport {
@@ -21,12 +22,13 @@ class ArenaServer;
 class LocalChannel : public TensorChannel {
  public:
   struct Options {
-    std::string name = "troupe";           // of the arena, for /proc
-    std::string socket;                    // path of the descriptor server, in the run directory
-    Bytes capacity = MiB(64);              // of the arena
-    std::vector<std::string> directories;  // where others' sockets may lie; empty: anywhere
-    std::string endpoint;                  // put into references, for readers on other hosts
-    std::string host;                      // "": HostId()
+    std::string name = "troupe";                 // of the arena, for /proc
+    std::string socket;                          // path of the descriptor server, in the run directory
+    Bytes capacity = MiB(64);                    // of the arena
+    std::vector<std::string> directories;        // where others' sockets may lie; empty: anywhere
+    std::string endpoint;                        // put into references, for readers on other hosts
+    std::string host;                            // "": HostId()
+    std::shared_ptr<SocketRefusals> refusals{};  // at the socket; null: counted, and not shown
   };
   static absl::StatusOr<std::unique_ptr<LocalChannel>> Create(Options options);
   ~LocalChannel() override;

@@ -23,15 +23,16 @@ constexpr char kRefused = '-';
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<MeetingPlace>> MeetingPlace::Open(const std::string& path) {
-  TROUPE_ASSIGN_OR_RETURN(UnixListener listener, UnixListener::Listen(path));
+absl::StatusOr<std::unique_ptr<MeetingPlace>> MeetingPlace::Open(const std::string& path,
+                                                                 std::shared_ptr<SocketRefusals> refusals) {
+  TROUPE_ASSIGN_OR_RETURN(UnixAcceptor acceptor, UnixAcceptor::Listen(path, std::move(refusals)));
   UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake.valid()) return ErrnoStatus(errno, "making the wake-up of a meeting place");
-  return std::unique_ptr<MeetingPlace>(new MeetingPlace(std::move(listener), std::move(wake)));
+  return std::unique_ptr<MeetingPlace>(new MeetingPlace(std::move(acceptor), std::move(wake)));
 }
 
-MeetingPlace::MeetingPlace(UnixListener listener, UniqueFd wake)
-    : listener_(std::move(listener)), wake_(std::move(wake)), thread_([this] { Serve(); }) {}
+MeetingPlace::MeetingPlace(UnixAcceptor acceptor, UniqueFd wake)
+    : acceptor_(std::move(acceptor)), wake_(std::move(wake)), thread_([this] { Serve(); }) {}
 
 MeetingPlace::~MeetingPlace() {
   Close();
@@ -88,9 +89,9 @@ void MeetingPlace::Serve() {
 
 // One round of poll. False when the place is to end.
 bool MeetingPlace::Step(std::vector<Guest>& guests) {
-  const short listen = guests.size() < MeetingLimits::kGuests ? POLLIN : 0;
-  std::vector<pollfd> entries{{wake_.get(), POLLIN, 0}, {listener_.fd(), listen, 0}};
-  Time next = SteadyNow() + std::chrono::hours(1);
+  Time now = SteadyNow();
+  std::vector<pollfd> entries{{wake_.get(), POLLIN, 0}, {acceptor_.fd(now), POLLIN, 0}};
+  Time next = std::min(now + std::chrono::hours(1), acceptor_.wakes(now));
   for (const Guest& guest : guests) {
     entries.push_back({guest.connection.fd(), POLLIN, 0});
     next = std::min(next, guest.until);
@@ -102,28 +103,46 @@ bool MeetingPlace::Step(std::vector<Guest>& guests) {
     const std::lock_guard lock(mutex_);
     if (stopping_) return false;
   }
-  const Time now = SteadyNow();
+  now = SteadyNow();
   std::vector<Guest> stay;
   for (std::size_t i = 0; i < guests.size(); ++i) {
-    if (entries[i + 2].revents != 0 && !Hear(guests[i])) continue;
-    if (guests[i].until > now && !Tell(guests[i])) stay.push_back(std::move(guests[i]));
+    if (entries[i + 2].revents != 0 && !Hear(guests[i], now)) continue;
+    if (Tell(guests[i])) continue;
+    if (guests[i].until > now) {
+      stay.push_back(std::move(guests[i]));
+    } else if (guests[i].meeting.empty()) {
+      acceptor_.refusals().Count(SocketRefusal::kSilent);
+    }
   }
   guests = std::move(stay);
-  if (entries[1].revents != 0) {
-    absl::StatusOr<UnixConnection> connection = listener_.Accept(Duration::zero());
-    if (connection.ok()) guests.push_back({*std::move(connection), now + MeetingLimits::kGuest, {}});
-  }
+  if (entries[1].revents != 0) Accept(guests, now);
   Count(guests);
   return true;
 }
 
+// A guest that has not said what it wants makes room first, then the one that waits for the longest time.
+void MeetingPlace::Accept(std::vector<Guest>& guests, Time now) {
+  std::optional<UnixConnection> connection = acceptor_.Accept(now);
+  if (!connection) return;
+  if (guests.size() >= MeetingLimits::kGuests) {
+    acceptor_.refusals().Count(SocketRefusal::kCrowdedOut);
+    guests.erase(std::ranges::min_element(
+        guests, {}, [](const Guest& guest) { return std::pair(!guest.meeting.empty(), guest.until); }));
+  }
+  guests.push_back({*std::move(connection), now + MeetingLimits::kQuestion, {}});
+}
+
 // False when the guest has left, or says what makes no sense.
-bool MeetingPlace::Hear(Guest& guest) {
+bool MeetingPlace::Hear(Guest& guest, Time now) {
   const absl::StatusOr<SocketMessage> said = guest.connection.Receive(Duration::zero());
-  if (!said.ok() || !guest.meeting.empty() || said->bytes.size() < 2 ||
-      said->bytes.size() > 1 + MeetingLimits::kName || said->bytes[0] != kQuestion)
+  if (absl::IsUnavailable(said.status())) return false;
+  if (!said.ok() || !said->descriptors.empty() || !guest.meeting.empty() || said->bytes.size() < 2 ||
+      said->bytes.size() > 1 + MeetingLimits::kName || said->bytes[0] != kQuestion) {
+    acceptor_.refusals().Count(SocketRefusal::kBrokenMessage);
     return false;
+  }
   guest.meeting = said->bytes.substr(1);
+  guest.until = now + MeetingLimits::kGuest;
   return true;
 }
 

@@ -14,16 +14,17 @@
 #include "absl/status/statusor.h"
 #include "base/units.hpp"
 #include "transport/memory_file.hpp"
-#include "transport/unix_socket.hpp"
+#include "transport/unix_acceptor.hpp"
 
 namespace troupe::transport {
 
 struct MeetingLimits {
-  static constexpr std::size_t kGuests = 64;   // connections at a time; others wait in the listener's backlog
+  static constexpr std::size_t kGuests = 64;   // connections at a time; for one more the oldest is closed
   static constexpr std::size_t kAnswers = 64;  // that are remembered for those who come late
   static constexpr std::size_t kName = 256;    // bytes of a meeting's name; longer ones are refused
   static constexpr std::size_t kAnswer = 4096;
-  static constexpr Duration kGuest = std::chrono::seconds(10);  // that one may wait for an answer
+  static constexpr Duration kGuest = std::chrono::seconds(10);    // that one may wait for an answer
+  static constexpr Duration kQuestion = std::chrono::seconds(2);  // until a guest names its meeting
 };
 
 // Listens at a path, with one small thread that sleeps in poll: started by Open, joined by the destructor. A
@@ -32,7 +33,9 @@ struct MeetingLimits {
 class MeetingPlace {
  public:
   // AlreadyExists when a living process listens at the path.
-  static absl::StatusOr<std::unique_ptr<MeetingPlace>> Open(const std::string& path);
+  // `refusals` null: counted, and not shown.
+  static absl::StatusOr<std::unique_ptr<MeetingPlace>> Open(
+      const std::string& path, std::shared_ptr<SocketRefusals> refusals = nullptr);
   ~MeetingPlace();
 
   // Blocks until so many guests wait for this meeting. DeadlineExceeded says how many came.
@@ -42,7 +45,7 @@ class MeetingPlace {
   void Answer(const std::string& meeting, const absl::StatusOr<std::string>& answer);
   // Gather ends with Unavailable, now and from now on.
   void Close();
-  [[nodiscard]] const std::string& path() const { return listener_.path(); }
+  [[nodiscard]] const std::string& path() const { return acceptor_.path(); }
 
  private:
   struct Guest {
@@ -50,15 +53,16 @@ class MeetingPlace {
     Time until;
     std::string meeting;  // that it waits for; empty: it has not said
   };
-  MeetingPlace(UnixListener listener, UniqueFd wake);
+  MeetingPlace(UnixAcceptor acceptor, UniqueFd wake);
   void Serve();
   bool Step(std::vector<Guest>& guests);
-  bool Hear(Guest& guest);
+  bool Hear(Guest& guest, Time now);
+  void Accept(std::vector<Guest>& guests, Time now);
   bool Tell(Guest& guest);
   void Count(const std::vector<Guest>& guests);
   void Wake();
 
-  UnixListener listener_;
+  UnixAcceptor acceptor_;
   UniqueFd wake_;
   std::mutex mutex_;
   std::condition_variable came_;

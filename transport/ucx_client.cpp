@@ -81,11 +81,12 @@ void UcxClient::OnAsked(void* request, ucs_status_t status, void* context) {
 ucs_status_t UcxClient::OnAnswer(void* context, const void* header, std::size_t header_length, void* data,
                                  std::size_t length, const ucp_am_recv_param_t* param) {
   auto* client = static_cast<UcxClient*>(context);
-  UcxAnswer answer{};
-  if (header_length == sizeof(answer)) std::memcpy(&answer, header, sizeof(answer));
+  const auto said = ReadUcxAnswer(header, header_length);
+  if (!said) return UCS_OK;
+  const UcxAnswer& answer = *said;
   const auto found = client->pending_.find(answer.request);
   // Unknown: late, or hostile. Rendezvous data that nobody receives are refused by UCX itself.
-  if (answer.magic != kUcxMagic || found == client->pending_.end()) return UCS_OK;
+  if (found == client->pending_.end()) return UCS_OK;
   Pending& pending = *found->second;
   if (!pending.fetch.done || pending.receiving) return UCS_OK;
   const bool rendezvous = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;

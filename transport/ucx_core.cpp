@@ -1,6 +1,7 @@
 #include "transport/ucx_core.hpp"
 
 #include <arpa/inet.h>
+#include <ifaddrs.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <ucs/debug/debug.h>
@@ -8,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 
@@ -43,7 +45,8 @@ absl::Status UcxStatus(ucs_status_t status, const std::string& what) {
   return absl::Status(CodeOf(status), absl::StrCat(what, ": ", ucs_status_string(status)));
 }
 
-absl::StatusOr<std::unique_ptr<UcxCore>> UcxCore::Make(const std::string& transports) {
+absl::StatusOr<std::unique_ptr<UcxCore>> UcxCore::Make(const std::string& transports,
+                                                       const std::string& interface) {
   // UCX prints a backtrace and stays on a crash; a daemon is to die, so that it is restarted.
   static std::once_flag once;
   std::call_once(once, [] {
@@ -56,6 +59,11 @@ absl::StatusOr<std::unique_ptr<UcxCore>> UcxCore::Make(const std::string& transp
   if (!transports.empty()) {
     status = ucp_config_modify(config, "TLS", transports.c_str());
     if (status != UCS_OK) return UcxStatus(status, absl::StrCat("UCX transports '", transports, "'"));
+  }
+  // By default UCX listens for data on every interface, whatever the address of the listener is.
+  if (!interface.empty() && getenv("UCX_NET_DEVICES") == nullptr) {
+    status = ucp_config_modify(config, "NET_DEVICES", interface.c_str());
+    if (status != UCS_OK) return UcxStatus(status, absl::StrCat("UCX on interface '", interface, "'"));
   }
   std::unique_ptr<UcxCore> core(new UcxCore());
   ucp_params_t params{};
@@ -143,6 +151,27 @@ absl::StatusOr<sockaddr_storage> ParseAddress(const std::string& text) {
     if (inet_pton(AF_INET, ip.c_str(), &four->sin_addr) != 1) return bad;
   }
   return address;
+}
+
+std::string InterfaceOf(const sockaddr_storage& address) {
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return {};
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(all, freeifaddrs);
+  // The whole of 127.0.0.0/8 belongs to the interface of 127.0.0.1.
+  const auto same = [&](const sockaddr* candidate) {
+    if (candidate == nullptr || candidate->sa_family != address.ss_family) return false;
+    if (candidate->sa_family == AF_INET) {
+      const auto is = ntohl(reinterpret_cast<const sockaddr_in*>(candidate)->sin_addr.s_addr);
+      const auto wanted = ntohl(reinterpret_cast<const sockaddr_in&>(address).sin_addr.s_addr);
+      return is == wanted || (is >> 24 == 127 && wanted >> 24 == 127);
+    }
+    if (candidate->sa_family != AF_INET6) return false;
+    return std::memcmp(&reinterpret_cast<const sockaddr_in6*>(candidate)->sin6_addr,
+                       &reinterpret_cast<const sockaddr_in6&>(address).sin6_addr, sizeof(in6_addr)) == 0;
+  };
+  for (const ifaddrs* entry = all; entry != nullptr; entry = entry->ifa_next)
+    if (same(entry->ifa_addr)) return entry->ifa_name;
+  return {};
 }
 
 socklen_t AddressLength(const sockaddr_storage& address) {

@@ -18,7 +18,9 @@ namespace troupe::transport {
 // Owned by the endpoint, used on its progress thread only.
 class UcxCore {
  public:
-  static absl::StatusOr<std::unique_ptr<UcxCore>> Make(const std::string& transports);
+  // `interface`: the only network interface on which UCX may listen; empty: all of them.
+  static absl::StatusOr<std::unique_ptr<UcxCore>> Make(const std::string& transports,
+                                                       const std::string& interface);
   UcxCore(const UcxCore&) = delete;
   UcxCore& operator=(const UcxCore&) = delete;
   ~UcxCore();
@@ -56,5 +58,7 @@ absl::StatusOr<sockaddr_storage> ParseAddress(const std::string& text);
 // How many bytes of it are in use.
 [[nodiscard]] socklen_t AddressLength(const sockaddr_storage& address);
 [[nodiscard]] std::string FormatAddress(const sockaddr_storage& address);
+// The network interface that has this address; empty when none has it, as for 0.0.0.0.
+[[nodiscard]] std::string InterfaceOf(const sockaddr_storage& address);
 
 }  // namespace troupe::transport

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <filesystem>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -23,13 +24,19 @@
 namespace troupe::transport {
 namespace {
 
+bool HasRdmaDevices() {
+  std::error_code error;
+  const bool is_empty = std::filesystem::is_empty("/sys/class/infiniband", error);
+  return !error && !is_empty;
+}
+
 class Endpoint : public UcxEndpoint {
  public:
   Endpoint(Options options, std::unique_ptr<UcxCore> core, SliceSource source, UniqueFd wake)
       : options_(std::move(options)),
         wake_(std::move(wake)),
         core_(std::move(core)),
-        server_(std::make_unique<UcxServer>(*core_, std::move(source))),
+        server_(std::make_unique<UcxServer>(*core_, std::move(source), options_.refusals)),
         client_(std::make_unique<UcxClient>(*core_)) {}
   ~Endpoint() override {
     stop_.store(true);
@@ -146,7 +153,11 @@ void Endpoint::Finish() {
 absl::StatusOr<std::unique_ptr<UcxEndpoint>> UcxEndpoint::Start(Options options, SliceSource source) {
   UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake.valid()) return ErrnoStatus(errno, "making the wake-up of a UCX endpoint");
-  TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<UcxCore> core, UcxCore::Make(options.transports));
+  if (options.refusals == nullptr) options.refusals = std::make_shared<SocketRefusals>();
+  TROUPE_ASSIGN_OR_RETURN(const sockaddr_storage address, ParseAddress(options.bind));
+  const std::string interface =
+      options.only_interface_of_bind && !HasRdmaDevices() ? InterfaceOf(address) : std::string();
+  TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<UcxCore> core, UcxCore::Make(options.transports, interface));
   auto endpoint =
       std::make_unique<Endpoint>(std::move(options), std::move(core), std::move(source), std::move(wake));
   TROUPE_RETURN_IF_ERROR(endpoint->Start());

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "base/units.hpp"
 #include "proto/tensor.pb.h"
+#include "transport/socket_refusals.hpp"
 
 namespace troupe::transport {
 
@@ -30,6 +31,10 @@ class UcxEndpoint {
     std::string bind = "127.0.0.1:0";  // port 0: the system chooses
     std::string transports;            // UCX_TLS; "": UCX decides ("tcp,self" in tests)
     std::size_t pending = 256;         // fetches at once; ResourceExhausted beyond
+    // UCX listens for data on every network interface. True: only on that of `bind`, unless the machine has
+    // RDMA devices, which this would exclude.
+    bool only_interface_of_bind = false;
+    std::shared_ptr<SocketRefusals> refusals{};  // null: counted, and not shown
   };
   using Done = std::function<void(absl::Status)>;
 

@@ -39,6 +39,7 @@ absl::Status UcxServer::Listen(const std::string& bind) {
 void UcxServer::OnConnect(ucp_conn_request_h request, void* context) {
   auto* server = static_cast<UcxServer*>(context);
   if (server->peers_.size() >= kPeers) {
+    server->refusals_->Count(SocketRefusal::kCrowdedOut);
     ucp_listener_reject(server->listener_, request);
     return;
   }
@@ -49,7 +50,38 @@ void UcxServer::OnConnect(ucp_conn_request_h request, void* context) {
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler = {OnError, server};
   ucp_ep_h peer = nullptr;
-  if (ucp_ep_create(server->core_.worker(), &params, &peer) == UCS_OK) server->peers_.emplace(peer, false);
+  if (ucp_ep_create(server->core_.worker(), &params, &peer) != UCS_OK) return;
+  server->CrowdOut();
+  const Time now = SteadyNow();
+  server->peers_.insert_or_assign(peer, Peer{now});
+  server->silent_.emplace_back(now, peer);
+}
+
+// An endpoint's address may be another one's by now: the time tells.
+void UcxServer::DropAsked() {
+  std::erase_if(silent_, [this](const auto& entry) {
+    const auto found = peers_.find(entry.second);
+    return found == peers_.end() || found->second.asked || found->second.failed ||
+           found->second.since != entry.first;
+  });
+}
+
+void UcxServer::CrowdOut() {
+  if (silent_.size() < kSilent) return;
+  DropAsked();
+  if (silent_.size() >= kSilent) Refuse(silent_.front().second, SocketRefusal::kCrowdedOut);
+}
+
+void UcxServer::EndSilent(Time now) {
+  if (silent_.empty() || now - silent_.front().first < kFirstAsk) return;
+  DropAsked();
+  for (const auto& [since, peer] : silent_)
+    if (now - since >= kFirstAsk) Refuse(peer, SocketRefusal::kSilent);
+}
+
+void UcxServer::Refuse(ucp_ep_h peer, SocketRefusal reason) {
+  refusals_->Count(reason);
+  Fail(peer);
 }
 
 void UcxServer::OnError(void* context, ucp_ep_h peer, ucs_status_t /*status*/) {
@@ -59,7 +91,7 @@ void UcxServer::OnError(void* context, ucp_ep_h peer, ucs_status_t /*status*/) {
 void UcxServer::Fail(ucp_ep_h peer) {
   const auto found = peers_.find(peer);
   if (found == peers_.end()) return;
-  found->second = true;
+  found->second.failed = true;
   any_failed_ = true;
 }
 
@@ -67,13 +99,13 @@ ucs_status_t UcxServer::OnAsk(void* context, const void* header, std::size_t hea
                               std::size_t /*length*/, const ucp_am_recv_param_t* param) {
   auto* server = static_cast<UcxServer*>(context);
   const bool can_reply = (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) != 0;
-  if (!can_reply || !server->peers_.contains(param->reply_ep)) return UCS_OK;
-  UcxAsk ask{};
-  if (header_length == sizeof(ask)) std::memcpy(&ask, header, sizeof(ask));
-  if (ask.magic == kUcxMagic && ask.version == kUcxVersion) {
-    server->Answer(param->reply_ep, ask);
+  const auto peer = can_reply ? server->peers_.find(param->reply_ep) : server->peers_.end();
+  if (peer == server->peers_.end() || peer->second.failed) return UCS_OK;
+  if (const auto ask = ReadUcxAsk(header, header_length)) {
+    peer->second.asked = true;
+    server->Answer(param->reply_ep, *ask);
   } else {
-    server->Fail(param->reply_ep);  // another version, or no Troupe at all
+    server->Refuse(param->reply_ep, SocketRefusal::kBrokenMessage);  // another version, or no Troupe at all
   }
   return UCS_OK;  // an ask has no data worth receiving
 }
@@ -81,11 +113,7 @@ ucs_status_t UcxServer::OnAsk(void* context, const void* header, std::size_t hea
 void UcxServer::Answer(ucp_ep_h peer, const UcxAsk& ask) {
   // Beyond twice the bound even refusals would pile up at a peer that reads nothing.
   if (sends_.size() >= 2 * kSends) return Fail(peer);
-  proto::ArenaRef ref;
-  ref.set_arena(ask.arena);
-  ref.set_offset(ask.offset);
-  ref.set_length(ask.length);
-  ref.set_slice(ask.slice);
+  const proto::ArenaRef ref = RefOf(ask);
   absl::StatusOr<PinnedBytes> pinned = sends_.size() < kSends
                                            ? source_(ref)
                                            : absl::ResourceExhaustedError(absl::StrCat(
@@ -128,10 +156,11 @@ void UcxServer::Step(Time now) {
     send->deadline = Time::max();  // its connection goes, once
     Fail(send->peer);
   }
+  EndSilent(now);
   if (!any_failed_) return;
   any_failed_ = false;
   for (auto peer = peers_.begin(); peer != peers_.end();) {
-    if (!peer->second) {
+    if (!peer->second.failed) {
       ++peer;
       continue;
     }
@@ -154,6 +183,7 @@ void UcxServer::Forget(ucp_ep_h peer) {
 Time UcxServer::next_deadline() const {
   Time next = Time::max();
   for (const auto& send : sends_) next = std::min(next, send->deadline);
+  if (!silent_.empty()) next = std::min(next, silent_.front().first + kFirstAsk);
   return next;
 }
 

@@ -1,10 +1,12 @@
 // The half of a UCX endpoint that answers others' fetches.
 #pragma once
 
+#include <deque>
 #include <list>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -15,15 +17,19 @@
 
 namespace troupe::transport {
 
-// On the progress thread only. Bounded: at most kPeers connections, kSends answers on their way (more are
+// On the progress thread only. Bounded: at most kPeers connections, kSilent of them that have not asked yet
+// (for one more the oldest is closed), each for kFirstAsk at most; kSends answers on their way (more are
 // refused with ResourceExhausted), each of which must be taken within kPatience, or its connection is closed.
 class UcxServer {
  public:
   static constexpr std::size_t kPeers = 1024;
+  static constexpr std::size_t kSilent = 64;
+  static constexpr Duration kFirstAsk = std::chrono::seconds(5);
   static constexpr std::size_t kSends = 256;
   static constexpr Duration kPatience = std::chrono::seconds(30);
 
-  UcxServer(UcxCore& core, SliceSource source) : core_(core), source_(std::move(source)) {}
+  UcxServer(UcxCore& core, SliceSource source, std::shared_ptr<SocketRefusals> refusals)
+      : core_(core), source_(std::move(source)), refusals_(std::move(refusals)) {}
   UcxServer(const UcxServer&) = delete;
   UcxServer& operator=(const UcxServer&) = delete;
   ~UcxServer();
@@ -38,6 +44,11 @@ class UcxServer {
   void StopListening();
 
  private:
+  struct Peer {
+    Time since;           // when it connected
+    bool asked = false;   // something that makes sense
+    bool failed = false;  // to be closed in the next Step
+  };
   struct Send {
     UcxServer* server;
     ucp_ep_h peer;
@@ -54,13 +65,19 @@ class UcxServer {
   static void OnSent(void* request, ucs_status_t status, void* send);
   void Answer(ucp_ep_h peer, const UcxAsk& ask);
   void Fail(ucp_ep_h peer);
+  void Refuse(ucp_ep_h peer, SocketRefusal reason);
+  void CrowdOut();
+  void EndSilent(Time now);
+  void DropAsked();
   void Forget(ucp_ep_h peer);
 
   UcxCore& core_;
   SliceSource source_;
+  const std::shared_ptr<SocketRefusals> refusals_;
   ucp_listener_h listener_ = nullptr;
   std::string address_;
-  std::map<ucp_ep_h, bool> peers_;  // true: failed, to be closed in the next Step
+  std::map<ucp_ep_h, Peer> peers_;
+  std::deque<std::pair<Time, ucp_ep_h>> silent_;  // that have not asked, oldest first; some have since
   bool any_failed_ = false;
   std::list<std::unique_ptr<Send>> sends_;  // oldest first
 };

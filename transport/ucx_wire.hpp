@@ -2,7 +2,12 @@
 // little-endian machines of one build; another version is refused).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <optional>
+
+#include "proto/tensor.pb.h"
 
 namespace troupe::transport {
 
@@ -28,5 +33,30 @@ struct UcxAnswer {
   std::int32_t code;  // absl::StatusCode
   std::uint64_t request;
 };
+
+// Nothing for a header of another version or of another length: the bytes come from the network.
+inline std::optional<UcxAsk> ReadUcxAsk(const void* header, std::size_t length) {
+  UcxAsk ask{};
+  if (length != sizeof(ask)) return std::nullopt;
+  std::memcpy(&ask, header, sizeof(ask));
+  if (ask.magic != kUcxMagic || ask.version != kUcxVersion) return std::nullopt;
+  return ask;
+}
+inline std::optional<UcxAnswer> ReadUcxAnswer(const void* header, std::size_t length) {
+  UcxAnswer answer{};
+  if (length != sizeof(answer)) return std::nullopt;
+  std::memcpy(&answer, header, sizeof(answer));
+  if (answer.magic != kUcxMagic) return std::nullopt;
+  return answer;
+}
+// The slice that is asked for; whether it is there is the owner's to check.
+inline proto::ArenaRef RefOf(const UcxAsk& ask) {
+  proto::ArenaRef ref;
+  ref.set_arena(ask.arena);
+  ref.set_offset(ask.offset);
+  ref.set_length(ask.length);
+  ref.set_slice(ask.slice);
+  return ref;
+}
 
 }  // namespace troupe::transport

@@ -106,10 +106,10 @@ absl::StatusOr<UnixConnection> UnixConnection::Adopt(UniqueFd socket) {
   if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
     return ErrnoStatus(errno, "asking who is at the other end of a socket");
   }
-  if (peer.uid != geteuid()) {
+  if (peer.uid != geteuid() && peer.uid != 0) {
     return absl::PermissionDeniedError(absl::StrCat("process ", peer.pid, " of user ", peer.uid,
                                                     " is at the other end of a socket; user ", geteuid(),
-                                                    " was expected"));
+                                                    " or root was expected"));
   }
   UnixConnection connection;
   connection.socket_ = std::move(socket);

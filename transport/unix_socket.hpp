@@ -25,13 +25,13 @@ struct SocketMessage {
   std::vector<UniqueFd> descriptors;
 };
 
-// A connected SOCK_SEQPACKET socket: message boundaries are kept. Both ends run under the same user, checked
-// by the kernel's peer credentials when it was connected. One thread at a time; poll fd() to wait in an event
+// A connected SOCK_SEQPACKET socket: message boundaries are kept. The other end runs as the same user or
+// as root, as the kernel says when it was connected. One thread at a time; poll fd() to wait in an event
 // loop.
 class UnixConnection {
  public:
   UnixConnection() = default;
-  // Takes a connected socket. PermissionDenied when the other end runs under another user.
+  // Takes a connected socket. PermissionDenied when the other end runs as another user, root excepted.
   static absl::StatusOr<UnixConnection> Adopt(UniqueFd socket);
   // Two connected ends in this process, for tests and for children that inherit one.
   static absl::StatusOr<std::pair<UnixConnection, UnixConnection>> Pair();

@@ -11,6 +11,7 @@
 #include "tests/unit/transport/test_support.hpp"
 #include "transport/arena_client.hpp"
 #include "transport/arena_server.hpp"
+#include "transport/arena_wire.hpp"
 
 namespace troupe::transport {
 namespace {
@@ -214,6 +215,47 @@ TEST_F(ArenaClientTest, ServerDropsNonsenseAndServesOn) {
   EXPECT_TRUE(client.Resolve(ref_).ok());
   for (int i = 1; i < ArenaServer::kArenas; ++i) ASSERT_TRUE(server_->Add(*Arena::Create("a", KiB(4))).ok());
   EXPECT_TRUE(absl::IsResourceExhausted(server_->Add(*Arena::Create("a", KiB(4)))));
+}
+
+void AwaitClosed(UnixConnection& connection) {
+  EXPECT_TRUE(absl::IsUnavailable(connection.Receive(kLong).status()));
+}
+
+class ArenaStrangersTest : public testing::Test {
+ protected:
+  UnixConnection Connect() { return *ConnectUnix(directory_ / "arena", kLong); }
+  TemporaryDirectory directory_;
+  std::shared_ptr<SocketRefusals> refusals_ = std::make_shared<SocketRefusals>();
+  std::unique_ptr<ArenaServer> server_ = *ArenaServer::Start(directory_ / "arena", refusals_);
+};
+
+TEST_F(ArenaStrangersTest, WhatMakesNoSenseClosesItsConnectionAndIsCounted) {
+  const ArenaQuestion good{kArenaMagic, kArenaVersion, 7};
+  const std::string question(reinterpret_cast<const char*>(&good), sizeof good);
+  std::string other_version = question;
+  other_version[4] ^= 1;
+  for (const std::string& said : {std::string("x"), question + "x", std::string(60000, 'x'), other_version}) {
+    auto connection = Connect();
+    ASSERT_TRUE(connection.Send(said, {}, kLong).ok());
+    AwaitClosed(connection);
+  }
+  auto connection = Connect();
+  const int descriptor = connection.fd();
+  ASSERT_TRUE(connection.Send(question, std::span(&descriptor, 1), kLong).ok());
+  AwaitClosed(connection);
+  EXPECT_EQ(refusals_->count(SocketRefusal::kBrokenMessage), 5u);
+}
+
+TEST_F(ArenaStrangersTest, ConnectionsThatAskNothingLockNobodyOut) {
+  auto arena = *Arena::Create("arena", KiB(64));
+  const ArenaSlice slice = *arena->Allocate(Bytes(100));
+  ASSERT_TRUE(server_->Add(arena).ok());
+  std::vector<UnixConnection> silent;
+  for (std::size_t i = 0; i < ArenaServer::kPeers; ++i) silent.push_back(Connect());
+  ArenaClient client(ArenaClient::Options{.directories = {directory_.path()}, .timeout = kLong});
+  EXPECT_TRUE(client.Resolve(RefTo(*arena, slice, directory_ / "arena")).ok());
+  AwaitClosed(silent.front());
+  EXPECT_EQ(refusals_->count(SocketRefusal::kCrowdedOut), 1u);
 }
 
 }  // namespace

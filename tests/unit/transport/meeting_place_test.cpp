@@ -95,5 +95,23 @@ TEST_F(MeetingPlaceTest, AGuestThatLeavesIsNotCounted) {
   guest.join();
 }
 
+TEST(MeetingStrangers, ConnectionsThatSayNothingOrNonsenseKeepNoGuestOut) {
+  const troupe::test::TemporaryDirectory directory;
+  const std::string path = directory / "place";
+  auto refusals = std::make_shared<SocketRefusals>();
+  auto place = *MeetingPlace::Open(path, refusals);
+  std::vector<UnixConnection> silent;
+  for (std::size_t i = 0; i < MeetingLimits::kGuests; ++i) silent.push_back(*ConnectUnix(path, kLong));
+  std::thread guest([&] { EXPECT_EQ(AttendMeeting(path, "m", kLong).value_or(""), "1"); });
+  EXPECT_TRUE(place->Gather("m", 1, kLong).ok());
+  place->Answer("m", std::string("1"));
+  guest.join();
+  EXPECT_GE(refusals->count(SocketRefusal::kCrowdedOut), 1u);
+  auto& stranger = silent.back();
+  ASSERT_TRUE(stranger.Send("!", {}, kLong).ok());
+  EXPECT_TRUE(absl::IsUnavailable(stranger.Receive(kLong).status()));
+  EXPECT_EQ(refusals->count(SocketRefusal::kBrokenMessage), 1u);
+}
+
 }  // namespace
 }  // namespace troupe::transport::test

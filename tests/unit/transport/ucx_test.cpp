@@ -8,13 +8,19 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <mutex>
+#include <set>
+#include <sstream>
 #include <thread>
 
 #include "tests/unit/transport/test_support.hpp"
 #include "transport/liveness.hpp"
 #include "transport/remote_channel.hpp"
+#include "transport/ucx_core.hpp"
 #include "transport/ucx_endpoint.hpp"
+#include "transport/ucx_wire.hpp"
 
 namespace troupe::transport {
 namespace {
@@ -261,6 +267,103 @@ TEST(UcxEndpoint, PendingFetchesAreBounded) {
   EXPECT_TRUE(absl::IsResourceExhausted(Waiter(*reader, RefAt(other.address(), 20, 100)).Wait()));
   reader.reset();
   for (Waiter& fetch : fetches) EXPECT_TRUE(absl::IsCancelled(fetch.Wait()));
+}
+
+// Another program that speaks UCX: it connects, and sends what it wants.
+class Stranger {
+ public:
+  explicit Stranger(const std::string& address) {
+    const auto target = *ParseAddress(address);
+    ucp_ep_params_t params{};
+    params.field_mask = UCP_EP_PARAM_FIELD_FLAGS | UCP_EP_PARAM_FIELD_SOCK_ADDR |
+                        UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+    params.flags = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER;
+    params.sockaddr.addr = reinterpret_cast<const sockaddr*>(&target);
+    params.sockaddr.addrlen = AddressLength(target);
+    params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+    params.err_handler = {
+        [](void* stranger, ucp_ep_h, ucs_status_t) { static_cast<Stranger*>(stranger)->closed_ = true; },
+        this};
+    EXPECT_EQ(ucp_ep_create(core_->worker(), &params, &endpoint_), UCS_OK);
+  }
+  ~Stranger() {
+    core_->Close(endpoint_, [] {});
+    while (core_->closing()) core_->Progress();
+  }
+  void Say(const std::string& header) {
+    ucp_request_param_t param{};
+    param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+    param.flags = UCP_AM_SEND_FLAG_REPLY;
+    void* request = ucp_am_send_nbx(endpoint_, kAskId, header.data(), header.size(), nullptr, 0, &param);
+    while (UCS_PTR_IS_PTR(request) && ucp_request_check_status(request) == UCS_INPROGRESS) core_->Progress();
+    if (UCS_PTR_IS_PTR(request)) ucp_request_free(request);
+  }
+  void AwaitClosed() {
+    while (!closed_) core_->Progress();
+  }
+
+ private:
+  std::unique_ptr<UcxCore> core_ = *UcxCore::Make("tcp,self", "lo");
+  ucp_ep_h endpoint_ = nullptr;
+  bool closed_ = false;
+};
+
+TEST(UcxServer, AStrangersHeaderClosesItsConnectionAndIsCounted) {
+  auto options = Loopback();
+  options.refusals = std::make_shared<SocketRefusals>();
+  const auto server = *UcxEndpoint::Start(options, Serve);
+  UcxAsk ask{kUcxMagic, kUcxVersion + 1, 1, 2, 3, 4, 5};
+  const std::string other_version(reinterpret_cast<const char*>(&ask), sizeof ask);
+  for (const std::string& header : {other_version, other_version.substr(1), std::string(200, 'x')}) {
+    Stranger stranger(server->address());
+    stranger.Say(header);
+    stranger.AwaitClosed();
+  }
+  EXPECT_EQ(options.refusals->count(SocketRefusal::kBrokenMessage), 3u);
+  const auto client = StartEndpoint();
+  Waiter fetched(*client, RefAt(server->address(), 7, 1000));
+  EXPECT_TRUE(fetched.Wait().ok());
+}
+
+TEST(UcxServer, ConnectionsThatAskNothingAreFewAndShort) {
+  auto options = Loopback();
+  options.refusals = std::make_shared<SocketRefusals>();
+  const auto server = *UcxEndpoint::Start(options, Serve);
+  Stranger silent(server->address());
+  silent.AwaitClosed();
+  EXPECT_EQ(options.refusals->count(SocketRefusal::kSilent), 1u);
+}
+
+// The addresses at which this process listens with TCP over IPv4, as the kernel writes them.
+std::set<std::string> ListeningAddresses() {
+  std::set<std::string> own;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code ignored;
+    own.insert(std::filesystem::read_symlink(entry.path(), ignored).string());
+  }
+  std::ifstream table("/proc/self/net/tcp");
+  std::set<std::string> addresses;
+  for (std::string line; std::getline(table, line);) {
+    std::istringstream words(line);
+    std::string slot, local, remote, state, queues, timer, retransmits, uid, timeout, inode;
+    words >> slot >> local >> remote >> state >> queues >> timer >> retransmits >> uid >> timeout >> inode;
+    if (state == "0A" && own.contains("socket:[" + inode + "]"))
+      addresses.insert(local.substr(0, local.find(':')));
+  }
+  return addresses;
+}
+
+TEST(UcxServer, OfALoopbackAddressListensNowhereElse) {
+  auto options = Loopback();
+  options.only_interface_of_bind = true;
+  const auto server = *UcxEndpoint::Start(options, Serve);
+  EXPECT_EQ(ListeningAddresses(), std::set<std::string>{"0100007F"});
+}
+
+TEST(UcxCore, FindsTheInterfaceOfAnAddress) {
+  EXPECT_EQ(InterfaceOf(*ParseAddress("127.0.0.1:1")), "lo");
+  EXPECT_EQ(InterfaceOf(*ParseAddress("127.9.8.7:1")), "lo");
+  EXPECT_EQ(InterfaceOf(*ParseAddress("0.0.0.0:1")), "");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -12,6 +13,8 @@
 #include <thread>
 
 #include "tests/unit/transport/test_support.hpp"
+#include "transport/steady_clock.hpp"
+#include "transport/unix_acceptor.hpp"
 
 namespace troupe::transport {
 namespace {
@@ -112,6 +115,85 @@ TEST(UnixSocket, AcceptTimesOut) {
   const TemporaryDirectory directory;
   auto listener = UnixListener::Listen(directory / "socket");
   EXPECT_TRUE(absl::IsDeadlineExceeded(listener->Accept(std::chrono::milliseconds(1)).status()));
+}
+
+std::size_t OpenDescriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+
+TEST(UnixSocket, DescriptorsThatAreNotWantedAreClosed) {
+  auto pair = UnixConnection::Pair();
+  auto& [left, right] = *pair;
+  const auto before = OpenDescriptors();
+  const std::vector<int> descriptors(SocketLimits::kDescriptors, left.fd());
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_TRUE(left.Send("x", descriptors, kNow).ok());
+    EXPECT_TRUE(right.Receive(kNow).ok());
+  }
+  // More of them than a message may carry, as another program may send them.
+  std::vector<int> many(100, left.fd());
+  std::vector<char> control(CMSG_SPACE(many.size() * sizeof(int)));
+  char byte = 'x';
+  iovec data{&byte, 1};
+  msghdr header{};
+  header.msg_iov = &data;
+  header.msg_iovlen = 1;
+  header.msg_control = control.data();
+  header.msg_controllen = control.size();
+  cmsghdr* rights = CMSG_FIRSTHDR(&header);
+  rights->cmsg_level = SOL_SOCKET;
+  rights->cmsg_type = SCM_RIGHTS;
+  rights->cmsg_len = CMSG_LEN(many.size() * sizeof(int));
+  std::memcpy(CMSG_DATA(rights), many.data(), many.size() * sizeof(int));
+  ASSERT_EQ(sendmsg(left.fd(), &header, MSG_NOSIGNAL), 1);
+  EXPECT_TRUE(absl::IsDataLoss(right.Receive(kNow).status()));
+  EXPECT_EQ(OpenDescriptors(), before);
+}
+
+// Only root can act as another user: that user's process is the child.
+TEST(UnixAcceptor, AnotherUserIsRefusedAndCounted) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can act as another user";
+  const TemporaryDirectory directory;
+  auto refusals = std::make_shared<SocketRefusals>();
+  auto acceptor = UnixAcceptor::Listen(directory / "socket", refusals);
+  ASSERT_TRUE(acceptor.ok()) << acceptor.status();
+  ASSERT_EQ(chmod(directory.path().c_str(), 0777), 0);
+  ASSERT_EQ(chmod(acceptor->path().c_str(), 0777), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    if (setresuid(65534, 65534, 65534) != 0) _exit(1);
+    // Root's socket is taken by others; it is root that refuses.
+    _exit(ConnectUnix(acceptor->path(), kLong).ok() ? 0 : 2);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_FALSE(acceptor->Accept(SteadyNow()).has_value());
+  EXPECT_EQ(refusals->count(SocketRefusal::kOtherUser), 1u);
+}
+
+TEST(UnixAcceptor, PausesWhileTheSystemHasNoDescriptors) {
+  const TemporaryDirectory directory;
+  auto refusals = std::make_shared<SocketRefusals>();
+  auto acceptor = UnixAcceptor::Listen(directory / "socket", refusals);
+  ASSERT_TRUE(acceptor.ok()) << acceptor.status();
+  auto client = ConnectUnix(acceptor->path(), kLong);
+  ASSERT_TRUE(client.ok()) << client.status();
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit none{0, limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const Time now = SteadyNow();
+  EXPECT_FALSE(acceptor->Accept(now).has_value());
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_EQ(refusals->count(SocketRefusal::kNoDescriptors), 1u);
+  EXPECT_EQ(acceptor->fd(now), -1);
+  const Time later = acceptor->wakes(now);
+  EXPECT_EQ(later, now + UnixAcceptor::kPause);
+  EXPECT_GE(acceptor->fd(later), 0);
+  EXPECT_EQ(acceptor->wakes(later), Time::max());
+  EXPECT_TRUE(acceptor->Accept(later).has_value()) << "the connection was not lost";
 }
 
 }  // namespace
