@@ -8,6 +8,7 @@
 #include "base/status.hpp"
 #include "transport/arena.hpp"
 #include "transport/arena_wire.hpp"
+#include "transport/steady_clock.hpp"
 #include "transport/unix_socket.hpp"
 
 namespace troupe::transport {
@@ -94,6 +95,7 @@ absl::StatusOr<std::shared_ptr<const MemoryFile>> ArenaClient::MapOf(const Key& 
 
 absl::StatusOr<UniqueFd> ArenaClient::AskOwner(const Key& key, std::vector<std::uint64_t>& known) const {
   const auto& [socket, arena] = key;
+  const Time deadline = SteadyNow() + options_.timeout;  // of the whole visit
   absl::StatusOr<UnixConnection> connection = ConnectUnix(socket, options_.timeout);
   if (!connection.ok()) {
     return absl::UnavailableError(
@@ -101,8 +103,8 @@ absl::StatusOr<UniqueFd> ArenaClient::AskOwner(const Key& key, std::vector<std::
   }
   const ArenaQuestion question{kArenaMagic, kArenaVersion, arena};
   const std::string_view bytes(reinterpret_cast<const char*>(&question), sizeof(question));
-  TROUPE_RETURN_IF_ERROR(connection->Send(bytes, {}, options_.timeout));
-  TROUPE_ASSIGN_OR_RETURN(SocketMessage reply, connection->Receive(options_.timeout));
+  TROUPE_RETURN_IF_ERROR(connection->Send(bytes, {}, deadline - SteadyNow()));
+  TROUPE_ASSIGN_OR_RETURN(SocketMessage reply, connection->Receive(deadline - SteadyNow()));
   ArenaAnswer answer{};
   if (reply.bytes.size() == sizeof(answer)) std::memcpy(&answer, reply.bytes.data(), sizeof(answer));
   if (answer.magic != kArenaMagic || answer.count > ArenaServer::kArenas || reply.descriptors.size() > 1) {
