@@ -17,6 +17,7 @@
 #include "actors/peers/dial.hpp"
 #include "actors/peers/frame_guard.hpp"
 #include "actors/peers/local_socket.hpp"
+#include "actors/peers/write_bound.hpp"
 #include "base/status.hpp"
 #include "transport/steady_clock.hpp"
 
@@ -40,8 +41,8 @@ std::string PeerOf(net::native_socket fd) {
 class GuardedTcp {
  public:
   GuardedTcp(std::shared_ptr<PeerConnections> connections, FrameGuard::Side side,
-             PeerConnections::Ticket ticket)
-      : connections_(std::move(connections)), guard_(side), ticket_(std::move(ticket)) {}
+             PeerConnections::Ticket ticket, WriteBound& bound)
+      : connections_(std::move(connections)), guard_(side), ticket_(std::move(ticket)), bound_(bound) {}
 
   net::rw_state read_some(std::size_t& result, net::native_socket fd, void* to, std::size_t size) {
     const auto state = caf::policy::tcp::read_some(result, fd, to, size);
@@ -56,7 +57,9 @@ class GuardedTcp {
     return net::rw_state::failure;
   }
   net::rw_state write_some(std::size_t& result, net::native_socket fd, const void* from, std::size_t size) {
-    return caf::policy::tcp::write_some(result, fd, from, size);
+    const auto state = caf::policy::tcp::write_some(result, fd, from, size);
+    if (state == net::rw_state::success) bound_.Wrote(result, size - result);
+    return state;
   }
   static constexpr bool must_read_more(net::native_socket, std::size_t) { return false; }
 
@@ -64,6 +67,7 @@ class GuardedTcp {
   const std::shared_ptr<PeerConnections> connections_;  // before the ticket
   FrameGuard guard_;
   PeerConnections::Ticket ticket_;  // invalid for a connection that was dialled
+  WriteBound& bound_;
 };
 
 class Scribe final : public caf::io::scribe {
@@ -71,7 +75,9 @@ class Scribe final : public caf::io::scribe {
   Scribe(net::default_multiplexer& loop, net::native_socket fd, std::shared_ptr<PeerConnections> connections,
          FrameGuard::Side side, PeerConnections::Ticket ticket)
       : caf::io::scribe(net::conn_hdl_from_socket(fd)),
-        stream_(loop, fd, std::move(connections), side, std::move(ticket)) {}
+        connections_(std::move(connections)),
+        bound_(connections_->unwritten()),
+        stream_(loop, fd, connections_, side, std::move(ticket), bound_) {}
 
   void configure_read(receive_policy::config config) override {
     left_ = 0;
@@ -104,7 +110,18 @@ class Scribe final : public caf::io::scribe {
     stream_.graceful_shutdown();
     detach(&stream_.backend(), false);
   }
-  void flush() override { stream_.flush(this); }
+  // CAF's heartbeats come by here as well, so a peer that does not read is found without a further timer.
+  void flush() override {
+    const auto queued = stream_.wr_buf().size();
+    stream_.flush(this);
+    bound_.Queued(queued, stream_.wr_buf().size() < queued);
+    const auto status = closed_ ? absl::OkStatus() : bound_.Check(transport::SteadyNow());
+    if (status.ok()) return;
+    closed_ = true;
+    connections_->Refuse("unread", PeerOf(stream_.fd()), std::string(status.message()),
+                         transport::SteadyNow());
+    ::shutdown(stream_.fd(), SHUT_RDWR);
+  }
   std::string addr() const override {
     auto host = net::remote_addr_of_fd(stream_.fd());
     return host ? *host : std::string();
@@ -117,7 +134,10 @@ class Scribe final : public caf::io::scribe {
   void remove_from_loop() override { stream_.passivate(); }
 
  private:
+  const std::shared_ptr<PeerConnections> connections_;
+  WriteBound bound_;
   bool launched_ = false;
+  bool closed_ = false;   // by the bound
   std::size_t left_ = 0;  // of a payload that is gathered
   std::vector<char> gathered_;
   net::stream_impl<GuardedTcp> stream_;

@@ -7,9 +7,11 @@
 #include <functional>
 #include <list>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 
+#include "actors/peers/write_bound.hpp"
 #include "base/units.hpp"
 
 namespace troupe::actors {
@@ -58,10 +60,13 @@ class PeerConnections {
   [[nodiscard]] std::string last_refusal() const;
   [[nodiscard]] std::size_t accepted() const;
   [[nodiscard]] std::size_t unfinished() const;
+  // What waits until the other ends of all connections read it.
+  [[nodiscard]] const std::shared_ptr<UnwrittenBytes>& unwritten() const { return unwritten_; }
 
  private:
   void Count(const std::string& reason, const std::string& peer, const std::string& why, Time now);
 
+  const std::shared_ptr<UnwrittenBytes> unwritten_ = std::make_shared<UnwrittenBytes>(0);
   std::function<void(const std::string&)> log_;
   mutable std::mutex mutex_;            // guards all below
   std::list<Ticket::Waiting> waiting_;  // oldest first
