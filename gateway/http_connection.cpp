@@ -102,6 +102,7 @@ void HttpConnection::CheckDeadline(SteadyTime now) {
       (state_ == State::kWriting && shared.answers.IsShort(now)))
     SetDeadline(true);
   if (now < deadline_) return;
+  if (!timed_out_ && state_ != State::kIdle && state_ != State::kLingering) loop_.shared().slow.fetch_add(1);
   // A client that sent half of a request is told so, once; one that was silent or does not read is not.
   if (timed_out_ || (state_ != State::kHead && state_ != State::kBody)) return Close();
   timed_out_ = true;
@@ -148,6 +149,7 @@ asio::awaitable<bool> HttpConnection::ReadHead() {
       } else if (error && error != http::error::need_more) {
         refused = !Refuse(ErrorResponse(400, Cat("no HTTP/1.1 request: ", error.message())));
       }
+      if (refused) loop_.shared().broken.fetch_add(1);
     }
     if (draining_ && state_ == State::kIdle) co_return false;
     if (!refused) {

@@ -41,6 +41,9 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void CheckDeadline(SteadyTime now);
   // Waits for a reply, so nobody reads from the socket: the loop looks whether the client is still there.
   [[nodiscard]] bool waiting() const { return state_ == State::kWaiting; }
+  // For a whole head of a request, since `entered`.
+  [[nodiscard]] bool asking() const { return state_ == State::kIdle || state_ == State::kHead; }
+  [[nodiscard]] SteadyTime entered() const { return entered_; }
   [[nodiscard]] int descriptor() { return socket_.native_handle(); }
 
  private:

@@ -56,6 +56,18 @@ void HttpLoop::Serve(boost::asio::ip::tcp::socket socket, bool probes_only) {
                         });
 }
 
+void HttpLoop::CrowdOut() {
+  boost::asio::post(context_, [this] {
+    HttpConnection* oldest = nullptr;
+    for (const auto& [key, connection] : connections_)
+      if (connection->asking() && (oldest == nullptr || connection->entered() < oldest->entered()))
+        oldest = key;
+    if (oldest == nullptr) return;
+    shared_.crowded_out.fetch_add(1);
+    oldest->Close();
+  });
+}
+
 void HttpLoop::Drain() {
   boost::asio::post(context_, [this] {
     for (const auto& [key, connection] : connections_) connection->Drain();

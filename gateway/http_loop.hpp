@@ -40,6 +40,9 @@ struct HttpShared {
   TransferBudget bodies;   // of the requests under way
   TransferBudget answers;  // that wait for their readers
   std::atomic<std::uint64_t> requests{0};
+  std::atomic<std::uint64_t> crowded_out{0};
+  std::atomic<std::uint64_t> slow{0};
+  std::atomic<std::uint64_t> broken{0};
   std::atomic<bool> draining{false};
 };
 
@@ -75,6 +78,8 @@ class HttpLoop {
   void Start();
   // Any thread. `probes_only`: the server has as many connections as it may, so this one is for probes.
   void Adopt(boost::asio::ip::tcp::socket socket, bool probes_only);
+  // Any thread: closes the connection of this loop that has waited the longest for its client to ask.
+  void CrowdOut();
   void Drain();     // any thread: idle connections close, others after their response
   void CloseAll();  // any thread
   void Join();

@@ -65,8 +65,11 @@ class Server final : public HttpServer {
   std::uint16_t port() const override { return port_; }
 
   HttpServerLoad load() const override {
-    return {shared_.connections.load(), shared_.bodies.used(), shared_.answers.used(),
-            shared_.requests.load()};
+    return {shared_.connections.load(),
+            shared_.bodies.used(),
+            shared_.answers.used(),
+            shared_.requests.load(),
+            {shared_.crowded_out.load(), shared_.slow.load(), shared_.broken.load()}};
   }
 
   void Stop(Duration grace) override {
@@ -113,7 +116,10 @@ class Server final : public HttpServer {
       }
       const auto others = shared_.connections.fetch_add(1);
       if (others < shared_.options.max_connections + shared_.options.probe_connections) {
-        loop.Adopt(std::move(socket), others >= shared_.options.max_connections);
+        const bool is_full = others >= shared_.options.max_connections;
+        const bool crowds = is_full && shared_.options.crowd_out;
+        if (crowds) loop.CrowdOut();
+        loop.Adopt(std::move(socket), is_full && !crowds);
       } else {
         shared_.connections.fetch_sub(1);
         error_code ignored;

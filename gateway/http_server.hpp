@@ -18,7 +18,10 @@ struct HttpServerOptions {
   std::uint32_t threads = 1;             // each with connections of its own
   std::uint32_t max_connections = 4096;  // requests on further ones get 503, but for probes
   std::uint32_t probe_connections = 64;  // so many further ones; one more gets 503 and is closed
-  Bytes max_head = KiB(16);              // request line and headers: 431
+  // Beyond max_connections the one that has waited the longest for its client to ask is closed, and the new
+  // one served as the others are.
+  bool crowd_out = false;
+  Bytes max_head = KiB(16);  // request line and headers: 431
   // Bodies of all requests under way, as far as they have arrived: 503 with Retry-After beyond. One client
   // address may hold a part of it.
   Bytes max_inflight = GiB(3);
@@ -38,11 +41,19 @@ struct HttpServerOptions {
   Duration sweep_interval = std::chrono::milliseconds(50);
 };
 
+// Connections that were closed, or requests that were refused before they were whole.
+struct HttpRefusals {
+  std::uint64_t crowded_out = 0;
+  std::uint64_t slow = 0;    // a request that did not come in time, an answer that was not read
+  std::uint64_t broken = 0;  // not an HTTP request
+};
+
 struct HttpServerLoad {
   std::uint64_t connections = 0;
   Bytes inflight;              // of bodies
   Bytes answers;               // that wait for their readers
   std::uint64_t requests = 0;  // since the start
+  HttpRefusals refused;        // since the start
 };
 
 // started -> (serving) -> stopped, once. Made and stopped by the daemon's main; owns its threads.

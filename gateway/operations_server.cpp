@@ -104,6 +104,7 @@ class Server final : public OperationsServer {
   }
 
   std::uint16_t port() const override { return http_->port(); }
+  HttpServerLoad load() const override { return http_->load(); }
   void Stop(Duration grace) override { http_->Stop(grace); }
 
  private:
@@ -112,6 +113,20 @@ class Server final : public OperationsServer {
 };
 
 }  // namespace
+
+HttpServerOptions OperationsLimits() {
+  HttpServerOptions limits;
+  limits.max_connections = 64;
+  limits.crowd_out = true;
+  limits.max_head = KiB(8);
+  limits.max_inflight = MiB(1);  // of bodies, which are log levels
+  limits.max_answers = MiB(64);
+  limits.max_answers_client = MiB(32);
+  limits.idle_timeout = std::chrono::seconds(10);
+  limits.head_timeout = std::chrono::seconds(5);
+  limits.transfer_timeout = std::chrono::seconds(10);
+  return limits;
+}
 
 absl::StatusOr<std::unique_ptr<OperationsServer>> OperationsServer::Start(
     const OperationsOptions& options, std::shared_ptr<prometheus::Registry> registry) {

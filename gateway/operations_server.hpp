@@ -17,8 +17,11 @@ class Registry;
 
 namespace troupe::gateway {
 
+// Few connections, and short ones: whoever looks asks at once, and comes again.
+[[nodiscard]] HttpServerOptions OperationsLimits();
+
 struct OperationsOptions {
-  HttpServerOptions http;
+  HttpServerOptions http = OperationsLimits();
   // OK, or why the daemon is not healthy (503). Called on the server's thread; must not block.
   std::function<absl::Status()> health = [] { return absl::OkStatus(); };
 };
@@ -31,6 +34,7 @@ class OperationsServer {
       const OperationsOptions& options, std::shared_ptr<prometheus::Registry> registry);
   virtual ~OperationsServer() = default;
   [[nodiscard]] virtual std::uint16_t port() const = 0;
+  [[nodiscard]] virtual HttpServerLoad load() const = 0;
   virtual void Stop(Duration grace) = 0;
 };
 

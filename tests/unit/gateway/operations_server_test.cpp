@@ -6,6 +6,8 @@
 #include <spdlog/spdlog.h>
 
 #include <atomic>
+#include <memory>
+#include <vector>
 
 #include "tests/unit/gateway/socket_client.hpp"
 
@@ -41,6 +43,30 @@ TEST(OperationsServer, MetricsHealthAndLogLevel) {
   EXPECT_EQ(client.Ask("POST", "/loglevel", "info").headers.at("allow"), "GET, HEAD, PUT");
   EXPECT_EQ(client.Ask("POST", "/metrics").code, 405);
   EXPECT_EQ(client.Ask("GET", "/").code, 404);
+}
+
+// Whoever only connects uses up nothing: the oldest such connection makes room, and is counted.
+TEST(OperationsServer, ConnectionsThatAskNothingMakeRoom) {
+  OperationsOptions options;
+  options.http.max_connections = 3;
+  options.http.probe_connections = 8;  // until those that were told to close have done so
+  options.http.idle_timeout = std::chrono::hours(1);
+  const auto server = OperationsServer::Start(options, std::make_shared<prometheus::Registry>());
+  ASSERT_TRUE(server.ok()) << server.status();
+  std::vector<std::unique_ptr<SocketClient>> silent;
+  for (int i = 0; i < 10; ++i) silent.push_back(std::make_unique<SocketClient>((*server)->port()));
+  SocketClient client((*server)->port());
+  EXPECT_EQ(client.Ask("GET", "/healthz").code, 200);
+  EXPECT_GE((*server)->load().refused.crowded_out, 6u);
+}
+
+TEST(OperationsServer, WhatIsNotHttpIsCounted) {
+  const auto server = OperationsServer::Start(OperationsOptions(), std::make_shared<prometheus::Registry>());
+  ASSERT_TRUE(server.ok()) << server.status();
+  SocketClient client((*server)->port());
+  client.Send("what is this\r\n\r\n");
+  EXPECT_EQ(client.Read().code, 400);
+  EXPECT_EQ((*server)->load().refused.broken, 1u);
 }
 
 }  // namespace
