@@ -74,7 +74,7 @@ BroadcastDesk::BroadcastDesk(Device& device, Setup setup, const WorkerLimits& li
   if (setup_.socket.empty() || device_.broadcaster() == nullptr) return;
   // Where nobody can be met, models come from the host: the description says that this worker broadcasts
   // nothing.
-  auto place = transport::MeetingPlace::Open(setup_.socket);
+  auto place = transport::MeetingPlace::Open(setup_.socket, setup_.refusals);
   if (place.ok()) place_ = *std::move(place);
 }
 

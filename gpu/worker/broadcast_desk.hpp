@@ -42,7 +42,8 @@ class BroadcastDesk {
  public:
   struct Setup {
     std::string socket;  // where others meet for what this worker sends; "": it takes part in none
-    Bytes piece;         // in which it sends
+    Bytes piece{};       // in which it sends
+    std::shared_ptr<transport::SocketRefusals> refusals{};  // at that socket; null: not shown
   };
   BroadcastDesk(Device& device, Setup setup, const WorkerLimits& limits);
   ~BroadcastDesk();

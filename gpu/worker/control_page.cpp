@@ -114,6 +114,7 @@ ControlSnapshot ReadControlPage(const transport::MemoryFile& memory) {
   snapshot.heartbeat = page.heartbeat.load(kRelaxed);
   snapshot.orders = page.orders.load(kRelaxed);
   snapshot.outcomes = page.outcomes.load(kRelaxed);
+  snapshot.refused = page.refused.load(kRelaxed);
   for (std::size_t i = 0; i < kLanes; ++i) {
     snapshot.lanes[i].busy = page.lanes[i].busy.load(kRelaxed) != 0;
     snapshot.lanes[i].order = page.lanes[i].order.load(kRelaxed);

@@ -31,6 +31,7 @@ struct ControlSnapshot {
   std::uint64_t heartbeat = 0;  // passes of the main loop's timer, at least ten a second
   std::uint64_t orders = 0;     // taken from the ring
   std::uint64_t outcomes = 0;   // answered
+  std::uint64_t refused = 0;    // connections that its sockets refused or closed
   std::array<LaneState, kLanes> lanes;
   std::string last_words;  // why it ended, or the last thing that went wrong; empty: nothing yet
 
@@ -79,6 +80,7 @@ struct ControlPage {
   LaneCell lanes[kLanes];
   std::atomic<std::uint32_t> last_words_length;
   char last_words[kLastWords];
+  std::atomic<std::uint64_t> refused;  // last: workers of an earlier build leave it zero
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "signal handlers write the page");
 

@@ -62,7 +62,7 @@ OrderDesk::OrderDesk(std::unique_ptr<Device> device, TaskQueue& queue, Lanes lan
       options_(std::move(options)),
       links_(*device_, options_.swap),
       memory_(*device_, options_.memory),
-      residency_(memory_, queue, links_, options_.limits, options_.meetings),
+      residency_(memory_, queue, links_, options_.limits, {options_.meetings, Bytes(), options_.refusals}),
       states_(memory_, queue, links_, residency_, options_.limits),
       preparer_(*device_, queue, lanes, options_.limits),
       runner_(memory_, queue, lanes, options_.limits, links_, residency_, preparer_),

@@ -35,6 +35,7 @@ class OrderDesk {
     SwapOptions swap;
     std::uint32_t gpu = 0;  // index in its node
     std::string meetings;   // socket at which others meet for what this worker broadcasts; empty: it does not
+    std::shared_ptr<transport::SocketRefusals> refusals{};  // at that socket; null: not shown
   };
   // Probes the device's link, unless the size of groups is given: takes up to LinkDesk::kProbeBudget.
   OrderDesk(std::unique_ptr<Device> device, TaskQueue& queue, Lanes lanes, Options options);

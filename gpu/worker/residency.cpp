@@ -19,7 +19,7 @@ proto::WorkerOutcome NoFitOutcome(const DeviceMemory& memory) {
 }
 
 Residency::Residency(DeviceMemory& memory, TaskQueue& queue, LinkDesk& links, const WorkerLimits& limits,
-                     std::string meetings)
+                     BroadcastDesk::Setup broadcasts)
     : memory_(memory),
       queue_(queue),
       links_(links),
@@ -27,7 +27,9 @@ Residency::Residency(DeviceMemory& memory, TaskQueue& queue, LinkDesk& links, co
       room_(memory, table_),
       states_(memory),
       peers_(memory.device()),
-      broadcasts_(memory.device(), {std::move(meetings), links.curve().elbow}, limits) {}
+      broadcasts_(memory.device(),
+                  {std::move(broadcasts.socket), links.curve().elbow, std::move(broadcasts.refusals)},
+                  limits) {}
 
 // What still comes in calls back.
 Residency::~Residency() {

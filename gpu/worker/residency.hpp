@@ -33,9 +33,9 @@ class Residency {
   using Changed = std::function<void(const std::string& digest, const absl::Status& status)>;
   // Whether runs wait for this model: it is not evicted from under them.
   using Wanted = std::function<bool(const std::string& digest)>;
-  // `meetings`: the socket at which others meet for what this worker broadcasts; empty: it does not.
+  // `broadcasts`: where others meet for what this worker broadcasts; its pieces are chosen here.
   Residency(DeviceMemory& memory, TaskQueue& queue, LinkDesk& links, const WorkerLimits& limits,
-            std::string meetings = {});
+            BroadcastDesk::Setup broadcasts = {});
   ~Residency();
   void Connect(Changed changed, Wanted wanted);
 

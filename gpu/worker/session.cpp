@@ -14,14 +14,13 @@ namespace {
 using transport::LocalChannel;
 using transport::RingMemory;
 
-constexpr Duration kWelcome = std::chrono::seconds(1);
-
 absl::StatusOr<std::shared_ptr<LocalChannel>> OpenChannel(const proto::AdoptHello& hello,
                                                           const Session::Options& options) {
   LocalChannel::Options channel;
   channel.name = absl::StrCat("troupe-outputs-", hello.gpu());
   channel.socket = options.arena_socket;
   channel.capacity = options.arena;
+  channel.refusals = options.refusals;
   channel.directories = {std::filesystem::path(options.arena_socket).parent_path().string()};
   if (!hello.run_directory().empty()) channel.directories.push_back(hello.run_directory());
   // The daemon serves our arena to other hosts: outputs say so themselves, wherever their references travel.
@@ -75,7 +74,8 @@ absl::Status Session::Welcome(const proto::WorkerDescription& description, int c
     reply.mutable_description()->clear_prepared();
     bytes = reply.SerializeAsString();
   }
-  return control_.Send(bytes, descriptors, kWelcome);
+  // The first message on a connection always has room: nothing waits here for a daemon that does not read.
+  return control_.Send(bytes, descriptors, Duration(0));
 }
 
 absl::StatusOr<bool> Session::Read(transport::RingRecord& record) {

@@ -22,6 +22,7 @@ class Session {
   struct Options {
     std::string arena_socket;  // of this session's own: runs of the last one may still hold theirs
     Bytes arena;
+    std::shared_ptr<transport::SocketRefusals> refusals{};  // at the arena's socket; null: not shown
   };
   static absl::StatusOr<std::shared_ptr<Session>> Open(transport::UnixConnection control,
                                                        const proto::AdoptHello& hello, RegionPtr region,

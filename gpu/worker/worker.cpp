@@ -49,20 +49,22 @@ void RemoveLeftOvers(const std::string& socket) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Worker>> Worker::Create(WorkerOptions options) {
-  TROUPE_ASSIGN_OR_RETURN(auto listener, transport::UnixListener::Listen(options.socket));
+  auto refusals = std::make_shared<transport::SocketRefusals>();
+  TROUPE_ASSIGN_OR_RETURN(auto acceptor, transport::UnixAcceptor::Listen(options.socket, refusals));
   RemoveLeftOvers(options.socket);
   TROUPE_ASSIGN_OR_RETURN(auto page, CreateControlPage(getpid()));
   TROUPE_ASSIGN_OR_RETURN(auto queue, TaskQueue::Create());
   WriteLastWordsOnCrash(PageOf(page));
-  return std::unique_ptr<Worker>(
-      new Worker(std::move(options), std::move(listener), std::move(page), std::move(queue)));
+  return std::unique_ptr<Worker>(new Worker(std::move(options), std::move(refusals), std::move(acceptor),
+                                            std::move(page), std::move(queue)));
 }
 
-Worker::Worker(WorkerOptions options, transport::UnixListener listener, transport::MemoryFile page,
-               std::unique_ptr<TaskQueue> queue)
+Worker::Worker(WorkerOptions options, std::shared_ptr<transport::SocketRefusals> refusals,
+               transport::UnixAcceptor acceptor, transport::MemoryFile page, std::unique_ptr<TaskQueue> queue)
     : options_(std::move(options)),
       generation_(absl::StrCat(absl::Hex(transport::UniqueId()))),
-      listener_(std::move(listener)),
+      refusals_(std::move(refusals)),
+      acceptor_(std::move(acceptor)),
       page_(std::move(page)),
       queue_(std::move(queue)) {}
 
@@ -121,7 +123,8 @@ bool Worker::ReadOrders() {
 std::optional<int> Worker::Beat(Time now) {
   next_beat_ = now + kBeat;
   PageOf(page_).heartbeat.fetch_add(1, std::memory_order_relaxed);
-  std::erase_if(handshakes_, [now](const Handshake& handshake) { return handshake.deadline <= now; });
+  EndSilentHandshakes(now);
+  PageOf(page_).refused.store(refusals_->total(), std::memory_order_relaxed);
   if (desk_ == nullptr) {
     if (terminated_) return kExitClean;
   } else {
@@ -175,7 +178,7 @@ void Worker::Poll(Time until) {
   std::vector<pollfd> fds(kHandshakes + handshakes_.size(), pollfd{-1, POLLIN, 0});
   fds[kQueue].fd = queue_->fd();
   fds[kSignals].fd = signals_;
-  if (handshakes_.size() < options_.limits.handshakes) fds[kListener].fd = listener_.fd();
+  fds[kListener].fd = acceptor_.fd(SteadyNow());
   if (session_ != nullptr) {
     fds[kDoorbell].fd = session_->orders().doorbell();
     fds[kControl].fd = session_->control_fd();

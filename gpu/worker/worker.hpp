@@ -25,7 +25,7 @@
 #include "gpu/worker/session.hpp"
 #include "gpu/worker/task_queue.hpp"
 #include "gpu/worker/worker_options.hpp"
-#include "transport/unix_socket.hpp"
+#include "transport/unix_acceptor.hpp"
 
 namespace troupe::gpu {
 
@@ -47,8 +47,8 @@ class Worker {
     transport::UnixConnection connection;
     Time deadline;
   };
-  Worker(WorkerOptions options, transport::UnixListener listener, transport::MemoryFile page,
-         std::unique_ptr<TaskQueue> queue);
+  Worker(WorkerOptions options, std::shared_ptr<transport::SocketRefusals> refusals,
+         transport::UnixAcceptor acceptor, transport::MemoryFile page, std::unique_ptr<TaskQueue> queue);
   std::optional<int> Step(Time now);
   bool ReadOrders();
   std::optional<int> Beat(Time now);
@@ -57,6 +57,7 @@ class Worker {
   void Disarm();
   void Poll(Time until);
   void Accept();
+  void EndSilentHandshakes(Time now);
   void Greet(Handshake& handshake);
   void Refuse(transport::UnixConnection& connection, const absl::Status& status);
   absl::Status Adopt(transport::UnixConnection connection, transport::SocketMessage message);
@@ -69,7 +70,8 @@ class Worker {
 
   WorkerOptions options_;
   const std::string generation_;
-  transport::UnixListener listener_;
+  const std::shared_ptr<transport::SocketRefusals> refusals_;  // at all sockets of this process
+  transport::UnixAcceptor acceptor_;
   transport::MemoryFile page_;
   std::unique_ptr<TaskQueue> queue_;
   AdoptionGate gate_;

@@ -13,8 +13,6 @@
 namespace troupe::gpu {
 namespace {
 
-constexpr Duration kAnswer = std::chrono::milliseconds(200);
-
 absl::Status CheckHello(const proto::AdoptHello& hello, const WorkerOptions& options,
                         std::size_t descriptors) {
   if (!options.node.empty() && (hello.node() != options.node || hello.gpu() != options.gpu)) {
@@ -30,17 +28,36 @@ absl::Status CheckHello(const proto::AdoptHello& hello, const WorkerOptions& opt
   return absl::OkStatus();
 }
 
+absl::Status ReadHello(const transport::SocketMessage& message, const WorkerOptions& options,
+                       proto::AdoptHello& hello) {
+  if (!hello.ParseFromString(message.bytes))
+    return absl::InvalidArgumentError("the message is not an AdoptHello");
+  return CheckHello(hello, options, message.descriptors.size());
+}
+
 }  // namespace
 
 void Worker::Accept() {
-  absl::StatusOr<transport::UnixConnection> connection = listener_.Accept(Duration(0));
-  if (!connection.ok()) return;  // of another user, or gone again
-  handshakes_.push_back({*std::move(connection), transport::SteadyNow() + options_.limits.handshake});
+  const Time now = transport::SteadyNow();
+  std::optional<transport::UnixConnection> connection = acceptor_.Accept(now);
+  if (!connection) return;
+  // A daemon says hello as it connects, so the oldest connection has had the longest time for it.
+  if (handshakes_.size() >= options_.limits.handshakes) {
+    refusals_->Count(transport::SocketRefusal::kCrowdedOut);
+    handshakes_.erase(handshakes_.begin());
+  }
+  handshakes_.push_back({*std::move(connection), now + options_.limits.handshake});
+}
+
+void Worker::EndSilentHandshakes(Time now) {
+  const auto ended = std::erase_if(handshakes_, [now](const Handshake& one) { return one.deadline <= now; });
+  for (std::size_t i = 0; i < ended; ++i) refusals_->Count(transport::SocketRefusal::kSilent);
 }
 
 void Worker::Greet(Handshake& handshake) {
   absl::StatusOr<transport::SocketMessage> message = handshake.connection.Receive(Duration(0));
-  if (!message.ok()) return;  // closed without a word
+  if (absl::IsUnavailable(message.status())) return;  // closed without a word
+  if (!message.ok()) return refusals_->Count(transport::SocketRefusal::kBrokenMessage);
   (void)Adopt(std::move(handshake.connection), *std::move(message));
 }
 
@@ -48,15 +65,14 @@ void Worker::Refuse(transport::UnixConnection& connection, const absl::Status& s
   proto::AdoptReply reply;
   SetStatus(status, reply);
   reply.mutable_description()->set_isolation_key(serves_.key());
-  connection.Send(reply.SerializeAsString(), {}, kAnswer)
-      .IgnoreError();  // who does not listen learns nothing
+  // The first message on a connection always has room: nothing waits here for a peer that does not read.
+  connection.Send(reply.SerializeAsString(), {}, Duration(0)).IgnoreError();
 }
 
 absl::Status Worker::Adopt(transport::UnixConnection connection, transport::SocketMessage message) {
   proto::AdoptHello hello;
   const auto prepare = [&]() -> absl::StatusOr<RegionPtr> {
-    if (!hello.ParseFromString(message.bytes)) return absl::InvalidArgumentError("this is no AdoptHello");
-    TROUPE_RETURN_IF_ERROR(CheckHello(hello, options_, message.descriptors.size()));
+    TROUPE_RETURN_IF_ERROR(ReadHello(message, options_, hello));
     TROUPE_RETURN_IF_ERROR(gate_.Admit(hello.daemon_epoch(), serves_.Assigns(hello.isolation_key())));
     TROUPE_RETURN_IF_ERROR(serves_.Admit(hello.isolation_key(), desk_ != nullptr && desk_->used()));
     if (desk_ != nullptr && desk_->shutting_down())
@@ -66,6 +82,7 @@ absl::Status Worker::Adopt(transport::UnixConnection connection, transport::Sock
   };
   absl::StatusOr<RegionPtr> region = prepare();
   if (!region.ok()) {
+    if (absl::IsInvalidArgument(region.status())) refusals_->Count(transport::SocketRefusal::kBrokenMessage);
     Refuse(connection, region.status());
     return region.status();
   }
@@ -76,6 +93,7 @@ absl::Status Worker::Adopt(transport::UnixConnection connection, transport::Sock
   Session::Options options;
   options.arena_socket = absl::StrCat(options_.socket, ".a", ++sessions_);
   options.arena = options_.arena;
+  options.refusals = refusals_;
   absl::StatusOr<std::shared_ptr<Session>> session =
       Session::Open(std::move(connection), hello, *std::move(region), options);
   absl::Status status = session.status();
@@ -121,6 +139,7 @@ absl::Status Worker::OpenOrKeepDevice(const proto::AdoptHello& hello,
   desk.swap = options_.swap;
   desk.gpu = options_.gpu;
   desk.meetings = absl::StrCat(options_.socket, ".b");
+  desk.refusals = refusals_;
   desk_ = std::make_unique<OrderDesk>(std::move(device), *queue_, Lanes(PageOf(page_)), std::move(desk));
   ShareLinks(links);
   return absl::OkStatus();

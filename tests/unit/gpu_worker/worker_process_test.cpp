@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gpu/worker/adoption.hpp"
 #include "gpu/worker/exit_codes.hpp"
+#include "gpu/worker/limits.hpp"
 #include "gtest/gtest.h"
 #include "tests/unit/gpu_worker/worker_harness.hpp"
 #include "transport/steady_clock.hpp"
@@ -634,6 +635,22 @@ TEST(WorkerHostile, HellosThatMakeNoSenseAreRefused) {
   EXPECT_TRUE(refused(hello.SerializeAsString(), {0, 1, 2}));
   Link link = harness.Adopt(1);
   EXPECT_EQ(link.Ask(DescribeOf()).code(), 0);
+}
+
+TEST(WorkerHostile, SilentConnectionsKeepNoDaemonOut) {
+  WorkerHarness harness;
+  Link link = harness.StartAndAdopt();
+  std::vector<transport::UnixConnection> silent;
+  for (std::size_t i = 0; i < 3 * WorkerLimits().handshakes; ++i)
+    silent.push_back(WorkerHarness::Value(transport::ConnectUnix(harness.command.socket, kPatience)));
+  Link newer = harness.Adopt(2);
+  EXPECT_EQ(newer.Ask(DescribeOf()).code(), 0);
+  // The oldest of them made room, and that is told to the daemon, as is a hello that makes no sense.
+  EXPECT_TRUE(absl::IsUnavailable(silent.front().Receive(kPatience).status()));
+  ASSERT_TRUE(silent.back().Send("this is not a hello", {}, kPatience).ok());
+  EXPECT_TRUE(silent.back().Receive(kPatience).ok()) << "an answer says why";
+  const auto expected = 2 * WorkerLimits().handshakes + 1;
+  while (newer.connection->Progress().refused < expected) std::this_thread::yield();
 }
 
 TEST(WorkerHostile, MoreOrdersThanTheRingHoldsAreRefusedAtTheSender) {
