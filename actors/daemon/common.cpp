@@ -18,6 +18,7 @@
 #include "actors/peers/local_socket.hpp"
 #include "base/status.hpp"
 #include "cluster/event_log.hpp"
+#include "transport/host_id.hpp"
 #include "transport/local_channel.hpp"
 #include "transport/memory_file.hpp"
 #include "transport/remote_channel.hpp"
@@ -61,6 +62,19 @@ absl::StatusOr<transport::UniqueFd> TryListen(const std::string& host, std::uint
   return absl::InvalidArgumentError(absl::StrCat(asked, ": ", std::strerror(error), "; ", choose));
 }
 
+bool OnThisMachine(const std::string& address) {
+  return IsLoopback(HostOf(address));
+}
+
+// Where the manager and this daemon have loopback addresses, all members run on this machine and map what
+// lies here: no port is opened for others. With --host-id the operator says that hosts are told apart all the
+// same.
+bool ServesOtherHosts(const DaemonConfig& config) {
+  if (config.embedded) return false;
+  return !OnThisMachine(config.listen) || !OnThisMachine(config.manager) ||
+         config.host_id != transport::HostId();
+}
+
 }  // namespace
 
 std::int64_t UnixNow() {
@@ -93,13 +107,17 @@ absl::StatusOr<std::unique_ptr<Common>> Common::Create(const DaemonConfig& confi
   local.capacity = config.arena;
   local.directories = {config.run, config.arena_root};
   local.host = config.host_id;
-  if (config.embedded) {
+  local.refusals = out->arena_refusals;
+  if (!ServesOtherHosts(config)) {
     TROUPE_ASSIGN_OR_RETURN(out->channel, transport::LocalChannel::Create(std::move(local)));
   } else {
     transport::RemoteChannel::Options remote;
     remote.local = std::move(local);
     if (config.allow_faults) out->cut = std::make_shared<transport::ChannelCut>();
     remote.cut = out->cut;
+    // A daemon at a loopback address whose manager is elsewhere still fetches from there.
+    remote.ucx.only_interface_of_bind = OnThisMachine(config.listen) == OnThisMachine(config.manager);
+    remote.ucx.refusals = out->ucx_refusals;
     remote.ucx.bind = absl::StrCat(config.listen.substr(0, config.listen.rfind(':')), ":0");
     TROUPE_ASSIGN_OR_RETURN(auto channel, transport::RemoteChannel::Create(std::move(remote)));
     out->remote = channel.get();

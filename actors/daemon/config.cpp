@@ -3,7 +3,9 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
+#include <fstream>
 #include <map>
+#include <sstream>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -358,11 +360,18 @@ absl::Status ApplyKey(const std::string& key, const YAML::Node& node, DaemonConf
 }  // namespace
 
 absl::Status ApplyConfigFile(const std::string& path, DaemonConfig& config) {
+  std::ifstream file(path);
+  if (!file)
+    return absl::NotFoundError(absl::StrCat("cannot read the configuration '", path, "': check --config"));
+  std::ostringstream text;
+  text << file.rdbuf();
+  return ApplyConfig(text.str(), path, config);
+}
+
+absl::Status ApplyConfig(const std::string& text, const std::string& path, DaemonConfig& config) {
   YAML::Node root;
   try {
-    root = YAML::LoadFile(path);
-  } catch (const YAML::BadFile&) {
-    return absl::NotFoundError(absl::StrCat("cannot read the configuration '", path, "': check --config"));
+    root = YAML::Load(text);
   } catch (const YAML::Exception& e) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ":", e.mark.line + 1, ": this is not valid YAML: ", e.msg));

@@ -130,6 +130,8 @@ struct ConfigOption {
 // Applies a YAML file. InvalidArgument: "FILE:LINE: ..." for an unknown key (with the nearest known one), a
 // wrong value, or text that is not valid YAML; NotFound when there is no such file.
 absl::Status ApplyConfigFile(const std::string& path, DaemonConfig& config);
+// The same for the text of a file that errors call `path`.
+absl::Status ApplyConfig(const std::string& text, const std::string& path, DaemonConfig& config);
 // Without the brackets of an IPv6 address.
 [[nodiscard]] std::string Unbracketed(const std::string& host);
 // Of "host:port", without them too.

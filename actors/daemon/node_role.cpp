@@ -15,6 +15,7 @@
 #include "actors/daemon/roles.hpp"
 #include "actors/daemon/swap_gauges.hpp"
 #include "actors/daemon/vital.hpp"
+#include "actors/daemon/worker_refusals.hpp"
 #include "actors/node/cache.hpp"
 #include "actors/node/node_controller.hpp"
 #include "actors/seams/process_worker_link.hpp"
@@ -192,8 +193,10 @@ class NodeRole final : public Role {
       site.endpoint = common_.remote->endpoint();
       site.exports = common_.remote->exports();
     }
-    options.make_link = [site, watch = watch_, isolated = Isolated(), &config](std::uint32_t index) {
+    options.make_link = [site, watch = watch_, isolated = Isolated(), refused = worker_refusals_,
+                         &config](std::uint32_t index) {
       ProcessWorkerOptions worker;
+      worker.refused = [refused, index](std::uint64_t count) { refused->Set(index, count); };
       const auto gpu = index / config.runtimes;
       auto& command = worker.command;
       command.program = config.bin + "/troupe-gpu-worker";
@@ -242,6 +245,7 @@ class NodeRole final : public Role {
     // A state is there twice while it is replaced. Pages that are not used are not there.
     arena.capacity = config.state_memory * 2;
     arena.host = config.host_id;
+    arena.refusals = common_.arena_refusals;
     TROUPE_ASSIGN_OR_RETURN(states.channel, transport::LocalChannel::Create(std::move(arena)));
     return states;
   }
@@ -285,6 +289,7 @@ class NodeRole final : public Role {
                 static_cast<double>(usage.used.count()));
     ShowGpus(node);
     ShowSwaps(node, gauges_);
+    worker_refusals_->Show(mine, gauges_);
     if (Isolated()) ShowRuntimes(node);
   }
 
@@ -345,6 +350,7 @@ class NodeRole final : public Role {
 
   Common& common_;
   const std::shared_ptr<gpu::GpuWatch> watch_;  // null: virtual GPUs, or a driver that tells nothing
+  const std::shared_ptr<WorkerRefusals> worker_refusals_ = std::make_shared<WorkerRefusals>();
   const node::Topology topology_;
   transport::LinkBuckets links_;
   std::shared_ptr<gpu::LinkReader> reader_;

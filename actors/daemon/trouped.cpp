@@ -148,6 +148,9 @@ class Daemon {
     gauges_->Set("troupe_arena_used_bytes", "Bytes of tensors in this process's arena.", {},
                  static_cast<double>(common_->channel->used().count()));
     MeasureConnections();
+    MeasureSocket("arena", *common_->arena_refusals);
+    if (common_->remote != nullptr) MeasureSocket("ucx", *common_->ucx_refusals);
+    MeasureOperations();
     for (auto& role : roles_) role->Measure();
   }
 
@@ -160,6 +163,27 @@ class Daemon {
       gauges_->Set("troupe_peer_connections_refused_total",
                    "Connections of other processes that were closed, by reason.", {{"reason", reason}},
                    static_cast<double>(count));
+  }
+
+  void MeasureSocket(const std::string& socket, const transport::SocketRefusals& refusals) {
+    for (std::size_t i = 0; i < transport::kSocketRefusalNames.size(); ++i)
+      gauges_->Set("troupe_socket_refused_total",
+                   "Connections that were refused or closed at a socket for tensors, by reason.",
+                   {{"socket", socket}, {"reason", transport::kSocketRefusalNames[i]}},
+                   static_cast<double>(refusals.count(static_cast<transport::SocketRefusal>(i))));
+  }
+
+  void MeasureOperations() {
+    if (operations_ == nullptr) return;
+    const auto refused = operations_->load().refused;
+    const auto show = [this](const char* reason, std::uint64_t count) {
+      gauges_->Set("troupe_operations_refused_total",
+                   "Connections and requests that the operations port refused, by reason.",
+                   {{"reason", reason}}, static_cast<double>(count));
+    };
+    show("crowded_out", refused.crowded_out);
+    show("slow", refused.slow);
+    show("broken", refused.broken);
   }
 
   absl::Status Operate() {

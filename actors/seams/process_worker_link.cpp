@@ -99,6 +99,7 @@ class ProcessWorkerLink final : public WorkerLink {
     const auto seen = state_->connection->Progress();
     const Time now = transport::SteadyNow();
     state_->watch.Observe(seen, now);
+    if (state_->options.refused) state_->options.refused(seen.refused);
     const bool busy = state_->sent > state_->answered;
     return {seen.progress(), busy, busy ? state_->watch.Hung(now).value_or("") : "",
             state_->options.problem ? state_->options.problem() : ""};

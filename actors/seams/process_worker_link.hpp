@@ -45,6 +45,8 @@ struct ProcessWorkerOptions {
   gpu::ProgressWatch::Limits watch;
   // What is wrong with its device, beyond what the worker itself sees; empty: nothing. Null: nobody knows.
   std::function<std::string()> problem;
+  // Told now and then how many connections the worker's sockets have refused since it began. Any thread.
+  std::function<void(std::uint64_t)> refused;
 };
 
 std::unique_ptr<WorkerLink> MakeProcessWorkerLink(const WorkerSite& site, ProcessWorkerOptions options);
