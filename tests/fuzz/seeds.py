@@ -1,4 +1,5 @@
 """First inputs of each target, made anew for each run: what libFuzzer would take long to find by itself."""
+import pathlib
 import struct
 import sys
 
@@ -55,6 +56,88 @@ def actor_frames():
         yield bytes([kind]) + b"\x02\x08\x01"
     name = b"troupe.proto.Heartbeat"
     yield b"\xff" + struct.pack("<H", 0) + bytes([len(name)]) + name + b"\x02\x08\x01"
+
+
+def frame_guard():
+    def frame(kind, length, body=b""):
+        return struct.pack(">BBBBI", kind, 0, 0, 0, length) + b"\0" * 24 + body
+
+    hello = frame(1, 32, b"n" * 32)
+    yield b"\0" + hello + hello + frame(2, 40, b"m" * 40) + frame(6, 0) + frame(4, 9, b"two nodes") + frame(5, 3, b"why")
+    yield b"\7" + frame(0, 18, b"node and interface") + frame(2, 5, b"hello") + frame(6, 0)
+    yield b"\x40" + hello + frame(2, 0xFFFFFFFF)
+    yield b"\0" + frame(1, 0) + frame(3, 4, b"far!")
+
+
+def ucx_headers():
+    arena = 0x6172656E61  # what the target puts its arena's identity for
+    # The target's slices, each behind a header of 64 bytes.
+    for number, (offset, length) in enumerate(((64, 1), (192, 100), (384, 4096), (4544, 20000)), 1):
+        yield b"\0" + struct.pack("<IIQQQQQ", 0x74727563, 1, 7, arena, offset, length, number)
+    yield b"\0" + struct.pack("<IIQQQQQ", 0x74727563, 1, 7, arena, 64, 1 << 63, 1)
+    yield b"\0" + struct.pack("<IIQQQQQ", 0x74727563, 2, 7, arena, 64, 1, 1)
+    for code in (0, 5, -1):
+        yield b"\1" + struct.pack("<IiQ", 0x74727563, code, 7)
+
+
+def store_files():
+    yield b"\x80" + b"\x0a\x05value"
+    yield b"\0" + struct.pack("<HBBII", 0x5254, 1, 0, 5, 0) + b"value"
+
+    def record(kind, body):
+        return struct.pack("<IHB", 0, len(body), kind) + body
+
+    group = struct.pack("<QI", 1, 1) + b"\x01\x03key\x05value"
+    yield bytes([128 + 1 + 2]) + record(1, group) + record(2, group[:8]) + record(3, group[8:12]) + record(4, group[12:])
+    yield bytes([128 + 1 + 2]) + record(1, group) + record(1, struct.pack("<QI", 9, 2) + group[12:] * 2) + b"\0" * 40
+    mark = struct.pack("<QQQQQ", 0x314B52414D525454, 1, 100, 7, 0)
+    yield bytes([128 + 2 + 2]) + mark.ljust(512, b"\0") + mark
+    digest = "0123456789abcdef" * 4
+    yield b"\3" + ("troupe-backup 1\ncluster c\nsequence 12\n%s 5 db/CURRENT\n%s 7 MARK\n" % (digest, digest)).encode()
+
+    def field(number, body):
+        return bytes([number << 3 | 2, len(body)]) + body
+
+    tensor = field(1, b"x") + b"\x10\x0a" + field(3, b"\x01\x04")
+    output = field(1, b"y") + b"\x10\x0a" + field(3, b"\x01\x04")
+    weight = field(1, b"w") + b"\x10\x0a" + field(3, b"\x04") + b"\x20\x00\x28\x10"
+    step = field(1, b"Add") + field(2, b"n") + field(3, b"x") + field(3, b"w") + field(4, b"y")
+    yield (b"\4\x08\x01\x18\x0d" + field(4, tensor) + field(5, output) + field(6, step) + field(7, weight) +
+           b"\x40\x10" + field(9, digest.encode()))
+
+
+def onnx():
+    """Small files of ONNX's own tests, one for each operator, and constants that are folded."""
+    data = pathlib.Path("/usr/share/libonnx-testdata/data")
+    files = sorted((data / "node").glob("*/model.onnx")) + sorted((data / "simple").glob("*/model.onnx"))
+    operators = set()
+    for file in files:
+        operator = file.parent.name.split("_")[1]
+        if file.stat().st_size > 2048 or operator in operators:
+            continue
+        operators.add(operator)
+        yield file.read_bytes()
+
+
+def yaml():
+    yield b"\0" + b"""name: w
+version: "2"
+inputs:
+  image: {type: FP32, shape: [-1, 4]}
+steps:
+  - name: left
+    function: f
+    version: "1"
+    inputs: {x: image}
+    fan_out: {input: x, dimension: 0}
+    timeout: 5s
+  - {name: right, function: g, inputs: {x: left.y}}
+outputs:
+  out: right.y
+"""
+    yield b"\0" + b"a: &a [1, 2]\nb: [*a, *a]\nname: {x: !!str y}\nsteps: |\n  text\n"
+    yield b"\1" + b"roles: [manager, node]\nname: n\nlisten: 127.0.0.1:0\ngpus: 2\ngpu-memory: 1GiB\nlink: 6GB\nhang: 5s\n"
+    yield b"\1" + b"preset: torpor\ntopology: auto\nmemory-policy: fine\nisolation: tenant\nallow-faults: true\nnonsense: 1\n"
 
 
 def write(target, folder):
