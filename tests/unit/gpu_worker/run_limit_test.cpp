@@ -6,7 +6,6 @@ namespace troupe::gpu::test {
 namespace {
 
 using std::chrono::milliseconds;
-using std::chrono::seconds;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -49,22 +48,27 @@ TEST_F(RunLimitTest, ARunIsCutBetweenItsStepsAndTheNextOneBegins) {
   const proto::WorkerOutcome& cut = Await(1);
   EXPECT_THAT(cut.message(), HasSubstr("cut before step"));
   EXPECT_GE(Duration(cut.run().compute_ns()), milliseconds(80));
-  EXPECT_LT(Duration(cut.run().compute_ns()), seconds(10));
   EXPECT_EQ(cut.run().outputs_size(), 0);
   EvictAll();
   EXPECT_EQ(memory_->memory().free, memory_->memory().total);
   EXPECT_EQ(runner_->in_flight(), 0u);
 }
 
-TEST_F(RunLimitTest, ARunThatNeverBeganSaysThatItDidNotCompute) {
-  Bring("endless");
+// The first run holds the GPU for as long as the test wants it to, however slow this machine is.
+TEST_F(RunnerTest, ARunThatNeverBeganSaysThatItDidNotCompute) {
+  BringSmall("m");
+  gate_->Set(true);
+  Run(10, "m");
+  AwaitBusy();
   run_limit_ = milliseconds(80);
-  Run(1, "endless");
-  Run(2, "endless", 1, 0, 1);
-  runner_->Expire(transport::SteadyNow() + seconds(1));
-  EXPECT_EQ(Code(2), CodeOf(absl::StatusCode::kDeadlineExceeded));
-  EXPECT_EQ(Await(2).run().compute_ns(), 0);
-  EXPECT_EQ(Code(1), CodeOf(absl::StatusCode::kDeadlineExceeded));
+  Run(11, "m", 1, 0, 1);
+  while (runner_->NextExpiry() == Time::max() && !HasFatalFailure()) PumpOnce();  // its inputs come in first
+  runner_->Expire(runner_->NextExpiry());
+  EXPECT_EQ(Code(11), CodeOf(absl::StatusCode::kDeadlineExceeded));
+  EXPECT_EQ(Await(11).run().compute_ns(), 0);
+  EXPECT_FALSE(outcomes_.contains(10));
+  gate_->Set(false);
+  EXPECT_EQ(Code(10), 0);
 }
 
 }  // namespace
