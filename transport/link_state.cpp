@@ -64,6 +64,7 @@ struct LinkBuckets::Slot {
   alignas(64) std::atomic<std::int64_t> busy_until;  // CLOCK_MONOTONIC, nanoseconds
   std::atomic<std::int64_t> stalled_until;
   std::atomic<std::uint64_t> passed;
+  std::atomic<std::uint64_t> stalled_beyond;  // bytes passed; zero: none
   alignas(64) Seat seats[kUsers];
 };
 
@@ -237,7 +238,13 @@ void LinkBuckets::Stall(std::size_t link, Time until) {
   slot(link).stalled_until.store(until.time_since_epoch().count(), std::memory_order_relaxed);
 }
 
+void LinkBuckets::StallBeyond(std::size_t link, Bytes passed) {
+  slot(link).stalled_beyond.store(passed.count(), std::memory_order_relaxed);
+}
+
 bool LinkBuckets::Stalled(std::size_t link, Time now) const {
+  const std::uint64_t beyond = slot(link).stalled_beyond.load(std::memory_order_relaxed);
+  if (beyond != 0 && passed(link).count() > beyond) return true;
   const Time until{Duration(slot(link).stalled_until.load(std::memory_order_relaxed))};
   return until > now && until <= now + kLongestQueue;
 }

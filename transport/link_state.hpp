@@ -70,6 +70,8 @@ class LinkBuckets {
   // Nothing is to pass before `until`: a fault that tests inject, and end with a time that has passed. Who
   // asks for a link looks before (Stalled): what was reserved before passes yet.
   void Stall(std::size_t link, Time until);
+  // The same once the link has passed more than `passed` bytes since it was made; zero ends it.
+  void StallBeyond(std::size_t link, Bytes passed);
   [[nodiscard]] bool Stalled(std::size_t link, Time now) const;
 
   // The id of a link by name; NotFound lists those that exist.

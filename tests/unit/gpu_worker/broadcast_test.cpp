@@ -82,8 +82,8 @@ class Broadcasts : public testing::TestWithParam<const char*> {
 
 class SlowBroadcasts : public Broadcasts {
  protected:
-  SlowBroadcasts() : Broadcasts({5e6}) {}
-  HeldLink held_{workers_[0].links, "gpu0:gpu1"};
+  SlowBroadcasts() : Broadcasts({5e7}) {}
+  HeldLink held_{workers_[0].links, "gpu0:gpu1", MiB(2)};
 };
 
 TEST_P(Broadcasts, AModelComesToAllGroupByGroup) {
@@ -180,7 +180,7 @@ TEST_P(SlowBroadcasts, ASenderKilledInTheMiddleIsReplacedByTheHost) {
   const std::uint64_t two = links_[2].Send(OrderFor(2));
   links_[0].Send(OrderFor(0));
   const std::uint64_t run = links_[1].Send(RunOf("m", 1));
-  held_.Hold(MiB(2), Bytes(kWeights));
+  held_.AwaitHeld();
   ASSERT_TRUE(links_[0].connection->Kill().ok());
   links_[0].heard->AwaitDeath();
   const auto swapped = Await(1, one);
@@ -198,7 +198,7 @@ TEST_P(SlowBroadcasts, ASenderKilledInTheMiddleIsReplacedByTheHost) {
 TEST_P(SlowBroadcasts, AReceiverKilledInTheMiddleIsMissedByNobody) {
   std::uint64_t swaps[kGpus];
   for (int gpu = 0; gpu < kGpus; ++gpu) swaps[gpu] = links_[gpu].Send(OrderFor(gpu));
-  held_.Hold(MiB(2), Bytes(kWeights));
+  held_.AwaitHeld();
   ASSERT_TRUE(links_[1].connection->Kill().ok());
   links_[1].heard->AwaitDeath();
   Await(0, swaps[0]);
@@ -214,7 +214,7 @@ TEST_P(SlowBroadcasts, AWorkerThatIsToldToEndEndsInTheMiddle) {
   const std::uint64_t one = links_[1].Send(OrderFor(1));
   const std::uint64_t two = links_[2].Send(OrderFor(2));
   ASSERT_EQ(links_[0].Ask(OrderFor(0)).code(), 0);
-  held_.Hold(MiB(2), Bytes(kWeights));
+  held_.AwaitHeld();
   EXPECT_EQ(links_[0].Ask(ShutdownOf()).code(), 0);
   const WorkerDeath death = links_[0].heard->AwaitDeath();
   ASSERT_TRUE(death.end.has_value());

@@ -104,13 +104,13 @@ class PeerCopies : public testing::TestWithParam<const char*> {
   Link there_;  // to GPU 0
 };
 
-// Slow enough to be stopped in the middle, where there is time to do something.
+// The link between the two stops in the middle of the first copy.
 class SlowPeerCopies : public PeerCopies {
  protected:
-  SlowPeerCopies() : PeerCopies({5e6}) {}
+  SlowPeerCopies() : PeerCopies({5e7}) {}
   // Some groups are there, and some are not.
-  void StopInTheMiddle() { link_.Hold(MiB(2), Bytes(kWeights)); }
-  HeldLink link_{lender_.links, "gpu0:gpu1"};
+  void StopInTheMiddle() { link_.AwaitHeld(); }
+  HeldLink link_{lender_.links, "gpu0:gpu1", MiB(2)};
 };
 
 TEST_P(PeerCopies, AModelComesFromTheOtherGpuGroupByGroup) {

@@ -164,29 +164,29 @@ class WorkerHarness {
   std::vector<transport::ProcessHandle> started_;
 };
 
-// Stops a link in the middle of a copy: more than `least` bytes have passed, and no more do until GoOn.
+// A link that stops in the middle of the first copy over it: little more than `least` bytes pass, and no more
+// do until GoOn.
 class HeldLink {
  public:
-  HeldLink(const transport::LinkBuckets& links, const std::string& name)
+  HeldLink(const transport::LinkBuckets& links, const std::string& name, Bytes least)
       : links_(*transport::LinkBuckets::Open(transport::UniqueFd(dup(links.fd())))),
         link_(*links_.Find(name)),
-        before_(links_.passed(link_)) {}
-  void Hold(Bytes least, Bytes size) {
+        least_(links_.passed(link_) + least) {
+    links_.StallBeyond(link_, least_);
+  }
+  void AwaitHeld() {
     const Time give_up = transport::SteadyNow() + kPatience;
-    while (passed() <= least) {
+    while (links_.passed(link_) <= least_) {
       TROUPE_CHECK(transport::SteadyNow() < give_up, "nothing passes the link");
       std::this_thread::yield();
     }
-    links_.Stall(link_, transport::SteadyNow() + std::chrono::minutes(50));
-    TROUPE_CHECK(passed() < size, "the copy has ended before it could be stopped");
   }
-  void GoOn() { links_.Stall(link_, Time{}); }
+  void GoOn() { links_.StallBeyond(link_, Bytes(0)); }
 
  private:
-  [[nodiscard]] Bytes passed() const { return links_.passed(link_) - before_; }
   transport::LinkBuckets links_;
   std::size_t link_;
-  Bytes before_;
+  Bytes least_;
 };
 
 inline int CodeOf(absl::StatusCode code) {

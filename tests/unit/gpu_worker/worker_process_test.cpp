@@ -227,10 +227,10 @@ TEST(WorkerProcess, AStalledLinkIsSeenInTheControlPage) {
   link.heard->AwaitDeath();
 }
 
-// The harness's only link from now on: so slow that 8 MiB can be stopped in the middle.
-HeldLink UseSlowLink(WorkerHarness& harness) {
-  harness.links = *CreateNodeLinks(1, {5e6});
-  return {harness.links, LinkInName(0)};
+// The harness's only link from now on, which stops in the middle of the first 8 MiB.
+HeldLink UseHeldLink(WorkerHarness& harness) {
+  harness.links = *CreateNodeLinks(1, {5e7});
+  return {harness.links, LinkInName(0), MiB(2)};
 }
 
 // A model in four groups, of which more than one and not all are there when it is held.
@@ -239,9 +239,8 @@ struct SlowSwap {
     harness.command.group = MiB(2);
     copy = PlaceSmall(*harness.host, "m", 1, 8 << 20);
   }
-  void HoldInTheMiddle() { link.Hold(MiB(2), MiB(8)); }
   WorkerHarness harness;
-  HeldLink link = UseSlowLink(harness);
+  HeldLink link = UseHeldLink(harness);
   proto::HostCopy copy;
 };
 
@@ -251,7 +250,7 @@ TEST(WorkerProcess, AWorkerKilledInMidSwapTakesNothingWithIt) {
   EXPECT_EQ(link.Ask(PrepareOf(slow.copy, 1)).code(), 0);
   const std::uint64_t swap = link.Send(SwapInOf(slow.copy));
   const std::uint64_t run = link.Send(RunOf("m", 1));
-  slow.HoldInTheMiddle();
+  slow.link.AwaitHeld();
   ASSERT_TRUE(link.connection->Kill().ok());
   link.heard->AwaitDeath();
   EXPECT_FALSE(link.heard->Answered(swap));
@@ -340,14 +339,14 @@ TEST(WorkerProcess, ARunByLayerNeedsAWindowAndLeavesNothing) {
 TEST(WorkerProcess, AWorkerKilledInARunByLayerTakesNothingWithIt) {
   WorkerHarness harness;
   const EightLayers model(harness);
-  HeldLink slow = UseSlowLink(harness);
+  HeldLink slow = UseHeldLink(harness);
   Link link = harness.StartAndAdopt();
   proto::WorkerOrder prepare;
   *prepare.mutable_prepare()->mutable_model() = model.copy;
   *prepare.mutable_prepare()->add_inputs() = Spec("x", {1});
   EXPECT_EQ(link.Ask(prepare).code(), 0);
   const std::uint64_t run = link.Send(model.Run(2));
-  slow.Hold(MiB(2), MiB(8));
+  slow.AwaitHeld();
   ASSERT_TRUE(link.connection->Kill().ok());
   link.heard->AwaitDeath();
   EXPECT_FALSE(link.heard->Answered(run));
@@ -361,7 +360,7 @@ TEST(WorkerProcess, ALinkThatStallsInMidSwapIsNamed) {
   SlowSwap slow;
   Link link = slow.harness.StartAndAdopt();
   const std::uint64_t swap = link.Send(SwapInOf(slow.copy));
-  slow.HoldInTheMiddle();  // not the device's fault: the link itself lets nothing pass any more
+  slow.link.AwaitHeld();  // not the device's fault: the link itself lets nothing pass any more
   ProgressWatch watch({kPatience, std::chrono::milliseconds(500), kPatience});
   std::optional<std::string> hung;
   const Time give_up = transport::SteadyNow() + kPatience;

@@ -81,6 +81,19 @@ TEST(LinkBuckets, StallsOnOrder) {
   EXPECT_FALSE(others.Stalled(0, At({}))) << "the fault is over";
 }
 
+TEST(LinkBuckets, StallsOnceSoManyBytesHavePassed) {
+  LinkBuckets links = Links();
+  LinkBuckets others = Again(links);
+  links.StallBeyond(0, kBlock);
+  static_cast<void>(others.Reserve(0, kBlock, At({})));
+  EXPECT_FALSE(others.Stalled(0, At({})));
+  static_cast<void>(others.Reserve(0, Bytes(1), At({})));
+  EXPECT_TRUE(others.Stalled(0, At({})));
+  EXPECT_FALSE(others.Stalled(1, At({})));
+  links.StallBeyond(0, Bytes(0));
+  EXPECT_FALSE(others.Stalled(0, At({})));
+}
+
 TEST(LinkBuckets, AProcessThatDiesHoldsNothing) {
   LinkBuckets links = Links();
   const pid_t child = fork();
