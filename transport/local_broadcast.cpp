@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/status.hpp"
+#include "transport/arena_client.hpp"
 #include "transport/host_id.hpp"
 #include "transport/liveness.hpp"
 #include "transport/steady_clock.hpp"
@@ -73,8 +74,13 @@ void AwaitBell(Page& page, std::uint32_t seen, Duration timeout) {
 
 class LocalEnd final : public BroadcastEnd {
  public:
-  LocalEnd(MemoryFile memory, BroadcastSeat seat, LocalBroadcaster::Way way, Duration patience)
-      : memory_(std::move(memory)), seat_(std::move(seat)), way_(std::move(way)), patience_(patience) {}
+  LocalEnd(MemoryFile memory, std::shared_ptr<const void> shown, BroadcastSeat seat,
+           LocalBroadcaster::Way way, Duration patience)
+      : memory_(std::move(memory)),
+        shown_(std::move(shown)),
+        seat_(std::move(seat)),
+        way_(std::move(way)),
+        patience_(patience) {}
   ~LocalEnd() override {
     if (!finished_) Break();
   }
@@ -267,6 +273,7 @@ class LocalEnd final : public BroadcastEnd {
   }
 
   const MemoryFile memory_;
+  const std::shared_ptr<const void> shown_;  // the sender's
   const BroadcastSeat seat_;
   const LocalBroadcaster::Way way_;
   const Duration patience_;
@@ -280,17 +287,33 @@ absl::Status NobodysId() {
   return absl::NotFoundError("this broadcast is nobody's, or not any more");
 }
 
-// Of another process of this host, or of this one.
-absl::StatusOr<MemoryFile> OpenWindow(const std::string& id) {
+// "UNIQUE:/SOCKET", or "PID:DESCRIPTOR:UNIQUE" of a process whose descriptors can be looked at.
+absl::StatusOr<UniqueFd> FindWindow(const std::string& id, std::uint64_t& unique) {
+  const std::pair<std::string, std::string> handed = absl::StrSplit(id, absl::MaxSplits(':', 1));
+  if (handed.second.starts_with('/')) {
+    if (!absl::SimpleAtoi(handed.first, &unique)) return NobodysId();
+    ArenaClient client{ArenaClient::Options()};
+    proto::ArenaRef ref;
+    ref.set_host(HostId());
+    ref.set_socket(handed.second);
+    ref.set_arena(unique);
+    auto asked = client.Ask(ref);
+    return asked.ok() ? std::move(asked) : NobodysId();
+  }
   const std::vector<std::string> parts = absl::StrSplit(id, ':');
   std::int32_t pid = 0;
   std::int32_t descriptor = 0;
-  std::uint64_t unique = 0;
   if (parts.size() != 3 || !absl::SimpleAtoi(parts[0], &pid) || !absl::SimpleAtoi(parts[1], &descriptor) ||
       !absl::SimpleAtoi(parts[2], &unique)) {
     return NobodysId();
   }
-  UniqueFd opened(open(absl::StrCat("/proc/", pid, "/fd/", descriptor).c_str(), O_RDWR | O_CLOEXEC));
+  return UniqueFd(open(absl::StrCat("/proc/", pid, "/fd/", descriptor).c_str(), O_RDWR | O_CLOEXEC));
+}
+
+// Of another process of this host, or of this one.
+absl::StatusOr<MemoryFile> OpenWindow(const std::string& id) {
+  std::uint64_t unique = 0;
+  TROUPE_ASSIGN_OR_RETURN(UniqueFd opened, FindWindow(id, unique));
   if (!opened.valid()) return NobodysId();
   absl::StatusOr<MemoryFile> memory = MemoryFile::Open(std::move(opened), MemoryFile::Access::kReadWrite);
   // The descriptor's number may have come to mean something else.
@@ -323,21 +346,38 @@ absl::StatusOr<std::string> LocalBroadcaster::NewId() {
   Page& page = PageOf(memory);
   page.magic = kMagic;
   page.unique = UniqueId();
-  std::string id = absl::StrCat(getpid(), ":", memory.fd(), ":", page.unique);
+  const std::uint64_t unique = page.unique;
+  Window window{absl::StrCat(getpid(), ":", memory.fd(), ":", unique), std::move(memory), nullptr};
   const std::lock_guard lock(mutex_);
+  if (!socket_.empty()) TROUPE_RETURN_IF_ERROR(Show(window, unique));
   if (open_.size() >= kOpen) open_.pop_front();
-  open_.emplace_back(id, std::move(memory));
-  return id;
+  open_.push_back(std::move(window));
+  return open_.back().id;
 }
 
-absl::StatusOr<MemoryFile> LocalBroadcaster::WindowOf(const BroadcastSeat& seat) {
-  if (seat.rank != 0) return OpenWindow(seat.id);
+absl::Status LocalBroadcaster::Show(Window& window, std::uint64_t unique) {
+  if (server_ == nullptr) {
+    TROUPE_ASSIGN_OR_RETURN(server_, ArenaServer::Start(socket_));
+  }
+  UniqueFd copy(fcntl(window.memory.fd(), F_DUPFD_CLOEXEC, 3));
+  if (!copy.valid()) return ErrnoStatus(errno, "handing out the window of a broadcast");
+  TROUPE_RETURN_IF_ERROR(server_->Add(unique, std::move(copy)));
+  window.id = absl::StrCat(unique, ":", socket_);
+  window.shown = {nullptr, [server = server_, unique](const void*) { server->Remove(unique); }};
+  return absl::OkStatus();
+}
+
+absl::StatusOr<LocalBroadcaster::Window> LocalBroadcaster::WindowOf(const BroadcastSeat& seat) {
+  if (seat.rank != 0) {
+    TROUPE_ASSIGN_OR_RETURN(MemoryFile memory, OpenWindow(seat.id));
+    return Window{seat.id, std::move(memory), nullptr};
+  }
   const std::lock_guard lock(mutex_);
-  const auto found = std::ranges::find(open_, seat.id, [](const auto& entry) { return entry.first; });
+  const auto found = std::ranges::find(open_, seat.id, &Window::id);
   if (found == open_.end()) return NobodysId();
-  MemoryFile memory = std::move(found->second);
+  Window window = std::move(*found);
   open_.erase(found);
-  return memory;
+  return window;
 }
 
 absl::StatusOr<std::unique_ptr<BroadcastEnd>> LocalBroadcaster::Join(const BroadcastSeat& seat,
@@ -347,8 +387,9 @@ absl::StatusOr<std::unique_ptr<BroadcastEnd>> LocalBroadcaster::Join(const Broad
   if (seat.rank != 0 && way_) {
     TROUPE_ASSIGN_OR_RETURN(way, way_(seat.members[0]));
   }
-  TROUPE_ASSIGN_OR_RETURN(MemoryFile memory, WindowOf(seat));
-  auto end = std::make_unique<LocalEnd>(std::move(memory), seat, std::move(way), patience);
+  TROUPE_ASSIGN_OR_RETURN(Window window, WindowOf(seat));
+  auto end = std::make_unique<LocalEnd>(std::move(window.memory), std::move(window.shown), seat,
+                                        std::move(way), patience);
   TROUPE_RETURN_IF_ERROR(end->Join());
   return end;
 }

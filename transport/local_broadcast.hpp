@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "transport/arena_server.hpp"
 #include "transport/broadcast.hpp"
 #include "transport/link_state.hpp"
 #include "transport/memory_file.hpp"
@@ -16,8 +17,8 @@
 namespace troupe::transport {
 
 // The sender puts bytes into a window that all members map, and goes on when the slowest has taken them. The
-// identity says where the window is among the sender's descriptors, so that nothing is left behind by a
-// process that dies; whoever waits looks whether its partners live.
+// identity says where the window is handed out, and a window is memory without a name, so that nothing is
+// left behind by a process that dies; whoever waits looks whether its partners live.
 class LocalBroadcaster final : public Broadcaster {
  public:
   // A way that bytes take from the sender to here: they arrive at its pace. Empty: as fast as memory is.
@@ -26,7 +27,10 @@ class LocalBroadcaster final : public Broadcaster {
     std::vector<std::size_t> path;
   };
   using FindWay = std::function<absl::StatusOr<Way>(std::uint32_t from)>;
-  explicit LocalBroadcaster(FindWay way = nullptr) : way_(std::move(way)) {}
+  // `socket`: a path where windows are handed out, from the first on; each process has its own. Empty: they
+  // are found among the sender's descriptors, which a jail forbids to look at.
+  explicit LocalBroadcaster(FindWay way = nullptr, std::string socket = {})
+      : way_(std::move(way)), socket_(std::move(socket)) {}
 
   absl::StatusOr<std::string> NewId() override;
   absl::StatusOr<std::unique_ptr<BroadcastEnd>> Join(const BroadcastSeat& seat, Duration patience) override;
@@ -34,10 +38,18 @@ class LocalBroadcaster final : public Broadcaster {
  private:
   // Identities that were made and not joined; the oldest goes for a new one.
   static constexpr std::size_t kOpen = 16;
-  absl::StatusOr<MemoryFile> WindowOf(const BroadcastSeat& seat);
+  struct Window {
+    std::string id;
+    MemoryFile memory;
+    std::shared_ptr<const void> shown;  // handed out for as long as this lives
+  };
+  absl::StatusOr<Window> WindowOf(const BroadcastSeat& seat);
+  absl::Status Show(Window& window, std::uint64_t unique);
   const FindWay way_;
+  const std::string socket_;
   std::mutex mutex_;
-  std::deque<std::pair<std::string, MemoryFile>> open_;  // guarded by mutex_
+  std::shared_ptr<ArenaServer> server_;  // guarded by mutex_, as the next
+  std::deque<Window> open_;
 };
 
 }  // namespace troupe::transport

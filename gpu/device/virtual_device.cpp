@@ -229,7 +229,8 @@ class VirtualDevice final : public Device {
   CopyPath path_within_;  // no link
   VirtualMappings mappings_{memory_};
   VirtualPeers peers_;
-  transport::LocalBroadcaster broadcaster_{[this](std::uint32_t from) { return peers_.WayFrom(from); }};
+  transport::LocalBroadcaster broadcaster_{[this](std::uint32_t from) { return peers_.WayFrom(from); },
+                                           options_.broadcast_socket};
   VirtualEngine copy_in_;  // the engines' threads end before what they use
   VirtualEngine copy_out_;
   VirtualEngine copy_peer_;

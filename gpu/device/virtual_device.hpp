@@ -24,6 +24,7 @@ struct VirtualDeviceOptions {
   std::string link_out = "gpu0:out";
   // And the link on which copies from another GPU come; null: it copies from none.
   std::function<std::string(std::uint32_t from)> link_from;
+  std::string broadcast_socket;  // transport::LocalBroadcaster's
   // Times instead of results; without it `builder` makes the plans.
   std::optional<ComputeProfile> timed;
   PlanBuilder builder;

@@ -2,6 +2,7 @@
 
 #include <sched.h>
 #include <seccomp.h>
+#include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -36,7 +37,6 @@ constexpr int kCompute[] = {SCMP_SYS(read),
                             SCMP_SYS(futex),
                             SCMP_SYS(exit),
                             SCMP_SYS(exit_group),
-                            SCMP_SYS(rt_sigaction),
                             SCMP_SYS(rt_sigprocmask),
                             SCMP_SYS(rt_sigreturn),
                             SCMP_SYS(sigaltstack),
@@ -79,7 +79,9 @@ constexpr int kServe[] = {SCMP_SYS(openat),
                           SCMP_SYS(fchmod),
                           SCMP_SYS(fcntl),
                           SCMP_SYS(dup),
+                          SCMP_SYS(dup2),
                           SCMP_SYS(dup3),
+                          SCMP_SYS(pipe),
                           SCMP_SYS(pipe2),
                           SCMP_SYS(eventfd2),
                           SCMP_SYS(signalfd4),
@@ -87,10 +89,14 @@ constexpr int kServe[] = {SCMP_SYS(openat),
                           SCMP_SYS(epoll_ctl),
                           SCMP_SYS(epoll_wait),
                           SCMP_SYS(epoll_pwait),
+                          SCMP_SYS(epoll_pwait2),
                           SCMP_SYS(poll),
                           SCMP_SYS(ppoll),
+                          SCMP_SYS(select),
+                          SCMP_SYS(pselect6),
                           SCMP_SYS(bind),
                           SCMP_SYS(listen),
+                          SCMP_SYS(accept),
                           SCMP_SYS(accept4),
                           SCMP_SYS(connect),
                           SCMP_SYS(sendmsg),
@@ -110,23 +116,32 @@ constexpr int kServe[] = {SCMP_SYS(openat),
                           SCMP_SYS(chmod),
                           SCMP_SYS(fchmodat),
                           SCMP_SYS(mlock),
+                          SCMP_SYS(mlock2),
                           SCMP_SYS(munlock),
+                          SCMP_SYS(mincore),
                           SCMP_SYS(membarrier),
+                          SCMP_SYS(futex_waitv),
                           SCMP_SYS(uname),
                           SCMP_SYS(umask),
-                          SCMP_SYS(sched_setaffinity),
+                          SCMP_SYS(sched_getscheduler),
+                          SCMP_SYS(sched_getparam),
+                          SCMP_SYS(sched_get_priority_max),
+                          SCMP_SYS(sched_get_priority_min),
+                          SCMP_SYS(getpriority),
                           SCMP_SYS(wait4),
                           SCMP_SYS(waitid),
                           SCMP_SYS(getppid),
                           SCMP_SYS(timerfd_create),
                           SCMP_SYS(timerfd_settime),
                           SCMP_SYS(rt_sigtimedwait),
+                          SCMP_SYS(rt_sigpending),
                           SCMP_SYS(msync),
                           SCMP_SYS(set_tid_address),
+                          SCMP_SYS(get_robust_list),
                           SCMP_SYS(flock),
                           SCMP_SYS(getcwd)};
 
-// What a GPU driver has no use for once its device is open, and an intruder would.
+// What neither a worker nor a GPU driver whose device is open has a use for, and an intruder would.
 constexpr int kForbidden[] = {SCMP_SYS(execve),
                               SCMP_SYS(execveat),
                               SCMP_SYS(fork),
@@ -225,16 +240,23 @@ class Rules {
 
 constexpr std::uint32_t kAllow = SCMP_ACT_ALLOW;
 
-// A process may signal itself, which abort() does, and ask for its own limits.
+// As asm/prctl.h has them; the header of the system may be older than its kernel.
+constexpr int kGetTileSupport = 0x1021;
+constexpr int kAskForTiles = 0x1023;
+
+// A process may signal itself, which abort() does, ask for its own limits, and ask the kernel for the tile
+// registers that oneDNN computes with.
 void AllowSelf(Rules& rules) {
   const auto self = static_cast<scmp_datum_t>(getpid());
   rules.Add(kAllow, SCMP_SYS(tgkill), SCMP_A0(SCMP_CMP_EQ, self));
   rules.Add(kAllow, SCMP_SYS(prlimit64), SCMP_A0(SCMP_CMP_EQ, 0), SCMP_A2(SCMP_CMP_EQ, 0));
+  for (int what = kGetTileSupport; what <= kAskForTiles; ++what)
+    rules.Add(kAllow, SCMP_SYS(arch_prctl), SCMP_A0(SCMP_CMP_EQ, static_cast<scmp_datum_t>(what)));
 }
 
 absl::Status InstallImport() {
   Rules rules(SCMP_ACT_KILL_PROCESS);
-  rules.Each(kAllow, kCompute);
+  rules.Each(kAllow, kCompute).Add(kAllow, SCMP_SYS(rt_sigaction));
   AllowSelf(rules);
   // Libraries look for files of the system and for the kind of a stream, and do well without.
   constexpr int kProbed[] = {SCMP_SYS(openat),   SCMP_SYS(newfstatat), SCMP_SYS(fstat),
@@ -242,27 +264,41 @@ absl::Status InstallImport() {
   return rules.Each(SCMP_ACT_ERRNO(EACCES), kProbed).Add(SCMP_ACT_ERRNO(ENOTTY), SCMP_SYS(ioctl)).Load();
 }
 
-absl::Status InstallWorker() {
+// What the arguments decide about. Whatever is not said here, and is on no list, does not exist (ENOSYS).
+void AllowWithinWorker(Rules& rules) {
   constexpr scmp_datum_t kNamespaces = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC |
                                        CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
-  Rules rules(SCMP_ACT_KILL_PROCESS);
-  rules.Each(kAllow, kCompute).Each(kAllow, kServe);
   AllowSelf(rules);
   const auto self = static_cast<scmp_datum_t>(getpid());
   rules.Add(kAllow, SCMP_SYS(kill), SCMP_A0(SCMP_CMP_EQ, self));
+  // Nothing can take the place of what tells of a forbidden call (gpu/jail/forbidden_calls.hpp).
+  rules.Add(kAllow, SCMP_SYS(rt_sigaction), SCMP_A0(SCMP_CMP_NE, SIGSYS));
   // Threads only: clone3's flags lie in memory, out of a filter's sight, and the C library falls back.
-  rules.Add(SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3));
   rules.Add(kAllow, SCMP_SYS(clone),
             SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD | CLONE_VM | kNamespaces, CLONE_THREAD | CLONE_VM));
+  rules.Add(SCMP_ACT_TRAP, SCMP_SYS(clone), SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0));
   rules.Add(kAllow, SCMP_SYS(socket), SCMP_A0(SCMP_CMP_EQ, AF_UNIX));
+  rules.Add(SCMP_ACT_ERRNO(EACCES), SCMP_SYS(socket), SCMP_A0(SCMP_CMP_NE, AF_UNIX));
   rules.Add(kAllow, SCMP_SYS(socketpair), SCMP_A0(SCMP_CMP_EQ, AF_UNIX));
   // A pidfd can be asked whether its process lives, and no more: signal 0, and pidfd_getfd is not here.
   rules.Add(kAllow, SCMP_SYS(pidfd_send_signal), SCMP_A1(SCMP_CMP_EQ, 0));
+  // A thread may step back behind all others, and choose its own processors.
+  rules.Add(kAllow, SCMP_SYS(sched_setscheduler), SCMP_A0(SCMP_CMP_EQ, 0), SCMP_A1(SCMP_CMP_EQ, SCHED_IDLE));
+  rules.Add(kAllow, SCMP_SYS(sched_setaffinity), SCMP_A0(SCMP_CMP_EQ, 0));
   for (const int option : {PR_SET_NAME, PR_GET_NAME, PR_GET_DUMPABLE, PR_SET_TIMERSLACK, PR_SET_VMA})
     rules.Add(kAllow, SCMP_SYS(prctl), SCMP_A0(SCMP_CMP_EQ, static_cast<scmp_datum_t>(option)));
   for (const unsigned long request : {FIONREAD, FIONBIO, FIOCLEX})
     rules.Add(kAllow, SCMP_SYS(ioctl), SCMP_A1(SCMP_CMP_EQ, request));
-  return rules.Add(SCMP_ACT_ERRNO(ENOTTY), SCMP_SYS(ioctl), SCMP_A1(SCMP_CMP_EQ, TCGETS)).Load();
+  rules.Add(SCMP_ACT_ERRNO(ENOTTY), SCMP_SYS(ioctl), SCMP_A1(SCMP_CMP_EQ, TCGETS));
+}
+
+// Killing is for what only an intruder asks for. Libraries of other versions ask for calls that are on no
+// list, and fall back when these do not exist, as they do on older kernels.
+absl::Status InstallWorker() {
+  Rules rules(SCMP_ACT_ERRNO(ENOSYS));
+  rules.Each(kAllow, kCompute).Each(kAllow, kServe).Each(SCMP_ACT_TRAP, kForbidden);
+  AllowWithinWorker(rules);
+  return rules.Load();
 }
 
 absl::Status InstallDriver() {

@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cstdint>
-#include <cstring>
 
 namespace troupe::gpu {
 namespace {
@@ -22,8 +21,10 @@ constexpr FatalSignal kFatal[] = {
 // Text without the library: what runs in a signal handler calls nothing that may lock or allocate.
 class SafeText {
  public:
-  SafeText& Add(const char* text) {
-    while (*text != 0 && length_ < buffer_.size()) buffer_[length_++] = *text++;
+  SafeText& Add(std::string_view text) {
+    for (const char c : text) {
+      if (length_ < buffer_.size()) buffer_[length_++] = c;
+    }
     return *this;
   }
   SafeText& Number(std::uint64_t value, unsigned base) {
@@ -58,6 +59,14 @@ void OnFatalSignal(int number, siginfo_t* info, void*) {
 }
 
 }  // namespace
+
+void WriteForbiddenCall(std::string_view name) {
+  SafeText words;
+  words.Add("ended by its jail: it made the system call ").Add(name).Add(", which a worker has no use for");
+  if (crash_page != nullptr) WriteLastWords(*crash_page, words.text());
+  const SafeText line = SafeText().Add("troupe-gpu-worker: ").Add(words.text()).Add("\n");
+  (void)!write(STDERR_FILENO, line.text().data(), line.text().size());
+}
 
 void WriteLastWordsOnCrash(ControlPage& page) {
   crash_page = &page;

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -17,10 +18,14 @@
 #include "gpu/device/cuda_plugin.hpp"
 #include "gpu/device/virtual_device.hpp"
 #include "gpu/engine/plan.hpp"
+#include "gpu/jail/forbidden_calls.hpp"
+#include "gpu/jail/jail.hpp"
 #include "gpu/nvml/management.hpp"
 #include "gpu/worker/exit_codes.hpp"
+#include "gpu/worker/last_words.hpp"
 #include "gpu/worker/worker.hpp"
 #include "gpu/worker/worker_process.hpp"
+#include "transport/host_id.hpp"
 
 namespace troupe::gpu {
 namespace {
@@ -120,6 +125,8 @@ absl::StatusOr<DeviceOpener> VirtualOpener(const Flags& flags) {
   options.link_in = LinkInName(flags.gpu);
   options.link_out = LinkOutName(flags.gpu);
   options.link_from = [gpu = flags.gpu](std::uint32_t from) { return PeerLinkName(from, gpu); };
+  // Beginning as the sockets of arenas do, so that the next worker removes it with them.
+  options.broadcast_socket = flags.socket + ".aw";
   options.threads = flags.threads;
   options.concurrency = flags.concurrency;
   options.sms = flags.sms;
@@ -271,6 +278,23 @@ int Complain(const absl::Status& status, int code) {
   return code;
 }
 
+// A worker whose jail has a gap serves all the same, and says so once.
+absl::Status NoteJail(const absl::StatusOr<JailReport>& report) {
+  if (!report.ok()) return report.status();
+  if (!report->holds())
+    std::fprintf(stderr, "troupe-gpu-worker: its jail does not hold: this machine lacks %s\n",
+                 report->Missing().c_str());
+  return absl::OkStatus();
+}
+
+// Before the first thread: what is given up here is each thread's own.
+absl::Status EnterVirtualJail(const Flags& flags) {
+  (void)transport::HostId();  // remembers what it reads
+  TellOfForbiddenCalls(WriteForbiddenCall);
+  return NoteJail(
+      EnterWorkerJail(std::filesystem::path(flags.socket).parent_path().string(), {"/sys/devices/system"}));
+}
+
 int Main(const Flags& flags) {
   if (!IsVirtual(flags) && !flags.device.starts_with("cuda:")) {
     return Complain(absl::NotFoundError(absl::StrCat("--device ", flags.device,
@@ -281,13 +305,19 @@ int Main(const Flags& flags) {
   absl::StatusOr<WorkerOptions> options = OptionsOf(flags);
   if (!options.ok()) return Complain(options.status(), kExitUsage);
   const int signals = TakeSignals();
-  if (!options->virtual_device) {
+  if (options->virtual_device) {
+    if (const absl::Status jailed = EnterVirtualJail(flags); !jailed.ok())
+      return Complain(jailed, kExitNotNow);
+  } else {
+    if (const absl::Status given = GiveUpCapabilities(); !given.ok()) return Complain(given, kExitNotNow);
     CudaOpened opened = OpenCudaDevice(flags, options->memory.quota);
     if (opened.device == nullptr)
       return Complain(absl::UnavailableError(opened.why), ExitCodeOf(opened.trouble));
     if (const std::string& remark = opened.device->info().remark; !remark.empty())
       std::fprintf(stderr, "troupe-gpu-worker: %s: %s\n", flags.device.c_str(), remark.c_str());
     options->open_device = OpenerOf(std::move(opened.device));
+    if (const absl::Status jailed = NoteJail(EnterDriverJail()); !jailed.ok())
+      return Complain(jailed, kExitNotNow);
   }
   absl::StatusOr<std::unique_ptr<Worker>> worker = Worker::Create(*options);
   if (!worker.ok()) {

@@ -1,14 +1,18 @@
 // NCCL's broadcast as its manual defines it, over shared memory and in the order of its stream; for tests, as
 // libnccl.so.2. Calls on a communicator go on behind their return, and a kernel whose partner is missing
 // stays on its stream until the communicator is aborted.
+#include <unistd.h>
+
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -32,8 +36,11 @@ constexpr int kRemoteError = 6;
 // Who waits for longer than this in a test is stuck.
 constexpr troupe::Duration kForEver = std::chrono::minutes(5);
 
+// Each process hands out its windows at a socket of its own among the temporary files: a worker's jail lets
+// no other process look at its descriptors.
 troupe::transport::LocalBroadcaster& TheBroadcaster() {
-  static troupe::transport::LocalBroadcaster broadcaster;
+  static troupe::transport::LocalBroadcaster broadcaster(
+      nullptr, (std::filesystem::temp_directory_path() / ("fake-nccl-" + std::to_string(getpid()))).string());
   return broadcaster;
 }
 
@@ -123,7 +130,7 @@ const char* ncclGetErrorString(int result) {
 }
 int ncclGetUniqueId(NcclUniqueId* id) {
   const auto made = TheBroadcaster().NewId();
-  if (!made.ok()) return kUnhandled;
+  if (!made.ok() || made->size() >= sizeof(id->internal)) return kUnhandled;
   *id = {};
   std::memcpy(id->internal, made->data(), made->size());
   return kNcclSuccess;

@@ -268,6 +268,8 @@ class CudaBroadcasts : public testing::Test {
  protected:
   static constexpr std::size_t kWeights = 8 << 20;
   CudaBroadcasts() {
+    // Where the fake NCCL leaves the socket of a worker that is killed.
+    setenv("TMPDIR", sender_.directory.path().c_str(), 1);
     receiver_.command.gpu = 1;
     receiver_.command.socket = sender_.directory / "worker-1";
     sender_.command.group = receiver_.command.group = MiB(2);
@@ -288,6 +290,7 @@ class CudaBroadcasts : public testing::Test {
     broadcast.set_socket(there_.connection->description().broadcast_socket());
     return order;
   }
+  ~CudaBroadcasts() override { unsetenv("TMPDIR"); }
   CudaHarness sender_{"cuda:0"};
   CudaHarness receiver_{"cuda:1"};
   proto::HostCopy sent_;

@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -17,6 +19,7 @@
 #include <fstream>
 #include <thread>
 
+#include "gpu/jail/forbidden_calls.hpp"
 #include "gpu/jail/landlock.hpp"
 #include "tests/temporary_directory.hpp"
 #include "tests/unit/gpu_jail/escapes.hpp"
@@ -194,6 +197,62 @@ TEST_F(JailTest, AWorkerHasThreadsMemoryAndSockets) {
     return ran && memory >= 0 && again >= 0 && bound && unlink(path.c_str()) == 0 ? kHeld : 1;
   });
   EXPECT_EQ(end, kHeld);
+}
+
+// Libraries try calls that are on no list, and fall back when these do not exist.
+TEST_F(JailTest, AWorkerOutlivesCallsThatLibrariesDoWithout) {
+  const int end = InJail(place_ / "sockets", EnterWorker, [] {
+    // By number: none of them is on the list, and the last does not exist anywhere.
+    for (const int call : {SYS_mbind, SYS_get_mempolicy, SYS_set_mempolicy, SYS_openat2, SYS_close_range,
+                           SYS_timer_create, SYS_setpriority, SYS_inotify_init1, SYS_seccomp, 999})
+      if (syscall(call, 0, 0, 0, 0, 0, 0) >= 0 || errno != ENOSYS) return 1;
+    const sched_param none{};
+    const bool first = sched_setscheduler(0, SCHED_FIFO, &none) < 0;
+    const bool last = sched_setscheduler(0, SCHED_IDLE, &none) == 0;
+    const bool others = sched_setscheduler(getppid(), SCHED_IDLE, &none) < 0;
+    const bool tiles = syscall(SYS_arch_prctl, 0x1021, nullptr) < 0 && errno != ENOSYS;
+    const bool network = socket(AF_INET, SOCK_STREAM, 0) < 0 && errno == EACCES;
+    return first && last && others && tiles && network ? kHeld : 2;
+  });
+  EXPECT_EQ(end, kHeld);
+}
+
+int tell_to = -1;
+
+TEST_F(JailTest, AWorkerThatIsEndedSaysForWhichCall) {
+  int told[2];
+  ASSERT_EQ(pipe2(told, O_CLOEXEC), 0);
+  tell_to = told[1];
+  const auto enter = [](const std::string& folder) {
+    TellOfForbiddenCalls([](std::string_view name) { (void)!write(tell_to, name.data(), name.size()); });
+    return EnterWorker(folder);
+  };
+  const int end = InJail(place_ / "sockets", enter, [] {
+    std::thread([] { (void)syscall(SYS_bpf, 0, nullptr, 0); }).join();
+    return kGotThrough;
+  });
+  close(told[1]);
+  EXPECT_EQ(end, 128 + SIGSYS);
+  char text[64] = {};
+  EXPECT_EQ(read(told[0], text, sizeof(text) - 1), 3);
+  EXPECT_STREQ(text, "bpf");
+  close(told[0]);
+}
+
+TEST_F(JailTest, AnIntruderCannotOutliveAForbiddenCall) {
+  const auto enter = [](const std::string& folder) {
+    TellOfForbiddenCalls([](std::string_view) {});
+    return EnterWorker(folder);
+  };
+  const int end = InJail(place_ / "sockets", enter, [] {
+    if (signal(SIGSYS, SIG_IGN) != SIG_ERR || signal(SIGSYS, [](int) {}) != SIG_ERR) return 1;
+    sigset_t all;
+    (void)sigfillset(&all);
+    (void)sigprocmask(SIG_BLOCK, &all, nullptr);
+    (void)syscall(SYS_ptrace, 0, 0, nullptr, nullptr);
+    return kGotThrough;
+  });
+  EXPECT_EQ(end, 128 + SIGSYS);
 }
 
 TEST_F(JailTest, ItsParentSeesNoPrivileges) {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/random.hpp"
 #include "gmock/gmock.h"
+#include "gpu/jail/jail.hpp"
 #include "gpu/worker/adoption.hpp"
 #include "gpu/worker/exit_codes.hpp"
 #include "gpu/worker/limits.hpp"
@@ -127,6 +128,21 @@ TEST(WorkerProcess, ACrashLeavesLastWords) {
   EXPECT_TRUE(death.end->signaled);
   EXPECT_EQ(death.end->code, SIGSEGV);
   EXPECT_THAT(death.last_words, HasSubstr("crashed by SIGSEGV"));
+}
+
+// A crash that is asked for can be a call that only an intruder makes.
+TEST(WorkerProcess, AForbiddenCallEndsItAndIsNamed) {
+  if (kJailRelaxed) GTEST_SKIP() << "a worker with a sanitizer has no jail";
+  setenv("TROUPE_CRASH", "forbidden-call", 1);
+  WorkerHarness harness;
+  Link link = harness.StartAndAdopt();
+  unsetenv("TROUPE_CRASH");
+  link.Send(FaultOf(proto::FaultOrder::CRASH));
+  const WorkerDeath death = link.heard->AwaitDeath();
+  ASSERT_TRUE(death.end.has_value());
+  EXPECT_TRUE(death.end->signaled);
+  EXPECT_EQ(death.end->code, SIGSYS);
+  EXPECT_THAT(death.last_words, HasSubstr("ended by its jail: it made the system call ptrace"));
 }
 
 TEST(WorkerProcess, ModelsOutliveTheDaemon) {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.hpp"
+#include "tests/temporary_directory.hpp"
 #include "tests/unit/transport/broadcast_contract.hpp"
 #include "transport/local_broadcast.hpp"
 #include "transport/steady_clock.hpp"
@@ -25,7 +26,8 @@ class LocalMembers final : public BroadcastMembers {
         if (!found.ok()) return found.status();
         return LocalBroadcaster::Way{links, links->PathOf(*found)};
       };
-      broadcasters_.push_back(std::make_unique<LocalBroadcaster>(way));
+      broadcasters_.push_back(
+          std::make_unique<LocalBroadcaster>(way, absl::StrCat(directory_.path(), "/window", rank)));
     }
   }
   Broadcaster& At(std::uint32_t rank) override { return *broadcasters_[rank]; }
@@ -41,6 +43,7 @@ class LocalMembers final : public BroadcastMembers {
   }
 
  private:
+  const troupe::test::TemporaryDirectory directory_;
   std::vector<std::vector<std::byte>> memory_;
   std::vector<std::unique_ptr<LocalBroadcaster>> broadcasters_;
 };
