@@ -128,7 +128,9 @@ absl::StatusOr<std::unique_ptr<DiskModelRepository>> DiskModelRepository::At(con
     const std::string name = it->path().filename().string();
     std::error_code ignored;
     if (!IsSha256Hex(name) || !it->is_regular_file(ignored)) continue;
-    state->objects[name] = {.size = Bytes(it->file_size(ignored)), .used = transport::SteadyNow()};
+    Object& object = state->objects[name];
+    object.size = Bytes(it->file_size(ignored));
+    object.used = transport::SteadyNow();
   }
   if (error) return DiskError(error.value(), "list", directory + "/objects");
   return std::unique_ptr<DiskModelRepository>(new DiskModelRepository(std::move(lock), std::move(state)));
