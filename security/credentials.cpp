@@ -73,7 +73,7 @@ absl::StatusOr<Files> Read(const CredentialFiles& names) {
   TROUPE_ASSIGN_OR_RETURN(files.chain, ParseCertificates(chain, names.certificate));
   TROUPE_ASSIGN_OR_RETURN(const auto key, ReadSmallFile(names.key, Secrecy::kSecret));
   TROUPE_ASSIGN_OR_RETURN(files.key, ParseKey(key, names.key));
-  if (names.revocations.empty()) return files;
+  if (names.revocations.empty() || StampOf(names.revocations) == FileStamp{}) return files;
   TROUPE_ASSIGN_OR_RETURN(const auto revocations, ReadSmallFile(names.revocations, Secrecy::kPublic));
   TROUPE_ASSIGN_OR_RETURN(files.revocations, ParseRevocations(revocations, names.revocations));
   return files;
@@ -87,13 +87,14 @@ StorePtr MakeStore(const Files& files) {
   return store;
 }
 
-absl::Status Verify(X509_STORE* store, X509* certificate, const std::vector<X509Ptr>* chain) {
+enum class Dates { kChecked, kIgnored };
+absl::Status Verify(X509_STORE* store, X509* certificate, const std::vector<X509Ptr>& chain, Dates dates) {
   const std::unique_ptr<X509_STORE_CTX, Freed<X509_STORE_CTX_free>> check(X509_STORE_CTX_new());
   const std::unique_ptr<STACK_OF(X509), FreedStack> untrusted(sk_X509_new_null());
-  if (chain != nullptr)
-    for (const auto& one : *chain) sk_X509_push(untrusted.get(), one.get());
+  for (const auto& one : chain) sk_X509_push(untrusted.get(), one.get());
   if (X509_STORE_CTX_init(check.get(), store, certificate, untrusted.get()) != 1)
     return absl::InternalError(Cat("cannot check a certificate: ", TakeOpenSslErrors()));
+  if (dates == Dates::kIgnored) X509_STORE_CTX_set_flags(check.get(), X509_V_FLAG_NO_CHECK_TIME);
   if (X509_verify_cert(check.get()) == 1) return absl::OkStatus();
   X509* wrong = Blamed(check.get());
   const auto text =
@@ -146,10 +147,8 @@ std::string RefusalText(int alert) {
 }  // namespace
 
 CredentialFiles CredentialFiles::InFolder(const std::string& folder) {
-  CredentialFiles files{Cat(folder, "/ca.pem"), Cat(folder, "/certificate.pem"), Cat(folder, "/key.pem"),
-                        Cat(folder, "/revoked.pem")};
-  if (StampOf(files.revocations) == FileStamp{}) files.revocations.clear();
-  return files;
+  return {Cat(folder, "/ca.pem"), Cat(folder, "/certificate.pem"), Cat(folder, "/key.pem"),
+          Cat(folder, "/revoked.pem")};
 }
 
 absl::StatusOr<std::shared_ptr<const Snapshot>> Snapshot::Load(const CredentialFiles& names) {
@@ -162,7 +161,7 @@ absl::StatusOr<std::shared_ptr<const Snapshot>> Snapshot::Load(const CredentialF
   }
   std::shared_ptr<Snapshot> made(new Snapshot);
   made->store_ = MakeStore(files);
-  TROUPE_RETURN_IF_ERROR(Verify(made->store_.get(), own, &files.chain));
+  TROUPE_RETURN_IF_ERROR(Verify(made->store_.get(), own, files.chain, Dates::kChecked));
   TROUPE_ASSIGN_OR_RETURN(made->identity_, IdentityOf(own));
   made->not_after_ = NotAfter(own);
   TROUPE_ASSIGN_OR_RETURN(made->server_, MakeContext(TLS_server_method(), files, made->store_.get()));
@@ -170,9 +169,9 @@ absl::StatusOr<std::shared_ptr<const Snapshot>> Snapshot::Load(const CredentialF
   return std::shared_ptr<const Snapshot>(std::move(made));
 }
 
-absl::Status Snapshot::CheckPeer(X509* certificate) const {
+absl::Status Snapshot::CheckPeer(X509* certificate, const std::vector<X509Ptr>& chain) const {
   if (certificate == nullptr) return absl::UnauthenticatedError("the peer has shown no certificate");
-  return Verify(store_.get(), certificate, nullptr);
+  return Verify(store_.get(), certificate, chain, Dates::kIgnored);
 }
 
 absl::StatusOr<std::shared_ptr<Credentials>> Credentials::Load(CredentialFiles files) {
@@ -193,12 +192,17 @@ std::shared_ptr<const Snapshot> Credentials::Current() const {
 absl::StatusOr<bool> Credentials::Reload(bool forced) {
   // Taken before the files are read: what is written meanwhile shows as a change at the next look.
   auto stamps = Stamps();
+  bool lost = false;
   {
     const std::lock_guard lock(mutex_);
     if (!forced && stamps == seen_) return false;
+    has_list_ = has_list_ || seen_.back() != FileStamp{};
+    lost = has_list_ && stamps.back() == FileStamp{};
     seen_ = std::move(stamps);
   }
-  auto snapshot = Snapshot::Load(files_);
+  auto snapshot = lost ? absl::NotFoundError(Cat("the list of revoked certificates ", files_.revocations,
+                                                 " is not there any more; put it back"))
+                       : Snapshot::Load(files_);
   if (!snapshot.ok())
     return absl::Status(
         snapshot.status().code(),

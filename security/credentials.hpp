@@ -24,9 +24,9 @@ struct CredentialFiles {
   std::string authority;    // certificate(s) of the certificate authority
   std::string certificate;  // ours, then intermediate ones if there are any
   std::string key;          // 0600
-  std::string revocations;  // empty: none is checked
+  std::string revocations;  // where there is no such file yet, no certificate is revoked; empty: never
 
-  // ca.pem, certificate.pem, key.pem and, where it exists, revoked.pem: as `troupe ca issue` writes them.
+  // ca.pem, certificate.pem, key.pem and revoked.pem: as `troupe ca issue` writes them.
   [[nodiscard]] static CredentialFiles InFolder(const std::string& folder);
 };
 
@@ -41,8 +41,10 @@ class Snapshot {
   [[nodiscard]] SSL_CTX* client_context() const { return client_.get(); }
   [[nodiscard]] const Identity& identity() const { return identity_; }
   [[nodiscard]] absl::Time not_after() const { return not_after_; }
-  // Whether a peer's certificate is (still) good: for connections that were made before a reload.
-  [[nodiscard]] absl::Status CheckPeer(X509* certificate) const;
+  // Whether a peer's certificate is still trusted: for connections that were made before a reload. `chain`:
+  // what it has shown beside it. That it has expired since it was shown ends no connection: its holder has a
+  // newer one by then, or cannot connect again.
+  [[nodiscard]] absl::Status CheckPeer(X509* certificate, const std::vector<X509Ptr>& chain) const;
 
  private:
   Snapshot() = default;
@@ -69,7 +71,8 @@ class Credentials {
 
   const CredentialFiles files_;
   mutable std::mutex mutex_;
-  std::vector<FileStamp> seen_;              // guarded by mutex_
+  std::vector<FileStamp> seen_;              // guarded by mutex_; the list of revoked ones is the last
+  bool has_list_ = false;                    // guarded by mutex_; there was such a list
   std::shared_ptr<const Snapshot> current_;  // guarded by mutex_
 };
 

@@ -25,6 +25,7 @@ using KeyPtr = std::unique_ptr<EVP_PKEY, Freed<EVP_PKEY_free>>;
 using X509Ptr = std::unique_ptr<X509, Freed<X509_free>>;
 using CrlPtr = std::unique_ptr<X509_CRL, Freed<X509_CRL_free>>;
 using StorePtr = std::unique_ptr<X509_STORE, Freed<X509_STORE_free>>;
+using SslPtr = std::unique_ptr<SSL, Freed<SSL_free>>;
 using ContextPtr = std::unique_ptr<SSL_CTX, Freed<SSL_CTX_free>>;
 
 // The errors of this thread's queue, first to last, and empties it. "no reason given" when there is none.

@@ -169,7 +169,7 @@ TEST_F(CredentialsTest, ARevokedCertificateIsRefusedAfterAReload) {
   auto done = Shake(manager->Current()->server_context(), node->Current()->client_context());
   ASSERT_TRUE(done.server_status.ok()) << done.server_status;
   X509* peer = SSL_get0_peer_certificate(done.server.get());
-  EXPECT_TRUE(manager->Current()->CheckPeer(peer).ok());
+  EXPECT_TRUE(manager->Current()->CheckPeer(peer, {}).ok());
 
   const std::vector<Revocation> lost = {{issued.serial, absl::FromTimeT(absl::ToTimeT(now_))}};
   const auto list = authority_.RevocationList(lost, now_ - absl::Minutes(1));
@@ -180,11 +180,41 @@ TEST_F(CredentialsTest, ARevokedCertificateIsRefusedAfterAReload) {
   const auto reloaded = manager->Reload();
   ASSERT_TRUE(reloaded.ok()) << reloaded.status();
   EXPECT_TRUE(*reloaded);
-  EXPECT_THAT(manager->Current()->CheckPeer(peer).message(), HasSubstr("is revoked"));
+  EXPECT_THAT(manager->Current()->CheckPeer(peer, {}).message(), HasSubstr("is revoked"));
   const auto refused = Shake(manager->Current()->server_context(), node->Current()->client_context());
   EXPECT_THAT(refused.server_status.message(),
               AllOf(HasSubstr("'lost' (node, serial " + issued.serial), HasSubstr("is revoked")));
   EXPECT_THAT(refused.client_status.message(), HasSubstr("our certificate is revoked there"));
+}
+
+TEST_F(CredentialsTest, AListThatComesLaterCountsAndMayNotGoAway) {
+  const auto issued = Issue(authority_, Request({Role::kNode}, "lost"));
+  const auto head = Issue(authority_, Request({Role::kManager}, "head"));
+  const auto files = Write("m", authority_, head);
+  const auto manager = Load(files);
+  const auto node = Load(Write("n", authority_, issued));
+  EXPECT_TRUE(
+      Shake(manager->Current()->server_context(), node->Current()->client_context()).server_status.ok());
+  Write("m", authority_, head, *authority_.RevocationList({{{issued.serial, now_}}}, now_));
+  EXPECT_TRUE(*manager->Reload());
+  EXPECT_FALSE(
+      Shake(manager->Current()->server_context(), node->Current()->client_context()).server_status.ok());
+  ASSERT_EQ(::unlink(files.revocations.c_str()), 0);
+  EXPECT_THAT(manager->Reload().status().message(), HasSubstr("is not there any more"));
+  EXPECT_THAT(manager->Reload(true).status().message(), HasSubstr("is not there any more"));
+  EXPECT_FALSE(
+      Shake(manager->Current()->server_context(), node->Current()->client_context()).server_status.ok());
+}
+
+TEST_F(CredentialsTest, ACertificateThatEndsDoesNotEndItsConnection) {
+  const auto manager = Load(Write("m", authority_, Issue(authority_, Request({Role::kManager}, "head"))));
+  auto request = Request({Role::kNode}, "old-node");
+  request.not_after = now_ - absl::Seconds(30);
+  const auto old = ParseCertificates(Issue(authority_, request).certificate_pem, "test");
+  EXPECT_TRUE(manager->Current()->CheckPeer(old->front().get(), {}).ok());
+  const auto strange =
+      ParseCertificates(Issue(MakeAuthority("troupe"), Request({Role::kNode}, "x")).certificate_pem, "test");
+  EXPECT_FALSE(manager->Current()->CheckPeer(strange->front().get(), {}).ok());
 }
 
 TEST_F(CredentialsTest, AnAdminCannotListenAndAClientNeedsACertificate) {
