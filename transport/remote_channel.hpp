@@ -32,8 +32,10 @@ class RemoteChannel : public TensorChannel {
   [[nodiscard]] Bytes used() const override { return local_->used(); }
   [[nodiscard]] Bytes capacity() const override { return local_->capacity(); }
   [[nodiscard]] LocalChannel& local() { return *local_; }
-  // "ip:port" at which other hosts fetch what lies here.
+  // Where other hosts fetch what lies here, with what they have to know for that.
   [[nodiscard]] const std::string& endpoint() const { return ucx_->address(); }
+  // Fetches of readers that did not know its token.
+  [[nodiscard]] std::uint64_t strangers() const { return ucx_->strangers(); }
   // Arenas of other processes of this host that are served at the same endpoint.
   [[nodiscard]] const std::shared_ptr<ArenaExports>& exports() const { return exports_; }
 

@@ -39,14 +39,16 @@ absl::StatusOr<std::shared_ptr<UcxClient::Connection>> UcxClient::Connect(const 
 }
 
 void UcxClient::Fetch(UcxFetch fetch) {
-  absl::StatusOr<std::shared_ptr<Connection>> connection = Connect(fetch.ref.endpoint());
+  const auto endpoint = ParseUcxAddress(fetch.ref.endpoint());
+  if (!endpoint.ok()) return fetch.done(endpoint.status());
+  absl::StatusOr<std::shared_ptr<Connection>> connection = Connect(endpoint->address);
   if (!connection.ok()) return fetch.done(connection.status());
   auto pending = std::make_unique<Pending>();
   pending->client = this;
   pending->connection = *std::move(connection);
   pending->id = UniqueId();
-  pending->ask = {kUcxMagic,          kUcxVersion,        pending->id,      fetch.ref.arena(),
-                  fetch.ref.offset(), fetch.ref.length(), fetch.ref.slice()};
+  pending->ask = {kUcxMagic,          kUcxVersion,        pending->id,       fetch.ref.arena(),
+                  fetch.ref.offset(), fetch.ref.length(), fetch.ref.slice(), endpoint->token};
   pending->fetch = std::move(fetch);
   Ask(*pending_.emplace(pending->id, std::move(pending)).first->second);
 }

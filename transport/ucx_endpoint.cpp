@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/check.hpp"
 #include "base/status.hpp"
 #include "transport/memory_file.hpp"
 #include "transport/steady_clock.hpp"
@@ -30,13 +32,22 @@ bool HasRdmaDevices() {
   return !error && !is_empty;
 }
 
+UcxToken FreshToken() {
+  UcxToken token{};
+  // One call gives as much as this whole, or fails.
+  const ssize_t got = getrandom(token.data(), token.size(), 0);
+  TROUPE_CHECK(got == static_cast<ssize_t>(token.size()), "the kernel gives random numbers");
+  return token;
+}
+
 class Endpoint : public UcxEndpoint {
  public:
   Endpoint(Options options, std::unique_ptr<UcxCore> core, SliceSource source, UniqueFd wake)
       : options_(std::move(options)),
         wake_(std::move(wake)),
         core_(std::move(core)),
-        server_(std::make_unique<UcxServer>(*core_, std::move(source), options_.refusals)),
+        server_(
+            std::make_unique<UcxServer>(*core_, std::move(source), options_.refusals, token_, strangers_)),
         client_(std::make_unique<UcxClient>(*core_)) {}
   ~Endpoint() override {
     stop_.store(true);
@@ -47,10 +58,12 @@ class Endpoint : public UcxEndpoint {
   absl::Status Start() {
     TROUPE_RETURN_IF_ERROR(server_->Listen(options_.bind));
     TROUPE_RETURN_IF_ERROR(client_->Start());
+    address_ = FormatUcxAddress({server_->address(), token_});
     thread_ = std::thread([this] { Run(); });
     return absl::OkStatus();
   }
-  [[nodiscard]] const std::string& address() const override { return server_->address(); }
+  [[nodiscard]] const std::string& address() const override { return address_; }
+  [[nodiscard]] std::uint64_t strangers() const override { return strangers_.load(); }
   void Fetch(const proto::ArenaRef& ref, std::span<std::byte> destination, std::shared_ptr<void> keeper,
              Duration timeout, Done done) override;
 
@@ -65,6 +78,9 @@ class Endpoint : public UcxEndpoint {
   void Finish();
 
   const Options options_;
+  const UcxToken token_ = FreshToken();
+  std::string address_;                       // with the token
+  std::atomic<std::uint64_t> strangers_ = 0;  // counted by the server
   UniqueFd wake_;
   std::unique_ptr<UcxCore> core_;  // everything of UCX: progress thread only, once that runs
   std::unique_ptr<UcxServer> server_;

@@ -1,7 +1,9 @@
 // Bytes of slices between hosts, over UCX active messages with rendezvous. UCX's own types stay in the
-// source.
+// source. What travels is not encrypted; a reader has to know the endpoint's token, which is a part of its
+// address: references carry it, and daemons tell each other references over authenticated connections only.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -40,8 +42,10 @@ class UcxEndpoint {
 
   static absl::StatusOr<std::unique_ptr<UcxEndpoint>> Start(Options options, SliceSource source);
   virtual ~UcxEndpoint() = default;
-  // "ip:port" for ArenaRef::endpoint.
+  // "ip:port/token" for ArenaRef::endpoint. Not for logs.
   [[nodiscard]] virtual const std::string& address() const = 0;
+  // Fetches that were refused because they did not know the token.
+  [[nodiscard]] virtual std::uint64_t strangers() const = 0;
   // Fills `destination` (kept alive by `keeper` until UCX lets go of it, which may be after `done`) with the
   // slice's bytes. `done` is called once, on the progress thread, and must not block. `destination` is
   // ref.length() bytes.

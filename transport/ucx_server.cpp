@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.hpp"
 #include "transport/steady_clock.hpp"
 
 namespace troupe::transport {
@@ -110,12 +111,26 @@ ucs_status_t UcxServer::OnAsk(void* context, const void* header, std::size_t hea
   return UCS_OK;  // an ask has no data worth receiving
 }
 
+// In a time that does not depend on where the two differ.
+absl::Status UcxServer::CheckToken(const UcxToken& told) {
+  unsigned difference = 0;
+  for (std::size_t i = 0; i < token_.size(); ++i) difference |= static_cast<unsigned>(told[i] ^ token_[i]);
+  if (difference == 0) return absl::OkStatus();
+  strangers_.fetch_add(1);
+  return absl::NotFoundError(
+      "the reader does not know the token of this process: it was not told of the tensor");
+}
+
+absl::StatusOr<PinnedBytes> UcxServer::Find(const UcxAsk& ask) {
+  TROUPE_RETURN_IF_ERROR(CheckToken(ask.token));
+  return source_(RefOf(ask));
+}
+
 void UcxServer::Answer(ucp_ep_h peer, const UcxAsk& ask) {
   // Beyond twice the bound even refusals would pile up at a peer that reads nothing.
   if (sends_.size() >= 2 * kSends) return Fail(peer);
-  const proto::ArenaRef ref = RefOf(ask);
   absl::StatusOr<PinnedBytes> pinned = sends_.size() < kSends
-                                           ? source_(ref)
+                                           ? Find(ask)
                                            : absl::ResourceExhaustedError(absl::StrCat(
                                                  kSends, " tensors are being sent already; ask again later"));
   sends_.push_back(std::make_unique<Send>());

@@ -1,6 +1,8 @@
 // The half of a UCX endpoint that answers others' fetches.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <deque>
 #include <list>
 #include <map>
@@ -28,8 +30,14 @@ class UcxServer {
   static constexpr std::size_t kSends = 256;
   static constexpr Duration kPatience = std::chrono::seconds(30);
 
-  UcxServer(UcxCore& core, SliceSource source, std::shared_ptr<SocketRefusals> refusals)
-      : core_(core), source_(std::move(source)), refusals_(std::move(refusals)) {}
+  // `token` is what readers have to know; `strangers` counts those that do not.
+  UcxServer(UcxCore& core, SliceSource source, std::shared_ptr<SocketRefusals> refusals,
+            const UcxToken& token, std::atomic<std::uint64_t>& strangers)
+      : core_(core),
+        source_(std::move(source)),
+        refusals_(std::move(refusals)),
+        token_(token),
+        strangers_(strangers) {}
   UcxServer(const UcxServer&) = delete;
   UcxServer& operator=(const UcxServer&) = delete;
   ~UcxServer();
@@ -64,6 +72,10 @@ class UcxServer {
                             std::size_t length, const ucp_am_recv_param_t* param);
   static void OnSent(void* request, ucs_status_t status, void* send);
   void Answer(ucp_ep_h peer, const UcxAsk& ask);
+  // NotFound for a reader that does not know the token: the references of an earlier process at this address
+  // have another one.
+  [[nodiscard]] absl::Status CheckToken(const UcxToken& told);
+  absl::StatusOr<PinnedBytes> Find(const UcxAsk& ask);
   void Fail(ucp_ep_h peer);
   void Refuse(ucp_ep_h peer, SocketRefusal reason);
   void CrowdOut();
@@ -74,6 +86,8 @@ class UcxServer {
   UcxCore& core_;
   SliceSource source_;
   const std::shared_ptr<SocketRefusals> refusals_;
+  const UcxToken token_;
+  std::atomic<std::uint64_t>& strangers_;
   ucp_listener_h listener_ = nullptr;
   std::string address_;
   std::map<ucp_ep_h, Peer> peers_;

@@ -2,19 +2,33 @@
 // little-endian machines of one build; another version is refused).
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <optional>
+#include <string>
 
+#include "absl/status/statusor.h"
 #include "proto/tensor.pb.h"
 
 namespace troupe::transport {
 
 inline constexpr std::uint32_t kUcxMagic = 0x7472'7563;  // "truc"
-inline constexpr std::uint32_t kUcxVersion = 1;
+inline constexpr std::uint32_t kUcxVersion = 2;
 inline constexpr unsigned kAskId = 1;
 inline constexpr unsigned kAnswerId = 2;
+
+// What a reader knows from a reference, and nothing else on the network does: each endpoint has its own, and
+// it is a part of the endpoint's address: "ip:port/" and 64 hexadecimal digits.
+using UcxToken = std::array<unsigned char, 32>;
+struct UcxAddress {
+  std::string address;  // "ip:port"
+  UcxToken token{};
+};
+[[nodiscard]] std::string FormatUcxAddress(const UcxAddress& endpoint);
+// InvalidArgument for anything else; what the first part is, is not looked at.
+absl::StatusOr<UcxAddress> ParseUcxAddress(const std::string& text);
 
 // Client to server, without data: send me this slice.
 struct UcxAsk {
@@ -25,6 +39,7 @@ struct UcxAsk {
   std::uint64_t offset;
   std::uint64_t length;
   std::uint64_t slice;
+  UcxToken token;
 };
 
 // Server to client. The data are the bytes, or the text of the refusal.

@@ -148,6 +148,29 @@ TEST(UcxEndpoint, RefusesBadAddressesAndBoundsWhatIsPending) {
   EXPECT_FALSE(UcxEndpoint::Start({"127.0.0.1:0", "carrier-pigeon", 8}, Serve).ok());
 }
 
+TEST(UcxEndpoint, AReaderThatDoesNotKnowTheTokenGetsNothingAndIsCounted) {
+  std::atomic<int> asked = 0;
+  auto owner = StartEndpoint([&](const proto::ArenaRef& ref) {
+    ++asked;
+    return Serve(ref);
+  });
+  auto reader = StartEndpoint();
+  const auto right = owner->address();
+  const auto at = right.substr(0, right.find('/') + 1);
+  EXPECT_EQ(right.size(), at.size() + 64);
+  auto almost = right;
+  almost.back() = almost.back() == '0' ? '1' : '0';
+  const auto of_another = at + reader->address().substr(reader->address().find('/') + 1);
+  for (const auto& wrong : {almost, of_another, at + std::string(64, '0')})
+    EXPECT_TRUE(absl::IsNotFound(Waiter(*reader, RefAt(wrong, 20, 1000)).Wait())) << wrong;
+  EXPECT_EQ(owner->strangers(), 3U);
+  for (const auto& none :
+       {at, at + "0", right + "0", right.substr(0, right.find('/')), at + std::string(64, 'x')})
+    EXPECT_TRUE(absl::IsInvalidArgument(Waiter(*reader, RefAt(none, 20, 1000)).Wait())) << none;
+  EXPECT_EQ(asked, 0);
+  EXPECT_TRUE(Waiter(*reader, RefAt(right, 20, 1000)).Wait().ok());
+}
+
 TEST(UcxEndpoint, NobodyAtTheAddressIsUnavailable) {
   auto reader = StartEndpoint();
   const std::string gone = StartEndpoint()->address();
@@ -170,7 +193,7 @@ class OtherHost {
     options.log = quiet.get();
     process_ = *SpawnProcess(options);
     close(pipes[1]);
-    std::array<char, 64> text{};
+    std::array<char, 128> text{};
     const ssize_t got = read(pipes[0], text.data(), text.size());
     address_ = std::string(text.data(), got > 0 ? static_cast<std::size_t>(got) : 0);
     close(pipes[0]);
