@@ -20,8 +20,13 @@ class AdminClient {
   struct Options {
     std::string manager = "127.0.0.1:7400";
     Duration timeout = std::chrono::seconds(10);  // of an ordinary request
+    // Directory of the caller's certificate (ca.pem, certificate.pem, key.pem, revoked.pem), for an address
+    // that is not loopback; empty: the connection is plain.
+    std::string tls_dir = {};
+    bool insecure_network = false;  // another machine may be asked without one
   };
-  // Connects lazily: the first request says UNAVAILABLE, with the address, when nobody is there.
+  // Connects lazily: the first request says UNAVAILABLE, with the address, when nobody is there. Fails when
+  // there is no certificate to be used.
   static absl::StatusOr<std::unique_ptr<AdminClient>> Create(Options options);
   virtual ~AdminClient() = default;
 

@@ -3,7 +3,9 @@
 //   caf_round_trip [--requests N]                  both actors in this process
 //   caf_round_trip --serve                         prints its port, answers until its input ends
 //   caf_round_trip --peer PORT [--requests N]      asks a --serve of this machine
-// and any of trouped's advanced options. Prints one JSON object.
+// and any of trouped's advanced options. With `--at HOST` both ends use Troupe's own guarded connections (a
+// Unix socket for a loopback address), and with `--tls-dir DIR` TLS: a certificate for HOST with the roles
+// gateway and admin. Prints one JSON object.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <caf/all.hpp>
@@ -19,6 +21,7 @@
 
 #include "actors/daemon/caf_settings.hpp"
 #include "actors/interfaces/interface.hpp"
+#include "actors/peers/network_peer_directory.hpp"
 #include "base/status.hpp"
 #include "proto/request.pb.h"
 
@@ -35,6 +38,8 @@ struct Options {
   bool serve = false;
   std::uint16_t peer = 0;
   unsigned requests = 20'000;
+  std::string at;  // empty: CAF's own connections, at 127.0.0.1
+  std::string tls_dir;
   DaemonConfig config;
 };
 
@@ -98,10 +103,20 @@ int Fail(const std::string& message) {
   return 1;
 }
 
-int Serve(caf::actor_system& system) {
-  const auto echo = system.spawn(Echo);
+absl::StatusOr<std::uint16_t> Publish(caf::actor_system& system, NetworkPeerDirectory& directory,
+                                      const EchoActor& echo, const std::string& at) {
+  if (!at.empty())
+    return directory.Listen(caf::actor_cast<caf::strong_actor_ptr>(echo), system.message_types<EchoActor>(),
+                            at, 0);
   const auto port = system.middleman().publish(echo, 0, "127.0.0.1");
-  if (!port) return Fail("cannot listen: " + system.render(port.error()));
+  if (!port) return absl::UnavailableError(system.render(port.error()));
+  return *port;
+}
+
+int Serve(caf::actor_system& system, NetworkPeerDirectory& directory, const std::string& at) {
+  const auto echo = system.spawn(Echo);
+  const auto port = Publish(system, directory, echo, at);
+  if (!port.ok()) return Fail("cannot listen: " + std::string(port.status().message()));
   std::printf("%u\n", *port);
   std::fflush(stdout);
   for (std::string line; std::getline(std::cin, line);) continue;
@@ -109,10 +124,25 @@ int Serve(caf::actor_system& system) {
   return 0;
 }
 
-int Measure(caf::actor_system& system, const Options& options) {
+// Null when nothing answers there.
+EchoActor Find(caf::actor_system& system, NetworkPeerDirectory& directory, const Options& options) {
+  EchoActor echo;
+  caf::scoped_actor self(system);
+  directory.Watch(options.at + ":" + std::to_string(options.peer), system.message_types<EchoActor>(),
+                  caf::actor_cast<PeerWatcherActor>(caf::actor(self)));
+  self->receive([&](const proto::PeerUp&,
+                    const caf::strong_actor_ptr& peer) { echo = caf::actor_cast<EchoActor>(peer); },
+                caf::after(kAnswerWithin) >> [] {});
+  return echo;
+}
+
+int Measure(caf::actor_system& system, NetworkPeerDirectory& directory, const Options& options) {
   EchoActor echo;
   if (options.peer == 0) {
     echo = system.spawn(Echo);
+  } else if (!options.at.empty()) {
+    echo = Find(system, directory, options);
+    if (!echo) return Fail("no peer there: " + directory.accepted().last_refusal());
   } else {
     auto remote = system.middleman().remote_actor<EchoActor>("127.0.0.1", options.peer);
     if (!remote) return Fail("no peer at that port: " + system.render(remote.error()));
@@ -142,6 +172,8 @@ int Run(int argc, char** argv) {
   CLI::App app("One protobuf request at a time between two actors.", "caf_round_trip");
   app.add_flag("--serve", options.serve, "answer requests of another process");
   app.add_option("--peer", options.peer, "port of a --serve; without it both actors are in this process");
+  app.add_option("--at", options.at, "address of guarded connections; without it CAF's own, at 127.0.0.1");
+  app.add_option("--tls-dir", options.tls_dir, "directory of the certificate for --at");
   app.add_option("--requests", options.requests, "requests that are measured")->check(CLI::PositiveNumber);
   absl::Status wrong;
   for (const auto& option : ConfigOptions()) {
@@ -155,7 +187,17 @@ int Run(int argc, char** argv) {
   caf::actor_system_config config;
   ApplyCafSettings(options.config, config);
   caf::actor_system system(config);
-  return options.serve ? Serve(system) : Measure(system, options);
+  std::shared_ptr<security::Credentials> credentials;
+  if (!options.tls_dir.empty()) {
+    auto loaded = security::Credentials::Load(security::CredentialFiles::InFolder(options.tls_dir));
+    if (!loaded.ok()) return Fail(std::string(loaded.status().message()));
+    credentials = *std::move(loaded);
+  }
+  WorkPool pool(1);
+  NetworkPeerDirectory directory(system, pool, credentials);
+  const int code = options.serve ? Serve(system, directory, options.at) : Measure(system, directory, options);
+  directory.Clear();
+  return code;
 }
 
 }  // namespace

@@ -19,8 +19,10 @@
 #include "actors/core/work_pool.hpp"
 #include "actors/interfaces/front.hpp"
 #include "actors/peers/heartbeats.hpp"
+#include "actors/peers/local_socket.hpp"
 #include "actors/peers/network_peer_directory.hpp"
 #include "base/status.hpp"
+#include "security/credentials.hpp"
 #include "transport/remote_channel.hpp"
 
 namespace troupe::actors {
@@ -54,13 +56,14 @@ class Waiter {
 
 class NetworkAdminClient final : public AdminClient {
  public:
-  explicit NetworkAdminClient(Options options) : options_(std::move(options)) {
+  NetworkAdminClient(Options options, std::shared_ptr<const security::Credentials> credentials)
+      : options_(std::move(options)) {
     RegisterMessageTypes(config_);
     config_.load<caf::io::middleman>();
     config_.set("scheduler.max-threads", static_cast<std::size_t>(2));
     SetHeartbeats(config_);
     system_ = std::make_unique<caf::actor_system>(config_);
-    directory_ = std::make_unique<NetworkPeerDirectory>(*system_, pool_);
+    directory_ = std::make_unique<NetworkPeerDirectory>(*system_, pool_, std::move(credentials));
     manager_ = std::make_unique<ManagerClient>(*system_, *directory_, options_.manager);
   }
   ~NetworkAdminClient() override {
@@ -200,8 +203,17 @@ class NetworkAdminClient final : public AdminClient {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<AdminClient>> AdminClient::Create(Options options) {
-  TROUPE_RETURN_IF_ERROR(ParseAddress(options.manager).status());
-  return std::make_unique<NetworkAdminClient>(std::move(options));
+  TROUPE_ASSIGN_OR_RETURN(const auto address, ParseAddress(options.manager));
+  if (!IsLoopback(address.first) && options.tls_dir.empty() && !options.insecure_network)
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the cluster manager at ", options.manager, " is on another machine: name the folder of your ",
+        "certificate with --tls-dir, or say --insecure-network on a network that you trust"));
+  std::shared_ptr<const security::Credentials> credentials;
+  if (!options.tls_dir.empty()) {
+    TROUPE_ASSIGN_OR_RETURN(
+        credentials, security::Credentials::Load(security::CredentialFiles::InFolder(options.tls_dir)));
+  }
+  return std::make_unique<NetworkAdminClient>(std::move(options), std::move(credentials));
 }
 
 }  // namespace troupe::actors

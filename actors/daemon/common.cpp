@@ -101,6 +101,10 @@ absl::StatusOr<std::unique_ptr<Common>> Common::Create(const DaemonConfig& confi
   if (config.roles.contains("manager") || config.roles.contains("node")) {
     TROUPE_ASSIGN_OR_RETURN(out->objects, storage::DiskModelRepository::At(config.data + "/models"));
   }
+  if (!config.tls_dir.empty()) {
+    TROUPE_ASSIGN_OR_RETURN(out->credentials,
+                            security::Credentials::Load(security::CredentialFiles::InFolder(config.tls_dir)));
+  }
   transport::LocalChannel::Options local;
   local.name = config.name;
   local.socket = absl::StrCat(config.run, "/arena-", config.name, ".sock");
@@ -125,7 +129,7 @@ absl::StatusOr<std::unique_ptr<Common>> Common::Create(const DaemonConfig& confi
   }
   ApplyCafSettings(config, out->actor_config);
   out->system = std::make_unique<caf::actor_system>(out->actor_config);
-  out->directory = std::make_unique<NetworkPeerDirectory>(*out->system, out->pool);
+  out->directory = std::make_unique<NetworkPeerDirectory>(*out->system, out->pool, out->credentials);
   out->directory->accepted().SetLog([](const std::string& line) { spdlog::warn("{}", line); });
   return out;
 }

@@ -16,6 +16,7 @@
 #include "actors/daemon/config.hpp"
 #include "actors/peers/network_peer_directory.hpp"
 #include "base/status.hpp"
+#include "security/credentials.hpp"
 #include "storage/disk_model_repository.hpp"
 #include "transport/remote_channel.hpp"
 
@@ -57,6 +58,7 @@ class Common {
   caf::actor_system_config actor_config;
   std::unique_ptr<caf::actor_system> system;
   WorkPool pool{4};
+  std::shared_ptr<security::Credentials> credentials;  // null: connections over TCP are plain
   std::unique_ptr<NetworkPeerDirectory> directory;
   std::shared_ptr<transport::ChannelCut> cut;  // of `remote`; null unless faults are allowed
   std::unique_ptr<transport::TensorChannel> channel;

@@ -28,6 +28,8 @@ struct DaemonConfig {
   std::string http = "127.0.0.1:8000";     // a gateway's HTTP front
   std::string operations = "127.0.0.1:0";  // /metrics, /healthz, /loglevel
   bool insecure_network = false;
+  std::string
+      tls_dir;  // ca.pem, certificate.pem, key.pem, revoked.pem; empty: connections over TCP are plain
   unsigned http_threads = 1;
   unsigned http_connections = 4096;
   Bytes arena = MiB(256);  // of tensors that this process sends

@@ -19,6 +19,7 @@
 #include "gpu/memory/memory_policy.hpp"
 #include "node/scheduler_types.hpp"
 #include "node/topology.hpp"
+#include "security/credentials.hpp"
 #include "transport/host_id.hpp"
 
 namespace troupe::actors {
@@ -54,14 +55,42 @@ absl::Status CheckPort(const std::string& what, const std::string& address) {
   return absl::OkStatus();
 }
 
-absl::Status CheckBind(const std::string& what, const std::string& address, const DaemonConfig& config) {
+enum class Speaks { kActors, kHttp };
+// Daemons and shells authenticate each other where there are certificates; /metrics asks nobody.
+absl::Status CheckBind(const std::string& what, const std::string& address, Speaks speaks,
+                       const DaemonConfig& config) {
   TROUPE_RETURN_IF_ERROR(CheckPort(what, address));
   const auto host = address.substr(0, address.rfind(':'));
   if (config.insecure_network || IsLoopback(host)) return absl::OkStatus();
+  if (speaks == Speaks::kActors && !config.tls_dir.empty()) return absl::OkStatus();
+  const auto found = absl::StrCat("--", what, " '", address, "' is not loopback, and connections to it are ");
+  if (speaks == Speaks::kHttp)
+    return absl::InvalidArgumentError(absl::StrCat(
+        found, "neither encrypted nor authenticated: use 127.0.0.1, or say --insecure-network on ",
+        "a network that you trust"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      found,
+      "neither encrypted nor authenticated without a certificate: make one with 'troupe ca issue' and ",
+      "say --tls-dir, use 127.0.0.1, or say --insecure-network on a network that you trust"));
+}
+
+// Roles and name are those of the certificate: the manager refuses others, but only the log would say so.
+absl::Status TakeIdentity(DaemonConfig& config) {
+  if (config.tls_dir.empty()) return absl::OkStatus();
+  TROUPE_ASSIGN_OR_RETURN(const auto snapshot,
+                          security::Snapshot::Load(security::CredentialFiles::InFolder(config.tls_dir)));
+  const auto& identity = snapshot->identity();
+  for (const auto& role : config.roles) {
+    TROUPE_ASSIGN_OR_RETURN(const auto wanted, security::ParseRole(role));
+    TROUPE_RETURN_IF_ERROR(
+        security::RequireRole(identity, {wanted}, absl::StrCat("be used with --role ", role)));
+  }
+  if (config.name.empty()) config.name = identity.name;
+  const bool member = config.roles.contains("node") || config.roles.contains("gateway");
+  if (!member || config.name == identity.name) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("--", what, " '", address,
-                   "' is not loopback, and connections are neither encrypted nor authenticated: bind to "
-                   "127.0.0.1, or say --insecure-network on a network that you trust"));
+      absl::StrCat("--name ", config.name, " is not the name in the certificate ", identity.ToString(),
+                   " in ", config.tls_dir, ": leave --name out, or use the directory of ", config.name));
 }
 
 // An HTTP server listens at an address of this machine; a name other than localhost may have any, or none.
@@ -113,17 +142,16 @@ absl::Status CompleteConfig(DaemonConfig& config) {
     return absl::InvalidArgumentError(
         absl::StrCat("--compute ", config.compute, ": --device ", config.device, " computes real results"));
   }
-  for (const auto& [what, address] :
-       {std::pair<std::string, std::string>{"listen", config.listen}, {"operations", config.operations}}) {
-    TROUPE_RETURN_IF_ERROR(CheckBind(what, address, config));
-  }
+  TROUPE_RETURN_IF_ERROR(CheckBind("listen", config.listen, Speaks::kActors, config));
+  TROUPE_RETURN_IF_ERROR(CheckBind("operations", config.operations, Speaks::kHttp, config));
   // The front may listen anywhere: it judges clients on other machines by their API keys.
   TROUPE_RETURN_IF_ERROR(CheckPort("http", config.http));
   TROUPE_RETURN_IF_ERROR(ResolveHttp("http", config.http));
   TROUPE_RETURN_IF_ERROR(ResolveHttp("operations", config.operations));
   // Port 0 is for the manager itself to choose; whoever looks for one needs a real port.
-  TROUPE_RETURN_IF_ERROR(config.roles.contains("manager") ? CheckBind("manager", config.manager, config)
-                                                          : ParseAddress(config.manager).status());
+  if (!config.roles.contains("manager")) TROUPE_RETURN_IF_ERROR(ParseAddress(config.manager).status());
+  TROUPE_RETURN_IF_ERROR(CheckBind("manager", config.manager, Speaks::kActors, config));
+  TROUPE_RETURN_IF_ERROR(TakeIdentity(config));
   if (config.heartbeat <= Duration::zero() || config.suspect <= config.heartbeat ||
       config.dead <= config.suspect)
     return absl::InvalidArgumentError("heartbeat, suspect and dead have to grow in this order");

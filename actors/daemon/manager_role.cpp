@@ -92,6 +92,7 @@ class ManagerRole final : public Role {
     options.default_slo.set_deadline_ns(config.default_deadline.count());
     options.new_cluster_id = Sha256Hex(absl::StrCat(common_.incarnation, config.name)).substr(0, 16);
     options.unix_now = UnixNow;
+    options.identities = common_.directory->identities();
     options.on_recovered = [this](const Recovered& found) {
       spdlog::info("recovered in {}: {} functions, {} workflows, {} runs ({} unfinished); {}",
                    FormatDuration(std::chrono::steady_clock::now() - begin_), found.functions,

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "actors/daemon/certificate_watch.hpp"
 #include "actors/daemon/detach.hpp"
 #include "actors/daemon/gauges.hpp"
 #include "actors/daemon/roles.hpp"
@@ -108,6 +109,7 @@ class Daemon {
     TROUPE_RETURN_IF_ERROR(CheckPorts(config_));
     TROUPE_ASSIGN_OR_RETURN(common_, Common::Create(config_));
     gauges_.emplace(common_->registry);
+    if (common_->credentials != nullptr) certificates_.emplace(*common_->credentials, *common_->directory);
     TROUPE_RETURN_IF_ERROR(Operate());
     if (config_.roles.contains("manager")) TROUPE_RETURN_IF_ERROR(Add(StartManagerRole(*common_)));
     if (config_.roles.contains("node")) TROUPE_RETURN_IF_ERROR(Add(StartNodeRole(*common_, address_)));
@@ -119,7 +121,8 @@ class Daemon {
     return line;
   }
 
-  // Until SIGTERM or SIGINT; the caller has blocked all of `signals`.
+  // Until SIGTERM or SIGINT; SIGUSR1: a backup; SIGHUP: certificates are loaded again. The caller has blocked
+  // all of `signals`.
   void Run(const sigset_t& signals) {
     const timespec second{1, 0};
     for (;;) {
@@ -127,6 +130,7 @@ class Daemon {
       if (signal == SIGTERM || signal == SIGINT) return spdlog::info("stopping on signal {}", signal);
       if (signal == SIGUSR1)
         for (auto& role : roles_) role->BackUp();
+      if (certificates_) certificates_->Look(signal == SIGHUP, absl::Now());
       Measure();
     }
   }
@@ -151,6 +155,14 @@ class Daemon {
     MeasureSocket("arena", *common_->arena_refusals);
     if (common_->remote != nullptr) MeasureSocket("ucx", *common_->ucx_refusals);
     MeasureOperations();
+    if (common_->remote != nullptr)
+      gauges_->Set("troupe_tensor_fetches_refused_total",
+                   "Fetches over UCX by readers that did not know this process's token.", {},
+                   static_cast<double>(common_->remote->strangers()));
+    if (certificates_)
+      gauges_->Set("troupe_certificate_expires_seconds",
+                   "Time until this daemon's own certificate ends; negative when it has ended.", {},
+                   absl::ToDoubleSeconds(certificates_->Left(absl::Now())));
     for (auto& role : roles_) role->Measure();
   }
 
@@ -203,7 +215,8 @@ class Daemon {
 
   const DaemonConfig& config_;
   std::unique_ptr<Common> common_;
-  std::optional<Gauges> gauges_;  // of the process; each role has its own
+  std::optional<Gauges> gauges_;                  // of the process; each role has its own
+  std::optional<CertificateWatch> certificates_;  // none: connections over TCP are plain
   std::vector<std::unique_ptr<Role>> roles_;
   std::unique_ptr<gateway::OperationsServer> operations_;
   std::string address_;
@@ -230,6 +243,8 @@ int main(int argc, char** argv) {
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGUSR1);
+  // The end of a terminal ends a daemon that has no certificates to load again.
+  if (!config->tls_dir.empty()) sigaddset(&signals, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
   Daemon daemon(*config);

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "actors/manager/cluster_manager_actor.hpp"
+#include "actors/peers/message_rights.hpp"
 #include "base/wire_status.hpp"
 
 namespace troupe::actors {
@@ -40,7 +41,7 @@ ClusterManager::behavior_type ClusterManager::make_behavior() {
       },
       [this](const proto::Heartbeat& heartbeat) { return Hear(heartbeat); },
       [this](const proto::LeaveRequest& leave) {
-        if (members_.Leave(leave, Now(this)).ok()) Pulse();
+        if (CheckMemberName(*Sender(), leave.name()).ok() && members_.Leave(leave, Now(this)).ok()) Pulse();
       },
       [this](proto::AdminRequest& request) { return Admin(request); },
       [this](proto::UploadChunk& chunk) { return Upload(chunk); },
@@ -76,30 +77,49 @@ void ClusterManager::Commit(storage::Batch batch, std::function<void(absl::Statu
 }
 
 absl::StatusOr<std::uint64_t> ClusterManager::Welcome(const proto::JoinRequest& join,
-                                                      const std::string& daemon) {
+                                                      const std::string& daemon, const Peer& sender) {
   const auto& cluster = catalogue_.cluster();
-  auto epoch =
+  absl::StatusOr<std::uint64_t> epoch =
       join.cluster().empty() || join.cluster() == cluster
           ? members_.Join(join, Now(this), daemon)
           : absl::FailedPreconditionError(absl::StrCat(
                 "'", join.member().name(), "' is a member of cluster ", join.cluster(), ", and this is ",
                 cluster, ": give it the address of its own manager; or, to make it a member here, remove ",
                 "the file 'cluster' in its data directory, with what it has of the other one"));
-  const bool told = absl::IsFailedPrecondition(epoch.status()) || absl::IsAlreadyExists(epoch.status());
-  if (told && refused_.insert(join.member().name()).second)
-    Tell("manager", "member-refused", std::string(epoch.status().message()));
+  if (absl::IsAlreadyExists(epoch.status()) && !sender.name.empty())
+    epoch = absl::AlreadyExistsError(
+        absl::StrCat(epoch.status().message(), "; the one that asks shows the certificate ",
+                     sender.ToString(), ": each daemon needs a certificate of its own"));
+  if (absl::IsFailedPrecondition(epoch.status()) || absl::IsAlreadyExists(epoch.status()))
+    TellRefused(join.member().name(), epoch.status());
   return epoch;
+}
+
+void ClusterManager::TellRefused(const std::string& name, const absl::Status& why) {
+  // Names of strangers are remembered up to a bound only; then some are told again.
+  constexpr std::size_t kRemembered = 1000;
+  if (refused_.size() >= kRemembered) refused_.clear();
+  if (refused_.insert(name).second) Tell("manager", "member-refused", std::string(why.message()));
 }
 
 template <class Link, class Handle>
 JoinPromise ClusterManager::Join(const proto::JoinRequest& join, Link link, const Handle& member) {
   const auto target = caf::actor_cast<FaultTargetActor>(current_sender());  // a promise takes the sender away
+  const auto sender = Sender();
+  auto allowed = CheckMember(*sender, join.member().name(), join.member().kind());
+  if (allowed.ok() && target && member.node() != target.node())
+    allowed = absl::InvalidArgumentError("the member's actors are in another process than the member");
   auto promise = make_response_promise<proto::JoinReply>();
+  if (!allowed.ok()) {
+    TellRefused(join.member().name(), allowed);
+    Deliver(promise, Failure<proto::JoinReply>(allowed));
+    return promise;
+  }
   if (join.member().epoch() != 0) {
     Deliver(promise, CatchUp(join));
     return promise;
   }
-  const auto epoch = Welcome(join, caf::to_string(caf::actor_cast<caf::actor_addr>(member)));
+  const auto epoch = Welcome(join, caf::to_string(caf::actor_cast<caf::actor_addr>(member)), *sender);
   if (!epoch.ok()) {
     Deliver(promise, Failure<proto::JoinReply>(epoch.status()));
     return promise;
@@ -142,6 +162,7 @@ proto::JoinReply ClusterManager::JoinedAs(std::uint64_t epoch, std::uint64_t kno
 
 proto::HeartbeatReply ClusterManager::Hear(const proto::Heartbeat& heartbeat) {
   proto::HeartbeatReply reply;
+  if (!CheckMemberName(*Sender(), heartbeat.name()).ok()) return reply;  // it joins, and hears why not
   reply.set_known(members_.Hear(heartbeat, Now(this)).ok());
   if (reply.known())
     for (const auto& model : heartbeat.demand())

@@ -3,9 +3,11 @@
 
 #include <caf/actor_system.hpp>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "actors/interfaces/cluster_manager.hpp"
+#include "actors/peers/peer_identities.hpp"
 #include "actors/seams/model_repository.hpp"
 #include "actors/seams/node_provisioner.hpp"
 #include "cluster/membership_table.hpp"
@@ -40,6 +42,8 @@ struct ManagerOptions {
   // not used then: an upload is referred to only when its function is deployed.
   Duration collect_every = std::chrono::minutes(10);
   Duration collect_unused_for = std::chrono::hours(1);
+  // Who sends what it is told; null: the simulator, where every sender may ask everything.
+  std::shared_ptr<const PeerIdentities> identities;
   NodeProvisioner* provisioner = nullptr;  // outlives the actor; null: nodes come and go by people's hands
   cluster::ProvisioningLimits provisioning;
   proto::Slo default_slo;

@@ -75,7 +75,12 @@ class ClusterManager : public ManagerSelf::base {
   JoinPromise Join(const proto::JoinRequest& join, Link link, const Handle& member);
   // The member's epoch. FailedPrecondition for one of another cluster, AlreadyExists for one whose name
   // another has.
-  absl::StatusOr<std::uint64_t> Welcome(const proto::JoinRequest& join, const std::string& daemon);
+  absl::StatusOr<std::uint64_t> Welcome(const proto::JoinRequest& join, const std::string& daemon,
+                                        const Peer& sender);
+  // An event, once for each name.
+  void TellRefused(const std::string& name, const absl::Status& why);
+  // Who has sent what is being handled. Not after a promise was made.
+  [[nodiscard]] std::shared_ptr<const Peer> Sender() { return PeerOf(options_.identities, current_sender()); }
   // For one that has joined and has missed something.
   [[nodiscard]] proto::JoinReply CatchUp(const proto::JoinRequest& ask) const;
   [[nodiscard]] proto::JoinReply JoinedAs(std::uint64_t epoch, std::uint64_t known_revision) const;

@@ -7,11 +7,20 @@
 #include "absl/strings/str_cat.h"
 #include "actors/manager/cluster_manager_actor.hpp"
 #include "actors/manager/mutate.hpp"
+#include "actors/peers/message_rights.hpp"
 
 namespace troupe::actors {
 
 AdminPromise ClusterManager::Admin(proto::AdminRequest& request) {
+  const auto sender = Sender();
   auto promise = make_response_promise<proto::AdminReply>();
+  if (const auto allowed = CheckAdmin(request, *sender); !allowed.ok()) {
+    Deliver(promise, Failure<proto::AdminReply>(allowed));
+    return promise;
+  }
+  // A gateway asks for its HTTP clients, whose keys it has checked; others ask for themselves.
+  if (!sender->roles.Has(security::Role::kGateway) || !request.has_caller())
+    *request.mutable_caller() = CallerOf(*sender);
   using Case = proto::AdminRequest;
   switch (request.request_case()) {
     case Case::kDeploy:

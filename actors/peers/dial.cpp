@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "actors/peers/local_socket.hpp"
+#include "base/status.hpp"
 
 namespace troupe::actors {
 
@@ -36,10 +37,7 @@ absl::StatusOr<transport::UniqueFd> DialOne(const addrinfo& target, Duration lim
   return fd;
 }
 
-}  // namespace
-
-absl::StatusOr<transport::UniqueFd> Dial(const std::string& host, std::uint16_t port, Duration limit) {
-  if (IsLoopback(host)) return DialLocal(host, port);
+absl::StatusOr<transport::UniqueFd> DialTcp(const std::string& host, std::uint16_t port, Duration limit) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
@@ -50,6 +48,31 @@ absl::StatusOr<transport::UniqueFd> Dial(const std::string& host, std::uint16_t 
   for (const addrinfo* target = found; target != nullptr && !last.ok(); target = target->ai_next)
     last = DialOne(*target, limit);
   return last;
+}
+
+}  // namespace
+
+absl::StatusOr<Dialled> Dial(const std::string& host, std::uint16_t port, const DialLimits& limits,
+                             const security::Credentials* credentials) {
+  Dialled dialled;
+  if (IsLoopback(host)) {
+    TROUPE_ASSIGN_OR_RETURN(dialled.socket, DialLocal(host, port));
+    dialled.peer = std::make_shared<const Peer>(LocalPeerOf(dialled.socket.get()));
+    return dialled;
+  }
+  const auto address = absl::StrCat(host, ":", port);
+  TROUPE_ASSIGN_OR_RETURN(dialled.socket, DialTcp(host, port, limits.connect));
+  if (credentials == nullptr) {
+    dialled.peer = std::make_shared<const Peer>(UnaskedPeer(address));
+    return dialled;
+  }
+  TROUPE_ASSIGN_OR_RETURN(auto tls,
+                          TlsConnect(*credentials->Current(), dialled.socket.get(), host, limits.greet));
+  TROUPE_ASSIGN_OR_RETURN(const auto identity, security::PeerIdentity(tls.get()));
+  dialled.peer = std::make_shared<const Peer>(CertifiedPeer(identity, address));
+  dialled.certificate = CertificateOf(tls.get());
+  dialled.transport = PeerTransport(std::move(tls));
+  return dialled;
 }
 
 caf::actor Greeter(caf::actor_system& system) {

@@ -1,19 +1,24 @@
 // FRAME GUARD: follows the frames of one connection between processes (CAF's BASP: a header of 32 bytes that
 // claims a length, then so many bytes) and says which frame the other end may not send. It judges each header
 // before CAF sees it: CAF would allocate whatever the header claims, and reads a handshake that has no bytes
-// through a null pointer.
+// through a null pointer. And it judges the beginning of each payload: which process the frame speaks for,
+// and whether a peer of these roles may send a message of these types (message_rights.hpp), to whichever
+// actor.
 //
 //   accepted by us: client handshake -> (the same again, once) and messages
 //   dialled by us:  server handshake -> messages
 #pragma once
 
 #include <array>
+#include <caf/node_id.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
+#include "security/identity.hpp"
 
 namespace troupe::actors {
 
@@ -26,34 +31,49 @@ struct FrameLimits {
   // The largest message that Troupe sends is a list of all functions; an inference of the shell has 16 MiB,
   // a part of a model 4 MiB.
   static constexpr std::uint32_t kMessage = 64u << 20;
+  // Of a payload: what is looked at. The names of a message's types end before that.
+  static constexpr std::size_t kLookedAt = 512;
 };
 
 // One connection's; one thread at a time.
 class FrameGuard {
  public:
   enum class Side { kAccepted, kDialled };
-  explicit FrameGuard(Side side) : side_(side) {}
+  // `roles` of the peer; `own`: this process.
+  FrameGuard(Side side, security::Roles roles, const caf::node_id& own);
 
-  // The next bytes of the connection, in any pieces. InvalidArgument for a frame that the other end may not
-  // send, with what it is; nothing of the connection may be used after that.
+  // The next bytes of the connection, in any pieces. InvalidArgument or PermissionDenied for a frame that the
+  // other end may not send, with what it is; nothing of the connection may be used after that.
   absl::Status See(std::span<const char> bytes);
   [[nodiscard]] bool handshaken() const { return handshaken_; }
+  // The peer's process, once handshaken.
+  [[nodiscard]] const caf::node_id& node() const { return node_; }
 
  private:
+  absl::Status SeeHeader(std::span<const char>& bytes);
+  absl::Status SeePayload(std::span<const char>& bytes);
   absl::Status JudgeHeader();
   absl::Status JudgeHandshake(std::uint32_t length);
-  // All of a frame has come.
-  absl::Status EndFrame();
+  // `seen` is the beginning of the payload, or with `all` the whole of it. Sets judged_ when it has seen
+  // enough.
+  absl::Status JudgePayload(std::string_view seen, bool all);
+  absl::Status JudgeNode(std::string_view seen, bool all);
+  absl::Status JudgeMessage(std::string_view seen, bool all);
+  absl::Status JudgeRoute(std::string_view seen, bool all);
 
   const Side side_;
+  const security::Roles roles_;
+  const std::string own_;  // as it is written in frames
   std::array<char, 32> header_{};
   std::size_t header_seen_ = 0;
   std::uint32_t payload_left_ = 0;
-  bool is_handshake_ = false;  // the frame that is being read
+  std::string seen_;    // of the payload that is being read, until it is judged
+  bool judged_ = true;  // the payload that is being read
+  bool first_ = true;   // no header has come yet
   bool handshaken_ = false;
   int handshakes_ = 0;
-  std::string said_;      // the payload of the handshake that is being read
-  std::string identity_;  // of the first one
+  std::string node_text_;  // the peer's node id, as it is written in frames
+  caf::node_id node_;
 };
 
 }  // namespace troupe::actors

@@ -8,8 +8,8 @@
 #include <caf/io/network/default_multiplexer.hpp>
 #include <caf/io/network/doorman_impl.hpp>
 #include <caf/io/network/stream_impl.hpp>
-#include <caf/policy/tcp.hpp>
 #include <caf/send.hpp>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -17,6 +17,7 @@
 #include "actors/peers/dial.hpp"
 #include "actors/peers/frame_guard.hpp"
 #include "actors/peers/local_socket.hpp"
+#include "actors/peers/tls_greeting.hpp"
 #include "actors/peers/write_bound.hpp"
 #include "base/status.hpp"
 #include "transport/steady_clock.hpp"
@@ -37,47 +38,83 @@ std::string PeerOf(net::native_socket fd) {
   return host && port ? absl::StrCat(*host, ":", *port) : "an unknown address";
 }
 
-// How CAF's stream reads and writes: TCP, with the guard in between.
-class GuardedTcp {
+// One connection before CAF has it.
+struct Connection {
+  FrameGuard::Side side;
+  PeerTransport transport;
+  std::shared_ptr<const Peer> peer;
+  PeerConnections::Ticket ticket;  // invalid for a connection that was dialled
+  PeerCertificates::Entry certificate;
+};
+
+// How CAF's stream reads and writes: plain or through TLS, with the guard in between.
+class GuardedStream {
  public:
-  GuardedTcp(std::shared_ptr<PeerConnections> connections, FrameGuard::Side side,
-             PeerConnections::Ticket ticket, WriteBound& bound)
-      : connections_(std::move(connections)), guard_(side), ticket_(std::move(ticket)), bound_(bound) {}
+  GuardedStream(const PeerNetwork& network, Connection connection, WriteBound& bound)
+      : network_(network),
+        guard_(connection.side, connection.peer->roles, network.identities->own()),
+        peer_(std::move(connection.peer)),
+        transport_(std::move(connection.transport)),
+        ticket_(std::move(connection.ticket)),
+        certificate_(std::move(connection.certificate)),
+        bound_(bound) {}
 
   net::rw_state read_some(std::size_t& result, net::native_socket fd, void* to, std::size_t size) {
-    const auto state = caf::policy::tcp::read_some(result, fd, to, size);
+    const auto state = transport_.ReadSome(result, fd, to, size);
+    if (state != net::rw_state::success) TellFailure();
     if (state != net::rw_state::success || result == 0) return state;
-    const auto status = guard_.See({static_cast<const char*>(to), result});
-    if (status.ok()) {
-      if (guard_.handshaken()) ticket_.Finish();
-      return state;
-    }
-    connections_->Refuse("broken_frame", PeerOf(fd), std::string(status.message()), transport::SteadyNow());
+    const bool known = guard_.handshaken();
+    auto status = guard_.See({static_cast<const char*>(to), result});
+    if (status.ok() && guard_.handshaken() && !known) status = Enter();
+    if (status.ok()) return state;
+    Refuse(absl::IsPermissionDenied(status) ? "not_allowed" : "broken_frame", status);
     ::shutdown(fd, SHUT_RDWR);  // what waits to be written ends too
     return net::rw_state::failure;
   }
   net::rw_state write_some(std::size_t& result, net::native_socket fd, const void* from, std::size_t size) {
-    const auto state = caf::policy::tcp::write_some(result, fd, from, size);
+    const auto state = transport_.WriteSome(result, fd, from, size);
     if (state == net::rw_state::success) bound_.Wrote(result, size - result);
     return state;
   }
-  static constexpr bool must_read_more(net::native_socket, std::size_t) { return false; }
+  [[nodiscard]] bool must_read_more(net::native_socket, std::size_t) const {
+    return transport_.MustReadMore();
+  }
 
  private:
-  const std::shared_ptr<PeerConnections> connections_;  // before the ticket
+  // Before the broker hears of the handshake, and so before any message.
+  absl::Status Enter() {
+    TROUPE_ASSIGN_OR_RETURN(entry_, PeerIdentities::Enter(network_.identities, guard_.node(), peer_));
+    ticket_.Finish();
+    return absl::OkStatus();
+  }
+  // The other end has said why it does not take our certificate: in TLS 1.3 a client hears that when it
+  // reads.
+  void TellFailure() {
+    if (const auto failure = transport_.TakeFailure(); !failure.ok()) Refuse("certificate", failure);
+  }
+  void Refuse(const std::string& reason, const absl::Status& why) {
+    network_.connections->Refuse(reason, peer_->ToString(), std::string(why.message()),
+                                 transport::SteadyNow());
+  }
+
+  const PeerNetwork network_;  // before what refers to its parts
   FrameGuard guard_;
-  PeerConnections::Ticket ticket_;  // invalid for a connection that was dialled
+  const std::shared_ptr<const Peer> peer_;
+  PeerTransport transport_;
+  PeerIdentities::Entry entry_;
+  PeerConnections::Ticket ticket_;
+  PeerCertificates::Entry certificate_;
   WriteBound& bound_;
 };
 
 class Scribe final : public caf::io::scribe {
  public:
-  Scribe(net::default_multiplexer& loop, net::native_socket fd, std::shared_ptr<PeerConnections> connections,
-         FrameGuard::Side side, PeerConnections::Ticket ticket)
+  Scribe(net::default_multiplexer& loop, net::native_socket fd, const PeerNetwork& network,
+         Connection connection)
       : caf::io::scribe(net::conn_hdl_from_socket(fd)),
-        connections_(std::move(connections)),
+        connections_(network.connections),
         bound_(connections_->unwritten()),
-        stream_(loop, fd, connections_, side, std::move(ticket), bound_) {}
+        stream_(loop, fd, network, std::move(connection), bound_) {}
 
   void configure_read(receive_policy::config config) override {
     left_ = 0;
@@ -140,14 +177,14 @@ class Scribe final : public caf::io::scribe {
   bool closed_ = false;   // by the bound
   std::size_t left_ = 0;  // of a payload that is gathered
   std::vector<char> gathered_;
-  net::stream_impl<GuardedTcp> stream_;
+  net::stream_impl<GuardedStream> stream_;
 };
 
 class Doorman final : public net::doorman_impl {
  public:
   Doorman(net::default_multiplexer& loop, net::native_socket fd, std::uint16_t port,
-          std::shared_ptr<PeerConnections> connections)
-      : net::doorman_impl(loop, fd), port_(port), connections_(std::move(connections)) {}
+          const PeerNetwork& network)
+      : net::doorman_impl(loop, fd), port_(port), network_(network) {}
 
   // CAF finds what is published by it, and would ask the socket, which has none when it is a Unix socket.
   std::uint16_t port() const override { return port_; }
@@ -155,29 +192,71 @@ class Doorman final : public net::doorman_impl {
   bool new_connection() override {
     transport::UniqueFd socket(acceptor_.accepted_socket());
     if (detached()) return false;
-    if (const auto status = CheckUser(socket.get()); !status.ok()) {
-      connections_->Refuse("other_user", PeerOf(socket.get()), std::string(status.message()),
-                           transport::SteadyNow());
+    const bool local = IsLocalSocket(socket.get());
+    const auto address = PeerOf(socket.get());
+    if (const auto status = local ? CheckLocalUser(socket.get()) : absl::OkStatus(); !status.ok()) {
+      Refuse("other_user", address, status);
       return true;
     }
-    auto ticket = connections_->Accept(socket.get(), PeerOf(socket.get()), transport::SteadyNow());
+    auto ticket = network_.connections->Accept(socket.get(), address, transport::SteadyNow());
     if (!ticket.valid()) return true;
-    auto& loop = acceptor_.backend();
     static_cast<void>(net::keepalive(socket.get(), true));
-    auto scribe = caf::make_counted<Scribe>(loop, socket.Release(), connections_, FrameGuard::Side::kAccepted,
-                                            std::move(ticket));
+    if (!local && network_.credentials != nullptr) {
+      Greet(std::move(socket), address, std::move(ticket));
+      return true;
+    }
+    auto peer = std::make_shared<const Peer>(local ? LocalPeerOf(socket.get()) : UnaskedPeer(address));
+    return Admit(std::move(socket),
+                 {FrameGuard::Side::kAccepted, PeerTransport(), std::move(peer), std::move(ticket), {}});
+  }
+
+  void graceful_shutdown() override {
+    for (const auto& [greeting, owned] : greetings_) greeting->Cancel();
+    net::doorman_impl::graceful_shutdown();
+  }
+
+ private:
+  void Greet(transport::UniqueFd socket, const std::string& address, PeerConnections::Ticket ticket) {
+    // The port stays until the greeting is over.
+    auto greeting = std::make_unique<TlsGreeting>(acceptor_.backend(), std::move(socket),
+                                                  *network_.credentials->Current(), std::move(ticket),
+                                                  [self = caf::intrusive_ptr<Doorman>(this), address](
+                                                      TlsGreeting* ended, TlsGreeting::Greeted greeted) {
+                                                    const auto owned = self->greetings_.extract(ended);
+                                                    self->Greeted(address, std::move(greeted));
+                                                  });
+    auto* begun = greeting.get();
+    greetings_.emplace(begun, std::move(greeting));
+    begun->Begin();
+  }
+
+  void Greeted(const std::string& address, TlsGreeting::Greeted greeted) {
+    auto identity = greeted.status.ok() ? security::PeerIdentity(greeted.tls.get()) : greeted.status;
+    // That a connection ends before its handshake is no fault: what looks for open ports does so, too.
+    if (absl::IsUnavailable(identity.status()) || detached()) return;
+    if (!identity.ok()) return Refuse("certificate", address, identity.status());
+    const auto peer = std::make_shared<const Peer>(CertifiedPeer(*identity, address));
+    auto certificate = PeerCertificates::Add(network_.certificates, greeted.socket.get(),
+                                             CertificateOf(greeted.tls.get()), peer);
+    Admit(std::move(greeted.socket), {FrameGuard::Side::kAccepted, PeerTransport(std::move(greeted.tls)),
+                                      peer, std::move(greeted.ticket), std::move(certificate)});
+  }
+
+  bool Admit(transport::UniqueFd socket, Connection connection) {
+    auto& loop = acceptor_.backend();
+    auto scribe = caf::make_counted<Scribe>(loop, socket.Release(), network_, std::move(connection));
     const auto handle = scribe->hdl();
     parent()->add_scribe(std::move(scribe));
     return doorman::new_connection(&loop, handle);
   }
 
- private:
-  static absl::Status CheckUser(int socket) {
-    return IsLocalSocket(socket) ? CheckLocalUser(socket) : absl::OkStatus();
+  void Refuse(const std::string& reason, const std::string& address, const absl::Status& why) {
+    network_.connections->Refuse(reason, address, std::string(why.message()), transport::SteadyNow());
   }
 
   const std::uint16_t port_;
-  const std::shared_ptr<PeerConnections> connections_;
+  const PeerNetwork network_;
+  std::map<TlsGreeting*, std::unique_ptr<TlsGreeting>> greetings_;  // whose handshakes are under way
 };
 
 // A socket that listens, and its port.
@@ -200,21 +279,28 @@ net::default_multiplexer& LoopOf(caf::actor_system& system) {
 
 }  // namespace
 
-caf::io::scribe_ptr GuardedScribe(caf::actor_system& system, std::shared_ptr<PeerConnections> connections,
-                                  transport::UniqueFd socket) {
-  static_cast<void>(net::keepalive(socket.get(), true));
-  return caf::make_counted<Scribe>(LoopOf(system), socket.Release(), std::move(connections),
-                                   FrameGuard::Side::kDialled, PeerConnections::Ticket());
+caf::io::scribe_ptr GuardedScribe(caf::actor_system& system, const PeerNetwork& network, Dialled dialled) {
+  const int socket = dialled.socket.Release();
+  static_cast<void>(net::keepalive(socket, true));
+  auto certificate =
+      dialled.certificate.certificate == nullptr
+          ? PeerCertificates::Entry()
+          : PeerCertificates::Add(network.certificates, socket, std::move(dialled.certificate), dialled.peer);
+  return caf::make_counted<Scribe>(LoopOf(system), socket, network,
+                                   Connection{FrameGuard::Side::kDialled,
+                                              std::move(dialled.transport),
+                                              dialled.peer,
+                                              {},
+                                              std::move(certificate)});
 }
 
-absl::StatusOr<std::uint16_t> ListenGuarded(caf::actor_system& system,
-                                            std::shared_ptr<PeerConnections> connections,
+absl::StatusOr<std::uint16_t> ListenGuarded(caf::actor_system& system, const PeerNetwork& network,
                                             caf::strong_actor_ptr actor, std::set<std::string> interface,
                                             const std::string& host, std::uint16_t port) {
   TROUPE_ASSIGN_OR_RETURN(auto listening, ListenAt(system, host, port));
   const auto real = listening.second;
   caf::io::doorman_ptr doorman =
-      caf::make_counted<Doorman>(LoopOf(system), listening.first.Release(), real, std::move(connections));
+      caf::make_counted<Doorman>(LoopOf(system), listening.first.Release(), real, network);
   caf::anon_send(Greeter(system), caf::publish_atom::value, std::move(doorman), real, std::move(actor),
                  std::move(interface));
   return real;

@@ -112,6 +112,11 @@ std::string LocalPeer(int socket) {
   return absl::StrCat("user ", user->uid, ", process ", user->pid);
 }
 
+std::string LocalUserName(int socket) {
+  const auto user = OtherEnd(socket);
+  return user.ok() ? absl::StrCat("user/", user->uid) : std::string();
+}
+
 bool IsLocalSocket(int socket) {
   int domain = 0;
   socklen_t size = sizeof domain;

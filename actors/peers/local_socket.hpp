@@ -26,6 +26,8 @@ absl::StatusOr<transport::UniqueFd> DialLocal(const std::string& host, std::uint
 [[nodiscard]] absl::Status CheckLocalUser(int socket);
 // "user 1000, process 4711".
 [[nodiscard]] std::string LocalPeer(int socket);
+// "user/1000", for audit lines; "" when the kernel does not know.
+[[nodiscard]] std::string LocalUserName(int socket);
 [[nodiscard]] bool IsLocalSocket(int socket);
 
 }  // namespace troupe::actors

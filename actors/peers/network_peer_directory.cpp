@@ -17,13 +17,15 @@
 #include "actors/core/time.hpp"
 #include "actors/peers/dial.hpp"
 #include "actors/peers/guarded_connection.hpp"
+#include "actors/peers/message_rights.hpp"
 #include "transport/steady_clock.hpp"
 
 namespace troupe::actors {
 
 namespace {
 
-constexpr Duration kDialLimit = std::chrono::milliseconds(500);
+constexpr DialLimits kDialLimits = {.connect = std::chrono::milliseconds(500),
+                                    .greet = std::chrono::seconds(2)};
 constexpr Duration kGreetLimit = std::chrono::seconds(3);
 constexpr Duration kFirstPause = std::chrono::milliseconds(50);
 constexpr Duration kLongestPause = std::chrono::seconds(2);
@@ -32,15 +34,14 @@ constexpr Duration kLongestPause = std::chrono::seconds(2);
 class PeerWatch : public caf::event_based_actor {
  public:
   PeerWatch(caf::actor_config& config, std::string address, std::string host, std::uint16_t port,
-            WorkPool& pool, std::weak_ptr<LocalPeerDirectory> table,
-            std::shared_ptr<PeerConnections> connections)
+            WorkPool& pool, std::weak_ptr<LocalPeerDirectory> table, PeerNetwork network)
       : caf::event_based_actor(config),
         address_(std::move(address)),
         host_(std::move(host)),
         port_(port),
         pool_(pool),
         table_(std::move(table)),
-        connections_(std::move(connections)) {}
+        network_(std::move(network)) {}
 
   const char* name() const override { return "peer_watch"; }
 
@@ -60,46 +61,54 @@ class PeerWatch : public caf::event_based_actor {
   }
 
  private:
-  using Socket = std::shared_ptr<transport::UniqueFd>;  // a continuation's value is copied
+  using Line = std::shared_ptr<Dialled>;  // a continuation's value is copied
 
   void DialPeer() {
-    auto done = continuations_.Make<Socket>(this, [this](const absl::StatusOr<Socket>& socket) {
-      if (!socket.ok()) {
-        if (absl::IsPermissionDenied(socket.status()))
-          connections_->Refuse("other_user", address_, std::string(socket.status().message()),
-                               transport::SteadyNow());
-        return Pause();
-      }
-      Greet(std::move(**socket));
+    auto done = continuations_.Make<Line>(this, [this](const absl::StatusOr<Line>& line) {
+      if (line.ok()) return Greet(std::move(**line));
+      if (absl::IsPermissionDenied(line.status())) Refuse("other_user", line.status());
+      if (absl::IsUnauthenticated(line.status())) Refuse("certificate", line.status());
+      Pause();
     });
-    const auto status = pool_.Post([done, host = host_, port = port_] {
-      auto socket = Dial(host, port, kDialLimit);
-      done(socket.ok() ? absl::StatusOr<Socket>(std::make_shared<transport::UniqueFd>(*std::move(socket)))
-                       : absl::StatusOr<Socket>(socket.status()));
+    const auto status = pool_.Post([done, host = host_, port = port_, credentials = network_.credentials] {
+      auto line = Dial(host, port, kDialLimits, credentials.get());
+      done(line.ok() ? absl::StatusOr<Line>(std::make_shared<Dialled>(*std::move(line)))
+                     : absl::StatusOr<Line>(line.status()));
     });
     if (!status.ok()) done(status);
   }
 
-  void Greet(transport::UniqueFd socket) {
-    auto line = socket.Duplicate();
+  void Refuse(const std::string& reason, const absl::Status& why) {
+    network_.connections->Refuse(reason, address_, std::string(why.message()), transport::SteadyNow());
+  }
+
+  void Greet(Dialled dialled) {
+    auto line = dialled.socket.Duplicate();
     if (!line.ok()) return Pause();
     line_ = *std::move(line);
+    const auto peer = dialled.peer;
     request(Greeter(home_system()), kGreetLimit, caf::connect_atom::value,
-            GuardedScribe(home_system(), connections_, std::move(socket)), port_)
-        .then(
-            [this](const caf::node_id&, const caf::strong_actor_ptr& peer,
-                   const std::set<std::string>& offered) {
-              line_.Reset();
-              if (!peer) return Pause();
-              peer_ = peer;
-              pause_ = kFirstPause;
-              monitor(caf::actor_cast<caf::actor>(peer_));
-              if (const auto table = table_.lock()) table->Publish(address_, peer_, offered);
-            },
-            [this](const caf::error&) {
-              HangUp();
-              Pause();
-            });
+            GuardedScribe(home_system(), network_, std::move(dialled)), port_)
+        .then([this, peer](const caf::node_id&, const caf::strong_actor_ptr& actor,
+                           const std::set<std::string>& offered) { Greeted(*peer, actor, offered); },
+              [this](const caf::error&) {
+                HangUp();
+                Pause();
+              });
+  }
+
+  void Greeted(const Peer& peer, const caf::strong_actor_ptr& actor, const std::set<std::string>& offered) {
+    if (const auto status = CheckInterface(offered, peer); !status.ok()) {
+      Refuse("not_allowed", status);
+      HangUp();
+      return Pause();
+    }
+    line_.Reset();
+    if (!actor) return Pause();
+    peer_ = actor;
+    pause_ = kFirstPause;
+    monitor(caf::actor_cast<caf::actor>(peer_));
+    if (const auto table = table_.lock()) table->Publish(address_, peer_, offered);
   }
 
   // CAF would wait for the greeting for ever.
@@ -128,7 +137,7 @@ class PeerWatch : public caf::event_based_actor {
   const std::uint16_t port_;
   WorkPool& pool_;
   const std::weak_ptr<LocalPeerDirectory> table_;
-  const std::shared_ptr<PeerConnections> connections_;
+  const PeerNetwork network_;
   Continuations continuations_;
   transport::UniqueFd line_;  // the connection's second descriptor, until the peer has greeted
   caf::strong_actor_ptr peer_;
@@ -165,8 +174,12 @@ struct NetworkPeerDirectory::Connections {
   std::map<std::string, caf::actor> watches;  // guarded by mutex
 };
 
-NetworkPeerDirectory::NetworkPeerDirectory(caf::actor_system& system, WorkPool& pool)
-    : system_(system), pool_(pool), connections_(std::make_shared<Connections>()) {
+NetworkPeerDirectory::NetworkPeerDirectory(caf::actor_system& system, WorkPool& pool,
+                                           std::shared_ptr<const security::Credentials> credentials)
+    : system_(system),
+      pool_(pool),
+      network_(system.node(), std::move(credentials)),
+      connections_(std::make_shared<Connections>()) {
   connections_->table = std::make_shared<LocalPeerDirectory>(
       [weak = std::weak_ptr<Connections>(connections_)](const std::string& address) {
         if (const auto connections = weak.lock()) connections->Idle(address);
@@ -188,7 +201,7 @@ void NetworkPeerDirectory::Watch(const std::string& address, std::set<std::strin
   if (!parts.ok()) return;  // nobody will ever be there; addresses of members were checked when they joined
   connections_->watches[address] =
       system_.spawn<PeerWatch>(address, parts->first, parts->second, std::ref(pool_),
-                               std::weak_ptr<LocalPeerDirectory>(connections_->table), accepted_);
+                               std::weak_ptr<LocalPeerDirectory>(connections_->table), network_);
 }
 
 void NetworkPeerDirectory::Forget(const std::string& address, const PeerWatcherActor& watcher) {
@@ -210,7 +223,13 @@ void NetworkPeerDirectory::PublishHere(const std::string& address, caf::strong_a
 absl::StatusOr<std::uint16_t> NetworkPeerDirectory::Listen(caf::strong_actor_ptr actor,
                                                            std::set<std::string> interface,
                                                            const std::string& host, std::uint16_t port) {
-  return ListenGuarded(system_, accepted_, std::move(actor), std::move(interface), host, port);
+  return ListenGuarded(system_, network_, std::move(actor), std::move(interface), host, port);
+}
+
+void NetworkPeerDirectory::CloseRefused() {
+  if (network_.credentials == nullptr) return;
+  network_.certificates->CloseRefused(*network_.credentials->Current(), *network_.connections,
+                                      transport::SteadyNow());
 }
 
 void NetworkPeerDirectory::Clear() {

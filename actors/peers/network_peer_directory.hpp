@@ -17,14 +17,16 @@
 #include "absl/status/statusor.h"
 #include "actors/core/work_pool.hpp"
 #include "actors/peers/local_peer_directory.hpp"
-#include "actors/peers/peer_connections.hpp"
+#include "actors/peers/peer_network.hpp"
 
 namespace troupe::actors {
 
 class NetworkPeerDirectory final : public PeerDirectory {
  public:
-  // `system` has a middleman; both outlive this. Threads: any.
-  NetworkPeerDirectory(caf::actor_system& system, WorkPool& pool);
+  // `system` has a middleman; both outlive this. `credentials`: for connections over TCP; null: plain ones.
+  // Threads: any.
+  NetworkPeerDirectory(caf::actor_system& system, WorkPool& pool,
+                       std::shared_ptr<const security::Credentials> credentials = nullptr);
   ~NetworkPeerDirectory() override;
 
   void Watch(const std::string& address, std::set<std::string> interface, PeerWatcherActor watcher) override;
@@ -37,7 +39,11 @@ class NetworkPeerDirectory final : public PeerDirectory {
   absl::StatusOr<std::uint16_t> Listen(caf::strong_actor_ptr actor, std::set<std::string> interface,
                                        const std::string& host, std::uint16_t port);
   // What is known of the connections that other processes made.
-  [[nodiscard]] PeerConnections& accepted() { return *accepted_; }
+  [[nodiscard]] PeerConnections& accepted() { return *network_.connections; }
+  // Who sent a message.
+  [[nodiscard]] std::shared_ptr<const PeerIdentities> identities() const { return network_.identities; }
+  // The credentials have been loaded again: connections whose certificate they refuse are closed.
+  void CloseRefused();
   // Lets go of every actor.
   void Clear();
 
@@ -45,7 +51,7 @@ class NetworkPeerDirectory final : public PeerDirectory {
   struct Connections;
   caf::actor_system& system_;
   WorkPool& pool_;
-  const std::shared_ptr<PeerConnections> accepted_ = std::make_shared<PeerConnections>();
+  const PeerNetwork network_;
   std::shared_ptr<Connections> connections_;
 };
 

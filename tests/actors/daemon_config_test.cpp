@@ -10,12 +10,14 @@
 #include "absl/strings/str_cat.h"
 #include "actors/daemon/config.hpp"
 #include "gpu/memory/memory_policy.hpp"
+#include "tests/certificates.hpp"
 #include "tests/temporary_directory.hpp"
 
 namespace troupe::actors {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 
@@ -106,6 +108,7 @@ TEST_F(DaemonConfigTest, AFileAndAFlagSetTheSame) {
       {"listen", "127.0.0.1:2", [](C c) { return c.listen == "127.0.0.1:2"; }},
       {"http", "127.0.0.1:3", [](C c) { return c.http == "127.0.0.1:3"; }},
       {"operations", "127.0.0.1:4", [](C c) { return c.operations == "127.0.0.1:4"; }},
+      {"tls-dir", "/t", [](C c) { return c.tls_dir == "/t"; }},
       {"insecure-network", "true", [](C c) { return c.insecure_network; }},
       {"http-threads", "3", [](C c) { return c.http_threads == 3; }},
       {"arena", "64MiB", [](C c) { return c.arena == MiB(64); }},
@@ -381,14 +384,43 @@ TEST_F(DaemonConfigTest, AMembersNameIsOneWord) {
 TEST_F(DaemonConfigTest, WhoLooksForAManagerNeedsItsPort) {
   DaemonConfig config;
   config.roles = {"node"};
-  config.manager = "10.0.0.1:7400";  // it may be anywhere; only who listens is bound to loopback
+  config.manager = "10.0.0.1:7400";
+  EXPECT_THAT(std::string(CompleteConfig(config).message()), HasSubstr("--tls-dir"));
+  config.insecure_network = true;
   EXPECT_TRUE(CompleteConfig(config).ok());
+  config.insecure_network = false;
   config.manager = "127.0.0.1:0";
   EXPECT_THAT(std::string(CompleteConfig(config).message()), HasSubstr("127.0.0.1:0"));
   config.roles = {"manager", "node"};
   EXPECT_TRUE(CompleteConfig(config).ok()) << "it chooses one itself";
   config.manager = "10.0.0.1:7400";
   EXPECT_THAT(std::string(CompleteConfig(config).message()), HasSubstr("--insecure-network"));
+}
+
+TEST_F(DaemonConfigTest, RolesAndNameAreThoseOfTheCertificate) {
+  using security::Role;
+  test::TestAuthority authority;
+  authority.Issue("rack-3", {Role::kNode});
+  DaemonConfig config;
+  config.roles = {"node"};
+  config.listen = "10.0.0.2:0";
+  config.manager = "10.0.0.1:7400";
+  config.tls_dir = authority.folder("rack-3");
+  ASSERT_EQ(CompleteConfig(config), absl::OkStatus());
+  EXPECT_EQ(config.name, "rack-3");
+  config.name = "rack-4";
+  EXPECT_THAT(std::string(CompleteConfig(config).message()), HasSubstr("--name rack-4 is not the name"));
+  config.name.clear();
+  config.roles = {"gateway"};
+  EXPECT_THAT(std::string(CompleteConfig(config).message()),
+              AllOf(HasSubstr("'rack-3' (node"), HasSubstr("--role gateway")));
+  // /metrics asks nobody for a certificate.
+  config.roles = {"node"};
+  config.operations = "10.0.0.2:0";
+  EXPECT_THAT(std::string(CompleteConfig(config).message()), HasSubstr("--insecure-network"));
+  config.operations = "127.0.0.1:0";
+  config.tls_dir = authority.folder("nobody");
+  EXPECT_THAT(std::string(CompleteConfig(config).message()), HasSubstr("troupe ca issue"));
 }
 
 TEST_F(DaemonConfigTest, HeartbeatSuspectAndDeadGrow) {

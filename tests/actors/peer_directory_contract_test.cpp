@@ -26,6 +26,8 @@
 #include "actors/peers/local_socket.hpp"
 #include "actors/peers/network_peer_directory.hpp"
 #include "base/units.hpp"
+#include "proto/admin.pb.h"
+#include "tests/certificates.hpp"
 
 namespace troupe::actors {
 namespace {
@@ -33,23 +35,23 @@ namespace {
 constexpr Duration kPatience = std::chrono::seconds(60);
 
 // What is published: one operation, or two.
-using Small = Interface<Asks<proto::DescribeMember, proto::MemberReport>>;
-using Large = Interface<Asks<proto::DescribeMember, proto::MemberReport>, Hears<proto::KillWorker>>;
+using Small = Interface<Asks<proto::DescribeNode, proto::NodeDescription>>;
+using Large = Interface<Asks<proto::DescribeNode, proto::NodeDescription>, Hears<proto::KillGpu>>;
 
 Small::behavior_type BeSmall() {
-  return {[](const proto::DescribeMember&) {
-    proto::MemberReport report;
+  return {[](const proto::DescribeNode&) {
+    proto::NodeDescription report;
     report.add_adopted("small");
     return report;
   }};
 }
 Large::behavior_type BeLarge() {
-  return {[](const proto::DescribeMember&) {
-            proto::MemberReport report;
+  return {[](const proto::DescribeNode&) {
+            proto::NodeDescription report;
             report.add_adopted("large");
             return report;
           },
-          [](const proto::KillWorker&) {}};
+          [](const proto::KillGpu&) {}};
 }
 
 // What one watcher has heard; outlives it.
@@ -81,8 +83,8 @@ class Watcher : public PeerWatcherActor::base {
         [this](const proto::PeerUp& up, const caf::strong_actor_ptr& peer) {
           EXPECT_EQ(up.address(), address);
           heard_->Change([&] { heard_->ups.push_back(up.connection()); });
-          request(caf::actor_cast<Small>(peer), kPatience, proto::DescribeMember())
-              .then([this](const proto::MemberReport& report) {
+          request(caf::actor_cast<Small>(peer), kPatience, proto::DescribeNode())
+              .then([this](const proto::NodeDescription& report) {
                 heard_->Change([&] { heard_->answers.push_back(report.adopted(0)); });
               });
         },
@@ -188,14 +190,15 @@ std::uint16_t FreePort() {
 // The process in which the other side's actors live; it reads commands and answers each with a line.
 class OtherProcess {
  public:
-  OtherProcess() {
+  // At an address of this machine, with a certificate in a folder where there is one.
+  OtherProcess(const std::string& host, const std::string& folder) {
     std::array<int, 2> in{}, out{};
     EXPECT_EQ(pipe2(in.data(), O_CLOEXEC) + pipe2(out.data(), O_CLOEXEC), 0);
     pid_ = fork();
     if (pid_ == 0) {
       dup2(in[0], STDIN_FILENO);
       dup2(out[1], STDOUT_FILENO);
-      execl("/proc/self/exe", "peer", "--be-the-peer", nullptr);
+      execl("/proc/self/exe", "peer", "--be-the-peer", host.c_str(), folder.c_str(), nullptr);
       _exit(127);
     }
     close(in[0]);
@@ -224,15 +227,28 @@ class OtherProcess {
   int answers_ = -1;
 };
 
+// Over a Unix socket; or over TCP, where both ends have certificates.
 class Network final : public Site {
  public:
-  Network() : config_(NetworkConfiguration()), system_(*config_), port_(FreePort()) {}
-  ~Network() override { directory_.Clear(); }
-  PeerDirectory& directory() override { return directory_; }
+  explicit Network(std::string host = "127.0.0.1")
+      : host_(std::move(host)), config_(NetworkConfiguration()), system_(*config_), port_(FreePort()) {
+    if (host_ == "127.0.0.1") {
+      directory_ = std::make_unique<NetworkPeerDirectory>(system_, pool_);
+      return;
+    }
+    authority_ = std::make_unique<test::TestAuthority>();
+    authority_->Issue("rack-3", {security::Role::kNode});
+    directory_ = std::make_unique<NetworkPeerDirectory>(system_, pool_,
+                                                        authority_->Make("head", {security::Role::kManager}));
+  }
+  ~Network() override { directory_->Clear(); }
+  PeerDirectory& directory() override { return *directory_; }
   caf::actor_system& system() override { return system_; }
-  std::string address() override { return absl::StrCat("127.0.0.1:", port_); }
+  std::string address() override { return absl::StrCat(host_, ":", port_); }
   void Publish(bool large) override {
-    if (other_ == nullptr) other_ = std::make_unique<OtherProcess>();
+    if (other_ == nullptr)
+      other_ =
+          std::make_unique<OtherProcess>(host_, authority_ == nullptr ? "" : authority_->folder("rack-3"));
     other_->Do(absl::StrCat(large ? "large " : "small ", port_));
   }
   void Stop() override { other_->Do("stop"); }
@@ -241,14 +257,16 @@ class Network final : public Site {
     std::unique_lock lock(heard.mutex);
     return heard.changed.wait_for(lock, kPatience, condition);
   }
-  NetworkPeerDirectory& network() { return directory_; }
+  NetworkPeerDirectory& network() { return *directory_; }
   [[nodiscard]] std::uint16_t port() const { return port_; }
 
  private:
+  const std::string host_;
+  std::unique_ptr<test::TestAuthority> authority_;
   std::unique_ptr<caf::actor_system_config> config_;
   caf::actor_system system_;
   WorkPool pool_{2};
-  NetworkPeerDirectory directory_{system_, pool_};
+  std::unique_ptr<NetworkPeerDirectory> directory_;
   const std::uint16_t port_;
   std::unique_ptr<OtherProcess> other_;
 };
@@ -284,13 +302,19 @@ struct Tie {
   PeerWatcherActor watcher;
 };
 
-class PeerDirectoryContract : public ::testing::TestWithParam<bool> {
+enum class Form { kLocal, kUnix, kTls };
+
+class PeerDirectoryContract : public ::testing::TestWithParam<Form> {
  protected:
-  PeerDirectoryContract() {
-    if (GetParam()) {
+  void SetUp() override {
+    if (GetParam() == Form::kLocal) {
+      site_ = std::make_unique<Local>();
+    } else if (GetParam() == Form::kUnix) {
       site_ = std::make_unique<Network>();
     } else {
-      site_ = std::make_unique<Local>();
+      const auto host = test::AddressOfThisMachine();
+      if (host.empty()) GTEST_SKIP() << "this machine has no address that is not loopback";
+      site_ = std::make_unique<Network>(host);
     }
   }
   Site& site() { return *site_; }
@@ -407,8 +431,12 @@ TEST_P(PeerDirectoryContract, AnAddressThatIsNoneIsNobodysAndHarmsNothing) {
   EXPECT_TRUE(tie.AwaitUps(1));
 }
 
-INSTANTIATE_TEST_SUITE_P(Forms, PeerDirectoryContract, ::testing::Bool(),
-                         [](const auto& form) { return form.param ? "Network" : "Local"; });
+INSTANTIATE_TEST_SUITE_P(Forms, PeerDirectoryContract,
+                         ::testing::Values(Form::kLocal, Form::kUnix, Form::kTls), [](const auto& form) {
+                           return form.param == Form::kLocal  ? "Local"
+                                  : form.param == Form::kUnix ? "Network"
+                                                              : "Tls";
+                         });
 
 // Accepts connections and never says anything.
 class MutePeer {
@@ -467,10 +495,13 @@ TEST(ParseAddress, TakesHostAndPortAndNothingElse) {
 }  // namespace
 
 // The other process: "small PORT", "large PORT", "stop".
-int BeThePeer() {
+int BeThePeer(const std::string& host, const std::string& folder) {
   auto config = NetworkConfiguration();
   caf::actor_system system(*config);
-  const auto connections = std::make_shared<PeerConnections>();
+  std::shared_ptr<security::Credentials> credentials;
+  if (!folder.empty())
+    credentials = *security::Credentials::Load(security::CredentialFiles::InFolder(folder));
+  const PeerNetwork network(system.node(), credentials);
   caf::actor standing;
   std::string command;
   std::uint16_t port = 0;
@@ -485,8 +516,8 @@ int BeThePeer() {
       std::cin >> port;
       const auto stand = [&](const auto& actor) {
         const auto listening =
-            ListenGuarded(system, connections, caf::actor_cast<caf::strong_actor_ptr>(actor),
-                          system.message_types<std::decay_t<decltype(actor)>>(), "127.0.0.1", port);
+            ListenGuarded(system, network, caf::actor_cast<caf::strong_actor_ptr>(actor),
+                          system.message_types<std::decay_t<decltype(actor)>>(), host, port);
         if (!listening.ok()) _exit(1);
         standing = caf::actor_cast<caf::actor>(actor);
       };
@@ -504,7 +535,7 @@ int BeThePeer() {
 }  // namespace troupe::actors
 
 int main(int argc, char** argv) {
-  if (argc > 1 && std::string(argv[1]) == "--be-the-peer") return troupe::actors::BeThePeer();
+  if (argc > 3 && std::string(argv[1]) == "--be-the-peer") return troupe::actors::BeThePeer(argv[2], argv[3]);
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }
