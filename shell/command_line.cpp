@@ -105,6 +105,8 @@ absl::StatusOr<GlobalOptions> Globals(const CLI::App& app, const GlobalOptions& 
   const Arguments given = Collect(app, GlobalArguments());
   GlobalOptions options = defaults;
   if (given.Has("--manager")) options.manager = given.Text("--manager");
+  if (given.Has("--tls-dir")) options.tls_dir = given.Text("--tls-dir");
+  options.insecure_network = options.insecure_network || given.Has("--insecure-network");
   if (given.Has("--timeout")) options.timeout = given.DurationOr("--timeout", Duration::zero());
   options.json = options.json || given.Has("--json");
   options.no_color = options.no_color || given.Has("--no-color");
@@ -148,6 +150,10 @@ absl::Status OfCompanion(std::vector<std::string> words) {
 const std::vector<Argument>& GlobalArguments() {
   static const std::vector<Argument> kArguments = {
       {.name = "--manager", .help = "HOST:PORT of the cluster manager (env TROUPE_MANAGER; 127.0.0.1:7400)"},
+      {.name = "--tls-dir", .help = "folder of your certificate (env TROUPE_TLS_DIR), for other machines"},
+      {.name = "--insecure-network",
+       .kind = Kind::kFlag,
+       .help = "ask another machine without a certificate"},
       {.name = "--json", .kind = Kind::kFlag, .help = "print the cluster's reply as JSON"},
       {.name = "--timeout", .kind = Kind::kDuration, .help = "the longest wait for an answer, like 5s"},
       {.name = "--no-color", .kind = Kind::kFlag, .help = "no colours (also env NO_COLOR)"},

@@ -6,8 +6,10 @@
 
 namespace troupe::shell {
 
-ExitCode RunProgram(Session& session, const std::vector<std::string>& words, const std::string& manager) {
+ExitCode RunProgram(Session& session, const std::vector<std::string>& words, const std::string& manager,
+                    const std::string& tls_dir) {
   GlobalOptions defaults;
+  defaults.tls_dir = tls_dir;
   if (!manager.empty()) defaults.manager = manager;
   if (words.empty()) {
     session.console().err() << RootHelp() << std::flush;

@@ -9,7 +9,9 @@
 
 namespace troupe::shell {
 
-// `words` are the program's arguments without its name; `manager` is TROUPE_MANAGER, or empty.
-ExitCode RunProgram(Session& session, const std::vector<std::string>& words, const std::string& manager);
+// `words` are the program's arguments without its name; `manager` is TROUPE_MANAGER, `tls_dir`
+// TROUPE_TLS_DIR, or empty.
+ExitCode RunProgram(Session& session, const std::vector<std::string>& words, const std::string& manager,
+                    const std::string& tls_dir = "");
 
 }  // namespace troupe::shell

@@ -64,7 +64,7 @@ class Watcher {
 }  // namespace
 
 void Session::Configure(const GlobalOptions& options) {
-  if (options.manager != options_.manager) client_.reset();
+  if (options.manager != options_.manager || options.tls_dir != options_.tls_dir) client_.reset();
   options_ = options;
 }
 
@@ -79,6 +79,8 @@ absl::StatusOr<std::shared_ptr<actors::AdminClient>> Session::Client() {
   if (client_ == nullptr) {
     actors::AdminClient::Options options;
     options.manager = options_.manager;
+    options.tls_dir = options_.tls_dir;
+    options.insecure_network = options_.insecure_network;
     options.timeout = kOrdinary;
     TROUPE_ASSIGN_OR_RETURN(client_, factory_(options));
   }

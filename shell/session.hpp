@@ -22,6 +22,8 @@ namespace troupe::shell {
 
 struct GlobalOptions {
   std::string manager = "127.0.0.1:7400";
+  std::string tls_dir = {};  // of the caller's certificate; empty: none
+  bool insecure_network = false;
   bool json = false;
   bool no_color = false;
   std::optional<Duration> timeout;  // absent: what suits the request

@@ -37,7 +37,7 @@ const std::vector<Verb>& Verbs() {
   static const std::vector<Verb> kVerbs = [] {
     std::vector<Verb> all;
     for (const auto& part : {ClusterVerbs(), GpuVerbs(), ChaosVerbs(), FunctionVerbs(), InferVerbs(),
-                             KeyVerbs(), WorkflowVerbs(), WatchVerbs()})
+                             KeyVerbs(), CaVerbs(), WorkflowVerbs(), WatchVerbs()})
       all.insert(all.end(), part.begin(), part.end());
     return all;
   }();
@@ -46,6 +46,7 @@ const std::vector<Verb>& Verbs() {
 
 std::string GroupSummary(const std::string& group) {
   static const std::map<std::string, std::string> kGroups = {
+      {"ca", "The certificate authority: who may take part, and as what"},
       {"chaos", "Faults on purpose, by a plan"},
       {"cluster", "The cluster as a whole"},
       {"function", "Functions: models that are published with an objective"},
