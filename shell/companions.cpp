@@ -15,7 +15,7 @@ const char* ProgramFor(const std::vector<std::string>& words) {
   const auto& verbs = CompanionVerbs();
   if (std::none_of(verbs.begin(), verbs.end(), [&](const auto& verb) { return verb.word() == words[0]; }))
     return nullptr;
-  return words[0] == "store" ? "troupe-store" : "troupe-sim";
+  return words[0] == "store" || words[0] == "audit" ? "troupe-store" : "troupe-sim";
 }
 
 }  // namespace
@@ -43,6 +43,7 @@ const std::vector<CompanionVerb>& CompanionVerbs() {
       {"simulate", "A workload on a simulated cluster, under virtual time"},
       {"chaos-sim", "Schedules of faults on simulated clusters, judged by checkers"},
       {"experiment NAME", "A paper's experiment in the simulator; `experiment list` names them"},
+      {"audit --data DIR", "Who changed what, from where, and how it ended; on the manager's machine"},
       {"store check|dump|backup|restore", "What a manager keeps on disk, while it is stopped"}};
   return kVerbs;
 }

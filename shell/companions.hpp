@@ -1,5 +1,6 @@
 // COMPANIONS: the commands that other programs carry out, which stand beside this one: `troupe simulate` and
-// `troupe experiment` are troupe-sim, `troupe store` is troupe-store. What they take is their own business
+// `troupe experiment` are troupe-sim, `troupe store` and `troupe audit` are troupe-store. What they take is
+// their own business
 // (`troupe simulate --help`).
 #pragma once
 

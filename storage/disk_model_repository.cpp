@@ -1,6 +1,7 @@
 #include "storage/disk_model_repository.hpp"
 
 #include <fcntl.h>
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -37,7 +38,15 @@ absl::Status Absent(const std::string& digest) {
 absl::Status CheckFormat(const std::string& directory) {
   const std::string path = directory + "/FORMAT";
   const auto text = ReadSmallFile(path, 64);
-  if (absl::IsNotFound(text.status())) return ReplaceFile(path, kFormat);
+  if (absl::IsNotFound(text.status())) {
+    // Objects are verified by their names when they are read, so that nothing is lost by going on.
+    if (std::error_code ignored; fs::exists(directory + "/objects", ignored))
+      spdlog::warn(
+          "the file {} was not there and is written anew: other files of the store may be lost too; stop the "
+          "daemon and check it with 'troupe store check', or restore a backup with 'troupe store restore'",
+          path);
+    return ReplaceFile(path, kFormat);
+  }
   if (!text.ok()) return text.status();
   if (*text == kFormat) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(

@@ -1,4 +1,5 @@
-// troupe-store: `troupe store check|dump|backup|restore`, on a data directory that no manager has open.
+// troupe-store: `troupe store check|dump|backup|restore`, on a data directory that no manager has open, and
+// `troupe audit`, which reads also beside a running daemon.
 // Exit codes: 0 done and whole, 1 damaged or refused, 2 a wrong command, 3 no such store or backup.
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
@@ -8,7 +9,9 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "base/status.hpp"
+#include "storage/audit_log.hpp"
 #include "storage/backup.hpp"
 #include "storage/store_check.hpp"
 
@@ -92,6 +95,27 @@ int Restore(const std::string& from, const std::string& data, bool other_cluster
   return kDone;
 }
 
+// As the file has them, or as a table for people.
+int ShowAudit(const std::string& data, const AuditQuery& query, bool as_json) {
+  std::size_t damaged = 0;
+  const auto lines = ReadAudit(data + "/audit", query, damaged);
+  if (!lines.ok()) return Fail(lines.status());
+  for (const auto& line : *lines) {
+    if (as_json) {
+      std::fputs(FormatAuditLine(line).c_str(), stdout);
+      continue;
+    }
+    auto text = absl::StrCat(
+        absl::FormatTime("%Y-%m-%d %H:%M:%S", absl::FromUnixNanos(line.unix_ns), absl::UTCTimeZone()), "  ",
+        line.who, line.from.empty() ? "" : " from ", line.from, line.via.empty() ? "" : " via ", line.via,
+        "  ", line.action, "  ", line.what, "  ", line.result);
+    if (!line.message.empty()) absl::StrAppend(&text, ": ", line.message);
+    Say(text);
+  }
+  if (damaged > 0) std::fprintf(stderr, "%zu lines of the audit cannot be read\n", damaged);
+  return damaged == 0 ? kDone : kRefused;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -120,11 +144,23 @@ int main(int argc, char** argv) {
       verb("restore", "Puts a backup in the place of the metadata that are there, which are kept beside it");
   restore->add_option("--from", from, "a backup")->required();
   restore->add_flag("--other-cluster", other_cluster, "although the directory belongs to another cluster");
+  auto* audit =
+      app.add_subcommand("audit", "Who changed what: the newest lines of a daemon's audit, oldest first");
+  AuditQuery query;
+  bool as_json = false;
+  audit->add_option("--data", data, "the daemon's data directory (trouped --data)")->required();
+  audit->add_option("--last", query.last, "so many lines")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  audit->add_option("--who", query.who, "only of this caller: key/ci, user/1000; or of this kind: key");
+  audit->add_option("--what", query.what, "only where this is in the action or in what it was done to");
+  audit->add_flag("--json", as_json, "the lines as they are kept");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kDone : kUsage;
   }
+  if (audit->parsed()) return ShowAudit(data, query, as_json);
   if (check->parsed()) return CheckData(data);
   if (dump->parsed()) return DumpData(data, table, prefix);
   if (backup->parsed()) return BackUp(data, to);
