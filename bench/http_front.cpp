@@ -55,11 +55,13 @@ class NoopService final : public InferenceService {
   }
   bool Live() override { return true; }
   bool Ready() override { return true; }
-  void Load(std::string_view, std::map<std::string, std::string>,
+  void Load(const proto::Caller&, std::string_view, std::map<std::string, std::string>,
             std::function<void(absl::Status)> done) override {
     done(absl::OkStatus());
   }
-  void Unload(std::string_view, std::function<void(absl::Status)> done) override { done(absl::OkStatus()); }
+  void Unload(const proto::Caller&, std::string_view, std::function<void(absl::Status)> done) override {
+    done(absl::OkStatus());
+  }
 
  private:
   std::shared_ptr<const FunctionInfo> info_;

@@ -172,31 +172,34 @@ std::shared_ptr<HttpExchange> WithoutBody(TextExchange::Answer answer) {
   return std::make_shared<TextExchange>(kMaxControlBody, std::move(answer));
 }
 
-std::shared_ptr<HttpExchange> FunctionExchange(const Route& route, const HttpRequestHead& head,
-                                               const Query& query, Bytes max_model, ClusterAdmin& admin) {
-  const auto method = head.method;
+std::shared_ptr<HttpExchange> FunctionExchange(const Route& route, std::string_view method,
+                                               const proto::Caller& caller, const Query& query,
+                                               Bytes max_model, ClusterAdmin& admin) {
   if (method == "POST") {
     auto deployment = ReadDeployment(route.name, query);
     if (!deployment.ok()) return Ready(ErrorResponse(deployment.status()));
-    deployment->client = std::string(head.client);
+    deployment->client = caller.name().empty() ? caller.address() : caller.name();
+    deployment->caller = caller;
     return std::make_shared<DeployExchange>(*std::move(deployment), max_model, admin);
   }
   if (method == "DELETE") {
     const auto found = query.find("version");
-    return WithoutBody([&admin, name = route.name, version = found == query.end() ? "" : found->second](
-                           const std::string&, HttpReply reply) {
-      admin.Remove(name, version, ForwardDone(std::move(reply)));
-    });
+    return WithoutBody(
+        [&admin, caller, name = route.name, version = found == query.end() ? "" : found->second](
+            const std::string&, HttpReply reply) {
+          admin.Remove(caller, name, version, ForwardDone(std::move(reply)));
+        });
   }
   return WithoutBody([&admin, name = route.name](const std::string&, HttpReply reply) {
     admin.ShowFunction(name, Forward<std::vector<proto::FunctionStatus>>(std::move(reply)));
   });
 }
 
-std::shared_ptr<HttpExchange> WorkflowsExchange(std::string_view method, ClusterAdmin& admin) {
+std::shared_ptr<HttpExchange> WorkflowsExchange(std::string_view method, const proto::Caller& caller,
+                                                ClusterAdmin& admin) {
   if (method == "POST") {
-    return std::make_shared<TextExchange>(kMaxWorkflow, [&admin](std::string body, HttpReply reply) {
-      admin.SubmitWorkflow(std::move(body), Forward<proto::WorkflowRecord>(std::move(reply)));
+    return std::make_shared<TextExchange>(kMaxWorkflow, [&admin, caller](std::string body, HttpReply reply) {
+      admin.SubmitWorkflow(caller, std::move(body), Forward<proto::WorkflowRecord>(std::move(reply)));
     });
   }
   return WithoutBody([&admin](const std::string&, HttpReply reply) {
@@ -213,10 +216,10 @@ std::shared_ptr<HttpExchange> RunsExchange(const Query& query, ClusterAdmin& adm
 }
 
 std::shared_ptr<HttpExchange> RunExchange(const std::string& run, std::string_view method,
-                                          ClusterAdmin& admin) {
+                                          const proto::Caller& caller, ClusterAdmin& admin) {
   if (method == "DELETE") {
-    return WithoutBody([&admin, run](const std::string&, HttpReply reply) {
-      admin.CancelRun(run, ForwardDone(std::move(reply)));
+    return WithoutBody([&admin, caller, run](const std::string&, HttpReply reply) {
+      admin.CancelRun(caller, run, ForwardDone(std::move(reply)));
     });
   }
   return WithoutBody([&admin, run](const std::string&, HttpReply reply) {
@@ -227,7 +230,8 @@ std::shared_ptr<HttpExchange> RunExchange(const std::string& run, std::string_vi
 }  // namespace
 
 std::shared_ptr<HttpExchange> MakeAdminExchange(const Route& route, const HttpRequestHead& head,
-                                                Bytes max_model, ClusterAdmin& admin) {
+                                                const proto::Caller& caller, Bytes max_model,
+                                                ClusterAdmin& admin) {
   const auto method = head.method;
   const auto query = ParseQuery(route.query);
   if (!query.ok()) return Ready(ErrorResponse(query.status()));
@@ -237,17 +241,17 @@ std::shared_ptr<HttpExchange> MakeAdminExchange(const Route& route, const HttpRe
         admin.ListFunctions(Forward<std::vector<proto::FunctionStatus>>(std::move(reply)));
       });
     case Endpoint::kFunction:
-      return FunctionExchange(route, head, *query, max_model, admin);
+      return FunctionExchange(route, method, caller, *query, max_model, admin);
     case Endpoint::kWorkflows:
-      return WorkflowsExchange(method, admin);
+      return WorkflowsExchange(method, caller, admin);
     case Endpoint::kWorkflow:
-      return WithoutBody([&admin, name = route.name](const std::string&, HttpReply reply) {
-        admin.RemoveWorkflow(name, ForwardDone(std::move(reply)));
+      return WithoutBody([&admin, caller, name = route.name](const std::string&, HttpReply reply) {
+        admin.RemoveWorkflow(caller, name, ForwardDone(std::move(reply)));
       });
     case Endpoint::kRuns:
       return RunsExchange(*query, admin);
     case Endpoint::kRun:
-      return RunExchange(route.name, method, admin);
+      return RunExchange(route.name, method, caller, admin);
     case Endpoint::kImports:
     case Endpoint::kImport:
       return WithoutBody([&admin, digest = route.name](const std::string&, HttpReply reply) {

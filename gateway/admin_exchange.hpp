@@ -17,6 +17,7 @@
 namespace troupe::gateway {
 
 [[nodiscard]] std::shared_ptr<HttpExchange> MakeAdminExchange(const Route& route, const HttpRequestHead& head,
-                                                              Bytes max_model, ClusterAdmin& admin);
+                                                              const proto::Caller& caller, Bytes max_model,
+                                                              ClusterAdmin& admin);
 
 }  // namespace troupe::gateway

@@ -30,7 +30,8 @@ struct Deployment {
   Duration deadline = Duration::zero();   // zero: the cluster's default
   double percentile = 0;                  // zero: the cluster's default
   std::vector<proto::StateTensor> state;  // what stays on the device from run to run
-  std::string client;                     // whose turn its import is: the client's address
+  std::string client;                     // whose turn its import is: the caller's name, else its address
+  proto::Caller caller;                   // for the audit
   std::string onnx;                       // the file's bytes
 };
 
@@ -46,7 +47,8 @@ class ClusterAdmin {
   // kCancelled.
   virtual AdminGiveUp Deploy(Deployment deployment, AdminDone<proto::FunctionStatus> done) = 0;
   // `version` empty: the newest.
-  virtual void Remove(std::string_view name, std::string_view version,
+  // `caller`, here and below: who asks, for the audit.
+  virtual void Remove(const proto::Caller& caller, std::string_view name, std::string_view version,
                       std::function<void(absl::Status)> done) = 0;
   virtual void ListFunctions(AdminDone<std::vector<proto::FunctionStatus>> done) = 0;
   // Every version of one function; kNotFound when there is none.
@@ -57,14 +59,17 @@ class ClusterAdmin {
   virtual void ShowImports(std::string_view digest, AdminDone<std::vector<proto::ImportStatus>> done) = 0;
 
   // `yaml` is a workflow file; each error names its line.
-  virtual void SubmitWorkflow(std::string yaml, AdminDone<proto::WorkflowRecord> done) = 0;
+  virtual void SubmitWorkflow(const proto::Caller& caller, std::string yaml,
+                              AdminDone<proto::WorkflowRecord> done) = 0;
   virtual void ListWorkflows(AdminDone<std::vector<proto::WorkflowRecord>> done) = 0;
-  virtual void RemoveWorkflow(std::string_view name, std::function<void(absl::Status)> done) = 0;
+  virtual void RemoveWorkflow(const proto::Caller& caller, std::string_view name,
+                              std::function<void(absl::Status)> done) = 0;
   // Runs of one workflow, or of all (empty), without their tensors.
   virtual void ListRuns(std::string_view workflow, AdminDone<std::vector<proto::RunRecord>> done) = 0;
   // kNotFound when there is none.
   virtual void ShowRun(std::string_view run, AdminDone<proto::RunRecord> done) = 0;
-  virtual void CancelRun(std::string_view run, std::function<void(absl::Status)> done) = 0;
+  virtual void CancelRun(const proto::Caller& caller, std::string_view run,
+                         std::function<void(absl::Status)> done) = 0;
 
   virtual void Status(AdminDone<proto::ClusterStatusReply> done) = 0;
 };

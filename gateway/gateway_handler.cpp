@@ -37,18 +37,30 @@ GatewayHandler::GatewayHandler(const GatewayOptions& options, InferenceService& 
       admin_(admin),
       registry_(std::move(registry)),
       access_(options.access),
+      cors_(options.cors_origins),
       metrics_(registry_) {}
 
 std::shared_ptr<HttpExchange> GatewayHandler::Begin(const HttpRequestHead& head) {
   auto route = ParseRoute(head.target);
+  // Before any key is asked for: browsers send none with it.
+  if (cors_.IsPreflight(head))
+    return Ready(Cors::Preflight(route.ok() ? AllowedMethods(route->endpoint) : std::string_view()));
   if (!route.ok()) return Ready(ErrorResponse(route.status()));
   if (!MethodAllowed(route->endpoint, head.method)) return Ready(WrongMethod(route->endpoint, head.method));
-  auto verdict = access_.Judge(ScopeOf(route->endpoint, head.method), head, std::chrono::steady_clock::now());
+  const auto scope = ScopeOf(route->endpoint, head.method);
+  auto verdict = access_.Judge(scope, head, std::chrono::steady_clock::now());
   if (verdict.refusal) return Ready(*std::move(verdict.refusal));
-  if (!head.content_encoding.empty() && head.content_encoding != "identity") {
-    return Ready(ErrorResponse(415, "compressed bodies are not taken; send it without Content-Encoding"));
-  }
-  return Dispatch(*std::move(route), head);
+  // A page of any site can have the browser of this machine's user send requests here. Without a key only
+  // their origin tells them from the user's own.
+  if (scope && verdict.caller.name().empty() && !head.origin.empty() && !cors_.Allows(head.origin))
+    return Ready(ErrorResponse(403, Cat("requests of web pages need an API key, or an origin that "
+                                        "--http-cors-origins names; found the origin '",
+                                        head.origin.substr(0, 200), "'")));
+  return Dispatch(*std::move(route), head, verdict.caller);
+}
+
+std::string GatewayHandler::Headers(const HttpRequestHead& head) const {
+  return cors_.Headers(head);
 }
 
 bool GatewayHandler::IsProbe(const HttpRequestHead& head) const {
@@ -56,7 +68,8 @@ bool GatewayHandler::IsProbe(const HttpRequestHead& head) const {
          (head.target.starts_with("/v2/health/") || head.target == "/healthz" || head.target == "/metrics");
 }
 
-std::shared_ptr<HttpExchange> GatewayHandler::Dispatch(Route route, const HttpRequestHead& head) {
+std::shared_ptr<HttpExchange> GatewayHandler::Dispatch(Route route, const HttpRequestHead& head,
+                                                       const proto::Caller& caller) {
   switch (route.endpoint) {
     case Endpoint::kInfer:
       return MakeInferExchange(std::move(route.name), std::move(route.version), head, options_.max_request,
@@ -65,7 +78,7 @@ std::shared_ptr<HttpExchange> GatewayHandler::Dispatch(Route route, const HttpRe
       return Index();
     case Endpoint::kRepositoryLoad:
     case Endpoint::kRepositoryUnload:
-      return LoadOrUnload(std::move(route));
+      return LoadOrUnload(std::move(route), caller);
     case Endpoint::kFunctions:
     case Endpoint::kFunction:
     case Endpoint::kWorkflows:
@@ -76,7 +89,7 @@ std::shared_ptr<HttpExchange> GatewayHandler::Dispatch(Route route, const HttpRe
     case Endpoint::kImport:
     case Endpoint::kCluster:
       if (admin_ == nullptr) return Ready(ErrorResponse(501, "this gateway does not manage a cluster"));
-      return MakeAdminExchange(route, head, options_.max_model, *admin_);
+      return MakeAdminExchange(route, head, caller, options_.max_model, *admin_);
     default:
       return Ready(Describe(route));
   }
@@ -158,18 +171,18 @@ std::shared_ptr<HttpExchange> GatewayHandler::Index() {
   });
 }
 
-std::shared_ptr<HttpExchange> GatewayHandler::LoadOrUnload(Route route) {
+std::shared_ptr<HttpExchange> GatewayHandler::LoadOrUnload(Route route, const proto::Caller& caller) {
   return std::make_shared<TextExchange>(
-      kMaxControlBody, [this, route = std::move(route)](const std::string& body, HttpReply reply) {
+      kMaxControlBody, [this, caller, route = std::move(route)](const std::string& body, HttpReply reply) {
         auto parameters = ParseLoadRequest(body);
         if (!parameters.ok()) return ReplyWith(reply, ErrorResponse(parameters.status()));
         auto done = [reply = std::make_shared<HttpReply>(std::move(reply))](const absl::Status& status) {
           ReplyWith(*reply, status.ok() ? Json("{}") : ErrorResponse(status));
         };
         if (route.endpoint == Endpoint::kRepositoryLoad) {
-          service_.Load(route.name, *std::move(parameters), std::move(done));
+          service_.Load(caller, route.name, *std::move(parameters), std::move(done));
         } else {
-          service_.Unload(route.name, std::move(done));
+          service_.Unload(caller, route.name, std::move(done));
         }
       });
 }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "gateway/access_control.hpp"
+#include "gateway/cors.hpp"
 #include "gateway/gateway_server.hpp"
 #include "gateway/http_message.hpp"
 #include "gateway/idempotency.hpp"
@@ -20,24 +21,27 @@ class GatewayHandler final : public HttpHandler {
                  std::shared_ptr<prometheus::Registry> registry);
   std::shared_ptr<HttpExchange> Begin(const HttpRequestHead& head) override;
   [[nodiscard]] bool IsProbe(const HttpRequestHead& head) const override;
+  [[nodiscard]] std::string Headers(const HttpRequestHead& head) const override;
   // The server's load for /metrics; none before.
   void SetLoadSource(std::function<HttpServerLoad()> load) { load_ = std::move(load); }
 
  private:
-  std::shared_ptr<HttpExchange> Dispatch(Route route, const HttpRequestHead& head);
+  std::shared_ptr<HttpExchange> Dispatch(Route route, const HttpRequestHead& head,
+                                         const proto::Caller& caller);
   HttpResponse Describe(const Route& route);
   HttpResponse OfFunction(const Route& route);
   HttpResponse AllStatistics();
   HttpResponse OneStatistics(const Route& route);
   HttpResponse Metrics();
   std::shared_ptr<HttpExchange> Index();
-  std::shared_ptr<HttpExchange> LoadOrUnload(Route route);
+  std::shared_ptr<HttpExchange> LoadOrUnload(Route route, const proto::Caller& caller);
 
   const GatewayOptions options_;
   InferenceService& service_;
   ClusterAdmin* const admin_;
   std::shared_ptr<prometheus::Registry> registry_;
   AccessControl access_;
+  const Cors cors_;
   RequestMetrics metrics_;
   IdempotencyTable idempotency_;
   std::function<HttpServerLoad()> load_;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/units.hpp"
@@ -22,9 +23,10 @@ namespace troupe::gateway {
 struct GatewayOptions {
   HttpServerOptions http;
   AccessOptions access;
-  Bytes max_request = MiB(256);   // body of an inference request
-  Bytes max_model = GiB(2);       // body of a deployment; must not exceed http.max_inflight_client
-  std::string version = "0.1.0";  // of the program, for the server's metadata
+  std::vector<std::string> cors_origins;  // of web pages that may read answers (cors.hpp); none by default
+  Bytes max_request = MiB(256);           // body of an inference request
+  Bytes max_model = GiB(2);               // body of a deployment; must not exceed http.max_inflight_client
+  std::string version = "0.1.0";          // of the program, for the server's metadata
 };
 
 // started -> stopped, once. Everything passed in outlives it. See HttpServer for threads and errors of Start.

@@ -6,6 +6,7 @@
 
 #include "gateway/http_error.hpp"
 #include "gateway/text.hpp"
+#include "security/server_certificate.hpp"
 
 namespace troupe::gateway {
 
@@ -37,6 +38,13 @@ std::string BudgetName(const asio::ip::address& address) {
   const auto bytes = address.to_v6().to_bytes();
   return std::string(bytes.begin(), bytes.begin() + 8);
 }
+// A line that begins with a space goes on with the one before it (obs-fold); two servers could read it
+// differently. Beast would join the two.
+bool IsFolded(std::string_view head) {
+  for (auto end = head.find('\n'); end != std::string_view::npos; end = head.find('\n', end + 1))
+    if (end + 1 < head.size() && (head[end + 1] == ' ' || head[end + 1] == '\t')) return true;
+  return false;
+}
 }  // namespace
 
 HttpConnection::HttpConnection(asio::ip::tcp::socket socket, HttpLoop& loop, bool probes_only)
@@ -50,11 +58,15 @@ HttpConnection::HttpConnection(asio::ip::tcp::socket socket, HttpLoop& loop, boo
   socket_.non_blocking(true, ignored);
   socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
   socket_.set_option(asio::socket_base::keep_alive(true), ignored);
+  if (loop_.shared().options.certificate == nullptr) return;
+  tls_ = std::make_unique<TlsSession>(loop_.shared().options.certificate->Current()->context.get(),
+                                      socket_.native_handle());
 }
 
 asio::awaitable<void> HttpConnection::Run() {
   const auto self = shared_from_this();
   bool go_on = true;
+  if (tls_) go_on = co_await Handshake();
   while (go_on) go_on = co_await ServeOne();
   if (state_ == State::kLingering) co_await Discard();
   Close();
@@ -62,6 +74,7 @@ asio::awaitable<void> HttpConnection::Run() {
 
 void HttpConnection::Close() {
   if (state_ == State::kClosed) return;
+  if (tls_) tls_->End();
   Enter(State::kClosed);
   error_code ignored;
   socket_.close(ignored);
@@ -86,6 +99,7 @@ void HttpConnection::SetDeadline(bool is_short) {
   Duration allowed = is_short ? options.short_transfer_timeout : options.transfer_timeout;
   if (state_ == State::kIdle) allowed = options.idle_timeout;
   if (state_ == State::kHead) allowed = options.head_timeout;
+  if (state_ == State::kHandshake && !is_short) allowed = options.handshake_timeout;
   if (probes_only_) allowed = std::min<Duration>(allowed, std::chrono::seconds(1));
   if (state_ == State::kLingering) allowed = std::chrono::seconds(1);
   // Bytes that moved fast buy no time to stand still in.
@@ -99,10 +113,14 @@ void HttpConnection::SetDeadline(bool is_short) {
 void HttpConnection::CheckDeadline(SteadyTime now) {
   const HttpShared& shared = loop_.shared();
   if ((state_ == State::kBody && shared.bodies.IsShort(now)) ||
-      (state_ == State::kWriting && shared.answers.IsShort(now)))
+      (state_ == State::kWriting && shared.answers.IsShort(now)) ||
+      (state_ == State::kHandshake && shared.handshakes.IsShort(now)))
     SetDeadline(true);
   if (now < deadline_) return;
-  if (!timed_out_ && state_ != State::kIdle && state_ != State::kLingering) loop_.shared().slow.fetch_add(1);
+  const bool refused = state_ == State::kHandshake;
+  if (refused) loop_.shared().refused_tls.Count(TlsRefusal::kSlow, client_name_, "it took too long", now);
+  if (!timed_out_ && !refused && state_ != State::kIdle && state_ != State::kLingering)
+    loop_.shared().slow.fetch_add(1);
   // A client that sent half of a request is told so, once; one that was silent or does not read is not.
   if (timed_out_ || (state_ != State::kHead && state_ != State::kBody)) return Close();
   timed_out_ = true;
@@ -127,10 +145,13 @@ asio::awaitable<bool> HttpConnection::ServeOne() {
 
 void HttpConnection::Forget() {
   exchange_.reset();
+  decoder_.reset();
+  extra_headers_.clear();
   make_ = nullptr;
   response_ = HttpResponse();
   loop_.shared().bodies.Return(client_, std::exchange(charged_body_, 0));
   loop_.shared().answers.Return(client_, std::exchange(charged_answer_, 0));
+  loop_.shared().handshakes.Return(client_, std::exchange(charged_handshake_, 0));
 }
 
 // True when a head was read; false after an end or an error, which has been answered then.
@@ -141,9 +162,18 @@ asio::awaitable<bool> HttpConnection::ReadHead() {
     if (buffer_.size() > 0) {
       if (state_ == State::kIdle) Enter(State::kHead);
       error_code error;
-      buffer_.consume(parser_->put(buffer_.data(), error));
-      if (parser_->is_header_done()) co_return true;
-      if (error == http::error::header_limit || buffer_.size() > loop_.shared().options.max_head.count()) {
+      const auto bytes = buffer_.data();
+      const std::size_t used = parser_->put(bytes, error);
+      const bool done = parser_->is_header_done();
+      const bool folded = done && IsFolded({static_cast<const char*>(bytes.data()), used});
+      buffer_.consume(used);
+      if (done && !folded) co_return true;
+      if (folded) {
+        refused = !Refuse(ErrorResponse(400, "a header goes on in a second line, which RFC 9112 forbids"));
+        response_.close = true;
+        body_whole_ = false;  // what follows is not read
+      } else if (error == http::error::header_limit ||
+                 buffer_.size() > loop_.shared().options.max_head.count()) {
         refused = !Refuse(ErrorResponse(
             431, Cat("the request's head is longer than ", FormatBytes(loop_.shared().options.max_head))));
       } else if (error && error != http::error::need_more) {
@@ -164,6 +194,13 @@ asio::awaitable<bool> HttpConnection::ReadHead() {
 }
 
 asio::awaitable<bool> HttpConnection::ReadMore() {
+  if (tls_) {
+    const auto room = buffer_.prepare(kReadSize);
+    std::size_t got = 0;
+    const bool read = co_await ReadTls({static_cast<std::byte*>(room.data()), room.size()}, &got);
+    buffer_.commit(got);
+    co_return read;
+  }
   const auto [error, count] =
       co_await socket_.async_read_some(buffer_.prepare(kReadSize), asio::as_tuple(asio::use_awaitable));
   buffer_.commit(count);
@@ -183,13 +220,24 @@ bool HttpConnection::RefuseLost() {
 }
 
 bool HttpConnection::CheckHead() {
-  const auto& request = parser_->get();
   if (probes_only_ && !is_probe_) {
     response_ = ErrorResponse(absl::ResourceExhaustedError(
         absl::string_view(kTooManyConnections.data(), kTooManyConnections.size())));
     response_.close = true;
     return false;
   }
+  if (!CheckFields()) return false;
+  if (std::optional<HttpResponse> early = exchange_->Early()) return Refuse(std::move(*early));
+  if (unread_ > exchange_->body_limit().count()) {
+    return Refuse(ErrorResponse(413, Cat("a body of ", unread_, " bytes is longer than the ",
+                                         FormatBytes(exchange_->body_limit()), " that are taken here")));
+  }
+  return CheckCoding() && CheckBudgets();
+}
+
+// What two servers could read differently, or must not be there twice.
+bool HttpConnection::CheckFields() {
+  const auto& request = parser_->get();
   if (request.version() != 10 && request.version() != 11) {
     return Refuse(ErrorResponse(400, "HTTP/1.0 or HTTP/1.1 expected"));
   }
@@ -198,7 +246,7 @@ bool HttpConnection::CheckHead() {
     return Refuse(
         ErrorResponse(400, Cat("an HTTP/1.1 request has exactly one Host header, and this one has ", hosts)));
   }
-  for (const auto field : {http::field::authorization, http::field::content_encoding}) {
+  for (const auto field : {http::field::authorization, http::field::content_encoding, http::field::origin}) {
     if (request.count(field) < 2) continue;
     return Refuse(ErrorResponse(400, Cat("the request has more than one header ", http::to_string(field))));
   }
@@ -215,11 +263,24 @@ bool HttpConnection::CheckHead() {
     response_.close = true;
     return false;
   }
-  if (std::optional<HttpResponse> early = exchange_->Early()) return Refuse(std::move(*early));
-  if (unread_ > exchange_->body_limit().count()) {
-    return Refuse(ErrorResponse(413, Cat("a body of ", unread_, " bytes is longer than the ",
-                                         FormatBytes(exchange_->body_limit()), " that are taken here")));
+  return true;
+}
+
+bool HttpConnection::CheckCoding() {
+  const auto field = parser_->get()[http::field::content_encoding];
+  const auto coding = ParseBodyCoding({field.data(), field.size()});
+  if (!coding) {
+    Refuse(
+        ErrorResponse(415, Cat("Content-Encoding may be one of ", kBodyCodings, ", or be left out; found '",
+                               std::string_view(field.data(), field.size()), "'")));
+    response_.headers = Cat("Accept-Encoding: ", kBodyCodings, "\r\n");
+    return false;
   }
+  if (*coding != BodyCoding::kIdentity && !body_whole_) decoder_.emplace(*coding);
+  return true;
+}
+
+bool HttpConnection::CheckBudgets() {
   // A request whose answer could not be kept for its client is not computed.
   if (is_probe_) return true;
   if (const auto verdict = loop_.shared().answers.Look(client_); verdict != TransferBudget::Verdict::kTaken)
@@ -266,18 +327,20 @@ asio::awaitable<bool> HttpConnection::Answer() {
   const auto view = [](boost::beast::string_view text) { return std::string_view(text.data(), text.size()); };
   const HttpRequestHead head{view(request.method_string()),
                              view(request.target()),
-                             view(request[http::field::content_encoding]),
                              view(request["Inference-Header-Content-Length"]),
                              view(request["Idempotency-Key"]),
                              view(request[http::field::authorization]),
                              client_name_,
-                             address_.is_loopback()};
+                             address_.is_loopback(),
+                             view(request[http::field::origin]),
+                             view(request[http::field::access_control_request_method])};
   keep_alive_ = request.keep_alive() && !draining_;
   unread_ = parser_->content_length().value_or(0);
   withheld_ = request.version() == 11 && buffer_.size() == 0 &&
               boost::beast::iequals(request[http::field::expect], "100-continue");
   body_whole_ = unread_ == 0 && !parser_->chunked();
   is_probe_ = loop_.shared().handler.IsProbe(head);
+  extra_headers_ = loop_.shared().handler.Headers(head);
   exchange_ = loop_.shared().handler.Begin(head);
   bool served = CheckHead();
   if (served && !body_whole_) served = co_await ReadBody();

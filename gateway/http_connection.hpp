@@ -15,14 +15,19 @@
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
+#include "gateway/body_decoder.hpp"
 #include "gateway/http_loop.hpp"
 #include "gateway/http_message.hpp"
+#include "gateway/tls_session.hpp"
 #include "gateway/transfer_budget.hpp"
 
 namespace troupe::gateway {
 
-// idle -> head -> body -> waiting -> writing -> idle ... -> closed; lingering -> closed after an early
-// refusal. Owned by its loop until Run has ended; touched by the loop's thread only.
+// [handshake ->] idle -> head -> body -> waiting -> writing -> idle ... -> closed; lingering -> closed after
+// an early refusal. Owned by its loop until Run has ended; touched by the loop's thread only.
+//
+// Over TLS the same code reads and writes through the session (http_tls.cpp); a plain connection asks one
+// pointer whether there is one.
 class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
  public:
   using SteadyTime = std::chrono::steady_clock::time_point;
@@ -47,7 +52,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   [[nodiscard]] int descriptor() { return socket_.native_handle(); }
 
  private:
-  enum class State { kIdle, kHead, kBody, kWaiting, kWriting, kLingering, kClosed };
+  enum class State { kHandshake, kIdle, kHead, kBody, kWaiting, kWriting, kLingering, kClosed };
   using Parser = boost::beast::http::request_parser<boost::beast::http::buffer_body>;
 
   // Coroutines give bool only, and are awaited in statements of their own: GCC 12 loses its way in frames
@@ -58,10 +63,16 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   boost::asio::awaitable<bool> Answer();
   // These are false when the request ends early: then `response_` says why.
   bool CheckHead();
+  bool CheckFields();
+  bool CheckCoding();
+  bool CheckBudgets();
   boost::asio::awaitable<bool> ReadBody();
   boost::asio::awaitable<bool> ReadSized();
-  boost::asio::awaitable<bool> ReadChunked();
+  boost::asio::awaitable<bool> ReadGathered();
+  bool TakeSized(std::string& gathered);
   bool TakeChunk(std::string& gathered);
+  bool TakeBody(std::string_view bytes, std::string& gathered);
+  bool Decode(std::string_view bytes, std::string& gathered);
   bool Place(std::string_view bytes);
   boost::asio::awaitable<bool> ReadExactly(std::span<std::byte> span);
   boost::asio::awaitable<bool> Continue();
@@ -71,6 +82,13 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   boost::asio::awaitable<bool> WriteAll(const std::vector<boost::asio::const_buffer>* buffers);
   boost::asio::awaitable<bool> SkipBody();
   boost::asio::awaitable<bool> Discard();
+  // Over TLS.
+  boost::asio::awaitable<bool> Handshake();
+  bool HandshakeFailed();
+  boost::asio::awaitable<bool> ReadTls(std::span<std::byte> into, std::size_t* count);
+  boost::asio::awaitable<bool> WriteTls(const std::vector<boost::asio::const_buffer>* buffers);
+  boost::asio::awaitable<bool> AwaitTls(TlsSession::Result wanted);
+  boost::asio::awaitable<bool> TakeTurn(std::size_t moved);
   std::vector<boost::asio::const_buffer> Gather(bool close);
   // Always false, for `co_return Refuse(...)`.
   bool Refuse(HttpResponse response);
@@ -90,6 +108,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   const boost::asio::ip::address address_;  // of the client; unspecified when it has gone already
   const std::string client_name_;           // `address_` as text
   const std::string client_;                // what budgets know the client by
+  std::unique_ptr<TlsSession> tls_;         // null: plain HTTP
+  std::size_t turn_ = 0;                    // bytes moved over TLS since other connections had their turn
   State state_ = State::kIdle;
   SteadyTime entered_ = std::chrono::steady_clock::now();  // when `state_` began
   SteadyTime moved_ = entered_;                            // when bytes moved last
@@ -100,11 +120,13 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
 
   boost::beast::flat_buffer buffer_;
   std::optional<Parser> parser_;
+  std::optional<BodyDecoder> decoder_;  // of a compressed body
   std::shared_ptr<HttpExchange> exchange_;
   std::uint64_t serial_ = 0;          // of the request under way: a reply to an earlier one is dropped
   std::uint64_t unread_ = 0;          // bytes of a sized body still to come
   std::uint64_t charged_body_ = 0;    // of the budget of bodies
   std::uint64_t charged_answer_ = 0;  // of the budget of answers
+  std::uint64_t charged_handshake_ = 0;
   bool is_probe_ = false;
   bool keep_alive_ = false;
   bool body_whole_ = false;
@@ -112,6 +134,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   MakeResponse make_;
   absl::AnyInvocable<void()> waiter_;
   HttpResponse response_;
+  std::string extra_headers_;  // of every answer to the request under way
   std::string head_;
 };
 

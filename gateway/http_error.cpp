@@ -40,6 +40,8 @@ std::string_view HttpReason(int code) {
   switch (code) {
     case 200:
       return "OK";
+    case 204:
+      return "No Content";
     case 400:
       return "Bad Request";
     case 401:

@@ -33,12 +33,17 @@ struct HttpShared {
       : options(o),
         handler(h),
         bodies({o.max_inflight, o.max_inflight_client}),
-        answers({o.max_answers, o.max_answers_client}) {}
+        answers({o.max_answers, o.max_answers_client}),
+        handshakes({Bytes(o.max_handshakes), Bytes(o.max_handshakes_client)}) {}
   const HttpServerOptions options;
   HttpHandler& handler;
   std::atomic<std::uint64_t> connections{0};
   TransferBudget bodies;   // of the requests under way
   TransferBudget answers;  // that wait for their readers
+  // Of TLS under way: one unit each.
+  TransferBudget handshakes;
+  std::atomic<std::uint64_t> handshakes_done{0};
+  TlsRefusals refused_tls;
   std::atomic<std::uint64_t> requests{0};
   std::atomic<std::uint64_t> crowded_out{0};
   std::atomic<std::uint64_t> slow{0};

@@ -20,14 +20,15 @@ namespace troupe::gateway {
 
 // What of a request's head the protocol looks at. The views are valid during HttpHandler::Begin only.
 struct HttpRequestHead {
-  std::string_view method;  // "GET"
-  std::string_view target;  // "/v2/models/digits?x=1", still percent-encoded
-  std::string_view content_encoding;
+  std::string_view method;                   // "GET"
+  std::string_view target;                   // "/v2/models/digits?x=1", still percent-encoded
   std::string_view inference_header_length;  // empty: no such header
   std::string_view idempotency_key{};        // empty: no such header
   std::string_view authorization{};          // empty: no such header
   std::string_view client{};                 // the address that the connection came from, without its port
   bool is_loopback = true;                   // the client is on this machine
+  std::string_view origin{};                 // of the web page that asks; empty: no page does
+  std::string_view requested_method{};       // Access-Control-Request-Method; empty: no such header
 };
 
 struct HttpResponse {
@@ -68,6 +69,11 @@ class HttpHandler {
  public:
   virtual ~HttpHandler() = default;
   virtual std::shared_ptr<HttpExchange> Begin(const HttpRequestHead& head) = 0;
+  // Header lines of every answer to the request, its refusals too; each ends in "\r\n".
+  [[nodiscard]] virtual std::string Headers(const HttpRequestHead& head) const {
+    static_cast<void>(head);
+    return "";
+  }
   // Whether the request only asks how the server is. It is answered when the server has all the connections
   // that it may.
   [[nodiscard]] virtual bool IsProbe(const HttpRequestHead& head) const {

@@ -69,7 +69,9 @@ class Server final : public HttpServer {
             shared_.bodies.used(),
             shared_.answers.used(),
             shared_.requests.load(),
-            {shared_.crowded_out.load(), shared_.slow.load(), shared_.broken.load()}};
+            {shared_.crowded_out.load(), shared_.slow.load(), shared_.broken.load()},
+            shared_.handshakes_done.load(),
+            shared_.refused_tls.counts()};
   }
 
   void Stop(Duration grace) override {
@@ -122,6 +124,7 @@ class Server final : public HttpServer {
         loop.Adopt(std::move(socket), is_full && !crowds);
       } else {
         shared_.connections.fetch_sub(1);
+        if (shared_.options.certificate != nullptr) continue;  // a line in clear is no answer to a TLS client
         error_code ignored;
         socket.non_blocking(true, ignored);
         socket.write_some(asio::buffer(TooManyConnections()), ignored);

@@ -9,6 +9,11 @@
 #include "absl/status/statusor.h"
 #include "base/units.hpp"
 #include "gateway/http_message.hpp"
+#include "gateway/tls_refusals.hpp"
+
+namespace troupe::security {
+class ServerCertificate;
+}
 
 namespace troupe::gateway {
 
@@ -36,6 +41,13 @@ struct HttpServerOptions {
   Duration transfer_timeout = std::chrono::seconds(30);
   Duration short_transfer_timeout = std::chrono::seconds(1);
   BytesPerSecond slowest{64.0 * 1024};
+  // With one the port speaks HTTPS only; null: plain HTTP only. Handshakes are bounded in time and number (of
+  // all clients, and of one client address): a connection beyond is closed. For a second after that a
+  // handshake may take `short_transfer_timeout` only.
+  std::shared_ptr<const security::ServerCertificate> certificate;
+  Duration handshake_timeout = std::chrono::seconds(5);
+  std::uint32_t max_handshakes = 1024;
+  std::uint32_t max_handshakes_client = 256;
   // How often timeouts and vanished clients are looked for: a client that closes its connection while its
   // request waits is noticed this late (also one that only shuts down its sending side, as nginx does).
   Duration sweep_interval = std::chrono::milliseconds(50);
@@ -50,10 +62,12 @@ struct HttpRefusals {
 
 struct HttpServerLoad {
   std::uint64_t connections = 0;
-  Bytes inflight;              // of bodies
-  Bytes answers;               // that wait for their readers
-  std::uint64_t requests = 0;  // since the start
-  HttpRefusals refused;        // since the start
+  Bytes inflight;                     // of bodies
+  Bytes answers;                      // that wait for their readers
+  std::uint64_t requests = 0;         // since the start
+  HttpRefusals refused;               // since the start
+  std::uint64_t handshakes = 0;       // that have ended well, since the start
+  TlsRefusals::Counts refused_tls{};  // since the start
 };
 
 // started -> (serving) -> stopped, once. Made and stopped by the daemon's main; owns its threads.

@@ -39,8 +39,8 @@ asio::awaitable<bool> HttpConnection::ReadBody() {
   Enter(State::kBody);
   bool whole = co_await Continue();
   if (!whole) co_return RefuseLost();
-  if (parser_->chunked()) {
-    whole = co_await ReadChunked();
+  if (parser_->chunked() || decoder_) {
+    whole = co_await ReadGathered();
   } else {
     whole = co_await ReadSized();
   }
@@ -73,29 +73,51 @@ asio::awaitable<bool> HttpConnection::ReadSized() {
 asio::awaitable<bool> HttpConnection::ReadExactly(std::span<std::byte> span) {
   const std::uint64_t size = parser_->content_length().value_or(0);
   while (!span.empty()) {
-    const auto [error, count] = co_await socket_.async_read_some(asio::buffer(span.data(), span.size()),
-                                                                 asio::as_tuple(asio::use_awaitable));
+    std::size_t count = 0;
+    bool read = false;
+    if (tls_) {
+      read = co_await ReadTls(span, &count);
+    } else {
+      const auto [error, some] = co_await socket_.async_read_some(asio::buffer(span.data(), span.size()),
+                                                                  asio::as_tuple(asio::use_awaitable));
+      count = some;
+      read = !error && state_ != State::kClosed;
+    }
     span = span.subspan(count);
     unread_ -= count;
-    if (error || state_ == State::kClosed) co_return false;
+    if (!read) co_return false;
     Enter(State::kBody, size - unread_);
   }
   co_return true;
 }
 
-// The length is known at the end only, so the body is gathered first.
-asio::awaitable<bool> HttpConnection::ReadChunked() {
+// The length is known at the end only, so the body is gathered first: of chunks, or decompressed.
+asio::awaitable<bool> HttpConnection::ReadGathered() {
+  const std::uint64_t size = unread_;
   std::string gathered;
+  std::uint64_t arrived = 0;
   while (true) {
-    const bool sound = TakeChunk(gathered);
+    const std::size_t before = buffer_.size();
+    const bool sound = parser_->chunked() ? TakeChunk(gathered) : TakeSized(gathered);
     if (!sound) co_return false;
-    if (parser_->is_done()) break;
+    arrived += before - buffer_.size();
+    if (parser_->chunked() ? parser_->is_done() : unread_ == 0) break;
+    Enter(State::kBody, parser_->chunked() ? arrived : size - unread_);
     const bool more = co_await ReadMore();
     if (!more) co_return RefuseLost();
-    Enter(State::kBody, gathered.size());
   }
   body_whole_ = true;
+  if (decoder_)
+    if (absl::Status status = decoder_->CheckEnd(); !status.ok()) co_return Refuse(ErrorResponse(status));
   co_return Place(gathered);
+}
+
+bool HttpConnection::TakeSized(std::string& gathered) {
+  const std::size_t count = std::min<std::uint64_t>(unread_, buffer_.size());
+  const std::string piece(static_cast<const char*>(buffer_.data().data()), count);
+  buffer_.consume(count);
+  unread_ -= count;
+  return TakeBody(piece, gathered);
 }
 
 // Takes what can be taken from the buffer.
@@ -109,13 +131,7 @@ bool HttpConnection::TakeChunk(std::string& gathered) {
     error_code error;
     const std::size_t used = parser_->put(buffer_.data(), error);
     buffer_.consume(used);
-    const std::size_t got = piece.size() - body.size;
-    if (gathered.size() + got > exchange_->body_limit().count()) {
-      return Refuse(ErrorResponse(413, Cat("the body is longer than the ",
-                                           FormatBytes(exchange_->body_limit()), " that are taken here")));
-    }
-    if (!ChargeBody(gathered.size() + got)) return false;
-    gathered.append(piece.data(), got);
+    if (!TakeBody({piece.data(), piece.size() - body.size}, gathered)) return false;
     if (error && error != http::error::need_more && error != http::error::need_buffer) {
       return Refuse(ErrorResponse(400, Cat("broken chunked body: ", error.message())));
     }
@@ -123,6 +139,35 @@ bool HttpConnection::TakeChunk(std::string& gathered) {
   }
   if (buffer_.size() <= kReadSize || parser_->is_done()) return true;
   return Refuse(ErrorResponse(400, "broken chunked body: a chunk's header is too long"));
+}
+
+// What is appended is charged first.
+bool HttpConnection::TakeBody(std::string_view bytes, std::string& gathered) {
+  if (decoder_) return Decode(bytes, gathered);
+  if (gathered.size() + bytes.size() > exchange_->body_limit().count()) {
+    return Refuse(ErrorResponse(413, Cat("the body is longer than the ", FormatBytes(exchange_->body_limit()),
+                                         " that are taken here")));
+  }
+  if (!ChargeBody(gathered.size() + bytes.size())) return false;
+  gathered.append(bytes);
+  return true;
+}
+
+bool HttpConnection::Decode(std::string_view bytes, std::string& gathered) {
+  std::vector<std::byte> piece(kPiece);
+  decoder_->Feed(bytes);
+  while (true) {
+    const auto count = decoder_->Decode(piece);
+    if (absl::IsOutOfRange(count.status())) return Refuse(ErrorResponse(413, Message(count.status())));
+    if (!count.ok()) return Refuse(ErrorResponse(count.status()));
+    if (*count == 0) return true;
+    if (gathered.size() + *count > exchange_->body_limit().count()) {
+      return Refuse(ErrorResponse(413, Cat("the body is, decompressed, longer than the ",
+                                           FormatBytes(exchange_->body_limit()), " that are taken here")));
+    }
+    if (!ChargeBody(gathered.size() + *count)) return false;
+    gathered.append(reinterpret_cast<const char*>(piece.data()), *count);
+  }
 }
 
 bool HttpConnection::Place(std::string_view bytes) {
@@ -141,9 +186,10 @@ std::vector<asio::const_buffer> HttpConnection::Gather(bool close) {
   std::uint64_t length = response_.body.size();
   for (const OutputBuffer& part : response_.parts) length += part.bytes().size();
   head_.clear();
-  Append(head_, "HTTP/1.1 ", response_.code, " ", HttpReason(response_.code),
-         "\r\nContent-Type: ", response_.content_type, "\r\nContent-Length: ", length, "\r\n",
-         loop_.DateHeader(), response_.headers);
+  Append(head_, "HTTP/1.1 ", response_.code, " ", HttpReason(response_.code), "\r\n");
+  if (response_.code != 204)
+    Append(head_, "Content-Type: ", response_.content_type, "\r\nContent-Length: ", length, "\r\n");
+  Append(head_, loop_.DateHeader(), response_.headers, extra_headers_);
   if (close) {
     head_ += "Connection: close\r\n";
   } else if (parser_->get().version() == 10) {
@@ -195,6 +241,10 @@ asio::awaitable<bool> HttpConnection::SkipBody() {
 }
 
 asio::awaitable<bool> HttpConnection::WriteAll(const std::vector<asio::const_buffer>* buffers) {
+  if (tls_) {
+    const bool all = co_await WriteTls(buffers);
+    co_return all;
+  }
   // Nearly every response fits into the socket's buffer: no need to ask the reactor.
   error_code error;
   std::size_t written = socket_.write_some(*buffers, error);
@@ -225,6 +275,7 @@ asio::awaitable<bool> HttpConnection::WriteAll(const std::vector<asio::const_buf
 // response before the client reads it (RFC 9112, 9.6).
 asio::awaitable<bool> HttpConnection::Discard() {
   error_code error;
+  if (tls_) tls_->End();
   socket_.shutdown(asio::socket_base::shutdown_send, error);
   std::vector<std::byte> waste(kReadSize);
   for (std::uint64_t total = 0; total < kLingered && !error;) {

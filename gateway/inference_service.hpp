@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "base/units.hpp"
 #include "gateway/tensor_buffer.hpp"
+#include "proto/access.pb.h"
 #include "proto/tensor.pb.h"
 
 namespace troupe::gateway {
@@ -120,9 +121,11 @@ class InferenceService {
 
   // Starts (prepares) or stops serving a function; the registry keeps it. `parameters` as the client sent
   // them.
-  virtual void Load(std::string_view name, std::map<std::string, std::string> parameters,
+  virtual void Load(const proto::Caller& caller, std::string_view name,
+                    std::map<std::string, std::string> parameters,
                     std::function<void(absl::Status)> done) = 0;
-  virtual void Unload(std::string_view name, std::function<void(absl::Status)> done) = 0;
+  virtual void Unload(const proto::Caller& caller, std::string_view name,
+                      std::function<void(absl::Status)> done) = 0;
 };
 
 }  // namespace troupe::gateway

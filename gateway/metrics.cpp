@@ -65,7 +65,24 @@ struct RequestMetrics::Series {
                           .Name("troupe_http_requests_total")
                           .Help("HTTP requests of every kind")
                           .Register(*registry)
-                          .Add({})) {}
+                          .Add({})),
+        handshakes(BuildCounter()
+                       .Name("troupe_https_handshakes_total")
+                       .Help("TLS handshakes of HTTP clients that have ended well")
+                       .Register(*registry)
+                       .Add({})),
+        refused_tls(BuildCounter()
+                        .Name("troupe_https_refused_total")
+                        .Help("Connections that were closed before their TLS handshake had ended, by reason")
+                        .Register(*registry)) {
+    for (std::size_t i = 0; i < kTlsRefusals; ++i)
+      refused[i] = &refused_tls.Add({{"reason", std::string(TlsRefusalName(static_cast<TlsRefusal>(i)))}});
+  }
+
+  static void Raise(prometheus::Counter& counter, std::uint64_t to) {
+    const double more = static_cast<double>(to) - counter.Value();
+    if (more > 0) counter.Increment(more);
+  }
 
   OfFunction& Of(std::string_view function) {
     const auto found = functions.find(function);
@@ -91,6 +108,9 @@ struct RequestMetrics::Series {
   prometheus::Gauge& inflight;
   prometheus::Gauge& answers;
   prometheus::Counter& http_requests;
+  prometheus::Counter& handshakes;
+  prometheus::Family<prometheus::Counter>& refused_tls;
+  std::array<prometheus::Counter*, kTlsRefusals> refused{};
   std::mutex mutex;
   std::map<std::string, OfFunction, std::less<>> functions;
 };
@@ -116,8 +136,9 @@ void RequestMetrics::SetServerLoad(const HttpServerLoad& load) {
   series_->connections.Set(static_cast<double>(load.connections));
   series_->inflight.Set(static_cast<double>(load.inflight.count()));
   series_->answers.Set(static_cast<double>(load.answers.count()));
-  const double more = static_cast<double>(load.requests) - series_->http_requests.Value();
-  if (more > 0) series_->http_requests.Increment(more);
+  Series::Raise(series_->http_requests, load.requests);
+  Series::Raise(series_->handshakes, load.handshakes);
+  for (std::size_t i = 0; i < kTlsRefusals; ++i) Series::Raise(*series_->refused[i], load.refused_tls[i]);
 }
 
 void RequestMetrics::Retain(const std::set<std::string>& functions) {

@@ -3,6 +3,7 @@
 //   troupe_request_errors_total{function}     those with a code of 400 or more
 //   troupe_request_seconds{function}          from the head's arrival to the response, histogram
 //   troupe_http_connections, troupe_http_inflight_bytes, troupe_http_answer_bytes, troupe_http_requests_total
+//   troupe_https_handshakes_total, troupe_https_refused_total{reason}
 #pragma once
 
 #include <memory>

@@ -34,7 +34,7 @@ HttpResponse LogLevel() {
   return response;
 }
 
-HttpResponse SetLogLevel(std::string_view body) {
+HttpResponse SetLogLevel(std::string_view body, const std::function<void(const std::string&)>& changed) {
   const std::size_t begin = body.find_first_not_of(" \t\r\n\"");
   const std::size_t end = body.find_last_not_of(" \t\r\n\"");
   const std::string_view name = begin == std::string_view::npos ? "" : body.substr(begin, end - begin + 1);
@@ -42,6 +42,7 @@ HttpResponse SetLogLevel(std::string_view body) {
     if (row.name != name) continue;
     spdlog::set_level(row.level);
     spdlog::log(spdlog::level::info, "log level set to {}", row.name);
+    changed(std::string(row.name));
     return LogLevel();
   }
   return ErrorResponse(400, Cat("'", name.substr(0, 40), "' is no log level; there are ",
@@ -50,8 +51,8 @@ HttpResponse SetLogLevel(std::string_view body) {
 
 class Handler final : public HttpHandler {
  public:
-  Handler(std::function<absl::Status()> health, std::shared_ptr<prometheus::Registry> registry)
-      : health_(std::move(health)), registry_(std::move(registry)) {}
+  Handler(const OperationsOptions& options, std::shared_ptr<prometheus::Registry> registry)
+      : health_(options.health), on_log_level_(options.on_log_level), registry_(std::move(registry)) {}
 
   std::shared_ptr<HttpExchange> Begin(const HttpRequestHead& head) override {
     const std::string_view path = head.target.substr(0, head.target.find('?'));
@@ -62,7 +63,11 @@ class Handler final : public HttpHandler {
     if (reads) return Ready(LogLevel());
     if (head.method != "PUT") return WrongMethod("GET, HEAD, PUT");
     return std::make_shared<TextExchange>(
-        KiB(1), [](const std::string& body, HttpReply reply) { ReplyWith(reply, SetLogLevel(body)); });
+        KiB(1), [this, client = std::string(head.client)](const std::string& body, HttpReply reply) {
+          ReplyWith(reply, SetLogLevel(body, [&](const std::string& level) {
+                      if (on_log_level_) on_log_level_(client, level);
+                    }));
+        });
   }
 
  private:
@@ -87,14 +92,15 @@ class Handler final : public HttpHandler {
     return ErrorResponse(503, Message(status));
   }
 
-  std::function<absl::Status()> health_;
+  const std::function<absl::Status()> health_;
+  const std::function<void(const std::string&, const std::string&)> on_log_level_;
   std::shared_ptr<prometheus::Registry> registry_;
 };
 
 class Server final : public OperationsServer {
  public:
   Server(const OperationsOptions& options, std::shared_ptr<prometheus::Registry> registry)
-      : handler_(options.health, std::move(registry)) {}
+      : handler_(options, std::move(registry)) {}
 
   absl::Status Listen(const HttpServerOptions& options) {
     auto http = HttpServer::Start(options, handler_);

@@ -21,6 +21,8 @@ namespace troupe::gateway {
 [[nodiscard]] HttpServerOptions OperationsLimits();
 
 struct OperationsOptions {
+  // A client changed the log level: hears its address and the level. Any thread; may be empty.
+  std::function<void(const std::string& client, const std::string& level)> on_log_level;
   HttpServerOptions http = OperationsLimits();
   // OK, or why the daemon is not healthy (503). Called on the server's thread; must not block.
   std::function<absl::Status()> health = [] { return absl::OkStatus(); };

@@ -31,6 +31,7 @@ gateway::AdminGiveUp GatewayAdmin::Deploy(gateway::Deployment deployment,
                                           gateway::AdminDone<proto::FunctionStatus> done) {
   auto bytes = std::make_shared<const std::string>(std::move(deployment.onnx));
   proto::AdminRequest request;
+  *request.mutable_caller() = deployment.caller;
   auto& deploy = *request.mutable_deploy();
   deploy.set_name(deployment.name);
   deploy.set_client(deployment.client);
@@ -62,9 +63,10 @@ gateway::AdminGiveUp GatewayAdmin::Deploy(gateway::Deployment deployment,
                          });
 }
 
-void GatewayAdmin::Remove(std::string_view name, std::string_view version,
+void GatewayAdmin::Remove(const proto::Caller& caller, std::string_view name, std::string_view version,
                           std::function<void(absl::Status)> done) {
   proto::AdminRequest request;
+  *request.mutable_caller() = caller;
   request.mutable_remove()->mutable_key()->set_name(std::string(name));
   request.mutable_remove()->mutable_key()->set_version(std::string(version));
   manager_.Ask(std::move(request), kAskTimeout, StatusOnly(std::move(done)));
@@ -93,8 +95,10 @@ void GatewayAdmin::ShowImports(std::string_view digest,
   });
 }
 
-void GatewayAdmin::SubmitWorkflow(std::string yaml, gateway::AdminDone<proto::WorkflowRecord> done) {
+void GatewayAdmin::SubmitWorkflow(const proto::Caller& caller, std::string yaml,
+                                  gateway::AdminDone<proto::WorkflowRecord> done) {
   proto::AdminRequest request;
+  *request.mutable_caller() = caller;
   request.mutable_submit_workflow()->set_yaml(std::move(yaml));
   manager_.Ask(std::move(request), kAskTimeout, [done = std::move(done)](const Reply& reply) {
     if (!reply.ok()) return done(reply.status());
@@ -111,8 +115,10 @@ void GatewayAdmin::ListWorkflows(gateway::AdminDone<std::vector<proto::WorkflowR
   });
 }
 
-void GatewayAdmin::RemoveWorkflow(std::string_view name, std::function<void(absl::Status)> done) {
+void GatewayAdmin::RemoveWorkflow(const proto::Caller& caller, std::string_view name,
+                                  std::function<void(absl::Status)> done) {
   proto::AdminRequest request;
+  *request.mutable_caller() = caller;
   request.mutable_remove_workflow()->set_name(std::string(name));
   manager_.Ask(std::move(request), kAskTimeout, StatusOnly(std::move(done)));
 }
@@ -136,8 +142,10 @@ void GatewayAdmin::ShowRun(std::string_view run, gateway::AdminDone<proto::RunRe
   });
 }
 
-void GatewayAdmin::CancelRun(std::string_view run, std::function<void(absl::Status)> done) {
+void GatewayAdmin::CancelRun(const proto::Caller& caller, std::string_view run,
+                             std::function<void(absl::Status)> done) {
   proto::AdminRequest request;
+  *request.mutable_caller() = caller;
   request.mutable_cancel_run()->set_run(std::string(run));
   manager_.Ask(std::move(request), kAskTimeout, StatusOnly(std::move(done)));
 }

@@ -14,19 +14,22 @@ class GatewayAdmin final : public gateway::ClusterAdmin {
 
   gateway::AdminGiveUp Deploy(gateway::Deployment deployment,
                               gateway::AdminDone<proto::FunctionStatus> done) override;
-  void Remove(std::string_view name, std::string_view version,
+  void Remove(const proto::Caller& caller, std::string_view name, std::string_view version,
               std::function<void(absl::Status)> done) override;
   void ListFunctions(gateway::AdminDone<std::vector<proto::FunctionStatus>> done) override;
   void ShowFunction(std::string_view name,
                     gateway::AdminDone<std::vector<proto::FunctionStatus>> done) override;
   void ShowImports(std::string_view digest,
                    gateway::AdminDone<std::vector<proto::ImportStatus>> done) override;
-  void SubmitWorkflow(std::string yaml, gateway::AdminDone<proto::WorkflowRecord> done) override;
+  void SubmitWorkflow(const proto::Caller& caller, std::string yaml,
+                      gateway::AdminDone<proto::WorkflowRecord> done) override;
   void ListWorkflows(gateway::AdminDone<std::vector<proto::WorkflowRecord>> done) override;
-  void RemoveWorkflow(std::string_view name, std::function<void(absl::Status)> done) override;
+  void RemoveWorkflow(const proto::Caller& caller, std::string_view name,
+                      std::function<void(absl::Status)> done) override;
   void ListRuns(std::string_view workflow, gateway::AdminDone<std::vector<proto::RunRecord>> done) override;
   void ShowRun(std::string_view run, gateway::AdminDone<proto::RunRecord> done) override;
-  void CancelRun(std::string_view run, std::function<void(absl::Status)> done) override;
+  void CancelRun(const proto::Caller& caller, std::string_view run,
+                 std::function<void(absl::Status)> done) override;
   void Status(gateway::AdminDone<proto::ClusterStatusReply> done) override;
 
  private:

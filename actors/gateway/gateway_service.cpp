@@ -255,17 +255,20 @@ absl::StatusOr<gateway::FunctionStatistics> GatewayService::Statistics(std::stri
   return parts_.statistics->Find(info->name, info->version);
 }
 
-void GatewayService::Load(std::string_view name, std::map<std::string, std::string>,
-                          std::function<void(absl::Status)> done) {
-  SetLoaded(name, true, std::move(done));
+void GatewayService::Load(const proto::Caller& caller, std::string_view name,
+                          std::map<std::string, std::string>, std::function<void(absl::Status)> done) {
+  SetLoaded(caller, name, true, std::move(done));
 }
 
-void GatewayService::Unload(std::string_view name, std::function<void(absl::Status)> done) {
-  SetLoaded(name, false, std::move(done));
+void GatewayService::Unload(const proto::Caller& caller, std::string_view name,
+                            std::function<void(absl::Status)> done) {
+  SetLoaded(caller, name, false, std::move(done));
 }
 
-void GatewayService::SetLoaded(std::string_view name, bool loaded, std::function<void(absl::Status)> done) {
+void GatewayService::SetLoaded(const proto::Caller& caller, std::string_view name, bool loaded,
+                               std::function<void(absl::Status)> done) {
   proto::AdminRequest request;
+  *request.mutable_caller() = caller;
   request.mutable_load()->mutable_key()->set_name(std::string(name));
   request.mutable_load()->set_load(loaded);
   parts_.manager->Ask(

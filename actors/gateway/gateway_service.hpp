@@ -42,14 +42,16 @@ class GatewayService final : public gateway::InferenceService {
                                                          std::string_view version) override;
   bool Live() override { return true; }
   bool Ready() override;
-  void Load(std::string_view name, std::map<std::string, std::string> parameters,
+  void Load(const proto::Caller& caller, std::string_view name, std::map<std::string, std::string> parameters,
             std::function<void(absl::Status)> done) override;
-  void Unload(std::string_view name, std::function<void(absl::Status)> done) override;
+  void Unload(const proto::Caller& caller, std::string_view name,
+              std::function<void(absl::Status)> done) override;
 
  private:
   // Why a request for it would have to wait now; "": it would not.
   [[nodiscard]] std::string WhyNotReady(const proto::FunctionRecord& function) const;
-  void SetLoaded(std::string_view name, bool loaded, std::function<void(absl::Status)> done);
+  void SetLoaded(const proto::Caller& caller, std::string_view name, bool loaded,
+                 std::function<void(absl::Status)> done);
   std::shared_ptr<const gateway::FunctionInfo> Describe(const cluster::ClusterView& view,
                                                         const std::string& name,
                                                         const std::string& version) const;

@@ -32,9 +32,9 @@ class Places final : public InferenceService {
   }
   bool Live() override { return true; }
   bool Ready() override { return true; }
-  void Load(std::string_view, std::map<std::string, std::string>,
+  void Load(const proto::Caller&, std::string_view, std::map<std::string, std::string>,
             std::function<void(absl::Status)>) override {}
-  void Unload(std::string_view, std::function<void(absl::Status)>) override {}
+  void Unload(const proto::Caller&, std::string_view, std::function<void(absl::Status)>) override {}
 };
 
 FunctionInfo Everything() {

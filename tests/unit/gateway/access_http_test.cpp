@@ -126,6 +126,61 @@ TEST_F(AccessHttp, TheSchemeIsBearerInAnyCase) {
     EXPECT_EQ(client_->Ask("GET", "/v2", "", Cat("Authorization: ", value, "\r\n")).code, 401) << value;
 }
 
+TEST_F(AccessHttp, AChangeKnowsItsCaller) {
+  const auto key = AddKey("ci", KEY_SCOPE_DEPLOY);
+  const auto expect = [this](std::string_view what) {
+    EXPECT_EQ(admin_.last_caller().name(), "key/ci") << what;
+    EXPECT_EQ(admin_.last_caller().address(), "127.0.0.1") << what;
+  };
+  EXPECT_EQ(AskWith(key, "DELETE", "/v2/troupe/functions/g").code, 200);
+  expect("remove");
+  EXPECT_EQ(AskWith(key, "POST", "/v2/troupe/functions/g", "onnx").code, 200);
+  EXPECT_EQ(admin_.last_deployment().caller.name(), "key/ci");
+  EXPECT_EQ(admin_.last_deployment().client, "key/ci");
+  const auto operators = AddKey("op", KEY_SCOPE_ADMIN);
+  EXPECT_EQ(AskWith(operators, "DELETE", "/v2/troupe/runs/r").code, 200);
+  EXPECT_EQ(admin_.last_caller().name(), "key/op");
+}
+
+TEST_F(AccessHttp, PagesOfNamedOriginsReadAnswersAndPreflightsNeedNoKey) {
+  options_.cors_origins = {"https://app.example"};
+  server_ =
+      GatewayServer::Start(options_, service_, &admin_, std::make_shared<prometheus::Registry>()).value();
+  client_ = std::make_unique<SocketClient>(server_->port());
+  const auto key = AddKey("k", KEY_SCOPE_INFER);
+  const std::string origin = "Origin: https://app.example\r\n";
+  client_->Send(Cat("OPTIONS /v2/models/f/infer HTTP/1.1\r\nHost: x\r\n", origin,
+                    "Access-Control-Request-Method: POST\r\n\r\n"));
+  const auto preflight = client_->Read(/*head_only=*/true);
+  EXPECT_EQ(preflight.code, 204);
+  EXPECT_EQ(preflight.headers.at("access-control-allow-origin"), "https://app.example");
+  EXPECT_EQ(preflight.headers.at("access-control-allow-methods"), "POST");
+  EXPECT_NE(preflight.headers.at("access-control-allow-headers").find("Authorization"), std::string::npos);
+  EXPECT_FALSE(preflight.headers.contains("content-length"));
+  const auto answer =
+      client_->Ask("POST", "/v2/models/f/infer", kBody, Cat(origin, "Authorization: Bearer ", key, "\r\n"));
+  EXPECT_EQ(answer.code, 200);
+  EXPECT_EQ(answer.headers.at("access-control-allow-origin"), "https://app.example");
+  EXPECT_FALSE(answer.headers.contains("access-control-allow-credentials"));
+  const auto refused = client_->Ask("POST", "/v2/models/f/infer", kBody, origin);
+  EXPECT_EQ(refused.code, 401) << "the page may read why";
+  EXPECT_EQ(refused.headers.at("access-control-allow-origin"), "https://app.example");
+  client_->Send(
+      "OPTIONS /v2/models/f/infer HTTP/1.1\r\nHost: x\r\nOrigin: https://other.example\r\n"
+      "Access-Control-Request-Method: POST\r\n\r\n");
+  EXPECT_FALSE(client_->Read(/*head_only=*/true).headers.contains("access-control-allow-origin"));
+}
+
+// As long as there is no key, a browser's page must not pass for the user at the machine.
+TEST_F(AccessHttp, PagesOfOtherOriginsAreNotTheUserOfThisMachine) {
+  Show();
+  EXPECT_EQ(client_->Ask("POST", "/v2/models/f/infer", kBody).code, 200);
+  const auto refused = client_->Ask("POST", "/v2/models/f/infer", kBody, "Origin: https://evil.example\r\n");
+  EXPECT_EQ(refused.code, 403);
+  EXPECT_NE(refused.body.find("--http-cors-origins"), std::string::npos) << refused.body;
+  EXPECT_EQ(client_->Ask("GET", "/healthz", "", "Origin: https://evil.example\r\n").code, 200);
+}
+
 TEST_F(AccessHttp, TwoKeysInOneRequestAreRefused) {
   const auto key = AddKey("k", KEY_SCOPE_READ);
   const auto line = Cat("Authorization: Bearer ", key, "\r\n");

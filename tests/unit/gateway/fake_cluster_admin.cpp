@@ -40,6 +40,16 @@ std::string FakeClusterAdmin::last_removed() {
   const std::lock_guard lock(mutex_);
   return removed_;
 }
+void FakeClusterAdmin::Note(const proto::Caller& caller) {
+  const std::lock_guard lock(mutex_);
+  last_caller_ = caller;
+}
+
+proto::Caller FakeClusterAdmin::last_caller() {
+  const std::lock_guard lock(mutex_);
+  return last_caller_;
+}
+
 absl::Status FakeClusterAdmin::failure() {
   const std::lock_guard lock(mutex_);
   return failure_;
@@ -66,10 +76,11 @@ AdminGiveUp FakeClusterAdmin::Deploy(Deployment deployment, AdminDone<proto::Fun
   return [] {};
 }
 
-void FakeClusterAdmin::Remove(std::string_view name, std::string_view version,
+void FakeClusterAdmin::Remove(const proto::Caller& caller, std::string_view name, std::string_view version,
                               std::function<void(absl::Status)> done) {
   {
     const std::lock_guard lock(mutex_);
+    last_caller_ = caller;
     removed_ = Cat(name, ":", version);
   }
   done(failure());
@@ -96,7 +107,9 @@ void FakeClusterAdmin::ShowImports(std::string_view digest,
   done(std::vector{status});
 }
 
-void FakeClusterAdmin::SubmitWorkflow(std::string yaml, AdminDone<proto::WorkflowRecord> done) {
+void FakeClusterAdmin::SubmitWorkflow(const proto::Caller& caller, std::string yaml,
+                                      AdminDone<proto::WorkflowRecord> done) {
+  Note(caller);
   if (absl::Status status = failure(); !status.ok()) return done(status);
   proto::WorkflowRecord record;
   record.mutable_spec()->set_name(yaml);
@@ -107,8 +120,9 @@ void FakeClusterAdmin::ListWorkflows(AdminDone<std::vector<proto::WorkflowRecord
   done(std::vector<proto::WorkflowRecord>());
 }
 
-void FakeClusterAdmin::RemoveWorkflow(std::string_view name, std::function<void(absl::Status)> done) {
-  Remove(name, "workflow", std::move(done));
+void FakeClusterAdmin::RemoveWorkflow(const proto::Caller& caller, std::string_view name,
+                                      std::function<void(absl::Status)> done) {
+  Remove(caller, name, "workflow", std::move(done));
 }
 
 void FakeClusterAdmin::ListRuns(std::string_view workflow, AdminDone<std::vector<proto::RunRecord>> done) {
@@ -127,8 +141,9 @@ void FakeClusterAdmin::ShowRun(std::string_view run, AdminDone<proto::RunRecord>
   done(record);
 }
 
-void FakeClusterAdmin::CancelRun(std::string_view run, std::function<void(absl::Status)> done) {
-  Remove(run, "run", std::move(done));
+void FakeClusterAdmin::CancelRun(const proto::Caller& caller, std::string_view run,
+                                 std::function<void(absl::Status)> done) {
+  Remove(caller, run, "run", std::move(done));
 }
 
 void FakeClusterAdmin::Status(AdminDone<proto::ClusterStatusReply> done) {

@@ -21,23 +21,28 @@ class FakeClusterAdmin final : public ClusterAdmin {
   void WaitForGivenUp(std::size_t count);
   Deployment last_deployment();
   std::string last_removed();
+  proto::Caller last_caller();  // of a change but a deployment
 
   AdminGiveUp Deploy(Deployment deployment, AdminDone<proto::FunctionStatus> done) override;
-  void Remove(std::string_view name, std::string_view version,
+  void Remove(const proto::Caller& caller, std::string_view name, std::string_view version,
               std::function<void(absl::Status)> done) override;
   void ListFunctions(AdminDone<std::vector<proto::FunctionStatus>> done) override;
   void ShowFunction(std::string_view name, AdminDone<std::vector<proto::FunctionStatus>> done) override;
   void ShowImports(std::string_view digest, AdminDone<std::vector<proto::ImportStatus>> done) override;
-  void SubmitWorkflow(std::string yaml, AdminDone<proto::WorkflowRecord> done) override;
+  void SubmitWorkflow(const proto::Caller& caller, std::string yaml,
+                      AdminDone<proto::WorkflowRecord> done) override;
   void ListWorkflows(AdminDone<std::vector<proto::WorkflowRecord>> done) override;
-  void RemoveWorkflow(std::string_view name, std::function<void(absl::Status)> done) override;
+  void RemoveWorkflow(const proto::Caller& caller, std::string_view name,
+                      std::function<void(absl::Status)> done) override;
   void ListRuns(std::string_view workflow, AdminDone<std::vector<proto::RunRecord>> done) override;
   void ShowRun(std::string_view run, AdminDone<proto::RunRecord> done) override;
-  void CancelRun(std::string_view run, std::function<void(absl::Status)> done) override;
+  void CancelRun(const proto::Caller& caller, std::string_view run,
+                 std::function<void(absl::Status)> done) override;
   void Status(AdminDone<proto::ClusterStatusReply> done) override;
 
  private:
   absl::Status failure();
+  void Note(const proto::Caller& caller);
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -47,6 +52,7 @@ class FakeClusterAdmin final : public ClusterAdmin {
   absl::Status failure_;
   Deployment last_;
   std::string removed_;
+  proto::Caller last_caller_;
 };
 
 }  // namespace troupe::gateway

@@ -276,7 +276,8 @@ void FakeInferenceService::SetLoaded(std::string_view name, bool loaded,
   done(known ? absl::OkStatus() : Unknown(name));
 }
 
-void FakeInferenceService::Load(std::string_view name, std::map<std::string, std::string> parameters,
+void FakeInferenceService::Load(const proto::Caller&, std::string_view name,
+                                std::map<std::string, std::string> parameters,
                                 std::function<void(absl::Status)> done) {
   {
     const std::lock_guard lock(mutex_);
@@ -285,7 +286,8 @@ void FakeInferenceService::Load(std::string_view name, std::map<std::string, std
   SetLoaded(name, true, std::move(done));
 }
 
-void FakeInferenceService::Unload(std::string_view name, std::function<void(absl::Status)> done) {
+void FakeInferenceService::Unload(const proto::Caller&, std::string_view name,
+                                  std::function<void(absl::Status)> done) {
   SetLoaded(name, false, std::move(done));
 }
 

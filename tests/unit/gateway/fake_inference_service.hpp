@@ -58,9 +58,10 @@ class FakeInferenceService final : public InferenceService {
   absl::StatusOr<FunctionStatistics> Statistics(std::string_view name, std::string_view version) override;
   bool Live() override;
   bool Ready() override;
-  void Load(std::string_view name, std::map<std::string, std::string> parameters,
+  void Load(const proto::Caller& caller, std::string_view name, std::map<std::string, std::string> parameters,
             std::function<void(absl::Status)> done) override;
-  void Unload(std::string_view name, std::function<void(absl::Status)> done) override;
+  void Unload(const proto::Caller& caller, std::string_view name,
+              std::function<void(absl::Status)> done) override;
 
  private:
   struct Held {

@@ -6,6 +6,7 @@
 
 #include "base/status.hpp"
 #include "gateway/tensor_type.hpp"
+#include "tests/unit/gateway/deflated.hpp"
 #include "tests/unit/gateway/gateway_fixture.hpp"
 
 namespace troupe::gateway {
@@ -123,12 +124,53 @@ TEST_F(InferHttp, ErrorsHaveTritonsCodes) {
   EXPECT_EQ(method.code, 405);
   EXPECT_EQ(method.headers.at("allow"), "POST");
   EXPECT_EQ(client_->Ask("GET", "/v2/nonsense").code, 404);
-  EXPECT_EQ(Infer(kBody, "Content-Encoding: gzip\r\n").code, 415);
+  EXPECT_EQ(Infer(kBody, "Content-Encoding: gzip\r\n").code, 400);
+  const ClientResponse coding = Infer(kBody, "Content-Encoding: br\r\n");
+  EXPECT_EQ(coding.code, 415);
+  EXPECT_EQ(coding.headers.at("accept-encoding"), "gzip, deflate");
+  EXPECT_EQ(Infer(kBody, "Content-Encoding: gzip, gzip\r\n").code, 415);
+  EXPECT_EQ(Infer(kBody, "Content-Encoding: identity\r\n").code, 200);
   EXPECT_EQ(Infer(kBody, "Inference-Header-Content-Length: x\r\n").code, 400);
   EXPECT_EQ(Infer(kBody, "Inference-Header-Content-Length: 9999\r\n").code, 400);
   EXPECT_EQ(Infer(kBody, "Inference-Header-Content-Length: 10\r\n").code, 400);
   EXPECT_EQ(Infer("").code, 400);
   EXPECT_EQ(Infer(std::string((1 << 20) + 1, ' ')).code, 413);
+}
+
+TEST_F(InferHttp, CompressedBodies) {
+  const std::string plain(kBody);
+  for (const auto coding : {BodyCoding::kGzip, BodyCoding::kDeflate}) {
+    const std::string header =
+        coding == BodyCoding::kGzip ? "Content-Encoding: GZIP\r\n" : "Content-Encoding: deflate\r\n";
+    const auto body = Deflated(plain, coding);
+    EXPECT_EQ(Infer(body, header).body, kAnswer);
+    std::string chunked =
+        Cat("POST /v2/models/f/infer HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n", header, "\r\n");
+    for (const char c : body) Append(chunked, "1\r\n", std::string_view(&c, 1), "\r\n");
+    client_->Send(Cat(chunked, "0\r\n\r\n"));
+    EXPECT_EQ(client_->Read().body, kAnswer);
+    EXPECT_EQ(Infer(body.substr(0, body.size() - 3), header).code, 400);
+    EXPECT_EQ(Infer(body + "garbage", header).code, 400);
+    // The same length, compressed or not.
+    EXPECT_EQ(Infer(Deflated(std::string((1 << 20) + 1, ' '), coding), header).code, 413);
+    EXPECT_EQ(Infer(plain).code, 200) << "the connection goes on";
+  }
+  while (server_->load().inflight.count() > 0) std::this_thread::yield();
+}
+
+// The length of the JSON is the one before compression, as Triton's clients say it.
+TEST_F(InferHttp, CompressedRawInputs) {
+  service_.AddEcho("large", {Spec("x", proto::UINT8, {-1})}, {"y"});
+  const std::string json =
+      R"({"inputs":[{"name":"x","shape":[300000],"datatype":"UINT8","parameters":{"binary_data_size":300000}}],)"
+      R"("parameters":{"binary_data_output":true}})";
+  std::string raw(300000, ' ');
+  for (std::size_t i = 0; i < raw.size(); ++i) raw[i] = static_cast<char>(i * 7 + i / 251);
+  const ClientResponse response =
+      Infer(Deflated(json + raw, BodyCoding::kGzip),
+            Cat("Content-Encoding: gzip\r\nInference-Header-Content-Length: ", json.size(), "\r\n"), "large");
+  ASSERT_EQ(response.code, 200) << response.body;
+  EXPECT_TRUE(response.body.ends_with(raw));
 }
 
 TEST_F(InferHttp, BadJsonNeverReachesTheService) {

@@ -20,6 +20,10 @@ TEST(OperationsServer, MetricsHealthAndLogLevel) {
   std::atomic<bool> healthy{true};
   OperationsOptions options;
   options.health = [&] { return healthy ? absl::OkStatus() : absl::UnavailableError("no manager"); };
+  std::vector<std::string> changes;
+  options.on_log_level = [&](const std::string& who, const std::string& level) {
+    changes.push_back(who + " " + level);
+  };
   const auto server = OperationsServer::Start(options, registry);
   ASSERT_TRUE(server.ok()) << server.status();
   SocketClient client((*server)->port());
@@ -38,6 +42,7 @@ TEST(OperationsServer, MetricsHealthAndLogLevel) {
   EXPECT_EQ(bad.code, 400);
   EXPECT_NE(bad.body.find("trace, debug, info"), std::string::npos);
   EXPECT_EQ(client.Ask("PUT", "/loglevel", "").code, 400);
+  EXPECT_EQ(changes, (std::vector<std::string>{"127.0.0.1 error"}));
   spdlog::set_level(before);
 
   EXPECT_EQ(client.Ask("POST", "/loglevel", "info").headers.at("allow"), "GET, HEAD, PUT");

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -12,6 +13,8 @@
 #include "gateway/text.hpp"
 
 namespace troupe::gateway {
+
+SSL_CTX* SocketClient::tls_context_ = nullptr;
 
 SocketClient::SocketClient(std::uint16_t port)
     : descriptor_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -23,6 +26,13 @@ SocketClient::SocketClient(std::uint16_t port)
   EXPECT_EQ(connected, 0);
   const timeval patience{60, 0};  // a broken server must not hang the test
   ::setsockopt(descriptor_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+  if (tls_context_ == nullptr) return;
+  ::signal(SIGPIPE, SIG_IGN);  // OpenSSL's own socket layer raises it
+  tls_ = SSL_new(tls_context_);
+  SSL_set_fd(tls_, descriptor_);
+  if (SSL_connect(tls_) == 1) return;
+  failed_ = true;
+  SSL_free(std::exchange(tls_, nullptr));
 }
 
 SocketClient::~SocketClient() {
@@ -31,6 +41,7 @@ SocketClient::~SocketClient() {
 
 void SocketClient::Close(bool reset) {
   if (descriptor_ < 0) return;
+  if (tls_ != nullptr) SSL_free(std::exchange(tls_, nullptr));
   if (reset) {
     const linger now{1, 0};
     ::setsockopt(descriptor_, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
@@ -39,10 +50,13 @@ void SocketClient::Close(bool reset) {
 }
 
 void SocketClient::CloseSending() {
+  if (tls_ != nullptr) SSL_shutdown(tls_);
   ::shutdown(descriptor_, SHUT_WR);
 }
 
 bool SocketClient::Send(std::string_view bytes) {
+  if (failed_) return false;
+  if (tls_ != nullptr) return SSL_write(tls_, bytes.data(), static_cast<int>(bytes.size())) > 0;
   while (!bytes.empty()) {
     const ssize_t sent = ::send(descriptor_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (sent <= 0) return false;
@@ -53,7 +67,9 @@ bool SocketClient::Send(std::string_view bytes) {
 
 bool SocketClient::Fill() {
   std::array<char, 65536> piece;
-  const ssize_t got = ::recv(descriptor_, piece.data(), piece.size(), 0);
+  if (failed_) return false;
+  const ssize_t got = tls_ != nullptr ? SSL_read(tls_, piece.data(), static_cast<int>(piece.size()))
+                                      : ::recv(descriptor_, piece.data(), piece.size(), 0);
   if (got <= 0) return false;
   buffer_.append(piece.data(), static_cast<std::size_t>(got));
   return true;

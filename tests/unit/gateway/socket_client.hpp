@@ -1,6 +1,8 @@
 // A raw blocking client: sends exactly the bytes it is given, and reads responses one after another.
 #pragma once
 
+#include <openssl/ssl.h>
+
 #include <cstdint>
 #include <map>
 #include <string>
@@ -16,6 +18,10 @@ struct ClientResponse {
 
 class SocketClient {
  public:
+  // Each client made from now on begins with a TLS handshake; null: in clear again. A handshake that fails
+  // leaves a client that reads nothing.
+  static void SpeakTls(SSL_CTX* context) { tls_context_ = context; }
+
   explicit SocketClient(std::uint16_t port);
   ~SocketClient();
   SocketClient(const SocketClient&) = delete;
@@ -33,10 +39,15 @@ class SocketClient {
   void CloseSending();
   // Closes at once; with a reset when `reset`.
   void Close(bool reset = false);
+  // Null in clear, or when the handshake failed.
+  [[nodiscard]] SSL* tls() const { return tls_; }
 
  private:
   bool Fill();
+  static SSL_CTX* tls_context_;
   int descriptor_ = -1;
+  SSL* tls_ = nullptr;
+  bool failed_ = false;
   std::string buffer_;
 };
 
