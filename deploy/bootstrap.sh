@@ -28,7 +28,8 @@ build_packages=(
 test_packages=(
   libonnx-testdata                        # conformance tests
   clang-format clang-tidy                 # `make check`
-  jq iproute2 nftables util-linux         # the end-to-end tests, networks of the chaos tests
+  jq openssl                              # the end-to-end tests
+  iproute2 nftables util-linux            # networks of the chaos tests
   prometheus                              # promtool: the tests check each page of metrics with it
 )
 fuzz_packages=(clang-14 libclang-rt-14-dev libomp-14-dev llvm-14)  # compiler, libFuzzer and ASan, OpenMP, symbols

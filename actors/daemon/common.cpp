@@ -84,6 +84,7 @@ std::int64_t UnixNow() {
 }
 
 spdlog::level::level_enum LogLevelOf(const std::string& event_kind) {
+  if (event_kind == "function-broken") return spdlog::level::err;
   return event_kind == cluster::kSwapEvent ? spdlog::level::debug : spdlog::level::info;
 }
 
@@ -96,15 +97,26 @@ Common::~Common() {
 
 absl::StatusOr<std::unique_ptr<Common>> Common::Create(const DaemonConfig& config) {
   std::unique_ptr<Common> out(new Common(config));
+  if (config.roles.contains("gateway") && !config.http_tls_certificate.empty()) {
+    TROUPE_ASSIGN_OR_RETURN(
+        out->https, security::ServerCertificate::Load({config.http_tls_certificate, config.http_tls_key}));
+  }
   TROUPE_RETURN_IF_ERROR(MakeDirectory("data", config.data, false));
   TROUPE_RETURN_IF_ERROR(MakeDirectory("run", config.run, true));
-  if (config.roles.contains("manager") || config.roles.contains("node")) {
+  const bool owns_data = config.roles.contains("manager") || config.roles.contains("node");
+  if (owns_data) {
     TROUPE_ASSIGN_OR_RETURN(out->objects, storage::DiskModelRepository::At(config.data + "/models"));
   }
   if (!config.tls_dir.empty()) {
     TROUPE_ASSIGN_OR_RETURN(out->credentials,
                             security::Credentials::Load(security::CredentialFiles::InFolder(config.tls_dir)));
   }
+  // Behind the lock of the models: nobody else writes there. A gateway has no lock, and may share the
+  // directory.
+  storage::FileAuditLog::Options audit;
+  audit.directory = config.data + (owns_data ? "/audit" : "/gateway/audit");
+  audit.say = [](const std::string& line) { spdlog::error("{}", line); };
+  TROUPE_ASSIGN_OR_RETURN(out->audit, storage::FileAuditLog::Open(std::move(audit)));
   transport::LocalChannel::Options local;
   local.name = config.name;
   local.socket = absl::StrCat(config.run, "/arena-", config.name, ".sock");

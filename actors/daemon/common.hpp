@@ -17,6 +17,8 @@
 #include "actors/peers/network_peer_directory.hpp"
 #include "base/status.hpp"
 #include "security/credentials.hpp"
+#include "security/server_certificate.hpp"
+#include "storage/audit_log.hpp"
 #include "storage/disk_model_repository.hpp"
 #include "transport/remote_channel.hpp"
 
@@ -55,6 +57,8 @@ class Common {
   std::string manager;  // its address; where this process is the manager: with the port that it listens at
   std::uint64_t incarnation;  // unix time in nanoseconds at start: grows with every start
   std::shared_ptr<prometheus::Registry> registry = std::make_shared<prometheus::Registry>();
+  std::unique_ptr<storage::AuditLog>
+      audit;  // of what is changed here: the cluster, at a manager; the log level
   caf::actor_system_config actor_config;
   std::unique_ptr<caf::actor_system> system;
   WorkPool pool{4};
@@ -67,6 +71,8 @@ class Common {
   std::shared_ptr<transport::SocketRefusals> ucx_refusals = std::make_shared<transport::SocketRefusals>();
   transport::RemoteChannel* remote = nullptr;  // `channel`, unless this process serves no other host
   std::unique_ptr<storage::DiskModelRepository> objects;
+  std::shared_ptr<security::ServerCertificate>
+      https;  // of a gateway's HTTP front; null: it speaks plain HTTP
 
  private:
   explicit Common(const DaemonConfig& c);

@@ -16,6 +16,7 @@
 #include "base/ordering_policy.hpp"
 #include "base/status.hpp"
 #include "cluster/routing_policy.hpp"
+#include "gateway/cors.hpp"
 #include "gpu/memory/memory_policy.hpp"
 #include "node/eviction_policy.hpp"
 #include "node/gpu_policy.hpp"
@@ -150,6 +151,11 @@ absl::Status SetLink(const std::string& value, DaemonConfig& config) {
   return absl::OkStatus();
 }
 
+absl::Status SetCorsOrigins(const std::string& value, DaemonConfig& config) {
+  const std::vector<std::string> origins = absl::StrSplit(value, ',', absl::SkipWhitespace());
+  return gateway::CheckCorsOrigins(config.http_cors_origins = origins);
+}
+
 std::string ShowLink(const DaemonConfig& config) {
   return absl::StrCat(config.link.value / 1e9, "GB");
 }
@@ -197,6 +203,16 @@ const std::vector<ConfigOption>& ConfigOptions() {
       {"manager", "address of the cluster manager", false, Text(&C::manager)},
       {"listen", "address of this member's actors; port 0: chosen by the system", false, Text(&C::listen)},
       {"http", "address of the HTTP front", false, Text(&C::http)},
+      {"http-tls-certificate",
+       "PEM file with the certificate that HTTP clients see, then its chain: the HTTP front speaks HTTPS",
+       false, Text(&C::http_tls_certificate)},
+      {"http-tls-key", "PEM file with the certificate's key, readable by this user alone", false,
+       Text(&C::http_tls_key)},
+      {"http-cors-origins",
+       "web pages that may read the HTTP front's answers: origins such as https://app.example, with commas, "
+       "or *",
+       false,
+       {SetCorsOrigins, {}}},
       {"operations", "address of /metrics, /healthz and /loglevel", false, Text(&C::operations)},
       {"tls-dir",
        "directory of this daemon's certificate (troupe ca issue), for addresses that are not loopback", false,

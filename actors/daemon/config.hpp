@@ -24,9 +24,12 @@ struct DaemonConfig {
   std::string run;  // run directory for sockets; default: derived from `data`
   std::string bin;  // where troupe-gpu-worker and troupe-import are; default: beside this program
   std::string manager = "127.0.0.1:7400";
-  std::string listen = "127.0.0.1:0";      // actors of a node or gateway
-  std::string http = "127.0.0.1:8000";     // a gateway's HTTP front
-  std::string operations = "127.0.0.1:0";  // /metrics, /healthz, /loglevel
+  std::string listen = "127.0.0.1:0";   // actors of a node or gateway
+  std::string http = "127.0.0.1:8000";  // a gateway's HTTP front
+  std::string http_tls_certificate;     // PEM files; empty: it speaks plain HTTP
+  std::string http_tls_key;
+  std::vector<std::string> http_cors_origins;  // of web pages that may read a gateway's answers
+  std::string operations = "127.0.0.1:0";      // /metrics, /healthz, /loglevel
   bool insecure_network = false;
   std::string
       tls_dir;  // ca.pem, certificate.pem, key.pem, revoked.pem; empty: connections over TCP are plain

@@ -147,6 +147,9 @@ absl::Status CompleteConfig(DaemonConfig& config) {
   // The front may listen anywhere: it judges clients on other machines by their API keys.
   TROUPE_RETURN_IF_ERROR(CheckPort("http", config.http));
   TROUPE_RETURN_IF_ERROR(ResolveHttp("http", config.http));
+  if (config.http_tls_certificate.empty() != config.http_tls_key.empty())
+    return absl::InvalidArgumentError(
+        "--http-tls-certificate and --http-tls-key belong together: give both, or neither for plain HTTP");
   TROUPE_RETURN_IF_ERROR(ResolveHttp("operations", config.operations));
   // Port 0 is for the manager itself to choose; whoever looks for one needs a real port.
   if (!config.roles.contains("manager")) TROUPE_RETURN_IF_ERROR(ParseAddress(config.manager).status());

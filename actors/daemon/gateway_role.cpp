@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "actors/daemon/gauges.hpp"
 #include "actors/daemon/membership.hpp"
 #include "actors/daemon/process_faults.hpp"
@@ -92,13 +93,18 @@ class GatewayRole final : public Role {
     return absl::OkStatus();
   }
 
-  [[nodiscard]] std::string Describe() const override { return absl::StrCat("gateway at http://", http_); }
+  [[nodiscard]] std::string Describe() const override {
+    return absl::StrCat("gateway at ", common_.https == nullptr ? "http://" : "https://", http_);
+  }
 
   [[nodiscard]] absl::Status Health() override {
     return view_->nodes() > 0 ? absl::OkStatus() : absl::UnavailableError("no node takes requests");
   }
 
+  void Reload() override { RenewCertificate(true); }
+
   void Measure() override {
+    RenewCertificate(false);
     const auto totals = statistics_->totals();
     const Gauges::Labels none;
     gauges_.Set("troupe_router_nodes", "Nodes that grant credits.", none,
@@ -143,11 +149,39 @@ class GatewayRole final : public Role {
     options.access.keys = view_->keys();
     options.access.any_client_without_keys = config.insecure_network;
     options.http.max_connections = config.http_connections;
+    options.http.certificate = common_.https;
+    options.cors_origins = config.http_cors_origins;
     TROUPE_ASSIGN_OR_RETURN(
         server_, gateway::GatewayServer::Start(options, *service_, admin_.get(), common_.registry));
     http_ = absl::StrCat(config.http.substr(0, colon), ":", server_->port());
     WarnOfOpenFront();
+    WarnOfCertificate();
     return absl::OkStatus();
+  }
+
+  // Looks at the files' stamps each second, so that a certificate which a program renews needs no signal.
+  void RenewCertificate(bool forced) {
+    if (common_.https == nullptr) return;
+    const auto changed = common_.https->Reload(forced);
+    if (!changed.ok()) {
+      spdlog::error("{}", std::string(changed.status().message()));
+    } else if (*changed) {
+      spdlog::info("new connections see the HTTPS certificate {}", common_.https->Current()->description);
+      warned_.clear();
+    }
+    WarnOfCertificate();
+  }
+
+  // Each state of the certificate once.
+  void WarnOfCertificate() {
+    if (common_.https == nullptr) return;
+    const auto certificate = common_.https->Current();
+    gauges_.Set("troupe_https_certificate_ends_seconds", "Unix time at which the HTTPS certificate ends.", {},
+                static_cast<double>(absl::ToUnixSeconds(certificate->not_after)));
+    auto warning = security::ValidityWarning(*certificate, absl::Now());
+    if (warning == warned_) return;
+    if (!warning.empty()) spdlog::warn("{}", warning);
+    warned_ = std::move(warning);
   }
 
   // Once, loud: what clients on other machines may do, and how they come in.
@@ -155,6 +189,11 @@ class GatewayRole final : public Role {
     const auto& config = common_.config;
     const auto host = HostOf(config.http);
     if (host.starts_with("127.") || host == "::1") return;
+    if (common_.https == nullptr)
+      spdlog::warn(
+          "API keys and tensors travel in the clear to {}: give the gateway --http-tls-certificate and "
+          "--http-tls-key, or let a proxy on this machine speak TLS",
+          http_);
     if (config.insecure_network) {
       spdlog::warn(
           "--insecure-network: as long as the cluster has no API key, every client that reaches {} may do "
@@ -183,6 +222,7 @@ class GatewayRole final : public Role {
   MemberActor member_;
   std::string address_;
   std::string http_;
+  std::string warned_;  // of the certificate
   Gauges gauges_;
 };
 

@@ -1,4 +1,5 @@
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <caf/scoped_actor.hpp>
 #include <chrono>
@@ -11,12 +12,14 @@
 #include "actors/daemon/vital.hpp"
 #include "actors/manager/admin_desk.hpp"
 #include "actors/manager/cluster_manager.hpp"
+#include "actors/peers/local_socket.hpp"
 #include "actors/seams/command_provisioner.hpp"
 #include "actors/seams/stored_model_repository.hpp"
 #include "base/digest.hpp"
 #include "base/status.hpp"
 #include "storage/backup.hpp"
 #include "storage/durable_file.hpp"
+#include "storage/function_objects.hpp"
 #include "storage/rocks_metadata_store.hpp"
 
 namespace troupe::actors {
@@ -89,6 +92,9 @@ class ManagerRole final : public Role {
     options.provisioning.min_nodes = config.min_nodes;
     options.provisioning.max_nodes = config.max_nodes;
     options.replicas = config.replicas;
+    options.audit = common_.audit.get();
+    options.lacking = [objects = std::make_shared<storage::StoredObjects>(*common_.objects)](
+                          const proto::FunctionRecord& function) { return objects->LackingFor(function); };
     options.default_slo.set_deadline_ns(config.default_deadline.count());
     options.new_cluster_id = Sha256Hex(absl::StrCat(common_.incarnation, config.name)).substr(0, 16);
     options.unix_now = UnixNow;

@@ -21,6 +21,8 @@ class Role {
   virtual void Measure() = 0;
   // SIGUSR1: a manager makes a backup of what it keeps. On the main thread; blocks for as long as that takes.
   virtual void BackUp() {}
+  // SIGHUP: reads files anew that may have changed. On the main thread.
+  virtual void Reload() {}
   // Takes no new work, and lets what runs finish or hands it back, for at most `grace`.
   virtual void Stop(Duration grace) = 0;
 };

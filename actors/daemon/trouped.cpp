@@ -17,6 +17,7 @@
 #include "actors/daemon/detach.hpp"
 #include "actors/daemon/gauges.hpp"
 #include "actors/daemon/roles.hpp"
+#include "actors/peers/local_socket.hpp"
 #include "base/status.hpp"
 #include "gateway/operations_server.hpp"
 #include "transport/steady_clock.hpp"
@@ -131,6 +132,8 @@ class Daemon {
       if (signal == SIGUSR1)
         for (auto& role : roles_) role->BackUp();
       if (certificates_) certificates_->Look(signal == SIGHUP, absl::Now());
+      if (signal == SIGHUP)
+        for (auto& role : roles_) role->Reload();
       Measure();
     }
   }
@@ -208,6 +211,16 @@ class Daemon {
       for (auto& role : roles_) TROUPE_RETURN_IF_ERROR(role->Health());
       return absl::OkStatus();
     };
+    options.on_log_level = [this](const std::string& client, const std::string& level) {
+      storage::AuditLine line;
+      line.unix_ns = UnixNow();
+      line.who = IsLoopback(client) ? "loopback" : "unknown";
+      line.from = client;
+      line.action = "log.level";
+      line.what = absl::StrCat("daemon '", config_.name, "' to ", level);
+      storage::SetResult(absl::OkStatus(), line);
+      common_->audit->Append(std::move(line), [](const absl::Status&) {});
+    };
     TROUPE_ASSIGN_OR_RETURN(operations_, gateway::OperationsServer::Start(options, common_->registry));
     address_ = absl::StrCat(config_.operations.substr(0, colon), ":", operations_->port());
     return absl::OkStatus();
@@ -244,7 +257,7 @@ int main(int argc, char** argv) {
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGUSR1);
   // The end of a terminal ends a daemon that has no certificates to load again.
-  if (!config->tls_dir.empty()) sigaddset(&signals, SIGHUP);
+  if (!config->tls_dir.empty() || !config->http_tls_certificate.empty()) sigaddset(&signals, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
   Daemon daemon(*config);

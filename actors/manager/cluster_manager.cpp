@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "actors/manager/audit.hpp"
 #include "actors/manager/cluster_manager_actor.hpp"
 #include "actors/peers/message_rights.hpp"
 #include "base/wire_status.hpp"
@@ -21,6 +23,7 @@ ClusterManager::behavior_type ClusterManager::make_behavior() {
   for (const auto* run : catalogue_.runs().List(""))
     if (!RunEnded(run->state())) run_links_.Loosen(run->start().run(), Now(this));
   Commit(catalogue_.BirthBatch(), [](const absl::Status&) {});
+  TellLacking();
   return {
       [this](const proto::JoinRequest& join, const NodeControllerActor& node) {
         return Join(
@@ -76,6 +79,21 @@ void ClusterManager::Commit(storage::Batch batch, std::function<void(absl::Statu
   });
 }
 
+// The others are served; a node that has the model goes on with its copy.
+void ClusterManager::TellLacking() {
+  if (!options_.lacking) return;
+  for (const auto& [name, versions] : catalogue_.functions().table().functions()) {
+    for (const auto& [number, record] : versions) {
+      const auto lacking = options_.lacking(record);
+      if (lacking.empty()) continue;
+      Tell("manager", "function-broken",
+           absl::StrCat(cluster::Describe(record.key()), " cannot be brought to nodes: the store lacks its ",
+                        absl::StrJoin(lacking, ", "),
+                        "; deploy it again, or restore a backup ('troupe store restore')"));
+    }
+  }
+}
+
 absl::StatusOr<std::uint64_t> ClusterManager::Welcome(const proto::JoinRequest& join,
                                                       const std::string& daemon, const Peer& sender) {
   const auto& cluster = catalogue_.cluster();
@@ -91,15 +109,17 @@ absl::StatusOr<std::uint64_t> ClusterManager::Welcome(const proto::JoinRequest& 
         absl::StrCat(epoch.status().message(), "; the one that asks shows the certificate ",
                      sender.ToString(), ": each daemon needs a certificate of its own"));
   if (absl::IsFailedPrecondition(epoch.status()) || absl::IsAlreadyExists(epoch.status()))
-    TellRefused(join.member().name(), epoch.status());
+    TellRefused(join, epoch.status());
   return epoch;
 }
 
-void ClusterManager::TellRefused(const std::string& name, const absl::Status& why) {
+void ClusterManager::TellRefused(const proto::JoinRequest& join, const absl::Status& why) {
   // Names of strangers are remembered up to a bound only; then some are told again.
   constexpr std::size_t kRemembered = 1000;
   if (refused_.size() >= kRemembered) refused_.clear();
-  if (refused_.insert(name).second) Tell("manager", "member-refused", std::string(why.message()));
+  if (!refused_.insert(join.member().name()).second) return;
+  WriteDown(JoinLine(join, why), [] {});
+  Tell("manager", "member-refused", std::string(why.message()));
 }
 
 template <class Link, class Handle>
@@ -111,7 +131,7 @@ JoinPromise ClusterManager::Join(const proto::JoinRequest& join, Link link, cons
     allowed = absl::InvalidArgumentError("the member's actors are in another process than the member");
   auto promise = make_response_promise<proto::JoinReply>();
   if (!allowed.ok()) {
-    TellRefused(join.member().name(), allowed);
+    TellRefused(join, allowed);
     Deliver(promise, Failure<proto::JoinReply>(allowed));
     return promise;
   }
@@ -131,15 +151,15 @@ JoinPromise ClusterManager::Join(const proto::JoinRequest& join, Link link, cons
   monitor(member);
   board_.NodeJoined(name, {join.adopted().begin(), join.adopted().end()});
   // No epoch is ever given twice, not even by a manager that forgot everything else.
-  Commit(catalogue_.EpochBatch(*epoch),
-         [this, promise, name, epoch = *epoch](const absl::Status& status) mutable {
-           if (!status.ok()) return Deliver(promise, Failure<proto::JoinReply>(status));
-           catalogue_.ApplyEpoch(epoch);
-           Tell(name, "member-joined", absl::StrCat("epoch ", epoch));
-           if (catalogue_.Drained(name)) BeginDrain(name);
-           Changed();
-           Deliver(promise, JoinedAs(epoch, 0));
-         });
+  Commit(catalogue_.EpochBatch(*epoch), [this, promise, name, line = JoinLine(join, absl::OkStatus()),
+                                         epoch = *epoch](const absl::Status& status) mutable {
+    if (!status.ok()) return Deliver(promise, Failure<proto::JoinReply>(status));
+    catalogue_.ApplyEpoch(epoch);
+    Tell(name, "member-joined", absl::StrCat("epoch ", epoch));
+    if (catalogue_.Drained(name)) BeginDrain(name);
+    Changed();
+    WriteDown(line, [this, promise, epoch]() mutable { Deliver(promise, JoinedAs(epoch, 0)); });
+  });
   return promise;
 }
 

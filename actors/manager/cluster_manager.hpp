@@ -2,9 +2,11 @@
 #pragma once
 
 #include <caf/actor_system.hpp>
+#include <caf/node_id.hpp>
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "actors/interfaces/cluster_manager.hpp"
 #include "actors/peers/peer_identities.hpp"
@@ -12,6 +14,8 @@
 #include "actors/seams/node_provisioner.hpp"
 #include "cluster/membership_table.hpp"
 #include "cluster/provisioning.hpp"
+#include "proto/access.pb.h"
+#include "storage/audit_log.hpp"
 #include "storage/metadata_store.hpp"
 
 namespace troupe::actors {
@@ -46,6 +50,10 @@ struct ManagerOptions {
   std::shared_ptr<const PeerIdentities> identities;
   NodeProvisioner* provisioner = nullptr;  // outlives the actor; null: nodes come and go by people's hands
   cluster::ProvisioningLimits provisioning;
+  // Which objects of a function's model the store lacks, one text each; asked once, at the start. Empty:
+  // none.
+  std::function<std::vector<std::string>(const proto::FunctionRecord&)> lacking;
+  storage::AuditLog* audit = nullptr;  // outlives the actor; null: no line is kept of changes
   proto::Slo default_slo;
   std::string new_cluster_id;                          // taken by an empty store
   std::function<void(const proto::Event&)> on_event;   // each event as it is kept, for the log; may be empty

@@ -1,7 +1,8 @@
 // The cluster manager's class, private to its sources: cluster_manager.cpp (membership, what members see,
 // host copies), manager_objects.cpp (models, blobs), manager_runs.cpp (runs of workflows and who has them),
 // manager_provisioning.cpp (machines for nodes),
-// manager_admin.cpp (administration). Contract: actors/interfaces/cluster_manager.hpp.
+// manager_admin.cpp (administration), manager_audit.cpp (its lines). Contract:
+// actors/interfaces/cluster_manager.hpp.
 #pragma once
 
 #include <map>
@@ -16,6 +17,7 @@
 #include "actors/core/deliver.hpp"
 #include "actors/core/time.hpp"
 #include "actors/manager/admin_desk.hpp"
+#include "actors/manager/admin_promise.hpp"
 #include "actors/manager/catalogue.hpp"
 #include "actors/manager/cluster_manager.hpp"
 #include "actors/manager/member_links.hpp"
@@ -34,7 +36,7 @@ namespace troupe::actors {
 using ManagerSelf =
     ClusterManagerActor::extend<Hears<proto::Continue>, Hears<proto::Tick>, Hears<AllowFaults>>;
 using JoinPromise = caf::typed_response_promise<proto::JoinReply>;
-using AdminPromise = caf::typed_response_promise<proto::AdminReply>;
+using AdminReplyPromise = caf::typed_response_promise<proto::AdminReply>;
 using RunPromise = caf::typed_response_promise<proto::RunReply>;
 enum : std::uint32_t { kPulse = 1, kRelease = 2, kTakeBack = 3 };
 
@@ -78,7 +80,7 @@ class ClusterManager : public ManagerSelf::base {
   absl::StatusOr<std::uint64_t> Welcome(const proto::JoinRequest& join, const std::string& daemon,
                                         const Peer& sender);
   // An event, once for each name.
-  void TellRefused(const std::string& name, const absl::Status& why);
+  void TellRefused(const proto::JoinRequest& join, const absl::Status& why);
   // Who has sent what is being handled. Not after a promise was made.
   [[nodiscard]] std::shared_ptr<const Peer> Sender() { return PeerOf(options_.identities, current_sender()); }
   // For one that has joined and has missed something.
@@ -97,6 +99,8 @@ class ClusterManager : public ManagerSelf::base {
   void Place();
   void Adopt(const std::string& digest, const std::string& name, const NodeControllerActor& node);
   PlacementBoard::Homes KeepHomes();
+  // Functions whose models' objects the store lacks, at the start.
+  void TellLacking();
   // Functions whose state is on a node that is not there: once each.
   void TellUnreachable();
   // The node was asked in a life of it that is over.
@@ -147,7 +151,14 @@ class ClusterManager : public ManagerSelf::base {
                     const absl::Status& status);
   [[nodiscard]] proto::RunReply RunAnswer(const std::string& run) const;
   // --- administration ---
-  AdminPromise Admin(proto::AdminRequest& request);
+  AdminReplyPromise Admin(proto::AdminRequest& request);
+  void Answer(AdminPromise promise, proto::AdminRequest& request);
+  // --- the audit (manager_audit.cpp) ---
+  AdminPromise Audited(const AdminReplyPromise& promise, storage::AuditLine line);
+  // Who has sent the message that is being handled.
+  void SetSender(const proto::AdminRequest& request, const Peer& peer, storage::AuditLine& line);
+  // `then` when the line is durable, or known to be late.
+  void WriteDown(storage::AuditLine line, std::function<void()> then);
   // The imports of one file, or all of them for an empty digest.
   [[nodiscard]] proto::AdminReply ShowImport(const proto::ShowImport& wish) const;
   // Imports first: nothing is stored of a file that cannot be served. Answered when the first node has

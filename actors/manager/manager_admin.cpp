@@ -5,22 +5,41 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "actors/manager/audit.hpp"
 #include "actors/manager/cluster_manager_actor.hpp"
 #include "actors/manager/mutate.hpp"
 #include "actors/peers/message_rights.hpp"
 
 namespace troupe::actors {
 
-AdminPromise ClusterManager::Admin(proto::AdminRequest& request) {
+AdminReplyPromise ClusterManager::Admin(proto::AdminRequest& request) {
   const auto sender = Sender();
-  auto promise = make_response_promise<proto::AdminReply>();
-  if (const auto allowed = CheckAdmin(request, *sender); !allowed.ok()) {
-    Deliver(promise, Failure<proto::AdminReply>(allowed));
-    return promise;
+  auto change = ChangeOf(request);
+  const bool has_line = change && options_.audit != nullptr;
+  storage::AuditLine line;
+  if (has_line) {
+    line = *std::move(change);
+    SetSender(request, *sender, line);  // a promise takes the sender away
+    // Imports take turns by who is known to ask, and not by what a shell says of itself.
+    if (request.has_deploy() && HasName(line)) request.mutable_deploy()->set_client(line.who);
   }
-  // A gateway asks for its HTTP clients, whose keys it has checked; others ask for themselves.
-  if (!sender->roles.Has(security::Role::kGateway) || !request.has_caller())
-    *request.mutable_caller() = CallerOf(*sender);
+  auto promise = make_response_promise<proto::AdminReply>();
+  const AdminPromise plain([promise](proto::AdminReply reply) {
+    auto answered = promise;
+    Deliver(answered, std::move(reply));
+  });
+  auto answer = has_line ? Audited(promise, std::move(line)) : plain;
+  if (const auto allowed = CheckAdmin(request, *sender); !allowed.ok()) {
+    answer.deliver(Failure<proto::AdminReply>(allowed));
+  } else if (const auto room = has_line ? options_.audit->CanTake() : absl::OkStatus(); !room.ok()) {
+    Deliver(promise, Failure<proto::AdminReply>(room));
+  } else {
+    Answer(std::move(answer), request);
+  }
+  return promise;
+}
+
+void ClusterManager::Answer(AdminPromise promise, proto::AdminRequest& request) {
   using Case = proto::AdminRequest;
   switch (request.request_case()) {
     case Case::kDeploy:
@@ -74,7 +93,6 @@ AdminPromise ClusterManager::Admin(proto::AdminRequest& request) {
     default:
       Deliver(promise, AnswerFromState(request, {catalogue_, members_, board_, events_, Now(this)}));
   }
-  return promise;
 }
 
 proto::AdminReply ClusterManager::ShowImport(const proto::ShowImport& wish) const {

@@ -41,14 +41,21 @@ class Client:
     def __init__(self, address):
         host, _, port = address.rpartition(":")
         self.host, self.port = host, int(port)
+        self.tls = None  # an ssl.SSLContext: it speaks HTTPS
 
     def call(self, method, path, body=None, headers=None, timeout=TIMEOUT):
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=timeout)
+        connection = self.connection(timeout)
         try:
             connection.request(method, path, body, headers or {})
             return Answer(connection.getresponse())
         finally:
             connection.close()
+
+    def connection(self, timeout=TIMEOUT):
+        """http.client's own, for several requests on one connection."""
+        if self.tls is None:
+            return http.client.HTTPConnection(self.host, self.port, timeout=timeout)
+        return http.client.HTTPSConnection(self.host, self.port, timeout=timeout, context=self.tls)
 
     def get(self, path):
         return self.call("GET", path)

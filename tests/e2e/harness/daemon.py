@@ -73,7 +73,7 @@ class Daemon:
 
     def address(self, what):
         """Of 'manager at', 'gateway at http://' or 'operations at http://', as the ready line says."""
-        found = re.search(rf"{what} at (?:http://)?([^\s,]+)", self.ready)
+        found = re.search(rf"{what} at (?:https?://)?([^\s,]+)", self.ready)
         assert found, f"no {what} in {self.ready}"
         return found.group(1)
 
