@@ -88,10 +88,10 @@ def store_files():
         return struct.pack("<IHB", 0, len(body), kind) + body
 
     group = struct.pack("<QI", 1, 1) + b"\x01\x03key\x05value"
-    yield bytes([128 + 1 + 2]) + record(1, group) + record(2, group[:8]) + record(3, group[8:12]) + record(4, group[12:])
-    yield bytes([128 + 1 + 2]) + record(1, group) + record(1, struct.pack("<QI", 9, 2) + group[12:] * 2) + b"\0" * 40
+    yield bytes([128 + 1]) + record(1, group) + record(2, group[:8]) + record(3, group[8:12]) + record(4, group[12:])
+    yield bytes([128 + 1]) + record(1, group) + record(1, struct.pack("<QI", 9, 2) + group[12:] * 2) + b"\0" * 40
     mark = struct.pack("<QQQQQ", 0x314B52414D525454, 1, 100, 7, 0)
-    yield bytes([128 + 2 + 2]) + mark.ljust(512, b"\0") + mark
+    yield bytes([128 + 2]) + mark.ljust(512, b"\0") + mark
     digest = "0123456789abcdef" * 4
     yield b"\3" + ("troupe-backup 1\ncluster c\nsequence 12\n%s 5 db/CURRENT\n%s 7 MARK\n" % (digest, digest)).encode()
 

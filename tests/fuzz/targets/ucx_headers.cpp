@@ -3,6 +3,7 @@
 #include <cstring>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "base/check.hpp"
 #include "transport/arena.hpp"

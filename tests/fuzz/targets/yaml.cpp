@@ -36,7 +36,7 @@ void Workflow(std::string_view text) {
   if (!spec.ok()) return;
   TROUPE_CHECK(spec->steps_size() <= 50, "a workflow has no more steps than it may have");
   const auto record = cluster::ValidateWorkflow(*spec, functions);
-  TROUPE_CHECK(!record.ok() || record->outputs_size() > 0, "a workflow that is good has outputs");
+  TROUPE_CHECK(!record.ok() || record->outputs_size() == spec->outputs_size(), "each output has its type");
 }
 
 }  // namespace
