@@ -1,9 +1,16 @@
 #include "gpu/cuda/context.hpp"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
+#include "base/status.hpp"
+#include "transport/steady_clock.hpp"
 
 namespace troupe::gpu::cuda {
 namespace {
+
+// Waking a thread costs this much: what ends sooner is waited for without sleep.
+constexpr Duration kSpin = std::chrono::microseconds(20);
 
 // Errors after which every further call on the context fails: only a new process gets on.
 bool Sticky(CUresult result) {
@@ -117,6 +124,27 @@ absl::StatusOr<EventHandle> Context::MakeEvent() {
     if (!made.ok()) return made;
   }
   return EventHandle(event, [this](CUevent used) { GiveBack(used); });
+}
+
+absl::StatusOr<EventHandle> Context::Record(CUstream stream) {
+  TROUPE_ASSIGN_OR_RETURN(EventHandle event, MakeEvent());
+  TROUPE_RETURN_IF_ERROR(Check(driver_->cuEventRecord(event.get(), stream), "recording an event"));
+  return event;
+}
+
+absl::Status Context::Await(const EventHandle& event) const {
+  const Time patience = transport::SteadyNow() + kSpin;
+  CUresult result = driver_->cuEventQuery(event.get());
+  while (result == CUDA_ERROR_NOT_READY && transport::SteadyNow() < patience)
+    result = driver_->cuEventQuery(event.get());
+  if (result == CUDA_ERROR_NOT_READY) result = driver_->cuEventSynchronize(event.get());
+  return CheckWork(result, "the GPU's work");
+}
+
+Duration Context::Between(const EventHandle& begin, const EventHandle& end) const {
+  float milliseconds = 0;
+  if (driver_->cuEventElapsedTime(&milliseconds, begin.get(), end.get()) != CUDA_SUCCESS) return Duration(1);
+  return std::max(FromSeconds(static_cast<double>(milliseconds) / 1e3), Duration(1));
 }
 
 void Context::GiveBack(CUevent event) {

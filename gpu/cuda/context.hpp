@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/units.hpp"
 #include "gpu/cuda/driver.hpp"
 
 namespace troupe::gpu::cuda {
@@ -40,6 +41,12 @@ class Context {
   [[nodiscard]] absl::Status health() const;
 
   absl::StatusOr<EventHandle> MakeEvent();
+  // What is on the stream so far.
+  absl::StatusOr<EventHandle> Record(CUstream stream);
+  // Until the GPU has come so far; not OK: the context is lost.
+  absl::Status Await(const EventHandle& event) const;
+  // On the GPU, of two that it has come to. At least one nanosecond: what was done took time.
+  [[nodiscard]] Duration Between(const EventHandle& begin, const EventHandle& end) const;
 
  private:
   Context(std::shared_ptr<const Driver> driver, CUdevice device, CUcontext context)

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.hpp"
 #include "base/status.hpp"
+#include "gpu/cuda/launch_groups.hpp"
 #include "gpu/cuda/stream.hpp"
 #include "gpu/device/tensor_bytes.hpp"
 #include "gpu/engine/program_builder.hpp"
@@ -127,11 +128,12 @@ class ProgramPlan final : public CudaPlan {
                        const LaunchArguments& arguments) const;
   absl::Status EnqueueSteps(std::size_t begin, std::size_t end, const KernelLaunch& launch,
                             const LaunchArguments& arguments) const;
-  [[nodiscard]] LaunchKey KeyOf(CUstream stream, const LaunchArguments& arguments) const;
+  [[nodiscard]] LaunchKey KeyOf(CUstream stream, const LaunchArguments& arguments,
+                                const std::vector<std::size_t>& groups) const;
   absl::Status Replay(const GraphSet& graphs, const LaunchKey& key, Submission& submission,
-                      const LaunchArguments& arguments, const Moved& moved) const;
+                      const LaunchArguments& arguments, GroupedLaunch& groups, const Moved& moved) const;
   absl::Status SubmitSteps(Submission& submission, const KernelLaunch& launch,
-                           const LaunchArguments& arguments, const Moved& moved) const;
+                           const LaunchArguments& arguments, GroupedLaunch& groups, const Moved& moved) const;
   [[nodiscard]] TensorView ViewOf(int id, const LaunchArguments& arguments) const;
   [[nodiscard]] std::byte* AddressOf(const ProgramValue& value, const LaunchArguments& arguments) const;
 
@@ -144,6 +146,7 @@ class ProgramPlan final : public CudaPlan {
   std::vector<std::shared_ptr<const DeviceBlock>> constants_;  // as program_.constants
   std::shared_ptr<TroubleWord> trouble_;
   PlanGraphs graphs_;
+  LaunchGroups groups_{program_.instructions.size()};
 };
 
 ProgramPlan::Ranges ProgramPlan::WeightsOf(const Instruction& instruction) const {
@@ -230,8 +233,10 @@ absl::Status ProgramPlan::EnqueueSteps(std::size_t begin, std::size_t end, const
   return absl::OkStatus();
 }
 
-// All that a recording depends on but for the plan itself. Marks are told between its segments.
-LaunchKey ProgramPlan::KeyOf(CUstream stream, const LaunchArguments& arguments) const {
+// All that a recording depends on but for the plan itself. Marks are told between its segments, and a launch
+// is cut there.
+LaunchKey ProgramPlan::KeyOf(CUstream stream, const LaunchArguments& arguments,
+                             const std::vector<std::size_t>& groups) const {
   LaunchKey key;
   key.stream = stream;
   const auto add = [&key](const DeviceRange& range) {
@@ -245,19 +250,20 @@ LaunchKey ProgramPlan::KeyOf(CUstream stream, const LaunchArguments& arguments) 
   add(arguments.activations);
   for (const DeviceRange& input : arguments.inputs) add(input);
   for (const DeviceRange& output : arguments.outputs) add(output);
-  for (const std::size_t mark : arguments.marks) {
-    if (mark > 0 && mark < step_count() && (key.ends.empty() || key.ends.back() < mark))
-      key.ends.push_back(mark);
-  }
+  std::ranges::set_union(arguments.marks, groups, std::back_inserter(key.ends));
+  std::erase_if(key.ends, [this](std::size_t end) { return end == 0 || end >= step_count(); });
+  key.ends.erase(std::unique(key.ends.begin(), key.ends.end()), key.ends.end());
   key.ends.push_back(step_count());
   return key;
 }
 
 absl::Status ProgramPlan::Replay(const GraphSet& graphs, const LaunchKey& key, Submission& submission,
-                                 const LaunchArguments& arguments, const Moved& moved) const {
+                                 const LaunchArguments& arguments, GroupedLaunch& groups,
+                                 const Moved& moved) const {
   Marks marks(submission, arguments);
   std::size_t begin = 0;
   for (std::size_t segment = 0; segment < key.ends.size(); ++segment) {
+    TROUPE_RETURN_IF_ERROR(groups.Before(begin));
     TROUPE_RETURN_IF_ERROR(marks.Pass(begin));
     TROUPE_RETURN_IF_ERROR(graphs.Launch(segment, submission.stream()));
     const std::size_t steps = key.ends[segment] - begin;
@@ -268,16 +274,19 @@ absl::Status ProgramPlan::Replay(const GraphSet& graphs, const LaunchKey& key, S
 }
 
 absl::Status ProgramPlan::SubmitSteps(Submission& submission, const KernelLaunch& launch,
-                                      const LaunchArguments& arguments, const Moved& moved) const {
+                                      const LaunchArguments& arguments, GroupedLaunch& groups,
+                                      const Moved& moved) const {
   Marks marks(submission, arguments);
   std::size_t told = 0;
   for (std::size_t step = 0; step < step_count(); ++step) {
+    TROUPE_RETURN_IF_ERROR(groups.Before(step));
     TROUPE_RETURN_IF_ERROR(marks.Pass(step));
     if (arguments.gate) {
       if (const EventPtr event = arguments.gate(step)) TROUPE_RETURN_IF_ERROR(submission.Wait(event));
     }
     TROUPE_RETURN_IF_ERROR(Enqueue(program_.instructions[step], launch, arguments));
-    if (step + 1 - told < kStepsPerMilestone && step + 1 < step_count()) continue;
+    const bool tells = step + 1 - told == kStepsPerMilestone || step + 1 == step_count();
+    if (!tells && !groups.EndsAt(step + 1)) continue;
     TROUPE_RETURN_IF_ERROR(submission.Mark([moved, steps = step + 1 - told] { moved(steps); }));
     told = step + 1;
   }
@@ -296,15 +305,17 @@ absl::Status ProgramPlan::Submit(Submission& submission, const LaunchArguments& 
   const KernelLaunch launch{tools_, submission.stream(), trouble_->get(),
                             tools_.kernels->BlocksOn(arguments.share.sms)};
   // With a gate each step may wait for something else: weights are still on their way.
-  LaunchKey key = KeyOf(submission.stream(), arguments);
+  GroupedLaunch groups(submission, groups_, arguments, step_count());
+  LaunchKey key = KeyOf(submission.stream(), arguments, groups.ends());
   key.blocks = launch.blocks;
   std::shared_ptr<const GraphSet> graphs;
   if (!arguments.gate) {
     graphs = graphs_.Find(
         key, [&](std::size_t begin, std::size_t end) { return EnqueueSteps(begin, end, launch, arguments); });
   }
-  TROUPE_RETURN_IF_ERROR(graphs != nullptr ? Replay(*graphs, key, submission, arguments, moved)
-                                           : SubmitSteps(submission, launch, arguments, moved));
+  TROUPE_RETURN_IF_ERROR(graphs != nullptr ? Replay(*graphs, key, submission, arguments, groups, moved)
+                                           : SubmitSteps(submission, launch, arguments, groups, moved));
+  groups.Submitted();
   submission.Verify([trouble = trouble_, graphs]() -> absl::Status {
     if (*trouble->get() == 0) return absl::OkStatus();
     return absl::InvalidArgumentError("an index in the data lies outside of what it chooses from");

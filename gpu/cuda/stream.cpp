@@ -13,9 +13,6 @@ namespace {
 
 using transport::SteadyNow;
 
-// Waking a thread costs this much: what ends sooner is waited for without sleep.
-constexpr Duration kSpin = std::chrono::microseconds(20);
-
 // While an event of the host's is waited for: how often the GPU is asked how far it is, and how often whether
 // it is well.
 constexpr Duration kTellingSlice = std::chrono::microseconds(100);
@@ -28,6 +25,15 @@ CUdeviceptr PointerOf(const std::byte* address) {
 }  // namespace
 
 absl::Status Submission::Wait(const EventPtr& event) {
+  if (!counts_waits_) return WaitFor(event);
+  TROUPE_ASSIGN_OR_RETURN(EventHandle before, context_.Record(stream_));
+  TROUPE_RETURN_IF_ERROR(WaitFor(event));
+  TROUPE_ASSIGN_OR_RETURN(EventHandle after, context_.Record(stream_));
+  gaps_.emplace_back(std::move(before), std::move(after));
+  return absl::OkStatus();
+}
+
+absl::Status Submission::WaitFor(const EventPtr& event) {
   const auto ours = std::dynamic_pointer_cast<const CudaEvent>(event);
   if (ours == nullptr) return WaitHere(*event);
   const CudaEvent::Ahead ahead = ours->WaitSubmitted();
@@ -60,10 +66,21 @@ bool Submission::TellReached() {
   return true;
 }
 
+absl::StatusOr<Duration> Submission::AwaitAll() {
+  TROUPE_ASSIGN_OR_RETURN(const EventHandle here, context_.Record(stream_));
+  while (!milestones_.empty()) {
+    TROUPE_RETURN_IF_ERROR(context_.Await(milestones_.front().reached));
+    const Milestone milestone = std::move(milestones_.front());
+    milestones_.pop_front();
+    milestone.then();
+  }
+  TROUPE_RETURN_IF_ERROR(context_.Await(here));
+  for (const auto& [before, after] : std::exchange(gaps_, {})) waited_ += context_.Between(before, after);
+  return std::max(context_.Between(begin_, here) - waited_, Duration(1));
+}
+
 absl::Status Submission::Mark(std::function<void()> then) {
-  TROUPE_ASSIGN_OR_RETURN(EventHandle reached, context_.MakeEvent());
-  TROUPE_RETURN_IF_ERROR(
-      context_.Check(context_.driver().cuEventRecord(reached.get(), stream_), "recording an event"));
+  TROUPE_ASSIGN_OR_RETURN(EventHandle reached, context_.Record(stream_));
   milestones_.push_back({std::move(reached), std::move(then)});
   return absl::OkStatus();
 }
@@ -125,15 +142,9 @@ EventPtr CudaStream::Push(Operation operation) {
   return event;
 }
 
-absl::Status CudaStream::Record(EventHandle& event, CUstream stream) const {
-  TROUPE_ASSIGN_OR_RETURN(event, context_.MakeEvent());
-  return context_.Check(context_.driver().cuEventRecord(event.get(), stream), "recording an event");
-}
-
 absl::Status CudaStream::Follow(CUstream later, CUstream earlier) const {
   if (later == earlier) return absl::OkStatus();
-  EventHandle here;
-  TROUPE_RETURN_IF_ERROR(Record(here, earlier));
+  TROUPE_ASSIGN_OR_RETURN(const EventHandle here, context_.Record(earlier));
   return context_.Check(context_.driver().cuStreamWaitEvent(later, here.get(), 0), "going on on other SMs");
 }
 
@@ -148,7 +159,8 @@ CudaStream::Flying CudaStream::Submit(Operation operation) {
     TROUPE_RETURN_IF_ERROR(context_.health());
     for (const EventPtr& wait : operation.waits) TROUPE_RETURN_IF_ERROR(submission.Wait(wait));
     TROUPE_RETURN_IF_ERROR(Follow(stream, stream_));
-    TROUPE_RETURN_IF_ERROR(Record(flying.begin, stream));
+    TROUPE_ASSIGN_OR_RETURN(flying.begin, context_.Record(stream));
+    submission.begin_ = flying.begin;
     return operation.submit(submission);
   };
   meter(operation.engine).Began();
@@ -161,14 +173,19 @@ CudaStream::Flying CudaStream::Submit(Operation operation) {
   }
   flying.status = put();
   if (flying.begin != nullptr) {
-    absl::Status recorded = Record(flying.end, stream);
-    if (!recorded.ok()) flying.end = nullptr;
+    auto end = context_.Record(stream);
+    absl::Status recorded = end.status();
+    if (end.ok()) flying.end = *std::move(end);
     if (recorded.ok()) recorded = Follow(stream_, stream);
     if (flying.status.ok()) flying.status = recorded;
   }
   flying.milestones = std::move(submission.milestones_);
   flying.awaited = std::move(submission.awaited_);
   flying.verify = std::move(submission.verify_);
+  flying.gaps = std::move(submission.gaps_);
+  flying.waited = submission.waited_;
+  flying.cut_after = submission.cut_after_;
+  flying.measured = std::move(submission.measured_);
   if (flying.status.ok()) operation.event->Submitted(flying.end);
   flying.operation = std::move(operation);
   return flying;
@@ -213,44 +230,31 @@ void CudaStream::TellAll() {
 void CudaStream::Tell(Flying& flying) {
   absl::Status status = flying.status;
   for (const Submission::Milestone& milestone : flying.milestones) {
-    if (const absl::Status reached = Await(milestone.reached); !reached.ok()) {
+    if (const absl::Status reached = context_.Await(milestone.reached); !reached.ok()) {
       status = reached;
       break;
     }
     if (flying.status.ok()) milestone.then();
   }
   if (flying.end != nullptr) {
-    const absl::Status ended = Await(flying.end);
+    const absl::Status ended = context_.Await(flying.end);
     if (status.ok()) status = ended;
   }
   for (const auto& event : flying.awaited) event->WaitDone();
   if (status.ok() && flying.verify) status = flying.verify();
-  Completion completion{status, {}, SteadyNow()};
-  completion.begin =
-      completion.end - (flying.end == nullptr ? Duration(0) : Between(flying.begin, flying.end));
+  Completion completion{status, {}, SteadyNow(), flying.cut_after};
+  const Duration took = flying.end == nullptr ? Duration(0) : context_.Between(flying.begin, flying.end);
+  completion.begin = completion.end - took;
+  if (status.ok() && flying.measured) {
+    for (const auto& [before, after] : flying.gaps) flying.waited += context_.Between(before, after);
+    flying.measured(took - flying.waited);
+  }
   const Engine engine = flying.operation.engine;
   if (engine != Engine::kCompute) meter(engine).Moved(1);
   meter(engine).Ended(completion.begin, completion.end);
   if (engine == Engine::kCompute) own_.Ended(completion.begin, completion.end);
   flying.operation.event->Complete(status);
   if (flying.operation.report) flying.operation.report(completion);
-}
-
-absl::Status CudaStream::Await(const EventHandle& event) const {
-  const Driver& driver = context_.driver();
-  const Time patience = SteadyNow() + kSpin;
-  CUresult result = driver.cuEventQuery(event.get());
-  while (result == CUDA_ERROR_NOT_READY && SteadyNow() < patience) result = driver.cuEventQuery(event.get());
-  if (result == CUDA_ERROR_NOT_READY) result = driver.cuEventSynchronize(event.get());
-  return context_.CheckWork(result, "the GPU's work");
-}
-
-// At least one nanosecond: what was done took time.
-Duration CudaStream::Between(const EventHandle& begin, const EventHandle& end) const {
-  float milliseconds = 0;
-  if (context_.driver().cuEventElapsedTime(&milliseconds, begin.get(), end.get()) != CUDA_SUCCESS)
-    return Duration(1);
-  return std::max(FromSeconds(static_cast<double>(milliseconds) / 1e3), Duration(1));
 }
 
 CudaStream::Operation CudaStream::Copy(Engine engine, bool at_once, OnComplete done) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gpu/cuda/context.hpp"
@@ -32,6 +33,16 @@ class Submission {
   absl::Status Wait(const EventPtr& event);
   // `then` is called when the GPU has come so far: on the stream's thread, must be short.
   absl::Status Mark(std::function<void()> then);
+  // Waits until all of it so far has ended, telling of what it passes meanwhile; how long it has been on the
+  // GPU, without the time that it waited for others there (CountWaits).
+  absl::StatusOr<Duration> AwaitAll();
+  // From now on Wait looks how long the GPU waits.
+  void CountWaits() { counts_waits_ = true; }
+  [[nodiscard]] bool counts_waits() const { return counts_waits_; }
+  // It ends here, at its limit: after so long on the GPU.
+  void Cut(Duration after) { cut_after_ = after; }
+  // Told when all of it has ended well, of the same time as AwaitAll's.
+  void Measure(std::function<void(Duration)> measured) { measured_ = std::move(measured); }
   // Asked when all of it has ended well: whether what it did made sense.
   void Verify(std::function<absl::Status()> verify) { verify_ = std::move(verify); }
 
@@ -41,6 +52,9 @@ class Submission {
     EventHandle reached;
     std::function<void()> then;
   };
+  // Between two events the GPU waited for somebody else.
+  using Gap = std::pair<EventHandle, EventHandle>;
+  absl::Status WaitFor(const EventPtr& event);
   absl::Status WaitHere(const Event& event);
   bool TellReached();
 
@@ -50,6 +64,12 @@ class Submission {
   std::function<void()> alive_;  // a watchdog is to see that nothing hangs while the host is waited for
   std::vector<std::shared_ptr<const CudaEvent>> awaited_;
   std::function<absl::Status()> verify_;
+  EventHandle begin_;
+  bool counts_waits_ = false;
+  std::vector<Gap> gaps_;  // that AwaitAll has not counted yet
+  Duration waited_{};      // those that it has
+  Duration cut_after_{};
+  std::function<void(Duration)> measured_;
 };
 
 // A plan of this device: launches put their kernels on the submission's stream.
@@ -100,19 +120,20 @@ class CudaStream final : public Stream {
     std::deque<Submission::Milestone> milestones;
     std::vector<std::shared_ptr<const CudaEvent>> awaited;  // what it waited for is told first
     std::function<absl::Status()> verify;
+    std::vector<Submission::Gap> gaps;
+    Duration waited{};
+    Duration cut_after{};
+    std::function<void(Duration)> measured;
   };
   CudaStream(Context& context, Meters& meters, const GreenContexts& shares, Pinned pinned, CUstream stream);
   static Operation Copy(Engine engine, bool at_once, OnComplete done);
   EventPtr Push(Operation operation);
   Flying Submit(Operation operation);
-  absl::Status Record(EventHandle& event, CUstream stream) const;
   // `later` goes on when `earlier` has come to where it is now.
   absl::Status Follow(CUstream later, CUstream earlier) const;
   void SubmitAll();
   void TellAll();
   void Tell(Flying& flying);
-  absl::Status Await(const EventHandle& event) const;
-  [[nodiscard]] Duration Between(const EventHandle& begin, const EventHandle& end) const;
   Meter& meter(Engine engine) { return meters_[static_cast<std::size_t>(engine)]; }
 
   Context& context_;

@@ -135,7 +135,7 @@ struct LaunchArguments {
   std::function<void(std::size_t step)> reached;
   std::vector<std::size_t> marks;
   // Time on the device after which the launch ends before its next step, with DEADLINE_EXCEEDED; zero: never.
-  // Time that it waits for its gate does not count. GPUs of CUDA do not heed it yet.
+  // Time that it waits for its gate does not count.
   Duration limit{};
 };
 

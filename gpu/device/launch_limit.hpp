@@ -2,8 +2,11 @@
 // begun always ends.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "base/units.hpp"
 
 namespace troupe::gpu {
@@ -35,5 +38,11 @@ class LaunchLimit {
   Duration waited_{};
   std::optional<Duration> seen_{};  // what it had used when it was first seen past its limit
 };
+
+// How a launch that was cut ends.
+[[nodiscard]] inline absl::Status CutBefore(std::size_t step, std::size_t steps, Duration used) {
+  return absl::DeadlineExceededError(absl::StrCat("the run was cut before step ", step, " of ", steps,
+                                                  ", after ", FormatDuration(used), " on the device"));
+}
 
 }  // namespace troupe::gpu

@@ -50,9 +50,7 @@ class LaunchOperation final : public VirtualOperation {
     const Time now = transport::SteadyNow();
     if (!limit_.Passed(now)) return absl::OkStatus();
     completion.cut_after = limit_.Used(now);
-    return absl::DeadlineExceededError(absl::StrCat("the run was cut before step ", step, " of ",
-                                                    plan_->step_count(), ", after ",
-                                                    FormatDuration(completion.cut_after), " on the device"));
+    return CutBefore(step, plan_->step_count(), completion.cut_after);
   }
 
   absl::Status Pass(std::size_t step, VirtualEngine& engine) {

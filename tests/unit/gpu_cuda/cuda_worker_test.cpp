@@ -242,6 +242,41 @@ TEST(CudaWorker, ALostGpuEndsIt) {
   EXPECT_THAT(death.last_words, HasSubstr("device lost: "));
 }
 
+// y = max(0, x) after many steps, between which a run can be cut.
+proto::HostCopy PlaceSteps(transport::HostRegion& region, int steps) {
+  proto::Model model = SmallModel();
+  model.clear_steps();
+  for (int i = 0; i < steps; ++i) {
+    proto::Step& step = *model.add_steps();
+    step.set_op("Relu");
+    step.add_inputs(i == 0 ? "x" : "t" + std::to_string(i));
+    step.add_outputs(i + 1 == steps ? "y" : "t" + std::to_string(i + 1));
+  }
+  return PlaceModel(region, "m", model, SmallWeights());
+}
+
+TEST(CudaWorker, ARunIsCutAtItsLimitAndTheNextOneIsServed) {
+  const WorkerMachine machine("");
+  CudaHarness harness;
+  Link link = harness.StartAndAdopt();
+  const proto::HostCopy copy = PlaceSteps(*harness.host, 40);
+  ASSERT_EQ(link.Ask(SwapInOf(copy)).code(), 0);
+  for (int round = 0; round < 4; ++round) {
+    proto::WorkerOrder order = RunOf("m", 1);
+    *order.mutable_run()->mutable_model() = copy;
+    order.mutable_run()->set_run_limit_ns(1);  // passed at the first look, whatever this machine
+    const auto cut = link.Ask(order);
+    EXPECT_EQ(cut.code(), static_cast<int>(absl::StatusCode::kDeadlineExceeded)) << cut.message();
+    EXPECT_THAT(cut.message(), HasSubstr("cut before step 4 of 40"));
+    EXPECT_GT(cut.run().compute_ns(), 0);
+    order.mutable_run()->clear_run_limit_ns();
+    const auto ran = link.Ask(order);
+    ASSERT_EQ(ran.code(), 0) << ran.message();
+    EXPECT_THAT(Floats(ran.run().outputs(0).data().inlined()), testing::ElementsAre(0, 1, 2, 3));
+  }
+  EXPECT_EQ(link.Ask(DescribeOf()).code(), 0) << "the worker lives";
+}
+
 // A hang that is asked for can be an illegal access instead.
 TEST(CudaWorker, AnIllegalAccessEndsItAndTheNextOneServes) {
   const WorkerMachine machine("");
