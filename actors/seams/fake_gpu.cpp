@@ -21,9 +21,13 @@ class SimpleGpu final : public FakeGpu {
     });
   }
 
-  void Run(const std::string& digest, std::optional<Time>, Time now, Ran done) override {
+  void Run(const std::string& digest, std::optional<Time> deadline, Time now, Ran done) override {
+    RunFor(Duration(), digest, deadline, now, std::move(done));
+  }
+
+  void RunFor(Duration length, const std::string& digest, std::optional<Time>, Time now, Ran done) override {
     const Time begin = std::max({now, compute_free_, loading_.contains(digest) ? link_free_ : Time{}});
-    compute_free_ = begin + rates_.run;
+    compute_free_ = begin + (length > Duration() ? length : rates_.run);
     timer_(compute_free_, [begin, done = std::move(done)] { done(begin, Time{}); });
   }
 

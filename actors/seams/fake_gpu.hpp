@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "base/units.hpp"
 
@@ -32,6 +33,11 @@ class FakeGpu {
   virtual void Bring(const Load& load, Time now, Loaded done) = 0;
   // Behind what was brought and run before, but for what a deadline may change.
   virtual void Run(const std::string& digest, std::optional<Time> deadline, Time now, Ran done) = 0;
+  // The same, and it takes so long whatever its model; zero, and where runs take what was measured: as Run.
+  virtual void RunFor(Duration /*length*/, const std::string& digest, std::optional<Time> deadline, Time now,
+                      Ran done) {
+    Run(digest, deadline, now, std::move(done));
+  }
   // What was brought has gone. Of no concern to an engine that does not know of memory.
   virtual void Evict(const std::string& /*digest*/) {}
 };

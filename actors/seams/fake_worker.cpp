@@ -332,11 +332,12 @@ class Worker : public caf::event_based_actor {
       return Answer(order.sequence(), absl::NotFoundError("the model is not resident"), {}, Now(this));
     running_ += shared_->profile.RunOf(digest);
     Fill();
-    Gpu().Run(digest, DeadlineOf(order.run(), Now(this)), Now(this),
-              [this, order, passes](Time begin, Time last_weights) {
-                running_ -= shared_->profile.RunOf(order.run().digest());
-                Ran(order, passes, begin, last_weights);
-              });
+    const auto length = shared_->profile.long_runs->OnGpu(digest, Duration(order.run().run_limit_ns()));
+    Gpu().RunFor(length, digest, DeadlineOf(order.run(), Now(this)), Now(this),
+                 [this, order, passes](Time begin, Time last_weights) {
+                   running_ -= shared_->profile.RunOf(order.run().digest());
+                   Ran(order, passes, begin, last_weights);
+                 });
   }
 
   void Ran(const proto::WorkerOrder& order, bool passes, Time begin, Time last_weights) {
@@ -348,8 +349,12 @@ class Worker : public caf::event_based_actor {
     if (!function.empty() && !States().contains(function))
       return Answer(order.sequence(), absl::NotFoundError("the state is not here"), {}, begin);
     const Duration limit(order.run().run_limit_ns());
-    if (limit > Duration::zero() && last_weights == Time() && Now(this) - begin > limit)
-      return Cut(order, begin);
+    auto& long_runs = *shared_->profile.long_runs;
+    const bool cut = limit > Duration::zero() && last_weights == Time() && Now(this) - begin > limit &&
+                     !long_runs.never_cuts;
+    if (long_runs.Named(order.run().digest()))
+      long_runs.seen.push_back({order.run().inputs(0).data().inlined(), begin, Now(this), cut});
+    if (cut) return Cut(order, begin);
     ++shared_->control->runs;
     shared_->control->by_layer += passes && !Resident().contains(order.run().digest()) ? 1 : 0;
     proto::WorkerOutcome outcome;

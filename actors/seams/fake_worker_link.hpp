@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "actors/seams/fake_gpu.hpp"
+#include "actors/seams/fake_long_runs.hpp"
 #include "actors/seams/worker_link.hpp"
 #include "base/units.hpp"
 
@@ -33,6 +34,8 @@ struct FakeWorkerProfile {
   Duration adopt_timeout = std::chrono::seconds(5);
   Duration lease = std::chrono::seconds(30);  // how long it lives without a link
   std::size_t ring = 4096;                    // orders that the worker has not taken yet
+  // Of models whose runs take longer now and then; common to all workers that this profile is copied for.
+  std::shared_ptr<FakeLongRuns> long_runs = std::make_shared<FakeLongRuns>();
   // What its loads and runs take; empty: a link of `link` or `peer_link`, and runs of `run`.
   std::function<std::unique_ptr<FakeGpu>(FakeGpu::Timer)> make_gpu;
 

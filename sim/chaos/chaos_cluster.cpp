@@ -93,6 +93,7 @@ World::NodePlan ChaosCluster::PlanOf(const std::string& name) const {
   plan.options.copies.region = plan.host_region;
   plan.worker.memory = GiB(1);
   plan.worker.prepare = milliseconds(5);
+  plan.worker.long_runs = long_runs_;
   for (std::uint32_t gpu = 0; gpu < shape_.gpus; ++gpu)
     plan.options.gpus.push_back({absl::StrCat("fake:", gpu), plan.worker.memory});
   return plan;
@@ -231,6 +232,13 @@ void ChaosCluster::ForgetARun() {
 void ChaosCluster::ShareStates() {
   for (const auto& name : shape_.NodeNames())
     for (const auto& worker : world_.node(name).workers) worker->states_by_model = true;
+}
+
+std::uint64_t ChaosCluster::WorkerStarts() {
+  std::uint64_t starts = 0;
+  for (const auto& name : shape_.NodeNames())
+    for (const auto& worker : world_.node(name).workers) starts += worker->spawns;
+  return starts;
 }
 
 void ChaosCluster::TakeMemory(Bytes bytes) {

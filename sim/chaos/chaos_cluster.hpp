@@ -70,6 +70,13 @@ class ChaosCluster {
     return *world_.node(node).workers.at(gpu);
   }
 
+  // From now on runs of this model take so long instead, at each GPU; zero: as long as all others.
+  void StretchRuns(const std::string& digest, Duration run) { long_runs_->length[digest] = run; }
+  // What the GPUs saw of the runs of models that StretchRuns named.
+  [[nodiscard]] const std::vector<actors::FakeLongRuns::Seen>& long_runs() const { return long_runs_->seen; }
+  // How often the workers were started, all of them.
+  [[nodiscard]] std::uint64_t WorkerStarts();
+
   // --- planted errors (planted.hpp) ---
   // In each door from now on.
   void PlantInDoors(std::function<void(ClientDoor&)> plant);
@@ -77,6 +84,7 @@ class ChaosCluster {
   void TakeMemory(Bytes bytes);            // of each GPU, behind its node's back
   void ForgetARun();                       // each state that is on a GPU now
   void ShareStates();                      // workers write back by model, not by function
+  void NeverCut() { long_runs_->never_cuts = true; }
 
   // --- what happened, for people and for the trace hash ---
   void Note(const std::string& what);
@@ -132,6 +140,7 @@ class ChaosCluster {
   std::vector<std::shared_ptr<Link>> operators_;
   bool manager_up_ = false;
   std::function<void(ClientDoor&)> planted_;
+  const std::shared_ptr<actors::FakeLongRuns> long_runs_ = std::make_shared<actors::FakeLongRuns>();
   bool hides_ = false;
   std::uint64_t torn_ = 0;
   std::deque<std::string> notes_;

@@ -54,6 +54,8 @@ bool FaultInjector::Strike(const PlannedFault& fault) {
     case FaultKind::kCut:
     case FaultKind::kDelay:
       return StrikeConnection(fault);
+    case FaultKind::kLongRun:
+      return StrikeRuns(fault);
     default:
       return StrikeDisk(fault);
   }
@@ -198,6 +200,14 @@ bool FaultInjector::StrikeDisk(const PlannedFault& fault) {
   cluster_.disk().SetLatency(fault.amount);
   Later(fault.length, "the disk is fast again",
         [this] { cluster_.disk().SetLatency(SimulatedDisk::kLatency); });
+  return true;
+}
+
+bool FaultInjector::StrikeRuns(const PlannedFault& fault) {
+  const std::string digest = World::WorkerDigest(fault.member);
+  cluster_.StretchRuns(digest, fault.amount);
+  Later(fault.length, absl::StrCat("runs of ", fault.member, " are short again"),
+        [this, digest] { cluster_.StretchRuns(digest, Duration()); });
   return true;
 }
 

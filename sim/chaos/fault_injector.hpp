@@ -47,6 +47,7 @@ class FaultInjector {
   bool KillManager(Duration down);
   bool StrikeConnection(const PlannedFault& fault);
   bool StrikeDisk(const PlannedFault& fault);
+  bool StrikeRuns(const PlannedFault& fault);
   // Done once: when its time has come, or before by MendAll.
   void Later(Duration after, const std::string& what, std::function<void()> mend);
   void Silent(const std::string& member, const std::string& peer, Duration length);

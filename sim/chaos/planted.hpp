@@ -22,6 +22,7 @@ enum class Planted {
   kSharedState,     // a write-back takes the states of all functions of its model
   kForgottenKey,    // answers are not kept by their keys
   kCountedTwice,    // gateways count each request twice
+  kUncutRun,        // runs go on beyond their limit
   kUnmended,        // a fault stays
 };
 struct PlantedName {
@@ -29,7 +30,7 @@ struct PlantedName {
   std::string_view name{};
   std::string_view checker{};  // that is there to find it
 };
-[[nodiscard]] const std::array<PlantedName, 12>& AllPlanted();
+[[nodiscard]] const std::array<PlantedName, 13>& AllPlanted();
 // InvalidArgument: there is none of that name. "" and "none": kNone.
 [[nodiscard]] absl::StatusOr<Planted> FindPlanted(std::string_view name);
 

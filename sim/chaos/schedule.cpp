@@ -1,6 +1,7 @@
 #include "sim/chaos/schedule.hpp"
 
 #include <algorithm>
+#include <initializer_list>
 #include <set>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "sim/chaos/run_log.hpp"
 #include "sim/checkers/count_check.hpp"
 #include "sim/checkers/run_check.hpp"
+#include "sim/checkers/run_limit_check.hpp"
 #include "sim/checkers/state_check.hpp"
 
 namespace troupe::sim {
@@ -32,8 +34,8 @@ class ScheduleRun {
       : options_(options),
         random_(options.seed),
         shape_(DrawShape(random_)),
-        workload_(WithSiblings(DrawWorkload(random_), options.seed)),
-        faults_(DrawFaults(shape_, kWindow, random_)),
+        workload_(WithLongRuns(WithSiblings(DrawWorkload(random_), options.seed), options.seed)),
+        faults_(Faults()),
         cluster_(shape_, options.seed, options.steps),
         injector_(cluster_),
         clients_(cluster_, workload_, random_.Fork()),
@@ -43,6 +45,8 @@ class ScheduleRun {
     Describe();
     cluster_.Start();
     clients_.Prepare();
+    cluster_.StretchRuns(World::WorkerDigest(Clients::kLong), Duration());
+    starts_ = cluster_.WorkerStarts();
     Plant();
     clients_.Begin();
     injector_.Schedule(faults_);
@@ -62,6 +66,13 @@ class ScheduleRun {
     shape.gpus = 1 + static_cast<std::uint32_t>(random.Below(2));
     shape.gateways = 1 + static_cast<std::uint32_t>(random.Below(3));
     return shape;
+  }
+
+  // Long runs are drawn by themselves, so that all else of a seed's schedule is the same without them.
+  [[nodiscard]] std::vector<PlannedFault> Faults() {
+    auto faults = DrawFaults(shape_, kWindow, random_);
+    Random random(options_.seed ^ 0x70aULL);
+    return workload_.long_runs ? WithLongRuns(std::move(faults), Clients::kLong, kWindow, random) : faults;
   }
 
   void Describe() {
@@ -97,6 +108,8 @@ class ScheduleRun {
         return cluster_.PlantInDoors([](ClientDoor& door) { door.ForgetKeys(); });
       case Planted::kCountedTwice:
         return cluster_.PlantInDoors([](ClientDoor& door) { door.CountTwice(); });
+      case Planted::kUncutRun:
+        return cluster_.NeverCut();
       case Planted::kUnmended:
         return injector_.LeaveOne();
     }
@@ -185,8 +198,36 @@ class ScheduleRun {
                                                        .lost = injector_.lost_disks(),
                                                        .once = NothingIsRepeated(),
                                                        .callers = {Clients::kWorkflow}}));
+    BreakAll("limits", CheckRunLimits(clients_.ledger(), GpuRuns(), LimitRules()));
+    if (Calm() && cluster_.WorkerStarts() != starts_)
+      Break("limits", "a worker was started again, though nothing had befallen any");
     CheckMemory();
     CheckLog();
+  }
+
+  [[nodiscard]] std::vector<GpuRun> GpuRuns() const {
+    std::vector<GpuRun> runs;
+    for (const auto& seen : cluster_.long_runs())
+      runs.push_back({.question = seen.question, .begin = seen.begin, .end = seen.end, .cut = seen.cut});
+    return runs;
+  }
+  [[nodiscard]] RunLimitRules LimitRules() const {
+    return {.function = Clients::kLong,
+            .limit = Clients::kRunLimit,
+            .group = actors::FakeLongRuns::kGroup,
+            .once = NothingIsRepeated(),
+            .calm = Calm() && !workload_.drains};  // drained nodes serve nobody
+  }
+  // No worker was struck, and no machine, member or connection.
+  [[nodiscard]] bool Calm() const {
+    using Kind = FaultKind;
+    return OnlyFired({Kind::kLongRun, Kind::kSlowDisk, Kind::kFailedSync, Kind::kClockJump});
+  }
+  [[nodiscard]] bool OnlyFired(std::initializer_list<FaultKind> kinds) const {
+    return std::ranges::all_of(AllFaultKinds(), [&](FaultKind kind) {
+      return injector_.fired()[static_cast<std::size_t>(kind)] == 0 ||
+             std::ranges::find(kinds, kind) != kinds.end();
+    });
   }
 
   // As a function that was deployed first and never removed.
@@ -217,13 +258,8 @@ class ScheduleRun {
   // Nothing came between a node that had computed something and whoever waits for it.
   [[nodiscard]] bool NothingIsRepeated() const {
     using Kind = FaultKind;
-    const auto harmless = {Kind::kKillWorker, Kind::kHangWorker, Kind::kRefuseWorker,
-                           Kind::kSlowDisk,   Kind::kFailedSync, Kind::kClockJump};
-    for (const auto kind : AllFaultKinds()) {
-      const bool fired = injector_.fired()[static_cast<std::size_t>(kind)] > 0;
-      if (fired && std::ranges::find(harmless, kind) == harmless.end()) return false;
-    }
-    return true;
+    return OnlyFired({Kind::kKillWorker, Kind::kHangWorker, Kind::kRefuseWorker, Kind::kSlowDisk,
+                      Kind::kFailedSync, Kind::kClockJump, Kind::kLongRun});
   }
 
   void CheckLog() {
@@ -263,7 +299,8 @@ class ScheduleRun {
   ChaosCluster cluster_;
   FaultInjector injector_;
   Clients clients_;
-  const bool last_start_;  // of the manager, at the end: what lies on its disk is all that it knows then
+  std::uint64_t starts_ = 0;  // of workers, before anything went wrong
+  const bool last_start_;     // of the manager, at the end: what lies on its disk is all that it knows then
   ScheduleResult result_;
 };
 

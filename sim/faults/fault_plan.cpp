@@ -11,6 +11,9 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
+// Long runs are drawn by themselves: they need a function of their own.
+constexpr std::uint64_t kDrawn = kFaultKinds - 1;
+
 std::vector<std::string> Numbered(const char* what, std::uint32_t count) {
   std::vector<std::string> names;
   for (std::uint32_t i = 1; i <= count; ++i) names.push_back(absl::StrCat(what, i));
@@ -116,7 +119,7 @@ const char* Name(FaultKind kind) {
   static constexpr std::array<const char*, kFaultKinds> kNames = {
       "kill-worker", "hang-worker",  "refuse-worker", "kill-daemon", "kill-node",         "replace-node",
       "power-cut",   "kill-gateway", "kill-manager",  "partition",   "partition-one-way", "cut",
-      "delay",       "slow-disk",    "failed-sync",   "clock-jump"};
+      "delay",       "slow-disk",    "failed-sync",   "clock-jump",  "long-run"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
@@ -155,12 +158,28 @@ std::vector<PlannedFault> DrawFaults(const ClusterShape& shape, Duration window,
   Duration at{};
   for (std::uint64_t i = 0; i < count; ++i) {
     PlannedFault fault;
-    fault.kind = static_cast<FaultKind>(random.Below(kFaultKinds));
+    fault.kind = static_cast<FaultKind>(random.Below(kDrawn));
     DrawTarget(shape, fault, random);
     DrawSize(fault, random);
     if (i == 0 || random.Below(3) > 0) at = Between(Duration(), window, random);
     fault.at = at;
     fault.length = std::min(fault.length, window - at);
+    faults.push_back(std::move(fault));
+  }
+  std::ranges::stable_sort(faults, {}, &PlannedFault::at);
+  return faults;
+}
+
+std::vector<PlannedFault> WithLongRuns(std::vector<PlannedFault> faults, const std::string& function,
+                                       Duration window, Random& random) {
+  const auto count = 1 + random.Below(3);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    PlannedFault fault;
+    fault.kind = FaultKind::kLongRun;
+    fault.member = function;
+    fault.at = Between(Duration(), window * 3 / 4, random);
+    fault.length = std::min(Between(milliseconds(700), seconds(2), random), window - fault.at);
+    fault.amount = Between(seconds(1), seconds(4), random);
     faults.push_back(std::move(fault));
   }
   std::ranges::stable_sort(faults, {}, &PlannedFault::at);

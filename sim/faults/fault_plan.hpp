@@ -28,8 +28,9 @@ enum class FaultKind : std::uint8_t {
   kSlowDisk,         // the manager's
   kFailedSync,       // some of the manager's next commits fail
   kClockJump,        // of the manager's wall clock, forward or back
+  kLongRun,          // runs of one function take far longer than its limit
 };
-inline constexpr std::size_t kFaultKinds = 16;
+inline constexpr std::size_t kFaultKinds = 17;
 [[nodiscard]] const char* Name(FaultKind kind);
 [[nodiscard]] std::array<FaultKind, kFaultKinds> AllFaultKinds();
 
@@ -50,7 +51,7 @@ struct PlannedFault {
   std::string peer{};       // of a connection, its other end
   std::uint32_t gpu = 0;    // of a worker
   Duration length{};        // until it is over; zero: at once
-  Duration amount{};        // of a delay, a slow commit, a jump
+  Duration amount{};        // of a delay, a slow commit, a jump, a run
   std::uint32_t count = 0;  // of commits; of a manager that is killed: 1 while it writes
 };
 [[nodiscard]] std::string ToString(const PlannedFault& fault);
@@ -58,5 +59,9 @@ struct PlannedFault {
 // From one to eight faults that begin and end within `window`, some at the same moment; in their order.
 [[nodiscard]] std::vector<PlannedFault> DrawFaults(const ClusterShape& shape, Duration window,
                                                    Random& random);
+// The same with one to three times within `window` in which the runs of `function` are long.
+[[nodiscard]] std::vector<PlannedFault> WithLongRuns(std::vector<PlannedFault> faults,
+                                                     const std::string& function, Duration window,
+                                                     Random& random);
 
 }  // namespace troupe::sim

@@ -71,11 +71,16 @@ WorkloadPlan WithSiblings(WorkloadPlan plan, std::uint64_t seed) {
   return plan;
 }
 
+WorkloadPlan WithLongRuns(WorkloadPlan plan, std::uint64_t seed) {
+  plan.long_runs = Random(seed ^ 0x10a617eULL).Below(3) == 0;
+  return plan;
+}
+
 std::string ToString(const WorkloadPlan& plan) {
   return absl::StrCat(plan.functions, " functions, ", plan.stateful, " with state, ",
                       plan.bursts ? "bursts" : "steady", " at ", plan.rate, "/s", plan.churn ? ", churn" : "",
                       plan.workflows ? ", workflows" : "", plan.drains ? ", drains" : "",
-                      plan.keys ? ", keys" : "");
+                      plan.keys ? ", keys" : "", plan.long_runs ? ", long runs" : "");
 }
 
 Clients::Clients(ChaosCluster& cluster, WorkloadPlan plan, Random random)
@@ -116,6 +121,17 @@ void Clients::Begin() {
   }
   if (plan_.drains) DrainLoop();
   if (plan_.keys) KeyLoop();
+  if (plan_.long_runs) LongLoop();
+}
+
+// Rarely enough that others have most of a GPU, though each of these takes one up to its limit. It draws
+// nothing: all others do what they would do without it.
+void Clients::LongLoop() {
+  cluster_.agenda().In(milliseconds(600), [this] {
+    if (Over()) return;
+    Ask(long_asked_++ % cluster_.shape().gateways, kLong, "", seconds(4));
+    LongLoop();
+  });
 }
 
 void Clients::RequestLoop() {

@@ -29,12 +29,15 @@ struct WorkloadPlan {
   bool workflows = false;
   bool keys = false;  // requests and runs with Idempotency-Keys
   bool drains = false;
+  bool long_runs = false;  // of one more function, with a run limit, that is asked now and then
   Duration length = std::chrono::seconds(6);
 };
 [[nodiscard]] WorkloadPlan DrawWorkload(Random& random);
 // In two worlds of three, two or three functions with state share their model. Drawn by itself, so that all
 // else of a seed's schedule is the same with and without them.
 [[nodiscard]] WorkloadPlan WithSiblings(WorkloadPlan plan, std::uint64_t seed);
+// In one world of three. Drawn by itself too.
+[[nodiscard]] WorkloadPlan WithLongRuns(WorkloadPlan plan, std::uint64_t seed);
 [[nodiscard]] std::string ToString(const WorkloadPlan& plan);
 
 class Clients {
@@ -67,6 +70,8 @@ class Clients {
 
   static constexpr char kWorkflow[] = "chain";
   static constexpr char kStateful[] = "s";  // begins the name of each function that counts its runs
+  static constexpr char kLong[] = "l0";     // whose runs are long now and then
+  static constexpr Duration kRunLimit = std::chrono::milliseconds(300);  // that it declares
   static constexpr int kChurnNames = 3, kChurnVersions = 2;
 
  private:
@@ -84,6 +89,7 @@ class Clients {
   void AskAgain(std::uint64_t request, std::uint32_t tries);
   void WorkflowLoop();
   void KeyLoop();
+  void LongLoop();
   void AskWithKey(RequestRecord record);
   void CancelLoop();
   void DrainLoop();
@@ -105,6 +111,7 @@ class Clients {
   std::uint64_t served_ = 0;
   std::uint64_t twice_ = 0;
   std::uint64_t keys_ = 0;
+  std::uint64_t long_asked_ = 0;
   const std::shared_ptr<bool> here_ = std::make_shared<bool>(true);  // answers may come when this is gone
 };
 

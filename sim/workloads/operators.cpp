@@ -72,8 +72,10 @@ void Clients::Prepare() {
   for (int i = 0; i < kChurnNames; ++i) make(absl::StrCat("c", i));
   const auto shared = cluster_.world().MakeModel("s0", MiB(150), {"x"}, {CountTensor()});
   for (const auto& name : StatefulNames()) onnx_[name] = shared;
+  if (plan_.long_runs) onnx_[kLong] = cluster_.world().MakeModel(kLong, MiB(120));
   for (std::uint32_t i = 0; i < plan_.functions; ++i)
     Change(0, Kind::kDeploy, absl::StrCat("f", i, "/1"), 1, [] {});
+  if (plan_.long_runs) Change(0, Kind::kDeploy, absl::StrCat(kLong, "/1"), 1, [] {});
   for (const auto& name : StatefulNames()) Change(0, Kind::kDeploy, absl::StrCat(name, "/1"), 1, [] {});
   TROUPE_CHECK(cluster_.agenda().RunUntil([this] { return Idle(); }, seconds(10)), "it was deployed");
   proto::AdminRequest submit;
@@ -112,6 +114,7 @@ void Clients::Change(std::size_t of, Kind kind, const std::string& key, std::uin
     deploy.set_version(KeyOf(key).version());
     deploy.set_onnx_digest(onnx_.at(deploy.name()));
     deploy.mutable_slo()->set_deadline_ns(Duration(milliseconds(100)).count());
+    if (deploy.name() == kLong) deploy.set_run_limit_ns(kRunLimit.count());
     if (StatefulNames().contains(deploy.name())) *deploy.add_state() = CountTensor();
   } else if (kind == Kind::kRemove) {
     *request.mutable_remove()->mutable_key() = KeyOf(key);
