@@ -1,10 +1,12 @@
 #!/usr/bin/python3
-"""What the kernel says of a jailed import is what docs/security.md says."""
+"""Imports and runs work inside their jails, and what the kernel says of the jailed processes is what docs/security.md says."""
 import os
 import pathlib
 import subprocess
 import tempfile
 import threading
+
+import numpy as np
 
 from harness import E2eTest, main
 from harness.daemon import BIN
@@ -20,11 +22,41 @@ def status_of(pid):
 
 
 class Jail(E2eTest):
+    def start_one(self, **flags):
+        return self.start("one", "all", gpus=1, gpu_memory="8MiB", **flags).wait_serving()
+
     def check_caged(self, status):
         self.assertEqual(status["Seccomp"], "2", status)
         self.assertEqual(status["NoNewPrivs"], "1", status)
         for kind in ("CapInh", "CapPrm", "CapEff", "CapAmb"):
             self.assertEqual(status[kind], NONE, status)
+
+    def test_an_import_and_a_run_under_required(self):
+        daemon = self.start_one(import_sandbox="required")
+        daemon.http.deploy("counted", accumulate(), "?state=s%3Dt").good()
+        x = np.zeros((1, 256), np.float32)
+        x[0, 0] = 1
+        self.assertEqual(round(float(daemon.http.infer("counted", {"x": x})["y"][0])), 2)
+        self.assertIn("imports run in a jail", daemon.log.read_text())
+        for pid in daemon.workers().values():
+            self.check_caged(status_of(pid))
+            self.assertEqual(status_of(pid)["CapBnd"] == NONE, os.geteuid() == 0)
+
+    def test_a_worker_is_out_of_reach_of_its_user(self):
+        """A process of the same user, without capabilities, can look into any other of its kind, and into no worker."""
+        plain = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
+
+        def looks_into(pid):
+            return subprocess.run([*plain, "head", "-c1", f"/proc/{pid}/environ"], capture_output=True).returncode == 0
+        daemon = self.start_one()
+        other = subprocess.Popen([*plain, "sleep", "600"])
+        try:
+            eventually(lambda: looks_into(other.pid), "the attempt succeeds where nothing is in its way")
+            for pid in daemon.workers().values():
+                self.assertFalse(looks_into(pid))
+        finally:
+            other.kill()
+            other.wait()
 
     def test_a_jailed_import_has_nothing(self):
         """The importer blocks when it tells its progress, to a pipe that stays full, while the kernel is asked about it."""

@@ -4,7 +4,6 @@ answer counts once."""
 import os
 import signal
 import threading
-import time
 
 import numpy as np
 
@@ -14,7 +13,8 @@ from harness.networks import accumulate
 X = np.zeros((1, 256), np.float32)
 X[0, 0] = 1
 QUERY = "?state=s%3Dt"
-SECONDS = 3
+# Answers that each function gives before a test is over, however long they take on this machine.
+ENOUGH = 60
 # Each run advances both states by one.
 PAIR = """
 name: pair
@@ -34,31 +34,39 @@ class States(E2eTest):
             daemon.http.deploy(name, accumulate(), QUERY).good()
         return daemon
 
-    def ask(self, http, name, until, tries, counts, failures):
+    def ask(self, http, name, over, tries, counts, failures):
         """Each answer is twice the number of the function's runs, as its first element."""
-        while time.monotonic() < until:
+        while not over.is_set():
             try:
                 counts.append(round(float(http.infer(name, {"x": X}, tries=tries)["y"][0]) / 2))
             except Exception as error:  # every failure is told
                 failures.append(f"{name}: {error}")
+                over.set()
 
     def load(self, daemon, meanwhile=None, tries=1):
-        until = time.monotonic() + SECONDS
+        """`meanwhile`, if there is one, is called each time that the slower function has given ENOUGH / 4 answers more."""
+        over = threading.Event()
         counts, failures = {"left": [], "right": []}, []
-        threads = [threading.Thread(target=self.ask, args=(daemon.http, name, until, tries, counts[name], failures))
+        threads = [threading.Thread(target=self.ask, args=(daemon.http, name, over, tries, counts[name], failures))
                    for name in counts]
         for thread in threads:
             thread.start()
-        if meanwhile:
-            meanwhile()
-        for thread in threads:
-            thread.join()
+        try:
+            for quarter in range(1, 5):
+                eventually(lambda: over.is_set() or min(map(len, counts.values())) >= quarter * ENOUGH / 4,
+                           f"both functions have given {quarter * ENOUGH // 4} answers; so many have they: "
+                           f"{ {name: len(seen) for name, seen in counts.items()} }")
+                if meanwhile and quarter < 4:
+                    meanwhile()
+        finally:
+            over.set()
+            for thread in threads:
+                thread.join()
         self.assertEqual(failures, [])
         for name, seen in counts.items():
             self.assertEqual(seen, list(range(1, len(seen) + 1)), name)
         few, many = sorted(len(seen) for seen in counts.values())
-        self.assertGreater(few, 10)
-        self.assertGreater(few, many / 4, "one function starves beside the other")
+        self.assertGreater(few, many / 10, "one function starves beside the other")
 
     def test_on_one_gpu(self):
         self.load(self.start_with_two(1))
@@ -70,15 +78,13 @@ class States(E2eTest):
         daemon = self.start_with_two(2)
 
         def kill():
-            for _ in range(2):
-                time.sleep(SECONDS / 4)
-                for pid in daemon.workers().values():
-                    os.kill(pid, signal.SIGKILL)
+            for pid in daemon.workers().values():
+                os.kill(pid, signal.SIGKILL)
         self.load(daemon, kill, tries=4)
 
-    def run_pairs(self, http, until, left, right, failures):
+    def run_pairs(self, http, over, left, right, failures):
         """Runs of the workflow, each asked for once: only the run itself may try a step again."""
-        while time.monotonic() < until:
+        while not over.is_set():
             try:
                 outputs = http.infer("pair", {"x": X}, tries=1)
                 left.append(round(float(outputs["l"][0]) / 2))
@@ -90,22 +96,24 @@ class States(E2eTest):
         daemon = self.start_with_two(2)
         daemon.http.call("POST", "/v2/troupe/workflows", PAIR).good()
         eventually(lambda: daemon.http.get("/v2/models/pair").code == 200, "the gateway knows the workflow")
-        until = time.monotonic() + 2 * SECONDS
+        over = threading.Event()
         left, right, failures = [], [], []
-        threads = [threading.Thread(target=self.run_pairs, args=(daemon.http, until, left, right, failures))
+        threads = [threading.Thread(target=self.run_pairs, args=(daemon.http, over, left, right, failures))
                    for _ in range(3)]
         for thread in threads:
             thread.start()
-        while time.monotonic() < until - SECONDS / 2:
-            time.sleep(SECONDS / 8)
-            for pid in daemon.workers().values():
-                os.kill(pid, signal.SIGKILL)
-        for thread in threads:
-            thread.join()
+        try:
+            for kill in range(1, 7):
+                eventually(lambda: failures or len(left) >= kill * 3, f"{kill * 3} runs have ended")
+                for pid in daemon.workers().values():
+                    os.kill(pid, signal.SIGKILL)
+        finally:
+            over.set()
+            for thread in threads:
+                thread.join()
         self.assertEqual(failures, [])
         for counts in (left, right):
             self.assertEqual(sorted(counts), list(range(1, len(counts) + 1)), "a run was lost or counted twice")
-        self.assertGreater(len(left), 5)
 
 
 if __name__ == "__main__":
