@@ -16,7 +16,7 @@ SUFFIXES = "hpp|cpp|cu|cuh|py|sh|md|proto"
 COMMENT = {".hpp": "//", ".cpp": "//", ".cu": "//", ".cuh": "//", ".proto": "//", ".py": "#", ".sh": "#", ".cmake": "#",
            "CMakeLists.txt": "#", "Makefile": "#"}
 # A name with a suffix of ours, with or without folders before it. Parts in capitals or braces stand for any name.
-FILE = re.compile(rf"(?<![\w/.{{}}<>*-])(?:\.\./)*((?:[\w.-]+/)*[a-z_][\w-]*\.(?:{SUFFIXES}))(?![\w*/-])")
+FILE = re.compile(rf"(?<![\w/.{{}}<>*-])(?:\.\./)*((?:[\w.-]+/)*[a-z_][\w-]*\.(?:{SUFFIXES}))(?![\w*/-]|\.\w)")
 # `room/name` in a page: a file, a folder, or how the names of several files begin.
 PLACE = re.compile(rf"`((?:{'|'.join(ROOMS)})/[\w/-]+)`")
 # What pages and comments name although it is not in the tree: other projects' files, cases of ONNX, what a bundle unpacks.
