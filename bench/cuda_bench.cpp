@@ -172,7 +172,7 @@ int Main(const std::string& name, Bytes largest) {
   options.memory = largest * 2 + MiB(32);
   if (const char* const driver = std::getenv("TROUPE_CUDA_DRIVER")) options.driver = driver;
   if (!absl::SimpleAtoi(absl::StripPrefix(name, "cuda:"), &options.ordinal)) {
-    std::fprintf(stderr, "cuda_bench: %s is no device; write cuda:0\n", name.c_str());
+    std::fprintf(stderr, "cuda_bench: %s is not a device; write cuda:0\n", name.c_str());
     return 2;
   }
   const Time begin = SteadyNow();

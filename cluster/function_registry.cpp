@@ -84,7 +84,8 @@ absl::Status ValidateName(const std::string& what, const std::string& name) {
                     std::all_of(name.begin(), name.end(),
                                 [&](char c) { return plain(c) || c == '.' || c == '_' || c == '-'; });
   if (good) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("'", name.substr(0, kMaxName), "' is no name for a ", what,
+  return absl::InvalidArgumentError(absl::StrCat("'", name.substr(0, kMaxName),
+                                                 "' is not a valid name for a ", what,
                                                  "; a name begins with a letter or digit, goes on with "
                                                  "letters, digits, '.', '_' or '-', and has at most ",
                                                  kMaxName, " characters"));

@@ -27,7 +27,7 @@ absl::StatusOr<std::string> ChooseVersion(const std::string& wish, std::uint64_t
   if (!wish.empty()) {
     if (VersionNumber(wish) != 0) return wish;
     return absl::InvalidArgumentError(
-        absl::StrCat("'", wish, "' is no version; versions are 1, 2, 3 ... with ", kVersionDigits,
+        absl::StrCat("'", wish, "' is not a valid version; versions are 1, 2, 3 ... with ", kVersionDigits,
                      " digits at most, or none for the next one"));
   }
   auto next = absl::StrCat(newest + 1);

@@ -112,7 +112,7 @@ absl::Status MembershipTable::CheckEpoch(const std::string& name, std::uint64_t 
   const auto it = members_.find(name);
   if (it == members_.end()) {
     return absl::FailedPreconditionError(
-        absl::StrCat("'", name, "' is no member of this cluster; join first"));
+        absl::StrCat("'", name, "' is not a member of this cluster; join first"));
   }
   const proto::MemberRecord& record = it->second.record;
   if (record.epoch() != epoch) {

@@ -108,7 +108,7 @@ class Reader {
   std::string Version(const YAML::Node& node) {
     std::string version = Scalar(node, "a version");
     if (!version.empty() && VersionNumber(version) == 0) {
-      Error(node, absl::StrCat("'", version, "' is no version; versions are 1, 2, 3 ..."));
+      Error(node, absl::StrCat("'", version, "' is not a valid version; versions are 1, 2, 3 ..."));
     }
     return version;
   }
@@ -142,9 +142,10 @@ class Reader {
     const std::string type = Scalar(node, "a type");
     input.mutable_spec()->set_type(ParseDataType(type));
     if (!type.empty() && input.spec().type() == proto::DATA_TYPE_UNSPECIFIED) {
-      Error(node, absl::StrCat("'", type,
-                               "' is no tensor type; types are BOOL, UINT8 ... UINT64, INT8 ... INT64, FP16, "
-                               "FP32, FP64, BF16 and BYTES"));
+      Error(node, absl::StrCat(
+                      "'", type,
+                      "' is not a valid tensor type; types are BOOL, UINT8 ... UINT64, INT8 ... INT64, FP16, "
+                      "FP32, FP64, BF16 and BYTES"));
     }
   }
   void ReadShape(const YAML::Node& node, const std::string& what, proto::WorkflowInput& input) {
@@ -210,7 +211,7 @@ class Reader {
     Duration timeout{};
     const std::string text = Scalar(node, "a timeout");
     if (!text.empty() && (!ParseDuration(text, timeout) || timeout <= Duration::zero())) {
-      Error(node, absl::StrCat("'", text, "' is no timeout; write one like 500ms, 5s or 2m"));
+      Error(node, absl::StrCat("'", text, "' is not a valid timeout; write one like 500ms, 5s or 2m"));
     }
     step.set_timeout_ns(timeout.count());
   }

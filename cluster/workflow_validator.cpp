@@ -111,7 +111,7 @@ class Validator {
     if (input == inputs_.end()) {
       const bool is_step = steps_.contains(name);
       Error(binding.line(),
-            absl::StrCat("'", name, "' is no input of the workflow",
+            absl::StrCat("'", name, "' is not an input of the workflow",
                          is_step ? "; it is a step, whose outputs are written STEP.OUTPUT" : ""));
       return std::nullopt;
     }
@@ -174,8 +174,8 @@ class Validator {
     const std::string what = absl::StrCat("step '", step.name(), "': fan_out");
     const proto::TensorSpec* input = FindTensor(record.inputs(), fan_out.input());
     if (input == nullptr || !bound.contains(fan_out.input())) {
-      return Error(step.line(),
-                   absl::StrCat(what, " names '", fan_out.input(), "', which is no bound input of the step"));
+      return Error(step.line(), absl::StrCat(what, " names '", fan_out.input(),
+                                             "', which is not a bound input of the step"));
     }
     if (input->type() == proto::BYTES) {
       Error(step.line(),

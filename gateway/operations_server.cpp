@@ -45,7 +45,7 @@ HttpResponse SetLogLevel(std::string_view body, const std::function<void(const s
     changed(std::string(row.name));
     return LogLevel();
   }
-  return ErrorResponse(400, Cat("'", name.substr(0, 40), "' is no log level; there are ",
+  return ErrorResponse(400, Cat("'", name.substr(0, 40), "' is not a valid log level; there are ",
                                 Join(kLevels, ", ", [](const LevelName& row) { return row.name; })));
 }
 

@@ -93,7 +93,7 @@ absl::StatusOr<std::uint64_t> ElementCount(const proto::TensorSpec& spec) {
   for (const std::int64_t dimension : spec.shape()) {
     if (dimension < 0 || __builtin_mul_overflow(count, static_cast<std::uint64_t>(dimension), &count)) {
       return absl::InvalidArgumentError(Cat("tensor '", spec.name(), "': shape ", ShapeText(spec),
-                                            " is no shape of a tensor that can be stored"));
+                                            " is not a valid shape of a tensor that can be stored"));
     }
   }
   return count;

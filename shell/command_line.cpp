@@ -27,7 +27,7 @@ std::string WrongAddress(const std::string& value) {
   if (colon != std::string::npos && colon > 0 && absl::SimpleAtoi(value.substr(colon + 1), &port) &&
       port > 0 && port < 65536)
     return "";
-  return Cat("'", value, "' is no address; write HOST:PORT");
+  return Cat("'", value, "' is not a valid address; write HOST:PORT");
 }
 
 void AddArguments(CLI::App& app, const std::vector<Argument>& arguments) {

@@ -77,14 +77,14 @@ std::string WrongFor(Kind kind, const std::string& value) {
   switch (kind) {
     case Kind::kDuration:
       if (ParseDuration(value, duration) && duration > Duration::zero()) return "";
-      return Cat("'", value, "' is no time; write it like 50ms, 1.5s or 2m");
+      return Cat("'", value, "' is not a valid time; write it like 50ms, 1.5s or 2m");
     case Kind::kNumber:
       if (absl::SimpleAtod(value, &number) && number >= 0 && number <= 1e15) return "";
-      return Cat("'", value, "' is no number from 0 up");
+      return Cat("'", value, "' is not a whole number from 0 up");
     case Kind::kVersion:
       if (absl::SimpleAtoi(value, &version) && version > 0 && value == Cat(version)) return "";
       return Cat("'", value,
-                 "' is no version; they are whole numbers from 1 up, as 'function show' has them");
+                 "' is not a valid version; they are whole numbers from 1 up, as 'function show' has them");
     case Kind::kGpu:
       if (ParseGpuName(value, gpu)) return "";
       return Cat("'", value, "' names no GPU; write NODE/N, as 'troupe gpu list' shows them");

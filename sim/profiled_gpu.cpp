@@ -263,8 +263,8 @@ absl::StatusOr<LoadMode> ParseLoadMode(const std::string& name) {
   if (name == "atomic") return LoadMode::kAtomic;
   if (name == "overlapped") return LoadMode::kOverlapped;
   if (name == "pipelined") return LoadMode::kPipelined;
-  return absl::InvalidArgumentError(
-      absl::StrCat("'", name, "' is no way of loading; choose one of: atomic, overlapped, pipelined"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "'", name, "' is not a valid way of loading; choose one of: atomic, overlapped, pipelined"));
 }
 
 // Mean of `allocation_mean_us` of `make bench-memory`, where a call of the device's allocator takes 100 us.

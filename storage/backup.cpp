@@ -110,7 +110,7 @@ absl::StatusOr<std::uint64_t> NumberOf(const MetadataStore& store, const std::st
   if (!text.ok()) return text.status();
   std::uint64_t number = 0;
   if (!absl::SimpleAtoi(*text, &number))
-    return absl::DataLossError(absl::StrCat("setting ", setting, " is no number"));
+    return absl::DataLossError(absl::StrCat("setting ", setting, " is not a valid number"));
   return number;
 }
 

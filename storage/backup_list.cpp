@@ -41,7 +41,7 @@ absl::Status ReadFileLine(const std::string& backup, absl::string_view line, Bac
   const std::vector<std::string> words = absl::StrSplit(line, absl::MaxSplits(' ', 2));
   std::uint64_t size = 0;
   if (words.size() != 3 || !IsSha256Hex(words[0]) || !absl::SimpleAtoi(words[1], &size))
-    return Damaged(backup, "has a line that is no file");
+    return Damaged(backup, "has a line that is not a file");
   if (!StaysInside(words[2])) {
     return absl::InvalidArgumentError(
         absl::StrCat("the backup ", backup, " names a file outside of it: '", words[2], "'"));
@@ -72,7 +72,7 @@ absl::StatusOr<BackupList> ReadBackupList(const std::string& backup) {
   const auto file = MappedFile::Open(backup + kName);
   if (absl::IsNotFound(file.status())) {
     return absl::FailedPreconditionError(absl::StrCat(
-        backup, " has no file BACKUP: it is no backup, or one that was cut short; use another one"));
+        backup, " has no file BACKUP: it is not a backup, or one that was cut short; use another one"));
   }
   if (!file.ok()) return file.status();
   const auto bytes = (*file)->bytes();

@@ -19,7 +19,7 @@ absl::Status CheckAgainst(const proto::Model& model, std::span<const std::byte> 
 absl::StatusOr<proto::Model> Parse(std::span<const std::byte> bytes, const std::string& digest) {
   proto::Model model;
   if (bytes.size() > INT_MAX || !model.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-    return absl::DataLossError(absl::StrCat("object ", digest, " is no model"));
+    return absl::DataLossError(absl::StrCat("object ", digest, " is not a model"));
   }
   return model;
 }
@@ -40,7 +40,7 @@ absl::StatusOr<ModelObjects> OpenModel(ModelRepository& repository, const std::s
   TROUPE_ASSIGN_OR_RETURN(objects.serialized, repository.Open(digest));
   TROUPE_ASSIGN_OR_RETURN(objects.model, Parse(objects.serialized.bytes, digest));
   if (!IsSha256Hex(objects.model.weights_digest())) {
-    return absl::DataLossError(absl::StrCat("object ", digest, " is no model: it names no weights"));
+    return absl::DataLossError(absl::StrCat("object ", digest, " is not a model: it names no weights"));
   }
   TROUPE_ASSIGN_OR_RETURN(objects.weights, repository.Open(objects.model.weights_digest()));
   if (const absl::Status agrees = CheckAgainst(objects.model, objects.weights.bytes); !agrees.ok()) {

@@ -109,7 +109,7 @@ absl::StatusOr<UniqueFd> ArenaClient::AskOwner(const Key& key, std::vector<std::
   if (reply.bytes.size() == sizeof(answer)) std::memcpy(&answer, reply.bytes.data(), sizeof(answer));
   if (answer.magic != kArenaMagic || answer.count > ArenaServer::kArenas || reply.descriptors.size() > 1) {
     return absl::DataLossError(
-        absl::StrCat("the process at ", socket, " is no arena server of this version"));
+        absl::StrCat("the process at ", socket, " is not an arena server of this version"));
   }
   known.assign(answer.known, answer.known + answer.count);
   if (reply.descriptors.empty()) {

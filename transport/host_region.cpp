@@ -109,7 +109,8 @@ absl::StatusOr<HostRegionView> HostRegionView::Open(UniqueFd fd) {
   TROUPE_ASSIGN_OR_RETURN(view.memory_, MemoryFile::Open(std::move(fd), MemoryFile::Access::kReadOnly));
   const auto& header = *reinterpret_cast<const HostRegionHeader*>(view.memory_.data());
   if (header.magic != kMagic || header.version != kVersion || header.size != view.memory_.size().count()) {
-    return absl::InvalidArgumentError("received shared memory is no host region of this version of Troupe");
+    return absl::InvalidArgumentError(
+        "received shared memory is not a host region of this version of Troupe");
   }
   view.generation_ = header.generation;
   return view;

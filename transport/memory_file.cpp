@@ -117,7 +117,7 @@ absl::StatusOr<MemoryFile> MemoryFile::Open(UniqueFd fd, Access access) {
   const int seals = fcntl(fd.get(), F_GET_SEALS);
   if (!S_ISREG(info.st_mode) || seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
     return absl::InvalidArgumentError(
-        "received descriptor is no memory file sealed against shrinking; its sender is no Troupe process");
+        "received descriptor is not a memory file sealed against shrinking; its sender is not a process of Troupe");
   }
   if (info.st_size <= 0) return absl::InvalidArgumentError("received shared memory is empty");
   MemoryFile file;

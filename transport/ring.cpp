@@ -77,7 +77,7 @@ absl::Status CheckEventFd(int fd) {
   const std::string link = absl::StrCat("/proc/self/fd/", fd);
   if (readlink(link.c_str(), target.data(), target.size() - 1) < 0 ||
       std::string_view(target.data()) != "anon_inode:[eventfd]") {
-    return absl::InvalidArgumentError("the descriptor received as a ring's doorbell is no eventfd");
+    return absl::InvalidArgumentError("the descriptor received as a ring's doorbell is not an eventfd");
   }
   if (fcntl(fd, F_SETFL, O_NONBLOCK) != 0) return ErrnoStatus(errno, "making a doorbell non-blocking");
   return absl::OkStatus();
@@ -129,7 +129,7 @@ absl::StatusOr<std::shared_ptr<RingMemory>> RingMemory::Open(UniqueFd memory, Un
   const std::uint64_t capacity = control.capacity;  // once: the other side could change it
   if (control.magic != kMagic || control.version != kVersion || !ValidCapacity(capacity) ||
       capacity > ring->memory_.size().count() - kControlSize) {
-    return absl::InvalidArgumentError("received shared memory is no ring of this version of Troupe");
+    return absl::InvalidArgumentError("received shared memory is not a ring of this version of Troupe");
   }
   ring->capacity_ = Bytes(capacity);
   ring->doorbell_ = std::move(doorbell);

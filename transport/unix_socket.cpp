@@ -84,7 +84,7 @@ absl::Status BindFresh(int fd, const sockaddr_un& address, const std::string& pa
   struct stat info {};
   if (lstat(path.c_str(), &info) == 0 && !S_ISSOCK(info.st_mode)) {
     return absl::AlreadyExistsError(
-        absl::StrCat(path, " exists and is no socket; remove it or choose another path"));
+        absl::StrCat(path, " exists and is not a socket; remove it or choose another path"));
   }
   absl::StatusOr<UnixConnection> living = ConnectUnix(path, std::chrono::seconds(1));
   if (!absl::IsNotFound(living.status())) {

@@ -150,7 +150,8 @@ absl::StatusOr<std::pair<std::string, std::uint16_t>> SplitBind(const std::strin
   const auto colon = address.rfind(':');
   unsigned port = 0;
   if (colon == std::string::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port) || port > 65535)
-    return absl::InvalidArgumentError(absl::StrCat("'", address, "' is no address: write HOST:PORT"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", address, "' is not a valid address: write HOST:PORT"));
   return std::pair(address.substr(0, colon), static_cast<std::uint16_t>(port));
 }
 

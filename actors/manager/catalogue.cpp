@@ -36,7 +36,7 @@ absl::StatusOr<std::uint64_t> Number(const storage::MetadataStore& store, const 
   TROUPE_RETURN_IF_ERROR(text.status());
   std::uint64_t number = 0;
   if (!absl::SimpleAtoi(*text, &number))
-    return absl::DataLossError(absl::StrCat("setting ", key, " is no number"));
+    return absl::DataLossError(absl::StrCat("setting ", key, " is not a valid number"));
   return number;
 }
 

@@ -30,7 +30,8 @@ std::optional<proto::FaultOrder::Kind> OrderOf(proto::InjectFault::Kind kind) {
 absl::Status NodeController::Inject(const proto::InjectFault& fault) {
   const auto kind = OrderOf(fault.kind());
   if (!kind)
-    return absl::InvalidArgumentError(absl::StrCat(FaultName(fault.kind()), " is no fault of a GPU worker"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(FaultName(fault.kind()), " is not a fault of a GPU worker"));
   if (fault.gpu() >= options_.gpus.size())
     return absl::NotFoundError(absl::StrCat("node '", options_.name, "' has no GPU ", fault.gpu()));
   bool any = false;

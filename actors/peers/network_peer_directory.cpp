@@ -151,7 +151,8 @@ absl::StatusOr<std::pair<std::string, std::uint16_t>> ParseAddress(const std::st
   unsigned port = 0;
   if (colon == std::string::npos || colon == 0 || !absl::SimpleAtoi(address.substr(colon + 1), &port) ||
       port == 0 || port > 65535) {
-    return absl::InvalidArgumentError(absl::StrCat("'", address, "' is no address: write HOST:PORT"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", address, "' is not a valid address: write HOST:PORT"));
   }
   return std::pair(address.substr(0, colon), static_cast<std::uint16_t>(port));
 }

@@ -75,7 +75,7 @@ absl::StatusOr<Contents> ReadFile(const fs::path& path) {
   struct stat info {};
   if (file.fd() < 0 || fstat(file.fd(), &info) != 0) return Failed("cannot read", path, errno);
   if (!S_ISREG(info.st_mode))
-    return absl::InvalidArgumentError(absl::StrCat("'", path.string(), "' is no file"));
+    return absl::InvalidArgumentError(absl::StrCat("'", path.string(), "' is not a file"));
   const auto size = static_cast<std::size_t>(info.st_size);
   auto* memory = static_cast<std::byte*>(::operator new[](size + 1, std::align_val_t{64}, std::nothrow));
   if (memory == nullptr)
@@ -153,7 +153,7 @@ absl::StatusOr<CanonicalModel> ReadCanonical(const fs::path& folder, const std::
   if (file.bytes.size() > static_cast<std::size_t>(std::numeric_limits<int>::max()) ||
       !canonical.model.ParseFromArray(file.bytes.data(), static_cast<int>(file.bytes.size())))
     return absl::InvalidArgumentError(
-        absl::StrCat("'", (folder / kModelFile).string(), "' is no canonical model"));
+        absl::StrCat("'", (folder / kModelFile).string(), "' is not a canonical model"));
   TROUPE_ASSIGN_OR_RETURN(Contents weights, ReadFile(folder / kWeightsFile));
   TROUPE_RETURN_IF_ERROR(CheckModel(canonical.model, weights.bytes.size()));
   if (DigestOf(weights.bytes) != canonical.model.weights_digest())

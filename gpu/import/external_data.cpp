@@ -70,7 +70,8 @@ absl::Status CheckOpened(int fd, const fs::path& folder, const ExternalData& dat
   if (error || !Inside(folder, opened)) return Outside(data);
   struct stat info {};
   if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
-    return absl::InvalidArgumentError(absl::StrCat("external data '", data.location, "' is no regular file"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("external data '", data.location, "' is not a regular file"));
   return CheckSize(static_cast<std::uint64_t>(info.st_size), data);
 }
 

@@ -164,7 +164,7 @@ absl::StatusOr<Constant> ConstantOf(const proto::Step& step) {
   if (name == "value_strings" && value.has_strings())
     return PackStrings({value.strings().values_size()}, value.strings().values());
   return absl::InvalidArgumentError(
-      absl::StrCat(StepLabel(step), ": attribute '", name, "' is no constant of a known kind"));
+      absl::StrCat(StepLabel(step), ": attribute '", name, "' is not a constant of a known kind"));
 }
 
 }  // namespace troupe::gpu

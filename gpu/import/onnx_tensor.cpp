@@ -90,7 +90,7 @@ absl::StatusOr<std::uint64_t> Number(const std::string& key, const std::string& 
   std::uint64_t value = 0;
   if (!absl::SimpleAtoi(text, &value))
     return absl::InvalidArgumentError(
-        absl::StrCat(where, ": external data's ", key, " is no number: '", text, "'"));
+        absl::StrCat(where, ": external data's ", key, " is not a valid number: '", text, "'"));
   return value;
 }
 

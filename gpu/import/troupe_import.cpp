@@ -61,7 +61,7 @@ absl::StatusOr<std::span<const std::byte>> Map(const std::string& path) {
   struct stat info {};
   if (fd < 0 || fstat(fd, &info) != 0)
     return absl::InvalidArgumentError(absl::StrCat("cannot read '", path, "': ", std::strerror(errno)));
-  if (!S_ISREG(info.st_mode)) return absl::InvalidArgumentError(absl::StrCat("'", path, "' is no file"));
+  if (!S_ISREG(info.st_mode)) return absl::InvalidArgumentError(absl::StrCat("'", path, "' is not a file"));
   const auto size = static_cast<std::size_t>(info.st_size);
   if (size == 0) return std::span<const std::byte>();
   void* memory = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -174,13 +174,14 @@ int ProbeJail() {
 int Run(const Options& options) {
   JailLimits limits;
   if (!ParseBytes(options.memory_limit, limits.memory))
-    return Usage(
-        absl::StrCat("--memory-limit '", options.memory_limit, "' is no size; say for example 4GiB"));
+    return Usage(absl::StrCat("--memory-limit '", options.memory_limit,
+                              "' is not a valid size; say for example 4GiB"));
   if (!ParseDuration(options.time_limit, limits.time) || limits.time <= Duration::zero())
-    return Usage(absl::StrCat("--time-limit '", options.time_limit, "' is no time; say for example 60s"));
+    return Usage(
+        absl::StrCat("--time-limit '", options.time_limit, "' is not a valid time; say for example 60s"));
   std::error_code error;
   if (!fs::is_directory(options.output, error))
-    return Usage(absl::StrCat("--output '", options.output, "' is no folder; make it first"));
+    return Usage(absl::StrCat("--output '", options.output, "' is not a folder; make it first"));
   std::set_new_handler(OnOutOfMemory);
   signal(SIGXCPU, OnOverTime);
   signal(SIGXFSZ, SIG_IGN);  // write() fails with EFBIG instead

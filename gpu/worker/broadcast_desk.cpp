@@ -56,7 +56,7 @@ absl::StatusOr<BroadcastPart> ReadBroadcast(const proto::Broadcast& order, std::
   const auto mine = std::ranges::find(part.seat.members, gpu);
   if (mine == part.seat.members.end()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("GPU ", gpu, " is told of broadcast ", order.meeting(), ", and is no member of it"));
+        absl::StrCat("GPU ", gpu, " is told of broadcast ", order.meeting(), ", and is not a member of it"));
   }
   part.seat.rank = static_cast<std::uint32_t>(mine - part.seat.members.begin());
   TROUPE_RETURN_IF_ERROR(transport::CheckSeat(part.seat));

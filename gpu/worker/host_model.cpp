@@ -39,7 +39,7 @@ absl::StatusOr<HostModel> ResolveHostCopy(const RegionPtr& region, const proto::
 absl::StatusOr<proto::Model> ReadModel(const HostModel& host, const std::string& pack_target) {
   proto::Model model;
   if (!model.ParseFromArray(host.model.data(), static_cast<int>(host.model.size()))) {
-    return absl::DataLossError(absl::StrCat("the host copy of model ", host.digest, " is no model"));
+    return absl::DataLossError(absl::StrCat("the host copy of model ", host.digest, " is not a model"));
   }
   if (!model.packed_for().empty() && model.packed_for() != pack_target) {
     return absl::FailedPreconditionError(absl::StrCat(

@@ -92,7 +92,8 @@ void OrderDesk::Take(const std::shared_ptr<Session>& session, const transport::R
   proto::WorkerOrder order;
   absl::Status status;
   if (record.op != kOrderOp) {
-    status = absl::InvalidArgumentError(absl::StrCat("record ", record.op, " in the order ring is no order"));
+    status =
+        absl::InvalidArgumentError(absl::StrCat("record ", record.op, " in the order ring is not an order"));
   } else if (!transport::ParseMessage(record, order).ok()) {
     status = absl::InvalidArgumentError("the order cannot be parsed");
   } else if (order.sequence() != record.sequence) {

@@ -148,7 +148,7 @@ absl::StatusOr<bool> WorkerConnection::Receive(proto::WorkerOutcome& outcome) {
   TROUPE_ASSIGN_OR_RETURN(const bool read, outcomes_.TryRead(record));
   if (!read) return false;
   if (record.op != kOutcomeOp) {
-    return absl::DataLossError(absl::StrCat("record ", record.op, " in the outcome ring is no outcome"));
+    return absl::DataLossError(absl::StrCat("record ", record.op, " in the outcome ring is not an outcome"));
   }
   TROUPE_RETURN_IF_ERROR(transport::ParseMessage(record, outcome));
   return true;

@@ -46,7 +46,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, Bytes most) {
   const absl::Cleanup close_it = [file] { close(file); };
   struct stat about = {};
   if (fstat(file, &about) != 0) return FileError(path, "cannot be read");
-  if (!S_ISREG(about.st_mode)) return absl::InvalidArgumentError(Cat("'", path, "' is no regular file"));
+  if (!S_ISREG(about.st_mode)) return absl::InvalidArgumentError(Cat("'", path, "' is not a regular file"));
   const Bytes size(static_cast<std::uint64_t>(about.st_size));
   if (size > most) {
     return absl::InvalidArgumentError(

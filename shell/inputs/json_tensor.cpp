@@ -102,7 +102,7 @@ class Flattener {
     if (list == nullptr) {
       if (depth != shape.size()) return Wrong("its lists are not nested evenly");
       if (!AppendElement(data, value, type_))
-        return Wrong(Cat(Show(value), " is no value of type ", TypeName(type_)));
+        return Wrong(Cat(Show(value), " is not a valid value of type ", TypeName(type_)));
       leaf_ = true;
       return absl::OkStatus();
     }
@@ -171,10 +171,10 @@ absl::StatusOr<proto::Tensor> FromData(const json::value& data, proto::DataType 
 
 absl::StatusOr<std::vector<std::int64_t>> ReadShape(const json::value& value) {
   const auto* list = value.if_array();
-  if (list == nullptr) return Wrong("\"shape\" is no list");
+  if (list == nullptr) return Wrong("\"shape\" is not a list");
   std::vector<std::int64_t> shape;
   for (const auto& size : *list) {
-    if (!size.is_int64()) return Wrong(Cat("\"shape\" holds ", Show(size), ", which is no size"));
+    if (!size.is_int64()) return Wrong(Cat("\"shape\" holds ", Show(size), ", which is not a valid size"));
     shape.push_back(size.get_int64());
   }
   TROUPE_RETURN_IF_ERROR(ElementCount(shape).status());

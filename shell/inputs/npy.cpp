@@ -52,7 +52,7 @@ class HeaderReader {
   explicit HeaderReader(std::string_view text) : text_(text) {}
 
   absl::Status Read() {
-    if (!Take('{')) return Wrong("its header is no dictionary");
+    if (!Take('{')) return Wrong("its header is not a dictionary");
     while (!Take('}')) {
       std::string key;
       if (!String(key) || !Take(':')) return Wrong("its header has an entry without a name");
@@ -93,7 +93,7 @@ class HeaderReader {
 
   absl::Status Shape() {
     shape.emplace();
-    if (!Take('(')) return Wrong("'shape' is no tuple");
+    if (!Take('(')) return Wrong("'shape' is not a tuple");
     while (!Take(')')) {
       Trimmed();
       std::size_t digits = 0;
@@ -101,7 +101,7 @@ class HeaderReader {
         ++digits;
       std::int64_t size = 0;
       if (digits == 0 || !absl::SimpleAtoi(ForAbsl(text_.substr(0, digits)), &size))
-        return Wrong("'shape' has a size that is no number");
+        return Wrong("'shape' has a size that is not a valid number");
       text_.remove_prefix(digits);
       shape->push_back(size);
       if (shape->size() > kMostDimensions) return Wrong("'shape' has too many dimensions");

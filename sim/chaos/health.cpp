@@ -40,7 +40,7 @@ std::vector<std::string> Health::Look(bool all) {
   for (const auto& name : names) {
     const auto it = states.find(name);
     if (it == states.end())
-      ill.push_back(absl::StrCat(name, " is no member"));
+      ill.push_back(absl::StrCat(name, " is not a member"));
     else if (!it->second.empty())
       ill.push_back(it->second);
   }

@@ -53,7 +53,7 @@ void StoreWatch::LookAtRun(const storage::Batch::Mutation& mutation, const std::
   proto::RunRecord before, after;
   const auto& value = *kept_.at({mutation.table, mutation.key}).value;
   if (!before.ParseFromString(value) || !after.ParseFromString(*mutation.value)) {
-    broken_.push_back(absl::StrCat("run ", mutation.key, " is no record of a run", when));
+    broken_.push_back(absl::StrCat("run ", mutation.key, " is not a record of a run", when));
   } else if (Ended(before) && value != *mutation.value && !Reopened(before, after)) {
     broken_.push_back(absl::StrCat("run ", mutation.key, " ended as ", proto::RunState_Name(before.state()),
                                    " and is written again as ", proto::RunState_Name(after.state()), when));

@@ -225,7 +225,7 @@ absl::StatusOr<Spread> ParseSpread(const std::string& name) {
   if (name == "even") return Spread::kEven;
   if (name == "poisson") return Spread::kPoisson;
   return absl::InvalidArgumentError(
-      absl::StrCat("'", name, "' is no spread; choose one of: uniform, even, poisson"));
+      absl::StrCat("'", name, "' is not a valid spread; choose one of: uniform, even, poisson"));
 }
 
 }  // namespace troupe::sim

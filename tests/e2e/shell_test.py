@@ -95,7 +95,7 @@ class Functions(ShellTest):
         self.deploy_double()
         x = self.npy("x.npy", np.ones((2, 4), np.float32))
         wrong = self.npy("wrong.npy", np.ones((2, 5), np.float32))
-        not_onnx = self.file("not.onnx", b"this is no model")
+        not_onnx = self.file("not.onnx", b"this is not a model")
         refused = self.shell.error("function", "deploy", "broken", not_onnx, code=2)
         self.assertIn("function deploy broken", refused)
         # 2: nothing was asked.

@@ -173,7 +173,7 @@ class Store(E2eTest):
         self.assertIn("no metadata of Troupe's", store("check", "--data", nowhere, code=3).stderr)
         self.assertIn("no metadata of Troupe's", store("backup", "--data", nowhere, "--to", nowhere / "b", code=3).stderr)
         self.assertFalse(nowhere.exists(), "nothing was made")
-        self.assertIn("it is no backup", store("restore", "--from", nowhere, "--data", nowhere / "x", code=1).stderr)
+        self.assertIn("it is not a backup", store("restore", "--from", nowhere, "--data", nowhere / "x", code=1).stderr)
         store("polish", code=2)
         store("check", code=2)
         store(code=2)

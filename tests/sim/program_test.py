@@ -40,7 +40,7 @@ class Simulate(unittest.TestCase):
                 ((*CLUSTER, "--trace", "nowhere.csv"), "no trace nowhere.csv"),
                 (("--cluster", str(EXAMPLE / "trace.csv"), *TRACE), "trace.csv:1:1: expected 'key: value'"),
                 ((*CLUSTER, "--generate", "wavy"), "expected poisson"),
-                ((*CLUSTER, *TRACE, "--spread", "sideways"), "'sideways' is no spread"),
+                ((*CLUSTER, *TRACE, "--spread", "sideways"), "'sideways' is not a valid spread"),
                 (CLUSTER, "--trace,--generate"),
                 (TRACE, "--cluster is required"),
             ):

@@ -159,10 +159,10 @@ TEST_F(FunctionRegistryTest, BadWishesSayWhatIsWrong) {
   };
   std::vector<Case> cases;
   for (const char* name : {"", "-x", "a b", "a/b", "\xff", ".x"})
-    cases.push_back({Deploy(name), "is no name"});
-  cases.push_back({Deploy(std::string(129, 'a')), "is no name"});
+    cases.push_back({Deploy(name), "is not a valid name"});
+  cases.push_back({Deploy(std::string(129, 'a')), "is not a valid name"});
   for (const char* version : {"0", "01", "-1", "x", "1.0", "9999999999999999999"}) {
-    cases.push_back({Deploy("f", version), "is no version"});
+    cases.push_back({Deploy("f", version), "is not a valid version"});
   }
   cases.push_back({Deploy("f"), "deadline"});
   cases.back().wish.mutable_record()->mutable_slo()->set_deadline_ns(-1);

@@ -103,10 +103,10 @@ TEST(WorkflowParser, EveryErrorHasItsLine) {
       {"[1, 2]", {"line 1: a workflow is a list"}},
       {"name: x\n  bad: [", {"the workflow has 1 error", "not valid YAML"}},
       {"name: x\nstepz: []\noutputs: {}\n", {"line 2: a workflow has no 'stepz'", "lacks 'steps'"}},
-      {"name: a b\nsteps: []\noutputs: {}\n", {"line 1: 'a b' is no name"}},
+      {"name: a b\nsteps: []\noutputs: {}\n", {"line 1: 'a b' is not a valid name"}},
       {"name: x\nname: y\nsteps: []\noutputs: {}\n", {"line 2: 'name' stands twice"}},
       {"name: x\nversion: 0\nsteps: {}\noutputs: []\n",
-       {"line 2: '0' is no version", "line 3: 'steps' is a mapping", "line 4: 'outputs' is a list"}},
+       {"line 2: '0' is not a valid version", "line 3: 'steps' is a mapping", "line 4: 'outputs' is a list"}},
       {"name: x\ninputs:\n  a: {type: FLOAT, shape: [1]}\n  b: {type: FP32, shape: 3}\n  c: {type: FP32, "
        "shape: [-2]}\n"
        "  d.e: {type: FP32, shape: []}\n  g: {shape: [x]}\nsteps: []\noutputs: {}\n",
@@ -116,7 +116,7 @@ TEST(WorkflowParser, EveryErrorHasItsLine) {
        "s\n    function: f\n"
        "    inputs: {}\n    timeout: soon\n    fan_out: {input: a, dimension: -1}\noutputs: {y: {a: b}}\n",
        {"line 6: step 's' has no 'retries'", "line 7: a step is a single value",
-        "line 8: two steps are called 's'", "line 11: 'soon' is no timeout",
+        "line 8: two steps are called 's'", "line 11: 'soon' is not a valid timeout",
         "line 12: the dimension to fan out is '-1'", "line 13: the value of 'y' is a mapping"}},
       {"name: x\nsteps:\n  - name: s\n    function: f\n    inputs: {a: b}\n    fan_out: {input: a, "
        "dimension: 99}\noutputs: {y: s.t}\n",
@@ -154,7 +154,7 @@ TEST(WorkflowValidator, EveryErrorIsReportedWithItsLine) {
       {With("  - {name: s, function: net, inputs: {q: image}}\n"),
        {"has no input 'q'; its inputs are: x", "line 5: step 's' lacks input 'x' (FP32 [-1,1,8,8])"}},
       {With("  - {name: s, function: net, inputs: {x: picture}}\n"),
-       {"line 5: 'picture' is no input of the workflow", "line 3: input 'image' is used by no step"}},
+       {"line 5: 'picture' is not an input of the workflow", "line 3: input 'image' is used by no step"}},
       {With("  - {name: s, function: net, inputs: {x: image}}\n", "outputs: {o: s}"),
        {"line 6: 's' is no input", "STEP.OUTPUT"}},
       {With("  - {name: s, function: net, inputs: {x: image}}\n", "outputs: {o: s.q, p: t.y}"),

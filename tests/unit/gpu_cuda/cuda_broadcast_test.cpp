@@ -69,7 +69,7 @@ class CudaMembers final : public transport::test::BroadcastMembers {
       const std::ptrdiff_t offset = address - memory_[i].address;
       if (offset >= 0 && offset <= static_cast<std::ptrdiff_t>(memory_[i].size.count())) return *devices_[i];
     }
-    TROUPE_CHECK(false, "that is no device's memory");
+    TROUPE_CHECK(false, "that is not a device's memory");
     return *devices_[0];
   }
   std::optional<FakeMachine> machine_;

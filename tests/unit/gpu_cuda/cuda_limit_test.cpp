@@ -117,7 +117,7 @@ TEST_F(CudaLimit, ALaunchOfGraphsIsCutBetweenTwoOfThem) {
   ExpectComputes(kLongest, 5);
 }
 
-// Its first steps run while its weights still come; the GPU's waiting for them is no time of the launch.
+// Its first steps run while its weights still come; the GPU's waiting for them is not a valid time of the launch.
 TEST_F(CudaLimit, ALaunchThatWaitsForItsWeightsIsCutToo) {
   std::vector<std::byte> bytes(1 << 20);
   const DeviceRange other = *opened_.device->Allocate(Bytes(bytes.size()));

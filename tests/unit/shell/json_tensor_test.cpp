@@ -69,7 +69,7 @@ TEST(JsonTensor, ValuesMustFitTheirType) {
                                                             {"[1]", proto::BYTES},
                                                             {"[\"1\"]", proto::FP32},
                                                             {"[1e300]", proto::INT64}})
-    EXPECT_THAT(ReadJson(text, Declared(type, {1})), HasSubstr("is no value of type")) << text;
+    EXPECT_THAT(ReadJson(text, Declared(type, {1})), HasSubstr("is not a valid value of type")) << text;
   const auto exact = ParseJsonTensor("[18446744073709551615]", Declared(proto::UINT64, {1}));
   ASSERT_TRUE(exact.ok());
   EXPECT_EQ(exact->data().inlined(), std::string(8, '\xFF'));

@@ -73,7 +73,7 @@ TEST(ClusterFile, WhatIsWrongIsToldWithItsPlace) {
        "c.yaml:2:1: found 'colour', expected one of: gpu-kinds, gpu-memory"},
       {"gpu-memory: 8\n topology: [\n", "this is not valid YAML"},
       {"link-sharing: fairly\n" + models, "choose one of: exclusive, shared, deadline"},
-      {"loads: slowly\n" + models, "'slowly' is no way of loading; choose one of: atomic"},
+      {"loads: slowly\n" + models, "'slowly' is not a valid way of loading; choose one of: atomic"},
       {"gpus: 2\ntopology: v100x4\n" + models, "c.yaml:2:11:"},
       {"gpus: 2\ntopology: ring\n" + models, "c.yaml:2:11: topology: found 'ring'"},
       {"gpus: 2\n", "expected a list 'models:'"},
