@@ -1,4 +1,5 @@
 // The parts of the cluster manager that are plain objects: run log, catalogue, placement board, mutations.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -249,7 +250,7 @@ TEST(RunLog, CommandsOfUnknownRunsAreDropped) {
 }
 
 TEST(RunLog, TheOldestEndedRunsAreSurplusAndRunningOnesNever) {
-  RunLog log(2);
+  RunLog log({.runs = 2});
   for (const char* run : {"a", "b", "c", "d", "e"}) log.Apply(StartOf(run));
   for (const char* run : {"c", "a", "d"}) log.Apply(FinishOf(run, proto::RUN_SUCCEEDED));
   const auto surplus = log.TakeSurplus();

@@ -88,7 +88,8 @@ TEST(GuardedConnection, AConnectionThatIsNotReadIsClosedAndCounted) {
   config.load<caf::io::middleman>();
   config.set("scheduler.max-threads", static_cast<std::size_t>(1));
   caf::actor_system actors(config);
-  auto connections = std::make_shared<PeerConnections>();
+  const PeerNetwork network(actors.node());
+  const auto connections = network.connections;
   int ends[2] = {-1, -1};
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
   const transport::UniqueFd deaf(ends[1]);
@@ -96,7 +97,10 @@ TEST(GuardedConnection, AConnectionThatIsNotReadIsClosedAndCounted) {
   constexpr std::size_t kPiece = 8 * kMiB;
   const auto broker = actors.middleman().spawn_broker(
       [&, observer = caf::actor(self)](caf::io::broker* writer) -> caf::behavior {
-        auto scribe = GuardedScribe(actors, connections, transport::UniqueFd(ends[0]));
+        Dialled dialled;
+        dialled.socket = transport::UniqueFd(ends[0]);
+        dialled.peer = std::make_shared<const Peer>(UnaskedPeer("a test"));
+        auto scribe = GuardedScribe(actors, network, std::move(dialled));
         const auto handle = scribe->hdl();
         writer->add_scribe(std::move(scribe));
         writer->configure_read(handle, caf::io::receive_policy::at_most(1));

@@ -75,7 +75,7 @@ class Audit(E2eTest):
         self.assertEqual(http.call("DELETE", "/v2/troupe/functions/double").code, 401)
         # Questions have no line.
         self.shell.text("function", "list")
-        self.shell.text("status")
+        self.shell.text("cluster", "status")
         # Operators' other verbs.
         self.shell.run("node", "drain", "node")
         self.expect(self.user, "node.drain", "'node'")

@@ -50,8 +50,9 @@ class Https(E2eTest):
         return daemon, client
 
     def fails(self, **options):
+        self.tried = getattr(self, "tried", 0) + 1
         with self.assertRaises(StartFailed) as failed:
-            self.start("bad", "gateway", **options)
+            self.start(f"bad-{self.tried}", "gateway", manager="127.0.0.1:1", **options)
         self.assertEqual(failed.exception.code, 2)
         lines = [line for line in failed.exception.errors.splitlines() if line.startswith("trouped: ")]
         self.assertEqual(len(lines), 1, failed.exception.errors)

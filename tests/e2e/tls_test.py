@@ -71,10 +71,11 @@ class Tls(E2eTest):
         for name in DAEMONS:
             self.authority.issue(name, name)
 
-    def begin(self, name, role=None, directory=None, **options):
-        folder = self.authority.folder(name)
-        settings = {"listen": f"{ADDRESS}:0", "tls-dir": folder, "host-id": f"host-{name}", "name": name, **options}
-        return self.start(directory or name, role or name, **settings)
+    def begin(self, holder, role=None, directory=None, **options):
+        """A daemon with the certificate of `holder`."""
+        folder = self.authority.folder(holder)
+        settings = {"listen": f"{ADDRESS}:0", "tls-dir": folder, "host-id": f"host-{holder}", "name": holder, **options}
+        return self.start(directory or holder, role or holder, **settings)
 
     def cluster(self):
         self.manager = self.begin("manager", manager=f"{ADDRESS}:0")
@@ -107,8 +108,9 @@ class Tls(E2eTest):
     def test_each_may_do_what_its_certificate_says(self):
         self.cluster()
         self.ask()
-        self.assertRegex(self.manager.operations.get("/metrics").body.decode(),
-                         r"troupe_certificate_expires_seconds 3[01]\d{6}")
+        eventually(lambda: re.search(r"troupe_certificate_expires_seconds 3[01]\d{6}",
+                                     self.manager.operations.get("/metrics").body.decode()),
+                   "the manager tells when its certificate ends")
 
         self.authority.issue("ann", "admin")
         self.authority.issue("bob", "reader")
