@@ -47,7 +47,7 @@ absl::StatusOr<proto::TensorSpec> SpecOf(const onnx::ValueInfoProto& value, cons
   if (value.name().empty()) return absl::InvalidArgumentError(absl::StrCat("an ", kind, " has no name"));
   if (!value.type().has_tensor_type())
     return absl::UnimplementedError(
-        absl::StrCat(where, " is no tensor; sequences, maps and optionals are not supported"));
+        absl::StrCat(where, " is not a tensor; sequences, maps and optionals are not supported"));
   proto::TensorSpec spec;
   spec.set_name(value.name());
   spec.set_type(DataTypeOfOnnx(value.type().tensor_type().elem_type()));

@@ -93,7 +93,7 @@ TEST_F(ExternalDataTest, AsAnInitialiser) {
   entry("length", "9");
   EXPECT_THAT(ReadError(b, options), HasSubstr("9 bytes"));
   tensor.mutable_external_data(1)->set_value("12 or so");
-  EXPECT_THAT(ReadError(b, options), HasSubstr("no number"));
+  EXPECT_THAT(ReadError(b, options), HasSubstr("not a valid number"));
 }
 
 }  // namespace

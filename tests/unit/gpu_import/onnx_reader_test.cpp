@@ -152,7 +152,7 @@ TEST(OnnxReader, RefusesWhatItCannotKeep) {
   EXPECT_THAT(ReadError(sparse), HasSubstr("sparse"));
   OnnxBuilder sequence = Trivial();
   sequence.graph().mutable_input(0)->mutable_type()->mutable_sequence_type();
-  EXPECT_THAT(ReadError(sequence), HasSubstr("no tensor"));
+  EXPECT_THAT(ReadError(sequence), HasSubstr("not a tensor"));
   OnnxBuilder complex = Trivial();
   complex.graph().mutable_input(0)->mutable_type()->mutable_tensor_type()->set_elem_type(
       TensorProto::COMPLEX64);

@@ -326,7 +326,7 @@ std::vector<Escape> ImportEscapes() {
       {"huge file",
        [](const Outside&) {
          (void)signal(SIGXFSZ, SIG_IGN);
-         return pwrite(9, "x", 1, 1L << 40) == 1;
+         return pwrite(kOutput, "x", 1, 1L << 40) == 1;
        }},
   };
 }

@@ -9,6 +9,9 @@
 
 namespace troupe::gpu::test {
 
+// The descriptor of an import's output: beyond those that a test has from the process that started it.
+inline constexpr int kOutput = 200;
+
 // Made outside, before the jail.
 struct Outside {
   pid_t parent = 0;

@@ -92,7 +92,7 @@ class JailTest : public testing::Test {
 bool EnterImport(const std::string& folder) {
   const std::string file = folder + "/../output";
   const int output = open(file.c_str(), O_CREAT | O_RDWR, 0600);
-  if (output < 0 || dup3(output, 9, 0) < 0) return false;
+  if (output < 0 || dup3(output, kOutput, 0) < 0) return false;
   const auto report = EnterImportJail({});
   return report.ok() && report->holds();
 }
@@ -174,7 +174,7 @@ TEST_F(JailTest, AnImportComputesAndWritesWhatIsOpen) {
     std::vector<double> numbers(1 << 20, 1.5);
     double sum = 0;
     for (const double number : numbers) sum += number;
-    const bool wrote = pwrite(9, &sum, sizeof(sum), 0) == sizeof(sum);
+    const bool wrote = pwrite(kOutput, &sum, sizeof(sum), 0) == sizeof(sum);
     const bool refused = open("/dev/null", O_RDONLY) < 0 && errno == EACCES;
     return wrote && refused && sum > 1e6 ? kHeld : 1;
   });

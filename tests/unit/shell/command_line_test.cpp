@@ -41,7 +41,7 @@ TEST(CommandLine, WhatIsWrongIsOneLineWithACodeOfItsOwn) {
            {"frobnicate", "no such command"},
            {"function", "function: say what: deploy, list, show, remove, load, unload; see"},
            {"--json", "say what: cluster, "},
-           {"frobnicate", "simulate, chaos-sim, experiment, store, shell, help; see 'troupe --help'"},
+           {"frobnicate", "simulate, chaos-sim, experiment, audit, store, shell, help; see 'troupe --help'"},
            {"functoin list", "did you mean 'function'?"},
            {"function lits", "no such command: 'function lits'; did you mean 'list'?"},
            {"deploy", "did you mean 'function deploy'?"},
@@ -58,14 +58,14 @@ TEST(CommandLine, WhatIsWrongIsOneLineWithACodeOfItsOwn) {
            {"workflow show a --version 0", "is not a valid version"},
            {"infer a --version -1", "is not a valid version"},
            {"function deploy a b --deadline 50", "'50' is not a valid time"},
-           {"function deploy a b --percentile x", "no number"},
+           {"function deploy a b --percentile x", "not a whole number"},
            {"gpu show node", "names no GPU"},
            {"kill gpu node/-1", "names no GPU"},
            {"node list extra", "extra"},
            {"node list --frob", "--frob"},
-           {"node list --timeout 0s", "no time"},
-           {"node list --manager nowhere", "no address"},
-           {"node list --manager host:99999", "no address"},
+           {"node list --timeout 0s", "not a valid time"},
+           {"node list --manager nowhere", "not a valid address"},
+           {"node list --manager host:99999", "not a valid address"},
            {"function show \xFF", "UTF-8"}}) {
     EXPECT_EQ(troupe.Run(line), ExitCode::kUsage) << line;
     EXPECT_THAT(troupe.err(), StartsWith("troupe: " + line.substr(0, 3)));
