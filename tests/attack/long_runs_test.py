@@ -6,7 +6,7 @@ import threading
 import numpy as np
 from onnx import helper, numpy_helper
 
-from harness import E2eTest, main
+from harness import E2eTest, eventually, main
 from harness.networks import scale, serialize, value
 from harness.shell import Shell
 
@@ -50,8 +50,9 @@ class LongRuns(E2eTest):
         # Between any two runs that are cut the quick function has its turn.
         self.assertGreaterEqual(served, len(answers))
         self.assertEqual(daemon.workers()[0], worker, "a cut costs no worker")
-        metrics = daemon.operations.get("/metrics").good().body.decode()
-        self.assertIn('troupe_runs_cut_total{node="one"} 4', metrics)
+        # The page is brought up to date each second.
+        eventually(lambda: 'troupe_runs_cut_total{node="one"} 4' in daemon.operations.get("/metrics").good().body.decode(),
+                   "the cut runs are counted")
         shell = Shell(daemon.address("manager"), self.directory)
         self.assertIn("run limit  500 ms", shell.text("function", "show", "hostile"))
 
