@@ -135,7 +135,8 @@ class Tls(E2eTest):
         self.assertIn("unknown certificate authority", self.shell("mallory", other).error("function", "list", code=1))
         self.assertIn("--tls-dir", self.shell().error("function", "list", code=1))
         self.assertIn("--tls-dir", self.shell().error("function", "list", "--insecure-network", code=1))
-        self.assertIn('reason="certificate"', self.manager.operations.get("/metrics").body.decode())
+        eventually(lambda: 'reason="certificate"' in self.manager.operations.get("/metrics").body.decode(),
+                   "the refusals are counted")
 
     def test_two_daemons_with_one_certificate(self):
         self.cluster()
