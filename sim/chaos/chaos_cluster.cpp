@@ -93,6 +93,8 @@ World::NodePlan ChaosCluster::PlanOf(const std::string& name) const {
   plan.options.copies.region = plan.host_region;
   plan.worker.memory = GiB(1);
   plan.worker.prepare = milliseconds(5);
+  // Longer than a run, so that a run of another function of the model may end while a state is written back.
+  plan.worker.write_back = milliseconds(15);
   plan.worker.long_runs = long_runs_;
   for (std::uint32_t gpu = 0; gpu < shape_.gpus; ++gpu)
     plan.options.gpus.push_back({absl::StrCat("fake:", gpu), plan.worker.memory});
