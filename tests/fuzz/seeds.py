@@ -71,11 +71,12 @@ def frame_guard():
 
 def ucx_headers():
     arena = 0x6172656E61  # what the target puts its arena's identity for
+    token = bytes(32)
     # The target's slices, each behind a header of 64 bytes.
     for number, (offset, length) in enumerate(((64, 1), (192, 100), (384, 4096), (4544, 20000)), 1):
-        yield b"\0" + struct.pack("<IIQQQQQ", 0x74727563, 1, 7, arena, offset, length, number)
-    yield b"\0" + struct.pack("<IIQQQQQ", 0x74727563, 1, 7, arena, 64, 1 << 63, 1)
-    yield b"\0" + struct.pack("<IIQQQQQ", 0x74727563, 2, 7, arena, 64, 1, 1)
+        yield b"\0" + struct.pack("<IIQQQQQ", 0x74727563, 2, 7, arena, offset, length, number) + token
+    yield b"\0" + struct.pack("<IIQQQQQ", 0x74727563, 2, 7, arena, 64, 1 << 63, 1) + token
+    yield b"\0" + struct.pack("<IIQQQQQ", 0x74727563, 1, 7, arena, 64, 1, 1) + token
     for code in (0, 5, -1):
         yield b"\1" + struct.pack("<IiQ", 0x74727563, code, 7)
 

@@ -296,7 +296,7 @@ TEST(UcxEndpoint, PendingFetchesAreBounded) {
 class Stranger {
  public:
   explicit Stranger(const std::string& address) {
-    const auto target = *ParseAddress(address);
+    const auto target = *ParseAddress(ParseUcxAddress(address)->address);
     ucp_ep_params_t params{};
     params.field_mask = UCP_EP_PARAM_FIELD_FLAGS | UCP_EP_PARAM_FIELD_SOCK_ADDR |
                         UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
@@ -335,7 +335,7 @@ TEST(UcxServer, AStrangersHeaderClosesItsConnectionAndIsCounted) {
   auto options = Loopback();
   options.refusals = std::make_shared<SocketRefusals>();
   const auto server = *UcxEndpoint::Start(options, Serve);
-  UcxAsk ask{kUcxMagic, kUcxVersion + 1, 1, 2, 3, 4, 5};
+  UcxAsk ask{kUcxMagic, kUcxVersion + 1, 1, 2, 3, 4, 5, {}};
   const std::string other_version(reinterpret_cast<const char*>(&ask), sizeof ask);
   for (const std::string& header : {other_version, other_version.substr(1), std::string(200, 'x')}) {
     Stranger stranger(server->address());
