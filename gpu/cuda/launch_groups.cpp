@@ -69,7 +69,8 @@ const std::vector<std::size_t>& LaunchGroups::Ends(std::uint32_t sms, Duration l
   const Duration piece = PieceOf(limit);
   if (Holds(share, piece)) return share.ends;
   share.ends = Choose(share, piece);
-  share.piece = piece;
+  // What was chosen before all units were known is chosen again as soon as they are.
+  share.piece = Known(share) ? piece : Duration::zero();
   return share.ends;
 }
 

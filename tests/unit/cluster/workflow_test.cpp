@@ -156,7 +156,7 @@ TEST(WorkflowValidator, EveryErrorIsReportedWithItsLine) {
       {With("  - {name: s, function: net, inputs: {x: picture}}\n"),
        {"line 5: 'picture' is not an input of the workflow", "line 3: input 'image' is used by no step"}},
       {With("  - {name: s, function: net, inputs: {x: image}}\n", "outputs: {o: s}"),
-       {"line 6: 's' is no input", "STEP.OUTPUT"}},
+       {"line 6: 's' is not an input", "STEP.OUTPUT"}},
       {With("  - {name: s, function: net, inputs: {x: image}}\n", "outputs: {o: s.q, p: t.y}"),
        {"has no output 'q'; its outputs are: y", "there is no step 't'"}},
       {With("  - {name: s, function: text, inputs: {s: image}}\n", "outputs: {o: s.t}"),
@@ -204,7 +204,7 @@ TEST(WorkflowValidator, FanOut) {
   };
   EXPECT_EQ(with("one", "{input: x, dimension: 0}"), "accepted");
   EXPECT_EQ(with("net", "{input: x, dimension: 0}"), "accepted");
-  EXPECT_THAT(with("net", "{input: q, dimension: 0}"), HasSubstr("'q', which is no bound input"));
+  EXPECT_THAT(with("net", "{input: q, dimension: 0}"), HasSubstr("'q', which is not a bound input"));
   EXPECT_THAT(with("net", "{input: x, dimension: 5}"), HasSubstr("has no dimension 5"));
   EXPECT_THAT(with("net", "{input: x, dimension: 3}"), HasSubstr("after the fan-out"));
   EXPECT_THAT(with("net", "{input: x, dimension: 3}"),
