@@ -27,9 +27,11 @@ TEST_F(Files, AreReadWholeAndBounded) {
   EXPECT_EQ(*ReadFile(Path("a"), Bytes(7)), "content");
   EXPECT_THAT(std::string(ReadFile(Path("a"), Bytes(6)).status().message()), HasSubstr("at most 6 B"));
   EXPECT_THAT(std::string(ReadFile(Path("none"), KiB(1)).status().message()), HasSubstr("No such file"));
-  EXPECT_THAT(std::string(ReadFile(folder_.path(), KiB(1)).status().message()), HasSubstr("not a regular file"));
+  EXPECT_THAT(std::string(ReadFile(folder_.path(), KiB(1)).status().message()),
+              HasSubstr("not a regular file"));
   ASSERT_EQ(mkfifo(Path("pipe").c_str(), 0600), 0);
-  EXPECT_THAT(std::string(ReadFile(Path("pipe"), KiB(1)).status().message()), HasSubstr("not a regular file"));
+  EXPECT_THAT(std::string(ReadFile(Path("pipe"), KiB(1)).status().message()),
+              HasSubstr("not a regular file"));
 }
 
 TEST_F(Files, AFailedWriteLeavesNothingBehind) {

@@ -68,7 +68,8 @@ TEST(Npy, RefusalsSayWhatToDo) {
               HasSubstr("takes 12 bytes; 8 are there"));
   EXPECT_THAT(NpyError(NpyFile(NpyHeader("<f4", "(1099511627776, 1099511627776)"), "")),
               HasSubstr("larger than"));
-  EXPECT_THAT(NpyError(NpyFile(NpyHeader("<f4", "(99999999999999999999,)"), "")), HasSubstr("not a valid number"));
+  EXPECT_THAT(NpyError(NpyFile(NpyHeader("<f4", "(99999999999999999999,)"), "")),
+              HasSubstr("not a valid number"));
   EXPECT_THAT(NpyError(NpyFile(NpyHeader("<f4", "(-1,)"), "")), HasSubstr("not a valid number"));
   EXPECT_THAT(NpyError("PK\x03\x04"), HasSubstr("NUMPY"));
   EXPECT_THAT(NpyError(std::string("\x93NUMPY\x01\x00\xFF\xFF{", 11)), HasSubstr("inside of its header"));
