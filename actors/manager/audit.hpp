@@ -20,7 +20,7 @@ void SetOutcome(const proto::AdminReply& reply, storage::AuditLine& line);
 [[nodiscard]] storage::AuditLine JoinLine(const proto::JoinRequest& join, const absl::Status& status);
 // Who asked. A caller without a name on the gateway's own machine is "loopback", any other is "unknown".
 void SetCaller(const proto::Caller& caller, storage::AuditLine& line);
-// Whether the caller has a name of its own.
+// Whether the line names its caller, and not only an address.
 [[nodiscard]] bool HasName(const storage::AuditLine& line);
 
 }  // namespace troupe::actors

@@ -81,7 +81,7 @@ class ClusterManager : public ManagerSelf::base {
                                         const Peer& sender);
   // An event, once for each name.
   void TellRefused(const proto::JoinRequest& join, const absl::Status& why);
-  // Who has sent what is being handled. Not after a promise was made.
+  // The process that sent the message being handled. A promise takes the sender away: ask before making one.
   [[nodiscard]] std::shared_ptr<const Peer> Sender() { return PeerOf(options_.identities, current_sender()); }
   // For one that has joined and has missed something.
   [[nodiscard]] proto::JoinReply CatchUp(const proto::JoinRequest& ask) const;
@@ -155,7 +155,7 @@ class ClusterManager : public ManagerSelf::base {
   void Answer(AdminPromise promise, proto::AdminRequest& request);
   // --- the audit (manager_audit.cpp) ---
   AdminPromise Audited(const AdminReplyPromise& promise, storage::AuditLine line);
-  // Who has sent the message that is being handled.
+  // Writes into `line` for whom `peer` asked, and through which gateway.
   void SetSender(const proto::AdminRequest& request, const Peer& peer, storage::AuditLine& line);
   // `then` when the line is durable, or known to be late.
   void WriteDown(storage::AuditLine line, std::function<void()> then);

@@ -20,7 +20,7 @@ AdminReplyPromise ClusterManager::Admin(proto::AdminRequest& request) {
   if (has_line) {
     line = *std::move(change);
     SetSender(request, *sender, line);  // a promise takes the sender away
-    // Imports take turns by who is known to ask, and not by what a shell says of itself.
+    // Imports take turns by the caller that the connection names, and not by what a shell says of itself.
     if (request.has_deploy() && HasName(line)) request.mutable_deploy()->set_client(line.who);
   }
   auto promise = make_response_promise<proto::AdminReply>();

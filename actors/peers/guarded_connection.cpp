@@ -232,7 +232,7 @@ class Doorman final : public net::doorman_impl {
 
   void Greeted(const std::string& address, TlsGreeting::Greeted greeted) {
     auto identity = greeted.status.ok() ? security::PeerIdentity(greeted.tls.get()) : greeted.status;
-    // That a connection ends before its handshake is no fault: what looks for open ports does so, too.
+    // A connection that ends before its handshake is not refused: a scanner of ports makes such connections, too.
     if (absl::IsUnavailable(identity.status()) || detached()) return;
     if (!identity.ok()) return Refuse("certificate", address, identity.status());
     const auto peer = std::make_shared<const Peer>(CertifiedPeer(*identity, address));
