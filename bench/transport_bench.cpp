@@ -3,15 +3,21 @@
 #include <benchmark/benchmark.h>
 
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/check.hpp"
+#include "security/authority_folder.hpp"
+#include "security/credentials.hpp"
 #include "transport/local_channel.hpp"
 #include "transport/remote_channel.hpp"
 #include "transport/ring.hpp"
+#include "transport/stream_endpoint.hpp"
+#include "transport/ucx_endpoint.hpp"
 
 namespace troupe::transport {
 namespace {
@@ -59,12 +65,15 @@ void RingRoundTrip(benchmark::State& state) {
 BENCHMARK(RingRoundTrip)->UseRealTime();
 
 struct Folder {
-  std::string path = std::filesystem::temp_directory_path() / "troupe-transport-bench";
-  Folder() { std::filesystem::create_directories(path); }
+  explicit Folder(const std::string& name = "")
+      : path(std::filesystem::temp_directory_path() / ("troupe-transport-bench" + name)) {
+    std::filesystem::create_directories(path);
+  }
   ~Folder() { std::filesystem::remove_all(path); }
   LocalChannel::Options Options(const std::string& name) const {
     return {name, path + "/" + name, MiB(256), {path}, "", name + "-host"};
   }
+  const std::string path;
 };
 
 void LocalFetch(benchmark::State& state) {
@@ -86,17 +95,59 @@ void ReserveAndRelease(benchmark::State& state) {
 }
 BENCHMARK(ReserveAndRelease);
 
-void RemoteFetch(benchmark::State& state) {
+using Start = std::function<absl::StatusOr<std::unique_ptr<RemoteEndpoint>>(SliceSource)>;
+
+void RemoteFetch(benchmark::State& state, const Start& start) {
   const Folder folder;
-  const UcxEndpoint::Options ucx{"127.0.0.1:0", "tcp,self", 16};
-  auto owner = *RemoteChannel::Create({folder.Options("owner"), ucx});
-  auto reader = *RemoteChannel::Create({folder.Options("reader"), ucx});
+  auto owner = *RemoteChannel::Create({folder.Options("owner"), start});
+  auto reader = *RemoteChannel::Create({folder.Options("reader"), start});
   const std::vector<std::byte> bytes(static_cast<std::size_t>(state.range(0)), std::byte{1});
   auto ref = *owner->Put(bytes, "bench");
   for (auto _ : state) TROUPE_CHECK(reader->Fetch(ref, kLong).ok(), "the other host answers");
   state.SetBytesProcessed(state.iterations() * state.range(0));
 }
-BENCHMARK(RemoteFetch)->Arg(70'000)->Arg(1 << 20)->Arg(16 << 20)->UseRealTime();
+
+Start Ucx() {
+  return [](SliceSource source) {
+    return UcxEndpoint::Start({"127.0.0.1:0", "tcp,self", 16}, std::move(source));
+  };
+}
+Start Stream(std::shared_ptr<security::Credentials> credentials) {
+  return [credentials = std::move(credentials)](SliceSource source) {
+    StreamEndpoint::Options options;
+    options.credentials = credentials;
+    return StreamEndpoint::Start(std::move(options), std::move(source));
+  };
+}
+std::shared_ptr<security::Credentials> MakeCredentials() {
+  static const Folder folder("-tls");
+  const absl::Time now = absl::Now();
+  TROUPE_CHECK(security::AuthorityFolder::Init(folder.path + "/ca", "bench", now, absl::Hours(24)).ok(),
+               "the authority is made");
+  auto authority = *security::AuthorityFolder::Open(folder.path + "/ca");
+  const std::string files = folder.path + "/node";
+  TROUPE_CHECK(
+      authority.Issue({{security::Role::kNode}, "bench", {"127.0.0.1"}, now, now + absl::Hours(1)}, files)
+          .ok(),
+      "the certificate is made");
+  return *security::Credentials::Load(security::CredentialFiles::InFolder(files));
+}
+std::shared_ptr<security::Credentials> TestCredentials() {
+  static const auto credentials = MakeCredentials();
+  return credentials;
+}
+
+BENCHMARK_CAPTURE(RemoteFetch, ucx, Ucx())->Arg(70'000)->Arg(1 << 20)->Arg(16 << 20)->UseRealTime();
+BENCHMARK_CAPTURE(RemoteFetch, stream, Stream(nullptr))
+    ->Arg(70'000)
+    ->Arg(1 << 20)
+    ->Arg(16 << 20)
+    ->UseRealTime();
+BENCHMARK_CAPTURE(RemoteFetch, tls, Stream(TestCredentials()))
+    ->Arg(70'000)
+    ->Arg(1 << 20)
+    ->Arg(16 << 20)
+    ->UseRealTime();
 
 }  // namespace
 }  // namespace troupe::transport

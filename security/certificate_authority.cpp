@@ -54,10 +54,10 @@ bool SetSerial(X509* certificate) {
   return number != nullptr && BN_to_ASN1_INTEGER(number.get(), X509_get_serialNumber(certificate)) != nullptr;
 }
 
-bool SetName(X509* certificate, std::string_view name) {
-  return X509_NAME_add_entry_by_txt(X509_get_subject_name(certificate), "CN", MBSTRING_UTF8,
-                                    reinterpret_cast<const unsigned char*>(name.data()),
-                                    static_cast<int>(name.size()), -1, 0) == 1;
+bool SetName(X509* certificate, const char* field, std::string_view value) {
+  return X509_NAME_add_entry_by_txt(X509_get_subject_name(certificate), field, MBSTRING_UTF8,
+                                    reinterpret_cast<const unsigned char*>(value.data()),
+                                    static_cast<int>(value.size()), -1, 0) == 1;
 }
 
 // Everything but the issuer, the extensions and the signature.
@@ -65,7 +65,7 @@ X509Ptr Blank(std::string_view name, EVP_PKEY* key, absl::Time not_before, absl:
   X509Ptr made(X509_new());
   const bool good =
       made != nullptr && X509_set_version(made.get(), X509_VERSION_3) == 1 && SetSerial(made.get()) &&
-      SetName(made.get(), name) && SetTime(X509_getm_notBefore(made.get()), not_before) &&
+      SetName(made.get(), "CN", name) && SetTime(X509_getm_notBefore(made.get()), not_before) &&
       SetTime(X509_getm_notAfter(made.get()), not_after) && X509_set_pubkey(made.get(), key) == 1;
   return good ? std::move(made) : nullptr;
 }
@@ -145,7 +145,10 @@ absl::StatusOr<CertificateAuthority> CertificateAuthority::Make(std::string_view
   KeyPtr key(EVP_EC_gen("P-256"));
   if (key == nullptr) return Failed("make a key");
   X509Ptr made = Blank(name, key.get(), not_before, not_after);
-  if (made == nullptr || X509_set_issuer_name(made.get(), X509_get_subject_name(made.get())) != 1 ||
+  // A member may have the authority's name: a certificate whose issuer has its own name would pass for one
+  // that has signed itself.
+  if (made == nullptr || !SetName(made.get(), "O", "Troupe certificate authority") ||
+      X509_set_issuer_name(made.get(), X509_get_subject_name(made.get())) != 1 ||
       !Add(made.get(), made.get(), NID_basic_constraints, "critical,CA:TRUE,pathlen:0") ||
       !Add(made.get(), made.get(), NID_key_usage, "critical,keyCertSign,cRLSign") ||
       !Add(made.get(), made.get(), NID_subject_key_identifier, "hash") ||
@@ -184,7 +187,10 @@ absl::StatusOr<IssuedCertificate> CertificateAuthority::Issue(const CertificateR
   const bool daemon = request.roles.HasAny({Role::kManager, Role::kGateway, Role::kNode});
   const X509Ptr made = Blank(request.name, key.get(), request.not_before, request.not_after);
   X509* issuer = certificate_.get();
-  if (made == nullptr || X509_set_issuer_name(made.get(), X509_get_subject_name(issuer)) != 1 ||
+  // A member may have the authority's name: a certificate whose issuer has its own name would pass for one
+  // that has signed itself.
+  if (made == nullptr || !SetName(made.get(), "O", "Troupe certificate authority") ||
+      X509_set_issuer_name(made.get(), X509_get_subject_name(issuer)) != 1 ||
       !Add(made.get(), issuer, NID_basic_constraints, "critical,CA:FALSE") ||
       !Add(made.get(), issuer, NID_key_usage, "critical,digitalSignature") ||
       !Add(made.get(), issuer, NID_ext_key_usage, daemon ? "serverAuth,clientAuth" : "clientAuth") ||

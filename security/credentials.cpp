@@ -231,6 +231,18 @@ absl::Status ExpectHost(SSL* connection, const std::string& host) {
   return absl::OkStatus();
 }
 
+ShownCertificate CertificateOf(const SSL* connection) {
+  ShownCertificate shown;
+  shown.certificate.reset(SSL_get1_peer_certificate(connection));
+  STACK_OF(X509)* chain = SSL_get_peer_cert_chain(connection);
+  for (int at = 0; chain != nullptr && at < sk_X509_num(chain); ++at) {
+    X509* one = sk_X509_value(chain, at);
+    X509_up_ref(one);
+    shown.chain.emplace_back(one);
+  }
+  return shown;
+}
+
 absl::StatusOr<Identity> PeerIdentity(const SSL* connection) {
   const X509* certificate = SSL_get0_peer_certificate(connection);
   if (certificate == nullptr) return absl::UnauthenticatedError("the peer has shown no certificate");

@@ -76,6 +76,13 @@ class Credentials {
   std::shared_ptr<const Snapshot> current_;  // guarded by mutex_
 };
 
+// The certificate that a peer has shown, with those that link it to the authority.
+struct ShownCertificate {
+  X509Ptr certificate;
+  std::vector<X509Ptr> chain;
+};
+[[nodiscard]] ShownCertificate CertificateOf(const SSL* connection);
+
 // Before the handshake of a client: the certificate of the server must name `host` (a DNS name or an IP
 // address).
 [[nodiscard]] absl::Status ExpectHost(SSL* connection, const std::string& host);

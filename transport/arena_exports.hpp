@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "proto/tensor.pb.h"
 #include "transport/memory_file.hpp"
-#include "transport/ucx_endpoint.hpp"
+#include "transport/remote_endpoint.hpp"
 
 namespace troupe::transport {
 

@@ -49,11 +49,10 @@ absl::StatusOr<std::unique_ptr<RemoteChannel>> RemoteChannel::Create(Options opt
   std::unique_ptr<RemoteChannel> channel(new RemoteChannel());
   served->exports = channel->exports_;
   served->cut = channel->cut_ = std::move(options.cut);
-  TROUPE_ASSIGN_OR_RETURN(channel->ucx_,
-                          UcxEndpoint::Start(std::move(options.ucx), [served](const proto::ArenaRef& ref) {
-                            return PinOwn(*served, ref);
-                          }));
-  options.local.endpoint = channel->ucx_->address();
+  TROUPE_ASSIGN_OR_RETURN(channel->endpoint_, options.start([served](const proto::ArenaRef& ref) {
+    return PinOwn(*served, ref);
+  }));
+  options.local.endpoint = channel->endpoint_->address();
   TROUPE_ASSIGN_OR_RETURN(channel->local_, LocalChannel::Create(std::move(options.local)));
   const std::lock_guard lock(served->mutex);
   served->channel = channel->local_;
@@ -61,7 +60,7 @@ absl::StatusOr<std::unique_ptr<RemoteChannel>> RemoteChannel::Create(Options opt
 }
 
 RemoteChannel::~RemoteChannel() {
-  ucx_.reset();
+  endpoint_.reset();
 }
 
 bool RemoteChannel::Own(const proto::TensorRef& ref) const {
@@ -76,11 +75,11 @@ void RemoteChannel::FetchAsync(const proto::TensorRef& ref, Duration timeout, Do
   absl::StatusOr<Reservation> reserved = local_->ReserveSlice(SizeOf(ref));
   if (!reserved.ok()) return done(reserved.status());
   auto room = std::make_shared<Reservation>(*std::move(reserved));
-  ucx_->Fetch(ref.arena(), room->bytes(), room, timeout,
-              [local = local_, room, done = std::move(done)](const absl::Status& status) {
-                if (!status.ok()) return done(status);
-                done(Adopt(*local, *room));
-              });
+  endpoint_->Fetch(ref.arena(), room->bytes(), room, timeout,
+                   [local = local_, room, done = std::move(done)](const absl::Status& status) {
+                     if (!status.ok()) return done(status);
+                     done(Adopt(*local, *room));
+                   });
 }
 
 }  // namespace troupe::transport

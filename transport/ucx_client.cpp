@@ -39,16 +39,13 @@ absl::StatusOr<std::shared_ptr<UcxClient::Connection>> UcxClient::Connect(const 
 }
 
 void UcxClient::Fetch(UcxFetch fetch) {
-  const auto endpoint = ParseUcxAddress(fetch.ref.endpoint());
-  if (!endpoint.ok()) return fetch.done(endpoint.status());
-  absl::StatusOr<std::shared_ptr<Connection>> connection = Connect(endpoint->address);
+  absl::StatusOr<std::shared_ptr<Connection>> connection = Connect(fetch.endpoint.address);
   if (!connection.ok()) return fetch.done(connection.status());
   auto pending = std::make_unique<Pending>();
   pending->client = this;
   pending->connection = *std::move(connection);
   pending->id = UniqueId();
-  pending->ask = {kUcxMagic,          kUcxVersion,        pending->id,       fetch.ref.arena(),
-                  fetch.ref.offset(), fetch.ref.length(), fetch.ref.slice(), endpoint->token};
+  pending->ask = MakeAsk(fetch.ref, fetch.endpoint.token, pending->id);
   pending->fetch = std::move(fetch);
   Ask(*pending_.emplace(pending->id, std::move(pending)).first->second);
 }
@@ -83,9 +80,9 @@ void UcxClient::OnAsked(void* request, ucs_status_t status, void* context) {
 ucs_status_t UcxClient::OnAnswer(void* context, const void* header, std::size_t header_length, void* data,
                                  std::size_t length, const ucp_am_recv_param_t* param) {
   auto* client = static_cast<UcxClient*>(context);
-  const auto said = ReadUcxAnswer(header, header_length);
+  const auto said = ReadFetchAnswer(header, header_length);
   if (!said) return UCS_OK;
-  const UcxAnswer& answer = *said;
+  const FetchAnswer& answer = *said;
   const auto found = client->pending_.find(answer.request);
   // Unknown: late, or hostile. Rendezvous data that nobody receives are refused by UCX itself.
   if (found == client->pending_.end()) return UCS_OK;
@@ -93,11 +90,10 @@ ucs_status_t UcxClient::OnAnswer(void* context, const void* header, std::size_t 
   if (!pending.fetch.done || pending.receiving) return UCS_OK;
   const bool rendezvous = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
   if (answer.code != 0) {
-    constexpr std::size_t kLongestText = 512;
     std::string text = absl::StrCat("the host at ", pending.connection->address, " refused");
     if (!rendezvous) {
       absl::StrAppend(&text, ": ",
-                      std::string(static_cast<const char*>(data), std::min(length, kLongestText)));
+                      std::string(static_cast<const char*>(data), std::min(length, kLongestRefusal)));
     }
     client->Finish(pending, absl::Status(static_cast<absl::StatusCode>(answer.code), text));
     return UCS_OK;
@@ -145,7 +141,7 @@ void UcxClient::OnReceived(void* request, ucs_status_t status, std::size_t /*len
 
 // Tells the caller, once; the record stays for as long as UCX holds a pointer to it.
 void UcxClient::Finish(Pending& pending, const absl::Status& status) {
-  const UcxEndpoint::Done done = std::exchange(pending.fetch.done, nullptr);
+  const RemoteEndpoint::Done done = std::exchange(pending.fetch.done, nullptr);
   EraseIfIdle(pending);
   if (done) done(status);
 }

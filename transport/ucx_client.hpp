@@ -10,19 +10,20 @@
 #include "absl/status/status.h"
 #include "base/units.hpp"
 #include "proto/tensor.pb.h"
+#include "transport/fetch_wire.hpp"
+#include "transport/remote_endpoint.hpp"
 #include "transport/ucx_core.hpp"
-#include "transport/ucx_endpoint.hpp"
-#include "transport/ucx_wire.hpp"
 
 namespace troupe::transport {
 
 // One fetch, as handed to the progress thread.
 struct UcxFetch {
   proto::ArenaRef ref;
+  EndpointAddress endpoint;
   std::span<std::byte> destination;
   std::shared_ptr<void> keeper;
   Time deadline;
-  UcxEndpoint::Done done;
+  RemoteEndpoint::Done done;
 };
 
 // On the progress thread only. One connection per address, made on first use and dropped when it fails.
@@ -55,7 +56,7 @@ class UcxClient {
     UcxClient* client;
     std::shared_ptr<Connection> connection;
     std::uint64_t id;
-    UcxAsk ask;
+    FetchAsk ask;
     UcxFetch fetch;
     bool receiving = false;  // UCX holds the destination
     bool asking = false;     // UCX holds the ask

@@ -2,7 +2,6 @@
 // header includes it.
 #pragma once
 
-#include <sys/socket.h>
 #include <ucp/api/ucp.h>
 
 #include <functional>
@@ -12,8 +11,13 @@
 
 #include "absl/status/statusor.h"
 #include "base/units.hpp"
+#include "transport/ip_address.hpp"
 
 namespace troupe::transport {
+
+// Active messages: what a reader asks, and what an owner answers (fetch_wire).
+inline constexpr unsigned kAskId = 1;
+inline constexpr unsigned kAnswerId = 2;
 
 // Owned by the endpoint, used on its progress thread only.
 class UcxCore {
@@ -52,13 +56,5 @@ class UcxCore {
 
 // "what: UCX's reason", with the code that fits.
 [[nodiscard]] absl::Status UcxStatus(ucs_status_t status, const std::string& what);
-
-// "1.2.3.4:56" or "[::1]:56". InvalidArgument for anything else: names are not looked up here.
-absl::StatusOr<sockaddr_storage> ParseAddress(const std::string& text);
-// How many bytes of it are in use.
-[[nodiscard]] socklen_t AddressLength(const sockaddr_storage& address);
-[[nodiscard]] std::string FormatAddress(const sockaddr_storage& address);
-// The network interface that has this address; empty when none has it, as for 0.0.0.0.
-[[nodiscard]] std::string InterfaceOf(const sockaddr_storage& address);
 
 }  // namespace troupe::transport

@@ -2,7 +2,6 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.hpp"
 #include "base/status.hpp"
+#include "transport/fetch_wire.hpp"
 #include "transport/memory_file.hpp"
 #include "transport/steady_clock.hpp"
 #include "transport/ucx_client.hpp"
@@ -32,17 +32,9 @@ bool HasRdmaDevices() {
   return !error && !is_empty;
 }
 
-UcxToken FreshToken() {
-  UcxToken token{};
-  // One call gives as much as this whole, or fails.
-  const ssize_t got = getrandom(token.data(), token.size(), 0);
-  TROUPE_CHECK(got == static_cast<ssize_t>(token.size()), "the kernel gives random numbers");
-  return token;
-}
-
-class Endpoint : public UcxEndpoint {
+class Endpoint : public RemoteEndpoint {
  public:
-  Endpoint(Options options, std::unique_ptr<UcxCore> core, SliceSource source, UniqueFd wake)
+  Endpoint(UcxEndpoint::Options options, std::unique_ptr<UcxCore> core, SliceSource source, UniqueFd wake)
       : options_(std::move(options)),
         wake_(std::move(wake)),
         core_(std::move(core)),
@@ -58,7 +50,7 @@ class Endpoint : public UcxEndpoint {
   absl::Status Start() {
     TROUPE_RETURN_IF_ERROR(server_->Listen(options_.bind));
     TROUPE_RETURN_IF_ERROR(client_->Start());
-    address_ = FormatUcxAddress({server_->address(), token_});
+    address_ = FormatEndpointAddress({FetchProtocol::kUcx, server_->address(), token_});
     thread_ = std::thread([this] { Run(); });
     return absl::OkStatus();
   }
@@ -77,8 +69,8 @@ class Endpoint : public UcxEndpoint {
   void Sleep();
   void Finish();
 
-  const Options options_;
-  const UcxToken token_ = FreshToken();
+  const UcxEndpoint::Options options_;
+  const EndpointToken token_ = FreshToken();
   std::string address_;                       // with the token
   std::atomic<std::uint64_t> strangers_ = 0;  // counted by the server
   UniqueFd wake_;
@@ -94,18 +86,17 @@ class Endpoint : public UcxEndpoint {
 
 void Endpoint::Fetch(const proto::ArenaRef& ref, std::span<std::byte> destination,
                      std::shared_ptr<void> keeper, Duration timeout, Done done) {
-  if (ref.endpoint().empty() || destination.size() != ref.length()) {
+  const auto endpoint = EndpointOf(ref, FetchProtocol::kUcx);
+  if (!endpoint.ok()) return done(endpoint.status());
+  if (destination.size() != ref.length())
     return done(absl::FailedPreconditionError(absl::StrCat(
-        "a tensor of ", ref.length(), " bytes on host '", ref.host(),
-        ref.endpoint().empty() ? "' has no network endpoint: its owner does not serve other hosts"
-                               : "' does not fit the place given for it")));
-  }
+        "a tensor of ", ref.length(), " bytes does not fit the place of ", destination.size(), " for it")));
   if (pending_.fetch_add(1) >= options_.pending) {
     pending_.fetch_sub(1);
     return done(absl::ResourceExhaustedError(
         absl::StrCat(options_.pending, " tensors are being fetched already; try again later")));
   }
-  UcxFetch order{ref, destination, std::move(keeper), SteadyNow() + timeout, nullptr};
+  UcxFetch order{ref, *endpoint, destination, std::move(keeper), SteadyNow() + timeout, nullptr};
   order.done = [this, done = std::move(done)](absl::Status status) {
     pending_.fetch_sub(1);
     done(std::move(status));
@@ -166,7 +157,7 @@ void Endpoint::Finish() {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<UcxEndpoint>> UcxEndpoint::Start(Options options, SliceSource source) {
+absl::StatusOr<std::unique_ptr<RemoteEndpoint>> UcxEndpoint::Start(Options options, SliceSource source) {
   UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake.valid()) return ErrnoStatus(errno, "making the wake-up of a UCX endpoint");
   if (options.refusals == nullptr) options.refusals = std::make_shared<SocketRefusals>();

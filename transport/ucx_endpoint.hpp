@@ -1,32 +1,17 @@
-// Bytes of slices between hosts, over UCX active messages with rendezvous. UCX's own types stay in the
-// source. What travels is not encrypted; a reader has to know the endpoint's token, which is a part of its
-// address: references carry it, and daemons tell each other references over authenticated connections only.
+// UCX ENDPOINT: bytes of slices between hosts over UCX active messages with rendezvous, for networks with RDMA
+// devices. UCX's own types stay in its sources. What travels is not encrypted, and UCX's own protocol over
+// TCP does not stand a stranger's bytes: for networks that only the cluster reaches.
 #pragma once
 
-#include <cstdint>
-#include <functional>
 #include <memory>
-#include <span>
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "base/units.hpp"
-#include "proto/tensor.pb.h"
+#include "transport/remote_endpoint.hpp"
 #include "transport/socket_refusals.hpp"
 
 namespace troupe::transport {
 
-// Where the bytes that others ask for come from.
-struct PinnedBytes {
-  std::span<const std::byte> bytes;
-  std::shared_ptr<const void> pin;  // held until they have been sent
-};
-using SliceSource = std::function<absl::StatusOr<PinnedBytes>(const proto::ArenaRef&)>;
-
-// Listens for fetches of other hosts and fetches from them. One progress thread of its own, which sleeps on
-// UCX's event descriptor: started by Start, joined by the destructor, which fails what is pending with
-// Cancelled. All members from any thread. A peer that dies fails its pending fetches with Unavailable; the
-// next fetch connects anew.
 class UcxEndpoint {
  public:
   struct Options {
@@ -38,19 +23,9 @@ class UcxEndpoint {
     bool only_interface_of_bind = false;
     std::shared_ptr<SocketRefusals> refusals{};  // null: counted, and not shown
   };
-  using Done = std::function<void(absl::Status)>;
 
-  static absl::StatusOr<std::unique_ptr<UcxEndpoint>> Start(Options options, SliceSource source);
-  virtual ~UcxEndpoint() = default;
-  // "ip:port/token" for ArenaRef::endpoint. Not for logs.
-  [[nodiscard]] virtual const std::string& address() const = 0;
-  // Fetches that were refused because they did not know the token.
-  [[nodiscard]] virtual std::uint64_t strangers() const = 0;
-  // Fills `destination` (kept alive by `keeper` until UCX lets go of it, which may be after `done`) with the
-  // slice's bytes. `done` is called once, on the progress thread, and must not block. `destination` is
-  // ref.length() bytes.
-  virtual void Fetch(const proto::ArenaRef& ref, std::span<std::byte> destination,
-                     std::shared_ptr<void> keeper, Duration timeout, Done done) = 0;
+  // Its thread sleeps on UCX's event descriptor.
+  static absl::StatusOr<std::unique_ptr<RemoteEndpoint>> Start(Options options, SliceSource source);
 };
 
 }  // namespace troupe::transport

@@ -102,7 +102,7 @@ ucs_status_t UcxServer::OnAsk(void* context, const void* header, std::size_t hea
   const bool can_reply = (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) != 0;
   const auto peer = can_reply ? server->peers_.find(param->reply_ep) : server->peers_.end();
   if (peer == server->peers_.end() || peer->second.failed) return UCS_OK;
-  if (const auto ask = ReadUcxAsk(header, header_length)) {
+  if (const auto ask = ReadFetchAsk(header, header_length)) {
     peer->second.asked = true;
     server->Answer(param->reply_ep, *ask);
   } else {
@@ -111,22 +111,19 @@ ucs_status_t UcxServer::OnAsk(void* context, const void* header, std::size_t hea
   return UCS_OK;  // an ask has no data worth receiving
 }
 
-// In a time that does not depend on where the two differ.
-absl::Status UcxServer::CheckToken(const UcxToken& told) {
-  unsigned difference = 0;
-  for (std::size_t i = 0; i < token_.size(); ++i) difference |= static_cast<unsigned>(told[i] ^ token_[i]);
-  if (difference == 0) return absl::OkStatus();
+absl::Status UcxServer::CheckToken(const EndpointToken& told) {
+  if (SameToken(told, token_)) return absl::OkStatus();
   strangers_.fetch_add(1);
   return absl::NotFoundError(
       "the reader does not know the token of this process: it was not told of the tensor");
 }
 
-absl::StatusOr<PinnedBytes> UcxServer::Find(const UcxAsk& ask) {
+absl::StatusOr<PinnedBytes> UcxServer::Find(const FetchAsk& ask) {
   TROUPE_RETURN_IF_ERROR(CheckToken(ask.token));
   return source_(RefOf(ask));
 }
 
-void UcxServer::Answer(ucp_ep_h peer, const UcxAsk& ask) {
+void UcxServer::Answer(ucp_ep_h peer, const FetchAsk& ask) {
   // Beyond twice the bound even refusals would pile up at a peer that reads nothing.
   if (sends_.size() >= 2 * kSends) return Fail(peer);
   absl::StatusOr<PinnedBytes> pinned = sends_.size() < kSends
@@ -139,13 +136,14 @@ void UcxServer::Answer(ucp_ep_h peer, const UcxAsk& ask) {
   send.peer = peer;
   send.place = std::prev(sends_.end());
   send.deadline = SteadyNow() + kPatience;
-  send.header = {kUcxMagic, static_cast<std::int32_t>(pinned.status().code()), ask.request};
   if (pinned.ok()) {
     send.pinned = *std::move(pinned);
   } else {
-    send.refusal = std::string(pinned.status().message());
+    send.refusal = std::string(pinned.status().message().substr(0, kLongestRefusal));
     send.pinned.bytes = std::as_bytes(std::span(send.refusal));
   }
+  send.header = {kFetchMagic, static_cast<std::int32_t>(pinned.status().code()), ask.request,
+                 send.pinned.bytes.size()};
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
   param.cb.send = OnSent;

@@ -13,9 +13,10 @@
 
 #include "absl/status/statusor.h"
 #include "base/units.hpp"
+#include "transport/fetch_wire.hpp"
+#include "transport/remote_endpoint.hpp"
+#include "transport/socket_refusals.hpp"
 #include "transport/ucx_core.hpp"
-#include "transport/ucx_endpoint.hpp"
-#include "transport/ucx_wire.hpp"
 
 namespace troupe::transport {
 
@@ -32,7 +33,7 @@ class UcxServer {
 
   // `token` is what readers have to know; `strangers` counts those that do not.
   UcxServer(UcxCore& core, SliceSource source, std::shared_ptr<SocketRefusals> refusals,
-            const UcxToken& token, std::atomic<std::uint64_t>& strangers)
+            const EndpointToken& token, std::atomic<std::uint64_t>& strangers)
       : core_(core),
         source_(std::move(source)),
         refusals_(std::move(refusals)),
@@ -60,7 +61,7 @@ class UcxServer {
   struct Send {
     UcxServer* server;
     ucp_ep_h peer;
-    UcxAnswer header;
+    FetchAnswer header;
     std::string refusal;
     PinnedBytes pinned;
     Time deadline;
@@ -71,11 +72,11 @@ class UcxServer {
   static ucs_status_t OnAsk(void* server, const void* header, std::size_t header_length, void* data,
                             std::size_t length, const ucp_am_recv_param_t* param);
   static void OnSent(void* request, ucs_status_t status, void* send);
-  void Answer(ucp_ep_h peer, const UcxAsk& ask);
+  void Answer(ucp_ep_h peer, const FetchAsk& ask);
   // NotFound for a reader that does not know the token: the references of an earlier process at this address
   // have another one.
-  [[nodiscard]] absl::Status CheckToken(const UcxToken& told);
-  absl::StatusOr<PinnedBytes> Find(const UcxAsk& ask);
+  [[nodiscard]] absl::Status CheckToken(const EndpointToken& told);
+  absl::StatusOr<PinnedBytes> Find(const FetchAsk& ask);
   void Fail(ucp_ep_h peer);
   void Refuse(ucp_ep_h peer, SocketRefusal reason);
   void CrowdOut();
@@ -86,7 +87,7 @@ class UcxServer {
   UcxCore& core_;
   SliceSource source_;
   const std::shared_ptr<SocketRefusals> refusals_;
-  const UcxToken token_;
+  const EndpointToken token_;
   std::atomic<std::uint64_t>& strangers_;
   ucp_listener_h listener_ = nullptr;
   std::string address_;

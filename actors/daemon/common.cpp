@@ -22,6 +22,8 @@
 #include "transport/local_channel.hpp"
 #include "transport/memory_file.hpp"
 #include "transport/remote_channel.hpp"
+#include "transport/stream_endpoint.hpp"
+#include "transport/ucx_endpoint.hpp"
 
 namespace troupe::actors {
 
@@ -73,6 +75,26 @@ bool ServesOtherHosts(const DaemonConfig& config) {
   if (config.embedded) return false;
   return !OnThisMachine(config.listen) || !OnThisMachine(config.manager) ||
          config.host_id != transport::HostId();
+}
+
+absl::StatusOr<std::unique_ptr<transport::RemoteEndpoint>> StartTensorEndpoint(
+    const DaemonConfig& config, const Common& common, transport::SliceSource source) {
+  const std::string bind = absl::StrCat(config.listen.substr(0, config.listen.rfind(':')), ":0");
+  if (config.tensor_network == "stream") {
+    transport::StreamEndpoint::Options options;
+    options.bind = bind;
+    options.refusals = common.tensor_refusals;
+    options.credentials = common.credentials;
+    return transport::StreamEndpoint::Start(std::move(options), std::move(source));
+  }
+  spdlog::warn(
+      "tensors travel to other hosts over UCX: not encrypted, at ports that only the cluster may reach");
+  transport::UcxEndpoint::Options options;
+  options.bind = bind;
+  options.refusals = common.tensor_refusals;
+  // A daemon at a loopback address whose manager is elsewhere still fetches from there.
+  options.only_interface_of_bind = OnThisMachine(config.listen) == OnThisMachine(config.manager);
+  return transport::UcxEndpoint::Start(std::move(options), std::move(source));
 }
 
 }  // namespace
@@ -131,10 +153,9 @@ absl::StatusOr<std::unique_ptr<Common>> Common::Create(const DaemonConfig& confi
     remote.local = std::move(local);
     if (config.allow_faults) out->cut = std::make_shared<transport::ChannelCut>();
     remote.cut = out->cut;
-    // A daemon at a loopback address whose manager is elsewhere still fetches from there.
-    remote.ucx.only_interface_of_bind = OnThisMachine(config.listen) == OnThisMachine(config.manager);
-    remote.ucx.refusals = out->ucx_refusals;
-    remote.ucx.bind = absl::StrCat(config.listen.substr(0, config.listen.rfind(':')), ":0");
+    remote.start = [&](transport::SliceSource source) {
+      return StartTensorEndpoint(config, *out, std::move(source));
+    };
     TROUPE_ASSIGN_OR_RETURN(auto channel, transport::RemoteChannel::Create(std::move(remote)));
     out->remote = channel.get();
     out->channel = std::move(channel);

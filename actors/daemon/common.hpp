@@ -68,7 +68,7 @@ class Common {
   std::unique_ptr<transport::TensorChannel> channel;
   // At the sockets over which tensors go; null pointers never.
   std::shared_ptr<transport::SocketRefusals> arena_refusals = std::make_shared<transport::SocketRefusals>();
-  std::shared_ptr<transport::SocketRefusals> ucx_refusals = std::make_shared<transport::SocketRefusals>();
+  std::shared_ptr<transport::SocketRefusals> tensor_refusals = std::make_shared<transport::SocketRefusals>();
   transport::RemoteChannel* remote = nullptr;  // `channel`, unless this process serves no other host
   std::unique_ptr<storage::DiskModelRepository> objects;
   std::shared_ptr<security::ServerCertificate>

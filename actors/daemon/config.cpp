@@ -206,6 +206,10 @@ const std::vector<ConfigOption>& ConfigOptions() {
        Text(&C::arena_root)},
       {"host-id", "identity of this host: daemons with the same one share memory (default: the kernel's)",
        false, Text(&C::host_id)},
+      {"tensor-network",
+       "how tensors travel between hosts: stream (TCP, encrypted with --tls-dir), or ucx (RDMA; not encrypted, "
+       "for networks of the cluster alone); the same for all daemons",
+       false, OneOf(&C::tensor_network, {"stream", "ucx"})},
       {"device", "virtual GPUs, or the machine's own (cuda, from number 0 on)", false,
        OneOf(&C::device, {"virtual", "cuda"})},
       {"gpus", "GPUs of a node", false, Number(&C::gpus, 1, 64)},

@@ -41,6 +41,7 @@ struct DaemonConfig {
   std::string arena_root = "/";
   // Daemons with the same one share memory; others fetch over the network. Default: what the kernel says.
   std::string host_id;
+  std::string tensor_network = "stream";  // how tensors travel between hosts: over TCP and TLS; or ucx
 
   std::string device = "virtual";  // or cuda: the driver's GPUs, from number 0 on
   unsigned gpus = 1;

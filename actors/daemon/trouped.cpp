@@ -156,11 +156,11 @@ class Daemon {
                  static_cast<double>(common_->channel->used().count()));
     MeasureConnections();
     MeasureSocket("arena", *common_->arena_refusals);
-    if (common_->remote != nullptr) MeasureSocket("ucx", *common_->ucx_refusals);
+    if (common_->remote != nullptr) MeasureSocket("tensors", *common_->tensor_refusals);
     MeasureOperations();
     if (common_->remote != nullptr)
       gauges_->Set("troupe_tensor_fetches_refused_total",
-                   "Fetches over UCX by readers that did not know this process's token.", {},
+                   "Fetches of tensors by readers that did not know this process's token.", {},
                    static_cast<double>(common_->remote->strangers()));
     if (certificates_)
       gauges_->Set("troupe_certificate_expires_seconds",

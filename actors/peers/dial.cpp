@@ -70,7 +70,7 @@ absl::StatusOr<Dialled> Dial(const std::string& host, std::uint16_t port, const 
                           TlsConnect(*credentials->Current(), dialled.socket.get(), host, limits.greet));
   TROUPE_ASSIGN_OR_RETURN(const auto identity, security::PeerIdentity(tls.get()));
   dialled.peer = std::make_shared<const Peer>(CertifiedPeer(identity, address));
-  dialled.certificate = CertificateOf(tls.get());
+  dialled.certificate = security::CertificateOf(tls.get());
   dialled.transport = PeerTransport(std::move(tls));
   return dialled;
 }

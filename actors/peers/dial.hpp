@@ -27,7 +27,7 @@ struct Dialled {
   transport::UniqueFd socket;
   PeerTransport transport;
   std::shared_ptr<const Peer> peer;
-  ShownCertificate certificate;  // none: it was not asked for one
+  security::ShownCertificate certificate;  // none: it was not asked for one
 };
 struct DialLimits {
   Duration connect;

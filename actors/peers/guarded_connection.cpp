@@ -237,7 +237,7 @@ class Doorman final : public net::doorman_impl {
     if (!identity.ok()) return Refuse("certificate", address, identity.status());
     const auto peer = std::make_shared<const Peer>(CertifiedPeer(*identity, address));
     auto certificate = PeerCertificates::Add(network_.certificates, greeted.socket.get(),
-                                             CertificateOf(greeted.tls.get()), peer);
+                                             security::CertificateOf(greeted.tls.get()), peer);
     Admit(std::move(greeted.socket), {FrameGuard::Side::kAccepted, PeerTransport(std::move(greeted.tls)),
                                       peer, std::move(greeted.ticket), std::move(certificate)});
   }

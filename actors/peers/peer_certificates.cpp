@@ -14,7 +14,7 @@ PeerCertificates::Entry::~Entry() {
 }
 
 PeerCertificates::Entry PeerCertificates::Add(const std::shared_ptr<PeerCertificates>& certificates,
-                                              int socket, ShownCertificate shown,
+                                              int socket, security::ShownCertificate shown,
                                               std::shared_ptr<const Peer> peer) {
   Entry entry;
   const std::lock_guard lock(certificates->mutex_);

@@ -18,7 +18,7 @@ class PeerCertificates {
  private:
   struct Shown {
     int socket;
-    ShownCertificate shown;
+    security::ShownCertificate shown;
     std::shared_ptr<const Peer> peer;
     bool closed = false;
   };
@@ -37,7 +37,7 @@ class PeerCertificates {
     std::shared_ptr<PeerCertificates> owner_;  // null: none
     std::list<Shown>::iterator place_;
   };
-  static Entry Add(const std::shared_ptr<PeerCertificates>& certificates, int socket, ShownCertificate shown,
+  static Entry Add(const std::shared_ptr<PeerCertificates>& certificates, int socket, security::ShownCertificate shown,
                    std::shared_ptr<const Peer> peer);
 
   // Shuts down the connections whose certificate the credentials of now refuse, and tells `connections`.

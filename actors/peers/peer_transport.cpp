@@ -107,18 +107,6 @@ rw_state PeerTransport::After(int result, int harmless) {
   return rw_state::failure;
 }
 
-ShownCertificate CertificateOf(const SSL* tls) {
-  ShownCertificate shown;
-  shown.certificate.reset(SSL_get1_peer_certificate(tls));
-  STACK_OF(X509)* chain = SSL_get_peer_cert_chain(tls);
-  for (int at = 0; chain != nullptr && at < sk_X509_num(chain); ++at) {
-    X509* one = sk_X509_value(chain, at);
-    X509_up_ref(one);
-    shown.chain.emplace_back(one);
-  }
-  return shown;
-}
-
 TlsAcceptance::TlsAcceptance(const security::Snapshot& credentials, int socket)
     : tls_(NewTls(credentials.server_context(), socket)) {
   if (tls_ == nullptr)

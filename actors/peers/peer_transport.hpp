@@ -41,13 +41,6 @@ class PeerTransport {
   absl::Status failure_;
 };
 
-// The certificate that a peer has shown, with those that link it to the authority.
-struct ShownCertificate {
-  security::X509Ptr certificate;
-  std::vector<security::X509Ptr> chain;
-};
-[[nodiscard]] ShownCertificate CertificateOf(const SSL* tls);
-
 // A handshake at the accepting end, not blocking: call Step when the socket can be read or written as asked.
 class TlsAcceptance {
  public:

@@ -14,7 +14,7 @@ BELOW = {
     "base": set(),
     "proto": set(),
     "security": {"proto", "base"},
-    "transport": {"proto", "base"},
+    "transport": {"security", "proto", "base"},
     "storage": {"transport", "proto", "base"},
     "gpu": {"transport", "proto", "base"},
     "node": {"proto", "base"},

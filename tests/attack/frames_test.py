@@ -1,5 +1,5 @@
 """Frames and handshakes that claim more than they send or make no sense, and connections that say nothing, at every
-socket of a cluster: actor ports, operations ports, the sockets that hand out arenas, those at which workers are adopted
+socket of a cluster: actor ports, operations ports, those at which other hosts fetch tensors, the sockets that hand out arenas, those at which workers are adopted
 and at which broadcasts meet.
 
 frames_test.py [--frames N] [--seed N]: how many frames in all (default 4,000, which is a few seconds). A million and more
@@ -30,6 +30,7 @@ ROOM = 64 << 20
 REFUSED = {  # by kind of socket: what a daemon counts of it
     "actor": 'troupe_peer_connections_refused_total{reason="broken_frame"}',
     "operations": 'troupe_operations_refused_total{reason="broken"}',
+    "tensors": 'troupe_socket_refused_total{reason="broken_message",socket="tensors"}',
     "arena": 'troupe_socket_refused_total{reason="broken_message",socket="arena"}',
 }
 
@@ -128,6 +129,13 @@ class Unix:
         line.sendmsg([frame], rights)
 
 
+class Tensors(Operations):
+    """The port at which other hosts fetch tensors: asks for slices, of readers that know no token."""
+    kind = "tensors"
+    requests = (struct.pack("<IIQQQQQ", 0x74726663, 3, 1, 2, 3, 4, 5) + b"\0" * 32,
+                struct.pack("<IIQQQQQ", 0x74726663, 3, 1, 2, 0, 2**64 - 1, 5) + b"\xff" * 32)
+
+
 ARENA = (struct.pack("<IIQ", 0x74726172, 1, 7),)
 MEETING = (b"?meeting-1", b"?m", b"!")
 
@@ -160,6 +168,7 @@ class Frames(E2eTest):
         found = []
         for daemon in self.everyone:
             found.append(Operations(daemon.address("operations")))
+            found.append(Tensors(f"127.0.0.1:{tensor_port(daemon)}"))
             run = daemon.settings["run"]
             for path in sorted(glob.glob(f"{run}/*.sock*")):
                 if "/worker-" not in path:
@@ -173,14 +182,17 @@ class Frames(E2eTest):
         members = self.gateways[0].http.get("/v2/troupe/cluster").good().json["members"]
         found += [Actor(address) for address in [self.manager_at] + [one["member"]["address"] for one in members]]
         kinds = {one.kind for one in found}
-        self.assertLessEqual({"actor", "operations", "arena", "adoption", "outputs"}, kinds)
+        self.assertLessEqual({"actor", "operations", "tensors", "arena", "adoption", "outputs"}, kinds)
         return found
 
-    def start_everything(self):
-        manager = self.start("manager", "manager")
+    def start_everything(self, hosts=True):
+        """With hosts each daemon is on a host of its own, as far as it knows."""
+        def start(name, role, **settings):
+            return self.start(name, role, **settings, **({"host_id": f"host-{name}"} if hosts else {}))
+        manager = start("manager", "manager")
         self.manager_at = manager.address("manager")
-        self.nodes = [self.start(f"node-{i}", "node", manager=self.manager_at) for i in range(2)]
-        self.gateways = [self.start(f"gateway-{i}", "gateway", manager=self.manager_at) for i in range(2)]
+        self.nodes = [start(f"node-{i}", "node", manager=self.manager_at) for i in range(2)]
+        self.gateways = [start(f"gateway-{i}", "gateway", manager=self.manager_at) for i in range(2)]
         self.everyone = [manager, *self.nodes, *self.gateways]
         self.http = self.gateways[0].http
         eventually(lambda: self.http.get("/v2/health/ready").code == 200, "the front is ready")
@@ -279,11 +291,20 @@ class Frames(E2eTest):
             pass
 
     def test_a_loopback_cluster_opens_no_port_for_tensors(self):
-        """UCX's own parser ends the process for a stranger's bytes, so it listens only where another host can ask."""
-        self.start_everything()
+        """There is no other host that could ask."""
+        self.start_everything(hosts=False)
         for daemon in self.everyone:
-            ports = {daemon.operations.port} | ({daemon.http.port} if daemon in self.gateways else set())
-            self.assertEqual(listening(daemon.process.pid), ports, daemon.directory.name)
+            self.assertEqual(listening(daemon.process.pid), named_ports(daemon), daemon.directory.name)
+
+
+def named_ports(daemon):
+    return {daemon.operations.port} | ({daemon.http.port} if "gateway" in daemon.settings["role"] else set())
+
+
+def tensor_port(daemon):
+    """The one that no option names."""
+    port, = listening(daemon.process.pid) - named_ports(daemon)
+    return port
 
 
 def listening(pid):

@@ -87,7 +87,7 @@ class Tls(E2eTest):
         self.http.deploy("double", scale(2, 1024)).good()
 
     def ask(self, seed=0):
-        """512 KiB in and out: they are fetched over UCX, as the three are hosts of their own."""
+        """512 KiB in and out: they are fetched over the network, encrypted, as the three are hosts of their own."""
         x = np.random.default_rng(seed).standard_normal((128, 1024), dtype=np.float32)
         shape, data = infer_binary(self.http, "double", {"x": x})["y"]
         self.assertEqual((shape, data), ([128, 1024], (2 * x).tobytes()))

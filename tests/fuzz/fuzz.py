@@ -30,7 +30,7 @@ LIMITS = {
     "onnx": (4096, 64),
     "ring_records": (4096, 8),
     "store_files": (4096, 8),
-    "ucx_headers": (64, 1),
+    "fetch_headers": (64, 1),
     "yaml": (2048, 8),
 }
 

@@ -69,16 +69,16 @@ def frame_guard():
     yield b"\0" + frame(1, 0) + frame(3, 4, b"far!")
 
 
-def ucx_headers():
+def fetch_headers():
     arena = 0x6172656E61  # what the target puts its arena's identity for
     token = bytes(32)
     # The target's slices, each behind a header of 64 bytes.
     for number, (offset, length) in enumerate(((64, 1), (192, 100), (384, 4096), (4544, 20000)), 1):
-        yield b"\0" + struct.pack("<IIQQQQQ", 0x74727563, 2, 7, arena, offset, length, number) + token
-    yield b"\0" + struct.pack("<IIQQQQQ", 0x74727563, 2, 7, arena, 64, 1 << 63, 1) + token
-    yield b"\0" + struct.pack("<IIQQQQQ", 0x74727563, 1, 7, arena, 64, 1, 1) + token
+        yield b"\0" + struct.pack("<IIQQQQQ", 0x74726663, 3, 7, arena, offset, length, number) + token
+    yield b"\0" + struct.pack("<IIQQQQQ", 0x74726663, 3, 7, arena, 64, 1 << 63, 1) + token
+    yield b"\0" + struct.pack("<IIQQQQQ", 0x74726663, 2, 7, arena, 64, 1, 1) + token
     for code in (0, 5, -1):
-        yield b"\1" + struct.pack("<IiQ", 0x74727563, code, 7)
+        yield b"\1" + struct.pack("<IiQQ", 0x74726663, code, 7, 100)
 
 
 def store_files():

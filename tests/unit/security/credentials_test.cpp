@@ -136,6 +136,12 @@ TEST_F(CredentialsTest, ACertificateOfTomorrowIsRefused) {
               AllOf(HasSubstr("'early'"), HasSubstr("is not valid before"), HasSubstr("clocks")));
 }
 
+TEST_F(CredentialsTest, AMemberMayHaveTheAuthoritysName) {
+  const auto issued = Issue(authority_, Request({Role::kNode}, "troupe"));
+  const auto loaded = Credentials::Load(Write("member", authority_, issued));
+  EXPECT_TRUE(loaded.ok()) << loaded.status();
+}
+
 TEST_F(CredentialsTest, ACertificateOfAnotherAuthorityIsRefused) {
   const auto manager = Load(Write("m", authority_, Issue(authority_, Request({Role::kManager}, "head"))));
   const auto other = MakeAuthority("troupe");  // of the same name, with another key

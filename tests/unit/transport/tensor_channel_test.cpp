@@ -15,6 +15,7 @@
 #include "transport/local_channel.hpp"
 #include "transport/remote_channel.hpp"
 #include "transport/steady_clock.hpp"
+#include "transport/stream_endpoint.hpp"
 
 namespace troupe::transport {
 namespace {
@@ -49,11 +50,14 @@ ChannelPair LocalPair() {
   return {directory, MakeLocal(*directory, "owner"), MakeLocal(*directory, "reader")};
 }
 
+absl::StatusOr<std::unique_ptr<RemoteEndpoint>> StartStream(SliceSource source) {
+  return StreamEndpoint::Start({}, std::move(source));
+}
+
 // Two hosts, as far as they know: each with its own host id.
 std::unique_ptr<TensorChannel> MakeRemote(const TemporaryDirectory& directory, const std::string& name) {
-  auto channel =
-      RemoteChannel::Create({{name, directory / name, kCapacity, {directory.path()}, "", name + "-host"},
-                             {"127.0.0.1:0", "tcp,self", 16}});
+  auto channel = RemoteChannel::Create(
+      {{name, directory / name, kCapacity, {directory.path()}, "", name + "-host"}, StartStream});
   EXPECT_TRUE(channel.ok()) << channel.status();
   return *std::move(channel);
 }
@@ -231,10 +235,8 @@ TEST(RemoteChannel, ACutReadsNothingOfOthersAndServesNobody) {
   auto other = MakeRemote(directory, "other");
   Time now{};
   auto cut = std::make_shared<ChannelCut>([&now] { return now; });
-  auto channel =
-      RemoteChannel::Create({{"cut", directory / "cut", kCapacity, {directory.path()}, "", "cut-host"},
-                             {"127.0.0.1:0", "tcp,self", 16},
-                             cut});
+  auto channel = RemoteChannel::Create(
+      {{"cut", directory / "cut", kCapacity, {directory.path()}, "", "cut-host"}, StartStream, cut});
   ASSERT_TRUE(channel.ok()) << channel.status();
   auto theirs = owner->Put(AsBytes(Pattern(200000)), "theirs");
   auto ours = (*channel)->Put(AsBytes(Pattern(100000)), "ours");
@@ -268,9 +270,8 @@ TEST(RemoteChannel, FullHereMeansNoFetch) {
 // A worker beside the owner, whose outputs the owner serves.
 TEST(RemoteChannel, ServesTheArenasThatWereExported) {
   const TemporaryDirectory directory;
-  auto made =
-      RemoteChannel::Create({{"owner", directory / "owner", kCapacity, {directory.path()}, "", "owner-host"},
-                             {"127.0.0.1:0", "tcp,self", 16}});
+  auto made = RemoteChannel::Create(
+      {{"owner", directory / "owner", kCapacity, {directory.path()}, "", "owner-host"}, StartStream});
   ASSERT_TRUE(made.ok()) << made.status();
   RemoteChannel& owner = **made;
   auto reader = MakeRemote(directory, "reader");

@@ -1,4 +1,4 @@
-// The headers of active messages, as another host may send them: asks for slices of arenas (first byte even)
+// The headers of fetches between hosts, as another host may send them: asks for slices of arenas (first byte even)
 // and answers to asks of ours (odd). An ask that is granted gives bytes inside of its slice and no others.
 #include <cstring>
 #include <memory>
@@ -8,7 +8,7 @@
 #include "base/check.hpp"
 #include "transport/arena.hpp"
 #include "transport/arena_exports.hpp"
-#include "transport/ucx_wire.hpp"
+#include "transport/fetch_wire.hpp"
 
 namespace {
 
@@ -36,7 +36,7 @@ struct World {
   std::shared_ptr<const void> exported;
 };
 
-void CheckInside(const World& world, const UcxAsk& ask, std::span<const std::byte> bytes) {
+void CheckInside(const World& world, const FetchAsk& ask, std::span<const std::byte> bytes) {
   TROUPE_CHECK(bytes.size() == ask.length, "as many bytes are sent as were asked for");
   for (const ArenaSlice& slice : world.slices)
     if (slice.slice == ask.slice)
@@ -45,7 +45,7 @@ void CheckInside(const World& world, const UcxAsk& ask, std::span<const std::byt
   TROUPE_CHECK(false, "a slice that is not there was sent");
 }
 
-void Ask(World& world, UcxAsk ask) {
+void Ask(World& world, FetchAsk ask) {
   if (ask.arena == kArenaOfSeeds) ask.arena = world.arena->id();
   const proto::ArenaRef ref = RefOf(ask);
   if (const auto exported = world.exports->Pin(ref); exported.ok()) {
@@ -67,8 +67,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static World& world = *new World();
   if (size == 0) return 0;
   if (data[0] % 2 == 0) {
-    if (const auto ask = ReadUcxAsk(data + 1, size - 1)) Ask(world, *ask);
-  } else if (const auto answer = ReadUcxAnswer(data + 1, size - 1)) {
+    if (const auto ask = ReadFetchAsk(data + 1, size - 1)) Ask(world, *ask);
+  } else if (const auto answer = ReadFetchAnswer(data + 1, size - 1)) {
     // A code from the network becomes a status, whatever it is.
     (void)absl::Status(static_cast<absl::StatusCode>(answer->code), "refused").ToString();
   }
