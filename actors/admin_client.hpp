@@ -35,9 +35,9 @@ class AdminClient {
   virtual absl::StatusOr<proto::AdminReply> Ask(proto::AdminRequest request,
                                                 Duration timeout = Duration::zero()) = 0;
   // Sends a file for a deployment; answers its digest (DeployRequest.onnx_digest). `progress` hears bytes
-  // sent.
-  virtual absl::StatusOr<std::string> Upload(std::string bytes,
-                                             std::function<void(std::uint64_t)> progress) = 0;
+  // sent. `find`: the longest search for a manager; zero means that of an ordinary request.
+  virtual absl::StatusOr<std::string> Upload(std::string bytes, std::function<void(std::uint64_t)> progress,
+                                             Duration find = Duration::zero()) = 0;
   // Runs a function or workflow through a gateway of the cluster. Inputs travel inline (16 MiB at most);
   // outputs come back inline whatever their size.
   virtual absl::StatusOr<proto::InferReply> Infer(proto::InferRequest request, Duration timeout) = 0;

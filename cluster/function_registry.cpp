@@ -181,6 +181,14 @@ void FunctionRegistry::Apply(const proto::SetFunctionLoaded& command, Revision r
   table_.Put(record);
 }
 
+void FunctionRegistry::NoteProblem(const proto::FunctionKey& key, std::string problem) {
+  const proto::FunctionRecord* found = table_.Find(key);
+  TROUPE_CHECK(found != nullptr, "a problem of a function that is not there was noted");
+  proto::FunctionRecord record = *found;
+  record.set_problem(std::move(problem));
+  table_.Put(record);
+}
+
 void FunctionRegistry::BeginAt(Revision revision) {
   TROUPE_CHECK(revision >= revision_, "revisions only grow");
   revision_ = forgotten_ = revision;

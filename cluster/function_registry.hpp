@@ -47,6 +47,9 @@ class FunctionRegistry {
   void Apply(const proto::RemoveFunction& command, Revision revision);
   void Apply(const proto::SetFunctionLoaded& command, Revision revision);
 
+  // The model of a function cannot be brought to nodes: not a change, and not kept. Before members join.
+  void NoteProblem(const proto::FunctionKey& key, std::string problem);
+
   // The registry was read from the store: what happened up to `revision` is not known one by one.
   void BeginAt(Revision revision);
   // What changed after `since`; a snapshot when that is too long ago or `since` is 0 or ahead of us.

@@ -227,6 +227,25 @@ std::shared_ptr<HttpExchange> RunExchange(const std::string& run, std::string_vi
   });
 }
 
+// The parameter that an endpoint takes in its query; empty: none. Deployments have many (ReadDeployment).
+std::string_view ParameterOf(Endpoint endpoint, std::string_view method) {
+  if (endpoint == Endpoint::kFunction && method == "DELETE") return "version";
+  return endpoint == Endpoint::kRuns ? "workflow" : "";
+}
+
+absl::Status CheckParameters(const Query& query, Endpoint endpoint, std::string_view method) {
+  if (endpoint == Endpoint::kFunction && method == "POST") return absl::OkStatus();
+  const std::string_view taken = ParameterOf(endpoint, method);
+  for (const auto& [key, value] : query) {
+    if (!taken.empty() && key == taken) continue;
+    return absl::InvalidArgumentError(
+        taken.empty()
+            ? Cat("unknown query parameter '", key, "'; none is taken here")
+            : Cat("unknown query parameter '", key, "'; the one that is taken here is '", taken, "'"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::shared_ptr<HttpExchange> MakeAdminExchange(const Route& route, const HttpRequestHead& head,
@@ -235,6 +254,8 @@ std::shared_ptr<HttpExchange> MakeAdminExchange(const Route& route, const HttpRe
   const auto method = head.method;
   const auto query = ParseQuery(route.query);
   if (!query.ok()) return Ready(ErrorResponse(query.status()));
+  if (const auto known = CheckParameters(*query, route.endpoint, method); !known.ok())
+    return Ready(ErrorResponse(known));
   switch (route.endpoint) {
     case Endpoint::kFunctions:
       return WithoutBody([&admin](const std::string&, HttpReply reply) {

@@ -145,8 +145,10 @@ absl::StatusOr<std::string> Session::Upload(std::string bytes, std::string_view 
   auto sent = std::make_shared<std::atomic<std::uint64_t>>(0);
   const std::uint64_t total = bytes.size();
   auto content = std::make_shared<std::string>(std::move(bytes));
-  return Await<std::string>(doing, sent, total, [content, sent](actors::AdminClient& client) {
-    return client.Upload(std::move(*content), [sent](std::uint64_t count) { sent->store(count); });
+  const Duration find = options_.timeout.value_or(Duration::zero());
+  return Await<std::string>(doing, sent, total, [content, sent, find](actors::AdminClient& client) {
+    return client.Upload(
+        std::move(*content), [sent](std::uint64_t count) { sent->store(count); }, find);
   });
 }
 

@@ -89,10 +89,11 @@ class NetworkAdminClient final : public AdminClient {
     return reply;
   }
 
-  absl::StatusOr<std::string> Upload(std::string bytes,
-                                     std::function<void(std::uint64_t)> progress) override {
+  absl::StatusOr<std::string> Upload(std::string bytes, std::function<void(std::uint64_t)> progress,
+                                     Duration find) override {
     Waiter<std::string> waiter;
-    manager_->Upload(std::make_shared<const std::string>(std::move(bytes)), waiter.Callback(),
+    manager_->Upload(std::make_shared<const std::string>(std::move(bytes)),
+                     find == Duration::zero() ? options_.timeout : find, waiter.Callback(),
                      std::move(progress));
     return waiter.Wait();
   }

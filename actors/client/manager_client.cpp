@@ -20,7 +20,6 @@ namespace {
 constexpr std::size_t kChunk = 1u << 20;
 enum : std::uint32_t { kGiveUp = 1 };
 constexpr Duration kChunkTimeout = std::chrono::seconds(30);
-constexpr Duration kFindTimeout = std::chrono::seconds(5);
 
 using AgentActor = Interface<Hears<proto::Job>, Hears<proto::Tick>,
                              caf::reacts_to<proto::PeerUp, caf::strong_actor_ptr>, Hears<proto::PeerLost>>;
@@ -30,6 +29,7 @@ struct UploadJob {
   std::shared_ptr<const std::string> bytes;
   std::string digest;
   std::uint64_t sent = 0;
+  Duration find{};  // the longest search for the manager
   ManagerClient::Done<std::string> done;
   std::function<void(std::uint64_t)> progress;
 
@@ -99,7 +99,7 @@ class ManagerClient::Agent : public AgentActor::base {
   }
 
   void Send(std::shared_ptr<UploadJob> upload) {
-    WhenFound(kFindTimeout, [this, upload](const absl::Status& status) {
+    WhenFound(upload->find, [this, upload](const absl::Status& status) {
       if (!status.ok()) return upload->End(status);
       if (upload->over()) return;
       proto::UploadChunk chunk;
@@ -134,7 +134,7 @@ class ManagerClient::Agent : public AgentActor::base {
   void WhenFound(Duration timeout, Then then) {
     if (manager_) return then(absl::OkStatus());
     const auto token = next_++;
-    const auto wait = std::min(timeout, kFindTimeout);
+    const auto wait = std::min(timeout, ManagerClient::kFindTimeout);
     waiting_.emplace(token, Waiting{wait, std::move(then)});
     After(this, wait, MakeTick(kGiveUp, token));
   }
@@ -170,7 +170,8 @@ void ManagerClient::Ask(proto::AdminRequest request, Duration timeout, Done<prot
                                         Agent& agent) { agent.Ask(request, timeout, done); });
 }
 
-ManagerClient::GiveUp ManagerClient::Upload(std::shared_ptr<const std::string> bytes, Done<std::string> done,
+ManagerClient::GiveUp ManagerClient::Upload(std::shared_ptr<const std::string> bytes, Duration find,
+                                            Done<std::string> done,
                                             std::function<void(std::uint64_t)> progress) {
   auto upload = std::make_shared<UploadJob>();
   upload->digest = Sha256Hex(*bytes);
@@ -178,6 +179,7 @@ ManagerClient::GiveUp ManagerClient::Upload(std::shared_ptr<const std::string> b
   upload->name =
       absl::StrCat(upload->digest.substr(0, 16), "-", reinterpret_cast<std::uintptr_t>(upload.get()));
   upload->bytes = std::move(bytes);
+  upload->find = find;
   upload->done = std::move(done);
   upload->progress = std::move(progress);
   state_->inbox.Post(state_->agent, [upload](Agent& agent) { agent.Send(upload); });

@@ -32,9 +32,11 @@ class ManagerClient {
   // While the client lives. The upload ends with CANCELLED and lets go of its bytes; nothing happens when it
   // is over.
   using GiveUp = std::function<void()>;
-  // Sends a file in chunks; answers its SHA-256, under which the manager knows it. `progress` (may be empty)
-  // hears bytes sent, on an actor thread. The bytes are held until the answer.
-  GiveUp Upload(std::shared_ptr<const std::string> bytes, Done<std::string> done,
+  // Sends a file in chunks; answers its SHA-256, under which the manager knows it. `find`: how long it may
+  // look for the manager. `progress` (may be empty) hears bytes sent, on an actor thread. The bytes are held
+  // until the answer.
+  static constexpr Duration kFindTimeout = std::chrono::seconds(5);
+  GiveUp Upload(std::shared_ptr<const std::string> bytes, Duration find, Done<std::string> done,
                 std::function<void(std::uint64_t)> progress = nullptr);
 
  private:

@@ -160,7 +160,8 @@ void GatewayService::Cancel(gateway::CallId call) {
 std::string GatewayService::WhyNotReady(const proto::FunctionRecord& function) const {
   if (!function.loaded()) return "unloaded";
   if (parts_.view->nodes() == 0) return "no node takes requests now";
-  if (!parts_.servable->Has(function.model_digest())) return "no node has its model in memory yet";
+  if (!parts_.servable->Has(function.model_digest()))
+    return function.problem().empty() ? "no node has its model in memory yet" : function.problem();
   return "";
 }
 

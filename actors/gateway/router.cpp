@@ -105,6 +105,10 @@ class Router : public RouterSelf::base, public RouterDesk {
                     {});
     }
     const auto& record = **function;
+    if (!record.problem().empty() && !options_.servable->Has(record.model_digest()))
+      return Refuse(
+          done, message,
+          absl::UnavailableError(absl::StrCat(cluster::Describe(record.key()), " ", record.problem())), {});
     cluster::RouterRequest request;
     request.sequence = next_sequence_++;
     request.call = {caller, message.call()};

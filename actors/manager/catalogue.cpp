@@ -198,6 +198,7 @@ Batch Catalogue::BatchFor(const proto::RemoveFunction& command) const {
 Batch Catalogue::BatchFor(const proto::SetFunctionLoaded& command) const {
   auto record = *functions_.table().Find(command.key());
   record.set_loaded(command.loaded());
+  record.clear_problem();  // found anew at each start
   return WithRevision({}, Table::kFunctions, KeyOf(record.key().name(), record.key().version()), record,
                       NextRevision());
 }

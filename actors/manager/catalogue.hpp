@@ -31,6 +31,9 @@ class Catalogue {
   // A change that is not kept (membership) still counts.
   void Advance() { ++revision_; }
   [[nodiscard]] const cluster::FunctionRegistry& functions() const { return functions_; }
+  void NoteProblem(const proto::FunctionKey& key, std::string problem) {
+    functions_.NoteProblem(key, std::move(problem));
+  }
   [[nodiscard]] const cluster::WorkflowRegistry& workflows() const { return workflows_; }
   // Of their last change; 0: none since the store was read.
   [[nodiscard]] std::uint64_t workflows_revision() const { return workflows_revision_; }

@@ -79,18 +79,23 @@ void ClusterManager::Commit(storage::Batch batch, std::function<void(absl::Statu
   });
 }
 
-// The others are served; a node that has the model goes on with its copy.
+// The others are served; a node that has the model goes on with its copy. Gateways are told with the record.
 void ClusterManager::TellLacking() {
   if (!options_.lacking) return;
+  std::vector<std::pair<proto::FunctionKey, std::string>> problems;
   for (const auto& [name, versions] : catalogue_.functions().table().functions()) {
     for (const auto& [number, record] : versions) {
       const auto lacking = options_.lacking(record);
       if (lacking.empty()) continue;
-      Tell("manager", "function-broken",
-           absl::StrCat(cluster::Describe(record.key()), " cannot be brought to nodes: the store lacks its ",
-                        absl::StrJoin(lacking, ", "),
-                        "; deploy it again, or restore a backup ('troupe store restore')"));
+      problems.emplace_back(
+          record.key(),
+          absl::StrCat("cannot be brought to nodes: the store lacks its ", absl::StrJoin(lacking, ", "),
+                       "; deploy it again, or restore a backup ('troupe store restore')"));
     }
+  }
+  for (auto& [key, problem] : problems) {
+    Tell("manager", "function-broken", absl::StrCat(cluster::Describe(key), " ", problem));
+    catalogue_.NoteProblem(key, std::move(problem));
   }
 }
 

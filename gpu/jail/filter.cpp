@@ -1,5 +1,6 @@
 #include "gpu/jail/filter.hpp"
 
+#include <fcntl.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <signal.h>
@@ -77,7 +78,7 @@ constexpr int kServe[] = {SCMP_SYS(openat),
                           SCMP_SYS(ftruncate),
                           SCMP_SYS(fallocate),
                           SCMP_SYS(fchmod),
-                          SCMP_SYS(fcntl),
+                          SCMP_SYS(preadv2),
                           SCMP_SYS(dup),
                           SCMP_SYS(dup2),
                           SCMP_SYS(dup3),
@@ -287,8 +288,13 @@ void AllowWithinWorker(Rules& rules) {
   rules.Add(kAllow, SCMP_SYS(sched_setaffinity), SCMP_A0(SCMP_CMP_EQ, 0));
   for (const int option : {PR_SET_NAME, PR_GET_NAME, PR_GET_DUMPABLE, PR_SET_TIMERSLACK, PR_SET_VMA})
     rules.Add(kAllow, SCMP_SYS(prctl), SCMP_A0(SCMP_CMP_EQ, static_cast<scmp_datum_t>(option)));
-  for (const unsigned long request : {FIONREAD, FIONBIO, FIOCLEX})
+  for (const unsigned long request : {FIONREAD, FIOCLEX})
     rules.Add(kAllow, SCMP_SYS(ioctl), SCMP_A1(SCMP_CMP_EQ, request));
+  // Whether a descriptor blocks is shared with the daemon that has it, too: a doorbell that blocks would hold
+  // the daemon when it rings.
+  rules.Add(kAllow, SCMP_SYS(fcntl), SCMP_A1_32(SCMP_CMP_NE, F_SETFL));
+  rules.Add(kAllow, SCMP_SYS(fcntl), SCMP_A1_32(SCMP_CMP_EQ, F_SETFL),
+            SCMP_A2(SCMP_CMP_MASKED_EQ, O_NONBLOCK, O_NONBLOCK));
   rules.Add(SCMP_ACT_ERRNO(ENOTTY), SCMP_SYS(ioctl), SCMP_A1(SCMP_CMP_EQ, TCGETS));
 }
 

@@ -112,8 +112,10 @@ Table FunctionTable(const proto::AdminReply& reply) {
   for (const auto& function : reply.functions()) {
     const auto& record = function.record();
     const bool adopted = !function.adopted_by().empty();
-    const char* state = !record.loaded() ? "unloaded" : adopted ? "served" : "waiting";
-    const Colour colour = !record.loaded() ? Colour::kDim : adopted ? Colour::kGreen : Colour::kYellow;
+    const auto [state, colour] = !record.loaded()           ? std::pair("unloaded", Colour::kDim)
+                                 : adopted                  ? std::pair("served", Colour::kGreen)
+                                 : record.problem().empty() ? std::pair("waiting", Colour::kYellow)
+                                                            : std::pair("broken", Colour::kRed);
     table.Add({record.key().name(), record.key().version(), Cell(state, colour), Objective(record.slo()),
                record.tenant().empty() ? "-" : record.tenant(), FormatBytes(Bytes(record.weights_bytes())),
                Join(function.adopted_by()), Join(function.resident_on())});
@@ -126,6 +128,7 @@ std::string FunctionDetails(const proto::FunctionStatus& function, const proto::
   const auto& record = function.record();
   std::string out = Cat(style.Paint(DescribeKey(record.key()), Colour::kBold),
                         record.loaded() ? "" : "  (unloaded: kept, not served)", "\n");
+  if (!record.problem().empty()) Append(&out, "problem    ", Printable(record.problem()), "\n");
   Append(&out, SpecLines("inputs     ", proto::CallerInputs(record)),
          SpecLines("outputs    ", proto::CallerOutputs(record)));
   for (const auto& state : record.state()) Append(&out, "state      ", StateLine(record, state), "\n");

@@ -22,13 +22,15 @@ class Uploads : public ::testing::Test {
   }
   // Three chunks. Only the upload holds them.
   ManagerClient::GiveUp Upload(const std::string& manager,
-                               std::function<void(std::uint64_t)> progress = nullptr) {
+                               std::function<void(std::uint64_t)> progress = nullptr,
+                               Duration find = ManagerClient::kFindTimeout) {
     client_ = std::make_unique<ManagerClient>(world_.system(), world_.directory(), manager);
     auto bytes = std::make_shared<const std::string>(MiB(3).count(), 'm');
     digest_ = Sha256Hex(*bytes);
     bytes_ = bytes;
     return client_->Upload(
-        std::move(bytes), [this](const absl::StatusOr<std::string>& answer) { answers_.push_back(answer); },
+        std::move(bytes), find,
+        [this](const absl::StatusOr<std::string>& answer) { answers_.push_back(answer); },
         std::move(progress));
   }
 
@@ -51,6 +53,13 @@ TEST_F(Uploads, AFileArrivesUnderItsDigest) {
   EXPECT_EQ(answers_.size(), 1u) << "it was over";
 }
 
+TEST_F(Uploads, TheSearchForAManagerIsAsLongAsTheCallerSays) {
+  (void)Upload("nobody", nullptr, milliseconds(200));
+  world_.Run(milliseconds(300));
+  ASSERT_EQ(answers_.size(), 1u);
+  EXPECT_TRUE(absl::IsUnavailable(answers_[0].status())) << answers_[0].status();
+}
+
 TEST_F(Uploads, OneThatIsGivenUpLetsGoOfItsBytesAtOnce) {
   const auto give_up = Upload("nobody");
   world_.Settle();
@@ -62,6 +71,13 @@ TEST_F(Uploads, OneThatIsGivenUpLetsGoOfItsBytesAtOnce) {
   EXPECT_EQ(answers_[0].status().code(), absl::StatusCode::kCancelled) << answers_[0].status();
   world_.Run(seconds(10));
   EXPECT_EQ(answers_.size(), 1u) << "answered once";
+}
+
+TEST_F(Uploads, TheSearchForAManagerIsAsLongAsTheCallerSays) {
+  (void)Upload("nobody", nullptr, milliseconds(200));
+  world_.Run(milliseconds(300));
+  ASSERT_EQ(answers_.size(), 1u);
+  EXPECT_TRUE(absl::IsUnavailable(answers_[0].status())) << answers_[0].status();
 }
 
 TEST_F(Uploads, OneThatIsGivenUpHalfWayEndsThere) {

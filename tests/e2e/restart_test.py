@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """Daemons that stop, die and come back: what was acknowledged is kept, and resident models outlive their daemon."""
 import os
+import pathlib
 import signal
 
 import numpy as np
@@ -46,6 +47,30 @@ class Restart(E2eTest):
         self.ask(daemon.http, 2)
         self.ask(daemon.http, 5)
         self.assertEqual(daemon.http.ask("times-3", {"x": X}).code, 404)
+
+    def test_a_function_whose_objects_are_gone_says_so_at_once(self):
+        daemon = self.start("one", "all").wait_serving()
+        for factor in (2, 3):
+            daemon.http.deploy(f"times-{factor}", scale(factor)).good()
+            self.ask(daemon.http, factor)
+        lost, = (entry["record"] for entry in daemon.http.get("/v2/troupe/functions").good().json
+                 if entry["record"]["key"]["name"] == "times-3")
+        self.assertEqual(daemon.terminate(), 0)
+        models = pathlib.Path(daemon.settings["data"]) / "models"
+        objects = [path for path in models.rglob("*") if lost["model_digest"] in str(path) and path.is_file()]
+        self.assertTrue(objects, list(models.rglob("*")))
+        for path in objects:
+            path.unlink()
+
+        daemon = self.start("one", "all")
+        eventually(lambda: daemon.http.get("/v2/models/times-2/ready").code == 200, "the other function is served")
+        self.ask(daemon.http, 2)
+        answer = daemon.http.ask("times-3", {"x": X})
+        self.assertEqual(answer.code, 503, "refused; a request that waits for its model ends with 504")
+        self.assertIn("the store lacks its model", answer.error)
+        self.assertIn("deploy it again", answer.error)
+        daemon.http.deploy("times-3", scale(3)).good()
+        self.ask(daemon.http, 3)
 
     def start_with_a_request(self, **options):
         """(daemon, worker, client): the client's request is at the GPU, whose worker stands still."""

@@ -55,6 +55,16 @@ class FunctionRegistryTest : public testing::Test {
   Revision revision = 0;
 };
 
+TEST_F(FunctionRegistryTest, AProblemIsToldInSnapshotsAndEndsWithANewVersion) {
+  Add("f");
+  registry.NoteProblem(Key("f", "1"), "its weights are gone");
+  registry.BeginAt(revision);
+  EXPECT_EQ(registry.ChangesSince(0).functions(0).problem(), "its weights are gone");
+  Add("f");
+  EXPECT_EQ(registry.table().Find(Key("f"))->problem(), "");
+  EXPECT_EQ(registry.table().Find(Key("f", "1"))->problem(), "its weights are gone");
+}
+
 TEST_F(FunctionRegistryTest, PrecisionAndPartitionAreOnesThatThereAre) {
   proto::DeployFunction wish = Deploy("f");
   for (const std::uint32_t percent : {0u, 1u, 100u}) {

@@ -194,6 +194,8 @@ std::vector<Escape> Escapes() {
          info.si_code = SI_QUEUE;
          return Calls(SYS_rt_sigqueueinfo, out.parent, SIGURG, &info);
        }},
+      {"make a shared descriptor block",
+       [](const Outside& out) { return fcntl(out.pidfd, F_SETFL, 0) == 0; }},
       {"kcmp", [](const Outside& out) { return Calls(SYS_kcmp, getpid(), out.parent, 0, 0UL, 0UL); }},
       {"unshare a user namespace", [](const Outside&) { return Calls(SYS_unshare, CLONE_NEWUSER); }},
       {"unshare a mount namespace", [](const Outside&) { return Calls(SYS_unshare, CLONE_NEWNS); }},

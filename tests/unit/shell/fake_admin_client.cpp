@@ -22,8 +22,8 @@ class FakeAdminClient final : public actors::AdminClient {
     if (answers.size() > 1) answers.pop_front();
     return answer;
   }
-  absl::StatusOr<std::string> Upload(std::string bytes,
-                                     std::function<void(std::uint64_t)> progress) override {
+  absl::StatusOr<std::string> Upload(std::string bytes, std::function<void(std::uint64_t)> progress,
+                                     Duration /*find*/) override {
     cluster_.uploaded = std::move(bytes);
     if (progress) progress(cluster_.uploaded.size());
     if (!cluster_.upload_status.ok()) return cluster_.upload_status;

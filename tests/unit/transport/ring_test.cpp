@@ -1,5 +1,6 @@
 #include "transport/ring.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
@@ -116,6 +117,18 @@ TEST(Ring, DoorbellRingsOnlyForASleeper) {
   reader->Disarm();
   EXPECT_FALSE(bell());
   EXPECT_TRUE(reader->Wait(Duration::zero()));
+}
+
+TEST(Ring, ADoorbellThatTheOtherEndMadeBlockingHoldsNoReader) {
+  auto ring = *RingMemory::Create("test", KiB(64));
+  auto reader = *RingReader::Attach(ring);
+  ASSERT_EQ(fcntl(ring->doorbell_fd(), F_SETFL, 0), 0);
+  reader.Disarm();
+  auto writer = *RingWriter::Attach(ring);
+  EXPECT_TRUE(reader.Arm());
+  ASSERT_TRUE(*writer.TryWrite(1, 0, 1, {}));
+  EXPECT_TRUE(reader.Wait(kLong));
+  reader.Disarm();
 }
 
 TEST(Ring, TwoThreadsLoseNoWakeUp) {
