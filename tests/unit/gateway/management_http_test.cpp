@@ -44,6 +44,17 @@ TEST_F(ManagementHttp, Health) {
   Get("/healthz", 503);
 }
 
+TEST_F(ManagementHttp, ParametersThatAnEndpointDoesNotTakeAreRefusedByName) {
+  for (const std::string_view target : {"/v2/troupe/functions?limit=3", "/v2/troupe/functions/g?version=1",
+                                        "/v2/troupe/runs?workflows=w", "/v2/troupe/cluster?verbose=1"}) {
+    const auto answer = Get(target, 400);
+    EXPECT_NE(answer.at("error").as_string().find("unknown query parameter"), std::string::npos) << target;
+  }
+  Get("/v2/troupe/runs?workflow=w");
+  EXPECT_EQ(client_->Ask("DELETE", "/v2/troupe/functions/g?version=1").code, 200);
+  EXPECT_EQ(client_->Ask("DELETE", "/v2/troupe/functions/g?versions=1").code, 400);
+}
+
 TEST_F(ManagementHttp, Metadata) {
   EXPECT_EQ(Get("/v2").at("name").as_string(), "troupe");
   EXPECT_EQ(Get("/v2/models/f").at("inputs").at(0).at("datatype").as_string(), "FP32");

@@ -1,0 +1,186 @@
+#!/usr/bin/python3
+"""What TLS costs: between daemons, and of HTTP.
+
+usage: tls.py [--build DIR] [--rounds N] [--seconds S] [--requests N]
+
+Two clusters of a manager, a gateway and a node, each a process that takes itself for a host of its own, at this machine's own
+address, since loopback addresses are Unix sockets: one with certificates, one with --insecure-network. Each round measures
+both, one after the other. Then a gateway with HTTPS beside one without, asked by one Python client over one connection. And
+one message of a request's size to an actor and back, alone.
+"""
+import argparse
+import http.client
+import json
+import os
+import pathlib
+import re
+import socket
+import ssl
+import subprocess
+import time
+import urllib.parse
+import urllib.request
+
+from invoke import BODY, Load, Site, free_port
+from report import ROOT, Report, percentile
+
+
+def own_address():
+    """The address by which this machine would reach another one; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            raise SystemExit("tls.py: this machine has no address but loopback, where daemons speak without TLS")
+        return probe.getsockname()[0]
+
+
+class Network(Site):
+    def __init__(self, build):
+        super().__init__(build, [])
+        self.address = own_address()
+
+    def issue(self, name, roles):
+        """The folder of a certificate for this machine's address."""
+        environment = dict(os.environ, TROUPE_CA=str(self.home / "ca"))
+        troupe = str(self.build / "bin" / "troupe")
+        if not (self.home / "ca").exists():
+            subprocess.run([troupe, "ca", "init"], env=environment, check=True, stdout=subprocess.DEVNULL)
+        folder = self.home / "certificates" / name
+        folder.parent.mkdir(exist_ok=True)
+        subprocess.run([troupe, "ca", "issue", *(word for role in roles for word in ("--role", role)), "--host", self.address,
+                        "--host", "127.0.0.1", "--out", str(folder), name], env=environment, check=True,
+                       stdout=subprocess.DEVNULL)
+        return folder
+
+    def cluster(self, tls):
+        """The address of the infer path of a gateway whose node is reached over the network."""
+        kind = "tls" if tls else "plain"
+        manager = f"{self.address}:{free_port()}"
+
+        def start(role, *options):
+            name = f"{kind}-{role}"
+            trust = ["--tls-dir", str(self.issue(name, [role]))] if tls else ["--insecure-network"]
+            listen = [] if role == "manager" else ["--listen", f"{self.address}:0"]
+            return self._daemon(name, "--role", role, "--manager", manager, "--host-id", f"host-{name}", *listen, *trust,
+                                *options)
+
+        self._wait(start("manager"), "ready:.*\n")
+        node = start("node")
+        url = self._wait(start("gateway", "--http", "127.0.0.1:0"), r"gateway at http://[0-9.:]+").split()[-1]
+        self._wait(node, "worker-ready", "log")
+        return self.deploy(url)
+
+    def embedded(self, name, *options):
+        daemon = self._daemon(name, "--role", "all", "--manager", f"127.0.0.1:{free_port()}", "--http", "127.0.0.1:0", *options)
+        url = self._wait(daemon, r"gateway at https?://[0-9.:]+").split()[-1]
+        self._wait(daemon, "worker-ready", "log")
+        return self.deploy(url)
+
+    def deploy(self, url):
+        model = self.home / "noop.onnx"
+        if not model.exists():
+            subprocess.run(["/usr/bin/python3", str(ROOT / "examples" / "make_models.py"), "--output", str(self.home), "noop"],
+                           check=True, stdout=subprocess.DEVNULL)
+        context = ssl._create_unverified_context() if url.startswith("https") else None
+        urllib.request.urlopen(f"{url}/v2/troupe/functions/noop", model.read_bytes(), 60, context=context).close()
+        return f"{url}/v2/models/noop/infer"
+
+
+class OneClient:
+    """Asks one request after the other over one connection."""
+
+    def __init__(self, url):
+        parts = urllib.parse.urlsplit(url)
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        more = {"context": ssl._create_unverified_context()} if parts.scheme == "https" else {}
+        self.line, self.path = kind(parts.hostname, parts.port, timeout=30, **more), parts.path
+
+    def once(self, requests):
+        """Microseconds of each."""
+        times = []
+        for _ in range(requests):
+            begin = time.perf_counter()
+            self.line.request("POST", self.path, BODY)
+            answer = self.line.getresponse()
+            answer.read()
+            times.append(1e6 * (time.perf_counter() - begin))
+            if answer.status != 200:
+                raise SystemExit(f"tls.py: {answer.status} at {self.path}")
+        return {"p50": percentile(times, 50), "p99": percentile(times, 99)}
+
+
+class RoundTrip:
+    """caf_round_trip between two processes at this machine's address."""
+
+    def __init__(self, build, address, options):
+        self.command = [str(build / "bin" / "caf_round_trip"), "--at", address, *options]
+
+    def __enter__(self):
+        self.server = subprocess.Popen([*self.command, "--serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.port = self.server.stdout.readline().decode().strip()
+        return self
+
+    def __exit__(self, *_):
+        self.server.stdin.close()
+        self.server.wait(10)
+
+    def once(self):
+        done = subprocess.run([*self.command, "--requests", "4000", "--peer", self.port], capture_output=True, text=True)
+        if done.returncode != 0:
+            raise SystemExit(f"tls.py: {done.stderr}")
+        return json.loads(done.stdout)["p50_us"]
+
+
+def tensors(build):
+    """{(form, bytes): seconds} of one fetch from another host."""
+    done = subprocess.run([str(build / "bin" / "transport_bench"), "--benchmark_filter=RemoteFetch", "--benchmark_format=json"],
+                          capture_output=True, text=True, check=True)
+    found = {}
+    for one in json.loads(done.stdout)["benchmarks"]:
+        form, size = re.match(r"RemoteFetch/(\w+)/(\d+)/", one["name"]).groups()
+        found[form, int(size)] = one["real_time"] / 1e9
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=1.5)
+    parser.add_argument("--requests", type=int, default=2000)
+    arguments = parser.parse_args()
+    build, rounds = arguments.build.resolve(), range(arguments.rounds)
+    report = Report("tls")
+    with Network(build) as site:
+        load = Load(build, site.home, arguments.seconds)
+        urls = {tls: site.cluster(tls) for tls in (False, True)}
+        requests = {tls: [] for tls in urls}
+        for _ in rounds:
+            for tls, url in urls.items():
+                requests[tls].append(load.once(url, 1)["latency_us"])
+        for name in ("p50", "p99"):
+            report.add(f"request_{name}/tls_between_daemons", [one[name] for one in requests[True]], "us", "without TLS",
+                       [one[name] for one in requests[False]])
+        folder = site.issue("round-trip", ["gateway", "admin"])
+        with RoundTrip(build, site.address, []) as plain, RoundTrip(build, site.address, ["--tls-dir", str(folder)]) as tls:
+            pairs = [(plain.once(), tls.once()) for _ in rounds]
+        report.add("message_p50/tls", [pair[1] for pair in pairs], "us", "without TLS", [pair[0] for pair in pairs])
+    with Network(build) as site:
+        folder = site.issue("https", ["gateway"])
+        plain = OneClient(site.embedded("http"))
+        https = OneClient(site.embedded("https", "--http-tls-certificate", str(folder / "certificate.pem"), "--http-tls-key",
+                                        str(folder / "key.pem")))
+        pairs = [(plain.once(arguments.requests), https.once(arguments.requests)) for _ in rounds]
+        for name in ("p50", "p99"):
+            report.add(f"http_{name}/https", [pair[1][name] for pair in pairs], "us", "HTTP", [pair[0][name] for pair in pairs])
+    fetches = [tensors(build) for _ in rounds]
+    for size in sorted({size for _, size in fetches[0]}):
+        for form in ("stream", "tls"):
+            report.add(f"tensor_{size}/{form}", [1e6 * one[form, size] for one in fetches], "us", "UCX over TCP",
+                       [1e6 * one["ucx", size] for one in fetches])
+    report.write()
+
+
+if __name__ == "__main__":
+    main()
