@@ -42,7 +42,7 @@ struct OrderingKey {
 
 struct SloRules;  // base/slo_order.hpp
 
-// How requests yield that can no longer meet their deadline (base/late_line.hpp).
+// How requests yield that can no longer meet their deadline (base/late_queue.hpp).
 struct LateRules {
   std::uint32_t turn = 16;  // of so many that go, one is late, as long as some are
   bool budgets = false;     // those yield too whose function has spent its error budget

@@ -1,5 +1,5 @@
 // SLO ORDER: which functions go first, so that as many as possible meet their SLO (Torpor, 002, 5.2 and A.3).
-// Owned by whoever owns a queue (a node's scheduler, a router's book); no locks. It counts how the requests
+// Owned by whoever owns a queue (a node's scheduler, a router's request table); no locks. It counts how the requests
 // of each function ended, and at each Reorder puts the functions in two groups by their required request
 // count
 //

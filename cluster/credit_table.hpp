@@ -1,5 +1,5 @@
 // CREDIT TABLE: what a router believes of the nodes: what each one grants, holds and has been given. The
-// request book owns it. A node's grant sets its limit, each request that is sent takes one credit, and its
+// request table owns it. A node's grant sets its limit, each request that is sent takes one credit, and its
 // reply gives the credit back. A node without a current grant takes nothing.
 #pragma once
 

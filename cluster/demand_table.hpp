@@ -1,5 +1,5 @@
 // DEMAND TABLE: how much each model is asked for, by the nodes' reports: an average over about the last
-// minute that fades by itself. It says what comes first, never what is served. Owned by the placement board.
+// minute that fades by itself. It says what comes first, never what is served. Owned by the placement table.
 #pragma once
 
 #include <cstddef>

@@ -3,13 +3,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.hpp"
-#include "cluster/request_book.hpp"
+#include "cluster/request_table.hpp"
 
 namespace troupe::cluster {
 
 // Takes the request out of every table but `sendings_`: the credit of a request that was sent comes back with
 // its reply.
-RequestFinished RequestBook::End(Entry& entry, RequestEnd end, absl::Status status) {
+RequestFinished RequestTable::End(Entry& entry, RequestEnd end, absl::Status status) {
   RequestFinished finished;
   finished.sequence = entry.request.sequence;
   finished.end = end;
@@ -53,7 +53,7 @@ RequestFinished RequestBook::End(Entry& entry, RequestEnd end, absl::Status stat
 }
 
 // Gives back the credit. Null when nobody waits for this reply any more.
-RequestBook::Entry* RequestBook::TakeReply(std::uint64_t ticket, std::string* node) {
+RequestTable::Entry* RequestTable::TakeReply(std::uint64_t ticket, std::string* node) {
   const auto it = sendings_.find(ticket);
   if (it == sendings_.end()) return nullptr;  // its node was lost, and what it held was sent anew
   const Sending sending = std::move(it->second);
@@ -65,7 +65,7 @@ RequestBook::Entry* RequestBook::TakeReply(std::uint64_t ticket, std::string* no
 }
 
 // Requests that are wrong in themselves say nothing about how the function is served.
-void RequestBook::CountForSlo(const Entry& entry, const absl::Status& status, Time now) {
+void RequestTable::CountForSlo(const Entry& entry, const absl::Status& status, Time now) {
   if (absl::IsInvalidArgument(status) || absl::IsCancelled(status)) return;
   const bool in_time = status.ok() && now <= entry.deadline;
   if (slo_) slo_->Ended(entry.request.function, entry.request.percentile, in_time, now - entry.arrival);
@@ -73,8 +73,8 @@ void RequestBook::CountForSlo(const Entry& entry, const absl::Status& status, Ti
     late_->Ended(entry.request.function, entry.request.percentile, in_time);
 }
 
-std::vector<RequestFinished> RequestBook::Served(std::uint64_t ticket, const absl::Status& status, Time now,
-                                                 Duration run) {
+std::vector<RequestFinished> RequestTable::Served(std::uint64_t ticket, const absl::Status& status, Time now,
+                                                  Duration run) {
   std::string node;
   Entry* entry = TakeReply(ticket, &node);
   if (entry == nullptr) return {};
@@ -93,15 +93,15 @@ std::vector<RequestFinished> RequestBook::Served(std::uint64_t ticket, const abs
   return {End(*entry, end, status)};
 }
 
-bool RequestBook::RefusedByAll(const Entry& entry) const {
+bool RequestTable::RefusedByAll(const Entry& entry) const {
   const auto* holders = credits_.Holders(entry.request.model);
   if (holders == nullptr) return true;
   return std::all_of(holders->begin(), holders->end(),
                      [&](const std::string& node) { return entry.refused_by.contains(node); });
 }
 
-std::vector<RequestFinished> RequestBook::Bounced(std::uint64_t ticket, proto::BounceReason reason,
-                                                  const std::string& message, Time now) {
+std::vector<RequestFinished> RequestTable::Bounced(std::uint64_t ticket, proto::BounceReason reason,
+                                                   const std::string& message, Time now) {
   std::string node;
   Entry* entry = TakeReply(ticket, &node);
   ++counts_.bounced;
@@ -134,7 +134,7 @@ std::vector<RequestFinished> RequestBook::Bounced(std::uint64_t ticket, proto::B
 }
 
 // The node or the call to it is gone, and perhaps the request killed it: bounded.
-void RequestBook::LoseAttempt(Entry& entry, const std::string& why, Finished& finished) {
+void RequestTable::LoseAttempt(Entry& entry, const std::string& why, Finished& finished) {
   if (entry.attempts >= limits_.max_attempts) {
     finished.push_back(End(entry, RequestEnd::kFailed,
                            absl::UnavailableError(absl::StrCat(
@@ -147,7 +147,8 @@ void RequestBook::LoseAttempt(Entry& entry, const std::string& why, Finished& fi
   Enqueue(entry);
 }
 
-std::vector<RequestFinished> RequestBook::CallFailed(std::uint64_t ticket, const std::string& why, Time now) {
+std::vector<RequestFinished> RequestTable::CallFailed(std::uint64_t ticket, const std::string& why,
+                                                      Time now) {
   std::string node;
   Entry* entry = TakeReply(ticket, &node);
   Finished finished;
@@ -159,7 +160,7 @@ std::vector<RequestFinished> RequestBook::CallFailed(std::uint64_t ticket, const
   return finished;
 }
 
-void RequestBook::Apply(const proto::CreditGrant& grant) {
+void RequestTable::Apply(const proto::CreditGrant& grant) {
   const NodeCredit* known = credits_.Find(grant.node());
   if (known != nullptr && known->epoch > grant.node_epoch()) return;
   // Only models that come or go change the index.
@@ -169,7 +170,7 @@ void RequestBook::Apply(const proto::CreditGrant& grant) {
   for (const std::string& model : changed) Index(model);
 }
 
-std::vector<RequestFinished> RequestBook::NodeLost(const std::string& node, const std::string& why) {
+std::vector<RequestFinished> RequestTable::NodeLost(const std::string& node, const std::string& why) {
   Finished finished;
   credits_.Remove(node);
   eligible_.erase(node);
@@ -186,9 +187,9 @@ std::vector<RequestFinished> RequestBook::NodeLost(const std::string& node, cons
   return finished;
 }
 
-std::vector<RequestFinished> RequestBook::FunctionGone(const std::string& function,
-                                                       const std::string& version,
-                                                       const absl::Status& status) {
+std::vector<RequestFinished> RequestTable::FunctionGone(const std::string& function,
+                                                        const std::string& version,
+                                                        const absl::Status& status) {
   Finished finished;
   const auto it = functions_.find({function, version});
   if (it == functions_.end()) return finished;
@@ -199,7 +200,7 @@ std::vector<RequestFinished> RequestBook::FunctionGone(const std::string& functi
   return finished;
 }
 
-absl::Status RequestBook::TimeoutStatus(const Entry& entry, Time now) const {
+absl::Status RequestTable::TimeoutStatus(const Entry& entry, Time now) const {
   std::string where =
       entry.place == Place::kSent ? absl::StrCat("at node '", entry.node, "'") : "in the router's queue";
   if (entry.place != Place::kSent && credits_.Holders(entry.request.model) == nullptr) {
@@ -212,7 +213,7 @@ absl::Status RequestBook::TimeoutStatus(const Entry& entry, Time now) const {
                                                   FormatDuration(now - entry.arrival), " ", where));
 }
 
-std::vector<RequestFinished> RequestBook::Expire(Time now) {
+std::vector<RequestFinished> RequestTable::Expire(Time now) {
   Finished finished;
   while (!expiries_.empty() && expiries_.begin()->first <= now) {
     Entry& entry = requests_.at(expiries_.begin()->second);
@@ -223,13 +224,13 @@ std::vector<RequestFinished> RequestBook::Expire(Time now) {
   return finished;
 }
 
-std::vector<RequestFinished> RequestBook::CancelSequence(std::uint64_t sequence) {
+std::vector<RequestFinished> RequestTable::CancelSequence(std::uint64_t sequence) {
   const auto it = requests_.find(sequence);
   if (it == requests_.end()) return {};
   return {End(it->second, RequestEnd::kCancelled, absl::CancelledError("the client went away"))};
 }
 
-std::vector<RequestFinished> RequestBook::Cancel(const CallId& call) {
+std::vector<RequestFinished> RequestTable::Cancel(const CallId& call) {
   const auto it = calls_.find(call);
   return it == calls_.end() ? Finished() : CancelSequence(it->second);
 }

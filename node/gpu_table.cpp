@@ -364,7 +364,7 @@ void GpuTable::ForgetOverhead(GpuIndex index) {
   gpu.overhead = gpu.strange;
 }
 
-void GpuTable::StrangerGone(GpuIndex index, Bytes bytes) {
+void GpuTable::OrphanGone(GpuIndex index, Bytes bytes) {
   Gpu& gpu = Changing(index);
   const Bytes gone = std::min(gpu.strange, bytes);
   gpu.strange -= gone;

@@ -127,7 +127,7 @@ class GpuTable {
   // But for what is strange, which is really there.
   void ForgetOverhead(GpuIndex index);
   // Its worker has dropped a model that nobody here knew.
-  void StrangerGone(GpuIndex index, Bytes bytes);
+  void OrphanGone(GpuIndex index, Bytes bytes);
 
   // Ends the process when an invariant is broken.
   void Check() const;

@@ -13,7 +13,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
 #include "base/cost_model.hpp"
-#include "base/late_line.hpp"
+#include "base/late_queue.hpp"
 #include "node/broadcasts.hpp"
 #include "node/function_states.hpp"
 #include "node/gpu_table.hpp"
@@ -104,7 +104,7 @@ struct SchedulerTables {
   std::map<std::pair<GpuIndex, ModelId>, FitHint> hints;
   // What is not looked at is parked, until a certain GPU's next outcome; or it is on disk only.
   WaitingQueue queue;
-  std::optional<LateLine<RequestEntry*>> late;
+  std::optional<LateQueue<RequestEntry*>> late;
   std::size_t suspects = 0;  // requests that run alone
 };
 

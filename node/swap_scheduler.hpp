@@ -63,7 +63,7 @@ class SwapScheduler {
   // An adopted worker holds models that a new daemon learns of later: call this before DescribeModel.
   void FoundResident(GpuIndex gpu, const ResidentReport& report, Time now);
   // One that nobody learned of was evicted: its room is the others'.
-  void StrangerGone(GpuIndex gpu, Bytes bytes) { tables_.gpus.StrangerGone(gpu, bytes); }
+  void OrphanGone(GpuIndex gpu, Bytes bytes) { tables_.gpus.OrphanGone(gpu, bytes); }
 
   // Models with a host copy at this node; others are bounced (BOUNCE_NOT_ADOPTED). Describing one again,
   // after it was prepared, replaces the sizes (what cannot fit any more ends). Forgetting bounces its waiting

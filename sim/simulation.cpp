@@ -261,7 +261,7 @@ class Run {
     };
     auto& gateway = world_.gateway(0);
     gateway.inbox->Post(gateway.router, [request = std::move(request), done = std::move(done)](
-                                            actors::RouterDesk& desk) { desk.Infer(request, done); });
+                                            actors::RouterClient& router) { router.Infer(request, done); });
   }
 
   // What comes after an answer, when it has been handed over.

@@ -158,7 +158,7 @@ void World::Bear(Gateway& gateway, const std::string& name) {
   gateway.channel =
       std::make_unique<transport::FakeTensorChannel>(transport::FakeTensorChannel::NewWorld(), MiB(64));
   gateway.front =
-      actors::OpenFrontDoor(system_, std::move(front), gateway.router, DirectoryOf(name), *gateway.channel);
+      actors::MakeFrontClient(system_, std::move(front), gateway.router, DirectoryOf(name), *gateway.channel);
   gateway.member = actors::SpawnGatewayMember(system_, std::move(member), gateway.router,
                                               gateway.front->actor(), DirectoryOf(name));
 }

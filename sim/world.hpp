@@ -50,7 +50,7 @@ class World {
     std::shared_ptr<actors::RouterInbox> inbox = std::make_shared<actors::RouterInbox>();
     std::shared_ptr<actors::ViewCell> view = std::make_shared<actors::ViewCell>();
     std::unique_ptr<transport::FakeTensorChannel> channel;
-    std::unique_ptr<actors::FrontDoor> front;  // workflows go through it
+    std::unique_ptr<actors::FrontClient> front;  // workflows go through it
   };
   // A node to start. `options` without make_link, which is the world's.
   struct NodePlan {

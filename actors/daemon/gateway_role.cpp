@@ -65,7 +65,8 @@ class GatewayRole final : public Role {
       statistics->ObserveRun(workflow, code, took, UnixNow() / 1'000'000);
     };
     front.router_inbox = inbox;
-    front_ = OpenFrontDoor(*common_.system, std::move(front), router_, *common_.directory, *common_.channel);
+    front_ =
+        MakeFrontClient(*common_.system, std::move(front), router_, *common_.directory, *common_.channel);
     manager_ = std::make_unique<ManagerClient>(*common_.system, *common_.directory, common_.manager);
     service_ = std::make_unique<GatewayService>(
         GatewayService::Parts{front_, view_, servable_, statistics_, manager_.get(), common_.channel.get()});
@@ -214,7 +215,7 @@ class GatewayRole final : public Role {
   std::shared_ptr<ViewCell> view_ = std::make_shared<ViewCell>();
   std::shared_ptr<FunctionStatistics> statistics_ = std::make_shared<FunctionStatistics>();
   RouterActor router_;
-  std::shared_ptr<FrontDoor> front_;
+  std::shared_ptr<FrontClient> front_;
   std::unique_ptr<ManagerClient> manager_;
   std::unique_ptr<GatewayService> service_;
   std::unique_ptr<GatewayAdmin> admin_;

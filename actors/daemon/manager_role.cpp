@@ -10,7 +10,7 @@
 #include "actors/daemon/process_faults.hpp"
 #include "actors/daemon/roles.hpp"
 #include "actors/daemon/vital.hpp"
-#include "actors/manager/admin_desk.hpp"
+#include "actors/manager/admin_answers.hpp"
 #include "actors/manager/cluster_manager.hpp"
 #include "actors/peers/local_socket.hpp"
 #include "actors/seams/command_provisioner.hpp"

@@ -1,4 +1,4 @@
-// A daemon's tie to its cluster: what its member actors need beside their records.
+// A daemon's session with its cluster: what its member actors need beside their records.
 #pragma once
 
 #include "absl/status/status.h"
@@ -7,7 +7,7 @@
 
 namespace troupe::actors {
 
-// Fills in where the manager is and how the log hears of the tie. With `keep` the cluster's id is
+// Fills in where the manager is and how the log hears of the session. With `keep` the cluster's id is
 // read from the file `cluster` of the data directory and kept there after the first join (a node, which has
 // that cluster's models and states there); the error says why it could not be read. `common` outlives the
 // member.

@@ -97,7 +97,7 @@ class Front : public FrontSelf::base {
   }
 
   // A router and a run answer every request, within its timeout; the error is their own end.
-  void Infer(proto::InferRequest message, FrontDoor::Done done) {
+  void Infer(proto::InferRequest message, FrontClient::Done done) {
     message.clear_workflow();  // only runs say by which workflow they call
     const auto view = options_.view->Get();
     const auto& key = message.function();
@@ -135,7 +135,7 @@ class Front : public FrontSelf::base {
             });
   }
 
-  // A call of the door's.
+  // A call of a thread, through the front client.
   void Cancel(std::uint64_t call) {
     const auto run = runs_.find(call);
     if (run != runs_.end()) {
@@ -143,7 +143,7 @@ class Front : public FrontSelf::base {
       cancel.set_call(call);
       send(run->second, std::move(cancel));
     } else {
-      options_.router_inbox->Post(router_, [call](RouterDesk& router) { router.Cancel(call); });
+      options_.router_inbox->Post(router_, [call](RouterClient& router) { router.Cancel(call); });
     }
   }
 
@@ -157,7 +157,7 @@ class Front : public FrontSelf::base {
     return run;
   }
 
-  // Outputs that an actor is to read: unlike the door's, which hold on until they are written to their
+  // Outputs that an actor is to read: unlike those of threads, which hold on until they are written to their
   // client, it may be gone without a word, and it is gone as an actor as soon as it has the answer.
   void Lend(std::uint64_t release) {
     if (release == 0) return;
@@ -199,12 +199,12 @@ class Front : public FrontSelf::base {
   Random random_;
 };
 
-// A call of the door's, which answers also when the actor that has it ends.
+// A call of a thread, which is answered also when the actor that has it ends.
 struct DoorCall {
   proto::InferRequest request;
-  FrontDoor::Done done;
+  FrontClient::Done done;
 
-  DoorCall(proto::InferRequest r, FrontDoor::Done d) : request(std::move(r)), done(std::move(d)) {}
+  DoorCall(proto::InferRequest r, FrontClient::Done d) : request(std::move(r)), done(std::move(d)) {}
   DoorCall(const DoorCall&) = delete;
   DoorCall& operator=(const DoorCall&) = delete;
   ~DoorCall() {
@@ -212,17 +212,17 @@ struct DoorCall {
   }
 };
 
-class Door final : public FrontDoor {
+class ActorFrontClient final : public FrontClient {
  public:
-  Door(caf::actor_system& system, const FrontOptions& options, RouterActor router, PeerDirectory& directory,
-       transport::TensorChannel& channel)
+  ActorFrontClient(caf::actor_system& system, const FrontOptions& options, RouterActor router,
+                   PeerDirectory& directory, transport::TensorChannel& channel)
       : view_(options.view),
         router_(router),
         router_inbox_(options.router_inbox),
         inbox_(std::make_shared<Inbox<Front>>()),
         front_(caf::actor_cast<caf::actor>(system.spawn<Front>(options, std::move(router), inbox_,
                                                                std::ref(directory), std::ref(channel)))) {}
-  ~Door() override { caf::anon_send_exit(front_, caf::exit_reason::user_shutdown); }
+  ~ActorFrontClient() override { caf::anon_send_exit(front_, caf::exit_reason::user_shutdown); }
 
   [[nodiscard]] FrontActor actor() const override { return caf::actor_cast<FrontActor>(front_); }
   void Infer(proto::InferRequest request, Done done) override {
@@ -258,9 +258,10 @@ class Door final : public FrontDoor {
 
 }  // namespace
 
-std::unique_ptr<FrontDoor> OpenFrontDoor(caf::actor_system& system, FrontOptions options, RouterActor router,
-                                         PeerDirectory& directory, transport::TensorChannel& channel) {
-  return std::make_unique<Door>(system, options, std::move(router), directory, channel);
+std::unique_ptr<FrontClient> MakeFrontClient(caf::actor_system& system, FrontOptions options,
+                                             RouterActor router, PeerDirectory& directory,
+                                             transport::TensorChannel& channel) {
+  return std::make_unique<ActorFrontClient>(system, options, std::move(router), directory, channel);
 }
 
 }  // namespace troupe::actors

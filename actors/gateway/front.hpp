@@ -29,10 +29,10 @@ struct FrontOptions {
 
 // The way in for threads that are no actors: functions go straight into the router, workflows through the
 // front. Destroyed before the actor system; thread-safe.
-class FrontDoor {
+class FrontClient {
  public:
-  using Done = RouterDesk::Done;
-  virtual ~FrontDoor() = default;
+  using Done = RouterClient::Done;
+  virtual ~FrontClient() = default;
   [[nodiscard]] virtual FrontActor actor() const = 0;
   // `done` is called once, in an actor, or on the caller's thread when the actor has ended. `request.call`
   // names it for Cancel.
@@ -42,7 +42,8 @@ class FrontDoor {
 };
 
 // `directory` and `channel` outlive it.
-std::unique_ptr<FrontDoor> OpenFrontDoor(caf::actor_system& system, FrontOptions options, RouterActor router,
-                                         PeerDirectory& directory, transport::TensorChannel& channel);
+std::unique_ptr<FrontClient> MakeFrontClient(caf::actor_system& system, FrontOptions options,
+                                             RouterActor router, PeerDirectory& directory,
+                                             transport::TensorChannel& channel);
 
 }  // namespace troupe::actors

@@ -43,7 +43,7 @@ class ChannelPlace final : public gateway::InputPlace {
 // Tells the node, once, that everything behind one reply has been read.
 class Unread {
  public:
-  Unread(std::shared_ptr<FrontDoor> front, std::uint64_t release)
+  Unread(std::shared_ptr<FrontClient> front, std::uint64_t release)
       : front_(std::move(front)), release_(release) {}
   Unread(const Unread&) = delete;
   Unread& operator=(const Unread&) = delete;
@@ -52,7 +52,7 @@ class Unread {
   }
 
  private:
-  std::shared_ptr<FrontDoor> front_;
+  std::shared_ptr<FrontClient> front_;
   const std::uint64_t release_;
 };
 

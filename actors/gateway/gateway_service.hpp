@@ -1,4 +1,4 @@
-// GATEWAY SERVICE: the HTTP front's InferenceService over the actors. Calls go through the front door, and
+// GATEWAY SERVICE: the HTTP front's InferenceService over the actors. Calls go through the front client, and
 // descriptions come from the newest view. Thread-safe. It outlives the HTTP server and is destroyed before
 // the actor system.
 #pragma once
@@ -23,7 +23,7 @@ namespace troupe::actors {
 class GatewayService final : public gateway::InferenceService {
  public:
   struct Parts {
-    std::shared_ptr<FrontDoor> front;
+    std::shared_ptr<FrontClient> front;
     std::shared_ptr<ViewCell> view;
     std::shared_ptr<ServableModels> servable;
     std::shared_ptr<FunctionStatistics> statistics;

@@ -12,7 +12,7 @@ namespace troupe::actors {
 
 struct RoutedRequest {
   proto::InferRequest message;
-  RouterDesk::Done done;
+  RouterClient::Done done;
   std::string model;       // digest of its function's model
   bool has_state = false;  // its function keeps state from run to run
   Time arrived{};

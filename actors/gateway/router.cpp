@@ -8,7 +8,7 @@
 #include "actors/core/time.hpp"
 #include "actors/gateway/routed_request.hpp"
 #include "actors/interfaces/node_controller.hpp"
-#include "actors/member/member_tie.hpp"
+#include "actors/member/member_session.hpp"
 #include "base/status.hpp"
 #include "base/wire_status.hpp"
 #include "proto/local.pb.h"
@@ -21,7 +21,7 @@ using RouterSelf =
     RouterActor::extend<Hears<proto::Tick>, Hears<proto::Job>,
                         caf::reacts_to<proto::PeerUp, caf::strong_actor_ptr>, Hears<proto::PeerLost>>;
 using InferPromise = caf::typed_response_promise<proto::InferReply>;
-using Done = RouterDesk::Done;
+using Done = RouterClient::Done;
 enum : std::uint32_t { kExpire = 1, kHello = 2 };
 constexpr Duration kLeaseRetry = std::chrono::seconds(1);
 
@@ -36,14 +36,14 @@ Bytes InlineBytes(const proto::InferRequest& request) {
   return Bytes(sum);
 }
 
-class Router : public RouterSelf::base, public RouterDesk {
+class Router : public RouterSelf::base, public RouterClient {
  public:
   Router(caf::actor_config& config, RouterOptions options, cluster::RoutingPolicy routing,
          OrderingPolicy ordering, PeerDirectory& directory)
       : RouterSelf::base(config),
         options_(std::move(options)),
         directory_(directory),
-        book_(options_.limits, routing, ordering) {}
+        table_(options_.limits, routing, ordering) {}
 
   const char* name() const override { return "router"; }
 
@@ -59,7 +59,7 @@ class Router : public RouterSelf::base, public RouterDesk {
           return promise;
         },
         [this](const proto::CancelInfer& cancel) {
-          Finish(book_.Cancel({Caller(), cancel.call()}));
+          Finish(table_.Cancel({Caller(), cancel.call()}));
         },
         [this](const proto::ReleaseOutputs& release) { Release(release.release()); },
         [this](const proto::CreditGrant& grant) { Granted(grant); },
@@ -82,7 +82,7 @@ class Router : public RouterSelf::base, public RouterDesk {
   }
 
   void Infer(proto::InferRequest request, Done done) override { Admit(0, request, std::move(done)); }
-  void Cancel(std::uint64_t call) override { Finish(book_.Cancel({0, call})); }
+  void Cancel(std::uint64_t call) override { Finish(table_.Cancel({0, call})); }
 
  private:
   // --- requests ---
@@ -121,7 +121,7 @@ class Router : public RouterSelf::base, public RouterDesk {
     request.timeout = Duration(message.timeout_ns());
     request.bytes = InlineBytes(message);
     const auto now = Now(this);
-    if (const auto admission = book_.Admit(request, now); !admission.status.ok())
+    if (const auto admission = table_.Admit(request, now); !admission.status.ok())
       return Refuse(done, message, admission.status, admission.retry_after);
     *message.mutable_function() = record.key();
     requests_[request.sequence] = {
@@ -140,8 +140,8 @@ class Router : public RouterSelf::base, public RouterDesk {
   }
 
   void Pump() {
-    for (const auto& send : book_.Decide(Now(this))) Submit(send);
-    const auto due = book_.NextDue();
+    for (const auto& send : table_.Decide(Now(this))) Submit(send);
+    const auto due = table_.NextDue();
     if (due < armed_) {
       armed_ = due;
       After(this, due - Now(this), MakeTick(kExpire));
@@ -172,7 +172,8 @@ class Router : public RouterSelf::base, public RouterDesk {
 
   void Replied(const cluster::Send& send, absl::StatusOr<proto::SubmitReply> reply) {
     const auto now = Now(this);
-    if (!reply.ok()) return Finish(book_.CallFailed(send.ticket, std::string(reply.status().message()), now));
+    if (!reply.ok())
+      return Finish(table_.CallFailed(send.ticket, std::string(reply.status().message()), now));
     if (reply->has_bounced()) return Bounced(send, reply->bounced());
     auto& served = *reply->mutable_served();
     const absl::Status status = StatusIn(served);
@@ -183,7 +184,7 @@ class Router : public RouterSelf::base, public RouterDesk {
       served.mutable_times()->set_router_queue_ns(send.queued.count());
       it->second.reply = std::move(served);
     }
-    Finish(book_.Served(send.ticket, status, now, run));
+    Finish(table_.Served(send.ticket, status, now, run));
     // Nobody will read what came too late.
     if (unread && !unread_.contains(send.ticket)) ReleaseAt(send.node, send.ticket);
   }
@@ -191,7 +192,7 @@ class Router : public RouterSelf::base, public RouterDesk {
   void Bounced(const cluster::Send& send, const proto::Bounced& bounced) {
     const auto it = requests_.find(send.sequence);
     const auto key = it == requests_.end() ? proto::FunctionKey() : it->second.message.function();
-    Finish(book_.Bounced(send.ticket, bounced.reason(), bounced.message(), Now(this)));
+    Finish(table_.Bounced(send.ticket, bounced.reason(), bounced.message(), Now(this)));
     // A function that was removed while its request was at the node: it waits for nothing now.
     if (!key.name().empty() && !view_->functions().FindServed(key).ok()) FunctionGone(key);
   }
@@ -261,7 +262,7 @@ class Router : public RouterSelf::base, public RouterDesk {
     const auto before = view_->revision();
     const auto change = options_.view->Apply(update);
     view_ = options_.view->Get();
-    if (!change.applied) return tie_.AskSince(this, before);
+    if (!change.applied) return session_.AskSince(this, before);
     for (const auto& key : change.removed) FunctionGone(key);
     if (change.members_changed || before == 0) WatchNodes();
     Pump();
@@ -272,7 +273,7 @@ class Router : public RouterSelf::base, public RouterDesk {
     const auto status = served.ok()
                             ? absl::NotFoundError(absl::StrCat("function '", key.name(), "' was removed"))
                             : served.status();
-    Finish(book_.FunctionGone(key.name(), key.version(), status));
+    Finish(table_.FunctionGone(key.name(), key.version(), status));
   }
 
   void WatchNodes() {
@@ -322,7 +323,7 @@ class Router : public RouterSelf::base, public RouterDesk {
   void Hello(const KnownNode& node) {
     proto::RouterHello hello;
     hello.set_router(options_.id);
-    hello.set_queued(book_.waiting());
+    hello.set_queued(table_.waiting());
     request(node.controller, options_.hello_timeout, std::move(hello), caf::actor_cast<CreditSinkActor>(this))
         .then([this](const proto::CreditGrant& grant) { Granted(grant); },
               [](const caf::error&) { /* the next hello asks again */ });
@@ -331,30 +332,30 @@ class Router : public RouterSelf::base, public RouterDesk {
   void Granted(const proto::CreditGrant& grant) {
     // One that the manager counts as dead may well go on granting, and nothing can be sent there.
     if (!ControllerOf(grant.node())) return;
-    const auto models = ModelsTouchedBy(book_.credits(), grant);
-    book_.Apply(grant);
+    const auto models = ModelsTouchedBy(table_.credits(), grant);
+    table_.Apply(grant);
     Publish(models);
     Pump();
   }
 
   void LoseNode(const std::string& name, const std::string& reason) {
-    const auto models = ModelsOf(book_.credits(), name);
-    Finish(book_.NodeLost(name, reason));
+    const auto models = ModelsOf(table_.credits(), name);
+    Finish(table_.NodeLost(name, reason));
     Publish(models);
   }
 
   void Publish(const std::vector<std::string>& models) {
-    options_.servable->Publish(book_.credits(), models);
-    options_.view->SetNodes(book_.credits().CountTaking());
+    options_.servable->Publish(table_.credits(), models);
+    options_.view->SetNodes(table_.credits().CountTaking());
   }
 
   proto::MemberReport Report(const proto::DescribeMember& ask) {
-    if (ask.joining()) tie_.AskedBy(current_sender());
-    const auto& counts = book_.counts();
+    if (ask.joining()) session_.AskedBy(current_sender());
+    const auto& counts = table_.counts();
     proto::MemberReport report;
     auto& load = *report.mutable_load();
-    load.set_queued(book_.waiting());
-    load.set_running(book_.sent());
+    load.set_queued(table_.waiting());
+    load.set_running(table_.sent());
     load.set_served(counts.served);
     load.set_failed(counts.failed + counts.rejected + counts.expired);
     load.set_retried(counts.retried);
@@ -369,14 +370,14 @@ class Router : public RouterSelf::base, public RouterDesk {
       return After(this, options_.hello_every, tick);
     }
     armed_ = Time::max();
-    Finish(book_.Expire(Now(this)));
+    Finish(table_.Expire(Now(this)));
   }
 
   RouterOptions options_;
   PeerDirectory& directory_;
-  cluster::RequestBook book_;
+  cluster::RequestTable table_;
   ViewSnapshot view_ = options_.view->Get();
-  MemberTie tie_;
+  MemberSession session_;
   PendingCalls calls_;
   std::map<std::uint64_t, RoutedRequest> requests_;
   std::map<std::uint64_t, std::string> unread_;  // ticket -> node whose arenas hold the outputs

@@ -15,22 +15,22 @@
 #include "actors/seams/peer_directory.hpp"
 #include "base/policy.hpp"
 #include "cluster/cluster_view.hpp"
-#include "cluster/request_book.hpp"
+#include "cluster/request_table.hpp"
 
 namespace troupe::actors {
 
 // What a thread can ask of the router through its inbox. It saves one message on the way in and one on the
 // way out, compared with going through another actor.
-class RouterDesk {
+class RouterClient {
  public:
   using Done = std::function<void(proto::InferReply)>;
-  virtual ~RouterDesk() = default;
+  virtual ~RouterClient() = default;
   // `done` is called once, in the router, and only destroyed when the router ends first. `request.call`, when
   // not 0, names it for Cancel.
   virtual void Infer(proto::InferRequest request, Done done) = 0;
   virtual void Cancel(std::uint64_t call) = 0;
 };
-using RouterInbox = Inbox<RouterDesk>;
+using RouterInbox = Inbox<RouterClient>;
 
 struct RouterOptions {
   std::string gateway;   // this member's name

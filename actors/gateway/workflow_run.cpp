@@ -21,7 +21,7 @@ WorkflowRun::WorkflowRun(caf::actor_config& config, WorkflowRunOptions options, 
       router_(std::move(router)),
       channel_(channel),
       tensors_(this, calls_, manager, channel, {options_.commit_timeout, options_.inline_bytes}),
-      tie_(this, calls_, kTie, {options_.commit_timeout}),
+      session_(this, calls_, kTie, {options_.commit_timeout}),
       manager_(std::move(manager)),
       random_(options_.seed) {}
 
@@ -37,7 +37,7 @@ WorkflowRun::behavior_type WorkflowRun::make_behavior() {
       },
       [this](const proto::Continue& message) { tensors_.Resume(message); },
       [this](const proto::Tick& tick) {
-        if (tick.what() == kTie) return tie_.OnTick();
+        if (tick.what() == kTie) return session_.OnTick();
         if (tick.what() == kGoOn) return GoOn();
         if (tick.what() == kRetry) return Retry(tick.token());
         if (tick.token() == life_) StoreEnd();
@@ -46,7 +46,7 @@ WorkflowRun::behavior_type WorkflowRun::make_behavior() {
         ManagerIs(caf::actor_cast<ClusterManagerActor>(peer));
       },
       [this](const proto::PeerLost&) {
-        tie_.Lost();
+        session_.Lost();
         tensors_.SetManager({});
       },
   };
@@ -55,7 +55,7 @@ WorkflowRun::behavior_type WorkflowRun::make_behavior() {
 void WorkflowRun::on_exit() {
   calls_.Clear();
   tensors_.Clear();
-  tie_.Clear();
+  session_.Clear();
   end_ = nullptr;
   pauses_.clear();
   promise_ = {};  // holds this actor
@@ -66,7 +66,7 @@ void WorkflowRun::ManagerIs(ClusterManagerActor manager) {
   if (!manager) return;
   monitor(manager);
   tensors_.SetManager(manager);
-  tie_.Up(std::move(manager));
+  session_.Up(std::move(manager));
 }
 
 // --- beginning ---
@@ -105,7 +105,7 @@ void WorkflowRun::Submit() {
     start_.set_version(progress_.spec().version());
     start_.set_gateway(options_.gateway);
     *start_.mutable_inputs() = *std::move(stored);
-    tie_.Register(start_, expiry_, [this](const absl::StatusOr<proto::RunRecord>& run) { Tied(run); });
+    session_.Register(start_, expiry_, [this](const absl::StatusOr<proto::RunRecord>& run) { Tied(run); });
   });
 }
 
@@ -113,7 +113,7 @@ void WorkflowRun::GoOn() {
   expiry_ = Now(this) + options_.default_timeout;
   start_ = options_.record->start();
   start_.set_gateway(options_.gateway);
-  tie_.Register(start_, expiry_, [this](const absl::StatusOr<proto::RunRecord>& run) { Tied(run); });
+  session_.Register(start_, expiry_, [this](const absl::StatusOr<proto::RunRecord>& run) { Tied(run); });
 }
 
 void WorkflowRun::Tied(const absl::StatusOr<proto::RunRecord>& run) {
@@ -203,8 +203,8 @@ bool WorkflowRun::HasStep(const std::string& name) const {
 
 void WorkflowRun::Store(const Values& values, RunTensors::Done<RunTensors::Stored> done) {
   tensors_.Store(values, [this, values, done](absl::StatusOr<RunTensors::Stored> stored) {
-    if (stored.ok() || tie_.tied()) return done(std::move(stored));
-    tie_.WhenTied([this, values, done](const absl::Status& status) {
+    if (stored.ok() || session_.registered()) return done(std::move(stored));
+    session_.WhenTied([this, values, done](const absl::Status& status) {
       status.ok() ? Store(values, done) : done(status);
     });
   });
@@ -212,8 +212,8 @@ void WorkflowRun::Store(const Values& values, RunTensors::Done<RunTensors::Store
 
 void WorkflowRun::Load(const RunTensors::Stored& stored, RunTensors::Done<Values> done) {
   tensors_.Load(stored, [this, stored, done](absl::StatusOr<Values> values) {
-    if (values.ok() || tie_.tied()) return done(std::move(values));
-    tie_.WhenTied([this, stored, done](const absl::Status& status) {
+    if (values.ok() || session_.registered()) return done(std::move(values));
+    session_.WhenTied([this, stored, done](const absl::Status& status) {
       status.ok() ? Load(stored, done) : done(status);
     });
   });
@@ -223,7 +223,7 @@ void WorkflowRun::Load(const RunTensors::Stored& stored, RunTensors::Done<Values
 
 void WorkflowRun::Forget() {
   ++life_;
-  tie_.Drop();  // of an earlier life: it would be told under the claim of this one
+  session_.Drop();  // of an earlier life: it would be told under the claim of this one
   pauses_.clear();
   CancelCalls();
   steps_.clear();
@@ -239,7 +239,7 @@ void WorkflowRun::Yield() {
   Forget();
   started_ = false;
   if (!promise_.pending()) return quit();  // nobody waits for its end
-  tie_.Register(start_, expiry_, [this](const absl::StatusOr<proto::RunRecord>& run) { Tied(run); });
+  session_.Register(start_, expiry_, [this](const absl::StatusOr<proto::RunRecord>& run) { Tied(run); });
 }
 
 // A run that had ended before: its end is the answer.
@@ -304,7 +304,7 @@ void WorkflowRun::Finish() {
 
 void WorkflowRun::StoreEnd() {
   if (end_ == nullptr) return;
-  tie_.Tell(*end_, [this, life = life_](const absl::StatusOr<proto::RunReply>& reply) {
+  session_.Tell(*end_, [this, life = life_](const absl::StatusOr<proto::RunReply>& reply) {
     if (life != life_) return;
     const auto status = StatusOf(reply);
     if (absl::IsAborted(status)) return Yield();

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "actors/gateway/run_session.hpp"
 #include "actors/gateway/run_tensors.hpp"
-#include "actors/gateway/run_tie.hpp"
 #include "actors/gateway/run_values.hpp"
 #include "actors/gateway/workflow_run.hpp"
 #include "cluster/workflow_schedule.hpp"
@@ -109,7 +109,7 @@ class WorkflowRun : public RunSelf::base {
   transport::TensorChannel& channel_;
   PendingCalls calls_;
   RunTensors tensors_;
-  RunTie tie_;
+  RunSession session_;
   ClusterManagerActor manager_;  // until the run begins
   caf::typed_response_promise<proto::InferReply> promise_;
   std::vector<std::string> wanted_;

@@ -177,9 +177,10 @@ void WorkflowRun::CommitStep(const proto::WorkflowStep& step, const Values& outp
     if (const auto again = recomputed_.find(step.name()); again != recomputed_.end())
       command.set_recomputed(again->second);
     committed_.insert(step.name());
-    tie_.Tell(std::move(command), [this, step, outputs, life](const absl::StatusOr<proto::RunReply>& reply) {
-      if (life == life_) Committed(step, outputs, StatusOf(reply));
-    });
+    session_.Tell(std::move(command),
+                  [this, step, outputs, life](const absl::StatusOr<proto::RunReply>& reply) {
+                    if (life == life_) Committed(step, outputs, StatusOf(reply));
+                  });
   });
 }
 

@@ -1,4 +1,4 @@
-// FRONT: the gateway's door: functions go to the router, workflows to a run of their own.
+// FRONT: where a gateway's requests enter: functions go to the router, workflows to a run of their own.
 // Asked by:  the HTTP front's threads, shells (InferRequest).   Asks: ROUTER, WORKFLOW RUN.
 // Told by:   CLUSTER MANAGER (ContinueRun: a run whose own gateway is gone goes on here).
 // It only looks up which of the two a name is. Losing it loses the requests under way: their clients retry;

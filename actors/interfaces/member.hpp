@@ -1,4 +1,4 @@
-// MEMBER: one member's tie to the cluster manager. Contract: actors/member/member.hpp.
+// MEMBER: one member's session with the cluster manager. Contract: actors/member/member.hpp.
 #pragma once
 
 #include "actors/interfaces/interface.hpp"

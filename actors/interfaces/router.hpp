@@ -1,7 +1,7 @@
 // ROUTER: owns the requests that no node has taken yet, and the choice of where each goes.
 // Asked by:  gateway front, WORKFLOW RUN, shell (InferRequest).   Asks: NODE CONTROLLER (SubmitRequest).
 // Told by:   CLUSTER MANAGER (ClusterUpdate), NODE CONTROLLER (CreditGrant).
-// Decides with cluster::RequestBook. A request leaves only on a credit of the node; a full queue is
+// Decides with cluster::RequestTable. A request leaves only on a credit of the node; a full queue is
 // RESOURCE_EXHAUSTED with a time to retry after. Losing it loses the requests it holds: their clients see a
 // closed connection and retry.
 #pragma once

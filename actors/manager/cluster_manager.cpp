@@ -16,7 +16,7 @@
 namespace troupe::actors {
 
 ClusterManager::behavior_type ClusterManager::make_behavior() {
-  board_.SetHomes(catalogue_.homes());
+  placement_.SetHomes(catalogue_.homes());
   set_down_handler([this](caf::down_msg& down) { Down(down); });
   After(this, options_.tick, MakeTick(kPulse));
   last_pulse_ = last_collected_ = Now(this);
@@ -154,7 +154,7 @@ JoinPromise ClusterManager::Join(const proto::JoinRequest& join, Link link, cons
   link(links_, name);
   links_.AddFaultTarget(name, target);
   monitor(member);
-  board_.NodeJoined(name, {join.adopted().begin(), join.adopted().end()});
+  placement_.NodeJoined(name, {join.adopted().begin(), join.adopted().end()});
   // No epoch is ever given twice, not even by a manager that forgot everything else.
   Commit(catalogue_.EpochBatch(*epoch), [this, promise, name, line = JoinLine(join, absl::OkStatus()),
                                          epoch = *epoch](const absl::Status& status) mutable {
@@ -191,7 +191,7 @@ proto::HeartbeatReply ClusterManager::Hear(const proto::Heartbeat& heartbeat) {
   reply.set_known(members_.Hear(heartbeat, Now(this)).ok());
   if (reply.known())
     for (const auto& model : heartbeat.demand())
-      board_.Asked(model.model_digest(), model.requests(), Now(this));
+      placement_.Asked(model.model_digest(), model.requests(), Now(this));
   for (auto& event : members_.TakeEvents(heartbeat)) {
     // One clock for the whole cluster.
     event.set_unix_ns(options_.unix_now() - std::max<std::int64_t>(0, event.age_ns()));
@@ -231,7 +231,7 @@ void ClusterManager::Pulse() {
     const auto* now = members_.Find(transition.name);
     const bool back = now != nullptr && now->record.epoch() != transition.epoch;
     if (gone && !back) {
-      board_.NodeGone(transition.name);
+      placement_.NodeGone(transition.name);
       links_.Forget(transition.name);
       if (transition.kind == proto::MEMBER_GATEWAY) GatewayLost(transition.name);
     }
@@ -258,7 +258,7 @@ void ClusterManager::Changed() {
 }
 
 void ClusterManager::Place() {
-  const auto moves = board_.Plan(catalogue_.functions().table(), members_, Now(this));
+  const auto moves = placement_.Plan(catalogue_.functions().table(), members_, Now(this));
   const auto homes = KeepHomes();
   TellUnreachable();
   for (const auto& move : moves) {
@@ -270,42 +270,42 @@ void ClusterManager::Place() {
       proto::DisownModel disown;
       disown.set_model_digest(move.digest);
       send(node, std::move(disown));
-      board_.Disowned(move.digest, move.node);
+      placement_.Disowned(move.digest, move.node);
     }
   }
 }
 
 // Durable first: no state begins on a node that the store does not name. The adoptions that wait for it begin
 // then.
-PlacementBoard::Homes ClusterManager::KeepHomes() {
-  const auto homes = board_.TakeNewHomes();
+PlacementTable::Homes ClusterManager::KeepHomes() {
+  const auto homes = placement_.TakeNewHomes();
   for (const auto& [digest, name] : homes) {
     Commit(Catalogue::HomeBatch(digest, name),
            [this, digest = digest, name = name](const absl::Status& status) {
              if (!status.ok()) {
-               board_.Unbind(digest);
-               board_.AdoptFailed(digest, name, Now(this));
+               placement_.Unbind(digest);
+               placement_.AdoptFailed(digest, name, Now(this));
                return AdoptionEnded(
                    digest, absl::UnavailableError(absl::StrCat(
                                "node '", name, "' was to keep its state, and that could not be stored (",
                                status.message(), "): it is tried again by itself")));
              }
              const auto node = links_.Node(name);
-             if (node && board_.IsAsked(digest, name)) return Adopt(digest, name, node);
+             if (node && placement_.IsAsked(digest, name)) return Adopt(digest, name, node);
              AdoptionEnded(digest, absl::UnavailableError(absl::StrCat(
                                        "node '", name, "', which is to keep its state, was lost before it ",
                                        "was asked to adopt the model: it is served when the node is back")));
            });
   }
-  const auto old = board_.TakeOldHomes();
+  const auto old = placement_.TakeOldHomes();
   if (!old.empty()) Commit(Catalogue::NoHomeBatch(old), [](const absl::Status&) {});
   return homes;
 }
 
 void ClusterManager::TellUnreachable() {
   std::set<std::string> now;
-  for (const auto& [digest, why] : board_.problems()) {
-    if (!board_.HasHome(digest) || !absl::IsUnavailable(why)) continue;
+  for (const auto& [digest, why] : placement_.problems()) {
+    if (!placement_.HasHome(digest) || !absl::IsUnavailable(why)) continue;
     now.insert(digest);
     if (!unreachable_.contains(digest)) Tell("manager", "state-unreachable", std::string(why.message()));
   }
@@ -316,7 +316,7 @@ void ClusterManager::Adopt(const std::string& digest, const std::string& name,
                            const NodeControllerActor& node) {
   const auto* record = catalogue_.functions().table().UserOf(digest);
   if (record == nullptr) {
-    board_.Disowned(digest, name);
+    placement_.Disowned(digest, name);
     return AdoptionEnded(digest,
                          absl::UnavailableError("its function was removed before a node had adopted it"));
   }
@@ -333,10 +333,10 @@ void ClusterManager::Adopt(const std::string& digest, const std::string& name,
         auto status = reply.status();
         if (reply.ok()) status = StatusIn(*reply);
         if (status.ok()) {
-          board_.Adopted(digest, name);
+          placement_.Adopted(digest, name);
           Tell(name, "model-adopted", absl::StrCat("function '", function, "'"));
         } else {
-          board_.AdoptFailed(digest, name, Now(this));
+          placement_.AdoptFailed(digest, name, Now(this));
           Tell(name, "adoption-failed", absl::StrCat("function '", function, "': ", status.message()));
         }
         AdoptionEnded(digest, status);
@@ -345,7 +345,7 @@ void ClusterManager::Adopt(const std::string& digest, const std::string& name,
 
 void ClusterManager::AdoptionLost(const std::string& digest, const std::string& name) {
   // Whoever waits hears of the copy that is being made instead, if there is one.
-  if (board_.BeingAdopted(digest)) return;
+  if (placement_.BeingAdopted(digest)) return;
   AdoptionEnded(digest, absl::UnavailableError(absl::StrCat(
                             "node '", name, "' left the cluster before it had adopted the model")));
 }

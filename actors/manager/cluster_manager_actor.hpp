@@ -16,13 +16,13 @@
 #include "actors/core/continuations.hpp"
 #include "actors/core/deliver.hpp"
 #include "actors/core/time.hpp"
-#include "actors/manager/admin_desk.hpp"
+#include "actors/manager/admin_answers.hpp"
 #include "actors/manager/admin_promise.hpp"
 #include "actors/manager/catalogue.hpp"
 #include "actors/manager/cluster_manager.hpp"
 #include "actors/manager/member_links.hpp"
 #include "actors/manager/mutations.hpp"
-#include "actors/manager/placement_board.hpp"
+#include "actors/manager/placement_table.hpp"
 #include "actors/manager/run_links.hpp"
 #include "actors/manager/update_feed.hpp"
 #include "base/status.hpp"
@@ -59,7 +59,8 @@ class ClusterManager : public ManagerSelf::base {
         repository_(repository),
         members_(options_.membership),
         feed_(catalogue_),
-        board_(options_.replicas, options_.placement_retry, cluster::ExclusiveLease(options_.member_lease)),
+        placement_(options_.replicas, options_.placement_retry,
+                   cluster::ExclusiveLease(options_.member_lease)),
         mutations_([this](storage::Batch batch, std::function<void(absl::Status)> done) {
           Commit(std::move(batch), std::move(done));
         }),
@@ -98,7 +99,7 @@ class ClusterManager : public ManagerSelf::base {
   // --- host copies ---
   void Place();
   void Adopt(const std::string& digest, const std::string& name, const NodeControllerActor& node);
-  PlacementBoard::Homes KeepHomes();
+  PlacementTable::Homes KeepHomes();
   // Functions whose models' objects the store lacks, at the start.
   void TellLacking();
   // Functions whose state is on a node that is not there: once each.
@@ -214,7 +215,7 @@ class ClusterManager : public ManagerSelf::base {
   Time last_pulse_{};
   Time last_collected_{};
   UpdateFeed feed_;
-  PlacementBoard board_;
+  PlacementTable placement_;
   std::set<std::string> refused_;      // members that are another's, or another's name; told once each
   std::set<std::string> unreachable_;  // models whose home is not there, as it was told
   Mutations mutations_;

@@ -91,7 +91,7 @@ void ClusterManager::Answer(AdminPromise promise, proto::AdminRequest& request) 
       ShowFunctions(promise, request.show_function().key());
       break;
     default:
-      Deliver(promise, AnswerFromState(request, {catalogue_, members_, board_, events_, Now(this)}));
+      Deliver(promise, AnswerFromState(request, {catalogue_, members_, placement_, events_, Now(this)}));
   }
 }
 
@@ -140,7 +140,7 @@ void ClusterManager::Imported(AdminPromise promise, const proto::DeployRequest& 
       [this, command]() -> absl::Status {
         if (catalogue_.workflows().HasName(command->record().key().name()))
           return absl::AlreadyExistsError("a workflow has this name; choose another");
-        TROUPE_RETURN_IF_ERROR(PlacementBoard::CheckFits(command->record(), members_));
+        TROUPE_RETURN_IF_ERROR(PlacementTable::CheckFits(command->record(), members_));
         TROUPE_ASSIGN_OR_RETURN(*command, catalogue_.functions().ValidateDeploy(*command));
         return absl::OkStatus();
       },
@@ -156,8 +156,8 @@ void ClusterManager::AwaitAdoption(AdminPromise promise, const proto::FunctionRe
   auto answer = [this, promise, record](const absl::Status& status) mutable {
     if (status.ok() || absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
         absl::IsResourceExhausted(status))
-      return Deliver(promise,
-                     AnswerFunctions({&record}, {catalogue_, members_, board_, events_, Now(this)}, status));
+      return Deliver(promise, AnswerFunctions(
+                                  {&record}, {catalogue_, members_, placement_, events_, Now(this)}, status));
     // No node can serve it: it is taken back, and the developer is told why.
     auto removal = std::make_shared<proto::RemoveFunction>();
     *removal->mutable_key() = record.key();
@@ -173,7 +173,7 @@ void ClusterManager::AwaitAdoption(AdminPromise promise, const proto::FunctionRe
       Deliver(promise, Failure<proto::AdminReply>(status));
     });
   };
-  if (!board_.HoldersOf(digest).empty() || !board_.BeingAdopted(digest)) {
+  if (!placement_.HoldersOf(digest).empty() || !placement_.BeingAdopted(digest)) {
     answer(absl::OkStatus());
     return;
   }
@@ -230,7 +230,7 @@ void ClusterManager::SetLoaded(AdminPromise promise, const proto::LoadRequest& w
   };
   const auto apply = [this, commands] {
     for (const auto& command : *commands) {
-      board_.UsersChanged(catalogue_.ModelOf(command));
+      placement_.UsersChanged(catalogue_.ModelOf(command));
       catalogue_.Apply(command);
     }
     Changed();
@@ -368,7 +368,7 @@ void ClusterManager::AskNodes(AdminPromise promise, const std::string& only, Mer
 }
 
 void ClusterManager::ShowFunctions(AdminPromise promise, const proto::FunctionKey& key) {
-  auto listed = AnswerFunctionQuery(key, {catalogue_, members_, board_, events_, Now(this)});
+  auto listed = AnswerFunctionQuery(key, {catalogue_, members_, placement_, events_, Now(this)});
   if (listed.code() != 0) return Deliver(promise, std::move(listed));
   AskNodes(promise, "", AddResidency, std::move(listed));
 }

@@ -35,13 +35,13 @@ void ClusterManager::Provision() {
   for (const auto& [name, member] : members_.members())
     if (member.record.kind() == proto::MEMBER_NODE) {
       nodes.push_back(NodeOf(member));
-      nodes.back().stays = board_.IsHome(name);
+      nodes.back().stays = placement_.IsHome(name);
     }
   // A machine is given back when its node has finished, and what it alone had is elsewhere.
   for (const auto& node : nodes) {
     if (!leaving_.contains(node.name)) continue;
     const bool drains = node.state == proto::MEMBER_DRAINING;
-    if (drains && (node.requests > 0 || board_.HoldsAlone(node.name))) continue;
+    if (drains && (node.requests > 0 || placement_.HoldsAlone(node.name))) continue;
     leaving_.erase(node.name);
     const ProvisionAction action{ProvisionAction::Kind::kDrain, node.name};
     if (drains || node.state == proto::MEMBER_LEFT) {

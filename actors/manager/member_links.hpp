@@ -22,7 +22,7 @@ class MemberLinks {
     fronts_.erase(name);
     if (front) fronts_[name] = front;
   }
-  // Its tie to us, which does faults to it.
+  // Its session with us, which does faults to it.
   void AddFaultTarget(const std::string& name, const FaultTargetActor& member) {
     fault_targets_[name] = member;
   }

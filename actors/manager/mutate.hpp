@@ -17,7 +17,7 @@ void ClusterManager::Mutate(std::shared_ptr<Command> command, std::function<absl
                     return catalogue_.BatchFor(*command);
                   },
                   [this, command] {
-                    board_.UsersChanged(catalogue_.ModelOf(*command));
+                    placement_.UsersChanged(catalogue_.ModelOf(*command));
                     catalogue_.Apply(*command);
                     Changed();
                   },

@@ -303,7 +303,7 @@ class Member : public MemberSelf::base {
   bool missed_ = false;             // the subject heard of changes before we had joined
   bool catching_up_ = false;        // the manager is asked for what the subject has missed
   bool telling_ = false;            // a heartbeat with events is on its way: no second one overtakes it
-  std::uint64_t life_ = 0;          // of the tie to one manager: answers from an earlier one are dropped
+  std::uint64_t life_ = 0;  // of the session with one manager: answers from an earlier one are dropped
 };
 
 }  // namespace

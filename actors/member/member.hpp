@@ -1,4 +1,4 @@
-// MEMBER: one member's tie to the cluster manager: finds it, joins, beats, joins again when it must.
+// MEMBER: one member's session with the cluster manager: finds it, joins, beats, joins again when it must.
 // Speaks for: a NODE CONTROLLER or a ROUTER (DescribeMember before each beat; MemberJoined after each join).
 // Asks:       CLUSTER MANAGER (JoinRequest, Heartbeat).
 //
@@ -33,7 +33,7 @@ struct MemberOptions {
   // The cluster that it was a member of; another one refuses it. Empty: none yet. A new one is told, once.
   std::string cluster;
   std::function<void(const std::string&)> keep_cluster;  // may be empty
-  // What people want to know of the tie: "cluster-joined", "manager-lost", "manager-missing" (a second after
+  // What people want to know of the session: "cluster-joined", "manager-lost", "manager-missing" (a second after
   // the last that was heard, and then ever more rarely), "join-refused" (each new reason once). May be empty.
   std::function<void(const std::string& kind, const std::string& message)> on_event;
 };

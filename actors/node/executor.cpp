@@ -146,7 +146,7 @@ class Executor : public ExecutorSelf::base {
     link_->Serve(serves_);
     FailAll(absl::UnavailableError(absl::StrCat("the worker of ", label_, " is given to somebody else")));
     down_since_ = Now(this);
-    if (!assign.fresh()) ++incarnation_;  // what the old tie to it still says is dropped
+    if (!assign.fresh()) ++incarnation_;  // what the old connection to it still says is dropped
     Feed(node::Reassign{assign.fresh()});
   }
 

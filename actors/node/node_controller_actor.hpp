@@ -17,7 +17,7 @@
 
 #include "actors/core/call.hpp"
 #include "actors/core/time.hpp"
-#include "actors/member/member_tie.hpp"
+#include "actors/member/member_session.hpp"
 #include "actors/node/declared_states.hpp"
 #include "actors/node/demand_count.hpp"
 #include "actors/node/event_journal.hpp"
@@ -348,7 +348,7 @@ class NodeController : public ControllerSelf::base {
   node::SwapScheduler scheduler_;
   RouterLinks routers_;
   cluster::ClusterView view_;
-  MemberTie tie_;
+  MemberSession session_;
   HeldModels models_;
   ServedModels served_;
   DemandCount demand_;

@@ -11,7 +11,7 @@ namespace troupe::actors {
 void NodeController::Learn(const proto::ClusterUpdate& update) {
   const auto known = view_.revision();
   const auto change = view_.Apply(update);
-  if (!change.applied) return tie_.AskSince(this, known);
+  if (!change.applied) return session_.AskSince(this, known);
   for (const auto* keys : {&change.deployed, &change.removed})
     for (const auto& key : *keys) LearnFunction(key);
 }

@@ -56,7 +56,7 @@ void NodeController::EvictStranger(node::GpuIndex gpu, const proto::ResidentMode
     ReleaseSlices(gpu, StateSlices(outcome));
     const auto status = StatusOf(outcome);
     if (!status.ok() && !absl::IsNotFound(status)) return KeepStranger(gpu, stranger);  // a run has it yet
-    scheduler_.StrangerGone(gpu, Bytes(stranger.bytes()));
+    scheduler_.OrphanGone(gpu, Bytes(stranger.bytes()));
     Pump();
   });
 }

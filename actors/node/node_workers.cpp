@@ -162,7 +162,7 @@ void NodeController::Joined(const proto::MemberJoined& joined) {
 }
 
 proto::MemberReport NodeController::Report(const proto::DescribeMember& ask) {
-  if (ask.joining()) tie_.AskedBy(current_sender());
+  if (ask.joining()) session_.AskedBy(current_sender());
   proto::MemberReport report;
   for (std::uint32_t i = 0; i < options_.gpus.size(); ++i) {
     auto& record = *report.add_gpus();

@@ -10,7 +10,7 @@
 // The price: a device with small pages (the virtual one: 4 KiB) has as much work with finding them under a
 // second address as with copying them, beside the copy.
 //
-// Owner: the worker's order desk; ends after everything that holds ranges, before the device. The main loop's
+// Owner: the worker's order handler; ends after everything that holds ranges, before the device. The main loop's
 // thread.
 #pragma once
 

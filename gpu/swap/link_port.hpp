@@ -42,7 +42,7 @@ struct TransferRequest {
   OnComplete done;
 };
 
-// Owner: the link desk; ends before the device, and with it what has not been sent (nobody is called).
+// Owner: the device's links; ends before the device, and with it what has not been sent (nobody is called).
 // Thread-safe.
 class LinkPort {
  public:

@@ -18,8 +18,8 @@ proto::WorkerOutcome NoFitOutcome(const DeviceMemory& memory) {
   return outcome;
 }
 
-Residency::Residency(DeviceMemory& memory, TaskQueue& queue, LinkDesk& links, const WorkerLimits& limits,
-                     BroadcastDesk::Setup broadcasts)
+Residency::Residency(DeviceMemory& memory, TaskQueue& queue, DeviceLinks& links, const WorkerLimits& limits,
+                     BroadcastHandler::Setup broadcasts)
     : memory_(memory),
       queue_(queue),
       links_(links),

@@ -11,14 +11,14 @@
 #include "absl/status/status.h"
 #include "gpu/device/device.hpp"
 #include "gpu/memory/device_memory.hpp"
-#include "gpu/swap/link_desk.hpp"
+#include "gpu/swap/device_links.hpp"
 #include "gpu/swap/model_load.hpp"
-#include "gpu/worker/broadcast_desk.hpp"
+#include "gpu/worker/broadcast_handler.hpp"
 #include "gpu/worker/host_model.hpp"
 #include "gpu/worker/lanes.hpp"
 #include "gpu/worker/limits.hpp"
 #include "gpu/worker/model_table.hpp"
-#include "gpu/worker/peer_desk.hpp"
+#include "gpu/worker/peer_client.hpp"
 #include "gpu/worker/reply.hpp"
 #include "gpu/worker/room_maker.hpp"
 #include "gpu/worker/state_table.hpp"
@@ -26,7 +26,7 @@
 
 namespace troupe::gpu {
 
-// Executes swap orders over the link desk; who goes for whom is decided elsewhere. The main loop's thread.
+// Executes swap orders over the device's links; who goes for whom is decided elsewhere. The main loop's thread.
 class Residency {
  public:
   // Told when runs of a model that is on its way may begin, when it has become resident, or has failed to.
@@ -34,8 +34,8 @@ class Residency {
   // Whether runs wait for this model: it is not evicted from under them.
   using Wanted = std::function<bool(const std::string& digest)>;
   // `broadcasts`: where others meet for what this worker broadcasts; its pieces are chosen here.
-  Residency(DeviceMemory& memory, TaskQueue& queue, LinkDesk& links, const WorkerLimits& limits,
-            BroadcastDesk::Setup broadcasts = {});
+  Residency(DeviceMemory& memory, TaskQueue& queue, DeviceLinks& links, const WorkerLimits& limits,
+            BroadcastHandler::Setup broadcasts = {});
   ~Residency();
   void Connect(Changed changed, Wanted wanted);
 
@@ -63,9 +63,9 @@ class Residency {
   // Why Evict would refuse now.
   [[nodiscard]] absl::Status MayEvict(const std::string& digest) const;
 
-  [[nodiscard]] const BroadcastDesk& broadcasts() const { return broadcasts_; }
+  [[nodiscard]] const BroadcastHandler& broadcasts() const { return broadcasts_; }
 
-  // What functions keep on the device; moved by the state desk, used by runs.
+  // What functions keep on the device; moved by the state handler, used by runs.
   [[nodiscard]] StateTable& states() { return states_; }
   [[nodiscard]] ModelTable& table() { return table_; }
   [[nodiscard]] const ModelTable& table() const { return table_; }
@@ -104,7 +104,7 @@ class Residency {
 
   DeviceMemory& memory_;
   TaskQueue& queue_;
-  LinkDesk& links_;
+  DeviceLinks& links_;
   const WorkerLimits& limits_;
   ModelTable table_;
   RoomMaker room_;
@@ -114,8 +114,8 @@ class Residency {
   std::map<std::string, Loading> loading_;
   std::uint64_t swaps_ = 0;
   Bytes swapped_;
-  PeerDesk peers_;            // its thread ends loads, as does that of
-  BroadcastDesk broadcasts_;  // ends first
+  PeerClient peers_;             // its thread ends loads, as does that of
+  BroadcastHandler broadcasts_;  // ends first
 };
 
 // What a refused allocation answers.

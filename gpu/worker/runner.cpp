@@ -13,7 +13,7 @@ namespace troupe::gpu {
 using transport::SteadyNow;
 
 Runner::Runner(DeviceMemory& memory, TaskQueue& queue, Lanes lanes, const WorkerLimits& limits,
-               LinkDesk& links, Residency& residency, Preparer& preparer)
+               DeviceLinks& links, Residency& residency, Preparer& preparer)
     : memory_(memory),
       queue_(queue),
       lanes_(lanes),

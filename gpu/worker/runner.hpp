@@ -15,7 +15,7 @@
 #include "base/share_ladder.hpp"
 #include "gpu/device/device.hpp"
 #include "gpu/memory/device_memory.hpp"
-#include "gpu/swap/link_desk.hpp"
+#include "gpu/swap/device_links.hpp"
 #include "gpu/worker/compute_watch.hpp"
 #include "gpu/worker/lanes.hpp"
 #include "gpu/worker/launch_order.hpp"
@@ -38,7 +38,7 @@ namespace troupe::gpu {
 // whole GPU, and the first that has to wait for SMs is passed by none.
 class Runner {
  public:
-  Runner(DeviceMemory& memory, TaskQueue& queue, Lanes lanes, const WorkerLimits& limits, LinkDesk& links,
+  Runner(DeviceMemory& memory, TaskQueue& queue, Lanes lanes, const WorkerLimits& limits, DeviceLinks& links,
          Residency& residency, Preparer& preparer);
   ~Runner();
 
@@ -135,7 +135,7 @@ class Runner {
   Lanes lanes_;
   const WorkerLimits& limits_;
   const LinkSharing sharing_;  // orders the runs, too
-  LinkDesk& links_;
+  DeviceLinks& links_;
   Residency& residency_;
   Preparer& preparer_;
   std::map<Id, std::unique_ptr<Run>> runs_;

@@ -86,8 +86,8 @@ int Worker::Run(int signals) {
 std::optional<int> Worker::Step(Time now) {
   bool worked = queue_->Run();
   if (session_ != nullptr) worked |= ReadOrders();
-  if (desk_ != nullptr && desk_->NextDue() <= now) desk_->Tick(now);
-  if (now >= next_beat_ || terminated_ || (desk_ != nullptr && desk_->shutting_down())) {
+  if (handler_ != nullptr && handler_->NextDue() <= now) handler_->Tick(now);
+  if (now >= next_beat_ || terminated_ || (handler_ != nullptr && handler_->shutting_down())) {
     if (const std::optional<int> code = Beat(now)) return code;
   }
   if (worked) idle_since_ = now;
@@ -110,7 +110,7 @@ bool Worker::ReadOrders() {
       return true;
     }
     if (!*read) return i > 0;
-    desk_->Take(session_, record);
+    handler_->Take(session_, record);
     if (session_->broken()) {
       DropSession("the outcome ring makes no sense");
       return true;
@@ -125,29 +125,29 @@ std::optional<int> Worker::Beat(Time now) {
   PageOf(page_).heartbeat.fetch_add(1, std::memory_order_relaxed);
   EndSilentHandshakes(now);
   PageOf(page_).refused.store(refusals_->total(), std::memory_order_relaxed);
-  if (desk_ == nullptr) {
+  if (handler_ == nullptr) {
     if (terminated_) return kExitClean;
   } else {
-    desk_->Tick(now);
-    if (const absl::Status health = desk_->device().Health(); !health.ok()) {
+    handler_->Tick(now);
+    if (const absl::Status health = handler_->device().Health(); !health.ok()) {
       Say(absl::StrCat("device lost: ", health.message()));
       stuck_ = true;
       return kExitDeviceLost;
     }
-    if (terminated_ && !desk_->shutting_down()) desk_->BeginShutdown();
+    if (terminated_ && !handler_->shutting_down()) handler_->BeginShutdown();
   }
-  if (desk_ != nullptr && desk_->shutting_down()) {
+  if (handler_ != nullptr && handler_->shutting_down()) {
     if (!shutdown_deadline_) shutdown_deadline_ = now + options_.limits.shutdown;
-    stuck_ = !desk_->idle();
+    stuck_ = !handler_->idle();
     if (stuck_ && now < *shutdown_deadline_) return std::nullopt;
     Say(stuck_ ? "shut down while a run was still computing" : "shut down");
-    desk_->FinishShutdown();
+    handler_->FinishShutdown();
     return kExitClean;
   }
   const Duration lease = sessions_ == 0 ? std::max(options_.lease, kFirstAdoption) : options_.lease;
   if (session_ == nullptr && now - waiting_since_ >= lease) {
     Say(absl::StrCat("no daemon came within the lease of ", FormatDuration(lease)));
-    stuck_ = desk_ != nullptr && !desk_->idle();
+    stuck_ = handler_ != nullptr && !handler_->idle();
     return kExitLeaseExpired;
   }
   return std::nullopt;
@@ -155,7 +155,7 @@ std::optional<int> Worker::Beat(Time now) {
 
 Time Worker::NextDue() const {
   Time due = next_beat_;
-  if (desk_ != nullptr) due = std::min(due, desk_->NextDue());
+  if (handler_ != nullptr) due = std::min(due, handler_->NextDue());
   if (session_ != nullptr && !session_->Flush()) due = std::min(due, SteadyNow() + kRetryOutcomes);
   return due;
 }

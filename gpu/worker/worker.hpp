@@ -21,7 +21,7 @@
 #include "absl/status/statusor.h"
 #include "gpu/worker/adoption.hpp"
 #include "gpu/worker/control_page.hpp"
-#include "gpu/worker/order_desk.hpp"
+#include "gpu/worker/order_handler.hpp"
 #include "gpu/worker/session.hpp"
 #include "gpu/worker/task_queue.hpp"
 #include "gpu/worker/worker_options.hpp"
@@ -77,9 +77,10 @@ class Worker {
   AdoptionGate gate_;
   ServedKey serves_;
   std::vector<Handshake> handshakes_;
-  transport::UniqueFd device_memory_;  // a virtual device's, handed back at each adoption
-  std::unique_ptr<OrderDesk> desk_;    // from the first adoption on
-  std::shared_ptr<Session> session_;   // ends before the desk: its region is registered with the device
+  transport::UniqueFd device_memory_;      // a virtual device's, handed back at each adoption
+  std::unique_ptr<OrderHandler> handler_;  // from the first adoption on
+  std::shared_ptr<Session>
+      session_;  // ends before the order handler: its region is registered with the device
   int signals_ = -1;
   bool terminated_ = false;
   bool stuck_ = false;

@@ -74,8 +74,8 @@ absl::Status Worker::Adopt(transport::UnixConnection connection, transport::Sock
   const auto prepare = [&]() -> absl::StatusOr<RegionPtr> {
     TROUPE_RETURN_IF_ERROR(ReadHello(message, options_, hello));
     TROUPE_RETURN_IF_ERROR(gate_.Admit(hello.daemon_epoch(), serves_.Assigns(hello.isolation_key())));
-    TROUPE_RETURN_IF_ERROR(serves_.Admit(hello.isolation_key(), desk_ != nullptr && desk_->used()));
-    if (desk_ != nullptr && desk_->shutting_down())
+    TROUPE_RETURN_IF_ERROR(serves_.Admit(hello.isolation_key(), handler_ != nullptr && handler_->used()));
+    if (handler_ != nullptr && handler_->shutting_down())
       return absl::UnavailableError("this worker is shutting down");
     TROUPE_RETURN_IF_ERROR(OpenOrKeepDevice(hello, message.descriptors));
     return OpenRegion(std::move(message.descriptors[kHostRegion]));
@@ -89,7 +89,7 @@ absl::Status Worker::Adopt(transport::UnixConnection connection, transport::Sock
   if (session_ != nullptr)
     DropSession(serves_.Assigns(hello.isolation_key()) ? "it was assigned" : "a newer daemon came");
   serves_.Serve(hello.isolation_key());
-  desk_->Serve(serves_.key());
+  handler_->Serve(serves_.key());
   Session::Options options;
   options.arena_socket = absl::StrCat(options_.socket, ".a", ++sessions_);
   options.arena = options_.arena;
@@ -97,7 +97,7 @@ absl::Status Worker::Adopt(transport::UnixConnection connection, transport::Sock
   absl::StatusOr<std::shared_ptr<Session>> session =
       Session::Open(std::move(connection), hello, *std::move(region), options);
   absl::Status status = session.status();
-  if (status.ok()) status = (*session)->Welcome(desk_->Describe(), page_.fd(), device_memory_.get());
+  if (status.ok()) status = (*session)->Welcome(handler_->Describe(), page_.fd(), device_memory_.get());
   if (!status.ok()) {
     Say(absl::StrCat("an adoption failed: ", status.message()));
     return status;
@@ -119,8 +119,8 @@ absl::Status Worker::OpenOrKeepDevice(const proto::AdoptHello& hello,
     parts.links = std::make_shared<transport::LinkBuckets>(std::move(links));
   }
   const std::shared_ptr<transport::LinkBuckets> links = parts.links;
-  if (desk_ != nullptr) {
-    TROUPE_RETURN_IF_ERROR(desk_->device().UseLinks(links));
+  if (handler_ != nullptr) {
+    TROUPE_RETURN_IF_ERROR(handler_->device().UseLinks(links));
     ShareLinks(links);
     return absl::OkStatus();
   }
@@ -131,31 +131,33 @@ absl::Status Worker::OpenOrKeepDevice(const proto::AdoptHello& hello,
   }
   TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, options_.open_device(std::move(parts)));
   device_memory_ = std::move(kept);
-  OrderDesk::Options desk;
-  desk.generation = generation_;
-  desk.allow_faults = options_.allow_faults;
-  desk.limits = options_.limits;
-  desk.memory = options_.memory;
-  desk.swap = options_.swap;
-  desk.gpu = options_.gpu;
-  desk.meetings = absl::StrCat(options_.socket, ".b");
-  desk.refusals = refusals_;
-  desk_ = std::make_unique<OrderDesk>(std::move(device), *queue_, Lanes(PageOf(page_)), std::move(desk));
+  OrderHandler::Options handling;
+  handling.generation = generation_;
+  handling.allow_faults = options_.allow_faults;
+  handling.limits = options_.limits;
+  handling.memory = options_.memory;
+  handling.swap = options_.swap;
+  handling.gpu = options_.gpu;
+  handling.meetings = absl::StrCat(options_.socket, ".b");
+  handling.refusals = refusals_;
+  handler_ =
+      std::make_unique<OrderHandler>(std::move(device), *queue_, Lanes(PageOf(page_)), std::move(handling));
   ShareLinks(links);
   return absl::OkStatus();
 }
 
 void Worker::ShareLinks(const std::shared_ptr<transport::LinkBuckets>& links) {
   if (links == nullptr) return;
-  desk_->links().Share(links, {LinkInName(options_.gpu), LinkOutName(options_.gpu),
-                               [gpu = options_.gpu](std::uint32_t from) { return PeerLinkName(from, gpu); }});
+  handler_->links().Share(links,
+                          {LinkInName(options_.gpu), LinkOutName(options_.gpu),
+                           [gpu = options_.gpu](std::uint32_t from) { return PeerLinkName(from, gpu); }});
 }
 
 // Registered with the device for as long as anybody reads from it.
 absl::StatusOr<RegionPtr> Worker::OpenRegion(transport::UniqueFd descriptor) {
   TROUPE_ASSIGN_OR_RETURN(auto view, transport::HostRegionView::Open(std::move(descriptor)));
-  Device& device = desk_->device();
-  if (!desk_->links().policy().registered) {
+  Device& device = handler_->device();
+  if (!handler_->links().policy().registered) {
     return std::make_shared<const transport::HostRegionView>(std::move(view));
   }
   TROUPE_RETURN_IF_ERROR(device.RegisterHost(view.bytes()));
@@ -170,7 +172,7 @@ void Worker::DropSession(const std::string& why) {
   session_.reset();
   gate_.Lost();
   waiting_since_ = transport::SteadyNow();
-  desk_->Abandon();
+  handler_->Abandon();
   Say(why);
 }
 

@@ -10,7 +10,7 @@
 #include "base/units.hpp"
 #include "gpu/device/device.hpp"
 #include "gpu/memory/device_memory.hpp"
-#include "gpu/swap/link_desk.hpp"
+#include "gpu/swap/device_links.hpp"
 #include "gpu/worker/limits.hpp"
 #include "transport/link_state.hpp"
 #include "transport/memory_file.hpp"

@@ -50,7 +50,7 @@ ChaosCluster::ChaosCluster(ClusterShape shape, std::uint64_t seed, std::size_t n
       world_(NetworkOf(seed)),
       agenda_(world_),
       disk_(DiskEvents(), Random(seed ^ 0xd15cULL)),
-      doors_(shape.gateways),
+      fronts_(shape.gateways),
       lives_(shape.gateways) {
   world_.UseStore(disk_);
   world_.network()->SetTap(&taps_);
@@ -105,7 +105,7 @@ void ChaosCluster::Start() {
   TROUPE_CHECK(StartManager().ok(), "a manager with an empty disk starts");
   for (std::size_t i = 0; i < shape_.gateways; ++i) {
     world_.StartGateway();
-    OpenDoor(i);
+    OpenFront(i);
   }
   for (const auto& name : shape_.NodeNames()) {
     std::filesystem::create_directory(DiskOf(name));
@@ -116,11 +116,11 @@ void ChaosCluster::Start() {
   agenda_.RunTo(world_.Now() + seconds(1));
 }
 
-void ChaosCluster::OpenDoor(std::size_t index) {
+void ChaosCluster::OpenFront(std::size_t index) {
   ++lives_[index];
-  doors_[index] = all_doors_.emplace_back(std::make_shared<ClientDoor>(
+  fronts_[index] = all_fronts_.emplace_back(std::make_shared<SimulatedFront>(
       world_, GatewayCount{shape_.GatewayNames()[index], lives_[index], 0, 0}, index));
-  if (planted_) planted_(*doors_[index]);
+  if (planted_) planted_(*fronts_[index]);
 }
 
 void ChaosCluster::Connect(Link& link, const std::string& name) {
@@ -137,8 +137,8 @@ void ChaosCluster::Connect(Link& link, const std::string& name) {
 }
 
 void ChaosCluster::Infer(std::size_t gateway, proto::InferRequest request, const std::string& key,
-                         ClientDoor::Done done) {
-  if (doors_[gateway]) return doors_[gateway]->Infer(std::move(request), key, std::move(done));
+                         SimulatedFront::Done done) {
+  if (fronts_[gateway]) return fronts_[gateway]->Infer(std::move(request), key, std::move(done));
   proto::InferReply refused;
   refused.set_code(static_cast<int>(absl::StatusCode::kUnavailable));
   refused.set_message("connection refused");
@@ -146,7 +146,7 @@ void ChaosCluster::Infer(std::size_t gateway, proto::InferRequest request, const
 }
 
 void ChaosCluster::Cancel(std::size_t gateway, std::uint64_t call) {
-  if (doors_[gateway]) doors_[gateway]->Cancel(call);
+  if (fronts_[gateway]) fronts_[gateway]->Cancel(call);
 }
 
 void ChaosCluster::Admin(std::size_t of, proto::AdminRequest request, Duration timeout,
@@ -174,16 +174,16 @@ void ChaosCluster::Admin(std::size_t of, proto::AdminRequest request, Duration t
 }
 
 bool ChaosCluster::KillGateway(std::size_t index) {
-  if (!doors_[index]) return false;
+  if (!fronts_[index]) return false;
   world_.KillGateway(index);
-  doors_[index] = nullptr;
+  fronts_[index] = nullptr;
   return true;
 }
 
 bool ChaosCluster::StartGateway(std::size_t index) {
-  if (doors_[index]) return false;
+  if (fronts_[index]) return false;
   world_.RestartGateway(index);
-  OpenDoor(index);
+  OpenFront(index);
   return true;
 }
 
@@ -218,10 +218,10 @@ bool ChaosCluster::StartNode(const std::string& name, World::Kept kept) {
   return true;
 }
 
-void ChaosCluster::PlantInDoors(std::function<void(ClientDoor&)> plant) {
+void ChaosCluster::PlantInFronts(std::function<void(SimulatedFront&)> plant) {
   planted_ = std::move(plant);
-  for (const auto& door : doors_)
-    if (door) planted_(*door);
+  for (const auto& front : fronts_)
+    if (front) planted_(*front);
 }
 
 void ChaosCluster::ForgetARun() {
@@ -250,7 +250,7 @@ void ChaosCluster::TakeMemory(Bytes bytes) {
 
 std::vector<GatewayCount> ChaosCluster::Counts() const {
   std::vector<GatewayCount> counts;
-  for (const auto& door : all_doors_) counts.push_back(door->count());
+  for (const auto& front : all_fronts_) counts.push_back(front->count());
   return counts;
 }
 

@@ -1,5 +1,5 @@
 // CHAOS CLUSTER: a world with everything that a schedule of faults needs round it: a network with watches on
-// it, a disk with a watch on it, a client door at each gateway, operators with connections of their own. It
+// it, a disk with a watch on it, a simulated front at each gateway, operators with connections of their own. It
 // starts, kills and starts again; what is done to it and when is others' (fault_injector, workloads).
 #pragma once
 
@@ -15,7 +15,7 @@
 
 #include "base/random.hpp"
 #include "sim/chaos/agenda.hpp"
-#include "sim/chaos/client_door.hpp"
+#include "sim/chaos/simulated_front.hpp"
 #include "sim/checkers/step_watch.hpp"
 #include "sim/checkers/store_watch.hpp"
 #include "sim/checkers/wire_watch.hpp"
@@ -46,7 +46,8 @@ class ChaosCluster {
   // --- as its clients use it ---
   // `done` is called once, also when the gateway dies. `request.call` names it for Cancel. A gateway that is
   // down answers Unavailable at once. `key`: the client's Idempotency-Key; empty: none.
-  void Infer(std::size_t gateway, proto::InferRequest request, const std::string& key, ClientDoor::Done done);
+  void Infer(std::size_t gateway, proto::InferRequest request, const std::string& key,
+             SimulatedFront::Done done);
   void Cancel(std::size_t gateway, std::uint64_t call);
   void Admin(std::size_t of, proto::AdminRequest request, Duration timeout,
              std::function<void(AdminResult)> done);
@@ -60,7 +61,7 @@ class ChaosCluster {
   bool StartNode(const std::string& name, World::Kept kept);
   [[nodiscard]] bool manager_up() const { return manager_up_; }
   [[nodiscard]] std::uint64_t torn() const { return torn_; }  // records that a killed manager was writing
-  [[nodiscard]] bool GatewayUp(std::size_t index) const { return doors_[index] != nullptr; }
+  [[nodiscard]] bool GatewayUp(std::size_t index) const { return fronts_[index] != nullptr; }
   // Of the gateway that is up, or was up last; each start is another one.
   [[nodiscard]] std::uint64_t LifeOf(std::size_t gateway) const { return lives_[gateway]; }
   // What each life of a gateway counted.
@@ -78,8 +79,8 @@ class ChaosCluster {
   [[nodiscard]] std::uint64_t WorkerStarts();
 
   // --- planted errors (planted.hpp) ---
-  // In each door from now on.
-  void PlantInDoors(std::function<void(ClientDoor&)> plant);
+  // In each front from now on.
+  void PlantInFronts(std::function<void(SimulatedFront&)> plant);
   void HideAFunction() { hides_ = true; }  // from the next list
   void TakeMemory(Bytes bytes);            // of each GPU, behind its node's back
   void ForgetARun();                       // each state that is on a GPU now
@@ -120,7 +121,7 @@ class ChaosCluster {
   };
   [[nodiscard]] static NetworkOptions NetworkOf(std::uint64_t seed);
   [[nodiscard]] SimulatedDisk::Events DiskEvents();
-  void OpenDoor(std::size_t index);
+  void OpenFront(std::size_t index);
   void Connect(Link& link, const std::string& name);
   [[nodiscard]] World::NodePlan PlanOf(const std::string& name) const;
   [[nodiscard]] std::string DiskOf(const std::string& node) const { return disks_ + "/" + node; }
@@ -134,12 +135,12 @@ class ChaosCluster {
   StoreWatch store_watch_;
   Taps taps_{[this] { return world_.Now(); }};
   SimulatedDisk disk_;
-  std::vector<std::shared_ptr<ClientDoor>> doors_;      // by gateway; null: down
-  std::vector<std::shared_ptr<ClientDoor>> all_doors_;  // of all lives
-  std::vector<std::uint64_t> lives_;                    // by gateway
+  std::vector<std::shared_ptr<SimulatedFront>> fronts_;      // by gateway; null: down
+  std::vector<std::shared_ptr<SimulatedFront>> all_fronts_;  // of all lives
+  std::vector<std::uint64_t> lives_;                         // by gateway
   std::vector<std::shared_ptr<Link>> operators_;
   bool manager_up_ = false;
-  std::function<void(ClientDoor&)> planted_;
+  std::function<void(SimulatedFront&)> planted_;
   const std::shared_ptr<actors::FakeLongRuns> long_runs_ = std::make_shared<actors::FakeLongRuns>();
   bool hides_ = false;
   std::uint64_t torn_ = 0;

@@ -97,7 +97,7 @@ class ScheduleRun {
       case Planted::kHiddenFunction:
         return cluster_.HideAFunction();
       case Planted::kSecondRun:
-        return cluster_.PlantInDoors([](ClientDoor& door) { door.ChangeRunKeys(); });
+        return cluster_.PlantInFronts([](SimulatedFront& front) { front.ChangeRunKeys(); });
       case Planted::kForgottenStep:
         return cluster_.step_watch().HideSteps();
       case Planted::kSharedState:
@@ -105,9 +105,9 @@ class ScheduleRun {
       case Planted::kLostState:
         return cluster_.agenda().In(kWindow / 2, [this] { cluster_.ForgetARun(); });
       case Planted::kForgottenKey:
-        return cluster_.PlantInDoors([](ClientDoor& door) { door.ForgetKeys(); });
+        return cluster_.PlantInFronts([](SimulatedFront& front) { front.ForgetKeys(); });
       case Planted::kCountedTwice:
-        return cluster_.PlantInDoors([](ClientDoor& door) { door.CountTwice(); });
+        return cluster_.PlantInFronts([](SimulatedFront& front) { front.CountTwice(); });
       case Planted::kUncutRun:
         return cluster_.NeverCut();
       case Planted::kUnmended:

@@ -1,4 +1,4 @@
-// The parts of the cluster manager that are plain objects: run log, catalogue, placement board, mutations.
+// The parts of the cluster manager that are plain objects: run log, catalogue, placement table, mutations.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 
 #include "actors/manager/catalogue.hpp"
 #include "actors/manager/mutations.hpp"
-#include "actors/manager/placement_board.hpp"
+#include "actors/manager/placement_table.hpp"
 #include "actors/manager/update_feed.hpp"
 #include "base/digest.hpp"
 #include "base/random.hpp"
@@ -532,9 +532,9 @@ TEST_F(Feed, AManagerThatRestartedTellsEverythingToWhomItDoesNotKnow) {
   EXPECT_FALSE(UpdateFeed::Since(view.revision(), *again, members_).snapshot());
 }
 
-// --- placement board ---
+// --- placement table ---
 
-class Board : public ::testing::Test {
+class PlacementTableTest : public ::testing::Test {
  protected:
   void Join(const std::string& node, const std::vector<std::string>& adopted = {}) {
     proto::JoinRequest request;
@@ -547,7 +547,7 @@ class Board : public ::testing::Test {
     gpu.set_memory_bytes(GiB(1).count());
     gpu.set_state("READY");
     ASSERT_TRUE(members_.Join(request, now_).ok());
-    board_->NodeJoined(node, adopted);
+    placement_->NodeJoined(node, adopted);
   }
   proto::LeaveRequest LeaveOf(const std::string& node) {
     proto::LeaveRequest leave;
@@ -560,12 +560,12 @@ class Board : public ::testing::Test {
     record.set_loaded(loaded);
     record.mutable_key()->set_version("1");
     functions_.Put(record);
-    board_->UsersChanged(record.model_digest());
+    placement_->UsersChanged(record.model_digest());
   }
   // "+node" for an adoption, "-node" for a disownment, sorted as they came.
   std::vector<std::string> Plan() {
     std::vector<std::string> moves;
-    for (const auto& move : board_->Plan(functions_, members_, now_))
+    for (const auto& move : placement_->Plan(functions_, members_, now_))
       moves.push_back((move.adopt ? "+" : "-") + move.node);
     return moves;
   }
@@ -574,37 +574,37 @@ class Board : public ::testing::Test {
   Time now_{seconds(100)};
   cluster::FunctionTable functions_;
   cluster::MembershipTable members_;
-  std::optional<PlacementBoard> board_{std::in_place, 2, seconds(2)};
+  std::optional<PlacementTable> placement_{std::in_place, 2, seconds(2)};
 };
 
-TEST_F(Board, ACopyIsAskedForOnceAndHeldWhenItIsAdopted) {
+TEST_F(PlacementTableTest, ACopyIsAskedForOnceAndHeldWhenItIsAdopted) {
   AddFunction("f");
   Join("n1");
   EXPECT_EQ(Plan(), std::vector<std::string>{"+n1"});
-  EXPECT_TRUE(board_->BeingAdopted(digest_));
+  EXPECT_TRUE(placement_->BeingAdopted(digest_));
   EXPECT_TRUE(Plan().empty()) << "it is on its way";
-  board_->Adopted(digest_, "n1");
-  EXPECT_FALSE(board_->BeingAdopted(digest_));
-  EXPECT_EQ(board_->HoldersOf(digest_), std::vector<std::string>{"n1"});
+  placement_->Adopted(digest_, "n1");
+  EXPECT_FALSE(placement_->BeingAdopted(digest_));
+  EXPECT_EQ(placement_->HoldersOf(digest_), std::vector<std::string>{"n1"});
   EXPECT_TRUE(Plan().empty());
   Join("n2");
   EXPECT_EQ(Plan(), std::vector<std::string>{"+n2"}) << "a second copy as soon as there is room for it";
 }
 
-TEST_F(Board, NothingIsPlannedWhileNothingHasChanged) {
+TEST_F(PlacementTableTest, NothingIsPlannedWhileNothingHasChanged) {
   AddFunction("f");
   Join("n1");
   ASSERT_EQ(Plan().size(), 1u);
   const auto quiet = [&] {
-    const auto before = board_->plans();
+    const auto before = placement_->plans();
     for (int i = 0; i < 10; ++i) {
       now_ += milliseconds(50);
       EXPECT_TRUE(Plan().empty());
     }
-    return board_->plans() - before;
+    return placement_->plans() - before;
   };
   EXPECT_EQ(quiet(), 0u);
-  board_->Adopted(digest_, "n1");
+  placement_->Adopted(digest_, "n1");
   EXPECT_EQ(quiet(), 1u);
   EXPECT_EQ(quiet(), 0u);
   AddFunction("g");
@@ -617,11 +617,11 @@ TEST_F(Board, NothingIsPlannedWhileNothingHasChanged) {
   EXPECT_EQ(quiet(), 1u) << "a node that takes nothing more is a change";
 }
 
-TEST_F(Board, AFailedAdoptionIsTriedAgainLaterAndNotAtOnce) {
+TEST_F(PlacementTableTest, AFailedAdoptionIsTriedAgainLaterAndNotAtOnce) {
   AddFunction("f");
   Join("n1");
   ASSERT_EQ(Plan().size(), 1u);
-  board_->AdoptFailed(digest_, "n1", now_);
+  placement_->AdoptFailed(digest_, "n1", now_);
   EXPECT_TRUE(Plan().empty());
   now_ += milliseconds(1999);
   EXPECT_TRUE(Plan().empty());
@@ -629,40 +629,40 @@ TEST_F(Board, AFailedAdoptionIsTriedAgainLaterAndNotAtOnce) {
   EXPECT_EQ(Plan(), std::vector<std::string>{"+n1"});
 }
 
-TEST_F(Board, ANodeThatComesBackSaysWhatItHolds) {
+TEST_F(PlacementTableTest, ANodeThatComesBackSaysWhatItHolds) {
   AddFunction("f");
   Join("n1", {digest_});
   EXPECT_TRUE(Plan().empty());
-  board_->NodeGone("n1");
-  EXPECT_TRUE(board_->HoldersOf(digest_).empty());
-  board_->NodeJoined("n1", {digest_, digest_});
-  EXPECT_EQ(board_->HoldersOf(digest_), std::vector<std::string>{"n1"});
+  placement_->NodeGone("n1");
+  EXPECT_TRUE(placement_->HoldersOf(digest_).empty());
+  placement_->NodeJoined("n1", {digest_, digest_});
+  EXPECT_EQ(placement_->HoldersOf(digest_), std::vector<std::string>{"n1"});
 }
 
-TEST_F(Board, ANodeThatLeavesWhileItAdoptsIsAskedAgainWhenItIsBack) {
+TEST_F(PlacementTableTest, ANodeThatLeavesWhileItAdoptsIsAskedAgainWhenItIsBack) {
   AddFunction("f");
   Join("n1");
   ASSERT_EQ(Plan().size(), 1u);
-  board_->NodeGone("n1");
-  board_->NodeJoined("n1", {});
+  placement_->NodeGone("n1");
+  placement_->NodeJoined("n1", {});
   EXPECT_EQ(Plan(), std::vector<std::string>{"+n1"});
 }
 
-TEST_F(Board, TheCopiesOfADrainingNodeGoOnlyOnceTheyWereReplaced) {
+TEST_F(PlacementTableTest, TheCopiesOfADrainingNodeGoOnlyOnceTheyWereReplaced) {
   AddFunction("f");
-  board_.emplace(1, seconds(2));
+  placement_.emplace(1, seconds(2));
   Join("n1", {digest_});
   Join("n2");
   ASSERT_TRUE(members_.SetDraining("n1", true).ok());
   EXPECT_EQ(Plan(), std::vector<std::string>{"+n2"});
   EXPECT_TRUE(Plan().empty()) << "the last copy stays until the new one is there";
-  board_->Adopted(digest_, "n2");
+  placement_->Adopted(digest_, "n2");
   EXPECT_EQ(Plan(), std::vector<std::string>{"-n1"});
-  board_->Disowned(digest_, "n1");
-  EXPECT_EQ(board_->HoldersOf(digest_), std::vector<std::string>{"n2"});
+  placement_->Disowned(digest_, "n1");
+  EXPECT_EQ(placement_->HoldersOf(digest_), std::vector<std::string>{"n2"});
 }
 
-TEST_F(Board, WhatIsAskedForMostMovesFirstBehindWhatNobodyHolds) {
+TEST_F(PlacementTableTest, WhatIsAskedForMostMovesFirstBehindWhatNobodyHolds) {
   const std::vector<std::string> names = {"a", "b", "c", "d", "e"};
   std::vector<std::string> digests;
   for (const auto& name : names) {
@@ -673,13 +673,13 @@ TEST_F(Board, WhatIsAskedForMostMovesFirstBehindWhatNobodyHolds) {
   Join("n1", kept);
   Join("n2", digests);
   ASSERT_TRUE(members_.Leave(LeaveOf("n2"), now_).ok());
-  board_->NodeGone("n2");  // a, b, c have a copy left, d and e have none
+  placement_->NodeGone("n2");  // a, b, c have a copy left, d and e have none
   Join("n3");
-  board_->Asked(digests[1], 5, now_);
-  board_->Asked(digests[2], 100, now_ - seconds(600));  // long ago
-  board_->Asked(digests[4], 1, now_);
+  placement_->Asked(digests[1], 5, now_);
+  placement_->Asked(digests[2], 100, now_ - seconds(600));  // long ago
+  placement_->Asked(digests[4], 1, now_);
   std::vector<std::string> order;
-  for (const auto& move : board_->Plan(functions_, members_, now_)) {
+  for (const auto& move : placement_->Plan(functions_, members_, now_)) {
     const auto at = std::find(digests.begin(), digests.end(), move.digest) - digests.begin();
     const auto& name = names[static_cast<std::size_t>(at)];
     if (std::find(order.begin(), order.end(), name) == order.end()) order.push_back(name);
@@ -687,7 +687,7 @@ TEST_F(Board, WhatIsAskedForMostMovesFirstBehindWhatNobodyHolds) {
   EXPECT_EQ(order, (std::vector<std::string>{"e", "d", "b", "c", "a"}));
 }
 
-TEST_F(Board, AModelThatNobodyUsesIsDisownedEverywhere) {
+TEST_F(PlacementTableTest, AModelThatNobodyUsesIsDisownedEverywhere) {
   Join("n1", {digest_});
   Join("n2", {digest_});
   auto moves = Plan();
@@ -695,24 +695,24 @@ TEST_F(Board, AModelThatNobodyUsesIsDisownedEverywhere) {
   EXPECT_EQ(moves, (std::vector<std::string>{"-n1", "-n2"}));
 }
 
-TEST_F(Board, AFunctionMoreDoesNotPlanTheOthersAnew) {
+TEST_F(PlacementTableTest, AFunctionMoreDoesNotPlanTheOthersAnew) {
   for (const char* node : {"n1", "n2", "n3"}) Join(node);
   for (int i = 0; i < 50; ++i) {
     AddFunction("f" + std::to_string(i));
     EXPECT_EQ(Plan().size(), 2u);
   }
-  EXPECT_EQ(board_->plans(), 50u);
-  EXPECT_EQ(board_->full_plans(), 1u) << "the first one";
+  EXPECT_EQ(placement_->plans(), 50u);
+  EXPECT_EQ(placement_->full_plans(), 1u) << "the first one";
 }
 
 // What is planned model by model is what a plan of all of them gives, also when regions fill up, nodes come
 // and go, and adoptions fail.
-TEST_F(Board, PlansOfSomeModelsAddUpToAPlanOfAll) {
+TEST_F(PlacementTableTest, PlansOfSomeModelsAddUpToAPlanOfAll) {
   std::size_t tight = 0;
   std::size_t some = 0;
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     Random random(seed);
-    board_.emplace(2, seconds(2));
+    placement_.emplace(2, seconds(2));
     functions_.Clear();
     members_ = cluster::MembershipTable();
     std::map<std::string, Bytes> weights;
@@ -730,35 +730,35 @@ TEST_F(Board, PlansOfSomeModelsAddUpToAPlanOfAll) {
             proto::LeaveRequest leave;
             leave.set_name(gone);
             leave.set_epoch(members_.Find(gone)->record.epoch());
-            if (members_.Leave(leave, now_).ok()) board_->NodeGone(gone);
+            if (members_.Leave(leave, now_).ok()) placement_->NodeGone(gone);
           }
           break;
         case 2: {
           proto::FunctionKey key;
           key.set_name(name);
           key.set_version("1");
-          if (functions_.Remove(key)) board_->UsersChanged(Sha256Hex("model " + name));
+          if (functions_.Remove(key)) placement_->UsersChanged(Sha256Hex("model " + name));
           break;
         }
         default:
           AddFunction(name, MiB(20 + random.Below(seed % 2 == 0 ? 20 : 200)), random.Below(4) != 0);
       }
-      for (const auto& move : board_->Plan(functions_, members_, now_)) {
+      for (const auto& move : placement_->Plan(functions_, members_, now_)) {
         if (!move.adopt) {
-          board_->Disowned(move.digest, move.node);
+          placement_->Disowned(move.digest, move.node);
         } else if (random.Below(5) == 0) {
-          board_->AdoptFailed(move.digest, move.node, now_);
+          placement_->AdoptFailed(move.digest, move.node, now_);
         } else {
-          board_->Adopted(move.digest, move.node);
+          placement_->Adopted(move.digest, move.node);
         }
       }
-      static_cast<void>(board_->Plan(functions_, members_, now_));
-      const auto planned = board_->Planned();
-      PlacementBoard anew(2, seconds(2));
+      static_cast<void>(placement_->Plan(functions_, members_, now_));
+      const auto planned = placement_->Planned();
+      PlacementTable anew(2, seconds(2));
       for (const auto& [member, record] : members_.members()) {
         std::vector<std::string> adopted;
         for (const auto& [digest, use] : functions_.models())
-          if (const auto holders = board_->HoldersOf(digest);
+          if (const auto holders = placement_->HoldersOf(digest);
               std::ranges::find(holders, member) != holders.end())
             adopted.push_back(digest);
         anew.NodeJoined(member, adopted);
@@ -766,28 +766,28 @@ TEST_F(Board, PlansOfSomeModelsAddUpToAPlanOfAll) {
       static_cast<void>(anew.Plan(functions_, members_, now_));
       ASSERT_EQ(planned, anew.Planned()) << "seed " << seed << ", step " << step;
     }
-    some += board_->plans() - board_->full_plans();
-    tight += seed % 2 == 0 ? 0 : board_->full_plans();
+    some += placement_->plans() - placement_->full_plans();
+    tight += seed % 2 == 0 ? 0 : placement_->full_plans();
   }
   EXPECT_GT(some, 100u) << "hardly a plan was of some models only";
   EXPECT_GT(tight, 100u) << "the regions were never full";
 }
 
-TEST_F(Board, AnAdoptionThatIsGivenUpIsNotUnderWay) {
+TEST_F(PlacementTableTest, AnAdoptionThatIsGivenUpIsNotUnderWay) {
   Join("n1");
   AddFunction("f");
   ASSERT_EQ(Plan(), std::vector<std::string>{"+n1"});
-  ASSERT_TRUE(board_->BeingAdopted(digest_));
-  board_->Disowned(digest_, "n1");  // its function was removed before the node was asked
-  EXPECT_FALSE(board_->BeingAdopted(digest_));
+  ASSERT_TRUE(placement_->BeingAdopted(digest_));
+  placement_->Disowned(digest_, "n1");  // its function was removed before the node was asked
+  EXPECT_FALSE(placement_->BeingAdopted(digest_));
   EXPECT_EQ(Plan(), std::vector<std::string>{"+n1"}) << "deployed again, it is asked for again";
 }
 
-TEST_F(Board, AModelThatNoNodeCanHoldIsRefusedWithSizes) {
-  EXPECT_TRUE(PlacementBoard::CheckFits(FunctionOf("f", GiB(9)), members_).ok()) << "no node yet";
+TEST_F(PlacementTableTest, AModelThatNoNodeCanHoldIsRefusedWithSizes) {
+  EXPECT_TRUE(PlacementTable::CheckFits(FunctionOf("f", GiB(9)), members_).ok()) << "no node yet";
   Join("n1");
-  EXPECT_TRUE(PlacementBoard::CheckFits(FunctionOf("f"), members_).ok());
-  const auto refused = PlacementBoard::CheckFits(FunctionOf("f", GiB(9)), members_);
+  EXPECT_TRUE(PlacementTable::CheckFits(FunctionOf("f"), members_).ok());
+  const auto refused = PlacementTable::CheckFits(FunctionOf("f", GiB(9)), members_);
   EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
   EXPECT_NE(refused.message().find("GiB"), std::string::npos) << refused;
 }

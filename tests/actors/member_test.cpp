@@ -1,4 +1,4 @@
-// A member's tie to the cluster manager, and what its daemon's log hears of it.
+// A member's session with the cluster manager, and what its daemon's log hears of it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,11 +19,12 @@ using std::chrono::seconds;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-class MemberTie : public ::testing::Test {
+class MemberSession : public ::testing::Test {
  protected:
   void SetUp() override {
     world_ = std::make_unique<sim::World>(sim::NetworkOptions());
-    StartNode("node-9");  // the tied daemon's machine; its own tie finds no manager before that is started
+    StartNode(
+        "node-9");  // the joined daemon's machine; its own session finds no manager before that is started
   }
   void TearDown() override { world_->ShutDown(); }
 
@@ -35,7 +36,7 @@ class MemberTie : public ::testing::Test {
     world_->StartNode(std::move(plan));
   }
   // A daemon on node-9's machine that is called `name`, and whose log is `told_`.
-  void Tie(const std::string& name) {
+  void Join(const std::string& name) {
     MemberOptions options;
     options.manager = "manager";
     options.record.set_name(name);
@@ -73,13 +74,13 @@ class MemberTie : public ::testing::Test {
   Time begin_{};
 };
 
-TEST_F(MemberTie, TheSecondDaemonOfANameIsRefusedAndBothLogsAreQuietAfterwards) {
+TEST_F(MemberSession, TheSecondDaemonOfANameIsRefusedAndBothLogsAreQuietAfterwards) {
   world_->StartManager();
   StartNode("node-1");
   world_->Run(seconds(1));
   const auto before = RecordOf("node-1");
   ASSERT_EQ(before.state(), proto::MEMBER_ALIVE);
-  Tie("node-1");
+  Join("node-1");
   world_->Run(minutes(1));
   const auto after = RecordOf("node-1");
   EXPECT_EQ(after.epoch(), before.epoch()) << "the one that has the name is left alone";
@@ -90,24 +91,24 @@ TEST_F(MemberTie, TheSecondDaemonOfANameIsRefusedAndBothLogsAreQuietAfterwards) 
   EXPECT_THAT(told_[0].message, HasSubstr(why));
 }
 
-TEST_F(MemberTie, ADaemonThatWasStartedAgainElsewhereJoinsAtOnceWhenTheOneBeforeIsKnownToBeDead) {
+TEST_F(MemberSession, ADaemonThatWasStartedAgainElsewhereJoinsAtOnceWhenTheOneBeforeIsKnownToBeDead) {
   world_->StartManager();
   StartNode("node-1");
   world_->Run(seconds(1));
   world_->KillNode("node-1");
-  Tie("node-1");
+  Join("node-1");
   world_->RunUntil([&] { return !told_.empty(); }, seconds(5));
   ASSERT_THAT(Kinds(), ElementsAre("cluster-joined"));
   EXPECT_LT(told_[0].ms, 100);
   EXPECT_EQ(RecordOf("node-1").address(), "node-9:7401");
 }
 
-TEST_F(MemberTie, WhereTheOneBeforeIsOnlyCutOffItsSilenceGivesTheNameFreeAndItStaysGone) {
+TEST_F(MemberSession, WhereTheOneBeforeIsOnlyCutOffItsSilenceGivesTheNameFreeAndItStaysGone) {
   world_->StartManager();
   StartNode("node-1");
   world_->Run(seconds(1));
   world_->network()->Partition("node-1", "manager", false);
-  Tie("node-1");
+  Join("node-1");
   world_->RunUntil([&] { return told_.size() == 2; }, seconds(5));
   ASSERT_THAT(Kinds(), ElementsAre("join-refused", "cluster-joined"));
   EXPECT_LT(told_[1].ms, 900) << "no longer than silence makes dead";
@@ -118,8 +119,8 @@ TEST_F(MemberTie, WhereTheOneBeforeIsOnlyCutOffItsSilenceGivesTheNameFreeAndItSt
   EXPECT_EQ(RecordOf("node-1").address(), "node-9:7401");
 }
 
-TEST_F(MemberTie, WithoutAManagerItSaysSoAfterASecondAndThenEverMoreRarely) {
-  Tie("node-1");
+TEST_F(MemberSession, WithoutAManagerItSaysSoAfterASecondAndThenEverMoreRarely) {
+  Join("node-1");
   world_->Run(minutes(5));
   std::vector<std::int64_t> at;
   for (const auto& told : told_) {
@@ -140,7 +141,7 @@ TEST_F(MemberTie, WithoutAManagerItSaysSoAfterASecondAndThenEverMoreRarely) {
   EXPECT_THAT(Kinds(), ElementsAre("cluster-joined", "manager-lost", "manager-missing"));
 }
 
-TEST_F(MemberTie, AnAdoptionsAnswerFromALifeThatIsOverCountsForNothing) {
+TEST_F(MemberSession, AnAdoptionsAnswerFromALifeThatIsOverCountsForNothing) {
   world_->StartManager();
   StartNode("node-1");
   world_->Run(seconds(1));

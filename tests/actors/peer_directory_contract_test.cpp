@@ -272,15 +272,15 @@ class Network final : public Site {
 };
 
 // A watcher of the site's address.
-struct Tie {
-  explicit Tie(Site& s, bool large = false) : site(s) {
+struct Watch {
+  explicit Watch(Site& s, bool large = false) : site(s) {
     Watcher::address = site.address();
     watcher = caf::actor_cast<PeerWatcherActor>(site.system().spawn<Watcher>(heard));
     site.directory().Watch(
         site.address(), large ? site.system().message_types<Large>() : site.system().message_types<Small>(),
         watcher);
   }
-  ~Tie() { End(); }
+  ~Watch() { End(); }
   void End() {
     caf::anon_send_exit(watcher, caf::exit_reason::user_shutdown);
     watcher = PeerWatcherActor();
@@ -327,14 +327,14 @@ using Counts = std::pair<std::size_t, std::size_t>;
 
 TEST_P(PeerDirectoryContract, APeerThatIsThereIsAnnouncedAndCanBeAsked) {
   site().Publish(false);
-  Tie tie(site());
-  ASSERT_TRUE(tie.AwaitUps(1));
-  EXPECT_EQ(tie.heard->answers[0], "small");
-  EXPECT_EQ(tie.Counts(), Counts(1, 0));
+  Watch watch(site());
+  ASSERT_TRUE(watch.AwaitUps(1));
+  EXPECT_EQ(watch.heard->answers[0], "small");
+  EXPECT_EQ(watch.Counts(), Counts(1, 0));
 }
 
 TEST_P(PeerDirectoryContract, APeerThatComesLaterIsAnnouncedToAllWhoWaitForIt) {
-  Tie one(site()), two(site());
+  Watch one(site()), two(site());
   EXPECT_EQ(one.Counts(), Counts(0, 0));
   site().Publish(false);
   EXPECT_TRUE(one.AwaitUps(1));
@@ -343,34 +343,34 @@ TEST_P(PeerDirectoryContract, APeerThatComesLaterIsAnnouncedToAllWhoWaitForIt) {
 
 TEST_P(PeerDirectoryContract, APeerThatEndsIsLostAndItsSuccessorIsANewConnection) {
   site().Publish(false);
-  Tie tie(site());
-  ASSERT_TRUE(tie.AwaitUps(1));
+  Watch watch(site());
+  ASSERT_TRUE(watch.AwaitUps(1));
   site().Stop();
-  ASSERT_TRUE(tie.AwaitLosts(1));
+  ASSERT_TRUE(watch.AwaitLosts(1));
   site().Publish(true);
-  ASSERT_TRUE(tie.AwaitUps(2));
-  EXPECT_EQ(tie.heard->answers[1], "large");
-  EXPECT_GT(tie.heard->ups[1], tie.heard->ups[0]);
-  EXPECT_EQ(tie.Counts(), Counts(2, 1));
+  ASSERT_TRUE(watch.AwaitUps(2));
+  EXPECT_EQ(watch.heard->answers[1], "large");
+  EXPECT_GT(watch.heard->ups[1], watch.heard->ups[0]);
+  EXPECT_EQ(watch.Counts(), Counts(2, 1));
 }
 
 TEST_P(PeerDirectoryContract, APeerThatCrashesIsLostAndFoundAgain) {
   site().Publish(false);
-  Tie tie(site());
+  Watch watch(site());
   for (std::size_t round = 1; round <= 3; ++round) {
-    ASSERT_TRUE(tie.AwaitUps(round));
+    ASSERT_TRUE(watch.AwaitUps(round));
     site().Crash();
-    ASSERT_TRUE(tie.AwaitLosts(round));
+    ASSERT_TRUE(watch.AwaitLosts(round));
     site().Publish(false);
   }
-  ASSERT_TRUE(tie.AwaitUps(4));
-  EXPECT_EQ(tie.Counts(), Counts(4, 3));
+  ASSERT_TRUE(watch.AwaitUps(4));
+  EXPECT_EQ(watch.Counts(), Counts(4, 3));
 }
 
 TEST_P(PeerDirectoryContract, OnlyAPeerWithEveryOperationIsAnnounced) {
   site().Publish(false);
-  Tie large(site(), true);
-  Tie small(site());
+  Watch large(site(), true);
+  Watch small(site());
   ASSERT_TRUE(small.AwaitUps(1));
   site().Stop();
   ASSERT_TRUE(small.AwaitLosts(1));
@@ -382,7 +382,7 @@ TEST_P(PeerDirectoryContract, OnlyAPeerWithEveryOperationIsAnnounced) {
 
 TEST_P(PeerDirectoryContract, WhoeverForgetsHearsNothingMore) {
   site().Publish(false);
-  Tie stays(site()), goes(site());
+  Watch stays(site()), goes(site());
   ASSERT_TRUE(stays.AwaitUps(1));
   ASSERT_TRUE(goes.AwaitUps(1));
   site().directory().Forget(site().address(), goes.watcher);
@@ -396,7 +396,7 @@ TEST_P(PeerDirectoryContract, WhoeverForgetsHearsNothingMore) {
 
 TEST_P(PeerDirectoryContract, AWatcherThatEndsIsLetGo) {
   site().Publish(false);
-  Tie stays(site()), ends(site());
+  Watch stays(site()), ends(site());
   ASSERT_TRUE(stays.AwaitUps(1));
   ASSERT_TRUE(ends.AwaitUps(1));
   ends.End();
@@ -409,13 +409,13 @@ TEST_P(PeerDirectoryContract, AWatcherThatEndsIsLetGo) {
 TEST_P(PeerDirectoryContract, AnAddressThatNobodyWatchedForAWhileIsFoundAgain) {
   site().Publish(false);
   for (int round = 0; round < 3; ++round) {
-    Tie tie(site());
-    ASSERT_TRUE(tie.AwaitUps(1));
+    Watch watch(site());
+    ASSERT_TRUE(watch.AwaitUps(1));
     if (round == 0) {
-      site().directory().Forget(site().address(), tie.watcher);
+      site().directory().Forget(site().address(), watch.watcher);
     } else {
-      tie.End();
-      ASSERT_TRUE(tie.Await([&] { return tie.heard->ended; }));
+      watch.End();
+      ASSERT_TRUE(watch.Await([&] { return watch.heard->ended; }));
     }
   }
 }
@@ -427,8 +427,8 @@ TEST_P(PeerDirectoryContract, AnAddressThatIsNoneIsNobodysAndHarmsNothing) {
   site().directory().Forget("no address", watcher);
   caf::anon_send_exit(watcher, caf::exit_reason::user_shutdown);
   site().Publish(false);
-  Tie tie(site());
-  EXPECT_TRUE(tie.AwaitUps(1));
+  Watch watch(site());
+  EXPECT_TRUE(watch.AwaitUps(1));
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, PeerDirectoryContract,
@@ -468,20 +468,20 @@ class MutePeer {
 TEST(NetworkPeerDirectory, APeerThatSaysNothingIsHungUpOnAndEveryConnectionIsARealOne) {
   Network site;
   const MutePeer mute(site.port());
-  Tie tie(site);
+  Watch watch(site);
   for (int call = 0; call < 2; ++call) EXPECT_GT(mute.Hear(), 0u) << "call " << call;
-  EXPECT_EQ(tie.Counts(), Counts(0, 0));
+  EXPECT_EQ(watch.Counts(), Counts(0, 0));
 }
 
 TEST(NetworkPeerDirectory, AnActorOfThisProcessIsFoundByThoseWhoWatchedBefore) {
   Network site;
-  Tie tie(site);
+  Watch watch(site);
   const auto actor = site.system().spawn(BeSmall);
   site.network().PublishHere(site.address(), caf::actor_cast<caf::strong_actor_ptr>(actor),
                              site.system().message_types<Small>());
-  EXPECT_TRUE(tie.AwaitUps(1));
+  EXPECT_TRUE(watch.AwaitUps(1));
   caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
-  EXPECT_TRUE(tie.AwaitLosts(1));
+  EXPECT_TRUE(watch.AwaitLosts(1));
 }
 
 TEST(ParseAddress, TakesHostAndPortAndNothingElse) {

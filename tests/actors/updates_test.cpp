@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "actors/member/member_tie.hpp"
+#include "actors/member/member_session.hpp"
 #include "actors/node/served_models.hpp"
 #include "tests/actors/world.hpp"
 
@@ -21,7 +21,7 @@ using std::chrono::seconds;
 struct Heard {
   std::vector<proto::ClusterUpdate> updates;
   std::uint64_t joins = 0;
-  MemberTie tie;
+  MemberSession tie;
 };
 
 RouterActor::behavior_type Listener(RouterActor::pointer self, std::shared_ptr<Heard> heard) {

@@ -211,7 +211,7 @@ class Workflow : public ::testing::Test {
     options.manager = "manager";
     options.incarnation = 0xab;
     options.view = view_;
-    front_ = OpenFrontDoor(world_.system(), std::move(options), router, world_.directory(), channel_);
+    front_ = MakeFrontClient(world_.system(), std::move(options), router, world_.directory(), channel_);
     world_.Settle();
   }
 
@@ -333,7 +333,7 @@ class Workflow : public ::testing::Test {
   HalfSynced half_;
   World world_{1, 1};
   RouterActor router_;
-  std::unique_ptr<FrontDoor> front_;
+  std::unique_ptr<FrontClient> front_;
   std::optional<proto::InferReply> reply_;
 };
 
@@ -919,7 +919,7 @@ TEST_F(Workflow, WithoutAManagerARunIsRefusedAndFunctionsGoOn) {
   Infer(RequestOf("flow"));
   ASSERT_TRUE(reply_.has_value());
   EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kUnavailable));
-  // As a shell asks; the door's own way to functions is front_door_test.cpp's.
+  // As a shell asks; the threads' own way to functions is front_client_test.cpp's.
   reply_.reset();
   world_.system().spawn([this](caf::event_based_actor* self) {
     self->request(front_->actor(), caf::infinite, RequestOf("net-a")).then([this](proto::InferReply& reply) {

@@ -2,7 +2,7 @@
 // turns.
 #include <gtest/gtest.h>
 
-#include "cluster/request_book.hpp"
+#include "cluster/request_table.hpp"
 
 namespace troupe::cluster::late_requests_test {
 namespace {
@@ -13,19 +13,19 @@ Time At(int ms) {
   return Time(milliseconds(ms));
 }
 
-// One node that takes one request at a time; runs take 10 ms, and the book has seen that.
+// One node that takes one request at a time; runs take 10 ms, and the table has seen that.
 class LateRequests : public testing::Test {
  protected:
   explicit LateRequests(const char* ordering = "edf-late-last")
-      : book_{{}, *FindRoutingPolicy("locality"), *FindOrderingPolicy(ordering)} {
+      : table_{{}, *FindRoutingPolicy("locality"), *FindOrderingPolicy(ordering)} {
     proto::CreditGrant grant;
     grant.set_node("n");
     grant.set_node_epoch(1);
     grant.set_limit(1);
     grant.mutable_adopted()->add_digests("m");
-    book_.Apply(grant);
+    table_.Apply(grant);
     Admit(1, 1000, 0);
-    sent_ = book_.Decide(At(0)).at(0).ticket;
+    sent_ = table_.Decide(At(0)).at(0).ticket;
     Admit(2, 1000, 0);
     (void)Then(10);
   }
@@ -36,18 +36,18 @@ class LateRequests : public testing::Test {
     request.function = function;
     request.version = "1";
     request.deadline = milliseconds(deadline_ms);
-    ASSERT_TRUE(book_.Admit(request, At(now_ms)).status.ok());
+    ASSERT_TRUE(table_.Admit(request, At(now_ms)).status.ok());
   }
   // What is sent when the request under way has been served.
   std::uint64_t Then(int now_ms) {
-    (void)book_.Served(sent_, absl::OkStatus(), At(now_ms), milliseconds(10));
-    const auto sends = book_.Decide(At(now_ms));
-    book_.Check();
+    (void)table_.Served(sent_, absl::OkStatus(), At(now_ms), milliseconds(10));
+    const auto sends = table_.Decide(At(now_ms));
+    table_.Check();
     sent_ = sends.at(0).ticket;
     return sends.at(0).sequence;
   }
 
-  RequestBook book_;
+  RequestTable table_;
   std::uint64_t sent_ = 0;
 };
 
@@ -83,14 +83,14 @@ TEST_F(LateRequests, HalfOfANodesPlacesAreForOthers) {
   grant.set_node("n");
   grant.set_node_epoch(1);
   grant.set_limit(4);
-  book_.Apply(grant);
+  table_.Apply(grant);
   for (std::uint64_t late = 3; late < 8; ++late) Admit(late, 50, 10);
-  EXPECT_EQ(book_.Decide(At(100)).size(), 1u);  // beside the one that is there
-  EXPECT_TRUE(book_.Decide(At(100)).empty());
+  EXPECT_EQ(table_.Decide(At(100)).size(), 1u);  // beside the one that is there
+  EXPECT_TRUE(table_.Decide(At(100)).empty());
   Admit(8, 500, 100);
   Admit(9, 500, 100);
-  EXPECT_EQ(book_.Decide(At(100)).size(), 2u);
-  book_.Check();
+  EXPECT_EQ(table_.Decide(At(100)).size(), 2u);
+  table_.Check();
 }
 
 class Budgets : public LateRequests {

@@ -75,7 +75,7 @@ class RunnerTest : public testing::Test {
       return std::make_unique<HeldPlan>(inputs[0].shape(0), gate);
     };
     device_ = make(std::move(options));
-    links_ = std::make_unique<LinkDesk>(*device_, swap);
+    links_ = std::make_unique<DeviceLinks>(*device_, swap);
     memory_ = std::make_unique<DeviceMemory>(*device_, memory);
     residency_ = std::make_unique<Residency>(*memory_, *queue_, *links_, limits_);
     preparer_ = std::make_unique<Preparer>(*device_, *queue_, Lanes(PageOf(page_)), limits_);
@@ -184,7 +184,7 @@ class RunnerTest : public testing::Test {
   RegionPtr region_;
   std::shared_ptr<transport::LocalChannel> channel_;
   std::unique_ptr<Device> device_;
-  std::unique_ptr<LinkDesk> links_;
+  std::unique_ptr<DeviceLinks> links_;
   std::unique_ptr<DeviceMemory> memory_;
   std::unique_ptr<Residency> residency_;
   std::unique_ptr<Preparer> preparer_;

@@ -1,5 +1,5 @@
 // What a function keeps on the device from run to run.
-#include "gpu/worker/state_desk.hpp"
+#include "gpu/worker/state_handler.hpp"
 
 #include "gmock/gmock.h"
 #include "tests/unit/gpu_worker/runner_fixture.hpp"
@@ -59,8 +59,8 @@ class StateTest : public RunnerTest {
           };
           return MakePlain(std::move(options));
         }) {
-    desk_ = std::make_unique<StateDesk>(*memory_, *queue_, *links_, *residency_, limits_);
-    desk_->Connect([this] { runner_->StatesChanged(); });
+    handler_ = std::make_unique<StateHandler>(*memory_, *queue_, *links_, *residency_, limits_);
+    handler_->Connect([this] { runner_->StatesChanged(); });
     copy_ = PlaceModel(*host_, "m", SumModel(), SmallWeights());
   }
 
@@ -79,7 +79,7 @@ class StateTest : public RunnerTest {
     proto::SwapInOrder order;
     *order.mutable_model() = copy_;
     for (proto::StateImage& image : images) *order.add_states() = std::move(image);
-    desk_->SwapIn(channel_, order, std::nullopt, ReplyFor(sequence), [this](Reply weights) {
+    handler_->SwapIn(channel_, order, std::nullopt, ReplyFor(sequence), [this](Reply weights) {
       residency_->SwapIn(Host(copy_), std::nullopt, std::move(weights));
     });
   }
@@ -115,7 +115,7 @@ class StateTest : public RunnerTest {
     return order;
   }
   proto::StateOutcome WriteBack(std::uint64_t sequence, const std::string& function = "") {
-    desk_->WriteBack(channel_, Of(function), ReplyFor(sequence));
+    handler_->WriteBack(channel_, Of(function), ReplyFor(sequence));
     EXPECT_EQ(Code(sequence), 0);
     return outcomes_[sequence].state();
   }
@@ -126,7 +126,7 @@ class StateTest : public RunnerTest {
   }
 
   proto::HostCopy copy_;
-  std::unique_ptr<StateDesk> desk_;
+  std::unique_ptr<StateHandler> handler_;
 };
 
 TEST_F(StateTest, TheFirstRunFindsZerosAndEachItsPredecessors) {
@@ -183,7 +183,7 @@ TEST_F(StateTest, ARunWhoseDaemonIsGoneAdvancesNothing) {
   Add(5, "f", 1);
   AwaitBusy();
   runner_->FailAll(absl::UnavailableError("the daemon is gone"));
-  desk_->Abandon();
+  handler_->Abandon();
   gate_->Set(false);
   // The next daemon may not know what the last one was given.
   const proto::StateOutcome outcome = WriteBack(6);
@@ -219,7 +219,7 @@ TEST_F(StateTest, AWriteBackOfOneFunctionLeavesItsSiblingAlone) {
     EXPECT_EQ(of_g.states(0).function(), "g");
     EXPECT_EQ(ValueOf(of_g.states(0)), 101);
   }
-  desk_->WriteBack(channel_, Of("h"), ReplyFor(8));
+  handler_->WriteBack(channel_, Of("h"), ReplyFor(8));
   EXPECT_EQ(Code(8), CodeOf(absl::StatusCode::kNotFound));
 }
 
@@ -240,7 +240,7 @@ TEST_F(StateTest, ItIsWrittenBackAtEvictionAndComesBackWithTheModel) {
   Bring(1, {Image("f")});
   Add(2, "f", 3);
   EXPECT_EQ(Sum(2), 3);
-  desk_->Evict(channel_, "m", ReplyFor(3));
+  handler_->Evict(channel_, "m", ReplyFor(3));
   EXPECT_EQ(Code(3), 0) << Await(3).message();
   const proto::StateOutcome outcome = outcomes_[3].state();
   ASSERT_EQ(outcome.states_size(), 1);
@@ -257,9 +257,9 @@ TEST_F(StateTest, AnEvictionWaitsForTheRunAndIsRefusedWhileOthersWait) {
   EXPECT_EQ(Code(1), 0);
   gate_->Set(true);
   Add(2, "f", 3);
-  desk_->Evict(channel_, "m", ReplyFor(3));
+  handler_->Evict(channel_, "m", ReplyFor(3));
   EXPECT_EQ(Code(3), CodeOf(absl::StatusCode::kFailedPrecondition));
-  desk_->WriteBack(channel_, Of(""), ReplyFor(4));  // behind the run
+  handler_->WriteBack(channel_, Of(""), ReplyFor(4));  // behind the run
   gate_->Set(false);
   EXPECT_EQ(Code(4), 0);
   EXPECT_EQ(ValueOf(outcomes_[4].state().states(0)), 3);
@@ -283,7 +283,7 @@ TEST_F(StateTest, LargeStateTravelsThroughTheArena) {
   ASSERT_TRUE(image.tensors(0).data().has_arena());
   Bring(1, {image});
   EXPECT_EQ(Code(1), 0) << Await(1).message();
-  desk_->Abandon();  // as for another daemon
+  handler_->Abandon();  // as for another daemon
   const proto::StateOutcome outcome = WriteBack(2);
   ASSERT_EQ(outcome.states_size(), 1);
   const auto written = channel_->FetchHere(outcome.states(0).tensors(0).data());
@@ -311,7 +311,7 @@ TEST_F(StateTest, WithoutItsModelItLeavesNothing) {
     *order.add_states() = Image("f", 3.F);
     std::optional<Reply> weights;
     const absl::Status gone = absl::UnavailableError("the other GPU is gone");
-    desk_->SwapIn(channel_, order, std::nullopt, ReplyFor(refused ? 1 : 2), [&](Reply reply) {
+    handler_->SwapIn(channel_, order, std::nullopt, ReplyFor(refused ? 1 : 2), [&](Reply reply) {
       refused ? reply.Fail(gone) : static_cast<void>(weights.emplace(std::move(reply)));
     });
     if (!refused) {

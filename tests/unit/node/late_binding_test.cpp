@@ -434,7 +434,7 @@ class Strangers : public SchedulerTest {
 TEST_F(Strangers, TheirRoomIsTakenUntilTheyHaveGone) {
   Submit(1, "a");
   EXPECT_TRUE(scheduler.Decide(now).empty()) << "there is nothing that it could evict";
-  scheduler.StrangerGone(0, MiB(60));
+  scheduler.OrphanGone(0, MiB(60));
   Serve(Next());
 }
 
@@ -456,7 +456,7 @@ TEST_F(Strangers, BesideThemAModelIsNotTooLargeForTheGpu) {
   free = MiB(20);
   EXPECT_TRUE(Ran(dispatch, RunEnd::kNoFit).finished.empty());
   EXPECT_TRUE(scheduler.Decide(now).empty());
-  scheduler.StrangerGone(0, MiB(60));
+  scheduler.OrphanGone(0, MiB(60));
   Serve(Next());
 }
 

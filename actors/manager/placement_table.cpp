@@ -1,4 +1,4 @@
-#include "actors/manager/placement_board.hpp"
+#include "actors/manager/placement_table.hpp"
 
 #include <algorithm>
 
@@ -40,12 +40,12 @@ void Insert(std::vector<std::string>& sorted, const std::string& name) {
 
 }  // namespace
 
-void PlacementBoard::NodeJoined(const std::string& node, const std::vector<std::string>& adopted) {
+void PlacementTable::NodeJoined(const std::string& node, const std::vector<std::string>& adopted) {
   NodeGone(node);
   for (const auto& digest : adopted) Insert(held_[digest], node);
 }
 
-void PlacementBoard::NodeGone(const std::string& node) {
+void PlacementTable::NodeGone(const std::string& node) {
   all_ = true;
   for (auto& [digest, nodes] : held_) std::erase(nodes, node);
   std::erase_if(held_, [](const auto& entry) { return entry.second.empty(); });
@@ -53,21 +53,21 @@ void PlacementBoard::NodeGone(const std::string& node) {
   std::erase_if(not_before_, [&](const auto& entry) { return entry.first.second == node; });
 }
 
-void PlacementBoard::Adopted(const std::string& digest, const std::string& node) {
+void PlacementTable::Adopted(const std::string& digest, const std::string& node) {
   touched_.insert(digest);
   asked_.erase({digest, node});
   not_before_.erase({digest, node});
   Insert(held_[digest], node);
 }
 
-void PlacementBoard::AdoptFailed(const std::string& digest, const std::string& node, Time now) {
+void PlacementTable::AdoptFailed(const std::string& digest, const std::string& node, Time now) {
   touched_.insert(digest);
   asked_.erase({digest, node});
   not_before_[{digest, node}] = now + retry_;
   retry_at_ = std::min(retry_at_, now + retry_);
 }
 
-void PlacementBoard::Disowned(const std::string& digest, const std::string& node) {
+void PlacementTable::Disowned(const std::string& digest, const std::string& node) {
   touched_.insert(digest);
   asked_.erase({digest, node});
   const auto it = held_.find(digest);
@@ -76,7 +76,7 @@ void PlacementBoard::Disowned(const std::string& digest, const std::string& node
   if (it->second.empty()) held_.erase(it);
 }
 
-void PlacementBoard::TouchDue(Time now) {
+void PlacementTable::TouchDue(Time now) {
   if (now < retry_at_) return;
   retry_at_ = Time::max();
   for (const auto& [copy, at] : not_before_) {
@@ -93,7 +93,7 @@ void PlacementBoard::TouchDue(Time now) {
   });
 }
 
-std::vector<cluster::PlacementMove> PlacementBoard::Plan(const cluster::FunctionTable& functions,
+std::vector<cluster::PlacementMove> PlacementTable::Plan(const cluster::FunctionTable& functions,
                                                          const cluster::MembershipTable& members, Time now) {
   auto nodes = NodesOf(members);
   all_ = all_ || nodes != nodes_;
@@ -110,7 +110,7 @@ std::vector<cluster::PlacementMove> PlacementBoard::Plan(const cluster::Function
   return Ask(std::move(plan->moves), now);
 }
 
-void PlacementBoard::AddWanted(const cluster::FunctionTable& functions, const std::string& digest,
+void PlacementTable::AddWanted(const cluster::FunctionTable& functions, const std::string& digest,
                                Models& models) const {
   const auto* record = functions.LoadedUserOf(digest);
   if (record == nullptr) return;
@@ -123,7 +123,7 @@ void PlacementBoard::AddWanted(const cluster::FunctionTable& functions, const st
   if (model.single && home != homes_.end()) model.home = home->second;
 }
 
-cluster::PlacementPlan PlacementBoard::PlanAll(const cluster::FunctionTable& functions) {
+cluster::PlacementPlan PlacementTable::PlanAll(const cluster::FunctionTable& functions) {
   ++full_plans_;
   Models models;
   for (const auto& [digest, use] : functions.models()) AddWanted(functions, digest, models);
@@ -137,7 +137,7 @@ cluster::PlacementPlan PlacementBoard::PlanAll(const cluster::FunctionTable& fun
   return plan;
 }
 
-std::optional<cluster::PlacementPlan> PlacementBoard::PlanSome(const cluster::FunctionTable& functions,
+std::optional<cluster::PlacementPlan> PlacementTable::PlanSome(const cluster::FunctionTable& functions,
                                                                const std::set<std::string>& digests) {
   Models models;
   cluster::PlacementMap held;
@@ -158,7 +158,7 @@ std::optional<cluster::PlacementPlan> PlacementBoard::PlanSome(const cluster::Fu
   return plan;
 }
 
-bool PlacementBoard::Fits(const Models& models, const cluster::PlacementPlan& plan) const {
+bool PlacementTable::Fits(const Models& models, const cluster::PlacementPlan& plan) const {
   auto used = used_;
   for (const auto& model : models) {
     const auto placed = plan.placements.find(model.digest);
@@ -169,7 +169,7 @@ bool PlacementBoard::Fits(const Models& models, const cluster::PlacementPlan& pl
                      [&](const auto& node) { return used[node.name] <= node.region; });
 }
 
-void PlacementBoard::Take(const Models& models, const cluster::PlacementPlan& plan) {
+void PlacementTable::Take(const Models& models, const cluster::PlacementPlan& plan) {
   for (const auto& model : models) {
     const auto placed = plan.placements.find(model.digest);
     if (placed == plan.placements.end() || placed->second.empty()) continue;
@@ -180,7 +180,7 @@ void PlacementBoard::Take(const Models& models, const cluster::PlacementPlan& pl
   BindHomes(models, plan.placements);
 }
 
-std::vector<cluster::PlacementMove> PlacementBoard::Ask(std::vector<cluster::PlacementMove> wanted,
+std::vector<cluster::PlacementMove> PlacementTable::Ask(std::vector<cluster::PlacementMove> wanted,
                                                         Time now) {
   std::vector<cluster::PlacementMove> moves;
   for (auto& move : wanted) {
@@ -201,7 +201,7 @@ std::vector<cluster::PlacementMove> PlacementBoard::Ask(std::vector<cluster::Pla
 }
 
 // What nobody holds any more cannot be served: it comes first, and what is asked for most before the rest.
-void PlacementBoard::SortByUrgency(std::vector<cluster::PlacementMove>& moves, Time now) const {
+void PlacementTable::SortByUrgency(std::vector<cluster::PlacementMove>& moves, Time now) const {
   const auto rank = [this](const cluster::PlacementMove& move) {
     if (!move.adopt) return 2;
     return held_.contains(move.digest) ? 1 : 0;
@@ -218,7 +218,7 @@ void PlacementBoard::SortByUrgency(std::vector<cluster::PlacementMove>& moves, T
   for (std::size_t i = 0; i < moves.size(); ++i) moves[i] = std::move(keyed[i].second);
 }
 
-void PlacementBoard::LeaveHome(const cluster::FunctionTable& functions, const std::string& digest) {
+void PlacementTable::LeaveHome(const cluster::FunctionTable& functions, const std::string& digest) {
   const auto use = functions.models().find(digest);
   if (use != functions.models().end() && use->second.with_state > 0) return;
   const auto home = homes_.extract(digest);
@@ -227,7 +227,7 @@ void PlacementBoard::LeaveHome(const cluster::FunctionTable& functions, const st
   left_[digest] = home.mapped();
 }
 
-void PlacementBoard::AwaitLeases(const cluster::MembershipTable& members, Time now) {
+void PlacementTable::AwaitLeases(const cluster::MembershipTable& members, Time now) {
   for (const auto& [digest, node] : std::exchange(left_, {})) {
     const auto* member = members.Find(node);
     const bool there = member != nullptr && member->record.state() != proto::MEMBER_DEAD;
@@ -238,7 +238,7 @@ void PlacementBoard::AwaitLeases(const cluster::MembershipTable& members, Time n
   }
 }
 
-void PlacementBoard::BindHomes(const Models& models, const cluster::PlacementMap& placements) {
+void PlacementTable::BindHomes(const Models& models, const cluster::PlacementMap& placements) {
   for (const auto& model : models) {
     const auto placed = placements.find(model.digest);
     if (!model.single || !model.home.empty() || placed == placements.end() || placed->second.empty())
@@ -247,34 +247,34 @@ void PlacementBoard::BindHomes(const Models& models, const cluster::PlacementMap
   }
 }
 
-void PlacementBoard::Unbind(const std::string& digest) {
+void PlacementTable::Unbind(const std::string& digest) {
   homes_.erase(digest);
   touched_.insert(digest);
 }
 
-std::vector<std::string> PlacementBoard::HoldersOf(const std::string& digest) const {
+std::vector<std::string> PlacementTable::HoldersOf(const std::string& digest) const {
   const auto it = held_.find(digest);
   return it == held_.end() ? std::vector<std::string>() : it->second;
 }
 
-bool PlacementBoard::HoldsAlone(const std::string& node) const {
+bool PlacementTable::HoldsAlone(const std::string& node) const {
   return std::any_of(held_.begin(), held_.end(), [&](const auto& entry) {
     return entry.second.size() == 1 && entry.second.front() == node;
   });
 }
 
-bool PlacementBoard::BeingAdopted(const std::string& digest) const {
+bool PlacementTable::BeingAdopted(const std::string& digest) const {
   const auto it = asked_.lower_bound({digest, ""});
   return it != asked_.end() && it->first == digest;
 }
 
-cluster::PlacementMap PlacementBoard::Planned() const {
+cluster::PlacementMap PlacementTable::Planned() const {
   cluster::PlacementMap map;
   for (const auto& [digest, place] : planned_) map[digest] = place.nodes;
   return map;
 }
 
-absl::Status PlacementBoard::CheckFits(const proto::FunctionRecord& function,
+absl::Status PlacementTable::CheckFits(const proto::FunctionRecord& function,
                                        const cluster::MembershipTable& members) {
   const auto nodes = NodesOf(members);
   return nodes.empty() ? absl::OkStatus() : cluster::CheckFits(ModelOf(function), nodes);

@@ -1,4 +1,4 @@
-// PLACEMENT BOARD: which node holds a host copy of which model, which copies are being made, and what to ask
+// PLACEMENT TABLE: which node holds a host copy of which model, which copies are being made, and what to ask
 // for next. Keeps the facts; the plan is cluster::PlanPlacement's. Owned by the cluster manager.
 //
 //   a copy:  absent -> asked -> held
@@ -23,10 +23,10 @@
 
 namespace troupe::actors {
 
-class PlacementBoard {
+class PlacementTable {
  public:
   // `exclusive_lease`: how long a node that is not heard of may still run the functions whose state it has.
-  PlacementBoard(std::uint32_t replicas, Duration retry, Duration exclusive_lease = {})
+  PlacementTable(std::uint32_t replicas, Duration retry, Duration exclusive_lease = {})
       : replicas_(replicas), retry_(retry), exclusive_lease_(exclusive_lease) {}
 
   // A node joined and says what it holds.

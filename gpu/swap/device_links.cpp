@@ -1,4 +1,4 @@
-#include "gpu/swap/link_desk.hpp"
+#include "gpu/swap/device_links.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -11,13 +11,13 @@ namespace {
 
 template <class T>
 T Known(absl::StatusOr<T> found) {
-  TROUPE_CHECK(found.ok(), "the names of a link desk's policies have been checked");
+  TROUPE_CHECK(found.ok(), "the names of a device's links's policies have been checked");
   return *found;
 }
 
 LinkCurve CurveOf(Device& device, const SwapOptions& options) {
   if (options.group > Bytes(0)) return {{}, options.group};
-  return ProbeLink(device, LinkDesk::kProbeBudget);
+  return ProbeLink(device, DeviceLinks::kProbeBudget);
 }
 
 void Tell(LinkPort& port, const std::shared_ptr<transport::LinkBuckets>& links, const std::string& name) {
@@ -32,7 +32,7 @@ void Tell(LinkPort& port, const std::shared_ptr<transport::LinkBuckets>& links, 
 
 }  // namespace
 
-LinkDesk::LinkDesk(Device& device, SwapOptions options)
+DeviceLinks::DeviceLinks(Device& device, SwapOptions options)
     : device_(device),
       options_(std::move(options)),
       policy_(Known(FindSwapPolicy(options_.swap))),
@@ -40,11 +40,11 @@ LinkDesk::LinkDesk(Device& device, SwapOptions options)
       in_(device, LinkPort::Direction::kIn, PortOptions()),
       out_(device, LinkPort::Direction::kOut, PortOptions()) {}
 
-LinkPort::Options LinkDesk::PortOptions() const {
+LinkPort::Options DeviceLinks::PortOptions() const {
   return {Known(FindLinkSharing(options_.sharing)), options_.block, options_.batch};
 }
 
-void LinkDesk::Share(std::shared_ptr<transport::LinkBuckets> links, Names names) {
+void DeviceLinks::Share(std::shared_ptr<transport::LinkBuckets> links, Names names) {
   links_ = std::move(links);
   names_ = std::move(names);
   Tell(in_, links_, names_.in);
@@ -52,7 +52,7 @@ void LinkDesk::Share(std::shared_ptr<transport::LinkBuckets> links, Names names)
   for (const auto& [gpu, port] : from_) Tell(*port, links_, names_.from(gpu));
 }
 
-LinkPort& LinkDesk::from(std::uint32_t gpu) {
+LinkPort& DeviceLinks::from(std::uint32_t gpu) {
   std::unique_ptr<LinkPort>& port = from_[gpu];
   if (port == nullptr) {
     port = std::make_unique<LinkPort>(device_, LinkPort::Direction::kPeer, PortOptions());
@@ -61,7 +61,7 @@ LinkPort& LinkDesk::from(std::uint32_t gpu) {
   return *port;
 }
 
-LinkPort::State LinkDesk::from_others() const {
+LinkPort::State DeviceLinks::from_others() const {
   LinkPort::State all;
   for (const auto& [gpu, port] : from_) {
     const LinkPort::State state = port->state();
@@ -72,13 +72,13 @@ LinkPort::State LinkDesk::from_others() const {
   return all;
 }
 
-void LinkDesk::Close() {
+void DeviceLinks::Close() {
   in_.Close();
   out_.Close();
   for (const auto& [gpu, port] : from_) port->Close();
 }
 
-std::vector<Group> LinkDesk::GroupsOf(Bytes weights, const proto::Model* model) const {
+std::vector<Group> DeviceLinks::GroupsOf(Bytes weights, const proto::Model* model) const {
   switch (policy_.cut) {
     case SwapPolicy::Cut::kWhole:
       break;

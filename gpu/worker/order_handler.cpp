@@ -1,4 +1,4 @@
-#include "gpu/worker/order_desk.hpp"
+#include "gpu/worker/order_handler.hpp"
 
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
@@ -68,7 +68,7 @@ proto::WorkerOutcome PreparedOutcomeOf(const DevicePlan& plan) {
 
 }  // namespace
 
-OrderDesk::OrderDesk(std::unique_ptr<Device> device, TaskQueue& queue, Lanes lanes, Options options)
+OrderHandler::OrderHandler(std::unique_ptr<Device> device, TaskQueue& queue, Lanes lanes, Options options)
     : device_(std::move(device)),
       lanes_(lanes),
       options_(std::move(options)),
@@ -86,7 +86,7 @@ OrderDesk::OrderDesk(std::unique_ptr<Device> device, TaskQueue& queue, Lanes lan
   states_.Connect([this] { runner_.StatesChanged(); });
 }
 
-void OrderDesk::Take(const std::shared_ptr<Session>& session, const transport::RingRecord& record) {
+void OrderHandler::Take(const std::shared_ptr<Session>& session, const transport::RingRecord& record) {
   lanes_.page().orders.store(++orders_, std::memory_order_relaxed);
   Reply reply = ReplyTo(session, record.sequence, lanes_);
   proto::WorkerOrder order;
@@ -107,7 +107,7 @@ void OrderDesk::Take(const std::shared_ptr<Session>& session, const transport::R
   Execute(session, std::move(order), std::move(reply));
 }
 
-void OrderDesk::Execute(const std::shared_ptr<Session>& session, proto::WorkerOrder order, Reply reply) {
+void OrderHandler::Execute(const std::shared_ptr<Session>& session, proto::WorkerOrder order, Reply reply) {
   const bool new_work = order.has_prepare() || order.has_swap_in() || order.has_run() || order.has_lend();
   if (shutting_down_ && new_work) {
     reply.Fail(absl::UnavailableError("this worker is shutting down"));
@@ -156,7 +156,7 @@ void OrderDesk::Execute(const std::shared_ptr<Session>& session, proto::WorkerOr
   reply.Fail(absl::InvalidArgumentError("the order asks for nothing that this worker knows"));
 }
 
-void OrderDesk::Prepare(const std::shared_ptr<Session>& session, proto::PrepareOrder order, Reply reply) {
+void OrderHandler::Prepare(const std::shared_ptr<Session>& session, proto::PrepareOrder order, Reply reply) {
   const absl::StatusOr<HostModel> host = ResolveHostCopy(session->region(), order.model());
   if (!host.ok()) return reply.Fail(host.status());
   if (static_cast<std::size_t>(order.inputs_size()) > options_.limits.tensors) {
@@ -171,8 +171,8 @@ void OrderDesk::Prepare(const std::shared_ptr<Session>& session, proto::PrepareO
                     });
 }
 
-void OrderDesk::SwapIn(const std::shared_ptr<Session>& session, const proto::SwapInOrder& order,
-                       Reply reply) {
+void OrderHandler::SwapIn(const std::shared_ptr<Session>& session, const proto::SwapInOrder& order,
+                          Reply reply) {
   const absl::StatusOr<HostModel> host = ResolveHostCopy(session->region(), order.model());
   if (!host.ok()) return reply.Fail(host.status());
   std::optional<Time> deadline;
@@ -196,7 +196,7 @@ void OrderDesk::SwapIn(const std::shared_ptr<Session>& session, const proto::Swa
   });
 }
 
-void OrderDesk::Run(const std::shared_ptr<Session>& session, proto::RunOrder order, Reply reply) {
+void OrderHandler::Run(const std::shared_ptr<Session>& session, proto::RunOrder order, Reply reply) {
   RunRequest request;
   if (const absl::Status status = CheckRunInputs(order); !status.ok()) return reply.Fail(status);
   if (order.has_model()) {
@@ -216,7 +216,7 @@ void OrderDesk::Run(const std::shared_ptr<Session>& session, proto::RunOrder ord
   runner_.Submit(std::move(request), std::move(reply));
 }
 
-void OrderDesk::Fault(const proto::FaultOrder& order, Reply reply) {
+void OrderHandler::Fault(const proto::FaultOrder& order, Reply reply) {
   if (!options_.allow_faults) {
     return reply.Fail(
         absl::PermissionDeniedError("faults are injected only into workers with --allow-faults"));
@@ -238,13 +238,13 @@ void OrderDesk::Fault(const proto::FaultOrder& order, Reply reply) {
   }
 }
 
-void OrderDesk::Abandon() {
+void OrderHandler::Abandon() {
   loans_.ReturnAll();
   runner_.FailAll(absl::UnavailableError("the daemon is gone"));
   states_.Abandon();
 }
 
-void OrderDesk::Tick(Time now) {
+void OrderHandler::Tick(Time now) {
   if (runner_.NextExpiry() <= now) runner_.Expire(now);
   memory_.pool().Follow(now);
   consolidator_.Tick(now, idle() && !shutting_down_);
@@ -254,7 +254,7 @@ void OrderDesk::Tick(Time now) {
 
 // While a port has transfers, what counts is whether their blocks pass: an engine that waits for its link may
 // look alive.
-void OrderDesk::ShowLinks() {
+void OrderHandler::ShowLinks() {
   for (const auto& [lane, engine, port] : {std::tuple(Lane::kCopyIn, Engine::kCopyIn, &links_.in()),
                                            std::tuple(Lane::kCopyOut, Engine::kCopyOut, &links_.out())}) {
     const LinkPort::State sent = port->state();
@@ -271,16 +271,16 @@ void OrderDesk::ShowLinks() {
   lanes_.Show(Lane::kCopyPeer, lent.busy, lent.progress);
 }
 
-void OrderDesk::BeginShutdown() {
+void OrderHandler::BeginShutdown() {
   shutting_down_ = true;
   runner_.FailAll(absl::UnavailableError("this worker is shutting down"));
 }
 
-void OrderDesk::FinishShutdown() {
+void OrderHandler::FinishShutdown() {
   if (shutdown_reply_) std::exchange(shutdown_reply_, std::nullopt)->Done();
 }
 
-proto::WorkerDescription OrderDesk::Describe() const {
+proto::WorkerDescription OrderHandler::Describe() const {
   proto::WorkerDescription description;
   description.set_device(device_->info().name);
   for (const auto& [digest, size] : residency_.table().Resident()) {

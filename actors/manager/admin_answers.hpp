@@ -1,4 +1,4 @@
-// ADMIN DESK: answers of the cluster manager to people, from what it knows; and a workflow file as a record.
+// ADMIN ANSWERS: answers of the cluster manager to people, from what it knows; and a workflow file as a record.
 // Reads only.
 #pragma once
 
@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "actors/manager/catalogue.hpp"
-#include "actors/manager/placement_board.hpp"
+#include "actors/manager/placement_table.hpp"
 #include "base/units.hpp"
 #include "cluster/event_log.hpp"
 #include "cluster/membership_table.hpp"
@@ -18,7 +18,7 @@ namespace troupe::actors {
 struct ManagerState {
   const Catalogue& catalogue;
   const cluster::MembershipTable& members;
-  const PlacementBoard& board;
+  const PlacementTable& placement;
   const cluster::EventLog& events;
   Time now;
 };

@@ -8,24 +8,24 @@
 
 #include "gpu/device/device.hpp"
 #include "gpu/memory/device_memory.hpp"
-#include "gpu/swap/link_desk.hpp"
+#include "gpu/swap/device_links.hpp"
 #include "gpu/worker/consolidator.hpp"
 #include "gpu/worker/lanes.hpp"
 #include "gpu/worker/limits.hpp"
-#include "gpu/worker/loan_desk.hpp"
+#include "gpu/worker/loan_table.hpp"
 #include "gpu/worker/preparer.hpp"
 #include "gpu/worker/reply.hpp"
 #include "gpu/worker/residency.hpp"
 #include "gpu/worker/runner.hpp"
 #include "gpu/worker/session.hpp"
-#include "gpu/worker/state_desk.hpp"
+#include "gpu/worker/state_handler.hpp"
 #include "gpu/worker/task_queue.hpp"
 
 namespace troupe::gpu {
 
 // Owns what lasts from the first adoption to the end: the device's models, plans and runs. Every order gets
 // its one outcome, also one that makes no sense; Cancel, Release and Return get none. The main loop's thread.
-class OrderDesk {
+class OrderHandler {
  public:
   struct Options {
     std::string generation;
@@ -37,8 +37,8 @@ class OrderDesk {
     std::string meetings;   // socket at which others meet for what this worker broadcasts; empty: it does not
     std::shared_ptr<transport::SocketRefusals> refusals{};  // at that socket; null: not shown
   };
-  // Probes the device's link, unless the size of groups is given: takes up to LinkDesk::kProbeBudget.
-  OrderDesk(std::unique_ptr<Device> device, TaskQueue& queue, Lanes lanes, Options options);
+  // Probes the device's link, unless the size of groups is given: takes up to DeviceLinks::kProbeBudget.
+  OrderHandler(std::unique_ptr<Device> device, TaskQueue& queue, Lanes lanes, Options options);
 
   // One record of the session's order ring.
   void Take(const std::shared_ptr<Session>& session, const transport::RingRecord& record);
@@ -64,7 +64,7 @@ class OrderDesk {
 
   [[nodiscard]] proto::WorkerDescription Describe() const;
   [[nodiscard]] Device& device() { return *device_; }
-  [[nodiscard]] LinkDesk& links() { return links_; }
+  [[nodiscard]] DeviceLinks& links() { return links_; }
 
  private:
   void Execute(const std::shared_ptr<Session>& session, proto::WorkerOrder order, Reply reply);
@@ -77,14 +77,14 @@ class OrderDesk {
   std::unique_ptr<Device> device_;  // ends last
   Lanes lanes_;
   const Options options_;
-  LinkDesk links_;  // probes the link while the device is empty
+  DeviceLinks links_;  // probes the link while the device is empty
   DeviceMemory memory_;
   Residency residency_;
-  StateDesk states_;
+  StateHandler states_;
   Preparer preparer_;
   Runner runner_;
   Consolidator consolidator_;
-  LoanDesk loans_;
+  LoanTable loans_;
   bool shutting_down_ = false;
   std::string isolation_key_;
   std::optional<Reply> shutdown_reply_;

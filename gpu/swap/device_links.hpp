@@ -1,4 +1,4 @@
-// LINK DESK: both directions of a device's link to the host, its links from other GPUs, and how models come
+// DEVICE LINKS: both directions of a device's link to the host, its links from other GPUs, and how models come
 // over them.
 #pragma once
 
@@ -28,11 +28,11 @@ struct SwapOptions {
 
 // Owned by the worker for as long as its device; the names have been checked. Made on the main loop's thread
 // (the probe blocks it), then as thread-safe as its ports.
-class LinkDesk {
+class DeviceLinks {
  public:
   // How long the probe may take: a worker is ready this much later.
   static constexpr Duration kProbeBudget = std::chrono::milliseconds(150);
-  LinkDesk(Device& device, SwapOptions options);
+  DeviceLinks(Device& device, SwapOptions options);
 
   // The names of a device's links.
   struct Names {

@@ -1,4 +1,4 @@
-#include "gpu/worker/loan_desk.hpp"
+#include "gpu/worker/loan_table.hpp"
 
 #include <utility>
 
@@ -7,8 +7,8 @@
 
 namespace troupe::gpu {
 
-void LoanDesk::Lend(const std::shared_ptr<transport::LocalChannel>& channel, const std::string& digest,
-                    Reply reply) {
+void LoanTable::Lend(const std::shared_ptr<transport::LocalChannel>& channel, const std::string& digest,
+                     Reply reply) {
   absl::StatusOr<proto::LendOutcome> lent = Make(channel, digest);
   if (!lent.ok()) return reply.Fail(lent.status());
   proto::WorkerOutcome outcome;
@@ -16,8 +16,8 @@ void LoanDesk::Lend(const std::shared_ptr<transport::LocalChannel>& channel, con
   reply.Done(std::move(outcome));
 }
 
-absl::StatusOr<proto::LendOutcome> LoanDesk::Make(const std::shared_ptr<transport::LocalChannel>& channel,
-                                                  const std::string& digest) {
+absl::StatusOr<proto::LendOutcome> LoanTable::Make(const std::shared_ptr<transport::LocalChannel>& channel,
+                                                   const std::string& digest) {
   ModelTable& table = residency_.table();
   switch (table.StateOf(digest)) {
     case ModelTable::State::kAbsent:
@@ -41,8 +41,8 @@ absl::StatusOr<proto::LendOutcome> LoanDesk::Make(const std::shared_ptr<transpor
   return outcome;
 }
 
-absl::Status LoanDesk::Show(const DeviceRange& weights, transport::LocalChannel& channel,
-                            proto::LentMemory& shown) {
+absl::Status LoanTable::Show(const DeviceRange& weights, transport::LocalChannel& channel,
+                             proto::LentMemory& shown) {
   TROUPE_ASSIGN_OR_RETURN(SharedRange range, device_.Share(weights));
   if (range.parts.size() > limits_.lent_ranges) {
     return absl::FailedPreconditionError(absl::StrCat("the model lies in ", range.parts.size(),
@@ -59,7 +59,7 @@ absl::Status LoanDesk::Show(const DeviceRange& weights, transport::LocalChannel&
 }
 
 // Withdrawn first: from then on nobody who asks takes the memory for what was lent.
-void LoanDesk::Return(std::uint64_t id) {
+void LoanTable::Return(std::uint64_t id) {
   const auto found = loans_.find(id);
   if (found == loans_.end()) return;
   const Loan loan = std::move(found->second);
@@ -68,7 +68,7 @@ void LoanDesk::Return(std::uint64_t id) {
   residency_.Release(loan.digest, loan.hold);
 }
 
-void LoanDesk::ReturnAll() {
+void LoanTable::ReturnAll() {
   while (!loans_.empty()) Return(loans_.begin()->first);
 }
 

@@ -1,4 +1,4 @@
-#include "gpu/worker/peer_desk.hpp"
+#include "gpu/worker/peer_client.hpp"
 
 #include <utility>
 
@@ -44,7 +44,7 @@ absl::StatusOr<LentModel> ReadLent(const proto::SwapInOrder& order, Bytes weight
   return lent;
 }
 
-void PeerDesk::Open(const LentModel& lent, Opened then) {
+void PeerClient::Open(const LentModel& lent, Opened then) {
   thread_.Post([this, lent, then = std::move(then)] {
     const auto open = [&]() -> absl::StatusOr<std::shared_ptr<const PeerMemory>> {
       TROUPE_ASSIGN_OR_RETURN(transport::UniqueFd descriptor, Ask(lent));
@@ -54,7 +54,7 @@ void PeerDesk::Open(const LentModel& lent, Opened then) {
   });
 }
 
-void PeerDesk::Confirm(const LentModel& lent, Confirmed then) {
+void PeerClient::Confirm(const LentModel& lent, Confirmed then) {
   thread_.Post([lent, then = std::move(then)] { then(Ask(lent).status()); });
 }
 

@@ -1,4 +1,4 @@
-// STATE DESK: brings functions' states onto the device and back, over the link desk. What they are, and whose
+// STATE HANDLER: brings functions' states onto the device and back, over the device's links. What they are, and whose
 // turn it is: the state table. The main loop's thread, but for the fetcher.
 #pragma once
 
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "gpu/swap/link_desk.hpp"
+#include "gpu/swap/device_links.hpp"
 #include "gpu/worker/limits.hpp"
 #include "gpu/worker/reply.hpp"
 #include "gpu/worker/residency.hpp"
@@ -21,12 +21,12 @@
 
 namespace troupe::gpu {
 
-class StateDesk {
+class StateHandler {
  public:
   using ChannelPtr = std::shared_ptr<transport::LocalChannel>;
-  StateDesk(DeviceMemory& memory, TaskQueue& queue, LinkDesk& links, Residency& residency,
-            const WorkerLimits& limits);
-  ~StateDesk();
+  StateHandler(DeviceMemory& memory, TaskQueue& queue, DeviceLinks& links, Residency& residency,
+               const WorkerLimits& limits);
+  ~StateHandler();
   // Told when runs may go on, or have to be given up.
   void Connect(std::function<void()> changed) { changed_ = std::move(changed); }
 
@@ -91,7 +91,7 @@ class StateDesk {
 
   DeviceMemory& memory_;
   TaskQueue& queue_;
-  LinkDesk& links_;
+  DeviceLinks& links_;
   Residency& residency_;
   const WorkerLimits& limits_;
   std::function<void()> changed_ = [] {};

@@ -1,4 +1,4 @@
-// BROADCAST DESK: models that several GPUs of the node take at once.
+// BROADCAST HANDLER: models that several GPUs of the node take at once.
 //
 // The first GPU's worker has the model, or takes it as ever, and sends it on as its groups arrive; the others
 // receive it, and run with its first group. Before that they meet at a socket of the first one's worker: when
@@ -38,29 +38,29 @@ struct BroadcastPart {
 // One thread that sends and receives, one broadcast after the other: the node gives a GPU one at a time. The
 // calls are the main loop's. The destructor breaks off what is under way; it ends before what the callbacks
 // use.
-class BroadcastDesk {
+class BroadcastHandler {
  public:
   struct Setup {
     std::string socket;  // where others meet for what this worker sends; "": it takes part in none
     Bytes piece{};       // in which it sends
     std::shared_ptr<transport::SocketRefusals> refusals{};  // at that socket; null: not shown
   };
-  BroadcastDesk(Device& device, Setup setup, const WorkerLimits& limits);
-  ~BroadcastDesk();
+  BroadcastHandler(Device& device, Setup setup, const WorkerLimits& limits);
+  ~BroadcastHandler();
 
   // Whether this worker can send and receive at all.
   [[nodiscard]] bool able() const { return place_ != nullptr; }
   // Where it is met.
   [[nodiscard]] std::string socket() const { return able() ? place_->path() : std::string(); }
 
-  // Sends the weights as they arrive; `load` null: they are there. `ended`, on the desk's thread: nothing
+  // Sends the weights as they arrive; `load` null: they are there. `ended`, on the handler's thread: nothing
   // reads them any more.
   void Send(const BroadcastPart& part, DeviceRange weights, std::shared_ptr<ModelLoad> load,
             std::function<void()> ended);
   // They will not be sent: nobody is to wait for them.
   void Refuse(const BroadcastPart& part, const absl::Status& why);
   // Tells `load` of its groups as they arrive in `weights`; `first` when the first one has. `ended`, on the
-  // desk's thread: OK when all have, else nothing more comes and what has arrived stays.
+  // handler's thread: OK when all have, else nothing more comes and what has arrived stays.
   void Receive(const BroadcastPart& part, DeviceRange weights, std::shared_ptr<ModelLoad> load,
                std::function<void()> first, std::function<void(const absl::Status&)> ended);
 

@@ -1,4 +1,4 @@
-// REQUEST BOOK: every request of one router from arrival to answer: the bounded queue of those that no node
+// REQUEST TABLE: every request of one router from arrival to answer: the bounded queue of those that no node
 // has taken yet, the choice of where each goes, credits, retries, timeouts and cancellation. The router actor
 // owns it and only moves messages: after any call it sends what Decide(now) gives, answers what is finished,
 // and arms one timer at NextDue() for Expire.
@@ -19,7 +19,7 @@
 
 #include "absl/status/status.h"
 #include "base/cost_model.hpp"
-#include "base/late_line.hpp"
+#include "base/late_queue.hpp"
 #include "base/model_queue.hpp"
 #include "base/slo_order.hpp"
 #include "base/units.hpp"
@@ -49,7 +49,7 @@ struct CallId {
   auto operator<=>(const CallId&) const = default;
 };
 
-// A request as the book sees it; the tensors stay with the router.
+// A request as the table sees it; the tensors stay with the router.
 struct RouterRequest {
   std::uint64_t sequence = 0;  // the router's number, never used twice
   CallId call{};
@@ -92,14 +92,14 @@ struct Admission {
   Duration retry_after{};
 };
 
-struct BookCounts {
+struct RequestCounts {
   std::uint64_t admitted = 0, rejected = 0, served = 0, failed = 0, expired = 0, cancelled = 0;
   std::uint64_t bounced = 0, retried = 0;
 };
 
-class RequestBook {
+class RequestTable {
  public:
-  RequestBook(RouterLimits limits, RoutingPolicy routing, OrderingPolicy ordering);
+  RequestTable(RouterLimits limits, RoutingPolicy routing, OrderingPolicy ordering);
 
   [[nodiscard]] Admission Admit(const RouterRequest& request, Time now);
   [[nodiscard]] std::vector<Send> Decide(Time now);
@@ -131,7 +131,7 @@ class RequestBook {
   std::vector<RequestFinished> CancelSequence(std::uint64_t sequence);
 
   [[nodiscard]] const CreditTable& credits() const { return credits_; }
-  [[nodiscard]] const BookCounts& counts() const { return counts_; }
+  [[nodiscard]] const RequestCounts& counts() const { return counts_; }
   [[nodiscard]] std::size_t waiting() const { return requests_.size() - sent_; }
   [[nodiscard]] std::size_t sent() const { return sent_; }
   [[nodiscard]] Duration RetryAfter() const;
@@ -186,7 +186,7 @@ class RequestBook {
   RoutingPolicy routing_;
   OrderingPolicy ordering_;
   std::optional<SloOrder> slo_;
-  std::optional<LateLine<std::uint64_t>> late_;
+  std::optional<LateQueue<std::uint64_t>> late_;
   CostModel costs_{{.run = Duration::zero()}};  // of runs that found their models, where late ones yield
   CreditTable credits_;
   std::map<std::uint64_t, Entry> requests_;
@@ -204,7 +204,7 @@ class RequestBook {
   std::uint64_t next_ticket_ = 1;
   RunningEstimate service_interval_;
   Time last_served_{};
-  BookCounts counts_;
+  RequestCounts counts_;
 };
 
 }  // namespace troupe::cluster

@@ -1,4 +1,4 @@
-// PEER DESK: asks other workers of the node for the models that they lend.
+// PEER CLIENT: asks other workers of the node for the models that they lend.
 #pragma once
 
 #include <cstdint>
@@ -30,12 +30,12 @@ struct LentModel {
 // One thread that asks, since a worker may answer late or never. A lent range may be
 // read at any time once it was opened, but its bytes count only when Confirm, called after they were copied,
 // says that the loan was not over by then. Any thread may call; it ends before what `then` uses.
-class PeerDesk {
+class PeerClient {
  public:
   using Opened = std::function<void(absl::StatusOr<std::shared_ptr<const PeerMemory>>)>;
   using Confirmed = std::function<void(const absl::Status&)>;
-  explicit PeerDesk(Device& device) : device_(device) {}
-  // Unavailable: the lender is gone, or lends it no more. `then` on the desk's thread.
+  explicit PeerClient(Device& device) : device_(device) {}
+  // Unavailable: the lender is gone, or lends it no more. `then` on the client's thread.
   void Open(const LentModel& lent, Opened then);
   void Confirm(const LentModel& lent, Confirmed then);
 

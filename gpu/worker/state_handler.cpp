@@ -1,4 +1,4 @@
-#include "gpu/worker/state_desk.hpp"
+#include "gpu/worker/state_handler.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -21,8 +21,8 @@ std::span<const std::byte> BytesOf(const proto::Tensor& tensor, const transport:
 
 }  // namespace
 
-StateDesk::StateDesk(DeviceMemory& memory, TaskQueue& queue, LinkDesk& links, Residency& residency,
-                     const WorkerLimits& limits)
+StateHandler::StateHandler(DeviceMemory& memory, TaskQueue& queue, DeviceLinks& links, Residency& residency,
+                           const WorkerLimits& limits)
     : memory_(memory),
       queue_(queue),
       links_(links),
@@ -31,12 +31,12 @@ StateDesk::StateDesk(DeviceMemory& memory, TaskQueue& queue, LinkDesk& links, Re
       zeros_(kZeros.count()) {}
 
 // What is still on its way calls back, and reads from here.
-StateDesk::~StateDesk() {
+StateHandler::~StateHandler() {
   links_.in().Close();
   links_.out().Close();
 }
 
-absl::Status StateDesk::Begin(const proto::SwapInOrder& order, std::vector<StatePtr>& states) {
+absl::Status StateHandler::Begin(const proto::SwapInOrder& order, std::vector<StatePtr>& states) {
   if (static_cast<std::size_t>(order.states_size()) > limits_.tensors)
     return absl::InvalidArgumentError(absl::StrCat(order.states_size(), " states are too many"));
   for (const proto::StateImage& image : order.states()) {
@@ -47,8 +47,8 @@ absl::Status StateDesk::Begin(const proto::SwapInOrder& order, std::vector<State
   return absl::OkStatus();
 }
 
-void StateDesk::SwapIn(ChannelPtr channel, const proto::SwapInOrder& order, std::optional<Time> deadline,
-                       Reply reply, const std::function<void(Reply)>& bring_model) {
+void StateHandler::SwapIn(ChannelPtr channel, const proto::SwapInOrder& order, std::optional<Time> deadline,
+                          Reply reply, const std::function<void(Reply)>& bring_model) {
   if (order.states().empty()) return bring_model(std::move(reply));
   std::vector<StatePtr> states;
   const auto fail = [&](const absl::Status& why) {
@@ -77,9 +77,9 @@ void StateDesk::SwapIn(ChannelPtr channel, const proto::SwapInOrder& order, std:
   }
 }
 
-void StateDesk::Fetch(const ChannelPtr& channel, const StatePtr& state,
-                      std::shared_ptr<proto::StateImage> image, std::optional<Time> deadline,
-                      const ArrivalPtr& arrival) {
+void StateHandler::Fetch(const ChannelPtr& channel, const StatePtr& state,
+                         std::shared_ptr<proto::StateImage> image, std::optional<Time> deadline,
+                         const ArrivalPtr& arrival) {
   const bool inlined = std::none_of(image->tensors().begin(), image->tensors().end(),
                                     [](const proto::Tensor& tensor) { return tensor.data().has_arena(); });
   std::vector<transport::TensorData> data(static_cast<std::size_t>(image->tensors_size()));
@@ -98,9 +98,9 @@ void StateDesk::Fetch(const ChannelPtr& channel, const StatePtr& state,
   });
 }
 
-void StateDesk::CopyIn(const StatePtr& state, std::shared_ptr<proto::StateImage> image,
-                       std::vector<transport::TensorData> data, std::optional<Time> deadline,
-                       const ArrivalPtr& arrival) {
+void StateHandler::CopyIn(const StatePtr& state, std::shared_ptr<proto::StateImage> image,
+                          std::vector<transport::TensorData> data, std::optional<Time> deadline,
+                          const ArrivalPtr& arrival) {
   TransferRequest transfer;
   transfer.order = arrival->reply.sequence();
   transfer.deadline = deadline;
@@ -126,7 +126,7 @@ void StateDesk::CopyIn(const StatePtr& state, std::shared_ptr<proto::StateImage>
   links_.in().Put(std::move(transfer));
 }
 
-void StateDesk::Landed(const StatePtr& state, const absl::Status& status, const ArrivalPtr& arrival) {
+void StateHandler::Landed(const StatePtr& state, const absl::Status& status, const ArrivalPtr& arrival) {
   if (status.ok()) {
     residency_.states().Arrived(*state);
   } else {
@@ -141,7 +141,7 @@ void StateDesk::Landed(const StatePtr& state, const absl::Status& status, const 
 
 // Of no use without their model, and nothing is copied to them any more. Runs in their lines learn of the
 // model; who waits to write one back is let through.
-void StateDesk::FailAll(const std::vector<StatePtr>& states, const absl::Status& why) {
+void StateHandler::FailAll(const std::vector<StatePtr>& states, const absl::Status& why) {
   for (const StatePtr& state : states) {
     const bool written =
         std::ranges::any_of(state->line, [](const auto& user) { return user.ready != nullptr; });
@@ -150,7 +150,7 @@ void StateDesk::FailAll(const std::vector<StatePtr>& states, const absl::Status&
   }
 }
 
-void StateDesk::Close(const ArrivalPtr& arrival) {
+void StateHandler::Close(const ArrivalPtr& arrival) {
   if (--arrival->open > 0) return;
   if (arrival->model.code() != 0) {
     FailAll(arrival->states,
@@ -160,7 +160,7 @@ void StateDesk::Close(const ArrivalPtr& arrival) {
   states_failed ? arrival->reply.Fail(arrival->failed) : arrival->reply.Done(std::move(arrival->model));
 }
 
-void StateDesk::WriteBack(ChannelPtr channel, const proto::WriteBackOrder& order, Reply reply) {
+void StateHandler::WriteBack(ChannelPtr channel, const proto::WriteBackOrder& order, Reply reply) {
   const StatePtr named = residency_.states().Find(order.function());
   const bool here = named != nullptr && !named->coming && named->digest == order.digest();
   if (!order.function().empty() && !here) {
@@ -177,7 +177,7 @@ void StateDesk::WriteBack(ChannelPtr channel, const proto::WriteBackOrder& order
 }
 
 // A state that a run waits for may change before its turn comes.
-std::vector<StateDesk::StatePtr> StateDesk::ChangedOf(const std::string& digest) const {
+std::vector<StateHandler::StatePtr> StateHandler::ChangedOf(const std::string& digest) const {
   std::vector<StatePtr> states = residency_.states().Of(digest);
   std::erase_if(states, [](const StatePtr& state) {
     return state->coming || (!state->changed && state->line.empty());
@@ -185,7 +185,7 @@ std::vector<StateDesk::StatePtr> StateDesk::ChangedOf(const std::string& digest)
   return states;
 }
 
-void StateDesk::Evict(ChannelPtr channel, const std::string& digest, Reply reply) {
+void StateHandler::Evict(ChannelPtr channel, const std::string& digest, Reply reply) {
   if (residency_.states().Of(digest).empty()) return residency_.Evict(digest, std::move(reply));
   if (const absl::Status may = residency_.MayEvict(digest); !may.ok()) return reply.Fail(may);
   auto answer = std::make_shared<Reply>(std::move(reply));
@@ -217,8 +217,8 @@ void StateDesk::Evict(ChannelPtr channel, const std::string& digest, Reply reply
       });
 }
 
-void StateDesk::Write(ChannelPtr channel, const std::vector<StatePtr>& states, bool unchanged,
-                      std::function<void(absl::Status, proto::StateOutcome)> then) {
+void StateHandler::Write(ChannelPtr channel, const std::vector<StatePtr>& states, bool unchanged,
+                         std::function<void(absl::Status, proto::StateOutcome)> then) {
   auto writing = std::make_shared<Writing>();
   writing->channel = std::move(channel);
   writing->then = std::move(then);
@@ -234,8 +234,8 @@ void StateDesk::Write(ChannelPtr channel, const std::vector<StatePtr>& states, b
   Close(writing);
 }
 
-absl::StatusOr<std::vector<transport::Reservation>> StateDesk::Reserve(const DeviceState& state,
-                                                                       Writing& writing) const {
+absl::StatusOr<std::vector<transport::Reservation>> StateHandler::Reserve(const DeviceState& state,
+                                                                          Writing& writing) const {
   std::vector<transport::Reservation> rooms;
   for (const DeviceState::Tensor& tensor : state.tensors) {
     const Bytes size = tensor.now.size;
@@ -249,7 +249,7 @@ absl::StatusOr<std::vector<transport::Reservation>> StateDesk::Reserve(const Dev
   return rooms;
 }
 
-void StateDesk::CopyOut(const StatePtr& state, std::uint64_t ticket, const WritingPtr& writing) {
+void StateHandler::CopyOut(const StatePtr& state, std::uint64_t ticket, const WritingPtr& writing) {
   auto rooms = std::make_shared<std::vector<transport::Reservation>>();
   if (!state->changed && !writing->unchanged)
     return Written(state, ticket, absl::OkStatus(), *rooms, writing);
@@ -271,8 +271,8 @@ void StateDesk::CopyOut(const StatePtr& state, std::uint64_t ticket, const Writi
   links_.out().Put(std::move(transfer));
 }
 
-void StateDesk::Written(const StatePtr& state, std::uint64_t ticket, const absl::Status& status,
-                        std::vector<transport::Reservation>& rooms, const WritingPtr& writing) {
+void StateHandler::Written(const StatePtr& state, std::uint64_t ticket, const absl::Status& status,
+                           std::vector<transport::Reservation>& rooms, const WritingPtr& writing) {
   if (!status.ok()) {
     writing->failed = absl::Status(status.code(), absl::StrCat("the state of '", state->function,
                                                                "' was not written back: ", status.message()));
@@ -293,11 +293,11 @@ void StateDesk::Written(const StatePtr& state, std::uint64_t ticket, const absl:
   changed_();
 }
 
-void StateDesk::Close(const WritingPtr& writing) {
+void StateHandler::Close(const WritingPtr& writing) {
   if (--writing->open == 0) writing->then(writing->failed, std::move(writing->outcome));
 }
 
-void StateDesk::Abandon() {
+void StateHandler::Abandon() {
   ++life_;
   residency_.states().MarkAllChanged();
 }

@@ -1,9 +1,9 @@
-// RUN TIE: one workflow run's tie to the cluster manager. It registers the run (StartRun, with the run's own
+// RUN SESSION: one workflow run's session with the cluster manager. It registers the run (StartRun, with the run's own
 // handle) with each manager that comes, brings commands to it under the claim that the manager gave, and
 // keeps them while no manager is there. Owned by one workflow run, in whose thread everything happens; none
 // of its callbacks is called after Clear.
 //
-//   untied -> registering -> tied -> untied (the manager went away, or a call to it failed)
+//   unregistered -> registering -> registered -> unregistered (the manager went away, or a call to it failed)
 //
 // Only a call that failed on its way is made again; what the manager answers, also a refusal, is handed on.
 #pragma once
@@ -19,7 +19,7 @@
 
 namespace troupe::actors {
 
-class RunTie {
+class RunSession {
  public:
   struct Limits {
     Duration timeout;  // of one question; a command is kept at least so long
@@ -28,10 +28,10 @@ class RunTie {
   using Done = std::function<void(const absl::StatusOr<proto::RunReply>&)>;
   // Each registration: the run as the log knows it; or why it is not registered, and will not be. Aborted:
   // it was, and another has the run now.
-  using OnTied = std::function<void(absl::StatusOr<proto::RunRecord>)>;
+  using OnRegistered = std::function<void(absl::StatusOr<proto::RunRecord>)>;
 
   // `self` owns it, calls OnTick for each Tick of kind `tick`, and outlives it.
-  RunTie(RunSelf::pointer self, PendingCalls& calls, std::uint32_t tick, Limits limits)
+  RunSession(RunSelf::pointer self, PendingCalls& calls, std::uint32_t tick, Limits limits)
       : self_(self), calls_(calls), tick_(tick), limits_(limits) {}
 
   // The manager is there, or gone.
@@ -39,7 +39,7 @@ class RunTie {
   void Lost();
   // From now on the run is registered with whoever is the manager. A first registration is given up at
   // `expiry` (Unavailable, or DeadlineExceeded when another gateway had the run until then).
-  void Register(proto::StartRun start, Time expiry, OnTied on_tied);
+  void Register(proto::StartRun start, Time expiry, OnRegistered on_registered);
   // A CommitStep or FinishRun. Unavailable when no manager took it until the run's expiry, and for `timeout`
   // at least.
   template <class Command>
@@ -51,13 +51,13 @@ class RunTie {
         },
         std::move(done));
   }
-  // At once when tied, else after the next registration, or with Unavailable.
+  // At once when it is registered, else after the next registration, or with Unavailable.
   void WhenTied(std::function<void(absl::Status)> then);
   // Whatever was to be told so far is not to be told any more.
   void Drop();
   void OnTick();
   void Clear();
-  [[nodiscard]] bool tied() const { return tied_; }
+  [[nodiscard]] bool registered() const { return registered_; }
   [[nodiscard]] std::uint64_t claim() const { return claim_; }
 
  private:
@@ -71,7 +71,7 @@ class RunTie {
   void Start();
   void Started(const absl::StatusOr<proto::RunReply>& reply, std::uint64_t life);
   void Flush();
-  void Untied();
+  void Unregistered();
   void Arm();
   void GiveUp();
 
@@ -82,9 +82,9 @@ class RunTie {
   ClusterManagerActor manager_;
   proto::StartRun start_;
   Time expiry_{};
-  OnTied on_tied_;  // empty: nothing is to be registered
-  bool was_tied_ = false;
-  bool tied_ = false;
+  OnRegistered on_registered_;  // empty: nothing is to be registered
+  bool was_registered_ = false;
+  bool registered_ = false;
   bool registering_ = false;
   bool armed_ = false;
   std::uint64_t life_ = 0;        // of one registration: answers to an earlier one are dropped

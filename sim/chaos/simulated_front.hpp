@@ -1,4 +1,4 @@
-// CLIENT DOOR: what stands between a client and a gateway's front: in production its HTTP server. It keeps
+// SIMULATED FRONT: what stands between a client and a gateway's front: in production its HTTP server. It keeps
 // answers by the client's Idempotency-Key in the production table, and counts in the production statistics.
 // One for each life of a gateway.
 #pragma once
@@ -16,11 +16,11 @@
 
 namespace troupe::sim {
 
-class ClientDoor : public std::enable_shared_from_this<ClientDoor> {
+class SimulatedFront : public std::enable_shared_from_this<SimulatedFront> {
  public:
   // `again`: it is the answer that another request with the same key was given.
   using Done = std::function<void(const proto::InferReply& reply, bool again)>;
-  ClientDoor(World& world, GatewayCount who, std::size_t index)
+  SimulatedFront(World& world, GatewayCount who, std::size_t index)
       : world_(world), who_(std::move(who)), index_(index) {}
 
   // `done` is called once, also when the gateway dies.

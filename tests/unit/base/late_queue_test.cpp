@@ -1,10 +1,10 @@
-#include "base/late_line.hpp"
+#include "base/late_queue.hpp"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
-namespace troupe::late_line_test {
+namespace troupe::late_queue_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -17,7 +17,7 @@ OrderingKey Key(int deadline, std::uint64_t sequence) {
   return MakeOrderingKey(*FindOrderingPolicy("edf-late-last"), {.deadline = At(deadline)}, sequence);
 }
 
-TEST(LateLine, ALateKeyIsBehindAllOfItsPriorityAndNoOther) {
+TEST(LateQueue, ALateKeyIsBehindAllOfItsPriorityAndNoOther) {
   EXPECT_LT(Key(500, 2), LateKey(Key(10, 1)));
   EXPECT_LT(LateKey(Key(10, 1)), LateKey(Key(20, 1)));
   EXPECT_TRUE(IsLate(LateKey(Key(10, 1))));
@@ -27,7 +27,7 @@ TEST(LateLine, ALateKeyIsBehindAllOfItsPriorityAndNoOther) {
   EXPECT_LT(LateKey(Key(10, 1)), unimportant);
 }
 
-TEST(LateLine, ItIsLateWhenAnotherRunBeforeItWouldBeTooMuch) {
+TEST(LateQueue, ItIsLateWhenAnotherRunBeforeItWouldBeTooMuch) {
   EXPECT_EQ(LatestBegin(At(100), milliseconds(20), At(0)), At(60));
   // Half of what it has to spare at its arrival, if that is less.
   EXPECT_EQ(LatestBegin(At(50), milliseconds(30), At(0)), At(10));
@@ -35,8 +35,8 @@ TEST(LateLine, ItIsLateWhenAnotherRunBeforeItWouldBeTooMuch) {
   EXPECT_EQ(LatestBegin(Time::max(), milliseconds(20), At(0)), Time::max());
 }
 
-TEST(LateLine, ARequestIsLateOnceItCouldNotEndInTime) {
-  LateLine<int> line(LateRules{});
+TEST(LateQueue, ARequestIsLateOnceItCouldNotEndInTime) {
+  LateQueue<int> line(LateRules{});
   line.Add(Key(50, 1), At(30), 1);
   line.Add(Key(40, 2), At(20), 2);
   line.Add(Key(90, 3), Time::max(), 3);  // nothing to miss
@@ -49,8 +49,8 @@ TEST(LateLine, ARequestIsLateOnceItCouldNotEndInTime) {
 }
 
 // However much comes in time, of those that go one in `turn` is late.
-TEST(LateLine, LateOnesHaveTheirTurns) {
-  LateLine<int> line(LateRules{.turn = 4});
+TEST(LateQueue, LateOnesHaveTheirTurns) {
+  LateQueue<int> line(LateRules{.turn = 4});
   const OrderingKey first = LateKey(Key(5, 1));
   const OrderingKey second = LateKey(Key(7, 2));
   line.Add(second, At(0), 2);
@@ -66,30 +66,30 @@ TEST(LateLine, LateOnesHaveTheirTurns) {
   EXPECT_EQ(line.late(), 0u);
 }
 
-TEST(LateLine, ALateOneThatGoesByItselfCountsForNobody) {
-  LateLine<int> line(LateRules{.turn = 2});
+TEST(LateQueue, ALateOneThatGoesByItselfCountsForNobody) {
+  LateQueue<int> line(LateRules{.turn = 2});
   line.Add(LateKey(Key(5, 1)), At(0), 1);
   EXPECT_FALSE(line.Gone(Key(100, 10)));
   EXPECT_FALSE(line.Gone(LateKey(Key(4, 2))));
   EXPECT_EQ(line.Gone(Key(100, 11)), 1);
 }
 
-void Spend(LateLine<int>& line, const std::string& function) {
+void Spend(LateQueue<int>& line, const std::string& function) {
   for (int i = 0; i < 20; ++i) line.Ended(function, 98, false);
 }
 
-TEST(LateLine, WhoWillNotMeetItsSloYields) {
-  LateLine<int> line(LateRules{.budgets = true});
+TEST(LateQueue, WhoWillNotMeetItsSloYields) {
+  LateQueue<int> line(LateRules{.budgets = true});
   Spend(line, "lost");
   EXPECT_TRUE(line.Yields("lost"));
   EXPECT_FALSE(line.Yields("other"));
 }
 
-TEST(LateLine, WithoutBudgetsNobodyYieldsForAnother) {
-  LateLine<int> line(LateRules{});
+TEST(LateQueue, WithoutBudgetsNobodyYieldsForAnother) {
+  LateQueue<int> line(LateRules{});
   Spend(line, "lost");
   EXPECT_FALSE(line.Yields("lost"));
 }
 
 }  // namespace
-}  // namespace troupe::late_line_test
+}  // namespace troupe::late_queue_test

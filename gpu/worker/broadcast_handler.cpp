@@ -1,4 +1,4 @@
-#include "gpu/worker/broadcast_desk.hpp"
+#include "gpu/worker/broadcast_handler.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -12,7 +12,7 @@
 namespace troupe::gpu {
 namespace {
 
-// While a load is waited for, how often it is asked whether the desk closes.
+// While a load is waited for, how often it is asked whether the handler closes.
 constexpr Duration kSlice = std::chrono::milliseconds(50);
 // Broadcasts that wait for the one under way; more take their models from the host.
 constexpr std::size_t kWaiting = 4;
@@ -69,7 +69,7 @@ absl::StatusOr<BroadcastPart> ReadBroadcast(const proto::Broadcast& order, std::
   return part;
 }
 
-BroadcastDesk::BroadcastDesk(Device& device, Setup setup, const WorkerLimits& limits)
+BroadcastHandler::BroadcastHandler(Device& device, Setup setup, const WorkerLimits& limits)
     : device_(device), setup_(std::move(setup)), limits_(limits) {
   if (setup_.socket.empty() || device_.broadcaster() == nullptr) return;
   // Where nobody can be met, models come from the host: the description says that this worker broadcasts
@@ -78,26 +78,26 @@ BroadcastDesk::BroadcastDesk(Device& device, Setup setup, const WorkerLimits& li
   if (place.ok()) place_ = *std::move(place);
 }
 
-BroadcastDesk::~BroadcastDesk() {
+BroadcastHandler::~BroadcastHandler() {
   if (place_ != nullptr) place_->Close();
   const std::lock_guard lock(mutex_);
   closing_ = true;
   if (current_ != nullptr) current_->Abort();
 }
 
-void BroadcastDesk::Refuse(const BroadcastPart& part, const absl::Status& why) {
+void BroadcastHandler::Refuse(const BroadcastPart& part, const absl::Status& why) {
   if (able()) place_->Answer(part.meeting, why);
 }
 
-bool BroadcastDesk::Enter() {
+bool BroadcastHandler::Enter() {
   const std::lock_guard lock(mutex_);
   if (under_way_ > kWaiting) return false;
   ++under_way_;
   return true;
 }
 
-void BroadcastDesk::Send(const BroadcastPart& part, DeviceRange weights, std::shared_ptr<ModelLoad> load,
-                         std::function<void()> ended) {
+void BroadcastHandler::Send(const BroadcastPart& part, DeviceRange weights, std::shared_ptr<ModelLoad> load,
+                            std::function<void()> ended) {
   if (!Enter()) {
     Refuse(part, absl::UnavailableError("its sender has too many to send"));
     return ended();
@@ -110,8 +110,9 @@ void BroadcastDesk::Send(const BroadcastPart& part, DeviceRange weights, std::sh
   });
 }
 
-void BroadcastDesk::Receive(const BroadcastPart& part, DeviceRange weights, std::shared_ptr<ModelLoad> load,
-                            std::function<void()> first, std::function<void(const absl::Status&)> ended) {
+void BroadcastHandler::Receive(const BroadcastPart& part, DeviceRange weights,
+                               std::shared_ptr<ModelLoad> load, std::function<void()> first,
+                               std::function<void(const absl::Status&)> ended) {
   if (!Enter()) return ended(absl::UnavailableError("this GPU takes too many broadcasts already"));
   thread_.Post(
       [this, part, weights, load = std::move(load), first = std::move(first), ended = std::move(ended)] {
@@ -123,19 +124,19 @@ void BroadcastDesk::Receive(const BroadcastPart& part, DeviceRange weights, std:
       });
 }
 
-std::shared_ptr<transport::BroadcastEnd> BroadcastDesk::current() {
+std::shared_ptr<transport::BroadcastEnd> BroadcastHandler::current() {
   const std::lock_guard lock(mutex_);
   return current_;
 }
 
-void BroadcastDesk::Leave() {
+void BroadcastHandler::Leave() {
   std::shared_ptr<transport::BroadcastEnd> left;
   const std::lock_guard lock(mutex_);
   left = std::move(current_);
   --under_way_;
 }
 
-absl::StatusOr<transport::BroadcastEnd*> BroadcastDesk::Join(const transport::BroadcastSeat& seat) {
+absl::StatusOr<transport::BroadcastEnd*> BroadcastHandler::Join(const transport::BroadcastSeat& seat) {
   TROUPE_ASSIGN_OR_RETURN(std::shared_ptr<transport::BroadcastEnd> end,
                           device_.broadcaster()->Join(seat, limits_.broadcast_patience));
   const std::lock_guard lock(mutex_);
@@ -144,7 +145,7 @@ absl::StatusOr<transport::BroadcastEnd*> BroadcastDesk::Join(const transport::Br
   return current_.get();
 }
 
-absl::Status BroadcastDesk::AwaitGroups(ModelLoad& load, Bytes bytes) {
+absl::Status BroadcastHandler::AwaitGroups(ModelLoad& load, Bytes bytes) {
   const EventPtr there = load.After(GroupsUnder(load.groups(), bytes));
   while (there != nullptr && !there->done()) {
     (void)there->Wait(kSlice);
@@ -154,7 +155,7 @@ absl::Status BroadcastDesk::AwaitGroups(ModelLoad& load, Bytes bytes) {
   return there == nullptr ? absl::OkStatus() : there->status();
 }
 
-absl::Status BroadcastDesk::SendAll(const BroadcastPart& part, DeviceRange weights, ModelLoad* load) {
+absl::Status BroadcastHandler::SendAll(const BroadcastPart& part, DeviceRange weights, ModelLoad* load) {
   TROUPE_RETURN_IF_ERROR(
       place_->Gather(part.meeting, part.seat.members.size() - 1, limits_.broadcast_meeting));
   transport::BroadcastSeat seat = part.seat;
@@ -171,8 +172,8 @@ absl::Status BroadcastDesk::SendAll(const BroadcastPart& part, DeviceRange weigh
   return end->Finish();
 }
 
-absl::Status BroadcastDesk::ReceiveAll(const BroadcastPart& part, DeviceRange weights, ModelLoad& load,
-                                       const std::function<void()>& first) {
+absl::Status BroadcastHandler::ReceiveAll(const BroadcastPart& part, DeviceRange weights, ModelLoad& load,
+                                          const std::function<void()>& first) {
   TROUPE_ASSIGN_OR_RETURN(const std::string invitation,
                           transport::AttendMeeting(part.socket, part.meeting, 2 * limits_.broadcast_meeting));
   transport::BroadcastSeat seat = part.seat;

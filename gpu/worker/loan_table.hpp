@@ -1,4 +1,4 @@
-// LOAN DESK: models of this device that other GPUs of the node copy from.
+// LOAN TABLE: models of this device that other GPUs of the node copy from.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,11 @@ namespace troupe::gpu {
 // which no other loan has or had, and asks again when it has copied: what it is told then holds for the whole
 // copy, since a loan that has ended is not known any more before its memory may be used otherwise. The main
 // loop's thread.
-class LoanDesk {
+class LoanTable {
  public:
-  LoanDesk(Device& device, Residency& residency, const WorkerLimits& limits)
+  LoanTable(Device& device, Residency& residency, const WorkerLimits& limits)
       : device_(device), residency_(residency), limits_(limits) {}
-  ~LoanDesk() { ReturnAll(); }
+  ~LoanTable() { ReturnAll(); }
 
   // NotFound when the model is not there, FailedPrecondition while it is on its way, or lies in more ranges
   // than a borrower takes. `channel`: the session's, whose server hands out the memory.

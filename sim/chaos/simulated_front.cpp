@@ -1,4 +1,4 @@
-#include "sim/chaos/client_door.hpp"
+#include "sim/chaos/simulated_front.hpp"
 
 #include <utility>
 
@@ -31,7 +31,7 @@ proto::InferReply ReplyOf(const gateway::IdempotencyTable::AnswerPtr& answer) {
 
 }  // namespace
 
-void ClientDoor::Infer(proto::InferRequest request, const std::string& key, Done done) {
+void SimulatedFront::Infer(proto::InferRequest request, const std::string& key, Done done) {
   const auto& function = request.function();
   const bool is_workflow =
       world_.gateway(index_).view->Get()->FindWorkflow(function.name(), function.version()) != nullptr;
@@ -41,7 +41,7 @@ void ClientDoor::Infer(proto::InferRequest request, const std::string& key, Done
 }
 
 // As gateway/infer_exchange does.
-void ClientDoor::InferOnce(proto::InferRequest request, const std::string& key, Done done) {
+void SimulatedFront::InferOnce(proto::InferRequest request, const std::string& key, Done done) {
   using Verdict = Table::Verdict;
   const auto name = absl::StrCat(request.function().name(), "\n", request.function().version(), "\n", key);
   const auto fingerprint = request.inputs(0).data().inlined();
@@ -67,7 +67,7 @@ void ClientDoor::InferOnce(proto::InferRequest request, const std::string& key, 
 }
 
 // Lives as long as its gateway's last call.
-void ClientDoor::Ask(proto::InferRequest request, std::function<void(const proto::InferReply&)> done) {
+void SimulatedFront::Ask(proto::InferRequest request, std::function<void(const proto::InferReply&)> done) {
   world_.gateway(index_).front->Infer(std::move(request), [self = shared_from_this(), done = std::move(done)](
                                                               const proto::InferReply& reply) {
     for (int i = 0; i < (self->counts_twice_ ? 2 : 1); ++i) self->statistics_.Observe(reply, Duration(), 0);
@@ -75,11 +75,11 @@ void ClientDoor::Ask(proto::InferRequest request, std::function<void(const proto
   });
 }
 
-void ClientDoor::Cancel(std::uint64_t call) {
+void SimulatedFront::Cancel(std::uint64_t call) {
   world_.gateway(index_).front->Cancel(call);
 }
 
-GatewayCount ClientDoor::count() const {
+GatewayCount SimulatedFront::count() const {
   auto count = who_;
   count.served = statistics_.totals().served;
   count.failed = statistics_.totals().failed;

@@ -9,9 +9,9 @@
 #include <set>
 
 #include "base/random.hpp"
-#include "cluster/request_book.hpp"
+#include "cluster/request_table.hpp"
 
-namespace troupe::cluster::request_book_property_test {
+namespace troupe::cluster::request_table_property_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -23,9 +23,9 @@ class BookWorld {
  public:
   explicit BookWorld(std::uint64_t seed)
       : random_(seed),
-        book_({.max_requests = 40, .max_bytes = KiB(60), .max_bounces = 200},
-              *FindRoutingPolicy(seed % 2 == 0 ? "locality" : "load-balance"),
-              *FindOrderingPolicy(kOrderings[seed % kOrderings.size()])) {
+        table_({.max_requests = 40, .max_bytes = KiB(60), .max_bounces = 200},
+               *FindRoutingPolicy(seed % 2 == 0 ? "locality" : "load-balance"),
+               *FindOrderingPolicy(kOrderings[seed % kOrderings.size()])) {
     for (int i = 0; i < kNodes; ++i) GrantNode(i);
   }
   void Run(int steps) {
@@ -44,7 +44,7 @@ class BookWorld {
     }
     EXPECT_TRUE(open_.empty()) << open_.size() << " requests wait for ever";
   }
-  [[nodiscard]] const RequestBook& book() const { return book_; }
+  [[nodiscard]] const RequestTable& table() const { return table_; }
   std::uint64_t arrived = 0;
 
  private:
@@ -67,10 +67,10 @@ class BookWorld {
         if (random_.Below(10) == 0) Lose(static_cast<int>(random_.Below(kNodes)));
         return;
       case 8:
-        if (!open_.empty()) Finish(book_.CancelSequence(*open_.begin()));
+        if (!open_.empty()) Finish(table_.CancelSequence(*open_.begin()));
         return;
       default:
-        if (random_.Below(20) == 0) Finish(book_.FunctionGone("f1", "1", absl::NotFoundError("gone")));
+        if (random_.Below(20) == 0) Finish(table_.FunctionGone("f1", "1", absl::NotFoundError("gone")));
         return;
     }
   }
@@ -86,7 +86,7 @@ class BookWorld {
     request.timeout = milliseconds(random_.Below(2) == 0 ? 10 + random_.Below(100) : 0);
     request.bytes = KiB(random_.Below(4));
     ++arrived;
-    if (book_.Admit(request, now_).status.ok()) open_.insert(request.sequence);
+    if (table_.Admit(request, now_).status.ok()) open_.insert(request.sequence);
   }
   void Reply(bool well) {
     if (sent_.empty()) return;
@@ -96,15 +96,15 @@ class BookWorld {
     sent_.erase(it);
     switch (well ? 9 : random_.Below(10)) {
       case 0:
-        return Finish(book_.Bounced(ticket, proto::BOUNCE_NO_CREDIT, "full", now_));
+        return Finish(table_.Bounced(ticket, proto::BOUNCE_NO_CREDIT, "full", now_));
       case 1:
-        return Finish(book_.Bounced(ticket, proto::BOUNCE_NOT_ADOPTED, "not here", now_));
+        return Finish(table_.Bounced(ticket, proto::BOUNCE_NOT_ADOPTED, "not here", now_));
       case 2:
-        return Finish(book_.CallFailed(ticket, "no answer", now_));
+        return Finish(table_.CallFailed(ticket, "no answer", now_));
       case 3:
-        return Finish(book_.Served(ticket, absl::InternalError("bad"), now_));
+        return Finish(table_.Served(ticket, absl::InternalError("bad"), now_));
       default:
-        return Finish(book_.Served(ticket, absl::OkStatus(), now_));
+        return Finish(table_.Served(ticket, absl::OkStatus(), now_));
     }
   }
   void GrantNode(int node, bool all = false) {
@@ -121,21 +121,21 @@ class BookWorld {
       adopted.add_digests("m" + std::to_string(model));
       if (random_.Below(2) == 0) resident.add_digests("m" + std::to_string(model));
     }
-    book_.Apply(grant);
+    table_.Apply(grant);
   }
-  void Lose(int node) { Finish(book_.NodeLost("n" + std::to_string(node), "killed")); }
+  void Lose(int node) { Finish(table_.NodeLost("n" + std::to_string(node), "killed")); }
   void Settle() {
-    Finish(book_.Expire(now_));
-    for (const Send& send : book_.Decide(now_)) {
+    Finish(table_.Expire(now_));
+    for (const Send& send : table_.Decide(now_)) {
       EXPECT_TRUE(open_.contains(send.sequence));
       EXPECT_GT(send.timeout_in, Duration::zero());
       EXPECT_LE(send.attempt, 3u);
-      const NodeCredit* credit = book_.credits().Find(send.node);
+      const NodeCredit* credit = table_.credits().Find(send.node);
       EXPECT_LE(credit->in_flight, credit->limit);
       EXPECT_EQ(credit->epoch, send.node_epoch);
       EXPECT_TRUE(sent_.emplace(send.ticket, send.node).second);
     }
-    book_.Check();
+    table_.Check();
   }
   void Finish(const std::vector<RequestFinished>& finished) {
     for (const RequestFinished& f : finished)
@@ -143,7 +143,7 @@ class BookWorld {
   }
 
   Random random_;
-  RequestBook book_;
+  RequestTable table_;
   std::set<std::uint64_t> open_;
   std::map<std::uint64_t, std::string> sent_;  // by ticket; replies of lost nodes still come
   std::map<int, std::uint64_t> epochs_;
@@ -151,14 +151,14 @@ class BookWorld {
   Time now_{};
 };
 
-TEST(RequestBookProperty, ArrivedIsServedRejectedExpiredCancelledOrFailed) {
+TEST(RequestTableProperty, ArrivedIsServedRejectedExpiredCancelledOrFailed) {
   std::uint64_t served = 0;
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     BookWorld world(seed);
     world.Run(1500);
     world.Drain();
-    const BookCounts& counts = world.book().counts();
+    const RequestCounts& counts = world.table().counts();
     EXPECT_EQ(world.arrived,
               counts.rejected + counts.served + counts.failed + counts.expired + counts.cancelled);
     served += counts.served;
@@ -168,4 +168,4 @@ TEST(RequestBookProperty, ArrivedIsServedRejectedExpiredCancelledOrFailed) {
 }
 
 }  // namespace
-}  // namespace troupe::cluster::request_book_property_test
+}  // namespace troupe::cluster::request_table_property_test

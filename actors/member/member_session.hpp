@@ -11,7 +11,7 @@
 
 namespace troupe::actors {
 
-class MemberTie {
+class MemberSession {
  public:
   // The sender of a DescribeMember that is joining: others ask as well, to look on.
   void AskedBy(const caf::strong_actor_ptr& member) { member_ = caf::actor_cast<caf::actor_addr>(member); }

@@ -1,4 +1,4 @@
-// The door through which HTTP threads call functions: straight into the router, and answered whatever becomes
+// The client by which HTTP threads call functions: straight into the router, and answered whatever becomes
 // of it.
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-class FrontDoorTest : public ::testing::Test {
+class FrontClientTest : public ::testing::Test {
  protected:
   void SetUp() override {
     ASSERT_TRUE(world_.Deploy("resnet", MiB(100)).ok());
@@ -25,11 +25,12 @@ class FrontDoorTest : public ::testing::Test {
     options.manager = "manager";
     options.view = world_.view();
     options.router_inbox = world_.router_inbox();
-    door_ = OpenFrontDoor(world_.system(), std::move(options), world_.router(), world_.directory(), channel_);
+    front_ =
+        MakeFrontClient(world_.system(), std::move(options), world_.router(), world_.directory(), channel_);
     world_.Settle();
   }
   void TearDown() override {
-    door_.reset();
+    front_.reset();
     world_.Run(seconds(1));
   }
   void Infer(const std::string& function, std::uint64_t call) {
@@ -43,8 +44,8 @@ class FrontDoorTest : public ::testing::Test {
     input.mutable_spec()->add_shape(1);
     input.mutable_spec()->add_shape(4);
     input.mutable_data()->set_inlined("abcd");
-    door_->Infer(std::move(request),
-                 [this](proto::InferReply reply) { replies_.push_back(std::move(reply)); });
+    front_->Infer(std::move(request),
+                  [this](proto::InferReply reply) { replies_.push_back(std::move(reply)); });
   }
   [[nodiscard]] absl::StatusCode Code(std::size_t i) const {
     return static_cast<absl::StatusCode>(replies_.at(i).code());
@@ -52,11 +53,11 @@ class FrontDoorTest : public ::testing::Test {
 
   World world_{1, 1};
   transport::FakeTensorChannel channel_{transport::FakeTensorChannel::NewWorld(), KiB(200)};
-  std::unique_ptr<FrontDoor> door_;
+  std::unique_ptr<FrontClient> front_;
   std::vector<proto::InferReply> replies_;
 };
 
-TEST_F(FrontDoorTest, AFunctionIsServed) {
+TEST_F(FrontClientTest, AFunctionIsServed) {
   Infer("resnet", 1);
   EXPECT_TRUE(replies_.empty()) << "answered on the caller's thread";
   world_.Run(seconds(1));
@@ -65,14 +66,14 @@ TEST_F(FrontDoorTest, AFunctionIsServed) {
   EXPECT_EQ(replies_[0].outputs(0).data().inlined(), "abcd");
 }
 
-TEST_F(FrontDoorTest, AFunctionThatIsNotThereIsNotFound) {
+TEST_F(FrontClientTest, AFunctionThatIsNotThereIsNotFound) {
   Infer("nobody", 1);
   world_.Run(milliseconds(10));
   ASSERT_EQ(replies_.size(), 1u);
   EXPECT_EQ(Code(0), absl::StatusCode::kNotFound) << replies_[0].message();
 }
 
-TEST_F(FrontDoorTest, WhoHasNotJoinedDoesNotSayThatAFunctionIsNotThere) {
+TEST_F(FrontClientTest, WhoHasNotJoinedDoesNotSayThatAFunctionIsNotThere) {
   RouterOptions router;
   router.gateway = "gateway-late";
   router.id = 99;
@@ -83,7 +84,7 @@ TEST_F(FrontDoorTest, WhoHasNotJoinedDoesNotSayThatAFunctionIsNotThere) {
   options.router_inbox = router.inbox;
   const auto late = SpawnRouter(world_.system(), std::move(router), world_.directory());
   ASSERT_TRUE(late.ok()) << late.status();
-  door_ = OpenFrontDoor(world_.system(), std::move(options), *late, world_.directory(), channel_);
+  front_ = MakeFrontClient(world_.system(), std::move(options), *late, world_.directory(), channel_);
   Infer("resnet", 1);
   world_.Run(milliseconds(10));
   ASSERT_EQ(replies_.size(), 1u);
@@ -91,12 +92,12 @@ TEST_F(FrontDoorTest, WhoHasNotJoinedDoesNotSayThatAFunctionIsNotThere) {
   caf::anon_send_exit(*late, caf::exit_reason::user_shutdown);
 }
 
-TEST_F(FrontDoorTest, ACancelledCallIsAnsweredSoAndOthersAreNotTouched) {
+TEST_F(FrontClientTest, ACancelledCallIsAnsweredSoAndOthersAreNotTouched) {
   Infer("resnet", 1);
   Infer("resnet", 2);
   world_.Run(milliseconds(1));
   ASSERT_TRUE(replies_.empty());
-  door_->Cancel(1);
+  front_->Cancel(1);
   world_.Run(milliseconds(1));
   ASSERT_EQ(replies_.size(), 1u);
   EXPECT_EQ(Code(0), absl::StatusCode::kCancelled) << replies_[0].message();
@@ -105,7 +106,7 @@ TEST_F(FrontDoorTest, ACancelledCallIsAnsweredSoAndOthersAreNotTouched) {
   EXPECT_EQ(Code(1), absl::StatusCode::kOk) << replies_[1].message();
 }
 
-TEST_F(FrontDoorTest, CallsAreAnsweredOnceWhenTheRouterEnds) {
+TEST_F(FrontClientTest, CallsAreAnsweredOnceWhenTheRouterEnds) {
   Infer("resnet", 1);
   world_.Run(milliseconds(1));
   Infer("resnet", 2);  // still in the inbox
@@ -144,7 +145,7 @@ RouterActor::behavior_type LendingRouter(RouterActor::pointer, std::shared_ptr<L
 
 // A shell that was killed after its request never says that it has read the answer: the slices would lie in
 // the worker's memory until the router ends, and an isolated runtime could never be taken.
-TEST_F(FrontDoorTest, OutputsThatAShellNeverReleasesAreReleasedForIt) {
+TEST_F(FrontClientTest, OutputsThatAShellNeverReleasesAreReleasedForIt) {
   const auto lender = std::make_shared<Lender>();
   const RouterActor router = world_.system().spawn(LendingRouter, lender);
   FrontOptions options;
@@ -152,9 +153,9 @@ TEST_F(FrontDoorTest, OutputsThatAShellNeverReleasesAreReleasedForIt) {
   options.manager = "manager";
   options.view = world_.view();
   options.read_limit = seconds(3);
-  door_ = OpenFrontDoor(world_.system(), std::move(options), router, world_.directory(), channel_);
+  front_ = MakeFrontClient(world_.system(), std::move(options), router, world_.directory(), channel_);
   const auto ask = [&] {
-    world_.system().spawn([front = door_->actor()](caf::event_based_actor* shell) {
+    world_.system().spawn([front = front_->actor()](caf::event_based_actor* shell) {
       proto::InferRequest request;
       request.mutable_function()->set_name("resnet");
       shell->request(front, caf::infinite, request).then([](const proto::InferReply&) {});
@@ -164,14 +165,14 @@ TEST_F(FrontDoorTest, OutputsThatAShellNeverReleasesAreReleasedForIt) {
   ask();
   proto::ReleaseOutputs read;
   read.set_release(1);
-  caf::anon_send(door_->actor(), read);
+  caf::anon_send(front_->actor(), read);
   ask();
   EXPECT_EQ(lender->lent, 2u);
   world_.Run(milliseconds(2999));
   EXPECT_EQ(lender->released, std::vector<std::uint64_t>{1}) << "the second may still be read";
   world_.Run(milliseconds(1));
   EXPECT_EQ(lender->released, (std::vector<std::uint64_t>{1, 2})) << "and the first is not released again";
-  caf::anon_send(door_->actor(), read);
+  caf::anon_send(front_->actor(), read);
   world_.Settle();
   EXPECT_EQ(lender->released.size(), 3u) << "the router knows what it has lent";
   caf::anon_send_exit(router, caf::exit_reason::user_shutdown);

@@ -1,10 +1,10 @@
-// LATE LINE: the waiting requests by when they are late, for an order in which the late ones yield: what can
+// LATE QUEUE: the waiting requests by when they are late, for an order in which the late ones yield: what can
 // no longer meet its deadline goes behind all of its priority that still can (base/ordering_policy.hpp).
 // Where more is asked for than can be served, plain earliest deadline first serves what is lost already, and
-// is late for everything. Owned by whoever owns a queue (a node's scheduler, a router's book), which tells
+// is late for everything. Owned by whoever owns a queue (a node's scheduler, a router's request table), which tells
 // what waits and changes the keys; no locks.
 //
-//   a waiting request:  in time -> late -> its turn has come (back among those in time, and late for all of
+//   a waiting request:  in time -> late -> promoted (back among those in time, and late for all of
 //   them)
 //
 // Of those that go, one in `turn` is the late one of the earliest deadline, so that late ones wait behind no
@@ -31,9 +31,9 @@ namespace troupe {
 
 // `Id` names a request to its owner; keys are unique in the queue.
 template <class Id>
-class LateLine {
+class LateQueue {
  public:
-  explicit LateLine(const LateRules& rules) : rules_(rules) {}
+  explicit LateQueue(const LateRules& rules) : rules_(rules) {}
 
   // A request waits by this key, or no longer. `latest`: when it has to begin to meet its deadline, the same
   // both times; Time::max(): it has none, or its turn has come.

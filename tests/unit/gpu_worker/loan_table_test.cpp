@@ -1,5 +1,5 @@
 // What a worker says of a model that it lends when its weights lie in blocks.
-#include "gpu/worker/loan_desk.hpp"
+#include "gpu/worker/loan_table.hpp"
 
 #include <string>
 
@@ -19,9 +19,9 @@ MemoryOptions Mapped() {
   return options;
 }
 
-class LoanDeskTest : public RunnerTest {
+class LoanTableTest : public RunnerTest {
  protected:
-  LoanDeskTest()
+  LoanTableTest()
       : RunnerTest(MakePlain, {.group = KiB(256), .block = KiB(64)}, Mapped()),
         loans_(*device_, *residency_, limits_) {
     // Eight models fill the device; three go that are not side by side, and a larger one comes in their
@@ -44,11 +44,11 @@ class LoanDeskTest : public RunnerTest {
     return Code(next_++);
   }
 
-  LoanDesk loans_;
+  LoanTable loans_;
   std::uint64_t next_ = 1;
 };
 
-TEST_F(LoanDeskTest, EachRangeOfItIsTold) {
+TEST_F(LoanTableTest, EachRangeOfItIsTold) {
   const proto::WorkerOutcome outcome = Lend();
   ASSERT_EQ(outcome.code(), 0) << outcome.message();
   std::uint64_t told = 0;
@@ -60,7 +60,7 @@ TEST_F(LoanDeskTest, EachRangeOfItIsTold) {
   EXPECT_EQ(Evict(), 0);
 }
 
-TEST_F(LoanDeskTest, InMoreRangesThanABorrowerTakesItIsNotLentAndNotHeld) {
+TEST_F(LoanTableTest, InMoreRangesThanABorrowerTakesItIsNotLentAndNotHeld) {
   limits_.lent_ranges = 2;
   const proto::WorkerOutcome outcome = Lend();
   EXPECT_EQ(outcome.code(), CodeOf(absl::StatusCode::kFailedPrecondition));

@@ -1,5 +1,5 @@
 // Arrival, choice and sending; request_outcomes.cpp has what happens after.
-#include "cluster/request_book.hpp"
+#include "cluster/request_table.hpp"
 
 #include <algorithm>
 
@@ -8,7 +8,7 @@
 
 namespace troupe::cluster {
 
-RequestBook::RequestBook(RouterLimits limits, RoutingPolicy routing, OrderingPolicy ordering)
+RequestTable::RequestTable(RouterLimits limits, RoutingPolicy routing, OrderingPolicy ordering)
     : limits_(limits), routing_(routing), ordering_(ordering) {
   TROUPE_CHECK(routing_ != nullptr && ordering_.rank != nullptr, "every slot of the router needs a policy");
   if (ordering_.slo != nullptr) slo_.emplace(*ordering_.slo);
@@ -16,7 +16,7 @@ RequestBook::RequestBook(RouterLimits limits, RoutingPolicy routing, OrderingPol
 }
 
 // How long until the queue as it is has been served.
-Duration RequestBook::RetryAfter() const {
+Duration RequestTable::RetryAfter() const {
   const Duration interval = service_interval_.Or(std::chrono::milliseconds(10));
   const auto waiting = static_cast<Duration::rep>(this->waiting() + 1);
   const Duration estimate =
@@ -24,7 +24,7 @@ Duration RequestBook::RetryAfter() const {
   return std::clamp(estimate, limits_.shortest_retry_after, limits_.longest_retry_after);
 }
 
-Admission RequestBook::Admit(const RouterRequest& request, Time now) {
+Admission RequestTable::Admit(const RouterRequest& request, Time now) {
   TROUPE_CHECK(!requests_.contains(request.sequence), "a sequence was used twice");
   const auto refuse = [&](absl::Status status) {
     ++counts_.rejected;
@@ -64,21 +64,21 @@ Admission RequestBook::Admit(const RouterRequest& request, Time now) {
 
 // --- The index of what each node could take ---
 
-void RequestBook::Unindex(const std::string& model) {
+void RequestTable::Unindex(const std::string& model) {
   const auto* waiting = queue_.Find(model);
   const auto* holders = credits_.Holders(model);
   if (waiting == nullptr || holders == nullptr) return;
   for (const std::string& node : *holders) eligible_[node].erase(Head{waiting->begin()->first, {}});
 }
 
-void RequestBook::Index(const std::string& model) {
+void RequestTable::Index(const std::string& model) {
   const auto* waiting = queue_.Find(model);
   const auto* holders = credits_.Holders(model);
   if (waiting == nullptr || holders == nullptr) return;
   for (const std::string& node : *holders) eligible_[node].insert(Head{waiting->begin()->first, model});
 }
 
-void RequestBook::Enqueue(Entry& entry) {
+void RequestTable::Enqueue(Entry& entry) {
   if (slo_) entry.key.place = slo_->PlaceOf(entry.request.function);
   if (late_) late_->Add(entry.key, entry.latest, entry.request.sequence);
   Unindex(entry.request.model);
@@ -87,7 +87,7 @@ void RequestBook::Enqueue(Entry& entry) {
   entry.place = Place::kQueued;
 }
 
-void RequestBook::Dequeue(Entry& entry) {
+void RequestTable::Dequeue(Entry& entry) {
   if (late_) late_->Remove(entry.key, entry.latest);
   Unindex(entry.request.model);
   queue_.Remove(entry.request.model, entry.key);
@@ -95,7 +95,7 @@ void RequestBook::Dequeue(Entry& entry) {
 }
 
 // Functions may have changed places: what waits gets new keys.
-void RequestBook::Reorder(Time now) {
+void RequestTable::Reorder(Time now) {
   if (!slo_ || !slo_->Reorder(now)) return;
   for (auto& [sequence, entry] : requests_) {
     if (entry.place != Place::kQueued || slo_->PlaceOf(entry.request.function) == entry.key.place) continue;
@@ -104,13 +104,13 @@ void RequestBook::Reorder(Time now) {
   }
 }
 
-void RequestBook::Rekey(Entry& entry, const OrderingKey& key) {
+void RequestTable::Rekey(Entry& entry, const OrderingKey& key) {
   Dequeue(entry);
   entry.key = key;
   Enqueue(entry);
 }
 
-void RequestBook::YieldLate(Time now) {
+void RequestTable::YieldLate(Time now) {
   if (!late_) return;
   while (const auto sequence = late_->NextLate(now)) {
     Entry& entry = requests_.at(*sequence);
@@ -119,7 +119,7 @@ void RequestBook::YieldLate(Time now) {
 }
 
 // A request was sent, and is in the queue no more.
-void RequestBook::GiveTurn(const Entry& gone) {
+void RequestTable::GiveTurn(const Entry& gone) {
   if (!late_) return;
   const auto next = late_->Gone(gone.key);
   if (!next) return;
@@ -131,14 +131,14 @@ void RequestBook::GiveTurn(const Entry& gone) {
 }
 
 // Every node that holds its model has refused it: it is offered again after a moment.
-void RequestBook::Pause(Entry& entry, Time until) {
+void RequestTable::Pause(Entry& entry, Time until) {
   entry.place = Place::kPaused;
   entry.resume = until;
   entry.refused_by.clear();
   pauses_.emplace(until, entry.request.sequence);
 }
 
-void RequestBook::WakeDue(Time now) {
+void RequestTable::WakeDue(Time now) {
   while (!pauses_.empty() && pauses_.begin()->first <= now) {
     Entry& entry = requests_.at(pauses_.begin()->second);
     pauses_.erase(pauses_.begin());
@@ -150,14 +150,14 @@ void RequestBook::WakeDue(Time now) {
 // --- The choice ---
 
 // Half of a node's places are for what can still be met: there it would wait for what is late.
-bool RequestBook::HasPlace(const NodeCredit& node, const Entry& entry) const {
+bool RequestTable::HasPlace(const NodeCredit& node, const Entry& entry) const {
   return !late_ || !IsLate(entry.key) || 2 * node.in_flight < node.limit;
 }
 
 // The most urgent request that some node with a credit can take. Looks at the first eligible model of each
 // node, and beyond it only past requests that this node has refused; late ones that it has no place for stop
 // it, since what comes behind them is late, too, or of a lower priority.
-RequestBook::Entry* RequestBook::MostUrgent(Time now) {
+RequestTable::Entry* RequestTable::MostUrgent(Time now) {
   Entry* best = nullptr;
   for (const auto& [name, node] : credits_.nodes()) {
     if (!node.Open(now)) continue;
@@ -175,7 +175,7 @@ RequestBook::Entry* RequestBook::MostUrgent(Time now) {
   return best;
 }
 
-std::string RequestBook::ChooseNode(const Entry& entry, Time now) const {
+std::string RequestTable::ChooseNode(const Entry& entry, Time now) const {
   std::vector<NodeOption> options;
   for (const std::string& name : *credits_.Holders(entry.request.model)) {
     const NodeCredit& node = *credits_.Find(name);
@@ -191,7 +191,7 @@ std::string RequestBook::ChooseNode(const Entry& entry, Time now) const {
   return std::string(options[choice].name);
 }
 
-Send RequestBook::MakeSend(Entry& entry, const std::string& node, Time now) {
+Send RequestTable::MakeSend(Entry& entry, const std::string& node, Time now) {
   Dequeue(entry);
   GiveTurn(entry);
   entry.place = Place::kSent;
@@ -216,7 +216,7 @@ Send RequestBook::MakeSend(Entry& entry, const std::string& node, Time now) {
   return send;
 }
 
-std::vector<Send> RequestBook::Decide(Time now) {
+std::vector<Send> RequestTable::Decide(Time now) {
   WakeDue(now);
   Reorder(now);
   YieldLate(now);
@@ -230,7 +230,7 @@ std::vector<Send> RequestBook::Decide(Time now) {
   return sends;
 }
 
-Time RequestBook::NextDue() const {
+Time RequestTable::NextDue() const {
   Time due = Time::max();
   if (!expiries_.empty()) due = std::min(due, expiries_.begin()->first);
   if (!pauses_.empty()) due = std::min(due, pauses_.begin()->first);
@@ -238,7 +238,7 @@ Time RequestBook::NextDue() const {
   return due;
 }
 
-void RequestBook::Check() const {
+void RequestTable::Check() const {
   std::size_t sent = 0;
   std::size_t queued = 0;
   std::size_t late = 0;

@@ -1,0 +1,397 @@
+#include "cluster/request_table.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace troupe::cluster::request_table_test {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::HasSubstr;
+
+Time At(int ms) {
+  return Time(milliseconds(ms));
+}
+
+// An empty list is not told.
+proto::CreditGrant Grant(const std::string& node, std::uint64_t limit, std::vector<std::string> adopted,
+                         std::vector<std::string> resident = {}, std::uint64_t epoch = 1) {
+  proto::CreditGrant grant;
+  grant.set_node(node);
+  grant.set_node_epoch(epoch);
+  grant.set_limit(limit);
+  for (const auto& model : adopted) grant.mutable_adopted()->add_digests(model);
+  for (const auto& model : resident) grant.mutable_resident()->add_digests(model);
+  return grant;
+}
+
+RequestTable MakeTable(RouterLimits limits = {}, const char* routing = "locality",
+                       const char* ordering = "edf") {
+  return RequestTable(limits, *FindRoutingPolicy(routing), *FindOrderingPolicy(ordering));
+}
+
+RouterRequest Request(std::uint64_t sequence, const std::string& model = "m") {
+  RouterRequest request;
+  request.sequence = sequence;
+  request.call = {.caller = 1, .call = sequence};
+  request.function = "f-" + model;
+  request.version = "1";
+  request.model = model;
+  request.bytes = KiB(1);
+  return request;
+}
+
+TEST(RoutingPolicy, Choices) {
+  struct Case {
+    const char* policy;
+    std::vector<NodeOption> options;
+    std::size_t expected;
+  };
+  const Case cases[] = {
+      {"locality", {{"a", false, 0, 4}, {"b", true, 3, 4}}, 1},
+      {"locality", {{"a", true, 2, 4}, {"b", true, 1, 4}}, 1},
+      {"locality", {{"a", false, 1, 4}, {"b", false, 1, 8}}, 1},
+      {"locality", {{"a", false, 0, 4}, {"b", false, 0, 4}}, 0},
+      {"bounded-locality", {{"a", false, 0, 40}, {"b", true, 1, 40}}, 1},
+      {"bounded-locality", {{"a", false, 0, 40}, {"b", true, 2, 40}}, 0},
+      {"bounded-locality", {{"a", false, 0, 8}, {"b", true, 2, 40}}, 1},  // a larger one has a larger part
+      {"bounded-locality", {{"a", false, 8, 40}, {"b", true, 10, 40}}, 1},
+      {"bounded-locality", {{"a", true, 20, 40}, {"b", true, 3, 40}}, 1},
+      {"load-balance", {{"a", false, 0, 4}, {"b", true, 3, 4}}, 0},
+      {"load-balance", {{"a", false, 2, 4}, {"b", true, 2, 8}}, 1},
+  };
+  for (const Case& c : cases) EXPECT_EQ((*FindRoutingPolicy(c.policy))(c.options), c.expected) << c.policy;
+  EXPECT_THAT(std::string(FindRoutingPolicy("nearest").status().message()),
+              HasSubstr("locality, bounded-locality, load-balance"));
+}
+
+TEST(RequestTable, ARequestLeavesOnACreditAndComesBackServed) {
+  RequestTable table = MakeTable();
+  ASSERT_TRUE(table.Admit(Request(1), At(0)).status.ok());
+  EXPECT_TRUE(table.Decide(At(0)).empty());  // nobody holds the model
+  table.Apply(Grant("n1", 1, {"m"}));
+  ASSERT_TRUE(table.Admit(Request(2), At(1)).status.ok());
+  const auto sends = table.Decide(At(5));
+  ASSERT_EQ(sends.size(), 1u);  // one credit
+  EXPECT_EQ(sends[0].sequence, 1u);
+  EXPECT_EQ(sends[0].node, "n1");
+  EXPECT_EQ(sends[0].node_epoch, 1u);
+  EXPECT_EQ(sends[0].queued, milliseconds(5));
+  EXPECT_EQ(sends[0].timeout_in, seconds(30) - milliseconds(5));
+  const auto finished = table.Served(sends[0].ticket, absl::OkStatus(), At(9));
+  ASSERT_EQ(finished.size(), 1u);
+  EXPECT_EQ(finished[0].end, RequestEnd::kServed);
+  EXPECT_TRUE(table.credits().Find("n1")->resident.contains("m"));
+  EXPECT_EQ(table.Decide(At(9)).size(), 1u);
+  EXPECT_TRUE(table.Served(sends[0].ticket, absl::OkStatus(), At(9)).empty());  // twice
+  table.Check();
+}
+
+TEST(RequestTable, TheMostUrgentGoesFirst) {
+  RequestTable table = MakeTable();
+  table.Apply(Grant("n1", 0, {"a", "b"}));
+  struct Arrival {
+    std::uint64_t sequence;
+    const char* model;
+    std::uint32_t priority;
+    int deadline_ms;
+  };
+  // Expected order: priority 1 first, then by deadline; without one last; 0 is the default priority, 100.
+  const Arrival arrivals[] = {
+      {1, "a", 0, 50}, {2, "b", 0, 20}, {3, "a", 1, 500}, {4, "b", 200, 1}, {5, "a", 0, 0}};
+  for (const Arrival& a : arrivals) {
+    RouterRequest request = Request(a.sequence, a.model);
+    request.priority = a.priority;
+    request.deadline = milliseconds(a.deadline_ms);
+    ASSERT_TRUE(table.Admit(request, At(0)).status.ok());
+  }
+  table.Apply(Grant("n1", 10, {"a", "b"}));
+  std::vector<std::uint64_t> order;
+  for (const Send& send : table.Decide(At(1))) order.push_back(send.sequence);
+  EXPECT_THAT(order, testing::ElementsAre(3, 2, 1, 5, 4));
+}
+
+TEST(RequestTable, FunctionsNearTheirSloGoFirst) {
+  RequestTable table = MakeTable({.max_requests = 1000}, "locality", "slo-aware");
+  table.Apply(Grant("n1", 1, {"good", "near"}));
+  std::uint64_t next = 1;
+  const auto serve = [&](const std::string& model, bool in_time) {
+    RouterRequest request = Request(next++, model);
+    request.deadline = seconds(1);
+    request.percentile = 98;
+    ASSERT_TRUE(table.Admit(request, At(0)).status.ok());
+    const auto sends = table.Decide(At(0));
+    ASSERT_EQ(sends.size(), 1u);
+    EXPECT_EQ(sends[0].percentile, 98);
+    table.Served(sends[0].ticket, absl::OkStatus(), in_time ? At(10) : At(1001));
+  };
+  for (int i = 0; i < 40; ++i) serve("good", true);
+  for (int i = 0; i < 40; ++i) serve("near", i > 0);
+  // Whatever waits when functions change places is put in order anew.
+  ASSERT_TRUE(table.Admit(Request(next++, "good"), At(0)).status.ok());
+  ASSERT_TRUE(table.Admit(Request(next++, "near"), At(1)).status.ok());
+  const auto sends = table.Decide(At(2000));
+  ASSERT_EQ(sends.size(), 1u);
+  EXPECT_EQ(sends[0].sequence, next - 1);
+  table.Check();
+}
+
+TEST(RequestTable, FullQueuesRefuseWithRetryAfter) {
+  RequestTable table = MakeTable({.max_requests = 2, .max_bytes = KiB(3)});
+  ASSERT_TRUE(table.Admit(Request(1), At(0)).status.ok());
+  RouterRequest large = Request(2);
+  large.bytes = KiB(4);
+  const Admission bytes = table.Admit(large, At(0));
+  EXPECT_EQ(bytes.status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(bytes.status.message()), HasSubstr("4 KiB"));
+  ASSERT_TRUE(table.Admit(Request(3), At(0)).status.ok());
+  const Admission count = table.Admit(Request(4), At(0));
+  EXPECT_EQ(count.status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_GE(count.retry_after, milliseconds(50));
+  EXPECT_EQ(table.counts().rejected, 2u);
+  table.Check();
+}
+
+TEST(RequestTable, ABouncedRequestTriesTheOtherHolderThenPauses) {
+  RequestTable table = MakeTable();
+  table.Apply(Grant("n1", 2, {"m"}, {"m"}));
+  table.Apply(Grant("n2", 2, {"m"}));
+  ASSERT_TRUE(table.Admit(Request(1), At(0)).status.ok());
+  auto sends = table.Decide(At(0));
+  ASSERT_EQ(sends.size(), 1u);
+  EXPECT_EQ(sends[0].node, "n1");
+  EXPECT_TRUE(table.Bounced(sends[0].ticket, proto::BOUNCE_NOT_ADOPTED, "not yet", At(1)).empty());
+  sends = table.Decide(At(1));
+  ASSERT_EQ(sends.size(), 1u);
+  EXPECT_EQ(sends[0].node, "n2");
+  EXPECT_EQ(sends[0].attempt, 1u);  // a refusal is no attempt
+  EXPECT_TRUE(table.Bounced(sends[0].ticket, proto::BOUNCE_NOT_ADOPTED, "not yet", At(2)).empty());
+  EXPECT_TRUE(table.Decide(At(3)).empty());
+  EXPECT_EQ(table.NextDue(), At(52));
+  EXPECT_TRUE(table.Expire(At(52)).empty());
+  EXPECT_EQ(table.Decide(At(52)).size(), 1u);
+  table.Check();
+}
+
+TEST(RequestTable, ANodeThatRefusesIsLeftAloneForAMoment) {
+  RequestTable table = MakeTable();
+  table.Apply(Grant("n1", 4, {"m", "k"}));
+  ASSERT_TRUE(table.Admit(Request(1, "m"), At(0)).status.ok());
+  const auto sends = table.Decide(At(0));
+  ASSERT_EQ(sends.size(), 1u);
+  table.Bounced(sends[0].ticket, proto::BOUNCE_NO_CREDIT, "full", At(1));
+  ASSERT_TRUE(table.Admit(Request(2, "k"), At(1)).status.ok());
+  EXPECT_TRUE(table.Decide(At(10)).empty());
+  EXPECT_EQ(table.NextDue(), At(51));
+  EXPECT_EQ(table.Decide(At(51)).size(), 2u);
+  // A new grant opens it at once.
+  RequestTable other = MakeTable();
+  other.Apply(Grant("n1", 4, {"m"}));
+  ASSERT_TRUE(other.Admit(Request(1), At(0)).status.ok());
+  other.Bounced(other.Decide(At(0))[0].ticket, proto::BOUNCE_NO_CREDIT, "full", At(1));
+  other.Apply(Grant("n1", 4, {"m"}));
+  ASSERT_TRUE(other.Admit(Request(2), At(2)).status.ok());
+  EXPECT_EQ(other.Decide(At(2)).size(), 1u);
+}
+
+TEST(RequestTable, TooManyRefusalsEndIt) {
+  RequestTable table = MakeTable({.max_bounces = 2});
+  table.Apply(Grant("n1", 4, {"m"}));
+  ASSERT_TRUE(table.Admit(Request(1), At(0)).status.ok());
+  int now = 0;
+  std::vector<RequestFinished> finished;
+  while (finished.empty() && now < 10000) {
+    for (const Send& send : table.Decide(At(now))) {
+      finished = table.Bounced(send.ticket, proto::BOUNCE_NO_GPU, "no GPU is fit", At(now));
+    }
+    now += 50;
+  }
+  ASSERT_EQ(finished.size(), 1u);
+  EXPECT_EQ(finished[0].status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(finished[0].status.message()), HasSubstr("no GPU is fit"));
+  EXPECT_GT(finished[0].retry_after, Duration::zero());
+}
+
+TEST(RequestTable, ADeadNodesRequestsRunElsewhereAtMostThreeTimes) {
+  RequestTable table = MakeTable();
+  ASSERT_TRUE(table.Admit(Request(1), At(0)).status.ok());
+  std::vector<RequestFinished> finished;
+  for (int life = 1; life <= 3; ++life) {
+    EXPECT_TRUE(finished.empty());
+    table.Apply(Grant("n1", 1, {"m"}, {}, static_cast<std::uint64_t>(life)));
+    const auto sends = table.Decide(At(life));
+    ASSERT_EQ(sends.size(), 1u);
+    EXPECT_EQ(sends[0].attempt, static_cast<std::uint32_t>(life));
+    EXPECT_EQ(sends[0].node_epoch, static_cast<std::uint64_t>(life));
+    finished = table.NodeLost("n1", "killed");
+    EXPECT_TRUE(table.Served(sends[0].ticket, absl::OkStatus(), At(life)).empty());  // late
+    table.Check();
+  }
+  ASSERT_EQ(finished.size(), 1u);
+  EXPECT_EQ(finished[0].status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(finished[0].attempts, 3u);
+}
+
+TEST(RequestTable, ANodeThatJoinsAgainStillHasWhatItWasSent) {
+  RequestTable table = MakeTable();
+  table.Apply(Grant("n1", 2, {"m"}, {}, 1));
+  ASSERT_TRUE(table.Admit(Request(1), At(0)).status.ok());
+  const auto sends = table.Decide(At(0));
+  ASSERT_EQ(sends.size(), 1u);
+  // A manager that restarts again and again costs no attempts.
+  for (std::uint64_t epoch = 2; epoch <= 6; ++epoch) table.Apply(Grant("n1", 2, {"m"}, {}, epoch));
+  EXPECT_EQ(table.credits().Find("n1")->in_flight, 1u);
+  EXPECT_TRUE(table.Decide(At(1)).empty()) << "it is under way";
+  ASSERT_TRUE(table.Admit(Request(2), At(1)).status.ok());
+  const auto next = table.Decide(At(1));
+  ASSERT_EQ(next.size(), 1u);
+  EXPECT_EQ(next[0].node_epoch, 6u);
+  table.Apply(Grant("n1", 9, {"m"}, {}, 1));  // of the old life
+  EXPECT_EQ(table.credits().Find("n1")->limit, 2u);
+  const auto served = table.Served(sends[0].ticket, absl::OkStatus(), At(2));
+  ASSERT_EQ(served.size(), 1u);
+  EXPECT_EQ(served[0].end, RequestEnd::kServed);
+  EXPECT_EQ(served[0].attempts, 1u);
+  table.Check();
+}
+
+TEST(RequestTable, ANodeThatDiedAndIsBackUnderItsNameHasLostWhatItWasSent) {
+  RequestTable table = MakeTable();
+  table.Apply(Grant("n1", 1, {"m"}, {"m"}, 1));
+  ASSERT_TRUE(table.Admit(Request(1), At(0)).status.ok());
+  const auto sends = table.Decide(At(0));
+  ASSERT_EQ(sends.size(), 1u);
+  EXPECT_TRUE(table.NodeLost("n1", "killed").empty());
+  table.Apply(Grant("n1", 1, {"m"}, {}, 2));
+  EXPECT_EQ(table.credits().Find("n1")->in_flight, 0u);
+  EXPECT_TRUE(table.credits().Find("n1")->resident.empty());
+  const auto again = table.Decide(At(1));
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_EQ(again[0].node_epoch, 2u);
+  EXPECT_EQ(again[0].attempt, 2u);
+  EXPECT_TRUE(table.Served(sends[0].ticket, absl::OkStatus(), At(2)).empty()) << "of its earlier life";
+  EXPECT_EQ(table.credits().Find("n1")->in_flight, 1u);
+  table.Check();
+}
+
+TEST(RequestTable, TimeoutsEndWhatWaitsAndWhatIsSent) {
+  RequestTable table = MakeTable();
+  table.Apply(Grant("n1", 1, {"m"}));
+  RouterRequest request = Request(1);
+  request.timeout = milliseconds(100);
+  ASSERT_TRUE(table.Admit(request, At(0)).status.ok());
+  request = Request(2);
+  request.timeout = milliseconds(200);
+  ASSERT_TRUE(table.Admit(request, At(0)).status.ok());
+  const auto sends = table.Decide(At(0));
+  ASSERT_EQ(sends.size(), 1u);
+  EXPECT_EQ(table.NextDue(), At(100));
+  EXPECT_TRUE(table.Expire(At(99)).empty());
+  auto finished = table.Expire(At(100));
+  ASSERT_EQ(finished.size(), 1u);
+  EXPECT_EQ(finished[0].end, RequestEnd::kExpired);
+  EXPECT_EQ(finished[0].node, "n1");  // to be told
+  EXPECT_EQ(finished[0].status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_TRUE(table.Decide(At(101)).empty());  // the credit comes back with the reply
+  EXPECT_TRUE(table.Served(sends[0].ticket, absl::CancelledError(""), At(110)).empty());
+  EXPECT_EQ(table.Decide(At(110)).size(), 1u);
+  finished = table.Expire(At(1000));
+  ASSERT_EQ(finished.size(), 1u);
+  EXPECT_EQ(finished[0].sequence, 2u);
+  EXPECT_TRUE(table.Decide(At(1000)).empty());
+  EXPECT_EQ(table.NextDue(), Time::max());
+  table.Check();
+}
+
+TEST(RequestTable, AWaitingTimeoutSaysThatNobodyHoldsTheModel) {
+  RequestTable table = MakeTable();
+  ASSERT_TRUE(table.Admit(Request(1), At(0)).status.ok());
+  const auto finished = table.Expire(At(30000));
+  ASSERT_EQ(finished.size(), 1u);
+  EXPECT_THAT(std::string(finished[0].status.message()), HasSubstr("no node holds its model"));
+}
+
+TEST(RequestTable, CancellationFindsTheRequestByItsCall) {
+  RequestTable table = MakeTable();
+  table.Apply(Grant("n1", 1, {"m"}));
+  ASSERT_TRUE(table.Admit(Request(1), At(0)).status.ok());
+  ASSERT_TRUE(table.Admit(Request(2), At(0)).status.ok());
+  ASSERT_EQ(table.Decide(At(0)).size(), 1u);
+  EXPECT_TRUE(table.Cancel({.caller = 2, .call = 1}).empty());
+  const auto sent = table.Cancel({.caller = 1, .call = 1});
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].node, "n1");
+  const auto waiting = table.Cancel({.caller = 1, .call = 2});
+  ASSERT_EQ(waiting.size(), 1u);
+  EXPECT_TRUE(waiting[0].node.empty());
+  EXPECT_TRUE(table.Cancel({.caller = 1, .call = 2}).empty());
+  RouterRequest reused = Request(3);
+  reused.call = {.caller = 1, .call = 9};
+  ASSERT_TRUE(table.Admit(reused, At(1)).status.ok());
+  reused.sequence = 4;
+  EXPECT_EQ(table.Admit(reused, At(1)).status.code(), absl::StatusCode::kInvalidArgument);
+  table.Check();
+}
+
+TEST(RequestTable, ARemovedFunctionsWaitingRequestsGetNotFound) {
+  RequestTable table = MakeTable();
+  table.Apply(Grant("n1", 1, {"a", "b"}));
+  ASSERT_TRUE(table.Admit(Request(1, "a"), At(0)).status.ok());
+  ASSERT_EQ(table.Decide(At(0)).size(), 1u);
+  ASSERT_TRUE(table.Admit(Request(2, "a"), At(0)).status.ok());
+  ASSERT_TRUE(table.Admit(Request(3, "b"), At(0)).status.ok());
+  const auto finished = table.FunctionGone("f-a", "1", absl::NotFoundError("removed"));
+  ASSERT_EQ(finished.size(), 1u);  // what is sent finishes
+  EXPECT_EQ(finished[0].sequence, 2u);
+  EXPECT_EQ(finished[0].status.code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(table.FunctionGone("f-a", "2", absl::NotFoundError("removed")).empty());
+  EXPECT_EQ(table.waiting(), 1u);
+  table.Check();
+}
+
+TEST(RequestTable, AGrantRepeatsNoListOfModels) {
+  RequestTable table = MakeTable();
+  table.Apply(Grant("n1", 4, {"a", "b"}, {"a"}));
+  table.Apply(Grant("n1", 3, {}, {}));
+  EXPECT_EQ(table.credits().Find("n1")->limit, 3u);
+  EXPECT_THAT(table.credits().Find("n1")->adopted, testing::ElementsAre("a", "b"));
+  EXPECT_THAT(table.credits().Find("n1")->resident, testing::ElementsAre("a"));
+  ASSERT_TRUE(table.Admit(Request(1, "b"), At(0)).status.ok());
+  EXPECT_EQ(table.Decide(At(0)).size(), 1u);
+  auto grant = Grant("n1", 4, {"c", "a"});  // a peer may mix the order up
+  grant.mutable_resident();                 // told: there are none
+  table.Apply(grant);
+  EXPECT_THAT(table.credits().Find("n1")->adopted, testing::ElementsAre("a", "c"));
+  EXPECT_TRUE(table.credits().Find("n1")->resident.empty());
+  ASSERT_TRUE(table.Admit(Request(2, "b"), At(0)).status.ok());
+  EXPECT_TRUE(table.Decide(At(0)).empty()) << "it was taken off the node";
+  grant = Grant("n1", 4, {"z", "b", "a"});
+  grant.mutable_adopted()->set_added(true);
+  table.Apply(grant);
+  EXPECT_THAT(table.credits().Find("n1")->adopted, testing::ElementsAre("a", "b", "c", "z"));
+  EXPECT_EQ(table.Decide(At(0)).size(), 1u) << "what came is taken at once";
+  grant = Grant("n1", 4, {});
+  grant.mutable_adopted();
+  table.Apply(grant);
+  EXPECT_TRUE(table.credits().Find("n1")->adopted.empty());
+  EXPECT_EQ(table.credits().Holders("a"), nullptr);
+  table.Apply(Grant("n1", 4, {}, {}, 2));
+  EXPECT_TRUE(table.credits().Find("n1")->adopted.empty()) << "in a new life nothing was told before";
+  table.Check();
+}
+
+TEST(RequestTable, ADrainingNodeGetsNothing) {
+  RequestTable table = MakeTable();
+  proto::CreditGrant grant = Grant("n1", 4, {"m"});
+  grant.set_draining(true);
+  table.Apply(grant);
+  ASSERT_TRUE(table.Admit(Request(1), At(0)).status.ok());
+  EXPECT_TRUE(table.Decide(At(0)).empty());
+  grant.set_draining(false);
+  table.Apply(grant);
+  EXPECT_EQ(table.Decide(At(0)).size(), 1u);
+}
+
+}  // namespace
+}  // namespace troupe::cluster::request_table_test
