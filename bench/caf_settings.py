@@ -17,12 +17,12 @@ from report import Report
 # Name -> options. The first is what the daemon does by itself; the others change one thing of it.
 CANDIDATES = {
     "default": [],
-    "stealing": ["--actor-scheduler=stealing"],
-    "threads=1": ["--actor-threads=1"],
-    "threads=4": ["--actor-threads=4"],
-    "throughput=5": ["--actor-throughput=5"],
-    "throughput=none": ["--actor-throughput=0"],
-    "middleman=1": ["--middleman-workers=1"],
+    "stealing": ["--set=actor-scheduler=stealing"],
+    "threads=1": ["--set=actor-threads=1"],
+    "threads=4": ["--set=actor-threads=4"],
+    "throughput=5": ["--set=actor-throughput=5"],
+    "throughput=none": ["--set=actor-throughput=0"],
+    "middleman=1": ["--set=middleman-workers=1"],
 }
 BASELINE = "default"
 MEASURES = (("latency_p50", "us"), ("latency_p99", "us"), ("requests_per_second", "1/s"))

@@ -60,8 +60,8 @@ class FunctionSite:
         profile.write_text("".join(f"{function.digest} {function.run_ms}ms\n" for function in self.functions))
         command = [self.bin / "trouped", "--role", "all", "--name", "one", "--data", self.data, "--run", self.home / "r",
                    "--manager", self.manager, "--http", "127.0.0.1:0", "--operations", "127.0.0.1:0", "--gpus", self.gpus,
-                   "--gpu-memory", "1GiB", "--host-region", "8GiB", "--link-bandwidth", "6GB", "--lease", "1s",
-                   "--suspect", "5s", "--dead", "20s", "--compute", self.compute, *self.options]
+                   "--gpu-memory", "1GiB", "--host-region", "8GiB", "--link-bandwidth", "6GB", "--set", "lease=1s",
+                   "--set", "suspect=5s", "--set", "dead=20s", "--compute", self.compute, *self.options]
         if self.gpus == 2:
             command += ["--topology", TOPOLOGY]
         if self.compute == "timed":

@@ -35,11 +35,11 @@ from report import ROOT, Report, percentile
 VARIANTS = {
     "default": [],
     **{preset: ["--policy", preset] for preset in ("torpor", "torpor-fifo", "torpor-random", "torpor-lru", "torpor-block")},
-    **{f"ordering-{name}": ["--ordering", name] for name in ("fifo", "slo-aware", "slo-aware-released")},
-    **{f"gpu-{name}": ["--gpu", name] for name in ("resident-first", "random", "bound", "most-free", "interference-aware")},
-    **{f"eviction-{name}": ["--eviction", name] for name in ("lru", "heaviness-aware")},
-    **{f"swap-{name}": ["--swap", name] for name in ("per-tensor", "whole", "pageable")},
-    **{f"link-{name}": ["--link-sharing", name] for name in ("shared", "exclusive")},
+    **{f"ordering-{name}": ["--set", f"ordering={name}"] for name in ("fifo", "slo-aware", "slo-aware-released")},
+    **{f"gpu-{name}": ["--set", f"gpu={name}"] for name in ("resident-first", "random", "bound", "most-free", "interference-aware")},
+    **{f"eviction-{name}": ["--set", f"eviction={name}"] for name in ("lru", "heaviness-aware")},
+    **{f"swap-{name}": ["--set", f"swap={name}"] for name in ("per-tensor", "whole", "pageable")},
+    **{f"link-{name}": ["--set", f"link-sharing={name}"] for name in ("shared", "exclusive")},
 }
 CLASSES = ("small", "medium", "large")
 SOURCES = {"resident": ("resident", "loading"), "peer": ("peer",), "host": ("host",), "disk": ("disk",)}

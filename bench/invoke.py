@@ -65,7 +65,7 @@ class Site:
         with open(self.home / f"{name}.out", "wb") as out, open(self.home / f"{name}.log", "wb") as log:
             self.processes.append(subprocess.Popen(
                 [str(self.build / "bin" / "trouped"), "--name", name, "--data", str(self.home / name), "--run",
-                 str(self.home / name / "r"), "--lease", "1s", "--suspect", "2s", "--dead", "5s", *options,
+                 str(self.home / name / "r"), "--set", "lease=1s", "--set", "suspect=2s", "--set", "dead=5s", *options,
                  *self.options], stdout=out, stderr=log))
         return name
 

@@ -10,7 +10,7 @@ Real bytes on virtual links of LINK GB/s, real worker processes, all variants in
                                              those of a resident run with an equal copy going on beside it
   swap_run_over_max/NETWORK/LINK             grouped, over the larger of link and run
   mapped_swap_over_adjacent/NETWORK/LINK     orders given to outputs there, weights mapped block by block to the
-                                             model's address (--addresses mapped), over the same in adjacent memory:
+                                             model's address (addresses: mapped), over the same in adjacent memory:
                                              above 1 it is slower
   swap_run_ms, limit_ms, run_ms              the same as times; run_ms: beside a copy, and uncontended as its baseline
   function_start_ms/NETWORK/LINK             orders given to first step running; baseline: the groups that the first step

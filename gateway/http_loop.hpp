@@ -25,7 +25,7 @@ namespace troupe::gateway {
 class HttpConnection;
 
 inline constexpr std::string_view kTooManyConnections =
-    "the server has as many connections as it may (--http-connections); try again";
+    "the server has as many connections as it may (option http-connections); try again";
 
 // What all loops share.
 struct HttpShared {

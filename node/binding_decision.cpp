@@ -64,7 +64,7 @@ absl::Status SwapScheduler::NoRoomKept(const std::string& function, const Model&
   return absl::ResourceExhaustedError(
       absl::StrCat("function '", function, "' needs ", FormatBytes(model.weights + model.activation),
                    " of a GPU for itself, and the models that are bound to this node's GPUs leave less; add "
-                   "GPUs, or bind late (--binding late)"));
+                   "GPUs, or bind late (binding: late)"));
 }
 
 }  // namespace troupe::node

@@ -3,7 +3,7 @@
 //   caf_round_trip [--requests N]                  both actors in this process
 //   caf_round_trip --serve                         prints its port, answers until its input ends
 //   caf_round_trip --peer PORT [--requests N]      asks a --serve of this machine
-// and any of trouped's advanced options. With `--at HOST` both ends use Troupe's own guarded connections (a
+// and trouped's options of CAF's scheduler (--set actor-threads=1). With `--at HOST` both ends use Troupe's own guarded connections (a
 // Unix socket for a loopback address), and with `--tls-dir DIR` TLS: a certificate for HOST with the roles
 // gateway and admin. Prints one JSON object.
 #include <CLI/CLI.hpp>
@@ -175,15 +175,12 @@ int Run(int argc, char** argv) {
   app.add_option("--at", options.at, "address of guarded connections; without it CAF's own, at 127.0.0.1");
   app.add_option("--tls-dir", options.tls_dir, "directory of the certificate for --at");
   app.add_option("--requests", options.requests, "requests that are measured")->check(CLI::PositiveNumber);
-  absl::Status wrong;
-  for (const auto& option : ConfigOptions()) {
-    if (!option.is_advanced) continue;
-    app.add_option_function<std::string>(
-        "--" + option.key, [&](const std::string& value) { wrong.Update(option.set(value, options.config)); },
-        option.help);
-  }
+  std::vector<std::string> assignments;
+  app.add_option("--set", assignments, "an option of trouped as KEY=VALUE; may be repeated")->take_all();
   CLI11_PARSE(app, argc, argv);
-  if (!wrong.ok()) return Fail(std::string(wrong.message()));
+  for (const auto& assignment : assignments)
+    if (const auto status = SetOption(assignment, options.config); !status.ok())
+      return Fail(std::string(status.message()));
   caf::actor_system_config config;
   ApplyCafSettings(options.config, config);
   caf::actor_system system(config);

@@ -124,16 +124,29 @@ struct OptionSetter {
   std::function<absl::Status(const std::string&, DaemonConfig&)> set;
   Show show;  // empty: the help says what holds when it is not given
 };
+// Under which heading an option stands in --help. Those of kAdvanced are no flags: the file's block
+// `advanced:` has them, or --set. Their defaults were measured or are those of the papers, and no user needs
+// to turn them.
+enum class OptionGroup { kMember, kSecurity, kDevices, kFunctions, kMachines, kOperation, kAdvanced };
+inline constexpr const char* kOptionGroupNames[] = {"Member",   "Security",  "GPUs",    "Functions",
+                                                    "Machines", "Operation", "Advanced"};
 struct ConfigOption {
+  OptionGroup group;
   std::string key;
   std::string help;
   bool is_switch = false;  // a flag without a value
   OptionSetter set;
-  bool is_advanced = false;  // stands apart in --help: its default was measured
+
+  [[nodiscard]] bool is_advanced() const { return group == OptionGroup::kAdvanced; }
 };
 [[nodiscard]] const std::vector<ConfigOption>& ConfigOptions();
 
-// Applies a YAML file. InvalidArgument: "FILE:LINE: ..." for an unknown key (with the nearest known one), a
+// Sets one option by "KEY=VALUE", of any group (--set). InvalidArgument for an unknown key (with the nearest
+// known one) or a wrong value.
+absl::Status SetOption(const std::string& assignment, DaemonConfig& config);
+
+// Applies a YAML file: options by their keys, the advanced ones in a block `advanced:` of their own.
+// InvalidArgument: "FILE:LINE: ..." for an unknown key (with the nearest known one), one in the wrong block, a
 // wrong value, or text that is not valid YAML; NotFound when there is no such file.
 absl::Status ApplyConfigFile(const std::string& path, DaemonConfig& config);
 // The same for the text of a file that errors call `path`.

@@ -33,13 +33,48 @@ absl::StatusOr<std::string> ScalarOf(const YAML::Node& node) {
   return absl::StrJoin(values, ",");
 }
 
-absl::Status ApplyKey(const std::string& key, const YAML::Node& node, DaemonConfig& config) {
+constexpr const char* kAdvancedBlock = "advanced";
+
+absl::StatusOr<const ConfigOption*> FindOption(const std::string& key) {
   const auto& options = ConfigOptions();
   const auto option =
       std::find_if(options.begin(), options.end(), [&](const auto& o) { return o.key == key; });
   if (option == options.end()) return absl::InvalidArgumentError(absl::StrCat("unknown key", Nearest(key)));
+  return &*option;
+}
+
+absl::Status ApplyKey(const std::string& key, const YAML::Node& node, bool in_advanced,
+                      DaemonConfig& config) {
+  TROUPE_ASSIGN_OR_RETURN(const ConfigOption* option, FindOption(key));
+  if (option->is_advanced() != in_advanced)
+    return absl::InvalidArgumentError(
+        in_advanced ? "this is not an advanced option; write it outside of the block 'advanced:'"
+                    : "this is an advanced option; write it in the block 'advanced:'");
   TROUPE_ASSIGN_OR_RETURN(const auto value, ScalarOf(node));
   return option->set(value, config);
+}
+
+// The keys of the file, or of its block.
+absl::Status ApplyMap(const YAML::Node& map, bool in_advanced, const std::string& path,
+                      DaemonConfig& config) {
+  std::set<std::string> seen;
+  for (const auto& entry : map) {
+    const auto key = entry.first.IsScalar() ? entry.first.Scalar() : std::string();
+    const bool opens_block = !in_advanced && key == kAdvancedBlock && entry.second.IsMap();
+    absl::Status status;
+    if (!seen.insert(key).second) {
+      status = absl::InvalidArgumentError("is there twice");
+    } else if (opens_block) {
+      TROUPE_RETURN_IF_ERROR(ApplyMap(entry.second, true, path, config));
+    } else {
+      status = ApplyKey(key, entry.second, in_advanced, config);
+    }
+    if (!status.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ":", entry.first.Mark().line + 1, ": ", key, ": ", status.message()));
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -63,17 +98,19 @@ absl::Status ApplyConfig(const std::string& text, const std::string& path, Daemo
   }
   if (root.IsNull()) return absl::OkStatus();
   if (!root.IsMap()) return absl::InvalidArgumentError(absl::StrCat(path, ":1: expected 'key: value' lines"));
-  std::set<std::string> seen;
-  for (const auto& entry : root) {
-    const auto key = entry.first.IsScalar() ? entry.first.Scalar() : std::string();
-    auto status = seen.insert(key).second ? ApplyKey(key, entry.second, config)
-                                          : absl::InvalidArgumentError("is there twice");
-    if (!status.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ":", entry.first.Mark().line + 1, ": ", key, ": ", status.message()));
-    }
-  }
-  return absl::OkStatus();
+  return ApplyMap(root, false, path, config);
+}
+
+absl::Status SetOption(const std::string& assignment, DaemonConfig& config) {
+  const auto equals = assignment.find('=');
+  if (equals == std::string::npos)
+    return absl::InvalidArgumentError(absl::StrCat("found '", assignment, "', expected KEY=VALUE"));
+  const std::string key = assignment.substr(0, equals);
+  const auto option = FindOption(key);
+  absl::Status status = option.status();
+  if (option.ok()) status = (*option)->set(assignment.substr(equals + 1), config);
+  if (status.ok()) return status;
+  return absl::InvalidArgumentError(absl::StrCat(key, ": ", status.message()));
 }
 
 }  // namespace troupe::actors

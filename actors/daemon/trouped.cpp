@@ -50,22 +50,42 @@ void StartLog(const DaemonConfig& config) {
   }
 }
 
+void ShowAdvanced() {
+  std::puts("advanced:");
+  for (const auto& option : ConfigOptions()) {
+    if (!option.is_advanced()) continue;
+    const std::string usual = option.set.show ? option.set.show(DaemonConfig()) : "";
+    std::printf("  # %s\n  %s%s: %s\n", option.help.c_str(), usual.empty() ? "# " : "", option.key.c_str(),
+                usual.c_str());
+  }
+  std::exit(0);
+}
+
 // Flags win over the file; so the file is applied first, wherever --config stands.
 absl::StatusOr<DaemonConfig> ReadConfig(int argc, char** argv, bool& detach) {
   CLI::App app("The Troupe daemon.", "trouped");
   app.set_version_flag("--version", kVersion);
   std::string file;
-  app.add_option("--config", file, "YAML file; each option below is also a key of it");
+  app.add_option(
+      "--config", file,
+      "YAML file; each option below is also a key of it, and advanced ones stand in a block of their "
+      "own (docs/options.md)");
   app.add_flag("--detach", detach,
                "Go on in the background; the command returns when the daemon serves. Log: DATA/trouped.log");
+  app.add_flag_callback("--help-advanced", ShowAdvanced,
+                        "Print the advanced options with their defaults, as they stand in the YAML file");
+  std::vector<std::string> assignments;
+  app.add_option("--set", assignments, "Any option as KEY=VALUE, also an advanced one; may be repeated")
+      ->take_all();
   std::vector<std::string> values(ConfigOptions().size());
   for (std::size_t i = 0; i < values.size(); ++i) {
     const auto& option = ConfigOptions()[i];
+    if (option.is_advanced()) continue;
     auto* flag = option.is_switch ? app.add_flag_callback(
                                         "--" + option.key, [&values, i] { values[i] = "true"; }, option.help)
                                   : app.add_option("--" + option.key, values[i], option.help);
     if (option.set.show) flag->default_str(option.set.show(DaemonConfig()));
-    if (option.is_advanced) flag->group("Advanced (defaults chosen by bench/run.sh caf-settings)");
+    flag->group(kOptionGroupNames[static_cast<std::size_t>(option.group)]);
   }
   try {
     app.parse(argc, argv);
@@ -83,6 +103,9 @@ absl::StatusOr<DaemonConfig> ReadConfig(int argc, char** argv, bool& detach) {
     if (!status.ok())
       return absl::InvalidArgumentError(absl::StrCat("--", option.key, ": ", status.message()));
   }
+  for (const auto& assignment : assignments)
+    if (const auto status = SetOption(assignment, config); !status.ok())
+      return absl::InvalidArgumentError(absl::StrCat("--set ", status.message()));
   TROUPE_RETURN_IF_ERROR(CompleteConfig(config));
   return config;
 }

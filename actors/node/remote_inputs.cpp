@@ -25,9 +25,9 @@ void RemoteInputs::Bring(caf::local_actor* self, const node::RequestId& id, cons
     if (channel_->Near(tensor.data())) continue;
     // The sizes are the sender's word: their sum must not wrap round.
     if (SizeOf(tensor.data()) > limits_.bytes - size) {
-      return done(absl::ResourceExhaustedError(absl::StrCat("inputs on another host are larger than the ",
-                                                            FormatBytes(limits_.bytes),
-                                                            " that this node keeps for such (--arena)")));
+      return done(absl::ResourceExhaustedError(
+          absl::StrCat("inputs on another host are larger than the ", FormatBytes(limits_.bytes),
+                       " that this node keeps for such (option arena)")));
     }
     size += SizeOf(tensor.data());
   }

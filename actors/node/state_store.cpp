@@ -222,12 +222,12 @@ absl::Status StateStore::Reserve(const std::string& function, Bytes bytes) {
   if (bytes > options_.capacity) {
     return absl::FailedPreconditionError(absl::StrCat(
         "the state of '", function, "' has ", FormatBytes(bytes), ", and this node keeps at most ",
-        FormatBytes(options_.capacity), " of states (--state-memory)"));
+        FormatBytes(options_.capacity), " of states (option state-memory)"));
   }
   if (bytes > options_.capacity - reserved_) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the state of '", function, "' has ", FormatBytes(bytes), ", and of the ",
-                     FormatBytes(options_.capacity), " that this node keeps (--state-memory) ",
+                     FormatBytes(options_.capacity), " that this node keeps (option state-memory) ",
                      FormatBytes(reserved_), " belong to other functions; remove one, or enlarge it"));
   }
   rooms_[function] = bytes;

@@ -39,7 +39,7 @@ class Cluster:
         # Both nodes: the machine has few cores, and everything of the demo shares them.
         for i in range(NODES):
             self._spawn(f"node-{i}", "--role", "node", "--gpus", str(GPUS), "--gpu-memory", self.gpu_memory,
-                        "--host-region", "1GiB", "--lease", "2s")
+                        "--host-region", "1GiB", "--set", "lease=2s")
         self.url = re.search(r"gateway at (http://[0-9.:]+)", self._ready("front")).group(1)
         for i in range(NODES):
             self._ready(f"node-{i}")
@@ -49,7 +49,7 @@ class Cluster:
         home.mkdir()
         # Silence is judged late: on two busy cores a heartbeat may be a second late without anybody being dead.
         command = [str(self.programs / "trouped"), "--name", name, "--data", str(home), "--run", str(home / "r"),
-                   "--manager", self.manager, "--suspect", "2s", "--dead", "5s", *options]
+                   "--manager", self.manager, "--set", "suspect=2s", "--set", "dead=5s", *options]
         with open(home / "out", "wb") as out, open(home / "log", "wb") as log:
             # Own session: Ctrl-C reaches this script alone, which then stops everybody in order.
             self.daemons[name] = subprocess.Popen(command, stdout=out, stderr=log, start_new_session=True)

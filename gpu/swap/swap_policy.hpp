@@ -1,5 +1,5 @@
 // SWAP POLICIES: how a model comes onto a device, and whose blocks go first on a link. Names for the `swap`
-// slot and for `--link-sharing`; gpu/swap carries them out.
+// slot and for `link-sharing`; gpu/swap carries them out.
 #pragma once
 
 #include <cstdint>

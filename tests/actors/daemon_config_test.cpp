@@ -56,14 +56,58 @@ DaemonConfig Complete(DaemonConfig config) {
   return config;
 }
 
+// As it stands in a file whose first line is something else; its key is in the third line.
+std::string InFile(const std::string& key, const std::string& value) {
+  return absl::StrCat("name: x\n", Option(key).is_advanced() ? "advanced:\n  " : "\n", key, ": ", value,
+                      "\n");
+}
+
 TEST_F(DaemonConfigTest, EveryOptionCanBeAFlagAndExplainsItself) {
-  std::set<std::string> seen = {"config", "help", "version"};  // flags that are no keys
+  std::set<std::string> seen = {"config", "set",     "detach",
+                                "help",   "version", "advanced"};  // that are no keys
   for (const auto& option : ConfigOptions()) {
     EXPECT_TRUE(seen.insert(option.key).second) << option.key << " is there twice";
     EXPECT_EQ(option.key.find_first_not_of("abcdefghijklmnopqrstuvwxyz-"), std::string::npos) << option.key;
     EXPECT_FALSE(option.help.empty()) << option.key;
     EXPECT_NE(option.set.set, nullptr) << option.key;
   }
+}
+
+TEST_F(DaemonConfigTest, FlagsAreFewAndThePageOfOptionsNamesThemAll) {
+  constexpr std::size_t kMostFlags = 40, kOtherFlags = 3;  // --config, --set, --detach
+  std::ifstream file("docs/options.md");
+  const std::string page{std::istreambuf_iterator<char>(file), {}};
+  std::size_t flags = 0;
+  for (const auto& option : ConfigOptions()) {
+    flags += option.is_advanced() ? 0 : 1;
+    EXPECT_THAT(page, HasSubstr(absl::StrCat(option.is_advanced() ? "| `" : "| `--", option.key, "` |")));
+  }
+  EXPECT_LE(flags + kOtherFlags, kMostFlags);
+}
+
+TEST_F(DaemonConfigTest, AdvancedOptionsHaveABlockOfTheirOwn) {
+  DaemonConfig config;
+  ASSERT_TRUE(Apply("gpus: 2\nadvanced:\n  hang: 9s\n  ordering: fifo\nname: n\n", config).ok());
+  EXPECT_EQ(config.hang, std::chrono::seconds(9));
+  EXPECT_EQ(config.name, "n");
+  EXPECT_THAT(Error("hang: 9s\n"), HasSubstr("write it in the block 'advanced:'"));
+  EXPECT_THAT(Error("advanced:\n  gpus: 2\n"), StartsWith("2: gpus: this is not an advanced option"));
+  EXPECT_THAT(Error("advanced:\n  hnag: 2s\n"), StartsWith("2: hnag: unknown key; did you mean 'hang'?"));
+  EXPECT_THAT(Error("advanced:\n  hang: 2s\n  hang: 3s\n"), StartsWith("3: hang: is there twice"));
+  EXPECT_THAT(Error("advanced: hang\n"), StartsWith("1: advanced: unknown key"));
+  EXPECT_TRUE(Apply("advanced: {}\n", config).ok());
+}
+
+TEST_F(DaemonConfigTest, AnyOptionIsSetByItsKey) {
+  DaemonConfig config;
+  EXPECT_TRUE(SetOption("hang=9s", config).ok());
+  EXPECT_TRUE(SetOption("topology=link:0-1=12GB", config).ok()) << "the first = counts";
+  EXPECT_TRUE(SetOption("name=n", config).ok());
+  EXPECT_EQ(config.hang, std::chrono::seconds(9));
+  EXPECT_EQ(config.name, "n");
+  EXPECT_THAT(std::string(SetOption("hang", config).message()), HasSubstr("KEY=VALUE"));
+  EXPECT_THAT(std::string(SetOption("hnag=1s", config).message()), HasSubstr("did you mean 'hang'"));
+  EXPECT_THAT(std::string(SetOption("hang=soon", config).message()), HasSubstr("hang: found 'soon'"));
 }
 
 TEST_F(DaemonConfigTest, WhatIsShownAsADefaultSetsThatDefault) {
@@ -161,7 +205,7 @@ TEST_F(DaemonConfigTest, AFileAndAFlagSetTheSame) {
     DaemonConfig by_flag, by_file;
     const auto flag = Option(row.key).set(row.value, by_flag);
     EXPECT_TRUE(flag.ok()) << row.key << ": " << flag;
-    const auto applied = Apply(absl::StrCat(row.key, ": ", row.value, "\n"), by_file);
+    const auto applied = Apply(InFile(row.key, row.value).substr(8), by_file);
     EXPECT_TRUE(applied.ok()) << applied;
     EXPECT_TRUE(row.is_set(by_flag)) << row.key;
     EXPECT_TRUE(row.is_set(by_file)) << row.key;
@@ -214,7 +258,7 @@ TEST_F(DaemonConfigTest, WrongValuesSayWhatWasFoundAndWhatIsExpected) {
     EXPECT_FALSE(status.ok()) << row.key << " " << row.value;
     EXPECT_THAT(std::string(status.message()), HasSubstr(row.expected)) << row.key;
     EXPECT_THAT(std::string(status.message()), HasSubstr(row.value)) << row.key;
-    const auto error = Error(absl::StrCat("name: x\n\n", row.key, ": '", row.value, "'\n"));
+    const auto error = Error(InFile(row.key, absl::StrCat("'", row.value, "'")));
     EXPECT_THAT(error, StartsWith(absl::StrCat("3: ", row.key, ": "))) << error;
   }
 }
@@ -248,7 +292,8 @@ TEST_F(DaemonConfigTest, AListAnEmptyFileAndNoFile) {
 }
 
 TEST_F(DaemonConfigTest, ANamedSlotOverridesThePresetWhereverItStands) {
-  for (const char* yaml : {"policy: torpor\neviction: lru\n", "eviction: lru\npolicy: torpor\n"}) {
+  for (const char* yaml :
+       {"policy: torpor\nadvanced: {eviction: lru}\n", "advanced: {eviction: lru}\npolicy: torpor\n"}) {
     DaemonConfig config;
     ASSERT_TRUE(Apply(yaml, config).ok());
     EXPECT_EQ(Complete(config).policies.eviction, "lru");
@@ -260,7 +305,7 @@ TEST_F(DaemonConfigTest, APresetNamesTheWorkersMemoryPolicyToo) {
   DaemonConfig config;
   ASSERT_TRUE(Apply("policy: torpor-block\n", config).ok());
   EXPECT_EQ(Complete(config).policies.memory, "block-cache");
-  ASSERT_TRUE(Apply("memory-policy: static\n", config).ok());
+  ASSERT_TRUE(Apply("advanced: {memory-policy: static}\n", config).ok());
   EXPECT_EQ(Complete(config).policies.memory, "static");
 }
 

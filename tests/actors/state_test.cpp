@@ -302,7 +302,7 @@ TEST(State, OneThatTheNodeHasNoRoomForIsRefused) {
   EXPECT_EQ(world.Count("first"), 1);
   (void)world.DeployState("second");
   EXPECT_EQ(world.Count("second"), -1);
-  EXPECT_THAT(world.Told("state-refused"), HasSubstr("--state-memory"));
+  EXPECT_THAT(world.Told("state-refused"), HasSubstr("option state-memory"));
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ class Configuration(E2eTest):
         self.assertIn("did you mean 'gpu-memory'", error)
 
     def test_wrong_value_names_its_line_and_what_is_expected(self):
-        error = self.refused_file("role: all\nheartbeat: soon\n")
+        error = self.refused_file("role: all\ndefault-deadline: soon\n")
         self.assertIn("troupe.yaml:2:", error)
         self.assertIn("'soon'", error)
         self.assertIn("100ms", error)
@@ -54,10 +54,22 @@ class Configuration(E2eTest):
     def test_every_key_is_a_flag_and_every_flag_a_key(self):
         text = subprocess.run([BIN / "trouped", "--help"], capture_output=True, text=True, check=True).stdout
         flags = [line.split()[0] for line in text.splitlines() if line.strip().startswith("--")]
-        keys = [flag.removeprefix("--") for flag in flags if flag not in ("--config", "--detach", "--version", "--help")]
-        self.assertGreater(len(keys), 40, text)
+        others = ("--config", "--set", "--detach", "--version", "--help", "--help-advanced")
+        keys = [flag.removeprefix("--") for flag in flags if flag not in others]
+        self.assertGreater(len(keys), 30, text)
         for key in keys:
             self.assertNotIn("unknown key", self.refused_file(f"{key}: [[nothing takes this]]\n"), key)
+
+    def test_the_printed_advanced_options_are_a_file_that_changes_nothing(self):
+        text = subprocess.run([BIN / "trouped", "--help-advanced"], capture_output=True, text=True, check=True).stdout
+        self.assertIn("  hang: 5s\n", text)
+        path = self.directory / "troupe.yaml"
+        path.write_text(f"gpus: 2\n{text}")
+        self.start("one", "all", config=path).wait_serving(gpus=2)
+
+    def test_an_option_is_set_by_its_name(self):
+        self.assertIn("did you mean 'hang'", self.refused("all", hnag="5s"))
+        self.assertIn("100ms", self.refused("all", directory="value", hang="soon"))
 
     def test_unknown_flag(self):
         self.assertIn("--help", self.refused("all", ("gpu-memroy",)))
@@ -95,7 +107,7 @@ class Configuration(E2eTest):
         self.assertIn("heaviness-aware", self.refused("all", directory="slot", eviction="mru"))
         # The slot counts, wherever it stands beside the preset.
         path = self.directory / "troupe.yaml"
-        path.write_text("role: all\nordering: edf\npolicy: torpor\ntopology: [switch:0-1, link:0-1=12GB]\ngpus: 2\n")
+        path.write_text("role: all\nadvanced:\n  ordering: edf\npolicy: torpor\ntopology: [switch:0-1, link:0-1=12GB]\ngpus: 2\n")
         self.start("one", "all", config=path).wait_serving(gpus=2)
         log = (self.directory / "one" / "trouped.log").read_text()
         self.assertIn("ordering edf, gpu interference-aware, eviction heaviness-aware", log)

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""--addresses mapped: weights lie block by block, at one address per model on every GPU."""
+"""addresses: mapped: weights lie block by block, at one address per model on every GPU."""
 import os
 import pathlib
 import re

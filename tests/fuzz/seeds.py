@@ -137,7 +137,7 @@ outputs:
   out: right.y
 """
     yield b"\0" + b"a: &a [1, 2]\nb: [*a, *a]\nname: {x: !!str y}\nsteps: |\n  text\n"
-    yield b"\1" + b"roles: [manager, node]\nname: n\nlisten: 127.0.0.1:0\ngpus: 2\ngpu-memory: 1GiB\nlink: 6GB\nhang: 5s\n"
+    yield b"\1" + b"roles: [manager, node]\nname: n\nlisten: 127.0.0.1:0\ngpus: 2\ngpu-memory: 1GiB\nlink-bandwidth: 6GB\nadvanced:\n  hang: 5s\n"
     yield b"\1" + b"preset: torpor\ntopology: auto\nmemory-policy: fine\nisolation: tenant\nallow-faults: true\nnonsense: 1\n"
 
 

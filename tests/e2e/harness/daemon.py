@@ -23,6 +23,11 @@ DEFAULTS = {
 }
 
 
+# The options that are flags, as `trouped --help` says; the advanced ones are set by their names.
+FLAGS = set(re.findall(r"^\s+--([a-z-]+)", subprocess.run([BIN / "trouped", "--help"], capture_output=True, text=True,
+                                                        check=True).stdout, re.MULTILINE))
+
+
 class StartFailed(Exception):
     def __init__(self, code, errors):
         super().__init__(f"trouped ended with {code} before it was ready: {errors}")
@@ -43,7 +48,7 @@ class Daemon:
         self.settings = {"role": role, "data": str(self.directory / "data"), "run": str(self.directory / "run"),
                          "name": self.directory.name, **DEFAULTS}
         self.settings.update({key.replace("_", "-"): str(value) for key, value in options.items()})
-        flags = [f"--{key}={value}" for key, value in self.settings.items()]
+        flags = [f"--{key}={value}" if key in FLAGS else f"--set={key}={value}" for key, value in self.settings.items()]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen([*prefix, BIN / "trouped", *flags, *(f"--{name}" for name in switches)],
                                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True)

@@ -260,7 +260,7 @@ TEST_P(HttpServerTest, BeyondItsConnectionsOnlyProbesAreAnswered) {
     EXPECT_EQ(refused.code, 503);
     EXPECT_EQ(refused.headers.at("connection"), "close");
     EXPECT_EQ(refused.headers.at("retry-after"), "1");
-    EXPECT_NE(refused.body.find("--http-connections"), std::string::npos) << refused.body;
+    EXPECT_NE(refused.body.find("http-connections"), std::string::npos) << refused.body;
   }
   while (server_->load().connections > 1) std::this_thread::yield();
   SocketClient idle(server_->port());  // is closed soon, so that it does not keep a probe's place
