@@ -16,7 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.hpp"
 #include "base/random.hpp"
-#include "node/swap_scheduler.hpp"
+#include "node/scheduling/swap_scheduler.hpp"
 
 namespace troupe::node::bench {
 namespace {

@@ -31,7 +31,7 @@ inline constexpr GpuIndex kNoGpu = ~GpuIndex{0};
 struct NodeRequest {
   RequestId id{};
   std::string function{};  // for messages
-  std::string model{};     // its copy for the key of this request (node/isolation.hpp)
+  std::string model{};     // its copy for the key of this request (node/runtimes/isolation.hpp)
   std::uint32_t priority = 0;
   Time deadline = Time::max();  // target: only orders
   Time expiry = Time::max();    // timeout: drops
@@ -43,7 +43,7 @@ struct NodeRequest {
 // Where the weights of a dispatched request come from: they are there (or on their way already), or they are
 // copied from the host region, or from another GPU of the node; or they only pass through the GPU from the
 // host region while the run reads them, layer by layer, and the model is not there before or after. Or they
-// come from another GPU as that one gets them from the host (node/broadcasts.hpp).
+// come from another GPU as that one gets them from the host (node/scheduling/broadcasts.hpp).
 enum class SwapSource { kResident, kHost, kPeer, kLayers, kBroadcast };
 
 // One decision: GPU, source and victims together. Whoever carries it out sends the worker, in this order: an

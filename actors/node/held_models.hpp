@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/check.hpp"
-#include "node/isolation.hpp"
+#include "node/runtimes/isolation.hpp"
 #include "proto/cluster.pb.h"
 #include "proto/function.pb.h"
 #include "proto/worker.pb.h"
@@ -37,7 +37,7 @@ struct HeldModel {
   }
 };
 
-// Copies of models by name (node/isolation.hpp); workers know them by their packed digests.
+// Copies of models by name (node/runtimes/isolation.hpp); workers know them by their packed digests.
 class HeldModels {
  public:
   // New, or as it is held. One that was leaving is adopted anew.

@@ -14,10 +14,10 @@
 #include "actors/node/remote_inputs.hpp"
 #include "actors/node/state_store.hpp"
 #include "base/policy.hpp"
-#include "node/cache_table.hpp"
-#include "node/profiles.hpp"
-#include "node/swap_scheduler.hpp"
-#include "node/topology.hpp"
+#include "node/models/cache_table.hpp"
+#include "node/models/profiles.hpp"
+#include "node/scheduling/swap_scheduler.hpp"
+#include "node/scheduling/topology.hpp"
 
 namespace troupe::actors {
 

@@ -35,9 +35,9 @@
 #include "actors/node/trial_line.hpp"
 #include "actors/node/unread_outputs.hpp"
 #include "cluster/cluster_view.hpp"
-#include "node/addresses.hpp"
-#include "node/cache_table.hpp"
-#include "node/isolation.hpp"
+#include "node/models/addresses.hpp"
+#include "node/models/cache_table.hpp"
+#include "node/runtimes/isolation.hpp"
 #include "proto/local.pb.h"
 
 namespace troupe::actors {

@@ -3,7 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "actors/node/node_controller_actor.hpp"
-#include "node/isolation.hpp"
+#include "node/runtimes/isolation.hpp"
 
 namespace troupe::actors {
 

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "actors/interfaces/node_controller.hpp"
-#include "node/credit_ledger.hpp"
+#include "node/requests/credit_ledger.hpp"
 
 namespace troupe::actors {
 

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "node/isolation.hpp"
+#include "node/runtimes/isolation.hpp"
 #include "proto/request.pb.h"
 
 namespace troupe::actors {

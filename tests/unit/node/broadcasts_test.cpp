@@ -1,5 +1,5 @@
 // Models that several GPUs take at once: who sends to whom, and until when.
-#include "node/broadcasts.hpp"
+#include "node/scheduling/broadcasts.hpp"
 
 #include "tests/unit/node/scheduler_fixture.hpp"
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "node/model_demand.hpp"
+#include "node/scheduling/model_demand.hpp"
 #include "tests/unit/node/scheduler_fixture.hpp"
 
 namespace troupe::node::copies_ahead_test {

@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "base/random.hpp"
-#include "node/arrival_forecast.hpp"
+#include "node/scheduling/arrival_forecast.hpp"
 #include "tests/unit/node/scheduler_fixture.hpp"
 
 namespace troupe::node::foreseen_copies_test {

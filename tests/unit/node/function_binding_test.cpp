@@ -1,9 +1,9 @@
-#include "node/function_binding.hpp"
+#include "node/scheduling/function_binding.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "node/swap_scheduler.hpp"
+#include "node/scheduling/swap_scheduler.hpp"
 
 namespace troupe::node::function_binding_test {
 namespace {

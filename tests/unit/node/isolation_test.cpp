@@ -1,5 +1,5 @@
 // Whom a request may share a runtime with, and how runtimes come to serve somebody.
-#include "node/isolation.hpp"
+#include "node/runtimes/isolation.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <set>
 
 #include "base/random.hpp"
-#include "node/swap_scheduler.hpp"
+#include "node/scheduling/swap_scheduler.hpp"
 #include "tests/unit/node/fake_worker.hpp"
 
 namespace troupe::node::isolation_test {

@@ -6,8 +6,8 @@
 #include <set>
 
 #include "base/random.hpp"
-#include "node/locality_queue.hpp"
-#include "node/swap_scheduler.hpp"
+#include "node/scheduling/locality_queue.hpp"
+#include "node/scheduling/swap_scheduler.hpp"
 
 namespace troupe::node {
 namespace {

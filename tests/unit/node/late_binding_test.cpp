@@ -3,7 +3,7 @@
 #include <limits>
 #include <map>
 
-#include "node/profiles.hpp"
+#include "node/models/profiles.hpp"
 #include "tests/unit/node/scheduler_fixture.hpp"
 
 namespace troupe::node::late_binding_test {

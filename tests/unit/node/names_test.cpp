@@ -1,8 +1,8 @@
 // Numbers for names: that they are used again, and that the scheduler keeps none for nobody.
 #include <gmock/gmock.h>
 
-#include "node/names.hpp"
-#include "node/swap_scheduler.hpp"
+#include "node/scheduling/names.hpp"
+#include "node/scheduling/swap_scheduler.hpp"
 
 namespace troupe::node::names_test {
 namespace {

@@ -1,8 +1,8 @@
-#include "node/run_limit.hpp"
+#include "node/requests/run_limit.hpp"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "node/profiles.hpp"
+#include "node/models/profiles.hpp"
 #include "tests/unit/node/scheduler_fixture.hpp"
 
 namespace troupe::node {

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "node/swap_scheduler.hpp"
+#include "node/scheduling/swap_scheduler.hpp"
 
 namespace troupe::node {
 

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "base/random.hpp"
-#include "node/swap_scheduler.hpp"
+#include "node/scheduling/swap_scheduler.hpp"
 #include "tests/unit/node/fake_worker.hpp"
 
 namespace troupe::node::swap_scheduler_property_test {

@@ -1,4 +1,4 @@
-#include "node/swap_scheduler.hpp"
+#include "node/scheduling/swap_scheduler.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
