@@ -155,11 +155,22 @@ struct Eviction {
   std::string model{};
 };
 
-// What the caller of an event has to do besides asking for the next decision.
-struct Effects {
+// What an event of the scheduler leads to, besides the next decision.
+struct Consequences {
   std::vector<Finished> finished{};   // answer these
   std::vector<InFlight> cancel{};     // tell the worker that nobody waits; a RunDone still ends them
   std::vector<Eviction> evictions{};  // order these; each is reported by an EvictDone
+};
+
+// Everything that one step of the scheduler decided, in the order in which it has to be carried out.
+struct Decision {
+  std::vector<Dispatch> dispatches{};  // requests, on their way to GPUs
+  std::vector<Dispatch> prefetches{};  // models ahead of requests; each is reported by its SwapInDone alone
+  std::vector<Eviction> departures{};  // models that leave a runtime, with their states, before it is taken
+  std::vector<Assignment> assignments{};  // runtimes that are to serve another key
+  // Models that requests wait for and that are not in the host region, the most urgent first.
+  std::vector<std::string> wanted{};
+  Time due = Time::max();  // when to decide again, and to expire, if nothing happens before
 };
 
 }  // namespace troupe::node

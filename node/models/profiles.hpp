@@ -1,5 +1,5 @@
-// What a node learned of its models, as a message to be kept on its disk, and back. The node controller keeps
-// it (actors/node/node_remembered.cpp).
+// What a node learned of its models, as a message to be kept on its disk, and back. When it is written, and
+// read again: node/models/kept_profiles.hpp.
 #pragma once
 
 #include "absl/status/status.h"

@@ -58,15 +58,12 @@ std::optional<OrderingKey> SwapScheduler::FirstHit(const Gpu& gpu) {
   return first;
 }
 
-std::vector<Dispatch> SwapScheduler::DecideByLocality(Time now) {
-  Reorder(now);
-  look_again_ = Time::max();
-  std::vector<Dispatch> dispatches;
+void SwapScheduler::DecideByLocality(Time now) {
   std::vector<const Entry*> gone;  // no key changes while a turn goes through them
   const auto dispatch = [&](const OrderingKey& key, GpuIndex to) {
     ++dispatched_to_[to];
     gone.push_back(waiting_.at(key));
-    dispatches.push_back(MakeDispatch(*waiting_.at(key), {GpuVerdict::kRun, to}, now));
+    decision_.dispatches.push_back(MakeDispatch(*waiting_.at(key), {GpuVerdict::kRun, to}, now));
   };
   for (const GpuIndex index : IdleGpus()) {
     const Gpu& gpu = tables_.gpus.at(index);
@@ -90,7 +87,6 @@ std::vector<Dispatch> SwapScheduler::DecideByLocality(Time now) {
     if (const auto hit = locality_->Turn(turn)) dispatch(*hit, index);
     for (const Entry* const entry : std::exchange(gone, {})) GiveTurn(*entry);
   }
-  return dispatches;
 }
 
 }  // namespace troupe::node

@@ -71,7 +71,7 @@ bool SwapScheduler::ClearStates(GpuIndex index) {
   std::ranges::sort(models, {}, [&](ModelId model) -> const std::string& { return tables_.NameOf(model); });
   for (const ModelId model : models) {
     Evict(index, model);
-    departures_.push_back({index, tables_.NameOf(model)});
+    decision_.departures.push_back({index, tables_.NameOf(model)});
   }
   return models.empty();
 }
@@ -85,7 +85,7 @@ void SwapScheduler::Assign(GpuIndex index, const node::Serves& serves) {
   std::erase_if(tables_.hints, [&](const auto& hint) { return hint.first.first == index; });
   tables_.gpus.BeginAssign(index, serves.key);
   tables_.states.WorkerGone(index);
-  assignments_.push_back(std::move(order));
+  decision_.assignments.push_back(std::move(order));
 }
 
 bool SwapScheduler::AtHome(const Gpu& gpu) const {

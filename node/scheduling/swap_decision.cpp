@@ -108,28 +108,32 @@ Dispatch SwapScheduler::Order(const Entry& entry, const GpuChoice& choice,
   return dispatch;
 }
 
-std::vector<Dispatch> SwapScheduler::Decide(Time now) {
+Decision SwapScheduler::Decide(Time now) {
   YieldLate(now);
-  if (locality_) return DecideByLocality(now);
   Reorder(now);
   look_again_ = Time::max();
-  std::vector<Dispatch> dispatches;
+  locality_ ? DecideByLocality(now) : DecideByRequest(now);
+  decision_.wanted = WaitingForRegion();
+  decision_.due = NextDue();
+  return std::exchange(decision_, {});
+}
+
+void SwapScheduler::DecideByRequest(Time now) {
   // Beneath a run a load costs nothing; where it occupies its GPU, what is there already goes first.
   if (tables_.policies.gpu.hits_first && (tables_.limits.LoadsOccupy() || tables_.places.MoreForHits()))
-    DecideInOrder(true, now, dispatches);
+    DecideInOrder(true, now);
   tables_.queue.AllSeen();
-  DecideInOrder(false, now, dispatches);
+  DecideInOrder(false, now);
   // A load that was begun leaves its place to what is there.
-  if (tables_.places.MoreForHits()) DecideInOrder(true, now, dispatches);
+  if (tables_.places.MoreForHits()) DecideInOrder(true, now);
   tables_.queue.AllSeen();
   const auto bring = [&](ModelId model, const AheadPlan& plan, Time begin_by) {
     Bring(model, plan, begin_by, now);
   };
   look_again_ = std::min(look_again_, copies_.Decide(now, bring));
-  return dispatches;
 }
 
-void SwapScheduler::DecideInOrder(bool hits_only, Time now, std::vector<Dispatch>& dispatches) {
+void SwapScheduler::DecideInOrder(bool hits_only, Time now) {
   absl::InlinedVector<Entry*, 16> left;  // more urgent than the one at hand, and not to be placed now
   std::optional<WaitingQueue::Head> at;
   // To look for a place where its model is makes sense after something has changed for it there.
@@ -154,7 +158,7 @@ void SwapScheduler::DecideInOrder(bool hits_only, Time now, std::vector<Dispatch
     const bool runs =
         choice.verdict == GpuVerdict::kRun && tables_.Serves(entry, tables_.gpus.at(choice.gpu));
     if (runs && (!hits_only || tables_.gpus.at(choice.gpu).Find(at->model) != nullptr)) {
-      dispatches.push_back(MakeDispatch(entry, choice, now));
+      decision_.dispatches.push_back(MakeDispatch(entry, choice, now));
       if (!hits_only) {
         NotePassed(left);
       } else if (Entry* const passed = FirstBefore(at->key)) {
@@ -253,7 +257,7 @@ void SwapScheduler::Bring(ModelId id, const AheadPlan& plan, Time begin_by, Time
   tables_.gpus.BeginLoad(plan.gpu, id, model.weights, kNoGpu, tables_.LoadTimeOf(model), now);
   if (tables_.limits.LoadsOccupy()) tables_.gpus.Occupy(plan.gpu, id, tables_.LoadTimeOf(model), now);
   ++counts_.ahead;
-  brought_.push_back(std::move(ahead));
+  decision_.prefetches.push_back(std::move(ahead));
 }
 
 }  // namespace troupe::node

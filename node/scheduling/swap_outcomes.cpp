@@ -9,7 +9,7 @@
 
 namespace troupe::node {
 
-Effects SwapScheduler::Apply(const EvictDone& done, Time now) {
+Consequences SwapScheduler::Apply(const EvictDone& done, Time now) {
   const ModelId id = tables_.Find(done.model);
   if (id == kNoName) return {};  // of an earlier life of the worker
   const Model* model = tables_.Adopted(id);
@@ -33,7 +33,7 @@ void SwapScheduler::LoadFailed(GpuIndex gpu, ModelId model, Time now) {
 }
 
 // A model that was forgotten while it was in use goes when its last use ends.
-void SwapScheduler::EvictForgotten(GpuIndex gpu, ModelId model, Effects& effects) {
+void SwapScheduler::EvictForgotten(GpuIndex gpu, ModelId model, Consequences& effects) {
   if (tables_.models[model].adopted) return;
   const Resident* resident = tables_.gpus.at(gpu).Find(model);
   if (resident == nullptr || !resident->Idle()) return;
@@ -49,8 +49,8 @@ void SwapScheduler::ObserveLoad(const SwapInDone& done, ModelId id) {
   if (model != nullptr && done.took > Duration::zero()) model->load.Observe(done.took);
 }
 
-Effects SwapScheduler::Apply(const SwapInDone& done, Time now) {
-  Effects effects;
+Consequences SwapScheduler::Apply(const SwapInDone& done, Time now) {
+  Consequences effects;
   const ModelId id = tables_.Find(done.model);
   if (id == kNoName) return effects;  // of an earlier life of the worker
   if (!done.status.ok()) {
@@ -90,7 +90,7 @@ void SwapScheduler::LeaveFunction(const Entry& entry) {
 }
 
 // A request whose run ended while nobody waited for it any more. True when it ended here.
-bool SwapScheduler::EndAbandoned(Entry& entry, Effects& effects) {
+bool SwapScheduler::EndAbandoned(Entry& entry, Consequences& effects) {
   if (entry.cancelled) {
     effects.finished.push_back(
         End(entry, FinishKind::kCancelled, absl::CancelledError("cancelled while it was on a GPU")));
@@ -123,7 +123,7 @@ void SwapScheduler::ObserveRun(const Entry& entry, const RunDone& done) {
     tables_.costs.ObserveSwapped(cost, done.since_swap);
 }
 
-void SwapScheduler::EndRun(Entry& entry, const absl::Status& status, Effects& effects, Time now) {
+void SwapScheduler::EndRun(Entry& entry, const absl::Status& status, Consequences& effects, Time now) {
   CountForSlo(entry, !status.ok() && entry.expired ? absl::DeadlineExceededError("") : status, now);
   if (!status.ok() && EndAbandoned(entry, effects)) return;
   FinishKind kind = FinishKind::kFailed;
@@ -133,8 +133,8 @@ void SwapScheduler::EndRun(Entry& entry, const absl::Status& status, Effects& ef
   effects.finished.push_back(End(entry, kind, status));
 }
 
-Effects SwapScheduler::Apply(const RunDone& done, Time now) {
-  Effects effects;
+Consequences SwapScheduler::Apply(const RunDone& done, Time now) {
+  Consequences effects;
   const auto it = requests_.find(done.request);
   if (it == requests_.end() || it->second.gpu != done.gpu)
     return effects;  // of an earlier life of the worker
@@ -182,7 +182,7 @@ Effects SwapScheduler::Apply(const RunDone& done, Time now) {
 }
 
 // The weights are there and nothing else is: it is this request that is too large, not its function.
-void SwapScheduler::EndTooLarge(Entry& entry, const RunDone& done, Effects& effects) {
+void SwapScheduler::EndTooLarge(Entry& entry, const RunDone& done, Consequences& effects) {
   if (EndAbandoned(entry, effects)) return;
   effects.finished.push_back(
       End(entry, FinishKind::kFailed,
@@ -204,7 +204,7 @@ void SwapScheduler::LearnNoFit(const Entry& entry, const RunDone& done, bool alo
   tables_.gpus.CorrectFree(done.gpu, done.free);
 }
 
-void SwapScheduler::Replan(Entry& entry, const RunDone& done, bool alone, Effects& effects) {
+void SwapScheduler::Replan(Entry& entry, const RunDone& done, bool alone, Consequences& effects) {
   if (EndAbandoned(entry, effects)) return;
   if (entry.source == SwapSource::kLayers) {
     entry.whole = true;  // nothing is learned of the room that its model needs
@@ -223,7 +223,7 @@ void SwapScheduler::Replan(Entry& entry, const RunDone& done, bool alone, Effect
 }
 
 // Back to its old place in the queue.
-void SwapScheduler::Requeue(Entry& entry, Effects& effects) {
+void SwapScheduler::Requeue(Entry& entry, Consequences& effects) {
   const Model* const known = tables_.Adopted(entry.model);
   const bool fits = known != nullptr && tables_.CanEverFit(entry.model);
   if (known == nullptr) {
@@ -243,13 +243,13 @@ void SwapScheduler::Requeue(Entry& entry, Effects& effects) {
   }
 }
 
-Effects SwapScheduler::LoseGpu(GpuIndex gpu, WorkerState state, const std::string& why) {
+Consequences SwapScheduler::LoseGpu(GpuIndex gpu, WorkerState state, const std::string& why) {
   tables_.gpus.WorkerGone(gpu, state);
   tables_.broadcasts.Lose(gpu);
   tables_.states.WorkerGone(gpu);
   if (tables_.held.HolderOf(gpu) != nullptr) Release(*tables_.held.HolderOf(gpu));
   std::erase_if(tables_.hints, [&](const auto& hint) { return hint.first.first == gpu; });
-  Effects effects;
+  Consequences effects;
   for (Entry* const lost : std::exchange(tables_.pipelines[gpu], {})) {
     Entry& entry = *lost;
     LeaveFunction(entry);
@@ -271,9 +271,9 @@ Effects SwapScheduler::LoseGpu(GpuIndex gpu, WorkerState state, const std::strin
   return effects;
 }
 
-Effects SwapScheduler::Apply(const WorkerReady& ready, Time now) {
+Consequences SwapScheduler::Apply(const WorkerReady& ready, Time now) {
   // A worker that comes up while its GPU looks busy has lost what was there.
-  Effects effects = LoseGpu(ready.gpu, WorkerState::kAbsent, "replaced by a new worker");
+  Consequences effects = LoseGpu(ready.gpu, WorkerState::kAbsent, "replaced by a new worker");
   std::vector<ModelId> resident;
   for (const ResidentReport& report : ready.resident) {
     resident.push_back(Intern(report.model));
@@ -287,14 +287,14 @@ Effects SwapScheduler::Apply(const WorkerReady& ready, Time now) {
   return effects;
 }
 
-Effects SwapScheduler::Apply(const WorkerLost& lost, Time) {
-  Effects effects = LoseGpu(lost.gpu, WorkerState::kAbsent, lost.why);
+Consequences SwapScheduler::Apply(const WorkerLost& lost, Time) {
+  Consequences effects = LoseGpu(lost.gpu, WorkerState::kAbsent, lost.why);
   ForgetNames();
   return effects;
 }
 
-Effects SwapScheduler::Apply(const GpuUnfit& unfit, Time) {
-  Effects effects = LoseGpu(unfit.gpu, WorkerState::kUnfit, unfit.why);
+Consequences SwapScheduler::Apply(const GpuUnfit& unfit, Time) {
+  Consequences effects = LoseGpu(unfit.gpu, WorkerState::kUnfit, unfit.why);
   EndUnplaceable(effects);
   ForgetNames();
   return effects;
@@ -308,7 +308,7 @@ void SwapScheduler::FoundResident(GpuIndex gpu, const ResidentReport& report, Ti
 }
 
 // Waiting requests that no GPU of this node can serve any more.
-void SwapScheduler::EndUnplaceable(Effects& effects) {
+void SwapScheduler::EndUnplaceable(Consequences& effects) {
   const auto fits = [&](ModelId model) { return tables_.CanEverFit(model); };
   if (std::ranges::all_of(tables_.queue.waiting(), fits)) return;
   std::vector<Entry*> ending;

@@ -41,7 +41,7 @@ void SwapScheduler::AddRuntime(GpuIndex gpu, Bytes memory, std::uint32_t device)
   dispatched_to_.resize(tables_.pipelines.size());
 }
 
-Effects SwapScheduler::DescribeModel(const std::string& name, Bytes weights, Bytes activation) {
+Consequences SwapScheduler::DescribeModel(const std::string& name, Bytes weights, Bytes activation) {
   const ModelId id = Intern(name);
   // A device that holds the model knows better than an estimate.
   for (const GpuIndex gpu : tables_.gpus.Holders(id))
@@ -50,7 +50,7 @@ Effects SwapScheduler::DescribeModel(const std::string& name, Bytes weights, Byt
   const bool is_new = !std::exchange(described.adopted, true);
   described.weights = weights;
   described.activation = activation;
-  Effects effects;
+  Consequences effects;
   EndUnplaceable(effects);
   if (is_new) copies_.NoteAdopted(id);
   ForgetNames();
@@ -200,12 +200,12 @@ Cancelled SwapScheduler::Cancel(const RequestId& id) {
   return {.verdict = CancelVerdict::kInFlight, .finished = {}, .gpu = entry.gpu};
 }
 
-Effects SwapScheduler::ForgetRouter(std::uint64_t router) {
+Consequences SwapScheduler::ForgetRouter(std::uint64_t router) {
   std::vector<RequestId> ids;
   for (const auto& [id, entry] : requests_)
     if (id.router == router) ids.push_back(id);
   std::ranges::sort(ids);
-  Effects effects;
+  Consequences effects;
   for (const RequestId& id : ids) {
     Cancelled cancelled = Cancel(id);
     if (cancelled.verdict == CancelVerdict::kCancelled)
@@ -238,8 +238,8 @@ std::vector<std::string> SwapScheduler::WaitingForRegion() const {
   return models;
 }
 
-Effects SwapScheduler::ForgetModel(const std::string& name) {
-  Effects effects;
+Consequences SwapScheduler::ForgetModel(const std::string& name) {
+  Consequences effects;
   const ModelId id = tables_.Find(name);
   if (id == kNoName) return effects;
   std::vector<Entry*> waiting;
@@ -272,8 +272,8 @@ Time SwapScheduler::NextDue() const {
   return std::min(look_again_, expiries_.empty() ? Time::max() : expiries_.begin()->first);
 }
 
-Effects SwapScheduler::Expire(Time now) {
-  Effects effects;
+Consequences SwapScheduler::Expire(Time now) {
+  Consequences effects;
   while (!expiries_.empty() && expiries_.begin()->first <= now) {
     Entry& entry = requests_.at(expiries_.begin()->second);
     if (entry.gpu == kNoGpu) {

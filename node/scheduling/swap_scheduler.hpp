@@ -2,8 +2,8 @@
 // models go for it: one decision gives all three. Pure: no clock, no thread, no I/O; the node controller owns
 // it, feeds it every outcome and carries out what it returns.
 //
-// Use: after any Submit or Apply call Decide(now) and order the dispatches; arm one timer at NextDue() for
-// Expire.
+// Use: after any Submit or Apply call Decide(now) and carry out the Decision, in its order; arm one timer at
+// its `due` for Expire.
 //
 //   a request:  waiting -> dispatched -> finished        exactly one Finished per accepted request
 //               dispatched -> waiting  (NoFit: planned again; its worker died: run again, at most
@@ -57,9 +57,9 @@ class SwapScheduler {
   void AddGpu(GpuIndex gpu, Bytes memory) { AddRuntime(gpu, memory, gpu); }
   // One of several on a device: what is told of GPUs here is true of each of them.
   void AddRuntime(GpuIndex gpu, Bytes memory, std::uint32_t device);
-  Effects Apply(const WorkerReady& ready, Time now);
-  Effects Apply(const WorkerLost& lost, Time now);
-  Effects Apply(const GpuUnfit& unfit, Time now);
+  Consequences Apply(const WorkerReady& ready, Time now);
+  Consequences Apply(const WorkerLost& lost, Time now);
+  Consequences Apply(const GpuUnfit& unfit, Time now);
   // An adopted worker holds models that a new daemon learns of later: call this before DescribeModel.
   void FoundResident(GpuIndex gpu, const ResidentReport& report, Time now);
   // One that nobody learned of was evicted: its room is the others'.
@@ -68,13 +68,11 @@ class SwapScheduler {
   // Models with a host copy at this node; others are bounced (BOUNCE_NOT_ADOPTED). Describing one again,
   // after it was prepared, replaces the sizes (what cannot fit any more ends). Forgetting bounces its waiting
   // requests and evicts its copies, those in use when their use ends.
-  Effects DescribeModel(const std::string& model, Bytes weights, Bytes activation);
-  Effects ForgetModel(const std::string& model);
+  Consequences DescribeModel(const std::string& model, Bytes weights, Bytes activation);
+  Consequences ForgetModel(const std::string& model);
   // A model whose host copy is on disk only, or on its way, keeps its requests waiting: nothing is dispatched
   // for it, and its requests hold up nobody. A described model is in the region until told otherwise.
   void SetInRegion(const std::string& model, bool in_region);
-  // Those with waiting requests, the most urgent first.
-  [[nodiscard]] std::vector<std::string> WaitingForRegion() const;
   [[nodiscard]] bool Waits(const std::string& model) const { return WaitingFor(model) > 0; }
   [[nodiscard]] std::size_t WaitingFor(const std::string& model) const {
     return tables_.WaitingFor(tables_.Find(model));
@@ -84,11 +82,11 @@ class SwapScheduler {
   // is; its dispatch says when the state has to be brought. `bytes`: what it takes on a device. Forgetting
   // one bounces its waiting requests.
   void DeclareState(const std::string& state, const std::string& model, Bytes bytes);
-  Effects ForgetState(const std::string& state);
+  Consequences ForgetState(const std::string& state);
   // Its image is not known yet: its requests wait.
   void HoldState(const std::string& state, bool held);
   // Its image is lost: its waiting requests end with `why`, and more are not to come.
-  Effects FailState(const std::string& state, const absl::Status& why);
+  Consequences FailState(const std::string& state, const absl::Status& why);
   [[nodiscard]] const FunctionStates& states() const { return tables_.states; }
   // Of the functions of one model; empty for most.
   [[nodiscard]] const std::vector<std::string>& StatesOf(const std::string& model) const {
@@ -101,29 +99,25 @@ class SwapScheduler {
   [[nodiscard]] bool draining() const { return tables_.draining; }
 
   Submitted Submit(const NodeRequest& request, Time now);
-  [[nodiscard]] std::vector<Dispatch> Decide(Time now);
-  // Order these too, after Decide or GiveBack: runtimes that are to serve somebody else; and models that go
-  // first, for the state that they have.
-  [[nodiscard]] std::vector<Assignment> TakeAssignments() { return std::exchange(assignments_, {}); }
-  [[nodiscard]] std::vector<Eviction> TakeDepartures() { return std::exchange(departures_, {}); }
-  // And these, behind the dispatches: copies ahead of requests, each reported by its SwapInDone alone.
-  [[nodiscard]] std::vector<Dispatch> TakeAhead() { return std::exchange(brought_, {}); }
-  // What dispatches with kBroadcast get, and from whom: order these when others have had time to join.
-  [[nodiscard]] std::vector<Broadcasts::Order> TakeBroadcasts() { return tables_.broadcasts.Send(); }
-  // Runtimes that did nothing for `idle` serve nobody again; NextIdle: when the next one will have been.
+  [[nodiscard]] Decision Decide(Time now);
+  // The broadcasts that dispatches with kBroadcast have gathered: no GPU joins them after this. To be called
+  // when others have had time to join; order what it returns.
+  [[nodiscard]] std::vector<Broadcasts::Order> CloseBroadcasts() { return tables_.broadcasts.Send(); }
+  // Runtimes that did nothing for `idle` serve no key again: the next Decision says so. NextIdle: when the
+  // next one will have been idle for so long.
   void GiveBack(Time now, Duration idle);
   [[nodiscard]] Time NextIdle(Duration idle) const;
   // An answer's outputs lie in the memory of this worker (1), or have been read (-1).
   void Unread(GpuIndex gpu, std::int32_t change) { tables_.gpus.Unread(gpu, change); }
-  Effects Apply(const EvictDone& done, Time now);
-  Effects Apply(const SwapInDone& done, Time now);
-  Effects Apply(const RunDone& done, Time now);
+  Consequences Apply(const EvictDone& done, Time now);
+  Consequences Apply(const SwapInDone& done, Time now);
+  Consequences Apply(const RunDone& done, Time now);
   // Ends what waited past its expiry; names what is in flight past it once, to be cancelled.
-  Effects Expire(Time now);
-  [[nodiscard]] Time NextDue() const;  // Time::max(): nothing will expire; Decide is due then, too
+  Consequences Expire(Time now);
+  [[nodiscard]] Time NextDue() const;  // as the last Decision's `due`
   Cancelled Cancel(const RequestId& id);
   // The router is gone: nobody waits for its requests.
-  Effects ForgetRouter(std::uint64_t router);
+  Consequences ForgetRouter(std::uint64_t router);
 
   // What was learned of the models, to be kept (node/models/profiles.hpp) and read again at the next start. A
   // model that was forgotten keeps its profile.
@@ -165,7 +159,9 @@ class SwapScheduler {
   using Look = RequestLook;
 
   // swap_decision.cpp: whose turn it is, and what is booked for a dispatch.
-  void DecideInOrder(bool hits_only, Time now, std::vector<Dispatch>& dispatches);
+  void DecideByRequest(Time now);
+  void DecideInOrder(bool hits_only, Time now);
+  [[nodiscard]] std::vector<std::string> WaitingForRegion() const;
   void StayWaiting(Entry& entry, const GpuChoice& choice, Time now);
   [[nodiscard]] bool MustTakeTurns(const Entry& entry) const;
   void Reorder(Time now);
@@ -187,7 +183,7 @@ class SwapScheduler {
   [[nodiscard]] bool MayStart(const Entry& entry);
   [[nodiscard]] GpuIndex PlaceByLocality(const Entry& entry, GpuIndex index, Time now) const;
   [[nodiscard]] std::optional<OrderingKey> FirstHit(const Gpu& gpu);
-  [[nodiscard]] std::vector<Dispatch> DecideByLocality(Time now);
+  void DecideByLocality(Time now);
 
   // binding_decision.cpp: models and the GPUs that are theirs.
   [[nodiscard]] bool FitsOn(ModelId model, std::uint32_t device) const;
@@ -224,7 +220,7 @@ class SwapScheduler {
 
   // swap_states.cpp: functions that keep state on the device.
   void EndLine(const std::string& state, FinishKind kind, const absl::Status& why, proto::BounceReason bounce,
-               Effects& effects);
+               Consequences& effects);
   [[nodiscard]] Entry* NextOf(ModelId model);
   void PlaceState(Entry& entry, GpuIndex gpu);
   void EndTurn(const Entry& entry);
@@ -244,21 +240,21 @@ class SwapScheduler {
   void Count(FinishKind kind);
   Finished End(Entry& entry, FinishKind kind, absl::Status status,
                proto::BounceReason bounce = proto::BOUNCE_UNSPECIFIED);
-  void EndRun(Entry& entry, const absl::Status& status, Effects& effects, Time now);
+  void EndRun(Entry& entry, const absl::Status& status, Consequences& effects, Time now);
   void CountForSlo(const Entry& entry, const absl::Status& status, Time now);
   void ObserveRun(const Entry& entry, const RunDone& done);
-  bool EndAbandoned(Entry& entry, Effects& effects);
-  void Requeue(Entry& entry, Effects& effects);
+  bool EndAbandoned(Entry& entry, Consequences& effects);
+  void Requeue(Entry& entry, Consequences& effects);
   void LeaveGpu(Entry& entry, Time now);
   void LeaveFunction(const Entry& entry);
   void ObserveLoad(const SwapInDone& done, ModelId model);
   void LoadFailed(GpuIndex gpu, ModelId model, Time now);
-  void EvictForgotten(GpuIndex gpu, ModelId model, Effects& effects);
-  void Replan(Entry& entry, const RunDone& done, bool alone, Effects& effects);
-  void EndTooLarge(Entry& entry, const RunDone& done, Effects& effects);
+  void EvictForgotten(GpuIndex gpu, ModelId model, Consequences& effects);
+  void Replan(Entry& entry, const RunDone& done, bool alone, Consequences& effects);
+  void EndTooLarge(Entry& entry, const RunDone& done, Consequences& effects);
   void LearnNoFit(const Entry& entry, const RunDone& done, bool alone);
-  Effects LoseGpu(GpuIndex gpu, WorkerState state, const std::string& why);
-  void EndUnplaceable(Effects& effects);
+  Consequences LoseGpu(GpuIndex gpu, WorkerState state, const std::string& why);
+  void EndUnplaceable(Consequences& effects);
   [[nodiscard]] absl::Status CannotFit(const std::string& function, const Model& model) const;
 
   SchedulerTables tables_;
@@ -277,10 +273,8 @@ class SwapScheduler {
   std::unique_ptr<LocalityQueue> locality_;
   absl::btree_map<OrderingKey, Entry*> waiting_;
   std::vector<std::uint64_t> dispatched_to_;  // by GPU
-  std::vector<Assignment> assignments_;
-  std::vector<Eviction> departures_;
-  std::vector<Dispatch> brought_;  // ahead of requests
-  Time look_again_ = Time::max();  // what was left for later may be decided then
+  Decision decision_;                         // what was decided and not returned yet
+  Time look_again_ = Time::max();             // what was left for later may be decided then
   std::uint64_t next_sequence_ = 0;
   std::size_t out_of_region_ = 0;  // models
   std::size_t trials_ = 0;         // of requests_

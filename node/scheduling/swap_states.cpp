@@ -13,7 +13,7 @@ void SwapScheduler::DeclareState(const std::string& state, const std::string& mo
 
 // Those that wait; what is on a GPU ends with its outcome.
 void SwapScheduler::EndLine(const std::string& state, FinishKind kind, const absl::Status& why,
-                            proto::BounceReason bounce, Effects& effects) {
+                            proto::BounceReason bounce, Consequences& effects) {
   const FunctionStates::State* found = tables_.states.Find(state);
   if (found == nullptr) return;
   const std::deque<RequestId> line = found->line;
@@ -23,8 +23,8 @@ void SwapScheduler::EndLine(const std::string& state, FinishKind kind, const abs
   }
 }
 
-Effects SwapScheduler::ForgetState(const std::string& state) {
-  Effects effects;
+Consequences SwapScheduler::ForgetState(const std::string& state) {
+  Consequences effects;
   EndLine(state, FinishKind::kBounced, absl::UnavailableError("the function's state was taken off this node"),
           proto::BOUNCE_NOT_ADOPTED, effects);
   tables_.states.Forget(state);
@@ -32,8 +32,8 @@ Effects SwapScheduler::ForgetState(const std::string& state) {
   return effects;
 }
 
-Effects SwapScheduler::FailState(const std::string& state, const absl::Status& why) {
-  Effects effects;
+Consequences SwapScheduler::FailState(const std::string& state, const absl::Status& why) {
+  Consequences effects;
   EndLine(state, FinishKind::kFailed, why, proto::BOUNCE_UNSPECIFIED, effects);
   return effects;
 }

@@ -115,7 +115,7 @@ class Lalb2Gpus : public testing::Test {
     return id;
   }
   std::vector<Dispatch> Decide() {
-    auto dispatches = scheduler_.Decide(now_);
+    auto dispatches = scheduler_.Decide(now_).dispatches;
     scheduler_.Check();
     return dispatches;
   }
