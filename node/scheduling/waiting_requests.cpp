@@ -1,66 +1,67 @@
-// The waiting requests, and which of them a decision looks at: not those that wait for a certain GPU and
-// would go on doing so whatever else became free. So a decision does not scan the queue.
+#include "node/scheduling/waiting_requests.hpp"
+
 #include <utility>
 
 #include "base/check.hpp"
-#include "node/scheduling/swap_scheduler.hpp"
 
 namespace troupe::node {
 
-void SwapScheduler::Enqueue(Entry& entry) {
+WaitingRequests::WaitingRequests(SchedulerTables& tables) : tables_(tables) {
+  if (tables_.by_gpu) locality_ = MakeLocalityQueue(*tables_.policies.gpu.locality);
+}
+
+void WaitingRequests::Enqueue(RequestEntry& entry) {
   if (tables_.late) tables_.late->Add(entry.key, entry.latest, &entry);
   tables_.queue.Add(entry);
   Activate(entry.model);
   if (!locality_) return;
   locality_->Add(entry.key);
-  waiting_.emplace(entry.key, &entry);
+  in_order_.emplace(entry.key, &entry);
 }
 
-void SwapScheduler::Dequeue(const Entry& entry) {
+void WaitingRequests::Dequeue(const RequestEntry& entry) {
   if (tables_.late) tables_.late->Remove(entry.key, entry.latest);
   tables_.queue.Remove(entry);
   Activate(entry.model);
   if (!locality_) return;
   locality_->Remove(entry.key);
-  waiting_.erase(entry.key);
+  in_order_.erase(entry.key);
 }
 
-void SwapScheduler::Rekey(Entry& entry, const OrderingKey& key) {
+void WaitingRequests::Rekey(RequestEntry& entry, const OrderingKey& key) {
   Dequeue(entry);
   entry.key = key;
   Enqueue(entry);
 }
 
-void SwapScheduler::YieldLate(Time now) {
+void WaitingRequests::YieldLate(Time now) {
   if (!tables_.late) return;
   while (const auto entry = tables_.late->NextLate(now)) Rekey(**entry, LateKey((*entry)->key));
 }
 
-// A request was dispatched, and is in the queue no more.
-void SwapScheduler::GiveTurn(const Entry& gone) {
+void WaitingRequests::GiveTurn(const RequestEntry& gone) {
   if (!tables_.late) return;
   const auto next = tables_.late->Gone(gone.key);
   if (!next) return;
-  Entry& entry = **next;
+  RequestEntry& entry = **next;
   OrderingKey key = entry.key;
   key.place = {};
   entry.latest = Time::max();
   Rekey(entry, key);
 }
 
-void SwapScheduler::Activate(ModelId id) {
+void WaitingRequests::Activate(ModelId id) {
   if (locality_ || tables_.queue.Find(id) == nullptr) return;
-  Model& model = tables_.models[id];
+  ModelEntry& model = tables_.models[id];
   model.parked = kNoGpu;
   if (model.in_region) tables_.queue.LookAt(id);
 }
 
-void SwapScheduler::ActivateAll() {
+void WaitingRequests::ActivateAll() {
   for (const ModelId model : tables_.queue.waiting()) Activate(model);
 }
 
-// What a GPU with a place could run at once, whichever GPU it was waiting for.
-void SwapScheduler::ActivateResidents(const Gpu& gpu) {
+void WaitingRequests::ActivateResidents(const Gpu& gpu) {
   if (tables_.queue.waiting().size() > gpu.residents.size()) {
     for (const auto& [model, resident] : gpu.residents) Activate(model);
     return;
@@ -70,20 +71,20 @@ void SwapScheduler::ActivateResidents(const Gpu& gpu) {
   }
 }
 
-void SwapScheduler::Park(ModelId model, GpuIndex gpu) {
+void WaitingRequests::Park(ModelId model, GpuIndex gpu) {
   tables_.queue.LookAway(model);
   tables_.models[model].parked = gpu;
   parked_[gpu].push_back(model);
 }
 
-void SwapScheduler::Wake(GpuIndex gpu) {
+void WaitingRequests::Wake(GpuIndex gpu) {
   if (parked_[gpu].empty()) return;
   for (const ModelId model : std::exchange(parked_[gpu], {})) {
     if (tables_.models[model].parked == gpu) Activate(model);
   }
 }
 
-void SwapScheduler::CheckHeads() const {
+void WaitingRequests::Check() const {
   std::size_t late = 0;
   for (const ModelId id : tables_.queue.waiting())
     for (const auto& [key, entry] : *tables_.queue.Find(id)) late += IsLate(key) ? 1 : 0;
@@ -91,7 +92,7 @@ void SwapScheduler::CheckHeads() const {
   if (locality_) return;
   std::size_t active = 0;
   for (const ModelId id : tables_.queue.waiting()) {
-    const Model& model = tables_.models[id];
+    const ModelEntry& model = tables_.models[id];
     const bool looked_at = tables_.queue.LookedAt(id);
     active += looked_at ? 1 : 0;
     TROUPE_CHECK(looked_at == (model.in_region && model.parked == kNoGpu), "a waiting model was forgotten");

@@ -1,24 +1,22 @@
-// The binding half of the swap scheduler: which model has which GPU, for as long as the `binding` slot says.
+#include "node/scheduling/model_homes.hpp"
+
 #include <algorithm>
 #include <map>
-#include <tuple>
 
 #include "absl/strings/str_cat.h"
-#include "node/scheduling/swap_scheduler.hpp"
 
 namespace troupe::node {
 
-bool SwapScheduler::FitsOn(ModelId model, std::uint32_t device) const {
+bool ModelHomes::FitsOn(ModelId model, std::uint32_t device) const {
   const auto& gpus = tables_.gpus.gpus();
   return std::any_of(gpus.begin(), gpus.end(), [&](const auto& gpu) {
     return gpu.second.device == device && tables_.CanEverFit(model, gpu.second);
   });
 }
 
-// Gives a model its GPU, the one with the fewest bytes of others; again when that GPU can never hold it.
-void SwapScheduler::BindHome(ModelId model) {
+void ModelHomes::Bind(ModelId model) {
   if (!tables_.binding.late()) {
-    const Model& waiting = tables_.models[model];
+    const ModelEntry& waiting = tables_.models[model];
     return tables_.binding.BindAnyway(model, waiting.weights + waiting.activation, DevicesFor(model));
   }
   const std::uint32_t home = tables_.Home(model);
@@ -33,25 +31,24 @@ void SwapScheduler::BindHome(ModelId model) {
   }
 }
 
-FunctionBinding::Devices SwapScheduler::DevicesFor(ModelId model) const {
+FunctionBinding::Devices ModelHomes::DevicesFor(ModelId model) const {
   FunctionBinding::Devices devices;
   for (const auto& [index, gpu] : tables_.gpus.gpus())
     if (tables_.CanEverFit(model, gpu)) devices[gpu.device] = gpu.memory;
   return devices;
 }
 
-// A request for the model came: false when it has no GPU, and none has room for it.
-bool SwapScheduler::KeepRoom(ModelId id, Time now, std::vector<Eviction>& evictions) {
+bool ModelHomes::KeepRoom(ModelId id, Time now, std::vector<Eviction>& evictions) {
   if (tables_.binding.Asked(id, now)) {
     const std::vector<GpuIndex> holders = tables_.gpus.Holders(id);
     for (const GpuIndex gpu : holders) {
       const Resident& resident = *tables_.gpus.at(gpu).Find(id);
       if (!resident.Idle() || !resident.states.empty()) continue;
-      Evict(gpu, id);
+      bookings_.Evict(gpu, id);
       evictions.push_back({gpu, tables_.NameOf(id)});
     }
   }
-  const Model& model = tables_.models[id];
+  const ModelEntry& model = tables_.models[id];
   const auto used = [&](ModelId other) {
     return tables_.WaitingFor(other) > 0 ||
            std::ranges::any_of(tables_.gpus.Holders(other),
@@ -60,7 +57,7 @@ bool SwapScheduler::KeepRoom(ModelId id, Time now, std::vector<Eviction>& evicti
   return tables_.binding.Bind(id, model.weights + model.activation, DevicesFor(id), now, used);
 }
 
-absl::Status SwapScheduler::NoRoomKept(const std::string& function, const Model& model) const {
+absl::Status ModelHomes::NoRoomKept(const std::string& function, const ModelEntry& model) {
   return absl::ResourceExhaustedError(
       absl::StrCat("function '", function, "' needs ", FormatBytes(model.weights + model.activation),
                    " of a GPU for itself, and the models that are bound to this node's GPUs leave less; add "
