@@ -16,10 +16,10 @@ namespace troupe {
 struct PolicyNames {
   std::string routing = "locality";           // cluster/routing_policy.hpp
   std::string ordering = "edf-error-budget";  // base/ordering_policy.hpp
-  std::string gpu = "least-cost";             // node/gpu_policy.hpp
-  std::string eviction = "least-value";       // node/eviction_policy.hpp
+  std::string gpu = "least-cost";             // node/scheduling/policies/gpu_policy.hpp
+  std::string eviction = "least-value";       // node/scheduling/policies/eviction_policy.hpp
   std::string swap = "grouped";               // gpu/swap/swap_policy.hpp
-  std::string copies = "forecast";            // node/copies_policy.hpp
+  std::string copies = "forecast";            // node/scheduling/policies/copies_policy.hpp
   std::string memory = "fine-resilient";      // gpu/memory/memory_policy.hpp
   std::string binding;
 };

@@ -16,7 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.hpp"
 #include "base/random.hpp"
-#include "node/swap_scheduler.hpp"
+#include "node/scheduling/swap_scheduler.hpp"
 
 namespace troupe::node::bench {
 namespace {
@@ -126,12 +126,12 @@ class Load {
 
   void Decide() {
     const auto begin = WallClock::now();
-    std::vector<Dispatch> dispatches = scheduler_.Decide(now_);
+    Decision decision = scheduler_.Decide(now_);
     const auto took = WallClock::now() - begin;
     decide_ += took;
     all_ += took;
-    for (Dispatch& dispatch : dispatches) Carry(std::move(dispatch));
-    for (Dispatch& copy : scheduler_.TakeAhead()) Carry(std::move(copy));
+    for (Dispatch& dispatch : decision.dispatches) Carry(std::move(dispatch));
+    for (Dispatch& prefetch : decision.prefetches) Carry(std::move(prefetch));
   }
 
   // A load and its run, behind what the GPU has; a copy ahead of requests beneath it.

@@ -31,7 +31,7 @@ inline constexpr GpuIndex kNoGpu = ~GpuIndex{0};
 struct NodeRequest {
   RequestId id{};
   std::string function{};  // for messages
-  std::string model{};     // its copy for the key of this request (node/isolation.hpp)
+  std::string model{};     // its copy for the key of this request (node/runtimes/isolation.hpp)
   std::uint32_t priority = 0;
   Time deadline = Time::max();  // target: only orders
   Time expiry = Time::max();    // timeout: drops
@@ -43,7 +43,7 @@ struct NodeRequest {
 // Where the weights of a dispatched request come from: they are there (or on their way already), or they are
 // copied from the host region, or from another GPU of the node; or they only pass through the GPU from the
 // host region while the run reads them, layer by layer, and the model is not there before or after. Or they
-// come from another GPU as that one gets them from the host (node/broadcasts.hpp).
+// come from another GPU as that one gets them from the host (node/scheduling/broadcasts.hpp).
 enum class SwapSource { kResident, kHost, kPeer, kLayers, kBroadcast };
 
 // One decision: GPU, source and victims together. Whoever carries it out sends the worker, in this order: an
@@ -155,11 +155,22 @@ struct Eviction {
   std::string model{};
 };
 
-// What the caller of an event has to do besides asking for the next decision.
-struct Effects {
+// What an event of the scheduler leads to, besides the next decision.
+struct Consequences {
   std::vector<Finished> finished{};   // answer these
   std::vector<InFlight> cancel{};     // tell the worker that nobody waits; a RunDone still ends them
   std::vector<Eviction> evictions{};  // order these; each is reported by an EvictDone
+};
+
+// Everything that one step of the scheduler decided, in the order in which it has to be carried out.
+struct Decision {
+  std::vector<Dispatch> dispatches{};  // requests, on their way to GPUs
+  std::vector<Dispatch> prefetches{};  // models ahead of requests; each is reported by its SwapInDone alone
+  std::vector<Eviction> departures{};  // models that leave a runtime, with their states, before it is taken
+  std::vector<Assignment> assignments{};  // runtimes that are to serve another key
+  // Models that requests wait for and that are not in the host region, the most urgent first.
+  std::vector<std::string> wanted{};
+  Time due = Time::max();  // when to decide again, and to expire, if nothing happens before
 };
 
 }  // namespace troupe::node

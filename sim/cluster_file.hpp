@@ -23,7 +23,7 @@
 
 #include "absl/status/statusor.h"
 #include "gpu/swap/swap_policy.hpp"
-#include "node/topology.hpp"
+#include "node/scheduling/topology.hpp"
 #include "sim/network_options.hpp"
 #include "sim/profiled_gpu.hpp"
 #include "sim/traces/workload.hpp"

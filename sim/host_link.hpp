@@ -16,7 +16,7 @@
 #include "actors/seams/fake_gpu.hpp"
 #include "base/units.hpp"
 #include "gpu/swap/swap_policy.hpp"
-#include "node/topology.hpp"
+#include "node/scheduling/topology.hpp"
 
 namespace troupe::sim {
 

@@ -1,7 +1,7 @@
 // SANDBOX: how a published system lets several functions live on one GPU (004): what starts, what it takes of
 // the memory, how runs share the compute units and copies the link. The isolation itself is the product's
-// (node/isolation.hpp): a runtime per function, or per user. Presets that need one stand here, beside those
-// of base/policy.hpp.
+// (node/runtimes/isolation.hpp): a runtime per function, or per user. Presets that need one stand here,
+// beside those of base/policy.hpp.
 #pragma once
 
 #include <optional>

@@ -11,7 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/policy.hpp"
-#include "node/scheduler_types.hpp"
+#include "node/scheduling/scheduler_types.hpp"
 #include "sim/chains.hpp"
 #include "sim/cluster_file.hpp"
 #include "sim/faults.hpp"

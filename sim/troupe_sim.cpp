@@ -14,7 +14,7 @@
 #include "base/status.hpp"
 #include "cluster/routing_policy.hpp"
 #include "gpu/memory/memory_policy.hpp"
-#include "node/scheduler_types.hpp"
+#include "node/scheduling/scheduler_types.hpp"
 #include "sim/cancel.hpp"
 #include "sim/chaos/chaos_command.hpp"
 #include "sim/experiments/experiment.hpp"

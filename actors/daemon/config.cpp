@@ -14,10 +14,10 @@
 #include "cluster/routing_policy.hpp"
 #include "gateway/cors.hpp"
 #include "gpu/memory/memory_policy.hpp"
-#include "node/eviction_policy.hpp"
-#include "node/gpu_policy.hpp"
-#include "node/scheduler_types.hpp"
-#include "node/topology.hpp"
+#include "node/scheduling/policies/eviction_policy.hpp"
+#include "node/scheduling/policies/gpu_policy.hpp"
+#include "node/scheduling/scheduler_types.hpp"
+#include "node/scheduling/topology.hpp"
 
 namespace troupe::actors {
 

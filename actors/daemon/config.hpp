@@ -12,7 +12,7 @@
 #include "base/policy.hpp"
 #include "base/units.hpp"
 #include "gpu/swap/swap_policy.hpp"
-#include "node/scheduler_types.hpp"
+#include "node/scheduling/scheduler_types.hpp"
 
 namespace troupe::actors {
 
@@ -68,7 +68,7 @@ struct DaemonConfig {
   std::string state_write_back = "run";  // run: before a run with state is answered; evict: with its model
   Bytes state_memory = MiB(256);         // of images of functions' states
 
-  std::string topology;  // of the GPUs (node/topology.hpp); auto: as the driver says
+  std::string topology;  // of the GPUs (node/scheduling/topology.hpp); auto: as the driver says
 
   PolicyNames policies;  // the preset's, and over them the slots that were named
   std::string preset = "troupe";

@@ -17,8 +17,8 @@
 #include "cluster/provisioning.hpp"
 #include "cluster/routing_policy.hpp"
 #include "gpu/memory/memory_policy.hpp"
-#include "node/scheduler_types.hpp"
-#include "node/topology.hpp"
+#include "node/scheduling/scheduler_types.hpp"
+#include "node/scheduling/topology.hpp"
 #include "security/credentials.hpp"
 #include "transport/host_id.hpp"
 

@@ -11,7 +11,8 @@
 namespace troupe::actors {
 
 struct DriverTold {
-  std::string topology;  // for node/topology.hpp: the driver's where `auto` asks for it, else the option's
+  std::string
+      topology;  // for node/scheduling/topology.hpp: the driver's where `auto` asks for it, else the option's
   std::shared_ptr<gpu::GpuWatch> watch;  // null: virtual GPUs, or a driver that tells nothing
 };
 // FailedPrecondition when the topology is asked for and nobody tells it; without news of its GPUs' health a

@@ -21,7 +21,7 @@
 #include "actors/seams/process_worker_link.hpp"
 #include "actors/seams/stored_model_repository.hpp"
 #include "base/status.hpp"
-#include "node/isolation.hpp"
+#include "node/runtimes/isolation.hpp"
 #include "storage/durable_file.hpp"
 #include "transport/local_channel.hpp"
 

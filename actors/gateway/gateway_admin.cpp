@@ -3,7 +3,7 @@
 #include <memory>
 #include <utility>
 
-#include "node/isolation.hpp"
+#include "node/runtimes/isolation.hpp"
 
 namespace troupe::actors {
 

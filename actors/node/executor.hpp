@@ -7,7 +7,7 @@
 
 #include "actors/interfaces/executor.hpp"
 #include "actors/seams/worker_link.hpp"
-#include "node/executor_machine.hpp"
+#include "node/runtimes/executor_machine.hpp"
 
 namespace troupe::actors {
 

@@ -1,289 +1,323 @@
-// The node controller: requests.
+// The node controller: messages become events of node::Node, and its effects become messages, files and
+// timers.
 #include "actors/node/node_controller.hpp"
 
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "actors/core/call.hpp"
 #include "actors/core/fault_hook.hpp"
-#include "actors/node/node_controller_actor.hpp"
-#include "base/check.hpp"
+#include "actors/core/time.hpp"
+#include "actors/member/member_session.hpp"
 #include "base/status.hpp"
+#include "base/wire_status.hpp"
+#include "node/node.hpp"
+#include "node/runtimes/worker_orders.hpp"
+#include "proto/element_size.hpp"
 
 namespace troupe::actors {
 
 namespace {
 
-SubmitPromise Bounce(SubmitPromise promise, proto::BounceReason reason, const std::string& message) {
-  proto::SubmitReply reply;
-  reply.mutable_bounced()->set_reason(reason);
-  reply.mutable_bounced()->set_message(message);
-  promise.deliver(std::move(reply));
-  return promise;
+using ControllerSelf = NodeControllerActor::extend<Hears<proto::Tick>, Hears<proto::Continue>,
+                                                   Asks<proto::InjectFault, proto::AdminReply>>;
+template <class Reply>
+using Promise = caf::typed_response_promise<Reply>;
+// In the order of the questions: when the actor ends, each is told in that order that no answer comes.
+template <class Reply>
+using Promises = std::map<node::Ask, Promise<Reply>>;
+
+NodeOptions Complete(NodeOptions options) {
+  options.state_memory = options.states.capacity;
+  options.keeps_profiles = options.save_profiles != nullptr;
+  options.keeps_adopted = options.save_adopted != nullptr;
+  return options;
 }
 
-node::NodeRequest RequestFor(const proto::SubmitRequest& message, const std::string& copy, Time now) {
-  const auto after = [now](std::int64_t ns) {
-    return Duration(ns) >= Time::max() - now ? Time::max() : now + Duration(ns);
-  };
-  return {.id = IdOf(message.id()),
-          .function = message.function().name(),
-          .model = copy,
-          .priority = message.priority(),
-          // It may have passed: then the request is late, and nearer to its end than others.
-          .deadline = message.deadline_in_ns() == 0 ? Time::max() : after(message.deadline_in_ns()),
-          .expiry = message.timeout_in_ns() <= 0 ? Time::max() : after(message.timeout_in_ns()),
-          .percentile = message.slo_percentile()};
+absl::Status StatusOf(const absl::StatusOr<proto::HostModel>& host) {
+  return host.ok() ? StatusIn(*host) : host.status();
 }
 
-}  // namespace
-
-NodeController::NodeController(caf::actor_config& config, NodeOptions options,
-                               node::SchedulerPolicies policies, CacheActor cache)
-    : ControllerSelf::base(config),
-      options_(std::move(options)),
-      cache_(std::move(cache)),
-      scheduler_(options_.scheduler, policies, options_.costs, options_.topology),
-      copies_(options_.copies),
-      inputs_(options_.channel, options_.remote_inputs),
-      store_(options_.states) {
-  if (options_.profiles.format_version() == 0) return;  // nothing was learned yet
-  const auto imported = node::ImportProfiles(options_.profiles, scheduler_);
-  if (!imported.ok() && options_.on_event)
-    options_.on_event("profiles-refused", std::string(imported.message()));
-  saved_costs_ = scheduler_.costs().revision();
-}
-
-NodeController::behavior_type NodeController::make_behavior() {
-  set_down_handler([this](caf::down_msg& down) { Down(down); });
-  StartExecutors();
-  if (options_.save_profiles) After(this, options_.save_profiles_every, MakeTick(kSaveProfiles));
-  if (options_.remembered.functions_size() > 0) After(this, options_.remember_after, MakeTick(kRemember));
-  return {
-      [this](proto::SubmitRequest& request) { return Submit(request); },
-      [this](const proto::CancelSubmit& cancel) { Cancel(IdOf(cancel.id())); },
-      [this](const proto::ReleaseRequest& release) { Release(IdOf(release.id())); },
-      [this](const proto::RouterHello& hello, const CreditSinkActor& router) { return Hello(hello, router); },
-      [this](proto::AdoptModel& adopt) { return Adopt(adopt); },
-      [this](const proto::DisownModel& disown) { Disown(disown.model_digest()); },
-      [this](const proto::DrainNode& drain) { return Drain(drain.drain()); },
-      [this](const proto::DescribeNode&) { return Describe(); },
-      [this](const proto::KillGpu& kill) { Kill(kill.gpu()); },
-      [this](const proto::InjectFault& fault) { return FaultAnswer(Inject(fault)); },
-      [this](const proto::ClusterUpdate& update) {
-        Learn(update);
-        ArmSaveAdopted();
-      },
-      [this](const proto::MemberJoined& joined) { Joined(joined); },
-      [this](const proto::DescribeMember& ask) { return Report(ask); },
-      [this](const proto::ExecutorReport& report) { Executor(report); },
-      [this](const proto::Tick& tick) { OnTick(tick); },
-      [this](const proto::Continue& message) {
-        inputs_.Resume(message);
-        store_.Resume(message);
-      },
-  };
-}
-
-void NodeController::on_exit() {
-  calls_.Clear();
-  SaveProfiles();
-  if (save_adopted_armed_) SaveAdopted();
-  for (auto& gpu : gpus_) send_exit(gpu.executor, caf::exit_reason::user_shutdown);
-  gpus_.clear();
-  requests_.clear();
-  inputs_.Clear();
-  store_.Clear();
-  models_.Clear();
-  routers_.Clear();
-  cache_ = nullptr;
-}
-
-SubmitPromise NodeController::Submit(proto::SubmitRequest& message) {
-  auto promise = make_response_promise<proto::SubmitReply>();
-  const auto id = IdOf(message.id());
-  if (message.node_epoch() != epoch_)
-    return Bounce(promise, proto::BOUNCE_STALE_EPOCH, "the node has a new epoch");
-  const auto* state = declared_.Find(message.function());
-  const auto now = Now(this);
-  if (options_.lease->Over(now) || (state != nullptr && options_.lease->ExclusiveOver(now)))
-    return Bounce(promise, proto::BOUNCE_LEASE_OVER, options_.lease->Why(options_.name, now));
-  if (requests_.contains(id)) {
-    return Bounce(promise, proto::BOUNCE_UNSPECIFIED, "a request with this id is under way");
+std::optional<proto::FaultOrder::Kind> OrderOf(proto::InjectFault::Kind kind) {
+  switch (kind) {
+    case proto::InjectFault::KILL_WORKER:
+      return proto::FaultOrder::CRASH;
+    case proto::InjectFault::HANG_WORKER:
+      return proto::FaultOrder::HANG;
+    case proto::InjectFault::STALL_LINK:
+      return proto::FaultOrder::STALL_LINK;
+    default:
+      return std::nullopt;
   }
-  const auto copy = CopyFor(message);
-  if (!copy.ok()) return Bounce(promise, proto::BOUNCE_NOT_ADOPTED, std::string(copy.status().message()));
-  if (!routers_.ledger().Take(id.router)) return Bounce(promise, proto::BOUNCE_NO_CREDIT, "no credit left");
-  demand_.Asked(message.model_digest(), now);
-  auto request = RequestFor(message, *copy, now);
-  if (state != nullptr) request.state = state->key;
-  auto& held = requests_[id];
-  held.message = std::move(message);
-  held.promise = promise;
-  held.expiry = request.expiry;
-  if (state != nullptr && !state->failed.ok()) {
-    Finish({.id = id, .kind = node::FinishKind::kFailed, .status = state->failed});
+}
+
+class NodeController : public ControllerSelf::base {
+ public:
+  NodeController(caf::actor_config& config, NodeOptions options, node::SchedulerPolicies policies,
+                 CacheActor cache)
+      : ControllerSelf::base(config),
+        options_(Complete(std::move(options))),
+        cache_(std::move(cache)),
+        node_(options_, policies),
+        inputs_(options_.channel, options_.remote_inputs),
+        store_(options_.states) {}
+  const char* name() const override { return "node_controller"; }
+
+  behavior_type make_behavior() override {
+    set_down_handler([this](caf::down_msg& down) { Down(down); });
+    for (std::uint32_t i = 0; i < node_.runtimes(); ++i) {
+      executors_.push_back(SpawnExecutor(system(), i, options_.Label(i), options_.make_link(i),
+                                         caf::actor_cast<ExecutorListener>(this), options_.executor));
+      link_to(executors_.back());  // neither is of use without the other
+    }
+    On(node::Started());
+    return {
+        [this](proto::SubmitRequest& request) { return Submit(request); },
+        [this](const proto::CancelSubmit& cancel) { On(node::RequestCancelled{node::IdOf(cancel.id())}); },
+        [this](const proto::ReleaseRequest& release) { On(node::OutputsRead{node::IdOf(release.id())}); },
+        [this](const proto::RouterHello& hello, const CreditSinkActor& router) {
+          return Hello(hello, router);
+        },
+        [this](proto::AdoptModel& adopt) {
+          return Ask<proto::AdoptModelReply>(node::AdoptionAsked{0, std::move(*adopt.mutable_function())});
+        },
+        [this](const proto::DisownModel& disown) { On(node::ModelDisowned{disown.model_digest()}); },
+        [this](const proto::DrainNode& drain) {
+          return Ask<proto::DrainReply>(node::DrainAsked{0, drain.drain()});
+        },
+        [this](const proto::DescribeNode&) { return Describe(); },
+        [this](const proto::KillGpu& kill) { On(node::KillAsked{kill.gpu()}); },
+        [this](const proto::InjectFault& fault) { return Inject(fault); },
+        [this](proto::ClusterUpdate& update) { On(node::ClusterChanged{std::move(update)}); },
+        [this](proto::MemberJoined& joined) {
+          On(node::Joined{joined.epoch(), std::move(*joined.mutable_state())});
+        },
+        [this](const proto::DescribeMember& ask) {
+          if (ask.joining()) session_.AskedBy(current_sender());
+          return Ask<proto::MemberReport>(node::ReportAsked{0, ask});
+        },
+        [this](proto::ExecutorReport& report) { On(node::WorkerReported{std::move(report)}); },
+        [this](const proto::Tick& tick) { On(node::TimerFired{static_cast<node::Timer>(tick.what())}); },
+        [this](const proto::Continue& message) {
+          inputs_.Resume(message);
+          store_.Resume(message);
+        },
+    };
+  }
+
+  void on_exit() override {
+    calls_.Clear();
+    On(node::Stopping());
+    for (auto& executor : executors_) send_exit(executor, caf::exit_reason::user_shutdown);
+    executors_.clear();
+    open_ = decltype(open_)();
+    inputs_.Clear();
+    store_.Clear();
+    routers_.clear();
+    cache_ = nullptr;
+  }
+
+ private:
+  // --- messages to events ---
+  void On(node::Event event) {
+    for (auto& effect : node_.On(std::move(event), Now(this)))
+      std::visit([this](auto& wanted) { Do(wanted); }, effect);
+  }
+
+  // The node answers now or later, by the number of the question.
+  template <class Reply, class Question>
+  Promise<Reply> Ask(Question question) {
+    auto promise = make_response_promise<Reply>();
+    question.ask = ++asked_;
+    std::get<Promises<Reply>>(open_).emplace(question.ask, promise);
+    On(std::move(question));
     return promise;
   }
-  // What the scheduler would refuse is not worth a transfer.
-  const bool welcome = scheduler_.Knows(request.model) && !scheduler_.draining();
-  if (welcome && inputs_.Needed(held.message.inputs())) {
-    BringInputs(request);
-  } else {
-    Schedule(request);
+
+  Promise<proto::SubmitReply> Submit(proto::SubmitRequest& message) {
+    const auto now = Now(this);
+    node::RequestArrived arrived;
+    if (options_.lease->Over(now)) arrived.lease_over = options_.lease->Why(options_.name, now);
+    if (options_.lease->ExclusiveOver(now))
+      arrived.exclusive_lease_over = options_.lease->Why(options_.name, now);
+    arrived.inputs_elsewhere = inputs_.Needed(message.inputs());
+    arrived.message = std::move(message);
+    return Ask<proto::SubmitReply>(std::move(arrived));
   }
-  return promise;
-}
 
-void NodeController::BringInputs(const node::NodeRequest& request) {
-  const auto inputs = requests_.at(request.id).message.inputs();
-  inputs_.Bring(
-      this, request.id, inputs, request.expiry, [this, request](absl::StatusOr<RemoteInputs::Tensors> here) {
-        if (here.ok()) {
-          *requests_.at(request.id).message.mutable_inputs() = *std::move(here);
-          return Schedule(request);
-        }
-        const bool late = Now(this) >= request.expiry;
-        Finish({.id = request.id,
-                .kind = late ? node::FinishKind::kExpired : node::FinishKind::kBounced,
-                .status = late ? absl::DeadlineExceededError(here.status().message()) : here.status(),
-                .bounce = proto::BOUNCE_NO_INPUTS});
-      });
-}
-
-void NodeController::Schedule(const node::NodeRequest& request) {
-  if (!request.trial) StopTrial();
-  const bool known = scheduler_.Knows(request.model);
-  requests_.at(request.id).from_disk = known && !copies_.Usable(request.model);
-  auto submitted = scheduler_.Submit(request, Now(this));
-  if (!submitted.accepted) Finish(submitted.finished);
-  for (const auto& [gpu, model] : submitted.evictions) OrderEviction(gpu, model);
-  Pump();
-}
-
-void NodeController::Pump() {
-  for (const auto& dispatch : scheduler_.Decide(Now(this))) CarryOut(dispatch);
-  for (const auto& dispatch : scheduler_.TakeAhead()) OrderAhead(dispatch);
-  for (const auto& [gpu, model] : scheduler_.TakeDepartures()) OrderEviction(gpu, model);
-  for (const auto& assignment : scheduler_.TakeAssignments()) Reassign(assignment);
-  ArmGiveBack();
-  for (const auto& model : scheduler_.WaitingForRegion()) copies_.Need(model);
-  MoveCopies();
-  const auto due = scheduler_.NextDue();
-  if (due < armed_) {
-    armed_ = due;
-    After(this, due - Now(this), MakeTick(kExpire));
+  Promise<proto::CreditGrant> Hello(const proto::RouterHello& hello, const CreditSinkActor& router) {
+    auto& known = routers_[hello.router()];
+    if (!known) monitor(router);
+    known = router;
+    return Ask<proto::CreditGrant>(node::RouterSaidHello{0, hello});
   }
-  Refill();
-  Try();
-}
 
-void NodeController::Handle(const node::Effects& effects) {
-  for (const auto& finished : effects.finished) Finish(finished);
-  for (const auto& flight : effects.cancel) CancelAtWorker(flight.gpu, flight.request);
-  for (const auto& eviction : effects.evictions) {
-    swaps_.Evicted("forgotten");
-    OrderEviction(eviction.gpu, eviction.model);
+  void Down(const caf::down_msg& down) {
+    const auto it = std::find_if(routers_.begin(), routers_.end(), [&](const auto& router) {
+      return caf::actor_cast<caf::actor_addr>(router.second) == down.source;
+    });
+    if (it == routers_.end()) return;
+    const auto id = it->first;
+    routers_.erase(it);
+    On(node::RouterLost{id});
   }
-  Pump();
-  dirty_ = true;
-  ArmGrants();
-}
 
-NodeController::HeldRequest* NodeController::Current(const node::RequestId& id, std::uint64_t serial) {
-  const auto it = requests_.find(id);
-  return it == requests_.end() || it->second.serial != serial ? nullptr : &it->second;
-}
+  Promise<proto::AdminReply> Inject(const proto::InjectFault& fault) {
+    if (const auto kind = OrderOf(fault.kind()))
+      return Ask<proto::AdminReply>(node::FaultAsked{0, fault.gpu(), *kind});
+    auto promise = make_response_promise<proto::AdminReply>();
+    promise.deliver(FaultAnswer(absl::InvalidArgumentError(
+        absl::StrCat(FaultName(fault.kind()), " is not a fault of a GPU worker"))));
+    return promise;
+  }
 
-void NodeController::Finish(const node::Finished& finished) {
-  const auto it = requests_.find(finished.id);
-  TROUPE_CHECK(it != requests_.end(), "a request ended that this node does not hold");
-  if (it->second.trial) {
-    const auto trial = std::move(requests_.extract(it).mapped());
-    return EndTrial(finished, trial);
+  // What the node knows, and what its workers say of themselves.
+  Promise<proto::NodeDescription> Describe() {
+    auto promise = make_response_promise<proto::NodeDescription>();
+    auto gathered = std::make_shared<proto::NodeDescription>(node_.Describe(Now(this)));
+    auto open = std::make_shared<std::size_t>(executors_.size());
+    if (executors_.empty()) promise.deliver(*gathered);
+    for (std::uint32_t i = 0; i < executors_.size(); ++i) {
+      proto::WorkerOrder order;
+      order.mutable_describe();
+      order.set_sequence(node_.NumberOrder());
+      Call<proto::WorkerOutcome>(
+          this, calls_, executors_[i], options_.describe_timeout, std::move(order),
+          [this, promise, gathered, open, i](absl::StatusOr<proto::WorkerOutcome> outcome) mutable {
+            if (outcome.ok())
+              node_.AddWorker(i, std::move(*outcome->mutable_description()), *gathered, Now(this));
+            if (--*open == 0) promise.deliver(*gathered);
+          });
+    }
+    return promise;
   }
-  auto& held = it->second;
-  auto reply = ReplyFor(finished, held.message, held.swap, held.run, options_.name);
-  if (reply.has_served() && finished.gpu != node::kNoGpu)
-    reply.mutable_served()->set_gpu(DeviceOf(finished.gpu));  // what people call a GPU
-  if (finished.gpu != node::kNoGpu) ReleaseSlices(finished.gpu, UnsentSlices(held.run, reply.served()));
-  if (auto slices = SentSlices(reply.served()); slices.slices_size() > 0) {
-    reply.mutable_served()->set_release(1);
-    unread_.Add(finished.id, {finished.gpu, std::move(slices)});
-    scheduler_.Unread(finished.gpu, 1);
-  }
-  // The run went well and its state is kept, whatever becomes of its outputs.
-  const auto* function = FunctionOf(held.message);
-  if (finished.kind == node::FinishKind::kServed && function != nullptr && !function->state().empty())
-    reply.mutable_served()->set_state_advanced(true);
-  inputs_.Forget(finished.id);
-  routers_.ledger().Return(finished.id.router);
-  if (finished.kind == node::FinishKind::kFailed && finished.attempts >= options_.scheduler.max_attempts)
-    Note("request-given-up", std::string(finished.status.message()));
-  auto promise = held.promise;
-  requests_.erase(it);
-  promise.deliver(std::move(reply));
-}
 
-void NodeController::Cancel(const node::RequestId& id) {
-  if (inputs_.Pending(id))
-    return Finish(
-        {.id = id, .kind = node::FinishKind::kCancelled, .status = absl::CancelledError("cancelled")});
-  const auto cancelled = scheduler_.Cancel(id);
-  if (cancelled.verdict == node::CancelVerdict::kCancelled) Finish(cancelled.finished);
-  if (cancelled.verdict == node::CancelVerdict::kInFlight) CancelAtWorker(cancelled.gpu, id);
-  Pump();
-}
+  // --- effects to messages ---
+  template <class Reply>
+  void Do(node::Answer<Reply>& answer) {
+    Deliver(answer.ask, std::move(answer.reply));
+  }
+  void Do(node::Answer<absl::Status>& answer) { Deliver(answer.ask, FaultAnswer(answer.reply)); }
+  template <class Reply>
+  void Deliver(node::Ask ask, Reply reply) {
+    auto asked = std::get<Promises<Reply>>(open_).extract(ask);
+    if (!asked.empty()) asked.mapped().deliver(std::move(reply));
+  }
+  void Do(node::TellRouter& tell) { send(routers_.at(tell.router), std::move(tell.grant)); }
 
-void NodeController::CancelAtWorker(node::GpuIndex gpu, const node::RequestId& id) {
-  const auto it = requests_.find(id);
-  if (it == requests_.end() || it->second.serial == 0) return;
-  if (it->second.run_sequence == 0) {
-    it->second.cancelled = true;
-    return;
+  // An executor answers every order, also when its worker dies; its own end is the node's.
+  void Do(node::GiveOrder& give) {
+    const auto sequence = give.order.sequence();
+    request(executors_[give.gpu], caf::infinite, std::move(give.order))
+        .then([this](proto::WorkerOutcome& outcome) { On(node::OrderAnswered{std::move(outcome)}); },
+              [this, sequence](const caf::error& error) {
+                proto::WorkerOutcome outcome;
+                outcome.set_sequence(sequence);
+                outcome.set_code(static_cast<int>(absl::StatusCode::kUnavailable));
+                outcome.set_message(caf::to_string(error));
+                On(node::OrderAnswered{std::move(outcome)});
+              });
   }
-  proto::WorkerOrder order;
-  order.mutable_cancel()->set_target(it->second.run_sequence);
-  Order(gpu, std::move(order), [](const proto::WorkerOutcome&) {});
-}
+  void Do(node::KillRuntime& kill) {
+    proto::KillWorker message;
+    message.set_reason(kill.reason);
+    send(executors_[kill.gpu], std::move(message));
+  }
+  void Do(node::AssignRuntime& assign) { send(executors_[assign.gpu], std::move(assign.assign)); }
 
-void NodeController::Release(const node::RequestId& id) {
-  const auto unread = unread_.Take(id);
-  if (!unread) return;
-  ReleaseSlices(unread->gpu, unread->slices);
-  scheduler_.Unread(unread->gpu, -1);
-  if (scheduler_.waiting() > 0) Pump();  // its worker may be free to serve somebody else
-}
+  void Do(node::FetchCopy& fetch) {
+    Call<proto::HostModel>(this, calls_, cache_, options_.adopt_timeout, std::move(fetch.fetch),
+                           [this, copy = fetch.copy](const absl::StatusOr<proto::HostModel>& host) {
+                             On(node::CopyFetched{copy, StatusOf(host)});
+                           });
+  }
+  void Do(node::PlaceCopy& place) {
+    const auto placed = [this, copy = place.copy,
+                         began = Now(this)](const absl::StatusOr<proto::HostModel>& host) {
+      node::CopyPlaced event{.copy = copy, .took = Now(this) - began};
+      const auto status = StatusOf(host);
+      status.ok() ? event.host = host->copy() : event.host = status;
+      On(std::move(event));
+    };
+    Call<proto::HostModel>(this, calls_, cache_, options_.adopt_timeout, std::move(place.place), placed);
+  }
+  void Do(node::DropCopy& drop) { send(cache_, std::move(drop.drop)); }
 
-void NodeController::ReleaseSlices(node::GpuIndex gpu, const proto::ReleaseOrder& slices) {
-  if (slices.slices_size() == 0 || !Up(gpu)) return;
-  proto::WorkerOrder order;
-  *order.mutable_release() = slices;
-  Order(gpu, std::move(order), [](const proto::WorkerOutcome&) {});
-}
+  void Do(node::BringInputs& bring) {
+    inputs_.Bring(this, bring.id, bring.inputs, bring.expiry,
+                  [this, id = bring.id](absl::StatusOr<node::Tensors> here) {
+                    On(node::InputsArrived{id, std::move(here)});
+                  });
+  }
+  void Do(node::ForgetInputs& forget) { inputs_.Forget(forget.id); }
+  void Do(node::PlaceZeros& place) {
+    auto placed = Zeros(place.inputs);
+    if (!placed.ok()) Free(place.inputs);
+    On(node::InputsArrived{place.id, std::move(placed)});
+  }
+  void Do(node::FreeZeros& free) { Free(free.inputs); }
+  // The inputs without data get some, in the arena.
+  absl::StatusOr<node::Tensors> Zeros(node::Tensors& inputs) {
+    if (options_.channel == nullptr) return absl::UnavailableError("this node has no arena");
+    for (auto& input : inputs) {
+      if (input.data().has_inlined()) continue;
+      std::size_t bytes = proto::ElementSize(input.spec().type());
+      for (const auto size : input.spec().shape()) bytes *= static_cast<std::size_t>(size);
+      const std::vector<std::byte> zeros(bytes);
+      TROUPE_ASSIGN_OR_RETURN(*input.mutable_data(), options_.channel->Put(zeros, input.spec().name()));
+    }
+    return inputs;
+  }
+  void Free(const node::Tensors& inputs) {
+    for (const auto& input : inputs)
+      if (input.data().has_arena()) options_.channel->Release(input.data()).IgnoreError();
+  }
 
-void NodeController::OnTick(const proto::Tick& tick) {
-  if (tick.what() == kGrant) {
-    grants_armed_ = false;
-    if (dirty_) GrantAll();
-    return;
+  void Do(node::LoadImage& load) {
+    store_.Load(this, load.function, std::move(load.specs),
+                [this, function = load.function](absl::StatusOr<node::ImagePtr> image) {
+                  On(node::ImageLoaded{function, std::move(image)});
+                });
   }
-  if (tick.what() == kCopies) {
-    copies_armed_ = Time::max();
-    return MoveCopies();
+  void Do(node::SaveImage& save) {
+    store_.Save(this, std::move(save.image),
+                [this, batch = save.batch](absl::StatusOr<node::ImagePtr> image) {
+                  On(node::ImageSaved{batch, std::move(image)});
+                });
   }
-  if (tick.what() == kGiveBack) {
-    give_back_armed_ = Time::max();
-    scheduler_.GiveBack(Now(this), options_.isolation.idle);
-    return Pump();
+  void Do(node::KeepImage& keep) { store_.Keep(std::move(keep.image)); }
+  void Do(node::RestoreImage& restore) { store_.Restore(this, restore.function); }
+  void Do(node::ForgetImage& forget) { store_.Forget(this, forget.function); }
+
+  void Do(node::SaveProfiles& save) { options_.save_profiles(std::move(save.profiles)); }
+  void Do(node::SaveAdopted& save) { options_.save_adopted(std::move(save.adopted)); }
+  void Do(node::Log& log) {
+    if (options_.on_event) options_.on_event(log.kind, log.message);
   }
-  if (tick.what() == kStrangers) return EvictStrangers();
-  if (tick.what() == kRemember) return AdoptAgain();
-  if (tick.what() == kSaveAdopted) return SaveAdopted();
-  if (tick.what() == kBroadcasts) return SendBroadcasts();
-  if (tick.what() == kSaveProfiles) {
-    SaveProfiles();
-    return After(this, options_.save_profiles_every, tick);
-  }
-  armed_ = Time::max();
-  Handle(scheduler_.Expire(Now(this)));
-}
+  void Do(node::WakeMe& wake) { After(this, wake.after, MakeTick(static_cast<std::uint32_t>(wake.timer))); }
+  void Do(node::AskSince& ask) { session_.AskSince(this, ask.revision); }
+
+  const NodeOptions options_;
+  CacheActor cache_;
+  node::Node node_;
+  RemoteInputs inputs_;
+  StateStore store_;
+  MemberSession session_;
+  PendingCalls calls_;
+  std::vector<ExecutorActor> executors_;  // by runtime
+  std::map<std::uint64_t, CreditSinkActor> routers_;
+  std::tuple<Promises<proto::SubmitReply>, Promises<proto::CreditGrant>, Promises<proto::AdoptModelReply>,
+             Promises<proto::MemberReport>, Promises<proto::DrainReply>, Promises<proto::AdminReply>>
+      open_;
+  node::Ask asked_ = 0;
+};
+
+}  // namespace
 
 absl::StatusOr<NodeControllerActor> SpawnNodeController(caf::actor_system& system, NodeOptions options,
                                                         CacheActor cache) {

@@ -22,6 +22,29 @@ constexpr std::size_t kDigest = 64;  // hexadecimal digits
 constexpr Bytes kInlined = KiB(128);
 constexpr std::size_t kLargestFile = std::size_t{2} << 30U;
 
+// One image. Its references are valid as long as it lives.
+class KeptState {
+ public:
+  KeptState(proto::StateImage image, Channel channel)
+      : image_(std::move(image)), channel_(std::move(channel)) {}
+  ~KeptState() {
+    if (channel_ == nullptr) return;
+    for (const auto& tensor : image_.tensors()) static_cast<void>(channel_->Release(tensor.data()));
+  }
+  KeptState(const KeptState&) = delete;
+  KeptState& operator=(const KeptState&) = delete;
+  [[nodiscard]] const proto::StateImage& image() const { return image_; }
+
+ private:
+  const proto::StateImage image_;
+  const Channel channel_;
+};
+
+node::ImagePtr Kept(proto::StateImage image, const Channel& channel) {
+  const auto kept = std::make_shared<const KeptState>(std::move(image), channel);
+  return {kept, &kept->image()};  // the last owner of the image frees its tensors
+}
+
 // What the bytes of a reference are, and what keeps them.
 absl::StatusOr<transport::TensorData> Read(const Channel& channel, const proto::TensorRef& ref) {
   if (channel != nullptr && ref.has_arena()) return channel->Fetch(ref);
@@ -38,11 +61,11 @@ absl::StatusOr<proto::TensorRef> Put(transport::LocalChannel& channel, std::span
   return room.Commit();
 }
 
-absl::StatusOr<KeptStatePtr> Copy(const Channel& channel, const proto::StateImage& image) {
+absl::StatusOr<node::ImagePtr> Copy(const Channel& channel, const proto::StateImage& image) {
   proto::StateImage copy = image;
   for (auto& tensor : *copy.mutable_tensors()) tensor.clear_data();
   Bytes inlined;
-  const auto kept = [&] { return std::make_shared<const KeptState>(std::move(copy), channel); };
+  const auto kept = [&] { return Kept(std::move(copy), channel); };
   for (int i = 0; i < image.tensors_size(); ++i) {
     absl::Status failed;
     if (auto data = Read(channel, image.tensors(i).data()); !data.ok()) {
@@ -93,9 +116,9 @@ std::string Wrong(const std::string& text, const std::string& function,
   return same ? "" : "has other tensors than the function declares";
 }
 
-absl::StatusOr<KeptStatePtr> ReadFile(const std::string& path, const Channel& channel,
-                                      const std::string& function,
-                                      const std::vector<proto::TensorSpec>& specs) {
+absl::StatusOr<node::ImagePtr> ReadFile(const std::string& path, const Channel& channel,
+                                        const std::string& function,
+                                        const std::vector<proto::TensorSpec>& specs) {
   std::error_code missing;
   const auto size = std::filesystem::file_size(path, missing);
   // The reader takes room for as much as it may find.
@@ -108,21 +131,16 @@ absl::StatusOr<KeptStatePtr> ReadFile(const std::string& path, const Channel& ch
     static_cast<void>(std::rename(path.c_str(), aside.c_str()));
     return absl::DataLossError(absl::StrCat("'", path, "' ", wrong, "; it is kept as '", aside, "'"));
   }
-  if (channel == nullptr) return std::make_shared<const KeptState>(std::move(image), channel);
+  if (channel == nullptr) return Kept(std::move(image), channel);
   Bytes inlined;
   for (auto& tensor : *image.mutable_tensors()) {
     const std::string whole = std::move(*tensor.mutable_data()->mutable_inlined());
     TROUPE_ASSIGN_OR_RETURN(*tensor.mutable_data(), Put(*channel, std::as_bytes(std::span(whole)), inlined));
   }
-  return std::make_shared<const KeptState>(std::move(image), channel);
+  return Kept(std::move(image), channel);
 }
 
 }  // namespace
-
-KeptState::~KeptState() {
-  if (channel_ == nullptr) return;
-  for (const auto& tensor : image_.tensors()) static_cast<void>(channel_->Release(tensor.data()));
-}
 
 // Names of functions have no '+'.
 std::string StateFile(const std::string& directory, const std::string& function) {
@@ -141,7 +159,7 @@ void StateStore::Do(caf::local_actor* self, const std::string& function, Job job
 void StateStore::Begin(caf::local_actor* self, const std::string& function) {
   auto job = std::move(jobs_.at(function).front().first);
   if (job == nullptr) job = RestoreJob(function);
-  const Done ended = [this, self, function](absl::StatusOr<KeptStatePtr> result) {
+  const Done ended = [this, self, function](absl::StatusOr<node::ImagePtr> result) {
     const auto done = std::move(jobs_.at(function).front().second);
     done(std::move(result));  // may add more
     const auto jobs = jobs_.find(function);
@@ -150,7 +168,7 @@ void StateStore::Begin(caf::local_actor* self, const std::string& function) {
     jobs->second.empty() ? static_cast<void>(jobs_.erase(jobs)) : Begin(self, function);
   };
   if (options_.pool == nullptr) return ended(job());
-  const auto answer = continuations_.Make<KeptStatePtr>(self, ended);
+  const auto answer = continuations_.Make<node::ImagePtr>(self, ended);
   // A job that is refused is destroyed, and its continuation told so.
   static_cast<void>(options_.pool->Post([job = std::move(job), answer] { answer(job()); }));
 }
@@ -160,10 +178,10 @@ void StateStore::Save(caf::local_actor* self, proto::StateImage image, Done done
   Do(
       self, function,
       [channel = options_.channel, directory = options_.directory,
-       image = std::move(image)]() -> absl::StatusOr<KeptStatePtr> {
+       image = std::move(image)]() -> absl::StatusOr<node::ImagePtr> {
         TROUPE_ASSIGN_OR_RETURN(auto kept, Copy(channel, image));
         if (!directory.empty()) {
-          TROUPE_RETURN_IF_ERROR(Write(StateFile(directory, image.function()), channel, kept->image()));
+          TROUPE_RETURN_IF_ERROR(Write(StateFile(directory, image.function()), channel, *kept));
         }
         return kept;
       },
@@ -180,28 +198,28 @@ void StateStore::Load(caf::local_actor* self, const std::string& function,
       std::move(done));
 }
 
-void StateStore::Keep(KeptStatePtr image) {
-  const std::string function = image->image().function();
+void StateStore::Keep(node::ImagePtr image) {
+  const std::string function = image->function();
   images_[function] = std::move(image);
 }
 
-KeptStatePtr StateStore::Find(const std::string& function) const {
+node::ImagePtr StateStore::Find(const std::string& function) const {
   const auto it = images_.find(function);
   return it == images_.end() ? nullptr : it->second;
 }
 
 void StateStore::Restore(caf::local_actor* self, const std::string& function) {
-  if (!options_.directory.empty()) Do(self, function, nullptr, [](const absl::StatusOr<KeptStatePtr>&) {});
+  if (!options_.directory.empty()) Do(self, function, nullptr, [](const absl::StatusOr<node::ImagePtr>&) {});
 }
 
 // Made when its turn has come: what was saved and kept before it stays.
 StateStore::Job StateStore::RestoreJob(const std::string& function) const {
   return [path = StateFile(options_.directory, function), channel = options_.channel,
-          image = Find(function)]() -> absl::StatusOr<KeptStatePtr> {
+          image = Find(function)]() -> absl::StatusOr<node::ImagePtr> {
     if (image == nullptr) {
       static_cast<void>(std::remove(path.c_str()));
     } else {
-      TROUPE_RETURN_IF_ERROR(Write(path, channel, image->image()));
+      TROUPE_RETURN_IF_ERROR(Write(path, channel, *image));
     }
     return image;
   };
@@ -209,30 +227,7 @@ StateStore::Job StateStore::RestoreJob(const std::string& function) const {
 
 void StateStore::Forget(caf::local_actor* self, const std::string& function) {
   images_.erase(function);
-  const auto room = rooms_.find(function);
-  if (room != rooms_.end()) {
-    reserved_ -= room->second;
-    rooms_.erase(room);
-  }
   if (!options_.directory.empty()) Restore(self, function);  // without an image: the file goes
-}
-
-absl::Status StateStore::Reserve(const std::string& function, Bytes bytes) {
-  if (rooms_.contains(function)) return absl::OkStatus();
-  if (bytes > options_.capacity) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the state of '", function, "' has ", FormatBytes(bytes), ", and this node keeps at most ",
-        FormatBytes(options_.capacity), " of states (option state-memory)"));
-  }
-  if (bytes > options_.capacity - reserved_) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the state of '", function, "' has ", FormatBytes(bytes), ", and of the ",
-                     FormatBytes(options_.capacity), " that this node keeps (option state-memory) ",
-                     FormatBytes(reserved_), " belong to other functions; remove one, or enlarge it"));
-  }
-  rooms_[function] = bytes;
-  reserved_ += bytes;
-  return absl::OkStatus();
 }
 
 void StateStore::Clear() {

@@ -1,7 +1,7 @@
 // STATE STORE: the images of functions' device states at this node's host: in memory while the state is on no
 // GPU (and as its safe copy while it is), and one file each in the node's data directory.
 //
-//   a worker's answer -(Save: copied, then written)-> an image -(Keep)-> THE image of its function -> Forget
+//   a worker's answer -(Save: copied, then written)-> an image -(Keep)-> the image of its function -> Forget
 //
 // What the directory holds is trusted only when its digest, its function and its shapes are right. Owned by
 // the node controller, in whose thread everything happens but the copying and the writing, which the pool
@@ -22,6 +22,7 @@
 #include "actors/core/continuations.hpp"
 #include "actors/core/work_pool.hpp"
 #include "base/units.hpp"
+#include "node/events.hpp"
 #include "proto/worker.pb.h"
 #include "transport/local_channel.hpp"
 
@@ -33,57 +34,34 @@ struct StateStoreOptions {
   std::shared_ptr<transport::LocalChannel> channel;
   std::string directory;      // is there; "": in memory only
   WorkPool* pool = nullptr;   // null: at once, in the caller's thread
-  Bytes capacity = MiB(256);  // of all images
+  Bytes capacity = MiB(256);  // of all images; node::StateRooms keeps to it
 };
-
-// One image. Its references are valid as long as it lives.
-class KeptState {
- public:
-  KeptState(proto::StateImage image, std::shared_ptr<transport::LocalChannel> channel)
-      : image_(std::move(image)), channel_(std::move(channel)) {}
-  ~KeptState();
-  KeptState(const KeptState&) = delete;
-  KeptState& operator=(const KeptState&) = delete;
-  [[nodiscard]] const proto::StateImage& image() const { return image_; }
-
- private:
-  const proto::StateImage image_;
-  const std::shared_ptr<transport::LocalChannel> channel_;
-};
-using KeptStatePtr = std::shared_ptr<const KeptState>;
 
 class StateStore {
  public:
-  using Done = std::function<void(absl::StatusOr<KeptStatePtr>)>;
+  using Done = std::function<void(absl::StatusOr<node::ImagePtr>)>;
   explicit StateStore(StateStoreOptions options) : options_(std::move(options)) {}
 
   // Copies the image out of its worker's arena, and has it in its file when `done` is called. It is THE image
   // only once it is kept.
   void Save(caf::local_actor* self, proto::StateImage image, Done done);
-  void Keep(KeptStatePtr image);
+  void Keep(node::ImagePtr image);
   // What the directory has. NotFound: nothing. DataLoss: something that cannot be it; it is set aside.
   void Load(caf::local_actor* self, const std::string& function, std::vector<proto::TensorSpec> specs,
             Done done);
   // Null: there is none.
-  [[nodiscard]] KeptStatePtr Find(const std::string& function) const;
+  [[nodiscard]] node::ImagePtr Find(const std::string& function) const;
   // What was saved last is not kept: the file becomes THE image again, or goes when there is none.
   void Restore(caf::local_actor* self, const std::string& function);
   // The function is gone: its image and its file go.
   void Forget(caf::local_actor* self, const std::string& function);
-
-  // Takes room for a function's image, once. FailedPrecondition: it can never have it; ResourceExhausted: not
-  // beside the others.
-  absl::Status Reserve(const std::string& function, Bytes bytes);
-  [[nodiscard]] Bytes reserved() const { return reserved_; }
-  [[nodiscard]] Bytes capacity() const { return options_.capacity; }
-  [[nodiscard]] const std::map<std::string, KeptStatePtr>& images() const { return images_; }
 
   void Resume(const proto::Continue& message) { continuations_.Resume(message); }
   // At the actor's end.
   void Clear();
 
  private:
-  using Job = std::function<absl::StatusOr<KeptStatePtr>()>;
+  using Job = std::function<absl::StatusOr<node::ImagePtr>()>;
   // Those of one function go one after another: two that write its file at once would be in each other's way,
   // and the older one must not come last. A null job restores the file.
   void Do(caf::local_actor* self, const std::string& function, Job job, Done done);
@@ -94,10 +72,8 @@ class StateStore {
   // Of one actor's continuations every one has tickets of its own.
   static constexpr std::uint64_t kFirstTicket = std::uint64_t{1} << 62U;
   Continuations continuations_{kFirstTicket};
-  std::map<std::string, KeptStatePtr> images_;
+  std::map<std::string, node::ImagePtr> images_;
   std::map<std::string, std::deque<std::pair<Job, Done>>> jobs_;  // by function; the first is under way
-  std::map<std::string, Bytes> rooms_;
-  Bytes reserved_;
 };
 
 // Where the image of this function lies in `directory`.

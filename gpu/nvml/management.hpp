@@ -42,7 +42,7 @@ class GpuManagement {
   [[nodiscard]] std::uint32_t gpus() const { return static_cast<std::uint32_t>(devices_.size()); }
   [[nodiscard]] absl::StatusOr<Bytes> Memory(std::uint32_t gpu) const;
   // Of the first `gpus`: who shares a PCIe switch, and the NVLinks between them, directly or through NVLink
-  // switches, as node/topology.hpp reads it.
+  // switches, as node/scheduling/topology.hpp reads it.
   [[nodiscard]] absl::StatusOr<std::string> Topology(std::uint32_t gpus) const;
   // The processes that have memory of it, those with the most first; names are empty where the driver keeps
   // them.

@@ -4,7 +4,6 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
-#include "actors/node/event_journal.hpp"
 #include "base/digest.hpp"
 #include "tests/actors/world.hpp"
 
@@ -530,42 +529,6 @@ TEST(Cluster, WhatHappensWhileTheManagerIsAwayIsToldWhenItIsBack) {
   // The first manager had heard of the first start; its log went with it.
   EXPECT_EQ(EventsOf(world, "worker-down").size(), 1u);
   EXPECT_EQ(EventsOf(world, "worker-ready").size(), 1u);
-}
-
-TEST(EventJournal, TheOldestGoAndTheirPlaceIsToldOf) {
-  EventJournal journal(4);
-  for (int i = 1; i <= 6; ++i) journal.Note("kind", std::to_string(i), Time(seconds(i)));
-  const auto events = journal.After(1, Time(seconds(10)));
-  ASSERT_EQ(events.size(), 5u);
-  EXPECT_EQ(events[0].kind(), "events-lost");
-  EXPECT_EQ(events[0].sequence(), 2u);
-  EXPECT_THAT(events[0].message(), testing::HasSubstr("the 1 before"));
-  EXPECT_EQ(events[1].message(), "3");
-  EXPECT_EQ(events[1].sequence(), 3u);
-  EXPECT_EQ(Duration(events[1].age_ns()), seconds(7));
-  EXPECT_EQ(journal.After(2, Time(seconds(10))).size(), 4u) << "nothing is missing";
-  EXPECT_EQ(journal.After(5, Time(seconds(10))).size(), 1u);
-  EXPECT_TRUE(journal.After(6, Time(seconds(10))).empty());
-  EventJournal large;
-  for (int i = 1; i <= 100; ++i) large.Note("kind", std::to_string(i), Time(seconds(i)));
-  EXPECT_EQ(large.After(0, Time(seconds(200))).size(), EventJournal::kMostAtOnce);
-  EXPECT_EQ(large.After(32, Time(seconds(200))).front().message(), "33");
-}
-
-TEST(EventJournal, SwapsNeverPushOutWhatIsRareAndGapsAreToldWhereTheyAre) {
-  EventJournal journal(4);
-  const Time now(seconds(10));
-  journal.Note("worker-down", "1", now);
-  for (int i = 2; i <= 5; ++i) journal.Note("swap", std::to_string(i), now);
-  journal.Note("worker-ready", "6", now);
-  journal.Note("swap", "7", now);
-  std::vector<std::string> told;
-  for (const auto& event : journal.After(0, now)) told.push_back(event.kind() + " " + event.message());
-  EXPECT_EQ(told,
-            (std::vector<std::string>{"worker-down 1", "events-lost the 3 before this one could not be told",
-                                      "swap 5", "worker-ready 6", "swap 7"}));
-  EXPECT_EQ(journal.After(1, now).size(), 4u);
-  EXPECT_EQ(journal.After(4, now).size(), 3u) << "nothing is missing";
 }
 
 // A request that is planned again was one request, whose model was where it was.

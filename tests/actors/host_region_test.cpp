@@ -5,8 +5,6 @@
 #include <map>
 #include <string>
 
-#include "actors/node/prepare_line.hpp"
-#include "actors/node/swap_book.hpp"
 #include "base/random.hpp"
 #include "tests/actors/world.hpp"
 
@@ -219,48 +217,6 @@ TEST(HostRegion, AnOperatorSeesWhatIsWhereWhatRunsAndWhatMoved) {
   EXPECT_EQ(region.models_size(), 3);
   EXPECT_GE(region.loads(), 4u);
   EXPECT_LE(region.used_bytes(), region.bytes());
-}
-
-TEST(SwapBook, CountsAndKeepsTheLatest) {
-  SwapBook book;
-  for (int i = 0; i < 40; ++i) {
-    book.Swapped(0, {.model = Name(static_cast<std::uint64_t>(i)),
-                     .bytes = MiB(1),
-                     .took = milliseconds(i),
-                     .ended = Time(seconds(i)),
-                     .status = i % 10 == 9 ? absl::UnavailableError("gone") : absl::OkStatus()});
-  }
-  book.Dispatched(ModelWas::kDisk);
-  book.Evicted("light");
-  const auto latest = book.Latest(0, Time(seconds(40)));
-  ASSERT_EQ(latest.size(), SwapBook::kLatest);
-  EXPECT_EQ(latest[0].digest(), "f39");
-  EXPECT_EQ(latest[0].code(), static_cast<int>(absl::StatusCode::kUnavailable));
-  EXPECT_EQ(latest[0].age_ns(), Duration(seconds(1)).count());
-  EXPECT_TRUE(book.Latest(1, Time()).empty());
-  proto::SwapStatistics statistics;
-  book.AddTo(statistics);
-  EXPECT_EQ(statistics.swaps(), 36u);
-  EXPECT_EQ(statistics.failed(), 4u);
-  EXPECT_EQ(statistics.bytes(), MiB(36).count());
-  EXPECT_EQ(statistics.seconds_le(2), 6u) << "0 to 5 ms";
-  EXPECT_EQ(statistics.sources(4).requests(), 1u);
-  EXPECT_EQ(statistics.evictions(0).reason(), "light");
-}
-
-TEST(PrepareLine, OneAtATimeAndThoseThatSomebodyWaitsForFirst) {
-  PrepareLine line;
-  line.Push("a", false);
-  line.Push("b", false);
-  EXPECT_EQ(line.Next(), "a");
-  line.Push("adopted", true);
-  line.Push("b", false);
-  EXPECT_EQ(line.Next(), "") << "one is under way";
-  line.Done();
-  EXPECT_EQ(line.Next(), "adopted");
-  line.Push("later", true);
-  EXPECT_EQ(line.Clear(), std::vector<std::string>{"later"});
-  EXPECT_EQ(line.Next(), "");
 }
 
 }  // namespace

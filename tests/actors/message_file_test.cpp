@@ -8,6 +8,7 @@
 #include <fstream>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "base/digest.hpp"
 #include "proto/profile.pb.h"
 #include "tests/temporary_directory.hpp"
@@ -54,8 +55,9 @@ TEST_F(MessageFileTest, TheNewestIsThereAfterwards) {
 TEST_F(MessageFileTest, DamageIsTold) {
   WorkPool pool(1);
   ProfileFile file(path(), pool, note, "it is learned anew");
-  for (const std::string& text : {std::string(), std::string("short"), std::string(64, '0') + "\n",
-                                  std::string(64, '0') + "\n\x08\x01"}) {
+  const std::string digest(64, '0');
+  for (const std::string& text : {std::string(), std::string("short"), absl::StrCat(digest, "\n"),
+                                  absl::StrCat(digest, "\n\x08\x01")}) {
     std::ofstream(path(), std::ios::binary) << text;
     EXPECT_EQ(file.Load().status().code(), absl::StatusCode::kDataLoss) << text.size();
     EXPECT_THAT(std::string(file.Load().status().message()),

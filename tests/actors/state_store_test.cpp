@@ -36,14 +36,14 @@ class StateStoreTest : public testing::Test {
     spec.add_shape(size);
     return spec;
   }
-  static absl::StatusOr<KeptStatePtr> Save(StateStore& store, const proto::StateImage& image) {
-    std::optional<absl::StatusOr<KeptStatePtr>> out;
+  static absl::StatusOr<node::ImagePtr> Save(StateStore& store, const proto::StateImage& image) {
+    std::optional<absl::StatusOr<node::ImagePtr>> out;
     store.Save(nullptr, image, [&](auto kept) { out = std::move(kept); });
     return *out;
   }
-  absl::StatusOr<KeptStatePtr> Load(const std::string& function, std::int64_t size) {
+  absl::StatusOr<node::ImagePtr> Load(const std::string& function, std::int64_t size) {
     StateStore store = Open();
-    std::optional<absl::StatusOr<KeptStatePtr>> out;
+    std::optional<absl::StatusOr<node::ImagePtr>> out;
     store.Load(nullptr, function, {Spec(size)}, [&](auto kept) { out = std::move(kept); });
     return *out;
   }
@@ -58,8 +58,8 @@ TEST_F(StateStoreTest, WhatWasSavedIsLoadedByTheNext) {
   EXPECT_EQ(store.Find("f/1@5"), nullptr) << "it is kept by whoever saved it";
   const auto loaded = Load("f/1@5", 4);
   ASSERT_TRUE(loaded.ok()) << loaded.status();
-  EXPECT_EQ((*loaded)->image().runs(), 7u);
-  EXPECT_EQ((*loaded)->image().tensors(0).data().inlined(), "abcd");
+  EXPECT_EQ((*loaded)->runs(), 7u);
+  EXPECT_EQ((*loaded)->tensors(0).data().inlined(), "abcd");
   EXPECT_TRUE(absl::IsNotFound(Load("f/2@5", 4).status()));
   store.Forget(nullptr, "f/1@5");
   EXPECT_TRUE(absl::IsNotFound(Load("f/1@5", 4).status()));
@@ -86,17 +86,6 @@ TEST_F(StateStoreTest, NothingFromDiskIsTrusted) {
   EXPECT_THAT(refused("f/1@5", 4), HasSubstr("is damaged"));
 }
 
-TEST_F(StateStoreTest, RoomIsTakenOnceAndGivenBack) {
-  StateStore store = Open();
-  EXPECT_TRUE(store.Reserve("f/1@5", Bytes(60)).ok());
-  EXPECT_TRUE(store.Reserve("f/1@5", Bytes(60)).ok());
-  EXPECT_EQ(store.reserved(), Bytes(60));
-  EXPECT_TRUE(absl::IsResourceExhausted(store.Reserve("g/1@5", Bytes(60))));
-  EXPECT_TRUE(absl::IsFailedPrecondition(store.Reserve("h/1@5", Bytes(101))));
-  store.Forget(nullptr, "f/1@5");
-  EXPECT_TRUE(store.Reserve("g/1@5", Bytes(60)).ok());
-}
-
 // What was saved and does not count is not what the next daemon finds.
 TEST_F(StateStoreTest, ARestoredFileIsTheImageThatCounts) {
   StateStore store = Open();
@@ -107,7 +96,7 @@ TEST_F(StateStoreTest, ARestoredFileIsTheImageThatCounts) {
   store.Restore(nullptr, "f/1@5");
   const auto loaded = Load("f/1@5", 4);
   ASSERT_TRUE(loaded.ok());
-  EXPECT_EQ((*loaded)->image().tensors(0).data().inlined(), "abcd");
+  EXPECT_EQ((*loaded)->tensors(0).data().inlined(), "abcd");
   ASSERT_TRUE(Save(store, Image("g/1@6", "abcd")).ok());
   store.Restore(nullptr, "g/1@6");
   EXPECT_TRUE(absl::IsNotFound(Load("g/1@6", 4).status())) << "it had none before";

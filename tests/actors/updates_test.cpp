@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "actors/member/member_session.hpp"
-#include "actors/node/served_models.hpp"
 #include "tests/actors/world.hpp"
 
 namespace troupe::actors {
@@ -237,33 +236,6 @@ TEST_F(Updates, RequestsFollowModelsThatMoveToOtherNodes) {
   world_.Run(seconds(1));
   for (int i = 0; i < 12; ++i) EXPECT_EQ(Ask(absl::StrCat("f", i)), 0) << i;
   EXPECT_EQ(world_.answers.back().reply.node(), "node-3");
-}
-
-TEST(ServedModels, ARouterIsToldWhatCameOrEverything) {
-  // Everything after '=', what came after '+'.
-  const auto text = [](const std::optional<proto::ModelList>& list) -> std::string {
-    return list ? absl::StrCat(list->added() ? "+" : "=", absl::StrJoin(list->digests(), ",")) : "as before";
-  };
-  ServedModels models;
-  EXPECT_EQ(text(models.Since(0)), "=") << "there are none";
-  const auto empty = models.revision();
-  EXPECT_EQ(text(models.Since(empty)), "as before");
-  models.Add("b");
-  models.Add("a");
-  models.Add("a@function/f");  // another copy of it
-  EXPECT_EQ(text(models.Since(0)), "=a,b");
-  EXPECT_EQ(text(models.Since(empty)), "+b,a");
-  const auto two = models.revision();
-  models.Add("c");
-  EXPECT_EQ(text(models.Since(two)), "+c");
-  models.Remove("a");
-  EXPECT_EQ(text(models.Since(two)), "+c") << "the other copy is there";
-  models.Remove("a@function/f");
-  EXPECT_EQ(text(models.Since(two)), "=b,c") << "a removal is told with everything";
-  for (int i = 0; i < 2000; ++i) models.Add(absl::StrCat("m", i));
-  EXPECT_EQ(models.Since(two)->digests_size(), 2002) << "so is what is too long ago";
-  EXPECT_FALSE(models.Since(two)->added());
-  EXPECT_EQ(models.Since(models.revision() - 5)->digests_size(), 5);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "node/addresses.hpp"
+#include "node/models/addresses.hpp"
 
 #include <string>
 #include <vector>

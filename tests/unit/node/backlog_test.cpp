@@ -1,4 +1,4 @@
-#include "node/backlog.hpp"
+#include "node/scheduling/backlog.hpp"
 
 #include <gtest/gtest.h>
 

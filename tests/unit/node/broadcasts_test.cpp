@@ -1,5 +1,5 @@
 // Models that several GPUs take at once: who sends to whom, and until when.
-#include "node/broadcasts.hpp"
+#include "node/scheduling/broadcasts.hpp"
 
 #include "tests/unit/node/scheduler_fixture.hpp"
 
@@ -116,7 +116,7 @@ TEST_F(BroadcastDecision, WhatAGpuIsLoadingComesToTheNextFromThere) {
   const Dispatch third = Ask(3, "a");
   EXPECT_EQ(third.gpu, 2u);
   EXPECT_EQ(third.source, SwapSource::kHost) << "no link leads there";
-  const auto orders = scheduler.TakeBroadcasts();
+  const auto orders = scheduler.CloseBroadcasts();
   ASSERT_EQ(orders.size(), 1u);
   EXPECT_THAT(orders[0].receivers, ElementsAre(1));
   EXPECT_EQ(scheduler.counts().broadcasts, 1u);
@@ -144,14 +144,14 @@ TEST_F(BroadcastDecision, OfTheSamePassAllJoin) {
     request.model = "a";
     ASSERT_TRUE(all.Submit(request, now).accepted);
   }
-  const auto dispatches = all.Decide(now);
+  const auto dispatches = all.Decide(now).dispatches;
   ASSERT_EQ(dispatches.size(), 4u);
   EXPECT_EQ(dispatches[0].source, SwapSource::kHost);
   for (std::size_t i = 1; i < 4; ++i) {
     EXPECT_EQ(dispatches[i].source, SwapSource::kBroadcast);
     EXPECT_EQ(dispatches[i].peer, dispatches[0].gpu);
   }
-  EXPECT_EQ(all.TakeBroadcasts().at(0).receivers.size(), 3u);
+  EXPECT_EQ(all.CloseBroadcasts().at(0).receivers.size(), 3u);
   all.Check();
 }
 
@@ -169,12 +169,12 @@ TEST_F(LinkedBroadcasts, WhoTakesPartInOneTakesPartInNoOther) {
   Ask(1, "a");
   const Dispatch second = Ask(2, "a");
   ASSERT_EQ(second.source, SwapSource::kBroadcast);
-  EXPECT_EQ(scheduler.TakeBroadcasts().size(), 1u);
+  EXPECT_EQ(scheduler.CloseBroadcasts().size(), 1u);
   EXPECT_EQ(Ask(3, "b").gpu, 2u);
   const Dispatch busy = Ask(4, "b");
   EXPECT_EQ(busy.gpu, 0u);
   EXPECT_EQ(busy.source, SwapSource::kHost) << "it sends";
-  EXPECT_THAT(scheduler.TakeBroadcasts(), IsEmpty());
+  EXPECT_THAT(scheduler.CloseBroadcasts(), IsEmpty());
 }
 TEST_F(LinkedBroadcasts, AReceiverThatHasItsModelFreesBoth) {
   Ask(1, "a");
@@ -202,7 +202,7 @@ TEST_F(BroadcastDecision, OneThatDidNotComeIsPlannedFromTheHost) {
   Ask(1, "a");
   const Dispatch second = Ask(2, "a");
   ASSERT_EQ(second.source, SwapSource::kBroadcast);
-  (void)scheduler.TakeBroadcasts();
+  (void)scheduler.CloseBroadcasts();
   Loaded(second, absl::InternalError("bad"));
   EXPECT_THAT(Ran(second, RunEnd::kNotResident).finished, IsEmpty());
   const Dispatch again = Next();

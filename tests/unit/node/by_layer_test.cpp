@@ -21,7 +21,7 @@ class ByLayer : public SchedulerTest {
     now += milliseconds(1);
     SchedulerTest::Submit(sequence, model);
   }
-  Effects Ran(const Dispatch& dispatch, RunEnd end = RunEnd::kRan) {
+  Consequences Ran(const Dispatch& dispatch, RunEnd end = RunEnd::kRan) {
     now += milliseconds(1);
     Loaded(dispatch);
     return SchedulerTest::Ran(dispatch, end);
@@ -45,7 +45,7 @@ TEST_F(ByLayer, AModelThatNobodyElseWaitsForEvictsNobody) {
   EXPECT_THAT(dispatch.victims, IsEmpty());
   EXPECT_EQ(scheduler.gpus().at(0).promised, MiB(17));
   EXPECT_EQ(scheduler.FindResident(0, "cold"), nullptr);
-  const Effects effects = Ran(dispatch);
+  const Consequences effects = Ran(dispatch);
   EXPECT_EQ(effects.finished.at(0).kind, FinishKind::kServed);
   EXPECT_FALSE(effects.finished.at(0).hit);
   EXPECT_EQ(scheduler.gpus().at(0).promised, Bytes());
@@ -85,7 +85,7 @@ TEST_F(ByLayer, SeveralThatWaitBringTheirModel) {
   Fill();
   Submit(3, "cold");
   Submit(4, "cold");
-  const auto dispatches = scheduler.Decide(now);
+  const auto dispatches = scheduler.Decide(now).dispatches;
   ASSERT_FALSE(dispatches.empty());
   EXPECT_EQ(dispatches[0].source, SwapSource::kHost);
 }
@@ -106,7 +106,7 @@ TEST_F(ByLayer, AWorkerThatDiesInItLosesNoRequest) {
   Submit(3, "cold");
   EXPECT_EQ(Next().source, SwapSource::kLayers);
   scheduler.Apply(WorkerLost{0, "killed"}, now);
-  EXPECT_THAT(scheduler.Decide(now), IsEmpty());
+  EXPECT_THAT(scheduler.Decide(now).dispatches, IsEmpty());
   Ready(0, false);
   const Dispatch again = Next();
   EXPECT_EQ(again.attempt, 2u);

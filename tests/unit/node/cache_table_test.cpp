@@ -1,4 +1,4 @@
-#include "node/cache_table.hpp"
+#include "node/models/cache_table.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

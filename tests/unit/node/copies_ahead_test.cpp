@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "node/model_demand.hpp"
+#include "node/scheduling/model_demand.hpp"
 #include "tests/unit/node/scheduler_fixture.hpp"
 
 namespace troupe::node::copies_ahead_test {
@@ -50,7 +50,7 @@ class Ahead : public SchedulerTest {
     for (int i = 0; i < times; ++i) {
       now += milliseconds(100);
       Submit(next_++, model);
-      const auto dispatches = scheduler.Decide(now);
+      const auto dispatches = Decide();
       ASSERT_EQ(dispatches.size(), 1u);
       Loaded(dispatches[0]);
       now += milliseconds(900);
@@ -60,7 +60,7 @@ class Ahead : public SchedulerTest {
     }
   }
   void Take() {
-    for (auto& copy : scheduler.TakeAhead()) copies.push_back(std::move(copy));
+    for (auto& copy : std::exchange(prefetches, {})) copies.push_back(std::move(copy));
     scheduler.Check();
   }
   void Came(const Dispatch& copy, const absl::Status& status = absl::OkStatus()) {
@@ -93,13 +93,13 @@ TEST_F(Ahead, WhatIsAdoptedAndHasRunBeforeComesBeforeItIsAskedFor) {
   scheduler.RestoreCosts({{.model = "known", .run = milliseconds(900)}}, 0);
   Model("known", 20);
   Model("unknown", 20);  // its first swap is to be measured
-  EXPECT_TRUE(scheduler.Decide(now).empty());
+  EXPECT_TRUE(Decide().empty());
   Take();
   ASSERT_EQ(copies.size(), 1u);
   EXPECT_EQ(copies[0].model, "known");
   Came(copies[0]);
   copies.clear();
-  EXPECT_TRUE(scheduler.Decide(now).empty());
+  EXPECT_TRUE(Decide().empty());
   Take();
   EXPECT_TRUE(copies.empty());  // once
 }
@@ -111,7 +111,7 @@ TEST_F(Ahead, NobodyGoesForWhatNobodyAskedFor) {
     Model(model, 80);
   }
   for (std::size_t came = 0; came < 4; ++came) {
-    EXPECT_TRUE(scheduler.Decide(now).empty());
+    EXPECT_TRUE(Decide().empty());
     Take();
     if (came < copies.size()) Came(copies[came]);
   }
@@ -129,7 +129,7 @@ TEST_F(Ahead, OneThatFailsIsGone) {
   // Nor is it tried again and again.
   copies.clear();
   for (int i = 0; i < 10; ++i) {
-    EXPECT_TRUE(scheduler.Decide(now).empty());
+    EXPECT_TRUE(Decide().empty());
     Take();
   }
   EXPECT_TRUE(copies.empty());
@@ -141,7 +141,7 @@ TEST_F(Ahead, ThePlaceOfTheLastIdleGpuIsForRequests) {
   AskOften("hot", 1);
   const auto wait = [&] {  // the other one computes
     Submit(next_++, "hot");
-    const auto dispatches = scheduler.Decide(now);
+    const auto dispatches = Decide();
     Take();
     return dispatches.size();
   };
@@ -160,7 +160,7 @@ TEST_F(Ahead, ARequestThatFindsItOnItsWayWaitsForItAndIsServed) {
   std::vector<Dispatch> sent;
   for (int i = 0; i < 4; ++i) {
     Submit(next_++, "hot");
-    for (auto& dispatch : scheduler.Decide(now)) sent.push_back(dispatch);
+    for (auto& dispatch : Decide()) sent.push_back(dispatch);
     Take();
   }
   const auto behind = std::ranges::find(sent, copy.gpu, &Dispatch::gpu);
@@ -221,7 +221,7 @@ class BeneathRuns : public Ahead {
     scheduler.AddGpu(1, MiB(100));
     Ready(1, false);
     Submit(next_++, "hot");
-    static_cast<void>(scheduler.Decide(now));
+    static_cast<void>(Decide());
     Take();
   }
 };

@@ -1,4 +1,4 @@
-#include "node/executor_machine.hpp"
+#include "node/runtimes/executor_machine.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "base/random.hpp"
-#include "node/arrival_forecast.hpp"
+#include "node/scheduling/arrival_forecast.hpp"
 #include "tests/unit/node/scheduler_fixture.hpp"
 
 namespace troupe::node::foreseen_copies_test {
@@ -60,7 +60,7 @@ class Foreseen : public SchedulerTest {
     deadline = now + milliseconds(100);
     Submit(next_++, model);
     deadline = Time::max();
-    const auto dispatches = scheduler.Decide(now);
+    const auto dispatches = Decide();
     ASSERT_EQ(dispatches.size(), 1u);
     const Dispatch& to = dispatches[0];
     came_for_it_ = to.source == SwapSource::kHost;
@@ -69,8 +69,8 @@ class Foreseen : public SchedulerTest {
     Take();
   }
   void Take() {
-    EXPECT_TRUE(scheduler.Decide(now).empty());
-    copies_ = scheduler.TakeAhead();
+    EXPECT_TRUE(Decide().empty());
+    copies_ = std::exchange(prefetches, {});
     scheduler.Check();
   }
   // The timer's requests, and behind each one of another model, which takes its place and comes as it
@@ -149,7 +149,7 @@ TEST_F(Foreseen, NobodyGoesForItWhoIsWaitedFor) {
   Submit(next_++, "small");
   Submit(next_++, "small");
   Submit(next_++, "other");
-  for (const auto& run : scheduler.Decide(now)) EXPECT_EQ(run.model, "small");
+  for (const auto& run : Decide()) EXPECT_EQ(run.model, "small");
   EXPECT_EQ(scheduler.waiting(), 1u);  // there is no place for another run
   now += milliseconds(2);
   Take();
@@ -187,10 +187,10 @@ TEST_F(Foreseen, WhatRanWhenItsWorkerDiedIsNotForeseen) {
   Learn();
   now = due_;
   Submit(next_++, "timer");
-  ASSERT_EQ(scheduler.Decide(now).size(), 1u);
+  ASSERT_EQ(Decide().size(), 1u);
   scheduler.Apply(WorkerLost{.gpu = 0, .why = "killed"}, now);
   Ready(0);
-  const auto again = scheduler.Decide(now);
+  const auto again = Decide();
   ASSERT_EQ(again.size(), 1u);
   Serve(again[0]);
   now += seconds(2);
@@ -259,7 +259,7 @@ TEST_F(WhereModelsPass, WhatPassesThroughEvictsNobodyMeanwhile) {
     Ask("big");
   }
   Submit(next_++, "timer");
-  const auto dispatches = scheduler.Decide(now);
+  const auto dispatches = Decide();
   ASSERT_EQ(dispatches.size(), 1u);
   EXPECT_EQ(dispatches[0].source, SwapSource::kLayers);
   now += milliseconds(1);

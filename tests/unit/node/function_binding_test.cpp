@@ -1,9 +1,9 @@
-#include "node/function_binding.hpp"
+#include "node/scheduling/function_binding.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "node/swap_scheduler.hpp"
+#include "node/scheduling/swap_scheduler.hpp"
 
 namespace troupe::node::function_binding_test {
 namespace {
@@ -80,7 +80,7 @@ TEST(FunctionBinding, WhatHasNoRoomIsRefusedAndNobodyIsEvicted) {
     return scheduler.Submit({.id = {1, sequence}, .function = model, .model = model}, now);
   };
   ASSERT_TRUE(ask(1, "a").accepted);
-  const auto dispatches = scheduler.Decide(now);
+  const auto dispatches = scheduler.Decide(now).dispatches;
   ASSERT_EQ(dispatches.size(), 1u);
   scheduler.Apply(SwapInDone{.gpu = 0, .model = "a"}, now);
   scheduler.Apply(RunDone{.gpu = 0, .request = {1, 1}}, now);

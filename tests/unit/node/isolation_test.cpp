@@ -1,5 +1,5 @@
 // Whom a request may share a runtime with, and how runtimes come to serve somebody.
-#include "node/isolation.hpp"
+#include "node/runtimes/isolation.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <set>
 
 #include "base/random.hpp"
-#include "node/swap_scheduler.hpp"
+#include "node/scheduling/swap_scheduler.hpp"
 #include "tests/unit/node/fake_worker.hpp"
 
 namespace troupe::node::isolation_test {
@@ -100,13 +100,11 @@ class Runtimes : public testing::Test {
   }
   // "GPU:KEY" of each order, "!" behind those that kill a worker.
   std::vector<std::string> Decide() {
-    for (Dispatch& dispatch : scheduler.Decide(now)) dispatches.push_back(std::move(dispatch));
+    Decision decision = scheduler.Decide(now);
+    for (Dispatch& dispatch : decision.dispatches) dispatches.push_back(std::move(dispatch));
     scheduler.Check();
-    return Orders();
-  }
-  std::vector<std::string> Orders() {
     std::vector<std::string> orders;
-    for (const Assignment& order : scheduler.TakeAssignments()) {
+    for (const Assignment& order : decision.assignments) {
       orders.push_back(std::to_string(order.gpu) + ":" + RuntimeName({order.assigned, order.key}, true) +
                        (order.fresh ? "!" : ""));
     }
@@ -250,10 +248,10 @@ TEST_F(Runtimes, OneThatDidNothingForLongServesNobodyAgain) {
   EXPECT_EQ(scheduler.NextIdle(minutes(10)), now + minutes(10));
   now += minutes(9);
   scheduler.GiveBack(now, minutes(10));
-  EXPECT_THAT(Orders(), IsEmpty());
+  EXPECT_THAT(Decide(), IsEmpty());
   now += minutes(1);
   scheduler.GiveBack(now, minutes(10));
-  EXPECT_THAT(Orders(), ElementsAre("0:!"));
+  EXPECT_THAT(Decide(), ElementsAre("0:!"));
   EXPECT_EQ(scheduler.NextIdle(minutes(10)), Time::max());
   Warm(0);
   Submit(Model("b"));
@@ -342,7 +340,7 @@ TEST_F(SharedRuntime, AnIsolatedFunctionIsServedOnANodeThatIsolatesNobody) {
   Serve(dispatches.back());
   now += minutes(10);
   scheduler.GiveBack(now, minutes(10));
-  EXPECT_THAT(Orders(), ElementsAre(std::to_string(idle) + ":shared!")) << "back to what is shared";
+  EXPECT_THAT(Decide(), ElementsAre(std::to_string(idle) + ":shared!")) << "back to what is shared";
 }
 
 // Random arrivals of three or six keys on runtimes of one or two GPUs, whose workers come late, die and
@@ -446,7 +444,8 @@ class RandomWorld {
       for (const auto& done : out.ran) Handle(scheduler_.Apply(done, now_));
     }
     scheduler_.Check();
-    for (const Dispatch& dispatch : scheduler_.Decide(now_)) {
+    const Decision decision = scheduler_.Decide(now_);
+    for (const Dispatch& dispatch : decision.dispatches) {
       auto& runtime = runtimes_[dispatch.gpu];
       ASSERT_NE(runtime.worker, nullptr) << "dispatched to a worker that is not there";
       EXPECT_TRUE(runtime.serves.assigned);
@@ -459,9 +458,9 @@ class RandomWorld {
       states_of_[dispatch.request] = dispatch.state;
       runtime.worker->Order(dispatch);
     }
-    for (const Eviction& departure : scheduler_.TakeDepartures())
+    for (const Eviction& departure : decision.departures)
       runtimes_[departure.gpu].worker->OrderEviction(departure.model);
-    for (const Assignment& order : scheduler_.TakeAssignments()) {
+    for (const Assignment& order : decision.assignments) {
       auto& runtime = runtimes_[order.gpu];
       ASSERT_NE(runtime.worker, nullptr);
       EXPECT_TRUE(runtime.worker->idle()) << "a worker that works is taken away";
@@ -481,7 +480,7 @@ class RandomWorld {
       ++advanced;
     }
   }
-  void Handle(const Effects& effects) {
+  void Handle(const Consequences& effects) {
     for (const Finished& finished : effects.finished) {
       EXPECT_EQ(open_.erase(finished.id), 1u);
       served += finished.kind == FinishKind::kServed ? 1 : 0;

@@ -6,8 +6,8 @@
 #include <set>
 
 #include "base/random.hpp"
-#include "node/locality_queue.hpp"
-#include "node/swap_scheduler.hpp"
+#include "node/scheduling/locality_queue.hpp"
+#include "node/scheduling/swap_scheduler.hpp"
 
 namespace troupe::node {
 namespace {
@@ -115,7 +115,7 @@ class Lalb2Gpus : public testing::Test {
     return id;
   }
   std::vector<Dispatch> Decide() {
-    auto dispatches = scheduler_.Decide(now_);
+    auto dispatches = scheduler_.Decide(now_).dispatches;
     scheduler_.Check();
     return dispatches;
   }

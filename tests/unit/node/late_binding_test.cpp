@@ -3,7 +3,7 @@
 #include <limits>
 #include <map>
 
-#include "node/profiles.hpp"
+#include "node/models/profiles.hpp"
 #include "tests/unit/node/scheduler_fixture.hpp"
 
 namespace troupe::node::late_binding_test {
@@ -73,7 +73,8 @@ TEST_F(LateBinding, ASourceIsLockedWhileItIsRead) {
   ASSERT_EQ(copy.source, SwapSource::kPeer);
   Ran(first);
   Submit(3, "b");
-  EXPECT_TRUE(scheduler.Decide(now).empty());  // it would have to evict what is being read, or written
+  EXPECT_TRUE(
+      scheduler.Decide(now).dispatches.empty());  // it would have to evict what is being read, or written
   EXPECT_TRUE(scheduler.ForgetModel("a").evictions.empty());
   Model("a", 60);
   Loaded(copy);
@@ -130,10 +131,10 @@ TEST_F(LateBinding, AStateDoesNotFollowWeightsThatMayNotCome) {
   Ran(first);
   scheduler.Apply(WorkerLost{.gpu = 0, .why = "killed"}, now);
   Submit(3, "a", "f", "s");
-  EXPECT_TRUE(scheduler.Decide(now).empty()) << "the model is on its way from a GPU that is gone";
+  EXPECT_TRUE(scheduler.Decide(now).dispatches.empty()) << "the model is on its way from a GPU that is gone";
   Loaded(copy, absl::UnavailableError("the other GPU is gone"));
   Ran(copy, RunEnd::kNotResident, absl::NotFoundError("no such model"));
-  const auto again = scheduler.Decide(now);
+  const auto again = scheduler.Decide(now).dispatches;
   scheduler.Check();
   ASSERT_EQ(again.size(), 2u) << "from the host both may come at once";
   EXPECT_EQ(again[0].source, SwapSource::kHost);
@@ -175,7 +176,7 @@ TEST_F(LateBinding, AModelThatIsEvictedWhileARequestForItWaitsIsLoadedAgain) {
   const Dispatch b = Occupy(2, "b");
   EXPECT_THAT(b.victims, ElementsAre("a"));
   Submit(3, "a");
-  EXPECT_TRUE(scheduler.Decide(now).empty());
+  EXPECT_TRUE(scheduler.Decide(now).dispatches.empty());
   Ran(b);
   const Dispatch again = Next();
   EXPECT_EQ(again.source, SwapSource::kHost);
@@ -254,7 +255,7 @@ TEST_F(Released, OneRequestOfAFunctionAtATime) {
   Submit(1, "a");
   Submit(2, "a");
   Submit(3, "b");
-  const auto first = scheduler.Decide(now);
+  const auto first = scheduler.Decide(now).dispatches;
   ASSERT_EQ(first.size(), 2u);
   EXPECT_EQ(first[0].model, "a");
   EXPECT_EQ(first[1].model, "b");
@@ -286,7 +287,7 @@ TEST_F(EarlyBinding, EachModelHasOneGpuUntilThatOneIsUnfit) {
   // Its worker is down: it waits, though the other GPU is idle.
   scheduler.Apply(WorkerLost{a.gpu, "killed"}, now);
   Submit(4, "a");
-  EXPECT_TRUE(scheduler.Decide(now).empty());
+  EXPECT_TRUE(scheduler.Decide(now).dispatches.empty());
   scheduler.Apply(GpuUnfit{a.gpu, "fell off the bus"}, now);
   EXPECT_EQ(Next().gpu, b.gpu);
 }
@@ -301,7 +302,7 @@ TEST_F(Deep, TwoRunAndTwoMoreAreOnTheirWay) {
     Model("m" + std::to_string(i), 5);
     Submit(i, "m" + std::to_string(i));
   }
-  EXPECT_EQ(scheduler.Decide(now).size(), 4u);
+  EXPECT_EQ(scheduler.Decide(now).dispatches.size(), 4u);
   EXPECT_EQ(scheduler.gpus().at(0).host_loads.size(), 4u);
   scheduler.Check();
 }
@@ -433,7 +434,7 @@ class Strangers : public SchedulerTest {
 
 TEST_F(Strangers, TheirRoomIsTakenUntilTheyHaveGone) {
   Submit(1, "a");
-  EXPECT_TRUE(scheduler.Decide(now).empty()) << "there is nothing that it could evict";
+  EXPECT_TRUE(scheduler.Decide(now).dispatches.empty()) << "there is nothing that it could evict";
   scheduler.OrphanGone(0, MiB(60));
   Serve(Next());
 }
@@ -455,7 +456,7 @@ TEST_F(Strangers, BesideThemAModelIsNotTooLargeForTheGpu) {
   Loaded(dispatch, absl::ResourceExhaustedError("no fit"));
   free = MiB(20);
   EXPECT_TRUE(Ran(dispatch, RunEnd::kNoFit).finished.empty());
-  EXPECT_TRUE(scheduler.Decide(now).empty());
+  EXPECT_TRUE(scheduler.Decide(now).dispatches.empty());
   scheduler.OrphanGone(0, MiB(60));
   Serve(Next());
 }

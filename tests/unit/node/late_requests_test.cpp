@@ -167,12 +167,12 @@ class Beside : public SchedulerTest {
 TEST_F(Beside, WhatIsLateWaitsUntilNothingElseRuns) {
   deadline = Time(milliseconds(50));
   Submit(next_++, "b");
-  EXPECT_TRUE(scheduler.Decide(now).empty());
+  EXPECT_TRUE(scheduler.Decide(now).dispatches.empty());
   deadline = Time(milliseconds(500));
   Submit(next_++, "a");
   EXPECT_EQ(Next().model, "a");  // the second place is for this one
   Ran(running_);
-  EXPECT_TRUE(scheduler.Decide(now).empty());
+  EXPECT_TRUE(scheduler.Decide(now).dispatches.empty());
 }
 
 TEST_F(Beside, WhatIsLateHoldsUpNothingOnTheLink) {

@@ -149,10 +149,10 @@ TEST_F(LeastCostTest, WhatWaitsForItsModelTakesNoPlaceFromWhatCouldCompute) {
   Serve(Next());
   Submit(2, "coming");
   Submit(3, "also");
-  EXPECT_EQ(scheduler.Decide(now).size(), 2u);
+  EXPECT_EQ(scheduler.Decide(now).dispatches.size(), 2u);
   // Two places for each of the two.
   for (std::uint64_t i = 4; i < 8; ++i) Submit(i, "here");
-  const auto hits = scheduler.Decide(now);
+  const auto hits = scheduler.Decide(now).dispatches;
   ASSERT_EQ(hits.size(), 2u);
   for (const Dispatch& hit : hits) EXPECT_EQ(hit.source, SwapSource::kResident);
   scheduler.Check();
@@ -171,11 +171,11 @@ TEST_F(LeastCostTest, AHitIsFoundOnAnyGpuThatHasAPlaceForIt) {
     if (gpu == 1) break;
     Submit(1, "here");
     Submit(2, "here");
-    EXPECT_EQ(scheduler.Decide(now).size(), 2u) << "the first GPU is full";
+    EXPECT_EQ(scheduler.Decide(now).dispatches.size(), 2u) << "the first GPU is full";
   }
   Submit(3, "coming");
   Submit(4, "also");
-  EXPECT_EQ(scheduler.Decide(now).size(), 2u) << "the second one loads";
+  EXPECT_EQ(scheduler.Decide(now).dispatches.size(), 2u) << "the second one loads";
   Submit(5, "m");
   const Dispatch hit = Next();
   EXPECT_EQ(hit.gpu, 1u);

@@ -1,8 +1,8 @@
 // Numbers for names: that they are used again, and that the scheduler keeps none for nobody.
 #include <gmock/gmock.h>
 
-#include "node/names.hpp"
-#include "node/swap_scheduler.hpp"
+#include "node/scheduling/names.hpp"
+#include "node/scheduling/swap_scheduler.hpp"
 
 namespace troupe::node::names_test {
 namespace {
@@ -62,7 +62,7 @@ TEST_F(SchedulerNames, ModelsThatComeAndGoLeaveNothing) {
 TEST_F(SchedulerNames, OneInUseKeepsItsNumberUntilItsLastUseHasEnded) {
   scheduler.DescribeModel("a", MiB(10), MiB(1));
   Submit(1, "a");
-  ASSERT_EQ(scheduler.Decide(now).size(), 1u);
+  ASSERT_EQ(scheduler.Decide(now).dispatches.size(), 1u);
   EXPECT_THAT(scheduler.ForgetModel("a").evictions, IsEmpty());
   EXPECT_FALSE(scheduler.Knows("a"));
   scheduler.Apply(SwapInDone{.gpu = 0, .model = "a"}, now);
@@ -70,7 +70,7 @@ TEST_F(SchedulerNames, OneInUseKeepsItsNumberUntilItsLastUseHasEnded) {
   // Another model takes none of its places meanwhile.
   scheduler.DescribeModel("b", MiB(10), MiB(1));
   EXPECT_EQ(scheduler.names(), 2u);
-  const Effects effects = scheduler.Apply(RunDone{.gpu = 0, .request = {1, 1}}, now);
+  const Consequences effects = scheduler.Apply(RunDone{.gpu = 0, .request = {1, 1}}, now);
   ASSERT_EQ(effects.evictions.size(), 1u);
   EXPECT_EQ(effects.evictions[0].model, "a");
   EXPECT_THAT(scheduler.EvictingOn(0), ElementsAre("a"));

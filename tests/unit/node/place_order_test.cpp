@@ -1,4 +1,4 @@
-#include "node/place_order.hpp"
+#include "node/scheduling/place_order.hpp"
 
 #include <gtest/gtest.h>
 

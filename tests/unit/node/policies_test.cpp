@@ -1,9 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "node/credit_ledger.hpp"
-#include "node/eviction_policy.hpp"
-#include "node/gpu_policy.hpp"
+#include "node/requests/credit_ledger.hpp"
+#include "node/scheduling/policies/eviction_policy.hpp"
+#include "node/scheduling/policies/gpu_policy.hpp"
 
 namespace troupe::node::policies_test {
 namespace {

@@ -1,8 +1,8 @@
-#include "node/run_limit.hpp"
+#include "node/requests/run_limit.hpp"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "node/profiles.hpp"
+#include "node/models/profiles.hpp"
 #include "tests/unit/node/scheduler_fixture.hpp"
 
 namespace troupe::node {
@@ -69,17 +69,17 @@ class LearnedRunsTest : public SchedulerTest {
     Model("a", 20);
   }
   // One request of "a" is served, or ends with `status`.
-  Effects RunOnce(RunDone done) {
+  Consequences RunOnce(RunDone done) {
     Submit(next_++, "a");
     const Dispatch dispatch = Next();
     Loaded(dispatch);
     done.gpu = dispatch.gpu;
     done.request = dispatch.request;
-    Effects effects = scheduler.Apply(done, now);
+    Consequences effects = scheduler.Apply(done, now);
     scheduler.Check();
     return effects;
   }
-  Effects Cut() {
+  Consequences Cut() {
     return RunOnce(
         {.status = RunCut("f-a", seconds(12), {seconds(10)}), .computed = seconds(12), .cut = true});
   }
@@ -100,11 +100,11 @@ TEST_F(LearnedRunsTest, RunsThatEndedByThemselvesAreKnown) {
 }
 
 TEST_F(LearnedRunsTest, ACutIsTheAnswerAndNoRunTime) {
-  const Effects effects = Cut();
+  const Consequences effects = Cut();
   ASSERT_EQ(effects.finished.size(), 1u);
   EXPECT_TRUE(absl::IsDeadlineExceeded(effects.finished[0].status));
   EXPECT_THAT(std::string(effects.finished[0].status.message()), HasSubstr("was cut"));
-  EXPECT_TRUE(scheduler.Decide(now).empty()) << "it is not tried again";
+  EXPECT_TRUE(scheduler.Decide(now).dispatches.empty()) << "it is not tried again";
   Cut();
   EXPECT_EQ(scheduler.RunsOf("a").times.runs(), 0u);
   EXPECT_EQ(scheduler.RunsOf("a").cuts, 2u);

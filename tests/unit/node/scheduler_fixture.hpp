@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
+#include <vector>
 
-#include "node/swap_scheduler.hpp"
+#include "node/scheduling/swap_scheduler.hpp"
 
 namespace troupe::node {
 
@@ -49,9 +51,15 @@ class SchedulerTest : public testing::Test {
     request.state = state;
     ASSERT_TRUE(scheduler.Submit(request, now).accepted);
   }
+  // The requests that were dispatched; the models that are to come ahead of others are added to `prefetches`.
+  std::vector<Dispatch> Decide() {
+    Decision decision = scheduler.Decide(now);
+    for (Dispatch& prefetch : decision.prefetches) prefetches.push_back(std::move(prefetch));
+    return std::move(decision.dispatches);
+  }
   // One dispatch is expected.
   Dispatch Next() {
-    const auto dispatches = scheduler.Decide(now);
+    const auto dispatches = Decide();
     EXPECT_EQ(dispatches.size(), 1u);
     scheduler.Check();
     return dispatches.empty() ? Dispatch{} : dispatches[0];
@@ -67,14 +75,15 @@ class SchedulerTest : public testing::Test {
                                .took = std::chrono::milliseconds(5)},
                     now);
   }
-  Effects Ran(const Dispatch& dispatch, RunEnd end = RunEnd::kRan, absl::Status status = absl::OkStatus()) {
-    const Effects effects = scheduler.Apply(RunDone{.gpu = dispatch.gpu,
-                                                    .request = dispatch.request,
-                                                    .end = end,
-                                                    .status = status,
-                                                    .took = std::chrono::milliseconds(1),
-                                                    .free = free},
-                                            now);
+  Consequences Ran(const Dispatch& dispatch, RunEnd end = RunEnd::kRan,
+                   absl::Status status = absl::OkStatus()) {
+    const Consequences effects = scheduler.Apply(RunDone{.gpu = dispatch.gpu,
+                                                         .request = dispatch.request,
+                                                         .end = end,
+                                                         .status = status,
+                                                         .took = std::chrono::milliseconds(1),
+                                                         .free = free},
+                                                 now);
     scheduler.Check();
     return effects;
   }
@@ -85,6 +94,7 @@ class SchedulerTest : public testing::Test {
 
   SwapScheduler scheduler;
   Time now{};
+  std::vector<Dispatch> prefetches;
   // Of what is submitted, and said by a worker that has no room.
   Time deadline = Time::max();
   Time expiry = Time::max();

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "base/random.hpp"
-#include "node/swap_scheduler.hpp"
+#include "node/scheduling/swap_scheduler.hpp"
 #include "tests/unit/node/fake_worker.hpp"
 
 namespace troupe::node::swap_scheduler_property_test {
@@ -185,7 +185,8 @@ class World {
   }
   void Settle() {
     scheduler_.Check();
-    for (const Dispatch& dispatch : scheduler_.Decide(now_)) {
+    const Decision decision = scheduler_.Decide(now_);
+    for (const Dispatch& dispatch : decision.dispatches) {
       EXPECT_TRUE(open_.contains(dispatch.request));
       ASSERT_NE(workers_[dispatch.gpu], nullptr) << "dispatched to a dead worker";
       if (!dispatch.state.empty()) {
@@ -196,12 +197,12 @@ class World {
       if (dispatch.source == SwapSource::kPeer) source_lives_[dispatch.request] = lives_.at(dispatch.peer);
       workers_[dispatch.gpu]->Order(dispatch);
     }
-    for (const Dispatch& copy : scheduler_.TakeAhead()) {
+    for (const Dispatch& copy : decision.prefetches) {
       ASSERT_NE(workers_[copy.gpu], nullptr) << "a copy for a dead worker";
       EXPECT_TRUE(copy.ahead && copy.state.empty());
       workers_[copy.gpu]->Order(copy);
     }
-    if (random_.Below(2) == 0) (void)scheduler_.TakeBroadcasts();
+    if (random_.Below(2) == 0) (void)scheduler_.CloseBroadcasts();
     scheduler_.Check();
   }
   // Those that nobody waits for.
@@ -212,7 +213,7 @@ class World {
       Settle();
     }
   }
-  void Handle(const Effects& effects) {
+  void Handle(const Consequences& effects) {
     for (const Finished& finished : effects.finished) Finish(finished);
     for (const Eviction& eviction : effects.evictions) workers_[eviction.gpu]->OrderEviction(eviction.model);
   }

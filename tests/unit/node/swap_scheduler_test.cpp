@@ -1,4 +1,4 @@
-#include "node/swap_scheduler.hpp"
+#include "node/scheduling/swap_scheduler.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -38,11 +38,11 @@ class SwapSchedulerTest : public testing::Test {
   }
   // One dispatch is expected.
   Dispatch Next() {
-    const auto dispatches = scheduler.Decide(now);
+    const auto dispatches = scheduler.Decide(now).dispatches;
     EXPECT_EQ(dispatches.size(), 1u);
     return dispatches.empty() ? Dispatch{} : dispatches[0];
   }
-  Effects Done(const Dispatch& dispatch, absl::Status status = absl::OkStatus()) {
+  Consequences Done(const Dispatch& dispatch, absl::Status status = absl::OkStatus()) {
     for (const auto& victim : dispatch.victims)
       scheduler.Apply(EvictDone{dispatch.gpu, victim, absl::OkStatus()}, now);
     if (dispatch.source == SwapSource::kHost)
@@ -51,7 +51,7 @@ class SwapSchedulerTest : public testing::Test {
         RunDone{.gpu = dispatch.gpu, .request = dispatch.request, .status = status, .took = milliseconds(1)},
         now);
   }
-  Effects NoFit(const Dispatch& dispatch, Bytes free, Bytes largest) {
+  Consequences NoFit(const Dispatch& dispatch, Bytes free, Bytes largest) {
     for (const auto& victim : dispatch.victims)
       scheduler.Apply(EvictDone{dispatch.gpu, victim, absl::OkStatus()}, now);
     return scheduler.Apply(RunDone{.gpu = dispatch.gpu,
@@ -87,7 +87,7 @@ TEST_F(SwapSchedulerTest, OneDecisionGivesGpuSourceAndVictims) {
   Submit(3, "a");
   const Dispatch hit = Next();
   EXPECT_EQ(hit.source, SwapSource::kResident);
-  const Effects effects = Done(hit);
+  const Consequences effects = Done(hit);
   ASSERT_EQ(effects.finished.size(), 1u);
   EXPECT_EQ(effects.finished[0].kind, FinishKind::kServed);
   EXPECT_TRUE(effects.finished[0].hit);
@@ -154,7 +154,7 @@ TEST_F(SwapSchedulerTest, ALoadingModelIsWaitedForWhenThatIsSooner) {
   Submit(4, "a");
   EXPECT_EQ(Next().source, SwapSource::kResident);
   Submit(5, "a");
-  EXPECT_TRUE(scheduler.Decide(now).empty());  // pipelines are full
+  EXPECT_TRUE(scheduler.Decide(now).dispatches.empty());  // pipelines are full
   scheduler.Check();
 }
 
@@ -177,9 +177,9 @@ TEST_F(SwapSchedulerTest, WaitsForABusyHolderRatherThanLoading) {
   }
   Submit(40, "a");
   Submit(41, "a");
-  EXPECT_EQ(scheduler.Decide(now).size(), 2u);
+  EXPECT_EQ(scheduler.Decide(now).dispatches.size(), 2u);
   Submit(42, "a");
-  EXPECT_TRUE(scheduler.Decide(now).empty());
+  EXPECT_TRUE(scheduler.Decide(now).dispatches.empty());
   EXPECT_EQ(scheduler.waiting(), 1u);
 }
 
@@ -189,13 +189,13 @@ TEST_F(SwapSchedulerTest, PriorityThenDeadlineThenArrival) {
   Model("b", MiB(10));
   Submit(1, "a");
   Submit(2, "a");
-  const auto running = scheduler.Decide(now);
+  const auto running = scheduler.Decide(now).dispatches;
   ASSERT_EQ(running.size(), 2u);
   Submit(3, "a");
   Submit(4, "b", 1);
   Done(running[0]);
   // It comes while `a` runs, and takes no place from it.
-  const auto next = scheduler.Decide(now);
+  const auto next = scheduler.Decide(now).dispatches;
   ASSERT_EQ(next.size(), 2u);
   EXPECT_EQ(next[0].request.sequence, 4u);
   EXPECT_EQ(next[1].request.sequence, 3u);
@@ -227,7 +227,7 @@ TEST_F(SwapSchedulerTest, WhoMayNotEnter) {
   scheduler.SetDraining(true);
   expect(Submit(3, "a"), {"draining", FinishKind::kBounced, proto::BOUNCE_DRAINING, "draining"});
   scheduler.SetDraining(false);
-  const Effects effects = scheduler.Apply(GpuUnfit{0, "fell off the bus"}, now);
+  const Consequences effects = scheduler.Apply(GpuUnfit{0, "fell off the bus"}, now);
   ASSERT_EQ(effects.finished.size(), 1u);
   EXPECT_EQ(effects.finished[0].bounce, proto::BOUNCE_NO_GPU);
   expect(Submit(4, "a"), {"no gpu", FinishKind::kBounced, proto::BOUNCE_NO_GPU, "fit"});
@@ -239,7 +239,7 @@ TEST_F(SwapSchedulerTest, ARequestThatKillsThreeWorkersIsGivenUpAndItsNeighbourI
   Model("good", MiB(10));
   Submit(1, "poison");
   Submit(2, "good");
-  ASSERT_EQ(scheduler.Decide(now).size(), 2u);
+  ASSERT_EQ(scheduler.Decide(now).dispatches.size(), 2u);
   std::vector<std::uint64_t> served;
   std::vector<Finished> failed;
   for (int life = 0; life < 10 && failed.empty(); ++life) {
@@ -247,7 +247,7 @@ TEST_F(SwapSchedulerTest, ARequestThatKillsThreeWorkersIsGivenUpAndItsNeighbourI
       failed.push_back(finished);
     Ready(0);
     for (int step = 0; step < 2; ++step) {
-      const auto dispatches = scheduler.Decide(now);
+      const auto dispatches = scheduler.Decide(now).dispatches;
       if (dispatches.empty()) break;
       ASSERT_EQ(dispatches.size(), 1u);  // each runs alone
       if (dispatches[0].model == "poison") break;
@@ -314,7 +314,7 @@ TEST_F(SwapSchedulerTest, AModelThatIsMissingIsNotAskedForThereAgain) {
   EXPECT_EQ(Next().source, SwapSource::kResident);
   scheduler.Apply(RunDone{.gpu = 0, .request = {1, 2}, .end = RunEnd::kNotResident}, now);
   scheduler.Check();
-  EXPECT_TRUE(scheduler.Decide(now).empty()) << "there is no other GPU, and the first run goes on";
+  EXPECT_TRUE(scheduler.Decide(now).dispatches.empty()) << "there is no other GPU, and the first run goes on";
   scheduler.Apply(RunDone{.gpu = 0, .request = first.request}, now);
   scheduler.Check();
   const Dispatch again = Next();
@@ -328,14 +328,14 @@ TEST_F(SwapSchedulerTest, WhatDoesNotFitIntoAnEmptyGpuFailsWithTheSizes) {
   Submit(1, "a");
   const Dispatch dispatch = Next();
   Submit(2, "a");
-  ASSERT_EQ(scheduler.Decide(now).size(), 1u);  // behind the load
-  Effects effects = NoFit(dispatch, MiB(50), MiB(50));
+  ASSERT_EQ(scheduler.Decide(now).dispatches.size(), 1u);  // behind the load
+  Consequences effects = NoFit(dispatch, MiB(50), MiB(50));
   EXPECT_TRUE(effects.finished.empty());  // the other one is still there
   effects = scheduler.Apply(RunDone{.gpu = 0, .request = {1, 2}, .end = RunEnd::kNotResident}, now);
   EXPECT_TRUE(effects.finished.empty());
   std::vector<Finished> finished;
   for (int i = 0; i < 10 && finished.size() < 2; ++i) {
-    for (const Dispatch& again : scheduler.Decide(now)) {
+    for (const Dispatch& again : scheduler.Decide(now).dispatches) {
       for (const Finished& f : NoFit(again, MiB(50), MiB(50)).finished) finished.push_back(f);
     }
   }
@@ -355,7 +355,7 @@ TEST_F(SwapSchedulerTest, TimeoutsAndCancellations) {
   Submit(2, "a");
   Submit(3, "a");
   Submit(4, "a");
-  const auto running = scheduler.Decide(now);
+  const auto running = scheduler.Decide(now).dispatches;
   ASSERT_EQ(running.size(), 2u);
   EXPECT_EQ(running[0].expiry, At(10));
   const Cancelled waiting = scheduler.Cancel({1, 3});
@@ -364,7 +364,7 @@ TEST_F(SwapSchedulerTest, TimeoutsAndCancellations) {
   EXPECT_EQ(scheduler.Cancel({1, 1}).verdict, CancelVerdict::kInFlight);
   EXPECT_EQ(scheduler.NextDue(), At(10));
   now = At(10);
-  const Effects effects = scheduler.Expire(now);
+  const Consequences effects = scheduler.Expire(now);
   ASSERT_EQ(effects.finished.size(), 1u);
   EXPECT_EQ(effects.finished[0].id.sequence, 4u);
   EXPECT_EQ(effects.finished[0].kind, FinishKind::kExpired);
@@ -384,16 +384,16 @@ TEST_F(SwapSchedulerTest, AForgottenModelAndAForgottenRouter) {
   Done(Next());
   Submit(2, "b");
   Submit(3, "b");
-  ASSERT_EQ(scheduler.Decide(now).size(), 2u);
+  ASSERT_EQ(scheduler.Decide(now).dispatches.size(), 2u);
   Submit(4, "a");
-  const Effects effects = scheduler.ForgetModel("a");
+  const Consequences effects = scheduler.ForgetModel("a");
   ASSERT_EQ(effects.finished.size(), 1u);
   EXPECT_EQ(effects.finished[0].bounce, proto::BOUNCE_NOT_ADOPTED);
   ASSERT_EQ(effects.evictions.size(), 1u);
   EXPECT_EQ(effects.evictions[0].model, "a");
   scheduler.Apply(EvictDone{0, "a", absl::OkStatus()}, now);
   Submit(5, "b");
-  const Effects gone = scheduler.ForgetRouter(1);
+  const Consequences gone = scheduler.ForgetRouter(1);
   EXPECT_EQ(gone.finished.size(), 1u);
   EXPECT_EQ(gone.cancel.size(), 2u);
   scheduler.Check();
@@ -405,7 +405,7 @@ TEST_F(SwapSchedulerTest, AModelForgottenInUseGoesWhenItsUseEnds) {
   Submit(1, "a");
   const Dispatch running = Next();
   EXPECT_TRUE(scheduler.ForgetModel("a").evictions.empty());
-  const Effects ended = Done(running);
+  const Consequences ended = Done(running);
   ASSERT_EQ(ended.evictions.size(), 1u);
   EXPECT_EQ(ended.evictions[0].model, "a");
   scheduler.Apply(EvictDone{0, "a", absl::OkStatus()}, now);
@@ -420,10 +420,10 @@ TEST_F(SwapSchedulerTest, AModelForgottenOnItsWayGoesWhenItArrives) {
   const Dispatch dispatch = Next();
   scheduler.ForgetModel("a");
   ASSERT_EQ(scheduler.Cancel(dispatch.request).verdict, CancelVerdict::kInFlight);
-  const Effects cancelled = scheduler.Apply(
+  const Consequences cancelled = scheduler.Apply(
       RunDone{.gpu = 0, .request = dispatch.request, .status = absl::CancelledError("cancelled")}, now);
   EXPECT_TRUE(cancelled.evictions.empty()) << "it is still on its way";
-  const Effects arrived = scheduler.Apply(SwapInDone{.gpu = 0, .model = "a"}, now);
+  const Consequences arrived = scheduler.Apply(SwapInDone{.gpu = 0, .model = "a"}, now);
   ASSERT_EQ(arrived.evictions.size(), 1u);
   EXPECT_EQ(arrived.evictions[0].model, "a");
   scheduler.Check();
@@ -435,7 +435,7 @@ TEST_F(SwapSchedulerTest, ARequestThatIsTooLargeEndsAloneAndItsFunctionGoesOn) {
   Submit(1, "a");
   Done(Next());
   Submit(2, "a");
-  const Effects refused = NoFit(Next(), MiB(40), MiB(40));
+  const Consequences refused = NoFit(Next(), MiB(40), MiB(40));
   ASSERT_EQ(refused.finished.size(), 1u);
   EXPECT_EQ(refused.finished[0].status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(refused.finished[0].status.message()), HasSubstr("smaller batch"));
@@ -456,7 +456,7 @@ TEST_F(SmallPatience, ALargeModelIsNotPassedForEver) {
   Model("large", MiB(95));
   Submit(1, "small");
   Submit(2, "small");
-  auto running = scheduler.Decide(now);
+  auto running = scheduler.Decide(now).dispatches;
   ASSERT_EQ(running.size(), 2u);
   Submit(3, "large");
   std::uint64_t next = 10;
@@ -466,7 +466,7 @@ TEST_F(SmallPatience, ALargeModelIsNotPassedForEver) {
     const Dispatch done = running.front();
     running.erase(running.begin());
     Done(done);
-    for (const Dispatch& dispatch : scheduler.Decide(now)) {
+    for (const Dispatch& dispatch : scheduler.Decide(now).dispatches) {
       ran = ran || dispatch.model == "large";
       running.push_back(dispatch);
     }

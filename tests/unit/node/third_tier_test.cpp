@@ -15,7 +15,7 @@ class ThirdTierTest : public SchedulerTest {
   }
   std::vector<std::string> Decide() {
     std::vector<std::string> models;
-    for (Dispatch& dispatch : scheduler.Decide(now)) {
+    for (Dispatch& dispatch : scheduler.Decide(now).dispatches) {
       models.push_back(dispatch.model);
       dispatches.push_back(std::move(dispatch));
     }
@@ -47,7 +47,7 @@ TEST_F(ThirdTierTest, ItsRequestsExpireWhereTheyWait) {
   Submit(1, "a");
   EXPECT_EQ(scheduler.NextDue(), expiry);
   now = expiry;
-  const Effects effects = scheduler.Expire(now);
+  const Consequences effects = scheduler.Expire(now);
   ASSERT_EQ(effects.finished.size(), 1u);
   EXPECT_EQ(effects.finished[0].kind, FinishKind::kExpired);
   EXPECT_FALSE(scheduler.Waits("a"));

@@ -4,10 +4,10 @@
 
 #include <set>
 
-#include "node/eviction_policy.hpp"
-#include "node/gpu_policy.hpp"
-#include "node/scheduler_types.hpp"
-#include "node/topology.hpp"
+#include "node/scheduling/policies/eviction_policy.hpp"
+#include "node/scheduling/policies/gpu_policy.hpp"
+#include "node/scheduling/scheduler_types.hpp"
+#include "node/scheduling/topology.hpp"
 
 namespace troupe::node::torpor_policies_test {
 namespace {

@@ -1,0 +1,153 @@
+// What can happen to a node, as plain data: node::Node hears these and nothing else.
+#pragma once
+
+#include <google/protobuf/repeated_field.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <variant>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/units.hpp"
+#include "node/request.hpp"
+#include "proto/cluster.pb.h"
+#include "proto/function.pb.h"
+#include "proto/local.pb.h"
+#include "proto/request.pb.h"
+#include "proto/worker.pb.h"
+
+namespace troupe::node {
+
+// The number of a question, given by the caller; the answer (effects.hpp) names it. 0: no question.
+using Ask = std::uint64_t;
+using Tensors = google::protobuf::RepeatedPtrField<proto::Tensor>;
+// The image of a function's state. What its tensors refer to stays where it is as long as the image lives.
+using ImagePtr = std::shared_ptr<const proto::StateImage>;
+
+// The timers that a node sets (WakeMe in effects.hpp).
+enum class Timer : std::uint32_t {
+  kExpire = 1,
+  kGrant,
+  kCopies,
+  kSaveProfiles,
+  kGiveBack,
+  kOrphans,
+  kRemember,
+  kSaveAdopted,
+  kBroadcasts
+};
+
+// --- the process ---
+struct Started {};   // the first event
+struct Stopping {};  // the last one: what is not on disk yet is to be written
+struct TimerFired {
+  Timer timer{};
+};
+
+// --- routers and their requests ---
+struct RouterSaidHello {
+  Ask ask = 0;
+  proto::RouterHello hello{};
+};
+struct RouterLost {
+  std::uint64_t router = 0;
+};
+struct RequestArrived {
+  Ask ask = 0;
+  proto::SubmitRequest message{};
+  // Why this member may take nothing new (its lease is over), or no request of a function with state; empty:
+  // it may.
+  std::string lease_over{};
+  std::string exclusive_lease_over{};
+  bool inputs_elsewhere = false;  // some lie on another host
+};
+struct InputsArrived {  // the answer to BringInputs and PlaceZeros
+  RequestId id{};
+  absl::StatusOr<Tensors> inputs = absl::UnknownError("");
+};
+struct RequestCancelled {
+  RequestId id{};
+};
+struct OutputsRead {
+  RequestId id{};
+};
+
+// --- models ---
+struct AdoptionAsked {
+  Ask ask = 0;
+  proto::FunctionRecord function{};
+};
+struct ModelDisowned {
+  std::string digest{};
+};
+struct CopyFetched {  // the answer to FetchCopy
+  std::string copy{};
+  absl::Status status{};
+};
+struct CopyPlaced {  // the answer to PlaceCopy
+  std::string copy{};
+  absl::StatusOr<proto::HostCopy> host = absl::UnknownError("");
+  Duration took{};
+};
+
+// --- workers ---
+struct WorkerReported {
+  proto::ExecutorReport report{};
+};
+struct OrderAnswered {  // exactly one for each GiveOrder; UNAVAILABLE when the worker died first
+  proto::WorkerOutcome outcome{};
+};
+// The worker of a runtime is gone. The node makes it of a report, and all its parts hear it.
+struct RuntimeLost {
+  GpuIndex gpu = 0;
+  std::string why{};
+  bool unfit = false;  // and no other will come
+};
+// A runtime is to serve another key: what its worker was doing for the old one is over.
+struct RuntimeReassigned {
+  GpuIndex gpu = 0;
+};
+
+// --- images of functions' states ---
+struct ImageLoaded {  // the answer to LoadImage. NotFound: there is none
+  std::string function{};
+  absl::StatusOr<ImagePtr> image = absl::UnknownError("");
+};
+struct ImageSaved {  // the answer to SaveImage
+  std::uint64_t batch = 0;
+  absl::StatusOr<ImagePtr> image = absl::UnknownError("");
+};
+
+// --- the cluster and its operators ---
+struct ClusterChanged {
+  proto::ClusterUpdate update{};
+};
+struct Joined {
+  std::uint64_t epoch = 0;
+  proto::ClusterUpdate state{};
+};
+struct ReportAsked {
+  Ask ask = 0;
+  proto::DescribeMember wish{};
+};
+struct DrainAsked {
+  Ask ask = 0;
+  bool drain = false;
+};
+struct KillAsked {
+  std::uint32_t device = 0;
+};
+struct FaultAsked {
+  Ask ask = 0;
+  std::uint32_t device = 0;
+  proto::FaultOrder::Kind kind{};
+};
+
+using Event = std::variant<Started, Stopping, TimerFired, RouterSaidHello, RouterLost, RequestArrived,
+                           InputsArrived, RequestCancelled, OutputsRead, AdoptionAsked, ModelDisowned,
+                           CopyFetched, CopyPlaced, WorkerReported, OrderAnswered, ImageLoaded, ImageSaved,
+                           ClusterChanged, Joined, ReportAsked, DrainAsked, KillAsked, FaultAsked>;
+
+}  // namespace troupe::node

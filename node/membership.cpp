@@ -1,0 +1,85 @@
+#include "node/membership.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "node/parts.hpp"
+
+namespace troupe::node {
+
+void Membership::Learn(const proto::ClusterUpdate& update) {
+  const auto known = view_.revision();
+  const auto change = view_.Apply(update);
+  if (!change.applied) return parts_.out.Add(AskSince{known});
+  for (const auto* keys : {&change.deployed, &change.removed})
+    for (const auto& key : *keys) parts_.states.Learn(key);
+}
+
+void Membership::Assume(const proto::ClusterUpdate& known) {
+  auto update = known;
+  update.set_snapshot(true);
+  update.set_revision(0);
+  static_cast<void>(view_.Apply(update));
+}
+
+void Membership::On(const ClusterChanged& event) {
+  Learn(event.update);
+  parts_.remembered.SaveSoon();
+}
+
+void Membership::On(const Joined& event) {
+  Learn(event.state);
+  epoch_ = event.epoch;
+}
+
+void Membership::On(const DrainAsked& event) {
+  parts_.scheduler.SetDraining(event.drain);
+  parts_.routers.UpdateCapacity();
+  parts_.out.Add(Answer<proto::DrainReply>{event.ask, {}});
+}
+
+void Membership::On(const ReportAsked& event) {
+  auto report = Report(event.wish);
+  parts_.out.Add(Answer<proto::MemberReport>{event.ask, std::move(report)});
+}
+
+proto::MemberReport Membership::Report(const proto::DescribeMember& wish) {
+  proto::MemberReport report;
+  for (std::uint32_t device = 0; device < parts_.settings.gpus.size(); ++device) {
+    auto& record = *report.add_gpus();
+    record = parts_.runtimes.Record(device);
+    // What one model can have: the placement of models goes by this.
+    record.set_memory_bytes(record.memory_bytes() / parts_.settings.isolation.runtimes);
+  }
+  *report.mutable_load() = Load();
+  if (!wish.joining()) {
+    *report.mutable_demand() = parts_.requests.demand().Take();
+    for (auto& event : parts_.out.journal().After(wish.events_heard(), parts_.out.now()))
+      *report.add_events() = std::move(event);
+    return report;
+  }
+  std::set<std::string> adopted;
+  parts_.models.held().ForEach([&](const std::string& copy, const HeldModel& model) {
+    if (model.adopted) adopted.insert(DigestOf(copy));
+  });
+  for (const auto& digest : adopted) report.add_adopted(digest);
+  told_ = std::move(adopted);
+  return report;
+}
+
+proto::NodeLoad Membership::Load() const {
+  const auto& scheduler = parts_.scheduler;
+  const auto& counts = scheduler.counts();
+  proto::NodeLoad load;
+  load.set_queued(scheduler.waiting() + parts_.requests.awaiting_inputs());
+  // A trial is no router's request; it hardly ever waits.
+  load.set_running(scheduler.in_flight() - std::min(scheduler.in_flight(), scheduler.trials()));
+  load.set_served(counts.served);
+  load.set_failed(counts.failed);
+  load.set_swaps(counts.swaps);
+  load.set_hits(counts.hits);
+  load.set_retried(counts.retried);
+  return load;
+}
+
+}  // namespace troupe::node

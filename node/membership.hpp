@@ -1,0 +1,42 @@
+// MEMBERSHIP: what this node knows of the cluster, and what the cluster is told of this node.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+
+#include "cluster/cluster_view.hpp"
+#include "node/events.hpp"
+
+namespace troupe::node {
+
+struct Parts;
+
+class Membership {
+ public:
+  explicit Membership(Parts& parts) : parts_(parts) {}
+
+  void On(const ClusterChanged& event);
+  void On(const Joined& event);
+  void On(const ReportAsked& event);
+  void On(const DrainAsked& event);
+
+  // While no manager is heard: what it said before. Whatever a manager says is newer.
+  void Assume(const proto::ClusterUpdate& known);
+  [[nodiscard]] proto::NodeLoad Load() const;
+  [[nodiscard]] std::uint64_t epoch() const { return epoch_; }  // 0: no manager was heard
+  [[nodiscard]] const cluster::ClusterView& view() const { return view_; }
+  // The last report for a join named the model.
+  [[nodiscard]] bool Told(const std::string& digest) const { return told_.contains(digest); }
+
+ private:
+  void Learn(const proto::ClusterUpdate& update);
+  [[nodiscard]] proto::MemberReport Report(const proto::DescribeMember& wish);
+
+  Parts& parts_;
+  cluster::ClusterView view_;
+  std::uint64_t epoch_ = 0;
+  std::set<std::string> told_;
+};
+
+}  // namespace troupe::node

@@ -1,0 +1,89 @@
+#include "node/models/evictions.hpp"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.hpp"
+#include "node/parts.hpp"
+#include "node/runtimes/worker_orders.hpp"
+
+namespace troupe::node {
+
+void Evictions::Order(GpuIndex gpu, const std::string& model) {
+  parts_.routers.ResidencyChanged();
+  parts_.states.AnyAt(gpu, model) ? WriteBackFirst(gpu, model) : Evict(gpu, model, false);
+}
+
+void Evictions::Evict(GpuIndex gpu, const std::string& model, bool with_states) {
+  const auto life = parts_.runtimes.Life(gpu);
+  parts_.orders.GiveFor(model, gpu, EvictOrderFor(parts_.models.PackedDigest(model)),
+                        EvictionOrdered{gpu, model, life, with_states});
+}
+
+void Evictions::On(const EvictionOrdered& purpose, const proto::WorkerOutcome& outcome) {
+  const auto gpu = purpose.gpu;
+  if (!parts_.runtimes.Lives(gpu, purpose.life)) return;
+  // Of states that do not count: the others were read before.
+  parts_.requests.ReleaseSlices(gpu, StateSlices(outcome));
+  auto status = StatusOf(outcome);
+  if (absl::IsNotFound(status)) status = absl::OkStatus();  // it is gone: what was asked for
+  // Before anything is decided anew: the worker may be given to another key, and nothing is being written on
+  // the next one.
+  if (purpose.with_states) Written(gpu);
+  parts_.decisions.CarryOut(parts_.scheduler.Apply(EvictDone{gpu, purpose.model, status}, parts_.out.now()));
+}
+
+void Evictions::WriteBackFirst(GpuIndex gpu, const std::string& model) {
+  const auto life = parts_.runtimes.Life(gpu);
+  ++waits_[gpu].writing;
+  parts_.models.BeginUse(model, false);  // its name has to be known until the eviction is ordered
+  parts_.write_backs.Order(gpu, model, "", EvictionWrittenBack{gpu, model, life});
+}
+
+void Evictions::StatesSaved(const EvictionWrittenBack& purpose, const absl::Status& status,
+                            const std::vector<ImagePtr>& images) {
+  const auto gpu = purpose.gpu;
+  const bool same = parts_.runtimes.Lives(gpu, purpose.life);
+  same ? parts_.states.Keep(images) : parts_.write_backs.Restore(images);
+  if (same && status.ok()) Evict(gpu, purpose.model, true);
+  parts_.models.EndUse(purpose.model, false);
+  if (!same || status.ok()) return;
+  parts_.out.Note("state-not-saved",
+                  absl::StrCat(parts_.settings.Label(gpu), ": ", status.message(), "; its model stays"));
+  Written(gpu);
+  parts_.decisions.CarryOut(parts_.scheduler.Apply(EvictDone{gpu, purpose.model, status}, parts_.out.now()));
+}
+
+bool Evictions::Writing(GpuIndex gpu) const {
+  const auto it = waits_.find(gpu);
+  return it != waits_.end() && it->second.writing > 0;
+}
+
+void Evictions::StartBehind(const HeldStart& start) {
+  waits_[start.dispatch.gpu].behind.push_back(start);
+}
+
+// What was decided for this GPU meanwhile may go on, in its order.
+void Evictions::Written(GpuIndex gpu) {
+  auto& waits = waits_[gpu];
+  TROUPE_CHECK(waits.writing > 0, "more was written back than was begun");
+  if (--waits.writing == 0) StartAll(std::exchange(waits.behind, {}));
+}
+
+// Its worker is gone: what waited for it starts nothing any more, and ends its use of the models.
+void Evictions::Void(GpuIndex gpu) {
+  const auto it = waits_.find(gpu);
+  if (it == waits_.end()) return;
+  auto behind = std::move(it->second.behind);
+  waits_.erase(it);
+  StartAll(std::move(behind));
+}
+
+void Evictions::StartAll(std::vector<HeldStart> behind) {
+  for (const auto& start : behind) {
+    parts_.dispatches.Start(start);
+    parts_.models.EndUse(start.dispatch.model, true);
+  }
+}
+
+}  // namespace troupe::node

@@ -1,0 +1,133 @@
+#include "node/models/host_copies.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "node/parts.hpp"
+
+namespace troupe::node {
+
+namespace {
+
+constexpr Bytes kPage = KiB(4);  // what the region gives out
+
+Bytes Footprint(std::uint64_t model, std::uint64_t weights) {
+  return std::max(AlignUp(Bytes(model), kPage) + AlignUp(Bytes(weights), kPage), kPage);
+}
+
+// The most that a copy of any of its forms takes of a host region.
+Bytes RegionBytesOf(const proto::FunctionRecord& function) {
+  Bytes bytes = Footprint(function.model_bytes(), function.weights_bytes());
+  for (const auto& packed : function.packed())
+    bytes = std::max(bytes, Footprint(packed.model_bytes(), packed.weights_bytes()));
+  return bytes;
+}
+
+// False for what a later try may mend by itself.
+bool Final(const absl::Status& status) {
+  return !absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status);
+}
+
+}  // namespace
+
+absl::Status HostCopies::Want(const std::string& copy, const proto::FunctionRecord& function) {
+  return table_.Want(copy, RegionBytesOf(function));
+}
+
+void HostCopies::Read(const std::string& copy) {
+  table_.Read(copy, parts_.out.now());
+}
+
+void HostCopies::Unread(const std::string& copy) {
+  if (table_.Unread(copy, parts_.out.now())) Move();
+}
+
+void HostCopies::Move() {
+  if (!table_.Busy()) return;
+  const auto now = parts_.out.now();
+  const auto waited = [this](const std::string& model) { return parts_.scheduler.Waits(model); };
+  const auto actions = table_.Decide(now, waited);
+  // Before anything else happens: nothing is dispatched for what leaves.
+  for (const auto& [kind, copy] : actions) {
+    if (kind == CacheActionKind::kLeave || kind == CacheActionKind::kDrop)
+      parts_.scheduler.SetInRegion(copy, false);
+  }
+  for (const auto& [kind, copy] : actions) {
+    if (kind == CacheActionKind::kFetch) Fetch(copy);
+    if (kind == CacheActionKind::kLoad) Place(copy);
+    if (kind != CacheActionKind::kDrop) continue;
+    DropCopy drop;
+    drop.drop.set_model_digest(DigestOf(copy));
+    drop.drop.set_isolation_key(KeyOf(copy));
+    parts_.out.Add(std::move(drop));
+  }
+  const auto due = table_.NextDue();
+  if (due >= armed_) return;
+  armed_ = due;
+  parts_.out.WakeAt(Timer::kCopies, due);
+}
+
+void HostCopies::OnTimer() {
+  armed_ = Time::max();
+  Move();
+}
+
+void HostCopies::Fetch(const std::string& copy) {
+  FetchCopy effect{copy, {}};
+  if (const auto* model = parts_.models.Find(copy)) *effect.fetch.mutable_function() = model->function;
+  parts_.out.Add(std::move(effect));
+}
+
+void HostCopies::Place(const std::string& copy) {
+  PlaceCopy effect{copy, {}};
+  if (const auto* model = parts_.models.Find(copy)) *effect.place.mutable_function() = model->function;
+  effect.place.set_isolation_key(KeyOf(copy));
+  parts_.out.Add(std::move(effect));
+}
+
+void HostCopies::On(const CopyFetched& event) {
+  table_.FetchDone(event.copy, event.status, parts_.out.now());
+  if (!event.status.ok() && Final(event.status)) Failed(event.copy, event.status);
+  Move();
+}
+
+void HostCopies::On(const CopyPlaced& event) {
+  const auto& status = event.host.status();
+  Bytes bytes;
+  if (status.ok()) bytes = Footprint(event.host->model().length(), event.host->weights().length());
+  table_.LoadDone(event.copy, status, bytes, parts_.out.now());
+  auto* model = parts_.models.Find(event.copy);
+  if (absl::IsDataLoss(status)) parts_.out.Note("model-damaged", std::string(status.message()));
+  if (!status.ok()) {
+    // Damage is mended by the manager's copy, scattered room by more of it.
+    const bool mends =
+        absl::IsDataLoss(status) || absl::IsNotFound(status) || absl::IsResourceExhausted(status);
+    if (Final(status) && !mends) Failed(event.copy, status);
+  } else if (model != nullptr && table_.Usable(event.copy)) {
+    model->copy = *event.host;
+    model->adopted ? CameBack(event.copy, bytes, event.took) : parts_.models.Placed(event.copy);
+  }
+  Move();
+}
+
+void HostCopies::CameBack(const std::string& copy, Bytes bytes, Duration took) {
+  const auto* model = parts_.models.Find(copy);
+  parts_.out.Note("model-loaded",
+                  absl::StrCat("function '", model->function.key().name(), "': ", FormatBytes(bytes),
+                               " from disk to the host region in ", FormatDuration(took)));
+  parts_.scheduler.SetInRegion(copy, true);
+  parts_.preparation.AskMissing(copy);
+  parts_.decisions.CarryOut({});
+}
+
+// Those who asked for its adoption learn so; requests of one that was adopted wait on, for later tries.
+void HostCopies::Failed(const std::string& copy, const absl::Status& status) {
+  const auto* model = parts_.models.Find(copy);
+  if (model == nullptr) return;
+  if (!model->adopted) return parts_.models.AdoptFailed(copy, status);
+  parts_.out.Note("model-not-loaded",
+                  absl::StrCat("function '", model->function.key().name(), "': ", status.message()));
+}
+
+}  // namespace troupe::node

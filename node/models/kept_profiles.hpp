@@ -1,0 +1,28 @@
+// KEPT PROFILES: what the node learned of its models outlives it (node/models/profiles.hpp).
+#pragma once
+
+#include <cstdint>
+
+#include "node/events.hpp"
+
+namespace troupe::node {
+
+struct Parts;
+
+class KeptProfiles {
+ public:
+  explicit KeptProfiles(Parts& parts) : parts_(parts) {}
+
+  void On(const Started& event);
+  void On(const Stopping& event);
+  void OnTimer();
+
+ private:
+  // What was learned of the models since the last time, if anything.
+  void Save();
+
+  Parts& parts_;
+  std::uint64_t saved_ = 0;  // revision
+};
+
+}  // namespace troupe::node

@@ -1,0 +1,172 @@
+#include "node/models/models.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/wire_status.hpp"
+#include "node/parts.hpp"
+
+namespace troupe::node {
+
+namespace {
+
+// Beyond so many at a time a model counts as adopted as soon as it is in the host region: a node that takes
+// over what another had would be seconds late with plans that mostly are not needed yet. A request that comes
+// before its plan has it made first.
+constexpr std::size_t kPlansWaitedFor = 8;
+
+bool Crowded(const HeldModels& models) {
+  std::size_t coming = 0;
+  models.ForEach([&](const std::string&, const HeldModel& model) { coming += !model.adopted; });
+  return coming > kPlansWaitedFor;
+}
+
+}  // namespace
+
+void Models::AnswerAll(const std::vector<Ask>& asks, const std::string& copy, const absl::Status& status) {
+  proto::AdoptModelReply reply;
+  SetStatus(status, reply);
+  reply.set_model_digest(DigestOf(copy));
+  for (const Ask ask : asks) parts_.out.Add(Answer<proto::AdoptModelReply>{ask, reply});
+}
+
+std::string Models::CopyOf(const proto::FunctionRecord& function) const {
+  return CopyName(function.model_digest(),
+                  IsolationKey(function, parts_.settings.isolation.mode, std::string()));
+}
+
+void Models::On(const AdoptionAsked& event) {
+  // For those who call it without a workflow; copies for others are made when they come (OpenCopy).
+  const auto copy = CopyOf(event.function);
+  parts_.remembered.Wanted(copy);
+  auto& model = held_.Hold(copy);
+  if (model.adopted) return AnswerAll({event.ask}, copy, absl::OkStatus());
+  model.waiting.push_back(event.ask);
+  if (model.waiting.size() > 1) return;
+  model.function = event.function;
+  const auto status = parts_.copies.Want(copy, model.function);
+  status.ok() ? parts_.copies.Move() : AdoptFailed(copy, status);
+}
+
+void Models::Placed(const std::string& copy) {
+  const auto* model = held_.Find(copy);
+  FindResident(copy, model->copy.digest());
+  Describe(copy, Bytes(model->copy.weights().length()), Bytes(0));
+  parts_.scheduler.SetInRegion(copy, true);
+  if (!model->adopted && Crowded(held_)) Adopted(copy);
+  if (!parts_.preparation.AskAll(copy)) Adopted(copy);  // no worker is up: it prepares when it comes
+}
+
+void Models::Describe(const std::string& copy, Bytes weights, Bytes activation) {
+  if (!parts_.scheduler.Knows(copy)) parts_.routers.served().Add(copy);
+  parts_.decisions.CarryOut(parts_.scheduler.DescribeModel(copy, weights, activation));
+}
+
+// Workers that outlived an earlier daemon may hold the model already.
+void Models::FindResident(const std::string& copy, const std::string& packed) {
+  for (GpuIndex gpu = 0; gpu < parts_.runtimes.size(); ++gpu) {
+    if (!parts_.runtimes.Serves(gpu, copy)) continue;
+    const auto bytes = parts_.runtimes.TakeOrphan(gpu, packed);
+    if (!bytes) continue;
+    parts_.routers.ResidencyChanged();
+    parts_.scheduler.FoundResident(gpu, {copy, *bytes}, parts_.out.now());
+    parts_.states.RecoverAll(gpu, copy);
+  }
+}
+
+void Models::Adopted(const std::string& copy) {
+  auto* model = held_.Find(copy);
+  if (!std::exchange(model->adopted, true)) parts_.trials.Await(copy);
+  parts_.copies.Adopted(copy);
+  parts_.remembered.SaveSoon();
+  parts_.routers.GrantAll();  // before the deployment is answered: the next request finds routers that know
+  AnswerAll(std::exchange(model->waiting, {}), copy, absl::OkStatus());
+  parts_.decisions.CarryOut({});
+}
+
+void Models::AdoptFailed(const std::string& copy, const absl::Status& status) {
+  const auto waiting = std::exchange(held_.Find(copy)->waiting, {});
+  Disown(copy);
+  AnswerAll(waiting, copy, status);
+}
+
+void Models::On(const ModelDisowned& event) {
+  for (const auto& copy : held_.CopiesOf(event.digest)) Disown(copy);
+}
+
+void Models::Disown(const std::string& copy) {
+  if (held_.Find(copy) == nullptr) return;
+  parts_.states.TellStay(copy);
+  const auto waiting = held_.GiveUp(copy);
+  if (parts_.scheduler.Knows(copy)) {
+    parts_.routers.served().Remove(copy);
+    parts_.decisions.CarryOut(parts_.scheduler.ForgetModel(copy));
+  }
+  AnswerAll(waiting, copy, absl::CancelledError("the model was disowned while it was adopted"));
+  held_.Forget(copy);
+  addresses_.Forget(copy);
+  parts_.copies.Unwant(copy);
+  parts_.remembered.SaveSoon();
+  parts_.copies.Move();
+}
+
+// A new function's adoption may come before the news of it, and its first request before both.
+const proto::FunctionRecord* Models::FunctionOf(const proto::SubmitRequest& request) const {
+  const auto digest = DigestOf(request.model_digest());  // a trial names the copy
+  const auto* function = parts_.membership.view().functions().Find(request.function());
+  if (function != nullptr && function->model_digest() == digest) return function;
+  return held_.FunctionOf(digest, request.function().name());
+}
+
+absl::StatusOr<std::string> Models::CopyFor(const proto::SubmitRequest& request) {
+  const auto* function = FunctionOf(request);
+  if (function == nullptr) {
+    return absl::NotFoundError(
+        absl::StrCat("this node has not heard of function '", request.function().name(), "' yet"));
+  }
+  // Its adoption came before the news of it, which say where its state is.
+  if (!function->state().empty() && parts_.states.declared().Find(request.function()) == nullptr) {
+    return absl::NotFoundError(absl::StrCat("this node has not heard of the state of function '",
+                                            request.function().name(), "' yet"));
+  }
+  const auto key = IsolationKey(*function, parts_.settings.isolation.mode, request.workflow());
+  const auto copy = CopyName(request.model_digest(), key);
+  if (!parts_.scheduler.Knows(copy)) OpenCopy(copy, *function);
+  return copy;
+}
+
+// The model is adopted for others: for this key it is as one that is on disk only, and comes when it is
+// needed.
+void Models::OpenCopy(const std::string& copy, const proto::FunctionRecord& function) {
+  const auto* other = held_.AdoptedCopyOf(DigestOf(copy));
+  if (other == nullptr || held_.Find(copy) != nullptr) return;
+  const Bytes weights(other->copy.weights().length());
+  auto& model = held_.Hold(copy);
+  model.function = function;
+  if (!parts_.copies.Want(copy, function).ok()) {
+    static_cast<void>(held_.GiveUp(copy));
+    return held_.Forget(copy);
+  }
+  model.adopted = true;
+  parts_.copies.Adopted(copy);
+  Describe(copy, weights, Bytes(0));
+  parts_.scheduler.SetInRegion(copy, parts_.copies.Usable(copy));
+}
+
+void Models::BeginUse(const std::string& copy, bool reads) {
+  held_.BeginUse(copy);
+  if (reads) parts_.copies.Read(copy);
+}
+
+void Models::EndUse(const std::string& copy, bool reads) {
+  if (reads) parts_.copies.Unread(copy);
+  held_.EndUse(copy);
+  held_.Forget(copy);
+}
+
+std::uint64_t Models::AddressOf(const std::string& copy) {
+  return addresses_.Of(copy, Bytes(held_.Find(copy)->copy.weights().length()));
+}
+
+}  // namespace troupe::node

@@ -1,0 +1,88 @@
+#include "node/models/preparation.hpp"
+
+#include "absl/strings/str_cat.h"
+#include "node/parts.hpp"
+#include "node/runtimes/worker_orders.hpp"
+
+namespace troupe::node {
+
+bool Preparation::AskAll(const std::string& copy) {
+  bool asked = false;
+  for (GpuIndex gpu = 0; gpu < queues_.size(); ++gpu) asked |= Ask(gpu, copy);
+  return asked;
+}
+
+void Preparation::AskMissing(const std::string& copy) {
+  for (GpuIndex gpu = 0; gpu < queues_.size(); ++gpu) {
+    const auto* model = parts_.models.Find(copy);
+    if (!model->PreparedBy(gpu, parts_.runtimes.Life(gpu))) Ask(gpu, copy);
+  }
+}
+
+void Preparation::WorkerUp(GpuIndex gpu) {
+  Forget(gpu);
+  std::vector<std::string> placed;
+  parts_.models.held().ForEach([&](const std::string& copy, const HeldModel&) {
+    if (parts_.copies.Usable(copy)) placed.push_back(copy);
+  });
+  for (const auto& copy : placed) {
+    if (!Ask(gpu, copy)) continue;
+    if (parts_.models.Find(copy)->adopted && parts_.settings.scheduler.isolated) parts_.trials.Await(copy);
+  }
+}
+
+bool Preparation::Ask(GpuIndex gpu, const std::string& copy) {
+  if (!parts_.runtimes.Serves(gpu, copy)) return false;
+  queues_[gpu].Push(copy, !parts_.models.Find(copy)->adopted);
+  OrderNext(gpu);
+  return true;
+}
+
+void Preparation::OrderNext(GpuIndex gpu) {
+  auto& queue = queues_[gpu];
+  for (auto copy = queue.Next(); !copy.empty(); copy = queue.Next()) {
+    const auto* model = parts_.models.Find(copy);
+    if (model == nullptr || !parts_.copies.Usable(copy)) {
+      queue.Done();  // it left meanwhile, and is prepared when it comes back
+      continue;
+    }
+    parts_.orders.GiveFor(copy, gpu, PrepareOrderFor(model->function, model->copy),
+                          PrepareOrdered{gpu, copy, parts_.runtimes.Life(gpu), model->life});
+    return;
+  }
+}
+
+void Preparation::On(const PrepareOrdered& purpose, const proto::WorkerOutcome& outcome) {
+  const bool same = parts_.runtimes.Life(purpose.gpu) == purpose.life;
+  if (same) queues_[purpose.gpu].Done();
+  Prepared(purpose, outcome);
+  if (same && parts_.runtimes.Up(purpose.gpu)) OrderNext(purpose.gpu);
+}
+
+void Preparation::Prepared(const PrepareOrdered& purpose, const proto::WorkerOutcome& outcome) {
+  const auto& copy = purpose.copy;
+  auto* model = parts_.models.Find(copy);
+  if (model == nullptr || model->life != purpose.held) return;
+  if (outcome.code() == 0) {
+    model->prepared[purpose.gpu] = parts_.runtimes.Life(purpose.gpu);
+    if (const auto sizes = CheckSizes(outcome.prepared()); sizes.ok()) {
+      parts_.models.Describe(copy, Bytes(outcome.prepared().weights_bytes()),
+                             Bytes(outcome.prepared().activation_bytes()));
+    } else {
+      parts_.out.Note("worker-sizes-refused", absl::StrCat(parts_.settings.Label(purpose.gpu), ", model ",
+                                                           DigestOf(copy), ": ", sizes.message()));
+    }
+    return parts_.models.Adopted(copy);
+  }
+  if (model->adopted) return;
+  // A worker that died while it prepared is no fault of the model.
+  if (absl::IsUnavailable(StatusOf(outcome))) return parts_.models.Adopted(copy);
+  parts_.models.AdoptFailed(copy, StatusOf(outcome));
+}
+
+void Preparation::Forget(GpuIndex gpu) {
+  for (const auto& copy : queues_[gpu].Clear())
+    if (parts_.models.Find(copy) != nullptr) parts_.models.Adopted(copy);
+}
+
+}  // namespace troupe::node

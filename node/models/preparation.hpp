@@ -1,0 +1,40 @@
+// PREPARATION: plans of the declared shapes, which each worker makes ahead of the first request.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "node/models/prepare_queue.hpp"
+#include "node/runtimes/order_purposes.hpp"
+
+namespace troupe::node {
+
+struct Parts;
+
+class Preparation {
+ public:
+  Preparation(Parts& parts, std::size_t runtimes) : parts_(parts), queues_(runtimes) {}
+
+  void On(const PrepareOrdered& purpose, const proto::WorkerOutcome& outcome);
+  // What was to be prepared there is prepared when another worker comes.
+  void On(const RuntimeLost& event) { Forget(event.gpu); }
+  void On(const RuntimeReassigned& event) { Forget(event.gpu); }
+  // A worker came: the plans of all models that are in the host region are made.
+  void WorkerUp(GpuIndex gpu);
+
+  // On every runtime that serves the copy's key; AskMissing: unless its worker has made it. False: none is
+  // up.
+  bool AskAll(const std::string& copy);
+  void AskMissing(const std::string& copy);
+
+ private:
+  bool Ask(GpuIndex gpu, const std::string& copy);
+  void OrderNext(GpuIndex gpu);
+  void Prepared(const PrepareOrdered& purpose, const proto::WorkerOutcome& outcome);
+  void Forget(GpuIndex gpu);
+
+  Parts& parts_;
+  std::vector<PrepareQueue> queues_;  // by runtime
+};
+
+}  // namespace troupe::node

@@ -1,0 +1,43 @@
+// PREPARE QUEUE: the models whose plans one worker is to make ahead of their first request. It makes one at a
+// time: so a plan that a request waits for is never behind more than one of them, and few host copies are
+// kept for it. One queue for each runtime.
+#pragma once
+
+#include <algorithm>
+#include <deque>
+#include <string>
+#include <vector>
+
+namespace troupe::node {
+
+class PrepareQueue {
+ public:
+  // `adopting`: somebody waits for it; before all that nobody waits for.
+  void Push(const std::string& digest, bool adopting) {
+    auto& queue = adopting ? adopting_ : others_;
+    if (std::find(queue.begin(), queue.end(), digest) == queue.end()) queue.push_back(digest);
+  }
+  // The next to order, until Done; empty when one is under way, or none is left.
+  [[nodiscard]] std::string Next() {
+    auto& queue = adopting_.empty() ? others_ : adopting_;
+    if (busy_ || queue.empty()) return {};
+    busy_ = true;
+    auto digest = std::move(queue.front());
+    queue.pop_front();
+    return digest;
+  }
+  void Done() { busy_ = false; }
+  // The worker is gone. Gives back those that were being adopted and had not been ordered.
+  [[nodiscard]] std::vector<std::string> Clear() {
+    std::vector<std::string> adopting(adopting_.begin(), adopting_.end());
+    *this = {};
+    return adopting;
+  }
+
+ private:
+  std::deque<std::string> adopting_;
+  std::deque<std::string> others_;
+  bool busy_ = false;
+};
+
+}  // namespace troupe::node

@@ -1,0 +1,51 @@
+#include "node/models/refill.hpp"
+
+#include <algorithm>
+
+#include "node/parts.hpp"
+
+namespace troupe::node {
+
+void Refill::On(const RuntimeLost& event) {
+  if (!parts_.settings.refill) return;
+  for (const auto& [copy, there] : parts_.scheduler.ResidentsOf(event.gpu)) {
+    // What ran comes back by its requests. And should it have killed its worker, it is not to kill the next.
+    const bool ran = there->state != ResidentState::kResident || there->pins > 0;
+    if (!ran && parts_.scheduler.HolderCount(copy) == 1) Add(copy, there->bytes, there->last_use);
+  }
+}
+
+void Refill::Add(const std::string& copy, Bytes bytes, Time last_use) {
+  const double demand = parts_.requests.demand().Lately(DigestOf(copy), parts_.out.now());
+  lost_.Add({copy, bytes, demand, last_use});
+}
+
+void Refill::Again(const std::string& copy) {
+  Add(copy, parts_.scheduler.WeightsOf(copy), parts_.out.now());
+}
+
+void Refill::Begin() {
+  auto& scheduler = parts_.scheduler;
+  while (!lost_.empty() && !parts_.trials.busy() && !scheduler.draining() && scheduler.waiting() == 0) {
+    const auto* model = parts_.models.Find(lost_.hottest().copy);
+    const bool wanted = model != nullptr && model->adopted && model->function.state().empty() &&
+                        parts_.copies.Usable(lost_.hottest().copy) &&
+                        scheduler.HolderCount(lost_.hottest().copy) == 0;
+    if (wanted && !HasRoom(lost_.hottest())) return;
+    const auto copy = lost_.Take().copy;
+    if (wanted) parts_.trials.BeginRefill(copy, model->function);
+  }
+}
+
+// No model is evicted for one that no request waits for: there is an idle GPU with room for it and its run.
+bool Refill::HasRoom(const LostModel& lost) const {
+  for (GpuIndex gpu = 0; gpu < parts_.runtimes.size(); ++gpu) {
+    if (!parts_.runtimes.Serves(gpu, lost.copy)) continue;
+    const auto& there = parts_.scheduler.gpus().at(gpu);
+    const Bytes bytes = std::max(lost.bytes, parts_.scheduler.WeightsOf(lost.copy));
+    if (there.in_flight == 0 && there.Free() >= bytes + Bytes(bytes.count() / 4)) return true;
+  }
+  return false;
+}
+
+}  // namespace troupe::node

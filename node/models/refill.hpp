@@ -1,0 +1,34 @@
+// REFILL: models that a dead worker held come to the other GPUs, and to the new worker, without being asked
+// for: the hottest first, by runs of zeros as in trials, into room that is free, while no request waits. A
+// model that is asked for before that comes by its requests.
+#pragma once
+
+#include <string>
+
+#include "node/events.hpp"
+#include "node/models/lost_models.hpp"
+
+namespace troupe::node {
+
+struct Parts;
+
+class Refill {
+ public:
+  explicit Refill(Parts& parts) : parts_(parts) {}
+
+  // To be heard before the scheduler hears it, which then knows nothing of the worker's models any more.
+  void On(const RuntimeLost& event);
+  // Begins the next one, if no request waits.
+  void Begin();
+  // A request came before the model was on its way.
+  void Again(const std::string& copy);
+
+ private:
+  void Add(const std::string& copy, Bytes bytes, Time last_use);
+  [[nodiscard]] bool HasRoom(const LostModel& lost) const;
+
+  Parts& parts_;
+  LostModels lost_;
+};
+
+}  // namespace troupe::node

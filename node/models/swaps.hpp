@@ -1,0 +1,43 @@
+// SWAPS: how models come onto GPUs: from the host region, or from another GPU, for a request or ahead of it.
+#pragma once
+
+#include <string>
+
+#include "node/models/peer_copy_table.hpp"
+#include "node/models/swap_log.hpp"
+#include "node/runtimes/order_purposes.hpp"
+
+namespace troupe::node {
+
+struct Parts;
+
+// The way that weights take which do not come from the host.
+struct SwapWay {
+  const proto::LendOutcome* pinned = nullptr;   // at the GPU that they are copied from
+  PeerCopyTable::Ticket copy = 0;               // of that copy
+  const proto::Broadcast* broadcast = nullptr;  // as they come to another GPU
+};
+
+class Swaps {
+ public:
+  explicit Swaps(Parts& parts) : parts_(parts) {}
+
+  void Order(const HeldStart& start, const SwapWay& way = {});
+  // A model that no request waits for yet. What is evicted for it has no state, so that nothing is written
+  // back first.
+  void Prefetch(const Dispatch& dispatch);
+  void On(const SwapInOrdered& purpose, const proto::WorkerOutcome& outcome);
+  // The model has come, or not; `source`: from where.
+  void Ended(const HeldStart& start, ModelWas source, const proto::WorkerOutcome& outcome);
+  void NoteVictims(const Dispatch& dispatch);
+  [[nodiscard]] SwapLog& log() { return log_; }
+  [[nodiscard]] const SwapLog& log() const { return log_; }
+
+ private:
+  void Note(GpuIndex gpu, SwapDone swap);
+
+  Parts& parts_;
+  SwapLog log_;
+};
+
+}  // namespace troupe::node

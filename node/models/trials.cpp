@@ -1,0 +1,119 @@
+#include "node/models/trials.hpp"
+
+#include <cstddef>
+#include <optional>
+#include <utility>
+
+#include "node/parts.hpp"
+#include "node/runtimes/worker_orders.hpp"
+#include "proto/element_size.hpp"
+
+namespace troupe::node {
+
+namespace {
+
+constexpr Duration kTrialTimeout = std::chrono::seconds(10);
+constexpr std::uint64_t kNoRouter = 0;  // routers draw their numbers, and never this one
+constexpr std::uint32_t kLeastUrgent = ~std::uint32_t{0};
+// A trial is not worth more of what this process may send.
+constexpr std::size_t kMostInput = std::size_t{16} << 20;
+constexpr std::size_t kInMessage = std::size_t{64} << 10;  // larger ones lie in the arena
+
+// Nothing for what has no zeros (strings), or too many.
+std::optional<std::size_t> BytesOf(const proto::TensorSpec& spec) {
+  std::size_t bytes = proto::ElementSize(spec.type());
+  for (const auto size : spec.shape()) {
+    if (size < 0 || (size > 0 && bytes > kMostInput / static_cast<std::size_t>(size))) return std::nullopt;
+    bytes *= static_cast<std::size_t>(size);
+  }
+  if (proto::ElementSize(spec.type()) == 0) return std::nullopt;
+  return bytes;
+}
+
+}  // namespace
+
+void Trials::Await(const std::string& copy) {
+  if (!parts_.settings.trials || parts_.scheduler.costs().Measured(DigestOf(copy))) return;
+  // A run of zeros is none of a state's runs.
+  if (!parts_.models.Find(copy)->function.state().empty()) return;
+  queue_.Push(copy);
+}
+
+void Trials::Begin() {
+  if (!parts_.scheduler.idle() || parts_.scheduler.draining() || queue_.busy()) return;
+  while (const auto copy = queue_.Begin()) {
+    const auto* model = parts_.models.Find(*copy);
+    // No runtime is assigned for a trial, nor taken from another key: it comes when one is, for a request.
+    const bool served = parts_.scheduler.gpus().Served(KeyOf(*copy), std::nullopt);
+    const bool wanted = model != nullptr && model->adopted && served && parts_.copies.Usable(*copy) &&
+                        !parts_.scheduler.costs().Measured(DigestOf(*copy));
+    if (wanted && Run(*copy, model->function, false)) return;
+    queue_.End();
+    queue_.Remove(*copy);
+  }
+}
+
+bool Trials::BeginRefill(const std::string& copy, const proto::FunctionRecord& function) {
+  queue_.Occupy();
+  if (Run(copy, function, true)) return true;
+  queue_.End();
+  return false;
+}
+
+bool Trials::Run(const std::string& copy, const proto::FunctionRecord& function, bool refill) {
+  proto::SubmitRequest message;
+  const RequestId id{kNoRouter, parts_.requests.NextSerial()};
+  message.mutable_id()->set_sequence(id.sequence);
+  *message.mutable_function() = function.key();
+  message.set_model_digest(copy);
+  message.set_priority(kLeastUrgent);
+  const auto prepared = PrepareOrderFor(function, {});
+  bool in_arena = false;
+  for (const auto& spec : prepared.prepare().inputs()) {
+    const auto bytes = BytesOf(spec);
+    if (!bytes) return false;
+    auto& input = *message.add_inputs();
+    *input.mutable_spec() = spec;
+    if (*bytes <= kInMessage) input.mutable_data()->set_inlined(std::string(*bytes, 0));
+    in_arena |= *bytes > kInMessage;
+  }
+  auto& held = parts_.requests.HoldTrial(id);
+  held.refill = refill;
+  held.message = std::move(message);
+  held.expiry = parts_.out.now() + kTrialTimeout;
+  const NodeRequest request{.id = id,
+                            .function = function.key().name(),
+                            .model = copy,
+                            .priority = kLeastUrgent,
+                            .expiry = held.expiry,
+                            .trial = true};
+  in_arena ? parts_.requests.AwaitZeros(request) : parts_.requests.Schedule(request);
+  return true;
+}
+
+void Trials::Stop() {
+  if (!queue_.busy()) return;
+  const auto& requests = parts_.requests.all();
+  const auto trial = requests.lower_bound({kNoRouter, 0});
+  if (trial == requests.end() || !trial->second.trial) return;
+  parts_.requests.Cancel(RequestId(trial->first));
+}
+
+void Trials::Ended(const Finished& finished, const HeldRequest& held) {
+  if (finished.gpu != kNoGpu)
+    parts_.requests.ReleaseSlices(finished.gpu, UnsentSlices(held.run, proto::InferReply()));
+  if (held.brought) parts_.out.Add(FreeZeros{held.message.inputs()});
+  queue_.End();
+  const auto& copy = held.message.model_digest();
+  if (held.refill) {
+    // A request came before it was on its way.
+    const bool stopped = finished.kind == FinishKind::kCancelled;
+    if (stopped && parts_.scheduler.HolderCount(copy) == 0) parts_.refill.Again(copy);
+    return;
+  }
+  // A model that fails on zeros fails again.
+  if (finished.kind == FinishKind::kFailed || parts_.scheduler.costs().Measured(DigestOf(copy)))
+    queue_.Remove(copy);
+}
+
+}  // namespace troupe::node

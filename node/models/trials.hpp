@@ -1,0 +1,37 @@
+// TRIALS: runs of zeros on an idle node. One measures whether swapping slows a model that was adopted; one
+// brings back a model that a dead worker held (node/models/refill.hpp). At most one is under way.
+#pragma once
+
+#include <string>
+
+#include "node/events.hpp"
+#include "node/models/trial_queue.hpp"
+#include "node/requests/held_request.hpp"
+
+namespace troupe::node {
+
+struct Parts;
+
+class Trials {
+ public:
+  explicit Trials(Parts& parts) : parts_(parts) {}
+
+  // The model's cost is measured when the node is idle, unless it is known.
+  void Await(const std::string& copy);
+  // Begins the next one, if the node is idle: what comes meanwhile waits for one run at most.
+  void Begin();
+  // One that brings a lost model back. False: its function cannot be called with zeros.
+  bool BeginRefill(const std::string& copy, const proto::FunctionRecord& function);
+  [[nodiscard]] bool busy() const { return queue_.busy(); }
+  // A request has come: it is not to wait for a trial that has not begun to compute.
+  void Stop();
+  void Ended(const Finished& finished, const HeldRequest& held);
+
+ private:
+  bool Run(const std::string& copy, const proto::FunctionRecord& function, bool refill);
+
+  Parts& parts_;
+  TrialQueue queue_;
+};
+
+}  // namespace troupe::node

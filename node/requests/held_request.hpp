@@ -1,0 +1,38 @@
+// A request from its arrival until it is answered. Plain data.
+#pragma once
+
+#include <cstdint>
+
+#include "node/events.hpp"
+#include "node/models/swap_log.hpp"
+#include "node/requests/run_limit.hpp"
+#include "proto/request.pb.h"
+#include "proto/worker.pb.h"
+
+namespace troupe::node {
+
+struct HeldRequest {
+  proto::SubmitRequest message{};
+  Ask ask = 0;
+  Time expiry{};
+  bool awaits_inputs = false;  // they come from another host; the scheduler does not know the request yet
+  bool brought = false;        // they came from there, and lie in this daemon's arena
+  bool from_disk = false;      // its model was not in the host region when it came
+  bool trial = false;          // the node's own: it has no question
+  bool refill = false;         // a trial that brings back what a dead worker held
+  NodeRequest request{};       // as the scheduler will learn of it, while it awaits its inputs
+  // Of its current dispatch; serial 0: none.
+  std::uint64_t serial = 0;
+  GpuIndex gpu = kNoGpu;
+  std::uint64_t run_sequence = 0;  // 0: its run was not ordered yet
+  bool cancelled = false;          // before that
+  Time dispatched{};
+  std::uint32_t attempt = 0;
+  ModelWas was = ModelWas::kResident;
+  proto::WorkerOutcome swap{};
+  proto::WorkerOutcome run{};
+  RunLimit limit{};            // that its run was ordered with
+  bool spoiled_state = false;  // its run went well, and what it left could not be kept
+};
+
+}  // namespace troupe::node

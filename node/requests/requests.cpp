@@ -1,0 +1,227 @@
+#include "node/requests/requests.hpp"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/check.hpp"
+#include "node/parts.hpp"
+#include "node/runtimes/worker_orders.hpp"
+
+namespace troupe::node {
+
+namespace {
+
+NodeRequest RequestFor(const proto::SubmitRequest& message, const std::string& copy, Time now) {
+  const auto after = [now](std::int64_t ns) {
+    return Duration(ns) >= Time::max() - now ? Time::max() : now + Duration(ns);
+  };
+  return {.id = IdOf(message.id()),
+          .function = message.function().name(),
+          .model = copy,
+          .priority = message.priority(),
+          // It may have passed: then the request is late, and nearer to its end than others.
+          .deadline = message.deadline_in_ns() == 0 ? Time::max() : after(message.deadline_in_ns()),
+          .expiry = message.timeout_in_ns() <= 0 ? Time::max() : after(message.timeout_in_ns()),
+          .percentile = message.slo_percentile()};
+}
+
+}  // namespace
+
+void Requests::Bounce(Ask ask, proto::BounceReason reason, const std::string& message) {
+  proto::SubmitReply reply;
+  reply.mutable_bounced()->set_reason(reason);
+  reply.mutable_bounced()->set_message(message);
+  parts_.out.Add(node::Answer<proto::SubmitReply>{ask, std::move(reply)});
+}
+
+// False: it was bounced.
+bool Requests::MayEnter(const RequestArrived& event, const RequestId& id, bool has_state) {
+  if (event.message.node_epoch() != parts_.membership.epoch()) {
+    Bounce(event.ask, proto::BOUNCE_STALE_EPOCH, "the node has a new epoch");
+    return false;
+  }
+  const auto& over = has_state && event.lease_over.empty() ? event.exclusive_lease_over : event.lease_over;
+  if (!over.empty()) {
+    Bounce(event.ask, proto::BOUNCE_LEASE_OVER, over);
+    return false;
+  }
+  if (!requests_.contains(id)) return true;
+  Bounce(event.ask, proto::BOUNCE_UNSPECIFIED, "a request with this id is under way");
+  return false;
+}
+
+void Requests::On(RequestArrived& event) {
+  auto& message = event.message;
+  const auto id = IdOf(message.id());
+  const auto* state = parts_.states.declared().Find(message.function());
+  if (!MayEnter(event, id, state != nullptr)) return;
+  const auto copy = parts_.models.CopyFor(message);
+  if (!copy.ok()) return Bounce(event.ask, proto::BOUNCE_NOT_ADOPTED, std::string(copy.status().message()));
+  if (!parts_.routers.ledger().Take(id.router))
+    return Bounce(event.ask, proto::BOUNCE_NO_CREDIT, "no credit left");
+  demand_.Asked(message.model_digest(), parts_.out.now());
+  auto request = RequestFor(message, *copy, parts_.out.now());
+  if (state != nullptr) request.state = state->key;
+  auto& held = requests_[id];
+  held.message = std::move(message);
+  held.ask = event.ask;
+  held.expiry = request.expiry;
+  if (state != nullptr && !state->failed.ok())
+    return Finish({.id = id, .kind = FinishKind::kFailed, .status = state->failed});
+  // What the scheduler would refuse is not worth a transfer.
+  const bool welcome = parts_.scheduler.Knows(request.model) && !parts_.scheduler.draining();
+  if (!welcome || !event.inputs_elsewhere) return Schedule(request);
+  held.request = std::move(request);
+  held.awaits_inputs = held.brought = true;
+  ++awaiting_inputs_;
+  parts_.out.Add(BringInputs{id, held.message.inputs(), held.expiry});
+}
+
+void Requests::On(InputsArrived& event) {
+  auto* held = Find(event.id);
+  if (held == nullptr || !std::exchange(held->awaits_inputs, false)) return;
+  --awaiting_inputs_;
+  if (event.inputs.ok()) {
+    *held->message.mutable_inputs() = *std::move(event.inputs);
+    const auto request = std::exchange(held->request, {});
+    return Schedule(request);
+  }
+  const auto& status = event.inputs.status();
+  if (held->trial) {
+    Finish({.id = event.id, .kind = FinishKind::kFailed, .status = status});
+    return parts_.decisions.Decide();  // another trial may begin
+  }
+  const bool late = parts_.out.now() >= held->expiry;
+  Finish({.id = event.id,
+          .kind = late ? FinishKind::kExpired : FinishKind::kBounced,
+          .status = late ? absl::DeadlineExceededError(status.message()) : status,
+          .bounce = proto::BOUNCE_NO_INPUTS});
+}
+
+HeldRequest& Requests::HoldTrial(const RequestId& id) {
+  auto& held = requests_[id];
+  held.trial = true;
+  return held;
+}
+
+void Requests::AwaitZeros(const NodeRequest& request) {
+  auto& held = requests_.at(request.id);
+  held.request = request;
+  held.awaits_inputs = held.brought = true;
+  ++awaiting_inputs_;
+  parts_.out.Add(PlaceZeros{request.id, held.message.inputs()});
+}
+
+void Requests::Schedule(const NodeRequest& request) {
+  if (!request.trial) parts_.trials.Stop();
+  const bool known = parts_.scheduler.Knows(request.model);
+  requests_.at(request.id).from_disk = known && !parts_.copies.Usable(request.model);
+  auto submitted = parts_.scheduler.Submit(request, parts_.out.now());
+  if (!submitted.accepted) Finish(submitted.finished);
+  for (const auto& [gpu, model] : submitted.evictions) parts_.evictions.Order(gpu, model);
+  parts_.decisions.Decide();
+}
+
+HeldRequest* Requests::Find(const RequestId& id) {
+  const auto it = requests_.find(id);
+  return it == requests_.end() ? nullptr : &it->second;
+}
+
+HeldRequest* Requests::Current(const RequestId& id, std::uint64_t serial) {
+  auto* held = Find(id);
+  return held == nullptr || held->serial != serial ? nullptr : held;
+}
+
+void Requests::Finish(const Finished& finished) {
+  const auto it = requests_.find(finished.id);
+  TROUPE_CHECK(it != requests_.end(), "a request ended that this node does not hold");
+  if (it->second.awaits_inputs) --awaiting_inputs_;
+  auto held = std::move(it->second);
+  requests_.erase(it);
+  held.trial ? parts_.trials.Ended(finished, held) : Answer(finished, held);
+}
+
+void Requests::Answer(const Finished& finished, HeldRequest& held) {
+  auto reply = ReplyFor(finished, held.message, held.swap, held.run, parts_.settings.name);
+  if (reply.has_served() && finished.gpu != kNoGpu)
+    reply.mutable_served()->set_gpu(parts_.settings.DeviceOf(finished.gpu));  // what people call a GPU
+  if (finished.gpu != kNoGpu) ReleaseSlices(finished.gpu, UnsentSlices(held.run, reply.served()));
+  if (auto slices = SentSlices(reply.served()); slices.slices_size() > 0) {
+    reply.mutable_served()->set_release(1);
+    unread_.Add(finished.id, {finished.gpu, std::move(slices)});
+    parts_.scheduler.Unread(finished.gpu, 1);
+  }
+  // The run went well and its state is kept, whatever becomes of its outputs.
+  const auto* function = parts_.models.FunctionOf(held.message);
+  if (finished.kind == FinishKind::kServed && function != nullptr && !function->state().empty())
+    reply.mutable_served()->set_state_advanced(true);
+  if (held.brought) parts_.out.Add(ForgetInputs{finished.id});
+  parts_.routers.ledger().Return(finished.id.router);
+  if (finished.kind == FinishKind::kFailed && finished.attempts >= parts_.settings.scheduler.max_attempts)
+    parts_.out.Note("request-given-up", std::string(finished.status.message()));
+  parts_.out.Add(node::Answer<proto::SubmitReply>{held.ask, std::move(reply)});
+}
+
+void Requests::On(const RequestCancelled& event) {
+  if (const auto* held = Find(event.id); held != nullptr && held->awaits_inputs)
+    return Finish(
+        {.id = event.id, .kind = FinishKind::kCancelled, .status = absl::CancelledError("cancelled")});
+  Cancel(event.id);
+  parts_.decisions.Decide();
+}
+
+void Requests::Cancel(const RequestId& id) {
+  const auto cancelled = parts_.scheduler.Cancel(id);
+  if (cancelled.verdict == CancelVerdict::kCancelled) Finish(cancelled.finished);
+  if (cancelled.verdict == CancelVerdict::kInFlight) CancelAtWorker(cancelled.gpu, id);
+}
+
+void Requests::CancelAtWorker(GpuIndex gpu, const RequestId& id) {
+  auto* held = Find(id);
+  if (held == nullptr || held->serial == 0) return;
+  if (held->run_sequence == 0) {
+    held->cancelled = true;
+    return;
+  }
+  proto::WorkerOrder order;
+  order.mutable_cancel()->set_target(held->run_sequence);
+  parts_.orders.Give(gpu, std::move(order));
+}
+
+void Requests::On(const OutputsRead& event) {
+  const auto unread = unread_.Take(event.id);
+  if (!unread) return;
+  ReleaseSlices(unread->gpu, unread->slices);
+  parts_.scheduler.Unread(unread->gpu, -1);
+  if (parts_.scheduler.waiting() > 0) parts_.decisions.Decide();  // its worker may be free for another key
+}
+
+void Requests::ReleaseSlices(GpuIndex gpu, const proto::ReleaseOrder& slices) {
+  if (slices.slices_size() == 0 || !parts_.runtimes.Up(gpu)) return;
+  proto::WorkerOrder order;
+  *order.mutable_release() = slices;
+  parts_.orders.Give(gpu, std::move(order));
+}
+
+void Requests::On(const RouterLost& event) {
+  std::vector<RequestId> awaiting;
+  for (auto it = requests_.lower_bound({event.router, 0});
+       it != requests_.end() && it->first.router == event.router; ++it)
+    if (it->second.awaits_inputs) awaiting.push_back(it->first);
+  for (const auto& id : awaiting)
+    Finish({.id = id, .kind = FinishKind::kCancelled, .status = absl::CancelledError("its router is gone")});
+  parts_.decisions.CarryOut(parts_.scheduler.ForgetRouter(event.router));
+  for (const auto& unread : unread_.TakeOfRouter(event.router)) {
+    ReleaseSlices(unread.gpu, unread.slices);
+    parts_.scheduler.Unread(unread.gpu, -1);
+  }
+}
+
+void Requests::Void(GpuIndex gpu) {
+  for (auto& [id, held] : requests_)
+    if (held.gpu == gpu) held.serial = 0;
+  unread_.ForgetGpu(gpu);
+}
+
+}  // namespace troupe::node

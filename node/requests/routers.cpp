@@ -1,0 +1,76 @@
+#include "node/requests/routers.hpp"
+
+#include <utility>
+
+#include "node/parts.hpp"
+
+namespace troupe::node {
+
+// A router that says hello may have lost all that it knew of this node.
+void Routers::On(const RouterSaidHello& event) {
+  const auto router = event.hello.router();
+  routers_.try_emplace(router);
+  ledger_.Report(router, event.hello.queued());
+  for (const auto& grant : ledger_.Regrant(router))
+    if (grant.router != router) parts_.out.Add(TellRouter{grant.router, GrantFor(grant.router)});
+  routers_[router] = {};
+  parts_.out.Add(Answer<proto::CreditGrant>{event.ask, GrantFor(router)});
+}
+
+void Routers::On(const RouterLost& event) {
+  ledger_.Forget(event.router);
+  routers_.erase(event.router);
+}
+
+void Routers::On(const Joined&) {
+  for (auto& [router, told] : routers_) told = {};
+}
+
+proto::CreditGrant Routers::GrantFor(std::uint64_t router) {
+  proto::CreditGrant grant;
+  grant.set_node(parts_.settings.name);
+  grant.set_node_epoch(parts_.membership.epoch());
+  grant.set_limit(ledger_.limit(router));
+  grant.set_draining(parts_.scheduler.draining());
+  auto& told = routers_[router];
+  if (auto served = served_.Since(std::exchange(told.served, served_.revision())))
+    *grant.mutable_adopted() = *std::move(served);
+  if (std::exchange(told.residency, residency_) != residency_) {
+    // By digest: which key a copy belongs to is this node's own matter. The names are in order, a model's
+    // copies together.
+    auto& resident = *grant.mutable_resident()->mutable_digests();
+    for (const auto& copy : parts_.scheduler.ResidentModels()) {
+      auto digest = DigestOf(copy);
+      if (resident.empty() || *resident.rbegin() != digest) *resident.Add() = std::move(digest);
+    }
+  }
+  return grant;
+}
+
+void Routers::GrantAll() {
+  dirty_ = false;
+  static_cast<void>(ledger_.Regrant());
+  for (const auto& [router, told] : routers_) parts_.out.Add(TellRouter{router, GrantFor(router)});
+}
+
+void Routers::GrantSoon() {
+  dirty_ = true;
+  if (std::exchange(armed_, true)) return;
+  parts_.out.WakeAfter(Timer::kGrant, parts_.settings.grant_every);
+}
+
+void Routers::OnTimer() {
+  armed_ = false;
+  if (dirty_) GrantAll();
+}
+
+void Routers::UpdateCapacity() {
+  std::uint64_t fit = 0;
+  // A GPU's places are the same, however many runtimes share them.
+  for (std::uint32_t device = 0; device < parts_.settings.gpus.size(); ++device)
+    fit += parts_.runtimes.Unfit(device) ? 0 : 1;
+  ledger_.SetCapacity(parts_.scheduler.draining() ? 0 : fit * parts_.settings.credits_per_gpu);
+  GrantAll();
+}
+
+}  // namespace troupe::node

@@ -1,0 +1,54 @@
+// ROUTERS: the routers that said hello to this node, with their credits, and what each of them was told last.
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+#include "node/events.hpp"
+#include "node/requests/credit_ledger.hpp"
+#include "node/requests/served_models.hpp"
+
+namespace troupe::node {
+
+struct Parts;
+
+class Routers {
+ public:
+  explicit Routers(Parts& parts) : parts_(parts) {}
+
+  void On(const RouterSaidHello& event);
+  void On(const RouterLost& event);
+  void On(const Joined& event);  // this node has a new life: routers forget what they knew of it
+  void OnTimer();
+
+  // Routers learn the limits that changed, and what is adopted and resident now.
+  void GrantAll();
+  // The same, a little later, together with other changes.
+  void GrantSoon();
+  // Another number of GPUs is fit, or the node begins or ends to drain.
+  void UpdateCapacity();
+  // The models on the GPUs may have changed; 250 ms later routers know all the same.
+  void ResidencyChanged() { ++residency_; }
+
+  [[nodiscard]] CreditLedger& ledger() { return ledger_; }
+  [[nodiscard]] ServedModels& served() { return served_; }
+  [[nodiscard]] const ServedModels& served() const { return served_; }
+
+ private:
+  // What a router was told last: revisions, 0 for nothing yet.
+  struct Told {
+    std::uint64_t served = 0;     // of ServedModels
+    std::uint64_t residency = 0;  // of the GPUs' models
+  };
+  [[nodiscard]] proto::CreditGrant GrantFor(std::uint64_t router);
+
+  Parts& parts_;
+  std::map<std::uint64_t, Told> routers_;
+  CreditLedger ledger_;
+  ServedModels served_;
+  std::uint64_t residency_ = 1;
+  bool armed_ = false;
+  bool dirty_ = false;
+};
+
+}  // namespace troupe::node

@@ -1,0 +1,79 @@
+// What an order to a worker was given for: its outcome is told to the part that gave it. Plain data.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <variant>
+
+#include "node/events.hpp"
+#include "node/models/peer_copy_table.hpp"
+#include "node/models/swap_log.hpp"
+#include "proto/worker.pb.h"
+
+namespace troupe::node {
+
+// `life` of each: the incarnation of the worker to which the order was given.
+
+struct NoPurpose {};  // its outcome changes nothing
+struct RunOrdered {
+  HeldStart start{};
+};
+struct SwapInOrdered {
+  HeldStart start{};
+  std::uint64_t life = 0;
+  ModelWas source = ModelWas::kHost;
+  PeerCopyTable::Ticket copy = 0;  // from another GPU
+  ImagePtr image{};                // kept until the worker has read it
+};
+struct PinOrdered {  // of a model that another GPU copies
+  HeldStart start{};
+  PeerCopyTable::Ticket copy = 0;
+};
+struct EvictionOrdered {
+  GpuIndex gpu = 0;
+  std::string model{};
+  std::uint64_t life = 0;
+  bool with_states = false;  // they were written back before
+};
+struct PrepareOrdered {
+  GpuIndex gpu = 0;
+  std::string copy{};
+  std::uint64_t life = 0;
+  std::uint64_t held = 0;  // the life of the held model (HeldModel)
+};
+struct OrphanEvicted {
+  GpuIndex gpu = 0;
+  proto::ResidentModel orphan{};
+  std::uint64_t life = 0;
+};
+struct FaultOrdered {
+  GpuIndex gpu = 0;
+};
+
+// --- states that are written back ---
+struct RecoveryOrdered {  // of a state that a worker has since before this daemon began
+  GpuIndex gpu = 0;
+  std::string key{};
+};
+struct OrphanWrittenBack {
+  GpuIndex gpu = 0;
+  proto::ResidentModel orphan{};
+  std::uint64_t life = 0;
+};
+struct EvictionWrittenBack {
+  GpuIndex gpu = 0;
+  std::string model{};
+  std::uint64_t life = 0;
+};
+struct RunWrittenBack {
+  HeldStart start{};
+  std::shared_ptr<proto::WorkerOutcome> run{};
+};
+using WriteBackPurpose =
+    std::variant<RecoveryOrdered, OrphanWrittenBack, EvictionWrittenBack, RunWrittenBack>;
+
+using OrderPurpose = std::variant<NoPurpose, RunOrdered, SwapInOrdered, PinOrdered, EvictionOrdered,
+                                  PrepareOrdered, OrphanEvicted, FaultOrdered, WriteBackPurpose>;
+
+}  // namespace troupe::node

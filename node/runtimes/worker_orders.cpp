@@ -1,0 +1,216 @@
+#include "node/runtimes/worker_orders.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "base/wire_status.hpp"
+
+namespace troupe::node {
+
+namespace {
+
+constexpr Bytes kMostOfADevice = GiB(1u << 20);
+
+Duration Took(const proto::WorkerOutcome& outcome) {
+  return Duration(outcome.end_ns() - outcome.begin_ns());
+}
+
+void Fill(const Finished& finished, const absl::Status& status, proto::InferReply& reply) {
+  SetStatus(status, reply);
+  reply.set_attempts(finished.attempts);
+  reply.set_hit(finished.hit);
+  if (finished.gpu != kNoGpu) reply.set_gpu(finished.gpu);
+}
+
+// In the order asked for, or the model's own.
+absl::Status CopyOutputs(const proto::SubmitRequest& request, const proto::WorkerOutcome& run,
+                         proto::InferReply& reply) {
+  if (request.outputs().empty()) {
+    *reply.mutable_outputs() = run.run().outputs();
+    return absl::OkStatus();
+  }
+  for (const auto& name : request.outputs()) {
+    const auto& outputs = run.run().outputs();
+    const auto it = std::find_if(outputs.begin(), outputs.end(),
+                                 [&](const proto::Tensor& tensor) { return tensor.spec().name() == name; });
+    if (it == outputs.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("function '", request.function().name(), "' has no output '", name, "'"));
+    }
+    *reply.add_outputs() = *it;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+RequestId IdOf(const proto::RequestId& id) {
+  return {id.router(), id.sequence()};
+}
+
+absl::Status StatusOf(const proto::WorkerOutcome& outcome) {
+  return StatusIn(outcome);
+}
+
+proto::WorkerOrder WriteBackOrderFor(const std::string& digest, const std::string& function) {
+  proto::WorkerOrder order;
+  order.mutable_write_back()->set_digest(digest);
+  order.mutable_write_back()->set_function(function);
+  return order;
+}
+
+proto::WorkerOrder EvictOrderFor(const std::string& digest) {
+  proto::WorkerOrder order;
+  order.mutable_evict()->set_digest(digest);
+  return order;
+}
+
+proto::WorkerOrder LendOrderFor(const std::string& digest) {
+  proto::WorkerOrder order;
+  order.mutable_lend()->set_digest(digest);
+  return order;
+}
+
+proto::WorkerOrder ReturnOrderFor(std::uint64_t loan) {
+  proto::WorkerOrder order;
+  order.mutable_return_()->set_loan(loan);
+  return order;
+}
+
+proto::WorkerOrder SwapInOrderFor(const Dispatch& dispatch, const proto::HostCopy& copy, Time now) {
+  proto::WorkerOrder order;
+  auto& swap = *order.mutable_swap_in();
+  *swap.mutable_model() = copy;
+  if (dispatch.source == SwapSource::kPeer) swap.set_from_gpu(dispatch.peer);
+  if (dispatch.deadline != Time::max()) swap.set_deadline_in_ns((dispatch.deadline - now).count());
+  return order;
+}
+
+proto::WorkerOrder RunOrderFor(const Dispatch& dispatch, const proto::SubmitRequest& request,
+                               const proto::HostCopy& copy, Time now) {
+  proto::WorkerOrder order;
+  auto& run = *order.mutable_run();
+  run.set_digest(copy.digest());
+  run.set_by_layer(dispatch.source == SwapSource::kLayers);
+  // A plan for other shapes than those prepared at adoption is made when the first such request comes.
+  *run.mutable_model() = copy;
+  *run.mutable_inputs() = request.inputs();
+  run.set_priority(request.priority());
+  // A request that is late already still goes: the worker drops it, and the answer comes the usual way.
+  const auto remaining = dispatch.expiry == Time::max() ? Duration::max() : dispatch.expiry - now;
+  run.set_timeout_ns(std::max<Duration::rep>(1, remaining.count()));
+  if (dispatch.deadline != Time::max()) run.set_deadline_in_ns((dispatch.deadline - now).count());
+  run.set_stateful(dispatch.state);
+  return order;
+}
+
+proto::WorkerOrder PrepareOrderFor(const proto::FunctionRecord& function, const proto::HostCopy& copy) {
+  proto::WorkerOrder order;
+  auto& prepare = *order.mutable_prepare();
+  *prepare.mutable_model() = copy;
+  prepare.set_precision(function.precision());
+  *prepare.mutable_inputs() = function.inputs();
+  for (auto& input : *prepare.mutable_inputs())
+    for (auto& size : *input.mutable_shape())
+      if (size < 0) size = 1;
+  return order;
+}
+
+absl::Status CheckSizes(const proto::PreparedOutcome& prepared) {
+  const Bytes weights(prepared.weights_bytes()), activation(prepared.activation_bytes());
+  if (weights <= kMostOfADevice && activation <= kMostOfADevice) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat("its worker says that the weights take ", weights.count(),
+                                          " bytes and a run ", activation.count(), ", and no device has ",
+                                          FormatBytes(kMostOfADevice), ": what was known before is used; ",
+                                          "look at this worker's log, and restart it"));
+}
+
+bool IsNoFit(const proto::WorkerOutcome& outcome) {
+  return outcome.has_no_fit();
+}
+
+RunDone RunDoneFor(const Dispatch& dispatch, const proto::WorkerOutcome& swap,
+                   const proto::WorkerOutcome& run) {
+  RunDone done;
+  done.gpu = dispatch.gpu;
+  done.request = dispatch.request;
+  done.status = StatusOf(run);
+  done.took = Took(run);
+  done.brought_state = dispatch.bring_state && swap.code() == 0 && swap.end_ns() != 0;
+  done.waited_for_weights = run.run().last_group_ns() != 0;
+  if (!done.waited_for_weights) done.computed = Duration(run.run().compute_ns());
+  // A run that did not begin in time has not computed.
+  done.cut = absl::IsDeadlineExceeded(done.status) && run.run().compute_ns() > 0;
+  if (swap.code() == 0 && swap.end_ns() != 0) done.since_swap = Duration(run.end_ns() - swap.begin_ns());
+  const auto& short_of_room = IsNoFit(swap) ? swap : run;
+  if (IsNoFit(short_of_room)) {
+    done.end = RunEnd::kNoFit;
+    done.free = Bytes(short_of_room.no_fit().free());
+    done.largest = Bytes(short_of_room.no_fit().largest());
+  } else if ((dispatch.source == SwapSource::kPeer || dispatch.source == SwapSource::kBroadcast) &&
+             swap.code() != 0) {
+    done.end = RunEnd::kNotResident;  // the other GPU is gone: the host has the model, too
+  } else if (absl::IsNotFound(done.status)) {
+    done.end = RunEnd::kNotResident;
+    if (swap.code() != 0) {
+      // The run was refused because the swap-in failed: that is what went wrong.
+      done.end = RunEnd::kRan;
+      done.status = StatusOf(swap);
+    }
+  }
+  return done;
+}
+
+proto::SubmitReply ReplyFor(const Finished& finished, const proto::SubmitRequest& request,
+                            const proto::WorkerOutcome& swap, const proto::WorkerOutcome& run,
+                            const std::string& node) {
+  proto::SubmitReply out;
+  if (finished.kind == FinishKind::kBounced) {
+    out.mutable_bounced()->set_reason(finished.bounce);
+    out.mutable_bounced()->set_message(std::string(finished.status.message()));
+    return out;
+  }
+  auto& reply = *out.mutable_served();
+  reply.set_node(node);
+  *reply.mutable_function() = request.function();
+  auto status = finished.status;
+  if (finished.kind == FinishKind::kServed) status = CopyOutputs(request, run, reply);
+  if (!status.ok()) reply.clear_outputs();
+  Fill(finished, status, reply);
+  auto& times = *reply.mutable_times();
+  times.set_node_queue_ns(finished.queued.count());
+  times.set_swap_ns(Took(swap).count());
+  times.set_compute_ns(run.run().compute_ns());
+  times.set_copy_ns(run.run().copy_in_ns() + run.run().copy_out_ns());
+  return out;
+}
+
+proto::ReleaseOrder SentSlices(const proto::InferReply& reply) {
+  proto::ReleaseOrder release;
+  for (const auto& output : reply.outputs())
+    if (output.data().has_arena()) *release.add_slices() = output.data().arena();
+  return release;
+}
+
+proto::ReleaseOrder UnsentSlices(const proto::WorkerOutcome& run, const proto::InferReply& reply) {
+  std::set<std::uint64_t> sent;
+  for (const auto& output : reply.outputs())
+    if (output.data().has_arena()) sent.insert(output.data().arena().slice());
+  proto::ReleaseOrder release;
+  for (const auto& output : run.run().outputs()) {
+    if (output.data().has_arena() && !sent.contains(output.data().arena().slice()))
+      *release.add_slices() = output.data().arena();
+  }
+  return release;
+}
+
+proto::ReleaseOrder StateSlices(const proto::WorkerOutcome& outcome) {
+  proto::ReleaseOrder release;
+  for (const auto& image : outcome.state().states())
+    for (const auto& tensor : image.tensors())
+      if (tensor.data().has_arena()) *release.add_slices() = tensor.data().arena();
+  return release;
+}
+
+}  // namespace troupe::node

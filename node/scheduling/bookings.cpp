@@ -1,0 +1,152 @@
+#include "node/scheduling/bookings.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "node/scheduling/scheduler_parts.hpp"
+
+namespace troupe::node {
+
+// The choice names another GPU, or the host; what comes from the host may come by way of one that loads it.
+void Bookings::Load(const RequestLook& look, RequestEntry& entry, GpuChoice& choice, Time now) {
+  const Gpu& gpu = tables_.gpus.at(choice.gpu);
+  entry.source = choice.peer == kNoGpu ? SwapSource::kHost : SwapSource::kPeer;
+  if (choice.peer == kNoGpu && (choice.peer = parts_.chooser.SenderFor(look, gpu)) != kNoGpu) {
+    entry.source = SwapSource::kBroadcast;
+    tables_.broadcasts.Join({choice.peer, tables_.gpus.at(choice.peer).device}, {gpu.index, gpu.device},
+                            entry.model);
+  }
+  tables_.gpus.BeginLoad(choice.gpu, entry.model, look.model.weights, choice.peer, look.load, now);
+  ++parts_.counts.swaps;
+  parts_.counts.peer_swaps += entry.source == SwapSource::kPeer ? 1 : 0;
+  parts_.counts.broadcasts += entry.source == SwapSource::kBroadcast ? 1 : 0;
+  if (tables_.places.MoreForHits()) parts_.waiting.ActivateResidents(gpu);
+  if (entry.source == SwapSource::kHost) tables_.link_pressure.Add(look.load, now, tables_.links);
+}
+
+// Beside its model, which is there or comes from where the choice says.
+void Bookings::Place(const RequestLook& look, RequestEntry& entry, GpuChoice& choice,
+                     const std::vector<ModelId>& victims, Time now) {
+  const Gpu& gpu = tables_.gpus.at(choice.gpu);
+  const Resident* const resident = gpu.Find(entry.model);
+  const bool has_model = resident != nullptr;
+  entry.hit = has_model && resident->state != ResidentState::kLoading;
+  entry.source = SwapSource::kResident;
+  for (const ModelId victim : victims) Evict(choice.gpu, victim);
+  if (tables_.Need(look, gpu.Find(entry.model)) > gpu.Free()) tables_.gpus.ForgetOverhead(choice.gpu);
+  Duration work = tables_.costs.RunTime(look.model.cost);
+  parts_.copies.NoteRun(work, now);
+  if (!has_model) {
+    Load(look, entry, choice, now);
+    const auto link = entry.source != SwapSource::kPeer
+                          ? std::nullopt
+                          : tables_.topology.PeerLink(tables_.gpus.at(choice.peer).device, gpu.device);
+    work += link ? TransferTime(look.model.weights, *link) : look.load;
+  } else {
+    parts_.counts.hits += entry.hit && !entry.request.trial ? 1 : 0;
+  }
+  parts_.states.Place(entry, choice.gpu);
+  entry.work = work;
+  tables_.gpus.Pin(choice.gpu, entry.model, look.model.activation, work, now);
+  entry.pinned = true;
+  entry.activation = look.model.activation;
+}
+
+Dispatch Bookings::Book(RequestEntry& entry, GpuChoice choice, Time now) {
+  const GpuIndex index = choice.gpu;
+  const RequestLook look = tables_.LookFor(entry);
+  const Bytes need = tables_.Need(look, tables_.gpus.at(index).Find(entry.model));
+  std::vector<ModelId> victims = parts_.victims.Plan(entry.model, need, tables_.gpus.at(index), now);
+  entry.alone = tables_.gpus.at(index).in_flight == 0;
+  entry.brings_state = false;
+  if (choice.peer == kNoGpu && parts_.victims.PassesThrough(entry, tables_.gpus.at(index), victims)) {
+    victims.clear();
+    PassThrough(entry, index, now);
+  } else {
+    Place(look, entry, choice, victims, now);
+  }
+  entry.gpu = index;
+  entry.passed = 0;
+  entry.queued = now - entry.arrival;
+  parts_.counts.retried += entry.attempts > 0 ? 1 : 0;
+  ++entry.attempts;
+  parts_.holds.Release(entry);
+  parts_.waiting.Dequeue(entry);
+  if (!tables_.by_gpu) parts_.waiting.GiveTurn(entry);
+  tables_.pipelines[index].push_back(&entry);
+  FunctionEntry& function = parts_.requests.FunctionOf(entry);
+  ++function.dispatched;
+  function.gpu = index;
+  return Order(entry, choice, victims);
+}
+
+// When its run has to begin to be in time: what comes for it is wanted by then.
+Time Bookings::BeginBy(const RequestEntry& entry) const {
+  if (entry.request.deadline == Time::max()) return Time::max();
+  return entry.request.deadline - tables_.costs.RunTime(tables_.models[entry.model].cost);
+}
+
+// What those who carry the decision out have to know.
+Dispatch Bookings::Order(const RequestEntry& entry, const GpuChoice& choice,
+                         const std::vector<ModelId>& victims) const {
+  // What is late yields on the links, too.
+  const bool late = tables_.late && (IsLate(entry.key) || entry.latest == Time::max());
+  Dispatch dispatch{.request = entry.request.id,
+                    .model = entry.request.model,
+                    .gpu = choice.gpu,
+                    .source = entry.source,
+                    .peer = entry.source == SwapSource::kResident ? kNoGpu : choice.peer,
+                    .attempt = entry.attempts,
+                    .queued = entry.queued,
+                    .deadline = late ? Time::max() : BeginBy(entry),
+                    .expiry = entry.request.expiry,
+                    .bring_state = entry.brings_state};
+  for (const ModelId victim : victims) dispatch.victims.push_back(tables_.NameOf(victim));
+  if (tables_.states.Find(entry.request.state) != nullptr) dispatch.state = entry.request.state;
+  return dispatch;
+}
+
+void Bookings::Evict(GpuIndex gpu, ModelId model) {
+  ++parts_.counts.evictions;
+  const Bytes bytes = tables_.gpus.at(gpu).Find(model)->bytes;
+  if (tables_.gpus.HolderCount(model) > 1) {
+    ++parts_.counts.evicted_replicas;
+  } else {
+    ++(tables_.costs.Heavy(tables_.models[model].cost, bytes) ? parts_.counts.evicted_heavy
+                                                              : parts_.counts.evicted_light);
+  }
+  tables_.gpus.BeginEvict(gpu, model);
+  tables_.states.BeginEvict(gpu, model);
+  if (tables_.models[model].parked == gpu) parts_.waiting.Activate(model);
+  parts_.copies.MayWantCopy(model);
+}
+
+void Bookings::PassThrough(RequestEntry& entry, GpuIndex gpu, Time now) {
+  const ModelEntry& model = tables_.models[entry.model];
+  entry.source = SwapSource::kLayers;
+  entry.hit = entry.pinned = false;
+  entry.activation = VictimPlanner::WindowOf(model.weights) + model.activation;
+  ++parts_.counts.by_layer;
+  entry.work = std::max(tables_.costs.RunTime(model.cost), tables_.costs.LoadTime(model.weights));
+  tables_.gpus.Visit(gpu, entry.activation, entry.work, now);
+}
+
+void Bookings::Prefetch(ModelId id, const AheadPlan& plan, Time begin_by, Time now) {
+  const ModelEntry& model = tables_.models[id];
+  Dispatch ahead{.model = tables_.NameOf(id),
+                 .gpu = plan.gpu,
+                 .source = SwapSource::kHost,
+                 .deadline = begin_by,
+                 .ahead = true};
+  for (const ModelId victim : plan.victims) {
+    ahead.victims.push_back(tables_.NameOf(victim));
+    Evict(plan.gpu, victim);
+  }
+  tables_.gpus.BeginLoad(plan.gpu, id, model.weights, kNoGpu, tables_.LoadTimeOf(model), now);
+  if (tables_.limits.LoadsOccupy()) tables_.gpus.Occupy(plan.gpu, id, tables_.LoadTimeOf(model), now);
+  ++parts_.counts.ahead;
+  parts_.decision.prefetches.push_back(std::move(ahead));
+}
+
+}  // namespace troupe::node

@@ -1,0 +1,37 @@
+// BOOKINGS: what a dispatch, a prefetch or an eviction takes of the tables, and what the worker is to be told
+// of it.
+#pragma once
+
+#include <vector>
+
+#include "node/scheduling/policies/gpu_policy.hpp"
+#include "node/scheduling/scheduler_tables.hpp"
+
+namespace troupe::node {
+
+struct SchedulerParts;
+
+class Bookings {
+ public:
+  Bookings(SchedulerParts& parts, SchedulerTables& tables) : parts_(parts), tables_(tables) {}
+
+  // The request goes to the GPU of the choice.
+  Dispatch Book(RequestEntry& entry, GpuChoice choice, Time now);
+  // A copy ahead of requests: the decision at hand gets it.
+  void Prefetch(ModelId model, const AheadPlan& plan, Time begin_by, Time now);
+  void Evict(GpuIndex gpu, ModelId model);
+
+ private:
+  void Load(const RequestLook& look, RequestEntry& entry, GpuChoice& choice, Time now);
+  void Place(const RequestLook& look, RequestEntry& entry, GpuChoice& choice,
+             const std::vector<ModelId>& victims, Time now);
+  void PassThrough(RequestEntry& entry, GpuIndex gpu, Time now);
+  [[nodiscard]] Time BeginBy(const RequestEntry& entry) const;
+  [[nodiscard]] Dispatch Order(const RequestEntry& entry, const GpuChoice& choice,
+                               const std::vector<ModelId>& victims) const;
+
+  SchedulerParts& parts_;
+  SchedulerTables& tables_;
+};
+
+}  // namespace troupe::node

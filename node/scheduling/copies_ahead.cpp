@@ -1,0 +1,203 @@
+#include "node/scheduling/copies_ahead.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace troupe::node {
+
+namespace {
+
+// Of the models that were asked for since, so many are looked at in one decision.
+constexpr std::size_t kSomeModels = 8;
+// What a copy saves has to be so many times what is lost for it: else two models would take each other's
+// place in turns, and of those that are seldom asked for the rate is a guess.
+constexpr double kClearly = 4;
+// A copy that its own model keeps busy for less than this share of the time serves it well.
+constexpr double kServedWell = 0.1;
+// Of the GPUs that are idle so many stay so, where a load has its GPU for itself: a part of all.
+constexpr std::size_t kStayIdle = 3;
+// Of the least busy GPUs so many are looked at.
+constexpr std::size_t kQuietest = 2 * kSomeGpus;
+// The links' share of time beyond which they are left to requests.
+constexpr double kQuietLinks = 0.5;
+
+}  // namespace
+
+// Runtimes that serve one key each, and GPUs that are models' homes, are no place for copies.
+bool CopiesAhead::MayBring() const {
+  return tables_.policies.copies != CopiesRule::kAsked && !tables_.draining && !tables_.by_gpu &&
+         !tables_.policies.gpu.early_binding && tables_.OneForAll();
+}
+
+void CopiesAhead::NoteAdopted(ModelId id) {
+  if (MayBring()) newcomers_.push_back(id);
+}
+
+void CopiesAhead::NoteAsked(ModelId id, Time now) {
+  if (!MayBring()) return;
+  tables_.models[id].asks.Add(1, now);
+  Foresee(id, now);
+  MayWantCopy(id);
+}
+
+void CopiesAhead::NoteRun(Duration work, Time now) {
+  if (tables_.policies.copies != CopiesRule::kAsked) computing_.Add(ToSeconds(work), now);
+}
+
+void CopiesAhead::MayWantCopy(ModelId id) {
+  if (!MayBring() || std::exchange(tables_.models[id].may_want_copy, true)) return;
+  wanting_.push_back(id);
+}
+
+void CopiesAhead::ForgetDemand(ModelId id) {
+  tables_.models[id].asks = {};
+  tables_.models[id].forecast = {};
+  ForgetForeseen(id);
+}
+
+Time CopiesAhead::Decide(Time now, Bring bring) {
+  const Time again = BringForeseen(now, bring);
+  BringNewcomers(now, bring);
+  BringCopy(now, bring);
+  return again;
+}
+
+ModelDemand CopiesAhead::DemandOf(ModelId id, Time now) const {
+  const ModelEntry& model = tables_.models[id];
+  const Duration load = tables_.LoadTimeOf(model);
+  return {.rate = model.asks.At(now),
+          .run = tables_.costs.RunTime(model.cost),
+          .bring = tables_.limits.LoadsOccupy() ? load : tables_.costs.SwapDelay(model.cost, model.weights)};
+}
+
+bool CopiesAhead::MayHaveCopies(ModelId id) const {
+  const ModelEntry& model = tables_.models[id];
+  return model.adopted && model.in_region && model.key.empty() && tables_.states.Of(id).empty();
+}
+
+// What part of the time the node's GPUs compute.
+double CopiesAhead::BusyGpus(Time now) const {
+  const auto gpus = static_cast<double>(std::max<std::size_t>(tables_.gpus.ReadyCount(), 1));
+  return std::min(computing_.At(now) / gpus, 1.0);
+}
+
+// Waiting that one copy more saves, in seconds a second; nothing when it would not pay for its load.
+double CopiesAhead::GainOfCopy(ModelId id, Time now) const {
+  const ModelEntry& model = tables_.models[id];
+  if (!MayHaveCopies(id)) return 0;
+  const std::uint32_t copies = tables_.gpus.HolderCount(id);
+  if (copies == 0) return 0;
+  const ModelDemand demand = DemandOf(id, now);
+  if (demand.rate * ToSeconds(demand.run) < kServedWell * copies) return 0;
+  const double busy = BusyGpus(now);
+  const double gain = WaitingWith(demand, copies, busy) - WaitingWith(demand, copies + 1, busy);
+  return gain * ToSeconds(RecentRate::kMemory) > ToSeconds(tables_.LoadTimeOf(model)) ? gain : 0;
+}
+
+// Somebody waits for it, or its functions have states there.
+bool CopiesAhead::IsWanted(ModelId victim, const Gpu& gpu) const {
+  return tables_.WaitingFor(victim) > 0 || !gpu.Find(victim)->states.empty();
+}
+
+// What those who go lose; infinite when one of them is wanted.
+double CopiesAhead::LossOf(const std::vector<ModelId>& victims, const Gpu& gpu, Time now) const {
+  double loss = 0;
+  const double busy = BusyGpus(now);
+  for (const ModelId victim : victims) {
+    if (IsWanted(victim, gpu)) return std::numeric_limits<double>::infinity();
+    if (!tables_.models[victim].adopted) continue;
+    const ModelDemand demand = DemandOf(victim, now);
+    const std::uint32_t copies = tables_.gpus.HolderCount(victim);
+    loss += WaitingWith(demand, copies - 1, busy) - WaitingWith(demand, copies, busy);
+  }
+  return loss;
+}
+
+// GPUs where a load is in nobody's way now, of the least busy ones.
+GpuList CopiesAhead::QuietGpus() const {
+  GpuList quiet;
+  const bool occupies = tables_.limits.LoadsOccupy();
+  // Where a load has its GPU for itself those with the least free memory stay for whoever comes next.
+  const std::size_t stay =
+      occupies ? std::clamp<std::size_t>(tables_.gpus.ready().size() / kStayIdle, 1, kSomeGpus) : 0;
+  std::size_t looked = 0;
+  tables_.gpus.ready().InOrder([&](const GpuPlace& place) {
+    if (looked++ == kQuietest) return false;
+    if (occupies && place.in_flight() > 0) return false;
+    const Gpu& gpu = tables_.gpus.at(place.gpu);
+    const bool disturbs =
+        gpu.coming_models > 0 || !gpu.evicting.empty() || tables_.held.HolderOf(gpu.index) != nullptr;
+    if (disturbs || (!occupies && chooser_.LoadOfSwitch(gpu) != SwitchLoad::kNone)) return true;
+    quiet.push_back(gpu.index);
+    return true;
+  });
+  quiet.erase(quiet.end() - static_cast<std::ptrdiff_t>(std::min(quiet.size(), stay)), quiet.end());
+  return quiet;
+}
+
+// Who would go for the model; nothing where it is, or finds no room now.
+std::optional<AheadPlan> CopiesAhead::PlanOn(ModelId id, const Gpu& gpu, Time now) const {
+  const Bytes need = tables_.models[id].weights + tables_.models[id].activation;
+  if (gpu.Find(id) != nullptr || !tables_.CanEverFit(id, gpu)) return std::nullopt;
+  if (gpu.Free() + gpu.idle < victims_.Target(id, gpu, need)) return std::nullopt;
+  return AheadPlan{.gpu = gpu.index, .victims = victims_.Plan(id, need, gpu, now)};
+}
+
+std::optional<AheadPlan> CopiesAhead::PlanCopy(ModelId id, double gain, const GpuList& quiet,
+                                               Time now) const {
+  std::optional<AheadPlan> best;
+  for (const GpuIndex index : quiet) {
+    auto plan = PlanOn(id, tables_.gpus.at(index), now);
+    if (!plan) continue;
+    plan->loss = LossOf(plan->victims, tables_.gpus.at(index), now);
+    if (kClearly * plan->loss >= gain && !plan->victims.empty()) continue;
+    if (!best || plan->loss < best->loss) best = std::move(plan);
+    if (best->victims.empty()) break;
+  }
+  return best;
+}
+
+// A function that was deployed will be asked for, though nobody knows how often: while there is room that
+// nobody else has, its model comes before. Not one that never ran: that is measured by its first swap.
+void CopiesAhead::BringNewcomers(Time now, Bring bring) {
+  if (newcomers_.empty() || !MayBring()) return;
+  GpuList quiet = QuietGpus();
+  while (!quiet.empty() && !newcomers_.empty()) {
+    const ModelId id = newcomers_.front();
+    newcomers_.pop_front();
+    // What was asked for meanwhile is there, or was taken off a GPU for a reason.
+    if (tables_.models[id].asked != Time::min() || !MayHaveCopies(id) || tables_.gpus.HolderCount(id) > 0)
+      continue;
+    if (!tables_.costs.Ran(tables_.models[id].cost)) continue;
+    const auto plan = PlanCopy(id, 0, quiet, now);
+    if (!plan || !plan->victims.empty()) continue;
+    quiet.erase(std::ranges::find(quiet, plan->gpu));
+    bring(id, *plan, Time::max());
+  }
+}
+
+// The model whose copy saves most comes, when there is a place for it; the others are looked at when they are
+// asked for again.
+void CopiesAhead::BringCopy(Time now, Bring bring) {
+  if (wanting_.empty() || !MayBring()) return;
+  if (tables_.late && tables_.late->late() > 0) return;  // there is too much to do already
+  if (!tables_.limits.LoadsOccupy() && tables_.link_pressure.At(now) > kQuietLinks) return;
+  ModelId best = kNoName;
+  double most = 0;
+  for (std::size_t looked = 0; looked < kSomeModels && !wanting_.empty(); ++looked) {
+    const ModelId id = wanting_.back();
+    wanting_.pop_back();
+    tables_.models[id].may_want_copy = false;
+    const double gain = GainOfCopy(id, now);
+    if (gain <= most) continue;
+    most = gain;
+    best = id;
+  }
+  if (best == kNoName) return;
+  const GpuList quiet = QuietGpus();
+  if (quiet.empty()) return MayWantCopy(best);
+  if (const auto plan = PlanCopy(best, most, quiet, now)) bring(best, *plan, Time::max());
+}
+
+}  // namespace troupe::node

@@ -1,0 +1,141 @@
+#include "node/scheduling/dispatches.hpp"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.hpp"
+#include "node/parts.hpp"
+#include "node/requests/run_limit.hpp"
+#include "node/runtimes/worker_orders.hpp"
+
+namespace troupe::node {
+
+void Dispatches::CarryOut(const Dispatch& dispatch) {
+  auto* held = parts_.requests.Find(dispatch.request);
+  TROUPE_CHECK(held != nullptr && parts_.models.Find(dispatch.model) != nullptr,
+               "dispatched what this node does not hold");
+  auto& request = *held;
+  request.serial = parts_.requests.NextSerial();
+  request.gpu = dispatch.gpu;
+  request.swap.Clear();
+  request.run.Clear();
+  NoteDispatch(dispatch, request);
+  request.run_sequence = 0;
+  request.cancelled = request.spoiled_state = false;
+  for (const auto& victim : dispatch.victims) parts_.evictions.Order(dispatch.gpu, victim);
+  const HeldStart start{dispatch, request.serial};
+  if (!parts_.evictions.Writing(dispatch.gpu)) return Start(start);
+  parts_.models.BeginUse(dispatch.model, true);  // the orders that wait will read its host copy
+  parts_.evictions.StartBehind(start);
+}
+
+void Dispatches::Start(const HeldStart& start) {
+  const auto& dispatch = start.dispatch;
+  if (parts_.requests.Current(dispatch.request, start.serial) == nullptr)
+    return;  // its worker was lost while it waited
+  if (parts_.models.Find(dispatch.model) == nullptr) return RunGone(start);
+  if (dispatch.source == SwapSource::kPeer) return parts_.peer_copies.Begin(start);
+  if (dispatch.source == SwapSource::kBroadcast) return parts_.broadcasts.Gather(start);
+  const bool waits = dispatch.source != SwapSource::kHost &&
+                     (parts_.peer_copies.Await(start) || parts_.broadcasts.Await(start));
+  if (!waits) Go(start);
+}
+
+void Dispatches::Go(const HeldStart& start) {
+  const auto& dispatch = start.dispatch;
+  if (parts_.requests.Current(dispatch.request, start.serial) == nullptr) return;
+  if (parts_.models.Find(dispatch.model) == nullptr) return RunGone(start);
+  if (dispatch.source == SwapSource::kHost || dispatch.bring_state) parts_.swaps.Order(start);
+  OrderRun(start);
+}
+
+// Its model was taken off this node before its orders could be given.
+void Dispatches::RunGone(const HeldStart& start) {
+  proto::WorkerOutcome gone;
+  gone.set_code(static_cast<int>(absl::StatusCode::kNotFound));
+  Ran(start, std::move(gone));
+}
+
+void Dispatches::OrderRun(const HeldStart& start) {
+  const auto& dispatch = start.dispatch;
+  auto* held = parts_.requests.Current(dispatch.request, start.serial);
+  if (held == nullptr) return;  // its worker was lost while it waited for a copy
+  const auto* model = parts_.models.Find(dispatch.model);
+  if (model == nullptr) return RunGone(start);
+  auto order = RunOrderFor(dispatch, held->message, model->copy, parts_.out.now());
+  const auto* function = parts_.models.FunctionOf(held->message);
+  if (function != nullptr) {
+    order.mutable_run()->set_precision(function->precision());
+    order.mutable_run()->set_sm_partition(function->sm_partition());
+  }
+  held->limit = RunLimitFor(Duration(function == nullptr ? 0 : function->run_limit_ns()),
+                            parts_.scheduler.RunsOf(dispatch.model), order.run().sm_partition());
+  order.mutable_run()->set_run_limit_ns(held->limit.limit.count());
+  if (const auto* state = parts_.states.declared().ByKey(dispatch.state))
+    *order.mutable_run()->mutable_state() = {state->tensors.begin(), state->tensors.end()};
+  held->run_sequence =
+      parts_.orders.GiveFor(dispatch.model, dispatch.gpu, std::move(order), RunOrdered{start});
+  if (held->cancelled) parts_.requests.CancelAtWorker(dispatch.gpu, dispatch.request);
+}
+
+void Dispatches::NoteDispatch(const Dispatch& dispatch, HeldRequest& request) {
+  request.dispatched = parts_.out.now();
+  // One that is planned again, since it did not fit or its worker died, is still one request.
+  const bool first = std::exchange(request.attempt, dispatch.attempt) == 0;
+  const auto* resident = parts_.scheduler.FindResident(dispatch.gpu, dispatch.model);
+  if (dispatch.source != SwapSource::kResident) {
+    request.was = dispatch.source == SwapSource::kPeer        ? ModelWas::kPeer
+                  : dispatch.source == SwapSource::kBroadcast ? ModelWas::kBroadcast
+                  : request.from_disk                         ? ModelWas::kDisk
+                                                              : ModelWas::kHost;
+  } else {
+    request.was = resident != nullptr && resident->state == ResidentState::kLoading ? ModelWas::kLoading
+                                                                                    : ModelWas::kResident;
+  }
+  if (first && !request.trial) parts_.swaps.log().Dispatched(request.was);
+  parts_.swaps.NoteVictims(dispatch);
+}
+
+void Dispatches::On(const RunOrdered& purpose, proto::WorkerOutcome& outcome) {
+  Ran(purpose.start, std::move(outcome));
+}
+
+void Dispatches::Ran(const HeldStart& start, proto::WorkerOutcome outcome) {
+  const auto& dispatch = start.dispatch;
+  auto* held = parts_.requests.Current(dispatch.request, start.serial);
+  if (held == nullptr)
+    return parts_.requests.ReleaseSlices(dispatch.gpu, UnsentSlices(outcome, proto::InferReply()));
+  const bool advanced = !dispatch.state.empty() && outcome.code() == 0;
+  // It ran on what lay there before, and not on the state that it was to bring.
+  if (advanced && dispatch.bring_state && held->swap.code() != 0)
+    return EndUnkept(dispatch, *held, std::move(outcome), held->swap.message());
+  if (advanced && parts_.settings.write_back_each_run)
+    return parts_.write_backs.SaveRun(start, std::move(outcome));
+  if (advanced) parts_.states.declared().CountRun(dispatch.state);
+  End(dispatch, *held, std::move(outcome));
+}
+
+void Dispatches::End(const Dispatch& dispatch, HeldRequest& held, proto::WorkerOutcome outcome) {
+  if (outcome.code() != 0) parts_.routers.ResidencyChanged();  // its model may turn out not to be there
+  held.run = std::move(outcome);
+  held.serial = 0;
+  auto done = RunDoneFor(dispatch, held.swap, held.run);
+  done.spoiled_state = held.spoiled_state;
+  if (done.cut) {
+    done.status = RunCut(held.message.function().name(), done.computed, held.limit);
+    parts_.out.Note("run-cut",
+                    absl::StrCat(parts_.settings.Label(dispatch.gpu), ": ", done.status.message()));
+  }
+  parts_.decisions.CarryOut(parts_.scheduler.Apply(done, parts_.out.now()));
+}
+
+void Dispatches::EndUnkept(const Dispatch& dispatch, HeldRequest& held, proto::WorkerOutcome run,
+                           const std::string& why) {
+  held.spoiled_state = true;
+  run.set_code(static_cast<int>(absl::StatusCode::kUnavailable));
+  run.set_message(
+      absl::StrCat("the run's state could not be kept, and is as it was before: ", why, "; try again"));
+  End(dispatch, held, std::move(run));
+}
+
+}  // namespace troupe::node

@@ -1,0 +1,215 @@
+#include "node/scheduling/gpu_chooser.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <span>
+
+#include "base/check.hpp"
+
+namespace troupe::node {
+
+bool GpuChooser::AnySlot(bool hits_only) const {
+  // With one runtime a device the least busy one stands first.
+  if (!tables_.limits.isolated)
+    return tables_.gpus.LeastInFlight() < (hits_only ? tables_.places.most : tables_.places.depth);
+  for (const auto& [index, gpu] : tables_.gpus.gpus()) {
+    if (gpu.worker == WorkerState::kReady && tables_.gpus.InFlightOn(gpu.device) < tables_.places.depth)
+      return true;
+  }
+  return false;
+}
+
+// A late request whose model is there waits until nothing else computes on the GPU: one that comes meanwhile,
+// and can still be met, would have to wait for it.
+bool GpuChooser::IsBehindRuns(const RequestEntry& entry, const Gpu& gpu) const {
+  return tables_.Yields(entry.key) &&
+         tables_.gpus.InFlightOn(gpu.device) >= tables_.limits.concurrency + gpu.coming_models;
+}
+
+bool GpuChooser::HasSlot(const RequestEntry& entry, const Gpu& gpu, const Resident* resident) const {
+  if (resident != nullptr && resident->missing) return false;
+  // What is kept for one request may be taken by a more urgent one of the same model: the first would not be
+  // looked at before it.
+  const RequestEntry* const holder = tables_.held.HolderOf(gpu.index);
+  if (holder != nullptr && holder->model != entry.model) return false;
+  const bool is_hit = resident != nullptr && resident->state != ResidentState::kLoading;
+  if (tables_.gpus.InFlightOn(gpu.device) + tables_.held.KeptPlaces(entry, gpu) >=
+      tables_.places.Of(gpu.coming_models, is_hit))
+    return false;
+  if (gpu.in_flight == 0) return true;
+  if (is_hit && IsBehindRuns(entry, gpu)) return false;
+  if (entry.suspect) return false;
+  return tables_.suspects == 0 || std::ranges::none_of(tables_.pipelines[gpu.index], &RequestEntry::suspect);
+}
+
+GpuList GpuChooser::SomeHolders(ModelId model, std::uint64_t draw) const {
+  const std::vector<GpuIndex>& holders = tables_.gpus.Holders(model);
+  const std::size_t some = std::min(holders.size(), kSomeGpus);
+  GpuList out;
+  std::size_t next = some > 0 ? draw % holders.size() : 0;
+  for (std::size_t i = 0; i < some; ++i) {
+    out.push_back(holders[next]);
+    next = next + 1 == holders.size() ? 0 : next + 1;
+  }
+  return out;
+}
+
+// Of those with fewer requests than that.
+GpuList GpuChooser::LeastBusy(std::uint32_t below) const {
+  GpuList out;
+  if (tables_.gpus.LeastInFlight() >= below) return out;
+  tables_.gpus.ready().InOrder([&](const GpuPlace& place) {
+    if (place.in_flight() >= below) return false;
+    out.push_back(place.gpu);
+    return out.size() < kSomeGpus;
+  });
+  return out;
+}
+
+GpuList GpuChooser::Candidates(const RequestLook& look, std::uint64_t draw) const {
+  const std::vector<GpuIndex>& holders = tables_.gpus.Holders(look.entry.model);
+  GpuList out;
+  // One without a place matters only if it has the model: it may be worth to wait for it.
+  const auto matters = [&](const Gpu& gpu) {
+    return tables_.gpus.InFlightOn(gpu.device) < tables_.places.depth ||
+           std::ranges::binary_search(holders, gpu.index);
+  };
+  if (tables_.LooksAtAll(look.model)) {
+    for (const Gpu* gpu : tables_.gpus.by_index())
+      if (gpu != nullptr && (tables_.policies.gpu.early_binding || matters(*gpu))) out.push_back(gpu->index);
+    return out;
+  }
+  if (look.state != nullptr && look.state->gpu != kNoGpu) return {look.state->gpu};
+  out = SomeHolders(look.entry.model, draw);
+  const bool has_all = out.size() == holders.size();
+  for (const GpuIndex gpu : LeastBusy(has_all ? tables_.places.depth : ~std::uint32_t{0}))
+    if (matters(tables_.gpus.at(gpu))) out.push_back(gpu);
+  if (look.entry.hold != kNoGpu) out.push_back(look.entry.hold);
+  std::ranges::sort(out);
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+bool GpuChooser::MayHit(const RequestLook& look, std::uint64_t draw) const {
+  const auto takes = [&](GpuIndex index) {
+    const Gpu& gpu = tables_.gpus.at(index);
+    return tables_.gpus.InFlightOn(gpu.device) < tables_.places.Of(gpu.coming_models, true) &&
+           CanTake(look, gpu, gpu.Find(look.entry.model));
+  };
+  const std::vector<GpuIndex>& holders = tables_.gpus.Holders(look.entry.model);
+  if (holders.size() <= kSomeGpus || tables_.LooksAtAll(look.model))
+    return std::ranges::any_of(holders, takes);
+  if (look.state != nullptr && look.state->gpu != kNoGpu) return true;
+  return std::ranges::any_of(SomeHolders(look.entry.model, draw), takes) ||
+         std::ranges::any_of(LeastBusy(tables_.places.most), [&](GpuIndex index) {
+           return std::ranges::binary_search(holders, index) && takes(index);
+         });
+}
+
+bool GpuChooser::CanTake(const RequestLook& look, const Gpu& gpu, const Resident* resident) const {
+  const RequestEntry& entry = look.entry;
+  if (gpu.worker != WorkerState::kReady || !HasSlot(entry, gpu, resident)) return false;
+  return tables_.CanEverFit(entry.model, look.whole, gpu) && tables_.StateAllows(look, gpu) &&
+         tables_.Serves(entry, gpu) &&
+         victims_.CanMakeRoom(look, gpu, resident, tables_.Need(look, resident));
+}
+
+// A request is given runtimes of its key, and the first warm one of each device that has none of them: one
+// runtime per key and device, so that nobody takes all of a device's. While one is coming no other is taken.
+bool GpuChooser::MayChoose(const RequestEntry& entry, const Gpu& gpu) const {
+  if (tables_.Serves(entry, gpu)) return true;
+  const std::string& key = tables_.models[entry.model].key;
+  if (gpu.assigned || tables_.held.HeldByOther(entry, gpu.index) || !tables_.gpus.Takeable(gpu)) return false;
+  if (tables_.gpus.Coming(key) || tables_.gpus.Served(key, gpu.device)) return false;
+  const auto& all = tables_.gpus.gpus();
+  return std::none_of(all.begin(), all.end(), [&](const auto& other) {
+    const Gpu& before = other.second;
+    return before.device == gpu.device && before.index < gpu.index && !before.assigned &&
+           !tables_.held.HeldByOther(entry, before.index) && tables_.gpus.Takeable(before);
+  });
+}
+
+// By a copy ahead, where a load has its GPU for itself: a run waits for it.
+bool GpuChooser::IsOccupied(const Gpu& gpu) const {
+  return tables_.limits.LoadsOccupy() && gpu.in_flight == 0 && gpu.coming_models > 0;
+}
+
+// What the requests behind the first one of this model take of the GPUs that have it.
+Duration GpuChooser::QueuedFor(ModelId model) const {
+  const std::size_t waiting = tables_.WaitingFor(model);
+  if (waiting < 2) return {};
+  const auto holders = std::max<std::uint32_t>(tables_.gpus.HolderCount(model), 1);
+  return tables_.costs.RunTime(tables_.models[model].cost) * static_cast<Duration::rep>(waiting - 1) /
+         holders;
+}
+
+// Adds none where no policy would look at it, since it cannot take the request now and does not have its
+// model.
+bool GpuChooser::AddOption(const RequestLook& look, const Gpu& gpu, Time now, Options& options) const {
+  const Resident* const resident = tables_.gpus.Find(look.entry.model, gpu);
+  if (resident != nullptr && resident->missing) return false;
+  const bool has_slot = HasSlot(look.entry, gpu, resident);
+  if (!has_slot && resident == nullptr) return false;
+  const Bytes need = tables_.Need(look, resident);
+  const Bytes free = gpu.Free();
+  const bool fits = has_slot && victims_.CanMakeRoom(look, gpu, resident, need);
+  if (!fits && resident == nullptr) return false;
+  GpuOption& option = options.emplace_back(
+      GpuOption{.gpu = gpu.index,
+                .has_model = resident != nullptr,
+                .has_slot = has_slot,
+                .fits = fits,
+                .in_flight = tables_.gpus.InFlightOn(gpu.device) + (IsOccupied(gpu) ? 1 : 0),
+                .free = free,
+                .evicts = need > free,
+                .backlog = gpu.work.Left(now)});
+  if (resident != nullptr) return true;
+  option.load = look.load;
+  option.switch_load = LoadOfSwitch(gpu);
+  option.before = gpu.bringing.Left(now);
+  option.beside = LoadsBeside(gpu, now);
+  FindPeer(look, gpu, option);
+  return true;
+}
+
+GpuChoice GpuChooser::Choose(const RequestLook& look, std::uint64_t draw, Time now) const {
+  const RequestEntry& entry = look.entry;
+  const GpuIndex bound = look.state == nullptr ? kNoGpu : look.state->gpu;
+  const std::uint32_t home = bound == kNoGpu ? tables_.Home(entry.model) : kNoGpu;
+  GpuView view{.load = look.load,
+               .queued = QueuedFor(entry.model),
+               .link_pressure = tables_.link_pressure.At(now),
+               .peer_links = tables_.topology.HasLinks(),
+               .loads_occupy = tables_.limits.LoadsOccupy(),
+               .concurrency = tables_.limits.concurrency,
+               .home = bound,
+               .draw = draw};
+  const bool any_serves = tables_.OneForAll() && look.model.key.empty();
+  Options options;
+  for (const GpuIndex index : Candidates(look, draw)) {
+    const Gpu& gpu = tables_.gpus.at(index);
+    if (gpu.worker != WorkerState::kReady || !tables_.CanEverFit(entry.model, look.whole, gpu)) continue;
+    if (!tables_.StateAllows(look, gpu) || !((any_serves && gpu.assigned) || MayChoose(entry, gpu))) continue;
+    if (home != kNoGpu && gpu.device == home) view.home = index;
+    if (!AddOption(look, gpu, now, options) || index != entry.hold) continue;
+    const GpuOption& option = options.back();
+    if (!option.has_slot || !option.fits || !tables_.Serves(entry, gpu)) continue;
+    // It was kept for this request: only the source is left to choose.
+    view.options = std::span(&option, 1);
+    const GpuChoice choice = tables_.policies.gpu.choose(view);
+    return {GpuVerdict::kRun, index, choice.verdict == GpuVerdict::kRun ? choice.peer : kNoGpu};
+  }
+  view.options = std::span(options.data(), options.size());
+  const GpuChoice choice = tables_.policies.gpu.choose(view);
+  if (choice.verdict == GpuVerdict::kRun) {
+    TROUPE_CHECK(std::any_of(options.begin(), options.end(),
+                             [&](const GpuOption& o) {
+                               return o.gpu == choice.gpu && o.has_slot && o.fits &&
+                                      (choice.peer == kNoGpu || (choice.peer == o.peer && !o.has_model));
+                             }),
+                 "the gpu policy chose a GPU that cannot take the request, or not from there");
+  }
+  return choice;
+}
+
+}  // namespace troupe::node

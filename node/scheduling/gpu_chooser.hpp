@@ -1,0 +1,58 @@
+// GPU CHOOSER: which GPUs a request looks at, what it sees of each, where its weights may come from, and
+// where the gpu policy sends it. Pure looks at the tables.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/container/inlined_vector.h"
+#include "node/scheduling/policies/gpu_policy.hpp"
+#include "node/scheduling/scheduler_tables.hpp"
+#include "node/scheduling/victim_planner.hpp"
+
+namespace troupe::node {
+
+class GpuChooser {
+ public:
+  GpuChooser(const SchedulerTables& tables, const VictimPlanner& victims)
+      : tables_(tables), victims_(victims) {}
+
+  // Some GPU takes a request more; `hits_only`: one whose model is there.
+  [[nodiscard]] bool AnySlot(bool hits_only) const;
+  // `draw`: random bits, new for each choice.
+  [[nodiscard]] GpuChoice Choose(const RequestLook& look, std::uint64_t draw, Time now) const;
+  // Among the GPUs that the request looks at is one that has its model and could take it: else there is no
+  // need to look at the others to see that it is no hit.
+  [[nodiscard]] bool MayHit(const RequestLook& look, std::uint64_t draw) const;
+  // The GPU could run it now. `resident`: its model there, or null.
+  [[nodiscard]] bool CanTake(const RequestLook& look, const Gpu& gpu, const Resident* resident) const;
+
+  // weight_sources.cpp
+  // A GPU that is loading the model from the host and can send it on to this one; of several the one with the
+  // fastest link. kNoGpu: none, it comes from the host.
+  [[nodiscard]] GpuIndex SenderFor(const RequestLook& look, const Gpu& gpu) const;
+  // What comes from the host over the switch that the GPU is behind.
+  [[nodiscard]] SwitchLoad LoadOfSwitch(const Gpu& gpu) const;
+
+ private:
+  using Options = absl::InlinedVector<GpuOption, kAllGpus + 1>;
+
+  [[nodiscard]] bool IsBehindRuns(const RequestEntry& entry, const Gpu& gpu) const;
+  [[nodiscard]] bool HasSlot(const RequestEntry& entry, const Gpu& gpu, const Resident* resident) const;
+  [[nodiscard]] bool MayChoose(const RequestEntry& entry, const Gpu& gpu) const;
+  [[nodiscard]] GpuList SomeHolders(ModelId model, std::uint64_t draw) const;
+  [[nodiscard]] GpuList LeastBusy(std::uint32_t below) const;
+  [[nodiscard]] GpuList Candidates(const RequestLook& look, std::uint64_t draw) const;
+  [[nodiscard]] bool IsOccupied(const Gpu& gpu) const;
+  [[nodiscard]] Duration QueuedFor(ModelId model) const;
+  bool AddOption(const RequestLook& look, const Gpu& gpu, Time now, Options& options) const;
+
+  // weight_sources.cpp
+  void FindPeer(const RequestLook& look, const Gpu& gpu, GpuOption& option) const;
+  [[nodiscard]] SwitchLoad LoadTo(const Gpu& gpu) const;
+  [[nodiscard]] Duration LoadsBeside(const Gpu& gpu, Time now) const;
+
+  const SchedulerTables& tables_;
+  const VictimPlanner& victims_;
+};
+
+}  // namespace troupe::node

@@ -1,0 +1,32 @@
+// MODEL NAMES: which number a model has here, and for how long: as long as it is adopted, on a GPU, or asked
+// for.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "node/scheduling/copies_ahead.hpp"
+#include "node/scheduling/scheduler_tables.hpp"
+
+namespace troupe::node {
+
+class ModelNames {
+ public:
+  ModelNames(SchedulerTables& tables, CopiesAhead& copies) : tables_(tables), copies_(copies) {}
+
+  // The number of this name, a new one if it has none.
+  ModelId Intern(const std::string& name);
+  // The model is not adopted any more.
+  void NoteForgotten(ModelId model) { passing_.push_back(model); }
+  // Numbers of models that were never adopted, or are not any more, end when nothing refers to them. Whatever
+  // changes what is adopted, or takes a model off a GPU, calls this.
+  void ForgetUnused();
+  void Check() const;
+
+ private:
+  SchedulerTables& tables_;
+  CopiesAhead& copies_;
+  std::vector<ModelId> passing_;  // models with a number that are not adopted
+};
+
+}  // namespace troupe::node

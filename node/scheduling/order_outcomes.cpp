@@ -1,0 +1,199 @@
+#include "node/scheduling/order_outcomes.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "node/scheduling/scheduler_parts.hpp"
+
+namespace troupe::node {
+
+Consequences OrderOutcomes::Apply(const EvictDone& done, Time now) {
+  const ModelId id = tables_.Find(done.model);
+  if (id == kNoName) return {};  // of an earlier life of the worker
+  const ModelEntry* model = tables_.Adopted(id);
+  const Bytes bytes = model == nullptr ? Bytes(std::numeric_limits<std::uint32_t>::max()) : model->weights;
+  const bool gone = done.status.ok() || absl::IsNotFound(done.status);
+  tables_.gpus.EndEvict(done.gpu, id, gone, bytes, now);
+  tables_.states.EndEvict(done.gpu, id, gone);
+  parts_.names.ForgetUnused();
+  return {};
+}
+
+// What was dispatched behind a load that failed has lost its model; each such run answers kNotResident.
+void OrderOutcomes::LoadFailed(GpuIndex gpu, ModelId model, Time now) {
+  const Resident* resident = tables_.gpus.at(gpu).Find(model);
+  if (resident == nullptr || resident->state != ResidentState::kLoading) return;
+  tables_.broadcasts.End(gpu, model);
+  for (RequestEntry* const entry : tables_.pipelines[gpu]) {
+    if (entry->model == model) entry->pinned = false;
+  }
+  tables_.gpus.EndLoad(gpu, model, false, {}, now);
+}
+
+// A model that was forgotten while it was in use goes when its last use ends.
+void OrderOutcomes::EvictForgotten(GpuIndex gpu, ModelId model, Consequences& effects) {
+  if (tables_.models[model].adopted) return;
+  const Resident* resident = tables_.gpus.at(gpu).Find(model);
+  if (resident == nullptr || !resident->Idle()) return;
+  tables_.gpus.BeginEvict(gpu, model);
+  tables_.states.BeginEvict(gpu, model);
+  ++parts_.counts.evictions;
+  effects.evictions.push_back({gpu, tables_.NameOf(model)});
+}
+
+void OrderOutcomes::ObserveLoad(const SwapInDone& done, ModelId id) {
+  tables_.costs.ObserveLoad(done.device_bytes, done.took);
+  ModelEntry* const model = tables_.Adopted(id);
+  if (model != nullptr && done.took > Duration::zero()) model->load.Observe(done.took);
+}
+
+Consequences OrderOutcomes::Apply(const SwapInDone& done, Time now) {
+  Consequences effects;
+  const ModelId id = tables_.Find(done.model);
+  if (id == kNoName) return effects;  // of an earlier life of the worker
+  if (!done.status.ok()) {
+    LoadFailed(done.gpu, id, now);
+    parts_.copies.ForgetDemand(id);
+    parts_.waiting.Wake(done.gpu);
+    parts_.names.ForgetUnused();
+    return effects;
+  }
+  const auto& from_host = tables_.gpus.at(done.gpu).host_loads;
+  if (std::find(from_host.begin(), from_host.end(), id) != from_host.end()) ObserveLoad(done, id);
+  tables_.broadcasts.End(done.gpu, id);
+  const Resident* const coming = tables_.gpus.at(done.gpu).Find(id);
+  const GpuIndex source = coming == nullptr ? kNoGpu : coming->source;
+  tables_.gpus.EndLoad(done.gpu, id, true, done.device_bytes, now);
+  parts_.waiting.Activate(id);
+  parts_.copies.MayWantCopy(id);  // another one, perhaps
+  EvictForgotten(done.gpu, id, effects);
+  if (source != kNoGpu) EvictForgotten(source, id, effects);  // it was read until now
+  ModelEntry* const model = tables_.Adopted(id);
+  if (model == nullptr || done.device_bytes == Bytes()) return effects;
+  const bool grown = done.device_bytes > std::exchange(model->weights, done.device_bytes);
+  if (grown) parts_.requests.EndUnplaceable(effects);
+  return effects;
+}
+
+void OrderOutcomes::LeaveGpu(RequestEntry& entry, Time now) {
+  std::erase(tables_.pipelines[entry.gpu], &entry);
+  parts_.requests.LeaveFunction(entry);
+  parts_.states.EndTurn(entry);
+  tables_.gpus.Unpin(entry.gpu, entry.model, entry.pinned, entry.activation, entry.work, now);
+  entry.pinned = false;
+}
+
+// What a run taught: of one that had its weights when it began, how long it takes; of one alone on its GPU
+// behind its own swap from the host, how long both take together.
+void OrderOutcomes::ObserveRun(const RequestEntry& entry, const RunDone& done) {
+  if (entry.source == SwapSource::kLayers) return;
+  const CostModel::Id cost = tables_.models[entry.model].cost;
+  if (done.computed > Duration::zero()) tables_.costs.ObserveCompute(cost, done.computed);
+  if (!done.waited_for_weights) tables_.costs.ObserveRun(cost, done.took);
+  if (entry.source == SwapSource::kHost && entry.alone && done.since_swap > Duration::zero())
+    tables_.costs.ObserveSwapped(cost, done.since_swap);
+}
+
+void OrderOutcomes::EndRun(RequestEntry& entry, const absl::Status& status, Consequences& effects, Time now) {
+  parts_.requests.CountForSlo(entry, !status.ok() && entry.expired ? absl::DeadlineExceededError("") : status,
+                              now);
+  if (!status.ok() && parts_.requests.EndAbandoned(entry, effects)) return;
+  FinishKind kind = FinishKind::kFailed;
+  if (status.ok()) kind = FinishKind::kServed;
+  if (absl::IsDeadlineExceeded(status)) kind = FinishKind::kExpired;
+  if (absl::IsCancelled(status)) kind = FinishKind::kCancelled;
+  effects.finished.push_back(parts_.requests.End(entry, kind, status));
+}
+
+Consequences OrderOutcomes::Apply(const RunDone& done, Time now) {
+  Consequences effects;
+  RequestEntry* const found = parts_.requests.Find(done.request);
+  if (found == nullptr || found->gpu != done.gpu) return effects;  // of an earlier life of the worker
+  RequestEntry& entry = *found;
+  const ModelId model = entry.model;  // the entry may end below
+  const bool loading = entry.source != SwapSource::kResident && entry.pinned;
+  if (done.end != RunEnd::kRan && loading) LoadFailed(done.gpu, model, now);
+  const Gpu& gpu = tables_.gpus.at(done.gpu);
+  LeaveGpu(entry, now);
+  parts_.states.Note(entry, done);
+  const std::size_t own = gpu.Find(model) != nullptr ? 1 : 0;
+  const bool alone =
+      gpu.in_flight == 0 && gpu.evicting.empty() && gpu.residents.size() == own && gpu.strange == Bytes(0);
+  switch (done.end) {
+    case RunEnd::kRan:
+      if (done.status.ok()) {
+        ObserveRun(entry, done);
+        tables_.hints.erase({done.gpu, model});
+      } else if (done.cut) {
+        tables_.costs.NoteCut(tables_.models[model].cost);
+      }
+      EndRun(entry, done.status, effects, now);
+      break;
+    case RunEnd::kNoFit:
+      ++parts_.counts.no_fits;
+      if (alone && own == 1 && entry.source != SwapSource::kLayers) {
+        EndTooLarge(entry, done, effects);
+      } else {
+        Replan(entry, done, alone, effects);
+        parts_.requests.EndUnplaceable(effects);
+      }
+      break;
+    case RunEnd::kNotResident:
+      tables_.gpus.Missing(done.gpu, model);
+      entry.host_only =
+          entry.host_only || entry.source == SwapSource::kPeer || entry.source == SwapSource::kBroadcast;
+      Replan(entry, done, alone, effects);
+      break;
+  }
+  EvictForgotten(done.gpu, model, effects);
+  parts_.waiting.Wake(done.gpu);
+  parts_.waiting.ActivateResidents(gpu);
+  parts_.names.ForgetUnused();
+  return effects;
+}
+
+// The weights are there and nothing else is: it is this request that is too large, not its function.
+void OrderOutcomes::EndTooLarge(RequestEntry& entry, const RunDone& done, Consequences& effects) {
+  if (parts_.requests.EndAbandoned(entry, effects)) return;
+  effects.finished.push_back(parts_.requests.End(
+      entry, FinishKind::kFailed,
+      absl::FailedPreconditionError(
+          absl::StrCat("function '", entry.request.function,
+                       "': a run of this size does not fit beside the weights on GPU ",
+                       tables_.gpus.at(done.gpu).device, " (", FormatBytes(tables_.gpus.at(done.gpu).memory),
+                       ", of which ", FormatBytes(done.free), " are free); send a smaller batch"))));
+}
+
+void OrderOutcomes::LearnNoFit(const RequestEntry& entry, const RunDone& done, bool alone) {
+  if (!tables_.models[entry.model].adopted) return;
+  FitHint& hint = tables_.hints[{done.gpu, entry.model}];
+  if (alone) hint.impossible = true;
+  const Gpu& gpu = tables_.gpus.at(done.gpu);
+  const Bytes need = tables_.Need(tables_.LookFor(entry), gpu.Find(entry.model));
+  const Bytes missing = done.largest < need ? need - done.largest : KiB(64);
+  hint.extra = std::min(std::max(hint.extra * 2, missing), gpu.memory);
+  tables_.gpus.CorrectFree(done.gpu, done.free);
+}
+
+void OrderOutcomes::Replan(RequestEntry& entry, const RunDone& done, bool alone, Consequences& effects) {
+  if (parts_.requests.EndAbandoned(entry, effects)) return;
+  if (entry.source == SwapSource::kLayers) {
+    entry.whole = true;  // nothing is learned of the room that its model needs
+  } else if (done.end == RunEnd::kNoFit) {
+    LearnNoFit(entry, done, alone);
+  }
+  --entry.attempts;  // no worker was lost, and nothing ran
+  if (++entry.replans > tables_.limits.max_replans) {
+    effects.finished.push_back(
+        parts_.requests.End(entry, FinishKind::kFailed,
+                            absl::UnavailableError(absl::StrCat("function '", entry.request.function,
+                                                                "' found no room on a GPU in ", entry.replans,
+                                                                " tries; try again later"))));
+    return;
+  }
+  parts_.requests.Requeue(entry, effects);
+}
+
+}  // namespace troupe::node

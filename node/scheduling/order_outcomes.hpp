@@ -1,0 +1,34 @@
+// ORDER OUTCOMES: what a worker's answer to an order changes in the tables, and which requests end with it or
+// are planned again.
+#pragma once
+
+#include "node/scheduling/scheduler_tables.hpp"
+
+namespace troupe::node {
+
+struct SchedulerParts;
+
+class OrderOutcomes {
+ public:
+  OrderOutcomes(SchedulerParts& parts, SchedulerTables& tables) : parts_(parts), tables_(tables) {}
+
+  Consequences Apply(const EvictDone& done, Time now);
+  Consequences Apply(const SwapInDone& done, Time now);
+  Consequences Apply(const RunDone& done, Time now);
+
+ private:
+  void LoadFailed(GpuIndex gpu, ModelId model, Time now);
+  void ObserveLoad(const SwapInDone& done, ModelId model);
+  void ObserveRun(const RequestEntry& entry, const RunDone& done);
+  void EvictForgotten(GpuIndex gpu, ModelId model, Consequences& effects);
+  void LeaveGpu(RequestEntry& entry, Time now);
+  void EndRun(RequestEntry& entry, const absl::Status& status, Consequences& effects, Time now);
+  void EndTooLarge(RequestEntry& entry, const RunDone& done, Consequences& effects);
+  void Replan(RequestEntry& entry, const RunDone& done, bool alone, Consequences& effects);
+  void LearnNoFit(const RequestEntry& entry, const RunDone& done, bool alone);
+
+  SchedulerParts& parts_;
+  SchedulerTables& tables_;
+};
+
+}  // namespace troupe::node

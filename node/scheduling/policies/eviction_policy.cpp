@@ -1,0 +1,65 @@
+#include "node/scheduling/policies/eviction_policy.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace troupe::node {
+
+namespace {
+
+EvictionRank LeastRecentlyUsed(const EvictionCandidate& candidate) {
+  return {.tier = candidate.wanted ? 1 : 0, .value = candidate.last_use.time_since_epoch().count()};
+}
+
+EvictionRank StrictLeastRecentlyUsed(const EvictionCandidate& candidate) {
+  return {.tier = 0, .value = candidate.last_use.time_since_epoch().count()};
+}
+
+EvictionRank HeavinessAware(const EvictionCandidate& candidate) {
+  const bool only_heavy_copy = candidate.heavy && candidate.replicas <= 1;
+  EvictionRank rank = LeastRecentlyUsed(candidate);
+  if (only_heavy_copy) rank.tier += 2;
+  return rank;
+}
+
+// How much worse a swap's delay is for those who have to spare only so much: as the square of what they have
+// over what the swap leaves. Where even a resident model is too late, or nobody has a deadline, it is no
+// worse.
+double Hurt(Duration delay, Duration slack) {
+  constexpr double kLeastLeft = 0.1;
+  if (slack == Duration::max() || slack <= Duration()) return 1;
+  const double left = std::max(1 - ToSeconds(delay) / ToSeconds(slack), kLeastLeft);
+  return 1 / (left * left);
+}
+
+// Copies share the requests; and while there is another one, to be without this one is no swap for most of
+// them.
+EvictionRank LeastValue(const EvictionCandidate& candidate) {
+  constexpr double kOneOfSeveral = 0.5;
+  EvictionRank rank = LeastRecentlyUsed(candidate);
+  double cost = candidate.rate * (ToSeconds(candidate.load) +
+                                  Hurt(candidate.delay, candidate.slack) * ToSeconds(candidate.delay));
+  if (candidate.replicas > 1) cost *= kOneOfSeveral / candidate.replicas;
+  const double gigabytes = static_cast<double>(candidate.bytes.count()) * 1e-9;
+  rank.value = static_cast<std::int64_t>(1e9 * std::min(cost / std::max(gigabytes, 1e-6), 1e9));
+  return rank;
+}
+
+}  // namespace
+
+std::span<const PolicyEntry<EvictionPolicy>> EvictionPolicies() {
+  static constexpr std::array<PolicyEntry<EvictionPolicy>, 4> kTable = {{
+      {"lru", "least recently used first, models that a request waits for last", &LeastRecentlyUsed},
+      {"lru-strict", "least recently used first, whoever waits for it", &StrictLeastRecentlyUsed},
+      {"heaviness-aware", "light or replicated models first, the only copies of heavy ones last",
+       &HeavinessAware},
+      {"least-value", "what is cheapest to have away, for the memory that it takes", &LeastValue},
+  }};
+  return kTable;
+}
+
+absl::StatusOr<EvictionPolicy> FindEvictionPolicy(std::string_view name) {
+  return FindPolicy<EvictionPolicy>("eviction", name, EvictionPolicies());
+}
+
+}  // namespace troupe::node

@@ -1,0 +1,92 @@
+#include "node/scheduling/request_turns.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include "absl/container/inlined_vector.h"
+#include "node/scheduling/scheduler_parts.hpp"
+
+namespace troupe::node {
+
+void RequestTurns::Decide(Time now) {
+  // Beneath a run a load costs nothing; where it occupies its GPU, what is there already goes first.
+  if (tables_.policies.gpu.hits_first && (tables_.limits.LoadsOccupy() || tables_.places.MoreForHits()))
+    DecideInOrder(true, now);
+  tables_.queue.AllSeen();
+  DecideInOrder(false, now);
+  // A load that was begun leaves its place to what is there.
+  if (tables_.places.MoreForHits()) DecideInOrder(true, now);
+  tables_.queue.AllSeen();
+  const auto bring = [&](ModelId model, const AheadPlan& plan, Time begin_by) {
+    parts_.bookings.Prefetch(model, plan, begin_by, now);
+  };
+  parts_.look_again = std::min(parts_.look_again, parts_.copies.Decide(now, bring));
+}
+
+void RequestTurns::DecideInOrder(bool hits_only, Time now) {
+  absl::InlinedVector<RequestEntry*, 16> left;  // more urgent than the one at hand, and not to be placed now
+  std::optional<WaitingQueue::Head> at;
+  // To look for a place where its model is makes sense after something has changed for it there.
+  while (parts_.chooser.AnySlot(hits_only) &&
+         (at = hits_only ? tables_.queue.NextFresh(at) : tables_.queue.NextHead(at))) {
+    RequestEntry* const next = parts_.states.NextOf(at->model);
+    if (next == nullptr || parts_.requests.MustTakeTurns(*next)) {
+      if (next != nullptr) parts_.waiting.Park(at->model, parts_.requests.FunctionOf(*next).gpu);
+      continue;
+    }
+    // No hit goes before what has a higher priority.
+    if (hits_only && at->key.priority > tables_.queue.FirstKey().priority) break;
+    // Nor one that is late before what can still be met.
+    if (hits_only && tables_.Yields(at->key) && !tables_.Yields(tables_.queue.FirstKey())) break;
+    RequestEntry& entry = *next;
+    if (tables_.policies.gpu.early_binding) parts_.homes.Bind(at->model);
+    parts_.holds.LeaveUseless(entry);
+    const RequestLook look = tables_.LookFor(entry);
+    const std::uint64_t draw = random_();
+    const GpuChoice choice = hits_only && !parts_.chooser.MayHit(look, draw)
+                                 ? GpuChoice{}
+                                 : parts_.chooser.Choose(look, draw, now);
+    const bool runs =
+        choice.verdict == GpuVerdict::kRun && tables_.Serves(entry, tables_.gpus.at(choice.gpu));
+    if (runs && (!hits_only || tables_.gpus.at(choice.gpu).Find(at->model) != nullptr)) {
+      parts_.decision.dispatches.push_back(parts_.bookings.Book(entry, choice, now));
+      if (!hits_only) {
+        NotePassed(left);
+      } else if (RequestEntry* const passed = FirstBefore(at->key)) {
+        NotePassed({&passed, 1});
+      }
+    } else if (!hits_only) {
+      left.push_back(&entry);
+      StayWaiting(entry, choice, now);
+    }
+  }
+}
+
+void RequestTurns::StayWaiting(RequestEntry& entry, const GpuChoice& choice, Time now) {
+  parts_.runtimes.SeekFor(entry, choice, now);
+  // A place of its own key's: for another one it waits like everybody.
+  if (entry.suspect && entry.hold == kNoGpu &&
+      tables_.gpus.Served(tables_.models[entry.model].key, std::nullopt))
+    parts_.holds.HoldFor(entry);
+  const bool busy = choice.firm && tables_.gpus.at(choice.gpu).in_flight > 0;
+  if (busy && tables_.OneForAll() && !entry.suspect && entry.hold == kNoGpu)
+    parts_.waiting.Park(entry.model, choice.gpu);
+}
+
+// The most urgent request that could be placed and waits, when it is more urgent than that; else null.
+RequestEntry* RequestTurns::FirstBefore(const OrderingKey& key) {
+  std::optional<WaitingQueue::Head> head;
+  while ((head = tables_.queue.NextHead(head)) && head->key < key) {
+    RequestEntry* const next = parts_.states.NextOf(head->model);
+    if (next != nullptr && !parts_.requests.MustTakeTurns(*next)) return next;
+  }
+  return nullptr;
+}
+
+void RequestTurns::NotePassed(std::span<RequestEntry* const> passed) {
+  for (RequestEntry* entry : passed) {
+    if (++entry->passed > tables_.limits.max_passed && entry->hold == kNoGpu) parts_.holds.HoldFor(*entry);
+  }
+}
+
+}  // namespace troupe::node

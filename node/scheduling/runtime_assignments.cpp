@@ -1,0 +1,118 @@
+#include "node/scheduling/runtime_assignments.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "node/scheduling/scheduler_parts.hpp"
+
+namespace troupe::node {
+
+bool RuntimeAssignments::KeyWaits(const std::string& key) const {
+  return std::ranges::any_of(tables_.queue.waiting(), [&](ModelId model) {
+    return tables_.models[model].in_region && tables_.models[model].key == key;
+  });
+}
+
+// Time enough has passed since then. If not, Decide is due when it has.
+bool RuntimeAssignments::Settled(Time since, Time now) {
+  const Time due = since + tables_.limits.settle;
+  if (due > now) parts_.look_again = std::min(parts_.look_again, due);
+  return due <= now;
+}
+
+// True when this runtime may be taken away for a request that finds no other: it is idle, and no request of
+// its key waits. One that was kept for the request may go although others wait for it, so that no request
+// waits for ever.
+bool RuntimeAssignments::MayTake(const RequestEntry& entry, const Gpu& gpu, Time now) {
+  if (tables_.Serves(entry, gpu) || tables_.held.HeldByOther(entry, gpu.index) || !tables_.gpus.Takeable(gpu))
+    return false;
+  if (!tables_.CanEverFit(entry.model, gpu) || !tables_.StateAllows(entry, gpu)) return false;
+  if (tables_.policies.gpu.early_binding && gpu.device != tables_.Home(entry.model)) return false;
+  const std::string& key = tables_.models[entry.model].key;
+  if (tables_.gpus.Served(key, gpu.device)) return false;
+  if (!gpu.assigned || entry.hold == gpu.index) return true;
+  if (KeyWaits(gpu.key)) return false;
+  // A key that has a runtime elsewhere takes a second one only from a key that does not need it.
+  if (tables_.gpus.Served(key, std::nullopt)) return Settled(gpu.idle_since, now);
+  // A runtime that is being started will be warm in a moment, and is taken from no key.
+  return !tables_.gpus.Starting() || Settled(entry.arrival, now);
+}
+
+void RuntimeAssignments::SeekFor(RequestEntry& entry, const GpuChoice& choice, Time now) {
+  const std::string& key = tables_.models[entry.model].key;
+  if ((tables_.OneForAll() && key.empty()) || tables_.gpus.Coming(key) || entry.request.trial) return;
+  // To wait for a busy one is no worse than to start another, unless it has lasted.
+  if (choice.verdict == GpuVerdict::kWait && !Settled(entry.arrival, now)) return;
+  if (choice.verdict == GpuVerdict::kRun) return Assign(choice.gpu, {true, key});
+  const Gpu* best = nullptr;
+  const auto rank = [&](const Gpu& gpu) {
+    return std::tuple(gpu.index != entry.hold, gpu.assigned, tables_.gpus.InFlightOn(gpu.device),
+                      gpu.idle_since, gpu.index);
+  };
+  for (const auto& [index, gpu] : tables_.gpus.gpus()) {
+    if (!MayTake(entry, gpu, now)) continue;
+    if (best == nullptr || rank(gpu) < rank(*best)) best = &gpu;
+  }
+  if (best == nullptr) return;
+  const GpuIndex taken = best->index;
+  if (!ClearStates(taken)) return;
+  parts_.holds.Release(entry);
+  Assign(taken, {true, key});
+}
+
+// Its worker may go. False: models with state are sent away first, and it may when they are gone.
+bool RuntimeAssignments::ClearStates(GpuIndex index) {
+  std::vector<ModelId> models = GpuTable::WithStates(tables_.gpus.at(index));
+  std::ranges::sort(models, {}, [&](ModelId model) -> const std::string& { return tables_.NameOf(model); });
+  for (const ModelId model : models) {
+    parts_.bookings.Evict(index, model);
+    parts_.decision.departures.push_back({index, tables_.NameOf(model)});
+  }
+  return models.empty();
+}
+
+void RuntimeAssignments::Assign(GpuIndex index, const node::Serves& serves) {
+  const Gpu& gpu = tables_.gpus.at(index);
+  Assignment order{
+      .gpu = index, .assigned = serves.assigned, .key = serves.key, .fresh = gpu.assigned, .from = gpu.key};
+  ++(!serves.assigned ? parts_.counts.given_back
+     : gpu.assigned   ? parts_.counts.taken
+                      : parts_.counts.assigned);
+  if (tables_.held.HolderOf(index) != nullptr) parts_.holds.Release(*tables_.held.HolderOf(index));
+  std::erase_if(tables_.hints, [&](const auto& hint) { return hint.first.first == index; });
+  tables_.gpus.BeginAssign(index, serves.key);
+  tables_.states.WorkerGone(index);
+  parts_.decision.assignments.push_back(std::move(order));
+}
+
+bool RuntimeAssignments::AtHome(const Gpu& gpu) const {
+  return tables_.limits.isolated ? !gpu.assigned : gpu.assigned && gpu.key.empty();
+}
+
+void RuntimeAssignments::GiveBack(Time now, Duration idle) {
+  std::vector<GpuIndex> back;
+  for (const auto& [index, gpu] : tables_.gpus.gpus()) {
+    if (AtHome(gpu) || !tables_.gpus.Takeable(gpu) || tables_.held.HolderOf(index) != nullptr) continue;
+    if (now - gpu.idle_since >= idle && !KeyWaits(gpu.key)) back.push_back(index);
+  }
+  for (const GpuIndex index : back) {
+    if (!ClearStates(index)) continue;
+    Assign(index, {!tables_.limits.isolated, {}});
+    // Nobody's is not a key that somebody could wait for.
+    if (tables_.limits.isolated) tables_.gpus.ForgetComing(index);
+  }
+}
+
+Time RuntimeAssignments::NextIdle(Duration idle) const {
+  Time due = Time::max();
+  for (const auto& [index, gpu] : tables_.gpus.gpus()) {
+    if (gpu.worker == WorkerState::kReady && gpu.in_flight == 0 && !AtHome(gpu))
+      due = std::min(due, gpu.idle_since + idle);
+  }
+  return due;
+}
+
+}  // namespace troupe::node

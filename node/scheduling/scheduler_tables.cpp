@@ -1,0 +1,109 @@
+#include "node/scheduling/scheduler_tables.hpp"
+
+#include <algorithm>
+
+#include "base/check.hpp"
+
+namespace troupe::node {
+
+namespace {
+
+// Requests that wait for one GPU in its own queue, where the gpu policy has such queues.
+constexpr std::uint32_t kLocalQueue = 1024;
+
+// From the host: one for each switch that several GPUs share, and one for each other GPU.
+std::uint32_t LinkCount(std::size_t gpus, const Topology& topology) {
+  std::size_t links = gpus;
+  for (const auto& shared : topology.Switches()) links -= std::min(links, shared.size() - 1);
+  return static_cast<std::uint32_t>(std::max<std::size_t>(links, 1));
+}
+
+}  // namespace
+
+SchedulerTables::SchedulerTables(SchedulerLimits given, SchedulerPolicies chosen, CostDefaults defaults,
+                                 Topology machine)
+    : limits(given),
+      policies(chosen),
+      // Runtimes that serve one key each are decided request by request.
+      by_gpu(chosen.gpu.locality && !given.isolated),
+      topology(std::move(machine)),
+      costs(defaults),
+      binding(chosen.binding) {
+  TROUPE_CHECK(
+      policies.ordering.rank != nullptr && policies.gpu.choose != nullptr && policies.eviction != nullptr,
+      "every slot of the scheduler needs a policy");
+  TROUPE_CHECK(limits.concurrency > 0 && limits.swap_ahead > 0 && limits.max_attempts > 0,
+               "a limit of zero serves nothing");
+  if (policies.ordering.late != nullptr) late.emplace(*policies.ordering.late);
+  if (policies.gpu.queues == GpuQueues::kNone) limits.swap_ahead = 1;
+  if (by_gpu) limits.swap_ahead = kLocalQueue;
+  const bool for_hits = policies.gpu.places_for_hits && !limits.isolated && !limits.LoadsOccupy();
+  places.depth = limits.PipelineDepth();
+  places.most = for_hits ? 2 * places.depth : places.depth;
+}
+
+void SchedulerTables::AddRuntime(GpuIndex gpu, Bytes memory, std::uint32_t device) {
+  gpus.Add(gpu, memory, device, !limits.isolated);
+  held.Add(gpu, device);
+  links = LinkCount(gpus.gpus().size(), topology);
+  pipelines.resize(std::max<std::size_t>(pipelines.size(), std::size_t{gpu} + 1));
+}
+
+std::uint32_t SchedulerTables::Home(ModelId model) const {
+  if (!binding.late()) return binding.Home(model);
+  if (homes.empty()) return kNoGpu;
+  const auto home = homes.find(model);
+  return home == homes.end() ? kNoGpu : home->second;
+}
+
+RequestLook SchedulerTables::LookFor(const RequestEntry& entry) const {
+  const ModelEntry& model = models[entry.model];
+  const bool any_states = !states.all().empty();
+  const Bytes of_states = any_states ? states.BytesOf(entry.model) : Bytes();
+  return {.entry = entry,
+          .model = model,
+          .state = any_states ? states.Find(entry.request.state) : nullptr,
+          .whole = model.weights + model.activation + of_states,
+          .load = LoadTimeOf(model)};
+}
+
+Bytes SchedulerTables::StateNeed(const RequestLook& look, const Resident* resident) const {
+  if (look.state == nullptr) return Bytes();
+  const bool there = resident != nullptr && resident->states.contains(look.entry.request.state);
+  return there ? Bytes() : look.state->bytes;
+}
+
+Bytes SchedulerTables::Need(const RequestLook& look, const Resident* resident) const {
+  const Bytes run = StateNeed(look, resident) + look.model.activation;
+  return resident != nullptr ? run : run + look.model.weights;
+}
+
+bool SchedulerTables::StateAllows(const RequestLook& look, const Gpu& gpu) const {
+  if (look.state == nullptr) return true;
+  if (look.state->gpu != kNoGpu && look.state->gpu != gpu.index) return false;
+  // Nor does a state come beside weights from another GPU: they may not come, and then it would still be on
+  // its way from the host when all is planned anew.
+  const ModelId model = look.entry.model;
+  const Resident* resident = gpu.Find(model);
+  return resident == nullptr || resident->state != ResidentState::kLoading ||
+         std::ranges::find(gpu.host_loads, model) != gpu.host_loads.end();
+}
+
+bool SchedulerTables::CanEverFit(ModelId id, const Gpu& gpu) const {
+  const ModelEntry& model = models[id];
+  return CanEverFit(id, model.weights + model.activation + states.BytesOf(id), gpu);
+}
+
+bool SchedulerTables::CanEverFit(ModelId model, Bytes whole, const Gpu& gpu) const {
+  if (gpu.worker == WorkerState::kUnfit || whole > gpu.memory) return false;
+  if (hints.empty()) return true;
+  const auto hint = hints.find({gpu.index, model});
+  return hint == hints.end() || !hint->second.impossible;
+}
+
+bool SchedulerTables::CanEverFit(ModelId model) const {
+  const auto& all = gpus.gpus();
+  return std::any_of(all.begin(), all.end(), [&](const auto& gpu) { return CanEverFit(model, gpu.second); });
+}
+
+}  // namespace troupe::node

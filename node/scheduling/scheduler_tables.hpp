@@ -1,0 +1,111 @@
+// SCHEDULER TABLES: what the swap scheduler knows, and pure looks at it. One owner, the scheduler, changes
+// them; whoever chooses a GPU, plans evictions or copies ahead looks at them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
+#include "base/cost_model.hpp"
+#include "base/late_queue.hpp"
+#include "node/requests/waiting_queue.hpp"
+#include "node/scheduling/broadcasts.hpp"
+#include "node/scheduling/gpu_table.hpp"
+#include "node/scheduling/held_gpus.hpp"
+#include "node/scheduling/names.hpp"
+#include "node/scheduling/scheduler_entries.hpp"
+#include "node/scheduling/scheduler_types.hpp"
+#include "node/scheduling/topology.hpp"
+#include "node/state/function_states.hpp"
+
+namespace troupe::node {
+
+// Up to so many GPUs a request looks at each of them; of more it looks at some that have its model, and some
+// of the least busy ones.
+inline constexpr std::size_t kAllGpus = 16, kSomeGpus = 8;
+// Few GPUs, or all of a small node.
+using GpuList = absl::InlinedVector<GpuIndex, kAllGpus + 1>;
+
+struct SchedulerTables {
+  SchedulerTables(SchedulerLimits limits, SchedulerPolicies policies, CostDefaults costs, Topology topology);
+
+  void AddRuntime(GpuIndex gpu, Bytes memory, std::uint32_t device);
+
+  [[nodiscard]] ModelId Find(const std::string& model) const { return names.Find(model); }
+  [[nodiscard]] const std::string& NameOf(ModelId model) const { return names.at(model); }
+  // Null: this node has not adopted it, or not any more.
+  [[nodiscard]] ModelEntry* Adopted(ModelId model) {
+    return model != kNoName && models[model].adopted ? &models[model] : nullptr;
+  }
+  [[nodiscard]] const ModelEntry* Adopted(ModelId model) const {
+    return model != kNoName && models[model].adopted ? &models[model] : nullptr;
+  }
+  [[nodiscard]] std::size_t WaitingFor(ModelId model) const {
+    const auto* waiting = queue.Find(model);
+    return waiting == nullptr ? 0 : waiting->size();
+  }
+  // As long as it has been here: what its loads took; else by its size.
+  [[nodiscard]] Duration LoadTimeOf(const ModelEntry& model) const {
+    return model.load.Or(costs.LoadTime(model.weights));
+  }
+  // The device of its own, where the gpu policy or the binding wants one; kNoGpu: none yet.
+  [[nodiscard]] std::uint32_t Home(ModelId model) const;
+  [[nodiscard]] bool Yields(const OrderingKey& key) const { return late && IsLate(key); }
+
+  // Every runtime is there for everybody.
+  [[nodiscard]] bool OneForAll() const { return !limits.isolated && gpus.AllShared(); }
+  [[nodiscard]] bool Serves(const RequestEntry& entry, const Gpu& gpu) const {
+    const std::string& key = models[entry.model].key;
+    return gpu.assigned && (OneForAll() ? key.empty() : gpu.key == key);
+  }
+
+  [[nodiscard]] RequestLook LookFor(const RequestEntry& entry) const;
+  // False: at some of many GPUs (kAllGpus).
+  [[nodiscard]] bool LooksAtAll(const ModelEntry& model) const {
+    return gpus.gpus().size() <= kAllGpus || policies.gpu.early_binding || !OneForAll() || !model.key.empty();
+  }
+  // Room that the request's state still has to get beside its model on a GPU (null: that is not there).
+  [[nodiscard]] Bytes StateNeed(const RequestLook& look, const Resident* resident) const;
+  // Room that the run takes there, and the model and the state where they are not.
+  [[nodiscard]] Bytes Need(const RequestLook& look, const Resident* resident) const;
+  [[nodiscard]] bool StateAllows(const RequestEntry& entry, const Gpu& gpu) const {
+    return states.all().empty() || StateAllows(LookFor(entry), gpu);
+  }
+  [[nodiscard]] bool StateAllows(const RequestLook& look, const Gpu& gpu) const;
+  // `whole`: what the model, its states and a run take.
+  [[nodiscard]] bool CanEverFit(ModelId model, Bytes whole, const Gpu& gpu) const;
+  [[nodiscard]] bool CanEverFit(ModelId model, const Gpu& gpu) const;
+  [[nodiscard]] bool CanEverFit(ModelId model) const;
+
+  SchedulerLimits limits;
+  SchedulerPolicies policies;
+  PlaceRules places;
+  bool by_gpu = false;  // decisions go GPU by GPU, not request by request
+  bool draining = false;
+  const Topology topology;
+  CostModel costs;
+  BusyShare link_pressure;  // of the links from the host
+  std::uint32_t links = 1;  // of those
+  GpuTable gpus;
+  HeldGpus held;
+  std::vector<std::vector<RequestEntry*>> pipelines;  // by GPU; in the order of dispatch
+  FunctionStates states;
+  Broadcasts broadcasts;
+  FunctionBinding binding;                            // instead of homes, where it is not late
+  absl::flat_hash_map<ModelId, std::uint32_t> homes;  // devices, with early binding
+  Names names;                                        // of models
+  std::vector<ModelEntry> models;                     // by number; a new one moves them
+  std::map<std::pair<GpuIndex, ModelId>, FitHint> hints;
+  // What is not looked at is parked, until a certain GPU's next outcome; or it is on disk only.
+  WaitingQueue queue;
+  std::optional<LateQueue<RequestEntry*>> late;
+  std::size_t suspects = 0;  // requests that run alone
+};
+
+}  // namespace troupe::node

@@ -1,0 +1,73 @@
+#include "node/scheduling/state_turns.hpp"
+
+#include <deque>
+
+#include "base/check.hpp"
+#include "node/scheduling/scheduler_parts.hpp"
+
+namespace troupe::node {
+
+void StateTurns::EndLine(const std::string& state, FinishKind kind, const absl::Status& why,
+                         proto::BounceReason bounce, Consequences& effects) {
+  const FunctionStates::State* found = tables_.states.Find(state);
+  if (found == nullptr) return;
+  const std::deque<RequestId> line = found->line;
+  for (const RequestId& id : line) {
+    RequestEntry& entry = parts_.requests.At(id);
+    if (entry.gpu == kNoGpu) effects.finished.push_back(parts_.requests.End(entry, kind, why, bounce));
+  }
+}
+
+RequestEntry* StateTurns::NextOf(ModelId model) {
+  const auto& waiting = *tables_.queue.Find(model);
+  if (tables_.states.all().empty() || tables_.states.Of(model).empty()) return waiting.begin()->second;
+  const std::size_t blocked = tables_.states.Blocked(model);
+  if (blocked == waiting.size()) return nullptr;
+  for (const auto& [key, entry] : waiting) {
+    const FunctionStates::State* state = tables_.states.Find(entry->request.state);
+    if (state == nullptr) return entry;
+    if (state->MayRun()) return &parts_.requests.At(state->line.front());
+  }
+  return nullptr;
+}
+
+void StateTurns::Place(RequestEntry& entry, GpuIndex gpu) {
+  FunctionStates::State* state = tables_.states.Find(entry.request.state);
+  if (state == nullptr) return;
+  TROUPE_CHECK(state->MayRun() && state->line.front() == entry.request.id, "a state was used out of turn");
+  TROUPE_CHECK(state->gpu == kNoGpu || state->gpu == gpu, "a state would be on two GPUs");
+  tables_.gpus.AddState(gpu, entry.model, entry.request.state, state->bytes);
+  entry.brings_state = !state->CurrentAt(gpu);
+  state->gpu = gpu;
+  state->running = true;
+}
+
+void StateTurns::EndTurn(const RequestEntry& entry) {
+  if (FunctionStates::State* state = tables_.states.Find(entry.request.state)) state->running = false;
+}
+
+void StateTurns::Note(const RequestEntry& entry, const RunDone& done) {
+  FunctionStates::State* state = tables_.states.Find(entry.request.state);
+  if (state == nullptr || state->gpu != done.gpu) return;
+  if (entry.brings_state) state->current = done.brought_state;
+  if (done.end == RunEnd::kNotResident || done.spoiled_state) state->current = false;
+  // What is not there binds nobody to that GPU.
+  if (!state->current && tables_.gpus.at(done.gpu).Find(state->model) == nullptr) state->gpu = kNoGpu;
+}
+
+void StateTurns::Check() const {
+  for (const auto& [key, state] : tables_.states.all()) {
+    TROUPE_CHECK(
+        !state.running || (!state.line.empty() && parts_.requests.At(state.line.front()).gpu == state.gpu),
+        "a state is used by nobody, or from another GPU");
+    for (std::size_t i = state.running ? 1 : 0; i < state.line.size(); ++i)
+      TROUPE_CHECK(parts_.requests.At(state.line[i]).gpu == kNoGpu, "two runs use one state");
+    for (const auto& [index, gpu] : tables_.gpus.gpus()) {
+      const Resident* resident = gpu.Find(state.model);
+      TROUPE_CHECK(resident == nullptr || index == state.gpu || !state.CurrentAt(index),
+                   "a state is on two GPUs");
+    }
+  }
+}
+
+}  // namespace troupe::node

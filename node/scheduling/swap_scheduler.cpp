@@ -1,0 +1,168 @@
+// What the scheduler does with models and states as wholes, and the order of its parts in a decision.
+#include "node/scheduling/swap_scheduler.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.hpp"
+
+namespace troupe::node {
+
+absl::StatusOr<SchedulerPolicies> FindSchedulerPolicies(const PolicyNames& names) {
+  auto ordering = FindOrderingPolicy(names.ordering);
+  if (!ordering.ok()) return ordering.status();
+  auto gpu = FindGpuPolicy(names.gpu);
+  if (!gpu.ok()) return gpu.status();
+  auto eviction = FindEvictionPolicy(names.eviction);
+  if (!eviction.ok()) return eviction.status();
+  auto copies = FindCopiesPolicy(names.copies);
+  if (!copies.ok()) return copies.status();
+  auto binding = FindBindingPolicy(names.binding);
+  if (!binding.ok()) return binding.status();
+  if (*binding != BindingRule::kLate && !gpu->early_binding)
+    return absl::InvalidArgumentError(absl::StrCat("the binding '", names.binding,
+                                                   "' was given the gpu policy '", names.gpu,
+                                                   "', which uses any GPU; choose the gpu policy 'bound'"));
+  return SchedulerPolicies{
+      .ordering = *ordering, .gpu = *gpu, .eviction = *eviction, .copies = *copies, .binding = *binding};
+}
+
+SwapScheduler::SwapScheduler(SchedulerLimits limits, SchedulerPolicies policies, CostDefaults costs,
+                             Topology topology)
+    : SchedulerView(limits, policies, costs, std::move(topology)) {}
+
+void SwapScheduler::AddRuntime(GpuIndex gpu, Bytes memory, std::uint32_t device) {
+  parts_.tables.AddRuntime(gpu, memory, device);
+  parts_.waiting.AddRuntimes();
+  parts_.by_gpu.AddRuntimes();
+}
+
+Consequences SwapScheduler::DescribeModel(const std::string& name, Bytes weights, Bytes activation) {
+  const ModelId id = parts_.names.Intern(name);
+  // A device that holds the model knows better than an estimate.
+  for (const GpuIndex gpu : parts_.tables.gpus.Holders(id))
+    weights = std::max(weights, parts_.tables.gpus.at(gpu).Find(id)->bytes);
+  ModelEntry& described = parts_.tables.models[id];
+  const bool is_new = !std::exchange(described.adopted, true);
+  described.weights = weights;
+  described.activation = activation;
+  Consequences effects;
+  parts_.requests.EndUnplaceable(effects);
+  if (is_new) parts_.copies.NoteAdopted(id);
+  parts_.names.ForgetUnused();
+  return effects;
+}
+
+Consequences SwapScheduler::ForgetModel(const std::string& name) {
+  Consequences effects;
+  const ModelId id = parts_.tables.Find(name);
+  if (id == kNoName) return effects;
+  std::vector<RequestEntry*> waiting;
+  if (const auto* requests = parts_.tables.queue.Find(id)) {
+    for (const auto& [key, entry] : *requests) waiting.push_back(entry);
+  }
+  for (RequestEntry* const entry : waiting) {
+    effects.finished.push_back(parts_.requests.End(
+        *entry, FinishKind::kBounced, absl::UnavailableError("the model was taken off this node"),
+        proto::BOUNCE_NOT_ADOPTED));
+  }
+  SetInRegion(name, true);
+  ModelEntry& model = parts_.tables.models[id];
+  if (model.adopted) parts_.names.NoteForgotten(id);
+  model = {.cost = model.cost, .requests = model.requests, .key = std::move(model.key)};
+  parts_.tables.homes.erase(id);
+  parts_.tables.binding.Forget(id);
+  std::erase_if(parts_.tables.hints, [&](const auto& hint) { return hint.first.second == id; });
+  const std::vector<GpuIndex> holders = parts_.tables.gpus.Holders(id);
+  for (const GpuIndex gpu : holders) {
+    if (!parts_.tables.gpus.at(gpu).Find(id)->Idle()) continue;
+    parts_.bookings.Evict(gpu, id);
+    effects.evictions.push_back({gpu, name});
+  }
+  parts_.names.ForgetUnused();
+  return effects;
+}
+
+void SwapScheduler::SetInRegion(const std::string& name, bool in_region) {
+  const ModelId id = parts_.tables.Find(name);
+  ModelEntry* const model = parts_.tables.Adopted(id);
+  if (model == nullptr || model->in_region == in_region) return;
+  model->in_region = in_region;
+  in_region ? --out_of_region_ : ++out_of_region_;
+  if (parts_.tables.queue.Find(id) != nullptr) parts_.tables.queue.LookAway(id);
+  parts_.waiting.Activate(id);
+  if (in_region) return;
+  // A GPU is kept for no request that cannot take it.
+  for (RequestEntry* const holder : parts_.tables.held.HoldersOf(id)) parts_.holds.Release(*holder);
+}
+
+std::vector<std::string> SwapScheduler::WaitingForRegion() const {
+  std::vector<std::string> models;
+  if (out_of_region_ == 0) return models;
+  for (const ModelId id : parts_.tables.queue.InOrder()) {
+    if (!parts_.tables.models[id].in_region) models.push_back(parts_.tables.NameOf(id));
+  }
+  return models;
+}
+
+void SwapScheduler::DeclareState(const std::string& state, const std::string& model, Bytes bytes) {
+  parts_.tables.states.Declare(state, parts_.names.Intern(model), bytes);
+}
+
+Consequences SwapScheduler::ForgetState(const std::string& state) {
+  Consequences effects;
+  parts_.states.EndLine(state, FinishKind::kBounced,
+                        absl::UnavailableError("the function's state was taken off this node"),
+                        proto::BOUNCE_NOT_ADOPTED, effects);
+  parts_.tables.states.Forget(state);
+  parts_.names.ForgetUnused();
+  return effects;
+}
+
+Consequences SwapScheduler::FailState(const std::string& state, const absl::Status& why) {
+  Consequences effects;
+  parts_.states.EndLine(state, FinishKind::kFailed, why, proto::BOUNCE_UNSPECIFIED, effects);
+  return effects;
+}
+
+void SwapScheduler::HoldState(const std::string& state, bool held) {
+  if (FunctionStates::State* found = parts_.tables.states.Find(state)) found->held = held;
+}
+
+Decision SwapScheduler::Decide(Time now) {
+  parts_.waiting.YieldLate(now);
+  parts_.requests.Reorder(now);
+  parts_.look_again = Time::max();
+  parts_.tables.by_gpu ? parts_.by_gpu.Decide(now) : parts_.by_request.Decide(now);
+  parts_.decision.wanted = WaitingForRegion();
+  parts_.decision.due = NextDue();
+  return std::exchange(parts_.decision, {});
+}
+
+Time SwapScheduler::NextDue() const {
+  return std::min(parts_.look_again, parts_.requests.NextExpiry());
+}
+
+void SwapScheduler::Check() const {
+  const SchedulerTables& tables = parts_.tables;
+  tables.gpus.Check();
+  for (const auto& [gpu, there] : tables.gpus.gpus()) {
+    const std::vector<RequestEntry*>& pipeline = tables.pipelines[gpu];
+    TROUPE_CHECK(pipeline.size() == there.in_flight, "pipeline and GPU table disagree");
+    TROUPE_CHECK(tables.gpus.InFlightOn(there.device) <= tables.places.most,
+                 "a pipeline is deeper than its limit");
+    for (const RequestEntry* entry : pipeline) {
+      TROUPE_CHECK(entry->gpu == gpu, "a request is in another GPU's pipeline");
+      TROUPE_CHECK(!tables.models[entry->model].adopted || tables.Serves(*entry, there),
+                   "a request runs on a runtime of another key");
+    }
+  }
+  parts_.requests.Check();
+  parts_.states.Check();
+  parts_.waiting.Check();
+  parts_.names.Check();
+  tables.held.Check();
+}
+
+}  // namespace troupe::node

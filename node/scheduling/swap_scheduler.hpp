@@ -1,0 +1,108 @@
+// SWAP SCHEDULER: decides which request runs on which GPU of this node, where its weights come from and which
+// models go for it: one decision gives all three. Pure: no clock, no thread, no I/O; the node controller owns
+// it, feeds it every outcome and carries out what it returns.
+//
+// It is made of parts that own one concept each (node/scheduling/scheduler_parts.hpp).
+//
+// Use: after any Submit or Apply call Decide(now) and carry out the Decision, in its order; arm one timer at
+// its `due` for Expire.
+//
+//   a request:  waiting -> dispatched -> finished        exactly one Finished per accepted request
+//               dispatched -> waiting  (NoFit: planned again; its worker died: run again, at most
+//               `max_attempts`)
+//
+// Runtimes: a request runs only on a runtime that serves its key (node/runtimes/isolation.hpp). When none
+// does, a warm one is assigned, or the coldest idle one is taken away from another key, never one that runs;
+// one that others keep busy is held for a request that was passed too often, drains, and is taken. With the
+// default, one shared runtime per GPU, none of this happens.
+//
+// Order: the ordering policy's; the gpu policy says where, or to wait for a busy GPU. What cannot be placed
+// yet is passed by others at most `max_passed` times, then the next GPU is held for it, so nothing waits for
+// ever on a node with a living GPU (with early binding: with its own GPU living). A request that lost a
+// worker runs alone, so that the guilty one is found and no other suffers.
+//
+// Models and functions come and go by name; in here they are numbers (node/scheduling/names.hpp), and what is
+// known of them lies in tables. A number is a name's as long as its model is adopted, on a GPU, or asked for.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "node/scheduling/scheduler_view.hpp"
+
+namespace troupe::node {
+
+class SwapScheduler : public SchedulerView {
+ public:
+  SwapScheduler(SchedulerLimits limits, SchedulerPolicies policies, CostDefaults costs = {},
+                Topology topology = {});
+
+  // GPUs. A GPU is known before its worker is; WorkerReady makes it usable.
+  void AddGpu(GpuIndex gpu, Bytes memory) { AddRuntime(gpu, memory, gpu); }
+  // One of several on a device: what is told of GPUs here is true of each of them.
+  void AddRuntime(GpuIndex gpu, Bytes memory, std::uint32_t device);
+  Consequences Apply(const WorkerReady& ready, Time now) { return parts_.workers.Apply(ready, now); }
+  Consequences Apply(const WorkerLost& lost, Time now) { return parts_.workers.Apply(lost, now); }
+  Consequences Apply(const GpuUnfit& unfit, Time now) { return parts_.workers.Apply(unfit, now); }
+  // An adopted worker holds models that a new daemon learns of later: call this before DescribeModel.
+  void FoundResident(GpuIndex gpu, const ResidentReport& report, Time now) {
+    parts_.workers.FoundResident(gpu, report, now);
+  }
+  // One that nobody learned of was evicted: its room is the others'.
+  void OrphanGone(GpuIndex gpu, Bytes bytes) { parts_.tables.gpus.OrphanGone(gpu, bytes); }
+
+  // Models with a host copy at this node; others are bounced (BOUNCE_NOT_ADOPTED). Describing one again,
+  // after it was prepared, replaces the sizes (what cannot fit any more ends). Forgetting bounces its waiting
+  // requests and evicts its copies, those in use when their use ends.
+  Consequences DescribeModel(const std::string& model, Bytes weights, Bytes activation);
+  Consequences ForgetModel(const std::string& model);
+  // A model whose host copy is on disk only, or on its way, keeps its requests waiting: nothing is dispatched
+  // for it, and its requests hold up nobody. A described model is in the region until told otherwise.
+  void SetInRegion(const std::string& model, bool in_region);
+  void RestoreCosts(const std::vector<ModelCost>& known, double nanos_per_byte) {
+    parts_.tables.costs.Restore(known, nanos_per_byte);
+  }
+
+  // Functions that keep state on the device. A request that names one runs where the state is; its dispatch
+  // says when the state has to be brought. `bytes`: what it takes on a device. Forgetting one bounces its
+  // waiting requests.
+  void DeclareState(const std::string& state, const std::string& model, Bytes bytes);
+  Consequences ForgetState(const std::string& state);
+  // Its image is not known yet: its requests wait.
+  void HoldState(const std::string& state, bool held);
+  // Its image is lost: its waiting requests end with `why`, and more are not to come.
+  Consequences FailState(const std::string& state, const absl::Status& why);
+
+  // Nothing new enters, what is here finishes.
+  void SetDraining(bool draining) { parts_.tables.draining = draining; }
+
+  Submitted Submit(const NodeRequest& request, Time now) { return parts_.requests.Submit(request, now); }
+  [[nodiscard]] Decision Decide(Time now);
+  [[nodiscard]] Time NextDue() const;  // as the last Decision's `due`
+  // The broadcasts that dispatches with kBroadcast have gathered: no GPU joins them after this. To be called
+  // when others have had time to join; order what it returns.
+  [[nodiscard]] std::vector<Broadcasts::Order> CloseBroadcasts() { return parts_.tables.broadcasts.Send(); }
+  // Runtimes that did nothing for `idle` serve no key again: the next Decision says so. NextIdle: when the
+  // next one will have been idle for so long.
+  void GiveBack(Time now, Duration idle) { parts_.runtimes.GiveBack(now, idle); }
+  // An answer's outputs lie in the memory of this worker (1), or have been read (-1).
+  void Unread(GpuIndex gpu, std::int32_t change) { parts_.tables.gpus.Unread(gpu, change); }
+  Consequences Apply(const EvictDone& done, Time now) { return parts_.outcomes.Apply(done, now); }
+  Consequences Apply(const SwapInDone& done, Time now) { return parts_.outcomes.Apply(done, now); }
+  Consequences Apply(const RunDone& done, Time now) { return parts_.outcomes.Apply(done, now); }
+  // Ends what waited past its expiry; names what is in flight past it once, to be cancelled.
+  Consequences Expire(Time now) { return parts_.requests.Expire(now); }
+  Cancelled Cancel(const RequestId& id) { return parts_.requests.Cancel(id); }
+  // The router is gone: nobody waits for its requests.
+  Consequences ForgetRouter(std::uint64_t router) { return parts_.requests.ForgetRouter(router); }
+  void Check() const;
+
+ private:
+  [[nodiscard]] std::vector<std::string> WaitingForRegion() const;
+
+  std::size_t out_of_region_ = 0;  // models
+};
+
+}  // namespace troupe::node

@@ -1,0 +1,126 @@
+#include "node/scheduling/victim_planner.hpp"
+
+#include <algorithm>
+
+#include "absl/container/inlined_vector.h"
+#include "base/check.hpp"
+
+namespace troupe::node {
+
+namespace {
+constexpr std::int32_t kBoundTier = 1000;  // behind every tier of an eviction policy
+}  // namespace
+
+double VictimPlanner::RateOf(const ModelEntry& model, Time now) const {
+  if (!model.adopted || model.asked == Time::min()) return 0;
+  // It was not asked for since then: its rate is no higher.
+  const Duration silent = now - model.asked;
+  return 1 / std::max(ToSeconds(std::max(model.gap.Or(silent), silent)), 1e-6);
+}
+
+// Those that may go, in no order; of one rank the first by name goes first.
+std::vector<Victim> VictimPlanner::MayGo(ModelId coming, const Gpu& gpu, Time now) const {
+  const double busy = std::min(1.0, tables_.link_pressure.At(now));  // nobody waits for a link that is idle
+  std::vector<Victim> victims;
+  victims.reserve(gpu.residents.size());
+  for (const auto& [id, resident] : gpu.residents) {
+    if (!resident.Idle() || id == coming) continue;
+    const ModelEntry& model = tables_.models[id];
+    const SwapCosts costs = tables_.costs.CostsOf(model.cost, resident.bytes);
+    const EvictionCandidate candidate{
+        .bytes = resident.WithStates(),
+        .last_use = resident.last_use,
+        .replicas = tables_.gpus.HolderCount(id),
+        .wanted = tables_.queue.Find(id) != nullptr || model.kept_until > now,
+        .heavy = costs.heavy,
+        .rate = RateOf(model, now),
+        .load = FromSeconds(ToSeconds(costs.load) * busy),
+        .slack = model.patience.known() ? model.patience.Or({}) - costs.run : Duration::max(),
+        .delay = costs.delay};
+    victims.push_back({tables_.policies.eviction(candidate), id, candidate.bytes});
+    // Nothing bound goes, unless a model outgrew what was kept for it.
+    if (!tables_.binding.late() && tables_.binding.Bound(id)) victims.back().rank.tier += kBoundTier;
+  }
+  return victims;
+}
+
+Bytes VictimPlanner::Target(ModelId model, const Gpu& gpu, Bytes need) const {
+  if (tables_.hints.empty()) return need;
+  const auto hint = tables_.hints.find({gpu.index, model});
+  return hint == tables_.hints.end() ? need : need + hint->second.extra;
+}
+
+// With nothing else on the GPU neither fragments nor an earlier NoFit count: the worker will tell. `room`:
+// with all gone that may go.
+bool VictimPlanner::FitsAlone(const Gpu& gpu, const Resident* own, Bytes need, Bytes room) const {
+  if (gpu.in_flight > 0 || gpu.strange > Bytes() || room + gpu.overhead < need) return false;
+  return std::ranges::all_of(gpu.residents,
+                             [&](const auto& there) { return &there.second == own || there.second.Idle(); });
+}
+
+bool VictimPlanner::CanMakeRoom(const RequestLook& look, const Gpu& gpu, const Resident* own,
+                                Bytes need) const {
+  const Bytes target = Target(look.entry.model, gpu, need);
+  const Bytes free = gpu.Free();
+  if (free >= target) return true;
+  const Bytes others = own != nullptr && own->Idle() ? gpu.idle - own->WithStates() : gpu.idle;
+  return free + others >= target || FitsAlone(gpu, own, need, free + others);
+}
+
+std::vector<ModelId> VictimPlanner::Plan(ModelId model, Bytes need, const Gpu& gpu, Time now) const {
+  const Bytes target = Target(model, gpu, need);
+  Bytes room = gpu.Free();
+  if (room >= target) return {};
+  std::vector<Victim> candidates = MayGo(model, gpu, now);
+  const auto later = [&](const Victim& a, const Victim& b) {
+    return a.rank != b.rank ? a.rank > b.rank : tables_.NameOf(a.model) > tables_.NameOf(b.model);
+  };
+  absl::InlinedVector<Victim, 8> chosen;
+  while (room < target && !candidates.empty()) {
+    // Mostly one is enough: all are put in order only for more.
+    if (chosen.empty()) {
+      std::iter_swap(std::ranges::max_element(candidates, later), candidates.end() - 1);
+    } else {
+      if (chosen.size() == 1) std::ranges::make_heap(candidates, later);
+      std::ranges::pop_heap(candidates, later);
+    }
+    chosen.push_back(candidates.back());
+    candidates.pop_back();
+    room += chosen.back().bytes;
+  }
+  if (room < target) {
+    TROUPE_CHECK(FitsAlone(gpu, gpu.Find(model), need, room), "a chosen GPU has no room");
+  } else {
+    const auto needless = [&](const Victim& candidate) {
+      if (room < target + candidate.bytes) return false;
+      room -= candidate.bytes;
+      return true;
+    };
+    chosen.erase(std::remove_if(chosen.begin(), chosen.end(), needless), chosen.end());
+  }
+  std::vector<ModelId> victims;
+  for (const Victim& victim : chosen) victims.push_back(victim.model);
+  return victims;
+}
+
+Bytes VictimPlanner::WindowOf(Bytes weights) {
+  return std::min(weights, std::max(Bytes(weights.count() / 4), MiB(16)));
+}
+
+bool VictimPlanner::MayPass(ModelId id, const Gpu& gpu, Bytes room, const std::vector<ModelId>& victims,
+                            Time since) const {
+  const ModelEntry& model = tables_.models[id];
+  const Bytes window = WindowOf(model.weights);
+  if (!tables_.limits.by_layer || victims.empty() || gpu.Find(id) != nullptr) return false;
+  if (window * 2 > model.weights || window + model.activation > room) return false;
+  return std::ranges::all_of(victims, [&](ModelId victim) { return gpu.Find(victim)->last_use > since; });
+}
+
+bool VictimPlanner::PassesThrough(const RequestEntry& entry, const Gpu& gpu,
+                                  const std::vector<ModelId>& victims) const {
+  if (entry.whole || !entry.request.state.empty() || entry.request.trial || entry.suspect) return false;
+  return tables_.WaitingFor(entry.model) <= 1 &&
+         MayPass(entry.model, gpu, gpu.Free(), victims, entry.asked_before);
+}
+
+}  // namespace troupe::node

@@ -1,0 +1,42 @@
+// VICTIM PLANNER: who makes room for a request or a copy, in the eviction policy's order, and what passes
+// through a full GPU without anybody going. Pure looks at the tables.
+#pragma once
+
+#include <vector>
+
+#include "base/units.hpp"
+#include "node/scheduling/scheduler_tables.hpp"
+
+namespace troupe::node {
+
+class VictimPlanner {
+ public:
+  explicit VictimPlanner(const SchedulerTables& tables) : tables_(tables) {}
+
+  // The room that a run is given: more than it needs by the estimates, where they were wrong before.
+  [[nodiscard]] Bytes Target(ModelId model, const Gpu& gpu, Bytes need) const;
+  // The request fits, now or after evicting all that may go. `own`: its model there, or null.
+  [[nodiscard]] bool CanMakeRoom(const RequestLook& look, const Gpu& gpu, const Resident* own,
+                                 Bytes need) const;
+  // Whom to evict for a model, or its run, that fits: without those that turned out to be needless.
+  [[nodiscard]] std::vector<ModelId> Plan(ModelId model, Bytes need, const Gpu& gpu, Time now) const;
+
+  // What a model takes of a GPU that it passes through: the worker plans it by what the steps read, and
+  // answers NoFit when this is too little.
+  [[nodiscard]] static Bytes WindowOf(Bytes weights);
+  // Bringing the model would evict only such as were used since then, when it was last asked for, half of the
+  // weights or more need not be there at a time, and the others fit into that room.
+  [[nodiscard]] bool MayPass(ModelId model, const Gpu& gpu, Bytes room, const std::vector<ModelId>& victims,
+                             Time since) const;
+  [[nodiscard]] bool PassesThrough(const RequestEntry& entry, const Gpu& gpu,
+                                   const std::vector<ModelId>& victims) const;
+
+ private:
+  [[nodiscard]] double RateOf(const ModelEntry& model, Time now) const;
+  [[nodiscard]] std::vector<Victim> MayGo(ModelId coming, const Gpu& gpu, Time now) const;
+  [[nodiscard]] bool FitsAlone(const Gpu& gpu, const Resident* own, Bytes need, Bytes room) const;
+
+  const SchedulerTables& tables_;
+};
+
+}  // namespace troupe::node

@@ -1,0 +1,74 @@
+// What a node is set up with.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/cost_model.hpp"
+#include "base/policy.hpp"
+#include "base/units.hpp"
+#include "node/models/cache_table.hpp"
+#include "node/scheduling/scheduler_types.hpp"
+#include "node/scheduling/topology.hpp"
+#include "proto/cluster.pb.h"
+#include "proto/function.pb.h"
+#include "proto/profile.pb.h"
+
+namespace troupe::node {
+
+struct GpuSetup {
+  std::string device;  // "virtual:0"
+  Bytes memory;
+};
+
+// With whom functions share a worker, and how many workers stand on each GPU.
+struct IsolationOptions {
+  proto::Isolation mode = proto::ISOLATION_SHARED;  // of functions that do not say
+  std::uint32_t runtimes = 1;                       // of each GPU, each with its part of the memory
+  Duration idle = std::chrono::minutes(10);         // after which a runtime serves no key again
+};
+
+struct NodeSettings {
+  std::string name;
+  std::vector<GpuSetup> gpus;
+  IsolationOptions isolation;  // with several runtimes, or another mode than shared: scheduler.isolated
+  PolicyNames policies;
+  // A run with state is answered when its state has been written back; false: that is done when its model
+  // leaves the device.
+  bool write_back_each_run = true;
+  Bytes state_memory = MiB(256);  // of all images of states
+  SchedulerLimits scheduler;
+  CacheLimits copies;            // of the host region
+  Topology topology;             // of the GPUs, by their index here
+  CostDefaults costs;            // until the node has learned better
+  proto::NodeProfiles profiles;  // what it had learned when it ended
+  bool keeps_profiles = false;   // what it learns is to be written (SaveProfiles)
+  // Functions that it had adopted when it ended (only their records count). They are adopted again when no
+  // manager was heard after `remember_after`.
+  proto::ClusterUpdate remembered;
+  bool keeps_adopted = false;  // what it adopts is to be written (SaveAdopted)
+  Duration remember_after = std::chrono::seconds(1);
+  Duration save_adopted_after = std::chrono::milliseconds(500);  // of a change: many come together
+  // Whether what a model costs is measured when it was adopted, or learned from its requests only.
+  bool trials = false;
+  // Whether what a dead worker held comes to the other GPUs by itself, or when it is asked for.
+  bool refill = false;
+  std::uint64_t credits_per_gpu = 8;
+  Duration save_profiles_every = std::chrono::seconds(10);
+  // How long a worker that was adopted keeps models that this node has not been told of.
+  Duration orphan_grace = std::chrono::seconds(3);
+  // How long a broadcast of a model to several GPUs waits for more of them.
+  Duration broadcast_gather = std::chrono::microseconds(500);
+  Duration grant_every = std::chrono::milliseconds(20);  // changes of residency are told at most this often
+
+  // The GPU on which a runtime stands, and how people call the runtime.
+  [[nodiscard]] std::uint32_t DeviceOf(std::uint32_t runtime) const { return runtime / isolation.runtimes; }
+  [[nodiscard]] std::string Label(std::uint32_t runtime) const {
+    if (isolation.runtimes == 1) return absl::StrCat("GPU ", runtime);
+    return absl::StrCat("GPU ", DeviceOf(runtime), ", runtime ", runtime % isolation.runtimes);
+  }
+};
+
+}  // namespace troupe::node

@@ -1,0 +1,65 @@
+// FUNCTION STATES: where the device state of each function is, and whose turn it is. One GPU at a time has a
+// state; while it is at none, its image is at the host (or it is zeros).
+//
+//   away -(a dispatch brings it)-> at a GPU -(its model goes: leaving)-> away
+//   at a GPU -(its worker died)-> away
+//
+// Runs of one function take turns in the order of their acceptance: the next begins when the one before has
+// ended. Owned by the swap scheduler. Pure.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "node/request.hpp"
+#include "node/scheduling/names.hpp"
+
+namespace troupe::node {
+
+class FunctionStates {
+ public:
+  struct State {
+    ModelId model = kNoName;
+    Bytes bytes{};          // that it takes on a device
+    GpuIndex gpu = kNoGpu;  // the only one that may run the function; kNoGpu: any
+    bool current = false;   // what is there is the state; else it is brought with the next run
+    bool leaving = false;   // its model is being evicted from there: nobody runs meanwhile
+    bool held = false;      // its image is not known or not safe yet: nobody runs meanwhile
+    bool running = false;   // the first in line was dispatched
+    std::deque<RequestId> line{};
+
+    [[nodiscard]] bool MayRun() const { return !leaving && !held && !running && !line.empty(); }
+    [[nodiscard]] bool CurrentAt(GpuIndex where) const { return gpu == where && current; }
+  };
+
+  // Again with another size: nothing changes but that.
+  void Declare(const std::string& key, ModelId model, Bytes bytes);
+  void Forget(const std::string& key);
+  [[nodiscard]] State* Find(const std::string& key);
+  [[nodiscard]] const State* Find(const std::string& key) const;
+  [[nodiscard]] const std::map<std::string, State>& all() const { return states_; }
+  // Of the functions of one model; empty for most.
+  [[nodiscard]] const std::vector<std::string>& Of(ModelId model) const;
+  [[nodiscard]] Bytes BytesOf(ModelId model) const;
+
+  void Enter(const std::string& key, const RequestId& id);
+  void Leave(const std::string& key, const RequestId& id);
+
+  // The model leaves this GPU, or stays after all (`gone` false).
+  void BeginEvict(GpuIndex gpu, ModelId model);
+  void EndEvict(GpuIndex gpu, ModelId model, bool gone);
+  void WorkerGone(GpuIndex gpu);
+
+  // Requests of this model that wait for a turn which is not theirs yet.
+  [[nodiscard]] std::size_t Blocked(ModelId model) const;
+
+ private:
+  std::map<std::string, State> states_;
+  absl::flat_hash_map<ModelId, std::vector<std::string>> by_model_;
+};
+
+}  // namespace troupe::node

@@ -1,0 +1,187 @@
+#include "node/state/states.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cluster/function_state.hpp"
+#include "node/parts.hpp"
+#include "node/runtimes/worker_orders.hpp"
+
+namespace troupe::node {
+
+void States::Learn(const proto::FunctionKey& key) {
+  const auto* record = parts_.membership.view().functions().Find(key);
+  const bool has_state = record != nullptr && !record->state().empty();
+  const auto* known = declared_.Find(key);
+  if (known != nullptr && has_state && known->key == cluster::StateKey(*record)) return;
+  if (known != nullptr) Forget(declared_.Remove(key));
+  if (has_state) Declare(*record);
+}
+
+void States::Declare(const proto::FunctionRecord& record) {
+  auto& state = declared_.Add(record);
+  state.model = parts_.models.CopyOf(record);
+  // Each tensor is there twice on a device, and rounded up.
+  const auto bytes = cluster::StateBytes(record);
+  const auto rounding = Bytes(512 * state.specs.size());
+  state.failed = rooms_.Reserve(state.key, bytes);
+  parts_.scheduler.DeclareState(state.key, state.model, bytes * 2 + rounding);
+  if (!state.failed.ok()) return parts_.out.Note("state-refused", std::string(state.failed.message()));
+  parts_.scheduler.HoldState(state.key, true);
+  // A worker that outlived an earlier daemon may have it: its model came before the news of this function.
+  for (GpuIndex gpu = 0; !parts_.settings.write_back_each_run && gpu < met_.size(); ++gpu)
+    if (parts_.runtimes.Up(gpu) && parts_.models.Find(state.model) != nullptr &&
+        parts_.scheduler.FindResident(gpu, state.model) != nullptr)
+      Recover(gpu, state.model, state.key);
+  parts_.out.Add(LoadImage{state.key, state.specs});
+}
+
+void States::On(const ImageLoaded& event) {
+  auto* state = declared_.ByKey(event.function);
+  if (state == nullptr) return;
+  state->loading = false;
+  const auto newer = ImageOf(event.function);  // from a living worker
+  if (event.image.ok()) {
+    if (newer == nullptr) Keep({*event.image});
+  } else if (!absl::IsNotFound(event.image.status()) && newer == nullptr && state->recovering == 0) {
+    // Zeros would pass for the state: no run begins until an operator decided that it begins anew.
+    return Fail(*state, "state-damaged",
+                absl::DataLossError(
+                    absl::StrCat(state->name, ": its state cannot be read (", event.image.status().message(),
+                                 "); remove the function and deploy it again to begin anew")));
+  }
+  LetRun(*state);
+}
+
+void States::Fail(DeclaredState& state, const std::string& kind, absl::Status why) {
+  state.failed = std::move(why);
+  parts_.out.Note(kind, std::string(state.failed.message()));
+  // And held for ever.
+  parts_.decisions.CarryOut(parts_.scheduler.FailState(state.key, state.failed));
+}
+
+// With every run written back the file has all that was acknowledged: what a worker has beyond it was not.
+void States::RecoverAll(GpuIndex gpu, const std::string& copy) {
+  if (parts_.settings.write_back_each_run) return;
+  const auto keys = parts_.scheduler.StatesOf(copy);
+  for (const auto& key : keys) Recover(gpu, copy, key);
+}
+
+// Of one function: its model's other functions may not be known yet, and are asked for when they are.
+void States::Recover(GpuIndex gpu, const std::string& copy, const std::string& key) {
+  ++declared_.ByKey(key)->recovering;
+  parts_.scheduler.HoldState(key, true);
+  parts_.write_backs.Order(gpu, copy, key, RecoveryOrdered{gpu, key});
+}
+
+void States::Recovered(const RecoveryOrdered& purpose, absl::StatusOr<ImagePtr> image) {
+  auto* state = declared_.ByKey(purpose.key);
+  if (state == nullptr || state->recovering == 0) return;
+  --state->recovering;
+  const auto label = parts_.settings.Label(purpose.gpu);
+  if (absl::IsUnavailable(image.status())) {
+    parts_.out.Note("state-lost",
+                    absl::StrCat(state->name, ": the worker of ", label,
+                                 " died before what it had could be read; runs since it was last written "
+                                 "back are lost, if there were any"));
+  } else if (!image.ok() && !absl::IsNotFound(image.status()) && state->failed.ok()) {
+    // The worker has it yet: to go on from the older file would lose what was acknowledged.
+    return Fail(*state, "state-not-saved",
+                absl::FailedPreconditionError(absl::StrCat(
+                    state->name, ": the state that the worker of ", label, " has could not be kept (",
+                    image.status().message(),
+                    "); give it room and restart this daemon, or remove the function and deploy it again "
+                    "to begin anew")));
+  }
+  const auto known = ImageOf(purpose.key);
+  if (image.ok()) {
+    const bool newer = known == nullptr || known->runs() < (*image)->runs();
+    newer ? Keep({*std::move(image)}) : parts_.out.Add(RestoreImage{purpose.key});
+  }
+  LetRun(*state);
+}
+
+// Runs may begin when nothing that is known of the state can still come.
+void States::LetRun(const DeclaredState& state) {
+  if (state.loading || state.recovering > 0 || !state.failed.ok()) return;
+  const bool all_met = std::ranges::all_of(met_, [](bool met) { return met; });
+  if (!parts_.settings.write_back_each_run && !all_met) return;
+  parts_.scheduler.HoldState(state.key, false);
+  parts_.decisions.Decide();
+}
+
+void States::Met(GpuIndex gpu) {
+  if (met_[gpu]) return;
+  met_[gpu] = true;
+  std::vector<std::string> keys;
+  declared_.ForEach([&](const DeclaredState& state) { keys.push_back(state.key); });
+  for (const auto& key : keys)
+    if (const auto* state = declared_.ByKey(key)) LetRun(*state);
+}
+
+void States::Forget(const std::string& key) {
+  parts_.decisions.CarryOut(parts_.scheduler.ForgetState(key));
+  images_.erase(key);
+  rooms_.Free(key);
+  parts_.out.Add(ForgetImage{key});
+}
+
+ImagePtr States::ImageOf(const std::string& key) const {
+  const auto it = images_.find(key);
+  return it == images_.end() ? nullptr : it->second;
+}
+
+ImagePtr States::AddTo(const std::string& key, proto::SwapInOrder& order) {
+  auto image = ImageOf(key);
+  if (image != nullptr) {
+    *order.add_states() = *image;
+  } else if (const auto* state = declared_.ByKey(key)) {
+    *order.add_states() = state->Zeros();
+  }
+  return image;
+}
+
+void States::Keep(const std::vector<ImagePtr>& images) {
+  for (const auto& image : images) {
+    auto* state = declared_.ByKey(image->function());
+    if (state == nullptr) continue;
+    state->runs = image->runs();
+    images_[image->function()] = image;
+    parts_.out.Add(KeepImage{image});
+  }
+}
+
+bool States::AnyAt(GpuIndex gpu, const std::string& model) const {
+  const auto& of = parts_.scheduler.StatesOf(model);
+  return std::ranges::any_of(
+      of, [&](const std::string& key) { return parts_.scheduler.states().Find(key)->CurrentAt(gpu); });
+}
+
+void States::On(const RuntimeLost& event) {
+  declared_.ForEach([&](DeclaredState& state) {
+    const auto* where = parts_.scheduler.states().Find(state.key);
+    if (where == nullptr || !where->CurrentAt(event.gpu)) return;
+    const auto image = ImageOf(state.key);
+    const auto safe = image == nullptr ? 0 : image->runs();
+    if (state.runs > safe) {
+      parts_.out.Note(
+          "state-lost",
+          absl::StrCat(state.name, ": the worker of ", parts_.settings.Label(event.gpu),
+                       " died with its state; the ", state.runs - safe,
+                       " runs since it was last written back are lost, it goes on from run ", safe));
+    }
+    state.runs = safe;
+  });
+}
+
+void States::TellStay(const std::string& copy) {
+  declared_.ForEach([&](const DeclaredState& state) {
+    if (state.model != copy || (state.runs == 0 && ImageOf(state.key) == nullptr)) return;
+    parts_.out.Note("state-stays",
+                    absl::StrCat(state.name, ": its model was taken off this node, and its state of ",
+                                 state.runs, " runs stays here"));
+  });
+}
+
+}  // namespace troupe::node

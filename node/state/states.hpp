@@ -1,0 +1,65 @@
+// STATES: what functions keep on the device: which functions of this node do, their images at this host, and
+// when their runs may begin. node::FunctionStates (scheduling) decides on which GPU a state is.
+//
+//   declared -(its file is read, and every worker from before this daemon was asked)-> its runs may begin
+//   declared -(it cannot be read, or kept)-> failed, until the function is removed
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "node/events.hpp"
+#include "node/runtimes/order_purposes.hpp"
+#include "node/state/declared_states.hpp"
+#include "node/state/state_rooms.hpp"
+
+namespace troupe::node {
+
+struct Parts;
+
+class States {
+ public:
+  States(Parts& parts, std::size_t runtimes, Bytes capacity)
+      : parts_(parts), rooms_(capacity), met_(runtimes) {}
+
+  void On(const ImageLoaded& event);
+  // To be heard before the scheduler hears it, which then knows nothing of the worker's states any more.
+  void On(const RuntimeLost& event);
+  // A function came, changed, was unloaded or went. One that is unloaded keeps its state.
+  void Learn(const proto::FunctionKey& key);
+  // What this runtime had before this daemon began is known.
+  void Met(GpuIndex gpu);
+  // What a worker that outlived an earlier daemon holds of this model's functions is asked for.
+  void RecoverAll(GpuIndex gpu, const std::string& copy);
+  void Recovered(const RecoveryOrdered& purpose, absl::StatusOr<ImagePtr> image);
+  // The model leaves this node. State does not travel between nodes.
+  void TellStay(const std::string& copy);
+
+  // Images that are safe become the images of their functions.
+  void Keep(const std::vector<ImagePtr>& images);
+  // Null: there is none.
+  [[nodiscard]] ImagePtr ImageOf(const std::string& key) const;
+  // The image, or zeros, for a swap-in; the image returned keeps what it refers to valid.
+  ImagePtr AddTo(const std::string& key, proto::SwapInOrder& order);
+  // A state of the model's functions is on that GPU.
+  [[nodiscard]] bool AnyAt(GpuIndex gpu, const std::string& model) const;
+  [[nodiscard]] DeclaredStates& declared() { return declared_; }
+  [[nodiscard]] const DeclaredStates& declared() const { return declared_; }
+
+ private:
+  void Declare(const proto::FunctionRecord& record);
+  void Recover(GpuIndex gpu, const std::string& copy, const std::string& key);
+  void LetRun(const DeclaredState& state);
+  void Fail(DeclaredState& state, const std::string& kind, absl::Status why);
+  void Forget(const std::string& key);
+
+  Parts& parts_;
+  DeclaredStates declared_;
+  StateRooms rooms_;
+  std::map<std::string, ImagePtr> images_;  // by key
+  std::vector<bool> met_;                   // by runtime
+};
+
+}  // namespace troupe::node

@@ -1,0 +1,116 @@
+#include "node/state/write_backs.hpp"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "node/parts.hpp"
+#include "node/runtimes/worker_orders.hpp"
+
+namespace troupe::node {
+
+namespace {
+
+GpuIndex GpuOf(const WriteBackPurpose& purpose) {
+  if (const auto* run = std::get_if<RunWrittenBack>(&purpose)) return run->start.dispatch.gpu;
+  if (const auto* eviction = std::get_if<EvictionWrittenBack>(&purpose)) return eviction->gpu;
+  if (const auto* orphan = std::get_if<OrphanWrittenBack>(&purpose)) return orphan->gpu;
+  return std::get<RecoveryOrdered>(purpose).gpu;
+}
+
+absl::StatusOr<ImagePtr> RecoveredImage(const absl::Status& status, const std::vector<ImagePtr>& images) {
+  if (!status.ok()) return status;
+  if (images.empty()) return absl::NotFoundError("it has none");
+  return images.front();
+}
+
+}  // namespace
+
+void WriteBacks::Order(GpuIndex gpu, const std::string& model, const std::string& function,
+                       WriteBackPurpose purpose) {
+  parts_.orders.GiveFor(model, gpu, WriteBackOrderFor(parts_.models.PackedDigest(model), function),
+                        std::move(purpose));
+}
+
+// Of a run only its own function's state: a sibling of the same model may have a run under way, which is not
+// counted yet. States of functions that have gone on elsewhere, or were removed, may still lie there.
+bool WriteBacks::Wants(const WriteBackPurpose& purpose, const proto::StateImage& image) const {
+  if (std::holds_alternative<OrphanWrittenBack>(purpose)) return true;
+  if (const auto* recovery = std::get_if<RecoveryOrdered>(&purpose)) return image.function() == recovery->key;
+  const auto* state = parts_.scheduler.states().Find(image.function());
+  if (state == nullptr) return false;
+  if (const auto* run = std::get_if<RunWrittenBack>(&purpose))
+    return image.function() == run->start.dispatch.state;
+  return state->CurrentAt(GpuOf(purpose));
+}
+
+void WriteBacks::On(const WriteBackPurpose& purpose, const proto::WorkerOutcome& outcome) {
+  Batch batch{.purpose = purpose, .gpu = GpuOf(purpose), .status = StatusOf(outcome)};
+  batch.slices = StateSlices(outcome);
+  std::vector<proto::StateImage> wanted;
+  for (const auto& image : outcome.state().states())
+    if (Wants(purpose, image)) wanted.push_back(image);
+  if (wanted.empty()) return End(std::move(batch));
+  batch.open = wanted.size();
+  // What follows may order the model's eviction: its name has to be known until then.
+  if (const auto* run = std::get_if<RunWrittenBack>(&purpose)) batch.model = run->start.dispatch.model;
+  if (!batch.model.empty()) parts_.models.BeginUse(batch.model, false);
+  const auto number = ++last_batch_;
+  batches_[number] = std::move(batch);
+  for (auto& image : wanted) parts_.out.Add(SaveImage{number, std::move(image)});
+}
+
+void WriteBacks::On(ImageSaved& event) {
+  const auto it = batches_.find(event.batch);
+  if (it == batches_.end()) return;
+  auto& batch = it->second;
+  batch.status.Update(event.image.status());
+  if (event.image.ok()) batch.images.push_back(*std::move(event.image));
+  if (--batch.open > 0) return;
+  auto ended = std::move(batch);
+  batches_.erase(it);
+  End(std::move(ended));
+}
+
+void WriteBacks::End(Batch batch) {
+  parts_.requests.ReleaseSlices(batch.gpu, batch.slices);
+  if (const auto* recovery = std::get_if<RecoveryOrdered>(&batch.purpose)) {
+    parts_.states.Recovered(*recovery, RecoveredImage(batch.status, batch.images));
+  } else if (const auto* orphan = std::get_if<OrphanWrittenBack>(&batch.purpose)) {
+    parts_.orphans.StatesSaved(*orphan, batch.status);
+  } else if (const auto* eviction = std::get_if<EvictionWrittenBack>(&batch.purpose)) {
+    parts_.evictions.StatesSaved(*eviction, batch.status, batch.images);
+  } else {
+    RunSaved(std::get<RunWrittenBack>(batch.purpose), batch.status, batch.images);
+  }
+  if (!batch.model.empty()) parts_.models.EndUse(batch.model, false);
+}
+
+void WriteBacks::SaveRun(const HeldStart& start, proto::WorkerOutcome run) {
+  const auto& dispatch = start.dispatch;
+  Order(dispatch.gpu, dispatch.model, dispatch.state,
+        RunWrittenBack{start, std::make_shared<proto::WorkerOutcome>(std::move(run))});
+}
+
+void WriteBacks::RunSaved(const RunWrittenBack& purpose, const absl::Status& status,
+                          const std::vector<ImagePtr>& images) {
+  const auto& dispatch = purpose.start.dispatch;
+  // Its worker died meanwhile, and the run is planned again: on the state that it began with.
+  auto* held = parts_.requests.Current(dispatch.request, purpose.start.serial);
+  if (held == nullptr) {
+    Restore(images);
+    return parts_.requests.ReleaseSlices(dispatch.gpu, UnsentSlices(*purpose.run, proto::InferReply()));
+  }
+  if (status.ok() && !images.empty()) {
+    parts_.states.Keep(images);
+    return parts_.dispatches.End(dispatch, *held, std::move(*purpose.run));
+  }
+  parts_.out.Add(RestoreImage{dispatch.state});
+  parts_.dispatches.EndUnkept(dispatch, *held, std::move(*purpose.run),
+                              status.ok() ? "nothing was written back" : std::string(status.message()));
+}
+
+void WriteBacks::Restore(const std::vector<ImagePtr>& images) {
+  for (const auto& image : images) parts_.out.Add(RestoreImage{image->function()});
+}
+
+}  // namespace troupe::node

@@ -1,0 +1,52 @@
+// WRITE-BACKS: states that a worker sends to the host, and their images until they are safe.
+//
+//   ordered -(the worker's answer)-> its images are saved, one by one -> the purpose's part is told
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "node/runtimes/order_purposes.hpp"
+
+namespace troupe::node {
+
+struct Parts;
+
+class WriteBacks {
+ public:
+  explicit WriteBacks(Parts& parts) : parts_(parts) {}
+
+  void On(const WriteBackPurpose& purpose, const proto::WorkerOutcome& outcome);
+  void On(ImageSaved& event);
+
+  // `function`: whose state; "": of all functions of the model whose state is there.
+  void Order(GpuIndex gpu, const std::string& model, const std::string& function, WriteBackPurpose purpose);
+  // A run counts as done when its state is safe: until then a worker that dies takes nothing with it.
+  void SaveRun(const HeldStart& start, proto::WorkerOutcome run);
+  // They were saved, and what they hold does not count: the files are again what they were.
+  void Restore(const std::vector<ImagePtr>& images);
+
+ private:
+  struct Batch {
+    WriteBackPurpose purpose{};
+    GpuIndex gpu = 0;
+    std::string model{};   // in use until the batch ends; "": none is
+    std::size_t open = 0;  // images that are being saved
+    absl::Status status{};
+    std::vector<ImagePtr> images{};
+    proto::ReleaseOrder slices{};  // of the worker; released when all are read
+  };
+  [[nodiscard]] bool Wants(const WriteBackPurpose& purpose, const proto::StateImage& image) const;
+  void End(Batch batch);
+  void RunSaved(const RunWrittenBack& purpose, const absl::Status& status,
+                const std::vector<ImagePtr>& images);
+
+  Parts& parts_;
+  std::map<std::uint64_t, Batch> batches_;
+  std::uint64_t last_batch_ = 0;
+};
+
+}  // namespace troupe::node

@@ -1,0 +1,212 @@
+// A node that a test tells events, with what it wants to be done as text.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "node/node.hpp"
+
+namespace troupe::node {
+
+class NodeTest : public testing::Test {
+ protected:
+  using Lines = std::vector<std::string>;
+
+  // GPUs of 1 GiB, links between all of them, and nothing that happens by itself.
+  static NodeSettings Settings(std::uint32_t gpus) {
+    NodeSettings settings;
+    settings.name = "node";
+    settings.policies.copies = "asked";
+    for (std::uint32_t i = 0; i < gpus; ++i) settings.gpus.push_back({absl::StrCat("virtual:", i), GiB(1)});
+    return settings;
+  }
+  explicit NodeTest(NodeSettings settings = Settings(2))
+      : settings_(std::move(settings)), node_(settings_, *FindSchedulerPolicies(settings_.policies)) {
+    On(Started());
+  }
+
+  // What the node wants to be done, in order; grants and the log are left out.
+  Lines On(Event event) {
+    Lines lines;
+    for (const auto& effect : node_.On(std::move(event), now)) {
+      const auto line = std::visit([this](const auto& wanted) { return Line(wanted); }, effect);
+      if (!line.empty()) lines.push_back(line);
+    }
+    return lines;
+  }
+
+  // --- workers ---
+  Lines Report(GpuIndex gpu, proto::ExecutorReport::State state,
+               const std::map<std::string, Bytes>& has = {}) {
+    proto::ExecutorReport report;
+    report.set_gpu(gpu);
+    report.set_state(state);
+    report.set_reason("the test says so");
+    if (state == proto::ExecutorReport::STARTING) ++lives_[gpu];
+    report.set_incarnation(lives_[gpu]);
+    if (state == proto::ExecutorReport::READY) {
+      report.mutable_worker()->set_memory_bytes(GiB(1).count());
+      report.mutable_worker()->set_free_bytes(GiB(1).count());
+      for (const auto& [digest, bytes] : has) {
+        auto& resident = *report.mutable_worker()->add_resident();
+        resident.set_digest(digest);
+        resident.set_bytes(bytes.count());
+      }
+    }
+    return On(WorkerReported{report});
+  }
+  Lines Up(GpuIndex gpu, const std::map<std::string, Bytes>& has = {}) {
+    Report(gpu, proto::ExecutorReport::STARTING);
+    return Report(gpu, proto::ExecutorReport::READY, has);
+  }
+  // The answer to the latest order of that kind to that GPU.
+  Lines Answered(GpuIndex gpu, const std::string& kind, proto::WorkerOutcome outcome = {}) {
+    const auto order = orders_.find({gpu, kind});
+    if (order == orders_.end()) return {absl::StrCat("there is no ", kind, " order to GPU ", gpu)};
+    outcome.set_sequence(order->second.sequence());
+    return On(OrderAnswered{std::move(outcome)});
+  }
+  [[nodiscard]] static proto::WorkerOutcome Failed(absl::StatusCode code) {
+    proto::WorkerOutcome outcome;
+    outcome.set_code(static_cast<int>(code));
+    return outcome;
+  }
+  [[nodiscard]] const proto::WorkerOrder& OrderOf(GpuIndex gpu, const std::string& kind) {
+    return orders_[{gpu, kind}];
+  }
+
+  // --- models ---
+  static std::string Packed(const std::string& function) { return absl::StrCat("packed-", function); }
+  static proto::FunctionRecord Function(const std::string& name) {
+    proto::FunctionRecord function;
+    function.mutable_key()->set_name(name);
+    function.mutable_key()->set_version("1");
+    function.set_model_digest(absl::StrCat("model-", name));
+    function.set_weights_bytes(MiB(100).count());
+    function.set_loaded(true);
+    return function;
+  }
+  // Its host copy is placed; what the node does then.
+  Lines Adopt(const std::string& name, Ask ask = 1000) { return Adopt(Function(name), ask); }
+  Lines Adopt(const proto::FunctionRecord& function, Ask ask = 1000) {
+    EXPECT_THAT(On(AdoptionAsked{ask, function}), testing::ElementsAre("fetch " + function.model_digest()));
+    return Place(function);
+  }
+  Lines Place(const proto::FunctionRecord& function) {
+    EXPECT_THAT(On(CopyFetched{function.model_digest(), absl::OkStatus()}),
+                testing::ElementsAre("place " + function.model_digest()));
+    proto::HostCopy copy;
+    copy.set_digest(Packed(function.key().name()));
+    copy.mutable_weights()->set_length(MiB(100).count());
+    return On(CopyPlaced{.copy = function.model_digest(), .host = copy});
+  }
+
+  // --- requests ---
+  void Hello(std::uint64_t router) {
+    proto::RouterHello hello;
+    hello.set_router(router);
+    EXPECT_THAT(On(RouterSaidHello{1, hello}), testing::ElementsAre("hello 1"));
+  }
+  Lines Submit(Ask ask, const std::string& function, std::uint64_t router = 7) {
+    RequestArrived arrived;
+    arrived.ask = ask;
+    arrived.message.mutable_id()->set_router(router);
+    arrived.message.mutable_id()->set_sequence(ask);
+    *arrived.message.mutable_function() = Function(function).key();
+    arrived.message.set_model_digest(Function(function).model_digest());
+    return On(std::move(arrived));
+  }
+
+  Time now{};
+
+ private:
+  std::string Line(const Answer<proto::SubmitReply>& answer) {
+    if (answer.reply.has_bounced())
+      return absl::StrCat("bounce ", answer.ask, " ",
+                          proto::BounceReason_Name(answer.reply.bounced().reason()));
+    return absl::StrCat(
+        "answer ", answer.ask, " ",
+        absl::StatusCodeToString(static_cast<absl::StatusCode>(answer.reply.served().code())));
+  }
+  std::string Line(const Answer<proto::CreditGrant>& answer) { return absl::StrCat("hello ", answer.ask); }
+  std::string Line(const Answer<proto::AdoptModelReply>& answer) {
+    return absl::StrCat("adopted ", answer.ask, " ",
+                        absl::StatusCodeToString(static_cast<absl::StatusCode>(answer.reply.code())));
+  }
+  std::string Line(const Answer<proto::MemberReport>& answer) { return absl::StrCat("report ", answer.ask); }
+  std::string Line(const Answer<proto::DrainReply>& answer) { return absl::StrCat("drained ", answer.ask); }
+  std::string Line(const Answer<absl::Status>& answer) {
+    return absl::StrCat("fault ", answer.ask, " ", absl::StatusCodeToString(answer.reply.code()));
+  }
+  static std::string Line(const TellRouter&) { return {}; }
+  std::string Line(const GiveOrder& give) {
+    const auto& order = give.order;
+    const auto [kind, what] = Words(order);
+    orders_[{give.gpu, kind}] = order;
+    return absl::StrCat("order ", give.gpu, " ", kind, what.empty() ? "" : " ", what);
+  }
+  static std::pair<std::string, std::string> Words(const proto::WorkerOrder& order) {
+    switch (order.order_case()) {
+      case proto::WorkerOrder::kPrepare:
+        return {"prepare", order.prepare().model().digest()};
+      case proto::WorkerOrder::kSwapIn:
+        return {"swap-in", order.swap_in().model().digest()};
+      case proto::WorkerOrder::kEvict:
+        return {"evict", order.evict().digest()};
+      case proto::WorkerOrder::kRun:
+        return {"run", order.run().digest()};
+      case proto::WorkerOrder::kCancel:
+        return {"cancel", ""};
+      case proto::WorkerOrder::kRelease:
+        return {"release", ""};
+      case proto::WorkerOrder::kLend:
+        return {"lend", order.lend().digest()};
+      case proto::WorkerOrder::kReturn:
+        return {"return", ""};
+      case proto::WorkerOrder::kWriteBack:
+        return {"write-back", order.write_back().digest()};
+      default:
+        return {"other", ""};
+    }
+  }
+  static std::string Line(const KillRuntime& kill) { return absl::StrCat("kill ", kill.gpu); }
+  static std::string Line(const AssignRuntime& assign) {
+    return absl::StrCat("assign ", assign.gpu, " ", assign.assign.isolation_key());
+  }
+  static std::string Line(const FetchCopy& fetch) { return absl::StrCat("fetch ", fetch.copy); }
+  static std::string Line(const PlaceCopy& place) { return absl::StrCat("place ", place.copy); }
+  static std::string Line(const DropCopy& drop) { return absl::StrCat("drop ", drop.drop.model_digest()); }
+  static std::string Line(const BringInputs& bring) { return absl::StrCat("bring ", bring.id.sequence); }
+  static std::string Line(const ForgetInputs& forget) { return absl::StrCat("forget ", forget.id.sequence); }
+  static std::string Line(const PlaceZeros&) { return "zeros"; }
+  static std::string Line(const FreeZeros&) { return "free zeros"; }
+  static std::string Line(const LoadImage&) { return "load image"; }
+  static std::string Line(const SaveImage& save) {
+    return absl::StrCat("save image ", save.batch, " of run ", save.image.runs());
+  }
+  static std::string Line(const KeepImage& keep) {
+    return absl::StrCat("keep image of run ", keep.image->runs());
+  }
+  static std::string Line(const RestoreImage&) { return "restore image"; }
+  static std::string Line(const ForgetImage&) { return "forget image"; }
+  static std::string Line(const SaveProfiles&) { return "save profiles"; }
+  static std::string Line(const SaveAdopted& save) {
+    return absl::StrCat("save ", save.adopted.functions_size(), " adopted");
+  }
+  static std::string Line(const Log&) { return {}; }
+  static std::string Line(const WakeMe&) { return {}; }
+  static std::string Line(const AskSince& ask) { return absl::StrCat("ask since ", ask.revision); }
+
+  const NodeSettings settings_;
+  Node node_;
+  std::map<GpuIndex, std::uint64_t> lives_;
+  std::map<std::pair<GpuIndex, std::string>, proto::WorkerOrder> orders_;  // the latest of each kind
+};
+
+}  // namespace troupe::node

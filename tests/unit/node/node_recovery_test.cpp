@@ -1,0 +1,331 @@
+// What a node does when something is lost: a worker, a router, its own process, or what a worker held. Each
+// test is a table: an event, and what is to be done about it.
+#include "tests/unit/node/node_fixture.hpp"
+
+namespace troupe::node::recovery_test {
+namespace {
+
+using std::chrono::seconds;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+// Both workers are up, router 7 said hello, and function "f" is adopted and prepared on both.
+class Recovery : public NodeTest {
+ protected:
+  explicit Recovery(NodeSettings settings = Settings(2)) : NodeTest(std::move(settings)) {
+    EXPECT_THAT(Up(0), IsEmpty());
+    EXPECT_THAT(Up(1), IsEmpty());
+    Hello(7);
+    EXPECT_THAT(Adopt("f"), ElementsAre("order 0 prepare packed-f", "order 1 prepare packed-f"));
+    EXPECT_THAT(Answered(0, "prepare"), ElementsAre("adopted 1000 OK"));
+    EXPECT_THAT(Answered(1, "prepare"), IsEmpty());
+  }
+  // Request `ask` is on a GPU, with its model on the way.
+  GpuIndex Begin(Ask ask) {
+    const auto lines = Submit(ask, "f");
+    const GpuIndex gpu = !lines.empty() && lines[0] == "order 0 swap-in packed-f" ? 0 : 1;
+    EXPECT_THAT(lines, ElementsAre(absl::StrCat("order ", gpu, " swap-in packed-f"),
+                                   absl::StrCat("order ", gpu, " run packed-f")));
+    return gpu;
+  }
+};
+
+// --- a lost worker ---
+
+TEST_F(Recovery, ARequestWhoseWorkerIsLostRunsOnTheOtherOneAndIsAnsweredOnce) {
+  const auto gpu = Begin(1);
+  const auto other = 1 - gpu;
+  const auto to = [&](const char* kind) { return absl::StrCat("order ", other, " ", kind, " packed-f"); };
+  EXPECT_THAT(Report(gpu, proto::ExecutorReport::DOWN), ElementsAre(to("swap-in"), to("run")));
+  // What the executor answers for the dead worker comes behind its report, and is of no dispatch any more.
+  EXPECT_THAT(Answered(gpu, "swap-in", Failed(absl::StatusCode::kUnavailable)), IsEmpty());
+  EXPECT_THAT(Answered(gpu, "run", Failed(absl::StatusCode::kUnavailable)), IsEmpty());
+  EXPECT_THAT(Answered(other, "swap-in"), IsEmpty());
+  EXPECT_THAT(Answered(other, "run"), ElementsAre("answer 1 OK"));
+}
+
+TEST_F(Recovery, ARequestThatLosesThreeWorkersIsGivenUp) {
+  auto gpu = Begin(1);
+  for (int lost = 1; lost <= 2; ++lost) {
+    EXPECT_EQ(Report(gpu, proto::ExecutorReport::DOWN).size(), 2u) << lost;
+    Up(gpu);
+    gpu = 1 - gpu;
+  }
+  EXPECT_THAT(Report(gpu, proto::ExecutorReport::DOWN), ElementsAre("answer 1 UNAVAILABLE"));
+}
+
+TEST_F(Recovery, WhatWasCancelledWhileItsWorkerDiedIsNotRunAgain) {
+  const auto gpu = Begin(1);
+  EXPECT_THAT(On(RequestCancelled{{7, 1}}), ElementsAre(absl::StrCat("order ", gpu, " cancel")));
+  EXPECT_THAT(Report(gpu, proto::ExecutorReport::DOWN), ElementsAre("answer 1 CANCELLED"));
+}
+
+TEST_F(Recovery, AModelIsPreparedAgainByTheWorkerThatComes) {
+  Report(0, proto::ExecutorReport::DOWN);
+  EXPECT_THAT(Up(0), ElementsAre("order 0 prepare packed-f"));
+}
+
+TEST_F(Recovery, AnAdoptionDoesNotWaitForAWorkerThatDiedWhileItPrepared) {
+  EXPECT_THAT(Adopt("g", 1001), ElementsAre("order 0 prepare packed-g", "order 1 prepare packed-g"));
+  EXPECT_THAT(Answered(0, "prepare", Failed(absl::StatusCode::kUnavailable)), ElementsAre("adopted 1001 OK"));
+}
+
+TEST_F(Recovery, AnAdoptionDoesNotWaitForAPlanThatALostWorkerNeverBegan) {
+  EXPECT_THAT(Adopt("g", 1001), ElementsAre("order 0 prepare packed-g", "order 1 prepare packed-g"));
+  EXPECT_THAT(Adopt("h", 1002), IsEmpty()) << "a worker makes one plan at a time";
+  EXPECT_THAT(Report(0, proto::ExecutorReport::DOWN), ElementsAre("adopted 1002 OK"));
+}
+
+TEST_F(Recovery, WithoutAFitGpuRequestsGoElsewhere) {
+  const auto gpu = Begin(1);
+  EXPECT_EQ(Report(gpu, proto::ExecutorReport::UNFIT).size(), 2u) << "the other one takes it";
+  EXPECT_THAT(Report(1 - gpu, proto::ExecutorReport::UNFIT), ElementsAre("bounce 1 BOUNCE_NO_GPU"));
+  EXPECT_THAT(Submit(2, "f"), ElementsAre("bounce 2 BOUNCE_NO_CREDIT")) << "and it grants nothing";
+}
+
+TEST_F(Recovery, OutputsInALostWorkersMemoryAreNotReleased) {
+  const auto gpu = Begin(1);
+  Answered(gpu, "swap-in");
+  proto::WorkerOutcome ran;
+  ran.mutable_run()->add_outputs()->mutable_data()->mutable_arena()->set_slice(3);
+  EXPECT_THAT(Answered(gpu, "run", ran), ElementsAre("answer 1 OK"));
+  Report(gpu, proto::ExecutorReport::DOWN);
+  Up(gpu);
+  EXPECT_THAT(On(OutputsRead{{7, 1}}), IsEmpty()) << "the new worker knows nothing of that slice";
+}
+
+// --- what a dead worker held comes back by itself ---
+
+class Refilled : public Recovery {
+ protected:
+  static NodeSettings WithRefill() {
+    auto settings = Settings(2);
+    settings.refill = true;
+    return settings;
+  }
+  Refilled() : Recovery(WithRefill()) {}
+};
+
+TEST_F(Refilled, AModelThatWasIdleOnALostWorkerComesToTheOtherOne) {
+  const auto gpu = Begin(1);
+  Answered(gpu, "swap-in");
+  EXPECT_THAT(Answered(gpu, "run"), ElementsAre("answer 1 OK"));
+  EXPECT_THAT(Report(gpu, proto::ExecutorReport::DOWN),
+              ElementsAre(absl::StrCat("order ", 1 - gpu, " swap-in packed-f"),
+                          absl::StrCat("order ", 1 - gpu, " run packed-f")));
+}
+
+TEST_F(Refilled, WhatRanWhenItsWorkerDiedComesByItsRequestAlone) {
+  const auto gpu = Begin(1);
+  EXPECT_EQ(Report(gpu, proto::ExecutorReport::DOWN).size(), 2u) << "once, for the request";
+  Answered(1 - gpu, "swap-in");
+  EXPECT_THAT(Answered(1 - gpu, "run"), ElementsAre("answer 1 OK")) << "and not once more";
+}
+
+// --- a lost router ---
+
+TEST_F(Recovery, ALostRoutersRequestsAreCancelledAndItsOutputsReleased) {
+  const auto gpu = Begin(1);
+  Answered(gpu, "swap-in");
+  proto::WorkerOutcome ran;
+  ran.mutable_run()->add_outputs()->mutable_data()->mutable_arena()->set_slice(3);
+  EXPECT_THAT(Answered(gpu, "run", ran), ElementsAre("answer 1 OK"));
+  EXPECT_THAT(Submit(2, "f"), ElementsAre(absl::StrCat("order ", gpu, " run packed-f")));
+  EXPECT_THAT(On(RouterLost{7}),
+              ElementsAre(absl::StrCat("order ", gpu, " cancel"), absl::StrCat("order ", gpu, " release")));
+  EXPECT_THAT(Answered(gpu, "run", Failed(absl::StatusCode::kCancelled)), ElementsAre("answer 2 CANCELLED"));
+  EXPECT_THAT(Submit(3, "f"), ElementsAre("bounce 3 BOUNCE_NO_CREDIT")) << "it has not said hello again";
+}
+
+TEST_F(Recovery, ARequestOfALostRouterThatAwaitsItsInputsEnds) {
+  RequestArrived arrived;
+  arrived.ask = 4;
+  arrived.message.mutable_id()->set_router(7);
+  arrived.message.mutable_id()->set_sequence(4);
+  *arrived.message.mutable_function() = Function("f").key();
+  arrived.message.set_model_digest("model-f");
+  arrived.inputs_elsewhere = true;
+  EXPECT_THAT(On(std::move(arrived)), ElementsAre("bring 4"));
+  EXPECT_THAT(On(RouterLost{7}), ElementsAre("forget 4", "answer 4 CANCELLED"));
+  EXPECT_THAT(On(InputsArrived{{7, 4}, absl::UnavailableError("too late")}), IsEmpty());
+}
+
+// --- a restart ---
+
+class Restarted : public NodeTest {
+ protected:
+  static NodeSettings Remembering() {
+    auto settings = Settings(1);
+    *settings.remembered.add_functions() = Function("f");
+    settings.keeps_adopted = true;
+    return settings;
+  }
+  Restarted() : NodeTest(Remembering()) { EXPECT_THAT(Up(0), IsEmpty()); }
+};
+
+TEST_F(Restarted, WithoutAManagerItServesWhatItHadAdopted) {
+  EXPECT_THAT(On(TimerFired{Timer::kRemember}), ElementsAre("fetch model-f"));
+  EXPECT_THAT(Place(Function("f")), ElementsAre("order 0 prepare packed-f"));
+  EXPECT_THAT(Answered(0, "prepare"), IsEmpty()) << "no manager asked";
+  Hello(7);
+  EXPECT_THAT(Submit(1, "f"), ElementsAre("order 0 swap-in packed-f", "order 0 run packed-f"));
+}
+
+TEST_F(Restarted, AManagerThatIsThereSaysWhatIsToBeHere) {
+  On(Joined{.epoch = 5, .state = {}});
+  EXPECT_THAT(On(TimerFired{Timer::kRemember}), IsEmpty());
+}
+
+TEST_F(Restarted, WhatIsNotAdoptedYetWhenAManagerComesGoes) {
+  EXPECT_THAT(On(TimerFired{Timer::kRemember}), ElementsAre("fetch model-f"));
+  On(Joined{.epoch = 5, .state = {}});
+  EXPECT_THAT(On(CopyFetched{"model-f", absl::OkStatus()}), IsEmpty()) << "it is not placed";
+}
+
+TEST_F(Restarted, WhatAnotherLifeOfTheNodeWasSentIsBounced) {
+  On(Joined{.epoch = 5, .state = {}});
+  Hello(7);
+  EXPECT_THAT(Submit(1, "f"), ElementsAre("bounce 1 BOUNCE_STALE_EPOCH")) << "it names epoch 0";
+}
+
+// --- a worker that comes back with models ---
+
+class Orphaned : public NodeTest {
+ protected:
+  Orphaned() : NodeTest(Settings(1)) {}
+};
+
+TEST_F(Orphaned, ModelsThatTheNodeDoesNotKnowAreEvictedAfterAWhile) {
+  EXPECT_THAT(Up(0, {{"packed-gone", MiB(100)}}), IsEmpty());
+  now += seconds(1);
+  EXPECT_THAT(On(TimerFired{Timer::kOrphans}), IsEmpty()) << "the manager may tell of it yet";
+  now += seconds(2);
+  EXPECT_THAT(On(TimerFired{Timer::kOrphans}), ElementsAre("order 0 evict packed-gone"));
+  EXPECT_THAT(Answered(0, "evict", Failed(absl::StatusCode::kFailedPrecondition)), IsEmpty());
+  now += seconds(3);
+  EXPECT_THAT(On(TimerFired{Timer::kOrphans}), ElementsAre("order 0 evict packed-gone")) << "again";
+  EXPECT_THAT(Answered(0, "evict"), IsEmpty());
+  now += seconds(3);
+  EXPECT_THAT(On(TimerFired{Timer::kOrphans}), IsEmpty());
+}
+
+TEST_F(Orphaned, AModelThatIsAdoptedMeanwhileIsThereAlready) {
+  Up(0, {{"packed-f", MiB(100)}});
+  EXPECT_THAT(Adopt("f"), ElementsAre("order 0 prepare packed-f"));
+  Answered(0, "prepare");
+  Hello(7);
+  EXPECT_THAT(Submit(1, "f"), ElementsAre("order 0 run packed-f")) << "nothing is swapped in";
+  now += seconds(3);
+  EXPECT_THAT(On(TimerFired{Timer::kOrphans}), IsEmpty());
+}
+
+// --- states ---
+
+class Stateful : public NodeTest {
+ protected:
+  static NodeSettings One(bool each_run) {
+    auto settings = Settings(1);
+    settings.write_back_each_run = each_run;
+    return settings;
+  }
+  static proto::FunctionRecord Counter() {
+    auto function = Function("f");
+    function.add_state()->set_input("in");
+    function.mutable_state(0)->set_output("out");
+    auto& input = *function.add_inputs();
+    input.set_name("in");
+    input.set_type(proto::FP32);
+    input.add_shape(4);
+    function.set_deployed_unix_ns(5);
+    return function;
+  }
+  static std::string Key() { return "f/1@5"; }
+  explicit Stateful(bool each_run = true) : NodeTest(One(each_run)) {
+    Up(0);
+    Hello(7);
+    proto::ClusterUpdate update;
+    update.set_snapshot(true);
+    update.set_revision(1);
+    *update.add_functions() = Counter();
+    EXPECT_THAT(On(ClusterChanged{update}), ElementsAre("load image"));
+    EXPECT_THAT(On(ImageLoaded{Key(), absl::NotFoundError("")}), IsEmpty());
+    EXPECT_THAT(Adopt(Counter()), ElementsAre("order 0 prepare packed-f"));
+    Answered(0, "prepare");
+  }
+  static proto::WorkerOutcome StateOf(std::uint64_t runs) {
+    proto::WorkerOutcome outcome;
+    auto& image = *outcome.mutable_state()->add_states();
+    image.set_function(Key());
+    image.set_runs(runs);
+    return outcome;
+  }
+  static ImagePtr Image(std::uint64_t runs) {
+    return std::make_shared<proto::StateImage>(StateOf(runs).state().states(0));
+  }
+  void Run(Ask ask) {
+    EXPECT_THAT(Submit(ask, "f"), ElementsAre("order 0 swap-in packed-f", "order 0 run packed-f"));
+    proto::WorkerOutcome swapped;
+    swapped.set_end_ns(1);
+    EXPECT_THAT(Answered(0, "swap-in", swapped), IsEmpty());
+  }
+};
+
+TEST_F(Stateful, ARunIsAnsweredWhenItsStateIsSafe) {
+  Run(1);
+  EXPECT_THAT(Answered(0, "run"), ElementsAre("order 0 write-back packed-f"));
+  EXPECT_THAT(Answered(0, "write-back", StateOf(1)), ElementsAre("save image 1 of run 1"));
+  EXPECT_THAT(On(ImageSaved{1, Image(1)}), ElementsAre("keep image of run 1", "answer 1 OK"));
+}
+
+TEST_F(Stateful, AWorkerThatDiesBeforeThatTakesTheRunWithIt) {
+  Run(1);
+  Answered(0, "run");
+  Answered(0, "write-back", StateOf(1));
+  EXPECT_THAT(Report(0, proto::ExecutorReport::DOWN), IsEmpty());
+  EXPECT_THAT(On(ImageSaved{1, Image(1)}), ElementsAre("restore image")) << "it runs again, on zeros";
+  EXPECT_THAT(Up(0),
+              ElementsAre("order 0 swap-in packed-f", "order 0 run packed-f", "order 0 prepare packed-f"));
+  EXPECT_EQ(OrderOf(0, "swap-in").swap_in().states(0).runs(), 0u);
+}
+
+TEST_F(Stateful, AModelThatIsTakenOffTheNodeWhileItsStateIsWrittenGoesWithItsLastRun) {
+  Run(1);
+  Answered(0, "run");
+  Answered(0, "write-back", StateOf(1));
+  EXPECT_THAT(On(ModelDisowned{"model-f"}), ElementsAre("drop model-f"));
+  EXPECT_THAT(On(ImageSaved{1, Image(1)}),
+              ElementsAre("keep image of run 1", "answer 1 OK", "order 0 write-back packed-f"));
+  EXPECT_THAT(Answered(0, "write-back", StateOf(1)), ElementsAre("save image 2 of run 1"));
+  EXPECT_THAT(On(ImageSaved{2, Image(1)}), ElementsAre("keep image of run 1", "order 0 evict packed-f"));
+  EXPECT_THAT(Answered(0, "evict"), IsEmpty());
+}
+
+TEST_F(Stateful, AnImageThatCannotBeSavedFailsTheRun) {
+  Run(1);
+  Answered(0, "run");
+  Answered(0, "write-back", StateOf(1));
+  EXPECT_THAT(On(ImageSaved{1, absl::ResourceExhaustedError("the disk is full")}),
+              ElementsAre("restore image", "answer 1 UNAVAILABLE"));
+}
+
+class StatefulUntilEvicted : public Stateful {
+ protected:
+  StatefulUntilEvicted() : Stateful(false) {}
+};
+
+TEST_F(StatefulUntilEvicted, AnOutlivingWorkersNewerStateIsTakenBeforeTheNextRun) {
+  Run(1);
+  EXPECT_THAT(Answered(0, "run"), ElementsAre("answer 1 OK")) << "its state is at the GPU alone";
+  // The daemon's link to the worker was lost, and is there again with the same worker.
+  Report(0, proto::ExecutorReport::DOWN);
+  EXPECT_THAT(Up(0, {{"packed-f", MiB(100)}}),
+              ElementsAre("order 0 write-back packed-f", "order 0 prepare packed-f"));
+  EXPECT_THAT(Submit(2, "f"), IsEmpty()) << "the state may still come";
+  EXPECT_THAT(Answered(0, "write-back", StateOf(1)), ElementsAre("save image 1 of run 1"));
+  EXPECT_THAT(On(ImageSaved{1, Image(1)}),
+              ElementsAre("keep image of run 1", "order 0 swap-in packed-f", "order 0 run packed-f"));
+  EXPECT_EQ(OrderOf(0, "swap-in").swap_in().states(0).runs(), 1u);
+}
+
+}  // namespace
+}  // namespace troupe::node::recovery_test
