@@ -187,10 +187,7 @@ absl::StatusOr<IssuedCertificate> CertificateAuthority::Issue(const CertificateR
   const bool daemon = request.roles.HasAny({Role::kManager, Role::kGateway, Role::kNode});
   const X509Ptr made = Blank(request.name, key.get(), request.not_before, request.not_after);
   X509* issuer = certificate_.get();
-  // A member may have the authority's name: a certificate whose issuer has its own name would pass for one
-  // that has signed itself.
-  if (made == nullptr || !SetName(made.get(), "O", "Troupe certificate authority") ||
-      X509_set_issuer_name(made.get(), X509_get_subject_name(issuer)) != 1 ||
+  if (made == nullptr || X509_set_issuer_name(made.get(), X509_get_subject_name(issuer)) != 1 ||
       !Add(made.get(), issuer, NID_basic_constraints, "critical,CA:FALSE") ||
       !Add(made.get(), issuer, NID_key_usage, "critical,digitalSignature") ||
       !Add(made.get(), issuer, NID_ext_key_usage, daemon ? "serverAuth,clientAuth" : "clientAuth") ||

@@ -34,7 +34,8 @@ class RemoteEndpoint {
   // For ArenaRef::endpoint: how, where and with which token others fetch (FormatEndpointAddress). Not for
   // logs.
   [[nodiscard]] virtual const std::string& address() const = 0;
-  // Fetches that were refused because their reader did not know the token.
+  // Fetches that were refused because their reader did not know the token, or because its certificate was
+  // revoked since it had connected.
   [[nodiscard]] virtual std::uint64_t strangers() const = 0;
   // Fills `destination`, which is ref.length() bytes, with the slice's bytes. `keeper` is held for as long as
   // the endpoint may write there, which may be after `done`. `done` is called once, on the endpoint's thread

@@ -133,12 +133,16 @@ StreamClient::Task<absl::Status> StreamClient::ReadRefusal(StreamConnection& con
                          absl::StrCat(connection.peer(), " refused: ", text));
 }
 
-StreamClient::Connection StreamClient::TakeIdle(Owner& owner) {
-  if (owner.idle.empty()) return nullptr;
-  Connection newest = std::move(owner.idle.back());
-  owner.idle.pop_back();
-  newest->Wake();
-  return newest;
+StreamClient::Connection StreamClient::TakeIdle(Owner& owner) const {
+  const auto current = credentials_ == nullptr ? nullptr : credentials_->Current();
+  while (!owner.idle.empty()) {
+    Connection newest = std::move(owner.idle.back());
+    owner.idle.pop_back();
+    newest->Wake();
+    if (newest->credentials() == current) return newest;
+    newest->Close();
+  }
+  return nullptr;
 }
 
 void StreamClient::GiveBack(const std::string& address, Connection connection) {

@@ -49,7 +49,8 @@ StreamConnection::Task<absl::Status> StreamConnection::GreetAsServer(
   error_code ignored;
   socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
   if (credentials == nullptr) co_return absl::OkStatus();
-  tls_.emplace(socket_, credentials->server_context());
+  credentials_ = std::move(credentials);
+  tls_.emplace(socket_, credentials_->server_context());
   const absl::Status status = co_await Greet(asio::ssl::stream_base::server);
   co_return status;
 }
@@ -57,7 +58,8 @@ StreamConnection::Task<absl::Status> StreamConnection::GreetAsServer(
 StreamConnection::Task<absl::Status> StreamConnection::GreetAsClient(
     std::shared_ptr<const security::Snapshot> credentials, const std::string& host) {
   if (credentials == nullptr) co_return absl::OkStatus();
-  tls_.emplace(socket_, credentials->client_context());
+  credentials_ = std::move(credentials);
+  tls_.emplace(socket_, credentials_->client_context());
   absl::Status status = security::ExpectHost(tls(), host);
   if (status.ok()) status = co_await Greet(asio::ssl::stream_base::client);
   co_return status;

@@ -53,6 +53,8 @@ class StreamConnection : public std::enable_shared_from_this<StreamConnection> {
   // Its time had passed.
   [[nodiscard]] bool timed_out() const { return timed_out_; }
   [[nodiscard]] const std::string& peer() const { return peer_; }
+  // With which it was greeted; null without TLS.
+  [[nodiscard]] const std::shared_ptr<const security::Snapshot>& credentials() const { return credentials_; }
   // Null without TLS.
   [[nodiscard]] SSL* tls() { return tls_ ? tls_->stream.native_handle() : nullptr; }
 
@@ -69,6 +71,7 @@ class StreamConnection : public std::enable_shared_from_this<StreamConnection> {
 
   Socket socket_;
   const std::string peer_;
+  std::shared_ptr<const security::Snapshot> credentials_;
   std::optional<Tls> tls_;
   boost::asio::steady_timer deadline_;
   bool timed_out_ = false;

@@ -106,10 +106,12 @@ StreamServer::Task<absl::Status> StreamServer::Greet(Peers::iterator peer) {
   co_return status;
 }
 
-absl::Status StreamServer::StillTrusted(StreamConnection& connection) {
-  if (connection.tls() == nullptr) return absl::OkStatus();
+bool StreamServer::StillTrusted(StreamConnection& connection) const {
+  if (credentials_ == nullptr) return true;
+  const auto current = credentials_->Current();
+  if (connection.credentials() == current) return true;
   const auto shown = security::CertificateOf(connection.tls());
-  return credentials_->Current()->CheckPeer(shown.certificate.get(), shown.chain);
+  return current->CheckPeer(shown.certificate.get(), shown.chain).ok();
 }
 
 // False: the connection is at its end.
@@ -126,6 +128,11 @@ StreamServer::Task<bool> StreamServer::AnswerNext(Peers::iterator peer) {
     Refuse(*peer, SocketRefusal::kBrokenMessage);
     co_return false;
   }
+  // Its reader connects again, with its newest certificate if it has one.
+  if (!StillTrusted(connection)) {
+    strangers_.fetch_add(1);
+    co_return false;
+  }
   const bool knows = SameToken(ask->token, token_);
   if (!knows) strangers_.fetch_add(1);
   if (knows && !peer->asked) {
@@ -136,8 +143,6 @@ StreamServer::Task<bool> StreamServer::AnswerNext(Peers::iterator peer) {
       knows ? Find(*ask)
             : absl::NotFoundError(
                   "the reader does not know the token of this process: it was not told of the tensor");
-  if (knows)
-    if (auto trusted = StillTrusted(connection); !trusted.ok()) found = std::move(trusted);
   const std::string refusal(found.status().message().substr(0, kLongestRefusal));
   const auto data = found.ok() ? found->bytes : std::as_bytes(std::span(refusal));
   const FetchAnswer answer{kFetchMagic, static_cast<std::int32_t>(found.status().code()), ask->request,

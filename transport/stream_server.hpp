@@ -67,8 +67,8 @@ class StreamServer {
   Task<void> ServeUntilEnd(Peers::iterator peer);
   Task<absl::Status> Greet(Peers::iterator peer);
   Task<bool> AnswerNext(Peers::iterator peer);
-  // Revoked since the connection was made.
-  absl::Status StillTrusted(StreamConnection& connection);
+  // False: its certificate was revoked since the connection was made.
+  [[nodiscard]] bool StillTrusted(StreamConnection& connection) const;
   absl::StatusOr<PinnedBytes> Find(const FetchAsk& ask);
   void MakeRoom();
   void Refuse(Peer& peer, SocketRefusal reason);

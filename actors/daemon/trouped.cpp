@@ -182,9 +182,10 @@ class Daemon {
     if (common_->remote != nullptr) MeasureSocket("tensors", *common_->tensor_refusals);
     MeasureOperations();
     if (common_->remote != nullptr)
-      gauges_->Set("troupe_tensor_fetches_refused_total",
-                   "Fetches of tensors by readers that did not know this process's token.", {},
-                   static_cast<double>(common_->remote->strangers()));
+      gauges_->Set(
+          "troupe_tensor_fetches_refused_total",
+          "Fetches of tensors by readers that did not know this process's token, or whose certificate was revoked.",
+          {}, static_cast<double>(common_->remote->strangers()));
     if (certificates_)
       gauges_->Set("troupe_certificate_expires_seconds",
                    "Time until this daemon's own certificate ends; negative when it has ended.", {},

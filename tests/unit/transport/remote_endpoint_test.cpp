@@ -573,6 +573,24 @@ TEST(StreamTls, AReaderWhoseCertificateIsRevokedGetsNothingMoreOverItsConnection
   TestCertificates().Revoke("leaver");
   ASSERT_TRUE(options.credentials->Reload(true).value_or(false));
   EXPECT_FALSE(Waiter(*reader, RefAt(server->address(), 20, 1000)).Wait().ok());
+  EXPECT_EQ(server->strangers(), 1u);
+}
+
+TEST(StreamTls, AReaderWithANewCertificateInPlaceOfARevokedOneIsServedAtOnce) {
+  TestCertificates().Issue("renewed", security::Role::kNode);
+  const auto credentials = TestCertificates().Of("renewed");
+  const auto options = Counted(Kind::kTls);
+  const auto server = *StreamEndpoint::Start(options, Serve);
+  StreamEndpoint::Options reading;
+  reading.credentials = credentials;
+  const auto reader = *StreamEndpoint::Start(std::move(reading), Serve);
+  ASSERT_TRUE(Waiter(*reader, RefAt(server->address(), 20, 1000)).Wait().ok());
+  TestCertificates().Revoke("renewed");
+  ASSERT_TRUE(options.credentials->Reload(true).value_or(false));
+  TestCertificates().Issue("renewed", security::Role::kNode);
+  ASSERT_TRUE(credentials->Reload(true).value_or(false));
+  const absl::Status status = Waiter(*reader, RefAt(server->address(), 20, 1000)).Wait();
+  EXPECT_TRUE(status.ok()) << status;
 }
 
 // The addresses at which this process listens with TCP over IPv4, as the kernel writes them.
