@@ -1,7 +1,9 @@
 #!/usr/bin/python3
 """Daemons that stop, die and come back: what was acknowledged is kept, and resident models outlive their daemon."""
+import json
 import os
 import pathlib
+import re
 import signal
 
 import numpy as np
@@ -53,11 +55,12 @@ class Restart(E2eTest):
         for factor in (2, 3):
             daemon.http.deploy(f"times-{factor}", scale(factor)).good()
             self.ask(daemon.http, factor)
-        lost, = (entry["record"] for entry in daemon.http.get("/v2/troupe/functions").good().json
-                 if entry["record"]["key"]["name"] == "times-3")
+        digests = {entry["record"]["key"]["name"]: set(re.findall(r"[0-9a-f]{64}", json.dumps(entry["record"])))
+                   for entry in daemon.http.get("/v2/troupe/functions").good().json}
         self.assertEqual(daemon.terminate(), 0)
         models = pathlib.Path(daemon.settings["data"]) / "models"
-        objects = [path for path in models.rglob("*") if lost["model_digest"] in str(path) and path.is_file()]
+        objects = [path for path in models.rglob("*") if path.is_file() and any(
+            digest in str(path) for digest in digests["times-3"] - digests["times-2"])]
         self.assertTrue(objects, list(models.rglob("*")))
         for path in objects:
             path.unlink()
@@ -67,7 +70,7 @@ class Restart(E2eTest):
         self.ask(daemon.http, 2)
         answer = daemon.http.ask("times-3", {"x": X})
         self.assertEqual(answer.code, 503, "refused; a request that waits for its model ends with 504")
-        self.assertIn("the store lacks its model", answer.error)
+        self.assertIn("the store lacks its", answer.error)
         self.assertIn("deploy it again", answer.error)
         daemon.http.deploy("times-3", scale(3)).good()
         self.ask(daemon.http, 3)
