@@ -67,6 +67,7 @@ BENCHMARK(RingRoundTrip)->UseRealTime();
 struct Folder {
   explicit Folder(const std::string& name = "")
       : path(std::filesystem::temp_directory_path() / ("troupe-transport-bench" + name)) {
+    std::filesystem::remove_all(path);  // of a run that was ended
     std::filesystem::create_directories(path);
   }
   ~Folder() { std::filesystem::remove_all(path); }
