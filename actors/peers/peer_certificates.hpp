@@ -37,8 +37,8 @@ class PeerCertificates {
     std::shared_ptr<PeerCertificates> owner_;  // null: none
     std::list<Shown>::iterator place_;
   };
-  static Entry Add(const std::shared_ptr<PeerCertificates>& certificates, int socket, security::ShownCertificate shown,
-                   std::shared_ptr<const Peer> peer);
+  static Entry Add(const std::shared_ptr<PeerCertificates>& certificates, int socket,
+                   security::ShownCertificate shown, std::shared_ptr<const Peer> peer);
 
   // Shuts down the connections whose certificate the credentials of now refuse, and tells `connections`.
   void CloseRefused(const security::Snapshot& credentials, PeerConnections& connections, Time now);
