@@ -4,10 +4,13 @@
 // cannot hide it.
 //   http_load http://127.0.0.1:8000/v2/models/noop/infer --body FILE --connections 8 --seconds 5 [--rate
 //   4000]
-// Prints one JSON object. Exit 1 when any request failed.
+// An https:// address is asked through TLS; the server's certificate is not checked. Prints one JSON object. Exit 1 when any request failed.
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <openssl/ssl.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
@@ -17,6 +20,7 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -28,6 +32,7 @@
 #include <vector>
 
 #include "base/units.hpp"
+#include "security/openssl_pointers.hpp"
 
 namespace troupe::bench {
 namespace {
@@ -50,6 +55,7 @@ struct LoadOptions {
 struct Target {
   sockaddr_in address{};
   std::string request;
+  security::ContextPtr tls;  // null: plain
 };
 
 struct Totals {
@@ -65,15 +71,17 @@ struct Totals {
 }
 
 Target ReadTarget(const LoadOptions& options) {
-  constexpr std::string_view kScheme = "http://";
-  if (!options.url.starts_with(kScheme)) Stop("the URL must begin with http://");
-  const std::string rest = options.url.substr(kScheme.size());
+  constexpr std::string_view kPlain = "http://", kTls = "https://";
+  const bool tls = options.url.starts_with(kTls);
+  if (!tls && !options.url.starts_with(kPlain)) Stop("the URL must begin with http:// or https://");
+  const std::string rest = options.url.substr(tls ? kTls.size() : kPlain.size());
   const std::size_t slash = std::min(rest.find('/'), rest.size());
   const std::string host = rest.substr(0, slash);
   const std::size_t colon = std::min(host.find(':'), host.size());
   Target target;
+  if (tls) target.tls.reset(SSL_CTX_new(TLS_client_method()));
   target.address.sin_family = AF_INET;
-  const std::string port = colon < host.size() ? host.substr(colon + 1) : "80";
+  const std::string port = colon < host.size() ? host.substr(colon + 1) : tls ? "443" : "80";
   target.address.sin_port = htons(static_cast<std::uint16_t>(std::atoi(port.c_str())));
   if (::inet_pton(AF_INET, host.substr(0, colon).c_str(), &target.address.sin_addr) != 1) {
     Stop("the host must be an IPv4 address, got '" + host.substr(0, colon) + "'");
@@ -126,8 +134,8 @@ class Connection {
     due = due_;
     while (true) {
       char piece[65536];
-      const ssize_t got = ::recv(descriptor_, piece, sizeof(piece), MSG_DONTWAIT);
-      if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
+      const ssize_t got = Receive(piece, sizeof(piece));
+      if (got == kNothingYet) return false;
       if (got <= 0) {
         code = 0;
         Reconnect();
@@ -144,6 +152,8 @@ class Connection {
   }
 
  private:
+  static constexpr ssize_t kNothingYet = -2;
+
   void Connect() {
     descriptor_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     const auto* address = reinterpret_cast<const sockaddr*>(&target_.address);
@@ -152,6 +162,9 @@ class Connection {
     }
     const int on = 1;
     ::setsockopt(descriptor_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    if (target_.tls != nullptr) Greet();
+    const int flags = ::fcntl(descriptor_, F_GETFL);
+    ::fcntl(descriptor_, F_SETFL, flags | O_NONBLOCK);
     epoll_event event{};
     event.events = EPOLLIN | EPOLLRDHUP;
     event.data.ptr = this;
@@ -159,17 +172,50 @@ class Connection {
     idle_ = true;
   }
 
+  // The handshake, while the socket still blocks.
+  void Greet() {
+    tls_.reset(SSL_new(target_.tls.get()));
+    SSL_set_fd(tls_.get(), descriptor_);
+    SSL_set_read_ahead(tls_.get(), 1);
+    if (SSL_connect(tls_.get()) != 1) Stop("the TLS handshake failed");
+  }
+
   void Reconnect() {
     ::close(descriptor_);
     Connect();
   }
 
+  // Bytes received, kNothingYet, 0 at the end of the connection, or -1 when it is broken.
+  ssize_t Receive(char* to, std::size_t size) {
+    if (tls_ == nullptr) {
+      const ssize_t got = ::recv(descriptor_, to, size, 0);
+      return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) ? kNothingYet : got;
+    }
+    const int got = SSL_read(tls_.get(), to, static_cast<int>(size));
+    if (got > 0) return got;
+    return SSL_get_error(tls_.get(), got) == SSL_ERROR_WANT_READ ? kNothingYet : -1;
+  }
+  // Bytes sent, kNothingYet when the socket's buffer is full, or -1 when the connection is broken.
+  ssize_t Put(const char* from, std::size_t size) {
+    if (tls_ == nullptr) {
+      const ssize_t put = ::send(descriptor_, from, size, MSG_NOSIGNAL);
+      return put < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) ? kNothingYet : put;
+    }
+    const int put = SSL_write(tls_.get(), from, static_cast<int>(size));
+    if (put > 0) return put;
+    return SSL_get_error(tls_.get(), put) == SSL_ERROR_WANT_WRITE ? kNothingYet : -1;
+  }
+
   // Sending waits for the server when a body is larger than the socket's buffer.
   void Send() {
     while (sent_ < target_.request.size()) {
-      const ssize_t count =
-          ::send(descriptor_, target_.request.data() + sent_, target_.request.size() - sent_, MSG_NOSIGNAL);
-      if (count <= 0) return;
+      const ssize_t count = Put(target_.request.data() + sent_, target_.request.size() - sent_);
+      if (count == kNothingYet) {
+        pollfd writable{descriptor_, POLLOUT, 0};
+        ::poll(&writable, 1, -1);
+        continue;
+      }
+      if (count < 0) return;
       sent_ += static_cast<std::size_t>(count);
     }
   }
@@ -192,6 +238,7 @@ class Connection {
   const Target& target_;
   int epoll_;
   int descriptor_ = -1;
+  security::SslPtr tls_;  // null: plain
   bool idle_ = true;
   bool closes_ = false;
   std::size_t sent_ = 0;
@@ -318,9 +365,10 @@ void Print(const LoadOptions& options, Totals totals) {
 }  // namespace troupe::bench
 
 int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);  // OpenSSL writes without MSG_NOSIGNAL
   troupe::bench::LoadOptions options;
   CLI::App app("Load generator for HTTP/1.1 servers");
-  app.add_option("url", options.url, "http://ADDRESS:PORT/PATH")->required();
+  app.add_option("url", options.url, "http(s)://ADDRESS:PORT/PATH")->required();
   app.add_option("--body", options.body_file, "file to POST; without it, GET");
   app.add_option("--content-type", options.content_type, "of the body");
   app.add_option("--header", options.headers, "further header line, may be repeated");

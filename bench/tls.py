@@ -1,15 +1,14 @@
 #!/usr/bin/python3
 """What TLS costs: between daemons, and of HTTP.
 
-usage: tls.py [--build DIR] [--rounds N] [--seconds S] [--requests N]
+usage: tls.py [--build DIR] [--rounds N] [--seconds S]
 
 Two clusters of a manager, a gateway and a node, each a process that takes itself for a host of its own, at this machine's own
 address, since loopback addresses are Unix sockets: one with certificates, one with --insecure-network. Each round measures
-both, one after the other. Then a gateway with HTTPS beside one without, asked by one Python client over one connection. And
-one message of a request's size to an actor and back, alone.
+both, one after the other. Then a gateway with HTTPS beside one without, asked over one connection for the latency and over
+eight for the requests each second. And one message of a request's size to an actor and back, alone.
 """
 import argparse
-import http.client
 import json
 import os
 import pathlib
@@ -17,12 +16,10 @@ import re
 import socket
 import ssl
 import subprocess
-import time
-import urllib.parse
 import urllib.request
 
-from invoke import BODY, Load, Site, free_port
-from report import ROOT, Report, percentile
+from invoke import Load, Site, free_port
+from report import ROOT, Report
 
 
 def own_address():
@@ -87,29 +84,6 @@ class Network(Site):
         return f"{url}/v2/models/noop/infer"
 
 
-class OneClient:
-    """Asks one request after the other over one connection."""
-
-    def __init__(self, url):
-        parts = urllib.parse.urlsplit(url)
-        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        more = {"context": ssl._create_unverified_context()} if parts.scheme == "https" else {}
-        self.line, self.path = kind(parts.hostname, parts.port, timeout=30, **more), parts.path
-
-    def once(self, requests):
-        """Microseconds of each."""
-        times = []
-        for _ in range(requests):
-            begin = time.perf_counter()
-            self.line.request("POST", self.path, BODY)
-            answer = self.line.getresponse()
-            answer.read()
-            times.append(1e6 * (time.perf_counter() - begin))
-            if answer.status != 200:
-                raise SystemExit(f"tls.py: {answer.status} at {self.path}")
-        return {"p50": percentile(times, 50), "p99": percentile(times, 99)}
-
-
 class RoundTrip:
     """caf_round_trip between two processes at this machine's address."""
 
@@ -146,9 +120,8 @@ def tensors(build):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=1.5)
-    parser.add_argument("--requests", type=int, default=2000)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--seconds", type=float, default=0.5)
     arguments = parser.parse_args()
     build, rounds = arguments.build.resolve(), range(arguments.rounds)
     report = Report("tls")
@@ -156,9 +129,9 @@ def main():
         load = Load(build, site.home, arguments.seconds)
         urls = {tls: site.cluster(tls) for tls in (False, True)}
         requests = {tls: [] for tls in urls}
-        for _ in rounds:
-            for tls, url in urls.items():
-                requests[tls].append(load.once(url, 1)["latency_us"])
+        for number in rounds:
+            for tls in (False, True) if number % 2 else (True, False):  # what comes second is not always the same
+                requests[tls].append(load.once(urls[tls], 1)["latency_us"])
         for name in ("p50", "p99"):
             report.add(f"request_{name}/tls_between_daemons", [one[name] for one in requests[True]], "us", "without TLS",
                        [one[name] for one in requests[False]])
@@ -168,13 +141,17 @@ def main():
         report.add("message_p50/tls", [pair[1] for pair in pairs], "us", "without TLS", [pair[0] for pair in pairs])
     with Network(build) as site:
         folder = site.issue("https", ["gateway"])
-        plain = OneClient(site.embedded("http"))
-        https = OneClient(site.embedded("https", "--http-tls-certificate", str(folder / "certificate.pem"), "--http-tls-key",
-                                        str(folder / "key.pem")))
-        pairs = [(plain.once(arguments.requests), https.once(arguments.requests)) for _ in rounds]
+        load = Load(build, site.home, arguments.seconds)
+        urls = (site.embedded("http"),
+                site.embedded("https", "--http-tls-certificate", str(folder / "certificate.pem"), "--http-tls-key",
+                              str(folder / "key.pem")))
+        one, eight = ([[load.once(url, connections) for url in urls] for _ in rounds] for connections in (1, 8))
         for name in ("p50", "p99"):
-            report.add(f"http_{name}/https", [pair[1][name] for pair in pairs], "us", "HTTP", [pair[0][name] for pair in pairs])
-    fetches = [tensors(build) for _ in rounds]
+            report.add(f"http_{name}/https", [pair[1]["latency_us"][name] for pair in one], "us", "HTTP",
+                       [pair[0]["latency_us"][name] for pair in one])
+        report.add("http_requests_per_second/https", [pair[1]["requests_per_second"] for pair in eight], "1/s", "HTTP",
+                   [pair[0]["requests_per_second"] for pair in eight])
+    fetches = [tensors(build) for _ in range(5)]  # each is the mean of many
     for size in sorted({size for _, size in fetches[0]}):
         for form in ("stream", "tls"):
             report.add(f"tensor_{size}/{form}", [1e6 * one[form, size] for one in fetches], "us", "UCX over TCP",

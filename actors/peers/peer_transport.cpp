@@ -37,11 +37,24 @@ int SendQuietly(BIO* bio, const char* data, int size) {
   if (sent < 0 && BIO_sock_should_retry(sent) == 1) BIO_set_retry_write(bio);
   return sent;
 }
+// Notes in the BIO whether the socket gave less than was asked for: it is empty then.
+int Receive(BIO* bio, char* data, int size) {
+  int socket = -1;
+  BIO_get_fd(bio, &socket);
+  const auto got = static_cast<int>(::recv(socket, data, static_cast<std::size_t>(size), 0));
+  BIO_clear_retry_flags(bio);
+  BIO_set_data(bio, got < size ? bio : nullptr);
+  if (got < 0 && BIO_sock_should_retry(got) == 1) BIO_set_retry_read(bio);
+  return got;
+}
+bool IsEmpty(const SSL* tls) {
+  return BIO_get_data(SSL_get_rbio(tls)) != nullptr;
+}
 const BIO_METHOD* QuietSocket() {
   static BIO_METHOD* const kMethod = [] {
     const BIO_METHOD* socket = BIO_s_socket();
     BIO_METHOD* quiet = BIO_meth_new(BIO_TYPE_SOCKET, "socket without signals");
-    BIO_meth_set_read(quiet, BIO_meth_get_read(socket));
+    BIO_meth_set_read(quiet, Receive);
     BIO_meth_set_write(quiet, SendQuietly);
     BIO_meth_set_ctrl(quiet, BIO_meth_get_ctrl(socket));
     BIO_meth_set_create(quiet, BIO_meth_get_create(socket));
@@ -69,12 +82,27 @@ int Bounded(std::size_t size) {
 
 }  // namespace
 
+// A record is read with one system call instead of two, and the buffers stay: a process has few connections, and each
+// carries many small messages. This begins after the handshake, because the bytes behind a handshake must stay in the
+// socket until CAF waits for the socket.
+PeerTransport::PeerTransport(security::SslPtr tls) : tls_(std::move(tls)) {
+  if (tls_ == nullptr) return;
+  SSL_clear_mode(tls_.get(), SSL_MODE_RELEASE_BUFFERS);
+  SSL_set_read_ahead(tls_.get(), 1);
+}
+
 rw_state PeerTransport::ReadSome(std::size_t& result, int socket, void* to, std::size_t size) {
   if (tls_ == nullptr) return caf::policy::tcp::read_some(result, socket, to, size);
+  result = 0;
+  // CAF reads until it gets nothing. When a read has emptied the socket, that is known without asking the socket again:
+  // epoll tells of what comes later, and of the end of the connection.
+  if (std::exchange(drained_, false) && SSL_has_pending(tls_.get()) == 0) return rw_state::success;
   ERR_clear_error();
   const int got = SSL_read(tls_.get(), to, Bounded(size));
-  result = got > 0 ? static_cast<std::size_t>(got) : 0;
-  return got > 0 ? rw_state::success : After(got, SSL_ERROR_WANT_READ);
+  if (got <= 0) return After(got, SSL_ERROR_WANT_READ);
+  result = static_cast<std::size_t>(got);
+  drained_ = IsEmpty(tls_.get());
+  return rw_state::success;
 }
 
 rw_state PeerTransport::WriteSome(std::size_t& result, int socket, const void* from, std::size_t size) {
@@ -91,7 +119,7 @@ rw_state PeerTransport::WriteSome(std::size_t& result, int socket, const void* f
 }
 
 bool PeerTransport::MustReadMore() const {
-  return tls_ != nullptr && SSL_pending(tls_.get()) > 0;
+  return tls_ != nullptr && SSL_has_pending(tls_.get()) == 1;
 }
 
 // After its handshake TLS 1.3 only reads to read, and only writes to write, unless a peer asks for new keys

@@ -23,12 +23,13 @@ namespace troupe::actors {
 class PeerTransport {
  public:
   PeerTransport() = default;  // plain
-  explicit PeerTransport(security::SslPtr tls) : tls_(std::move(tls)) {}
+  explicit PeerTransport(security::SslPtr tls);
 
   // As the policies of CAF's streams: success with 0 bytes means that there is nothing to do now.
   caf::io::network::rw_state ReadSome(std::size_t& result, int socket, void* to, std::size_t size);
   caf::io::network::rw_state WriteSome(std::size_t& result, int socket, const void* from, std::size_t size);
-  // Bytes that were read from the socket already: no event of it will tell of them.
+  // Bytes were read from the socket already, so that the socket will not become readable because of them. They may
+  // be a part of a record only: the next ReadSome then finds nothing.
   [[nodiscard]] bool MustReadMore() const;
   // Why reading failed, when the other end said why: it has refused our certificate. Once.
   [[nodiscard]] absl::Status TakeFailure() { return std::exchange(failure_, absl::OkStatus()); }
@@ -38,6 +39,7 @@ class PeerTransport {
   caf::io::network::rw_state After(int result, int harmless);
 
   security::SslPtr tls_;  // null: plain
+  bool drained_ = false;  // the last read has emptied the socket
   absl::Status failure_;
 };
 
