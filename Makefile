@@ -4,7 +4,8 @@ PRESET ?= release
 BUILD := build/$(PRESET)
 # Two cores and a gigabyte per compiler: more jobs only swap. Override with JOBS=N.
 JOBS ?= $(shell nproc)
-CTEST := ctest --output-on-failure --no-tests=error
+# Tests that want both cores say so (PROCESSORS), and run alone.
+CTEST := ctest --output-on-failure --no-tests=error -j $(JOBS)
 CLANG_FORMAT ?= clang-format
 
 BOOTSTRAP := deploy/bootstrap.sh

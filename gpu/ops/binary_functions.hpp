@@ -13,7 +13,7 @@ namespace troupe::gpu {
 // Arithmetic on the unsigned twin of T, where T is an integer.
 template <class T>
 using Wrapping =
-    std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
+    typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
 
 struct NoParameters {
   TROUPE_INLINE explicit NoParameters(const void*) {}

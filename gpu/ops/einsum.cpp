@@ -152,7 +152,8 @@ void Advance(const Shape& box, const std::vector<Shape>& strides, Shape& index, 
 
 template <class T>
 void Evaluate(const Contraction& plan, In in, TensorView& out) {
-  using W = std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
+  using W =
+      typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
   const std::int64_t results = Product(plan.out);
   const std::int64_t terms = Product(plan.summed);
   Shape out_index(plan.out.size(), 0);

@@ -50,10 +50,9 @@ const Operator* FindOperator(std::string_view name, int opset) {
     std::ranges::stable_sort(all, {}, [](const Operator* entry) { return entry->name; });
     return all;
   }();
-  for (const Operator* entry :
-       std::ranges::equal_range(sorted, name, {}, [](const Operator* e) { return e->name; })) {
-    if (entry->min_opset <= opset && opset <= entry->max_opset) return entry;
-  }
+  auto entry = std::ranges::lower_bound(sorted, name, {}, [](const Operator* e) { return e->name; });
+  for (; entry != sorted.end() && (*entry)->name == name; ++entry)
+    if ((*entry)->min_opset <= opset && opset <= (*entry)->max_opset) return *entry;
   return nullptr;
 }
 

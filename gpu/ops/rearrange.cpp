@@ -129,7 +129,8 @@ Inferred InferCumSum(const StepContext& ctx, Infos in) {
 
 template <class T>
 void SumAlong(const T* in, T* out, std::int64_t dim, std::int64_t stride, bool exclusive, bool reverse) {
-  using W = std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
+  using W =
+      typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
   W sum = 0;
   for (std::int64_t i = 0; i < dim; ++i) {
     const std::int64_t at = (reverse ? dim - 1 - i : i) * stride;

@@ -10,7 +10,7 @@ namespace troupe::gpu {
 
 template <class T>
 using Unsigned =
-    std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
+    typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
 template <class T>
 using SumType = std::conditional_t<std::is_floating_point_v<T>, double, Unsigned<T>>;
 

@@ -62,9 +62,20 @@ def frame_guard():
     def frame(kind, length, body=b""):
         return struct.pack(">BBBBI", kind, 0, 0, 0, length) + b"\0" * 24 + body
 
-    hello = frame(1, 32, b"n" * 32)
-    yield b"\0" + hello + hello + frame(2, 40, b"m" * 40) + frame(6, 0) + frame(4, 9, b"two nodes") + frame(5, 3, b"why")
-    yield b"\7" + frame(0, 18, b"node and interface") + frame(2, 5, b"hello") + frame(6, 0)
+    def node(process):  # as CAF writes the id of a process: the kind of the id as an atom, the host, the process
+        letters = " 0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
+        kind = 0xF
+        for letter in "default":
+            kind = kind << 6 | letters.index(letter)
+        return struct.pack(">Q", kind) + b"\xaa" * 20 + struct.pack(">I", process)
+
+    def message(types):
+        return frame(2, 8 + len(types) + 5, b"\0\0\0" + bytes([len(types) + 4]) + b"@<>+" + types + b"bytes")
+
+    hello = frame(1, 32, node(2))
+    yield b"\0" + hello + hello + message(b"troupe.proto.InferReply") + frame(6, 0) + frame(4, 64, node(2) + node(1))
+    yield b"\0" + hello + frame(5, 67, node(2) + node(1) + b"why") + message(b"troupe.proto.JoinRequest+troupe.NodeController")
+    yield b"\7" + frame(0, 50, node(2) + b"node and interface") + message(b"troupe.proto.InferReply") + frame(6, 0)
     yield b"\x40" + hello + frame(2, 0xFFFFFFFF)
     yield b"\0" + frame(1, 0) + frame(3, 4, b"far!")
 

@@ -3,15 +3,20 @@
 #include "actors/peers/frame_guard.hpp"
 
 #include <algorithm>
+#include <caf/node_id.hpp>
+#include <caf/optional.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "base/check.hpp"
 
 namespace {
 
 using troupe::actors::FrameGuard;
+using troupe::security::Role;
+using troupe::security::Roles;
 
 // How many bytes were taken before a frame was refused, or all of them.
 struct Seen {
@@ -20,7 +25,10 @@ struct Seen {
 };
 
 Seen SeeAll(FrameGuard::Side side, std::span<const char> bytes, std::size_t piece) {
-  FrameGuard guard(side);
+  static const caf::node_id kOwn = *caf::make_node_id(1, std::string(40, 'a'));
+  static constexpr Roles kEveryRole = {Role::kManager, Role::kGateway, Role::kNode, Role::kAdmin,
+                                       Role::kReader};
+  FrameGuard guard(side, kEveryRole, kOwn);
   Seen seen;
   while (seen.ok && !bytes.empty()) {
     const std::size_t size = std::min(piece, bytes.size());
