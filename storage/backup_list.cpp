@@ -76,6 +76,8 @@ absl::StatusOr<BackupList> ReadBackupList(const std::string& backup) {
   }
   if (!file.ok()) return file.status();
   const auto bytes = (*file)->bytes();
+  // Of an empty file nothing is mapped, and StrSplit finds no line in a null text, not even an empty one.
+  if (bytes.empty()) return Damaged(backup, "is empty");
   const absl::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   std::vector<absl::string_view> lines = absl::StrSplit(text, '\n');
   TROUPE_RETURN_IF_ERROR(CheckFirstLine(backup, lines.front()));

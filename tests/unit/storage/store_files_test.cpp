@@ -172,6 +172,8 @@ TEST_F(StoreFiles, AListThatIsDamagedNewerOrLeadsOutside) {
     WriteFile(backup() + "/BACKUP", damaged);
     EXPECT_FALSE(ReadBackupList(backup()).ok()) << at;
   }
+  WriteFile(backup() + "/BACKUP", "");
+  ExpectRefused(absl::StatusCode::kDataLoss, "is empty", backup());
   WriteFile(backup() + "/BACKUP", "troupe-backup 9\n");
   ExpectRefused(absl::StatusCode::kFailedPrecondition, "has format 9, this build reads up to 1", backup());
   for (const char* path : {"../data/x", "/etc/passwd", "metadata/../../x", ""}) {
