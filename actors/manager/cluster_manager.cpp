@@ -22,7 +22,7 @@ ClusterManager::behavior_type ClusterManager::make_behavior() {
   last_pulse_ = last_collected_ = Now(this);
   for (const auto* run : catalogue_.runs().List(""))
     if (!RunEnded(run->state())) run_links_.Loosen(run->start().run(), Now(this));
-  Commit(catalogue_.BirthBatch(), [](const absl::Status&) {});
+  Commit(catalogue_.BirthChanges(), [](const absl::Status&) {});
   TellLacking();
   return {
       [this](const proto::JoinRequest& join, const NodeControllerActor& node) {
@@ -71,10 +71,10 @@ void ClusterManager::on_exit() {
   deploying_.clear();
 }
 
-void ClusterManager::Commit(storage::Batch batch, std::function<void(absl::Status)> done) {
+void ClusterManager::Commit(cluster::Changes changes, std::function<void(absl::Status)> done) {
   auto callback = continuations_.Make<bool>(
       this, [done = std::move(done)](const absl::StatusOr<bool>& committed) { done(committed.status()); });
-  store_.Commit(std::move(batch), [callback](absl::Status status) {
+  store_.Commit(BatchOf(changes), [callback](absl::Status status) {
     callback(status.ok() ? absl::StatusOr<bool>(true) : absl::StatusOr<bool>(std::move(status)));
   });
 }
@@ -156,8 +156,8 @@ JoinPromise ClusterManager::Join(const proto::JoinRequest& join, Link link, cons
   monitor(member);
   placement_.NodeJoined(name, {join.adopted().begin(), join.adopted().end()});
   // No epoch is ever given twice, not even by a manager that forgot everything else.
-  Commit(catalogue_.EpochBatch(*epoch), [this, promise, name, line = JoinLine(join, absl::OkStatus()),
-                                         epoch = *epoch](const absl::Status& status) mutable {
+  Commit(catalogue_.EpochChanges(*epoch), [this, promise, name, line = JoinLine(join, absl::OkStatus()),
+                                           epoch = *epoch](const absl::Status& status) mutable {
     if (!status.ok()) return Deliver(promise, Failure<proto::JoinReply>(status));
     catalogue_.ApplyEpoch(epoch);
     Tell(name, "member-joined", absl::StrCat("epoch ", epoch));
@@ -280,7 +280,7 @@ void ClusterManager::Place() {
 PlacementTable::Homes ClusterManager::KeepHomes() {
   const auto homes = placement_.TakeNewHomes();
   for (const auto& [digest, name] : homes) {
-    Commit(Catalogue::HomeBatch(digest, name),
+    Commit(Catalogue::HomeChanges(digest, name),
            [this, digest = digest, name = name](const absl::Status& status) {
              if (!status.ok()) {
                placement_.Unbind(digest);
@@ -298,7 +298,7 @@ PlacementTable::Homes ClusterManager::KeepHomes() {
            });
   }
   const auto old = placement_.TakeOldHomes();
-  if (!old.empty()) Commit(Catalogue::NoHomeBatch(old), [](const absl::Status&) {});
+  if (!old.empty()) Commit(Catalogue::NoHomeChanges(old), [](const absl::Status&) {});
   return homes;
 }
 
@@ -376,7 +376,7 @@ void ClusterManager::OnTick(const proto::Tick& tick) {
 absl::StatusOr<ClusterManagerActor> SpawnClusterManager(caf::actor_system& system, ManagerOptions options,
                                                         storage::MetadataStore& store,
                                                         ModelRepository& repository) {
-  TROUPE_ASSIGN_OR_RETURN(auto catalogue, Catalogue::Load(store, options.new_cluster_id));
+  TROUPE_ASSIGN_OR_RETURN(auto catalogue, LoadCatalogue(store, options.new_cluster_id));
   if (options.on_recovered) {
     const auto runs = catalogue.runs().List("");
     const auto ended =

@@ -16,22 +16,35 @@
 #include "actors/core/continuations.hpp"
 #include "actors/core/deliver.hpp"
 #include "actors/core/time.hpp"
-#include "actors/manager/admin_answers.hpp"
 #include "actors/manager/admin_promise.hpp"
-#include "actors/manager/catalogue.hpp"
 #include "actors/manager/cluster_manager.hpp"
 #include "actors/manager/member_links.hpp"
-#include "actors/manager/mutations.hpp"
-#include "actors/manager/placement_table.hpp"
 #include "actors/manager/run_links.hpp"
-#include "actors/manager/update_feed.hpp"
+#include "actors/manager/stored_catalogue.hpp"
 #include "base/status.hpp"
 #include "base/wire_status.hpp"
+#include "cluster/admin/answers.hpp"
+#include "cluster/copies/placement_table.hpp"
 #include "cluster/event_log.hpp"
 #include "cluster/exclusive_lease.hpp"
+#include "cluster/members/update_feed.hpp"
+#include "cluster/records/catalogue.hpp"
+#include "cluster/records/mutations.hpp"
 #include "proto/local.pb.h"
 
 namespace troupe::actors {
+
+using cluster::AnswerFromState;
+using cluster::AnswerFunctionQuery;
+using cluster::AnswerFunctions;
+using cluster::Catalogue;
+using cluster::kAnyClaim;
+using cluster::MayReopen;
+using cluster::Mutations;
+using cluster::PlacementTable;
+using cluster::RunEnded;
+using cluster::StateName;
+using cluster::UpdateFeed;
 
 using ManagerSelf =
     ClusterManagerActor::extend<Hears<proto::Continue>, Hears<proto::Tick>, Hears<AllowFaults>>;
@@ -61,8 +74,8 @@ class ClusterManager : public ManagerSelf::base {
         feed_(catalogue_),
         placement_(options_.replicas, options_.placement_retry,
                    cluster::ExclusiveLease(options_.member_lease)),
-        mutations_([this](storage::Batch batch, std::function<void(absl::Status)> done) {
-          Commit(std::move(batch), std::move(done));
+        mutations_([this](cluster::Changes changes, std::function<void(absl::Status)> done) {
+          Commit(std::move(changes), std::move(done));
         }),
         provisioning_(options_.provisioning) {
     members_.SetEpochFloor(catalogue_.last_epoch());
@@ -72,7 +85,7 @@ class ClusterManager : public ManagerSelf::base {
   void on_exit() override;
 
  private:
-  void Commit(storage::Batch batch, std::function<void(absl::Status)> done);
+  void Commit(cluster::Changes changes, std::function<void(absl::Status)> done);
   // --- membership ---
   template <class Link, class Handle>
   JoinPromise Join(const proto::JoinRequest& join, Link link, const Handle& member);

@@ -79,7 +79,7 @@ void ClusterManager::Answer(AdminPromise promise, proto::AdminRequest& request) 
       InjectFault(promise, request.inject_fault());
       break;
     case Case::kListGpus:
-      AskNodes(promise, request.list_gpus().node(), GpusOf);
+      AskNodes(promise, request.list_gpus().node(), cluster::GpusOf);
       break;
     case Case::kShowImport:
       Deliver(promise, ShowImport(request.show_import()));
@@ -208,7 +208,7 @@ void ClusterManager::Remove(AdminPromise promise, const proto::RemoveRequest& wi
 // Without a version all of them are meant, in one commit.
 void ClusterManager::SetLoaded(AdminPromise promise, const proto::LoadRequest& wish) {
   auto commands = std::make_shared<std::vector<proto::SetFunctionLoaded>>();
-  const auto prepare = [this, commands, wish]() -> absl::StatusOr<storage::Batch> {
+  const auto prepare = [this, commands, wish]() -> absl::StatusOr<cluster::Changes> {
     proto::SetFunctionLoaded one;
     *one.mutable_key() = wish.key();
     one.set_loaded(wish.load());
@@ -221,12 +221,9 @@ void ClusterManager::SetLoaded(AdminPromise promise, const proto::LoadRequest& w
       *one.mutable_key() = record.key();
       commands->push_back(one);
     }
-    storage::Batch batch;
-    for (const auto& command : *commands) {
-      const auto part = catalogue_.BatchFor(command);
-      for (const auto& change : part.mutations()) batch.Put(change.table, change.key, *change.value);
-    }
-    return batch;
+    cluster::Changes changes;
+    for (const auto& command : *commands) changes.Add(catalogue_.ChangesFor(command));
+    return changes;
   };
   const auto apply = [this, commands] {
     for (const auto& command : *commands) {
@@ -248,7 +245,7 @@ void ClusterManager::SubmitWorkflow(AdminPromise promise, const proto::SubmitWor
   Mutate<proto::WorkflowRecord>(
       command,
       [this, command, yaml = wish.yaml()]() -> absl::Status {
-        TROUPE_ASSIGN_OR_RETURN(*command, ReadWorkflow(yaml, catalogue_, options_.unix_now()));
+        TROUPE_ASSIGN_OR_RETURN(*command, cluster::ReadWorkflow(yaml, catalogue_, options_.unix_now()));
         return absl::OkStatus();
       },
       [this, promise, command](const absl::Status& status) mutable {
@@ -305,7 +302,7 @@ void ClusterManager::Drain(AdminPromise promise, const proto::DrainNode& wish) {
   if (status.ok() && !links_.Node(wish.name())) status = absl::UnavailableError("the node is not connected");
   if (!status.ok()) return Deliver(promise, Failure<proto::AdminReply>(status));
   Pulse();
-  Commit(Catalogue::DrainBatch(wish.name(), wish.drain()),
+  Commit(Catalogue::DrainChanges(wish.name(), wish.drain()),
          [this, promise, wish](const absl::Status& stored) mutable { Drained(promise, wish, stored); });
 }
 
@@ -370,7 +367,7 @@ void ClusterManager::AskNodes(AdminPromise promise, const std::string& only, Mer
 void ClusterManager::ShowFunctions(AdminPromise promise, const proto::FunctionKey& key) {
   auto listed = AnswerFunctionQuery(key, {catalogue_, members_, placement_, events_, Now(this)});
   if (listed.code() != 0) return Deliver(promise, std::move(listed));
-  AskNodes(promise, "", AddResidency, std::move(listed));
+  AskNodes(promise, "", cluster::AddResidency, std::move(listed));
 }
 
 }  // namespace troupe::actors

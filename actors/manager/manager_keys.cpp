@@ -19,7 +19,11 @@ void ClusterManager::CreateKey(AdminPromise promise, const proto::CreateKey& wis
   key.set_sha256(security::DigestOfKey(*text));
   key.set_created_unix_ns(options_.unix_now());
   Mutate<proto::CreateApiKey>(
-      command, [this, command] { return catalogue_.keys().ValidateCreate(command->key()); },
+      command,
+      [this, command]() -> absl::Status {
+        TROUPE_RETURN_IF_ERROR(security::CheckKey(command->key()));
+        return catalogue_.keys().ValidateCreate(command->key().name());
+      },
       [this, promise, command, text = *text](const absl::Status& status) mutable {
         if (!status.ok()) return Deliver(promise, Failure<proto::AdminReply>(status));
         Tell("manager", "key-created", command->key().name());

@@ -64,7 +64,7 @@ RunPromise ClusterManager::Start(proto::StartRun& command, const WorkflowRunActo
   command.set_unix_ns(options_.unix_now());
   catalogue_.BeginStart(command);
   unwritten_.erase(run);  // it is written anew
-  Commit(catalogue_.BatchFor(command), [this, command](const absl::Status& status) {
+  Commit(catalogue_.ChangesFor(command), [this, command](const absl::Status& status) {
     if (!status.ok()) {
       catalogue_.StartFailed(command.run());
       RunOver(command.run(), status);
@@ -103,7 +103,7 @@ void ClusterManager::TakeBack(const std::set<std::string>& runs) {
 void ClusterManager::TakeBackNow() {
   const auto runs = std::exchange(unwritten_, {});
   if (runs.empty()) return;
-  Commit(Catalogue::NoStartBatch(runs), [this, runs](const absl::Status& status) {
+  Commit(Catalogue::NoStartChanges(runs), [this, runs](const absl::Status& status) {
     if (!status.ok()) TakeBack(runs);
   });
 }
@@ -167,7 +167,7 @@ RunPromise ClusterManager::Record(const proto::CommitStep& command) {
   if (!BeginCommit(what, promise)) return promise;
   auto stamped = command;
   stamped.set_unix_ns(options_.unix_now());
-  Commit(catalogue_.BatchFor(stamped), [this, what, stamped](const absl::Status& status) {
+  Commit(catalogue_.ChangesFor(stamped), [this, what, stamped](const absl::Status& status) {
     if (status.ok()) {
       catalogue_.Apply(stamped);
       TellRecomputed(stamped);
@@ -211,7 +211,7 @@ void ClusterManager::EndRun(const proto::FinishRun& command, std::function<void(
     if (stamped.claim() < known->claim())
       return settle(catalogue_.runs().ValidateCommit(run, stamped.claim()));
     if (RunEnded(known->state())) return settle(absl::OkStatus());
-    Commit(catalogue_.BatchFor(stamped), [this, stamped, settle](const absl::Status& status) {
+    Commit(catalogue_.ChangesFor(stamped), [this, stamped, settle](const absl::Status& status) {
       if (status.ok()) catalogue_.Apply(stamped);
       settle(status);
       if (auto surplus = catalogue_.TakeSurplusRuns(); !surplus.empty())
@@ -254,7 +254,7 @@ void ClusterManager::Claim(const std::string& run, const std::string& gateway, R
     if (!wanted()) return settle(absl::CancelledError("it is not wanted any more"));
     auto command = catalogue_.BeginClaim(run, gateway);
     command.set_unix_ns(options_.unix_now());
-    Commit(catalogue_.BatchFor(command), [this, command, settle](const absl::Status& status) {
+    Commit(catalogue_.ChangesFor(command), [this, command, settle](const absl::Status& status) {
       if (status.ok()) {
         catalogue_.Apply(command);
       } else {

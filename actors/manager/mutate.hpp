@@ -12,9 +12,9 @@ namespace troupe::actors {
 template <class Command>
 void ClusterManager::Mutate(std::shared_ptr<Command> command, std::function<absl::Status()> validate,
                             std::function<void(absl::Status)> answer) {
-  mutations_.Add({[this, command, validate]() -> absl::StatusOr<storage::Batch> {
+  mutations_.Add({[this, command, validate]() -> absl::StatusOr<cluster::Changes> {
                     TROUPE_RETURN_IF_ERROR(validate());
-                    return catalogue_.BatchFor(*command);
+                    return catalogue_.ChangesFor(*command);
                   },
                   [this, command] {
                     placement_.UsersChanged(catalogue_.ModelOf(*command));

@@ -6,11 +6,11 @@
 
 #include <cstdint>
 
-#include "actors/manager/catalogue.hpp"
 #include "cluster/membership_table.hpp"
+#include "cluster/records/catalogue.hpp"
 #include "proto/cluster.pb.h"
 
-namespace troupe::actors {
+namespace troupe::cluster {
 
 class UpdateFeed {
  public:
@@ -18,12 +18,11 @@ class UpdateFeed {
   explicit UpdateFeed(const Catalogue& catalogue);
 
   // For everybody: what has changed since the last call.
-  [[nodiscard]] proto::ClusterUpdate Next(const Catalogue& catalogue,
-                                          const cluster::MembershipTable& members);
+  [[nodiscard]] proto::ClusterUpdate Next(const Catalogue& catalogue, const MembershipTable& members);
   // For one member: what has changed since the revision that it knows. All there is when that is 0, or of
   // another life of the manager, or too long ago.
   [[nodiscard]] static proto::ClusterUpdate Since(std::uint64_t known, const Catalogue& catalogue,
-                                                  const cluster::MembershipTable& members);
+                                                  const MembershipTable& members);
 
  private:
   std::uint64_t told_;
@@ -32,4 +31,4 @@ class UpdateFeed {
   std::uint64_t told_members_ = 0;  // their version
 };
 
-}  // namespace troupe::actors
+}  // namespace troupe::cluster

@@ -1,9 +1,9 @@
-#include "actors/manager/update_feed.hpp"
+#include "cluster/members/update_feed.hpp"
 
 #include <algorithm>
 #include <utility>
 
-namespace troupe::actors {
+namespace troupe::cluster {
 
 namespace {
 
@@ -16,7 +16,7 @@ proto::ClusterUpdate FunctionsSince(std::uint64_t known, const Catalogue& catalo
   return update;
 }
 
-void AddMembers(const cluster::MembershipTable& members, proto::ClusterUpdate& update) {
+void AddMembers(const MembershipTable& members, proto::ClusterUpdate& update) {
   for (auto& record : members.Records()) *update.add_members() = std::move(record);
 }
 
@@ -38,7 +38,7 @@ UpdateFeed::UpdateFeed(const Catalogue& catalogue)
       told_workflows_(catalogue.workflows_revision()),
       told_keys_(catalogue.keys_revision()) {}
 
-proto::ClusterUpdate UpdateFeed::Next(const Catalogue& catalogue, const cluster::MembershipTable& members) {
+proto::ClusterUpdate UpdateFeed::Next(const Catalogue& catalogue, const MembershipTable& members) {
   auto update = FunctionsSince(told_, catalogue);
   // Members and workflows that were told of before are not in it: it follows on nothing older.
   if (!update.snapshot()) update.set_since(told_);
@@ -54,7 +54,7 @@ proto::ClusterUpdate UpdateFeed::Next(const Catalogue& catalogue, const cluster:
 }
 
 proto::ClusterUpdate UpdateFeed::Since(std::uint64_t known, const Catalogue& catalogue,
-                                       const cluster::MembershipTable& members) {
+                                       const MembershipTable& members) {
   auto update = FunctionsSince(known, catalogue);
   AddMembers(members, update);
   AddWorkflows(catalogue, update);
@@ -62,4 +62,4 @@ proto::ClusterUpdate UpdateFeed::Since(std::uint64_t known, const Catalogue& cat
   return update;
 }
 
-}  // namespace troupe::actors
+}  // namespace troupe::cluster

@@ -1,4 +1,4 @@
-#include "actors/manager/admin_answers.hpp"
+#include "cluster/admin/answers.hpp"
 
 #include <algorithm>
 
@@ -10,7 +10,7 @@
 #include "cluster/workflow_parser.hpp"
 #include "cluster/workflow_validator.hpp"
 
-namespace troupe::actors {
+namespace troupe::cluster {
 
 namespace {
 
@@ -131,7 +131,7 @@ proto::AdminReply AnswerFunctionQuery(const proto::FunctionKey& key, const Manag
       if (key.version().empty() || key.version() == record.key().version()) records.push_back(&record);
   }
   if (records.empty() && !key.name().empty())
-    return Error(absl::NotFoundError(absl::StrCat("there is no ", cluster::Describe(key))));
+    return Error(absl::NotFoundError(absl::StrCat("there is no ", Describe(key))));
   return AnswerFunctions(records, state, absl::OkStatus());
 }
 
@@ -162,11 +162,11 @@ void GpusOf(const proto::NodeDescription& node, proto::AdminReply& reply) {
 
 absl::StatusOr<proto::WorkflowRecord> ReadWorkflow(const std::string& yaml, const Catalogue& catalogue,
                                                    std::int64_t unix_now) {
-  TROUPE_ASSIGN_OR_RETURN(const auto spec, cluster::ParseWorkflow(yaml));
+  TROUPE_ASSIGN_OR_RETURN(const auto spec, ParseWorkflow(yaml));
   const auto& functions = catalogue.functions().table();
-  TROUPE_ASSIGN_OR_RETURN(auto record, cluster::ValidateWorkflow(spec, functions));
+  TROUPE_ASSIGN_OR_RETURN(auto record, ValidateWorkflow(spec, functions));
   record.set_submitted_unix_ns(unix_now);
   return catalogue.workflows().ValidateSubmit(record, functions);
 }
 
-}  // namespace troupe::actors
+}  // namespace troupe::cluster

@@ -6,20 +6,20 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "actors/manager/catalogue.hpp"
-#include "actors/manager/placement_table.hpp"
 #include "base/units.hpp"
+#include "cluster/copies/placement_table.hpp"
 #include "cluster/event_log.hpp"
 #include "cluster/membership_table.hpp"
+#include "cluster/records/catalogue.hpp"
 #include "proto/admin.pb.h"
 
-namespace troupe::actors {
+namespace troupe::cluster {
 
 struct ManagerState {
   const Catalogue& catalogue;
-  const cluster::MembershipTable& members;
+  const MembershipTable& members;
   const PlacementTable& placement;
-  const cluster::EventLog& events;
+  const EventLog& events;
   Time now;
 };
 
@@ -43,4 +43,4 @@ void GpusOf(const proto::NodeDescription& node, proto::AdminReply& reply);
                                                                  const Catalogue& catalogue,
                                                                  std::int64_t unix_now);
 
-}  // namespace troupe::actors
+}  // namespace troupe::cluster

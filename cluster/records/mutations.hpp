@@ -9,20 +9,20 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "storage/metadata_store.hpp"
+#include "cluster/records/changes.hpp"
 
-namespace troupe::actors {
+namespace troupe::cluster {
 
 class Mutations {
  public:
   struct Mutation {
-    // The batch to commit, or why not. Called when its turn has come.
-    std::function<absl::StatusOr<storage::Batch>()> prepare;
+    // What to commit, or why not. Called when its turn has come.
+    std::function<absl::StatusOr<Changes>()> prepare;
     std::function<void()> apply;               // after the commit was acknowledged
     std::function<void(absl::Status)> answer;  // exactly once, last
   };
-  // How a batch is committed: answers later, in the actor.
-  using Commit = std::function<void(storage::Batch, std::function<void(absl::Status)>)>;
+  // How changes are committed: answers later, in the actor.
+  using Commit = std::function<void(Changes, std::function<void(absl::Status)>)>;
 
   explicit Mutations(Commit commit, std::size_t limit = 1024) : commit_(std::move(commit)), limit_(limit) {}
 
@@ -38,9 +38,9 @@ class Mutations {
  private:
   void Begin() {
     busy_ = true;
-    auto batch = queue_.front().prepare();
-    if (!batch.ok()) return End(batch.status());
-    commit_(std::move(*batch), [this](absl::Status status) {
+    auto changes = queue_.front().prepare();
+    if (!changes.ok()) return End(changes.status());
+    commit_(std::move(*changes), [this](absl::Status status) {
       if (queue_.empty()) return;  // cleared meanwhile
       if (status.ok()) queue_.front().apply();
       End(std::move(status));
@@ -60,4 +60,4 @@ class Mutations {
   bool busy_ = false;
 };
 
-}  // namespace troupe::actors
+}  // namespace troupe::cluster

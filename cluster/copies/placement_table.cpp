@@ -1,13 +1,13 @@
-#include "actors/manager/placement_table.hpp"
+#include "cluster/copies/placement_table.hpp"
 
 #include <algorithm>
 
-namespace troupe::actors {
+namespace troupe::cluster {
 
 namespace {
 
-cluster::PlacementNode NodeOf(const cluster::Member& member) {
-  cluster::PlacementNode node;
+PlacementNode NodeOf(const Member& member) {
+  PlacementNode node;
   node.name = member.record.name();
   node.region = Bytes(member.record.host_region_bytes());
   for (const auto& gpu : member.record.gpus())
@@ -17,8 +17,8 @@ cluster::PlacementNode NodeOf(const cluster::Member& member) {
   return node;
 }
 
-std::vector<cluster::PlacementNode> NodesOf(const cluster::MembershipTable& members) {
-  std::vector<cluster::PlacementNode> nodes;
+std::vector<PlacementNode> NodesOf(const MembershipTable& members) {
+  std::vector<PlacementNode> nodes;
   for (const auto& [name, member] : members.members()) {
     const auto state = member.record.state();
     if (member.record.kind() != proto::MEMBER_NODE) continue;
@@ -28,7 +28,7 @@ std::vector<cluster::PlacementNode> NodesOf(const cluster::MembershipTable& memb
   return nodes;
 }
 
-cluster::PlacementModel ModelOf(const proto::FunctionRecord& record) {
+PlacementModel ModelOf(const proto::FunctionRecord& record) {
   return {record.model_digest(), record.key().name(), Bytes(record.weights_bytes() + record.model_bytes()),
           Bytes(record.weights_bytes())};
 }
@@ -93,8 +93,8 @@ void PlacementTable::TouchDue(Time now) {
   });
 }
 
-std::vector<cluster::PlacementMove> PlacementTable::Plan(const cluster::FunctionTable& functions,
-                                                         const cluster::MembershipTable& members, Time now) {
+std::vector<PlacementMove> PlacementTable::Plan(const FunctionTable& functions,
+                                                const MembershipTable& members, Time now) {
   auto nodes = NodesOf(members);
   all_ = all_ || nodes != nodes_;
   nodes_ = std::move(nodes);
@@ -102,7 +102,7 @@ std::vector<cluster::PlacementMove> PlacementTable::Plan(const cluster::Function
   if (!all_ && touched_.empty()) return {};
   ++plans_;
   const auto touched = std::exchange(touched_, {});
-  std::optional<cluster::PlacementPlan> plan;
+  std::optional<PlacementPlan> plan;
   if (!all_ && !tight_) plan = PlanSome(functions, touched);
   if (!plan) plan = PlanAll(functions);
   all_ = false;
@@ -110,7 +110,7 @@ std::vector<cluster::PlacementMove> PlacementTable::Plan(const cluster::Function
   return Ask(std::move(plan->moves), now);
 }
 
-void PlacementTable::AddWanted(const cluster::FunctionTable& functions, const std::string& digest,
+void PlacementTable::AddWanted(const FunctionTable& functions, const std::string& digest,
                                Models& models) const {
   const auto* record = functions.LoadedUserOf(digest);
   if (record == nullptr) return;
@@ -123,11 +123,11 @@ void PlacementTable::AddWanted(const cluster::FunctionTable& functions, const st
   if (model.single && home != homes_.end()) model.home = home->second;
 }
 
-cluster::PlacementPlan PlacementTable::PlanAll(const cluster::FunctionTable& functions) {
+PlacementPlan PlacementTable::PlanAll(const FunctionTable& functions) {
   ++full_plans_;
   Models models;
   for (const auto& [digest, use] : functions.models()) AddWanted(functions, digest, models);
-  auto plan = cluster::PlanPlacement(models, nodes_, held_, {replicas_});
+  auto plan = PlanPlacement(models, nodes_, held_, {replicas_});
   for (const auto& [digest, node] : Homes(homes_)) LeaveHome(functions, digest);
   planned_.clear();
   used_.clear();
@@ -137,15 +137,15 @@ cluster::PlacementPlan PlacementTable::PlanAll(const cluster::FunctionTable& fun
   return plan;
 }
 
-std::optional<cluster::PlacementPlan> PlacementTable::PlanSome(const cluster::FunctionTable& functions,
-                                                               const std::set<std::string>& digests) {
+std::optional<PlacementPlan> PlacementTable::PlanSome(const FunctionTable& functions,
+                                                      const std::set<std::string>& digests) {
   Models models;
-  cluster::PlacementMap held;
+  PlacementMap held;
   for (const auto& digest : digests) {
     AddWanted(functions, digest, models);
     if (const auto it = held_.find(digest); it != held_.end()) held.insert(*it);
   }
-  auto plan = cluster::PlanPlacement(models, nodes_, held, {replicas_});
+  auto plan = PlanPlacement(models, nodes_, held, {replicas_});
   for (const auto& digest : digests) {
     LeaveHome(functions, digest);
     problems_.erase(digest);
@@ -158,7 +158,7 @@ std::optional<cluster::PlacementPlan> PlacementTable::PlanSome(const cluster::Fu
   return plan;
 }
 
-bool PlacementTable::Fits(const Models& models, const cluster::PlacementPlan& plan) const {
+bool PlacementTable::Fits(const Models& models, const PlacementPlan& plan) const {
   auto used = used_;
   for (const auto& model : models) {
     const auto placed = plan.placements.find(model.digest);
@@ -169,7 +169,7 @@ bool PlacementTable::Fits(const Models& models, const cluster::PlacementPlan& pl
                      [&](const auto& node) { return used[node.name] <= node.region; });
 }
 
-void PlacementTable::Take(const Models& models, const cluster::PlacementPlan& plan) {
+void PlacementTable::Take(const Models& models, const PlacementPlan& plan) {
   for (const auto& model : models) {
     const auto placed = plan.placements.find(model.digest);
     if (placed == plan.placements.end() || placed->second.empty()) continue;
@@ -180,9 +180,8 @@ void PlacementTable::Take(const Models& models, const cluster::PlacementPlan& pl
   BindHomes(models, plan.placements);
 }
 
-std::vector<cluster::PlacementMove> PlacementTable::Ask(std::vector<cluster::PlacementMove> wanted,
-                                                        Time now) {
-  std::vector<cluster::PlacementMove> moves;
+std::vector<PlacementMove> PlacementTable::Ask(std::vector<PlacementMove> wanted, Time now) {
+  std::vector<PlacementMove> moves;
   for (auto& move : wanted) {
     const Copy copy{move.digest, move.node};
     if (!move.adopt) {
@@ -201,13 +200,13 @@ std::vector<cluster::PlacementMove> PlacementTable::Ask(std::vector<cluster::Pla
 }
 
 // What nobody holds any more cannot be served: it comes first, and what is asked for most before the rest.
-void PlacementTable::SortByUrgency(std::vector<cluster::PlacementMove>& moves, Time now) const {
-  const auto rank = [this](const cluster::PlacementMove& move) {
+void PlacementTable::SortByUrgency(std::vector<PlacementMove>& moves, Time now) const {
+  const auto rank = [this](const PlacementMove& move) {
     if (!move.adopt) return 2;
     return held_.contains(move.digest) ? 1 : 0;
   };
   using Key = std::pair<int, double>;
-  std::vector<std::pair<Key, cluster::PlacementMove>> keyed;
+  std::vector<std::pair<Key, PlacementMove>> keyed;
   keyed.reserve(moves.size());
   for (auto& move : moves) {
     const Key key{rank(move), move.adopt ? -demand_.Of(move.digest, now) : 0};
@@ -218,7 +217,7 @@ void PlacementTable::SortByUrgency(std::vector<cluster::PlacementMove>& moves, T
   for (std::size_t i = 0; i < moves.size(); ++i) moves[i] = std::move(keyed[i].second);
 }
 
-void PlacementTable::LeaveHome(const cluster::FunctionTable& functions, const std::string& digest) {
+void PlacementTable::LeaveHome(const FunctionTable& functions, const std::string& digest) {
   const auto use = functions.models().find(digest);
   if (use != functions.models().end() && use->second.with_state > 0) return;
   const auto home = homes_.extract(digest);
@@ -227,7 +226,7 @@ void PlacementTable::LeaveHome(const cluster::FunctionTable& functions, const st
   left_[digest] = home.mapped();
 }
 
-void PlacementTable::AwaitLeases(const cluster::MembershipTable& members, Time now) {
+void PlacementTable::AwaitLeases(const MembershipTable& members, Time now) {
   for (const auto& [digest, node] : std::exchange(left_, {})) {
     const auto* member = members.Find(node);
     const bool there = member != nullptr && member->record.state() != proto::MEMBER_DEAD;
@@ -238,7 +237,7 @@ void PlacementTable::AwaitLeases(const cluster::MembershipTable& members, Time n
   }
 }
 
-void PlacementTable::BindHomes(const Models& models, const cluster::PlacementMap& placements) {
+void PlacementTable::BindHomes(const Models& models, const PlacementMap& placements) {
   for (const auto& model : models) {
     const auto placed = placements.find(model.digest);
     if (!model.single || !model.home.empty() || placed == placements.end() || placed->second.empty())
@@ -268,16 +267,16 @@ bool PlacementTable::BeingAdopted(const std::string& digest) const {
   return it != asked_.end() && it->first == digest;
 }
 
-cluster::PlacementMap PlacementTable::Planned() const {
-  cluster::PlacementMap map;
+PlacementMap PlacementTable::Planned() const {
+  PlacementMap map;
   for (const auto& [digest, place] : planned_) map[digest] = place.nodes;
   return map;
 }
 
 absl::Status PlacementTable::CheckFits(const proto::FunctionRecord& function,
-                                       const cluster::MembershipTable& members) {
+                                       const MembershipTable& members) {
   const auto nodes = NodesOf(members);
   return nodes.empty() ? absl::OkStatus() : cluster::CheckFits(ModelOf(function), nodes);
 }
 
-}  // namespace troupe::actors
+}  // namespace troupe::cluster

@@ -1,5 +1,5 @@
 // PLACEMENT TABLE: which node holds a host copy of which model, which copies are being made, and what to ask
-// for next. Keeps the facts; the plan is cluster::PlanPlacement's. Owned by the cluster manager.
+// for next. Keeps the facts; the plan is PlanPlacement's. Owned by the cluster manager.
 //
 //   a copy:  absent -> asked -> held
 //            held -> absent      the node has disowned it
@@ -21,7 +21,7 @@
 #include "cluster/membership_table.hpp"
 #include "cluster/placement.hpp"
 
-namespace troupe::actors {
+namespace troupe::cluster {
 
 class PlacementTable {
  public:
@@ -49,8 +49,8 @@ class PlacementTable {
   // What to ask of nodes now; adoptions count as asked with this. Only models are planned anew whose users or
   // copies have changed, or whose retry is due; all of them when the nodes have changed, or when the regions
   // are so full that one model takes another's place. So it may be called often, with thousands of functions.
-  [[nodiscard]] std::vector<cluster::PlacementMove> Plan(const cluster::FunctionTable& functions,
-                                                         const cluster::MembershipTable& members, Time now);
+  [[nodiscard]] std::vector<PlacementMove> Plan(const FunctionTable& functions,
+                                                const MembershipTable& members, Time now);
   // Models with a function that keeps state have one node for good, its home: by digest. Given at the start,
   // and chosen by Plan; what it has chosen and what no function needs any more are the caller's to store.
   using Homes = std::map<std::string, std::string>;
@@ -66,7 +66,7 @@ class PlacementTable {
   // Models with fewer copies than wanted, and why.
   [[nodiscard]] const std::map<std::string, absl::Status>& problems() const { return problems_; }
   // Where the copies are to be.
-  [[nodiscard]] cluster::PlacementMap Planned() const;
+  [[nodiscard]] PlacementMap Planned() const;
   [[nodiscard]] std::uint64_t plans() const { return plans_; }
   [[nodiscard]] std::uint64_t full_plans() const { return full_plans_; }  // of them, of all models
   [[nodiscard]] std::vector<std::string> HoldersOf(const std::string& digest) const;
@@ -78,36 +78,36 @@ class PlacementTable {
   [[nodiscard]] bool BeingAdopted(const std::string& digest) const;
   // OK when some node of the cluster could hold and run the model, or when there is no node yet.
   [[nodiscard]] static absl::Status CheckFits(const proto::FunctionRecord& function,
-                                              const cluster::MembershipTable& members);
+                                              const MembershipTable& members);
 
  private:
   using Copy = std::pair<std::string, std::string>;  // digest, node
-  using Models = std::vector<cluster::PlacementModel>;
+  using Models = std::vector<PlacementModel>;
   struct Place {
     Bytes bytes{};
     std::vector<std::string> nodes{};
   };
   void TouchDue(Time now);
   // Nothing is wanted of a model that no loaded function runs.
-  void AddWanted(const cluster::FunctionTable& functions, const std::string& digest, Models& models) const;
-  [[nodiscard]] cluster::PlacementPlan PlanAll(const cluster::FunctionTable& functions);
+  void AddWanted(const FunctionTable& functions, const std::string& digest, Models& models) const;
+  [[nodiscard]] PlacementPlan PlanAll(const FunctionTable& functions);
   // Nothing, when others would have to make room for these.
-  [[nodiscard]] std::optional<cluster::PlacementPlan> PlanSome(const cluster::FunctionTable& functions,
-                                                               const std::set<std::string>& digests);
-  void Take(const Models& models, const cluster::PlacementPlan& plan);
-  [[nodiscard]] bool Fits(const Models& models, const cluster::PlacementPlan& plan) const;
-  void BindHomes(const Models& models, const cluster::PlacementMap& placements);
-  void LeaveHome(const cluster::FunctionTable& functions, const std::string& digest);
+  [[nodiscard]] std::optional<PlacementPlan> PlanSome(const FunctionTable& functions,
+                                                      const std::set<std::string>& digests);
+  void Take(const Models& models, const PlacementPlan& plan);
+  [[nodiscard]] bool Fits(const Models& models, const PlacementPlan& plan) const;
+  void BindHomes(const Models& models, const PlacementMap& placements);
+  void LeaveHome(const FunctionTable& functions, const std::string& digest);
   // A state that a node had may run on there until its lease is over: nobody else begins it before.
-  void AwaitLeases(const cluster::MembershipTable& members, Time now);
-  [[nodiscard]] std::vector<cluster::PlacementMove> Ask(std::vector<cluster::PlacementMove> moves, Time now);
-  void SortByUrgency(std::vector<cluster::PlacementMove>& moves, Time now) const;
+  void AwaitLeases(const MembershipTable& members, Time now);
+  [[nodiscard]] std::vector<PlacementMove> Ask(std::vector<PlacementMove> moves, Time now);
+  void SortByUrgency(std::vector<PlacementMove>& moves, Time now) const;
 
   const std::uint32_t replicas_;
   const Duration retry_;
   const Duration exclusive_lease_;
-  cluster::PlacementMap held_;
-  cluster::DemandTable demand_;
+  PlacementMap held_;
+  DemandTable demand_;
   std::set<Copy> asked_;
   std::map<Copy, Time> not_before_;
   Homes homes_;
@@ -118,7 +118,7 @@ class PlacementTable {
   std::map<std::string, absl::Status> problems_;
   std::map<std::string, Place> planned_;
   std::map<std::string, Bytes> used_;  // of each node's region, by planned_
-  std::vector<cluster::PlacementNode> nodes_;
+  std::vector<PlacementNode> nodes_;
   bool tight_ = false;
   // What is to be planned anew.
   std::set<std::string> touched_;
@@ -128,4 +128,4 @@ class PlacementTable {
   std::uint64_t full_plans_ = 0;
 };
 
-}  // namespace troupe::actors
+}  // namespace troupe::cluster

@@ -19,7 +19,7 @@
 #include "cluster/object_references.hpp"
 #include "proto/workflow.pb.h"
 
-namespace troupe::actors {
+namespace troupe::cluster {
 
 [[nodiscard]] bool RunEnded(proto::RunState state);
 // It failed for a reason that may pass: a claim of another submission of its key reopens it. One that a
@@ -73,7 +73,7 @@ class RunLog {
   // Runs that have not ended, by the gateway that has them.
   [[nodiscard]] std::map<std::string, std::vector<std::string>> Unfinished() const;
   // The objects that runs refer to, also those whose start is on its way.
-  void AddObjects(cluster::Digests& digests) const;
+  void AddObjects(Digests& digests) const;
   // Ended runs beyond what is kept, oldest first; they are forgotten here, the caller removes them from the
   // store.
   [[nodiscard]] std::vector<proto::RunRecord> TakeSurplus();
@@ -97,4 +97,4 @@ class RunLog {
   std::uint64_t steps_recomputed_ = 0;
 };
 
-}  // namespace troupe::actors
+}  // namespace troupe::cluster

@@ -1,4 +1,4 @@
-#include "actors/manager/run_log.hpp"
+#include "cluster/runs/run_log.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "cluster/step_retry.hpp"
 
-namespace troupe::actors {
+namespace troupe::cluster {
 
 namespace {
 
@@ -32,7 +32,7 @@ bool RunEnded(proto::RunState state) {
 }
 
 bool MayReopen(const proto::RunRecord& run) {
-  return run.state() == proto::RUN_FAILED && cluster::MayReopen(static_cast<absl::StatusCode>(run.code()));
+  return run.state() == proto::RUN_FAILED && MayReopen(static_cast<absl::StatusCode>(run.code()));
 }
 
 absl::Status RunLog::ValidateStart(const proto::StartRun& command) const {
@@ -171,9 +171,9 @@ std::vector<const proto::RunRecord*> RunLog::List(const std::string& workflow) c
   return found;
 }
 
-void RunLog::AddObjects(cluster::Digests& digests) const {
-  for (const auto& [name, run] : runs_) cluster::AddObjectsOf(run, digests);
-  for (const auto& [name, start] : starting_) cluster::AddObjectsOf(start, digests);
+void RunLog::AddObjects(Digests& digests) const {
+  for (const auto& [name, run] : runs_) AddObjectsOf(run, digests);
+  for (const auto& [name, start] : starting_) AddObjectsOf(start, digests);
 }
 
 std::vector<proto::RunRecord> RunLog::TakeSurplus() {
@@ -187,4 +187,4 @@ std::vector<proto::RunRecord> RunLog::TakeSurplus() {
   return surplus;
 }
 
-}  // namespace troupe::actors
+}  // namespace troupe::cluster

@@ -1,0 +1,84 @@
+#include "actors/manager/stored_catalogue.hpp"
+
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "base/status.hpp"
+#include "cluster/records/record_keys.hpp"
+
+namespace troupe::actors {
+
+namespace {
+
+using storage::Table;
+
+absl::StatusOr<std::uint64_t> Number(const storage::MetadataStore& store, const char* key) {
+  const auto text = store.Get(Table::kSettings, key);
+  if (absl::IsNotFound(text.status())) return 0;
+  TROUPE_RETURN_IF_ERROR(text.status());
+  std::uint64_t number = 0;
+  if (!absl::SimpleAtoi(*text, &number))
+    return absl::DataLossError(absl::StrCat("setting ", key, " is not a valid number"));
+  return number;
+}
+
+template <class Record>
+absl::Status ReadAll(const storage::MetadataStore& store, Table table, std::string_view prefix,
+                     std::vector<Record>& records) {
+  return storage::ScanMessages<Record>(
+      store, table, prefix, [&](std::string_view, Record record) { records.push_back(std::move(record)); });
+}
+
+Table TableOf(cluster::Table table) {
+  switch (table) {
+    case cluster::Table::kSettings:
+      return Table::kSettings;
+    case cluster::Table::kFunctions:
+      return Table::kFunctions;
+    case cluster::Table::kWorkflows:
+      return Table::kWorkflows;
+    case cluster::Table::kRuns:
+      return Table::kRuns;
+    case cluster::Table::kSteps:
+      return Table::kSteps;
+  }
+  return Table::kSettings;
+}
+
+}  // namespace
+
+absl::StatusOr<cluster::Catalogue> LoadCatalogue(const storage::MetadataStore& store,
+                                                 const std::string& cluster_id) {
+  cluster::CatalogueRecords records;
+  const auto id = store.Get(Table::kSettings, cluster::kClusterKey);
+  if (!id.ok() && !absl::IsNotFound(id.status())) return id.status();
+  if (id.ok()) records.cluster = *id;
+  TROUPE_ASSIGN_OR_RETURN(records.last_epoch, Number(store, cluster::kEpochKey));
+  TROUPE_ASSIGN_OR_RETURN(records.revision, Number(store, cluster::kRevisionKey));
+  TROUPE_RETURN_IF_ERROR(ReadAll(store, Table::kFunctions, "", records.functions));
+  TROUPE_RETURN_IF_ERROR(ReadAll(store, Table::kWorkflows, "", records.workflows));
+  TROUPE_RETURN_IF_ERROR(ReadAll(store, Table::kSettings, cluster::kHomeKey, records.homes));
+  TROUPE_RETURN_IF_ERROR(
+      store.Scan(Table::kSettings, cluster::kDrainedKey, [&](std::string_view key, std::string_view) {
+        records.drained.emplace_back(key.substr(sizeof(cluster::kDrainedKey) - 1));
+        return true;
+      }));
+  TROUPE_RETURN_IF_ERROR(ReadAll(store, Table::kSettings, cluster::kApiKeyKey, records.keys));
+  TROUPE_RETURN_IF_ERROR(ReadAll(store, Table::kRuns, "", records.runs));
+  TROUPE_RETURN_IF_ERROR(ReadAll(store, Table::kSteps, "", records.steps));
+  return cluster::Catalogue::Of(std::move(records), cluster_id);
+}
+
+storage::Batch BatchOf(const cluster::Changes& changes) {
+  storage::Batch batch;
+  for (const auto& change : changes.all()) {
+    const auto table = TableOf(change.table);
+    change.value ? batch.Put(table, change.key, *change.value) : batch.Delete(table, change.key);
+  }
+  return batch;
+}
+
+}  // namespace troupe::actors
