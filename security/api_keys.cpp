@@ -13,19 +13,6 @@
 
 namespace troupe::security {
 
-namespace {
-
-struct NamedScope {
-  proto::KeyScope scope;
-  std::string_view name;
-};
-constexpr NamedScope kScopes[] = {{proto::KEY_SCOPE_INFER, "infer"},
-                                  {proto::KEY_SCOPE_DEPLOY, "deploy"},
-                                  {proto::KEY_SCOPE_ADMIN, "admin"},
-                                  {proto::KEY_SCOPE_READ, "read"}};
-
-}  // namespace
-
 absl::StatusOr<std::string> NewApiKey() {
   std::array<unsigned char, 32> random{};
   if (RAND_bytes(random.data(), static_cast<int>(random.size())) != 1)
@@ -47,15 +34,9 @@ std::string DigestOfKey(std::string_view text) {
   return digest;
 }
 
-std::string_view ScopeName(proto::KeyScope scope) {
-  for (const auto& known : kScopes)
-    if (known.scope == scope) return known.name;
-  return "unknown";
-}
-
 absl::StatusOr<proto::KeyScope> ParseScope(std::string_view text) {
-  for (const auto& known : kScopes)
-    if (known.name == text) return known.scope;
+  for (const auto& [scope, name] : proto::kKeyScopes)
+    if (name == text) return scope;
   return absl::InvalidArgumentError(
       Cat("'", text.substr(0, 40), "' is not a scope; the scopes are infer, deploy, admin and read"));
 }

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/access.pb.h"
+#include "proto/key_scopes.hpp"
 
 namespace troupe::security {
 
@@ -25,8 +26,7 @@ inline constexpr std::size_t kKeyLength = kKeyPrefix.size() + 64;
 // SHA-256 of a key's text: 32 bytes.
 [[nodiscard]] std::string DigestOfKey(std::string_view text);
 
-// "infer", "deploy", "admin", "read".
-[[nodiscard]] std::string_view ScopeName(proto::KeyScope scope);
+using proto::ScopeName;
 [[nodiscard]] absl::StatusOr<proto::KeyScope> ParseScope(std::string_view text);
 // Whether the key has this scope: named, or by `admin`, which includes the others.
 [[nodiscard]] bool Allows(const proto::ApiKeyRecord& key, proto::KeyScope scope);

@@ -1,5 +1,6 @@
 #include "actors/manager/stored_catalogue.hpp"
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -70,6 +71,25 @@ absl::StatusOr<cluster::Catalogue> LoadCatalogue(const storage::MetadataStore& s
   TROUPE_RETURN_IF_ERROR(ReadAll(store, Table::kRuns, "", records.runs));
   TROUPE_RETURN_IF_ERROR(ReadAll(store, Table::kSteps, "", records.steps));
   return cluster::Catalogue::Of(std::move(records), cluster_id);
+}
+
+Recovered CountRecovered(const cluster::Catalogue& catalogue) {
+  const auto runs = catalogue.runs().List("");
+  const auto ended = std::count_if(runs.begin(), runs.end(),
+                                   [](const auto* run) { return cluster::RunEnded(run->state()); });
+  return {catalogue.functions().table().size(), catalogue.workflows().size(), runs.size(),
+          runs.size() - static_cast<std::size_t>(ended)};
+}
+
+std::vector<cluster::Lacking> FindLacking(
+    const cluster::Catalogue& catalogue,
+    const std::function<std::vector<std::string>(const proto::FunctionRecord&)>& lacking) {
+  std::vector<cluster::Lacking> all;
+  if (!lacking) return all;
+  for (const auto& [name, versions] : catalogue.functions().table().functions())
+    for (const auto& [number, record] : versions)
+      if (auto objects = lacking(record); !objects.empty()) all.push_back({record.key(), std::move(objects)});
+  return all;
 }
 
 storage::Batch BatchOf(const cluster::Changes& changes) {

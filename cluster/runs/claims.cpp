@@ -1,0 +1,189 @@
+#include "cluster/runs/claims.hpp"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cluster/failure.hpp"
+#include "cluster/parts.hpp"
+
+namespace troupe::cluster {
+
+namespace {
+
+bool Gone(const Member* member) {
+  return member != nullptr &&
+         (member->record.state() == proto::MEMBER_DEAD || member->record.state() == proto::MEMBER_LEFT);
+}
+
+}  // namespace
+
+void Claims::Start() {
+  for (const auto* run : parts_.catalogue.runs().List(""))
+    if (!RunEnded(run->state())) parts_.owners.Loosen(run->start().run(), parts_.out.now());
+}
+
+void Claims::Own(Ask ask, const proto::StartRun& command, Runner asker) {
+  const auto& run = command.run();
+  const auto loose = parts_.owners.loose().find(run);
+  const bool told = loose != parts_.owners.loose().end() && loose->second.claimed &&
+                    loose->second.next == command.gateway();
+  if (told) {  // it was claimed for this gateway
+    parts_.owners.Add(run, asker);
+    return parts_.runs.Answer(ask, parts_.runs.Reply(run));
+  }
+  parts_.owners.Pledge(run, asker);
+  const auto* before = parts_.catalogue.runs().Find(run);
+  const auto from = before->gateway();
+  const auto why = RunEnded(before->state()) ? before->message() : std::string();
+  Claim(
+      run, command.gateway(), Reopening::kAllowed, [] { return true; },
+      [this, ask, run, from, why, gateway = command.gateway()](const absl::Status& status) {
+        auto& owners = parts_.owners;
+        const auto* known = parts_.catalogue.runs().Find(run);
+        if (status.ok()) TellFormer(owners.Redeem(run), *known);
+        const bool over = known == nullptr || RunEnded(known->state());
+        if (status.ok() && !why.empty())
+          parts_.out.Tell(gateway, "run-reopened",
+                          absl::StrCat("run '", run, "' had failed (", why, ") and goes on"));
+        if (status.ok() && why.empty() && from != gateway)
+          parts_.out.Tell(gateway, "run-taken-over", absl::StrCat("run '", run, "' of gateway '", from, "'"));
+        if (over && known != nullptr) parts_.runs.Over(run, absl::OkStatus());
+        if (status.ok() || (over && known != nullptr)) return parts_.runs.Answer(ask, parts_.runs.Reply(run));
+        if (!over) owners.GiveBack(run, parts_.out.now());
+        parts_.runs.Answer(ask, Failure<proto::RunReply>(status));
+      });
+}
+
+void Claims::Claim(const std::string& run, const std::string& gateway, Reopening reopening,
+                   std::function<bool()> wanted, std::function<void(absl::Status)> done) {
+  const auto begun =
+      parts_.owners.TakeTurn(run, [this, run, gateway, reopening, wanted = std::move(wanted), done] {
+        StoreClaim(run, gateway, reopening, wanted, done);
+      });
+  if (!begun.ok()) done(begun);
+}
+
+void Claims::StoreClaim(const std::string& run, const std::string& gateway, Reopening reopening,
+                        const std::function<bool()>& wanted, std::function<void(absl::Status)> done) {
+  const auto* known = parts_.catalogue.runs().Find(run);
+  auto settle = [this, run, done = std::move(done)](const absl::Status& status) {
+    done(status);
+    parts_.owners.TurnOver(run);
+  };
+  const bool reopens = reopening == Reopening::kAllowed && known != nullptr && MayReopen(*known);
+  if (known == nullptr || (RunEnded(known->state()) && !reopens))
+    return settle(absl::FailedPreconditionError(absl::StrCat("run '", run, "' has ended")));
+  if (!wanted()) return settle(absl::CancelledError("it is not wanted any more"));
+  auto command = parts_.catalogue.BeginClaim(run, gateway);
+  command.set_unix_ns(parts_.out.unix_now());
+  parts_.commits.Add(parts_.catalogue.ChangesFor(command),
+                     [this, command, settle](const absl::Status& status) {
+                       if (status.ok()) {
+                         parts_.catalogue.Apply(command);
+                       } else {
+                         parts_.catalogue.ClaimFailed(command.run());
+                       }
+                       settle(status);
+                     });
+}
+
+void Claims::On(const RunnerLost& event) {
+  const auto runs = parts_.owners.Remove(event.runner);
+  for (const auto ask : parts_.owners.TakeDropped()) parts_.out.Add(DropAsk{ask});
+  for (const auto& run : runs) {
+    const auto* known = parts_.catalogue.runs().Find(run);
+    if (known == nullptr) {
+      parts_.runs.Over(
+          run, absl::UnavailableError(absl::StrCat("run '", run, "' was never begun; submit it again")));
+    } else if (!RunEnded(known->state())) {
+      parts_.owners.Loosen(run, parts_.out.now());
+    }
+  }
+}
+
+void Claims::GatewayLost(const std::string& gateway) {
+  auto unfinished = parts_.catalogue.runs().Unfinished();
+  for (const auto& run : unfinished[gateway]) parts_.owners.Loosen(run, parts_.out.now());
+}
+
+void Claims::Relink() {
+  const auto& fronts = parts_.members.fronts();
+  std::vector<std::string> found;
+  for (const auto& [run, loose] : parts_.owners.loose()) {
+    const auto* known = parts_.catalogue.runs().Find(run);
+    if (known == nullptr || !loose.next.empty() || !loose.last.exists()) continue;
+    const auto front = fronts.find(known->gateway());
+    if (front != fronts.end() && front->second == loose.last.process) found.push_back(run);
+  }
+  for (const auto& run : found) parts_.owners.Relink(run);
+}
+
+std::vector<RunGateway> Claims::Gateways() const {
+  const auto unfinished = parts_.catalogue.runs().Unfinished();
+  std::vector<RunGateway> gateways;
+  for (const auto& [name, process] : parts_.members.fronts()) {
+    const auto* member = parts_.members.table().Find(name);
+    if (member == nullptr || member->record.state() != proto::MEMBER_ALIVE) continue;
+    const auto runs = unfinished.find(name);
+    gateways.push_back({name, runs == unfinished.end() ? 0 : runs->second.size()});
+  }
+  return gateways;
+}
+
+std::vector<LooseRun> Claims::LooseRuns() const {
+  std::vector<LooseRun> loose;
+  for (const auto& [run, state] : parts_.owners.loose()) {
+    const auto* known = parts_.catalogue.runs().Find(run);
+    if (known == nullptr) continue;
+    const auto& gateway = state.next.empty() ? known->gateway() : state.next;
+    loose.push_back({run, gateway, Gone(parts_.members.table().Find(gateway)), state.since});
+  }
+  return loose;
+}
+
+void Claims::TakeOver() {
+  Relink();
+  if (parts_.owners.loose().empty() || parts_.members.fronts().empty()) return;
+  const auto now = parts_.out.now();
+  for (const auto& [run, gateway] : PlanTakeovers(LooseRuns(), Gateways(), now, parts_.settings.run_grace)) {
+    // Not planned again while this is on its way.
+    parts_.owners.Loosen(run, now, gateway);
+    Claim(
+        run, gateway, Reopening::kNone, [this, run = run] { return parts_.owners.loose().contains(run); },
+        [this, run = run, gateway = gateway](const absl::Status& status) {
+          if (!status.ok()) return;
+          TellFormer(parts_.owners.Former(run), *parts_.catalogue.runs().Find(run));
+          GoOnAt(gateway, run);
+        });
+  }
+}
+
+void Claims::TellFormer(Runner former, const proto::RunRecord& run) {
+  if (!former.exists()) return;
+  proto::RunTaken taken;
+  taken.set_claim(run.claim());
+  parts_.out.Add(TellTaken{former, std::move(taken)});
+}
+
+void Claims::GoOnAt(const std::string& gateway, const std::string& run) {
+  if (!parts_.owners.Claimed(run) || !parts_.members.fronts().contains(gateway)) return;
+  auto answer = parts_.runs.Reply(run);
+  if (!answer.has_workflow()) {
+    proto::FinishRun command;
+    command.set_run(run);
+    command.set_state(proto::RUN_FAILED);
+    command.set_message("its gateway was lost, and its workflow was removed: nobody can go on with it");
+    command.set_code(static_cast<int>(absl::StatusCode::kFailedPrecondition));
+    command.set_claim(kAnyClaim);
+    return parts_.runs.End(command, [](const absl::Status&) {});
+  }
+  parts_.out.Tell(
+      gateway, "run-taken-over",
+      absl::StrCat("run '", run, "' goes on behind ", answer.run().steps_size(), " committed steps"));
+  proto::ContinueRun message;
+  *message.mutable_run() = std::move(*answer.mutable_run());
+  *message.mutable_workflow() = std::move(*answer.mutable_workflow());
+  parts_.out.Add(GoOn{gateway, std::move(message)});
+}
+
+}  // namespace troupe::cluster

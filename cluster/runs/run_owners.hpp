@@ -1,0 +1,162 @@
+// RUN OWNERS: which actor of a gateway runs which run under way, so that a cancellation reaches it at once;
+// which runs have none any more; who waits for the end of one that another runs; and which change of a run's
+// record is being stored: an operator's cancellation, the run's own end and a claim for another gateway must
+// not overwrite each other in the store.
+//
+//   a run:  linked -> loose     its actor or its gateway is gone
+//           loose -> linked     another actor goes on with it
+//           linked -> ended
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "base/units.hpp"
+#include "cluster/events.hpp"
+
+namespace troupe::cluster {
+
+class RunOwners {
+ public:
+  // A run that no actor runs: since when, and the gateway that is to go on with it, once it was claimed for
+  // that; and the actor that had it last, as long as that lives.
+  struct Loose {
+    Time since{};
+    std::string next{};
+    bool claimed = false;
+    Runner last{};
+  };
+
+  explicit RunOwners(std::size_t limit = 16) : limit_(limit) {}
+
+  void Add(const std::string& run, Runner runner) {
+    runners_[run] = runner;
+    loose_.erase(run);
+  }
+  // None: not connected, or ended.
+  [[nodiscard]] Runner Find(const std::string& run) const {
+    const auto it = runners_.find(run);
+    return it == runners_.end() ? Runner() : it->second;
+  }
+  // No actor runs it since `now`, or `next` is to since then.
+  void Loosen(const std::string& run, Time now, const std::string& next = {}) {
+    auto last = Find(run);
+    runners_.erase(run);
+    auto& loose = loose_[run];
+    loose = {now, next, false, last.exists() ? last : loose.last};
+  }
+  // `runner` is to have it once its claim is stored: until then who had it before is remembered.
+  void Pledge(const std::string& run, Runner runner) {
+    formers_[run] = Former(run);
+    Add(run, runner);
+  }
+  // The claim is stored. Who had it before; none when that one is gone.
+  Runner Redeem(const std::string& run) {
+    const auto former = formers_.extract(run);
+    return former.empty() ? Runner() : former.mapped();
+  }
+  // The claim was not stored: who had it before is who had it last.
+  void GiveBack(const std::string& run, Time now) {
+    runners_.erase(run);
+    loose_[run] = {now, {}, false, Redeem(run)};
+  }
+  // The actor that had it last has it again: it lives, and no other claimed the run meanwhile.
+  void Relink(const std::string& run) {
+    if (const auto last = Former(run); last.exists()) Add(run, last);
+  }
+  // Who had it last; none when another has it, or that one is gone.
+  [[nodiscard]] Runner Former(const std::string& run) const {
+    const auto it = loose_.find(run);
+    return it == loose_.end() ? Runner() : it->second.last;
+  }
+  // For `next`; false when an actor has it already.
+  bool Claimed(const std::string& run) {
+    const auto it = loose_.find(run);
+    if (it == loose_.end()) return false;
+    it->second.claimed = true;
+    return true;
+  }
+  // An actor that is gone; answers what it ran.
+  std::vector<std::string> Remove(Runner runner) {
+    for (auto& [run, waiting] : waiting_)
+      if (const auto gone = waiting.extract(runner); !gone.empty()) dropped_.push_back(gone.mapped());
+    std::erase_if(waiting_, [](const auto& entry) { return entry.second.empty(); });
+    for (auto& [run, loose] : loose_)
+      if (loose.last == runner) loose.last = Runner();
+    std::erase_if(formers_, [&](const auto& entry) { return entry.second == runner; });
+    std::vector<std::string> runs;
+    std::erase_if(runners_, [&](const auto& entry) {
+      if (entry.second != runner) return false;
+      runs.push_back(entry.first);
+      return true;
+    });
+    return runs;
+  }
+  [[nodiscard]] const std::map<std::string, Loose>& loose() const { return loose_; }
+
+  // `asker` hears when the run has ended. ResourceExhausted when `limit` wait for it already.
+  absl::Status Await(const std::string& run, Runner asker, Ask ask) {
+    auto& waiting = waiting_[run];
+    if (waiting.size() >= limit_ && !waiting.contains(asker)) return TooMany(run, "waited for");
+    if (const auto before = std::exchange(waiting[asker], ask); before != 0) dropped_.push_back(before);
+    return absl::OkStatus();
+  }
+  // Questions whose answers are not waited for any more: their askers are gone, or have asked again.
+  [[nodiscard]] std::vector<Ask> TakeDropped() { return std::exchange(dropped_, {}); }
+  // The run is over, or was never begun: those that waited are to be answered.
+  [[nodiscard]] std::vector<Ask> End(const std::string& run) {
+    runners_.erase(run);
+    loose_.erase(run);
+    formers_.erase(run);
+    std::vector<Ask> asks;
+    const auto waiting = waiting_.extract(run);
+    if (waiting.empty()) return asks;
+    for (const auto& [asker, ask] : waiting.mapped()) asks.push_back(ask);
+    return asks;
+  }
+
+  // Calls `begin` when no other change of this run's record is being stored: now, or after their TurnOver.
+  // ResourceExhausted when `limit` wait already.
+  absl::Status TakeTurn(const std::string& run, std::function<void()> begin) {
+    auto& waiting = turns_[run];
+    if (waiting.size() >= limit_) return TooMany(run, "being changed");
+    waiting.push_back(begin);
+    if (waiting.size() == 1) begin();
+    return absl::OkStatus();
+  }
+  // By each `begin`, once: stored or not, the next may look.
+  void TurnOver(const std::string& run) {
+    const auto it = turns_.find(run);
+    if (it == turns_.end()) return;
+    it->second.pop_front();
+    if (it->second.empty()) {
+      turns_.erase(it);
+      return;
+    }
+    const auto next = it->second.front();
+    next();
+  }
+
+ private:
+  [[nodiscard]] absl::Status TooMany(const std::string& run, const std::string& what) const {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("run '", run, "' is ", what, " ", limit_, " times already; try again later"));
+  }
+
+  const std::size_t limit_;
+  std::map<std::string, Runner> runners_;
+  std::map<std::string, Loose> loose_;
+  std::map<std::string, Runner> formers_;  // of runs whose claim is being stored
+  // By the waiters, with their processes: two processes number their actors alike.
+  std::map<std::string, std::map<Runner, Ask>> waiting_;
+  std::vector<Ask> dropped_;
+  std::map<std::string, std::deque<std::function<void()>>> turns_;  // the first is being stored
+};
+
+}  // namespace troupe::cluster
