@@ -54,7 +54,7 @@ void Parts::Hear(const Started& event) {
   members.Start();
   objects.Start();
   claims.Start();
-  commits.Add(catalogue.BirthChanges());
+  commits.Add(BirthChanges(catalogue));
   deployments.On(event);
 }
 

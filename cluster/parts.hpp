@@ -21,6 +21,7 @@
 #include "cluster/members/members.hpp"
 #include "cluster/outbox.hpp"
 #include "cluster/records/catalogue.hpp"
+#include "cluster/records/catalogue_changes.hpp"
 #include "cluster/records/commits.hpp"
 #include "cluster/records/mutations.hpp"
 #include "cluster/records/objects.hpp"
@@ -49,7 +50,7 @@ struct Parts {
               std::function<void(absl::Status)> answer) {
     mutations.Add({[this, command, validate]() -> absl::StatusOr<Changes> {
                      TROUPE_RETURN_IF_ERROR(validate());
-                     return catalogue.ChangesFor(*command);
+                     return ChangesFor(catalogue, *command);
                    },
                    [this, command] {
                      copies.UsersChanged(catalogue.ModelOf(*command));

@@ -137,7 +137,7 @@ void Deployments::SetLoaded(Ask ask, const proto::LoadRequest& wish) {
       commands->push_back(one);
     }
     Changes changes;
-    for (const auto& command : *commands) changes.Add(parts_.catalogue.ChangesFor(command));
+    for (const auto& command : *commands) changes.Add(ChangesFor(parts_.catalogue, command));
     return changes;
   };
   const auto apply = [this, commands] {

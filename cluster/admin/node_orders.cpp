@@ -31,7 +31,7 @@ void NodeOrders::Drain(Ask ask, const proto::DrainNode& wish) {
     status = absl::UnavailableError("the node is not connected");
   if (!status.ok()) return Answer(ask, status);
   parts_.members.Pulse();
-  parts_.commits.Add(Catalogue::DrainChanges(wish.name(), wish.drain()),
+  parts_.commits.Add(DrainChanges(wish.name(), wish.drain()),
                      [this, ask, wish](const absl::Status& stored) { Drained(ask, wish, stored); });
 }
 

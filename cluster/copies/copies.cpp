@@ -41,10 +41,10 @@ PlacementTable::Homes Copies::KeepHomes() {
   const auto homes = table_.TakeNewHomes();
   for (const auto& [digest, node] : homes)
     parts_.commits.Add(
-        Catalogue::HomeChanges(digest, node),
+        HomeChanges(digest, node),
         [this, digest = digest, node = node](const absl::Status& status) { HomeKept(digest, node, status); });
   const auto old = table_.TakeOldHomes();
-  if (!old.empty()) parts_.commits.Add(Catalogue::NoHomeChanges(old));
+  if (!old.empty()) parts_.commits.Add(NoHomeChanges(old));
   return homes;
 }
 

@@ -62,7 +62,7 @@ void Members::On(const JoinAsked& event) {
   Link(event);
   parts_.copies.NodeJoined(name, {join.adopted().begin(), join.adopted().end()});
   // No epoch is ever given twice, not even by a manager that forgot everything else.
-  parts_.commits.Add(parts_.catalogue.EpochChanges(*welcome),
+  parts_.commits.Add(EpochChanges(parts_.catalogue, *welcome),
                      [this, answer, name, entry = JoinEntry(join, absl::OkStatus()),
                       epoch = *welcome](const absl::Status& status) {
                        if (!status.ok()) return answer(Failure<proto::JoinReply>(status));

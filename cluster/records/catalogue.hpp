@@ -12,7 +12,6 @@
 
 #include "absl/status/statusor.h"
 #include "cluster/function_registry.hpp"
-#include "cluster/records/changes.hpp"
 #include "cluster/records/key_registry.hpp"
 #include "cluster/runs/run_log.hpp"
 #include "cluster/workflow_registry.hpp"
@@ -42,8 +41,6 @@ class Catalogue {
 
   [[nodiscard]] const std::string& cluster() const { return cluster_; }
   [[nodiscard]] std::uint64_t last_epoch() const { return last_epoch_; }
-  // The revision that the next command gets.
-  [[nodiscard]] std::uint64_t NextRevision() const { return revision_ + 1; }
   [[nodiscard]] std::uint64_t revision() const { return revision_; }
   // A change that is not kept (membership) still counts.
   void Advance() { ++revision_; }
@@ -61,8 +58,6 @@ class Catalogue {
   // A start is on its way to the store, and did not get there; see RunLog.
   void BeginStart(const proto::StartRun& command) { runs_.BeginStart(command); }
   void StartFailed(const std::string& run) { runs_.StartFailed(run); }
-  // What a start left there that failed, if anything.
-  [[nodiscard]] static Changes NoStartChanges(const std::set<std::string>& runs);
   // The run's next claim, for `gateway`; see RunLog.
   [[nodiscard]] proto::ClaimRun BeginClaim(const std::string& run, const std::string& gateway) {
     return runs_.BeginClaim(run, gateway);
@@ -70,32 +65,14 @@ class Catalogue {
   void ClaimFailed(const std::string& run) { runs_.ClaimFailed(run); }
   // Where the models of functions that keep state are, as it was when the store was read: digest -> node.
   [[nodiscard]] const std::map<std::string, std::string>& homes() const { return homes_; }
-  [[nodiscard]] static Changes HomeChanges(const std::string& digest, const std::string& node);
-  [[nodiscard]] static Changes NoHomeChanges(const std::vector<std::string>& digests);
 
   // Nodes that an operator drained: they stay so, whoever restarts.
   [[nodiscard]] bool Drained(const std::string& node) const { return drained_.contains(node); }
-  [[nodiscard]] static Changes DrainChanges(const std::string& node, bool drain);
   void ApplyDrain(const std::string& node, bool drain) {
     drain ? static_cast<void>(drained_.insert(node)) : static_cast<void>(drained_.erase(node));
   }
 
-  // What makes a new store this cluster's.
-  [[nodiscard]] Changes BirthChanges() const;
-  [[nodiscard]] Changes EpochChanges(std::uint64_t epoch) const;
   void ApplyEpoch(std::uint64_t epoch) { last_epoch_ = epoch; }
-
-  [[nodiscard]] Changes ChangesFor(const proto::DeployFunction& command) const;
-  [[nodiscard]] Changes ChangesFor(const proto::RemoveFunction& command) const;
-  [[nodiscard]] Changes ChangesFor(const proto::SetFunctionLoaded& command) const;
-  [[nodiscard]] Changes ChangesFor(const proto::WorkflowRecord& command) const;
-  [[nodiscard]] Changes ChangesFor(const proto::RemoveWorkflow& command) const;
-  [[nodiscard]] Changes ChangesFor(const proto::CreateApiKey& command) const;
-  [[nodiscard]] Changes ChangesFor(const proto::RevokeApiKey& command) const;
-  [[nodiscard]] Changes ChangesFor(const proto::StartRun& command) const;
-  [[nodiscard]] Changes ChangesFor(const proto::ClaimRun& command) const;
-  [[nodiscard]] Changes ChangesFor(const proto::CommitStep& command) const;
-  [[nodiscard]] Changes ChangesFor(const proto::FinishRun& command) const;
 
   // The model whose users a command changes; empty: of none. Ask before it is applied.
   [[nodiscard]] std::string ModelOf(const proto::DeployFunction& command) const {
@@ -107,10 +84,10 @@ class Catalogue {
   [[nodiscard]] std::string ModelOf(const proto::SetFunctionLoaded& command) const {
     return ModelOf(command.key());
   }
-  [[nodiscard]] std::string ModelOf(const proto::WorkflowRecord&) const { return {}; }
-  [[nodiscard]] std::string ModelOf(const proto::RemoveWorkflow&) const { return {}; }
-  [[nodiscard]] std::string ModelOf(const proto::CreateApiKey&) const { return {}; }
-  [[nodiscard]] std::string ModelOf(const proto::RevokeApiKey&) const { return {}; }
+  template <class Command>
+  [[nodiscard]] std::string ModelOf(const Command&) const {
+    return {};
+  }
   template <class Command>
   void Apply(const Command& command) {
     ++revision_;
@@ -121,8 +98,8 @@ class Catalogue {
   void Apply(const proto::ClaimRun& command) { runs_.Apply(command); }
   void Apply(const proto::CommitStep& command) { runs_.Apply(command); }
   void Apply(const proto::FinishRun& command) { runs_.Apply(command); }
-  // The removal of runs that are kept no longer; empty when there are none.
-  [[nodiscard]] Changes TakeSurplusRuns();
+  // Ended runs beyond what is kept; they are forgotten here, and RemovalOf removes them from the store.
+  [[nodiscard]] std::vector<proto::RunRecord> TakeSurplusRuns() { return runs_.TakeSurplus(); }
   // The objects that functions and runs refer to.
   [[nodiscard]] Digests Objects() const;
 

@@ -19,19 +19,19 @@ bool Gone(const Member* member) {
 
 void Claims::Start() {
   for (const auto* run : parts_.catalogue.runs().List(""))
-    if (!RunEnded(run->state())) parts_.owners.Loosen(run->start().run(), parts_.out.now());
+    if (!RunEnded(run->state())) parts_.owners.Release(run->start().run(), parts_.out.now());
 }
 
 void Claims::Own(Ask ask, const proto::StartRun& command, Runner asker) {
   const auto& run = command.run();
-  const auto loose = parts_.owners.loose().find(run);
-  const bool told = loose != parts_.owners.loose().end() && loose->second.claimed &&
-                    loose->second.next == command.gateway();
+  const auto released = parts_.owners.released().find(run);
+  const bool told = released != parts_.owners.released().end() && released->second.claimed &&
+                    released->second.next == command.gateway();
   if (told) {  // it was claimed for this gateway
     parts_.owners.Add(run, asker);
     return parts_.runs.Answer(ask, parts_.runs.Reply(run));
   }
-  parts_.owners.Pledge(run, asker);
+  parts_.owners.Reserve(run, asker);
   const auto* before = parts_.catalogue.runs().Find(run);
   const auto from = before->gateway();
   const auto why = RunEnded(before->state()) ? before->message() : std::string();
@@ -40,7 +40,7 @@ void Claims::Own(Ask ask, const proto::StartRun& command, Runner asker) {
       [this, ask, run, from, why, gateway = command.gateway()](const absl::Status& status) {
         auto& owners = parts_.owners;
         const auto* known = parts_.catalogue.runs().Find(run);
-        if (status.ok()) TellFormer(owners.Redeem(run), *known);
+        if (status.ok()) TellFormer(owners.Commit(run), *known);
         const bool over = known == nullptr || RunEnded(known->state());
         if (status.ok() && !why.empty())
           parts_.out.Tell(gateway, "run-reopened",
@@ -49,7 +49,7 @@ void Claims::Own(Ask ask, const proto::StartRun& command, Runner asker) {
           parts_.out.Tell(gateway, "run-taken-over", absl::StrCat("run '", run, "' of gateway '", from, "'"));
         if (over && known != nullptr) parts_.runs.Over(run, absl::OkStatus());
         if (status.ok() || (over && known != nullptr)) return parts_.runs.Answer(ask, parts_.runs.Reply(run));
-        if (!over) owners.GiveBack(run, parts_.out.now());
+        if (!over) owners.Withdraw(run, parts_.out.now());
         parts_.runs.Answer(ask, Failure<proto::RunReply>(status));
       });
 }
@@ -57,7 +57,7 @@ void Claims::Own(Ask ask, const proto::StartRun& command, Runner asker) {
 void Claims::Claim(const std::string& run, const std::string& gateway, Reopening reopening,
                    std::function<bool()> wanted, std::function<void(absl::Status)> done) {
   const auto begun =
-      parts_.owners.TakeTurn(run, [this, run, gateway, reopening, wanted = std::move(wanted), done] {
+      parts_.owners.BeginChange(run, [this, run, gateway, reopening, wanted = std::move(wanted), done] {
         StoreClaim(run, gateway, reopening, wanted, done);
       });
   if (!begun.ok()) done(begun);
@@ -68,7 +68,7 @@ void Claims::StoreClaim(const std::string& run, const std::string& gateway, Reop
   const auto* known = parts_.catalogue.runs().Find(run);
   auto settle = [this, run, done = std::move(done)](const absl::Status& status) {
     done(status);
-    parts_.owners.TurnOver(run);
+    parts_.owners.EndChange(run);
   };
   const bool reopens = reopening == Reopening::kAllowed && known != nullptr && MayReopen(*known);
   if (known == nullptr || (RunEnded(known->state()) && !reopens))
@@ -76,7 +76,7 @@ void Claims::StoreClaim(const std::string& run, const std::string& gateway, Reop
   if (!wanted()) return settle(absl::CancelledError("it is not wanted any more"));
   auto command = parts_.catalogue.BeginClaim(run, gateway);
   command.set_unix_ns(parts_.out.unix_now());
-  parts_.commits.Add(parts_.catalogue.ChangesFor(command),
+  parts_.commits.Add(ChangesFor(parts_.catalogue, command),
                      [this, command, settle](const absl::Status& status) {
                        if (status.ok()) {
                          parts_.catalogue.Apply(command);
@@ -96,26 +96,26 @@ void Claims::On(const RunnerLost& event) {
       parts_.runs.Over(
           run, absl::UnavailableError(absl::StrCat("run '", run, "' was never begun; submit it again")));
     } else if (!RunEnded(known->state())) {
-      parts_.owners.Loosen(run, parts_.out.now());
+      parts_.owners.Release(run, parts_.out.now());
     }
   }
 }
 
 void Claims::GatewayLost(const std::string& gateway) {
   auto unfinished = parts_.catalogue.runs().Unfinished();
-  for (const auto& run : unfinished[gateway]) parts_.owners.Loosen(run, parts_.out.now());
+  for (const auto& run : unfinished[gateway]) parts_.owners.Release(run, parts_.out.now());
 }
 
-void Claims::Relink() {
+void Claims::Reattach() {
   const auto& fronts = parts_.members.fronts();
   std::vector<std::string> found;
-  for (const auto& [run, loose] : parts_.owners.loose()) {
+  for (const auto& [run, entry] : parts_.owners.released()) {
     const auto* known = parts_.catalogue.runs().Find(run);
-    if (known == nullptr || !loose.next.empty() || !loose.last.exists()) continue;
+    if (known == nullptr || !entry.next.empty() || !entry.last.exists()) continue;
     const auto front = fronts.find(known->gateway());
-    if (front != fronts.end() && front->second == loose.last.process) found.push_back(run);
+    if (front != fronts.end() && front->second == entry.last.process) found.push_back(run);
   }
-  for (const auto& run : found) parts_.owners.Relink(run);
+  for (const auto& run : found) parts_.owners.Reattach(run);
 }
 
 std::vector<RunGateway> Claims::Gateways() const {
@@ -132,7 +132,7 @@ std::vector<RunGateway> Claims::Gateways() const {
 
 std::vector<LooseRun> Claims::LooseRuns() const {
   std::vector<LooseRun> loose;
-  for (const auto& [run, state] : parts_.owners.loose()) {
+  for (const auto& [run, state] : parts_.owners.released()) {
     const auto* known = parts_.catalogue.runs().Find(run);
     if (known == nullptr) continue;
     const auto& gateway = state.next.empty() ? known->gateway() : state.next;
@@ -142,14 +142,14 @@ std::vector<LooseRun> Claims::LooseRuns() const {
 }
 
 void Claims::TakeOver() {
-  Relink();
-  if (parts_.owners.loose().empty() || parts_.members.fronts().empty()) return;
+  Reattach();
+  if (parts_.owners.released().empty() || parts_.members.fronts().empty()) return;
   const auto now = parts_.out.now();
   for (const auto& [run, gateway] : PlanTakeovers(LooseRuns(), Gateways(), now, parts_.settings.run_grace)) {
     // Not planned again while this is on its way.
-    parts_.owners.Loosen(run, now, gateway);
+    parts_.owners.Release(run, now, gateway);
     Claim(
-        run, gateway, Reopening::kNone, [this, run = run] { return parts_.owners.loose().contains(run); },
+        run, gateway, Reopening::kNone, [this, run = run] { return parts_.owners.released().contains(run); },
         [this, run = run, gateway = gateway](const absl::Status& status) {
           if (!status.ok()) return;
           TellFormer(parts_.owners.Former(run), *parts_.catalogue.runs().Find(run));

@@ -39,7 +39,7 @@ class Claims {
                   const std::function<bool()>& wanted, std::function<void(absl::Status)> done);
   // A gateway was taken for dead, and is back before another could take its runs: those that run there still
   // are not begun anew.
-  void Relink();
+  void Reattach();
   [[nodiscard]] std::vector<RunGateway> Gateways() const;
   [[nodiscard]] std::vector<LooseRun> LooseRuns() const;
   // It was claimed for `gateway`, which is told to go on with it.

@@ -1,11 +1,11 @@
 // RUN OWNERS: which actor of a gateway runs which run under way, so that a cancellation reaches it at once;
-// which runs have none any more; who waits for the end of one that another runs; and which change of a run's
+// which runs were released, since they have none any more; who waits for the end of one that another runs; and which change of a run's
 // record is being stored: an operator's cancellation, the run's own end and a claim for another gateway must
 // not overwrite each other in the store.
 //
-//   a run:  linked -> loose     its actor or its gateway is gone
-//           loose -> linked     another actor goes on with it
-//           linked -> ended
+//   a run:  owned -> released     its actor or its gateway is gone
+//           released -> owned     another actor goes on with it
+//           owned -> ended
 #pragma once
 
 #include <deque>
@@ -26,7 +26,7 @@ class RunOwners {
  public:
   // A run that no actor runs: since when, and the gateway that is to go on with it, once it was claimed for
   // that; and the actor that had it last, as long as that lives.
-  struct Loose {
+  struct Released {
     Time since{};
     std::string next{};
     bool claimed = false;
@@ -37,7 +37,7 @@ class RunOwners {
 
   void Add(const std::string& run, Runner runner) {
     runners_[run] = runner;
-    loose_.erase(run);
+    released_.erase(run);
   }
   // None: not connected, or ended.
   [[nodiscard]] Runner Find(const std::string& run) const {
@@ -45,40 +45,40 @@ class RunOwners {
     return it == runners_.end() ? Runner() : it->second;
   }
   // No actor runs it since `now`, or `next` is to since then.
-  void Loosen(const std::string& run, Time now, const std::string& next = {}) {
+  void Release(const std::string& run, Time now, const std::string& next = {}) {
     auto last = Find(run);
     runners_.erase(run);
-    auto& loose = loose_[run];
-    loose = {now, next, false, last.exists() ? last : loose.last};
+    auto& entry = released_[run];
+    entry = {now, next, false, last.exists() ? last : entry.last};
   }
   // `runner` is to have it once its claim is stored: until then who had it before is remembered.
-  void Pledge(const std::string& run, Runner runner) {
+  void Reserve(const std::string& run, Runner runner) {
     formers_[run] = Former(run);
     Add(run, runner);
   }
   // The claim is stored. Who had it before; none when that one is gone.
-  Runner Redeem(const std::string& run) {
+  Runner Commit(const std::string& run) {
     const auto former = formers_.extract(run);
     return former.empty() ? Runner() : former.mapped();
   }
   // The claim was not stored: who had it before is who had it last.
-  void GiveBack(const std::string& run, Time now) {
+  void Withdraw(const std::string& run, Time now) {
     runners_.erase(run);
-    loose_[run] = {now, {}, false, Redeem(run)};
+    released_[run] = {now, {}, false, Commit(run)};
   }
   // The actor that had it last has it again: it lives, and no other claimed the run meanwhile.
-  void Relink(const std::string& run) {
+  void Reattach(const std::string& run) {
     if (const auto last = Former(run); last.exists()) Add(run, last);
   }
   // Who had it last; none when another has it, or that one is gone.
   [[nodiscard]] Runner Former(const std::string& run) const {
-    const auto it = loose_.find(run);
-    return it == loose_.end() ? Runner() : it->second.last;
+    const auto it = released_.find(run);
+    return it == released_.end() ? Runner() : it->second.last;
   }
   // For `next`; false when an actor has it already.
   bool Claimed(const std::string& run) {
-    const auto it = loose_.find(run);
-    if (it == loose_.end()) return false;
+    const auto it = released_.find(run);
+    if (it == released_.end()) return false;
     it->second.claimed = true;
     return true;
   }
@@ -87,8 +87,8 @@ class RunOwners {
     for (auto& [run, waiting] : waiting_)
       if (const auto gone = waiting.extract(runner); !gone.empty()) dropped_.push_back(gone.mapped());
     std::erase_if(waiting_, [](const auto& entry) { return entry.second.empty(); });
-    for (auto& [run, loose] : loose_)
-      if (loose.last == runner) loose.last = Runner();
+    for (auto& [run, entry] : released_)
+      if (entry.last == runner) entry.last = Runner();
     std::erase_if(formers_, [&](const auto& entry) { return entry.second == runner; });
     std::vector<std::string> runs;
     std::erase_if(runners_, [&](const auto& entry) {
@@ -98,7 +98,7 @@ class RunOwners {
     });
     return runs;
   }
-  [[nodiscard]] const std::map<std::string, Loose>& loose() const { return loose_; }
+  [[nodiscard]] const std::map<std::string, Released>& released() const { return released_; }
 
   // `asker` hears when the run has ended. ResourceExhausted when `limit` wait for it already.
   absl::Status Await(const std::string& run, Runner asker, Ask ask) {
@@ -112,7 +112,7 @@ class RunOwners {
   // The run is over, or was never begun: those that waited are to be answered.
   [[nodiscard]] std::vector<Ask> End(const std::string& run) {
     runners_.erase(run);
-    loose_.erase(run);
+    released_.erase(run);
     formers_.erase(run);
     std::vector<Ask> asks;
     const auto waiting = waiting_.extract(run);
@@ -121,22 +121,22 @@ class RunOwners {
     return asks;
   }
 
-  // Calls `begin` when no other change of this run's record is being stored: now, or after their TurnOver.
+  // Calls `begin` when no other change of this run's record is being stored: now, or after their EndChange.
   // ResourceExhausted when `limit` wait already.
-  absl::Status TakeTurn(const std::string& run, std::function<void()> begin) {
-    auto& waiting = turns_[run];
+  absl::Status BeginChange(const std::string& run, std::function<void()> begin) {
+    auto& waiting = changes_[run];
     if (waiting.size() >= limit_) return TooMany(run, "being changed");
     waiting.push_back(begin);
     if (waiting.size() == 1) begin();
     return absl::OkStatus();
   }
   // By each `begin`, once: stored or not, the next may look.
-  void TurnOver(const std::string& run) {
-    const auto it = turns_.find(run);
-    if (it == turns_.end()) return;
+  void EndChange(const std::string& run) {
+    const auto it = changes_.find(run);
+    if (it == changes_.end()) return;
     it->second.pop_front();
     if (it->second.empty()) {
-      turns_.erase(it);
+      changes_.erase(it);
       return;
     }
     const auto next = it->second.front();
@@ -151,12 +151,12 @@ class RunOwners {
 
   const std::size_t limit_;
   std::map<std::string, Runner> runners_;
-  std::map<std::string, Loose> loose_;
+  std::map<std::string, Released> released_;
   std::map<std::string, Runner> formers_;  // of runs whose claim is being stored
   // By the waiters, with their processes: two processes number their actors alike.
   std::map<std::string, std::map<Runner, Ask>> waiting_;
   std::vector<Ask> dropped_;
-  std::map<std::string, std::deque<std::function<void()>>> turns_;  // the first is being stored
+  std::map<std::string, std::deque<std::function<void()>>> changes_;  // the first is being stored
 };
 
 }  // namespace troupe::cluster

@@ -62,7 +62,7 @@ void Runs::Begin(Ask ask, proto::StartRun command) {
   command.set_unix_ns(parts_.out.unix_now());
   parts_.catalogue.BeginStart(command);
   parts_.unwritten.WrittenAnew(command.run());
-  parts_.commits.Add(parts_.catalogue.ChangesFor(command),
+  parts_.commits.Add(ChangesFor(parts_.catalogue, command),
                      [this, command](const absl::Status& status) { Begun(command, status); });
 }
 
@@ -73,7 +73,7 @@ void Runs::Begun(const proto::StartRun& command, const absl::Status& status) {
     Over(run, status);
   } else {
     parts_.catalogue.Apply(command);
-    if (!parts_.owners.Find(run).exists()) parts_.owners.Loosen(run, parts_.out.now());
+    if (!parts_.owners.Find(run).exists()) parts_.owners.Release(run, parts_.out.now());
   }
   EndCommit(run, run, status);
   if (!status.ok()) parts_.unwritten.TakeBack({run});
@@ -117,13 +117,14 @@ void Runs::On(const StepAsked& event) {
   if (!BeginCommit(what, event.ask)) return;
   auto stamped = command;
   stamped.set_unix_ns(parts_.out.unix_now());
-  parts_.commits.Add(parts_.catalogue.ChangesFor(stamped), [this, what, stamped](const absl::Status& status) {
-    if (status.ok()) {
-      parts_.catalogue.Apply(stamped);
-      TellRecomputed(stamped);
-    }
-    EndCommit(what, stamped.run(), status);
-  });
+  parts_.commits.Add(ChangesFor(parts_.catalogue, stamped),
+                     [this, what, stamped](const absl::Status& status) {
+                       if (status.ok()) {
+                         parts_.catalogue.Apply(stamped);
+                         TellRecomputed(stamped);
+                       }
+                       EndCommit(what, stamped.run(), status);
+                     });
 }
 
 void Runs::TellRecomputed(const proto::CommitStep& command) {
@@ -147,7 +148,7 @@ void Runs::End(const proto::FinishRun& command, std::function<void(absl::Status)
   auto stamped = command;
   stamped.set_unix_ns(parts_.out.unix_now());
   const auto begun =
-      parts_.owners.TakeTurn(command.run(), [this, stamped, done] { StoreEnd(stamped, done); });
+      parts_.owners.BeginChange(command.run(), [this, stamped, done] { StoreEnd(stamped, done); });
   if (!begun.ok()) done(begun);
 }
 
@@ -159,16 +160,16 @@ void Runs::StoreEnd(const proto::FinishRun& command, std::function<void(absl::St
     done(status);
     const auto* now = parts_.catalogue.runs().Find(run);
     if (now != nullptr && RunEnded(now->state())) Over(run, absl::OkStatus());
-    parts_.owners.TurnOver(run);
+    parts_.owners.EndChange(run);
   };
   if (known == nullptr) return settle(absl::NotFoundError(absl::StrCat("no run '", run, "' was started")));
   if (command.claim() < known->claim()) return settle(log.ValidateCommit(run, command.claim()));
   if (RunEnded(known->state())) return settle(absl::OkStatus());
-  parts_.commits.Add(parts_.catalogue.ChangesFor(command),
+  parts_.commits.Add(ChangesFor(parts_.catalogue, command),
                      [this, command, settle](const absl::Status& status) {
                        if (status.ok()) parts_.catalogue.Apply(command);
                        settle(status);
-                       if (auto surplus = parts_.catalogue.TakeSurplusRuns(); !surplus.empty())
+                       if (auto surplus = RemovalOf(parts_.catalogue.TakeSurplusRuns()); !surplus.empty())
                          parts_.commits.Add(std::move(surplus));
                      });
 }

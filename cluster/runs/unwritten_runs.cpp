@@ -15,7 +15,7 @@ void UnwrittenRuns::TakeBack(const std::set<std::string>& runs) {
 void UnwrittenRuns::OnTimer() {
   const auto runs = std::exchange(runs_, {});
   if (runs.empty()) return;
-  parts_.commits.Add(Catalogue::NoStartChanges(runs), [this, runs](const absl::Status& status) {
+  parts_.commits.Add(NoStartChanges(runs), [this, runs](const absl::Status& status) {
     if (!status.ok()) TakeBack(runs);
   });
 }

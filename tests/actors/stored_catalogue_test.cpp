@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "cluster/records/catalogue_changes.hpp"
 #include "storage/fake_metadata_store.hpp"
 #include "tests/unit/cluster/records.hpp"
 
@@ -24,7 +25,7 @@ using storage::Table;
 // As the manager does it: committed first, applied after.
 template <class Command>
 void Write(Catalogue& catalogue, storage::MetadataStore& store, const Command& command) {
-  ASSERT_TRUE(storage::CommitAndWait(store, BatchOf(catalogue.ChangesFor(command))).ok());
+  ASSERT_TRUE(storage::CommitAndWait(store, BatchOf(ChangesFor(catalogue, command))).ok());
   catalogue.Apply(command);
 }
 
@@ -60,8 +61,8 @@ TEST(StoredCatalogue, ARestartFindsTheSameRegistryWorkflowsAndRuns) {
   storage::FakeMetadataStore store;
   auto before = LoadCatalogue(store, "cluster-1");
   ASSERT_TRUE(before.ok()) << before.status();
-  ASSERT_TRUE(storage::CommitAndWait(store, BatchOf(before->BirthChanges())).ok());
-  ASSERT_TRUE(storage::CommitAndWait(store, BatchOf(before->EpochChanges(41))).ok());
+  ASSERT_TRUE(storage::CommitAndWait(store, BatchOf(BirthChanges(*before))).ok());
+  ASSERT_TRUE(storage::CommitAndWait(store, BatchOf(EpochChanges(*before, 41))).ok());
   before->ApplyEpoch(41);
   for (const char* name : {"z", "a", "a", "m"}) Deploy(*before, store, name);
   proto::RemoveFunction remove;
@@ -137,7 +138,7 @@ TEST(StoredCatalogue, EachRestartBeginsAboveWhatMembersSaw) {
     ASSERT_TRUE(catalogue.ok());
     EXPECT_GE(catalogue->revision(), last);
     EXPECT_TRUE(life == 0 || catalogue->revision() > last);
-    ASSERT_TRUE(storage::CommitAndWait(store, BatchOf(catalogue->BirthChanges())).ok());
+    ASSERT_TRUE(storage::CommitAndWait(store, BatchOf(BirthChanges(*catalogue))).ok());
     for (int i = 0; i < 5; ++i) catalogue->Advance();
     Deploy(*catalogue, store, "f");
     for (int i = 0; i < 5; ++i) catalogue->Advance();  // membership: never stored

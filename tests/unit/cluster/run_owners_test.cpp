@@ -36,14 +36,14 @@ TEST(RunOwners, OnlyTheActorThatIsGoneWaitsNoMore) {
 TEST(RunOwners, AClaimThatWasNotStoredLeavesTheRunToItsFormerOwner) {
   RunOwners owners;
   owners.Add("run", kOne);
-  owners.Loosen("run", Time());
+  owners.Release("run", Time());
   EXPECT_EQ(owners.Former("run"), kOne);
-  owners.Pledge("run", kTwo);
+  owners.Reserve("run", kTwo);
   EXPECT_EQ(owners.Find("run"), kTwo);
-  owners.GiveBack("run", Time());
+  owners.Withdraw("run", Time());
   EXPECT_FALSE(owners.Find("run").exists());
   EXPECT_EQ(owners.Former("run"), kOne);
-  owners.Relink("run");
+  owners.Reattach("run");
   EXPECT_EQ(owners.Find("run"), kOne);
 }
 
