@@ -1,7 +1,7 @@
 // RUN OWNERS: which actor of a gateway runs which run under way, so that a cancellation reaches it at once;
-// which runs were released, since they have none any more; who waits for the end of one that another runs; and which change of a run's
-// record is being stored: an operator's cancellation, the run's own end and a claim for another gateway must
-// not overwrite each other in the store.
+// which runs were released, since they have no actor any more; which questions wait for the end of a run that
+// another actor runs; and which change of a run's record is being stored: an operator's cancellation, the
+// run's own end and a claim for another gateway must not overwrite each other in the store.
 //
 //   a run:  owned -> released     its actor or its gateway is gone
 //           released -> owned     another actor goes on with it
