@@ -9,6 +9,23 @@ namespace troupe::cluster {
 
 namespace {
 
+// Which part hears how which commit ended.
+struct StoreRouter {
+  Parts& parts;
+  const absl::Status& status;
+
+  void operator()(std::monostate) const {}
+  void operator()(const EpochStored& stored) const { parts.members.On(stored, status); }
+  void operator()(const DrainStored& stored) const { parts.orders.On(stored, status); }
+  void operator()(const HomeStored& stored) const { parts.copies.On(stored, status); }
+  void operator()(const MutationStored& stored) const { parts.mutations.On(stored, status); }
+  void operator()(const StartStored& stored) const { parts.runs.On(stored, status); }
+  void operator()(const StepStored& stored) const { parts.runs.On(stored, status); }
+  void operator()(const EndStored& stored) const { parts.runs.On(stored, status); }
+  void operator()(const ClaimStored& stored) const { parts.claims.On(stored, status); }
+  void operator()(const StartsTakenBack& stored) const { parts.unwritten.On(stored, status); }
+};
+
 // Which part hears which event.
 struct Router {
   Parts& parts;
@@ -22,7 +39,9 @@ struct Router {
         return parts.unwritten.OnTimer();
     }
   }
-  void operator()(const Committed& event) const { parts.commits.On(event); }
+  void operator()(const Committed& event) const {
+    std::visit(StoreRouter{parts, event.status}, parts.commits.Take(event.ticket));
+  }
   void operator()(const AuditWritten& event) const { parts.audit.On(event); }
   void operator()(const JoinAsked& event) const { parts.members.On(event); }
   void operator()(const HeartbeatHeard& event) const { parts.members.On(event); }

@@ -1,12 +1,12 @@
 // CLUSTER: what the manager of a cluster decides, as a state machine: it hears what happens and returns what
-// is to be done. No clock, thread, I/O or callback: time is an argument, and whatever it asks for comes back
-// as an event.
+// is to be done. It has no clock, thread, I/O or callback: time is an argument, and the answer to each thing that
+// it asks for comes back as an event.
 //
 // Use: On(Started()) first; then one On for each event, whose effects are carried out in their order before
 // the next event. An event that comes while effects are carried out may be told at once.
 //
 // A change is answered after it is durable, never before: an Answer comes behind the Committed of its Commit.
-// What it has lost with its process it finds in the store (the catalogue), and members join again.
+// After a restart the catalogue is read from the store, and members join again.
 #pragma once
 
 #include <memory>

@@ -3,11 +3,6 @@
 // see.
 #pragma once
 
-#include <functional>
-#include <memory>
-#include <utility>
-
-#include "base/status.hpp"
 #include "cluster/admin/admin.hpp"
 #include "cluster/admin/answers.hpp"
 #include "cluster/admin/audit.hpp"
@@ -26,6 +21,7 @@
 #include "cluster/records/mutations.hpp"
 #include "cluster/records/objects.hpp"
 #include "cluster/runs/claims.hpp"
+#include "cluster/runs/run_changes.hpp"
 #include "cluster/runs/run_owners.hpp"
 #include "cluster/runs/runs.hpp"
 #include "cluster/runs/unwritten_runs.hpp"
@@ -43,31 +39,13 @@ struct Parts {
   void Pulse();
   // What questions of people are answered from.
   [[nodiscard]] ManagerState State() const;
-  // Validates and commits `command` when no other change of the registries is being stored, then tells
-  // everyone; `answer` runs last.
-  template <class Command>
-  void Mutate(std::shared_ptr<Command> command, std::function<absl::Status()> validate,
-              std::function<void(absl::Status)> answer) {
-    mutations.Add({[this, command, validate]() -> absl::StatusOr<Changes> {
-                     TROUPE_RETURN_IF_ERROR(validate());
-                     return ChangesFor(catalogue, *command);
-                   },
-                   [this, command] {
-                     copies.UsersChanged(catalogue.ModelOf(*command));
-                     catalogue.Apply(*command);
-                     members.Changed();
-                   },
-                   std::move(answer)});
-  }
 
   const ClusterSettings settings;
   Outbox out;
   // records/
   Catalogue catalogue;
   Commits commits{out};
-  Mutations mutations{[this](Changes changes, std::function<void(absl::Status)> done) {
-    commits.Add(std::move(changes), std::move(done));
-  }};
+  Mutations mutations{*this};
   Objects objects{*this};
   // members/
   Members members{*this};
@@ -76,6 +54,7 @@ struct Parts {
   Copies copies{*this};
   // runs/
   RunOwners owners;
+  RunChanges changes{*this};
   Claims claims{*this};
   Runs runs{*this};
   UnwrittenRuns unwritten{*this};

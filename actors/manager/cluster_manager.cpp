@@ -146,9 +146,10 @@ class ClusterManager : public ManagerSelf::base {
 
   void Down(const caf::down_msg& down) {
     calls_.PeerDown(down.source);
-    const auto runner = runners_.NumberOf(down.source);
-    runners_.Remove(runner);
-    On(cluster::RunnerLost{runner});
+    if (const auto runner = runners_.KnownNumberOf(down.source); runner.exists()) {
+      runners_.Remove(runner);
+      On(cluster::RunnerLost{runner});
+    }
     if (auto gone = links_.Remove(down.source); !gone.name.empty())
       On(cluster::MemberLost{std::move(gone.name), gone.gateway});
   }

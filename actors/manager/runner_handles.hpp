@@ -20,7 +20,13 @@ class RunnerHandles {
     if (!address) return {};
     return {address.id(), ProcessOf(address.node())};
   }
-  // From 1.
+  // None: no runner of this process was ever numbered.
+  [[nodiscard]] cluster::Runner KnownNumberOf(const caf::actor_addr& address) const {
+    if (!address) return {};
+    const auto process = processes_.find(address.node());
+    return process == processes_.end() ? cluster::Runner() : cluster::Runner{address.id(), process->second};
+  }
+  // From 1. The number is kept when the process is gone: the same process may be back, with its runs.
   [[nodiscard]] std::uint32_t ProcessOf(const caf::node_id& node) {
     return processes_.try_emplace(node, static_cast<std::uint32_t>(processes_.size() + 1)).first->second;
   }

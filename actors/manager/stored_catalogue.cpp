@@ -29,8 +29,11 @@ absl::StatusOr<std::uint64_t> Number(const storage::MetadataStore& store, const 
 template <class Record>
 absl::Status ReadAll(const storage::MetadataStore& store, Table table, std::string_view prefix,
                      std::vector<Record>& records) {
-  return storage::ScanMessages<Record>(
-      store, table, prefix, [&](std::string_view, Record record) { records.push_back(std::move(record)); });
+  std::vector<Record> read;
+  TROUPE_RETURN_IF_ERROR(storage::ScanMessages<Record>(
+      store, table, prefix, [&](std::string_view, Record record) { read.push_back(std::move(record)); }));
+  records = std::move(read);
+  return absl::OkStatus();
 }
 
 Table TableOf(cluster::Table table) {
@@ -49,11 +52,8 @@ Table TableOf(cluster::Table table) {
   return Table::kSettings;
 }
 
-}  // namespace
-
-absl::StatusOr<cluster::Catalogue> LoadCatalogue(const storage::MetadataStore& store,
-                                                 const std::string& cluster_id) {
-  cluster::CatalogueRecords records;
+// Up to the first table that cannot be read.
+absl::Status Read(const storage::MetadataStore& store, cluster::CatalogueRecords& records) {
   const auto id = store.Get(Table::kSettings, cluster::kClusterKey);
   if (!id.ok() && !absl::IsNotFound(id.status())) return id.status();
   if (id.ok()) records.cluster = *id;
@@ -69,8 +69,20 @@ absl::StatusOr<cluster::Catalogue> LoadCatalogue(const storage::MetadataStore& s
       }));
   TROUPE_RETURN_IF_ERROR(ReadAll(store, Table::kSettings, cluster::kApiKeyKey, records.keys));
   TROUPE_RETURN_IF_ERROR(ReadAll(store, Table::kRuns, "", records.runs));
-  TROUPE_RETURN_IF_ERROR(ReadAll(store, Table::kSteps, "", records.steps));
-  return cluster::Catalogue::Of(std::move(records), cluster_id);
+  return ReadAll(store, Table::kSteps, "", records.steps);
+}
+
+}  // namespace
+
+absl::StatusOr<cluster::Catalogue> LoadCatalogue(const storage::MetadataStore& store,
+                                                 const std::string& cluster_id) {
+  cluster::CatalogueRecords records;
+  const auto read = Read(store, records);
+  // Of two damaged records the first is named, in the order of the tables: a version that is not valid in a
+  // table that could be read comes before a later table that could not.
+  auto catalogue = cluster::Catalogue::Of(std::move(records), cluster_id);
+  if (catalogue.ok() && !read.ok()) return read;
+  return catalogue;
 }
 
 Recovered CountRecovered(const cluster::Catalogue& catalogue) {

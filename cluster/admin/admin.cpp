@@ -29,9 +29,7 @@ void Admin::Reply(Ask ask, proto::AdminReply reply) {
   if (audited.empty()) return parts_.out.Add(cluster::Answer<proto::AdminReply>{ask, std::move(reply)});
   auto entry = audited.mapped();
   SetOutcome(reply, entry);
-  parts_.audit.Write(std::move(entry), [this, ask, reply = std::move(reply)] {
-    parts_.out.Add(cluster::Answer<proto::AdminReply>{ask, reply});
-  });
+  parts_.audit.Write(std::move(entry), cluster::Answer<proto::AdminReply>{ask, std::move(reply)});
 }
 
 void Admin::Carry(Ask ask, const proto::AdminRequest& request) {

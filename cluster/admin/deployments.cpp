@@ -1,6 +1,6 @@
 #include "cluster/admin/deployments.hpp"
 
-#include <vector>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -54,105 +54,102 @@ void Deployments::On(ModelImported& event) {
   const auto importing = importing_.extract(event.ask);
   if (importing.empty()) return;
   if (!event.function.ok()) return Fail(event.ask, event.function.status());
-  auto command = std::make_shared<proto::DeployFunction>();
-  *command->mutable_record() = Complete(*std::move(event.function), importing.mapped());
-  parts_.Mutate<proto::DeployFunction>(
-      command,
-      [this, command]() -> absl::Status {
-        const auto& catalogue = parts_.catalogue;
-        if (catalogue.workflows().HasName(command->record().key().name()))
-          return absl::AlreadyExistsError("a workflow has this name; choose another");
-        TROUPE_RETURN_IF_ERROR(PlacementTable::CheckFits(command->record(), parts_.members.table()));
-        TROUPE_ASSIGN_OR_RETURN(*command, catalogue.functions().ValidateDeploy(*command));
-        return absl::OkStatus();
-      },
-      [this, ask = event.ask, command](const absl::Status& status) {
-        if (!status.ok()) return Fail(ask, status);
-        AwaitAdoption(ask, command->record());
-      });
+  Deploying change{.ask = event.ask};
+  *change.command.mutable_record() = Complete(*std::move(event.function), importing.mapped());
+  parts_.mutations.Add(std::move(change));
 }
 
-void Deployments::AwaitAdoption(Ask ask, const proto::FunctionRecord& record) {
+absl::Status Deployments::Validate(Deploying& change) const {
+  const auto& catalogue = parts_.catalogue;
+  if (catalogue.workflows().HasName(change.command.record().key().name()))
+    return absl::AlreadyExistsError("a workflow has this name; choose another");
+  TROUPE_RETURN_IF_ERROR(PlacementTable::CheckFits(change.command.record(), parts_.members.table()));
+  TROUPE_ASSIGN_OR_RETURN(change.command, catalogue.functions().ValidateDeploy(change.command));
+  return absl::OkStatus();
+}
+
+void Deployments::Answer(Deploying& change, const absl::Status& status) {
+  if (!status.ok()) return Fail(change.ask, status);
+  auto& record = *change.command.mutable_record();
   parts_.out.Tell("manager", "function-deployed", Describe(record.key()));
-  parts_.copies.AwaitAdoption(record.model_digest(), [this, ask, record](const absl::Status& status) {
-    Adopted(ask, record, status);
-  });
+  parts_.copies.AwaitAdoption({change.ask, std::move(record)});
 }
 
-void Deployments::Adopted(Ask ask, const proto::FunctionRecord& record, const absl::Status& status) {
+void Deployments::Adopted(const Deployed& deployed, const absl::Status& status) {
+  const auto& record = deployed.record;
   if (status.ok() || absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
       absl::IsResourceExhausted(status))
-    return parts_.admin.Reply(ask, AnswerFunctions({&record}, parts_.State(), status));
+    return parts_.admin.Reply(deployed.ask, AnswerFunctions({&record}, parts_.State(), status));
   // No node can serve it: it is taken back, and the developer is told why.
-  auto removal = std::make_shared<proto::RemoveFunction>();
-  *removal->mutable_key() = record.key();
-  removal->set_unix_ns(parts_.out.unix_now());
-  // Unless it was removed meanwhile, or deployed anew.
-  const auto still_there = [this, record] {
-    const auto* known = parts_.catalogue.functions().table().Find(record.key());
-    return known != nullptr && known->deployed_unix_ns() == record.deployed_unix_ns()
-               ? absl::OkStatus()
-               : absl::NotFoundError("it is not there any more");
-  };
-  parts_.Mutate<proto::RemoveFunction>(removal, still_there,
-                                       [this, ask, status](const absl::Status&) { Fail(ask, status); });
+  TakingBack change{.ask = deployed.ask, .deployed_unix_ns = record.deployed_unix_ns(), .why = status};
+  *change.command.mutable_key() = record.key();
+  change.command.set_unix_ns(parts_.out.unix_now());
+  parts_.mutations.Add(std::move(change));
+}
+
+// Unless it was removed meanwhile, or deployed anew.
+absl::Status Deployments::Validate(const TakingBack& change) const {
+  const auto* known = parts_.catalogue.functions().table().Find(change.command.key());
+  return known != nullptr && known->deployed_unix_ns() == change.deployed_unix_ns
+             ? absl::OkStatus()
+             : absl::NotFoundError("it is not there any more");
+}
+
+void Deployments::Answer(const TakingBack& change, const absl::Status&) {
+  Fail(change.ask, change.why);
 }
 
 void Deployments::Remove(Ask ask, const proto::RemoveRequest& wish) {
-  auto command = std::make_shared<proto::RemoveFunction>();
-  *command->mutable_key() = wish.key();
-  command->set_unix_ns(parts_.out.unix_now());
-  auto reply = std::make_shared<proto::AdminReply>();
-  parts_.Mutate<proto::RemoveFunction>(
-      command,
-      [this, command, reply]() -> absl::Status {
-        const auto& functions = parts_.catalogue.functions();
-        TROUPE_ASSIGN_OR_RETURN(*command, functions.ValidateRemove(*command));
-        const auto& key = command->key();
-        *reply->add_functions()->mutable_record() = *functions.table().Find(key);
-        for (const auto& [number, record] : *functions.table().VersionsOf(key.name()))
-          if (record.key().version() != key.version()) *reply->add_functions()->mutable_record() = record;
-        return absl::OkStatus();
-      },
-      [this, ask, command, reply](const absl::Status& status) {
-        if (!status.ok()) return Fail(ask, status);
-        parts_.out.Tell("manager", "function-removed", Describe(command->key()));
-        parts_.admin.Reply(ask, std::move(*reply));
-      });
+  Removing change{.ask = ask};
+  *change.command.mutable_key() = wish.key();
+  change.command.set_unix_ns(parts_.out.unix_now());
+  parts_.mutations.Add(std::move(change));
+}
+
+absl::Status Deployments::Validate(Removing& change) const {
+  const auto& functions = parts_.catalogue.functions();
+  TROUPE_ASSIGN_OR_RETURN(change.command, functions.ValidateRemove(change.command));
+  const auto& key = change.command.key();
+  *change.reply.add_functions()->mutable_record() = *functions.table().Find(key);
+  for (const auto& [number, record] : *functions.table().VersionsOf(key.name()))
+    if (record.key().version() != key.version()) *change.reply.add_functions()->mutable_record() = record;
+  return absl::OkStatus();
+}
+
+void Deployments::Answer(Removing& change, const absl::Status& status) {
+  if (!status.ok()) return Fail(change.ask, status);
+  parts_.out.Tell("manager", "function-removed", Describe(change.command.key()));
+  parts_.admin.Reply(change.ask, std::move(change.reply));
 }
 
 void Deployments::SetLoaded(Ask ask, const proto::LoadRequest& wish) {
-  auto commands = std::make_shared<std::vector<proto::SetFunctionLoaded>>();
-  const auto prepare = [this, commands, wish]() -> absl::StatusOr<Changes> {
-    proto::SetFunctionLoaded one;
-    *one.mutable_key() = wish.key();
-    one.set_loaded(wish.load());
-    one.set_unix_ns(parts_.out.unix_now());
-    const auto& functions = parts_.catalogue.functions();
-    TROUPE_ASSIGN_OR_RETURN(one, functions.ValidateLoaded(one));
-    if (!wish.key().version().empty()) commands->push_back(one);
-    for (const auto& [number, record] : *functions.table().VersionsOf(one.key().name())) {
-      if (!wish.key().version().empty()) continue;
-      *one.mutable_key() = record.key();
-      commands->push_back(one);
-    }
-    Changes changes;
-    for (const auto& command : *commands) changes.Add(ChangesFor(parts_.catalogue, command));
-    return changes;
-  };
-  const auto apply = [this, commands] {
-    for (const auto& command : *commands) {
-      parts_.copies.UsersChanged(parts_.catalogue.ModelOf(command));
-      parts_.catalogue.Apply(command);
-    }
-    parts_.members.Changed();
-  };
-  parts_.mutations.Add({prepare, apply, [this, ask, wish](const absl::Status& status) {
-                          if (status.ok())
-                            parts_.out.Tell("manager", wish.load() ? "function-loaded" : "function-unloaded",
-                                            Describe(wish.key()));
-                          Fail(ask, status);
-                        }});
+  parts_.mutations.Add(Loading{.ask = ask, .wish = wish});
+}
+
+absl::Status Deployments::Validate(Loading& change) const {
+  const auto& key = change.wish.key();
+  proto::SetFunctionLoaded one;
+  *one.mutable_key() = key;
+  one.set_loaded(change.wish.load());
+  one.set_unix_ns(parts_.out.unix_now());
+  const auto& functions = parts_.catalogue.functions();
+  TROUPE_ASSIGN_OR_RETURN(one, functions.ValidateLoaded(one));
+  if (!key.version().empty()) {
+    change.commands.push_back(std::move(one));
+    return absl::OkStatus();
+  }
+  for (const auto& [number, record] : *functions.table().VersionsOf(one.key().name())) {
+    *one.mutable_key() = record.key();
+    change.commands.push_back(one);
+  }
+  return absl::OkStatus();
+}
+
+void Deployments::Answer(const Loading& change, const absl::Status& status) {
+  if (status.ok())
+    parts_.out.Tell("manager", change.wish.load() ? "function-loaded" : "function-unloaded",
+                    Describe(change.wish.key()));
+  Fail(change.ask, status);
 }
 
 }  // namespace troupe::cluster

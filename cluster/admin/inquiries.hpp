@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <string>
 
@@ -24,14 +23,14 @@ class Inquiries {
   void On(const NodeDescribed& event);
 
  private:
-  using Merge = std::function<void(const proto::NodeDescription&, proto::AdminReply&)>;
+  enum class About { kGpus, kResidency };
   struct Inquiry {
     Ask ask = 0;
-    Merge merge{};
+    About about = About::kGpus;
     proto::AdminReply reply{};
     std::size_t open = 0;  // nodes that have not answered
   };
-  void AskNodes(Ask ask, const std::string& only, Merge merge, proto::AdminReply known);
+  void AskNodes(Ask ask, const std::string& only, About about, proto::AdminReply known);
 
   Parts& parts_;
   std::map<std::uint64_t, Inquiry> inquiries_;

@@ -1,6 +1,5 @@
 #include "cluster/admin/key_changes.hpp"
 
-#include <memory>
 #include <utility>
 
 #include "base/status.hpp"
@@ -19,23 +18,24 @@ void KeyChanges::Create(Ask ask, const proto::CreateKey& wish) {
 
 void KeyChanges::On(KeyMade& event) {
   if (!event.text.ok()) return parts_.admin.Reply(event.ask, Failure<proto::AdminReply>(event.text.status()));
-  auto command = std::make_shared<proto::CreateApiKey>();
-  *command->mutable_key() = std::move(event.key);
-  parts_.Mutate<proto::CreateApiKey>(
-      command,
-      [this, command, valid = event.valid]() -> absl::Status {
-        TROUPE_RETURN_IF_ERROR(valid);
-        return parts_.catalogue.keys().ValidateCreate(command->key().name());
-      },
-      [this, ask = event.ask, command, text = *event.text](const absl::Status& status) {
-        if (!status.ok()) return parts_.admin.Reply(ask, Failure<proto::AdminReply>(status));
-        parts_.out.Tell("manager", "key-created", command->key().name());
-        proto::AdminReply reply;
-        *reply.add_keys() = command->key();
-        reply.mutable_keys(0)->clear_sha256();
-        reply.set_secret(text);
-        parts_.admin.Reply(ask, std::move(reply));
-      });
+  CreatingKey change{.ask = event.ask, .valid = event.valid, .text = *std::move(event.text)};
+  *change.command.mutable_key() = std::move(event.key);
+  parts_.mutations.Add(std::move(change));
+}
+
+absl::Status KeyChanges::Validate(const CreatingKey& change) const {
+  TROUPE_RETURN_IF_ERROR(change.valid);
+  return parts_.catalogue.keys().ValidateCreate(change.command.key().name());
+}
+
+void KeyChanges::Answer(CreatingKey& change, const absl::Status& status) {
+  if (!status.ok()) return parts_.admin.Reply(change.ask, Failure<proto::AdminReply>(status));
+  parts_.out.Tell("manager", "key-created", change.command.key().name());
+  proto::AdminReply reply;
+  *reply.add_keys() = change.command.key();
+  reply.mutable_keys(0)->clear_sha256();
+  reply.set_secret(std::move(change.text));
+  parts_.admin.Reply(change.ask, std::move(reply));
 }
 
 void KeyChanges::List(Ask ask) {
@@ -49,15 +49,19 @@ void KeyChanges::List(Ask ask) {
 }
 
 void KeyChanges::Revoke(Ask ask, const proto::RevokeKey& wish) {
-  auto command = std::make_shared<proto::RevokeApiKey>();
-  command->set_name(wish.name());
-  command->set_unix_ns(parts_.out.unix_now());
-  parts_.Mutate<proto::RevokeApiKey>(
-      command, [this, command] { return parts_.catalogue.keys().ValidateRevoke(command->name()); },
-      [this, ask, command](const absl::Status& status) {
-        if (status.ok()) parts_.out.Tell("manager", "key-revoked", command->name());
-        parts_.admin.Reply(ask, Failure<proto::AdminReply>(status));
-      });
+  RevokingKey change{.ask = ask};
+  change.command.set_name(wish.name());
+  change.command.set_unix_ns(parts_.out.unix_now());
+  parts_.mutations.Add(std::move(change));
+}
+
+absl::Status KeyChanges::Validate(const RevokingKey& change) const {
+  return parts_.catalogue.keys().ValidateRevoke(change.command.name());
+}
+
+void KeyChanges::Answer(const RevokingKey& change, const absl::Status& status) {
+  if (status.ok()) parts_.out.Tell("manager", "key-revoked", change.command.name());
+  parts_.admin.Reply(change.ask, Failure<proto::AdminReply>(status));
 }
 
 }  // namespace troupe::cluster

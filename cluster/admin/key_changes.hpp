@@ -1,7 +1,9 @@
 // KEY CHANGES: the API keys by which gateways judge requests: made, listed, revoked.
 #pragma once
 
+#include "absl/status/status.h"
 #include "cluster/events.hpp"
+#include "cluster/records/mutation.hpp"
 
 namespace troupe::cluster {
 
@@ -14,8 +16,14 @@ class KeyChanges {
   void Create(Ask ask, const proto::CreateKey& wish);
   void List(Ask ask);
   void Revoke(Ask ask, const proto::RevokeKey& wish);
-  // The key's text is in this one answer and nowhere else.
+  // The key's text is in the answer to this and nowhere else.
   void On(KeyMade& event);
+
+  // --- mutations (records/mutations.hpp) ---
+  absl::Status Validate(const CreatingKey& change) const;
+  absl::Status Validate(const RevokingKey& change) const;
+  void Answer(CreatingKey& change, const absl::Status& status);
+  void Answer(const RevokingKey& change, const absl::Status& status);
 
  private:
   Parts& parts_;

@@ -31,22 +31,22 @@ void NodeOrders::Drain(Ask ask, const proto::DrainNode& wish) {
     status = absl::UnavailableError("the node is not connected");
   if (!status.ok()) return Answer(ask, status);
   parts_.members.Pulse();
-  parts_.commits.Add(DrainChanges(wish.name(), wish.drain()),
-                     [this, ask, wish](const absl::Status& stored) { Drained(ask, wish, stored); });
+  parts_.commits.Add(DrainChanges(wish.name(), wish.drain()), DrainStored{ask, wish});
 }
 
-void NodeOrders::Drained(Ask ask, const proto::DrainNode& wish, const absl::Status& stored) {
+void NodeOrders::On(const DrainStored& stored, const absl::Status& status) {
+  const auto& wish = stored.wish;
   auto& members = parts_.members;
-  if (stored.ok()) parts_.catalogue.ApplyDrain(wish.name(), wish.drain());
+  if (status.ok()) parts_.catalogue.ApplyDrain(wish.name(), wish.drain());
   // It may have joined anew meanwhile, as what was stored then.
   static_cast<void>(members.SetDraining(wish.name(), parts_.catalogue.Drained(wish.name())));
   members.Pulse();
   const bool connected = members.HasNode(wish.name());
-  if (!stored.ok()) return Answer(ask, stored);
+  if (!status.ok()) return Answer(stored.ask, status);
   if (!connected)
-    return Answer(
-        ask, absl::UnavailableError("the node is not connected any more; it hears of it when it is back"));
-  parts_.out.Add(AskDrain{ask, wish});
+    return Answer(stored.ask, absl::UnavailableError(
+                                  "the node is not connected any more; it hears of it when it is back"));
+  parts_.out.Add(AskDrain{stored.ask, wish});
 }
 
 void NodeOrders::On(const DrainAnswered& event) {

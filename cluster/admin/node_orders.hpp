@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "cluster/events.hpp"
+#include "cluster/records/after_commit.hpp"
 
 namespace troupe::cluster {
 
@@ -18,11 +19,11 @@ class NodeOrders {
   // Durable before the node is asked.
   void Drain(Ask ask, const proto::DrainNode& wish);
   void Kill(Ask ask, const proto::KillGpu& wish);
+  void On(const DrainStored& stored, const absl::Status& status);
   void On(const DrainAnswered& event);
   void On(FaultCarried& event);
 
  private:
-  void Drained(Ask ask, const proto::DrainNode& wish, const absl::Status& stored);
   void Answer(Ask ask, const absl::Status& status);
 
   Parts& parts_;

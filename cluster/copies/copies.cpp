@@ -40,15 +40,15 @@ void Copies::Place() {
 PlacementTable::Homes Copies::KeepHomes() {
   const auto homes = table_.TakeNewHomes();
   for (const auto& [digest, node] : homes)
-    parts_.commits.Add(
-        HomeChanges(digest, node),
-        [this, digest = digest, node = node](const absl::Status& status) { HomeKept(digest, node, status); });
+    parts_.commits.Add(HomeChanges(digest, node), HomeStored{digest, node});
   const auto old = table_.TakeOldHomes();
   if (!old.empty()) parts_.commits.Add(NoHomeChanges(old));
   return homes;
 }
 
-void Copies::HomeKept(const std::string& digest, const std::string& node, const absl::Status& status) {
+void Copies::On(const HomeStored& stored, const absl::Status& status) {
+  const auto& digest = stored.digest;
+  const auto& node = stored.node;
   if (!status.ok()) {
     table_.Unbind(digest);
     table_.AdoptFailed(digest, node, parts_.out.now());
@@ -110,15 +110,17 @@ void Copies::AdoptionLost(const std::string& digest, const std::string& node) {
 
 void Copies::AdoptionEnded(const std::string& digest, const absl::Status& status) {
   const auto [begin, end] = deploying_.equal_range(digest);
-  std::vector<std::function<void(absl::Status)>> waiting;
+  std::vector<Deployed> waiting;
   for (auto it = begin; it != end; ++it) waiting.push_back(std::move(it->second));
   deploying_.erase(begin, end);
-  for (auto& done : waiting) done(status);
+  for (const auto& deployed : waiting) parts_.deployments.Adopted(deployed, status);
 }
 
-void Copies::AwaitAdoption(const std::string& digest, std::function<void(absl::Status)> done) {
-  if (!table_.HoldersOf(digest).empty() || !table_.BeingAdopted(digest)) return done(absl::OkStatus());
-  deploying_.emplace(digest, std::move(done));
+void Copies::AwaitAdoption(Deployed deployed) {
+  const auto& digest = deployed.record.model_digest();
+  if (!table_.HoldersOf(digest).empty() || !table_.BeingAdopted(digest))
+    return parts_.deployments.Adopted(deployed, absl::OkStatus());
+  deploying_.emplace(std::string(digest), std::move(deployed));
 }
 
 }  // namespace troupe::cluster

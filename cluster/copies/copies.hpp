@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -12,10 +11,17 @@
 #include "absl/status/status.h"
 #include "cluster/copies/placement_table.hpp"
 #include "cluster/events.hpp"
+#include "cluster/records/after_commit.hpp"
 
 namespace troupe::cluster {
 
 struct Parts;
+
+// A function that was deployed, and is answered when the first node has adopted its model.
+struct Deployed {
+  Ask ask = 0;
+  proto::FunctionRecord record{};
+};
 
 class Copies {
  public:
@@ -33,9 +39,10 @@ class Copies {
   void Asked(const std::string& digest, std::uint64_t requests);
   // A function that runs this model was deployed, removed, loaded or unloaded; empty: none was.
   void UsersChanged(const std::string& digest) { table_.UsersChanged(digest); }
-  // `done` is called when a node has adopted the model, or could not: now, when a node has it or none is
-  // asked.
-  void AwaitAdoption(const std::string& digest, std::function<void(absl::Status)> done);
+  // Deployments::Adopted is called when a node has adopted the model, or could not: now, when a node has it or
+  // none is asked.
+  void AwaitAdoption(Deployed deployed);
+  void On(const HomeStored& stored, const absl::Status& status);
 
   [[nodiscard]] const PlacementTable& table() const { return table_; }
 
@@ -43,7 +50,6 @@ class Copies {
   // New homes of functions' states become durable first: no state begins on a node that the store does not
   // name. The adoptions that wait for that begin then.
   PlacementTable::Homes KeepHomes();
-  void HomeKept(const std::string& digest, const std::string& node, const absl::Status& status);
   void Adopt(const std::string& digest, const std::string& node);
   // Functions whose state is on a node that is not there: once each.
   void TellUnreachable();
@@ -53,8 +59,8 @@ class Copies {
 
   Parts& parts_;
   PlacementTable table_;
-  std::set<std::string> unreachable_;  // models whose home is not there, as it was told
-  std::multimap<std::string, std::function<void(absl::Status)>> deploying_;  // by model digest
+  std::set<std::string> unreachable_;               // models whose home is not there, as it was told
+  std::multimap<std::string, Deployed> deploying_;  // by model digest
 };
 
 }  // namespace troupe::cluster

@@ -17,7 +17,7 @@ void Members::Start() {
   last_pulse_ = parts_.out.now();
 }
 
-absl::StatusOr<std::uint64_t> Members::Welcome(const JoinAsked& event) {
+absl::StatusOr<std::uint64_t> Members::Admit(const JoinAsked& event) {
   const auto& join = event.join;
   const auto& cluster = parts_.catalogue.cluster();
   absl::StatusOr<std::uint64_t> epoch =
@@ -41,37 +41,43 @@ void Members::TellRefused(const proto::JoinRequest& join, const absl::Status& wh
   constexpr std::size_t kRemembered = 1000;
   if (refused_.size() >= kRemembered) refused_.clear();
   if (!refused_.insert(join.member().name()).second) return;
-  parts_.audit.Write(JoinEntry(join, why), [] {});
+  parts_.audit.Write(JoinEntry(join, why), {});
   parts_.out.Tell("manager", "member-refused", std::string(why.message()));
+}
+
+void Members::Reply(Ask ask, proto::JoinReply reply) {
+  parts_.out.Add(Answer<proto::JoinReply>{ask, std::move(reply)});
 }
 
 void Members::On(const JoinAsked& event) {
   const auto& join = event.join;
-  const auto answer = [this, ask = event.ask](proto::JoinReply reply) {
-    parts_.out.Add(Answer<proto::JoinReply>{ask, std::move(reply)});
-  };
   if (!event.allowed.ok()) {
     TellRefused(join, event.allowed);
-    return answer(Failure<proto::JoinReply>(event.allowed));
+    return Reply(event.ask, Failure<proto::JoinReply>(event.allowed));
   }
-  if (join.member().epoch() != 0) return answer(CatchUp(join));
-  const auto welcome = Welcome(event);
-  if (!welcome.ok()) return answer(Failure<proto::JoinReply>(welcome.status()));
-  const auto name = join.member().name();
+  if (join.member().epoch() != 0) return Reply(event.ask, CatchUp(join));
+  const auto epoch = Admit(event);
+  if (!epoch.ok()) return Reply(event.ask, Failure<proto::JoinReply>(epoch.status()));
+  const auto& name = join.member().name();
   refused_.erase(name);
   Link(event);
   parts_.copies.NodeJoined(name, {join.adopted().begin(), join.adopted().end()});
   // No epoch is ever given twice, not even by a manager that forgot everything else.
-  parts_.commits.Add(EpochChanges(parts_.catalogue, *welcome),
-                     [this, answer, name, entry = JoinEntry(join, absl::OkStatus()),
-                      epoch = *welcome](const absl::Status& status) {
-                       if (!status.ok()) return answer(Failure<proto::JoinReply>(status));
-                       parts_.catalogue.ApplyEpoch(epoch);
-                       parts_.out.Tell(name, "member-joined", absl::StrCat("epoch ", epoch));
-                       if (parts_.catalogue.Drained(name)) BeginDrain(name);
-                       Changed();
-                       parts_.audit.Write(entry, [this, answer, epoch] { answer(JoinedAs(epoch, 0)); });
-                     });
+  parts_.commits.Add(EpochChanges(parts_.catalogue, *epoch),
+                     EpochStored{event.ask, name, *epoch, JoinEntry(join, absl::OkStatus())});
+}
+
+void Members::On(const EpochStored& stored, const absl::Status& status) {
+  if (!status.ok()) return Reply(stored.ask, Failure<proto::JoinReply>(status));
+  parts_.catalogue.ApplyEpoch(stored.epoch);
+  parts_.out.Tell(stored.name, "member-joined", absl::StrCat("epoch ", stored.epoch));
+  if (parts_.catalogue.Drained(stored.name)) BeginDrain(stored.name);
+  Changed();
+  parts_.audit.Write(stored.entry, JoinAudited{stored.ask, stored.epoch});
+}
+
+void Members::Welcome(Ask ask, std::uint64_t epoch) {
+  Reply(ask, JoinedAs(epoch, 0));
 }
 
 void Members::Link(const JoinAsked& event) {

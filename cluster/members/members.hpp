@@ -11,6 +11,7 @@
 #include "cluster/events.hpp"
 #include "cluster/members/update_feed.hpp"
 #include "cluster/membership_table.hpp"
+#include "cluster/records/after_commit.hpp"
 
 namespace troupe::cluster {
 
@@ -25,6 +26,9 @@ class Members {
   void On(const HeartbeatHeard& event);
   void On(const LeaveAsked& event);
   void On(const MemberLost& event);
+  void On(const EpochStored& stored, const absl::Status& status);
+  // Answers the member that joined.
+  void Welcome(Ask ask, std::uint64_t epoch);
   // Acts on every change of membership since the last pulse.
   void Pulse();
   // Tells all of them what has changed.
@@ -42,11 +46,12 @@ class Members {
  private:
   // The member's epoch. FailedPrecondition for one of another cluster, AlreadyExists for one whose name
   // another has.
-  absl::StatusOr<std::uint64_t> Welcome(const JoinAsked& event);
+  absl::StatusOr<std::uint64_t> Admit(const JoinAsked& event);
   void Link(const JoinAsked& event);
+  void Reply(Ask ask, proto::JoinReply reply);
   // An event, once for each name.
   void TellRefused(const proto::JoinRequest& join, const absl::Status& why);
-  // For one that has joined and has missed something.
+  // The answer to a member that has joined before, and has missed updates.
   [[nodiscard]] proto::JoinReply CatchUp(const proto::JoinRequest& ask) const;
   [[nodiscard]] proto::JoinReply JoinedAs(std::uint64_t epoch, std::uint64_t known_revision) const;
   // A pulse that comes late: this process stood still, or what came before took long. What members said

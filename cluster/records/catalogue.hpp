@@ -66,7 +66,7 @@ class Catalogue {
   // Where the models of functions that keep state are, as it was when the store was read: digest -> node.
   [[nodiscard]] const std::map<std::string, std::string>& homes() const { return homes_; }
 
-  // Nodes that an operator drained: they stay so, whoever restarts.
+  // Nodes that an operator drained: they stay drained when they or the manager restart.
   [[nodiscard]] bool Drained(const std::string& node) const { return drained_.contains(node); }
   void ApplyDrain(const std::string& node, bool drain) {
     drain ? static_cast<void>(drained_.insert(node)) : static_cast<void>(drained_.erase(node));

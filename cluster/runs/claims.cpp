@@ -33,58 +33,69 @@ void Claims::Own(Ask ask, const proto::StartRun& command, Runner asker) {
   }
   parts_.owners.Reserve(run, asker);
   const auto* before = parts_.catalogue.runs().Find(run);
-  const auto from = before->gateway();
-  const auto why = RunEnded(before->state()) ? before->message() : std::string();
-  Claim(
-      run, command.gateway(), Reopening::kAllowed, [] { return true; },
-      [this, ask, run, from, why, gateway = command.gateway()](const absl::Status& status) {
-        auto& owners = parts_.owners;
-        const auto* known = parts_.catalogue.runs().Find(run);
-        if (status.ok()) TellFormer(owners.Commit(run), *known);
-        const bool over = known == nullptr || RunEnded(known->state());
-        if (status.ok() && !why.empty())
-          parts_.out.Tell(gateway, "run-reopened",
-                          absl::StrCat("run '", run, "' had failed (", why, ") and goes on"));
-        if (status.ok() && why.empty() && from != gateway)
-          parts_.out.Tell(gateway, "run-taken-over", absl::StrCat("run '", run, "' of gateway '", from, "'"));
-        if (over && known != nullptr) parts_.runs.Over(run, absl::OkStatus());
-        if (status.ok() || (over && known != nullptr)) return parts_.runs.Answer(ask, parts_.runs.Reply(run));
-        if (!over) owners.Withdraw(run, parts_.out.now());
-        parts_.runs.Answer(ask, Failure<proto::RunReply>(status));
-      });
+  Claim({run, command.gateway(), ask, before->gateway(),
+         RunEnded(before->state()) ? before->message() : std::string()});
 }
 
-void Claims::Claim(const std::string& run, const std::string& gateway, Reopening reopening,
-                   std::function<bool()> wanted, std::function<void(absl::Status)> done) {
-  const auto begun =
-      parts_.owners.BeginChange(run, [this, run, gateway, reopening, wanted = std::move(wanted), done] {
-        StoreClaim(run, gateway, reopening, wanted, done);
-      });
-  if (!begun.ok()) done(begun);
-}
-
-void Claims::StoreClaim(const std::string& run, const std::string& gateway, Reopening reopening,
-                        const std::function<bool()>& wanted, std::function<void(absl::Status)> done) {
+void Claims::Owned(const ClaimWish& wish, const absl::Status& status) {
+  const auto& run = wish.run;
+  auto& owners = parts_.owners;
   const auto* known = parts_.catalogue.runs().Find(run);
-  auto settle = [this, run, done = std::move(done)](const absl::Status& status) {
-    done(status);
-    parts_.owners.EndChange(run);
-  };
-  const bool reopens = reopening == Reopening::kAllowed && known != nullptr && MayReopen(*known);
+  if (status.ok()) TellFormer(owners.Commit(run), *known);
+  const bool over = known == nullptr || RunEnded(known->state());
+  if (status.ok() && !wish.failure.empty())
+    parts_.out.Tell(wish.gateway, "run-reopened",
+                    absl::StrCat("run '", run, "' had failed (", wish.failure, ") and goes on"));
+  if (status.ok() && wish.failure.empty() && wish.former_gateway != wish.gateway)
+    parts_.out.Tell(wish.gateway, "run-taken-over",
+                    absl::StrCat("run '", run, "' of gateway '", wish.former_gateway, "'"));
+  if (over && known != nullptr) parts_.runs.Over(run, absl::OkStatus());
+  if (status.ok() || (over && known != nullptr)) return parts_.runs.Answer(wish.ask, parts_.runs.Reply(run));
+  if (!over) owners.Withdraw(run, parts_.out.now());
+  parts_.runs.Answer(wish.ask, Failure<proto::RunReply>(status));
+}
+
+void Claims::Claim(ClaimWish wish) {
+  if (const auto begun = parts_.changes.Add(wish); !begun.ok()) Claimed(wish, begun);
+}
+
+absl::Status Claims::Check(const ClaimWish& wish) const {
+  const auto* known = parts_.catalogue.runs().Find(wish.run);
+  const bool reopens = wish.ask != 0 && known != nullptr && MayReopen(*known);
   if (known == nullptr || (RunEnded(known->state()) && !reopens))
-    return settle(absl::FailedPreconditionError(absl::StrCat("run '", run, "' has ended")));
-  if (!wanted()) return settle(absl::CancelledError("it is not wanted any more"));
-  auto command = parts_.catalogue.BeginClaim(run, gateway);
+    return absl::FailedPreconditionError(absl::StrCat("run '", wish.run, "' has ended"));
+  if (wish.ask == 0 && !parts_.owners.released().contains(wish.run))
+    return absl::CancelledError("it is not wanted any more");
+  return absl::OkStatus();
+}
+
+void Claims::Store(const ClaimWish& wish) {
+  if (const auto status = Check(wish); !status.ok()) return Settle(wish, status);
+  auto command = parts_.catalogue.BeginClaim(wish.run, wish.gateway);
   command.set_unix_ns(parts_.out.unix_now());
-  parts_.commits.Add(ChangesFor(parts_.catalogue, command),
-                     [this, command, settle](const absl::Status& status) {
-                       if (status.ok()) {
-                         parts_.catalogue.Apply(command);
-                       } else {
-                         parts_.catalogue.ClaimFailed(command.run());
-                       }
-                       settle(status);
-                     });
+  auto changes = ChangesFor(parts_.catalogue, command);
+  parts_.commits.Add(std::move(changes), ClaimStored{wish, std::move(command)});
+}
+
+void Claims::On(const ClaimStored& stored, const absl::Status& status) {
+  if (status.ok()) {
+    parts_.catalogue.Apply(stored.command);
+  } else {
+    parts_.catalogue.ClaimFailed(stored.command.run());
+  }
+  Settle(stored.wish, status);
+}
+
+void Claims::Settle(const ClaimWish& wish, const absl::Status& status) {
+  Claimed(wish, status);
+  parts_.changes.Ended(wish.run);
+}
+
+void Claims::Claimed(const ClaimWish& wish, const absl::Status& status) {
+  if (wish.ask != 0) return Owned(wish, status);
+  if (!status.ok()) return;
+  TellFormer(parts_.owners.Former(wish.run), *parts_.catalogue.runs().Find(wish.run));
+  GoOnAt(wish.gateway, wish.run);
 }
 
 void Claims::On(const RunnerLost& event) {
@@ -148,13 +159,7 @@ void Claims::TakeOver() {
   for (const auto& [run, gateway] : PlanTakeovers(LooseRuns(), Gateways(), now, parts_.settings.run_grace)) {
     // Not planned again while this is on its way.
     parts_.owners.Release(run, now, gateway);
-    Claim(
-        run, gateway, Reopening::kNone, [this, run = run] { return parts_.owners.released().contains(run); },
-        [this, run = run, gateway = gateway](const absl::Status& status) {
-          if (!status.ok()) return;
-          TellFormer(parts_.owners.Former(run), *parts_.catalogue.runs().Find(run));
-          GoOnAt(gateway, run);
-        });
+    Claim({.run = run, .gateway = gateway});
   }
 }
 
@@ -175,7 +180,7 @@ void Claims::GoOnAt(const std::string& gateway, const std::string& run) {
     command.set_message("its gateway was lost, and its workflow was removed: nobody can go on with it");
     command.set_code(static_cast<int>(absl::StatusCode::kFailedPrecondition));
     command.set_claim(kAnyClaim);
-    return parts_.runs.End(command, [](const absl::Status&) {});
+    return parts_.runs.End({.command = std::move(command)});
   }
   parts_.out.Tell(
       gateway, "run-taken-over",

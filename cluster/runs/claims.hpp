@@ -2,13 +2,14 @@
 // and that one goes on with it once the claim is durable.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "cluster/events.hpp"
+#include "cluster/records/after_commit.hpp"
 #include "cluster/run_takeover.hpp"
+#include "cluster/runs/run_change.hpp"
 
 namespace troupe::cluster {
 
@@ -27,16 +28,21 @@ class Claims {
   // No actor runs it: now the asker does, under a claim of its own, so that the actor that had it before
   // commits nothing, and hears of it if it lives.
   void Own(Ask ask, const proto::StartRun& command, Runner asker);
+  // Commits the wish when no other change of the run is being stored (run_changes.hpp).
+  void Store(const ClaimWish& wish);
+  void On(const ClaimStored& stored, const absl::Status& status);
 
  private:
-  enum class Reopening { kNone, kAllowed };
-  // Gives the run to `gateway`, if it is `wanted` when no other change of it is being stored. Cancelled when
-  // it is not, FailedPrecondition when it has ended. kAllowed: a run that failed for a passing reason is begun
-  // again.
-  void Claim(const std::string& run, const std::string& gateway, Reopening reopening,
-             std::function<bool()> wanted, std::function<void(absl::Status)> done);
-  void StoreClaim(const std::string& run, const std::string& gateway, Reopening reopening,
-                  const std::function<bool()>& wanted, std::function<void(absl::Status)> done);
+  // Gives the run to the gateway that the wish names, if that is still wanted when no other change of the run is
+  // being stored.
+  void Claim(ClaimWish wish);
+  // The change has ended, and the next change of the run may begin.
+  void Settle(const ClaimWish& wish, const absl::Status& status);
+  // Cancelled when it is not wanted any more, FailedPrecondition when the run has ended.
+  [[nodiscard]] absl::Status Check(const ClaimWish& wish) const;
+  void Claimed(const ClaimWish& wish, const absl::Status& status);
+  // The claim of an actor that asked for the run has ended.
+  void Owned(const ClaimWish& wish, const absl::Status& status);
   // A gateway was taken for dead, and is back before another could take its runs: those that run there still
   // are not begun anew.
   void Reattach();

@@ -1,15 +1,12 @@
 // RUN OWNERS: which actor of a gateway runs which run under way, so that a cancellation reaches it at once;
-// which runs were released, since they have no actor any more; which questions wait for the end of a run that
-// another actor runs; and which change of a run's record is being stored: an operator's cancellation, the
-// run's own end and a claim for another gateway must not overwrite each other in the store.
+// which runs were released, since they have no actor any more; and which questions wait for the end of a run
+// that another actor runs.
 //
 //   a run:  owned -> released     its actor or its gateway is gone
 //           released -> owned     another actor goes on with it
 //           owned -> ended
 #pragma once
 
-#include <deque>
-#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -21,6 +18,13 @@
 #include "cluster/events.hpp"
 
 namespace troupe::cluster {
+
+// More ask something of one run at the same time than are kept.
+[[nodiscard]] inline absl::Status TooMany(const std::string& run, const std::string& what,
+                                          std::size_t limit) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("run '", run, "' is ", what, " ", limit, " times already; try again later"));
+}
 
 class RunOwners {
  public:
@@ -103,7 +107,7 @@ class RunOwners {
   // `asker` hears when the run has ended. ResourceExhausted when `limit` wait for it already.
   absl::Status Await(const std::string& run, Runner asker, Ask ask) {
     auto& waiting = waiting_[run];
-    if (waiting.size() >= limit_ && !waiting.contains(asker)) return TooMany(run, "waited for");
+    if (waiting.size() >= limit_ && !waiting.contains(asker)) return TooMany(run, "waited for", limit_);
     if (const auto before = std::exchange(waiting[asker], ask); before != 0) dropped_.push_back(before);
     return absl::OkStatus();
   }
@@ -121,34 +125,7 @@ class RunOwners {
     return asks;
   }
 
-  // Calls `begin` when no other change of this run's record is being stored: now, or after their EndChange.
-  // ResourceExhausted when `limit` wait already.
-  absl::Status BeginChange(const std::string& run, std::function<void()> begin) {
-    auto& waiting = changes_[run];
-    if (waiting.size() >= limit_) return TooMany(run, "being changed");
-    waiting.push_back(begin);
-    if (waiting.size() == 1) begin();
-    return absl::OkStatus();
-  }
-  // By each `begin`, once: stored or not, the next may look.
-  void EndChange(const std::string& run) {
-    const auto it = changes_.find(run);
-    if (it == changes_.end()) return;
-    it->second.pop_front();
-    if (it->second.empty()) {
-      changes_.erase(it);
-      return;
-    }
-    const auto next = it->second.front();
-    next();
-  }
-
  private:
-  [[nodiscard]] absl::Status TooMany(const std::string& run, const std::string& what) const {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("run '", run, "' is ", what, " ", limit_, " times already; try again later"));
-  }
-
   const std::size_t limit_;
   std::map<std::string, Runner> runners_;
   std::map<std::string, Released> released_;
@@ -156,7 +133,6 @@ class RunOwners {
   // By the waiters, with their processes: two processes number their actors alike.
   std::map<std::string, std::map<Runner, Ask>> waiting_;
   std::vector<Ask> dropped_;
-  std::map<std::string, std::deque<std::function<void()>>> changes_;  // the first is being stored
 };
 
 }  // namespace troupe::cluster

@@ -16,7 +16,7 @@ void Runs::Answer(Ask ask, proto::RunReply reply) {
 absl::Status Runs::Check(proto::StartRun& command) const {
   const auto& catalogue = parts_.catalogue;
   TROUPE_RETURN_IF_ERROR(catalogue.runs().ValidateStart(command));
-  // One that was begun goes on also when its workflow was removed.
+  // A run that was begun goes on also when its workflow was removed.
   if (catalogue.runs().Find(command.run()) != nullptr) return absl::OkStatus();
   const auto* workflow = catalogue.workflows().Find(command.workflow(), command.version());
   if (workflow == nullptr)
@@ -62,11 +62,12 @@ void Runs::Begin(Ask ask, proto::StartRun command) {
   command.set_unix_ns(parts_.out.unix_now());
   parts_.catalogue.BeginStart(command);
   parts_.unwritten.WrittenAnew(command.run());
-  parts_.commits.Add(ChangesFor(parts_.catalogue, command),
-                     [this, command](const absl::Status& status) { Begun(command, status); });
+  auto changes = ChangesFor(parts_.catalogue, command);
+  parts_.commits.Add(std::move(changes), StartStored{std::move(command)});
 }
 
-void Runs::Begun(const proto::StartRun& command, const absl::Status& status) {
+void Runs::On(const StartStored& stored, const absl::Status& status) {
+  const auto& command = stored.command;
   const auto& run = command.run();
   if (!status.ok()) {
     parts_.catalogue.StartFailed(run);
@@ -117,14 +118,15 @@ void Runs::On(const StepAsked& event) {
   if (!BeginCommit(what, event.ask)) return;
   auto stamped = command;
   stamped.set_unix_ns(parts_.out.unix_now());
-  parts_.commits.Add(ChangesFor(parts_.catalogue, stamped),
-                     [this, what, stamped](const absl::Status& status) {
-                       if (status.ok()) {
-                         parts_.catalogue.Apply(stamped);
-                         TellRecomputed(stamped);
-                       }
-                       EndCommit(what, stamped.run(), status);
-                     });
+  parts_.commits.Add(ChangesFor(parts_.catalogue, stamped), StepStored{what, stamped});
+}
+
+void Runs::On(const StepStored& stored, const absl::Status& status) {
+  if (status.ok()) {
+    parts_.catalogue.Apply(stored.command);
+    TellRecomputed(stored.command);
+  }
+  EndCommit(stored.what, stored.command.run(), status);
 }
 
 void Runs::TellRecomputed(const proto::CommitStep& command) {
@@ -136,42 +138,51 @@ void Runs::TellRecomputed(const proto::CommitStep& command) {
 }
 
 void Runs::On(const FinishAsked& event) {
-  const auto& command = event.command;
-  End(command,
-      [this, ask = event.ask, run = command.run(), claim = command.claim()](const absl::Status& status) {
-        if (!status.ok()) return Refuse(ask, run, claim, status);
-        Answer(ask, Reply(run));
-      });
+  End({event.command, Ender::kRunner, event.ask});
 }
 
-void Runs::End(const proto::FinishRun& command, std::function<void(absl::Status)> done) {
-  auto stamped = command;
-  stamped.set_unix_ns(parts_.out.unix_now());
-  const auto begun =
-      parts_.owners.BeginChange(command.run(), [this, stamped, done] { StoreEnd(stamped, done); });
-  if (!begun.ok()) done(begun);
+void Runs::End(EndWish wish) {
+  wish.command.set_unix_ns(parts_.out.unix_now());
+  if (const auto begun = parts_.changes.Add(wish); !begun.ok()) AnswerEnd(wish, begun);
 }
 
-void Runs::StoreEnd(const proto::FinishRun& command, std::function<void(absl::Status)> done) {
-  const auto& run = command.run();
+void Runs::Store(const EndWish& wish) {
+  const auto& run = wish.command.run();
   const auto& log = parts_.catalogue.runs();
   const auto* known = log.Find(run);
-  auto settle = [this, run, done = std::move(done)](const absl::Status& status) {
-    done(status);
-    const auto* now = parts_.catalogue.runs().Find(run);
-    if (now != nullptr && RunEnded(now->state())) Over(run, absl::OkStatus());
-    parts_.owners.EndChange(run);
-  };
-  if (known == nullptr) return settle(absl::NotFoundError(absl::StrCat("no run '", run, "' was started")));
-  if (command.claim() < known->claim()) return settle(log.ValidateCommit(run, command.claim()));
-  if (RunEnded(known->state())) return settle(absl::OkStatus());
-  parts_.commits.Add(ChangesFor(parts_.catalogue, command),
-                     [this, command, settle](const absl::Status& status) {
-                       if (status.ok()) parts_.catalogue.Apply(command);
-                       settle(status);
-                       if (auto surplus = RemovalOf(parts_.catalogue.TakeSurplusRuns()); !surplus.empty())
-                         parts_.commits.Add(std::move(surplus));
-                     });
+  if (known == nullptr)
+    return Settle(wish, absl::NotFoundError(absl::StrCat("no run '", run, "' was started")));
+  if (wish.command.claim() < known->claim())
+    return Settle(wish, log.ValidateCommit(run, wish.command.claim()));
+  if (RunEnded(known->state())) return Settle(wish, absl::OkStatus());
+  parts_.commits.Add(ChangesFor(parts_.catalogue, wish.command), EndStored{wish});
+}
+
+void Runs::On(const EndStored& stored, const absl::Status& status) {
+  if (status.ok()) parts_.catalogue.Apply(stored.wish.command);
+  Settle(stored.wish, status);
+  if (auto surplus = RemovalOf(parts_.catalogue.TakeSurplusRuns()); !surplus.empty())
+    parts_.commits.Add(std::move(surplus));
+}
+
+void Runs::Settle(const EndWish& wish, const absl::Status& status) {
+  const auto& run = wish.command.run();
+  AnswerEnd(wish, status);
+  const auto* known = parts_.catalogue.runs().Find(run);
+  if (known != nullptr && RunEnded(known->state())) Over(run, absl::OkStatus());
+  parts_.changes.Ended(run);
+}
+
+void Runs::AnswerEnd(const EndWish& wish, const absl::Status& status) {
+  const auto& run = wish.command.run();
+  switch (wish.ender) {
+    case Ender::kManager:
+      return;
+    case Ender::kRunner:
+      return status.ok() ? Answer(wish.ask, Reply(run)) : Refuse(wish.ask, run, wish.command.claim(), status);
+    case Ender::kOperator:
+      return parts_.workflows.Cancelled(wish.ask, run, status);
+  }
 }
 
 void Runs::Over(const std::string& run, const absl::Status& status) {

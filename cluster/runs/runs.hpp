@@ -2,13 +2,14 @@
 // time: its end and its claims wait for each other (run_owners.hpp).
 #pragma once
 
-#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "cluster/events.hpp"
+#include "cluster/records/after_commit.hpp"
+#include "cluster/runs/run_change.hpp"
 
 namespace troupe::cluster {
 
@@ -18,14 +19,19 @@ class Runs {
  public:
   explicit Runs(Parts& parts) : parts_(parts) {}
 
-  // The asker is answered with a run that has not ended when it is the one that has it now, and else with its
-  // end.
+  // An asker that owns the run is answered at once, with the run as it is. Another asker is answered when the run
+  // has ended.
   void On(StartAsked& event);
   void On(const StepAsked& event);
   void On(const FinishAsked& event);
-  // Stores the end of a run, unless it has ended: the first end counts, in the store as in memory. `done` is
-  // called once, when the run's end is settled or could not be stored.
-  void End(const proto::FinishRun& command, std::function<void(absl::Status)> done);
+  // Stores the end of a run, unless it has ended: the first end counts, in the store as in memory. The asker is
+  // answered when the end is settled, or could not be stored.
+  void End(EndWish wish);
+  // Commits the wish when no other change of the run is being stored (run_changes.hpp).
+  void Store(const EndWish& wish);
+  void On(const StartStored& stored, const absl::Status& status);
+  void On(const StepStored& stored, const absl::Status& status);
+  void On(const EndStored& stored, const absl::Status& status);
   // Answers those that waited for its end; or, with an error, for a run that never began.
   void Over(const std::string& run, const absl::Status& status);
   void Answer(Ask ask, proto::RunReply reply);
@@ -36,7 +42,6 @@ class Runs {
  private:
   [[nodiscard]] absl::Status Check(proto::StartRun& command) const;
   void Begin(Ask ask, proto::StartRun command);
-  void Begun(const proto::StartRun& command, const absl::Status& status);
   void TellRecomputed(const proto::CommitStep& command);
   // To an owner from before.
   void Refuse(Ask ask, const std::string& run, std::uint64_t claim, const absl::Status& status);
@@ -44,7 +49,9 @@ class Runs {
   bool BeginCommit(const std::string& what, Ask ask);
   void EndCommit(const std::string& what, const std::string& run, const absl::Status& status);
   void DropAsks();
-  void StoreEnd(const proto::FinishRun& command, std::function<void(absl::Status)> done);
+  void AnswerEnd(const EndWish& wish, const absl::Status& status);
+  // The change has ended, and the next change of the run may begin.
+  void Settle(const EndWish& wish, const absl::Status& status);
 
   Parts& parts_;
   // Commands of runs on their way to the store, and who waits for each.

@@ -15,9 +15,11 @@ void UnwrittenRuns::TakeBack(const std::set<std::string>& runs) {
 void UnwrittenRuns::OnTimer() {
   const auto runs = std::exchange(runs_, {});
   if (runs.empty()) return;
-  parts_.commits.Add(NoStartChanges(runs), [this, runs](const absl::Status& status) {
-    if (!status.ok()) TakeBack(runs);
-  });
+  parts_.commits.Add(NoStartChanges(runs), StartsTakenBack{runs});
+}
+
+void UnwrittenRuns::On(const StartsTakenBack& stored, const absl::Status& status) {
+  if (!status.ok()) TakeBack(stored.runs);
 }
 
 }  // namespace troupe::cluster

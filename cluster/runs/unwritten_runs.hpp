@@ -6,6 +6,9 @@
 #include <set>
 #include <string>
 
+#include "absl/status/status.h"
+#include "cluster/records/after_commit.hpp"
+
 namespace troupe::cluster {
 
 struct Parts;
@@ -15,6 +18,7 @@ class UnwrittenRuns {
   explicit UnwrittenRuns(Parts& parts) : parts_(parts) {}
 
   void OnTimer();
+  void On(const StartsTakenBack& stored, const absl::Status& status);
   void TakeBack(const std::set<std::string>& runs);
   void WrittenAnew(const std::string& run) { runs_.erase(run); }
 

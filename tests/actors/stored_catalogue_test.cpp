@@ -176,5 +176,20 @@ TEST(StoredCatalogue, ARecordThatCouldNeverBeAppliedIsDamage) {
   }
 }
 
+// In the order of the tables, however a record is damaged.
+TEST(StoredCatalogue, OfTwoDamagedRecordsTheFirstIsNamed) {
+  storage::FakeMetadataStore store;
+  storage::Batch batch;
+  proto::FunctionRecord function;
+  function.mutable_key()->set_name("f");
+  function.mutable_key()->set_version("0");
+  batch.Put(Table::kFunctions, "f/0", function);
+  batch.Put(Table::kWorkflows, "flow/1", "\xff\xff not a record");
+  ASSERT_TRUE(storage::CommitAndWait(store, std::move(batch)).ok());
+  const auto status = LoadCatalogue(store, "c").status();
+  EXPECT_TRUE(absl::IsDataLoss(status));
+  EXPECT_NE(status.message().find("function 'f' with the version '0'"), std::string::npos) << status;
+}
+
 }  // namespace
 }  // namespace troupe::actors

@@ -95,12 +95,26 @@ class ClusterTest : public testing::Test {
   }
 
   // --- functions, runs ---
-  Lines Deploy(const std::string& name, Ask ask) {
+  enum class State { kNone, kKept };
+  Lines Deploy(const std::string& name, Ask ask, State state = State::kNone) {
     AdminAsked asked{.ask = ask, .asker = {.who = "key/dev"}};
-    asked.request.mutable_deploy()->set_name(name);
-    asked.request.mutable_deploy()->set_onnx_digest("onnx");
+    auto& deploy = *asked.request.mutable_deploy();
+    deploy.set_name(name);
+    deploy.set_onnx_digest("onnx");
+    auto imported = FunctionOf(name);
+    if (state == State::kKept) {
+      deploy.add_state()->set_input("x");
+      deploy.mutable_state(0)->set_output("y");
+      imported.mutable_inputs(0)->set_shape(0, 4);
+      imported.mutable_outputs(0)->set_shape(0, 4);
+    }
     On(std::move(asked));
-    return On(ModelImported{ask, FunctionOf(name)});
+    return On(ModelImported{ask, std::move(imported)});
+  }
+  Lines RemoveFunction(const std::string& name, Ask ask) {
+    AdminAsked asked{.ask = ask};
+    asked.request.mutable_remove()->mutable_key()->set_name(name);
+    return On(std::move(asked));
   }
   Lines Start(const std::string& run, Ask ask, Runner asker, const std::string& gateway,
               bool resumes = false) {

@@ -1,123 +1,64 @@
-#include "cluster/records/mutations.hpp"
+// Changes of the registries: one at a time, each judged by what the ones before it left.
+#include "tests/unit/cluster/cluster_fixture.hpp"
 
-#include <gtest/gtest.h>
-
-#include <deque>
-#include <set>
-#include <string>
-#include <utility>
-
-namespace troupe::cluster {
+namespace troupe::cluster::mutations_test {
 namespace {
 
-// Acknowledges what is committed at once, or when it is told to.
-class Store {
- public:
-  void Commit(Changes changes, std::function<void(absl::Status)> done) {
-    waiting_.push_back({std::move(changes), std::move(done)});
-    if (!holds_) CompleteNext();
-  }
-  void Hold() { holds_ = true; }
-  void Release() {
-    holds_ = false;
-    while (CompleteNext()) {
-    }
-  }
-  bool CompleteNext() {
-    if (waiting_.empty()) return false;
-    auto [changes, done] = std::move(waiting_.front());
-    waiting_.pop_front();
-    auto status = std::exchange(failure_, absl::OkStatus());
-    for (const auto& change : changes.all())
-      if (status.ok()) keys_.insert(change.key);
-    done(std::move(status));
-    return true;
-  }
-  void FailNext(absl::Status status) { failure_ = std::move(status); }
-  [[nodiscard]] bool Has(const std::string& key) const { return keys_.contains(key); }
+using testing::ElementsAre;
+using testing::IsEmpty;
 
- private:
-  bool holds_ = false;
-  absl::Status failure_;
-  std::deque<std::pair<Changes, std::function<void(absl::Status)>>> waiting_;
-  std::set<std::string> keys_;
-};
-
-class MutationsTest : public ::testing::Test {
+class Mutations : public ClusterTest {
  protected:
-  Mutations::Mutation Named(const std::string& name) {
-    return {[this, name]() -> absl::StatusOr<Changes> {
-              trace_ += "prepare " + name + ", ";
-              Changes changes;
-              changes.Put(Table::kSettings, name, "1");
-              return changes;
-            },
-            [this, name] { trace_ += "apply " + name + ", "; },
-            [this, name](const absl::Status& status) {
-              trace_ += (status.ok() ? "ok " : absl::StatusCodeToString(status.code()) + " ") + name + ", ";
-            }};
+  Mutations() {
+    Begin(Records());
+    Stored();
   }
-  std::string Take() { return std::exchange(trace_, std::string()); }
-
-  std::string trace_;
-  Store store_;
-  Mutations mutations_{[this](Changes changes, std::function<void(absl::Status)> done) {
-                         store_.Commit(std::move(changes), std::move(done));
-                       },
-                       3};
+  Lines RemoveFlow(Ask ask) {
+    AdminAsked asked{.ask = ask};
+    asked.request.mutable_remove_workflow()->set_name("flow");
+    return On(std::move(asked));
+  }
+  Lines CreateKey(const std::string& name, Ask ask, absl::Status valid = {}) {
+    KeyMade made{.ask = ask, .text = "secret", .valid = std::move(valid)};
+    made.key.set_name(name);
+    return On(std::move(made));
+  }
 };
 
-TEST_F(MutationsTest, TheSecondIsValidatedAfterTheFirstIsApplied) {
-  store_.Hold();
-  mutations_.Add(Named("a"));
-  mutations_.Add(Named("b"));
-  EXPECT_EQ(Take(), "prepare a, ");
-  ASSERT_TRUE(store_.CompleteNext());
-  EXPECT_EQ(Take(), "apply a, ok a, prepare b, ");
-  ASSERT_TRUE(store_.CompleteNext());
-  EXPECT_EQ(Take(), "apply b, ok b, ");
-  EXPECT_FALSE(store_.CompleteNext());
+TEST_F(Mutations, TheSecondIsJudgedAfterTheFirstIsApplied) {
+  EXPECT_THAT(RemoveFlow(1), ElementsAre("store -flow/1 revision"));
+  EXPECT_THAT(RemoveFlow(2), IsEmpty()) << "it waits";
+  EXPECT_THAT(CreateKey("k", 3), IsEmpty());
+  EXPECT_THAT(Stored(), ElementsAre("tell members", "manager: workflow-removed", "answer 1 OK",
+                                    "answer 2 NOT_FOUND", "store api-key/k revision"));
+  EXPECT_THAT(Stored(), ElementsAre("tell members", "manager: key-created", "answer 3 OK"));
 }
 
-TEST_F(MutationsTest, WhatIsNotStoredIsNotApplied) {
-  store_.FailNext(absl::ResourceExhaustedError("disk full"));
-  mutations_.Add(Named("a"));
-  EXPECT_EQ(Take(), "prepare a, RESOURCE_EXHAUSTED a, ");
-  auto refused = Named("b");
-  refused.prepare = []() -> absl::StatusOr<Changes> { return absl::NotFoundError("no b"); };
-  mutations_.Add(std::move(refused));
-  mutations_.Add(Named("c"));
-  EXPECT_EQ(Take(), "NOT_FOUND b, prepare c, apply c, ok c, ");
-  EXPECT_FALSE(store_.Has("a"));
+TEST_F(Mutations, WhatIsNotStoredIsNotApplied) {
+  EXPECT_THAT(RemoveFlow(1), ElementsAre("store -flow/1 revision"));
+  EXPECT_THAT(Stored(absl::ResourceExhaustedError("the disk is full")),
+              ElementsAre("answer 1 RESOURCE_EXHAUSTED"));
+  EXPECT_THAT(RemoveFlow(2), ElementsAre("store -flow/1 revision")) << "the workflow is still there";
 }
 
-TEST_F(MutationsTest, AnAnswerMayAddAnother) {
-  auto first = Named("a");
-  first.answer = [this](const absl::Status&) {
-    trace_ += "answer a, ";
-    mutations_.Add(Named("b"));
-    trace_ += "added b, ";
-  };
-  mutations_.Add(std::move(first));
-  EXPECT_EQ(Take(), "prepare a, apply a, answer a, added b, prepare b, apply b, ok b, ");
+TEST_F(Mutations, WhatIsNotValidIsNotStored) {
+  EXPECT_THAT(CreateKey("k", 1, absl::InvalidArgumentError("no scopes")),
+              ElementsAre("answer 1 INVALID_ARGUMENT"));
+  EXPECT_THAT(CreateKey("k", 2), ElementsAre("store api-key/k revision"));
+  EXPECT_THAT(CreateKey("k", 3), IsEmpty());
+  EXPECT_THAT(Stored(),
+              ElementsAre("tell members", "manager: key-created", "answer 2 OK", "answer 3 ALREADY_EXISTS"));
 }
 
-TEST_F(MutationsTest, AFullQueueRefusesAndLosesNothing) {
-  store_.Hold();
-  for (const char* name : {"a", "b", "c", "d"}) mutations_.Add(Named(name));
-  EXPECT_EQ(Take(), "prepare a, RESOURCE_EXHAUSTED d, ");
-  store_.Release();
-  EXPECT_EQ(Take(), "apply a, ok a, prepare b, apply b, ok b, prepare c, apply c, ok c, ");
-}
-
-TEST_F(MutationsTest, ALateAcknowledgementAfterClearDoesNothing) {
-  store_.Hold();
-  mutations_.Add(Named("a"));
-  mutations_.Clear();
-  Take();
-  store_.Release();
-  EXPECT_EQ(Take(), "");
+TEST_F(Mutations, AFullQueueRefusesAndLosesNothing) {
+  EXPECT_THAT(RemoveFlow(1), ElementsAre("store -flow/1 revision"));
+  for (Ask ask = 2; ask <= 1024; ++ask) ASSERT_THAT(RemoveFlow(ask), IsEmpty());
+  EXPECT_THAT(RemoveFlow(1025), ElementsAre("answer 1025 RESOURCE_EXHAUSTED"));
+  const auto lines = Stored();
+  ASSERT_EQ(lines.size(), 2 + 1024u);
+  EXPECT_EQ(lines[2], "answer 1 OK");
+  EXPECT_EQ(lines.back(), "answer 1024 NOT_FOUND");
 }
 
 }  // namespace
-}  // namespace troupe::cluster
+}  // namespace troupe::cluster::mutations_test
