@@ -56,7 +56,7 @@ void Copies::On(const HomeStored& stored, const absl::Status& status) {
                                      "node '", node, "' was to keep its state, and that could not be ",
                                      "stored (", status.message(), "): it is tried again by itself")));
   }
-  if (parts_.members.HasNode(node) && table_.IsAsked(digest, node)) return Adopt(digest, node);
+  if (parts_.members.HasNode(node) && table_.copies().IsAsked(digest, node)) return Adopt(digest, node);
   AdoptionEnded(digest, absl::UnavailableError(absl::StrCat(
                             "node '", node, "', which is to keep its state, was lost before it ",
                             "was asked to adopt the model: it is served when the node is back")));
@@ -102,8 +102,8 @@ void Copies::On(const AdoptionAnswered& event) {
 }
 
 void Copies::AdoptionLost(const std::string& digest, const std::string& node) {
-  // What waits hears of the copy that is being made instead, if there is one.
-  if (table_.BeingAdopted(digest)) return;
+  // A deployment that waits is answered by the copy that is being made instead, if there is one.
+  if (table_.copies().BeingAdopted(digest)) return;
   AdoptionEnded(digest, absl::UnavailableError(absl::StrCat(
                             "node '", node, "' left the cluster before it had adopted the model")));
 }
@@ -118,7 +118,7 @@ void Copies::AdoptionEnded(const std::string& digest, const absl::Status& status
 
 void Copies::AwaitAdoption(Deployed deployed) {
   const auto& digest = deployed.record.model_digest();
-  if (!table_.HoldersOf(digest).empty() || !table_.BeingAdopted(digest))
+  if (!table_.copies().HoldersOf(digest).empty() || !table_.copies().BeingAdopted(digest))
     return parts_.deployments.Adopted(deployed, absl::OkStatus());
   deploying_.emplace(std::string(digest), std::move(deployed));
 }

@@ -1,12 +1,8 @@
-// PLACEMENT TABLE: which node holds a host copy of which model, which copies are being made, and what to ask
-// for next. Keeps the facts; the plan is PlanPlacement's. Owned by the cluster manager.
-//
-//   a copy:  absent -> asked -> held
-//            held -> absent      the node has disowned it
-//            asked -> absent     it failed (and is asked for again after `retry`), or the node has disowned it
+// PLACEMENT TABLE: what to ask of which node next, so that each model has its host copies. It keeps together
+// what is known of copies (host_copies.hpp), of homes of states (state_homes.hpp) and of the newest plan
+// (planned_regions.hpp), and knows what has to be planned anew; the plan is PlanPlacement's.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -16,6 +12,9 @@
 #include <vector>
 
 #include "base/units.hpp"
+#include "cluster/copies/host_copies.hpp"
+#include "cluster/copies/planned_regions.hpp"
+#include "cluster/copies/state_homes.hpp"
 #include "cluster/demand_table.hpp"
 #include "cluster/function_table.hpp"
 #include "cluster/membership_table.hpp"
@@ -25,9 +24,11 @@ namespace troupe::cluster {
 
 class PlacementTable {
  public:
+  using Homes = StateHomes::Homes;
+
   // `exclusive_lease`: how long a node that is not heard of may still run the functions whose state it has.
   PlacementTable(std::uint32_t replicas, Duration retry, Duration exclusive_lease = {})
-      : replicas_(replicas), retry_(retry), exclusive_lease_(exclusive_lease) {}
+      : replicas_(replicas), copies_(retry), homes_(exclusive_lease) {}
 
   // A node joined and says what it holds.
   void NodeJoined(const std::string& node, const std::vector<std::string>& adopted);
@@ -51,79 +52,51 @@ class PlacementTable {
   // are so full that one model takes another's place. So it may be called often, with thousands of functions.
   [[nodiscard]] std::vector<PlacementMove> Plan(const FunctionTable& functions,
                                                 const MembershipTable& members, Time now);
-  // Models with a function that keeps state have one node for good, its home: by digest. Given at the start,
-  // and chosen by Plan; what it has chosen and what no function needs any more are the caller's to store.
-  using Homes = std::map<std::string, std::string>;
-  void SetHomes(Homes homes) { homes_ = std::move(homes); }
-  [[nodiscard]] Homes TakeNewHomes() { return std::exchange(new_homes_, {}); }
-  [[nodiscard]] std::vector<std::string> TakeOldHomes() { return std::exchange(old_homes_, {}); }
-  [[nodiscard]] bool HasHome(const std::string& digest) const { return homes_.contains(digest); }
-  [[nodiscard]] bool IsAsked(const std::string& digest, const std::string& node) const {
-    return asked_.contains({digest, node});
-  }
-  // It could not be stored: chosen again.
+  // Homes are given at the start, and chosen by Plan; what it has chosen and what no function needs any more
+  // are the caller's to store.
+  void SetHomes(Homes homes) { homes_.Set(std::move(homes)); }
+  [[nodiscard]] Homes TakeNewHomes() { return homes_.TakeNew(); }
+  [[nodiscard]] std::vector<std::string> TakeOldHomes() { return homes_.TakeOld(); }
+  [[nodiscard]] bool HasHome(const std::string& digest) const { return homes_.Has(digest); }
+  [[nodiscard]] bool IsHome(const std::string& node) const { return homes_.IsHome(node); }
+  // The home could not be stored: another is chosen.
   void Unbind(const std::string& digest);
+
   // Models with fewer copies than wanted, and why.
   [[nodiscard]] const std::map<std::string, absl::Status>& problems() const { return problems_; }
+  [[nodiscard]] const HostCopies& copies() const { return copies_; }
   // Where the copies are to be.
-  [[nodiscard]] PlacementMap Planned() const;
+  [[nodiscard]] PlacementMap Planned() const { return regions_.Planned(); }
   [[nodiscard]] std::uint64_t plans() const { return plans_; }
   [[nodiscard]] std::uint64_t full_plans() const { return full_plans_; }  // of them, of all models
-  [[nodiscard]] std::vector<std::string> HoldersOf(const std::string& digest) const;
-  [[nodiscard]] bool IsHome(const std::string& node) const {
-    return std::any_of(homes_.begin(), homes_.end(), [&](const auto& home) { return home.second == node; });
-  }
-  // Whether some model has its only copy there.
-  [[nodiscard]] bool HoldsAlone(const std::string& node) const;
-  [[nodiscard]] bool BeingAdopted(const std::string& digest) const;
   // OK when some node of the cluster could hold and run the model, or when there is no node yet.
   [[nodiscard]] static absl::Status CheckFits(const proto::FunctionRecord& function,
                                               const MembershipTable& members);
 
  private:
-  using Copy = std::pair<std::string, std::string>;  // digest, node
   using Models = std::vector<PlacementModel>;
-  struct Place {
-    Bytes bytes{};
-    std::vector<std::string> nodes{};
-  };
   void TouchDue(Time now);
   // Nothing is wanted of a model that no loaded function runs.
   void AddWanted(const FunctionTable& functions, const std::string& digest, Models& models) const;
   [[nodiscard]] PlacementPlan PlanAll(const FunctionTable& functions);
-  // Nothing, when others would have to make room for these.
+  // Nothing when these models do not fit beside the others as planned.
   [[nodiscard]] std::optional<PlacementPlan> PlanSome(const FunctionTable& functions,
                                                       const std::set<std::string>& digests);
   void Take(const Models& models, const PlacementPlan& plan);
-  [[nodiscard]] bool Fits(const Models& models, const PlacementPlan& plan) const;
-  void BindHomes(const Models& models, const PlacementMap& placements);
-  void LeaveHome(const FunctionTable& functions, const std::string& digest);
-  // A state that a node had may run on there until its lease is over: nobody else begins it before.
-  void AwaitLeases(const MembershipTable& members, Time now);
   [[nodiscard]] std::vector<PlacementMove> Ask(std::vector<PlacementMove> moves, Time now);
   void SortByUrgency(std::vector<PlacementMove>& moves, Time now) const;
 
   const std::uint32_t replicas_;
-  const Duration retry_;
-  const Duration exclusive_lease_;
-  PlacementMap held_;
+  HostCopies copies_;
+  StateHomes homes_;
+  PlannedRegions regions_;
   DemandTable demand_;
-  std::set<Copy> asked_;
-  std::map<Copy, Time> not_before_;
-  Homes homes_;
-  Homes new_homes_;
-  std::vector<std::string> old_homes_;
-  Homes left_;                                   // by the last plan
-  std::map<std::string, Time> not_anew_before_;  // models whose last home may still have them
   std::map<std::string, absl::Status> problems_;
-  std::map<std::string, Place> planned_;
-  std::map<std::string, Bytes> used_;  // of each node's region, by planned_
-  std::vector<PlacementNode> nodes_;
-  bool tight_ = false;
+  bool tight_ = false;  // one model takes another's place
   // What is to be planned anew.
   std::set<std::string> touched_;
   bool all_ = true;
-  Time retry_at_ = Time::max();  // the earliest of not_before_ and not_anew_before_ that is still to come
+  Time retry_at_ = Time::max();  // the earliest time at which a copy or a home that had to wait need not
   std::uint64_t plans_ = 0;
   std::uint64_t full_plans_ = 0;
 };

@@ -47,7 +47,7 @@ void Machines::GiveBack(const std::vector<ProvisionedNode>& nodes) {
   for (const auto& node : nodes) {
     if (!leaving_.contains(node.name)) continue;
     const bool drains = node.state == proto::MEMBER_DRAINING;
-    if (drains && (node.requests > 0 || parts_.copies.table().HoldsAlone(node.name))) continue;
+    if (drains && (node.requests > 0 || parts_.copies.table().copies().HoldsAlone(node.name))) continue;
     leaving_.erase(node.name);
     const ProvisionAction action{ProvisionAction::Kind::kDrain, node.name};
     if (drains || node.state == proto::MEMBER_LEFT) {

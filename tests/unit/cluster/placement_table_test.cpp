@@ -64,11 +64,11 @@ TEST_F(PlacementTableTest, ACopyIsAskedForOnceAndHeldWhenItIsAdopted) {
   AddFunction("f");
   Join("n1");
   EXPECT_EQ(Plan(), std::vector<std::string>{"+n1"});
-  EXPECT_TRUE(placement_->BeingAdopted(digest_));
+  EXPECT_TRUE(placement_->copies().BeingAdopted(digest_));
   EXPECT_TRUE(Plan().empty()) << "it is on its way";
   placement_->Adopted(digest_, "n1");
-  EXPECT_FALSE(placement_->BeingAdopted(digest_));
-  EXPECT_EQ(placement_->HoldersOf(digest_), std::vector<std::string>{"n1"});
+  EXPECT_FALSE(placement_->copies().BeingAdopted(digest_));
+  EXPECT_EQ(placement_->copies().HoldersOf(digest_), std::vector<std::string>{"n1"});
   EXPECT_TRUE(Plan().empty());
   Join("n2");
   EXPECT_EQ(Plan(), std::vector<std::string>{"+n2"}) << "a second copy as soon as there is room for it";
@@ -117,9 +117,9 @@ TEST_F(PlacementTableTest, ANodeThatComesBackSaysWhatItHolds) {
   Join("n1", {digest_});
   EXPECT_TRUE(Plan().empty());
   placement_->NodeGone("n1");
-  EXPECT_TRUE(placement_->HoldersOf(digest_).empty());
+  EXPECT_TRUE(placement_->copies().HoldersOf(digest_).empty());
   placement_->NodeJoined("n1", {digest_, digest_});
-  EXPECT_EQ(placement_->HoldersOf(digest_), std::vector<std::string>{"n1"});
+  EXPECT_EQ(placement_->copies().HoldersOf(digest_), std::vector<std::string>{"n1"});
 }
 
 TEST_F(PlacementTableTest, ANodeThatLeavesWhileItAdoptsIsAskedAgainWhenItIsBack) {
@@ -142,7 +142,7 @@ TEST_F(PlacementTableTest, TheCopiesOfADrainingNodeGoOnlyOnceTheyWereReplaced) {
   placement_->Adopted(digest_, "n2");
   EXPECT_EQ(Plan(), std::vector<std::string>{"-n1"});
   placement_->Disowned(digest_, "n1");
-  EXPECT_EQ(placement_->HoldersOf(digest_), std::vector<std::string>{"n2"});
+  EXPECT_EQ(placement_->copies().HoldersOf(digest_), std::vector<std::string>{"n2"});
 }
 
 TEST_F(PlacementTableTest, WhatIsAskedForMostMovesFirstBehindWhatNobodyHolds) {
@@ -241,7 +241,7 @@ TEST_F(PlacementTableTest, PlansOfSomeModelsAddUpToAPlanOfAll) {
       for (const auto& [member, record] : members_.members()) {
         std::vector<std::string> adopted;
         for (const auto& [digest, use] : functions_.models())
-          if (const auto holders = placement_->HoldersOf(digest);
+          if (const auto holders = placement_->copies().HoldersOf(digest);
               std::ranges::find(holders, member) != holders.end())
             adopted.push_back(digest);
         anew.NodeJoined(member, adopted);
@@ -260,9 +260,9 @@ TEST_F(PlacementTableTest, AnAdoptionThatIsGivenUpIsNotUnderWay) {
   Join("n1");
   AddFunction("f");
   ASSERT_EQ(Plan(), std::vector<std::string>{"+n1"});
-  ASSERT_TRUE(placement_->BeingAdopted(digest_));
+  ASSERT_TRUE(placement_->copies().BeingAdopted(digest_));
   placement_->Disowned(digest_, "n1");  // its function was removed before the node was asked
-  EXPECT_FALSE(placement_->BeingAdopted(digest_));
+  EXPECT_FALSE(placement_->copies().BeingAdopted(digest_));
   EXPECT_EQ(Plan(), std::vector<std::string>{"+n1"}) << "deployed again, it is asked for again";
 }
 
