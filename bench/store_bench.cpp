@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "actors/manager/catalogue.hpp"
+#include "actors/manager/stored_catalogue.hpp"
 #include "base/check.hpp"
 #include "base/digest.hpp"
 #include "proto/workflow.pb.h"
@@ -171,7 +171,7 @@ void MeasureRecovery(const std::string& directory, std::uint64_t functions) {
   }
   const auto begin = Clock::now();
   const auto store = Open(directory + "/store");
-  const auto catalogue = actors::Catalogue::Load(*store, "bench");
+  const auto catalogue = actors::LoadCatalogue(*store, "bench");
   TROUPE_CHECK(catalogue.ok() && catalogue->functions().table().size() == functions,
                "not all functions are there");
   std::printf("recover_ms %.3f\n", MicrosSince(begin) / 1e3);

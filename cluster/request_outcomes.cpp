@@ -36,41 +36,24 @@ RequestFinished RequestTable::End(Entry& entry, RequestEnd end, absl::Status sta
       Dequeue(entry);
       break;
     case Place::kPaused:
-      pauses_.erase({entry.resume, finished.sequence});
+      pauses_.Remove(entry.resume, finished.sequence);
       break;
     case Place::kSent:
       --sent_;
       break;
   }
   if (entry.place != Place::kSent) waiting_bytes_ -= entry.request.bytes;
-  expiries_.erase({entry.expiry, finished.sequence});
-  if (entry.request.call.call != 0) calls_.erase(entry.request.call);
-  const auto function = functions_.find({entry.request.function, entry.request.version});
-  function->second.erase(finished.sequence);
-  if (function->second.empty()) functions_.erase(function);
-  requests_.erase(finished.sequence);
+  requests_.Erase(entry);
   return finished;
 }
 
-// Gives back the credit. Null when nobody waits for this reply any more.
+// Gives back the credit. Null when no request waits for this reply any more.
 RequestTable::Entry* RequestTable::TakeReply(std::uint64_t ticket, std::string* node) {
-  const auto it = sendings_.find(ticket);
-  if (it == sendings_.end()) return nullptr;  // its node was lost, and what it held was sent anew
-  const Sending sending = std::move(it->second);
-  sendings_.erase(it);
-  credits_.Return(sending.node);
-  *node = sending.node;
-  const auto request = requests_.find(sending.sequence);
-  return request == requests_.end() ? nullptr : &request->second;
-}
-
-// Requests that are wrong in themselves say nothing about how the function is served.
-void RequestTable::CountForSlo(const Entry& entry, const absl::Status& status, Time now) {
-  if (absl::IsInvalidArgument(status) || absl::IsCancelled(status)) return;
-  const bool in_time = status.ok() && now <= entry.deadline;
-  if (slo_) slo_->Ended(entry.request.function, entry.request.percentile, in_time, now - entry.arrival);
-  if (late_ && entry.deadline != Time::max())
-    late_->Ended(entry.request.function, entry.request.percentile, in_time);
+  const auto sending = sendings_.Take(ticket);
+  if (!sending) return nullptr;  // its node was lost, and what it held was sent anew
+  credits_.Return(sending->node);
+  *node = sending->node;
+  return requests_.Find(sending->sequence);
 }
 
 std::vector<RequestFinished> RequestTable::Served(std::uint64_t ticket, const absl::Status& status, Time now,
@@ -78,18 +61,16 @@ std::vector<RequestFinished> RequestTable::Served(std::uint64_t ticket, const ab
   std::string node;
   Entry* entry = TakeReply(ticket, &node);
   if (entry == nullptr) return {};
-  if (waiting() > 0)
-    service_interval_.Observe(std::min<Duration>(now - last_served_, std::chrono::seconds(1)));
-  last_served_ = now;
+  pace_.Served(now, waiting() > 0);
   RequestEnd end = RequestEnd::kFailed;
   if (status.ok()) {
     end = RequestEnd::kServed;
     credits_.SetResident(node, entry->request.model);
-    if (late_ && run > Duration::zero()) costs_.ObserveRun(entry->request.model, run);
+    order_.ObserveRun(entry->request.model, run);
   }
   if (absl::IsDeadlineExceeded(status)) end = RequestEnd::kExpired;
   if (absl::IsCancelled(status)) end = RequestEnd::kCancelled;
-  CountForSlo(*entry, status, now);
+  order_.Ended(*entry, status, now);
   return {End(*entry, end, status)};
 }
 
@@ -109,10 +90,7 @@ std::vector<RequestFinished> RequestTable::Bounced(std::uint64_t ticket, proto::
   // function's state alone; all else concerns whatever would be sent there.
   const bool own = reason == proto::BOUNCE_NOT_ADOPTED || reason == proto::BOUNCE_NO_INPUTS ||
                    reason == proto::BOUNCE_LEASE_OVER;
-  if (!own && !node.empty()) {
-    credits_.Close(node, now + limits_.bounce_pause);
-    reopenings_.insert(now + limits_.bounce_pause);
-  }
+  if (!own && !node.empty()) CloseNode(node, now);
   if (entry == nullptr) return {};
   --entry->attempts;  // no worker had it
   entry->last_refusal = absl::StrCat("node '", node, "': ", message);
@@ -152,10 +130,7 @@ std::vector<RequestFinished> RequestTable::CallFailed(std::uint64_t ticket, cons
   std::string node;
   Entry* entry = TakeReply(ticket, &node);
   Finished finished;
-  if (!node.empty()) {
-    credits_.Close(node, now + limits_.bounce_pause);
-    reopenings_.insert(now + limits_.bounce_pause);
-  }
+  if (!node.empty()) CloseNode(node, now);
   if (entry != nullptr) LoseAttempt(*entry, why, finished);
   return finished;
 }
@@ -165,25 +140,17 @@ void RequestTable::Apply(const proto::CreditGrant& grant) {
   if (known != nullptr && known->epoch > grant.node_epoch()) return;
   // Only models that come or go change the index.
   const std::vector<std::string> changed = credits_.ComeOrGo(grant);
-  for (const std::string& model : changed) Unindex(model);
+  for (const std::string& model : changed) queue_.Unindex(model);
   credits_.Apply(grant);
-  for (const std::string& model : changed) Index(model);
+  for (const std::string& model : changed) queue_.Index(model);
 }
 
 std::vector<RequestFinished> RequestTable::NodeLost(const std::string& node, const std::string& why) {
   Finished finished;
   credits_.Remove(node);
-  eligible_.erase(node);
-  std::vector<std::uint64_t> lost;
-  std::erase_if(sendings_, [&](const auto& sending) {
-    if (sending.second.node != node) return false;
-    lost.push_back(sending.second.sequence);
-    return true;
-  });
-  for (const std::uint64_t sequence : lost) {
-    const auto it = requests_.find(sequence);
-    if (it != requests_.end()) LoseAttempt(it->second, why, finished);
-  }
+  queue_.Forget(node);
+  for (const std::uint64_t sequence : sendings_.TakeOf(node))
+    if (auto* entry = requests_.Find(sequence)) LoseAttempt(*entry, why, finished);
   return finished;
 }
 
@@ -191,10 +158,8 @@ std::vector<RequestFinished> RequestTable::FunctionGone(const std::string& funct
                                                         const std::string& version,
                                                         const absl::Status& status) {
   Finished finished;
-  const auto it = functions_.find({function, version});
-  if (it == functions_.end()) return finished;
-  for (const std::uint64_t sequence : std::set<std::uint64_t>(it->second)) {
-    Entry& entry = requests_.at(sequence);
+  for (const std::uint64_t sequence : requests_.OfFunction(function, version)) {
+    Entry& entry = requests_.At(sequence);
     if (entry.place != Place::kSent) finished.push_back(End(entry, RequestEnd::kFailed, status));
   }
   return finished;
@@ -215,9 +180,9 @@ absl::Status RequestTable::TimeoutStatus(const Entry& entry, Time now) const {
 
 std::vector<RequestFinished> RequestTable::Expire(Time now) {
   Finished finished;
-  while (!expiries_.empty() && expiries_.begin()->first <= now) {
-    Entry& entry = requests_.at(expiries_.begin()->second);
-    CountForSlo(entry, absl::DeadlineExceededError(""), now);
+  while (requests_.NextExpiry() <= now && requests_.size() > 0) {
+    Entry& entry = *requests_.FirstToExpire();
+    order_.Ended(entry, absl::DeadlineExceededError(""), now);
     finished.push_back(End(entry, RequestEnd::kExpired, TimeoutStatus(entry, now)));
   }
   WakeDue(now);
@@ -225,14 +190,14 @@ std::vector<RequestFinished> RequestTable::Expire(Time now) {
 }
 
 std::vector<RequestFinished> RequestTable::CancelSequence(std::uint64_t sequence) {
-  const auto it = requests_.find(sequence);
-  if (it == requests_.end()) return {};
-  return {End(it->second, RequestEnd::kCancelled, absl::CancelledError("the client went away"))};
+  auto* entry = requests_.Find(sequence);
+  if (entry == nullptr) return {};
+  return {End(*entry, RequestEnd::kCancelled, absl::CancelledError("the client went away"))};
 }
 
 std::vector<RequestFinished> RequestTable::Cancel(const CallId& call) {
-  const auto it = calls_.find(call);
-  return it == calls_.end() ? Finished() : CancelSequence(it->second);
+  const auto* entry = requests_.Find(call);
+  return entry == nullptr ? Finished() : CancelSequence(entry->request.sequence);
 }
 
 }  // namespace troupe::cluster

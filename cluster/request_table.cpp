@@ -9,23 +9,18 @@
 namespace troupe::cluster {
 
 RequestTable::RequestTable(RouterLimits limits, RoutingPolicy routing, OrderingPolicy ordering)
-    : limits_(limits), routing_(routing), ordering_(ordering) {
-  TROUPE_CHECK(routing_ != nullptr && ordering_.rank != nullptr, "every slot of the router needs a policy");
-  if (ordering_.slo != nullptr) slo_.emplace(*ordering_.slo);
-  if (ordering_.late != nullptr) late_.emplace(*ordering_.late);
+    : limits_(limits), routing_(routing), order_(ordering) {
+  TROUPE_CHECK(routing_ != nullptr, "every slot of the router needs a policy");
 }
 
 // How long until the queue as it is has been served.
 Duration RequestTable::RetryAfter() const {
-  const Duration interval = service_interval_.Or(std::chrono::milliseconds(10));
-  const auto waiting = static_cast<Duration::rep>(this->waiting() + 1);
-  const Duration estimate =
-      interval > limits_.longest_retry_after / waiting ? limits_.longest_retry_after : interval * waiting;
+  const Duration estimate = pace_.Until(waiting() + 1, limits_.longest_retry_after);
   return std::clamp(estimate, limits_.shortest_retry_after, limits_.longest_retry_after);
 }
 
 Admission RequestTable::Admit(const RouterRequest& request, Time now) {
-  TROUPE_CHECK(!requests_.contains(request.sequence), "a sequence was used twice");
+  TROUPE_CHECK(!requests_.Contains(request.sequence), "a sequence was used twice");
   const auto refuse = [&](absl::Status status) {
     ++counts_.rejected;
     return Admission{.status = std::move(status), .retry_after = RetryAfter()};
@@ -39,7 +34,7 @@ Admission RequestTable::Admit(const RouterRequest& request, Time now) {
         "waiting requests hold ", FormatBytes(waiting_bytes_), " and this one has ",
         FormatBytes(request.bytes), "; the limit of this gateway is ", FormatBytes(limits_.max_bytes))));
   }
-  if (request.call.call != 0 && !calls_.emplace(request.call, request.sequence).second) {
+  if (requests_.HasCall(request.call)) {
     return refuse(absl::InvalidArgumentError("the caller has used this call number already"));
   }
   Entry entry;
@@ -49,56 +44,31 @@ Admission RequestTable::Admit(const RouterRequest& request, Time now) {
   entry.expiry = now + std::min(timeout, limits_.longest_timeout);
   if (request.deadline > Duration::zero())
     entry.deadline = now + std::min(request.deadline, limits_.longest_timeout);
-  entry.key = MakeOrderingKey(
-      ordering_, {.priority = request.priority, .arrival = now, .deadline = entry.deadline}, next_order_++);
-  if (late_) entry.latest = LatestBegin(entry.deadline, costs_.RunTime(request.model), now);
-  if (late_ && entry.deadline != Time::max() && late_->Yields(request.function))
-    entry.key = LateKey(entry.key);
-  expiries_.emplace(entry.expiry, request.sequence);
-  functions_[{request.function, request.version}].insert(request.sequence);
+  order_.Begin(entry, now);
   waiting_bytes_ += request.bytes;
   ++counts_.admitted;
-  Enqueue(requests_.emplace(request.sequence, std::move(entry)).first->second);
+  Enqueue(requests_.Add(std::move(entry)));
   return {};
 }
 
-// --- The index of what each node could take ---
-
-void RequestTable::Unindex(const std::string& model) {
-  const auto* waiting = queue_.Find(model);
-  const auto* holders = credits_.Holders(model);
-  if (waiting == nullptr || holders == nullptr) return;
-  for (const std::string& node : *holders) eligible_[node].erase(Head{waiting->begin()->first, {}});
-}
-
-void RequestTable::Index(const std::string& model) {
-  const auto* waiting = queue_.Find(model);
-  const auto* holders = credits_.Holders(model);
-  if (waiting == nullptr || holders == nullptr) return;
-  for (const std::string& node : *holders) eligible_[node].insert(Head{waiting->begin()->first, model});
-}
+// --- The queue ---
 
 void RequestTable::Enqueue(Entry& entry) {
-  if (slo_) entry.key.place = slo_->PlaceOf(entry.request.function);
-  if (late_) late_->Add(entry.key, entry.latest, entry.request.sequence);
-  Unindex(entry.request.model);
-  queue_.Add(entry.request.model, entry.key, entry.request.sequence);
-  Index(entry.request.model);
+  order_.Enter(entry);
+  queue_.Add(entry);
   entry.place = Place::kQueued;
 }
 
 void RequestTable::Dequeue(Entry& entry) {
-  if (late_) late_->Remove(entry.key, entry.latest);
-  Unindex(entry.request.model);
-  queue_.Remove(entry.request.model, entry.key);
-  Index(entry.request.model);
+  order_.Leave(entry);
+  queue_.Remove(entry);
 }
 
 // Functions may have changed places: what waits gets new keys.
 void RequestTable::Reorder(Time now) {
-  if (!slo_ || !slo_->Reorder(now)) return;
-  for (auto& [sequence, entry] : requests_) {
-    if (entry.place != Place::kQueued || slo_->PlaceOf(entry.request.function) == entry.key.place) continue;
+  if (!order_.Reorder(now)) return;
+  for (auto& [sequence, entry] : requests_.all()) {
+    if (entry.place != Place::kQueued || !order_.Moved(entry)) continue;
     Dequeue(entry);
     Enqueue(entry);
   }
@@ -111,19 +81,17 @@ void RequestTable::Rekey(Entry& entry, const OrderingKey& key) {
 }
 
 void RequestTable::YieldLate(Time now) {
-  if (!late_) return;
-  while (const auto sequence = late_->NextLate(now)) {
-    Entry& entry = requests_.at(*sequence);
+  while (const auto sequence = order_.NextLate(now)) {
+    Entry& entry = requests_.At(*sequence);
     Rekey(entry, LateKey(entry.key));
   }
 }
 
 // A request was sent, and is in the queue no more.
 void RequestTable::GiveTurn(const Entry& gone) {
-  if (!late_) return;
-  const auto next = late_->Gone(gone.key);
+  const auto next = order_.Gone(gone);
   if (!next) return;
-  Entry& entry = requests_.at(*next);
+  Entry& entry = requests_.At(*next);
   OrderingKey key = entry.key;
   key.place = {};
   entry.latest = Time::max();
@@ -135,23 +103,25 @@ void RequestTable::Pause(Entry& entry, Time until) {
   entry.place = Place::kPaused;
   entry.resume = until;
   entry.refused_by.clear();
-  pauses_.emplace(until, entry.request.sequence);
+  pauses_.Add(until, entry.request.sequence);
+}
+
+// The node takes nothing for a moment.
+void RequestTable::CloseNode(const std::string& node, Time now) {
+  credits_.Close(node, now + limits_.bounce_pause);
+  pauses_.AddNode(now + limits_.bounce_pause);
 }
 
 void RequestTable::WakeDue(Time now) {
-  while (!pauses_.empty() && pauses_.begin()->first <= now) {
-    Entry& entry = requests_.at(pauses_.begin()->second);
-    pauses_.erase(pauses_.begin());
-    Enqueue(entry);
-  }
-  reopenings_.erase(reopenings_.begin(), reopenings_.upper_bound(now));
+  while (const auto sequence = pauses_.TakeDue(now)) Enqueue(requests_.At(*sequence));
+  pauses_.ForgetNodesDue(now);
 }
 
 // --- The choice ---
 
 // Half of a node's places are for what can still be met: there it would wait for what is late.
 bool RequestTable::HasPlace(const NodeCredit& node, const Entry& entry) const {
-  return !late_ || !IsLate(entry.key) || 2 * node.in_flight < node.limit;
+  return !order_.Yields(entry) || 2 * node.in_flight < node.limit;
 }
 
 // The most urgent request that some node with a credit can take. Looks at the first eligible model of each
@@ -161,11 +131,11 @@ RequestTable::Entry* RequestTable::MostUrgent(Time now) {
   Entry* best = nullptr;
   for (const auto& [name, node] : credits_.nodes()) {
     if (!node.Open(now)) continue;
-    const auto heads = eligible_.find(name);
-    if (heads == eligible_.end()) continue;
-    for (const Head& head : heads->second) {
+    const auto* heads = queue_.HeadsFor(name);
+    if (heads == nullptr) continue;
+    for (const auto& head : *heads) {
       if (best != nullptr && best->key < head.key) break;
-      Entry& entry = requests_.at(queue_.Find(head.model)->begin()->second);
+      Entry& entry = requests_.At(queue_.FirstOf(head.model));
       if (entry.refused_by.contains(name)) continue;
       if (!HasPlace(node, entry)) break;
       best = &entry;
@@ -201,10 +171,8 @@ Send RequestTable::MakeSend(Entry& entry, const std::string& node, Time now) {
   ++sent_;
   waiting_bytes_ -= entry.request.bytes;
   credits_.Take(node);
-  const std::uint64_t ticket = next_ticket_++;
-  sendings_[ticket] = {.sequence = entry.request.sequence, .node = node};
   Send send;
-  send.ticket = ticket;
+  send.ticket = sendings_.Add(entry.request.sequence, node);
   send.sequence = entry.request.sequence;
   send.node = node;
   send.node_epoch = credits_.Find(node)->epoch;
@@ -231,11 +199,7 @@ std::vector<Send> RequestTable::Decide(Time now) {
 }
 
 Time RequestTable::NextDue() const {
-  Time due = Time::max();
-  if (!expiries_.empty()) due = std::min(due, expiries_.begin()->first);
-  if (!pauses_.empty()) due = std::min(due, pauses_.begin()->first);
-  if (!reopenings_.empty() && !queue_.empty()) due = std::min(due, *reopenings_.begin());
-  return due;
+  return std::min(requests_.NextExpiry(), pauses_.NextDue(!queue_.empty()));
 }
 
 void RequestTable::Check() const {
@@ -243,21 +207,21 @@ void RequestTable::Check() const {
   std::size_t queued = 0;
   std::size_t late = 0;
   Bytes bytes;
-  for (const auto& [sequence, entry] : requests_) {
+  for (const auto& [sequence, entry] : requests_.all()) {
     sent += entry.place == Place::kSent ? 1 : 0;
     queued += entry.place == Place::kQueued ? 1 : 0;
     late += entry.place == Place::kQueued && IsLate(entry.key) ? 1 : 0;
     if (entry.place != Place::kSent) bytes += entry.request.bytes;
   }
-  TROUPE_CHECK(sent == sent_ && queued == queue_.size() && queued + sent + pauses_.size() == requests_.size(),
-               "a request is neither waiting nor sent");
-  TROUPE_CHECK(!late_ || late == late_->late(), "late requests are counted wrong");
+  TROUPE_CHECK(
+      sent == sent_ && queued == queue_.size() && queued + sent + pauses_.requests() == requests_.size(),
+      "a request is neither waiting nor sent");
+  TROUPE_CHECK(late == order_.CountLate().value_or(late), "late requests are counted wrong");
   TROUPE_CHECK(bytes == waiting_bytes_, "the bytes of waiting requests are counted wrongly");
   TROUPE_CHECK(counts_.admitted ==
                    counts_.served + counts_.failed + counts_.expired + counts_.cancelled + requests_.size(),
                "requests were lost or ended twice");
-  std::map<std::string, std::uint64_t> in_flight;
-  for (const auto& [ticket, sending] : sendings_) ++in_flight[sending.node];
+  auto in_flight = sendings_.CountByNode();
   for (const auto& [name, node] : credits_.nodes()) {
     TROUPE_CHECK(node.in_flight == in_flight[name], "credits were lost or came back twice");
   }

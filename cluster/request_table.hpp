@@ -11,19 +11,20 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "base/cost_model.hpp"
-#include "base/late_queue.hpp"
-#include "base/model_queue.hpp"
 #include "base/slo_order.hpp"
 #include "base/units.hpp"
 #include "cluster/credit_table.hpp"
+#include "cluster/requests/eligible_queue.hpp"
+#include "cluster/requests/pauses.hpp"
+#include "cluster/requests/request_entry.hpp"
+#include "cluster/requests/request_index.hpp"
+#include "cluster/requests/request_order.hpp"
+#include "cluster/requests/sendings.hpp"
+#include "cluster/requests/service_pace.hpp"
 #include "cluster/routing_policy.hpp"
 #include "proto/request.pb.h"
 
@@ -37,30 +38,9 @@ struct RouterLimits {
   Duration default_timeout = std::chrono::seconds(30);
   Duration longest_timeout = std::chrono::hours(1);
   Duration bounce_pause =
-      std::chrono::milliseconds(50);  // before a request that nobody takes is offered again
+      std::chrono::milliseconds(50);  // before a request that no node takes is offered again
   Duration shortest_retry_after = std::chrono::milliseconds(50);
   Duration longest_retry_after = std::chrono::seconds(10);
-};
-
-// Who asked, so that a cancellation finds its request. `call` 0 cannot be cancelled.
-struct CallId {
-  std::uint64_t caller = 0;
-  std::uint64_t call = 0;
-  auto operator<=>(const CallId&) const = default;
-};
-
-// A request as the table sees it; the tensors stay with the router.
-struct RouterRequest {
-  std::uint64_t sequence = 0;  // the router's number, never used twice
-  CallId call{};
-  std::string function{};  // name and version as resolved
-  std::string version{};
-  std::string model{};
-  std::uint32_t priority = 0;
-  Duration deadline{};    // the function's SLO, from arrival; zero: none
-  double percentile = 0;  // of the SLO; 0: the default
-  Duration timeout{};     // the client's expiry, from arrival; zero: the router's default
-  Bytes bytes{};          // inline input bytes
 };
 
 struct Send {
@@ -100,6 +80,8 @@ struct RequestCounts {
 class RequestTable {
  public:
   RequestTable(RouterLimits limits, RoutingPolicy routing, OrderingPolicy ordering);
+  RequestTable(const RequestTable&) = delete;
+  RequestTable& operator=(const RequestTable&) = delete;
 
   [[nodiscard]] Admission Admit(const RouterRequest& request, Time now);
   [[nodiscard]] std::vector<Send> Decide(Time now);
@@ -138,41 +120,20 @@ class RequestTable {
   void Check() const;
 
  private:
-  enum class Place { kQueued, kPaused, kSent };
-  struct Entry {
-    RouterRequest request;
-    OrderingKey key;
-    Time arrival{};
-    Time deadline = Time::max();
-    Time latest = Time::max();  // when it has to begin to be in time, where late ones yield
-    Time expiry{};
-    Time resume{};  // while paused
-    Place place = Place::kQueued;
-    std::uint32_t attempts = 0;
-    std::uint32_t bounces = 0;
-    std::string node{};  // of the last attempt
-    std::string last_refusal{};
-    std::set<std::string> refused_by{};  // until it was paused
-  };
-  struct Sending {
-    std::uint64_t sequence = 0;
-    std::string node{};
-  };
+  using Entry = RequestEntry;
+  using Place = RequestPlace;
   using Finished = std::vector<RequestFinished>;
-  using Head = ModelQueue<std::uint64_t>::Head;
 
   RequestFinished End(Entry& entry, RequestEnd end, absl::Status status);
   void Enqueue(Entry& entry);
   void Dequeue(Entry& entry);
   void Pause(Entry& entry, Time until);
+  void CloseNode(const std::string& node, Time now);
   void WakeDue(Time now);
   void Reorder(Time now);
   void Rekey(Entry& entry, const OrderingKey& key);
   void YieldLate(Time now);
   void GiveTurn(const Entry& gone);
-  void CountForSlo(const Entry& entry, const absl::Status& status, Time now);
-  void Unindex(const std::string& model);  // before a change of its head or its holders
-  void Index(const std::string& model);    // after it
   [[nodiscard]] bool HasPlace(const NodeCredit& node, const Entry& entry) const;
   [[nodiscard]] Entry* MostUrgent(Time now);
   [[nodiscard]] std::string ChooseNode(const Entry& entry, Time now) const;
@@ -182,28 +143,17 @@ class RequestTable {
   [[nodiscard]] bool RefusedByAll(const Entry& entry) const;
   [[nodiscard]] absl::Status TimeoutStatus(const Entry& entry, Time now) const;
 
-  RouterLimits limits_;
-  RoutingPolicy routing_;
-  OrderingPolicy ordering_;
-  std::optional<SloOrder> slo_;
-  std::optional<LateQueue<std::uint64_t>> late_;
-  CostModel costs_{{.run = Duration::zero()}};  // of runs that found their models, where late ones yield
+  const RouterLimits limits_;
+  const RoutingPolicy routing_;
+  RequestIndex requests_;
+  RequestOrder order_;
   CreditTable credits_;
-  std::map<std::uint64_t, Entry> requests_;
-  ModelQueue<std::uint64_t> queue_;
-  std::map<std::string, std::set<Head>> eligible_;  // by node: first requests of the models that it holds
-  std::map<std::uint64_t, Sending> sendings_;       // replies that are due, by ticket
-  std::map<CallId, std::uint64_t> calls_;
-  std::map<std::pair<std::string, std::string>, std::set<std::uint64_t>> functions_;  // by name and version
-  std::set<std::pair<Time, std::uint64_t>> expiries_;
-  std::set<std::pair<Time, std::uint64_t>> pauses_;
-  std::set<Time> reopenings_;  // of nodes that refused
+  EligibleQueue queue_{credits_};
+  Pauses pauses_;
+  Sendings sendings_;
   Bytes waiting_bytes_;
   std::size_t sent_ = 0;
-  std::uint64_t next_order_ = 0;
-  std::uint64_t next_ticket_ = 1;
-  RunningEstimate service_interval_;
-  Time last_served_{};
+  ServicePace pace_;
   RequestCounts counts_;
 };
 

@@ -13,19 +13,6 @@
 
 namespace troupe::security {
 
-namespace {
-
-struct NamedScope {
-  proto::KeyScope scope;
-  std::string_view name;
-};
-constexpr NamedScope kScopes[] = {{proto::KEY_SCOPE_INFER, "infer"},
-                                  {proto::KEY_SCOPE_DEPLOY, "deploy"},
-                                  {proto::KEY_SCOPE_ADMIN, "admin"},
-                                  {proto::KEY_SCOPE_READ, "read"}};
-
-}  // namespace
-
 absl::StatusOr<std::string> NewApiKey() {
   std::array<unsigned char, 32> random{};
   if (RAND_bytes(random.data(), static_cast<int>(random.size())) != 1)
@@ -47,15 +34,9 @@ std::string DigestOfKey(std::string_view text) {
   return digest;
 }
 
-std::string_view ScopeName(proto::KeyScope scope) {
-  for (const auto& known : kScopes)
-    if (known.scope == scope) return known.name;
-  return "unknown";
-}
-
 absl::StatusOr<proto::KeyScope> ParseScope(std::string_view text) {
-  for (const auto& known : kScopes)
-    if (known.name == text) return known.scope;
+  for (const auto& [scope, name] : proto::kKeyScopes)
+    if (name == text) return scope;
   return absl::InvalidArgumentError(
       Cat("'", text.substr(0, 40), "' is not a scope; the scopes are infer, deploy, admin and read"));
 }
@@ -66,7 +47,7 @@ bool Allows(const proto::ApiKeyRecord& key, proto::KeyScope scope) {
   return false;
 }
 
-absl::Status ApiKeyTable::ValidateCreate(const proto::ApiKeyRecord& key) const {
+absl::Status CheckKey(const proto::ApiKeyRecord& key) {
   TROUPE_RETURN_IF_ERROR(CheckName(key.name()));
   if (key.scopes().empty())
     return absl::InvalidArgumentError(
@@ -80,20 +61,7 @@ absl::Status ApiKeyTable::ValidateCreate(const proto::ApiKeyRecord& key) const {
   if (key.sha256().size() != SHA256_DIGEST_LENGTH)
     return absl::InvalidArgumentError(
         Cat("the digest of key '", key.name(), "' has ", key.sha256().size(), " bytes, and not 32"));
-  if (keys_.contains(key.name()))
-    return absl::AlreadyExistsError(Cat("there is a key '", key.name(),
-                                        "' already; revoke it first (troupe key ", "revoke ", key.name(),
-                                        "), or choose another name"));
-  if (keys_.size() >= kMostKeys)
-    return absl::ResourceExhaustedError(
-        Cat("there are ", keys_.size(), " keys, and no more are kept; revoke one that is not used"));
   return absl::OkStatus();
-}
-
-absl::Status ApiKeyTable::ValidateRevoke(std::string_view name) const {
-  if (keys_.contains(std::string(name))) return absl::OkStatus();
-  return absl::NotFoundError(Cat("there is no key '", name.substr(0, kMaxNameLength),
-                                 "'; 'troupe key list' shows those that there are"));
 }
 
 const proto::ApiKeyRecord* ApiKeyTable::Find(std::string_view text) const {

@@ -1,7 +1,7 @@
 // API KEYS: who may ask what over HTTP. A key is a text of 'troupe_' and 256 random bits; it is shown once,
 // when it is made. What is kept of it is its SHA-256: so who reads the store, or an update between daemons,
-// cannot use a key. The manager owns the table and keeps it durably; gateways have a copy and judge requests
-// by it.
+// cannot use a key. The manager keeps them durably (cluster/records/key_registry.hpp); gateways have a copy
+// and judge requests by it.
 #pragma once
 
 #include <map>
@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/access.pb.h"
+#include "proto/key_scopes.hpp"
 
 namespace troupe::security {
 
@@ -25,22 +26,17 @@ inline constexpr std::size_t kKeyLength = kKeyPrefix.size() + 64;
 // SHA-256 of a key's text: 32 bytes.
 [[nodiscard]] std::string DigestOfKey(std::string_view text);
 
-// "infer", "deploy", "admin", "read".
-[[nodiscard]] std::string_view ScopeName(proto::KeyScope scope);
+using proto::ScopeName;
 [[nodiscard]] absl::StatusOr<proto::KeyScope> ParseScope(std::string_view text);
 // Whether the key has this scope: named, or by `admin`, which includes the others.
 [[nodiscard]] bool Allows(const proto::ApiKeyRecord& key, proto::KeyScope scope);
 
-// A value; not thread-safe.
+// InvalidArgument for a name, scopes or a digest that are not valid.
+[[nodiscard]] absl::Status CheckKey(const proto::ApiKeyRecord& key);
+
+// The keys by which a gateway judges. A value; not thread-safe.
 class ApiKeyTable {
  public:
-  static constexpr std::size_t kMostKeys = 1000;
-
-  // InvalidArgument for a name, scopes or a digest that are not valid, AlreadyExists for a name that is
-  // taken, ResourceExhausted for the key after the last.
-  [[nodiscard]] absl::Status ValidateCreate(const proto::ApiKeyRecord& key) const;
-  // NotFound for a name that no key has.
-  [[nodiscard]] absl::Status ValidateRevoke(std::string_view name) const;
   void Apply(const proto::CreateApiKey& command) { keys_[command.key().name()] = command.key(); }
   void Apply(const proto::RevokeApiKey& command) { keys_.erase(command.name()); }
 

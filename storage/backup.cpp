@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr char kModels[] = "models/";
 constexpr char kMetadata[] = "metadata/";
-// More than what any manager hands out in its life (actors/manager/catalogue.cpp counts restarts in 10^9).
+// More than what any manager hands out in its life (cluster/records/catalogue.cpp counts restarts in 10^9).
 constexpr std::uint64_t kFarAbove = 1'000'000'000'000'000;
 
 // Files below `directory`, as paths below it, in order.

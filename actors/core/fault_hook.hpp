@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "proto/admin.pb.h"
+#include "proto/fault_names.hpp"
 
 namespace troupe::actors {
 
@@ -20,10 +21,6 @@ struct AllowFaults {
   FaultHook hook;
 };
 
-// "kill-worker": the kind's name as plans have it.
-[[nodiscard]] std::string FaultName(proto::InjectFault::Kind kind);
-// Whether it is a GPU worker's, and so its node's to order.
-[[nodiscard]] bool IsOfWorker(proto::InjectFault::Kind kind);
 // FailedPrecondition that says what to do when `hook` is empty; `where` is a member.
 [[nodiscard]] absl::Status CheckFaultsAllowed(const FaultHook& hook, const std::string& where);
 [[nodiscard]] proto::AdminReply FaultAnswer(const absl::Status& status);

@@ -10,7 +10,7 @@
 #include "actors/daemon/process_faults.hpp"
 #include "actors/daemon/roles.hpp"
 #include "actors/daemon/vital.hpp"
-#include "actors/manager/admin_answers.hpp"
+#include "cluster/admin/answers.hpp"
 #include "actors/manager/cluster_manager.hpp"
 #include "actors/peers/local_socket.hpp"
 #include "actors/seams/command_provisioner.hpp"
@@ -160,7 +160,7 @@ class ManagerRole final : public Role {
     std::map<std::pair<std::string, std::string>, int> count;
     for (const auto& entry : status.members())
       ++count[{entry.member().kind() == proto::MEMBER_NODE ? "node" : "gateway",
-               StateName(entry.member().state())}];
+               cluster::StateName(entry.member().state())}];
     for (const auto& [key, members] : count)
       gauges_.Set("troupe_members", "Members by kind and state.",
                   {{"kind", key.first}, {"state", key.second}}, members);

@@ -4,9 +4,9 @@
 //            WORKFLOW RUN (StartRun, CommitStep, FinishRun).
 // Asks:      NODE CONTROLLER (AdoptModel, DescribeNode, DrainNode).   Tells: members (ClusterUpdate), FRONT
 //            (ContinueRun), WORKFLOW RUN (RunTaken).
-// Decides with cluster::MembershipTable, FunctionRegistry, Placement; durable through MetadataStore, models
-// through ModelRepository. The only writer of cluster metadata: a change is answered after it is synced,
-// never before. Losing it loses nothing acknowledged: it is rebuilt from the store, and members join again.
+// Decides with cluster::Cluster; durable through MetadataStore, models through ModelRepository. The only
+// writer of cluster metadata: a change is answered after it is synced, never before. Losing it loses nothing
+// acknowledged: it is rebuilt from the store, and members join again.
 #pragma once
 
 #include "actors/interfaces/front.hpp"

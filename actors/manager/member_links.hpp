@@ -1,4 +1,4 @@
-// The actors of the members that joined. Owned by the cluster manager.
+// MEMBER LINKS: the actors of the members that joined. Owned by the cluster manager.
 #pragma once
 
 #include <caf/actor_addr.hpp>
@@ -13,18 +13,30 @@
 
 namespace troupe::actors {
 
+// The actors of one member: of a node, or of a gateway.
+struct MemberHandles {
+  NodeControllerActor node{};
+  RouterActor router{};
+  FrontActor front{};         // empty for a gateway that cannot go on with runs
+  FaultTargetActor target{};  // its session with us, which does faults to it
+};
+
 class MemberLinks {
  public:
-  void AddNode(const std::string& name, const NodeControllerActor& node) { nodes_[name] = node; }
-  // `front`: empty for a gateway that goes on with nobody's runs.
-  void AddGateway(const std::string& name, const RouterActor& router, const FrontActor& front = {}) {
-    gateways_[name] = router;
+  struct Gone {
+    std::string name{};
+    bool gateway = false;
+  };
+
+  void Add(const std::string& name, const MemberHandles& member) {
+    fault_targets_[name] = member.target;
+    if (member.node) {
+      nodes_[name] = member.node;
+      return;
+    }
+    gateways_[name] = member.router;
     fronts_.erase(name);
-    if (front) fronts_[name] = front;
-  }
-  // Its session with us, which does faults to it.
-  void AddFaultTarget(const std::string& name, const FaultTargetActor& member) {
-    fault_targets_[name] = member;
+    if (member.front) fronts_[name] = member.front;
   }
   // Empty handle: not connected.
   [[nodiscard]] FaultTargetActor FaultTarget(const std::string& name) const {
@@ -37,13 +49,14 @@ class MemberLinks {
     fault_targets_.erase(name);
     fronts_.erase(name);
   }
-  // The member behind a DOWN, forgotten; empty when it is none, or has joined again with another actor since.
-  std::string Remove(const caf::actor_addr& address) {
-    auto name = RemoveFrom(nodes_, address);
-    if (name.empty()) name = RemoveFrom(gateways_, address);
-    fault_targets_.erase(name);
-    fronts_.erase(name);
-    return name;
+  // The member behind a DOWN, forgotten; without a name when it is none, or has joined again with another
+  // actor since.
+  Gone Remove(const caf::actor_addr& address) {
+    Gone gone{RemoveFrom(nodes_, address)};
+    if (gone.name.empty()) gone = {RemoveFrom(gateways_, address), true};
+    fault_targets_.erase(gone.name);
+    fronts_.erase(gone.name);
+    return gone;
   }
   // Empty handle: not connected.
   [[nodiscard]] NodeControllerActor Node(const std::string& name) const {
@@ -52,7 +65,11 @@ class MemberLinks {
   }
   [[nodiscard]] const std::map<std::string, NodeControllerActor>& nodes() const { return nodes_; }
   [[nodiscard]] const std::map<std::string, RouterActor>& gateways() const { return gateways_; }
-  [[nodiscard]] const std::map<std::string, FrontActor>& fronts() const { return fronts_; }
+  // Empty handle: not connected.
+  [[nodiscard]] FrontActor Front(const std::string& name) const {
+    const auto it = fronts_.find(name);
+    return it == fronts_.end() ? FrontActor() : it->second;
+  }
   void Clear() {
     nodes_.clear();
     gateways_.clear();

@@ -65,28 +65,19 @@ TEST(ApiKeys, AdminIncludesTheOtherScopesAndNoOtherScopeDoes) {
 }
 
 TEST(ApiKeys, WhatCannotBeKeptIsRefused) {
-  ApiKeyTable table;
   const auto good = Command("a", "t", {proto::KEY_SCOPE_READ});
-  EXPECT_TRUE(table.ValidateCreate(good.key()).ok());
+  EXPECT_TRUE(CheckKey(good.key()).ok());
   for (const std::string name : {"", "-a", "a b", "a/b", "a\n"}) {
     auto key = good.key();
     key.set_name(name);
-    EXPECT_TRUE(absl::IsInvalidArgument(table.ValidateCreate(key))) << name;
+    EXPECT_TRUE(absl::IsInvalidArgument(CheckKey(key))) << name;
   }
-  EXPECT_TRUE(absl::IsInvalidArgument(table.ValidateCreate(Command("a", "t", {}).key())));
+  EXPECT_TRUE(absl::IsInvalidArgument(CheckKey(Command("a", "t", {}).key())));
   EXPECT_TRUE(absl::IsInvalidArgument(
-      table.ValidateCreate(Command("a", "t", {static_cast<proto::KeyScope>(9)}).key())));
+      CheckKey(Command("a", "t", {static_cast<proto::KeyScope>(9)}).key())));
   auto short_digest = good.key();
   short_digest.set_sha256("abc");
-  EXPECT_TRUE(absl::IsInvalidArgument(table.ValidateCreate(short_digest)));
-  EXPECT_TRUE(absl::IsNotFound(table.ValidateRevoke("a")));
-  table.Apply(good);
-  EXPECT_TRUE(table.ValidateRevoke("a").ok());
-  EXPECT_TRUE(absl::IsAlreadyExists(table.ValidateCreate(good.key())));
-  for (std::size_t i = 1; i < ApiKeyTable::kMostKeys; ++i)
-    table.Apply(Command("k" + std::to_string(i), std::to_string(i), {proto::KEY_SCOPE_READ}));
-  EXPECT_TRUE(
-      absl::IsResourceExhausted(table.ValidateCreate(Command("z", "z", {proto::KEY_SCOPE_READ}).key())));
+  EXPECT_TRUE(absl::IsInvalidArgument(CheckKey(short_digest)));
 }
 
 }  // namespace

@@ -1,0 +1,101 @@
+// OBJECT TRANSFERS: models and blobs on their way to the manager's repository and out of it. Nothing is
+// decided here. Owned by the cluster manager.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "actors/core/continuations.hpp"
+#include "actors/core/time.hpp"
+#include "actors/interfaces/cluster_manager.hpp"
+#include "actors/seams/model_repository.hpp"
+#include "cluster/failure.hpp"
+
+namespace troupe::actors {
+
+class ObjectTransfers {
+ public:
+  // The tick of the owner that brings a number to Release.
+  static constexpr std::uint32_t kReleaseTick = 2;
+
+  // `release_after`: of a fetched part that was not released.
+  ObjectTransfers(ModelRepository& repository, Continuations& continuations, Duration release_after)
+      : repository_(repository), continuations_(continuations), release_after_(release_after) {}
+
+  template <class Self>
+  caf::typed_response_promise<proto::UploadReply> Receive(Self* self, proto::UploadChunk& chunk) {
+    auto promise = self->template make_response_promise<proto::UploadReply>();
+    const auto received = chunk.offset() + chunk.data().size();
+    repository_.Receive(absl::StrCat("upload-", chunk.upload()), chunk.offset(),
+                        std::move(*chunk.mutable_data()), chunk.last(), chunk.digest(),
+                        continuations_.Make<std::uint64_t>(
+                            self, [promise, received](const absl::StatusOr<std::uint64_t>& size) mutable {
+                              auto reply = cluster::Failure<proto::UploadReply>(size.status());
+                              reply.set_received(received);
+                              promise.deliver(std::move(reply));
+                            }));
+    return promise;
+  }
+  template <class Self>
+  caf::typed_response_promise<proto::FetchReply> Fetch(Self* self, const proto::FetchObject& part) {
+    auto promise = self->template make_response_promise<proto::FetchReply>();
+    repository_.Read(part, continuations_.Make<proto::FetchReply>(
+                               self, [this, self, promise](absl::StatusOr<proto::FetchReply> reply) mutable {
+                                 if (!reply.ok()) reply = cluster::Failure<proto::FetchReply>(reply.status());
+                                 if (reply->release() != 0) {
+                                   unreleased_.insert(reply->release());
+                                   After(self, release_after_, MakeTick(kReleaseTick, reply->release()));
+                                 }
+                                 promise.deliver(*std::move(reply));
+                               }));
+    return promise;
+  }
+  void Release(std::uint64_t release) {
+    if (unreleased_.erase(release) == 1) repository_.Release(release);
+  }
+  template <class Self>
+  caf::typed_response_promise<proto::StoreBlobReply> Keep(Self* self, const proto::StoreBlob& blob) {
+    auto promise = self->template make_response_promise<proto::StoreBlobReply>();
+    repository_.Keep(
+        blob.data().data(),
+        continuations_.Make<std::string>(self, [promise](const absl::StatusOr<std::string>& digest) mutable {
+          auto reply = cluster::Failure<proto::StoreBlobReply>(digest.status());
+          if (digest.ok()) reply.set_digest(*digest);
+          promise.deliver(std::move(reply));
+        }));
+    return promise;
+  }
+
+  template <class Self>
+  void Import(Self* self, const std::string& onnx_digest, const std::string& client,
+              std::function<void(absl::StatusOr<proto::FunctionRecord>)> done) {
+    repository_.Import(onnx_digest, client,
+                       continuations_.Make<proto::FunctionRecord>(self, std::move(done)));
+  }
+  // The imports of one file, or all of them for an empty digest.
+  [[nodiscard]] proto::AdminReply Imports(const std::string& onnx_digest) const {
+    proto::AdminReply reply;
+    for (auto& status : repository_.Imports(onnx_digest)) *reply.add_imports() = std::move(status);
+    if (!reply.imports().empty() || onnx_digest.empty()) return reply;
+    return cluster::Failure<proto::AdminReply>(absl::NotFoundError(
+        absl::StrCat("no import of the file '", onnx_digest.substr(0, 64),
+                     "' waits or runs: it has ended, or no deployment of the file was asked for")));
+  }
+  template <class Self>
+  void Collect(Self* self, std::set<std::string> kept, Duration unused_for,
+               std::function<void(absl::StatusOr<Bytes>)> done) {
+    repository_.Collect(std::move(kept), unused_for, continuations_.Make<Bytes>(self, std::move(done)));
+  }
+
+ private:
+  ModelRepository& repository_;
+  Continuations& continuations_;
+  const Duration release_after_;
+  std::set<std::uint64_t> unreleased_;
+};
+
+}  // namespace troupe::actors

@@ -1,0 +1,172 @@
+#include "cluster/admin/answers.hpp"
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "base/status.hpp"
+#include "base/wire_status.hpp"
+#include "cluster/workflow_parser.hpp"
+#include "cluster/workflow_validator.hpp"
+
+namespace troupe::cluster {
+
+namespace {
+
+proto::AdminReply Error(const absl::Status& status) {
+  proto::AdminReply reply;
+  SetStatus(status, reply);
+  return reply;
+}
+
+proto::AdminReply Status(const ManagerState& state) {
+  proto::AdminReply reply;
+  auto& status = *reply.mutable_status();
+  status.set_cluster(state.catalogue.cluster());
+  status.set_revision(state.catalogue.revision());
+  status.set_functions(state.catalogue.functions().table().size());
+  status.set_workflows(state.catalogue.workflows().size());
+  status.set_runs(state.catalogue.runs().size());
+  status.set_steps_recomputed(state.catalogue.runs().steps_recomputed());
+  for (const auto& [name, member] : state.members.members()) {
+    auto& entry = *status.add_members();
+    *entry.mutable_member() = member.record;
+    *entry.mutable_load() = member.load;
+    entry.set_silent_ns((state.now - member.last_heard).count());
+  }
+  return reply;
+}
+
+proto::AdminReply Workflows(const ManagerState& state, const std::string& name, const std::string& version) {
+  proto::AdminReply reply;
+  for (const auto& [known, versions] : state.catalogue.workflows().workflows()) {
+    if (!name.empty() && known != name) continue;
+    for (const auto& [number, record] : versions)
+      if (version.empty() || record.spec().version() == version) *reply.add_workflows() = record;
+  }
+  if (!name.empty() && reply.workflows_size() == 0)
+    return Error(absl::NotFoundError(absl::StrCat("there is no workflow '", name, "'")));
+  return reply;
+}
+
+constexpr std::size_t kMostRuns = 1000;
+
+// What a list shows of a run: everything but the tensors, which may be megabytes.
+proto::RunRecord Outline(const proto::RunRecord& run) {
+  proto::RunRecord out;
+  auto& start = *out.mutable_start();
+  start.set_run(run.start().run());
+  start.set_workflow(run.start().workflow());
+  start.set_version(run.start().version());
+  start.set_gateway(run.start().gateway());
+  start.set_unix_ns(run.start().unix_ns());
+  out.set_state(run.state());
+  out.set_message(run.message());
+  out.set_finished_unix_ns(run.finished_unix_ns());
+  for (const auto& step : run.steps()) {
+    auto& committed = *out.add_steps();
+    committed.set_step(step.step());
+    committed.set_unix_ns(step.unix_ns());
+    committed.set_recomputed(step.recomputed());
+  }
+  return out;
+}
+
+// The newest, oldest first.
+proto::AdminReply Runs(const ManagerState& state, const std::string& workflow) {
+  auto runs = state.catalogue.runs().List(workflow);
+  std::stable_sort(runs.begin(), runs.end(),
+                   [](const auto* a, const auto* b) { return a->start().unix_ns() < b->start().unix_ns(); });
+  const auto surplus = runs.size() > kMostRuns ? runs.size() - kMostRuns : 0;
+  proto::AdminReply reply;
+  for (std::size_t i = surplus; i < runs.size(); ++i) *reply.add_runs() = Outline(*runs[i]);
+  return reply;
+}
+
+proto::AdminReply Run(const ManagerState& state, const std::string& name) {
+  const auto* run = state.catalogue.runs().Find(name);
+  if (run == nullptr) return Error(absl::NotFoundError(absl::StrCat("there is no run '", name, "'")));
+  proto::AdminReply reply;
+  *reply.add_runs() = *run;
+  return reply;
+}
+
+}  // namespace
+
+std::string StateName(proto::MemberState state) {
+  return absl::AsciiStrToLower(absl::StripPrefix(proto::MemberState_Name(state), "MEMBER_"));
+}
+
+proto::AdminReply AnswerFromState(const proto::AdminRequest& request, const ManagerState& state) {
+  using Case = proto::AdminRequest;
+  switch (request.request_case()) {
+    case Case::kClusterStatus:
+      return Status(state);
+    case Case::kListWorkflows:
+      return Workflows(state, "", "");
+    case Case::kShowWorkflow:
+      return Workflows(state, request.show_workflow().name(), request.show_workflow().version());
+    case Case::kListRuns:
+      return Runs(state, request.list_runs().workflow());
+    case Case::kShowRun:
+      return Run(state, request.show_run().run());
+    case Case::kListEvents: {
+      proto::AdminReply reply;
+      for (auto& event : state.events.After(request.list_events().after(), request.list_events().limit()))
+        *reply.add_events() = std::move(event);
+      return reply;
+    }
+    default:
+      return Error(absl::UnimplementedError(
+          "this manager does not know the request; upgrade it, or use an older shell"));
+  }
+}
+
+proto::AdminReply AnswerFunctionQuery(const proto::FunctionKey& key, const ManagerState& state) {
+  std::vector<const proto::FunctionRecord*> records;
+  for (const auto& [name, versions] : state.catalogue.functions().table().functions()) {
+    if (!key.name().empty() && key.name() != name) continue;
+    for (const auto& [number, record] : versions)
+      if (key.version().empty() || key.version() == record.key().version()) records.push_back(&record);
+  }
+  if (records.empty() && !key.name().empty())
+    return Error(absl::NotFoundError(absl::StrCat("there is no ", Describe(key))));
+  return AnswerFunctions(records, state, absl::OkStatus());
+}
+
+proto::AdminReply AnswerFunctions(const std::vector<const proto::FunctionRecord*>& records,
+                                  const ManagerState& state, const absl::Status& remark) {
+  proto::AdminReply reply;
+  if (!remark.ok()) reply.set_message(std::string(remark.message()));
+  for (const auto* record : records) {
+    auto& status = *reply.add_functions();
+    *status.mutable_record() = *record;
+    for (const auto& node : state.placement.copies().HoldersOf(record->model_digest())) status.add_adopted_by(node);
+  }
+  return reply;
+}
+
+void AddResidency(const proto::NodeDescription& node, proto::AdminReply& reply) {
+  for (const auto& gpu : node.gpus())
+    for (const auto& resident : gpu.worker().resident())
+      for (auto& function : *reply.mutable_functions())
+        if (function.record().model_digest() == resident.digest())
+          function.add_resident_on(absl::StrCat(node.node(), "/", gpu.gpu().index()));
+}
+
+void GpusOf(const proto::NodeDescription& node, proto::AdminReply& reply) {
+  for (const auto& gpu : node.gpus()) *reply.add_gpus() = gpu;
+  if (node.has_region()) *reply.add_regions() = node.region();
+}
+
+absl::StatusOr<proto::WorkflowRecord> ReadWorkflow(const std::string& yaml, const Catalogue& catalogue,
+                                                   std::int64_t unix_now) {
+  TROUPE_ASSIGN_OR_RETURN(const auto spec, ParseWorkflow(yaml));
+  const auto& functions = catalogue.functions().table();
+  TROUPE_ASSIGN_OR_RETURN(auto record, ValidateWorkflow(spec, functions));
+  record.set_submitted_unix_ns(unix_now);
+  return catalogue.workflows().ValidateSubmit(record, functions);
+}
+
+}  // namespace troupe::cluster

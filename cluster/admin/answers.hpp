@@ -1,0 +1,46 @@
+// ADMIN ANSWERS: answers of the cluster manager to people, from what it knows; and a workflow file as a record.
+// Reads only.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/units.hpp"
+#include "cluster/copies/placement_table.hpp"
+#include "cluster/event_log.hpp"
+#include "cluster/membership_table.hpp"
+#include "cluster/records/catalogue.hpp"
+#include "proto/admin.pb.h"
+
+namespace troupe::cluster {
+
+struct ManagerState {
+  const Catalogue& catalogue;
+  const MembershipTable& members;
+  const PlacementTable& placement;
+  const EventLog& events;
+  Time now;
+};
+
+// "alive", "suspect", ...
+[[nodiscard]] std::string StateName(proto::MemberState state);
+
+// Answers what the manager knows by itself: status, events, workflows, runs. UNIMPLEMENTED for other requests.
+[[nodiscard]] proto::AdminReply AnswerFromState(const proto::AdminRequest& request,
+                                                const ManagerState& state);
+// An empty key: every function; an empty version: every version. NOT_FOUND when there is none.
+[[nodiscard]] proto::AdminReply AnswerFunctionQuery(const proto::FunctionKey& key, const ManagerState& state);
+// The given records. With a status that is not OK, its text says what is still to come; the code stays OK.
+[[nodiscard]] proto::AdminReply AnswerFunctions(const std::vector<const proto::FunctionRecord*>& records,
+                                                const ManagerState& state, const absl::Status& remark);
+// Adds to each function of `reply` on which GPUs of the node it is resident.
+void AddResidency(const proto::NodeDescription& node, proto::AdminReply& reply);
+void GpusOf(const proto::NodeDescription& node, proto::AdminReply& reply);
+
+// Parses and validates a workflow file against the functions that exist.
+[[nodiscard]] absl::StatusOr<proto::WorkflowRecord> ReadWorkflow(const std::string& yaml,
+                                                                 const Catalogue& catalogue,
+                                                                 std::int64_t unix_now);
+
+}  // namespace troupe::cluster

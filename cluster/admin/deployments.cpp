@@ -1,0 +1,155 @@
+#include "cluster/admin/deployments.hpp"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status.hpp"
+#include "cluster/failure.hpp"
+#include "cluster/parts.hpp"
+
+namespace troupe::cluster {
+
+void Deployments::Fail(Ask ask, const absl::Status& status) {
+  parts_.admin.Reply(ask, Failure<proto::AdminReply>(status));
+}
+
+void Deployments::On(const Started& event) {
+  for (const auto& lacking : event.lacking) {
+    auto problem =
+        absl::StrCat("cannot be brought to nodes: the store lacks its ", absl::StrJoin(lacking.objects, ", "),
+                     "; deploy it again, or restore a backup ('troupe store restore')");
+    parts_.out.Tell("manager", "function-broken", absl::StrCat(Describe(lacking.key), " ", problem));
+    parts_.catalogue.NoteProblem(lacking.key, std::move(problem));
+  }
+}
+
+void Deployments::Deploy(Ask ask, const proto::DeployRequest& wish) {
+  if (const auto status = ValidateName("function", wish.name()); !status.ok()) return Fail(ask, status);
+  importing_.emplace(ask, wish);
+  parts_.out.Add(ImportModel{ask, wish.onnx_digest(), wish.client()});
+}
+
+proto::FunctionRecord Deployments::Complete(proto::FunctionRecord record,
+                                            const proto::DeployRequest& wish) const {
+  const auto& default_slo = parts_.settings.default_slo;
+  record.mutable_key()->set_name(wish.name());
+  record.mutable_key()->set_version(wish.version());
+  record.set_tenant(wish.tenant());
+  record.set_isolation(wish.isolation());
+  record.set_precision(wish.precision());
+  record.set_sm_partition(wish.sm_partition());
+  record.set_run_limit_ns(wish.run_limit_ns());
+  *record.mutable_slo() = wish.has_slo() ? wish.slo() : default_slo;
+  // A percentile alone is one of the default deadline.
+  if (record.slo().percentile() > 0 && record.slo().deadline_ns() == 0)
+    record.mutable_slo()->set_deadline_ns(default_slo.deadline_ns());
+  *record.mutable_state() = wish.state();
+  record.set_loaded(true);
+  record.set_deployed_unix_ns(parts_.out.unix_now());
+  return record;
+}
+
+void Deployments::On(ModelImported& event) {
+  const auto importing = importing_.extract(event.ask);
+  if (importing.empty()) return;
+  if (!event.function.ok()) return Fail(event.ask, event.function.status());
+  Deploying change{.ask = event.ask};
+  *change.command.mutable_record() = Complete(*std::move(event.function), importing.mapped());
+  parts_.mutations.Add(std::move(change));
+}
+
+absl::Status Deployments::Validate(Deploying& change) const {
+  const auto& catalogue = parts_.catalogue;
+  if (catalogue.workflows().HasName(change.command.record().key().name()))
+    return absl::AlreadyExistsError("a workflow has this name; choose another");
+  TROUPE_RETURN_IF_ERROR(PlacementTable::CheckFits(change.command.record(), parts_.members.table()));
+  TROUPE_ASSIGN_OR_RETURN(change.command, catalogue.functions().ValidateDeploy(change.command));
+  return absl::OkStatus();
+}
+
+void Deployments::Answer(Deploying& change, const absl::Status& status) {
+  if (!status.ok()) return Fail(change.ask, status);
+  auto& record = *change.command.mutable_record();
+  parts_.out.Tell("manager", "function-deployed", Describe(record.key()));
+  parts_.copies.AwaitAdoption({change.ask, std::move(record)});
+}
+
+void Deployments::Adopted(const Deployed& deployed, const absl::Status& status) {
+  const auto& record = deployed.record;
+  if (status.ok() || absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
+      absl::IsResourceExhausted(status))
+    return parts_.admin.Reply(deployed.ask, AnswerFunctions({&record}, parts_.State(), status));
+  // No node can serve it: it is taken back, and the developer is told why.
+  TakingBack change{.ask = deployed.ask, .deployed_unix_ns = record.deployed_unix_ns(), .why = status};
+  *change.command.mutable_key() = record.key();
+  change.command.set_unix_ns(parts_.out.unix_now());
+  parts_.mutations.Add(std::move(change));
+}
+
+// Unless it was removed meanwhile, or deployed anew.
+absl::Status Deployments::Validate(const TakingBack& change) const {
+  const auto* known = parts_.catalogue.functions().table().Find(change.command.key());
+  return known != nullptr && known->deployed_unix_ns() == change.deployed_unix_ns
+             ? absl::OkStatus()
+             : absl::NotFoundError("it is not there any more");
+}
+
+void Deployments::Answer(const TakingBack& change, const absl::Status&) {
+  Fail(change.ask, change.why);
+}
+
+void Deployments::Remove(Ask ask, const proto::RemoveRequest& wish) {
+  Removing change{.ask = ask};
+  *change.command.mutable_key() = wish.key();
+  change.command.set_unix_ns(parts_.out.unix_now());
+  parts_.mutations.Add(std::move(change));
+}
+
+absl::Status Deployments::Validate(Removing& change) const {
+  const auto& functions = parts_.catalogue.functions();
+  TROUPE_ASSIGN_OR_RETURN(change.command, functions.ValidateRemove(change.command));
+  const auto& key = change.command.key();
+  *change.reply.add_functions()->mutable_record() = *functions.table().Find(key);
+  for (const auto& [number, record] : *functions.table().VersionsOf(key.name()))
+    if (record.key().version() != key.version()) *change.reply.add_functions()->mutable_record() = record;
+  return absl::OkStatus();
+}
+
+void Deployments::Answer(Removing& change, const absl::Status& status) {
+  if (!status.ok()) return Fail(change.ask, status);
+  parts_.out.Tell("manager", "function-removed", Describe(change.command.key()));
+  parts_.admin.Reply(change.ask, std::move(change.reply));
+}
+
+void Deployments::SetLoaded(Ask ask, const proto::LoadRequest& wish) {
+  parts_.mutations.Add(Loading{.ask = ask, .wish = wish});
+}
+
+absl::Status Deployments::Validate(Loading& change) const {
+  const auto& key = change.wish.key();
+  proto::SetFunctionLoaded one;
+  *one.mutable_key() = key;
+  one.set_loaded(change.wish.load());
+  one.set_unix_ns(parts_.out.unix_now());
+  const auto& functions = parts_.catalogue.functions();
+  TROUPE_ASSIGN_OR_RETURN(one, functions.ValidateLoaded(one));
+  if (!key.version().empty()) {
+    change.commands.push_back(std::move(one));
+    return absl::OkStatus();
+  }
+  for (const auto& [number, record] : *functions.table().VersionsOf(one.key().name())) {
+    *one.mutable_key() = record.key();
+    change.commands.push_back(one);
+  }
+  return absl::OkStatus();
+}
+
+void Deployments::Answer(const Loading& change, const absl::Status& status) {
+  if (status.ok())
+    parts_.out.Tell("manager", change.wish.load() ? "function-loaded" : "function-unloaded",
+                    Describe(change.wish.key()));
+  Fail(change.ask, status);
+}
+
+}  // namespace troupe::cluster

@@ -1,0 +1,56 @@
+// DEPLOYMENTS: functions that developers deploy, remove, load and unload.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "absl/status/status.h"
+#include "cluster/copies/copies.hpp"
+#include "cluster/events.hpp"
+#include "cluster/records/mutation.hpp"
+
+namespace troupe::cluster {
+
+struct Parts;
+
+class Deployments {
+ public:
+  explicit Deployments(Parts& parts) : parts_(parts) {}
+
+  // Imports first: nothing is stored of a file that cannot be served. Answered when the first node has
+  // adopted it.
+  void Deploy(Ask ask, const proto::DeployRequest& wish);
+  // A wish without a version means the newest version. Which version is the newest is decided when no other
+  // change is being stored, so that no change comes between. The answer has the version that was removed, and
+  // then the versions that stay.
+  void Remove(Ask ask, const proto::RemoveRequest& wish);
+  // Without a version all of them are meant, in one commit.
+  void SetLoaded(Ask ask, const proto::LoadRequest& wish);
+  void On(ModelImported& event);
+  // A node has adopted the model of this deployment, or could not (copies/copies.hpp).
+  void Adopted(const Deployed& deployed, const absl::Status& status);
+
+  // --- mutations (records/mutations.hpp) ---
+  absl::Status Validate(Deploying& change) const;
+  absl::Status Validate(const TakingBack& change) const;
+  absl::Status Validate(Removing& change) const;
+  absl::Status Validate(Loading& change) const;
+  void Answer(Deploying& change, const absl::Status& status);
+  void Answer(const TakingBack& change, const absl::Status& status);
+  void Answer(Removing& change, const absl::Status& status);
+  void Answer(const Loading& change, const absl::Status& status);
+
+  // Functions whose models' objects the store lacks. The others are served; a node that has the model goes on
+  // with its copy. Gateways are told with the record.
+  void On(const Started& event);
+
+ private:
+  [[nodiscard]] proto::FunctionRecord Complete(proto::FunctionRecord imported,
+                                               const proto::DeployRequest& wish) const;
+  void Fail(Ask ask, const absl::Status& status);
+
+  Parts& parts_;
+  std::map<Ask, proto::DeployRequest> importing_;
+};
+
+}  // namespace troupe::cluster

@@ -1,0 +1,75 @@
+#include "cluster/admin/node_orders.hpp"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cluster/failure.hpp"
+#include "cluster/parts.hpp"
+#include "proto/fault_names.hpp"
+
+namespace troupe::cluster {
+
+namespace {
+
+// "kill-worker, GPU 1", "stop-daemon for 2s"
+std::string TextOf(const proto::InjectFault& fault) {
+  auto text = FaultName(fault.kind());
+  if (IsOfWorker(fault.kind())) absl::StrAppend(&text, ", GPU ", fault.gpu());
+  if (fault.duration_ns() > 0) absl::StrAppend(&text, " for ", FormatDuration(Duration(fault.duration_ns())));
+  return text;
+}
+
+}  // namespace
+
+void NodeOrders::Answer(Ask ask, const absl::Status& status) {
+  parts_.admin.Reply(ask, Failure<proto::AdminReply>(status));
+}
+
+void NodeOrders::Drain(Ask ask, const proto::DrainNode& wish) {
+  auto status = parts_.members.SetDraining(wish.name(), wish.drain());
+  if (status.ok() && !parts_.members.HasNode(wish.name()))
+    status = absl::UnavailableError("the node is not connected");
+  if (!status.ok()) return Answer(ask, status);
+  parts_.members.Pulse();
+  parts_.commits.Add(DrainChanges(wish.name(), wish.drain()), DrainStored{ask, wish});
+}
+
+void NodeOrders::On(const DrainStored& stored, const absl::Status& status) {
+  const auto& wish = stored.wish;
+  auto& members = parts_.members;
+  if (status.ok()) parts_.catalogue.ApplyDrain(wish.name(), wish.drain());
+  // It may have joined anew meanwhile, as what was stored then.
+  static_cast<void>(members.SetDraining(wish.name(), parts_.catalogue.Drained(wish.name())));
+  members.Pulse();
+  const bool connected = members.HasNode(wish.name());
+  if (!status.ok()) return Answer(stored.ask, status);
+  if (!connected)
+    return Answer(stored.ask, absl::UnavailableError(
+                                  "the node is not connected any more; it hears of it when it is back"));
+  parts_.out.Add(AskDrain{stored.ask, wish});
+}
+
+void NodeOrders::On(const DrainAnswered& event) {
+  if (event.ask != 0) Answer(event.ask, event.status);
+}
+
+void NodeOrders::Kill(Ask ask, const proto::KillGpu& wish) {
+  if (!parts_.members.HasNode(wish.node()))
+    return Answer(
+        ask, absl::NotFoundError(absl::StrCat("there is no node '", wish.node(), "' that is connected")));
+  const auto* member = parts_.members.table().Find(wish.node());
+  if (member == nullptr || wish.gpu() >= static_cast<std::uint32_t>(member->record.gpus_size()))
+    return Answer(ask, absl::NotFoundError(absl::StrCat("node '", wish.node(), "' has no GPU ", wish.gpu())));
+  parts_.out.Tell(wish.node(), "gpu-killed", absl::StrCat("GPU ", wish.gpu(), ", by an operator"));
+  parts_.out.Add(KillGpu{wish});
+  Answer(ask, absl::OkStatus());
+}
+
+void NodeOrders::On(FaultCarried& event) {
+  if (event.reply.code() == 0)
+    parts_.out.Tell(event.fault.member(), "fault-injected",
+                    absl::StrCat(TextOf(event.fault), ", by an operator"));
+  parts_.admin.Reply(event.ask, std::move(event.reply));
+}
+
+}  // namespace troupe::cluster

@@ -1,0 +1,126 @@
+#include "cluster/copies/copies.hpp"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cluster/exclusive_lease.hpp"
+#include "cluster/parts.hpp"
+
+namespace troupe::cluster {
+
+Copies::Copies(Parts& parts)
+    : parts_(parts),
+      table_(parts.settings.replicas, parts.settings.placement_retry,
+             ExclusiveLease(parts.settings.member_lease)) {}
+
+void Copies::Start() {
+  table_.SetHomes(parts_.catalogue.homes());
+}
+
+void Copies::Asked(const std::string& digest, std::uint64_t requests) {
+  table_.Asked(digest, requests, parts_.out.now());
+}
+
+void Copies::Place() {
+  const auto moves =
+      table_.Plan(parts_.catalogue.functions().table(), parts_.members.table(), parts_.out.now());
+  const auto homes = KeepHomes();
+  TellUnreachable();
+  for (const auto& move : moves) {
+    if (!parts_.members.HasNode(move.node)) continue;
+    if (move.adopt) {
+      if (!homes.contains(move.digest)) Adopt(move.digest, move.node);
+    } else {
+      parts_.out.Add(TellDisowned{move.node, move.digest});
+      table_.Disowned(move.digest, move.node);
+    }
+  }
+}
+
+PlacementTable::Homes Copies::KeepHomes() {
+  const auto homes = table_.TakeNewHomes();
+  for (const auto& [digest, node] : homes)
+    parts_.commits.Add(HomeChanges(digest, node), HomeStored{digest, node});
+  const auto old = table_.TakeOldHomes();
+  if (!old.empty()) parts_.commits.Add(NoHomeChanges(old));
+  return homes;
+}
+
+void Copies::On(const HomeStored& stored, const absl::Status& status) {
+  const auto& digest = stored.digest;
+  const auto& node = stored.node;
+  if (!status.ok()) {
+    table_.Unbind(digest);
+    table_.AdoptFailed(digest, node, parts_.out.now());
+    return AdoptionEnded(digest, absl::UnavailableError(absl::StrCat(
+                                     "node '", node, "' was to keep its state, and that could not be ",
+                                     "stored (", status.message(), "): it is tried again by itself")));
+  }
+  if (parts_.members.HasNode(node) && table_.copies().IsAsked(digest, node)) return Adopt(digest, node);
+  AdoptionEnded(digest, absl::UnavailableError(absl::StrCat(
+                            "node '", node, "', which is to keep its state, was lost before it ",
+                            "was asked to adopt the model: it is served when the node is back")));
+}
+
+void Copies::TellUnreachable() {
+  std::set<std::string> now;
+  for (const auto& [digest, why] : table_.problems()) {
+    if (!table_.HasHome(digest) || !absl::IsUnavailable(why)) continue;
+    now.insert(digest);
+    if (!unreachable_.contains(digest))
+      parts_.out.Tell("manager", "state-unreachable", std::string(why.message()));
+  }
+  unreachable_ = std::move(now);
+}
+
+void Copies::Adopt(const std::string& digest, const std::string& node) {
+  const auto* record = parts_.catalogue.functions().table().UserOf(digest);
+  if (record == nullptr) {
+    table_.Disowned(digest, node);
+    return AdoptionEnded(digest,
+                         absl::UnavailableError("its function was removed before a node had adopted it"));
+  }
+  const auto* member = parts_.members.table().Find(node);
+  const auto epoch = member == nullptr ? 0 : member->record.epoch();
+  parts_.out.Add(AskAdoption{digest, node, epoch, *record});
+}
+
+void Copies::On(const AdoptionAnswered& event) {
+  const auto& digest = event.digest;
+  const auto& node = event.node;
+  // What a life that is over answers says nothing of the node's next one, nor that the node is there.
+  if (!parts_.members.table().CheckEpoch(node, event.epoch).ok()) return AdoptionLost(digest, node);
+  if (event.status.ok()) {
+    table_.Adopted(digest, node);
+    parts_.out.Tell(node, "model-adopted", absl::StrCat("function '", event.function, "'"));
+  } else {
+    table_.AdoptFailed(digest, node, parts_.out.now());
+    parts_.out.Tell(node, "adoption-failed",
+                    absl::StrCat("function '", event.function, "': ", event.status.message()));
+  }
+  AdoptionEnded(digest, event.status);
+}
+
+void Copies::AdoptionLost(const std::string& digest, const std::string& node) {
+  // A deployment that waits is answered by the copy that is being made instead, if there is one.
+  if (table_.copies().BeingAdopted(digest)) return;
+  AdoptionEnded(digest, absl::UnavailableError(absl::StrCat(
+                            "node '", node, "' left the cluster before it had adopted the model")));
+}
+
+void Copies::AdoptionEnded(const std::string& digest, const absl::Status& status) {
+  const auto [begin, end] = deploying_.equal_range(digest);
+  std::vector<Deployed> waiting;
+  for (auto it = begin; it != end; ++it) waiting.push_back(std::move(it->second));
+  deploying_.erase(begin, end);
+  for (const auto& deployed : waiting) parts_.deployments.Adopted(deployed, status);
+}
+
+void Copies::AwaitAdoption(Deployed deployed) {
+  const auto& digest = deployed.record.model_digest();
+  if (!table_.copies().HoldersOf(digest).empty() || !table_.copies().BeingAdopted(digest))
+    return parts_.deployments.Adopted(deployed, absl::OkStatus());
+  deploying_.emplace(std::string(digest), std::move(deployed));
+}
+
+}  // namespace troupe::cluster

@@ -1,0 +1,66 @@
+// COPIES: which node is asked to hold a host copy of which model, or to give one up; and where the state of
+// functions is kept. It keeps its facts in the placement table.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "cluster/copies/placement_table.hpp"
+#include "cluster/events.hpp"
+#include "cluster/records/after_commit.hpp"
+
+namespace troupe::cluster {
+
+struct Parts;
+
+// A function that was deployed, and is answered when the first node has adopted its model.
+struct Deployed {
+  Ask ask = 0;
+  proto::FunctionRecord record{};
+};
+
+class Copies {
+ public:
+  explicit Copies(Parts& parts);
+
+  void Start();
+  void On(const AdoptionAnswered& event);
+  // Asks for what the plan wants by now.
+  void Place();
+  void NodeJoined(const std::string& node, const std::vector<std::string>& adopted) {
+    table_.NodeJoined(node, adopted);
+  }
+  void NodeGone(const std::string& node) { table_.NodeGone(node); }
+  // So many requests came for this model.
+  void Asked(const std::string& digest, std::uint64_t requests);
+  // A function that runs this model was deployed, removed, loaded or unloaded; empty: none was.
+  void UsersChanged(const std::string& digest) { table_.UsersChanged(digest); }
+  // Deployments::Adopted is called when a node has adopted the model, or could not: now, when a node has it or
+  // none is asked.
+  void AwaitAdoption(Deployed deployed);
+  void On(const HomeStored& stored, const absl::Status& status);
+
+  [[nodiscard]] const PlacementTable& table() const { return table_; }
+
+ private:
+  // New homes of functions' states become durable first: no state begins on a node that the store does not
+  // name. The adoptions that wait for that begin then.
+  PlacementTable::Homes KeepHomes();
+  void Adopt(const std::string& digest, const std::string& node);
+  // Functions whose state is on a node that is not there: once each.
+  void TellUnreachable();
+  // The node was asked in a life of it that is over.
+  void AdoptionLost(const std::string& digest, const std::string& node);
+  void AdoptionEnded(const std::string& digest, const absl::Status& status);
+
+  Parts& parts_;
+  PlacementTable table_;
+  std::set<std::string> unreachable_;               // models whose home is not there, as it was told
+  std::multimap<std::string, Deployed> deploying_;  // by model digest
+};
+
+}  // namespace troupe::cluster

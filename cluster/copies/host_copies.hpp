@@ -1,0 +1,55 @@
+// HOST COPIES: which node holds a host copy of which model, which copies nodes were asked to make, and which of
+// those that failed may be asked for again when.
+//
+//   a copy:  absent -> asked -> held
+//            held -> absent      the node has disowned it
+//            asked -> absent     it failed (and is asked for again after `retry`), or the node has disowned it
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/units.hpp"
+#include "cluster/placement.hpp"
+
+namespace troupe::cluster {
+
+class HostCopies {
+ public:
+  explicit HostCopies(Duration retry) : retry_(retry) {}
+
+  // A node joined and says what it holds.
+  void NodeJoined(const std::string& node, const std::vector<std::string>& adopted);
+  void NodeGone(const std::string& node);
+  void Adopted(const std::string& digest, const std::string& node);
+  // When the copy may be asked for again.
+  Time Failed(const std::string& digest, const std::string& node, Time now);
+  void Disowned(const std::string& digest, const std::string& node);
+  // False: the node is asked already, or it failed too short a time ago.
+  bool Ask(const std::string& digest, const std::string& node, Time now);
+  // Adds the models with a copy that may be asked for again to `due`; when the next one may, Time::max() for
+  // none.
+  Time AddDue(Time now, std::set<std::string>& due) const;
+
+  [[nodiscard]] const PlacementMap& held() const { return held_; }
+  [[nodiscard]] std::vector<std::string> HoldersOf(const std::string& digest) const;
+  // Whether some model has its only copy there.
+  [[nodiscard]] bool HoldsAlone(const std::string& node) const;
+  [[nodiscard]] bool IsAsked(const std::string& digest, const std::string& node) const {
+    return asked_.contains({digest, node});
+  }
+  [[nodiscard]] bool BeingAdopted(const std::string& digest) const;
+
+ private:
+  using Copy = std::pair<std::string, std::string>;  // digest, node
+
+  const Duration retry_;
+  PlacementMap held_;
+  std::set<Copy> asked_;
+  std::map<Copy, Time> not_before_;
+};
+
+}  // namespace troupe::cluster

@@ -1,0 +1,182 @@
+#include "cluster/copies/placement_table.hpp"
+
+#include <algorithm>
+
+namespace troupe::cluster {
+
+namespace {
+
+PlacementNode NodeOf(const Member& member) {
+  PlacementNode node;
+  node.name = member.record.name();
+  node.region = Bytes(member.record.host_region_bytes());
+  for (const auto& gpu : member.record.gpus())
+    if (gpu.state() != "unfit") node.gpu_memory = std::max(node.gpu_memory, Bytes(gpu.memory_bytes()));
+  node.accepts = member.record.state() == proto::MEMBER_ALIVE;
+  node.leaving = member.record.state() == proto::MEMBER_DRAINING;
+  return node;
+}
+
+std::vector<PlacementNode> NodesOf(const MembershipTable& members) {
+  std::vector<PlacementNode> nodes;
+  for (const auto& [name, member] : members.members()) {
+    const auto state = member.record.state();
+    if (member.record.kind() != proto::MEMBER_NODE) continue;
+    if (state == proto::MEMBER_DEAD || state == proto::MEMBER_LEFT) continue;
+    nodes.push_back(NodeOf(member));
+  }
+  return nodes;
+}
+
+PlacementModel ModelOf(const proto::FunctionRecord& record) {
+  return {record.model_digest(), record.key().name(), Bytes(record.weights_bytes() + record.model_bytes()),
+          Bytes(record.weights_bytes())};
+}
+
+}  // namespace
+
+void PlacementTable::NodeJoined(const std::string& node, const std::vector<std::string>& adopted) {
+  all_ = true;
+  copies_.NodeJoined(node, adopted);
+}
+
+void PlacementTable::NodeGone(const std::string& node) {
+  all_ = true;
+  copies_.NodeGone(node);
+}
+
+void PlacementTable::Adopted(const std::string& digest, const std::string& node) {
+  touched_.insert(digest);
+  copies_.Adopted(digest, node);
+}
+
+void PlacementTable::AdoptFailed(const std::string& digest, const std::string& node, Time now) {
+  touched_.insert(digest);
+  retry_at_ = std::min(retry_at_, copies_.Failed(digest, node, now));
+}
+
+void PlacementTable::Disowned(const std::string& digest, const std::string& node) {
+  touched_.insert(digest);
+  copies_.Disowned(digest, node);
+}
+
+void PlacementTable::TouchDue(Time now) {
+  if (now < retry_at_) return;
+  retry_at_ = std::min(copies_.AddDue(now, touched_), homes_.AddDue(now, touched_));
+}
+
+std::vector<PlacementMove> PlacementTable::Plan(const FunctionTable& functions,
+                                                const MembershipTable& members, Time now) {
+  if (regions_.SetNodes(NodesOf(members))) all_ = true;
+  TouchDue(now);
+  if (!all_ && touched_.empty()) return {};
+  ++plans_;
+  const auto touched = std::exchange(touched_, {});
+  std::optional<PlacementPlan> plan;
+  if (!all_ && !tight_) plan = PlanSome(functions, touched);
+  if (!plan) plan = PlanAll(functions);
+  all_ = false;
+  retry_at_ = std::min(retry_at_, homes_.AwaitLeases(members, now));
+  return Ask(std::move(plan->moves), now);
+}
+
+void PlacementTable::AddWanted(const FunctionTable& functions, const std::string& digest,
+                               Models& models) const {
+  const auto* record = functions.LoadedUserOf(digest);
+  if (record == nullptr) return;
+  const bool single = functions.models().at(digest).loaded_with_state > 0;
+  if (single && homes_.AwaitsLease(digest)) return;
+  auto& model = models.emplace_back(ModelOf(*record));
+  // All that run this model run where the state of one of them is.
+  model.single = single;
+  if (single) model.home = homes_.Of(digest);
+}
+
+PlacementPlan PlacementTable::PlanAll(const FunctionTable& functions) {
+  ++full_plans_;
+  Models models;
+  for (const auto& [digest, use] : functions.models()) AddWanted(functions, digest, models);
+  auto plan = PlanPlacement(models, regions_.nodes(), copies_.held(), {replicas_});
+  homes_.LeaveAll(functions);
+  regions_.Clear();
+  problems_.clear();
+  Take(models, plan);
+  tight_ = plan.tight;
+  return plan;
+}
+
+std::optional<PlacementPlan> PlacementTable::PlanSome(const FunctionTable& functions,
+                                                      const std::set<std::string>& digests) {
+  Models models;
+  PlacementMap held;
+  for (const auto& digest : digests) {
+    AddWanted(functions, digest, models);
+    if (const auto it = copies_.held().find(digest); it != copies_.held().end()) held.insert(*it);
+  }
+  auto plan = PlanPlacement(models, regions_.nodes(), held, {replicas_});
+  homes_.Leave(functions, digests);
+  for (const auto& digest : digests) {
+    problems_.erase(digest);
+    regions_.Remove(digest);
+  }
+  if (plan.tight || !regions_.HasRoom(models, plan)) return std::nullopt;
+  Take(models, plan);
+  return plan;
+}
+
+void PlacementTable::Take(const Models& models, const PlacementPlan& plan) {
+  for (const auto& model : models) {
+    const auto placed = plan.placements.find(model.digest);
+    if (placed == plan.placements.end() || placed->second.empty()) continue;
+    regions_.Add(model, placed->second);
+    if (model.single && model.home.empty()) homes_.Bind(model.digest, placed->second.front());
+  }
+  for (const auto& problem : plan.problems) problems_[problem.digest] = problem.why;
+}
+
+std::vector<PlacementMove> PlacementTable::Ask(std::vector<PlacementMove> wanted, Time now) {
+  std::vector<PlacementMove> moves;
+  for (auto& move : wanted) {
+    if (!move.adopt) {
+      // The last copies go only once nothing is on its way to replace them. A node may not be reached: then it
+      // is asked again.
+      touched_.insert(move.digest);
+      if (!copies_.BeingAdopted(move.digest)) moves.push_back(std::move(move));
+      continue;
+    }
+    if (copies_.Ask(move.digest, move.node, now)) moves.push_back(std::move(move));
+  }
+  SortByUrgency(moves, now);
+  return moves;
+}
+
+// A model that no node holds cannot be served: it comes first, and what is asked for most before the rest.
+void PlacementTable::SortByUrgency(std::vector<PlacementMove>& moves, Time now) const {
+  const auto rank = [this](const PlacementMove& move) {
+    if (!move.adopt) return 2;
+    return copies_.held().contains(move.digest) ? 1 : 0;
+  };
+  using Key = std::pair<int, double>;
+  std::vector<std::pair<Key, PlacementMove>> keyed;
+  keyed.reserve(moves.size());
+  for (auto& move : moves) {
+    const Key key{rank(move), move.adopt ? -demand_.Of(move.digest, now) : 0};
+    keyed.emplace_back(key, std::move(move));
+  }
+  std::stable_sort(keyed.begin(), keyed.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (std::size_t i = 0; i < moves.size(); ++i) moves[i] = std::move(keyed[i].second);
+}
+
+void PlacementTable::Unbind(const std::string& digest) {
+  homes_.Unbind(digest);
+  touched_.insert(digest);
+}
+
+absl::Status PlacementTable::CheckFits(const proto::FunctionRecord& function,
+                                       const MembershipTable& members) {
+  const auto nodes = NodesOf(members);
+  return nodes.empty() ? absl::OkStatus() : cluster::CheckFits(ModelOf(function), nodes);
+}
+
+}  // namespace troupe::cluster

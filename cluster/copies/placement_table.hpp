@@ -1,0 +1,104 @@
+// PLACEMENT TABLE: what to ask of which node next, so that each model has its host copies. It keeps together
+// what is known of copies (host_copies.hpp), of homes of states (state_homes.hpp) and of the newest plan
+// (planned_regions.hpp), and knows what has to be planned anew; the plan is PlanPlacement's.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/units.hpp"
+#include "cluster/copies/host_copies.hpp"
+#include "cluster/copies/planned_regions.hpp"
+#include "cluster/copies/state_homes.hpp"
+#include "cluster/demand_table.hpp"
+#include "cluster/function_table.hpp"
+#include "cluster/membership_table.hpp"
+#include "cluster/placement.hpp"
+
+namespace troupe::cluster {
+
+class PlacementTable {
+ public:
+  using Homes = StateHomes::Homes;
+
+  // `exclusive_lease`: how long a node that is not heard of may still run the functions whose state it has.
+  PlacementTable(std::uint32_t replicas, Duration retry, Duration exclusive_lease = {})
+      : replicas_(replicas), copies_(retry), homes_(exclusive_lease) {}
+
+  // A node joined and says what it holds.
+  void NodeJoined(const std::string& node, const std::vector<std::string>& adopted);
+  void NodeGone(const std::string& node);
+  void Adopted(const std::string& digest, const std::string& node);
+  void AdoptFailed(const std::string& digest, const std::string& node, Time now);
+  // It is not to have it, or not any more.
+  void Disowned(const std::string& digest, const std::string& node);
+  // So many requests came for this model: what is asked for most is moved first.
+  void Asked(const std::string& digest, std::uint64_t requests, Time now) {
+    demand_.Add(digest, requests, now);
+  }
+
+  // A function that runs this model was deployed, removed, loaded or unloaded; empty: none was.
+  void UsersChanged(const std::string& digest) {
+    if (!digest.empty()) touched_.insert(digest);
+  }
+
+  // What to ask of nodes now; adoptions count as asked with this. Only models are planned anew whose users or
+  // copies have changed, or whose retry is due; all of them when the nodes have changed, or when the regions
+  // are so full that one model takes another's place. So it may be called often, with thousands of functions.
+  [[nodiscard]] std::vector<PlacementMove> Plan(const FunctionTable& functions,
+                                                const MembershipTable& members, Time now);
+  // Homes are given at the start, and chosen by Plan; what it has chosen and what no function needs any more
+  // are the caller's to store.
+  void SetHomes(Homes homes) { homes_.Set(std::move(homes)); }
+  [[nodiscard]] Homes TakeNewHomes() { return homes_.TakeNew(); }
+  [[nodiscard]] std::vector<std::string> TakeOldHomes() { return homes_.TakeOld(); }
+  [[nodiscard]] bool HasHome(const std::string& digest) const { return homes_.Has(digest); }
+  [[nodiscard]] bool IsHome(const std::string& node) const { return homes_.IsHome(node); }
+  // The home could not be stored: another is chosen.
+  void Unbind(const std::string& digest);
+
+  // Models with fewer copies than wanted, and why.
+  [[nodiscard]] const std::map<std::string, absl::Status>& problems() const { return problems_; }
+  [[nodiscard]] const HostCopies& copies() const { return copies_; }
+  // Where the copies are to be.
+  [[nodiscard]] PlacementMap Planned() const { return regions_.Planned(); }
+  [[nodiscard]] std::uint64_t plans() const { return plans_; }
+  [[nodiscard]] std::uint64_t full_plans() const { return full_plans_; }  // of them, of all models
+  // OK when some node of the cluster could hold and run the model, or when there is no node yet.
+  [[nodiscard]] static absl::Status CheckFits(const proto::FunctionRecord& function,
+                                              const MembershipTable& members);
+
+ private:
+  using Models = std::vector<PlacementModel>;
+  void TouchDue(Time now);
+  // Nothing is wanted of a model that no loaded function runs.
+  void AddWanted(const FunctionTable& functions, const std::string& digest, Models& models) const;
+  [[nodiscard]] PlacementPlan PlanAll(const FunctionTable& functions);
+  // Nothing when these models do not fit beside the others as planned.
+  [[nodiscard]] std::optional<PlacementPlan> PlanSome(const FunctionTable& functions,
+                                                      const std::set<std::string>& digests);
+  void Take(const Models& models, const PlacementPlan& plan);
+  [[nodiscard]] std::vector<PlacementMove> Ask(std::vector<PlacementMove> moves, Time now);
+  void SortByUrgency(std::vector<PlacementMove>& moves, Time now) const;
+
+  const std::uint32_t replicas_;
+  HostCopies copies_;
+  StateHomes homes_;
+  PlannedRegions regions_;
+  DemandTable demand_;
+  std::map<std::string, absl::Status> problems_;
+  bool tight_ = false;  // one model takes another's place
+  // What is to be planned anew.
+  std::set<std::string> touched_;
+  bool all_ = true;
+  Time retry_at_ = Time::max();  // the earliest time at which a copy or a home that had to wait need not
+  std::uint64_t plans_ = 0;
+  std::uint64_t full_plans_ = 0;
+};
+
+}  // namespace troupe::cluster

@@ -1,0 +1,63 @@
+// MUTATION: a change of the registries that somebody asked for, with what its answer needs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "cluster/events.hpp"
+
+namespace troupe::cluster {
+
+// --- functions (admin/deployments.hpp) ---
+struct Deploying {
+  Ask ask = 0;
+  proto::DeployFunction command{};
+};
+struct TakingBack {  // a deployment that no node can serve
+  Ask ask = 0;
+  proto::RemoveFunction command{};
+  std::int64_t deployed_unix_ns = 0;
+  absl::Status why{};
+};
+struct Removing {
+  Ask ask = 0;
+  proto::RemoveFunction command{};
+  proto::AdminReply reply{};
+};
+struct Loading {  // or unloading
+  Ask ask = 0;
+  proto::LoadRequest wish{};
+  std::vector<proto::SetFunctionLoaded> commands{};
+};
+
+// --- workflows (admin/workflow_changes.hpp) ---
+struct SubmittingWorkflow {
+  Ask ask = 0;
+  std::string yaml{};
+  proto::WorkflowRecord command{};
+};
+struct RemovingWorkflow {
+  Ask ask = 0;
+  proto::RemoveWorkflow command{};
+  proto::AdminReply reply{};
+};
+
+// --- keys (admin/key_changes.hpp) ---
+struct CreatingKey {
+  Ask ask = 0;
+  proto::CreateApiKey command{};
+  absl::Status valid{};  // whether such a key may be kept
+  std::string text{};
+};
+struct RevokingKey {
+  Ask ask = 0;
+  proto::RevokeApiKey command{};
+};
+
+using Mutation = std::variant<Deploying, TakingBack, Removing, Loading, SubmittingWorkflow, RemovingWorkflow,
+                              CreatingKey, RevokingKey>;
+
+}  // namespace troupe::cluster

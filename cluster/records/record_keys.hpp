@@ -1,0 +1,13 @@
+// RECORD KEYS: where single records lie in the settings of the manager's store.
+#pragma once
+
+namespace troupe::cluster {
+
+inline constexpr char kClusterKey[] = "cluster";
+inline constexpr char kEpochKey[] = "epoch";
+inline constexpr char kRevisionKey[] = "revision";
+inline constexpr char kHomeKey[] = "state-home/";  // and a model's digest
+inline constexpr char kDrainedKey[] = "drained/";  // and a node's name
+inline constexpr char kApiKeyKey[] = "api-key/";   // and the key's name
+
+}  // namespace troupe::cluster

@@ -1,0 +1,41 @@
+// PAUSES: what is offered again after a moment: requests that every holder of their model has refused, and nodes
+// that refused whatever is sent there.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "base/units.hpp"
+
+namespace troupe::cluster {
+
+class Pauses {
+ public:
+  void Add(Time until, std::uint64_t sequence) { requests_.emplace(until, sequence); }
+  void Remove(Time until, std::uint64_t sequence) { requests_.erase({until, sequence}); }
+  void AddNode(Time until) { nodes_.insert(until); }
+  // A request whose pause is over; nothing when there is none left.
+  [[nodiscard]] std::optional<std::uint64_t> TakeDue(Time now) {
+    if (requests_.empty() || requests_.begin()->first > now) return std::nullopt;
+    const auto sequence = requests_.begin()->second;
+    requests_.erase(requests_.begin());
+    return sequence;
+  }
+  void ForgetNodesDue(Time now) { nodes_.erase(nodes_.begin(), nodes_.upper_bound(now)); }
+  // `queued`: requests wait for the nodes.
+  [[nodiscard]] Time NextDue(bool queued) const {
+    Time due = requests_.empty() ? Time::max() : requests_.begin()->first;
+    if (queued && !nodes_.empty()) due = std::min(due, *nodes_.begin());
+    return due;
+  }
+  [[nodiscard]] std::size_t requests() const { return requests_.size(); }
+
+ private:
+  std::set<std::pair<Time, std::uint64_t>> requests_;
+  std::set<Time> nodes_;
+};
+
+}  // namespace troupe::cluster

@@ -1,0 +1,52 @@
+// One request of a router, from its arrival to its answer.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <set>
+#include <string>
+
+#include "base/slo_order.hpp"
+#include "base/units.hpp"
+
+namespace troupe::cluster {
+
+// Who asked, so that a cancellation finds its request. `call` 0 cannot be cancelled.
+struct CallId {
+  std::uint64_t caller = 0;
+  std::uint64_t call = 0;
+  auto operator<=>(const CallId&) const = default;
+};
+
+// A request as the table sees it; the tensors stay with the router.
+struct RouterRequest {
+  std::uint64_t sequence = 0;  // the router's number, never used twice
+  CallId call{};
+  std::string function{};  // name and version as resolved
+  std::string version{};
+  std::string model{};
+  std::uint32_t priority = 0;
+  Duration deadline{};    // the function's SLO, from arrival; zero: none
+  double percentile = 0;  // of the SLO; 0: the default
+  Duration timeout{};     // the client's expiry, from arrival; zero: the router's default
+  Bytes bytes{};          // inline input bytes
+};
+
+enum class RequestPlace { kQueued, kPaused, kSent };
+struct RequestEntry {
+  RouterRequest request;
+  OrderingKey key;
+  Time arrival{};
+  Time deadline = Time::max();
+  Time latest = Time::max();  // when it has to begin to be in time, where late ones yield
+  Time expiry{};
+  Time resume{};  // while paused
+  RequestPlace place = RequestPlace::kQueued;
+  std::uint32_t attempts = 0;
+  std::uint32_t bounces = 0;
+  std::string node{};  // of the last attempt
+  std::string last_refusal{};
+  std::set<std::string> refused_by{};  // until it was paused
+};
+
+}  // namespace troupe::cluster

@@ -1,0 +1,53 @@
+// SENDINGS: which replies are due, and from which node: the credit of a request that was sent comes back with
+// its reply, also when nothing waits for that any more.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace troupe::cluster {
+
+class Sendings {
+ public:
+  struct Sending {
+    std::uint64_t sequence = 0;  // of the request
+    std::string node{};
+  };
+
+  // The ticket that the reply will name.
+  std::uint64_t Add(std::uint64_t sequence, const std::string& node) {
+    sendings_[next_] = {sequence, node};
+    return next_++;
+  }
+  // Nothing: its node was lost, and what it held was sent anew.
+  [[nodiscard]] std::optional<Sending> Take(std::uint64_t ticket) {
+    auto sending = sendings_.extract(ticket);
+    if (sending.empty()) return std::nullopt;
+    return std::move(sending.mapped());
+  }
+  // The requests whose replies a lost node owes, in the order in which they were sent.
+  [[nodiscard]] std::vector<std::uint64_t> TakeOf(const std::string& node) {
+    std::vector<std::uint64_t> lost;
+    std::erase_if(sendings_, [&](const auto& sending) {
+      if (sending.second.node != node) return false;
+      lost.push_back(sending.second.sequence);
+      return true;
+    });
+    return lost;
+  }
+  [[nodiscard]] std::map<std::string, std::uint64_t> CountByNode() const {
+    std::map<std::string, std::uint64_t> counts;
+    for (const auto& [ticket, sending] : sendings_) ++counts[sending.node];
+    return counts;
+  }
+
+ private:
+  std::map<std::uint64_t, Sending> sendings_;  // by ticket
+  std::uint64_t next_ = 1;
+};
+
+}  // namespace troupe::cluster

@@ -1,0 +1,135 @@
+// What a cluster does for its developers and operators, from the request to the answer: what is stored before what
+// is asked of a node, and what is answered when either fails. Each test is a table of events and effects.
+#include "tests/unit/cluster/cluster_fixture.hpp"
+
+namespace troupe::cluster::changes_test {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+class Changing : public ClusterTest {
+ protected:
+  // Node "n1" is there.
+  explicit Changing(ClusterSettings settings = Settings()) : ClusterTest(std::move(settings)) {
+    Begin();
+    Stored();
+    JoinNode("n1");
+    Stored();
+  }
+};
+
+// --- deployments ---
+
+TEST_F(Changing, AFunctionThatNoNodeCanServeIsTakenBack) {
+  Deploy("f", 2);
+  EXPECT_THAT(Stored(), ElementsAre("tell members", "adopt f at n1", "manager: function-deployed"));
+  EXPECT_THAT(Adopted(absl::InvalidArgumentError("an operator is not known")),
+              ElementsAre("n1: adoption-failed", "store -f/1 revision"));
+  EXPECT_THAT(Stored(), ElementsAre("tell members", "answer 2 INVALID_ARGUMENT"));
+}
+
+TEST_F(Changing, AFunctionThatANodeCouldServeLaterStays) {
+  Deploy("f", 2);
+  Stored();
+  EXPECT_THAT(Adopted(absl::ResourceExhaustedError("the region is full")),
+              ElementsAre("n1: adoption-failed", "answer 2 RESOURCE_EXHAUSTED"));
+}
+
+TEST_F(Changing, AFunctionThatWasRemovedMeanwhileIsNotTakenBackTwice) {
+  Deploy("f", 2);
+  Stored();
+  EXPECT_THAT(RemoveFunction("f", 3), ElementsAre("store -f/1 revision"));
+  EXPECT_THAT(Adopted(absl::InvalidArgumentError("an operator is not known")),
+              ElementsAre("n1: adoption-failed"))
+      << "the second removal waits for the first";
+  EXPECT_THAT(Stored(), ElementsAre("tell members", "manager: function-removed", "answer 3 OK",
+                                    "answer 2 INVALID_ARGUMENT"));
+}
+
+TEST_F(Changing, AnImportThatFailsStoresNothing) {
+  AdminAsked asked{.ask = 2};
+  asked.request.mutable_deploy()->set_name("f");
+  asked.request.mutable_deploy()->set_onnx_digest("onnx");
+  EXPECT_THAT(On(asked), ElementsAre("import onnx"));
+  EXPECT_THAT(On(ModelImported{2, absl::InvalidArgumentError("it is not a model")}),
+              ElementsAre("answer 2 INVALID_ARGUMENT"));
+}
+
+// --- homes of states ---
+
+TEST_F(Changing, AHomeIsStoredBeforeItsNodeIsAsked) {
+  Deploy("f", 2, State::kKept);
+  const auto digest = FunctionOf("f").model_digest();
+  EXPECT_THAT(Stored(),
+              ElementsAre("tell members", "store state-home/" + digest, "manager: function-deployed"));
+  EXPECT_THAT(Stored(), ElementsAre("adopt f at n1"));
+  EXPECT_THAT(Adopted(), ElementsAre("n1: model-adopted", "answer 2 OK"));
+}
+
+TEST_F(Changing, AHomeThatIsNotStoredIsChosenAnew) {
+  Deploy("f", 2, State::kKept);
+  const auto digest = FunctionOf("f").model_digest();
+  Stored();
+  EXPECT_THAT(Stored(absl::UnavailableError("the disk is full")), ElementsAre("answer 2 UNAVAILABLE"));
+  Lines lines;
+  for (int i = 0; i < 100 && lines.empty(); ++i) {
+    Hears("n1", 1);
+    lines = Pulse();
+  }
+  EXPECT_THAT(lines, ElementsAre("store state-home/" + digest)) << "after a while";
+  EXPECT_THAT(Stored(), ElementsAre("adopt f at n1"));
+}
+
+TEST_F(Changing, ANodeThatIsLostBeforeItsHomeIsStoredIsNotAsked) {
+  Deploy("f", 2, State::kKept);
+  Stored();
+  On(MemberLost{"n1"});
+  EXPECT_THAT(Stored(), ElementsAre("answer 2 UNAVAILABLE"));
+}
+
+// --- drains ---
+
+TEST_F(Changing, ADrainThatIsNotStoredIsUndone) {
+  AdminAsked drain{.ask = 5};
+  drain.request.mutable_drain()->set_name("n1");
+  drain.request.mutable_drain()->set_drain(true);
+  EXPECT_THAT(On(drain), ElementsAre("n1: member-draining", "tell members", "store drained/n1"));
+  EXPECT_THAT(Stored(absl::UnavailableError("the disk is full")),
+              ElementsAre("tell members", "answer 5 UNAVAILABLE"))
+      << "the node takes requests again, and is asked nothing";
+}
+
+// --- questions that nodes answer ---
+
+TEST_F(Changing, AListOfGpusIsAnsweredWhenEachNodeHasAnsweredOrCannot) {
+  JoinNode("n2");
+  Stored();
+  AdminAsked asked{.ask = 5};
+  asked.request.mutable_list_gpus();
+  EXPECT_THAT(On(asked), ElementsAre("describe n1", "describe n2"));
+  EXPECT_THAT(On(NodeDescribed{1, proto::NodeDescription()}), IsEmpty());
+  EXPECT_THAT(On(NodeDescribed{1, absl::UnavailableError("it is gone")}), ElementsAre("answer 5 OK"));
+}
+
+// --- the audit of joins ---
+
+class JoiningAudited : public Changing {
+ protected:
+  static ClusterSettings WithAudit() {
+    auto settings = Settings();
+    settings.audited = true;
+    return settings;
+  }
+  JoiningAudited() : Changing(WithAudit()) {}
+};
+
+TEST_F(JoiningAudited, AJoinIsAnsweredBehindItsEntry) {
+  JoinNode("n2", 7);
+  EXPECT_THAT(Stored(), ElementsAre("n2: member-joined", "tell members", "audit member.join member/n2 OK"));
+  EXPECT_THAT(Written(), ElementsAre("joined 7 epoch 2"));
+}
+
+}  // namespace
+}  // namespace troupe::cluster::changes_test

@@ -1,0 +1,215 @@
+// A cluster that a test tells events, with what it wants to be done as text.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "cluster/cluster.hpp"
+#include "tests/unit/cluster/records.hpp"
+
+namespace troupe::cluster {
+
+class ClusterTest : public testing::Test {
+ protected:
+  using Lines = std::vector<std::string>;
+
+  static ClusterSettings Settings() {
+    ClusterSettings settings;
+    settings.replicas = 1;
+    settings.collect_every = std::chrono::hours(1000);
+    return settings;
+  }
+  explicit ClusterTest(ClusterSettings settings = Settings()) : settings_(std::move(settings)) {}
+
+  // With what its store has.
+  Lines Begin(CatalogueRecords records = {}) {
+    cluster_.emplace(settings_, *Catalogue::Of(std::move(records), "c"));
+    commits_.clear();
+    return On(Started());
+  }
+
+  // What the cluster wants to be done, in order; timers are left out.
+  Lines On(Event event) {
+    Lines lines;
+    for (const auto& effect : cluster_->On(std::move(event), now, now.time_since_epoch().count())) {
+      const auto line = std::visit([this](const auto& wanted) { return Line(wanted); }, effect);
+      if (!line.empty()) lines.push_back(line);
+    }
+    return lines;
+  }
+  // After a while: the pulse of the cluster.
+  Lines Pulse(Duration passed = std::chrono::milliseconds(50)) {
+    now += passed;
+    return On(TimerFired{Timer::kPulse});
+  }
+  // What was committed first is durable, or could not be stored.
+  Lines Stored(absl::Status status = {}) {
+    if (commits_.empty()) return {"nothing is on its way to the store"};
+    const auto ticket = commits_.front();
+    commits_.pop_front();
+    return On(Committed{ticket, std::move(status)});
+  }
+  Lines Written(absl::Status status = {}) { return On(AuditWritten{entry_, std::move(status)}); }
+
+  // --- members ---
+  Lines JoinNode(const std::string& name, Ask ask = 1) {
+    JoinAsked asked{.ask = ask, .daemon = absl::StrCat(name, "-", ask)};
+    auto& member = *asked.join.mutable_member();
+    member.set_name(name);
+    member.set_kind(proto::MEMBER_NODE);
+    member.set_address(name);
+    member.set_host_region_bytes(GiB(1).count());
+    auto& gpu = *member.add_gpus();
+    gpu.set_memory_bytes(GiB(1).count());
+    gpu.set_state("READY");
+    return On(std::move(asked));
+  }
+  // `process`: in which its runs run.
+  Lines JoinGateway(const std::string& name, std::uint32_t process, Ask ask = 1) {
+    JoinAsked asked{.ask = ask, .daemon = absl::StrCat(name, "-", ask), .gateway = true, .front = process};
+    asked.join.mutable_member()->set_name(name);
+    asked.join.mutable_member()->set_kind(proto::MEMBER_GATEWAY);
+    asked.join.mutable_member()->set_address(name);
+    return On(std::move(asked));
+  }
+  Lines Hears(const std::string& name, std::uint64_t epoch) {
+    HeartbeatHeard heard{.ask = 1};
+    heard.heartbeat.set_name(name);
+    heard.heartbeat.set_epoch(epoch);
+    heard.heartbeat.set_sequence(++heartbeats_);
+    return On(std::move(heard));
+  }
+  // The node has adopted, or not, what it was asked for last.
+  Lines Adopted(absl::Status status = {}) {
+    if (!adoption_) return {"no adoption was asked for"};
+    return On(AdoptionAnswered{adoption_->digest, adoption_->node, adoption_->epoch,
+                               adoption_->function.key().name(), std::move(status)});
+  }
+
+  // --- functions, runs ---
+  enum class State { kNone, kKept };
+  Lines Deploy(const std::string& name, Ask ask, State state = State::kNone) {
+    AdminAsked asked{.ask = ask, .asker = {.who = "key/dev"}};
+    auto& deploy = *asked.request.mutable_deploy();
+    deploy.set_name(name);
+    deploy.set_onnx_digest("onnx");
+    auto imported = FunctionOf(name);
+    if (state == State::kKept) {
+      deploy.add_state()->set_input("x");
+      deploy.mutable_state(0)->set_output("y");
+      imported.mutable_inputs(0)->set_shape(0, 4);
+      imported.mutable_outputs(0)->set_shape(0, 4);
+    }
+    On(std::move(asked));
+    return On(ModelImported{ask, std::move(imported)});
+  }
+  Lines RemoveFunction(const std::string& name, Ask ask) {
+    AdminAsked asked{.ask = ask};
+    asked.request.mutable_remove()->mutable_key()->set_name(name);
+    return On(std::move(asked));
+  }
+  Lines Start(const std::string& run, Ask ask, Runner asker, const std::string& gateway,
+              bool resumes = false) {
+    StartAsked asked{.ask = ask, .command = StartOf(run), .asker = asker};
+    asked.command.set_gateway(gateway);
+    asked.command.set_resumes(resumes);
+    return On(std::move(asked));
+  }
+  // A store with the workflow "flow" and, with a name, a run of it at gateway "g1".
+  static CatalogueRecords Records(const std::string& run = {}) {
+    CatalogueRecords records;
+    records.cluster = "c";
+    records.workflows.push_back(FlowOf("flow"));
+    if (run.empty()) return records;
+    proto::RunRecord record;
+    *record.mutable_start() = StartOf(run);
+    record.mutable_start()->set_gateway("g1");
+    record.set_gateway("g1");
+    record.set_state(proto::RUN_RUNNING);
+    records.runs.push_back(std::move(record));
+    return records;
+  }
+
+  Time now{std::chrono::seconds(100)};
+
+ private:
+  template <class Reply>
+  static std::string Code(const Reply& reply) {
+    return absl::StatusCodeToString(static_cast<absl::StatusCode>(reply.code()));
+  }
+  static std::string Line(const Answer<proto::JoinReply>& answer) {
+    return absl::StrCat(
+        "joined ", answer.ask, " ",
+        answer.reply.code() == 0 ? absl::StrCat("epoch ", answer.reply.epoch()) : Code(answer.reply));
+  }
+  static std::string Line(const Answer<proto::HeartbeatReply>& answer) {
+    return answer.reply.known() ? "heard" : "unknown";
+  }
+  static std::string Line(const Answer<proto::AdminReply>& answer) {
+    return absl::StrCat("answer ", answer.ask, " ", Code(answer.reply));
+  }
+  static std::string Line(const Answer<proto::RunReply>& answer) {
+    return absl::StrCat("run ", answer.ask, " ", Code(answer.reply));
+  }
+  static std::string Line(const DropAsk& drop) { return absl::StrCat("drop ", drop.ask); }
+  static std::string Line(const ShowImports& show) { return absl::StrCat("imports ", show.ask); }
+  std::string Line(const Commit& commit) {
+    commits_.push_back(commit.ticket);
+    return absl::StrCat("store ",
+                        absl::StrJoin(commit.changes.all(), " ", [](std::string* out, const Change& change) {
+                          absl::StrAppend(out, change.value ? "" : "-", change.key);
+                        }));
+  }
+  std::string Line(const WriteAudit& write) {
+    entry_ = write.ticket;
+    return absl::StrCat("audit ", write.entry.action, " ", write.entry.who, " ",
+                        absl::StatusCodeToString(write.entry.result.code()));
+  }
+  static std::string Line(const Connect& connect) { return absl::StrCat("connect ", connect.name); }
+  static std::string Line(const Disconnect& gone) { return absl::StrCat("disconnect ", gone.name); }
+  static std::string Line(const TellMembers&) { return "tell members"; }
+  std::string Line(const AskAdoption& ask) {
+    adoption_ = ask;
+    return absl::StrCat("adopt ", ask.function.key().name(), " at ", ask.node);
+  }
+  static std::string Line(const TellDisowned& tell) { return absl::StrCat("disown at ", tell.node); }
+  static std::string Line(const AskDrain& ask) {
+    return absl::StrCat(ask.wish.drain() ? "drain " : "resume ", ask.wish.name());
+  }
+  static std::string Line(const KillGpu& kill) { return absl::StrCat("kill at ", kill.kill.node()); }
+  static std::string Line(const DescribeNode& describe) { return absl::StrCat("describe ", describe.node); }
+  static std::string Line(const CarryFault& carry) { return absl::StrCat("fault ", carry.ask); }
+  static std::string Line(const WatchRunner& watch) { return absl::StrCat("watch ", watch.runner.actor); }
+  static std::string Line(const CancelRunner& cancel) { return absl::StrCat("cancel ", cancel.runner.actor); }
+  static std::string Line(const TellTaken& tell) {
+    return absl::StrCat("tell ", tell.runner.actor, " of claim ", tell.taken.claim());
+  }
+  static std::string Line(const GoOn& go_on) {
+    return absl::StrCat("go on with ", go_on.message.run().start().run(), " at ", go_on.gateway);
+  }
+  static std::string Line(const ImportModel& import) { return absl::StrCat("import ", import.onnx_digest); }
+  static std::string Line(const MakeKey& make) { return absl::StrCat("make key ", make.key.name()); }
+  static std::string Line(const OrderMachine& order) { return Describe(order.action); }
+  static std::string Line(const CollectObjects&) { return "collect"; }
+  static std::string Line(const Note& note) {
+    return absl::StrCat(note.event.member(), ": ", note.event.kind());
+  }
+  static std::string Line(const WakeMe&) { return {}; }
+
+  const ClusterSettings settings_;
+  std::optional<Cluster> cluster_;
+  std::deque<std::uint64_t> commits_;  // on their way
+  std::uint64_t entry_ = 0;            // of the audit, the newest
+  std::optional<AskAdoption> adoption_;
+  std::uint64_t heartbeats_ = 0;
+};
+
+}  // namespace troupe::cluster
