@@ -64,13 +64,13 @@ class Front : public FrontSelf::base {
           auto promise = make_response_promise<proto::InferReply>();
           request.set_call(0);  // numbers of others mean nothing here
           Infer(std::move(request), [this, promise](proto::InferReply reply) mutable {
-            Lend(reply.release());
+            Keep(reply.release());
             Deliver(promise, std::move(reply));
           });
           return promise;
         },
         [this](const proto::ReleaseOutputs& release) {
-          lent_.erase(release.release());
+          kept_.erase(release.release());
           send(router_, release);
         },
         [this](const proto::Tick& tick) { TakeBack(tick.token()); },
@@ -159,14 +159,14 @@ class Front : public FrontSelf::base {
 
   // Outputs that an actor is to read: unlike those of threads, which hold on until they are written to their
   // client, it may be gone without a word, and it is gone as an actor as soon as it has the answer.
-  void Lend(std::uint64_t release) {
+  void Keep(std::uint64_t release) {
     if (release == 0) return;
-    lent_.insert(release);
+    kept_.insert(release);
     After(this, options_.read_limit, MakeTick(kTakeBack, release));
   }
 
   void TakeBack(std::uint64_t release) {
-    if (lent_.erase(release) == 0) return;
+    if (kept_.erase(release) == 0) return;
     proto::ReleaseOutputs message;
     message.set_release(release);
     send(router_, std::move(message));
@@ -194,7 +194,7 @@ class Front : public FrontSelf::base {
   std::map<std::uint64_t, WorkflowRunActor> runs_;  // by call
   // Until their end: a run that has answered may still be storing its own. They end with us.
   std::map<caf::actor_id, WorkflowRunActor> living_;
-  std::set<std::uint64_t> lent_;  // to actors, and neither released nor overdue
+  std::set<std::uint64_t> kept_;  // to actors, and neither released nor overdue
   std::uint64_t next_run_ = 1;
   Random random_;
 };

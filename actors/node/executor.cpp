@@ -219,7 +219,7 @@ class Executor : public ExecutorSelf::base {
   }
 
   void Queue(const proto::WorkerOrder& order) {
-    // What gives something back always waits: a loan that is not returned, or outputs that are not released,
+    // What gives something back always waits: a model that is not unpinned, or outputs that are not released,
     // would hold their memory for ever; there are no more of them than swaps and runs.
     if (backlog_.size() < limits_.backlog || !HasOutcome(order)) return backlog_.push_back(order);
     Answer(Refusal(order.sequence(), absl::ResourceExhaustedError(absl::StrCat(

@@ -26,7 +26,7 @@ class FakeWorkerLink final : public WorkerLink {
     auto& life = shared_->control->life;
     if (!life.linked) life = {};  // nobody had adopted it
     life.linked = false;
-    life.loans.clear();
+    life.pins.clear();
     life.resident.merge(life.loading);  // by the time that somebody comes
     life.loading.clear();
     life.alone_since = Now(&system_);

@@ -29,7 +29,7 @@ struct WorkerProgress {
 
 // Whether the worker answers it at all.
 [[nodiscard]] inline bool HasOutcome(const proto::WorkerOrder& order) {
-  return !order.has_cancel() && !order.has_release() && !order.has_return_();
+  return !order.has_cancel() && !order.has_release() && !order.has_unpin();
 }
 
 class WorkerLink {

@@ -41,7 +41,7 @@ class VirtualPeerMemory final : public PeerMemory {
 
 // Keeps each GPU's memory mapped from one copy to the next: its pages are found once. A worker that comes
 // after another on that GPU uses the same file, so who wants to know whether the bytes are still those that
-// were lent has to ask its owner. Thread-safe.
+// were pinned has to ask its owner. Thread-safe.
 class VirtualPeers {
  public:
   using LinkName = std::function<std::string(std::uint32_t from)>;

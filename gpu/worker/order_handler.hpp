@@ -12,7 +12,7 @@
 #include "gpu/worker/consolidator.hpp"
 #include "gpu/worker/lanes.hpp"
 #include "gpu/worker/limits.hpp"
-#include "gpu/worker/loan_table.hpp"
+#include "gpu/worker/pin_table.hpp"
 #include "gpu/worker/preparer.hpp"
 #include "gpu/worker/reply.hpp"
 #include "gpu/worker/residency.hpp"
@@ -84,7 +84,7 @@ class OrderHandler {
   Preparer preparer_;
   Runner runner_;
   Consolidator consolidator_;
-  LoanTable loans_;
+  PinTable pins_;
   bool shutting_down_ = false;
   std::string isolation_key_;
   std::optional<Reply> shutdown_reply_;

@@ -40,15 +40,15 @@ class Residency {
   void Connect(Changed changed, Wanted wanted);
 
   // Answers when the whole model is there; at once when it was. NoFit with ResourceExhausted when memory is
-  // short. A deadline makes a swap that is on its way more urgent, never less. `lent`: the weights come from
-  // that GPU, or not at all (Unavailable): what was copied counts when the loan was still held at its end, so
+  // short. A deadline makes a swap that is on its way more urgent, never less. `source`: the weights come
+  // from that GPU, or not at all (Unavailable). They count when they were pinned there to the end of the copy:
   // until then the last group is not there, and no run that used the others ends.
   // `address`: where weights that are mapped go; 0: anywhere.
   // `part`: as the first of a broadcast the model is sent to the others, as it comes or as it is there; as
   // another one it comes from the first, and from the host whatever that does not send. The outcome's bytes
   // are then those from the host.
   void SwapIn(const HostModel& host, std::optional<Time> deadline, Reply reply,
-              std::optional<LentModel> lent = std::nullopt, std::uint64_t address = 0,
+              std::optional<PinnedModel> source = std::nullopt, std::uint64_t address = 0,
               const std::optional<BroadcastPart>& part = std::nullopt);
   // A run with this deadline waits for a model, which may be on its way.
   void Hurry(const std::string& digest, Time deadline);
@@ -76,10 +76,10 @@ class Residency {
   struct Loading {
     std::shared_ptr<ModelLoad> load;
     std::optional<Time> deadline;
-    std::optional<LentModel> lent;  // by whom, when it does not come from the host
-    bool broadcast = false;         // by another GPU, as far as that sends it
-    std::size_t host_begins = 0;    // the first group that comes from the host
-    LinkPort* port = nullptr;       // null: nothing was sent yet
+    std::optional<PinnedModel> source;  // the GPU that it comes from, when that is not the host
+    bool broadcast = false;             // by another GPU, as far as that sends it
+    std::size_t host_begins = 0;        // the first group that comes from the host
+    LinkPort* port = nullptr;           // null: nothing was sent yet
     LinkPort::Id transfer = 0;
     std::vector<Reply> replies;
     std::vector<std::function<void()>> deferred;
@@ -93,9 +93,9 @@ class Residency {
   void Receive(const HostModel& host, DeviceRange range, std::uint64_t order, Loading& loading,
                const BroadcastPart& part);
   void Received(const HostModel& host, DeviceRange range, std::uint64_t order, const absl::Status& status);
-  void Borrow(const HostModel& host, DeviceRange range, std::uint64_t order, const LentModel& lent);
-  void SendLent(const HostModel& host, DeviceRange range, std::uint64_t order,
-                std::shared_ptr<const PeerMemory> memory);
+  void CopyFromPeer(const HostModel& host, DeviceRange range, std::uint64_t order, const PinnedModel& source);
+  void SendFromPeer(const HostModel& host, DeviceRange range, std::uint64_t order,
+                    std::shared_ptr<const PeerMemory> memory);
   void Confirmed(const std::string& digest, const std::shared_ptr<ModelLoad>& load,
                  const absl::Status& status);
   [[nodiscard]] TransferRequest TransferOf(DeviceRange range, std::uint64_t order,

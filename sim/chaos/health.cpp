@@ -99,9 +99,9 @@ void Health::LookAtNodes(std::vector<std::string>& ill) {
                                    " bytes are promised to runs that are over"));
     for (std::uint32_t gpu = 0; gpu < cluster_.shape().gpus; ++gpu) {
       const auto& life = cluster_.Worker(name, gpu).life;
-      if (!life.loading.empty() || !life.loans.empty())
+      if (!life.loading.empty() || !life.pins.empty())
         ill.push_back(absl::StrCat("at ", name, " GPU ", gpu, " ", life.loading.size(), " models come and ",
-                                   life.loans.size(), " are lent, and nobody asks"));
+                                   life.pins.size(), " are pinned, and no copy of them is under way"));
     }
   }
 }

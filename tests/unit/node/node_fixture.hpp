@@ -165,9 +165,9 @@ class NodeTest : public testing::Test {
         return {"cancel", ""};
       case proto::WorkerOrder::kRelease:
         return {"release", ""};
-      case proto::WorkerOrder::kLend:
-        return {"lend", order.lend().digest()};
-      case proto::WorkerOrder::kReturn:
+      case proto::WorkerOrder::kPin:
+        return {"pin", order.pin().digest()};
+      case proto::WorkerOrder::kUnpin:
         return {"return", ""};
       case proto::WorkerOrder::kWriteBack:
         return {"write-back", order.write_back().digest()};
