@@ -64,7 +64,7 @@ struct Dispatch {
   Time deadline = Time::max();  // when its run has to begin: orders what shares a link, and runs
   Time expiry = Time::max();    // for RunOrder.timeout_ns
   std::string state{};          // of the request
-  bool ahead = false;           // a copy ahead of requests: there is none, and no run; it yields on the link
+  bool ahead = false;           // a prefetch: there is none, and no run; it yields on the link
   bool bring_state = false;     // it goes to the worker before the run, with the swap-in if there is one
 };
 

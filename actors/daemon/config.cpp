@@ -294,11 +294,11 @@ const std::vector<ConfigOption>& ConfigOptions() {
       {OptionGroup::kAdvanced, "binding",
        "policy of the binding slot: late, fixed or keep-alive (the last two: with gpu bound)", false,
        Policy(&PolicyNames::binding, node::FindBindingPolicy)},
-      {OptionGroup::kAdvanced, "copies",
+      {OptionGroup::kAdvanced, "prefetch",
        "when models come to GPUs: asked (for a request), ahead (also ahead of requests, while nothing else "
        "needs the GPU or its link), or forecast (and what is asked for at regular intervals before its next "
        "request)",
-       false, Policy(&PolicyNames::copies, node::FindCopiesPolicy)},
+       false, Policy(&PolicyNames::prefetch, node::FindPrefetchPolicy)},
       {OptionGroup::kAdvanced, "swap", "policy of the swap slot: grouped, per-tensor, whole or pageable",
        false, Policy(&PolicyNames::swap, gpu::FindSwapPolicy)},
       {OptionGroup::kAdvanced, "link-sharing",

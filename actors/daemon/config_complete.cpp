@@ -35,7 +35,7 @@ absl::Status CompletePolicies(DaemonConfig& config) {
   TROUPE_ASSIGN_OR_RETURN(config.policies, FindPreset(config.preset));
   for (const auto slot :
        {&PolicyNames::routing, &PolicyNames::ordering, &PolicyNames::gpu, &PolicyNames::eviction,
-        &PolicyNames::swap, &PolicyNames::copies, &PolicyNames::memory, &PolicyNames::binding}) {
+        &PolicyNames::swap, &PolicyNames::prefetch, &PolicyNames::memory, &PolicyNames::binding}) {
     if (!(config.slots.*slot).empty()) config.policies.*slot = config.slots.*slot;
   }
   // Names that a node alone knows are wrong for every role: one file may serve them all.

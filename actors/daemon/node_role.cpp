@@ -75,7 +75,7 @@ class NodeRole final : public Role {
     spdlog::info(
         "policies: ordering {}, gpu {}, eviction {}, copies {}, binding {}, swap {}, link sharing {}, memory "
         "{}",
-        config.policies.ordering, config.policies.gpu, config.policies.eviction, config.policies.copies,
+        config.policies.ordering, config.policies.gpu, config.policies.eviction, config.policies.prefetch,
         config.policies.binding.empty() ? "late" : config.policies.binding, config.policies.swap,
         config.link_sharing, config.policies.memory);
     cache_ = SpawnCache(*common_.system, std::move(cache), *repository_, *common_.directory);

@@ -36,7 +36,7 @@ void Bookings::Place(const RequestLook& look, RequestEntry& entry, GpuChoice& ch
   for (const ModelId victim : victims) Evict(choice.gpu, victim);
   if (tables_.Need(look, gpu.Find(entry.model)) > gpu.Free()) tables_.gpus.ForgetOverhead(choice.gpu);
   Duration work = tables_.costs.RunTime(look.model.cost);
-  parts_.copies.NoteRun(work, now);
+  parts_.prefetcher.NoteRun(work, now);
   if (!has_model) {
     Load(look, entry, choice, now);
     const auto link = entry.source != SwapSource::kPeer
@@ -119,7 +119,7 @@ void Bookings::Evict(GpuIndex gpu, ModelId model) {
   tables_.gpus.BeginEvict(gpu, model);
   tables_.states.BeginEvict(gpu, model);
   if (tables_.models[model].parked == gpu) parts_.waiting.Activate(model);
-  parts_.copies.MayWantCopy(model);
+  parts_.prefetcher.MayWantCopy(model);
 }
 
 void Bookings::PassThrough(RequestEntry& entry, GpuIndex gpu, Time now) {
@@ -132,7 +132,7 @@ void Bookings::PassThrough(RequestEntry& entry, GpuIndex gpu, Time now) {
   tables_.gpus.Visit(gpu, entry.activation, entry.work, now);
 }
 
-void Bookings::Prefetch(ModelId id, const AheadPlan& plan, Time begin_by, Time now) {
+void Bookings::Prefetch(ModelId id, const PrefetchPlan& plan, Time begin_by, Time now) {
   const ModelEntry& model = tables_.models[id];
   Dispatch ahead{.model = tables_.NameOf(id),
                  .gpu = plan.gpu,

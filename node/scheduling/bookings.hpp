@@ -17,8 +17,8 @@ class Bookings {
 
   // The request goes to the GPU of the choice.
   Dispatch Book(RequestEntry& entry, GpuChoice choice, Time now);
-  // A copy ahead of requests: the decision at hand gets it.
-  void Prefetch(ModelId model, const AheadPlan& plan, Time begin_by, Time now);
+  // A prefetch: the decision at hand gets it.
+  void Prefetch(ModelId model, const PrefetchPlan& plan, Time begin_by, Time now);
   void Evict(GpuIndex gpu, ModelId model);
 
  private:

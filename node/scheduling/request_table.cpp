@@ -87,7 +87,7 @@ Submitted RequestTable::Submit(const NodeRequest& request, Time now) {
   entry.asked_before = std::exchange(model.asked, now);
   if (entry.asked_before != Time::min()) model.gap.Observe(now - entry.asked_before);
   if (request.deadline != Time::max()) model.patience.Observe(request.deadline - now);
-  if (!request.trial) parts_.copies.NoteAsked(id, now);
+  if (!request.trial) parts_.prefetcher.NoteAsked(id, now);
   parts_.waiting.Enqueue(entry);
   tables_.states.Enter(request.state, request.id);
   if (request.expiry != Time::max()) expiries_.emplace(request.expiry, request.id);

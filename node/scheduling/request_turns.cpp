@@ -17,10 +17,10 @@ void RequestTurns::Decide(Time now) {
   // A load that was begun leaves its place to what is there.
   if (tables_.places.MoreForHits()) DecideInOrder(true, now);
   tables_.queue.AllSeen();
-  const auto bring = [&](ModelId model, const AheadPlan& plan, Time begin_by) {
+  const auto bring = [&](ModelId model, const PrefetchPlan& plan, Time begin_by) {
     parts_.bookings.Prefetch(model, plan, begin_by, now);
   };
-  parts_.look_again = std::min(parts_.look_again, parts_.copies.Decide(now, bring));
+  parts_.look_again = std::min(parts_.look_again, parts_.prefetcher.Decide(now, bring));
 }
 
 void RequestTurns::DecideInOrder(bool hits_only, Time now) {

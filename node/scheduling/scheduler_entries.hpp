@@ -64,7 +64,7 @@ struct alignas(64) ModelEntry {
   RunningEstimate gap{};          // between its requests
   RunningEstimate patience{};     // how long they leave until their deadlines; of those that have one
   Time kept_until = Time::min();  // for a request that is foreseen
-  RecentRate asks{};              // its requests, where copies come ahead of them
+  RecentRate asks{};              // its requests, where models are prefetched
   ArrivalForecast forecast{};
   Time bring_from = Time::max();  // for the same; Time::max(): it need not come, or is there
 };
@@ -91,8 +91,8 @@ struct Victim {
   Bytes bytes{};
 };
 
-// A copy ahead of requests.
-struct AheadPlan {
+// A prefetch.
+struct PrefetchPlan {
   GpuIndex gpu = kNoGpu;
   std::vector<ModelId> victims{};
   double loss = 0;  // seconds a second

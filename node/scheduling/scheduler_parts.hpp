@@ -7,13 +7,13 @@
 
 #include "base/slo_order.hpp"
 #include "node/scheduling/bookings.hpp"
-#include "node/scheduling/copies_ahead.hpp"
 #include "node/scheduling/gpu_chooser.hpp"
 #include "node/scheduling/gpu_holds.hpp"
 #include "node/scheduling/locality_turns.hpp"
 #include "node/scheduling/model_homes.hpp"
 #include "node/scheduling/model_names.hpp"
 #include "node/scheduling/order_outcomes.hpp"
+#include "node/scheduling/prefetcher.hpp"
 #include "node/scheduling/request_table.hpp"
 #include "node/scheduling/request_turns.hpp"
 #include "node/scheduling/runtime_assignments.hpp"
@@ -43,8 +43,8 @@ struct SchedulerParts {
   const VictimPlanner victims{tables};
   const GpuChooser chooser{tables, victims};
   // What is known of models and requests.
-  CopiesAhead copies{tables, chooser, victims};
-  ModelNames names{tables, copies};
+  Prefetcher prefetcher{tables, chooser, victims};
+  ModelNames names{tables, prefetcher};
   WaitingRequests waiting{tables};
   RequestTable requests{*this, tables};
   StateTurns states{*this, tables};

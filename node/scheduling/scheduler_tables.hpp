@@ -1,5 +1,5 @@
 // SCHEDULER TABLES: what the swap scheduler knows, and pure looks at it. One owner, the scheduler, changes
-// them; whoever chooses a GPU, plans evictions or copies ahead looks at them.
+// them; whoever chooses a GPU, plans evictions or prefetch looks at them.
 #pragma once
 
 #include <cstddef>

@@ -12,9 +12,9 @@
 #include "node/request.hpp"
 #include "node/scheduling/broadcasts.hpp"
 #include "node/scheduling/function_binding.hpp"
-#include "node/scheduling/policies/copies_policy.hpp"
 #include "node/scheduling/policies/eviction_policy.hpp"
 #include "node/scheduling/policies/gpu_policy.hpp"
+#include "node/scheduling/policies/prefetch_policy.hpp"
 
 namespace troupe::node {
 
@@ -61,7 +61,7 @@ struct SchedulerPolicies {
   OrderingPolicy ordering{};
   GpuPolicy gpu{};
   EvictionPolicy eviction = nullptr;
-  CopiesRule copies = CopiesRule::kAsked;
+  PrefetchRule prefetch = PrefetchRule::kAsked;
   BindingRule binding = BindingRule::kLate;
 };
 // NotFound for a name that the slot's table does not have; InvalidArgument for a binding that the gpu policy
@@ -90,7 +90,7 @@ struct SchedulerCounts {
   std::uint64_t hits = 0, swaps = 0, retried = 0, no_fits = 0, evictions = 0;
   std::uint64_t peer_swaps = 0;  // of `swaps`, those from another GPU
   std::uint64_t broadcasts = 0;  // of `swaps`, those from a GPU that was loading the model itself
-  std::uint64_t ahead = 0;       // copies ahead of requests, beside `swaps`
+  std::uint64_t ahead = 0;       // prefetch, beside `swaps`
   std::uint64_t by_layer = 0;    // dispatches whose model passed through: neither hits nor swaps
   // Of `evictions`: another GPU had the model too; else by what swapping it costs.
   std::uint64_t assigned = 0, taken = 0, given_back = 0;  // runtimes: warm ones, used ones, to nobody

@@ -246,7 +246,7 @@ class Released : public LateBinding {
  protected:
   Released()
       : LateBinding(*FindSchedulerPolicies(
-            {.ordering = "slo-aware-released", .swap = {}, .copies = "asked", .binding = {}})) {}
+            {.ordering = "slo-aware-released", .swap = {}, .prefetch = "asked", .binding = {}})) {}
 };
 TEST_F(Released, OneRequestOfAFunctionAtATime) {
   Gpus(2);
@@ -266,7 +266,8 @@ TEST_F(Released, OneRequestOfAFunctionAtATime) {
 class EarlyBinding : public LateBinding {
  protected:
   EarlyBinding()
-      : LateBinding(*FindSchedulerPolicies({.gpu = "bound", .swap = {}, .copies = "asked", .binding = {}})) {}
+      : LateBinding(
+            *FindSchedulerPolicies({.gpu = "bound", .swap = {}, .prefetch = "asked", .binding = {}})) {}
 };
 TEST_F(EarlyBinding, EachModelHasOneGpuUntilThatOneIsUnfit) {
   Gpus(2);

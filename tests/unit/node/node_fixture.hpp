@@ -22,7 +22,7 @@ class NodeTest : public testing::Test {
   static NodeSettings Settings(std::uint32_t gpus) {
     NodeSettings settings;
     settings.name = "node";
-    settings.policies.copies = "asked";
+    settings.policies.prefetch = "asked";
     for (std::uint32_t i = 0; i < gpus; ++i) settings.gpus.push_back({absl::StrCat("virtual:", i), GiB(1)});
     return settings;
   }

@@ -1,4 +1,4 @@
-#include "node/scheduling/copies_ahead.hpp"
+#include "node/scheduling/prefetcher.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -25,45 +25,45 @@ constexpr double kQuietLinks = 0.5;
 }  // namespace
 
 // Runtimes that serve one key each, and GPUs that are models' homes, are no place for copies.
-bool CopiesAhead::MayBring() const {
-  return tables_.policies.copies != CopiesRule::kAsked && !tables_.draining && !tables_.by_gpu &&
+bool Prefetcher::MayPrefetch() const {
+  return tables_.policies.prefetch != PrefetchRule::kAsked && !tables_.draining && !tables_.by_gpu &&
          !tables_.policies.gpu.early_binding && tables_.OneForAll();
 }
 
-void CopiesAhead::NoteAdopted(ModelId id) {
-  if (MayBring()) newcomers_.push_back(id);
+void Prefetcher::NoteAdopted(ModelId id) {
+  if (MayPrefetch()) adopted_.push_back(id);
 }
 
-void CopiesAhead::NoteAsked(ModelId id, Time now) {
-  if (!MayBring()) return;
+void Prefetcher::NoteAsked(ModelId id, Time now) {
+  if (!MayPrefetch()) return;
   tables_.models[id].asks.Add(1, now);
   Foresee(id, now);
   MayWantCopy(id);
 }
 
-void CopiesAhead::NoteRun(Duration work, Time now) {
-  if (tables_.policies.copies != CopiesRule::kAsked) computing_.Add(ToSeconds(work), now);
+void Prefetcher::NoteRun(Duration work, Time now) {
+  if (tables_.policies.prefetch != PrefetchRule::kAsked) computing_.Add(ToSeconds(work), now);
 }
 
-void CopiesAhead::MayWantCopy(ModelId id) {
-  if (!MayBring() || std::exchange(tables_.models[id].may_want_copy, true)) return;
+void Prefetcher::MayWantCopy(ModelId id) {
+  if (!MayPrefetch() || std::exchange(tables_.models[id].may_want_copy, true)) return;
   wanting_.push_back(id);
 }
 
-void CopiesAhead::ForgetDemand(ModelId id) {
+void Prefetcher::ForgetDemand(ModelId id) {
   tables_.models[id].asks = {};
   tables_.models[id].forecast = {};
   ForgetForeseen(id);
 }
 
-Time CopiesAhead::Decide(Time now, Bring bring) {
-  const Time again = BringForeseen(now, bring);
-  BringNewcomers(now, bring);
-  BringCopy(now, bring);
+Time Prefetcher::Decide(Time now, Bring bring) {
+  const Time again = PrefetchForeseen(now, bring);
+  PrefetchAdopted(now, bring);
+  PrefetchCopy(now, bring);
   return again;
 }
 
-ModelDemand CopiesAhead::DemandOf(ModelId id, Time now) const {
+ModelDemand Prefetcher::DemandOf(ModelId id, Time now) const {
   const ModelEntry& model = tables_.models[id];
   const Duration load = tables_.LoadTimeOf(model);
   return {.rate = model.asks.At(now),
@@ -71,19 +71,19 @@ ModelDemand CopiesAhead::DemandOf(ModelId id, Time now) const {
           .bring = tables_.limits.LoadsOccupy() ? load : tables_.costs.SwapDelay(model.cost, model.weights)};
 }
 
-bool CopiesAhead::MayHaveCopies(ModelId id) const {
+bool Prefetcher::MayHaveCopies(ModelId id) const {
   const ModelEntry& model = tables_.models[id];
   return model.adopted && model.in_region && model.key.empty() && tables_.states.Of(id).empty();
 }
 
 // What part of the time the node's GPUs compute.
-double CopiesAhead::BusyGpus(Time now) const {
+double Prefetcher::BusyGpus(Time now) const {
   const auto gpus = static_cast<double>(std::max<std::size_t>(tables_.gpus.ReadyCount(), 1));
   return std::min(computing_.At(now) / gpus, 1.0);
 }
 
 // Waiting that one copy more saves, in seconds a second; nothing when it would not pay for its load.
-double CopiesAhead::GainOfCopy(ModelId id, Time now) const {
+double Prefetcher::GainOfCopy(ModelId id, Time now) const {
   const ModelEntry& model = tables_.models[id];
   if (!MayHaveCopies(id)) return 0;
   const std::uint32_t copies = tables_.gpus.HolderCount(id);
@@ -96,12 +96,12 @@ double CopiesAhead::GainOfCopy(ModelId id, Time now) const {
 }
 
 // Somebody waits for it, or its functions have states there.
-bool CopiesAhead::IsWanted(ModelId victim, const Gpu& gpu) const {
+bool Prefetcher::IsWanted(ModelId victim, const Gpu& gpu) const {
   return tables_.WaitingFor(victim) > 0 || !gpu.Find(victim)->states.empty();
 }
 
 // What those who go lose; infinite when one of them is wanted.
-double CopiesAhead::LossOf(const std::vector<ModelId>& victims, const Gpu& gpu, Time now) const {
+double Prefetcher::LossOf(const std::vector<ModelId>& victims, const Gpu& gpu, Time now) const {
   double loss = 0;
   const double busy = BusyGpus(now);
   for (const ModelId victim : victims) {
@@ -115,7 +115,7 @@ double CopiesAhead::LossOf(const std::vector<ModelId>& victims, const Gpu& gpu, 
 }
 
 // GPUs where a load is in nobody's way now, of the least busy ones.
-GpuList CopiesAhead::QuietGpus() const {
+GpuList Prefetcher::QuietGpus() const {
   GpuList quiet;
   const bool occupies = tables_.limits.LoadsOccupy();
   // Where a load has its GPU for itself those with the least free memory stay for whoever comes next.
@@ -137,16 +137,16 @@ GpuList CopiesAhead::QuietGpus() const {
 }
 
 // Who would go for the model; nothing where it is, or finds no room now.
-std::optional<AheadPlan> CopiesAhead::PlanOn(ModelId id, const Gpu& gpu, Time now) const {
+std::optional<PrefetchPlan> Prefetcher::PlanOn(ModelId id, const Gpu& gpu, Time now) const {
   const Bytes need = tables_.models[id].weights + tables_.models[id].activation;
   if (gpu.Find(id) != nullptr || !tables_.CanEverFit(id, gpu)) return std::nullopt;
   if (gpu.Free() + gpu.idle < victims_.Target(id, gpu, need)) return std::nullopt;
-  return AheadPlan{.gpu = gpu.index, .victims = victims_.Plan(id, need, gpu, now)};
+  return PrefetchPlan{.gpu = gpu.index, .victims = victims_.Plan(id, need, gpu, now)};
 }
 
-std::optional<AheadPlan> CopiesAhead::PlanCopy(ModelId id, double gain, const GpuList& quiet,
-                                               Time now) const {
-  std::optional<AheadPlan> best;
+std::optional<PrefetchPlan> Prefetcher::PlanCopy(ModelId id, double gain, const GpuList& quiet,
+                                                 Time now) const {
+  std::optional<PrefetchPlan> best;
   for (const GpuIndex index : quiet) {
     auto plan = PlanOn(id, tables_.gpus.at(index), now);
     if (!plan) continue;
@@ -160,12 +160,12 @@ std::optional<AheadPlan> CopiesAhead::PlanCopy(ModelId id, double gain, const Gp
 
 // A function that was deployed will be asked for, though nobody knows how often: while there is room that
 // nobody else has, its model comes before. Not one that never ran: that is measured by its first swap.
-void CopiesAhead::BringNewcomers(Time now, Bring bring) {
-  if (newcomers_.empty() || !MayBring()) return;
+void Prefetcher::PrefetchAdopted(Time now, Bring bring) {
+  if (adopted_.empty() || !MayPrefetch()) return;
   GpuList quiet = QuietGpus();
-  while (!quiet.empty() && !newcomers_.empty()) {
-    const ModelId id = newcomers_.front();
-    newcomers_.pop_front();
+  while (!quiet.empty() && !adopted_.empty()) {
+    const ModelId id = adopted_.front();
+    adopted_.pop_front();
     // What was asked for meanwhile is there, or was taken off a GPU for a reason.
     if (tables_.models[id].asked != Time::min() || !MayHaveCopies(id) || tables_.gpus.HolderCount(id) > 0)
       continue;
@@ -179,8 +179,8 @@ void CopiesAhead::BringNewcomers(Time now, Bring bring) {
 
 // The model whose copy saves most comes, when there is a place for it; the others are looked at when they are
 // asked for again.
-void CopiesAhead::BringCopy(Time now, Bring bring) {
-  if (wanting_.empty() || !MayBring()) return;
+void Prefetcher::PrefetchCopy(Time now, Bring bring) {
+  if (wanting_.empty() || !MayPrefetch()) return;
   if (tables_.late && tables_.late->late() > 0) return;  // there is too much to do already
   if (!tables_.limits.LoadsOccupy() && tables_.link_pressure.At(now) > kQuietLinks) return;
   ModelId best = kNoName;

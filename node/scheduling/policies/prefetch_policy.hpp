@@ -1,4 +1,4 @@
-// The `copies` slot: when a model comes to a GPU of the node.
+// The `prefetch` slot: when a model comes to a GPU of the node.
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace troupe::node {
 
-enum class CopiesRule { kAsked, kAhead, kForecast };
+enum class PrefetchRule { kAsked, kAhead, kForecast };
 
 // `asked`: for a request, which then waits for it.
 // `ahead`: also ahead of requests: while a GPU has nothing to do (where a load occupies it; a third of all
@@ -20,7 +20,7 @@ enum class CopiesRule { kAsked, kAhead, kForecast };
 // `forecast` (default): as `ahead`; and where runs go on beneath loads, a model that no GPU has and that is
 //   asked for at regular intervals (node/scheduling/arrival_forecast.hpp) comes before its next request, in a
 //   moment in which a link is idle, for what nobody waits for.
-[[nodiscard]] std::span<const PolicyEntry<CopiesRule>> CopiesPolicies();
-[[nodiscard]] absl::StatusOr<CopiesRule> FindCopiesPolicy(std::string_view name);
+[[nodiscard]] std::span<const PolicyEntry<PrefetchRule>> PrefetchPolicies();
+[[nodiscard]] absl::StatusOr<PrefetchRule> FindPrefetchPolicy(std::string_view name);
 
 }  // namespace troupe::node
