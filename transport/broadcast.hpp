@@ -1,6 +1,6 @@
 // BROADCAST: the bytes of one process of a host, to several others at once.
 //
-// Who takes part knows the same seat but for its rank: the first member sends, the others receive. NCCL does
+// Who takes part knows the same slot but for its rank: the first member sends, the others receive. NCCL does
 // this between GPUs (gpu/cuda/nccl_broadcast); LocalBroadcaster does it over shared memory, for virtual GPUs
 // and for tests. One contract test runs on both (tests/unit/transport/broadcast_contract.hpp).
 #pragma once
@@ -17,14 +17,14 @@
 
 namespace troupe::transport {
 
-struct BroadcastSeat {
+struct BroadcastSlot {
   static constexpr std::size_t kMembers = 64;
   std::string id;                      // of NewId of the first member
   std::uint32_t rank = 0;              // in `members`; 0 sends
   std::vector<std::uint32_t> members;  // GPUs of the node, by rank
 };
 // InvalidArgument says what is wrong with it: two members at least, each of them once.
-[[nodiscard]] absl::Status CheckSeat(const BroadcastSeat& seat);
+[[nodiscard]] absl::Status CheckSlot(const BroadcastSlot& slot);
 
 // One member's part.
 //   joined -(Pass, piece by piece)-> -(Finish)-> finished          joined -(an error, Abort)-> broken
@@ -54,7 +54,7 @@ class Broadcaster {
   // Blocks until all members have joined. DeadlineExceeded when they have not within `patience`, NotFound
   // when this id is nobody's (any more) or there is no way from the first member to this one, Unavailable
   // when another member is gone.
-  virtual absl::StatusOr<std::unique_ptr<BroadcastEnd>> Join(const BroadcastSeat& seat,
+  virtual absl::StatusOr<std::unique_ptr<BroadcastEnd>> Join(const BroadcastSlot& slot,
                                                              Duration patience) = 0;
 };
 

@@ -83,15 +83,15 @@ class LinkBuckets {
   [[nodiscard]] int fd() const { return memory_.fd(); }
 
  private:
-  struct Seat;
+  struct UserSlot;
   struct Slot;
   [[nodiscard]] Slot& slot(std::size_t link) const;
-  [[nodiscard]] Seat* SeatOf(std::size_t link) const;
-  [[nodiscard]] Seat* TakeSeat(std::size_t link, Time now);
+  [[nodiscard]] UserSlot* SlotOf(std::size_t link) const;
+  [[nodiscard]] UserSlot* TakeSlot(std::size_t link, Time now);
   // Whoever begins to want a link has missed nothing of it.
-  void BeginLevel(std::size_t link, Seat& mine, Time now);
+  void BeginLevel(std::size_t link, UserSlot& mine, Time now);
   // The part of what it missed that it may take yet.
-  [[nodiscard]] Bytes Forgive(std::size_t link, Seat& mine, std::int64_t behind);
+  [[nodiscard]] Bytes Forgive(std::size_t link, UserSlot& mine, std::int64_t behind);
   void BecomeUser();
   MemoryFile memory_;
   std::size_t count_ = 0;

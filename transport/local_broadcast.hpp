@@ -33,7 +33,7 @@ class LocalBroadcaster final : public Broadcaster {
       : way_(std::move(way)), socket_(std::move(socket)) {}
 
   absl::StatusOr<std::string> NewId() override;
-  absl::StatusOr<std::unique_ptr<BroadcastEnd>> Join(const BroadcastSeat& seat, Duration patience) override;
+  absl::StatusOr<std::unique_ptr<BroadcastEnd>> Join(const BroadcastSlot& slot, Duration patience) override;
 
  private:
   // Identities that were made and not joined; the oldest goes for a new one.
@@ -43,7 +43,7 @@ class LocalBroadcaster final : public Broadcaster {
     MemoryFile memory;
     std::shared_ptr<const void> shown;  // handed out for as long as this lives
   };
-  absl::StatusOr<Window> WindowOf(const BroadcastSeat& seat);
+  absl::StatusOr<Window> WindowOf(const BroadcastSlot& slot);
   absl::Status Show(Window& window, std::uint64_t unique);
   const FindWay way_;
   const std::string socket_;

@@ -200,14 +200,14 @@ class Front : public FrontSelf::base {
 };
 
 // A call of a thread, which is answered also when the actor that has it ends.
-struct DoorCall {
+struct FrontCall {
   proto::InferRequest request;
   FrontClient::Done done;
 
-  DoorCall(proto::InferRequest r, FrontClient::Done d) : request(std::move(r)), done(std::move(d)) {}
-  DoorCall(const DoorCall&) = delete;
-  DoorCall& operator=(const DoorCall&) = delete;
-  ~DoorCall() {
+  FrontCall(proto::InferRequest r, FrontClient::Done d) : request(std::move(r)), done(std::move(d)) {}
+  FrontCall(const FrontCall&) = delete;
+  FrontCall& operator=(const FrontCall&) = delete;
+  ~FrontCall() {
     if (done) done(Unavailable("the gateway is stopping; try again"));
   }
 };
@@ -228,7 +228,7 @@ class ActorFrontClient final : public FrontClient {
   void Infer(proto::InferRequest request, Done done) override {
     const auto& key = request.function();
     const bool is_workflow = view_->Get()->FindWorkflow(key.name(), key.version()) != nullptr;
-    auto call = std::make_shared<DoorCall>(std::move(request), std::move(done));
+    auto call = std::make_shared<FrontCall>(std::move(request), std::move(done));
     const auto ask = [call = std::move(call)](auto& actor) {
       actor.Infer(std::move(call->request),
                   [call](proto::InferReply reply) { std::exchange(call->done, nullptr)(std::move(reply)); });

@@ -105,7 +105,8 @@ void WorkflowRun::Submit() {
     start_.set_version(progress_.spec().version());
     start_.set_gateway(options_.gateway);
     *start_.mutable_inputs() = *std::move(stored);
-    session_.Register(start_, expiry_, [this](const absl::StatusOr<proto::RunRecord>& run) { Tied(run); });
+    session_.Register(start_, expiry_,
+                      [this](const absl::StatusOr<proto::RunRecord>& run) { Registered(run); });
   });
 }
 
@@ -113,10 +114,11 @@ void WorkflowRun::GoOn() {
   expiry_ = Now(this) + options_.default_timeout;
   start_ = options_.record->start();
   start_.set_gateway(options_.gateway);
-  session_.Register(start_, expiry_, [this](const absl::StatusOr<proto::RunRecord>& run) { Tied(run); });
+  session_.Register(start_, expiry_,
+                    [this](const absl::StatusOr<proto::RunRecord>& run) { Registered(run); });
 }
 
-void WorkflowRun::Tied(const absl::StatusOr<proto::RunRecord>& run) {
+void WorkflowRun::Registered(const absl::StatusOr<proto::RunRecord>& run) {
   if (absl::IsAborted(run.status())) return Yield();
   if (!run.ok()) return Answer(run.status());
   if (run->state() != proto::RUN_RUNNING) return AnswerAs(*run);
@@ -239,7 +241,8 @@ void WorkflowRun::Yield() {
   Forget();
   started_ = false;
   if (!promise_.pending()) return quit();  // nobody waits for its end
-  session_.Register(start_, expiry_, [this](const absl::StatusOr<proto::RunRecord>& run) { Tied(run); });
+  session_.Register(start_, expiry_,
+                    [this](const absl::StatusOr<proto::RunRecord>& run) { Registered(run); });
 }
 
 // A run that had ended before: its end is the answer.

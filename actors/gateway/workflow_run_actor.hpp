@@ -59,7 +59,7 @@ class WorkflowRun : public RunSelf::base {
   void GoOn();
   void ManagerIs(ClusterManagerActor manager);
   // The log knows this run. One that nobody else has is ours from here on; one that has ended is answered so.
-  void Tied(const absl::StatusOr<proto::RunRecord>& run);
+  void Registered(const absl::StatusOr<proto::RunRecord>& run);
   // Whether everything that the log has of the run was committed here.
   [[nodiscard]] bool Knows(const proto::RunRecord& run) const;
   // What is committed is not run again, unless its result is lost; the rest goes on with the inputs that the

@@ -27,8 +27,8 @@ namespace troupe::gpu {
 struct BroadcastPart {
   std::string meeting;
   std::string socket;             // of the first one's meeting place
-  transport::BroadcastSeat seat;  // without its identity, which the meeting gives
-  [[nodiscard]] bool sends() const { return seat.rank == 0; }
+  transport::BroadcastSlot slot;  // without its identity, which the meeting gives
+  [[nodiscard]] bool sends() const { return slot.rank == 0; }
 };
 // What an order says of it to the worker of `gpu`, which may meet in `directory` alone. InvalidArgument names
 // what does not add up.
@@ -70,7 +70,7 @@ class BroadcastHandler {
   absl::Status SendAll(const BroadcastPart& part, DeviceRange weights, ModelLoad* load);
   absl::Status ReceiveAll(const BroadcastPart& part, DeviceRange weights, ModelLoad& load,
                           const std::function<void()>& first);
-  absl::StatusOr<transport::BroadcastEnd*> Join(const transport::BroadcastSeat& seat);
+  absl::StatusOr<transport::BroadcastEnd*> Join(const transport::BroadcastSlot& slot);
   absl::Status AwaitGroups(ModelLoad& load, Bytes bytes);
   [[nodiscard]] std::shared_ptr<transport::BroadcastEnd> current();
 

@@ -332,7 +332,7 @@ void CacheTable::Check() const {
                  "the list of those that leave is wrong");
     TROUPE_CHECK(entry.place == 0 || line_.at(entry.place) == model, "the line of the models is wrong");
   }
-  TROUPE_CHECK(used == used_, "the host region is booked wrongly");
+  TROUPE_CHECK(used == used_, "the host region is counted wrongly");
   TROUPE_CHECK(arriving == arriving_, "models on their way into use are counted wrongly");
   TROUPE_CHECK(fetching == fetching_ && fetching_ <= limits_.parallel_fetches, "too many fetches at once");
   TROUPE_CHECK(loading == loading_ && loading_ <= limits_.parallel_loads, "too many loads at once");

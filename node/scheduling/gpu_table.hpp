@@ -96,7 +96,7 @@ class GpuTable {
   void BeginAssign(GpuIndex index, const std::string& key);
   void ForgetComing(GpuIndex index);
   void Unread(GpuIndex index, std::int32_t change);
-  // A model that the worker reported before anybody here knew it: its bytes were booked as overhead, and
+  // A model that the worker reported before anybody here knew it: its bytes were counted as overhead, and
   // strange.
   void FoundResident(GpuIndex index, ModelId model, Bytes bytes, Time now);
 

@@ -66,7 +66,7 @@ void GpuTable::Check() const {
     const std::optional<GpuPlace> place = PlaceOf(gpu);
     TROUPE_CHECK(places.Find(index) == place, "a GPU is not where its load says");
     ready += place ? 1 : 0;
-    TROUPE_CHECK(gpu.staying + gpu.promised + gpu.overhead <= gpu.memory, "GPU memory is booked twice");
+    TROUPE_CHECK(gpu.staying + gpu.promised + gpu.overhead <= gpu.memory, "GPU memory is reserved twice");
     TROUPE_CHECK(coming == gpu.coming_models, "the models on their way are counted wrong");
     TROUPE_CHECK(pins <= gpu.in_flight, "a model is pinned by nobody");
   }

@@ -18,7 +18,7 @@ void RequestTurns::Decide(Time now) {
   if (tables_.places.MoreForHits()) DecideInOrder(true, now);
   tables_.queue.AllSeen();
   const auto bring = [&](ModelId model, const PrefetchPlan& plan, Time begin_by) {
-    parts_.bookings.Prefetch(model, plan, begin_by, now);
+    parts_.reservations.Prefetch(model, plan, begin_by, now);
   };
   parts_.look_again = std::min(parts_.look_again, parts_.prefetcher.Decide(now, bring));
 }
@@ -49,7 +49,7 @@ void RequestTurns::DecideInOrder(bool hits_only, Time now) {
     const bool runs =
         choice.verdict == GpuVerdict::kRun && tables_.Serves(entry, tables_.gpus.at(choice.gpu));
     if (runs && (!hits_only || tables_.gpus.at(choice.gpu).Find(at->model) != nullptr)) {
-      parts_.decision.dispatches.push_back(parts_.bookings.Book(entry, choice, now));
+      parts_.decision.dispatches.push_back(parts_.reservations.Reserve(entry, choice, now));
       if (!hits_only) {
         NotePassed(left);
       } else if (RequestEntry* const passed = FirstBefore(at->key)) {

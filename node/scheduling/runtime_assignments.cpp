@@ -68,7 +68,7 @@ bool RuntimeAssignments::ClearStates(GpuIndex index) {
   std::vector<ModelId> models = GpuTable::WithStates(tables_.gpus.at(index));
   std::ranges::sort(models, {}, [&](ModelId model) -> const std::string& { return tables_.NameOf(model); });
   for (const ModelId model : models) {
-    parts_.bookings.Evict(index, model);
+    parts_.reservations.Evict(index, model);
     parts_.decision.departures.push_back({index, tables_.NameOf(model)});
   }
   return models.empty();

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/slo_order.hpp"
-#include "node/scheduling/bookings.hpp"
 #include "node/scheduling/gpu_chooser.hpp"
 #include "node/scheduling/gpu_holds.hpp"
 #include "node/scheduling/locality_turns.hpp"
@@ -16,6 +15,7 @@
 #include "node/scheduling/prefetcher.hpp"
 #include "node/scheduling/request_table.hpp"
 #include "node/scheduling/request_turns.hpp"
+#include "node/scheduling/reservations.hpp"
 #include "node/scheduling/runtime_assignments.hpp"
 #include "node/scheduling/scheduler_tables.hpp"
 #include "node/scheduling/state_turns.hpp"
@@ -50,8 +50,8 @@ struct SchedulerParts {
   StateTurns states{*this, tables};
   GpuHolds holds{tables, waiting};
   // What decides.
-  Bookings bookings{*this, tables};
-  ModelHomes homes{tables, bookings};
+  Reservations reservations{*this, tables};
+  ModelHomes homes{tables, reservations};
   RuntimeAssignments runtimes{*this, tables};
   RequestTurns by_request{*this, tables};
   LocalityTurns by_gpu{*this, tables};

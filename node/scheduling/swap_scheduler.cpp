@@ -77,7 +77,7 @@ Consequences SwapScheduler::ForgetModel(const std::string& name) {
   const std::vector<GpuIndex> holders = parts_.tables.gpus.Holders(id);
   for (const GpuIndex gpu : holders) {
     if (!parts_.tables.gpus.at(gpu).Find(id)->Idle()) continue;
-    parts_.bookings.Evict(gpu, id);
+    parts_.reservations.Evict(gpu, id);
     effects.evictions.push_back({gpu, name});
   }
   parts_.names.ForgetUnused();
