@@ -92,8 +92,8 @@ absl::Status ApiKeyTable::ValidateCreate(const proto::ApiKeyRecord& key) const {
 
 absl::Status ApiKeyTable::ValidateRevoke(std::string_view name) const {
   if (keys_.contains(std::string(name))) return absl::OkStatus();
-  return absl::NotFoundError(Cat("there is no key '", name.substr(0, kMaxNameLength),
-                                 "'; 'troupe key list' shows those that there are"));
+  return absl::NotFoundError(
+      Cat("there is no key '", name.substr(0, kMaxNameLength), "'; 'troupe key list' shows all keys"));
 }
 
 const proto::ApiKeyRecord* ApiKeyTable::Find(std::string_view text) const {

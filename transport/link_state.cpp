@@ -19,7 +19,7 @@ namespace {
 constexpr std::uint64_t kMagic = 0x7472'7570'6c69'6e6b;  // "truplink"
 constexpr std::uint32_t kVersion = 3;
 constexpr std::size_t kNameSize = 32;
-// Nobody waits longer for a link: a time beyond it was written by a broken process.
+// The longest wait for a link: a longer one was written by a broken process.
 constexpr Duration kLongestQueue = std::chrono::hours(1);
 
 struct Header {
@@ -29,7 +29,7 @@ struct Header {
 };
 constexpr std::size_t kHeaderSize = 128;
 constexpr std::uint32_t kNothingBehind = ~std::uint32_t{0};
-// A user that was silent for this long has lost its slot to whoever wants it.
+// A user that was silent for this long has lost its slot to any user that wants it.
 constexpr Duration kForgotten = std::chrono::seconds(1);
 constexpr std::uint32_t kMostTransfers = 64;  // that count in a share
 
@@ -38,7 +38,7 @@ constexpr std::uint32_t kMostTransfers = 64;  // that count in a share
 // Where one user says what it wants. Its fields are read one by one: a mixture of two demands lasts for one
 // turn at most.
 struct LinkBuckets::UserSlot {
-  std::atomic<std::uint64_t> user;  // 0: nobody's
+  std::atomic<std::uint64_t> user;  // 0: free
   std::atomic<std::int64_t> urgency;
   std::atomic<std::int64_t> fresh_until;
   std::atomic<std::uint32_t> transfers;
@@ -127,7 +127,7 @@ LinkBuckets::Slot& LinkBuckets::slot(std::size_t link) const {
 }
 
 // The bucket is one number: when the link will have passed all that was reserved. A reservation moves it on
-// by its own time, from now or, for one who comes a little late, from where the link would have been.
+// by its own time, from now or, for a user that comes a little late, from where the link would have been.
 Duration LinkBuckets::Reserve(std::size_t link, Bytes size, Time now) {
   Slot& slot = this->slot(link);
   const std::int64_t at = now.time_since_epoch().count();
@@ -224,7 +224,8 @@ LinkTurn LinkBuckets::TurnOf(std::size_t link, Time now) {
   return turn;
 }
 
-// What was missed long ago is gone: one that comes back from afar must not keep the link for itself.
+// What was missed long ago is forgotten: a user that comes back after a pause must not keep the link for
+// itself.
 Bytes LinkBuckets::Forgive(std::size_t link, UserSlot& mine, std::int64_t behind) {
   const double bandwidth = slot(link).bandwidth;
   const double most = bandwidth * std::chrono::duration<double>(kCatchUp).count();

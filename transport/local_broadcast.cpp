@@ -28,7 +28,7 @@ constexpr Bytes kPage = KiB(4);
 constexpr Bytes kWindow = MiB(4);
 // What is moved before the others hear of it.
 constexpr Bytes kBlock = KiB(512);
-// While somebody waits, how often it looks whether its partners live.
+// How often a waiting member looks whether its partners live.
 constexpr Duration kSlice = std::chrono::milliseconds(20);
 // How far a receiver runs ahead of its link before it sleeps: enough to hide a late wake-up.
 constexpr Duration kLead = std::chrono::microseconds(400);
@@ -88,7 +88,7 @@ class LocalEnd final : public BroadcastEnd {
   absl::Status Join() {
     std::int32_t nobody = 0;
     if (!me().pid.compare_exchange_strong(nobody, getpid())) {
-      finished_ = true;  // the others' broadcast is none of its business
+      finished_ = true;  // the broadcast of the others goes on without it
       return absl::AlreadyExistsError(
           absl::StrCat("rank ", slot_.rank, " of this broadcast has joined already, as process ", nobody));
     }
@@ -222,7 +222,7 @@ class LocalEnd final : public BroadcastEnd {
     return absl::OkStatus();
   }
 
-  // Whose process has ended; nothing when all live. Those that have not joined are not known.
+  // The member whose process has ended; nothing when all live. Members that have not joined are unknown.
   [[nodiscard]] absl::Status AllLive() {
     for (std::uint32_t rank = 0; rank < slot_.members.size(); ++rank) {
       const std::int32_t pid = page().member[rank].pid.load();
@@ -284,7 +284,7 @@ class LocalEnd final : public BroadcastEnd {
 };
 
 absl::Status NobodysId() {
-  return absl::NotFoundError("this broadcast is nobody's, or not any more");
+  return absl::NotFoundError("there is no broadcast with this id, or it is over");
 }
 
 // "UNIQUE:/SOCKET", or "PID:DESCRIPTOR:UNIQUE" of a process whose descriptors can be looked at.

@@ -17,8 +17,8 @@
 namespace troupe::transport {
 
 // The sender puts bytes into a window that all members map, and goes on when the slowest has taken them. The
-// identity says where the window is handed out, and a window is memory without a name, so that nothing is
-// left behind by a process that dies; whoever waits looks whether its partners live.
+// identity says where the window is handed out, and a window is memory without a name, so that a process that
+// dies leaves nothing behind. A waiting member looks whether its partners live.
 class LocalBroadcaster final : public Broadcaster {
  public:
   // A way that bytes take from the sender to here: they arrive at its pace. Empty: as fast as memory is.
