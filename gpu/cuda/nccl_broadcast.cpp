@@ -18,7 +18,7 @@ using transport::SteadyNow;
 // A piece over NVLink takes this long: until then the GPU is asked without a pause, later in pauses.
 constexpr Duration kSpin = std::chrono::microseconds(100);
 constexpr Duration kPause = std::chrono::microseconds(50);
-// Its kernels wait on the GPU for pieces that are on their way: they are to take few SMs from those that
+// Its kernels wait on the GPU for pieces that are on their way: they must take few SMs from the runs that
 // compute.
 constexpr int kMostBlocks = 4;
 

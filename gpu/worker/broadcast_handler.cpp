@@ -72,7 +72,7 @@ absl::StatusOr<BroadcastPart> ReadBroadcast(const proto::Broadcast& order, std::
 BroadcastHandler::BroadcastHandler(Device& device, Setup setup, const WorkerLimits& limits)
     : device_(device), setup_(std::move(setup)), limits_(limits) {
   if (setup_.socket.empty() || device_.broadcaster() == nullptr) return;
-  // Where nobody can be met, models come from the host: the description says that this worker broadcasts
+  // Without a place to meet, models come from the host: the description says that this worker broadcasts
   // nothing.
   auto place = transport::MeetingPlace::Open(setup_.socket, setup_.refusals);
   if (place.ok()) place_ = *std::move(place);

@@ -22,7 +22,7 @@ namespace {
 
 using transport::SteadyNow;
 
-// Answers go to the session that the order came from, or to nobody when it is gone.
+// Answers go to the session that the order came from; they are dropped when it is gone.
 Reply ReplyTo(const std::shared_ptr<Session>& session, std::uint64_t sequence, Lanes lanes) {
   return Reply(sequence, SteadyNow(),
                [weak = std::weak_ptr<Session>(session), lanes](const proto::WorkerOutcome& outcome) mutable {

@@ -121,7 +121,7 @@ void Residency::Receive(const HostModel& host, DeviceRange range, std::uint64_t 
       });
 }
 
-// What has not come by now comes from the host: nobody waits for a broadcast that broke.
+// After a broadcast broke, the groups that are missing come from the host at once.
 void Residency::Received(const HostModel& host, DeviceRange range, std::uint64_t order,
                          const absl::Status& status) {
   Loading& loading = loading_.at(host.digest);

@@ -26,7 +26,8 @@
 
 namespace troupe::gpu {
 
-// Executes swap orders over the device's links; who goes for whom is decided elsewhere. The main loop's thread.
+// Executes swap orders over the device's links; the node decides which victim leaves for which model. The
+// main loop's thread.
 class Residency {
  public:
   // Told when runs of a model that is on its way may begin, when it has become resident, or has failed to.
@@ -54,8 +55,8 @@ class Residency {
   void Hurry(const std::string& digest, Time deadline);
   // The load of a model that is on its way and whose runs need not wait for all of it, else null.
   [[nodiscard]] std::shared_ptr<ModelLoad> Pipelined(const std::string& digest) const;
-  // The model is on its way: calls `then` when that has ended and its order is answered. So whoever gave both
-  // orders hears of the swap first.
+  // The model is on its way: calls `then` when that has ended and its order is answered. So the daemon, which
+  // gave both orders, hears of the swap first.
   void Defer(const std::string& digest, std::function<void()> then);
   // A run that used the model lets go of it.
   void Release(const std::string& digest, const ModelTable::Hold& hold);

@@ -33,7 +33,7 @@ namespace {
 constexpr int kUnhandled = 1;
 constexpr int kInvalidArgument = 4;
 constexpr int kRemoteError = 6;
-// Who waits for longer than this in a test is stuck.
+// A test that waits for longer than this is stuck.
 constexpr troupe::Duration kForEver = std::chrono::minutes(5);
 
 // Each process hands out its windows at a socket of its own among the temporary files: a worker's jail lets
