@@ -22,7 +22,7 @@ absl::StatusOr<std::unique_ptr<HostSegments>> HostSegments::Create(Options optio
   std::unique_ptr<HostSegments> segments(new HostSegments(std::move(options)));
   TROUPE_ASSIGN_OR_RETURN(
       segments->nobodys_,
-      transport::HostRegion::Create(NameOf(segments->options_.name, "no key"), {.size = kPage}));
+      transport::HostRegion::Create(NameOf(segments->options_.name, "no-key"), {.size = kPage}));
   // Whether the memory is there is better known now than at the first deployment.
   if (!segments->options_.isolated) TROUPE_RETURN_IF_ERROR(segments->At("").status());
   return segments;

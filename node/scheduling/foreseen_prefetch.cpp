@@ -15,7 +15,8 @@ constexpr std::size_t kSomeForeseen = 4;
 
 }  // namespace
 
-// Where a load has its GPU for itself, one that came too early would be in everybody's way.
+// Where a load has its GPU for itself, a prefetch that comes too early would delay requests: there are no
+// forecasts.
 void Prefetcher::Foresee(ModelId id, Time now) {
   if (tables_.policies.prefetch != PrefetchRule::kForecast || tables_.limits.LoadsOccupy()) return;
   ModelEntry& model = tables_.models[id];
@@ -32,15 +33,15 @@ void Prefetcher::ForgetForeseen(ModelId id) {
   if (from != Time::max()) foreseen_.erase({from, id});
 }
 
-// The first of the GPUs where nobody goes for it who is wanted.
+// Takes the first GPU where no victim is wanted.
 std::optional<PrefetchPlan> Prefetcher::PlanForeseen(ModelId id, const GpuList& quiet, Time now) const {
   const Time since = now - tables_.models[id].forecast.interval();
   for (const GpuIndex index : quiet) {
     const Gpu& gpu = tables_.gpus.at(index);
     auto plan = PlanOn(id, gpu, now);
     if (!plan) continue;
-    // What would pass through a full GPU for its request, since those there are used more often, evicts none
-    // of them before it either.
+    // A model that its request would pass through a full GPU layer by layer, because the models there are
+    // used more often, is not prefetched: it would evict one of them.
     if (victims_.MayPass(id, gpu, gpu.Free() + gpu.promised, plan->victims, since)) continue;
     const auto stays = [&](ModelId victim) {
       return IsWanted(victim, gpu) || tables_.models[victim].kept_until > now;

@@ -85,7 +85,7 @@ void OrderOutcomes::LeaveGpu(RequestEntry& entry, Time now) {
   entry.pinned = false;
 }
 
-// What a run taught: of one that had its weights when it began, how long it takes; of one alone on its GPU
+// Learns from a run: when it had its weights at its begin, how long it takes; when it was alone on its GPU
 // behind its own swap from the host, how long both take together.
 void OrderOutcomes::ObserveRun(const RequestEntry& entry, const RunDone& done) {
   if (entry.source == SwapSource::kLayers) return;

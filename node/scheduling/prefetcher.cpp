@@ -10,8 +10,8 @@ namespace {
 
 // Of the models that were asked for since, so many are looked at in one decision.
 constexpr std::size_t kSomeModels = 8;
-// What a copy saves has to be so many times what is lost for it: else two models would take each other's
-// place in turns, and of those that are seldom asked for the rate is a guess.
+// A copy must save so many times what its victims lose: else two models would take each other's place in
+// turns, and the rate of a model with few requests is a guess.
 constexpr double kClearly = 4;
 // A copy that its own model keeps busy for less than this share of the time serves it well.
 constexpr double kServedWell = 0.1;
@@ -24,7 +24,7 @@ constexpr double kQuietLinks = 0.5;
 
 }  // namespace
 
-// Runtimes that serve one key each, and GPUs that are models' homes, are no place for copies.
+// Runtimes that serve one key each, and GPUs that are models' homes, take no copies.
 bool Prefetcher::MayPrefetch() const {
   return tables_.policies.prefetch != PrefetchRule::kAsked && !tables_.draining && !tables_.by_gpu &&
          !tables_.policies.gpu.early_binding && tables_.OneForAll();
@@ -95,12 +95,12 @@ double Prefetcher::GainOfCopy(ModelId id, Time now) const {
   return gain * ToSeconds(RecentRate::kMemory) > ToSeconds(tables_.LoadTimeOf(model)) ? gain : 0;
 }
 
-// Somebody waits for it, or its functions have states there.
+// True when a request waits for the model, or its functions have states there.
 bool Prefetcher::IsWanted(ModelId victim, const Gpu& gpu) const {
   return tables_.WaitingFor(victim) > 0 || !gpu.Find(victim)->states.empty();
 }
 
-// What those who go lose; infinite when one of them is wanted.
+// How much waiting the loss of the victims costs; infinite when one of them is wanted.
 double Prefetcher::LossOf(const std::vector<ModelId>& victims, const Gpu& gpu, Time now) const {
   double loss = 0;
   const double busy = BusyGpus(now);
@@ -114,11 +114,11 @@ double Prefetcher::LossOf(const std::vector<ModelId>& victims, const Gpu& gpu, T
   return loss;
 }
 
-// GPUs where a load is in nobody's way now, of the least busy ones.
+// GPUs where a load delays no request now, of the least busy ones.
 GpuList Prefetcher::QuietGpus() const {
   GpuList quiet;
   const bool occupies = tables_.limits.LoadsOccupy();
-  // Where a load has its GPU for itself those with the least free memory stay for whoever comes next.
+  // Where a load has its GPU for itself, the GPUs with the least free memory stay free for the next requests.
   const std::size_t stay =
       occupies ? std::clamp<std::size_t>(tables_.gpus.ready().size() / kStayIdle, 1, kSomeGpus) : 0;
   std::size_t looked = 0;
@@ -136,7 +136,7 @@ GpuList Prefetcher::QuietGpus() const {
   return quiet;
 }
 
-// Who would go for the model; nothing where it is, or finds no room now.
+// Which victims would leave for the model; nothing when it is there already, or finds no room now.
 std::optional<PrefetchPlan> Prefetcher::PlanOn(ModelId id, const Gpu& gpu, Time now) const {
   const Bytes need = tables_.models[id].weights + tables_.models[id].activation;
   if (gpu.Find(id) != nullptr || !tables_.CanEverFit(id, gpu)) return std::nullopt;
@@ -158,8 +158,8 @@ std::optional<PrefetchPlan> Prefetcher::PlanCopy(ModelId id, double gain, const 
   return best;
 }
 
-// A function that was deployed will be asked for, though nobody knows how often: while there is room that
-// nobody else has, its model comes before. Not one that never ran: that is measured by its first swap.
+// A function that was deployed will have requests, though how many is unknown: while there is free room, its
+// model comes before them. A model that never ran does not, because its first swap measures it.
 void Prefetcher::PrefetchAdopted(Time now, Bring bring) {
   if (adopted_.empty() || !MayPrefetch()) return;
   GpuList quiet = QuietGpus();

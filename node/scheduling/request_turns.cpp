@@ -36,7 +36,7 @@ void RequestTurns::DecideInOrder(bool hits_only, Time now) {
     }
     // No hit goes before what has a higher priority.
     if (hits_only && at->key.priority > tables_.queue.FirstKey().priority) break;
-    // Nor one that is late before what can still be met.
+    // Nor does a late hit go before a request that can still be in time.
     if (hits_only && tables_.Yields(at->key) && !tables_.Yields(tables_.queue.FirstKey())) break;
     RequestEntry& entry = *next;
     if (tables_.policies.gpu.early_binding) parts_.homes.Bind(at->model);

@@ -8,7 +8,7 @@
 
 namespace troupe::node {
 
-// The choice names another GPU, or the host; what comes from the host may come by way of one that loads it.
+// The choice names another GPU, or the host; a model from the host may be sent on by a GPU that loads it.
 void Reservations::Load(const RequestLook& look, RequestEntry& entry, GpuChoice& choice, Time now) {
   const Gpu& gpu = tables_.gpus.at(choice.gpu);
   entry.source = choice.peer == kNoGpu ? SwapSource::kHost : SwapSource::kPeer;
@@ -87,7 +87,7 @@ Time Reservations::BeginBy(const RequestEntry& entry) const {
   return entry.request.deadline - tables_.costs.RunTime(tables_.models[entry.model].cost);
 }
 
-// What those who carry the decision out have to know.
+// What the node has to know to carry the decision out.
 Dispatch Reservations::Order(const RequestEntry& entry, const GpuChoice& choice,
                              const std::vector<ModelId>& victims) const {
   // What is late yields on the links, too.

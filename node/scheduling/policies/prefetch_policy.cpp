@@ -8,8 +8,7 @@ std::span<const PolicyEntry<PrefetchRule>> PrefetchPolicies() {
   static constexpr std::array<PolicyEntry<PrefetchRule>, 3> kTable = {{
       {"asked", "a model comes for a request that waits for it", PrefetchRule::kAsked},
       {"ahead", "models that are asked for much also come ahead of requests", PrefetchRule::kAhead},
-      {"forecast", "and those that are asked for at regular intervals before the next request",
-       PrefetchRule::kForecast},
+      {"forecast", "and models with regular requests come before the next one", PrefetchRule::kForecast},
   }};
   return kTable;
 }
