@@ -20,7 +20,8 @@ using FrontSelf =
     FrontActor::extend<Hears<proto::Job>, Hears<proto::Tick>,
                        caf::reacts_to<proto::PeerUp, caf::strong_actor_ptr>, Hears<proto::PeerLost>>;
 
-// Begins the name of each run that nobody gave a key, and no key: so none can be taken from outside.
+// Begins the name of each run without a key of its caller. A key cannot begin so, so the name cannot be taken
+// from outside.
 constexpr char kOwnRun[] = ".";
 enum : std::uint32_t { kTakeBack = 1 };
 

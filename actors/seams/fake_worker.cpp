@@ -86,7 +86,7 @@ class Worker : public caf::event_based_actor {
         Ready(absl::DeadlineExceededError("nothing from the worker"), from_before);
       });
     }
-    if (!life.up) return Ready(absl::NotFoundError("nobody listens"), from_before);
+    if (!life.up) return Ready(absl::NotFoundError("no worker listens"), from_before);
     life.linked = true;
     if (life.runtime.empty()) life.runtime = shared_->runtime;
     Ready(absl::OkStatus(), from_before);

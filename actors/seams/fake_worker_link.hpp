@@ -69,7 +69,7 @@ class FakeWorkerControl {
   std::uint64_t runs = 0;
   std::uint64_t swaps = 0;
   std::uint64_t peer_swaps = 0;  // of `swaps`: copies from another GPU that were begun
-  std::uint64_t received = 0;    // of `swaps`: those that came whole by a broadcast
+  std::uint64_t received = 0;    // of `swaps`: models that came whole by a broadcast
   std::uint64_t by_layer = 0;    // of `runs`: those whose model passed through
   Bytes used;                    // device memory
   Bytes fullest;                 // device memory at its fullest, with the activations of the runs under way
