@@ -43,7 +43,7 @@ struct LinkTurn {
 // Users with several transfers, or with urgent ones, say so (Want), and look before they ask (TurnOf): then
 // transfers of different processes share a link as those of one process do; one that a busy machine woke late
 // has what it missed, up to kCatchUp of the link's time, in its next turn. What a user said is forgotten
-// kFresh after it said or did something, so the dead and the stuck are in nobody's way. Each LinkBuckets
+// kFresh after it said or did something, so a dead or stuck user delays no other. Each LinkBuckets
 // object is one user.
 class LinkBuckets {
  public:
