@@ -78,7 +78,7 @@ struct DaemonConfig {
                     .gpu = {},
                     .eviction = {},
                     .swap = {},
-                    .copies = {},
+                    .prefetch = {},
                     .memory = {},
                     .binding = {}};
   unsigned replicas = 2;
