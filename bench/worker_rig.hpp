@@ -130,7 +130,7 @@ class Rig {
   }
   // Of whichever order ends next.
   proto::WorkerOutcome AwaitAny() {
-    TROUPE_CHECK(outcomes_.empty(), "an outcome came that nobody awaited");
+    TROUPE_CHECK(outcomes_.empty(), "an outcome came that was not awaited");
     return Good(Receive());
   }
   proto::WorkerOutcome Ask(proto::WorkerOrder order) { return Await(Send(std::move(order))); }

@@ -21,7 +21,7 @@ std::string NameOf(const std::string& node, const std::string& key) {
 absl::StatusOr<std::unique_ptr<HostSegments>> HostSegments::Create(Options options) {
   std::unique_ptr<HostSegments> segments(new HostSegments(std::move(options)));
   TROUPE_ASSIGN_OR_RETURN(
-      segments->nobodys_,
+      segments->empty_region_,
       transport::HostRegion::Create(NameOf(segments->options_.name, "no-key"), {.size = kPage}));
   // Whether the memory is there is better known now than at the first deployment.
   if (!segments->options_.isolated) TROUPE_RETURN_IF_ERROR(segments->At("").status());

@@ -38,7 +38,7 @@ class HostSegments {
   // The memory that a worker of this key maps. While it is held, the key's models are placed in it.
   absl::StatusOr<RegionPtr> RegionOf(const std::string& key);
   // A region without room, for a worker that serves no key yet.
-  [[nodiscard]] const RegionPtr& nobodys() const { return nobodys_; }
+  [[nodiscard]] const RegionPtr& empty_region() const { return empty_region_; }
 
   // Returns the pages of what was freed to the system. Slow; any thread, beside any other call.
   static void GiveBack(const std::vector<RegionPtr>& regions);
@@ -59,7 +59,7 @@ class HostSegments {
   absl::StatusOr<Segment*> At(const std::string& key);
 
   const Options options_;
-  RegionPtr nobodys_;
+  RegionPtr empty_region_;
   std::map<std::string, Segment> segments_;
 };
 

@@ -86,11 +86,11 @@ class LocalEnd final : public BroadcastEnd {
   }
 
   absl::Status Join() {
-    std::int32_t nobody = 0;
-    if (!me().pid.compare_exchange_strong(nobody, getpid())) {
+    std::int32_t joined = 0;
+    if (!me().pid.compare_exchange_strong(joined, getpid())) {
       finished_ = true;  // the broadcast of the others goes on without it
       return absl::AlreadyExistsError(
-          absl::StrCat("rank ", slot_.rank, " of this broadcast has joined already, as process ", nobody));
+          absl::StrCat("rank ", slot_.rank, " of this broadcast has joined already, as process ", joined));
     }
     const auto count = static_cast<std::uint32_t>(slot_.members.size());
     if (slot_.rank == 0) page().members.store(count);

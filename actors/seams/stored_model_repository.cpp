@@ -377,11 +377,11 @@ void StoredModelRepository::GiveBackNow() {
   host_->DropEmpty();
 }
 
-absl::StatusOr<storage::HostSegments::RegionPtr> StoredModelRepository::RegionOf(bool nobody,
+absl::StatusOr<storage::HostSegments::RegionPtr> StoredModelRepository::RegionOf(bool without_key,
                                                                                  const std::string& key) {
   if (host_ == nullptr) return absl::FailedPreconditionError("this process has no host region");
   const std::lock_guard lock(host_mutex_);
-  if (nobody) return host_->nobodys();
+  if (without_key) return host_->empty_region();
   return host_->RegionOf(key);
 }
 

@@ -58,7 +58,7 @@ class StoredModelRepository final : public ModelRepository {
   void Disown(const std::string& model_digest, const std::string& key) override;
 
   // What a worker of this isolation key maps; without a key, a region without room.
-  absl::StatusOr<storage::HostSegments::RegionPtr> RegionOf(bool nobody, const std::string& key);
+  absl::StatusOr<storage::HostSegments::RegionPtr> RegionOf(bool without_key, const std::string& key);
 
   [[nodiscard]] storage::HostRepository::Usage host_usage() const;
 
