@@ -14,9 +14,9 @@ using testing::Contains;
 using testing::HasSubstr;
 
 // Four GPUs, on which a load takes 105 ms and has its GPU for itself; a run takes 900 ms.
-class Prefetcher : public testing::Test {
+class Prefetch : public testing::Test {
  protected:
-  Prefetcher()
+  Prefetch()
       : world_(1, 4, Profile(), {}, GiB(2), [](NodeOptions& options) {
           options.policies.prefetch = "ahead";
           options.scheduler.swap_ahead = 1;
@@ -51,7 +51,7 @@ class Prefetcher : public testing::Test {
   std::uint64_t next_ = 1;
 };
 
-TEST_F(Prefetcher, AHotModelComesToAnotherGpuBeforeItIsAskedForThere) {
+TEST_F(Prefetch, AHotModelComesToAnotherGpuBeforeItIsAskedForThere) {
   AskEachSecond(20);
   EXPECT_THAT(Swaps(), Contains(HasSubstr("from host ahead of requests, 100 MiB in 105 ms")));
   std::size_t copies = 0;
@@ -65,7 +65,7 @@ TEST_F(Prefetcher, AHotModelComesToAnotherGpuBeforeItIsAskedForThere) {
     EXPECT_LT(world_.answers[i].took, milliseconds(950));
 }
 
-TEST_F(Prefetcher, RequestsThatComeMeanwhileAreServedAlsoWhenTheWorkersDie) {
+TEST_F(Prefetch, RequestsThatComeMeanwhileAreServedAlsoWhenTheWorkersDie) {
   std::size_t killed = 0;
   for (int round = 0; round < 60; ++round) {
     world_.Infer("resnet", next_++, seconds(100));
