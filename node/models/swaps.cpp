@@ -19,7 +19,7 @@ void Swaps::Order(const HeldStart& start, const SwapWay& way) {
   ImagePtr image;
   if (dispatch.bring_state) image = parts_.states.AddTo(dispatch.state, swap);
   if (way.pinned != nullptr) {
-    *swap.mutable_lent() = way.pinned->weights();
+    *swap.mutable_pinned() = way.pinned->weights();
     swap.set_from_gpu(parts_.settings.DeviceOf(dispatch.peer));  // links lie between devices, not runtimes
   }
   if (way.broadcast != nullptr) *swap.mutable_broadcast() = *way.broadcast;
