@@ -52,7 +52,7 @@ RequestFinished RequestTable::End(Entry& entry, RequestEnd end, absl::Status sta
   return finished;
 }
 
-// Gives back the credit. Null when nobody waits for this reply any more.
+// Gives back the credit. Null when no caller waits for this reply any more.
 RequestTable::Entry* RequestTable::TakeReply(std::uint64_t ticket, std::string* node) {
   const auto it = sendings_.find(ticket);
   if (it == sendings_.end()) return nullptr;  // its node was lost, and what it held was sent anew

@@ -37,7 +37,7 @@ struct RouterLimits {
   Duration default_timeout = std::chrono::seconds(30);
   Duration longest_timeout = std::chrono::hours(1);
   Duration bounce_pause =
-      std::chrono::milliseconds(50);  // before a request that nobody takes is offered again
+      std::chrono::milliseconds(50);  // before a request that no node takes is offered again
   Duration shortest_retry_after = std::chrono::milliseconds(50);
   Duration longest_retry_after = std::chrono::seconds(10);
 };

@@ -26,7 +26,7 @@ struct ManagerState {
 // "alive", "suspect", ...
 [[nodiscard]] std::string StateName(proto::MemberState state);
 
-// Requests that need nobody else: status, events, workflows, runs. UNIMPLEMENTED for others.
+// Requests that the manager answers alone: status, events, workflows, runs. UNIMPLEMENTED for others.
 [[nodiscard]] proto::AdminReply AnswerFromState(const proto::AdminRequest& request,
                                                 const ManagerState& state);
 // An empty key: every function; an empty version: every version. NOT_FOUND when there is none.

@@ -56,7 +56,7 @@ class Catalogue {
   [[nodiscard]] static storage::Batch HomeBatch(const std::string& digest, const std::string& node);
   [[nodiscard]] static storage::Batch NoHomeBatch(const std::vector<std::string>& digests);
 
-  // Nodes that an operator drained: they stay so, whoever restarts.
+  // Nodes that an operator drained: they stay so, also when the node or the manager restarts.
   [[nodiscard]] bool Drained(const std::string& node) const { return drained_.contains(node); }
   [[nodiscard]] static storage::Batch DrainBatch(const std::string& node, bool drain);
   void ApplyDrain(const std::string& node, bool drain) {

@@ -344,7 +344,7 @@ void ClusterManager::Adopt(const std::string& digest, const std::string& name,
 }
 
 void ClusterManager::AdoptionLost(const std::string& digest, const std::string& name) {
-  // Whoever waits hears of the copy that is being made instead, if there is one.
+  // The caller that waits hears of the copy that is being made instead, if there is one.
   if (placement_.BeingAdopted(digest)) return;
   AdoptionEnded(digest, absl::UnavailableError(absl::StrCat(
                             "node '", name, "' left the cluster before it had adopted the model")));

@@ -36,7 +36,7 @@ struct ManagerOptions {
   Duration placement_retry = std::chrono::seconds(2);  // after an adoption that failed
   Duration adopt_timeout = std::chrono::minutes(6);
   Duration ask_timeout = std::chrono::seconds(3);    // of a node, for an operator
-  Duration release_after = std::chrono::minutes(2);  // of a fetched part that nobody released
+  Duration release_after = std::chrono::minutes(2);  // of a fetched part that was not released
   // For a gateway to say that it has a run: after the manager's restart, or once it was told to go on with
   // it.
   Duration run_grace = std::chrono::seconds(2);

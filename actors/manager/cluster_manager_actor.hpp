@@ -115,8 +115,8 @@ class ClusterManager : public ManagerSelf::base {
   }
   caf::typed_response_promise<proto::StoreBlobReply> Keep(const proto::StoreBlob& blob);
   // --- runs ---
-  // `asker`: the actor that submits the run; empty: nobody runs it yet. It is answered with a run that has
-  // not ended when it is the one that has it now, and else with its end.
+  // `asker`: the actor that submits the run; empty: the run has no owner yet. It is answered with a run that
+  // has not ended when it is the run's owner now, and else with the run's end.
   RunPromise Start(proto::StartRun& command, const WorkflowRunActor& asker);
   [[nodiscard]] absl::Status CheckStart(proto::StartRun& command) const;
   void Own(const proto::StartRun& command, const WorkflowRunActor& asker, RunPromise promise);
@@ -138,7 +138,7 @@ class ClusterManager : public ManagerSelf::base {
   enum class Reopening { kNone, kAllowed };
   void Claim(const std::string& run, const std::string& gateway, Reopening reopening,
              std::function<bool()> wanted, std::function<void(absl::Status)> done);
-  // Runs that nobody runs any more get another gateway.
+  // Runs without an owner get another gateway.
   void RelinkRuns();
   void TakeOver();
   // It was claimed for `gateway`, which is told to go on with it.

@@ -108,7 +108,7 @@ void ClusterManager::TakeBackNow() {
   });
 }
 
-// Nobody runs it: now the asker does, under a claim of its own, so that whoever had it before commits
+// The run has no owner: now the asker owns it, under a claim of its own, so that an earlier owner commits
 // nothing, and hears of it if it lives.
 void ClusterManager::Own(const proto::StartRun& command, const WorkflowRunActor& asker, RunPromise promise) {
   const auto& run = command.run();
@@ -221,7 +221,7 @@ void ClusterManager::EndRun(const proto::FinishRun& command, std::function<void(
   if (!begun.ok()) done(begun);
 }
 
-// Whoever waited for its end hears of it; or, with an error, that it never began.
+// The callers that waited for its end hear of it; or, with an error, that it never began.
 void ClusterManager::RunOver(const std::string& run, const absl::Status& status) {
   for (auto& promise : run_links_.End(run))
     Deliver(promise, status.ok() ? RunAnswer(run) : Failure<proto::RunReply>(status));
@@ -340,7 +340,7 @@ void ClusterManager::GoOnAt(const std::string& gateway, const std::string& run) 
     proto::FinishRun command;
     command.set_run(run);
     command.set_state(proto::RUN_FAILED);
-    command.set_message("its gateway was lost, and its workflow was removed: nobody can go on with it");
+    command.set_message("its gateway was lost, and its workflow was removed: no gateway can go on with it");
     command.set_code(static_cast<int>(absl::StatusCode::kFailedPrecondition));
     command.set_claim(kAnyClaim);
     return EndRun(command, [](const absl::Status&) {});

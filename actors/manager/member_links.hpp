@@ -16,7 +16,7 @@ namespace troupe::actors {
 class MemberLinks {
  public:
   void AddNode(const std::string& name, const NodeControllerActor& node) { nodes_[name] = node; }
-  // `front`: empty for a gateway that goes on with nobody's runs.
+  // `front`: empty for a gateway that goes on with no lost runs.
   void AddGateway(const std::string& name, const RouterActor& router, const FrontActor& front = {}) {
     gateways_[name] = router;
     fronts_.erase(name);

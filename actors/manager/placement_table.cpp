@@ -186,8 +186,8 @@ std::vector<cluster::PlacementMove> PlacementTable::Ask(std::vector<cluster::Pla
   for (auto& move : wanted) {
     const Copy copy{move.digest, move.node};
     if (!move.adopt) {
-      // The last copies go only once nothing is on its way to replace them. Whoever asks the nodes may not
-      // reach one: then it is asked again.
+      // The last copies go only once nothing is on its way to replace them. The nodes that are asked may not
+      // be reached: then they are asked again.
       touched_.insert(move.digest);
       if (!BeingAdopted(move.digest)) moves.push_back(std::move(move));
       continue;
@@ -200,7 +200,8 @@ std::vector<cluster::PlacementMove> PlacementTable::Ask(std::vector<cluster::Pla
   return moves;
 }
 
-// What nobody holds any more cannot be served: it comes first, and what is asked for most before the rest.
+// A model without a holder cannot be served: it comes first, and the models with the most requests before the
+// rest.
 void PlacementTable::SortByUrgency(std::vector<cluster::PlacementMove>& moves, Time now) const {
   const auto rank = [this](const cluster::PlacementMove& move) {
     if (!move.adopt) return 2;

@@ -98,7 +98,7 @@ class PlacementTable {
   [[nodiscard]] bool Fits(const Models& models, const cluster::PlacementPlan& plan) const;
   void BindHomes(const Models& models, const cluster::PlacementMap& placements);
   void LeaveHome(const cluster::FunctionTable& functions, const std::string& digest);
-  // A state that a node had may run on there until its lease is over: nobody else begins it before.
+  // A state that a node had may run on there until its lease is over: no other node begins it before.
   void AwaitLeases(const cluster::MembershipTable& members, Time now);
   [[nodiscard]] std::vector<cluster::PlacementMove> Ask(std::vector<cluster::PlacementMove> moves, Time now);
   void SortByUrgency(std::vector<cluster::PlacementMove>& moves, Time now) const;

@@ -29,7 +29,7 @@ namespace troupe::actors {
 class RunLinks {
  public:
   using Promise = caf::typed_response_promise<proto::RunReply>;
-  // A run that nobody runs: since when, and the gateway that is to go on with it, once it was claimed for
+  // A run without an owner: since when, and the gateway that is to go on with it, once it was claimed for
   // that; and the actor that had it last, as long as that lives.
   struct Loose {
     Time since{};
@@ -49,7 +49,7 @@ class RunLinks {
     const auto it = actors_.find(run);
     return it == actors_.end() ? WorkflowRunActor() : it->second;
   }
-  // Nobody runs it since `now`, or `next` is to since then.
+  // It has no owner since `now`, or `next` is to go on with it since then.
   void Loosen(const std::string& run, Time now, const std::string& next = {}) {
     auto last = Find(run);
     actors_.erase(run);
@@ -71,16 +71,16 @@ class RunLinks {
     actors_.erase(run);
     loose_[run] = {now, {}, false, Redeem(run)};
   }
-  // Whoever had it last has it again, for it lives and nobody claimed the run meanwhile.
+  // The last owner has it again, for it lives and the run was not claimed meanwhile.
   void Relink(const std::string& run) {
     if (auto last = Former(run)) Add(run, last);
   }
-  // Who had it last; an empty handle when somebody has it, or that one is gone.
+  // The last owner; an empty handle when the run has an owner, or the last one is gone.
   [[nodiscard]] WorkflowRunActor Former(const std::string& run) const {
     const auto it = loose_.find(run);
     return it == loose_.end() ? WorkflowRunActor() : it->second.last;
   }
-  // For `next`; false when somebody has it already.
+  // For `next`; false when the run has an owner already.
   bool Claimed(const std::string& run) {
     const auto it = loose_.find(run);
     if (it == loose_.end()) return false;
@@ -111,7 +111,7 @@ class RunLinks {
     waiting[asker] = promise;
     return absl::OkStatus();
   }
-  // The run is over, or was never begun: whoever waited is to be answered.
+  // The run is over, or was never begun: its waiting callers are to be answered.
   [[nodiscard]] std::vector<Promise> End(const std::string& run) {
     actors_.erase(run);
     loose_.erase(run);

@@ -25,7 +25,7 @@ namespace troupe::actors {
 // It failed for a reason that may pass: a claim of another submission of its key reopens it. One that a
 // release without FinishRun.code ended does not say why, and stays as it ended.
 [[nodiscard]] bool MayReopen(const proto::RunRecord& run);
-// Of an end that is nobody's own: an operator's.
+// Of an end that came from no gateway, but from an operator.
 inline constexpr std::uint64_t kAnyClaim = ~std::uint64_t{0};
 
 class RunLog {

@@ -14,7 +14,7 @@ namespace troupe::actors {
 
 class UpdateFeed {
  public:
-  // Nobody was told anything yet: who joins gets it all.
+  // No member was told anything yet: a member that joins gets it all.
   explicit UpdateFeed(const Catalogue& catalogue);
 
   // For everybody: what has changed since the last call.

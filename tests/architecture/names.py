@@ -31,8 +31,6 @@ RIDDLES = {
     r"turn-takers?": "write scheduler",
 }
 RIDDLE_ROOMS = ("actors base cluster gateway gpu node proto scheduling security shell sim storage transport").split()
-# TO BE JUDGED as soon as their moves are over.
-UNJUDGED = ("cluster/", "actors/manager/", "sim/experiments/")
 RIDDLE_FILES = (".hpp", ".cpp", ".cu", ".cuh", ".proto")
 # File and word: the user 'nobody' of a Unix system.
 RIDDLES_MEANT = {("gpu/jail/privileges.hpp", "nobody")}
@@ -92,8 +90,6 @@ def riddles(root, files):
     for path in files:
         if path.parts[0] not in RIDDLE_ROOMS or path.suffix not in RIDDLE_FILES:
             continue
-        if path.as_posix().startswith(UNJUDGED):
-            continue
         for number, line in enumerate((root / path).read_text(errors="replace").splitlines(), 1):
             code, _, comment = line.partition("//")
             said = " ".join([comment, *STRING.findall(code)])
@@ -118,9 +114,9 @@ PLANTED = {
     "proto/x.proto": "// As in gone.proto.",
     "node/words.hpp": "// Owned by whoever owns a queue.",
     "gpu/words.cu": "// Lent to the borrower.",
-    "storage/words.cpp": 'return Invalid("x is no valid name");',
-    "actors/node/words.cpp": "int i = 0;  // Nobody's.",
-    "sim/words.cpp": "// Copies ahead of requests.",
+    "cluster/words.cpp": 'return Invalid("x is no valid name");',
+    "actors/manager/words.cpp": "int i = 0;  // Nobody's.",
+    "sim/experiments/words.cpp": "// Copies ahead of requests.",
 }
 ALLOWED = {
     "node/a.hpp": "// Kept by a.hpp; another project's onnx.proto; bench/AREA.py.",
