@@ -25,8 +25,8 @@ class AdminClient {
     std::string tls_dir = {};
     bool insecure_network = false;  // another machine may be asked without one
   };
-  // Connects lazily: the first request says UNAVAILABLE, with the address, when nobody is there. Fails when
-  // there is no certificate to be used.
+  // Connects lazily: the first request says UNAVAILABLE, with the address, when no manager is there. Fails
+  // when there is no certificate to be used.
   static absl::StatusOr<std::unique_ptr<AdminClient>> Create(Options options);
   virtual ~AdminClient() = default;
 

@@ -61,7 +61,7 @@ CostModel::Id CostModel::Hold(const std::string& model) {
 }
 
 void CostModel::Release(Id id) {
-  TROUPE_CHECK(entries_.at(id).holders > 0, "a model's costs were released that nobody holds");
+  TROUPE_CHECK(entries_.at(id).holders > 0, "a model's costs were released without a holder");
   --entries_[id].holders;
   FreeUnused(id);
 }
@@ -148,7 +148,8 @@ bool CostModel::HeavyOf(const Entry* entry, Duration load_time) const {
   const double load = ToSeconds(load_time);
   if (entry == nullptr || !entry->seen) return load > defaults_.heavy_slowdown * ToSeconds(defaults_.run);
   const double swapped = ToSeconds(entry->swapped.Or(Duration::zero()));
-  // Nobody has seen it run with its weights there: it is heavy when the load makes up what it took.
+  // No run with its weights resident was seen: the model counts as heavy when the load made up most of the
+  // run.
   if (!entry->run.known()) return swapped < defaults_.heavy_slowdown * load;
   const double run = ToSeconds(entry->run.Or(Duration::zero()));
   return (entry->swapped.known() ? swapped : std::max(load, run)) > defaults_.heavy_slowdown * run;

@@ -1,7 +1,7 @@
 // The cost model that several decisions share: how long a model takes to load and to run, learned from
-// outcomes, and so whether it is heavy: a model whose run is slowed when it has to be swapped in (Torpor,
-// 002, 5.3). Owned by one decision object at a time (no locks). It remembers a bounded number of models: the
-// one that was not seen for longest is forgotten for another.
+// outcomes. It also says whether a model is heavy, that is, whether its run is slowed when it has to be
+// swapped in (Torpor, 002, 5.3). One decision object owns it at a time (no locks). It remembers a bounded
+// number of models: the model that was not seen for longest is forgotten for a new one.
 #pragma once
 
 #include <cstdint>
@@ -59,17 +59,18 @@ struct ModelCost {
   std::vector<std::uint32_t> run_times{};  // RunTimeSketch::Counts
 };
 
-// What it costs to swap one model: who looks at many asks for all of it at once.
+// What it costs to swap one model. A decision that looks at many models asks for all of it at once.
 struct SwapCosts {
   Duration load{};     // over the link
-  Duration run{};      // of one that finds its weights
+  Duration run{};      // of a run that finds its weights
   Duration delay{};    // by how much a run that has to bring them is slower
   bool heavy = false;  // swapping slows its run
 };
 
 class CostModel {
  public:
-  // A model's number here, from Hold to the last Release: who asks often asks by it.
+  // A number that stands for the model from Hold to the last Release, so that frequent callers need no look-
+  // up by name.
   using Id = std::uint32_t;
 
   explicit CostModel(CostDefaults defaults = {}) : defaults_(defaults) {}
@@ -92,7 +93,7 @@ class CostModel {
   void ObserveCompute(Id model, Duration took);
   void NoteCut(Id model);
   [[nodiscard]] const RunTimeSketch& RunTimes(Id model) const { return entries_[model].times; }
-  // Runs cut one after the other since the last one that ended by itself.
+  // How many runs were cut one after the other, since a run last ended by itself.
   [[nodiscard]] std::uint32_t Cuts(Id model) const { return entries_[model].cuts; }
 
   // Time to bring `bytes` over the link, at the rate that was last seen.
@@ -105,7 +106,7 @@ class CostModel {
   [[nodiscard]] bool Heavy(Id model, Bytes weights) const {
     return HeavyOf(&entries_[model], LoadTime(weights));
   }
-  // By how much a run that has to bring its weights is slower than one that finds them.
+  // By how much a run that has to bring its weights is slower than a run that finds them.
   [[nodiscard]] Duration SwapDelay(Id model, Bytes weights) const {
     return DelayOf(entries_[model], LoadTime(weights));
   }
@@ -132,7 +133,7 @@ class CostModel {
 
  private:
   static constexpr Id kNone = ~Id{0};
-  // Those that were seen stand in a list, from the one seen last to the one that was not seen for longest.
+  // Models that were seen stand in a list, the last seen first.
   struct Entry {
     RunningEstimate run{};
     RunningEstimate swapped{};
@@ -141,7 +142,7 @@ class CostModel {
     std::uint32_t holders = 0;
     bool seen = false;
     Id newer = kNone, older = kNone;
-    const std::string* name = nullptr;  // of ids_; null: the number is nobody's
+    const std::string* name = nullptr;  // of ids_; null: the number is free
   };
   [[nodiscard]] const Entry* Find(const std::string& model) const;  // null: unknown
   [[nodiscard]] Duration RunTimeOf(const Entry* entry) const {

@@ -1,9 +1,9 @@
-// ERROR BUDGETS: which functions have had so many late requests that they will not meet their SLO, whatever
-// is done for them. An SLO asks for a share of the requests only: of a hundred whose 98th percentile has to
-// be in time two may be late. Where more is asked for than can be served, each function is late for some, and
-// all of them miss their SLO; when those yield that miss it anyhow, the others meet theirs. (Torpor's low
-// group, 002, 5.2, is the same thought; here only those are in it that are far beyond.) Owned by whoever owns
-// a queue; no locks.
+// ERROR BUDGETS: which functions have had so many late requests that they can no longer meet their SLO. An
+// SLO asks for a share of the requests only: of a hundred requests whose 98th percentile has to be in time,
+// two may be late. Under overload every function is late for some requests, and all of them miss their SLO;
+// when the functions that miss it anyhow yield, the others meet theirs. (Torpor's low group, 002, 5.2, is the
+// same thought; here a function must be far beyond its budget.) The queue's owner, a node's scheduler or a
+// router's request table, owns it; no locks.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ namespace troupe {
 
 class ErrorBudgets {
  public:
-  // A request of a function with a deadline ended (those that were cancelled or refused do not count).
-  // `percentile` of its SLO in (0, 100]; 0: the default (base/slo_count.hpp).
+  // A request of a function with a deadline ended; cancelled and refused requests do not count. `percentile`
+  // of its SLO in (0, 100]; 0: the default (base/slo_count.hpp).
   void Ended(const std::string& function, double percentile, bool in_time);
   // Half as many again as may be late were late, and kFewLate more: not of a function that was late a few
   // times since it began.

@@ -1,18 +1,16 @@
-// LATE QUEUE: the waiting requests by when they are late, for an order in which the late ones yield: what can
-// no longer meet its deadline goes behind all of its priority that still can (base/ordering_policy.hpp).
-// Where more is asked for than can be served, plain earliest deadline first serves what is lost already, and
-// is late for everything. Owned by whoever owns a queue (a node's scheduler, a router's request table), which tells
-// what waits and changes the keys; no locks.
+// LATE QUEUE: the waiting requests, ordered by when each becomes late, for a policy in which late requests
+// yield: a request that can no longer meet its deadline goes behind all of its priority that still can
+// (base/ordering_policy.hpp). Under overload plain earliest deadline first serves requests that are lost
+// already, and becomes late for all. A node's scheduler or a router's request table owns the queue, tells it
+// which requests wait, and changes their keys; no locks.
 //
-//   a waiting request:  in time -> late -> promoted (back among those in time, and late for all of
-//   them)
+//   a waiting request:  in time -> late -> promoted (before all that are in time)
 //
-// Of those that go, one in `turn` is the late one of the earliest deadline, so that late ones wait behind no
-// more than turn x (late ones before them + 1) others, however much comes; with less to do they go at once.
-// Nothing is scanned: each request becomes late once.
+// One of every `turn` requests that leave the queue is the late request with the earliest deadline. So a late
+// request waits behind at most turn x (late ones before it + 1) others, whatever arrives; under light load it
+// leaves at once. The queue is never scanned: each request becomes late once.
 //
-// By its rules a function's error budget counts as well: where it is spent, a request goes with the late
-// ones from its arrival on.
+// With error budgets in its rules, a request of a function whose budget is spent is late from its arrival on.
 #pragma once
 
 #include <cstddef>
@@ -35,8 +33,8 @@ class LateQueue {
  public:
   explicit LateQueue(const LateRules& rules) : rules_(rules) {}
 
-  // A request waits by this key, or no longer. `latest`: when it has to begin to meet its deadline, the same
-  // both times; Time::max(): it has none, or its turn has come.
+  // A request begins or ceases to wait under this key. `latest`: the time at which it has to begin to meet
+  // its deadline, the same in both calls; Time::max() without a deadline, or after its promotion.
   void Add(const OrderingKey& key, Time latest, const Id& id) {
     if (IsLate(key)) {
       late_.emplace(key, id);
@@ -53,13 +51,13 @@ class LateQueue {
     }
   }
 
-  // The first of those that are late by now and were in time: give it a LateKey, and ask again.
+  // The first request that was in time and is late by now. The caller gives it a LateKey, and asks again.
   [[nodiscard]] std::optional<Id> NextLate(Time now) const {
     if (in_time_.empty() || in_time_.begin()->first.first >= now) return std::nullopt;
     return in_time_.begin()->second;
   }
-  // A request has left the queue to be served. Answers the late one whose turn that makes it: give it its key
-  // back, and no `latest`.
+  // A request has left the queue to be served. Answers the late request that this promotes, if any: the
+  // caller gives it back its key, and no `latest`.
   [[nodiscard]] std::optional<Id> Gone(const OrderingKey& key) {
     if (late_.empty() || IsLate(key) || ++gone_ < rules_.turn) return std::nullopt;
     gone_ = 0;
@@ -71,7 +69,7 @@ class LateQueue {
   [[nodiscard]] bool Yields(const std::string& function) const {
     return rules_.budgets && budgets_.IsSpent(function);
   }
-  // Of those that had a deadline, however they ended.
+  // Counts requests that had a deadline, however they ended.
   void Ended(const std::string& function, double percentile, bool in_time) {
     if (rules_.budgets) budgets_.Ended(function, percentile, in_time);
   }

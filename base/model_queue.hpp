@@ -57,7 +57,7 @@ class ModelQueue {
   [[nodiscard]] bool empty() const { return size_ == 0; }
 
  private:
-  absl::flat_hash_map<std::string, Requests> models_;  // never walked: its order is nobody's
+  absl::flat_hash_map<std::string, Requests> models_;  // never walked: its order means nothing
   std::set<Head> heads_;
   std::size_t size_ = 0;
 };

@@ -51,9 +51,9 @@ struct LateRules {
 // `rank` orders the requests of one priority, inside one place. `slo`: functions are ranked by how near they
 // are to their SLO; null: all functions alike. `late`: late requests yield; null: they stay where they are.
 //   `edf`: by the deadline.   `fifo`: by the time of arrival.
-//   `edf-late-last`: by the deadline, and what can no longer meet it behind all that can. Among the
-//   late ones too, which is about the order in which they became late: none of them can be helped any more,
-//   so whoever has waited longest beyond its deadline is next.
+//   `edf-late-last`: by the deadline, but a request that can no longer meet it goes behind all that can. Late
+// requests too are ordered by deadline, so that the request that is late for longest comes first: none of
+// them can be in time any more.
 //   `edf-error-budget` (default): the same, and a request of a function that will not meet its SLO any more
 //   (base/error_budgets.hpp) goes with the late ones from its arrival on.   `slo-aware`: Torpor's two groups
 //   of functions (002, 5.2 and A.3), as in the paper; arrival inside one. `slo-aware-released`: as in

@@ -19,7 +19,7 @@ namespace {
 // What the systems of the papers have in common: a model comes for a request.
 PolicyNames Published() {
   PolicyNames names;
-  names.copies = "asked";
+  names.prefetch = "asked";
   return names;
 }
 
@@ -85,8 +85,8 @@ std::span<const PolicyEntry<PolicyNames>> Presets() {
        TroupeWith(&PolicyNames::ordering, "edf")},
       {"troupe-late-last", "troupe whose late requests yield, however many a function had before",
        TroupeWith(&PolicyNames::ordering, "edf-late-last")},
-      {"troupe-ahead", "troupe without forecasts of requests", TroupeWith(&PolicyNames::copies, "ahead")},
-      {"troupe-asked", "troupe without copies ahead of requests", TroupeWith(&PolicyNames::copies, "asked")},
+      {"troupe-ahead", "troupe without forecasts of requests", TroupeWith(&PolicyNames::prefetch, "ahead")},
+      {"troupe-asked", "troupe without prefetch", TroupeWith(&PolicyNames::prefetch, "asked")},
       {"load-balance", "in order of arrival, to whichever GPU becomes idle (the baseline of LALB, 003)",
        Lalb("first-idle")},
       {"lalb", "LALB (003): a request goes to a GPU that has its model, if that is sooner than a load",

@@ -19,7 +19,7 @@ struct PolicyNames {
   std::string gpu = "least-cost";             // node/scheduling/policies/gpu_policy.hpp
   std::string eviction = "least-value";       // node/scheduling/policies/eviction_policy.hpp
   std::string swap = "grouped";               // gpu/swap/swap_policy.hpp
-  std::string copies = "forecast";            // node/scheduling/policies/copies_policy.hpp
+  std::string prefetch = "forecast";          // node/scheduling/policies/prefetch_policy.hpp
   std::string memory = "fine-resilient";      // gpu/memory/memory_policy.hpp
   std::string binding;
 };

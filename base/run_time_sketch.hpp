@@ -19,7 +19,7 @@ class RunTimeSketch {
   static constexpr std::uint32_t kMostRuns = 1024;
 
   void Observe(Duration took);
-  // Runs that it counts: those that were observed, less those that have faded.
+  // How many runs it counts: all that were observed, less the runs that have faded.
   [[nodiscard]] std::uint32_t runs() const { return runs_; }
   // The upper bound of the bucket in which `percent` of the runs (above 0, up to 100) are counted, those of
   // all shorter buckets among them; zero when there are none.

@@ -54,14 +54,15 @@ class ShareLadder {
 };
 
 // SHARE GATE: runs with a share compute beside each other on SMs of their own, up to the whole GPU (FaST-
-// GShare, section 3); a run without one has the whole GPU, which it shares with others of that kind and with
-// no run that has a share. Owned by whoever starts runs.
+// GShare, section 3). A run without a share has the whole GPU: it computes beside others without a share, and
+// never beside a run that has one. The scheduler that starts the runs owns it.
 class ShareGate {
  public:
   explicit ShareGate(ShareLadder ladder) : ladder_(std::move(ladder)), taken_(ladder_.units()) {}
-  // Nothing: it has to wait until others end. Whoever lets nothing pass it gives every run its turn.
+  // Nothing: the run has to wait until others end. A caller that lets no later run pass this one starves
+  // none.
   [[nodiscard]] std::optional<SmShare> Take(std::uint32_t percent);
-  // What Take gave; once.
+  // Gives back what Take gave; called once for each Take.
   void Give(const SmShare& share);
   [[nodiscard]] const ShareLadder& ladder() const { return ladder_; }
 

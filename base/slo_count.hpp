@@ -1,11 +1,11 @@
-// SLO COUNT: how the requests of one function ended, of those that had a deadline.
+// SLO COUNT: how many requests of one function that had a deadline ended, and how many of them in time.
 #pragma once
 
 #include <cstdint>
 
 namespace troupe {
 
-// Of a function that names none.
+// For a function that names no percentile.
 inline constexpr double kDefaultSloPercentile = 98;
 
 struct SloCount {
@@ -13,8 +13,8 @@ struct SloCount {
   std::uint64_t ended = 0;
   std::uint64_t in_time = 0;
 
-  // Another ended. `of` in (0, 100]: its percentile, 0 the default. True when both counts were halved, which
-  // they are past kLongest, so that what a function was like long ago weighs less and less.
+  // One more request ended. `of` in (0, 100]: the percentile, 0 for the default. True when both counts were
+  // halved, which happens past kLongest, so that old requests weigh less and less.
   bool Add(double of, bool was_in_time) {
     percentile = of > 0 ? of : kDefaultSloPercentile;
     ++ended;

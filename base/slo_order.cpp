@@ -7,7 +7,7 @@ namespace troupe {
 
 namespace {
 
-constexpr std::size_t kMostFunctions = 16384;  // the one that has been idle longest is forgotten for another
+constexpr std::size_t kMostFunctions = 16384;  // the function that is idle longest is forgotten for a new one
 constexpr double kScoreUnit = 1e6;             // scores are whole numbers, to make keys that compare exactly
 constexpr double kLargestScore = 9e18;
 

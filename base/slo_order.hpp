@@ -1,7 +1,6 @@
 // SLO ORDER: which functions go first, so that as many as possible meet their SLO (Torpor, 002, 5.2 and A.3).
-// Owned by whoever owns a queue (a node's scheduler, a router's request table); no locks. It counts how the requests
-// of each function ended, and at each Reorder puts the functions in two groups by their required request
-// count
+// A node's scheduler or a router's request table owns it; no locks. It counts how the requests of each
+// function ended, and at each Reorder puts the functions in two groups by their required request count
 //
 //     RRC = (p n - m) / (1 - p)      n ended requests, m of them in time, p the SLO's percentile:
 //                                    so many more have to be in time until the SLO is met
@@ -31,7 +30,7 @@ struct SloRules {
   double threshold = 0.04;  // of the change of the share of functions that meet their SLO
   double scale = 2;
   double creep = 1;              // alpha grows by this while the share stays about the same
-  bool relative_change = false;  // the share's change relative to the last one that moved alpha
+  bool relative_change = false;  // relative to the last change that moved alpha
   bool share_of_period = true;   // the share counts this period's requests only; else all so far
   bool by_latency = false;       // RRC weighted with the function's mean latency
   bool one_at_a_time = false;    // one request of a function on the GPUs at a time
@@ -47,17 +46,18 @@ class SloOrder {
  public:
   explicit SloOrder(const SloRules& rules) : rules_(rules) {}
 
-  // A request ended (those that were cancelled or refused do not count). `percentile` in (0, 100); 0: the
-  // default. At 100 and above one late request can never be made good: 99.99 stands for it.
+  // A request ended; cancelled and refused requests do not count. `percentile` in (0, 100); 0: the default.
+  // At 100 and above no late request can ever be made good: 99.99 stands for it.
   void Ended(const std::string& function, double percentile, bool in_time, Duration latency);
   // True when the period was over and places may have changed: make the keys of what waits anew.
   [[nodiscard]] bool Reorder(Time now);
-  // As of the last Reorder; functions that are new since stand in the high group with an RRC of nothing.
+  // The order as of the last Reorder. A function that is new since then stands in the high group with an RRC
+  // of 0.
   [[nodiscard]] FunctionPlace PlaceOf(const std::string& function) const;
 
   [[nodiscard]] const SloRules& rules() const { return rules_; }
   [[nodiscard]] double alpha() const { return alpha_; }
-  // Of the counts so far; zero for a function that is not known.
+  // From the counts so far; zero for an unknown function.
   [[nodiscard]] double RequiredRequests(const std::string& function) const;
   [[nodiscard]] bool High(const std::string& function) const { return PlaceOf(function).group == 0; }
 
@@ -67,7 +67,7 @@ class SloOrder {
     std::uint64_t period_ended = 0;
     std::uint64_t period_in_time = 0;
     double latency_seconds = 0;  // sum
-    std::uint64_t last = 0;      // counts ends, to know the one that was idle longest
+    std::uint64_t last = 0;      // counts ends, to find the function that is idle longest
     FunctionPlace place{};
   };
   [[nodiscard]] static double Share(const Function& function);

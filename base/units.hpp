@@ -75,9 +75,9 @@ struct BytesPerSecond {
 [[nodiscard]] std::string FormatBytes(Bytes b);
 // "12.3 ms", "4.5 s": three significant digits, for people.
 [[nodiscard]] std::string FormatDuration(Duration d);
-// Reads "64MiB", "1.5GiB", "2GB", "512" (bytes). False when `text` is no size.
+// Reads "64MiB", "1.5GiB", "2GB", "512" (bytes). False when `text` is not a valid size.
 [[nodiscard]] bool ParseBytes(const std::string& text, Bytes& out);
-// Reads "50ms", "1.5s", "2m", "250us", "10ns". A bare number is no duration: false.
+// Reads "50ms", "1.5s", "2m", "250us", "10ns". A bare number has no unit and is refused: false.
 [[nodiscard]] bool ParseDuration(const std::string& text, Duration& out);
 
 }  // namespace troupe

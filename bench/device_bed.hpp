@@ -50,7 +50,7 @@ class Bed {
   std::vector<Network> networks_;
 };
 
-// Something for whoever started the program to measure from outside: "sample NAME" goes out, and a line comes
+// Something for the script that started the program to measure from outside: "sample NAME" goes out, and a line comes
 // back when that is done (or the input ends).
 void Sample(const std::string& name);
 // What could not be measured, and why.

@@ -20,7 +20,7 @@ Bytes UsedOf(Rig& rig) {
 
 }  // namespace
 
-// The device's own count of what is used, contexts and libraries' memory included, is for whoever samples.
+// The device's own count of what is used, contexts and libraries' memory included, is sampled from outside.
 void MeasureMemory(Bed& bed) {
   const Network& network = bed.networks().front();
   const std::size_t functions = bed.options().together;

@@ -6,7 +6,7 @@ usage: forecast.py [--build DIR] [--shared DIR] [--network NAME] [--functions N]
 
 One GPU of 1 GiB at 6 GB/s, and more functions of one network than fit there, of distinct digests. One of them is called at a
 regular interval, the others at random in between (Poisson), which takes its place on the GPU. The same calls are made of a
-daemon with `copies: forecast` (the default) and one with `copies: ahead`, in turn:
+daemon with `prefetch: forecast` (the default) and one with `prefetch: ahead`, in turn:
 
   timer_ms/p50, timer_ms/p98     from the timer's call to the answer, behind its first calls, by which it is known
   others_ms/p50, others_ms/p98   of all other calls
@@ -41,7 +41,7 @@ def trace_of(functions, arguments, seed):
 def measure(functions, arguments, policy, trace):
     """Milliseconds: of the timer's calls, of the others."""
     with tempfile.TemporaryDirectory(prefix="troupe-bench-data-") as data:
-        with FunctionSite(arguments, pathlib.Path(data), functions, ["--set", f"copies={policy}"], gpus=1) as site:
+        with FunctionSite(arguments, pathlib.Path(data), functions, ["--set", f"prefetch={policy}"], gpus=1) as site:
             site.deploy(functions)
             answers = site.replay(trace, CONNECTIONS)
     failed = [answer.failure for answer in answers if answer.failure]
@@ -80,7 +80,7 @@ def main():
                     for name, value in (("p50", statistics.median(found)), ("p98", percentile(found, 98))):
                         values.setdefault(f"{kind}/{name}", {}).setdefault(policy, []).append(value)
     for name, found in values.items():
-        report.add(name, found["forecast"], "ms", baseline="copies ahead", baseline_values=found["ahead"])
+        report.add(name, found["forecast"], "ms", baseline="prefetch", baseline_values=found["ahead"])
     report.write()
     return 0
 

@@ -134,7 +134,7 @@ class Load {
     for (Dispatch& prefetch : decision.prefetches) Carry(std::move(prefetch));
   }
 
-  // A load and its run, behind what the GPU has; a copy ahead of requests beneath it.
+  // A load and its run, behind what the GPU has; a prefetch beneath it.
   void Carry(Dispatch dispatch) {
     const Function& function = functions_[by_model_.at(dispatch.model)];
     const Duration load = dispatch.source == SwapSource::kResident

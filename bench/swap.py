@@ -20,7 +20,7 @@ Real bytes on virtual links of LINK GB/s, real worker processes, all variants in
   fair_share/LINK/...                        percent of the link that one of two (or three) transfers gets
   swap_from_peer/LINK                        GB/s of a swap from another GPU over a link of LINK; baseline: from the host
                                              over one as fast
-  peer_first_group_ms/LINK                   the loan asked for to the first group there; baseline: from the host, ordered
+  peer_first_group_ms/LINK                   the pin asked for to the first group there; baseline: from the host, ordered
                                              to there
   late_arrival_delay/LINK/VARIANT            how much later a ResNet-50 is there that arrives during a ResNet-152;
                                              baseline: exclusive. Ablations: of the deadline variant

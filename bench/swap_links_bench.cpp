@@ -104,19 +104,19 @@ class Links {
   void FromPeer(double link, int rounds) {
     transport::LinkBuckets links =
         Value(CreateNodeLinks(2, {link * 1e9}, {}, {{0, 1, {link * 1e9}}}), "links");
-    Rig lender(site_, WorkerCommand(), links, site_.memory());
+    Rig source(site_, WorkerCommand(), links, site_.memory());
     WorkerCommand command;
     command.gpu = 1;
     Rig rig(site_, command, links, site_.other_memory());
-    (void)lender.Ask(SwapInOf(large_));
+    (void)source.Ask(SwapInOf(large_));
     for (int round = 0; round <= rounds; ++round) {
       const proto::WorkerOutcome host = rig.Ask(SwapInOf(large_));
       rig.Evict("large");
       const Time begin = transport::SteadyNow();
-      const proto::LendOutcome lent = lender.Ask(LendOf("large")).lend();
-      const proto::WorkerOutcome peer = rig.Ask(SwapInFrom(large_, 0, lent));
+      const proto::PinOutcome pinned = source.Ask(PinOf("large")).pin();
+      const proto::WorkerOutcome peer = rig.Ask(SwapInFrom(large_, 0, pinned));
       rig.Evict("large");
-      (void)lender.Send(ReturnOf(lent.loan()));
+      (void)source.Send(UnpinOf(pinned.pin()));
       if (round == 0) continue;
       Say(absl::StrCat("swap_from_peer/", link), Bandwidth(peer), Bandwidth(host));
       Say(absl::StrCat("peer_first_group_ms/", link),

@@ -130,7 +130,7 @@ class Rig {
   }
   // Of whichever order ends next.
   proto::WorkerOutcome AwaitAny() {
-    TROUPE_CHECK(outcomes_.empty(), "an outcome came that nobody awaited");
+    TROUPE_CHECK(outcomes_.empty(), "an outcome came that was not awaited");
     return Good(Receive());
   }
   proto::WorkerOutcome Ask(proto::WorkerOrder order) { return Await(Send(std::move(order))); }
@@ -178,22 +178,22 @@ inline proto::WorkerOrder SwapInBy(const proto::HostCopy& copy, Duration deadlin
   order.mutable_swap_in()->set_deadline_in_ns(deadline.count());
   return order;
 }
-inline proto::WorkerOrder LendOf(const std::string& digest) {
+inline proto::WorkerOrder PinOf(const std::string& digest) {
   proto::WorkerOrder order;
-  order.mutable_lend()->set_digest(digest);
+  order.mutable_pin()->set_digest(digest);
   return order;
 }
-inline proto::WorkerOrder ReturnOf(std::uint64_t loan) {
+inline proto::WorkerOrder UnpinOf(std::uint64_t pin) {
   proto::WorkerOrder order;
-  order.mutable_return_()->set_loan(loan);
+  order.mutable_unpin()->set_pin(pin);
   return order;
 }
-// From the GPU that lends it.
+// From the GPU that has pinned it.
 inline proto::WorkerOrder SwapInFrom(const proto::HostCopy& copy, std::uint32_t gpu,
-                                     const proto::LendOutcome& lent) {
+                                     const proto::PinOutcome& pinned) {
   proto::WorkerOrder order = SwapInOf(copy);
   order.mutable_swap_in()->set_from_gpu(gpu);
-  *order.mutable_swap_in()->mutable_lent() = lent.weights();
+  *order.mutable_swap_in()->mutable_pinned() = pinned.weights();
   return order;
 }
 inline double Took(const proto::WorkerOutcome& outcome) {

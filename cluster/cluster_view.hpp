@@ -1,5 +1,6 @@
 // CLUSTER VIEW: a member's copy of what the manager publishes (functions, members, workflows), kept by
-// applying ClusterUpdates; where models are, the nodes' grants say. Owned by whoever joined: router, gateway.
+// applying ClusterUpdates; where models are, the nodes' grants say. The member that joined owns it: router,
+// gateway.
 #pragma once
 
 #include <map>
@@ -11,7 +12,7 @@
 
 namespace troupe::cluster {
 
-// What an update changed, for whoever has to act on it.
+// What an update changed, for the actor that has to act on it.
 struct ViewChange {
   bool applied = false;  // false: a gap; ask the member for what changed since the view's revision
   std::vector<proto::FunctionKey> removed{};   // gone or unloaded

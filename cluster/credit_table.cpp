@@ -108,7 +108,7 @@ void CreditTable::Take(const std::string& node) {
 void CreditTable::Return(const std::string& node) {
   const auto it = nodes_.find(node);
   if (it == nodes_.end()) return;
-  TROUPE_CHECK(it->second.in_flight > 0, "a credit came back that nobody took");
+  TROUPE_CHECK(it->second.in_flight > 0, "a credit came back that was not taken");
   --it->second.in_flight;
 }
 

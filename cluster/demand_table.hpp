@@ -16,7 +16,7 @@ class DemandTable {
   explicit DemandTable(Duration half_life = std::chrono::seconds(60)) : half_life_(half_life) {}
 
   void Add(const std::string& digest, std::uint64_t requests, Time now);
-  // Requests, of which those of a half-life ago count half. 0: nobody asked for long.
+  // Requests, of which those of a half-life ago count half. 0: none for long.
   [[nodiscard]] double Of(const std::string& digest, Time now) const;
   [[nodiscard]] std::size_t size() const { return models_.size(); }
 
@@ -26,7 +26,7 @@ class DemandTable {
     Time at{};
   };
   [[nodiscard]] double Faded(const Entry& entry, Time now) const;
-  // Whatever nobody has asked for since long ago.
+  // Forgets functions without a request for long.
   void Forget(Time now);
 
   const Duration half_life_;

@@ -1,5 +1,6 @@
 // How long the only owner of something (a function's device state) goes on without the cluster manager. Both
-// sides go by it: the owner takes nothing new afterwards, and the manager makes nobody else the owner before.
+// sides keep to it: the owner takes nothing new afterwards, and the manager makes no other member the owner
+// before.
 #pragma once
 
 #include <algorithm>

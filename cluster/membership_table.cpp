@@ -64,7 +64,7 @@ void MembershipTable::Move(Member& member, proto::MemberState to, Duration silen
 absl::Status MembershipTable::CheckOneDaemon(const Member& known, const proto::MemberRecord& wish,
                                              const std::string& daemon, Time now) const {
   const proto::MemberRecord& record = known.record;
-  // Nobody gets another's address while that one listens there.
+  // A member does not get another's address while that one listens there.
   const bool same_place = record.address() == wish.address() && record.host() == wish.host();
   if (known.daemon == daemon || same_place || now - known.last_heard >= limits_.suspect_after)
     return absl::OkStatus();

@@ -71,7 +71,7 @@ class MembershipTable {
   // Its connection went down: no need to wait for the silence. Unknown or older epochs are ignored.
   void ConnectionLost(const std::string& name, std::uint64_t epoch, Time now);
   absl::Status SetDraining(const std::string& name, bool drain);
-  // We stood still for so long until `now` and heard nobody: that is not their silence.
+  // The manager stood still for so long until `now` and heard no member: that is not their silence.
   void Excuse(Duration stood, Time now);
   // What silence has changed by `now`, together with every other change since the last call.
   [[nodiscard]] std::vector<Transition> Tick(Time now);

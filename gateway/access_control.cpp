@@ -116,7 +116,7 @@ std::optional<HttpResponse> AccessControl::JudgeKey(const security::ApiKeyTable&
     return Unauthorized(
         "the header 'Authorization' has no key that the cluster knows; it must be 'Bearer KEY', and the key "
         "may have "
-        "been revoked: 'troupe key list' shows the names of those that there are",
+        "been revoked: 'troupe key list' shows the names of all keys",
         "invalid_token");
   }
   HttpResponse response =

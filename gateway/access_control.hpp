@@ -27,7 +27,7 @@ struct AccessOptions {
   bool any_client_without_keys = false;
 };
 
-// The scope that a request needs; nothing for those that need no key.
+// The scope that a request needs; nothing for a path that needs no key.
 [[nodiscard]] std::optional<proto::KeyScope> ScopeOf(Endpoint endpoint, std::string_view method);
 
 // Thread-safe.

@@ -157,7 +157,7 @@ class DeployExchange final : public HttpExchange {
       return ReplyWith(reply, ErrorResponse(400, "the body must be an ONNX file, and it is empty"));
     give_up_ = admin_.Deploy(std::move(deployment_), Forward<proto::FunctionStatus>(std::move(reply)));
   }
-  // The server counts the body no more: nobody may hold it either.
+  // The server no longer counts the body's bytes, so the body must not be kept.
   void Abandon() override { give_up_(); }
 
  private:

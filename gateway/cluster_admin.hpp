@@ -47,7 +47,7 @@ class ClusterAdmin {
   // kCancelled.
   virtual AdminGiveUp Deploy(Deployment deployment, AdminDone<proto::FunctionStatus> done) = 0;
   // `version` empty: the newest.
-  // `caller`, here and below: who asks, for the audit.
+  // `caller`, here and below: the caller that the audit line names.
   virtual void Remove(const proto::Caller& caller, std::string_view name, std::string_view version,
                       std::function<void(absl::Status)> done) = 0;
   virtual void ListFunctions(AdminDone<std::vector<proto::FunctionStatus>> done) = 0;

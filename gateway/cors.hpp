@@ -1,5 +1,6 @@
 // CORS: which web pages a browser lets read the gateway's answers (the Fetch standard, 'HTTP extensions'). A
-// page's origin is 'https://host[:port]'. Nothing here says who may ask: pages send API keys like everybody.
+// page's origin is 'https://host[:port]'. CORS authenticates no caller: pages send API keys as every client
+// does.
 #pragma once
 
 #include <string>
@@ -22,7 +23,7 @@ class Cors {
   [[nodiscard]] bool Allows(std::string_view origin) const;
   // Whether a browser asks, before a page's request, if the page may make it. It sends no key along.
   [[nodiscard]] bool IsPreflight(const HttpRequestHead& head) const;
-  // `methods`: what the path takes ("GET, HEAD"); empty: there is no such path.
+  // `methods`: the methods of the path ("GET, HEAD"); empty for a path that does not exist.
   [[nodiscard]] static HttpResponse Preflight(std::string_view methods);
   // Header lines of every answer to `head`. Never that credentials are allowed: browsers keep none for this
   // server, and a page that has a key sends it by itself.

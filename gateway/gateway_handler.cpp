@@ -136,7 +136,7 @@ HttpResponse GatewayHandler::OneStatistics(const Route& route) {
   for (const std::string& version : versions) {
     const auto described = service_.Find(route.name, version);
     const auto statistics = service_.Statistics(route.name, version);
-    // One that went between the calls is left out.
+    // A function that was removed between the calls is left out.
     if (described.ok() && statistics.ok()) all.emplace_back(*described, *statistics);
   }
   return Json(StatisticsJson(all));
@@ -145,7 +145,7 @@ HttpResponse GatewayHandler::OneStatistics(const Route& route) {
 HttpResponse GatewayHandler::AllStatistics() {
   std::vector<std::pair<FunctionPtr, FunctionStatistics>> all;
   for (const FunctionPtr& function : service_.List()) {
-    // One that went between the two calls is left out.
+    // A workflow that was removed between the two calls is left out.
     if (auto statistics = service_.Statistics(function->name, function->version); statistics.ok()) {
       all.emplace_back(function, *statistics);
     }

@@ -1,4 +1,5 @@
-// Which exchange answers which path. Stateless but for what it was given; safe from several threads.
+// GATEWAY HANDLER: chooses the exchange that answers a request by its path. It has no state of its own; safe
+// from several threads.
 #pragma once
 
 #include <functional>

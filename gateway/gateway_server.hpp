@@ -1,5 +1,5 @@
-// The front of a daemon with the gateway role: the paths of route.hpp over an InferenceService and a
-// ClusterAdmin.
+// GATEWAY SERVER: the HTTP front alone of a daemon with the gateway role: it serves the paths of route.hpp by
+// calls of an InferenceService and a ClusterAdmin, which actors/ implements.
 #pragma once
 
 #include <cstdint>

@@ -121,7 +121,8 @@ void HttpConnection::CheckDeadline(SteadyTime now) {
   if (refused) loop_.shared().refused_tls.Count(TlsRefusal::kSlow, client_name_, "it took too long", now);
   if (!timed_out_ && !refused && state_ != State::kIdle && state_ != State::kLingering)
     loop_.shared().slow.fetch_add(1);
-  // A client that sent half of a request is told so, once; one that was silent or does not read is not.
+  // A client that sent half of a request is told so once; a silent client, or a client that does not read, is
+  // not told.
   if (timed_out_ || (state_ != State::kHead && state_ != State::kBody)) return Close();
   timed_out_ = true;
   error_code ignored;
@@ -387,7 +388,7 @@ void HttpConnection::Complete(std::uint64_t serial, MakeResponse make) {
 
 void HttpConnection::Resume() {
   if (!waiter_) return;
-  // Not inside the caller, who may be the service in the middle of something of its own.
+  // Not inside the caller's stack: the caller may be the service in the middle of something else.
   asio::post(loop_.context(),
              [self = shared_from_this(), waiter = std::exchange(waiter_, nullptr)]() mutable { waiter(); });
 }

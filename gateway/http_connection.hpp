@@ -44,7 +44,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void Drain();
   // Gives up what takes too long.
   void CheckDeadline(SteadyTime now);
-  // Waits for a reply, so nobody reads from the socket: the loop looks whether the client is still there.
+  // While a reply is awaited the socket is not read: the loop looks whether the client is still connected.
   [[nodiscard]] bool waiting() const { return state_ == State::kWaiting; }
   // For a whole head of a request, since `entered`.
   [[nodiscard]] bool asking() const { return state_ == State::kIdle || state_ == State::kHead; }

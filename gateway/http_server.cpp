@@ -43,8 +43,8 @@ class Server final : public HttpServer {
     error_code error;
     const auto address = asio::ip::make_address(shared_.options.address, error);
     if (error) {
-      return absl::InvalidArgumentError(
-          Cat("'", shared_.options.address, "' is no IP address; give one such as 127.0.0.1 or ::1"));
+      return absl::InvalidArgumentError(Cat(
+          "'", shared_.options.address, "' is not a valid IP address; give one such as 127.0.0.1 or ::1"));
     }
     const asio::ip::tcp::endpoint endpoint(address, shared_.options.port);
     acceptor_.emplace(loops_.front()->context());
@@ -124,7 +124,8 @@ class Server final : public HttpServer {
         loop.Adopt(std::move(socket), is_full && !crowds);
       } else {
         shared_.connections.fetch_sub(1);
-        if (shared_.options.certificate != nullptr) continue;  // a line in clear is no answer to a TLS client
+        // A reply in clear text means nothing to a TLS client.
+        if (shared_.options.certificate != nullptr) continue;
         error_code ignored;
         socket.non_blocking(true, ignored);
         socket.write_some(asio::buffer(TooManyConnections()), ignored);

@@ -23,8 +23,8 @@ struct HttpServerOptions {
   std::uint32_t threads = 1;             // each with connections of its own
   std::uint32_t max_connections = 4096;  // requests on further ones get 503, but for probes
   std::uint32_t probe_connections = 64;  // so many further ones; one more gets 503 and is closed
-  // Beyond max_connections the one that has waited the longest for its client to ask is closed, and the new
-  // one served as the others are.
+  // Beyond max_connections the connection that has waited longest for its client to ask is closed, and the
+  // new connection is served as the others are.
   bool crowd_out = false;
   Bytes max_head = KiB(16);  // request line and headers: 431
   // Bodies of all requests under way, as far as they have arrived: 503 with Retry-After beyond. One client
@@ -48,8 +48,9 @@ struct HttpServerOptions {
   Duration handshake_timeout = std::chrono::seconds(5);
   std::uint32_t max_handshakes = 1024;
   std::uint32_t max_handshakes_client = 256;
-  // How often timeouts and vanished clients are looked for: a client that closes its connection while its
-  // request waits is noticed this late (also one that only shuts down its sending side, as nginx does).
+  // How often timeouts and vanished clients are looked for. A client that closes its connection while its
+  // request waits is noticed this late, and so is a client that only shuts down its sending side, as nginx
+  // does.
   Duration sweep_interval = std::chrono::milliseconds(50);
 };
 

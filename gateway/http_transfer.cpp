@@ -256,7 +256,7 @@ asio::awaitable<bool> HttpConnection::WriteAll(const std::vector<asio::const_buf
     if (done < buffer.size()) rest.push_back(buffer + done);
   }
   if (rest.empty()) co_return true;
-  // Bit by bit, so that a client that reads at all is told from one that does not.
+  // The body is sent in small pieces, so that a slow client can be told from a client that does not read.
   std::uint64_t moved = transferred_ + written;
   for (asio::const_buffer& buffer : rest) {
     while (buffer.size() > 0) {

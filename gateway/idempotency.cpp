@@ -88,7 +88,7 @@ void IdempotencyTable::Expire(Time now) {
   while (!kept_.empty() && kept_.front().until <= now) DropOldest();
 }
 
-// Of the kept answers; those that run stay.
+// Kept answers count; requests that still run do not.
 void IdempotencyTable::DropOldest() {
   if (kept_.empty()) return;
   const Kept oldest = std::move(kept_.front());

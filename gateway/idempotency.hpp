@@ -61,11 +61,13 @@ class IdempotencyTable {
   // `fingerprint`: of the function and all of the body. A `waiter` that is kept is called once, or dropped
   // when it leaves.
   Decision Begin(const std::string& key, const std::string& fingerprint, Time now, Waiter waiter);
-  // The first is answered: so are those who wait, on this thread, outside the table's lock.
+  // The first request is answered. The requests that wait for it are answered too, on this thread, outside
+  // the table's lock.
   void Finish(const std::string& key, std::uint64_t run, const AnswerPtr& answer, Time now);
-  // The first's client has gone. True when nobody waits for it: it is forgotten, and need not run.
+  // The first request's client has gone. True when no other request waits for it: it is forgotten, and need
+  // not run.
   bool Abandon(const std::string& key, std::uint64_t run);
-  // The client of one that waits has gone: its Waiter is dropped here, unless it is being called.
+  // The client of a waiting request has gone: its Waiter is dropped here, unless it is being called.
   void Leave(const std::string& key, std::uint64_t waiter);
 
   [[nodiscard]] std::size_t size() const;

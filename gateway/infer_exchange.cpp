@@ -237,7 +237,7 @@ class InferExchange final : public HttpExchange, public std::enable_shared_from_
   std::string key_;           // the client's Idempotency-Key; empty: none
   std::string table_key_;     // under which it is in the table
   std::uint64_t run_ = 0;     // in the table; 0: not there
-  bool waits_ = false;        // for another's answer: this one asked nobody
+  bool waits_ = false;        // for the answer of another request with the same key
   std::uint64_t waiter_ = 0;  // as which it waits in the table; 0: it does not
   InferenceService& service_;
   RequestMetrics& metrics_;

@@ -158,7 +158,8 @@ class InferReader {
     if (!cursor_.ok()) return cursor_.status();
     at_.inner = {};
     if (!draft.has_name || !draft.has_shape || !draft.has_type) {
-      return Error("an input needs \"name\", \"shape\" and \"datatype\"; the one that ends here lacks some");
+      return Error(
+          "an input needs \"name\", \"shape\" and \"datatype\"; the input that ends here lacks some");
     }
     if (draft.data_at && draft.binary_size) {
       return absl::InvalidArgumentError(

@@ -35,7 +35,8 @@ struct InferCall {
   std::string function;
   std::string version;     // empty: the newest
   std::string request_id;  // the client's own, for logs
-  std::string run_key;  // of a workflow: names its run, which whoever sends the same again is told the end of
+  // Of a workflow: names its run, so that a client that sends it again is told how that run ended.
+  std::string run_key;
   std::vector<InferInput> inputs;
   std::vector<std::string> outputs;     // names asked for; empty: all
   Duration timeout = Duration::zero();  // expiry from now; zero: the service's default

@@ -39,7 +39,7 @@ void AppendEscape(std::string& out, char c) {
   }
 }
 
-// Stops at the first byte that is no UTF-8 and returns its offset; text.size() when all was appended.
+// Stops at the first byte that is not valid UTF-8 and returns its offset; text.size() when all was appended.
 std::size_t AppendUntilBad(std::string& out, std::string_view text) {
   std::size_t at = 0;
   while (at < text.size()) {

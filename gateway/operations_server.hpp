@@ -17,7 +17,7 @@ class Registry;
 
 namespace troupe::gateway {
 
-// Few connections, and short ones: whoever looks asks at once, and comes again.
+// Connections are few and short: a monitor asks at once, and connects again for the next question.
 [[nodiscard]] HttpServerOptions OperationsLimits();
 
 struct OperationsOptions {

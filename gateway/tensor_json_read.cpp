@@ -52,7 +52,7 @@ class NumberSink {
     }
     if (!fits) {
       cursor.Seek(cursor.offset() - token.size());
-      return cursor.Fail(Cat("'", token.substr(0, 40), "' is no ", TypeName(type)));
+      return cursor.Fail(Cat("'", token.substr(0, 40), "' is not a valid ", TypeName(type)));
     }
     std::memcpy(out_.data() + at_, &value, sizeof(value));
     at_ += sizeof(value);

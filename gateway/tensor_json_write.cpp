@@ -68,7 +68,8 @@ absl::Status AppendStrings(std::string& out, const proto::TensorSpec& spec, std:
     if (at > 0) out += ',';
     const std::string_view text(reinterpret_cast<const char*>(data.data()) + at + sizeof(length), length);
     if (!AppendJsonString(out, text)) {
-      return absl::InvalidArgumentError(Cat("output '", spec.name(), "' holds a string that is no UTF-8 and ",
+      return absl::InvalidArgumentError(Cat("output '", spec.name(),
+                                            "' holds a string that is not valid UTF-8 and ",
                                             "so has no JSON form; ask for it with \"binary_data\": true"));
     }
     at += sizeof(length) + length;

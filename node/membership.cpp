@@ -48,7 +48,7 @@ proto::MemberReport Membership::Report(const proto::DescribeMember& wish) {
   for (std::uint32_t device = 0; device < parts_.settings.gpus.size(); ++device) {
     auto& record = *report.add_gpus();
     record = parts_.runtimes.Record(device);
-    // What one model can have: the placement of models goes by this.
+    // A model has the memory of one runtime at most, and the manager places models by this figure.
     record.set_memory_bytes(record.memory_bytes() / parts_.settings.isolation.runtimes);
   }
   *report.mutable_load() = Load();
@@ -72,7 +72,7 @@ proto::NodeLoad Membership::Load() const {
   const auto& counts = scheduler.counts();
   proto::NodeLoad load;
   load.set_queued(scheduler.waiting() + parts_.requests.awaiting_inputs());
-  // A trial is no router's request; it hardly ever waits.
+  // A trial does not belong to any router, so it is left out. It hardly ever waits.
   load.set_running(scheduler.in_flight() - std::min(scheduler.in_flight(), scheduler.trials()));
   load.set_served(counts.served);
   load.set_failed(counts.failed);

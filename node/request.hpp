@@ -27,7 +27,7 @@ struct RequestId {
 using GpuIndex = std::uint32_t;
 inline constexpr GpuIndex kNoGpu = ~GpuIndex{0};
 
-// A request as the scheduler sees it; its tensors stay with whoever asked.
+// A request as the scheduler sees it; its tensors stay with their owner.
 struct NodeRequest {
   RequestId id{};
   std::string function{};  // for messages
@@ -37,7 +37,7 @@ struct NodeRequest {
   Time expiry = Time::max();    // timeout: drops
   double percentile = 0;        // of the function's SLO; 0: the default
   bool trial = false;   // of the node itself, to learn what its model costs: not counted among requests
-  std::string state{};  // whose device state its run reads and advances; empty: nobody's
+  std::string state{};  // the function whose device state its run reads and advances; empty: no state
 };
 
 // Where the weights of a dispatched request come from: they are there (or on their way already), or they are
@@ -46,12 +46,12 @@ struct NodeRequest {
 // come from another GPU as that one gets them from the host (node/scheduling/broadcasts.hpp).
 enum class SwapSource { kResident, kHost, kPeer, kLayers, kBroadcast };
 
-// One decision: GPU, source and victims together. Whoever carries it out sends the worker, in this order: an
-// eviction per victim, the swap-in unless the model is there or passes through, the run. Dispatches of one
-// GPU are carried out in the order in which they were decided. Reported back: EvictDone per victim,
-// SwapInDone when there was a swap-in, and exactly one RunDone per dispatch, last (also when the swap-in
-// failed and no run was ordered). The model stays on the GPU that it is copied from until SwapInDone, unless
-// that GPU's worker dies.
+// One decision: GPU, source and victims together. The node sends the worker, in this order: an eviction per
+// victim, the swap-in unless the model is there or passes through, the run. Dispatches of one GPU are carried
+// out in the order in which they were decided. Reported back: EvictDone per victim, SwapInDone when there was
+// a swap-in, and exactly one RunDone per dispatch, last (also when the swap-in failed and no run was
+// ordered). The model stays on the GPU that it is copied from until SwapInDone, unless that GPU's worker
+// dies.
 struct Dispatch {
   RequestId request{};
   std::string model{};
@@ -64,7 +64,7 @@ struct Dispatch {
   Time deadline = Time::max();  // when its run has to begin: orders what shares a link, and runs
   Time expiry = Time::max();    // for RunOrder.timeout_ns
   std::string state{};          // of the request
-  bool ahead = false;           // a copy ahead of requests: there is none, and no run; it yields on the link
+  bool ahead = false;           // a prefetch: there is none, and no run; it yields on the link
   bool bring_state = false;     // it goes to the worker before the run, with the swap-in if there is one
 };
 
@@ -91,15 +91,16 @@ struct RunDone {
   RequestId request{};
   RunEnd end = RunEnd::kRan;
   absl::Status status{};
-  Duration took{};                  // copies and compute
-  bool waited_for_weights = false;  // some came while it ran: `took` is no resident run's time
-  bool brought_state = false;       // the state that its dispatch was to bring has come
-  bool spoiled_state = false;       // what the GPU has now is not the state: it is brought with the next run
-  Duration computed{};              // its time on the device, when no weights came meanwhile; zero: not known
-  bool cut = false;                 // at its run limit
-  Duration since_swap{};            // from the begin of its own swap-in to its end; zero: it had none
-  Bytes free{};                     // of NoFit
-  Bytes largest{};                  // of NoFit
+  Duration took{};  // copies and compute
+  // Some weights came while it ran, so that `took` is not the time of a resident run.
+  bool waited_for_weights = false;
+  bool brought_state = false;  // the state that its dispatch was to bring has come
+  bool spoiled_state = false;  // what the GPU has now is not the state: it is brought with the next run
+  Duration computed{};         // its time on the device, when no weights came meanwhile; zero: not known
+  bool cut = false;            // at its run limit
+  Duration since_swap{};       // from the begin of its own swap-in to its end; zero: it had none
+  Bytes free{};                // of NoFit
+  Bytes largest{};             // of NoFit
 };
 struct ResidentReport {
   std::string model{};
@@ -111,7 +112,7 @@ struct WorkerReady {  // new or adopted
   Bytes free{};
   std::vector<ResidentReport> resident{};
   bool peer_copies = false;  // it can copy models from other GPUs
-  bool assigned = true;      // false: it serves nobody yet
+  bool assigned = true;      // false: it serves no key yet
   std::string key{};         // whom it serves
   Bytes strange{};           // of models that it has, and this node does not know
   bool broadcasts = false;   // it can send models to other GPUs as they come, and get them so
@@ -120,11 +121,11 @@ struct WorkerLost {  // died, or hung and about to be killed
   GpuIndex gpu = 0;
   std::string why{};
 };
-// An order to make a runtime serve somebody else: its worker is told whom, or, when it has served before,
+// An order to make a runtime serve another key: its worker is told the key, or, when it has served before,
 // replaced by a new one. Reported back: WorkerReady, or WorkerLost when that has failed.
 struct Assignment {
   GpuIndex gpu = 0;
-  bool assigned = true;  // false: nobody, it is given back
+  bool assigned = true;  // false: no key, the runtime is given back
   std::string key{};
   bool fresh = false;  // its worker has served before
   std::string from{};  // whom
@@ -157,8 +158,9 @@ struct Eviction {
 
 // What an event of the scheduler leads to, besides the next decision.
 struct Consequences {
-  std::vector<Finished> finished{};   // answer these
-  std::vector<InFlight> cancel{};     // tell the worker that nobody waits; a RunDone still ends them
+  std::vector<Finished> finished{};  // answer these
+  // Requests that were cancelled, for the worker; a RunDone still ends them.
+  std::vector<InFlight> cancel{};
   std::vector<Eviction> evictions{};  // order these; each is reported by an EvictDone
 };
 

@@ -169,7 +169,7 @@ void View::AddRegion(Time now, proto::HostRegionStatus& region) const {
   });
 }
 
-// Of at least half a second: an operator who asks more often is told the same again.
+// At least half a second old: an operator who asks more often is told the same again.
 void View::AddShares(GpuIndex gpu, const proto::WorkerDescription& worker, proto::GpuStatus& status,
                      Time now) {
   auto& seen = seen_[gpu];

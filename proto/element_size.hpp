@@ -1,4 +1,4 @@
-// What a tensor's element type means in bytes: one table for all who read tensor.proto.
+// What a tensor's element type means in bytes: one table for all readers of tensor.proto.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace troupe::proto {
 
-// Bytes of one element; 0 for BYTES, whose elements have lengths of their own, and for what is no type.
+// Bytes of one element; 0 for BYTES, whose elements have lengths of their own, and for an unknown type.
 [[nodiscard]] constexpr std::size_t ElementSize(DataType type) {
   switch (type) {
     case BOOL:

@@ -1,5 +1,5 @@
-// What callers send to a function and get from it: its model's tensors without those that are its state,
-// which stay on the device.
+// What callers send to a function and get from it: its model's tensors except its state, which stays on the
+// device.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,7 @@
-// API KEYS: who may ask what over HTTP. A key is a text of 'troupe_' and 256 random bits; it is shown once,
-// when it is made. What is kept of it is its SHA-256: so who reads the store, or an update between daemons,
-// cannot use a key. The manager keeps them durably (cluster/records/key_registry.hpp); gateways have a copy
-// and judge requests by it.
+// API KEYS: which caller may do what over HTTP. A key is a text of 'troupe_' and 256 random bits; it is shown
+// once, when it is made. Only its SHA-256 is kept, so that a reader of the store, or of an update between
+// daemons, cannot use the key. The manager keeps them durably
+// (cluster/records/key_registry.hpp); gateways have a copy and judge requests by it.
 #pragma once
 
 #include <map>

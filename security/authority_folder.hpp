@@ -2,7 +2,7 @@
 // a machine that only operators reach:
 //
 //   ca.pem       the authority's certificate; every daemon and shell gets a copy
-//   ca-key.pem   its key, 0600; who reads it can join the cluster as anything
+//   ca-key.pem   its key, 0600; a reader of it can join the cluster with any role
 //   issued.tsv   what was issued: a certificate is written here before it is handed out
 //   revoked.pem  the signed list of revoked certificates; every daemon and shell gets a copy
 //

@@ -145,8 +145,8 @@ absl::StatusOr<CertificateAuthority> CertificateAuthority::Make(std::string_view
   KeyPtr key(EVP_EC_gen("P-256"));
   if (key == nullptr) return Failed("make a key");
   X509Ptr made = Blank(name, key.get(), not_before, not_after);
-  // A member may have the authority's name: a certificate whose issuer has its own name would pass for one
-  // that has signed itself.
+  // A member may have the authority's name, so the authority's subject has an organisation as well: else the
+  // member's certificate, whose issuer and subject would agree, would pass for a self-signed one.
   if (made == nullptr || !SetName(made.get(), "O", "Troupe certificate authority") ||
       X509_set_issuer_name(made.get(), X509_get_subject_name(made.get())) != 1 ||
       !Add(made.get(), made.get(), NID_basic_constraints, "critical,CA:TRUE,pathlen:0") ||

@@ -1,6 +1,6 @@
 // CERTIFICATE AUTHORITY: makes the certificates of a cluster. ECDSA over P-256 with SHA-256, because every
-// TLS library takes it (Ed25519 is refused by some HTTP clients). In memory only: who keeps the key, and how,
-// is the caller's.
+// TLS library takes it (Ed25519 is refused by some HTTP clients). It works in memory only; where the key is
+// kept is the caller's decision.
 #pragma once
 
 #include <span>
@@ -47,8 +47,8 @@ class CertificateAuthority {
   // With a fresh key and a fresh serial. Daemons' certificates (manager, gateway, node) are good for both
   // sides of a connection, those of admins and readers for dialling only.
   [[nodiscard]] absl::StatusOr<IssuedCertificate> Issue(const CertificateRequest& request) const;
-  // A signed list of all certificates that are not to be trusted any more. It is good until the authority
-  // ends: a cluster must not stop because nobody has signed an unchanged list again.
+  // A signed list of all certificates that are not to be trusted any more. It is valid as long as the
+  // authority, so that a cluster does not stop because an unchanged list was not signed again.
   [[nodiscard]] absl::StatusOr<std::string> RevocationList(std::span<const Revocation> revoked,
                                                            absl::Time at) const;
   // What a list says, after its signature was checked.

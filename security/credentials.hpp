@@ -24,7 +24,7 @@ struct CredentialFiles {
   std::string authority;    // certificate(s) of the certificate authority
   std::string certificate;  // ours, then intermediate ones if there are any
   std::string key;          // 0600
-  std::string revocations;  // where there is no such file yet, no certificate is revoked; empty: never
+  std::string revocations;  // while there is no such file, no certificate is revoked; empty: never
 
   // ca.pem, certificate.pem, key.pem and revoked.pem: as `troupe ca issue` writes them.
   [[nodiscard]] static CredentialFiles InFolder(const std::string& folder);
@@ -76,7 +76,7 @@ class Credentials {
   std::shared_ptr<const Snapshot> current_;  // guarded by mutex_
 };
 
-// The certificate that a peer has shown, with those that link it to the authority.
+// The certificate that a peer has shown, with the chain to the authority.
 struct ShownCertificate {
   X509Ptr certificate;
   std::vector<X509Ptr> chain;

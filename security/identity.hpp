@@ -1,6 +1,6 @@
-// IDENTITY: who a certificate says its holder is. A certificate carries one URI for each role of its holder
-// (a subject alternative name): troupe://ROLE/NAME, for example troupe://node/rack-3. All URIs of one
-// certificate carry the same name.
+// IDENTITY: the name and roles that a certificate gives its holder. A certificate carries one URI for each
+// role of its holder (a subject alternative name): troupe://ROLE/NAME, for example troupe://node/rack-3. All
+// URIs of one certificate carry the same name.
 #pragma once
 
 #include <cstdint>

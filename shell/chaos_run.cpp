@@ -13,7 +13,7 @@ namespace {
 
 constexpr Duration kLookEvery = std::chrono::milliseconds(100);
 constexpr Duration kAnswer = std::chrono::seconds(1);
-// A fault that nobody has noticed by then harmed nobody: an idle worker that hangs.
+// A fault that was not noticed by then did no harm: for example an idle worker that hangs.
 constexpr Duration kUnnoticed = std::chrono::seconds(5);
 constexpr std::uint32_t kEventsAtOnce = 1000;
 constexpr char kInjected[] = "fault-injected";
@@ -109,7 +109,7 @@ absl::Status ChaosRun::LookAtEvents() {
   return absl::OkStatus();
 }
 
-// One that comes back numbers its events anew.
+// A member that comes back numbers its events anew.
 void ChaosRun::Away() {
   sick_ = "the manager does not answer";
   last_event_ = 0;
@@ -161,7 +161,7 @@ absl::Status ChaosRun::Inject(const PlannedFault& planned) {
   FaultResult result{planned, "", Passed(), {}, {}};
   const auto reply = session_.Ask(request, "injecting", kAnswer);
   if (!reply.ok()) {
-    // Allowed by nobody, or stopped by the operator: there is nothing to go on with.
+    // No daemon allows the fault, or the operator stopped the run: it ends here.
     if (absl::IsFailedPrecondition(reply.status()) || ExitCodeOf(reply.status()) == ExitCode::kInterrupted)
       return reply.status();
     result.refused = std::string(reply.status().message());

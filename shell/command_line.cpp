@@ -189,7 +189,8 @@ std::string RootHelp() {
 
 absl::StatusOr<Command> ParseCommand(std::vector<std::string> words, const GlobalOptions& defaults) {
   for (const auto& word : words)
-    if (MakeUtf8(word) != word) return UsageError(Cat("'", Printable(MakeUtf8(word)), "' is no UTF-8 text"));
+    if (MakeUtf8(word) != word)
+      return UsageError(Cat("'", Printable(MakeUtf8(word)), "' is not valid UTF-8 text"));
   Command command;
   command.options = defaults;
   if (!words.empty() && words[0] == "help") {
@@ -203,7 +204,7 @@ absl::StatusOr<Command> ParseCommand(std::vector<std::string> words, const Globa
     FillVerb(*app, command);
   } catch (const CLI::CallForHelp&) {
     const auto asked = WithoutOptions(words);
-    // Of a group alone there is help, though it is no command.
+    // A group's name alone is not a command, but shows the group's help.
     if (asked.size() > 1 || (!asked.empty() && GroupSummary(asked[0]).empty()))
       TROUPE_RETURN_IF_ERROR(CheckWords(asked));
     command.text = Chosen(*app) == nullptr ? RootHelp() : app->help();

@@ -73,7 +73,7 @@ struct Place {
   std::size_t positional = 0;         // that were given
   const Argument* awaited = nullptr;  // an option whose value comes next
   std::set<std::string> given;
-  bool lost = false;  // a word that is no command
+  bool lost = false;  // the line has a word that begins no command
 };
 
 void Step(Place& place, const std::string& word) {

@@ -29,8 +29,8 @@ using NameSource = std::function<std::vector<std::string>(Kind)>;
 // `line` ends at the cursor.
 [[nodiscard]] Completion Complete(std::string_view line, const NameSource& names);
 
-// Names from the cluster, for two seconds as they were, so that a repeated Tab does not ask again. What
-// cannot be asked quickly is no name: the prompt never hangs.
+// Names from the cluster are kept for two seconds, so that a repeated Tab does not ask again. A name that
+// cannot be had quickly is not offered: the prompt never hangs.
 class ClusterNames {
  public:
   explicit ClusterNames(Session& session) : session_(session) {}

@@ -37,8 +37,8 @@ class Console {
   virtual void EndScreen() = 0;
 };
 
-// Standard input, output and error. While it exists, it alone handles SIGINT: the first one is noted, a
-// second one that finds the first still unheard ends the process.
+// Standard input, output and error. While it exists, it alone handles SIGINT: the first signal is noted, and
+// a second that comes before the first was handled ends the process.
 [[nodiscard]] std::unique_ptr<Console> MakeTerminalConsole();
 
 }  // namespace troupe::shell

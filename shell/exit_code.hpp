@@ -33,7 +33,8 @@ inline constexpr std::string_view kExitCodeHelp =
 // The same message, now as the user's error: what reading an input file found wrong.
 [[nodiscard]] absl::Status AsUsageError(const absl::Status& status);
 [[nodiscard]] absl::Status InterruptedError();
-// Of what changes the cluster: who stops waiting for it does not stop it. Says so when the time was up.
+// For a verb that changes the cluster. When the time is up the shell stops waiting and says so; the change
+// goes on.
 [[nodiscard]] absl::Status AsUnfinished(const absl::Status& status);
 
 [[nodiscard]] ExitCode ExitCodeOf(const absl::Status& status);

@@ -111,7 +111,7 @@ absl::StatusOr<Signature> AskSignature(Session& session, const proto::FunctionKe
   }
   if (!reply.ok()) return reply.status();
   const auto& found = reply->functions();
-  // A version that is unloaded answers only those that name it, by saying so.
+  // An unloaded version answers only calls that name it, with an error that says so.
   const auto versions = Versions::Of(*reply);
   const auto answering = versions.Answering().empty() ? versions.Newest() : versions.Answering();
   const auto newest = std::find_if(found.begin(), found.end(), [&](const auto& function) {

@@ -1,4 +1,4 @@
-// KNOWN WORDS: which words begin a command, and what is said of those that begin none. Pure.
+// KNOWN WORDS: which words begin a command, and what the shell says of a word that begins none. Pure.
 #pragma once
 
 #include <string>

@@ -16,7 +16,7 @@ class LineEditor {
   enum class Outcome { kLine, kDropped, kEnd };
   using Completer = std::function<Completion(std::string_view line)>;
 
-  // `history_file` may be empty: none is kept. One that cannot be written is not an error.
+  // `history_file` may be empty: no history is kept. A file that cannot be written is not an error.
   LineEditor(std::string prompt, std::string history_file, Completer complete);
   ~LineEditor();
   LineEditor(const LineEditor&) = delete;

@@ -80,7 +80,7 @@ std::string NodePart(const TopSample& now, const TopSample* before, Duration bet
 }
 
 std::string FunctionPart(const TopSample& now, const Style& style) {
-  // Those that are on a GPU are the busy ones, and come first.
+  // Functions on a GPU are the busy ones, and come first.
   std::vector<const proto::FunctionStatus*> order;
   for (const auto& function : now.functions.functions()) order.push_back(&function);
   std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) {

@@ -68,7 +68,7 @@ struct Verb {
 
 // In the order in which help shows them.
 [[nodiscard]] const std::vector<Verb>& Verbs();
-// "the functions of the cluster", for help; "" when there is no such group.
+// "the functions of the cluster", for help; "" for an unknown group.
 [[nodiscard]] std::string GroupSummary(const std::string& group);
 
 struct GpuName {

@@ -1,5 +1,6 @@
-// CHAINS: the workflows of a workload, where a function's answer brings the calls of those that come `then`
-// (sim/traces/workload.hpp). A workflow begins with an arrival and ends with the last of its answers. Pure.
+// CHAINS: the workflows of a workload, where a function's answer brings the calls of the functions that come
+// `then` (sim/traces/workload.hpp). A workflow begins with an arrival and ends with the last of its answers.
+// Pure.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,7 @@ class Chains {
  public:
   explicit Chains(const std::vector<TraceFunction>& functions) : functions_(functions) {}
 
-  // The number of the run that an arrival begins; zero where `function` is no workflow.
+  // The number of the run that an arrival begins; zero where `function` is not a workflow.
   [[nodiscard]] std::uint64_t Begin(std::uint32_t function, Duration at);
   // What is to be asked now, of the same run. A call that was not served is the last on its way.
   [[nodiscard]] std::vector<std::uint32_t> Answered(std::uint64_t run, std::uint32_t function, bool served,

@@ -1,9 +1,9 @@
 // HOST LINK: the way from the host to the GPUs behind one switch, under virtual time, shared by one of the
-// product's rules (gpu/swap/swap_policy.hpp): `shared`: evenly among whatever is on its way, so a transfer
-// that begins slows the others and one that ends frees them; `deadline`: the most urgent one has it, equals
-// evenly, and what comes with an earlier deadline goes before; `exclusive`: in the order of arrival, one
-// after the other. Shared by the engines of those GPUs; one thread. Whole nanoseconds only: the same on every
-// machine.
+// product's rules (gpu/swap/swap_policy.hpp): `shared`: evenly among all transfers on their way, so a
+// transfer that begins slows the others and one that ends frees them; `deadline`: the most urgent transfer
+// has it, equals evenly, and one that comes with an earlier deadline goes before; `exclusive`: in the order
+// of arrival, one after the other. Shared by the engines of those GPUs; one thread. Whole nanoseconds only:
+// the same on every machine.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ class HostLink {
  public:
   using Ticket = std::uint64_t;
   explicit HostLink(gpu::LinkSharing sharing = gpu::LinkSharing::kShared) : sharing_(sharing) {}
-  // `alone`: what the transfer takes when nothing else is on its way. `deadline`: of who waits for it.
-  // `timer` is the asker's: Leave before it goes away.
+  // `alone`: what the transfer takes when nothing else is on its way. `deadline`: of the request that waits
+  // for it. `timer` is the asker's: Leave before it goes away.
   Ticket Begin(Duration alone, std::optional<Time> deadline, Time now, actors::FakeGpu::Timer timer,
                std::function<void(Time)> done);
   void Leave(Ticket ticket);
@@ -41,7 +41,7 @@ class HostLink {
     actors::FakeGpu::Timer timer;
     std::function<void(Time)> done;
   };
-  // Those that move now: the most urgent ones.
+  // The transfers that move now: the most urgent ones.
   [[nodiscard]] std::vector<std::pair<Ticket, Transfer*>> Moving();
   void Advance(Time now);
   void Arm(Time now);

@@ -47,7 +47,7 @@ caf::strong_actor_ptr MakeEar(caf::actor_system& system, Ear::Heard heard) {
                                                      std::move(heard));
 }
 
-// It hears nothing more, and who monitors it is told.
+// It hears nothing more, and its monitors are told.
 void End(const caf::strong_actor_ptr& ear, const caf::error& reason) {
   static_cast<Ear*>(ear->get())->kill_proxy(nullptr, reason);
 }

@@ -56,7 +56,7 @@ class Network {
   // `actor` lives at `member`, at an address of the same name. Replaces what stood there.
   void Publish(const std::string& member, const caf::strong_actor_ptr& actor,
                std::set<std::string> interface);
-  // Nobody will find it any more. Who has it hears of its end from itself.
+  // It cannot be found any more. A process that has its handle hears of its end from itself.
   void Retract(const std::string& member);
 
   // Nothing goes from `from` to `to` (and back, unless `one_way`) until as many Heals; partitions add up.
@@ -67,7 +67,7 @@ class Network {
   // The connection between the two is lost, and made anew.
   void Cut(const std::string& a, const std::string& b);
 
-  // Null: nobody listens. Outlives what it hears.
+  // Null: there is no listener. Outlives what it hears.
   void SetTap(NetworkTap* tap);
 
   struct Counts {

@@ -25,7 +25,7 @@ constexpr double kLogFrom = 50;
 constexpr std::size_t kFewPlaces = 4;
 constexpr std::size_t kMostLabels = 12;
 
-// Okabe and Ito's colours, which people tell apart who do not see all of them.
+// Okabe and Ito's colours, which colour-blind people tell apart.
 constexpr std::array<const char*, 8> kColours = {"#0072B2", "#E69F00", "#009E73", "#D55E00",
                                                  "#CC79A7", "#56B4E9", "#7F7F7F", "#F0E442"};
 
@@ -218,7 +218,7 @@ class Drawing {
 struct PlotKey {
   std::string panel, x, series, quantity;
 };
-// Empty for a name that is no place in a picture.
+// Empty for a name that is not a valid place in a picture.
 std::optional<PlotKey> KeyOf(const std::string& name) {
   const std::vector<std::string> parts = absl::StrSplit(name, '/');
   const std::size_t last = parts.size() - 1;

@@ -167,7 +167,7 @@ class OverlappingGpu final : public ProfiledGpu {
     return load.peer ? longer : std::max(times.swapped + allocation + before_run, longer);
   }
 
-  // Whose turn it is of those that `can` begin; of equals the one that came first.
+  // Of the runs that `can` begin the next one in turn; of equals the one that came first.
   template <class Can>
   std::deque<Running>::iterator FirstOf(Time now, Can can) {
     auto best = runs_.end();

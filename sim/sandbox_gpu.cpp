@@ -184,7 +184,7 @@ class SandboxGpu final : public FakeGpu {
   const Timer timer_;
   RuntimePool pool_;
   std::map<std::string, Load> brought_;  // as the node has it: until it evicts them
-  std::set<std::string> there_;          // of those: whose weights are
+  std::set<std::string> there_;          // of those: models whose weights are there
   std::map<std::string, Loading> loads_;
   std::map<std::uint64_t, Running> runs_;
   std::uint64_t next_ = 1;

@@ -15,8 +15,8 @@
 
 namespace troupe::sim {
 
-// The device memory of one runtime. Static (004: Table 2, cudaMemPool): what was freed is kept for whoever
-// comes next, and growing takes time. Elastic: as large as what is in use (5.2), and grows unnoticed.
+// The device memory of one runtime. Static (004: Table 2, cudaMemPool): freed memory is kept for the next
+// allocation, and growing takes time. Elastic: as large as what is in use (5.2), and grows unnoticed.
 class RuntimePool {
  public:
   explicit RuntimePool(bool elastic) : elastic_(elastic) {}

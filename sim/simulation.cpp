@@ -97,7 +97,8 @@ class Run {
     plan.options.scheduler.seed = setup_.seed;
     if (cluster.loads == LoadMode::kAtomic) plan.options.scheduler.swap_ahead = 1;
     if (setup_.runtimes) {
-      // Foreign runtimes take turns on a GPU by themselves: nothing waits here for one that is starting.
+      // Foreign runtimes take turns on a GPU by themselves: no request waits here for a runtime that is
+      // starting.
       plan.options.scheduler.concurrency = kRuntimesAtWork;
       plan.options.credits_per_gpu = kRuntimesAtWork;
     }
@@ -233,7 +234,7 @@ class Run {
     world_.RunTo(begin_ + at);
   }
 
-  // With a look at everything each second. False: whoever waits for this has had enough.
+  // With a look at everything each second. False: the caller has had enough.
   bool Reach(Duration at) {
     while (next_sample_ <= at) {
       RunTo(next_sample_);

@@ -53,7 +53,7 @@ struct Outcome {
   std::vector<Answer> answers;            // in the order in which they came
   std::vector<WorkflowAnswer> workflows;  // of functions that others come after
   std::uint64_t arrived = 0, served = 0, rejected = 0, expired = 0, cancelled = 0, failed = 0;
-  std::uint64_t waiting = 0;       // not answered when it ended: only of one that was ended early
+  std::uint64_t waiting = 0;       // not answered at its end: only of a simulation that was ended early
   std::uint64_t misses = 0;        // served requests whose model was not there when a GPU got them
   std::uint64_t swaps = 0;         // loads that were ordered, those ahead of requests among them
   std::uint64_t false_misses = 0;  // of them: of a model that another GPU had

@@ -45,7 +45,7 @@ struct SimulateOptions {
   std::uint32_t swap_ahead = node::kDefaultSwapAhead;
   std::array<Slot, 6> slots = {{{"--routing", &PolicyNames::routing},
                                 {"--ordering", &PolicyNames::ordering},
-                                {"--copies", &PolicyNames::copies},
+                                {"--prefetch", &PolicyNames::prefetch},
                                 {"--gpu", &PolicyNames::gpu},
                                 {"--eviction", &PolicyNames::eviction},
                                 {"--memory-policy", &PolicyNames::memory}}};

@@ -178,11 +178,10 @@ void World::MakeWorkers(Node& node, NodePlan& plan) {
   for (std::size_t i = 0; i < plan.options.gpus.size() * runtimes; ++i) {
     if (!adopted) node.workers.push_back(std::make_shared<actors::FakeWorkerControl>());
     auto& worker = node.workers[i];
-    worker->peer_lends = [&node, runtimes](std::uint32_t gpu, const std::string& runtime,
-                                           std::uint64_t loan) {
+    worker->peer_pins = [&node, runtimes](std::uint32_t gpu, const std::string& runtime, std::uint64_t pin) {
       const auto first = node.workers.begin() + gpu * runtimes;
-      return std::any_of(first, first + runtimes, [&](const auto& lender) {
-        return lender->life.runtime == runtime && lender->life.loans.contains(loan);
+      return std::any_of(first, first + runtimes, [&](const auto& source) {
+        return source->life.runtime == runtime && source->life.pins.contains(pin);
       });
     };
     worker->peer_sends = [&node, runtimes](std::uint32_t gpu,

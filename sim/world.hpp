@@ -73,7 +73,7 @@ class World {
   World(const World&) = delete;
   World& operator=(const World&) = delete;
   virtual ~World();
-  // Ends every actor; nothing of this world calls anybody afterwards. Whoever derives calls it first of all.
+  // Ends every actor; nothing of this world calls back afterwards. A derived class calls it first of all.
   void ShutDown();
 
   // Metadata are kept there from the next start of the manager on, instead of in `store()`. Outlives this.
@@ -91,11 +91,11 @@ class World {
   void StartGateway(actors::RouterOptions options = {});
   // "gateway-N" as by kill -9: the router, the front and its runs are gone.
   void KillGateway(std::size_t index);
-  // One that was killed; its router is another one.
+  // A node that was killed; its router is another one.
   void RestartGateway(std::size_t index);
   void StartNode(NodePlan plan);
   void KillNode(const std::string& name);
-  // One that was killed, as it was started first.
+  // A node that was killed, as it was started first.
   void RestartNode(const std::string& name, Kept kept);
 
   // Runs everything that can run now, then moves time from one due event to the next, for `span` altogether.

@@ -119,7 +119,7 @@ void FileAuditLog::Work() {
   bool failed = false;
   while (true) {
     const auto has_work = [this] { return stopping_ || !waiting_.empty(); };
-    // After a failure the lines wait for a while, those that came later behind them.
+    // After a failure the lines wait for a while, and later lines wait behind them.
     if (failed) {
       wake_.wait_for(lock, options_.retry, [this] { return stopping_; });
     } else if (!state_.ok()) {
@@ -169,7 +169,7 @@ absl::Status FileAuditLog::Write(const std::string& bytes) {
   return status;
 }
 
-// The new file first: where there is no room for it everything stays as it is.
+// The new file is made first: without room for it nothing changes.
 absl::Status FileAuditLog::Rotate() {
   const auto fresh = options_.directory + "/audit.new";
   ::unlink(fresh.c_str());

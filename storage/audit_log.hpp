@@ -26,7 +26,7 @@
 
 namespace troupe::storage {
 
-// Thread-safe. Outlives who appends.
+// Thread-safe. It outlives its writers.
 class AuditLog {
  public:
   // OK: the line is durable. An error: it is not yet. Called once, on any thread.
@@ -85,8 +85,8 @@ class FileAuditLog final : public AuditLog {
   std::thread thread_;
 };
 
-// The newest lines of a directory that match, oldest first; also while a daemon writes there. Lines that
-// cannot be read are counted in `damaged`. NotFound when there is no log.
+// The newest lines of a directory that match, oldest first; also while a daemon writes there. Unreadable
+// lines are counted in `damaged`. NotFound when there is no log.
 [[nodiscard]] absl::StatusOr<std::vector<AuditLine>> ReadAudit(const std::string& directory,
                                                                const AuditQuery& query, std::size_t& damaged);
 

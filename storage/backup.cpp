@@ -82,7 +82,7 @@ absl::Status AddModels(const std::string& data, const std::string& partial, Back
     const std::string to = absl::StrCat(partial, "/", path);
     TROUPE_RETURN_IF_ERROR(MakeDirectories(fs::path(to).parent_path().string()));
     auto copied = CopyFile(absl::StrCat(data, "/", path), to);
-    if (absl::IsNotFound(copied.status())) continue;  // removed meanwhile: nobody refers to it
+    if (absl::IsNotFound(copied.status())) continue;  // removed meanwhile: no function refers to it
     if (!copied.ok()) return copied.status();
     if (copied->digest != digest) {
       report.left_out.push_back(digest);

@@ -34,11 +34,11 @@ struct RestoreReport {
   [[nodiscard]] std::string Line(const std::string& data) const;
 };
 
-// Puts a backup's metadata in the place of the data directory's, and its models beside those that are there.
-// Every file is compared with its digest before anything is replaced. Epochs and revisions go on far above
-// the backup's, so that members which saw newer ones take what they are told. FailedPrecondition: no complete
-// backup; the directory is in use; it belongs to another cluster and `other_cluster` is not set. DataLoss:
-// the backup is damaged.
+// Puts a backup's metadata in the place of the data directory's, and adds its models to those of the
+// directory. Every file is compared with its digest before anything is replaced. Epochs and revisions go on
+// far above the backup's, so that members which saw newer ones take what they are told. FailedPrecondition:
+// no complete backup; the directory is in use; it belongs to another cluster and `other_cluster` is not set.
+// DataLoss: the backup is damaged.
 [[nodiscard]] absl::StatusOr<RestoreReport> RestoreBackup(const std::string& backup, const std::string& data,
                                                           bool other_cluster);
 

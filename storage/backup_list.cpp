@@ -72,7 +72,7 @@ absl::StatusOr<BackupList> ReadBackupList(const std::string& backup) {
   const auto file = MappedFile::Open(backup + kName);
   if (absl::IsNotFound(file.status())) {
     return absl::FailedPreconditionError(absl::StrCat(
-        backup, " has no file BACKUP: it is not a backup, or one that was cut short; use another one"));
+        backup, " has no file BACKUP: it is not a backup, or it was cut short; use another one"));
   }
   if (!file.ok()) return file.status();
   const auto bytes = (*file)->bytes();
@@ -81,7 +81,7 @@ absl::StatusOr<BackupList> ReadBackupList(const std::string& backup) {
   const absl::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   std::vector<absl::string_view> lines = absl::StrSplit(text, '\n');
   TROUPE_RETURN_IF_ERROR(CheckFirstLine(backup, lines.front()));
-  // The last line is the digest of those before it.
+  // The last line is the digest of the lines before it.
   const std::size_t tail = sizeof("end ") - 1 + kDigest + 1;
   if (text.size() < tail || Sha256Hex(std::string(text.substr(0, text.size() - tail))) !=
                                 std::string(text.substr(text.size() - kDigest - 1, kDigest)))

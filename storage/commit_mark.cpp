@@ -15,7 +15,7 @@
 namespace troupe::storage {
 namespace {
 
-// Two copies, each in a sector of its own: one that is cut short by a power failure leaves the other.
+// Two copies, each in a sector of its own: when a power failure cuts one short, the other is whole.
 constexpr std::size_t kCopyBytes = 512;
 constexpr std::size_t kFileBytes = 2 * kCopyBytes;
 constexpr std::uint64_t kMagic = 0x314b52414d525454;  // "TTRMARK1"

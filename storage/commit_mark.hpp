@@ -28,7 +28,7 @@ struct MarkValue {
 // One owner; one thread at a time.
 class CommitMark {
  public:
-  // NotFound: there is no mark. DataLoss: none of its two copies can be read.
+  // NotFound: there is no mark. DataLoss: neither copy can be read.
   [[nodiscard]] static absl::StatusOr<MarkValue> Read(const std::string& path);
   // Puts a mark there as a whole, durably, in place of an older one, and keeps it open.
   [[nodiscard]] static absl::StatusOr<CommitMark> Write(const std::string& path, const MarkValue& value);

@@ -13,8 +13,8 @@ class DirectoryLock {
  public:
   static constexpr const char* kFile = "troupe.lock";
 
-  // Makes the directory when absent, and locks its file kFile, which names the holder's pid for
-  // people. FailedPrecondition: somebody holds it, and who. PermissionDenied: not writable.
+  // Makes the directory when absent, and locks its file kFile, which names the holder's pid for people.
+  // FailedPrecondition names the process that holds it. PermissionDenied: not writable.
   [[nodiscard]] static absl::StatusOr<DirectoryLock> Acquire(const std::string& directory);
 
  private:

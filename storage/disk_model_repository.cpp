@@ -108,7 +108,7 @@ class DiskModelRepository::Writer final : public ObjectWriter {
     {
       const std::lock_guard lock(state_->mutex);  // or a Remove could take the file and leave the entry
       if (::rename(path_.c_str(), path.c_str()) != 0) return DiskError(errno, "rename to", path);
-      // A copy that nobody has verified yet is replaced; readers of an older one keep theirs.
+      // A copy that was not verified yet is replaced; readers of an older copy keep theirs.
       state_->objects[digest] = Object{size_, transport::SteadyNow(), true, identity, {}};
     }
     TROUPE_RETURN_IF_ERROR(SyncDirectory(shard));

@@ -44,7 +44,7 @@ class DiskModelRepository final : public ModelRepository {
     Time used;  // when it was put, opened or asked for last
     bool verified = false;
     FileIdentity identity;             // of the file that was verified
-    std::weak_ptr<const void> mapped;  // shared by all who have it open
+    std::weak_ptr<const void> mapped;  // shared by all readers that have it open
   };
   // What writers share with the repository, which they may outlive.
   struct State {
@@ -56,7 +56,7 @@ class DiskModelRepository final : public ModelRepository {
 
   DiskModelRepository(DirectoryLock lock, std::shared_ptr<State> state)
       : lock_(std::move(lock)), state_(std::move(state)) {}
-  // True when the verified file is the one that was mapped; else it has to be verified (again).
+  // True when the verified file is the file that was mapped; else it has to be verified (again).
   bool StillVerified(const std::string& digest, const FileIdentity& mapped);
   absl::Status Quarantine(const std::string& digest, const std::string& found);
 

@@ -96,7 +96,7 @@ const HostRegionTable::Entry* HostRegionTable::Find(const std::string& digest) c
 
 void HostRegionTable::Erase(const std::string& digest) {
   const auto found = entries_.find(digest);
-  TROUPE_CHECK(found != entries_.end() && found->second.pins == 0, "only what nobody reads is erased");
+  TROUPE_CHECK(found != entries_.end() && found->second.pins == 0, "only a model without readers is erased");
   by_offset_.erase(found->second.offset);
   used_ -= found->second.length;
   entries_.erase(found);

@@ -1,5 +1,5 @@
-// Which model lies where in the host region, who reads it, and which leaves when room is needed. Pure
-// bookkeeping: no memory is touched, no clock is read, the caller serialises.
+// Which model lies where in the host region, how many readers it has, and which models leave when room is
+// needed. Pure bookkeeping: it touches no memory, reads no clock, and the caller serialises.
 #pragma once
 
 #include <cstdint>
@@ -31,10 +31,9 @@ class HostRegionTable {
   // Manages [begin, begin + capacity).
   HostRegionTable(std::uint64_t begin, Bytes capacity) : begin_(begin), end_(begin + capacity.count()) {}
 
-  // The models whose eviction leaves `size` contiguous bytes free; none when they are free already. Among all
-  // choices the one whose most recently used model is the coldest, and of those the one with the fewest
-  // bytes. ResourceExhausted, with the sizes: what is in use leaves no room. FailedPrecondition: it never
-  // fits.
+  // The models whose eviction leaves `size` contiguous bytes free; none when they are free already. Of all
+  // choices it takes the coldest by the most recently used model in it, and of equal ones the smallest.
+  // ResourceExhausted, with the sizes: models with readers leave no room. FailedPrecondition: it never fits.
   [[nodiscard]] absl::StatusOr<std::vector<std::string>> PlanRoom(Bytes size) const;
 
   // A new entry, filling. Its place was free.

@@ -18,8 +18,8 @@
 
 namespace troupe::storage {
 
-// Owner: the node's cache. Threads: none of its own; the caller serialises all members. Only the bytes of a
-// Reservation may be filled by another thread meanwhile, so that a large model holds up nobody.
+// Owner: the node's cache. It has no thread; the caller serialises all members. Only the bytes of a
+// Reservation may be filled by another thread meanwhile, so that a large model delays no other.
 class HostRepository {
  public:
   struct Adoption {
@@ -27,7 +27,7 @@ class HostRepository {
     std::vector<std::string> evicted;  // on disk only from now on
     bool present = false;              // it was there already
   };
-  // Where a model's bytes go. Nobody else sees them before Publish.
+  // Where a model's bytes go. No reader sees them before Publish.
   struct Reservation {
     Adoption adoption;
     std::span<std::byte> model;
@@ -43,12 +43,13 @@ class HostRepository {
 
   explicit HostRepository(std::shared_ptr<transport::HostRegion> region);
 
-  // Makes room, evicting the coldest that nobody reads, and reserves it: the serialised model, then its
-  // weights, each at the begin of a page. When the model is there already, that is said and no bytes are to
-  // be filled. ResourceExhausted: what is being read leaves no room now. FailedPrecondition: larger than the
-  // region. Unavailable: the same model is being filled. InvalidArgument: there already, with other sizes.
+  // Makes room by evicting the coldest models without readers, and reserves it: the serialised model, then
+  // its weights, each at the begin of a page. When the model is there already, the answer says so and no
+  // bytes are to be filled. ResourceExhausted: models with readers leave no room now. FailedPrecondition:
+  // larger than the region. Unavailable: the same model is being filled. InvalidArgument: there already, with
+  // other sizes.
   [[nodiscard]] absl::StatusOr<Reservation> Reserve(const std::string& digest, Bytes model, Bytes weights);
-  // The reserved bytes are filled: the model can be found. Not called for one that was present.
+  // The reserved bytes are filled: the model can be found. Not called for a model that was present.
   void Publish(const std::string& digest);
   // They never will be: the room is free again.
   void Abandon(const std::string& digest);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr Bytes kPage = transport::HostRegion::kAlignment;
 
-// As the kernel shows it to whoever looks at a process; it takes 249 bytes.
+// The name under which the kernel shows the memory in /proc; at most 249 bytes.
 std::string NameOf(const std::string& node, const std::string& key) {
   return absl::StrCat("troupe-host ", node.substr(0, 64), " ", key.substr(0, 160));
 }
@@ -21,8 +21,8 @@ std::string NameOf(const std::string& node, const std::string& key) {
 absl::StatusOr<std::unique_ptr<HostSegments>> HostSegments::Create(Options options) {
   std::unique_ptr<HostSegments> segments(new HostSegments(std::move(options)));
   TROUPE_ASSIGN_OR_RETURN(
-      segments->nobodys_,
-      transport::HostRegion::Create(NameOf(segments->options_.name, "nobody"), {.size = kPage}));
+      segments->empty_region_,
+      transport::HostRegion::Create(NameOf(segments->options_.name, "no-key"), {.size = kPage}));
   // Whether the memory is there is better known now than at the first deployment.
   if (!segments->options_.isolated) TROUPE_RETURN_IF_ERROR(segments->At("").status());
   return segments;
@@ -83,7 +83,7 @@ void HostSegments::DropEmpty() {
   std::erase_if(segments_, [this](const auto& entry) {
     const auto& [key, segment] = entry;
     if (key.empty() && !options_.isolated) return false;
-    // Held by its repository and by us alone: nobody maps it, and nobody is about to.
+    // Only its repository and this object hold it: no process maps it, or is about to.
     return segment.models->usage().models == 0 && segment.region.use_count() == 2;
   });
 }

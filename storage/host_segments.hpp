@@ -1,6 +1,7 @@
-// The host tier of a node, by isolation key: a memory file for the models of each key, since whoever holds a
-// memory file can read all of it. They share one budget. The one without a key is what shared workers map; on
-// a node that isolates nobody it is the only one, made at the start with huge pages where they can be had.
+// The host tier of a node, by isolation key: a memory file for the models of each key, since a process that
+// holds a memory file can read all of it. The files share one budget. Shared workers map the file without a
+// key; on a node without isolation it is the only one, made at the start with huge pages where they can be
+// had.
 #pragma once
 
 #include <functional>
@@ -36,13 +37,13 @@ class HostSegments {
   [[nodiscard]] HostRepository* Find(const std::string& key);
   // The memory that a worker of this key maps. While it is held, the key's models are placed in it.
   absl::StatusOr<RegionPtr> RegionOf(const std::string& key);
-  // A region without room: for a worker that serves nobody yet.
-  [[nodiscard]] const RegionPtr& nobodys() const { return nobodys_; }
+  // A region without room, for a worker that serves no key yet.
+  [[nodiscard]] const RegionPtr& empty_region() const { return empty_region_; }
 
   // Returns the pages of what was freed to the system. Slow; any thread, beside any other call.
   static void GiveBack(const std::vector<RegionPtr>& regions);
   [[nodiscard]] std::vector<RegionPtr> Regions() const;
-  // Lets go of those without models that no worker maps.
+  // Lets go of the files without models that no worker maps.
   void DropEmpty();
 
   [[nodiscard]] HostRepository::Usage usage() const;  // of all
@@ -58,7 +59,7 @@ class HostSegments {
   absl::StatusOr<Segment*> At(const std::string& key);
 
   const Options options_;
-  RegionPtr nobodys_;
+  RegionPtr empty_region_;
   std::map<std::string, Segment> segments_;
 };
 

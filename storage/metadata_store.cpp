@@ -74,7 +74,7 @@ absl::Status CommitAndWait(MetadataStore& store, Batch batch) {
 
 absl::Status NotThatMessage(Table table, std::string_view key, std::string_view type) {
   return absl::DataLossError(absl::StrCat("record '", std::string(key), "' of table ", TableName(table),
-                                          " is no ", std::string(type)));
+                                          " is not a valid ", std::string(type)));
 }
 
 }  // namespace troupe::storage

@@ -1,6 +1,6 @@
 // The seam to durable metadata: typed tables of framed records, changed by batches that are committed as one.
-// Who writes: one owner per table (the cluster manager, a node's cache, a workflow run). Who reads: its
-// owner, at start.
+// Each table has one writer (the cluster manager, a node's cache, a workflow run), which alone reads it, at
+// its start.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ enum class Table : std::uint8_t {
   kRuns = 4,       // run -> StartRun, FinishRun
   kSteps = 5,      // "run/step" -> CommitStep
   kNodes = 6,      // name -> MemberRecord
-  kBlobs = 7,      // digest -> who refers to it
+  kBlobs = 7,      // digest -> what refers to it
   kLog = 8,        // SequenceKey -> Event or command
 };
 inline constexpr Table kAllTables[] = {Table::kSettings, Table::kFunctions, Table::kWorkflows, Table::kRuns,

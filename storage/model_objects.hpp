@@ -24,8 +24,7 @@ struct ModelObjects {
 [[nodiscard]] absl::StatusOr<std::string> PutModel(ModelRepository& repository, const proto::Model& model,
                                                    std::span<const std::byte> weights);
 
-// Both objects, verified, and agreeing with each other. NotFound names the one that is missing; DataLoss:
-// damaged.
+// Both objects, verified, and agreeing with each other. NotFound names the missing object; DataLoss: damaged.
 [[nodiscard]] absl::StatusOr<ModelObjects> OpenModel(ModelRepository& repository, const std::string& digest);
 
 // Removes the model, then its weights unless `keep_weights` (another model has the same).

@@ -16,7 +16,7 @@ namespace troupe::storage {
 absl::Status CheckDigest(const std::string& digest) {
   if (IsSha256Hex(digest)) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("'", digest.substr(0, 80), "' is no SHA-256: 64 lower-case hexadecimal digits"));
+      absl::StrCat("'", digest.substr(0, 80), "' is not a valid SHA-256: 64 lower-case hexadecimal digits"));
 }
 
 absl::StatusOr<std::string> ModelRepository::Put(std::span<const std::byte> bytes,

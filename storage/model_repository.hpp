@@ -41,9 +41,8 @@ class ObjectWriter {
   [[nodiscard]] virtual absl::StatusOr<std::string> Commit(const std::string& expected) = 0;
 };
 
-// Threads: any. All members may block on the disk, so actors call them from a thread of their own.
-// Errors: InvalidArgument for what is no digest, NotFound, a full disk (IsDiskFull), Unavailable for a
-// failing disk.
+// Threads: any. All members may block on the disk, so actors call them from a thread of their own. Errors:
+// InvalidArgument for an invalid digest, NotFound, a full disk (IsDiskFull), Unavailable for a failing disk.
 class ModelRepository {
  public:
   virtual ~ModelRepository() = default;

@@ -42,7 +42,7 @@ rocksdb::DBOptions DatabaseOptions(const std::string& directory, bool create) {
   // decided before (store_recovery.hpp): RocksDB's other modes either refuse a torn write whose length is
   // right, or take a wrong length for the end of the log.
   options.wal_recovery_mode = rocksdb::WALRecoveryMode::kPointInTimeRecovery;
-  // Logs that were closed are named in the manifest: one that is missing or cut short refuses to open.
+  // Closed logs are named in the manifest: when one is missing or cut short the database refuses to open.
   options.track_and_verify_wals_in_manifest = true;
   options.listeners = {std::make_shared<NoRecoveryOfItsOwn>()};
   options.max_bgerror_resume_count = 0;

@@ -12,8 +12,8 @@
 
 namespace troupe::storage {
 
-// One commit thread takes all that waits and writes it as one synced RocksDB batch, so the cost of fdatasync
-// is shared by those who commit at the same time. One process at a time holds the directory.
+// One commit thread takes all that waits and writes it as one synced RocksDB batch, so that concurrent
+// commits share the cost of fdatasync. One process at a time holds the directory.
 //
 // On a full disk every commit fails with IsDiskFull and reads go on; the first commit after space has
 // returned opens the database anew and succeeds. Nothing acknowledged is lost by that.

@@ -28,7 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// An empty message of what a record is; null: text, or bytes that nobody reads.
+// An empty message of the record's type; null: text, or bytes without a reader.
 std::unique_ptr<google::protobuf::Message> MessageOf(Table table, std::string_view key) {
   switch (table) {
     case Table::kSettings:
@@ -53,7 +53,7 @@ std::unique_ptr<google::protobuf::Message> MessageOf(Table table, std::string_vi
   return nullptr;
 }
 
-// A store that nobody else has open meanwhile. A backup is nobody's.
+// A store that no other process has open meanwhile. A backup has no owner.
 struct Held {
   std::string metadata;
   bool backup = false;

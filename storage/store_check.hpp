@@ -26,12 +26,11 @@ struct CheckReport {
 // Reads every byte of the directory: metadata, tables, logs, models; compares all checksums and digests,
 // parses every record, looks for the models that functions refer to, and in a backup for its whole list.
 // NotFound: there are no metadata of Troupe's. FailedPrecondition: a manager has it open, it is of a newer
-// format, or a backup that is not finished. Damage is no error of this function: it is in `problems`.
+// format, or a backup that is not finished. Damage is reported in `problems`, not as an error.
 [[nodiscard]] absl::StatusOr<CheckReport> CheckStore(const std::string& data);
 
-// Calls `line` with one JSON object per record: {"table", "key", "value"}; a value that is no message is a
-// text, or
-// {"hex"}. `table`, `prefix`: only those. Ends at the first record that is damaged.
+// Calls `line` with one JSON object per record: {"table", "key", "value"}; a value that is not a message is a
+// text, or {"hex"}. `table`, `prefix`: only these records. Ends at the first damaged record.
 [[nodiscard]] absl::Status DumpStore(const std::string& data, std::optional<Table> table,
                                      const std::string& prefix,
                                      const std::function<void(const std::string&)>& line);

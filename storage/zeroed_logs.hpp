@@ -2,7 +2,7 @@
 // zeros that are synced. A record then overwrites what is there, and its sync carries data only; where each
 // append makes the file longer, the file system's own journal has to be written with each.
 //
-// A log that was not closed ends in zeros: whoever reads logs takes them for the end (log_scan.hpp, RocksDB).
+// A log that was not closed ends in zeros: readers of logs take them for the end (log_scan.hpp, RocksDB).
 #pragma once
 
 #include <rocksdb/env.h>

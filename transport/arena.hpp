@@ -16,8 +16,8 @@
 
 namespace troupe::transport {
 
-// Stands in front of every slice, in the shared memory, so that a reader in another process can tell a slice
-// that was freed and given out again from the one that it was told of.
+// Stands in front of every slice, in the shared memory, so that a reader in another process notices when a
+// slice was freed and its place given to another.
 struct alignas(64) SliceHeader {
   std::uint64_t magic;
   std::uint64_t arena;
@@ -35,7 +35,7 @@ struct ArenaSlice {
 
 // One bounded arena. Made by the process whose tensors lie in it (gateway, worker, daemon); its descriptor is
 // handed out by an ArenaServer. Thread-safe. Each slice is born with one reference; Retain adds one, Release
-// drops one, the last frees it. Whoever holds a reference may read; a reader in another process relies on its
+// drops one, the last frees it. The holder of a reference may read; a reader in another process relies on its
 // owner's reference.
 class Arena {
  public:

@@ -64,8 +64,8 @@ absl::StatusOr<std::shared_ptr<const MemoryFile>> ArenaClient::MapOf(const Key& 
       return found->second.memory;
     }
   }
-  // The lock is not held while the owner answers: a slow owner delays only those who wait for it. Two threads
-  // may map the same arena; the second mapping is dropped.
+  // The lock is not held while the owner answers: a slow owner delays only the threads that wait for it. Two
+  // threads may map the same arena; the second mapping is dropped.
   std::vector<std::uint64_t> known;
   const auto map = [&]() -> absl::StatusOr<std::shared_ptr<const MemoryFile>> {
     TROUPE_ASSIGN_OR_RETURN(UniqueFd descriptor, AskOwner(key, known));

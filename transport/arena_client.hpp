@@ -19,8 +19,8 @@
 namespace troupe::transport {
 
 // Maps arenas of other processes on first use and keeps the mappings, least recently used ones dropped beyond
-// a bound. A mapping outlives its place in the cache for as long as somebody holds what Resolve gave.
-// Thread-safe; a first use blocks for one round trip to the owner, at most Options::timeout.
+// a bound. A mapping outlives its place in the cache as long as what Resolve gave is held. Thread-safe; a
+// first use blocks for one round trip to the owner, at most Options::timeout.
 class ArenaClient {
  public:
   struct Options {

@@ -13,16 +13,16 @@
 
 namespace troupe::transport {
 
-// Filled by whoever got an arena's descriptor from its maker, read by the channel's progress thread: so
-// nothing is mapped, and nobody asked, while a reader waits. Thread-safe.
+// The receiver of an arena's descriptor adds it here, and the channel's progress thread reads it: so nothing
+// is mapped, and no process asked, while a reader waits. Thread-safe.
 class ArenaExports : public std::enable_shared_from_this<ArenaExports> {
  public:
   // Serves the arena for as long as the returned object lives; what is being sent then keeps its mapping.
   [[nodiscard]] std::shared_ptr<const void> Add(std::uint64_t arena,
                                                 std::shared_ptr<const MemoryFile> memory);
   // NotFound for an arena or slice that is not (any more) served; DataLoss for a range outside of it. The
-  // slice is not held against its owner's release: a reader that has lost its claim reads what nobody waits
-  // for.
+  // slice is not held against its owner's release: a reader that has lost its claim may read other bytes,
+  // which are then thrown away.
   absl::StatusOr<PinnedBytes> Pin(const proto::ArenaRef& asked) const;
   [[nodiscard]] std::size_t size() const;
 

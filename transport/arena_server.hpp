@@ -18,10 +18,10 @@
 
 namespace troupe::transport {
 
-// One small thread of its own that sleeps in poll: started by Start, joined by the destructor. Answers
-// "arena id?" with the descriptor and the list of arenas that it knows. At most 64 connections at once: for
-// one more the one that was silent for the longest time is closed. A connection that says what makes no
-// sense, or nothing for 5 s, is closed and counted. Add and Remove from any thread.
+// One small thread of its own that sleeps in poll: started by Start, joined by the destructor. Answers "arena
+// id?" with the descriptor and the list of arenas that it knows. At most 64 connections at once: for one
+// more, the connection that was silent for longest is closed. A connection that sends nonsense, or nothing
+// for 5 s, is closed and counted. Add and Remove from any thread.
 class ArenaServer {
  public:
   static constexpr int kArenas = 32;
@@ -34,7 +34,7 @@ class ArenaServer {
   absl::Status Add(std::shared_ptr<Arena> arena);
   // Any other memory, under an id of UniqueId().
   absl::Status Add(std::uint64_t id, UniqueFd descriptor);
-  // Whoever asks from now on hears that it is not there (any more).
+  // A process that asks from now on is told that it is not there (any more).
   void Remove(std::uint64_t arena);
   [[nodiscard]] const std::string& path() const { return acceptor_.path(); }
 

@@ -1,6 +1,6 @@
-// BROADCAST: the bytes of one process of a host, to several others at once.
+// BROADCAST: one process of a host sends the same bytes to several others at once.
 //
-// Who takes part knows the same seat but for its rank: the first member sends, the others receive. NCCL does
+// Each member knows the same slot but for its rank: the first member sends, the others receive. NCCL does
 // this between GPUs (gpu/cuda/nccl_broadcast); LocalBroadcaster does it over shared memory, for virtual GPUs
 // and for tests. One contract test runs on both (tests/unit/transport/broadcast_contract.hpp).
 #pragma once
@@ -17,14 +17,14 @@
 
 namespace troupe::transport {
 
-struct BroadcastSeat {
+struct BroadcastSlot {
   static constexpr std::size_t kMembers = 64;
   std::string id;                      // of NewId of the first member
   std::uint32_t rank = 0;              // in `members`; 0 sends
   std::vector<std::uint32_t> members;  // GPUs of the node, by rank
 };
 // InvalidArgument says what is wrong with it: two members at least, each of them once.
-[[nodiscard]] absl::Status CheckSeat(const BroadcastSeat& seat);
+[[nodiscard]] absl::Status CheckSlot(const BroadcastSlot& slot);
 
 // One member's part.
 //   joined -(Pass, piece by piece)-> -(Finish)-> finished          joined -(an error, Abort)-> broken
@@ -36,7 +36,7 @@ class BroadcastEnd {
   virtual ~BroadcastEnd() = default;
   // Blocks. OK: for the sender, the piece may change; for the others, its bytes are there. Unavailable: a
   // partner is gone, has left, or this end was aborted; DeadlineExceeded: a partner moved nothing for
-  // `patience`. After an error the piece is not there, and nobody writes to it any more.
+  // `patience`. After an error the piece is not there, and no member writes to it any more.
   virtual absl::Status Pass(std::span<std::byte> piece) = 0;
   // Nothing more is passed. Blocks until all members have said so, no longer than `patience`.
   virtual absl::Status Finish() = 0;
@@ -52,9 +52,9 @@ class Broadcaster {
   static constexpr std::size_t kIdBytes = 128;
   virtual absl::StatusOr<std::string> NewId() = 0;
   // Blocks until all members have joined. DeadlineExceeded when they have not within `patience`, NotFound
-  // when this id is nobody's (any more) or there is no way from the first member to this one, Unavailable
-  // when another member is gone.
-  virtual absl::StatusOr<std::unique_ptr<BroadcastEnd>> Join(const BroadcastSeat& seat,
+  // when there is no broadcast with this id (any more) or no way from the first member to this one,
+  // Unavailable when another member is gone.
+  virtual absl::StatusOr<std::unique_ptr<BroadcastEnd>> Join(const BroadcastSlot& slot,
                                                              Duration patience) = 0;
 };
 

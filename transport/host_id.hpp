@@ -1,4 +1,4 @@
-// Who we are on this machine: identities that other processes compare.
+// Identities of this host and process that other processes compare.
 #pragma once
 
 #include <cstdint>

@@ -28,8 +28,8 @@ struct HostRegionHeader {
 };
 
 // The owner's side, in the node's daemon: the only writer (the kernel refuses any other writable mapping).
-// Thread-safe; writing into a range is the business of whoever allocated it, before its range is told to
-// anybody.
+// Thread-safe; the caller that allocated a range writes into it, before it tells another process of the
+// range.
 class HostRegion {
  public:
   static constexpr Bytes kAlignment = KiB(4);
@@ -44,12 +44,13 @@ class HostRegion {
   absl::StatusOr<proto::RegionRange> Allocate(Bytes size);
   // NotFound when no range begins there. The caller knows that no swap reads it any more.
   absl::Status Free(const proto::RegionRange& range);
-  // With `gives_back`, what was freed is used until this has returned its pages. Slow; holds up nobody else.
+  // With `gives_back`, a freed range is used again only after this has returned its pages. Slow; other calls
+  // do not wait for it.
   void GiveBack();
   // The writable bytes of an allocated range.
   absl::StatusOr<std::span<std::byte>> Writable(const proto::RegionRange& range);
 
-  // For whoever reads it: the kernel refuses to map it for writing.
+  // For a reader: the kernel refuses to map it for writing.
   [[nodiscard]] int fd() const { return read_only_.valid() ? read_only_.get() : memory_.fd(); }
   [[nodiscard]] bool huge_pages() const { return memory_.huge_pages(); }
   [[nodiscard]] std::uint64_t generation() const { return generation_; }
@@ -70,7 +71,7 @@ class HostRegion {
 // The reader's side, in a worker: mapped whole, read-only. Immutable, any thread.
 class HostRegionView {
  public:
-  // InvalidArgument for what is no host region.
+  // InvalidArgument for a descriptor that is not a host region.
   static absl::StatusOr<HostRegionView> Open(UniqueFd fd);
   // OutOfRange when the range leaves the region or touches its header.
   [[nodiscard]] absl::StatusOr<std::span<const std::byte>> Resolve(const proto::RegionRange& range) const;

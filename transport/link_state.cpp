@@ -19,7 +19,7 @@ namespace {
 constexpr std::uint64_t kMagic = 0x7472'7570'6c69'6e6b;  // "truplink"
 constexpr std::uint32_t kVersion = 3;
 constexpr std::size_t kNameSize = 32;
-// Nobody waits longer for a link: a time beyond it was written by a broken process.
+// The longest wait for a link: a longer one was written by a broken process.
 constexpr Duration kLongestQueue = std::chrono::hours(1);
 
 struct Header {
@@ -29,7 +29,7 @@ struct Header {
 };
 constexpr std::size_t kHeaderSize = 128;
 constexpr std::uint32_t kNothingBehind = ~std::uint32_t{0};
-// A user that was silent for this long has lost its seat to whoever wants it.
+// A user that was silent for this long has lost its slot to any user that wants it.
 constexpr Duration kForgotten = std::chrono::seconds(1);
 constexpr std::uint32_t kMostTransfers = 64;  // that count in a share
 
@@ -37,8 +37,8 @@ constexpr std::uint32_t kMostTransfers = 64;  // that count in a share
 
 // Where one user says what it wants. Its fields are read one by one: a mixture of two demands lasts for one
 // turn at most.
-struct LinkBuckets::Seat {
-  std::atomic<std::uint64_t> user;  // 0: nobody's
+struct LinkBuckets::UserSlot {
+  std::atomic<std::uint64_t> user;  // 0: free
   std::atomic<std::int64_t> urgency;
   std::atomic<std::int64_t> fresh_until;
   std::atomic<std::uint32_t> transfers;
@@ -49,13 +49,13 @@ struct LinkBuckets::Seat {
     return transfers.load(std::memory_order_acquire) > 0 && until > at && until <= at + 2 * kFresh.count();
   }
   // How much further another user has come.
-  [[nodiscard]] std::int64_t Behind(const Seat& other) const {
+  [[nodiscard]] std::int64_t Behind(const UserSlot& other) const {
     return static_cast<std::int64_t>(other.passed.load(std::memory_order_relaxed) -
                                      passed.load(std::memory_order_relaxed));
   }
 };
 
-// One cache line of constants, one of what changes, and the seats.
+// One cache line of constants, one of what changes, and the slots.
 struct LinkBuckets::Slot {
   char name[kNameSize];
   double bandwidth;
@@ -65,7 +65,7 @@ struct LinkBuckets::Slot {
   std::atomic<std::int64_t> stalled_until;
   std::atomic<std::uint64_t> passed;
   std::atomic<std::uint64_t> stalled_beyond;  // bytes passed; zero: none
-  alignas(64) Seat seats[kUsers];
+  alignas(64) UserSlot slots[kUsers];
 };
 
 absl::StatusOr<LinkBuckets> LinkBuckets::Create(const std::vector<LinkConfig>& links) {
@@ -127,7 +127,7 @@ LinkBuckets::Slot& LinkBuckets::slot(std::size_t link) const {
 }
 
 // The bucket is one number: when the link will have passed all that was reserved. A reservation moves it on
-// by its own time, from now or, for one who comes a little late, from where the link would have been.
+// by its own time, from now or, for a user that comes a little late, from where the link would have been.
 Duration LinkBuckets::Reserve(std::size_t link, Bytes size, Time now) {
   Slot& slot = this->slot(link);
   const std::int64_t at = now.time_since_epoch().count();
@@ -138,7 +138,7 @@ Duration LinkBuckets::Reserve(std::size_t link, Bytes size, Time now) {
       std::min(TransferTime(size, BytesPerSecond{sane ? bandwidth : 0}), kLongestQueue).count();
   const std::int64_t earliest = at - std::clamp<std::int64_t>(slot.burst, 0, kLongestQueue.count());
   slot.passed.fetch_add(size.count(), std::memory_order_relaxed);
-  if (Seat* mine = SeatOf(link)) {
+  if (UserSlot* mine = SlotOf(link)) {
     const std::uint32_t transfers =
         std::clamp(mine->transfers.load(std::memory_order_relaxed), 1u, kMostTransfers);
     mine->passed.fetch_add(size.count() / transfers, std::memory_order_relaxed);
@@ -166,45 +166,45 @@ std::vector<std::size_t> LinkBuckets::PathOf(std::size_t link) const {
   return path;
 }
 
-LinkBuckets::Seat* LinkBuckets::SeatOf(std::size_t link) const {
-  for (Seat& seat : slot(link).seats) {
-    if (seat.user.load(std::memory_order_relaxed) == user_) return &seat;
+LinkBuckets::UserSlot* LinkBuckets::SlotOf(std::size_t link) const {
+  for (UserSlot& each : slot(link).slots) {
+    if (each.user.load(std::memory_order_relaxed) == user_) return &each;
   }
   return nullptr;
 }
 
-LinkBuckets::Seat* LinkBuckets::TakeSeat(std::size_t link, Time now) {
+LinkBuckets::UserSlot* LinkBuckets::TakeSlot(std::size_t link, Time now) {
   const std::int64_t forgotten = (now - kForgotten).time_since_epoch().count();
-  for (Seat& seat : slot(link).seats) {
-    std::uint64_t user = seat.user.load(std::memory_order_relaxed);
-    if (user != 0 && seat.fresh_until.load(std::memory_order_relaxed) > forgotten) continue;
-    if (seat.user.compare_exchange_strong(user, user_, std::memory_order_relaxed)) return &seat;
+  for (UserSlot& each : slot(link).slots) {
+    std::uint64_t user = each.user.load(std::memory_order_relaxed);
+    if (user != 0 && each.fresh_until.load(std::memory_order_relaxed) > forgotten) continue;
+    if (each.user.compare_exchange_strong(user, user_, std::memory_order_relaxed)) return &each;
   }
   return nullptr;
 }
 
-void LinkBuckets::BeginLevel(std::size_t link, Seat& mine, Time now) {
+void LinkBuckets::BeginLevel(std::size_t link, UserSlot& mine, Time now) {
   std::int64_t behind = 0;
-  for (const Seat& seat : slot(link).seats) {
-    if (&seat != &mine && seat.Wants(now.time_since_epoch().count()))
-      behind = std::max(behind, mine.Behind(seat));
+  for (const UserSlot& each : slot(link).slots) {
+    if (&each != &mine && each.Wants(now.time_since_epoch().count()))
+      behind = std::max(behind, mine.Behind(each));
   }
   mine.passed.fetch_add(static_cast<std::uint64_t>(behind), std::memory_order_relaxed);
 }
 
 void LinkBuckets::Want(std::size_t link, const LinkDemand& demand, Time now) {
-  Seat* seat = SeatOf(link);
-  if (seat == nullptr && demand.transfers > 0) seat = TakeSeat(link, now);
-  if (seat == nullptr) return;
-  if (demand.transfers > 0 && !seat->Wants(now.time_since_epoch().count())) BeginLevel(link, *seat, now);
-  seat->urgency.store(demand.urgency, std::memory_order_relaxed);
-  seat->fresh_until.store((now + kFresh).time_since_epoch().count(), std::memory_order_relaxed);
-  seat->transfers.store(demand.transfers, std::memory_order_release);
+  UserSlot* mine = SlotOf(link);
+  if (mine == nullptr && demand.transfers > 0) mine = TakeSlot(link, now);
+  if (mine == nullptr) return;
+  if (demand.transfers > 0 && !mine->Wants(now.time_since_epoch().count())) BeginLevel(link, *mine, now);
+  mine->urgency.store(demand.urgency, std::memory_order_relaxed);
+  mine->fresh_until.store((now + kFresh).time_since_epoch().count(), std::memory_order_relaxed);
+  mine->transfers.store(demand.transfers, std::memory_order_release);
 }
 
 LinkTurn LinkBuckets::TurnOf(std::size_t link, Time now) {
   LinkTurn turn;
-  Seat* mine = SeatOf(link);
+  UserSlot* mine = SlotOf(link);
   if (mine == nullptr) return turn;
   const std::uint32_t transfers = mine->transfers.load(std::memory_order_acquire);
   if (transfers == 0) return turn;
@@ -213,19 +213,20 @@ LinkTurn LinkBuckets::TurnOf(std::size_t link, Time now) {
   const std::int64_t urgency = mine->urgency.load(std::memory_order_relaxed);
   turn.blocks = std::min(transfers, kMostTransfers);
   std::int64_t behind = 0;
-  for (const Seat& seat : slot(link).seats) {
-    if (&seat == mine || !seat.Wants(at)) continue;
+  for (const UserSlot& each : slot(link).slots) {
+    if (&each == mine || !each.Wants(at)) continue;
     turn.contended = true;
-    const std::int64_t other = seat.urgency.load(std::memory_order_relaxed);
+    const std::int64_t other = each.urgency.load(std::memory_order_relaxed);
     if (other < urgency) turn.blocks = 0;
-    if (other == urgency) behind = std::max(behind, mine->Behind(seat));
+    if (other == urgency) behind = std::max(behind, mine->Behind(each));
   }
   turn.missed = Forgive(link, *mine, behind) * turn.blocks;
   return turn;
 }
 
-// What was missed long ago is gone: one that comes back from afar must not keep the link for itself.
-Bytes LinkBuckets::Forgive(std::size_t link, Seat& mine, std::int64_t behind) {
+// What was missed long ago is forgotten: a user that comes back after a pause must not keep the link for
+// itself.
+Bytes LinkBuckets::Forgive(std::size_t link, UserSlot& mine, std::int64_t behind) {
   const double bandwidth = slot(link).bandwidth;
   const double most = bandwidth * std::chrono::duration<double>(kCatchUp).count();
   if (!std::isfinite(most) || most < 0) return Bytes(0);

@@ -28,7 +28,7 @@ struct LinkDemand {
 };
 // What it may do now.
 struct LinkTurn {
-  std::uint32_t blocks = 1;  // before it asks again; none: somebody more urgent wants the link
+  std::uint32_t blocks = 1;  // before it asks again; 0: a more urgent user wants the link
   bool contended = false;    // others want it too
   // How far others have come beyond it, all its transfers taken together: when that is more than its blocks,
   // it was late, and may take this much instead.
@@ -43,7 +43,7 @@ struct LinkTurn {
 // Users with several transfers, or with urgent ones, say so (Want), and look before they ask (TurnOf): then
 // transfers of different processes share a link as those of one process do; one that a busy machine woke late
 // has what it missed, up to kCatchUp of the link's time, in its next turn. What a user said is forgotten
-// kFresh after it said or did something, so the dead and the stuck are in nobody's way. Each LinkBuckets
+// kFresh after it said or did something, so a dead or stuck user delays no other. Each LinkBuckets
 // object is one user.
 class LinkBuckets {
  public:
@@ -64,17 +64,17 @@ class LinkBuckets {
 
   // From now on this user wants `demand` of the link; without transfers: nothing.
   void Want(std::size_t link, const LinkDemand& demand, Time now);
-  // It still wants what it wanted. A user that wants nothing has its turn whenever it asks.
+  // It still wants what it wanted. A user that wants nothing may send whenever it asks.
   LinkTurn TurnOf(std::size_t link, Time now);
 
-  // Nothing is to pass before `until`: a fault that tests inject, and end with a time that has passed. Who
-  // asks for a link looks before (Stalled): what was reserved before passes yet.
+  // Nothing is to pass before `until`: a fault that tests inject, and end with a time that has passed. A user
+  // looks (Stalled) before it asks for a link; what was reserved before still passes.
   void Stall(std::size_t link, Time until);
   // The same once the link has passed more than `passed` bytes since it was made; zero ends it.
   void StallBeyond(std::size_t link, Bytes passed);
   [[nodiscard]] bool Stalled(std::size_t link, Time now) const;
 
-  // The id of a link by name; NotFound lists those that exist.
+  // The id of a link by name; NotFound lists all names.
   [[nodiscard]] absl::StatusOr<std::size_t> Find(const std::string& name) const;
   [[nodiscard]] std::size_t count() const { return count_; }
   [[nodiscard]] BytesPerSecond bandwidth(std::size_t link) const;
@@ -83,15 +83,15 @@ class LinkBuckets {
   [[nodiscard]] int fd() const { return memory_.fd(); }
 
  private:
-  struct Seat;
+  struct UserSlot;
   struct Slot;
   [[nodiscard]] Slot& slot(std::size_t link) const;
-  [[nodiscard]] Seat* SeatOf(std::size_t link) const;
-  [[nodiscard]] Seat* TakeSeat(std::size_t link, Time now);
-  // Whoever begins to want a link has missed nothing of it.
-  void BeginLevel(std::size_t link, Seat& mine, Time now);
+  [[nodiscard]] UserSlot* SlotOf(std::size_t link) const;
+  [[nodiscard]] UserSlot* TakeSlot(std::size_t link, Time now);
+  // A user that begins to want a link has missed nothing of it.
+  void BeginLevel(std::size_t link, UserSlot& mine, Time now);
   // The part of what it missed that it may take yet.
-  [[nodiscard]] Bytes Forgive(std::size_t link, Seat& mine, std::int64_t behind);
+  [[nodiscard]] Bytes Forgive(std::size_t link, UserSlot& mine, std::int64_t behind);
   void BecomeUser();
   MemoryFile memory_;
   std::size_t count_ = 0;

@@ -181,7 +181,7 @@ absl::StatusOr<ProcessHandle> SpawnProcess(const SpawnOptions& options) {
   // Ours and not reaped yet, so the number cannot have come to mean another process.
   auto process = ProcessHandle::Open(pid);
   if (!process.ok()) {
-    (void)kill(pid, SIGKILL);  // nobody could watch it
+    (void)kill(pid, SIGKILL);  // it could not be watched
     (void)waitpid(pid, nullptr, 0);
   }
   return process;

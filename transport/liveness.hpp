@@ -38,8 +38,8 @@ class ProcessHandle {
   [[nodiscard]] bool IsDead() const;
   // NotFound when it has ended.
   absl::Status Signal(int signal) const;
-  // Waits for the end and reaps a child of ours (once). DeadlineExceeded while it runs. For a process that is
-  // no child the way it ended is not known: FailedPrecondition when it has ended.
+  // Waits for the end and reaps a child of ours (once). DeadlineExceeded while it runs. How a process that is
+  // not our child ended is unknown: FailedPrecondition when it has ended.
   absl::StatusOr<ProcessEnd> Wait(Duration timeout) const;
 
  private:
@@ -60,8 +60,8 @@ struct SpawnOptions {
   int log = -1;                                                  // its stdout and stderr; -1: ours
 };
 
-// Starts a process in a session of its own with default signals, stdin from /dev/null and no ties to our
-// life: it outlives us until it is told otherwise. NotFound when there is no such program.
+// Starts a process in a session of its own with default signals and stdin from /dev/null. It outlives us
+// until it is told otherwise. NotFound when there is no such program.
 absl::StatusOr<ProcessHandle> SpawnProcess(const SpawnOptions& options);
 
 }  // namespace troupe::transport

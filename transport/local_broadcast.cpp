@@ -28,7 +28,7 @@ constexpr Bytes kPage = KiB(4);
 constexpr Bytes kWindow = MiB(4);
 // What is moved before the others hear of it.
 constexpr Bytes kBlock = KiB(512);
-// While somebody waits, how often it looks whether its partners live.
+// How often a waiting member looks whether its partners live.
 constexpr Duration kSlice = std::chrono::milliseconds(20);
 // How far a receiver runs ahead of its link before it sleeps: enough to hide a late wake-up.
 constexpr Duration kLead = std::chrono::microseconds(400);
@@ -49,7 +49,7 @@ struct Page {
     std::atomic<std::int32_t> pid;  // 0: it has not joined
     std::atomic<std::uint32_t> finished;
     std::atomic<std::uint64_t> taken;  // bytes
-  } member[BroadcastSeat::kMembers];
+  } member[BroadcastSlot::kMembers];
 };
 static_assert(sizeof(Page) <= kPage.count());
 
@@ -74,11 +74,11 @@ void AwaitBell(Page& page, std::uint32_t seen, Duration timeout) {
 
 class LocalEnd final : public BroadcastEnd {
  public:
-  LocalEnd(MemoryFile memory, std::shared_ptr<const void> shown, BroadcastSeat seat,
+  LocalEnd(MemoryFile memory, std::shared_ptr<const void> shown, BroadcastSlot slot,
            LocalBroadcaster::Way way, Duration patience)
       : memory_(std::move(memory)),
         shown_(std::move(shown)),
-        seat_(std::move(seat)),
+        slot_(std::move(slot)),
         way_(std::move(way)),
         patience_(patience) {}
   ~LocalEnd() override {
@@ -86,14 +86,14 @@ class LocalEnd final : public BroadcastEnd {
   }
 
   absl::Status Join() {
-    std::int32_t nobody = 0;
-    if (!me().pid.compare_exchange_strong(nobody, getpid())) {
-      finished_ = true;  // the others' broadcast is none of its business
+    std::int32_t joined = 0;
+    if (!me().pid.compare_exchange_strong(joined, getpid())) {
+      finished_ = true;  // the broadcast of the others goes on without it
       return absl::AlreadyExistsError(
-          absl::StrCat("rank ", seat_.rank, " of this broadcast has joined already, as process ", nobody));
+          absl::StrCat("rank ", slot_.rank, " of this broadcast has joined already, as process ", joined));
     }
-    const auto count = static_cast<std::uint32_t>(seat_.members.size());
-    if (seat_.rank == 0) page().members.store(count);
+    const auto count = static_cast<std::uint32_t>(slot_.members.size());
+    if (slot_.rank == 0) page().members.store(count);
     Ring(page());
     TROUPE_RETURN_IF_ERROR(Await("all members to join", [&] {
       for (std::uint32_t rank = 0; rank < count; ++rank)
@@ -102,23 +102,23 @@ class LocalEnd final : public BroadcastEnd {
     }));
     if (page().members.load() == count) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat("this broadcast has ", page().members.load(),
-                                                   " members, rank ", seat_.rank, " was told of ", count));
+                                                   " members, rank ", slot_.rank, " was told of ", count));
   }
 
   absl::Status Pass(std::span<std::byte> piece) override {
     while (!piece.empty()) {
       const std::span<std::byte> block = piece.first(std::min<std::size_t>(piece.size(), kBlock.count()));
-      TROUPE_RETURN_IF_ERROR(seat_.rank == 0 ? Put(block) : Take(block));
+      TROUPE_RETURN_IF_ERROR(slot_.rank == 0 ? Put(block) : Take(block));
       piece = piece.subspan(block.size());
     }
-    return seat_.rank == 0 ? absl::OkStatus() : SleepUntil(due_);
+    return slot_.rank == 0 ? absl::OkStatus() : SleepUntil(due_);
   }
 
   absl::Status Finish() override {
     me().finished.store(1);
     Ring(page());
     TROUPE_RETURN_IF_ERROR(Await("all members to finish", [&] {
-      for (std::size_t rank = 0; rank < seat_.members.size(); ++rank)
+      for (std::size_t rank = 0; rank < slot_.members.size(); ++rank)
         if (page().member[rank].finished.load() == 0) return false;
       return true;
     }));
@@ -133,7 +133,7 @@ class LocalEnd final : public BroadcastEnd {
 
  private:
   [[nodiscard]] Page& page() const { return PageOf(memory_); }
-  [[nodiscard]] Page::Member& me() const { return page().member[seat_.rank]; }
+  [[nodiscard]] Page::Member& me() const { return page().member[slot_.rank]; }
   void Break() {
     page().broken.store(1);
     Ring(page());
@@ -142,7 +142,7 @@ class LocalEnd final : public BroadcastEnd {
   // The rank that holds up the sender: it has taken the least.
   [[nodiscard]] std::uint64_t LeastTaken() const {
     std::uint64_t least = page().sent.load();
-    for (std::size_t rank = 1; rank < seat_.members.size(); ++rank)
+    for (std::size_t rank = 1; rank < slot_.members.size(); ++rank)
       least = std::min(least, page().member[rank].taken.load());
     return least;
   }
@@ -205,7 +205,7 @@ class LocalEnd final : public BroadcastEnd {
       TROUPE_RETURN_IF_ERROR(Left());
       if (SteadyNow() >= deadline) {
         Break();
-        return absl::DeadlineExceededError(absl::StrCat("the link from GPU ", seat_.members[0],
+        return absl::DeadlineExceededError(absl::StrCat("the link from GPU ", slot_.members[0],
                                                         " let nothing pass for ", FormatDuration(patience_)));
       }
       TROUPE_RETURN_IF_ERROR(SleepUntil(SteadyNow() + kStalled));
@@ -222,11 +222,11 @@ class LocalEnd final : public BroadcastEnd {
     return absl::OkStatus();
   }
 
-  // Whose process has ended; nothing when all live. Those that have not joined are not known.
+  // The member whose process has ended; nothing when all live. Members that have not joined are unknown.
   [[nodiscard]] absl::Status AllLive() {
-    for (std::uint32_t rank = 0; rank < seat_.members.size(); ++rank) {
+    for (std::uint32_t rank = 0; rank < slot_.members.size(); ++rank) {
       const std::int32_t pid = page().member[rank].pid.load();
-      if (pid <= 0 || rank == seat_.rank || page().member[rank].finished.load() != 0) continue;
+      if (pid <= 0 || rank == slot_.rank || page().member[rank].finished.load() != 0) continue;
       ProcessHandle& partner = partners_[rank];
       absl::Status there = absl::OkStatus();
       if (!partner.valid()) {
@@ -236,7 +236,7 @@ class LocalEnd final : public BroadcastEnd {
       }
       if (there.ok() && !partner.IsDead()) continue;
       return absl::UnavailableError(
-          absl::StrCat("rank ", rank, " of the broadcast (GPU ", seat_.members[rank], ") is gone"));
+          absl::StrCat("rank ", rank, " of the broadcast (GPU ", slot_.members[rank], ") is gone"));
     }
     return absl::OkStatus();
   }
@@ -268,23 +268,23 @@ class LocalEnd final : public BroadcastEnd {
   // Grows with each byte that any member moves.
   [[nodiscard]] std::uint64_t Moved() const {
     std::uint64_t sum = page().sent.load();
-    for (std::size_t rank = 1; rank < seat_.members.size(); ++rank) sum += page().member[rank].taken.load();
+    for (std::size_t rank = 1; rank < slot_.members.size(); ++rank) sum += page().member[rank].taken.load();
     return sum;
   }
 
   const MemoryFile memory_;
   const std::shared_ptr<const void> shown_;  // the sender's
-  const BroadcastSeat seat_;
+  const BroadcastSlot slot_;
   const LocalBroadcaster::Way way_;
   const Duration patience_;
-  ProcessHandle partners_[BroadcastSeat::kMembers];
+  ProcessHandle partners_[BroadcastSlot::kMembers];
   std::atomic<bool> aborted_ = false;
   bool finished_ = false;
   Time due_;  // when the way has passed what was taken
 };
 
 absl::Status NobodysId() {
-  return absl::NotFoundError("this broadcast is nobody's, or not any more");
+  return absl::NotFoundError("there is no broadcast with this id, or it is over");
 }
 
 // "UNIQUE:/SOCKET", or "PID:DESCRIPTOR:UNIQUE" of a process whose descriptors can be looked at.
@@ -325,17 +325,17 @@ absl::StatusOr<MemoryFile> OpenWindow(const std::string& id) {
 
 }  // namespace
 
-absl::Status CheckSeat(const BroadcastSeat& seat) {
-  const std::size_t count = seat.members.size();
-  if (count < 2 || count > BroadcastSeat::kMembers || seat.rank >= count) {
-    return absl::InvalidArgumentError(absl::StrCat("rank ", seat.rank, " of a broadcast of ", count,
+absl::Status CheckSlot(const BroadcastSlot& slot) {
+  const std::size_t count = slot.members.size();
+  if (count < 2 || count > BroadcastSlot::kMembers || slot.rank >= count) {
+    return absl::InvalidArgumentError(absl::StrCat("rank ", slot.rank, " of a broadcast of ", count,
                                                    " members: must be below it, and of 2 to ",
-                                                   BroadcastSeat::kMembers));
+                                                   BroadcastSlot::kMembers));
   }
   for (std::size_t i = 0; i < count; ++i) {
-    if (std::ranges::count(seat.members, seat.members[i]) > 1) {
+    if (std::ranges::count(slot.members, slot.members[i]) > 1) {
       return absl::InvalidArgumentError(
-          absl::StrCat("GPU ", seat.members[i], " has two ranks in one broadcast"));
+          absl::StrCat("GPU ", slot.members[i], " has two ranks in one broadcast"));
     }
   }
   return absl::OkStatus();
@@ -367,28 +367,28 @@ absl::Status LocalBroadcaster::Show(Window& window, std::uint64_t unique) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<LocalBroadcaster::Window> LocalBroadcaster::WindowOf(const BroadcastSeat& seat) {
-  if (seat.rank != 0) {
-    TROUPE_ASSIGN_OR_RETURN(MemoryFile memory, OpenWindow(seat.id));
-    return Window{seat.id, std::move(memory), nullptr};
+absl::StatusOr<LocalBroadcaster::Window> LocalBroadcaster::WindowOf(const BroadcastSlot& slot) {
+  if (slot.rank != 0) {
+    TROUPE_ASSIGN_OR_RETURN(MemoryFile memory, OpenWindow(slot.id));
+    return Window{slot.id, std::move(memory), nullptr};
   }
   const std::lock_guard lock(mutex_);
-  const auto found = std::ranges::find(open_, seat.id, &Window::id);
+  const auto found = std::ranges::find(open_, slot.id, &Window::id);
   if (found == open_.end()) return NobodysId();
   Window window = std::move(*found);
   open_.erase(found);
   return window;
 }
 
-absl::StatusOr<std::unique_ptr<BroadcastEnd>> LocalBroadcaster::Join(const BroadcastSeat& seat,
+absl::StatusOr<std::unique_ptr<BroadcastEnd>> LocalBroadcaster::Join(const BroadcastSlot& slot,
                                                                      Duration patience) {
-  TROUPE_RETURN_IF_ERROR(CheckSeat(seat));
+  TROUPE_RETURN_IF_ERROR(CheckSlot(slot));
   Way way;
-  if (seat.rank != 0 && way_) {
-    TROUPE_ASSIGN_OR_RETURN(way, way_(seat.members[0]));
+  if (slot.rank != 0 && way_) {
+    TROUPE_ASSIGN_OR_RETURN(way, way_(slot.members[0]));
   }
-  TROUPE_ASSIGN_OR_RETURN(Window window, WindowOf(seat));
-  auto end = std::make_unique<LocalEnd>(std::move(window.memory), std::move(window.shown), seat,
+  TROUPE_ASSIGN_OR_RETURN(Window window, WindowOf(slot));
+  auto end = std::make_unique<LocalEnd>(std::move(window.memory), std::move(window.shown), slot,
                                         std::move(way), patience);
   TROUPE_RETURN_IF_ERROR(end->Join());
   return end;

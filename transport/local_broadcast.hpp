@@ -17,8 +17,8 @@
 namespace troupe::transport {
 
 // The sender puts bytes into a window that all members map, and goes on when the slowest has taken them. The
-// identity says where the window is handed out, and a window is memory without a name, so that nothing is
-// left behind by a process that dies; whoever waits looks whether its partners live.
+// identity says where the window is handed out, and a window is memory without a name, so that a process that
+// dies leaves nothing behind. A waiting member looks whether its partners live.
 class LocalBroadcaster final : public Broadcaster {
  public:
   // A way that bytes take from the sender to here: they arrive at its pace. Empty: as fast as memory is.
@@ -33,7 +33,7 @@ class LocalBroadcaster final : public Broadcaster {
       : way_(std::move(way)), socket_(std::move(socket)) {}
 
   absl::StatusOr<std::string> NewId() override;
-  absl::StatusOr<std::unique_ptr<BroadcastEnd>> Join(const BroadcastSeat& seat, Duration patience) override;
+  absl::StatusOr<std::unique_ptr<BroadcastEnd>> Join(const BroadcastSlot& slot, Duration patience) override;
 
  private:
   // Identities that were made and not joined; the oldest goes for a new one.
@@ -43,7 +43,7 @@ class LocalBroadcaster final : public Broadcaster {
     MemoryFile memory;
     std::shared_ptr<const void> shown;  // handed out for as long as this lives
   };
-  absl::StatusOr<Window> WindowOf(const BroadcastSeat& seat);
+  absl::StatusOr<Window> WindowOf(const BroadcastSlot& slot);
   absl::Status Show(Window& window, std::uint64_t unique);
   const FindWay way_;
   const std::string socket_;

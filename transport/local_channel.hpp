@@ -52,7 +52,7 @@ class LocalChannel : public TensorChannel {
   // Hands out another memory of this process beside the arena, until Withdraw; the reference has no range.
   // ResourceExhausted beyond the server's bound.
   absl::StatusOr<proto::ArenaRef> HandOut(UniqueFd descriptor);
-  // Whoever asks from now on is told that it is not there.
+  // A process that asks from now on is told that it is not there.
   void Withdraw(std::uint64_t id);
   // Of another process of this host: what its HandOut gave, and whether it was withdrawn since (NotFound) or
   // its owner is gone (Unavailable). Blocks for one round trip.

@@ -120,7 +120,7 @@ bool MeetingPlace::Step(std::vector<Guest>& guests) {
   return true;
 }
 
-// A guest that has not said what it wants makes room first, then the one that waits for the longest time.
+// A guest that has not said what it wants makes room first, then the guest that waits for the longest time.
 void MeetingPlace::Accept(std::vector<Guest>& guests, Time now) {
   std::optional<UnixConnection> connection = acceptor_.Accept(now);
   if (!connection) return;
@@ -156,7 +156,8 @@ bool MeetingPlace::Tell(Guest& guest) {
     if (found == answers_.end()) return false;
     answer = found->second;
   }
-  guest.connection.Send(answer, {}, Duration::zero()).IgnoreError();  // who does not listen learns nothing
+  // A guest that does not read learns nothing.
+  guest.connection.Send(answer, {}, Duration::zero()).IgnoreError();
   return true;
 }
 

@@ -20,7 +20,7 @@ namespace troupe::transport {
 
 struct MeetingLimits {
   static constexpr std::size_t kGuests = 64;   // connections at a time; for one more the oldest is closed
-  static constexpr std::size_t kAnswers = 64;  // that are remembered for those who come late
+  static constexpr std::size_t kAnswers = 64;  // remembered for guests that come late
   static constexpr std::size_t kName = 256;    // bytes of a meeting's name; longer ones are refused
   static constexpr std::size_t kAnswer = 4096;
   static constexpr Duration kGuest = std::chrono::seconds(10);    // that one may wait for an answer
@@ -40,8 +40,8 @@ class MeetingPlace {
 
   // Blocks until so many guests wait for this meeting. DeadlineExceeded says how many came.
   absl::Status Gather(const std::string& meeting, std::size_t guests, Duration timeout);
-  // To all who wait for this meeting and to who comes later, unless it was answered before. An error, which
-  // they get with their own, says that it does not take place.
+  // Answers all guests that wait for this meeting and that come later, unless it was answered before. An
+  // error, which they get instead of an answer, says that the meeting does not take place.
   void Answer(const std::string& meeting, const absl::StatusOr<std::string>& answer);
   // Gather ends with Unavailable, now and from now on.
   void Close();
@@ -73,7 +73,7 @@ class MeetingPlace {
   std::thread thread_;
 };
 
-// A guest's whole visit: blocks for the answer. NotFound when nobody listens there, Unavailable when the
+// A guest's whole visit: blocks for the answer. NotFound when no process listens there, Unavailable when the
 // meeting does not take place or its host is gone, DeadlineExceeded without an answer in time.
 absl::StatusOr<std::string> AttendMeeting(const std::string& path, const std::string& meeting,
                                           Duration timeout);

@@ -86,7 +86,7 @@ absl::StatusOr<MemoryFile> MemoryFile::Create(const std::string& name, Bytes siz
   // Refused reserved ones, the kernel may still put large pages together itself; it says no where it may not.
   if (options.huge_pages && !file.huge_pages_) (void)madvise(file.data_, size.count(), MADV_HUGEPAGE);
   const int seals = kSeals | (options.only_creator_writes ? F_SEAL_FUTURE_WRITE : 0) | F_SEAL_SEAL;
-  // Whoever opens it anew, by way of /proc, is not to write either.
+  // A process that opens it anew, by way of /proc, cannot write either.
   if (options.gives_back && fchmod(file.fd(), S_IRUSR) != 0) {
     return ErrnoStatus(errno, absl::StrCat("taking the right to write shared memory '", name, "'"));
   }

@@ -38,8 +38,8 @@ class UniqueFd {
 // A memfd, mapped whole for as long as this object lives.
 //   made (Create) or received (Open) -> mapped -> unmapped and closed by the destructor.
 // The file is sealed against shrinking, so that a peer cannot turn a read of ours into a SIGBUS; Open refuses
-// a file without that seal. Owner: whoever holds the object; the bytes are shared with every process that
-// maps the file. Thread: the object is immutable after it was made; what is in the bytes needs its own
+// a file without that seal. This object owns the mapping; the bytes are shared with every process that maps
+// the file. Thread: the object is immutable after it was made; what is in the bytes needs its own
 // synchronisation.
 class MemoryFile {
  public:
@@ -60,8 +60,8 @@ class MemoryFile {
   static absl::StatusOr<MemoryFile> Create(const std::string& name, Bytes size) {
     return Create(name, size, Options());
   }
-  // Maps a received descriptor at the size that the kernel reports. InvalidArgument for what is no sealed
-  // memory file.
+  // Maps a received descriptor at the size that the kernel reports. InvalidArgument for a descriptor that is
+  // not a sealed memory file.
   static absl::StatusOr<MemoryFile> Open(UniqueFd fd, Access access);
 
   MemoryFile() = default;
@@ -73,7 +73,7 @@ class MemoryFile {
   [[nodiscard]] Bytes size() const { return size_; }
   [[nodiscard]] std::span<std::byte> bytes() const { return {data_, size_.count()}; }
   [[nodiscard]] int fd() const { return fd_.get(); }
-  // A descriptor of the same memory through which nobody can write, to be given away.
+  // A descriptor of the same memory that can only be read, to be given away.
   [[nodiscard]] absl::StatusOr<UniqueFd> ReadOnlyDescriptor() const;
   [[nodiscard]] bool writable() const { return writable_; }
   [[nodiscard]] bool huge_pages() const { return huge_pages_; }
@@ -81,7 +81,7 @@ class MemoryFile {
   [[nodiscard]] absl::StatusOr<UniqueFd> ReadOnly() const;
   // Returns whole pages to the system: they read as zeros, and cost nothing until they are written again.
   absl::Status GiveBack(std::uint64_t offset, std::uint64_t length);
-  // True when [offset, offset + length) lies inside; overflow of the sum is no way round it.
+  // True when [offset, offset + length) lies inside, also when the sum would overflow.
   [[nodiscard]] bool Contains(std::uint64_t offset, std::uint64_t length) const {
     return offset <= size_.count() && length <= size_.count() - offset;
   }

@@ -34,7 +34,7 @@ absl::StatusOr<PinnedBytes> PinOwn(Served& served, const proto::ArenaRef& asked)
   return PinnedBytes{pin->bytes(), pin};
 }
 
-// What was fetched becomes a tensor of this host that lives as long as somebody holds it.
+// A fetched tensor becomes a tensor of this host that lives as long as it is held.
 absl::StatusOr<TensorData> Adopt(LocalChannel& local, Reservation& room) {
   const proto::TensorRef ref = room.Commit();
   absl::StatusOr<TensorData> data = local.FetchHere(ref);

@@ -266,8 +266,7 @@ bool RingReader::Arm() {
 void RingReader::Disarm() {
   memory_->control().sleeping.store(0, std::memory_order_seq_cst);
   std::uint64_t rings = 0;
-  // The writer may have made the doorbell, which both share, one that blocks: this read does not wait all the
-  // same.
+  // The writer shares the doorbell and may have made it blocking; this read does not wait all the same.
   const iovec place{&rings, sizeof(rings)};
   [[maybe_unused]] const ssize_t got = preadv2(memory_->doorbell_fd(), &place, 1, -1, RWF_NOWAIT);
 }

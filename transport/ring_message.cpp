@@ -27,8 +27,8 @@ absl::Status WriteMessage(RingWriter& writer, std::uint16_t op, std::uint64_t se
 absl::Status ParseMessage(const RingRecord& record, google::protobuf::MessageLite& message) {
   if (message.ParseFromString(record.payload)) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat("record ", record.sequence, " (op ", record.op, ", ",
-                                          record.payload.size(), " bytes) is no ", message.GetTypeName(),
-                                          "; its writer is broken"));
+                                          record.payload.size(), " bytes) is not a valid ",
+                                          message.GetTypeName(), "; its writer is broken"));
 }
 
 }  // namespace troupe::transport

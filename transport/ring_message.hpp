@@ -18,7 +18,7 @@ namespace troupe::transport {
 absl::Status WriteMessage(RingWriter& writer, std::uint16_t op, std::uint64_t sequence,
                           const google::protobuf::MessageLite& message, Duration timeout);
 
-// DataLoss when the payload is no such message.
+// DataLoss when the payload is not a valid message of this type.
 absl::Status ParseMessage(const RingRecord& record, google::protobuf::MessageLite& message);
 
 }  // namespace troupe::transport

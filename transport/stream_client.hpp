@@ -74,7 +74,7 @@ class StreamClient {
   // `answered`: a whole answer's header came.
   Task<absl::Status> FetchOver(StreamConnection& connection, Pending& pending, bool& answered);
   Task<absl::Status> ReadRefusal(StreamConnection& connection, const FetchAnswer& answer);
-  // One that was made with the credentials that hold now, or null.
+  // A connection that was made with the present credentials, or null.
   [[nodiscard]] Connection TakeIdle(Owner& owner) const;
   void GiveBack(const std::string& address, Connection connection);
   static void DropIdle(Owner& owner);

@@ -84,7 +84,7 @@ ucs_status_t UcxClient::OnAnswer(void* context, const void* header, std::size_t 
   if (!said) return UCS_OK;
   const FetchAnswer& answer = *said;
   const auto found = client->pending_.find(answer.request);
-  // Unknown: late, or hostile. Rendezvous data that nobody receives are refused by UCX itself.
+  // Unknown: late, or hostile. UCX itself refuses rendezvous data without a receiver.
   if (found == client->pending_.end()) return UCS_OK;
   Pending& pending = *found->second;
   if (!pending.fetch.done || pending.receiving) return UCS_OK;
@@ -192,9 +192,8 @@ void UcxClient::CloseFailed() {
     const absl::Status failure = absl::UnavailableError(connection->failure.message());
     for (Pending* pending : broken) Finish(*pending, failure);
     core_.Close(connection->endpoint, [this, connection] {
-      // The connection is gone, and with it everybody who could write to the destinations of its fetches.
-      // Should UCX not complete a receive even now (of tag receives it is known), only its small record stays
-      // until the end.
+      // The connection is gone, and so no peer can write to the destinations of its fetches. Should UCX not
+      // complete a receive even now (of tag receives it is known), only its small record stays until the end.
       for (const auto& [id, pending] : pending_) {
         if (pending->connection == connection) pending->fetch.keeper.reset();
       }

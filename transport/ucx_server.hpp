@@ -31,7 +31,7 @@ class UcxServer {
   static constexpr std::size_t kSends = 256;
   static constexpr Duration kPatience = std::chrono::seconds(30);
 
-  // `token` is what readers have to know; `strangers` counts those that do not.
+  // `token` is what readers have to know; `strangers` counts readers that do not know it.
   UcxServer(UcxCore& core, SliceSource source, std::shared_ptr<SocketRefusals> refusals,
             const EndpointToken& token, std::atomic<std::uint64_t>& strangers)
       : core_(core),

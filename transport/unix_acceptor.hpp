@@ -1,5 +1,5 @@
-// UNIX ACCEPTOR: accepts connections at a Unix socket on behalf of an event loop, and counts those that it
-// refuses.
+// UNIX ACCEPTOR: accepts connections at a Unix socket on behalf of an event loop, and counts the connections
+// that it refuses.
 #pragma once
 
 #include <memory>

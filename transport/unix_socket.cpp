@@ -76,7 +76,7 @@ std::vector<UniqueFd> TakeDescriptors(msghdr& header) {
   return taken;
 }
 
-// Binds, and gives way to nobody but a dead process's leftover. `status` tells which.
+// Binds, and removes an old socket only when its process is dead. `status` tells which.
 absl::Status BindFresh(int fd, const sockaddr_un& address, const std::string& path) {
   const auto* name = reinterpret_cast<const sockaddr*>(&address);
   if (bind(fd, name, sizeof(address)) == 0) return absl::OkStatus();
@@ -104,7 +104,7 @@ absl::StatusOr<UnixConnection> UnixConnection::Adopt(UniqueFd socket) {
   ucred peer{};
   socklen_t size = sizeof(peer);
   if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
-    return ErrnoStatus(errno, "asking who is at the other end of a socket");
+    return ErrnoStatus(errno, "asking for the user at the other end of a socket");
   }
   if (peer.uid != geteuid() && peer.uid != 0) {
     return absl::PermissionDeniedError(absl::StrCat("process ", peer.pid, " of user ", peer.uid,
@@ -207,7 +207,8 @@ absl::StatusOr<UnixListener> UnixListener::Listen(const std::string& path) {
   TROUPE_ASSIGN_OR_RETURN(const sockaddr_un address, AddressOf(path));
   UniqueFd socket(::socket(AF_UNIX, kSocketType, 0));
   if (!socket.valid()) return ErrnoStatus(errno, "making a Unix socket");
-  // The path takes its mode from the socket: set before bind, nobody else can connect in between.
+  // The path takes its mode from the socket: it is set before bind, so that no other user can connect in
+  // between.
   if (fchmod(socket.get(), S_IRUSR | S_IWUSR) != 0) return ErrnoStatus(errno, "setting a socket's mode");
   TROUPE_RETURN_IF_ERROR(BindFresh(socket.get(), address, path));
   UnixListener listener;
@@ -229,7 +230,7 @@ absl::StatusOr<UnixConnection> UnixListener::Accept(Duration timeout) {
     TROUPE_ASSIGN_OR_RETURN(const bool ready, AwaitReady(fd(), POLLIN, deadline));
     if (!ready) {
       return absl::DeadlineExceededError(
-          absl::StrCat("nobody connected to ", path_, " within ", FormatDuration(timeout)));
+          absl::StrCat("no process connected to ", path_, " within ", FormatDuration(timeout)));
     }
   }
 }
@@ -245,7 +246,8 @@ absl::StatusOr<UnixConnection> ConnectUnix(const std::string& path, Duration tim
     }
     if (errno == EINTR) continue;
     if (errno == ECONNREFUSED || errno == ENOENT) {
-      return absl::NotFoundError(absl::StrCat("nobody listens at ", path, " (", std::strerror(errno), ")"));
+      return absl::NotFoundError(
+          absl::StrCat("no process listens at ", path, " (", std::strerror(errno), ")"));
     }
     if (!WouldBlock(errno)) return ErrnoStatus(errno, absl::StrCat("connecting to ", path));
     // The backlog is full. A Unix socket has no event for that, so look again in a moment.

@@ -51,7 +51,7 @@ class UnixConnection {
 };
 
 // A listening socket at a path, mode 0600; the destructor removes the path. A path left by a dead process is
-// replaced; one that still answers is AlreadyExists. Any thread, one at a time.
+// replaced; a path that still answers is AlreadyExists. Any thread, one at a time.
 class UnixListener {
  public:
   UnixListener() = default;
@@ -69,7 +69,7 @@ class UnixListener {
   std::string path_;
 };
 
-// NotFound when nobody listens at the path.
+// NotFound when no process listens at the path.
 absl::StatusOr<UnixConnection> ConnectUnix(const std::string& path, Duration timeout);
 
 }  // namespace troupe::transport

@@ -83,7 +83,7 @@ class NetworkAdminClient final : public AdminClient {
     manager_->Ask(std::move(request), timeout == Duration::zero() ? options_.timeout : timeout,
                   waiter.Callback());
     auto reply = waiter.Wait();
-    // That nobody answers in time says less than why a connection was closed.
+    // A missing answer says less than the reason why a connection was closed.
     if (absl::IsUnavailable(reply.status()) && !directory_->accepted().last_refusal().empty())
       return absl::PermissionDeniedError(directory_->accepted().last_refusal());
     return reply;

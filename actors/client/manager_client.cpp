@@ -34,7 +34,7 @@ struct UploadJob {
   std::function<void(std::uint64_t)> progress;
 
   [[nodiscard]] bool over() const { return bytes == nullptr; }
-  // In the actor. The first end is the one that counts.
+  // In the actor. Only the first end counts.
   void End(absl::StatusOr<std::string> answer) {
     if (over()) return;
     bytes.reset();
@@ -186,7 +186,7 @@ ManagerClient::GiveUp ManagerClient::Upload(std::shared_ptr<const std::string> b
   return [state = state_, weak = std::weak_ptr(upload)] {
     state->inbox.Post(state->agent, [weak](Agent&) {
       if (const auto upload = weak.lock())
-        upload->End(absl::CancelledError("the upload was given up by the one who asked for it"));
+        upload->End(absl::CancelledError("the upload was given up by its caller"));
     });
   };
 }

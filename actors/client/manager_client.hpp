@@ -1,6 +1,6 @@
-// MANAGER CLIENT: the cluster manager for threads that are no actors: the gateway's management paths, the
-// shell. Its one actor finds the manager through a PeerDirectory and asks it; answers come as callbacks,
-// exactly once, on an actor thread. Threads: any.
+// MANAGER CLIENT: the cluster manager for threads outside actors: the gateway's management paths, the shell.
+// Its one actor finds the manager through a PeerDirectory and asks it; answers come as callbacks, exactly
+// once, on an actor thread. Threads: any.
 #pragma once
 
 #include <caf/actor_system.hpp>

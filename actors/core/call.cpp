@@ -53,10 +53,10 @@ void PendingCalls::Arm(caf::scheduled_actor* self) {
   const auto due = dues_.begin()->first;
   if (due == Time::max() || (!alarms_.empty() && *alarms_.begin() <= due)) return;
   alarms_.insert(due);
-  // A request to nobody: its timeout is the alarm. No handler of the actor's behaviour is needed for it.
-  const auto nobody = self->new_request_id(caf::message_priority::normal);
-  self->request_response_timeout(caf::duration(std::max(due - Now(self), Duration::zero())), nobody);
-  self->add_multiplexed_response_handler(nobody.response_id(), caf::behavior([this, self, due](caf::error&) {
+  // A request without a receiver: its timeout is the alarm. The actor's behaviour needs no handler for it.
+  const auto alarm = self->new_request_id(caf::message_priority::normal);
+  self->request_response_timeout(caf::duration(std::max(due - Now(self), Duration::zero())), alarm);
+  self->add_multiplexed_response_handler(alarm.response_id(), caf::behavior([this, self, due](caf::error&) {
                                            alarms_.erase(due);
                                            Expire(Now(self));
                                            Arm(self);

@@ -1,7 +1,7 @@
-// CONTINUATIONS: how an actor hears back from what is no actor (the commit thread, a worker thread, a
+// CONTINUATIONS: how an actor hears back from code outside actors (the commit thread, a worker thread, a
 // reader).
 //
-// An actor never blocks. It hands out a callback made here; whoever calls it, on any thread, posts a Continue
+// An actor never blocks. It hands out a callback made here; a call of it, on any thread, posts a Continue
 // message, and the continuation then runs inside the actor. A callback that is destroyed without being called
 // fails the continuation, so nothing waits for ever. When the actor has ended, a late callback does nothing.
 #pragma once

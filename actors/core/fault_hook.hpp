@@ -12,8 +12,8 @@
 namespace troupe::actors {
 
 // Does to this process what KILL_DAEMON, STOP_DAEMON and CUT_TENSORS say, a moment after it has returned, so
-// that the answer gets out. InvalidArgument for what is no fault of a process. Called in an actor; must not
-// block. Empty: faults are not allowed here. Production form: ProcessFaults (actors/daemon).
+// that the answer gets out. InvalidArgument for a fault that is not one of a process. Called in an actor;
+// must not block. Empty: faults are not allowed here. Production form: ProcessFaults (actors/daemon).
 using FaultHook = std::function<absl::Status(const proto::InjectFault&)>;
 
 // Within one process: from now on faults are allowed here. Sent by daemons whose configuration says so only.

@@ -1,4 +1,4 @@
-// INBOX: how a thread that is no actor has something done inside one: it leaves a closure, and a Job message
+// INBOX: how a thread outside actors has something done inside one: it leaves a closure, and a Job message
 // makes the actor run it. The other way round is continuations.hpp. A closure that is never run (the actor
 // has ended) is destroyed, at the latest when it is posted.
 #pragma once
@@ -31,7 +31,7 @@ class Inbox {
       job.set_ticket(next_++);
       closures_[job.ticket()] = std::move(closure);
     }
-    // Job is no business of the interface that others see.
+    // Job is hidden from the interface that other actors see.
     caf::anon_send(caf::actor_cast<caf::actor>(actor), std::move(job));
   }
   // In the actor.

@@ -17,8 +17,8 @@ template <class Self>
   return Time(std::chrono::duration_cast<Duration>(self->clock().now().time_since_epoch()));
 }
 
-// Sends `message` to `self` after `delay`, on that clock. There is no cancellation: a handler checks whether
-// the message still means something.
+// Sends `message` to `self` after `delay`, on that clock. A timer cannot be cancelled: a handler checks
+// whether the message still means something.
 template <class Self, class Message>
 void After(Self* self, Duration delay, Message message) {
   self->delayed_send(self, delay < Duration::zero() ? Duration::zero() : delay, std::move(message));

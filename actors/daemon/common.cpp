@@ -133,8 +133,8 @@ absl::StatusOr<std::unique_ptr<Common>> Common::Create(const DaemonConfig& confi
     TROUPE_ASSIGN_OR_RETURN(out->credentials,
                             security::Credentials::Load(security::CredentialFiles::InFolder(config.tls_dir)));
   }
-  // Behind the lock of the models: nobody else writes there. A gateway has no lock, and may share the
-  // directory.
+  // The lock of the models is held, so that no other process writes there. A gateway has no lock, and may
+  // share the directory.
   storage::FileAuditLog::Options audit;
   audit.directory = config.data + (owns_data ? "/audit" : "/gateway/audit");
   audit.say = [](const std::string& line) { spdlog::error("{}", line); };

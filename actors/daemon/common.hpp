@@ -79,7 +79,7 @@ class Common {
 };
 
 [[nodiscard]] std::int64_t UnixNow();  // nanoseconds since 1970
-// Of an event in the log of a daemon: what happens all the time is for whoever looks closely.
+// Of an event in the log of a daemon: frequent kinds are logged at the debug level.
 [[nodiscard]] spdlog::level::level_enum LogLevelOf(const std::string& event_kind);
 
 }  // namespace troupe::actors

@@ -294,11 +294,11 @@ const std::vector<ConfigOption>& ConfigOptions() {
       {OptionGroup::kAdvanced, "binding",
        "policy of the binding slot: late, fixed or keep-alive (the last two: with gpu bound)", false,
        Policy(&PolicyNames::binding, node::FindBindingPolicy)},
-      {OptionGroup::kAdvanced, "copies",
+      {OptionGroup::kAdvanced, "prefetch",
        "when models come to GPUs: asked (for a request), ahead (also ahead of requests, while nothing else "
        "needs the GPU or its link), or forecast (and what is asked for at regular intervals before its next "
        "request)",
-       false, Policy(&PolicyNames::copies, node::FindCopiesPolicy)},
+       false, Policy(&PolicyNames::prefetch, node::FindPrefetchPolicy)},
       {OptionGroup::kAdvanced, "swap", "policy of the swap slot: grouped, per-tensor, whole or pageable",
        false, Policy(&PolicyNames::swap, gpu::FindSwapPolicy)},
       {OptionGroup::kAdvanced, "link-sharing",
@@ -339,7 +339,7 @@ const std::vector<ConfigOption>& ConfigOptions() {
       {OptionGroup::kAdvanced, "gpu-sms", "SMs of each virtual GPU, of which functions can have a share",
        false, Number(&C::gpu_sms, 1, 1024)},
       {OptionGroup::kAdvanced, "by-layer",
-       "idle: a model that nobody else waits for passes through a full GPU layer by layer and evicts "
+       "idle: a model that only its request waits for passes through a full GPU layer by layer and evicts "
        "nothing; off",
        false, OneOf(&C::by_layer, {"off", "idle"})},
       {OptionGroup::kAdvanced, "broadcast",
@@ -348,7 +348,7 @@ const std::vector<ConfigOption>& ConfigOptions() {
        "links between them; off",
        false, OneOf(&C::broadcast, {"off", "burst"})},
       {OptionGroup::kAdvanced, "runtime-idle",
-       "an isolated worker that did nothing for this long is replaced by one for whoever comes", false,
+       "an isolated worker that did nothing for this long is replaced by a warm one", false,
        Time(&C::runtime_idle)},
       {OptionGroup::kAdvanced, "hang",
        "a busy worker is killed when its main loop, a copy or a run stands still for this long", false,

@@ -78,7 +78,7 @@ struct DaemonConfig {
                     .gpu = {},
                     .eviction = {},
                     .swap = {},
-                    .copies = {},
+                    .prefetch = {},
                     .memory = {},
                     .binding = {}};
   unsigned replicas = 2;
@@ -124,9 +124,9 @@ struct OptionSetter {
   std::function<absl::Status(const std::string&, DaemonConfig&)> set;
   Show show;  // empty: the help says what holds when it is not given
 };
-// Under which heading an option stands in --help. Those of kAdvanced are no flags: the file's block
-// `advanced:` has them, or --set. Their defaults were measured or are those of the papers, and no user needs
-// to turn them.
+// The heading of an option in --help. Options of kAdvanced are set by the file's block `advanced:` or by
+// --set, not by a flag. Their defaults were measured or are those of the papers, and no user needs to turn
+// them.
 enum class OptionGroup { kMember, kSecurity, kDevices, kFunctions, kMachines, kOperation, kAdvanced };
 inline constexpr const char* kOptionGroupNames[] = {"Member",   "Security",  "GPUs",    "Functions",
                                                     "Machines", "Operation", "Advanced"};
@@ -146,8 +146,8 @@ struct ConfigOption {
 absl::Status SetOption(const std::string& assignment, DaemonConfig& config);
 
 // Applies a YAML file: options by their keys, the advanced ones in a block `advanced:` of their own.
-// InvalidArgument: "FILE:LINE: ..." for an unknown key (with the nearest known one), one in the wrong block, a
-// wrong value, or text that is not valid YAML; NotFound when there is no such file.
+// InvalidArgument: "FILE:LINE: ..." for an unknown key (with the nearest known one), a key in the wrong
+// block, a wrong value, or text that is not valid YAML; NotFound when there is no such file.
 absl::Status ApplyConfigFile(const std::string& path, DaemonConfig& config);
 // The same for the text of a file that errors call `path`.
 absl::Status ApplyConfig(const std::string& text, const std::string& path, DaemonConfig& config);

@@ -35,7 +35,7 @@ absl::Status CompletePolicies(DaemonConfig& config) {
   TROUPE_ASSIGN_OR_RETURN(config.policies, FindPreset(config.preset));
   for (const auto slot :
        {&PolicyNames::routing, &PolicyNames::ordering, &PolicyNames::gpu, &PolicyNames::eviction,
-        &PolicyNames::swap, &PolicyNames::copies, &PolicyNames::memory, &PolicyNames::binding}) {
+        &PolicyNames::swap, &PolicyNames::prefetch, &PolicyNames::memory, &PolicyNames::binding}) {
     if (!(config.slots.*slot).empty()) config.policies.*slot = config.slots.*slot;
   }
   // Names that a node alone knows are wrong for every role: one file may serve them all.
@@ -56,7 +56,7 @@ absl::Status CheckPort(const std::string& what, const std::string& address) {
 }
 
 enum class Speaks { kActors, kHttp };
-// Daemons and shells authenticate each other where there are certificates; /metrics asks nobody.
+// Daemons and shells authenticate each other where there are certificates; /metrics is open to all.
 absl::Status CheckBind(const std::string& what, const std::string& address, Speaks speaks,
                        const DaemonConfig& config) {
   TROUPE_RETURN_IF_ERROR(CheckPort(what, address));
@@ -151,7 +151,7 @@ absl::Status CompleteConfig(DaemonConfig& config) {
     return absl::InvalidArgumentError(
         "--http-tls-certificate and --http-tls-key belong together: give both, or neither for plain HTTP");
   TROUPE_RETURN_IF_ERROR(ResolveHttp("operations", config.operations));
-  // Port 0 is for the manager itself to choose; whoever looks for one needs a real port.
+  // The manager may choose a port for itself with 0; a daemon that connects needs the real port.
   if (!config.roles.contains("manager")) TROUPE_RETURN_IF_ERROR(ParseAddress(config.manager).status());
   TROUPE_RETURN_IF_ERROR(CheckBind("manager", config.manager, Speaks::kActors, config));
   TROUPE_RETURN_IF_ERROR(TakeIdentity(config));
@@ -162,8 +162,8 @@ absl::Status CompleteConfig(DaemonConfig& config) {
       cluster::CheckProvisioning({.min_nodes = config.min_nodes, .max_nodes = config.max_nodes}));
   if (config.member_lease > Duration::zero() && config.member_lease < config.dead)
     return absl::InvalidArgumentError(
-        "member-lease has to be 0s, or as long as dead at least: the manager would count on who takes "
-        "nothing");
+        "member-lease has to be 0s, or as long as dead at least: the manager would count on a member "
+        "that takes nothing");
   if (config.name.empty()) {
     std::array<char, 256> host{};
     gethostname(host.data(), host.size() - 1);

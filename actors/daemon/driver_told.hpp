@@ -15,8 +15,8 @@ struct DriverTold {
       topology;  // for node/scheduling/topology.hpp: the driver's where `auto` asks for it, else the option's
   std::shared_ptr<gpu::GpuWatch> watch;  // null: virtual GPUs, or a driver that tells nothing
 };
-// FailedPrecondition when the topology is asked for and nobody tells it; without news of its GPUs' health a
-// node goes on, and says so.
+// FailedPrecondition when the topology is asked for and there is no driver to tell it; without news of its
+// GPUs' health a node goes on, and says so.
 [[nodiscard]] absl::StatusOr<DriverTold> AskDriver(const DaemonConfig& config);
 
 }  // namespace troupe::actors

@@ -75,7 +75,7 @@ class NodeRole final : public Role {
     spdlog::info(
         "policies: ordering {}, gpu {}, eviction {}, copies {}, binding {}, swap {}, link sharing {}, memory "
         "{}",
-        config.policies.ordering, config.policies.gpu, config.policies.eviction, config.policies.copies,
+        config.policies.ordering, config.policies.gpu, config.policies.eviction, config.policies.prefetch,
         config.policies.binding.empty() ? "late" : config.policies.binding, config.policies.swap,
         config.link_sharing, config.policies.memory);
     cache_ = SpawnCache(*common_.system, std::move(cache), *repository_, *common_.directory);
@@ -113,7 +113,8 @@ class NodeRole final : public Role {
       const std::lock_guard lock(problems_mutex_);
       return absl::UnavailableError(absl::StrCat("no GPU worker is up", problems_));
     }
-    // A node that has lost its manager goes on with what it knows; one that never had a manager knows nothing.
+    // A node that has lost its manager goes on with what it knows; a node that never had a manager knows
+    // nothing.
     if (!lease_->HasBegun()) {
       return absl::UnavailableError(
           absl::StrCat("this node has not joined a cluster yet: is the cluster manager running at ",
@@ -201,7 +202,7 @@ class NodeRole final : public Role {
       auto& command = worker.command;
       command.program = config.bin + "/troupe-gpu-worker";
       command.device = absl::StrCat(config.device, ":", gpu);
-      // A worker that outlived a daemon of other runtimes is nobody's, and ends with its lease.
+      // A worker that outlived a daemon with other runtimes has no owner, and ends with its lease.
       const auto runtime =
           isolated ? absl::StrCat(".", config.runtimes, "-", index % config.runtimes) : std::string();
       command.socket = absl::StrCat(config.run, "/worker-", gpu, runtime, ".sock");
@@ -254,7 +255,7 @@ class NodeRole final : public Role {
     return common_.config.runtimes > 1 || common_.config.isolation != "shared";
   }
 
-  // A worker that serves nobody yet maps nothing of anybody.
+  // A worker that serves no key yet maps no models.
   std::function<absl::StatusOr<std::shared_ptr<transport::HostRegion>>(const std::string&)> RegionOf() {
     // An adoption may be under way on the pool when this role ends: it keeps what it asks.
     return [repository = repository_, host = host_, isolated = Isolated()](
@@ -295,7 +296,7 @@ class NodeRole final : public Role {
 
   void ShowRuntimes(const proto::NodeDescription& node) {
     const Gauges::Labels mine = {{"node", node.node()}};
-    gauges_.Set("troupe_node_runtimes_assigned_total", "Warm workers that were assigned to somebody.", mine,
+    gauges_.Set("troupe_node_runtimes_assigned_total", "Warm workers that were assigned to a key.", mine,
                 static_cast<double>(assigned_));
     gauges_.Set("troupe_node_runtimes_reclaimed_total",
                 "Workers that were replaced, since others had served there.", mine,
@@ -304,7 +305,7 @@ class NodeRole final : public Role {
       const auto warm = std::count_if(gpu.runtimes().begin(), gpu.runtimes().end(), [](const auto& runtime) {
         return runtime.key().empty() && runtime.state() == "ready";
       });
-      gauges_.Set("troupe_gpu_warm_runtimes", "Workers of the GPU that serve nobody yet.",
+      gauges_.Set("troupe_gpu_warm_runtimes", "Workers of the GPU that serve no key yet.",
                   {{"node", node.node()}, {"gpu", std::to_string(gpu.gpu().index())}},
                   static_cast<double>(warm));
     }

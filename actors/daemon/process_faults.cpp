@@ -48,7 +48,7 @@ void SleepFor(Duration time) {
   _exit(0);
 }
 
-// Forked twice: what wakes this process is nobody's child to wait for.
+// It forks twice, so that the process that wakes this one has no parent that must wait for it.
 absl::Status StopFor(Duration length) {
   const int process = static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0));
   if (process < 0) return absl::ErrnoToStatus(errno, "opening a descriptor of this process");

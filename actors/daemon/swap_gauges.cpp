@@ -39,7 +39,7 @@ void ShowCounts(const proto::SwapStatistics& swaps, const Gauges::Labels& mine, 
              mine, static_cast<double>(swaps.no_fits()));
   for (const auto& source : swaps.sources()) {
     if (source.source() == "ahead") {
-      gauges.Set("troupe_node_copies_ahead_total", "Models brought to GPUs ahead of requests.", mine,
+      gauges.Set("troupe_node_prefetches_total", "Models brought to GPUs ahead of requests.", mine,
                  static_cast<double>(source.requests()));
       continue;
     }

@@ -1,6 +1,6 @@
-// VITAL ACTORS: those without which their process is of no use. CAF ends an actor that throws and lets the
-// rest go on: a daemon that answers its port and does nothing. Instead the process ends, whoever supervises
-// it (systemd) starts it anew, and what runs outside of it (workers, host region, disk) is found again.
+// VITAL ACTORS: actors without which their process is of no use. CAF ends an actor that throws and lets the
+// rest go on: a daemon that answers its port and does nothing. Instead the process ends, its supervisor
+// (systemd) starts it anew, and what runs outside of it (workers, host region, disk) is found again.
 #pragma once
 
 #include <caf/actor.hpp>

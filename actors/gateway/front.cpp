@@ -20,7 +20,8 @@ using FrontSelf =
     FrontActor::extend<Hears<proto::Job>, Hears<proto::Tick>,
                        caf::reacts_to<proto::PeerUp, caf::strong_actor_ptr>, Hears<proto::PeerLost>>;
 
-// Begins the name of each run that nobody gave a key, and no key: so none can be taken from outside.
+// Begins the name of each run without a key of its caller. A key cannot begin so, so the name cannot be taken
+// from outside.
 constexpr char kOwnRun[] = ".";
 enum : std::uint32_t { kTakeBack = 1 };
 
@@ -64,13 +65,13 @@ class Front : public FrontSelf::base {
           auto promise = make_response_promise<proto::InferReply>();
           request.set_call(0);  // numbers of others mean nothing here
           Infer(std::move(request), [this, promise](proto::InferReply reply) mutable {
-            Lend(reply.release());
+            Keep(reply.release());
             Deliver(promise, std::move(reply));
           });
           return promise;
         },
         [this](const proto::ReleaseOutputs& release) {
-          lent_.erase(release.release());
+          kept_.erase(release.release());
           send(router_, release);
         },
         [this](const proto::Tick& tick) { TakeBack(tick.token()); },
@@ -159,14 +160,14 @@ class Front : public FrontSelf::base {
 
   // Outputs that an actor is to read: unlike those of threads, which hold on until they are written to their
   // client, it may be gone without a word, and it is gone as an actor as soon as it has the answer.
-  void Lend(std::uint64_t release) {
+  void Keep(std::uint64_t release) {
     if (release == 0) return;
-    lent_.insert(release);
+    kept_.insert(release);
     After(this, options_.read_limit, MakeTick(kTakeBack, release));
   }
 
   void TakeBack(std::uint64_t release) {
-    if (lent_.erase(release) == 0) return;
+    if (kept_.erase(release) == 0) return;
     proto::ReleaseOutputs message;
     message.set_release(release);
     send(router_, std::move(message));
@@ -194,20 +195,20 @@ class Front : public FrontSelf::base {
   std::map<std::uint64_t, WorkflowRunActor> runs_;  // by call
   // Until their end: a run that has answered may still be storing its own. They end with us.
   std::map<caf::actor_id, WorkflowRunActor> living_;
-  std::set<std::uint64_t> lent_;  // to actors, and neither released nor overdue
+  std::set<std::uint64_t> kept_;  // to actors, and neither released nor overdue
   std::uint64_t next_run_ = 1;
   Random random_;
 };
 
 // A call of a thread, which is answered also when the actor that has it ends.
-struct DoorCall {
+struct FrontCall {
   proto::InferRequest request;
   FrontClient::Done done;
 
-  DoorCall(proto::InferRequest r, FrontClient::Done d) : request(std::move(r)), done(std::move(d)) {}
-  DoorCall(const DoorCall&) = delete;
-  DoorCall& operator=(const DoorCall&) = delete;
-  ~DoorCall() {
+  FrontCall(proto::InferRequest r, FrontClient::Done d) : request(std::move(r)), done(std::move(d)) {}
+  FrontCall(const FrontCall&) = delete;
+  FrontCall& operator=(const FrontCall&) = delete;
+  ~FrontCall() {
     if (done) done(Unavailable("the gateway is stopping; try again"));
   }
 };
@@ -228,7 +229,7 @@ class ActorFrontClient final : public FrontClient {
   void Infer(proto::InferRequest request, Done done) override {
     const auto& key = request.function();
     const bool is_workflow = view_->Get()->FindWorkflow(key.name(), key.version()) != nullptr;
-    auto call = std::make_shared<DoorCall>(std::move(request), std::move(done));
+    auto call = std::make_shared<FrontCall>(std::move(request), std::move(done));
     const auto ask = [call = std::move(call)](auto& actor) {
       actor.Infer(std::move(call->request),
                   [call](proto::InferReply reply) { std::exchange(call->done, nullptr)(std::move(reply)); });

@@ -27,8 +27,8 @@ struct FrontOptions {
   std::shared_ptr<RouterInbox> router_inbox = std::make_shared<RouterInbox>();  // of the router
 };
 
-// The way in for threads that are no actors: functions go straight into the router, workflows through the
-// front. Destroyed before the actor system; thread-safe.
+// The way in for threads outside actors: functions go straight into the router, workflows through the front.
+// Destroyed before the actor system; thread-safe.
 class FrontClient {
  public:
   using Done = RouterClient::Done;

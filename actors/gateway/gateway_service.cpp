@@ -228,7 +228,7 @@ absl::StatusOr<std::shared_ptr<const gateway::FunctionInfo>> GatewayService::Fin
   const auto view = parts_.view->Get();
   auto info = Describe(*view, std::string(name), std::string(version));
   if (info != nullptr) return info;
-  // Who has joined knows itself at least. Before, nobody here can say what is not there.
+  // A gateway that has joined has a view. Before, it cannot say that something does not exist.
   if (view->members().empty())
     return absl::UnavailableError(
         "this gateway has not heard from the cluster manager yet which functions there are; try again");

@@ -96,7 +96,7 @@ class Router : public RouterSelf::base, public RouterClient {
                     kLeaseRetry);
     const auto function = view_->functions().FindServed(message.function());
     if (!function.ok()) {
-      // Who has joined knows itself at least. Before, nobody here can say what is not there.
+      // A router that has joined has a view. Before, it cannot say that something does not exist.
       const bool joined = !view_->members().empty();
       return Refuse(done, message,
                     joined
@@ -185,7 +185,7 @@ class Router : public RouterSelf::base, public RouterClient {
       it->second.reply = std::move(served);
     }
     Finish(table_.Served(send.ticket, status, now, run));
-    // Nobody will read what came too late.
+    // The request was answered before: the outputs that came too late are released.
     if (unread && !unread_.contains(send.ticket)) ReleaseAt(send.node, send.ticket);
   }
 
@@ -330,7 +330,7 @@ class Router : public RouterSelf::base, public RouterClient {
   }
 
   void Granted(const proto::CreditGrant& grant) {
-    // One that the manager counts as dead may well go on granting, and nothing can be sent there.
+    // A node that the manager counts as dead may well go on granting, and nothing can be sent there.
     if (!ControllerOf(grant.node())) return;
     const auto models = ModelsTouchedBy(table_.credits(), grant);
     table_.Apply(grant);

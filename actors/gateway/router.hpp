@@ -1,4 +1,4 @@
-// Spawns the router (interface and contract: actors/interfaces/router.hpp) and says how threads that are no
+// Spawns the router (interface and contract: actors/interfaces/router.hpp) and says how threads outside
 // actors reach it.
 #pragma once
 

@@ -5,7 +5,7 @@
 //
 //   unregistered -> registering -> registered -> unregistered (the manager went away, or a call to it failed)
 //
-// Only a call that failed on its way is made again; what the manager answers, also a refusal, is handed on.
+// Only a call that failed on its way is made again; the manager's answer, also a refusal, is handed on.
 #pragma once
 
 #include <deque>
@@ -37,7 +37,7 @@ class RunSession {
   // The manager is there, or gone.
   void Up(ClusterManagerActor manager);
   void Lost();
-  // From now on the run is registered with whoever is the manager. A first registration is given up at
+  // From now on the run is registered with each manager that comes. A first registration is given up at
   // `expiry` (Unavailable, or DeadlineExceeded when another gateway had the run until then).
   void Register(proto::StartRun start, Time expiry, OnRegistered on_registered);
   // A CommitStep or FinishRun. Unavailable when no manager took it until the run's expiry, and for `timeout`

@@ -1,9 +1,9 @@
-// The newest view of the cluster, for the gateway's threads: the router brings it up to date, everybody else
-// reads. A view that was handed out never changes.
+// The newest view of the cluster, for the gateway's threads: the router brings it up to date, all others
+// read. A view that was handed out never changes.
 //
-// Two views take turns: an update goes to the one that nobody reads any more, behind the update that it has
-// missed, and is then shown. So it costs what has changed, not what the cluster has; only while readers still
-// have the other one, the newest is copied.
+// Two views take turns: an update goes to the view without readers, behind the update that it has missed, and
+// is then shown. So an update costs what has changed, not what the cluster has; only while readers still have
+// the other view, the newest is copied.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ class ViewCell {
 
   // Any thread. Never null: an empty view before the first join.
   [[nodiscard]] ViewSnapshot Get() const;
-  // Nodes that grant credits now, but for those that drain.
+  // Nodes that grant credits now, except draining ones.
   [[nodiscard]] std::size_t nodes() const;
   // The API keys that the cluster has, as it was told last. Null before the first join.
   [[nodiscard]] const std::shared_ptr<security::CurrentKeys>& keys() const { return keys_; }

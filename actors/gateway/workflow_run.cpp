@@ -1,4 +1,4 @@
-// How a run begins, who has it, and how it ends.
+// How a run begins, which gateway has it, and how it ends.
 #include "actors/gateway/workflow_run.hpp"
 
 #include <algorithm>
@@ -105,7 +105,8 @@ void WorkflowRun::Submit() {
     start_.set_version(progress_.spec().version());
     start_.set_gateway(options_.gateway);
     *start_.mutable_inputs() = *std::move(stored);
-    session_.Register(start_, expiry_, [this](const absl::StatusOr<proto::RunRecord>& run) { Tied(run); });
+    session_.Register(start_, expiry_,
+                      [this](const absl::StatusOr<proto::RunRecord>& run) { Registered(run); });
   });
 }
 
@@ -113,10 +114,11 @@ void WorkflowRun::GoOn() {
   expiry_ = Now(this) + options_.default_timeout;
   start_ = options_.record->start();
   start_.set_gateway(options_.gateway);
-  session_.Register(start_, expiry_, [this](const absl::StatusOr<proto::RunRecord>& run) { Tied(run); });
+  session_.Register(start_, expiry_,
+                    [this](const absl::StatusOr<proto::RunRecord>& run) { Registered(run); });
 }
 
-void WorkflowRun::Tied(const absl::StatusOr<proto::RunRecord>& run) {
+void WorkflowRun::Registered(const absl::StatusOr<proto::RunRecord>& run) {
   if (absl::IsAborted(run.status())) return Yield();
   if (!run.ok()) return Answer(run.status());
   if (run->state() != proto::RUN_RUNNING) return AnswerAs(*run);
@@ -134,7 +136,7 @@ void WorkflowRun::Tied(const absl::StatusOr<proto::RunRecord>& run) {
   Restore(*run);
 }
 
-// One claim more is our own, made when we came back; several, and somebody else had it in between.
+// One claim more is our own, made when we came back; with several, another gateway had the run in between.
 bool WorkflowRun::Knows(const proto::RunRecord& run) const {
   return run.claim() <= claim_ + 1 && std::ranges::all_of(run.steps(), [this](const auto& step) {
            return committed_.contains(step.step());
@@ -151,7 +153,7 @@ void WorkflowRun::Restore(const proto::RunRecord& run) {
     restored->committed.insert(step.step());
     recomputed_[step.step()] = step.recomputed();
   }
-  // Whoever sent the inputs has them; the log refused others.
+  // The client that sent the inputs has them; the log refused different ones.
   RestorePart("", has_inputs_ ? RunTensors::Stored() : run.start().inputs(), restored);
   for (const auto& step : run.steps()) RestorePart(step.step(), step.outputs(), restored);
 }
@@ -178,7 +180,7 @@ void WorkflowRun::RestorePart(const std::string& step, const RunTensors::Stored&
 void WorkflowRun::GoOnWith(const Restored& restored) {
   committed_.insert(restored.committed.begin(), restored.committed.end());
   if (const auto& [what, why] = restored.failed; !why.ok()) {
-    // What cannot be computed again is lost: nobody can go on with it.
+    // An output that cannot be computed again is lost: the run cannot go on.
     progress_.Fail(what, why);
     return Advance();
   }
@@ -219,7 +221,7 @@ void WorkflowRun::Load(const RunTensors::Stored& stored, RunTensors::Done<Values
   });
 }
 
-// --- who has it ---
+// --- which gateway has it ---
 
 void WorkflowRun::Forget() {
   ++life_;
@@ -238,8 +240,9 @@ void WorkflowRun::Forget() {
 void WorkflowRun::Yield() {
   Forget();
   started_ = false;
-  if (!promise_.pending()) return quit();  // nobody waits for its end
-  session_.Register(start_, expiry_, [this](const absl::StatusOr<proto::RunRecord>& run) { Tied(run); });
+  if (!promise_.pending()) return quit();  // no caller waits for its end
+  session_.Register(start_, expiry_,
+                    [this](const absl::StatusOr<proto::RunRecord>& run) { Registered(run); });
 }
 
 // A run that had ended before: its end is the answer.
@@ -259,7 +262,7 @@ void WorkflowRun::AnswerAs(const proto::RunRecord& run) {
 
 // The run begins nothing more, and its calls end at the router, the node, the GPU's queue.
 void WorkflowRun::Cancel(const proto::CancelInfer& cancel) {
-  // With a call it comes from whoever asked: such a run goes on, and whoever asks again gets its outcome.
+  // A run with a call comes from a client: it goes on, and a client that asks again gets its outcome.
   if (cancel.call() != 0 && options_.keyed)
     return Reply(absl::CancelledError("its client went away; the run goes on"), {});
   cancelled_ = true;

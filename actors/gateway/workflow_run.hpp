@@ -19,7 +19,7 @@ struct WorkflowRunOptions {
   std::string gateway;  // this member's name
   // The client chose the key and may ask again with it: when it goes away, the run goes on.
   bool keyed = false;
-  // A run that this gateway was told to go on with: nobody asks for it, and its inputs are in the log.
+  // A run that this gateway was told to go on with: no client asks for it, and its inputs are in the log.
   std::optional<proto::RunRecord> record;
   Duration default_timeout = std::chrono::seconds(60);
   Duration longest_timeout = std::chrono::hours(24);  // of what a client asks for
@@ -35,8 +35,8 @@ struct WorkflowRunOptions {
   std::uint64_t inline_bytes = 1u << 20;  // larger tensors become blobs of the manager
 };
 
-// The run ends itself once it has answered and its end is stored. `channel` outlives it. It hears PeerUp and
-// PeerLost of the manager from whoever spawned it (as a PeerWatcherActor); `manager` is who is there now.
+// The run ends itself once it has answered and its end is stored. `channel` outlives it. Its spawner tells it
+// PeerUp and PeerLost of the manager (as a PeerWatcherActor); `manager` is the manager that is there now.
 WorkflowRunActor SpawnWorkflowRun(caf::actor_system& system, WorkflowRunOptions options,
                                   proto::WorkflowSpec spec, RouterActor router, ClusterManagerActor manager,
                                   transport::TensorChannel& channel);

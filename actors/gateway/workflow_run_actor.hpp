@@ -1,5 +1,5 @@
-// The workflow run's class, private to its sources: workflow_run.cpp (how it begins, who has it, its end),
-// workflow_run_steps.cpp (its steps). Contract: actors/interfaces/workflow_run.hpp.
+// The workflow run's class, private to its sources: workflow_run.cpp (how it begins, which gateway has it,
+// its end), workflow_run_steps.cpp (its steps). Contract: actors/interfaces/workflow_run.hpp.
 #pragma once
 
 #include <map>
@@ -52,14 +52,15 @@ class WorkflowRun : public RunSelf::base {
     std::pair<std::string, absl::Status> failed;
   };
 
-  // --- beginning, and who has the run (workflow_run.cpp) ---
+  // --- beginning, and which gateway has the run (workflow_run.cpp) ---
   caf::typed_response_promise<proto::InferReply> Begin(const proto::InferRequest& request);
   void Submit();
-  // With the record that the manager sent; nobody asks.
+  // With the record that the manager sent, and without a client.
   void GoOn();
   void ManagerIs(ClusterManagerActor manager);
-  // The log knows this run. One that nobody else has is ours from here on; one that has ended is answered so.
-  void Tied(const absl::StatusOr<proto::RunRecord>& run);
+  // The log knows this run. A run without another owner is ours from here on; a run that has ended is
+  // answered so.
+  void Registered(const absl::StatusOr<proto::RunRecord>& run);
   // Whether everything that the log has of the run was committed here.
   [[nodiscard]] bool Knows(const proto::RunRecord& run) const;
   // What is committed is not run again, unless its result is lost; the rest goes on with the inputs that the
@@ -128,7 +129,7 @@ class WorkflowRun : public RunSelf::base {
   std::uint64_t claim_ = 0;
   bool over_ = false;       // it was answered, and ends without having begun
   bool started_ = false;    // the run is ours: a cancellation before that waits for it
-  bool cancelled_ = false;  // whoever asked went away, or an operator wants it
+  bool cancelled_ = false;  // its client went away, or an operator wants it
   std::uint64_t life_ = 0;  // of its ownership: what an earlier one began is dropped when it comes back
   std::shared_ptr<proto::FinishRun> end_;  // once the run has ended
   Values outputs_;                         // of a run that succeeded

@@ -159,7 +159,7 @@ void WorkflowRun::Called(const proto::WorkflowStep& step, const absl::Status& st
 
 void WorkflowRun::Failed(const proto::WorkflowStep& step, const absl::Status& status) {
   progress_.Fail(step.name(), status);
-  CancelCalls();  // of the steps beside it: nobody waits for them any more
+  CancelCalls();  // of the steps beside it, which are not needed any more
   Advance();
 }
 

@@ -1,13 +1,12 @@
 // CACHE: moves the bytes of models: from the manager to this node's disk, from there into its host region.
-// Asked by:  NODE CONTROLLER (FetchModel, PlaceModel, DropModel), which decides what moves
-// (node::CacheTable). Asks: CLUSTER MANAGER (FetchObject: bytes of models). Disk and region are behind the
-// ModelRepository seam, off its thread, so that no model's move holds up another's.
-//   FetchModel   brings the model's objects to the disk, unless they are there. UNAVAILABLE: the manager is
-//   away. PlaceModel   places what the disk has in the region. DATA_LOSS, NOT_FOUND: the disk does not have
-//   it (any
-//                more): fetch it again. RESOURCE_EXHAUSTED: no room in one piece.
-//   DropModel    frees its place: nobody reads it, and what is placed later finds the room.
-// Losing it loses no data: objects on disk are content-addressed and found again by digest.
+// The NODE CONTROLLER asks it (FetchModel, PlaceModel, DropModel), and decides what moves (node::CacheTable);
+// it asks the CLUSTER MANAGER (FetchObject: bytes of models). Disk and region are behind the ModelRepository
+// seam, off its thread, so that the move of one model never delays another's. FetchModel brings the model's
+// objects to the disk, unless they are there; UNAVAILABLE: the manager is away. PlaceModel places what the
+// disk has in the region; DATA_LOSS, NOT_FOUND: the disk does not have it (any more), fetch it again;
+// RESOURCE_EXHAUSTED: no room in one piece. DropModel frees its place: it has no reader, and the next model
+// finds the room. Losing the cache loses no data: objects on disk are content-addressed and found again by
+// digest.
 #pragma once
 
 #include "actors/interfaces/interface.hpp"

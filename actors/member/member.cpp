@@ -151,7 +151,7 @@ class Member : public MemberSelf::base {
   }
   // From now until it has joined, people are told that it has not.
   void Miss() {
-    if (!options_.on_event || missing_since_) return;  // nobody to tell: no timer
+    if (!options_.on_event || missing_since_) return;  // without a listener there is no timer
     missing_since_ = Now(this);
     missing_pause_ = kFirstMissing;
     ++missing_;
@@ -292,7 +292,7 @@ class Member : public MemberSelf::base {
   Duration heartbeat_;
   std::string cluster_;
   std::string refusal_;                // the last one
-  std::optional<Time> missing_since_;  // not joined; counted only when there is somebody to tell
+  std::optional<Time> missing_since_;  // not joined; counted only with a listener
   Duration missing_pause_{};
   std::uint64_t missing_ = 0;  // how often that began: ticks of an earlier time are dropped
   std::uint64_t epoch_ = 0;

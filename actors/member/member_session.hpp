@@ -1,5 +1,5 @@
-// How an actor reaches the member that speaks for it: it learns who that is from the member's questions.
-// Owned by that actor.
+// How an actor reaches the member that speaks for it: it learns the member's handle from the member's
+// questions. Owned by that actor.
 #pragma once
 
 #include <caf/actor_addr.hpp>

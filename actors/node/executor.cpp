@@ -98,7 +98,7 @@ class Executor : public ExecutorSelf::base {
     switch (action.kind) {
       case Kind::kSpawn:
         ++incarnation_;
-        // One that comes for another reason than an assignment serves nobody in particular.
+        // A worker that starts for another reason than an assignment serves no particular key.
         if (!std::exchange(assigned_, false)) serves_.clear();
         link_->Serve(serves_);
         link_->Spawn(incarnation_);
@@ -144,7 +144,7 @@ class Executor : public ExecutorSelf::base {
     serves_ = assign.isolation_key();
     assigned_ = assign.fresh();
     link_->Serve(serves_);
-    FailAll(absl::UnavailableError(absl::StrCat("the worker of ", label_, " is given to somebody else")));
+    FailAll(absl::UnavailableError(absl::StrCat("the worker of ", label_, " is given to another key")));
     down_since_ = Now(this);
     if (!assign.fresh()) ++incarnation_;  // what the old connection to it still says is dropped
     Feed(node::Reassign{assign.fresh()});
@@ -219,8 +219,8 @@ class Executor : public ExecutorSelf::base {
   }
 
   void Queue(const proto::WorkerOrder& order) {
-    // What gives something back always waits: a loan that is not returned, or outputs that are not released,
-    // would hold their memory for ever; there are no more of them than swaps and runs.
+    // An order that gives something back always waits: a model that is not unpinned, or outputs that are not
+    // released, would hold their memory for ever. There are no more such orders than swaps and runs.
     if (backlog_.size() < limits_.backlog || !HasOutcome(order)) return backlog_.push_back(order);
     Answer(Refusal(order.sequence(), absl::ResourceExhaustedError(absl::StrCat(
                                          limits_.backlog, " orders already wait for ", label_))));

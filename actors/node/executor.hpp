@@ -11,7 +11,7 @@
 
 namespace troupe::actors {
 
-// Whoever hears about the worker's life: the node controller.
+// The actor that hears about the worker's life: the node controller.
 using ExecutorListener = Interface<Hears<proto::ExecutorReport>>;
 
 struct ExecutorLimits {

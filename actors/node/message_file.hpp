@@ -25,7 +25,7 @@ class DigestedFile {
   // Blocks: for the start. NotFound when there is none yet; DataLoss when it is damaged.
   [[nodiscard]] absl::StatusOr<std::string> Load() const;
   [[nodiscard]] absl::Status Damaged() const;
-  // Returns at once; `bytes` is called on a thread of the pool. One save at a time; of those that come
+  // Returns at once; `bytes` is called on a thread of the pool. One save at a time; of the saves that come
   // meanwhile only the newest is written.
   void Save(std::function<std::string()> bytes);
 

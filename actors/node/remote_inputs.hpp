@@ -3,10 +3,10 @@
 //
 //   waiting (for room) -> fetching -> here -> forgotten
 //
-// Bounded in bytes: what would exceed the limit waits its turn, in the order of arrival (credits bound how
-// many wait). Owned by the node controller, in whose thread everything happens; transfers run on the
-// channel's. A transfer cannot be called back: the bytes of a forgotten request count until it ends, by its
-// timeout at the latest.
+// Bounded in bytes: inputs beyond the limit wait, in the order of arrival (credits bound how many wait).
+// Owned by the node controller, in whose thread everything happens; transfers run on the channel's. A
+// transfer cannot be called back: the bytes of a forgotten request count until it ends, by its timeout at the
+// latest.
 #pragma once
 
 #include <caf/local_actor.hpp>
@@ -65,7 +65,7 @@ class RemoteInputs {
   struct Entry {
     std::uint64_t serial = 0;  // tells this request from a later one with its id
     Tensors inputs;
-    Bytes size;  // of those that lie elsewhere
+    Bytes size;  // of the inputs that lie elsewhere
     Time expiry{};
     Done done;
     std::size_t open = 0;                     // transfers under way

@@ -212,7 +212,7 @@ void StateStore::Restore(caf::local_actor* self, const std::string& function) {
   if (!options_.directory.empty()) Do(self, function, nullptr, [](const absl::StatusOr<node::ImagePtr>&) {});
 }
 
-// Made when its turn has come: what was saved and kept before it stays.
+// Made when all saves before it are done, so that what was saved and kept before it stays.
 StateStore::Job StateStore::RestoreJob(const std::string& function) const {
   return [path = StateFile(options_.directory, function), channel = options_.channel,
           image = Find(function)]() -> absl::StatusOr<node::ImagePtr> {

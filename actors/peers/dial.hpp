@@ -2,9 +2,9 @@
 // a Unix socket for a loopback address (local_socket.hpp), else over TCP, and there through TLS when this
 // process has credentials.
 //
-// CAF's own connect blocks: one that hangs (a full backlog, a black hole) would hold up every other one of
-// the process for seconds. To try with a socket of our own first, and to let CAF connect when somebody
-// listens, is no way out: a connection that ends at once and the one after it get the same number at the
+// CAF's own connect blocks: a connection that hangs (a full backlog, a black hole) would hold up all others
+// of the process for seconds. To try with a socket of our own first, and to let CAF connect when a process
+// listens, does not help: a connection that ends at once and the one after it get the same number at the
 // other end, where CAF 0.17 may clean up the first one once the second has begun, and so break that.
 #pragma once
 

@@ -148,7 +148,7 @@ absl::Status FrameGuard::JudgeHandshake(std::uint32_t length) {
   const bool is_client = static_cast<Kind>(header_[0]) == Kind::client_handshake;
   if (accepted != is_client)
     return absl::InvalidArgumentError("the handshake is the one of the other side of a connection");
-  // A client says who it is when it has connected, and once more when it has heard who we are.
+  // A client names itself when it has connected, and once more when it has heard the name of the server.
   if (++handshakes_ > (accepted ? 2 : 1)) return absl::InvalidArgumentError("there are too many handshakes");
   return Within("handshake", length, 1,
                 accepted ? FrameLimits::kClientHandshake : FrameLimits::kServerHandshake);

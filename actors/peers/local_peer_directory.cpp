@@ -123,7 +123,7 @@ void LocalPeerDirectory::Watch(const std::string& address, std::set<std::string>
     table_->Announce(address, all.back());
     is_new = table_->heard_of.insert(watcher_address).second;
   }
-  // Outside of the lock: for one that has ended already it runs at once.
+  // Outside of the lock: for an actor that has ended already it runs at once.
   if (!is_new) return;
   watcher->attach_functor([weak = std::weak_ptr<Table>(table_), watcher_address] {
     if (const auto table = weak.lock()) table->Drop("", watcher_address);

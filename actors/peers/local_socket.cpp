@@ -43,7 +43,7 @@ absl::StatusOr<transport::UniqueFd> NewSocket() {
   return fd;
 }
 
-// A number that is no TCP port of anybody's at the moment. 0: the system has none.
+// A number that no process uses as a TCP port at the moment. 0: the system has none.
 std::uint16_t ChoosePort() {
   const transport::UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in name{};
@@ -61,7 +61,7 @@ absl::StatusOr<ucred> OtherEnd(int socket) {
   socklen_t size = sizeof user;
   if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &user, &size) == 0) return user;
   return absl::UnavailableError(
-      absl::StrCat("the kernel does not say who is at the other end: ", std::strerror(errno)));
+      absl::StrCat("the kernel does not name the user at the other end: ", std::strerror(errno)));
 }
 
 }  // namespace

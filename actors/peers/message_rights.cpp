@@ -27,7 +27,7 @@ enum class Sender : bool { kAny, kNamed };
 struct Row {
   std::string_view types;
   Roles from;
-  Sender sender = Sender::kAny;  // kNamed: the actor that is told asks who sent it
+  Sender sender = Sender::kAny;  // kNamed: the receiving actor asks which peer sent it
 };
 
 constexpr std::string_view kNewPeerQuestion = "@atom+@atom+@str";

@@ -30,7 +30,7 @@ constexpr Duration kGreetLimit = std::chrono::seconds(3);
 constexpr Duration kFirstPause = std::chrono::milliseconds(50);
 constexpr Duration kLongestPause = std::chrono::seconds(2);
 
-// Keeps one address published in the directory's table while somebody listens there.
+// Keeps one address published in the directory's table while an actor listens there.
 class PeerWatch : public caf::event_based_actor {
  public:
   PeerWatch(caf::actor_config& config, std::string address, std::string host, std::uint16_t port,
@@ -157,16 +157,16 @@ absl::StatusOr<std::pair<std::string, std::uint16_t>> ParseAddress(const std::st
   return std::pair(address.substr(0, colon), static_cast<std::uint16_t>(port));
 }
 
-// Who is connected. The table's callbacks may outlive the directory, so this is shared.
+// The connected peers. The table's callbacks may outlive the directory, so this is shared.
 struct NetworkPeerDirectory::Connections {
-  // Nobody watches the address any more: no connection is kept up.
+  // The address has no watcher any more: no connection is kept up.
   void Idle(const std::string& address) {
     const std::lock_guard lock(mutex);
     const auto it = watches.find(address);
     if (it == watches.end() || table->Watched(address)) return;
     caf::anon_send_exit(it->second, caf::exit_reason::user_shutdown);
     watches.erase(it);
-    table->Retract(address, "nobody watches it");
+    table->Retract(address, "it has no watcher");
   }
 
   std::shared_ptr<LocalPeerDirectory> table;
@@ -199,7 +199,7 @@ void NetworkPeerDirectory::Watch(const std::string& address, std::set<std::strin
   if (connections_->local.contains(address) || connections_->watches.contains(address)) return;
   if (!connections_->table->Watched(address)) return;
   const auto parts = ParseAddress(address);
-  if (!parts.ok()) return;  // nobody will ever be there; addresses of members were checked when they joined
+  if (!parts.ok()) return;  // no peer can ever be there; addresses of members were checked when they joined
   connections_->watches[address] =
       system_.spawn<PeerWatch>(address, parts->first, parts->second, std::ref(pool_),
                                std::weak_ptr<LocalPeerDirectory>(connections_->table), network_);
@@ -213,7 +213,7 @@ void NetworkPeerDirectory::PublishHere(const std::string& address, caf::strong_a
                                        std::set<std::string> interface) {
   const std::lock_guard lock(connections_->mutex);
   connections_->local.insert(address);
-  // Whoever watched it before it was known to be ours looked for it on the network.
+  // A watcher from before the address was known to be ours looked for it on the network.
   if (const auto it = connections_->watches.find(address); it != connections_->watches.end()) {
     caf::anon_send_exit(it->second, caf::exit_reason::user_shutdown);
     connections_->watches.erase(it);

@@ -1,6 +1,6 @@
 // NETWORK PEER DIRECTORY: the production form of PeerDirectory: the table of the local one, with actors of
-// this process in it, and for every other address that somebody watches one peer_watch, which keeps a
-// connection of CAF's middleman and publishes in the table what it finds there.
+// this process in it, and for every other watched address one peer_watch, which keeps a connection of CAF's
+// middleman and publishes in the table what it finds there.
 //
 //   peer_watch:  dialling -> greeting -> up -> (DOWN) dialling -> ...      back-off 50 ms, doubling to 2 s
 //
@@ -40,7 +40,7 @@ class NetworkPeerDirectory final : public PeerDirectory {
                                        const std::string& host, std::uint16_t port);
   // What is known of the connections that other processes made.
   [[nodiscard]] PeerConnections& accepted() { return *network_.connections; }
-  // Who sent a message.
+  // The peer that sent a message.
   [[nodiscard]] std::shared_ptr<const PeerIdentities> identities() const { return network_.identities; }
   // The credentials have been loaded again: connections whose certificate they refuse are closed.
   void CloseRefused();

@@ -1,6 +1,6 @@
 // PEER CONNECTIONS: the connections between processes that this process has accepted: how many there are,
 // which have not ended their handshake, and which were refused and why. Connections without a handshake are
-// few and short, so that a stranger who only connects uses up nothing. Thread-safe.
+// few and short, so that a stranger that only connects uses up nothing. Thread-safe.
 #pragma once
 
 #include <cstdint>

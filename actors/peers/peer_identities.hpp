@@ -1,7 +1,7 @@
-// PEER IDENTITIES: who is at the other end of each connection between processes, and so who sent a message.
-// A connection knows its peer from the peer's certificate, or from the kernel where it is a Unix socket. CAF
-// says of a message only which process (node id) it came from; so a process is entered here when its
-// connection has ended CAF's handshake, before any message of it is read.
+// PEER IDENTITIES: which peer is at the other end of each connection between processes, and so which peer
+// sent a message. A connection knows its peer from the peer's certificate, or from the kernel where it is a
+// Unix socket. CAF says of a message only which process (node id) it came from; so a process is entered here
+// when its connection has ended CAF's handshake, before any message of it is read.
 #pragma once
 
 #include <caf/actor_control_block.hpp>
@@ -39,8 +39,8 @@ struct Peer {
 // Of a network that --insecure-network was said for: it has every role.
 [[nodiscard]] Peer UnaskedPeer(std::string address);
 
-// Who asked for something, for its audit line: "certificate/NAME", "user/UID"; "" for what was not asked, and
-// for this process itself.
+// The peer that asked for something, for its audit line: "certificate/NAME", "user/UID"; "" without a
+// request, and for this process itself.
 [[nodiscard]] inline std::string CallerName(const Peer& peer) {
   return peer.caller;
 }
@@ -64,13 +64,14 @@ class PeerIdentities {
     std::shared_ptr<PeerIdentities> owner_;
     caf::node_id node_;
   };
-  // PermissionDenied when the node id is our own, or when another connection has it as somebody else: the
-  // second one could speak with the first one's rights, and CAF would send it what is meant for the first.
+  // PermissionDenied when the node id is our own, or when another connection has it under another identity:
+  // the second one could speak with the first one's rights, and CAF would send it what is meant for the
+  // first.
   static absl::StatusOr<Entry> Enter(const std::shared_ptr<PeerIdentities>& identities,
                                      const caf::node_id& node, std::shared_ptr<const Peer> peer);
 
-  // Of a message's sender. An actor of this process, or no sender (only actors of this process send without
-  // one what FrameGuard lets nobody else send so): this process, which has every role. A process that is not
+  // The sender of a message. An actor of this process, or no sender (FrameGuard lets only actors of this
+  // process send those messages without one): this process, which has every role. A process that is not
   // connected any more has no role.
   [[nodiscard]] std::shared_ptr<const Peer> Of(const caf::strong_actor_ptr& sender) const;
   [[nodiscard]] const caf::node_id& own() const { return own_; }

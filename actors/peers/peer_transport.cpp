@@ -18,7 +18,7 @@ namespace {
 
 using caf::io::network::rw_state;
 
-// Who is spoken of is said by those who tell of the failure.
+// The caller that reports the failure names the peer.
 constexpr std::string_view kTls = "TLS";
 // Of one event: other connections of the thread have their turn, too.
 constexpr std::size_t kWrittenAtOnce = 256u << 10;
@@ -128,7 +128,7 @@ bool PeerTransport::MustReadMore() const {
 rw_state PeerTransport::After(int result, int harmless) {
   const int error = SSL_get_error(tls_.get(), result);
   if (error == harmless) return rw_state::success;
-  // That it ended without a farewell is no fault: its process has ended.
+  // An end without a farewell is not an error: the peer's process has ended.
   if (error == SSL_ERROR_SSL)
     if (auto why = security::HandshakeFailure(tls_.get(), kTls); absl::IsUnauthenticated(why))
       failure_ = std::move(why);

@@ -15,8 +15,7 @@
 
 namespace troupe::actors {
 
-// On the event loop's thread only. Whoever owns it keeps it until `over` is called, or until the loop has
-// ended.
+// On the event loop's thread only. Its owner keeps it until `over` is called, or until the loop has ended.
 class TlsGreeting final : public caf::io::network::event_handler {
  public:
   struct Greeted {

@@ -36,8 +36,8 @@ class WriteBound {
   WriteBound& operator=(const WriteBound&) = delete;
   ~WriteBound() { Update(0, 0); }
 
-  // What CAF holds for this connection: `queued` bytes behind those that it is writing. `swapped`: those were
-  // none, and it writes the queued ones now.
+  // What CAF holds for this connection: `queued` bytes behind the bytes that it is writing. `swapped`: it was
+  // writing none, and writes the queued ones now.
   void Queued(std::uint64_t queued, bool swapped);
   // The socket took `taken` of the bytes that CAF writes, and `left` of them are left.
   void Wrote(std::uint64_t taken, std::uint64_t left);

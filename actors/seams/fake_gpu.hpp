@@ -22,7 +22,7 @@ class FakeGpu {
     std::string digest{};
     Bytes bytes{};
     std::optional<std::uint32_t> peer{};  // the GPU that it is copied from
-    std::optional<Time> deadline{};       // of who waits for it; empty: of nobody
+    std::optional<Time> deadline{};       // of the request that waits for it; empty without one
   };
   // Told once, at the end: when it began and, of a run, when the last of its weights came while it ran (zero:
   // all were there before).

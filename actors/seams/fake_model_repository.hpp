@@ -64,7 +64,8 @@ class FakeModelRepository final : public ModelRepository {
   bool hold_imports_ = false;
   std::vector<HeldImport> held_imports_;
   std::map<std::string, std::string> objects_;
-  std::set<std::string> recent_;  // put or read since the last Collect, which leaves them: there is no clock
+  // Put or read since the last Collect, which leaves them: the fake has no clock.
+  std::set<std::string> recent_;
   std::map<std::string, std::string> receiving_;
   std::map<std::string, proto::FunctionRecord> models_;
   std::map<std::pair<std::string, std::string>, Bytes> adopted_;  // by digest and isolation key

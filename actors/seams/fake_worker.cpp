@@ -86,7 +86,7 @@ class Worker : public caf::event_based_actor {
         Ready(absl::DeadlineExceededError("nothing from the worker"), from_before);
       });
     }
-    if (!life.up) return Ready(absl::NotFoundError("nobody listens"), from_before);
+    if (!life.up) return Ready(absl::NotFoundError("no worker listens"), from_before);
     life.linked = true;
     if (life.runtime.empty()) life.runtime = shared_->runtime;
     Ready(absl::OkStatus(), from_before);
@@ -153,7 +153,7 @@ class Worker : public caf::event_based_actor {
     out.set_isolation_key(shared_->control->life.runtime);
     out.set_runs(shared_->control->runs);
     out.set_swaps(shared_->control->swaps);
-    out.set_peer_copies(shared_->control->peer_lends != nullptr);
+    out.set_peer_copies(shared_->control->peer_pins != nullptr);
     out.set_broadcasts(shared_->control->peer_sends != nullptr);
     out.set_broadcast_socket("fake");
     return out;
@@ -166,9 +166,9 @@ class Worker : public caf::event_based_actor {
       cancelled_.insert(order.cancel().target());
       return;
     }
-    if (order.has_return_()) shared_->control->life.loans.erase(order.return_().loan());
+    if (order.has_unpin()) shared_->control->life.pins.erase(order.unpin().pin());
     if (!HasOutcome(order) || shared_->control->hang) return;
-    if (order.has_lend()) return Lend(order);
+    if (order.has_pin()) return Pin(order);
     if (order.has_prepare()) return Prepare(order);
     if (order.has_swap_in()) return SwapIn(order);
     if (order.has_evict()) return Evict(order);
@@ -237,7 +237,7 @@ class Worker : public caf::event_based_actor {
     const auto& swap = order.swap_in();
     shared_->control->peer_swaps += swap.has_from_gpu() ? 1 : 0;
     if (swap.has_from_gpu())
-      shared_->control->borrowed.emplace(shared_->control->life.runtime, swap.lent().memory().socket());
+      shared_->control->copied.emplace(shared_->control->life.runtime, swap.pinned().memory().socket());
     FakeGpu::Load load{.digest = digest, .bytes = bytes, .peer = {}, .deadline = DeadlineOf(swap, Now(this))};
     if (swap.has_from_gpu()) load.peer = swap.from_gpu();
     if (swap.has_broadcast() && shared_->control->peer_sends) return Receive(order, load);
@@ -268,9 +268,9 @@ class Worker : public caf::event_based_actor {
   void Brought(const proto::WorkerOrder& order, Bytes bytes, Time begin, Bytes from_host = {}) {
     const auto& swap = order.swap_in();
     shared_->control->life.loading.erase(swap.model().digest());
-    const auto& lender = swap.lent().memory();
+    const auto& source = swap.pinned().memory();
     if (swap.has_from_gpu() &&
-        !shared_->control->peer_lends(swap.from_gpu(), lender.socket(), lender.arena())) {
+        !shared_->control->peer_pins(swap.from_gpu(), source.socket(), source.arena())) {
       shared_->control->used -= bytes;
       return Answer(order.sequence(), absl::UnavailableError("that GPU's worker is gone"), {}, begin);
     }
@@ -281,16 +281,16 @@ class Worker : public caf::event_based_actor {
     Answer(order.sequence(), absl::OkStatus(), std::move(outcome), begin);
   }
 
-  void Lend(const proto::WorkerOrder& order) {
-    const auto& digest = order.lend().digest();
+  void Pin(const proto::WorkerOrder& order) {
+    const auto& digest = order.pin().digest();
     if (!Resident().contains(digest))
       return Answer(order.sequence(), absl::NotFoundError("not resident"), {}, Now(this));
-    const auto loan = ++shared_->control->lent;
-    shared_->control->life.loans[loan] = digest;
+    const auto pin = ++shared_->control->pinned;
+    shared_->control->life.pins[pin] = digest;
     proto::WorkerOutcome outcome;
-    outcome.mutable_lend()->set_loan(loan);
-    proto::LentMemory& weights = *outcome.mutable_lend()->mutable_weights();
-    weights.mutable_memory()->set_arena(loan);
+    outcome.mutable_pin()->set_pin(pin);
+    proto::PinnedMemory& weights = *outcome.mutable_pin()->mutable_weights();
+    weights.mutable_memory()->set_arena(pin);
     weights.mutable_memory()->set_socket(shared_->control->life.runtime);
     weights.add_ranges()->set_length(Resident().at(digest).count());
     Answer(order.sequence(), absl::OkStatus(), std::move(outcome), Now(this));
@@ -300,9 +300,9 @@ class Worker : public caf::event_based_actor {
     const auto it = Resident().find(order.evict().digest());
     if (it == Resident().end())
       return Answer(order.sequence(), absl::NotFoundError("not resident"), {}, Now(this));
-    for (const auto& [loan, digest] : shared_->control->life.loans) {
+    for (const auto& [pin, digest] : shared_->control->life.pins) {
       if (digest == it->first)
-        return Answer(order.sequence(), absl::FailedPreconditionError("it is lent"), {}, Now(this));
+        return Answer(order.sequence(), absl::FailedPreconditionError("it is pinned"), {}, Now(this));
     }
     shared_->control->used -= it->second;
     Resident().erase(it);

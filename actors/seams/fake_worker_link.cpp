@@ -24,10 +24,10 @@ class FakeWorkerLink final : public WorkerLink {
   ~FakeWorkerLink() override {
     shared_->events = {[](auto) {}, [](auto) {}, [](auto) {}, [](auto) {}};
     auto& life = shared_->control->life;
-    if (!life.linked) life = {};  // nobody had adopted it
+    if (!life.linked) life = {};  // it was never adopted
     life.linked = false;
-    life.loans.clear();
-    life.resident.merge(life.loading);  // by the time that somebody comes
+    life.pins.clear();
+    life.resident.merge(life.loading);  // loads have ended by the time that a daemon comes
     life.loading.clear();
     life.alone_since = Now(&system_);
     shared_->control->kill = nullptr;

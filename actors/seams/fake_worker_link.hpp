@@ -52,7 +52,7 @@ struct FakeWorkerLife {
   Time alone_since{};
   std::map<std::string, Bytes> resident;  // by digest
   std::map<std::string, Bytes> loading;
-  std::map<std::uint64_t, std::string> loans;   // digests of what other GPUs copy from here
+  std::map<std::uint64_t, std::string> pins;    // digests of what other GPUs copy from here
   std::map<std::string, std::string> meetings;  // digests of what it broadcasts, by meeting
   struct State {
     std::string digest;  // of its model
@@ -69,7 +69,7 @@ class FakeWorkerControl {
   std::uint64_t runs = 0;
   std::uint64_t swaps = 0;
   std::uint64_t peer_swaps = 0;  // of `swaps`: copies from another GPU that were begun
-  std::uint64_t received = 0;    // of `swaps`: those that came whole by a broadcast
+  std::uint64_t received = 0;    // of `swaps`: models that came whole by a broadcast
   std::uint64_t by_layer = 0;    // of `runs`: those whose model passed through
   Bytes used;                    // device memory
   Bytes fullest;                 // device memory at its fullest, with the activations of the runs under way
@@ -80,20 +80,20 @@ class FakeWorkerControl {
   // (digest, precision, and percent of the SMs of each run) of each model that was prepared or run here.
   std::set<std::pair<std::string, proto::Precision>> prepared_as;
   std::set<std::tuple<std::string, proto::Precision, std::uint32_t>> run_as;
-  // (runtime, the lender's) of each copy from another GPU that was begun.
-  std::set<std::pair<std::string, std::string>> borrowed;
+  // (runtime of the destination, of the source) of each copy from another GPU that was begun.
+  std::set<std::pair<std::string, std::string>> copied;
   bool hang = false;          // orders are taken and never answered, adoptions neither
   bool refuse_start = false;  // exits at once, with code 1
   bool refuse_write_back = false;
   // A mistake on purpose: a write-back takes the changed states of all functions of its model, so that a
   // sibling that has just run finds nothing to write back, is refused, and has been counted all the same.
   bool states_by_model = false;
-  bool unfit = false;      // exits at once, with the code of a broken device
-  std::string problem;     // what is told to be wrong with its device
-  std::uint64_t lent = 0;  // loans, of all lives
-  // Whether the worker of another GPU that serves `runtime` has this loan out now; empty: this one copies
-  // from the host alone. Asked when a copy ends.
-  std::function<bool(std::uint32_t gpu, const std::string& runtime, std::uint64_t loan)> peer_lends;
+  bool unfit = false;        // exits at once, with the code of a broken device
+  std::string problem;       // what is told to be wrong with its device
+  std::uint64_t pinned = 0;  // pins that were made, in all lives
+  // Whether the worker of another GPU that serves `runtime` holds this pin now. If it is empty, this worker copies
+  // from the host alone. It is asked when a copy ends.
+  std::function<bool(std::uint32_t gpu, const std::string& runtime, std::uint64_t pin)> peer_pins;
   // Whether a worker of another GPU, which sends this broadcast, has all of it; nothing: it does not send it
   // (any more). Empty: this one takes part in none.
   std::function<std::optional<bool>(std::uint32_t gpu, const std::string& meeting)> peer_sends;

@@ -36,7 +36,7 @@ class ModelRepository {
   // RESOURCE_EXHAUSTED: the client, or all clients, have too many files that wait.
   virtual void Import(const std::string& onnx_digest, const std::string& client,
                       Done<proto::FunctionRecord> done) = 0;
-  // Of the imports that wait or run: those of this file, the one that is furthest first; of all when empty.
+  // How far imports that wait or run are: of this file, the one that is furthest first; of all when empty.
   // Any thread.
   [[nodiscard]] virtual std::vector<proto::ImportStatus> Imports(const std::string& onnx_digest) const = 0;
   // Keeps the bytes behind `ref` as an object; answers its digest once it is synced.
@@ -53,7 +53,7 @@ class ModelRepository {
   // The objects that have to be here before Adopt: the packed model for this node's devices, or the canonical
   // one.
   [[nodiscard]] virtual std::vector<std::string> ObjectsOf(const proto::FunctionRecord& function) const = 0;
-  // Places a stored model in the host region, in the part of those who have this isolation key.
+  // Places a stored model in the host region, in the part of this isolation key.
   virtual void Adopt(const proto::FunctionRecord& function, const std::string& key,
                      Done<proto::HostCopy> done) = 0;
   // Frees the host copy once nothing reads it.

@@ -1,6 +1,6 @@
-// PEER DIRECTORY: who is where, connected or not. Production: connections of CAF's middleman, kept up by
-// peer_watch (network_peer_directory); one process, tests and the simulator: a table (local_peer_directory).
-// One contract test runs on both.
+// PEER DIRECTORY: which actors are at which address, connected or not. Production: connections of CAF's
+// middleman, kept up by peer_watch (network_peer_directory); one process, tests and the simulator: a table
+// (local_peer_directory). One contract test runs on both.
 #pragma once
 
 #include <caf/actor_control_block.hpp>

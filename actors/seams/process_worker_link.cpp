@@ -45,7 +45,7 @@ class ProcessWorkerLink final : public WorkerLink {
     state_->events = std::move(events);
   }
 
-  // A socket that a killed worker left behind is nobody's. The connect itself never waits.
+  // A socket that a killed worker left behind has no owner. The connect itself never waits.
   bool Listens() override {
     return !absl::IsNotFound(
         transport::ConnectUnix(state_->options.command.socket, Duration::zero()).status());
@@ -136,7 +136,8 @@ class ProcessWorkerLink final : public WorkerLink {
     if (!status.ok()) state_->TellDeath(incarnation, 0, 0, std::string(status.message()));
   }
 
-  // After the signal its end is waited for on the pool: before an adoption nobody else watches the process.
+  // After the signal its end is waited for on the pool: before an adoption no other thread watches the
+  // process.
   void End(int signal) {
     pid_t pid = 0;
     std::uint64_t life = 0;
@@ -154,14 +155,14 @@ class ProcessWorkerLink final : public WorkerLink {
     static_cast<void>(process->Signal(signal));
     Post(life, [state = state_, life, signal,
                 process = std::make_shared<transport::ProcessHandle>(std::move(*process))] {
-      // Of a stranger, or of a child that somebody else has reaped, nothing is known but the signal.
+      // Of an unknown process, or of a child that was reaped elsewhere, nothing is known but the signal.
       const auto end = process->Wait(std::chrono::seconds(5));
       const auto how = end.ok() ? *end : transport::ProcessEnd{.signaled = true, .code = signal};
       state->TellDeath(life, how.signaled ? 0 : how.code, how.signaled ? how.code : 0, "ended by its daemon");
     });
   }
 
-  // A worker that nobody has adopted holds nothing, and would only wait for somebody to come.
+  // A worker that was never adopted holds nothing, and would only wait for a daemon.
   static void EndFresh(LinkState& state) {
     const auto process = transport::ProcessHandle::Open(state.pid);
     if (process.ok()) static_cast<void>(process->Signal(SIGKILL));
@@ -199,7 +200,7 @@ class ProcessWorkerLink final : public WorkerLink {
     std::shared_ptr<transport::HostRegion> region;
     auto connection = Shake(*state, pid, region);
     if (!connection.ok() && pid == 0) {
-      // One that listens and does not answer can be killed only if it is known who it is.
+      // A worker that listens and does not answer can be killed only if its process is known.
       const auto stuck = transport::ConnectUnix(state->options.command.socket, Duration::zero());
       const std::lock_guard lock(state->mutex);
       if (life == state->incarnation && stuck.ok()) state->pid = stuck->peer_pid();
@@ -298,7 +299,7 @@ class ProcessWorkerLink final : public WorkerLink {
                                         state.options.adopt_timeout);
   }
 
-  // The memory of the last worker, unless that one served somebody else: what it left there is not for this
+  // The memory of the last worker, unless that one served another key: what it left there is not for this
   // one.
   static absl::Status ReadyMemory(LinkState& state, const std::string& runtime) {
     if (!state.memory_of.empty() && state.memory_of != runtime) state.memory.Reset();

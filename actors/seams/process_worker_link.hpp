@@ -3,7 +3,7 @@
 //
 // Starting, adopting and waiting for an end block, so they run on the node's work pool; outcomes arrive on
 // the node's one LinkReader thread. The device memory of a virtual GPU is made here once and given to each
-// worker of this GPU in turn, unless it has served somebody else meanwhile.
+// worker of this GPU in turn, unless it has served another key meanwhile.
 #pragma once
 
 #include <functional>
@@ -43,7 +43,7 @@ struct ProcessWorkerOptions {
   // What of a busy worker may stand still for how long; each engine of its device by itself. A run that waits
   // for its weights moves: when they do not come it is the copy that stands still.
   gpu::ProgressWatch::Limits watch;
-  // What is wrong with its device, beyond what the worker itself sees; empty: nothing. Null: nobody knows.
+  // What is wrong with its device, beyond what the worker itself sees; empty: nothing. Null: unknown.
   std::function<std::string()> problem;
   // Told now and then how many connections the worker's sockets have refused since it began. Any thread.
   std::function<void(std::uint64_t)> refused;

@@ -34,7 +34,7 @@ class QueuedImports {
 
   // `done` runs exactly once, on any thread: RESOURCE_EXHAUSTED when the queue has no place for it.
   void Add(const std::string& onnx_digest, const std::string& client, Bytes size, Done done);
-  // Of this file, or of all when empty: those that run first, and then in the order in which they will.
+  // Of this file, or of all when empty: running imports first, then the waiting ones in their order.
   [[nodiscard]] std::vector<proto::ImportStatus> Describe(const std::string& onnx_digest) const;
   [[nodiscard]] ImportCounts counts() const;
 

@@ -80,7 +80,7 @@ absl::StatusOr<std::uint64_t> StoredModelRepository::Append(const std::string& n
                                                             const std::string& digest) {
   TROUPE_ASSIGN_OR_RETURN(const auto upload, BeginPart(name, offset));
   const auto size = Write(name, *upload, data, last, digest);
-  // After an error nobody knows how much of the part is in the file: what comes begins again.
+  // After an error it is unknown how much of the part is in the file: the upload begins again.
   EndPart(name, upload, last || !size.ok());
   return size;
 }
@@ -88,7 +88,7 @@ absl::StatusOr<std::uint64_t> StoredModelRepository::Append(const std::string& n
 absl::StatusOr<std::shared_ptr<StoredModelRepository::Upload>> StoredModelRepository::BeginPart(
     const std::string& name, std::uint64_t offset) {
   const std::lock_guard lock(mutex_);
-  // Begun anew: whoever still writes to the one before writes to a file of its own.
+  // Begun anew: a writer of the upload before writes to a file of its own.
   if (offset == 0) uploads_[name] = std::make_shared<Upload>();
   const auto found = uploads_.find(name);
   if (found != uploads_.end() && found->second->busy) {
@@ -238,7 +238,7 @@ absl::StatusOr<proto::FunctionRecord> StoredModelRepository::ImportAnew(
 absl::Status StoredModelRepository::StoreFolder(const std::string& folder, const std::string& digest,
                                                 Names* names, std::uint64_t* model_bytes,
                                                 std::uint64_t* weights_bytes) {
-  // What the child wrote is checked as if a stranger had.
+  // The child's output is checked as hostile bytes are.
   TROUPE_ASSIGN_OR_RETURN(const auto model, gpu::ReadCanonical(folder, digest));
   *model_bytes = gpu::SerializeModel(model.model).size();
   *weights_bytes = model.weights.size();
@@ -334,7 +334,7 @@ absl::StatusOr<proto::HostCopy> StoredModelRepository::AdoptNow(const proto::Fun
     TROUPE_ASSIGN_OR_RETURN(room, host_->Reserve(key, names.model, Bytes(model.serialized.bytes.size()),
                                                  Bytes(model.weights.bytes.size())));
   }
-  // The copy is long and touches bytes that nobody else sees yet: outside the lock.
+  // The copy is long and touches bytes that no reader sees yet: outside the lock.
   if (!room.adoption.present) {
     std::memcpy(room.model.data(), model.serialized.bytes.data(), model.serialized.bytes.size());
     if (!model.weights.bytes.empty())
@@ -377,11 +377,11 @@ void StoredModelRepository::GiveBackNow() {
   host_->DropEmpty();
 }
 
-absl::StatusOr<storage::HostSegments::RegionPtr> StoredModelRepository::RegionOf(bool nobody,
+absl::StatusOr<storage::HostSegments::RegionPtr> StoredModelRepository::RegionOf(bool without_key,
                                                                                  const std::string& key) {
   if (host_ == nullptr) return absl::FailedPreconditionError("this process has no host region");
   const std::lock_guard lock(host_mutex_);
-  if (nobody) return host_->nobodys();
+  if (without_key) return host_->empty_region();
   return host_->RegionOf(key);
 }
 

@@ -57,14 +57,14 @@ class StoredModelRepository final : public ModelRepository {
              Done<proto::HostCopy> done) override;
   void Disown(const std::string& model_digest, const std::string& key) override;
 
-  // What a worker of this isolation key maps; of `nobody`, a region without room.
-  absl::StatusOr<storage::HostSegments::RegionPtr> RegionOf(bool nobody, const std::string& key);
+  // What a worker of this isolation key maps; without a key, a region without room.
+  absl::StatusOr<storage::HostSegments::RegionPtr> RegionOf(bool without_key, const std::string& key);
 
   [[nodiscard]] storage::HostRepository::Usage host_usage() const;
 
  private:
   struct Upload {
-    // Of whoever made it busy.
+    // Of the caller that made it busy.
     std::unique_ptr<storage::ObjectWriter> writer;
     std::uint64_t received = 0;
     // Guarded by mutex_.

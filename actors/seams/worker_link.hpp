@@ -29,7 +29,7 @@ struct WorkerProgress {
 
 // Whether the worker answers it at all.
 [[nodiscard]] inline bool HasOutcome(const proto::WorkerOrder& order) {
-  return !order.has_cancel() && !order.has_release() && !order.has_return_();
+  return !order.has_cancel() && !order.has_release() && !order.has_unpin();
 }
 
 class WorkerLink {
@@ -46,11 +46,11 @@ class WorkerLink {
   virtual ~WorkerLink() = default;
   // Before anything else, once.
   virtual void Bind(Events events) = 0;
-  // Whom the worker serves from the next Spawn or Adopt on (node::RuntimeName); nobody in particular until
-  // this is said. One from before that serves somebody goes on doing so: on_ready says whom.
+  // Which key the worker serves from the next Spawn or Adopt on (node::RuntimeName); none until this is said.
+  // A worker from before that serves a key goes on doing so: on_ready names the key.
   virtual void Serve(const std::string& runtime) = 0;
-  // A worker from before waits for its daemon: Adopt without Spawn. One that is adopted already, and has
-  // served nobody, is adopted anew, as another incarnation: outcomes of the old one are dropped.
+  // A worker from before waits for its daemon: Adopt without Spawn. A worker that is adopted already, and has
+  // served no key, is adopted anew, as another incarnation: outcomes of the old one are dropped.
   [[nodiscard]] virtual bool Listens() = 0;
   virtual void Spawn(std::uint64_t incarnation) = 0;
   virtual void Adopt(std::uint64_t incarnation) = 0;

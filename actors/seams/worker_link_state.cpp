@@ -75,7 +75,7 @@ void LinkState::TellDeath(std::uint64_t life, int code, int signal, const std::s
     died.set_incarnation(life);
     died.set_exit_code(code);
     died.set_signal(signal);
-    // One that ended before it had a page to write on still has its exit code's meaning.
+    // A worker that ended before it had a page to write on still has its exit code's meaning.
     died.set_last_words(last_words.empty() && signal == 0 ? gpu::ExitCodeName(code) : last_words);
     if (events.on_death) events.on_death(std::move(died));
   }

@@ -18,7 +18,7 @@ namespace troupe::actors {
 struct LinkState {
   LinkState(const WorkerSite& s, ProcessWorkerOptions o);
 
-  // An incarnation's end is told once, by whoever notices it first.
+  // An incarnation's end is told once, by the thread that notices it first.
   void TellDeath(std::uint64_t life, int code, int signal, const std::string& last_words);
 
   const WorkerSite site;
@@ -37,7 +37,7 @@ struct LinkState {
   bool death_told = true;  // of this incarnation
   bool ending = false;     // End waits for it
   transport::UniqueFd memory;
-  std::string memory_of;  // who has left traces in it
+  std::string memory_of;  // the key that has left traces in it
   std::uint64_t sent = 0, answered = 0;
   gpu::ProgressWatch watch{options.watch};  // over `connection`'s worker
 };

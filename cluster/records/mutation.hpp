@@ -1,4 +1,4 @@
-// MUTATION: a change of the registries that somebody asked for, with what its answer needs.
+// MUTATION: a requested change of the registries, with what its answer needs.
 #pragma once
 
 #include <cstdint>

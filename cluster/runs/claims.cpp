@@ -177,7 +177,7 @@ void Claims::GoOnAt(const std::string& gateway, const std::string& run) {
     proto::FinishRun command;
     command.set_run(run);
     command.set_state(proto::RUN_FAILED);
-    command.set_message("its gateway was lost, and its workflow was removed: nobody can go on with it");
+    command.set_message("its gateway was lost, and its workflow was removed: no gateway can go on with it");
     command.set_code(static_cast<int>(absl::StatusCode::kFailedPrecondition));
     command.set_claim(kAnyClaim);
     return parts_.runs.End({.command = std::move(command)});

@@ -102,7 +102,7 @@ absl::Status Context::health() const {
   return health_;
 }
 
-// The first reason is the one that explains the others.
+// The first reason explains the others.
 void Context::Lose(CUresult result, std::string_view doing) const {
   const std::lock_guard lock(mutex_);
   if (health_.ok())

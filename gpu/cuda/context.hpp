@@ -14,7 +14,7 @@
 
 namespace troupe::gpu::cuda {
 
-// A CUDA event that goes back to its context's pool with the last who knows it.
+// A CUDA event that returns to its context's pool with its last holder.
 using EventHandle = std::shared_ptr<CUevent_st>;
 
 // The libraries' context too (cuBLAS and cuDNN use the primary one). Thread-safe; outlives what was made with
@@ -59,7 +59,7 @@ class Context {
   const CUcontext context_;
   mutable std::mutex mutex_;
   mutable absl::Status health_;  // guarded by mutex_
-  std::vector<CUevent> events_;  // guarded by mutex_; that nobody uses
+  std::vector<CUevent> events_;  // guarded by mutex_; free ones
 };
 
 }  // namespace troupe::gpu::cuda

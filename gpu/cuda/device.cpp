@@ -140,7 +140,7 @@ class CudaDevice final : public Device {
   const KernelForm form_;
   std::mutex preparing_;
   Tools tools_;                                   // its kernels from the first Prepare on
-  std::unique_ptr<NcclBroadcaster> broadcaster_;  // null: there is no other GPU that could be reached
+  std::unique_ptr<NcclBroadcaster> broadcaster_;  // null: no other GPU can be reached
 };
 
 // Memory that is mapped for reading alone (a region of the daemon's) is registered so, where the GPU can; any

@@ -21,7 +21,7 @@ class CudaEvent final : public Event {
   void Submitted(EventHandle end);
   void Complete(absl::Status status);
 
-  // What somebody who comes after it has to do.
+  // What an operation that comes after it has to do.
   struct Ahead {
     absl::Status status;  // that it failed with
     EventHandle end;      // to wait for on the GPU; null: nothing, it is over

@@ -14,7 +14,7 @@ bool HangIsIllegalAccess() {
 
 // The stream is not destroyed: its context is lost.
 absl::Status AccessIllegally(Context& context, const Kernels& kernels) {
-  constexpr std::uintptr_t kNowhere = 256;  // the first page belongs to nobody
+  constexpr std::uintptr_t kNowhere = 256;  // the first page is never mapped
   context.Enter();
   const Driver& driver = context.driver();
   CUstream stream = nullptr;

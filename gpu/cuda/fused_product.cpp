@@ -88,7 +88,7 @@ bool FusedProduct::Describe(const Product3& p, bool bias, bool relu) {
          Lay(result_, p.n, p.m, p.batch, p.m * p.n);
 }
 
-// The one that it thinks the fastest.
+// The algorithm that cuBLASLt thinks the fastest.
 bool FusedProduct::Choose() {
   cublasLtMatmulPreference_t preference = nullptr;
   if (!Good(calls_.cublasLtMatmulPreferenceCreate(&preference))) return false;

@@ -8,12 +8,11 @@
 namespace troupe::gpu::cuda {
 namespace {
 
-// Runs of a plan find their memory in a few places: those that it is in by turns are worth a recording each.
+// Runs of a plan find their memory in a few places: each of these places is worth a recording.
 constexpr std::size_t kRecordings = 2;
 constexpr std::size_t kSeen = 4;
 
-// What `enqueue` puts on the stream, instead of executing it. Calls of other threads are none of its
-// business.
+// What `enqueue` puts on the stream, instead of executing it. Calls of other threads are not recorded.
 absl::StatusOr<CUgraph> Capture(Context& context, CUstream stream,
                                 const std::function<absl::Status()>& enqueue) {
   const Driver& driver = context.driver();

@@ -26,7 +26,8 @@ std::unique_ptr<GreenContexts> GreenContexts::Make(Context& context) {
   return made;
 }
 
-// Without flags: one that ignores which SMs are scheduled together gives smaller parts, and loses clusters.
+// Without flags: a flag that ignores which SMs are scheduled together gives smaller parts, and loses
+// clusters.
 absl::Status GreenContexts::Split() {
   const Driver& driver = context_.driver();
   CUdevResource all{};

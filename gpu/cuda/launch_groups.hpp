@@ -13,9 +13,9 @@
 
 namespace troupe::gpu::cuda {
 
-// How long the steps of one plan take, in units of a few, and the groups that follow from it. A plan that is
-// not known yet has a group for each unit; one that takes little of its limit is one group, and costs
-// nothing. Pure; of one launch at a time.
+// Learns how long the steps of one plan take, in units of a few steps, and makes launch groups of them. A
+// plan that is not known yet has a group for each unit; a plan that takes little of its limit is one group,
+// and costs nothing. Pure; of one launch at a time.
 class LaunchGroups {
  public:
   static constexpr std::size_t kUnit = 4;  // steps

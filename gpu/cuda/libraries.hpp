@@ -74,7 +74,7 @@ class Libraries {
   absl::StatusOr<const Blas*> blas();
   absl::StatusOr<const Dnn*> dnn();
   absl::StatusOr<cublasHandle_t> BlasOn(CUstream stream);
-  // Of cuBLAS on this stream, for whoever multiplies on it: at least 4 MiB.
+  // Workspace of cuBLAS on this stream: at least 4 MiB.
   absl::StatusOr<std::shared_ptr<const DeviceBlock>> WorkspaceOn(CUstream stream);
   absl::StatusOr<cudnnHandle_t> DnnOn(CUstream stream);
   absl::Status Check(cublasStatus_t status, std::string_view doing) const;
@@ -87,7 +87,7 @@ class Libraries {
   std::mutex mutex_;
   std::unique_ptr<Blas> blas_;  // guarded by mutex_ until it is there, as all below
   std::unique_ptr<Dnn> dnn_;
-  std::map<CUstream, std::uint32_t> sms_;  // of those that have not all
+  std::map<CUstream, std::uint32_t> sms_;  // of streams that have not all SMs
   struct BlasHandle {
     cublasHandle_t handle = nullptr;
     std::shared_ptr<const DeviceBlock> workspace;

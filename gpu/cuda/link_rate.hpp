@@ -7,7 +7,7 @@
 
 namespace troupe::gpu::cuda {
 
-// The best of a few copies into `scratch`; zero (unlimited, to whoever plans with it) when it cannot be told.
+// The best rate of a few copies into `scratch`; zero (planned with as unlimited) when it cannot be told.
 [[nodiscard]] BytesPerSecond MeasureLink(Context& context, DeviceRange scratch);
 
 }  // namespace troupe::gpu::cuda

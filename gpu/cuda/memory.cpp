@@ -181,7 +181,7 @@ void Memory::Serve() {
   }
 }
 
-// The parts of the home that a range of a mapping is; the range itself if it is no mapped one.
+// The parts of the home that make up a range of a mapping; the range itself if it is not mapped.
 std::vector<DeviceRange> Memory::AtHome(const DeviceRange& range) const {
   const std::lock_guard lock(mutex_);
   auto at = mappings_.upper_bound(range.address);

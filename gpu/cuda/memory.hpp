@@ -56,7 +56,8 @@ class Memory {
   [[nodiscard]] Bytes unit() const { return unit_; }
   [[nodiscard]] DeviceRange home() const { return {home_->address(), home_->size()}; }
 
-  // Device::Map and Unmap. Unmapping is slow: a thread of its own does it, or who maps there next.
+  // Device::Map and Unmap. Unmapping is slow: a thread of its own does it, or the next caller that maps
+  // there.
   absl::StatusOr<DeviceRange> Map(std::uint64_t address, std::span<const DeviceRange> pieces);
   void Unmap(const DeviceRange& mapped);
 

@@ -18,7 +18,7 @@ using transport::SteadyNow;
 // A piece over NVLink takes this long: until then the GPU is asked without a pause, later in pauses.
 constexpr Duration kSpin = std::chrono::microseconds(100);
 constexpr Duration kPause = std::chrono::microseconds(50);
-// Its kernels wait on the GPU for pieces that are on their way: they are to take few SMs from those that
+// Its kernels wait on the GPU for pieces that are on their way: they must take few SMs from the runs that
 // compute.
 constexpr int kMostBlocks = 4;
 
@@ -34,17 +34,17 @@ class NcclEnd final : public transport::BroadcastEnd {
     if (stream_ != nullptr) (void)context_.driver().cuStreamDestroy(stream_);
   }
 
-  absl::Status Join(const transport::BroadcastSeat& seat) {
+  absl::Status Join(const transport::BroadcastSlot& slot) {
     context_.Enter();
     TROUPE_RETURN_IF_ERROR(context_.Check(context_.driver().cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING),
                                           "making a broadcast's stream"));
     NcclUniqueId id{};
-    std::memcpy(id.internal, seat.id.data(), std::min(seat.id.size(), sizeof(id.internal)));
+    std::memcpy(id.internal, slot.id.data(), std::min(slot.id.size(), sizeof(id.internal)));
     NcclConfig config;
     config.blocking = 0;
     config.max_ctas = kMostBlocks;
-    const int begun = nccl_.ncclCommInitRankConfig(&comm_, static_cast<int>(seat.members.size()), id,
-                                                   static_cast<int>(seat.rank), &config);
+    const int begun = nccl_.ncclCommInitRankConfig(&comm_, static_cast<int>(slot.members.size()), id,
+                                                   static_cast<int>(slot.rank), &config);
     return Settle(begun, "joining a broadcast");
   }
 
@@ -173,11 +173,11 @@ absl::StatusOr<std::string> NcclBroadcaster::NewId() {
 }
 
 absl::StatusOr<std::unique_ptr<transport::BroadcastEnd>> NcclBroadcaster::Join(
-    const transport::BroadcastSeat& seat, Duration patience) {
-  TROUPE_RETURN_IF_ERROR(transport::CheckSeat(seat));
+    const transport::BroadcastSlot& slot, Duration patience) {
+  TROUPE_RETURN_IF_ERROR(transport::CheckSlot(slot));
   TROUPE_RETURN_IF_ERROR(Ready());
   auto end = std::make_unique<NcclEnd>(context_, *nccl_, patience);
-  TROUPE_RETURN_IF_ERROR(end->Join(seat));
+  TROUPE_RETURN_IF_ERROR(end->Join(slot));
   return end;
 }
 

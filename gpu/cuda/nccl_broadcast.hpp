@@ -21,7 +21,7 @@ class NcclBroadcaster final : public transport::Broadcaster {
   // Opens the library when it is first asked: OK, or why there is none.
   absl::Status Ready();
   absl::StatusOr<std::string> NewId() override;
-  absl::StatusOr<std::unique_ptr<transport::BroadcastEnd>> Join(const transport::BroadcastSeat& seat,
+  absl::StatusOr<std::unique_ptr<transport::BroadcastEnd>> Join(const transport::BroadcastSlot& slot,
                                                                 Duration patience) override;
 
  private:

@@ -76,7 +76,7 @@ absl::StatusOr<std::vector<UniqueFd>> ReceiveUnits(UnixConnection& from, std::ui
   return descriptors;
 }
 
-// Releases what was imported, unless somebody takes it.
+// Releases what was imported, unless it is taken over.
 struct Imported {
   const Context& context;
   std::vector<UnitHandle> handles;

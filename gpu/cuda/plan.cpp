@@ -160,7 +160,7 @@ ProgramPlan::Ranges ProgramPlan::WeightsOf(const Instruction& instruction) const
   return ranges;
 }
 
-// Those that some instruction may read: most were only of use to the planning.
+// Constants that some instruction may read: most were only of use to the planning.
 absl::Status ProgramPlan::BringConstants() {
   constants_.resize(program_.constants.size());
   for (const Instruction& instruction : program_.instructions) {
@@ -300,7 +300,7 @@ absl::Status ProgramPlan::Submit(Submission& submission, const LaunchArguments& 
   TROUPE_CHECK(arguments.activations.size >= activation_bytes(), "a launch needs its activation memory");
   TROUPE_CHECK(!arguments.pieces.empty() || arguments.weights.size >= weights_bytes_,
                "a launch needs its weights");
-  TROUPE_CHECK(arguments.marks.empty() || arguments.reached, "marks are told to somebody");
+  TROUPE_CHECK(arguments.marks.empty() || arguments.reached, "marks need a callback");
   *trouble_->get() = 0;
   const KernelLaunch launch{tools_, submission.stream(), trouble_->get(),
                             tools_.kernels->BlocksOn(arguments.share.sms)};

@@ -44,8 +44,8 @@ absl::Status Submission::WaitFor(const EventPtr& event) {
                         "waiting for another stream");
 }
 
-// What was put on the stream before runs on meanwhile, and is told of as it is reached: what is waited for
-// may come only then (a layer's weights, in the place of those that were read).
+// Operations that were put on the stream before go on meanwhile, and their ends are told as they are reached:
+// what is waited for may come only then (a layer's weights, in the place of weights that were read).
 absl::Status Submission::WaitHere(const Event& event) {
   while (!event.done()) {
     TROUPE_RETURN_IF_ERROR(context_.health());

@@ -1,4 +1,5 @@
-// A stream of a GPU: a CUDA stream, a thread that puts operations on it and one that tells of their ends.
+// A stream of a GPU: a CUDA stream, a thread that puts operations on it and a thread that tells of their
+// ends.
 #pragma once
 
 #include <array>
@@ -28,8 +29,9 @@ class Submission {
   Submission(Context& context, CUstream stream) : context_(context), stream_(stream) {}
   [[nodiscard]] Context& context() const { return context_; }
   [[nodiscard]] CUstream stream() const { return stream_; }
-  // What follows on the stream waits for `event`; blocks until that is submitted itself, or, when it is none
-  // of this device's (a group of weights that the host knows of), until it is done. Its error, if it failed.
+  // What follows on the stream waits for `event`; blocks until the event is submitted itself, or, when it is
+  // not an event of this device (a group of weights that the host knows of), until it is done. Its error, if
+  // it failed.
   absl::Status Wait(const EventPtr& event);
   // `then` is called when the GPU has come so far: on the stream's thread, must be short.
   absl::Status Mark(std::function<void()> then);
@@ -52,7 +54,7 @@ class Submission {
     EventHandle reached;
     std::function<void()> then;
   };
-  // Between two events the GPU waited for somebody else.
+  // Between two events the GPU waited for something that is not on this stream.
   using Gap = std::pair<EventHandle, EventHandle>;
   absl::Status WaitFor(const EventPtr& event);
   absl::Status WaitHere(const Event& event);

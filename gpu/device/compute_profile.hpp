@@ -11,8 +11,8 @@
 
 namespace troupe::gpu {
 
-// How long a run takes that has the GPU to itself; with a part of its SMs it takes as much longer as that is
-// less than `saturation`, the part beyond which the model is no faster.
+// How long a run takes that has the GPU to itself. With a part of its SMs it takes longer in proportion as
+// that part is less than `saturation`, beyond which the model is no faster.
 struct RunCost {
   Duration time = std::chrono::milliseconds(5);
   double saturation = 1;

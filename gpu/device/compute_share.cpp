@@ -34,7 +34,7 @@ void SharedClock::Join(Time now) {
 }
 
 void SharedClock::Leave(Time now) {
-  TROUPE_CHECK(working_ > 0, "who does not work cannot stop");
+  TROUPE_CHECK(working_ > 0, "only a launch that works can stop");
   reading_ = Read(now);
   at_ = std::max(at_, now);
   --working_;

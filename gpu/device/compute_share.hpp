@@ -12,8 +12,8 @@
 namespace troupe::gpu {
 
 // PROCESSOR SHARING: while k launches work each gets 1/k of the engine, so the clock of their work passes at
-// 1/k of the rate of time (and as fast as time while one works or none does). All who work see one clock: who
-// joins or leaves only changes its rate. Pure: time comes in and never goes back.
+// 1/k of the rate of time (and as fast as time while one works or none does). All launches that work see one
+// clock: a launch that joins or leaves only changes its rate. Pure: time comes in and never goes back.
 class SharedClock {
  public:
   explicit SharedClock(Time now) : at_(now) {}
@@ -21,7 +21,7 @@ class SharedClock {
   void Leave(Time now);
   // What it shows.
   [[nodiscard]] Duration Read(Time now) const;
-  // When it will show `reading`, if nobody joins or leaves before; the past for what it has shown.
+  // When it will show `reading`, if no launch joins or leaves before; the past for a reading that has passed.
   [[nodiscard]] Time When(Duration reading) const;
 
  private:

@@ -16,7 +16,7 @@
 
 namespace troupe::gpu {
 
-// Why there is no device. Each is another exit code of the worker (gpu/worker/exit_codes.hpp).
+// Why there is no device. Each reason is another exit code of the worker (gpu/worker/exit_codes.hpp).
 enum class CudaTrouble {
   kNone,
   kUsage,              // what was asked can never be: more memory than the GPU has

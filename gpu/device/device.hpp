@@ -45,7 +45,7 @@ struct DeviceInfo {
   std::size_t concurrency = 1;
   bool peer_copies = false;  // from other GPUs of its node
   ShareLadder shares;        // of its SMs, that launches can have
-  std::string remark;        // what whoever runs it should know, in one line; empty: nothing
+  std::string remark;        // what its operator should know, in one line; empty: nothing
 };
 
 // A range of device memory. The address means something to the device only: the host never reads through it.
@@ -57,8 +57,8 @@ struct DeviceRange {
 };
 
 // A range of a device's memory as another process of this host opens it (Device::OpenPeer): a descriptor that
-// can be given away, through which nobody writes, and the parts of what it opens that are the range, one
-// after the other: several when the range was mapped in pieces.
+// can be given away, read-only, and the parts of it that are the range, one after the other: several when the
+// range was mapped in pieces.
 struct SharedRange {
   struct Part {
     Bytes offset;
@@ -124,8 +124,8 @@ struct LaunchArguments {
   // in the same place, aligned as the weights are in the blob (64 bytes).
   std::vector<WeightPiece> pieces;
   DeviceRange activations;  // at least activation_bytes()
-  // Of DeviceInfo::shares: the SMs on which it computes. Launches on the same ones are each the slower, and
-  // whoever launches sees to it that there are none (ShareGate).
+  // Of DeviceInfo::shares: the SMs on which it computes. Launches on the same SMs slow each other down, and
+  // the caller takes care that there are none (ShareGate).
   SmShare share;
   std::vector<DeviceRange> inputs;
   std::vector<DeviceRange> outputs;
@@ -211,10 +211,10 @@ class Device {
   // The node's simulated links, from now on; a device with real ones ignores them.
   virtual absl::Status UseLinks(std::shared_ptr<transport::LinkBuckets> links) = 0;
 
-  // Allocated memory under an address of its own, beside the one that it has: `pieces` one after the other,
-  // each but the last a whole number of units of MappingUnit() and each beginning at one. At `address`, or
-  // (0) anywhere; AlreadyExists when something lies there. Until Unmap, which does not wait: nothing uses the
-  // address any more. Zero: this device maps nothing.
+  // Allocated memory under a second address: `pieces` one after the other, each but the last a whole number
+  // of units of MappingUnit() and each beginning at one. At `address`, or (0) anywhere; AlreadyExists when
+  // something lies there. It lasts until Unmap, which does not wait: nothing uses the address any more. Zero:
+  // this device maps nothing.
   [[nodiscard]] virtual Bytes MappingUnit() const { return {}; }
   virtual absl::StatusOr<DeviceRange> Map(std::uint64_t /*address*/,
                                           std::span<const DeviceRange> /*pieces*/) {
@@ -229,8 +229,8 @@ class Device {
   virtual absl::StatusOr<std::shared_ptr<const PeerMemory>> OpenPeer(std::uint32_t gpu,
                                                                      SharedRange range) = 0;
 
-  // Between this GPU's allocated or mapped memory and that of other GPUs of its node, each in a process of
-  // its own; lives as long as the device. Null: there is no way, or not what it takes.
+  // Broadcasts between this GPU's allocated or mapped memory and that of other GPUs of its node, each in a
+  // process of its own; lives as long as the device. Null: there is no way, or a library is missing.
   [[nodiscard]] virtual transport::Broadcaster* broadcaster() { return nullptr; }
 
   // Not OK: the device is lost, nothing on it can be used again and the process should end.

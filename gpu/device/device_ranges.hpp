@@ -17,7 +17,7 @@ class DeviceRanges {
 
   // ResourceExhausted, with what is free.
   [[nodiscard]] absl::StatusOr<DeviceRange> Allocate(Bytes size);
-  // One that Allocate gave and that is not free yet; anything else is a bug.
+  // A range that Allocate gave and that is not free yet; anything else is a bug.
   void Free(const DeviceRange& range);
   [[nodiscard]] MemoryUse use() const;
 

@@ -28,7 +28,7 @@ class LaunchLimit {
     return Used(now) - *seen_ >= limit_ / kParts;
   }
   [[nodiscard]] Duration Used(Time now) const { return now - begin_ - waited_; }
-  // The longest piece of work that a launch does without asking: zero when there is no limit.
+  // The longest piece of work that a launch does without asking: zero without a limit.
   [[nodiscard]] static Duration Piece(Duration limit) { return limit / kParts; }
 
  private:

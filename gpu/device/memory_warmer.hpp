@@ -8,10 +8,9 @@
 
 namespace troupe::gpu {
 
-// Makes the pages of a virtual GPU's memory present while nobody else wants the processor; what is in them
-// stays. A memory file stays warm for the next worker that maps it. The destructor tells it to stop and does
-// not wait: a thread of idle priority may get no time for seconds, so it shares the memory's ownership
-// instead.
+// Makes the pages of a virtual GPU's memory present while the processor is idle; their bytes stay. A memory
+// file stays warm for the next worker that maps it. The destructor tells it to stop and does not wait: a
+// thread of idle priority may get no time for seconds, so it shares the memory's ownership instead.
 class MemoryWarmer {
  public:
   explicit MemoryWarmer(std::shared_ptr<const transport::MemoryFile> memory);

@@ -7,7 +7,7 @@
 
 namespace troupe::gpu {
 namespace {
-// A wake-up comes this much late as a rule. Spinning for longer takes the core from whoever computes.
+// A wake-up comes this much late as a rule. Spinning for longer takes the core from threads that compute.
 constexpr Duration kSpin = std::chrono::microseconds(15);
 }  // namespace
 

@@ -32,13 +32,13 @@ class TimedPlan final : public VirtualPlan {
                                                      ComputeLane lane) override {
     const auto steps = static_cast<std::int64_t>(steps_.size());
     const Duration run_time = cost_.On(arguments.share);
-    Duration work{};  // that nobody has waited for yet
+    Duration work{};  // not waited for yet
     const Duration piece = LaunchLimit::Piece(arguments.limit);
     for (std::int64_t step = 0; step < steps; ++step) {
       TROUPE_RETURN_IF_ERROR(before_step(static_cast<std::size_t>(step)));
       work += run_time * (step + 1) / steps - run_time * step / steps;
-      // A step that has to wait for its weights delays those behind it; without gates or marks
-      // nobody sees the steps. A launch with a limit looks at the time between its pieces.
+      // A step that has to wait for its weights delays the steps behind it; without gates or marks the steps
+      // cannot be seen. A launch with a limit looks at the time between its pieces.
       const bool long_enough = piece > Duration::zero() && work >= piece;
       if (arguments.gate || arguments.reached || long_enough || step + 1 == steps)
         TROUPE_RETURN_IF_ERROR(Work(std::exchange(work, Duration(0)), arguments.share, lane));

@@ -20,7 +20,7 @@ constexpr Duration kWake = kLead / 2;
 constexpr Duration kWaitHere = std::chrono::microseconds(20);
 // How late a copy may be begun and lose no time: the engine that would have begun it was woken late.
 constexpr Duration kLate = std::chrono::microseconds(250);
-// Who is less urgent looks again this soon, and goes on after this long whatever the others say.
+// A less urgent copy looks again this soon, and goes on after this long whatever the others say.
 constexpr Duration kLookAgain = std::chrono::microseconds(100);
 constexpr Duration kLongestYield = std::chrono::milliseconds(200);
 // A link that lets nothing pass is looked at this often.

@@ -22,9 +22,8 @@ class CopyPath {
   // NotFound when the links know no such name.
   absl::Status Use(std::shared_ptr<transport::LinkBuckets> links, const std::string& name);
   // When `size` more bytes will have passed that could have gone from `ready` on; `now` without links. Never
-  // sooner than the bandwidth allows: what a link lets a late sleeper catch up is no gift to an idle one.
-  // With a turn of several blocks among others the link is taken for all of them, and what comes next goes
-  // then.
+  // sooner than the bandwidth allows: what a link lets a late sleeper catch up is not for an idle one. With a
+  // turn of several blocks among others the link is taken for all of them, and the next blocks go then.
   [[nodiscard]] Time Pass(Bytes size, Time ready, const transport::LinkTurn& turn, Time now);
   // Some link of the way lets nothing pass now.
   [[nodiscard]] bool Stalled(Time now) const;
@@ -49,7 +48,7 @@ struct CopySpan {
 
 class CopyOperation final : public VirtualOperation {
  public:
-  // What is moved before another copy gets its turn.
+  // How many bytes are moved before another copy may move some.
   static constexpr std::size_t kBlock = 512 << 10;
   // Up to here the submitting thread copies, as a driver stages small copies within the call.
   static constexpr std::size_t kSmall = 64 << 10;
@@ -75,7 +74,7 @@ class CopyOperation final : public VirtualOperation {
   OnComplete done_;
   const std::shared_ptr<const void> keeps_;
   std::size_t moved_ = 0;
-  std::size_t span_ = 0;  // the one that is being moved
+  std::size_t span_ = 0;  // the span that is being moved
   std::size_t within_ = 0;
   bool begun_ = false;
   bool all_moved_ = false;

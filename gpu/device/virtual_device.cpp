@@ -88,7 +88,7 @@ class VirtualDevice final : public Device {
     if (options_.timed) {
       return MakeTimedPlan(model, std::move(ordered), CostOf(model));
     }
-    // The primitives are made for the number of threads of whoever makes them.
+    // The primitives are made for the number of threads of the thread that makes them.
     omp_set_num_threads(options_.threads);
     return MakeRealPlan(model, weights, std::move(ordered), options_.builder, options_.threads);
   }

@@ -105,7 +105,7 @@ std::shared_ptr<VirtualOperation> MakeLaunch(std::shared_ptr<VirtualPlan> plan, 
                "a launch needs its activation memory");
   TROUPE_CHECK(!arguments.pieces.empty() || arguments.weights.size >= plan->weights_bytes(),
                "a launch needs its weights");
-  TROUPE_CHECK(arguments.marks.empty() || arguments.reached, "marks are told to somebody");
+  TROUPE_CHECK(arguments.marks.empty() || arguments.reached, "marks need a callback");
   return std::make_shared<LaunchOperation>(std::move(plan), std::move(arguments), share, std::move(done));
 }
 

@@ -1,4 +1,4 @@
-// Memory of the virtual GPU under addresses that somebody chose: pieces of its file, one after the other.
+// Memory of the virtual GPU under given addresses: pieces of its file, one after the other.
 #pragma once
 
 #include <condition_variable>
@@ -18,10 +18,10 @@
 
 namespace troupe::gpu {
 
-// mapped -(Unmap)-> leaving -> gone. A page costs its first access as much as a copy of it, and something to
-// forget: a thread of its own finds the pages of what was mapped, in order and ahead of who reads them, and
-// takes down what was unmapped. Copies use the file's own mapping (Behind), whose pages are there.
-// Thread-safe.
+//   mapped -(Unmap)-> leaving -> gone
+// A page costs its first access as much as a copy of it, and takes time to forget: a thread of its own finds
+// the pages of a mapping, in order and ahead of its readers, and takes unmapped ones down. Copies use the
+// file's own mapping (Behind), whose pages are there. Thread-safe.
 class VirtualMappings {
  public:
   explicit VirtualMappings(std::shared_ptr<const transport::MemoryFile> memory);
@@ -31,7 +31,7 @@ class VirtualMappings {
 
   absl::StatusOr<DeviceRange> Map(std::uint64_t address, std::span<const DeviceRange> pieces);
   void Unmap(const DeviceRange& mapped);
-  // The file's own memory behind a range, in order; the range itself when it is no mapped one.
+  // The file's own memory behind a range, in order; the range itself when it is not mapped.
   [[nodiscard]] std::vector<DeviceRange> Behind(const DeviceRange& range) const;
 
  private:

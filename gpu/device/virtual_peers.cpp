@@ -42,7 +42,7 @@ std::vector<DeviceRange> VirtualPeerMemory::At(Bytes offset, Bytes size) const {
 void VirtualPeers::UseLinks(std::shared_ptr<transport::LinkBuckets> links) {
   const std::lock_guard lock(mutex_);
   links_ = std::move(links);
-  // A link that is not there any more: who opens that GPU's memory next is told so.
+  // The link does not exist any more: the next call that opens that GPU's memory is told so.
   std::erase_if(peers_,
                 [&](auto& peer) { return !peer.second.path->Use(links_, link_name_(peer.first)).ok(); });
 }

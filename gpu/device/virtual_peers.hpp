@@ -39,9 +39,9 @@ class VirtualPeerMemory final : public PeerMemory {
   const PeerPath path_;
 };
 
-// Keeps each GPU's memory mapped from one copy to the next: its pages are found once. A worker that comes
-// after another on that GPU uses the same file, so who wants to know whether the bytes are still those that
-// were lent has to ask its owner. Thread-safe.
+// Keeps each GPU's memory mapped from one copy to the next: its pages are found once. The next worker of that
+// GPU uses the same file, so its owner has to be asked whether the bytes are still those that were pinned.
+// Thread-safe.
 class VirtualPeers {
  public:
   using LinkName = std::function<std::string(std::uint32_t from)>;

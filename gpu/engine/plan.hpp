@@ -4,9 +4,9 @@
 //   model + concrete shapes -> Build (shape inference, folding of shape arithmetic, kernels, activation
 //   memory by lifetime) -> Run, any number of times, one at a time.
 //
-// Owned by whoever prepared it (a worker's plan cache, the importer, a benchmark). Build is slow (primitives
-// are created: 70 ms for a ResNet-50) and stays off the request path; Run allocates nothing that depends on
-// the model.
+// Its maker owns it (a worker's plan cache, the importer, a benchmark). Build is slow (primitives are
+// created: 70 ms for a ResNet-50) and stays off the request path; Run allocates nothing that depends on the
+// model.
 #pragma once
 
 #include <functional>
@@ -65,7 +65,7 @@ class Plan {
   [[nodiscard]] virtual std::span<const proto::TensorSpec> outputs() const = 0;
   [[nodiscard]] virtual Bytes output_bytes(std::size_t i) const = 0;
   [[nodiscard]] virtual std::size_t step_count() const = 0;
-  // What one step needs of the activations: those that live while it runs, and its scratch.
+  // What one step needs of the activations: the tensors that live while it runs, and its scratch.
   [[nodiscard]] virtual Bytes step_activations(std::size_t) const { return activation_bytes(); }
   // How much of the activations, from their begin, this step and all behind it use.
   [[nodiscard]] virtual Bytes activation_extent(std::size_t) const { return activation_bytes(); }

@@ -33,7 +33,7 @@ class AlignedBytes {
 // Where a value's bytes are during a run.
 enum class Place { kNone, kInput, kWeights, kConstant, kActivation, kOutput };
 
-inline constexpr int kAbsent = -1;  // value id of an absent input or an output that nobody asked for
+inline constexpr int kAbsent = -1;  // value id of an absent input or output
 
 struct ProgramValue {
   ValueInfo info;

@@ -84,7 +84,7 @@ class Layout {
       lives_[static_cast<std::size_t>(Root(id))].last = program_.instructions.size();
   }
 
-  // The output of instruction t may take over the bytes of input `id` when nobody reads them afterwards.
+  // The output of instruction t may take over the bytes of input `id` when no later instruction reads them.
   bool MayReplace(std::size_t t, std::size_t input) {
     const Instruction& instruction = program_.instructions[t];
     const int id = instruction.inputs[input];

@@ -116,7 +116,7 @@ absl::Status ProgramBuilder::AddInstruction(Work& work, std::unique_ptr<Kernel> 
       continue;
     }
     if (work.entry->any_layout) info.layout = kernel->output_layout(i);
-    // An output that nobody asked for is written all the same: its memory lives for this instruction only.
+    // An unused output is written all the same: its memory lives for this instruction only.
     TROUPE_ASSIGN_OR_RETURN(const int id, AddValue(std::move(info), Place::kActivation, 0));
     instruction.outputs.push_back(id);
     const std::string name = named ? work.context.step.outputs(static_cast<int>(i)) : std::string();

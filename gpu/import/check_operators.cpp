@@ -25,7 +25,7 @@ absl::Status CheckOperators(const Graph& graph) {
                                  entry.first->name(), "')"));
   return absl::UnimplementedError(absl::StrCat("the model uses operators that are not supported at opset ",
                                                graph.opset, ": ", absl::StrJoin(lines, ", "),
-                                               "; docs/onnx.md lists those that are"));
+                                               "; docs/onnx.md lists the supported operators"));
 }
 
 }  // namespace troupe::gpu

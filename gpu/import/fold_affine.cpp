@@ -78,7 +78,7 @@ class Folder {
     return true;
   }
 
-  // Which input of `step` is transformed by the constants in the others; -1: it is no affine step.
+  // Which input of `step` is transformed by the constants in the others; -1 when the step is not affine.
   int DataInput(const proto::Step& step) const {
     if (step.op() == "BatchNormalization") return 0;
     if (step.inputs_size() != 2 || !step.activation().empty()) return -1;

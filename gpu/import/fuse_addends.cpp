@@ -64,7 +64,7 @@ class Fuser {
     return false;
   }
 
-  // Shapes are equal for every choice of the dynamic dimensions: without any, or with one that both follow.
+  // Shapes are equal for every choice of the dynamic dimensions: they have none, or one that both share.
   bool SameShape(const std::string& a, const std::string& b) const {
     const auto left = values_.find(a), right = values_.find(b);
     if (left == values_.end() || right == values_.end() || left->second.type != proto::FP32 ||

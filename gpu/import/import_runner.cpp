@@ -150,8 +150,8 @@ bool Drain(int fd, std::string& text) {
   return n > 0;
 }
 
-// Lines of progress are taken out of `text`, so that none of them counts against its bound; what is told is
-// the last of them.
+// Lines of progress are taken out of `text`, so that they do not count against its bound. The last of them is
+// told.
 void TakeProgress(std::string& text, const OnImportProgress& on_progress) {
   std::optional<ImportProgress> last;
   for (auto end = text.find('\n'); end != text.npos; end = text.find('\n')) {

@@ -25,11 +25,10 @@ struct ImportLimits {
 // Hears how far it is, on the calling thread; what the child says is checked for its form only.
 using OnImportProgress = std::function<void(const ImportProgress&)>;
 
-// `output` is an existing, empty folder; on success it holds the canonical files, otherwise whatever was
-// written so far, and the caller removes it. InvalidArgument: bad model; Unimplemented: unsupported;
-// ResourceExhausted: over a limit; FailedPrecondition: no jail on this machine; Internal: the importer
-// crashed or could not be started; a full disk is marked (IsDiskFull). Messages are one line, for whoever
-// deployed the model.
+// `output` is an existing, empty folder; on success it holds the canonical files, otherwise partial files,
+// and the caller removes it. InvalidArgument: bad model; Unimplemented: unsupported; ResourceExhausted: over
+// a limit; FailedPrecondition: no jail on this machine; Internal: the importer crashed or could not be
+// started; a full disk is marked (IsDiskFull). Messages are one line, for the user who deployed the model.
 [[nodiscard]] absl::StatusOr<ImportReport> RunImport(const std::filesystem::path& program,
                                                      const std::filesystem::path& onnx,
                                                      const std::filesystem::path& output,

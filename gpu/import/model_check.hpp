@@ -1,6 +1,6 @@
 // What a canonical model must satisfy before anything trusts it: its maker ran on a hostile file, and a disk
-// lies between. Whoever reads a model from outside its own process calls this once; afterwards a violated
-// rule is a bug.
+// lies between. A process that reads a model from outside calls this once; afterwards a violated rule is a
+// bug.
 #pragma once
 
 #include <cstdint>

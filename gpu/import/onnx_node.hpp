@@ -12,7 +12,7 @@ class NodeProto;
 
 namespace troupe::gpu {
 
-// "Conv 'conv1'": how errors name a step; a node without a name goes by its first output.
+// "Conv 'conv1'": how errors name a step; a node without a name is called by its first output.
 [[nodiscard]] std::string StepLabel(const proto::Step& step);
 
 // Whether errors about graphs inside this node are left to CheckOperators, which refuses the operator as

@@ -25,7 +25,7 @@ absl::Status Parse(std::span<const std::byte> file, onnx::ModelProto& model) {
     return absl::InvalidArgumentError("an ONNX file has at most 2 GiB; save its weights as external data");
   if (!model.ParseFromArray(file.data(), static_cast<int>(file.size())))
     return absl::InvalidArgumentError(
-        "this is no ONNX file, or it is truncated, corrupt or nested too deeply");
+        "this is not a valid ONNX file, or it is truncated, corrupt or nested too deeply");
   if (!model.has_graph()) return absl::InvalidArgumentError("the ONNX file has no graph");
   return absl::OkStatus();
 }

@@ -24,7 +24,7 @@ using UseCounts = absl::flat_hash_map<std::string, int>;
 // used.
 [[nodiscard]] absl::Status CheckOperators(const Graph& graph);
 
-// Removes steps that no output depends on, and optional outputs at a step's end that nobody reads.
+// Removes steps that no output depends on, and unused optional outputs at a step's end.
 void EliminateDeadSteps(Graph& graph);
 
 // Removes Identity, and Dropout in inference. What stands between an input or a constant and an output stays.

@@ -7,7 +7,7 @@
 namespace troupe::gpu {
 namespace {
 
-// Outputs after the first are optional in ONNX; a shorter list says that nobody asked.
+// Outputs after the first are optional in ONNX; a shorter list leaves the last ones out.
 bool HasOptionalOutputs(const std::string& op) {
   return op == "MaxPool" || op == "Dropout" || op == "BatchNormalization" || op == "LayerNormalization";
 }

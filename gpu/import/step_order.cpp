@@ -80,8 +80,8 @@ class Sorter {
     return absl::OkStatus();
   }
 
-  // Every step that is left waits for another one that is left: walking to producers must come back to a step
-  // seen.
+  // Every step that is left waits for another step that is left, so that walking to producers must return to
+  // a step that was seen.
   absl::Status Cycle() {
     std::size_t at = 0;
     while (missing_[at] == 0) ++at;

@@ -53,7 +53,8 @@ absl::StatusOr<JailReport> EnterImportJail(const JailLimits& limits) {
     TROUPE_RETURN_IF_ERROR(ForbidNewPrivileges());
     return report;
   }
-  // Root enters namespaces while it has its privileges; whoever has none takes those of a user namespace.
+  // Root enters namespaces with the privileges that it has; a process without them takes those of a user
+  // namespace.
   const bool root = geteuid() == 0;
   absl::Status namespaces = root ? EnterEmptyNamespaces(false) : absl::UnavailableError("");
   TROUPE_RETURN_IF_ERROR(SetLimits(limits));

@@ -1,14 +1,14 @@
-// DEVICE MEMORY: the worker's quota of one device's memory, and who has which part of it.
+// DEVICE MEMORY: the worker's quota of one device's memory, and what each part of it is used for.
 //
 //   made (the quota is taken from the device, once) -> Allocate ... Free -> destroyed (the quota goes back)
 //
 // Addresses: every range is adjacent bytes of the quota, and stays where it is until it is freed, or moved by
-// whoever carries out a Consolidate. Plans take the addresses of weights, inputs, outputs and activations
-// anew at each launch, so nothing is translated on the way. `mapped` instead takes weights in blocks of 2 MiB
-// wherever they are free, and has the device put them together at an address that the order gives: the same
-// on every GPU, for launches that remember addresses (captured graphs), and with no need to move anything.
-// The price: a device with small pages (the virtual one: 4 KiB) has as much work with finding them under a
-// second address as with copying them, beside the copy.
+// the caller that carries out a Consolidate. Plans take the addresses of weights, inputs, outputs and
+// activations anew at each launch, so nothing is translated on the way. `mapped` instead takes weights in
+// blocks of 2 MiB wherever they are free, and has the device put them together at an address that the order
+// gives: the same on every GPU, for launches that remember addresses (captured graphs), and with no need to
+// move anything. The price: a device with small pages (the virtual one: 4 KiB) has as much work with finding
+// them under a second address as with copying them, beside the copy.
 //
 // Owner: the worker's order handler; ends after everything that holds ranges, before the device. The main loop's
 // thread.
@@ -61,10 +61,9 @@ class DeviceMemory {
   void Free(const DeviceRange& range);
   // The range keeps its first `size` bytes; policies without partitions keep all of it until it is freed.
   void Trim(DeviceRange& range, Bytes size);
-  // What runs that are here take when they are launched: `bytes` beyond what runs hold, `longest` of them in
-  // one range (zero: each has a place where another run's ends). From now on nobody else gets it. What is
-  // promised is kept by not allocating: it holds while KeepsPromise, and only allocations for runs can break
-  // it.
+  // Promises memory for the activations of runs: `bytes` beyond what runs hold, of which `longest` in one
+  // range (zero: each has a place where another run's ends). From now on no other allocation gets it. The
+  // promise holds while KeepsPromise, and only allocations for runs can break it.
   void Promise(Bytes bytes, Bytes longest);
   [[nodiscard]] bool KeepsPromise() const;
   // As weights see it: without what is set aside for runs.
@@ -78,10 +77,10 @@ class DeviceMemory {
   [[nodiscard]] const RunPool& pool() const { return pool_; }
   [[nodiscard]] Device& device() { return device_; }
 
-  // Weights that should move so that free memory hangs together again; empty under policies without
-  // partitions. `to` is allocated, of the size and the user of `from`: copy, then Free(from); or Free(to),
-  // when it cannot be moved after all. `movable`: whether the range at this address may move, nothing uses
-  // it. At most `budget` bytes. Call it when nobody waits: it compares all ranges.
+  // Weights that should move so that free memory becomes contiguous; empty under policies without partitions.
+  // `to` is allocated, of the size and the user of `from`: copy, then Free(from); or Free(to), when it cannot
+  // be moved after all. `movable`: whether the range at this address may move, because nothing uses it. At
+  // most `budget` bytes. Call it when no request waits: it compares all ranges.
   struct Move {
     DeviceRange from;
     DeviceRange to;

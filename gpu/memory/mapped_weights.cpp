@@ -15,8 +15,8 @@ constexpr Bytes kSmallest = KiB(64);
 
 }  // namespace
 
-// Spaces hand out multiples of less than the device's unit: one that begins beside it is taken anew, with
-// room to begin at the next.
+// Spaces hand out multiples of less than the device's unit. A range that begins beside a unit's boundary is
+// taken anew, with room to begin at the next.
 std::optional<DeviceRange> DeviceMemory::TakeBlock(const MemoryUser& user, Bytes size) {
   const std::uint64_t unit = device_.MappingUnit().count();
   const auto aligned = [&](std::uint64_t offset) {

@@ -11,11 +11,11 @@
 
 namespace troupe::gpu {
 
-// Who a range is for. Ranges of one model are kept together, so that its eviction frees whole partitions.
+// What a range is for. Ranges of one model are kept together, so that its eviction frees whole partitions.
 struct MemoryUser {
   enum class Kind { kWeights, kRun, kState };
   Kind kind = Kind::kWeights;
-  std::string_view digest;  // the model; for a run the one that it runs, for a state that of its function
+  std::string_view digest;  // the model; for a run its model, for a state its function's model
 };
 
 // Ranges do not overlap, never leave [0, capacity), begin at multiples of kUnit. Not thread-safe.

@@ -57,9 +57,9 @@ class PartitionSpace final : public MemorySpace {
   // (nothing uses it). Compares all ranges: off the path of requests.
   [[nodiscard]] std::vector<Move> Consolidate(const std::function<bool(std::uint64_t)>& movable,
                                               Bytes budget);
-  // ROOM: the moves of weights after which a range of `size` fits, which was refused though as much is free:
-  // out of the place where the least is in the way. None when no place will do, or when more would move than
-  // comes. Looks at all ranges, not at all pairs: whoever waits for the room may call it.
+  // ROOM: the moves of weights after which a range of `size` fits, which was refused although as much is
+  // free. It moves what is in the way where that is least. None when no place will do, or when more would
+  // move than comes. It looks at all ranges, not at all pairs, so it may be called while a swap waits.
   [[nodiscard]] std::vector<Move> MakeRoom(Bytes size, const std::function<bool(std::uint64_t)>& movable);
 
  private:

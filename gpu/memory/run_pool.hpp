@@ -28,8 +28,7 @@ class RunPool {
   // A model is (no longer) resident: as many Left as Arrived.
   void Arrived(std::string_view digest);
   void Left(std::string_view digest);
-  // A plan of this model, which is resident or runs, needs so much for a run; a model that is not here is
-  // none of ours.
+  // A run of this model, which is resident or runs, needs so much memory; a model that is neither is ignored.
   void Planned(std::string_view digest, Bytes peak);
   void Took(std::string_view digest, Bytes bytes);
   void GaveBack(std::string_view digest, Bytes bytes);
@@ -50,7 +49,7 @@ class RunPool {
   [[nodiscard]] Bytes size() const;
   [[nodiscard]] Bytes held() const { return held_; }
   [[nodiscard]] Bytes peak() const { return peak_; }
-  // What nobody but runs may take.
+  // Memory that is reserved for runs.
   [[nodiscard]] Bytes set_aside() const { return size() - held_; }
 
  private:

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint64_t kAlignment = 64;
 
-// Each weight that some step reads, once; those that share bytes as one.
+// Each weight that some step reads, once; weights that share bytes count as one.
 std::vector<WindowPart> WeightsOf(const DevicePlan& plan) {
   std::vector<WindowPart> read;
   for (std::size_t step = 0; step < plan.step_count(); ++step) {

@@ -19,8 +19,7 @@ struct WindowPart {
   std::size_t first = 0;  // steps that read it
   std::size_t last = 0;
   std::uint64_t place = 0;  // in the window, a multiple of 64
-  // It may come when all steps before this one have ended: those that read what was in its place. At most
-  // `first`.
+  // It may come when all steps before this one have ended, which read what was in its place. At most `first`.
   std::size_t free_at = 0;
 };
 
@@ -33,8 +32,8 @@ struct WeightWindow {
 };
 
 // Weights that are read once are brought together in parts of up to `part` bytes; others, and larger ones,
-// are parts of their own. From the first use of one part on, those that follow it have their places, as far
-// as what comes before them is `ahead` bytes at most.
+// are parts of their own. When one part is first used, the parts behind it have their places, as far as the
+// parts before them are `ahead` bytes at most.
 [[nodiscard]] WeightWindow PlanWindow(const DevicePlan& plan, Bytes part, Bytes ahead);
 
 }  // namespace troupe::gpu

@@ -170,7 +170,7 @@ absl::StatusOr<std::vector<GpuHolder>> GpuManagement::Holders(std::uint32_t gpu)
   unsigned count = kMostProcesses;
   TROUPE_RETURN_IF_ERROR(
       Check(calls_.nvmlDeviceGetComputeRunningProcesses_v3(devices_.at(gpu), &count, processes.data()),
-            absl::StrCat("asking who uses GPU ", gpu)));
+            absl::StrCat("asking which processes use GPU ", gpu)));
   processes.resize(std::min(count, kMostProcesses));
   std::vector<GpuHolder> holders;
   for (const nvml::Process& process : processes) {

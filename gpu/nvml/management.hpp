@@ -1,5 +1,5 @@
 // GPU MANAGEMENT: what the driver says of this machine's GPUs beyond what a program computes on them: how
-// they are wired, whether they are well, who holds their memory.
+// they are wired, whether they are well, which processes hold their memory.
 #pragma once
 
 #include <atomic>
@@ -25,8 +25,8 @@ struct GpuHolder {
   Bytes memory;
 };
 
-// GPUs are numbered as `--device cuda:N` means them: in the order of the bus, and of them those that
-// `visible` (CUDA_VISIBLE_DEVICES: numbers or ids with commas between them) leaves. Thread-safe.
+// GPUs are numbered as `--device cuda:N` means them: in the order of the bus, among the GPUs that `visible`
+// (CUDA_VISIBLE_DEVICES: numbers or ids with commas between them) leaves. Thread-safe.
 class GpuManagement {
  public:
   // NotFound without the library; Unavailable when it does not start; FailedPrecondition when it is too old
@@ -41,8 +41,8 @@ class GpuManagement {
 
   [[nodiscard]] std::uint32_t gpus() const { return static_cast<std::uint32_t>(devices_.size()); }
   [[nodiscard]] absl::StatusOr<Bytes> Memory(std::uint32_t gpu) const;
-  // Of the first `gpus`: who shares a PCIe switch, and the NVLinks between them, directly or through NVLink
-  // switches, as node/scheduling/topology.hpp reads it.
+  // Of the first `gpus`: which of them share a PCIe switch, and the NVLinks between them, directly or through
+  // NVLink switches, as node/scheduling/topology.hpp reads it.
   [[nodiscard]] absl::StatusOr<std::string> Topology(std::uint32_t gpus) const;
   // The processes that have memory of it, those with the most first; names are empty where the driver keeps
   // them.
@@ -70,7 +70,7 @@ class GpuManagement {
 };
 
 // GPU WATCH: a thread that hears of critical errors, of the kinds that no new process mends. What it has
-// heard of a GPU stays until the daemon is started again: somebody has to look.
+// heard of a GPU stays until the daemon is started again, because an operator has to look.
 class GpuWatch {
  public:
   static absl::StatusOr<std::unique_ptr<GpuWatch>> Start(std::shared_ptr<const GpuManagement> management);

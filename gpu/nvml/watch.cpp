@@ -66,7 +66,7 @@ std::string GpuWatch::ProblemOf(std::uint32_t gpu) const {
   return gpu < problems_.size() ? problems_[gpu] : std::string();
 }
 
-// The first explains those that follow.
+// The first error explains the errors that follow.
 void GpuWatch::Note(std::uint32_t gpu, const std::string& problem) {
   const std::lock_guard lock(mutex_);
   if (problems_[gpu].empty()) problems_[gpu] = problem;
@@ -81,7 +81,7 @@ void GpuWatch::Watch() {
     const nvml::Return waited = calls.nvmlEventSetWait_v2(events_, &event, kLookEveryMs);
     if (waited == nvml::kTimeout) continue;
     if (waited != nvml::kSuccess) {
-      // A GPU that fell off the bus ends the waiting for all: which one it was, nobody says.
+      // A GPU that fell off the bus ends the waiting for all, and the driver does not say which one it was.
       std::this_thread::sleep_for(std::chrono::milliseconds(kLookEveryMs));
       continue;
     }

@@ -32,8 +32,7 @@ TROUPE_WRAPPING(SubOf, -)
 TROUPE_WRAPPING(MulOf, *)
 #undef TROUPE_WRAPPING
 
-// Integers: truncates towards zero; x / 0 is 0, as there is no value to give and a kernel has no place to
-// fail.
+// Integers: truncates towards zero; x / 0 is 0, because a kernel has no way to fail.
 template <class T>
 struct DivOf : NoParameters {
   using NoParameters::NoParameters;

@@ -24,8 +24,8 @@ void Put(std::vector<std::string>& list, std::size_t i, std::string value) {
   list[i] = std::move(value);
 }
 
-// Setting the address of a memory object writes zeros to its padding, each time. What is only read is
-// therefore described as plain bytes; the primitive goes by its own descriptor.
+// Setting the address of a memory object writes zeros to its padding, each time. Memory that is only read is
+// therefore described as plain bytes; the primitive uses its own descriptor.
 dnnl::memory::desc FlatDesc(const dnnl::memory::desc& desc) {
   const auto bytes = static_cast<dnnl::memory::dim>(desc.get_size());
   return {{bytes}, dnnl::memory::data_type::u8, dnnl::memory::format_tag::a};

@@ -89,7 +89,7 @@ Made MakeView(const StepContext& ctx, Infos in, Infos) {
   return std::make_unique<ViewKernel>(in[0].layout, bytes.count());
 }
 
-// --- two or more inputs of one shape, or with one that broadcasts ---
+// --- two or more inputs of one shape, or of shapes that broadcast ---
 
 algorithm BinaryOf(const std::string& op) {
   if (op == "Sub") return algorithm::binary_sub;

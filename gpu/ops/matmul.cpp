@@ -92,7 +92,7 @@ Made MakeProgram(const StepContext& ctx, const Multiplication& product, Infos in
   if (product.addend) {
     const int id = DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1;
     arguments.push_back({id, product.addend, DnnlProgram::Input(2), true});
-    // Described in full: post-operations go by the descriptor of the memory. It is dense, so there is no
+    // Described in full: post-operations use the descriptor of the memory. It is dense, so there is no
     // padding to write.
   }
   program->Add(dnnl::matmul(chosen.descriptor), chosen.descriptor, arguments);

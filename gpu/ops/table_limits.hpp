@@ -5,7 +5,7 @@
 
 namespace troupe::gpu {
 
-// They take none that is longer: a file of a few bytes must not make a table that fills the memory.
+// A longer table is refused: a file of a few bytes must not make a table that fills the memory.
 inline constexpr std::int64_t kMaxTabulated = std::int64_t{1} << 24;
 
 }  // namespace troupe::gpu

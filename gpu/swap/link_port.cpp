@@ -17,7 +17,7 @@ LinkPort::~LinkPort() {
   Close();
 }
 
-// Whoever submits blocks at this moment finishes first: it uses the stream.
+// A thread that submits blocks at this moment finishes first: it uses the stream.
 void LinkPort::Close() {
   std::unique_ptr<Stream> stream;
   {
@@ -61,7 +61,7 @@ void LinkPort::Raise(Id id, Time deadline) {
   ShowDemand();
 }
 
-// Copies may end within the call that submits them, and whoever they end for may put more: one thread
+// Copies may end within the call that submits them, and the callback of their end may put more: one thread
 // submits at a time, in the order of choosing, without the lock.
 void LinkPort::Refill() {
   std::unique_lock lock(mutex_);

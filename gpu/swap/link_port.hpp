@@ -1,7 +1,8 @@
-// LINK PORT: one direction of a device's link, and those who share it.
+// LINK PORT: one direction of a device's link, and the order in which transfers share it.
 //
-// What passes is cut into blocks. At most a batch of them is with the device at any time; when half of it has
-// passed, the next blocks are chosen, so a new arrival waits for less than a batch (004 section 7.1).
+// Transfers are cut into blocks. At most a batch of blocks is with the device at any time; when half of it
+// has passed, the next blocks are chosen, so that a new transfer waits for less than a batch (004 section
+// 7.1).
 #pragma once
 
 #include <condition_variable>
@@ -31,7 +32,7 @@ struct Piece {
 };
 
 struct TransferRequest {
-  std::uint64_t order = 0;  // whose it is, for the watchdog
+  std::uint64_t order = 0;  // the order that the transfer belongs to, for the watchdog
   std::optional<Time> deadline;
   std::vector<Piece> pieces;
   // For a port of a link between GPUs, and only there: where the pieces come from.
@@ -42,7 +43,7 @@ struct TransferRequest {
   OnComplete done;
 };
 
-// Owner: the device's links; ends before the device, and with it what has not been sent (nobody is called).
+// The device's links own it. It ends before the device, and drops unsent transfers without calling back.
 // Thread-safe.
 class LinkPort {
  public:
@@ -60,9 +61,9 @@ class LinkPort {
 
   // A block that fails fails its transfer: `done` gets its error, and no other transfer notices.
   Id Put(TransferRequest request);
-  // Nothing more is sent; waits for what is with the device. The destructor does it too.
+  // Sends nothing more, and waits for the blocks that are with the device. The destructor does it too.
   void Close();
-  // Somebody more urgent wants it. Ended: nothing happens.
+  // A more urgent request waits for the transfer. Nothing happens when it has ended.
   void Raise(Id id, Time deadline);
 
   // For the watchdog: `progress` counts the blocks that have passed.
@@ -72,8 +73,8 @@ class LinkPort {
     std::uint64_t order = 0;  // of the block that passes now
   };
   [[nodiscard]] State state() const;
-  // Called with what is wanted now whenever that changes: how urgent the most urgent transfer is, and how
-  // many there are; none when the port falls idle. Must not call back.
+  // Called when the demand changes: how urgent the most urgent transfer is, and how many there are; none when
+  // the port falls idle. Must not call back.
   struct Demand {
     std::optional<Urgency> urgency;
     std::uint32_t transfers = 0;
@@ -115,7 +116,7 @@ class LinkPort {
   std::condition_variable refilled_;
   std::function<void(const Demand&)> announce_;  // guarded by mutex_, as all below
   std::map<Id, Transfer> transfers_;
-  BlockQueue queue_;                    // those with blocks to send
+  BlockQueue queue_;                    // transfers with blocks to send
   std::map<std::uint64_t, Id> flying_;  // transfers of the blocks with the device, in the order of sending
   std::uint64_t sent_ = 0;
   std::uint64_t passed_ = 0;

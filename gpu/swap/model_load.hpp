@@ -17,9 +17,9 @@
 namespace troupe::gpu {
 
 //   loading (its groups arrive in order) -> complete | failed
-// Made by whoever orders the copies, shared with the launches that wait; outlives both. Arrived and Failed
-// are called on the device's threads, everything else from any. Nothing waits while the group is there
-// already.
+// The maker of the copies makes it and shares it with the launches that wait; it outlives both. Arrived and
+// Failed are called on the device's threads, everything else from any. Waiting for a group that is there
+// already returns at once.
 class ModelLoad : public std::enable_shared_from_this<ModelLoad> {
  public:
   // `whole`: the groups count only when all are there, so that no run may end before.

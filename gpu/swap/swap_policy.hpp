@@ -24,7 +24,7 @@ inline constexpr std::string_view kDefaultSwap = "grouped";
 // The empty name is the default. NotFound lists the names.
 [[nodiscard]] absl::StatusOr<SwapPolicy> FindSwapPolicy(std::string_view name);
 
-// 004 section 7: who shares a link with whom.
+// 004 section 7: which transfers share a link.
 enum class LinkSharing { kExclusive, kShared, kDeadline };
 inline constexpr std::string_view kDefaultLinkSharing = "deadline";
 [[nodiscard]] std::span<const PolicyEntry<LinkSharing>> LinkSharings();
@@ -32,8 +32,9 @@ inline constexpr std::string_view kDefaultLinkSharing = "deadline";
 
 // Smaller goes first, equal ones take turns. Comparable between the processes of one machine.
 using Urgency = std::int64_t;
-// A transfer that names no deadline is as urgent as if it had one this long after its arrival, or up to as
-// much later, so that those that arrive together are equals: it yields to those that do, but not for ever.
+// A transfer without a deadline is as urgent as if it had one this long after its arrival, or up to twice as
+// long, so that transfers that arrive together are equals. So it yields to transfers with a deadline, but not
+// for ever.
 inline constexpr Duration kUnhurried = std::chrono::seconds(1);
 [[nodiscard]] Urgency UrgencyOf(LinkSharing sharing, Time arrival, std::optional<Time> deadline);
 

@@ -24,7 +24,7 @@ absl::Status ServedKey::Admit(const std::string& key, bool used) const {
   }
   if (used) {
     return absl::FailedPreconditionError(
-        absl::StrCat("this worker has served whoever came; start another one for '", key, "'"));
+        absl::StrCat("this worker has served functions of every key; start another one for '", key, "'"));
   }
   return absl::OkStatus();
 }

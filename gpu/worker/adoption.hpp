@@ -1,4 +1,4 @@
-// What passes between a daemon and a worker at adoption, and who may adopt.
+// What passes between a daemon and a worker at adoption, and which daemon may adopt.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@ inline constexpr std::uint16_t kOutcomeOp = 2;
 // Memory of each ring: an order or outcome may have half of it.
 inline constexpr Bytes kRingCapacity = MiB(4);
 
-// Who may adopt a worker. Pure.
+// Which daemon may adopt a worker. Pure.
 //   waiting -(Admit)-> adopted -(Lost)-> waiting ...   a higher epoch is admitted in both states
 class AdoptionGate {
  public:
@@ -46,13 +46,12 @@ class AdoptionGate {
   std::uint64_t highest_ = 0;
 };
 
-// Whom a worker serves: nobody in particular until a daemon names somebody, and that one until the worker's
-// end. Pure.
+// Which key a worker serves: none until a daemon names one, and that one until the worker's end. Pure.
 class ServedKey {
  public:
-  // FailedPrecondition when it serves somebody else, or has models or plans of whoever came before (`used`).
+  // FailedPrecondition when it serves another key, or has models or plans from before it had one (`used`).
   [[nodiscard]] absl::Status Admit(const std::string& key, bool used) const;
-  // True when a hello with this key names somebody for the first time.
+  // True when a hello with this key names one for the first time.
   [[nodiscard]] bool Assigns(const std::string& key) const { return key_.empty() && !key.empty(); }
   void Serve(const std::string& key) { key_ = key; }
   [[nodiscard]] const std::string& key() const { return key_; }

@@ -52,14 +52,14 @@ std::size_t GroupsUnder(std::span<const Group> groups, Bytes bytes) {
 absl::StatusOr<BroadcastPart> ReadBroadcast(const proto::Broadcast& order, std::uint32_t gpu,
                                             const std::string& directory) {
   BroadcastPart part{order.meeting(), order.socket(), {}};
-  part.seat.members = {order.gpus().begin(), order.gpus().end()};
-  const auto mine = std::ranges::find(part.seat.members, gpu);
-  if (mine == part.seat.members.end()) {
+  part.slot.members = {order.gpus().begin(), order.gpus().end()};
+  const auto mine = std::ranges::find(part.slot.members, gpu);
+  if (mine == part.slot.members.end()) {
     return absl::InvalidArgumentError(
         absl::StrCat("GPU ", gpu, " is told of broadcast ", order.meeting(), ", and is not a member of it"));
   }
-  part.seat.rank = static_cast<std::uint32_t>(mine - part.seat.members.begin());
-  TROUPE_RETURN_IF_ERROR(transport::CheckSeat(part.seat));
+  part.slot.rank = static_cast<std::uint32_t>(mine - part.slot.members.begin());
+  TROUPE_RETURN_IF_ERROR(transport::CheckSlot(part.slot));
   if (part.meeting.empty() || part.meeting.size() > transport::MeetingLimits::kName)
     return absl::InvalidArgumentError("a broadcast needs a short name");
   if (!part.sends() && std::filesystem::path(part.socket).parent_path() != directory) {
@@ -72,7 +72,7 @@ absl::StatusOr<BroadcastPart> ReadBroadcast(const proto::Broadcast& order, std::
 BroadcastHandler::BroadcastHandler(Device& device, Setup setup, const WorkerLimits& limits)
     : device_(device), setup_(std::move(setup)), limits_(limits) {
   if (setup_.socket.empty() || device_.broadcaster() == nullptr) return;
-  // Where nobody can be met, models come from the host: the description says that this worker broadcasts
+  // Without a place to meet, models come from the host: the description says that this worker broadcasts
   // nothing.
   auto place = transport::MeetingPlace::Open(setup_.socket, setup_.refusals);
   if (place.ok()) place_ = *std::move(place);
@@ -136,9 +136,9 @@ void BroadcastHandler::Leave() {
   --under_way_;
 }
 
-absl::StatusOr<transport::BroadcastEnd*> BroadcastHandler::Join(const transport::BroadcastSeat& seat) {
+absl::StatusOr<transport::BroadcastEnd*> BroadcastHandler::Join(const transport::BroadcastSlot& slot) {
   TROUPE_ASSIGN_OR_RETURN(std::shared_ptr<transport::BroadcastEnd> end,
-                          device_.broadcaster()->Join(seat, limits_.broadcast_patience));
+                          device_.broadcaster()->Join(slot, limits_.broadcast_patience));
   const std::lock_guard lock(mutex_);
   if (closing_) return absl::UnavailableError("this worker is ending");
   current_ = std::move(end);
@@ -157,12 +157,12 @@ absl::Status BroadcastHandler::AwaitGroups(ModelLoad& load, Bytes bytes) {
 
 absl::Status BroadcastHandler::SendAll(const BroadcastPart& part, DeviceRange weights, ModelLoad* load) {
   TROUPE_RETURN_IF_ERROR(
-      place_->Gather(part.meeting, part.seat.members.size() - 1, limits_.broadcast_meeting));
-  transport::BroadcastSeat seat = part.seat;
-  TROUPE_ASSIGN_OR_RETURN(seat.id, device_.broadcaster()->NewId());
+      place_->Gather(part.meeting, part.slot.members.size() - 1, limits_.broadcast_meeting));
+  transport::BroadcastSlot slot = part.slot;
+  TROUPE_ASSIGN_OR_RETURN(slot.id, device_.broadcaster()->NewId());
   const Bytes piece = std::max(setup_.piece, kSmallestPiece);
-  place_->Answer(part.meeting, Invitation(piece, seat.id));
-  TROUPE_ASSIGN_OR_RETURN(transport::BroadcastEnd* const end, Join(seat));
+  place_->Answer(part.meeting, Invitation(piece, slot.id));
+  TROUPE_ASSIGN_OR_RETURN(transport::BroadcastEnd* const end, Join(slot));
   for (Bytes sent; sent < weights.size;) {
     const DeviceRange next = weights.Part(sent, std::min(piece, weights.size - sent));
     sent += next.size;
@@ -176,10 +176,10 @@ absl::Status BroadcastHandler::ReceiveAll(const BroadcastPart& part, DeviceRange
                                           const std::function<void()>& first) {
   TROUPE_ASSIGN_OR_RETURN(const std::string invitation,
                           transport::AttendMeeting(part.socket, part.meeting, 2 * limits_.broadcast_meeting));
-  transport::BroadcastSeat seat = part.seat;
+  transport::BroadcastSlot slot = part.slot;
   Bytes piece;
-  TROUPE_RETURN_IF_ERROR(ReadInvitation(invitation, piece, seat.id));
-  TROUPE_ASSIGN_OR_RETURN(transport::BroadcastEnd* const end, Join(seat));
+  TROUPE_RETURN_IF_ERROR(ReadInvitation(invitation, piece, slot.id));
+  TROUPE_ASSIGN_OR_RETURN(transport::BroadcastEnd* const end, Join(slot));
   for (Bytes received; received < weights.size;) {
     const DeviceRange next = weights.Part(received, std::min(piece, weights.size - received));
     TROUPE_RETURN_IF_ERROR(end->Pass({next.address, next.size.count()}));

@@ -1,9 +1,9 @@
-// BROADCAST HANDLER: models that several GPUs of the node take at once.
+// BROADCAST HANDLER: sends or receives a model that several GPUs of the node take at once.
 //
-// The first GPU's worker has the model, or takes it as ever, and sends it on as its groups arrive; the others
-// receive it, and run with its first group. Before that they meet at a socket of the first one's worker: when
-// all are there it tells them how to join. Whoever does not come, or goes, ends the broadcast for all, and
-// they take what they miss from the host.
+// The first GPU's worker has the model, or swaps it in as usual, and sends its groups on as they arrive; the
+// other workers receive them, and run with the first group. Before that they meet at a socket of the first
+// worker: when all are there it tells them how to join. A member that does not come, or that goes, ends the
+// broadcast for all, and they take what they miss from the host.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ namespace troupe::gpu {
 struct BroadcastPart {
   std::string meeting;
   std::string socket;             // of the first one's meeting place
-  transport::BroadcastSeat seat;  // without its identity, which the meeting gives
-  [[nodiscard]] bool sends() const { return seat.rank == 0; }
+  transport::BroadcastSlot slot;  // without its identity, which the meeting gives
+  [[nodiscard]] bool sends() const { return slot.rank == 0; }
 };
 // What an order says of it to the worker of `gpu`, which may meet in `directory` alone. InvalidArgument names
 // what does not add up.
@@ -57,7 +57,7 @@ class BroadcastHandler {
   // reads them any more.
   void Send(const BroadcastPart& part, DeviceRange weights, std::shared_ptr<ModelLoad> load,
             std::function<void()> ended);
-  // They will not be sent: nobody is to wait for them.
+  // The models will not be sent: the guests that wait for them are told so.
   void Refuse(const BroadcastPart& part, const absl::Status& why);
   // Tells `load` of its groups as they arrive in `weights`; `first` when the first one has. `ended`, on the
   // handler's thread: OK when all have, else nothing more comes and what has arrived stays.
@@ -70,7 +70,7 @@ class BroadcastHandler {
   absl::Status SendAll(const BroadcastPart& part, DeviceRange weights, ModelLoad* load);
   absl::Status ReceiveAll(const BroadcastPart& part, DeviceRange weights, ModelLoad& load,
                           const std::function<void()>& first);
-  absl::StatusOr<transport::BroadcastEnd*> Join(const transport::BroadcastSeat& seat);
+  absl::StatusOr<transport::BroadcastEnd*> Join(const transport::BroadcastSlot& slot);
   absl::Status AwaitGroups(ModelLoad& load, Bytes bytes);
   [[nodiscard]] std::shared_ptr<transport::BroadcastEnd> current();
 

@@ -10,9 +10,9 @@
 
 namespace troupe::gpu {
 
-// The page has one cell for compute, and a watchdog that sees it stand still ends the worker: so it shows the
-// busy lane that has stood still for longest. While all of them move so does the page; one that hangs stays
-// there, whatever the others do. Pure; the main loop's thread.
+// The page has one cell for compute, and a watchdog that sees it stand still ends the worker. So the cell
+// shows the busy lane that has stood still for longest: it moves while all lanes move, and stays when one of
+// them hangs, whatever the others do. Pure; the main loop's thread.
 class ComputeWatch {
  public:
   using LaneState = ControlSnapshot::LaneState;

@@ -39,8 +39,8 @@ const char* LaneName(Lane lane) {
 }
 
 std::uint64_t ControlSnapshot::progress() const {
-  // Beside a kernel that hangs copies pass and other runs end: that is no progress. A run that waits for its
-  // weights does make some; whether those come, only the lanes one by one tell (ProgressWatch).
+  // Copies that pass and runs that end beside a kernel that hangs are not progress. A run that waits for its
+  // weights does make progress; whether they come is told by the lanes one by one (ProgressWatch).
   const LaneState& compute = lanes[Index(Lane::kCompute)];
   if (compute.busy) return (compute.order << 32) + compute.progress;
   std::uint64_t sum = orders + outcomes;

@@ -90,7 +90,7 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "signal handlers 
 // Replaces the last words. Async-signal-safe; cut at kLastWords.
 void WriteLastWords(ControlPage& page, std::string_view words);
 
-// The daemon's side. InvalidArgument for what is no control page; nothing in it is trusted.
+// The daemon's side. InvalidArgument for memory that is not a valid control page; nothing in it is trusted.
 [[nodiscard]] absl::Status CheckControlPage(const transport::MemoryFile& memory);
 [[nodiscard]] ControlSnapshot ReadControlPage(const transport::MemoryFile& memory);
 

@@ -1,4 +1,5 @@
-// How a worker ends, for whoever reaps it. A signal is a crash; everything else is one of these.
+// How a worker ends, for the daemon that reaps it. A signal is a crash; everything else is one of these
+// codes.
 #pragma once
 
 namespace troupe::gpu {
@@ -19,7 +20,7 @@ enum ExitCode : int {
   kExitOutOfMemory = 11,  // at start
   kExitMemoryHeld = 12,   // by another process
 };
-// "lease expired"; empty for a code that is none of ours.
+// "lease expired"; empty for an unknown code.
 [[nodiscard]] const char* ExitCodeName(int code);
 
 }  // namespace troupe::gpu

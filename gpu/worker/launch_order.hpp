@@ -9,8 +9,8 @@
 
 namespace troupe::gpu {
 
-// A run that can no longer begin in time yields to those that still can, since it would make them late as
-// well; not for ever: kUnhurried after it had to begin it is the most urgent of all.
+// A run that can no longer begin in time yields to runs that still can, since it would make them late as
+// well. It does not yield for ever: kUnhurried after it had to begin it is the most urgent of all.
 [[nodiscard]] bool Yields(Urgency urgency, Time now);
 
 // Where a run stands among others at some time; smaller goes first.
@@ -26,12 +26,13 @@ struct Turn {
 // A run that could begin now.
 struct Launchable {
   Urgency urgency = 0;
-  Duration takes{};  // once its weights are there; zero: nobody knows
-  Time weights{};    // when the last of them are expected; Time::max(): nobody knows
+  Duration takes{};  // once its weights are there; zero: unknown
+  Time weights{};    // when the last of them are expected; Time::max(): unknown
 };
-// Of two runs that cannot compute at the same time one has its weights, those of the other are on their way:
-// begun now it would keep the device while it waits for them. It does go first when it comes first by its
-// turn, could not begin in time behind the other one, and is done before that one has to begin.
+// Two runs cannot compute at the same time; the weights of `here` are resident, those of `coming` are on
+// their way. If `coming` began now it would keep the device while it waits for them. It goes first only when
+// its turn is first, when it could not begin in time behind `here`, and when it is done before `here` has to
+// begin.
 [[nodiscard]] bool GoesBefore(const Launchable& coming, const Launchable& here, Time now);
 
 }  // namespace troupe::gpu

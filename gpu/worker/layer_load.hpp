@@ -34,7 +34,7 @@ class LayerLoad : public std::enable_shared_from_this<LayerLoad> {
   void Send(std::size_t step, LinkPort& port);
   // `landed` was called.
   void Landed() { --transfers_; }
-  // Nothing more is sent, and whoever waits for it gets this error.
+  // Sends nothing more; the launches that wait for it get this error.
   void Stop(const absl::Status& why);
   // Nothing is on its way: the window and the host copy are not in use.
   [[nodiscard]] bool quiet() const { return transfers_ == 0; }

@@ -15,7 +15,7 @@ struct WorkerLimits {
   std::size_t preparations = 256;      // waiting for the preparation thread; RESOURCE_EXHAUSTED beyond
   std::size_t loading_models = 64;     // swaps under way; RESOURCE_EXHAUSTED beyond
   std::size_t tensors = 1024;          // inputs or outputs of one run
-  std::size_t lent_ranges = 16384;     // of one model that another GPU lends; the host has it, too
+  std::size_t pinned_ranges = 16384;   // of one model that another GPU copies; the host has it, too
   std::size_t known_arenas = 256;      // whose mapping is remembered
   std::size_t handshakes = 4;          // connections that have not said hello yet
   Bytes inline_outputs = KiB(512);     // of one run; the rest goes to the arena however small

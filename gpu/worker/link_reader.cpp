@@ -179,8 +179,9 @@ void LinkReader::Hear(std::uint64_t tag) {
 
 // The process ended, or it closed its socket: a dying one does both, in either order.
 void LinkReader::Ended(Link& link) {
-  // A process that was killed closes its socket first, and on a busy machine frees its memory for a while before it
-  // has ended. One that lives on is killed and started again with back-off, so that it holds up the other links once.
+  // A process that was killed closes its socket first, and on a busy machine frees its memory for a while
+  // before it has ended. A process that lives on is killed and started again with back-off, so that it delays
+  // the other links once.
   constexpr Duration kDying = std::chrono::seconds(1);
   while (!link.over && Drain(link)) continue;
   if (link.over) return;

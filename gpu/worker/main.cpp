@@ -75,7 +75,7 @@ void AddFlags(CLI::App& app, Flags& flags) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   app.add_option("--lease", flags.lease, "how long to wait for a daemon to come back")->capture_default_str();
-  app.add_option("--arena", flags.arena, "room for outputs that nobody has read yet")->capture_default_str();
+  app.add_option("--arena", flags.arena, "room for outputs that were not read yet")->capture_default_str();
   app.add_option("--memory", flags.memory, "how device memory is handed out: a memory policy")
       ->capture_default_str();
   app.add_option("--addresses", flags.addresses,
@@ -95,7 +95,8 @@ void AddFlags(CLI::App& app, Flags& flags) {
       ->capture_default_str();
   app.add_option("--swap", flags.swap, "how models come: pageable, whole, per-tensor or grouped")
       ->capture_default_str();
-  app.add_option("--link-sharing", flags.link_sharing, "who goes first: exclusive, shared or deadline")
+  app.add_option("--link-sharing", flags.link_sharing,
+                 "how transfers share the link: exclusive, shared or deadline")
       ->capture_default_str();
   app.add_option("--group", flags.group, "size of a swap's groups; 0: found by a probe")
       ->capture_default_str();

@@ -94,7 +94,7 @@ bool ModelTable::Move(const Place& place, DeviceRange to) {
   if (found == models_.end() || found->second.load != place.load) return false;
   if (found->second.loading || found->second.users > 0) return false;
   found->second.weights = to;
-  found->second.load = ++loads_;  // whoever else is copying it from where it was comes too late
+  found->second.load = ++loads_;  // a copy from its old place has come too late
   return true;
 }
 

@@ -22,7 +22,7 @@ namespace {
 
 using transport::SteadyNow;
 
-// Answers go to the session that the order came from, or to nobody when it is gone.
+// Answers go to the session that the order came from; they are dropped when it is gone.
 Reply ReplyTo(const std::shared_ptr<Session>& session, std::uint64_t sequence, Lanes lanes) {
   return Reply(sequence, SteadyNow(),
                [weak = std::weak_ptr<Session>(session), lanes](const proto::WorkerOutcome& outcome) mutable {
@@ -79,7 +79,7 @@ OrderHandler::OrderHandler(std::unique_ptr<Device> device, TaskQueue& queue, Lan
       preparer_(*device_, queue, lanes, options_.limits),
       runner_(memory_, queue, lanes, options_.limits, links_, residency_, preparer_),
       consolidator_(memory_, residency_.table(), queue),
-      loans_(*device_, residency_, options_.limits) {
+      pins_(*device_, residency_, options_.limits) {
   residency_.Connect(
       [this](const std::string& digest, const absl::Status& status) { runner_.ModelChanged(digest, status); },
       [this](const std::string& digest) { return runner_.Wants(digest); });
@@ -108,7 +108,7 @@ void OrderHandler::Take(const std::shared_ptr<Session>& session, const transport
 }
 
 void OrderHandler::Execute(const std::shared_ptr<Session>& session, proto::WorkerOrder order, Reply reply) {
-  const bool new_work = order.has_prepare() || order.has_swap_in() || order.has_run() || order.has_lend();
+  const bool new_work = order.has_prepare() || order.has_swap_in() || order.has_run() || order.has_pin();
   if (shutting_down_ && new_work) {
     reply.Fail(absl::UnavailableError("this worker is shutting down"));
     return;
@@ -146,10 +146,10 @@ void OrderHandler::Execute(const std::shared_ptr<Session>& session, proto::Worke
       return Fault(order.fault(), std::move(reply));
     case proto::WorkerOrder::kWriteBack:
       return states_.WriteBack(session->channel(), order.write_back(), std::move(reply));
-    case proto::WorkerOrder::kLend:
-      return loans_.Lend(session->channel(), order.lend().digest(), std::move(reply));
-    case proto::WorkerOrder::kReturn:
-      return loans_.Return(order.return_().loan());
+    case proto::WorkerOrder::kPin:
+      return pins_.Pin(session->channel(), order.pin().digest(), std::move(reply));
+    case proto::WorkerOrder::kUnpin:
+      return pins_.Unpin(order.unpin().pin());
     case proto::WorkerOrder::ORDER_NOT_SET:
       break;
   }
@@ -177,12 +177,12 @@ void OrderHandler::SwapIn(const std::shared_ptr<Session>& session, const proto::
   if (!host.ok()) return reply.Fail(host.status());
   std::optional<Time> deadline;
   if (order.has_deadline_in_ns()) deadline = DeadlineIn(order.deadline_in_ns());
-  std::optional<LentModel> lent;
+  std::optional<PinnedModel> source;
   if (order.has_from_gpu()) {
-    absl::StatusOr<LentModel> read = ReadLent(order, Bytes(host->weights.size()), options_.limits);
+    absl::StatusOr<PinnedModel> read = ReadPinned(order, Bytes(host->weights.size()), options_.limits);
     if (!read.ok()) return reply.Fail(read.status());
-    lent = *std::move(read);
-    lent->channel = session->channel();
+    source = *std::move(read);
+    source->channel = session->channel();
   }
   std::optional<BroadcastPart> part;
   if (order.has_broadcast() && residency_.broadcasts().able()) {
@@ -192,7 +192,7 @@ void OrderHandler::SwapIn(const std::shared_ptr<Session>& session, const proto::
     part = *std::move(read);
   }
   states_.SwapIn(session->channel(), order, deadline, std::move(reply), [&](Reply weights) {
-    residency_.SwapIn(*host, deadline, std::move(weights), std::move(lent), order.address(), part);
+    residency_.SwapIn(*host, deadline, std::move(weights), std::move(source), order.address(), part);
   });
 }
 
@@ -239,7 +239,7 @@ void OrderHandler::Fault(const proto::FaultOrder& order, Reply reply) {
 }
 
 void OrderHandler::Abandon() {
-  loans_.ReturnAll();
+  pins_.UnpinAll();
   runner_.FailAll(absl::UnavailableError("the daemon is gone"));
   states_.Abandon();
 }
@@ -266,9 +266,9 @@ void OrderHandler::ShowLinks() {
       lanes_.Show(lane, state.busy, state.progress);
     }
   }
-  const LinkPort::State lent = links_.from_others();
-  if (lent.busy) lanes_.At(Lane::kCopyPeer, lent.order);
-  lanes_.Show(Lane::kCopyPeer, lent.busy, lent.progress);
+  const LinkPort::State peer = links_.from_others();
+  if (peer.busy) lanes_.At(Lane::kCopyPeer, peer.order);
+  lanes_.Show(Lane::kCopyPeer, peer.busy, peer.progress);
 }
 
 void OrderHandler::BeginShutdown() {

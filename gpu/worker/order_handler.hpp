@@ -1,4 +1,4 @@
-// Takes orders to whoever executes them.
+// ORDER HANDLER: gives each order of the daemon to the part of the worker that executes it.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 #include "gpu/worker/consolidator.hpp"
 #include "gpu/worker/lanes.hpp"
 #include "gpu/worker/limits.hpp"
-#include "gpu/worker/loan_table.hpp"
+#include "gpu/worker/pin_table.hpp"
 #include "gpu/worker/preparer.hpp"
 #include "gpu/worker/reply.hpp"
 #include "gpu/worker/residency.hpp"
@@ -23,8 +23,8 @@
 
 namespace troupe::gpu {
 
-// Owns what lasts from the first adoption to the end: the device's models, plans and runs. Every order gets
-// its one outcome, also one that makes no sense; Cancel, Release and Return get none. The main loop's thread.
+// Owns what lasts from the first adoption to the end: the device's models, plans and runs. Every order is
+// answered once, an invalid order too; Cancel, Release and Unpin are not answered. The main loop's thread.
 class OrderHandler {
  public:
   struct Options {
@@ -53,7 +53,7 @@ class OrderHandler {
   void BeginShutdown();
   [[nodiscard]] bool shutting_down() const { return shutting_down_; }
   [[nodiscard]] bool idle() const { return runner_.in_flight() == 0 && residency_.table().loading() == 0; }
-  // It has, or has had, models of somebody.
+  // It has, or has had, models or plans.
   [[nodiscard]] bool used() const {
     return runner_.runs_done() > 0 || residency_.swaps() > 0 || preparer_.cache().size() > 0 || !idle();
   }
@@ -84,7 +84,7 @@ class OrderHandler {
   Preparer preparer_;
   Runner runner_;
   Consolidator consolidator_;
-  LoanTable loans_;
+  PinTable pins_;
   bool shutting_down_ = false;
   std::string isolation_key_;
   std::optional<Reply> shutdown_reply_;

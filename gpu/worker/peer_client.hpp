@@ -1,4 +1,4 @@
-// PEER CLIENT: asks other workers of the node for the models that they lend.
+// PEER CLIENT: asks other workers of the node for models that they have pinned for a copy.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 
 namespace troupe::gpu {
 
-// A model that another GPU's worker lends.
-struct LentModel {
+// A model that the worker of another GPU, the source, has pinned.
+struct PinnedModel {
   std::uint32_t gpu = 0;
   proto::ArenaRef memory;
   std::vector<SharedRange::Part> parts;              // of the weights, in order; they may lie anywhere
@@ -24,20 +24,20 @@ struct LentModel {
 };
 // What an order says of it. InvalidArgument when that is not `weights` bytes, or in more ranges than are
 // taken.
-[[nodiscard]] absl::StatusOr<LentModel> ReadLent(const proto::SwapInOrder& order, Bytes weights,
-                                                 const WorkerLimits& limits);
+[[nodiscard]] absl::StatusOr<PinnedModel> ReadPinned(const proto::SwapInOrder& order, Bytes weights,
+                                                     const WorkerLimits& limits);
 
-// One thread that asks, since a worker may answer late or never. A lent range may be
+// One thread that asks, since a worker may answer late or never. The range may be
 // read at any time once it was opened, but its bytes count only when Confirm, called after they were copied,
-// says that the loan was not over by then. Any thread may call; it ends before what `then` uses.
+// says that the model was still pinned then. Any thread may call; it ends before what `then` uses.
 class PeerClient {
  public:
   using Opened = std::function<void(absl::StatusOr<std::shared_ptr<const PeerMemory>>)>;
   using Confirmed = std::function<void(const absl::Status&)>;
   explicit PeerClient(Device& device) : device_(device) {}
-  // Unavailable: the lender is gone, or lends it no more. `then` on the client's thread.
-  void Open(const LentModel& lent, Opened then);
-  void Confirm(const LentModel& lent, Confirmed then);
+  // Unavailable: the source is gone, or has unpinned it. `then` on the client's thread.
+  void Open(const PinnedModel& source, Opened then);
+  void Confirm(const PinnedModel& source, Confirmed then);
 
  private:
   Device& device_;

@@ -22,7 +22,7 @@ std::string PlanKeyOf(const std::string& digest, std::vector<proto::TensorSpec> 
 }
 
 PlanCache::PlanCache(std::size_t capacity) : capacity_(capacity) {
-  TROUPE_CHECK(capacity > 0, "a plan cache without room serves nobody");
+  TROUPE_CHECK(capacity > 0, "a plan cache needs room for a plan");
 }
 
 std::shared_ptr<DevicePlan> PlanCache::Find(const std::string& key) {

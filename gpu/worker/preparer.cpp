@@ -51,7 +51,7 @@ void Preparer::Prepare(std::uint64_t order, const HostModel& host, std::vector<p
 
 void Preparer::Await(const std::string& key, Done done) {
   const auto found = waiting_.find(key);
-  TROUPE_CHECK(found != waiting_.end(), "a plan was awaited that nobody prepares");
+  TROUPE_CHECK(found != waiting_.end(), "a plan was awaited that is not being prepared");
   found->second.done.push_back(std::move(done));
 }
 

@@ -30,7 +30,7 @@ class Preparer {
                proto::Precision precision, Done done);
   [[nodiscard]] std::shared_ptr<DevicePlan> Find(const std::string& key) { return cache_.Find(key); }
   [[nodiscard]] bool Preparing(const std::string& key) const { return waiting_.contains(key); }
-  // Adds to those that wait for a plan that is being prepared.
+  // Adds a run that waits for a plan that is being prepared.
   void Await(const std::string& key, Done done);
   [[nodiscard]] const PlanCache& cache() const { return cache_; }
   // For the control page.

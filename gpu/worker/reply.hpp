@@ -10,8 +10,8 @@
 
 namespace troupe::gpu {
 
-// Remembers whom to answer. Moved, never copied; answering twice is a bug. Dropped without an answer only
-// when nobody waits for one any more (the daemon is gone). The main loop's thread.
+// Remembers the session and the order to answer. Moved, never copied; answering twice is a bug. Dropped
+// without an answer only when the daemon is gone. The main loop's thread.
 class Reply {
  public:
   using Send = std::function<void(proto::WorkerOutcome)>;

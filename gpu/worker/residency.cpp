@@ -42,7 +42,7 @@ void Residency::Connect(Changed changed, Wanted wanted) {
 }
 
 void Residency::SwapIn(const HostModel& host, std::optional<Time> deadline, Reply reply,
-                       std::optional<LentModel> lent, std::uint64_t address,
+                       std::optional<PinnedModel> source, std::uint64_t address,
                        const std::optional<BroadcastPart>& part) {
   const bool sends = part && part->sends();
   switch (table_.StateOf(host.digest)) {
@@ -60,7 +60,7 @@ void Residency::SwapIn(const HostModel& host, std::optional<Time> deadline, Repl
       break;
   }
   proto::WorkerOutcome no_fit;
-  const absl::StatusOr<DeviceRange> range = BeginLoad(host, lent.has_value(), address, no_fit);
+  const absl::StatusOr<DeviceRange> range = BeginLoad(host, source.has_value(), address, no_fit);
   if (!range.ok()) {
     if (sends) broadcasts_.Refuse(*part, range.status());
     return reply.Fail(range.status(), no_fit);
@@ -69,12 +69,12 @@ void Residency::SwapIn(const HostModel& host, std::optional<Time> deadline, Repl
   const std::uint64_t order = reply.sequence();
   loading.replies.push_back(std::move(reply));
   loading.deadline = deadline;
-  loading.lent = std::move(lent);
+  loading.source = std::move(source);
   if (sends) Broadcast(host.digest, *part);
   if (range->size > Bytes(0) && part && !sends) return Receive(host, *range, order, loading, *part);
-  if (range->size == Bytes(0)) loading.lent.reset();
-  if (!loading.lent) return Send(host, *range, order, loading);
-  Borrow(host, *range, order, *loading.lent);
+  if (range->size == Bytes(0)) loading.source.reset();
+  if (!loading.source) return Send(host, *range, order, loading);
+  CopyFromPeer(host, *range, order, *loading.source);
 }
 
 absl::StatusOr<DeviceRange> Residency::BeginLoad(const HostModel& host, bool whole, std::uint64_t address,
@@ -98,12 +98,13 @@ absl::StatusOr<DeviceRange> Residency::BeginLoad(const HostModel& host, bool who
   return range;
 }
 
-// Held as a run holds it, until nothing reads it any more. What is lent counts only when all of it is here:
-// it is not sent on before.
+// The model is held as a run holds it, until nothing reads it any more. What comes from another GPU counts only
+// when all of it is here, so it is not sent on before.
 void Residency::Broadcast(const std::string& digest, const BroadcastPart& part) {
   const auto loading = loading_.find(digest);
-  if (loading != loading_.end() && loading->second.lent) {
-    return broadcasts_.Refuse(part, absl::UnavailableError("its sender borrows the model itself"));
+  if (loading != loading_.end() && loading->second.source) {
+    return broadcasts_.Refuse(part,
+                              absl::UnavailableError("its sender copies the model from another GPU itself"));
   }
   const ModelTable::Hold hold = table_.Acquire(digest);
   broadcasts_.Send(part, hold.weights, loading == loading_.end() ? nullptr : loading->second.load,
@@ -120,7 +121,7 @@ void Residency::Receive(const HostModel& host, DeviceRange range, std::uint64_t 
       });
 }
 
-// What has not come by now comes from the host: nobody waits for a broadcast that broke.
+// After a broadcast broke, the groups that are missing come from the host at once.
 void Residency::Received(const HostModel& host, DeviceRange range, std::uint64_t order,
                          const absl::Status& status) {
   Loading& loading = loading_.at(host.digest);
@@ -169,18 +170,19 @@ void Residency::FirstGroupThere() {
   });
 }
 
-void Residency::Borrow(const HostModel& host, DeviceRange range, std::uint64_t order, const LentModel& lent) {
-  peers_.Open(lent, [this, host, range, order](absl::StatusOr<std::shared_ptr<const PeerMemory>> memory) {
+void Residency::CopyFromPeer(const HostModel& host, DeviceRange range, std::uint64_t order,
+                             const PinnedModel& source) {
+  peers_.Open(source, [this, host, range, order](absl::StatusOr<std::shared_ptr<const PeerMemory>> memory) {
     queue_.Post([this, host, range, order, memory = std::move(memory)] {
       if (!memory.ok()) return Confirmed(host.digest, loading_.at(host.digest).load, memory.status());
-      SendLent(host, range, order, *memory);
+      SendFromPeer(host, range, order, *memory);
     });
   });
 }
 
-// The last group is kept back until the lender has said that the loan was held.
-void Residency::SendLent(const HostModel& host, DeviceRange range, std::uint64_t order,
-                         std::shared_ptr<const PeerMemory> memory) {
+// The last group is kept back until the source has said that the model was pinned all the time.
+void Residency::SendFromPeer(const HostModel& host, DeviceRange range, std::uint64_t order,
+                             std::shared_ptr<const PeerMemory> memory) {
   Loading& loading = loading_.at(host.digest);
   TransferRequest request = TransferOf(range, order, loading);
   request.peer = std::move(memory);
@@ -192,18 +194,18 @@ void Residency::SendLent(const HostModel& host, DeviceRange range, std::uint64_t
     if (group == 0) FirstGroupThere();
   };
   request.done = [this, digest = host.digest, load = loading.load,
-                  lent = *loading.lent](const Completion& completion) {
+                  source = *loading.source](const Completion& completion) {
     if (!completion.status.ok()) return Confirmed(digest, load, completion.status);
-    peers_.Confirm(lent,
+    peers_.Confirm(source,
                    [this, digest, load](const absl::Status& status) { Confirmed(digest, load, status); });
   };
-  loading.port = &links_.from(loading.lent->gpu);
+  loading.port = &links_.from(loading.source->gpu);
   loading.transfer = loading.port->Put(std::move(request));
 }
 
 namespace {
 
-// To runs a model that was lent and did not come is one that is not here: whoever planned them plans again.
+// Runs that wait for a model whose peer copy failed are answered NOT_FOUND: the node plans them again.
 absl::Status DidNotCome(const std::string& digest, const absl::Status& status) {
   return absl::NotFoundError(absl::StrCat("model ", digest, " did not come: ", status.message()));
 }
@@ -267,7 +269,7 @@ void Residency::Copied(const std::string& digest, const absl::Status& status) {
     const Bytes moved = table_.SizeOf(digest) - (loading.broadcast ? broadcast : Bytes(0));
     outcome = SwapOutcome(*loading.load, moved);
     ++swaps_;
-    if (!loading.lent) swapped_ += moved;
+    if (!loading.source) swapped_ += moved;
   } else if (const std::optional<DeviceRange> range = table_.LoadFailed(digest)) {
     memory_.Free(*range);
   }
@@ -276,7 +278,7 @@ void Residency::Copied(const std::string& digest, const absl::Status& status) {
     outcome.set_bytes(0);  // moved once, for the first that asked
   }
   for (const auto& then : loading.deferred) then();
-  if (changed_) changed_(digest, !status.ok() && loading.lent ? DidNotCome(digest, status) : status);
+  if (changed_) changed_(digest, !status.ok() && loading.source ? DidNotCome(digest, status) : status);
 }
 
 absl::Status Residency::MayEvict(const std::string& digest) const {

@@ -26,7 +26,8 @@
 
 namespace troupe::gpu {
 
-// Executes swap orders over the device's links; who goes for whom is decided elsewhere. The main loop's thread.
+// Executes swap orders over the device's links; the node decides which victim leaves for which model. The
+// main loop's thread.
 class Residency {
  public:
   // Told when runs of a model that is on its way may begin, when it has become resident, or has failed to.
@@ -40,22 +41,22 @@ class Residency {
   void Connect(Changed changed, Wanted wanted);
 
   // Answers when the whole model is there; at once when it was. NoFit with ResourceExhausted when memory is
-  // short. A deadline makes a swap that is on its way more urgent, never less. `lent`: the weights come from
-  // that GPU, or not at all (Unavailable): what was copied counts when the loan was still held at its end, so
+  // short. A deadline makes a swap that is on its way more urgent, never less. `source`: the weights come
+  // from that GPU, or not at all (Unavailable). They count when they were pinned there to the end of the copy:
   // until then the last group is not there, and no run that used the others ends.
   // `address`: where weights that are mapped go; 0: anywhere.
   // `part`: as the first of a broadcast the model is sent to the others, as it comes or as it is there; as
   // another one it comes from the first, and from the host whatever that does not send. The outcome's bytes
   // are then those from the host.
   void SwapIn(const HostModel& host, std::optional<Time> deadline, Reply reply,
-              std::optional<LentModel> lent = std::nullopt, std::uint64_t address = 0,
+              std::optional<PinnedModel> source = std::nullopt, std::uint64_t address = 0,
               const std::optional<BroadcastPart>& part = std::nullopt);
   // A run with this deadline waits for a model, which may be on its way.
   void Hurry(const std::string& digest, Time deadline);
   // The load of a model that is on its way and whose runs need not wait for all of it, else null.
   [[nodiscard]] std::shared_ptr<ModelLoad> Pipelined(const std::string& digest) const;
-  // The model is on its way: calls `then` when that has ended and its order is answered. So whoever gave both
-  // orders hears of the swap first.
+  // The model is on its way: calls `then` when that has ended and its order is answered. So the daemon, which
+  // gave both orders, hears of the swap first.
   void Defer(const std::string& digest, std::function<void()> then);
   // A run that used the model lets go of it.
   void Release(const std::string& digest, const ModelTable::Hold& hold);
@@ -76,10 +77,10 @@ class Residency {
   struct Loading {
     std::shared_ptr<ModelLoad> load;
     std::optional<Time> deadline;
-    std::optional<LentModel> lent;  // by whom, when it does not come from the host
-    bool broadcast = false;         // by another GPU, as far as that sends it
-    std::size_t host_begins = 0;    // the first group that comes from the host
-    LinkPort* port = nullptr;       // null: nothing was sent yet
+    std::optional<PinnedModel> source;  // the GPU that it comes from, when that is not the host
+    bool broadcast = false;             // by another GPU, as far as that sends it
+    std::size_t host_begins = 0;        // the first group that comes from the host
+    LinkPort* port = nullptr;           // null: nothing was sent yet
     LinkPort::Id transfer = 0;
     std::vector<Reply> replies;
     std::vector<std::function<void()>> deferred;
@@ -93,9 +94,9 @@ class Residency {
   void Receive(const HostModel& host, DeviceRange range, std::uint64_t order, Loading& loading,
                const BroadcastPart& part);
   void Received(const HostModel& host, DeviceRange range, std::uint64_t order, const absl::Status& status);
-  void Borrow(const HostModel& host, DeviceRange range, std::uint64_t order, const LentModel& lent);
-  void SendLent(const HostModel& host, DeviceRange range, std::uint64_t order,
-                std::shared_ptr<const PeerMemory> memory);
+  void CopyFromPeer(const HostModel& host, DeviceRange range, std::uint64_t order, const PinnedModel& source);
+  void SendFromPeer(const HostModel& host, DeviceRange range, std::uint64_t order,
+                    std::shared_ptr<const PeerMemory> memory);
   void Confirmed(const std::string& digest, const std::shared_ptr<ModelLoad>& load,
                  const absl::Status& status);
   [[nodiscard]] TransferRequest TransferOf(DeviceRange range, std::uint64_t order,

@@ -7,7 +7,7 @@ namespace troupe::gpu {
 
 namespace {
 
-// A device that does not copy within itself by then is given up for ill: whoever watches the worker sees it.
+// A device that does not copy within itself by then is broken: the watchdog of the worker sees it.
 constexpr Duration kPatience = std::chrono::seconds(5);
 
 }  // namespace
@@ -27,7 +27,7 @@ bool RoomMaker::MakeRoom(Bytes size) {
   for (std::size_t i = 0; i < moves.size(); ++i) {
     const bool there =
         copies[i]->Wait(kPatience).ok() && table_.Move(*table_.IdleAt(moves[i].from.address), moves[i].to);
-    // What is still being copied keeps both its places: nobody may write where a copy does.
+    // A range that is still being copied keeps both its places, so that no other copy writes there.
     if (copies[i]->done()) memory_.Free(there ? moves[i].from : moves[i].to);
     all = all && there;
   }

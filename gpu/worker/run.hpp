@@ -55,7 +55,7 @@ struct Run {
   bool by_layer = false;              // its model is not on the device: its weights come and go with it
   std::optional<DeviceRange> window;  // where they do, until it has computed
   std::shared_ptr<LayerLoad> layers;  // with `window`
-  std::shared_ptr<std::vector<Time>> trace;  // when each step was reached; null: nobody asked
+  std::shared_ptr<std::vector<Time>> trace;  // when each step was reached; null: no trace was asked for
   StateTable::StatePtr state;                // of its function; null: it has none
   bool unheard = false;                      // its daemon is gone: it advances no state
 
@@ -81,7 +81,7 @@ absl::Status CheckPrecision(proto::Precision precision);
 // Each tensor's bytes are where its shape says; names are different, also those of the function's state.
 // InvalidArgument names the tensor.
 absl::Status CheckRunInputs(const proto::RunOrder& order);
-// Of all that its plan takes: those that came with the order, and the state.
+// All inputs of the plan: the inputs of the order, and the state.
 [[nodiscard]] std::vector<proto::TensorSpec> InputSpecs(const Run& run);
 // What stays on the device as the function's state is neither sent nor answered.
 [[nodiscard]] bool IsStateInput(const Run& run, const std::string& name);
@@ -90,8 +90,8 @@ absl::Status CheckRunInputs(const proto::RunOrder& order);
 // its state differ.
 absl::Status PlaceState(Run& run);
 
-// The state in its place, and rooms for the other outputs: inline while they are small and few, else in the
-// channel's arena. ResourceExhausted when that is full of outputs that nobody has released.
+// The state in its place, and room for the other outputs: inline while they are small and few, else in the
+// channel's arena. ResourceExhausted when that is full of outputs that were not released.
 absl::Status ReserveOutputs(Run& run, Bytes inline_limit);
 // The sizes of run.outputs; Internal when one is larger than its plan said.
 absl::Status MeasureOutputs(Run& run);

@@ -16,9 +16,9 @@
 
 namespace troupe::gpu {
 
-// A run is known by the sequence of its order. Smaller priorities go first, of equal ones by their turns
-// (gpu/worker/launch_order.hpp), of these in the order of their arrival. Holds the waiting runs; the same
-// class orders those that are staged and ready to compute. Pure.
+// A run is known by the sequence of its order. Smaller priorities go first, equal ones by urgency
+// (gpu/worker/launch_order.hpp), then in the order of their arrival. Holds the waiting runs; the same class
+// orders the runs that are staged and ready to compute. Pure.
 class RunQueue {
  public:
   // False when the sequence is in the queue already. `expires`: Time::max() for never.

@@ -58,7 +58,7 @@ absl::Status Runner::TakeTurn(Id id, Run& run) {
   const proto::RunOrder& order = run.request.order;
   if (order.stateful().empty()) return absl::OkStatus();
   const StateTable::StatePtr state = residency_.states().Find(order.stateful());
-  // Never zeros by mistake: who gives the order says what the state is, with a swap-in.
+  // A state never begins with zeros by mistake: the order that swaps it in says what it is.
   if (state == nullptr || state->digest != order.digest()) {
     return absl::NotFoundError(absl::StrCat("the state of '", order.stateful(),
                                             "' is not on this device: bring it with a swap-in first"));

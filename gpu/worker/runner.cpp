@@ -149,8 +149,8 @@ std::optional<Runner::Id> Runner::NextToStage(Model model) const {
   });
 }
 
-// Not re-entered: what it starts may end at once and call back. Runs whose models are on their way have
-// places of their own, so that they keep none that could compute now from being staged.
+// Not re-entered: what it starts may end at once and call back. Runs whose models are on their way have slots
+// of their own, so that they never keep a run that could compute now from being staged.
 void Runner::Advance() {
   again_ = true;
   if (std::exchange(advancing_, true)) return;
@@ -228,10 +228,10 @@ void Runner::Left(Id id, const absl::Status& status) {
   ++runs_done_;
   proto::WorkerOutcome outcome;
   if (status.ok()) outcome = OutcomeOf(*run, SteadyNow());
-  // Tells a run that was cut from one that never began.
+  // Tells a run that was cut from a run that never began.
   if (run->cut_after > Duration::zero()) outcome.mutable_run()->set_compute_ns(run->cut_after.count());
   Answer(std::move(run), status, std::move(outcome));
-  Advance();  // somebody may wait for the memory
+  Advance();  // a run may wait for the memory
 }
 
 void Runner::ReleaseModel(Run& run) {
@@ -270,7 +270,8 @@ void Runner::GiveUp(Id id, const absl::Status& status, proto::WorkerOutcome outc
   Advance();
 }
 
-// Whoever plans the memory of this device must not hear of a run before it hears what became of its model.
+// The node, which plans the memory of this device, must not hear of a run before it hears what became of its
+// model.
 void Runner::Answer(std::unique_ptr<Run> run, absl::Status status, proto::WorkerOutcome outcome) {
   const std::string digest = run->request.order.digest();
   if (residency_.table().StateOf(digest) != ModelTable::State::kLoading) {
@@ -285,7 +286,7 @@ void Runner::Answer(std::unique_ptr<Run> run, absl::Status status, proto::Worker
 void Runner::Cancel(std::uint64_t sequence) {
   const auto found = by_sequence_.find(sequence);
   if (found == by_sequence_.end()) return;
-  GiveUp(found->second, absl::CancelledError("nobody waits for this run any more"));
+  GiveUp(found->second, absl::CancelledError("the request of this run was cancelled"));
 }
 
 void Runner::Expire(Time now) {
@@ -302,7 +303,7 @@ Time Runner::NextExpiry() const {
 }
 
 void Runner::FailAll(const absl::Status& status) {
-  advancing_ = true;  // none of them begins while the others fall
+  advancing_ = true;  // no run begins while the others fall
   std::vector<Id> all;
   for (const auto& [id, run] : runs_) all.push_back(id);
   for (const Id id : all) GiveUp(id, status);
@@ -314,7 +315,7 @@ void Runner::FailAll(const absl::Status& status) {
 
 void Runner::ModelChanged(const std::string& digest, const absl::Status& status) {
   if (!status.ok()) {
-    // Those that compute learn it at the gate of their next step.
+    // Runs that compute learn it at the gate of their next step.
     std::vector<Id> hopeless;
     for (const auto& [id, run] : runs_) {
       if (run->request.order.digest() == digest && !run->by_layer) hopeless.push_back(id);

@@ -53,9 +53,9 @@ class Runner {
   void FailAll(const absl::Status& status);
   // A model that runs wait for is there or on its way (OK), or will not be.
   void ModelChanged(const std::string& digest, const absl::Status& status);
-  // Whether runs wait for this model (those that hold it are known to the model table).
+  // Whether runs wait for this model (runs that hold it are known to the model table).
   [[nodiscard]] bool Wants(const std::string& digest) const;
-  // A state has come, or will not; or it is somebody else's turn.
+  // A state has come, or will not come; or the next run may use it.
   void StatesChanged();
   // Brings the control page up to date.
   void ShowCompute(Time now);

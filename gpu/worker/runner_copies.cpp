@@ -80,8 +80,8 @@ void Runner::CopyInputs(Id id, Run& run) {
   }
   run.bytes += total;
   bytes_in_ += Bytes(total);
-  // What is no larger than a block need not be cut into some, and its run waits for nothing else: it does not
-  // queue behind the batch that the device has.
+  // A tensor that is no larger than a block is not cut into blocks, and its run waits for nothing else: it
+  // does not queue behind the batch that the device has.
   if (Bytes(total) > links_.options().block) return SendInputs(id, run, bytes);
   lanes_.At(Lane::kCopyIn, run.request.sequence);
   // One status for all copies: they end in order, on one stream.

@@ -13,7 +13,7 @@ absl::Status Runner::AcceptByLayer(Run& run) {
     return absl::InvalidArgumentError(absl::StrCat(
         "a run of model ", order.digest(), " by layer has to name the host copy that its weights come from"));
   }
-  // Not the request's fault: whoever gave the order brings the model, and asks again.
+  // The request is not at fault: the node brings the model, and orders the run again.
   if (!order.stateful().empty()) {
     return absl::NotFoundError(absl::StrCat("model ", order.digest(),
                                             " is not on this device, and the state of '", order.stateful(),
@@ -44,7 +44,7 @@ void Runner::LayersLanded(Id id, const absl::Status& status) {
   Run* run = Find(id);
   if (run == nullptr) return;  // it has had all its weights, and is answered
   run->layers->Landed();
-  // Of one that computes its gate tells.
+  // The gate of a run that computes tells it.
   const bool computing = run->stage == Run::Stage::kComputing;
   if (!status.ok() && run->failed.ok() && !computing) run->failed = status;
   if (run->failed.ok() || !run->layers->quiet()) return;

@@ -1,5 +1,5 @@
-// What runs take of the device's memory: the room for inputs and outputs when they are staged, for
-// activations when they are launched. What is staged can be launched: nobody takes that memory meanwhile.
+// What runs take of the device's memory: room for inputs and outputs when they are staged, for activations
+// when they are launched. A staged run can always be launched: its memory is reserved.
 #include <algorithm>
 #include <functional>
 #include <utility>
@@ -34,9 +34,9 @@ void Runner::LeaveStaging(const Run& run) {
   Promise();
 }
 
-// When every slot computes, they hold the activations of as many runs as there are slots; those that may come
-// to that are the runs that compute and the ones that are staged, and `candidate`, which is about to be. One
-// that is no larger than what a run holds that computes has its place where that one ends.
+// When every slot computes, they hold the activations of as many runs as there are slots. The runs that may
+// do so are the runs that compute, the staged runs, and `candidate`, which is about to be staged. A run that
+// needs no more than a run that computes has its place where that run ends.
 void Runner::Promise(Bytes candidate) {
   std::vector<Bytes> wanted;
   Bytes held;
@@ -118,7 +118,7 @@ void Runner::Reached(Id id, std::size_t step) {
   memory_.pool().Reached(*run->pool, step, SteadyNow());
   memory_.pool().Follow(SteadyNow());
   Promise();
-  Advance();  // somebody may wait for the memory
+  Advance();  // a run may wait for the memory
 }
 
 void Runner::FreeActivations(Run& run) {

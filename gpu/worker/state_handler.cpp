@@ -139,8 +139,8 @@ void StateHandler::Landed(const StatePtr& state, const absl::Status& status, con
   changed_();
 }
 
-// Of no use without their model, and nothing is copied to them any more. Runs in their lines learn of the
-// model; who waits to write one back is let through.
+// States are of no use without their model, and nothing is copied to them any more. Runs that wait for them
+// learn of the model; a write-back that waits is let through.
 void StateHandler::FailAll(const std::vector<StatePtr>& states, const absl::Status& why) {
   for (const StatePtr& state : states) {
     const bool written =
@@ -176,7 +176,7 @@ void StateHandler::WriteBack(ChannelPtr channel, const proto::WriteBackOrder& or
   });
 }
 
-// A state that a run waits for may change before its turn comes.
+// A state that a run waits for may change before the run gets it.
 std::vector<StateHandler::StatePtr> StateHandler::ChangedOf(const std::string& digest) const {
   std::vector<StatePtr> states = residency_.states().Of(digest);
   std::erase_if(states, [](const StatePtr& state) {
@@ -226,7 +226,7 @@ void StateHandler::Write(ChannelPtr channel, const std::vector<StatePtr>& states
   writing->unchanged = unchanged;
   for (const StatePtr& state : states) {
     ++writing->open;
-    // Its turn comes behind the runs that wait for it already.
+    // The write-back waits behind the runs that wait for it already.
     const std::uint64_t ticket = residency_.states().TicketOfOurs();
     residency_.states().Join(*state,
                              {ticket, [this, state, ticket, writing] { CopyOut(state, ticket, writing); }});

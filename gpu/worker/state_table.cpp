@@ -124,7 +124,7 @@ void StateTable::Join(DeviceState& state, DeviceState::User user) {
 void StateTable::Leave(DeviceState& state, std::uint64_t ticket) {
   const auto at = std::find_if(state.line.begin(), state.line.end(),
                                [ticket](const DeviceState::User& user) { return user.ticket == ticket; });
-  TROUPE_CHECK(at != state.line.end(), "somebody left a state who did not wait for it");
+  TROUPE_CHECK(at != state.line.end(), "a user left a state that it did not wait for");
   const bool first = at == state.line.begin();
   state.line.erase(at);
   if (!state.failed.ok()) {

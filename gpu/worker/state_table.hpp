@@ -1,13 +1,13 @@
 // STATE TABLE: what functions keep on the device from one of their runs to the next (a KV cache).
 //
 //   absent -(Begin)-> coming -(Arrived)-> here -(Drop)-> absent
-//   coming -(Fail)-> absent: whoever waits for it learns why
+//   coming -(Fail)-> absent: the runs that wait for it learn why
 //
-// Each state is there twice: a run reads `now` and writes `next`, and only one that is answered well makes
-// them change places. So a run that fails, or that nobody hears of, leaves the state as it was. Its users
-// (runs, and who writes it back) take turns, strictly in the order in which they joined the line.
+// Each state is there twice: a run reads `now` and writes `next`, and they change places only when the run is
+// answered well. So a run that fails, or that is not answered, leaves the state as it was. Its users (runs
+// and write-backs) take turns, strictly in the order in which they began to wait.
 //
-// Where states live and when they move is the node controller's to plan. The main loop's thread.
+// The node controller plans where states live and when they move. The main loop's thread.
 #pragma once
 
 #include <cstdint>
@@ -64,14 +64,14 @@ class StateTable {
   [[nodiscard]] StatePtr Find(const std::string& function) const;
   [[nodiscard]] std::vector<StatePtr> Of(const std::string& digest) const;
 
-  // Takes device memory for it, all or nothing: ResourceExhausted. One that was here is replaced;
-  // FailedPrecondition while somebody uses that.
+  // Takes device memory for it, all or nothing: ResourceExhausted. An older state is replaced;
+  // FailedPrecondition while a run uses that.
   absl::StatusOr<StatePtr> Begin(const std::string& digest, const proto::StateImage& image);
   void Arrived(DeviceState& state);
   // It will not come, or is not to be used any more: it is absent from now on, those in its line have to
   // leave it, and its memory is free when they have. Nothing is copied to or from it.
   void Fail(const StatePtr& state, const absl::Status& why);
-  // Frees the states of a model; nobody uses them.
+  // Frees the states of a model, which must be unused.
   void Drop(const std::string& digest);
 
   // Tickets are the caller's own, those of TicketOfOurs apart.

@@ -37,8 +37,8 @@ class TaskQueue {
   std::atomic<bool> any_ = false;
 };
 
-// One thread that executes tasks in order. Bounded by whoever posts. The destructor finishes the task at hand
-// and drops the others.
+// One thread that executes tasks in order. Its callers bound it. The destructor finishes the task at hand and
+// drops the others.
 class TaskThread {
  public:
   TaskThread();

@@ -90,7 +90,7 @@ absl::StatusOr<WorkerConnection::Parts> WorkerConnection::Shake(UnixConnection c
   TROUPE_ASSIGN_OR_RETURN(transport::SocketMessage message, control.Receive(deadline - SteadyNow()));
   proto::AdoptReply reply;
   if (!reply.ParseFromString(message.bytes))
-    return absl::DataLossError("the worker's answer is no AdoptReply");
+    return absl::DataLossError("the worker's answer is not a valid AdoptReply");
   if (reply.code() != 0) return RefusalOf(reply);
   auto& fds = message.descriptors;
   if (fds.size() < kAdoptionDescriptors) {

@@ -24,7 +24,7 @@ struct AdoptionGifts {
   int links = -1;          // -1 for a device with real ones
 };
 
-// Whom a worker serves that refused an adoption as somebody else's; nothing for any other status.
+// The key that a worker serves, when it refused an adoption for another key; nothing for any other status.
 [[nodiscard]] std::optional<std::string> ServedRuntime(const absl::Status& status);
 
 // One adopted worker.
@@ -33,13 +33,11 @@ struct AdoptionGifts {
 // Destroying the connection lets go of the worker, which lives on for its lease.
 class WorkerConnection {
  public:
-  // Waits until a worker listens at the path (it was just started) or `timeout`. `process` is the one that
+  // Waits until a worker listens at the path (it was just started) or `timeout`. `process` is what
   // StartWorker gave, invalid when the worker was there before: then it is opened by the pid that the kernel
-  // reports.
-  //   FailedPrecondition: another daemon has it, or a newer one had, or it serves somebody else
-  //   (ServedRuntime). NotFound: nobody listened. Unavailable: the process ended meanwhile. DeadlineExceeded:
-  //   it listens and does not answer.
-  // Blocks; not for actors.
+  // reports. FailedPrecondition: another daemon has it, or a newer one had, or it serves another key
+  // (ServedRuntime). NotFound: no process listened. Unavailable: the process ended meanwhile.
+  // DeadlineExceeded: it listens and does not answer. Blocks; not for actors.
   static absl::StatusOr<std::unique_ptr<WorkerConnection>> Adopt(const std::string& socket,
                                                                  const proto::AdoptHello& hello,
                                                                  const AdoptionGifts& gifts,
@@ -64,8 +62,8 @@ class WorkerConnection {
   [[nodiscard]] const transport::ProcessHandle& process() const { return process_; }
   [[nodiscard]] int socket_fd() const { return control_.fd(); }
   [[nodiscard]] ControlSnapshot Progress() const { return ReadControlPage(control_page_); }
-  // The memory that the worker uses, when the device has none of its own: a worker that outlived its daemon
-  // keeps the one it had. Keep it for the next worker of this GPU.
+  // The memory that the worker uses, when the device has none of its own. A worker that outlived its daemon
+  // keeps the memory it had. Keep it for the next worker of this GPU.
   [[nodiscard]] transport::UniqueFd TakeDeviceMemory() { return std::move(device_memory_); }
   absl::Status Kill() const { return process_.Signal(9); }
   // Ends the adoption: the worker forgets what it owed us and waits for another daemon.

@@ -25,7 +25,7 @@ struct WorkerCommand {
   std::uint32_t concurrency = 1;  // runs of different plans that compute at a time
   std::uint32_t sms = 0;          // of a virtual GPU; 0: the worker's default
   Duration lease = std::chrono::seconds(30);
-  Bytes arena = MiB(256);  // outputs that nobody has read yet
+  Bytes arena = MiB(256);  // outputs that were not read yet
   bool allow_faults = false;
   // Empty or zero: the worker's defaults.
   std::string memory;        // gpu/memory/memory_policy.hpp has the names

@@ -19,7 +19,8 @@ class Addresses {
   static constexpr std::uint64_t kEnd = std::uint64_t{1} << 46;
   static constexpr Bytes kUnit = MiB(2);
 
-  // The model's; the same until it is forgotten, whatever is said of its size then. Zero: there is no room.
+  // The model's address; the same until the model is forgotten, also when its size is told anew. Zero: there
+  // is no room.
   std::uint64_t Of(const std::string& digest, Bytes size);
   void Forget(const std::string& digest);
 

@@ -10,7 +10,7 @@ namespace troupe::node {
 
 namespace {
 
-// Ranks of those that may go.
+// Ranks of copies that may leave.
 enum : int { kIdle, kRead, kWaitedFor };
 
 bool TakesRoom(CacheState state) {
@@ -44,7 +44,7 @@ const CacheEntry* CacheTable::Find(const std::string& model) const {
 
 CacheEntry& CacheTable::At(const std::string& model) {
   const auto it = entries_.find(model);
-  TROUPE_CHECK(it != entries_.end(), "a host copy is spoken of that nobody wanted");
+  TROUPE_CHECK(it != entries_.end(), "a host copy is named that was never adopted");
   return it->second;
 }
 
@@ -156,8 +156,8 @@ std::vector<CacheTable::Victim> CacheTable::Victims(Time now, const Waited& wait
   return victims;
 }
 
-// Drops what nobody reads, and lets the rest go with its last reader. Nothing moves for what would not fit
-// yet.
+// Drops copies without readers, and lets the others go with their last reader. It moves nothing when all of
+// that would not make enough room yet.
 void CacheTable::MakeRoom(Bytes need, Time now, const Waited& waited, std::vector<CacheAction>& actions) {
   Bytes coming = Room();
   for (const std::string& model : leaving_) coming += entries_.at(model).bytes;
@@ -196,7 +196,7 @@ void CacheTable::CountArriving(CacheEntry& entry) {
   arriving_ += entry.arrives ? 1 : -1;
 }
 
-// One step for somebody in the line.
+// One step for one model in the queue.
 CacheTable::Step CacheTable::Advance(const std::string& model, CacheEntry& entry, Time now,
                                      const Waited& waited, bool full, std::vector<CacheAction>& actions) {
   if (!entry.adopting && !waited(model)) return Step::kGone;
@@ -285,13 +285,13 @@ void CacheTable::LoadDone(const std::string& model, const absl::Status& status, 
     ++entry.failures;  // fetched anew at once; a second time with back-off
   }
   if (!entry.wanted) return Forget(model);
-  // Whoever waits for it goes on waiting; Decide takes it out of the line when nobody does.
+  // A request that waits for it waits on; Decide takes the model out of the queue when none waits.
   JoinLine(model, entry);
 }
 
 void CacheTable::Read(const std::string& model, Time now) {
   CacheEntry& entry = At(model);
-  // One that is to leave stays until its readers are done, and one of them may begin another read.
+  // A copy that is to leave stays until its readers are done, and one of them may begin another read.
   TROUPE_CHECK(entry.state == CacheState::kHeld || (entry.state == CacheState::kLeaving && entry.readers > 0),
                "only a usable host copy is read");
   ++entry.readers;
@@ -301,7 +301,7 @@ void CacheTable::Read(const std::string& model, Time now) {
 
 bool CacheTable::Unread(const std::string& model, Time now) {
   CacheEntry& entry = At(model);
-  TROUPE_CHECK(entry.readers > 0, "a host copy was let go that nobody read");
+  TROUPE_CHECK(entry.readers > 0, "a host copy without readers was released");
   entry.last_use = now;
   return --entry.readers == 0 && entry.state == CacheState::kLeaving;
 }
@@ -309,7 +309,7 @@ bool CacheTable::Unread(const std::string& model, Time now) {
 Time CacheTable::NextDue() const {
   Time due = turn_ends_;
   for (const auto& [place, model] : line_) {
-    // One that has passed is for others to end: room, or a free hand.
+    // A time that has passed needs no timer: an event brings the model on, room or a free slot.
     if (const Time retry = entries_.at(model).retry_at; retry > decided_) due = std::min(due, retry);
   }
   return due;
@@ -329,10 +329,10 @@ void CacheTable::Check() const {
         entry.readers == 0 || entry.state == CacheState::kHeld || entry.state == CacheState::kLeaving,
         "a host copy is read that is not there");
     TROUPE_CHECK((entry.state == CacheState::kLeaving) == leaving_.contains(model),
-                 "the list of those that leave is wrong");
+                 "the list of leaving copies is wrong");
     TROUPE_CHECK(entry.place == 0 || line_.at(entry.place) == model, "the line of the models is wrong");
   }
-  TROUPE_CHECK(used == used_, "the host region is booked wrongly");
+  TROUPE_CHECK(used == used_, "the host region is counted wrongly");
   TROUPE_CHECK(arriving == arriving_, "models on their way into use are counted wrongly");
   TROUPE_CHECK(fetching == fetching_ && fetching_ <= limits_.parallel_fetches, "too many fetches at once");
   TROUPE_CHECK(loading == loading_ && loading_ <= limits_.parallel_loads, "too many loads at once");

@@ -1,18 +1,18 @@
 // CACHE TABLE: the models that this node adopted, and where their bytes are: on its disk, and in its host
-// region. It decides what comes into the region and what leaves it. Pure. Owned by the node controller, which
-// knows who reads a copy and who waits for one; the cache actor fetches, places and frees.
+// region. It decides what comes into the region and what leaves it. Pure. The node controller owns it and
+// tells it which copies are read and which are waited for; the cache actor fetches, places and frees.
 //
 //   a model:  absent -> fetching -> on disk -> loading -> held -> on disk ...
-//             held -> leaving -> on disk              chosen to go while it was read: it goes with its last
-//             reader; fetching -> absent, loading -> on disk  failed: tried again with back-off loading ->
-//             absent                       damaged on disk: fetched again
+//             held -> leaving -> on disk                     chosen while it had readers: it goes with the last
+//             fetching -> absent, loading -> on disk         failed: tried again with back-off
+//             loading -> absent                              damaged on disk: fetched again
 //
 // An adopted model stays adopted: without room for all of them the coldest are on disk only, and come back
-// when somebody needs them. Those that are needed, since they are being adopted or since requests wait for
-// them, stand in one line, first come first served: while one finds no room, nobody behind it is loaded. What
-// goes for it: idle copies, then those that are only read, least recently used first, then those that
-// requests wait for, longest held first, once their turn is over. So a region full of models in use is shared
-// by turns, and what is read never leaves.
+// when they are needed. Models that are needed, because they are being adopted or because requests wait for
+// them, stand in one queue, first come first served: while one finds no room, none behind it is loaded. To
+// make room, idle copies leave first, then copies that are only read, least recently used first, then copies
+// that requests wait for, longest held first, once they were held for a turn. So models in use share a full
+// region by turns, and a copy with readers never leaves.
 #pragma once
 
 #include <compare>
@@ -55,15 +55,16 @@ struct CacheLimits {
   std::uint32_t parallel_adoptions = 2;  // in the region, and not yet ready: they do not leave
   Duration first_retry = std::chrono::milliseconds(200);
   Duration longest_retry = std::chrono::seconds(30);
-  // How long a copy that requests wait for stays before another one that is waited for may take its place.
+  // How long a copy that requests wait for stays before another copy with waiting requests may take its
+  // place.
   Duration turn = std::chrono::milliseconds(100);
-  Duration unread_turn = std::chrono::seconds(1);  // of one that no GPU was free for since it came
+  Duration unread_turn = std::chrono::seconds(1);  // of a copy that no GPU was free for since it came
 };
 
 enum class CacheActionKind {
   kFetch,  // bring it to the disk; FetchDone tells how it went
   kLoad,   // from the disk into the region; LoadDone tells how it went
-  kLeave,  // nobody begins to read it any more; dropped with its last reader
+  kLeave,  // no new reader begins; dropped with its last reader
   kDrop,   // free its place in the region, before any load that was decided later
 };
 struct CacheAction {
@@ -149,7 +150,8 @@ class CacheTable {
   std::uint32_t loading_ = 0;
   std::uint32_t arriving_ = 0;
   Time decided_{};
-  Time turn_ends_ = Time::max();  // of somebody in whose place the first of the line could come
+  // When the turn of a copy ends, so that the first of the queue may take its place.
+  Time turn_ends_ = Time::max();
   CacheCounts counts_;
 };
 

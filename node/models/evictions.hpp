@@ -1,6 +1,6 @@
-// EVICTIONS: models that leave a GPU. One that has states is written back first and evicted then, in two
-// orders: whatever dies between them, the state is somewhere. What was decided for the GPU meanwhile waits,
-// since its room is not there yet.
+// EVICTIONS: orders models off a GPU. A model with states has them written back first and is evicted then, in
+// two orders: whatever dies between them, the states are safe. Dispatches for the GPU that were decided
+// meanwhile wait, because their room is not free yet.
 #pragma once
 
 #include <cstddef>
@@ -24,13 +24,13 @@ class Evictions {
   void On(const RuntimeReassigned& event) { Void(event.gpu); }
 
   void Order(GpuIndex gpu, const std::string& model);
-  // The states of a model that is to go are safe, or (`status`) could not be made so.
+  // The states of a model that is to be evicted were saved, or (`status`) could not be saved.
   void StatesSaved(const EvictionWrittenBack& purpose, const absl::Status& status,
                    const std::vector<ImagePtr>& images);
 
-  // States are being written back there.
+  // True while states are being written back on this GPU.
   [[nodiscard]] bool Writing(GpuIndex gpu) const;
-  // Starts when they are; the model is in use until then.
+  // Starts the dispatch when these write-backs have ended; its model is in use until then.
   void StartBehind(const HeldStart& start);
 
  private:

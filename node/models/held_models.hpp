@@ -27,7 +27,8 @@ struct HeldModel {
   bool adopted = false;    // requests may come
   std::uint64_t life = 0;  // counts up when it is held again before it had left: older answers are not for it
   std::map<std::uint32_t, std::uint64_t> prepared{};  // GPU -> the incarnation of its worker
-  std::vector<Ask> waiting{};                         // those who asked for its adoption, until it is adopted
+  // Callers that asked for its adoption, until it is adopted.
+  std::vector<Ask> waiting{};
 
   [[nodiscard]] bool PreparedBy(std::uint32_t gpu, std::uint64_t incarnation) const {
     const auto it = prepared.find(gpu);
@@ -38,7 +39,7 @@ struct HeldModel {
 // Copies of models by name (node/runtimes/isolation.hpp); workers know them by their packed digests.
 class HeldModels {
  public:
-  // New, or as it is held. One that was leaving is adopted anew.
+  // The model, new or as it is held. A model that was leaving is adopted anew.
   HeldModel& Hold(const std::string& digest) {
     auto& entry = entries_[digest];
     if (std::exchange(entry.leaving, false)) {  // its old copy is still there
@@ -94,7 +95,7 @@ class HeldModels {
       if (!it->second.leaving) copies.push_back(it->first);
     return copies;
   }
-  // One that has been placed, and requests may come for; null when there is none.
+  // A model that was placed and that requests may come for; null when there is none.
   [[nodiscard]] const HeldModel* AdoptedCopyOf(const std::string& digest) const {
     for (const auto& name : CopiesOf(digest)) {
       const auto& model = entries_.at(name).model;

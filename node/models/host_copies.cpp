@@ -10,13 +10,13 @@ namespace troupe::node {
 
 namespace {
 
-constexpr Bytes kPage = KiB(4);  // what the region gives out
+constexpr Bytes kPage = KiB(4);  // the region gives out whole pages
 
 Bytes Footprint(std::uint64_t model, std::uint64_t weights) {
   return std::max(AlignUp(Bytes(model), kPage) + AlignUp(Bytes(weights), kPage), kPage);
 }
 
-// The most that a copy of any of its forms takes of a host region.
+// The most bytes that any form of a copy takes of a host region.
 Bytes RegionBytesOf(const proto::FunctionRecord& function) {
   Bytes bytes = Footprint(function.model_bytes(), function.weights_bytes());
   for (const auto& packed : function.packed())
@@ -24,7 +24,7 @@ Bytes RegionBytesOf(const proto::FunctionRecord& function) {
   return bytes;
 }
 
-// False for what a later try may mend by itself.
+// True when a later try cannot succeed by itself.
 bool Final(const absl::Status& status) {
   return !absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status);
 }
@@ -48,7 +48,7 @@ void HostCopies::Move() {
   const auto now = parts_.out.now();
   const auto waited = [this](const std::string& model) { return parts_.scheduler.Waits(model); };
   const auto actions = table_.Decide(now, waited);
-  // Before anything else happens: nothing is dispatched for what leaves.
+  // The scheduler learns first which copies leave, so that it dispatches no request for them.
   for (const auto& [kind, copy] : actions) {
     if (kind == CacheActionKind::kLeave || kind == CacheActionKind::kDrop)
       parts_.scheduler.SetInRegion(copy, false);
@@ -100,7 +100,7 @@ void HostCopies::On(const CopyPlaced& event) {
   auto* model = parts_.models.Find(event.copy);
   if (absl::IsDataLoss(status)) parts_.out.Note("model-damaged", std::string(status.message()));
   if (!status.ok()) {
-    // Damage is mended by the manager's copy, scattered room by more of it.
+    // Damage is mended by the manager's copy, and scattered room by more room.
     const bool mends =
         absl::IsDataLoss(status) || absl::IsNotFound(status) || absl::IsResourceExhausted(status);
     if (Final(status) && !mends) Failed(event.copy, status);
@@ -121,7 +121,8 @@ void HostCopies::CameBack(const std::string& copy, Bytes bytes, Duration took) {
   parts_.decisions.CarryOut({});
 }
 
-// Those who asked for its adoption learn so; requests of one that was adopted wait on, for later tries.
+// The callers that asked for its adoption learn that it failed. Requests for an adopted model wait on, for
+// later tries.
 void HostCopies::Failed(const std::string& copy, const absl::Status& status) {
   const auto* model = parts_.models.Find(copy);
   if (model == nullptr) return;

@@ -11,9 +11,9 @@ namespace troupe::node {
 
 namespace {
 
-// Beyond so many at a time a model counts as adopted as soon as it is in the host region: a node that takes
-// over what another had would be seconds late with plans that mostly are not needed yet. A request that comes
-// before its plan has it made first.
+// Beyond so many adoptions at a time a model counts as adopted as soon as it is in the host region. A node
+// that takes over the models of another would else be seconds late with plans that mostly are not needed yet.
+// A request that comes before its plan has the plan made first.
 constexpr std::size_t kPlansWaitedFor = 8;
 
 bool Crowded(const HeldModels& models) {
@@ -37,7 +37,8 @@ std::string Models::CopyOf(const proto::FunctionRecord& function) const {
 }
 
 void Models::On(const AdoptionAsked& event) {
-  // For those who call it without a workflow; copies for others are made when they come (OpenCopy).
+  // This copy serves calls without a workflow; copies for other keys are made when their first request comes
+  // (OpenCopy).
   const auto copy = CopyOf(event.function);
   parts_.remembered.Wanted(copy);
   auto& model = held_.Hold(copy);
@@ -55,7 +56,8 @@ void Models::Placed(const std::string& copy) {
   Describe(copy, Bytes(model->copy.weights().length()), Bytes(0));
   parts_.scheduler.SetInRegion(copy, true);
   if (!model->adopted && Crowded(held_)) Adopted(copy);
-  if (!parts_.preparation.AskAll(copy)) Adopted(copy);  // no worker is up: it prepares when it comes
+  // Without a worker it is adopted now, and prepared when a worker comes.
+  if (!parts_.preparation.AskAll(copy)) Adopted(copy);
 }
 
 void Models::Describe(const std::string& copy, Bytes weights, Bytes activation) {
@@ -80,7 +82,8 @@ void Models::Adopted(const std::string& copy) {
   if (!std::exchange(model->adopted, true)) parts_.trials.Await(copy);
   parts_.copies.Adopted(copy);
   parts_.remembered.SaveSoon();
-  parts_.routers.GrantAll();  // before the deployment is answered: the next request finds routers that know
+  // Before the deployment is answered, so that the next request finds routers that know of it.
+  parts_.routers.GrantAll();
   AnswerAll(std::exchange(model->waiting, {}), copy, absl::OkStatus());
   parts_.decisions.CarryOut({});
 }
@@ -125,7 +128,7 @@ absl::StatusOr<std::string> Models::CopyFor(const proto::SubmitRequest& request)
     return absl::NotFoundError(
         absl::StrCat("this node has not heard of function '", request.function().name(), "' yet"));
   }
-  // Its adoption came before the news of it, which say where its state is.
+  // Its adoption came before its function record, which says where its state is.
   if (!function->state().empty() && parts_.states.declared().Find(request.function()) == nullptr) {
     return absl::NotFoundError(absl::StrCat("this node has not heard of the state of function '",
                                             request.function().name(), "' yet"));
@@ -136,8 +139,7 @@ absl::StatusOr<std::string> Models::CopyFor(const proto::SubmitRequest& request)
   return copy;
 }
 
-// The model is adopted for others: for this key it is as one that is on disk only, and comes when it is
-// needed.
+// The model is adopted for other keys: for this key it is on disk only, and comes when a request needs it.
 void Models::OpenCopy(const std::string& copy, const proto::FunctionRecord& function) {
   const auto* other = held_.AdoptedCopyOf(DigestOf(copy));
   if (other == nullptr || held_.Find(copy) != nullptr) return;

@@ -9,7 +9,7 @@ void PeerCopies::Begin(const HeldStart& start) {
   const auto& dispatch = start.dispatch;
   const auto ticket = copies_.Ask(dispatch.peer, dispatch.gpu, dispatch.model);
   parts_.orders.GiveFor(dispatch.model, dispatch.peer,
-                        LendOrderFor(parts_.models.PackedDigest(dispatch.model)), PinOrdered{start, ticket});
+                        PinOrderFor(parts_.models.PackedDigest(dispatch.model)), PinOrdered{start, ticket});
 }
 
 bool PeerCopies::Await(const HeldStart& start) {
@@ -18,13 +18,13 @@ bool PeerCopies::Await(const HeldStart& start) {
 
 void PeerCopies::On(const PinOrdered& purpose, const proto::WorkerOutcome& outcome) {
   const auto& dispatch = purpose.start.dispatch;
-  const auto pin = outcome.lend().loan();
+  const auto pin = outcome.pin().pin();
   const auto waiting = copies_.Answered(purpose.copy, pin);
   if (!waiting) return Release(dispatch.peer, pin);
   const bool gone = parts_.models.Find(dispatch.model) == nullptr;  // taken off this node meanwhile
   if (pin != 0 && gone && copies_.End(purpose.copy)) Release(dispatch.peer, pin);
   const bool comes = pin != 0 && !gone;
-  if (comes) parts_.swaps.Order(purpose.start, {.pinned = &outcome.lend(), .copy = purpose.copy});
+  if (comes) parts_.swaps.Order(purpose.start, {.pinned = &outcome.pin(), .copy = purpose.copy});
   // Without a pin the runs go as well: the worker answers that their model is not there, and all of them are
   // planned anew.
   parts_.dispatches.OrderRun(purpose.start);
@@ -40,7 +40,7 @@ void PeerCopies::End(PeerCopyTable::Ticket ticket) {
 }
 
 void PeerCopies::Release(GpuIndex source, std::uint64_t pin) {
-  if (pin != 0 && parts_.runtimes.Up(source)) parts_.orders.Give(source, ReturnOrderFor(pin));
+  if (pin != 0 && parts_.runtimes.Up(source)) parts_.orders.Give(source, UnpinOrderFor(pin));
 }
 
 void PeerCopies::On(const RuntimeLost& event) {

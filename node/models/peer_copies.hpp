@@ -1,5 +1,5 @@
 // PEER COPIES: models that come from another GPU of this node. The worker of that GPU pins the model from its
-// answer to the Lend order until the Return order; in between the destination copies it. Every pin is
+// answer to the Pin order until the Unpin order; in between the destination copies it. Every pin is
 // released once, however the copy ended.
 #pragma once
 

@@ -43,7 +43,7 @@ void Preparation::OrderNext(GpuIndex gpu) {
   for (auto copy = queue.Next(); !copy.empty(); copy = queue.Next()) {
     const auto* model = parts_.models.Find(copy);
     if (model == nullptr || !parts_.copies.Usable(copy)) {
-      queue.Done();  // it left meanwhile, and is prepared when it comes back
+      queue.Done();  // the copy left meanwhile, and is prepared when it comes back
       continue;
     }
     parts_.orders.GiveFor(copy, gpu, PrepareOrderFor(model->function, model->copy),
@@ -75,7 +75,7 @@ void Preparation::Prepared(const PrepareOrdered& purpose, const proto::WorkerOut
     return parts_.models.Adopted(copy);
   }
   if (model->adopted) return;
-  // A worker that died while it prepared is no fault of the model.
+  // When a worker died while it prepared, the model is not at fault.
   if (absl::IsUnavailable(StatusOf(outcome))) return parts_.models.Adopted(copy);
   parts_.models.AdoptFailed(copy, StatusOf(outcome));
 }

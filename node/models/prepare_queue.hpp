@@ -12,7 +12,7 @@ namespace troupe::node {
 
 class PrepareQueue {
  public:
-  // `adopting`: somebody waits for it; before all that nobody waits for.
+  // `adopting`: a caller waits for the model's adoption; such models go before all others.
   void Push(const std::string& digest, bool adopting) {
     auto& queue = adopting ? adopting_ : others_;
     if (std::find(queue.begin(), queue.end(), digest) == queue.end()) queue.push_back(digest);
@@ -27,7 +27,7 @@ class PrepareQueue {
     return digest;
   }
   void Done() { busy_ = false; }
-  // The worker is gone. Gives back those that were being adopted and had not been ordered.
+  // The worker is gone. Gives back the models that were being adopted and had not been ordered.
   [[nodiscard]] std::vector<std::string> Clear() {
     std::vector<std::string> adopting(adopting_.begin(), adopting_.end());
     *this = {};

@@ -9,7 +9,8 @@ namespace troupe::node {
 void Refill::On(const RuntimeLost& event) {
   if (!parts_.settings.refill) return;
   for (const auto& [copy, there] : parts_.scheduler.ResidentsOf(event.gpu)) {
-    // What ran comes back by its requests. And should it have killed its worker, it is not to kill the next.
+    // A model that ran when the worker died comes back with its next request only: should it have killed its
+    // worker, it must not kill the next one.
     const bool ran = there->state != ResidentState::kResident || there->pins > 0;
     if (!ran && parts_.scheduler.HolderCount(copy) == 1) Add(copy, there->bytes, there->last_use);
   }
@@ -37,7 +38,7 @@ void Refill::Begin() {
   }
 }
 
-// No model is evicted for one that no request waits for: there is an idle GPU with room for it and its run.
+// Refill evicts no model: it needs an idle GPU with room for the model and its run.
 bool Refill::HasRoom(const LostModel& lost) const {
   for (GpuIndex gpu = 0; gpu < parts_.runtimes.size(); ++gpu) {
     if (!parts_.runtimes.Serves(gpu, lost.copy)) continue;

@@ -19,8 +19,8 @@ void Swaps::Order(const HeldStart& start, const SwapWay& way) {
   ImagePtr image;
   if (dispatch.bring_state) image = parts_.states.AddTo(dispatch.state, swap);
   if (way.pinned != nullptr) {
-    *swap.mutable_lent() = way.pinned->weights();
-    swap.set_from_gpu(parts_.settings.DeviceOf(dispatch.peer));  // links lie between GPUs
+    *swap.mutable_pinned() = way.pinned->weights();
+    swap.set_from_gpu(parts_.settings.DeviceOf(dispatch.peer));  // links lie between devices, not runtimes
   }
   if (way.broadcast != nullptr) *swap.mutable_broadcast() = *way.broadcast;
   parts_.orders.GiveFor(
@@ -41,7 +41,7 @@ void Swaps::Prefetch(const Dispatch& dispatch) {
 }
 
 void Swaps::On(const SwapInOrdered& purpose, const proto::WorkerOutcome& outcome) {
-  // Before anything is planned anew: the source must not refuse to evict what it pinned.
+  // The pin ends before anything is planned anew: else the source would refuse to evict the model.
   parts_.peer_copies.End(purpose.copy);
   // The model comes also when its request was cancelled or expired on the way.
   if (parts_.runtimes.Lives(purpose.start.dispatch.gpu, purpose.life))
@@ -57,7 +57,7 @@ void Swaps::Ended(const HeldStart& start, ModelWas source, const proto::WorkerOu
   const Duration took(outcome.end_ns() - outcome.begin_ns());
   Bytes moved(outcome.bytes());
   Bytes taken = moved;  // on the device
-  // Of a broadcast the outcome tells what came from the host instead.
+  // Of a broadcast the outcome tells how many bytes came from the host instead.
   if (source == ModelWas::kBroadcast) {
     if (moved > Bytes(0)) source = ModelWas::kHost;
     taken = Bytes(0);
@@ -76,16 +76,16 @@ void Swaps::NoteVictims(const Dispatch& dispatch) {
   }
 }
 
-// Into the log of swaps, and as an event.
+// Writes the swap into the log of swaps, and reports it as an event.
 void Swaps::Note(GpuIndex gpu, SwapDone swap) {
   const auto words = [this](const std::string& digest) {
     const auto* model = parts_.models.Find(digest);
-    // One that was given up meanwhile has no function any more.
+    // A request that was given up meanwhile has no function any more.
     return absl::StrCat("'", model == nullptr ? digest.substr(0, 12) : model->function.key().name(), "'");
   };
   if (swap.source == ModelWas::kPeer || swap.source == ModelWas::kBroadcast)
     swap.peer = parts_.settings.DeviceOf(swap.peer);
-  // What does not fit is planned anew: it belongs to swapping, and happens as often.
+  // A model that does not fit is planned anew: that belongs to swapping and is too frequent for an event.
   const bool usual = swap.status.ok() || absl::IsResourceExhausted(swap.status);
   parts_.out.Note(usual ? cluster::kSwapEvent : "swap-failed",
                   SwapText(parts_.settings.DeviceOf(gpu), swap, words));

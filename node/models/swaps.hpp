@@ -13,7 +13,7 @@ struct Parts;
 
 // The way that weights take which do not come from the host.
 struct SwapWay {
-  const proto::LendOutcome* pinned = nullptr;   // at the GPU that they are copied from
+  const proto::PinOutcome* pinned = nullptr;    // at the GPU that they are copied from
   PeerCopyTable::Ticket copy = 0;               // of that copy
   const proto::Broadcast* broadcast = nullptr;  // as they come to another GPU
 };

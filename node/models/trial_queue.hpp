@@ -19,12 +19,12 @@ class TrialQueue {
   void Push(const std::string& digest) {
     if (!Waits(digest)) queue_.push_back({digest, 0});
   }
-  // Nobody is to try it (any more).
+  // The model is not to be tried (any more).
   void Remove(const std::string& digest) {
     std::erase_if(queue_, [&](const auto& trial) { return trial.first == digest; });
   }
-  // The first, for its next trial; stays in the line until it has had kMost of them. Empty while one is under
-  // way, or when there is none.
+  // The first model, for its next trial. It stays in the queue until it has had kMost of them. Empty while a
+  // trial is under way, or when no model waits.
   [[nodiscard]] std::optional<std::string> Begin() {
     if (busy_ || queue_.empty()) return std::nullopt;
     busy_ = true;
@@ -32,7 +32,7 @@ class TrialQueue {
     if (++queue_.front().second == kMost) queue_.pop_front();
     return digest;
   }
-  // One that is in no line is under way.
+  // A trial that did not come from the queue is under way.
   void Occupy() { busy_ = true; }
   void End() { busy_ = false; }
   [[nodiscard]] bool busy() const { return busy_; }

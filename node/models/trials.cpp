@@ -34,7 +34,7 @@ std::optional<std::size_t> BytesOf(const proto::TensorSpec& spec) {
 
 void Trials::Await(const std::string& copy) {
   if (!parts_.settings.trials || parts_.scheduler.costs().Measured(DigestOf(copy))) return;
-  // A run of zeros is none of a state's runs.
+  // A trial runs on zeros, which must not become a run of a state.
   if (!parts_.models.Find(copy)->function.state().empty()) return;
   queue_.Push(copy);
 }

@@ -20,7 +20,7 @@ class Trials {
   void Await(const std::string& copy);
   // Begins the next one, if the node is idle: what comes meanwhile waits for one run at most.
   void Begin();
-  // One that brings a lost model back. False: its function cannot be called with zeros.
+  // A trial that brings a lost model back. False: its function cannot be called with zeros.
   bool BeginRefill(const std::string& copy, const proto::FunctionRecord& function);
   [[nodiscard]] bool busy() const { return queue_.busy(); }
   // A request has come: it is not to wait for a trial that has not begun to compute.

@@ -72,7 +72,7 @@ bool CreditLedger::Take(std::uint64_t router) {
 
 void CreditLedger::Return(std::uint64_t router) {
   const auto it = routers_.find(router);
-  TROUPE_CHECK(it != routers_.end() && it->second.in_flight > 0, "a credit came back that nobody took");
+  TROUPE_CHECK(it != routers_.end() && it->second.in_flight > 0, "a credit came back that was not taken");
   if (--it->second.in_flight == 0 && it->second.gone) routers_.erase(it);
 }
 

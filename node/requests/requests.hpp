@@ -1,4 +1,4 @@
-// REQUESTS: the requests that are at this node, and the outputs of those that were answered and not read yet.
+// REQUESTS: the requests that are at this node, and the outputs of answered requests that were not read yet.
 //
 //   arrived -(its inputs are on this host)-> scheduled -> finished: exactly one answer
 //   arrived -(its inputs are elsewhere)-> awaits inputs -> scheduled, or finished

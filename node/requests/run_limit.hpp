@@ -37,8 +37,8 @@ struct RunLimitRules {
 };
 
 // `declared`: zero when the function's deployment says nothing. `sm_percent`: the part of a GPU's SMs that
-// the run gets, zero for all; a learned limit is longer by as much as the part is smaller, up to `most`. Runs
-// that were cut are no run times: a function cannot raise its limit by being cut.
+// the run gets, zero for all; a learned limit is longer by as much as the part is smaller, up to `most`. A
+// run that was cut teaches nothing, so a function cannot raise its limit by being cut.
 [[nodiscard]] RunLimit RunLimitFor(Duration declared, const KnownRuns& known, std::uint32_t sm_percent,
                                    const RunLimitRules& rules = {});
 

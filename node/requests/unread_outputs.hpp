@@ -28,7 +28,7 @@ class UnreadOutputs {
     unread_.erase(it);
     return slices;
   }
-  // The router is gone: nobody will read its answers.
+  // The router is gone, and with it the reader of its answers.
   std::vector<UnreadSlices> TakeOfRouter(std::uint64_t router) {
     std::vector<UnreadSlices> taken;
     const auto begin = unread_.lower_bound({router, 0});

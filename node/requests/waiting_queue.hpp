@@ -4,8 +4,8 @@
 //
 //   a waiting model:  looked at <-> parked (by the scheduler, which says when it is looked at again)
 //
-// One that was just looked up again, or whose first request has changed, is fresh until a decision has seen
-// it.
+// A model that was just looked up again, or whose first request has changed, is fresh until a decision has
+// seen it.
 #pragma once
 
 #include <cstddef>
@@ -49,7 +49,7 @@ class WaitingQueue {
   void LookAway(ModelId model);
   [[nodiscard]] bool LookedAt(ModelId model) const { return models_[model].looked_at; }
   [[nodiscard]] std::size_t looked_at() const { return heads_.size(); }
-  // The key of the first one that is looked at; there is one.
+  // The key of the first model that is looked at; there must be one.
   [[nodiscard]] const OrderingKey& FirstKey() const { return models_[*heads_.begin()].head; }
   // The first of them, or the first behind that one.
   [[nodiscard]] std::optional<Head> NextHead(const std::optional<Head>& behind) const;

@@ -9,7 +9,7 @@ namespace troupe::node {
 
 namespace {
 
-// Memory that somebody else holds, or that there was none of (codes above), may be there the next time.
+// Memory that another process holds, or that was missing (codes above), may be there the next time.
 bool MeansUnfit(int code) {
   switch (code) {
     case kWorkerExitUsage:
@@ -192,7 +192,7 @@ void ExecutorMachine::Handle(const Reassign& event, Time now, Actions& out) {
     return;
   }
   reported_ready_ = false;
-  KillAsHung("its place is given to somebody else", now, out);
+  KillAsHung("its place is given to another key", now, out);
   replacing_ = true;
 }
 
@@ -208,7 +208,7 @@ void ExecutorMachine::Handle(const Stop&, Time now, Actions& out) {
       break;
   }
   const bool polite = state_ == ExecutorState::kReady;
-  reported_ready_ = false;  // whoever stops it knows
+  reported_ready_ = false;  // the part that stops it knows
   Enter(ExecutorState::kStopping, now + limits_.kill_timeout);
   out.push_back({polite ? ExecutorActionKind::kShutDown : ExecutorActionKind::kKill, "stopping"});
 }

@@ -66,9 +66,9 @@ struct Restart {
 };  // an operator or a protocol error: kill it and start again
 struct DeviceUnfit {
   std::string why{};
-};  // who watches the device says that nothing is to run on it
-// The worker is to serve somebody else. `fresh`: a new one, at once; else the one that is there, which is
-// adopted anew. Nothing is reported lost: whoever says this knows. Nothing happens unless it is ready.
+};  // the device's watch says that nothing is to run on it
+// The worker is to serve another key. `fresh`: a new worker, at once; else the present worker, which is
+// adopted anew. The caller is told of no loss, since it knows. Nothing happens unless the worker is ready.
 struct Reassign {
   bool fresh = false;
 };

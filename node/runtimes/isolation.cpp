@@ -44,7 +44,7 @@ std::string IsolationKey(const proto::FunctionRecord& function, proto::Isolation
     case proto::ISOLATION_TENANT:
       return absl::StrCat("tenant/", function.tenant().empty() ? kNobody : function.tenant());
     case proto::ISOLATION_WORKFLOW:
-      // What a function keeps on the device is its own, whoever calls.
+      // A function's device state belongs to the function, whichever workflow calls it.
       if (!workflow.empty() && function.state().empty()) return absl::StrCat("workflow/", workflow);
       [[fallthrough]];
     case proto::ISOLATION_FUNCTION:

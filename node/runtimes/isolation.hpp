@@ -1,9 +1,9 @@
-// ISOLATION: with whom a function shares a runtime (a GPU worker's process). Each request has a key; a
-// runtime serves one key, or nobody yet. A model that functions of two keys use has a copy for each, with a
-// name of its own. Pure.
+// ISOLATION: which functions share a runtime (a GPU worker's process). Each request has a key; a runtime
+// serves one key, or none yet. A model that functions of two keys use has a copy for each, with a name of its
+// own. Pure.
 //
 //   shared     ""               all functions that say so
-//   tenant     "tenant/NAME"    the functions of a tenant; "tenant/-": those without one
+//   tenant     "tenant/NAME"    the functions of a tenant; "tenant/-": functions without a tenant
 //   workflow   "workflow/NAME"  what this workflow calls
 //   function   "function/NAME"  one function, all its versions
 //
@@ -31,8 +31,8 @@ namespace troupe::node {
 [[nodiscard]] std::string DigestOf(const std::string& copy);
 [[nodiscard]] std::string KeyOf(const std::string& copy);
 
-// How a worker names what it serves. On a node whose fresh workers serve nobody (`isolated`) it is empty for
-// those; elsewhere it is empty for shared ones.
+// How a worker names what it serves. The name is empty for fresh workers on a node that isolates
+// (`isolated`), which serve no key, and elsewhere for shared workers.
 inline constexpr char kSharedRuntime[] = "shared";
 struct Serves {
   bool assigned = true;

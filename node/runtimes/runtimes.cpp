@@ -14,7 +14,7 @@ namespace troupe::node {
 namespace {
 
 std::string KeyName(bool assigned, const std::string& key) {
-  if (!assigned) return "nobody";
+  if (!assigned) return "no key";
   return key.empty() ? "shared functions" : key;
 }
 
@@ -58,7 +58,7 @@ void Runtimes::On(const WorkerReported& event) {
   const bool given_up = runtime.last.state() == proto::ExecutorReport::UNFIT;
   runtime.last = report;
   if (given_up) parts_.routers.UpdateCapacity();  // an operator has it started again
-  // One that starts, or is down, holds no state from before; one that is ready is asked first.
+  // A runtime that starts, or is down, holds no state from before; a runtime that is ready is asked first.
   if (report.state() != proto::ExecutorReport::READY) parts_.states.Met(report.gpu());
   Tell(report);
   if (report.state() == proto::ExecutorReport::STARTING) return Starting(report);
@@ -207,7 +207,7 @@ absl::Status Runtimes::InjectFault(const FaultAsked& event) {
 }
 
 void Runtimes::On(const FaultOrdered& purpose, const proto::WorkerOutcome& outcome) {
-  // One that was killed does not answer; its executor says UNAVAILABLE.
+  // A killed worker does not answer; its executor says UNAVAILABLE.
   if (outcome.code() != 0 && outcome.code() != static_cast<int>(absl::StatusCode::kUnavailable))
     parts_.out.Note("fault-refused",
                     absl::StrCat(parts_.settings.Label(purpose.gpu), ": ", outcome.message()));

@@ -66,15 +66,15 @@ proto::WorkerOrder EvictOrderFor(const std::string& digest) {
   return order;
 }
 
-proto::WorkerOrder LendOrderFor(const std::string& digest) {
+proto::WorkerOrder PinOrderFor(const std::string& digest) {
   proto::WorkerOrder order;
-  order.mutable_lend()->set_digest(digest);
+  order.mutable_pin()->set_digest(digest);
   return order;
 }
 
-proto::WorkerOrder ReturnOrderFor(std::uint64_t loan) {
+proto::WorkerOrder UnpinOrderFor(std::uint64_t pin) {
   proto::WorkerOrder order;
-  order.mutable_return_()->set_loan(loan);
+  order.mutable_unpin()->set_pin(pin);
   return order;
 }
 

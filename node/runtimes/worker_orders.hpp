@@ -18,8 +18,8 @@ namespace troupe::node {
 [[nodiscard]] proto::WorkerOrder EvictOrderFor(const std::string& digest);
 // `function`: whose state; "": of all functions of the model.
 [[nodiscard]] proto::WorkerOrder WriteBackOrderFor(const std::string& digest, const std::string& function);
-[[nodiscard]] proto::WorkerOrder LendOrderFor(const std::string& digest);
-[[nodiscard]] proto::WorkerOrder ReturnOrderFor(std::uint64_t loan);
+[[nodiscard]] proto::WorkerOrder PinOrderFor(const std::string& digest);
+[[nodiscard]] proto::WorkerOrder UnpinOrderFor(std::uint64_t pin);
 // From where the dispatch says; the host copy is what the model is, wherever its weights come from.
 [[nodiscard]] proto::WorkerOrder SwapInOrderFor(const Dispatch& dispatch, const proto::HostCopy& copy,
                                                 Time now);
@@ -42,8 +42,8 @@ namespace troupe::node {
 [[nodiscard]] proto::SubmitReply ReplyFor(const Finished& finished, const proto::SubmitRequest& request,
                                           const proto::WorkerOutcome& swap, const proto::WorkerOutcome& run,
                                           const std::string& node);
-// Slices of `run` that `reply` does not carry (outputs nobody asked for), as an order that frees them; and
-// those that it does carry.
+// Slices of `run` that `reply` does not carry (unwanted outputs), as an order that frees them; and the slices
+// that it carries.
 [[nodiscard]] proto::ReleaseOrder UnsentSlices(const proto::WorkerOutcome& run,
                                                const proto::InferReply& reply);
 [[nodiscard]] proto::ReleaseOrder SentSlices(const proto::InferReply& reply);

@@ -10,7 +10,7 @@ namespace troupe::node {
 class ArrivalForecast {
  public:
   void Arrived(Time now);
-  // When the next one is expected; Time::max(): nobody can say.
+  // When the next request is expected; Time::max() when that cannot be told.
   [[nodiscard]] Time Due() const;
   // Between the latest two.
   [[nodiscard]] Duration interval() const { return interval_; }

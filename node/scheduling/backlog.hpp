@@ -16,7 +16,8 @@ class Backlog {
     if (pieces_++ == 0) Begin(work, now);
     work_ += work;
   }
-  // The same `work` as when it was added. Which piece is next is not known: the mean of those that are left.
+  // The same `work` as when it was added. Which piece is next is unknown: it counts as the mean of all that
+  // are left.
   void Done(Duration work, Time now) {
     work_ -= work;
     --pieces_;

@@ -18,8 +18,8 @@
 
 namespace troupe::node {
 
-// `off`: every GPU takes its models from the host, or from one that has them whole.
-// `burst`: what one GPU is loading from the host comes to others from that one.
+//   `off`: every GPU takes its models from the host, or from a GPU that has them whole.
+//   `burst`: a model that one GPU is loading from the host is sent on to other GPUs.
 enum class BroadcastRule { kOff, kBurst };
 [[nodiscard]] std::span<const PolicyEntry<BroadcastRule>> BroadcastRules();
 [[nodiscard]] absl::StatusOr<BroadcastRule> FindBroadcastRule(std::string_view name);
@@ -43,7 +43,7 @@ class Broadcasts {
   [[nodiscard]] bool MayJoin(const Member& sender, const Member& receiver, ModelId model) const;
   // It may.
   void Join(const Member& sender, const Member& receiver, ModelId model);
-  // What was gathered: from now on nobody joins it. Order these.
+  // The broadcast is complete, and no GPU joins it any more. Order these.
   [[nodiscard]] std::vector<Order> Send();
   // A receiver has the model, or does not get it any more. No receiver of it: nothing happens.
   void End(GpuIndex receiver, ModelId model);

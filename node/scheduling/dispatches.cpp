@@ -80,7 +80,7 @@ void Dispatches::OrderRun(const HeldStart& start) {
 
 void Dispatches::NoteDispatch(const Dispatch& dispatch, HeldRequest& request) {
   request.dispatched = parts_.out.now();
-  // One that is planned again, since it did not fit or its worker died, is still one request.
+  // A request that is planned again, since it did not fit or its worker died, is still one request.
   const bool first = std::exchange(request.attempt, dispatch.attempt) == 0;
   const auto* resident = parts_.scheduler.FindResident(dispatch.gpu, dispatch.model);
   if (dispatch.source != SwapSource::kResident) {

@@ -63,8 +63,8 @@ class FunctionBinding {
 
   // A request for `model` came. True when its binding had run out: what is left of it somewhere goes.
   bool Asked(ModelId model, Time now);
-  // Gives it a device that has room for `bytes`, the one with the most. `used`: which models are in use and
-  // keep their place although they are due to go. False: there is no room.
+  // Binds the function to the device with the most room, when that is at least `bytes`. `used`: which models
+  // are in use and keep their place although they are to be evicted. False: there is no room.
   bool Bind(ModelId model, Bytes bytes, const Devices& devices, Time now,
             absl::FunctionRef<bool(ModelId model)> used);
   // A request of it waits, and its device is gone, or it turned out larger than what was kept: it gets the

@@ -57,7 +57,7 @@ struct alignas(64) Gpu {
   Bytes idle{};        // of it: what could be evicted now
   Backlog work{};      // runs that were dispatched, and loads that nothing runs beneath
   Backlog bringing{};  // loads from the host
-  Bytes strange{};     // of the overhead: models that nobody here knows, not yet or not any more
+  Bytes strange{};     // of the overhead: models that are unknown here, not yet or not any more
   absl::flat_hash_map<ModelId, Resident> residents{};
   std::string key{};                                       // whom it serves
   std::optional<std::string> coming{};                     // whom it will serve when its worker is ready

@@ -19,8 +19,8 @@ bool GpuChooser::AnySlot(bool hits_only) const {
   return false;
 }
 
-// A late request whose model is there waits until nothing else computes on the GPU: one that comes meanwhile,
-// and can still be met, would have to wait for it.
+// A late request whose model is there waits until nothing else computes on the GPU: a request that comes
+// meanwhile, and can still be in time, would have to wait for it.
 bool GpuChooser::IsBehindRuns(const RequestEntry& entry, const Gpu& gpu) const {
   return tables_.Yields(entry.key) &&
          tables_.gpus.InFlightOn(gpu.device) >= tables_.limits.concurrency + gpu.coming_models;
@@ -54,7 +54,7 @@ GpuList GpuChooser::SomeHolders(ModelId model, std::uint64_t draw) const {
   return out;
 }
 
-// Of those with fewer requests than that.
+// The GPUs with fewer requests than `below`, the least busy first.
 GpuList GpuChooser::LeastBusy(std::uint32_t below) const {
   GpuList out;
   if (tables_.gpus.LeastInFlight() >= below) return out;
@@ -114,8 +114,9 @@ bool GpuChooser::CanTake(const RequestLook& look, const Gpu& gpu, const Resident
          victims_.CanMakeRoom(look, gpu, resident, tables_.Need(look, resident));
 }
 
-// A request is given runtimes of its key, and the first warm one of each device that has none of them: one
-// runtime per key and device, so that nobody takes all of a device's. While one is coming no other is taken.
+// A request is given runtimes of its key, and the first warm runtime of each device that has none of its key:
+// one runtime per key and device, so that no key takes all of a device's. While one is being assigned no
+// other is taken.
 bool GpuChooser::MayChoose(const RequestEntry& entry, const Gpu& gpu) const {
   if (tables_.Serves(entry, gpu)) return true;
   const std::string& key = tables_.models[entry.model].key;

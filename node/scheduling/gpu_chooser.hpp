@@ -20,8 +20,8 @@ class GpuChooser {
   [[nodiscard]] bool AnySlot(bool hits_only) const;
   // `draw`: random bits, new for each choice.
   [[nodiscard]] GpuChoice Choose(const RequestLook& look, std::uint64_t draw, Time now) const;
-  // Among the GPUs that the request looks at is one that has its model and could take it: else there is no
-  // need to look at the others to see that it is no hit.
+  // True when a GPU that the request looks at has its model and could take it; else the request cannot be a
+  // hit, and the other GPUs need not be looked at.
   [[nodiscard]] bool MayHit(const RequestLook& look, std::uint64_t draw) const;
   // The GPU could run it now. `resident`: its model there, or null.
   [[nodiscard]] bool CanTake(const RequestLook& look, const Gpu& gpu, const Resident* resident) const;

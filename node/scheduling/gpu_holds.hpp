@@ -11,7 +11,7 @@ class GpuHolds {
  public:
   GpuHolds(SchedulerTables& tables, WaitingRequests& waiting) : tables_(tables), waiting_(waiting) {}
 
-  // Keeps a GPU for the request: one that has its model before others, the one that will be empty first (of
+  // Holds a GPU for the request: first a GPU that has its model, else the GPU that will be empty first (of
   // many GPUs: of the least busy ones). When all are held the request keeps its place in the queue, and tries
   // again when it is passed again.
   void HoldFor(RequestEntry& entry);

@@ -140,7 +140,7 @@ void GpuTable::Drop(Gpu& gpu, ModelId model) {
   TROUPE_CHECK(it != gpu.residents.end(), "the model is not on this GPU");
   if (it->second.state == ResidentState::kLoading) LeaveLoad(gpu, model, it->second);
   if (it->second.readers > 0) {
-    // Whoever was copying from here will fail, and holds nothing here any more.
+    // A GPU that was copying from here will fail, and holds nothing here any more.
     for (const GpuIndex holder : holders_[model]) {
       Resident& reader = Found(holder).residents.at(model);
       if (reader.source == gpu.index) reader.source = kNoGpu;
@@ -229,7 +229,7 @@ void GpuTable::BeginEvict(GpuIndex index, ModelId model) {
   Gpu& gpu = Changing(index);
   const Resident* resident = gpu.Find(model);
   TROUPE_CHECK(resident != nullptr && resident->Idle() && resident->pins == 0,
-               "only a resident model that nobody uses is evicted");
+               "only a resident model without users is evicted");
   Drop(gpu, model);
   if (gpu.evicting[model]++ > 0) return;
   if (evicting_.size() <= model) evicting_.resize(model + 1);

@@ -3,9 +3,9 @@
 // device: a worker that disagrees says so (NoFit, WorkerReady) and the table is corrected.
 //
 // A GPU is here a runtime: one worker with memory of its own. Several may stand on one device, whose links
-// and places they share; each serves the models of one isolation key, or nobody yet:
+// and places they share; each serves the models of one isolation key, or of none yet:
 //
-//   a runtime:  warm (assigned to nobody) -> coming -> assigned -> coming (for another key, or warm again)
+//   a runtime:  warm (no key) -> coming -> assigned -> coming (for another key, or warm again)
 //
 //   a model on a GPU:  absent -> loading -> resident <-> running -> evicting -> absent
 //                      loading -> absent (the swap-in failed);  any -> absent (the worker died)
@@ -13,9 +13,8 @@
 // A model that another GPU is copying from is locked: it stays until that copy ended or its own worker died.
 //
 // Always true (checked): per GPU, bytes of models that stay (loading, resident, running) + memory promised to
-// runs
-// + overhead <= memory; a model with pins or readers is neither evicting nor a victim; as many swaps read a
-// model as it has readers.
+// runs + overhead <= memory; a model with pins or readers is neither evicting nor a victim; as many swaps read
+// a model as it has readers.
 #pragma once
 
 #include <algorithm>
@@ -51,7 +50,8 @@ class GpuTable {
   [[nodiscard]] const std::vector<GpuIndex>& Holders(ModelId model) const {
     return model < holders_.size() ? holders_[model] : kNoHolders;
   }
-  // Null: it is not there. Who has a model is known beside it: of one that does not nothing is read.
+  // Null: it is not there. A table beside it tells which GPUs have a model, so that nothing is read for the
+  // others.
   [[nodiscard]] const Resident* Find(ModelId model, const Gpu& gpu) const {
     const std::vector<GpuIndex>& holders = Holders(model);
     return std::binary_search(holders.begin(), holders.end(), gpu.index) ? gpu.Find(model) : nullptr;
@@ -65,8 +65,8 @@ class GpuTable {
   [[nodiscard]] bool Refers(ModelId model) const;
   // Those with a living worker.
   [[nodiscard]] const PlaceOrder& ready() const;
-  // Of the first of them, without finding the places of those that have changed; without any a number above
-  // every limit.
+  // Of the first GPUs, without finding the places of GPUs that have changed; a number above every limit when
+  // there is none.
   [[nodiscard]] std::uint32_t LeastInFlight() const {
     std::uint32_t least = 0;
     while (least < ready_with_.size() && ready_with_[least] == 0) ++least;
@@ -77,10 +77,10 @@ class GpuTable {
   [[nodiscard]] bool AllShared() const { return keyed_ == 0; }
   // Requests in flight on all runtimes of a device.
   [[nodiscard]] std::uint32_t InFlightOn(std::uint32_t device) const { return in_flight_.at(device); }
-  // A runtime with this key that is ready, on this device or on any; and one that will be.
+  // A runtime with this key that is ready, on this device or on any; and a runtime that will be.
   [[nodiscard]] bool Served(const std::string& key, std::optional<std::uint32_t> device) const;
   [[nodiscard]] bool Coming(const std::string& key) const;
-  // Some worker is being started, for nobody in particular.
+  // A worker is being started, for no particular key.
   [[nodiscard]] bool Starting() const;
   // Nothing is in flight, on its way or read there: its worker may be taken away.
   [[nodiscard]] bool Takeable(const Gpu& gpu) const;
@@ -96,7 +96,7 @@ class GpuTable {
   void BeginAssign(GpuIndex index, const std::string& key);
   void ForgetComing(GpuIndex index);
   void Unread(GpuIndex index, std::int32_t change);
-  // A model that the worker reported before anybody here knew it: its bytes were booked as overhead, and
+  // A model that the worker reported before anybody here knew it: its bytes were counted as overhead, and
   // strange.
   void FoundResident(GpuIndex index, ModelId model, Bytes bytes, Time now);
 
@@ -120,13 +120,13 @@ class GpuTable {
   // A function's state comes to where its model is. The caller made sure that it fits; again: nothing
   // changes.
   void AddState(GpuIndex index, ModelId model, const std::string& state, Bytes bytes);
-  // The worker says that the model is not there. As long as somebody seems to use it, it is kept as missing.
+  // The worker says that the model is not there. As long as dispatches use it, it is kept as missing.
   void Missing(GpuIndex index, ModelId model);
   // The worker had less room than the plan said.
   void CorrectFree(GpuIndex index, Bytes worker_free);
   // But for what is strange, which is really there.
   void ForgetOverhead(GpuIndex index);
-  // Its worker has dropped a model that nobody here knew.
+  // Its worker has dropped a model that is unknown here.
   void OrphanGone(GpuIndex index, Bytes bytes);
 
   // Ends the process when an invariant is broken.
@@ -139,7 +139,7 @@ class GpuTable {
   static void ChangeResident(Gpu& gpu, Resident& resident, Change change);
 
   Gpu& Found(GpuIndex index);
-  // Whoever changes a GPU asks for it with this.
+  // Code that changes a GPU asks for it with this.
   Gpu& Changing(GpuIndex index);
   void SetStanding(Gpu& gpu, WorkerState worker, std::uint32_t in_flight);
   template <class Change>
@@ -152,7 +152,7 @@ class GpuTable {
 
   std::map<GpuIndex, Gpu> gpus_;
   std::vector<Gpu*> by_index_;  // of gpus_; null where there is none
-  // A decision changes a GPU several times: its place is found anew when somebody asks for the places.
+  // A decision changes a GPU several times: its place is found anew when the places are asked for.
   mutable PlaceOrder ready_;
   mutable std::vector<GpuIndex> changed_;
   mutable std::vector<bool> is_changed_;   // by index: in changed_

@@ -32,7 +32,7 @@ void GpuTable::CheckSwaps() const {
     for (const auto& [model, resident] : gpu.residents) {
       const auto it = readers.find({index, model});
       TROUPE_CHECK(resident.readers == (it == readers.end() ? 0 : it->second),
-                   "a source is locked by nobody");
+                   "a source is locked without a copy");
       if (it != readers.end()) readers.erase(it);
     }
   }
@@ -57,7 +57,7 @@ void GpuTable::Check() const {
       coming += resident.state == ResidentState::kLoading ? 1 : 0;
       ++held;
       TROUPE_CHECK((resident.state == ResidentState::kRunning) <= (resident.pins > 0),
-                   "a model runs for nobody");
+                   "a model runs without a run");
       TROUPE_CHECK((resident.state == ResidentState::kResident) <= (resident.pins == 0),
                    "a model in use looks idle");
     }
@@ -66,9 +66,9 @@ void GpuTable::Check() const {
     const std::optional<GpuPlace> place = PlaceOf(gpu);
     TROUPE_CHECK(places.Find(index) == place, "a GPU is not where its load says");
     ready += place ? 1 : 0;
-    TROUPE_CHECK(gpu.staying + gpu.promised + gpu.overhead <= gpu.memory, "GPU memory is booked twice");
+    TROUPE_CHECK(gpu.staying + gpu.promised + gpu.overhead <= gpu.memory, "GPU memory is reserved twice");
     TROUPE_CHECK(coming == gpu.coming_models, "the models on their way are counted wrong");
-    TROUPE_CHECK(pins <= gpu.in_flight, "a model is pinned by nobody");
+    TROUPE_CHECK(pins <= gpu.in_flight, "a model is pinned without a request");
   }
   TROUPE_CHECK(ready == places.size() && ready == ready_count_, "a GPU stands in two places");
   std::uint32_t least = ~std::uint32_t{0};

@@ -22,12 +22,12 @@ class HeldGpus {
     held_.resize(std::max<std::size_t>(held_.size(), std::size_t{device} + 1));
   }
 
-  // For whom the GPU is kept; null: for nobody.
+  // The request for which the GPU is kept; null: none.
   [[nodiscard]] RequestEntry* HolderOf(GpuIndex gpu) const { return holders_[gpu]; }
   [[nodiscard]] bool HeldByOther(const RequestEntry& entry, GpuIndex gpu) const {
     return holders_[gpu] != nullptr && holders_[gpu] != &entry;
   }
-  // Who waits for this model in front of a GPU that is kept for it.
+  // The request that waits for this model in front of a GPU that is kept for it.
   [[nodiscard]] std::vector<RequestEntry*> HoldersOf(ModelId model) const {
     std::vector<RequestEntry*> holders;
     for (RequestEntry* const holder : holders_)
@@ -49,7 +49,7 @@ class HeldGpus {
     ++held_[devices_[gpu]];
     entry.hold = gpu;
   }
-  // The GPU that is nobody's now; kNoGpu: none was kept for it.
+  // The GPU that is free now; kNoGpu: none was kept for it.
   GpuIndex Release(RequestEntry& entry) {
     const GpuIndex gpu = std::exchange(entry.hold, kNoGpu);
     if (gpu == kNoGpu) return kNoGpu;
@@ -63,7 +63,8 @@ class HeldGpus {
     for (GpuIndex gpu = 0; gpu < holders_.size(); ++gpu) {
       if (holders_[gpu] == nullptr) continue;
       ++held[devices_[gpu]];
-      TROUPE_CHECK(holders_[gpu]->hold == gpu && holders_[gpu]->gpu == kNoGpu, "a GPU is held for nobody");
+      TROUPE_CHECK(holders_[gpu]->hold == gpu && holders_[gpu]->gpu == kNoGpu,
+                   "a GPU is held for no request");
     }
     TROUPE_CHECK(held == held_, "the GPUs that are kept are counted wrong");
   }

@@ -8,7 +8,8 @@ namespace troupe::node {
 
 namespace {
 
-// Asks for each in order, from the begin; stops behind one that was placed here. `place` may remove it.
+// Asks for each request in order, from the begin; stops behind a request that was placed here. `place` may
+// remove it.
 template <class Keys>
 bool PlaceFirst(const Keys& keys, const LocalityTurn& gpu) {
   const auto key_of = [](const auto& item) -> const OrderingKey& {

@@ -15,7 +15,7 @@
 namespace troupe::node {
 
 struct LocalityRules {
-  // A request that was passed more often than this is placed when its turn comes, hit or miss.
+  // A request that was passed more often than this is placed when it is next in order, hit or miss.
   std::uint32_t limit = 25;
   bool printed = false;  // the scanning form
 };
@@ -26,7 +26,7 @@ enum class LocalityPlace { kNowhere, kElsewhere, kHere };
 // The GPU whose turn it is. What it calls has to outlive it.
 struct LocalityTurn {
   absl::FunctionRef<bool(const OrderingKey&)> has;            // it has that request's model, and can run it
-  absl::FunctionRef<std::optional<OrderingKey>()> first_hit;  // the most urgent one that it has
+  absl::FunctionRef<std::optional<OrderingKey>()> first_hit;  // the most urgent request whose model it has
   // Algorithm 2. Removes the request from the queue, unless it says nowhere.
   absl::FunctionRef<LocalityPlace(const OrderingKey&)> place;
 };

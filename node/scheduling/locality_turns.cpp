@@ -66,7 +66,7 @@ void LocalityTurns::Decide(Time now) {
     ++dispatched_to_[to];
     gone.push_back(&parts_.waiting.At(key));
     parts_.decision.dispatches.push_back(
-        parts_.bookings.Book(parts_.waiting.At(key), {GpuVerdict::kRun, to}, now));
+        parts_.reservations.Reserve(parts_.waiting.At(key), {GpuVerdict::kRun, to}, now));
   };
   for (const GpuIndex index : IdleGpus()) {
     const Gpu& gpu = tables_.gpus.at(index);

@@ -13,7 +13,7 @@ namespace troupe::node {
 class RecentRate {
  public:
   static constexpr Duration kMemory = std::chrono::seconds(60);
-  // One alone is no rate yet: it counts as one in this time.
+  // One request alone does not make a rate: it counts as one in this time.
   static constexpr Duration kShortest = std::chrono::seconds(15);
 
   void Add(double amount, Time now);

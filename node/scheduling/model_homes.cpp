@@ -44,7 +44,7 @@ bool ModelHomes::KeepRoom(ModelId id, Time now, std::vector<Eviction>& evictions
     for (const GpuIndex gpu : holders) {
       const Resident& resident = *tables_.gpus.at(gpu).Find(id);
       if (!resident.Idle() || !resident.states.empty()) continue;
-      bookings_.Evict(gpu, id);
+      reservations_.Evict(gpu, id);
       evictions.push_back({gpu, tables_.NameOf(id)});
     }
   }

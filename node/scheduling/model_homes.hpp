@@ -4,14 +4,15 @@
 #include <string>
 #include <vector>
 
-#include "node/scheduling/bookings.hpp"
+#include "node/scheduling/reservations.hpp"
 #include "node/scheduling/scheduler_tables.hpp"
 
 namespace troupe::node {
 
 class ModelHomes {
  public:
-  ModelHomes(SchedulerTables& tables, Bookings& bookings) : tables_(tables), bookings_(bookings) {}
+  ModelHomes(SchedulerTables& tables, Reservations& reservations)
+      : tables_(tables), reservations_(reservations) {}
 
   // Gives a model its GPU, the one with the fewest bytes of others; again when that GPU can never hold it.
   void Bind(ModelId model);
@@ -24,7 +25,7 @@ class ModelHomes {
   [[nodiscard]] FunctionBinding::Devices DevicesFor(ModelId model) const;
 
   SchedulerTables& tables_;
-  Bookings& bookings_;
+  Reservations& reservations_;
 };
 
 }  // namespace troupe::node

@@ -5,14 +5,14 @@
 #include <string>
 #include <vector>
 
-#include "node/scheduling/copies_ahead.hpp"
+#include "node/scheduling/prefetcher.hpp"
 #include "node/scheduling/scheduler_tables.hpp"
 
 namespace troupe::node {
 
 class ModelNames {
  public:
-  ModelNames(SchedulerTables& tables, CopiesAhead& copies) : tables_(tables), copies_(copies) {}
+  ModelNames(SchedulerTables& tables, Prefetcher& prefetcher) : tables_(tables), prefetcher_(prefetcher) {}
 
   // The number of this name, a new one if it has none.
   ModelId Intern(const std::string& name);
@@ -25,7 +25,7 @@ class ModelNames {
 
  private:
   SchedulerTables& tables_;
-  CopiesAhead& copies_;
+  Prefetcher& prefetcher_;
   std::vector<ModelId> passing_;  // models with a number that are not adopted
 };
 

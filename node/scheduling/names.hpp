@@ -1,7 +1,6 @@
-// NAMES: numbers for names (digests of models, functions), so that a decision finds what belongs to one in a
-// table instead of comparing strings. Numbers are small and are used again: a table by number is as long as
-// there were names at a time. Owned by whoever decides; it forgets the names that nothing of its own refers
-// to.
+// NAMES: numbers for names (digests of models, functions), so that a decision looks up a table instead of
+// comparing strings. Numbers are small and are used again: a table by number is as long as there were names
+// at a time. Each owner forgets the names that nothing of its own refers to.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +26,7 @@ class Names {
   [[nodiscard]] const std::string& at(NameId id) const { return *names_[id]; }
   // Its number may be another name's from now on.
   void Forget(NameId id);
-  // Of those that have a number.
+  // How many names have a number.
   [[nodiscard]] std::size_t size() const { return ids_.size(); }
   // Above every number so far.
   [[nodiscard]] std::size_t end() const { return names_.size(); }

@@ -55,7 +55,7 @@ Consequences OrderOutcomes::Apply(const SwapInDone& done, Time now) {
   if (id == kNoName) return effects;  // of an earlier life of the worker
   if (!done.status.ok()) {
     LoadFailed(done.gpu, id, now);
-    parts_.copies.ForgetDemand(id);
+    parts_.prefetcher.ForgetDemand(id);
     parts_.waiting.Wake(done.gpu);
     parts_.names.ForgetUnused();
     return effects;
@@ -67,7 +67,7 @@ Consequences OrderOutcomes::Apply(const SwapInDone& done, Time now) {
   const GpuIndex source = coming == nullptr ? kNoGpu : coming->source;
   tables_.gpus.EndLoad(done.gpu, id, true, done.device_bytes, now);
   parts_.waiting.Activate(id);
-  parts_.copies.MayWantCopy(id);  // another one, perhaps
+  parts_.prefetcher.MayWantCopy(id);  // another one, perhaps
   EvictForgotten(done.gpu, id, effects);
   if (source != kNoGpu) EvictForgotten(source, id, effects);  // it was read until now
   ModelEntry* const model = tables_.Adopted(id);
@@ -85,7 +85,7 @@ void OrderOutcomes::LeaveGpu(RequestEntry& entry, Time now) {
   entry.pinned = false;
 }
 
-// What a run taught: of one that had its weights when it began, how long it takes; of one alone on its GPU
+// Learns from a run: when it had its weights at its begin, how long it takes; when it was alone on its GPU
 // behind its own swap from the host, how long both take together.
 void OrderOutcomes::ObserveRun(const RequestEntry& entry, const RunDone& done) {
   if (entry.source == SwapSource::kLayers) return;

@@ -87,7 +87,7 @@ Submitted RequestTable::Submit(const NodeRequest& request, Time now) {
   entry.asked_before = std::exchange(model.asked, now);
   if (entry.asked_before != Time::min()) model.gap.Observe(now - entry.asked_before);
   if (request.deadline != Time::max()) model.patience.Observe(request.deadline - now);
-  if (!request.trial) parts_.copies.NoteAsked(id, now);
+  if (!request.trial) parts_.prefetcher.NoteAsked(id, now);
   parts_.waiting.Enqueue(entry);
   tables_.states.Enter(request.state, request.id);
   if (request.expiry != Time::max()) expiries_.emplace(request.expiry, request.id);
@@ -299,10 +299,9 @@ void RequestTable::Check() const {
   std::vector<std::uint32_t> of_model(tables_.models.size());
   std::vector<std::uint32_t> of_function(serving_.size()), dispatched(serving_.size());
   for (const auto& [id, entry] : requests_) {
-    TROUPE_CHECK(tables_.NameOf(entry.model) == entry.request.model,
-                 "a request goes by another model's number");
+    TROUPE_CHECK(tables_.NameOf(entry.model) == entry.request.model, "a request has another model's number");
     TROUPE_CHECK(functions_.at(entry.function) == entry.request.function,
-                 "a request goes by another function's number");
+                 "a request has another function's number");
     ++of_model[entry.model];
     ++of_function[entry.function];
     dispatched[entry.function] += entry.gpu == kNoGpu ? 0 : 1;
@@ -312,7 +311,7 @@ void RequestTable::Check() const {
   }
   for (FunctionId id = 0; id < serving_.size(); ++id) {
     TROUPE_CHECK(serving_[id].requests == of_function[id], "the requests of a function are counted wrong");
-    TROUPE_CHECK(serving_[id].dispatched == dispatched[id], "functions run that nobody dispatched");
+    TROUPE_CHECK(serving_[id].dispatched == dispatched[id], "functions run that were not dispatched");
   }
 }
 

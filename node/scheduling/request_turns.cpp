@@ -17,10 +17,10 @@ void RequestTurns::Decide(Time now) {
   // A load that was begun leaves its place to what is there.
   if (tables_.places.MoreForHits()) DecideInOrder(true, now);
   tables_.queue.AllSeen();
-  const auto bring = [&](ModelId model, const AheadPlan& plan, Time begin_by) {
-    parts_.bookings.Prefetch(model, plan, begin_by, now);
+  const auto bring = [&](ModelId model, const PrefetchPlan& plan, Time begin_by) {
+    parts_.reservations.Prefetch(model, plan, begin_by, now);
   };
-  parts_.look_again = std::min(parts_.look_again, parts_.copies.Decide(now, bring));
+  parts_.look_again = std::min(parts_.look_again, parts_.prefetcher.Decide(now, bring));
 }
 
 void RequestTurns::DecideInOrder(bool hits_only, Time now) {
@@ -36,7 +36,7 @@ void RequestTurns::DecideInOrder(bool hits_only, Time now) {
     }
     // No hit goes before what has a higher priority.
     if (hits_only && at->key.priority > tables_.queue.FirstKey().priority) break;
-    // Nor one that is late before what can still be met.
+    // Nor does a late hit go before a request that can still be in time.
     if (hits_only && tables_.Yields(at->key) && !tables_.Yields(tables_.queue.FirstKey())) break;
     RequestEntry& entry = *next;
     if (tables_.policies.gpu.early_binding) parts_.homes.Bind(at->model);
@@ -49,7 +49,7 @@ void RequestTurns::DecideInOrder(bool hits_only, Time now) {
     const bool runs =
         choice.verdict == GpuVerdict::kRun && tables_.Serves(entry, tables_.gpus.at(choice.gpu));
     if (runs && (!hits_only || tables_.gpus.at(choice.gpu).Find(at->model) != nullptr)) {
-      parts_.decision.dispatches.push_back(parts_.bookings.Book(entry, choice, now));
+      parts_.decision.dispatches.push_back(parts_.reservations.Reserve(entry, choice, now));
       if (!hits_only) {
         NotePassed(left);
       } else if (RequestEntry* const passed = FirstBefore(at->key)) {

@@ -24,8 +24,8 @@ bool RuntimeAssignments::Settled(Time since, Time now) {
 }
 
 // True when this runtime may be taken away for a request that finds no other: it is idle, and no request of
-// its key waits. One that was kept for the request may go although others wait for it, so that no request
-// waits for ever.
+// its key waits. A runtime that was held for the request may be taken although others wait for it, so that no
+// request waits for ever.
 bool RuntimeAssignments::MayTake(const RequestEntry& entry, const Gpu& gpu, Time now) {
   if (tables_.Serves(entry, gpu) || tables_.held.HeldByOther(entry, gpu.index) || !tables_.gpus.Takeable(gpu))
     return false;
@@ -44,7 +44,7 @@ bool RuntimeAssignments::MayTake(const RequestEntry& entry, const Gpu& gpu, Time
 void RuntimeAssignments::SeekFor(RequestEntry& entry, const GpuChoice& choice, Time now) {
   const std::string& key = tables_.models[entry.model].key;
   if ((tables_.OneForAll() && key.empty()) || tables_.gpus.Coming(key) || entry.request.trial) return;
-  // To wait for a busy one is no worse than to start another, unless it has lasted.
+  // To wait for a busy runtime is as good as to start another, unless the wait has lasted.
   if (choice.verdict == GpuVerdict::kWait && !Settled(entry.arrival, now)) return;
   if (choice.verdict == GpuVerdict::kRun) return Assign(choice.gpu, {true, key});
   const Gpu* best = nullptr;
@@ -68,7 +68,7 @@ bool RuntimeAssignments::ClearStates(GpuIndex index) {
   std::vector<ModelId> models = GpuTable::WithStates(tables_.gpus.at(index));
   std::ranges::sort(models, {}, [&](ModelId model) -> const std::string& { return tables_.NameOf(model); });
   for (const ModelId model : models) {
-    parts_.bookings.Evict(index, model);
+    parts_.reservations.Evict(index, model);
     parts_.decision.departures.push_back({index, tables_.NameOf(model)});
   }
   return models.empty();
@@ -101,7 +101,7 @@ void RuntimeAssignments::GiveBack(Time now, Duration idle) {
   for (const GpuIndex index : back) {
     if (!ClearStates(index)) continue;
     Assign(index, {!tables_.limits.isolated, {}});
-    // Nobody's is not a key that somebody could wait for.
+    // No request waits for a runtime without a key, so its start is not kept as coming.
     if (tables_.limits.isolated) tables_.gpus.ForgetComing(index);
   }
 }

@@ -1,5 +1,5 @@
-// RUNTIME ASSIGNMENTS: which runtime is made to serve which isolation key (node/runtimes/isolation.hpp), for a
-// request that finds none of its key, and which one is given back.
+// RUNTIME ASSIGNMENTS: which runtime is assigned to which isolation key (node/runtimes/isolation.hpp), for a
+// request that finds none of its key, and which runtime is given back.
 #pragma once
 
 #include <string>

@@ -31,7 +31,7 @@ struct RequestEntry {
   bool suspect = false;  // its last worker died: runs alone
   bool pinned = false;   // its model is still on that GPU
   bool hit = false;
-  bool cancelled = false;  // in flight, and nobody waits for it
+  bool cancelled = false;  // in flight, and its answer is not wanted any more
   bool expired = false;    // in flight, and too late
   bool alone = false;      // nothing was in flight on its GPU when it was dispatched
   bool host_only = false;  // a copy from another GPU has failed
@@ -45,9 +45,8 @@ struct RequestEntry {
   NodeRequest request{};
 };
 
-// Of each name of a model: one that the node has adopted, or one that workers still have, or that requests
-// still run.
-// What every look at one of its requests reads comes first, up to whether the key is empty: one line of the
+// One entry for each name of a model that the node has adopted, that workers still have, or that requests
+// still run. The fields that every look at a request reads come first, up to whether the key is empty: one line of the
 // cache.
 struct alignas(64) ModelEntry {
   Bytes weights{};
@@ -62,9 +61,9 @@ struct alignas(64) ModelEntry {
   std::string key{};              // whose copy it is
   Time asked = Time::min();       // last
   RunningEstimate gap{};          // between its requests
-  RunningEstimate patience{};     // how long they leave until their deadlines; of those that have one
+  RunningEstimate patience{};     // how long requests with a deadline have until it
   Time kept_until = Time::min();  // for a request that is foreseen
-  RecentRate asks{};              // its requests, where copies come ahead of them
+  RecentRate asks{};              // its requests, where models are prefetched
   ArrivalForecast forecast{};
   Time bring_from = Time::max();  // for the same; Time::max(): it need not come, or is there
 };
@@ -91,8 +90,8 @@ struct Victim {
   Bytes bytes{};
 };
 
-// A copy ahead of requests.
-struct AheadPlan {
+// A prefetch.
+struct PrefetchPlan {
   GpuIndex gpu = kNoGpu;
   std::vector<ModelId> victims{};
   double loss = 0;  // seconds a second

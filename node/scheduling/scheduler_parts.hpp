@@ -6,16 +6,16 @@
 #include <utility>
 
 #include "base/slo_order.hpp"
-#include "node/scheduling/bookings.hpp"
-#include "node/scheduling/copies_ahead.hpp"
 #include "node/scheduling/gpu_chooser.hpp"
 #include "node/scheduling/gpu_holds.hpp"
 #include "node/scheduling/locality_turns.hpp"
 #include "node/scheduling/model_homes.hpp"
 #include "node/scheduling/model_names.hpp"
 #include "node/scheduling/order_outcomes.hpp"
+#include "node/scheduling/prefetcher.hpp"
 #include "node/scheduling/request_table.hpp"
 #include "node/scheduling/request_turns.hpp"
+#include "node/scheduling/reservations.hpp"
 #include "node/scheduling/runtime_assignments.hpp"
 #include "node/scheduling/scheduler_tables.hpp"
 #include "node/scheduling/state_turns.hpp"
@@ -43,15 +43,15 @@ struct SchedulerParts {
   const VictimPlanner victims{tables};
   const GpuChooser chooser{tables, victims};
   // What is known of models and requests.
-  CopiesAhead copies{tables, chooser, victims};
-  ModelNames names{tables, copies};
+  Prefetcher prefetcher{tables, chooser, victims};
+  ModelNames names{tables, prefetcher};
   WaitingRequests waiting{tables};
   RequestTable requests{*this, tables};
   StateTurns states{*this, tables};
   GpuHolds holds{tables, waiting};
   // What decides.
-  Bookings bookings{*this, tables};
-  ModelHomes homes{tables, bookings};
+  Reservations reservations{*this, tables};
+  ModelHomes homes{tables, reservations};
   RuntimeAssignments runtimes{*this, tables};
   RequestTurns by_request{*this, tables};
   LocalityTurns by_gpu{*this, tables};

@@ -1,5 +1,5 @@
-// SCHEDULER TABLES: what the swap scheduler knows, and pure looks at it. One owner, the scheduler, changes
-// them; whoever chooses a GPU, plans evictions or copies ahead looks at them.
+// SCHEDULER TABLES: what the swap scheduler knows, and pure looks at it. The scheduler alone changes them;
+// the parts that choose a GPU, plan evictions or prefetch look at them.
 #pragma once
 
 #include <cstddef>

@@ -12,9 +12,9 @@
 #include "node/request.hpp"
 #include "node/scheduling/broadcasts.hpp"
 #include "node/scheduling/function_binding.hpp"
-#include "node/scheduling/policies/copies_policy.hpp"
 #include "node/scheduling/policies/eviction_policy.hpp"
 #include "node/scheduling/policies/gpu_policy.hpp"
+#include "node/scheduling/policies/prefetch_policy.hpp"
 
 namespace troupe::node {
 
@@ -31,12 +31,12 @@ struct SchedulerLimits {
   std::uint32_t max_passed = 16;   // dispatches that may pass a request which cannot be placed
   std::size_t max_waiting = 4096;  // more are bounced (BOUNCE_NO_CREDIT)
   std::uint64_t seed = 1;          // of policies that draw lots
-  // A model that nobody else waits for, and that others on the GPU are used more than, passes through it
+  // A model that only its request waits for, while the models on the GPU are used more, passes through it
   // layer by layer instead of evicting one of them.
   bool by_layer = false;
   BroadcastRule broadcast = BroadcastRule::kOff;
-  bool isolated = false;  // fresh workers serve nobody, until they are assigned; else what is shared
-  // How long a runtime must have been idle before somebody takes it who has one on another GPU already.
+  bool isolated = false;  // fresh workers serve no key, until they are assigned; else all are shared
+  // How long a runtime must have been idle before a key that has one on another GPU takes it.
   Duration settle = std::chrono::seconds(1);
 
   // Nothing is swapped ahead: a load has its GPU for itself.
@@ -61,7 +61,7 @@ struct SchedulerPolicies {
   OrderingPolicy ordering{};
   GpuPolicy gpu{};
   EvictionPolicy eviction = nullptr;
-  CopiesRule copies = CopiesRule::kAsked;
+  PrefetchRule prefetch = PrefetchRule::kAsked;
   BindingRule binding = BindingRule::kLate;
 };
 // NotFound for a name that the slot's table does not have; InvalidArgument for a binding that the gpu policy
@@ -90,10 +90,11 @@ struct SchedulerCounts {
   std::uint64_t hits = 0, swaps = 0, retried = 0, no_fits = 0, evictions = 0;
   std::uint64_t peer_swaps = 0;  // of `swaps`, those from another GPU
   std::uint64_t broadcasts = 0;  // of `swaps`, those from a GPU that was loading the model itself
-  std::uint64_t ahead = 0;       // copies ahead of requests, beside `swaps`
+  std::uint64_t ahead = 0;       // prefetch, beside `swaps`
   std::uint64_t by_layer = 0;    // dispatches whose model passed through: neither hits nor swaps
   // Of `evictions`: another GPU had the model too; else by what swapping it costs.
-  std::uint64_t assigned = 0, taken = 0, given_back = 0;  // runtimes: warm ones, used ones, to nobody
+  // Runtimes that were assigned: warm ones, used ones, and given back.
+  std::uint64_t assigned = 0, taken = 0, given_back = 0;
   std::uint64_t evicted_replicas = 0, evicted_light = 0, evicted_heavy = 0;
 };
 

@@ -28,7 +28,7 @@ class SchedulerView {
   // Of adopted models, by copy, or by digest: then of some copy. No others are heavy, or weigh anything.
   [[nodiscard]] bool Heavy(const std::string& model) const;
   [[nodiscard]] Bytes WeightsOf(const std::string& model) const;
-  // Of a model by its name here; nothing of one that is not known.
+  // Of a model by its name here; nothing for an unknown name.
   [[nodiscard]] KnownRuns RunsOf(const std::string& model) const;
   // What was learned of the models, to be kept (node/models/profiles.hpp) and read again at the next start. A
   // model that was forgotten keeps its profile.

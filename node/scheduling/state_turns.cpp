@@ -51,7 +51,7 @@ void StateTurns::Note(const RequestEntry& entry, const RunDone& done) {
   if (state == nullptr || state->gpu != done.gpu) return;
   if (entry.brings_state) state->current = done.brought_state;
   if (done.end == RunEnd::kNotResident || done.spoiled_state) state->current = false;
-  // What is not there binds nobody to that GPU.
+  // A state that is not on the GPU does not bind the function to it.
   if (!state->current && tables_.gpus.at(done.gpu).Find(state->model) == nullptr) state->gpu = kNoGpu;
 }
 
@@ -59,7 +59,7 @@ void StateTurns::Check() const {
   for (const auto& [key, state] : tables_.states.all()) {
     TROUPE_CHECK(
         !state.running || (!state.line.empty() && parts_.requests.At(state.line.front()).gpu == state.gpu),
-        "a state is used by nobody, or from another GPU");
+        "a state is used by no run, or from another GPU");
     for (std::size_t i = state.running ? 1 : 0; i < state.line.size(); ++i)
       TROUPE_CHECK(parts_.requests.At(state.line[i]).gpu == kNoGpu, "two runs use one state");
     for (const auto& [index, gpu] : tables_.gpus.gpus()) {

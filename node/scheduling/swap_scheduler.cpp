@@ -16,8 +16,8 @@ absl::StatusOr<SchedulerPolicies> FindSchedulerPolicies(const PolicyNames& names
   if (!gpu.ok()) return gpu.status();
   auto eviction = FindEvictionPolicy(names.eviction);
   if (!eviction.ok()) return eviction.status();
-  auto copies = FindCopiesPolicy(names.copies);
-  if (!copies.ok()) return copies.status();
+  auto prefetch = FindPrefetchPolicy(names.prefetch);
+  if (!prefetch.ok()) return prefetch.status();
   auto binding = FindBindingPolicy(names.binding);
   if (!binding.ok()) return binding.status();
   if (*binding != BindingRule::kLate && !gpu->early_binding)
@@ -25,7 +25,7 @@ absl::StatusOr<SchedulerPolicies> FindSchedulerPolicies(const PolicyNames& names
                                                    "' was given the gpu policy '", names.gpu,
                                                    "', which uses any GPU; choose the gpu policy 'bound'"));
   return SchedulerPolicies{
-      .ordering = *ordering, .gpu = *gpu, .eviction = *eviction, .copies = *copies, .binding = *binding};
+      .ordering = *ordering, .gpu = *gpu, .eviction = *eviction, .prefetch = *prefetch, .binding = *binding};
 }
 
 SwapScheduler::SwapScheduler(SchedulerLimits limits, SchedulerPolicies policies, CostDefaults costs,
@@ -49,7 +49,7 @@ Consequences SwapScheduler::DescribeModel(const std::string& name, Bytes weights
   described.activation = activation;
   Consequences effects;
   parts_.requests.EndUnplaceable(effects);
-  if (is_new) parts_.copies.NoteAdopted(id);
+  if (is_new) parts_.prefetcher.NoteAdopted(id);
   parts_.names.ForgetUnused();
   return effects;
 }
@@ -77,7 +77,7 @@ Consequences SwapScheduler::ForgetModel(const std::string& name) {
   const std::vector<GpuIndex> holders = parts_.tables.gpus.Holders(id);
   for (const GpuIndex gpu : holders) {
     if (!parts_.tables.gpus.at(gpu).Find(id)->Idle()) continue;
-    parts_.bookings.Evict(gpu, id);
+    parts_.reservations.Evict(gpu, id);
     effects.evictions.push_back({gpu, name});
   }
   parts_.names.ForgetUnused();

@@ -1,6 +1,6 @@
 // SWAP SCHEDULER: decides which request runs on which GPU of this node, where its weights come from and which
-// models go for it: one decision gives all three. Pure: no clock, no thread, no I/O; the node controller owns
-// it, feeds it every outcome and carries out what it returns.
+// models are evicted for it: one decision gives all three. Pure: no clock, no thread, no I/O; the node
+// controller owns it, feeds it every outcome and carries out what it returns.
 //
 // It is made of parts that own one concept each (node/scheduling/scheduler_parts.hpp).
 //
@@ -8,21 +8,22 @@
 // its `due` for Expire.
 //
 //   a request:  waiting -> dispatched -> finished        exactly one Finished per accepted request
-//               dispatched -> waiting  (NoFit: planned again; its worker died: run again, at most
-//               `max_attempts`)
+//               dispatched -> waiting         NoFit: planned again; its worker died: run again, at most
+//                                             `max_attempts` times
 //
 // Runtimes: a request runs only on a runtime that serves its key (node/runtimes/isolation.hpp). When none
-// does, a warm one is assigned, or the coldest idle one is taken away from another key, never one that runs;
-// one that others keep busy is held for a request that was passed too often, drains, and is taken. With the
-// default, one shared runtime per GPU, none of this happens.
+// does, a warm one is assigned, or the coldest idle one is taken away from another key, never while it runs;
+// a runtime that others keep busy is held for a request that was passed too often, drains, and is taken. With
+// the default, one shared runtime per GPU, none of this happens.
 //
-// Order: the ordering policy's; the gpu policy says where, or to wait for a busy GPU. What cannot be placed
-// yet is passed by others at most `max_passed` times, then the next GPU is held for it, so nothing waits for
-// ever on a node with a living GPU (with early binding: with its own GPU living). A request that lost a
-// worker runs alone, so that the guilty one is found and no other suffers.
+// Order: the ordering policy's; the gpu policy says where, or to wait for a busy GPU. A request that cannot
+// be placed yet is passed by others at most `max_passed` times, then the next GPU is held for it, so no
+// request waits for ever on a node with a living GPU (with early binding: with its own GPU living). A request
+// that lost a worker runs alone, so that the guilty one is found and no other suffers.
 //
-// Models and functions come and go by name; in here they are numbers (node/scheduling/names.hpp), and what is
-// known of them lies in tables. A number is a name's as long as its model is adopted, on a GPU, or asked for.
+// Models and functions come and go by name; in here they are numbers (node/scheduling/names.hpp), and tables
+// keep what is known of them. A number stands for its name as long as the model is adopted, on a GPU, or in a
+// request.
 #pragma once
 
 #include <cstddef>
@@ -50,7 +51,7 @@ class SwapScheduler : public SchedulerView {
   void FoundResident(GpuIndex gpu, const ResidentReport& report, Time now) {
     parts_.workers.FoundResident(gpu, report, now);
   }
-  // One that nobody learned of was evicted: its room is the others'.
+  // An orphaned model was evicted: its room is free.
   void OrphanGone(GpuIndex gpu, Bytes bytes) { parts_.tables.gpus.OrphanGone(gpu, bytes); }
 
   // Models with a host copy at this node; others are bounced (BOUNCE_NOT_ADOPTED). Describing one again,
@@ -59,7 +60,7 @@ class SwapScheduler : public SchedulerView {
   Consequences DescribeModel(const std::string& model, Bytes weights, Bytes activation);
   Consequences ForgetModel(const std::string& model);
   // A model whose host copy is on disk only, or on its way, keeps its requests waiting: nothing is dispatched
-  // for it, and its requests hold up nobody. A described model is in the region until told otherwise.
+  // for it, and its requests delay no others. A described model is in the region until told otherwise.
   void SetInRegion(const std::string& model, bool in_region);
   void RestoreCosts(const std::vector<ModelCost>& known, double nanos_per_byte) {
     parts_.tables.costs.Restore(known, nanos_per_byte);
@@ -95,7 +96,7 @@ class SwapScheduler : public SchedulerView {
   // Ends what waited past its expiry; names what is in flight past it once, to be cancelled.
   Consequences Expire(Time now) { return parts_.requests.Expire(now); }
   Cancelled Cancel(const RequestId& id) { return parts_.requests.Cancel(id); }
-  // The router is gone: nobody waits for its requests.
+  // The router is gone: its requests are not answered any more.
   Consequences ForgetRouter(std::uint64_t router) { return parts_.requests.ForgetRouter(router); }
   void Check() const;
 

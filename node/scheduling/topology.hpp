@@ -1,6 +1,5 @@
 // TOPOLOGY: how a node's GPUs are wired: which of them share a switch on their way to the host, and which
-// have a link of their own to each other. A value, read once from the configuration; who owns a copy may do
-// with it what it likes.
+// have a link of their own to each other. A plain value, read once from the configuration.
 #pragma once
 
 #include <map>

@@ -13,14 +13,14 @@ constexpr std::int32_t kBoundTier = 1000;  // behind every tier of an eviction p
 
 double VictimPlanner::RateOf(const ModelEntry& model, Time now) const {
   if (!model.adopted || model.asked == Time::min()) return 0;
-  // It was not asked for since then: its rate is no higher.
+  // Without a request since then its rate is no higher.
   const Duration silent = now - model.asked;
   return 1 / std::max(ToSeconds(std::max(model.gap.Or(silent), silent)), 1e-6);
 }
 
-// Those that may go, in no order; of one rank the first by name goes first.
+// Models that may be evicted, unordered; of one rank the first by name goes first.
 std::vector<Victim> VictimPlanner::MayGo(ModelId coming, const Gpu& gpu, Time now) const {
-  const double busy = std::min(1.0, tables_.link_pressure.At(now));  // nobody waits for a link that is idle
+  const double busy = std::min(1.0, tables_.link_pressure.At(now));  // no transfer waits for an idle link
   std::vector<Victim> victims;
   victims.reserve(gpu.residents.size());
   for (const auto& [id, resident] : gpu.residents) {
@@ -51,7 +51,7 @@ Bytes VictimPlanner::Target(ModelId model, const Gpu& gpu, Bytes need) const {
 }
 
 // With nothing else on the GPU neither fragments nor an earlier NoFit count: the worker will tell. `room`:
-// with all gone that may go.
+// with all evicted that may be.
 bool VictimPlanner::FitsAlone(const Gpu& gpu, const Resident* own, Bytes need, Bytes room) const {
   if (gpu.in_flight > 0 || gpu.strange > Bytes() || room + gpu.overhead < need) return false;
   return std::ranges::all_of(gpu.residents,

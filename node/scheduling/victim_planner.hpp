@@ -1,5 +1,5 @@
-// VICTIM PLANNER: who makes room for a request or a copy, in the eviction policy's order, and what passes
-// through a full GPU without anybody going. Pure looks at the tables.
+// VICTIM PLANNER: which models are evicted for a request or a copy, in the eviction policy's order, and which
+// model passes through a full GPU without an eviction. Pure looks at the tables.
 #pragma once
 
 #include <vector>
@@ -18,7 +18,8 @@ class VictimPlanner {
   // The request fits, now or after evicting all that may go. `own`: its model there, or null.
   [[nodiscard]] bool CanMakeRoom(const RequestLook& look, const Gpu& gpu, const Resident* own,
                                  Bytes need) const;
-  // Whom to evict for a model, or its run, that fits: without those that turned out to be needless.
+  // The models to evict for a model, or its run, that then fits; models that need not go after all are left
+  // out.
   [[nodiscard]] std::vector<ModelId> Plan(ModelId model, Bytes need, const Gpu& gpu, Time now) const;
 
   // What a model takes of a GPU that it passes through: the worker plans it by what the steps read, and

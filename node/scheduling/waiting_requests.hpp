@@ -1,5 +1,5 @@
-// WAITING REQUESTS: the requests that wait, and which of them a decision looks at: not those that wait for a
-// certain GPU and would go on doing so whatever else became free. So a decision does not scan the queue.
+// WAITING REQUESTS: the requests that wait, and which of them a decision looks at: a request that waits for a
+// certain GPU is left out until that GPU is free. So a decision does not scan the queue.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,7 @@ class WaitingRequests {
   void Dequeue(const RequestEntry& entry);
   // What can no longer begin in time goes behind what can, where late requests yield.
   void YieldLate(Time now);
-  // `gone` was dispatched: one of those that yielded to it may go on.
+  // `gone` was dispatched: a request that yielded to it may go on.
   void GiveTurn(const RequestEntry& gone);
   // The next decision looks at the model's requests.
   void Activate(ModelId model);

@@ -22,7 +22,7 @@ Consequences WorkerChanges::LoseGpu(GpuIndex gpu, WorkerState state, const std::
     parts_.states.EndTurn(entry);
     entry.pinned = false;
     tables_.suspects += std::exchange(entry.suspect, true) ? 0 : 1;
-    parts_.copies.ForgetDemand(entry.model);
+    parts_.prefetcher.ForgetDemand(entry.model);
     if (parts_.requests.EndAbandoned(entry, effects)) continue;
     if (entry.attempts >= (entry.request.trial ? 1 : tables_.limits.max_attempts)) {
       const std::string message =

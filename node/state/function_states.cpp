@@ -59,7 +59,7 @@ void FunctionStates::Leave(const std::string& key, const RequestId& id) {
 void FunctionStates::BeginEvict(GpuIndex gpu, ModelId model) {
   for (const std::string& key : Of(model)) {
     State& state = states_.at(key);
-    // One that runs although its model may go has lost it before: its outcome says so.
+    // A run on a model that may go has lost it before: its outcome says so.
     if (state.gpu != gpu || state.running) continue;
     state.leaving = state.current;
     if (!state.current) state.gpu = kNoGpu;

@@ -25,10 +25,10 @@ class FunctionStates {
   struct State {
     ModelId model = kNoName;
     Bytes bytes{};          // that it takes on a device
-    GpuIndex gpu = kNoGpu;  // the only one that may run the function; kNoGpu: any
+    GpuIndex gpu = kNoGpu;  // the only GPU that may run the function; kNoGpu: any
     bool current = false;   // what is there is the state; else it is brought with the next run
-    bool leaving = false;   // its model is being evicted from there: nobody runs meanwhile
-    bool held = false;      // its image is not known or not safe yet: nobody runs meanwhile
+    bool leaving = false;   // its model is being evicted from there, and no run begins meanwhile
+    bool held = false;      // its image is not known or not safe yet, and no run begins meanwhile
     bool running = false;   // the first in line was dispatched
     std::deque<RequestId> line{};
 

@@ -27,7 +27,7 @@ class States {
   void On(const ImageLoaded& event);
   // To be heard before the scheduler hears it, which then knows nothing of the worker's states any more.
   void On(const RuntimeLost& event);
-  // A function came, changed, was unloaded or went. One that is unloaded keeps its state.
+  // A function came, changed, was unloaded or went. An unloaded function keeps its state.
   void Learn(const proto::FunctionKey& key);
   // What this runtime had before this daemon began is known.
   void Met(GpuIndex gpu);

@@ -40,7 +40,7 @@ absl::StatusOr<proto::Tensor> ParseByName(const std::string& path, const std::st
 }  // namespace
 
 absl::StatusOr<std::string> ReadFile(const std::string& path, Bytes most) {
-  // Without O_NONBLOCK, a pipe that nobody writes to would hold the shell here.
+  // Without O_NONBLOCK, a pipe without a writer would hold the shell here.
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) return FileError(path, "cannot be read");
   const absl::Cleanup close_it = [file] { close(file); };

@@ -211,7 +211,7 @@ absl::StatusOr<proto::Tensor> ParseJsonTensor(std::string_view text, const proto
 
 std::string JsonString(std::string_view text) {
   json::string safe;
-  // Serialising checks nothing, so what is no UTF-8 is replaced before.
+  // Serialising does not check the text, so bytes that are not valid UTF-8 are replaced before.
   for (const char c : MakeUtf8(text)) safe.push_back(c);
   return json::serialize(json::value(std::move(safe)));
 }

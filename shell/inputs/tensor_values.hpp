@@ -35,7 +35,7 @@ class TensorValues {
 // values, for each row of a batch. Several lines, the first with name, type and shape.
 [[nodiscard]] std::string SummariseTensor(const proto::Tensor& tensor, const Style& style);
 
-// What is no UTF-8 is replaced by '?'.
+// Bytes that are not valid UTF-8 are replaced by '?'.
 [[nodiscard]] std::string MakeUtf8(std::string_view text);
 
 }  // namespace troupe::shell

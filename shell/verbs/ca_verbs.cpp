@@ -50,7 +50,7 @@ absl::Status CaInit(Session& session, const Arguments& arguments) {
   TROUPE_ASSIGN_OR_RETURN(const auto validity, DaysOf(arguments, kAuthorityDays));
   TROUPE_RETURN_IF_ERROR(security::AuthorityFolder::Init(folder, "troupe", absl::Now(), validity));
   session.out() << "made a certificate authority in " << Printable(folder)
-                << "; who reads its ca-key.pem can join the cluster as anything\n";
+                << "; a reader of its ca-key.pem can join the cluster as anything\n";
   return absl::OkStatus();
 }
 

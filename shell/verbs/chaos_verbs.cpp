@@ -76,7 +76,7 @@ absl::Status ChaosRunVerb(Session& session, const Arguments& arguments) {
     return absl::AbortedError("not confirmed; nothing was injected (say y, or give --yes)");
   ChaosRun run(session, std::move(plan));
   const auto end = run.Go();
-  if (run.results().empty()) return end;  // the cluster had none of it
+  if (run.results().empty()) return end;  // the cluster refused every fault
   session.json() ? PrintResultsJson(session, run.results(), end) : PrintTable(session, run.results());
   if (end.ok() && !session.json()) session.out() << "the cluster is well\n";
   return end;

@@ -1,4 +1,4 @@
-// `cluster` and `node`: who is there and how they are.
+// `cluster` and `node`: the members and their state.
 #include "base/status.hpp"
 #include "shell/cat.hpp"
 #include "shell/session.hpp"

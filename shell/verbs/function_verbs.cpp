@@ -80,7 +80,7 @@ absl::StatusOr<proto::DeployRequest> DeploymentOf(const Arguments& arguments) {
     return UsageError(
         Cat("--percentile is ", arguments.Text("--percentile"), "; it lies above 1 and up to 100"));
   }
-  // A share by mistake: less than one request of a hundred is nobody's objective.
+  // An objective of less than one request of a hundred is a slip.
   if (percentile <= 1) {
     return UsageError(absl::StrFormat("--percentile is %s, in percent; did you mean %g?",
                                       arguments.Text("--percentile"), percentile * 100));

@@ -24,7 +24,7 @@ namespace {
 constexpr Duration kTopPeriod = std::chrono::seconds(1);
 constexpr Duration kFollowPeriod = std::chrono::milliseconds(500);
 constexpr double kMostEvents = 100000;
-// What happens all the time is shown to whoever asks for it.
+// Frequent kinds of events are shown only when they are asked for.
 constexpr const char* kSwapKind = "swap";
 constexpr const char* kEveryKind = "all";
 
@@ -74,7 +74,7 @@ absl::Status Top(Session& session, const Arguments& arguments) {
     auto sample = TakeSample(session);
     if (ExitCodeOf(sample.status()) == ExitCode::kInterrupted)
       return console.ClearInterrupt(), absl::OkStatus();
-    // A manager that is away for a while may come back; one that never was there is an error.
+    // A manager that is away for a while may come back; a manager that was never reached is an error.
     if (!sample.ok() && (!before || !on_screen)) return sample.status();
     const Screen screen{static_cast<std::size_t>(std::max(20, console.columns())),
                         static_cast<std::size_t>(std::max(5, console.rows() - 2))};

@@ -18,8 +18,9 @@ constexpr Bytes kMostWorkflowFile = MiB(1);
 absl::Status WorkflowSubmit(Session& session, const Arguments& arguments) {
   auto yaml = ReadFile(arguments.Text("FILE"), kMostWorkflowFile);
   if (!yaml.ok()) return AsUsageError(yaml.status());
-  // What is no text would not even fit into the message.
-  if (MakeUtf8(*yaml) != *yaml) return UsageError(Cat("'", arguments.Text("FILE"), "' is no UTF-8 text"));
+  // Bytes that are not valid UTF-8 would not even fit into the message.
+  if (MakeUtf8(*yaml) != *yaml)
+    return UsageError(Cat("'", arguments.Text("FILE"), "' is not valid UTF-8 text"));
   proto::AdminRequest request;
   request.mutable_submit_workflow()->set_yaml(*yaml);
   TROUPE_ASSIGN_OR_RETURN(const auto reply, session.Ask(request, "checking"));
@@ -80,7 +81,7 @@ absl::Status WorkflowRuns(Session& session, const Arguments& arguments) {
   proto::AdminRequest request;
   request.mutable_list_runs()->set_workflow(arguments.Text("NAME"));
   TROUPE_ASSIGN_OR_RETURN(const auto reply, session.Ask(request));
-  // The runs of one that was removed are still listed; without any, the name may be a wrong one.
+  // The runs of a removed workflow are still listed; without any, the name may be wrong.
   if (reply.runs().empty() && arguments.Has("NAME")) {
     request.mutable_show_workflow()->set_name(arguments.Text("NAME"));
     TROUPE_RETURN_IF_ERROR(session.Ask(request).status());

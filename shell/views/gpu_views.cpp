@@ -76,7 +76,7 @@ std::string Head(const proto::GpuStatus& gpu, const Style& style) {
   return out;
 }
 
-// "8, 16, 24 ... 128, 132": those that a run can have. Empty for a worker that does not say.
+// "8, 16, 24 ... 128, 132": the shares that a run can have. Empty for a worker that does not say.
 std::string Shares(const proto::WorkerDescription& worker) {
   if (worker.sms() == 0) return {};
   const auto& shares = worker.share_sms();
@@ -125,11 +125,11 @@ Table MemoryMap(const proto::GpuStatus& gpu, const Names& names) {
   return table;
 }
 
-// The workers of a GPU that isolates; empty for one that all share.
+// The workers of a GPU that isolates; empty for a GPU whose one worker all functions share.
 Table Runtimes(const proto::GpuStatus& gpu) {
   Table table({">RUNTIME", "SERVES", "STATE", ">MEMORY", ">PID", ">IDLE"});
   for (const auto& runtime : gpu.runtimes()) {
-    table.Add({Count(runtime.runtime()), runtime.key().empty() ? "nobody yet" : runtime.key(),
+    table.Add({Count(runtime.runtime()), runtime.key().empty() ? "none yet" : runtime.key(),
                Cell(runtime.state(), ColourOfGpu(runtime.state())), Size(runtime.memory_bytes()),
                runtime.pid() > 0 ? Count(static_cast<std::uint64_t>(runtime.pid())) : "-",
                runtime.idle_ns() > 0 ? Ago(runtime.idle_ns()) : "-"});

@@ -60,7 +60,7 @@ void PrintBroken(std::ostream& out, const ScheduleResult& result) {
   out << "FAILED seed " << result.seed << ": " << result.what << "\n";
   for (const auto& step : result.last_steps) out << "    " << step << "\n";
   for (const auto& broken : result.broken) out << "  " << broken.checker << ": " << broken.line << "\n";
-  out << "  replay: " << Replay(result.seed) << std::endl;  // who follows a long run sees it at once
+  out << "  replay: " << Replay(result.seed) << std::endl;  // a user who follows a long run sees it at once
 }
 
 std::vector<std::string> NamesOfFaults() {

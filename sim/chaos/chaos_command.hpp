@@ -17,7 +17,7 @@ struct ChaosCommand {
   std::uint64_t from = 1;               // the first of `schedules`
   std::uint64_t schedules = 100;
   unsigned jobs = 1;
-  std::string planted{};   // an error made on purpose: then one that is not found is the failure
+  std::string planted{};   // an error made on purpose: then the failure is not to find it
   std::size_t steps = 40;  // the last ones that are printed of a schedule that broke a rule
   std::function<bool()> interrupted{};
 };

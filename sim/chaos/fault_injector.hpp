@@ -23,7 +23,7 @@ class FaultInjector {
   explicit FaultInjector(ChaosCluster& cluster) : cluster_(cluster) {}
   // Times of the plan are from now.
   void Schedule(const std::vector<PlannedFault>& plan);
-  // Now, and it is no fault.
+  // Now, and without a fault of its own.
   void RestartManager();
   // Ends what has not ended: every member is up and every connection is free.
   void MendAll();

@@ -82,7 +82,7 @@ void Health::LookAtGateways(std::vector<std::string>& ill) {
       ill.push_back(absl::StrCat("the router of ", name, " does not answer"));
     } else if ((*report)->load().queued() + (*report)->load().running() > 0) {
       ill.push_back(absl::StrCat("at ", name, " ", (*report)->load().queued(), " requests wait and ",
-                                 (*report)->load().running(), " are with nodes, and nobody asks"));
+                                 (*report)->load().running(), " are with nodes, and no client asks"));
     }
   }
 }
@@ -92,16 +92,16 @@ void Health::LookAtNodes(std::vector<std::string>& ill) {
     const auto node = cluster_.world().Describe(name);
     if (node.load().queued() + node.load().running() > 0)
       ill.push_back(absl::StrCat("at ", name, " ", node.load().queued(), " requests wait and ",
-                                 node.load().running(), " run, and nobody asks"));
+                                 node.load().running(), " run, and no client asks"));
     for (const auto& gpu : node.gpus())
       if (gpu.promised_bytes() > 0)
         ill.push_back(absl::StrCat("at ", name, " GPU ", gpu.gpu().index(), " ", gpu.promised_bytes(),
                                    " bytes are promised to runs that are over"));
     for (std::uint32_t gpu = 0; gpu < cluster_.shape().gpus; ++gpu) {
       const auto& life = cluster_.Worker(name, gpu).life;
-      if (!life.loading.empty() || !life.loans.empty())
+      if (!life.loading.empty() || !life.pins.empty())
         ill.push_back(absl::StrCat("at ", name, " GPU ", gpu, " ", life.loading.size(), " models come and ",
-                                   life.loans.size(), " are lent, and nobody asks"));
+                                   life.pins.size(), " are pinned, and no copy of them is under way"));
     }
   }
 }

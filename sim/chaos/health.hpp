@@ -16,7 +16,7 @@ class Health {
   // each run that has not ended. `all`: also those whose start lies on the disk and was never acknowledged,
   // which a manager finds when it is started.
   [[nodiscard]] std::vector<std::string> Look(bool all);
-  // A line for whatever waits or is held though nobody asks for anything.
+  // A line for everything that waits or is held although no client asks for anything.
   [[nodiscard]] std::vector<std::string> LookInside();
 
  private:

@@ -31,7 +31,7 @@ struct PlantedName {
   std::string_view checker{};  // that is there to find it
 };
 [[nodiscard]] const std::array<PlantedName, 13>& AllPlanted();
-// InvalidArgument: there is none of that name. "" and "none": kNone.
+// InvalidArgument for an unknown name. "" and "none": kNone.
 [[nodiscard]] absl::StatusOr<Planted> FindPlanted(std::string_view name);
 
 }  // namespace troupe::sim

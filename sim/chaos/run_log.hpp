@@ -11,7 +11,7 @@
 namespace troupe::sim {
 
 [[nodiscard]] absl::StatusOr<std::vector<proto::RunRecord>> RunLogOf(const storage::MetadataStore& store);
-// Those that have not ended. With `watch`: without those whose start was never acknowledged, which their
+// Runs that have not ended. With `watch`: without runs whose start was never acknowledged, which their
 // manager does not know.
 [[nodiscard]] absl::StatusOr<std::vector<proto::RunRecord>> OpenRunsOf(const storage::MetadataStore& store,
                                                                        const StoreWatch* watch);

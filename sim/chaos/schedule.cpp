@@ -216,7 +216,7 @@ class ScheduleRun {
             .limit = Clients::kRunLimit,
             .group = actors::FakeLongRuns::kGroup,
             .once = NothingIsRepeated(),
-            .calm = Calm() && !workload_.drains};  // drained nodes serve nobody
+            .calm = Calm() && !workload_.drains};  // drained nodes serve no requests
   }
   // No worker was struck, and no machine, member or connection.
   [[nodiscard]] bool Calm() const {
@@ -255,7 +255,7 @@ class ScheduleRun {
     }
   }
 
-  // Nothing came between a node that had computed something and whoever waits for it.
+  // Nothing came between a node that had computed something and the client that waits for it.
   [[nodiscard]] bool NothingIsRepeated() const {
     using Kind = FaultKind;
     return OnlyFired({Kind::kKillWorker, Kind::kHangWorker, Kind::kRefuseWorker, Kind::kSlowDisk,

@@ -27,7 +27,7 @@ struct ScheduleResult {
   std::uint64_t seed = 0;
   std::string what{};  // the cluster, its load and its faults
   std::vector<Broken> broken{};
-  std::vector<std::string> last_steps{};  // of one that broke a rule
+  std::vector<std::string> last_steps{};  // of a schedule that broke a rule
   FaultCounts fired{};
   std::uint64_t requests = 0, served = 0, commands = 0, commits = 0, runs = 0;
   std::uint64_t stale = 0;      // requests that came to a node with an epoch that was over

@@ -26,7 +26,7 @@ class SimulatedFront : public std::enable_shared_from_this<SimulatedFront> {
   // `done` is called once, also when the gateway dies.
   void Infer(proto::InferRequest request, const std::string& key, Done done);
   void Cancel(std::uint64_t call);
-  // Who this is, and what it counted until now.
+  // The front's name, and what it counted until now.
   [[nodiscard]] GatewayCount count() const;
 
   // --- planted errors ---

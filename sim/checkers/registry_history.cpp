@@ -21,7 +21,7 @@ constexpr std::size_t kMostKeys = 64;
 struct Op {
   const RegistryOp* told = nullptr;
   Kind kind = Kind::kShow;
-  bool optional = false;  // nobody knows whether it was done
+  bool optional = false;  // unknown whether it was done
   std::uint64_t bits = 0;
 
   // Whether it could be next in this registry as it was answered.

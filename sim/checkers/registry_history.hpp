@@ -16,7 +16,8 @@ namespace troupe::sim {
 struct RegistryOp {
   enum class Kind { kDeploy, kRemove, kShow, kList };
   // kDone: it did what it says. kRefused: deploy found it there, remove and show did not find it. kUnknown:
-  // no answer, or one that leaves open whether it was done; it may be done at any time from `invoked` on.
+  // no answer, or an answer that leaves open whether it was done; it may be done at any time from `invoked`
+  // on.
   enum class Result { kDone, kRefused, kUnknown };
   Kind kind = Kind::kShow;
   std::string key{};  // "name/version"; of a list: none

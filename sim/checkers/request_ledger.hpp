@@ -1,7 +1,7 @@
 // REQUEST LEDGER: every request of every client and its answers, as the clients see them. What must hold:
-// each has exactly one answer, in its time, and it is the answer to this question; nobody is told of a
-// function that it does not exist while it does; nothing is served of one whose removal had been acknowledged
-// long enough before it was asked. Knows nothing of routers and nodes.
+// each has exactly one answer, in its time, and it is the answer to this question; no client is told of a
+// function that it does not exist while it does; no request is served by a function whose removal had been
+// acknowledged long enough before. Knows nothing of routers and nodes.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // What must hold of runs of a workflow, as clients and the run log see them: a run whose client has its
-// answer has succeeded, with that answer and every step; one that a client was told has failed did; one whose
-// cancellation was acknowledged is cancelled; a key is one run, whoever asks with it and where; each run
-// ends.
+// answer has succeeded, with that answer and every step; a run that a client was told has failed did; a run
+// whose cancellation was acknowledged is cancelled; a key is one run, whichever client asks with it and
+// where; each run ends.
 #pragma once
 
 #include <set>

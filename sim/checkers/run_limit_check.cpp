@@ -42,7 +42,7 @@ class RunLimits {
       broken_.push_back(absl::StrCat(Words(run), " was within its limit, and was cut"));
   }
 
-  // Somebody else waits when it is cut, and nobody is served.
+  // Another request waits when it is cut, and none is served.
   void CheckNeighbours(const GpuRun& run) {
     bool waits = false;
     for (const RequestRecord& request : ledger_.all()) {

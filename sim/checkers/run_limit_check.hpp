@@ -1,6 +1,6 @@
 // RUN LIMIT CHECK: what the GPUs saw of the runs of a function that declares its run limit, and what its
 // clients and those of its neighbours heard. What must hold: no run has a GPU for longer than its limit, by
-// an eighth and a group of steps; none that was within it is cut; who asked for a run that was cut hears so,
+// an eighth and a group of steps; no run within its limit is cut; the client of a run that was cut hears so,
 // and it is not run again; afterwards others are served. Knows nothing of nodes and workers.
 #pragma once
 

@@ -45,7 +45,7 @@ void StoreWatch::Look(const storage::Batch::Mutation& mutation, bool acknowledge
   }
   if (mutation.table == Table::kSettings && mutation.key == "epoch") LookAtEpoch(mutation, when);
   auto& kept = kept_[{mutation.table, mutation.key}];
-  // One that was not acknowledged may be there or not.
+  // A record that was not acknowledged may be there or not.
   kept = {mutation.value, acknowledged};
 }
 

@@ -1,6 +1,6 @@
 // STORE WATCH: what a disk was told to keep, as the disk sees it, and what must hold of that: no step of a
 // run, no end of a run and no deployment is kept twice, what was acknowledged is there at the end, and no
-// member's epoch is given twice. Parses the records, and knows nothing of who writes them.
+// member's epoch is given twice. Parses the records, and knows nothing of their writers.
 #pragma once
 
 #include <cstdint>

@@ -26,7 +26,7 @@ class WireWatch final : public NetworkTap {
   void HideStaleEpochs() { hide_ = true; }
 
  private:
-  using Call = std::pair<std::uint64_t, std::uint64_t>;  // who asks, and the number of its request
+  using Call = std::pair<std::uint64_t, std::uint64_t>;  // the asker, and the number of its request
   void GaveEpoch(const Passage& passage, std::uint64_t epoch);
 
   std::uint64_t last_epoch_ = 0;

@@ -125,8 +125,8 @@ absl::StatusOr<Placement> FirstPlacement(const PlacementProblem& problem) {
   return placement;
 }
 
-// A function comes to a GPU, others go for it by lot; whoever is nowhere then comes to one that has room.
-// False: there is none.
+// A function comes to a GPU, and others leave it by lot; a function on no GPU then comes to one that has
+// room. False: there is none.
 bool Step(const PlacementProblem& problem, Random& random, Placement& placement) {
   const std::size_t function = random.Below(problem.functions.size());
   auto& gpu = placement[random.Below(placement.size())];

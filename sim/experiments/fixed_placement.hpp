@@ -1,5 +1,5 @@
-// FIXED PLACEMENT: a yardstick for placements that are learned while requests come: models that lie on their
-// GPUs from the begin and never move, where somebody put them who knew all requests beforehand. Pure.
+// FIXED PLACEMENT: a yardstick for placements that are learned while requests come: models lie on their GPUs
+// from the begin and never move, placed with knowledge of all requests. Pure.
 #pragma once
 
 #include <cstdint>

@@ -18,7 +18,7 @@ enum class FaultKind : std::uint8_t {
   kKillDaemon,       // a node's daemon; its workers and its host region live
   kKillNode,         // a node's machine; it comes back with its disk
   kReplaceNode,      // a node's machine; it comes back with an empty disk
-  kPowerCut,         // a node's machine, and nobody is told: its connections are just silent
+  kPowerCut,         // a node's machine, and no process is told: its connections are just silent
   kKillGateway,      // comes back after a while
   kKillManager,      // half of them in the middle of what it writes; comes back with its disk
   kPartition,        // nothing goes between two members

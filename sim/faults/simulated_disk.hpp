@@ -1,7 +1,7 @@
 // SIMULATED DISK: the manager's metadata on a disk that takes its time, under virtual time, and that fails as
-// disks do: slow, a sync that fails (and nobody knows whether the record is there), a crash in the middle
-// (what was on its way is there as far as it came; the record that was being written is torn, and gone).
-// What lies on it outlives its manager.
+// disks do: slow, a sync that fails (and it is unknown whether the record is there), a crash in the middle
+// (what was on its way is there as far as it came; the record that was being written is torn, and gone). What
+// lies on it outlives its manager.
 #pragma once
 
 #include <cstdint>
@@ -73,7 +73,7 @@ class SimulatedDisk final : public storage::MetadataStore {
   std::deque<Waiting> waiting_;
   Duration latency_ = kLatency;
   Time last_{};             // commits complete in their order
-  std::uint64_t life_ = 0;  // of the manager: what was asked by one before is nobody's
+  std::uint64_t life_ = 0;  // of the manager: what an earlier manager asked for is dropped
   std::uint32_t failing_ = 0;
   std::uint64_t failed_ = 0, slow_ = 0;
   std::function<void()> when_asked_;

@@ -214,7 +214,7 @@ void Clients::Answered(std::uint64_t request, const AnswerSeen& answer, std::uin
   }
   bool again =
       answer.code == absl::StatusCode::kUnavailable || answer.code == absl::StatusCode::kResourceExhausted;
-  // Who has a key may ask with it whatever happened.
+  // A client with a key may ask with it whatever happened.
   if (!record.key.empty()) again = answer.code != absl::StatusCode::kOk;
   if (again && tries > 1 && !Over()) AskAgain(request, tries - 1);
 }

@@ -135,7 +135,7 @@ void Clients::Changed(std::size_t index, const AdminResult& result) {
   const auto now = cluster_.world().Now();
   auto& op = history_[index];
   if (!result.sent) {
-    op.result = Result::kUnknown;  // not done: as a look that nobody answered
+    op.result = Result::kUnknown;  // not done: as a look that was not answered
     op.kind = Kind::kShow;
     return;
   }
@@ -156,7 +156,7 @@ void Clients::ChurnLoop(std::size_t of) {
     const auto again = [this, of] { ChurnLoop(of); };
     const auto choice = random_.Below(20);
     if (choice < 8) {
-      // Now and then by two who do not know of each other.
+      // Now and then by two operators who do not know of each other.
       if (choice == 0) Change(1 - of, Kind::kDeploy, key, 1, [] {});
       return Change(of, Kind::kDeploy, key, kTries, again);
     }

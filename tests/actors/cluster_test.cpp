@@ -589,12 +589,12 @@ class PeerCopies : public testing::Test {
     world_.Infer("resnet", 1);
     world_.Run(milliseconds(20));
     ASSERT_EQ(workers_[1]->peer_swaps, 1u);
-    ASSERT_EQ(workers_[0]->life.loans.size(), 1u);
+    ASSERT_EQ(workers_[0]->life.pins.size(), 1u);
   }
   void ExpectAllServed(std::size_t requests) {
     ASSERT_EQ(world_.answers.size(), requests);
     for (const auto& answer : world_.answers) EXPECT_EQ(answer.reply.code(), 0) << answer.reply.message();
-    for (const auto& worker : workers_) EXPECT_TRUE(worker->life.loans.empty()) << "a loan was not returned";
+    for (const auto& worker : workers_) EXPECT_TRUE(worker->life.pins.empty()) << "a model was not unpinned";
   }
   [[nodiscard]] std::vector<std::string> Events(const std::string& kind) const {
     std::vector<std::string> messages;
@@ -613,7 +613,7 @@ TEST_F(PeerCopies, TheSecondReplicaComesFromTheFirst) {
   BeginCopy();
   world_.Run(seconds(3));
   ExpectAllServed(2);
-  EXPECT_EQ(workers_[0]->lent, 1u);
+  EXPECT_EQ(workers_[0]->pinned, 1u);
   EXPECT_EQ(workers_[1]->swaps, 1u);
   EXPECT_THAT(Events("swap"), testing::ElementsAre("GPU 0: 'resnet' from host, 100 MiB in 105 ms",
                                                    "GPU 1: 'resnet' from GPU 0, 100 MiB in 52.4 ms"));
@@ -631,40 +631,40 @@ TEST_F(PeerCopies, ASourceGpuThatDiesInMidCopyCostsNoRequest) {
               testing::ElementsAre(testing::HasSubstr("GPU 1: 'resnet' from GPU 0: ")));
 }
 
-TEST_F(PeerCopies, ADestinationThatDiesInMidCopyGivesTheLoanBack) {
+TEST_F(PeerCopies, ADestinationThatDiesInMidCopyIsUnpinnedAtItsSource) {
   BeginCopy();
   workers_[1]->refuse_start = true;
   workers_[1]->kill();
   world_.Run(milliseconds(10));
-  EXPECT_TRUE(workers_[0]->life.loans.empty());
+  EXPECT_TRUE(workers_[0]->life.pins.empty());
   world_.Run(seconds(10));
   ExpectAllServed(2);
 }
 
 // Whatever has been done of a copy between GPUs when its model is taken off the node.
-TEST_F(PeerCopies, AModelThatIsRemovedAtAnyMomentOfItsLoanIsGivenBack) {
+TEST_F(PeerCopies, AModelThatIsRemovedAtAnyMomentOfItsCopyIsUnpinned) {
   bool more = true;
-  std::size_t lent = 0;
+  std::size_t pinned = 0;
   for (std::uint64_t steps = 0; more; ++steps) {
     const std::string name = "model-" + std::to_string(steps);
     ASSERT_TRUE(world_.Deploy(name, MiB(100)).ok());
     world_.Infer(name, 2 * steps + 10);
     world_.Run(milliseconds(200));
-    const auto before = workers_[0]->lent + workers_[1]->lent;
+    const auto before = workers_[0]->pinned + workers_[1]->pinned;
     world_.Infer(name, 2 * steps + 11);
     for (std::uint64_t i = 0; i < steps && more; ++i) more = world_.scheduler().try_run_once();
     proto::DisownModel disown;
     disown.set_model_digest(Sha256Hex("model " + name));
     caf::anon_send(world_.node("node-1").controller, disown);
     world_.Run(seconds(20));
-    lent += workers_[0]->lent + workers_[1]->lent - before;
+    pinned += workers_[0]->pinned + workers_[1]->pinned - before;
     ASSERT_EQ(world_.answers.size(), 2 * steps + 3) << "after " << steps << " steps";
-    for (const auto& worker : workers_) EXPECT_TRUE(worker->life.loans.empty()) << "after " << steps;
+    for (const auto& worker : workers_) EXPECT_TRUE(worker->life.pins.empty()) << "after " << steps;
   }
-  EXPECT_GT(lent, 0U);
+  EXPECT_GT(pinned, 0U);
 }
 
-TEST_F(PeerCopies, ALenderThatHasLostTheModelMeansTheHost) {
+TEST_F(PeerCopies, ASourceThatHasLostTheModelMeansTheHost) {
   workers_[0]->used = Bytes(0);
   workers_[0]->life.resident.clear();  // unknown to its node
   world_.Infer("resnet", 1);
@@ -675,9 +675,9 @@ TEST_F(PeerCopies, ALenderThatHasLostTheModelMeansTheHost) {
   EXPECT_EQ(Events("swap-failed").size(), 1u);
 }
 
-// What is dispatched behind a copy waits for the lender's answer with it; what is cancelled meanwhile is
+// What is dispatched behind a copy waits for the source's answer with it; what is cancelled meanwhile is
 // cancelled as soon as its worker knows of it.
-TEST_F(PeerCopies, RunsAndCancelsBehindALoanThatWasNotAnsweredAreNotLost) {
+TEST_F(PeerCopies, RunsAndCancelsBehindAPinThatWasNotAnsweredAreNotLost) {
   workers_[0]->hang = true;
   for (std::uint64_t call = 1; call < 5; ++call) world_.Infer("resnet", call, seconds(100));
   world_.Run(milliseconds(5));

@@ -122,20 +122,20 @@ TEST_F(FrontClientTest, CallsAreAnsweredOnceWhenTheRouterEnds) {
 }
 
 // A router whose every answer has outputs that lie in a node's memory.
-struct Lender {
-  std::uint64_t lent = 0;
+struct Outputs {
+  std::uint64_t kept = 0;
   std::vector<std::uint64_t> released;
 };
 
-RouterActor::behavior_type LendingRouter(RouterActor::pointer, std::shared_ptr<Lender> lender) {
+RouterActor::behavior_type OutputsRouter(RouterActor::pointer, std::shared_ptr<Outputs> outputs) {
   return {
-      [lender](const proto::InferRequest&) {
+      [outputs](const proto::InferRequest&) {
         proto::InferReply reply;
-        reply.set_release(++lender->lent);
+        reply.set_release(++outputs->kept);
         return reply;
       },
       [](const proto::CancelInfer&) {},
-      [lender](const proto::ReleaseOutputs& release) { lender->released.push_back(release.release()); },
+      [outputs](const proto::ReleaseOutputs& release) { outputs->released.push_back(release.release()); },
       [](const proto::CreditGrant&) {},
       [](const proto::ClusterUpdate&) {},
       [](const proto::MemberJoined&) {},
@@ -146,8 +146,8 @@ RouterActor::behavior_type LendingRouter(RouterActor::pointer, std::shared_ptr<L
 // A shell that was killed after its request never says that it has read the answer: the slices would lie in
 // the worker's memory until the router ends, and an isolated runtime could never be taken.
 TEST_F(FrontClientTest, OutputsThatAShellNeverReleasesAreReleasedForIt) {
-  const auto lender = std::make_shared<Lender>();
-  const RouterActor router = world_.system().spawn(LendingRouter, lender);
+  const auto outputs = std::make_shared<Outputs>();
+  const RouterActor router = world_.system().spawn(OutputsRouter, outputs);
   FrontOptions options;
   options.gateway = "gateway-2";
   options.manager = "manager";
@@ -167,14 +167,14 @@ TEST_F(FrontClientTest, OutputsThatAShellNeverReleasesAreReleasedForIt) {
   read.set_release(1);
   caf::anon_send(front_->actor(), read);
   ask();
-  EXPECT_EQ(lender->lent, 2u);
+  EXPECT_EQ(outputs->kept, 2u);
   world_.Run(milliseconds(2999));
-  EXPECT_EQ(lender->released, std::vector<std::uint64_t>{1}) << "the second may still be read";
+  EXPECT_EQ(outputs->released, std::vector<std::uint64_t>{1}) << "the second may still be read";
   world_.Run(milliseconds(1));
-  EXPECT_EQ(lender->released, (std::vector<std::uint64_t>{1, 2})) << "and the first is not released again";
+  EXPECT_EQ(outputs->released, (std::vector<std::uint64_t>{1, 2})) << "and the first is not released again";
   caf::anon_send(front_->actor(), read);
   world_.Settle();
-  EXPECT_EQ(lender->released.size(), 3u) << "the router knows what it has lent";
+  EXPECT_EQ(outputs->released.size(), 3u) << "the router knows which outputs it keeps";
   caf::anon_send_exit(router, caf::exit_reason::user_shutdown);
 }
 

@@ -231,13 +231,13 @@ TEST_F(Isolation, AModelIsCopiedBetweenTheGpusOfItsTenantAndNeverFromAnothers) {
   }
   world->Run(seconds(20));
   ExpectAllServed(12);
-  std::set<std::pair<std::string, std::string>> borrowed;
+  std::set<std::pair<std::string, std::string>> copied;
   for (const auto& worker : workers()) {
-    borrowed.insert(worker->borrowed.begin(), worker->borrowed.end());
-    EXPECT_THAT(worker->life.loans, IsEmpty());
+    copied.insert(worker->copied.begin(), worker->copied.end());
+    EXPECT_THAT(worker->life.pins, IsEmpty());
   }
-  EXPECT_THAT(borrowed, UnorderedElementsAre(std::pair("tenant/acme", "tenant/acme"),
-                                             std::pair("tenant/bolt", "tenant/bolt")));
+  EXPECT_THAT(copied, UnorderedElementsAre(std::pair("tenant/acme", "tenant/acme"),
+                                           std::pair("tenant/bolt", "tenant/bolt")));
   EXPECT_EQ(Events("swap-failed"), 0u);
 }
 

@@ -20,7 +20,7 @@ using std::chrono::seconds;
 struct Heard {
   std::vector<proto::ClusterUpdate> updates;
   std::uint64_t joins = 0;
-  MemberSession tie;
+  MemberSession session;
 };
 
 RouterActor::behavior_type Listener(RouterActor::pointer self, std::shared_ptr<Heard> heard) {
@@ -32,7 +32,7 @@ RouterActor::behavior_type Listener(RouterActor::pointer self, std::shared_ptr<H
       [heard](const proto::ClusterUpdate& update) { heard->updates.push_back(update); },
       [heard](const proto::MemberJoined&) { ++heard->joins; },
       [self, heard](const proto::DescribeMember&) {
-        heard->tie.AskedBy(self->current_sender());
+        heard->session.AskedBy(self->current_sender());
         return proto::MemberReport();
       },
   };

@@ -212,8 +212,8 @@ class Process final : public Site {
 };
 
 // A link and what it said. Destroyed link first, as an executor does it.
-struct Tie {
-  explicit Tie(Site& s) : site(s), link(s.MakeLink()) { link->Bind(heard.Events()); }
+struct Worker {
+  explicit Worker(Site& s) : site(s), link(s.MakeLink()) { link->Bind(heard.Events()); }
 
   bool Await(const std::function<bool()>& condition) { return site.Await(heard, condition); }
   bool AwaitDeaths(std::size_t count) {
@@ -294,141 +294,141 @@ class WorkerLinkContract : public ::testing::TestWithParam<bool> {
 };
 
 TEST_P(WorkerLinkContract, ABornWorkerListensIsAdoptedAndAnswers) {
-  Tie tie(site());
-  EXPECT_FALSE(tie.link->Listens());
-  EXPECT_TRUE(absl::IsUnavailable(tie.Send(DescribeOrder(), 1))) << "there is no worker yet";
-  EXPECT_FALSE(tie.link->Progress().busy);
-  const auto ready = tie.Start(1);
+  Worker worker(site());
+  EXPECT_FALSE(worker.link->Listens());
+  EXPECT_TRUE(absl::IsUnavailable(worker.Send(DescribeOrder(), 1))) << "there is no worker yet";
+  EXPECT_FALSE(worker.link->Progress().busy);
+  const auto ready = worker.Start(1);
   EXPECT_EQ(ready.code(), 0) << ready.message();
   EXPECT_EQ(ready.incarnation(), 1u);
   EXPECT_FALSE(ready.same_worker());
   EXPECT_EQ(Bytes(ready.description().memory_bytes()), kMemory);
-  EXPECT_TRUE(tie.link->Listens());
-  const auto before = tie.link->Progress();
-  const auto outcome = tie.Ask(DescribeOrder());
+  EXPECT_TRUE(worker.link->Listens());
+  const auto before = worker.link->Progress();
+  const auto outcome = worker.Ask(DescribeOrder());
   EXPECT_EQ(outcome.code(), 0) << outcome.message();
   EXPECT_EQ(Bytes(outcome.description().memory_bytes()), kMemory);
-  EXPECT_EQ(tie.heard.answers.back().incarnation(), 1u);
-  EXPECT_NE(tie.link->Progress().counter, before.counter);
-  EXPECT_FALSE(tie.link->Progress().busy) << "every order is answered";
-  EXPECT_TRUE(tie.heard.deaths.empty());
+  EXPECT_EQ(worker.heard.answers.back().incarnation(), 1u);
+  EXPECT_NE(worker.link->Progress().counter, before.counter);
+  EXPECT_FALSE(worker.link->Progress().busy) << "every order is answered";
+  EXPECT_TRUE(worker.heard.deaths.empty());
 }
 
 TEST_P(WorkerLinkContract, ModelsComeAndGoAndWhatDoesNotFitSaysSo) {
-  Tie tie(site());
-  ASSERT_EQ(tie.Start(1).code(), 0);
+  Worker worker(site());
+  ASSERT_EQ(worker.Start(1).code(), 0);
   const auto small = site().Model("small", 1000);
-  EXPECT_EQ(tie.Ask(SwapIn(small)).code(), 0);
-  EXPECT_EQ(tie.Ask(SwapIn(small)).code(), 0) << "it is there already";
-  const auto huge = tie.Ask(SwapIn(site().Model("huge", 20 << 20)));
+  EXPECT_EQ(worker.Ask(SwapIn(small)).code(), 0);
+  EXPECT_EQ(worker.Ask(SwapIn(small)).code(), 0) << "it is there already";
+  const auto huge = worker.Ask(SwapIn(site().Model("huge", 20 << 20)));
   EXPECT_TRUE(Code(huge, absl::StatusCode::kResourceExhausted)) << huge.message();
   ASSERT_TRUE(huge.has_no_fit());
   EXPECT_LE(huge.no_fit().largest(), huge.no_fit().free());
   EXPECT_LT(Bytes(huge.no_fit().free()), kMemory);
-  const auto described = tie.Ask(DescribeOrder());
+  const auto described = worker.Ask(DescribeOrder());
   ASSERT_EQ(described.description().resident_size(), 1);
   EXPECT_EQ(described.description().resident(0).digest(), "small");
-  EXPECT_EQ(tie.Ask(Evict("small")).code(), 0);
-  EXPECT_TRUE(Code(tie.Ask(Evict("small")), absl::StatusCode::kNotFound));
+  EXPECT_EQ(worker.Ask(Evict("small")).code(), 0);
+  EXPECT_TRUE(Code(worker.Ask(Evict("small")), absl::StatusCode::kNotFound));
   proto::WorkerOrder run;
   run.mutable_run()->set_digest("small");
-  EXPECT_TRUE(Code(tie.Ask(run), absl::StatusCode::kNotFound));
+  EXPECT_TRUE(Code(worker.Ask(run), absl::StatusCode::kNotFound));
   // Neither is answered; what follows is.
   proto::WorkerOrder cancel;
   cancel.mutable_cancel()->set_target(77);
-  EXPECT_TRUE(tie.Send(cancel, 1).ok());
+  EXPECT_TRUE(worker.Send(cancel, 1).ok());
   proto::WorkerOrder release;
   release.mutable_release();
-  EXPECT_TRUE(tie.Send(release, 2).ok());
-  EXPECT_EQ(tie.Ask(DescribeOrder()).description().resident_size(), 0);
-  EXPECT_EQ(tie.heard.Outcome(1), nullptr);
-  EXPECT_EQ(tie.heard.Outcome(2), nullptr);
-  EXPECT_FALSE(tie.link->Progress().busy);
+  EXPECT_TRUE(worker.Send(release, 2).ok());
+  EXPECT_EQ(worker.Ask(DescribeOrder()).description().resident_size(), 0);
+  EXPECT_EQ(worker.heard.Outcome(1), nullptr);
+  EXPECT_EQ(worker.heard.Outcome(2), nullptr);
+  EXPECT_FALSE(worker.link->Progress().busy);
 }
 
 TEST_P(WorkerLinkContract, AKilledWorkerIsToldOfOnceAndTheNextOneStartsEmpty) {
-  Tie tie(site());
-  ASSERT_EQ(tie.Start(1).code(), 0);
-  ASSERT_EQ(tie.Ask(SwapIn(site().Model("m", 1000))).code(), 0);
-  tie.link->Kill();
-  ASSERT_TRUE(tie.AwaitDeaths(1));
-  EXPECT_EQ(tie.Death().incarnation(), 1u);
-  EXPECT_EQ(tie.Death().signal(), SIGKILL);
-  EXPECT_EQ(tie.Death().exit_code(), 0);
-  EXPECT_TRUE(absl::IsUnavailable(tie.Send(DescribeOrder(), 5)));
-  tie.link->Kill();  // nobody is there: nothing is said a second time
-  const auto ready = tie.Start(2);
+  Worker worker(site());
+  ASSERT_EQ(worker.Start(1).code(), 0);
+  ASSERT_EQ(worker.Ask(SwapIn(site().Model("m", 1000))).code(), 0);
+  worker.link->Kill();
+  ASSERT_TRUE(worker.AwaitDeaths(1));
+  EXPECT_EQ(worker.Death().incarnation(), 1u);
+  EXPECT_EQ(worker.Death().signal(), SIGKILL);
+  EXPECT_EQ(worker.Death().exit_code(), 0);
+  EXPECT_TRUE(absl::IsUnavailable(worker.Send(DescribeOrder(), 5)));
+  worker.link->Kill();  // nobody is there: nothing is said a second time
+  const auto ready = worker.Start(2);
   ASSERT_EQ(ready.code(), 0) << ready.message();
   EXPECT_EQ(ready.incarnation(), 2u);
   EXPECT_EQ(ready.description().resident_size(), 0);
-  EXPECT_EQ(tie.Ask(DescribeOrder()).code(), 0);
-  EXPECT_EQ(tie.heard.deaths.size(), 1u);
-  EXPECT_EQ(tie.heard.answers.back().incarnation(), 2u);
+  EXPECT_EQ(worker.Ask(DescribeOrder()).code(), 0);
+  EXPECT_EQ(worker.heard.deaths.size(), 1u);
+  EXPECT_EQ(worker.heard.answers.back().incarnation(), 2u);
 }
 
 TEST_P(WorkerLinkContract, AWorkerThatSomebodyElseKillsIsToldOfToo) {
-  Tie tie(site());
-  const auto ready = tie.Start(1);
+  Worker worker(site());
+  const auto ready = worker.Start(1);
   ASSERT_EQ(ready.code(), 0);
   site().KillFromOutside(ready.description().pid());
-  ASSERT_TRUE(tie.AwaitDeaths(1));
-  EXPECT_EQ(tie.Death().signal(), SIGKILL);
-  tie.link->Kill();
-  EXPECT_EQ(tie.Start(2).code(), 0);
-  EXPECT_EQ(tie.heard.deaths.size(), 1u);
+  ASSERT_TRUE(worker.AwaitDeaths(1));
+  EXPECT_EQ(worker.Death().signal(), SIGKILL);
+  worker.link->Kill();
+  EXPECT_EQ(worker.Start(2).code(), 0);
+  EXPECT_EQ(worker.heard.deaths.size(), 1u);
 }
 
 TEST_P(WorkerLinkContract, AWorkerThatIsAskedToEndsInGoodOrder) {
-  Tie tie(site());
-  ASSERT_EQ(tie.Start(1).code(), 0);
-  tie.link->ShutDown();
-  ASSERT_TRUE(tie.AwaitDeaths(1));
-  EXPECT_EQ(tie.Death().signal(), 0);
-  EXPECT_EQ(tie.Death().exit_code(), 0);
-  EXPECT_FALSE(tie.link->Listens());
+  Worker worker(site());
+  ASSERT_EQ(worker.Start(1).code(), 0);
+  worker.link->ShutDown();
+  ASSERT_TRUE(worker.AwaitDeaths(1));
+  EXPECT_EQ(worker.Death().signal(), 0);
+  EXPECT_EQ(worker.Death().exit_code(), 0);
+  EXPECT_FALSE(worker.link->Listens());
 }
 
 TEST_P(WorkerLinkContract, AWorkerThatWasNotAdoptedYetCanBeKilled) {
-  Tie tie(site());
-  tie.link->Spawn(1);
-  ASSERT_TRUE(tie.Await([&] { return !tie.heard.listening.empty(); }));
-  tie.link->Kill();
-  ASSERT_TRUE(tie.AwaitDeaths(1));
-  EXPECT_EQ(tie.Death().signal(), SIGKILL);
-  EXPECT_EQ(tie.Start(2).code(), 0);
+  Worker worker(site());
+  worker.link->Spawn(1);
+  ASSERT_TRUE(worker.Await([&] { return !worker.heard.listening.empty(); }));
+  worker.link->Kill();
+  ASSERT_TRUE(worker.AwaitDeaths(1));
+  EXPECT_EQ(worker.Death().signal(), SIGKILL);
+  EXPECT_EQ(worker.Start(2).code(), 0);
 }
 
 TEST_P(WorkerLinkContract, ADeviceThatIsNotThereIsTheExitCodeOfTheWorker) {
   site().LoseDevice();
-  Tie tie(site());
-  tie.link->Spawn(1);
-  ASSERT_TRUE(tie.Await([&] { return !tie.heard.listening.empty() || !tie.heard.deaths.empty(); }));
+  Worker worker(site());
+  worker.link->Spawn(1);
+  ASSERT_TRUE(worker.Await([&] { return !worker.heard.listening.empty() || !worker.heard.deaths.empty(); }));
   // Who started it may learn of its end only when adopting.
-  if (tie.heard.Read<bool>([&] { return tie.heard.deaths.empty(); })) tie.link->Adopt(1);
-  ASSERT_TRUE(tie.AwaitDeaths(1));
-  EXPECT_EQ(tie.Death().exit_code(), 4);
-  EXPECT_EQ(tie.Death().signal(), 0);
-  EXPECT_TRUE(tie.heard.ready.empty());
+  if (worker.heard.Read<bool>([&] { return worker.heard.deaths.empty(); })) worker.link->Adopt(1);
+  ASSERT_TRUE(worker.AwaitDeaths(1));
+  EXPECT_EQ(worker.Death().exit_code(), 4);
+  EXPECT_EQ(worker.Death().signal(), 0);
+  EXPECT_TRUE(worker.heard.ready.empty());
 }
 
 TEST_P(WorkerLinkContract, WhereNobodyListensAnAdoptionFailsAndAKillLeadsOn) {
   site().LeaveStaleSocket();
-  Tie tie(site());
-  EXPECT_FALSE(tie.link->Listens());
-  EXPECT_NE(tie.Adopt(1).code(), 0);
-  tie.link->Kill();
-  ASSERT_TRUE(tie.AwaitDeaths(1)) << "the executor waits for it";
-  EXPECT_EQ(tie.Death().incarnation(), 1u);
-  EXPECT_EQ(tie.Start(2).code(), 0) << "what lies in the way is nobody's";
+  Worker worker(site());
+  EXPECT_FALSE(worker.link->Listens());
+  EXPECT_NE(worker.Adopt(1).code(), 0);
+  worker.link->Kill();
+  ASSERT_TRUE(worker.AwaitDeaths(1)) << "the executor waits for it";
+  EXPECT_EQ(worker.Death().incarnation(), 1u);
+  EXPECT_EQ(worker.Start(2).code(), 0) << "the socket that lies in the way has no owner";
 }
 
 TEST_P(WorkerLinkContract, AWorkerLivesOnWhenItsLinkLetsGo) {
   {
-    Tie first(site());
+    Worker first(site());
     ASSERT_EQ(first.Start(1).code(), 0);
     ASSERT_EQ(first.Ask(SwapIn(site().Model("kept", 1000))).code(), 0);
   }
-  Tie second(site());
+  Worker second(site());
   EXPECT_TRUE(second.link->Listens());
   const auto ready = second.Adopt(1);
   ASSERT_EQ(ready.code(), 0) << ready.message();
@@ -444,22 +444,22 @@ TEST_P(WorkerLinkContract, AWorkerLivesOnWhenItsLinkLetsGo) {
 TEST_P(WorkerLinkContract, AWorkerThatServesNobodyIsAssignedInPlaceAndStaysAssigned) {
   std::uint64_t pid = 0;
   {
-    Tie tie(site());
-    const auto warm = tie.Start(1);
+    Worker worker(site());
+    const auto warm = worker.Start(1);
     ASSERT_EQ(warm.code(), 0);
     EXPECT_EQ(warm.description().isolation_key(), "");
     pid = warm.description().pid();
-    tie.link->Serve("tenant/acme");
-    const auto assigned = tie.Adopt(2);
+    worker.link->Serve("tenant/acme");
+    const auto assigned = worker.Adopt(2);
     ASSERT_EQ(assigned.code(), 0) << assigned.message();
     EXPECT_EQ(assigned.incarnation(), 2u);
     EXPECT_EQ(assigned.description().isolation_key(), "tenant/acme");
     EXPECT_EQ(assigned.description().pid(), pid) << "the same worker";
-    ASSERT_EQ(tie.Ask(SwapIn(site().Model("kept", 1000))).code(), 0);
-    EXPECT_TRUE(tie.heard.deaths.empty());
+    ASSERT_EQ(worker.Ask(SwapIn(site().Model("kept", 1000))).code(), 0);
+    EXPECT_TRUE(worker.heard.deaths.empty());
   }
   // A daemon that comes back knows nothing: the worker says whom it serves, and is adopted as that.
-  Tie second(site());
+  Worker second(site());
   const auto again = second.Adopt(1);
   ASSERT_EQ(again.code(), 0) << again.message();
   EXPECT_EQ(again.description().isolation_key(), "tenant/acme");
@@ -481,13 +481,13 @@ TEST_P(WorkerLinkContract, AWorkerThatServesNobodyIsAssignedInPlaceAndStaysAssig
 TEST_P(WorkerLinkContract, AStuckWorkerFromBeforeIsKilledAndReplaced) {
   std::uint64_t pid = 0;
   {
-    Tie first(site());
+    Worker first(site());
     const auto ready = first.Start(1);
     ASSERT_EQ(ready.code(), 0);
     pid = ready.description().pid();
   }
   site().Freeze(pid);
-  Tie second(site());
+  Worker second(site());
   EXPECT_TRUE(second.link->Listens());
   EXPECT_NE(second.Adopt(1).code(), 0);
   second.link->Kill();
@@ -498,20 +498,20 @@ TEST_P(WorkerLinkContract, AStuckWorkerFromBeforeIsKilledAndReplaced) {
 }
 
 TEST_P(WorkerLinkContract, AFullRingIsSaidAndNothingOfItIsLost) {
-  Tie tie(site());
-  const auto ready = tie.Start(1);
+  Worker worker(site());
+  const auto ready = worker.Start(1);
   ASSERT_EQ(ready.code(), 0);
   // The fake takes nothing as long as nobody runs its actors.
   if (GetParam()) site().Freeze(ready.description().pid());
   absl::Status status;
   std::uint64_t sent = 0;
-  while ((status = tie.Send(DescribeOrder(), sent + 1)).ok() && sent < 1'000'000) ++sent;
+  while ((status = worker.Send(DescribeOrder(), sent + 1)).ok() && sent < 1'000'000) ++sent;
   EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
-  EXPECT_TRUE(tie.link->Progress().busy);
+  EXPECT_TRUE(worker.link->Progress().busy);
   if (GetParam()) site().Thaw(ready.description().pid());
-  EXPECT_TRUE(tie.Await([&] { return tie.heard.answers.size() == sent; }));
-  EXPECT_FALSE(tie.link->Progress().busy);
-  EXPECT_EQ(tie.Ask(DescribeOrder()).code(), 0) << "there is room again";
+  EXPECT_TRUE(worker.Await([&] { return worker.heard.answers.size() == sent; }));
+  EXPECT_FALSE(worker.link->Progress().busy);
+  EXPECT_EQ(worker.Ask(DescribeOrder()).code(), 0) << "there is room again";
 }
 
 TEST_P(WorkerLinkContract, ALinkThatIsGoneSaysNothingMore) {
@@ -530,7 +530,7 @@ TEST_P(WorkerLinkContract, ALinkThatIsGoneSaysNothingMore) {
     }
   }
   const auto said = heard.Read<std::size_t>([&] { return heard.answers.size() + heard.deaths.size(); });
-  Tie next(site());
+  Worker next(site());
   ASSERT_EQ(next.Adopt(1).code(), 0);
   EXPECT_EQ(next.Ask(DescribeOrder()).code(), 0);
   EXPECT_EQ(heard.Read<std::size_t>([&] { return heard.answers.size() + heard.deaths.size(); }), said);
@@ -538,11 +538,11 @@ TEST_P(WorkerLinkContract, ALinkThatIsGoneSaysNothingMore) {
 
 TEST_P(WorkerLinkContract, AWorkerThatNobodyAdoptedEndsWithItsLink) {
   {
-    Tie tie(site());
-    tie.link->Spawn(1);
-    ASSERT_TRUE(tie.Await([&] { return !tie.heard.listening.empty(); }));
+    Worker worker(site());
+    worker.link->Spawn(1);
+    ASSERT_TRUE(worker.Await([&] { return !worker.heard.listening.empty(); }));
   }
-  Tie next(site());
+  Worker next(site());
   ASSERT_EQ(next.Start(1).code(), 0) << "it finds the place free";
 }
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Every file that a comment or a page names exists, and commit subjects have at most 72 characters.
+"""Every file that a comment or a page names exists, sources say what they mean in the field's words, and commit
+subjects have at most 72 characters.
 
 usage: names.py ROOT             prints every violation as file:line: rule; exit 1 when there is one
        names.py --subjects       reads commit subjects from standard input, one a line
@@ -19,6 +20,21 @@ COMMENT = {".hpp": "//", ".cpp": "//", ".cu": "//", ".cuh": "//", ".proto": "//"
 FILE = re.compile(rf"(?<![\w/.{{}}<>*-])(?:\.\./)*((?:[\w.-]+/)*[a-z_][\w-]*\.(?:{SUFFIXES}))(?![\w*/-]|\.\w)")
 # `room/name` in a page: a file, a folder, or how the names of several files begin.
 PLACE = re.compile(rf"`((?:{'|'.join(ROOMS)})/[\w/-]+)`")
+# Words that make a riddle of a comment or an error, and what to write instead (docs/architecture.md, Words).
+RIDDLES = {
+    r"whoever|nobody|somebody": "name the thing: the worker, the request, a runtime without a key",
+    r"is no valid": "write 'is not a valid'",
+    r"desks?": "write handler, or the noun of what it keeps",
+    r"loans?|lenders?|borrow(?:er|ers|s|ed)?": "write peer copy, source, destination, pin",
+    r"copies ahead|newcomers?": "write prefetch, or name the model",
+    r"pledge[sd]?|redeem(?:s|ed)?|loosen(?:s|ed)?": "write reserve, commit, release",
+    r"turn-takers?": "write scheduler",
+}
+RIDDLE_ROOMS = ("actors base cluster gateway gpu node proto scheduling security shell sim storage transport").split()
+RIDDLE_FILES = (".hpp", ".cpp", ".cu", ".cuh", ".proto")
+# File and word: the user 'nobody' of a Unix system.
+RIDDLES_MEANT = {("gpu/jail/privileges.hpp", "nobody")}
+STRING = re.compile(r'"((?:\\.|[^"\\])*)"')
 # What pages and comments name although it is not in the tree: other projects' files, cases of ONNX, what a bundle unpacks.
 FOREIGN = {"onnx.proto", "node/test_", "troupe-gpu/tests/gpu/run.sh"}
 # Made when a test or a benchmark runs.
@@ -51,6 +67,7 @@ def violations(root):
     files = list(tracked(root))
     whole = {p.as_posix() for p in files}
     ends = {"/".join(p.parts[i:]) for p in files for i in range(len(p.parts))}
+    yield from riddles(root, files)
     for path in files:
         if path.parts[:2] == ("tests", "architecture"):
             continue  # plants names that are absent
@@ -67,6 +84,21 @@ def violations(root):
                     yield f"{path}:{number}: there is no file or folder {name}"
 
 
+def riddles(root, files):
+    """Words of RIDDLES in comments and strings of the rooms; names in the code itself are not judged."""
+    words = [(re.compile(rf"\b(?:{word})\b", re.I), advice) for word, advice in RIDDLES.items()]
+    for path in files:
+        if path.parts[0] not in RIDDLE_ROOMS or path.suffix not in RIDDLE_FILES:
+            continue
+        for number, line in enumerate((root / path).read_text(errors="replace").splitlines(), 1):
+            code, _, comment = line.partition("//")
+            said = " ".join([comment, *STRING.findall(code)])
+            for word, advice in words:
+                for found in word.findall(said):
+                    if (path.as_posix(), found.lower()) not in RIDDLES_MEANT:
+                        yield f"{path}:{number}: '{found}': {advice}"
+
+
 def subject_violations(lines):
     for line in lines:
         subject = line.rstrip("\n")
@@ -80,11 +112,19 @@ PLANTED = {
     "docs/page.md": "What is missing stands in [more](gone.md).",
     "docs/other.md": "The code is in `node/gone_table`.",
     "proto/x.proto": "// As in gone.proto.",
+    "node/words.hpp": "// Owned by whoever owns a queue.",
+    "gpu/words.cu": "// Lent to the borrower.",
+    "cluster/words.cpp": 'return Invalid("x is no valid name");',
+    "actors/manager/words.cpp": "int i = 0;  // Nobody's.",
+    "sim/experiments/words.cpp": "// Copies ahead of requests.",
 }
 ALLOWED = {
     "node/a.hpp": "// Kept by a.hpp; another project's onnx.proto; bench/AREA.py.",
     "docs/page.md": "See [this](page.md), `docs/page` and `bench/results`.",
     "docs/list.md": "| `node/test_abs` | of ONNX |",
+    "node/words.cpp": 'Region& nobody = nobodys();  // The region for workers without a key.',
+    "gpu/jail/privileges.hpp": "// Or 'nobody' in a container.",
+    "tests/words.cpp": "// Nobody is judged here.",
 }
 
 

@@ -79,7 +79,7 @@ class Isolation(E2eTest):
             seen.update(mapped)
         self.assertEqual(len(set(seen.values())), 2)
         for name in regions(warm)[0]:
-            self.assertIn("nobody", name, "who serves nobody sees no model")
+            self.assertIn("no-key", name, "a worker without a key sees no model")
         self.assertIn("tenant/acme", self.shell.text("gpu", "show", "one/0"))
         self.assertIn("runtime-assigned", self.shell.text("events"))
 
@@ -156,7 +156,7 @@ class Isolation(E2eTest):
         self.ask(3)
         found = self.runtimes("function/times-2")  # asked once: it may be given back at any time
         first = int(found[0]["pid"]) if found else 0
-        eventually(lambda: len(self.runtimes("")) == 3, "all serve nobody again")
+        eventually(lambda: len(self.runtimes("")) == 3, "no worker serves a key")
         self.assertNotIn(first, {int(runtime["pid"]) for runtime in self.runtimes()}, "a used worker is replaced")
         self.ask(2)
         for query in ("?isolation=private", "?precision=fp8", "?sm_partition=0"):

@@ -62,7 +62,7 @@ cublasStatus_t CUBLASWINAPI cublasGemmStridedBatchedEx_64(
   const bool transpose_b = op_b != CUBLAS_OP_N;
   if (lda < (transpose_a ? k : m) || ldb < (transpose_b ? n : k) || ldc < m || batch < 0)
     return CUBLAS_STATUS_INVALID_VALUE;
-  // Who has fewer SMs than it plans for waits for those it has not: nobody here means that.
+  // A product with fewer SMs than cuBLAS was told waits for the missing ones: no caller here intends that.
   const Handle& used = HandleOf(handle);
   const std::uint32_t planned = used.sms == 0 ? FakeCudaSmsOf(nullptr) : static_cast<std::uint32_t>(used.sms);
   if (planned != FakeCudaSmsOf(used.stream)) return CUBLAS_STATUS_INVALID_VALUE;

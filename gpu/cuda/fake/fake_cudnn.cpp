@@ -215,7 +215,7 @@ cudnnStatus_t CUDNNWINAPI cudnnSetActivationDescriptor(cudnnActivationDescriptor
   Of<cudnnActivationMode_t>(activation) = mode;
   return mode == CUDNN_ACTIVATION_RELU ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
 }
-// The first rounds, whatever was asked for: who asked for FP32 takes the second.
+// The first algorithm rounds, whatever was asked for: a caller that asked for FP32 takes the second.
 cudnnStatus_t CUDNNWINAPI cudnnGetConvolutionForwardAlgorithm_v7(
     cudnnHandle_t, const cudnnTensorDescriptor_t x, const cudnnFilterDescriptor_t w,
     const cudnnConvolutionDescriptor_t convolution, const cudnnTensorDescriptor_t y, const int wanted,

@@ -62,7 +62,7 @@ using troupe::gpu::cuda::fake::TheState;
 
 extern "C" {
 
-// Other conditions from now on, for whoever opens a device next.
+// Other conditions from now on, for the next device that is opened.
 void FakeCudaConfigure(const char* text) {
   State& state = TheState();
   const std::lock_guard lock(state.mutex);

@@ -61,7 +61,7 @@ namespace fake = troupe::gpu::cuda::fake;
 
 extern "C" {
 
-// In blocks, of the kernels since the last time that somebody asked.
+// In blocks, of the kernels since the last call of this.
 std::uint64_t FakeCudaLargestGrid() {
   fake::State& state = fake::TheState();
   const std::lock_guard lock(state.mutex);
@@ -101,7 +101,7 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned int blocks, unsign
     const std::lock_guard lock(state.mutex);
     state.largest_grid = std::max<std::uint64_t>(state.largest_grid, blocks);
   }
-  // Parameters are read by the call: what the caller does with them afterwards is nobody's business.
+  // The call reads the parameters: the caller may change them afterwards.
   fake::QueueOf(stream).Push(
       [&kernel, stream, workers = std::int64_t{blocks} * threads,
        copy = std::vector<char>(bytes, bytes + kernel.arguments)] {

@@ -33,7 +33,7 @@ namespace {
 constexpr int kUnhandled = 1;
 constexpr int kInvalidArgument = 4;
 constexpr int kRemoteError = 6;
-// Who waits for longer than this in a test is stuck.
+// A test that waits for longer than this is stuck.
 constexpr troupe::Duration kForEver = std::chrono::minutes(5);
 
 // Each process hands out its windows at a socket of its own among the temporary files: a worker's jail lets
@@ -47,9 +47,9 @@ troupe::transport::LocalBroadcaster& TheBroadcaster() {
 // Ended by Abort or Destroy; kernels on streams keep it.
 class Communicator : public std::enable_shared_from_this<Communicator> {
  public:
-  void Join(const troupe::transport::BroadcastSeat& seat) {
-    Go([this, seat] {
-      auto joined = TheBroadcaster().Join(seat, kForEver);
+  void Join(const troupe::transport::BroadcastSlot& slot) {
+    Go([this, slot] {
+      auto joined = TheBroadcaster().Join(slot, kForEver);
       const std::lock_guard lock(mutex_);
       if (!joined.ok()) return kRemoteError;
       end_ = *std::move(joined);
@@ -137,15 +137,15 @@ int ncclGetUniqueId(NcclUniqueId* id) {
 }
 int ncclCommInitRankConfig(NcclComm* comm, int ranks, NcclUniqueId id, int rank, NcclConfig* config) {
   if (config->magic != kNcclMagic || config->blocking != 0) return kInvalidArgument;
-  troupe::transport::BroadcastSeat seat{id.internal, static_cast<std::uint32_t>(rank), {}};
-  for (int i = 0; i < ranks; ++i) seat.members.push_back(static_cast<std::uint32_t>(i));
+  troupe::transport::BroadcastSlot slot{id.internal, static_cast<std::uint32_t>(rank), {}};
+  for (int i = 0; i < ranks; ++i) slot.members.push_back(static_cast<std::uint32_t>(i));
   auto made = std::make_shared<Communicator>();
   *comm = reinterpret_cast<NcclComm>(made.get());
   {
     const std::lock_guard lock(g_mutex);
     g_communicators[*comm] = made;
   }
-  made->Join(seat);
+  made->Join(slot);
   return kNcclInProgress;
 }
 int ncclCommGetAsyncError(NcclComm comm, int* error) {

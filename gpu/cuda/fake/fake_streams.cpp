@@ -73,7 +73,7 @@ CUresult Copy(CUstream stream, void* to, const void* from, std::size_t size) {
   return CUDA_SUCCESS;
 }
 
-// Events tie a captured stream to others, which nobody here asks for.
+// Events would join a captured stream to others, which the product never does.
 CUresult NotCaptured(CUstream stream) {
   if (!QueueOf(stream).capturing()) return CUDA_SUCCESS;
   QueueOf(stream).SpoilCapture();

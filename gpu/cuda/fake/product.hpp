@@ -9,7 +9,7 @@
 
 namespace troupe::gpu::cuda::fake {
 
-// What a compute type for matrices in FP32 rounds to; false for one that is none.
+// What a compute type for matrices in FP32 rounds to; false for a type that is not one.
 inline bool RoundingOf(cublasComputeType_t type, Rounding& rounding) {
   switch (type) {
     case CUBLAS_COMPUTE_32F:

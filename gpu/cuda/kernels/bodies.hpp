@@ -1,5 +1,5 @@
 // What each kernel does for one element, the same source on the GPU and on the host: the fake driver runs it
-// there, so that tests reach every line. row_bodies.hpp has those that do a row.
+// there, so that tests reach every line. row_bodies.hpp has the kernels that do a row.
 #pragma once
 
 #include "gpu/cuda/kernels/numbers.hpp"

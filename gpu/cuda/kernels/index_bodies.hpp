@@ -80,7 +80,7 @@ TROUPE_BODY void RunTrilu(const TriluArguments& a, std::int64_t i) {
   }
 }
 
-// Whoever has the first element of a line does all of it.
+// The thread that has the first element of a line does all of it.
 TROUPE_BODY void RunRunningSum(const RunningSumArguments& a, std::int64_t i) {
   const std::int64_t axis = IndexAt(a.axis_type, a.axis, 0, a.box.rank, a.trouble);
   if (axis < 0) return MoveZero(a.element_size, a.out, i);

@@ -21,7 +21,7 @@ struct LayerNormArguments {
   float* out = nullptr;
   const float* scale = nullptr;
   const float* shift = nullptr;  // null: none
-  float* mean = nullptr;         // per row; null: nobody asked for it, as for the next
+  float* mean = nullptr;         // per row; null when the output is absent, as for the next
   float* inverse = nullptr;      // of the deviation
   std::int64_t n = 0;
   float epsilon = 0;

@@ -42,7 +42,7 @@ absl::Status CheckSizes(const GpuStep& step, const Product3& p) {
   return absl::OkStatus();
 }
 
-// Null: there is nothing to fuse, or nobody to fuse it.
+// Null: there is nothing to fuse, or no library that fuses it.
 std::shared_ptr<FusedProduct> Fuse(const GpuStep& step, const Product3& product, bool bias,
                                    const Function& after) {
   const bool relu = after.op == UnaryOp::kRelu;

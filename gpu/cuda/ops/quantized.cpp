@@ -48,7 +48,7 @@ Made MakeDequantize(const GpuStep& step) {
   });
 }
 
-// The range first, into scratch when nobody else asked for it.
+// The range first, into scratch when it is not an output.
 Made MakeDynamicQuantize(const GpuStep&) {
   constexpr std::uint64_t kEach = 64;
   return MakeGpu(

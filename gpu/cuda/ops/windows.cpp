@@ -10,7 +10,7 @@
 namespace troupe::gpu::cuda {
 namespace {
 
-// The kernels count three spatial dimensions: those that a network has are the last ones.
+// The kernels count three spatial dimensions: the dimensions of a network are the last of them.
 template <typename Arguments>
 void SetWindow(std::span<const std::int64_t> spatial, const Window& window, Arguments& arguments) {
   const std::size_t lead = 3 - spatial.size();

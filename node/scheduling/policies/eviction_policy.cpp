@@ -22,9 +22,9 @@ EvictionRank HeavinessAware(const EvictionCandidate& candidate) {
   return rank;
 }
 
-// How much worse a swap's delay is for those who have to spare only so much: as the square of what they have
-// over what the swap leaves. Where even a resident model is too late, or nobody has a deadline, it is no
-// worse.
+// How much worse the delay of a swap is for requests with little time to spare: it grows as the square of
+// that time over what the swap leaves of it. When even a resident model is too late, or there is no deadline,
+// it is not worse.
 double Hurt(Duration delay, Duration slack) {
   constexpr double kLeastLeft = 0.1;
   if (slack == Duration::max() || slack <= Duration()) return 1;
@@ -32,8 +32,7 @@ double Hurt(Duration delay, Duration slack) {
   return 1 / (left * left);
 }
 
-// Copies share the requests; and while there is another one, to be without this one is no swap for most of
-// them.
+// Copies share the requests; while there is another copy, most requests need no swap when this one is gone.
 EvictionRank LeastValue(const EvictionCandidate& candidate) {
   constexpr double kOneOfSeveral = 0.5;
   EvictionRank rank = LeastRecentlyUsed(candidate);
@@ -50,7 +49,7 @@ EvictionRank LeastValue(const EvictionCandidate& candidate) {
 std::span<const PolicyEntry<EvictionPolicy>> EvictionPolicies() {
   static constexpr std::array<PolicyEntry<EvictionPolicy>, 4> kTable = {{
       {"lru", "least recently used first, models that a request waits for last", &LeastRecentlyUsed},
-      {"lru-strict", "least recently used first, whoever waits for it", &StrictLeastRecentlyUsed},
+      {"lru-strict", "least recently used first, also when requests wait for it", &StrictLeastRecentlyUsed},
       {"heaviness-aware", "light or replicated models first, the only copies of heavy ones last",
        &HeavinessAware},
       {"least-value", "what is cheapest to have away, for the memory that it takes", &LeastValue},

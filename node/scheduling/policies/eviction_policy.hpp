@@ -11,7 +11,7 @@
 
 namespace troupe::node {
 
-// A resident model that nobody uses at the moment.
+// A resident model that no request uses at the moment.
 struct EvictionCandidate {
   Bytes bytes{};
   Time last_use{};
@@ -37,12 +37,10 @@ using EvictionPolicy = EvictionRank (*)(const EvictionCandidate&);
 // `heaviness-aware` (Torpor, 002, 5.4): light models, and those that another GPU of the node has too, go
 //   before the only copies of heavy ones, so that one replica stays when memory is full; `lru` inside a
 //   class.
-// `least-value`: what costs least to have away, for the memory that it takes: how often it is asked for,
-// times
-//   the delay and the time of the link that each request then costs; copies share their model's requests. So
-//   of what is asked for equally often a part stays, where `lru` would have all of it come and go. A delay
-//   counts for more, the more of what its requests have to spare it takes: what is left of that is for
-//   everything else that holds up a request.
+// `least-value`: the model whose absence costs least for the memory that it takes: the rate of its requests
+//   times the delay and the time of the link that each request then costs; copies share their model's
+//   requests. So a part of equally popular models stays, where `lru` would have all of them come and go. A
+//   delay counts for more, the more of the time that its requests have to spare it takes.
 [[nodiscard]] std::span<const PolicyEntry<EvictionPolicy>> EvictionPolicies();
 [[nodiscard]] absl::StatusOr<EvictionPolicy> FindEvictionPolicy(std::string_view name);
 

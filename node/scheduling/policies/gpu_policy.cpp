@@ -81,8 +81,8 @@ struct Bringing {
 Bringing CostOfBringing(double price, const GpuOption& option) {
   const Duration others = FromSeconds(ToSeconds(option.load) * price);
   const Duration again = option.evicts ? others : Duration();
-  // A GPU's own loads come one after the other; of those beside them, in the order of their deadlines, half
-  // come first, if they take as long.
+  // A GPU's own loads come one after the other. Of the loads beside them, in the order of their deadlines,
+  // half come first, if they take as long.
   const Duration load = option.before + option.load + std::min(option.beside, option.load) / 2;
   const Bringing host{.cost = std::max(option.backlog, load) + others + again};
   if (option.peer == kNoGpu) return host;
@@ -137,7 +137,7 @@ GpuChoice MostFree(const GpuView& view) {
   return best == nullptr ? GpuChoice{} : GpuChoice{GpuVerdict::kRun, best->gpu};
 }
 
-// Torpor's set A: the GPUs that could begin at once; when there are none, those that swap ahead.
+// Torpor's set A: the GPUs that could begin at once; without one, the GPUs that swap ahead.
 std::vector<const GpuOption*> Available(const GpuView& view) {
   std::vector<const GpuOption*> idle;
   std::vector<const GpuOption*> ahead;
@@ -147,7 +147,7 @@ std::vector<const GpuOption*> Available(const GpuView& view) {
   return idle.empty() ? ahead : idle;
 }
 
-// The first of those with `key` not empty that has the smallest one; null when there is none.
+// The first of the options whose `key` is not empty and the smallest; null when all are empty.
 template <class Key>
 const GpuOption* Best(const std::vector<const GpuOption*>& options, Key key) {
   const GpuOption* best = nullptr;

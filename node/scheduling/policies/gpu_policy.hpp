@@ -21,7 +21,7 @@ enum class SwitchLoad { kNone, kLight, kHeavy };
 struct GpuOption {
   GpuIndex gpu = 0;
   bool has_model = false;  // resident, running or being loaded
-  bool has_slot = false;   // its pipeline takes another request, and nobody holds it for another one
+  bool has_slot = false;   // its pipeline takes another request, and it is not held for another request
   bool fits = false;       // the model is there, or room can be made for it now
   std::uint32_t in_flight = 0;
   Bytes free{};         // without any eviction
@@ -31,8 +31,9 @@ struct GpuOption {
   Duration before{};    // what is on its way from the host already: to the GPU itself
   Duration beside{};    // and to others behind its switch
   SwitchLoad switch_load = SwitchLoad::kNone;
-  GpuIndex peer = kNoGpu;  // has the model, and of those that do the fastest link to this one; kNoGpu: none
-  Duration peer_load{};    // estimated time to bring the model from there
+  // Of the GPUs that have the model, the one with the fastest link to this GPU; kNoGpu: none.
+  GpuIndex peer = kNoGpu;
+  Duration peer_load{};  // estimated time to bring the model from there
 };
 
 // The GPUs, and what else a choice may depend on.

@@ -94,7 +94,7 @@ TEST(TensorJson, FloatsTakeIntegersAndTinyNumbersButNothingTooLarge) {
   EXPECT_EQ(*ReadTensor("[1, 1e-60, -1e-60, 3.4028235e38]", spec),
             Raw<float>({1.0F, 0.0F, -0.0F, std::numeric_limits<float>::max()}));
   const auto refused = ReadTensor("[1, 2, 3, 1e39]", spec);
-  EXPECT_EQ(refused.status().message(), "input 'x': JSON: '1e39' is no FP32 at byte 10");
+  EXPECT_EQ(refused.status().message(), "input 'x': JSON: '1e39' is not a valid FP32 at byte 10");
   EXPECT_FALSE(ReadTensor("[1e309]", Spec("x", proto::FP64, {1})).ok());
   EXPECT_FALSE(ReadTensor("[true]", Spec("x", proto::FP64, {1})).ok());
 }

@@ -520,12 +520,13 @@ TEST_P(DeviceContract, MemoryInPiecesIsOneRangeWhereItWasMapped) {
   EXPECT_EQ(shared->parts.size(), 3u);
   EXPECT_EQ(device_->Share(mapped->Part(piece, piece))->parts.size(), 1u);
   if (device_->info().peer_copies) {
-    const auto borrower = GetParam().make();
-    const auto opened = borrower->OpenPeer(1, *device_->Share(mapped->Part(Bytes(5), Bytes(pattern.size()))));
+    const auto destination = GetParam().make();
+    const auto opened =
+        destination->OpenPeer(1, *device_->Share(mapped->Part(Bytes(5), Bytes(pattern.size()))));
     ASSERT_TRUE(opened.ok()) << opened.status();
     EXPECT_EQ((*opened)->size(), Bytes(pattern.size()));
-    const DeviceRange there = *borrower->Allocate(Bytes(pattern.size()));
-    const auto copies = borrower->MakeStream();
+    const DeviceRange there = *destination->Allocate(Bytes(pattern.size()));
+    const auto copies = destination->MakeStream();
     const Bytes cut = piece + Bytes(77);
     const Bytes rest = Bytes(pattern.size()) - cut;
     EXPECT_TRUE(copies->CopyPeer(there.Part(cut, rest), *opened, cut, nullptr)->Wait(kPatience).ok());

@@ -53,39 +53,39 @@ TEST(VirtualDevice, CopiesTakeTheTimeOfTheLinkAndAreCountedThere) {
 }
 
 // A device that copies from GPU 1 over a link of its own.
-struct Borrower {
-  explicit Borrower(BytesPerSecond bandwidth)
+struct Destination {
+  explicit Destination(BytesPerSecond bandwidth)
       : links(std::make_shared<transport::LinkBuckets>(*transport::LinkBuckets::Create(
             {{"gpu0:in", {6e9}}, {"gpu0:out", {6e9}}, {"gpu1:gpu0", bandwidth}}))) {
     VirtualDeviceOptions options;
     options.link_from = [](std::uint32_t gpu) { return absl::StrCat("gpu", gpu, ":gpu0"); };
     options.builder = BuildFakePlan;
     device =
-        *MakeVirtualDevice(std::move(options), *transport::MemoryFile::Create("borrower", MiB(16)), links);
+        *MakeVirtualDevice(std::move(options), *transport::MemoryFile::Create("destination", MiB(16)), links);
   }
   std::shared_ptr<transport::LinkBuckets> links;
   std::unique_ptr<Device> device;
 };
 
 TEST(VirtualDevice, CopiesFromAnotherGpuPassTheLinkBetweenTheTwo) {
-  Borrower borrower({1e9});
-  auto lender = Make(Links({6e9}));
+  Destination destination({1e9});
+  auto source = Make(Links({6e9}));
   const Bytes size = MiB(8);
-  const DeviceRange from = *lender->Allocate(size);
-  const auto opened = borrower.device->OpenPeer(1, *lender->Share(from));
+  const DeviceRange from = *source->Allocate(size);
+  const auto opened = destination.device->OpenPeer(1, *source->Share(from));
   ASSERT_TRUE(opened.ok()) << opened.status();
-  const DeviceRange to = *borrower.device->Allocate(size);
+  const DeviceRange to = *destination.device->Allocate(size);
   Completion completion;
   {
-    auto stream = borrower.device->MakeStream();
+    auto stream = destination.device->MakeStream();
     stream->CopyPeer(to, *opened, Bytes(0), [&](const Completion& c) { completion = c; });
   }
   EXPECT_TRUE(completion.status.ok()) << completion.status;
   EXPECT_GE(completion.end - completion.begin, TransferTime(size, {1e9}) - milliseconds(1));
-  EXPECT_EQ(borrower.links->passed(0), Bytes(0));
-  EXPECT_EQ(borrower.links->passed(2), size);
-  EXPECT_GT(borrower.device->engine(Engine::kCopyPeer).progress, 0u);
-  EXPECT_EQ(borrower.device->engine(Engine::kCopyIn).progress, 0u);
+  EXPECT_EQ(destination.links->passed(0), Bytes(0));
+  EXPECT_EQ(destination.links->passed(2), size);
+  EXPECT_GT(destination.device->engine(Engine::kCopyPeer).progress, 0u);
+  EXPECT_EQ(destination.device->engine(Engine::kCopyIn).progress, 0u);
 }
 
 TEST(VirtualDevice, NobodyWritesThroughWhatItShares) {
@@ -101,15 +101,16 @@ TEST(VirtualDevice, NobodyWritesThroughWhatItShares) {
 }
 
 TEST(VirtualDevice, ALinkThatIsTakenAwayIsNotUsedForCopies) {
-  Borrower borrower({1e9});
-  auto lender = Make(nullptr);
-  const DeviceRange from = *lender->Allocate(MiB(1));
-  EXPECT_TRUE(borrower.device->OpenPeer(1, *lender->Share(from)).ok());
-  ASSERT_TRUE(borrower.device->UseLinks(Links({6e9})).ok());  // of a daemon with another topology
-  EXPECT_EQ(borrower.device->OpenPeer(1, *lender->Share(from)).status().code(), absl::StatusCode::kNotFound);
+  Destination destination({1e9});
+  auto source = Make(nullptr);
+  const DeviceRange from = *source->Allocate(MiB(1));
+  EXPECT_TRUE(destination.device->OpenPeer(1, *source->Share(from)).ok());
+  ASSERT_TRUE(destination.device->UseLinks(Links({6e9})).ok());  // of a daemon with another topology
+  EXPECT_EQ(destination.device->OpenPeer(1, *source->Share(from)).status().code(),
+            absl::StatusCode::kNotFound);
   auto without = Make(Links({6e9}));
   EXPECT_FALSE(without->info().peer_copies);
-  EXPECT_EQ(without->OpenPeer(1, *lender->Share(from)).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(without->OpenPeer(1, *source->Share(from)).status().code(), absl::StatusCode::kNotFound);
 }
 
 // Time comes in, so what two processes do on one link is told step by step.

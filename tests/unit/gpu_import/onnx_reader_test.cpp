@@ -43,7 +43,7 @@ TEST(OnnxReader, KeepsWhatTheFileSays) {
 TEST(OnnxReader, SaysWhatIsNoModel) {
   EXPECT_THAT(ReadOnnx({}, {}).status().message(), HasSubstr("empty"));
   const std::string noise = "this is not a protobuf at all, or is it?";
-  EXPECT_THAT(ReadOnnx(AsBytes(noise), {}).status().message(), HasSubstr("no ONNX file"));
+  EXPECT_THAT(ReadOnnx(AsBytes(noise), {}).status().message(), HasSubstr("not a valid ONNX file"));
   OnnxBuilder b;
   b.model.clear_graph();
   EXPECT_THAT(ReadError(b), HasSubstr("no graph"));

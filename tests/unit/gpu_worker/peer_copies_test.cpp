@@ -17,14 +17,14 @@ constexpr std::size_t kWeights = 8 << 20;
 constexpr std::size_t kRead = (5 << 20) + 4096;              // where in them
 constexpr std::uint64_t kAddress = std::uint64_t{35} << 40;  // where a node maps them
 
-proto::WorkerOrder LendOf(const std::string& digest) {
+proto::WorkerOrder PinOf(const std::string& digest) {
   proto::WorkerOrder order;
-  order.mutable_lend()->set_digest(digest);
+  order.mutable_pin()->set_digest(digest);
   return order;
 }
-proto::WorkerOrder ReturnOf(std::uint64_t loan) {
+proto::WorkerOrder UnpinOf(std::uint64_t pin) {
   proto::WorkerOrder order;
-  order.mutable_return_()->set_loan(loan);
+  order.mutable_unpin()->set_pin(pin);
   return order;
 }
 
@@ -34,49 +34,49 @@ proto::WorkerOrder ReturnOf(std::uint64_t loan) {
 class PeerCopies : public testing::TestWithParam<const char*> {
  protected:
   explicit PeerCopies(BytesPerSecond peer_link = {6e9}) {
-    lender_.links = *CreateNodeLinks(2, {6e9}, {}, {{0, 1, peer_link}});
-    borrower_.links = *transport::LinkBuckets::Open(transport::UniqueFd(dup(lender_.links.fd())));
-    borrower_.command.gpu = 1;
-    borrower_.command.device = "virtual:1";
-    borrower_.command.socket = lender_.directory / "worker-1";
-    lender_.command.group = borrower_.command.group = MiB(2);
-    lender_.command.addresses = borrower_.command.addresses = GetParam();
-    lent_copy_ = PlaceSmall(*lender_.host, "m", 1, kWeights, kRead);
-    host_copy_ = PlaceSmall(*borrower_.host, "m", 5, kWeights, kRead);
-    here_ = borrower_.StartAndAdopt();
-    there_ = lender_.StartAndAdopt();
+    source_.links = *CreateNodeLinks(2, {6e9}, {}, {{0, 1, peer_link}});
+    destination_.links = *transport::LinkBuckets::Open(transport::UniqueFd(dup(source_.links.fd())));
+    destination_.command.gpu = 1;
+    destination_.command.device = "virtual:1";
+    destination_.command.socket = source_.directory / "worker-1";
+    source_.command.group = destination_.command.group = MiB(2);
+    source_.command.addresses = destination_.command.addresses = GetParam();
+    source_copy_ = PlaceSmall(*source_.host, "m", 1, kWeights, kRead);
+    host_copy_ = PlaceSmall(*destination_.host, "m", 5, kWeights, kRead);
+    here_ = destination_.StartAndAdopt();
+    there_ = source_.StartAndAdopt();
     SwapInBetweenOthers();
     EXPECT_EQ(here_.Ask(PrepareOf(host_copy_, 1)).code(), 0);
   }
   [[nodiscard]] bool mapped() const { return GetParam() == std::string("mapped"); }
   // Sixteen fill the device, every second one goes before the model comes, the others after.
   void SwapInBetweenOthers() {
-    proto::HostCopy other = PlaceSmall(*lender_.host, "other", 9, 1 << 20);
+    proto::HostCopy other = PlaceSmall(*source_.host, "other", 9, 1 << 20);
     const auto name = [](int i) { return absl::StrCat("other", i); };
     for (int i = 0; i < 16 && mapped(); ++i) {
       other.set_digest(name(i));
       EXPECT_EQ(there_.Ask(SwapInOf(other)).code(), 0);
     }
     for (int i = 0; i < 16 && mapped(); i += 2) EXPECT_EQ(there_.Ask(EvictOf(name(i))).code(), 0);
-    proto::WorkerOrder order = SwapInOf(lent_copy_);
+    proto::WorkerOrder order = SwapInOf(source_copy_);
     order.mutable_swap_in()->set_address(kAddress);
     EXPECT_EQ(there_.Ask(order).code(), 0);
     for (int i = 1; i < 16 && mapped(); i += 2) EXPECT_EQ(there_.Ask(EvictOf(name(i))).code(), 0);
   }
-  proto::LendOutcome Lend() {
-    const auto outcome = there_.Ask(LendOf("m"));
+  proto::PinOutcome Pin() {
+    const auto outcome = there_.Ask(PinOf("m"));
     EXPECT_EQ(outcome.code(), 0) << outcome.message();
-    return outcome.lend();
+    return outcome.pin();
   }
-  proto::WorkerOrder SwapInFrom(const proto::LendOutcome& lent) const {
+  proto::WorkerOrder SwapInFrom(const proto::PinOutcome& pinned) const {
     proto::WorkerOrder order = SwapInOf(host_copy_);
     order.mutable_swap_in()->set_from_gpu(0);
     order.mutable_swap_in()->set_address(kAddress);
-    *order.mutable_swap_in()->mutable_lent() = lent.weights();
+    *order.mutable_swap_in()->mutable_pinned() = pinned.weights();
     return order;
   }
   std::uint64_t Passed(const std::string& link) const {
-    return lender_.links.passed(*lender_.links.Find(link)).count();
+    return source_.links.passed(*source_.links.Find(link)).count();
   }
   // Nothing of a copy that did not count is left, and the model comes from the host as ever.
   void ExpectHostServes() {
@@ -91,14 +91,14 @@ class PeerCopies : public testing::TestWithParam<const char*> {
   void ExpectNotCome(std::uint64_t swap, std::uint64_t run) {
     const auto swapped = here_.heard->Await(swap);
     EXPECT_EQ(swapped.code(), CodeOf(absl::StatusCode::kUnavailable)) << swapped.message();
-    EXPECT_THAT(swapped.message(), HasSubstr("GPU 0 lends the model no more"));
+    EXPECT_THAT(swapped.message(), HasSubstr("GPU 0 has not pinned the model any more"));
     const auto ran = here_.heard->Await(run);
     EXPECT_EQ(ran.code(), CodeOf(absl::StatusCode::kNotFound)) << ran.message();
   }
 
-  WorkerHarness lender_;
-  WorkerHarness borrower_;
-  proto::HostCopy lent_copy_;
+  WorkerHarness source_;
+  WorkerHarness destination_;
+  proto::HostCopy source_copy_;
   proto::HostCopy host_copy_;
   Link here_;   // to GPU 1
   Link there_;  // to GPU 0
@@ -110,15 +110,15 @@ class SlowPeerCopies : public PeerCopies {
   SlowPeerCopies() : PeerCopies({5e7}) {}
   // Some groups are there, and some are not.
   void StopInTheMiddle() { link_.AwaitHeld(); }
-  HeldLink link_{lender_.links, "gpu0:gpu1", MiB(2)};
+  HeldLink link_{source_.links, "gpu0:gpu1", MiB(2)};
 };
 
 TEST_P(PeerCopies, AModelComesFromTheOtherGpuGroupByGroup) {
   EXPECT_TRUE(here_.connection->description().peer_copies());
   const std::uint64_t over_host_link = Passed("gpu1:in");
-  const proto::LendOutcome lent = Lend();
-  EXPECT_EQ(lent.weights().ranges_size(), mapped() ? 8 : 1);
-  const std::uint64_t swap = here_.Send(SwapInFrom(lent));
+  const proto::PinOutcome pinned = Pin();
+  EXPECT_EQ(pinned.weights().ranges_size(), mapped() ? 8 : 1);
+  const std::uint64_t swap = here_.Send(SwapInFrom(pinned));
   const auto ran = here_.Ask(RunOf("m", 1));
   ASSERT_EQ(ran.code(), 0) << ran.message();
   EXPECT_THAT(Floats(ran.run().outputs(0).data().inlined()), ElementsAre(1, 3, 5, 0));
@@ -129,36 +129,36 @@ TEST_P(PeerCopies, AModelComesFromTheOtherGpuGroupByGroup) {
   EXPECT_EQ(swapped.swap_in().group_ns_size(), 4);
   EXPECT_EQ(Passed("gpu0:gpu1"), kWeights);
   EXPECT_LT(Passed("gpu1:in") - over_host_link, 1u << 20) << "the run's inputs alone";
-  // What was lent stays until it is returned.
+  // The model stays until it is unpinned.
   EXPECT_EQ(there_.Ask(EvictOf("m")).code(), CodeOf(absl::StatusCode::kFailedPrecondition));
-  there_.Send(ReturnOf(lent.loan()));
+  there_.Send(UnpinOf(pinned.pin()));
   EXPECT_EQ(there_.Ask(EvictOf("m")).code(), 0);
   EXPECT_EQ(there_.Ask(DescribeOf()).description().free_bytes(), 16u << 20);
   EXPECT_EQ(here_.Ask(EvictOf("m")).code(), 0);
   EXPECT_EQ(here_.Ask(DescribeOf()).description().free_bytes(), 16u << 20);
 }
 
-TEST_P(PeerCopies, OnlyWhatIsThereIsLent) {
-  EXPECT_EQ(there_.Ask(LendOf("other")).code(), CodeOf(absl::StatusCode::kNotFound));
-  EXPECT_EQ(there_.Ask(LendOf("")).code(), CodeOf(absl::StatusCode::kNotFound));
-  there_.Send(ReturnOf(0));
-  there_.Send(ReturnOf(17));  // never lent: nothing happens
+TEST_P(PeerCopies, OnlyWhatIsThereIsPinned) {
+  EXPECT_EQ(there_.Ask(PinOf("other")).code(), CodeOf(absl::StatusCode::kNotFound));
+  EXPECT_EQ(there_.Ask(PinOf("")).code(), CodeOf(absl::StatusCode::kNotFound));
+  there_.Send(UnpinOf(0));
+  there_.Send(UnpinOf(17));  // never pinned: nothing happens
   EXPECT_EQ(there_.Ask(EvictOf("m")).code(), 0);
 }
 
-TEST_P(PeerCopies, ALoanThatEndedIsRefused) {
-  const proto::LendOutcome lent = Lend();
-  there_.Send(ReturnOf(lent.loan()));
-  EXPECT_EQ(there_.Ask(DescribeOf()).code(), 0);  // it has been returned by now
-  const std::uint64_t swap = here_.Send(SwapInFrom(lent));
+TEST_P(PeerCopies, APinThatEndedIsRefused) {
+  const proto::PinOutcome pinned = Pin();
+  there_.Send(UnpinOf(pinned.pin()));
+  EXPECT_EQ(there_.Ask(DescribeOf()).code(), 0);  // it has been unpinned by now
+  const std::uint64_t swap = here_.Send(SwapInFrom(pinned));
   ExpectNotCome(swap, here_.Send(RunOf("m", 1)));
   ExpectHostServes();
 }
 
-TEST_P(PeerCopies, WhatAnOrderSaysOfALoanIsChecked) {
-  const proto::LendOutcome lent = Lend();
+TEST_P(PeerCopies, WhatAnOrderSaysOfAPinIsChecked) {
+  const proto::PinOutcome pinned = Pin();
   const auto code = [&](const auto& change) {
-    proto::WorkerOrder order = SwapInFrom(lent);
+    proto::WorkerOrder order = SwapInFrom(pinned);
     change(*order.mutable_swap_in());
     const auto outcome = here_.Ask(order);
     EXPECT_NE(outcome.message(), "");
@@ -166,19 +166,19 @@ TEST_P(PeerCopies, WhatAnOrderSaysOfALoanIsChecked) {
     return outcome.code();
   };
   using Swap = proto::SwapInOrder;
-  EXPECT_EQ(code([](Swap& swap) { swap.clear_lent(); }), CodeOf(absl::StatusCode::kInvalidArgument));
+  EXPECT_EQ(code([](Swap& swap) { swap.clear_pinned(); }), CodeOf(absl::StatusCode::kInvalidArgument));
   const int invalid = CodeOf(absl::StatusCode::kInvalidArgument);
-  const auto last = [](Swap& swap) { return &*swap.mutable_lent()->mutable_ranges()->rbegin(); };
+  const auto last = [](Swap& swap) { return &*swap.mutable_pinned()->mutable_ranges()->rbegin(); };
   for (const std::uint64_t length :
-       {std::uint64_t{0}, last(*SwapInFrom(lent).mutable_swap_in())->length() - 1,
+       {std::uint64_t{0}, last(*SwapInFrom(pinned).mutable_swap_in())->length() - 1,
         kWeights + std::uint64_t{1}, ~std::uint64_t{0}}) {
     EXPECT_EQ(code([&](Swap& swap) { last(swap)->set_length(length); }), invalid) << length;
   }
-  EXPECT_EQ(code([](Swap& swap) { swap.mutable_lent()->add_ranges(); }), invalid) << "of nothing";
+  EXPECT_EQ(code([](Swap& swap) { swap.mutable_pinned()->add_ranges(); }), invalid) << "of nothing";
   EXPECT_EQ(code([](Swap& swap) {
-              swap.mutable_lent()->clear_ranges();
+              swap.mutable_pinned()->clear_ranges();
               for (std::size_t i = 0; i < kWeights; i += 256)
-                swap.mutable_lent()->add_ranges()->set_length(256);
+                swap.mutable_pinned()->add_ranges()->set_length(256);
             }),
             invalid)
       << "too many";
@@ -187,64 +187,64 @@ TEST_P(PeerCopies, WhatAnOrderSaysOfALoanIsChecked) {
   EXPECT_EQ(code([&](Swap& swap) { last(swap)->set_offset(~std::uint64_t{0} - 4096); }), outside);
   EXPECT_EQ(code([](Swap& swap) { swap.set_from_gpu(7); }), CodeOf(absl::StatusCode::kNotFound));
   const int unavailable = CodeOf(absl::StatusCode::kUnavailable);
-  EXPECT_EQ(code([](Swap& swap) { swap.mutable_lent()->mutable_memory()->set_arena(17); }), unavailable);
-  EXPECT_EQ(code([](Swap& swap) { swap.mutable_lent()->mutable_memory()->set_host("elsewhere"); }),
+  EXPECT_EQ(code([](Swap& swap) { swap.mutable_pinned()->mutable_memory()->set_arena(17); }), unavailable);
+  EXPECT_EQ(code([](Swap& swap) { swap.mutable_pinned()->mutable_memory()->set_host("elsewhere"); }),
             unavailable);
-  EXPECT_EQ(code([](Swap& swap) { swap.mutable_lent()->mutable_memory()->set_socket("/tmp/nobody"); }),
+  EXPECT_EQ(code([](Swap& swap) { swap.mutable_pinned()->mutable_memory()->set_socket("/tmp/nobody"); }),
             unavailable);
-  EXPECT_EQ(code([](Swap& swap) { swap.mutable_lent()->mutable_memory()->set_socket(""); }), unavailable);
+  EXPECT_EQ(code([](Swap& swap) { swap.mutable_pinned()->mutable_memory()->set_socket(""); }), unavailable);
   ExpectHostServes();
 }
 
-TEST_P(SlowPeerCopies, ALenderKilledInMidCopyIsNotTrusted) {
-  const std::uint64_t swap = here_.Send(SwapInFrom(Lend()));
+TEST_P(SlowPeerCopies, ASourceKilledInMidCopyIsNotTrusted) {
+  const std::uint64_t swap = here_.Send(SwapInFrom(Pin()));
   const std::uint64_t run = here_.Send(RunOf("m", 1));
   StopInTheMiddle();
   ASSERT_TRUE(there_.connection->Kill().ok());
   there_.heard->AwaitDeath();
   // Its successor uses the same memory, for something else.
-  Link again = lender_.StartAndAdopt();
+  Link again = source_.StartAndAdopt();
   EXPECT_EQ(again.connection->description().free_bytes(), 16u << 20);
-  EXPECT_EQ(again.Ask(SwapInOf(PlaceSmall(*lender_.host, "other", 9, kWeights))).code(), 0);
+  EXPECT_EQ(again.Ask(SwapInOf(PlaceSmall(*source_.host, "other", 9, kWeights))).code(), 0);
   link_.GoOn();
   ExpectNotCome(swap, run);
   ExpectHostServes();
 }
 
-TEST_P(SlowPeerCopies, ALoanReturnedInMidCopyIsNotTrusted) {
-  const proto::LendOutcome lent = Lend();
-  const std::uint64_t swap = here_.Send(SwapInFrom(lent));
+TEST_P(SlowPeerCopies, AModelUnpinnedInMidCopyIsNotTrusted) {
+  const proto::PinOutcome pinned = Pin();
+  const std::uint64_t swap = here_.Send(SwapInFrom(pinned));
   const std::uint64_t run = here_.Send(RunOf("m", 1));
   StopInTheMiddle();
-  there_.Send(ReturnOf(lent.loan()));
+  there_.Send(UnpinOf(pinned.pin()));
   EXPECT_EQ(there_.Ask(EvictOf("m")).code(), 0);
   link_.GoOn();
   ExpectNotCome(swap, run);
   ExpectHostServes();
 }
 
-TEST_P(SlowPeerCopies, LoansEndWithTheDaemonThatAskedForThem) {
-  const std::uint64_t swap = here_.Send(SwapInFrom(Lend()));
+TEST_P(SlowPeerCopies, PinsEndWithTheDaemonThatAskedForThem) {
+  const std::uint64_t swap = here_.Send(SwapInFrom(Pin()));
   const std::uint64_t run = here_.Send(RunOf("m", 1));
   StopInTheMiddle();
-  lender_.reader->Remove(there_.id);
+  source_.reader->Remove(there_.id);
   there_.connection->Close();
-  there_ = lender_.Adopt(2);
+  there_ = source_.Adopt(2);
   EXPECT_EQ(there_.Ask(EvictOf("m")).code(), 0);
   link_.GoOn();
   ExpectNotCome(swap, run);
 }
 
-TEST_P(SlowPeerCopies, ABorrowerKilledInMidCopyLeavesTheLoanToItsDaemon) {
-  const proto::LendOutcome lent = Lend();
-  here_.Send(SwapInFrom(lent));
+TEST_P(SlowPeerCopies, ADestinationKilledInMidCopyLeavesThePinToItsDaemon) {
+  const proto::PinOutcome pinned = Pin();
+  here_.Send(SwapInFrom(pinned));
   StopInTheMiddle();
   ASSERT_TRUE(here_.connection->Kill().ok());
   here_.heard->AwaitDeath();
   EXPECT_EQ(there_.Ask(EvictOf("m")).code(), CodeOf(absl::StatusCode::kFailedPrecondition));
-  here_ = borrower_.StartAndAdopt();
+  here_ = destination_.StartAndAdopt();
   EXPECT_EQ(here_.connection->description().free_bytes(), 16u << 20);
-  there_.Send(ReturnOf(lent.loan()));
+  there_.Send(UnpinOf(pinned.pin()));
   EXPECT_EQ(there_.Ask(EvictOf("m")).code(), 0);
   EXPECT_EQ(there_.Ask(DescribeOf()).description().free_bytes(), 16u << 20);
 }

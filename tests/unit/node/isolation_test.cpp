@@ -451,7 +451,8 @@ class RandomWorld {
       EXPECT_TRUE(runtime.serves.assigned);
       EXPECT_EQ(runtime.serves.key, KeyOf(dispatch.model)) << "on a runtime of somebody else";
       if (dispatch.source == SwapSource::kPeer) {
-        EXPECT_EQ(runtimes_[dispatch.peer].serves.key, runtime.serves.key) << "somebody else's runtime lends";
+        EXPECT_EQ(runtimes_[dispatch.peer].serves.key, runtime.serves.key)
+            << "the source is a runtime of another key";
         EXPECT_NE(dispatch.peer / 3, dispatch.gpu / 3) << "there is no link within a GPU";
         sources_[dispatch.request] = runtimes_[dispatch.peer].worker;
       }

@@ -246,7 +246,7 @@ class Released : public LateBinding {
  protected:
   Released()
       : LateBinding(*FindSchedulerPolicies(
-            {.ordering = "slo-aware-released", .swap = {}, .copies = "asked", .binding = {}})) {}
+            {.ordering = "slo-aware-released", .swap = {}, .prefetch = "asked", .binding = {}})) {}
 };
 TEST_F(Released, OneRequestOfAFunctionAtATime) {
   Gpus(2);
@@ -266,7 +266,8 @@ TEST_F(Released, OneRequestOfAFunctionAtATime) {
 class EarlyBinding : public LateBinding {
  protected:
   EarlyBinding()
-      : LateBinding(*FindSchedulerPolicies({.gpu = "bound", .swap = {}, .copies = "asked", .binding = {}})) {}
+      : LateBinding(
+            *FindSchedulerPolicies({.gpu = "bound", .swap = {}, .prefetch = "asked", .binding = {}})) {}
 };
 TEST_F(EarlyBinding, EachModelHasOneGpuUntilThatOneIsUnfit) {
   Gpus(2);
@@ -422,24 +423,24 @@ TEST_F(LateBinding, ProfilesAreKeptAndReadAgain) {
   EXPECT_EQ(other.costs().LoadTime(MiB(40)), milliseconds(40));
 }
 
-class Strangers : public SchedulerTest {
+class OrphanedModels : public SchedulerTest {
  protected:
   // A worker from before, with a model of 60 MiB that nobody has told this node of.
-  Strangers() {
+  OrphanedModels() {
     scheduler.AddGpu(0, MiB(100));
     scheduler.Apply(WorkerReady{.gpu = 0, .memory = MiB(100), .free = MiB(40), .strange = MiB(60)}, now);
     Model("a", 50);
   }
 };
 
-TEST_F(Strangers, TheirRoomIsTakenUntilTheyHaveGone) {
+TEST_F(OrphanedModels, TheirRoomIsTakenUntilTheyHaveGone) {
   Submit(1, "a");
   EXPECT_TRUE(scheduler.Decide(now).dispatches.empty()) << "there is nothing that it could evict";
   scheduler.OrphanGone(0, MiB(60));
   Serve(Next());
 }
 
-TEST_F(Strangers, OneThatIsToldOfIsAResidentAsOthers) {
+TEST_F(OrphanedModels, OneThatIsAdoptedIsAResidentAsOthers) {
   scheduler.FoundResident(0, {"b", MiB(60)}, now);
   Model("b", 60);
   Submit(1, "a");
@@ -448,8 +449,8 @@ TEST_F(Strangers, OneThatIsToldOfIsAResidentAsOthers) {
   Serve(dispatch);
 }
 
-// Whoever finds no room beside a stranger has learned nothing of its own size.
-TEST_F(Strangers, BesideThemAModelIsNotTooLargeForTheGpu) {
+// A model that finds no room beside orphaned models is not too large for the GPU.
+TEST_F(OrphanedModels, BesideThemAModelIsNotTooLargeForTheGpu) {
   Model("c", 30);
   Submit(1, "c");
   const Dispatch dispatch = Next();

@@ -22,7 +22,7 @@ class NodeTest : public testing::Test {
   static NodeSettings Settings(std::uint32_t gpus) {
     NodeSettings settings;
     settings.name = "node";
-    settings.policies.copies = "asked";
+    settings.policies.prefetch = "asked";
     for (std::uint32_t i = 0; i < gpus; ++i) settings.gpus.push_back({absl::StrCat("virtual:", i), GiB(1)});
     return settings;
   }
@@ -165,9 +165,9 @@ class NodeTest : public testing::Test {
         return {"cancel", ""};
       case proto::WorkerOrder::kRelease:
         return {"release", ""};
-      case proto::WorkerOrder::kLend:
-        return {"lend", order.lend().digest()};
-      case proto::WorkerOrder::kReturn:
+      case proto::WorkerOrder::kPin:
+        return {"pin", order.pin().digest()};
+      case proto::WorkerOrder::kUnpin:
         return {"return", ""};
       case proto::WorkerOrder::kWriteBack:
         return {"write-back", order.write_back().digest()};

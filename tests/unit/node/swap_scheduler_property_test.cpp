@@ -250,9 +250,9 @@ std::vector<PolicyNames> EveryCombination() {
         names.ordering = ordering.name;
         names.gpu = gpu.name;
         names.eviction = eviction.name;
-        names.copies = "asked";
+        names.prefetch = "asked";
         all.push_back(names);
-        names.copies = "forecast";
+        names.prefetch = "forecast";
         all.push_back(names);
         if (!gpu.policy.early_binding) continue;
         for (const char* binding : {"fixed", "keep-alive"}) {
@@ -274,7 +274,7 @@ TEST(SwapSchedulerProperty, EveryRequestEndsOnceAndMemoryIsNeverBookedTwice) {
   std::uint64_t seed = 0;
   for (const PolicyNames& names : EveryCombination()) {
     SCOPED_TRACE("seed " + std::to_string(++seed) + ", " + names.ordering + ", " + names.gpu + ", " +
-                 names.eviction + ", " + names.copies + ", " + names.binding);
+                 names.eviction + ", " + names.prefetch + ", " + names.binding);
     World world(seed, names);
     world.Run(600);
     world.Drain();

@@ -66,7 +66,7 @@ TEST_F(HostSegmentsTest, WhoServesNobodySeesNothing) {
   const auto segments = Make(MiB(1));
   const auto copy = Place(*segments, "tenant/acme", "m", KiB(64), 1);
   ASSERT_TRUE(copy.ok());
-  EXPECT_TRUE(absl::IsOutOfRange(View(segments->nobodys()).Resolve(copy->weights()).status()));
+  EXPECT_TRUE(absl::IsOutOfRange(View(segments->empty_region()).Resolve(copy->weights()).status()));
 }
 
 TEST_F(HostSegmentsTest, AWorkerCannotWriteWhatItMaps) {

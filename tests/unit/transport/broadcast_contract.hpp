@@ -44,21 +44,21 @@ class BroadcastContract : public testing::TestWithParam<BroadcasterKind> {
   }
   // Three where there are as many, so that one receiver sees what another one does.
   [[nodiscard]] static std::uint32_t Some() { return std::min<std::uint32_t>(3, GetParam().most); }
-  [[nodiscard]] std::vector<std::uint32_t> All() const { return seat_.members; }
+  [[nodiscard]] std::vector<std::uint32_t> All() const { return slot_.members; }
   void Begin(std::uint32_t count, Duration patience = kLong) {
     members_ = GetParam().make(count);
-    seat_.members.clear();
-    for (std::uint32_t i = 0; i < count; ++i) seat_.members.push_back(i);
+    slot_.members.clear();
+    for (std::uint32_t i = 0; i < count; ++i) slot_.members.push_back(i);
     const auto id = members_->At(0).NewId();
     ASSERT_TRUE(id.ok()) << id.status();
     ASSERT_LE(id->size(), Broadcaster::kIdBytes);
-    seat_.id = *id;
+    slot_.id = *id;
     patience_ = patience;
   }
-  [[nodiscard]] BroadcastSeat Seat(std::uint32_t rank) const {
-    BroadcastSeat seat = seat_;
-    seat.rank = rank;
-    return seat;
+  [[nodiscard]] BroadcastSlot SlotAt(std::uint32_t rank) const {
+    BroadcastSlot slot = slot_;
+    slot.rank = rank;
+    return slot;
   }
   // Runs `part` for each of these ranks on a thread of its own.
   void Each(const std::vector<std::uint32_t>& ranks, const std::function<void(std::uint32_t)>& part) {
@@ -66,7 +66,7 @@ class BroadcastContract : public testing::TestWithParam<BroadcasterKind> {
     for (const std::uint32_t rank : ranks) threads.emplace_back([&, rank] { part(rank); });
     for (std::thread& thread : threads) thread.join();
   }
-  absl::StatusOr<EndPtr> Join(std::uint32_t rank) { return members_->At(rank).Join(Seat(rank), patience_); }
+  absl::StatusOr<EndPtr> Join(std::uint32_t rank) { return members_->At(rank).Join(SlotAt(rank), patience_); }
   // All members of a broadcast that has begun.
   std::vector<EndPtr> JoinAll(std::uint32_t count) {
     std::vector<EndPtr> ends(count);
@@ -85,7 +85,7 @@ class BroadcastContract : public testing::TestWithParam<BroadcasterKind> {
   }
 
   std::unique_ptr<BroadcastMembers> members_;
-  BroadcastSeat seat_;
+  BroadcastSlot slot_;
   Duration patience_ = kLong;
 };
 
@@ -113,7 +113,7 @@ TEST_P(BroadcastContract, EveryMemberGetsEveryPiece) {
 TEST_P(BroadcastContract, OneAfterTheOtherBetweenTheSameMembers) {
   for (std::uint32_t round = 0; round < 3; ++round) {
     if (round == 0) Begin(2);
-    seat_.id = *members_->At(0).NewId();
+    slot_.id = *members_->At(0).NewId();
     const std::string sent = Pattern(100'000, round);
     const std::vector<EndPtr> ends = JoinAll(2);
     Each({0, 1}, [&](std::uint32_t rank) {
@@ -177,7 +177,7 @@ TEST_P(BroadcastContract, ASenderThatIsSilentIsGivenUp) {
   Begin(2);
   std::vector<EndPtr> ends(2);
   Each({0, 1}, [&](std::uint32_t rank) {
-    auto end = members_->At(rank).Join(Seat(rank), rank == 0 ? kLong : Duration(std::chrono::seconds(1)));
+    auto end = members_->At(rank).Join(SlotAt(rank), rank == 0 ? kLong : Duration(std::chrono::seconds(1)));
     ASSERT_TRUE(end.ok()) << end.status();
     ends[rank] = *std::move(end);
   });
@@ -187,21 +187,21 @@ TEST_P(BroadcastContract, ASenderThatIsSilentIsGivenUp) {
 
 TEST_P(BroadcastContract, NonsenseIsRefused) {
   Begin(2, kShort);
-  const auto code = [&](const BroadcastSeat& seat) {
-    return members_->At(1).Join(seat, kShort).status().code();
+  const auto code = [&](const BroadcastSlot& slot) {
+    return members_->At(1).Join(slot, kShort).status().code();
   };
-  BroadcastSeat seat = Seat(1);
-  seat.rank = 2;
-  EXPECT_EQ(code(seat), absl::StatusCode::kInvalidArgument);
-  seat = Seat(0);
-  seat.members = {0};
-  EXPECT_EQ(code(seat), absl::StatusCode::kInvalidArgument);
-  seat.members = {1, 1};
-  EXPECT_EQ(code(seat), absl::StatusCode::kInvalidArgument);
-  seat = Seat(1);
+  BroadcastSlot slot = SlotAt(1);
+  slot.rank = 2;
+  EXPECT_EQ(code(slot), absl::StatusCode::kInvalidArgument);
+  slot = SlotAt(0);
+  slot.members = {0};
+  EXPECT_EQ(code(slot), absl::StatusCode::kInvalidArgument);
+  slot.members = {1, 1};
+  EXPECT_EQ(code(slot), absl::StatusCode::kInvalidArgument);
+  slot = SlotAt(1);
   for (const char* const id : {"", "no identity", "1:2", "1:1:1"}) {
-    seat.id = id;
-    EXPECT_NE(code(seat), absl::StatusCode::kOk) << id;
+    slot.id = id;
+    EXPECT_NE(code(slot), absl::StatusCode::kOk) << id;
   }
 }
 

@@ -49,12 +49,12 @@ class LocalMembers final : public BroadcastMembers {
 };
 
 // A process that joins as rank 1, takes a piece, and is killed while it waits for the next.
-pid_t StartReceiver(const BroadcastSeat& seat) {
+pid_t StartReceiver(const BroadcastSlot& slot) {
   const pid_t child = fork();
   if (child != 0) return child;
   LocalBroadcaster broadcaster;
   std::vector<std::byte> memory(1 << 20);
-  auto end = broadcaster.Join(seat, std::chrono::seconds(60));
+  auto end = broadcaster.Join(slot, std::chrono::seconds(60));
   if (end.ok()) (void)(*end)->Pass(memory);
   pause();
   _exit(1);
@@ -62,11 +62,11 @@ pid_t StartReceiver(const BroadcastSeat& seat) {
 
 TEST(LocalBroadcast, AMemberThatIsKilledIsNoticed) {
   LocalBroadcaster broadcaster;
-  BroadcastSeat seat{*broadcaster.NewId(), 1, {4, 7}};
-  const pid_t child = StartReceiver(seat);
+  BroadcastSlot slot{*broadcaster.NewId(), 1, {4, 7}};
+  const pid_t child = StartReceiver(slot);
   ASSERT_GT(child, 0);
-  seat.rank = 0;
-  auto end = broadcaster.Join(seat, std::chrono::seconds(60));
+  slot.rank = 0;
+  auto end = broadcaster.Join(slot, std::chrono::seconds(60));
   ASSERT_TRUE(end.ok()) << end.status();
   std::vector<std::byte> memory(1 << 20);
   ASSERT_TRUE((*end)->Pass(memory).ok());
@@ -82,23 +82,23 @@ TEST(LocalBroadcast, AMemberThatIsKilledIsNoticed) {
 
 TEST(LocalBroadcast, WithoutAWayFromTheSenderNobodyJoins) {
   LocalMembers members(3, {1e9});
-  BroadcastSeat seat{*members.At(1).NewId(), 2, {1, 0, 2}};  // links lead from 0 alone
-  EXPECT_TRUE(absl::IsNotFound(members.At(2).Join(seat, std::chrono::seconds(60)).status()));
+  BroadcastSlot slot{*members.At(1).NewId(), 2, {1, 0, 2}};  // links lead from 0 alone
+  EXPECT_TRUE(absl::IsNotFound(members.At(2).Join(slot, std::chrono::seconds(60)).status()));
 }
 
 TEST(LocalBroadcast, BytesTakeTheirLink) {
   auto links = std::make_shared<LinkBuckets>(*LinkBuckets::Create({{"way", {1e9}}}));
   LocalBroadcaster sender;
   LocalBroadcaster receiver([&](std::uint32_t) { return LocalBroadcaster::Way{links, {0}}; });
-  BroadcastSeat seat{*sender.NewId(), 0, {0, 1}};
-  std::thread sending([&, seat] {
-    auto end = sender.Join(seat, std::chrono::seconds(60));
+  BroadcastSlot slot{*sender.NewId(), 0, {0, 1}};
+  std::thread sending([&, slot] {
+    auto end = sender.Join(slot, std::chrono::seconds(60));
     std::vector<std::byte> memory(3 << 20);
     EXPECT_TRUE((*end)->Pass(memory).ok());
     EXPECT_TRUE((*end)->Finish().ok());
   });
-  seat.rank = 1;
-  auto end = receiver.Join(seat, std::chrono::seconds(60));
+  slot.rank = 1;
+  auto end = receiver.Join(slot, std::chrono::seconds(60));
   ASSERT_TRUE(end.ok());
   std::vector<std::byte> memory(3 << 20);
   const Time begin = SteadyNow();
@@ -115,16 +115,16 @@ TEST(LocalBroadcast, ALinkThatLetsNothingPassIsGivenUp) {
   links->Stall(0, SteadyNow() + std::chrono::minutes(50));
   LocalBroadcaster sender;
   LocalBroadcaster receiver([&](std::uint32_t) { return LocalBroadcaster::Way{links, {0}}; });
-  BroadcastSeat seat{*sender.NewId(), 0, {0, 1}};
-  std::thread sending([&, seat] {
-    auto end = sender.Join(seat, std::chrono::seconds(60));
+  BroadcastSlot slot{*sender.NewId(), 0, {0, 1}};
+  std::thread sending([&, slot] {
+    auto end = sender.Join(slot, std::chrono::seconds(60));
     std::vector<std::byte> memory(1 << 20);
     absl::Status status;
     for (int piece = 0; piece < 100 && status.ok(); ++piece) status = (*end)->Pass(memory);
     EXPECT_TRUE(absl::IsUnavailable(status)) << status;
   });
-  seat.rank = 1;
-  auto end = receiver.Join(seat, std::chrono::milliseconds(500));
+  slot.rank = 1;
+  auto end = receiver.Join(slot, std::chrono::milliseconds(500));
   ASSERT_TRUE(end.ok());
   std::vector<std::byte> memory(1 << 20);
   EXPECT_TRUE(absl::IsDeadlineExceeded((*end)->Pass(memory)));
@@ -133,11 +133,11 @@ TEST(LocalBroadcast, ALinkThatLetsNothingPassIsGivenUp) {
 
 TEST(LocalBroadcast, ARankIsTakenOnceAndOldIdentitiesGo) {
   LocalBroadcaster broadcaster;
-  const BroadcastSeat seat{*broadcaster.NewId(), 0, {0, 1}};
+  const BroadcastSlot slot{*broadcaster.NewId(), 0, {0, 1}};
   const auto short_time = std::chrono::milliseconds(20);
-  EXPECT_TRUE(absl::IsDeadlineExceeded(broadcaster.Join(seat, short_time).status()));
-  EXPECT_TRUE(absl::IsNotFound(broadcaster.Join(seat, short_time).status())) << "joined before";
-  BroadcastSeat other{*broadcaster.NewId(), 1, {0, 1}};
+  EXPECT_TRUE(absl::IsDeadlineExceeded(broadcaster.Join(slot, short_time).status()));
+  EXPECT_TRUE(absl::IsNotFound(broadcaster.Join(slot, short_time).status())) << "joined before";
+  BroadcastSlot other{*broadcaster.NewId(), 1, {0, 1}};
   for (int i = 0; i < 16; ++i) ASSERT_TRUE(broadcaster.NewId().ok());
   EXPECT_TRUE(absl::IsNotFound(broadcaster.Join(other, short_time).status())) << "forgotten by its sender";
 }
@@ -148,7 +148,7 @@ std::vector<BroadcasterKind> BroadcastersUnderTest() {
   const auto with = [](BytesPerSecond link) {
     return [link](std::uint32_t count) { return std::make_unique<LocalMembers>(count, link); };
   };
-  return {{"Memory", BroadcastSeat::kMembers, with({0})}, {"Links", BroadcastSeat::kMembers, with({6e9})}};
+  return {{"Memory", BroadcastSlot::kMembers, with({0})}, {"Links", BroadcastSlot::kMembers, with({6e9})}};
 }
 
 }  // namespace troupe::transport::test

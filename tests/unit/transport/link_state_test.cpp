@@ -209,7 +209,7 @@ TEST(LinkBuckets, ThoseThatDoNothingAreForgotten) {
   EXPECT_EQ(mine.TurnOf(0, At(LinkBuckets::kFresh)).blocks, 0u);
 }
 
-TEST(LinkBuckets, SeatsOfTheDeadAreTaken) {
+TEST(LinkBuckets, SlotsOfTheDeadAreTaken) {
   LinkBuckets links = Links();
   std::vector<LinkBuckets> crowd;
   for (std::size_t i = 0; i < LinkBuckets::kUsers; ++i) {
@@ -217,7 +217,7 @@ TEST(LinkBuckets, SeatsOfTheDeadAreTaken) {
     crowd.back().Want(0, {1, 1}, At({}));
   }
   links.Want(0, {2, 2}, At({}));
-  EXPECT_EQ(links.TurnOf(0, At({})).blocks, 1u) << "no seat left: it asks block by block";
+  EXPECT_EQ(links.TurnOf(0, At({})).blocks, 1u) << "no slot left: it asks block by block";
   links.Want(0, {2, 2}, At(std::chrono::seconds(2)));
   EXPECT_EQ(links.TurnOf(0, At(std::chrono::seconds(2))).blocks, 2u);
 }

@@ -1,4 +1,4 @@
-#include "node/scheduling/copies_ahead.hpp"
+#include "node/scheduling/prefetcher.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -10,8 +10,8 @@ namespace {
 
 // Of the models that were asked for since, so many are looked at in one decision.
 constexpr std::size_t kSomeModels = 8;
-// What a copy saves has to be so many times what is lost for it: else two models would take each other's
-// place in turns, and of those that are seldom asked for the rate is a guess.
+// A copy must save so many times what its victims lose: else two models would take each other's place in
+// turns, and the rate of a model with few requests is a guess.
 constexpr double kClearly = 4;
 // A copy that its own model keeps busy for less than this share of the time serves it well.
 constexpr double kServedWell = 0.1;
@@ -24,46 +24,46 @@ constexpr double kQuietLinks = 0.5;
 
 }  // namespace
 
-// Runtimes that serve one key each, and GPUs that are models' homes, are no place for copies.
-bool CopiesAhead::MayBring() const {
-  return tables_.policies.copies != CopiesRule::kAsked && !tables_.draining && !tables_.by_gpu &&
+// Runtimes that serve one key each, and GPUs that are models' homes, take no copies.
+bool Prefetcher::MayPrefetch() const {
+  return tables_.policies.prefetch != PrefetchRule::kAsked && !tables_.draining && !tables_.by_gpu &&
          !tables_.policies.gpu.early_binding && tables_.OneForAll();
 }
 
-void CopiesAhead::NoteAdopted(ModelId id) {
-  if (MayBring()) newcomers_.push_back(id);
+void Prefetcher::NoteAdopted(ModelId id) {
+  if (MayPrefetch()) adopted_.push_back(id);
 }
 
-void CopiesAhead::NoteAsked(ModelId id, Time now) {
-  if (!MayBring()) return;
+void Prefetcher::NoteAsked(ModelId id, Time now) {
+  if (!MayPrefetch()) return;
   tables_.models[id].asks.Add(1, now);
   Foresee(id, now);
   MayWantCopy(id);
 }
 
-void CopiesAhead::NoteRun(Duration work, Time now) {
-  if (tables_.policies.copies != CopiesRule::kAsked) computing_.Add(ToSeconds(work), now);
+void Prefetcher::NoteRun(Duration work, Time now) {
+  if (tables_.policies.prefetch != PrefetchRule::kAsked) computing_.Add(ToSeconds(work), now);
 }
 
-void CopiesAhead::MayWantCopy(ModelId id) {
-  if (!MayBring() || std::exchange(tables_.models[id].may_want_copy, true)) return;
+void Prefetcher::MayWantCopy(ModelId id) {
+  if (!MayPrefetch() || std::exchange(tables_.models[id].may_want_copy, true)) return;
   wanting_.push_back(id);
 }
 
-void CopiesAhead::ForgetDemand(ModelId id) {
+void Prefetcher::ForgetDemand(ModelId id) {
   tables_.models[id].asks = {};
   tables_.models[id].forecast = {};
   ForgetForeseen(id);
 }
 
-Time CopiesAhead::Decide(Time now, Bring bring) {
-  const Time again = BringForeseen(now, bring);
-  BringNewcomers(now, bring);
-  BringCopy(now, bring);
+Time Prefetcher::Decide(Time now, Bring bring) {
+  const Time again = PrefetchForeseen(now, bring);
+  PrefetchAdopted(now, bring);
+  PrefetchCopy(now, bring);
   return again;
 }
 
-ModelDemand CopiesAhead::DemandOf(ModelId id, Time now) const {
+ModelDemand Prefetcher::DemandOf(ModelId id, Time now) const {
   const ModelEntry& model = tables_.models[id];
   const Duration load = tables_.LoadTimeOf(model);
   return {.rate = model.asks.At(now),
@@ -71,19 +71,19 @@ ModelDemand CopiesAhead::DemandOf(ModelId id, Time now) const {
           .bring = tables_.limits.LoadsOccupy() ? load : tables_.costs.SwapDelay(model.cost, model.weights)};
 }
 
-bool CopiesAhead::MayHaveCopies(ModelId id) const {
+bool Prefetcher::MayHaveCopies(ModelId id) const {
   const ModelEntry& model = tables_.models[id];
   return model.adopted && model.in_region && model.key.empty() && tables_.states.Of(id).empty();
 }
 
 // What part of the time the node's GPUs compute.
-double CopiesAhead::BusyGpus(Time now) const {
+double Prefetcher::BusyGpus(Time now) const {
   const auto gpus = static_cast<double>(std::max<std::size_t>(tables_.gpus.ReadyCount(), 1));
   return std::min(computing_.At(now) / gpus, 1.0);
 }
 
 // Waiting that one copy more saves, in seconds a second; nothing when it would not pay for its load.
-double CopiesAhead::GainOfCopy(ModelId id, Time now) const {
+double Prefetcher::GainOfCopy(ModelId id, Time now) const {
   const ModelEntry& model = tables_.models[id];
   if (!MayHaveCopies(id)) return 0;
   const std::uint32_t copies = tables_.gpus.HolderCount(id);
@@ -95,13 +95,13 @@ double CopiesAhead::GainOfCopy(ModelId id, Time now) const {
   return gain * ToSeconds(RecentRate::kMemory) > ToSeconds(tables_.LoadTimeOf(model)) ? gain : 0;
 }
 
-// Somebody waits for it, or its functions have states there.
-bool CopiesAhead::IsWanted(ModelId victim, const Gpu& gpu) const {
+// True when a request waits for the model, or its functions have states there.
+bool Prefetcher::IsWanted(ModelId victim, const Gpu& gpu) const {
   return tables_.WaitingFor(victim) > 0 || !gpu.Find(victim)->states.empty();
 }
 
-// What those who go lose; infinite when one of them is wanted.
-double CopiesAhead::LossOf(const std::vector<ModelId>& victims, const Gpu& gpu, Time now) const {
+// How much waiting the loss of the victims costs; infinite when one of them is wanted.
+double Prefetcher::LossOf(const std::vector<ModelId>& victims, const Gpu& gpu, Time now) const {
   double loss = 0;
   const double busy = BusyGpus(now);
   for (const ModelId victim : victims) {
@@ -114,11 +114,11 @@ double CopiesAhead::LossOf(const std::vector<ModelId>& victims, const Gpu& gpu, 
   return loss;
 }
 
-// GPUs where a load is in nobody's way now, of the least busy ones.
-GpuList CopiesAhead::QuietGpus() const {
+// GPUs where a load delays no request now, of the least busy ones.
+GpuList Prefetcher::QuietGpus() const {
   GpuList quiet;
   const bool occupies = tables_.limits.LoadsOccupy();
-  // Where a load has its GPU for itself those with the least free memory stay for whoever comes next.
+  // Where a load has its GPU for itself, the GPUs with the least free memory stay free for the next requests.
   const std::size_t stay =
       occupies ? std::clamp<std::size_t>(tables_.gpus.ready().size() / kStayIdle, 1, kSomeGpus) : 0;
   std::size_t looked = 0;
@@ -136,17 +136,17 @@ GpuList CopiesAhead::QuietGpus() const {
   return quiet;
 }
 
-// Who would go for the model; nothing where it is, or finds no room now.
-std::optional<AheadPlan> CopiesAhead::PlanOn(ModelId id, const Gpu& gpu, Time now) const {
+// Which victims would leave for the model; nothing when it is there already, or finds no room now.
+std::optional<PrefetchPlan> Prefetcher::PlanOn(ModelId id, const Gpu& gpu, Time now) const {
   const Bytes need = tables_.models[id].weights + tables_.models[id].activation;
   if (gpu.Find(id) != nullptr || !tables_.CanEverFit(id, gpu)) return std::nullopt;
   if (gpu.Free() + gpu.idle < victims_.Target(id, gpu, need)) return std::nullopt;
-  return AheadPlan{.gpu = gpu.index, .victims = victims_.Plan(id, need, gpu, now)};
+  return PrefetchPlan{.gpu = gpu.index, .victims = victims_.Plan(id, need, gpu, now)};
 }
 
-std::optional<AheadPlan> CopiesAhead::PlanCopy(ModelId id, double gain, const GpuList& quiet,
-                                               Time now) const {
-  std::optional<AheadPlan> best;
+std::optional<PrefetchPlan> Prefetcher::PlanCopy(ModelId id, double gain, const GpuList& quiet,
+                                                 Time now) const {
+  std::optional<PrefetchPlan> best;
   for (const GpuIndex index : quiet) {
     auto plan = PlanOn(id, tables_.gpus.at(index), now);
     if (!plan) continue;
@@ -158,14 +158,14 @@ std::optional<AheadPlan> CopiesAhead::PlanCopy(ModelId id, double gain, const Gp
   return best;
 }
 
-// A function that was deployed will be asked for, though nobody knows how often: while there is room that
-// nobody else has, its model comes before. Not one that never ran: that is measured by its first swap.
-void CopiesAhead::BringNewcomers(Time now, Bring bring) {
-  if (newcomers_.empty() || !MayBring()) return;
+// A function that was deployed will have requests, though how many is unknown: while there is free room, its
+// model comes before them. A model that never ran does not, because its first swap measures it.
+void Prefetcher::PrefetchAdopted(Time now, Bring bring) {
+  if (adopted_.empty() || !MayPrefetch()) return;
   GpuList quiet = QuietGpus();
-  while (!quiet.empty() && !newcomers_.empty()) {
-    const ModelId id = newcomers_.front();
-    newcomers_.pop_front();
+  while (!quiet.empty() && !adopted_.empty()) {
+    const ModelId id = adopted_.front();
+    adopted_.pop_front();
     // What was asked for meanwhile is there, or was taken off a GPU for a reason.
     if (tables_.models[id].asked != Time::min() || !MayHaveCopies(id) || tables_.gpus.HolderCount(id) > 0)
       continue;
@@ -179,8 +179,8 @@ void CopiesAhead::BringNewcomers(Time now, Bring bring) {
 
 // The model whose copy saves most comes, when there is a place for it; the others are looked at when they are
 // asked for again.
-void CopiesAhead::BringCopy(Time now, Bring bring) {
-  if (wanting_.empty() || !MayBring()) return;
+void Prefetcher::PrefetchCopy(Time now, Bring bring) {
+  if (wanting_.empty() || !MayPrefetch()) return;
   if (tables_.late && tables_.late->late() > 0) return;  // there is too much to do already
   if (!tables_.limits.LoadsOccupy() && tables_.link_pressure.At(now) > kQuietLinks) return;
   ModelId best = kNoName;

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "node/scheduling/copies_ahead.hpp"
+#include "node/scheduling/prefetcher.hpp"
 
 namespace troupe::node {
 
@@ -15,9 +15,10 @@ constexpr std::size_t kSomeForeseen = 4;
 
 }  // namespace
 
-// Where a load has its GPU for itself, one that came too early would be in everybody's way.
-void CopiesAhead::Foresee(ModelId id, Time now) {
-  if (tables_.policies.copies != CopiesRule::kForecast || tables_.limits.LoadsOccupy()) return;
+// Where a load has its GPU for itself, a prefetch that comes too early would delay requests: there are no
+// forecasts.
+void Prefetcher::Foresee(ModelId id, Time now) {
+  if (tables_.policies.prefetch != PrefetchRule::kForecast || tables_.limits.LoadsOccupy()) return;
   ModelEntry& model = tables_.models[id];
   ForgetForeseen(id);
   model.kept_until = Time::min();
@@ -27,20 +28,20 @@ void CopiesAhead::Foresee(ModelId id, Time now) {
   foreseen_.emplace(model.bring_from, id);
 }
 
-void CopiesAhead::ForgetForeseen(ModelId id) {
+void Prefetcher::ForgetForeseen(ModelId id) {
   const Time from = std::exchange(tables_.models[id].bring_from, Time::max());
   if (from != Time::max()) foreseen_.erase({from, id});
 }
 
-// The first of the GPUs where nobody goes for it who is wanted.
-std::optional<AheadPlan> CopiesAhead::PlanForeseen(ModelId id, const GpuList& quiet, Time now) const {
+// Takes the first GPU where no victim is wanted.
+std::optional<PrefetchPlan> Prefetcher::PlanForeseen(ModelId id, const GpuList& quiet, Time now) const {
   const Time since = now - tables_.models[id].forecast.interval();
   for (const GpuIndex index : quiet) {
     const Gpu& gpu = tables_.gpus.at(index);
     auto plan = PlanOn(id, gpu, now);
     if (!plan) continue;
-    // What would pass through a full GPU for its request, since those there are used more often, evicts none
-    // of them before it either.
+    // A model that its request would pass through a full GPU layer by layer, because the models there are
+    // used more often, is not prefetched: it would evict one of them.
     if (victims_.MayPass(id, gpu, gpu.Free() + gpu.promised, plan->victims, since)) continue;
     const auto stays = [&](ModelId victim) {
       return IsWanted(victim, gpu) || tables_.models[victim].kept_until > now;
@@ -52,7 +53,7 @@ std::optional<AheadPlan> CopiesAhead::PlanForeseen(ModelId id, const GpuList& qu
 
 // False when a quiet GPU may be found for it later. `quiet`: as they were found for the model before, until
 // one comes; none: to be looked for.
-bool CopiesAhead::BringForeseen(ModelId id, std::optional<GpuList>& quiet, Time now, Bring bring) {
+bool Prefetcher::PrefetchForeseen(ModelId id, std::optional<GpuList>& quiet, Time now, Bring bring) {
   ModelEntry& model = tables_.models[id];
   const Time due = model.forecast.Due();
   if (!MayHaveCopies(id) || now >= due) return true;
@@ -69,13 +70,13 @@ bool CopiesAhead::BringForeseen(ModelId id, std::optional<GpuList>& quiet, Time 
   return true;
 }
 
-Time CopiesAhead::BringForeseen(Time now, Bring bring) {
+Time Prefetcher::PrefetchForeseen(Time now, Bring bring) {
   std::optional<GpuList> quiet;
   auto next = foreseen_.begin();
   for (std::size_t looked = 0; looked < kSomeForeseen && next != foreseen_.end() && next->first <= now;
        ++looked) {
     const ModelId id = next->second;
-    if (!BringForeseen(id, quiet, now, bring)) {
+    if (!PrefetchForeseen(id, quiet, now, bring)) {
       ++next;
       continue;
     }

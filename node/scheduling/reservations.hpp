@@ -1,5 +1,5 @@
-// BOOKINGS: what a dispatch, a prefetch or an eviction takes of the tables, and what the worker is to be told
-// of it.
+// RESERVATIONS: a dispatch, a prefetch or an eviction reserves memory and time of a GPU in the tables, and
+// becomes what the worker is to be told.
 #pragma once
 
 #include <vector>
@@ -11,14 +11,14 @@ namespace troupe::node {
 
 struct SchedulerParts;
 
-class Bookings {
+class Reservations {
  public:
-  Bookings(SchedulerParts& parts, SchedulerTables& tables) : parts_(parts), tables_(tables) {}
+  Reservations(SchedulerParts& parts, SchedulerTables& tables) : parts_(parts), tables_(tables) {}
 
   // The request goes to the GPU of the choice.
-  Dispatch Book(RequestEntry& entry, GpuChoice choice, Time now);
-  // A copy ahead of requests: the decision at hand gets it.
-  void Prefetch(ModelId model, const AheadPlan& plan, Time begin_by, Time now);
+  Dispatch Reserve(RequestEntry& entry, GpuChoice choice, Time now);
+  // A prefetch: the decision at hand gets it.
+  void Prefetch(ModelId model, const PrefetchPlan& plan, Time begin_by, Time now);
   void Evict(GpuIndex gpu, ModelId model);
 
  private:

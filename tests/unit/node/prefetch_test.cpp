@@ -1,11 +1,11 @@
-// Copies ahead of requests: which model, to which GPU, who goes for it, and when none is made.
+// Prefetch: which model, to which GPU, who goes for it, and when none is made.
 #include <algorithm>
 #include <utility>
 
 #include "node/scheduling/model_demand.hpp"
 #include "tests/unit/node/scheduler_fixture.hpp"
 
-namespace troupe::node::copies_ahead_test {
+namespace troupe::node::prefetch_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -44,7 +44,7 @@ class Ahead : public SchedulerTest {
  protected:
   explicit Ahead(SchedulerLimits limits = {.swap_ahead = 1}, const char* copies = "ahead",
                  const char* topology = "none")
-      : SchedulerTest(limits, PoliciesWith(&PolicyNames::copies, copies), topology) {}
+      : SchedulerTest(limits, PoliciesWith(&PolicyNames::prefetch, copies), topology) {}
   // One request after the other, each of 900 ms, a second apart.
   void AskOften(const std::string& model, int times) {
     for (int i = 0; i < times; ++i) {
@@ -239,4 +239,4 @@ TEST_F(BeneathRuns, NoCopyGoesOverALinkThatARequestsLoadIsOn) {
 }
 
 }  // namespace
-}  // namespace troupe::node::copies_ahead_test
+}  // namespace troupe::node::prefetch_test

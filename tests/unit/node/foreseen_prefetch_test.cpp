@@ -5,7 +5,7 @@
 #include "node/scheduling/arrival_forecast.hpp"
 #include "tests/unit/node/scheduler_fixture.hpp"
 
-namespace troupe::node::foreseen_copies_test {
+namespace troupe::node::foreseen_prefetch_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -49,7 +49,7 @@ TEST(ArrivalForecast, TrustsHardlyAnyOfWhatComesAsItPleases) {
 class Foreseen : public SchedulerTest {
  protected:
   explicit Foreseen(const char* copies = "forecast", SchedulerLimits limits = {.swap_ahead = 2})
-      : SchedulerTest(limits, PoliciesWith(&PolicyNames::copies, copies), "none") {
+      : SchedulerTest(limits, PoliciesWith(&PolicyNames::prefetch, copies), "none") {
     Gpus(1);
     Model("timer", 60);
     Model("other", 60);
@@ -279,4 +279,4 @@ TEST_F(WhereLoadsOccupy, NothingIsForeseen) {
 }
 
 }  // namespace
-}  // namespace troupe::node::foreseen_copies_test
+}  // namespace troupe::node::foreseen_prefetch_test

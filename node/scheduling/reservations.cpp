@@ -1,4 +1,4 @@
-#include "node/scheduling/bookings.hpp"
+#include "node/scheduling/reservations.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -8,8 +8,8 @@
 
 namespace troupe::node {
 
-// The choice names another GPU, or the host; what comes from the host may come by way of one that loads it.
-void Bookings::Load(const RequestLook& look, RequestEntry& entry, GpuChoice& choice, Time now) {
+// The choice names another GPU, or the host; a model from the host may be sent on by a GPU that loads it.
+void Reservations::Load(const RequestLook& look, RequestEntry& entry, GpuChoice& choice, Time now) {
   const Gpu& gpu = tables_.gpus.at(choice.gpu);
   entry.source = choice.peer == kNoGpu ? SwapSource::kHost : SwapSource::kPeer;
   if (choice.peer == kNoGpu && (choice.peer = parts_.chooser.SenderFor(look, gpu)) != kNoGpu) {
@@ -26,8 +26,8 @@ void Bookings::Load(const RequestLook& look, RequestEntry& entry, GpuChoice& cho
 }
 
 // Beside its model, which is there or comes from where the choice says.
-void Bookings::Place(const RequestLook& look, RequestEntry& entry, GpuChoice& choice,
-                     const std::vector<ModelId>& victims, Time now) {
+void Reservations::Place(const RequestLook& look, RequestEntry& entry, GpuChoice& choice,
+                         const std::vector<ModelId>& victims, Time now) {
   const Gpu& gpu = tables_.gpus.at(choice.gpu);
   const Resident* const resident = gpu.Find(entry.model);
   const bool has_model = resident != nullptr;
@@ -36,7 +36,7 @@ void Bookings::Place(const RequestLook& look, RequestEntry& entry, GpuChoice& ch
   for (const ModelId victim : victims) Evict(choice.gpu, victim);
   if (tables_.Need(look, gpu.Find(entry.model)) > gpu.Free()) tables_.gpus.ForgetOverhead(choice.gpu);
   Duration work = tables_.costs.RunTime(look.model.cost);
-  parts_.copies.NoteRun(work, now);
+  parts_.prefetcher.NoteRun(work, now);
   if (!has_model) {
     Load(look, entry, choice, now);
     const auto link = entry.source != SwapSource::kPeer
@@ -53,7 +53,7 @@ void Bookings::Place(const RequestLook& look, RequestEntry& entry, GpuChoice& ch
   entry.activation = look.model.activation;
 }
 
-Dispatch Bookings::Book(RequestEntry& entry, GpuChoice choice, Time now) {
+Dispatch Reservations::Reserve(RequestEntry& entry, GpuChoice choice, Time now) {
   const GpuIndex index = choice.gpu;
   const RequestLook look = tables_.LookFor(entry);
   const Bytes need = tables_.Need(look, tables_.gpus.at(index).Find(entry.model));
@@ -82,14 +82,14 @@ Dispatch Bookings::Book(RequestEntry& entry, GpuChoice choice, Time now) {
 }
 
 // When its run has to begin to be in time: what comes for it is wanted by then.
-Time Bookings::BeginBy(const RequestEntry& entry) const {
+Time Reservations::BeginBy(const RequestEntry& entry) const {
   if (entry.request.deadline == Time::max()) return Time::max();
   return entry.request.deadline - tables_.costs.RunTime(tables_.models[entry.model].cost);
 }
 
-// What those who carry the decision out have to know.
-Dispatch Bookings::Order(const RequestEntry& entry, const GpuChoice& choice,
-                         const std::vector<ModelId>& victims) const {
+// What the node has to know to carry the decision out.
+Dispatch Reservations::Order(const RequestEntry& entry, const GpuChoice& choice,
+                             const std::vector<ModelId>& victims) const {
   // What is late yields on the links, too.
   const bool late = tables_.late && (IsLate(entry.key) || entry.latest == Time::max());
   Dispatch dispatch{.request = entry.request.id,
@@ -107,7 +107,7 @@ Dispatch Bookings::Order(const RequestEntry& entry, const GpuChoice& choice,
   return dispatch;
 }
 
-void Bookings::Evict(GpuIndex gpu, ModelId model) {
+void Reservations::Evict(GpuIndex gpu, ModelId model) {
   ++parts_.counts.evictions;
   const Bytes bytes = tables_.gpus.at(gpu).Find(model)->bytes;
   if (tables_.gpus.HolderCount(model) > 1) {
@@ -119,10 +119,10 @@ void Bookings::Evict(GpuIndex gpu, ModelId model) {
   tables_.gpus.BeginEvict(gpu, model);
   tables_.states.BeginEvict(gpu, model);
   if (tables_.models[model].parked == gpu) parts_.waiting.Activate(model);
-  parts_.copies.MayWantCopy(model);
+  parts_.prefetcher.MayWantCopy(model);
 }
 
-void Bookings::PassThrough(RequestEntry& entry, GpuIndex gpu, Time now) {
+void Reservations::PassThrough(RequestEntry& entry, GpuIndex gpu, Time now) {
   const ModelEntry& model = tables_.models[entry.model];
   entry.source = SwapSource::kLayers;
   entry.hit = entry.pinned = false;
@@ -132,7 +132,7 @@ void Bookings::PassThrough(RequestEntry& entry, GpuIndex gpu, Time now) {
   tables_.gpus.Visit(gpu, entry.activation, entry.work, now);
 }
 
-void Bookings::Prefetch(ModelId id, const AheadPlan& plan, Time begin_by, Time now) {
+void Reservations::Prefetch(ModelId id, const PrefetchPlan& plan, Time begin_by, Time now) {
   const ModelEntry& model = tables_.models[id];
   Dispatch ahead{.model = tables_.NameOf(id),
                  .gpu = plan.gpu,

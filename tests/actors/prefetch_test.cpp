@@ -1,4 +1,4 @@
-// Copies ahead of requests: a model that is asked for much comes to another GPU while that has nothing to do,
+// Prefetch: a model that is asked for much comes to another GPU while that has nothing to do,
 // and costs no request anything but time.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,11 +14,11 @@ using testing::Contains;
 using testing::HasSubstr;
 
 // Four GPUs, on which a load takes 105 ms and has its GPU for itself; a run takes 900 ms.
-class CopiesAhead : public testing::Test {
+class Prefetch : public testing::Test {
  protected:
-  CopiesAhead()
+  Prefetch()
       : world_(1, 4, Profile(), {}, GiB(2), [](NodeOptions& options) {
-          options.policies.copies = "ahead";
+          options.policies.prefetch = "ahead";
           options.scheduler.swap_ahead = 1;
         }) {
     EXPECT_TRUE(world_.Deploy("resnet", MiB(100)).ok());
@@ -51,7 +51,7 @@ class CopiesAhead : public testing::Test {
   std::uint64_t next_ = 1;
 };
 
-TEST_F(CopiesAhead, AHotModelComesToAnotherGpuBeforeItIsAskedForThere) {
+TEST_F(Prefetch, AHotModelComesToAnotherGpuBeforeItIsAskedForThere) {
   AskEachSecond(20);
   EXPECT_THAT(Swaps(), Contains(HasSubstr("from host ahead of requests, 100 MiB in 105 ms")));
   std::size_t copies = 0;
@@ -65,7 +65,7 @@ TEST_F(CopiesAhead, AHotModelComesToAnotherGpuBeforeItIsAskedForThere) {
     EXPECT_LT(world_.answers[i].took, milliseconds(950));
 }
 
-TEST_F(CopiesAhead, RequestsThatComeMeanwhileAreServedAlsoWhenTheWorkersDie) {
+TEST_F(Prefetch, RequestsThatComeMeanwhileAreServedAlsoWhenTheWorkersDie) {
   std::size_t killed = 0;
   for (int round = 0; round < 60; ++round) {
     world_.Infer("resnet", next_++, seconds(100));

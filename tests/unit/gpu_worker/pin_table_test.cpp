@@ -1,5 +1,5 @@
-// What a worker says of a model that it lends when its weights lie in blocks.
-#include "gpu/worker/loan_table.hpp"
+// What a worker says of a model that it pins when its weights lie in blocks.
+#include "gpu/worker/pin_table.hpp"
 
 #include <string>
 
@@ -19,11 +19,11 @@ MemoryOptions Mapped() {
   return options;
 }
 
-class LoanTableTest : public RunnerTest {
+class PinTableTest : public RunnerTest {
  protected:
-  LoanTableTest()
+  PinTableTest()
       : RunnerTest(MakePlain, {.group = KiB(256), .block = KiB(64)}, Mapped()),
-        loans_(*device_, *residency_, limits_) {
+        pins_(*device_, *residency_, limits_) {
     // Eight models fill the device; three go that are not side by side, and a larger one comes in their
     // place.
     const auto name = [](int i) { return "m" + std::to_string(i); };
@@ -35,8 +35,8 @@ class LoanTableTest : public RunnerTest {
     SwapIn(next_, copy);
     EXPECT_EQ(Code(next_++), 0);
   }
-  proto::WorkerOutcome Lend() {
-    loans_.Lend(channel_, "large", ReplyFor(next_));
+  proto::WorkerOutcome Pin() {
+    pins_.Pin(channel_, "large", ReplyFor(next_));
     return Await(next_++);
   }
   int Evict() {
@@ -44,28 +44,29 @@ class LoanTableTest : public RunnerTest {
     return Code(next_++);
   }
 
-  LoanTable loans_;
+  PinTable pins_;
   std::uint64_t next_ = 1;
 };
 
-TEST_F(LoanTableTest, EachRangeOfItIsTold) {
-  const proto::WorkerOutcome outcome = Lend();
+TEST_F(PinTableTest, EachRangeOfItIsTold) {
+  const proto::WorkerOutcome outcome = Pin();
   ASSERT_EQ(outcome.code(), 0) << outcome.message();
   std::uint64_t told = 0;
-  for (const auto& range : outcome.lend().weights().ranges()) told += range.length();
-  EXPECT_EQ(outcome.lend().weights().ranges_size(), 3);
+  for (const auto& range : outcome.pin().weights().ranges()) told += range.length();
+  EXPECT_EQ(outcome.pin().weights().ranges_size(), 3);
   EXPECT_EQ(told, 3 * kSmall);
   EXPECT_EQ(Evict(), CodeOf(absl::StatusCode::kFailedPrecondition));
-  loans_.Return(outcome.lend().loan());
+  pins_.Unpin(outcome.pin().pin());
   EXPECT_EQ(Evict(), 0);
 }
 
-TEST_F(LoanTableTest, InMoreRangesThanABorrowerTakesItIsNotLentAndNotHeld) {
-  limits_.lent_ranges = 2;
-  const proto::WorkerOutcome outcome = Lend();
+TEST_F(PinTableTest, InMoreRangesThanADestinationTakesItIsNotPinned) {
+  limits_.pinned_ranges = 2;
+  const proto::WorkerOutcome outcome = Pin();
   EXPECT_EQ(outcome.code(), CodeOf(absl::StatusCode::kFailedPrecondition));
-  EXPECT_THAT(outcome.message(), HasSubstr("lies in 3 ranges, at most 2 are lent: swap it in from the host"));
-  EXPECT_EQ(loans_.lent(), 0u);
+  EXPECT_THAT(outcome.message(),
+              HasSubstr("lies in 3 ranges, at most 2 are copied: swap it in from the host"));
+  EXPECT_EQ(pins_.size(), 0u);
   EXPECT_EQ(Evict(), 0);
 }
 
