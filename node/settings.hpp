@@ -30,16 +30,37 @@ struct IsolationOptions {
   Duration idle = std::chrono::minutes(10);         // after which a runtime serves no key again
 };
 
-struct NodeSettings {
+// When the device state of functions is written back to the host.
+enum class StateWriteBack {
+  kRun,    // before a run with state is answered
+  kEvict,  // when its model leaves the device: a worker that dies takes the runs since then with it
+};
+// How a node learns what a model costs.
+enum class MeasureRule {
+  kRequests,  // from its requests only
+  kAdoption,  // by runs of zeros, when it was adopted and the node is idle
+};
+// How what a dead worker held comes to GPUs again.
+enum class RefillRule {
+  kOnDemand,  // when it is asked for
+  kHotFirst,  // by itself, to the other GPUs and the new worker, what is asked for most first
+};
+
+// What an operator sets once for a node: the daemon's configuration holds one of these.
+struct NodeTuning {
+  IsolationOptions isolation{};  // with several runtimes, or another mode than shared: scheduler.isolated
+  SchedulerLimits scheduler{};
+  StateWriteBack state_write_back = StateWriteBack::kRun;
+  Bytes state_memory = MiB(256);  // of all images of states
+  MeasureRule measure = MeasureRule::kRequests;
+  RefillRule refill = RefillRule::kOnDemand;
+  std::uint64_t credits_per_gpu = 8;
+};
+
+struct NodeSettings : NodeTuning {
   std::string name;
   std::vector<GpuSetup> gpus;
-  IsolationOptions isolation;  // with several runtimes, or another mode than shared: scheduler.isolated
   PolicyNames policies;
-  // A run with state is answered when its state has been written back; false: that is done when its model
-  // leaves the device.
-  bool write_back_each_run = true;
-  Bytes state_memory = MiB(256);  // of all images of states
-  SchedulerLimits scheduler;
   CacheLimits copies;            // of the host region
   Topology topology;             // of the GPUs, by their index here
   CostDefaults costs;            // until the node has learned better
@@ -51,11 +72,6 @@ struct NodeSettings {
   bool keeps_adopted = false;  // what it adopts is to be written (SaveAdopted)
   Duration remember_after = std::chrono::seconds(1);
   Duration save_adopted_after = std::chrono::milliseconds(500);  // of a change: many come together
-  // Whether what a model costs is measured when it was adopted, or learned from its requests only.
-  bool trials = false;
-  // Whether what a dead worker held comes to the other GPUs by itself, or when it is asked for.
-  bool refill = false;
-  std::uint64_t credits_per_gpu = 8;
   Duration save_profiles_every = std::chrono::seconds(10);
   // How long a worker that was adopted keeps models that this node has not been told of.
   Duration orphan_grace = std::chrono::seconds(3);

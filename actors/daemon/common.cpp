@@ -72,15 +72,16 @@ bool OnThisMachine(const std::string& address) {
 // lies here: no port is opened for others. With --host-id the operator says that hosts are told apart all the
 // same.
 bool ServesOtherHosts(const DaemonConfig& config) {
-  if (config.embedded) return false;
-  return !OnThisMachine(config.listen) || !OnThisMachine(config.manager) ||
-         config.host_id != transport::HostId();
+  if (config.member.embedded) return false;
+  return !OnThisMachine(config.member.listen) || !OnThisMachine(config.member.manager) ||
+         config.member.host_id != transport::HostId();
 }
 
 absl::StatusOr<std::unique_ptr<transport::RemoteEndpoint>> StartTensorEndpoint(
     const DaemonConfig& config, const Common& common, transport::SliceSource source) {
-  const std::string bind = absl::StrCat(config.listen.substr(0, config.listen.rfind(':')), ":0");
-  if (config.tensor_network == "stream") {
+  const std::string bind =
+      absl::StrCat(config.member.listen.substr(0, config.member.listen.rfind(':')), ":0");
+  if (config.tensors.network == TensorNetwork::kStream) {
     transport::StreamEndpoint::Options options;
     options.bind = bind;
     options.refusals = common.tensor_refusals;
@@ -93,7 +94,8 @@ absl::StatusOr<std::unique_ptr<transport::RemoteEndpoint>> StartTensorEndpoint(
   options.bind = bind;
   options.refusals = common.tensor_refusals;
   // A daemon at a loopback address whose manager is elsewhere still fetches from there.
-  options.only_interface_of_bind = OnThisMachine(config.listen) == OnThisMachine(config.manager);
+  options.only_interface_of_bind =
+      OnThisMachine(config.member.listen) == OnThisMachine(config.member.manager);
   return transport::UcxEndpoint::Start(std::move(options), std::move(source));
 }
 
@@ -111,7 +113,7 @@ spdlog::level::level_enum LogLevelOf(const std::string& event_kind) {
 }
 
 Common::Common(const DaemonConfig& c)
-    : config(c), manager(c.manager), incarnation(static_cast<std::uint64_t>(UnixNow())) {}
+    : config(c), manager(c.member.manager), incarnation(static_cast<std::uint64_t>(UnixNow())) {}
 
 Common::~Common() {
   if (directory != nullptr) directory->Clear();
@@ -119,39 +121,40 @@ Common::~Common() {
 
 absl::StatusOr<std::unique_ptr<Common>> Common::Create(const DaemonConfig& config) {
   std::unique_ptr<Common> out(new Common(config));
-  if (config.roles.contains("gateway") && !config.http_tls_certificate.empty()) {
+  if (config.member.roles.contains("gateway") && !config.http.tls_certificate.empty()) {
     TROUPE_ASSIGN_OR_RETURN(
-        out->https, security::ServerCertificate::Load({config.http_tls_certificate, config.http_tls_key}));
+        out->https, security::ServerCertificate::Load({config.http.tls_certificate, config.http.tls_key}));
   }
-  TROUPE_RETURN_IF_ERROR(MakeDirectory("data", config.data, false));
-  TROUPE_RETURN_IF_ERROR(MakeDirectory("run", config.run, true));
-  const bool owns_data = config.roles.contains("manager") || config.roles.contains("node");
+  TROUPE_RETURN_IF_ERROR(MakeDirectory("data", config.member.data, false));
+  TROUPE_RETURN_IF_ERROR(MakeDirectory("run", config.member.run, true));
+  const bool owns_data = config.member.roles.contains("manager") || config.member.roles.contains("node");
   if (owns_data) {
-    TROUPE_ASSIGN_OR_RETURN(out->objects, storage::DiskModelRepository::At(config.data + "/models"));
+    TROUPE_ASSIGN_OR_RETURN(out->objects, storage::DiskModelRepository::At(config.member.data + "/models"));
   }
-  if (!config.tls_dir.empty()) {
-    TROUPE_ASSIGN_OR_RETURN(out->credentials,
-                            security::Credentials::Load(security::CredentialFiles::InFolder(config.tls_dir)));
+  if (!config.security.tls_dir.empty()) {
+    TROUPE_ASSIGN_OR_RETURN(
+        out->credentials,
+        security::Credentials::Load(security::CredentialFiles::InFolder(config.security.tls_dir)));
   }
   // The lock of the models is held, so that no other process writes there. A gateway has no lock, and may
   // share the directory.
   storage::FileAuditLog::Options audit;
-  audit.directory = config.data + (owns_data ? "/audit" : "/gateway/audit");
+  audit.directory = config.member.data + (owns_data ? "/audit" : "/gateway/audit");
   audit.say = [](const std::string& line) { spdlog::error("{}", line); };
   TROUPE_ASSIGN_OR_RETURN(out->audit, storage::FileAuditLog::Open(std::move(audit)));
   transport::LocalChannel::Options local;
-  local.name = config.name;
-  local.socket = absl::StrCat(config.run, "/arena-", config.name, ".sock");
-  local.capacity = config.arena;
-  local.directories = {config.run, config.arena_root};
-  local.host = config.host_id;
+  local.name = config.member.name;
+  local.socket = absl::StrCat(config.member.run, "/arena-", config.member.name, ".sock");
+  local.capacity = config.tensors.arena;
+  local.directories = {config.member.run, config.tensors.arena_root};
+  local.host = config.member.host_id;
   local.refusals = out->arena_refusals;
   if (!ServesOtherHosts(config)) {
     TROUPE_ASSIGN_OR_RETURN(out->channel, transport::LocalChannel::Create(std::move(local)));
   } else {
     transport::RemoteChannel::Options remote;
     remote.local = std::move(local);
-    if (config.allow_faults) out->cut = std::make_shared<transport::ChannelCut>();
+    if (config.security.allow_faults) out->cut = std::make_shared<transport::ChannelCut>();
     remote.cut = out->cut;
     remote.start = [&](transport::SliceSource source) {
       return StartTensorEndpoint(config, *out, std::move(source));
@@ -177,11 +180,11 @@ absl::StatusOr<std::pair<std::string, std::uint16_t>> SplitBind(const std::strin
 }
 
 absl::Status CheckPorts(const DaemonConfig& config) {
-  std::vector<std::pair<std::string, std::string>> wanted = {{"operations", config.operations}};
-  const auto has = [&](const char* role) { return config.roles.contains(role); };
-  if (has("manager")) wanted.emplace_back("manager", config.manager);
-  if (has("node") || has("gateway")) wanted.emplace_back("listen", config.listen);
-  if (has("gateway")) wanted.emplace_back("http", config.http);
+  std::vector<std::pair<std::string, std::string>> wanted = {{"operations", config.member.operations}};
+  const auto has = [&](const char* role) { return config.member.roles.contains(role); };
+  if (has("manager")) wanted.emplace_back("manager", config.member.manager);
+  if (has("node") || has("gateway")) wanted.emplace_back("listen", config.member.listen);
+  if (has("gateway")) wanted.emplace_back("http", config.http.address);
   // Held until all are tried, so that two options with one port are found too.
   std::vector<transport::UniqueFd> held;
   for (const auto& [option, address] : wanted) {

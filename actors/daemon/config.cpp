@@ -29,38 +29,77 @@ absl::Status Wrong(const std::string& found, const std::string& expected) {
   return absl::InvalidArgumentError(absl::StrCat("found '", found, "', expected ", expected));
 }
 
+// A field of one of the configuration's structs, for reading and for writing.
+template <class T>
+struct Field {
+  Field(T DaemonConfig::*field)
+      : of([field](const DaemonConfig& config) -> const T& { return config.*field; }),
+        in([field](DaemonConfig& config) -> T& { return config.*field; }) {}
+  template <class Part, class Owner>
+  Field(Part DaemonConfig::*part, T Owner::*field)
+      : of([=](const DaemonConfig& config) -> const T& { return config.*part.*field; }),
+        in([=](DaemonConfig& config) -> T& { return config.*part.*field; }) {}
+  template <class Part, class Inner>
+  Field(Part DaemonConfig::*part, Inner Part::*inner, T Inner::*field)
+      : of([=](const DaemonConfig& config) -> const T& { return config.*part.*inner.*field; }),
+        in([=](DaemonConfig& config) -> T& { return config.*part.*inner.*field; }) {}
+
+  std::function<const T&(const DaemonConfig&)> of;
+  std::function<T&(DaemonConfig&)> in;
+};
+
 // As an option's text is written.
 std::string Plain(const std::string& formatted) {
   return absl::StrReplaceAll(formatted, {{" ", ""}});
 }
-OptionSetter::Show Shown(std::string DaemonConfig::*field) {
-  return [field](const DaemonConfig& config) { return config.*field; };
+OptionSetter::Show Shown(const Field<std::string>& field) {
+  return field.of;
 }
-OptionSetter::Show Shown(Duration DaemonConfig::*field) {
+OptionSetter::Show Shown(const Field<Duration>& field) {
   return [field](const DaemonConfig& config) {
-    return config.*field == Duration::zero() ? "0s" : Plain(FormatDuration(config.*field));
+    return field.of(config) == Duration::zero() ? "0s" : Plain(FormatDuration(field.of(config)));
   };
 }
 
-Set Text(std::string DaemonConfig::*field) {
+Set Text(const Field<std::string>& field) {
   return {[field](const std::string& value, DaemonConfig& config) {
-            config.*field = value;
+            field.in(config) = value;
             return absl::OkStatus();
           },
           Shown(field)};
 }
-Set OneOf(std::string DaemonConfig::*field, std::vector<std::string> allowed) {
+Set OneOf(const Field<std::string>& field, std::vector<std::string> allowed) {
   return {[field, allowed](const std::string& value, DaemonConfig& config) {
             if (std::find(allowed.begin(), allowed.end(), value) == allowed.end())
               return Wrong(value, absl::StrCat("one of ", absl::StrJoin(allowed, ", ")));
-            config.*field = value;
+            field.in(config) = value;
             return absl::OkStatus();
           },
           Shown(field)};
 }
+// One of an enum's values, by its name.
+template <class Enum>
+Set Choice(const Field<Enum>& field, std::vector<std::pair<std::string, Enum>> values) {
+  return {[field, values](const std::string& text, DaemonConfig& config) {
+            for (const auto& [name, value] : values) {
+              if (name != text) continue;
+              field.in(config) = value;
+              return absl::OkStatus();
+            }
+            return Wrong(text,
+                         absl::StrCat("one of ", absl::StrJoin(values, ", ", [](auto* out, const auto& one) {
+                                        out->append(one.first);
+                                      })));
+          },
+          [field, values](const DaemonConfig& config) {
+            for (const auto& [name, value] : values)
+              if (value == field.of(config)) return name;
+            return std::string();
+          }};
+}
 // Less holds nothing of use, and is a unit that was forgotten.
 constexpr Bytes kLeastSize = MiB(1);
-Set Size(Bytes DaemonConfig::*field) {
+Set Size(const Field<Bytes>& field) {
   return {[field](const std::string& value, DaemonConfig& config) {
             Bytes size;
             if (!ParseBytes(value, size)) return Wrong(value, "a size such as 512MiB or 4GiB");
@@ -68,46 +107,53 @@ Set Size(Bytes DaemonConfig::*field) {
               return Wrong(
                   value,
                   "a size of 1MiB at least, such as 512MiB or 4GiB (a number without a unit is bytes)");
-            config.*field = size;
+            field.in(config) = size;
             return absl::OkStatus();
           },
-          [field](const DaemonConfig& config) { return Plain(FormatBytes(config.*field)); }};
+          [field](const DaemonConfig& config) { return Plain(FormatBytes(field.of(config))); }};
 }
 // Of options that have no meaning at zero.
-Set Time(Duration DaemonConfig::*field) {
+Set Time(const Field<Duration>& field) {
   return {[field](const std::string& value, DaemonConfig& config) {
             Duration time{};
             if (!ParseDuration(value, time) || time <= Duration::zero())
               return Wrong(value, "a time such as 100ms or 30s");
-            config.*field = time;
+            field.in(config) = time;
             return absl::OkStatus();
           },
           Shown(field)};
 }
-Set TimeOrZero(Duration DaemonConfig::*field) {
+Set TimeOrZero(const Field<Duration>& field) {
   return {[field](const std::string& value, DaemonConfig& config) {
             Duration time{};
             if (!ParseDuration(value, time) || time < Duration::zero())
               return Wrong(value, "a time such as 5s, or 0s");
-            config.*field = time;
+            field.in(config) = time;
             return absl::OkStatus();
           },
           Shown(field)};
 }
-Set Number(unsigned DaemonConfig::*field, unsigned low, unsigned high) {
+template <class Integer>
+Set WholeNumber(const Field<Integer>& field, Integer low, Integer high) {
   return {[field, low, high](const std::string& value, DaemonConfig& config) {
-            unsigned number = 0;
+            Integer number = 0;
             if (!absl::SimpleAtoi(value, &number) || number < low || number > high)
               return Wrong(value, absl::StrCat("a whole number from ", low, " to ", high));
-            config.*field = number;
+            field.in(config) = number;
             return absl::OkStatus();
           },
-          [field](const DaemonConfig& config) { return absl::StrCat(config.*field); }};
+          [field](const DaemonConfig& config) { return absl::StrCat(field.of(config)); }};
 }
-Set Switch(bool DaemonConfig::*field) {
+Set Number(const Field<unsigned>& field, unsigned low, unsigned high) {
+  return WholeNumber<unsigned>(field, low, high);
+}
+Set Number(const Field<std::uint64_t>& field, std::uint64_t low, std::uint64_t high) {
+  return WholeNumber<std::uint64_t>(field, low, high);
+}
+Set Switch(const Field<bool>& field) {
   return {[field](const std::string& value, DaemonConfig& config) {
             if (value != "true" && value != "false") return Wrong(value, "true or false");
-            config.*field = value == "true";
+            field.in(config) = value == "true";
             return absl::OkStatus();
           },
           {}};
@@ -117,7 +163,7 @@ template <class Find>
 Set Policy(std::string PolicyNames::*slot, Find find) {
   return {[slot, find](const std::string& value, DaemonConfig& config) {
             TROUPE_RETURN_IF_ERROR(find(value).status());
-            config.slots.*slot = value;
+            config.policies.slots.*slot = value;
             return absl::OkStatus();
           },
           {}};
@@ -125,16 +171,16 @@ Set Policy(std::string PolicyNames::*slot, Find find) {
 
 absl::Status SetRoles(const std::string& value, DaemonConfig& config) {
   static const std::set<std::string> kKnown = {"manager", "gateway", "node", "all"};
-  config.roles.clear();
-  config.embedded = false;
+  config.member.roles.clear();
+  config.member.embedded = false;
   for (const auto piece : absl::StrSplit(value, absl::ByAnyChar(", |"), absl::SkipEmpty())) {
     const std::string role(piece);
     if (!kKnown.contains(role)) return Wrong(role, "manager, gateway, node (several with commas) or all");
     if (role == "all") {
-      config.roles = {"manager", "gateway", "node"};
-      config.embedded = true;
+      config.member.roles = {"manager", "gateway", "node"};
+      config.member.embedded = true;
     } else {
-      config.roles.insert(role);
+      config.member.roles.insert(role);
     }
   }
   return absl::OkStatus();
@@ -143,26 +189,26 @@ absl::Status SetRoles(const std::string& value, DaemonConfig& config) {
 absl::Status SetLink(const std::string& value, DaemonConfig& config) {
   Bytes rate;
   if (!ParseBytes(value, rate)) return Wrong(value, "bytes per second such as 6GB, or 0 for no limit");
-  config.link = BytesPerSecond{static_cast<double>(rate.count())};
+  config.gpus.link = BytesPerSecond{static_cast<double>(rate.count())};
   return absl::OkStatus();
 }
 
 absl::Status SetCorsOrigins(const std::string& value, DaemonConfig& config) {
   const std::vector<std::string> origins = absl::StrSplit(value, ',', absl::SkipWhitespace());
-  return gateway::CheckCorsOrigins(config.http_cors_origins = origins);
+  return gateway::CheckCorsOrigins(config.http.cors_origins = origins);
 }
 
 std::string ShowLink(const DaemonConfig& config) {
-  return absl::StrCat(config.link.value / 1e9, "GB");
+  return absl::StrCat(config.gpus.link.value / 1e9, "GB");
 }
 
 absl::Status SetPreset(const std::string& value, DaemonConfig& config) {
-  config.preset = value;
+  config.policies.preset = value;
   return FindPreset(value).status();
 }
 
 absl::Status SetTopology(const std::string& value, DaemonConfig& config) {
-  config.topology = value;
+  config.gpus.topology = value;
   if (value == "auto") return absl::OkStatus();
   return node::Topology::Parse(value).status();
 }
@@ -171,6 +217,12 @@ absl::Status SetTopology(const std::string& value, DaemonConfig& config) {
 
 const std::vector<ConfigOption>& ConfigOptions() {
   using C = DaemonConfig;
+  using W = gpu::WorkerSettings;
+  using N = node::NodeTuning;
+  using I = node::IsolationOptions;
+  using S = node::SchedulerLimits;
+  using M = cluster::MembershipLimits;
+  using L = cluster::ProvisioningLimits;
   static const std::vector<ConfigOption> kOptions = {
       {OptionGroup::kMember,
        "role",
@@ -179,27 +231,31 @@ const std::vector<ConfigOption>& ConfigOptions() {
        {SetRoles, {}}},
       {OptionGroup::kMember, "name",
        "name of this member, no other one's in the cluster (default: host name and role)", false,
-       Text(&C::name)},
-      {OptionGroup::kMember, "data", "directory of everything that lasts", false, Text(&C::data)},
+       Text({&C::member, &MemberConfig::name})},
+      {OptionGroup::kMember, "data", "directory of everything that lasts", false,
+       Text({&C::member, &MemberConfig::data})},
       {OptionGroup::kMember, "run", "directory of sockets (default: derived from data)", false,
-       Text(&C::run)},
-      {OptionGroup::kMember, "manager", "address of the cluster manager", false, Text(&C::manager)},
+       Text({&C::member, &MemberConfig::run})},
+      {OptionGroup::kMember, "manager", "address of the cluster manager", false,
+       Text({&C::member, &MemberConfig::manager})},
       {OptionGroup::kMember, "listen", "address of this member's actors; port 0: chosen by the system", false,
-       Text(&C::listen)},
-      {OptionGroup::kMember, "http", "address of the HTTP front", false, Text(&C::http)},
+       Text({&C::member, &MemberConfig::listen})},
+      {OptionGroup::kMember, "http", "address of the HTTP front", false,
+       Text({&C::http, &HttpConfig::address})},
       {OptionGroup::kMember, "operations", "address of /metrics, /healthz and /loglevel", false,
-       Text(&C::operations)},
+       Text({&C::member, &MemberConfig::operations})},
       {OptionGroup::kMember, "host-id",
        "identity of this host: daemons with the same one share memory (default: the kernel's)", false,
-       Text(&C::host_id)},
+       Text({&C::member, &MemberConfig::host_id})},
       {OptionGroup::kSecurity, "tls-dir",
        "directory of this daemon's certificate (troupe ca issue), for addresses that are not loopback", false,
-       Text(&C::tls_dir)},
+       Text({&C::security, &SecurityConfig::tls_dir})},
       {OptionGroup::kSecurity, "http-tls-certificate",
        "PEM file with the certificate that HTTP clients see, then its chain: the HTTP front speaks HTTPS",
-       false, Text(&C::http_tls_certificate)},
+       false, Text({&C::http, &HttpConfig::tls_certificate})},
       {OptionGroup::kSecurity, "http-tls-key",
-       "PEM file with the certificate's key, readable by this user alone", false, Text(&C::http_tls_key)},
+       "PEM file with the certificate's key, readable by this user alone", false,
+       Text({&C::http, &HttpConfig::tls_key})},
       {OptionGroup::kSecurity,
        "http-cors-origins",
        "web pages that may read the HTTP front's answers: origins such as https://app.example, with commas, "
@@ -207,82 +263,103 @@ const std::vector<ConfigOption>& ConfigOptions() {
        false,
        {SetCorsOrigins, {}}},
       {OptionGroup::kSecurity, "insecure-network",
-       "allow addresses that are not loopback without certificates", true, Switch(&C::insecure_network)},
+       "allow addresses that are not loopback without certificates", true,
+       Switch({&C::security, &SecurityConfig::insecure_network})},
       {OptionGroup::kSecurity, "tensor-network",
        "how tensors travel between hosts: stream (TCP, encrypted with --tls-dir), or ucx (RDMA; not encrypted, "
        "for networks of the cluster alone); the same for all daemons",
-       false, OneOf(&C::tensor_network, {"stream", "ucx"})},
+       false,
+       Choice<TensorNetwork>({&C::tensors, &TensorConfig::network},
+                             {{"stream", TensorNetwork::kStream}, {"ucx", TensorNetwork::kUcx}})},
       {OptionGroup::kDevices, "device", "virtual GPUs, or the machine's own (cuda, from number 0 on)", false,
-       OneOf(&C::device, {"virtual", "cuda"})},
-      {OptionGroup::kDevices, "gpus", "GPUs of a node", false, Number(&C::gpus, 1, 64)},
+       OneOf({&C::gpus, &GpuConfig::device}, {"virtual", "cuda"})},
+      {OptionGroup::kDevices, "gpus", "GPUs of a node", false, Number({&C::gpus, &GpuConfig::count}, 1, 64)},
       {OptionGroup::kDevices, "gpu-memory",
        "memory of each virtual GPU; of a real one what workers take of it at their start", false,
-       Size(&C::gpu_memory)},
+       Size({&C::gpus, &GpuConfig::memory})},
       {OptionGroup::kDevices,
        "link-bandwidth",
        "bytes per second between host and each virtual GPU; 0: no limit",
        false,
        {SetLink, ShowLink}},
       {OptionGroup::kDevices, "compute", "real (results by oneDNN) or timed (as long as a profile says)",
-       false, OneOf(&C::compute, {"real", "timed"})},
-      {OptionGroup::kDevices, "profile", "file of times for timed compute", false, Text(&C::profile)},
+       false, OneOf({&C::worker, &W::compute}, {"real", "timed"})},
+      {OptionGroup::kDevices, "profile", "file of times for timed compute", false,
+       Text({&C::worker, &W::profile})},
       {OptionGroup::kDevices, "worker-threads", "OpenMP threads of each GPU worker", false,
-       Number(&C::worker_threads, 1, 256)},
+       Number({&C::worker, &W::threads}, 1, 256)},
       {OptionGroup::kDevices, "host-region", "host memory for models; the coldest beyond it are on disk only",
-       false, Size(&C::host_region)},
+       false, Size({&C::gpus, &GpuConfig::host_region})},
       {OptionGroup::kDevices,
        "topology",
        "switches and links of the GPUs: switch:0-1,link:0-1=25GB, or v100x4, or "
        "auto (as the driver of real GPUs says)",
        false,
-       {SetTopology, Shown(&C::topology)}},
+       {SetTopology, Shown(Field<std::string>({&C::gpus, &GpuConfig::topology}))}},
       {OptionGroup::kDevices, "isolation",
        "with whom functions that do not say share a GPU worker: shared (all), tenant, workflow, function",
-       false, OneOf(&C::isolation, {"shared", "tenant", "workflow", "function"})},
+       false,
+       Choice<proto::Isolation>({&C::node, &N::isolation, &I::mode},
+                                {{"shared", proto::ISOLATION_SHARED},
+                                 {"tenant", proto::ISOLATION_TENANT},
+                                 {"workflow", proto::ISOLATION_WORKFLOW},
+                                 {"function", proto::ISOLATION_FUNCTION}})},
       {OptionGroup::kDevices, "runtimes",
        "workers of each GPU, which share its memory evenly; 0: 1 when shared, else 3", false,
-       Number(&C::runtimes, 0, 16)},
-      {OptionGroup::kFunctions, "replicas", "host copies of each model", false, Number(&C::replicas, 1, 64)},
+       Number({&C::node, &N::isolation, &I::runtimes}, 0, 16)},
+      {OptionGroup::kFunctions, "replicas", "host copies of each model", false,
+       Number({&C::functions, &FunctionConfig::replicas}, 1, 64)},
       {OptionGroup::kFunctions, "default-deadline", "target of a function that names none", false,
-       Time(&C::default_deadline)},
+       Time({&C::functions, &FunctionConfig::default_deadline})},
       {OptionGroup::kFunctions, "default-timeout", "expiry of a request that names none", false,
-       Time(&C::default_timeout)},
+       Time({&C::functions, &FunctionConfig::default_timeout})},
       {OptionGroup::kFunctions, "state-write-back",
        "when functions' device state is written back: run (before a run is answered), or evict (when its "
        "model leaves the GPU; a worker that dies takes the runs since then with it)",
-       false, OneOf(&C::state_write_back, {"run", "evict"})},
+       false,
+       Choice<node::StateWriteBack>(
+           {&C::node, &N::state_write_back},
+           {{"run", node::StateWriteBack::kRun}, {"evict", node::StateWriteBack::kEvict}})},
       {OptionGroup::kFunctions, "import-sandbox",
        "required: no import where the kernel allows no jail; best-effort: import with what it allows", false,
-       OneOf(&C::import_sandbox, {"required", "best-effort"})},
-      {OptionGroup::kFunctions, "policy", "preset of policies", false, {SetPreset, Shown(&C::preset)}},
+       OneOf({&C::imports, &ImportConfig::sandbox}, {"required", "best-effort"})},
+      {OptionGroup::kFunctions,
+       "policy",
+       "preset of policies",
+       false,
+       {SetPreset, Shown(Field<std::string>({&C::policies, &PolicyConfig::preset}))}},
       {OptionGroup::kMachines, "provision-command",
        "shell command that gets and gives back machines: run with replace NODE, add, drain NODE", false,
-       Text(&C::provision_command)},
+       Text({&C::machines, &MachineConfig::command})},
       {OptionGroup::kMachines, "min-nodes", "nodes below which one is added, and none drained", false,
-       Number(&C::min_nodes, 0, 10'000)},
+       Number({&C::machines, &MachineConfig::limits, &L::min_nodes}, 0, 10'000)},
       {OptionGroup::kMachines, "max-nodes",
        "nodes beyond which none is added by load; 0: load neither adds nor drains", false,
-       Number(&C::max_nodes, 0, 10'000)},
+       Number({&C::machines, &MachineConfig::limits, &L::max_nodes}, 0, 10'000)},
       {OptionGroup::kOperation, "log-level", "trace, debug, info, warn, error or off", false,
-       OneOf(&C::log_level, {"trace", "debug", "info", "warn", "error", "off"})},
+       OneOf({&C::log, &LogConfig::level}, {"trace", "debug", "info", "warn", "error", "off"})},
       {OptionGroup::kOperation, "allow-faults",
        "let operators and tests inject faults here (troupe chaos run); never where it matters", true,
-       Switch(&C::allow_faults)},
+       Switch({&C::security, &SecurityConfig::allow_faults})},
       {OptionGroup::kAdvanced, "bin",
-       "directory of troupe-gpu-worker and troupe-import (default: this program's)", false, Text(&C::bin)},
+       "directory of troupe-gpu-worker and troupe-import (default: this program's)", false,
+       Text({&C::member, &MemberConfig::bin})},
       {OptionGroup::kAdvanced, "http-connections",
        "connections of HTTP clients at a time; beyond them only probes are answered", false,
-       Number(&C::http_connections, 1, 1'000'000)},
+       Number({&C::http, &HttpConfig::connections}, 1, 1'000'000)},
       {OptionGroup::kAdvanced, "http-threads", "threads of the HTTP front", false,
-       Number(&C::http_threads, 1, 64)},
+       Number({&C::http, &HttpConfig::threads}, 1, 64)},
       {OptionGroup::kAdvanced, "arena", "shared memory for tensors that this process sends", false,
-       Size(&C::arena)},
+       Size({&C::tensors, &TensorConfig::arena})},
       {OptionGroup::kAdvanced, "arena-root",
-       "directory below which arenas of other daemons of this user are read", false, Text(&C::arena_root)},
+       "directory below which arenas of other daemons of this user are read", false,
+       Text({&C::tensors, &TensorConfig::arena_root})},
       {OptionGroup::kAdvanced, "lease", "how long a GPU worker waits for its daemon to come back", false,
-       TimeOrZero(&C::lease)},
+       TimeOrZero({&C::worker, &W::lease})},
       {OptionGroup::kAdvanced, "huge-pages", "auto (the host region has them where they can be had) or off",
-       false, OneOf(&C::huge_pages, {"auto", "off"})},
+       false,
+       Choice<HugePages>({&C::gpus, &GpuConfig::huge_pages},
+                         {{"auto", HugePages::kAuto}, {"off", HugePages::kOff}})},
       {OptionGroup::kAdvanced, "routing", "policy of the routing slot", false,
        Policy(&PolicyNames::routing, cluster::FindRoutingPolicy)},
       {OptionGroup::kAdvanced, "ordering", "policy of the ordering slot", false,
@@ -302,88 +379,105 @@ const std::vector<ConfigOption>& ConfigOptions() {
       {OptionGroup::kAdvanced, "swap", "policy of the swap slot: grouped, per-tensor, whole or pageable",
        false, Policy(&PolicyNames::swap, gpu::FindSwapPolicy)},
       {OptionGroup::kAdvanced, "link-sharing",
-       "whose blocks go first on a link: deadline, shared or exclusive", false, Text(&C::link_sharing)},
+       "whose blocks go first on a link: deadline, shared or exclusive", false,
+       Text({&C::worker, &W::link_sharing})},
       {OptionGroup::kAdvanced, "memory-policy",
        "how device memory is handed out: fine-resilient, fine, static, block-cache, device-malloc", false,
        Policy(&PolicyNames::memory, gpu::FindMemoryPolicy)},
       {OptionGroup::kAdvanced, "addresses",
        "where weights lie on a GPU: adjacent, or mapped block by block to one address that is the model's on "
        "every GPU",
-       false, OneOf(&C::addresses, {"adjacent", "mapped"})},
+       false, OneOf({&C::worker, &W::addresses}, {"adjacent", "mapped"})},
       {OptionGroup::kAdvanced, "cuda-graphs",
        "on real GPUs, runs that come again replayed from a recording: on or off", false,
-       OneOf(&C::cuda_graphs, {"on", "off"})},
+       OneOf({&C::worker, &W::cuda_graphs}, {"on", "off"})},
       {OptionGroup::kAdvanced, "cuda-kernels",
        "our own kernels on real GPUs: whole, or persistent (few blocks that stay)", false,
-       OneOf(&C::cuda_kernels, {"whole", "persistent"})},
+       OneOf({&C::worker, &W::cuda_kernels}, {"whole", "persistent"})},
       {OptionGroup::kAdvanced, "refill",
        "what a dead GPU worker held: hot-first: it comes to other GPUs and the new worker by itself, into "
        "free "
        "room, what is asked for most first; on-demand: when it is asked for",
-       false, OneOf(&C::refill, {"hot-first", "on-demand"})},
+       false,
+       Choice<node::RefillRule>({&C::node, &N::refill}, {{"hot-first", node::RefillRule::kHotFirst},
+                                                         {"on-demand", node::RefillRule::kOnDemand}})},
       {OptionGroup::kAdvanced, "measure",
        "when a node learns what swapping costs a model: adoption (by runs of zeros while it is idle) or "
        "requests",
-       false, OneOf(&C::measure, {"adoption", "requests"})},
+       false,
+       Choice<node::MeasureRule>({&C::node, &N::measure}, {{"adoption", node::MeasureRule::kAdoption},
+                                                           {"requests", node::MeasureRule::kRequests}})},
       {OptionGroup::kAdvanced, "credits-per-gpu", "requests in flight that a node grants per GPU", false,
-       Number(&C::credits_per_gpu, 1, 1024)},
+       Number({&C::node, &N::credits_per_gpu}, 1, 1024)},
       {OptionGroup::kAdvanced, "state-memory", "the most host memory for functions' device states", false,
-       Size(&C::state_memory)},
+       Size({&C::node, &N::state_memory})},
       {OptionGroup::kAdvanced, "swap-ahead",
        "requests that a GPU is given at a time: one runs, the models of the others come meanwhile; 1: "
        "nothing "
        "is swapped ahead",
-       false, Number(&C::swap_ahead, 1, 64)},
+       false, Number({&C::node, &N::scheduler, &S::swap_ahead}, 1, 64)},
       {OptionGroup::kAdvanced, "concurrency", "functions that run on one GPU at a time", false,
-       Number(&C::concurrency, 1, 64)},
+       Number({&C::node, &N::scheduler, &S::concurrency}, 1, 64)},
       {OptionGroup::kAdvanced, "gpu-sms", "SMs of each virtual GPU, of which functions can have a share",
-       false, Number(&C::gpu_sms, 1, 1024)},
+       false, Number({&C::worker, &W::sms}, 1, 1024)},
       {OptionGroup::kAdvanced, "by-layer",
        "idle: a model that only its request waits for passes through a full GPU layer by layer and evicts "
        "nothing; off",
-       false, OneOf(&C::by_layer, {"off", "idle"})},
+       false,
+       Choice<node::ByLayer>({&C::node, &N::scheduler, &S::by_layer},
+                             {{"off", node::ByLayer::kOff}, {"idle", node::ByLayer::kIdle}})},
       {OptionGroup::kAdvanced, "broadcast",
        "burst: a model that one GPU loads from the host comes to others from that one as it arrives, over "
        "the "
        "links between them; off",
-       false, OneOf(&C::broadcast, {"off", "burst"})},
+       false,
+       Choice<node::BroadcastRule>(
+           {&C::node, &N::scheduler, &S::broadcast},
+           {{"off", node::BroadcastRule::kOff}, {"burst", node::BroadcastRule::kBurst}})},
       {OptionGroup::kAdvanced, "runtime-idle",
        "an isolated worker that did nothing for this long is replaced by a warm one", false,
-       Time(&C::runtime_idle)},
+       Time({&C::node, &N::isolation, &I::idle})},
       {OptionGroup::kAdvanced, "hang",
        "a busy worker is killed when its main loop, a copy or a run stands still for this long", false,
-       Time(&C::hang)},
-      {OptionGroup::kAdvanced, "heartbeat", "between a member's heartbeats", false, Time(&C::heartbeat)},
+       Time({&C::gpus, &GpuConfig::hang})},
+      {OptionGroup::kAdvanced, "heartbeat", "between a member's heartbeats", false,
+       Time({&C::membership, &M::heartbeat})},
       {OptionGroup::kAdvanced, "suspect", "silence after which a member is suspected", false,
-       Time(&C::suspect)},
-      {OptionGroup::kAdvanced, "dead", "silence after which a member is dead", false, Time(&C::dead)},
+       Time({&C::membership, &M::suspect_after})},
+      {OptionGroup::kAdvanced, "dead", "silence after which a member is dead", false,
+       Time({&C::membership, &M::dead_after})},
       {OptionGroup::kAdvanced, "member-lease",
        "silence of the manager after which a member takes nothing new; 0s: only functions with state stop",
        false, TimeOrZero(&C::member_lease)},
       {OptionGroup::kAdvanced, "replace-after", "how long a node is dead before it is replaced", false,
-       Time(&C::replace_after)},
+       Time({&C::machines, &MachineConfig::limits, &L::replace_after})},
       {OptionGroup::kAdvanced, "queue", "requests that may wait in a router", false,
-       Number(&C::queue, 1, 10'000'000)},
+       Number({&C::functions, &FunctionConfig::queue}, 1, 10'000'000)},
       {OptionGroup::kAdvanced, "stop-grace", "how long a stopping daemon lets requests finish", false,
-       TimeOrZero(&C::stop_grace)},
-      {OptionGroup::kAdvanced, "import-memory", "memory limit of an import", false, Size(&C::import_memory)},
+       TimeOrZero({&C::member, &MemberConfig::stop_grace})},
+      {OptionGroup::kAdvanced, "import-memory", "memory limit of an import", false,
+       Size({&C::imports, &ImportConfig::memory})},
       {OptionGroup::kAdvanced, "import-time", "processor time limit of an import", false,
-       Time(&C::import_time)},
+       Time({&C::imports, &ImportConfig::time})},
       {OptionGroup::kAdvanced, "import-jobs",
        "imports at the same time; from 2 on, one is kept for small files of other clients", false,
-       Number(&C::import_jobs, 1, 64)},
-      {OptionGroup::kAdvanced, "log-format", "text or json", false, OneOf(&C::log_format, {"text", "json"})},
+       Number({&C::imports, &ImportConfig::jobs}, 1, 64)},
+      {OptionGroup::kAdvanced, "log-format", "text or json", false,
+       Choice<LogFormat>({&C::log, &LogConfig::format},
+                         {{"text", LogFormat::kText}, {"json", LogFormat::kJson}})},
       {OptionGroup::kAdvanced, "actor-scheduler",
        "sharing (one queue for all threads) or stealing (a queue per thread)", false,
-       OneOf(&C::actor_scheduler, {"sharing", "stealing"})},
+       Choice<ActorScheduler>(
+           {&C::actors, &ActorConfig::scheduler},
+           {{"sharing", ActorScheduler::kSharing}, {"stealing", ActorScheduler::kStealing}})},
       {OptionGroup::kAdvanced, "actor-threads", "threads of the actors; 0: as many as cores, 2 at least",
-       false, Number(&C::actor_threads, 0, 1024)},
+       false, Number({&C::actors, &ActorConfig::threads}, 0, 1024)},
       {OptionGroup::kAdvanced, "actor-throughput",
        "messages of one actor before others get their turn; 0: no limit", false,
-       Number(&C::actor_throughput, 0, 1'000'000)},
+       Number({&C::actors, &ActorConfig::throughput}, 0, 1'000'000)},
       {OptionGroup::kAdvanced, "middleman-workers",
        "threads that read messages of other processes; 0: the connections' own thread", false,
-       Number(&C::middleman_workers, 0, 64)},
+       Number({&C::actors, &ActorConfig::middleman_workers}, 0, 64)},
   };
   return kOptions;
 }

@@ -1,5 +1,6 @@
-// The daemon's configuration: one table of options; each is a key of the YAML file and a flag of the same
-// name.
+// The daemon's configuration: one table of options; each is a key of the YAML file, and a flag of the same
+// name or an assignment by --set. Each option sets a field of a nested struct. Where a room has a struct of
+// what an operator may set, that struct stands here, and is handed on as it is.
 #pragma once
 
 #include <functional>
@@ -11,66 +12,64 @@
 #include "absl/status/statusor.h"
 #include "base/policy.hpp"
 #include "base/units.hpp"
+#include "cluster/membership_table.hpp"
+#include "cluster/provisioning.hpp"
 #include "gpu/swap/swap_policy.hpp"
-#include "node/scheduling/scheduler_types.hpp"
+#include "gpu/worker/worker_process.hpp"
+#include "node/settings.hpp"
 
 namespace troupe::actors {
 
-struct DaemonConfig {
-  std::set<std::string> roles;  // manager, gateway, node
-  bool embedded = false;        // --role all: one process, and workers that end with it
-  std::string name;             // of this member; default: from the host's name and the role
+// This process: its roles, its name, where it keeps its files and where it listens.
+struct MemberConfig {
+  std::set<std::string> roles{};  // manager, gateway, node
+  bool embedded = false;          // --role all: one process, and workers that end with it
+  std::string name{};             // of this member; default: from the host's name and the role
   std::string data = "troupe-data";
-  std::string run;  // run directory for sockets; default: derived from `data`
-  std::string bin;  // where troupe-gpu-worker and troupe-import are; default: beside this program
+  std::string run{};  // run directory for sockets; default: derived from `data`
+  std::string bin{};  // where troupe-gpu-worker and troupe-import are; default: beside this program
   std::string manager = "127.0.0.1:7400";
-  std::string listen = "127.0.0.1:0";   // actors of a node or gateway
-  std::string http = "127.0.0.1:8000";  // a gateway's HTTP front
-  std::string http_tls_certificate;     // PEM files; empty: it speaks plain HTTP
-  std::string http_tls_key;
-  std::vector<std::string> http_cors_origins;  // of web pages that may read a gateway's answers
-  std::string operations = "127.0.0.1:0";      // /metrics, /healthz, /loglevel
-  bool insecure_network = false;
-  std::string
-      tls_dir;  // ca.pem, certificate.pem, key.pem, revoked.pem; empty: connections over TCP are plain
-  unsigned http_threads = 1;
-  unsigned http_connections = 4096;
-  Bytes arena = MiB(256);  // of tensors that this process sends
-  // Below which directory the sockets of other daemons' arenas may lie; the kernel sees to it that they are
-  // our user's.
-  std::string arena_root = "/";
+  std::string listen = "127.0.0.1:0";      // actors of a node or gateway
+  std::string operations = "127.0.0.1:0";  // /metrics, /healthz, /loglevel
   // Daemons with the same one share memory; others fetch over the network. Default: what the kernel says.
-  std::string host_id;
-  std::string tensor_network = "stream";  // how tensors travel between hosts: over TCP and TLS; or ucx
-
-  std::string device = "virtual";  // or cuda: the driver's GPUs, from number 0 on
-  unsigned gpus = 1;
-  Bytes gpu_memory = GiB(1);
-  BytesPerSecond link{6e9};
-  std::string compute = "real";
-  std::string profile;
-  unsigned worker_threads = 1;
-  Duration lease = std::chrono::seconds(30);
-  Bytes host_region = GiB(4);
-  std::string huge_pages = "auto";  // auto: for the host region where they can be had; off
+  std::string host_id{};
+  Duration stop_grace = std::chrono::seconds(5);
+};
+// A gateway's HTTP front.
+struct HttpConfig {
+  std::string address = "127.0.0.1:8000";
+  std::string tls_certificate{};  // PEM files; empty: it speaks plain HTTP
+  std::string tls_key{};
+  std::vector<std::string> cors_origins{};  // of web pages that may read its answers
+  unsigned threads = 1;
+  unsigned connections = 4096;
+};
+struct SecurityConfig {
+  std::string tls_dir{};  // ca.pem, certificate.pem, key.pem, revoked.pem; empty: TCP connections are plain
+  bool insecure_network = false;
   bool allow_faults = false;
-  std::string isolation = "shared";  // of functions that do not say: shared, tenant, workflow, function
-  unsigned runtimes = 0;             // workers of each GPU; 0: one when shared, else three
-  Duration runtime_idle = std::chrono::minutes(10);
-  std::string link_sharing{gpu::kDefaultLinkSharing};
-  std::string refill = "hot-first";  // what a dead worker held; on-demand: it comes when it is asked for
-  std::string measure = "adoption";  // adoption: by trial runs on an idle node; requests: by what comes
-  std::string addresses =
-      "adjacent";                  // of weights on a GPU; mapped: block by block to one of the model's own
-  std::string cuda_graphs = "on";  // replay on real GPUs what they have run before
-  std::string cuda_kernels = "whole";  // our own on real GPUs; persistent: few blocks that stay
-
-  std::string state_write_back = "run";  // run: before a run with state is answered; evict: with its model
-  Bytes state_memory = MiB(256);         // of images of functions' states
-
-  std::string topology;  // of the GPUs (node/scheduling/topology.hpp); auto: as the driver says
-
-  PolicyNames policies;  // the preset's, and over them the slots that were named
+};
+enum class TensorNetwork { kStream, kUcx };  // TCP, with TLS where there are certificates; or UCX
+struct TensorConfig {
+  TensorNetwork network = TensorNetwork::kStream;  // how tensors travel between hosts
+  Bytes arena = MiB(256);                          // of tensors that this process sends
+  // Below which directory the sockets of other daemons' arenas may lie; the kernel sees to it that they belong
+  // to the daemon's user.
+  std::string arena_root = "/";
+};
+enum class HugePages { kOff, kAuto };  // kAuto: for the host region, where the system has some
+struct GpuConfig {
+  std::string device = "virtual";  // or cuda: the driver's GPUs, from number 0 on
+  unsigned count = 1;
+  Bytes memory = GiB(1);
+  BytesPerSecond link{6e9};
+  std::string topology{};  // of the GPUs (node/scheduling/topology.hpp); auto: as the driver says
+  Bytes host_region = GiB(4);
+  HugePages huge_pages = HugePages::kAuto;
+  Duration hang = std::chrono::seconds(5);
+};
+struct PolicyConfig {
+  PolicyNames chosen{};  // the preset's policies, and over them the slots that were named
   std::string preset = "troupe";
   // Slots named one by one, wherever they stand beside the preset; empty: not named.
   PolicyNames slots{.routing = {},
@@ -81,39 +80,60 @@ struct DaemonConfig {
                     .prefetch = {},
                     .memory = {},
                     .binding = {}};
+};
+struct FunctionConfig {
   unsigned replicas = 2;
-  unsigned credits_per_gpu = 8;
-  unsigned swap_ahead = node::kDefaultSwapAhead;
-  unsigned concurrency = 1;
-  unsigned gpu_sms = 132;  // of a virtual GPU: as many as an H100 has
-  std::string by_layer = "off";
-  std::string broadcast = "off";
-  Duration hang = std::chrono::seconds(5);
-  Duration heartbeat = std::chrono::milliseconds(100);
-  Duration suspect = std::chrono::milliseconds(400);
-  Duration dead = std::chrono::milliseconds(800);
-  Duration member_lease{};        // zero: none
-  std::string provision_command;  // empty: none
-  Duration replace_after = std::chrono::seconds(30);
-  unsigned min_nodes = 1;
-  unsigned max_nodes = 0;  // 0: none is added or drained by load
-  Duration default_timeout = std::chrono::seconds(30);
-  unsigned queue = 4096;
   Duration default_deadline = std::chrono::milliseconds(200);
-  Duration stop_grace = std::chrono::seconds(5);
-  Bytes import_memory = GiB(4);
-  Duration import_time = std::chrono::seconds(60);
-  std::string import_sandbox = "required";
-  unsigned import_jobs = 2;  // at the same time
-
-  std::string log_level = "info";
-  std::string log_format = "text";
-
-  // How CAF runs the actors; chosen by `bench/run.sh caf-settings`.
-  std::string actor_scheduler = "sharing";
-  unsigned actor_threads = 0;      // 0: as many as there are cores, 2 at least
-  unsigned actor_throughput = 50;  // messages of one actor before others get their turn; 0: no limit
+  Duration default_timeout = std::chrono::seconds(30);
+  unsigned queue = 4096;  // requests that may wait in a router
+};
+struct ImportConfig {
+  Bytes memory = GiB(4);
+  Duration time = std::chrono::seconds(60);
+  std::string sandbox = "required";
+  unsigned jobs = 2;  // at the same time
+};
+struct MachineConfig {
+  std::string command{};  // gets and gives back machines; empty: none does
+  cluster::ProvisioningLimits limits{.min_nodes = 1};
+};
+enum class LogFormat { kText, kJson };
+struct LogConfig {
+  std::string level = "info";
+  LogFormat format = LogFormat::kText;
+};
+// How CAF runs the actors; chosen by `bench/run.sh caf-settings`.
+enum class ActorScheduler { kSharing, kStealing };  // one queue for all threads, or one for each
+struct ActorConfig {
+  ActorScheduler scheduler = ActorScheduler::kSharing;
+  unsigned threads = 0;            // 0: as many as there are cores, 2 at least
+  unsigned throughput = 50;        // messages of one actor before others are run; 0: no limit
   unsigned middleman_workers = 0;  // threads that read other processes' messages; 0: the connection's own
+};
+
+struct DaemonConfig {
+  MemberConfig member{};
+  HttpConfig http{};
+  SecurityConfig security{};
+  TensorConfig tensors{};
+  GpuConfig gpus{};
+  gpu::WorkerSettings worker{.sms = 132,  // as many as an H100 has
+                             .addresses = "adjacent",
+                             .cuda_graphs = "on",
+                             .cuda_kernels = "whole",
+                             .link_sharing = std::string(gpu::kDefaultLinkSharing)};
+  node::NodeTuning node{.isolation = {.runtimes = 0},  // 0: one when all functions share it, else three
+                        .scheduler = {.swap_ahead = node::kDefaultSwapAhead},
+                        .measure = node::MeasureRule::kAdoption,
+                        .refill = node::RefillRule::kHotFirst};
+  PolicyConfig policies{};
+  FunctionConfig functions{};
+  ImportConfig imports{};
+  cluster::MembershipLimits membership{};
+  Duration member_lease{};  // zero: none
+  MachineConfig machines{};
+  LogConfig log{};
+  ActorConfig actors{};
 };
 
 // How an option is set from its text, and how its value is shown in such text.

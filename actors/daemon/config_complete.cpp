@@ -32,18 +32,18 @@ absl::Status WrongAddress(const std::string& found, const std::string& expected)
 
 // The preset, and over it the slots that were named: in whichever order they were said.
 absl::Status CompletePolicies(DaemonConfig& config) {
-  TROUPE_ASSIGN_OR_RETURN(config.policies, FindPreset(config.preset));
+  TROUPE_ASSIGN_OR_RETURN(config.policies.chosen, FindPreset(config.policies.preset));
   for (const auto slot :
        {&PolicyNames::routing, &PolicyNames::ordering, &PolicyNames::gpu, &PolicyNames::eviction,
         &PolicyNames::swap, &PolicyNames::prefetch, &PolicyNames::memory, &PolicyNames::binding}) {
-    if (!(config.slots.*slot).empty()) config.policies.*slot = config.slots.*slot;
+    if (!(config.policies.slots.*slot).empty()) config.policies.chosen.*slot = config.policies.slots.*slot;
   }
   // Names that a node alone knows are wrong for every role: one file may serve them all.
-  TROUPE_RETURN_IF_ERROR(node::FindSchedulerPolicies(config.policies).status());
-  TROUPE_RETURN_IF_ERROR(gpu::FindSwapPolicy(config.policies.swap).status());
-  TROUPE_RETURN_IF_ERROR(gpu::FindLinkSharing(config.link_sharing).status());
-  TROUPE_RETURN_IF_ERROR(gpu::FindMemoryPolicy(config.policies.memory).status());
-  return cluster::FindRoutingPolicy(config.policies.routing).status();
+  TROUPE_RETURN_IF_ERROR(node::FindSchedulerPolicies(config.policies.chosen).status());
+  TROUPE_RETURN_IF_ERROR(gpu::FindSwapPolicy(config.policies.chosen.swap).status());
+  TROUPE_RETURN_IF_ERROR(gpu::FindLinkSharing(config.worker.link_sharing).status());
+  TROUPE_RETURN_IF_ERROR(gpu::FindMemoryPolicy(config.policies.chosen.memory).status());
+  return cluster::FindRoutingPolicy(config.policies.chosen.routing).status();
 }
 
 absl::Status CheckPort(const std::string& what, const std::string& address) {
@@ -61,8 +61,8 @@ absl::Status CheckBind(const std::string& what, const std::string& address, Spea
                        const DaemonConfig& config) {
   TROUPE_RETURN_IF_ERROR(CheckPort(what, address));
   const auto host = address.substr(0, address.rfind(':'));
-  if (config.insecure_network || IsLoopback(host)) return absl::OkStatus();
-  if (speaks == Speaks::kActors && !config.tls_dir.empty()) return absl::OkStatus();
+  if (config.security.insecure_network || IsLoopback(host)) return absl::OkStatus();
+  if (speaks == Speaks::kActors && !config.security.tls_dir.empty()) return absl::OkStatus();
   const auto found = absl::StrCat("--", what, " '", address, "' is not loopback, and connections to it are ");
   if (speaks == Speaks::kHttp)
     return absl::InvalidArgumentError(absl::StrCat(
@@ -76,21 +76,22 @@ absl::Status CheckBind(const std::string& what, const std::string& address, Spea
 
 // Roles and name are those of the certificate: the manager refuses others, but only the log would say so.
 absl::Status TakeIdentity(DaemonConfig& config) {
-  if (config.tls_dir.empty()) return absl::OkStatus();
-  TROUPE_ASSIGN_OR_RETURN(const auto snapshot,
-                          security::Snapshot::Load(security::CredentialFiles::InFolder(config.tls_dir)));
+  if (config.security.tls_dir.empty()) return absl::OkStatus();
+  TROUPE_ASSIGN_OR_RETURN(
+      const auto snapshot,
+      security::Snapshot::Load(security::CredentialFiles::InFolder(config.security.tls_dir)));
   const auto& identity = snapshot->identity();
-  for (const auto& role : config.roles) {
+  for (const auto& role : config.member.roles) {
     TROUPE_ASSIGN_OR_RETURN(const auto wanted, security::ParseRole(role));
     TROUPE_RETURN_IF_ERROR(
         security::RequireRole(identity, {wanted}, absl::StrCat("be used with --role ", role)));
   }
-  if (config.name.empty()) config.name = identity.name;
-  const bool member = config.roles.contains("node") || config.roles.contains("gateway");
-  if (!member || config.name == identity.name) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--name ", config.name, " is not the name in the certificate ", identity.ToString(),
-                   " in ", config.tls_dir, ": leave --name out, or use the directory of ", config.name));
+  if (config.member.name.empty()) config.member.name = identity.name;
+  const bool member = config.member.roles.contains("node") || config.member.roles.contains("gateway");
+  if (!member || config.member.name == identity.name) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--name ", config.member.name, " is not the name in the certificate ", identity.ToString(), " in ",
+      config.security.tls_dir, ": leave --name out, or use the directory of ", config.member.name));
 }
 
 // An HTTP server listens at an address of this machine; a name other than localhost may have any, or none.
@@ -107,9 +108,9 @@ absl::Status ResolveHttp(const std::string& what, std::string& address) {
 
 // The manager refuses what this refuses, but only the log would say so.
 absl::Status CheckName(const DaemonConfig& config) {
-  const bool both = config.roles.contains("gateway") && config.roles.contains("node");
+  const bool both = config.member.roles.contains("gateway") && config.member.roles.contains("node");
   for (const char* suffix : {"", both ? "-gateway" : ""}) {
-    const auto status = cluster::ValidateName("member", config.name + suffix);
+    const auto status = cluster::ValidateName("member", config.member.name + suffix);
     if (!status.ok()) return absl::InvalidArgumentError(absl::StrCat("--name: ", status.message()));
   }
   return absl::OkStatus();
@@ -127,68 +128,76 @@ std::string HostOf(const std::string& address) {
 }
 
 absl::Status CompleteConfig(DaemonConfig& config) {
-  if (config.roles.empty())
+  if (config.member.roles.empty())
     return absl::InvalidArgumentError(
         "no role: say --role manager, gateway, node (several with commas) or all");
   TROUPE_RETURN_IF_ERROR(CompletePolicies(config));
-  if (config.topology != "auto") {
-    TROUPE_ASSIGN_OR_RETURN(const node::Topology topology, node::Topology::Parse(config.topology));
-    TROUPE_RETURN_IF_ERROR(topology.Check(config.gpus));
-  } else if (config.device == "virtual") {
+  if (config.gpus.topology != "auto") {
+    TROUPE_ASSIGN_OR_RETURN(const node::Topology topology, node::Topology::Parse(config.gpus.topology));
+    TROUPE_RETURN_IF_ERROR(topology.Check(config.gpus.count));
+  } else if (config.gpus.device == "virtual") {
     return absl::InvalidArgumentError(
         "--topology auto: virtual GPUs are wired as it is said; say how, or --device cuda");
   }
-  if (config.device != "virtual" && config.compute != "real") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--compute ", config.compute, ": --device ", config.device, " computes real results"));
+  if (config.gpus.device != "virtual" && config.worker.compute != "real") {
+    return absl::InvalidArgumentError(absl::StrCat("--compute ", config.worker.compute, ": --device ",
+                                                   config.gpus.device, " computes real results"));
   }
-  TROUPE_RETURN_IF_ERROR(CheckBind("listen", config.listen, Speaks::kActors, config));
-  TROUPE_RETURN_IF_ERROR(CheckBind("operations", config.operations, Speaks::kHttp, config));
+  TROUPE_RETURN_IF_ERROR(CheckBind("listen", config.member.listen, Speaks::kActors, config));
+  TROUPE_RETURN_IF_ERROR(CheckBind("operations", config.member.operations, Speaks::kHttp, config));
   // The front may listen anywhere: it judges clients on other machines by their API keys.
-  TROUPE_RETURN_IF_ERROR(CheckPort("http", config.http));
-  TROUPE_RETURN_IF_ERROR(ResolveHttp("http", config.http));
-  if (config.http_tls_certificate.empty() != config.http_tls_key.empty())
+  TROUPE_RETURN_IF_ERROR(CheckPort("http", config.http.address));
+  TROUPE_RETURN_IF_ERROR(ResolveHttp("http", config.http.address));
+  if (config.http.tls_certificate.empty() != config.http.tls_key.empty())
     return absl::InvalidArgumentError(
         "--http-tls-certificate and --http-tls-key belong together: give both, or neither for plain HTTP");
-  TROUPE_RETURN_IF_ERROR(ResolveHttp("operations", config.operations));
+  TROUPE_RETURN_IF_ERROR(ResolveHttp("operations", config.member.operations));
   // The manager may choose a port for itself with 0; a daemon that connects needs the real port.
-  if (!config.roles.contains("manager")) TROUPE_RETURN_IF_ERROR(ParseAddress(config.manager).status());
-  TROUPE_RETURN_IF_ERROR(CheckBind("manager", config.manager, Speaks::kActors, config));
+  if (!config.member.roles.contains("manager"))
+    TROUPE_RETURN_IF_ERROR(ParseAddress(config.member.manager).status());
+  TROUPE_RETURN_IF_ERROR(CheckBind("manager", config.member.manager, Speaks::kActors, config));
   TROUPE_RETURN_IF_ERROR(TakeIdentity(config));
-  if (config.heartbeat <= Duration::zero() || config.suspect <= config.heartbeat ||
-      config.dead <= config.suspect)
+  if (config.membership.heartbeat <= Duration::zero() ||
+      config.membership.suspect_after <= config.membership.heartbeat ||
+      config.membership.dead_after <= config.membership.suspect_after)
     return absl::InvalidArgumentError("heartbeat, suspect and dead have to grow in this order");
-  TROUPE_RETURN_IF_ERROR(
-      cluster::CheckProvisioning({.min_nodes = config.min_nodes, .max_nodes = config.max_nodes}));
-  if (config.member_lease > Duration::zero() && config.member_lease < config.dead)
+  TROUPE_RETURN_IF_ERROR(cluster::CheckProvisioning(
+      {.min_nodes = config.machines.limits.min_nodes, .max_nodes = config.machines.limits.max_nodes}));
+  if (config.member_lease > Duration::zero() && config.member_lease < config.membership.dead_after)
     return absl::InvalidArgumentError(
         "member-lease has to be 0s, or as long as dead at least: the manager would count on a member "
         "that takes nothing");
-  if (config.name.empty()) {
+  if (config.member.name.empty()) {
     std::array<char, 256> host{};
     gethostname(host.data(), host.size() - 1);
-    config.name = absl::StrCat(host.data(), "-", config.embedded ? "all" : absl::StrJoin(config.roles, "-"));
+    config.member.name = absl::StrCat(
+        host.data(), "-", config.member.embedded ? "all" : absl::StrJoin(config.member.roles, "-"));
   }
   TROUPE_RETURN_IF_ERROR(CheckName(config));
   std::error_code error;
-  config.data = std::filesystem::absolute(config.data, error).lexically_normal().string();
-  if (config.run.empty()) {
+  config.member.data = std::filesystem::absolute(config.member.data, error).lexically_normal().string();
+  if (config.member.run.empty()) {
     // Unix socket paths have 107 bytes, and the names inside need some of them.
-    const auto inside = config.data + "/run";
-    config.run = inside.size() <= 60
-                     ? inside
-                     : absl::StrCat("/tmp/troupe-", getuid(), "-", Sha256Hex(config.data).substr(0, 12));
+    const auto inside = config.member.data + "/run";
+    config.member.run = inside.size() <= 60 ? inside
+                                            : absl::StrCat("/tmp/troupe-", getuid(), "-",
+                                                           Sha256Hex(config.member.data).substr(0, 12));
   }
-  config.run = std::filesystem::absolute(config.run, error).lexically_normal().string();
-  if (config.run.size() > 70)
-    return absl::InvalidArgumentError(
-        absl::StrCat("run directory '", config.run, "' is too long for Unix sockets: 70 bytes at most"));
-  if (config.bin.empty()) {
-    config.bin = std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
+  config.member.run = std::filesystem::absolute(config.member.run, error).lexically_normal().string();
+  if (config.member.run.size() > 70)
+    return absl::InvalidArgumentError(absl::StrCat("run directory '", config.member.run,
+                                                   "' is too long for Unix sockets: 70 bytes at most"));
+  if (config.member.bin.empty()) {
+    config.member.bin = std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
   }
-  if (config.host_id.empty()) config.host_id = transport::HostId();
-  if (config.embedded) config.lease = Duration::zero();
-  if (config.runtimes == 0) config.runtimes = config.isolation == "shared" ? 1 : 3;
+  if (config.member.host_id.empty()) config.member.host_id = transport::HostId();
+  if (config.member.embedded) config.worker.lease = Duration::zero();
+  config.worker.concurrency = config.node.scheduler.concurrency;
+  config.worker.swap = config.policies.chosen.swap;
+  config.worker.memory = config.policies.chosen.memory;
+  config.worker.allow_faults = config.security.allow_faults;
+  if (config.node.isolation.runtimes == 0)
+    config.node.isolation.runtimes = config.node.isolation.mode == proto::ISOLATION_SHARED ? 1 : 3;
   return absl::OkStatus();
 }
 

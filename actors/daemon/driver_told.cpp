@@ -25,11 +25,11 @@ absl::StatusOr<std::unique_ptr<gpu::GpuWatch>> Watch(const Management& managemen
 }  // namespace
 
 absl::StatusOr<DriverTold> AskDriver(const DaemonConfig& config) {
-  DriverTold told{config.topology, nullptr};
-  if (config.device == "virtual") return told;
+  DriverTold told{config.gpus.topology, nullptr};
+  if (config.gpus.device == "virtual") return told;
   const Management management = gpu::GpuManagement::OpenAsProgramsDo();
-  if (config.topology == "auto") {
-    auto found = TopologyOf(management, config.gpus);
+  if (config.gpus.topology == "auto") {
+    auto found = TopologyOf(management, config.gpus.count);
     if (!found.ok()) {
       return absl::FailedPreconditionError(
           absl::StrCat("--topology auto: ", found.status().message(), "; or write the topology out"));

@@ -43,12 +43,12 @@ class GatewayRole final : public Role {
     MemberOptions member;
     TROUPE_RETURN_IF_ERROR(TieToCluster(common_, false, member));
     RouterOptions router;
-    router.gateway = config.name;
+    router.gateway = config.member.name;
     router.lease = member.lease;
     router.id = common_.incarnation;
-    router.policies = config.policies;
-    router.limits.max_requests = config.queue;
-    router.limits.default_timeout = config.default_timeout;
+    router.policies = config.policies.chosen;
+    router.limits.max_requests = config.functions.queue;
+    router.limits.default_timeout = config.functions.default_timeout;
     router.view = view_;
     router.servable = servable_;
     const auto inbox = router.inbox;
@@ -57,7 +57,7 @@ class GatewayRole final : public Role {
     };
     TROUPE_ASSIGN_OR_RETURN(router_, SpawnRouter(*common_.system, std::move(router), *common_.directory));
     FrontOptions front;
-    front.gateway = config.name;
+    front.gateway = config.member.name;
     front.manager = common_.manager;
     front.incarnation = common_.incarnation;
     front.view = view_;
@@ -73,18 +73,19 @@ class GatewayRole final : public Role {
     admin_ = std::make_unique<GatewayAdmin>(*manager_);
     TROUPE_RETURN_IF_ERROR(Serve());
     // Where shells find the front. A node in the same process has the configured port.
-    const auto listen = config.roles.contains("node")
-                            ? config.listen.substr(0, config.listen.rfind(':')) + ":0"
-                            : config.listen;
+    const auto listen = config.member.roles.contains("node")
+                            ? config.member.listen.substr(0, config.member.listen.rfind(':')) + ":0"
+                            : config.member.listen;
     TROUPE_ASSIGN_OR_RETURN(address_, common_.Publish(front_->actor(), listen));
     auto& record = member.record;
     // In one process the node has the plain name.
-    record.set_name(config.roles.contains("node") ? config.name + "-gateway" : config.name);
+    record.set_name(config.member.roles.contains("node") ? config.member.name + "-gateway"
+                                                         : config.member.name);
     record.set_kind(proto::MEMBER_GATEWAY);
     record.set_address(address_);
     record.set_operations(operations);
     record.set_http(http_);
-    record.set_host(config.host_id);
+    record.set_host(config.member.host_id);
     member_ =
         SpawnGatewayMember(*common_.system, std::move(member), router_, front_->actor(), *common_.directory);
     EndProcessWith(router_, "the router");
@@ -143,18 +144,18 @@ class GatewayRole final : public Role {
   absl::Status Serve() {
     const auto& config = common_.config;
     gateway::GatewayOptions options;
-    const auto colon = config.http.rfind(':');
-    options.http.address = HostOf(config.http);
-    options.http.port = static_cast<std::uint16_t>(std::stoi(config.http.substr(colon + 1)));
-    options.http.threads = config.http_threads;
+    const auto colon = config.http.address.rfind(':');
+    options.http.address = HostOf(config.http.address);
+    options.http.port = static_cast<std::uint16_t>(std::stoi(config.http.address.substr(colon + 1)));
+    options.http.threads = config.http.threads;
     options.access.keys = view_->keys();
-    options.access.any_client_without_keys = config.insecure_network;
-    options.http.max_connections = config.http_connections;
+    options.access.any_client_without_keys = config.security.insecure_network;
+    options.http.max_connections = config.http.connections;
     options.http.certificate = common_.https;
-    options.cors_origins = config.http_cors_origins;
+    options.cors_origins = config.http.cors_origins;
     TROUPE_ASSIGN_OR_RETURN(
         server_, gateway::GatewayServer::Start(options, *service_, admin_.get(), common_.registry));
-    http_ = absl::StrCat(config.http.substr(0, colon), ":", server_->port());
+    http_ = absl::StrCat(config.http.address.substr(0, colon), ":", server_->port());
     WarnOfOpenFront();
     WarnOfCertificate();
     return absl::OkStatus();
@@ -188,14 +189,14 @@ class GatewayRole final : public Role {
   // Once, loud: what clients on other machines may do, and how they come in.
   void WarnOfOpenFront() const {
     const auto& config = common_.config;
-    const auto host = HostOf(config.http);
+    const auto host = HostOf(config.http.address);
     if (host.starts_with("127.") || host == "::1") return;
     if (common_.https == nullptr)
       spdlog::warn(
           "API keys and tensors travel in the clear to {}: give the gateway --http-tls-certificate and "
           "--http-tls-key, or let a proxy on this machine speak TLS",
           http_);
-    if (config.insecure_network) {
+    if (config.security.insecure_network) {
       spdlog::warn(
           "--insecure-network: as long as the cluster has no API key, every client that reaches {} may do "
           "everything; "

@@ -70,33 +70,29 @@ class ManagerRole final : public Role {
   absl::Status Start() {
     const auto& config = common_.config;
     StoredModelRepository::Options repository;
-    repository.import_program = config.bin + "/troupe-import";
-    repository.work_directory = config.data + "/import";
-    repository.import.memory = config.import_memory;
-    repository.import.time = config.import_time;
+    repository.import_program = config.member.bin + "/troupe-import";
+    repository.work_directory = config.member.data + "/import";
+    repository.import.memory = config.imports.memory;
+    repository.import.time = config.imports.time;
     repository.import.pack = true;
-    repository.import.sandbox = config.import_sandbox;
-    TellOfJail(repository.import_program, config.import_sandbox);
-    repository.import_queue.jobs = config.import_jobs;
+    repository.import.sandbox = config.imports.sandbox;
+    TellOfJail(repository.import_program, config.imports.sandbox);
+    repository.import_queue.jobs = config.imports.jobs;
     repository_ = std::make_unique<StoredModelRepository>(std::move(repository), *common_.objects, nullptr,
                                                           *common_.channel);
     ManagerOptions options;
-    options.membership.heartbeat = config.heartbeat;
-    options.membership.suspect_after = config.suspect;
-    options.membership.dead_after = config.dead;
+    options.membership = config.membership;
     options.member_lease = config.member_lease;
-    if (!config.provision_command.empty())
-      provisioner_ = std::make_unique<CommandProvisioner>(config.provision_command);
+    if (!config.machines.command.empty())
+      provisioner_ = std::make_unique<CommandProvisioner>(config.machines.command);
     options.provisioner = provisioner_.get();
-    options.provisioning.replace_after = config.replace_after;
-    options.provisioning.min_nodes = config.min_nodes;
-    options.provisioning.max_nodes = config.max_nodes;
-    options.replicas = config.replicas;
+    options.provisioning = config.machines.limits;
+    options.replicas = config.functions.replicas;
     options.audit = common_.audit.get();
     options.lacking = [objects = std::make_shared<storage::StoredObjects>(*common_.objects)](
                           const proto::FunctionRecord& function) { return objects->LackingFor(function); };
-    options.default_slo.set_deadline_ns(config.default_deadline.count());
-    options.new_cluster_id = Sha256Hex(absl::StrCat(common_.incarnation, config.name)).substr(0, 16);
+    options.default_slo.set_deadline_ns(config.functions.default_deadline.count());
+    options.new_cluster_id = Sha256Hex(absl::StrCat(common_.incarnation, config.member.name)).substr(0, 16);
     options.unix_now = UnixNow;
     options.identities = common_.directory->identities();
     options.on_recovered = [this](const Recovered& found) {
@@ -111,7 +107,7 @@ class ManagerRole final : public Role {
                             SpawnClusterManager(*common_.system, std::move(options), *store_, *repository_));
     EndProcessWith(manager_, "the cluster manager");
     AllowFaultsIn(common_, manager_);
-    TROUPE_ASSIGN_OR_RETURN(address_, common_.Publish(manager_, config.manager));
+    TROUPE_ASSIGN_OR_RETURN(address_, common_.Publish(manager_, config.member.manager));
     common_.manager = address_;
     return absl::OkStatus();
   }
@@ -134,7 +130,7 @@ class ManagerRole final : public Role {
   }
 
   void BackUp() override {
-    const std::string& data = common_.config.data;
+    const std::string& data = common_.config.member.data;
     const auto to = absl::StrCat(data, "/backups/", UnixNow() / 1'000'000'000);
     auto status = storage::MakeDirectories(data + "/backups");
     if (status.ok()) {
@@ -180,8 +176,9 @@ class ManagerRole final : public Role {
 
 absl::StatusOr<std::unique_ptr<Role>> StartManagerRole(Common& common) {
   const auto begin = std::chrono::steady_clock::now();
-  TROUPE_RETURN_IF_ERROR(CheckRoom(common.config.data));
-  TROUPE_ASSIGN_OR_RETURN(auto store, storage::RocksMetadataStore::Open(common.config.data + "/metadata"));
+  TROUPE_RETURN_IF_ERROR(CheckRoom(common.config.member.data));
+  TROUPE_ASSIGN_OR_RETURN(auto store,
+                          storage::RocksMetadataStore::Open(common.config.member.data + "/metadata"));
   auto role = std::make_unique<ManagerRole>(common, std::move(store), begin);
   TROUPE_RETURN_IF_ERROR(role->Start());
   return role;

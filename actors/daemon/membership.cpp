@@ -19,7 +19,7 @@ constexpr std::size_t kLongestId = 256;
 
 absl::Status TieToCluster(Common& common, bool keep, MemberOptions& options) {
   options.manager = common.manager;
-  options.heartbeat = common.config.heartbeat;
+  options.heartbeat = common.config.membership.heartbeat;
   options.on_event = [](const std::string& kind, const std::string& message) {
     const auto level = kind == "cluster-joined" ? spdlog::level::info
                        : kind == "join-refused" ? spdlog::level::err
@@ -27,7 +27,7 @@ absl::Status TieToCluster(Common& common, bool keep, MemberOptions& options) {
     spdlog::log(level, "{}: {}", kind, message);
   };
   if (!keep) return absl::OkStatus();
-  const auto path = common.config.data + "/cluster";
+  const auto path = common.config.member.data + "/cluster";
   const auto text = storage::ReadSmallFile(path, kLongestId);
   if (!text.ok() && !absl::IsNotFound(text.status())) return text.status();
   if (text.ok()) options.cluster = std::string(absl::StripAsciiWhitespace(*text));

@@ -55,17 +55,17 @@ class NodeRole final : public Role {
 
   absl::Status Start(const std::string& operations) {
     const auto& config = common_.config;
-    const bool huge_pages = config.huge_pages == "auto";
-    TROUPE_ASSIGN_OR_RETURN(
-        host_, storage::HostSegments::Create({config.name, config.host_region, huge_pages, Isolated()}));
+    const bool huge_pages = config.gpus.huge_pages == HugePages::kAuto;
+    TROUPE_ASSIGN_OR_RETURN(host_, storage::HostSegments::Create({config.member.name, config.gpus.host_region,
+                                                                  huge_pages, Isolated()}));
     if (huge_pages && !host_->huge_pages())
       spdlog::debug("the host region is made of normal pages: the system has no huge ones for {}",
-                    FormatBytes(config.host_region));
+                    FormatBytes(config.gpus.host_region));
     StoredModelRepository::Options repository;
-    repository.import_program = config.bin + "/troupe-import";
-    repository.work_directory = config.data + "/fetch";
+    repository.import_program = config.member.bin + "/troupe-import";
+    repository.work_directory = config.member.data + "/fetch";
     // Real GPUs run canonical weights.
-    if (config.device == "virtual") {
+    if (config.gpus.device == "virtual") {
       TROUPE_ASSIGN_OR_RETURN(repository.pack_target, gpu::AskPackTarget(repository.import_program));
     }
     repository_ = std::make_shared<StoredModelRepository>(std::move(repository), *common_.objects,
@@ -75,9 +75,10 @@ class NodeRole final : public Role {
     spdlog::info(
         "policies: ordering {}, gpu {}, eviction {}, copies {}, binding {}, swap {}, link sharing {}, memory "
         "{}",
-        config.policies.ordering, config.policies.gpu, config.policies.eviction, config.policies.prefetch,
-        config.policies.binding.empty() ? "late" : config.policies.binding, config.policies.swap,
-        config.link_sharing, config.policies.memory);
+        config.policies.chosen.ordering, config.policies.chosen.gpu, config.policies.chosen.eviction,
+        config.policies.chosen.prefetch,
+        config.policies.chosen.binding.empty() ? "late" : config.policies.chosen.binding,
+        config.policies.chosen.swap, config.worker.link_sharing, config.policies.chosen.memory);
     cache_ = SpawnCache(*common_.system, std::move(cache), *repository_, *common_.directory);
     TROUPE_ASSIGN_OR_RETURN(auto states, States());
     MemberOptions member;
@@ -86,16 +87,15 @@ class NodeRole final : public Role {
     auto options = Options();
     options.lease = lease_;
     options.states = std::move(states);
-    options.write_back_each_run = config.state_write_back == "run";
     TROUPE_ASSIGN_OR_RETURN(controller_, SpawnNodeController(*common_.system, std::move(options), cache_));
-    TROUPE_ASSIGN_OR_RETURN(address_, common_.Publish(controller_, config.listen));
+    TROUPE_ASSIGN_OR_RETURN(address_, common_.Publish(controller_, config.member.listen));
     auto& record = member.record;
-    record.set_name(config.name);
+    record.set_name(config.member.name);
     record.set_kind(proto::MEMBER_NODE);
     record.set_address(address_);
     record.set_operations(operations);
-    record.set_host_region_bytes(config.host_region.count());
-    record.set_host(config.host_id);
+    record.set_host_region_bytes(config.gpus.host_region.count());
+    record.set_host(config.member.host_id);
     member_ = SpawnNodeMember(*common_.system, std::move(member), controller_, *common_.directory);
     EndProcessWith(cache_, "the node's cache");
     EndProcessWith(controller_, "the node controller");  // executors are linked with it
@@ -105,7 +105,8 @@ class NodeRole final : public Role {
   }
 
   [[nodiscard]] std::string Describe() const override {
-    return absl::StrCat("node '", common_.config.name, "' with ", common_.config.gpus, " GPUs at ", address_);
+    return absl::StrCat("node '", common_.config.member.name, "' with ", common_.config.gpus.count,
+                        " GPUs at ", address_);
   }
 
   [[nodiscard]] absl::Status Health() override {
@@ -158,38 +159,35 @@ class NodeRole final : public Role {
   NodeOptions Options() {
     const auto& config = common_.config;
     NodeOptions options;
-    options.name = config.name;
-    options.policies = config.policies;
+    options.name = config.member.name;
+    options.policies = config.policies.chosen;
     options.channel = common_.channel.get();
     // The other half is for what this process sends.
-    options.remote_inputs.bytes = Bytes(config.arena.count() / 2);
+    options.remote_inputs.bytes = Bytes(config.tensors.arena.count() / 2);
     options.on_event = [this](const std::string& kind, const std::string& message) {
       if (kind == "runtime-assigned") ++assigned_;
       if (kind == "runtime-reclaimed") ++reclaimed_;
       if (kind == "run-cut") ++cut_;
       spdlog::log(LogLevelOf(kind), "{}: {}", kind, message);
     };
-    options.trials = config.measure == "adoption";
-    options.refill = config.refill == "hot-first";
-    options.credits_per_gpu = config.credits_per_gpu;
-    options.scheduler.concurrency = config.concurrency;
-    options.scheduler.swap_ahead = config.swap_ahead;
-    options.scheduler.by_layer = config.by_layer == "idle";
-    options.scheduler.broadcast = *node::FindBroadcastRule(config.broadcast);
+    static_cast<node::NodeTuning&>(options) = config.node;
     options.copies.region = host_->usage().capacity;
     options.topology = topology_;
-    options.costs.link = config.link;
-    KeepNodeFiles(config.data, common_.pool, options);
-    options.executor.supervision.hang_timeout = config.hang;
-    for (unsigned i = 0; i < config.gpus; ++i)
-      options.gpus.push_back({absl::StrCat(config.device, ":", i), config.gpu_memory});
-    options.isolation.mode = *node::ParseIsolation(config.isolation);
-    options.isolation.runtimes = config.runtimes;
-    options.isolation.idle = config.runtime_idle;
+    options.costs.link = config.gpus.link;
+    KeepNodeFiles(config.member.data, common_.pool, options);
+    options.executor.supervision.hang_timeout = config.gpus.hang;
+    for (unsigned i = 0; i < config.gpus.count; ++i)
+      options.gpus.push_back({absl::StrCat(config.gpus.device, ":", i), config.gpus.memory});
     options.scheduler.isolated = Isolated();
-    WorkerSite site{
-        reader_,        common_.pool, RegionOf(), links_.fd(), config.arena_root, common_.incarnation,
-        config.host_id, "",           nullptr};
+    WorkerSite site{reader_,
+                    common_.pool,
+                    RegionOf(),
+                    links_.fd(),
+                    config.tensors.arena_root,
+                    common_.incarnation,
+                    config.member.host_id,
+                    "",
+                    nullptr};
     if (common_.remote != nullptr) {
       site.endpoint = common_.remote->endpoint();
       site.exports = common_.remote->exports();
@@ -198,33 +196,22 @@ class NodeRole final : public Role {
                          &config](std::uint32_t index) {
       ProcessWorkerOptions worker;
       worker.refused = [refused, index](std::uint64_t count) { refused->Set(index, count); };
-      const auto gpu = index / config.runtimes;
+      const auto gpu = index / config.node.isolation.runtimes;
       auto& command = worker.command;
-      command.program = config.bin + "/troupe-gpu-worker";
-      command.device = absl::StrCat(config.device, ":", gpu);
+      command.program = config.member.bin + "/troupe-gpu-worker";
+      command.device = absl::StrCat(config.gpus.device, ":", gpu);
       // A worker that outlived a daemon with other runtimes has no owner, and ends with its lease.
-      const auto runtime =
-          isolated ? absl::StrCat(".", config.runtimes, "-", index % config.runtimes) : std::string();
-      command.socket = absl::StrCat(config.run, "/worker-", gpu, runtime, ".sock");
-      command.node = config.name;
+      const auto runtime = isolated ? absl::StrCat(".", config.node.isolation.runtimes, "-",
+                                                   index % config.node.isolation.runtimes)
+                                    : std::string();
+      command.socket = absl::StrCat(config.member.run, "/worker-", gpu, runtime, ".sock");
+      command.node = config.member.name;
       command.gpu = gpu;
-      command.compute = config.compute;
-      command.profile = config.profile;
-      command.threads = static_cast<int>(config.worker_threads);
-      command.concurrency = config.concurrency;
-      command.sms = config.gpu_sms;
-      command.lease = config.lease;
-      command.allow_faults = config.allow_faults;
-      command.swap = config.policies.swap;
-      command.link_sharing = config.link_sharing;
-      command.memory = config.policies.memory;
-      command.addresses = config.addresses;
-      command.cuda_graphs = config.cuda_graphs;
-      command.cuda_kernels = config.cuda_kernels;
-      worker.watch = {config.hang, config.hang, std::max(config.hang, worker.watch.prepare)};
-      worker.memory = Bytes(config.gpu_memory.count() / config.runtimes);
+      static_cast<gpu::WorkerSettings&>(command) = config.worker;
+      worker.watch = {config.gpus.hang, config.gpus.hang, std::max(config.gpus.hang, worker.watch.prepare)};
+      worker.memory = Bytes(config.gpus.memory.count() / config.node.isolation.runtimes);
       if (watch != nullptr) worker.problem = [watch, gpu] { return watch->ProblemOf(gpu); };
-      if (config.device != "virtual")
+      if (config.gpus.device != "virtual")
         command.quota = worker.memory;  // a virtual GPU's memory is all there is
       return MakeProcessWorkerLink(site, std::move(worker));
     };
@@ -235,24 +222,25 @@ class NodeRole final : public Role {
   absl::StatusOr<StateStoreOptions> States() {
     const auto& config = common_.config;
     StateStoreOptions states;
-    states.capacity = config.state_memory;
-    states.directory = config.data + "/states";
+    states.capacity = config.node.state_memory;
+    states.directory = config.member.data + "/states";
     TROUPE_RETURN_IF_ERROR(storage::MakeDirectories(states.directory));
     states.pool = &common_.pool;
     transport::LocalChannel::Options arena;
-    arena.name = absl::StrCat("troupe-states-", config.name);
-    arena.socket = absl::StrCat(config.run, "/states-", config.name, ".sock");
-    arena.directories = {config.run, config.arena_root};
+    arena.name = absl::StrCat("troupe-states-", config.member.name);
+    arena.socket = absl::StrCat(config.member.run, "/states-", config.member.name, ".sock");
+    arena.directories = {config.member.run, config.tensors.arena_root};
     // A state is there twice while it is replaced. Pages that are not used are not there.
-    arena.capacity = config.state_memory * 2;
-    arena.host = config.host_id;
+    arena.capacity = config.node.state_memory * 2;
+    arena.host = config.member.host_id;
     arena.refusals = common_.arena_refusals;
     TROUPE_ASSIGN_OR_RETURN(states.channel, transport::LocalChannel::Create(std::move(arena)));
     return states;
   }
 
   [[nodiscard]] bool Isolated() const {
-    return common_.config.runtimes > 1 || common_.config.isolation != "shared";
+    return common_.config.node.isolation.runtimes > 1 ||
+           common_.config.node.isolation.mode != proto::ISOLATION_SHARED;
   }
 
   // A worker that serves no key yet maps no models.
@@ -379,8 +367,8 @@ absl::StatusOr<std::unique_ptr<Role>> StartNodeRole(Common& common, const std::s
   TROUPE_ASSIGN_OR_RETURN(auto topology, node::Topology::Parse(told.topology));
   std::vector<gpu::PeerLink> peers;
   for (const auto& link : topology.PeerLinks()) peers.push_back({link.a, link.b, link.speed});
-  TROUPE_ASSIGN_OR_RETURN(
-      auto links, gpu::CreateNodeLinks(common.config.gpus, common.config.link, topology.Switches(), peers));
+  TROUPE_ASSIGN_OR_RETURN(auto links, gpu::CreateNodeLinks(common.config.gpus.count, common.config.gpus.link,
+                                                           topology.Switches(), peers));
   TROUPE_ASSIGN_OR_RETURN(auto reader, gpu::LinkReader::Start());
   auto role = std::make_unique<NodeRole>(common, std::move(told.watch), std::move(topology), std::move(links),
                                          std::move(reader));

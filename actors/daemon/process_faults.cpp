@@ -75,7 +75,7 @@ absl::Status Kill(Common& common) {
 }  // namespace
 
 FaultHook ProcessFaults(Common& common) {
-  if (!common.config.allow_faults) return {};
+  if (!common.config.security.allow_faults) return {};
   return [&common](const proto::InjectFault& fault) -> absl::Status {
     const Duration length(fault.duration_ns());
     switch (fault.kind()) {

@@ -16,7 +16,7 @@ namespace troupe::actors {
 // Opens the gate of a manager or member of this daemon, if the configuration says so.
 template <class Handle>
 void AllowFaultsIn(Common& common, const Handle& actor) {
-  if (!common.config.allow_faults) return;
+  if (!common.config.security.allow_faults) return;
   caf::anon_send(caf::actor_cast<FaultGateActor>(actor), AllowFaults{ProcessFaults(common)});
 }
 

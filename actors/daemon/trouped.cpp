@@ -40,8 +40,8 @@ int Fail(const absl::Status& status, std::optional<StartReport>& report) {
 void StartLog(const DaemonConfig& config) {
   auto logger = spdlog::stderr_logger_mt("trouped");
   spdlog::set_default_logger(logger);
-  spdlog::set_level(spdlog::level::from_str(config.log_level));
-  if (config.log_format == "json") {
+  spdlog::set_level(spdlog::level::from_str(config.log.level));
+  if (config.log.format == LogFormat::kJson) {
     // Messages are ours and hold no quotes that would need escaping beyond what %v prints.
     spdlog::set_pattern(R"({"time":"%Y-%m-%dT%H:%M:%S.%eZ","level":"%l","message":"%v"})",
                         spdlog::pattern_time_type::utc);
@@ -135,9 +135,10 @@ class Daemon {
     gauges_.emplace(common_->registry);
     if (common_->credentials != nullptr) certificates_.emplace(*common_->credentials, *common_->directory);
     TROUPE_RETURN_IF_ERROR(Operate());
-    if (config_.roles.contains("manager")) TROUPE_RETURN_IF_ERROR(Add(StartManagerRole(*common_)));
-    if (config_.roles.contains("node")) TROUPE_RETURN_IF_ERROR(Add(StartNodeRole(*common_, address_)));
-    if (config_.roles.contains("gateway")) TROUPE_RETURN_IF_ERROR(Add(StartGatewayRole(*common_, address_)));
+    if (config_.member.roles.contains("manager")) TROUPE_RETURN_IF_ERROR(Add(StartManagerRole(*common_)));
+    if (config_.member.roles.contains("node")) TROUPE_RETURN_IF_ERROR(Add(StartNodeRole(*common_, address_)));
+    if (config_.member.roles.contains("gateway"))
+      TROUPE_RETURN_IF_ERROR(Add(StartGatewayRole(*common_, address_)));
     started_ = true;
     std::string line = "ready:";
     for (const auto& role : roles_) absl::StrAppend(&line, " ", role->Describe(), ",");
@@ -163,7 +164,7 @@ class Daemon {
 
   // The gateway first: it stands in front of the others.
   void Stop() {
-    for (auto it = roles_.rbegin(); it != roles_.rend(); ++it) (*it)->Stop(config_.stop_grace);
+    for (auto it = roles_.rbegin(); it != roles_.rend(); ++it) (*it)->Stop(config_.member.stop_grace);
   }
 
  private:
@@ -227,9 +228,9 @@ class Daemon {
 
   absl::Status Operate() {
     gateway::OperationsOptions options;
-    const auto colon = config_.operations.rfind(':');
-    options.http.address = HostOf(config_.operations);
-    options.http.port = static_cast<std::uint16_t>(std::stoi(config_.operations.substr(colon + 1)));
+    const auto colon = config_.member.operations.rfind(':');
+    options.http.address = HostOf(config_.member.operations);
+    options.http.port = static_cast<std::uint16_t>(std::stoi(config_.member.operations.substr(colon + 1)));
     options.health = [this]() -> absl::Status {
       if (!started_) return absl::UnavailableError("starting");
       for (auto& role : roles_) TROUPE_RETURN_IF_ERROR(role->Health());
@@ -241,12 +242,12 @@ class Daemon {
       line.who = IsLoopback(client) ? "loopback" : "unknown";
       line.from = client;
       line.action = "log.level";
-      line.what = absl::StrCat("daemon '", config_.name, "' to ", level);
+      line.what = absl::StrCat("daemon '", config_.member.name, "' to ", level);
       storage::SetResult(absl::OkStatus(), line);
       common_->audit->Append(std::move(line), [](const absl::Status&) {});
     };
     TROUPE_ASSIGN_OR_RETURN(operations_, gateway::OperationsServer::Start(options, common_->registry));
-    address_ = absl::StrCat(config_.operations.substr(0, colon), ":", operations_->port());
+    address_ = absl::StrCat(config_.member.operations.substr(0, colon), ":", operations_->port());
     return absl::OkStatus();
   }
 
@@ -268,7 +269,7 @@ int main(int argc, char** argv) {
   const auto config = ReadConfig(argc, argv, detach);
   if (!config.ok()) return Fail(config.status(), report);
   if (detach) {
-    auto detached = Detach(config->data + "/trouped.log");
+    auto detached = Detach(config->member.data + "/trouped.log");
     if (!detached.ok()) return Fail(detached.status(), report);
     report.emplace(*std::move(detached));
   }
@@ -281,7 +282,7 @@ int main(int argc, char** argv) {
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGUSR1);
   // The end of a terminal ends a daemon that has no certificates to load again.
-  if (!config->tls_dir.empty() || !config->http_tls_certificate.empty()) sigaddset(&signals, SIGHUP);
+  if (!config->security.tls_dir.empty() || !config->http.tls_certificate.empty()) sigaddset(&signals, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
   Daemon daemon(*config);

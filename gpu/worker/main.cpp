@@ -30,30 +30,30 @@
 namespace troupe::gpu {
 namespace {
 
-struct Flags {
+// The command, with times and sizes still as their texts.
+struct Flags : WorkerSettings {
   std::string device = "virtual:0";
   std::string socket;
   std::string node;
   std::uint32_t gpu = 0;
-  std::string compute = "real";
-  std::string profile;
-  int threads = 1;
-  std::uint32_t concurrency = 1;
-  std::uint32_t sms = 132;
   std::string lease = "30s";
   std::string arena = "256MiB";
-  std::string memory{kDefaultMemory};
   std::string quota = "0";
-  std::string addresses = "adjacent";
-  std::string cuda_graphs = "on";
-  std::string cuda_kernels = "whole";
-  bool allow_faults = false;
-  std::string swap{kDefaultSwap};
-  std::string link_sharing{kDefaultLinkSharing};
   std::string group = "0";
   std::string block = "2MiB";
-  std::uint32_t batch = 6;
 };
+Flags DefaultFlags() {
+  Flags flags;
+  flags.sms = 132;
+  flags.memory = kDefaultMemory;
+  flags.addresses = "adjacent";
+  flags.cuda_graphs = "on";
+  flags.cuda_kernels = "whole";
+  flags.swap = kDefaultSwap;
+  flags.link_sharing = kDefaultLinkSharing;
+  flags.batch = 6;
+  return flags;
+}
 
 void AddFlags(CLI::App& app, Flags& flags) {
   app.add_option("--device", flags.device, "virtual:N, or cuda:N of the driver's GPUs")
@@ -339,7 +339,7 @@ int main(int argc, char** argv) {
   troupe::gpu::WaitPassively(argv);
   CLI::App app("Owns one GPU for a Troupe node: adopted by the node's daemon at a Unix socket.",
                "troupe-gpu-worker");
-  troupe::gpu::Flags flags;
+  auto flags = troupe::gpu::DefaultFlags();
   troupe::gpu::AddFlags(app, flags);
   try {
     app.parse(argc, argv);

@@ -12,33 +12,38 @@
 
 namespace troupe::gpu {
 
+// How a worker computes and moves models: what an operator sets once for all workers of a node. The daemon's
+// configuration holds one of these, and hands it to each worker as it is.
+struct WorkerSettings {
+  std::string compute = "real";   // real, timed
+  std::string profile{};          // file of times for `timed`; empty: none
+  std::uint32_t threads = 1;      // of each run
+  std::uint32_t concurrency = 1;  // runs of different plans that compute at a time
+  std::uint32_t sms = 0;          // of a virtual GPU; 0: the worker's default
+  Duration lease = std::chrono::seconds(30);
+  bool allow_faults = false;
+  // When one of these is empty or zero, the worker has its own default.
+  std::string memory{};        // gpu/memory/memory_policy.hpp has the names
+  std::string addresses{};     // of weights: adjacent, mapped
+  std::string cuda_graphs{};   // on, off
+  std::string cuda_kernels{};  // whole, persistent
+  std::string swap{};          // gpu/swap/swap_policy.hpp has the names
+  std::string link_sharing{};  // and these
+  Bytes group{};               // of the swap pipeline, instead of what the probe finds
+  Bytes block{};               // of link sharing
+  std::uint32_t batch = 0;     // of blocks
+};
+
 // The flags of troupe-gpu-worker.
-struct WorkerCommand {
+struct WorkerCommand : WorkerSettings {
   std::string program;  // path of troupe-gpu-worker
   std::string device = "virtual:0";
   std::string socket;  // at most 100 bytes, as Unix sockets have it
   std::string node;
   std::uint32_t gpu = 0;
-  std::string compute = "real";   // real, timed
-  std::string profile;            // file of times for `timed`; empty: none
-  int threads = 1;                // of each run
-  std::uint32_t concurrency = 1;  // runs of different plans that compute at a time
-  std::uint32_t sms = 0;          // of a virtual GPU; 0: the worker's default
-  Duration lease = std::chrono::seconds(30);
-  Bytes arena = MiB(256);  // outputs that were not read yet
-  bool allow_faults = false;
-  // Empty or zero: the worker's defaults.
-  std::string memory;        // gpu/memory/memory_policy.hpp has the names
-  Bytes quota;               // of device memory
-  std::string addresses;     // of weights: adjacent, mapped
-  std::string cuda_graphs;   // on, off
-  std::string cuda_kernels;  // whole, persistent
-  std::string swap;          // gpu/swap/swap_policy.hpp has the names
-  std::string link_sharing;  // and these
-  Bytes group;               // of the swap pipeline, instead of what the probe finds
-  Bytes block;               // of link sharing
-  std::uint32_t batch = 0;   // of blocks
-  int log = -1;              // descriptor of its stdout and stderr; -1: ours
+  Bytes quota;             // of device memory; zero: all of it
+  Bytes arena = MiB(256);  // of outputs that were not read yet
+  int log = -1;            // descriptor of its stdout and stderr; -1: ours
   [[nodiscard]] std::vector<std::string> Arguments() const;
 };
 

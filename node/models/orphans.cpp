@@ -31,7 +31,7 @@ void Orphans::OnTimer() {
 
 // With every run written back there is nothing to save: the file has all that was acknowledged.
 void Orphans::Save(GpuIndex gpu, const proto::ResidentModel& orphan) {
-  if (parts_.settings.write_back_each_run) return Evict(gpu, orphan);
+  if (parts_.settings.state_write_back == StateWriteBack::kRun) return Evict(gpu, orphan);
   parts_.orders.Give(gpu, WriteBackOrderFor(orphan.digest(), ""),
                      WriteBackPurpose(OrphanWrittenBack{gpu, orphan, parts_.runtimes.Life(gpu)}));
 }

@@ -7,7 +7,7 @@
 namespace troupe::node {
 
 void Refill::On(const RuntimeLost& event) {
-  if (!parts_.settings.refill) return;
+  if (parts_.settings.refill == RefillRule::kOnDemand) return;
   for (const auto& [copy, there] : parts_.scheduler.ResidentsOf(event.gpu)) {
     // A model that ran when the worker died comes back with its next request only: should it have killed its
     // worker, it must not kill the next one.

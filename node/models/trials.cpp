@@ -33,7 +33,8 @@ std::optional<std::size_t> BytesOf(const proto::TensorSpec& spec) {
 }  // namespace
 
 void Trials::Await(const std::string& copy) {
-  if (!parts_.settings.trials || parts_.scheduler.costs().Measured(DigestOf(copy))) return;
+  if (parts_.settings.measure == MeasureRule::kRequests || parts_.scheduler.costs().Measured(DigestOf(copy)))
+    return;
   // A trial runs on zeros, which must not become a run of a state.
   if (!parts_.models.Find(copy)->function.state().empty()) return;
   queue_.Push(copy);

@@ -109,7 +109,7 @@ void Dispatches::Ran(const HeldStart& start, proto::WorkerOutcome outcome) {
   // It ran on what lay there before, and not on the state that it was to bring.
   if (advanced && dispatch.bring_state && held->swap.code() != 0)
     return EndUnkept(dispatch, *held, std::move(outcome), held->swap.message());
-  if (advanced && parts_.settings.write_back_each_run)
+  if (advanced && parts_.settings.state_write_back == StateWriteBack::kRun)
     return parts_.write_backs.SaveRun(start, std::move(outcome));
   if (advanced) parts_.states.declared().CountRun(dispatch.state);
   End(dispatch, *held, std::move(outcome));

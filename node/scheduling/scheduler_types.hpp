@@ -22,6 +22,12 @@ namespace troupe::node {
 // a run often ends before the model of any other one has come.
 inline constexpr std::uint32_t kDefaultSwapAhead = 4;
 
+// What happens to a model that only its request waits for, while the models on the GPU are used more.
+enum class ByLayer {
+  kOff,   // it evicts one of them
+  kIdle,  // it passes through the GPU layer by layer, and evicts nothing
+};
+
 struct SchedulerLimits {
   std::uint32_t concurrency = 1;  // runs that compute on one GPU at a time (as streams of its worker)
   std::uint32_t swap_ahead = 2;  // 2: while one request runs, the next one's model is on its way; 3: and that
@@ -31,9 +37,7 @@ struct SchedulerLimits {
   std::uint32_t max_passed = 16;   // dispatches that may pass a request which cannot be placed
   std::size_t max_waiting = 4096;  // more are bounced (BOUNCE_NO_CREDIT)
   std::uint64_t seed = 1;          // of policies that draw lots
-  // A model that only its request waits for, while the models on the GPU are used more, passes through it
-  // layer by layer instead of evicting one of them.
-  bool by_layer = false;
+  ByLayer by_layer = ByLayer::kOff;
   BroadcastRule broadcast = BroadcastRule::kOff;
   bool isolated = false;  // fresh workers serve no key, until they are assigned; else all are shared
   // How long a runtime must have been idle before a key that has one on another GPU takes it.

@@ -111,7 +111,7 @@ bool VictimPlanner::MayPass(ModelId id, const Gpu& gpu, Bytes room, const std::v
                             Time since) const {
   const ModelEntry& model = tables_.models[id];
   const Bytes window = WindowOf(model.weights);
-  if (!tables_.limits.by_layer || victims.empty() || gpu.Find(id) != nullptr) return false;
+  if (tables_.limits.by_layer == ByLayer::kOff || victims.empty() || gpu.Find(id) != nullptr) return false;
   if (window * 2 > model.weights || window + model.activation > room) return false;
   return std::ranges::all_of(victims, [&](ModelId victim) { return gpu.Find(victim)->last_use > since; });
 }

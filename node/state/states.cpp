@@ -30,7 +30,8 @@ void States::Declare(const proto::FunctionRecord& record) {
   if (!state.failed.ok()) return parts_.out.Note("state-refused", std::string(state.failed.message()));
   parts_.scheduler.HoldState(state.key, true);
   // A worker that outlived an earlier daemon may have it: its model came before the news of this function.
-  for (GpuIndex gpu = 0; !parts_.settings.write_back_each_run && gpu < met_.size(); ++gpu)
+  for (GpuIndex gpu = 0; parts_.settings.state_write_back == StateWriteBack::kEvict && gpu < met_.size();
+       ++gpu)
     if (parts_.runtimes.Up(gpu) && parts_.models.Find(state.model) != nullptr &&
         parts_.scheduler.FindResident(gpu, state.model) != nullptr)
       Recover(gpu, state.model, state.key);
@@ -63,7 +64,7 @@ void States::Fail(DeclaredState& state, const std::string& kind, absl::Status wh
 
 // With every run written back the file has all that was acknowledged: what a worker has beyond it was not.
 void States::RecoverAll(GpuIndex gpu, const std::string& copy) {
-  if (parts_.settings.write_back_each_run) return;
+  if (parts_.settings.state_write_back == StateWriteBack::kRun) return;
   const auto keys = parts_.scheduler.StatesOf(copy);
   for (const auto& key : keys) Recover(gpu, copy, key);
 }
@@ -106,7 +107,7 @@ void States::Recovered(const RecoveryOrdered& purpose, absl::StatusOr<ImagePtr> 
 void States::LetRun(const DeclaredState& state) {
   if (state.loading || state.recovering > 0 || !state.failed.ok()) return;
   const bool all_met = std::ranges::all_of(met_, [](bool met) { return met; });
-  if (!parts_.settings.write_back_each_run && !all_met) return;
+  if (parts_.settings.state_write_back == StateWriteBack::kEvict && !all_met) return;
   parts_.scheduler.HoldState(state.key, false);
   parts_.decisions.Decide();
 }

@@ -698,7 +698,8 @@ TEST_F(PeerCopies, RunsAndCancelsBehindAPinThatWasNotAnsweredAreNotLost) {
 TEST(Cluster, AModelThatNobodyElseWaitsForPassesThroughAFullGpu) {
   FakeWorkerProfile profile;
   profile.memory = MiB(512);
-  World world(1, 1, profile, {}, GiB(2), [](NodeOptions& options) { options.scheduler.by_layer = true; });
+  World world(1, 1, profile, {}, GiB(2),
+              [](NodeOptions& options) { options.scheduler.by_layer = node::ByLayer::kIdle; });
   const auto& worker = world.node("node-1").workers[0];
   for (const char* name : {"a", "b", "cold"}) ASSERT_TRUE(world.Deploy(name, MiB(200)).ok());
   world.Run(seconds(1));
@@ -764,7 +765,7 @@ proto::NodeLoad LoadOf(World& world, const std::string& node) {
 TEST(Cluster, WhatAModelCostsIsMeasuredWhenItHasBeenAdopted) {
   std::vector<proto::NodeProfiles> saved;
   World world(1, 1, {}, {}, GiB(2), [&](NodeOptions& options) {
-    options.trials = true;
+    options.measure = node::MeasureRule::kAdoption;
     options.save_profiles = [&](proto::NodeProfiles profiles) { saved.push_back(std::move(profiles)); };
   });
   ASSERT_TRUE(world.Deploy("resnet", MiB(100)).ok());
@@ -788,7 +789,8 @@ TEST(Cluster, WhatAModelCostsIsMeasuredWhenItHasBeenAdopted) {
 }
 
 TEST(Cluster, ARequestWaitsForNoTrialThatHasNotBegun) {
-  World world(1, 1, {}, {}, GiB(2), [](NodeOptions& options) { options.trials = true; });
+  World world(1, 1, {}, {}, GiB(2),
+              [](NodeOptions& options) { options.measure = node::MeasureRule::kAdoption; });
   for (int i = 0; i < 10; ++i) ASSERT_TRUE(world.Deploy("model-" + std::to_string(i), MiB(100)).ok());
   for (std::uint64_t i = 0; i < 5; ++i) world.Infer("model-9", i);
   // A trial's swap that was on its way, its own, and five runs of 10 ms.
@@ -831,7 +833,8 @@ std::set<std::string> OnGpu(World& world, int gpu) {
 }
 
 TEST(Cluster, WhatADeadWorkerHeldComesToTheNewOneHotFirstUnasked) {
-  World world(1, 1, {}, {}, GiB(2), [](NodeOptions& options) { options.refill = true; });
+  World world(1, 1, {}, {}, GiB(2),
+              [](NodeOptions& options) { options.refill = node::RefillRule::kHotFirst; });
   const std::vector<std::string> names = {"cold", "mild", "warm", "hot"};
   DeployAndAsk(world, names, MiB(100));
   world.Infer("cold", 100);  // used last, and asked for least
@@ -846,7 +849,8 @@ TEST(Cluster, WhatADeadWorkerHeldComesToTheNewOneHotFirstUnasked) {
 TEST(Cluster, WhatADeadWorkerHeldComesToTheOtherGpusAtOnceIntoFreeRoom) {
   FakeWorkerProfile profile;
   profile.start = seconds(5);  // no new worker comes for long
-  World world(1, 2, profile, {}, GiB(2), [](NodeOptions& options) { options.refill = true; });
+  World world(1, 2, profile, {}, GiB(2),
+              [](NodeOptions& options) { options.refill = node::RefillRule::kHotFirst; });
   world.Run(seconds(10));
   std::vector<std::string> names;
   for (int i = 0; i < 8; ++i) names.push_back("model-" + std::to_string(i));
@@ -873,7 +877,8 @@ TEST(Cluster, WhatADeadWorkerHeldComesToTheOtherGpusAtOnceIntoFreeRoom) {
 TEST(Cluster, WhatRanWhenAWorkerDiedIsNotBroughtToTheNextUnasked) {
   FakeWorkerProfile slow;
   slow.run = seconds(1);
-  World world(1, 1, slow, {}, GiB(2), [](NodeOptions& options) { options.refill = true; });
+  World world(1, 1, slow, {}, GiB(2),
+              [](NodeOptions& options) { options.refill = node::RefillRule::kHotFirst; });
   ASSERT_TRUE(world.Deploy("poison", MiB(100)).ok());
   world.Infer("poison", 1, milliseconds(1500));
   world.Run(milliseconds(1200));
@@ -889,7 +894,8 @@ TEST(Cluster, WhatRanWhenAWorkerDiedIsNotBroughtToTheNextUnasked) {
 TEST(Cluster, ATrialThatCostsAWorkerIsNotTriedAgain) {
   FakeWorkerProfile slow;
   slow.run = seconds(2);
-  World world(1, 1, slow, {}, GiB(2), [](NodeOptions& options) { options.trials = true; });
+  World world(1, 1, slow, {}, GiB(2),
+              [](NodeOptions& options) { options.measure = node::MeasureRule::kAdoption; });
   auto& worker = *world.node("node-1").workers[0];
   ASSERT_TRUE(world.Deploy("resnet", MiB(100)).ok());
   world.Run(milliseconds(100));

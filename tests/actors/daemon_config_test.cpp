@@ -51,7 +51,7 @@ const ConfigOption& Option(const std::string& key) {
 }
 
 DaemonConfig Complete(DaemonConfig config) {
-  config.roles = {"node"};
+  config.member.roles = {"node"};
   EXPECT_TRUE(CompleteConfig(config).ok());
   return config;
 }
@@ -88,8 +88,8 @@ TEST_F(DaemonConfigTest, FlagsAreFewAndThePageOfOptionsNamesThemAll) {
 TEST_F(DaemonConfigTest, AdvancedOptionsHaveABlockOfTheirOwn) {
   DaemonConfig config;
   ASSERT_TRUE(Apply("gpus: 2\nadvanced:\n  hang: 9s\n  ordering: fifo\nname: n\n", config).ok());
-  EXPECT_EQ(config.hang, std::chrono::seconds(9));
-  EXPECT_EQ(config.name, "n");
+  EXPECT_EQ(config.gpus.hang, std::chrono::seconds(9));
+  EXPECT_EQ(config.member.name, "n");
   EXPECT_THAT(Error("hang: 9s\n"), HasSubstr("write it in the block 'advanced:'"));
   EXPECT_THAT(Error("advanced:\n  gpus: 2\n"), StartsWith("2: gpus: this is not an advanced option"));
   EXPECT_THAT(Error("advanced:\n  hnag: 2s\n"), StartsWith("2: hnag: unknown key; did you mean 'hang'?"));
@@ -103,8 +103,8 @@ TEST_F(DaemonConfigTest, AnyOptionIsSetByItsKey) {
   EXPECT_TRUE(SetOption("hang=9s", config).ok());
   EXPECT_TRUE(SetOption("topology=link:0-1=12GB", config).ok()) << "the first = counts";
   EXPECT_TRUE(SetOption("name=n", config).ok());
-  EXPECT_EQ(config.hang, std::chrono::seconds(9));
-  EXPECT_EQ(config.name, "n");
+  EXPECT_EQ(config.gpus.hang, std::chrono::seconds(9));
+  EXPECT_EQ(config.member.name, "n");
   EXPECT_THAT(std::string(SetOption("hang", config).message()), HasSubstr("KEY=VALUE"));
   EXPECT_THAT(std::string(SetOption("hnag=1s", config).message()), HasSubstr("did you mean 'hang'"));
   EXPECT_THAT(std::string(SetOption("hang=soon", config).message()), HasSubstr("hang: found 'soon'"));
@@ -141,65 +141,66 @@ TEST_F(DaemonConfigTest, AFileAndAFlagSetTheSame) {
   const std::vector<Row> rows = {
       {"role", "manager,gateway",
        [](C c) {
-         return c.roles == std::set<std::string>{"manager", "gateway"};
+         return c.member.roles == std::set<std::string>{"manager", "gateway"};
        }},
-      {"role", "all", [](C c) { return c.embedded && c.roles.size() == 3; }},
-      {"name", "n1", [](C c) { return c.name == "n1"; }},
-      {"data", "/d", [](C c) { return c.data == "/d"; }},
-      {"run", "/r", [](C c) { return c.run == "/r"; }},
-      {"bin", "/b", [](C c) { return c.bin == "/b"; }},
-      {"manager", "h:1", [](C c) { return c.manager == "h:1"; }},
-      {"listen", "127.0.0.1:2", [](C c) { return c.listen == "127.0.0.1:2"; }},
-      {"http", "127.0.0.1:3", [](C c) { return c.http == "127.0.0.1:3"; }},
-      {"operations", "127.0.0.1:4", [](C c) { return c.operations == "127.0.0.1:4"; }},
-      {"tls-dir", "/t", [](C c) { return c.tls_dir == "/t"; }},
-      {"insecure-network", "true", [](C c) { return c.insecure_network; }},
-      {"http-threads", "3", [](C c) { return c.http_threads == 3; }},
-      {"arena", "64MiB", [](C c) { return c.arena == MiB(64); }},
-      {"arena-root", "/tmp", [](C c) { return c.arena_root == "/tmp"; }},
-      {"device", "cuda", [](C c) { return c.device == "cuda"; }},
-      {"gpus", "4", [](C c) { return c.gpus == 4; }},
-      {"gpu-memory", "2GiB", [](C c) { return c.gpu_memory == GiB(2); }},
-      {"link-bandwidth", "12GB", [](C c) { return c.link.value == 12e9; }},
-      {"link-bandwidth", "0", [](C c) { return c.link.value == 0; }},
-      {"compute", "timed", [](C c) { return c.compute == "timed"; }},
-      {"profile", "/p", [](C c) { return c.profile == "/p"; }},
-      {"worker-threads", "2", [](C c) { return c.worker_threads == 2; }},
-      {"lease", "0s", [](C c) { return c.lease == Duration::zero(); }},
-      {"host-region", "1GiB", [](C c) { return c.host_region == GiB(1); }},
-      {"huge-pages", "off", [](C c) { return c.huge_pages == "off"; }},
-      {"allow-faults", "true", [](C c) { return c.allow_faults; }},
-      {"measure", "requests", [](C c) { return c.measure == "requests"; }},
-      {"replicas", "3", [](C c) { return c.replicas == 3; }},
-      {"credits-per-gpu", "16", [](C c) { return c.credits_per_gpu == 16; }},
-      {"state-write-back", "evict", [](C c) { return c.state_write_back == "evict"; }},
-      {"state-memory", "5MiB", [](C c) { return c.state_memory == MiB(5); }},
-      {"swap-ahead", "3", [](C c) { return c.swap_ahead == 3; }},
-      {"concurrency", "2", [](C c) { return c.concurrency == 2; }},
-      {"by-layer", "idle", [](C c) { return c.by_layer == "idle"; }},
-      {"broadcast", "burst", [](C c) { return c.broadcast == "burst"; }},
-      {"topology", "switch:0-1", [](C c) { return c.topology == "switch:0-1"; }},
-      {"hang", "9s", [](C c) { return c.hang == std::chrono::seconds(9); }},
-      {"heartbeat", "50ms", [](C c) { return c.heartbeat == milliseconds(50); }},
-      {"suspect", "150ms", [](C c) { return c.suspect == milliseconds(150); }},
+      {"role", "all", [](C c) { return c.member.embedded && c.member.roles.size() == 3; }},
+      {"name", "n1", [](C c) { return c.member.name == "n1"; }},
+      {"data", "/d", [](C c) { return c.member.data == "/d"; }},
+      {"run", "/r", [](C c) { return c.member.run == "/r"; }},
+      {"bin", "/b", [](C c) { return c.member.bin == "/b"; }},
+      {"manager", "h:1", [](C c) { return c.member.manager == "h:1"; }},
+      {"listen", "127.0.0.1:2", [](C c) { return c.member.listen == "127.0.0.1:2"; }},
+      {"http", "127.0.0.1:3", [](C c) { return c.http.address == "127.0.0.1:3"; }},
+      {"operations", "127.0.0.1:4", [](C c) { return c.member.operations == "127.0.0.1:4"; }},
+      {"tls-dir", "/t", [](C c) { return c.security.tls_dir == "/t"; }},
+      {"insecure-network", "true", [](C c) { return c.security.insecure_network; }},
+      {"http-threads", "3", [](C c) { return c.http.threads == 3; }},
+      {"arena", "64MiB", [](C c) { return c.tensors.arena == MiB(64); }},
+      {"arena-root", "/tmp", [](C c) { return c.tensors.arena_root == "/tmp"; }},
+      {"device", "cuda", [](C c) { return c.gpus.device == "cuda"; }},
+      {"gpus", "4", [](C c) { return c.gpus.count == 4; }},
+      {"gpu-memory", "2GiB", [](C c) { return c.gpus.memory == GiB(2); }},
+      {"link-bandwidth", "12GB", [](C c) { return c.gpus.link.value == 12e9; }},
+      {"link-bandwidth", "0", [](C c) { return c.gpus.link.value == 0; }},
+      {"compute", "timed", [](C c) { return c.worker.compute == "timed"; }},
+      {"profile", "/p", [](C c) { return c.worker.profile == "/p"; }},
+      {"worker-threads", "2", [](C c) { return c.worker.threads == 2; }},
+      {"lease", "0s", [](C c) { return c.worker.lease == Duration::zero(); }},
+      {"host-region", "1GiB", [](C c) { return c.gpus.host_region == GiB(1); }},
+      {"huge-pages", "off", [](C c) { return c.gpus.huge_pages == HugePages::kOff; }},
+      {"allow-faults", "true", [](C c) { return c.security.allow_faults; }},
+      {"measure", "requests", [](C c) { return c.node.measure == node::MeasureRule::kRequests; }},
+      {"replicas", "3", [](C c) { return c.functions.replicas == 3; }},
+      {"credits-per-gpu", "16", [](C c) { return c.node.credits_per_gpu == 16; }},
+      {"state-write-back", "evict",
+       [](C c) { return c.node.state_write_back == node::StateWriteBack::kEvict; }},
+      {"state-memory", "5MiB", [](C c) { return c.node.state_memory == MiB(5); }},
+      {"swap-ahead", "3", [](C c) { return c.node.scheduler.swap_ahead == 3; }},
+      {"concurrency", "2", [](C c) { return c.node.scheduler.concurrency == 2; }},
+      {"by-layer", "idle", [](C c) { return c.node.scheduler.by_layer == node::ByLayer::kIdle; }},
+      {"broadcast", "burst", [](C c) { return c.node.scheduler.broadcast == node::BroadcastRule::kBurst; }},
+      {"topology", "switch:0-1", [](C c) { return c.gpus.topology == "switch:0-1"; }},
+      {"hang", "9s", [](C c) { return c.gpus.hang == std::chrono::seconds(9); }},
+      {"heartbeat", "50ms", [](C c) { return c.membership.heartbeat == milliseconds(50); }},
+      {"suspect", "150ms", [](C c) { return c.membership.suspect_after == milliseconds(150); }},
       {"member-lease", "7s", [](C c) { return c.member_lease == std::chrono::seconds(7); }},
       {"provision-command", "./nodes.sh --zone 1",
-       [](C c) { return c.provision_command == "./nodes.sh --zone 1"; }},
-      {"replace-after", "5m", [](C c) { return c.replace_after == std::chrono::minutes(5); }},
-      {"min-nodes", "2", [](C c) { return c.min_nodes == 2; }},
-      {"max-nodes", "9", [](C c) { return c.max_nodes == 9; }},
-      {"dead", "1.5s", [](C c) { return c.dead == milliseconds(1500); }},
-      {"default-timeout", "1m", [](C c) { return c.default_timeout == std::chrono::minutes(1); }},
-      {"queue", "10", [](C c) { return c.queue == 10; }},
-      {"default-deadline", "75ms", [](C c) { return c.default_deadline == milliseconds(75); }},
-      {"stop-grace", "0s", [](C c) { return c.stop_grace == Duration::zero(); }},
-      {"import-memory", "512MiB", [](C c) { return c.import_memory == MiB(512); }},
-      {"import-sandbox", "best-effort", [](C c) { return c.import_sandbox == "best-effort"; }},
-      {"import-jobs", "4", [](C c) { return c.import_jobs == 4; }},
-      {"import-time", "10s", [](C c) { return c.import_time == std::chrono::seconds(10); }},
-      {"log-level", "debug", [](C c) { return c.log_level == "debug"; }},
-      {"log-format", "json", [](C c) { return c.log_format == "json"; }},
-      {"actor-threads", "0", [](C c) { return c.actor_threads == 0; }},
+       [](C c) { return c.machines.command == "./nodes.sh --zone 1"; }},
+      {"replace-after", "5m", [](C c) { return c.machines.limits.replace_after == std::chrono::minutes(5); }},
+      {"min-nodes", "2", [](C c) { return c.machines.limits.min_nodes == 2; }},
+      {"max-nodes", "9", [](C c) { return c.machines.limits.max_nodes == 9; }},
+      {"dead", "1.5s", [](C c) { return c.membership.dead_after == milliseconds(1500); }},
+      {"default-timeout", "1m", [](C c) { return c.functions.default_timeout == std::chrono::minutes(1); }},
+      {"queue", "10", [](C c) { return c.functions.queue == 10; }},
+      {"default-deadline", "75ms", [](C c) { return c.functions.default_deadline == milliseconds(75); }},
+      {"stop-grace", "0s", [](C c) { return c.member.stop_grace == Duration::zero(); }},
+      {"import-memory", "512MiB", [](C c) { return c.imports.memory == MiB(512); }},
+      {"import-sandbox", "best-effort", [](C c) { return c.imports.sandbox == "best-effort"; }},
+      {"import-jobs", "4", [](C c) { return c.imports.jobs == 4; }},
+      {"import-time", "10s", [](C c) { return c.imports.time == std::chrono::seconds(10); }},
+      {"log-level", "debug", [](C c) { return c.log.level == "debug"; }},
+      {"log-format", "json", [](C c) { return c.log.format == LogFormat::kJson; }},
+      {"actor-threads", "0", [](C c) { return c.actors.threads == 0; }},
   };
   for (const auto& row : rows) {
     DaemonConfig by_flag, by_file;
@@ -284,7 +285,7 @@ TEST_F(DaemonConfigTest, WhatIsNoListOfKeysNamesItsLine) {
 TEST_F(DaemonConfigTest, AListAnEmptyFileAndNoFile) {
   DaemonConfig config;
   EXPECT_TRUE(Apply("role: [manager, node]\n", config).ok());
-  EXPECT_EQ(config.roles, (std::set<std::string>{"manager", "node"}));
+  EXPECT_EQ(config.member.roles, (std::set<std::string>{"manager", "node"}));
   EXPECT_TRUE(Apply("# nothing yet\n", config).ok());
   const auto missing = ApplyConfigFile("/nowhere/troupe.yaml", config);
   EXPECT_TRUE(absl::IsNotFound(missing));
@@ -296,59 +297,60 @@ TEST_F(DaemonConfigTest, ANamedSlotOverridesThePresetWhereverItStands) {
        {"policy: torpor\nadvanced: {eviction: lru}\n", "advanced: {eviction: lru}\npolicy: torpor\n"}) {
     DaemonConfig config;
     ASSERT_TRUE(Apply(yaml, config).ok());
-    EXPECT_EQ(Complete(config).policies.eviction, "lru");
+    EXPECT_EQ(Complete(config).policies.chosen.eviction, "lru");
   }
 }
 
 TEST_F(DaemonConfigTest, APresetNamesTheWorkersMemoryPolicyToo) {
-  EXPECT_EQ(Complete({}).policies.memory, gpu::kDefaultMemory);
+  EXPECT_EQ(Complete({}).policies.chosen.memory, gpu::kDefaultMemory);
   DaemonConfig config;
   ASSERT_TRUE(Apply("policy: torpor-block\n", config).ok());
-  EXPECT_EQ(Complete(config).policies.memory, "block-cache");
+  EXPECT_EQ(Complete(config).policies.chosen.memory, "block-cache");
   ASSERT_TRUE(Apply("advanced: {memory-policy: static}\n", config).ok());
-  EXPECT_EQ(Complete(config).policies.memory, "static");
+  EXPECT_EQ(Complete(config).policies.chosen.memory, "static");
 }
 
 TEST_F(DaemonConfigTest, DefaultsFollowFromTheRoleAndTheDirectory) {
   DaemonConfig none;
   EXPECT_THAT(std::string(CompleteConfig(none).message()), HasSubstr("--role"));
   auto config = Complete({});
-  EXPECT_THAT(config.name, testing::EndsWith("-node"));
-  EXPECT_EQ(config.data, (fs::current_path() / "troupe-data").string());
-  EXPECT_EQ(config.bin, fs::read_symlink("/proc/self/exe").parent_path().string());
-  EXPECT_EQ(config.lease, std::chrono::seconds(30));
-  config.data = "/tmp/x/../d";
-  config.run.clear();
+  EXPECT_THAT(config.member.name, testing::EndsWith("-node"));
+  EXPECT_EQ(config.member.data, (fs::current_path() / "troupe-data").string());
+  EXPECT_EQ(config.member.bin, fs::read_symlink("/proc/self/exe").parent_path().string());
+  EXPECT_EQ(config.worker.lease, std::chrono::seconds(30));
+  config.member.data = "/tmp/x/../d";
+  config.member.run.clear();
   config = Complete(config);
-  EXPECT_EQ(config.data, "/tmp/d");
-  EXPECT_EQ(config.run, "/tmp/d/run");
+  EXPECT_EQ(config.member.data, "/tmp/d");
+  EXPECT_EQ(config.member.run, "/tmp/d/run");
   // A long path leaves no room for a socket's name: somewhere short, and of this directory alone.
-  config.data = "/" + std::string(80, 'd');
-  config.run.clear();
+  config.member.data = "/" + std::string(80, 'd');
+  config.member.run.clear();
   config = Complete(config);
-  EXPECT_LE(config.run.size(), 70u);
+  EXPECT_LE(config.member.run.size(), 70u);
   auto other = config;
-  other.data += "d";
-  other.run.clear();
-  EXPECT_NE(Complete(other).run, config.run);
-  config.run = "/" + std::string(80, 'r');
+  other.member.data += "d";
+  other.member.run.clear();
+  EXPECT_NE(Complete(other).member.run, config.member.run);
+  config.member.run = "/" + std::string(80, 'r');
   EXPECT_THAT(std::string(CompleteConfig(config).message()), HasSubstr("70 bytes"));
   DaemonConfig embedded;
   ASSERT_TRUE(Option("role").set("all", embedded).ok());
   ASSERT_TRUE(CompleteConfig(embedded).ok());
-  EXPECT_EQ(embedded.lease, Duration::zero()) << "its workers end with it";
+  EXPECT_EQ(embedded.worker.lease, Duration::zero()) << "its workers end with it";
 }
 
 TEST_F(DaemonConfigTest, OtherThanLoopbackHasToBeSaid) {
-  const std::vector<std::pair<std::string, std::string DaemonConfig::*>> addresses = {
-      {"listen", &DaemonConfig::listen},
-      {"http", &DaemonConfig::http},
-      {"operations", &DaemonConfig::operations}};
+  using Address = std::string& (*)(DaemonConfig&);
+  const std::vector<std::pair<std::string, Address>> addresses = {
+      {"listen", [](DaemonConfig& config) -> std::string& { return config.member.listen; }},
+      {"http", [](DaemonConfig& config) -> std::string& { return config.http.address; }},
+      {"operations", [](DaemonConfig& config) -> std::string& { return config.member.operations; }}};
   for (const auto& [option, field] : addresses) {
     for (const char* open : {"0.0.0.0:0", "192.168.1.1:80", "[::]:1"}) {
       DaemonConfig config;
-      config.roles = {"node"};
-      config.*field = open;
+      config.member.roles = {"node"};
+      field(config) = open;
       const auto refused = CompleteConfig(config);
       if (option == "http") {  // it judges clients on other machines by their API keys
         EXPECT_TRUE(refused.ok()) << refused;
@@ -357,39 +359,41 @@ TEST_F(DaemonConfigTest, OtherThanLoopbackHasToBeSaid) {
       EXPECT_TRUE(absl::IsInvalidArgument(refused)) << option << " " << open;
       EXPECT_THAT(std::string(refused.message()), HasSubstr("--insecure-network"));
       EXPECT_THAT(std::string(refused.message()), HasSubstr(option));
-      config.insecure_network = true;
+      config.security.insecure_network = true;
       EXPECT_TRUE(CompleteConfig(config).ok()) << option << " " << open;
     }
     for (const char* loopback : {"127.0.0.1:0", "127.1.2.3:80", "localhost:80", "[::1]:80"}) {
       DaemonConfig config;
-      config.roles = {"node"};
-      config.*field = loopback;
+      config.member.roles = {"node"};
+      field(config) = loopback;
       EXPECT_TRUE(CompleteConfig(config).ok()) << option << " " << loopback;
     }
     for (const char* wrong : {"", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:70000"}) {
       DaemonConfig config;
-      config.roles = {"node"};
-      config.*field = wrong;
+      config.member.roles = {"node"};
+      field(config) = wrong;
       EXPECT_TRUE(absl::IsInvalidArgument(CompleteConfig(config))) << option << " " << wrong;
     }
   }
 }
 
 TEST_F(DaemonConfigTest, AnHttpServersAddressIsResolvedOrRefusedBeforeAnythingIsStarted) {
-  const std::vector<std::pair<std::string, std::string DaemonConfig::*>> addresses = {
-      {"--http", &DaemonConfig::http}, {"--operations", &DaemonConfig::operations}};
+  using Address = std::string& (*)(DaemonConfig&);
+  const std::vector<std::pair<std::string, Address>> addresses = {
+      {"--http", [](DaemonConfig& config) -> std::string& { return config.http.address; }},
+      {"--operations", [](DaemonConfig& config) -> std::string& { return config.member.operations; }}};
   for (const auto& [option, field] : addresses) {
     DaemonConfig config;
-    config.roles = {"gateway"};
-    config.*field = "localhost:8001";
+    config.member.roles = {"gateway"};
+    field(config) = "localhost:8001";
     EXPECT_TRUE(CompleteConfig(config).ok()) << option;
-    EXPECT_EQ(config.*field, "127.0.0.1:8001") << option;
-    config.*field = "[::1]:8001";
+    EXPECT_EQ(field(config), "127.0.0.1:8001") << option;
+    field(config) = "[::1]:8001";
     EXPECT_TRUE(CompleteConfig(config).ok()) << option;
-    EXPECT_EQ(HostOf(config.*field), "::1");
-    config.insecure_network = true;
+    EXPECT_EQ(HostOf(field(config)), "::1");
+    config.security.insecure_network = true;
     for (const char* name : {"example.org:80", "127.0.0.x:80", ":80", "*:80"}) {
-      config.*field = name;
+      field(config) = name;
       const auto refused = CompleteConfig(config);
       EXPECT_TRUE(absl::IsInvalidArgument(refused)) << option << " " << name;
       EXPECT_THAT(std::string(refused.message()), HasSubstr(absl::StrCat("found '", name, "'")));
@@ -397,9 +401,9 @@ TEST_F(DaemonConfigTest, AnHttpServersAddressIsResolvedOrRefusedBeforeAnythingIs
     }
   }
   DaemonConfig config;
-  config.roles = {"node"};
-  config.insecure_network = true;
-  config.listen = "example.org:80";
+  config.member.roles = {"node"};
+  config.security.insecure_network = true;
+  config.member.listen = "example.org:80";
   EXPECT_TRUE(CompleteConfig(config).ok()) << "where actors listen may have a name";
 }
 
@@ -412,8 +416,8 @@ TEST_F(DaemonConfigTest, AMembersNameIsOneWord) {
                                    {"a/b", false},
                                    {"a\n", false}}) {
     DaemonConfig config;
-    config.roles = {"node"};
-    config.name = name;
+    config.member.roles = {"node"};
+    config.member.name = name;
     const auto status = CompleteConfig(config);
     EXPECT_EQ(status.ok(), good) << name << ": " << status;
     if (!good) {
@@ -421,24 +425,24 @@ TEST_F(DaemonConfigTest, AMembersNameIsOneWord) {
     }
   }
   DaemonConfig both;
-  both.roles = {"node", "gateway"};
-  both.name = std::string(125, 'n');
+  both.member.roles = {"node", "gateway"};
+  both.member.name = std::string(125, 'n');
   EXPECT_FALSE(CompleteConfig(both).ok()) << "its gateway is called NAME-gateway";
 }
 
 TEST_F(DaemonConfigTest, WhoLooksForAManagerNeedsItsPort) {
   DaemonConfig config;
-  config.roles = {"node"};
-  config.manager = "10.0.0.1:7400";
+  config.member.roles = {"node"};
+  config.member.manager = "10.0.0.1:7400";
   EXPECT_THAT(std::string(CompleteConfig(config).message()), HasSubstr("--tls-dir"));
-  config.insecure_network = true;
+  config.security.insecure_network = true;
   EXPECT_TRUE(CompleteConfig(config).ok());
-  config.insecure_network = false;
-  config.manager = "127.0.0.1:0";
+  config.security.insecure_network = false;
+  config.member.manager = "127.0.0.1:0";
   EXPECT_THAT(std::string(CompleteConfig(config).message()), HasSubstr("127.0.0.1:0"));
-  config.roles = {"manager", "node"};
+  config.member.roles = {"manager", "node"};
   EXPECT_TRUE(CompleteConfig(config).ok()) << "it chooses one itself";
-  config.manager = "10.0.0.1:7400";
+  config.member.manager = "10.0.0.1:7400";
   EXPECT_THAT(std::string(CompleteConfig(config).message()), HasSubstr("--insecure-network"));
 }
 
@@ -447,24 +451,24 @@ TEST_F(DaemonConfigTest, RolesAndNameAreThoseOfTheCertificate) {
   test::TestAuthority authority;
   authority.Issue("rack-3", {Role::kNode});
   DaemonConfig config;
-  config.roles = {"node"};
-  config.listen = "10.0.0.2:0";
-  config.manager = "10.0.0.1:7400";
-  config.tls_dir = authority.folder("rack-3");
+  config.member.roles = {"node"};
+  config.member.listen = "10.0.0.2:0";
+  config.member.manager = "10.0.0.1:7400";
+  config.security.tls_dir = authority.folder("rack-3");
   ASSERT_EQ(CompleteConfig(config), absl::OkStatus());
-  EXPECT_EQ(config.name, "rack-3");
-  config.name = "rack-4";
+  EXPECT_EQ(config.member.name, "rack-3");
+  config.member.name = "rack-4";
   EXPECT_THAT(std::string(CompleteConfig(config).message()), HasSubstr("--name rack-4 is not the name"));
-  config.name.clear();
-  config.roles = {"gateway"};
+  config.member.name.clear();
+  config.member.roles = {"gateway"};
   EXPECT_THAT(std::string(CompleteConfig(config).message()),
               AllOf(HasSubstr("'rack-3' (node"), HasSubstr("--role gateway")));
   // /metrics asks nobody for a certificate.
-  config.roles = {"node"};
-  config.operations = "10.0.0.2:0";
+  config.member.roles = {"node"};
+  config.member.operations = "10.0.0.2:0";
   EXPECT_THAT(std::string(CompleteConfig(config).message()), HasSubstr("--insecure-network"));
-  config.operations = "127.0.0.1:0";
-  config.tls_dir = authority.folder("nobody");
+  config.member.operations = "127.0.0.1:0";
+  config.security.tls_dir = authority.folder("nobody");
   EXPECT_THAT(std::string(CompleteConfig(config).message()), HasSubstr("troupe ca issue"));
 }
 
@@ -475,24 +479,24 @@ TEST_F(DaemonConfigTest, HeartbeatSuspectAndDeadGrow) {
                                                        {100, 800, 800, false},
                                                        {0, 400, 800, false}}) {
     DaemonConfig config;
-    config.roles = {"manager"};
-    config.heartbeat = milliseconds(heartbeat);
-    config.suspect = milliseconds(suspect);
-    config.dead = milliseconds(dead);
+    config.member.roles = {"manager"};
+    config.membership.heartbeat = milliseconds(heartbeat);
+    config.membership.suspect_after = milliseconds(suspect);
+    config.membership.dead_after = milliseconds(dead);
     EXPECT_EQ(CompleteConfig(config).ok(), good) << heartbeat << " " << suspect << " " << dead;
   }
 }
 
 TEST_F(DaemonConfigTest, ALeaseIsNoShorterThanDeathAndMoreNodesAreAllowedThanNeeded) {
   DaemonConfig config;
-  config.roles = {"manager"};
+  config.member.roles = {"manager"};
   for (const auto& [lease, good] : {std::pair{0, true}, {799, false}, {800, true}}) {
     config.member_lease = std::chrono::milliseconds(lease);
     EXPECT_EQ(CompleteConfig(config).ok(), good) << lease;
   }
-  config.min_nodes = 3;
+  config.machines.limits.min_nodes = 3;
   EXPECT_TRUE(CompleteConfig(config).ok()) << "without a maximum load decides nothing";
-  config.max_nodes = 2;
+  config.machines.limits.max_nodes = 2;
   EXPECT_THAT(std::string(CompleteConfig(config).message()), HasSubstr("max-nodes"));
 }
 

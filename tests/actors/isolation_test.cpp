@@ -188,8 +188,8 @@ TEST_F(Isolation, AWorkerThatDidNothingForLongServesNobodyAgain) {
 
 // Three tenants on the two workers of a GPU: each time one of them waits, another's worker is taken away.
 TEST(IsolatedStates, ATenantThatHadToGoFindsItsStateAgain) {
-  for (const bool each_run : {true, false}) {
-    StateWorld world(1, each_run, GiB(1), Isolated(proto::ISOLATION_TENANT));
+  for (const auto write_back : {node::StateWriteBack::kRun, node::StateWriteBack::kEvict}) {
+    StateWorld world(1, write_back, GiB(1), Isolated(proto::ISOLATION_TENANT));
     for (const char* name : {"a", "b", "c"})
       ASSERT_TRUE(world.DeployState(name, MiB(100), OfTenant(name)).ok());
     for (int i = 1; i <= 4; ++i)
@@ -203,7 +203,7 @@ TEST(IsolatedStates, ATenantThatHadToGoFindsItsStateAgain) {
     for (const auto& [runtime, functions] : held)
       EXPECT_TRUE(absl::StartsWith(functions, runtime.substr(7)))
           << runtime << " has the state of " << functions;
-    if (!each_run) continue;
+    if (write_back == node::StateWriteBack::kEvict) continue;
     for (auto& worker : world.node("node-1").workers) worker->kill();
     for (const char* name : {"a", "b", "c"}) EXPECT_EQ(world.Count(name), 5) << name;
     EXPECT_EQ(world.Told("state-lost"), "");
@@ -261,7 +261,7 @@ TEST_F(Isolation, PlansAreMadeForAllOfATenantWhenItGetsAWorkerAndForNewFunctions
 TEST_F(Isolation, AModelIsMeasuredWhereItsTenantHasAWorker) {
   Start([](NodeOptions& options) {
     Isolated(proto::ISOLATION_TENANT)(options);
-    options.trials = true;
+    options.measure = node::MeasureRule::kAdoption;
   });
   for (const char* name : {"a", "b"}) Deploy(name, OfTenant("acme"));
   Deploy("c", OfTenant("bolt"));

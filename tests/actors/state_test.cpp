@@ -106,8 +106,8 @@ TEST(State, FunctionsOfOneModelLoseNothingWithTheirWorkers) {
 
 // The memory of a GPU holds two of three models: each call evicts another, and the state moves.
 TEST(State, ItIsWrittenBackAtEvictionAndComesBackAlsoOnAnotherGpu) {
-  for (const bool each_run : {true, false}) {
-    StateWorld world(2, each_run, MiB(250));
+  for (const auto write_back : {node::StateWriteBack::kRun, node::StateWriteBack::kEvict}) {
+    StateWorld world(2, write_back, MiB(250));
     for (const char* name : {"a", "b", "c", "d", "e"}) ASSERT_TRUE(world.DeployState(name).ok());
     ASSERT_TRUE(world.Deploy("plain", MiB(100)).ok());
     for (int i = 1; i <= 6; ++i) {
@@ -176,7 +176,7 @@ TEST(State, AWorkerThatDiesDuringARunLeavesItAsItWas) {
 }
 
 TEST(State, WrittenBackAtEvictionsOnlyTheRunsSinceGoWithTheWorkerAndAnEventSaysHowMany) {
-  StateWorld world(1, false, MiB(150));
+  StateWorld world(1, node::StateWriteBack::kEvict, MiB(150));
   ASSERT_TRUE(world.DeployState("sum").ok());
   ASSERT_TRUE(world.Deploy("plain", MiB(100)).ok());
   EXPECT_EQ(world.Count("sum"), 1);
@@ -205,7 +205,7 @@ TEST(State, ARunWhoseStateCannotBeKeptFailsAndLeavesItAsItWas) {
 }
 
 TEST(State, AnEvictionThatCannotWriteBackLeavesTheModelAndLosesNothing) {
-  StateWorld world(1, false, MiB(150));
+  StateWorld world(1, node::StateWriteBack::kEvict, MiB(150));
   ASSERT_TRUE(world.DeployState("sum").ok());
   ASSERT_TRUE(world.Deploy("plain", MiB(100)).ok());
   EXPECT_EQ(world.Count("sum"), 1);
@@ -233,7 +233,7 @@ TEST(State, ANewDeploymentBeginsAnew) {
 }
 
 TEST(State, AFunctionWithStateHasOneNode) {
-  StateWorld world(1, true, GiB(1), {}, 3);
+  StateWorld world(1, node::StateWriteBack::kRun, GiB(1), {}, 3);
   ASSERT_TRUE(world.DeployState("sum").ok());
   world.Run(seconds(2));
   proto::AdminRequest show;
@@ -262,7 +262,7 @@ std::string EventsOf(StateWorld& world, const std::string& kind) {
 }
 
 TEST(State, WithoutItsNodeItIsRefusedAndNotBegunAnewElsewhere) {
-  StateWorld world(1, true, GiB(1), {}, 3);
+  StateWorld world(1, node::StateWriteBack::kRun, GiB(1), {}, 3);
   ASSERT_TRUE(world.DeployState("sum").ok());
   EXPECT_EQ(world.Count("sum"), 1);
   world.StopManager();  // what it knows of the home is in its store
@@ -279,7 +279,7 @@ TEST(State, WithoutItsNodeItIsRefusedAndNotBegunAnewElsewhere) {
 }
 
 TEST(State, ADrainedNodeKeepsItAndGoesOnWhenItIsBack) {
-  StateWorld world(1, true, GiB(1), {}, 2);
+  StateWorld world(1, node::StateWriteBack::kRun, GiB(1), {}, 2);
   ASSERT_TRUE(world.DeployState("sum").ok());
   for (int i = 1; i <= 3; ++i) EXPECT_EQ(world.Count("sum"), i);
   const auto home = HomeOf(world);
@@ -297,7 +297,8 @@ TEST(State, ADrainedNodeKeepsItAndGoesOnWhenItIsBack) {
 }
 
 TEST(State, OneThatTheNodeHasNoRoomForIsRefused) {
-  StateWorld world(1, true, GiB(1), [](NodeOptions& options) { options.states.capacity = Bytes(20); });
+  StateWorld world(1, node::StateWriteBack::kRun, GiB(1),
+                   [](NodeOptions& options) { options.states.capacity = Bytes(20); });
   EXPECT_TRUE(world.DeployState("first").ok());  // 16 bytes
   EXPECT_EQ(world.Count("first"), 1);
   (void)world.DeployState("second");

@@ -12,10 +12,11 @@ namespace troupe::actors {
 
 class StateWorld : public World {
  public:
-  explicit StateWorld(std::size_t gpus = 2, bool each_run = true, Bytes memory = GiB(1),
-                      std::function<void(NodeOptions&)> adjust = {}, std::size_t nodes = 1)
-      : World(nodes, gpus, Profile(memory), {}, GiB(2), [each_run, adjust](NodeOptions& options) {
-          options.write_back_each_run = each_run;
+  explicit StateWorld(std::size_t gpus = 2, node::StateWriteBack write_back = node::StateWriteBack::kRun,
+                      Bytes memory = GiB(1), std::function<void(NodeOptions&)> adjust = {},
+                      std::size_t nodes = 1)
+      : World(nodes, gpus, Profile(memory), {}, GiB(2), [write_back, adjust](NodeOptions& options) {
+          options.state_write_back = write_back;
           if (adjust) adjust(options);
         }) {}
 

@@ -11,7 +11,8 @@ using testing::IsEmpty;
 class ByLayer : public SchedulerTest {
  protected:
   explicit ByLayer(bool on = true)
-      : SchedulerTest({.by_layer = on}, *FindSchedulerPolicies(*FindPreset("troupe"))) {
+      : SchedulerTest({.by_layer = on ? ByLayer::kIdle : ByLayer::kOff},
+                      *FindSchedulerPolicies(*FindPreset("troupe"))) {
     now = Time(std::chrono::hours(1));
     free = MiB(1);
     Gpus(1, false);
@@ -129,7 +130,7 @@ TEST_F(NotByLayer, IsOffUnlessAskedFor) {
   Fill();
   Submit(3, "cold");
   EXPECT_EQ(Next().source, SwapSource::kHost);
-  EXPECT_FALSE(SchedulerLimits().by_layer);
+  EXPECT_EQ(SchedulerLimits().by_layer, ByLayer::kOff);
 }
 
 }  // namespace

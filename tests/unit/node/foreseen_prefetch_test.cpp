@@ -236,7 +236,7 @@ TEST_F(OnlyAhead, ForeseesNothing) {
 
 class WhereModelsPass : public Foreseen {
  protected:
-  WhereModelsPass() : Foreseen("forecast", {.swap_ahead = 2, .by_layer = true}) {}
+  WhereModelsPass() : Foreseen("forecast", {.swap_ahead = 2, .by_layer = ByLayer::kIdle}) {}
 };
 TEST_F(WhereModelsPass, WhatWouldPassThroughEvictsNobodyBeforeItsRequest) {
   Ask("other");

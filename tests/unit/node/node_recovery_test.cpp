@@ -100,7 +100,7 @@ class Refilled : public Recovery {
  protected:
   static NodeSettings WithRefill() {
     auto settings = Settings(2);
-    settings.refill = true;
+    settings.refill = RefillRule::kHotFirst;
     return settings;
   }
   Refilled() : Recovery(WithRefill()) {}
@@ -223,9 +223,9 @@ TEST_F(Orphaned, AModelThatIsAdoptedMeanwhileIsThereAlready) {
 
 class Stateful : public NodeTest {
  protected:
-  static NodeSettings One(bool each_run) {
+  static NodeSettings One(StateWriteBack write_back) {
     auto settings = Settings(1);
-    settings.write_back_each_run = each_run;
+    settings.state_write_back = write_back;
     return settings;
   }
   static proto::FunctionRecord Counter() {
@@ -240,7 +240,7 @@ class Stateful : public NodeTest {
     return function;
   }
   static std::string Key() { return "f/1@5"; }
-  explicit Stateful(bool each_run = true) : NodeTest(One(each_run)) {
+  explicit Stateful(StateWriteBack write_back = StateWriteBack::kRun) : NodeTest(One(write_back)) {
     Up(0);
     Hello(7);
     proto::ClusterUpdate update;
@@ -310,7 +310,7 @@ TEST_F(Stateful, AnImageThatCannotBeSavedFailsTheRun) {
 
 class StatefulUntilEvicted : public Stateful {
  protected:
-  StatefulUntilEvicted() : Stateful(false) {}
+  StatefulUntilEvicted() : Stateful(StateWriteBack::kEvict) {}
 };
 
 TEST_F(StatefulUntilEvicted, AnOutlivingWorkersNewerStateIsTakenBeforeTheNextRun) {

@@ -24,7 +24,7 @@ class World {
                     .swap_ahead = 1 + static_cast<std::uint32_t>(seed % 4),
                     .max_replans = 64,
                     .seed = seed,
-                    .by_layer = seed % 2 == 0,
+                    .by_layer = seed % 2 == 0 ? ByLayer::kIdle : ByLayer::kOff,
                     .broadcast = seed % 4 == 0 ? BroadcastRule::kBurst : BroadcastRule::kOff},
                    *FindSchedulerPolicies(names), {}, *Topology::Parse(seed % 2 == 0 ? "v100x4" : "none")) {
     // More than a request looks at, or few.
