@@ -6,9 +6,9 @@ usage: memory.py [--build DIR] [--models DIR] [--rounds N]
 The memory of each network by step is that of its plan; its run time is set to what is usual on a data-centre GPU, as
 these figures depend on how memory is used over a run and not on how fast this machine computes. `static` is the
 baseline of pool_peak/VARIANT: its ratio is what is to be at most 0.09, and for `fine-resilient` against `fine` 0.33.
-The load is StreamBox's (004, section 8): weights too come and go with the runs. `weights=stay`: a worker whose models are
-resident, whose runs take their activations at the launch and trim them; the largest launch is the least that is possible.
-`streams=N`: N runs at a time (a worker's default is one).
+The mode that decides is the worker's own: models stay on the GPU, runs take their activations at the launch and trim them; the
+largest launch is the least that is possible. `weights=by-layer` is StreamBox's load (004, section 8), which no worker runs:
+weights too come and go with the runs. `streams=N`: N runs at a time (a worker's default is one).
 """
 import argparse
 import pathlib

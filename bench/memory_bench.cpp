@@ -57,11 +57,11 @@ void PrintPool(const std::vector<Network>& networks, const PoolLoad& load, const
 }
 
 void PrintPools(const std::vector<Network>& networks) {
-  for (const bool weights_stay : {false, true}) {
+  for (const PoolMode mode : {PoolMode::kWorker, PoolMode::kStreamBox}) {
     for (const std::size_t streams : {std::size_t{1}, std::size_t{4}, std::size_t{8}}) {
       for (const char* variant : kVariants) {
-        PrintPool(networks, {.variant = variant, .weights_stay = weights_stay, .streams = streams},
-                  absl::StrCat(weights_stay ? "/weights=stay" : "",
+        PrintPool(networks, {.variant = variant, .mode = mode, .streams = streams},
+                  absl::StrCat(mode == PoolMode::kWorker ? "" : "/weights=by-layer",
                                streams == kStreams ? "" : absl::StrCat("/streams=", streams)));
       }
     }

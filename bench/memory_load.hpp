@@ -30,10 +30,12 @@ struct Network {
 // every 20 seconds requests come at twice the rate that the GPU serves, else at a tenth of it. One request of
 // a function at a time, at most `streams` at once, which share the GPU evenly.
 inline constexpr std::size_t kStreams = 1;  // what a worker does
+// Whose the weights are: a model's that stays on the GPU, as a worker has it (its runs take their activations
+// at the launch and trim them), or the runs', which bring them layer by layer and free them (StreamBox, 004).
+enum class PoolMode { kWorker, kStreamBox };
 struct PoolLoad {
   std::string variant;
-  // StreamBox's load (weights too are the runs'), or a worker's with weights that stay.
-  bool weights_stay = false;
+  PoolMode mode = PoolMode::kWorker;
   std::size_t streams = kStreams;
   std::size_t functions = 20;
   Duration length = std::chrono::seconds(200);

@@ -131,12 +131,13 @@ class PoolSimulation {
     }
   }
 
-  [[nodiscard]] bool AtOnce() const { return load_.variant == "static" || load_.weights_stay; }
+  [[nodiscard]] bool IsWorkers() const { return load_.mode == PoolMode::kWorker; }
+  [[nodiscard]] bool AtOnce() const { return load_.variant == "static" || IsWorkers(); }
   [[nodiscard]] const std::shared_ptr<const MemoryProfile>& ProfileOf(const Network& network) const {
-    return load_.weights_stay ? network.by_launch : network.by_step;
+    return IsWorkers() ? network.by_launch : network.by_step;
   }
   [[nodiscard]] Bytes Whole(const Network& network) const {
-    return load_.weights_stay ? network.activations : network.whole;
+    return IsWorkers() ? network.activations : network.whole;
   }
 
   // What the step needs is allocated: what is used for the first time.
@@ -152,7 +153,7 @@ class PoolSimulation {
       }
       run.activations = Allocate(function, network.by_step->At(run.step) - weights);
     }
-    if (load_.weights_stay && load_.variant != "static") Trim(run, network);
+    if (IsWorkers() && load_.variant != "static") Trim(run, network);
     memory_.pool().Reached(run.id, run.step, now_);
     const auto steps = static_cast<std::int64_t>(network.by_step->steps());
     const auto sharers = static_cast<std::int64_t>(active_.size());

@@ -5,6 +5,7 @@
 // Prints "name value [baseline]" lines: see bench/swap.py for what they mean.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <thread>
 
 #include "bench/worker_rig.hpp"
@@ -17,6 +18,10 @@ constexpr std::uint64_t kLarge = 240 << 20;  // a ResNet-152
 constexpr std::uint64_t kSmall = 100 << 20;  // a ResNet-50
 // Long enough that one who is woken late still meets the other.
 constexpr std::uint64_t kPair = 224 << 20;
+
+// By when the requests are served whose models share a link.
+constexpr Duration kSoon = std::chrono::milliseconds(50);
+constexpr Duration kLater = std::chrono::seconds(1);
 
 class Links {
  public:
@@ -125,16 +130,29 @@ class Links {
     }
   }
 
+  // By when the requests are to be served that wait for the large model and for the one that arrives late;
+  // without: they have no objective.
+  struct Objectives {
+    std::optional<Duration> large = kLater;
+    std::optional<Duration> late = kSoon;
+  };
   // One that arrives while a large one passes: how much later it is there than alone.
   void LateArrival(double link, const std::string& name, const WorkerCommand& command, int rounds) {
+    LateArrival(link, name, command, rounds, Objectives());
+  }
+  void LateArrival(double link, const std::string& name, const WorkerCommand& command, int rounds,
+                   const Objectives& due) {
+    const auto order = [](const proto::HostCopy& copy, std::optional<Duration> by) {
+      return by ? SwapInBy(copy, *by) : SwapInOf(copy);
+    };
     transport::LinkBuckets links = Value(CreateNodeLinks(1, {link * 1e9}), "links");
     Rig rig(site_, command, links, site_.memory());
     for (int round = 0; round <= rounds; ++round) {
-      const double alone = Took(rig.Ask(SwapInBy(small_, kSoon)));
+      const double alone = Took(rig.Ask(order(small_, due.late)));
       rig.Evict("small");
-      const std::uint64_t first = rig.Send(SwapInBy(large_, kLater));
+      const std::uint64_t first = rig.Send(order(large_, due.large));
       std::this_thread::sleep_for(TransferTime(Bytes(kLarge / 10), {link * 1e9}));
-      const double late = Took(rig.Ask(SwapInBy(small_, kSoon)));
+      const double late = Took(rig.Ask(order(small_, due.late)));
       (void)rig.Await(first);
       rig.Evict("small");
       rig.Evict("large");
@@ -143,8 +161,6 @@ class Links {
   }
 
  private:
-  static constexpr Duration kSoon = std::chrono::milliseconds(50);
-  static constexpr Duration kLater = std::chrono::seconds(1);
   static constexpr Duration kBurst = std::chrono::microseconds(500);
 
   static double Bandwidth(const proto::WorkerOutcome& swapped) {
@@ -199,6 +215,9 @@ int Main(int rounds, const std::vector<double>& speeds) {
       command.link_sharing = sharing;
       bench.LateArrival(link, sharing, command, rounds);
     }
+    // As a worker runs: the same objective, so that the late one is due later; and no objectives at all.
+    bench.LateArrival(link, "deadline-same-objective", WorkerCommand(), rounds, {kLater, kLater});
+    bench.LateArrival(link, "deadline-no-objectives", WorkerCommand(), rounds, {std::nullopt, std::nullopt});
     // What each part is good for: the deadline variant without it.
     WorkerCommand command;
     command.block = KiB(16);

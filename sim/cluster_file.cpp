@@ -114,6 +114,7 @@ absl::StatusOr<ClusterSpec> ParseCluster(std::string_view text, const std::strin
                                            {"gpu-kinds", later},
                                            {"network", later},
                                            {"models", later}}));
+  if (cluster.link_sharing == gpu::LinkSharing::kDeadline) cluster.run_turns = Turns::kDeadline;
   if (root["gpu-kinds"] && (root["gpus"] || root["gpu-memory"]))
     return reader.Wrong(root["gpu-kinds"].Mark(), "expected either gpu-kinds, or gpus and gpu-memory");
   if (root["gpu-kinds"]) TROUPE_RETURN_IF_ERROR(ReadKinds(reader, root["gpu-kinds"], cluster));

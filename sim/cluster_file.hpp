@@ -67,6 +67,7 @@ struct ClusterSpec {
   // By whom a switch's link is used. Even shares are the plain hardware's; the product's default is by
   // deadline.
   gpu::LinkSharing link_sharing = gpu::LinkSharing::kShared;
+  Turns run_turns = Turns::kArrival;  // of a GPU's runs; a file has them by deadline where links are
   node::Topology topology;
   Duration timeout = std::chrono::minutes(10);
   std::optional<NetworkOptions> network{};

@@ -96,7 +96,7 @@ class OverlappingGpu final : public ProfiledGpu {
   void Run(const std::string& digest, std::optional<Time> deadline, Time now, Ran done) override {
     runs_.push_back({.digest = digest,
                      .done = std::move(done),
-                     .urgency = mechanism_.urgent_first
+                     .urgency = mechanism_.runs == Turns::kDeadline
                                     ? gpu::UrgencyOf(gpu::LinkSharing::kDeadline, now, deadline)
                                     : 0});
     NextRun(now);
@@ -126,7 +126,7 @@ class OverlappingGpu final : public ProfiledGpu {
 
   void NextLoad(Time now) {
     if (loads_.empty() || loads_.front().begun) return;
-    if (mechanism_.urgent_first) {
+    if (mechanism_.loads == Turns::kDeadline) {
       const auto deadline = [](const Bringing& load) { return load.load.deadline.value_or(Time::max()); };
       const auto next = std::ranges::min_element(loads_, {}, deadline);
       std::rotate(loads_.begin(), next, next + 1);

@@ -41,6 +41,9 @@ struct AllocationTimes {
 // Of a policy of gpu/memory/memory_policy.hpp; none, where it never asks the device.
 [[nodiscard]] AllocationTimes AllocationTimesOf(std::string_view memory_policy);
 
+// Which of the loads that wait for a GPU's copy engine, or of the runs that could compute there, is next.
+enum class Turns { kArrival, kDeadline };
+
 struct GpuMechanism {
   LoadMode mode = LoadMode::kPipelined;
   BytesPerSecond link{12e9};
@@ -48,9 +51,8 @@ struct GpuMechanism {
   std::function<BytesPerSecond(std::uint32_t from)> peer_link{};
   double speed = 1;  // divides the times of runs
   AllocationTimes allocation{};
-  // Of the loads that wait for this GPU's copy engine, and of the runs that could compute; else they go in
-  // the order of arrival.
-  bool urgent_first = false;
+  Turns loads = Turns::kArrival;
+  Turns runs = Turns::kArrival;
   // Told of each load as it is ordered.
   std::function<void(const std::string& digest, bool from_peer)> on_bring{};
 };

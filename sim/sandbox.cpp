@@ -111,25 +111,13 @@ std::string Sandbox::Describe() const {
       FormatDuration(allocation), link_in_turns ? "in turns" : "shared", FormatDuration(pinning));
 }
 
-const std::vector<SimPreset>& SandboxPresets() {
-  static const std::vector<SimPreset> kPresets = {{"infless", InOrder(), PerFunction(HandOver::kHost)},
-                                                  {"astraea", InOrder(), PerFunction(HandOver::kHandle)},
-                                                  {"stream-only", InOrder(), StreamOnly()},
-                                                  {"streambox", InOrder(), PerUser()},
-                                                  {"planned+streams", Ours(), OursPerUser()}};
+const std::vector<SandboxPreset>& SandboxPresets() {
+  static const std::vector<SandboxPreset> kPresets = {{"infless", InOrder(), PerFunction(HandOver::kHost)},
+                                                      {"astraea", InOrder(), PerFunction(HandOver::kHandle)},
+                                                      {"stream-only", InOrder(), StreamOnly()},
+                                                      {"streambox", InOrder(), PerUser()},
+                                                      {"planned+streams", Ours(), OursPerUser()}};
   return kPresets;
-}
-
-absl::StatusOr<SimPreset> FindSimPreset(std::string_view name) {
-  const auto& own = SandboxPresets();
-  if (const auto it = std::ranges::find(own, name, &SimPreset::name); it != own.end()) return *it;
-  std::vector<std::string_view> known;
-  for (const auto& preset : Presets()) {
-    if (preset.name == name) return SimPreset{std::string(name), preset.policy};
-    known.push_back(preset.name);
-  }
-  for (const auto& preset : own) known.emplace_back(preset.name);
-  return UnknownPolicy("preset", name, known);
 }
 
 }  // namespace troupe::sim

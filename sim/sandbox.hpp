@@ -1,15 +1,12 @@
 // SANDBOX: how a published system lets several functions live on one GPU (004): what starts, what it takes of
 // the memory, how runs share the compute units and copies the link. The isolation itself is the product's
-// (node/runtimes/isolation.hpp): a runtime per function, or per user. Presets that need one stand here,
-// beside those of base/policy.hpp.
+// (node/runtimes/isolation.hpp): a runtime per function, or per user. Presets that need one stand here;
+// sim/presets.hpp finds them beside those of base/policy.hpp.
 #pragma once
 
-#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "base/policy.hpp"
 #include "base/units.hpp"
 #include "proto/function.pb.h"
@@ -42,14 +39,12 @@ struct Sandbox {
   [[nodiscard]] std::string Describe() const;
 };
 
-struct SimPreset {
+struct SandboxPreset {
   std::string name;
   PolicyNames policies;
-  std::optional<Sandbox> sandbox{};
+  Sandbox sandbox;
 };
-// Of base/policy.hpp, or one with a sandbox: `infless`, `astraea`, `stream-only`, `streambox`, and
-// `planned+streams`: ours with runtimes per user. NotFound lists all.
-[[nodiscard]] absl::StatusOr<SimPreset> FindSimPreset(std::string_view name);
-[[nodiscard]] const std::vector<SimPreset>& SandboxPresets();
+// `infless`, `astraea`, `stream-only`, `streambox`, and `planned+streams`: ours with runtimes per user.
+[[nodiscard]] const std::vector<SandboxPreset>& SandboxPresets();
 
 }  // namespace troupe::sim

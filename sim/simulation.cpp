@@ -166,12 +166,14 @@ class Run {
 
   [[nodiscard]] GpuMechanism MechanismOf(const std::string& node, std::uint32_t gpu) {
     const GpuKind kind = setup_.cluster.KindOf(gpu);
+    const bool by_deadline = setup_.cluster.link_sharing == gpu::LinkSharing::kDeadline;
     GpuMechanism mechanism{.mode = setup_.runtimes ? LoadMode::kRuntimes : setup_.cluster.loads,
                            .link = kind.link,
                            .peer_link = {},
                            .speed = kind.speed,
                            .allocation = AllocationTimesOf(setup_.policies.memory),
-                           .urgent_first = setup_.cluster.link_sharing == gpu::LinkSharing::kDeadline,
+                           .loads = by_deadline ? Turns::kDeadline : Turns::kArrival,
+                           .runs = setup_.cluster.run_turns,
                            .on_bring = {}};
     mechanism.peer_link = [this, gpu](std::uint32_t from) {
       return setup_.cluster.topology.PeerLink(from, gpu).value_or(BytesPerSecond{});

@@ -15,6 +15,7 @@
 #include "sim/experiments/experiment.hpp"
 #include "sim/experiments/sweep.hpp"
 #include "sim/experiments/torpor_setup.hpp"
+#include "sim/presets.hpp"
 #include "sim/traces/generators.hpp"
 
 namespace troupe::sim {

@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/status.hpp"
+#include "sim/presets.hpp"
 #include "sim/traces/generators.hpp"
 #include "sim/traces/trace_reader.hpp"
 
@@ -161,7 +162,8 @@ bool BindsForGood(const std::string& preset) {
 absl::StatusOr<SimulationSetup> TorporRun(ClusterSpec cluster, const MinuteCounts& counts, Spread spread,
                                           const std::string& preset, std::uint64_t seed) {
   SimulationSetup setup;
-  TROUPE_ASSIGN_OR_RETURN(setup.policies, FindPreset(preset));
+  TROUPE_ASSIGN_OR_RETURN(const auto chosen, FindSimPreset(preset));
+  setup.policies = chosen.policies;
   Random random(seed);
   setup.cluster = std::move(cluster);
   setup.workload = SpreadCounts(counts, spread, random);
@@ -169,12 +171,9 @@ absl::StatusOr<SimulationSetup> TorporRun(ClusterSpec cluster, const MinuteCount
   setup.profiled = true;
   setup.runtimes = BringsRuntimes(preset);
   if (setup.runtimes) setup.cluster.gpu_memory = Megabytes(32'000);  // no pool: all of a V100's
-  // The order on the links and of the runs, and how far ahead models come, are the product's; the systems of
-  // the papers take what the hardware gives.
-  if (preset.starts_with("troupe")) {
-    setup.cluster.link_sharing = gpu::LinkSharing::kDeadline;
-    setup.limits.swap_ahead = node::kDefaultSwapAhead;
-  }
+  setup.cluster.link_sharing = chosen.mechanisms.links;
+  setup.cluster.run_turns = chosen.mechanisms.runs;
+  setup.limits.swap_ahead = chosen.mechanisms.swap_ahead;
   return setup;
 }
 

@@ -195,8 +195,61 @@ def class_violations(root):
         yield f"tests/architecture/rules.py: class {name} keeps to the rule: take it off UNDIVIDED"
 
 
+# The folders of a room include each other in one direction only; what lies in the room itself is a folder, too. These are
+# the circles that are still there: a folder that has left its circle is to be taken off.
+CIRCLES = {
+    "node": {".", "models", "requests", "runtimes", "scheduling", "state"},  # parts.hpp names every part to every part
+    "actors": {"core", "interfaces", "seams"},
+    "shell": {".", "inputs", "verbs"},
+}
+
+
+def folder_of(path):
+    """`sim/chaos/x.hpp` lies in `chaos`, `sim/world.hpp` in `.`."""
+    parts = path.split("/")
+    return parts[1] if len(parts) > 2 else "."
+
+
+def includes_between_folders(root, room):
+    """Of each folder of a room the folders that it includes, each with the line that does."""
+    arrows = {}
+    for file in sources(root, room):
+        path = file.relative_to(root).as_posix()
+        for number, line in enumerate(file.read_text(errors="replace").splitlines(), 1):
+            include = INCLUDE.match(line)
+            if include and include.group(1) == '"' and include.group(2).startswith(room + "/"):
+                begin, end = folder_of(path), folder_of(include.group(2))
+                if begin != end:
+                    arrows.setdefault(begin, {}).setdefault(end, f"{path}:{number}")
+    return arrows
+
+
+def reached(arrows, begin):
+    seen, left = set(), [begin]
+    while left:
+        for end in arrows.get(left.pop(), {}):
+            if end not in seen:
+                seen.add(end)
+                left.append(end)
+    return seen
+
+
+def circle_violations(root):
+    for room in BELOW:
+        arrows = includes_between_folders(root, room)
+        known = CIRCLES.get(room, set())
+        after = {folder: reached(arrows, folder) for folder in arrows}
+        for begin in sorted(arrows):
+            for end, where in sorted(arrows[begin].items()):
+                if begin in after.get(end, ()) and not {begin, end} <= known:
+                    yield f"{where}: {room}/{begin} includes {room}/{end}, which leads back to it: move what both need, or the arrow"
+        for folder in sorted(known):
+            if folder in arrows and folder not in after[folder]:
+                yield f"tests/architecture/rules.py: {room}/{folder} is in no circle: take it off CIRCLES"
+
+
 def violations(root):
-    out = list(event_violations(root)) + list(class_violations(root))
+    out = list(event_violations(root)) + list(class_violations(root)) + list(circle_violations(root))
     for room in BELOW:
         for file in sorted((root / room).rglob("*")):
             if file.suffix not in SOURCE:
@@ -228,6 +281,7 @@ PLANTED = {
                        "class Large {\n  void Do();\n" + "".join(f"  std::function<void(int)> field{i}_{{1}};\n" for i in range(MOST_FIELDS + 1)) + "};",
                        "class Large {\n  explicit Large(A a, B<C, D> b, E c, F d, G e, H f, I g);\n};",
                        "class GpuTable {\n  void Do();\n};"],
+    "sim/chaos/a.hpp": ['#include "sim/world/b.hpp"  //CIRCLE', '#include "sim/b.hpp"  //CIRCLE'],
     "node/spread.hpp": ["class Spread {\n  void A();\n};\n//SPREAD"],
     EVENT_KINDS: ['    "nobody-writes",'],
 }
@@ -242,6 +296,7 @@ ALLOWED = {
                        "".join(f"  void Do{i}() {{ int x = f(1); }}\n" for i in range(MOST_METHODS - 1)) +
                        " private:\n  struct Inner {\n    void A();\n    void B();\n  };\n" +
                        "".join(f"  std::map<int, int> field{i}_{{}};\n" for i in range(MOST_FIELDS)) + "};"],
+    "sim/chaos/a.hpp": ['#include "sim/world/b.hpp"', '#include "sim/b.hpp"', '#include "sim/chaos/b.hpp"  //CIRCLE'],
     "node/ok.cpp": ["// std::this_thread is not for this room", '#include "base/units.hpp"'],
 }
 
@@ -259,6 +314,10 @@ def self_test():
                     if line.endswith("//SPREAD"):
                         for part in "abc":
                             (file.parent / f"{part}.cpp").write_text(f"void Spread::{part.upper()}() {{}}\n")
+                    if line.endswith("//CIRCLE"):
+                        other = root / INCLUDE.match(line).group(2)
+                        other.parent.mkdir(parents=True, exist_ok=True)
+                        other.write_text(f'#include "{path}"\n')
                     if bool(violations(root)) != expected:
                         print(f"self-test: {path}: '{line}' should {'be' if expected else 'not be'} a violation")
                         return 1

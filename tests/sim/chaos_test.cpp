@@ -6,7 +6,7 @@
 #include <sstream>
 #include <string>
 
-#include "sim/chaos/chaos_command.hpp"
+#include "sim/schedules/chaos_command.hpp"
 
 namespace troupe::sim {
 namespace {

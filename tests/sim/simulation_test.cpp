@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "sim/presets.hpp"
 #include "sim/traces/generators.hpp"
 
 namespace troupe::sim {
@@ -114,7 +115,7 @@ SimulationSetup SandboxedSetup(const std::string& preset) {
 
 TEST(Simulation, SandboxedWorkflowsAreServedUnderEveryPreset) {
   std::map<std::string, Duration> mean;
-  for (const SimPreset& preset : SandboxPresets()) {
+  for (const SandboxPreset& preset : SandboxPresets()) {
     const auto setup = SandboxedSetup(preset.name);
     const auto outcome = Simulate(setup);
     ASSERT_TRUE(outcome.ok()) << preset.name << ": " << outcome.status();

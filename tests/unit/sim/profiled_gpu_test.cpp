@@ -187,7 +187,7 @@ TEST_F(ProfiledGpu, OfTheLoadsThatWaitTheMostUrgentComesFirst) {
                                     .link = {1e9},
                                     .peer_link = {},
                                     .speed = 1,
-                                    .urgent_first = true,
+                                    .loads = Turns::kDeadline,
                                     .on_bring = {}},
                                    models_, link_, use_, clock_.Timer());
   (*models_)["small"] = (*models_)["other"] = {.run = milliseconds(1), .load = {}, .swapped = {}};
@@ -202,13 +202,13 @@ TEST_F(ProfiledGpu, OfTheLoadsThatWaitTheMostUrgentComesFirst) {
 
 TEST_F(ProfiledGpu, OfTheRunsThatCouldComputeTheMostUrgentIsNext) {
   (*models_)["other"] = (*models_)["third"] = (*models_)["big"];
-  const auto run_all = [&](bool urgent_first) {
+  const auto run_all = [&](Turns runs) {
     clock_.now = Time{};
     const auto gpu = MakeProfiledGpu({.mode = LoadMode::kPipelined,
                                       .link = {1e9},
                                       .peer_link = {},
                                       .speed = 1,
-                                      .urgent_first = urgent_first,
+                                      .runs = runs,
                                       .on_bring = {}},
                                      models_, link_, use_, clock_.Timer());
     gpu->Run("big", Time(seconds(9)), Time{}, Ran("first"));
@@ -216,11 +216,11 @@ TEST_F(ProfiledGpu, OfTheRunsThatCouldComputeTheMostUrgentIsNext) {
     gpu->Run("third", Time(milliseconds(300)), Time{}, Ran("urgent"));
     clock_.RunAll();
   };
-  run_all(true);
+  run_all(Turns::kDeadline);
   EXPECT_EQ(ends_["first"], milliseconds(100)) << "what has begun goes on";
   EXPECT_EQ(ends_["urgent"], milliseconds(200));
   EXPECT_EQ(ends_["unhurried"], milliseconds(300));
-  run_all(false);
+  run_all(Turns::kArrival);
   EXPECT_EQ(ends_["unhurried"], milliseconds(200)) << "else in the order of arrival";
 }
 
@@ -232,7 +232,7 @@ class LaunchOrderOfAGpu : public ProfiledGpu {
   void RunBoth(Duration here_by, Duration coming_by, LoadMode mode = LoadMode::kPipelined) {
     (*models_)["coming"] = {.run = milliseconds(20), .load = {}, .swapped = {}};
     const auto gpu = MakeProfiledGpu(
-        {.mode = mode, .link = {1e9}, .peer_link = {}, .speed = 1, .urgent_first = true, .on_bring = {}},
+        {.mode = mode, .link = {1e9}, .peer_link = {}, .speed = 1, .runs = Turns::kDeadline, .on_bring = {}},
         models_, link_, use_, clock_.Timer());
     gpu->Bring({"coming", Bytes(40'000'000), {}}, Time{}, Loaded("load"));
     // Both come while a third one runs, for 10 ms.

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "sim/chains.hpp"
+#include "sim/presets.hpp"
 
 namespace troupe::sim {
 namespace {
@@ -164,6 +165,30 @@ TEST(Sandboxes, HaveTheirPartOfTheMemoryAndTheirWayOfHandingOver) {
   const auto none = FindSimPreset("sandcastle").status();
   EXPECT_NE(none.message().find("torpor"), std::string::npos) << none;
   EXPECT_NE(none.message().find("stream-only"), std::string::npos) << none;
+}
+
+TEST(SimPresets, TorporOnOurMechanismsIsTorporButForThem) {
+  const auto torpor = *FindSimPreset("torpor");
+  const auto troupe = *FindSimPreset("troupe");
+  EXPECT_EQ(torpor.mechanisms.links, gpu::LinkSharing::kShared);
+  EXPECT_EQ(torpor.mechanisms.runs, Turns::kArrival);
+  EXPECT_LT(torpor.mechanisms.swap_ahead, troupe.mechanisms.swap_ahead);
+  struct Case {
+    const char* name;
+    bool links, order, prefetch;
+  };
+  for (const Case& c :
+       {Case{"torpor+links", true, false, false}, Case{"torpor+order", false, true, false},
+        Case{"torpor+prefetch", false, false, true}, Case{"torpor+links+order", true, true, false},
+        Case{"torpor+all", true, true, true}, Case{"troupe-edf", true, true, true}}) {
+    const auto preset = *FindSimPreset(c.name);
+    EXPECT_EQ(preset.mechanisms.links, (c.links ? troupe : torpor).mechanisms.links) << c.name;
+    EXPECT_EQ(preset.mechanisms.runs, (c.order ? troupe : torpor).mechanisms.runs) << c.name;
+    EXPECT_EQ(preset.mechanisms.swap_ahead, (c.prefetch ? troupe : torpor).mechanisms.swap_ahead) << c.name;
+    if (preset.name.starts_with("torpor")) {
+      EXPECT_EQ(preset.policies.eviction, torpor.policies.eviction) << c.name;
+    }
+  }
 }
 
 TEST(Chains, EndWithTheLastOfTheirAnswers) {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "sim/chaos/schedule.hpp"
+#include "sim/schedules/schedule.hpp"
 
 namespace troupe::sim {
 

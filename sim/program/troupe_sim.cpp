@@ -16,10 +16,11 @@
 #include "gpu/memory/memory_policy.hpp"
 #include "node/scheduling/scheduler_types.hpp"
 #include "sim/cancel.hpp"
-#include "sim/chaos/chaos_command.hpp"
 #include "sim/experiments/experiment.hpp"
 #include "sim/plot.hpp"
+#include "sim/presets.hpp"
 #include "sim/report.hpp"
+#include "sim/schedules/chaos_command.hpp"
 #include "sim/simulation.hpp"
 #include "sim/traces/generators.hpp"
 #include "sim/traces/trace_reader.hpp"
@@ -88,6 +89,11 @@ class ProgressLine {
 absl::StatusOr<int> RunSimulate(const SimulateOptions& options) {
   sim::SimulationSetup setup;
   TROUPE_ASSIGN_OR_RETURN(const auto preset, sim::FindSimPreset(options.policy));
+  if (!preset.sandbox && !FindPreset(options.policy).ok())
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--policy: '", options.policy,
+        "' is a preset of experiments; say the order on the links in the cluster file (link-sharing), and "
+        "--swap-ahead"));
   setup.policies = preset.policies;
   setup.sandbox = preset.sandbox;
   for (const Slot& slot : options.slots)

@@ -1,4 +1,4 @@
-#include "sim/chaos/schedule.hpp"
+#include "sim/schedules/schedule.hpp"
 
 #include <algorithm>
 #include <initializer_list>

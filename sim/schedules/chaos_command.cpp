@@ -1,4 +1,4 @@
-#include "sim/chaos/chaos_command.hpp"
+#include "sim/schedules/chaos_command.hpp"
 
 #include <unistd.h>
 

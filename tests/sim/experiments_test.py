@@ -1,0 +1,227 @@
+#!/usr/bin/env python3
+"""`troupe experiment` on small data: what it prints and refuses, and for every experiment the order of its baselines.
+usage: experiments_test.py BIN"""
+import gzip
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BIN = pathlib.Path(sys.argv.pop(1))
+
+
+class Experiment(unittest.TestCase):
+    def experiment(self, *words):
+        return subprocess.run([BIN / "troupe", "experiment", *words], capture_output=True, text=True, timeout=100)
+
+    def test_the_list_and_what_is_not_in_it(self):
+        self.assertIn("lalb-latency", self.experiment("list").stdout)
+        for words, message in ((("lalb-speed", "--data", "."), "no experiment is called 'lalb-speed'"),
+                               (("lalb",), "needs --data"),
+                               (("lalb", "--data", "/nowhere"), "there is no table /nowhere/papers/lalb_table1.csv")):
+            done = self.experiment(*words)
+            self.assertEqual(done.returncode, 2, done.stdout)
+            self.assertIn(message, done.stderr)
+
+    def test_lalb_on_small_data(self):
+        with tempfile.TemporaryDirectory() as folder:
+            data = pathlib.Path(folder)
+            for name in ("papers", "traces"):
+                (data / name).mkdir()
+            models = [f"model{i}" for i in range(30)]
+            (data / "papers/lalb_table1.csv").write_text("model,occupation_mb,loading_s,inference_s_batch32\n" + "".join(
+                f"{name},{3000 + 20 * i},2.5,1.3\n" for i, name in enumerate(models)))
+            for size in (15, 25, 35):
+                (data / f"traces/derived_lalb_ws{size}.csv").write_text("function,table1_model,m1\n" + "".join(
+                    f"f{i},{models[i % 30]},8\n" for i in range(size)))
+            done = self.experiment("lalb", "--data", folder, "--seeds", "2", "--json", str(data / "out.json"), "--svg",
+                                   str(data / "pictures"))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            figures = {figure["name"]: figure for figure in json.loads((data / "out.json").read_text())["figures"]}
+            for size in (25, 35):
+                base, o3, ours = (figures[f"lalb-latency/{size}/{preset}/mean_s"]
+                                  for preset in ("load-balance", "lalb-o3", "troupe"))
+                self.assertEqual(base["runs"], 2)
+                self.assertLess(o3["ratio"], 0.9)  # of load-balance
+                self.assertEqual(ours["baseline"], o3["name"])
+            self.assertEqual(figures["lalb-latency/35/lalb-o3/reduction"]["paper"], 96.93)
+            # Without copies ahead whoever has a model loaded has missed it, and others may wait for the same load.
+            misses, loads = (figures[f"lalb-misses/35/load-balance/{of}per_request"]["min"] for of in ("", "loads_"))
+            self.assertTrue(0 < loads <= misses < 1, (loads, misses))
+            self.assertIn("lalb-utilization/15/troupe+overlap/computing", figures)
+            picture = (data / "pictures/lalb-latency-mean_s.svg").read_text()
+            self.assertEqual(picture.count("<title>"), 15)  # three working sets under five presets
+            self.assertIn("models in the working set", picture)
+            self.assertTrue((data / "pictures/lalb-misses-reduction.svg").exists())
+            done = self.experiment("lalb-placement", "--data", folder, "--seeds", "1")  # two to a GPU
+            self.assertEqual(done.returncode, 2, done.stdout)
+            self.assertIn("25 functions do not fit on 12 GPUs of 8 GiB each", done.stderr)
+
+    def test_torpor_on_small_data(self):
+        with tempfile.TemporaryDirectory() as folder:
+            data = pathlib.Path(folder)
+            for name in ("papers", "traces/torpor"):
+                (data / name).mkdir(parents=True)
+            models = ("DenseNet-169", "DenseNet-201", "Inception-v3", "EfficientNet", "ResNet-50", "ResNet-101",
+                      "ResNet-152", "Bert-qa")
+            (data / "papers/torpor_table4.csv").write_text("model,native_ms,gpu_remoting_ms,swap_pcie_ms\n" + "".join(
+                f"{name},30,25,27\n" for name in models))
+            (data / "papers/torpor_table1.csv").write_text(
+                "model,coldstart_s,mem_footprint_gb\nResNet-152,8,1.6\nBert-qa,11,2.4\n")
+            samples = data / "traces/torpor/samples.csv"
+            samples.write_text("func,m0,m1,m2\n" + "".join(f"{i},5,20,10\n" for i in range(3)))
+            done = self.experiment("torpor-node", "--data", folder, "--seeds", "2", "--jobs", "2", "--minutes", "2",
+                                   "--functions", "96..96", "--json", str(data / "out.json"))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            figures = {figure["name"]: figure for figure in json.loads((data / "out.json").read_text())["figures"]}
+            at = "torpor-node/96/even/"
+            self.assertEqual(figures[at + "native/executed_functions"]["runs"], 2)
+            # Four GPUs of 32 GB hold 53 runtimes of 2.4 GB, or 80 of 1.6 GB.
+            self.assertGreaterEqual(figures[at + "native/executed_functions"]["min"], 53)
+            self.assertLessEqual(figures[at + "native/executed_functions"]["max"], 80)
+            self.assertEqual(figures[at + "torpor/executed_functions"]["value"], 96)
+            self.assertEqual(figures[at + "torpor/compliant_functions"]["value"], 96)
+            self.assertEqual(figures[at + "troupe/executed_functions"]["baseline"], at + "native/executed_functions")
+            samples.write_text("func,m0\n0,many\n")
+            for words, message in ((("torpor-node", "--data", folder), "samples.csv:2:3: found 'many'"),
+                                   (("torpor-node", "--data", folder, "--functions", "9..5"), "expected two numbers"),
+                                   (("torpor-node", "--data", folder, "--presets", "best"), "called 'best'")):
+                done = self.experiment(*words)
+                self.assertEqual(done.returncode, 2, done.stdout)
+                self.assertIn(message, done.stderr)
+
+    def small_inputs(self, folder):
+        data = pathlib.Path(folder)
+        for name in ("papers", "traces/torpor", "traces/azure2019"):
+            (data / name).mkdir(parents=True)
+        models = ("DenseNet-169", "DenseNet-201", "Inception-v3", "EfficientNet", "ResNet-50", "ResNet-101", "ResNet-152",
+                  "Bert-qa")
+        (data / "papers/torpor_table4.csv").write_text(
+            "model,native_ms,gpu_remoting_ms,swap_pcie_ms,swap_nvlink_ms,code_level\n" + "".join(
+                f"{name},20,{10 + i},{20 + i},15,1\n" for i, name in enumerate(models)))
+        (data / "papers/torpor_table1.csv").write_text(
+            "model,coldstart_s,mem_footprint_gb\nResNet-152,8,1.6\nBert-qa,11,2.4\n")
+        (data / "traces/torpor/samples.csv").write_text("func,m0,m1\n0,3,4\n1,5,6\n")
+        (data / "traces/azure2019/invitro_1350_inv.csv.gz").write_bytes(gzip.compress(
+            ("HashFunction,1_minute,2_minute,3_minute\n" + "".join(f"f{i},{i},3,9\n" for i in range(12))).encode()))
+        return data
+
+    def figures(self, data, *words):
+        done = self.experiment(*words, "--data", str(data), "--json", str(data / "out.json"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return {figure["name"]: figure for figure in json.loads((data / "out.json").read_text())["figures"]}
+
+    def test_streambox_on_small_data(self):
+        with tempfile.TemporaryDirectory() as folder:
+            data = self.small_inputs(folder)
+            figures = self.figures(data, "streambox-throughput", "--minutes", "1", "--seeds", "2", "--jobs", "2",
+                                   "--presets", "infless,streambox")
+            for load in ("bursty", "periodic", "sporadic"):
+                times = figures[f"streambox-throughput/{load}/infless/streambox_times"]
+                self.assertEqual(times["paper"], 6.7)
+                self.assertGreater(times["min"], 1.5)  # twenty-four functions in eight runtimes
+                self.assertGreater(figures[f"streambox-throughput/{load}/infless/starts"]["min"], 0)
+                self.assertEqual(figures[f"streambox-throughput/{load}/streambox/starts"]["max"], 0)
+            times = [figures[f"streambox-throughput/{load}/infless/streambox_times"]["value"]
+                     for load in ("bursty", "periodic", "sporadic", "average")]
+            self.assertTrue(min(times[:3]) < times[3] < max(times[:3]), times)
+            self.assertGreater(figures["streambox-throughput/saturated/streambox/computing"]["min"],
+                               2 * figures["streambox-throughput/bursty/streambox/computing"]["max"])
+            figures = self.figures(data, "streambox-tenants", "--minutes", "1", "--seeds", "1", "--presets", "streambox")
+            self.assertEqual(figures["streambox-tenants/3/streambox/starts"]["max"], 0)
+            self.assertGreater(figures["streambox-tenants/6/streambox/starts"]["min"], 0)  # three runtimes
+            figures = self.figures(data, "streambox-cluster", "--minutes", "1", "--seeds", "1", "--presets", "streambox")
+            self.assertGreater(figures["streambox-cluster/8/streambox/served_per_s"]["value"],
+                               1.5 * figures["streambox-cluster/4/streambox/served_per_s"]["value"])
+
+    def test_azure_on_small_data(self):
+        with tempfile.TemporaryDirectory() as folder:
+            data = self.small_inputs(folder)
+            figures = self.figures(data, "azure-day", "--seeds", "1", "--minutes", "2", "--rates", "1,10", "--gpus", "1,8",
+                                   "--presets", "load-balance,troupe")
+            self.assertEqual(len([name for name in figures if name.endswith("/compliant")]), 8)
+            paid = [figures[f"azure-day/{rate}x/1/troupe/paid_gpu_s"]["value"] for rate in (1, 10)]
+            self.assertGreater(paid[1], 2 * paid[0])
+            self.assertGreater(paid[0], 0)
+            done = self.experiment("azure-day", "--data", folder, "--gpus", "6")
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("--gpus: found 6", done.stderr)
+
+
+# Of each experiment: its options, and for some of its figures the presets (or limits, or rules) from the least to the most.
+# The options leave out what the order does not need; the figures of the paper's own sizes are in docs/experiments.md.
+ORDERS = {
+    "lalb-latency": (["--seeds", "2"], {"35/{}/mean_s": ["lalb-o3", "lalb", "load-balance"]}),
+    "lalb-misses": (["--seeds", "2"], {"35/{}/per_request": ["lalb-o3", "lalb", "load-balance"]}),
+    "lalb-utilization": (["--seeds", "2"], {"35/{}/computing": ["load-balance", "lalb", "lalb-o3"]}),
+    "lalb-false-misses": (["--seeds", "2"], {"35/{}/of_loads": ["lalb-o3", "load-balance"]}),
+    "lalb-duplicates": (["--seeds", "2"], {"15/{}/gpus": ["lalb", "load-balance"]}),
+    "lalb": (["--seeds", "1"], {"lalb-latency/35/{}/mean_s": ["lalb-o3", "lalb", "load-balance"]}),
+    "lalb-o3-sweep": (["--seeds", "2"], {"{}/mean_s": ["45", "5", "0"]}),
+    "lalb-placement": (["--seeds", "1"], {"15/{}/mean_s": ["fixed", "troupe+overlap"]}),
+    "torpor-node": (["--seeds", "1", "--minutes", "2"],
+                    {"160/poisson/{}/executed_functions": ["native", "infless-ka", "torpor"],
+                     "160/poisson/{}/compliant_functions": ["infless-ka", "torpor"]}),
+    "torpor-policies": (["--seeds", "1", "--minutes", "2", "--functions", "320..320", "--presets", "torpor,torpor-random,torpor-lru"],
+                        {"320/poisson/{}/compliant": ["torpor-random", "torpor"],
+                         "320/poisson/{}/p98_bert_ms": ["torpor", "torpor-lru", "torpor-random"]}),
+    "torpor-heaviness": (["--seeds", "1", "--minutes", "2"],
+                         {"600/{}/Bert-qa_p98_ms": ["torpor", "torpor-lru"], "600/{}/hits": ["torpor-lru", "torpor"]}),
+    "torpor-efficiency": (["--seeds", "1", "--minutes", "2"],
+                          {"10/{}/served_per_minute": ["native", "torpor"], "10/{}/p98_ms": ["troupe", "torpor"]}),
+    "torpor-balance": (["--seeds", "1", "--minutes", "2"], {"200/{}/p98_ms": ["torpor", "native"]}),
+    "torpor-cluster": (["--seeds", "1", "--minutes", "2", "--functions", "400..400"],
+                       {"400/{}/p98_of_deadline": ["torpor", "nonswap", "simple-swap", "native"],
+                        "400/{}/compliant": ["native", "torpor"]}),
+    "torpor-deadlines": (["--seeds", "1", "--minutes", "2", "--functions", "640..640", "--presets", "torpor,troupe"],
+                         {"60/640/poisson/{}/p98_cv_ms": ["troupe", "torpor"], "80/640/poisson/{}/compliant": ["torpor", "troupe"]}),
+    "streambox-throughput": (["--seeds", "1", "--minutes", "1"],
+                             {"bursty/{}/served_per_s": ["infless", "streambox"], "bursty/{}/starts": ["streambox", "infless"]}),
+    "streambox-tenants": (["--seeds", "1", "--minutes", "1"], {"3/{}/p98_ms": ["streambox", "stream-only", "infless"]}),
+    "streambox-cluster": (["--seeds", "1", "--minutes", "1", "--presets", "infless,streambox"],
+                          {"4/{}/served_per_s": ["infless", "streambox"], "8/{}/p98_ms": ["streambox", "infless"]}),
+    "azure-day": (["--seeds", "1", "--minutes", "2", "--rates", "10,100", "--gpus", "1"],
+                  {"10x/1/{}/compliant": ["infless-ka", "torpor"], "100x/1/{}/mean_ms": ["torpor", "load-balance", "infless-ka"]}),
+}
+
+
+class Orders(unittest.TestCase):
+    """The baselines of every experiment, in their order, on data that takes seconds."""
+
+    def small_data(self, folder, occupation):
+        data = Experiment.small_inputs(self, folder)
+        models = [f"model{i}" for i in range(30)]
+        (data / "papers/lalb_table1.csv").write_text("model,occupation_mb,loading_s,inference_s_batch32\n" + "".join(
+            f"{name},{occupation + 20 * i},2.5,1.3\n" for i, name in enumerate(models)))
+        for size in (15, 25, 35):
+            (data / f"traces/derived_lalb_ws{size}.csv").write_text("function,table1_model,m1\n" + "".join(
+                f"f{i},{models[i % 30]},8\n" for i in range(size)))
+        return data
+
+    def test_every_experiment_has_an_order(self):
+        listed = subprocess.run([BIN / "troupe", "experiment", "list"], capture_output=True, text=True, timeout=100).stdout
+        self.assertEqual({line.split()[0] for line in listed.splitlines()}, set(ORDERS))
+
+    def check(self, experiment):
+        options, orders = ORDERS[experiment]
+        with tempfile.TemporaryDirectory() as folder:
+            # A placement has every function on some GPU: two models would not fit on each.
+            data = self.small_data(folder, 1500 if experiment == "lalb-placement" else 3000)
+            figures = Experiment.figures(self, data, experiment, "--jobs", "2", *options)
+        for figure, ascending in orders.items():
+            names = [(figure if figure.startswith(experiment + "-") else f"{experiment}/{figure}").format(one) for one in ascending]
+            values = [figures[name]["value"] for name in names]
+            for name, less, more in zip(names[1:], values, values[1:]):
+                self.assertLess(less, more, (name, dict(zip(names, values))))
+
+    experiment = Experiment.experiment
+
+
+for _name in ORDERS:
+    setattr(Orders, "test_" + _name.replace("-", "_"), lambda self, name=_name: self.check(name))
+
+
+if __name__ == "__main__":
+    unittest.main()
