@@ -142,7 +142,8 @@ proto::AdminReply AnswerFunctions(const std::vector<const proto::FunctionRecord*
   for (const auto* record : records) {
     auto& status = *reply.add_functions();
     *status.mutable_record() = *record;
-    for (const auto& node : state.placement.copies().HoldersOf(record->model_digest())) status.add_adopted_by(node);
+    for (const auto& node : state.placement.copies().HoldersOf(record->model_digest()))
+      status.add_adopted_by(node);
   }
   return reply;
 }

@@ -198,6 +198,7 @@ def class_violations(root):
 # The folders of a room include each other in one direction only; what lies in the room itself is a folder, too. These are
 # the circles that are still there: a folder that has left its circle is to be taken off.
 CIRCLES = {
+    "cluster": {".", "admin", "copies", "members", "records", "requests", "runs"},  # as in node/, by parts.hpp
     "node": {".", "models", "requests", "runtimes", "scheduling", "state"},  # parts.hpp names every part to every part
     "actors": {"core", "interfaces", "seams"},
     "shell": {".", "inputs", "verbs"},

@@ -47,7 +47,7 @@ class Experiment(unittest.TestCase):
                 self.assertLess(o3["ratio"], 0.9)  # of load-balance
                 self.assertEqual(ours["baseline"], o3["name"])
             self.assertEqual(figures["lalb-latency/35/lalb-o3/reduction"]["paper"], 96.93)
-            # Without copies ahead whoever has a model loaded has missed it, and others may wait for the same load.
+            # Without prefetch a request whose model is loaded for it has missed, and others may wait for the same load.
             misses, loads = (figures[f"lalb-misses/35/load-balance/{of}per_request"]["min"] for of in ("", "loads_"))
             self.assertTrue(0 < loads <= misses < 1, (loads, misses))
             self.assertIn("lalb-utilization/15/troupe+overlap/computing", figures)

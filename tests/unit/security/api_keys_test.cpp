@@ -73,8 +73,7 @@ TEST(ApiKeys, WhatCannotBeKeptIsRefused) {
     EXPECT_TRUE(absl::IsInvalidArgument(CheckKey(key))) << name;
   }
   EXPECT_TRUE(absl::IsInvalidArgument(CheckKey(Command("a", "t", {}).key())));
-  EXPECT_TRUE(absl::IsInvalidArgument(
-      CheckKey(Command("a", "t", {static_cast<proto::KeyScope>(9)}).key())));
+  EXPECT_TRUE(absl::IsInvalidArgument(CheckKey(Command("a", "t", {static_cast<proto::KeyScope>(9)}).key())));
   auto short_digest = good.key();
   short_digest.set_sha256("abc");
   EXPECT_TRUE(absl::IsInvalidArgument(CheckKey(short_digest)));
