@@ -60,6 +60,7 @@ void SetResult(const absl::Status& status, AuditLine& line) {
 std::string FormatAuditLine(const AuditLine& line) {
   json::object object;
   object["number"] = line.number;
+  if (line.change > 0) object["change"] = line.change;
   object["time"] =
       absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", absl::FromUnixNanos(line.unix_ns), absl::UTCTimeZone());
   object["who"] = Clean(line.who);
@@ -84,6 +85,8 @@ absl::StatusOr<AuditLine> ParseAuditLine(std::string_view text) {
         absl::StrCat("this is not a line of an audit: ", std::string(text.substr(0, 80))));
   AuditLine line;
   line.number = object->at("number").to_number<std::uint64_t>(error);
+  if (const auto* change = object->if_contains("change"); change != nullptr && change->is_number())
+    line.change = change->to_number<std::uint64_t>(error);
   line.unix_ns = absl::ToUnixNanos(time);
   line.who = TextOf(*object, "who");
   line.from = TextOf(*object, "from");

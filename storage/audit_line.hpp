@@ -1,5 +1,6 @@
 // AUDIT LINE: one change that was asked for: who, what, from where, and how it ended. As a line of a file it
-// is one JSON object, so that jq and log shippers read it.
+// is one JSON object, so that jq and log shippers read it. A manager writes two lines of each change: one before it
+// makes the change, whose result is "begun", and one before it answers. Both have the same number of the change.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +16,7 @@ namespace troupe::storage {
 
 struct AuditLine {
   std::uint64_t number = 0;  // counts the lines of one log: a gap shows that lines are missing
+  std::uint64_t change = 0;  // counts the changes of one process of a manager; zero: this line stands alone
   std::int64_t unix_ns = 0;
   std::string who;      // "key/NAME", "certificate/NAME", "user/UID", "loopback", "member/NAME", "unknown"
   std::string from;     // an address; empty: not known
@@ -26,6 +28,7 @@ struct AuditLine {
 };
 
 inline constexpr std::string_view kAuditDone = "ok";
+inline constexpr std::string_view kAuditBegun = "begun";
 // Fills in how it ended.
 void SetResult(const absl::Status& status, AuditLine& line);
 

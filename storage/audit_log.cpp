@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <map>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -201,10 +202,27 @@ absl::Status FileAuditLog::Reserve(std::uint64_t behind) {
   return DiskError(error, "reserve room for the audit in", options_.directory);
 }
 
+namespace {
+
+// Whether the line is the beginning of a change whose end was met. A beginning without an end is told as such.
+bool IsBeginningOf(std::set<std::uint64_t>& ended, AuditLine& line) {
+  if (line.result != kAuditBegun) {
+    if (line.change > 0) ended.insert(line.change);
+    return false;
+  }
+  if (ended.erase(line.change) > 0) return true;
+  line.message =
+      "it has no answer yet, or the manager ended before it gave one: the change may have been made";
+  return false;
+}
+
+}  // namespace
+
 absl::StatusOr<std::vector<AuditLine>> ReadAudit(const std::string& directory, const AuditQuery& query,
                                                  std::size_t& damaged) {
   damaged = 0;
   std::map<std::uint64_t, AuditLine> found;  // by number: a file that is renamed meanwhile is read twice
+  std::set<std::uint64_t> ended;  // changes whose beginning was not met yet; the newest line comes first
   for (std::size_t age = 0; age < kMostFiles && found.size() < query.last; ++age) {
     const auto text = WholeFile(FileName(directory, age));
     if (!text.ok() && (age == 0 || !absl::IsNotFound(text.status()))) return text.status();
@@ -213,10 +231,11 @@ absl::StatusOr<std::vector<AuditLine>> ReadAudit(const std::string& directory, c
     while (!rest.empty() && found.size() < query.last) {
       rest.remove_suffix(1);
       const auto begin = rest.rfind('\n') + 1;
-      const auto line = ParseAuditLine(rest.substr(begin));
+      auto line = ParseAuditLine(rest.substr(begin));
       rest = rest.substr(0, begin);
       if (!line.ok()) ++damaged;
-      if (line.ok() && Matches(*line, query)) found.emplace(line->number, *line);
+      if (line.ok() && !IsBeginningOf(ended, *line) && Matches(*line, query))
+        found.emplace(line->number, *line);
     }
   }
   std::vector<AuditLine> lines;

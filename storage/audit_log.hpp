@@ -85,8 +85,9 @@ class FileAuditLog final : public AuditLog {
   std::thread thread_;
 };
 
-// The newest lines of a directory that match, oldest first; also while a daemon writes there. Unreadable
-// lines are counted in `damaged`. NotFound when there is no log.
+// The newest lines of a directory that match, oldest first; also while a daemon writes there. Of a change that was
+// answered the line of its end alone; a change without an end is told as such. Lines that cannot be read are counted in
+// `damaged`. NotFound when there is no log.
 [[nodiscard]] absl::StatusOr<std::vector<AuditLine>> ReadAudit(const std::string& directory,
                                                                const AuditQuery& query, std::size_t& damaged);
 

@@ -14,6 +14,11 @@ storage::AuditLine LineOf(cluster::AuditEntry entry, std::int64_t unix_now) {
   line.via = std::move(entry.via);
   line.action = std::move(entry.action);
   line.what = std::move(entry.what);
+  line.change = entry.change;
+  if (entry.begun) {
+    line.result = storage::kAuditBegun;
+    return line;
+  }
   storage::SetResult(entry.result, line);
   if (entry.result.ok()) line.message = std::move(entry.remark);
   return line;

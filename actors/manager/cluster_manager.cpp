@@ -129,7 +129,7 @@ class ClusterManager : public ManagerSelf::base {
           absl::InvalidArgumentError("the member's actors are in another process than the member");
     asked.daemon = caf::to_string(caf::actor_cast<caf::actor_addr>(member));
     if (!sender->name.empty()) asked.certificate = sender->ToString();
-    if (joining.front) asked.front = runners_.ProcessOf(joining.front.node());
+    if (joining.front && asked.allowed.ok()) asked.front = runners_.ProcessOf(joining.front.node());
     asking_.member = std::move(joining);
     auto promise = Ask<proto::JoinReply>(std::move(asked));
     asking_ = {};

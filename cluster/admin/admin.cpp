@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "cluster/failure.hpp"
 #include "cluster/parts.hpp"
 
@@ -18,10 +19,21 @@ void Admin::On(AdminAsked& event) {
     if (request.has_deploy() && HasName(*entry)) request.mutable_deploy()->set_client(entry->who);
     if (event.allowed.ok() && !event.room.ok())
       return Reply(event.ask, Failure<proto::AdminReply>(event.room));
-    audited_.emplace(event.ask, *std::move(entry));
+    entry->change = ++changes_;
+    audited_.emplace(event.ask, *entry);
   }
   if (!event.allowed.ok()) return Reply(event.ask, Failure<proto::AdminReply>(event.allowed));
-  Carry(event.ask, request);
+  if (!entry) return Carry(event.ask, request);
+  entry->begun = true;
+  parts_.audit.Write(*std::move(entry), ChangeAudited{event.ask, std::move(request)});
+}
+
+void Admin::Begun(const ChangeAudited& change, const absl::Status& written) {
+  if (written.ok()) return Carry(change.ask, change.request);
+  Reply(change.ask,
+        Failure<proto::AdminReply>(absl::Status(
+            written.code(), absl::StrCat("the audit could not write the change down, and it was not made: ",
+                                         written.message()))));
 }
 
 void Admin::Reply(Ask ask, proto::AdminReply reply) {

@@ -2,8 +2,10 @@
 // change passes the audit on its way.
 #pragma once
 
+#include <cstdint>
 #include <map>
 
+#include "cluster/admin/audit.hpp"
 #include "cluster/admin/audit_entry.hpp"
 #include "cluster/events.hpp"
 
@@ -16,7 +18,9 @@ class Admin {
   explicit Admin(Parts& parts) : parts_(parts) {}
 
   void On(AdminAsked& event);
-  // The answer to a change is given when its entry in the audit is durable.
+  // The first entry of a change is durable, or `written` says why it is not.
+  void Begun(const ChangeAudited& change, const absl::Status& written);
+  // The answer to a change is given when its second entry is durable.
   void Reply(Ask ask, proto::AdminReply reply);
 
  private:
@@ -25,6 +29,7 @@ class Admin {
 
   Parts& parts_;
   std::map<Ask, AuditEntry> audited_;  // changes that were not answered
+  std::uint64_t changes_ = 0;
 };
 
 }  // namespace troupe::cluster

@@ -1,4 +1,5 @@
-// AUDIT: each change, and each join, has an entry in the audit before it is answered.
+// AUDIT: each change has an entry in the audit before it is made, and one before it is answered; each join has
+// one before it is answered.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +20,19 @@ struct JoinAudited {
   Ask ask = 0;
   std::uint64_t epoch = 0;
 };
-using Audited = std::variant<std::monostate, JoinAudited, Answer<proto::AdminReply>>;
+// The change that waits for its first entry.
+struct ChangeAudited {
+  Ask ask = 0;
+  proto::AdminRequest request{};
+};
+using Audited = std::variant<std::monostate, JoinAudited, ChangeAudited, Answer<proto::AdminReply>>;
 
 class Audit {
  public:
   explicit Audit(Parts& parts) : parts_(parts) {}
 
-  // The answer is given when the entry is durable, or known to be late; at once without an audit.
+  // An answer is given when the entry is durable, or known to be late; at once without an audit. A change is made
+  // when its entry is durable.
   void Write(AuditEntry entry, Audited then);
   void On(const AuditWritten& event);
 
@@ -34,7 +41,7 @@ class Audit {
     std::string what{};  // the change
     Audited then{};
   };
-  void Answer(Audited& then);
+  void Go(Audited& then, const absl::Status& written);
 
   Parts& parts_;
   std::map<std::uint64_t, Waiting> waiting_;  // by ticket

@@ -2,6 +2,7 @@
 // no entry has a secret; of an API key it has the name and the scopes.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -12,6 +13,9 @@
 namespace troupe::cluster {
 
 struct AuditEntry {
+  std::uint64_t change =
+      0;                 // counts this manager's changes; zero: an entry alone, as of a member that joined
+  bool begun = false;    // the change is about to be made, and its second entry will say how it ended
   std::string who{};     // "key/NAME", "certificate/NAME", "user/UID", "loopback", "member/NAME", "unknown"
   std::string from{};    // an address; empty: not known
   std::string via{};     // the gateway that passed it on; empty: none did

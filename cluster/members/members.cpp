@@ -83,7 +83,6 @@ void Members::Welcome(Ask ask, std::uint64_t epoch) {
 void Members::Link(const JoinAsked& event) {
   const auto& name = event.join.member().name();
   if (event.gateway) {
-    gateways_.insert(name);
     fronts_.erase(name);
     if (event.front != 0) fronts_[name] = event.front;
   } else {
@@ -130,7 +129,7 @@ void Members::On(const LeaveAsked& event) {
 }
 
 void Members::On(const MemberLost& event) {
-  (event.gateway ? gateways_ : nodes_).erase(event.name);
+  if (!event.gateway) nodes_.erase(event.name);
   fronts_.erase(event.name);
   if (const auto* member = table_.Find(event.name))
     table_.ConnectionLost(event.name, member->record.epoch(), parts_.out.now());
@@ -175,7 +174,6 @@ void Members::Forget(const Transition& transition) {
   const auto& name = transition.name;
   parts_.copies.NodeGone(name);
   nodes_.erase(name);
-  gateways_.erase(name);
   fronts_.erase(name);
   parts_.out.Add(Disconnect{name});
   if (transition.kind == proto::MEMBER_GATEWAY) parts_.claims.GatewayLost(name);

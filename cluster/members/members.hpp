@@ -65,7 +65,6 @@ class Members {
   MembershipTable table_;
   UpdateFeed feed_;
   std::set<std::string> nodes_;  // that are connected
-  std::set<std::string> gateways_;
   std::map<std::string, std::uint32_t> fronts_;
   std::set<std::string> refused_;  // members that are another's, or another's name; told once each
   Time last_pulse_{};

@@ -171,7 +171,7 @@ class ClusterTest : public testing::Test {
   std::string Line(const WriteAudit& write) {
     entry_ = write.ticket;
     return absl::StrCat("audit ", write.entry.action, " ", write.entry.who, " ",
-                        absl::StatusCodeToString(write.entry.result.code()));
+                        write.entry.begun ? "begun" : absl::StatusCodeToString(write.entry.result.code()));
   }
   static std::string Line(const Connect& connect) { return absl::StrCat("connect ", connect.name); }
   static std::string Line(const Disconnect& gone) { return absl::StrCat("disconnect ", gone.name); }

@@ -258,15 +258,24 @@ class Audited : public ClusterTest {
   }
 };
 
-TEST_F(Audited, AChangeIsAnsweredBehindItsEntry) {
-  EXPECT_THAT(On(RemoveFlow(1)), ElementsAre("store -flow/1 revision"));
+TEST_F(Audited, AChangeIsMadeBehindItsFirstEntryAndAnsweredBehindItsSecond) {
+  EXPECT_THAT(On(RemoveFlow(1)), ElementsAre("audit workflow.remove key/ops begun"));
+  EXPECT_THAT(Written(), ElementsAre("store -flow/1 revision"));
   EXPECT_THAT(Stored(),
               ElementsAre("tell members", "manager: workflow-removed", "audit workflow.remove key/ops OK"));
   EXPECT_THAT(Written(), ElementsAre("answer 1 OK"));
 }
 
+TEST_F(Audited, AChangeThatCannotBeWrittenDownIsNotMade) {
+  On(RemoveFlow(1));
+  EXPECT_THAT(Written(absl::UnavailableError("the disk is full")),
+              ElementsAre("manager: audit-behind", "audit workflow.remove key/ops UNAVAILABLE"));
+  EXPECT_THAT(Written(), ElementsAre("answer 1 UNAVAILABLE"));
+}
+
 TEST_F(Audited, AnEntryThatIsLateDoesNotHoldTheAnswerBack) {
   On(RemoveFlow(1));
+  Written();
   Stored();
   EXPECT_THAT(Written(absl::UnavailableError("the disk is full")),
               ElementsAre("manager: audit-behind", "answer 1 OK"));

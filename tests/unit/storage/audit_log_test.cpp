@@ -95,6 +95,29 @@ TEST_F(Audit, ALineIsOneJsonObject) {
     EXPECT_FALSE(ParseAuditLine(bad).ok()) << bad;
 }
 
+TEST_F(Audit, AChangeIsToldByItsEndAndWithoutAnEndByItsBeginning) {
+  const auto log = Open();
+  const auto append = [&](std::uint64_t change, const std::string& what, bool begun) {
+    auto line = Line(what);
+    line.change = change;
+    if (begun) line.result = kAuditBegun;
+    EXPECT_TRUE(Append(*log, line).ok());
+  };
+  append(1, "lost", true);  // of a manager that was killed; the next one counts from 1 again
+  append(1, "first", true);
+  append(2, "second", true);
+  append(2, "second version 3", false);
+  append(1, "first version 1", false);
+  append(3, "under way", true);
+  std::vector<std::string> told;
+  for (const auto& line : Read()) {
+    told.push_back(line.what);
+    EXPECT_EQ(line.message.empty(), line.result != kAuditBegun) << line.what;
+  }
+  EXPECT_EQ(told, (std::vector<std::string>{"lost", "second version 3", "first version 1", "under way"}));
+  EXPECT_EQ(Read({.last = 2, .who = "", .what = "first"}).size(), 1U);
+}
+
 TEST_F(Audit, LinesAreThereWhenTheyAreAnsweredAndNumberedOnAfterARestart) {
   {
     const auto log = Open();
