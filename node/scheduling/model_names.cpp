@@ -24,7 +24,7 @@ void ModelNames::ForgetUnused() {
     if (model.requests > 0 || tables_.gpus.Refers(id) || !tables_.states.Of(id).empty()) return false;
     std::erase_if(tables_.hints, [&](const auto& hint) { return hint.first.second == id; });
     tables_.costs.Release(model.cost);
-    copies_.ForgetForeseen(id);
+    prefetcher_.ForgetForeseen(id);
     tables_.names.Forget(id);
     model = {};
     return true;
