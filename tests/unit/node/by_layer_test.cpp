@@ -11,7 +11,7 @@ using testing::IsEmpty;
 class ByLayer : public SchedulerTest {
  protected:
   explicit ByLayer(bool on = true)
-      : SchedulerTest({.by_layer = on ? ByLayer::kIdle : ByLayer::kOff},
+      : SchedulerTest({.by_layer = on ? node::ByLayer::kIdle : node::ByLayer::kOff},
                       *FindSchedulerPolicies(*FindPreset("troupe"))) {
     now = Time(std::chrono::hours(1));
     free = MiB(1);
@@ -130,7 +130,7 @@ TEST_F(NotByLayer, IsOffUnlessAskedFor) {
   Fill();
   Submit(3, "cold");
   EXPECT_EQ(Next().source, SwapSource::kHost);
-  EXPECT_EQ(SchedulerLimits().by_layer, ByLayer::kOff);
+  EXPECT_EQ(SchedulerLimits().by_layer, node::ByLayer::kOff);
 }
 
 }  // namespace

@@ -89,8 +89,8 @@ TEST_F(HostRegionTableDeathTest, OverlapsAndStrangersAreBugs) {
   EXPECT_DEATH(Add("b", 90, 11), "outside the region");
   EXPECT_DEATH(Add("a", 50, 10), "lies in the region once");
   table_.Find("a")->pins = 1;
-  EXPECT_DEATH(table_.Erase("a"), "only what nobody reads");
-  EXPECT_DEATH(table_.Erase("nobody"), "only what nobody reads");
+  EXPECT_DEATH(table_.Erase("a"), "only a model without readers is erased");
+  EXPECT_DEATH(table_.Erase("nobody"), "only a model without readers is erased");
 }
 
 // All runs of neighbours, tried one by one.

@@ -187,7 +187,7 @@ TEST_P(MetadataStoreContract, MessagesRoundTripAndAForeignRecordIsDataLoss) {
   const absl::Status all = ScanMessages<proto::FunctionRecord>(*store_, Table::kFunctions, "", keep);
   EXPECT_TRUE(absl::IsDataLoss(all));
   EXPECT_THAT(std::string(all.message()),
-              HasSubstr("'odd' of table functions is no troupe.proto.FunctionRecord"));
+              HasSubstr("'odd' of table functions is not a valid troupe.proto.FunctionRecord"));
 }
 
 std::unique_ptr<MetadataStore> MakeRocks(const std::string& directory) {
