@@ -14,7 +14,7 @@ BIN = pathlib.Path(sys.argv.pop(1))
 
 class Experiment(unittest.TestCase):
     def experiment(self, *words):
-        return subprocess.run([BIN / "troupe", "experiment", *words], capture_output=True, text=True, timeout=100)
+        return subprocess.run([BIN / "troupe", "experiment", *words], capture_output=True, text=True, timeout=300)
 
     def test_the_list_and_what_is_not_in_it(self):
         self.assertIn("lalb-latency", self.experiment("list").stdout)
@@ -201,7 +201,7 @@ class Orders(unittest.TestCase):
         return data
 
     def test_every_experiment_has_an_order(self):
-        listed = subprocess.run([BIN / "troupe", "experiment", "list"], capture_output=True, text=True, timeout=100).stdout
+        listed = subprocess.run([BIN / "troupe", "experiment", "list"], capture_output=True, text=True, timeout=300).stdout
         self.assertEqual({line.split()[0] for line in listed.splitlines()}, set(ORDERS))
 
     def check(self, experiment):
