@@ -134,8 +134,7 @@ TEST_F(StoreFiles, ABackupIsCompleteOrIsNone) {
   ASSERT_TRUE(BackUp(backup()).ok());
   EXPECT_FALSE(std::filesystem::exists(backup() + ".partial"));
   std::filesystem::remove(backup() + "/BACKUP");
-  ExpectRefused(absl::StatusCode::kFailedPrecondition, "it is not a backup, or it was cut short",
-                backup());
+  ExpectRefused(absl::StatusCode::kFailedPrecondition, "it is not a backup, or it was cut short", backup());
   ExpectRefused(absl::StatusCode::kFailedPrecondition, "has no file BACKUP", directory_ / "nowhere");
 }
 
