@@ -26,7 +26,7 @@ class AdminClient {
     bool insecure_network = false;  // another machine may be asked without one
   };
   // Connects lazily: the first request says UNAVAILABLE, with the address, when no manager is there. Fails
-  // when there is no certificate to be used.
+  // when the certificate is missing or cannot be used.
   static absl::StatusOr<std::unique_ptr<AdminClient>> Create(Options options);
   virtual ~AdminClient() = default;
 

@@ -130,8 +130,8 @@ class Links {
     }
   }
 
-  // By when the requests are to be served that wait for the large model and for the one that arrives late;
-  // without: they have no objective.
+  // The deadlines of the two requests: the one that waits for the large model, and the one that arrives late. Without a
+  // value the request has no deadline.
   struct Objectives {
     std::optional<Duration> large = kLater;
     std::optional<Duration> late = kSoon;

@@ -204,16 +204,15 @@ absl::Status FileAuditLog::Reserve(std::uint64_t behind) {
 
 namespace {
 
-// Whether the line is the beginning of a change whose end was met. A beginning without an end is told as such.
-bool IsBeginningOf(std::set<std::uint64_t>& ended, AuditLine& line) {
-  if (line.result != kAuditBegun) {
-    if (line.change > 0) ended.insert(line.change);
-    return false;
-  }
-  if (ended.erase(line.change) > 0) return true;
-  line.message =
-      "it has no answer yet, or the manager ended before it gave one: the change may have been made";
-  return false;
+constexpr char kNoAnswer[] =
+    "it has no answer yet, or the manager ended before it gave one: the change may have been made";
+
+// For lines from the newest to the oldest: whether a reader is told of this line. `ended` holds the changes whose end
+// was met and whose beginning was not; the beginning of such a change is left out.
+bool IsTold(const AuditLine& line, std::set<std::uint64_t>& ended) {
+  if (line.result == kAuditBegun) return ended.erase(line.change) == 0;
+  if (line.change > 0) ended.insert(line.change);
+  return true;
 }
 
 }  // namespace
@@ -234,8 +233,9 @@ absl::StatusOr<std::vector<AuditLine>> ReadAudit(const std::string& directory, c
       auto line = ParseAuditLine(rest.substr(begin));
       rest = rest.substr(0, begin);
       if (!line.ok()) ++damaged;
-      if (line.ok() && !IsBeginningOf(ended, *line) && Matches(*line, query))
-        found.emplace(line->number, *line);
+      if (!line.ok() || !IsTold(*line, ended) || !Matches(*line, query)) continue;
+      if (line->result == kAuditBegun) line->message = kNoAnswer;
+      found.emplace(line->number, *std::move(line));
     }
   }
   std::vector<AuditLine> lines;

@@ -1,13 +1,8 @@
 #include "actors/daemon/config.hpp"
 
-#include <algorithm>
-#include <map>
 #include <set>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "actors/daemon/option_setters.hpp"
 #include "base/ordering_policy.hpp"

@@ -167,7 +167,7 @@ absl::Status SetOption(const std::string& assignment, DaemonConfig& config);
 
 // Applies a YAML file: options by their keys, the advanced ones in a block `advanced:` of their own.
 // InvalidArgument: "FILE:LINE: ..." for an unknown key (with the nearest known one), a key in the wrong
-// block, a wrong value, or text that is not valid YAML; NotFound when there is no such file.
+// block, a wrong value, or text that is not valid YAML; NotFound when the file does not exist.
 absl::Status ApplyConfigFile(const std::string& path, DaemonConfig& config);
 // The same for the text of a file that errors call `path`.
 absl::Status ApplyConfig(const std::string& text, const std::string& path, DaemonConfig& config);

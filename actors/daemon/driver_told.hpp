@@ -15,8 +15,8 @@ struct DriverTold {
       topology;  // for node/scheduling/topology.hpp: the driver's where `auto` asks for it, else the option's
   std::shared_ptr<gpu::GpuWatch> watch;  // null: virtual GPUs, or a driver that tells nothing
 };
-// FailedPrecondition when the topology is asked for and there is no driver to tell it; without news of its
-// GPUs' health a node goes on, and says so.
+// FailedPrecondition when the option `topology` is `auto` and no driver can be asked. A node whose driver reports
+// nothing about the health of its GPUs starts all the same, and logs a warning.
 [[nodiscard]] absl::StatusOr<DriverTold> AskDriver(const DaemonConfig& config);
 
 }  // namespace troupe::actors

@@ -256,7 +256,7 @@ class ClusterManager : public ManagerSelf::base {
           On(cluster::NodeDescribed{inquiry, std::move(description)});
         });
   }
-  // The manager's word is the cluster's: members that allow faults are safe behind one that does not.
+  // A manager that does not allow faults passes none on, whatever its members allow.
   void Do(cluster::CarryFault& carry) {
     const auto& fault = carry.fault;
     const auto answer = [this, ask = carry.ask, fault](absl::StatusOr<proto::AdminReply> reply) {

@@ -151,7 +151,7 @@ class Member : public MemberSelf::base {
   }
   // From now until it has joined, people are told that it has not.
   void Miss() {
-    if (!options_.on_event || missing_since_) return;  // without a listener there is no timer
+    if (!options_.on_event || missing_since_) return;  // nothing would hear the timer
     missing_since_ = Now(this);
     missing_pause_ = kFirstMissing;
     ++missing_;

@@ -220,7 +220,7 @@ class Executor : public ExecutorSelf::base {
 
   void Queue(const proto::WorkerOrder& order) {
     // An order that gives something back always waits: a model that is not unpinned, or outputs that are not
-    // released, would hold their memory for ever. There are no more such orders than swaps and runs.
+    // released, would hold their memory for ever. Each such order follows a swap or a run, so their number is bounded too.
     if (backlog_.size() < limits_.backlog || !HasOutcome(order)) return backlog_.push_back(order);
     Answer(Refusal(order.sequence(), absl::ResourceExhaustedError(absl::StrCat(
                                          limits_.backlog, " orders already wait for ", label_))));

@@ -36,8 +36,8 @@ class ModelRepository {
   // RESOURCE_EXHAUSTED: the client, or all clients, have too many files that wait.
   virtual void Import(const std::string& onnx_digest, const std::string& client,
                       Done<proto::FunctionRecord> done) = 0;
-  // How far imports that wait or run are: of this file, the one that is furthest first; of all when empty.
-  // Any thread.
+  // The progress of the imports of this file that wait or run, the one with the most progress first; of all files
+  // when `onnx_digest` is empty. Any thread.
   [[nodiscard]] virtual std::vector<proto::ImportStatus> Imports(const std::string& onnx_digest) const = 0;
   // Keeps the bytes behind `ref` as an object; answers its digest once it is synced.
   virtual void Keep(const proto::TensorRef& ref, Done<std::string> done) = 0;

@@ -88,7 +88,8 @@ absl::StatusOr<std::uint64_t> StoredModelRepository::Append(const std::string& n
 absl::StatusOr<std::shared_ptr<StoredModelRepository::Upload>> StoredModelRepository::BeginPart(
     const std::string& name, std::uint64_t offset) {
   const std::lock_guard lock(mutex_);
-  // Begun anew: a writer of the upload before writes to a file of its own.
+  // A part at offset 0 begins a new upload, with a file of its own; a writer that is still at work on the earlier
+  // upload keeps writing to the earlier file.
   if (offset == 0) uploads_[name] = std::make_shared<Upload>();
   const auto found = uploads_.find(name);
   if (found != uploads_.end() && found->second->busy) {

@@ -19,7 +19,8 @@ void Admin::On(AdminAsked& event) {
     if (request.has_deploy() && HasName(*entry)) request.mutable_deploy()->set_client(entry->who);
     if (event.allowed.ok() && !event.room.ok())
       return Reply(event.ask, Failure<proto::AdminReply>(event.room));
-    entry->change = ++changes_;
+    // A change that is not allowed is not begun, so that its only entry must not count as the end of one.
+    if (event.allowed.ok()) entry->change = ++changes_;
     audited_.emplace(event.ask, *entry);
   }
   if (!event.allowed.ok()) return Reply(event.ask, Failure<proto::AdminReply>(event.allowed));

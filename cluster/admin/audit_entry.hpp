@@ -14,7 +14,7 @@ namespace troupe::cluster {
 
 struct AuditEntry {
   std::uint64_t change =
-      0;                 // counts this manager's changes; zero: an entry alone, as of a member that joined
+      0;  // counts this manager's changes; zero: an entry alone, of a member that joined or of what was not allowed
   bool begun = false;    // the change is about to be made, and its second entry will say how it ended
   std::string who{};     // "key/NAME", "certificate/NAME", "user/UID", "loopback", "member/NAME", "unknown"
   std::string from{};    // an address; empty: not known

@@ -16,7 +16,7 @@ class WorkflowChanges {
   explicit WorkflowChanges(Parts& parts) : parts_(parts) {}
 
   void Submit(Ask ask, const proto::SubmitWorkflow& wish);
-  // The answer has the version that was removed, and then those that stay.
+  // The answer lists the removed version first, and then the versions that stay.
   void Remove(Ask ask, const proto::RemoveWorkflow& wish);
   void CancelRun(Ask ask, const proto::CancelRun& wish);
   // The end of the run that an operator cancels is settled, or could not be stored.

@@ -1,5 +1,5 @@
-// HOST COPIES: which node holds a host copy of which model, which copies nodes were asked to make, and which of
-// those that failed may be asked for again when.
+// HOST COPIES: which node holds a host copy of which model, which copies nodes were asked to make, and when a copy
+// that failed may be asked for again.
 //
 //   a copy:  absent -> asked -> held
 //            held -> absent      the node has disowned it
@@ -30,8 +30,8 @@ class HostCopies {
   void Disowned(const std::string& digest, const std::string& node);
   // False: the node is asked already, or it failed too short a time ago.
   bool Ask(const std::string& digest, const std::string& node, Time now);
-  // Adds the models with a copy that may be asked for again to `due`; when the next one may, Time::max() for
-  // none.
+  // Adds the models with a copy that may be asked for again to `due`. Returns when the next copy may be asked for
+  // again; Time::max() when no other copy waits.
   Time AddDue(Time now, std::set<std::string>& due) const;
 
   [[nodiscard]] const PlacementMap& held() const { return held_; }

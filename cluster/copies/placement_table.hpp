@@ -69,7 +69,7 @@ class PlacementTable {
   [[nodiscard]] PlacementMap Planned() const { return regions_.Planned(); }
   [[nodiscard]] std::uint64_t plans() const { return plans_; }
   [[nodiscard]] std::uint64_t full_plans() const { return full_plans_; }  // of them, of all models
-  // OK when some node of the cluster could hold and run the model, or when there is no node yet.
+  // OK when at least one node could hold and run the model, and when the cluster has no node yet.
   [[nodiscard]] static absl::Status CheckFits(const proto::FunctionRecord& function,
                                               const MembershipTable& members);
 

@@ -12,6 +12,16 @@ import unittest
 BIN = pathlib.Path(sys.argv.pop(1))
 
 
+def write_lalb_tables(data, occupation):
+    """Thirty models, the smallest of so many megabytes, and three working sets of functions that run them."""
+    models = [f"model{i}" for i in range(30)]
+    (data / "papers/lalb_table1.csv").write_text("model,occupation_mb,loading_s,inference_s_batch32\n" + "".join(
+        f"{name},{occupation + 20 * i},2.5,1.3\n" for i, name in enumerate(models)))
+    for size in (15, 25, 35):
+        (data / f"traces/derived_lalb_ws{size}.csv").write_text("function,table1_model,m1\n" + "".join(
+            f"f{i},{models[i % 30]},8\n" for i in range(size)))
+
+
 class Experiment(unittest.TestCase):
     def experiment(self, *words):
         return subprocess.run([BIN / "troupe", "experiment", *words], capture_output=True, text=True, timeout=300)
@@ -30,12 +40,7 @@ class Experiment(unittest.TestCase):
             data = pathlib.Path(folder)
             for name in ("papers", "traces"):
                 (data / name).mkdir()
-            models = [f"model{i}" for i in range(30)]
-            (data / "papers/lalb_table1.csv").write_text("model,occupation_mb,loading_s,inference_s_batch32\n" + "".join(
-                f"{name},{3000 + 20 * i},2.5,1.3\n" for i, name in enumerate(models)))
-            for size in (15, 25, 35):
-                (data / f"traces/derived_lalb_ws{size}.csv").write_text("function,table1_model,m1\n" + "".join(
-                    f"f{i},{models[i % 30]},8\n" for i in range(size)))
+            write_lalb_tables(data, 3000)
             done = self.experiment("lalb", "--data", folder, "--seeds", "2", "--json", str(data / "out.json"), "--svg",
                                    str(data / "pictures"))
             self.assertEqual(done.returncode, 0, done.stderr)
@@ -192,12 +197,7 @@ class Orders(unittest.TestCase):
 
     def small_data(self, folder, occupation):
         data = Experiment.small_inputs(self, folder)
-        models = [f"model{i}" for i in range(30)]
-        (data / "papers/lalb_table1.csv").write_text("model,occupation_mb,loading_s,inference_s_batch32\n" + "".join(
-            f"{name},{occupation + 20 * i},2.5,1.3\n" for i, name in enumerate(models)))
-        for size in (15, 25, 35):
-            (data / f"traces/derived_lalb_ws{size}.csv").write_text("function,table1_model,m1\n" + "".join(
-                f"f{i},{models[i % 30]},8\n" for i in range(size)))
+        write_lalb_tables(data, occupation)
         return data
 
     def test_every_experiment_has_an_order(self):

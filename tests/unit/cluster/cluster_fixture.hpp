@@ -170,6 +170,7 @@ class ClusterTest : public testing::Test {
   }
   std::string Line(const WriteAudit& write) {
     entry_ = write.ticket;
+    change_ = write.entry.change;
     return absl::StrCat("audit ", write.entry.action, " ", write.entry.who, " ",
                         write.entry.begun ? "begun" : absl::StatusCodeToString(write.entry.result.code()));
   }
@@ -208,6 +209,7 @@ class ClusterTest : public testing::Test {
   std::optional<Cluster> cluster_;
   std::deque<std::uint64_t> commits_;  // on their way
   std::uint64_t entry_ = 0;            // of the audit, the newest
+  std::uint64_t change_ = 0;           // of the newest entry in the audit
   std::optional<AskAdoption> adoption_;
   std::uint64_t heartbeats_ = 0;
 };

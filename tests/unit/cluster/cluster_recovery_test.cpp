@@ -260,9 +260,11 @@ class Audited : public ClusterTest {
 
 TEST_F(Audited, AChangeIsMadeBehindItsFirstEntryAndAnsweredBehindItsSecond) {
   EXPECT_THAT(On(RemoveFlow(1)), ElementsAre("audit workflow.remove key/ops begun"));
+  EXPECT_EQ(change_, 1u);
   EXPECT_THAT(Written(), ElementsAre("store -flow/1 revision"));
   EXPECT_THAT(Stored(),
               ElementsAre("tell members", "manager: workflow-removed", "audit workflow.remove key/ops OK"));
+  EXPECT_EQ(change_, 1u);
   EXPECT_THAT(Written(), ElementsAre("answer 1 OK"));
 }
 
@@ -291,6 +293,7 @@ TEST_F(Audited, AChangeThatIsNotAllowedHasAnEntryToo) {
   auto asked = RemoveFlow(1);
   asked.allowed = absl::PermissionDeniedError("not you");
   EXPECT_THAT(On(asked), ElementsAre("audit workflow.remove key/ops PERMISSION_DENIED"));
+  EXPECT_EQ(change_, 0u) << "it is no end of a change that an earlier manager began under the same number";
   EXPECT_THAT(Written(), ElementsAre("answer 1 PERMISSION_DENIED"));
 }
 
