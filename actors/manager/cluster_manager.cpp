@@ -2,13 +2,12 @@
 // and timers.
 #include "actors/manager/cluster_manager.hpp"
 
-#include <map>
-#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "actors/core/call.hpp"
 #include "actors/core/fault_hook.hpp"
+#include "actors/core/open_promises.hpp"
 #include "actors/manager/audit_lines.hpp"
 #include "actors/manager/member_links.hpp"
 #include "actors/manager/object_transfers.hpp"
@@ -27,9 +26,6 @@ using ManagerSelf =
     ClusterManagerActor::extend<Hears<proto::Continue>, Hears<proto::Tick>, Hears<AllowFaults>>;
 template <class Reply>
 using Promise = caf::typed_response_promise<Reply>;
-// In the order of the questions.
-template <class Reply>
-using Promises = std::map<cluster::Ask, Promise<Reply>>;
 
 constexpr char kMyself[] = "manager";
 
@@ -94,7 +90,7 @@ class ClusterManager : public ManagerSelf::base {
     continuations_.Clear();
     links_.Clear();
     runners_.Clear();
-    open_ = decltype(open_)();  // promises hold this actor
+    open_.Clear();  // promises hold this actor
   }
 
  private:
@@ -108,8 +104,7 @@ class ClusterManager : public ManagerSelf::base {
   template <class Reply, class Question>
   Promise<Reply> Ask(Question question) {
     auto promise = make_response_promise<Reply>();
-    question.ask = ++asked_;
-    std::get<Promises<Reply>>(open_).emplace(question.ask, promise);
+    question.ask = open_.Open(promise);
     On(std::move(question));
     return promise;
   }
@@ -187,15 +182,10 @@ class ClusterManager : public ManagerSelf::base {
   // --- effects to messages ---
   template <class Reply>
   void Do(cluster::Answer<Reply>& answer) {
-    Deliver(answer.ask, std::move(answer.reply));
+    open_.Deliver(answer.ask, std::move(answer.reply));
   }
-  template <class Reply>
-  void Deliver(cluster::Ask ask, Reply reply) {
-    auto asked = std::get<Promises<Reply>>(open_).extract(ask);
-    if (!asked.empty()) asked.mapped().deliver(std::move(reply));
-  }
-  void Do(cluster::DropAsk& drop) { std::get<Promises<proto::RunReply>>(open_).erase(drop.ask); }
-  void Do(cluster::ShowImports& show) { Deliver(show.ask, objects_.Imports(show.onnx_digest)); }
+  void Do(cluster::DropAsk& drop) { open_.Drop<proto::RunReply>(drop.ask); }
+  void Do(cluster::ShowImports& show) { open_.Deliver(show.ask, objects_.Imports(show.onnx_digest)); }
 
   // A callback for any thread; `then` is called in this actor.
   std::function<void(absl::Status)> Continued(std::function<void(const absl::Status&)> then) {
@@ -325,10 +315,7 @@ class ClusterManager : public ManagerSelf::base {
   PendingCalls calls_;
   Continuations continuations_;
   ObjectTransfers objects_;
-  std::tuple<Promises<proto::JoinReply>, Promises<proto::HeartbeatReply>, Promises<proto::AdminReply>,
-             Promises<proto::RunReply>>
-      open_;
-  cluster::Ask asked_ = 0;
+  OpenPromises<proto::JoinReply, proto::HeartbeatReply, proto::AdminReply, proto::RunReply> open_;
 };
 
 }  // namespace

@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "actors/core/call.hpp"
 #include "actors/core/fault_hook.hpp"
+#include "actors/core/open_promises.hpp"
 #include "actors/core/time.hpp"
 #include "actors/member/member_session.hpp"
 #include "base/status.hpp"
@@ -28,9 +28,6 @@ using ControllerSelf = NodeControllerActor::extend<Hears<proto::Tick>, Hears<pro
                                                    Asks<proto::InjectFault, proto::AdminReply>>;
 template <class Reply>
 using Promise = caf::typed_response_promise<Reply>;
-// In the order of the questions: when the actor ends, each is told in that order that no answer comes.
-template <class Reply>
-using Promises = std::map<node::Ask, Promise<Reply>>;
 
 NodeOptions Complete(NodeOptions options) {
   options.state_memory = options.states.capacity;
@@ -115,7 +112,7 @@ class NodeController : public ControllerSelf::base {
     On(node::Stopping());
     for (auto& executor : executors_) send_exit(executor, caf::exit_reason::user_shutdown);
     executors_.clear();
-    open_ = decltype(open_)();
+    open_.Clear();
     inputs_.Clear();
     store_.Clear();
     routers_.clear();
@@ -133,8 +130,7 @@ class NodeController : public ControllerSelf::base {
   template <class Reply, class Question>
   Promise<Reply> Ask(Question question) {
     auto promise = make_response_promise<Reply>();
-    question.ask = ++asked_;
-    std::get<Promises<Reply>>(open_).emplace(question.ask, promise);
+    question.ask = open_.Open(promise);
     On(std::move(question));
     return promise;
   }
@@ -200,14 +196,9 @@ class NodeController : public ControllerSelf::base {
   // --- effects to messages ---
   template <class Reply>
   void Do(node::Answer<Reply>& answer) {
-    Deliver(answer.ask, std::move(answer.reply));
+    open_.Deliver(answer.ask, std::move(answer.reply));
   }
-  void Do(node::Answer<absl::Status>& answer) { Deliver(answer.ask, FaultAnswer(answer.reply)); }
-  template <class Reply>
-  void Deliver(node::Ask ask, Reply reply) {
-    auto asked = std::get<Promises<Reply>>(open_).extract(ask);
-    if (!asked.empty()) asked.mapped().deliver(std::move(reply));
-  }
+  void Do(node::Answer<absl::Status>& answer) { open_.Deliver(answer.ask, FaultAnswer(answer.reply)); }
   void Do(node::TellRouter& tell) { send(routers_.at(tell.router), std::move(tell.grant)); }
 
   // An executor answers every order, also when its worker dies; its own end is the node's.
@@ -311,10 +302,9 @@ class NodeController : public ControllerSelf::base {
   PendingCalls calls_;
   std::vector<ExecutorActor> executors_;  // by runtime
   std::map<std::uint64_t, CreditSinkActor> routers_;
-  std::tuple<Promises<proto::SubmitReply>, Promises<proto::CreditGrant>, Promises<proto::AdoptModelReply>,
-             Promises<proto::MemberReport>, Promises<proto::DrainReply>, Promises<proto::AdminReply>>
+  OpenPromises<proto::SubmitReply, proto::CreditGrant, proto::AdoptModelReply, proto::MemberReport,
+               proto::DrainReply, proto::AdminReply>
       open_;
-  node::Ask asked_ = 0;
 };
 
 }  // namespace

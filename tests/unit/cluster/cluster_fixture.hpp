@@ -139,6 +139,7 @@ class ClusterTest : public testing::Test {
   }
 
   Time now{std::chrono::seconds(100)};
+  std::uint64_t change_ = 0;  // the number of the change in the newest entry of the audit
 
  private:
   template <class Reply>
@@ -209,7 +210,6 @@ class ClusterTest : public testing::Test {
   std::optional<Cluster> cluster_;
   std::deque<std::uint64_t> commits_;  // on their way
   std::uint64_t entry_ = 0;            // of the audit, the newest
-  std::uint64_t change_ = 0;           // of the newest entry in the audit
   std::optional<AskAdoption> adoption_;
   std::uint64_t heartbeats_ = 0;
 };
