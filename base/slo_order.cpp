@@ -30,11 +30,6 @@ double SloOrder::Score(const Function& function) const {
   return missing * function.latency_seconds / static_cast<double>(count.ended);
 }
 
-double SloOrder::RequiredRequests(const std::string& function) const {
-  const auto it = functions_.find(function);
-  return it == functions_.end() ? 0 : Score(it->second);
-}
-
 void SloOrder::Ended(const std::string& name, double percentile, bool in_time, Duration latency) {
   if (functions_.size() >= kMostFunctions && !functions_.contains(name)) Forget();
   Function& function = functions_[name];

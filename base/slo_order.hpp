@@ -57,9 +57,6 @@ class SloOrder {
 
   [[nodiscard]] const SloRules& rules() const { return rules_; }
   [[nodiscard]] double alpha() const { return alpha_; }
-  // From the counts so far; zero for an unknown function.
-  [[nodiscard]] double RequiredRequests(const std::string& function) const;
-  [[nodiscard]] bool High(const std::string& function) const { return PlaceOf(function).group == 0; }
 
  private:
   struct Function {

@@ -59,8 +59,6 @@ class SchedulerView {
   [[nodiscard]] bool idle() const { return parts_.requests.size() == 0; }
   [[nodiscard]] std::size_t trials() const { return parts_.requests.trials(); }  // that wait or are in flight
   [[nodiscard]] const SchedulerCounts& counts() const { return parts_.counts; }
-  // How functions stand by their SLO; null unless the ordering policy ranks them.
-  [[nodiscard]] const SloOrder* slo_order() const { return parts_.slo ? &*parts_.slo : nullptr; }
 
  protected:
   SchedulerView(SchedulerLimits limits, SchedulerPolicies policies, CostDefaults costs, Topology topology)

@@ -238,7 +238,6 @@ TEST_F(LateBinding, FunctionsThatCannotMeetTheirSloWait) {
   Submit(next++, "a");
   Ran(one);
   EXPECT_EQ(Next().model, "a");  // not within its SLO, and near: before one that is within it
-  EXPECT_GT(scheduler.slo_order()->RequiredRequests("f-a"), 0);
   Ran(two);
 }
 
