@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "cluster/metering.hpp"
-
 namespace troupe::cluster::event_log_test {
 namespace {
 
@@ -59,16 +57,6 @@ TEST(EventLog, LongTextsAreCutBetweenCharacters) {
   text += "\xc3\xa4\xc3\xa4";
   log.Add(EventOf(text));
   EXPECT_EQ(log.After(0, 0)[0].message(), std::string(EventLog::kMaxText - 1, 'a'));
-}
-
-TEST(Metering, AddsUpAndIsBounded) {
-  Metering metering(1);
-  metering.Add("acme", "digits", {.requests = 1, .compute = std::chrono::milliseconds(2)});
-  metering.Add("acme", "digits", {.requests = 1, .compute = std::chrono::milliseconds(3)});
-  metering.Add("acme", "other", {.requests = 1, .failed = 1});
-  EXPECT_EQ(metering.tenants().at("acme").requests, 3u);
-  EXPECT_EQ(metering.functions().at("digits").compute, std::chrono::milliseconds(5));
-  EXPECT_FALSE(metering.functions().contains("other"));
 }
 
 }  // namespace
