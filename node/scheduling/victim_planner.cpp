@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "absl/container/inlined_vector.h"
 #include "base/check.hpp"
 
 namespace troupe::node {
@@ -36,7 +35,8 @@ std::vector<Victim> VictimPlanner::MayGo(ModelId coming, const Gpu& gpu, Time no
         .rate = RateOf(model, now),
         .load = FromSeconds(ToSeconds(costs.load) * busy),
         .slack = model.patience.known() ? model.patience.Or({}) - costs.run : Duration::max(),
-        .delay = costs.delay};
+        .delay = costs.delay,
+        .run = costs.run};
     victims.push_back({tables_.policies.eviction(candidate), id, candidate.bytes});
     // Nothing bound goes, unless a model outgrew what was kept for it.
     if (!tables_.binding.late() && tables_.binding.Bound(id)) victims.back().rank.tier += kBoundTier;
@@ -67,7 +67,7 @@ bool VictimPlanner::CanMakeRoom(const RequestLook& look, const Gpu& gpu, const R
   return free + others >= target || FitsAlone(gpu, own, need, free + others);
 }
 
-std::vector<ModelId> VictimPlanner::Plan(ModelId model, Bytes need, const Gpu& gpu, Time now) const {
+VictimPlanner::Victims VictimPlanner::Choose(ModelId model, Bytes need, const Gpu& gpu, Time now) const {
   const Bytes target = Target(model, gpu, need);
   Bytes room = gpu.Free();
   if (room >= target) return {};
@@ -75,7 +75,7 @@ std::vector<ModelId> VictimPlanner::Plan(ModelId model, Bytes need, const Gpu& g
   const auto later = [&](const Victim& a, const Victim& b) {
     return a.rank != b.rank ? a.rank > b.rank : tables_.NameOf(a.model) > tables_.NameOf(b.model);
   };
-  absl::InlinedVector<Victim, 8> chosen;
+  Victims chosen;
   while (room < target && !candidates.empty()) {
     // Mostly one is enough: all are put in order only for more.
     if (chosen.empty()) {
@@ -98,9 +98,19 @@ std::vector<ModelId> VictimPlanner::Plan(ModelId model, Bytes need, const Gpu& g
     };
     chosen.erase(std::remove_if(chosen.begin(), chosen.end(), needless), chosen.end());
   }
+  return chosen;
+}
+
+std::vector<ModelId> VictimPlanner::Plan(ModelId model, Bytes need, const Gpu& gpu, Time now) const {
   std::vector<ModelId> victims;
-  for (const Victim& victim : chosen) victims.push_back(victim.model);
+  for (const Victim& victim : Choose(model, need, gpu, now)) victims.push_back(victim.model);
   return victims;
+}
+
+EvictionRank VictimPlanner::WorstVictim(ModelId model, Bytes need, const Gpu& gpu, Time now) const {
+  EvictionRank worst = kNothingGoes;
+  for (const Victim& victim : Choose(model, need, gpu, now)) worst = std::max(worst, victim.rank);
+  return worst;
 }
 
 Bytes VictimPlanner::WindowOf(Bytes weights) {

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "base/units.hpp"
 #include "node/scheduling/scheduler_tables.hpp"
 
@@ -21,6 +22,8 @@ class VictimPlanner {
   // The models to evict for a model, or its run, that then fits; models that need not go after all are left
   // out.
   [[nodiscard]] std::vector<ModelId> Plan(ModelId model, Bytes need, const Gpu& gpu, Time now) const;
+  // The largest rank among those; kNothingGoes without any.
+  [[nodiscard]] EvictionRank WorstVictim(ModelId model, Bytes need, const Gpu& gpu, Time now) const;
 
   // What a model takes of a GPU that it passes through: the worker plans it by what the steps read, and
   // answers NoFit when this is too little.
@@ -34,7 +37,9 @@ class VictimPlanner {
 
  private:
   [[nodiscard]] double RateOf(const ModelEntry& model, Time now) const;
+  using Victims = absl::InlinedVector<Victim, 8>;
   [[nodiscard]] std::vector<Victim> MayGo(ModelId coming, const Gpu& gpu, Time now) const;
+  [[nodiscard]] Victims Choose(ModelId model, Bytes need, const Gpu& gpu, Time now) const;
   [[nodiscard]] bool FitsAlone(const Gpu& gpu, const Resident* own, Bytes need, Bytes room) const;
 
   const SchedulerTables& tables_;

@@ -16,9 +16,11 @@ EvictionRank StrictLeastRecentlyUsed(const EvictionCandidate& candidate) {
 }
 
 EvictionRank HeavinessAware(const EvictionCandidate& candidate) {
-  const bool only_heavy_copy = candidate.heavy && candidate.replicas <= 1;
+  constexpr std::int32_t kTiersOfAClass = 2;  // those of least recent use
+  std::int32_t its_class = 0;
+  if (candidate.replicas <= 1) its_class = !candidate.heavy ? 1 : candidate.delay <= candidate.run ? 2 : 3;
   EvictionRank rank = LeastRecentlyUsed(candidate);
-  if (only_heavy_copy) rank.tier += 2;
+  rank.tier += kTiersOfAClass * its_class;
   return rank;
 }
 
@@ -50,7 +52,7 @@ std::span<const PolicyEntry<EvictionPolicy>> EvictionPolicies() {
   static constexpr std::array<PolicyEntry<EvictionPolicy>, 4> kTable = {{
       {"lru", "least recently used first, models that a request waits for last", &LeastRecentlyUsed},
       {"lru-strict", "least recently used first, also when requests wait for it", &StrictLeastRecentlyUsed},
-      {"heaviness-aware", "light or replicated models first, the only copies of heavy ones last",
+      {"heaviness-aware", "replicas first, then the only copies of light models, of median and of heavy ones",
        &HeavinessAware},
       {"least-value", "what is cheapest to have away, for the memory that it takes", &LeastValue},
   }};

@@ -22,6 +22,7 @@ struct EvictionCandidate {
   Duration load{};             // of the link's time that bringing it again takes, as much as others miss
   Duration slack = Duration::max();  // what its requests have to spare where it is; max: no deadline
   Duration delay{};                  // by how much a run that has to bring it is slower than another one
+  Duration run{};                    // of its model where it is
 };
 
 // The smallest rank goes first; `tier` separates classes of models.
@@ -30,13 +31,17 @@ struct EvictionRank {
   std::int64_t value = 0;
   auto operator<=>(const EvictionRank&) const = default;
 };
+// Below the rank of every candidate: nothing has to go.
+inline constexpr EvictionRank kNothingGoes{.tier = -1};
 using EvictionPolicy = EvictionRank (*)(const EvictionCandidate&);
 
 // `lru` (default): least recently used first; a model that a waiting request needs goes last.
 // `lru-strict`: least recently used first, also when a request waits for it (003).
-// `heaviness-aware` (Torpor, 002, 5.4): light models, and those that another GPU of the node has too, go
-//   before the only copies of heavy ones, so that one replica stays when memory is full; `lru` inside a
-//   class.
+// `heaviness-aware` (Torpor, 002, 5.4): a model that another GPU of the node has too goes before the only copy
+//   of any model, so that each model keeps at most one replica when memory is full. Of the only copies those
+//   of light models go first, then those of median ones (the released code's levels), then those of heavy
+//   ones, whose swap more than doubles what a run takes: a GPU full of median models would have the few that
+//   are slow to swap come and go. Inside each class it is `lru`.
 // `least-value`: the model whose absence costs least for the memory that it takes: the rate of its requests
 //   times the delay and the time of the link that each request then costs; copies share their model's
 //   requests. So a part of equally popular models stays, where `lru` would have all of them come and go. A

@@ -183,12 +183,13 @@ GpuChoice InterferenceAware(const GpuView& view) {
   const std::vector<const GpuOption*> available = Available(view);
   if (const GpuOption* hit = BestHit(available)) return {GpuVerdict::kRun, hit->gpu};
   const GpuOption* pair = Best(available, [](const GpuOption& o) {
-    return o.peer != kNoGpu ? std::optional(std::tuple(o.peer_load, o.in_flight)) : std::nullopt;
+    return o.peer != kNoGpu ? std::optional(std::tuple(o.peer_load, o.victim, o.in_flight)) : std::nullopt;
   });
   if (pair != nullptr) return {GpuVerdict::kRun, pair->gpu, pair->peer};
   const GpuOption* loader = Best(available, [](const GpuOption& o) {
     const std::uint64_t taken = ~o.free.count();  // most free memory first
-    return o.has_model ? std::nullopt : std::optional(std::tuple(o.switch_load, o.in_flight, taken));
+    return o.has_model ? std::nullopt
+                       : std::optional(std::tuple(o.switch_load, o.victim, o.in_flight, taken));
   });
   return WaitOrLoad(view, loader);
 }
@@ -229,7 +230,7 @@ std::span<const PolicyEntry<GpuPolicy>> GpuPolicies() {
       {"most-free", "the least busy GPU, then the one with the most free memory", {&MostFree}},
       {"interference-aware",
        "a GPU that has the model, else the fastest peer link, else the least used switch",
-       {&InterferenceAware}},
+       {.choose = &InterferenceAware, .weighs_victims = true}},
       {"random", "a GPU that has the model, else an idle one by lot", {&RandomIdle}},
       {"bound", "early binding: each model has one GPU", {&Bound, true}},
       {"first-idle", "whichever GPU is idle", {&FirstIdle, false, GpuQueues::kNone}},

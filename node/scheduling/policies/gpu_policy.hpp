@@ -11,6 +11,7 @@
 #include "base/units.hpp"
 #include "node/request.hpp"
 #include "node/scheduling/locality_queue.hpp"
+#include "node/scheduling/policies/eviction_policy.hpp"
 
 namespace troupe::node {
 
@@ -26,10 +27,12 @@ struct GpuOption {
   std::uint32_t in_flight = 0;
   Bytes free{};         // without any eviction
   bool evicts = false;  // others have to go for the model
-  Duration backlog{};   // estimated time until what was dispatched is done
-  Duration load{};      // estimated time to bring the model from the host; zero when it is there
-  Duration before{};    // what is on its way from the host already: to the GPU itself
-  Duration beside{};    // and to others behind its switch
+  // Of those that would go for the model the one that is best kept; only for a policy that weighs victims.
+  EvictionRank victim = kNothingGoes;
+  Duration backlog{};  // estimated time until what was dispatched is done
+  Duration load{};     // estimated time to bring the model from the host; zero when it is there
+  Duration before{};   // what is on its way from the host already: to the GPU itself
+  Duration beside{};   // and to others behind its switch
   SwitchLoad switch_load = SwitchLoad::kNone;
   // Of the GPUs that have the model, the one with the fastest link to this GPU; kNoGpu: none.
   GpuIndex peer = kNoGpu;
@@ -79,6 +82,7 @@ struct GpuPolicy {
   // Beneath runs: what waits for its model on a GPU takes no place from what could compute there, and what
   // could compute goes first.
   bool places_for_hits = false;
+  bool weighs_victims = false;  // the memory of all GPUs is one pool: what goes is a reason to choose a GPU
   // Decisions by GPU, as 003 has them; `choose` is for runtimes that serve one key each.
   std::optional<LocalityRules> locality{};
 };
@@ -96,6 +100,8 @@ struct GpuPolicy {
 // `interference-aware`: Torpor's Algorithm 1 (002, 5.3), over the GPUs that are idle, or when none is, over
 //   those that swap ahead: one that has the model; else a copy over the fastest peer link from one that has
 //   it; else from the host, to a GPU whose switch is free, or else used by light models only, or else to any.
+//   The memory of all GPUs is one pool (5.4): among GPUs that this does not tell apart it is the one whose
+//   victims the eviction policy would let go first.
 //   Where no link reaches from a holder (the paper's machine has links between all) it is judged as
 //   `resident-first` does: the busy holder, if that is sooner than a load from the host.
 // `random`: one that has the model, else any idle one by lot, from the host (Torpor-Random, 002, 7.3).

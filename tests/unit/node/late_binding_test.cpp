@@ -219,6 +219,35 @@ TEST_F(LateBinding, TheOnlyCopyOfAHeavyModelOutlivesLightOnes) {
   EXPECT_EQ(scheduler.counts().evicted_light, 1u);
 }
 
+TEST_F(LateBinding, AReplicaGoesBeforeTheOnlyCopyOfALightModelOnAnyGpu) {
+  Gpus(2);
+  for (const char* model : {"twice", "light", "filler", "new"}) Model(model, 40);
+  std::uint64_t next = 1;
+  const auto serve_twice = [&] {  // on both GPUs at a time
+    const Dispatch one = Occupy(next++, "twice");
+    const Dispatch other = Occupy(next++, "twice");
+    EXPECT_NE(one.gpu, other.gpu);
+    Ran(one);
+    Ran(other);
+  };
+  serve_twice();
+  std::vector<GpuIndex> gpus;
+  for (const char* model : {"light", "filler"}) {
+    now += seconds(1);
+    Submit(next++, model);
+    const Dispatch dispatch = Next();
+    EXPECT_THAT(dispatch.victims, ElementsAre()) << "there is room on one of the GPUs";
+    gpus.push_back(dispatch.gpu);
+    Serve(dispatch);
+  }
+  EXPECT_NE(gpus[0], gpus[1]);
+  now += seconds(1);
+  serve_twice();
+  Submit(next, "new");
+  EXPECT_THAT(Next().victims, ElementsAre("twice"));  // though it was used last
+  EXPECT_EQ(scheduler.counts().evicted_replicas, 1u);
+}
+
 TEST_F(LateBinding, FunctionsThatCannotMeetTheirSloWait) {
   Gpus(1);
   Model("a", 10);

@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "base/random.hpp"
 #include "node/scheduling/policies/eviction_policy.hpp"
 #include "node/scheduling/policies/gpu_policy.hpp"
 #include "node/scheduling/scheduler_types.hpp"
@@ -26,6 +27,7 @@ struct Offer {
   GpuIndex peer = kNoGpu;
   int peer_ms = 0;
   int free_mib = 10;
+  int victim = kNothingGoes.tier;  // the tier of the one that is best kept of those that would go
 };
 GpuOption OptionOf(const Offer& offer) {
   return {.gpu = offer.gpu,
@@ -34,6 +36,7 @@ GpuOption OptionOf(const Offer& offer) {
           .fits = offer.usable,
           .in_flight = offer.in_flight,
           .free = MiB(static_cast<std::uint64_t>(offer.free_mib)),
+          .victim = {.tier = offer.victim},
           .backlog = milliseconds(offer.backlog_ms),
           .load = milliseconds(offer.model ? 0 : 20),
           .switch_load = offer.use,
@@ -87,6 +90,21 @@ TEST(InterferenceAware, AlgorithmOne) {
               GpuVerdict::kRun,
               2,
               0},
+             {"line 10: of links as fast the one where a replica goes",
+              {{.gpu = 0, .model = true, .in_flight = 1, .backlog_ms = 1},
+               {.gpu = 1, .peer = 0, .peer_ms = 2, .victim = 2},
+               {.gpu = 2, .peer = 0, .peer_ms = 2, .victim = 0}},
+              GpuVerdict::kRun,
+              2,
+              0},
+             {"line 13: of free switches the one where a replica goes, though less is free there",
+              {{.gpu = 0, .free_mib = 90, .victim = 4}, {.gpu = 1, .victim = 0}, {.gpu = 2, .victim = 2}},
+              GpuVerdict::kRun,
+              1},
+             {"line 13: a free switch before a better victim",
+              {{.gpu = 0, .use = kLight}, {.gpu = 1, .victim = 4}},
+              GpuVerdict::kRun,
+              1},
              {"line 13: no neighbour is loading",
               {{.gpu = 0, .use = kLight, .free_mib = 90}, {.gpu = 1, .use = kHeavy}, {.gpu = 2}},
               GpuVerdict::kRun,
@@ -158,18 +176,55 @@ TEST(Bound, OneGpuOrNone) {  // home is GPU 1
          });
 }
 
-TEST(HeavinessAware, LightOrReplicatedFirst) {
+TEST(HeavinessAware, ReplicasThenLightThenMedianThenHeavyModels) {
   const EvictionPolicy policy = *FindEvictionPolicy("heaviness-aware");
-  const auto rank = [&](int used_ms, bool heavy, std::uint32_t replicas, bool wanted = false) {
-    return policy(
-        {.last_use = Time(milliseconds(used_ms)), .replicas = replicas, .wanted = wanted, .heavy = heavy});
+  enum Weight { kLight, kMedian, kHeavy };  // a swap slows a run of 10 ms by 1, 8 or 11 ms
+  const auto rank = [&](int used_ms, Weight weight, std::uint32_t replicas, bool wanted = false) {
+    const int delay = weight == kLight ? 1 : weight == kMedian ? 8 : 11;
+    return policy({.last_use = Time(milliseconds(used_ms)),
+                   .replicas = replicas,
+                   .wanted = wanted,
+                   .heavy = weight != kLight,
+                   .delay = milliseconds(delay),
+                   .run = milliseconds(10)});
   };
-  EXPECT_LT(rank(9, false, 1), rank(1, true, 1));  // light before the only copy of a heavy one
-  EXPECT_LT(rank(9, true, 2), rank(1, true, 1));   // one replica stays
-  EXPECT_LT(rank(1, true, 2), rank(2, false, 1));  // LRU inside the first class
-  EXPECT_LT(rank(1, true, 1), rank(2, true, 1));   // and inside the second
-  EXPECT_LT(rank(9, false, 1), rank(1, false, 1, true));
-  EXPECT_LT(rank(1, false, 1, true), rank(1, true, 1));  // a class weighs more than who waits
+  EXPECT_LT(rank(9, kHeavy, 2), rank(1, kHeavy, 1));        // one replica stays
+  EXPECT_LT(rank(9, kHeavy, 2), rank(1, kLight, 1));        // of light models, too
+  EXPECT_LT(rank(9, kHeavy, 2, true), rank(1, kLight, 1));  // also when a request waits: it is there twice
+  EXPECT_LT(rank(9, kLight, 1), rank(1, kMedian, 1));
+  EXPECT_LT(rank(9, kMedian, 1), rank(1, kHeavy, 1));
+  EXPECT_LT(rank(1, kHeavy, 2), rank(2, kLight, 3));  // LRU inside each class
+  for (const Weight weight : {kLight, kMedian, kHeavy}) EXPECT_LT(rank(1, weight, 1), rank(2, weight, 1));
+  EXPECT_LT(rank(9, kLight, 1), rank(1, kLight, 1, true));
+  EXPECT_LT(rank(1, kLight, 1, true), rank(1, kMedian, 1));  // a class weighs more than who waits
+}
+
+TEST(HeavinessAware, PropertyNoOnlyCopyGoesBeforeAReplica) {
+  const EvictionPolicy policy = *FindEvictionPolicy("heaviness-aware");
+  Random random(5);
+  const auto draw = [&] {
+    return EvictionCandidate{.bytes = MiB(1 + random.Below(1000)),
+                             .last_use = Time(milliseconds(random.Below(1000))),
+                             .replicas = static_cast<std::uint32_t>(1 + random.Below(3)),
+                             .wanted = random.Below(2) == 0,
+                             .heavy = random.Below(2) == 0,
+                             .delay = milliseconds(random.Below(20)),
+                             .run = milliseconds(1 + random.Below(20))};
+  };
+  const auto kind = [](const EvictionCandidate& candidate) {
+    if (candidate.replicas > 1) return 0;
+    if (!candidate.heavy) return 1;
+    return candidate.delay <= candidate.run ? 2 : 3;
+  };
+  for (int i = 0; i < 10'000; ++i) {
+    const EvictionCandidate a = draw();
+    const EvictionCandidate b = draw();
+    if (kind(a) < kind(b)) {
+      EXPECT_LT(policy(a), policy(b)) << "draw " << i;
+    } else if (kind(a) == kind(b) && a.wanted == b.wanted && a.last_use < b.last_use) {
+      EXPECT_LT(policy(a), policy(b)) << "draw " << i;
+    }
+  }
 }
 
 TEST(Topology, SwitchesAndLinks) {
