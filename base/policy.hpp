@@ -15,7 +15,7 @@ namespace troupe {
 // One policy name per slot. The empty name in `binding` is the built-in way: every function is bound late.
 struct PolicyNames {
   std::string routing = "locality";           // cluster/routing_policy.hpp
-  std::string ordering = "edf-error-budget";  // base/ordering_policy.hpp
+  std::string ordering = "edf-error-budget";  // scheduling/ordering_policy.hpp
   std::string gpu = "least-cost";             // node/scheduling/policies/gpu_policy.hpp
   std::string eviction = "least-value";       // node/scheduling/policies/eviction_policy.hpp
   std::string swap = "grouped";               // gpu/swap/swap_policy.hpp

@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "base/slo_order.hpp"
 #include "base/units.hpp"
 #include "cluster/credit_table.hpp"
 #include "cluster/requests/eligible_queue.hpp"
@@ -27,6 +26,7 @@
 #include "cluster/requests/service_pace.hpp"
 #include "cluster/routing_policy.hpp"
 #include "proto/request.pb.h"
+#include "scheduling/slo_order.hpp"
 
 namespace troupe::cluster {
 

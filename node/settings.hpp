@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/cost_model.hpp"
 #include "base/policy.hpp"
 #include "base/units.hpp"
 #include "node/models/cache_table.hpp"
@@ -15,6 +14,7 @@
 #include "proto/cluster.pb.h"
 #include "proto/function.pb.h"
 #include "proto/profile.pb.h"
+#include "scheduling/cost_model.hpp"
 
 namespace troupe::node {
 

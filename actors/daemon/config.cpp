@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "actors/daemon/option_setters.hpp"
-#include "base/ordering_policy.hpp"
 #include "base/status.hpp"
 #include "cluster/routing_policy.hpp"
 #include "gateway/cors.hpp"
@@ -14,6 +13,7 @@
 #include "node/scheduling/policies/gpu_policy.hpp"
 #include "node/scheduling/scheduler_types.hpp"
 #include "node/scheduling/topology.hpp"
+#include "scheduling/ordering_policy.hpp"
 
 namespace troupe::actors {
 

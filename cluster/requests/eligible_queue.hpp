@@ -7,9 +7,9 @@
 #include <set>
 #include <string>
 
-#include "base/model_queue.hpp"
 #include "cluster/credit_table.hpp"
 #include "cluster/requests/request_entry.hpp"
+#include "scheduling/model_queue.hpp"
 
 namespace troupe::cluster {
 

@@ -6,8 +6,8 @@
 #include <set>
 #include <string>
 
-#include "base/slo_order.hpp"
 #include "base/units.hpp"
+#include "scheduling/slo_order.hpp"
 
 namespace troupe::cluster {
 

@@ -8,11 +8,11 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "base/cost_model.hpp"
-#include "base/late_queue.hpp"
-#include "base/slo_order.hpp"
 #include "base/units.hpp"
 #include "cluster/requests/request_entry.hpp"
+#include "scheduling/cost_model.hpp"
+#include "scheduling/late_queue.hpp"
+#include "scheduling/slo_order.hpp"
 
 namespace troupe::cluster {
 

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "base/cost_model.hpp"
 #include "base/units.hpp"
+#include "scheduling/cost_model.hpp"
 
 namespace troupe::cluster {
 

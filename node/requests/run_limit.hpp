@@ -5,8 +5,8 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "base/run_time_sketch.hpp"
 #include "base/units.hpp"
+#include "scheduling/run_time_sketch.hpp"
 
 namespace troupe::node {
 

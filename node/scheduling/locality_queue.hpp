@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "absl/functional/function_ref.h"
-#include "base/ordering_policy.hpp"
+#include "scheduling/ordering_policy.hpp"
 
 namespace troupe::node {
 

@@ -5,14 +5,14 @@
 #include <string>
 #include <vector>
 
-#include "base/cost_model.hpp"
-#include "base/ordering_policy.hpp"
 #include "node/request.hpp"
 #include "node/scheduling/arrival_forecast.hpp"
 #include "node/scheduling/model_demand.hpp"
 #include "node/scheduling/names.hpp"
 #include "node/scheduling/policies/eviction_policy.hpp"
 #include "node/state/function_states.hpp"
+#include "scheduling/cost_model.hpp"
+#include "scheduling/ordering_policy.hpp"
 
 namespace troupe::node {
 

@@ -5,7 +5,6 @@
 #include <optional>
 #include <utility>
 
-#include "base/slo_order.hpp"
 #include "node/scheduling/gpu_chooser.hpp"
 #include "node/scheduling/gpu_holds.hpp"
 #include "node/scheduling/locality_turns.hpp"
@@ -22,6 +21,7 @@
 #include "node/scheduling/victim_planner.hpp"
 #include "node/scheduling/waiting_requests.hpp"
 #include "node/scheduling/worker_changes.hpp"
+#include "scheduling/slo_order.hpp"
 
 namespace troupe::node {
 

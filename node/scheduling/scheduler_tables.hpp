@@ -12,8 +12,6 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
-#include "base/cost_model.hpp"
-#include "base/late_queue.hpp"
 #include "node/requests/waiting_queue.hpp"
 #include "node/scheduling/broadcasts.hpp"
 #include "node/scheduling/gpu_table.hpp"
@@ -23,6 +21,8 @@
 #include "node/scheduling/scheduler_types.hpp"
 #include "node/scheduling/topology.hpp"
 #include "node/state/function_states.hpp"
+#include "scheduling/cost_model.hpp"
+#include "scheduling/late_queue.hpp"
 
 namespace troupe::node {
 

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "base/ordering_policy.hpp"
 #include "base/policy.hpp"
 #include "node/request.hpp"
 #include "node/scheduling/broadcasts.hpp"
@@ -15,6 +14,7 @@
 #include "node/scheduling/policies/eviction_policy.hpp"
 #include "node/scheduling/policies/gpu_policy.hpp"
 #include "node/scheduling/policies/prefetch_policy.hpp"
+#include "scheduling/ordering_policy.hpp"
 
 namespace troupe::node {
 

@@ -17,12 +17,14 @@ BELOW = {
     "transport": {"security", "proto", "base"},
     "storage": {"transport", "proto", "base"},
     "gpu": {"transport", "proto", "base"},
-    "node": {"cluster", "proto", "base"},
-    "cluster": {"proto", "base"},
+    "scheduling": {"base"},
+    "node": {"cluster", "scheduling", "proto", "base"},
+    "cluster": {"scheduling", "proto", "base"},
     "gateway": {"security", "proto", "base"},
-    "actors": {"security", "gateway", "cluster", "node", "gpu", "storage", "transport", "proto", "base"},
+    "actors": {"security", "gateway", "cluster", "node", "scheduling", "gpu", "storage", "transport", "proto", "base"},
     "shell": {"security", "proto", "base"},  # and the one header of the admin client, below
-    "sim": {"actors", "security", "gateway", "cluster", "node", "gpu", "storage", "transport", "proto", "base"},
+    "sim": {"actors", "security", "gateway", "cluster", "node", "scheduling", "gpu", "storage", "transport", "proto",
+            "base"},
 }
 SHELL_DOOR = re.compile(r"actors/admin_client\.hpp")
 SOURCE = {".hpp", ".cpp", ".h", ".cu", ".cuh"}
@@ -35,7 +37,7 @@ IMPURE = re.compile(
 )
 IMPURE_HEADERS = {"thread", "mutex", "condition_variable", "fstream", "filesystem", "future", "iostream", "ctime",
                   "unistd.h", "sys/socket.h", "pthread.h"}
-DECIDING = {"cluster", "node", "base"}
+DECIDING = {"cluster", "node", "scheduling", "base"}
 LINE_COMMENT = re.compile(r"//.*$")
 MOST_LINES = 400  # of one source
 # In these folders, words joined by dashes between quotes are kinds of events, all of which this header lists.

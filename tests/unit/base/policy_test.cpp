@@ -3,17 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
-#include "base/cost_model.hpp"
-#include "base/model_queue.hpp"
-#include "base/ordering_policy.hpp"
-#include "base/random.hpp"
-
 namespace troupe::policy_test {
 namespace {
 
-using std::chrono::milliseconds;
 using testing::HasSubstr;
 
 TEST(Policy, PresetsNameOnePolicyPerSlot) {
@@ -24,132 +16,6 @@ TEST(Policy, PresetsNameOnePolicyPerSlot) {
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("troupe, troupe-edf, troupe-late-last, troupe-ahead, troupe-asked, load-balance"));
-}
-
-TEST(OrderingPolicy, KeysOrderByPriorityThenRankThenArrival) {
-  const auto at = [](int ms) { return Time(milliseconds(ms)); };
-  const Urgency early{.priority = 0, .arrival = at(1), .deadline = at(100)};
-  const Urgency late{.priority = 0, .arrival = at(2), .deadline = at(50)};
-  const Urgency urgent{.priority = 1, .arrival = at(9), .deadline = Time::max()};
-  const OrderingPolicy edf = *FindOrderingPolicy("edf");
-  const OrderingPolicy fifo = *FindOrderingPolicy("fifo");
-  EXPECT_LT(MakeOrderingKey(edf, late, 2), MakeOrderingKey(edf, early, 1));
-  EXPECT_LT(MakeOrderingKey(fifo, early, 1), MakeOrderingKey(fifo, late, 2));
-  EXPECT_LT(MakeOrderingKey(edf, urgent, 3), MakeOrderingKey(edf, late, 2));
-  EXPECT_LT(MakeOrderingKey(edf, late, 1), MakeOrderingKey(edf, late, 2));
-  EXPECT_EQ(MakeOrderingKey(edf, late, 1).priority, kDefaultPriority);
-  EXPECT_THAT(std::string(FindOrderingPolicy("lifo").status().message()),
-              HasSubstr("edf, edf-late-last, edf-error-budget, fifo"));
-}
-
-TEST(ModelQueue, HeadsAreTheFirstOfEachModelWhateverHappens) {
-  ModelQueue<std::uint64_t> queue;
-  std::vector<std::pair<std::string, OrderingKey>> waiting;
-  Random random(3);
-  for (std::uint64_t i = 0; i < 5000; ++i) {
-    if (waiting.empty() || random.Below(2) == 0) {
-      const std::string model = std::to_string(random.Below(7));
-      const OrderingKey key{.rank = static_cast<std::int64_t>(random.Below(50)), .sequence = i};
-      queue.Add(model, key, i);
-      waiting.emplace_back(model, key);
-    } else {
-      const std::size_t at = random.Below(waiting.size());
-      queue.Remove(waiting[at].first, waiting[at].second);
-      waiting.erase(waiting.begin() + static_cast<std::ptrdiff_t>(at));
-    }
-    ASSERT_EQ(queue.size(), waiting.size());
-    std::map<std::string, OrderingKey> heads;
-    for (const auto& [model, key] : waiting) {
-      const auto [it, added] = heads.emplace(model, key);
-      it->second = std::min(it->second, key);
-    }
-    ASSERT_EQ(queue.heads().size(), heads.size());
-    for (const auto& head : queue.heads()) ASSERT_EQ(heads.at(head.model), head.key);
-  }
-  EXPECT_EQ(queue.Find("none"), nullptr);
-}
-
-TEST(CostModel, LearnsFromOutcomes) {
-  CostModel costs({.link = {1e9}, .run = milliseconds(10)});
-  EXPECT_EQ(costs.LoadTime(Bytes(1'000'000)), milliseconds(1));
-  EXPECT_EQ(costs.RunTime("m"), milliseconds(10));
-  costs.ObserveLoad(Bytes(1'000'000), milliseconds(2));
-  costs.ObserveLoad(Bytes(10), milliseconds(500));  // too small to say anything
-  EXPECT_EQ(costs.LoadTime(Bytes(1'000'000)), milliseconds(2));
-  costs.ObserveRun("m", milliseconds(20));
-  EXPECT_EQ(costs.RunTime("m"), milliseconds(20));
-  for (int i = 0; i < 50; ++i) costs.ObserveRun("m", milliseconds(40));
-  EXPECT_NEAR(ToMillis(costs.RunTime("m")), 40, 0.1);
-  RunningEstimate estimate;
-  estimate.Observe(milliseconds(-5));  // a clock that went back
-  EXPECT_EQ(estimate.Or(milliseconds(1)), Duration::zero());
-}
-
-TEST(CostModel, HeavyIsWhatSwappingSlows) {
-  CostModel costs({.link = {1e9}, .run = milliseconds(10)});
-  const Bytes mb(1'000'000);
-  // Nothing seen: the load against a run of the default length.
-  EXPECT_FALSE(costs.Heavy("m", mb * 12));
-  EXPECT_TRUE(costs.Heavy("m", mb * 14));
-  // A swapped run only: the load makes it up, or the run does.
-  costs.ObserveSwapped("m", milliseconds(15));
-  EXPECT_TRUE(costs.Heavy("m", mb * 14));
-  EXPECT_FALSE(costs.Heavy("m", mb * 5));
-  // Measured both ways, as in Torpor's Table 4: ResNet-50 9 and 13 ms, Inception-v3 14 and 17.
-  costs.ObserveRun("resnet", milliseconds(9));
-  EXPECT_FALSE(costs.Heavy("resnet", mb * 11));  // the load alone would not slow it
-  costs.ObserveSwapped("resnet", milliseconds(13));
-  EXPECT_TRUE(costs.Heavy("resnet", mb * 11));
-  costs.ObserveRun("inception", milliseconds(14));
-  costs.ObserveSwapped("inception", milliseconds(17));
-  EXPECT_FALSE(costs.Heavy("inception", mb * 109));
-}
-
-TEST(CostModel, ANumberStaysTheModelsThatHoldIt) {
-  CostModel costs({.max_models = 2});
-  const CostModel::Id a = costs.Hold("a");
-  EXPECT_EQ(costs.Hold("a"), a);
-  EXPECT_EQ(costs.RunTime(a), CostDefaults().run);
-  EXPECT_TRUE(costs.Known().empty()) << "nothing was seen of it";
-  costs.ObserveRun("a", milliseconds(3));
-  EXPECT_EQ(costs.RunTime(a), milliseconds(3));
-  for (int i = 0; i < 100; ++i) {
-    const CostModel::Id other = costs.Hold("other" + std::to_string(i));
-    ASSERT_NE(other, a);
-    ASSERT_LT(other, 5u) << "numbers are used again";
-    costs.ObserveSwapped(other, milliseconds(4));
-    ASSERT_LE(costs.Known().size(), 2u);
-    costs.Release(other);
-  }
-  EXPECT_EQ(costs.RunTime(a), CostDefaults().run) << "others were seen since";
-  costs.ObserveRun(a, milliseconds(5));
-  EXPECT_EQ(costs.RunTime("a"), milliseconds(5));
-  costs.Release(a);
-  costs.Release(a);
-  EXPECT_EQ(costs.RunTime("a"), milliseconds(5)) << "what was seen is kept";
-  EXPECT_EQ(costs.Hold("a"), a);
-}
-
-TEST(CostModel, IsKeptAndRestored) {
-  CostModel costs({.max_models = 2});
-  costs.ObserveLoad(Bytes(1'000'000), milliseconds(2));
-  costs.ObserveRun("a", milliseconds(3));
-  costs.ObserveSwapped("b", milliseconds(4));
-  costs.ObserveRun("c", milliseconds(5));  // a was not seen for longest
-  ASSERT_EQ(costs.Known().size(), 2u);
-  EXPECT_EQ(costs.Known()[0].model, "b");
-  CostModel again;
-  const auto before = again.revision();
-  again.Restore(costs.Known(), costs.nanos_per_byte());
-  EXPECT_NE(again.revision(), before);
-  EXPECT_EQ(again.LoadTime(Bytes(1'000'000)), milliseconds(2));
-  EXPECT_EQ(again.RunTime("c"), milliseconds(5));
-  EXPECT_EQ(again.RunTime("b"), milliseconds(4));
-  EXPECT_EQ(again.RunTime("a"), CostDefaults().run);
-  // From a file that is wrong.
-  again.Restore({{"", milliseconds(1), {}}, {"c", milliseconds(-1), {}}}, -1);
-  EXPECT_EQ(again.RunTime("c"), milliseconds(5));
-  EXPECT_EQ(again.LoadTime(Bytes(1'000'000)), milliseconds(2));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // The default policies: what a copy costs those behind it, what is cheapest to have away, places beside
 // loads.
-#include "base/cost_model.hpp"
+#include "scheduling/cost_model.hpp"
 #include "tests/unit/node/scheduler_fixture.hpp"
 
 namespace troupe::node::least_cost_test {

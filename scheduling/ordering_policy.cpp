@@ -1,9 +1,9 @@
-#include "base/ordering_policy.hpp"
+#include "scheduling/ordering_policy.hpp"
 
 #include <algorithm>
 #include <array>
 
-#include "base/slo_order.hpp"
+#include "scheduling/slo_order.hpp"
 
 namespace troupe {
 

@@ -1,4 +1,4 @@
-#include "base/slo_order.hpp"
+#include "scheduling/slo_order.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

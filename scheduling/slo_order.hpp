@@ -17,9 +17,9 @@
 #include <string>
 #include <vector>
 
-#include "base/ordering_policy.hpp"
-#include "base/slo_count.hpp"
 #include "base/units.hpp"
+#include "scheduling/ordering_policy.hpp"
+#include "scheduling/slo_count.hpp"
 
 namespace troupe {
 

@@ -1,4 +1,4 @@
-#include "base/late_queue.hpp"
+#include "scheduling/late_queue.hpp"
 
 #include <gtest/gtest.h>
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/container/node_hash_map.h"
-#include "base/run_time_sketch.hpp"
 #include "base/units.hpp"
+#include "scheduling/run_time_sketch.hpp"
 
 namespace troupe {
 

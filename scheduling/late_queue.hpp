@@ -1,6 +1,6 @@
 // LATE QUEUE: the waiting requests, ordered by when each becomes late, for a policy in which late requests
 // yield: a request that can no longer meet its deadline goes behind all of its priority that still can
-// (base/ordering_policy.hpp). Under overload plain earliest deadline first serves requests that are lost
+// (scheduling/ordering_policy.hpp). Under overload plain earliest deadline first serves requests that are lost
 // already, and becomes late for all. A node's scheduler or a router's request table owns the queue, tells it
 // which requests wait, and changes their keys; no locks.
 //
@@ -21,9 +21,9 @@
 #include <vector>
 
 #include "absl/container/btree_map.h"
-#include "base/error_budgets.hpp"
-#include "base/ordering_policy.hpp"
 #include "base/units.hpp"
+#include "scheduling/error_budgets.hpp"
+#include "scheduling/ordering_policy.hpp"
 
 namespace troupe {
 

@@ -10,14 +10,14 @@
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
-#include "base/slo_count.hpp"
+#include "scheduling/slo_count.hpp"
 
 namespace troupe {
 
 class ErrorBudgets {
  public:
   // A request of a function with a deadline ended; cancelled and refused requests do not count. `percentile`
-  // of its SLO in (0, 100]; 0: the default (base/slo_count.hpp).
+  // of its SLO in (0, 100]; 0: the default (scheduling/slo_count.hpp).
   void Ended(const std::string& function, double percentile, bool in_time);
   // Half as many again as may be late were late, and kFewLate more: not of a function that was late a few
   // times since it began.

@@ -22,7 +22,7 @@ struct Urgency {
   Time deadline{};  // target; Time::max() when the function has none
 };
 
-// Where a function's requests stand among those of others (base/slo_order.hpp); equal for all unless the
+// Where a function's requests stand among those of others (scheduling/slo_order.hpp); equal for all unless the
 // policy ranks functions.
 struct FunctionPlace {
   std::uint32_t group = 0;
@@ -40,9 +40,9 @@ struct OrderingKey {
   [[gnu::always_inline]] auto operator<=>(const OrderingKey&) const = default;
 };
 
-struct SloRules;  // base/slo_order.hpp
+struct SloRules;  // scheduling/slo_order.hpp
 
-// How requests yield that can no longer meet their deadline (base/late_queue.hpp).
+// How requests yield that can no longer meet their deadline (scheduling/late_queue.hpp).
 struct LateRules {
   std::uint32_t turn = 16;  // of so many that go, one is late, as long as some are
   bool budgets = false;     // those yield too whose function has spent its error budget
@@ -55,7 +55,7 @@ struct LateRules {
 // requests too are ordered by deadline, so that the request that is late for longest comes first: none of
 // them can be in time any more.
 //   `edf-error-budget` (default): the same, and a request of a function that will not meet its SLO any more
-//   (base/error_budgets.hpp) goes with the late ones from its arrival on.   `slo-aware`: Torpor's two groups
+//   (scheduling/error_budgets.hpp) goes with the late ones from its arrival on.   `slo-aware`: Torpor's two groups
 //   of functions (002, 5.2 and A.3), as in the paper; arrival inside one. `slo-aware-released`: as in
 //   Torpor's released router.
 struct OrderingPolicy {

@@ -1,4 +1,4 @@
-#include "base/slo_order.hpp"
+#include "scheduling/slo_order.hpp"
 
 #include <algorithm>
 #include <cmath>

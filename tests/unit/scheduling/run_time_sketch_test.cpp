@@ -1,7 +1,7 @@
-#include "base/run_time_sketch.hpp"
+#include "scheduling/run_time_sketch.hpp"
 
-#include "base/cost_model.hpp"
 #include "gtest/gtest.h"
+#include "scheduling/cost_model.hpp"
 
 namespace troupe {
 namespace {

@@ -1,4 +1,4 @@
-#include "base/run_time_sketch.hpp"
+#include "scheduling/run_time_sketch.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "base/error_budgets.hpp"
+#include "scheduling/error_budgets.hpp"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "base/check.hpp"
-#include "base/ordering_policy.hpp"
+#include "scheduling/ordering_policy.hpp"
 
 namespace troupe {
 

@@ -1,4 +1,4 @@
-#include "base/cost_model.hpp"
+#include "scheduling/cost_model.hpp"
 
 #include <algorithm>
 #include <cmath>
