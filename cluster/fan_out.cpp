@@ -18,7 +18,7 @@ bool Multiply(std::uint64_t& product, std::uint64_t factor) {
          product <= std::numeric_limits<std::int64_t>::max();
 }
 
-std::string Describe(const proto::TensorSpec& spec) {
+std::string DescribeTensor(const proto::TensorSpec& spec) {
   return absl::StrCat("tensor '", spec.name(), "' of shape [", absl::StrJoin(spec.shape(), ","), "]");
 }
 
@@ -31,28 +31,28 @@ struct Extent {
 
 absl::StatusOr<Extent> ExtentOf(const proto::TensorSpec& tensor, std::uint32_t dimension) {
   if (static_cast<std::int64_t>(dimension) >= tensor.shape_size()) {
-    return absl::InvalidArgumentError(absl::StrCat(Describe(tensor), " has no dimension ", dimension));
+    return absl::InvalidArgumentError(absl::StrCat(DescribeTensor(tensor), " has no dimension ", dimension));
   }
   Extent extent;
   extent.inner = ElementSize(tensor.type());
   if (extent.inner == 0) {
     return absl::InvalidArgumentError(absl::StrCat(
-        Describe(tensor), " is ", proto::DataType_Name(tensor.type()), ", which cannot be split"));
+        DescribeTensor(tensor), " is ", proto::DataType_Name(tensor.type()), ", which cannot be split"));
   }
   for (int i = 0; i < tensor.shape_size(); ++i) {
     if (tensor.shape(i) < 0)
-      return absl::InvalidArgumentError(absl::StrCat(Describe(tensor), " has no concrete shape"));
+      return absl::InvalidArgumentError(absl::StrCat(DescribeTensor(tensor), " has no concrete shape"));
     const auto size = static_cast<std::uint64_t>(tensor.shape(i));
     const auto at = static_cast<std::uint32_t>(i);
     if (at == dimension) {
       extent.size = size;
     } else if (!Multiply(at < dimension ? extent.outer : extent.inner, size)) {
-      return absl::InvalidArgumentError(absl::StrCat(Describe(tensor), " is too large"));
+      return absl::InvalidArgumentError(absl::StrCat(DescribeTensor(tensor), " is too large"));
     }
   }
   std::uint64_t all = extent.outer;
   if (!Multiply(all, extent.size) || !Multiply(all, extent.inner)) {
-    return absl::InvalidArgumentError(absl::StrCat(Describe(tensor), " is too large"));
+    return absl::InvalidArgumentError(absl::StrCat(DescribeTensor(tensor), " is too large"));
   }
   return extent;
 }
@@ -63,13 +63,14 @@ absl::Status CheckBytes(const proto::TensorSpec& tensor, std::uint64_t bytes) {
   std::uint64_t expected = ElementSize(tensor.type());
   const bool lengths_of_their_own = expected == 0;
   for (const std::int64_t size : tensor.shape()) {
-    if (size < 0) return absl::InvalidArgumentError(absl::StrCat(Describe(tensor), " has no concrete shape"));
+    if (size < 0)
+      return absl::InvalidArgumentError(absl::StrCat(DescribeTensor(tensor), " has no concrete shape"));
     if (!Multiply(expected, static_cast<std::uint64_t>(size)))
-      return absl::InvalidArgumentError(absl::StrCat(Describe(tensor), " is too large"));
+      return absl::InvalidArgumentError(absl::StrCat(DescribeTensor(tensor), " is too large"));
   }
   if (lengths_of_their_own || bytes == expected) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(Describe(tensor), " has ", bytes, " bytes, and ", expected, " are expected"));
+      absl::StrCat(DescribeTensor(tensor), " has ", bytes, " bytes, and ", expected, " are expected"));
 }
 
 absl::StatusOr<FanOutPlan> PlanFanOut(const proto::TensorSpec& tensor, std::uint32_t dimension,
@@ -77,9 +78,9 @@ absl::StatusOr<FanOutPlan> PlanFanOut(const proto::TensorSpec& tensor, std::uint
   const absl::StatusOr<Extent> extent = ExtentOf(tensor, dimension);
   if (!extent.ok()) return extent.status();
   if (extent->size == 0 || extent->size > max_parts) {
-    return absl::InvalidArgumentError(absl::StrCat(Describe(tensor), " would be split into ", extent->size,
-                                                   " parts along dimension ", dimension, "; 1 to ", max_parts,
-                                                   " are supported"));
+    return absl::InvalidArgumentError(absl::StrCat(DescribeTensor(tensor), " would be split into ",
+                                                   extent->size, " parts along dimension ", dimension,
+                                                   "; 1 to ", max_parts, " are supported"));
   }
   FanOutPlan plan;
   plan.parts = extent->size;
@@ -114,8 +115,8 @@ absl::StatusOr<proto::TensorSpec> ConcatenatedSpec(const std::vector<proto::Tens
     const bool fits = same.type() == whole.type() && std::equal(same.shape().begin(), same.shape().end(),
                                                                 whole.shape().begin(), whole.shape().end());
     if (!fits || __builtin_add_overflow(size, extent->size, &size)) {
-      return absl::InvalidArgumentError(absl::StrCat(Describe(part), " does not go with ", Describe(whole),
-                                                     " along dimension ", dimension));
+      return absl::InvalidArgumentError(absl::StrCat(DescribeTensor(part), " does not go with ",
+                                                     DescribeTensor(whole), " along dimension ", dimension));
     }
   }
   whole.set_shape(static_cast<int>(dimension), static_cast<std::int64_t>(size));

@@ -4,11 +4,17 @@ set(TROUPE_COMMON_PCH
   <algorithm> <array> <functional> <map> <memory> <mutex> <optional> <set> <span> <string> <string_view> <utility> <vector>
   <absl/status/statusor.h> <absl/strings/str_cat.h> <absl/strings/str_join.h>)
 
-# troupe_room(NAME SOURCES ... [DEPS ...] [PRIVATE_DEPS ...] [PCH headers ... | PCH_FROM target])
-# A folder is a target; its DEPS are the arrows of docs/architecture.md.
+# troupe_room(NAME [APART] SOURCES ... [DEPS ...] [PRIVATE_DEPS ...] [PCH headers ... | PCH_FROM target])
+# A folder is a target; its DEPS are the arrows of docs/architecture.md. Its sources are compiled eight at a time, because most of
+# what a source costs is its headers; APART compiles them one by one. A name in an unnamed namespace is unique in its room.
 function(troupe_room name)
-  cmake_parse_arguments(ROOM "" "PCH_FROM" "SOURCES;DEPS;PRIVATE_DEPS;PCH" ${ARGN})
+  cmake_parse_arguments(ROOM "APART" "PCH_FROM" "SOURCES;DEPS;PRIVATE_DEPS;PCH" ${ARGN})
   add_library(troupe_${name} STATIC ${ROOM_SOURCES})
+  if(NOT ROOM_APART)
+    set_target_properties(troupe_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+    # GCC takes each of the eight for a header, and GCC 12 doubts the bounds of absl's inlined vectors wrongly.
+    target_compile_options(troupe_${name} PRIVATE -Wno-subobject-linkage -Wno-array-bounds)
+  endif()
   target_link_libraries(troupe_${name} PUBLIC troupe_settings ${ROOM_DEPS} PRIVATE ${ROOM_PRIVATE_DEPS})
   if(ROOM_PCH)
     target_precompile_headers(troupe_${name} PRIVATE ${ROOM_PCH})

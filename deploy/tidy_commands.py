@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Writes BUILD/tidy/compile_commands.json for clang-tidy: GCC's precompiled headers mean nothing to clang, so each
--include of one is pointed at a copy of its header that has no .gch beside it.  usage: tidy_commands.py BUILD"""
+"""Writes BUILD/tidy/compile_commands.json for clang-tidy.  usage: tidy_commands.py BUILD
+
+GCC's precompiled headers mean nothing to clang, so each -include of one is pointed at a copy of its header that has no .gch
+beside it. A unit that is made of several sources becomes a command for each of them, as if it were compiled alone."""
 import json
 import pathlib
 import re
@@ -10,7 +12,8 @@ import sys
 build = pathlib.Path(sys.argv[1]).resolve()
 tidy = build / "tidy"
 tidy.mkdir(exist_ok=True)
-commands = json.loads((build / "compile_commands.json").read_text())
+UNIT = re.compile(r"/Unity/unity_\d+_cxx\.cxx$")
+PART = re.compile(r'^#include "(.+\.cpp)"$', re.M)
 
 
 def redirect(match):
@@ -20,8 +23,19 @@ def redirect(match):
     return f"-include {copy}"
 
 
-for entry in commands:
+def parts(file):
+    """The sources that `file` is made of."""
+    return PART.findall(pathlib.Path(file).read_text()) if UNIT.search(file) else [file]
+
+
+def alone(entry):
+    """One entry for each source of `entry`."""
     command = re.sub(r"-include (\S+/cmake_pch\.hxx)", redirect, entry["command"])
-    command = command.replace("-Winvalid-pch", "")
-    entry["command"] = command[command.find("/usr/bin/c++"):] if "/usr/bin/c++" in command else command
-(tidy / "compile_commands.json").write_text(json.dumps(commands))
+    command = re.sub(r" (-Winvalid-pch|-Wno-subobject-linkage)\b", "", command)  # clang does not know them
+    command = command[command.find("/usr/bin/c++"):] if "/usr/bin/c++" in command else command
+    for file in parts(entry["file"]):
+        yield {**entry, "command": command.replace(entry["file"], file), "file": file}
+
+
+commands = json.loads((build / "compile_commands.json").read_text())
+(tidy / "compile_commands.json").write_text(json.dumps([one for entry in commands for one in alone(entry)]))

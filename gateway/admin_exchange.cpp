@@ -18,7 +18,6 @@ namespace troupe::gateway {
 namespace {
 
 constexpr Bytes kMaxWorkflow = MiB(1);
-constexpr Bytes kMaxControlBody = KiB(64);
 
 using Query = std::map<std::string, std::string>;
 

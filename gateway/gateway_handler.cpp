@@ -12,8 +12,6 @@ namespace troupe::gateway {
 
 namespace {
 
-constexpr Bytes kMaxControlBody = KiB(64);
-
 HttpResponse Json(std::string body, int code = 200) {
   HttpResponse response;
   response.code = code;

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/units.hpp"
 #include "gateway/http_body.hpp"
 #include "gateway/http_message.hpp"
 
@@ -26,6 +27,9 @@ class ReadyExchange final : public HttpExchange {
  private:
   HttpResponse response_;
 };
+
+// The largest body of a request that changes or asks for something small.
+inline constexpr Bytes kMaxControlBody = KiB(64);
 
 // The whole body, as text, decides the response.
 class TextExchange final : public HttpExchange {

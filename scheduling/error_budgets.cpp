@@ -5,13 +5,13 @@ namespace troupe {
 namespace {
 
 // With more all begin anew: what is not known is not given up.
-constexpr std::size_t kMostFunctions = 65'536;
+constexpr std::size_t kMostCountedFunctions = 65'536;
 constexpr double kBeyond = 1.5;
 
 }  // namespace
 
 void ErrorBudgets::Ended(const std::string& function, double percentile, bool in_time) {
-  if (functions_.size() >= kMostFunctions && !functions_.contains(function)) functions_.clear();
+  if (functions_.size() >= kMostCountedFunctions && !functions_.contains(function)) functions_.clear();
   functions_[function].Add(percentile, in_time);
 }
 

@@ -7,8 +7,9 @@ namespace troupe {
 
 namespace {
 
-constexpr std::size_t kMostFunctions = 16384;  // the function that is idle longest is forgotten for a new one
-constexpr double kScoreUnit = 1e6;             // scores are whole numbers, to make keys that compare exactly
+constexpr std::size_t kMostOrderedFunctions =
+    16384;                          // the function that is idle longest is forgotten for a new one
+constexpr double kScoreUnit = 1e6;  // scores are whole numbers, to make keys that compare exactly
 constexpr double kLargestScore = 9e18;
 
 std::int64_t Whole(double score) {
@@ -31,7 +32,7 @@ double SloOrder::Score(const Function& function) const {
 }
 
 void SloOrder::Ended(const std::string& name, double percentile, bool in_time, Duration latency) {
-  if (functions_.size() >= kMostFunctions && !functions_.contains(name)) Forget();
+  if (functions_.size() >= kMostOrderedFunctions && !functions_.contains(name)) Forget();
   Function& function = functions_[name];
   function.last = ++ends_;
   ++function.period_ended;

@@ -20,7 +20,7 @@ namespace {
 
 constexpr char kName[] = "/BACKUP";
 constexpr char kFirstLine[] = "troupe-backup ";
-constexpr int kFormat = 1;
+constexpr int kBackupFormat = 1;
 constexpr std::size_t kDigest = 64;  // hexadecimal digits
 
 absl::Status Damaged(const std::string& backup, const std::string& how) {
@@ -54,9 +54,9 @@ absl::Status CheckFirstLine(const std::string& backup, absl::string_view line) {
   int format = 0;
   if (!absl::ConsumePrefix(&line, kFirstLine) || !absl::SimpleAtoi(line, &format) || format < 1)
     return Damaged(backup, "does not begin as one");
-  if (format <= kFormat) return absl::OkStatus();
+  if (format <= kBackupFormat) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat("the backup ", backup, " has format ", format,
-                                                    ", this build reads up to ", kFormat,
+                                                    ", this build reads up to ", kBackupFormat,
                                                     ": use a newer release"));
 }
 
@@ -102,7 +102,7 @@ absl::StatusOr<BackupList> ReadBackupList(const std::string& backup) {
 
 absl::Status WriteBackupList(const std::string& backup, const BackupList& list) {
   std::string text =
-      absl::StrCat(kFirstLine, kFormat, "\ncluster ", list.cluster, "\nsequence ", list.sequence, "\n");
+      absl::StrCat(kFirstLine, kBackupFormat, "\ncluster ", list.cluster, "\nsequence ", list.sequence, "\n");
   for (const auto& file : list.files)
     absl::StrAppend(&text, "file ", file.digest, " ", file.size.count(), " ", file.path, "\n");
   return ReplaceFile(backup + kName, absl::StrCat(text, "end ", Sha256Hex(text), "\n"));

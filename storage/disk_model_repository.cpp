@@ -22,7 +22,7 @@ namespace troupe::storage {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr char kFormat[] = "troupe-objects 1\n";
+constexpr char kObjectsFormat[] = "troupe-objects 1\n";
 
 std::string ShardPath(const std::string& directory, const std::string& digest) {
   return absl::StrCat(directory, "/objects/", digest.substr(0, 2));
@@ -45,10 +45,10 @@ absl::Status CheckFormat(const std::string& directory) {
           "the file {} was not there and is written anew: other files of the store may be lost too; stop the "
           "daemon and check it with 'troupe store check', or restore a backup with 'troupe store restore'",
           path);
-    return ReplaceFile(path, kFormat);
+    return ReplaceFile(path, kObjectsFormat);
   }
   if (!text.ok()) return text.status();
-  if (*text == kFormat) return absl::OkStatus();
+  if (*text == kObjectsFormat) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "model repository ", directory,
       " has another format than this build reads (troupe-objects 1): use the release that wrote ",

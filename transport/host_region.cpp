@@ -9,10 +9,10 @@
 namespace troupe::transport {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x7472'7570'686f'7374;  // "truphost"
-constexpr std::uint32_t kVersion = 1;
-constexpr std::uint64_t kHeaderSize = HostRegion::kAlignment.count();
-static_assert(sizeof(HostRegionHeader) <= kHeaderSize);
+constexpr std::uint64_t kRegionMagic = 0x7472'7570'686f'7374;  // "truphost"
+constexpr std::uint32_t kRegionVersion = 1;
+constexpr std::uint64_t kRegionHeaderSize = HostRegion::kAlignment.count();
+static_assert(sizeof(HostRegionHeader) <= kRegionHeaderSize);
 
 }  // namespace
 
@@ -20,7 +20,7 @@ HostRegion::HostRegion(MemoryFile memory, UniqueFd read_only, std::uint64_t gene
     : memory_(std::move(memory)),
       read_only_(std::move(read_only)),
       generation_(generation),
-      ranges_(kHeaderSize, memory_.size() - Bytes(kHeaderSize), kAlignment) {}
+      ranges_(kRegionHeaderSize, memory_.size() - Bytes(kRegionHeaderSize), kAlignment) {}
 
 absl::StatusOr<std::unique_ptr<HostRegion>> HostRegion::Create(const std::string& name, Options options) {
   MemoryFile::Options file;
@@ -32,9 +32,9 @@ absl::StatusOr<std::unique_ptr<HostRegion>> HostRegion::Create(const std::string
         absl::StrCat("host region of ", FormatBytes(options.size), ": at most 64 TiB"));
   }
   TROUPE_ASSIGN_OR_RETURN(MemoryFile memory,
-                          MemoryFile::Create(name, options.size + Bytes(kHeaderSize), file));
+                          MemoryFile::Create(name, options.size + Bytes(kRegionHeaderSize), file));
   const std::uint64_t generation = UniqueId();
-  new (memory.data()) HostRegionHeader{kMagic, kVersion, 0, memory.size().count(), generation};
+  new (memory.data()) HostRegionHeader{kRegionMagic, kRegionVersion, 0, memory.size().count(), generation};
   UniqueFd read_only;
   if (options.gives_back) {
     TROUPE_ASSIGN_OR_RETURN(read_only, memory.ReadOnly());
@@ -108,7 +108,8 @@ absl::StatusOr<HostRegionView> HostRegionView::Open(UniqueFd fd) {
   HostRegionView view;
   TROUPE_ASSIGN_OR_RETURN(view.memory_, MemoryFile::Open(std::move(fd), MemoryFile::Access::kReadOnly));
   const auto& header = *reinterpret_cast<const HostRegionHeader*>(view.memory_.data());
-  if (header.magic != kMagic || header.version != kVersion || header.size != view.memory_.size().count()) {
+  if (header.magic != kRegionMagic || header.version != kRegionVersion ||
+      header.size != view.memory_.size().count()) {
     return absl::InvalidArgumentError(
         "received shared memory is not a host region of this version of Troupe");
   }
@@ -117,7 +118,7 @@ absl::StatusOr<HostRegionView> HostRegionView::Open(UniqueFd fd) {
 }
 
 absl::StatusOr<std::span<const std::byte>> HostRegionView::Resolve(const proto::RegionRange& range) const {
-  if (range.offset() < kHeaderSize || !memory_.Contains(range.offset(), range.length())) {
+  if (range.offset() < kRegionHeaderSize || !memory_.Contains(range.offset(), range.length())) {
     return absl::OutOfRangeError(absl::StrCat("range of ", range.length(), " bytes at ", range.offset(),
                                               " leaves the host region of ", memory_.size().count(),
                                               " bytes"));

@@ -16,8 +16,8 @@
 namespace troupe::transport {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x7472'7570'6c69'6e6b;  // "truplink"
-constexpr std::uint32_t kVersion = 3;
+constexpr std::uint64_t kLinksMagic = 0x7472'7570'6c69'6e6b;  // "truplink"
+constexpr std::uint32_t kLinksVersion = 3;
 constexpr std::size_t kNameSize = 32;
 // The longest wait for a link: a longer one was written by a broken process.
 constexpr Duration kLongestQueue = std::chrono::hours(1);
@@ -27,7 +27,7 @@ struct Header {
   std::uint32_t version;
   std::uint32_t count;
 };
-constexpr std::size_t kHeaderSize = 128;
+constexpr std::size_t kLinksHeaderSize = 128;
 constexpr std::uint32_t kNothingBehind = ~std::uint32_t{0};
 // A user that was silent for this long has lost its slot to any user that wants it.
 constexpr Duration kForgotten = std::chrono::seconds(1);
@@ -75,8 +75,9 @@ absl::StatusOr<LinkBuckets> LinkBuckets::Create(const std::vector<LinkConfig>& l
   LinkBuckets buckets;
   buckets.count_ = links.size();
   TROUPE_ASSIGN_OR_RETURN(
-      buckets.memory_, MemoryFile::Create("troupe-links", Bytes(kHeaderSize + links.size() * sizeof(Slot))));
-  new (buckets.memory_.data()) Header{kMagic, kVersion, static_cast<std::uint32_t>(links.size())};
+      buckets.memory_,
+      MemoryFile::Create("troupe-links", Bytes(kLinksHeaderSize + links.size() * sizeof(Slot))));
+  new (buckets.memory_.data()) Header{kLinksMagic, kLinksVersion, static_cast<std::uint32_t>(links.size())};
   for (std::size_t i = 0; i < links.size(); ++i) {
     const LinkConfig& link = links[i];
     if (link.name.empty() || link.name.size() >= kNameSize || !std::isfinite(link.bandwidth.value) ||
@@ -107,8 +108,8 @@ absl::StatusOr<LinkBuckets> LinkBuckets::Open(UniqueFd fd) {
   TROUPE_ASSIGN_OR_RETURN(buckets.memory_, MemoryFile::Open(std::move(fd), MemoryFile::Access::kReadWrite));
   const auto& header = *reinterpret_cast<const Header*>(buckets.memory_.data());
   const std::size_t count = header.count;
-  if (header.magic != kMagic || header.version != kVersion || count == 0 || count > kLinks ||
-      !buckets.memory_.Contains(kHeaderSize, count * sizeof(Slot))) {
+  if (header.magic != kLinksMagic || header.version != kLinksVersion || count == 0 || count > kLinks ||
+      !buckets.memory_.Contains(kLinksHeaderSize, count * sizeof(Slot))) {
     return absl::InvalidArgumentError("received shared memory holds no links of this version of Troupe");
   }
   buckets.count_ = count;
@@ -123,7 +124,7 @@ void LinkBuckets::BecomeUser() {
 
 LinkBuckets::Slot& LinkBuckets::slot(std::size_t link) const {
   TROUPE_CHECK(link < count_, "a link id comes from Find");
-  return reinterpret_cast<Slot*>(memory_.data() + kHeaderSize)[link];
+  return reinterpret_cast<Slot*>(memory_.data() + kLinksHeaderSize)[link];
 }
 
 // The bucket is one number: when the link will have passed all that was reserved. A reservation moves it on

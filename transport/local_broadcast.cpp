@@ -23,7 +23,7 @@
 namespace troupe::transport {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x7472'6263;  // "trbc"
+constexpr std::uint32_t kBroadcastMagic = 0x7472'6263;  // "trbc"
 constexpr Bytes kPage = KiB(4);
 constexpr Bytes kWindow = MiB(4);
 // What is moved before the others hear of it.
@@ -317,7 +317,7 @@ absl::StatusOr<MemoryFile> OpenWindow(const std::string& id) {
   if (!opened.valid()) return NobodysId();
   absl::StatusOr<MemoryFile> memory = MemoryFile::Open(std::move(opened), MemoryFile::Access::kReadWrite);
   // The descriptor's number may have come to mean something else.
-  if (!memory.ok() || memory->size() < kPage + kWindow || PageOf(*memory).magic != kMagic ||
+  if (!memory.ok() || memory->size() < kPage + kWindow || PageOf(*memory).magic != kBroadcastMagic ||
       PageOf(*memory).unique != unique)
     return NobodysId();
   return memory;
@@ -344,7 +344,7 @@ absl::Status CheckSlot(const BroadcastSlot& slot) {
 absl::StatusOr<std::string> LocalBroadcaster::NewId() {
   TROUPE_ASSIGN_OR_RETURN(MemoryFile memory, MemoryFile::Create("troupe-broadcast", kPage + kWindow));
   Page& page = PageOf(memory);
-  page.magic = kMagic;
+  page.magic = kBroadcastMagic;
   page.unique = UniqueId();
   const std::uint64_t unique = page.unique;
   Window window{absl::StrCat(getpid(), ":", memory.fd(), ":", unique), std::move(memory), nullptr};

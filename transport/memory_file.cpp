@@ -15,7 +15,7 @@
 namespace troupe::transport {
 namespace {
 
-constexpr Bytes kPage = KiB(4);
+constexpr Bytes kPageSize = KiB(4);
 constexpr Bytes kHugePage = MiB(2);
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
 #ifndef F_SEAL_FUTURE_WRITE
@@ -34,7 +34,7 @@ UniqueFd MakeFile(const std::string& name, Bytes& size, bool& huge_pages) {
     }
   }
   huge_pages = false;
-  size = AlignUp(size, kPage);
+  size = AlignUp(size, kPageSize);
   UniqueFd fd(memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (fd.valid() && ftruncate(fd.get(), static_cast<off_t>(size.count())) != 0) {
     const int error = errno;
@@ -123,7 +123,7 @@ absl::StatusOr<MemoryFile> MemoryFile::Open(UniqueFd fd, Access access) {
   MemoryFile file;
   file.fd_ = std::move(fd);
   file.size_ = Bytes(static_cast<std::uint64_t>(info.st_size));
-  file.huge_pages_ = info.st_blksize > static_cast<blksize_t>(kPage.count());
+  file.huge_pages_ = info.st_blksize > static_cast<blksize_t>(kPageSize.count());
   TROUPE_RETURN_IF_ERROR(file.Map(access));
   return file;
 }

@@ -33,8 +33,8 @@ struct RingControl {
 
 namespace {
 
-constexpr std::uint64_t kMagic = 0x7472'7570'7269'6e67;  // "trupring"
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint64_t kRingMagic = 0x7472'7570'7269'6e67;  // "trupring"
+constexpr std::uint32_t kRingVersion = 1;
 constexpr std::uint64_t kControlSize = 4096;
 constexpr Bytes kSmallest = KiB(4);
 constexpr Bytes kLargest = MiB(64);
@@ -113,8 +113,8 @@ absl::StatusOr<std::shared_ptr<RingMemory>> RingMemory::Create(const std::string
   if (!ring->doorbell_.valid()) return ErrnoStatus(errno, "making a ring's doorbell");
   ring->capacity_ = capacity;
   auto* control = new (ring->memory_.data()) RingControl{};
-  control->magic = kMagic;
-  control->version = kVersion;
+  control->magic = kRingMagic;
+  control->version = kRingVersion;
   control->capacity = capacity.count();
   return ring;
 }
@@ -128,7 +128,7 @@ absl::StatusOr<std::shared_ptr<RingMemory>> RingMemory::Open(UniqueFd memory, Un
   }
   const RingControl& control = ring->control();
   const std::uint64_t capacity = control.capacity;  // once: the other side could change it
-  if (control.magic != kMagic || control.version != kVersion || !ValidCapacity(capacity) ||
+  if (control.magic != kRingMagic || control.version != kRingVersion || !ValidCapacity(capacity) ||
       capacity > ring->memory_.size().count() - kControlSize) {
     return absl::InvalidArgumentError("received shared memory is not a ring of this version of Troupe");
   }

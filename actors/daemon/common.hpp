@@ -31,6 +31,9 @@ absl::StatusOr<std::pair<std::string, std::uint16_t>> SplitBind(const std::strin
 absl::Status CheckPorts(const DaemonConfig& config);
 [[nodiscard]] absl::Status PortError(const std::string& address, const std::string& reason);
 
+// How long a role waits for its own actor, for a page of status or of metrics.
+inline constexpr Duration kAskTimeout = std::chrono::seconds(1);
+
 class Common {
  public:
   // Makes the directories, the actor system with its middleman and the tensor channel. The error names the

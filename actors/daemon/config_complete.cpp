@@ -94,6 +94,19 @@ absl::Status TakeIdentity(DaemonConfig& config) {
       config.security.tls_dir, ": leave --name out, or use the directory of ", config.member.name));
 }
 
+// Other members are told this address and dial it, so it has to be one that leads to this machine.
+absl::Status CheckDialable(const std::string& what, const std::string& address) {
+  const auto host = HostOf(address);
+  in_addr four{};
+  in6_addr six{};
+  const bool any = (inet_pton(AF_INET, host.c_str(), &four) == 1 && four.s_addr == htonl(INADDR_ANY)) ||
+                   (inet_pton(AF_INET6, host.c_str(), &six) == 1 && IN6_IS_ADDR_UNSPECIFIED(&six));
+  if (!any) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", what, " ", address, ": other members dial this address, and '", host,
+                   "' leads to no machine; name an address of this machine, such as 192.168.1.5:0"));
+}
+
 // An HTTP server listens at an address of this machine; a name other than localhost may have any, or none.
 absl::Status ResolveHttp(const std::string& what, std::string& address) {
   const auto colon = address.rfind(':');
@@ -144,6 +157,7 @@ absl::Status CompleteConfig(DaemonConfig& config) {
                                                    config.gpus.device, " computes real results"));
   }
   TROUPE_RETURN_IF_ERROR(CheckBind("listen", config.member.listen, Speaks::kActors, config));
+  TROUPE_RETURN_IF_ERROR(CheckDialable("listen", config.member.listen));
   TROUPE_RETURN_IF_ERROR(CheckBind("operations", config.member.operations, Speaks::kHttp, config));
   // The front may listen anywhere: it judges clients on other machines by their API keys.
   TROUPE_RETURN_IF_ERROR(CheckPort("http", config.http.address));

@@ -20,8 +20,6 @@ namespace troupe::actors {
 
 namespace {
 
-constexpr Duration kAskTimeout = std::chrono::seconds(1);
-
 class GatewayRole final : public Role {
  public:
   explicit GatewayRole(Common& common) : common_(common), gauges_(common.registry) {}

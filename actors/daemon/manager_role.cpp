@@ -26,8 +26,6 @@ namespace troupe::actors {
 
 namespace {
 
-constexpr Duration kAskTimeout = std::chrono::seconds(1);
-
 // RocksDB writes while it recovers, and ends the process where it cannot.
 constexpr Bytes kRoomToStart = MiB(8);
 

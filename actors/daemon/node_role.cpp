@@ -29,8 +29,6 @@ namespace troupe::actors {
 
 namespace {
 
-constexpr Duration kAskTimeout = std::chrono::seconds(1);
-
 class NodeRole final : public Role {
  public:
   NodeRole(Common& common, std::shared_ptr<gpu::GpuWatch> watch, node::Topology topology,

@@ -63,7 +63,7 @@ struct Keeper {
 };
 
 // Gathers the outputs of one reply; the last one to arrive answers.
-struct Gathering {
+struct OutputGathering {
   gateway::InferResult result;
   std::function<void(gateway::InferResult)> done;
   std::mutex mutex;
@@ -117,7 +117,7 @@ gateway::CallId GatewayService::Infer(gateway::InferCall call,
   }
   parts_.front->Infer(std::move(request), [this, places, done = std::move(done)](proto::InferReply reply) {
     places->clear();
-    auto gathering = std::make_shared<Gathering>();
+    auto gathering = std::make_shared<OutputGathering>();
     gathering->done = done;
     auto& result = gathering->result;
     result.version = reply.function().version();

@@ -13,9 +13,9 @@ namespace {
 
 // Answers once all parts have; the first failure is the answer.
 template <class T>
-class Gathering {
+class TensorGathering {
  public:
-  Gathering(T result, RunTensors::Done<T> done) : result_(std::move(result)), done_(std::move(done)) {}
+  TensorGathering(T result, RunTensors::Done<T> done) : result_(std::move(result)), done_(std::move(done)) {}
   T& result() { return result_; }
   void Open() { ++open_; }
   void Close(const absl::Status& status) {
@@ -54,7 +54,7 @@ void RunTensors::Fetch(const proto::Tensor& tensor, Done<RunValue> done) {
 }
 
 void RunTensors::Store(const std::vector<RunValue>& values, Done<Stored> done) {
-  auto gathering = std::make_shared<Gathering<Stored>>(Stored(), std::move(done));
+  auto gathering = std::make_shared<TensorGathering<Stored>>(Stored(), std::move(done));
   for (const auto& value : values) *gathering->result().Add()->mutable_spec() = value.spec;
   for (std::size_t i = 0; i < values.size(); ++i) {
     auto* stored = gathering->result().Mutable(static_cast<int>(i));
@@ -88,7 +88,7 @@ void RunTensors::StoreBlob(const RunValue& value, Done<std::string> done) {
 
 void RunTensors::Load(const Stored& tensors, Done<std::vector<RunValue>> done) {
   using Values = std::vector<RunValue>;
-  auto gathering = std::make_shared<Gathering<Values>>(Values(tensors.size()), std::move(done));
+  auto gathering = std::make_shared<TensorGathering<Values>>(Values(tensors.size()), std::move(done));
   for (int i = 0; i < tensors.size(); ++i) {
     auto& value = gathering->result()[static_cast<std::size_t>(i)];
     value.spec = tensors[i].spec();

@@ -15,6 +15,18 @@ constexpr std::size_t kDigest = 64;  // hexadecimal digits
 
 }  // namespace
 
+std::string WithDigest(const std::string& bytes) {
+  return absl::StrCat(Sha256Hex(bytes), "\n", bytes);
+}
+
+absl::StatusOr<std::string> WithoutDigest(const std::string& text) {
+  std::string bytes = text.size() > kDigest ? text.substr(kDigest + 1) : "";
+  const bool whole =
+      text.size() > kDigest && text[kDigest] == '\n' && Sha256Hex(bytes) == text.substr(0, kDigest);
+  if (!whole) return absl::DataLossError("the text does not match its digest");
+  return bytes;
+}
+
 struct DigestedFile::State {
   std::string path;
   std::string loss;
@@ -33,7 +45,7 @@ struct DigestedFile::State {
       }
       if (!next) return;
       const std::string bytes = next();
-      const auto status = storage::ReplaceFile(path, absl::StrCat(Sha256Hex(bytes), "\n", bytes));
+      const auto status = storage::ReplaceFile(path, WithDigest(bytes));
       if (!status.ok() && on_error) on_error(status);
     }
   }
@@ -49,10 +61,8 @@ DigestedFile::DigestedFile(std::string path, WorkPool& pool,
 
 absl::StatusOr<std::string> DigestedFile::Load() const {
   TROUPE_ASSIGN_OR_RETURN(const std::string text, storage::ReadSmallFile(state_->path, kLargest));
-  const bool whole = text.size() > kDigest && text[kDigest] == '\n' &&
-                     Sha256Hex(text.substr(kDigest + 1)) == text.substr(0, kDigest);
-  if (!whole) return Damaged();
-  return text.substr(kDigest + 1);
+  const auto bytes = WithoutDigest(text);
+  return bytes.ok() ? bytes : Damaged();
 }
 
 absl::Status DigestedFile::Damaged() const {

@@ -14,6 +14,10 @@
 
 namespace troupe::actors {
 
+// The layout: the digest of `bytes`, a newline, `bytes`; and back, which is DataLoss when the text is damaged.
+[[nodiscard]] std::string WithDigest(const std::string& bytes);
+[[nodiscard]] absl::StatusOr<std::string> WithoutDigest(const std::string& text);
+
 // The bytes inside; threads: any.
 class DigestedFile {
  public:

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/digest.hpp"
+#include "actors/node/message_file.hpp"
 #include "base/status.hpp"
 #include "storage/durable_file.hpp"
 
@@ -17,7 +17,6 @@ namespace {
 
 using Channel = std::shared_ptr<transport::LocalChannel>;
 
-constexpr std::size_t kDigest = 64;  // hexadecimal digits
 // Of one image; an order has to fit its ring.
 constexpr Bytes kInlined = KiB(128);
 constexpr std::size_t kLargestFile = std::size_t{2} << 30U;
@@ -93,7 +92,7 @@ absl::Status Write(const std::string& path, const Channel& channel, const proto:
     tensor.mutable_data()->set_inlined(bytes.data(), bytes.size());
   }
   const std::string bytes = whole.SerializeAsString();
-  return storage::ReplaceFile(path, absl::StrCat(Sha256Hex(bytes), "\n", bytes));
+  return storage::ReplaceFile(path, WithDigest(bytes));
 }
 
 bool Same(const proto::TensorSpec& a, const proto::TensorSpec& b) {
@@ -104,9 +103,8 @@ bool Same(const proto::TensorSpec& a, const proto::TensorSpec& b) {
 // Why a file is not the image of this function; empty when it is.
 std::string Wrong(const std::string& text, const std::string& function,
                   const std::vector<proto::TensorSpec>& specs, proto::StateImage& image) {
-  const bool whole = text.size() > kDigest && text[kDigest] == '\n' &&
-                     Sha256Hex(text.substr(kDigest + 1)) == text.substr(0, kDigest);
-  if (!whole || !image.ParseFromString(text.substr(kDigest + 1))) return "is damaged";
+  const auto bytes = WithoutDigest(text);
+  if (!bytes.ok() || !image.ParseFromString(*bytes)) return "is damaged";
   if (image.function() != function) return absl::StrCat("is of '", image.function(), "'");
   bool same = static_cast<std::size_t>(image.tensors_size()) == specs.size();
   for (std::size_t i = 0; same && i < specs.size(); ++i) {

@@ -20,7 +20,7 @@ proto::AdminReply Error(const absl::Status& status) {
   return reply;
 }
 
-proto::AdminReply Status(const ManagerState& state) {
+proto::AdminReply AnswerStatus(const ManagerState& state) {
   proto::AdminReply reply;
   auto& status = *reply.mutable_status();
   status.set_cluster(state.catalogue.cluster());
@@ -38,7 +38,8 @@ proto::AdminReply Status(const ManagerState& state) {
   return reply;
 }
 
-proto::AdminReply Workflows(const ManagerState& state, const std::string& name, const std::string& version) {
+proto::AdminReply AnswerWorkflows(const ManagerState& state, const std::string& name,
+                                  const std::string& version) {
   proto::AdminReply reply;
   for (const auto& [known, versions] : state.catalogue.workflows().workflows()) {
     if (!name.empty() && known != name) continue;
@@ -74,7 +75,7 @@ proto::RunRecord Outline(const proto::RunRecord& run) {
 }
 
 // The newest, oldest first.
-proto::AdminReply Runs(const ManagerState& state, const std::string& workflow) {
+proto::AdminReply AnswerRuns(const ManagerState& state, const std::string& workflow) {
   auto runs = state.catalogue.runs().List(workflow);
   std::stable_sort(runs.begin(), runs.end(),
                    [](const auto* a, const auto* b) { return a->start().unix_ns() < b->start().unix_ns(); });
@@ -84,7 +85,7 @@ proto::AdminReply Runs(const ManagerState& state, const std::string& workflow) {
   return reply;
 }
 
-proto::AdminReply Run(const ManagerState& state, const std::string& name) {
+proto::AdminReply AnswerRun(const ManagerState& state, const std::string& name) {
   const auto* run = state.catalogue.runs().Find(name);
   if (run == nullptr) return Error(absl::NotFoundError(absl::StrCat("there is no run '", name, "'")));
   proto::AdminReply reply;
@@ -102,15 +103,15 @@ proto::AdminReply AnswerFromState(const proto::AdminRequest& request, const Mana
   using Case = proto::AdminRequest;
   switch (request.request_case()) {
     case Case::kClusterStatus:
-      return Status(state);
+      return AnswerStatus(state);
     case Case::kListWorkflows:
-      return Workflows(state, "", "");
+      return AnswerWorkflows(state, "", "");
     case Case::kShowWorkflow:
-      return Workflows(state, request.show_workflow().name(), request.show_workflow().version());
+      return AnswerWorkflows(state, request.show_workflow().name(), request.show_workflow().version());
     case Case::kListRuns:
-      return Runs(state, request.list_runs().workflow());
+      return AnswerRuns(state, request.list_runs().workflow());
     case Case::kShowRun:
-      return Run(state, request.show_run().run());
+      return AnswerRun(state, request.show_run().run());
     case Case::kListEvents: {
       proto::AdminReply reply;
       for (auto& event : state.events.After(request.list_events().after(), request.list_events().limit()))

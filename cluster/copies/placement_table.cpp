@@ -6,7 +6,7 @@ namespace troupe::cluster {
 
 namespace {
 
-PlacementNode NodeOf(const Member& member) {
+PlacementNode PlacementNodeOf(const Member& member) {
   PlacementNode node;
   node.name = member.record.name();
   node.region = Bytes(member.record.host_region_bytes());
@@ -23,7 +23,7 @@ std::vector<PlacementNode> NodesOf(const MembershipTable& members) {
     const auto state = member.record.state();
     if (member.record.kind() != proto::MEMBER_NODE) continue;
     if (state == proto::MEMBER_DEAD || state == proto::MEMBER_LEFT) continue;
-    nodes.push_back(NodeOf(member));
+    nodes.push_back(PlacementNodeOf(member));
   }
   return nodes;
 }

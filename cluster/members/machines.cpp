@@ -7,7 +7,7 @@ namespace troupe::cluster {
 
 namespace {
 
-ProvisionedNode NodeOf(const Member& member) {
+ProvisionedNode ProvisionedNodeOf(const Member& member) {
   ProvisionedNode node{.name = member.record.name(), .state = member.record.state()};
   for (const auto& gpu : member.record.gpus()) node.gpus += gpu.state() != "unfit";
   node.requests = member.load.queued() + member.load.running();
@@ -22,7 +22,7 @@ std::vector<ProvisionedNode> Machines::Nodes() const {
   std::vector<ProvisionedNode> nodes;
   for (const auto& [name, member] : parts_.members.table().members()) {
     if (member.record.kind() != proto::MEMBER_NODE) continue;
-    nodes.push_back(NodeOf(member));
+    nodes.push_back(ProvisionedNodeOf(member));
     nodes.back().stays = parts_.copies.table().IsHome(name);
   }
   return nodes;

@@ -13,8 +13,6 @@
 namespace troupe::gpu {
 namespace {
 
-constexpr std::uint64_t kWeightAlignment = 64;
-
 std::string FormatSpec(const proto::TensorSpec& spec) {
   return absl::StrCat(proto::DataType_Name(spec.type()),
                       FormatShape({spec.shape().data(), spec.shape().data() + spec.shape_size()}));
@@ -22,7 +20,7 @@ std::string FormatSpec(const proto::TensorSpec& spec) {
 
 absl::Status CheckWeight(const proto::Weight& weight, std::uint64_t blob) {
   const std::string who = absl::StrCat("weight '", weight.name(), "': ");
-  if (weight.offset() % kWeightAlignment != 0) {
+  if (weight.offset() % kWeightAlignment.count() != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(who, "offset ", weight.offset(), " is not a multiple of 64"));
   }

@@ -19,8 +19,6 @@ namespace {
 
 using Packed = std::map<std::string, PackedWeight, std::less<>>;
 
-constexpr Bytes kWeightAlignment(64);
-
 // How often each value is read, as a step's input or as a model output.
 std::map<std::string, int, std::less<>> CountUses(const proto::Model& model) {
   std::map<std::string, int, std::less<>> uses;

@@ -22,6 +22,9 @@
 
 namespace troupe::gpu {
 
+// Where a weight may begin in the weights blob of a packed model.
+inline constexpr Bytes kWeightAlignment(64);
+
 // The range of a model's weights blob that one step reads: what a swap has to bring before the step may
 // start.
 struct StepWeights {

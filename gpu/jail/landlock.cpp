@@ -39,7 +39,7 @@ struct [[gnu::packed]] PathRule {
   std::int32_t folder;
 };
 
-absl::Status Failed(const char* what) {
+absl::Status LandlockFailed(const char* what) {
   return absl::UnavailableError(absl::StrCat("Landlock (", what, ": ", std::strerror(errno), ")"));
 }
 
@@ -50,7 +50,7 @@ absl::Status Allow(int ruleset, const std::string& path, std::uint64_t rights) {
   const bool folder = fstat(fd, &info) == 0 && S_ISDIR(info.st_mode);
   const PathRule rule{folder ? rights : rights & kReadFile, fd};
   const long added = syscall(SYS_landlock_add_rule, ruleset, kRuleOfPath, &rule, 0);
-  const absl::Status status = added == 0 ? absl::OkStatus() : Failed(path.c_str());
+  const absl::Status status = added == 0 ? absl::OkStatus() : LandlockFailed(path.c_str());
   close(fd);
   return status;
 }
@@ -59,7 +59,7 @@ absl::Status Allow(int ruleset, const std::string& path, std::uint64_t rights) {
 
 absl::Status RestrictPaths(const LandlockRules& rules) {
   const long version = syscall(SYS_landlock_create_ruleset, nullptr, 0, kVersion);
-  if (version < 1) return Failed("its version");
+  if (version < 1) return LandlockFailed("its version");
   Ruleset handled{kFirstRights, 0, 0};
   if (version >= 2) handled.files |= kRefer;
   if (version >= 3) handled.files |= kTruncate;
@@ -68,12 +68,13 @@ absl::Status RestrictPaths(const LandlockRules& rules) {
   if (version >= 6) handled.scopes = kAbstractSocketsSignals;
   const std::size_t size = version >= 6 ? 24 : version >= 4 ? 16 : 8;
   const int ruleset = static_cast<int>(syscall(SYS_landlock_create_ruleset, &handled, size, 0));
-  if (ruleset < 0) return Failed("a set of rules");
+  if (ruleset < 0) return LandlockFailed("a set of rules");
   absl::Status status;
   for (const std::string& folder : rules.sockets)
     status.Update(Allow(ruleset, folder, kReadFolder | kMakeSocket | kRemoveFile));
   for (const std::string& path : rules.readable) status.Update(Allow(ruleset, path, kReadFile | kReadFolder));
-  if (status.ok() && syscall(SYS_landlock_restrict_self, ruleset, 0) != 0) status = Failed("entering it");
+  if (status.ok() && syscall(SYS_landlock_restrict_self, ruleset, 0) != 0)
+    status = LandlockFailed("entering it");
   close(ruleset);
   return status;
 }

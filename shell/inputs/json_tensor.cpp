@@ -19,7 +19,7 @@ namespace {
 
 namespace json = boost::json;
 
-absl::Status Wrong(std::string_view what) {
+absl::Status WrongJson(std::string_view what) {
   return absl::InvalidArgumentError(Cat("no valid JSON tensor: ", what));
 }
 
@@ -100,18 +100,18 @@ class Flattener {
   absl::Status Walk(const json::value& value, std::size_t depth) {
     const auto* list = value.if_array();
     if (list == nullptr) {
-      if (depth != shape.size()) return Wrong("its lists are not nested evenly");
+      if (depth != shape.size()) return WrongJson("its lists are not nested evenly");
       if (!AppendElement(data, value, type_))
-        return Wrong(Cat(Show(value), " is not a valid value of type ", TypeName(type_)));
+        return WrongJson(Cat(Show(value), " is not a valid value of type ", TypeName(type_)));
       leaf_ = true;
       return absl::OkStatus();
     }
-    if (depth == kMostDimensions) return Wrong("its lists are nested too deeply");
+    if (depth == kMostDimensions) return WrongJson("its lists are nested too deeply");
     if (depth == shape.size()) {
-      if (leaf_) return Wrong("its lists are not nested evenly");
+      if (leaf_) return WrongJson("its lists are not nested evenly");
       shape.push_back(static_cast<std::int64_t>(list->size()));
     } else if (shape[depth] != static_cast<std::int64_t>(list->size())) {
-      return Wrong(Cat("a list has ", list->size(), " elements, one beside it ", shape[depth]));
+      return WrongJson(Cat("a list has ", list->size(), " elements, one beside it ", shape[depth]));
     }
     for (const auto& element : *list) TROUPE_RETURN_IF_ERROR(Walk(element, depth + 1));
     return absl::OkStatus();
@@ -154,13 +154,13 @@ absl::StatusOr<proto::Tensor> FromData(const json::value& data, proto::DataType 
   if (given) {
     // The protocol allows flat data under any shape, and nested data whose nesting is that shape.
     if (flat.shape.size() != 1 && flat.shape != *given) {
-      return Wrong(Cat("its data are nested as [", absl::StrJoin(flat.shape, ","), "], its shape is [",
-                       absl::StrJoin(*given, ","), "]"));
+      return WrongJson(Cat("its data are nested as [", absl::StrJoin(flat.shape, ","), "], its shape is [",
+                           absl::StrJoin(*given, ","), "]"));
     }
     TROUPE_ASSIGN_OR_RETURN(const auto count, ElementCount(*given));
     if (flat.shape.size() == 1 && count != static_cast<std::uint64_t>(flat.shape[0])) {
-      return Wrong(Cat("its shape [", absl::StrJoin(*given, ","), "] asks for ", count, " elements; ",
-                       flat.shape[0], " are there"));
+      return WrongJson(Cat("its shape [", absl::StrJoin(*given, ","), "] asks for ", count, " elements; ",
+                           flat.shape[0], " are there"));
     }
     shape = *given;
   } else if (shape.size() == 1 && declared.shape_size() != 1) {
@@ -171,10 +171,11 @@ absl::StatusOr<proto::Tensor> FromData(const json::value& data, proto::DataType 
 
 absl::StatusOr<std::vector<std::int64_t>> ReadShape(const json::value& value) {
   const auto* list = value.if_array();
-  if (list == nullptr) return Wrong("\"shape\" is not a list");
+  if (list == nullptr) return WrongJson("\"shape\" is not a list");
   std::vector<std::int64_t> shape;
   for (const auto& size : *list) {
-    if (!size.is_int64()) return Wrong(Cat("\"shape\" holds ", Show(size), ", which is not a valid size"));
+    if (!size.is_int64())
+      return WrongJson(Cat("\"shape\" holds ", Show(size), ", which is not a valid size"));
     shape.push_back(size.get_int64());
   }
   TROUPE_RETURN_IF_ERROR(ElementCount(shape).status());
@@ -183,12 +184,12 @@ absl::StatusOr<std::vector<std::int64_t>> ReadShape(const json::value& value) {
 
 absl::StatusOr<proto::Tensor> FromObject(const json::object& object, const proto::TensorSpec& declared) {
   const auto* data = object.if_contains("data");
-  if (data == nullptr) return Wrong("the object lacks \"data\"");
+  if (data == nullptr) return WrongJson("the object lacks \"data\"");
   proto::DataType type = declared.type();
   if (const auto* name = object.if_contains("datatype")) {
     const auto* text = name->if_string();
     const auto known = text == nullptr ? std::nullopt : TypeOf(std::string_view(text->data(), text->size()));
-    if (!known) return Wrong(Cat("\"datatype\" is ", Show(*name), "; it is a name like FP32 or INT64"));
+    if (!known) return WrongJson(Cat("\"datatype\" is ", Show(*name), "; it is a name like FP32 or INT64"));
     type = *known;
   }
   std::optional<std::vector<std::int64_t>> shape;
@@ -201,10 +202,10 @@ absl::StatusOr<proto::Tensor> FromObject(const json::object& object, const proto
 }  // namespace
 
 absl::StatusOr<proto::Tensor> ParseJsonTensor(std::string_view text, const proto::TensorSpec& declared) {
-  if (text.size() > kMostFileBytes) return Wrong("it is too large for a request");
+  if (text.size() > kMostFileBytes) return WrongJson("it is too large for a request");
   json::error_code error;
   const auto value = json::parse(json::string_view(text.data(), text.size()), error);
-  if (error) return Wrong(error.message());
+  if (error) return WrongJson(error.message());
   if (const auto* object = value.if_object()) return FromObject(*object, declared);
   return FromData(value, declared.type(), declared, std::nullopt);
 }

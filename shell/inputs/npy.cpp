@@ -36,7 +36,7 @@ constexpr std::array<TypeCode, 12> kTypes = {{{"b1", proto::BOOL},
                                               {"f4", proto::FP32},
                                               {"f8", proto::FP64}}};
 
-absl::Status Wrong(std::string_view what) {
+absl::Status WrongNpy(std::string_view what) {
   return absl::InvalidArgumentError(Cat("no valid .npy file: ", what));
 }
 
@@ -52,16 +52,16 @@ class HeaderReader {
   explicit HeaderReader(std::string_view text) : text_(text) {}
 
   absl::Status Read() {
-    if (!Take('{')) return Wrong("its header is not a dictionary");
+    if (!Take('{')) return WrongNpy("its header is not a dictionary");
     while (!Take('}')) {
       std::string key;
-      if (!String(key) || !Take(':')) return Wrong("its header has an entry without a name");
+      if (!String(key) || !Take(':')) return WrongNpy("its header has an entry without a name");
       TROUPE_RETURN_IF_ERROR(Entry(key));
-      if (!Take(',') && !Sees('}')) return Wrong("its header is cut short");
+      if (!Take(',') && !Sees('}')) return WrongNpy("its header is cut short");
     }
     SkipSpace();
-    if (!text_.empty()) return Wrong("something follows its header");
-    if (!descr || !fortran || !shape) return Wrong("its header lacks 'descr', 'fortran_order' or 'shape'");
+    if (!text_.empty()) return WrongNpy("something follows its header");
+    if (!descr || !fortran || !shape) return WrongNpy("its header lacks 'descr', 'fortran_order' or 'shape'");
     return absl::OkStatus();
   }
 
@@ -73,7 +73,7 @@ class HeaderReader {
   absl::Status Entry(const std::string& key) {
     if (key == "descr") {
       std::string text;
-      if (!String(text)) return Wrong("its elements are records; only plain numbers can be sent");
+      if (!String(text)) return WrongNpy("its elements are records; only plain numbers can be sent");
       descr = text;
     } else if (key == "fortran_order") {
       if (Consume(Trimmed(), "True")) {
@@ -81,19 +81,19 @@ class HeaderReader {
       } else if (Consume(Trimmed(), "False")) {
         fortran = false;
       } else {
-        return Wrong("'fortran_order' is neither True nor False");
+        return WrongNpy("'fortran_order' is neither True nor False");
       }
     } else if (key == "shape") {
       return Shape();
     } else {
-      return Wrong(Cat("its header has an entry '", key.substr(0, 40), "'"));
+      return WrongNpy(Cat("its header has an entry '", key.substr(0, 40), "'"));
     }
     return absl::OkStatus();
   }
 
   absl::Status Shape() {
     shape.emplace();
-    if (!Take('(')) return Wrong("'shape' is not a tuple");
+    if (!Take('(')) return WrongNpy("'shape' is not a tuple");
     while (!Take(')')) {
       Trimmed();
       std::size_t digits = 0;
@@ -101,11 +101,11 @@ class HeaderReader {
         ++digits;
       std::int64_t size = 0;
       if (digits == 0 || !absl::SimpleAtoi(ForAbsl(text_.substr(0, digits)), &size))
-        return Wrong("'shape' has a size that is not a valid number");
+        return WrongNpy("'shape' has a size that is not a valid number");
       text_.remove_prefix(digits);
       shape->push_back(size);
-      if (shape->size() > kMostDimensions) return Wrong("'shape' has too many dimensions");
-      if (!Take(',') && !Sees(')')) return Wrong("'shape' is cut short");
+      if (shape->size() > kMostDimensions) return WrongNpy("'shape' has too many dimensions");
+      if (!Take(',') && !Sees(')')) return WrongNpy("'shape' is cut short");
     }
     return absl::OkStatus();
   }
@@ -158,16 +158,16 @@ std::uint32_t LittleEndian(std::string_view bytes) {
 }  // namespace
 
 absl::StatusOr<proto::Tensor> ParseNpy(std::string_view file) {
-  if (!Consume(file, kMagic)) return Wrong("it does not begin with \\x93NUMPY");
-  if (file.size() < 2) return Wrong("it ends inside of its header");
+  if (!Consume(file, kMagic)) return WrongNpy("it does not begin with \\x93NUMPY");
+  if (file.size() < 2) return WrongNpy("it ends inside of its header");
   const int major = static_cast<unsigned char>(file[0]);
-  if (major < 1 || major > 3) return Wrong(Cat("its format has version ", major, "; 1 to 3 are known"));
+  if (major < 1 || major > 3) return WrongNpy(Cat("its format has version ", major, "; 1 to 3 are known"));
   file.remove_prefix(2);
   const std::size_t field = major == 1 ? 2 : 4;
-  if (file.size() < field) return Wrong("it ends inside of its header");
+  if (file.size() < field) return WrongNpy("it ends inside of its header");
   const std::size_t length = LittleEndian(file.substr(0, field));
   file.remove_prefix(field);
-  if (length > file.size() || length > kMostHeader) return Wrong("it ends inside of its header");
+  if (length > file.size() || length > kMostHeader) return WrongNpy("it ends inside of its header");
   HeaderReader header(file.substr(0, length));
   file.remove_prefix(length);
   TROUPE_RETURN_IF_ERROR(header.Read());

@@ -35,7 +35,7 @@ enum Field {
   kDataLocation = 14,
 };
 
-absl::Status Wrong(std::string_view what) {
+absl::Status WrongOnnx(std::string_view what) {
   return absl::InvalidArgumentError(Cat("no valid ONNX tensor: ", what));
 }
 
@@ -106,12 +106,12 @@ class Reader {
 
   absl::StatusOr<proto::Tensor> Read() {
     while (const std::uint32_t tag = in_.ReadTag()) {
-      if (!Take(tag)) return Wrong("it is cut short or no protobuf message");
+      if (!Take(tag)) return WrongOnnx("it is cut short or no protobuf message");
     }
-    if (!in_.ConsumedEntireMessage()) return Wrong("it is cut short or no protobuf message");
-    if (elsewhere_) return Wrong("its data lie in another file or in segments; save it whole");
+    if (!in_.ConsumedEntireMessage()) return WrongOnnx("it is cut short or no protobuf message");
+    if (elsewhere_) return WrongOnnx("its data lie in another file or in segments; save it whole");
     const auto type = TypeOfOnnx(data_type_);
-    if (!type) return Wrong(Cat("its elements have ONNX type ", data_type_, ", which cannot be sent"));
+    if (!type) return WrongOnnx(Cat("its elements have ONNX type ", data_type_, ", which cannot be sent"));
     TROUPE_ASSIGN_OR_RETURN(auto tensor, Assemble(*type));
     tensor.mutable_spec()->set_name(name_);
     return tensor;
@@ -203,7 +203,7 @@ class Reader {
     if (type == proto::BYTES) {
       TROUPE_ASSIGN_OR_RETURN(const auto count, ElementCount(shape));
       if (count != strings_.size())
-        return Wrong(Cat("its shape asks for ", count, " strings; ", strings_.size(), " are there"));
+        return WrongOnnx(Cat("its shape asks for ", count, " strings; ", strings_.size(), " are there"));
       std::string data;
       for (const auto& text : strings_) AppendBytesElement(data, text);
       return MakeTensor(type, shape, std::move(data));
@@ -242,7 +242,7 @@ class Reader {
 }  // namespace
 
 absl::StatusOr<proto::Tensor> ParseOnnxTensor(std::string_view file) {
-  if (file.size() > kMostFileBytes) return Wrong("it is too large for a request");
+  if (file.size() > kMostFileBytes) return WrongOnnx("it is too large for a request");
   return Reader(file).Read();
 }
 

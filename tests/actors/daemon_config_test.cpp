@@ -360,6 +360,7 @@ TEST_F(DaemonConfigTest, OtherThanLoopbackHasToBeSaid) {
       EXPECT_THAT(std::string(refused.message()), HasSubstr("--insecure-network"));
       EXPECT_THAT(std::string(refused.message()), HasSubstr(option));
       config.security.insecure_network = true;
+      if (option == "listen") continue;  // below: other members have to be able to dial it
       EXPECT_TRUE(CompleteConfig(config).ok()) << option << " " << open;
     }
     for (const char* loopback : {"127.0.0.1:0", "127.1.2.3:80", "localhost:80", "[::1]:80"}) {
@@ -375,6 +376,24 @@ TEST_F(DaemonConfigTest, OtherThanLoopbackHasToBeSaid) {
       EXPECT_TRUE(absl::IsInvalidArgument(CompleteConfig(config))) << option << " " << wrong;
     }
   }
+}
+
+TEST_F(DaemonConfigTest, AMemberListensAtAnAddressThatOthersCanDial) {
+  for (const char* any : {"0.0.0.0:0", "0.0.0.0:7401", "[::]:1", "[0:0::0]:1"}) {
+    DaemonConfig config;
+    config.member.roles = {"node"};
+    config.security.insecure_network = true;
+    config.member.listen = any;
+    const auto refused = CompleteConfig(config);
+    EXPECT_TRUE(absl::IsInvalidArgument(refused)) << any;
+    EXPECT_THAT(std::string(refused.message()),
+                HasSubstr(absl::StrCat("--listen ", any, ": other members dial")));
+  }
+  DaemonConfig config;
+  config.member.roles = {"node"};
+  config.security.insecure_network = true;
+  config.member.listen = "192.168.1.1:80";
+  EXPECT_TRUE(CompleteConfig(config).ok());
 }
 
 TEST_F(DaemonConfigTest, AnHttpServersAddressIsResolvedOrRefusedBeforeAnythingIsStarted) {
