@@ -19,7 +19,7 @@ constexpr Duration kRequestTimeouts[] = {milliseconds(300), seconds(1), seconds(
 constexpr Duration kSlack = milliseconds(100);
 // A run is answered when its end is stored, or not: behind two commits that time out, at the latest.
 constexpr Duration kRunSlack = seconds(25);
-constexpr std::uint32_t kTries = 3;  // of one question, each a request of its own
+constexpr std::uint32_t kClientTries = 3;  // of one question, each a request of its own
 
 proto::InferRequest RequestOf(const RequestRecord& record, std::uint64_t call) {
   proto::InferRequest request;
@@ -138,7 +138,7 @@ void Clients::RequestLoop() {
   const Duration mean(static_cast<Duration::rep>(1e9 / plan_.rate));
   cluster_.agenda().In(Pause(mean), [this] {
     if (Over()) return;
-    AskAnything(kTries);
+    AskAnything(kClientTries);
     RequestLoop();
   });
 }
@@ -147,7 +147,7 @@ void Clients::RequestLoop() {
 void Clients::Burst() {
   cluster_.agenda().In(milliseconds(1500), [this] {
     if (Over()) return;
-    for (int i = 0; i < static_cast<int>(plan_.rate * 1.5); ++i) AskAnything(kTries);
+    for (int i = 0; i < static_cast<int>(plan_.rate * 1.5); ++i) AskAnything(kClientTries);
     Burst();
   });
 }

@@ -18,7 +18,7 @@ using Kind = RegistryOp::Kind;
 using Result = RegistryOp::Result;
 
 constexpr Duration kCommandTimeout = seconds(2);
-constexpr std::uint32_t kTries = 3;
+constexpr std::uint32_t kOperatorTries = 3;
 constexpr Duration kTryAgain = seconds(1);  // what was cut is connected again by then
 constexpr char kChain[] = R"(
 name: chain
@@ -158,9 +158,9 @@ void Clients::ChurnLoop(std::size_t of) {
     if (choice < 8) {
       // Now and then by two operators who do not know of each other.
       if (choice == 0) Change(1 - of, Kind::kDeploy, key, 1, [] {});
-      return Change(of, Kind::kDeploy, key, kTries, again);
+      return Change(of, Kind::kDeploy, key, kOperatorTries, again);
     }
-    if (choice < 14) return Change(of, Kind::kRemove, key, kTries, again);
+    if (choice < 14) return Change(of, Kind::kRemove, key, kOperatorTries, again);
     if (choice < 17) return Change(of, Kind::kShow, key, 1, again);
     List([again](const AdminResult&) { again(); });
   });
@@ -216,7 +216,7 @@ void Clients::DrainLoop() {
 }
 
 void Clients::Undrain() {
-  for (const auto& node : cluster_.shape().NodeNames()) SetDrain(node, false, kTries);
+  for (const auto& node : cluster_.shape().NodeNames()) SetDrain(node, false, kOperatorTries);
   draining_.clear();
 }
 

@@ -15,7 +15,7 @@ using std::chrono::seconds;
 
 constexpr Duration kRunTimeout = seconds(4);
 constexpr Duration kTimeout = seconds(1);
-constexpr std::uint32_t kTries = 3;
+constexpr std::uint32_t kReturningTries = 3;
 constexpr std::uint32_t kTriesWithKey = 8;
 
 }  // namespace
@@ -33,7 +33,7 @@ void Clients::WorkflowLoop() {
         AskWithKey(std::move(record));
       } else {
         record.gateway = cluster_.shape().GatewayNames()[random_.Below(cluster_.shape().gateways)];
-        Send(std::move(record), kTries);
+        Send(std::move(record), kReturningTries);
       }
     }
     WorkflowLoop();
