@@ -1,5 +1,6 @@
-// A certificate authority of a test's own, with the folders of those to whom it issued; and an address of
-// this machine that is not loopback, which is what certificates are for.
+// A certificate authority of a test's own, with the folders of the members to which it issued certificates;
+// and an address of this machine that is not loopback, since only connections between hosts need
+// certificates.
 #pragma once
 
 #include <arpa/inet.h>
@@ -18,7 +19,7 @@
 
 namespace troupe::test {
 
-// Empty: this machine has none.
+// Empty when this machine has no such address.
 inline std::string AddressOfThisMachine() {
   ifaddrs* found = nullptr;
   if (getifaddrs(&found) != 0) return "";
@@ -41,7 +42,7 @@ class TestAuthority {
   [[nodiscard]] std::string ca() const { return directory_ / "ca"; }
   [[nodiscard]] std::string folder(const std::string& name) const { return directory_ / name; }
 
-  // For this machine's addresses and names, unless other hosts are said.
+  // Issues a certificate for this machine's addresses and names, unless other hosts are given.
   security::IssuedEntry Issue(const std::string& name, security::Roles roles,
                               std::vector<std::string> hosts = {}, const std::string& out = "") {
     security::CertificateRequest request{roles, name, std::move(hosts), absl::Now() - absl::Minutes(5),
@@ -63,7 +64,7 @@ class TestAuthority {
     Issue(name, roles);
     return Credentials(name);
   }
-  // And hands the list to each of `to`.
+  // Revokes the certificate and hands the list of revocations to each of `to`.
   void Revoke(const std::string& which, const std::vector<std::string>& to) {
     auto opened = security::AuthorityFolder::Open(ca());
     EXPECT_TRUE(opened.ok()) << opened.status();

@@ -1,4 +1,4 @@
-// A directory of a test's own, gone with all that is in it.
+// A directory of a test's own, which is removed with all that is in it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 
 namespace troupe::test {
 
-// Its path is short: sockets may lie in it.
+// The path is short, since sockets may lie in the directory.
 class TemporaryDirectory {
  public:
   TemporaryDirectory() : path_((std::filesystem::temp_directory_path() / "troupe-test-XXXXXX").string()) {

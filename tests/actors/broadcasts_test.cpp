@@ -1,4 +1,5 @@
-// A burst for one model: one GPU takes it from the host, the others from that one as it comes.
+// A burst for one model: one GPU loads it from the host, and the other GPUs copy it from that GPU as it
+// arrives.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -62,7 +63,7 @@ TEST_F(BroadcastsOfANode, ABurstTakesItsModelFromTheHostOnce) {
                            testing::StartsWith("GPU 2: 'resnet' from GPU 0, as it came, 100 MiB in ")));
   EXPECT_EQ(workers_[1]->received, 1u);
   EXPECT_EQ(workers_[2]->received, 1u);
-  EXPECT_EQ(workers_[0]->life.meetings.size(), 1u) << "one broadcast for both";
+  EXPECT_EQ(workers_[0]->life.meetings.size(), 1u) << "one broadcast serves both GPUs";
 }
 
 TEST_F(BroadcastsOfANode, WhatIsDispatchedBehindOneIsServed) {
@@ -76,7 +77,7 @@ TEST_F(BroadcastsOfANode, ASenderThatDiesInTheMiddleCostsNoRequest) {
   Burst(3);
   world_.Run(milliseconds(60));
   ASSERT_EQ(workers_[1]->swaps, 1u);
-  workers_[0]->refuse_start = true;  // it does not come back
+  workers_[0]->refuse_start = true;  // the worker does not come back
   workers_[0]->kill();
   world_.Run(seconds(20));
   ExpectAllServed(3);
@@ -93,7 +94,7 @@ TEST_F(BroadcastsOfANode, AReceiverThatDiesInTheMiddleCostsNoRequest) {
   workers_[1]->kill();
   world_.Run(seconds(20));
   ExpectAllServed(3);
-  // What took part is free for another one.
+  // The GPUs that took part in a broadcast are free for another one.
   ASSERT_TRUE(world_.Deploy("second", MiB(100)).ok());
   for (std::uint64_t call = 10; call < 12; ++call) world_.Infer("second", call, seconds(100));
   world_.Run(seconds(20));
@@ -110,7 +111,7 @@ TEST_F(BroadcastsOfANode, ASenderThatDiesBeforeItHearsOfItIsReplacedByTheHost) {
   ExpectAllServed(2);
 }
 
-// Whatever has been done of it when its model is taken off the node: before time has passed, and later.
+// The model is taken off the node at every stage of the broadcast: before time has passed, and later.
 TEST_F(BroadcastsOfANode, AModelThatIsRemovedAtAnyMomentOfItsBroadcastIsNoTrouble) {
   std::uint64_t models = 0;
   const auto removed_after = [&](const std::function<void()>& moment) {
@@ -144,7 +145,7 @@ TEST_F(BroadcastsOfANode, AModelThatIsRemovedAtAnyMomentOfItsBroadcastIsNoTroubl
   world_.Run(seconds(20));
   ExpectAllServed(3);
   EXPECT_EQ(workers_[0]->swaps + workers_[1]->swaps + workers_[2]->swaps, before + 3);
-  EXPECT_EQ(Events("swap").back().find("from host"), std::string::npos) << "nobody is held any more";
+  EXPECT_EQ(Events("swap").back().find("from host"), std::string::npos) << "no source is held any more";
 }
 
 class WithoutBroadcasts : public BroadcastsOfANode {

@@ -46,7 +46,7 @@ class CacheTest : public ::testing::Test {
   std::map<std::string, proto::HostModel> replies_;
 };
 
-// Two versions of a function that differ in the code around the same weights.
+// The models stand for two versions of a function that have the same weights and different code around them.
 TEST_F(CacheTest, TwoModelsOfTheSameWeightsAreFetchedAtOnce) {
   for (const char* name : {"one", "two"}) world_.MakeModel(name, MiB(1));
   const auto weights = Sha256Hex("weights one");

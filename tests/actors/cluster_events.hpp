@@ -10,7 +10,7 @@
 
 namespace troupe::actors {
 
-// Of one kind, in the cluster's order.
+// The events of one kind, in the cluster's order.
 inline std::vector<proto::Event> EventsOfKind(sim::World& world, const std::string& kind) {
   proto::AdminRequest request;
   request.mutable_list_events();

@@ -81,7 +81,7 @@ TEST(Cluster, AMemberJoinsADeploymentIsAdoptedAndARequestIsServed) {
   EXPECT_FALSE(reply.hit()) << "the first request has to swap the model in";
   ASSERT_EQ(reply.outputs_size(), 1);
   EXPECT_EQ(reply.outputs(0).data().inlined(), "1");
-  // 100 MiB over 6 GB/s and 10 ms of compute, and no more than the messages' own time on top.
+  // A swap of 100 MiB over 6 GB/s and 10 ms of compute; only the messages' own time comes on top.
   EXPECT_GE(world.answers[0].took, milliseconds(10) + TransferTime(MiB(100), BytesPerSecond{6e9}));
   EXPECT_LT(world.answers[0].took, milliseconds(40));
 }
@@ -151,7 +151,8 @@ TEST(Cluster, AHungWorkerIsKilledByTheWatchdogAndReplaced) {
   EXPECT_EQ(worker.spawns, 2u);
 }
 
-// The worker that stands still has an order of the model's first life; its end is no answer for the second.
+// The worker that stands still has an order of the model's first life; the outcome of that order must not
+// count for the second life.
 TEST(Cluster, AModelThatComesBackBeforeItHadLeftIsServed) {
   World world(1, 2);
   auto& worker = *world.node("node-1").workers[1];
@@ -162,7 +163,7 @@ TEST(Cluster, AModelThatComesBackBeforeItHadLeftIsServed) {
   remove.mutable_remove()->mutable_key()->set_name("resnet");
   ASSERT_TRUE(world.Ask(deploy).ok()) << "the other GPU's worker is enough";
   ASSERT_TRUE(world.Ask(remove).ok());
-  EXPECT_FALSE(world.Ask(deploy, milliseconds(200)).ok()) << "its bytes may still be read";
+  EXPECT_FALSE(world.Ask(deploy, milliseconds(200)).ok()) << "the copy's bytes may still be read";
   worker.hang = false;
   worker.kill();
   world.Run(seconds(3));
@@ -191,7 +192,7 @@ TEST(Cluster, AGpuThatItsDriverGivesUpIsUnfitWithTheReasonAndTheOtherServes) {
   EXPECT_EQ(gpu().state(), "unfit");
   EXPECT_EQ(gpu().problem(), "critical error Xid 79");
   EXPECT_THAT(EventsOf(world, "worker-unfit"), testing::ElementsAre(testing::HasSubstr("Xid 79")));
-  EXPECT_EQ(worker.spawns, 1u) << "nobody starts it again";
+  EXPECT_EQ(worker.spawns, 1u) << "no new process is started for the worker";
   worker.problem.clear();
   proto::AdminRequest kill;
   kill.mutable_kill_gpu()->set_node("node-1");
@@ -236,7 +237,7 @@ TEST(Cluster, AFunctionRemovedWhileRequestsWaitAnswersThemNotFound) {
   request.mutable_remove()->mutable_key()->set_name("slow");
   ASSERT_TRUE(world.Ask(request).ok());
   world.Run(seconds(5));
-  ASSERT_EQ(world.answers.size(), 50u) << "none hangs";
+  ASSERT_EQ(world.answers.size(), 50u) << "a request hangs";
   std::size_t gone = 0;
   for (const auto& answer : world.answers)
     gone += answer.reply.code() == static_cast<int>(absl::StatusCode::kNotFound);
@@ -284,8 +285,8 @@ TEST(Cluster, ADeadNodeIsNoticedAndItsRequestsRunElsewhere) {
     EXPECT_EQ(entry.member().state() == proto::MEMBER_DEAD, entry.member().name() == "node-1");
 }
 
-// What its members said meanwhile lies behind its own clock's message.
-TEST(Cluster, AManagerThatStoodStillTakesNobodyForDead) {
+// What its members said meanwhile lies in its mailbox behind its own clock's message.
+TEST(Cluster, AManagerThatStoodStillTakesNoMemberForDead) {
   World world(2);
   const auto members = [&] {
     proto::AdminRequest request;
@@ -332,7 +333,8 @@ TEST(Cluster, AManagerThatRestartsKnowsWhatItAcknowledgedAndServiceGoesOn) {
   EXPECT_EQ(world.answers[1].reply.code(), 0) << world.answers[1].reply.message();
 }
 
-// Gateways and nodes join the new manager one after the other, under new epochs: none of that ends what runs.
+// Gateways and nodes join the new manager one after the other, under new epochs; none of these joins ends a
+// request that runs.
 TEST(Cluster, RequestsInFlightSurviveManagersThatRestart) {
   FakeWorkerProfile slow;
   slow.run = seconds(4);
@@ -373,7 +375,7 @@ TEST(Cluster, AMemberThatJoinsAgainBeforeItsDeathIsNoticedIsStillReached) {
   EXPECT_EQ(world.view()->nodes(), 1u);
   EXPECT_TRUE(world.Ask(drain).ok()) << "the manager lost it: " << world.Ask(drain).status();
   world.Run(seconds(1));
-  EXPECT_EQ(world.view()->nodes(), 0u) << "one that drains takes no requests";
+  EXPECT_EQ(world.view()->nodes(), 0u) << "a draining node takes requests";
 }
 
 TEST(Cluster, FunctionsAreListedAlsoWhenNoNodeAnswers) {
@@ -432,7 +434,7 @@ TEST(Cluster, ADrainingNodeFinishesWhatItHasAndGetsNothingNew) {
   for (const auto& answer : world.answers) EXPECT_EQ(answer.reply.node(), "node-2");
 }
 
-// Whoever drained a node for its maintenance gets no requests there because something restarted.
+// An operator drained a node for maintenance: no restart may bring requests back to it.
 TEST(Cluster, ADrainedNodeStaysSoWhenItOrTheManagerRestarts) {
   World world(2, 1);
   ASSERT_TRUE(world.Deploy("resnet", MiB(50)).ok());
@@ -443,12 +445,12 @@ TEST(Cluster, ADrainedNodeStaysSoWhenItOrTheManagerRestarts) {
   world.StopManager();
   world.StartManager();
   world.Run(seconds(3));
-  EXPECT_EQ(world.view()->nodes(), 1u) << "after the manager's restart";
+  EXPECT_EQ(world.view()->nodes(), 1u) << "the drain was lost in the manager's restart";
   world.KillNode("node-1");
   world.Run(seconds(1));
   world.RestartNode("node-1", World::Kept::kNothing);
   world.Run(seconds(3));
-  EXPECT_EQ(world.view()->nodes(), 1u) << "after its own";
+  EXPECT_EQ(world.view()->nodes(), 1u) << "the drain was lost in the node's restart";
   request.mutable_drain()->set_drain(false);
   ASSERT_TRUE(world.Ask(request).ok());
   world.StopManager();
@@ -473,7 +475,7 @@ TEST(Cluster, TheLeastRecentlyUsedModelGoesWhenMemoryIsShort) {
     EXPECT_EQ(answer.reply.code(), 0) << answer.reply.message();
     hits.push_back(answer.reply.hit());
   }
-  // c drives b out, which was used before a; b comes back in the end.
+  // Model c evicts b, which was used before a; b comes back in the end.
   EXPECT_EQ(hits, (std::vector<bool>{false, false, true, false, true, false}));
   EXPECT_LE(world.node("node-1").workers[0]->used, MiB(500));
 }
@@ -507,7 +509,7 @@ TEST(Cluster, WhatHappensAtANodeIsInTheClustersEvents) {
   const auto ready = EventsOf(world, "worker-ready");
   ASSERT_EQ(ready.size(), 3u);
   EXPECT_THAT(ready[2], testing::HasSubstr("node-2: GPU 0, worker 2, back after "));
-  // By the manager's clock, and when it happened, not when it was told.
+  // An event has the time at which it happened by the manager's clock, not the time at which it was told.
   proto::AdminRequest request;
   request.mutable_list_events()->set_limit(0);
   const auto reply = world.Ask(request);
@@ -526,17 +528,18 @@ TEST(Cluster, WhatHappensWhileTheManagerIsAwayIsToldWhenItIsBack) {
   world.Run(seconds(2));
   world.StartManager();
   world.Run(seconds(2));
-  // The first manager had heard of the first start; its log went with it.
+  // The first manager had heard of the first start; that event went away with the manager's log.
   EXPECT_EQ(EventsOf(world, "worker-down").size(), 1u);
   EXPECT_EQ(EventsOf(world, "worker-ready").size(), 1u);
 }
 
-// A request that is planned again was one request, whose model was where it was.
+// A request that is planned again counts as one request, and as a hit or miss by where its model was at
+// first.
 TEST(Cluster, WhereAModelWasIsCountedOncePerRequest) {
   World world(1, 1);
   ASSERT_TRUE(world.Deploy("a", MiB(100)).ok());
   world.Infer("a", 1);
-  world.Run(milliseconds(10));  // of the 17 that the copy takes
+  world.Run(milliseconds(10));  // 10 of the 17 ms that the copy takes
   world.node("node-1").workers[0]->kill();
   world.Run(seconds(3));
   world.Infer("a", 2);
@@ -584,7 +587,7 @@ class PeerCopies : public testing::Test {
     profile.run = seconds(1);
     return profile;
   }
-  // The second replica is on its way: 20 ms of the 52 that the copy takes.
+  // The second replica is on its way: the copy takes 52 ms, of which 20 have passed.
   void BeginCopy() {
     world_.Infer("resnet", 1);
     world_.Run(milliseconds(20));
@@ -621,11 +624,11 @@ TEST_F(PeerCopies, TheSecondReplicaComesFromTheFirst) {
 
 TEST_F(PeerCopies, ASourceGpuThatDiesInMidCopyCostsNoRequest) {
   BeginCopy();
-  workers_[0]->refuse_start = true;  // it does not come back
+  workers_[0]->refuse_start = true;  // the worker does not come back
   workers_[0]->kill();
   world_.Run(seconds(10));
   ExpectAllServed(2);
-  EXPECT_EQ(workers_[1]->swaps, 2u);  // again, from the host
+  EXPECT_EQ(workers_[1]->swaps, 2u);  // the model was loaded again, from the host
   EXPECT_EQ(workers_[1]->peer_swaps, 1u);
   EXPECT_THAT(Events("swap-failed"),
               testing::ElementsAre(testing::HasSubstr("GPU 1: 'resnet' from GPU 0: ")));
@@ -641,7 +644,7 @@ TEST_F(PeerCopies, ADestinationThatDiesInMidCopyIsUnpinnedAtItsSource) {
   ExpectAllServed(2);
 }
 
-// Whatever has been done of a copy between GPUs when its model is taken off the node.
+// The model is taken off the node at every stage of a copy between GPUs.
 TEST_F(PeerCopies, AModelThatIsRemovedAtAnyMomentOfItsCopyIsUnpinned) {
   bool more = true;
   std::size_t pinned = 0;
@@ -666,7 +669,7 @@ TEST_F(PeerCopies, AModelThatIsRemovedAtAnyMomentOfItsCopyIsUnpinned) {
 
 TEST_F(PeerCopies, ASourceThatHasLostTheModelMeansTheHost) {
   workers_[0]->used = Bytes(0);
-  workers_[0]->life.resident.clear();  // unknown to its node
+  workers_[0]->life.resident.clear();  // the worker has dropped the model and its node does not know
   world_.Infer("resnet", 1);
   world_.Run(seconds(5));
   ASSERT_EQ(world_.answers.size(), 2u);
@@ -675,8 +678,8 @@ TEST_F(PeerCopies, ASourceThatHasLostTheModelMeansTheHost) {
   EXPECT_EQ(Events("swap-failed").size(), 1u);
 }
 
-// What is dispatched behind a copy waits for the source's answer with it; what is cancelled meanwhile is
-// cancelled as soon as its worker knows of it.
+// A run that is dispatched behind a copy waits, as the copy does, for the source's answer. A request that is
+// cancelled meanwhile is cancelled as soon as its worker knows of it.
 TEST_F(PeerCopies, RunsAndCancelsBehindAPinThatWasNotAnsweredAreNotLost) {
   workers_[0]->hang = true;
   for (std::uint64_t call = 1; call < 5; ++call) world_.Infer("resnet", call, seconds(100));
@@ -694,8 +697,9 @@ TEST_F(PeerCopies, RunsAndCancelsBehindAPinThatWasNotAnsweredAreNotLost) {
   }
 }
 
-// Two models fill the GPU; the third is asked for now and then, once with its worker killed in the middle.
-TEST(Cluster, AModelThatNobodyElseWaitsForPassesThroughAFullGpu) {
+// Two models fill the GPU; requests for a third come now and then, and once its worker is killed in the
+// middle.
+TEST(Cluster, AModelWithASingleRequestPassesThroughAFullGpu) {
   FakeWorkerProfile profile;
   profile.memory = MiB(512);
   World world(1, 1, profile, {}, GiB(2),
@@ -712,7 +716,7 @@ TEST(Cluster, AModelThatNobodyElseWaitsForPassesThroughAFullGpu) {
   };
   for (const char* name : {"a", "b", "cold", "a", "b"}) serve(name);
   EXPECT_EQ(worker->by_layer, 1u);
-  EXPECT_EQ(worker->swaps, 2u) << "nobody was evicted for it";
+  EXPECT_EQ(worker->swaps, 2u) << "a model was evicted for it";
   world.Infer("cold", ++call);
   world.Run(milliseconds(2));
   worker->kill();
@@ -732,19 +736,19 @@ TEST(Cluster, ANodeHandsOverWhatItLearnedAndKnowsItAgain) {
     World world(1, 1, {}, {}, GiB(2), keep);
     ASSERT_TRUE(world.Deploy("resnet", MiB(100)).ok());
     world.Run(seconds(30));
-    EXPECT_TRUE(saved.empty());  // nothing was learned
+    EXPECT_TRUE(saved.empty());  // the node has learned nothing yet
     world.Infer("resnet", 0);
     world.Run(seconds(1));
     world.Infer("resnet", 1);
     world.Run(seconds(100));
-    ASSERT_EQ(saved.size(), 1u);  // nothing new since
+    ASSERT_EQ(saved.size(), 1u);  // the node has learned nothing new since
     ASSERT_EQ(saved[0].models_size(), 1);
     EXPECT_EQ(Duration(saved[0].models(0).run_ns()), milliseconds(10));
-    EXPECT_TRUE(saved[0].models(0).heavy());  // 17 ms on its way for a run of 10
+    EXPECT_TRUE(saved[0].models(0).heavy());  // its swap takes 17 ms, longer than its run of 10 ms
     world.Infer("resnet", 2);
     world.Run(milliseconds(100));
   }
-  ASSERT_EQ(saved.size(), 2u);  // at its end
+  ASSERT_EQ(saved.size(), 2u);  // the node saves when it ends
   World again(1, 1, {}, {}, GiB(2), keep);
   again.Run(seconds(30));
   EXPECT_EQ(saved.size(), 2u);
@@ -758,7 +762,7 @@ proto::NodeLoad LoadOf(World& world, const std::string& node) {
   EXPECT_TRUE(reply.ok()) << reply.status();
   for (const auto& status : reply->status().members())
     if (status.member().name() == node) return status.load();
-  ADD_FAILURE() << "no node '" << node << "'";
+  ADD_FAILURE() << "there is no node '" << node << "'";
   return {};
 }
 
@@ -780,7 +784,7 @@ TEST(Cluster, WhatAModelCostsIsMeasuredWhenItHasBeenAdopted) {
     heavy.insert(model.heavy());
   }
   EXPECT_EQ(heavy, (std::set<bool>{false, true}));
-  EXPECT_EQ(LoadOf(world, "node-1").served(), 0u) << "trials are nobody's requests";
+  EXPECT_EQ(LoadOf(world, "node-1").served(), 0u) << "a trial run counts as a request";
   EXPECT_EQ(LoadOf(world, "node-1").running(), 0u);
   world.Infer("resnet", 1);
   world.Run(seconds(1));
@@ -793,13 +797,13 @@ TEST(Cluster, ARequestWaitsForNoTrialThatHasNotBegun) {
               [](NodeOptions& options) { options.measure = node::MeasureRule::kAdoption; });
   for (int i = 0; i < 10; ++i) ASSERT_TRUE(world.Deploy("model-" + std::to_string(i), MiB(100)).ok());
   for (std::uint64_t i = 0; i < 5; ++i) world.Infer("model-9", i);
-  // A trial's swap that was on its way, its own, and five runs of 10 ms.
+  // The swap of another trial that was under way, the trial's own swap, and five runs of 10 ms.
   world.Run(milliseconds(100));
   ASSERT_EQ(world.answers.size(), 5u);
   for (const auto& answer : world.answers) EXPECT_EQ(answer.reply.code(), 0) << answer.reply.message();
 }
 
-// Functions whose models came onto a GPU from the `from`th event on, in order.
+// The functions whose models came onto a GPU in the events from number `from` on, in order.
 std::vector<std::string> Swapped(const World& world, std::size_t from,
                                  const std::vector<std::string>& names) {
   std::vector<std::string> swapped;
@@ -811,7 +815,7 @@ std::vector<std::string> Swapped(const World& world, std::size_t from,
   return swapped;
 }
 
-// Deploys them, and asks for each more often than for the one before.
+// Deploys the functions, and sends each more requests than the one before.
 void DeployAndAsk(World& world, const std::vector<std::string>& names, Bytes weights) {
   std::uint64_t call = 0;
   for (std::size_t i = 0; i < names.size(); ++i) {
@@ -837,7 +841,7 @@ TEST(Cluster, WhatADeadWorkerHeldComesToTheNewOneHotFirstUnasked) {
               [](NodeOptions& options) { options.refill = node::RefillRule::kHotFirst; });
   const std::vector<std::string> names = {"cold", "mild", "warm", "hot"};
   DeployAndAsk(world, names, MiB(100));
-  world.Infer("cold", 100);  // used last, and asked for least
+  world.Infer("cold", 100);  // the function that was used last and has the fewest requests
   world.Run(milliseconds(100));
   const auto before = world.events.size();
   world.node("node-1").workers[0]->kill();
@@ -864,7 +868,7 @@ TEST(Cluster, WhatADeadWorkerHeldComesToTheOtherGpusAtOnceIntoFreeRoom) {
   const auto swapped = Swapped(world, before, names);
   ASSERT_GE(swapped.size(), 1u);
   ASSERT_LT(swapped.size(), lost.size()) << "not all of them fit there";
-  // The hottest of what was lost; nobody went for it.
+  // The models with the most requests came back, of those that were lost; no request asked for them.
   auto hottest = lost.rbegin();
   for (const auto& name : swapped) EXPECT_EQ(name, *hottest++);
   for (const auto& name : kept) EXPECT_TRUE(OnGpu(world, 1).contains(name)) << name;
@@ -903,7 +907,7 @@ TEST(Cluster, ATrialThatCostsAWorkerIsNotTriedAgain) {
   worker.kill();
   world.Run(seconds(30));
   EXPECT_EQ(worker.spawns, 2u);
-  EXPECT_EQ(worker.swaps, 1u) << "nothing is tried on the new worker";
+  EXPECT_EQ(worker.swaps, 1u) << "a trial ran on the new worker";
   world.Infer("resnet", 1);
   world.Run(seconds(5));
   ASSERT_EQ(world.answers.size(), 1u);

@@ -1,4 +1,4 @@
-// What no function and no run refers to any more leaves the manager's disk, and nothing else does.
+// The manager's disk drops the objects to which no function and no run refers any more, and keeps all others.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ class Collecting : public ::testing::Test {
     return reply.ok() && std::any_of(reply->events().begin(), reply->events().end(),
                                      [&](const proto::Event& event) { return event.kind() == kind; });
   }
-  // Long enough for an object that was used at the begin to count as unused.
+  // Long enough for an object that was used at the beginning to count as unused.
   void Collect() { world_.Run(milliseconds(2500)); }
 
   sim::World world_;

@@ -1,4 +1,4 @@
-// The operator's command: what it is given, and what becomes of what it does.
+// The operator's command that starts machines: its arguments and input, and how its end is judged.
 #include "actors/seams/command_provisioner.hpp"
 
 #include <gmock/gmock.h>
@@ -46,7 +46,7 @@ TEST_F(CommandProvisionerTest, TheCommandHasTheOrderAsArgumentsAndOnItsStandardI
   CommandProvisioner provisioner(absl::StrCat("tee '", Path("json"), "' >/dev/null; printf '%s\\n' x >'",
                                               Path("ran"), "'; printf '<%s>'"));
   EXPECT_TRUE(Carry(provisioner, {"replace", "node 1; exit 7", "{\"action\":\"replace\"}\n"}).ok())
-      << "what a node is called is never run";
+      << "the name of a node was run as a command";
   EXPECT_EQ(Text("json"), "{\"action\":\"replace\"}\n");
   CommandProvisioner writes(absl::StrCat("printf '<%s>' >'", Path("arguments"), "'"));
   EXPECT_TRUE(Carry(writes, {"replace", "node 1", "{}"}).ok());
@@ -82,7 +82,7 @@ TEST_F(CommandProvisionerTest, ItsEndEndsACommandThatRuns) {
         absl::StrCat("echo >'", Path("begun"), "'; cat '", Path("never"), "'; echo"));
     provisioner.Carry({"add", "", "{}"},
                       [&promise](absl::Status status) { promise.set_value(std::move(status)); });
-    EXPECT_EQ(Text("begun"), "\n") << "it runs";
+    EXPECT_EQ(Text("begun"), "\n") << "the command does not run";
   }
   EXPECT_TRUE(absl::IsCancelled(promise.get_future().get()));
 }

@@ -1,4 +1,5 @@
-// The daemon's configuration: the table of options, the file, what follows and what contradicts.
+// The daemon's configuration: the table of options, the file, defaults that follow from other options, and
+// contradictions.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -56,15 +57,16 @@ DaemonConfig Complete(DaemonConfig config) {
   return config;
 }
 
-// As it stands in a file whose first line is something else; its key is in the third line.
+// The option as it stands in a file whose first line is something else; its key is in the third line.
 std::string InFile(const std::string& key, const std::string& value) {
   return absl::StrCat("name: x\n", Option(key).is_advanced() ? "advanced:\n  " : "\n", key, ": ", value,
                       "\n");
 }
 
 TEST_F(DaemonConfigTest, EveryOptionCanBeAFlagAndExplainsItself) {
-  std::set<std::string> seen = {"config", "set",     "detach",
-                                "help",   "version", "advanced"};  // that are no keys
+  std::set<std::string> seen = {
+      "config", "set",     "detach",
+      "help",   "version", "advanced"};  // options of the command line that are not keys of the file
   for (const auto& option : ConfigOptions()) {
     EXPECT_TRUE(seen.insert(option.key).second) << option.key << " is there twice";
     EXPECT_EQ(option.key.find_first_not_of("abcdefghijklmnopqrstuvwxyz-"), std::string::npos) << option.key;
@@ -101,7 +103,7 @@ TEST_F(DaemonConfigTest, AdvancedOptionsHaveABlockOfTheirOwn) {
 TEST_F(DaemonConfigTest, AnyOptionIsSetByItsKey) {
   DaemonConfig config;
   EXPECT_TRUE(SetOption("hang=9s", config).ok());
-  EXPECT_TRUE(SetOption("topology=link:0-1=12GB", config).ok()) << "the first = counts";
+  EXPECT_TRUE(SetOption("topology=link:0-1=12GB", config).ok()) << "only the first = separates key and value";
   EXPECT_TRUE(SetOption("name=n", config).ok());
   EXPECT_EQ(config.gpus.hang, std::chrono::seconds(9));
   EXPECT_EQ(config.member.name, "n");
@@ -115,7 +117,7 @@ TEST_F(DaemonConfigTest, WhatIsShownAsADefaultSetsThatDefault) {
   for (const auto& option : ConfigOptions()) {
     if (!option.set.show) continue;
     const auto text = option.set.show(DaemonConfig());
-    if (text.empty()) continue;  // none of its own
+    if (text.empty()) continue;  // the option has no default text of its own
     ++shown;
     DaemonConfig config;
     const auto status = option.set(text, config);
@@ -323,7 +325,8 @@ TEST_F(DaemonConfigTest, DefaultsFollowFromTheRoleAndTheDirectory) {
   config = Complete(config);
   EXPECT_EQ(config.member.data, "/tmp/d");
   EXPECT_EQ(config.member.run, "/tmp/d/run");
-  // A long path leaves no room for a socket's name: somewhere short, and of this directory alone.
+  // A long path leaves no room for a socket's name, so the directory is a short path that only this test
+  // uses.
   config.member.data = "/" + std::string(80, 'd');
   config.member.run.clear();
   config = Complete(config);
@@ -337,7 +340,7 @@ TEST_F(DaemonConfigTest, DefaultsFollowFromTheRoleAndTheDirectory) {
   DaemonConfig embedded;
   ASSERT_TRUE(Option("role").set("all", embedded).ok());
   ASSERT_TRUE(CompleteConfig(embedded).ok());
-  EXPECT_EQ(embedded.worker.lease, Duration::zero()) << "its workers end with it";
+  EXPECT_EQ(embedded.worker.lease, Duration::zero()) << "workers of an embedded daemon outlive it";
 }
 
 TEST_F(DaemonConfigTest, OtherThanLoopbackHasToBeSaid) {
@@ -423,7 +426,7 @@ TEST_F(DaemonConfigTest, AnHttpServersAddressIsResolvedOrRefusedBeforeAnythingIs
   config.member.roles = {"node"};
   config.security.insecure_network = true;
   config.member.listen = "example.org:80";
-  EXPECT_TRUE(CompleteConfig(config).ok()) << "where actors listen may have a name";
+  EXPECT_TRUE(CompleteConfig(config).ok()) << "the address where actors listen may be a name";
 }
 
 TEST_F(DaemonConfigTest, AMembersNameIsOneWord) {
@@ -446,10 +449,10 @@ TEST_F(DaemonConfigTest, AMembersNameIsOneWord) {
   DaemonConfig both;
   both.member.roles = {"node", "gateway"};
   both.member.name = std::string(125, 'n');
-  EXPECT_FALSE(CompleteConfig(both).ok()) << "its gateway is called NAME-gateway";
+  EXPECT_FALSE(CompleteConfig(both).ok()) << "its gateway has the same name, NAME-gateway";
 }
 
-TEST_F(DaemonConfigTest, WhoLooksForAManagerNeedsItsPort) {
+TEST_F(DaemonConfigTest, ADaemonThatLooksForAManagerNeedsItsPort) {
   DaemonConfig config;
   config.member.roles = {"node"};
   config.member.manager = "10.0.0.1:7400";
@@ -460,7 +463,7 @@ TEST_F(DaemonConfigTest, WhoLooksForAManagerNeedsItsPort) {
   config.member.manager = "127.0.0.1:0";
   EXPECT_THAT(std::string(CompleteConfig(config).message()), HasSubstr("127.0.0.1:0"));
   config.member.roles = {"manager", "node"};
-  EXPECT_TRUE(CompleteConfig(config).ok()) << "it chooses one itself";
+  EXPECT_TRUE(CompleteConfig(config).ok()) << "the daemon chooses one itself";
   config.member.manager = "10.0.0.1:7400";
   EXPECT_THAT(std::string(CompleteConfig(config).message()), HasSubstr("--insecure-network"));
 }
@@ -482,12 +485,12 @@ TEST_F(DaemonConfigTest, RolesAndNameAreThoseOfTheCertificate) {
   config.member.roles = {"gateway"};
   EXPECT_THAT(std::string(CompleteConfig(config).message()),
               AllOf(HasSubstr("'rack-3' (node"), HasSubstr("--role gateway")));
-  // /metrics asks nobody for a certificate.
+  // /metrics asks for no client certificate.
   config.member.roles = {"node"};
   config.member.operations = "10.0.0.2:0";
   EXPECT_THAT(std::string(CompleteConfig(config).message()), HasSubstr("--insecure-network"));
   config.member.operations = "127.0.0.1:0";
-  config.security.tls_dir = authority.folder("nobody");
+  config.security.tls_dir = authority.folder("absent");
   EXPECT_THAT(std::string(CompleteConfig(config).message()), HasSubstr("troupe ca issue"));
 }
 
@@ -514,7 +517,7 @@ TEST_F(DaemonConfigTest, ALeaseIsNoShorterThanDeathAndMoreNodesAreAllowedThanNee
     EXPECT_EQ(CompleteConfig(config).ok(), good) << lease;
   }
   config.machines.limits.min_nodes = 3;
-  EXPECT_TRUE(CompleteConfig(config).ok()) << "without a maximum load decides nothing";
+  EXPECT_TRUE(CompleteConfig(config).ok()) << "without a maximum the load decides nothing";
   config.machines.limits.max_nodes = 2;
   EXPECT_THAT(std::string(CompleteConfig(config).message()), HasSubstr("max-nodes"));
 }

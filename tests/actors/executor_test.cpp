@@ -13,7 +13,7 @@
 namespace troupe::actors {
 namespace {
 
-// What a test does to the link, and sees of it.
+// What a test sets about the link, and what it sees of it.
 struct Ring {
   bool full = false;
   std::vector<proto::WorkerOrder> orders;
@@ -69,7 +69,7 @@ TEST(Executor, WhatGivesBackWaitsForAFullRingHoweverMuchWaits) {
   EXPECT_TRUE(ring->orders.empty());
   ring->full = false;
   world.Run(limits.watch_every);
-  ASSERT_EQ(ring->orders.size(), 5U) << "no outcome is due: the next look at the worker sends them";
+  ASSERT_EQ(ring->orders.size(), 5U) << "no outcome is due, so the next look at the worker sends the orders";
   for (std::uint64_t i = 0; i < 5; ++i) EXPECT_EQ(ring->orders[i].sequence(), i + 1);
 }
 

@@ -1,5 +1,5 @@
-// Faults that an operator injects: who allows them, how they reach a member, what a node does with those of
-// its workers.
+// Faults that an operator injects: which daemons allow them, how they reach a member, and what a node does
+// with faults of its workers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ using std::chrono::seconds;
 using testing::HasSubstr;
 using Fault = proto::InjectFault;
 
-// A node of two GPUs, and a gateway. Nobody allows anything yet.
+// A node of two GPUs, and a gateway. No daemon allows faults yet.
 class FaultsTest : public ::testing::Test {
  protected:
   absl::Status Inject(Fault::Kind kind, const std::string& member = "node-1", std::uint32_t gpu = 0) {
@@ -26,7 +26,7 @@ class FaultsTest : public ::testing::Test {
     request.mutable_inject_fault()->set_gpu(gpu);
     return world_.Ask(request).status();
   }
-  // What reaches the process of `actor` is kept under its name.
+  // Faults that reach the process of `actor` are kept under its name.
   template <class Handle>
   void Allow(const Handle& actor, const std::string& name) {
     caf::anon_send(caf::actor_cast<FaultGateActor>(actor), AllowFaults{[this, name](const Fault& fault) {
@@ -46,8 +46,8 @@ class FaultsTest : public ::testing::Test {
   std::vector<std::pair<std::string, Fault::Kind>> done_;
 };
 
-TEST_F(FaultsTest, NobodyAllowsThemUnlessToldTo) {
-  // A manager that does not, hands none on to members that do.
+TEST_F(FaultsTest, FaultsAreAllowedOnlyByAnOption) {
+  // A manager that does not allow faults passes none on to members that do.
   Allow(world_.node("node-1").member, "node-1");
   for (const auto kind : {Fault::KILL_WORKER, Fault::KILL_DAEMON, Fault::CUT_TENSORS}) {
     const auto status = Inject(kind);
@@ -55,7 +55,7 @@ TEST_F(FaultsTest, NobodyAllowsThemUnlessToldTo) {
     EXPECT_THAT(std::string(status.message()),
                 HasSubstr("'manager' does not allow faults: start it with --allow-faults"));
   }
-  // And a member that does not, has none.
+  // A member that does not allow faults takes none.
   Allow(world_.manager(), "manager");
   const auto gateway = Inject(Fault::KILL_DAEMON, "gateway-1");
   EXPECT_TRUE(absl::IsFailedPrecondition(gateway)) << gateway;
@@ -80,8 +80,8 @@ TEST_F(FaultsTest, EachReachesTheProcessThatItNamesAndIsTold) {
   const decltype(done_) expected = {
       {"node-1", Fault::STOP_DAEMON}, {"gateway-1", Fault::CUT_TENSORS}, {"manager", Fault::KILL_DAEMON}};
   EXPECT_EQ(done_, expected);
-  const auto nobody = Inject(Fault::KILL_DAEMON, "nobody");
-  EXPECT_TRUE(absl::IsNotFound(nobody)) << nobody;
+  const auto absent = Inject(Fault::KILL_DAEMON, "absent");
+  EXPECT_TRUE(absl::IsNotFound(absent)) << absent;
   proto::AdminRequest request;
   request.mutable_list_events()->set_limit(0);
   const auto reply = world_.Ask(request);
@@ -102,10 +102,10 @@ TEST_F(FaultsTest, AKilledWorkerIsAnOrdinaryDeath) {
   EXPECT_TRUE(Inject(Fault::KILL_WORKER, "node-1", 1).ok());
   world_.Run(seconds(5));
   EXPECT_EQ(worker(1).spawns, 2u);
-  EXPECT_EQ(worker(0).spawns, 1u) << "the other one is left alone";
+  EXPECT_EQ(worker(0).spawns, 1u) << "the other worker is left alone";
   ASSERT_EQ(world_.answers.size(), 10u);
   for (const auto& answer : world_.answers) EXPECT_EQ(answer.reply.code(), 0) << answer.reply.message();
-  EXPECT_TRUE(done_.empty()) << "it is the worker's own to do";
+  EXPECT_TRUE(done_.empty()) << "the worker itself has to do it";
 }
 
 TEST_F(FaultsTest, AHungWorkerIsKilledByItsWatch) {

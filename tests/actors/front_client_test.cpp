@@ -1,5 +1,5 @@
-// The client by which HTTP threads call functions: straight into the router, and answered whatever becomes
-// of it.
+// The client by which HTTP threads call functions: calls go straight into the router, and each is answered,
+// however the router or the caller ends.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -67,13 +67,13 @@ TEST_F(FrontClientTest, AFunctionIsServed) {
 }
 
 TEST_F(FrontClientTest, AFunctionThatIsNotThereIsNotFound) {
-  Infer("nobody", 1);
+  Infer("absent", 1);
   world_.Run(milliseconds(10));
   ASSERT_EQ(replies_.size(), 1u);
   EXPECT_EQ(Code(0), absl::StatusCode::kNotFound) << replies_[0].message();
 }
 
-TEST_F(FrontClientTest, WhoHasNotJoinedDoesNotSayThatAFunctionIsNotThere) {
+TEST_F(FrontClientTest, ARouterThatHasNotJoinedDoesNotSayThatAFunctionIsNotThere) {
   RouterOptions router;
   router.gateway = "gateway-late";
   router.id = 99;
@@ -109,19 +109,19 @@ TEST_F(FrontClientTest, ACancelledCallIsAnsweredSoAndOthersAreNotTouched) {
 TEST_F(FrontClientTest, CallsAreAnsweredOnceWhenTheRouterEnds) {
   Infer("resnet", 1);
   world_.Run(milliseconds(1));
-  Infer("resnet", 2);  // still in the inbox
+  Infer("resnet", 2);  // the call is still in the inbox
   caf::anon_send_exit(world_.router(), caf::exit_reason::kill);
   world_.Settle();
   ASSERT_EQ(replies_.size(), 2u);
   EXPECT_EQ(Code(0), absl::StatusCode::kUnavailable) << replies_[0].message();
   Infer("resnet", 3);
-  EXPECT_EQ(replies_.size(), 3u) << "nobody is there to answer later";
+  EXPECT_EQ(replies_.size(), 3u) << "no router is left to answer later";
   world_.Run(seconds(1));
   ASSERT_EQ(replies_.size(), 3u);
   EXPECT_EQ(Code(2), absl::StatusCode::kUnavailable);
 }
 
-// A router whose every answer has outputs that lie in a node's memory.
+// A router all of whose answers have outputs that lie in a node's memory.
 struct Outputs {
   std::uint64_t kept = 0;
   std::vector<std::uint64_t> released;

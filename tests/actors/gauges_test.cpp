@@ -1,4 +1,4 @@
-// What the daemon's metrics say of themselves.
+// The types and help texts of the daemon's metrics.
 #include "actors/daemon/gauges.hpp"
 
 #include <gmock/gmock.h>
@@ -56,7 +56,7 @@ TEST_F(GaugesTest, AHistogramThatIsCountedElsewhereHasItsBuckets) {
   EXPECT_THAT(Text(), HasSubstr("swap_seconds_sum{node=\"n\"} 7"));
   EXPECT_THAT(Text(), HasSubstr("swap_seconds_bucket{node=\"n\",le=\"1\"} 5"));
   EXPECT_THAT(Text(), HasSubstr("swap_seconds_bucket{node=\"n\",le=\"+Inf\"} 6"));
-  set({0, 1, 0}, 0.5);  // the node began anew
+  set({0, 1, 0}, 0.5);  // the node began to count anew
   EXPECT_THAT(Text(), HasSubstr("swap_seconds_count{node=\"n\"} 1"));
   EXPECT_THAT(Text(), HasSubstr("swap_seconds_sum{node=\"n\"} 0.5"));
 }

@@ -1,4 +1,4 @@
-// What a stranger may send to an actor port: frames are judged before anything is allocated for them.
+// What an unknown peer may send to an actor port: each frame is judged before anything is allocated for it.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ std::string Header(unsigned char kind, std::uint32_t length) {
 std::string Frame(unsigned char kind, std::string payload) {
   return Header(kind, static_cast<std::uint32_t>(payload.size())) + payload;
 }
-// Two processes: this one, and a peer.
+// Two processes: this one and a peer.
 caf::node_id Node(std::uint32_t process) {
   return *caf::make_node_id(process, std::string(40, 'a'));
 }
@@ -60,7 +60,7 @@ std::string Written(const Parts&... parts) {
 }
 const std::string kPeerNode = Written(Node(2));
 
-// A message with nothing inside but its types' names, as CAF writes them.
+// A message that holds only the names of its types, as CAF writes them.
 std::string Message(const std::string& types, const std::string& content = "") {
   return std::string(3, '\0') + static_cast<char>(types.size() + 4) + "@<>+" + types + content;
 }
@@ -116,15 +116,17 @@ TEST(FrameGuard, RefusesWhatTroupeNeverSends) {
   EXPECT_FALSE(See(Side::kAccepted, message, 32).ok()) << "a message before the handshake";
   EXPECT_FALSE(See(Side::kAccepted, Frame(kServer, kPeerNode), 32).ok()) << "the other side's handshake";
   EXPECT_FALSE(See(Side::kDialled, hello, 32).ok()) << "the other side's handshake";
-  EXPECT_FALSE(See(Side::kAccepted, Frame(kClient, "node"), 32).ok()) << "no process";
-  EXPECT_FALSE(See(Side::kAccepted, Frame(kClient, kPeerNode + "x"), 32).ok()) << "more than a process";
-  EXPECT_FALSE(See(Side::kAccepted, hello + Frame(kClient, Written(Node(3))), 32).ok()) << "another process";
+  EXPECT_FALSE(See(Side::kAccepted, Frame(kClient, "node"), 32).ok()) << "the frame names no process";
+  EXPECT_FALSE(See(Side::kAccepted, Frame(kClient, kPeerNode + "x"), 32).ok())
+      << "the frame has more than a process id";
+  EXPECT_FALSE(See(Side::kAccepted, hello + Frame(kClient, Written(Node(3))), 32).ok())
+      << "the frame names another process";
   EXPECT_FALSE(See(Side::kAccepted, hello + hello + hello, 32).ok()) << "a third handshake";
   EXPECT_FALSE(See(Side::kAccepted, hello + Frame(kRouted, Message(kAny)), 32).ok());
   EXPECT_FALSE(See(Side::kAccepted, hello + Frame(7, "m"), 32).ok());
 }
 
-// CAF would take the frame for the other process's, or pass it on to the other process.
+// CAF would take the frame for one of the other process, or forward it to that process.
 TEST(FrameGuard, FramesOfActorsEndsAreOfTheTwoProcessesAlone) {
   const auto hello = Frame(kClient, kPeerNode);
   for (const auto kind : {kMonitor, kDown}) {
@@ -142,22 +144,23 @@ TEST(FrameGuard, MessagesAreOfKnownTypesForNumberedActors) {
            !See(FrameGuard::Side::kAccepted, hello + frame, 1000).ok();
   };
   EXPECT_FALSE(refused(Direct(kAny)));
-  EXPECT_TRUE(refused(Direct("troupe.proto.Tick"))) << "within one process only";
+  EXPECT_TRUE(refused(Direct("troupe.proto.Tick"))) << "the message is for use within one process only";
   EXPECT_TRUE(refused(Direct("troupe.proto.InferReply+troupe.proto.InferReply")));
-  EXPECT_TRUE(refused(Direct("@exit"))) << "would end the actor";
-  EXPECT_TRUE(refused(Direct("@atom+@strong_actor_ptr"))) << "would link it";
+  EXPECT_TRUE(refused(Direct("@exit"))) << "the frame would end the actor";
+  EXPECT_TRUE(refused(Direct("@atom+@strong_actor_ptr"))) << "the frame would link the actor";
   EXPECT_TRUE(refused(Direct("")));
   EXPECT_TRUE(refused(Frame(kDirect, std::string(3, '\0') + "\3@<>")));
-  EXPECT_TRUE(refused(Frame(kDirect, "\1" + Message(kAny)))) << "to be forwarded";
+  EXPECT_TRUE(refused(Frame(kDirect, "\1" + Message(kAny)))) << "the frame would be forwarded";
   EXPECT_TRUE(refused(With(Direct(kAny), 32 + 1, 1))) << "a number in place of the names";
-  EXPECT_TRUE(refused(Frame(kDirect, Message(kAny).substr(0, 12)))) << "ends within the names";
+  EXPECT_TRUE(refused(Frame(kDirect, Message(kAny).substr(0, 12)))) << "the payload ends within the names";
   EXPECT_TRUE(refused(Frame(kDirect, std::string(3, '\0') + "\xff\xff\xff\xff\xff" + std::string(600, '+'))));
   EXPECT_TRUE(refused(Frame(kDirect, std::string(3, '\0') + "\xff\x07" + std::string(1100, '+'))));
   constexpr std::size_t kFlags = 3;
-  EXPECT_TRUE(refused(With(Direct(kAny), kFlags, 1))) << "by name";
-  EXPECT_FALSE(refused(With(Direct("@atom+@atom+@str"), kFlags, 1))) << "CAF asks a new peer so";
+  EXPECT_TRUE(refused(With(Direct(kAny), kFlags, 1))) << "the frame addresses an actor by name";
+  EXPECT_FALSE(refused(With(Direct("@atom+@atom+@str"), kFlags, 1))) << "CAF asks a new peer in this way";
   EXPECT_TRUE(refused(Direct("@atom+@atom+@str")));
-  EXPECT_TRUE(refused(With(Direct("@atom+@str+@message+@strset"), kFlags, 1))) << "would spawn an actor";
+  EXPECT_TRUE(refused(With(Direct("@atom+@str+@message+@strset"), kFlags, 1)))
+      << "the frame would spawn an actor";
 }
 
 TEST(FrameGuard, APeersRolesDecideWhatItMaySend) {
@@ -169,9 +172,9 @@ TEST(FrameGuard, APeersRolesDecideWhatItMaySend) {
   EXPECT_TRUE(sees(Direct("troupe.proto.AdoptModel"), {Role::kManager}).ok());
   for (const auto role : {Role::kGateway, Role::kNode, Role::kAdmin, Role::kReader})
     EXPECT_TRUE(absl::IsPermissionDenied(sees(Direct("troupe.proto.AdoptModel"), {role})));
-  // The actor that is asked for administration asks who asked.
+  // An actor that is asked for administration asks back about the sender.
   const auto ask = Direct("troupe.proto.AdminRequest");
-  EXPECT_FALSE(sees(ask, kEveryRole).ok()) << "names no sender";
+  EXPECT_FALSE(sees(ask, kEveryRole).ok()) << "the ask names no sender";
   EXPECT_TRUE(sees(With(ask, 23, 9), {Role::kReader}).ok());
   EXPECT_TRUE(absl::IsPermissionDenied(sees(With(ask, 23, 9), {Role::kNode})));
 }
@@ -226,10 +229,10 @@ transport::UniqueFd Connect(std::uint16_t port) {
   auto fd = DialLocal("127.0.0.1", port);
   EXPECT_TRUE(fd.ok()) << fd.status();
   if (!fd.ok()) return {};
-  EXPECT_EQ(fcntl(fd->get(), F_SETFL, 0), 0);  // these tests wait
+  EXPECT_EQ(fcntl(fd->get(), F_SETFL, 0), 0);  // these tests use blocking reads
   return *std::move(fd);
 }
-// Until the other end closes.
+// Reads until the other end closes.
 void ReadToTheEnd(const transport::UniqueFd& fd) {
   std::vector<char> buffer(4096);
   while (recv(fd.get(), buffer.data(), buffer.size(), 0) > 0) {
@@ -270,14 +273,14 @@ TEST(GuardedConnection, ConnectionsWithoutAHandshakeAreFewAndShort) {
   auto& accepted = server.directory.accepted();
   std::vector<transport::UniqueFd> idle;
   for (std::size_t i = 0; i <= PeerConnections::kUnfinished; ++i) idle.push_back(Connect(server.port));
-  ReadToTheEnd(idle.front());  // the oldest one makes room
+  ReadToTheEnd(idle.front());  // the server closes the oldest one to make room
   EXPECT_EQ(accepted.refused().at("crowded_out"), 1u);
   accepted.Sweep(Time::max());
   for (const auto& one : idle) ReadToTheEnd(one);
   EXPECT_GE(accepted.refused().at("slow_handshake"), PeerConnections::kUnfinished);
 }
 
-// Null when the peer is not announced before the other end has refused `patience` connections.
+// Null when the peer was not announced before the other end refused `patience` connections.
 Echo Find(System& client, const std::string& host, std::uint16_t port) {
   caf::scoped_actor self(client.actors);
   const auto watcher = caf::actor_cast<PeerWatcherActor>(caf::actor(self));
@@ -296,7 +299,7 @@ Echo Find(System& client, const std::string& host, std::uint16_t port) {
   return echo;
 }
 
-// 8 MiB are gathered in several steps.
+// A message of 8 MiB is gathered in several steps.
 void ExpectEchoes(System& client, const Echo& echo) {
   caf::scoped_actor self(client.actors);
   for (const std::size_t size : {std::size_t{8} << 20, std::size_t{64}, std::size_t{300} << 10}) {
@@ -319,7 +322,7 @@ TEST(GuardedConnection, LargeAndSmallMessagesArriveWhole) {
   ExpectEchoes(client, echo);
 }
 
-// Of Echo: a gateway answers what an admin asks.
+// An actor of type Echo: a gateway answers what an admin asks.
 class TlsConnection : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -329,7 +332,7 @@ class TlsConnection : public ::testing::Test {
     return authority_.Make("front", {security::Role::kGateway});
   }
   std::shared_ptr<security::Credentials> Admin() { return authority_.Make("ann", {security::Role::kAdmin}); }
-  // The line in which `side` says why there is no connection.
+  // The line of the log in which `side` says why there is no connection.
   static std::string RefusalAt(System& side) {
     while (side.directory.accepted().last_refusal().empty())
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -394,7 +397,7 @@ TEST_F(TlsConnection, ARenewedCertificateIsShownByTheNextConnection) {
   EXPECT_TRUE(Find(again, host_, server.port)) << again.directory.accepted().last_refusal();
 }
 
-TEST_F(TlsConnection, WhoIsNotWantedIsNamedWithWhatToDo) {
+TEST_F(TlsConnection, ARefusedPeerIsNamedWithWhatToDo) {
   using testing::HasSubstr;
   Server server(host_, Gateway());
   test::TestAuthority other;
@@ -402,7 +405,7 @@ TEST_F(TlsConnection, WhoIsNotWantedIsNamedWithWhatToDo) {
   System unknown(stranger);
   EXPECT_FALSE(Find(unknown, host_, server.port));
   EXPECT_THAT(RefusalAt(unknown), testing::AllOf(HasSubstr("'front' (gateway"), HasSubstr("authority")));
-  // Without TLS, with it at a port without it, and with a certificate for another host.
+  // A peer without TLS, a peer with TLS at a port without it, and a peer with a certificate for another host.
   System plain;
   EXPECT_FALSE(Find(plain, host_, server.port));
   EXPECT_THAT(RefusalAt(plain), HasSubstr("--tls-dir"));
@@ -423,7 +426,7 @@ TEST_F(TlsConnection, AServerForAnotherHostIsRefused) {
                            absl::Now() + absl::Hours(1)},
                           authority_.folder("far"))
                   .ok());
-  opened = absl::CancelledError();  // its lock
+  opened = absl::CancelledError();  // the directory's lock is gone
   Server server(host_, authority_.Credentials("far"));
   System client(Admin());
   EXPECT_FALSE(Find(client, host_, server.port));
@@ -431,7 +434,8 @@ TEST_F(TlsConnection, AServerForAnotherHostIsRefused) {
               testing::AllOf(testing::HasSubstr("'far' (gateway"), testing::HasSubstr(host_)));
 }
 
-// They are few and short, as those of plain connections; and none is left when the port closes.
+// Silent TLS connections are few and short, like those of plain connections, and none is left when the port
+// closes.
 TEST_F(TlsConnection, HandshakesThatDoNotEndAreBounded) {
   std::vector<transport::UniqueFd> idle;
   {

@@ -1,5 +1,5 @@
-// Deployments of functions that keep state, whose home is stored before a node is asked to adopt them:
-// whatever comes between, the developer hears of it.
+// Deployments of functions that keep state, whose home is stored before a node is asked to adopt them. The
+// developer hears of the outcome, whatever happens in between.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -40,20 +40,20 @@ class Homes : public ::testing::Test {
     deploy.mutable_slo()->set_deadline_ns(1'000'000'000);
     return Ask(request);
   }
-  // Until its record is stored and its home is not yet.
+  // Runs until the function's record is stored and its home is not yet.
   Slot DeployUntilItsHomeIsStored() {
     world_.store().Hold();
     auto slot = Deploy();
-    EXPECT_EQ(world_.store().held(), 1u) << "the function's record";
+    EXPECT_EQ(world_.store().held(), 1u) << "only the function's record waits for the disk";
     EXPECT_TRUE(world_.store().CompleteNext());
     world_.Run(milliseconds(10));
-    EXPECT_EQ(world_.store().held(), 1u) << "its home";
+    EXPECT_EQ(world_.store().held(), 1u) << "only the home waits for the disk";
     EXPECT_FALSE(slot->has_value());
     return slot;
   }
   // The function stays, and the remark says what happened.
   static void ExpectRemark(const Slot& slot, const std::string& remark) {
-    ASSERT_TRUE(slot->has_value()) << "never answered";
+    ASSERT_TRUE(slot->has_value()) << "the deployment was never answered";
     EXPECT_EQ((*slot)->code(), 0);
     EXPECT_NE((*slot)->message().find(remark), std::string::npos) << (*slot)->message();
   }
@@ -69,8 +69,8 @@ TEST_F(Homes, ADeploymentWhoseHomeCannotBeStoredIsAnsweredAndTriedAgain) {
   world_.Run(milliseconds(10));
   ExpectRemark(deployed, "could not be stored (disk full)");
   world_.Run(seconds(20));
-  EXPECT_EQ(world_.Count("sum"), 1) << "it was tried again";
-  EXPECT_LE(world_.store().commits(), commits + 3) << "and not again and again";
+  EXPECT_EQ(world_.Count("sum"), 1) << "the adoption was not tried again";
+  EXPECT_LE(world_.store().commits(), commits + 3) << "the adoption was tried again and again";
 }
 
 TEST_F(Homes, ADeploymentWhoseHomeIsLostWhileItIsStoredIsAnswered) {
@@ -94,16 +94,16 @@ TEST_F(Homes, AFunctionThatIsRemovedWhileItsHomeIsStoredCanBeDeployedAgain) {
   remove.mutable_remove()->mutable_key()->set_name("sum");
   const auto removed = Ask(remove);
   world_.RestartNode("node-1", StateWorld::Kept::kDisk);
-  // Before the node takes its join for lost, and joins once more.
+  // Runs until just before the node takes its join for lost and joins once more.
   world_.RunUntil([&] { return world_.store().held() == 3; }, milliseconds(200));
   ASSERT_EQ(world_.store().held(), 3u) << "the removal, the node's epoch, and behind it the home";
   world_.store().Release();
   world_.Run(seconds(1));
   ASSERT_TRUE(removed->has_value());
   EXPECT_EQ((*removed)->code(), 0) << (*removed)->message();
-  const auto again = Deploy(false);  // without a home nobody looks at what is asked for
+  const auto again = Deploy(false);  // without a home the manager does not look at what is asked for
   world_.Run(seconds(5));
-  ASSERT_TRUE(again->has_value()) << "never answered";
+  ASSERT_TRUE(again->has_value()) << "the deployment was never answered";
   EXPECT_EQ((*again)->code(), 0) << (*again)->message();
   EXPECT_EQ((*again)->functions(0).adopted_by_size(), 1);
 }

@@ -1,4 +1,4 @@
-// More models than a node's host region or its GPUs hold: everybody is answered all the same.
+// More models than a node's host region or its GPUs hold: every request is answered all the same.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,7 +32,8 @@ std::size_t Count(const World& world, const std::string& kind) {
                                                 [&](const auto& event) { return event.first == kind; }));
 }
 
-// Twelve functions, a region of five, GPUs of three each, a worker killed on the way.
+// Twelve functions, a host region for five models, GPUs for three models each, and a worker that is killed on
+// the way.
 std::string RunThroughASmallRegion(std::size_t* loaded = nullptr) {
   FakeWorkerProfile profile;
   profile.memory = MiB(320);
@@ -59,7 +60,7 @@ TEST(HostRegion, MoreFunctionsThanItHoldsAreAllServedAlsoWhenAWorkerDies) {
   EXPECT_EQ(first, RunThroughASmallRegion()) << "the same steps give the same trace";
 }
 
-// Two hot functions, a region for one: neither starves.
+// Two functions with many requests and a host region for one model: neither function starves.
 TEST(HostRegion, AModelInUseMakesRoomInTurns) {
   World world(1, 1, {}, {}, MiB(110));
   for (const char* name : {"a", "b"}) ASSERT_TRUE(world.Deploy(name, MiB(100)).ok());
@@ -70,13 +71,13 @@ TEST(HostRegion, AModelInUseMakesRoomInTurns) {
   world.Run(seconds(20));
   ASSERT_EQ(world.answers.size(), 200u);
   for (const auto& answer : world.answers) EXPECT_EQ(answer.reply.code(), 0) << answer.reply.message();
-  EXPECT_LT(Count(world, "model-loaded"), 60u) << "a turn serves several";
+  EXPECT_LT(Count(world, "model-loaded"), 60u) << "each load serves only one request";
 }
 
 TEST(HostRegion, ARequestThatFindsNoTurnEndsWithItsTimeout) {
   World world(1, 1, {}, {}, MiB(110));
   for (const char* name : {"a", "b"}) ASSERT_TRUE(world.Deploy(name, MiB(100)).ok());
-  world.node("node-1").workers[0]->hang = true;  // whatever runs now does not end
+  world.node("node-1").workers[0]->hang = true;  // the run that is under way does not end
   world.Infer("b", 1, seconds(2));
   world.Run(milliseconds(10));
   world.Infer("a", 2, seconds(1));
@@ -96,7 +97,7 @@ TEST(HostRegion, ADamagedModelIsNeverServedAndComesFromTheManagerAgain) {
   ASSERT_EQ(world.answers.size(), 1u);
   EXPECT_EQ(world.answers[0].reply.code(), 0) << world.answers[0].reply.message();
   EXPECT_EQ(Count(world, "model-damaged"), 1u);
-  // The cluster is told too, and where the swap's model had been.
+  // The cluster's log has these events too, and says where the swapped model had been.
   std::map<std::string, std::string> told;
   proto::AdminRequest ask;
   ask.mutable_list_events();
@@ -117,7 +118,7 @@ TEST(HostRegion, ADamagedModelWaitsForAManagerThatIsAway) {
   world.Infer("a", 1, seconds(60));
   world.Infer("b", 2, seconds(60));
   world.Run(seconds(3));
-  ASSERT_EQ(world.answers.size(), 1u) << "the others are served meanwhile";
+  ASSERT_EQ(world.answers.size(), 1u) << "the other requests are not served meanwhile";
   EXPECT_EQ(world.answers[0].call, 2u);
   world.StartManager();
   world.Run(seconds(10));
@@ -141,7 +142,8 @@ TEST(HostRegion, ARemovedFunctionLeavesTheRegionAndMayComeBack) {
   EXPECT_EQ(world.answers[0].reply.code(), 0) << world.answers[0].reply.message();
 }
 
-// What is added up must not wrap: a run that seems to need nothing is promised what no GPU has.
+// Sizes that are added up must not wrap: else a run that seems to need nothing is promised memory that no GPU
+// has.
 TEST(HostRegion, SizesThatNoDeviceHasAreNotBelieved) {
   auto wrong = std::make_shared<bool>(true);
   FakeWorkerProfile profile;
@@ -163,8 +165,8 @@ TEST(HostRegion, WhatNeverFitsIsRefusedWhenItIsDeployed) {
   EXPECT_NE(status.message().find("50 MiB"), std::string::npos) << status;
 }
 
-// Requests that end before their model has come leave no model behind that neither goes nor serves: a GPU of
-// two models, eight functions, most requests with less time than a swap takes.
+// Requests that end before their model has arrived must not leave a model on the GPU that can neither be
+// evicted nor serve. A GPU for two models, eight functions; most requests have less time than a swap takes.
 TEST(HostRegion, RequestsThatExpireDuringTheirSwapLeaveTheGpuUsable) {
   FakeWorkerProfile profile;
   profile.memory = MiB(230);
@@ -186,7 +188,7 @@ TEST(HostRegion, RequestsThatExpireDuringTheirSwapLeaveTheGpuUsable) {
   for (const auto& answer : world.answers) EXPECT_EQ(answer.reply.code(), 0) << answer.reply.message();
 }
 
-// What `gpu show` and `gpu list` are made of.
+// The state from which `gpu show` and `gpu list` are made.
 TEST(HostRegion, AnOperatorSeesWhatIsWhereWhatRunsAndWhatMoved) {
   FakeWorkerProfile profile;
   profile.memory = MiB(230);
@@ -198,7 +200,7 @@ TEST(HostRegion, AnOperatorSeesWhatIsWhereWhatRunsAndWhatMoved) {
     world.Run(seconds(1));
   }
   world.Infer("a", call);
-  world.Run(milliseconds(2));  // on its way
+  world.Run(milliseconds(2));  // the swap is under way
   proto::AdminRequest request;
   request.mutable_list_gpus();
   const auto reply = world.Ask(request);

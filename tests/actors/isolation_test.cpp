@@ -36,7 +36,7 @@ class Isolation : public testing::Test {
     ASSERT_TRUE(status.ok()) << status;
   }
   auto& workers() { return world->node("node-1").workers; }
-  // Every answer came, in order of `calls`, and is its question's.
+  // Every answer came, in the order of `calls`, and belongs to its request.
   void ExpectAllServed(std::size_t count) {
     ASSERT_EQ(world->answers.size(), count);
     for (const auto& answer : world->answers) {
@@ -44,7 +44,7 @@ class Isolation : public testing::Test {
       EXPECT_EQ(answer.reply.outputs(0).data().inlined(), std::to_string(answer.call));
     }
   }
-  // Whom the workers have served, and that none of them served two without being replaced in between.
+  // The runtimes in whose name the workers have touched a model.
   std::set<std::string> Served() {
     std::set<std::string> served;
     for (const auto& worker : workers())
@@ -64,7 +64,7 @@ TEST_F(Isolation, TwoTenantsOnOneGpuHaveAWorkerEach) {
   Start(Isolated(proto::ISOLATION_TENANT));
   Deploy("a", OfTenant("acme"));
   Deploy("b", OfTenant("bolt"));
-  EXPECT_THAT(Served(), IsEmpty()) << "nobody has called, so nobody has a worker";
+  EXPECT_THAT(Served(), IsEmpty()) << "a worker is assigned before any request";
   for (std::uint64_t i = 0; i < 10; ++i) world->Infer(i % 2 == 0 ? "a" : "b", i);
   world->Run(seconds(2));
   ExpectAllServed(10);
@@ -98,7 +98,7 @@ TEST_F(Isolation, AModelOfTwoTenantsHasACopyForEach) {
     ASSERT_TRUE(world->Ask(remove).ok());
   }
   world->Run(seconds(2));
-  EXPECT_EQ(world->node("node-1").repository.host_copies(), 0u) << "both went with their functions";
+  EXPECT_EQ(world->node("node-1").repository.host_copies(), 0u) << "a host copy outlives its function";
 }
 
 TEST_F(Isolation, AKilledWorkerOfOneTenantCostsTheOtherNothing) {
@@ -131,7 +131,7 @@ TEST_F(Isolation, MoreTenantsThanWorkersTakeTurns) {
   ExpectAllServed(40);
   EXPECT_THAT(Served(), UnorderedElementsAre("tenant/t-a", "tenant/t-b", "tenant/t-c", "tenant/t-d"));
   EXPECT_GE(Events("runtime-reclaimed"), 2u);
-  // Whose worker changed hands was started anew for that, and no failure of it was told.
+  // A worker that changed hands was started anew for that, and the restart is not reported as a failure.
   EXPECT_EQ(workers()[0]->spawns + workers()[1]->spawns, 2 + Events("runtime-reclaimed"));
   EXPECT_EQ(Events("worker-down"), 0u);
 }
@@ -170,7 +170,7 @@ TEST_F(Isolation, AFunctionSaysForItselfWhatItWants) {
   EXPECT_THAT(Served(), UnorderedElementsAre("tenant/acme", "function/b", "shared"));
 }
 
-TEST_F(Isolation, AWorkerThatDidNothingForLongServesNobodyAgain) {
+TEST_F(Isolation, AWorkerThatWasIdleForLongLosesItsRuntimeKey) {
   Start(Isolated(proto::ISOLATION_TENANT, 2, seconds(5)));
   Deploy("a", OfTenant("acme"));
   world->Infer("a", 1);
@@ -179,14 +179,15 @@ TEST_F(Isolation, AWorkerThatDidNothingForLongServesNobodyAgain) {
   EXPECT_EQ(workers()[0]->life.runtime, "tenant/acme");
   world->Run(seconds(5));
   EXPECT_EQ(workers()[0]->life.runtime, "");
-  EXPECT_EQ(workers()[0]->spawns, 2u) << "what it had seen of its tenant is gone with it";
+  EXPECT_EQ(workers()[0]->spawns, 2u) << "the worker kept what it had seen of its tenant";
   EXPECT_THAT(workers()[0]->life.resident, IsEmpty());
   world->Infer("a", 2);
   world->Run(seconds(2));
   ExpectAllServed(2);
 }
 
-// Three tenants on the two workers of a GPU: each time one of them waits, another's worker is taken away.
+// Three tenants share two workers of a GPU: each time a tenant waits, the worker of another one is taken
+// away.
 TEST(IsolatedStates, ATenantThatHadToGoFindsItsStateAgain) {
   for (const auto write_back : {node::StateWriteBack::kRun, node::StateWriteBack::kEvict}) {
     StateWorld world(1, write_back, GiB(1), Isolated(proto::ISOLATION_TENANT));
@@ -196,7 +197,7 @@ TEST(IsolatedStates, ATenantThatHadToGoFindsItsStateAgain) {
       for (const char* name : {"a", "b", "c"}) EXPECT_EQ(world.Count(name), i) << name;
     EXPECT_THAT(world.Told("runtime-reclaimed"), testing::HasSubstr("from tenant/a, for tenant/c"));
     EXPECT_EQ(world.Told("state-lost"), "");
-    // What each of them left lies with its own copy of the model.
+    // The state that each function left lies with its own copy of the model.
     std::map<std::string, std::string> held;
     for (const auto& worker : world.node("node-1").workers)
       for (const auto& [function, state] : worker->life.states) held[worker->life.runtime] += function;
@@ -210,7 +211,7 @@ TEST(IsolatedStates, ATenantThatHadToGoFindsItsStateAgain) {
   }
 }
 
-// Two tenants have the same model, and so many requests that each needs both GPUs.
+// Two tenants have the same model, and each has so many requests that it needs both GPUs.
 TEST_F(Isolation, AModelIsCopiedBetweenTheGpusOfItsTenantAndNeverFromAnothers) {
   FakeWorkerProfile profile;
   profile.peer_link = {2e9};
@@ -241,7 +242,8 @@ TEST_F(Isolation, AModelIsCopiedBetweenTheGpusOfItsTenantAndNeverFromAnothers) {
   EXPECT_EQ(Events("swap-failed"), 0u);
 }
 
-// Where nobody serves a tenant nothing can be prepared for it: a worker that has seen its models is its own.
+// Nothing can be prepared for a tenant that no worker serves: a worker that has seen its models is the
+// tenant's own.
 TEST_F(Isolation, PlansAreMadeForAllOfATenantWhenItGetsAWorkerAndForNewFunctionsAtOnce) {
   Start(Isolated(proto::ISOLATION_TENANT));
   for (const char* name : {"a", "b"}) Deploy(name, OfTenant("acme"));
@@ -253,11 +255,13 @@ TEST_F(Isolation, PlansAreMadeForAllOfATenantWhenItGetsAWorkerAndForNewFunctions
                                                           std::pair("tenant/acme", Packed("b"))));
   Deploy("c", OfTenant("acme"));
   Deploy("d", OfTenant("bolt"));
-  EXPECT_TRUE(workers()[0]->touched.contains({"tenant/acme", Packed("c")})) << "before anybody asked for it";
+  EXPECT_TRUE(workers()[0]->touched.contains({"tenant/acme", Packed("c")}))
+      << "the model is not there before the first request for it";
   EXPECT_THAT(workers()[1]->touched, IsEmpty());
 }
 
-// What a model costs is measured on a worker that serves it already: none is assigned for that.
+// The cost of a model is measured on a worker that serves the model's tenant already; no worker is assigned
+// for the trial.
 TEST_F(Isolation, AModelIsMeasuredWhereItsTenantHasAWorker) {
   Start([](NodeOptions& options) {
     Isolated(proto::ISOLATION_TENANT)(options);
@@ -272,7 +276,7 @@ TEST_F(Isolation, AModelIsMeasuredWhereItsTenantHasAWorker) {
   ExpectAllServed(1);
   EXPECT_THAT(Served(), UnorderedElementsAre("tenant/acme"));
   EXPECT_GT(workers()[0]->runs, 1u);
-  EXPECT_GE(workers()[0]->swaps, 2u) << "nobody asked for 'b'";
+  EXPECT_GE(workers()[0]->swaps, 2u) << "model 'b', for which no request came, was not tried";
 }
 
 TEST_F(Isolation, AWorkerThatDiesWhileItIsAssignedDelaysItsTenantAndNoMore) {

@@ -1,4 +1,4 @@
-// What members do while they do not hear from the cluster manager: until their lease is over, and afterwards.
+// What members do while they do not hear from the cluster manager: before and after the end of their lease.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ using testing::HasSubstr;
 
 TEST(LeaseTest, IsCountedFromWhatTheManagerAnsweredLast) {
   Lease lease;
-  EXPECT_FALSE(lease.Over(Time(seconds(1000)))) << "never joined: nothing was promised";
+  EXPECT_FALSE(lease.Over(Time(seconds(1000)))) << "a member that never joined has promised nothing";
   EXPECT_FALSE(lease.ExclusiveOver(Time(seconds(1000))));
   lease.Begin(Time(seconds(100)), seconds(5));
   EXPECT_FALSE(lease.Over(Time(seconds(105))));
@@ -29,9 +29,10 @@ TEST(LeaseTest, IsCountedFromWhatTheManagerAnsweredLast) {
   EXPECT_FALSE(lease.Over(Time(seconds(108))));
   EXPECT_THAT(lease.Why("node-1", Time(seconds(110))), HasSubstr("for 7 s, longer than its lease of 5 s"));
   lease.Begin(Time(seconds(200)), Duration::zero());
-  EXPECT_FALSE(lease.Over(Time(seconds(10000)))) << "without a lease it goes on";
+  EXPECT_FALSE(lease.Over(Time(seconds(10000)))) << "a member without a lease goes on";
   EXPECT_FALSE(lease.ExclusiveOver(Time(seconds(210))));
-  EXPECT_TRUE(lease.ExclusiveOver(Time(seconds(210)) + Duration(1))) << "but not with what only one may have";
+  EXPECT_TRUE(lease.ExclusiveOver(Time(seconds(210)) + Duration(1)))
+      << "a member goes on with what only one member may hold";
 }
 
 class Leases : public ::testing::Test {
@@ -94,7 +95,7 @@ class Leases : public ::testing::Test {
       if (entry.member().name() == member) return entry.member().epoch();
     return 0;
   }
-  // As a router that knows nothing of leases.
+  // Submits as a router would that knows nothing of leases.
   proto::SubmitReply Submit(const std::string& node, const std::string& function) {
     proto::SubmitRequest submit;
     submit.mutable_id()->set_router(7);
@@ -124,7 +125,7 @@ TEST_F(Leases, AGatewayBehindAPartitionRefusesWithTheReasonAndTakesPartAgainWhen
   ASSERT_TRUE(world_->Deploy("net", MiB(1)).ok());
   CutOff("gateway-1");
   world_->Run(seconds(2));
-  EXPECT_EQ(Infer("net").code(), 0) << "within its lease it serves what it knows";
+  EXPECT_EQ(Infer("net").code(), 0) << "a node does not serve what it knows within its lease";
   world_->Run(seconds(2));
   const auto refused = Infer("net");
   EXPECT_EQ(refused.code(), static_cast<int>(absl::StatusCode::kUnavailable));
@@ -162,7 +163,7 @@ TEST_F(Leases, ANodeFinishesWhatItHasAndBouncesWhatComesAfterItsLease) {
   world_->gateway(0).front->Infer(request, [&held](proto::InferReply got) { held = std::move(got); });
   world_->Run(seconds(1));
   world_->node("node-1").workers[0]->hang = false;
-  // The router's own lease is over too: asked as one that does not know.
+  // The router's own lease is over too, so the request is sent as from a router that does not know of leases.
   const auto bounced = Submit("node-1", "net");
   ASSERT_TRUE(bounced.has_bounced());
   EXPECT_EQ(bounced.bounced().reason(), proto::BOUNCE_LEASE_OVER) << bounced.bounced().message();
@@ -194,7 +195,7 @@ TEST_F(Leases, AFunctionsStateIsItsNodesOnlyWhileThatHearsFromTheManager) {
   EXPECT_TRUE(Submit(home, "stateful").has_served());
   world_->Run(seconds(6));
   EXPECT_EQ(Submit(home, "stateful").bounced().reason(), proto::BOUNCE_LEASE_OVER);
-  EXPECT_TRUE(Submit(home, "net").has_served()) << "other functions go on";
+  EXPECT_TRUE(Submit(home, "net").has_served()) << "other functions do not go on";
   CutOff(home, true);
   world_->Run(seconds(2));
   EXPECT_EQ(Infer("stateful").code(), 0);
@@ -236,7 +237,7 @@ TEST_F(Leases, AMemberOfAnotherClusterIsRefusedWithWhatToDo) {
   StartNode("node-9", "another-cluster");
   StartNode("node-3", "test-cluster");
   world_->Run(seconds(2));
-  EXPECT_EQ(StateOf("node-9"), proto::MEMBER_LEFT) << "it never was a member";
+  EXPECT_EQ(StateOf("node-9"), proto::MEMBER_LEFT) << "a refused daemon became a member";
   EXPECT_EQ(StateOf("node-3"), proto::MEMBER_ALIVE);
   proto::AdminRequest request;
   request.mutable_list_events();
@@ -249,7 +250,7 @@ TEST_F(Leases, AMemberOfAnotherClusterIsRefusedWithWhatToDo) {
     EXPECT_THAT(event.message(), HasSubstr("'node-9' is a member of cluster another-cluster"));
     EXPECT_THAT(event.message(), HasSubstr("remove the file 'cluster'"));
   }
-  EXPECT_EQ(told, 1) << "once, however often it tries";
+  EXPECT_EQ(told, 1) << "the log says it more than once";
 }
 
 }  // namespace

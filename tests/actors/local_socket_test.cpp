@@ -1,4 +1,4 @@
-// Who may take part in a cluster on one machine: the kernel says which user is at the other end.
+// Which processes may take part in a cluster on one machine: the kernel says which user is at the other end.
 #include "actors/peers/local_socket.hpp"
 
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 
 constexpr uid_t kStranger = 65534;
 
-// Runs `act` in a process of another user, and answers what it returns. Only for root.
+// Runs `act` in a process of another user and returns its result. Only root can do this.
 int AsStranger(const std::function<int()>& act) {
   const pid_t child = fork();
   if (child == 0) _exit(setresuid(kStranger, kStranger, kStranger) == 0 ? act() : 99);
@@ -62,7 +62,7 @@ TEST(LocalSocket, TheListenerSeesAnotherUsersProcess) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can act as another user";
   const auto listening = ListenLocal("127.0.0.1", 0);
   ASSERT_TRUE(listening.ok());
-  // Root may be dialled by anybody's program; that the listener does not take it is the listener's.
+  // Programs of any user may dial root; the listener's own check refuses them.
   EXPECT_EQ(AsStranger([&] { return DialLocal("127.0.0.1", listening->second).ok() ? 0 : 1; }), 0);
   const transport::UniqueFd stranger(accept(listening->first.get(), nullptr, nullptr));
   ASSERT_TRUE(stranger.valid());

@@ -1,4 +1,4 @@
-// The cluster manager for threads that are no actors: what an upload holds, and until when.
+// The cluster manager as threads that are not actors use it: what an upload holds in memory, and until when.
 #include "actors/client/manager_client.hpp"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ class Uploads : public ::testing::Test {
     client_.reset();
     world_.Run(seconds(1));
   }
-  // Three chunks. Only the upload holds them.
+  // Bytes of three chunks, which only the upload holds.
   ManagerClient::GiveUp Upload(const std::string& manager,
                                std::function<void(std::uint64_t)> progress = nullptr,
                                Duration find = ManagerClient::kFindTimeout) {
@@ -47,33 +47,33 @@ TEST_F(Uploads, AFileArrivesUnderItsDigest) {
   ASSERT_EQ(answers_.size(), 1u);
   ASSERT_TRUE(answers_[0].ok()) << answers_[0].status();
   EXPECT_EQ(*answers_[0], digest_);
-  EXPECT_TRUE(bytes_.expired()) << "whoever can give it up holds nothing";
+  EXPECT_TRUE(bytes_.expired()) << "a handle that can only cancel the upload holds its bytes";
   give_up();
   world_.Run(seconds(1));
-  EXPECT_EQ(answers_.size(), 1u) << "it was over";
+  EXPECT_EQ(answers_.size(), 1u) << "the upload was over when it was cancelled";
 }
 
 TEST_F(Uploads, TheSearchForAManagerIsAsLongAsTheCallerSays) {
-  (void)Upload("nobody", nullptr, std::chrono::milliseconds(200));
+  (void)Upload("absent", nullptr, std::chrono::milliseconds(200));
   world_.Run(std::chrono::milliseconds(300));
   ASSERT_EQ(answers_.size(), 1u);
   EXPECT_TRUE(absl::IsUnavailable(answers_[0].status())) << answers_[0].status();
 }
 
-TEST_F(Uploads, OneThatIsGivenUpLetsGoOfItsBytesAtOnce) {
-  const auto give_up = Upload("nobody");
+TEST_F(Uploads, AnUploadThatIsGivenUpLetsGoOfItsBytesAtOnce) {
+  const auto give_up = Upload("absent");
   world_.Settle();
-  EXPECT_FALSE(bytes_.expired()) << "it waits for a manager";
+  EXPECT_FALSE(bytes_.expired()) << "the upload waits for a manager";
   give_up();
   world_.Settle();
   EXPECT_TRUE(bytes_.expired());
   ASSERT_EQ(answers_.size(), 1u);
   EXPECT_EQ(answers_[0].status().code(), absl::StatusCode::kCancelled) << answers_[0].status();
   world_.Run(seconds(10));
-  EXPECT_EQ(answers_.size(), 1u) << "answered once";
+  EXPECT_EQ(answers_.size(), 1u) << "the upload was answered twice";
 }
 
-TEST_F(Uploads, OneThatIsGivenUpHalfWayEndsThere) {
+TEST_F(Uploads, AnUploadThatIsGivenUpHalfWayEndsThere) {
   ManagerClient::GiveUp give_up;
   std::vector<std::uint64_t> sent;
   give_up = Upload("manager", [&](std::uint64_t count) {
@@ -105,7 +105,8 @@ TEST_F(Uploads, AFullDiskOfTheManagersIsToldApartFromLoad) {
   }
 }
 
-// What a change of a function means by 'the newest' or by 'all' is settled when its turn has come.
+// Which version 'the newest' is, and which ones 'all' are, is settled only when the turn of the change has
+// come.
 TEST_F(Uploads, RemovalsAtOnceRemoveOneVersionEachAndSayWhich) {
   for (int version = 1; version <= 3; ++version) ASSERT_TRUE(world_.Deploy("resnet", MiB(10)).ok());
   client_ = std::make_unique<ManagerClient>(world_.system(), world_.directory(), "manager");
@@ -145,7 +146,7 @@ TEST_F(Uploads, AFunctionIsUnloadedInAllItsVersionsUnlessOneIsNamed) {
   world_.StopManager();
   world_.StartManager();
   world_.Run(seconds(1));
-  EXPECT_EQ(loaded(), "---") << "it is durable";
+  EXPECT_EQ(loaded(), "---") << "the change was lost in the manager's restart";
   set_loaded("1", true);
   EXPECT_EQ(loaded(), "+--");
   set_loaded("", true);

@@ -1,4 +1,4 @@
-// A member's session with the cluster manager, and what its daemon's log hears of it.
+// A member's session with the cluster manager, and what the session tells its daemon's log.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ class MemberSession : public ::testing::Test {
     plan.options.gpus.push_back({"fake:0", plan.worker.memory});
     world_->StartNode(std::move(plan));
   }
-  // A daemon on node-9's machine that is called `name`, and whose log is `told_`.
+  // A daemon on node-9's machine that is called `name` and whose log is `told_`.
   void Join(const std::string& name) {
     MemberOptions options;
     options.manager = "manager";
@@ -83,11 +83,11 @@ TEST_F(MemberSession, TheSecondDaemonOfANameIsRefusedAndBothLogsAreQuietAfterwar
   Join("node-1");
   world_->Run(minutes(1));
   const auto after = RecordOf("node-1");
-  EXPECT_EQ(after.epoch(), before.epoch()) << "the one that has the name is left alone";
+  EXPECT_EQ(after.epoch(), before.epoch()) << "the daemon that has the name is left alone";
   EXPECT_EQ(after.address(), "node-1");
   const auto why = "another daemon at node-1 is already called 'node-1'; give one of them another --name";
   EXPECT_THAT(MessagesOfKind(*world_, "member-refused"), ElementsAre(why));
-  ASSERT_THAT(Kinds(), ElementsAre("join-refused")) << "once, however often it tries";
+  ASSERT_THAT(Kinds(), ElementsAre("join-refused")) << "the log says it more than once";
   EXPECT_THAT(told_[0].message, HasSubstr(why));
 }
 
@@ -111,7 +111,7 @@ TEST_F(MemberSession, WhereTheOneBeforeIsOnlyCutOffItsSilenceGivesTheNameFreeAnd
   Join("node-1");
   world_->RunUntil([&] { return told_.size() == 2; }, seconds(5));
   ASSERT_THAT(Kinds(), ElementsAre("join-refused", "cluster-joined"));
-  EXPECT_LT(told_[1].ms, 900) << "no longer than silence makes dead";
+  EXPECT_LT(told_[1].ms, 900) << "the refused daemon waited longer than silence takes to count as death";
   world_->network()->Heal("node-1", "manager", false);
   const auto epoch = RecordOf("node-1").epoch();
   world_->Run(seconds(10));
@@ -135,7 +135,7 @@ TEST_F(MemberSession, WithoutAManagerItSaysSoAfterASecondAndThenEverMoreRarely) 
   ASSERT_THAT(Kinds(), ElementsAre("cluster-joined"));
   EXPECT_THAT(told_[0].message, HasSubstr(", epoch "));
   world_->Run(minutes(5));
-  EXPECT_EQ(told_.size(), 1u) << "nothing more while all is well";
+  EXPECT_EQ(told_.size(), 1u) << "the log says more while all is well";
   world_->StopManager();
   world_->Run(seconds(2));
   EXPECT_THAT(Kinds(), ElementsAre("cluster-joined", "manager-lost", "manager-missing"));
@@ -145,7 +145,8 @@ TEST_F(MemberSession, AnAdoptionsAnswerFromALifeThatIsOverCountsForNothing) {
   world_->StartManager();
   StartNode("node-1");
   world_->Run(seconds(1));
-  // What node-9 says comes three seconds late: it is dead for the manager before its answer is there.
+  // The messages of node-9 arrive three seconds late: the manager takes it for dead before its answer
+  // arrives.
   world_->network()->Slow("node-9", "manager", seconds(3));
   ASSERT_TRUE(world_->Deploy("net", MiB(1)).ok());
   proto::AdminRequest list;
@@ -160,7 +161,7 @@ TEST_F(MemberSession, AnAdoptionsAnswerFromALifeThatIsOverCountsForNothing) {
   world_->RunUntil([&] { return RecordOf("node-9").state() == proto::MEMBER_DEAD; }, seconds(2));
   ASSERT_EQ(RecordOf("node-9").state(), proto::MEMBER_DEAD);
   const auto epoch = RecordOf("node-9").epoch();
-  // Until it has joined again.
+  // Runs until the member has joined again.
   for (int tries = 0; RecordOf("node-9").epoch() == epoch && tries < 1000; ++tries) {
     ASSERT_THAT(holders(), ElementsAre("node-1"));
     world_->Run(milliseconds(50));

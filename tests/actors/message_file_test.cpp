@@ -36,7 +36,7 @@ class MessageFileTest : public testing::Test {
   std::function<void(const absl::Status&)> note = [this](const absl::Status& e) { errors.push_back(e); };
 };
 
-// What was begun is finished before the pool is gone.
+// A save that has begun is finished before the pool is gone.
 TEST_F(MessageFileTest, TheNewestIsThereAfterwards) {
   {
     WorkPool pool(1);

@@ -1,5 +1,5 @@
-// Which role may send what. Every message that is registered stands in the table, or in the list of those
-// that stay in one process here.
+// Which role may send which message. Every registered message stands in the table of rights, or in the list
+// here of those that never leave a process.
 #include "actors/peers/message_rights.hpp"
 
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@ const std::set<std::string> kWithinOneProcess = {
     "WorkerOutcome", "KillWorker",   "WorkerListening", "WorkerReady",  "WorkerDied",     "WorkerAnswer",
     "AssignWorker",  "PlaceModel",   "DropModel",       "HostModel",    "Continue",       "Job",
     "Tick",          "PeerUp",       "PeerLost"};
-// These travel with handles of actors beside them.
+// These messages travel with handles of actors beside them.
 const std::set<std::string> kNeverAlone = {"JoinRequest", "RouterHello"};
 
 TEST(MessageRights, EveryMessageThatIsRegisteredHasARow) {
@@ -38,7 +38,8 @@ TEST(MessageRights, EveryMessageThatIsRegisteredHasARow) {
   }
 }
 
-// As CAF names them: "caf::replies_to<troupe.proto.Heartbeat>::with<troupe.proto.HeartbeatReply>".
+// The names of interfaces as CAF writes them:
+// "caf::replies_to<troupe.proto.Heartbeat>::with<troupe.proto.HeartbeatReply>".
 template <class Handle>
 void ExpectRows(caf::actor_system& system) {
   for (const auto& operation : system.message_types<Handle>()) {
@@ -150,7 +151,7 @@ TEST(PeerIdentities, AProcessIsOneHolderAtATime) {
     EXPECT_TRUE(absl::IsPermissionDenied(bob.status()));
     EXPECT_THAT(std::string(bob.status().message()),
                 AllOf(HasSubstr("'bob' (reader"), HasSubstr("'ann' (admin")));
-    // Renewed, and connected again before the old connection has ended.
+    // The certificate was renewed, and the peer connects again before the old connection has ended.
     const auto renewed = PeerIdentities::Enter(
         identities, node,
         std::make_shared<const Peer>(CertifiedPeer({{Role::kAdmin}, "ann", "2e"}, "10.0.0.9:5001")));
@@ -169,7 +170,7 @@ TEST(PeerIdentities, ASenderIsWhoItsConnectionIs) {
   EXPECT_EQ(identities->Of(caf::actor_cast<caf::strong_actor_ptr>(caf::actor(self)))->roles, kEveryRole);
   EXPECT_EQ(CallerName(Holder({Role::kAdmin}, "ann")), "certificate/ann");
   EXPECT_EQ(CallerName(*PeerOf(nullptr, nullptr)), "");
-  // To an identity table of another process this actor is remote, and of a process that is not connected.
+  // In the identity table of another process this actor is remote, and its process is not connected.
   const auto others = std::make_shared<PeerIdentities>(*caf::make_node_id(8, std::string(40, 'a')));
   const auto sender = caf::actor_cast<caf::strong_actor_ptr>(caf::actor(self));
   EXPECT_TRUE(others->Of(sender)->roles.empty());

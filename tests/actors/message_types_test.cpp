@@ -69,7 +69,7 @@ TEST_F(WireTest, EveryListedMessageCrossesTheWireUnchanged) {
   caf::actor_system system(config_);
   for (auto& message : ListedMessages()) {
     Fill(*message, 0);
-    // Through CAF's own registry: what travels is the type's registered name and the adapter's bytes.
+    // The value goes through CAF's own registry: the type's registered name and the adapter's bytes travel.
     auto value = system.types().make_value(message->GetTypeName());
     ASSERT_TRUE(value) << message->GetTypeName() << " is not registered";
     auto* original = static_cast<google::protobuf::Message*>(value->get_mutable());

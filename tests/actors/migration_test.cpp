@@ -1,4 +1,5 @@
-// A node that dies or drains: what it had is elsewhere soon. And machines that come for those that are gone.
+// The models of a node that dies or drains are soon on other nodes, and new machines come for those that are
+// gone.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -73,7 +74,7 @@ class Migration : public ::testing::Test {
     for (const auto& record : records_) world_.node(name).repository.AddModel(record.onnx_digest(), record);
   }
   using Names = std::vector<std::string>;
-  // Functions that have not `copies` copies on nodes that live and stay.
+  // The functions with fewer than `copies` copies on nodes that are alive and do not drain.
   Names Short(std::size_t copies, const std::string& without = {}) {
     proto::AdminRequest list;
     list.mutable_list_functions();
@@ -161,7 +162,8 @@ TEST_F(Migration, WhatHasNoCopyLeftComesFirst) {
     for (const auto& name : gone)
       if (adopted[i] == absl::StrCat("function '", name, "'")) first.insert(name);
   EXPECT_EQ(Short(2), Names());
-  // Each living node adopts in the order in which it was told to: none of the gone ones waits behind another.
+  // Each living node adopts models in the order in which it was told to, so the first adoptions are those
+  // that leave a model without a copy no longer.
   EXPECT_GE(first.size(), gone.size() * 9 / 10);
 }
 
@@ -178,7 +180,7 @@ TEST_F(Migration, TheHotFunctionsOfADeadOrDrainingNodeAreElsewhereFirst) {
     for (const auto& function : functions->functions())
       if (function.adopted_by(0) == gone) there.push_back(function.record().key().name());
     ASSERT_GT(there.size(), 60u);
-    // Three in the middle, whatever order the others have.
+    // Three functions that stand in the middle, whatever order the others have.
     const Names hot = {there[30], there[40], there[50]};
     for (int i = 0; i < 4; ++i)
       for (const auto& name : hot) EXPECT_EQ(Infer(name, seconds(5)).code(), 0);
@@ -196,7 +198,7 @@ TEST_F(Migration, TheHotFunctionsOfADeadOrDrainingNodeAreElsewhereFirst) {
     EXPECT_EQ(Short(1, gone), Names());
     const auto adopted = EventsOf("model-adopted");
     ASSERT_GE(adopted.size(), before + there.size());
-    // Two living nodes adopt two at a time.
+    // Two living nodes adopt two models at a time.
     for (const auto& name : hot) {
       const auto at = std::find(adopted.begin() + static_cast<std::ptrdiff_t>(before), adopted.end(),
                                 absl::StrCat("function '", name, "'")) -
@@ -226,7 +228,7 @@ TEST_F(Migration, ANodeThatComesTakesItsShareAndNoMore) {
   world_.Run(seconds(4));
   EXPECT_EQ(Short(1), Names());
   EXPECT_NEAR(static_cast<double>(HeldBy("node-4")), 150, 60);
-  for (const auto& [node, count] : before) EXPECT_LE(HeldBy(node), count) << "they only give";
+  for (const auto& [node, count] : before) EXPECT_LE(HeldBy(node), count) << "an old node took another model";
 }
 
 TEST_F(Migration, ADeadNodeIsReplacedAndWhatFailsIsTriedAgain) {
@@ -238,7 +240,7 @@ TEST_F(Migration, ADeadNodeIsReplacedAndWhatFailsIsTriedAgain) {
   provisioner->Refuse(1);
   world_.KillNode("node-2");
   world_.Run(seconds(29));
-  EXPECT_TRUE(provisioner->orders().empty()) << "it may come back by itself";
+  EXPECT_TRUE(provisioner->orders().empty()) << "the dead node may come back by itself";
   world_.Run(seconds(3));
   ASSERT_EQ(provisioner->orders().size(), 1u);
   EXPECT_EQ(provisioner->orders()[0].action, "replace");
@@ -250,7 +252,7 @@ TEST_F(Migration, ADeadNodeIsReplacedAndWhatFailsIsTriedAgain) {
   EXPECT_EQ(provisioner->orders().size(), 2u);
   EXPECT_THAT(EventsOf("provision-taken-up"), ElementsAre("replace node-2"));
   world_.Run(seconds(25));
-  EXPECT_GT(HeldBy("node-2"), 0u) << "the new machine takes its share";
+  EXPECT_GT(HeldBy("node-2"), 0u) << "the new machine holds no model";
   EXPECT_EQ(provisioner->orders().size(), 2u);
 }
 
@@ -265,7 +267,7 @@ TEST_F(Migration, AnIdleNodeIsDrainedAndGivenBackWhenItHasNothingLeft) {
     options.provisioning.max_nodes = 4;
   });
   world_.Run(std::chrono::minutes(10));
-  ASSERT_EQ(provisioner->orders().size(), 1u) << "two stay";
+  ASSERT_EQ(provisioner->orders().size(), 1u) << "a machine was ordered though two nodes stay";
   EXPECT_EQ(provisioner->orders()[0].action, "drain");
   EXPECT_EQ(Short(1, provisioner->orders()[0].node), Names());
   EXPECT_EQ(Infer("f7", seconds(2)).code(), 0);

@@ -26,15 +26,15 @@ class Repository {
  public:
   virtual ~Repository() = default;
   virtual ModelRepository& get() = 0;
-  // A model whose objects are there.
+  // Makes a model whose objects are in the repository.
   virtual proto::FunctionRecord AddModel(const std::string& name) = 0;
-  // An ONNX file that can be imported once it has been received.
+  // Makes an ONNX file that can be imported once it has been received.
   virtual void ExpectImport(const std::string& onnx_digest) = 0;
-  // No file can be imported any more.
+  // From now on no file can be imported.
   virtual void EndImports() {}
   virtual void LoseObject(const std::string&) {}
   [[nodiscard]] virtual std::size_t HostCopies() const = 0;
-  // Bytes that were made ready to be sent and not yet released.
+  // The bytes that were made ready to be sent and not yet released.
   [[nodiscard]] virtual Bytes unreleased() const = 0;
 };
 
@@ -159,7 +159,7 @@ class ModelRepositoryContract : public ::testing::TestWithParam<bool> {
     part.set_length(length);
     return Wait<proto::FetchReply>([&](auto done) { repository().Read(part, done); });
   }
-  // As a cache does it: part by part, each released.
+  // Reads the object as a cache does it: part by part, each released.
   std::string ReadWhole(const std::string& digest, std::uint64_t length) {
     std::string bytes;
     std::uint64_t total = 1;
@@ -245,7 +245,7 @@ TEST_P(ModelRepositoryContract, APartBehindTheEndIsOutOfRange) {
   ASSERT_TRUE(tail.ok()) << tail.status();
   EXPECT_EQ(tail->data().inlined(), bytes.substr(990));
   repository().Release(tail->release());
-  repository().Release(12345);  // of nobody: as good as done
+  repository().Release(12345);  // a release of an unknown token has nothing to do
 }
 
 TEST_P(ModelRepositoryContract, ATensorIsKeptAsAnObjectOfItsDigest) {
@@ -275,7 +275,7 @@ TEST_P(ModelRepositoryContract, AdoptingTwiceGivesTheSameCopyAndDisowningFreesIt
   EXPECT_EQ(made_->HostCopies(), 2u);
   repository().Disown(one.model_digest(), "");
   EXPECT_EQ(made_->HostCopies(), 1u);
-  repository().Disown(one.model_digest(), "");  // gone already
+  repository().Disown(one.model_digest(), "");  // the copy is gone already
   repository().Disown(two.model_digest(), "");
   repository().Disown(Sha256Hex("never adopted"), "");
   EXPECT_EQ(made_->HostCopies(), 0u);
@@ -310,7 +310,7 @@ TEST_P(ModelRepositoryContract, AReceivedFileIsImportedAndCanBeAdopted) {
   ASSERT_FALSE(repository().Has(record->weights_digest()));
   EXPECT_FALSE(
       Wait<proto::FunctionRecord>([&](auto done) { repository().Import(digest, "client", done); }).ok())
-      << "what is lost is not told of as if it were there";
+      << "a lost object is reported as present";
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, ModelRepositoryContract, ::testing::Bool(),

@@ -34,7 +34,7 @@ namespace {
 
 constexpr Duration kPatience = std::chrono::seconds(60);
 
-// What is published: one operation, or two.
+// What is published: an actor with one operation, or with two.
 using Small = Interface<Asks<proto::DescribeNode, proto::NodeDescription>>;
 using Large = Interface<Asks<proto::DescribeNode, proto::NodeDescription>, Hears<proto::KillGpu>>;
 
@@ -54,14 +54,14 @@ Large::behavior_type BeLarge() {
           [](const proto::KillGpu&) {}};
 }
 
-// What one watcher has heard; outlives it.
+// What one watcher has heard; it outlives the watcher.
 struct Heard {
   std::mutex mutex;
   std::condition_variable changed;
-  std::vector<std::uint64_t> ups;    // connections
+  std::vector<std::uint64_t> ups;    // the numbers of the connections
   std::vector<std::string> answers;  // of the peers that were announced
   std::size_t losts = 0;
-  bool ended = false;  // the watcher itself is gone, not only over
+  bool ended = false;  // the watcher's actor has ended, not only stopped watching
 
   template <class Do>
   void Change(Do change) {
@@ -91,7 +91,7 @@ class Watcher : public PeerWatcherActor::base {
         [this](const proto::PeerLost&) { heard_->Change([&] { ++heard_->losts; }); },
     };
   }
-  static inline std::string address;  // that every test watches
+  static inline std::string address;  // the address that every test watches
 
  private:
   std::shared_ptr<Heard> heard_;
@@ -103,7 +103,7 @@ class Site {
   virtual PeerDirectory& directory() = 0;
   virtual caf::actor_system& system() = 0;
   virtual std::string address() = 0;
-  // An actor comes to stand at the address; it goes by Stop (it ends) or Crash.
+  // An actor appears at the address; it goes by Stop (it ends) or Crash.
   virtual void Publish(bool large) = 0;
   virtual void Stop() = 0;
   virtual void Crash() = 0;
@@ -187,10 +187,10 @@ std::uint16_t FreePort() {
   return ntohs(name.sin_port);
 }
 
-// The process in which the other side's actors live; it reads commands and answers each with a line.
+// The process in which the actors of the other side live; it reads commands and answers each with a line.
 class OtherProcess {
  public:
-  // At an address of this machine, with a certificate in a folder where there is one.
+  // Listens at an address of this machine, with the certificate of the folder when one is given.
   OtherProcess(const std::string& host, const std::string& folder) {
     std::array<int, 2> in{}, out{};
     EXPECT_EQ(pipe2(in.data(), O_CLOEXEC) + pipe2(out.data(), O_CLOEXEC), 0);
@@ -227,7 +227,7 @@ class OtherProcess {
   int answers_ = -1;
 };
 
-// Over a Unix socket; or over TCP, where both ends have certificates.
+// The site's connections run over a Unix socket, or over TCP with certificates at both ends.
 class Network final : public Site {
  public:
   explicit Network(std::string host = "127.0.0.1")
@@ -374,19 +374,19 @@ TEST_P(PeerDirectoryContract, OnlyAPeerWithEveryOperationIsAnnounced) {
   ASSERT_TRUE(small.AwaitUps(1));
   site().Stop();
   ASSERT_TRUE(small.AwaitLosts(1));
-  EXPECT_EQ(large.Counts(), Counts(0, 0)) << "what was never announced is not lost either";
+  EXPECT_EQ(large.Counts(), Counts(0, 0)) << "a peer that was never announced was reported as lost";
   site().Publish(true);
   ASSERT_TRUE(large.AwaitUps(1));
   ASSERT_TRUE(small.AwaitUps(2));
 }
 
-TEST_P(PeerDirectoryContract, WhoeverForgetsHearsNothingMore) {
+TEST_P(PeerDirectoryContract, AWatcherThatForgetsAnAddressHearsNothingMore) {
   site().Publish(false);
   Watch stays(site()), goes(site());
   ASSERT_TRUE(stays.AwaitUps(1));
   ASSERT_TRUE(goes.AwaitUps(1));
   site().directory().Forget(site().address(), goes.watcher);
-  site().directory().Forget("127.0.0.1:1", goes.watcher);  // never watched
+  site().directory().Forget("127.0.0.1:1", goes.watcher);  // no actor watches this address
   site().Stop();
   ASSERT_TRUE(stays.AwaitLosts(1));
   site().Publish(false);
@@ -400,13 +400,14 @@ TEST_P(PeerDirectoryContract, AWatcherThatEndsIsLetGo) {
   ASSERT_TRUE(stays.AwaitUps(1));
   ASSERT_TRUE(ends.AwaitUps(1));
   ends.End();
-  EXPECT_TRUE(ends.Await([&] { return ends.heard->ended; })) << "the directory holds it";
+  EXPECT_TRUE(ends.Await([&] { return ends.heard->ended; }))
+      << "the directory keeps a reference to the watcher";
   site().Stop();
   ASSERT_TRUE(stays.AwaitLosts(1));
   EXPECT_EQ(ends.Counts(), Counts(1, 0));
 }
 
-TEST_P(PeerDirectoryContract, AnAddressThatNobodyWatchedForAWhileIsFoundAgain) {
+TEST_P(PeerDirectoryContract, AnAddressThatWasNotWatchedForAWhileIsFoundAgain) {
   site().Publish(false);
   for (int round = 0; round < 3; ++round) {
     Watch watch(site());
@@ -420,7 +421,7 @@ TEST_P(PeerDirectoryContract, AnAddressThatNobodyWatchedForAWhileIsFoundAgain) {
   }
 }
 
-TEST_P(PeerDirectoryContract, AnAddressThatIsNoneIsNobodysAndHarmsNothing) {
+TEST_P(PeerDirectoryContract, AnInvalidAddressHasNoActorAndHarmsNothing) {
   auto heard = std::make_shared<Heard>();
   const auto watcher = caf::actor_cast<PeerWatcherActor>(site().system().spawn<Watcher>(heard));
   site().directory().Watch("no address", {}, watcher);
@@ -438,7 +439,7 @@ INSTANTIATE_TEST_SUITE_P(Forms, PeerDirectoryContract,
                                                               : "Tls";
                          });
 
-// Accepts connections and never says anything.
+// A listener that accepts connections and never sends anything.
 class MutePeer {
  public:
   explicit MutePeer(std::uint16_t port) {
@@ -450,7 +451,7 @@ class MutePeer {
   }
   MutePeer(const MutePeer&) = delete;
   MutePeer& operator=(const MutePeer&) = delete;
-  // What the next caller says before it hangs up, in bytes.
+  // The number of bytes that the next caller sends before it hangs up.
   std::size_t Hear() const {
     const int line = accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC);
     std::array<char, 1024> said{};
@@ -464,7 +465,7 @@ class MutePeer {
   transport::UniqueFd socket_;
 };
 
-// One that only tried whether somebody listens would say nothing.
+// A connection that only tries whether the port is open would send nothing.
 TEST(NetworkPeerDirectory, APeerThatSaysNothingIsHungUpOnAndEveryConnectionIsARealOne) {
   Network site;
   const MutePeer mute(site.port());
@@ -494,7 +495,7 @@ TEST(ParseAddress, TakesHostAndPortAndNothingElse) {
 
 }  // namespace
 
-// The other process: "small PORT", "large PORT", "stop".
+// The other process; it understands "small PORT", "large PORT" and "stop".
 int BeThePeer(const std::string& host, const std::string& folder) {
   auto config = NetworkConfiguration();
   caf::actor_system system(*config);

@@ -26,7 +26,8 @@ class CallTest : public ::testing::Test {
     while (Scheduler().try_run_once()) {
     }
   }
-  // An actor that never answers: a promise that is dropped is silent in this CAF.
+  // An actor that never answers. It has to keep its promises, since this version of CAF sends no error for a
+  // promise that is dropped.
   caf::actor SpawnSilent() {
     return system_.spawn([](caf::event_based_actor* self) -> caf::behavior {
       return {[self](proto::CancelInfer&) {
@@ -68,7 +69,7 @@ TEST_F(CallTest, ADeadPeerFailsTheCallAtOnceAndOnlyOnce) {
   EXPECT_EQ(state->answers.size(), 1u) << "the timeout of a call that had failed answered again";
 }
 
-// A closure that waits for an answer may hold the promise of whoever asked, and so the actor itself.
+// A closure that waits for an answer may hold the caller's promise, and so the actor itself.
 TEST_F(CallTest, AnOwnerThatEndsLetsGoOfWhatItsCallsHold) {
   auto state = std::make_shared<Caller>();
   auto peer = SpawnSilent();

@@ -1,5 +1,5 @@
-// Prefetch: a model that is asked for much comes to another GPU while that has nothing to do,
-// and costs no request anything but time.
+// Prefetch: a model with many requests comes to another GPU while that GPU is idle, and no request is harmed
+// by it; some only take longer.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -57,7 +57,7 @@ TEST_F(Prefetch, AHotModelComesToAnotherGpuBeforeItIsAskedForThere) {
   std::size_t copies = 0;
   for (const auto& worker : world_.node("node-1").workers) copies += worker->life.resident.size();
   EXPECT_GT(copies, 1u);
-  // Two at once find one each: nobody waits for a load.
+  // Two requests at a time find a GPU each, so none waits for a load.
   world_.Infer("resnet", next_++, seconds(100));
   world_.Infer("resnet", next_++, seconds(100));
   ExpectAllServed();

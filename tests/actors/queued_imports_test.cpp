@@ -1,4 +1,4 @@
-// Imports on threads of their own, in the order of the queue.
+// Imports run on threads of their own, in the order of the queue.
 #include "actors/seams/queued_imports.hpp"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ class Imports {
     finished_.insert(digest);
     changed_.notify_all();
   }
-  // "digest stage ahead".
+  // Each import as "digest stage ahead", where `ahead` counts the imports before it.
   [[nodiscard]] std::vector<std::string> Describe(const std::string& digest = {}) const {
     std::vector<std::string> lines;
     for (const auto& status : imports_.Describe(digest))
@@ -109,7 +109,7 @@ TEST(QueuedImports, AFullQueueRefusesAndCounts) {
   EXPECT_TRUE(other.get().ok());
 }
 
-TEST(QueuedImports, TheOneWhosePlaceAnotherClientGetsIsAnswered) {
+TEST(QueuedImports, AClientWhosePlaceAnotherOneGetsIsAnswered) {
   Imports imports({.jobs = 1, .files = 2});
   auto running = imports.Add("a", "greedy");
   imports.AwaitBegun("a");

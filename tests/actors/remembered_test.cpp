@@ -1,4 +1,4 @@
-// A node that lost everything but its disk while the manager is away: it serves what it had adopted.
+// A node that lost everything but its disk while the manager is away serves the models that it had adopted.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// One node, which is started again with what it handed over for its disk.
+// One node, which is started again with the records that it handed over for its disk.
 class Remembered : public testing::Test {
  protected:
   Remembered() : world_(1, 1, {}, {}, GiB(2), [this](NodeOptions& options) { Keep(options); }) {}
@@ -28,7 +28,7 @@ class Remembered : public testing::Test {
     names_.push_back(name);
     world_.Run(seconds(1));
   }
-  // resnet and bert; resnet is removed, which has not reached this disk.
+  // Deploys resnet and bert, then removes resnet; the removal has not reached this disk.
   void DeployBothAndRemoveOneUnsaved() {
     Deploy("resnet");
     Deploy("bert");
@@ -39,7 +39,7 @@ class Remembered : public testing::Test {
     world_.Run(seconds(1));
     disk_ = both;
   }
-  // The machine loses power: daemon, workers and host region are gone, the disk is there.
+  // The machine loses power: its daemon, workers and host region are gone, its disk remains.
   void RestartNode() {
     world_.KillNode("node-1");
     world_.Run(milliseconds(100));
@@ -59,7 +59,7 @@ class Remembered : public testing::Test {
     for (const auto& record : disk_.functions()) names.push_back(record.key().name());
     return names;
   }
-  // What the next request is answered with.
+  // The answer of the next request.
   int Ask(const std::string& function) {
     const auto before = world_.answers.size();
     world_.Infer(function, ++calls_, seconds(3));
@@ -81,7 +81,7 @@ TEST_F(Remembered, WhatIsAdoptedIsHandedOverAndOnlyWhenItChanges) {
   EXPECT_THAT(Saved(), testing::UnorderedElementsAre("resnet", "bert"));
   const int saves = saves_;
   world_.Run(seconds(30));
-  EXPECT_EQ(saves_, saves) << "nothing has changed";
+  EXPECT_EQ(saves_, saves) << "the node saved although nothing has changed";
   proto::AdminRequest remove;
   remove.mutable_remove()->mutable_key()->set_name("resnet");
   ASSERT_TRUE(world_.Ask(remove).ok());
@@ -96,7 +96,7 @@ TEST_F(Remembered, ItServesAgainWhileTheManagerIsAway) {
   RestartNode();
   EXPECT_EQ(Ask("resnet"), 0);
   EXPECT_EQ(std::count(events_.begin(), events_.end(), "manager-away"), 1);
-  // The manager finds the node as it is.
+  // The manager that comes back finds the node with the models that it holds.
   world_.StartManager();
   world_.Run(seconds(3));
   proto::AdminRequest request;
@@ -113,7 +113,7 @@ TEST_F(Remembered, AManagerThatIsThereSaysWhatIsToBeHere) {
   RestartNode();
   world_.Run(seconds(5));
   EXPECT_EQ(std::count(events_.begin(), events_.end(), "manager-away"), 0);
-  EXPECT_EQ(world_.node("node-1").repository.host_copies(), 1u) << "what was removed came back";
+  EXPECT_EQ(world_.node("node-1").repository.host_copies(), 1u) << "a removed model came back";
   EXPECT_THAT(Saved(), testing::ElementsAre("bert"));
   EXPECT_EQ(Ask("bert"), 0);
   EXPECT_NE(Ask("resnet"), 0);
@@ -151,7 +151,7 @@ TEST_F(Remembered, FunctionsWithStateWaitForTheManager) {
   state.set_output("next");
   Deploy("chat", {state});
   Deploy("resnet");
-  EXPECT_THAT(Saved(), testing::ElementsAre("resnet")) << "only the manager knows whose the state is";
+  EXPECT_THAT(Saved(), testing::ElementsAre("resnet")) << "only the manager knows which node keeps the state";
 }
 
 }  // namespace

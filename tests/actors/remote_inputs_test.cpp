@@ -1,5 +1,5 @@
-// Inputs on another host: RemoteInputs by itself, then nodes that bring them before their workers are told.
-// Hosts are tensor channels in memory, so a test sees and holds each transfer.
+// Inputs that lie on another host: first RemoteInputs alone, then nodes that fetch the inputs before they
+// give the run to a worker. Hosts are tensor channels in memory, so that a test sees and holds each transfer.
 #include "actors/node/remote_inputs.hpp"
 
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ std::string TextAt(transport::TensorChannel& channel, const proto::TensorRef& re
   return {reinterpret_cast<const char*>(data->bytes().data()), data->bytes().size()};
 }
 
-// The actor that owns one; a test calls it from outside, between the scheduler's steps.
+// The actor that owns a RemoteInputs; a test calls it from outside, between the steps of the scheduler.
 class Owner : public caf::event_based_actor {
  public:
   Owner(caf::actor_config& config, transport::TensorChannel* channel, RemoteInputLimits limits)
@@ -116,7 +116,7 @@ TEST_F(RemoteInputsTest, WhatIsNearNeedsNothing) {
   EXPECT_FALSE(inputs().Needed(tensors));
   AddInput(tensors, "c", PutPattern(there_, 'c'));
   EXPECT_TRUE(inputs().Needed(tensors));
-  EXPECT_FALSE(RemoteInputs(nullptr, {}).Needed(tensors)) << "no channel: the worker refuses it";
+  EXPECT_FALSE(RemoteInputs(nullptr, {}).Needed(tensors)) << "without a channel the worker refuses the input";
 }
 
 TEST_F(RemoteInputsTest, BringsWhatLiesElsewhereAndLetsGoOfItWithTheRequest) {
@@ -163,7 +163,7 @@ TEST_F(RemoteInputsTest, OneTransferThatFailsFailsTheRequestAndFreesTheRest) {
   ASSERT_TRUE(CompleteNext(absl::UnavailableError("the owner is gone")));
   EXPECT_TRUE(absl::IsUnavailable(StatusOf(1)));
   EXPECT_EQ(StatusOf(1).message(), "input 'x' on another host: the owner is gone");
-  EXPECT_EQ(inputs().used(), kSize) << "the other transfer cannot be called back";
+  EXPECT_EQ(inputs().used(), kSize) << "the other transfer cannot be stopped";
   ASSERT_TRUE(CompleteNext());
   EXPECT_EQ(inputs().used(), Bytes(0));
   EXPECT_EQ(here_.used(), Bytes(0));
@@ -177,7 +177,8 @@ TEST_F(RemoteInputsTest, AForgottenTransferIsNotReportedAndItsBytesCountUntilItE
   EXPECT_TRUE(inputs().Forget({7, 1}));
   EXPECT_EQ(inputs().pending(), 0u);
   EXPECT_EQ(inputs().used(), kSize);
-  // The same id may come again (a router that sends anew): the late bytes are not taken for its own.
+  // A router that sends a request anew uses the same id: bytes that arrive late for the first one are not
+  // taken for the second.
   Bring(1, Far('b'));
   ASSERT_TRUE(CompleteNext());
   EXPECT_TRUE(done_.empty());
@@ -190,13 +191,13 @@ TEST_F(RemoteInputsTest, AForgottenTransferIsNotReportedAndItsBytesCountUntilItE
 TEST_F(RemoteInputsTest, WhatExceedsTheLimitWaitsInTheOrderOfArrival) {
   here_.Hold();
   for (std::uint64_t i = 1; i <= 5; ++i) Bring(i, Far(static_cast<char>('a' + i)));
-  EXPECT_EQ(here_.held(), 2u) << "250,000 bytes at once";
+  EXPECT_EQ(here_.held(), 2u) << "the limit is 250,000 bytes at once";
   EXPECT_EQ(inputs().pending(), 5u);
-  EXPECT_TRUE(inputs().Forget({7, 3})) << "one that waits";
+  EXPECT_TRUE(inputs().Forget({7, 3})) << "a request that waits is forgotten";
   ASSERT_TRUE(CompleteNext());
-  EXPECT_EQ(here_.held(), 1u) << "the first is here and keeps its room";
+  EXPECT_EQ(here_.held(), 1u) << "the first input is here and keeps its room";
   EXPECT_TRUE(inputs().Forget({7, 1}));
-  EXPECT_EQ(here_.held(), 2u) << "the fourth has begun";
+  EXPECT_EQ(here_.held(), 2u) << "the fourth transfer has not begun";
   ASSERT_TRUE(CompleteNext());
   ASSERT_TRUE(CompleteNext());
   EXPECT_TRUE(StatusOf(2).ok() && StatusOf(4).ok());
@@ -254,7 +255,7 @@ TEST_F(RemoteInputsTest, TransfersThatEndAfterTheirActorAreFreed) {
   EXPECT_EQ(here_.used(), Bytes(0));
 }
 
-// Two nodes, each on a host of its own, and a gateway on a third.
+// Two nodes and a gateway, each on a host of its own.
 class RemoteNodes : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -265,7 +266,7 @@ class RemoteNodes : public ::testing::Test {
     for (auto* channel : {&one_, &two_}) {
       channel->Resume();
       world_.Run(seconds(1));
-      EXPECT_EQ(channel->used(), Bytes(0)) << "everything is released in the end";
+      EXPECT_EQ(channel->used(), Bytes(0)) << "a slice was not released in the end";
     }
   }
 
@@ -273,7 +274,7 @@ class RemoteNodes : public ::testing::Test {
     one_.Hold();
     two_.Hold();
   }
-  // The node that is bringing the input now, and the other one.
+  // The node that is fetching the input now, and the other one.
   FakeTensorChannel& Busy() { return one_.held() > 0 ? one_ : two_; }
   FakeTensorChannel& Idle() { return one_.held() > 0 ? two_ : one_; }
   std::string NameOf(const FakeTensorChannel& channel) { return &channel == &one_ ? "node-1" : "node-2"; }
@@ -321,14 +322,14 @@ TEST_F(RemoteNodes, AWorkerIsToldWhereTheInputLiesOnItsOwnHost) {
   Infer(1);
   auto& busy = Busy();
   EXPECT_EQ(busy.held(), 1u);
-  EXPECT_EQ(LoadOf(NameOf(busy)).queued(), 1u) << "a node that stops waits for it";
+  EXPECT_EQ(LoadOf(NameOf(busy)).queued(), 1u) << "a node that stops does not wait for the request";
   world_.Run(milliseconds(100));
   EXPECT_TRUE(replies_.empty());
   ASSERT_TRUE(busy.CompleteNext());
   world_.Run(milliseconds(100));
   ASSERT_EQ(replies_.size(), 1u);
   ASSERT_EQ(replies_[0].code(), 0) << replies_[0].message();
-  // The fake worker sends back the references that it was given.
+  // The fake worker answers with the references that it was given.
   EXPECT_EQ(replies_[0].outputs(0).data().arena().host(), NameOf(busy) == "node-1" ? "host-1" : "host-2");
   EXPECT_EQ(busy.used(), Bytes(0));
 }
@@ -346,7 +347,7 @@ TEST_F(RemoteNodes, WhatOneNodeCannotBringAnotherDoes) {
   ASSERT_EQ(replies_.size(), 1u);
   EXPECT_EQ(replies_[0].code(), 0) << replies_[0].message();
   EXPECT_EQ(replies_[0].node(), NameOf(second));
-  EXPECT_EQ(replies_[0].attempts(), 1u) << "no worker was lost";
+  EXPECT_EQ(replies_[0].attempts(), 1u) << "a worker was lost";
 }
 
 TEST_F(RemoteNodes, WhatNoNodeCanBringSaysWhy) {
@@ -377,8 +378,8 @@ TEST_F(RemoteNodes, ACancelledRequestLeavesNothingBehind) {
   two_.Resume();
   world_.Run(milliseconds(10));
   EXPECT_EQ(one_.used() + two_.used(), Bytes(0));
-  EXPECT_EQ(LoadOf("node-1").served() + LoadOf("node-2").served(), 0u) << "it never ran";
-  // Its credit is back: as many as before go through.
+  EXPECT_EQ(LoadOf("node-1").served() + LoadOf("node-2").served(), 0u) << "the request ran";
+  // The request's credit came back: as many requests as before go through.
   for (std::uint64_t call = 2; call < 40; ++call) Infer(call);
   world_.Run(seconds(2));
   EXPECT_EQ(replies_.size(), 39u);
@@ -422,7 +423,7 @@ TEST_F(RemoteNodes, AWorkerThatDiesInTheMiddleIsReplacedAndTheInputIsHereStill) 
   ASSERT_EQ(replies_.size(), 1u);
   EXPECT_EQ(replies_[0].code(), 0) << replies_[0].message();
   EXPECT_EQ(replies_[0].attempts(), 2u);
-  EXPECT_EQ(one_.held() + two_.held(), 0u) << "nothing was brought a second time";
+  EXPECT_EQ(one_.held() + two_.held(), 0u) << "an input was fetched a second time";
 }
 
 TEST_F(RemoteNodes, ARouterThatDiesInTheMiddleLeavesNothingBehind) {

@@ -43,7 +43,7 @@ TEST(RunLimits, ARunBeyondADeclaredLimitIsCutAndNotTriedAgain) {
   std::uint64_t runs = 0;
   for (const char* node : {"node-1", "node-2"}) {
     for (const auto& worker : world.node(node).workers) {
-      EXPECT_EQ(worker->spawns, 1u) << "a cut is no failure of the worker";
+      EXPECT_EQ(worker->spawns, 1u) << "a run that was cut counts as a failure of the worker";
       runs += worker->runs;
     }
   }

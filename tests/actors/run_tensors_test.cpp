@@ -1,5 +1,5 @@
-// The values of a run on their way into the run log and out of it: small ones inline, others as blobs that
-// come part by part. The manager is a script.
+// The tensors of a run are written to the run log and read from it: small ones inline, others as blobs that
+// come part by part. The manager is scripted.
 #include "actors/gateway/run_tensors.hpp"
 
 #include <gmock/gmock.h>
@@ -29,13 +29,13 @@ using transport::FakeTensorChannel;
 constexpr std::uint64_t kInline = 1000;
 constexpr std::uint64_t kPart = 100'000;
 
-// What the manager keeps, and how it misbehaves.
+// The objects of the scripted manager, and the ways in which it misbehaves.
 struct Objects {
   std::map<std::string, std::string> kept;
   std::vector<std::uint64_t> asked;                  // offsets of the parts
   std::map<std::uint64_t, proto::TensorRef> handed;  // parts that lie in its memory until they are released
-  std::uint64_t claims = 0;                          // more bytes than an object has
-  absl::Status failure;                              // of all parts but the first
+  std::uint64_t claims = 0;  // the length that it claims for an object, which is more than the object has
+  absl::Status failure;      // the failure of all parts but the first
 };
 
 class Manager : public caf::event_based_actor {
@@ -83,7 +83,7 @@ class Manager : public caf::event_based_actor {
   std::uint64_t last_ = 0;
 };
 
-// Stands for a run; told to cancel, it does what the test wants done inside an actor.
+// Stands for a run; when it is told to cancel, it does inside an actor what the test wants.
 class Owner : public RunSelf::base {
  public:
   Owner(caf::actor_config& config, ClusterManagerActor manager, FakeTensorChannel* channel)
@@ -159,7 +159,7 @@ class RunTensorsTest : public testing::Test {
     if (!values.has_value()) return absl::InternalError("no answer");
     return *std::move(values);
   }
-  // Nothing lies anywhere for a transfer that has ended.
+  // No memory is held for a transfer that has ended.
   void ExpectNothingLeft() {
     EXPECT_THAT(objects_->handed, IsEmpty());
     EXPECT_EQ(here_.used(), Bytes());
@@ -193,7 +193,8 @@ TEST_F(RunTensorsTest, WhatWasStoredIsLoadedInItsPlace) {
     EXPECT_EQ(*(*loaded)[i].bytes, *values[i].bytes) << values[i].spec.name();
   }
   std::ranges::sort(objects_->asked);
-  EXPECT_THAT(objects_->asked, ElementsAre(0, 0, 0, kPart, kPart, 2 * kPart)) << "no part larger, none twice";
+  EXPECT_THAT(objects_->asked, ElementsAre(0, 0, 0, kPart, kPart, 2 * kPart))
+      << "a part is too large or was asked for twice";
   ExpectNothingLeft();
 }
 
@@ -202,7 +203,7 @@ TEST_F(RunTensorsTest, ABlobThatFailsIsTheAnswerAndTheOthersLeaveNothing) {
   objects_->failure = absl::UnavailableError("its disk is gone");
   const auto loaded = Load(stored);
   EXPECT_EQ(loaded.status(), objects_->failure);
-  EXPECT_THAT(objects_->asked, ElementsAre(0, 0, kPart)) << "and nothing behind the failure";
+  EXPECT_THAT(objects_->asked, ElementsAre(0, 0, kPart)) << "the transfer went on behind the failure";
   ExpectNothingLeft();
   objects_->kept.clear();
   EXPECT_TRUE(absl::IsNotFound(Load(stored).status()));

@@ -1,4 +1,4 @@
-// Images of functions' states in their files: what is not theirs is never taken for them.
+// The state images of functions in their files: a file that holds anything else is never loaded as a state.
 #include "actors/node/state_store.hpp"
 
 #include <gmock/gmock.h>
@@ -55,7 +55,7 @@ class StateStoreTest : public testing::Test {
 TEST_F(StateStoreTest, WhatWasSavedIsLoadedByTheNext) {
   StateStore store = Open();
   ASSERT_TRUE(Save(store, Image("f/1@5", "abcd")).ok());
-  EXPECT_EQ(store.Find("f/1@5"), nullptr) << "it is kept by whoever saved it";
+  EXPECT_EQ(store.Find("f/1@5"), nullptr) << "the image is kept by its saver, not by the store";
   const auto loaded = Load("f/1@5", 4);
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   EXPECT_EQ((*loaded)->runs(), 7u);
@@ -86,7 +86,7 @@ TEST_F(StateStoreTest, NothingFromDiskIsTrusted) {
   EXPECT_THAT(refused("f/1@5", 4), HasSubstr("is damaged"));
 }
 
-// What was saved and does not count is not what the next daemon finds.
+// An image that was saved and does not count is not what the next daemon finds.
 TEST_F(StateStoreTest, ARestoredFileIsTheImageThatCounts) {
   StateStore store = Open();
   const auto kept = Save(store, Image("f/1@5", "abcd"));
@@ -99,7 +99,7 @@ TEST_F(StateStoreTest, ARestoredFileIsTheImageThatCounts) {
   EXPECT_EQ((*loaded)->tensors(0).data().inlined(), "abcd");
   ASSERT_TRUE(Save(store, Image("g/1@6", "abcd")).ok());
   store.Restore(nullptr, "g/1@6");
-  EXPECT_TRUE(absl::IsNotFound(Load("g/1@6", 4).status())) << "it had none before";
+  EXPECT_TRUE(absl::IsNotFound(Load("g/1@6", 4).status())) << "the function had no image before";
 }
 
 }  // namespace

@@ -21,7 +21,8 @@ TEST(State, EachRunFindsWhatItsPredecessorLeft) {
   for (int i = 1; i <= 5; ++i) EXPECT_EQ(world.Count("sum"), i);
 }
 
-// Functions of one model that differ in how they are computed: a request takes what its own function says.
+// Functions of one model that differ in how they are computed: a request is computed as its own function
+// declares.
 TEST(State, ARunIsComputedAsItsFunctionSays) {
   StateWorld world(1);
   const auto as = [](const char* name, proto::Precision precision, std::uint32_t percent) {
@@ -61,7 +62,7 @@ TEST(State, ManyAtOnceGoOneAfterTheOther) {
   for (std::size_t i = 0; i < calls.size(); ++i) EXPECT_EQ(world.CountOf(calls[i]), static_cast<int>(i + 1));
 }
 
-// Two functions of one model, each asked without a pause by a client of its own.
+// Two functions of one model; for each a client sends requests without a pause.
 void TwoOfOneModel(std::size_t gpus, bool kill) {
   StateWorld world(gpus);
   ASSERT_TRUE(world.DeployState("left").ok());
@@ -129,7 +130,7 @@ TEST(State, NothingAcknowledgedIsLostWithItsWorker) {
   EXPECT_EQ(world.Told("state-lost"), "");
 }
 
-// A daemon that was started again is told to adopt before it has heard what functions there are.
+// A daemon that was started again is told to adopt a model before it has heard which functions there are.
 TEST(State, ARequestThatComesBeforeTheNewsOfItsStateDoesNotRunWithoutIt) {
   StateWorld world(1);
   ASSERT_TRUE(world.DeployState("sum").ok());
@@ -159,7 +160,7 @@ TEST(State, ARequestThatComesBeforeTheNewsOfItsStateDoesNotRunWithoutIt) {
   EXPECT_THAT(replies[0].bounced().message(), HasSubstr("has not heard of the state of function 'sum' yet"));
 }
 
-// At every moment of a run: the answer that the client gets counts once.
+// The failure comes at every moment of a run: the run that the client's answer tells of counts once.
 TEST(State, AWorkerThatDiesDuringARunLeavesItAsItWas) {
   for (int moment = 0; moment < 30; ++moment) {
     StateWorld world(2);
@@ -181,7 +182,7 @@ TEST(State, WrittenBackAtEvictionsOnlyTheRunsSinceGoWithTheWorkerAndAnEventSaysH
   ASSERT_TRUE(world.Deploy("plain", MiB(100)).ok());
   EXPECT_EQ(world.Count("sum"), 1);
   EXPECT_EQ(world.Count("sum"), 2);
-  EXPECT_EQ(world.Count("plain"), -2);  // evicts it
+  EXPECT_EQ(world.Count("plain"), -2);  // this request evicts the model of 'sum'
   EXPECT_EQ(world.Count("sum"), 3);
   EXPECT_EQ(world.Count("sum"), 4);
   world.Holder()->kill();
@@ -265,7 +266,7 @@ TEST(State, WithoutItsNodeItIsRefusedAndNotBegunAnewElsewhere) {
   StateWorld world(1, node::StateWriteBack::kRun, GiB(1), {}, 3);
   ASSERT_TRUE(world.DeployState("sum").ok());
   EXPECT_EQ(world.Count("sum"), 1);
-  world.StopManager();  // what it knows of the home is in its store
+  world.StopManager();  // the store keeps what the manager knows of the home
   world.Run(seconds(1));
   world.StartManager();
   world.Run(seconds(2));
@@ -296,10 +297,10 @@ TEST(State, ADrainedNodeKeepsItAndGoesOnWhenItIsBack) {
   EXPECT_EQ(world.Count("sum"), 4);
 }
 
-TEST(State, OneThatTheNodeHasNoRoomForIsRefused) {
+TEST(State, AStateThatTheNodeHasNoRoomForIsRefused) {
   StateWorld world(1, node::StateWriteBack::kRun, GiB(1),
                    [](NodeOptions& options) { options.states.capacity = Bytes(20); });
-  EXPECT_TRUE(world.DeployState("first").ok());  // 16 bytes
+  EXPECT_TRUE(world.DeployState("first").ok());  // a state of 16 bytes
   EXPECT_EQ(world.Count("first"), 1);
   (void)world.DeployState("second");
   EXPECT_EQ(world.Count("second"), -1);

@@ -32,7 +32,7 @@ class StateWorld : public World {
     state.set_output("t");
     return Deploy(name, weights, std::chrono::milliseconds(100), {"x"}, {state}, wish);
   }
-  // What this call's answer says: how many runs there were; -1: it failed.
+  // The number of runs that this call's answer tells; -1 when the call failed.
   int Count(const std::string& name) {
     const auto call = ++calls_;
     Infer(name, call);

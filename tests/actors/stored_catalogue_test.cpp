@@ -22,7 +22,7 @@ using cluster::StartOf;
 using cluster::StepOf;
 using storage::Table;
 
-// As the manager does it: committed first, applied after.
+// Commits the record first and applies it after, as the manager does it.
 template <class Command>
 void Write(Catalogue& catalogue, storage::MetadataStore& store, const Command& command) {
   ASSERT_TRUE(storage::CommitAndWait(store, BatchOf(ChangesFor(catalogue, command))).ok());
@@ -83,7 +83,7 @@ TEST(StoredCatalogue, ARestartFindsTheSameRegistryWorkflowsAndRuns) {
   for (const char* step : {"a", "b"}) Write(*before, store, StepOf("running", step));
   Write(*before, store, FinishOf("ended", proto::RUN_SUCCEEDED, 5));
   Write(*before, store, FinishOf("failed", proto::RUN_FAILED));
-  Write(*before, store, FinishOf("ended", proto::RUN_CANCELLED, 6));  // too late
+  Write(*before, store, FinishOf("ended", proto::RUN_CANCELLED, 6));  // this end comes too late
   for (const char* run : {"lost", "reopened"}) {
     Write(*before, store, StartOf(run));
     Write(*before, store, StepOf(run, "a"));
@@ -95,9 +95,9 @@ TEST(StoredCatalogue, ARestartFindsTheSameRegistryWorkflowsAndRuns) {
 
   const auto after = LoadCatalogue(store, "another");
   ASSERT_TRUE(after.ok()) << after.status();
-  EXPECT_EQ(after->cluster(), "cluster-1") << "a store keeps its cluster";
+  EXPECT_EQ(after->cluster(), "cluster-1") << "the store lost its cluster";
   EXPECT_EQ(after->last_epoch(), 41u);
-  EXPECT_GT(after->revision(), before->revision()) << "members must see that it is newer";
+  EXPECT_GT(after->revision(), before->revision()) << "members must see that the catalogue is newer";
   EXPECT_EQ(RegistryText(*after), RegistryText(*before));
   EXPECT_EQ(after->functions().table().NewestVersion("a"), 2u);
   EXPECT_EQ(after->runs().Find("failed")->state(), proto::RUN_FAILED);
@@ -109,7 +109,7 @@ TEST(StoredCatalogue, ARestartFindsTheSameRegistryWorkflowsAndRuns) {
   EXPECT_EQ(after->runs().Find("reopened")->claim(), 1u);
   for (const char* run : {"running", "ended"}) {
     EXPECT_EQ(after->runs().Find(run)->gateway(), "gateway-2");
-    EXPECT_EQ(after->runs().Find(run)->claim(), 1u) << "what the first owner computes is still refused";
+    EXPECT_EQ(after->runs().Find(run)->claim(), 1u) << "results of the first owner are still refused";
   }
 }
 
@@ -141,7 +141,7 @@ TEST(StoredCatalogue, EachRestartBeginsAboveWhatMembersSaw) {
     ASSERT_TRUE(storage::CommitAndWait(store, BatchOf(BirthChanges(*catalogue))).ok());
     for (int i = 0; i < 5; ++i) catalogue->Advance();
     Deploy(*catalogue, store, "f");
-    for (int i = 0; i < 5; ++i) catalogue->Advance();  // membership: never stored
+    for (int i = 0; i < 5; ++i) catalogue->Advance();  // changes of the members are never stored
     last = catalogue->revision();
   }
 }
@@ -176,7 +176,7 @@ TEST(StoredCatalogue, ARecordThatCouldNeverBeAppliedIsDamage) {
   }
 }
 
-// In the order of the tables, however a record is damaged.
+// Records are read in the order of the tables, however one of them is damaged.
 TEST(StoredCatalogue, OfTwoDamagedRecordsTheFirstIsNamed) {
   storage::FakeMetadataStore store;
   storage::Batch batch;

@@ -1,5 +1,5 @@
-// Runs of workflows that change their gateway: gateways that die, that are only cut off, managers that
-// restart.
+// Runs of workflows change their gateway: when a gateway dies, when it is only cut off, and when a manager
+// restarts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -91,7 +91,7 @@ class Takeover : public ::testing::Test {
     EXPECT_TRUE(record.ok()) << record.status();
     return record.ok() ? *record : proto::RunRecord();
   }
-  // Until the log has `count` of its steps.
+  // Runs until the log has `count` steps of the run.
   void RunUntilSteps(const std::string& run, std::size_t count) {
     world_->RunUntil([&] { return StepsOf(run) >= count; }, seconds(5));
     ASSERT_EQ(StepsOf(run), count);
@@ -102,8 +102,8 @@ class Takeover : public ::testing::Test {
       messages.push_back(absl::StrCat(event.member(), ": ", event.message()));
     return messages;
   }
-  // A run of gateway-1's, which is cut off from its node until it is healed, and was from the manager for as
-  // long as it takes to be taken for dead.
+  // A run at gateway-1, which is cut off from its node until the cut is healed. It was also cut off from the
+  // manager for long enough to be taken for dead.
   Slot BeginAndFallSilent() {
     world_->network()->Partition("gateway-1", "node-1", false);
     const auto silent = Infer(0, "mine");
@@ -113,7 +113,7 @@ class Takeover : public ::testing::Test {
     world_->network()->Heal("gateway-1", "manager", false);
     return silent;
   }
-  // Each run of the GPU is one step: nothing that was committed is computed again.
+  // Each run of the GPU is one step: no committed step is computed again.
   std::uint64_t Computed() { return world_->node("node-1").workers[0]->runs; }
 
   std::unique_ptr<sim::World> world_;
@@ -133,10 +133,10 @@ TEST_F(Takeover, ADeadGatewaysRunGoesOnAtAnotherBehindItsCommittedSteps) {
   EXPECT_EQ(run.claim(), 1u);
   EXPECT_EQ(run.start().gateway(), "gateway-1");
   EXPECT_EQ(StepsOf("mine"), 3u);
-  EXPECT_LE(Computed() - before, 4u) << "at most the step that was under way ran twice";
+  EXPECT_LE(Computed() - before, 4u) << "more than the step that was under way ran twice";
   EXPECT_THAT(EventsOf("run-taken-over"),
               ElementsAre(HasSubstr("gateway-2: run 'mine' goes on behind 1 committed steps")));
-  // Its client asks elsewhere with its key: what the run came to is the answer.
+  // The client asks at another gateway with its key and gets the outcome of the run.
   const auto computed = Computed();
   const auto again = Infer(1, "mine");
   world_->Run(seconds(1));
@@ -151,7 +151,7 @@ TEST_F(Takeover, ADeadGatewaysRunGoesOnAtAnotherBehindItsCommittedSteps) {
   EXPECT_EQ((*other)->code(), static_cast<int>(absl::StatusCode::kAlreadyExists)) << (*other)->message();
 }
 
-TEST_F(Takeover, WhoAsksForARunThatAnotherHasIsAnsweredWithItsEnd) {
+TEST_F(Takeover, AClientOfARunAtAnotherGatewayIsAnsweredWithItsEnd) {
   Open(2);
   const auto before = Computed();
   const auto first = Infer(0, "mine");
@@ -164,8 +164,8 @@ TEST_F(Takeover, WhoAsksForARunThatAnotherHasIsAnsweredWithItsEnd) {
     EXPECT_EQ((*slot)->code(), 0) << (*slot)->message();
     EXPECT_EQ((*slot)->outputs(0).data().inlined(), std::string(16, 'i'));
   }
-  EXPECT_EQ(Computed() - before, 3u) << "one run";
-  EXPECT_EQ(Stored("mine").claim(), 0u) << "it never changed hands";
+  EXPECT_EQ(Computed() - before, 3u) << "the run was computed more than once";
+  EXPECT_EQ(Stored("mine").claim(), 0u) << "the run changed its gateway";
 }
 
 TEST_F(Takeover, AClientThatGoesAwayDoesNotEndARunWhoseKeyItChose) {
@@ -216,9 +216,10 @@ TEST_F(Takeover, AGatewayThatWasOnlyCutOffCommitsNothingMoreAndItsClientStillHea
   RunUntilSteps("mine", 1);
   world_->network()->Partition("gateway-1", "manager", false);
   world_->Run(seconds(3));
-  EXPECT_EQ(Stored("mine").state(), proto::RUN_SUCCEEDED) << "the other had it meanwhile";
+  EXPECT_EQ(Stored("mine").state(), proto::RUN_SUCCEEDED)
+      << "the other gateway did not finish the run meanwhile";
   EXPECT_EQ(Stored("mine").gateway(), "gateway-2");
-  EXPECT_FALSE(cut_off->has_value()) << "it waits for the manager";
+  EXPECT_FALSE(cut_off->has_value()) << "the cut-off gateway waits for the manager";
   world_->network()->Heal("gateway-1", "manager", false);
   world_->Run(seconds(5));
   ASSERT_TRUE(cut_off->has_value());
@@ -228,7 +229,7 @@ TEST_F(Takeover, AGatewayThatWasOnlyCutOffCommitsNothingMoreAndItsClientStillHea
   EXPECT_EQ(StepsOf("mine"), 3u);
 }
 
-// Taken for dead, but its connection lives: it joins again, and its runs know nothing of it.
+// Gateway-1 is taken for dead, but its connection lives: it joins again, and its runs do not learn of it.
 TEST_F(Takeover, AnOwnerThatWasSilentForAWhileHearsOfItsSuccessorAndAsksNoNodeAnyMore) {
   Open(2, sim::NetworkOptions());
   const auto before = Computed();
@@ -244,13 +245,14 @@ TEST_F(Takeover, AnOwnerThatWasSilentForAWhileHearsOfItsSuccessorAndAsksNoNodeAn
   EXPECT_THAT(EventsOf("run-claim-refused"), testing::IsEmpty());
 }
 
-// As above, but nobody else could take its runs: they are its own again, and nothing is computed twice.
+// As above, but no other gateway could take its runs: gateway-1 owns them again, and no step is computed
+// twice.
 TEST_F(Takeover, TheOnlyGatewayHasItsRunsAgainWhenItWasMerelySilent) {
   Open(1, sim::NetworkOptions());
   const auto before = Computed();
   const auto silent = BeginAndFallSilent();
   world_->Run(milliseconds(2200));
-  EXPECT_EQ(Stored("mine").claim(), 0u) << "nobody claimed it, not its own gateway either";
+  EXPECT_EQ(Stored("mine").claim(), 0u) << "a gateway claimed the run";
   world_->network()->Heal("gateway-1", "node-1", false);
   world_->Run(seconds(5));
   ASSERT_TRUE(silent->has_value());
@@ -296,7 +298,7 @@ TEST_F(Takeover, AManagerThatRestartsFindsItsRunsWhereTheyAreAndNothingIsLost) {
   ASSERT_TRUE(mine->has_value());
   EXPECT_EQ((*mine)->code(), 0) << (*mine)->message();
   EXPECT_EQ(Stored("mine").state(), proto::RUN_SUCCEEDED);
-  EXPECT_EQ(Stored("mine").gateway(), "gateway-1") << "the gateway that had it said so in time";
+  EXPECT_EQ(Stored("mine").gateway(), "gateway-1") << "the owner of the run reported it too late";
   EXPECT_EQ(Computed() - before, 3u);
 }
 
@@ -309,7 +311,7 @@ TEST_F(Takeover, ARestartedManagerMovesTheRunsOfAGatewayThatDiedMeanwhile) {
   world_->Run(seconds(1));
   world_->StartManager();
   world_->Run(seconds(1));
-  EXPECT_EQ(Stored("mine").state(), proto::RUN_RUNNING) << "it may yet join again";
+  EXPECT_EQ(Stored("mine").state(), proto::RUN_RUNNING) << "the gateway may yet join again";
   world_->Run(seconds(3));
   EXPECT_EQ(Stored("mine").state(), proto::RUN_SUCCEEDED);
   EXPECT_EQ(Stored("mine").gateway(), "gateway-2");
@@ -365,9 +367,9 @@ TEST_F(Takeover, AnOperatorsCancellationReachesTheGatewayThatHasItNow) {
   EXPECT_EQ(StepsOf("mine"), 0u);
 }
 
-// Its gateway's actor ends while another one's claim is on its way to a full disk: the run is nobody's then,
-// and is not given back to who is dead.
-TEST_F(Takeover, WhoeverDiesWhileAClaimIsStoredIsNotGivenTheRunBack) {
+// The actor of the run's gateway ends while the claim of another actor is on its way to a full disk: then the
+// run has no owner, and it must not be given back to the actor that has ended.
+TEST_F(Takeover, AGatewayThatDiesWhileAClaimIsStoredIsNotGivenTheRunBack) {
   Open(1, sim::NetworkOptions());
   const auto silent = BeginAndFallSilent();
   world_->gateway(0).front->Cancel(1);

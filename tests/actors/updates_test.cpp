@@ -1,4 +1,4 @@
-// What members know of the cluster: told as what changes, and found again when it was lost.
+// How members learn what changes in the cluster: by updates, and by asking again when an update was lost.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -16,7 +16,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// What a gateway hears.
+// The updates that a gateway receives.
 struct Heard {
   std::vector<proto::ClusterUpdate> updates;
   std::uint64_t joins = 0;
@@ -46,7 +46,7 @@ proto::AdminRequest Removal(const std::string& function) {
 
 class Updates : public ::testing::Test {
  protected:
-  // A second gateway, which does nothing but listen.
+  // A second gateway, which only receives updates.
   void Listen() {
     listener_ = world_.system().spawn(Listener, heard_);
     MemberOptions options;
@@ -66,7 +66,7 @@ class Updates : public ::testing::Test {
     member_ = nullptr;
     listener_ = nullptr;
   }
-  // What the router would know if it had heard of nothing for a while: not of `function`, at revision 1.
+  // The view of a router that has missed updates: it lacks `function` and stands at revision 1.
   void Forget(const std::string& function) {
     proto::ClusterUpdate update;
     update.set_snapshot(true);
@@ -110,7 +110,7 @@ TEST_F(Updates, SayWhatChangedHoweverMuchThereIs) {
     for (const auto& key : update.removed()) told.push_back("-" + key.name());
   }
   EXPECT_EQ(told, (std::vector<std::string>{"+g", "-f3"}));
-  EXPECT_LE(world_.view()->copies(), 2u) << "nor does the router copy what it knows";
+  EXPECT_LE(world_.view()->copies(), 2u) << "the router copied its view for the update";
 }
 
 TEST_F(Updates, AMemberThatIsRemindedAsksForWhatItMissed) {
@@ -123,8 +123,8 @@ TEST_F(Updates, AMemberThatIsRemindedAsksForWhatItMissed) {
   const auto last = heard_->updates.back().revision();
   heard_->updates.clear();
   world_.Run(milliseconds(300));
-  ASSERT_EQ(heard_->updates.size(), 1u) << "of each revision once";
-  EXPECT_EQ(heard_->updates[0].since(), last) << "whoever lacks it finds the gap";
+  ASSERT_EQ(heard_->updates.size(), 1u) << "a revision was told more than once";
+  EXPECT_EQ(heard_->updates[0].since(), last) << "a member that lacks an update finds the gap";
   EXPECT_EQ(heard_->updates[0].functions_size(), 0);
   heard_->updates.clear();
   caf::anon_send(member_, [&] {
@@ -137,14 +137,14 @@ TEST_F(Updates, AMemberThatIsRemindedAsksForWhatItMissed) {
   EXPECT_FALSE(heard_->updates[0].snapshot());
   ASSERT_EQ(heard_->updates[0].functions_size(), 1);
   EXPECT_EQ(heard_->updates[0].functions(0).key().name(), "b");
-  EXPECT_EQ(heard_->joins, 1u) << "in the life that it has";
+  EXPECT_EQ(heard_->joins, 1u) << "the gateway joined again";
 }
 
 TEST_F(Updates, ARouterThatFindsAGapIsBroughtUpToDate) {
   for (const char* name : {"a", "b"}) ASSERT_TRUE(world_.Deploy(name, MiB(1)).ok());
   Forget("b");
   EXPECT_FALSE(Knows("b"));
-  ASSERT_TRUE(world_.Deploy("c", MiB(1)).ok());  // its update does not follow what the router knows
+  ASSERT_TRUE(world_.Deploy("c", MiB(1)).ok());  // this update does not follow what the router knows
   world_.Settle();
   EXPECT_TRUE(Knows("b"));
   EXPECT_TRUE(Knows("c"));
@@ -189,7 +189,7 @@ TEST_F(Updates, ANodeThatFindsAGapAsksItsMember) {
         return {[asked](const proto::JoinRequest& ask) { asked->push_back(ask.known_revision()); }};
       });
   world_.Settle();
-  // Others look on: that is nothing to go by.
+  // An ask without 'joining' comes from another actor, which the node must not take for its member.
   world_.system().spawn([controller](caf::event_based_actor* self) {
     self->request(controller, caf::infinite, proto::DescribeMember()).then([](const proto::MemberReport&) {});
   });
@@ -200,7 +200,8 @@ TEST_F(Updates, ANodeThatFindsAGapAsksItsMember) {
   caf::anon_send(controller, std::move(later));
   world_.Settle();
   ASSERT_EQ(asked->size(), 1u);
-  EXPECT_EQ(asked->front(), world_.view()->Get()->revision()) << "it knows what the router knows";
+  EXPECT_EQ(asked->front(), world_.view()->Get()->revision())
+      << "the node asks from another revision than the router's";
   caf::anon_send_exit(member, caf::exit_reason::user_shutdown);
 }
 

@@ -1,4 +1,4 @@
-// Uploads of the stored repository, whose parts are written by any thread of its pool.
+// Uploads to the stored repository: any thread of the repository's pool may write a part.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,8 @@
 namespace troupe::actors {
 namespace {
 
-// Objects whose writers can be held in the middle of a part, and say whether two threads were in one.
+// Objects whose writers can be held in the middle of a part, and which say whether two threads used one
+// writer.
 class HeldObjects final : public storage::ModelRepository {
  public:
   absl::StatusOr<std::unique_ptr<storage::ObjectWriter>> Create() override {
@@ -41,7 +42,7 @@ class HeldObjects final : public storage::ModelRepository {
 
   void Hold() { Set(true); }
   void Go() { Set(false); }
-  // Until so many writers are held.
+  // Waits until `count` writers are held.
   void AwaitHeld(int writers = 1) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return waiting_ >= writers; });
@@ -58,7 +59,7 @@ class HeldObjects final : public storage::ModelRepository {
     absl::Status Append(std::span<const std::byte> bytes) override {
       if (inside_.fetch_add(1) > 0) {
         all_.shared = true;
-        all_.Go();  // whoever waits for the first one's answer is to get it
+        all_.Go();  // lets the first writer end, so that the test does not hang
         --inside_;
         return absl::OkStatus();
       }
@@ -130,12 +131,12 @@ TEST_F(Uploads, APartIsRefusedWhileTheOneBeforeIsBeingWritten) {
   objects_.Go();
   EXPECT_TRUE(absl::IsAborted(second.status())) << second.status();
   EXPECT_FALSE(objects_.shared) << "two threads wrote with one writer";
-  EXPECT_EQ(*first.get(), 8u) << "it goes on as if the other had not been";
+  EXPECT_EQ(*first.get(), 8u) << "the first upload was disturbed by the second";
   EXPECT_TRUE(Send("u", 8, "three", true, Sha256Hex("one two three")).get().ok());
   EXPECT_TRUE(objects_.Has(Sha256Hex("one two three")));
 }
 
-TEST_F(Uploads, OneThatIsBegunAnewLeavesTheOldOneItsWriter) {
+TEST_F(Uploads, AnUploadThatIsBegunAnewLeavesTheOldOneItsWriter) {
   const auto digest = Sha256Hex("one two");
   ASSERT_TRUE(Send("u", 0, "one ").get().ok());
   objects_.Hold();
@@ -147,7 +148,7 @@ TEST_F(Uploads, OneThatIsBegunAnewLeavesTheOldOneItsWriter) {
   EXPECT_TRUE(anew.get().ok());
   EXPECT_TRUE(old.get().ok());
   EXPECT_TRUE(objects_.Has(digest));
-  EXPECT_TRUE(Send("u", 4, "two", true, digest).get().ok()) << "the end of the old one was not its end";
+  EXPECT_TRUE(Send("u", 4, "two", true, digest).get().ok()) << "the end of the old upload ended the new one";
 }
 
 TEST_F(Uploads, TwoOfTheSameObjectAreBothKept) {
@@ -158,7 +159,7 @@ TEST_F(Uploads, TwoOfTheSameObjectAreBothKept) {
   EXPECT_TRUE(objects_.Has(digest));
 }
 
-// What of the part is in the file is unknown: the digest is of what was written whole.
+// It is unknown how much of the part is in the file: the digest covers what was written completely.
 TEST_F(Uploads, AfterAnErrorOfTheDiskItBeginsAgain) {
   ASSERT_TRUE(Send("u", 0, "one ").get().ok());
   objects_.objects.SetCapacity(Bytes(5));

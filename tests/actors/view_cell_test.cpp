@@ -15,7 +15,7 @@
 namespace troupe::actors {
 namespace {
 
-// The deployment of a function as a manager tells it that counts by ones.
+// The deployment of a function, as a manager tells it whose revisions count by ones.
 proto::ClusterUpdate Deployment(std::uint64_t revision, const std::string& name) {
   proto::ClusterUpdate update;
   update.set_since(revision - 1);
@@ -49,7 +49,7 @@ proto::ClusterUpdate Removal(std::uint64_t revision, const std::string& name) {
   return update;
 }
 
-TEST(ViewCell, AnUpdateCostsNoCopyWhileNobodyKeepsAView) {
+TEST(ViewCell, AnUpdateCostsNoCopyWhileNoThreadKeepsAView) {
   ViewCell cell;
   for (std::uint64_t i = 1; i <= 100; ++i) {
     const auto change = cell.Apply(Deployment(i, "f" + std::to_string(i)));
@@ -57,9 +57,9 @@ TEST(ViewCell, AnUpdateCostsNoCopyWhileNobodyKeepsAView) {
     ASSERT_EQ(change.deployed.size(), 1u);
     const auto view = cell.Get();
     EXPECT_EQ(view->revision(), i);
-    ASSERT_EQ(view->functions().size(), i) << "every update is in both of them";
+    ASSERT_EQ(view->functions().size(), i) << "an update is missing in one of the two views";
   }
-  EXPECT_EQ(cell.copies(), 1u) << "the second view, once";
+  EXPECT_EQ(cell.copies(), 1u) << "the second view was copied more than once";
 }
 
 TEST(ViewCell, AViewThatIsReadNeverChanges) {
@@ -70,7 +70,8 @@ TEST(ViewCell, AViewThatIsReadNeverChanges) {
     kept.push_back(cell.Get());
   }
   for (std::uint64_t i = 1; i <= 10; ++i) EXPECT_EQ(kept[i - 1]->functions().size(), i);
-  kept.erase(kept.begin() + 3, kept.end());  // old ones are read on, and are of no use when they come back
+  kept.erase(kept.begin() + 3,
+             kept.end());  // three old views are kept, and are not used again when they come back
   const auto copies = cell.copies();
   for (std::uint64_t i = 11; i <= 20; ++i) {
     ASSERT_TRUE(cell.Apply(Deployment(i, "f" + std::to_string(i))).applied);
@@ -134,7 +135,7 @@ TEST(ViewCell, ThreadsReadWhileItChanges) {
   EXPECT_EQ(cell.nodes(), 500u);
 }
 
-// --- what the service makes of it ---
+// --- the service that reads the view ---
 
 TEST(GatewayService, AWorkflowIsReadyWhenAllItsFunctionsAreServed) {
   const auto view = std::make_shared<ViewCell>();
@@ -170,7 +171,7 @@ TEST(GatewayService, AGatewayIsReadyWhenItsFunctionsAreServable) {
   GatewayService service({.front = nullptr, .view = view, .servable = servable, .statistics = nullptr});
   ASSERT_TRUE(view->Apply(Deployment(1, "left")).applied);
   ASSERT_TRUE(view->Apply(Deployment(2, "right")).applied);
-  EXPECT_FALSE(service.Ready()) << "no node yet";
+  EXPECT_FALSE(service.Ready()) << "there is no node yet";
   view->SetNodes(1);
   EXPECT_FALSE(service.Ready());
   servable->Publish(Holding({"model left"}), {"model left"});

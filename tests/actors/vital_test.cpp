@@ -10,7 +10,7 @@
 namespace troupe::actors {
 namespace {
 
-// Answers 1; throws at anything below.
+// Returns 1, and throws for a number below.
 caf::behavior Fragile() {
   return {[](int what) {
     if (what < 1) throw std::runtime_error("too small");
@@ -31,7 +31,7 @@ void Try(bool shuts_down) {
   }
   caf::scoped_actor self(system);
   self->wait_for(actor);
-  // Its end is told to us before it is to those who came first: the process may yet end with it.
+  // This test hears of the actor's end before the watchers that came first: the process may yet end with it.
   if (!shuts_down) std::promise<void>().get_future().wait();
   std::_Exit(0);
 }

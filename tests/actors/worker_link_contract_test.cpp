@@ -29,7 +29,7 @@ namespace {
 constexpr Bytes kMemory = MiB(16);
 constexpr Duration kPatience = std::chrono::seconds(60);
 
-// What one link has said.
+// What one link has reported.
 class Heard {
  public:
   WorkerLink::Events Events() {
@@ -65,22 +65,22 @@ class Heard {
   }
 };
 
-// One GPU, and whatever makes links to its worker.
+// One GPU, and the means to make links to its worker.
 class Site {
  public:
   virtual ~Site() = default;
   virtual std::unique_ptr<WorkerLink> MakeLink() = 0;
-  // Until `condition` holds (called under the lock of `heard`); false when it never does.
+  // Waits until `condition` holds (called under the lock of `heard`); false when it never does.
   virtual bool Await(Heard& heard, const std::function<bool()>& condition) = 0;
   virtual proto::HostCopy Model(const std::string& digest, std::size_t weights) = 0;
   // From now on the worker takes nothing out of its ring, and no adoption is answered.
   virtual void Freeze(std::uint64_t pid) = 0;
   virtual void Thaw(std::uint64_t pid) = 0;
-  // Whatever starts from now on ends at once, with the code of a device that is not there.
+  // Workers that start from now on end at once, with the code of a device that is not there.
   virtual void LoseDevice() = 0;
-  // The worker is killed by somebody else.
+  // The worker is killed, and not by its link.
   virtual void KillFromOutside(std::uint64_t pid) = 0;
-  // What a worker leaves behind that was killed together with its daemon.
+  // Leaves the files of a worker that was killed together with its daemon.
   virtual void LeaveStaleSocket() = 0;
 };
 
@@ -158,13 +158,13 @@ class Process final : public Site {
     host_ = *transport::HostRegion::Create("host", region);
     reader_ = *gpu::LinkReader::Start();
   }
-  // Whoever is left listens here.
+  // A worker that is still alive listens here.
   ~Process() override {
     const auto left = transport::ConnectUnix(options_.command.socket, Duration::zero());
     if (left.ok()) kill(left->peer_pid(), SIGKILL);
   }
   std::unique_ptr<WorkerLink> MakeLink() override {
-    // As a daemon that starts again: the newest wins the worker.
+    // As when a daemon starts again: the newest link gets the worker.
     return MakeProcessWorkerLink({reader_,
                                   pool_,
                                   [this](const std::string&) { return host_; },
@@ -190,12 +190,12 @@ class Process final : public Site {
   void Thaw(std::uint64_t pid) override { kill(static_cast<pid_t>(pid), SIGCONT); }
   void LoseDevice() override { options_.command.device = "toaster:7"; }
   void KillFromOutside(std::uint64_t pid) override { kill(static_cast<pid_t>(pid), SIGKILL); }
-  // Each engine by itself; its main loop may stand still for longer.
+  // Each engine is watched by itself; the worker's main loop may stand still for longer.
   void HangAfter(Duration limit) { options_.watch.heartbeat = kPatience, options_.watch.engines = limit; }
   void LeaveStaleSocket() override {
     auto listener = transport::UnixListener::Listen(options_.command.socket);
     ASSERT_TRUE(listener.ok()) << listener.status();
-    // The file stays when the one who listens does not end in good order.
+    // The socket's file stays when its listener does not end in good order.
     std::filesystem::rename(options_.command.socket, directory_ / "kept");
     *listener = transport::UnixListener();
     std::filesystem::rename(directory_ / "kept", options_.command.socket);
@@ -211,7 +211,7 @@ class Process final : public Site {
   std::uint64_t epoch_ = 0;
 };
 
-// A link and what it said. Destroyed link first, as an executor does it.
+// A link and what it reported. The link is destroyed first, as an executor does it.
 struct Worker {
   explicit Worker(Site& s) : site(s), link(s.MakeLink()) { link->Bind(heard.Events()); }
 
@@ -219,7 +219,7 @@ struct Worker {
   bool AwaitDeaths(std::size_t count) {
     return Await([&] { return heard.deaths.size() >= count; });
   }
-  // As an executor does it: adopts once it is told that the worker listens.
+  // Adopts the worker once the link reports that it listens, as an executor does it.
   proto::WorkerReady Start(std::uint64_t incarnation) {
     link->Spawn(incarnation);
     const bool listens = Await(
@@ -237,12 +237,12 @@ struct Worker {
     order.set_sequence(sequence);
     return link->Send(order);
   }
-  // Sends and waits for the outcome.
+  // Sends the order and waits for its outcome.
   proto::WorkerOutcome Ask(proto::WorkerOrder order) {
     const auto sequence = next++;
     const auto sent = Send(std::move(order), sequence);
     EXPECT_TRUE(sent.ok()) << sent;
-    EXPECT_TRUE(Await([&] { return heard.Outcome(sequence) != nullptr; })) << "no answer";
+    EXPECT_TRUE(Await([&] { return heard.Outcome(sequence) != nullptr; })) << "the order was not answered";
     return heard.Read<proto::WorkerOutcome>([&] {
       const auto* outcome = heard.Outcome(sequence);
       return outcome == nullptr ? proto::WorkerOutcome() : *outcome;
@@ -319,7 +319,7 @@ TEST_P(WorkerLinkContract, ModelsComeAndGoAndWhatDoesNotFitSaysSo) {
   ASSERT_EQ(worker.Start(1).code(), 0);
   const auto small = site().Model("small", 1000);
   EXPECT_EQ(worker.Ask(SwapIn(small)).code(), 0);
-  EXPECT_EQ(worker.Ask(SwapIn(small)).code(), 0) << "it is there already";
+  EXPECT_EQ(worker.Ask(SwapIn(small)).code(), 0) << "the model is there already";
   const auto huge = worker.Ask(SwapIn(site().Model("huge", 20 << 20)));
   EXPECT_TRUE(Code(huge, absl::StatusCode::kResourceExhausted)) << huge.message();
   ASSERT_TRUE(huge.has_no_fit());
@@ -333,7 +333,7 @@ TEST_P(WorkerLinkContract, ModelsComeAndGoAndWhatDoesNotFitSaysSo) {
   proto::WorkerOrder run;
   run.mutable_run()->set_digest("small");
   EXPECT_TRUE(Code(worker.Ask(run), absl::StatusCode::kNotFound));
-  // Neither is answered; what follows is.
+  // Neither of the two orders is answered; the one that follows them is.
   proto::WorkerOrder cancel;
   cancel.mutable_cancel()->set_target(77);
   EXPECT_TRUE(worker.Send(cancel, 1).ok());
@@ -356,7 +356,7 @@ TEST_P(WorkerLinkContract, AKilledWorkerIsToldOfOnceAndTheNextOneStartsEmpty) {
   EXPECT_EQ(worker.Death().signal(), SIGKILL);
   EXPECT_EQ(worker.Death().exit_code(), 0);
   EXPECT_TRUE(absl::IsUnavailable(worker.Send(DescribeOrder(), 5)));
-  worker.link->Kill();  // nobody is there: nothing is said a second time
+  worker.link->Kill();  // the worker is gone, and the link does not report it a second time
   const auto ready = worker.Start(2);
   ASSERT_EQ(ready.code(), 0) << ready.message();
   EXPECT_EQ(ready.incarnation(), 2u);
@@ -366,7 +366,7 @@ TEST_P(WorkerLinkContract, AKilledWorkerIsToldOfOnceAndTheNextOneStartsEmpty) {
   EXPECT_EQ(worker.heard.answers.back().incarnation(), 2u);
 }
 
-TEST_P(WorkerLinkContract, AWorkerThatSomebodyElseKillsIsToldOfToo) {
+TEST_P(WorkerLinkContract, AWorkerThatAnotherProcessKillsIsReportedToo) {
   Worker worker(site());
   const auto ready = worker.Start(1);
   ASSERT_EQ(ready.code(), 0);
@@ -403,7 +403,7 @@ TEST_P(WorkerLinkContract, ADeviceThatIsNotThereIsTheExitCodeOfTheWorker) {
   Worker worker(site());
   worker.link->Spawn(1);
   ASSERT_TRUE(worker.Await([&] { return !worker.heard.listening.empty() || !worker.heard.deaths.empty(); }));
-  // Who started it may learn of its end only when adopting.
+  // The daemon that started the worker may learn of its end only when it adopts it.
   if (worker.heard.Read<bool>([&] { return worker.heard.deaths.empty(); })) worker.link->Adopt(1);
   ASSERT_TRUE(worker.AwaitDeaths(1));
   EXPECT_EQ(worker.Death().exit_code(), 4);
@@ -411,13 +411,13 @@ TEST_P(WorkerLinkContract, ADeviceThatIsNotThereIsTheExitCodeOfTheWorker) {
   EXPECT_TRUE(worker.heard.ready.empty());
 }
 
-TEST_P(WorkerLinkContract, WhereNobodyListensAnAdoptionFailsAndAKillLeadsOn) {
+TEST_P(WorkerLinkContract, WithoutAListenerAnAdoptionFailsAndAKillLeadsOn) {
   site().LeaveStaleSocket();
   Worker worker(site());
   EXPECT_FALSE(worker.link->Listens());
   EXPECT_NE(worker.Adopt(1).code(), 0);
   worker.link->Kill();
-  ASSERT_TRUE(worker.AwaitDeaths(1)) << "the executor waits for it";
+  ASSERT_TRUE(worker.AwaitDeaths(1)) << "the executor waits for the report of the worker's end";
   EXPECT_EQ(worker.Death().incarnation(), 1u);
   EXPECT_EQ(worker.Start(2).code(), 0) << "the socket that lies in the way has no owner";
 }
@@ -441,7 +441,7 @@ TEST_P(WorkerLinkContract, AWorkerLivesOnWhenItsLinkLetsGo) {
   EXPECT_EQ(second.Start(2).code(), 0);
 }
 
-TEST_P(WorkerLinkContract, AWorkerThatServesNobodyIsAssignedInPlaceAndStaysAssigned) {
+TEST_P(WorkerLinkContract, AWorkerWithoutARuntimeKeyIsAssignedInPlaceAndStaysAssigned) {
   std::uint64_t pid = 0;
   {
     Worker worker(site());
@@ -454,11 +454,12 @@ TEST_P(WorkerLinkContract, AWorkerThatServesNobodyIsAssignedInPlaceAndStaysAssig
     ASSERT_EQ(assigned.code(), 0) << assigned.message();
     EXPECT_EQ(assigned.incarnation(), 2u);
     EXPECT_EQ(assigned.description().isolation_key(), "tenant/acme");
-    EXPECT_EQ(assigned.description().pid(), pid) << "the same worker";
+    EXPECT_EQ(assigned.description().pid(), pid) << "another worker was started";
     ASSERT_EQ(worker.Ask(SwapIn(site().Model("kept", 1000))).code(), 0);
     EXPECT_TRUE(worker.heard.deaths.empty());
   }
-  // A daemon that comes back knows nothing: the worker says whom it serves, and is adopted as that.
+  // A daemon that comes back knows nothing of the worker: the worker says which runtime it serves, and is
+  // adopted as that.
   Worker second(site());
   const auto again = second.Adopt(1);
   ASSERT_EQ(again.code(), 0) << again.message();
@@ -475,7 +476,8 @@ TEST_P(WorkerLinkContract, AWorkerThatServesNobodyIsAssignedInPlaceAndStaysAssig
   second.link->Serve("tenant/bolt");
   const auto served = second.Start(3);
   ASSERT_EQ(served.code(), 0) << served.message();
-  EXPECT_EQ(served.description().isolation_key(), "tenant/bolt") << "from its start on";
+  EXPECT_EQ(served.description().isolation_key(), "tenant/bolt")
+      << "the worker did not serve its tenant from its start on";
 }
 
 TEST_P(WorkerLinkContract, AStuckWorkerFromBeforeIsKilledAndReplaced) {
@@ -494,14 +496,14 @@ TEST_P(WorkerLinkContract, AStuckWorkerFromBeforeIsKilledAndReplaced) {
   ASSERT_TRUE(second.AwaitDeaths(1));
   EXPECT_EQ(second.Death().signal(), SIGKILL);
   site().Thaw(pid);
-  EXPECT_FALSE(second.link->Listens()) << "it is gone, not only told of";
+  EXPECT_FALSE(second.link->Listens()) << "the worker is gone, not only reported as gone";
 }
 
 TEST_P(WorkerLinkContract, AFullRingIsSaidAndNothingOfItIsLost) {
   Worker worker(site());
   const auto ready = worker.Start(1);
   ASSERT_EQ(ready.code(), 0);
-  // The fake takes nothing as long as nobody runs its actors.
+  // The fake takes no order while its actors do not run.
   if (GetParam()) site().Freeze(ready.description().pid());
   absl::Status status;
   std::uint64_t sent = 0;
@@ -511,7 +513,7 @@ TEST_P(WorkerLinkContract, AFullRingIsSaidAndNothingOfItIsLost) {
   if (GetParam()) site().Thaw(ready.description().pid());
   EXPECT_TRUE(worker.Await([&] { return worker.heard.answers.size() == sent; }));
   EXPECT_FALSE(worker.link->Progress().busy);
-  EXPECT_EQ(worker.Ask(DescribeOrder()).code(), 0) << "there is room again";
+  EXPECT_EQ(worker.Ask(DescribeOrder()).code(), 0) << "there is room in the ring again";
 }
 
 TEST_P(WorkerLinkContract, ALinkThatIsGoneSaysNothingMore) {
@@ -536,18 +538,18 @@ TEST_P(WorkerLinkContract, ALinkThatIsGoneSaysNothingMore) {
   EXPECT_EQ(heard.Read<std::size_t>([&] { return heard.answers.size() + heard.deaths.size(); }), said);
 }
 
-TEST_P(WorkerLinkContract, AWorkerThatNobodyAdoptedEndsWithItsLink) {
+TEST_P(WorkerLinkContract, AWorkerThatWasNeverAdoptedEndsWithItsLink) {
   {
     Worker worker(site());
     worker.link->Spawn(1);
     ASSERT_TRUE(worker.Await([&] { return !worker.heard.listening.empty(); }));
   }
   Worker next(site());
-  ASSERT_EQ(next.Start(1).code(), 0) << "it finds the place free";
+  ASSERT_EQ(next.Start(1).code(), 0) << "the old worker still has the socket";
 }
 
-// The runs behind it move, as they wait, and nothing else of the worker stands still: only the watch over
-// each engine by itself sees this.
+// The runs that wait behind the stuck one move on as they end, and the rest of the worker goes on: only the
+// watch over each engine by itself sees that the run is stuck.
 TEST(ProcessExecutor, ACopyThatStandsStillIsNamedAndCostsTheWorker) {
   caf::actor_system_config config;
   RegisterMessageTypes(config);
@@ -567,7 +569,7 @@ TEST(ProcessExecutor, ACopyThatStandsStillIsNamedAndCostsTheWorker) {
       self->receive([&](proto::ExecutorReport& report) { last = std::move(report); },
                     caf::after(kPatience) >> [&] { in_time = false; });
     }
-    EXPECT_TRUE(in_time) << "no such report";
+    EXPECT_TRUE(in_time) << "the report does not come";
     return last;
   };
   std::uint64_t sequence = 0;
@@ -578,7 +580,7 @@ TEST(ProcessExecutor, ACopyThatStandsStillIsNamedAndCostsTheWorker) {
   const auto answer = [](auto handle) {
     proto::WorkerOutcome outcome;
     handle.receive([&](proto::WorkerOutcome& came) { outcome = std::move(came); },
-                   [](const caf::error&) { ADD_FAILURE() << "no answer"; });
+                   [](const caf::error&) { ADD_FAILURE() << "the order was not answered"; });
     return outcome;
   };
   await(proto::ExecutorReport::READY);
@@ -599,7 +601,7 @@ TEST(ProcessExecutor, ACopyThatStandsStillIsNamedAndCostsTheWorker) {
   EXPECT_NE(swapped.message().find(why), std::string::npos) << swapped.message();
   EXPECT_TRUE(Code(answer(std::move(run)), absl::StatusCode::kUnavailable));
   await(proto::ExecutorReport::READY);
-  EXPECT_EQ(answer(ask(SwapIn(copy))).code(), 0) << "the next worker copies again";
+  EXPECT_EQ(answer(ask(SwapIn(copy))).code(), 0) << "the next worker does not copy again";
   self->send_exit(executor, caf::exit_reason::kill);
   self->wait_for(executor);
 }

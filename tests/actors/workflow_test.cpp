@@ -56,16 +56,16 @@ struct HeldCall {
   std::function<void()> cancel;
 };
 
-// A router that answers each call by sending its inputs back, at once or when it is told to; a cancelled call
-// at once.
+// A router that answers each call with the call's inputs, at once or when it is told to. It answers a
+// cancelled call at once.
 struct Script {
   std::vector<std::string> calls;
   std::vector<std::string> shapes;  // of the first input of each call
   std::map<std::string, absl::Status> failures;
-  // By function: only so many more calls fail. Absent: each does.
+  // By function: how many more calls fail; absent: every call does.
   std::map<std::string, int> failing;
   std::int64_t retry_after_ns = 0;  // of each failure
-  bool advanced = false;            // each failure may have advanced the function's state
+  bool advanced = false;            // each failure may have changed the function's state
   std::vector<Time> times;          // of the calls
   bool hold = false;
   std::vector<HeldCall> held;
@@ -131,8 +131,8 @@ RouterActor::behavior_type ScriptedRouter(RouterActor::pointer self, std::shared
         held.cancel();
       },
       [](const proto::ReleaseOutputs&) {},
-      // A promise is delivered inside its actor only: a grant is this router's word for "answer the oldest
-      // call".
+      // A promise can only be delivered inside its actor: a grant tells this router to answer the oldest
+      // call.
       [script](const proto::CreditGrant&) {
         if (script->held.empty()) return;
         const auto held = script->held.front();
@@ -145,7 +145,7 @@ RouterActor::behavior_type ScriptedRouter(RouterActor::pointer self, std::shared
   };
 }
 
-// A disk whose next syncs fail: what was written lies there all the same.
+// A disk whose next syncs fail, although the bytes have been written to it.
 class HalfSynced final : public storage::MetadataStore {
  public:
   void Commit(storage::Batch batch, CommitDone done) override {
@@ -252,7 +252,7 @@ class Workflow : public ::testing::Test {
     cancel.mutable_cancel_run()->set_run(run);
     return world_.Ask(cancel).status();
   }
-  // Asked, and not waited for.
+  // The run is asked for; its answer is not waited for.
   std::shared_ptr<std::optional<proto::AdminReply>> CancelLater(const std::string& run = ".gateway-1-ab-1") {
     auto reply = std::make_shared<std::optional<proto::AdminReply>>();
     proto::AdminRequest cancel;
@@ -272,8 +272,8 @@ class Workflow : public ::testing::Test {
     world_.Settle();
     return load;
   }
-  // The front and its runs are gone, unheard; another of the same incarnation numbers its runs from one
-  // again.
+  // The front and its runs end without a message. Another front of the same incarnation numbers its runs from
+  // one again.
   void Orphan() {
     front_.reset();
     world_.Settle();
@@ -283,7 +283,7 @@ class Workflow : public ::testing::Test {
   absl::StatusOr<proto::RunRecord> Stored(const std::string& run = ".gateway-1-ab-1") {
     return storage::GetMessage<proto::RunRecord>(world_.store(), Table::kRuns, run);
   }
-  // From now on the manager's disk is one that may fail so.
+  // From now on the manager's disk may fail in this way.
   void UseHalfSynced() {
     world_.StopManager();
     half_.inner = &world_.store();
@@ -297,7 +297,7 @@ class Workflow : public ::testing::Test {
     EXPECT_TRUE(stored.ok()) << stored.status();
     return stored.ok() ? *std::move(stored) : proto::CommitStep();
   }
-  // Its outputs are blobs that nobody has any more, and its run has no gateway.
+  // The step's outputs are blobs that no longer exist, and the run has no gateway.
   void LoseResult(const std::string& step) {
     Orphan();
     world_.StopManager();
@@ -363,7 +363,7 @@ TEST_F(Workflow, AStepIsDurableBeforeTheNextBeginsAndTheEndBeforeTheAnswer) {
   EXPECT_EQ(world_.store().held(), 1u);
   EXPECT_TRUE(script_->calls.empty()) << "the run itself is not durable yet";
   ASSERT_TRUE(CompleteNext());
-  EXPECT_EQ(script_->calls, (Calls{"net-a", "net-b", "net-c"})) << "side by side";
+  EXPECT_EQ(script_->calls, (Calls{"net-a", "net-b", "net-c"})) << "the three steps do not run side by side";
   EXPECT_EQ(world_.store().held(), 3u);
   ASSERT_TRUE(CompleteNext());
   ASSERT_TRUE(CompleteNext());
@@ -390,7 +390,7 @@ TEST_F(Workflow, FanOutCallsOncePerSliceAndPutsTheAnswersTogether) {
   EXPECT_EQ(script_->shapes, (Calls{"1x4", "1x4", "1x4"}));
   EXPECT_EQ(ShapeOf(reply_->outputs(0).spec()), "3x4");
   EXPECT_EQ(reply_->outputs(0).data().inlined(), request.inputs(0).data().inlined());
-  EXPECT_EQ(StoredSteps(), Calls{"each"}) << "one step, however many calls";
+  EXPECT_EQ(StoredSteps(), Calls{"each"}) << "the calls of a fan-out are one step";
 }
 
 TEST_F(Workflow, AnEmptyBatchCannotBeFannedOutAndSaysSo) {
@@ -407,7 +407,7 @@ TEST_F(Workflow, AFailingStepFailsTheRunByItsName) {
   ASSERT_TRUE(reply_.has_value());
   EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kInvalidArgument));
   EXPECT_EQ(reply_->message(), "step 'middle': no such shape");
-  EXPECT_EQ(script_->calls.size(), 3u) << "the join never began, and nothing was tried again";
+  EXPECT_EQ(script_->calls.size(), 3u) << "the join began, or a call was tried again";
   EXPECT_EQ(Stored()->state(), proto::RUN_FAILED);
   EXPECT_EQ(Stored()->message(), "step 'middle': no such shape");
   EXPECT_EQ(Stored()->code(), static_cast<int>(absl::StatusCode::kInvalidArgument));
@@ -459,7 +459,8 @@ TEST_F(Workflow, OfAFanOutOnlyTheSliceThatFailedIsCalledAgain) {
   ASSERT_TRUE(reply_.has_value());
   ASSERT_EQ(reply_->code(), 0) << reply_->message();
   EXPECT_EQ(script_->calls.size(), 4u);
-  EXPECT_EQ(reply_->outputs(0).data().inlined(), request.inputs(0).data().inlined()) << "each in its place";
+  EXPECT_EQ(reply_->outputs(0).data().inlined(), request.inputs(0).data().inlined())
+      << "the outputs are not in the order of the inputs";
 }
 
 TEST_F(Workflow, WhenTheRunsTimeoutPassesTheLastErrorIsTold) {
@@ -491,7 +492,7 @@ TEST_F(Workflow, ACallThatMayHaveAdvancedAStateIsNeverMadeAgain) {
     EXPECT_NE(reply_->message().find("may have advanced"), std::string::npos) << reply_->message();
     EXPECT_NE(reply_->message().find("its node was lost"), std::string::npos) << reply_->message();
   }
-  EXPECT_EQ(script_->calls, Calls{"join"}) << "nor by its key";
+  EXPECT_EQ(script_->calls, Calls{"join"}) << "the second submission with the key called the function again";
 }
 
 TEST_F(Workflow, ACancelledRunDoesNotWaitToCallAgain) {
@@ -513,7 +514,7 @@ TEST_F(Workflow, AFailureForGoodEndsTheCallsThatWaitBesideIt) {
   script_->failures["net-b"] = absl::InvalidArgumentError("no such shape");
   script_->retry_after_ns = Duration(seconds(30)).count();
   Infer(RequestOf("flow"));
-  ASSERT_TRUE(reply_.has_value()) << "it does not wait for the pause";
+  ASSERT_TRUE(reply_.has_value()) << "the run waits for the pause";
   EXPECT_EQ(reply_->message(), "step 'middle': no such shape");
 }
 
@@ -527,7 +528,7 @@ TEST_F(Workflow, AKeyWhoseRunFailedForAPassingReasonGoesOnBehindItsCommittedStep
   ASSERT_TRUE(reply_.has_value());
   ASSERT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kDeadlineExceeded)) << reply_->message();
   ASSERT_EQ(Stored("mine")->state(), proto::RUN_FAILED);
-  // A manager that read its disk again knows it, too.
+  // A manager that reads its disk again knows it, too.
   world_.StopManager();
   world_.StartManager();
   world_.Run(seconds(1));
@@ -563,7 +564,7 @@ TEST_F(Workflow, TwoSubmissionsOfAKeyReopenItsRunOnce) {
   for (int i = 0; i < 2; ++i)
     front_->Infer(request, [&replies](proto::InferReply reply) { replies.push_back(std::move(reply)); });
   world_.Run(milliseconds(100));
-  EXPECT_EQ(world_.store().held(), 1u) << "one claim";
+  EXPECT_EQ(world_.store().held(), 1u) << "there is more than one claim";
   world_.store().Release();
   world_.Run(seconds(1));
   ASSERT_EQ(replies.size(), 2u);
@@ -589,9 +590,10 @@ TEST_F(Workflow, AFailingStepCancelsTheCallsBesideIt) {
   Infer(RequestOf("flow"));
   script_->failures["net-a"] = absl::InvalidArgumentError("no such shape");
   AnswerHeld(1);
-  EXPECT_EQ(script_->cancelled, 2u) << "nobody waits for them";
+  EXPECT_EQ(script_->cancelled, 2u) << "the calls that no run waits for were not cancelled";
   ASSERT_TRUE(reply_.has_value());
-  EXPECT_EQ(reply_->message(), "step 'left': no such shape") << "not the cancellations that followed";
+  EXPECT_EQ(reply_->message(), "step 'left': no such shape")
+      << "the message tells of the cancellations that followed";
   EXPECT_EQ(Stored()->state(), proto::RUN_FAILED);
 }
 
@@ -633,7 +635,7 @@ TEST_F(Workflow, AnOperatorsCancellationEndsTheCallsUnderWayAtOnce) {
   EXPECT_TRUE(StoredSteps().empty());
   EXPECT_EQ(Stored()->state(), proto::RUN_CANCELLED);
   EXPECT_EQ(Stored()->message(), "cancelled by an operator");
-  EXPECT_TRUE(CancelRun().ok()) << "it is: again is no error";
+  EXPECT_TRUE(CancelRun().ok()) << "cancelling a cancelled run is an error";
   EXPECT_TRUE(absl::IsNotFound(CancelRun("no-such-run")));
 }
 
@@ -651,17 +653,17 @@ TEST_F(Workflow, ACancellationGoesDownToTheQueueOfTheGpu) {
   EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kCancelled)) << reply_->message();
   const auto after = LoadOfNode();
   EXPECT_EQ(after.queued() + after.running(), 0u);
-  EXPECT_EQ(world_.node("node-1").workers[0]->runs, 0u) << "no GPU computed for it";
+  EXPECT_EQ(world_.node("node-1").workers[0]->runs, 0u) << "a GPU computed for the cancelled run";
 }
 
 TEST_F(Workflow, ACancellationThatComesWhileTheEndIsStoredFindsTheRunEnded) {
   world_.store().Hold();
   Infer(RequestOf("fan", 1));
-  ASSERT_TRUE(CompleteNext());  // the start
-  ASSERT_TRUE(CompleteNext());  // the step
-  ASSERT_EQ(world_.store().held(), 1u) << "the run's own end";
+  ASSERT_TRUE(CompleteNext());  // commits the start
+  ASSERT_TRUE(CompleteNext());  // commits the step
+  ASSERT_EQ(world_.store().held(), 1u) << "only the run's own end waits for the disk";
   const auto cancelled = CancelLater();
-  EXPECT_EQ(world_.store().held(), 1u) << "it waits for its turn";
+  EXPECT_EQ(world_.store().held(), 1u) << "the cancellation does not wait for its turn";
   ASSERT_TRUE(CompleteNext());
   ASSERT_TRUE(reply_.has_value());
   EXPECT_EQ(reply_->code(), 0) << reply_->message();
@@ -674,13 +676,13 @@ TEST_F(Workflow, ACancellationThatComesWhileTheEndIsStoredFindsTheRunEnded) {
 TEST_F(Workflow, AnEndThatComesWhileTheCancellationIsStoredIsACancelledOne) {
   world_.store().Hold();
   Infer(RequestOf("fan", 1));
-  ASSERT_TRUE(CompleteNext());  // the start
+  ASSERT_TRUE(CompleteNext());  // commits the start
   const auto cancelled = CancelLater();
-  ASSERT_EQ(world_.store().held(), 2u) << "the step, the cancellation";
+  ASSERT_EQ(world_.store().held(), 2u) << "the step and the cancellation wait for the disk";
   ASSERT_TRUE(CompleteNext());
   EXPECT_FALSE(reply_.has_value());
   ASSERT_TRUE(CompleteNext());
-  EXPECT_EQ(world_.store().held(), 0u) << "no second end";
+  EXPECT_EQ(world_.store().held(), 0u) << "the run got a second end";
   ASSERT_TRUE(reply_.has_value());
   EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kCancelled)) << reply_->message();
   EXPECT_EQ(Stored()->state(), proto::RUN_CANCELLED);
@@ -691,18 +693,18 @@ TEST_F(Workflow, AnEndThatComesWhileTheCancellationIsStoredIsACancelledOne) {
 TEST_F(Workflow, AStepThatCannotBeStoredFailsTheRunAndLosesNothingAcknowledged) {
   world_.store().Hold();
   Infer(RequestOf("flow"));
-  ASSERT_TRUE(CompleteNext());  // the start
-  ASSERT_TRUE(CompleteNext());  // left
+  ASSERT_TRUE(CompleteNext());  // commits the start
+  ASSERT_TRUE(CompleteNext());  // commits the step 'left'
   world_.store().FailNext(absl::ResourceExhaustedError("no space left on the device"), 3);
-  ASSERT_TRUE(CompleteNext());  // middle: refused
-  world_.store().Release();     // right, and the run's end: refused
+  ASSERT_TRUE(CompleteNext());  // the disk refuses the step 'middle'
+  world_.store().Release();     // the disk refuses the step 'right' and the run's end
   world_.Run(milliseconds(100));
   ASSERT_TRUE(reply_.has_value());
   EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kResourceExhausted));
   EXPECT_EQ(reply_->message(), "step 'middle': no space left on the device");
   EXPECT_EQ(script_->calls.size(), 3u) << "the join never began";
-  EXPECT_EQ(StoredSteps(), Calls{"left"}) << "what was acknowledged";
-  EXPECT_EQ(Stored()->state(), proto::RUN_RUNNING) << "its end did not fit either";
+  EXPECT_EQ(StoredSteps(), Calls{"left"}) << "an acknowledged step is lost";
+  EXPECT_EQ(Stored()->state(), proto::RUN_RUNNING) << "the run's end did not fit on the disk either";
   world_.Run(seconds(5));
   EXPECT_EQ(Stored()->state(), proto::RUN_FAILED) << "there is room again";
   EXPECT_EQ(Stored()->message(), "step 'middle': no space left on the device");
@@ -712,15 +714,15 @@ TEST_F(Workflow, AStepThatCannotBeStoredFailsTheRunAndLosesNothingAcknowledged) 
 TEST_F(Workflow, ARunWhoseEndCannotBeStoredHasNotSucceeded) {
   world_.store().Hold();
   Infer(RequestOf("fan", 1));
-  ASSERT_TRUE(CompleteNext());  // the start
-  ASSERT_TRUE(CompleteNext());  // the step
+  ASSERT_TRUE(CompleteNext());  // commits the start
+  ASSERT_TRUE(CompleteNext());  // commits the step
   world_.store().FailNext(absl::ResourceExhaustedError("no space left on the device"));
   world_.store().Release();
   world_.Run(milliseconds(100));
   ASSERT_TRUE(reply_.has_value());
   EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kResourceExhausted));
   world_.Run(seconds(5));
-  EXPECT_EQ(Stored()->state(), proto::RUN_FAILED) << "as the client was told";
+  EXPECT_EQ(Stored()->state(), proto::RUN_FAILED) << "the record does not say what the client was told";
   EXPECT_EQ(StoredSteps(), Calls{"each"});
 }
 
@@ -730,17 +732,17 @@ TEST_F(Workflow, ASubmissionThatComesAgainGoesOnBehindItsCommittedSteps) {
   Infer(request);
   AnswerHeld(2);
   EXPECT_EQ(StoredSteps(), (Calls{"left", "middle"}));
-  // The gateway dies with the run. Its client submits it again, elsewhere or after the restart.
+  // The gateway dies with the run. The client submits the run again, at another gateway or after the restart.
   Orphan();
   script_->hold = false;
   script_->calls.clear();
   Infer(request);
   ASSERT_TRUE(reply_.has_value());
   ASSERT_EQ(reply_->code(), 0) << reply_->message();
-  EXPECT_EQ(script_->calls, (Calls{"net-c", "join"})) << "the rest of it";
+  EXPECT_EQ(script_->calls, (Calls{"net-c", "join"})) << "more than the rest of the run was computed";
   EXPECT_EQ(reply_->outputs(0).data().inlined(), request.inputs(0).data().inlined());
   EXPECT_EQ(Stored()->state(), proto::RUN_SUCCEEDED);
-  // And once more: what it came to is the answer.
+  // A third submission is answered with the outcome of the run.
   Orphan();
   script_->calls.clear();
   Infer(request);
@@ -762,7 +764,7 @@ TEST_F(Workflow, AStepWhoseCommittedResultIsLostIsRunAgainAndCounted) {
   ASSERT_TRUE(reply_.has_value());
   ASSERT_EQ(reply_->code(), 0) << reply_->message();
   EXPECT_EQ(reply_->outputs(0).data().inlined(), request.inputs(0).data().inlined());
-  EXPECT_EQ(script_->calls, (Calls{"net-a", "net-c", "join"})) << "what is there is not run again";
+  EXPECT_EQ(script_->calls, (Calls{"net-a", "net-c", "join"})) << "a committed step was run again";
   EXPECT_EQ(StoredStep("left").recomputed(), 1u);
   EXPECT_EQ(StoredStep("left").outputs(0).inlined(), request.inputs(0).data().inlined());
   EXPECT_EQ(StoredStep("middle").recomputed(), 0u);
@@ -808,10 +810,10 @@ TEST_F(Workflow, AKeyWhoseFirstSubmissionIsOnItsWayToTheDiskTakesNoOtherInputs) 
   submit(0, 2);
   submit(1, 3);
   submit(2, 2);
-  ASSERT_TRUE(replies[1].has_value()) << "refused at once";
+  ASSERT_TRUE(replies[1].has_value()) << "the second submission was not refused at once";
   EXPECT_EQ(replies[1]->code(), static_cast<int>(absl::StatusCode::kAlreadyExists)) << replies[1]->message();
   EXPECT_EQ(world_.store().held(), 1u);
-  // The disk is full: nothing has begun, and the key is free.
+  // The disk is full: no run has begun, and the key is free.
   world_.store().FailNext(absl::ResourceExhaustedError("no space left on the device"));
   world_.store().Release();
   world_.Run(milliseconds(100));
@@ -824,7 +826,7 @@ TEST_F(Workflow, AKeyWhoseFirstSubmissionIsOnItsWayToTheDiskTakesNoOtherInputs) 
   EXPECT_EQ(script_->calls.size(), 4u);
 }
 
-// Else whoever knows how runs without a key are named keeps the next one from beginning.
+// Else a client that knows how runs without a key are named could keep the next one from beginning.
 TEST_F(Workflow, AKeyFromOutsideIsNeverTheNameOfARunWithoutOne) {
   for (const std::string key : {"gateway-1-ab-1", ".gateway-1-ab-1"}) {
     auto taken = RequestOf("flow", 3);
@@ -848,12 +850,12 @@ TEST_F(Workflow, AStartThatWasToldFailedDoesNotBeginByItselfThoughItLiesOnTheDis
   Infer(RequestOf("flow"));
   ASSERT_TRUE(reply_.has_value());
   EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kUnavailable)) << reply_->message();
-  ASSERT_TRUE(Stored().ok()) << "the test is of one that is there";
+  ASSERT_TRUE(Stored().ok()) << "the test is of a run whose record is there";
   world_.store().FailNext(absl::UnavailableError("the disk is still broken"));
   world_.Run(milliseconds(1500));
-  EXPECT_TRUE(Stored().ok()) << "taking it back failed";
+  EXPECT_TRUE(Stored().ok()) << "the removal of the record failed";
   world_.Run(seconds(1));
-  EXPECT_TRUE(absl::IsNotFound(Stored().status())) << "and was tried again";
+  EXPECT_TRUE(absl::IsNotFound(Stored().status())) << "the removal was not tried again";
   world_.StopManager();
   world_.StartManager();
   world_.Run(seconds(5));
@@ -872,7 +874,7 @@ TEST_F(Workflow, AStartThatFailedAndComesAgainBeforeItWasTakenBackIsOneRun) {
   ASSERT_TRUE(reply_.has_value());
   EXPECT_EQ(reply_->code(), 0) << reply_->message();
   world_.Run(seconds(3));
-  ASSERT_TRUE(Stored("mine").ok()) << "what was acknowledged is not taken back";
+  ASSERT_TRUE(Stored("mine").ok()) << "an acknowledged run was taken back";
   EXPECT_EQ(Stored("mine")->state(), proto::RUN_SUCCEEDED);
   EXPECT_EQ(script_->calls.size(), 4u);
 }
@@ -919,7 +921,7 @@ TEST_F(Workflow, WithoutAManagerARunIsRefusedAndFunctionsGoOn) {
   Infer(RequestOf("flow"));
   ASSERT_TRUE(reply_.has_value());
   EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kUnavailable));
-  // As a shell asks; the threads' own way to functions is front_client_test.cpp's.
+  // Calls as a shell makes them; front_client_test.cpp tests the calls of HTTP threads.
   reply_.reset();
   world_.system().spawn([this](caf::event_based_actor* self) {
     self->request(front_->actor(), caf::infinite, RequestOf("net-a")).then([this](proto::InferReply& reply) {
@@ -938,7 +940,7 @@ TEST_F(Workflow, WhatARunPutIntoTheArenaIsFreedAgain) {
   EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kInvalidArgument));
   EXPECT_EQ(channel_.used(), Bytes(0));
   // Two of its three tensors of 80 kB fit into the channel.
-  // Others might free theirs, so the call is made again as long as there is time.
+  // Other requests might free their slices, so the call is made again as long as there is time.
   auto thrice = RequestOf("thrice", 5000);
   thrice.set_timeout_ns(Duration(milliseconds(500)).count());
   Infer(std::move(thrice));
@@ -949,7 +951,7 @@ TEST_F(Workflow, WhatARunPutIntoTheArenaIsFreedAgain) {
   EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kDeadlineExceeded)) << reply_->message();
   EXPECT_NE(reply_->message().find("RESOURCE_EXHAUSTED"), std::string::npos) << reply_->message();
   EXPECT_TRUE(script_->calls.empty());
-  EXPECT_EQ(channel_.used(), Bytes(0)) << "what was put before the refusal";
+  EXPECT_EQ(channel_.used(), Bytes(0)) << "the tensors that were stored before the refusal were not freed";
 }
 
 TEST_F(Workflow, StartingTheSameRunTwiceGivesOneRun) {
@@ -965,7 +967,7 @@ TEST_F(Workflow, StartingTheSameRunTwiceGivesOneRun) {
   const auto again = world_.Ask<proto::RunReply>(start);
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(again->run().start().unix_ns(), first->run().start().unix_ns());
-  ASSERT_EQ(again->run().steps_size(), 1) << "it goes on where it was";
+  ASSERT_EQ(again->run().steps_size(), 1) << "the run does not go on where it was";
   EXPECT_EQ(again->workflow().spec().name(), "flow");
   start.set_workflow("fan");
   EXPECT_TRUE(absl::IsAlreadyExists(world_.Ask<proto::RunReply>(start).status()));
@@ -975,7 +977,7 @@ TEST_F(Workflow, StartingTheSameRunTwiceGivesOneRun) {
   EXPECT_TRUE(absl::IsNotFound(Stored("other").status()));
 }
 
-// What a shell sends is not trusted: the step would cut what is not there.
+// What a shell sends is not trusted: the step would cut a slice that is not there.
 TEST_F(Workflow, AnInputWhoseBytesAreNotThoseOfItsShapeIsRefused) {
   auto request = RequestOf("fan", 3);
   request.mutable_inputs(0)->mutable_spec()->set_shape(0, 5);
@@ -993,7 +995,7 @@ TEST_F(Workflow, ATimeoutBeyondAllTimesIsTheLongest) {
   EXPECT_EQ(reply_->code(), 0) << reply_->message();
 }
 
-// Whoever asks again with the key gets its outcome; and nothing of it stays behind.
+// A client that asks again with the key gets the run's outcome; and no memory is held for the run.
 TEST_F(Workflow, ARunWithAKeyBeginsAlthoughItsClientWentAwayWhileItsInputsCame) {
   auto request = RequestOf("flow", 4100);
   const auto bytes = request.inputs(0).data().inlined();
@@ -1010,12 +1012,12 @@ TEST_F(Workflow, ARunWithAKeyBeginsAlthoughItsClientWentAwayWhileItsInputsCame) 
   EXPECT_THAT(reply_->message(), testing::HasSubstr("the run goes on"));
   const auto stored = Stored("key-1");
   ASSERT_TRUE(stored.ok()) << stored.status();
-  // Well or not: three copies of its input are more than this channel holds.
+  // The run succeeds or fails; three copies of its input are more than this channel holds.
   EXPECT_NE(stored->state(), proto::RUN_RUNNING) << stored->message();
   EXPECT_EQ(world_.system().registry().running(), before);
 }
 
-// The adoption fails after the function was removed: there is nothing to take back.
+// The adoption fails after the function was removed: nothing is left that could be taken back.
 TEST_F(Workflow, AFunctionThatIsRemovedWhileItIsAdoptedIsNotRemovedAgain) {
   proto::AdminRequest request;
   request.mutable_deploy()->set_name("late");
@@ -1029,14 +1031,14 @@ TEST_F(Workflow, AFunctionThatIsRemovedWhileItIsAdoptedIsNotRemovedAgain) {
   remove.mutable_remove()->mutable_key()->set_name("late");
   const auto removed = world_.Ask(remove, milliseconds(10));
   ASSERT_TRUE(removed.ok()) << removed.status();
-  ASSERT_FALSE(reply->has_value()) << "it is being adopted";
-  proto::DisownModel disown;  // stands for a node that cannot serve it
+  ASSERT_FALSE(reply->has_value()) << "the model is still being adopted";
+  proto::DisownModel disown;  // stands for a node that cannot serve the model
   disown.set_model_digest(World::ModelDigest("late"));
   caf::anon_send(world_.node("node-1").controller, disown);
   world_.Run(seconds(1));
   ASSERT_TRUE(reply->has_value());
   EXPECT_NE((*reply)->code(), 0);
-  EXPECT_TRUE(absl::IsNotFound(world_.Ask(remove, milliseconds(10)).status())) << "the manager lives";
+  EXPECT_TRUE(absl::IsNotFound(world_.Ask(remove, milliseconds(10)).status())) << "the manager died";
 }
 
 }  // namespace

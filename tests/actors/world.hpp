@@ -15,7 +15,7 @@ namespace troupe::actors {
 
 class World : public sim::World {
  public:
-  // By name of the node: where it brings inputs of other hosts to.
+  // By name of the node: the channel to which it fetches inputs of other hosts.
   using Channels = std::map<std::string, transport::TensorChannel*>;
 
   explicit World(std::size_t nodes, std::size_t gpus_per_node = 2, FakeWorkerProfile profile = {},
@@ -34,7 +34,7 @@ class World : public sim::World {
       };
       for (std::size_t gpu = 0; gpu < gpus_per_node; ++gpu)
         plan.options.gpus.push_back({"fake:" + std::to_string(gpu), profile.memory});
-      if (adjust) adjust(plan.options);  // what the nodes are set up with
+      if (adjust) adjust(plan.options);  // the options with which the nodes are made
       StartNode(std::move(plan));
     }
     Run(std::chrono::seconds(1));
@@ -67,7 +67,7 @@ class World : public sim::World {
     });
   }
 
-  // Nobody waits for it any more.
+  // Cancels the request: its caller no longer waits.
   void Cancel(std::uint64_t call) {
     proto::CancelInfer cancel;
     cancel.set_call(call);
@@ -80,7 +80,7 @@ class World : public sim::World {
     Duration took;
   };
   std::vector<Answered> answers;
-  std::vector<std::pair<std::string, std::string>> events;  // of the nodes: kind and message
+  std::vector<std::pair<std::string, std::string>> events;  // events of the nodes: kind and message
 
   [[nodiscard]] RouterActor router() { return gateway(0).router; }
   [[nodiscard]] const std::shared_ptr<RouterInbox>& router_inbox() { return gateway(0).inbox; }

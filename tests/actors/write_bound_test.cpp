@@ -1,4 +1,5 @@
-// What waits for a process that ends its handshake and does not read is bounded; a slow reader is left alone.
+// The bytes that wait for a process that finishes its handshake and does not read are bounded; a slow reader
+// keeps its connection.
 #include "actors/peers/write_bound.hpp"
 
 #include <gtest/gtest.h>
@@ -62,7 +63,8 @@ TEST_F(WriteBoundTest, APeerThatStandsStillIsClosedAndOneThatReadsSlowlyIsNot) {
     EXPECT_TRUE(bound_.Check(now).ok()) << window;
   }
   bound_.Wrote(1000, left - 1000);
-  EXPECT_TRUE(absl::IsResourceExhausted(bound_.Check(now))) << "a few bytes are no reading";
+  EXPECT_TRUE(absl::IsResourceExhausted(bound_.Check(now)))
+      << "a peer that reads a few bytes counts as a reader";
 }
 
 TEST_F(WriteBoundTest, APeerThatTookAllBeginsAnew) {
@@ -82,7 +84,7 @@ TEST_F(WriteBoundTest, WhenAllConnectionsHoldMuchPatienceIsShort) {
   *all_ -= WriteBound::kShort;
 }
 
-// A connection that is written to, the other end of which nobody reads.
+// A connection whose other end is never read.
 TEST(GuardedConnection, AConnectionThatIsNotReadIsClosedAndCounted) {
   caf::actor_system_config config;
   config.load<caf::io::middleman>();
@@ -105,7 +107,7 @@ TEST(GuardedConnection, AConnectionThatIsNotReadIsClosedAndCounted) {
         writer->add_scribe(std::move(scribe));
         writer->configure_read(handle, caf::io::receive_policy::at_most(1));
         const std::vector<char> bytes(kPiece);
-        // Twice as much as may wait: the connection is closed on the way.
+        // The test writes twice as much as may wait, so that the connection is closed on the way.
         for (std::size_t sent = 0; sent < 2 * WriteBound::kMost && connections->refused().empty();
              sent += kPiece) {
           writer->write(handle, bytes.size(), bytes.data());
