@@ -12,7 +12,7 @@ namespace {
 
 using testing::ElementsAre;
 
-// As on an H100 and an H200: 132 SMs, split off in eights, four of them left over.
+// The SMs of an H100 or an H200: 132, split off in eights, four of them left over.
 const ShareLadder kHopper(132, 8, 16);
 
 TEST(ShareLadder, SharesAreEightsAndTheWhole) {
@@ -21,8 +21,8 @@ TEST(ShareLadder, SharesAreEightsAndTheWhole) {
   EXPECT_EQ(kHopper.shares()[15], 128u);
   EXPECT_EQ(kHopper.shares().back(), 132u);
   EXPECT_THAT(ShareLadder(24, 8, 3).shares(), ElementsAre(8, 16, 24)) << "the whole is there once";
-  EXPECT_THAT(ShareLadder(132, 0, 0).shares(), ElementsAre(132)) << "a driver that splits nothing";
-  EXPECT_THAT(ShareLadder(4, 8, 0).shares(), ElementsAre(4)) << "a GPU that is too small";
+  EXPECT_THAT(ShareLadder(132, 0, 0).shares(), ElementsAre(132)) << "the driver cannot split the GPU";
+  EXPECT_THAT(ShareLadder(4, 8, 0).shares(), ElementsAre(4)) << "the GPU is too small to be split";
 }
 
 TEST(ShareLadder, APercentageIsRoundedToTheNearest) {
@@ -41,7 +41,7 @@ TEST(ShareLadder, APercentageIsRoundedToTheNearest) {
     }
   }
   EXPECT_EQ(kHopper.For(0), SmShare());
-  EXPECT_EQ(ShareLadder().For(12), SmShare()) << "a device that knows nothing of SMs";
+  EXPECT_EQ(ShareLadder().For(12), SmShare()) << "the device knows nothing of SMs";
 }
 
 TEST(ShareLadder, PlacesAreFew) {
@@ -63,14 +63,14 @@ TEST(ShareGate, FastGSharesMixOfFunctionsFitsTogether) {
     ASSERT_TRUE(share) << percent;
     running.push_back(*share);
   }
-  EXPECT_FALSE(gate.Take(6)) << "all is taken";
+  EXPECT_FALSE(gate.Take(6)) << "every SM is taken";
   gate.Give(running[0]);
   EXPECT_FALSE(gate.Take(24));
   EXPECT_TRUE(gate.Take(6));
   EXPECT_TRUE(gate.Take(6));
 }
 
-TEST(ShareGate, WhoHasNoShareRunsBesideOthersOfThatKindAlone) {
+TEST(ShareGate, AFunctionWithoutAShareRunsBesideOthersOfThatKindAlone) {
   ShareGate gate(kHopper);
   const auto one = gate.Take(0);
   const auto other = gate.Take(0);
@@ -92,7 +92,7 @@ TEST(ShareGate, WhoHasNoShareRunsBesideOthersOfThatKindAlone) {
   EXPECT_TRUE(gate.Take(0));
 }
 
-TEST(ShareGate, WithoutSharesThoseWhoWantOneTakeTurns) {
+TEST(ShareGate, WithoutSharesFunctionsThatWantOneTakeTurns) {
   ShareGate gate(ShareLadder(132, 0, 0));
   const auto share = gate.Take(12);
   ASSERT_TRUE(share);
@@ -102,8 +102,8 @@ TEST(ShareGate, WithoutSharesThoseWhoWantOneTakeTurns) {
   EXPECT_TRUE(gate.Take(12));
 }
 
-// Whatever comes and goes: no SM is given to two, places are those that were announced, and when nothing
-// runs everything can.
+// In every order of takes and returns: no SM is given to two, each place was announced, and when nothing runs
+// everything can.
 TEST(ShareGate, NoTwoRunsHaveTheSameSms) {
   Random random(7);
   for (int world = 0; world < 200; ++world) {

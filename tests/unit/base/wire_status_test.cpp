@@ -1,4 +1,4 @@
-// Whatever status a process answers another one with, the other one reads the same.
+// A process reads the same status that another process answered with, whatever its code and message are.
 #include "base/wire_status.hpp"
 
 #include <gtest/gtest.h>

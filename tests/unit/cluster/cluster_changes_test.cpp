@@ -1,5 +1,5 @@
-// What a cluster does for its developers and operators, from the request to the answer: what is stored before what
-// is asked of a node, and what is answered when either fails. Each test is a table of events and effects.
+// What a cluster does for its developers and operators, from the request to the answer: what is stored before
+// a node is asked, and what is answered when either fails. Each test is a table of events and effects.
 #include "tests/unit/cluster/cluster_fixture.hpp"
 
 namespace troupe::cluster::changes_test {
@@ -11,7 +11,7 @@ using testing::IsEmpty;
 
 class Changing : public ClusterTest {
  protected:
-  // Node "n1" is there.
+  // Node "n1" has joined.
   explicit Changing(ClusterSettings settings = Settings()) : ClusterTest(std::move(settings)) {
     Begin();
     Stored();
@@ -82,7 +82,7 @@ TEST_F(Changing, AHomeThatIsNotStoredIsChosenAnew) {
     Hears("n1", 1);
     lines = Pulse();
   }
-  EXPECT_THAT(lines, ElementsAre("adopt f at n1")) << "after a while";
+  EXPECT_THAT(lines, ElementsAre("adopt f at n1")) << "the node is asked again after a while";
 }
 
 TEST_F(Changing, ANodeThatIsLostBeforeItsHomeIsStoredIsNotAsked) {
@@ -101,7 +101,7 @@ TEST_F(Changing, ADrainThatIsNotStoredIsUndone) {
   EXPECT_THAT(On(drain), ElementsAre("n1: member-draining", "tell members", "store drained/n1"));
   EXPECT_THAT(Stored(absl::UnavailableError("the disk is full")),
               ElementsAre("n1: member-alive", "tell members", "answer 5 UNAVAILABLE"))
-      << "the node takes requests again, and is asked nothing";
+      << "the node takes requests again, and is not asked to do anything";
 }
 
 // --- questions that nodes answer ---

@@ -1,4 +1,4 @@
-// A cluster that a test tells events, with what it wants to be done as text.
+// A cluster that a test gives events, and whose effects it reads as text.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -29,14 +29,14 @@ class ClusterTest : public testing::Test {
   }
   explicit ClusterTest(ClusterSettings settings = Settings()) : settings_(std::move(settings)) {}
 
-  // With what its store has.
+  // A cluster that starts with the records of its store.
   Lines Begin(CatalogueRecords records = {}) {
     cluster_.emplace(settings_, *Catalogue::Of(std::move(records), "c"));
     commits_.clear();
     return On(Started());
   }
 
-  // What the cluster wants to be done, in order; timers are left out.
+  // The effects of the last event as text, in order; timers are left out.
   Lines On(Event event) {
     Lines lines;
     for (const auto& effect : cluster_->On(std::move(event), now, now.time_since_epoch().count())) {
@@ -45,12 +45,12 @@ class ClusterTest : public testing::Test {
     }
     return lines;
   }
-  // After a while: the pulse of the cluster.
+  // Time passes until the cluster's next pulse.
   Lines Pulse(Duration passed = std::chrono::milliseconds(50)) {
     now += passed;
     return On(TimerFired{Timer::kPulse});
   }
-  // What was committed first is durable, or could not be stored.
+  // The oldest commit is durable, or could not be stored.
   Lines Stored(absl::Status status = {}) {
     if (commits_.empty()) return {"nothing is on its way to the store"};
     const auto ticket = commits_.front();
@@ -72,7 +72,7 @@ class ClusterTest : public testing::Test {
     gpu.set_state("READY");
     return On(std::move(asked));
   }
-  // `process`: in which its runs run.
+  // A gateway joins; `process`: the process in which its runs run.
   Lines JoinGateway(const std::string& name, std::uint32_t process, Ask ask = 1) {
     JoinAsked asked{.ask = ask, .daemon = absl::StrCat(name, "-", ask), .gateway = true, .front = process};
     asked.join.mutable_member()->set_name(name);
@@ -87,7 +87,7 @@ class ClusterTest : public testing::Test {
     heard.heartbeat.set_sequence(++heartbeats_);
     return On(std::move(heard));
   }
-  // The node has adopted, or not, what it was asked for last.
+  // The node answers the last adoption that it was asked for.
   Lines Adopted(absl::Status status = {}) {
     if (!adoption_) return {"no adoption was asked for"};
     return On(AdoptionAnswered{adoption_->digest, adoption_->node, adoption_->epoch,
@@ -208,8 +208,8 @@ class ClusterTest : public testing::Test {
 
   const ClusterSettings settings_;
   std::optional<Cluster> cluster_;
-  std::deque<std::uint64_t> commits_;  // on their way
-  std::uint64_t entry_ = 0;            // of the audit, the newest
+  std::deque<std::uint64_t> commits_;  // commits that the store has not answered
+  std::uint64_t entry_ = 0;            // the number of the newest entry of the audit
   std::optional<AskAdoption> adoption_;
   std::uint64_t heartbeats_ = 0;
 };

@@ -1,5 +1,6 @@
 // What a cluster does when something is lost: a node, a gateway with its runs, the manager's own process, or
-// what the store did not acknowledge. Each test is a table: an event, and what is to be done about it.
+// a change that the store did not acknowledge. Each test is a table of events and what the cluster does about
+// them.
 #include "tests/unit/cluster/cluster_fixture.hpp"
 
 namespace troupe::cluster::recovery_test {
@@ -13,13 +14,13 @@ using testing::IsEmpty;
 using testing::Not;
 
 constexpr Runner kFirst{5, 1};   // an actor of gateway "g1"
-constexpr Runner kSecond{6, 2};  // one of gateway "g2"
+constexpr Runner kSecond{6, 2};  // an actor of gateway "g2"
 
 // --- a lost node ---
 
 class LostNode : public ClusterTest {
  protected:
-  // Function "f" is at one of the nodes "n1" and "n2".
+  // Function "f" has a copy on one of the nodes "n1" and "n2".
   LostNode() {
     EXPECT_THAT(Begin(), ElementsAre("store cluster"));
     EXPECT_THAT(Stored(), IsEmpty());
@@ -55,13 +56,13 @@ TEST_F(LostNode, AManagerThatStoodStillDoesNotTakeItsMembersForDead) {
 }
 
 TEST_F(LostNode, WhatALifeThatIsOverAnswersIsNotBelieved) {
-  On(MemberLost{"n1"});  // n2 is asked
+  On(MemberLost{"n1"});  // n2 is asked to adopt the model
   On(MemberLost{"n2"});
   JoinNode("n2", 3);
   Stored();
   EXPECT_THAT(On(AdoptionAnswered{FunctionOf("f").model_digest(), "n2", 2, "f", absl::OkStatus()}), IsEmpty())
-      << "epoch 2 is over";
-  EXPECT_THAT(Adopted(), ElementsAre("n2: model-adopted")) << "and the new life was asked again";
+      << "epoch 2 of the node is over";
+  EXPECT_THAT(Adopted(), ElementsAre("n2: model-adopted")) << "and the node's new life was asked again";
 }
 
 TEST_F(LostNode, ANodeThatJoinsAgainBeforeItsDeathIsNoticedIsNotDisconnected) {
@@ -77,7 +78,7 @@ TEST_F(LostNode, ADrainedNodeIsDrainedAgainWhenItIsBack) {
   drain.request.mutable_drain()->set_drain(true);
   EXPECT_THAT(On(drain),
               ElementsAre("n1: member-draining", "tell members", "adopt f at n2", "store drained/n1"));
-  EXPECT_THAT(Stored(), ElementsAre("drain n1")) << "durable before the node is asked";
+  EXPECT_THAT(Stored(), ElementsAre("drain n1")) << "the drain is durable before the node is asked";
   EXPECT_THAT(On(DrainAnswered{5, absl::OkStatus()}), ElementsAre("answer 5 OK"));
   On(MemberLost{"n1"});
   JoinNode("n1", 6);
@@ -110,7 +111,7 @@ TEST_F(LostGateway, ItsRunGoesOnAtAnotherOnceTheClaimIsDurable) {
   EXPECT_THAT(On(RunnerLost{kFirst}), IsEmpty());
   EXPECT_THAT(On(MemberLost{"g1", true}), ElementsAre("disconnect g1", "g1: member-dead", "tell members"));
   EXPECT_THAT(Pulse(), ElementsAre("store r"));
-  EXPECT_THAT(Pulse(), IsEmpty()) << "it is not planned twice";
+  EXPECT_THAT(Pulse(), IsEmpty()) << "the run is not planned twice";
   EXPECT_THAT(Stored(), ElementsAre("g2: run-taken-over", "go on with r at g2"));
   EXPECT_THAT(Start("r", 4, kSecond, "g2", true), ElementsAre("watch 6", "run 4 OK"));
 }
@@ -133,7 +134,7 @@ TEST_F(LostGateway, AClaimThatIsNotStoredIsTriedAgain) {
     Hears("g2", 2);
     lines = Pulse();
   }
-  EXPECT_THAT(lines, ElementsAre("store r")) << "after the grace";
+  EXPECT_THAT(lines, ElementsAre("store r")) << "the claim is stored after the grace";
 }
 
 TEST_F(LostGateway, AStepOnItsWayIsRefusedFromTheMomentTheClaimIs) {
@@ -153,7 +154,8 @@ TEST_F(LostGateway, AnActorOfAGatewayThatIsBackInTimeKeepsItsRun) {
 }
 
 TEST_F(LostGateway, WhatWaitsForALostRunsEndIsAnsweredByTheNextOwner) {
-  EXPECT_THAT(Start("r", 4, kSecond, "g2"), ElementsAre("watch 6")) << "it waits for the end";
+  EXPECT_THAT(Start("r", 4, kSecond, "g2"), ElementsAre("watch 6"))
+      << "the new owner waits for the end of the run";
   On(RunnerLost{kFirst});
   FinishAsked end{.ask = 5, .command = FinishOf("r", proto::RUN_SUCCEEDED)};
   EXPECT_THAT(On(end), ElementsAre("store r"));
@@ -172,7 +174,7 @@ TEST_F(LostGateway, AStartThatIsNotStoredIsTakenBackUntilThatIsDurable) {
   EXPECT_THAT(Stored(absl::UnavailableError("the disk is full")), ElementsAre("run 4 UNAVAILABLE"));
   EXPECT_THAT(On(TimerFired{Timer::kTakeBack}), ElementsAre("store -s"));
   EXPECT_THAT(Stored(absl::UnavailableError("the disk is full")), IsEmpty());
-  EXPECT_THAT(On(TimerFired{Timer::kTakeBack}), ElementsAre("store -s")) << "and again";
+  EXPECT_THAT(On(TimerFired{Timer::kTakeBack}), ElementsAre("store -s")) << "the removal is tried again";
   Stored();
   EXPECT_THAT(On(TimerFired{Timer::kTakeBack}), IsEmpty());
 }
@@ -208,7 +210,8 @@ TEST_F(Restart, ARunIsLeftToItsGatewayForTheGrace) {
   JoinGateway("g2", 2);
   Stored();
   EXPECT_THAT(Pulse(), ElementsAre("tell members"));
-  EXPECT_THAT(Start("r", 4, kFirst, "g1", true), ElementsAre("watch 5", "store r")) << "under a new claim";
+  EXPECT_THAT(Start("r", 4, kFirst, "g1", true), ElementsAre("watch 5", "store r"))
+      << "the run goes on under a new claim";
   EXPECT_THAT(Stored(), ElementsAre("run 4 OK"));
 }
 
@@ -293,7 +296,7 @@ TEST_F(Audited, AChangeThatIsNotAllowedHasAnEntryToo) {
   auto asked = RemoveFlow(1);
   asked.allowed = absl::PermissionDeniedError("not you");
   EXPECT_THAT(On(asked), ElementsAre("audit workflow.remove key/ops PERMISSION_DENIED"));
-  EXPECT_EQ(change_, 0u) << "it is no end of a change that an earlier manager began under the same number";
+  EXPECT_EQ(change_, 0u) << "it does not end a change that an earlier manager began under the same number";
   EXPECT_THAT(Written(), ElementsAre("answer 1 PERMISSION_DENIED"));
 }
 

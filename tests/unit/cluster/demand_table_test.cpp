@@ -19,10 +19,10 @@ TEST(DemandTable, WhatWasAskedForFadesAndAddsUp) {
   demand.Add("a", 2, begin + seconds(120));
   EXPECT_DOUBLE_EQ(demand.Of("a", begin + seconds(120)), 4);
   EXPECT_DOUBLE_EQ(demand.Of("b", begin + seconds(120)), 1.25);
-  EXPECT_DOUBLE_EQ(demand.Of("a", begin), 4) << "a clock that goes back makes nothing more";
+  EXPECT_DOUBLE_EQ(demand.Of("a", begin), 4) << "a clock that goes back does not raise the demand";
 }
 
-TEST(DemandTable, WhatNobodyAsksForIsForgotten) {
+TEST(DemandTable, AModelWithoutRequestsIsForgotten) {
   DemandTable demand(seconds(60));
   const Time begin(hours(1));
   for (int i = 0; i < 1000; ++i) demand.Add("m" + std::to_string(i), 1, begin);

@@ -41,10 +41,10 @@ TEST(EventLog, WhatHappensAllTheTimeDoesNotPushOutWhatIsRare) {
   ASSERT_EQ(events.size(), 10u);
   EXPECT_EQ(events[0].sequence(), 1u);
   EXPECT_EQ(events[1].sequence(), 1002u);
-  for (std::size_t i = 2; i < 10; ++i) EXPECT_EQ(events[i].sequence(), 1993 + i) << "the newest of them";
+  for (std::size_t i = 2; i < 10; ++i) EXPECT_EQ(events[i].sequence(), 1993 + i) << "the newest events stay";
   EXPECT_EQ(log.After(1, 1)[0].sequence(), 1002u);
   EXPECT_EQ(log.After(0, 9)[0].sequence(), 1002u);
-  // Nor do two kinds of them, nor a kind for each event.
+  // Two frequent kinds do not push the rare one out either, nor does a kind for each event.
   for (int i = 0; i < 1000; ++i) log.Add(EventOf("", i % 2 == 0 ? kSwapEvent : "model-loaded"));
   EXPECT_EQ(log.After(0, 0)[0].sequence(), 1u);
   for (int i = 0; i < 100; ++i) log.Add(EventOf("", std::to_string(i)));

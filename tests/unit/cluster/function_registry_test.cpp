@@ -229,15 +229,15 @@ TEST_F(FunctionRegistryTest, DeltasLeadAViewToTheSameTable) {
   const proto::ClusterUpdate delta = registry.ChangesSince(view.revision());
   EXPECT_FALSE(delta.snapshot());
   change = view.Apply(delta);
-  EXPECT_EQ(change.removed.size(), 2u);  // a is gone, b unloaded
+  EXPECT_EQ(change.removed.size(), 2u);  // a was removed, b unloaded
   EXPECT_EQ(view.functions().size(), 2u);
   EXPECT_EQ(view.functions().Find(Key("a")), nullptr);
   EXPECT_FALSE(view.functions().Find(Key("b"))->loaded());
-  EXPECT_TRUE(view.Apply(delta).applied);  // twice changes nothing
+  EXPECT_TRUE(view.Apply(delta).applied);  // a second application changes nothing
   EXPECT_EQ(view.functions().size(), 2u);
 }
 
-TEST_F(FunctionRegistryTest, WhoIsFarBehindGetsASnapshotAndAGapIsNoticed) {
+TEST_F(FunctionRegistryTest, AMemberFarBehindGetsASnapshotAndAGapIsNoticed) {
   Add("a");
   ClusterView view;
   EXPECT_TRUE(view.Apply(registry.ChangesSince(0)).applied);

@@ -23,7 +23,7 @@ class Queue {
     EXPECT_TRUE(admitted.ok()) << admitted.status();
     return admitted.ok() ? admitted->ticket : 0;
   }
-  // Everything that may begin now.
+  // All imports that may begin now.
   std::vector<Ticket> Begin(int second = 0) {
     std::vector<Ticket> begun;
     while (const auto ticket = queue_.Begin(At(second))) begun.push_back(*ticket);
@@ -95,7 +95,7 @@ TEST(ImportQueue, OfOneClientTheSmallerFileGoesFirstUntilALargeOneHasWaitedLong)
   const auto small = queue.Add("a", KiB(1), 30);
   EXPECT_EQ(queue->Begin(At(60)), small);
   queue->End(small);
-  EXPECT_EQ(queue->Begin(At(61)), large) << "it has waited for more than a minute";
+  EXPECT_EQ(queue->Begin(At(61)), large) << "the large file has waited for more than a minute";
   queue->End(large);
   EXPECT_EQ(queue->Begin(At(61)), middle);
 }
@@ -123,7 +123,7 @@ TEST(ImportQueue, SaysInWhichOrderTheFilesThatWaitWillBegin) {
   queue.Begin();
   const Tickets waiting = {queue.Add("a", MiB(3)), queue.Add("a", MiB(2)), queue.Add("b", MiB(9))};
   EXPECT_EQ(queue->Order(At(0)), (Tickets{waiting[1], waiting[2], waiting[0]}));
-  EXPECT_EQ(queue->waiting(), 3u) << "nothing has begun by asking";
+  EXPECT_EQ(queue->waiting(), 3u) << "no import begins when the order is asked for";
 }
 
 TEST(ImportQueue, AFullQueueRefusesTheClientThatFillsItAndNoOther) {

@@ -1,5 +1,5 @@
-// `edf-late-last` at a router: what can no longer meet its deadline is sent behind what can, and has its
-// turns.
+// `edf-late-last` at a router: a request that can no longer meet its deadline is sent behind those that can,
+// and has its own turns.
 #include <gtest/gtest.h>
 
 #include "cluster/request_table.hpp"
@@ -13,7 +13,7 @@ Time At(int ms) {
   return Time(milliseconds(ms));
 }
 
-// One node that takes one request at a time; runs take 10 ms, and the table has seen that.
+// One node takes one request at a time; runs take 10 ms, and the table has seen that.
 class LateRequests : public testing::Test {
  protected:
   explicit LateRequests(const char* ordering = "edf-late-last")
@@ -38,7 +38,7 @@ class LateRequests : public testing::Test {
     request.deadline = milliseconds(deadline_ms);
     ASSERT_TRUE(table_.Admit(request, At(now_ms)).status.ok());
   }
-  // What is sent when the request under way has been served.
+  // The request that is sent when the one under way has been served.
   std::uint64_t Then(int now_ms) {
     (void)table_.Served(sent_, absl::OkStatus(), At(now_ms), milliseconds(10));
     const auto sends = table_.Decide(At(now_ms));
@@ -54,7 +54,7 @@ class LateRequests : public testing::Test {
 TEST_F(LateRequests, WhatIsLateGoesBehindWhatIsNot) {
   Admit(3, 50, 10);
   Admit(4, 100, 10);
-  EXPECT_EQ(Then(41), 4u);  // 3 is due at 60, and would not be in time behind another run
+  EXPECT_EQ(Then(41), 4u);  // 3 is due at 60, too early for a run behind another one
   EXPECT_EQ(Then(50), 3u);
 }
 
@@ -98,12 +98,12 @@ class Budgets : public LateRequests {
   Budgets() : LateRequests("edf-error-budget") {}
 };
 
-TEST_F(Budgets, WhoWillNotMeetItsSloYields) {
+TEST_F(Budgets, AFunctionThatWillNotMeetItsSloYields) {
   for (std::uint64_t next = 100; next < 120; ++next) {
     Admit(next, 5, 10, "lost");
     EXPECT_EQ(Then(10), next);
     Admit(next + 100, 1000, 10);
-    EXPECT_EQ(Then(20), next + 100);  // the one before was late
+    EXPECT_EQ(Then(20), next + 100);  // the request before was late
   }
   Admit(4, 200, 100, "lost");
   Admit(5, 300, 100);

@@ -32,7 +32,7 @@ TEST(MembershipTable, SilenceMakesSuspectThenDead) {
     int ms;
     std::vector<proto::MemberState> expected;
   };
-  // One table over time; transitions that each tick gives.
+  // One table over time, and the transitions that each tick gives.
   const Case cases[] = {{0, {proto::MEMBER_ALIVE}},     {300, {}}, {399, {}},
                         {400, {proto::MEMBER_SUSPECT}}, {500, {}}, {799, {}},
                         {800, {proto::MEMBER_DEAD}},    {2000, {}}};
@@ -87,7 +87,7 @@ TEST(MembershipTable, AReturningMemberGetsANewEpochAndTheOldOneIsRefused) {
   const std::uint64_t first = *table.Join(JoinOf("n1"), At(0));
   EXPECT_EQ(first, 42u);
   (void)table.Tick(At(0));
-  const std::uint64_t second = *table.Join(JoinOf("n1"), At(100));  // restarted before anybody noticed
+  const std::uint64_t second = *table.Join(JoinOf("n1"), At(100));  // restarted before its end was noticed
   EXPECT_GT(second, first);
   const auto transitions = table.Tick(At(100));
   ASSERT_EQ(transitions.size(), 2u);
@@ -98,7 +98,7 @@ TEST(MembershipTable, AReturningMemberGetsANewEpochAndTheOldOneIsRefused) {
   const absl::Status stale = table.Hear(Beat("n1", first), At(110));
   EXPECT_EQ(stale.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(stale.message()), HasSubstr("join again"));
-  table.ConnectionLost("n1", first, At(120));  // of the old life
+  table.ConnectionLost("n1", first, At(120));  // the connection of its old life
   EXPECT_EQ(table.Find("n1")->record.state(), proto::MEMBER_ALIVE);
   table.ConnectionLost("n1", second, At(120));
   EXPECT_EQ(table.Find("n1")->record.state(), proto::MEMBER_DEAD);
@@ -122,8 +122,8 @@ TEST(MembershipTable, AnotherDaemonsNameIsNotTakenWhileThatLives) {
     EXPECT_EQ(refused.message(),
               "another daemon at a:1 is already called 'n1'; give one of them another --name");
   }
-  EXPECT_EQ(table.Find("n1")->record.epoch(), first) << "no epoch is used up";
-  // The one that has it may lose its manager and join again.
+  EXPECT_EQ(table.Find("n1")->record.epoch(), first) << "a refused join uses up no epoch";
+  // The member that has the name may lose its manager and join again.
   const auto again = table.Join(JoinAt("a:1"), At(3100), "one");
   EXPECT_TRUE(again.ok()) << again.status();
 }
@@ -134,7 +134,7 @@ TEST(MembershipTable, ADaemonThatWasStartedAgainHasItsNameAtOnceOrWhenTheOneBefo
     const char* address;
     const char* host;
     bool connection_lost;
-    int ms;  // after the last that was heard
+    int ms;  // after the member was heard last
     bool good;
   };
   for (const auto& c : {Case{"where the one before listened", "a:1", "host", false, 10, true},
@@ -156,7 +156,7 @@ TEST(MembershipTable, DrainAndLeave) {
   MembershipTable table;
   const std::uint64_t epoch = *table.Join(JoinOf("n1"), At(0));
   ASSERT_TRUE(table.Join(JoinOf("g1", proto::MEMBER_GATEWAY), At(0)).ok());
-  EXPECT_EQ(table.SetDraining("nobody", true).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(table.SetDraining("absent", true).code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(table.SetDraining("g1", true).code(), absl::StatusCode::kInvalidArgument);
   ASSERT_TRUE(table.SetDraining("n1", true).ok());
   EXPECT_EQ(table.Find("n1")->record.state(), proto::MEMBER_DRAINING);
@@ -177,10 +177,10 @@ TEST(MembershipTable, WhatWeStoodStillForIsNotSilence) {
   ASSERT_TRUE(table.Join(JoinOf("n1"), At(0)).ok());
   static_cast<void>(table.Tick(At(0)));
   table.Excuse(std::chrono::milliseconds(700), At(1000));
-  EXPECT_TRUE(table.Tick(At(1000)).empty()) << "300 ms of its own";
+  EXPECT_TRUE(table.Tick(At(1000)).empty()) << "only 300 ms of the silence are the member's own";
   ASSERT_EQ(table.Tick(At(1100)).size(), 1u) << "suspect";
   table.Excuse(std::chrono::seconds(10), At(1200));
-  EXPECT_EQ(table.Find("n1")->last_heard, At(1200)) << "nobody is heard in the future";
+  EXPECT_EQ(table.Find("n1")->last_heard, At(1200)) << "a member is not heard in the future";
 }
 
 TEST(MembershipTable, ADrainingMemberDiesOfSilenceToo) {
@@ -211,18 +211,18 @@ TEST(MembershipTable, EventsOfAHeartbeatAreTakenOnceAndOnlyOfItsMember) {
   for (const std::uint64_t sequence : {7, 8}) {
     auto& event = *beat.add_events();
     event.set_sequence(sequence);
-    event.set_member("somebody else");
+    event.set_member("another member");
     event.set_message(std::to_string(sequence));
   }
   const auto taken = table.TakeEvents(beat);
   ASSERT_EQ(taken.size(), 2u);
   EXPECT_EQ(taken[0].message() + taken[1].message(), "78");
   EXPECT_EQ(taken[0].member(), "n1");
-  // The reply was lost, so it says them again, and one more.
+  // The reply was lost, so the member reports its events again, and one more.
   beat.add_events()->set_sequence(9);
   ASSERT_EQ(table.TakeEvents(beat).size(), 1u);
   EXPECT_TRUE(table.TakeEvents(beat).empty());
-  // What an earlier life says is not heard; the next life counts from anywhere.
+  // Events of an earlier life are ignored; the next life may count from any number.
   const std::uint64_t next = *table.Join(JoinOf("n1"), At(10));
   beat.mutable_events(0)->set_sequence(20);
   EXPECT_TRUE(table.TakeEvents(beat).empty());

@@ -1,4 +1,4 @@
-// Changes of the registries: one at a time, each judged by what the ones before it left.
+// Changes of the registries: one at a time, each judged by the state that the changes before it left.
 #include "tests/unit/cluster/cluster_fixture.hpp"
 
 namespace troupe::cluster::mutations_test {
@@ -27,7 +27,7 @@ class Mutations : public ClusterTest {
 
 TEST_F(Mutations, TheSecondIsJudgedAfterTheFirstIsApplied) {
   EXPECT_THAT(RemoveFlow(1), ElementsAre("store -flow/1 revision"));
-  EXPECT_THAT(RemoveFlow(2), IsEmpty()) << "it waits";
+  EXPECT_THAT(RemoveFlow(2), IsEmpty()) << "the removal waits";
   EXPECT_THAT(CreateKey("k", 3), IsEmpty());
   EXPECT_THAT(Stored(), ElementsAre("tell members", "manager: workflow-removed", "answer 1 OK",
                                     "answer 2 NOT_FOUND", "store api-key/k revision"));

@@ -65,7 +65,7 @@ TEST_F(PlacementTableTest, ACopyIsAskedForOnceAndHeldWhenItIsAdopted) {
   Join("n1");
   EXPECT_EQ(Plan(), std::vector<std::string>{"+n1"});
   EXPECT_TRUE(placement_->copies().BeingAdopted(digest_));
-  EXPECT_TRUE(Plan().empty()) << "it is on its way";
+  EXPECT_TRUE(Plan().empty()) << "the adoption is on its way";
   placement_->Adopted(digest_, "n1");
   EXPECT_FALSE(placement_->copies().BeingAdopted(digest_));
   EXPECT_EQ(placement_->copies().HoldersOf(digest_), std::vector<std::string>{"n1"});
@@ -97,7 +97,7 @@ TEST_F(PlacementTableTest, NothingIsPlannedWhileNothingHasChanged) {
   EXPECT_EQ(Plan().size(), 2u);
   EXPECT_EQ(quiet(), 0u);
   ASSERT_TRUE(members_.SetDraining("n2", true).ok());
-  EXPECT_EQ(quiet(), 1u) << "a node that takes nothing more is a change";
+  EXPECT_EQ(quiet(), 1u) << "a node that drains is a change";
 }
 
 TEST_F(PlacementTableTest, AFailedAdoptionIsTriedAgainLaterAndNotAtOnce) {
@@ -145,7 +145,7 @@ TEST_F(PlacementTableTest, TheCopiesOfADrainingNodeGoOnlyOnceTheyWereReplaced) {
   EXPECT_EQ(placement_->copies().HoldersOf(digest_), std::vector<std::string>{"n2"});
 }
 
-TEST_F(PlacementTableTest, WhatIsAskedForMostMovesFirstBehindWhatNobodyHolds) {
+TEST_F(PlacementTableTest, TheModelWithMostRequestsMovesFirstBehindThoseWithoutAHolder) {
   const std::vector<std::string> names = {"a", "b", "c", "d", "e"};
   std::vector<std::string> digests;
   for (const auto& name : names) {
@@ -159,7 +159,7 @@ TEST_F(PlacementTableTest, WhatIsAskedForMostMovesFirstBehindWhatNobodyHolds) {
   placement_->NodeGone("n2");  // a, b, c have a copy left, d and e have none
   Join("n3");
   placement_->Asked(digests[1], 5, now_);
-  placement_->Asked(digests[2], 100, now_ - seconds(600));  // long ago
+  placement_->Asked(digests[2], 100, now_ - seconds(600));  // these requests came long ago
   placement_->Asked(digests[4], 1, now_);
   std::vector<std::string> order;
   for (const auto& move : placement_->Plan(functions_, members_, now_)) {
@@ -170,7 +170,7 @@ TEST_F(PlacementTableTest, WhatIsAskedForMostMovesFirstBehindWhatNobodyHolds) {
   EXPECT_EQ(order, (std::vector<std::string>{"e", "d", "b", "c", "a"}));
 }
 
-TEST_F(PlacementTableTest, AModelThatNobodyUsesIsDisownedEverywhere) {
+TEST_F(PlacementTableTest, AModelWithoutAFunctionIsDisownedEverywhere) {
   Join("n1", {digest_});
   Join("n2", {digest_});
   auto moves = Plan();
@@ -185,11 +185,11 @@ TEST_F(PlacementTableTest, AFunctionMoreDoesNotPlanTheOthersAnew) {
     EXPECT_EQ(Plan().size(), 2u);
   }
   EXPECT_EQ(placement_->plans(), 50u);
-  EXPECT_EQ(placement_->full_plans(), 1u) << "the first one";
+  EXPECT_EQ(placement_->full_plans(), 1u) << "only the first plan was a full one";
 }
 
-// What is planned model by model is what a plan of all of them gives, also when regions fill up, nodes come
-// and go, and adoptions fail.
+// A plan model by model gives the same as a plan of all models, also when regions fill up, nodes come and go,
+// and adoptions fail.
 TEST_F(PlacementTableTest, PlansOfSomeModelsAddUpToAPlanOfAll) {
   std::size_t tight = 0;
   std::size_t some = 0;
@@ -263,11 +263,11 @@ TEST_F(PlacementTableTest, AnAdoptionThatIsGivenUpIsNotUnderWay) {
   ASSERT_TRUE(placement_->copies().BeingAdopted(digest_));
   placement_->Disowned(digest_, "n1");  // its function was removed before the node was asked
   EXPECT_FALSE(placement_->copies().BeingAdopted(digest_));
-  EXPECT_EQ(Plan(), std::vector<std::string>{"+n1"}) << "deployed again, it is asked for again";
+  EXPECT_EQ(Plan(), std::vector<std::string>{"+n1"}) << "a model that is deployed again is adopted again";
 }
 
 TEST_F(PlacementTableTest, AModelThatNoNodeCanHoldIsRefusedWithSizes) {
-  EXPECT_TRUE(PlacementTable::CheckFits(FunctionOf("f", GiB(9)), members_).ok()) << "no node yet";
+  EXPECT_TRUE(PlacementTable::CheckFits(FunctionOf("f", GiB(9)), members_).ok()) << "there is no node yet";
   Join("n1");
   EXPECT_TRUE(PlacementTable::CheckFits(FunctionOf("f"), members_).ok());
   const auto refused = PlacementTable::CheckFits(FunctionOf("f", GiB(9)), members_);

@@ -74,7 +74,8 @@ TEST(Placement, ANodeThatComesTakesOnlyItsShare) {
       EXPECT_EQ(move.node, "node4");
     }
   }
-  EXPECT_EQ(static_cast<int>(after.moves.size()), 2 * Adoptions(after));  // who gains one, another loses it
+  EXPECT_EQ(static_cast<int>(after.moves.size()),
+            2 * Adoptions(after));  // for each copy that a node gains, another loses one
 }
 
 TEST(Placement, ANodeThatDiesMovesOnlyItsOwn) {
@@ -104,7 +105,7 @@ TEST(Placement, ADrainingNodeIsEmptiedAndASuspectOneKeepsWhatItHas) {
   EXPECT_TRUE(PlanPlacement(models, nodes, before.placements, {}).moves.empty());
 }
 
-// At random: what a change of the nodes moves is what it has to move, whatever happened before.
+// At random: a change of the nodes moves only the copies that have to move, whatever changes came before.
 TEST(Placement, AnyChangeOfTheNodesMovesOnlyWhatItMust) {
   Random random(20261122);
   for (int round = 0; round < 60; ++round) {
@@ -135,15 +136,16 @@ TEST(Placement, AnyChangeOfTheNodesMovesOnlyWhatItMust) {
         for (const auto& node : after) {
           const bool is_new = std::find(held.begin(), held.end(), node) == held.end();
           const bool may = node == nodes.back().name || held.size() < after.size();
-          EXPECT_TRUE(!came || !is_new || may) << digest << " went to a node that was there before";
+          EXPECT_TRUE(!came || !is_new || may) << digest << " went to an old node";
         }
         if (came) continue;
         const bool had_it = std::find(held.begin(), held.end(), gone) != held.end();
-        EXPECT_TRUE(had_it || after == held) << digest << " did not have to move";
+        EXPECT_TRUE(had_it || after == held) << digest << " moved without need";
         for (const auto& node : held)
           EXPECT_TRUE(node == gone || std::find(after.begin(), after.end(), node) != after.end()) << digest;
       }
-      EXPECT_TRUE(PlanPlacement(models, nodes, plan.placements, options).moves.empty()) << "and then rests";
+      EXPECT_TRUE(PlanPlacement(models, nodes, plan.placements, options).moves.empty())
+          << "a plan that is carried out moves nothing more";
       current = plan.placements;
     }
   }

@@ -27,7 +27,7 @@ class ProvisioningTest : public testing::Test {
     for (const auto& action : under_way_) names.push_back(Describe(action));
     return names;
   }
-  // All that the last decision began.
+  // All operations that the last decision began.
   Duration End(Duration at, const absl::Status& status = absl::OkStatus()) {
     Duration pause{};
     for (const auto& action : under_way_) pause = provisioning_.Ended(action, status, kStart + at);
@@ -41,15 +41,15 @@ class ProvisioningTest : public testing::Test {
 TEST_F(ProvisioningTest, ADeadNodeIsReplacedOnceAfterAWhile) {
   const std::vector<ProvisionedNode> nodes = {Node("a", 4), Node("b", 0, proto::MEMBER_DEAD)};
   EXPECT_EQ(At(seconds(0), nodes), Names{});
-  EXPECT_EQ(At(seconds(29), nodes), Names{}) << "it may come back by itself";
+  EXPECT_EQ(At(seconds(29), nodes), Names{}) << "the dead node may come back by itself";
   EXPECT_EQ(At(seconds(30), nodes), Names{"replace b"});
   const auto asked = under_way_;
-  EXPECT_EQ(At(seconds(31), nodes), Names{}) << "it is under way";
+  EXPECT_EQ(At(seconds(31), nodes), Names{}) << "a machine is ordered already";
   under_way_ = asked;
   EXPECT_EQ(End(seconds(40)), Duration::zero());
-  EXPECT_EQ(At(minutes(10), nodes), Names{}) << "once for each death";
+  EXPECT_EQ(At(minutes(10), nodes), Names{}) << "one machine is ordered for each death";
   EXPECT_EQ(At(minutes(11), {Node("a", 4), Node("b", 4)}), Names{});
-  EXPECT_EQ(At(minutes(12), nodes), Names{}) << "another death";
+  EXPECT_EQ(At(minutes(12), nodes), Names{}) << "the death of another machine waits for its own time";
   EXPECT_EQ(At(minutes(13), nodes), Names{"replace b"});
 }
 
@@ -79,19 +79,19 @@ TEST_F(ProvisioningTest, WhatFailsIsTriedAgainLaterAndLater) {
 
 TEST_F(ProvisioningTest, LoadAddsUpToTheLimitAndNotForAMomentOfIt) {
   EXPECT_EQ(At(seconds(0), {Node("a", 20)}), Names{});
-  EXPECT_EQ(At(seconds(30), {Node("a", 4)}), Names{}) << "it went by";
+  EXPECT_EQ(At(seconds(30), {Node("a", 4)}), Names{}) << "the load went down again";
   EXPECT_EQ(At(seconds(40), {Node("a", 20)}), Names{});
   EXPECT_EQ(At(seconds(99), {Node("a", 20)}), Names{});
   EXPECT_EQ(At(seconds(100), {Node("a", 20)}), Names{"add"});
   End(seconds(110));
   EXPECT_EQ(At(seconds(120), {Node("a", 20), Node("b", 10)}), Names{});
   EXPECT_EQ(At(seconds(229), {Node("a", 20), Node("b", 10)}), Names{})
-      << "the new one shows what it does first";
+      << "the new machine first has time to take load";
   EXPECT_EQ(At(seconds(230), {Node("a", 20), Node("b", 10)}), Names{"add"});
   End(seconds(240));
   const std::vector<ProvisionedNode> three = {Node("a", 20), Node("b", 20), Node("c", 20)};
   EXPECT_EQ(At(minutes(20), three), Names{});
-  EXPECT_EQ(At(minutes(30), three), Names{}) << "three are the most";
+  EXPECT_EQ(At(minutes(30), three), Names{}) << "three machines are the limit";
 }
 
 TEST_F(ProvisioningTest, IdleNodesAreDrainedDownToTheLimitTheLeastBusyFirst) {
@@ -105,7 +105,7 @@ TEST_F(ProvisioningTest, IdleNodesAreDrainedDownToTheLimitTheLeastBusyFirst) {
   End(seconds(301));
   const std::vector<ProvisionedNode> one = {Node("a", 0), Node("c", 0, proto::MEMBER_LEFT)};
   EXPECT_EQ(At(minutes(20), one), Names{});
-  EXPECT_EQ(At(minutes(30), one), Names{}) << "one stays";
+  EXPECT_EQ(At(minutes(30), one), Names{}) << "the last machine stays";
 }
 
 TEST_F(ProvisioningTest, ANodeThatHasAFunctionsStateIsNotDrained) {

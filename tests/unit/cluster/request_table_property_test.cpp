@@ -1,5 +1,5 @@
-// Random arrivals, replies, refusals, node deaths, timeouts and cancellations, by seed: conservation of
-// requests and credits after every step, and nothing left when the nodes are well again.
+// Random arrivals, replies, refusals, node deaths, timeouts and cancellations, by seed: requests and credits
+// are conserved after every step, and no request is left when the nodes are well again.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -139,7 +139,7 @@ class BookWorld {
   }
   void Finish(const std::vector<RequestFinished>& finished) {
     for (const RequestFinished& f : finished)
-      EXPECT_EQ(open_.erase(f.sequence), 1u) << "ended twice, or never began";
+      EXPECT_EQ(open_.erase(f.sequence), 1u) << "a request ended twice, or never began";
   }
 
   Random random_;

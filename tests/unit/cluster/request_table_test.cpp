@@ -14,7 +14,7 @@ Time At(int ms) {
   return Time(milliseconds(ms));
 }
 
-// An empty list is not told.
+// The grant does not list what is empty.
 proto::CreditGrant Grant(const std::string& node, std::uint64_t limit, std::vector<std::string> adopted,
                          std::vector<std::string> resident = {}, std::uint64_t epoch = 1) {
   proto::CreditGrant grant;
@@ -55,7 +55,7 @@ TEST(RoutingPolicy, Choices) {
       {"locality", {{"a", false, 0, 4}, {"b", false, 0, 4}}, 0},
       {"bounded-locality", {{"a", false, 0, 40}, {"b", true, 1, 40}}, 1},
       {"bounded-locality", {{"a", false, 0, 40}, {"b", true, 2, 40}}, 0},
-      {"bounded-locality", {{"a", false, 0, 8}, {"b", true, 2, 40}}, 1},  // a larger one has a larger part
+      {"bounded-locality", {{"a", false, 0, 8}, {"b", true, 2, 40}}, 1},  // a larger node has a larger part
       {"bounded-locality", {{"a", false, 8, 40}, {"b", true, 10, 40}}, 1},
       {"bounded-locality", {{"a", true, 20, 40}, {"b", true, 3, 40}}, 1},
       {"load-balance", {{"a", false, 0, 4}, {"b", true, 3, 4}}, 0},
@@ -69,11 +69,11 @@ TEST(RoutingPolicy, Choices) {
 TEST(RequestTable, ARequestLeavesOnACreditAndComesBackServed) {
   RequestTable table = MakeTable();
   ASSERT_TRUE(table.Admit(Request(1), At(0)).status.ok());
-  EXPECT_TRUE(table.Decide(At(0)).empty());  // nobody holds the model
+  EXPECT_TRUE(table.Decide(At(0)).empty());  // no node holds the model
   table.Apply(Grant("n1", 1, {"m"}));
   ASSERT_TRUE(table.Admit(Request(2), At(1)).status.ok());
   const auto sends = table.Decide(At(5));
-  ASSERT_EQ(sends.size(), 1u);  // one credit
+  ASSERT_EQ(sends.size(), 1u);  // the node has one credit
   EXPECT_EQ(sends[0].sequence, 1u);
   EXPECT_EQ(sends[0].node, "n1");
   EXPECT_EQ(sends[0].node_epoch, 1u);
@@ -84,7 +84,7 @@ TEST(RequestTable, ARequestLeavesOnACreditAndComesBackServed) {
   EXPECT_EQ(finished[0].end, RequestEnd::kServed);
   EXPECT_TRUE(table.credits().Find("n1")->resident.contains("m"));
   EXPECT_EQ(table.Decide(At(9)).size(), 1u);
-  EXPECT_TRUE(table.Served(sends[0].ticket, absl::OkStatus(), At(9)).empty());  // twice
+  EXPECT_TRUE(table.Served(sends[0].ticket, absl::OkStatus(), At(9)).empty());  // a second reply is ignored
   table.Check();
 }
 
@@ -97,7 +97,8 @@ TEST(RequestTable, TheMostUrgentGoesFirst) {
     std::uint32_t priority;
     int deadline_ms;
   };
-  // Expected order: priority 1 first, then by deadline; without one last; 0 is the default priority, 100.
+  // The expected order: priority 1 first, then by deadline, requests without a deadline last; 0 stands for
+  // the default priority, 100.
   const Arrival arrivals[] = {
       {1, "a", 0, 50}, {2, "b", 0, 20}, {3, "a", 1, 500}, {4, "b", 200, 1}, {5, "a", 0, 0}};
   for (const Arrival& a : arrivals) {
@@ -128,7 +129,7 @@ TEST(RequestTable, FunctionsNearTheirSloGoFirst) {
   };
   for (int i = 0; i < 40; ++i) serve("good", true);
   for (int i = 0; i < 40; ++i) serve("near", i > 0);
-  // Whatever waits when functions change places is put in order anew.
+  // Waiting requests are put in order anew when functions change their places.
   ASSERT_TRUE(table.Admit(Request(next++, "good"), At(0)).status.ok());
   ASSERT_TRUE(table.Admit(Request(next++, "near"), At(1)).status.ok());
   const auto sends = table.Decide(At(2000));
@@ -165,7 +166,7 @@ TEST(RequestTable, ABouncedRequestTriesTheOtherHolderThenPauses) {
   sends = table.Decide(At(1));
   ASSERT_EQ(sends.size(), 1u);
   EXPECT_EQ(sends[0].node, "n2");
-  EXPECT_EQ(sends[0].attempt, 1u);  // a refusal is no attempt
+  EXPECT_EQ(sends[0].attempt, 1u);  // a refusal does not count as an attempt
   EXPECT_TRUE(table.Bounced(sends[0].ticket, proto::BOUNCE_NOT_ADOPTED, "not yet", At(2)).empty());
   EXPECT_TRUE(table.Decide(At(3)).empty());
   EXPECT_EQ(table.NextDue(), At(52));
@@ -185,7 +186,7 @@ TEST(RequestTable, ANodeThatRefusesIsLeftAloneForAMoment) {
   EXPECT_TRUE(table.Decide(At(10)).empty());
   EXPECT_EQ(table.NextDue(), At(51));
   EXPECT_EQ(table.Decide(At(51)).size(), 2u);
-  // A new grant opens it at once.
+  // A new grant ends the pause of the node at once.
   RequestTable other = MakeTable();
   other.Apply(Grant("n1", 4, {"m"}));
   ASSERT_TRUE(other.Admit(Request(1), At(0)).status.ok());
@@ -225,7 +226,7 @@ TEST(RequestTable, ADeadNodesRequestsRunElsewhereAtMostThreeTimes) {
     EXPECT_EQ(sends[0].attempt, static_cast<std::uint32_t>(life));
     EXPECT_EQ(sends[0].node_epoch, static_cast<std::uint64_t>(life));
     finished = table.NodeLost("n1", "killed");
-    EXPECT_TRUE(table.Served(sends[0].ticket, absl::OkStatus(), At(life)).empty());  // late
+    EXPECT_TRUE(table.Served(sends[0].ticket, absl::OkStatus(), At(life)).empty());  // the reply is late
     table.Check();
   }
   ASSERT_EQ(finished.size(), 1u);
@@ -239,15 +240,15 @@ TEST(RequestTable, ANodeThatJoinsAgainStillHasWhatItWasSent) {
   ASSERT_TRUE(table.Admit(Request(1), At(0)).status.ok());
   const auto sends = table.Decide(At(0));
   ASSERT_EQ(sends.size(), 1u);
-  // A manager that restarts again and again costs no attempts.
+  // Restarts of the manager do not count as attempts of the request.
   for (std::uint64_t epoch = 2; epoch <= 6; ++epoch) table.Apply(Grant("n1", 2, {"m"}, {}, epoch));
   EXPECT_EQ(table.credits().Find("n1")->in_flight, 1u);
-  EXPECT_TRUE(table.Decide(At(1)).empty()) << "it is under way";
+  EXPECT_TRUE(table.Decide(At(1)).empty()) << "the request is under way";
   ASSERT_TRUE(table.Admit(Request(2), At(1)).status.ok());
   const auto next = table.Decide(At(1));
   ASSERT_EQ(next.size(), 1u);
   EXPECT_EQ(next[0].node_epoch, 6u);
-  table.Apply(Grant("n1", 9, {"m"}, {}, 1));  // of the old life
+  table.Apply(Grant("n1", 9, {"m"}, {}, 1));  // a grant of the node's old life
   EXPECT_EQ(table.credits().Find("n1")->limit, 2u);
   const auto served = table.Served(sends[0].ticket, absl::OkStatus(), At(2));
   ASSERT_EQ(served.size(), 1u);
@@ -270,7 +271,8 @@ TEST(RequestTable, ANodeThatDiedAndIsBackUnderItsNameHasLostWhatItWasSent) {
   ASSERT_EQ(again.size(), 1u);
   EXPECT_EQ(again[0].node_epoch, 2u);
   EXPECT_EQ(again[0].attempt, 2u);
-  EXPECT_TRUE(table.Served(sends[0].ticket, absl::OkStatus(), At(2)).empty()) << "of its earlier life";
+  EXPECT_TRUE(table.Served(sends[0].ticket, absl::OkStatus(), At(2)).empty())
+      << "the reply is from the node's earlier life";
   EXPECT_EQ(table.credits().Find("n1")->in_flight, 1u);
   table.Check();
 }
@@ -291,7 +293,7 @@ TEST(RequestTable, TimeoutsEndWhatWaitsAndWhatIsSent) {
   auto finished = table.Expire(At(100));
   ASSERT_EQ(finished.size(), 1u);
   EXPECT_EQ(finished[0].end, RequestEnd::kExpired);
-  EXPECT_EQ(finished[0].node, "n1");  // to be told
+  EXPECT_EQ(finished[0].node, "n1");  // the node has to be told
   EXPECT_EQ(finished[0].status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_TRUE(table.Decide(At(101)).empty());  // the credit comes back with the reply
   EXPECT_TRUE(table.Served(sends[0].ticket, absl::CancelledError(""), At(110)).empty());
@@ -304,7 +306,7 @@ TEST(RequestTable, TimeoutsEndWhatWaitsAndWhatIsSent) {
   table.Check();
 }
 
-TEST(RequestTable, AWaitingTimeoutSaysThatNobodyHoldsTheModel) {
+TEST(RequestTable, AWaitingTimeoutSaysThatNoNodeHoldsTheModel) {
   RequestTable table = MakeTable();
   ASSERT_TRUE(table.Admit(Request(1), At(0)).status.ok());
   const auto finished = table.Expire(At(30000));
@@ -342,7 +344,7 @@ TEST(RequestTable, ARemovedFunctionsWaitingRequestsGetNotFound) {
   ASSERT_TRUE(table.Admit(Request(2, "a"), At(0)).status.ok());
   ASSERT_TRUE(table.Admit(Request(3, "b"), At(0)).status.ok());
   const auto finished = table.FunctionGone("f-a", "1", absl::NotFoundError("removed"));
-  ASSERT_EQ(finished.size(), 1u);  // what is sent finishes
+  ASSERT_EQ(finished.size(), 1u);  // requests that were sent still finish
   EXPECT_EQ(finished[0].sequence, 2u);
   EXPECT_EQ(finished[0].status.code(), absl::StatusCode::kNotFound);
   EXPECT_TRUE(table.FunctionGone("f-a", "2", absl::NotFoundError("removed")).empty());
@@ -360,24 +362,24 @@ TEST(RequestTable, AGrantRepeatsNoListOfModels) {
   ASSERT_TRUE(table.Admit(Request(1, "b"), At(0)).status.ok());
   EXPECT_EQ(table.Decide(At(0)).size(), 1u);
   auto grant = Grant("n1", 4, {"c", "a"});  // a peer may mix the order up
-  grant.mutable_resident();                 // told: there are none
+  grant.mutable_resident();                 // the list is given and empty
   table.Apply(grant);
   EXPECT_THAT(table.credits().Find("n1")->adopted, testing::ElementsAre("a", "c"));
   EXPECT_TRUE(table.credits().Find("n1")->resident.empty());
   ASSERT_TRUE(table.Admit(Request(2, "b"), At(0)).status.ok());
-  EXPECT_TRUE(table.Decide(At(0)).empty()) << "it was taken off the node";
+  EXPECT_TRUE(table.Decide(At(0)).empty()) << "the model was taken off the node";
   grant = Grant("n1", 4, {"z", "b", "a"});
   grant.mutable_adopted()->set_added(true);
   table.Apply(grant);
   EXPECT_THAT(table.credits().Find("n1")->adopted, testing::ElementsAre("a", "b", "c", "z"));
-  EXPECT_EQ(table.Decide(At(0)).size(), 1u) << "what came is taken at once";
+  EXPECT_EQ(table.Decide(At(0)).size(), 1u) << "the model that the node adopted is used at once";
   grant = Grant("n1", 4, {});
   grant.mutable_adopted();
   table.Apply(grant);
   EXPECT_TRUE(table.credits().Find("n1")->adopted.empty());
   EXPECT_EQ(table.credits().Holders("a"), nullptr);
   table.Apply(Grant("n1", 4, {}, {}, 2));
-  EXPECT_TRUE(table.credits().Find("n1")->adopted.empty()) << "in a new life nothing was told before";
+  EXPECT_TRUE(table.credits().Find("n1")->adopted.empty()) << "a new life of a node begins without models";
   table.Check();
 }
 

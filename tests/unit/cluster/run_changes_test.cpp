@@ -35,16 +35,16 @@ class RunChanges : public ClusterTest {
 
 TEST_F(RunChanges, ACancellationBehindTheEndComesTooLate) {
   EXPECT_THAT(Finish(4), ElementsAre("store r"));
-  EXPECT_THAT(Cancel(5), IsEmpty()) << "it waits";
+  EXPECT_THAT(Cancel(5), IsEmpty()) << "the cancellation waits";
   EXPECT_THAT(Stored(), ElementsAre("run 4 OK", "answer 5 FAILED_PRECONDITION"));
 }
 
 TEST_F(RunChanges, AnEndBehindACancellationLeavesItCancelled) {
   EXPECT_THAT(Cancel(4), ElementsAre("store r"));
-  EXPECT_THAT(Finish(5), IsEmpty()) << "it waits";
+  EXPECT_THAT(Finish(5), IsEmpty()) << "the end waits";
   EXPECT_THAT(Stored(), ElementsAre("cancel 5", "answer 4 OK", "run 5 OK"))
-      << "durable before it is cancelled";
-  EXPECT_THAT(Cancel(6), ElementsAre("answer 6 OK")) << "it is cancelled already";
+      << "the cancellation is durable before the run is cancelled";
+  EXPECT_THAT(Cancel(6), ElementsAre("answer 6 OK")) << "the run is cancelled already";
 }
 
 TEST_F(RunChanges, AnEndThatIsNotStoredMayComeAgain) {
@@ -60,7 +60,7 @@ TEST_F(RunChanges, AClaimBehindTheEndIsNotStored) {
   On(MemberLost{"g1", true});
   EXPECT_THAT(Pulse(), IsEmpty()) << "the claim waits";
   EXPECT_THAT(Stored(), ElementsAre("run 4 OK"));
-  EXPECT_THAT(Pulse(), IsEmpty()) << "and no gateway goes on with a run that has ended";
+  EXPECT_THAT(Pulse(), IsEmpty()) << "no gateway goes on with a run that has ended";
 }
 
 TEST_F(RunChanges, AnEndBehindAClaimIsOfTheFormerOwner) {
@@ -77,7 +77,7 @@ TEST_F(RunChanges, MoreThanSixteenAtATimeAreRefused) {
   EXPECT_THAT(Cancel(116), ElementsAre("answer 116 RESOURCE_EXHAUSTED"));
   EXPECT_THAT(Finish(117), ElementsAre("run 117 RESOURCE_EXHAUSTED"));
   const auto lines = Stored();
-  EXPECT_EQ(lines.size(), 1 + 16u) << "each that waited is answered once";
+  EXPECT_EQ(lines.size(), 1 + 16u) << "each change that waited is answered once";
   EXPECT_THAT(lines, Contains("answer 115 OK"));
 }
 
@@ -91,16 +91,15 @@ TEST_F(RunChanges, AClaimThatIsNotWantedAnyMoreIsNotStored) {
   On(MemberLost{"g1", true});
   EXPECT_THAT(Pulse(), IsEmpty()) << "the claim for g2 waits for the cancellation";
   JoinGateway("g1", 1, 5);
-  EXPECT_THAT(Start("r", 6, {7, 1}, "g1"), ElementsAre("watch 7"))
-      << "and so does the claim of the new actor";
+  EXPECT_THAT(Start("r", 6, {7, 1}, "g1"), ElementsAre("watch 7")) << "the claim of the new actor waits, too";
   EXPECT_THAT(Stored(absl::UnavailableError("the disk is full")),
               ElementsAre("answer 4 UNAVAILABLE", "store r"))
-      << "the claim of the new actor alone";
+      << "only the claim of the new actor is stored";
   Stored();  // the epoch of g1
   EXPECT_THAT(Stored(), ElementsAre("run 6 OK"));
 }
 
-// Removing the workflow of a run takes the way to go on with the run.
+// A run whose workflow is removed cannot go on.
 TEST_F(RunChanges, ARunWhoseWorkflowIsGoneFailsWhereItWouldGoOn) {
   AdminAsked asked{.ask = 4};
   asked.request.mutable_remove_workflow()->set_name("flow");

@@ -20,7 +20,7 @@ TEST(RunLog, ACommandAppliedTwiceChangesNothing) {
   const auto* run = log.Find("r");
   ASSERT_NE(run, nullptr);
   ASSERT_EQ(run->steps_size(), 1);
-  EXPECT_EQ(run->steps(0).outputs(0).inlined(), "first") << "what was acknowledged stays";
+  EXPECT_EQ(run->steps(0).outputs(0).inlined(), "first") << "an acknowledged step stays";
   EXPECT_EQ(run->state(), proto::RUN_SUCCEEDED);
   EXPECT_EQ(run->finished_unix_ns(), 7);
   EXPECT_EQ(log.size(), 1u);
@@ -52,7 +52,7 @@ TEST(RunLog, AClaimReopensARunThatFailedForAPassingReasonAndNoOther) {
                                          {static_cast<int>(Code::kDeadlineExceeded), true},
                                          {static_cast<int>(Code::kInvalidArgument), false},
                                          {static_cast<int>(Code::kInternal), false},
-                                         {0, false},  // as a release without codes kept it
+                                         {0, false},  // as in a record of a release without codes
                                          {-7, false}}) {
     RunLog log({.runs = 1});
     log.Apply(StartOf("r"));
@@ -65,17 +65,17 @@ TEST(RunLog, AClaimReopensARunThatFailedForAPassingReasonAndNoOther) {
     for (int i = 0; i < 2; ++i) log.Apply(claim);
     const auto* run = log.Find("r");
     EXPECT_EQ(run->claim(), 1u);
-    EXPECT_EQ(run->steps_size(), 1) << "what is committed stays";
+    EXPECT_EQ(run->steps_size(), 1) << "a committed step stays";
     EXPECT_EQ(run->state(), passing ? proto::RUN_RUNNING : proto::RUN_FAILED) << code;
     if (!passing) continue;
     EXPECT_EQ(run->code(), 0);
     EXPECT_EQ(run->message(), "");
-    EXPECT_TRUE(absl::IsAborted(log.ValidateCommit("r", 0))) << "who had it before is refused";
+    EXPECT_TRUE(absl::IsAborted(log.ValidateCommit("r", 0))) << "the former owner is refused";
     log.Apply(claim);
     end.set_claim(1);
     log.Apply(end);
-    EXPECT_EQ(log.Find("r")->state(), proto::RUN_FAILED) << "it may fail again";
-    EXPECT_TRUE(log.TakeSurplus().empty()) << "it counts once among those that have ended";
+    EXPECT_EQ(log.Find("r")->state(), proto::RUN_FAILED) << "the run may fail again";
+    EXPECT_TRUE(log.TakeSurplus().empty()) << "the run counts once among those that have ended";
   }
 }
 
@@ -85,7 +85,7 @@ TEST(RunLog, RunsThatHaveEndedAreKeptUpToTheirNumberAndTheirBytes) {
     auto finish = FinishOf(run, proto::RUN_SUCCEEDED, 7);
     finish.add_outputs()->set_inlined(std::string(bytes, 'x'));
     log.Apply(finish);
-    log.Apply(finish);  // counted once
+    log.Apply(finish);  // a second application counts once
   };
   const auto names = [](const std::vector<proto::RunRecord>& runs) {
     std::vector<std::string> out;
@@ -123,13 +123,14 @@ TEST(RunLog, WhatAnEarlierClaimComputedIsRefusedFromTheMomentTheNextIsOnItsWay) 
   EXPECT_EQ(log.Find("r")->gateway(), "a");
   auto claim = log.BeginClaim("r", "b");
   EXPECT_EQ(claim.claim(), 1u);
-  EXPECT_TRUE(absl::IsAborted(log.ValidateCommit("r", 0))) << "nobody knows yet whether it will be stored";
+  EXPECT_TRUE(absl::IsAborted(log.ValidateCommit("r", 0)))
+      << "it is not known yet whether the claim will be stored";
   log.ClaimFailed("r");
-  EXPECT_TRUE(log.ValidateCommit("r", 0).ok()) << "it was not";
+  EXPECT_TRUE(log.ValidateCommit("r", 0).ok()) << "the claim was not stored";
   claim = log.BeginClaim("r", "b");
   for (int i = 0; i < 2; ++i) log.Apply(claim);
   EXPECT_EQ(log.Find("r")->gateway(), "b");
-  EXPECT_EQ(log.Find("r")->claim(), 1u) << "applied twice changes nothing";
+  EXPECT_EQ(log.Find("r")->claim(), 1u) << "a second application changes nothing";
   const auto refused = log.ValidateCommit("r", 0);
   EXPECT_TRUE(absl::IsAborted(refused));
   EXPECT_NE(refused.message().find("gateway 'b'"), std::string::npos) << refused;
@@ -137,7 +138,7 @@ TEST(RunLog, WhatAnEarlierClaimComputedIsRefusedFromTheMomentTheNextIsOnItsWay) 
   auto older = claim;
   older.set_gateway("c");
   log.Apply(older);
-  EXPECT_EQ(log.Find("r")->gateway(), "b") << "an old command again";
+  EXPECT_EQ(log.Find("r")->gateway(), "b") << "an old command changes nothing";
   EXPECT_EQ(log.Unfinished(), (std::map<std::string, std::vector<std::string>>{{"b", {"r"}}}));
   log.Apply(FinishOf("r", proto::RUN_SUCCEEDED));
   EXPECT_TRUE(log.Unfinished().empty());
@@ -179,7 +180,7 @@ TEST(RunLog, AKeyIsCheckedBeforeItNamesARun) {
     EXPECT_TRUE(absl::IsInvalidArgument(log.ValidateStart(StartOf(bad)))) << bad;
   EXPECT_TRUE(log.ValidateStart(StartOf("gateway-1-7f.2_x")).ok());
   log.Apply(StartOf("r"));
-  EXPECT_TRUE(log.ValidateStart(StartOf("r")).ok()) << "the same submission again";
+  EXPECT_TRUE(log.ValidateStart(StartOf("r")).ok()) << "the same submission may come again";
   EXPECT_TRUE(absl::IsAlreadyExists(log.ValidateStart(StartOf("r", "other"))));
 }
 

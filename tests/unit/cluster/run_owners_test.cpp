@@ -9,7 +9,7 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-// The seventh actor of each of three processes.
+// The actor with number seven in each of three processes.
 constexpr Runner kOne{7, 1}, kTwo{7, 2}, kOther{7, 3};
 
 TEST(RunOwners, WaitersOfTwoGatewaysWithTheSameNumberAreBothAnswered) {

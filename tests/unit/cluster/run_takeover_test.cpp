@@ -17,7 +17,7 @@ std::map<std::string, std::string> Plan(const std::vector<LooseRun>& runs,
                                         const std::vector<RunGateway>& gateways) {
   std::map<std::string, std::string> chosen;
   for (const auto& takeover : PlanTakeovers(runs, gateways, kNow, kGrace))
-    EXPECT_TRUE(chosen.emplace(takeover.run, takeover.gateway).second) << "each run once";
+    EXPECT_TRUE(chosen.emplace(takeover.run, takeover.gateway).second) << "each run moves once";
   return chosen;
 }
 using Chosen = std::map<std::string, std::string>;
@@ -34,10 +34,10 @@ TEST(RunTakeover, WhatADeadGatewayHadMovesAtOnceAndTheRestAfterTheGrace) {
 TEST(RunTakeover, TheGatewayWithTheFewestRunsAndOfEqualsAnotherOne) {
   EXPECT_EQ(Plan({{"r", "a", true, kNow}}, {{"b", 2}, {"c", 1}, {"d", 1}}), (Chosen{{"r", "c"}}));
   EXPECT_EQ(Plan({{"r", "b", false, kNow - kGrace}}, {{"b", 1}, {"c", 1}}), (Chosen{{"r", "c"}}))
-      << "the one that was told and did nothing is not told again";
+      << "a gateway that was told and did not go on is not told again";
   EXPECT_EQ(Plan({{"r", "b", false, kNow - kGrace}}, {{"b", 1}}), (Chosen{{"r", "b"}}))
-      << "unless there is none";
-  EXPECT_TRUE(Plan({{"r", "b", true, kNow}}, {}).empty()) << "it waits until a gateway comes";
+      << "the same gateway is told again when there is no other";
+  EXPECT_TRUE(Plan({{"r", "b", true, kNow}}, {}).empty()) << "the run waits until a gateway comes";
 }
 
 TEST(RunTakeover, ManyRunsAreSpreadEvenly) {

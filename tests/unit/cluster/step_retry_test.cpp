@@ -1,4 +1,4 @@
-// Which failures pass, and how long a call waits before it is made again.
+// Which failures are temporary, and how long a call waits before it is made again.
 #include "cluster/step_retry.hpp"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ TEST(StepRetry, ARefusalThatNamesAPauseIsHonoured) {
   Random random(7);
   EXPECT_EQ(RetryPause({}, 1, seconds(3), random), seconds(3));
   EXPECT_EQ(RetryPause({}, 1, hours(9), random), hours(9))
-      << "the run's timeout ends it, not a shorter pause";
+      << "the timeout of the run ends it; the pause is not shortened";
   EXPECT_GT(RetryPause({}, 1, seconds(-3), random), Duration());
 }
 

@@ -80,44 +80,44 @@ TEST_F(Feed, EachChangeIsToldOnceAndAlone) {
   EXPECT_EQ(update.members_size(), 0);
 }
 
-TEST_F(Feed, WhoMissedAnUpdateFindsTheGapAndIsBroughtUpToDate) {
+TEST_F(Feed, AMemberThatMissedAnUpdateFindsTheGapAndIsBroughtUpToDate) {
   ClusterView view;
   ASSERT_TRUE(view.Apply(Since(0)).applied);
   Deploy("a");
-  static_cast<void>(Next());  // lost
+  static_cast<void>(Next());  // this update is lost
   Remove("first");
   Deploy("b");
   const auto later = Next();
   EXPECT_FALSE(view.Apply(later).applied);
   const auto missed = Since(view.revision());
-  EXPECT_FALSE(missed.snapshot()) << "only what it missed";
+  EXPECT_FALSE(missed.snapshot()) << "the update has only what the member missed";
   const auto change = view.Apply(missed);
   EXPECT_EQ(change.deployed.size(), 2u);
   EXPECT_EQ(change.removed.size(), 1u);
-  EXPECT_TRUE(view.Apply(later).applied) << "late, and known already";
+  EXPECT_TRUE(view.Apply(later).applied) << "a late update with known changes is applied";
   EXPECT_EQ(view.functions().size(), 2u);
   EXPECT_EQ(view.revision(), catalogue_->revision());
 }
 
-TEST_F(Feed, WhoMissedWhoJoinedFindsTheGapAlsoWhenNothingElseChanges) {
+TEST_F(Feed, AMemberThatMissedAJoinFindsTheGapAlsoWhenNothingElseChanges) {
   ClusterView view;
   ASSERT_TRUE(view.Apply(Since(0)).applied);
   Join("gateway-1");
-  static_cast<void>(Next());  // lost
-  catalogue_->Advance();      // as for the second of two that join at once: the update before told of both
+  static_cast<void>(Next());  // this update is lost
+  catalogue_->Advance();      // as when two members join at once: the update before told of both
   const auto empty = Next();
   EXPECT_EQ(empty.members_size(), 0);
-  EXPECT_FALSE(view.Apply(empty).applied) << "else it would count as up to date without the member";
+  EXPECT_FALSE(view.Apply(empty).applied) << "else the view would count as up to date without the member";
   ASSERT_TRUE(view.Apply(Since(view.revision())).applied);
   EXPECT_EQ(view.members().size(), 1u);
   EXPECT_EQ(view.revision(), catalogue_->revision());
 }
 
-TEST_F(Feed, AManagerThatRestartedTellsEverythingToWhomItDoesNotKnow) {
+TEST_F(Feed, AManagerThatRestartedTellsEverythingToAnUnknownMember) {
   ClusterView view;
   Deploy("a");
   ASSERT_TRUE(view.Apply(Since(0)).applied);
-  Remove("a");  // told to nobody
+  Remove("a");  // no member was told
   CatalogueRecords stored;
   stored.cluster = "c";
   stored.revision = catalogue_->revision();
@@ -125,10 +125,11 @@ TEST_F(Feed, AManagerThatRestartedTellsEverythingToWhomItDoesNotKnow) {
   auto again = Catalogue::Of(std::move(stored), "c");
   ASSERT_TRUE(again.ok());
   const auto update = UpdateFeed::Since(view.revision(), *again, members_);
-  EXPECT_TRUE(update.snapshot()) << "what was removed before it began it cannot know";
+  EXPECT_TRUE(update.snapshot()) << "a restarted manager does not know what was removed before";
   ASSERT_EQ(view.Apply(update).removed.size(), 1u);
   EXPECT_EQ(view.functions().size(), 1u);
-  EXPECT_TRUE(UpdateFeed::Since(again->revision() + 5, *again, members_).snapshot()) << "ahead of it";
+  EXPECT_TRUE(UpdateFeed::Since(again->revision() + 5, *again, members_).snapshot())
+      << "the member is ahead of the manager";
   again->Advance();
   EXPECT_FALSE(UpdateFeed::Since(view.revision(), *again, members_).snapshot());
 }

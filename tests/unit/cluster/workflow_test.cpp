@@ -209,7 +209,7 @@ TEST(WorkflowValidator, FanOut) {
   EXPECT_THAT(with("net", "{input: x, dimension: 3}"), HasSubstr("after the fan-out"));
   EXPECT_THAT(with("net", "{input: x, dimension: 3}"),
               HasSubstr("output 'y' (FP32 [-1,10]) cannot be put together"));
-  // What comes out of a fan-out has any number of parts.
+  // A fan-out may have any number of parts.
   const auto spec = ParseWorkflow(
       With("  - {name: s, function: one, inputs: {x: image}, fan_out: {input: x, dimension: 0}}\n"));
   ASSERT_TRUE(spec.ok());
@@ -256,10 +256,11 @@ outputs: {z: four.y, early: one.y}
   using Names = std::set<std::string>;
   const Names three = {"one", "two", "three"};
   EXPECT_EQ(StepsToRecompute(*spec, three, {}), Names());
-  EXPECT_EQ(StepsToRecompute(*spec, three, {"two"}), Names()) << "three has read it, and is there";
+  EXPECT_EQ(StepsToRecompute(*spec, three, {"two"}), Names())
+      << "step three has read the output, and is done";
   EXPECT_EQ(StepsToRecompute(*spec, three, {"three"}), Names({"three"}));
   EXPECT_EQ(StepsToRecompute(*spec, three, {"two", "three"}), Names({"two", "three"}));
-  EXPECT_EQ(StepsToRecompute(*spec, three, {"one"}), Names({"one"})) << "the workflow gives it";
+  EXPECT_EQ(StepsToRecompute(*spec, three, {"one"}), Names({"one"})) << "the workflow returns the output";
   EXPECT_EQ(StepsToRecompute(*spec, {"one", "two", "three", "four"}, {"four"}), Names({"four"}));
 }
 

@@ -26,14 +26,15 @@ TEST(CostModel, LearnsFromOutcomes) {
 TEST(CostModel, HeavyIsWhatSwappingSlows) {
   CostModel costs({.link = {1e9}, .run = milliseconds(10)});
   const Bytes mb(1'000'000);
-  // Nothing seen: the load against a run of the default length.
+  // No run was seen: the time of the load is compared with a run of the default length.
   EXPECT_FALSE(costs.Heavy("m", mb * 12));
   EXPECT_TRUE(costs.Heavy("m", mb * 14));
-  // A swapped run only: the load makes it up, or the run does.
+  // Only a swapped run was seen: most of it was the load, or most of it was the run.
   costs.ObserveSwapped("m", milliseconds(15));
   EXPECT_TRUE(costs.Heavy("m", mb * 14));
   EXPECT_FALSE(costs.Heavy("m", mb * 5));
-  // Measured both ways, as in Torpor's Table 4: ResNet-50 9 and 13 ms, Inception-v3 14 and 17.
+  // Runs with and without a swap were seen, as in Torpor's Table 4: 9 and 13 ms for ResNet-50, 14 and 17 for
+  // Inception-v3.
   costs.ObserveRun("resnet", milliseconds(9));
   EXPECT_FALSE(costs.Heavy("resnet", mb * 11));  // the load alone would not slow it
   costs.ObserveSwapped("resnet", milliseconds(13));
@@ -48,7 +49,7 @@ TEST(CostModel, ANumberStaysTheModelsThatHoldIt) {
   const CostModel::Id a = costs.Hold("a");
   EXPECT_EQ(costs.Hold("a"), a);
   EXPECT_EQ(costs.RunTime(a), CostDefaults().run);
-  EXPECT_TRUE(costs.Known().empty()) << "nothing was seen of it";
+  EXPECT_TRUE(costs.Known().empty()) << "no run of the model was seen";
   costs.ObserveRun("a", milliseconds(3));
   EXPECT_EQ(costs.RunTime(a), milliseconds(3));
   for (int i = 0; i < 100; ++i) {
@@ -59,12 +60,12 @@ TEST(CostModel, ANumberStaysTheModelsThatHoldIt) {
     ASSERT_LE(costs.Known().size(), 2u);
     costs.Release(other);
   }
-  EXPECT_EQ(costs.RunTime(a), CostDefaults().run) << "others were seen since";
+  EXPECT_EQ(costs.RunTime(a), CostDefaults().run) << "other models were seen since";
   costs.ObserveRun(a, milliseconds(5));
   EXPECT_EQ(costs.RunTime("a"), milliseconds(5));
   costs.Release(a);
   costs.Release(a);
-  EXPECT_EQ(costs.RunTime("a"), milliseconds(5)) << "what was seen is kept";
+  EXPECT_EQ(costs.RunTime("a"), milliseconds(5)) << "the times that were seen are kept";
   EXPECT_EQ(costs.Hold("a"), a);
 }
 
@@ -73,7 +74,7 @@ TEST(CostModel, IsKeptAndRestored) {
   costs.ObserveLoad(Bytes(1'000'000), milliseconds(2));
   costs.ObserveRun("a", milliseconds(3));
   costs.ObserveSwapped("b", milliseconds(4));
-  costs.ObserveRun("c", milliseconds(5));  // a was not seen for longest
+  costs.ObserveRun("c", milliseconds(5));  // a has been unseen for longest
   ASSERT_EQ(costs.Known().size(), 2u);
   EXPECT_EQ(costs.Known()[0].model, "b");
   CostModel again;
@@ -84,7 +85,7 @@ TEST(CostModel, IsKeptAndRestored) {
   EXPECT_EQ(again.RunTime("c"), milliseconds(5));
   EXPECT_EQ(again.RunTime("b"), milliseconds(4));
   EXPECT_EQ(again.RunTime("a"), CostDefaults().run);
-  // From a file that is wrong.
+  // The costs come from a file with errors.
   again.Restore({{"", milliseconds(1), {}}, {"c", milliseconds(-1), {}}}, -1);
   EXPECT_EQ(again.RunTime("c"), milliseconds(5));
   EXPECT_EQ(again.LoadTime(Bytes(1'000'000)), milliseconds(2));

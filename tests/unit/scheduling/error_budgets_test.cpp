@@ -10,7 +10,7 @@ void End(ErrorBudgets& budgets, int requests, bool in_time, double percentile = 
   for (int i = 0; i < requests; ++i) budgets.Ended(function, percentile, in_time);
 }
 
-TEST(ErrorBudgets, AFewLateOnesSpendNobodysBudget) {
+TEST(ErrorBudgets, AFewLateRequestsSpendNoBudget) {
   ErrorBudgets budgets;
   EXPECT_FALSE(budgets.IsSpent("f"));
   End(budgets, ErrorBudgets::kFewLate, false);
@@ -20,7 +20,7 @@ TEST(ErrorBudgets, AFewLateOnesSpendNobodysBudget) {
   EXPECT_FALSE(budgets.IsSpent("g"));
 }
 
-TEST(ErrorBudgets, WhoIsServedInTimeLongEnoughHasOneAgain) {
+TEST(ErrorBudgets, AFunctionThatIsServedInTimeLongEnoughHasABudgetAgain) {
   ErrorBudgets budgets;
   End(budgets, 16, false);
   End(budgets, 183, true);

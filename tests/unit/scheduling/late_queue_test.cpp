@@ -29,7 +29,7 @@ TEST(LateQueue, ALateKeyIsBehindAllOfItsPriorityAndNoOther) {
 
 TEST(LateQueue, ItIsLateWhenAnotherRunBeforeItWouldBeTooMuch) {
   EXPECT_EQ(LatestBegin(At(100), milliseconds(20), At(0)), At(60));
-  // Half of what it has to spare at its arrival, if that is less.
+  // The request has half of the time that it has to spare at its arrival, if that is less.
   EXPECT_EQ(LatestBegin(At(50), milliseconds(30), At(0)), At(10));
   EXPECT_EQ(LatestBegin(At(50), milliseconds(60), At(0)), At(-10));
   EXPECT_EQ(LatestBegin(Time::max(), milliseconds(20), At(0)), Time::max());
@@ -39,8 +39,8 @@ TEST(LateQueue, ARequestIsLateOnceItCouldNotEndInTime) {
   LateQueue<int> line(LateRules{});
   line.Add(Key(50, 1), At(30), 1);
   line.Add(Key(40, 2), At(20), 2);
-  line.Add(Key(90, 3), Time::max(), 3);  // nothing to miss
-  EXPECT_FALSE(line.NextLate(At(20)));   // begun now it still ends in time
+  line.Add(Key(90, 3), Time::max(), 3);  // a request without a deadline
+  EXPECT_FALSE(line.NextLate(At(20)));   // the request still ends in time when it begins now
   EXPECT_EQ(line.NextLate(At(25)), 2);
   line.Remove(Key(40, 2), At(20));
   EXPECT_FALSE(line.NextLate(At(25)));
@@ -48,7 +48,7 @@ TEST(LateQueue, ARequestIsLateOnceItCouldNotEndInTime) {
   EXPECT_EQ(line.late(), 0u);
 }
 
-// However much comes in time, of those that go one in `turn` is late.
+// However many requests arrive in time, one of every `turn` requests that go is a late one.
 TEST(LateQueue, LateOnesHaveTheirTurns) {
   LateQueue<int> line(LateRules{.turn = 4});
   const OrderingKey first = LateKey(Key(5, 1));
@@ -66,7 +66,7 @@ TEST(LateQueue, LateOnesHaveTheirTurns) {
   EXPECT_EQ(line.late(), 0u);
 }
 
-TEST(LateQueue, ALateOneThatGoesByItselfCountsForNobody) {
+TEST(LateQueue, ALateRequestThatGoesByItselfCountsForNoTurn) {
   LateQueue<int> line(LateRules{.turn = 2});
   line.Add(LateKey(Key(5, 1)), At(0), 1);
   EXPECT_FALSE(line.Gone(Key(100, 10)));
@@ -78,14 +78,14 @@ void Spend(LateQueue<int>& line, const std::string& function) {
   for (int i = 0; i < 20; ++i) line.Ended(function, 98, false);
 }
 
-TEST(LateQueue, WhoWillNotMeetItsSloYields) {
+TEST(LateQueue, AFunctionThatWillNotMeetItsSloYields) {
   LateQueue<int> line(LateRules{.budgets = true});
   Spend(line, "lost");
   EXPECT_TRUE(line.Yields("lost"));
   EXPECT_FALSE(line.Yields("other"));
 }
 
-TEST(LateQueue, WithoutBudgetsNobodyYieldsForAnother) {
+TEST(LateQueue, WithoutBudgetsNoFunctionYieldsForAnother) {
   LateQueue<int> line(LateRules{});
   Spend(line, "lost");
   EXPECT_FALSE(line.Yields("lost"));

@@ -22,7 +22,7 @@ std::vector<std::string> Sorted(const SloOrder& order, std::vector<std::string> 
                    [&](const auto& a, const auto& b) { return order.PlaceOf(a) < order.PlaceOf(b); });
   return functions;
 }
-// `periods` whole alpha periods: in each `functions` run, `met` of them within their SLO.
+// `periods` whole alpha periods: in each of them `functions` runs end, `met` of them within their SLO.
 Time Periods(SloOrder& order, Time now, int functions, int met) {
   for (int i = 0; i < functions; ++i) End(order, "f" + std::to_string(i), i < met ? 1 : 0, i < met ? 0 : 1);
   for (std::uint32_t i = 0; i < order.rules().reorders_per_alpha; ++i) {
@@ -32,7 +32,7 @@ Time Periods(SloOrder& order, Time now, int functions, int met) {
   return now;
 }
 
-// The required requests by which a function stands where it does, as of the last Reorder.
+// The required requests on which the place of a function is based, as of the last Reorder.
 double Required(const SloOrder& order, const std::string& function) {
   const FunctionPlace place = order.PlaceOf(function);
   return static_cast<double>(place.group == 0 ? -place.score : place.score) / 1e6;
@@ -43,7 +43,7 @@ TEST(SloOrder, RequiredRequestsAsInThePaper) {
   End(order, "a", 97, 3);  // (0.98 x 100 - 97) / 0.02
   End(order, "b", 100, 0);
   End(order, "c", 1, 1, milliseconds(10), 50);
-  End(order, "d", 0, 1, milliseconds(10), 100);  // can never be made good: as good as never
+  End(order, "d", 0, 1, milliseconds(10), 100);  // d cannot meet its SLO any more
   ASSERT_TRUE(order.Reorder(Time{}));
   EXPECT_EQ(Required(order, "none"), 0);
   EXPECT_NEAR(Required(order, "a"), 50, 1e-6);
@@ -65,17 +65,18 @@ TEST(SloOrder, HighGroupDescendsLowGroupAscends) {
   End(order, "lost", 0, 40);   // 1960
   const std::vector<std::string> all = {"good", "near", "far", "lost", "new"};
   Time now{};
-  // alpha is 1: all are in the high group.
+  // With alpha 1 all functions are in the high group.
   ASSERT_TRUE(order.Reorder(now));
   EXPECT_FALSE(order.Reorder(now + milliseconds(1999)));
   EXPECT_THAT(Sorted(order, all), ElementsAre("lost", "far", "near", "new", "good"));
-  // The share of functions within their SLO falls: alpha is halved, and 50 + 400 <= 1205 < 50 + 400 + 1960.
+  // The share of functions within their SLO falls, so alpha is halved, and 50 + 400 <= 1205 < 50 + 400 +
+  // 1960.
   now = Time(seconds(2));
   for (int i = 0; i < 18; ++i, now += seconds(2)) ASSERT_TRUE(order.Reorder(now));
   EXPECT_EQ(order.alpha(), 1);
   ASSERT_TRUE(order.Reorder(now));  // the first period: one of four
   EXPECT_EQ(order.alpha(), 1);
-  End(order, "near", 0, 1);  // 99 and 1 of one
+  End(order, "near", 0, 1);  // near misses its SLO once more
   for (int i = 0; i < 20; ++i) ASSERT_TRUE(order.Reorder(now += seconds(2)));
   EXPECT_EQ(order.alpha(), 0.5);
   EXPECT_THAT(Sorted(order, all), ElementsAre("far", "near", "new", "good", "lost"));
@@ -86,12 +87,12 @@ TEST(SloOrder, HighGroupDescendsLowGroupAscends) {
 TEST(SloOrder, AlphaFollowsTheAbsoluteChangeInThePaper) {
   SloOrder order(kPaperSloRules);
   Time now = Periods(order, Time{}, 100, 90);
-  EXPECT_EQ(order.alpha(), 1);  // nothing to compare with
+  EXPECT_EQ(order.alpha(), 1);  // there is no earlier period to compare with
   now = Periods(order, now, 100, 80);
   EXPECT_EQ(order.alpha(), 0.5);
   now = Periods(order, now, 100, 77);  // within the threshold
   EXPECT_EQ(order.alpha(), 0.5);
-  now = Periods(order, now, 100, 74);  // compared with the period before, not with 80
+  now = Periods(order, now, 100, 74);  // compared with 77, the period before, not with 80
   EXPECT_EQ(order.alpha(), 0.5);
   now = Periods(order, now, 100, 60);
   EXPECT_EQ(order.alpha(), 0.25);
@@ -99,18 +100,18 @@ TEST(SloOrder, AlphaFollowsTheAbsoluteChangeInThePaper) {
   EXPECT_EQ(order.alpha(), 0.5);
   now = Periods(order, now, 100, 70);
   now = Periods(order, now, 100, 75);
-  EXPECT_EQ(order.alpha(), 1);  // never above
-  Periods(order, now, 0, 0);    // nobody asked for anything
+  EXPECT_EQ(order.alpha(), 1);  // alpha never rises above 1
+  Periods(order, now, 0, 0);    // a period without requests
   EXPECT_EQ(order.alpha(), 1);
 }
 
 TEST(SloOrder, AlphaAsInTheReleasedRouter) {
   SloRules rules = kReleasedSloRules;
-  rules.share_of_period = true;  // so that the test says the shares
+  rules.share_of_period = true;  // so that the test sets the shares itself
   SloOrder order(rules);
   Time now = Periods(order, Time{}, 100, 10);
   EXPECT_EQ(order.alpha(), 1);
-  now = Periods(order, now, 100, 9);  // a tenth less: relative
+  now = Periods(order, now, 100, 9);  // a tenth less, since the change is relative
   EXPECT_EQ(order.alpha(), 0.5);
   now = Periods(order, now, 100, 9);
   EXPECT_NEAR(order.alpha(), 0.505, 1e-9);
@@ -125,7 +126,7 @@ TEST(SloOrder, AHundredThousandRequestsDoNotDrownTheNext) {
   EXPECT_GE(Required(order, "a"), -100'001);
   EXPECT_LT(Required(order, "a"), 0);
   for (int i = 0; i < 16'500; ++i) order.Ended("g" + std::to_string(i), 98, true, {});
-  EXPECT_EQ(Required(order, "a"), 0);  // forgotten: it was idle longest
+  EXPECT_EQ(Required(order, "a"), 0);  // a is forgotten, since it was idle longest
 }
 
 }  // namespace
