@@ -15,9 +15,9 @@ TEST(Addresses, FollowFromTheDigestAndStay) {
   const std::uint64_t a = mine.Of("a", MiB(100));
   EXPECT_NE(a, 0u);
   EXPECT_EQ(a % Addresses::kUnit.count(), 0u);
-  EXPECT_EQ(mine.Of("a", MiB(1)), a) << "the same whatever its size is said to be";
+  EXPECT_EQ(mine.Of("a", MiB(1)), a) << "the address does not depend on the size";
   (void)others.Of("b", MiB(7));
-  EXPECT_EQ(others.Of("a", MiB(100)), a) << "another daemon chooses the same";
+  EXPECT_EQ(others.Of("a", MiB(100)), a) << "another daemon chooses the same address";
   mine.Forget("a");
   mine.Forget("a");
   EXPECT_EQ(mine.Of("a", MiB(100)), a);
@@ -27,7 +27,7 @@ TEST(Addresses, NeverOverlapOrLeaveTheirRange) {
   Addresses addresses;
   Random random(1);
   std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> ranges;
-  // Models of a TiB: a quarter of them are in each other's way.
+  // Models of a TiB: each takes the addresses of a quarter of the others.
   for (int step = 0; step < 2000; ++step) {
     const std::string digest = "model-" + std::to_string(random() % 40);
     if (random() % 3 == 0) {

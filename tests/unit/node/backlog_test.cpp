@@ -33,7 +33,7 @@ TEST(Backlog, APieceThatTakesLongerThanItWasThoughtEatsNothingOfTheOthers) {
   EXPECT_EQ(backlog.Left(At(500)), milliseconds(10));
 }
 
-// A GPU that is never idle, whose runs take half of what they are thought to take.
+// A GPU that is never idle, and whose runs take half of the time that was estimated.
 TEST(Backlog, WrongEstimatesDoNotAddUp) {
   Backlog backlog;
   backlog.Add(milliseconds(20), At(0));

@@ -1,4 +1,4 @@
-// Models that several GPUs take at once: who sends to whom, and until when.
+// Models that several GPUs load at once: which GPU sends to which, and until when.
 #include "node/scheduling/broadcasts.hpp"
 
 #include "tests/unit/node/scheduler_fixture.hpp"
@@ -15,33 +15,34 @@ Broadcasts::Member At(GpuIndex gpu) {
   return {gpu, gpu};
 }
 
-TEST(BroadcastsTest, WhoeverComesBeforeItIsSentJoins) {
+TEST(BroadcastsTest, AGpuThatComesBeforeItIsSentJoins) {
   Broadcasts broadcasts;
   EXPECT_TRUE(broadcasts.MayJoin(At(0), At(1), kM));
   broadcasts.Join(At(0), At(1), kM);
   EXPECT_TRUE(broadcasts.MayJoin(At(0), At(2), kM));
-  EXPECT_FALSE(broadcasts.MayJoin(At(0), At(2), kOther)) << "its sender has one model to send";
+  EXPECT_FALSE(broadcasts.MayJoin(At(0), At(2), kOther)) << "the sender has one model to send already";
   broadcasts.Join(At(0), At(2), kM);
   const auto orders = broadcasts.Send();
   ASSERT_EQ(orders.size(), 1u);
   EXPECT_EQ(orders[0].sender, 0u);
   EXPECT_EQ(orders[0].model, kM);
   EXPECT_THAT(orders[0].receivers, ElementsAre(1, 2));
-  EXPECT_FALSE(broadcasts.MayJoin(At(0), At(3), kM)) << "it is on its way";
+  EXPECT_FALSE(broadcasts.MayJoin(At(0), At(3), kM)) << "the model is on its way there";
   EXPECT_THAT(broadcasts.Send(), IsEmpty());
 }
 
 TEST(BroadcastsTest, AGpuTakesPartInOneAtATime) {
   Broadcasts broadcasts;
   broadcasts.Join(At(0), At(1), kM);
-  EXPECT_FALSE(broadcasts.MayJoin(At(2), At(1), kN)) << "it receives";
-  EXPECT_FALSE(broadcasts.MayJoin(At(2), At(0), kN)) << "it sends";
-  EXPECT_FALSE(broadcasts.MayJoin(At(1), At(2), kM)) << "what it receives it does not send";
-  EXPECT_FALSE(broadcasts.MayJoin(At(3), At(3), kN)) << "nobody sends to itself";
+  EXPECT_FALSE(broadcasts.MayJoin(At(2), At(1), kN)) << "the GPU receives already";
+  EXPECT_FALSE(broadcasts.MayJoin(At(2), At(0), kN)) << "the GPU sends already";
+  EXPECT_FALSE(broadcasts.MayJoin(At(1), At(2), kM)) << "a receiver does not send the same model";
+  EXPECT_FALSE(broadcasts.MayJoin(At(3), At(3), kN)) << "a GPU does not send to itself";
   // Two runtimes of one GPU are one GPU.
   EXPECT_FALSE(broadcasts.MayJoin({7, 1}, At(2), kN));
-  EXPECT_FALSE(broadcasts.MayJoin({7, 0}, At(2), kM)) << "of the same GPU, but not the one that gathers";
-  EXPECT_TRUE(broadcasts.MayJoin(At(2), At(3), kN)) << "others are free";
+  EXPECT_FALSE(broadcasts.MayJoin({7, 0}, At(2), kM))
+      << "a runtime of the same GPU that is not the sender cannot be joined";
+  EXPECT_TRUE(broadcasts.MayJoin(At(2), At(3), kN)) << "these two GPUs are free";
   (void)broadcasts.Send();
   broadcasts.End(1, kOther);
   EXPECT_FALSE(broadcasts.MayJoin(At(2), At(1), kN));
@@ -58,12 +59,12 @@ TEST(BroadcastsTest, LostReceiversAreNotWaitedForAndALostSenderIsDoneWithItsRece
   broadcasts.Lose(1);
   EXPECT_THAT(broadcasts.Send().at(0).receivers, ElementsAre(2));
   broadcasts.Lose(0);
-  EXPECT_EQ(broadcasts.size(), 1u) << "GPU 2 may still wait for it";
+  EXPECT_EQ(broadcasts.size(), 1u) << "GPU 2 may still wait for the broadcast";
   broadcasts.Lose(2);
   EXPECT_EQ(broadcasts.size(), 0u);
   broadcasts.Join(At(0), At(1), kM);
   broadcasts.Lose(1);
-  EXPECT_THAT(broadcasts.Send(), IsEmpty()) << "nobody is left";
+  EXPECT_THAT(broadcasts.Send(), IsEmpty()) << "no receiver is left";
 }
 
 TEST(BroadcastsTest, RulesHaveNames) {
@@ -90,7 +91,7 @@ class BroadcastDecision : public SchedulerTest {
       Up(gpu);
     }
     Model("a", 40);
-    Model("b", 41);  // so that where it is there is less room than elsewhere
+    Model("b", 41);  // its GPU then has less room than the others
   }
   void Up(GpuIndex gpu, bool broadcasts = true) {
     scheduler.Apply(
@@ -112,17 +113,17 @@ TEST_F(BroadcastDecision, WhatAGpuIsLoadingComesToTheNextFromThere) {
   EXPECT_EQ(second.gpu, 1u);
   EXPECT_EQ(second.source, SwapSource::kBroadcast);
   EXPECT_EQ(second.peer, 0u);
-  EXPECT_EQ(scheduler.FindResident(0, "a")->readers, 1u) << "locked while it is sent";
+  EXPECT_EQ(scheduler.FindResident(0, "a")->readers, 1u) << "the model is locked while it is sent";
   const Dispatch third = Ask(3, "a");
   EXPECT_EQ(third.gpu, 2u);
-  EXPECT_EQ(third.source, SwapSource::kHost) << "no link leads there";
+  EXPECT_EQ(third.source, SwapSource::kHost) << "no link leads to the third GPU";
   const auto orders = scheduler.CloseBroadcasts();
   ASSERT_EQ(orders.size(), 1u);
   EXPECT_THAT(orders[0].receivers, ElementsAre(1));
   EXPECT_EQ(scheduler.counts().broadcasts, 1u);
   EXPECT_EQ(scheduler.counts().peer_swaps, 0u);
   EXPECT_EQ(scheduler.gpus().at(1).host_loads.size(), 0u) << "the host's link is not used";
-  // The sender may be done before the receiver, and keeps the model until that is.
+  // The sender may be done before the receiver, and keeps the model until the receiver is done, too.
   Serve(first);
   EXPECT_FALSE(scheduler.FindResident(0, "a")->Idle());
   Serve(second);
@@ -165,7 +166,7 @@ class LinkedBroadcasts : public BroadcastDecision {
  protected:
   LinkedBroadcasts() : BroadcastDecision(BroadcastRule::kBurst, "link:0-1=25GB,link:0-2=25GB") {}
 };
-TEST_F(LinkedBroadcasts, WhoTakesPartInOneTakesPartInNoOther) {
+TEST_F(LinkedBroadcasts, AGpuTakesPartInOneBroadcastAtATime) {
   Ask(1, "a");
   const Dispatch second = Ask(2, "a");
   ASSERT_EQ(second.source, SwapSource::kBroadcast);
@@ -173,7 +174,7 @@ TEST_F(LinkedBroadcasts, WhoTakesPartInOneTakesPartInNoOther) {
   EXPECT_EQ(Ask(3, "b").gpu, 2u);
   const Dispatch busy = Ask(4, "b");
   EXPECT_EQ(busy.gpu, 0u);
-  EXPECT_EQ(busy.source, SwapSource::kHost) << "it sends";
+  EXPECT_EQ(busy.source, SwapSource::kHost) << "the GPU with the model sends already";
   EXPECT_THAT(scheduler.CloseBroadcasts(), IsEmpty());
 }
 TEST_F(LinkedBroadcasts, AReceiverThatHasItsModelFreesBoth) {
@@ -192,13 +193,13 @@ TEST_F(BroadcastDecision, ASenderWhoseLoadFailsOrDiesCostsItsReceiverNothing) {
   ASSERT_EQ(second.source, SwapSource::kBroadcast);
   scheduler.Apply(WorkerLost{0, "killed"}, now);
   scheduler.Check();
-  // Its worker takes what it misses from the host.
+  // The receiver's worker loads the missing groups from the host.
   Loaded(second);
   EXPECT_EQ(Ran(second).finished.at(0).kind, FinishKind::kServed);
   EXPECT_EQ(scheduler.FindResident(1, "a")->readers, 0u);
 }
 
-TEST_F(BroadcastDecision, OneThatDidNotComeIsPlannedFromTheHost) {
+TEST_F(BroadcastDecision, AModelThatDidNotComeIsPlannedFromTheHost) {
   Ask(1, "a");
   const Dispatch second = Ask(2, "a");
   ASSERT_EQ(second.source, SwapSource::kBroadcast);

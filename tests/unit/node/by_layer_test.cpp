@@ -31,14 +31,14 @@ class ByLayer : public SchedulerTest {
     Submit(sequence, model);
     EXPECT_EQ(Ran(Next()).finished.at(0).kind, FinishKind::kServed);
   }
-  // 80 of 100 MiB are taken by models that are used.
+  // Models that are used take 80 of 100 MiB.
   void Fill() {
     Serve(1, "a");
     Serve(2, "b");
   }
 };
 
-TEST_F(ByLayer, AModelThatNobodyElseWaitsForEvictsNobody) {
+TEST_F(ByLayer, AModelWithASingleRequestEvictsNoModel) {
   Fill();
   Submit(3, "cold");
   const Dispatch dispatch = Next();
@@ -54,7 +54,7 @@ TEST_F(ByLayer, AModelThatNobodyElseWaitsForEvictsNobody) {
   EXPECT_EQ(scheduler.counts().by_layer, 1u);
   EXPECT_EQ(scheduler.counts().evictions, 0u);
   EXPECT_EQ(scheduler.costs().RunTime("cold"), CostModel(CostDefaults()).RunTime("cold"))
-      << "it teaches nothing";
+      << "a run by layer teaches nothing about swaps";
 }
 
 TEST_F(ByLayer, WhatFitsIsBroughtWhole) {
@@ -67,13 +67,13 @@ TEST_F(ByLayer, AModelThatIsAskedForMoreOftenThanOthersIsBroughtWhole) {
   Fill();
   Serve(3, "cold");
   EXPECT_EQ(scheduler.counts().by_layer, 1u);
-  Submit(4, "cold");  // nobody has used a or b since it was asked for the first time
+  Submit(4, "cold");  // a and b have not been used since the first request for cold
   const Dispatch again = Next();
   EXPECT_EQ(again.source, SwapSource::kHost);
   EXPECT_THAT(again.victims, ElementsAre("a"));
 }
 
-TEST_F(ByLayer, OneThatIsUsedLessThanThoseStaysOut) {
+TEST_F(ByLayer, AModelThatIsUsedLessThanTheResidentsStaysOut) {
   Fill();
   Serve(3, "cold");
   Serve(4, "a");

@@ -41,7 +41,7 @@ class CacheTableTest : public testing::Test {
     table.LoadDone(model, absl::OkStatus(), Bytes(), now);
     table.Adopted(model);
   }
-  // Adopts one model, all the way.
+  // Adopts one model, up to its host copy.
   void Hold(const std::string& model, Bytes bytes) {
     ASSERT_TRUE(table.Want(model, bytes).ok());
     Decide();
@@ -51,7 +51,7 @@ class CacheTableTest : public testing::Test {
     ASSERT_TRUE(table.Usable(model));
     now += milliseconds(1);
   }
-  // A request waits for it.
+  // A request waits for the model.
   void Wait(const std::string& model) {
     waited.insert(model);
     table.Need(model);
@@ -86,7 +86,7 @@ TEST_F(CacheTableTest, TheColdestIdleModelGoesToDiskAndStaysAdopted) {
   EXPECT_THAT(Decide(), ElementsAre("drop b", "load d"));
   EXPECT_EQ(StateOf("b"), CacheState::kOnDisk);
   Loaded("d");
-  // A request for it brings it back, from the disk, and the next coldest goes.
+  // A request for the model brings it back from the disk, and the next coldest model leaves.
   Wait("b");
   EXPECT_THAT(Decide(), ElementsAre("drop c", "load b"));
   Loaded("b");
@@ -106,7 +106,7 @@ TEST_F(CacheTableTest, ACopyThatIsReadGoesWithItsLastReader) {
   EXPECT_FALSE(table.Usable("a"));
   EXPECT_FALSE(table.Unread("a", now));
   EXPECT_THAT(Decide(), IsEmpty());
-  table.Read("a", now);  // what its last reader goes on with
+  table.Read("a", now);  // the next request of its last reader
   EXPECT_FALSE(table.Unread("a", now));
   EXPECT_TRUE(table.Unread("a", now));
   EXPECT_THAT(Decide(), ElementsAre("drop a", "load b"));
@@ -119,25 +119,25 @@ TEST_F(CacheTableTest, ModelsThatRequestsWaitForTakeTurns) {
   Wait("b");
   table.Read("b", now);
   Wait("a");
-  EXPECT_THAT(Decide(), IsEmpty()) << "b has its turn";
+  EXPECT_THAT(Decide(), IsEmpty()) << "model b has its turn";
   ASSERT_LT(table.NextDue(), now + milliseconds(101));
   now = table.NextDue();
   EXPECT_THAT(Decide(), ElementsAre("leave b"));
   table.Unread("b", now);
   EXPECT_THAT(Decide(), ElementsAre("drop b", "load a"));
   Loaded("a");
-  // b waits still and stands in the line; a, which nobody could run yet, has a longer turn.
+  // Model b still waits and stands in the line; a, which no run could use yet, has a longer turn.
   EXPECT_THAT(Decide(), IsEmpty());
   EXPECT_EQ(table.NextDue(), now + milliseconds(1000));
   table.Read("a", now);
   EXPECT_THAT(Decide(), IsEmpty());
   EXPECT_EQ(table.NextDue(), now + milliseconds(100));
   table.Unread("a", now);
-  waited.erase("a");  // it was served
+  waited.erase("a");  // a was served
   EXPECT_THAT(Decide(), ElementsAre("drop a", "load b"));
 }
 
-TEST_F(CacheTableTest, NobodyPassesTheFirstOfTheLineThatFindsNoRoom) {
+TEST_F(CacheTableTest, NoModelPassesTheFirstOfTheLineThatFindsNoRoom) {
   Hold("a", MiB(50));
   Hold("b", MiB(40));
   for (const char* model : {"a", "b"}) Wait(model), table.Read(model, now);
@@ -146,7 +146,7 @@ TEST_F(CacheTableTest, NobodyPassesTheFirstOfTheLineThatFindsNoRoom) {
   EXPECT_THAT(Decide(), ElementsAre("fetch large", "fetch small"));
   Fetched("small");
   EXPECT_THAT(Decide(), ElementsAre("load small"))
-      << "the large one is not on disk yet: nothing waits for room";
+      << "the large model is not on disk yet, so it waits for no room";
   Fetched("large");
   ASSERT_TRUE(table.Want("tiny", MiB(1)).ok());
   Loaded("small");
@@ -154,7 +154,7 @@ TEST_F(CacheTableTest, NobodyPassesTheFirstOfTheLineThatFindsNoRoom) {
   Fetched("tiny");
   EXPECT_THAT(Decide(), IsEmpty());
   now = table.NextDue();
-  EXPECT_THAT(Decide(), IsEmpty()) << "one of them alone does not make enough room";
+  EXPECT_THAT(Decide(), IsEmpty()) << "one of the two models alone does not make enough room";
   now = table.NextDue();
   EXPECT_THAT(Decide(), ElementsAre("leave a", "leave b"));
   for (const char* model : {"a", "b"}) table.Unread(model, now);
@@ -169,7 +169,7 @@ TEST_F(CacheTableTest, WhatIsBeingAdoptedStaysAndTakesABoundedPartOfTheRegion) {
   EXPECT_THAT(Decide(), ElementsAre("load a", "load b", "fetch c"));
   for (const char* model : {"a", "b"}) table.LoadDone(model, absl::OkStatus(), Bytes(), now);
   Fetched("c");
-  EXPECT_THAT(Decide(), IsEmpty()) << "two are being prepared";
+  EXPECT_THAT(Decide(), IsEmpty()) << "two models are being prepared";
   table.Adopted("a");
   EXPECT_THAT(Decide(), ElementsAre("load c"));
   table.LoadDone("c", absl::OkStatus(), Bytes(), now);
@@ -178,16 +178,16 @@ TEST_F(CacheTableTest, WhatIsBeingAdoptedStaysAndTakesABoundedPartOfTheRegion) {
   Fetched("d");
   EXPECT_THAT(Decide(), IsEmpty());
   table.Adopted("b");
-  EXPECT_THAT(Decide(), IsEmpty()) << "c is not ready yet";
+  EXPECT_THAT(Decide(), IsEmpty()) << "model c is not ready yet";
   table.Adopted("c");
   EXPECT_THAT(Decide(), ElementsAre("drop a", "drop b", "drop c", "load d"));
 }
 
-TEST_F(CacheTableTest, WhoeverNobodyWaitsForAnyMoreLeavesTheLine) {
+TEST_F(CacheTableTest, AModelWithoutRequestsLeavesTheLine) {
   Hold("a", MiB(60));
   Hold("b", MiB(60));
   Wait("a");
-  waited.clear();  // its request expired
+  waited.clear();  // the request for it expired
   EXPECT_THAT(Decide(), IsEmpty());
   EXPECT_TRUE(table.Usable("b"));
   EXPECT_EQ(table.NextDue(), Time::max());
@@ -247,7 +247,7 @@ TEST_F(CacheTableTest, WhatCanNeverFitIsRefusedWithTheSizes) {
   EXPECT_EQ(table.Find("d"), nullptr);
 }
 
-TEST_F(CacheTableTest, AnUnwantedModelGoesWhenNobodyReadsItAndMayComeBack) {
+TEST_F(CacheTableTest, AnUnwantedModelGoesWhenItIsNotReadAndMayComeBack) {
   Hold("a", MiB(60));
   table.Read("a", now);
   table.Unwant("a");
@@ -263,7 +263,8 @@ TEST_F(CacheTableTest, AnUnwantedModelGoesWhenNobodyReadsItAndMayComeBack) {
   EXPECT_EQ(table.Find("a"), nullptr);
 }
 
-// Whatever happens: the region is never overfilled, nothing that is read leaves, and everybody gets a turn.
+// For every sequence of events: the region is never overfilled, no model leaves while it is read, and each
+// model gets a turn.
 TEST_F(CacheTableTest, RandomUse) {
   Random random(7);
   std::vector<std::string> fetching, loading, readers;

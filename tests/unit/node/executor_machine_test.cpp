@@ -91,15 +91,15 @@ TEST_F(ExecutorMachineTest, AHungWorkerIsKilledAndStartedAgain) {
   EXPECT_THAT(On(Progress{.busy = true, .progress = 1}), IsEmpty());
   EXPECT_EQ(machine.NextDue(), now + seconds(5));
   now += seconds(4);
-  On(Progress{.busy = true, .progress = 2});  // it gets on
+  On(Progress{.busy = true, .progress = 2});  // the worker makes progress
   EXPECT_EQ(machine.NextDue(), now + seconds(5));
   now += seconds(4);
   On(Progress{.busy = true, .progress = 2});
   EXPECT_THAT(Due(), ElementsAre(K::kReportLost, K::kKill));
   EXPECT_EQ(machine.state(), S::kHung);
   EXPECT_THAT(why, HasSubstr("busy without progress for 5 s"));
-  EXPECT_THAT(Due(), ElementsAre(K::kKill));        // still there: again
-  EXPECT_THAT(On(Exited{.signal = 9}), IsEmpty());  // reported already
+  EXPECT_THAT(Due(), ElementsAre(K::kKill));        // the worker is still there, so it is killed again
+  EXPECT_THAT(On(Exited{.signal = 9}), IsEmpty());  // its end was reported already
   EXPECT_EQ(machine.state(), S::kBackoff);
   EXPECT_THAT(machine.reason(), HasSubstr("busy without progress"));
 }
@@ -126,7 +126,8 @@ TEST_F(ExecutorMachineTest, ADeviceThatIsToldToBeUnfitIsLeftAloneUntilAnOperator
   EXPECT_EQ(machine.NextDue(), Time::max());
   EXPECT_EQ(machine.reason(), "critical error Xid 79");
   EXPECT_THAT(On(Restart{"an operator asked for it"}), ElementsAre(K::kSpawn));
-  EXPECT_THAT(On(DeviceUnfit{"still"}), ElementsAre(K::kKill, K::kReportUnfit)) << "it was not ready yet";
+  EXPECT_THAT(On(DeviceUnfit{"still"}), ElementsAre(K::kKill, K::kReportUnfit))
+      << "the worker was not ready yet";
 }
 
 TEST_F(ExecutorMachineTest, SomeExitCodesMeanUnfit) {

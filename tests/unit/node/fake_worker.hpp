@@ -1,5 +1,6 @@
-// A worker for tests of decisions: real accounting of device memory, orders carried out one after another,
-// NoFit when something does not fit. The scheduler's plan is checked against what this device has.
+// A worker for tests of decisions: it accounts for device memory as a real one does, carries out orders one
+// after another, and answers NoFit when something does not fit. So the scheduler's plan is checked against
+// what this device has.
 #pragma once
 
 #include <deque>
@@ -16,17 +17,18 @@ struct FakeModel {
   Bytes weights;
   Bytes activation;
 };
-// A function's state is the number of runs that made it. Images at the host, shared by the workers.
+// The state of a function is the number of runs that made it. The images at the host are shared by the
+// workers.
 struct FakeStates {
-  Bytes bytes;                               // of each, on a device
-  bool write_back_each = true;               // after each run; else when its model goes
-  std::map<std::string, std::string> model;  // by function
+  Bytes bytes;                               // the size of each state on a device
+  bool write_back_each = true;               // write back after each run; else when the model is evicted
+  std::map<std::string, std::string> model;  // the model of each function
   std::map<std::string, std::uint64_t> images;
 };
 
 class FakeWorker {
  public:
-  // The worker that a dispatch copies from: null when the one that was meant is dead.
+  // The worker from which a dispatch copies; null when that worker is dead.
   using Peers = std::function<const FakeWorker*(const Dispatch&)>;
   FakeWorker(GpuIndex gpu, Bytes memory, Bytes hidden, const std::map<std::string, FakeModel>& models,
              Peers peers = {}, FakeStates* host = nullptr)
@@ -63,7 +65,7 @@ class FakeWorker {
     std::vector<SwapInDone> swapped;
     std::vector<RunDone> ran;
   };
-  // Carries out the oldest order. `status` is what the run comes to when it gets that far.
+  // Carries out the oldest order. `status` is the outcome of the run when it gets that far.
   Outcomes Step(Duration took, const absl::Status& status) {
     Outcomes out;
     for (const std::string& model : std::exchange(evictions_, {})) Evict(model, out);
@@ -108,9 +110,10 @@ class FakeWorker {
     return out;
   }
 
-  // Runs whose model passed through.
+  // The runs whose model passed through by layer.
   [[nodiscard]] std::uint64_t passed() const { return passed_; }
-  // Orders to copy from a GPU that was alive and did not have the model: the plan promised that it would.
+  // Orders to copy from a GPU that was alive and did not have the model, although the plan promised that it
+  // would.
   [[nodiscard]] std::uint64_t broken_promises() const { return broken_promises_; }
 
  private:
@@ -140,7 +143,7 @@ class FakeWorker {
 
   GpuIndex gpu_;
   Bytes memory_;
-  Bytes hidden_;  // taken by the device itself; the plan does not know
+  Bytes hidden_;  // memory that the device itself takes, of which the plan does not know
   const std::map<std::string, FakeModel>* models_;
   FakeStates* host_;
   std::map<std::string, Bytes> resident_;

@@ -1,4 +1,5 @@
-// Models that come ahead of a request that is foreseen: what is foreseen, when they come, who goes for them.
+// Models that come ahead of a foreseen request: which requests are foreseen, when the models come, and which
+// models they replace.
 #include <utility>
 
 #include "base/random.hpp"
@@ -44,8 +45,8 @@ TEST(ArrivalForecast, TrustsHardlyAnyOfWhatComesAsItPleases) {
   EXPECT_LT(trusted, 100);
 }
 
-// One GPU of 100 MiB, whose loads go on beneath runs: a model of 60 MiB that a timer asks for every ten
-// seconds, with 100 ms to its deadline, and others that come in between and take its place.
+// One GPU of 100 MiB, which loads beneath runs: a model of 60 MiB gets a request from a timer every ten
+// seconds, with 100 ms to its deadline, and others get requests in between and take its place.
 class Foreseen : public SchedulerTest {
  protected:
   explicit Foreseen(const char* copies = "forecast", SchedulerLimits limits = {.swap_ahead = 2})
@@ -73,8 +74,8 @@ class Foreseen : public SchedulerTest {
     copies_ = std::exchange(prefetches, {});
     scheduler.Check();
   }
-  // The timer's requests, and behind each one of another model, which takes its place and comes as it
-  // pleases.
+  // The timer's requests, and behind each one a request for another model, which comes at random and takes
+  // its place.
   void Learn() {
     for (int i = 0; i <= 5; ++i) {
       if (i > 0) now = due_;
@@ -102,7 +103,7 @@ TEST_F(Foreseen, ItComesBeforeItIsAskedFor) {
   ASSERT_EQ(copies_.size(), 1u);
   EXPECT_EQ(copies_[0].model, "timer");
   EXPECT_EQ(copies_[0].victims, std::vector<std::string>{"other"});
-  // As urgent as the request to come, which leaves 100 ms and runs for 2.
+  // The prefetch is as urgent as the request to come, which has 100 ms and runs for 2.
   EXPECT_EQ(copies_[0].deadline, due_ + milliseconds(98));
   Loaded(copies_[0]);
   now = due_;
@@ -110,7 +111,8 @@ TEST_F(Foreseen, ItComesBeforeItIsAskedFor) {
   EXPECT_FALSE(came_for_it_);
 }
 
-// It came, and beside it is a smaller model that is asked for much more: who goes for a third one?
+// The model came, and beside it is a smaller one with many more requests: which of them does a third one
+// replace?
 class Came : public Foreseen {
  protected:
   void AskForAThird(Duration after_due) {
@@ -139,10 +141,10 @@ TEST_F(Came, ItGoesWhenItsRequestDidNotCome) {
   EXPECT_NE(scheduler.FindResident(0, "small"), nullptr);
   now = due_ + seconds(5);
   Take();
-  EXPECT_TRUE(copies_.empty());  // nor does it come back
+  EXPECT_TRUE(copies_.empty());  // the model does not come back either
 }
 
-TEST_F(Foreseen, NobodyGoesForItWhoIsWaitedFor) {
+TEST_F(Foreseen, AModelWithRequestsIsNotEvictedForIt) {
   Learn();
   Ask("small");
   now = scheduler.NextDue() - milliseconds(1);
@@ -171,7 +173,7 @@ TEST_F(Foreseen, TwoDoNotTakeEachOthersPlace) {
   ASSERT_EQ(copies_.size(), 1u);
   EXPECT_EQ(copies_[0].model, "timer");
   Loaded(copies_[0]);
-  now = due_ + milliseconds(90);  // its request may still come
+  now = due_ + milliseconds(90);  // the request may still come
   Take();
   EXPECT_TRUE(copies_.empty());
 }
@@ -238,7 +240,7 @@ class WhereModelsPass : public Foreseen {
  protected:
   WhereModelsPass() : Foreseen("forecast", {.swap_ahead = 2, .by_layer = ByLayer::kIdle}) {}
 };
-TEST_F(WhereModelsPass, WhatWouldPassThroughEvictsNobodyBeforeItsRequest) {
+TEST_F(WhereModelsPass, AModelThatWouldPassThroughEvictsNoneBeforeItsRequest) {
   Ask("other");
   Learn();
   EXPECT_EQ(scheduler.counts().by_layer, 6u);
@@ -248,14 +250,14 @@ TEST_F(WhereModelsPass, WhatWouldPassThroughEvictsNobodyBeforeItsRequest) {
   EXPECT_NE(scheduler.FindResident(0, "other"), nullptr);
 }
 
-// It is asked for so often that its next request is foreseen while this one runs, in the last room there is.
-TEST_F(WhereModelsPass, WhatPassesThroughEvictsNobodyMeanwhile) {
+// The model has so many requests that the next one is foreseen while this one runs, in the last free memory.
+TEST_F(WhereModelsPass, AModelThatPassesThroughEvictsNoneMeanwhile) {
   Model("big", 80);
   Ask("big");
   for (int i = 0; i <= 5; ++i, now = due_) {
     due_ = now + milliseconds(40);
     Ask("timer");
-    now += milliseconds(15 + i % 2 * 10);  // as it pleases
+    now += milliseconds(15 + i % 2 * 10);  // at irregular times
     Ask("big");
   }
   Submit(next_++, "timer");

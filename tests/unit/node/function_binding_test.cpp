@@ -13,7 +13,7 @@ using std::chrono::minutes;
 using std::chrono::seconds;
 using testing::HasSubstr;
 
-const auto kNobody = [](ModelId) { return false; };
+const auto kNoneInUse = [](ModelId) { return false; };
 
 TEST(PauseHistogram, PercentilesAreAtMostAQuarterTooLong) {
   PauseHistogram pauses;
@@ -34,7 +34,7 @@ TEST(FunctionBinding, NoDeviceIsBoundBeyondItsMemory) {
   const FunctionBinding::Devices devices = {{0, MiB(100)}, {1, MiB(80)}};
   const auto bind = [&](ModelId model, Bytes bytes) {
     static_cast<void>(binding.Asked(model, Time{}));
-    return binding.Bind(model, bytes, devices, Time{} + minutes(60), kNobody);
+    return binding.Bind(model, bytes, devices, Time{} + minutes(60), kNoneInUse);
   };
   EXPECT_TRUE(bind(kA, MiB(60)));
   EXPECT_EQ(binding.Home(kA), 0u);
@@ -42,11 +42,11 @@ TEST(FunctionBinding, NoDeviceIsBoundBeyondItsMemory) {
   EXPECT_EQ(binding.Home(kB), 1u);
   EXPECT_TRUE(bind(kC, MiB(40)));
   EXPECT_EQ(binding.Home(kC), 0u);
-  EXPECT_FALSE(bind(kD, MiB(21)));  // and nobody goes for it, however long they were idle
+  EXPECT_FALSE(bind(kD, MiB(21)));  // no function is unbound for it, however long it was idle
   EXPECT_FALSE(binding.Bound(kD));
   EXPECT_TRUE(bind(kA, MiB(60)));
   EXPECT_EQ(binding.BoundTo(0), MiB(100));
-  EXPECT_FALSE(bind(kA, MiB(70)));  // it grew, and fits beside c no more
+  EXPECT_FALSE(bind(kA, MiB(70)));  // the function grew, and no longer fits beside c
   binding.Forget(kC);
   EXPECT_TRUE(bind(kA, MiB(70)));
 }
@@ -57,19 +57,19 @@ TEST(FunctionBinding, KeepAliveEndsAfterAnUnusualPause) {
   Time now{};
   for (int i = 0; i < 20; ++i, now += seconds(1)) {
     EXPECT_FALSE(binding.Asked(kA, now));
-    EXPECT_TRUE(binding.Bind(kA, MiB(80), devices, now, kNobody));
+    EXPECT_TRUE(binding.Bind(kA, MiB(80), devices, now, kNoneInUse));
   }
-  now += seconds(3);  // three times as long as ever
+  now += seconds(3);  // three times its longest pause
   static_cast<void>(binding.Asked(kB, now));
   EXPECT_FALSE(binding.Bind(kB, MiB(80), devices, now, [](ModelId model) { return model == kA; }));
-  EXPECT_TRUE(binding.Bind(kB, MiB(80), devices, now, kNobody));
+  EXPECT_TRUE(binding.Bind(kB, MiB(80), devices, now, kNoneInUse));
   EXPECT_FALSE(binding.Bound(kA));
-  // b has not been seen often enough to say what is unusual: it has ten minutes.
+  // Function b has not been seen often enough to know its usual pauses: it has ten minutes.
   EXPECT_FALSE(binding.Asked(kB, now + minutes(9)));
   EXPECT_TRUE(binding.Asked(kB, now + minutes(20)));
 }
 
-TEST(FunctionBinding, WhatHasNoRoomIsRefusedAndNobodyIsEvicted) {
+TEST(FunctionBinding, AFunctionWithoutRoomIsRefusedAndNoModelIsEvicted) {
   SwapScheduler scheduler({}, *FindSchedulerPolicies(*FindPreset("native")));
   scheduler.AddGpu(0, MiB(100));
   Time now{};

@@ -1,4 +1,4 @@
-// Whom a request may share a runtime with, and how runtimes come to serve somebody.
+// Which requests may share a runtime, and how runtimes come to serve a key.
 #include "node/runtimes/isolation.hpp"
 
 #include <gmock/gmock.h>
@@ -30,7 +30,7 @@ proto::FunctionRecord Function(const std::string& name, const std::string& tenan
   return function;
 }
 
-TEST(Isolation, AKeySaysWithWhomAFunctionSharesItsRuntime) {
+TEST(Isolation, AKeySaysWhichFunctionsShareARuntime) {
   struct Case {
     proto::Isolation says, mode;
     const char *tenant, *workflow, *key;
@@ -70,7 +70,7 @@ TEST(Isolation, CopiesAndRuntimesHaveNamesThatCanBeReadBack) {
   EXPECT_FALSE(ParseIsolation("private").ok());
 }
 
-// One GPU with runtimes that serve nobody, and models "m@tenant/a" and so on of 20 MiB.
+// One GPU with runtimes that serve no key yet, and models "m@tenant/a" and so on of 20 MiB.
 class Runtimes : public testing::Test {
  protected:
   explicit Runtimes(std::uint32_t devices = 1, SchedulerLimits limits = {.isolated = true})
@@ -98,7 +98,7 @@ class Runtimes : public testing::Test {
     EXPECT_TRUE(scheduler.Submit(request, now).accepted);
     return request.id;
   }
-  // "GPU:KEY" of each order, "!" behind those that kill a worker.
+  // The orders of a decision as "GPU:KEY", with "!" behind those that kill a worker.
   std::vector<std::string> Decide() {
     Decision decision = scheduler.Decide(now);
     for (Dispatch& dispatch : decision.dispatches) dispatches.push_back(std::move(dispatch));
@@ -114,7 +114,7 @@ class Runtimes : public testing::Test {
     scheduler.Apply(SwapInDone{.gpu = dispatch.gpu, .model = dispatch.model}, now);
     scheduler.Apply(RunDone{.gpu = dispatch.gpu, .request = dispatch.request, .took = milliseconds(1)}, now);
   }
-  // A request of this tenant that finds a runtime, however it comes by it.
+  // A request of this tenant gets a runtime, in whichever way.
   void Use(const std::string& tenant) {
     Submit(Model(tenant));
     Decide();
@@ -136,8 +136,8 @@ class Runtimes : public testing::Test {
 TEST_F(Runtimes, AWarmOneIsAssignedAndServesItsKeyAlone) {
   Submit(Model("a"));
   EXPECT_THAT(Decide(), ElementsAre("0:tenant/a"));
-  EXPECT_THAT(dispatches, IsEmpty()) << "its worker does not know of it yet";
-  EXPECT_THAT(Decide(), IsEmpty()) << "one is coming";
+  EXPECT_THAT(dispatches, IsEmpty()) << "the runtime's worker does not know of it yet";
+  EXPECT_THAT(Decide(), IsEmpty()) << "a runtime is coming";
   Submit(Model("b"));
   EXPECT_THAT(Decide(), ElementsAre("1:tenant/b"));
   Ready(0, "tenant/a");
@@ -166,7 +166,8 @@ TEST_F(Runtimes, TheColdestIdleOneIsTakenAway) {
   Use("b");
   now += milliseconds(5);
   Submit(Model("c"));
-  EXPECT_THAT(Decide(), ElementsAre("0:tenant/c!")) << "a's is idle for longer than b's";
+  EXPECT_THAT(Decide(), ElementsAre("0:tenant/c!"))
+      << "the runtime of a has been idle for longer than that of b";
   EXPECT_THAT(scheduler.gpus().at(0).residents, IsEmpty());
   Ready(0, "tenant/c");
   Decide();
@@ -175,11 +176,11 @@ TEST_F(Runtimes, TheColdestIdleOneIsTakenAway) {
   EXPECT_EQ(scheduler.counts().taken, 1u);
 }
 
-TEST_F(Runtimes, OneThatRunsOrWhoseAnswersAreNotReadStays) {
+TEST_F(Runtimes, ARuntimeThatRunsOrWhoseAnswersAreNotReadStays) {
   Use("a");
   Use("b");
   Submit(Model("a"));
-  Decide();  // it runs
+  Decide();  // the request runs
   scheduler.Unread(1, 1);
   Submit(Model("c"));
   EXPECT_THAT(Decide(), IsEmpty());
@@ -187,27 +188,27 @@ TEST_F(Runtimes, OneThatRunsOrWhoseAnswersAreNotReadStays) {
   EXPECT_THAT(Decide(), ElementsAre("1:tenant/c!"));
 }
 
-TEST_F(Runtimes, OneWhoseWorkerDiesOnTheWayIsSoughtElsewhere) {
+TEST_F(Runtimes, ARuntimeWhoseWorkerDiesOnTheWayIsSoughtElsewhere) {
   Submit(Model("a"));
   EXPECT_THAT(Decide(), ElementsAre("0:tenant/a"));
   scheduler.Apply(WorkerLost{0, "killed"}, now);
   EXPECT_THAT(Decide(), ElementsAre("1:tenant/a"));
   Warm(0);
-  EXPECT_THAT(Decide(), IsEmpty()) << "one is coming";
+  EXPECT_THAT(Decide(), IsEmpty()) << "a runtime is coming";
   Ready(1, "tenant/a");
   Decide();
   EXPECT_EQ(dispatches.back().gpu, 1u);
 }
 
-TEST_F(Runtimes, NobodysRuntimeIsTakenWhileOneIsBeingStarted) {
+TEST_F(Runtimes, NoRuntimeIsTakenWhileOneIsBeingStarted) {
   Use("a");
   Use("b");
   scheduler.Apply(WorkerLost{0, "killed"}, now);
   Submit(Model("a"));
-  EXPECT_THAT(Decide(), IsEmpty()) << "b's is idle, and a's is about to be replaced";
+  EXPECT_THAT(Decide(), IsEmpty()) << "the runtime of b is idle, and that of a is about to be replaced";
   EXPECT_EQ(scheduler.NextDue(), now + seconds(1));
   now += seconds(1);
-  EXPECT_THAT(Decide(), ElementsAre("1:tenant/a!")) << "that has lasted";
+  EXPECT_THAT(Decide(), ElementsAre("1:tenant/a!")) << "the wait has lasted long enough";
 }
 
 TEST_F(Runtimes, AKeyThatOthersKeepOutIsServedInTheEnd) {
@@ -218,7 +219,7 @@ TEST_F(Runtimes, AKeyThatOthersKeepOutIsServedInTheEnd) {
   const RequestId poor = Submit(Model("c"));
   bool served = false;
   for (int i = 0; i < 200 && !served; ++i) {
-    // Both keep their runtimes busy, and requests of theirs wait at all times.
+    // Both tenants keep their runtimes busy, and each always has requests that wait.
     for (const char* tenant : {"a", "b"}) {
       NodeRequest request;
       request.id = {2, next++};
@@ -243,7 +244,7 @@ TEST_F(Runtimes, AKeyThatOthersKeepOutIsServedInTheEnd) {
   EXPECT_TRUE(served);
 }
 
-TEST_F(Runtimes, OneThatDidNothingForLongServesNobodyAgain) {
+TEST_F(Runtimes, ARuntimeThatWasIdleForLongLosesItsKey) {
   Use("a");
   EXPECT_EQ(scheduler.NextIdle(minutes(10)), now + minutes(10));
   now += minutes(9);
@@ -262,8 +263,8 @@ struct FewPasses : Runtimes {
   FewPasses() : Runtimes(1, {.swap_ahead = 3, .max_passed = 1, .isolated = true}) {}
 };
 
-// A runtime is kept for a request until it has drained; more urgent ones of the runtime beside it come
-// without end, and would have all the places that the two of them share.
+// A runtime is kept for a request until it has drained; more urgent requests for the runtime beside it come
+// without end, and would take all places that the two share.
 TEST_F(FewPasses, APlaceIsLeftForTheRequestThatARuntimeIsKeptFor) {
   scheduler.DescribeModel("large@tenant/b", MiB(40), MiB(1));
   Use("a");
@@ -276,15 +277,17 @@ TEST_F(FewPasses, APlaceIsLeftForTheRequestThatARuntimeIsKeptFor) {
   submit(Model("b"), now);
   Decide();
   ASSERT_EQ(dispatches.size(), 1u);
-  const RequestId kept = submit("large@tenant/b", now + milliseconds(1));  // both do not fit
+  const RequestId kept =
+      submit("large@tenant/b", now + milliseconds(1));  // the two models do not fit together
   for (int i = 0; i < 2; ++i) submit(Model("a"), now + seconds(1));
   Decide();
-  ASSERT_EQ(dispatches.size(), 3u) << "the device's three places are taken; the large one was passed twice";
-  Serve(dispatches[0]);  // its runtime is free for it, and one place is
+  ASSERT_EQ(dispatches.size(), 3u)
+      << "the device's three places are taken, and the large request was passed twice";
+  Serve(dispatches[0]);  // the runtime is free for the large request, and so is one place
   submit(Model("a"), now);
   Decide();
   ASSERT_EQ(dispatches.size(), 4u);
-  EXPECT_EQ(dispatches[3].request, kept) << "the place went to one that is more urgent";
+  EXPECT_EQ(dispatches[3].request, kept) << "a more urgent request got the place";
 }
 
 struct TwoGpus : Runtimes {
@@ -312,9 +315,9 @@ TEST_F(TwoGpus, ASecondRuntimeIsTakenOnlyFromWhoDoesNotNeedIt) {
   for (const auto& [index, gpu] : scheduler.gpus().gpus())
     if (gpu.coming) Ready(index, "");
   Decide();
-  Serve(dispatches.back());  // all four serve somebody
+  Serve(dispatches.back());  // all four runtimes serve a key
   for (int i = 0; i < 8; ++i) Submit(Model("a"));
-  EXPECT_THAT(Decide(), IsEmpty()) << "the others have been idle for a moment only";
+  EXPECT_THAT(Decide(), IsEmpty()) << "the other runtimes have been idle for a moment only";
   now += seconds(2);
   const auto orders = Decide();
   ASSERT_EQ(orders.size(), 1u);
@@ -325,7 +328,7 @@ struct SharedRuntime : Runtimes {
   SharedRuntime() : Runtimes(1, {}) {}
 };
 
-TEST_F(SharedRuntime, AnIsolatedFunctionIsServedOnANodeThatIsolatesNobody) {
+TEST_F(SharedRuntime, AnIsolatedFunctionIsServedOnANodeThatIsolatesNoOther) {
   Ready(0, "");
   Ready(1, "");
   Submit("m");
@@ -340,11 +343,11 @@ TEST_F(SharedRuntime, AnIsolatedFunctionIsServedOnANodeThatIsolatesNobody) {
   Serve(dispatches.back());
   now += minutes(10);
   scheduler.GiveBack(now, minutes(10));
-  EXPECT_THAT(Decide(), ElementsAre(std::to_string(idle) + ":shared!")) << "back to what is shared";
+  EXPECT_THAT(Decide(), ElementsAre(std::to_string(idle) + ":shared!")) << "the runtime is shared again";
 }
 
 // Random arrivals of three or six keys on runtimes of one or two GPUs, whose workers come late, die and
-// forget. Models are copied between the two GPUs; a third of them have a function with state.
+// forget. Models are copied between the two GPUs; a third of the models have a function with state.
 class RandomWorld {
  public:
   RandomWorld(std::uint64_t seed, const PolicyNames& names)
@@ -420,7 +423,7 @@ class RandomWorld {
     ready.key = serves.key;
     Handle(scheduler_.Apply(ready, now_));
   }
-  // What was to come does not: the next one serves nobody.
+  // The assignment that was under way fails: the next worker serves no key.
   void Kill(GpuIndex gpu) {
     if (runtimes_[gpu].worker != nullptr) {
       for (const auto& [state, runs] : runtimes_[gpu].worker->states())
@@ -447,13 +450,13 @@ class RandomWorld {
     const Decision decision = scheduler_.Decide(now_);
     for (const Dispatch& dispatch : decision.dispatches) {
       auto& runtime = runtimes_[dispatch.gpu];
-      ASSERT_NE(runtime.worker, nullptr) << "dispatched to a worker that is not there";
+      ASSERT_NE(runtime.worker, nullptr) << "the request was dispatched to a worker that is not there";
       EXPECT_TRUE(runtime.serves.assigned);
-      EXPECT_EQ(runtime.serves.key, KeyOf(dispatch.model)) << "on a runtime of somebody else";
+      EXPECT_EQ(runtime.serves.key, KeyOf(dispatch.model)) << "the request is on a runtime of another key";
       if (dispatch.source == SwapSource::kPeer) {
         EXPECT_EQ(runtimes_[dispatch.peer].serves.key, runtime.serves.key)
             << "the source is a runtime of another key";
-        EXPECT_NE(dispatch.peer / 3, dispatch.gpu / 3) << "there is no link within a GPU";
+        EXPECT_NE(dispatch.peer / 3, dispatch.gpu / 3) << "a copy within one GPU";
         sources_[dispatch.request] = runtimes_[dispatch.peer].worker;
       }
       states_of_[dispatch.request] = dispatch.state;
@@ -465,14 +468,14 @@ class RandomWorld {
       auto& runtime = runtimes_[order.gpu];
       ASSERT_NE(runtime.worker, nullptr);
       EXPECT_TRUE(runtime.worker->idle()) << "a worker that works is taken away";
-      EXPECT_TRUE(runtime.worker->states().empty()) << "a state goes with its worker";
-      EXPECT_EQ(order.fresh, runtime.serves.assigned) << "who has served somebody is replaced";
+      EXPECT_TRUE(runtime.worker->states().empty()) << "a state is lost with its worker";
+      EXPECT_EQ(order.fresh, runtime.serves.assigned) << "a worker that has served a key is replaced";
       runtime.worker = nullptr;
       runtime.starting = Serves{order.assigned, order.key};
     }
     scheduler_.Check();
   }
-  // A run that went well found what its predecessor left.
+  // A successful run found the state that its predecessor left.
   void SeeStates(const FakeWorker& worker, const FakeWorker::Outcomes& out) {
     for (const RunDone& done : out.ran) {
       const std::string& state = states_of_.at(done.request);

@@ -1,4 +1,4 @@
-// LALB (003): its queue in both forms, and what it makes of the scheduler.
+// LALB (003): its queue in both forms, and the decisions of the scheduler with it.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -19,7 +19,7 @@ OrderingKey Key(std::uint64_t sequence) {
   return {.sequence = sequence};
 }
 
-// A queue, and what it did: every request has a model, and each turn a GPU with some of them.
+// A queue and the log of its decisions: every request has a model, and in each turn a GPU has some of them.
 class Driven {
  public:
   explicit Driven(LocalityRules rules) : queue_(MakeLocalityQueue(rules)) {}
@@ -28,7 +28,7 @@ class Driven {
     models_[Key(sequence)] = model;
     queue_->Add(Key(sequence));
   }
-  // `places`: what Algorithm 2 answers for a model.
+  // `places`: the answer of Algorithm 2 for a model.
   void Turn(const std::set<int>& cached, const std::function<LocalityPlace(int)>& places) {
     const auto has = [&](const OrderingKey& key) { return cached.contains(models_.at(key)); };
     const auto first_hit = [&]() -> std::optional<OrderingKey> {
@@ -49,7 +49,7 @@ class Driven {
     }
   }
   [[nodiscard]] std::size_t size() const { return queue_->size(); }
-  std::vector<std::pair<std::uint64_t, int>> log;  // request, and -1 (hit) or where it was placed
+  std::vector<std::pair<std::uint64_t, int>> log;  // request, and -1 (a hit) or the GPU where it was placed
 
  private:
   void Remove(const OrderingKey& key) {
@@ -93,11 +93,11 @@ TEST(Lalb, ARequestIsPassedOnceMoreThanTheLimitSays) {
   for (std::uint64_t turn = 0; turn < 5; ++turn) queue.Add(2 + turn, 7);
   const auto here = [](int) { return LocalityPlace::kHere; };
   for (int turn = 0; turn < 4; ++turn) queue.Turn({7}, here);
-  // 'Visits higher than the limit': passed three times, then it is placed before the hit.
+  // 'Visits higher than the limit': a request that was passed three times is placed before the hit.
   EXPECT_EQ(queue.log, (std::vector<std::pair<std::uint64_t, int>>{{2, -1}, {3, -1}, {4, -1}, {1, 2}}));
 }
 
-// Two GPUs and the policy's own decisions, the worker's answers made up.
+// Two GPUs and the policy's own decisions; the test gives the workers' answers.
 class Lalb2Gpus : public testing::Test {
  protected:
   explicit Lalb2Gpus(const char* preset = "lalb-o3")
@@ -140,7 +140,8 @@ TEST_F(Lalb2Gpus, ABusyGpusOwnQueueIsTakenWhereThatIsSooner) {
   auto first = Decide();
   ASSERT_EQ(first.size(), 1u);
   End(first[0]);
-  // a runs for a second, a load would take three: the second one waits at that GPU, though the other is idle.
+  // Model a runs for a second and a load would take three: the second request waits at that GPU, though the
+  // other is idle.
   Ask("a");
   Ask("a");
   auto both = Decide();
@@ -148,7 +149,7 @@ TEST_F(Lalb2Gpus, ABusyGpusOwnQueueIsTakenWhereThatIsSooner) {
   EXPECT_EQ(both[0].gpu, first[0].gpu);
   EXPECT_EQ(both[1].gpu, first[0].gpu);
   EXPECT_EQ(both[1].source, SwapSource::kResident);
-  // Four seconds of work there: the next one is loaded on the other GPU.
+  // That GPU has four seconds of work, so the next request is loaded on the other GPU.
   Ask("a");
   Ask("a");
   const auto more = Decide();
@@ -184,8 +185,8 @@ TEST_F(LoadBalance2Gpus, TheHeadGoesToWhicheverGpuIsIdle) {
   ASSERT_EQ(two.size(), 2u);
   const auto c = Ask("c");
   Ask("b");
-  EXPECT_TRUE(Decide().empty()) << "nothing waits at a GPU";
-  End(two[1]);  // the one that has b
+  EXPECT_TRUE(Decide().empty()) << "no request waits at a GPU";
+  End(two[1]);  // the request on the GPU with b
   const auto next = Decide();
   ASSERT_EQ(next.size(), 1u);
   EXPECT_EQ(next[0].request, c);

@@ -1,5 +1,5 @@
-// The scheduler under Torpor's policies: copies between GPUs and what may go wrong with them, the order of
-// functions, homes, how deep it swaps ahead, and what it learns of models.
+// The scheduler under Torpor's policies: copies between GPUs and their failures, the order of functions,
+// homes, how far it swaps ahead, and what it learns about models.
 #include <limits>
 #include <map>
 
@@ -41,7 +41,7 @@ TEST_F(LateBinding, ABusyHoldersModelIsCopiedOverTheFastestLink) {
   Submit(2, "a");
   const Dispatch copy = Next();
   EXPECT_EQ(copy.source, SwapSource::kPeer);
-  EXPECT_EQ(copy.gpu, 3u);  // 50 GB/s; GPUs 1 and 2 have 25
+  EXPECT_EQ(copy.gpu, 3u);  // its link has 50 GB/s; those of GPUs 1 and 2 have 25
   EXPECT_EQ(copy.peer, 0u);
   EXPECT_EQ(scheduler.FindResident(0, "a")->readers, 1u);
   Serve(copy);
@@ -56,11 +56,11 @@ TEST_F(LateBinding, OnlyWholeModelsAndOnlyWorkersThatCanAreSources) {
   Occupy(1, "a");
   Submit(2, "a");
   EXPECT_EQ(Next().source, SwapSource::kHost);
-  Ready(2);  // this worker can
+  Ready(2);  // this worker can copy from a peer
   Submit(3, "a");
   const Dispatch copy = Next();
   EXPECT_EQ(copy.gpu, 2u);
-  EXPECT_EQ(copy.peer, 0u);  // over 25 GB/s: GPU 1 or 3, which is loading still, is no source
+  EXPECT_EQ(copy.peer, 0u);  // over 25 GB/s: GPUs 1 and 3, which still load it, are not sources
 }
 
 TEST_F(LateBinding, ASourceIsLockedWhileItIsRead) {
@@ -73,8 +73,8 @@ TEST_F(LateBinding, ASourceIsLockedWhileItIsRead) {
   ASSERT_EQ(copy.source, SwapSource::kPeer);
   Ran(first);
   Submit(3, "b");
-  EXPECT_TRUE(
-      scheduler.Decide(now).dispatches.empty());  // it would have to evict what is being read, or written
+  EXPECT_TRUE(scheduler.Decide(now)
+                  .dispatches.empty());  // it would have to evict a model that is being read or written
   EXPECT_TRUE(scheduler.ForgetModel("a").evictions.empty());
   Model("a", 60);
   Loaded(copy);
@@ -86,14 +86,14 @@ TEST_F(LateBinding, ASourceIsLockedWhileItIsRead) {
 TEST_F(LateBinding, ASourceThatDiesInMidCopyMakesThePlanFallBackToTheHost) {
   Gpus(4);
   Model("a", 40);
-  scheduler.RestoreCosts({{"a", seconds(10), {}}}, 0);  // nobody waits for a busy GPU
+  scheduler.RestoreCosts({{"a", seconds(10), {}}}, 0);  // with so long a run no request waits for a busy GPU
   const Dispatch first = Occupy(1, "a");
   Submit(2, "a");
   const Dispatch copy = Next();
   ASSERT_EQ(copy.peer, first.gpu);
   EXPECT_TRUE(scheduler.Apply(WorkerLost{first.gpu, "killed"}, now).finished.empty());
   scheduler.Check();
-  // What is alive goes on: the other request runs again, on another GPU, from the host.
+  // The surviving copy goes on: the other request runs again, on another GPU, from the host.
   const Dispatch again = Next();
   EXPECT_EQ(again.request.sequence, 1u);
   Serve(again);
@@ -102,8 +102,8 @@ TEST_F(LateBinding, ASourceThatDiesInMidCopyMakesThePlanFallBackToTheHost) {
   EXPECT_TRUE(Ran(copy, RunEnd::kNotResident).finished.empty());
   const Dispatch fallen = Next();
   EXPECT_EQ(fallen.request.sequence, 2u);
-  EXPECT_EQ(fallen.source, SwapSource::kHost);  // though another GPU has it, too, and a link
-  EXPECT_EQ(fallen.attempt, 1u);                // none of its workers was lost
+  EXPECT_EQ(fallen.source, SwapSource::kHost);  // though another GPU with a link has it, too
+  EXPECT_EQ(fallen.attempt, 1u);                // none of the request's own workers was lost
   Ready(first.gpu);
   Serve(fallen);
 }
@@ -136,7 +136,7 @@ TEST_F(LateBinding, AStateDoesNotFollowWeightsThatMayNotCome) {
   Ran(copy, RunEnd::kNotResident, absl::NotFoundError("no such model"));
   const auto again = scheduler.Decide(now).dispatches;
   scheduler.Check();
-  ASSERT_EQ(again.size(), 2u) << "from the host both may come at once";
+  ASSERT_EQ(again.size(), 2u) << "both may load from the host at once";
   EXPECT_EQ(again[0].source, SwapSource::kHost);
   EXPECT_TRUE(again[0].bring_state || again[1].bring_state);
 }
@@ -195,11 +195,11 @@ TEST_F(LateBinding, HostLoadsAvoidABusySwitchAndHeavyNeighboursMost) {
   Submit(1, "heavy");
   EXPECT_EQ(Next().gpu, 0u);
   Submit(2, "light");
-  EXPECT_EQ(Next().gpu, 2u);  // not behind the switch of GPU 0
+  EXPECT_EQ(Next().gpu, 2u);  // this GPU is not behind the switch of GPU 0
   Submit(3, "x");
   EXPECT_EQ(Next().gpu, 3u);  // the neighbour loads a light model
   Submit(4, "y");
-  EXPECT_EQ(Next().gpu, 1u);  // any
+  EXPECT_EQ(Next().gpu, 1u);  // any GPU will do
 }
 
 TEST_F(LateBinding, TheOnlyCopyOfAHeavyModelOutlivesLightOnes) {
@@ -215,7 +215,7 @@ TEST_F(LateBinding, TheOnlyCopyOfAHeavyModelOutlivesLightOnes) {
   Serve(Next());
   now += seconds(1);
   Submit(3, "new");
-  EXPECT_THAT(Next().victims, ElementsAre("light"));  // though the heavy one was not used for longer
+  EXPECT_THAT(Next().victims, ElementsAre("light"));  // although the heavy one has been unused for longer
   EXPECT_EQ(scheduler.counts().evicted_light, 1u);
 }
 
@@ -223,7 +223,7 @@ TEST_F(LateBinding, AReplicaGoesBeforeTheOnlyCopyOfALightModelOnAnyGpu) {
   Gpus(2);
   for (const char* model : {"twice", "light", "filler", "new"}) Model(model, 40);
   std::uint64_t next = 1;
-  const auto serve_twice = [&] {  // on both GPUs at a time
+  const auto serve_twice = [&] {  // once on each of the two GPUs, at the same time
     const Dispatch one = Occupy(next++, "twice");
     const Dispatch other = Occupy(next++, "twice");
     EXPECT_NE(one.gpu, other.gpu);
@@ -236,7 +236,7 @@ TEST_F(LateBinding, AReplicaGoesBeforeTheOnlyCopyOfALightModelOnAnyGpu) {
     now += seconds(1);
     Submit(next++, model);
     const Dispatch dispatch = Next();
-    EXPECT_THAT(dispatch.victims, ElementsAre()) << "there is room on one of the GPUs";
+    EXPECT_THAT(dispatch.victims, ElementsAre()) << "one of the GPUs has room";
     gpus.push_back(dispatch.gpu);
     Serve(dispatch);
   }
@@ -244,7 +244,7 @@ TEST_F(LateBinding, AReplicaGoesBeforeTheOnlyCopyOfALightModelOnAnyGpu) {
   now += seconds(1);
   serve_twice();
   Submit(next, "new");
-  EXPECT_THAT(Next().victims, ElementsAre("twice"));  // though it was used last
+  EXPECT_THAT(Next().victims, ElementsAre("twice"));  // although it was used last
   EXPECT_EQ(scheduler.counts().evicted_replicas, 1u);
 }
 
@@ -266,7 +266,8 @@ TEST_F(LateBinding, FunctionsThatCannotMeetTheirSloWait) {
   Submit(next++, "b");
   Submit(next++, "a");
   Ran(one);
-  EXPECT_EQ(Next().model, "a");  // not within its SLO, and near: before one that is within it
+  EXPECT_EQ(Next().model,
+            "a");  // a misses its SLO by little, so it goes before a function that meets its own
   Ran(two);
 }
 
@@ -309,11 +310,11 @@ TEST_F(EarlyBinding, EachModelHasOneGpuUntilThatOneIsUnfit) {
   Submit(3, "c");
   const Dispatch c = Next();
   EXPECT_NE(a.gpu, b.gpu);
-  EXPECT_EQ(c.gpu, b.gpu);  // fewer bytes are bound there
+  EXPECT_EQ(c.gpu, b.gpu);  // fewer bytes are bound to this GPU
   Serve(a);
   Serve(b);
   Serve(c);
-  // Its worker is down: it waits, though the other GPU is idle.
+  // The worker of the request's GPU is down: the request waits, though the other GPU is idle.
   scheduler.Apply(WorkerLost{a.gpu, "killed"}, now);
   Submit(4, "a");
   EXPECT_TRUE(scheduler.Decide(now).dispatches.empty());
@@ -343,9 +344,9 @@ class TwoSpeeds : public LateBinding {
 TEST_F(TwoSpeeds, OfTwoSourcesTheFasterOne) {
   Gpus(2);
   Model("a", 40);
-  scheduler.RestoreCosts({{"a", seconds(10), {}}}, 0);  // nobody waits for a busy GPU
+  scheduler.RestoreCosts({{"a", seconds(10), {}}}, 0);  // with so long a run no request waits for a busy GPU
   Occupy(1, "a");
-  EXPECT_EQ(Occupy(2, "a").source, SwapSource::kHost);  // these two have no link
+  EXPECT_EQ(Occupy(2, "a").source, SwapSource::kHost);  // there is no link between the two GPUs
   scheduler.AddGpu(2, MiB(100));
   Ready(2);
   Submit(3, "a");
@@ -375,12 +376,12 @@ TEST_F(Impatient, AGpuIsNotKeptForAModelThatCanNeverFitThere) {
   const Dispatch y = Next();
   EXPECT_EQ(y.gpu, 0u);
   Submit(3, "x");
-  EXPECT_EQ(Next().gpu, 1u);  // full now
-  Submit(4, "a");             // has no room beside y
+  EXPECT_EQ(Next().gpu, 1u);  // GPU 1 is full now
+  Submit(4, "a");             // model a has no room beside y
   Submit(5, "z");
-  const Dispatch z = Next();  // passes it: GPU 0 is kept for it
+  const Dispatch z = Next();  // z passes the request for a, for which GPU 0 is kept
   EXPECT_EQ(z.gpu, 0u);
-  Model("a", 80);  // larger than was thought
+  Model("a", 80);  // the model is larger than was thought
   Serve(y);
   Serve(z);
   Submit(6, "y");
@@ -399,14 +400,15 @@ TEST_F(LateBinding, SwapsAndRunsAreLearnedApart) {
                           .waited_for_weights = true,
                           .since_swap = milliseconds(8)},
                   now);
-  EXPECT_TRUE(scheduler.Heavy("a"));  // nobody knows its run yet, and the load makes up what it took
+  EXPECT_TRUE(
+      scheduler.Heavy("a"));  // its run time is not known yet, and the load is most of the swapped run
   EXPECT_EQ(scheduler.costs().Known().at(0).run, Duration::zero());
   EXPECT_EQ(scheduler.costs().Known().at(0).swapped, milliseconds(8));
-  // A hit says how long a run takes, and that the swap slows it little.
+  // A hit shows how long a run takes, and that the swap slows it only a little.
   Submit(2, "a");
   scheduler.Apply(RunDone{.gpu = 0, .request = Next().request, .took = milliseconds(7)}, now);
   EXPECT_FALSE(scheduler.Heavy("a"));
-  // A model that was forgotten keeps what was learned.
+  // A model that was removed and comes back keeps what was learned about it.
   scheduler.ForgetModel("a");
   EXPECT_EQ(scheduler.costs().RunTime("a"), milliseconds(7));
 }
@@ -438,7 +440,7 @@ TEST_F(LateBinding, ProfilesAreKeptAndReadAgain) {
   other.DescribeModel("a", MiB(40), MiB(1));
   EXPECT_TRUE(other.Heavy("a"));
   EXPECT_EQ(other.costs().LoadTime(MiB(40)), milliseconds(40));
-  // A file that makes no sense teaches nothing.
+  // Nothing is learned from a file that makes no sense.
   proto::NodeProfiles bad = read;
   bad.set_format_version(7);
   EXPECT_THAT(std::string(ImportProfiles(bad, other).message()), HasSubstr("format 7"));
@@ -453,7 +455,7 @@ TEST_F(LateBinding, ProfilesAreKeptAndReadAgain) {
 
 class OrphanedModels : public SchedulerTest {
  protected:
-  // A worker from before, with a model of 60 MiB that nobody has told this node of.
+  // A worker from before the restart, with a model of 60 MiB of which this node has not been told.
   OrphanedModels() {
     scheduler.AddGpu(0, MiB(100));
     scheduler.Apply(WorkerReady{.gpu = 0, .memory = MiB(100), .free = MiB(40), .strange = MiB(60)}, now);
@@ -468,7 +470,7 @@ TEST_F(OrphanedModels, TheirRoomIsTakenUntilTheyHaveGone) {
   Serve(Next());
 }
 
-TEST_F(OrphanedModels, OneThatIsAdoptedIsAResidentAsOthers) {
+TEST_F(OrphanedModels, AnOrphanThatIsAdoptedIsAResidentAsOthers) {
   scheduler.FoundResident(0, {"b", MiB(60)}, now);
   Model("b", 60);
   Submit(1, "a");

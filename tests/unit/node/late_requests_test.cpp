@@ -1,4 +1,5 @@
-// `edf-late-last` at a node: what can no longer meet its deadline goes behind what can, and has its turns.
+// `edf-late-last` at a node: a request that can no longer meet its deadline goes behind those that can, and
+// has its own turns.
 #include "tests/unit/node/scheduler_fixture.hpp"
 
 namespace troupe::node::late_requests_test {
@@ -6,7 +7,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// One GPU that has the model, one request at a time; a run is estimated to take 10 ms.
+// One GPU that has the model and takes one request at a time; a run is estimated to take 10 ms.
 class OneByOne : public SchedulerTest {
  protected:
   explicit OneByOne(const char* ordering = "edf-late-last")
@@ -27,7 +28,7 @@ class OneByOne : public SchedulerTest {
     request.deadline = Time(milliseconds(deadline_ms));
     ASSERT_TRUE(scheduler.Submit(request, now).accepted);
   }
-  // What goes when the run that is under way has ended.
+  // The request that goes when the run that is under way has ended.
   std::uint64_t Then() {
     Ran(running_);
     running_ = Next();
@@ -45,14 +46,14 @@ TEST_F(OneByOne, WhatIsLateGoesBehindWhatIsNot) {
   Ask(4, 45);
   At(42);
   EXPECT_EQ(Then(), 3u);
-  EXPECT_EQ(Then(), 4u);  // of the late ones the first that was late
+  EXPECT_EQ(Then(), 4u);  // the request that was late first
   EXPECT_EQ(Then(), 2u);
 }
 
 TEST_F(OneByOne, WhatCanStillEndInTimeGoesFirst) {
   Ask(2, 50);
   Ask(3, 100);
-  At(30);  // behind another run it would end at 50
+  At(30);  // behind another run the request would end at 50
   EXPECT_EQ(Then(), 2u);
 }
 
@@ -95,7 +96,7 @@ class WithBudgets : public OneByOne {
   }
 };
 
-TEST_F(WithBudgets, WhoWillNotMeetItsSloYields) {
+TEST_F(WithBudgets, AFunctionThatWillNotMeetItsSloYields) {
   Ask(3, 200, 0, "lost");
   Ask(4, 300);
   EXPECT_EQ(Then(), 4u);
@@ -110,7 +111,7 @@ TEST_F(WithBudgets, ItHasItsTurns) {
   EXPECT_EQ(others, 16);
 }
 
-TEST_F(WithBudgets, WithoutADeadlineNobodyYields) {
+TEST_F(WithBudgets, WithoutADeadlineNoFunctionYields) {
   Ask(4, 300);
   NodeRequest request;
   request.id = {1, 3};
@@ -170,7 +171,7 @@ TEST_F(Beside, WhatIsLateWaitsUntilNothingElseRuns) {
   EXPECT_TRUE(scheduler.Decide(now).dispatches.empty());
   deadline = Time(milliseconds(500));
   Submit(next_++, "a");
-  EXPECT_EQ(Next().model, "a");  // the second place is for this one
+  EXPECT_EQ(Next().model, "a");  // the second place is for this request
   Ran(running_);
   EXPECT_TRUE(scheduler.Decide(now).dispatches.empty());
 }
@@ -182,7 +183,7 @@ TEST_F(Beside, WhatIsLateHoldsUpNothingOnTheLink) {
   EXPECT_EQ(Next().deadline, Time::max());
   deadline = Time(milliseconds(500));
   Submit(next_++, "a");
-  EXPECT_EQ(Next().deadline, deadline - scheduler.costs().RunTime("a")) << "its run has to begin by then";
+  EXPECT_EQ(Next().deadline, deadline - scheduler.costs().RunTime("a")) << "the run has to begin by then";
 }
 
 }  // namespace

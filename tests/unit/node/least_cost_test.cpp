@@ -1,5 +1,5 @@
-// The default policies: what a copy costs those behind it, what is cheapest to have away, places beside
-// loads.
+// The default policies: what a copy costs the requests behind it, which models are cheapest to evict, and
+// places beside loads.
 #include "scheduling/cost_model.hpp"
 #include "tests/unit/node/scheduler_fixture.hpp"
 
@@ -28,11 +28,11 @@ GpuChoice Choose(std::vector<GpuOption> options, double pressure = 0) {
 TEST(LeastCost, ACopyIsMadeWhileTheLinksAreIdle) {
   const std::vector<GpuOption> options = {Holder(0, 15), Loader(1, 0, 10)};
   EXPECT_EQ(Choose(options).gpu, 1u);
-  // At a half each second of the link costs another one.
+  // With links in use half of the time, each second on them costs another one.
   EXPECT_EQ(Choose(options, 0.5).gpu, 0u);
   EXPECT_EQ(Choose({Holder(0, 25), Loader(1, 0, 10)}, 0.5).gpu, 1u);
   EXPECT_EQ(Choose({Holder(0, 200), Loader(1, 0, 10)}, 3).gpu, 0u);
-  EXPECT_EQ(Choose({Holder(0, 220), Loader(1, 0, 10)}, 3).gpu, 1u);  // it has a limit
+  EXPECT_EQ(Choose({Holder(0, 220), Loader(1, 0, 10)}, 3).gpu, 1u);  // the cost has a limit
 }
 
 TEST(LeastCost, WhatIsEvictedComesAgainOverTheSameLink) {
@@ -49,11 +49,11 @@ TEST(LeastCost, AnotherGpuIsASourceThatCostsTheHostNothing) {
   const GpuChoice choice = Choose({Holder(0, 5), beside}, 0.9);
   EXPECT_EQ(choice.gpu, 1u);
   EXPECT_EQ(choice.peer, 0u);
-  beside.before = milliseconds(15);  // that GPU's own loads come one after the other, wherever from
+  beside.before = milliseconds(15);  // loads of one GPU come one after the other, from any source
   EXPECT_EQ(Choose({Holder(0, 12), beside}).peer, kNoGpu);
   beside.before = {};
   beside.peer_load = milliseconds(20);
-  EXPECT_EQ(Choose({Holder(0, 12), beside}).peer, kNoGpu);  // over a slow link it is not
+  EXPECT_EQ(Choose({Holder(0, 12), beside}).peer, kNoGpu);  // over a slow link the copy is not worth it
 }
 
 TEST(LeastCost, ALoadWaitsForThoseBeforeItAndSharesTheLinkWithThoseBesideIt) {
@@ -61,7 +61,7 @@ TEST(LeastCost, ALoadWaitsForThoseBeforeItAndSharesTheLinkWithThoseBesideIt) {
   crowded.beside = milliseconds(6);
   EXPECT_EQ(Choose({crowded, Loader(1, 14, 10)}).gpu, 0u);
   EXPECT_EQ(Choose({crowded, Loader(1, 12, 10)}).gpu, 1u);
-  crowded.beside = seconds(1);  // it has half of the link at least
+  crowded.beside = seconds(1);  // the copy has at least half of the link
   EXPECT_EQ(Choose({crowded, Loader(1, 16, 10)}).gpu, 0u);
   EXPECT_EQ(Choose({crowded, Loader(1, 14, 10)}).gpu, 1u);
   GpuOption behind = Loader(0, 0, 10);
@@ -90,14 +90,14 @@ TEST(LeastValue, WhatIsAskedForRarelyCostsLeast) {
   other.replicas = 2;
   EXPECT_LT(policy(other), policy(often));
   other = often;
-  other.delay = milliseconds(100);  // a run that waits for it suffers
+  other.delay = milliseconds(100);  // a run that waits for the model is delayed
   EXPECT_LT(policy(often), policy(other));
   other = often;
-  other.bytes = MiB(200);  // the same trouble for twice the memory
+  other.bytes = MiB(200);  // the same delay for twice the memory
   EXPECT_LT(policy(other), policy(often));
   other.wanted = true;
   EXPECT_LT(policy(often), policy(other));
-  // How long ago it was used says nothing more.
+  // How long ago a model was used has no further influence.
   other = often;
   other.last_use = Time(seconds(5));
   EXPECT_EQ(policy(often), policy(other));
@@ -112,15 +112,16 @@ TEST(LeastValue, ADelayThatEatsWhatItsRequestsHaveToSpareIsWorse) {
   EvictionCandidate tighter = patient;
   tighter.slack = milliseconds(120);
   EXPECT_LT(policy(tight), policy(tighter));
-  // A light model's delay takes little of it: nine times as much memory for the same delay in all goes first.
+  // The delay of a light model matters little: the model with nine times as much memory for the same total
+  // delay goes first.
   EvictionCandidate light = tight;
   light.delay = milliseconds(10);
   EXPECT_LT(policy(light), policy(tight));
-  // Too late in any case: nobody is helped by keeping it.
+  // Requests of this model are too late in any case: keeping it helps none of them.
   EvictionCandidate hopeless = patient;
   hopeless.slack = milliseconds(-1);
   EXPECT_EQ(policy(hopeless), policy(patient));
-  // There is a limit, and beyond it all are alike.
+  // Beyond the limit all costs are alike.
   EvictionCandidate never = patient, almost_never = patient;
   never.slack = milliseconds(10);
   almost_never.slack = milliseconds(101);
@@ -150,7 +151,7 @@ TEST_F(LeastCostTest, WhatWaitsForItsModelTakesNoPlaceFromWhatCouldCompute) {
   Submit(2, "coming");
   Submit(3, "also");
   EXPECT_EQ(scheduler.Decide(now).dispatches.size(), 2u);
-  // Two places for each of the two.
+  // Each of the two GPUs has two places.
   for (std::uint64_t i = 4; i < 8; ++i) Submit(i, "here");
   const auto hits = scheduler.Decide(now).dispatches;
   ASSERT_EQ(hits.size(), 2u);
@@ -175,15 +176,15 @@ TEST_F(LeastCostTest, AHitIsFoundOnAnyGpuThatHasAPlaceForIt) {
   }
   Submit(3, "coming");
   Submit(4, "also");
-  EXPECT_EQ(scheduler.Decide(now).dispatches.size(), 2u) << "the second one loads";
+  EXPECT_EQ(scheduler.Decide(now).dispatches.size(), 2u) << "the second GPU loads";
   Submit(5, "m");
   const Dispatch hit = Next();
   EXPECT_EQ(hit.gpu, 1u);
   EXPECT_EQ(hit.source, SwapSource::kResident);
 }
 
-// Both are asked for equally often, and for its memory the heavy one is the cheaper one to have away; but its
-// requests could not wait for it.
+// Both models have equally many requests, and for its memory the heavy one is the cheaper one to evict; but
+// its requests could not wait for it.
 TEST_F(LeastCostTest, WhatCannotBeSwappedInTimeStays) {
   scheduler.RestoreCosts({{.model = "heavy", .run = milliseconds(40), .swapped = milliseconds(140)},
                           {.model = "light", .run = milliseconds(40), .swapped = milliseconds(60)}},

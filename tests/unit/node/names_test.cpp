@@ -1,4 +1,4 @@
-// Numbers for names: that they are used again, and that the scheduler keeps none for nobody.
+// Numbers for names: that they are used again, and that the scheduler keeps none without a use.
 #include <gmock/gmock.h>
 
 #include "node/scheduling/names.hpp"
@@ -59,7 +59,7 @@ TEST_F(SchedulerNames, ModelsThatComeAndGoLeaveNothing) {
   }
 }
 
-TEST_F(SchedulerNames, OneInUseKeepsItsNumberUntilItsLastUseHasEnded) {
+TEST_F(SchedulerNames, ANameInUseKeepsItsNumberUntilItsLastUseHasEnded) {
   scheduler.DescribeModel("a", MiB(10), MiB(1));
   Submit(1, "a");
   ASSERT_EQ(scheduler.Decide(now).dispatches.size(), 1u);
@@ -67,7 +67,7 @@ TEST_F(SchedulerNames, OneInUseKeepsItsNumberUntilItsLastUseHasEnded) {
   EXPECT_FALSE(scheduler.Knows("a"));
   scheduler.Apply(SwapInDone{.gpu = 0, .model = "a"}, now);
   scheduler.Check();
-  // Another model takes none of its places meanwhile.
+  // Another model does not take the place of its number meanwhile.
   scheduler.DescribeModel("b", MiB(10), MiB(1));
   EXPECT_EQ(scheduler.names(), 2u);
   const Consequences effects = scheduler.Apply(RunDone{.gpu = 0, .request = {1, 1}}, now);
@@ -88,8 +88,8 @@ TEST_F(SchedulerNames, WhatAWorkerReportsHasANumberAsLongAsItIsThere) {
   scheduler.Apply(WorkerLost{0, "killed"}, now);
   EXPECT_EQ(scheduler.names(), 0u);
   EXPECT_EQ(scheduler.FindResident(0, "stranger"), nullptr);
-  scheduler.Apply(EvictDone{0, "nobody's", {}}, now);
-  scheduler.Apply(SwapInDone{.gpu = 0, .model = "nobody's"}, now);
+  scheduler.Apply(EvictDone{0, "absent", {}}, now);
+  scheduler.Apply(SwapInDone{.gpu = 0, .model = "absent"}, now);
   EXPECT_EQ(scheduler.names(), 0u);
   scheduler.Check();
 }

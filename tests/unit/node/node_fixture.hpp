@@ -1,4 +1,4 @@
-// A node that a test tells events, with what it wants to be done as text.
+// A node that a test gives events, and whose effects it reads as text.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@ class NodeTest : public testing::Test {
  protected:
   using Lines = std::vector<std::string>;
 
-  // GPUs of 1 GiB, links between all of them, and nothing that happens by itself.
+  // A node with GPUs of 1 GiB and links between all of them, in which nothing happens by itself.
   static NodeSettings Settings(std::uint32_t gpus) {
     NodeSettings settings;
     settings.name = "node";
@@ -31,7 +31,7 @@ class NodeTest : public testing::Test {
     On(Started());
   }
 
-  // What the node wants to be done, in order; grants and the log are left out.
+  // The effects of the last event as text, in order; grants and the log are left out.
   Lines On(Event event) {
     Lines lines;
     for (const auto& effect : node_.On(std::move(event), now)) {
@@ -65,7 +65,7 @@ class NodeTest : public testing::Test {
     Report(gpu, proto::ExecutorReport::STARTING);
     return Report(gpu, proto::ExecutorReport::READY, has);
   }
-  // The answer to the latest order of that kind to that GPU.
+  // The GPU answers its latest order of that kind.
   Lines Answered(GpuIndex gpu, const std::string& kind, proto::WorkerOutcome outcome = {}) {
     const auto order = orders_.find({gpu, kind});
     if (order == orders_.end()) return {absl::StrCat("there is no ", kind, " order to GPU ", gpu)};
@@ -92,7 +92,7 @@ class NodeTest : public testing::Test {
     function.set_loaded(true);
     return function;
   }
-  // Its host copy is placed; what the node does then.
+  // The model's host copy is placed; returns what the node does then.
   Lines Adopt(const std::string& name, Ask ask = 1000) { return Adopt(Function(name), ask); }
   Lines Adopt(const proto::FunctionRecord& function, Ask ask = 1000) {
     EXPECT_THAT(On(AdoptionAsked{ask, function}), testing::ElementsAre("fetch " + function.model_digest()));
@@ -206,7 +206,7 @@ class NodeTest : public testing::Test {
   const NodeSettings settings_;
   Node node_;
   std::map<GpuIndex, std::uint64_t> lives_;
-  std::map<std::pair<GpuIndex, std::string>, proto::WorkerOrder> orders_;  // the latest of each kind
+  std::map<std::pair<GpuIndex, std::string>, proto::WorkerOrder> orders_;  // the latest order of each kind
 };
 
 }  // namespace troupe::node

@@ -1,5 +1,5 @@
 // What a node does when something is lost: a worker, a router, its own process, or what a worker held. Each
-// test is a table: an event, and what is to be done about it.
+// test is a table of events and what the node does about them.
 #include "tests/unit/node/node_fixture.hpp"
 
 namespace troupe::node::recovery_test {
@@ -37,7 +37,7 @@ TEST_F(Recovery, ARequestWhoseWorkerIsLostRunsOnTheOtherOneAndIsAnsweredOnce) {
   const auto other = 1 - gpu;
   const auto to = [&](const char* kind) { return absl::StrCat("order ", other, " ", kind, " packed-f"); };
   EXPECT_THAT(Report(gpu, proto::ExecutorReport::DOWN), ElementsAre(to("swap-in"), to("run")));
-  // What the executor answers for the dead worker comes behind its report, and is of no dispatch any more.
+  // The executor's answers for the dead worker come behind its report, and no longer belong to a dispatch.
   EXPECT_THAT(Answered(gpu, "swap-in", Failed(absl::StatusCode::kUnavailable)), IsEmpty());
   EXPECT_THAT(Answered(gpu, "run", Failed(absl::StatusCode::kUnavailable)), IsEmpty());
   EXPECT_THAT(Answered(other, "swap-in"), IsEmpty());
@@ -78,9 +78,9 @@ TEST_F(Recovery, AnAdoptionDoesNotWaitForAPlanThatALostWorkerNeverBegan) {
 
 TEST_F(Recovery, WithoutAFitGpuRequestsGoElsewhere) {
   const auto gpu = Begin(1);
-  EXPECT_EQ(Report(gpu, proto::ExecutorReport::UNFIT).size(), 2u) << "the other one takes it";
+  EXPECT_EQ(Report(gpu, proto::ExecutorReport::UNFIT).size(), 2u) << "the other GPU takes the request";
   EXPECT_THAT(Report(1 - gpu, proto::ExecutorReport::UNFIT), ElementsAre("bounce 1 BOUNCE_NO_GPU"));
-  EXPECT_THAT(Submit(2, "f"), ElementsAre("bounce 2 BOUNCE_NO_CREDIT")) << "and it grants nothing";
+  EXPECT_THAT(Submit(2, "f"), ElementsAre("bounce 2 BOUNCE_NO_CREDIT")) << "the node grants no credit";
 }
 
 TEST_F(Recovery, OutputsInALostWorkersMemoryAreNotReleased) {
@@ -94,7 +94,7 @@ TEST_F(Recovery, OutputsInALostWorkersMemoryAreNotReleased) {
   EXPECT_THAT(On(OutputsRead{{7, 1}}), IsEmpty()) << "the new worker knows nothing of that slice";
 }
 
-// --- what a dead worker held comes back by itself ---
+// --- models of a dead worker come back by themselves ---
 
 class Refilled : public Recovery {
  protected:
@@ -117,9 +117,11 @@ TEST_F(Refilled, AModelThatWasIdleOnALostWorkerComesToTheOtherOne) {
 
 TEST_F(Refilled, WhatRanWhenItsWorkerDiedComesByItsRequestAlone) {
   const auto gpu = Begin(1);
-  EXPECT_EQ(Report(gpu, proto::ExecutorReport::DOWN).size(), 2u) << "once, for the request";
+  EXPECT_EQ(Report(gpu, proto::ExecutorReport::DOWN).size(), 2u)
+      << "the model comes back once, for the request";
   Answered(1 - gpu, "swap-in");
-  EXPECT_THAT(Answered(1 - gpu, "run"), ElementsAre("answer 1 OK")) << "and not once more";
+  EXPECT_THAT(Answered(1 - gpu, "run"), ElementsAre("answer 1 OK"))
+      << "the model does not come a second time";
 }
 
 // --- a lost router ---
@@ -134,7 +136,8 @@ TEST_F(Recovery, ALostRoutersRequestsAreCancelledAndItsOutputsReleased) {
   EXPECT_THAT(On(RouterLost{7}),
               ElementsAre(absl::StrCat("order ", gpu, " cancel"), absl::StrCat("order ", gpu, " release")));
   EXPECT_THAT(Answered(gpu, "run", Failed(absl::StatusCode::kCancelled)), ElementsAre("answer 2 CANCELLED"));
-  EXPECT_THAT(Submit(3, "f"), ElementsAre("bounce 3 BOUNCE_NO_CREDIT")) << "it has not said hello again";
+  EXPECT_THAT(Submit(3, "f"), ElementsAre("bounce 3 BOUNCE_NO_CREDIT"))
+      << "the router has not said hello again";
 }
 
 TEST_F(Recovery, ARequestOfALostRouterThatAwaitsItsInputsEnds) {
@@ -166,7 +169,7 @@ class Restarted : public NodeTest {
 TEST_F(Restarted, WithoutAManagerItServesWhatItHadAdopted) {
   EXPECT_THAT(On(TimerFired{Timer::kRemember}), ElementsAre("fetch model-f"));
   EXPECT_THAT(Place(Function("f")), ElementsAre("order 0 prepare packed-f"));
-  EXPECT_THAT(Answered(0, "prepare"), IsEmpty()) << "no manager asked";
+  EXPECT_THAT(Answered(0, "prepare"), IsEmpty()) << "no manager asked for it";
   Hello(7);
   EXPECT_THAT(Submit(1, "f"), ElementsAre("order 0 swap-in packed-f", "order 0 run packed-f"));
 }
@@ -179,13 +182,13 @@ TEST_F(Restarted, AManagerThatIsThereSaysWhatIsToBeHere) {
 TEST_F(Restarted, WhatIsNotAdoptedYetWhenAManagerComesGoes) {
   EXPECT_THAT(On(TimerFired{Timer::kRemember}), ElementsAre("fetch model-f"));
   On(Joined{.epoch = 5, .state = {}});
-  EXPECT_THAT(On(CopyFetched{"model-f", absl::OkStatus()}), IsEmpty()) << "it is not placed";
+  EXPECT_THAT(On(CopyFetched{"model-f", absl::OkStatus()}), IsEmpty()) << "the copy is not placed";
 }
 
 TEST_F(Restarted, WhatAnotherLifeOfTheNodeWasSentIsBounced) {
   On(Joined{.epoch = 5, .state = {}});
   Hello(7);
-  EXPECT_THAT(Submit(1, "f"), ElementsAre("bounce 1 BOUNCE_STALE_EPOCH")) << "it names epoch 0";
+  EXPECT_THAT(Submit(1, "f"), ElementsAre("bounce 1 BOUNCE_STALE_EPOCH")) << "the request names epoch 0";
 }
 
 // --- a worker that comes back with models ---
@@ -198,7 +201,7 @@ class Orphaned : public NodeTest {
 TEST_F(Orphaned, ModelsThatTheNodeDoesNotKnowAreEvictedAfterAWhile) {
   EXPECT_THAT(Up(0, {{"packed-gone", MiB(100)}}), IsEmpty());
   now += seconds(1);
-  EXPECT_THAT(On(TimerFired{Timer::kOrphans}), IsEmpty()) << "the manager may tell of it yet";
+  EXPECT_THAT(On(TimerFired{Timer::kOrphans}), IsEmpty()) << "the manager may still tell of the model";
   now += seconds(2);
   EXPECT_THAT(On(TimerFired{Timer::kOrphans}), ElementsAre("order 0 evict packed-gone"));
   EXPECT_THAT(Answered(0, "evict", Failed(absl::StatusCode::kFailedPrecondition)), IsEmpty());
@@ -282,7 +285,8 @@ TEST_F(Stateful, AWorkerThatDiesBeforeThatTakesTheRunWithIt) {
   Answered(0, "run");
   Answered(0, "write-back", StateOf(1));
   EXPECT_THAT(Report(0, proto::ExecutorReport::DOWN), IsEmpty());
-  EXPECT_THAT(On(ImageSaved{1, Image(1)}), ElementsAre("restore image")) << "it runs again, on zeros";
+  EXPECT_THAT(On(ImageSaved{1, Image(1)}), ElementsAre("restore image"))
+      << "the request runs again, on zeros";
   EXPECT_THAT(Up(0),
               ElementsAre("order 0 swap-in packed-f", "order 0 run packed-f", "order 0 prepare packed-f"));
   EXPECT_EQ(OrderOf(0, "swap-in").swap_in().states(0).runs(), 0u);
@@ -315,7 +319,7 @@ class StatefulUntilEvicted : public Stateful {
 
 TEST_F(StatefulUntilEvicted, AnOutlivingWorkersNewerStateIsTakenBeforeTheNextRun) {
   Run(1);
-  EXPECT_THAT(Answered(0, "run"), ElementsAre("answer 1 OK")) << "its state is at the GPU alone";
+  EXPECT_THAT(Answered(0, "run"), ElementsAre("answer 1 OK")) << "only the GPU has the function's state";
   // The daemon's link to the worker was lost, and is there again with the same worker.
   Report(0, proto::ExecutorReport::DOWN);
   EXPECT_THAT(Up(0, {{"packed-f", MiB(100)}}),

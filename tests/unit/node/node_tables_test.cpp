@@ -34,7 +34,7 @@ TEST(EventJournal, TheOldestGoAndTheirPlaceIsToldOf) {
   EXPECT_EQ(events[1].message(), "3");
   EXPECT_EQ(events[1].sequence(), 3u);
   EXPECT_EQ(Duration(events[1].age_ns()), seconds(7));
-  EXPECT_EQ(journal.After(2, Time(seconds(10))).size(), 4u) << "nothing is missing";
+  EXPECT_EQ(journal.After(2, Time(seconds(10))).size(), 4u) << "no event is missing";
   EXPECT_EQ(journal.After(5, Time(seconds(10))).size(), 1u);
   EXPECT_TRUE(journal.After(6, Time(seconds(10))).empty());
   EventJournal large;
@@ -56,7 +56,7 @@ TEST(EventJournal, SwapsNeverPushOutWhatIsRareAndGapsAreToldWhereTheyAre) {
             (std::vector<std::string>{"worker-down 1", "events-lost the 3 before this one could not be told",
                                       "swap 5", "worker-ready 6", "swap 7"}));
   EXPECT_EQ(journal.After(1, now).size(), 4u);
-  EXPECT_EQ(journal.After(4, now).size(), 3u) << "nothing is missing";
+  EXPECT_EQ(journal.After(4, now).size(), 3u) << "no event is missing";
 }
 
 TEST(SwapLog, CountsAndKeepsTheLatest) {
@@ -86,14 +86,14 @@ TEST(SwapLog, CountsAndKeepsTheLatest) {
   EXPECT_EQ(statistics.evictions(0).reason(), "light");
 }
 
-TEST(PrepareQueue, OneAtATimeAndThoseThatSomebodyWaitsForFirst) {
+TEST(PrepareQueue, OneAtATimeAndThoseThatADeploymentWaitsForFirst) {
   PrepareQueue queue;
   queue.Push("a", false);
   queue.Push("b", false);
   EXPECT_EQ(queue.Next(), "a");
   queue.Push("adopted", true);
   queue.Push("b", false);
-  EXPECT_EQ(queue.Next(), "") << "one is under way";
+  EXPECT_EQ(queue.Next(), "") << "one import is under way";
   queue.Done();
   EXPECT_EQ(queue.Next(), "adopted");
   queue.Push("later", true);
@@ -102,28 +102,29 @@ TEST(PrepareQueue, OneAtATimeAndThoseThatSomebodyWaitsForFirst) {
 }
 
 TEST(ServedModels, ARouterIsToldWhatCameOrEverything) {
-  // Everything after '=', what came after '+'.
+  // The names after '=' are all models, those after '+' the new ones.
   const auto text = [](const std::optional<proto::ModelList>& list) -> std::string {
     return list ? absl::StrCat(list->added() ? "+" : "=", absl::StrJoin(list->digests(), ",")) : "as before";
   };
   ServedModels models;
-  EXPECT_EQ(text(models.Since(0)), "=") << "there are none";
+  EXPECT_EQ(text(models.Since(0)), "=") << "there are no models";
   const auto empty = models.revision();
   EXPECT_EQ(text(models.Since(empty)), "as before");
   models.Add("b");
   models.Add("a");
-  models.Add("a@function/f");  // another copy of it
+  models.Add("a@function/f");  // another copy of model a
   EXPECT_EQ(text(models.Since(0)), "=a,b");
   EXPECT_EQ(text(models.Since(empty)), "+b,a");
   const auto two = models.revision();
   models.Add("c");
   EXPECT_EQ(text(models.Since(two)), "+c");
   models.Remove("a");
-  EXPECT_EQ(text(models.Since(two)), "+c") << "the other copy is there";
+  EXPECT_EQ(text(models.Since(two)), "+c") << "the other copy is still there";
   models.Remove("a@function/f");
-  EXPECT_EQ(text(models.Since(two)), "=b,c") << "a removal is told with everything";
+  EXPECT_EQ(text(models.Since(two)), "=b,c") << "a removal is told with the whole list";
   for (int i = 0; i < 2000; ++i) models.Add(absl::StrCat("m", i));
-  EXPECT_EQ(models.Since(two)->digests_size(), 2002) << "so is what is too long ago";
+  EXPECT_EQ(models.Since(two)->digests_size(), 2002)
+      << "changes from too long ago are told with the whole list";
   EXPECT_FALSE(models.Since(two)->added());
   EXPECT_EQ(models.Since(models.revision() - 5)->digests_size(), 5);
 }
@@ -148,7 +149,7 @@ TEST(PeerCopyTable, WhatWaitsGoesOnWithTheAnswerAndAPinIsReleasedOnce) {
   ASSERT_TRUE(waiting.has_value());
   ASSERT_EQ(waiting->size(), 1u);
   EXPECT_EQ(waiting->front().serial, 7u);
-  EXPECT_FALSE(copies.Await(0, "m", {})) << "nothing is waited for any more";
+  EXPECT_FALSE(copies.Await(0, "m", {})) << "the copy is no longer waited for";
   const auto ended = copies.End(first);
   ASSERT_TRUE(ended.has_value());
   EXPECT_EQ(ended->pin, 5u);
@@ -166,7 +167,7 @@ TEST(PeerCopyTable, ALostDestinationReleasesWhatIsPinnedForItAndNoMore) {
   const auto lost = copies.DestinationLost(0);
   ASSERT_EQ(lost.size(), 1u);
   EXPECT_EQ(lost[0].pin, 5u);
-  EXPECT_FALSE(copies.Answered(asked, 8).has_value()) << "it is to be released at once";
+  EXPECT_FALSE(copies.Answered(asked, 8).has_value()) << "the source has to be released at once";
   EXPECT_EQ(copies.End(other)->pin, 6u);
 }
 

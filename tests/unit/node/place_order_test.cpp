@@ -48,7 +48,8 @@ TEST(PlaceOrder, GpusComeMoveAndGo) {
       ASSERT_EQ(order.Find(index), place);
     }
     const std::vector<GpuPlace> all(sorted.begin(), sorted.end());
-    // Mostly the first few: what is asked for beyond them is sought, and known then.
+    // Most reads are of the first few places: the places beyond are sorted when they are read, and known
+    // then.
     const std::size_t most = 1 + (random.Below(10) == 0 ? 100 : random.Below(5));
     ASSERT_EQ(First(order, most),
               std::vector<GpuPlace>(all.begin(), all.begin() + std::min(most, all.size())));

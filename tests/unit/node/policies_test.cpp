@@ -33,7 +33,7 @@ TEST(GpuPolicy, Choices) {
     GpuIndex gpu;
   };
   const Case cases[] = {
-      {"nobody", "resident-first", {}, GpuVerdict::kBlocked, kNoGpu},
+      {"no GPU", "resident-first", {}, GpuVerdict::kBlocked, kNoGpu},
       {"an idle resident",
        "resident-first",
        {Option(0, false, true, 0, 90, 0, 5), Option(1, true, true, 0, 10, 0, 0)},
@@ -154,14 +154,14 @@ TEST(CreditLedger, TakesReturnsAndTellsOnlyWhatChanged) {
   EXPECT_FALSE(ledger.Take(1));
   ledger.Report(2, 4);
   EXPECT_THAT(ledger.Regrant(), ElementsAre(Grant{1, 2}, Grant{2, 2}));
-  EXPECT_FALSE(ledger.Take(1));  // it has more in flight than it may
+  EXPECT_FALSE(ledger.Take(1));  // the router has more requests in flight than it may
   EXPECT_TRUE(ledger.Take(2));
   ledger.Return(1);
   ledger.Return(1);
   ledger.Return(1);
   EXPECT_TRUE(ledger.Take(1));
   ledger.Forget(1);
-  ledger.Return(1);  // one of the two that it had in flight
+  ledger.Return(1);  // one of its two requests in flight returns
   EXPECT_EQ(ledger.in_flight(1), 1u);
   EXPECT_THAT(ledger.Regrant(), ElementsAre(Grant{2, 4}));
   ledger.SetCapacity(0);  // draining
@@ -169,7 +169,7 @@ TEST(CreditLedger, TakesReturnsAndTellsOnlyWhatChanged) {
   EXPECT_FALSE(ledger.Take(2));
 }
 
-// What it sent before is still under way when it has found its way back.
+// The requests that the router sent before are still under way when it has connected again.
 TEST(CreditLedger, ARouterThatComesBackHasInFlightWhatItHad) {
   CreditLedger ledger;
   ledger.SetCapacity(2);
@@ -177,7 +177,7 @@ TEST(CreditLedger, ARouterThatComesBackHasInFlightWhatItHad) {
   EXPECT_THAT(ledger.Regrant(), ElementsAre(Grant{1, 2}));
   for (int i = 0; i < 2; ++i) EXPECT_TRUE(ledger.Take(1));
   ledger.Forget(1);
-  EXPECT_TRUE(ledger.Regrant().empty()) << "nobody is there to be told";
+  EXPECT_TRUE(ledger.Regrant().empty()) << "no router is left that could be told";
   EXPECT_FALSE(ledger.Take(1));
   ledger.Report(1, 0);
   EXPECT_THAT(ledger.Regrant(), ElementsAre(Grant{1, 2}));

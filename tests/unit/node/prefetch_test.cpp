@@ -1,4 +1,4 @@
-// Prefetch: which model, to which GPU, who goes for it, and when none is made.
+// Prefetch: which model comes to which GPU, which model it replaces, and when none comes.
 #include <algorithm>
 #include <utility>
 
@@ -15,7 +15,7 @@ TEST(RecentRate, CountsTheLastMinuteOrSinceTheFirst) {
   RecentRate rate;
   EXPECT_EQ(rate.At(Time(seconds(5))), 0);
   rate.Add(1, Time(seconds(5)));
-  EXPECT_LT(rate.At(Time(seconds(5))), 0.1);  // one alone says little
+  EXPECT_LT(rate.At(Time(seconds(5))), 0.1);  // one request alone says little
   for (int i = 1; i <= 300; ++i) rate.Add(1, Time(seconds(5) + milliseconds(500 * i)));
   EXPECT_NEAR(rate.At(Time(seconds(155))), 2, 0.1);
   EXPECT_LT(rate.At(Time(seconds(455))), 0.05);
@@ -34,18 +34,18 @@ TEST(WaitingWith, EachCopySavesLessThanTheOneBefore) {
     EXPECT_LT(gain, saved);
     saved = gain;
   }
-  EXPECT_EQ(WaitingWith(demand, 1, 1), 1.5);  // never longer than to bring it
-  // Both are busy for 0.36 of the time, and then one of them for 1.25 s more.
+  EXPECT_EQ(WaitingWith(demand, 1, 1), 1.5);  // never longer than it takes to bring the model
+  // Both GPUs are busy for 0.36 of the time, and then one of them for 1.25 s more.
   EXPECT_NEAR(WaitingWith(demand, 2, 0.6), 0.5 * 0.36 * 1.25, 1e-9);
 }
 
-// Loads have their GPUs for themselves. A model is asked for again and again: one copy serves it badly.
+// A load has its GPU for itself. One model gets request after request: one copy serves it badly.
 class Ahead : public SchedulerTest {
  protected:
   explicit Ahead(SchedulerLimits limits = {.swap_ahead = 1}, const char* copies = "ahead",
                  const char* topology = "none")
       : SchedulerTest(limits, PoliciesWith(&PolicyNames::prefetch, copies), topology) {}
-  // One request after the other, each of 900 ms, a second apart.
+  // Requests come one after the other, each of 900 ms, a second apart.
   void AskOften(const std::string& model, int times) {
     for (int i = 0; i < times; ++i) {
       now += milliseconds(100);
@@ -81,9 +81,9 @@ TEST_F(Ahead, AModelThatIsAskedForMuchComesToAnotherGpu) {
   const Dispatch& copy = copies.front();
   EXPECT_TRUE(copy.ahead && copy.victims.empty());
   EXPECT_EQ(copy.source, SwapSource::kHost);
-  EXPECT_EQ(copy.deadline, Time::max());  // it yields on the link
+  EXPECT_EQ(copy.deadline, Time::max());  // the prefetch yields on the link
   EXPECT_EQ(scheduler.counts().ahead, copies.size());
-  EXPECT_EQ(scheduler.counts().swaps, 1u);  // counted apart
+  EXPECT_EQ(scheduler.counts().swaps, 1u);  // a prefetch is counted apart
   Came(copy);
   EXPECT_EQ(scheduler.FindResident(copy.gpu, "hot")->state, ResidentState::kResident);
 }
@@ -92,7 +92,7 @@ TEST_F(Ahead, WhatIsAdoptedAndHasRunBeforeComesBeforeItIsAskedFor) {
   Gpus(4);
   scheduler.RestoreCosts({{.model = "known", .run = milliseconds(900)}}, 0);
   Model("known", 20);
-  Model("unknown", 20);  // its first swap is to be measured
+  Model("unknown", 20);  // its first swap has to be measured
   EXPECT_TRUE(Decide().empty());
   Take();
   ASSERT_EQ(copies.size(), 1u);
@@ -101,10 +101,10 @@ TEST_F(Ahead, WhatIsAdoptedAndHasRunBeforeComesBeforeItIsAskedFor) {
   copies.clear();
   EXPECT_TRUE(Decide().empty());
   Take();
-  EXPECT_TRUE(copies.empty());  // once
+  EXPECT_TRUE(copies.empty());  // only one prefetch is made
 }
 
-TEST_F(Ahead, NobodyGoesForWhatNobodyAskedFor) {
+TEST_F(Ahead, NoModelIsEvictedForOneWithoutRequests) {
   Gpus(2);
   for (const char* model : {"a", "b", "c"}) {
     scheduler.RestoreCosts({{.model = model, .run = milliseconds(900)}}, 0);
@@ -119,14 +119,14 @@ TEST_F(Ahead, NobodyGoesForWhatNobodyAskedFor) {
   for (const Dispatch& copy : copies) EXPECT_TRUE(copy.victims.empty());
 }
 
-TEST_F(Ahead, OneThatFailsIsGone) {
+TEST_F(Ahead, APrefetchThatFailsIsGone) {
   Gpus(4);
   Model("hot", 20);
   AskOften("hot", 8);
   ASSERT_FALSE(copies.empty());
   Came(copies.front(), absl::UnavailableError("no"));
   EXPECT_EQ(scheduler.FindResident(copies.front().gpu, "hot"), nullptr);
-  // Nor is it tried again and again.
+  // The prefetch is not tried again and again either.
   copies.clear();
   for (int i = 0; i < 10; ++i) {
     EXPECT_TRUE(Decide().empty());
@@ -139,7 +139,7 @@ TEST_F(Ahead, ThePlaceOfTheLastIdleGpuIsForRequests) {
   Gpus(2);
   Model("hot", 20);
   AskOften("hot", 1);
-  const auto wait = [&] {  // the other one computes
+  const auto wait = [&] {  // the other GPU computes
     Submit(next_++, "hot");
     const auto dispatches = Decide();
     Take();
@@ -156,7 +156,7 @@ TEST_F(Ahead, ARequestThatFindsItOnItsWayWaitsForItAndIsServed) {
   AskOften("hot", 8);
   ASSERT_FALSE(copies.empty());
   const Dispatch copy = copies.front();
-  // All are kept busy with it, until the GPU of the copy is next.
+  // All GPUs are kept busy with the model, until the GPU of the copy is next.
   std::vector<Dispatch> sent;
   for (int i = 0; i < 4; ++i) {
     Submit(next_++, "hot");
@@ -168,13 +168,13 @@ TEST_F(Ahead, ARequestThatFindsItOnItsWayWaitsForItAndIsServed) {
   EXPECT_EQ(behind->source, SwapSource::kResident);
   Came(copy, absl::UnavailableError("the copy failed"));
   const auto effects = Ran(*behind, RunEnd::kNotResident);
-  EXPECT_TRUE(effects.finished.empty());  // planned anew
+  EXPECT_TRUE(effects.finished.empty());  // the request is planned anew
   scheduler.Check();
 }
 
 TEST_F(Ahead, ModelsDoNotTakeEachOthersPlaceInTurns) {
   Gpus(4);
-  for (const char* model : {"a", "b", "c"}) Model(model, 90);  // one fills a GPU
+  for (const char* model : {"a", "b", "c"}) Model(model, 90);  // one model fills a GPU
   for (int i = 0; i < 30; ++i) {
     const std::uint64_t before = scheduler.counts().ahead;
     for (const char* model : {"a", "b", "a", "c", "a", "b", "a", "a"}) {
@@ -200,8 +200,8 @@ TEST_F(Asked, NothingComesAheadOfRequests) {
   EXPECT_TRUE(copies.empty());
 }
 
-// A load goes on beneath runs; two GPUs are behind one switch, and the second is not there yet. A model that
-// runs for 2 ms, 60 times a second, takes 5 ms to come.
+// A load goes on beneath runs; two GPUs are behind one switch, and the second one's worker is not there yet.
+// A model that runs for 2 ms, 60 times a second, takes 5 ms to load.
 class BeneathRuns : public Ahead {
  protected:
   BeneathRuns() : Ahead({.swap_ahead = 2}, "ahead", "v100x4") {
@@ -233,7 +233,7 @@ TEST_F(BeneathRuns, ACopyGoesOverAnIdleLink) {
 TEST_F(BeneathRuns, NoCopyGoesOverALinkThatARequestsLoadIsOn) {
   Submit(next_++, "cold");
   EXPECT_EQ(Next().gpu, 0u);
-  now += milliseconds(50);  // it takes longer than was thought
+  now += milliseconds(50);  // the load takes longer than was thought
   TheSecondComes();
   EXPECT_TRUE(copies.empty());
 }

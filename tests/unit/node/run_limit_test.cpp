@@ -68,7 +68,7 @@ class LearnedRunsTest : public SchedulerTest {
     Gpus(1);
     Model("a", 20);
   }
-  // One request of "a" is served, or ends with `status`.
+  // One request for "a" is served, or ends with `status`.
   Consequences RunOnce(RunDone done) {
     Submit(next_++, "a");
     const Dispatch dispatch = Next();
@@ -96,7 +96,7 @@ TEST_F(LearnedRunsTest, RunsThatEndedByThemselvesAreKnown) {
   EXPECT_GE(scheduler.RunsOf("a").times.Percentile(99), milliseconds(80));
   EXPECT_LT(scheduler.RunsOf("a").times.Percentile(99), milliseconds(120));
   RunOnce({.took = milliseconds(90), .waited_for_weights = true});
-  EXPECT_EQ(scheduler.RunsOf("a").times.runs(), 40u) << "how long it computed is not known";
+  EXPECT_EQ(scheduler.RunsOf("a").times.runs(), 40u) << "it is not known how long the run computed";
 }
 
 TEST_F(LearnedRunsTest, ACutIsTheAnswerAndNoRunTime) {
@@ -104,7 +104,7 @@ TEST_F(LearnedRunsTest, ACutIsTheAnswerAndNoRunTime) {
   ASSERT_EQ(effects.finished.size(), 1u);
   EXPECT_TRUE(absl::IsDeadlineExceeded(effects.finished[0].status));
   EXPECT_THAT(std::string(effects.finished[0].status.message()), HasSubstr("was cut"));
-  EXPECT_TRUE(scheduler.Decide(now).dispatches.empty()) << "it is not tried again";
+  EXPECT_TRUE(scheduler.Decide(now).dispatches.empty()) << "the request is not tried again";
   Cut();
   EXPECT_EQ(scheduler.RunsOf("a").times.runs(), 0u);
   EXPECT_EQ(scheduler.RunsOf("a").cuts, 2u);

@@ -1,4 +1,4 @@
-// A swap scheduler, and what a test says to it in the name of GPUs and callers.
+// A swap scheduler, with the events that a test gives it in place of GPUs and callers.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -12,9 +12,9 @@
 
 namespace troupe::node {
 
-// GPUs of 100 MiB. What a dispatch asks for is done when the test says so; time stands still unless it moves
-// it.
-// The defaults, but for one slot.
+// A scheduler of GPUs of 100 MiB. The orders of a dispatch are done when the test says so; time stands still
+// unless the test moves it.
+// The default policies except for one slot.
 inline SchedulerPolicies PoliciesWith(std::string PolicyNames::*slot, const char* name) {
   PolicyNames names;
   names.*slot = name;
@@ -51,20 +51,20 @@ class SchedulerTest : public testing::Test {
     request.state = state;
     ASSERT_TRUE(scheduler.Submit(request, now).accepted);
   }
-  // The requests that were dispatched; the models that are to come ahead of others are added to `prefetches`.
+  // The requests that were dispatched; models that come ahead of requests are added to `prefetches`.
   std::vector<Dispatch> Decide() {
     Decision decision = scheduler.Decide(now);
     for (Dispatch& prefetch : decision.prefetches) prefetches.push_back(std::move(prefetch));
     return std::move(decision.dispatches);
   }
-  // One dispatch is expected.
+  // Decides; one dispatch is expected.
   Dispatch Next() {
     const auto dispatches = Decide();
     EXPECT_EQ(dispatches.size(), 1u);
     scheduler.Check();
     return dispatches.empty() ? Dispatch{} : dispatches[0];
   }
-  // Its victims are gone and its model has come, where it has to.
+  // The dispatch's victims are evicted and its model has been loaded, where it has to be.
   void Loaded(const Dispatch& dispatch, absl::Status status = absl::OkStatus()) {
     for (const auto& victim : dispatch.victims)
       scheduler.Apply(EvictDone{dispatch.gpu, victim, absl::OkStatus()}, now);

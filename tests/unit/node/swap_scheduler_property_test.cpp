@@ -27,7 +27,7 @@ class World {
                     .by_layer = seed % 2 == 0 ? ByLayer::kIdle : ByLayer::kOff,
                     .broadcast = seed % 4 == 0 ? BroadcastRule::kBurst : BroadcastRule::kOff},
                    *FindSchedulerPolicies(names), {}, *Topology::Parse(seed % 2 == 0 ? "v100x4" : "none")) {
-    // More than a request looks at, or few.
+    // The number of waiting requests is more than a decision looks at, or small.
     const std::uint64_t gpus = seed % 14 == 7 ? kAllGpus + 1 + random_.Below(8) : 1 + random_.Below(4);
     for (std::uint64_t i = 0; i < 12; ++i) {
       const std::string name = "model" + std::to_string(i);
@@ -56,7 +56,7 @@ class World {
       Settle();
     }
   }
-  // No new requests, healthy workers: everything must end.
+  // No new requests come and workers are healthy: every request must end.
   void Drain() {
     for (GpuIndex gpu = 0; gpu < workers_.size(); ++gpu) {
       if (workers_[gpu] == nullptr) StartWorker(gpu);
@@ -70,7 +70,7 @@ class World {
     FinishCopies();
     EXPECT_TRUE(open_.empty()) << open_.size() << " requests wait for ever";
     EXPECT_EQ(scheduler_.waiting() + scheduler_.in_flight(), 0u);
-    // The accounting closes: what the plan says is there is there, and nothing is promised or locked any
+    // The accounting is right: the plan's models are on the device, and nothing is reserved or locked any
     // more.
     for (const auto& [index, gpu] : scheduler_.gpus().gpus()) {
       EXPECT_EQ(gpu.promised, Bytes());
@@ -145,12 +145,12 @@ class World {
         },
         &host_);
     WorkerReady ready = workers_[gpu]->Ready();
-    ready.free = MiB(100);  // it does not tell
+    ready.free = MiB(100);  // the worker does not report the rest
     Handle(scheduler_.Apply(ready, now_));
   }
   void KillOrStart(GpuIndex gpu) {
     if (workers_[gpu] == nullptr) return StartWorker(gpu);
-    // What was not written back goes with it.
+    // The worker's states that were not written back are lost with it.
     for (const auto& [state, runs] : workers_[gpu]->states())
       if (scheduler_.states().Find(state)->CurrentAt(gpu)) truth_[state] = host_.images[state];
     workers_[gpu] = nullptr;
@@ -174,7 +174,7 @@ class World {
     for (const auto& done : out.swapped) Handle(scheduler_.Apply(done, now_));
     for (const auto& done : out.ran) Handle(scheduler_.Apply(done, now_));
   }
-  // A run that went well found what its predecessor left.
+  // A successful run found the state that its predecessor left.
   void SeeState(GpuIndex gpu, const FakeWorker::Outcomes& out) {
     for (const RunDone& done : out.ran) {
       const auto state = dispatched_.find(done.request);
@@ -188,9 +188,10 @@ class World {
     const Decision decision = scheduler_.Decide(now_);
     for (const Dispatch& dispatch : decision.dispatches) {
       EXPECT_TRUE(open_.contains(dispatch.request));
-      ASSERT_NE(workers_[dispatch.gpu], nullptr) << "dispatched to a dead worker";
+      ASSERT_NE(workers_[dispatch.gpu], nullptr) << "the request was dispatched to a dead worker";
       if (!dispatch.state.empty()) {
-        EXPECT_EQ(lines_[dispatch.state].front(), dispatch.request) << "not in the order of acceptance";
+        EXPECT_EQ(lines_[dispatch.state].front(), dispatch.request)
+            << "the requests of a state run in the order of their acceptance";
         dispatched_[dispatch.request] = dispatch.state;
         moved += dispatch.bring_state && truth_[dispatch.state] > 0 ? 1 : 0;
       }
@@ -198,14 +199,14 @@ class World {
       workers_[dispatch.gpu]->Order(dispatch);
     }
     for (const Dispatch& copy : decision.prefetches) {
-      ASSERT_NE(workers_[copy.gpu], nullptr) << "a copy for a dead worker";
+      ASSERT_NE(workers_[copy.gpu], nullptr) << "a prefetch was ordered from a dead worker";
       EXPECT_TRUE(copy.ahead && copy.state.empty());
       workers_[copy.gpu]->Order(copy);
     }
     if (random_.Below(2) == 0) (void)scheduler_.CloseBroadcasts();
     scheduler_.Check();
   }
-  // Those that nobody waits for.
+  // Models that no request waits for.
   void FinishCopies() {
     const auto busy = [](const auto& worker) { return !worker->idle(); };
     for (int i = 0; i < 1000 && std::ranges::any_of(workers_, busy); ++i) {
@@ -218,7 +219,7 @@ class World {
     for (const Eviction& eviction : effects.evictions) workers_[eviction.gpu]->OrderEviction(eviction.model);
   }
   void Finish(const Finished& finished) {
-    EXPECT_EQ(open_.erase(finished.id), 1u) << "ended twice, or never began";
+    EXPECT_EQ(open_.erase(finished.id), 1u) << "a request ended twice, or never began";
     EXPECT_LE(finished.attempts, 3u);
     for (auto& [state, line] : lines_) std::erase(line, finished.id);
     served += finished.kind == FinishKind::kServed ? 1 : 0;
@@ -229,12 +230,12 @@ class World {
   std::map<std::string, FakeModel> models_;
   std::vector<std::unique_ptr<FakeWorker>> workers_;
   std::vector<Bytes> hidden_;
-  std::vector<int> lives_;  // workers of each GPU so far
+  std::vector<int> lives_;  // the number of workers that each GPU has had
   std::map<RequestId, int> source_lives_;
   std::set<RequestId> open_;
   FakeStates host_{.bytes = MiB(3), .write_back_each = true, .model = {}, .images = {}};
   std::map<std::string, std::uint64_t> truth_;           // runs of each state that count
-  std::map<std::string, std::vector<RequestId>> lines_;  // accepted and not ended
+  std::map<std::string, std::vector<RequestId>> lines_;  // requests that were accepted and have not ended
   std::map<RequestId, std::string> dispatched_;
   std::uint64_t next_ = 1;
   int slow_ = 1;
@@ -299,7 +300,7 @@ TEST(SwapSchedulerProperty, EveryRequestEndsOnceAndMemoryIsNeverBookedTwice) {
 // A late request whose turn comes gets another key while a GPU's turn goes through the keys.
 TEST(SwapSchedulerProperty, LateRequestsYieldWhereDecisionsAreMadeByGpu) {
   for (const char* gpu : {"lalb", "lalb-o3", "lalb-o3-printed"}) {
-    for (std::uint64_t seed = 2141; seed <= 2170; ++seed) {  // 2160 went wrong
+    for (std::uint64_t seed = 2141; seed <= 2170; ++seed) {  // seed 2160 found an error
       SCOPED_TRACE("seed " + std::to_string(seed) + ", " + gpu);
       PolicyNames names;
       names.gpu = gpu;

@@ -36,7 +36,7 @@ class SwapSchedulerTest : public testing::Test {
     request.expiry = expiry;
     return scheduler.Submit(request, now);
   }
-  // One dispatch is expected.
+  // Decides; one dispatch is expected.
   Dispatch Next() {
     const auto dispatches = scheduler.Decide(now).dispatches;
     EXPECT_EQ(dispatches.size(), 1u);
@@ -92,7 +92,7 @@ TEST_F(SwapSchedulerTest, OneDecisionGivesGpuSourceAndVictims) {
   EXPECT_EQ(effects.finished[0].kind, FinishKind::kServed);
   EXPECT_TRUE(effects.finished[0].hit);
   now = At(3);
-  Submit(4, "c");  // b is the least recently used, and too small: a goes too, and alone suffices
+  Submit(4, "c");  // b is the least recently used, and too small; a alone suffices, so only a goes
   const Dispatch swap = Next();
   EXPECT_EQ(swap.source, SwapSource::kHost);
   EXPECT_THAT(swap.victims, ElementsAre("a"));
@@ -104,7 +104,7 @@ TEST_F(SwapSchedulerTest, ARequestPrefersItsResidentThenTheEmptiestGpu) {
   Model("a", MiB(40));
   Model("b", MiB(20));
   Submit(1, "a");
-  Done(Next());  // on GPU 0
+  Done(Next());  // this run was on GPU 0
   Submit(2, "b");
   const Dispatch other = Next();
   EXPECT_EQ(other.gpu, 1u);
@@ -125,7 +125,7 @@ TEST_F(SwapSchedulerTest, AModelThatAnAdoptedWorkerHeldAllAlongIsNotLoadedAgain)
   const Dispatch hit = Next();
   EXPECT_NE(hit.source, SwapSource::kHost);
   Done(hit);
-  // What nobody claimed stays out of reach; what was claimed can be evicted.
+  // Memory in which no model was found stays out of reach; the models that were found can be evicted.
   Model("b", MiB(90));
   EXPECT_EQ(scheduler.gpus().at(0).overhead, MiB(10));
   Submit(2, "b");
@@ -134,7 +134,7 @@ TEST_F(SwapSchedulerTest, AModelThatAnAdoptedWorkerHeldAllAlongIsNotLoadedAgain)
 
 TEST_F(SwapSchedulerTest, AResidentThatDoesNotAddUpIsIgnored) {
   scheduler.AddGpu(0, MiB(100));
-  scheduler.FoundResident(0, {"a", MiB(60)}, now);  // no worker
+  scheduler.FoundResident(0, {"a", MiB(60)}, now);  // the GPU has no worker
   scheduler.Apply(WorkerReady{.gpu = 0, .memory = MiB(100), .free = MiB(100)}, now);
   scheduler.FoundResident(0, {"b", MiB(101)}, now);
   EXPECT_EQ(scheduler.gpus().at(0).Free(), MiB(100));
@@ -154,7 +154,7 @@ TEST_F(SwapSchedulerTest, ALoadingModelIsWaitedForWhenThatIsSooner) {
   Submit(4, "a");
   EXPECT_EQ(Next().source, SwapSource::kResident);
   Submit(5, "a");
-  EXPECT_TRUE(scheduler.Decide(now).dispatches.empty());  // pipelines are full
+  EXPECT_TRUE(scheduler.Decide(now).dispatches.empty());  // both pipelines are full
   scheduler.Check();
 }
 
@@ -170,7 +170,8 @@ TEST_F(SwapSchedulerTest, WaitsForABusyHolderRatherThanLoading) {
   Submit(10, "a");
   const Dispatch first = Next();
   Done(first);
-  // Two runs of `a` fill the pipeline; a third is sooner there than after another load of 16 ms.
+  // Two runs of `a` fill the pipeline; a third request is served sooner there than after another load of 16
+  // ms.
   for (int i = 0; i < 10; ++i) {
     Submit(static_cast<std::uint64_t>(20 + i), "a");
     Done(Next());
@@ -194,14 +195,14 @@ TEST_F(SwapSchedulerTest, PriorityThenDeadlineThenArrival) {
   Submit(3, "a");
   Submit(4, "b", 1);
   Done(running[0]);
-  // It comes while `a` runs, and takes no place from it.
+  // The prefetched model comes while `a` runs, and takes no place from it.
   const auto next = scheduler.Decide(now).dispatches;
   ASSERT_EQ(next.size(), 2u);
   EXPECT_EQ(next[0].request.sequence, 4u);
   EXPECT_EQ(next[1].request.sequence, 3u);
 }
 
-TEST_F(SwapSchedulerTest, WhoMayNotEnter) {
+TEST_F(SwapSchedulerTest, RequestsThatAreRefused) {
   struct Case {
     const char* what;
     FinishKind kind;
@@ -249,7 +250,7 @@ TEST_F(SwapSchedulerTest, ARequestThatKillsThreeWorkersIsGivenUpAndItsNeighbourI
     for (int step = 0; step < 2; ++step) {
       const auto dispatches = scheduler.Decide(now).dispatches;
       if (dispatches.empty()) break;
-      ASSERT_EQ(dispatches.size(), 1u);  // each runs alone
+      ASSERT_EQ(dispatches.size(), 1u);  // each request runs alone
       if (dispatches[0].model == "poison") break;
       served.push_back(Done(dispatches[0]).finished[0].id.sequence);
     }
@@ -274,7 +275,7 @@ TEST_F(SwapSchedulerTest, AfterADeathTheOtherGpuTakesOver) {
   const Dispatch second = Next();
   EXPECT_NE(second.gpu, first.gpu);
   EXPECT_EQ(second.attempt, 2u);
-  // The dead worker's last words change nothing.
+  // The late outcomes of the dead worker change nothing.
   EXPECT_TRUE(scheduler.Apply(RunDone{.gpu = first.gpu, .request = first.request}, now).finished.empty());
   EXPECT_EQ(Done(second).finished[0].attempts, 2u);
   EXPECT_EQ(scheduler.counts().retried, 1u);
@@ -291,10 +292,10 @@ TEST_F(SwapSchedulerTest, NoFitIsPlannedAgainWithMoreRoom) {
   Submit(2, "b");
   Done(Next());
   now = At(2);
-  Submit(3, "c");  // fits on paper
+  Submit(3, "c");  // by the plan model c fits
   const Dispatch first = Next();
   EXPECT_TRUE(first.victims.empty());
-  EXPECT_TRUE(NoFit(first, MiB(39), MiB(20)).finished.empty());  // fragments
+  EXPECT_TRUE(NoFit(first, MiB(39), MiB(20)).finished.empty());  // the device's free memory is fragmented
   const Dispatch second = Next();
   EXPECT_THAT(second.victims, ElementsAre("a"));
   EXPECT_EQ(second.attempt, 1u);  // no worker was lost
@@ -303,7 +304,7 @@ TEST_F(SwapSchedulerTest, NoFitIsPlannedAgainWithMoreRoom) {
   scheduler.Check();
 }
 
-// The worker of the GPU that runs the model says that it has none: asked again it would say so again.
+// The worker that runs the model reports that it does not have it: a second order would be answered the same.
 TEST_F(SwapSchedulerTest, AModelThatIsMissingIsNotAskedForThereAgain) {
   Gpus(1);
   Model("a", MiB(40));
@@ -328,9 +329,9 @@ TEST_F(SwapSchedulerTest, WhatDoesNotFitIntoAnEmptyGpuFailsWithTheSizes) {
   Submit(1, "a");
   const Dispatch dispatch = Next();
   Submit(2, "a");
-  ASSERT_EQ(scheduler.Decide(now).dispatches.size(), 1u);  // behind the load
+  ASSERT_EQ(scheduler.Decide(now).dispatches.size(), 1u);  // the request stands behind the load
   Consequences effects = NoFit(dispatch, MiB(50), MiB(50));
-  EXPECT_TRUE(effects.finished.empty());  // the other one is still there
+  EXPECT_TRUE(effects.finished.empty());  // the other GPU is still there
   effects = scheduler.Apply(RunDone{.gpu = 0, .request = {1, 2}, .end = RunEnd::kNotResident}, now);
   EXPECT_TRUE(effects.finished.empty());
   std::vector<Finished> finished;
@@ -369,7 +370,7 @@ TEST_F(SwapSchedulerTest, TimeoutsAndCancellations) {
   EXPECT_EQ(effects.finished[0].id.sequence, 4u);
   EXPECT_EQ(effects.finished[0].kind, FinishKind::kExpired);
   EXPECT_EQ(effects.cancel.size(), 2u);
-  EXPECT_TRUE(scheduler.Expire(now).cancel.empty());  // named once
+  EXPECT_TRUE(scheduler.Expire(now).cancel.empty());  // the request is named only once
   EXPECT_EQ(Done(running[0], absl::CancelledError("")).finished[0].kind, FinishKind::kCancelled);
   EXPECT_EQ(Done(running[1], absl::CancelledError("")).finished[0].kind, FinishKind::kExpired);
   EXPECT_EQ(scheduler.NextDue(), Time::max());
@@ -422,7 +423,7 @@ TEST_F(SwapSchedulerTest, AModelForgottenOnItsWayGoesWhenItArrives) {
   ASSERT_EQ(scheduler.Cancel(dispatch.request).verdict, CancelVerdict::kInFlight);
   const Consequences cancelled = scheduler.Apply(
       RunDone{.gpu = 0, .request = dispatch.request, .status = absl::CancelledError("cancelled")}, now);
-  EXPECT_TRUE(cancelled.evictions.empty()) << "it is still on its way";
+  EXPECT_TRUE(cancelled.evictions.empty()) << "the model is still on its way";
   const Consequences arrived = scheduler.Apply(SwapInDone{.gpu = 0, .model = "a"}, now);
   ASSERT_EQ(arrived.evictions.size(), 1u);
   EXPECT_EQ(arrived.evictions[0].model, "a");

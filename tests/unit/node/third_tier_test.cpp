@@ -1,4 +1,4 @@
-// The scheduler and models whose host copy is on disk only, or that leave before their run does.
+// The scheduler with models whose host copy is only on disk, or that leave the host region before their run.
 #include "tests/unit/node/scheduler_fixture.hpp"
 
 namespace troupe::node::third_tier_test {
@@ -34,7 +34,7 @@ TEST_F(ThirdTierTest, NothingIsDispatchedBeforeTheHostCopyIsThere) {
   EXPECT_THAT(Decide(), ElementsAre("b"));
   Loaded(dispatches[0]);
   Ran(dispatches[0]);
-  scheduler.DescribeModel("a", MiB(60), MiB(2));  // prepared elsewhere: it stays on disk
+  scheduler.DescribeModel("a", MiB(60), MiB(2));  // the model was prepared on another GPU: it stays on disk
   EXPECT_THAT(Decide(), ElementsAre());
   scheduler.SetInRegion("a", true);
   EXPECT_THAT(Decide(), ElementsAre("a"));
@@ -61,7 +61,7 @@ TEST_F(LittlePatience, NoGpuIsKeptForAModelThatIsNotThere) {
   scheduler.DescribeModel("c", MiB(20), MiB(1));
   Submit(1, "a");
   EXPECT_THAT(Decide(), ElementsAre("a"));
-  Submit(2, "b");  // finds the GPU busy
+  Submit(2, "b");  // request 2 finds the GPU busy
   EXPECT_THAT(Decide(), ElementsAre());
   scheduler.SetInRegion("b", false);
   Loaded(dispatches[0]);
@@ -76,13 +76,13 @@ TEST_F(LittlePatience, NoGpuIsKeptForAModelThatIsNotThere) {
   EXPECT_THAT(Decide(), ElementsAre("b"));
 }
 
-// A run may end before its model has come: it was cancelled, or its plan could not be made.
+// A run may end before its model has been loaded: it was cancelled, or its plan could not be made.
 TEST_F(ThirdTierTest, ARunThatEndsBeforeItsSwapLeavesAModelThatCanGo) {
   Submit(1, "a");
   EXPECT_THAT(Decide(), ElementsAre("a"));
   Ran(dispatches[0], RunEnd::kRan, absl::InvalidArgumentError("no such shape"));
   Submit(2, "b");
-  EXPECT_THAT(Decide(), ElementsAre()) << "what is loading is no victim";
+  EXPECT_THAT(Decide(), ElementsAre()) << "a model that is being loaded is not a victim";
   Loaded(dispatches[0]);
   EXPECT_THAT(Decide(), ElementsAre("b"));
   EXPECT_THAT(dispatches[1].victims, ElementsAre("a"));

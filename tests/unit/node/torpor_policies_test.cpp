@@ -16,7 +16,7 @@ namespace {
 using std::chrono::milliseconds;
 using testing::HasSubstr;
 
-// What a GPU offers: an idle one that fits, unless said otherwise.
+// What a GPU offers: by default it is idle and the model fits.
 struct Offer {
   GpuIndex gpu = 0;
   bool model = false;
@@ -27,7 +27,7 @@ struct Offer {
   GpuIndex peer = kNoGpu;
   int peer_ms = 0;
   int free_mib = 10;
-  int victim = kNothingGoes.tier;  // the tier of the one that is best kept of those that would go
+  int victim = kNothingGoes.tier;  // the tier of the most valuable victim
 };
 GpuOption OptionOf(const Offer& offer) {
   return {.gpu = offer.gpu,
@@ -70,7 +70,7 @@ constexpr auto kHeavy = SwitchLoad::kHeavy;
 TEST(InterferenceAware, AlgorithmOne) {
   Expect("interference-aware",
          {
-             {"nobody", {}, GpuVerdict::kBlocked},
+             {"no GPU", {}, GpuVerdict::kBlocked},
              {"line 7: an idle GPU that has it",
               {{.gpu = 0, .peer = 1, .peer_ms = 1}, {.gpu = 1, .model = true}},
               GpuVerdict::kRun,
@@ -117,12 +117,12 @@ TEST(InterferenceAware, AlgorithmOne) {
               {{.gpu = 0, .use = kHeavy}, {.gpu = 1, .use = kHeavy, .free_mib = 20}},
               GpuVerdict::kRun,
               1},
-             {"nobody is idle: the holder's model is there for the next",
+             {"no GPU is idle: the holder's model is there for the next",
               {{.gpu = 0, .in_flight = 1, .backlog_ms = 1},
                {.gpu = 1, .model = true, .in_flight = 1, .backlog_ms = 9}},
               GpuVerdict::kRun,
               1},
-             {"nobody is idle: swap ahead behind the free switch",
+             {"no GPU is idle: swap ahead behind the free switch",
               {{.gpu = 0, .in_flight = 1, .use = kLight}, {.gpu = 1, .in_flight = 1}},
               GpuVerdict::kRun,
               1},
@@ -151,7 +151,7 @@ TEST(InterferenceAware, AlgorithmOne) {
 TEST(RandomGpu, HitsThenLots) {
   Expect("random",
          {
-             {"nobody", {}, GpuVerdict::kBlocked},
+             {"no GPU", {}, GpuVerdict::kBlocked},
              {"a hit is no lot", {{.gpu = 0}, {.gpu = 1, .model = true}, {.gpu = 2}}, GpuVerdict::kRun, 1},
              {"idle before busy, from the host",
               {{.gpu = 0, .in_flight = 1}, {.gpu = 1, .model = true, .in_flight = 1}, {.gpu = 2, .peer = 1}},
@@ -188,15 +188,17 @@ TEST(HeavinessAware, ReplicasThenLightThenMedianThenHeavyModels) {
                    .delay = milliseconds(delay),
                    .run = milliseconds(10)});
   };
-  EXPECT_LT(rank(9, kHeavy, 2), rank(1, kHeavy, 1));        // one replica stays
-  EXPECT_LT(rank(9, kHeavy, 2), rank(1, kLight, 1));        // of light models, too
-  EXPECT_LT(rank(9, kHeavy, 2, true), rank(1, kLight, 1));  // also when a request waits: it is there twice
+  EXPECT_LT(rank(9, kHeavy, 2), rank(1, kHeavy, 1));  // the last replica stays
+  EXPECT_LT(rank(9, kHeavy, 2), rank(1, kLight, 1));  // that of a light model, too
+  EXPECT_LT(rank(9, kHeavy, 2, true),
+            rank(1, kLight, 1));  // also when a request waits for it, since it has two replicas
   EXPECT_LT(rank(9, kLight, 1), rank(1, kMedian, 1));
   EXPECT_LT(rank(9, kMedian, 1), rank(1, kHeavy, 1));
-  EXPECT_LT(rank(1, kHeavy, 2), rank(2, kLight, 3));  // LRU inside each class
+  EXPECT_LT(rank(1, kHeavy, 2), rank(2, kLight, 3));  // within a class the order is LRU
   for (const Weight weight : {kLight, kMedian, kHeavy}) EXPECT_LT(rank(1, weight, 1), rank(2, weight, 1));
   EXPECT_LT(rank(9, kLight, 1), rank(1, kLight, 1, true));
-  EXPECT_LT(rank(1, kLight, 1, true), rank(1, kMedian, 1));  // a class weighs more than who waits
+  EXPECT_LT(rank(1, kLight, 1, true),
+            rank(1, kMedian, 1));  // the class counts more than a request that waits
 }
 
 TEST(HeavinessAware, PropertyNoOnlyCopyGoesBeforeAReplica) {
@@ -259,7 +261,7 @@ TEST(Presets, OfTorporAreComplete) {
   EXPECT_EQ(torpor.ordering, "slo-aware");
   EXPECT_EQ(torpor.gpu, "interference-aware");
   EXPECT_EQ(torpor.eviction, "heaviness-aware");
-  // Each of its ablations is Torpor but for one slot.
+  // Each ablation of Torpor differs from it in one slot.
   EXPECT_EQ(FindPreset("torpor-fifo")->ordering, "fifo");
   EXPECT_EQ(FindPreset("torpor-fifo")->gpu, torpor.gpu);
   EXPECT_EQ(FindPreset("torpor-random")->gpu, "random");

@@ -15,7 +15,8 @@ proto::WorkerOutcome Outcome(absl::StatusCode code, std::int64_t begin, std::int
   return outcome;
 }
 
-// Else weights and a run of 2^63 bytes each would be a model of no size, which fits anywhere.
+// Without this limit weights and a run of 2^63 bytes each would wrap to a model of size zero, which fits
+// anywhere.
 TEST(Orders, SizesThatNoDeviceHasAreRefused) {
   constexpr std::uint64_t kPiB = std::uint64_t{1} << 50;
   proto::PreparedOutcome prepared;
@@ -46,7 +47,7 @@ TEST(Orders, ASwapInNamesTheGpuThatItCopiesFrom) {
   dispatch.peer = 0;
   dispatch.deadline = Time(nanoseconds(5));
   const auto order = SwapInOrderFor(dispatch, copy, Time(nanoseconds(7)));
-  EXPECT_EQ(order.swap_in().deadline_in_ns(), -2);  // late already: still an order
+  EXPECT_EQ(order.swap_in().deadline_in_ns(), -2);  // a late order is still sent
   EXPECT_EQ(RunOrderFor(dispatch, {}, copy, Time(nanoseconds(7))).run().deadline_in_ns(), -2);
   EXPECT_TRUE(order.swap_in().has_from_gpu());
   EXPECT_EQ(order.swap_in().from_gpu(), 0u);
@@ -59,7 +60,7 @@ TEST(Orders, ARunByLayerSaysSo) {
   dispatch.source = SwapSource::kLayers;
   EXPECT_TRUE(RunOrderFor(dispatch, {}, {}, Time()).run().by_layer());
   const auto done = RunDoneFor(dispatch, {}, Outcome(absl::StatusCode::kNotFound, 1, 2));
-  EXPECT_EQ(done.end, RunEnd::kNotResident) << "the node brings it whole";
+  EXPECT_EQ(done.end, RunEnd::kNotResident) << "the node loads the model whole";
 }
 
 TEST(Orders, WhatARunTeaches) {
@@ -106,7 +107,7 @@ TEST(Orders, HowSwapsFail) {
     EXPECT_EQ(done.end, c.end) << c.what;
     EXPECT_EQ(done.status.code(), c.status) << c.what;
   }
-  // No room is no room, wherever the weights would have come from.
+  // A lack of room is reported as such, from whichever source the weights would have come.
   Dispatch dispatch;
   dispatch.source = SwapSource::kPeer;
   auto swap = Outcome(Code::kResourceExhausted, 1, 2);
