@@ -1,4 +1,4 @@
-// Who may ask what of the front: each scope against each class of routes, over real sockets.
+// Which keys may ask the front for what: each scope against each class of routes, over real sockets.
 #include <gtest/gtest.h>
 
 #include "gateway/access_control.hpp"
@@ -171,7 +171,7 @@ TEST_F(AccessHttp, PagesOfNamedOriginsReadAnswersAndPreflightsNeedNoKey) {
   EXPECT_FALSE(client_->Read(/*head_only=*/true).headers.contains("access-control-allow-origin"));
 }
 
-// As long as there is no key, a browser's page must not pass for the user at the machine.
+// While there is no key, a page in a browser must not pass for the user of this machine.
 TEST_F(AccessHttp, PagesOfOtherOriginsAreNotTheUserOfThisMachine) {
   Show();
   EXPECT_EQ(client_->Ask("POST", "/v2/models/f/infer", kBody).code, 200);

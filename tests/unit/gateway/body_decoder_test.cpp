@@ -11,7 +11,7 @@
 namespace troupe::gateway {
 namespace {
 
-// Feeds `body` in pieces of `step`; what came out, or the first error, the end's too.
+// Feeds `body` in pieces of `step` bytes; returns what came out, or the first error, also one at the end.
 absl::StatusOr<std::string> DecodeAll(BodyCoding coding, const std::string& body, std::size_t step) {
   BodyDecoder decoder(coding);
   std::string all;
@@ -63,7 +63,7 @@ TEST(BodyDecoder, WhatIsBrokenIsRefused) {
   for (const auto coding : {BodyCoding::kGzip, BodyCoding::kDeflate}) {
     const auto good = Deflated("some text that is long enough", coding);
     auto damaged = good;
-    damaged[good.size() - 2] ^= 1;  // of the checksum
+    damaged[good.size() - 2] ^= 1;  // changes a byte of the checksum
     for (const auto& body : {good.substr(0, good.size() - 1), good + "x", good + good.substr(0, 4), damaged,
                              std::string("not compressed"), std::string(1, '\0')})
       for (const std::size_t step : {std::size_t{1}, std::size_t{1000}})
@@ -75,7 +75,7 @@ TEST(BodyDecoder, WhatIsBrokenIsRefused) {
 
 TEST(BodyDecoder, ABombIsGivenUpEarly) {
   const auto small = Deflated(std::string(BodyDecoder::kFree, '\0'), BodyCoding::kGzip);
-  EXPECT_TRUE(DecodeAll(BodyCoding::kGzip, small, 100).ok()) << "zeros of a moderate length are no bomb";
+  EXPECT_TRUE(DecodeAll(BodyCoding::kGzip, small, 100).ok()) << "zeros of a moderate length are not a bomb";
   const auto bomb = Deflated(std::string(64 << 20, '\0'), BodyCoding::kGzip);
   BodyDecoder decoder(BodyCoding::kGzip);
   decoder.Feed(bomb);

@@ -1,4 +1,4 @@
-// Compresses, for tests.
+// Compresses texts for tests.
 #pragma once
 
 #include <zlib.h>

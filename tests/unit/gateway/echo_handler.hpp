@@ -1,4 +1,4 @@
-// A handler for tests of the server: it echoes what it is asked.
+// A handler for tests of the server: it sends each request back.
 #pragma once
 
 #include <condition_variable>
@@ -15,8 +15,8 @@
 
 namespace troupe::gateway {
 
-// Answers with method, target and body; on /hold only when told to; on /refuse with an error at the first
-// byte.
+// Answers with method, target and body; on /hold it answers only when it is told to, on /refuse with an error
+// at the first byte.
 class EchoHandler final : public HttpHandler {
  public:
   class Exchange final : public HttpExchange {

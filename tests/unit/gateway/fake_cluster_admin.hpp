@@ -1,4 +1,4 @@
-// A ClusterAdmin for tests: keeps what it was given and answers at once.
+// A ClusterAdmin for tests: it keeps the changes that it was given and answers at once.
 #pragma once
 
 #include <condition_variable>
@@ -10,18 +10,18 @@
 
 namespace troupe::gateway {
 
-// Thread-safe; every operation fails with `failure` when that is set.
+// The fake is thread-safe; every operation fails with `failure` when that is set.
 class FakeClusterAdmin final : public ClusterAdmin {
  public:
   void FailWith(absl::Status failure);
   // Deployments wait until they are given up.
   void HoldDeployments();
-  // Blocks until so many wait / were given up.
+  // Blocks until so many deployments wait, or have been given up.
   void WaitForHeld(std::size_t count);
   void WaitForGivenUp(std::size_t count);
   Deployment last_deployment();
   std::string last_removed();
-  proto::Caller last_caller();  // of a change but a deployment
+  proto::Caller last_caller();  // the caller of the last change that was not a deployment
 
   AdminGiveUp Deploy(Deployment deployment, AdminDone<proto::FunctionStatus> done) override;
   void Remove(const proto::Caller& caller, std::string_view name, std::string_view version,

@@ -1,5 +1,5 @@
-// An InferenceService for tests: answers every call by giving its inputs back as outputs, now or when told
-// to.
+// An InferenceService for tests: it answers every call with the call's inputs as outputs, at once or when it
+// is told to.
 #pragma once
 
 #include <condition_variable>
@@ -14,7 +14,7 @@
 
 namespace troupe::gateway {
 
-// Thread-safe.
+// The fake is thread-safe.
 class FakeInferenceService final : public InferenceService {
  public:
   ~FakeInferenceService() override;
@@ -28,24 +28,24 @@ class FakeInferenceService final : public InferenceService {
   // Calls wait until Release or Cancel.
   void Hold(bool hold);
   void ReleaseAll();
-  // Answers of the calls to come; OK: echo.
+  // The status of the calls to come; OK: each is answered with its inputs.
   void AnswerWith(absl::Status status, Duration retry_after = Duration::zero());
   void RefusePlaces(bool refuse);
   // Calls are answered from a thread of the fake instead of inside Infer.
   void AnswerElsewhere(bool elsewhere);
   void SetLife(bool live, bool ready);
 
-  // Blocks until so many calls wait / were cancelled.
+  // Blocks until so many calls wait, or have been cancelled.
   void WaitForHeld(std::size_t count);
   void WaitForCancelled(std::size_t count);
-  // Of the last call.
+  // The request of the last call.
   Duration last_timeout();
   std::uint32_t last_priority();
   std::string last_version();
   std::size_t calls();
-  // Places that were reserved and not given back.
+  // The number of places that were reserved and not given back.
   std::size_t open_places();
-  // Output buffers handed out and not given back.
+  // The number of output buffers that were handed out and not given back.
   std::size_t open_outputs();
   std::map<std::string, std::string> load_parameters();
 

@@ -1,4 +1,4 @@
-// The server itself, over real sockets, with a handler that echoes: everything in clear and over TLS.
+// The HTTP server over real sockets, with a handler that echoes; every test runs in clear and over TLS.
 #include "gateway/http_server.hpp"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ class HttpServerTest : public testing::TestWithParam<Over> {
   HttpServerTest() {
     options_.sweep_interval = std::chrono::milliseconds(5);
     if (GetParam() == Over::kTcp) return;
-    options_.handshake_timeout = std::chrono::minutes(1);  // a slow machine is no slow client
+    options_.handshake_timeout = std::chrono::minutes(1);  // a slow machine must not look like a slow client
     options_.certificate = HttpsFiles::Shared().Load();
     SocketClient::SpeakTls(HttpsFiles::Shared().client());
   }
@@ -244,7 +244,7 @@ TEST_P(HttpServerTest, AClientThatGoesAwayAbandonsItsRequest) {
   resets.Close(/*reset=*/true);
   pipelined.Close();
   handler_.WaitForAbandoned(3);
-  handler_.Release();  // replies to connections that are no more
+  handler_.Release();  // the replies are for connections that have ended
 }
 
 TEST_P(HttpServerTest, BeyondItsConnectionsOnlyProbesAreAnswered) {
@@ -263,7 +263,8 @@ TEST_P(HttpServerTest, BeyondItsConnectionsOnlyProbesAreAnswered) {
     EXPECT_NE(refused.body.find("http-connections"), std::string::npos) << refused.body;
   }
   while (server_->load().connections > 1) std::this_thread::yield();
-  SocketClient idle(server_->port());  // is closed soon, so that it does not keep a probe's place
+  SocketClient idle(
+      server_->port());  // this connection is closed soon, so that it does not keep a probe's place
   EXPECT_TRUE(idle.AtEnd());
 }
 
@@ -276,7 +277,7 @@ TEST_P(HttpServerTest, ManyConnectionsAreRefusedPolitely) {
   EXPECT_EQ(a.Ask("GET", "/a").code, 200);
   EXPECT_EQ(b.Ask("GET", "/b").code, 200);
   SocketClient c(server_->port());
-  if (GetParam() == Over::kTls) {  // before the handshake there is no way to say why
+  if (GetParam() == Over::kTls) {  // before the handshake the server cannot send the reason
     EXPECT_EQ(c.tls(), nullptr);
     return;
   }
@@ -302,7 +303,7 @@ TEST_P(HttpServerTest, ASlowBodyMakesRoomWhenMemoryIsShort) {
   options_.max_inflight = options_.max_inflight_client = KiB(200);
   options_.transfer_timeout = std::chrono::hours(1);
   options_.short_transfer_timeout = Duration::zero();
-  options_.slowest = BytesPerSecond{1e12};  // whatever sends less than that is slow
+  options_.slowest = BytesPerSecond{1e12};  // a client that sends less than that is slow
   Start();
   SocketClient slow(server_->port());
   slow.Send(
@@ -317,7 +318,7 @@ TEST_P(HttpServerTest, ASlowBodyMakesRoomWhenMemoryIsShort) {
 
 TEST_P(HttpServerTest, ABodyThatCameFastAndThenStopsIsGivenUpToo) {
   options_.transfer_timeout = std::chrono::milliseconds(20);
-  options_.slowest = BytesPerSecond{1};  // so its bytes are worth two days
+  options_.slowest = BytesPerSecond{1};  // the bytes that the client has sent allow it two days
   Start();
   SocketClient stalled(server_->port());
   stalled.Send(
@@ -355,7 +356,7 @@ TEST_P(HttpServerTest, NothingIsComputedForAnAddressWhoseAnswersFillItsShare) {
   reader.Send("GET /large HTTP/1.1\r\nHost: x\r\n\r\n");
   while (server_->load().answers < MiB(8)) std::this_thread::yield();
   SocketClient other(server_->port());
-  const ClientResponse refused = other.Ask("GET", "/hold");  // never held: it would wait for ever
+  const ClientResponse refused = other.Ask("GET", "/hold");  // were it held, the test would wait for ever
   EXPECT_EQ(refused.code, 503);
   EXPECT_NE(refused.body.find("of this client's address"), std::string::npos) << refused.body;
   EXPECT_EQ(reader.Read().code, 200);
@@ -401,7 +402,7 @@ TEST_P(HttpServerTest, HeadsThatTwoServersCouldReadDifferentlyAreRefused) {
   }
 }
 
-// What comes out of a body is charged as it appears, and a bomb is given up before it fills the memory.
+// The bytes of a decoded body are charged as they appear, and a bomb is given up before it fills the memory.
 TEST_P(HttpServerTest, DecompressedBytesAreCharged) {
   options_.max_inflight = options_.max_inflight_client = KiB(100);
   Start();
@@ -498,7 +499,7 @@ TEST_P(HttpServerTest, StoppingWithoutGraceAbandonsWhatWaits) {
   server_.reset();
   handler_.WaitForAbandoned(1);
   EXPECT_TRUE(busy.AtEnd());
-  handler_.Release();  // into a server that is no more
+  handler_.Release();  // the server has ended
 }
 
 TEST_P(HttpServerTest, APortInUseSaysWhatToDo) {

@@ -43,7 +43,8 @@ void HttpsFiles::Renew(absl::Time not_after) {
   const auto issued = authority_->Issue(request);
   ASSERT_TRUE(issued.ok()) << issued.status();
   serial_ = issued->serial;
-  // The key first: between the two a reader finds a pair that does not fit, and keeps what it has.
+  // The key is written first: a reader that comes between the two finds a pair that does not fit, and keeps
+  // what it has.
   ASSERT_TRUE(security::ReplaceFile(files().key, issued->key_pem, 0600).ok());
   ASSERT_TRUE(security::ReplaceFile(files().certificate, issued->certificate_pem, 0644).ok());
 }

@@ -14,18 +14,20 @@ namespace troupe::gateway {
 class HttpsFiles {
  public:
   HttpsFiles();
-  // One for the whole process: keys take time.
+  // One set for the whole process, since keys take time to make.
   static HttpsFiles& Shared();
 
   [[nodiscard]] std::shared_ptr<security::ServerCertificate> Load() const;
-  // Another certificate for localhost in the files' place; it ends at `not_after`.
+  // Replaces the files by another certificate for localhost, which ends at `not_after`.
   void Renew(absl::Time not_after = absl::InfiniteFuture());
-  // Trusts the authority and wants a server of the name localhost.
+  // A client that trusts the authority and wants a server of the name localhost.
   [[nodiscard]] SSL_CTX* client() const { return client_.get(); }
   [[nodiscard]] security::ServerCertificateFiles files() const {
     return {directory_ / "certificate.pem", directory_ / "key.pem"};
   }
-  [[nodiscard]] const std::string& serial() const { return serial_; }  // of the newest
+  [[nodiscard]] const std::string& serial() const {
+    return serial_;
+  }  // the serial number of the newest certificate
 
  private:
   test::TemporaryDirectory directory_;

@@ -1,4 +1,5 @@
-// What HTTPS adds to the server: handshakes, who is refused in them, and a certificate that changes.
+// What HTTPS adds to the server: handshakes, clients that are refused in them, and a certificate that
+// changes.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -54,7 +55,7 @@ class Https : public testing::Test {
   std::unique_ptr<HttpServer> server_;
 };
 
-// A client of one version or protocol; the handshake's end.
+// A client of one version or protocol; returns whether its handshake succeeds.
 bool Shakes(const HttpsFiles& files, std::uint16_t port, int version, const std::string& protocols = "",
             std::string* chosen = nullptr, const char* ciphers = nullptr) {
   SSL_CTX* context = files.client();
@@ -124,7 +125,8 @@ TEST_F(Https, AHandshakeThatDoesNotEndIsGivenUp) {
   while (server_->load().connections > 0) std::this_thread::yield();
 }
 
-// The handshakes of one address: one more is closed, and then what is slow makes room for it.
+// One address may have a number of handshakes: one more is closed, and then slow ones are closed to make
+// room.
 TEST_F(Https, HandshakesAreBoundedAndSlowOnesMakeRoom) {
   options_.max_handshakes_client = 2;
   options_.short_transfer_timeout = Duration::zero();
@@ -141,7 +143,7 @@ TEST_F(Https, HandshakesAreBoundedAndSlowOnesMakeRoom) {
   EXPECT_TRUE(b.AtEnd());
   WaitForRefused(TlsRefusal::kSlow, 2);
   while (server_->load().connections > 0) std::this_thread::yield();
-  // While room is short a handshake has no time at all here.
+  // While room is short a handshake has no time at all, so that the client tries again and again.
   int code = 0;
   while (code != 200) code = SocketClient(server_->port()).Ask("GET", "/a").code;
 }
@@ -215,7 +217,7 @@ TEST_F(Https, WhatIsWrongWithTheTimeIsSaid) {
       std::string::npos);
   EXPECT_NE(security::ValidityWarning(*certificate_->Current(), now + absl::Hours(24 * 290)).find("ends at"),
             std::string::npos);
-  files_.Renew(now - absl::Hours(1));  // it is served all the same
+  files_.Renew(now - absl::Hours(1));  // the server serves it all the same
   EXPECT_TRUE(*certificate_->Reload());
   EXPECT_NE(security::ValidityWarning(*certificate_->Current(), now).find("is expired"), std::string::npos);
 }

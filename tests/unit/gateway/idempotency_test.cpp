@@ -1,4 +1,4 @@
-// Requests with an Idempotency-Key: the table by itself, and over real sockets.
+// Requests with an Idempotency-Key: first the table alone, then requests over real sockets.
 #include "gateway/idempotency.hpp"
 
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ TEST_F(IdempotencyTableTest, TheSecondWaitsForTheFirstAndTheThirdGetsWhatIsKept)
   ASSERT_EQ(kept.verdict, Verdict::kKept);
   EXPECT_EQ(kept.answer->body, "answer");
   EXPECT_EQ(Begin(table, "k", seconds(60), "other").verdict, Verdict::kOtherBody);
-  EXPECT_EQ(Begin(table, "k", seconds(61), "other").verdict, Verdict::kRun) << "60 s after its answer";
+  EXPECT_EQ(Begin(table, "k", seconds(61), "other").verdict, Verdict::kRun) << "the answer is kept for 60 s";
   EXPECT_EQ(table.bytes(), Bytes(0));
 }
 
@@ -62,7 +62,8 @@ TEST_F(IdempotencyTableTest, WhatFailedIsToldToThoseWhoWaitedAndRunsAgainAfterwa
   const auto again = Begin(table, "k");
   EXPECT_EQ(again.verdict, Verdict::kRun);
   table.Finish("k", first.run, AnswerOf("late"), kStart);
-  EXPECT_EQ(Begin(table, "k").verdict, Verdict::kWait) << "an answer of the earlier one is not this one's";
+  EXPECT_EQ(Begin(table, "k").verdict, Verdict::kWait)
+      << "a late answer of the earlier request does not answer this one";
 }
 
 TEST_F(IdempotencyTableTest, AFirstWhoseClientWentAwayGoesOnForThoseWhoWait) {
@@ -70,7 +71,8 @@ TEST_F(IdempotencyTableTest, AFirstWhoseClientWentAwayGoesOnForThoseWhoWait) {
   const auto alone = Begin(table, "alone");
   EXPECT_TRUE(table.Abandon("alone", alone.run));
   EXPECT_EQ(Begin(table, "alone").verdict, Verdict::kRun);
-  EXPECT_FALSE(table.Abandon("alone", alone.run) && table.size() == 0) << "the new one stays";
+  EXPECT_FALSE(table.Abandon("alone", alone.run) && table.size() == 0)
+      << "the new request with the key stays";
   const auto first = Begin(table, "k");
   EXPECT_EQ(Begin(table, "k").verdict, Verdict::kWait);
   EXPECT_FALSE(table.Abandon("k", first.run));
@@ -82,16 +84,16 @@ TEST_F(IdempotencyTableTest, EverythingIsBounded) {
   IdempotencyTable table({.max_keys = 3, .max_bytes = Bytes(10), .max_answer = Bytes(6), .max_waiting = 1});
   std::vector<std::uint64_t> runs;
   for (const char* key : {"a", "b", "c"}) runs.push_back(Begin(table, key).run);
-  EXPECT_EQ(Begin(table, "d").verdict, Verdict::kFull) << "those that run are not forgotten";
+  EXPECT_EQ(Begin(table, "d").verdict, Verdict::kFull) << "requests that run are not forgotten";
   EXPECT_EQ(Begin(table, "a").verdict, Verdict::kWait);
-  EXPECT_EQ(Begin(table, "a").verdict, Verdict::kFull) << "one waits already";
+  EXPECT_EQ(Begin(table, "a").verdict, Verdict::kFull) << "one request waits already";
   table.Finish("a", runs[0], AnswerOf("12345"), kStart);
   table.Finish("b", runs[1], AnswerOf("1234567"), kStart);
-  EXPECT_EQ(Begin(table, "b").verdict, Verdict::kRun) << "too long to be kept";
+  EXPECT_EQ(Begin(table, "b").verdict, Verdict::kRun) << "the answer was too long to be kept";
   table.Finish("c", runs[2], AnswerOf("123456"), kStart);
   EXPECT_LE(table.bytes(), Bytes(10));
   EXPECT_EQ(Begin(table, "a").verdict, Verdict::kRun) << "the oldest answer made room";
-  EXPECT_EQ(Begin(table, "d").verdict, Verdict::kRun) << "and so did that of 'c'";
+  EXPECT_EQ(Begin(table, "d").verdict, Verdict::kRun) << "the answer of 'c' made room, too";
   EXPECT_EQ(table.size(), 3u);
 }
 
@@ -100,14 +102,16 @@ TEST_F(IdempotencyTableTest, AWaiterThatLeavesIsForgottenAndMakesRoom) {
   const auto first = Begin(table, "k");
   const auto stays = Begin(table, "k");
   auto held = std::make_shared<int>();
-  const auto leaves = table.Begin("k", "body", kStart, [held](const auto&) { FAIL() << "it has left"; });
+  const auto leaves = table.Begin("k", "body", kStart,
+                                  [held](const auto&) { FAIL() << "a request that has left was answered"; });
   ASSERT_EQ(leaves.verdict, Verdict::kWait);
   EXPECT_EQ(Begin(table, "k").verdict, Verdict::kFull);
   table.Leave("k", leaves.waiter);
-  EXPECT_EQ(held.use_count(), 1) << "what its closure held";
+  EXPECT_EQ(held.use_count(), 1) << "the closure of the request is released";
   EXPECT_EQ(Begin(table, "k").verdict, Verdict::kWait);
   table.Leave("k", leaves.waiter);
-  EXPECT_EQ(Begin(table, "k").verdict, Verdict::kFull) << "it leaves once, and nobody else by its number";
+  EXPECT_EQ(Begin(table, "k").verdict, Verdict::kFull)
+      << "a request leaves once, and its number removes no other one";
   table.Finish("k", first.run, AnswerOf("answer"), kStart);
   EXPECT_EQ(heard_, (std::vector<std::string>{"answer", "answer"}));
   table.Leave("k", stays.waiter);
@@ -129,7 +133,7 @@ TEST(TextBody, ADroppedOneGivesItsMemoryBack) {
   EXPECT_LT(body.text().capacity(), 64u);
 }
 
-// Exchanges by themselves, on one thread: what they hold can be seen.
+// Exchanges alone, on one thread, so that the test sees what they hold.
 class IdempotencyExchange : public testing::Test {
  protected:
   IdempotencyExchange() {
@@ -154,21 +158,22 @@ class IdempotencyExchange : public testing::Test {
   IdempotencyTable table_{{.max_waiting = 1}};
 };
 
-TEST_F(IdempotencyExchange, OneThatWaitsDropsItsBody) {
+TEST_F(IdempotencyExchange, ARequestThatWaitsDropsItsBody) {
   std::optional<HttpResponse> first_answer;
   std::optional<HttpResponse> second_answer;
   const auto first = Post(first_answer);
   const auto second = Post(second_answer);
   ASSERT_FALSE(second_answer) << second_answer->body;
-  EXPECT_EQ(service_.open_places(), 1u) << "the first one's input";
-  const auto read_again = second->NextSpan(1);  // no server asks this; it would read the body once more
-  EXPECT_EQ(read_again.status().message(), "JSON: object expected at byte 0") << "the body is still there";
+  EXPECT_EQ(service_.open_places(), 1u) << "only the input of the first request is held";
+  const auto read_again =
+      second->NextSpan(1);  // no server calls this again; it would read the body once more
+  EXPECT_EQ(read_again.status().message(), "JSON: object expected at byte 0") << "the body is still held";
   service_.ReleaseAll();
   ASSERT_TRUE(second_answer);
   EXPECT_EQ(second_answer->body, first_answer->body);
 }
 
-TEST_F(IdempotencyExchange, OneWhoseClientGoesAwayWhileItWaitsIsGoneItself) {
+TEST_F(IdempotencyExchange, AWaitingRequestWhoseClientGoesAwayIsForgotten) {
   std::optional<HttpResponse> first_answer;
   std::optional<HttpResponse> gone_answer;
   std::optional<HttpResponse> answer;
@@ -177,9 +182,10 @@ TEST_F(IdempotencyExchange, OneWhoseClientGoesAwayWhileItWaitsIsGoneItself) {
   const std::weak_ptr<HttpExchange> trace = gone;
   gone->Abandon();
   gone.reset();
-  EXPECT_TRUE(trace.expired()) << "the table holds it";
+  EXPECT_TRUE(trace.expired()) << "the table holds the exchange";
   const auto retry = Post(answer);
-  EXPECT_FALSE(answer) << "refused, as if the one that has gone were waiting: " << answer->body;
+  EXPECT_FALSE(answer) << "the request was refused, as if the one that has gone still waited: "
+                       << answer->body;
   service_.ReleaseAll();
   ASSERT_TRUE(answer);
   EXPECT_EQ(answer->code, 200);
@@ -232,7 +238,7 @@ TEST_F(IdempotencyHttp, WhileTheFirstRunsTheSecondWaitsForItsAnswer) {
   SocketClient second(server_->port());
   Post(second);
   SocketClient third(server_->port());
-  EXPECT_EQ(Infer(third, kOther).code, 422) << "by then the second has been read";
+  EXPECT_EQ(Infer(third, kOther).code, 422) << "the second request has been read by then";
   service_.ReleaseAll();
   EXPECT_EQ(client_->Read().body, kAnswer);
   EXPECT_EQ(second.Read().body, kAnswer);

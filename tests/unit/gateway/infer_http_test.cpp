@@ -50,7 +50,7 @@ TEST_F(InferHttp, LargeRawInputsTakeTheirPlacesWhenHalfOfThemIsThere) {
       R"({"inputs":[{"name":"p","shape":[)", p, R"(],"datatype":"UINT8","parameters":{"binary_data_size":)",
       p, R"(}},{"name":"q","shape":[)", q, R"(],"datatype":"UINT8","parameters":{"binary_data_size":)", q,
       R"(}}],"parameters":{"binary_data_output":true}})");
-  service_.RefusePlaces(true);  // would be told at once if a place were taken at the first byte
+  service_.RefusePlaces(true);  // a place that is taken at the first byte fails at once
   client_->Send(Cat("POST /v2/models/wide/infer HTTP/1.1\r\nHost: x\r\nInference-Header-Content-Length: ",
                     json.size(), "\r\nContent-Length: ", json.size() + raw.size(), "\r\n\r\n", json));
   while (server_->load().inflight.count() < 64 * 1024) std::this_thread::yield();
@@ -79,7 +79,7 @@ TEST_F(InferHttp, EveryTypeRoundTripsAsRawBytes) {
     EXPECT_EQ(response.body.substr(length), raw);
     EXPECT_NE(response.body.find(Cat(R"("parameters":{"binary_data_size":)", raw.size(), "}")),
               std::string::npos);
-    // The same as a raw request, and, where the type has one, in JSON form.
+    // The same tensors as a raw request, and, where the type has one, in JSON form.
     const ClientResponse bare = Infer(raw, "Inference-Header-Content-Length: 0\r\n", "typed");
     ASSERT_EQ(bare.code, 200) << bare.body;
     EXPECT_EQ(bare.body.substr(std::stoul(bare.headers.at("inference-header-content-length"))), raw);
@@ -117,7 +117,7 @@ TEST_F(InferHttp, LargeInputsGoStraightToTheirPlace) {
 }
 
 TEST_F(InferHttp, ErrorsHaveTritonsCodes) {
-  EXPECT_EQ(Infer(kBody, "", "nobody").code, 404);
+  EXPECT_EQ(Infer(kBody, "", "absent").code, 404);
   EXPECT_EQ(client_->Ask("POST", "/v2/models/f/versions/9/infer", kBody).code, 404);
   EXPECT_EQ(client_->Ask("POST", "/v2/models/%zz/infer", kBody).code, 400);
   const ClientResponse method = client_->Ask("GET", "/v2/models/f/infer");
@@ -151,14 +151,14 @@ TEST_F(InferHttp, CompressedBodies) {
     EXPECT_EQ(client_->Read().body, kAnswer);
     EXPECT_EQ(Infer(body.substr(0, body.size() - 3), header).code, 400);
     EXPECT_EQ(Infer(body + "garbage", header).code, 400);
-    // The same length, compressed or not.
+    // The limit is of the decoded length, whatever the coding.
     EXPECT_EQ(Infer(Deflated(std::string((1 << 20) + 1, ' '), coding), header).code, 413);
-    EXPECT_EQ(Infer(plain).code, 200) << "the connection goes on";
+    EXPECT_EQ(Infer(plain).code, 200) << "the connection stays open";
   }
   while (server_->load().inflight.count() > 0) std::this_thread::yield();
 }
 
-// The length of the JSON is the one before compression, as Triton's clients say it.
+// The header gives the length of the JSON before compression, as Triton's clients do.
 TEST_F(InferHttp, CompressedRawInputs) {
   service_.AddEcho("large", {Spec("x", proto::UINT8, {-1})}, {"y"});
   const std::string json =
@@ -250,7 +250,7 @@ TEST_F(InferHttp, OutputsAreGivenBackWhenTheResponseIsOut) {
   const std::string json = R"({"parameters":{"binary_data_output":true},"inputs":[{"name":"x","shape":[1,2],)"
                            R"("datatype":"FP32","data":[1,2]}]})";
   EXPECT_EQ(Infer(json).code, 200);
-  EXPECT_EQ(client_->Ask("GET", "/v2").code, 200);  // the request before has ended when the next is served
+  EXPECT_EQ(client_->Ask("GET", "/v2").code, 200);  // when this request is served the one before has ended
   EXPECT_EQ(service_.open_outputs(), 0U);
 }
 

@@ -72,7 +72,7 @@ TEST_F(InferRequest, BinaryInputsFollowTheJson) {
   ASSERT_EQ(parsed->raw_inputs.size(), 2U);
   EXPECT_EQ(parsed->raw_inputs[0].span.size(), 5U);
   EXPECT_EQ(parsed->raw_inputs[1].span.data(), parsed->call.inputs[1].data.bytes().data());
-  EXPECT_FALSE(CheckRawInputs(*parsed).ok());  // five zero bytes are no string
+  EXPECT_FALSE(CheckRawInputs(*parsed).ok());  // five zero bytes are not a string
   parsed->raw_inputs[0].span[0] = std::byte{1};
   EXPECT_TRUE(CheckRawInputs(*parsed).ok());
 }
@@ -184,7 +184,7 @@ TEST_F(InferRequest, ParametersAndOutputsAreChecked) {
   EXPECT_GT(forever->call.timeout, std::chrono::hours(24 * 365 * 200));
 }
 
-// What a member said was used already: a shape that comes after the data would not be the data's.
+// A member that came first was used already: data before the shape would be read by another shape.
 TEST_F(InferRequest, AMemberThatIsGivenTwiceIsRefused) {
   const auto input = [&](std::string_view members, std::uint64_t raw = 0) {
     return Error(Cat(R"({"inputs":[{)", members, "},", kString, "]}"), raw);
@@ -212,7 +212,8 @@ TEST_F(InferRequest, AMemberThatIsGivenTwiceIsRefused) {
         R"("outputs":[{"name":"y","parameters":{"binary_data":true,"binary_data":true}}])"}) {
     EXPECT_NE(Error(Cat("{", inputs, ",", twice, "}")).find("send it once"), std::string::npos) << twice;
   }
-  EXPECT_TRUE(Parse(Cat("{", inputs, R"(,"unknown":1,"unknown":2})")).ok()) << "nobody reads those";
+  EXPECT_TRUE(Parse(Cat("{", inputs, R"(,"unknown":1,"unknown":2})")).ok())
+      << "members that the parser does not read may come twice";
 }
 
 TEST_F(InferRequest, HalfFloatsAreBinaryBothWays) {

@@ -1,4 +1,4 @@
-// Everything of the front that is no inference, over real sockets.
+// Every route of the front but inference, over real sockets.
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>
@@ -18,7 +18,8 @@ class ManagementHttp : public GatewayFixture {
   }
 };
 
-// Else its bytes, which the server counts no more, would be held for as long as the upload takes.
+// Without this rule the bytes, which the server no longer counts, would be held for as long as the upload
+// takes.
 TEST_F(ManagementHttp, ADeploymentWhoseClientGoesAwayIsGivenUp) {
   admin_.HoldDeployments();
   {
@@ -28,7 +29,7 @@ TEST_F(ManagementHttp, ADeploymentWhoseClientGoesAwayIsGivenUp) {
   }
   admin_.WaitForGivenUp(1);
   EXPECT_EQ(admin_.last_deployment().onnx, "onnx");
-  EXPECT_EQ(admin_.last_deployment().client, "127.0.0.1") << "whose turn its import is";
+  EXPECT_EQ(admin_.last_deployment().client, "127.0.0.1") << "the import's turn is by client";
 }
 
 TEST_F(ManagementHttp, Health) {
@@ -60,7 +61,7 @@ TEST_F(ManagementHttp, Metadata) {
   EXPECT_EQ(Get("/v2/models/f").at("inputs").at(0).at("datatype").as_string(), "FP32");
   EXPECT_EQ(Get("/v2/models/f/versions/1").at("versions").at(0).as_string(), "1");
   Get("/v2/models/f/versions/2", 404);
-  Get("/v2/models/nobody", 404);
+  Get("/v2/models/absent", 404);
   EXPECT_TRUE(Get("/v2/models/f/ready").at("ready").as_bool());
   EXPECT_EQ(Get("/v2/models/f/config").at("max_batch_size").as_int64(), 0);
   EXPECT_EQ(Get("/v2/models/f/stats").at("model_stats").at(0).at("inference_count").as_int64(), 7);
@@ -92,7 +93,7 @@ TEST_F(ManagementHttp, Repository) {
   }
   EXPECT_EQ(client_->Ask("POST", "/v2/repository/models/f/load", R"({"parameters":{"a":1}})").code, 400);
   Get("/v2/models/f/ready");
-  EXPECT_EQ(client_->Ask("POST", "/v2/repository/models/nobody/load").code, 404);
+  EXPECT_EQ(client_->Ask("POST", "/v2/repository/models/absent/load").code, 404);
   EXPECT_EQ(client_->Ask("POST", "/v2/repository/models/f/load", "[]").code, 400);
   EXPECT_EQ(client_->Ask("POST", "/v2/repository/index", "{").code, 400);
 }
@@ -100,7 +101,7 @@ TEST_F(ManagementHttp, Repository) {
 TEST_F(ManagementHttp, Metrics) {
   client_->Ask("POST", "/v2/models/f/infer", kBody);
   client_->Ask("POST", "/v2/models/f/infer", "{");
-  client_->Ask("POST", "/v2/models/nobody/infer", kBody);
+  client_->Ask("POST", "/v2/models/absent/infer", kBody);
   ClientResponse metrics = client_->Ask("GET", "/metrics");
   EXPECT_TRUE(metrics.headers.at("content-type").starts_with("text/plain; version=0.0.4"));
   for (const std::string_view line :
@@ -110,7 +111,7 @@ TEST_F(ManagementHttp, Metrics) {
         "troupe_http_requests_total 4\n", "troupe_http_connections 1\n"}) {
     EXPECT_NE(metrics.body.find(line), std::string::npos) << line << metrics.body;
   }
-  EXPECT_EQ(metrics.body.find("nobody"), std::string::npos);
+  EXPECT_EQ(metrics.body.find("absent"), std::string::npos);
   service_.Remove("f");
   metrics = client_->Ask("GET", "/metrics");
   EXPECT_EQ(metrics.body.find("function=\"f\""), std::string::npos);

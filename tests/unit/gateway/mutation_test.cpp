@@ -1,4 +1,4 @@
-// Thousands of seeded mutations of valid requests: whatever a client sends, the front answers or closes, and
+// Thousands of seeded mutations of valid requests: for each the front answers or closes the connection, and
 // goes on.
 #include <gtest/gtest.h>
 

@@ -50,11 +50,11 @@ TEST(OperationsServer, MetricsHealthAndLogLevel) {
   EXPECT_EQ(client.Ask("GET", "/").code, 404);
 }
 
-// Whoever only connects uses up nothing: the oldest such connection makes room, and is counted.
+// Connections that send nothing use up no room: the oldest of them is closed for a new one, and counted.
 TEST(OperationsServer, ConnectionsThatAskNothingMakeRoom) {
   OperationsOptions options;
   options.http.max_connections = 3;
-  options.http.probe_connections = 8;  // until those that were told to close have done so
+  options.http.probe_connections = 8;  // room until the connections that were told to close have done so
   options.http.idle_timeout = std::chrono::hours(1);
   const auto server = OperationsServer::Start(options, std::make_shared<prometheus::Registry>());
   ASSERT_TRUE(server.ok()) << server.status();

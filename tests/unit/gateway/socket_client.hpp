@@ -27,19 +27,19 @@ class SocketClient {
   SocketClient(const SocketClient&) = delete;
   SocketClient& operator=(const SocketClient&) = delete;
 
-  // True when all was taken by the kernel.
+  // True when the kernel took all bytes.
   bool Send(std::string_view bytes);
-  // `head_only`: the response has no body whatever its Content-Length says (HEAD).
+  // `head_only`: the response has no body, even if its Content-Length says so (HEAD).
   ClientResponse Read(bool head_only = false);
   // One whole request with a Content-Length, and its response.
   ClientResponse Ask(std::string_view method, std::string_view target, std::string_view body = "",
                      std::string_view headers = "");
-  // The server has closed its side and sent nothing more.
+  // Whether the server has closed its side and sent nothing more.
   bool AtEnd();
   void CloseSending();
-  // Closes at once; with a reset when `reset`.
+  // Closes the connection at once; with a reset when `reset`.
   void Close(bool reset = false);
-  // Null in clear, or when the handshake failed.
+  // The client's TLS; null in clear, or when the handshake failed.
   [[nodiscard]] SSL* tls() const { return tls_; }
 
  private:

@@ -46,7 +46,7 @@ TEST(TransferBudget, ReturningMoreThanWasTakenIsABug) {
   EXPECT_DEATH(budget.Return("a", 1), "more bytes were returned than were taken");
 }
 
-// At random: the sums are what a plain model says, no share and no total is ever passed.
+// Random charges: the sums are those of a plain model, and no share and no total is ever exceeded.
 TEST(TransferBudget, AgreesWithAPlainModel) {
   std::mt19937 random(7);
   TransferBudget budget({Bytes(1000), Bytes(400)});

@@ -63,7 +63,7 @@ TEST_F(AuthorityFolderTest, WhatWasIssuedIsRemembered) {
   EXPECT_FALSE(b.is_revoked());
 }
 
-// A certificate that is handed out without being remembered could not be revoked by name.
+// A certificate that the authority hands out without recording it could not be revoked by name.
 TEST_F(AuthorityFolderTest, NothingIsHandedOutThatIsNotRemembered) {
   ASSERT_EQ(::mkdir((ca_ + "/issued.tsv.new").c_str(), 0700), 0);  // so that it cannot be written
   const auto out = directory_ / "a";
@@ -78,12 +78,12 @@ TEST_F(AuthorityFolderTest, RevokedByNameOrBySerialAndForGood) {
   ASSERT_TRUE(first.ok() && second.ok() && other.ok());
   EXPECT_EQ(Open().Revoke(second->identity.serial, now_)->size(), 1u);
   EXPECT_EQ(Open().Revoke("a", now_)->front().identity.serial, first->identity.serial);
-  EXPECT_TRUE(Open().Revoke("a", now_)->empty()) << "they are revoked already";
+  EXPECT_TRUE(Open().Revoke("a", now_)->empty()) << "the certificates are revoked already";
   EXPECT_THAT(Open().Revoke("c", now_).status().message(), HasSubstr("'c'"));
   const auto list = Open().issued();
   EXPECT_TRUE(list[0].is_revoked() && list[1].is_revoked());
   EXPECT_FALSE(list[2].is_revoked());
-  // The list of now goes with what is issued from now on.
+  // A certificate that is issued from now on comes with the present list of revocations.
   ASSERT_TRUE(Open().Issue(Request("c"), directory_ / "c").ok());
   const auto pem = ReadSmallFile(directory_ / "c/revoked.pem", Secrecy::kPublic);
   EXPECT_EQ(*pem, *ReadSmallFile(ca_ + "/revoked.pem", Secrecy::kPublic));

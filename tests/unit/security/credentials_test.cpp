@@ -56,7 +56,8 @@ class CredentialsTest : public testing::Test {
   test::TemporaryDirectory directory_;
 };
 
-// A context that shows `issued` and checks nothing: for what Snapshot::Load would refuse to show.
+// A context that shows `issued` and checks nothing, for certificates that Snapshot::Load would refuse to
+// show.
 ContextPtr Careless(const IssuedCertificate& issued, const SSL_METHOD* method) {
   ContextPtr context(SSL_CTX_new(method));
   auto certificates = ParseCertificates(issued.certificate_pem, "test");
@@ -144,7 +145,7 @@ TEST_F(CredentialsTest, AMemberMayHaveTheAuthoritysName) {
 
 TEST_F(CredentialsTest, ACertificateOfAnotherAuthorityIsRefused) {
   const auto manager = Load(Write("m", authority_, Issue(authority_, Request({Role::kManager}, "head"))));
-  const auto other = MakeAuthority("troupe");  // of the same name, with another key
+  const auto other = MakeAuthority("troupe");  // an authority of the same name with another key
   const auto node = Load(Write("n", other, Issue(other, Request({Role::kNode}, "stranger"))));
   const auto done = Shake(manager->Current()->server_context(), node->Current()->client_context());
   EXPECT_THAT(done.client_status.message(),

@@ -53,7 +53,7 @@ TEST(Identity, WithoutAUriOfTroupeThereIsNone) {
   EXPECT_THAT(ParseIdentityUris(uris).status().message(), HasSubstr("troupe ca issue"));
 }
 
-// What is accepted is formatted to what was read: no two spellings of one identity.
+// An accepted name is formatted to the text that was read: an identity has only one spelling.
 TEST(Identity, RandomUrisAreRefusedOrHaveOneSpelling) {
   Random random(7);
   const std::string letters = "troupe:/nodegatwymrx.-_%\n@ A9";
