@@ -80,7 +80,7 @@ class CudaMembers final : public transport::test::BroadcastMembers {
 class NcclLibrary : public testing::Test {
  protected:
   void SetUp() override {
-    if (RealDriver()) GTEST_SKIP() << "of the fake library";
+    if (RealDriver()) GTEST_SKIP() << "this is a test of the fake library";
   }
 };
 
@@ -93,17 +93,17 @@ TEST_F(NcclLibrary, WithoutItThereAreNoBroadcasts) {
   EXPECT_TRUE(opened.device->info().peer_copies) << "single copies need no library";
 }
 
-TEST_F(NcclLibrary, OneThatIsTooOldIsNamed) {
+TEST_F(NcclLibrary, ALibraryThatIsTooOldIsNamed) {
   setenv("TROUPE_FAKE_NCCL_VERSION", "21200", 1);
   const auto loaded = cuda::Nccl::Load(FakeLibrary("libnccl.so.2")).status();
   unsetenv("TROUPE_FAKE_NCCL_VERSION");
   EXPECT_TRUE(absl::IsFailedPrecondition(loaded)) << loaded;
   EXPECT_THAT(std::string(loaded.message()), testing::HasSubstr("21200"));
   EXPECT_TRUE(absl::IsFailedPrecondition(cuda::Nccl::Load(FakeLibrary("libcublas.so.13")).status()))
-      << "a library without its calls";
+      << "a library without its calls was taken";
 }
 
-TEST_F(NcclLibrary, AGpuAloneBroadcastsToNobody) {
+TEST_F(NcclLibrary, AGpuAloneHasNoBroadcasts) {
   const FakeMachine machine("devices=1");
   const CudaOpened opened = cuda::Open(OptionsFor(0));
   ASSERT_NE(opened.device, nullptr);

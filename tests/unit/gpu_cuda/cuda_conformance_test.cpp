@@ -1,5 +1,5 @@
-// ONNX's cases on the GPU's kernels: each that the operator table declares passes, or is refused by name. The
-// fake driver runs the kernels' bodies on the host; with TROUPE_CUDA_DRIVER the GPU does.
+// ONNX's cases on the GPU's kernels: each case that the operator table declares passes, or is refused by
+// name. The fake driver runs the kernels' bodies on the host; with TROUPE_CUDA_DRIVER the GPU runs them.
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -23,7 +23,7 @@
 namespace troupe::gpu::test {
 namespace {
 
-// Passed when this was written; fewer would be a step back.
+// The number of cases that passed when this was written; fewer would be a step back.
 constexpr std::size_t kLeastPassed = 631;
 
 TEST(CudaConformance, EachDeclaredCasePassesOrIsRefusedByName) {
@@ -69,7 +69,7 @@ TEST(CudaConformance, EachDeclaredCasePassesOrIsRefusedByName) {
 
 class CudaNetwork : public testing::TestWithParam<const char*> {};
 
-// Against what the CPU's plan gives for the same input.
+// The network's outputs are compared with those of the CPU's plan for the same input.
 TEST_P(CudaNetwork, GivesWhatTheCpuGives) {
   if (!RealDriver()) GTEST_SKIP() << "without a GPU a network takes minutes: tests/gpu/run.sh runs it";
   const char* const named = std::getenv("TROUPE_SHARED_DIR");

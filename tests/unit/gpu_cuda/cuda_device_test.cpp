@@ -1,4 +1,4 @@
-// What a GPU does beyond the contract: what can be wrong at its start, and how it is lost.
+// What a GPU does beyond the contract of devices: errors at its start, and how it is lost.
 #include <future>
 
 #include "gmock/gmock.h"
@@ -16,7 +16,7 @@ constexpr Duration kCudaPatience = std::chrono::seconds(30);
 class CudaStart : public testing::Test {
  protected:
   void SetUp() override {
-    if (RealDriver()) GTEST_SKIP() << "a machine is as it is";
+    if (RealDriver()) GTEST_SKIP() << "only the fake driver's machine can be changed";
   }
 };
 
@@ -160,7 +160,7 @@ TEST_F(CudaStart, RegisteredMemoryIsCopiedBesideItsCaller) {
   Device& device = *opened.device;
   std::vector<std::byte> host(1 << 20, std::byte{7});
   ASSERT_TRUE(device.RegisterHost(host).ok());
-  ASSERT_TRUE(device.RegisterHost(host).ok());  // by a second session
+  ASSERT_TRUE(device.RegisterHost(host).ok());  // a second session registers the region, too
   device.UnregisterHost(host);
   const DeviceRange range = *device.Allocate(MiB(1));
   std::vector<std::byte> back(1 << 20);
@@ -171,13 +171,13 @@ TEST_F(CudaStart, RegisteredMemoryIsCopiedBesideItsCaller) {
   }
   EXPECT_EQ(back, host);
   {
-    auto stream = device.MakeStream();  // and back into registered memory
+    auto stream = device.MakeStream();  // the copy goes back into registered memory
     std::fill(host.begin(), host.end(), std::byte{0});
     EXPECT_TRUE(stream->CopyOut(host, range, nullptr)->Wait(kCudaPatience).ok());
   }
   EXPECT_EQ(back, host);
   device.UnregisterHost(host);
-  ASSERT_TRUE(device.RegisterHost(host).ok());  // it was gone
+  ASSERT_TRUE(device.RegisterHost(host).ok());  // the registration was gone
   device.UnregisterHost(host);
 }
 

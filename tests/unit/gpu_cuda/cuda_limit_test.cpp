@@ -1,4 +1,5 @@
-// Launches with a limit: cut between two groups of steps, plainly and as graphs, and all goes on behind them.
+// Launches with a limit are cut between two groups of steps, plain ones and graphs, and the launches behind
+// them go on.
 #include <future>
 
 #include "gmock/gmock.h"
@@ -14,12 +15,12 @@ using testing::Each;
 using testing::HasSubstr;
 
 constexpr int kSteps = 41;
-// Passed at the first look, whatever the machine.
+// A limit that is passed at the first look, on any machine.
 constexpr Duration kShortest{1};
-// Never passed, and no plan of this test takes a notable part of it.
+// A limit that is never passed; no plan of this test takes a notable part of it.
 constexpr Duration kLongest = std::chrono::hours(10);
 
-// y = x + 41 by that many steps.
+// y = x + 41 in that many steps.
 class CudaLimit : public testing::Test {
  protected:
   static constexpr Duration kPatience = std::chrono::minutes(1);
@@ -76,7 +77,7 @@ class CudaLimit : public testing::Test {
     EXPECT_EQ(cut.status.code(), absl::StatusCode::kDeadlineExceeded) << cut.status;
     EXPECT_THAT(std::string(cut.status.message()), HasSubstr(where));
     EXPECT_GT(cut.cut_after, Duration::zero());
-    EXPECT_TRUE(opened_.device->Health().ok()) << "the GPU is none the worse for it";
+    EXPECT_TRUE(opened_.device->Health().ok()) << "the GPU is healthy after the cut";
   }
   static std::uint64_t GraphsLaunched() {
     void* const library = dlopen(DriverLibrary().c_str(), RTLD_NOW);
@@ -99,25 +100,27 @@ TEST_F(CudaLimit, ALaunchIsCutBetweenItsGroupsAndTheNextOneComputes) {
   }
 }
 
-// What was learned of a plan makes it one group, which is one graph.
+// With the times that were learned the plan becomes one group, which is one graph.
 TEST_F(CudaLimit, AQuickPlanWithALimitIsOneGraph) {
   for (int round = 0; round < 2; ++round)
-    ExpectComputes(kLongest, 1);  // learned, and seen as it is launched then
+    ExpectComputes(kLongest, 1);  // the times are learned, and the next launch uses them
   const std::uint64_t before = GraphsLaunched();
   for (int round = 0; round < 3; ++round) ExpectComputes(kLongest, static_cast<float>(round));
   EXPECT_EQ(GraphsLaunched() - before, 3u);
 }
 
-// A recording cannot be stopped in its middle, so there is one for each group.
+// A graph cannot be stopped in its middle, so there is one graph for each group.
 TEST_F(CudaLimit, ALaunchOfGraphsIsCutBetweenTwoOfThem) {
   for (int round = 0; round < 3; ++round) ExpectCut();
   const std::uint64_t before = GraphsLaunched();
   ExpectCut();
-  EXPECT_EQ(GraphsLaunched() - before, 1u) << "the group that passed the limit, and none behind it";
+  EXPECT_EQ(GraphsLaunched() - before, 1u)
+      << "only the group that passed the limit was launched, and none behind it";
   ExpectComputes(kLongest, 5);
 }
 
-// Its first steps run while its weights still come; the GPU's waiting for them is not a valid time of the launch.
+// The launch's first steps run while its weights still come; the time in which the GPU waits for them does
+// not count as the launch's own.
 TEST_F(CudaLimit, ALaunchThatWaitsForItsWeightsIsCutToo) {
   std::vector<std::byte> bytes(1 << 20);
   const DeviceRange other = *opened_.device->Allocate(Bytes(bytes.size()));

@@ -1,5 +1,5 @@
-// What the GPU's plans do beyond the contract: in what they compute, and that launches which come again are
-// replayed.
+// What the GPU's plans do beyond the contract of devices: the precision in which they compute, and the replay
+// of launches that come again.
 #include <cmath>
 #include <limits>
 
@@ -46,7 +46,7 @@ class CudaPrecision : public testing::Test {
     EXPECT_TRUE(result.ok()) << result.status();
     return result.ok() ? result->As<float>(0) : std::vector<float>();
   }
-  // A real GPU may compute products as small as these in more than was asked for.
+  // A real GPU may compute products as small as these in a higher precision than was asked for.
   void Expect(const std::vector<float>& got, const std::vector<float>& rounded, float unit) {
     if (!RealDriver()) {
       EXPECT_THAT(got, Pointwise(testing::FloatEq(), rounded));
@@ -72,7 +72,7 @@ TEST_F(CudaPrecision, ProductsRoundTheirOperandsToWhatTheFunctionAllows) {
   }
 }
 
-// cuDNN has no BF16 for tensors in FP32: TF32, which rounds less, stands in for it.
+// cuDNN has no BF16 for tensors in FP32, so TF32 stands in for it, which rounds less.
 TEST_F(CudaPrecision, ConvolutionsRoundNoMoreThanTheFunctionAllows) {
   ModelBuilder builder;
   builder.Step("Conv", {builder.Input("x", {1, 1, 1, 3}), builder.Floats({1, 1, 1, 1}, {1})}, "y");
@@ -84,7 +84,8 @@ TEST_F(CudaPrecision, ConvolutionsRoundNoMoreThanTheFunctionAllows) {
   Expect(Run(builder, proto::PRECISION_FP16, in), {kNine, 1, kInfinity}, 0x1p-10F);
 }
 
-// What follows a product is done with it by cuBLASLt, and by a kernel of our own where there is none.
+// cuBLASLt computes the step behind a product together with it; without cuBLASLt a kernel of our own computes
+// it.
 TEST_F(CudaPrecision, ProductsWithBiasAndReluAreTheSameFusedAndApart) {
   if (RealDriver()) GTEST_SKIP() << "what was launched is asked of the fake driver";
   const auto run = [&](bool transpose, bool batched, std::uint64_t& nodes) {
@@ -135,7 +136,8 @@ TEST_F(CudaPrecision, WhatIsNoProductStaysFp32) {
   EXPECT_THAT(Run(builder, proto::PRECISION_FP16, {kTwelve, kLarge}), ElementsAre(kTwelve, kLarge));
 }
 
-// Of K that is known ahead, which ONNX's cases do not have; equal elements in their order, NaN above all.
+// TopK for a K that is known ahead, which ONNX's cases do not have; equal elements keep their order, and NaN
+// is above all.
 TEST(CudaTopK, TheFirstOfEachLineComeInOrder) {
   const CudaOpened opened = cuda::Open(SmallOptions());
   ASSERT_NE(opened.device, nullptr) << opened.why;
@@ -168,11 +170,11 @@ TEST(CudaTopK, TheFirstOfEachLineComeInOrder) {
   }
 }
 
-// y = Relu(conv(x) A + b), whose steps are cuDNN's, cuBLAS' and our own; four times the same values.
+// y = Relu(conv(x) A + b), whose steps are computed by cuDNN, cuBLAS and our own kernels; four equal values.
 class CudaGraphs : public testing::Test {
  protected:
   static constexpr Duration kPatience = std::chrono::seconds(30);
-  // Where a launch finds what it needs.
+  // Where a launch finds its inputs, outputs and weights.
   using Places = LaunchArguments;
 
   void SetUp() override {
@@ -214,7 +216,7 @@ class CudaGraphs : public testing::Test {
     EXPECT_TRUE(stream_->CopyIn(places.weights, weights_, nullptr)->Wait(kPatience).ok());
     return places;
   }
-  // Of four values `x`.
+  // Launches with four values `x`.
   void Launch(const Places& places, float x) {
     const std::vector<float> in(4, x);
     std::vector<float> out(4, -1);
@@ -226,7 +228,7 @@ class CudaGraphs : public testing::Test {
     ASSERT_TRUE(last->Wait(kPatience).ok()) << last->status();
     EXPECT_THAT(out, testing::Each(std::max(0.0F, 4 * x - 10))) << x;
   }
-  // Since the plan was made.
+  // The calls of the driver since the plan was made.
   [[nodiscard]] cuda::fake::FakeGraphCounts Counted() const {
     cuda::fake::FakeGraphCounts counts = GraphCounts();
     counts.captured -= begun_.captured;
@@ -247,7 +249,7 @@ class CudaGraphs : public testing::Test {
 TEST_F(CudaGraphs, WhatComesAgainIsReplayed) {
   const Places places = Take();
   Launch(places, 3);
-  EXPECT_EQ(Counted().captured, 0u) << "once may be never again";
+  EXPECT_EQ(Counted().captured, 0u) << "a launch that came once may never come again";
   for (const float x : {4.0F, 1.0F, 5.0F}) Launch(places, x);
   EXPECT_EQ(Counted().captured, 1u);
   EXPECT_GE(Counted().nodes, 4u);
@@ -266,13 +268,13 @@ TEST_F(CudaGraphs, OtherAddressesAreRecordedBesideAndThenInstead) {
   EXPECT_EQ(Counted().launched, 4u);
   for (int round = 0; round < 3; ++round) Launch(places[2], static_cast<float>(round + 2));
   EXPECT_EQ(Counted().captured, 3u);
-  EXPECT_EQ(Counted().instantiated, 2u) << "there is room for two";
+  EXPECT_EQ(Counted().instantiated, 2u) << "there is room for two graphs";
   EXPECT_EQ(Counted().updated, 1u);
   Launch(places[1], 6);
-  EXPECT_EQ(Counted().launched, 7u) << "the one that was used last is still there";
+  EXPECT_EQ(Counted().launched, 7u) << "the graph that was used last is still there";
   Launch(places[0], 7);
-  EXPECT_EQ(Counted().launched, 7u) << "the other has gone";
-  auto other = opened_.device->MakeStream();  // its libraries' workspaces are others
+  EXPECT_EQ(Counted().launched, 7u) << "the other graph has gone";
+  auto other = opened_.device->MakeStream();  // the workspaces of its libraries are others
   std::swap(stream_, other);
   Launch(places[1], 8);
   EXPECT_EQ(Counted().launched, 7u);
@@ -321,7 +323,7 @@ TEST_F(CudaGraphs, WeightsThatAreOnTheirWayAreWaitedForStepByStep) {
   EXPECT_EQ(Counted().captured, 0u);
   places.gate = nullptr;
   for (const float x : {2.0F, 3.0F}) Launch(places, x);
-  EXPECT_EQ(Counted().launched, 1u) << "a launch with a gate is none like it";
+  EXPECT_EQ(Counted().launched, 1u) << "launches with a gate do not count as earlier ones of the same kind";
 }
 
 TEST_F(CudaGraphs, OffIsStepByStep) {

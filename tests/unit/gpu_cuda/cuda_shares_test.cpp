@@ -1,4 +1,4 @@
-// Shares of a GPU's SMs: green contexts, and what runs on which.
+// Shares of a GPU's SMs: green contexts, and which launches run in them.
 #include <dlfcn.h>
 
 #include <cstring>
@@ -49,7 +49,7 @@ struct Rig {
     const std::vector<std::byte> weights = builder.weights();
     EXPECT_TRUE(stream->CopyIn(arguments.weights, weights, nullptr)->Wait(kSharesPatience).ok());
   }
-  // Copies and launch in the order of one stream, whatever the launch runs on.
+  // Copies and launch follow the order of one stream, in whichever context the launch runs.
   float Run(float x, const SmShare& share) {
     arguments.share = share;
     float y = 0;
@@ -71,7 +71,7 @@ TEST(CudaShares, AnyShareOfTheGpuComputesTheSame) {
   Rig rig(*opened.device);
   ShareGate gate(opened.device->info().shares);
   float x = 0;
-  for (int round = 0; round < 20; ++round) {  // from share to share, without anything between
+  for (int round = 0; round < 20; ++round) {  // from share to share, with nothing in between
     for (const std::uint32_t percent : {0, 6, 50, 12, 100, 24}) {
       const auto share = gate.Take(percent);
       ASSERT_TRUE(share);
@@ -82,7 +82,7 @@ TEST(CudaShares, AnyShareOfTheGpuComputesTheSame) {
   }
 }
 
-// What cuBLASLt chose is for the whole GPU, and the fake one refuses it on a part.
+// The algorithm that cuBLASLt chose is for the whole GPU, and the fake one refuses it on a part.
 TEST(CudaShares, OnAShareAProductAndItsBiasAreTwo) {
   const CudaOpened opened = cuda::Open(SmallOptions());
   ASSERT_NE(opened.device, nullptr) << opened.why;
@@ -99,7 +99,7 @@ TEST(CudaShares, OnAShareAProductAndItsBiasAreTwo) {
 class FakeCudaShares : public testing::Test {
  protected:
   void SetUp() override {
-    if (RealDriver()) GTEST_SKIP() << "where a kernel runs is the fake driver's to tell";
+    if (RealDriver()) GTEST_SKIP() << "only the fake driver tells where a kernel runs";
   }
   static std::uint64_t Launches(std::uint32_t first, std::uint32_t sms) {
     return AskFake("FakeCudaLaunches", first, sms);
@@ -132,7 +132,7 @@ TEST_F(FakeCudaShares, ALaunchIsOnTheSmsOfItsShareAndOnNoOthers) {
   EXPECT_EQ(Launches(0, 132), 4u) << "the whole needs no context of its own";
 }
 
-// From run to run, with the share that each has.
+// Each run computes with the share that it has.
 TEST_F(FakeCudaShares, PersistentKernelsHaveAsManyBlocksAsTheirSmsRun) {
   constexpr std::int64_t kMany = 1 << 18;
   const FakeMachine machine("sms=132");
@@ -173,7 +173,7 @@ TEST_F(FakeCudaShares, PersistentKernelsHaveAsManyBlocksAsTheirSmsRun) {
       const std::uint64_t grid = AskFake("FakeCudaLargestGrid");
       const std::uint64_t sms = share->sms == 0 ? 132 : share->sms;
       const std::uint64_t expected = persistent ? sms * 8 : kMany / 4 / 8;
-      EXPECT_THAT(grid, testing::AnyOf(expected, 0u)) << percent;  // 0: it was replayed
+      EXPECT_THAT(grid, testing::AnyOf(expected, 0u)) << percent;  // 0: the launch was replayed
       grids += grid > 0 ? 1 : 0;
       gate.Give(*share);
     }
@@ -209,13 +209,13 @@ TEST_F(FakeCudaShares, WithoutThemThereIsTheWholeGpuAndALineThatSaysSo) {
     EXPECT_THAT(opened.device->info().remark, HasSubstr(c.why));
     EXPECT_EQ(opened.device->info().remark.find('\n'), std::string::npos);
     EXPECT_EQ(opened.device->info().shares.shares().size(), 1u);
-    EXPECT_EQ(AskFake("FakeCudaGreenContexts"), 0u) << "what was made is given back";
+    EXPECT_EQ(AskFake("FakeCudaGreenContexts"), 0u) << "every context was given back";
     Rig rig(*opened.device);
     ShareGate gate(opened.device->info().shares);
     const auto share = gate.Take(12);
     ASSERT_TRUE(share);
     EXPECT_EQ(rig.Run(1, *share), 7);
-    EXPECT_FALSE(gate.Take(12)) << "one at a time";
+    EXPECT_FALSE(gate.Take(12)) << "only one at a time has that share";
   }
 }
 

@@ -1,5 +1,5 @@
-// The worker program on a CUDA device: the plug-in is loaded, serves, and says with which code and which line
-// it cannot.
+// The worker program on a CUDA device: it loads the plug-in and serves, or ends with the code and the line
+// that say why it cannot.
 #include <fcntl.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// What workers that are started from now on find.
+// Sets the machine for workers that are started from now on.
 class WorkerMachine {
  public:
   WorkerMachine(const std::string& libraries, const std::string& words) {
@@ -121,7 +121,7 @@ TEST(CudaWorker, APlanIsForOnePrecision) {
   prepare.mutable_prepare()->set_precision(proto::PRECISION_BF16);
   ASSERT_EQ(link.Ask(prepare).code(), 0);
   proto::WorkerOrder run = RunOf("m", 2);
-  EXPECT_EQ(link.Ask(run).code(), CodeOf(absl::StatusCode::kFailedPrecondition)) << "of FP32 there is none";
+  EXPECT_EQ(link.Ask(run).code(), CodeOf(absl::StatusCode::kFailedPrecondition)) << "FP32 has no such plan";
   run.mutable_run()->set_precision(proto::PRECISION_BF16);
   EXPECT_EQ(link.Ask(run).code(), 0);
   const auto described = link.Ask(DescribeOf()).description();
@@ -135,7 +135,7 @@ TEST(CudaWorker, APlanIsForOnePrecision) {
   EXPECT_EQ(link.Ask(prepare).code(), CodeOf(absl::StatusCode::kInvalidArgument));
 }
 
-// The orders of a function whose model is on the host; and of one whose weights come layer by layer.
+// The orders of a function whose model is on the host, and of one whose weights come layer by layer.
 TEST(CudaWorker, ARunBeginsWhileItsModelComes) {
   const WorkerMachine machine("");
   CudaHarness harness;
@@ -188,7 +188,7 @@ TEST(CudaWorker, AnOperatorThatIsNotCoveredIsRefusedByName) {
   const auto prepared = link.Ask(PrepareOf(copy, 2));
   EXPECT_EQ(prepared.code(), CodeOf(absl::StatusCode::kUnimplemented));
   EXPECT_THAT(prepared.message(), HasSubstr("Hardmax 'last': no kernel of the GPU covers this operator"));
-  EXPECT_EQ(link.Ask(SwapInOf(PlaceSmall(*harness.host, "other"))).code(), 0) << "and goes on";
+  EXPECT_EQ(link.Ask(SwapInOf(PlaceSmall(*harness.host, "other"))).code(), 0) << "the worker goes on";
 }
 
 TEST(CudaWorker, EachTroubleHasItsExitCodeAndItsLine) {
@@ -220,7 +220,7 @@ TEST(CudaWorker, EachTroubleHasItsExitCodeAndItsLine) {
 
 TEST(CudaWorker, WithoutADriverItSaysSo) {
   CudaHarness harness;
-  std::ofstream(harness.directory / "libcuda.so.1") << "no library";
+  std::ofstream(harness.directory / "libcuda.so.1") << "not a library";
   const WorkerMachine machine(harness.directory.path(), "");
   const End end = EndOf(harness);
   EXPECT_EQ(end.code, kExitNoDriver);
@@ -264,7 +264,7 @@ TEST(CudaWorker, ARunIsCutAtItsLimitAndTheNextOneIsServed) {
   for (int round = 0; round < 4; ++round) {
     proto::WorkerOrder order = RunOf("m", 1);
     *order.mutable_run()->mutable_model() = copy;
-    order.mutable_run()->set_run_limit_ns(1);  // passed at the first look, whatever this machine
+    order.mutable_run()->set_run_limit_ns(1);  // passed at the first look, on any machine
     const auto cut = link.Ask(order);
     EXPECT_EQ(cut.code(), static_cast<int>(absl::StatusCode::kDeadlineExceeded)) << cut.message();
     EXPECT_THAT(cut.message(), HasSubstr("cut before step 4 of 40"));
@@ -277,7 +277,7 @@ TEST(CudaWorker, ARunIsCutAtItsLimitAndTheNextOneIsServed) {
   EXPECT_EQ(link.Ask(DescribeOf()).code(), 0) << "the worker lives";
 }
 
-// A hang that is asked for can be an illegal access instead.
+// An injected hang can be an illegal access instead.
 TEST(CudaWorker, AnIllegalAccessEndsItAndTheNextOneServes) {
   const WorkerMachine machine("");
   setenv("TROUPE_CUDA_HANG", "illegal-access", 1);
@@ -297,13 +297,13 @@ TEST(CudaWorker, AnIllegalAccessEndsItAndTheNextOneServes) {
   unsetenv("TROUPE_CUDA_HANG");
 }
 
-// Two workers, each on a GPU of its own; their host copies differ, so that a run tells whose it computes
-// with.
+// Two workers, each on a GPU of its own; their host copies differ, so that a run's result tells from which
+// copy its weights came.
 class CudaBroadcasts : public testing::Test {
  protected:
   static constexpr std::size_t kWeights = 8 << 20;
   CudaBroadcasts() {
-    // Where the fake NCCL leaves the socket of a worker that is killed.
+    // The folder in which the fake NCCL leaves the socket of a worker that is killed.
     setenv("TMPDIR", sender_.directory.path().c_str(), 1);
     receiver_.command.gpu = 1;
     receiver_.command.socket = sender_.directory / "worker-1";
@@ -348,7 +348,7 @@ TEST_F(CudaBroadcasts, AModelComesToBothGpus) {
     ASSERT_EQ(sent.code(), 0) << sent.message();
     const auto outcome = here_.heard->Await(received);
     ASSERT_EQ(outcome.code(), 0) << outcome.message();
-    EXPECT_EQ(outcome.bytes(), 0u) << "nothing of it came from the host";
+    EXPECT_EQ(outcome.bytes(), 0u) << "no byte of the model came from the host";
     EXPECT_EQ(outcome.swap_in().group_ns_size(), 4);
     EXPECT_THAT(Floats(here_.Ask(RunOf("m", 1)).run().outputs(0).data().inlined()), ElementsAre(1, 3, 5, 0));
     EXPECT_EQ(here_.Ask(EvictOf("m")).code(), 0);
@@ -372,7 +372,7 @@ TEST_F(CudaBroadcasts, ASenderThatIsKilledIsReplacedByTheHost) {
   Start();
   ASSERT_EQ(there_.Ask(SwapInOf(sent_)).code(), 0);
   const std::uint64_t received = here_.Send(OrderFor(own_));
-  // Before it has heard of the broadcast, or in the middle of it.
+  // The worker is killed before it has heard of the broadcast, or in the middle of it.
   there_.Send(OrderFor(sent_));
   ASSERT_TRUE(there_.connection->Kill().ok());
   there_.heard->AwaitDeath();

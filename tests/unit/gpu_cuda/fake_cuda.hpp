@@ -1,4 +1,4 @@
-// The driver that these tests run on: a fake one, or (tests/gpu/run.sh) the machine's own.
+// The driver on which these tests run: a fake one, or (tests/gpu/run.sh) the machine's own.
 #pragma once
 
 #include <dlfcn.h>
@@ -11,7 +11,7 @@
 
 namespace troupe::gpu::test {
 
-// What TROUPE_CUDA_DRIVER names, else the fake one of this build.
+// The driver that TROUPE_CUDA_DRIVER names, else the fake one of this build.
 inline bool RealDriver() {
   return std::getenv("TROUPE_CUDA_DRIVER") != nullptr;
 }
@@ -35,7 +35,7 @@ inline CudaOptions SmallOptions() {
   return options;
 }
 
-// The fake driver's machine from now on, until the end of its life; gpu/cuda/fake/fake_driver.hpp has the
+// Sets the fake driver's machine until the end of this object's life; gpu/cuda/fake/fake_driver.hpp lists the
 // words.
 class FakeMachine {
  public:

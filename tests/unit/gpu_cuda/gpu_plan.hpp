@@ -1,5 +1,5 @@
-// A plan of a device where the CPU's is expected: brings everything there, runs, brings the outputs back.
-// Runs three times, each with outputs that hold nothing: plainly, recorded and replayed.
+// A plan of a device in place of the CPU's: it copies everything to the device, runs, and copies the outputs
+// back. It runs three times, each time with outputs that hold nothing: plainly, recorded and replayed.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ class GpuPlan final : public Plan {
   }
   explicit GpuPlan(Device& device) : device_(device), stream_(device.MakeStream()) {}
 
-  // Nothing of the run is kept on the host.
+  // No value of the run is kept on the host.
   [[nodiscard]] Bytes activation_bytes() const override { return Bytes(0); }
   [[nodiscard]] std::span<const proto::TensorSpec> outputs() const override { return outputs_; }
   [[nodiscard]] Bytes output_bytes(std::size_t i) const override { return plan_->output_bytes(i); }
@@ -63,7 +63,7 @@ class GpuPlan final : public Plan {
 
  private:
   void Spoil(const std::vector<DeviceRange>& ranges) {
-    // Large enough for all before the first copy: it reads later.
+    // The buffer is made large enough for all before the first copy, since the copies read it later.
     std::size_t largest = nothing_.size();
     for (const DeviceRange& range : ranges) largest = std::max<std::size_t>(largest, range.size.count());
     nothing_.resize(largest, std::byte{0xFF});
@@ -72,7 +72,7 @@ class GpuPlan final : public Plan {
     }
   }
   static constexpr Duration kLongest = std::chrono::minutes(2);
-  // Freed with the run, behind all that uses them.
+  // The ranges are freed with the run, behind all that uses them.
   struct Ranges {
     Device& device;
     std::vector<DeviceRange> taken;

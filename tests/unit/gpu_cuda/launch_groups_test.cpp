@@ -11,7 +11,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::ElementsAre;
 
-// A piece of this limit is 2^26 ns, 67 ms.
+// A group may take 2^26 ns, 67 ms, of this limit.
 constexpr Duration kLimit = milliseconds(1100);
 
 TEST(LaunchGroups, AnUnknownPlanHasAGroupForEachFewSteps) {
@@ -24,12 +24,13 @@ TEST(LaunchGroups, AnUnknownPlanHasAGroupForEachFewSteps) {
 TEST(LaunchGroups, AQuickPlanIsOneGroup) {
   LaunchGroups groups(10);
   groups.Learn(0, 0, 4, milliseconds(10));
-  EXPECT_THAT(groups.Ends(0, kLimit), ElementsAre(4, 8, 10)) << "the rest is not known";
+  EXPECT_THAT(groups.Ends(0, kLimit), ElementsAre(4, 8, 10)) << "the times of the other groups are not known";
   groups.Learn(0, 4, 8, milliseconds(10));
   groups.Learn(0, 8, 10, milliseconds(5));
   EXPECT_THAT(groups.Ends(0, kLimit), ElementsAre(10));
-  EXPECT_THAT(groups.Ends(24, kLimit), ElementsAre(4, 8, 10)) << "on fewer SMs it may be slow";
-  EXPECT_THAT(groups.Ends(0, milliseconds(300)), ElementsAre(4, 10)) << "of a shorter limit it is more";
+  EXPECT_THAT(groups.Ends(24, kLimit), ElementsAre(4, 8, 10)) << "on fewer SMs the plan may be slow";
+  EXPECT_THAT(groups.Ends(0, milliseconds(300)), ElementsAre(4, 10))
+      << "the plan takes a larger part of a shorter limit";
 }
 
 TEST(LaunchGroups, ASlowPlanHasGroupsOfAPartOfItsLimit) {
@@ -46,7 +47,7 @@ TEST(LaunchGroups, GroupsStayUntilOneTakesTwiceItsPart) {
   const auto known = groups.Ends(0, kLimit);
   EXPECT_THAT(known, ElementsAre(16));
   groups.Learn(0, 0, 16, milliseconds(130));
-  EXPECT_EQ(groups.Ends(0, kLimit), known) << "recordings were made for them";
+  EXPECT_EQ(groups.Ends(0, kLimit), known) << "graphs were recorded for these groups";
   groups.Learn(0, 0, 16, milliseconds(300));
   EXPECT_THAT(groups.Ends(0, kLimit), ElementsAre(4, 8, 12, 16));
 }
@@ -58,7 +59,7 @@ TEST(LaunchGroups, ShorterTimesAreBelievedLittleByLittle) {
   groups.Learn(0, 0, 8, milliseconds(1));
   EXPECT_THAT(groups.Ends(0, kLimit), ElementsAre(4, 8));
   for (int run = 0; run < 30; ++run) groups.Learn(0, 0, 8, milliseconds(1));
-  EXPECT_THAT(LaunchGroups(groups).Ends(0, kLimit), ElementsAre(4, 8)) << "what holds stays";
+  EXPECT_THAT(LaunchGroups(groups).Ends(0, kLimit), ElementsAre(4, 8)) << "groups that fit their limit stay";
   EXPECT_THAT(groups.Ends(0, 2 * kLimit), ElementsAre(8));
 }
 

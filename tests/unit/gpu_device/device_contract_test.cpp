@@ -1,5 +1,5 @@
-// What every device promises. A device joins by adding a line to INSTANTIATE_TEST_SUITE_P (or its own binary
-// does, for one that is a plug-in).
+// What every device promises. A device joins with a line in INSTANTIATE_TEST_SUITE_P; a device in a plug-in
+// has a test binary of its own for that.
 #include <future>
 #include <numeric>
 
@@ -220,7 +220,7 @@ TEST_P(DeviceContract, InputsThatDoNotFitTheModelAreRefused) {
   }
 }
 
-// Weights, input, activations and output of the small model, and what came out.
+// The weights, input, activations and output of the small model, and the values that came out.
 struct SmallRun {
   SmallRun(Device& device, std::shared_ptr<DevicePlan> plan) : device(device), plan(std::move(plan)) {
     arguments.weights = *device.Allocate(this->plan->weights_bytes());
@@ -296,7 +296,7 @@ TEST_P(DeviceContract, AStepWaitsForItsGate) {
   device_->Free(room);
 }
 
-// What the host tells of: a group of weights that has arrived.
+// Gates that the host opens, each for a group of weights that has arrived.
 class HostEvent final : public Event {
  public:
   [[nodiscard]] bool done() const override {
@@ -314,7 +314,7 @@ class HostEvent final : public Event {
   std::shared_future<absl::Status> told_ = promise_.get_future().share();
 };
 
-// The host knows only when it was told that the steps before have ended.
+// The host waits until it is told that the steps before have ended.
 TEST_P(DeviceContract, AStepWaitsForWhatTheHostKnows) {
   auto stream = device_->MakeStream();
   for (const absl::Status& told : {absl::OkStatus(), absl::UnavailableError("it does not come")}) {
@@ -350,7 +350,7 @@ TEST_P(DeviceContract, LaunchesOfSeveralStreamsAllEnd) {
   EXPECT_GT(device_->compute_busy(), Duration(0));
 }
 
-// Each waits, half way, for the one that is launched after it: one at a time they would wait for ever.
+// Each launch waits half way for the one that is launched after it: one at a time they would wait for ever.
 TEST_P(DeviceContract, AsManyLaunchesComputeAtATimeAsItSays) {
   const std::size_t concurrency = device_->info().concurrency;
   ASSERT_GE(concurrency, 1u);
@@ -405,7 +405,7 @@ TEST_P(DeviceContract, EverythingFreedIsEverythingFree) {
   EXPECT_EQ(device_->memory().free, device_->memory().total);
 }
 
-// Memory of another device of this kind, with a pattern in it.
+// Memory of another device of this kind, filled with a pattern.
 struct OtherDevice {
   explicit OtherDevice(const DeviceKind& kind) : device(kind.make()) {
     range = *device->Allocate(Bytes(pattern.size()));
@@ -427,7 +427,7 @@ TEST_P(DeviceContract, CopiesFromAnotherDevice) {
   EXPECT_EQ((*opened)->size(), Bytes(1 << 20));
   const DeviceRange to = Take(MiB(1));
   const auto stream = device_->MakeStream();
-  // In two pieces, the second one first.
+  // The copy comes in two pieces, the second one first.
   const Bytes half = KiB(512);
   EXPECT_TRUE(stream->CopyPeer(to.Part(half, half), *opened, half, nullptr)->Wait(kPatience).ok());
   std::promise<Completion> done;
@@ -442,7 +442,8 @@ TEST_P(DeviceContract, CopiesFromAnotherDevice) {
   device_->Free(to);
 }
 
-// Whether what is read still counts is a question to its owner; that it can be read is the device's promise.
+// Only the owner of the memory knows whether its content still counts; the device promises that it can be
+// read.
 TEST_P(DeviceContract, MemoryOfAnotherDeviceCanBeReadAfterItsOwnersEnd) {
   if (!device_->info().peer_copies) GTEST_SKIP() << "this machine has no other GPU";
   OtherDevice other(GetParam());
@@ -469,11 +470,12 @@ TEST_P(DeviceContract, MemoryOfAnotherDeviceIsChecked) {
   EXPECT_EQ(open(1, GiB(64), Bytes(1)), absl::StatusCode::kOutOfRange);
   EXPECT_EQ(open(1, Bytes(0), GiB(64)), absl::StatusCode::kOutOfRange);
   EXPECT_EQ(open(1, Bytes(~std::uint64_t{0}), Bytes(2)), absl::StatusCode::kOutOfRange);
-  EXPECT_EQ(open(2, Bytes(0), MiB(1)), absl::StatusCode::kNotFound) << "there is no link to that one";
-  EXPECT_FALSE(device_->OpenPeer(1, SharedRange()).ok()) << "that is no memory";
+  EXPECT_EQ(open(2, Bytes(0), MiB(1)), absl::StatusCode::kNotFound) << "there is no link to that device";
+  EXPECT_FALSE(device_->OpenPeer(1, SharedRange()).ok()) << "the range is not memory of a device";
 }
 
-// Three ranges that begin at the device's unit and are not adjacent, with a part of the size that is no unit.
+// Three ranges that begin at a multiple of the device's unit and are not adjacent, and whose size is not a
+// multiple of it.
 struct Scattered {
   Scattered(Device& device, Bytes piece)
       : unit(device.MappingUnit()), whole(*device.Allocate(piece * 6 + unit)) {
@@ -503,18 +505,18 @@ TEST_P(DeviceContract, MemoryInPiecesIsOneRangeWhereItWasMapped) {
   EXPECT_TRUE(
       stream->CopyOut(back, mapped->Part(Bytes(5), Bytes(pattern.size())), nullptr)->Wait(kPatience).ok());
   EXPECT_EQ(back, pattern);
-  // The second piece under its own address.
+  // The second piece is read under its own address.
   std::vector<std::byte> second(piece.count());
   EXPECT_TRUE(stream->CopyOut(second, scattered.pieces[1], nullptr)->Wait(kPatience).ok());
   EXPECT_TRUE(std::equal(second.begin(), second.end(),
                          pattern.begin() + static_cast<std::ptrdiff_t>(piece.count()) - 5));
-  // Within the device, from pieces to pieces.
+  // A copy within the device goes from pieces to pieces.
   const DeviceRange to = Take(piece * 2);
   EXPECT_TRUE(stream->CopyWithin(to, mapped->Part(piece, piece * 2), nullptr)->Wait(kPatience).ok());
   EXPECT_TRUE(stream->CopyOut(second, to.Part(Bytes(0), piece), nullptr)->Wait(kPatience).ok());
   EXPECT_TRUE(std::equal(second.begin(), second.end(),
                          pattern.begin() + static_cast<std::ptrdiff_t>(piece.count()) - 5));
-  // Another device copies it as one range: across the ends of two of its pieces.
+  // Another device copies the mapping as one range, across the ends of two of its pieces.
   const auto shared = device_->Share(mapped->Part(Bytes(5), Bytes(pattern.size())));
   ASSERT_TRUE(shared.ok()) << shared.status();
   EXPECT_EQ(shared->parts.size(), 3u);
@@ -556,7 +558,7 @@ TEST_P(DeviceContract, AnAddressHoldsOneMappingAndCanBeUsedAgain) {
     const auto anywhere = device_->Map(0, other);
     ASSERT_TRUE(anywhere.ok()) << anywhere.status();
     device_->Unmap(*anywhere);
-    device_->Unmap(*mapped);  // and again at once
+    device_->Unmap(*mapped);  // the address is mapped again at once
   }
   EXPECT_EQ(device_->Map(kMappedAt + 1, other).status().code(), absl::StatusCode::kInvalidArgument);
   device_->Free(scattered.whole);
@@ -586,7 +588,7 @@ TEST_P(DeviceContract, RunsReadTheirWeightsWhereTheyWereMapped) {
                   ->Wait(kPatience)
                   .ok());
   EXPECT_NE(y, std::vector<float>(4));
-  // The same from adjacent weights.
+  // The same values come from adjacent weights.
   const DeviceRange adjacent = Take(plan->weights_bytes());
   EXPECT_TRUE(stream->CopyIn(adjacent, std::span(weights).first(plan->weights_bytes().count()), nullptr)
                   ->Wait(kPatience)

@@ -58,7 +58,7 @@ TEST(LaunchLimit, WaitingForWeightsDoesNotCount) {
   EXPECT_TRUE(limit.Passed(At(5901)));
 }
 
-// What its launches came to, on a stream of one virtual device.
+// How the launches of one stream of a virtual device ended.
 class Launcher {
  public:
   Launcher() {
@@ -68,7 +68,7 @@ class Launcher {
         *MakeVirtualDevice(std::move(options), *transport::MemoryFile::Create("device", MiB(1)), nullptr);
     stream_ = device_->MakeStream();
   }
-  // `steps`: two at least.
+  // `steps` is two at least.
   void Launch(const char* digest, int steps, Duration limit) {
     proto::Model model = test::SmallModel();
     model.set_weights_digest(digest);

@@ -55,7 +55,7 @@ inline std::vector<std::byte> SmallWeights(float first = 1) {
   return bytes;
 }
 
-// What the engine would make of it, without the engine.
+// The plan that the engine would make of the model, without the engine.
 class FakePlan : public Plan {
  public:
   explicit FakePlan(std::int64_t rows) : rows_(rows), outputs_{Spec("y", {rows, kColumns})} {

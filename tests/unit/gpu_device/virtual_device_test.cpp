@@ -1,4 +1,4 @@
-// What is special to the virtual GPU: links, profiles, injected faults.
+// What only the virtual GPU has: links, profiles, injected faults.
 #include "gpu/device/virtual_device.hpp"
 
 #include <sys/mman.h>
@@ -46,7 +46,7 @@ TEST(VirtualDevice, CopiesTakeTheTimeOfTheLinkAndAreCountedThere) {
     auto stream = device->MakeStream();
     stream->CopyIn(range, bytes, [&](const Completion& c) { completion = c; });
   }
-  // Never faster than the link, save for what it lets a late one catch up.
+  // The copy is never faster than the link, but for the time that a late copy may catch up.
   EXPECT_GE(completion.end - completion.begin, TransferTime(Bytes(bytes.size()), {1e9}) - milliseconds(1));
   EXPECT_EQ(links->passed(0), Bytes(bytes.size()));
   EXPECT_EQ(links->passed(1), Bytes(0));
@@ -88,7 +88,7 @@ TEST(VirtualDevice, CopiesFromAnotherGpuPassTheLinkBetweenTheTwo) {
   EXPECT_EQ(destination.device->engine(Engine::kCopyIn).progress, 0u);
 }
 
-TEST(VirtualDevice, NobodyWritesThroughWhatItShares) {
+TEST(VirtualDevice, SharedMemoryCannotBeWritten) {
   auto device = Make(nullptr);
   const auto shared = device->Share(*device->Allocate(MiB(1)));
   ASSERT_TRUE(shared.ok()) << shared.status();
@@ -105,7 +105,8 @@ TEST(VirtualDevice, ALinkThatIsTakenAwayIsNotUsedForCopies) {
   auto source = Make(nullptr);
   const DeviceRange from = *source->Allocate(MiB(1));
   EXPECT_TRUE(destination.device->OpenPeer(1, *source->Share(from)).ok());
-  ASSERT_TRUE(destination.device->UseLinks(Links({6e9})).ok());  // of a daemon with another topology
+  ASSERT_TRUE(
+      destination.device->UseLinks(Links({6e9})).ok());  // the links of a daemon with another topology
   EXPECT_EQ(destination.device->OpenPeer(1, *source->Share(from)).status().code(),
             absl::StatusCode::kNotFound);
   auto without = Make(Links({6e9}));
@@ -113,7 +114,7 @@ TEST(VirtualDevice, ALinkThatIsTakenAwayIsNotUsedForCopies) {
   EXPECT_EQ(without->OpenPeer(1, *source->Share(from)).status().code(), absl::StatusCode::kNotFound);
 }
 
-// Time comes in, so what two processes do on one link is told step by step.
+// The test passes the time in, so that it sees step by step what two processes do on one link.
 class TwoUsers : public testing::Test {
  protected:
   static constexpr Bytes kBlock = Bytes(CopyOperation::kBlock);
@@ -138,8 +139,9 @@ TEST_F(TwoUsers, TheSwitchIsSharedByTheirTransfers) {
   for (const std::size_t link : links_->PathOf(1)) links_->Want(link, {0, 2}, now_);
   for (const std::size_t link : again_->PathOf(2)) again_->Want(link, {0, 1}, now_);
   EXPECT_EQ(Pass(mine_, now_), now_ + pass_);
-  EXPECT_EQ(Pass(others_, now_), now_ + 3 * pass_) << "behind both blocks of a user with two transfers";
-  EXPECT_EQ(Pass(mine_, now_ + pass_), now_ + 2 * pass_) << "the link was taken for it before";
+  EXPECT_EQ(Pass(others_, now_), now_ + 3 * pass_)
+      << "the block comes behind both blocks of a user with two transfers";
+  EXPECT_EQ(Pass(mine_, now_ + pass_), now_ + 2 * pass_) << "the block had its turn on the link before";
   EXPECT_EQ(Pass(mine_, now_ + 2 * pass_), now_ + 4 * pass_);
   EXPECT_EQ(Pass(others_, now_ + 2 * pass_), now_ + 6 * pass_);
   EXPECT_EQ(Pass(mine_, now_ + 4 * pass_), now_ + 5 * pass_);
@@ -151,7 +153,7 @@ TEST_F(TwoUsers, TheLessUrgentYields) {
   EXPECT_EQ(mine_.TurnOf(now_).blocks, 0u);
   EXPECT_EQ(others_.TurnOf(now_).blocks, 1u);
   EXPECT_EQ(mine_.TurnOf(now_ + transport::LinkBuckets::kFresh).blocks, 1u)
-      << "the other one is stuck or dead";
+      << "the other user is stuck or dead";
 }
 
 TEST_F(TwoUsers, AloneThereIsNothingToTakeAhead) {
@@ -190,7 +192,8 @@ TEST(VirtualDevice, AShortCopyDoesNotWaitForALongOne) {
     auto before = device->MakeStream();
     auto first = device->MakeStream();
     auto second = device->MakeStream();
-    before->CopyIn(two, small, [&](const Completion&) { both.wait(); });  // holds the engine's thread
+    before->CopyIn(two, small,
+                   [&](const Completion&) { both.wait(); });  // this callback holds the engine's thread
     first->CopyIn(one, big, [&](const Completion&) { order.push_back("long"); });
     second->CopyIn(two, small, [&](const Completion&) { order.push_back("short"); });
     both.count_down();
@@ -229,15 +232,15 @@ TEST(VirtualDevice, ATimedRunTakesItsTime) {
 TEST(SharedClock, PassesTheSlowerTheMoreWork) {
   const Time begin = Time(std::chrono::hours(1));
   SharedClock clock(begin);
-  EXPECT_EQ(clock.Read(begin + milliseconds(3)), milliseconds(3)) << "nobody works";
+  EXPECT_EQ(clock.Read(begin + milliseconds(3)), milliseconds(3)) << "nothing works";
   clock.Join(begin + milliseconds(10));
   EXPECT_EQ(clock.Read(begin + milliseconds(20)), milliseconds(20));
   EXPECT_EQ(clock.When(milliseconds(40)), begin + milliseconds(40));
-  clock.Join(begin + milliseconds(20));  // two share: 20 more milliseconds of work take 40
+  clock.Join(begin + milliseconds(20));  // two share the clock: 20 more milliseconds of work take 40
   EXPECT_EQ(clock.When(milliseconds(40)), begin + milliseconds(60));
   EXPECT_EQ(clock.Read(begin + milliseconds(30)), milliseconds(25));
   clock.Join(begin + milliseconds(30));
-  clock.Join(begin + milliseconds(30));  // four: at a quarter
+  clock.Join(begin + milliseconds(30));  // four share the clock: each has a quarter
   EXPECT_EQ(clock.Read(begin + milliseconds(50)), milliseconds(30));
   clock.Leave(begin + milliseconds(50));
   clock.Leave(begin + milliseconds(50));
@@ -282,13 +285,13 @@ TEST(VirtualDevice, TimedRunsAtATimeTakeTheTimeOfTheirSum) {
     first = std::min(first, run->completion.begin);
     last = std::max(last, run->completion.end);
   }
-  // An engine that gives each of them all of itself would need no more than the longest.
+  // An engine that gave each launch all of itself would need no more time than the longest launch.
   EXPECT_GE(last - first, milliseconds(80));
   EXPECT_GE(device->compute_busy(), milliseconds(80));
-  EXPECT_LE(device->compute_busy(), last - first) << "time is counted once, however many share it";
+  EXPECT_LE(device->compute_busy(), last - first) << "time is counted once, however many launches share it";
 }
 
-// Computes when the test lets it.
+// A computation that ends when the test lets it.
 class StuckPlan final : public FakePlan {
  public:
   explicit StuckPlan(std::shared_future<void> let_go) : FakePlan(1), let_go_(std::move(let_go)) {}
@@ -352,7 +355,7 @@ TEST(VirtualDevice, AStalledLinkShowsAsABusyEngineThatDoesNotMove) {
   EXPECT_EQ(event->Wait(milliseconds(20)).code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_TRUE(device->engine(Engine::kCopyIn).busy);
   EXPECT_LE(device->engine(Engine::kCopyIn).progress, 1u);
-  device.reset();  // a device that closes cancels what hangs
+  device.reset();  // closing the device cancels launches that hang
   EXPECT_EQ(event->status().code(), absl::StatusCode::kCancelled);
 }
 
@@ -363,7 +366,7 @@ TEST(VirtualDevice, AHungComputeLooksBusyEvenWhenIdle) {
 }
 
 TEST(VirtualDevice, AnOperationBehindAFailedEventFailsWithIt) {
-  // A gate that fails: its launch fails, and so does what waits for the launch; the stream itself goes on.
+  // A gate fails: its launch fails, and so do the launches that wait for it; the stream itself goes on.
   std::unique_ptr<Device> device = Make(nullptr);
   const std::vector<proto::TensorSpec> inputs = {Spec("x", {1, kColumns})};
   auto plan = *device->Prepare(SmallModel(), SmallWeights(), inputs, proto::PRECISION_FP32);
@@ -418,7 +421,7 @@ TEST(ComputeProfile, AShareSlowsARunUnlessTheModelCannotUseMore) {
   EXPECT_EQ(on("small", 6), milliseconds(64));
 }
 
-// Two at a time on halves of the GPU: each takes its own time, and neither waits for the other.
+// Two launches at a time on halves of the GPU: each takes its own time, and neither waits for the other.
 TEST(VirtualDevice, TimedLaunchesWithSharesTakeTheTimeOfTheirs) {
   auto device = Make(nullptr, "default 10ms", 2);
   EXPECT_EQ(device->info().shares.sms(), 132u);

@@ -15,7 +15,7 @@ std::unique_ptr<Device> MakeVirtual(bool timed, BytesPerSecond bandwidth, std::s
   } else {
     options.builder = BuildFakePlan;
   }
-  // Every other GPU is GPU 1 to it.
+  // Every other GPU is GPU 1 to this device.
   options.link_from = [](std::uint32_t gpu) { return absl::StrCat("gpu", gpu, ":gpu0"); };
   auto links = transport::LinkBuckets::Create(
       {{options.link_in, bandwidth}, {options.link_out, bandwidth}, {options.link_from(1), bandwidth}});

@@ -121,7 +121,7 @@ TEST(PackModel, OtherMachinesAndTamperedLayoutsAreRefused) {
   }
 }
 
-TEST(PackModel, ALayoutWhereNobodyReadsOneIsRefused) {
+TEST(PackModel, ALayoutThatNoStepReadsIsRefused) {
   ModelBuilder builder = SmallNetwork(1);
   auto packed = PackModel(builder.model(), builder.weights(), builder.input_specs());
   ASSERT_TRUE(packed.ok());

@@ -1,5 +1,5 @@
-// Runs a plan on memory that belongs to the test: aligned, exactly as large as the plan says, poisoned before
-// each run; and before each step, what the plan says it uses no more.
+// Runs a plan on memory that belongs to the test: aligned, exactly as large as the plan says, and poisoned
+// before each run; before each step it also poisons what the plan says is used no more.
 #pragma once
 
 #include <cstring>
@@ -22,7 +22,8 @@ using AlignedBuffer = std::unique_ptr<std::byte[], AlignedDelete>;
 inline AlignedBuffer MakeBuffer(std::size_t bytes, std::span<const std::byte> contents = {}) {
   AlignedBuffer buffer(
       static_cast<std::byte*>(::operator new[](bytes > 0 ? bytes : 1, std::align_val_t(64))));
-  std::memset(buffer.get(), 0xFF, bytes);  // floats become NaN: whoever reads what nobody wrote is found out
+  std::memset(buffer.get(), 0xFF,
+              bytes);  // floats become NaN, so that a step that reads unwritten memory is found out
   if (!contents.empty()) std::memcpy(buffer.get(), contents.data(), contents.size());
   return buffer;
 }
@@ -39,7 +40,7 @@ struct PlanResult {
   }
 };
 
-// With `places` instead of one blob of weights, when there are some.
+// Runs with `places` instead of one blob of weights, when there are some.
 inline absl::StatusOr<PlanResult> RunPlan(Plan& plan, std::span<const std::byte> weights,
                                           const std::vector<std::span<const std::byte>>& inputs,
                                           std::function<absl::Status(std::size_t)> before_step = {},

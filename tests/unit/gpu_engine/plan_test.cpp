@@ -1,4 +1,4 @@
-// Plans: what is folded, shared, waited for and refused.
+// Plans: which steps are folded, share memory, wait for weights, or are refused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ TEST(Plan, RunsStepsInOrderIntoTheBoundOutput) {
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ((*plan)->step_count(), 2U);
   EXPECT_EQ((*plan)->output_bytes(0), Bytes(16));
-  // Add writes the output's memory, Relu works in place: nothing is left for activations.
+  // Add writes into the output's memory and Relu works in place: no activations are left.
   EXPECT_EQ((*plan)->activation_bytes(), Bytes(0));
   const auto result = RunPlan(**plan, builder.weights(), {BytesOf({-5, -1, 0, 1})});
   ASSERT_TRUE(result.ok()) << result.status();
@@ -54,7 +54,7 @@ TEST(Plan, FoldsShapeArithmetic) {
   builder.Output("y");
   auto plan = Build(builder);
   ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_EQ((*plan)->step_count(), 1U);  // the reshape is a view, the rest is folded
+  EXPECT_EQ((*plan)->step_count(), 1U);  // the reshape is a view, the other steps are folded
   EXPECT_THAT((*plan)->outputs()[0].shape(), ElementsAre(2, 12));
 }
 
@@ -108,14 +108,14 @@ TEST(Plan, ReadsItsWeightsWhereTheyArePlaced) {
   std::vector<float> ones(16, 1);
   std::vector<float> twos(16, 2);
   std::string last = "x";
-  for (int i = 0; i < 4; ++i) {  // x + 1, * 2, + 1, * 2
+  for (int i = 0; i < 4; ++i) {  // the steps are x + 1, * 2, + 1, * 2
     const std::string weight = builder.Floats({16}, i % 2 == 0 ? ones : twos);
     last = builder.Step(i % 2 == 0 ? "Add" : "Mul", {last, weight}, "v" + std::to_string(i)).outputs(0);
   }
   builder.Output(last);
   auto plan = Build(builder);
   ASSERT_TRUE(plan.ok()) << plan.status();
-  // One place for all: before each step the weight that it reads is put there.
+  // All weights share one place: before each step the weight that it reads is put there.
   const AlignedBuffer window = MakeBuffer(64);
   std::vector<WeightPlace> places;
   for (std::size_t step = 0; step < (*plan)->step_count(); ++step) {

@@ -1,4 +1,4 @@
-// A simplified model computes what the file says: both are run through plans on the same input.
+// A simplified model computes the same as its file: both are run through plans on the same input.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -76,7 +76,7 @@ std::vector<float> AsFloats(const Tensor& tensor) {
   return values;
 }
 
-// Random floats in [-2, 2), integers in [0, 2): sound as indices, too.
+// Random floats in [-2, 2), integers in [0, 2), which are valid as indices, too.
 Tensor RandomInput(proto::TensorSpec spec, std::int64_t dynamic, Random& random) {
   for (std::int64_t& size : *spec.mutable_shape()) size = size < 0 ? dynamic : size;
   Tensor tensor{spec, ""};
@@ -215,7 +215,7 @@ TEST(EqualResults, ShapeArithmetic) {
   ExpectEqualResults(b.File(), 3, 0);
 }
 
-// The networks of examples/make_models.py, small: residuals, attention, detection.
+// Small networks of examples/make_models.py: residuals, attention, detection.
 TEST(EqualResults, MadeNetworks) {
   namespace fs = std::filesystem;
   const troupe::test::TemporaryDirectory place;

@@ -1,4 +1,4 @@
-// What folding may compute is counted: what is beyond it stays in the graph.
+// The work of folding is counted: a constant beyond the budget stays in the graph.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ std::size_t Count(const proto::Model& model, const std::string& op) {
                                                 [&](const proto::Step& step) { return step.op() == op; }));
 }
 
-// y = x + sum of the last of `count` products of constant matrices of this width.
+// y = x + the sum of the last of `count` products of constant matrices of this width.
 OnnxBuilder Products(int count, std::int64_t width) {
   OnnxBuilder b;
   b.Ints("size", {width, width});
@@ -56,7 +56,7 @@ TEST(FoldOperations, AreMultiplyAddsAndElements) {
       Operations("LSTM", {Floats({7, 2, 3}), Floats({1, 16, 3}), Floats({1, 16, 4})}, Floats({7, 1, 2, 4})),
       14u * (48 + 64) + 42 + 48 + 64 + 56);
   EXPECT_EQ(Operations("Add", {Floats({4}), Floats({4})}, Floats({4})), 12u);
-  EXPECT_EQ(Operations("Shape", {Floats({1000, 1000})}, Floats({2})), 2u) << "it reads no element";
+  EXPECT_EQ(Operations("Shape", {Floats({1000, 1000})}, Floats({2})), 2u) << "Shape reads no element";
 }
 
 TEST(FoldOperations, WhatDoesNotFitIsTheLargestNumber) {
@@ -80,7 +80,8 @@ TEST(FoldBudget, FoldingStopsWhereItIsSpentAndSmallerStepsGoOn) {
   EXPECT_EQ(Count(imported->model, "MatMul"), 7u);
   const auto again = ImportOnnx(AsBytes(Products(10, 64).File()), options);
   ASSERT_TRUE(again.ok());
-  EXPECT_EQ(again->model.SerializeAsString(), imported->model.SerializeAsString()) << "counted, not timed";
+  EXPECT_EQ(again->model.SerializeAsString(), imported->model.SerializeAsString())
+      << "the work is counted, not timed";
   const auto all = ImportOnnx(AsBytes(Products(10, 64).File()), {});
   ASSERT_TRUE(all.ok());
   EXPECT_EQ(Count(all->model, "MatMul"), 0u);
@@ -109,7 +110,7 @@ TEST(FoldBudget, BytesAreCountedAcrossStepsAlsoOfWhatIsForgotten) {
   b.Node("Add", {"x", "v9"}, {"y"});
   b.Output("y", {1 << 18});
   ImportOptions options;
-  options.folding.bytes = MiB(5);  // each result has one
+  options.folding.bytes = MiB(5);  // each result takes 1 MiB
   const auto imported = ImportOnnx(AsBytes(b.File()), options);
   ASSERT_TRUE(imported.ok()) << imported.status();
   EXPECT_EQ(Count(imported->model, "Exp"), 5u);
@@ -136,7 +137,7 @@ TEST(FoldBudget, AModelThatFailsAfterwardsSaysWhereFoldingStopped) {
   b.Node("ConstantOfShape", {"more"}, {"z"}, "more");
   b.Output("z", {100, 100});
   ImportOptions options;
-  options.folding.operations = 50'000;  // the two constants, and not the product between them
+  options.folding.operations = 50'000;  // enough for the two constants, and not for their product
   options.max_weights = KiB(20);
   const absl::Status status = ImportOnnx(AsBytes(b.File()), options).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;

@@ -1,4 +1,4 @@
-// Files that no exporter wrote: whatever comes, an answer comes back.
+// Files that no exporter writes: each gets an answer.
 #include <gtest/gtest.h>
 
 #include "base/random.hpp"
@@ -9,7 +9,7 @@
 namespace troupe::gpu::test {
 namespace {
 
-// Damaged lengths and counts must not become memory: what is tried here is small.
+// Damaged lengths and counts must not become memory: the limits of these tests are small.
 ImportOptions Tight() {
   ImportOptions options;
   options.max_weights = MiB(16);
@@ -43,7 +43,7 @@ TEST(HostileFiles, BitsFlipped) {
   }
 }
 
-// Flips only outside the weights' contents, where they change structure.
+// Flips bits only outside the weights' contents, where they change the structure.
 TEST(HostileFiles, StructureDamaged) {
   OnnxBuilder b = SmallNetwork();
   for (onnx::TensorProto& tensor : *b.graph().mutable_initializer()) {

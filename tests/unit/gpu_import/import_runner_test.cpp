@@ -1,4 +1,4 @@
-// The importer as a process: every way in which it can end, seen from the daemon's side.
+// The importer as a process: every way in which it can end, as the daemon sees it.
 #include "gpu/import/import_runner.hpp"
 
 #include <gmock/gmock.h>
@@ -39,7 +39,7 @@ class ImportRunnerTest : public testing::Test {
     std::ofstream(folder_ / "model.onnx", std::ios::binary) << file;
     return RunImport(program_, folder_ / "model.onnx", folder_ / "out", limits);
   }
-  // A program that does something else than import.
+  // A program that does not import, in the importer's place.
   absl::StatusOr<ImportReport> Pretend(const std::string& script, const ImportLimits& limits = {}) {
     const fs::path path = folder_ / "pretender";
     std::ofstream(path) << "#!/bin/sh\n" << script << "\n";
@@ -135,7 +135,7 @@ TEST_F(ImportRunnerTest, TimeIsLimited) {
   b.Node("ConstantOfShape", {"size"}, {"zeros"});
   b.Node("Exp", {"zeros"}, {"ones"});
   b.Node("Add", {"ones", "ones"}, {"v0"});
-  // Powers of 2^30 elements, which are within the limits of folding, and take many seconds.
+  // Powers of 2^30 elements, which are within the limits of folding and take many seconds.
   for (int i = 0; i < 250; ++i)
     b.Node("Pow", {"v" + std::to_string(i), "ones"}, {"v" + std::to_string(i + 1)});
   b.Input("x", {1});
@@ -157,7 +157,7 @@ TEST_F(ImportRunnerTest, TellsHowFarItIsAndTrustsNothingOfIt) {
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_FALSE(told.empty());
   for (const std::string& line : told) EXPECT_TRUE(ParseProgress(line).has_value()) << line;
-  // Lines of progress take no room of the report, and what has another form is not progress.
+  // Lines of progress take no room in the report, and lines of another form are not progress.
   EXPECT_THAT(
       Pretend("yes 'progress folding 1 2' | head -n 200000; echo not a report; exit 0").status().message(),
       HasSubstr("report"));

@@ -48,7 +48,7 @@ void AddBranches(onnx::NodeProto& node, const OnnxBuilder& then, const OnnxBuild
 [[nodiscard]] inline std::span<const std::byte> AsBytes(const std::string& text) {
   return std::as_bytes(std::span(text));
 }
-// The error that reading `builder`'s file gives; empty when it is read.
+// The error of reading `builder`'s file; empty when the file can be read.
 [[nodiscard]] std::string ReadError(const OnnxBuilder& builder, const ImportOptions& options = {});
 
 // A small network with a convolution, normalisation, activation, pooling and a head: x [-1,3,8,8] -> y

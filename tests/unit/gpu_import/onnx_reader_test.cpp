@@ -233,7 +233,7 @@ TEST(OnnxReader, EqualContentsLieOnce) {
   EXPECT_EQ(imported->weights.size(), 128);
 }
 
-// Typed data of every element type, as bytes.
+// The typed data of every element type as bytes.
 struct TypedCase {
   int type;
   proto::DataType want;

@@ -185,7 +185,7 @@ TEST(InferShapes, NoBatchMakesABrokenModelWork) {
   broken.Output("y", {-1, 3});
   EXPECT_THAT(InferShapes(GraphOf(broken)).status().message(), HasSubstr("'sum'"));
 
-  OnnxBuilder eight;  // made for a batch of 8, though it does not say so
+  OnnxBuilder eight;  // the network works only for a batch of 8, though its input says any
   eight.Input("x", {-1, 3});
   eight.Weight("w", {8, 3}, std::vector<float>(24, 1));
   eight.Node("Reshape", {"x", "shape"}, {"r"});
@@ -195,7 +195,7 @@ TEST(InferShapes, NoBatchMakesABrokenModelWork) {
   EXPECT_TRUE(ShapesOf(GraphOf(eight)).empty());
 }
 
-// Conv of one input and two output channels, 1x1, then whatever the test adds to value "c".
+// Conv of one input and two output channels, 1x1, then the steps that the test adds to value "c".
 OnnxBuilder ConvFirst() {
   OnnxBuilder b;
   b.Input("x", {1, 1, 2, 2});
@@ -348,7 +348,7 @@ TEST(FuseAddends, ResidualsOfAnotherOrUnknownShapeStay) {
   FuseAddends(graph, {});
   EXPECT_THAT(Ops(graph), ElementsAre("Conv", "Add"));
 
-  // Two dynamic dimensions that are only equal by chance.
+  // Two dynamic dimensions that are equal only by chance.
   OnnxBuilder two;
   two.Input("x", {-1, 1, 2, 2});
   two.Input("z", {-1, 1, 2, 2});

@@ -38,7 +38,7 @@ bool Opens(const std::string& path, int flags) {
 std::string ProcOf(const Outside& out, const char* file) {
   return "/proc/" + std::to_string(out.parent) + "/" + file;
 }
-// Raw, so that no wrapper falls back to another way.
+// System calls are made directly, so that no wrapper of the C library falls back to another call.
 template <class... Arguments>
 bool Calls(long number, Arguments... arguments) {
   return syscall(number, arguments...) >= 0;
@@ -71,7 +71,7 @@ bool StealsDescriptor(const Outside& out) {
   return process >= 0 && Calls(SYS_pidfd_getfd, process, 0, 0);
 }
 
-// A hundred thousand would be a bomb; one is a process too many.
+// A bomb would start a hundred thousand processes; one is too many already.
 bool Forks(const Outside&) {
   const pid_t child = static_cast<pid_t>(syscall(SYS_fork));
   if (child == 0) _exit(0);
@@ -132,7 +132,7 @@ bool StartsFromMemory(const Outside&) {
   return fd >= 0 && write(fd, script, sizeof(script) - 1) > 0 && fexecve(fd, none, none) == 0;
 }
 
-// As struct file_handle, whose array has no size.
+// The fields of struct file_handle, whose array has no size.
 struct Handle {
   unsigned bytes = 0;
   int type = 0;
@@ -149,7 +149,7 @@ bool MakesHandle(const Outside&) {
 bool OpensHandle(const Outside&) {
   Handle handle;
   handle.bytes = 8;
-  // Only the permission is tried: a handle that is out of date comes after it.
+  // Only the permission is tried: the error for an outdated handle would come after it.
   return syscall(SYS_open_by_handle_at, AT_FDCWD, &handle, O_RDONLY) >= 0 || errno == ESTALE;
 }
 
@@ -203,8 +203,8 @@ std::vector<Escape> Escapes() {
       {"clone with namespaces", ClonesWithNamespaces},
       {"clone3", ClonesByStructure},
       {"fork", Forks},
-      // These name what cannot be: that error comes after the permission, and no machine is harmed by a red
-      // test.
+      // These calls name things that do not exist: that error comes after the permission, and a failing test
+      // harms no machine.
       {"mount",
        [](const Outside& out) {
          return mount("x", out.folder.c_str(), "no-such-system", 0, nullptr) == 0 || errno == ENODEV;

@@ -1,4 +1,4 @@
-// What an intruder would try from inside a jail, each by name.
+// The attempts of an intruder inside a jail, each by name.
 #pragma once
 
 #include <sys/types.h>
@@ -9,15 +9,15 @@
 
 namespace troupe::gpu::test {
 
-// The descriptor of an import's output: beyond those that a test has from the process that started it.
+// The descriptor of an import's output, which is above those that a test inherits from its parent.
 inline constexpr int kOutput = 200;
 
-// Made outside, before the jail.
+// What the attempts use; it is made outside, before the jail.
 struct Outside {
   pid_t parent = 0;
-  std::string folder;         // may be written by the parent
-  std::string abstract_name;  // of a Unix socket that listens, without its leading zero
-  int pidfd = -1;             // the parent's, as if it were inherited
+  std::string folder;         // a folder that the parent may write
+  std::string abstract_name;  // the name of a listening Unix socket, without its leading zero
+  int pidfd = -1;             // the parent's pidfd, as if it were inherited
   long* secret = nullptr;     // a word of the parent's memory
 };
 
@@ -26,9 +26,9 @@ struct Escape {
   std::function<bool(const Outside&)> got_through;
 };
 
-// No import and no worker may do any of these.
+// The attempts that neither an import nor a worker may succeed in.
 [[nodiscard]] std::vector<Escape> Escapes();
-// What a worker may do in its own folder, and an import may not.
+// The attempts that a worker may make in its own folder, and an import may not.
 [[nodiscard]] std::vector<Escape> ImportEscapes();
 
 }  // namespace troupe::gpu::test

@@ -1,4 +1,4 @@
-// A payload in each jail tries to get out; the test names every way that led out.
+// A payload in each jail tries to get out; the test names every attempt that succeeds.
 #include "gpu/jail/jail.hpp"
 
 #include <fcntl.h>
@@ -76,7 +76,7 @@ class JailTest : public testing::Test {
     for (const Escape& escape : tried) {
       const int end = InJail(out_.folder + "/sockets", enter,
                              [&] { return escape.got_through(out_) ? kGotThrough : kHeld; });
-      // Only the filter's own signal and a refusal count as held: a crash proves nothing.
+      // Only the filter's own signal and a refusal show that the jail holds: a crash proves nothing.
       if (end != kHeld && end != 128 + SIGSYS) ways.push_back(escape.name + " (" + std::to_string(end) + ")");
     }
     return ways;
@@ -120,7 +120,8 @@ TEST_F(JailTest, NothingLeavesTheWorkerJail) {
   EXPECT_EQ(secret_, 0);
 }
 
-// A GPU's driver needs files, so this list is of what is forbidden: other processes, programs, namespaces.
+// A GPU's driver needs files, so this list names only other forbidden things: other processes, programs,
+// namespaces.
 TEST_F(JailTest, AWorkerWithADriverReachesNoProcess) {
   std::vector<Escape> tried;
   for (Escape& escape : Escapes())
@@ -157,7 +158,7 @@ TEST_F(JailTest, AWorkerWithADriverReachesNoProcess) {
   EXPECT_THAT(WaysOut(EnterDriver, tried), testing::IsEmpty());
 }
 
-// The payload is real: outside, the same attempts succeed.
+// The payload really tries: outside of a jail the same attempts succeed.
 TEST_F(JailTest, ThePayloadGetsThroughWithoutAJail) {
   const auto none = [](const std::string&) { return true; };
   std::vector<Escape> harmless;
@@ -202,7 +203,7 @@ TEST_F(JailTest, AWorkerHasThreadsMemoryAndSockets) {
 // Libraries try calls that are on no list, and fall back when these do not exist.
 TEST_F(JailTest, AWorkerOutlivesCallsThatLibrariesDoWithout) {
   const int end = InJail(place_ / "sockets", EnterWorker, [] {
-    // By number: none of them is on the list, and the last does not exist anywhere.
+    // The calls by number: none of them is on the list, and the last one does not exist in any kernel.
     for (const int call : {SYS_mbind, SYS_get_mempolicy, SYS_set_mempolicy, SYS_openat2, SYS_close_range,
                            SYS_timer_create, SYS_setpriority, SYS_inotify_init1, SYS_seccomp, 999})
       if (syscall(call, 0, 0, 0, 0, 0, 0) >= 0 || errno != ENOSYS) return 1;

@@ -91,7 +91,7 @@ TEST_P(DeviceMemoryTest, TheAccountingCloses) {
   for (const DeviceRange& range : held) memory.Free(range);
   EXPECT_EQ(memory.memory().free, memory.memory().total);
   EXPECT_EQ(memory.pool().held(), Bytes(0));
-  EXPECT_EQ(memory.pool().size(), Bytes(0)) << "no model is left that it could be kept for";
+  EXPECT_EQ(memory.pool().size(), Bytes(0)) << "no model is left for which the pool could be kept";
 }
 
 TEST(DeviceMemoryPool, WeightsLeaveAloneWhatIsSetAsideForRuns) {
@@ -107,7 +107,7 @@ TEST(DeviceMemoryPool, WeightsLeaveAloneWhatIsSetAsideForRuns) {
   EXPECT_FALSE(memory.Allocate({MemoryUser::Kind::kWeights, "b"}, MiB(9)).ok());
   const auto run = memory.Allocate(kRun, MiB(6));
   ASSERT_TRUE(run.ok()) << run.status();
-  EXPECT_EQ(memory.memory().free, MiB(8)) << "it took what was set aside";
+  EXPECT_EQ(memory.memory().free, MiB(8)) << "the run took the memory that was set aside";
   const auto other = memory.Allocate({MemoryUser::Kind::kWeights, "b"}, MiB(8));
   ASSERT_TRUE(other.ok()) << other.status();
   memory.Free(*run);
@@ -154,11 +154,11 @@ TEST(DeviceMemoryPool, WhatIsPromisedToRunsStaysForThem) {
   memory.Free(held[4]);
   memory.Promise(MiB(1), MiB(7));
   EXPECT_FALSE(memory.KeepsPromise());
-  EXPECT_FALSE(memory.Allocate(kModel, KiB(16)).ok()) << "nothing makes it worse";
+  EXPECT_FALSE(memory.Allocate(kModel, KiB(16)).ok()) << "a further allocation cannot make it worse";
   memory.Promise(Bytes(0), MiB(6));
   EXPECT_TRUE(memory.KeepsPromise());
-  EXPECT_TRUE(memory.Allocate(kModel, MiB(1)).ok()) << "in a hole";
-  EXPECT_FALSE(memory.Allocate(kModel, MiB(3)).ok()) << "there is no hole for it beside the range";
+  EXPECT_TRUE(memory.Allocate(kModel, MiB(1)).ok()) << "the range goes into a hole";
+  EXPECT_FALSE(memory.Allocate(kModel, MiB(3)).ok()) << "there is no hole for the range beside the kept one";
   const auto run = memory.Allocate(kRun, MiB(6));
   EXPECT_TRUE(run.ok()) << run.status();
 }
@@ -169,7 +169,7 @@ TEST(DeviceMemoryPool, MovedWeightsKeepTheirUser) {
   std::vector<DeviceRange> held;
   for (int i = 0; i < 32; ++i)
     held.push_back(*memory.Allocate({MemoryUser::Kind::kWeights, std::to_string(i)}, KiB(512)));
-  for (std::size_t i = 0; i < held.size(); ++i) {  // every second one
+  for (std::size_t i = 0; i < held.size(); ++i) {  // frees every second range
     memory.Free(held[i]);
     held.erase(held.begin() + static_cast<std::ptrdiff_t>(i));
   }

@@ -1,4 +1,4 @@
-// A plan of which only the memory matters.
+// A plan that has only a need for memory.
 #pragma once
 
 #include <utility>

@@ -20,7 +20,7 @@ class MakeRoomTest : public testing::Test {
     EXPECT_TRUE(offset.has_value());
     return offset.value_or(0);
   }
-  // Frees where the moves come from; returns the bytes.
+  // Frees the ranges from which the moves come; returns their bytes.
   Bytes CarryOut(const std::vector<PartitionSpace::Move>& moves) {
     Bytes moved;
     for (const auto& move : moves) {
@@ -38,7 +38,8 @@ class MakeRoomTest : public testing::Test {
 };
 
 TEST_F(MakeRoomTest, TheLeastThatIsInTheWayMoves) {
-  // Large, small, large, ...; then both sides of one small range are freed, and a place that helps nobody.
+  // Ranges alternate between large and small; then both sides of one small range are freed, and one large
+  // range elsewhere.
   std::vector<std::uint64_t> large, small;
   for (int i = 0; i < 14; ++i) {
     large.push_back(Take("large", MiB(8)));
@@ -49,7 +50,7 @@ TEST_F(MakeRoomTest, TheLeastThatIsInTheWayMoves) {
   ASSERT_FALSE(space_.Allocate(Weights("m"), MiB(16)).has_value());
   const auto moves = space_.MakeRoom(MiB(16), Anything);
   ASSERT_EQ(moves.size(), 1u);
-  EXPECT_EQ(moves[0].from, small[2]) << "it lies between two free places";
+  EXPECT_EQ(moves[0].from, small[2]) << "the small range lies between two free places";
   CarryOut(moves);
   EXPECT_TRUE(space_.Allocate(Weights("m"), MiB(16)).has_value());
 }
@@ -60,13 +61,13 @@ TEST_F(MakeRoomTest, WhatIsInUseStaysAndNoMoreMovesThanComes) {
   for (std::size_t i = 0; i < all.size(); i += 2) ASSERT_TRUE(space_.Free(all[i]));
   const auto before = space_.use();
   EXPECT_TRUE(space_.MakeRoom(MiB(8), [](std::uint64_t) { return false; }).empty());
-  EXPECT_TRUE(space_.MakeRoom(MiB(65), Anything).empty()) << "more than is free";
+  EXPECT_TRUE(space_.MakeRoom(MiB(65), Anything).empty()) << "the size is more than is free";
   EXPECT_EQ(space_.use().free, before.free);
   EXPECT_EQ(space_.use().largest, before.largest);
   const auto only = space_.MakeRoom(MiB(8), [&](std::uint64_t offset) { return offset == all[7]; });
   ASSERT_EQ(only.size(), 1u);
   EXPECT_EQ(only[0].from, all[7]);
-  // Not carried out: as if nothing had been.
+  // Moves that are not carried out leave everything as it was.
   ASSERT_TRUE(space_.Free(only[0].to));
   EXPECT_EQ(space_.use().free, before.free);
   EXPECT_EQ(space_.use().largest, before.largest);

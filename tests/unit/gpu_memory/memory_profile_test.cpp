@@ -12,7 +12,7 @@ using testing::ElementsAre;
 constexpr Duration kMs = std::chrono::milliseconds(1);
 
 TEST(PlanWeights, PartsLiveFromTheirFirstReaderToTheirLast) {
-  // Steps read 0-100, 100-250 and, once more, 0-40.
+  // The steps read the bytes 0-100, 100-250 and, once more, 0-40.
   const FakePlan plan(Bytes(300), {{{{0, 100}}, {}}, {{{100, 150}}, {}}, {{{0, 40}}, {}}});
   EXPECT_THAT(PlanWeights(plan, Bytes(50)),
               ElementsAre(WeightPart{0, 50, 0, 2}, WeightPart{50, 50, 0, 0}, WeightPart{100, 150, 1, 1}));

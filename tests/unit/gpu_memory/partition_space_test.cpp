@@ -40,7 +40,8 @@ TEST(PartitionSizes, FollowTheQuota) {
 }
 
 TEST_F(PartitionSpaceTest, AnEvictionFreesWholePartitions) {
-  // Models of many sizes, each with a few ranges, one after the other: all but their borders are their own.
+  // Models of many sizes come one after the other, each with a few ranges: all partitions but those at their
+  // borders belong to one model.
   std::map<std::string, std::vector<std::uint64_t>> models;
   for (int m = 0; m < 8; ++m) {
     const std::string digest = "model-" + std::to_string(m);
@@ -53,17 +54,17 @@ TEST_F(PartitionSpaceTest, AnEvictionFreesWholePartitions) {
 }
 
 TEST_F(PartitionSpaceTest, ATrimmedRangeGivesBackItsEnd) {
-  // In blocks, over the border of partitions, and in a buddy partition.
+  // The ranges lie in blocks, across the border of partitions, and in a buddy partition.
   for (const Bytes size : {MiB(5), KiB(320), Bytes(40'000)}) {
     const std::uint64_t range = Take(ForRun("a"), size);
     const Bytes before = *space_.Occupied(range);
-    EXPECT_EQ(space_.Trim(range, size), before) << "nothing less";
+    EXPECT_EQ(space_.Trim(range, size), before) << "a trim to the same size frees nothing";
     const Bytes kept = *space_.Trim(range, Bytes(size.count() / 3));
     EXPECT_LT(kept, Bytes(before.count() / 2));
     EXPECT_GE(kept, Bytes(size.count() / 3));
     EXPECT_EQ(space_.use().free, kSpace - kept);
     EXPECT_EQ(*space_.Occupied(range), kept);
-    // What was given back is handed out again, and never what was kept.
+    // Bytes that were given back are handed out again, and bytes that were kept never.
     std::vector<std::uint64_t> others;
     for (auto other = space_.Allocate(Weights("b"), KiB(16)); other;
          other = space_.Allocate(Weights("b"), KiB(16))) {
@@ -83,18 +84,20 @@ TEST_F(PartitionSpaceTest, RunsDoNotSettleAmongWeights) {
   Take(Weights("a"), KiB(1024 + 512));
   const std::uint64_t run = Take(ForRun("a"), KiB(512));
   const std::uint64_t weights = Take(Weights("b"), KiB(512));
-  EXPECT_EQ(weights / MiB(1).count(), 1u) << "the rest of the partition that model a left";
+  EXPECT_EQ(weights / MiB(1).count(), 1u) << "only the rest of the partition that model a left was used";
   EXPECT_NE(run / MiB(1).count(), 1u);
 }
 
 TEST_F(PartitionSpaceTest, ButNothingThatFitsIsRefused) {
   std::vector<std::uint64_t> ranges;
   for (int i = 0; i < 128; ++i) ranges.push_back(Take(Weights("a"), KiB(768)));
-  EXPECT_EQ(space_.free_partitions(), 32u) << "768 KiB of four partitions share three";
+  EXPECT_EQ(space_.free_partitions(), 32u) << "four ranges of 768 KiB share three partitions";
   while (space_.free_partitions() > 0) Take(Weights("b"), MiB(1));
   ASSERT_TRUE(space_.Free(ranges[0]));
-  EXPECT_TRUE(space_.Allocate(ForRun("c"), KiB(512)).has_value()) << "among weights, for want of better";
-  EXPECT_TRUE(space_.Allocate(ForRun("c"), Bytes(1000)).has_value()) << "a whole block, for want of better";
+  EXPECT_TRUE(space_.Allocate(ForRun("c"), KiB(512)).has_value())
+      << "the run's range lies among weights when there is no other place";
+  EXPECT_TRUE(space_.Allocate(ForRun("c"), Bytes(1000)).has_value())
+      << "the run gets a whole block when there is no other place";
 }
 
 TEST_F(PartitionSpaceTest, ARangeMayCrossPartitions) {
@@ -119,7 +122,8 @@ TEST_F(PartitionSpaceTest, OddSizesCostNoMoreThanABlock) {
   EXPECT_LT(static_cast<double>((used - asked).count()), 0.06 * static_cast<double>(asked.count()));
 }
 
-// Allocations and frees until memory is full of holes; then moves mend it without touching what is pinned.
+// Allocations and frees go on until memory is full of holes; then moves mend it without touching pinned
+// ranges.
 class ConsolidationTest : public PartitionSpaceTest {
  protected:
   void Fill(std::uint64_t seed) {
@@ -133,7 +137,7 @@ class ConsolidationTest : public PartitionSpaceTest {
     }
     std::erase_if(held_, [&](std::uint64_t offset) { return random.Below(2) == 0 && space_.Free(offset); });
   }
-  // Carries the moves out; returns the bytes.
+  // Carries the moves out; returns their bytes.
   Bytes Mend(Bytes budget, const std::function<bool(std::uint64_t)>& movable) {
     Bytes moved;
     for (const PartitionSpace::Move& move : space_.Consolidate(movable, budget)) {

@@ -16,7 +16,7 @@ std::shared_ptr<const MemoryProfile> Profile(std::vector<Bytes> steps) {
 TEST(RunPool, StaticKeepsTheLargestPlanOfEachResidentModel) {
   RunPool pool(Pool::kStatic, kMillisecond);
   pool.Planned("a", Bytes(10));
-  EXPECT_EQ(pool.size(), Bytes(0)) << "not resident";
+  EXPECT_EQ(pool.size(), Bytes(0)) << "the model is not resident";
   pool.Arrived("a");
   pool.Planned("a", Bytes(30));  // a larger batch
   pool.Planned("a", Bytes(20));
@@ -26,7 +26,7 @@ TEST(RunPool, StaticKeepsTheLargestPlanOfEachResidentModel) {
   pool.Took("a", Bytes(30));
   EXPECT_EQ(pool.size(), Bytes(35));
   EXPECT_EQ(pool.set_aside(), Bytes(5));
-  pool.Took("a", Bytes(30));  // two of it at once
+  pool.Took("a", Bytes(30));  // two runs of it at once
   EXPECT_EQ(pool.size(), Bytes(65));
   pool.GaveBack("a", Bytes(30));
   pool.GaveBack("a", Bytes(30));
@@ -49,15 +49,15 @@ TEST(RunPool, FineKeepsWhatItGrewTo) {
   pool.Left("a");
   EXPECT_EQ(pool.size(), Bytes(7));
   pool.Arrived("a");
-  EXPECT_EQ(pool.size(), Bytes(7)) << "what it needed before it was evicted is forgotten";
+  EXPECT_EQ(pool.size(), Bytes(7)) << "the need from before the eviction is forgotten";
 }
 
-// 004 Algorithm 1.
+// Algorithm 1 of StreamBox (004).
 TEST(RunPool, ResilientFollowsWhatComesNext) {
   RunPool pool(Pool::kPredicted, kMillisecond);
   const Time start{};
   const auto run = pool.Began(Profile({Bytes(10), Bytes(10), Bytes(80), Bytes(5), Bytes(5)}), start);
-  EXPECT_EQ(pool.size(), Bytes(10)) << "the first step does not wait for the next look";
+  EXPECT_EQ(pool.size(), Bytes(10)) << "the first step has its memory before the next look";
   pool.Follow(start);
   EXPECT_EQ(pool.size(), Bytes(10)) << "one millisecond ahead is the second step";
   pool.Reached(run, 1, start + kMillisecond);
@@ -65,7 +65,7 @@ TEST(RunPool, ResilientFollowsWhatComesNext) {
   EXPECT_EQ(pool.size(), Bytes(80));
   pool.Reached(run, 3, start + 3 * kMillisecond);
   pool.Follow(start + 3 * kMillisecond);
-  EXPECT_EQ(pool.size(), Bytes(5)) << "it shrinks";
+  EXPECT_EQ(pool.size(), Bytes(5)) << "the pool shrinks";
   pool.Ended(run);
   pool.Follow(start + 5 * kMillisecond);
   EXPECT_EQ(pool.size(), Bytes(0));
@@ -77,7 +77,7 @@ TEST(RunPool, ARunThatIsLateKeepsWhatItHasNotPassed) {
   const Time start{};
   pool.Began(Profile({Bytes(50), Bytes(1), Bytes(1)}), start);
   pool.Follow(start + 100 * kMillisecond);
-  EXPECT_EQ(pool.size(), Bytes(50)) << "nobody has said that its first step is over";
+  EXPECT_EQ(pool.size(), Bytes(50)) << "the end of the first step was not reported";
 }
 
 TEST(RunPool, TheNeedsOfRunsAddUpAndWhatIsHeldIsTheLeast) {

@@ -1,5 +1,5 @@
-// A million allocations and frees at random on every space: ranges never overlap or leave the quota, the
-// accounting closes after each, and what is said to be free can be had.
+// A million random allocations and frees on every space: ranges never overlap or leave the quota, the
+// accounting is right after each, and bytes that are reported free can be allocated.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -20,12 +20,12 @@ constexpr int kSteps = 1'000'000;
 
 struct SpaceKind {
   const char* name;
-  Bytes waste;  // what rounding may cost one range
+  Bytes waste;  // the most that rounding may cost one range
   std::function<std::unique_ptr<MemorySpace>(Bytes)> make;
 };
 
-// Which units of the quota are taken, as seen from outside of the space. One byte per unit would cost more
-// than what is tested, so: begins and ends only, in order.
+// The bytes of the quota that are taken, as seen from outside of the space. A byte for each unit would cost
+// more than the space under test, so only begins and ends are kept, in order.
 class Witness {
  public:
   explicit Witness(Bytes quota) : quota_(quota) {}
@@ -53,7 +53,7 @@ struct Held {
 
 class SpaceProperty : public testing::TestWithParam<SpaceKind> {
  protected:
-  // Mostly what runs need, some weights, at times next to nothing or an absurdity.
+  // Sizes are mostly those of runs, some those of weights, and at times tiny or absurd.
   Bytes RandomSize() {
     const std::uint64_t kind = random_.Below(100);
     if (kind < 2) return Bytes(random_.Below(3));
@@ -71,7 +71,8 @@ class SpaceProperty : public testing::TestWithParam<SpaceKind> {
     const std::optional<std::uint64_t> offset = space_->Allocate(user, size);
     if (!offset) {
       if (++refused_ % 50 == 0) {
-        ASSERT_LT(space_->use().largest, std::max(size, Bytes(1))) << "refused, although it fits";
+        ASSERT_LT(space_->use().largest, std::max(size, Bytes(1)))
+            << "the allocation was refused although it fits";
       }
       return;
     }
@@ -95,7 +96,7 @@ class SpaceProperty : public testing::TestWithParam<SpaceKind> {
     asked_ -= range.size;
   }
 
-  // What is free and what one allocation could get are what the space says.
+  // The free bytes and the largest possible allocation are those that the space reports.
   void CheckUse() {
     const MemoryUse use = space_->use();
     ASSERT_EQ(use.total - use.free, used_);
@@ -121,7 +122,7 @@ TEST_P(SpaceProperty, AMillionRandomSteps) {
   EXPECT_EQ(fresh.free, fresh.total);
   EXPECT_EQ(fresh.total, kQuota);
   for (int step = 0; step < kSteps && !HasFatalFailure(); ++step) {
-    // Fills up, and empties again, in waves.
+    // The space is filled and emptied in waves.
     const std::uint64_t taking = (step / 50'000) % 2 == 0 ? 55 : 45;
     if (held_.empty() || random_.Below(100) < taking) {
       Take();

@@ -10,8 +10,8 @@ namespace {
 
 using test::FakePlan;
 
-// What a run may rely on, whatever the plan: when a step's gate opens and until it has ended, all that it
-// reads is in its place.
+// A run may rely on this for any plan: from the moment at which a step's gate opens until the step has ended,
+// all weights that it reads are in their places.
 void ExpectSound(const FakePlan& plan, const WeightWindow& window) {
   ASSERT_EQ(window.needed.size(), plan.step_count());
   for (std::size_t i = 0; i < window.parts.size(); ++i) {
@@ -20,14 +20,14 @@ void ExpectSound(const FakePlan& plan, const WeightWindow& window) {
     EXPECT_EQ(part.place % 64, 0u);
     EXPECT_LE(part.place + part.length, window.size.count());
     EXPECT_LE(part.offset + part.length, plan.weights_bytes().count());
-    EXPECT_LE(part.free_at, part.first) << "it would wait for a step that waits for it";
+    EXPECT_LE(part.free_at, part.first) << "the part would wait for a step that waits for it";
     for (std::size_t j = 0; j < i; ++j) {
       const WindowPart& before = window.parts[j];
       EXPECT_LE(before.first, part.first);
       EXPECT_TRUE(before.offset + before.length <= part.offset || part.offset + part.length <= before.offset);
       const bool share = before.place < part.place + part.length && part.place < before.place + before.length;
       if (share) {
-        EXPECT_GT(part.free_at, before.last) << "it takes the place of one that is in use";
+        EXPECT_GT(part.free_at, before.last) << "the part takes a place that is in use";
       }
     }
   }
@@ -39,7 +39,7 @@ void ExpectSound(const FakePlan& plan, const WeightWindow& window) {
              (window.parts[at].offset > offset ||
               offset + length > window.parts[at].offset + window.parts[at].length))
         ++at;
-      ASSERT_LT(at, window.needed[step]) << "step " << step << " does not wait for what it reads";
+      ASSERT_LT(at, window.needed[step]) << "step " << step << " does not wait for its weights";
       EXPECT_LE(window.parts[at].first, step);
       EXPECT_GE(window.parts[at].last, step);
     }
@@ -73,7 +73,7 @@ TEST(WeightWindow, SmallWeightsComeTogether) {
 }
 
 TEST(WeightWindow, WhatIsReadAgainStays) {
-  // An embedding that the first and the last step read, and a chain between.
+  // An embedding that the first and the last step read, with a chain of steps between.
   std::vector<FakePlan::Step> steps = {{{{0, 10'000}}, {}}};
   for (std::uint64_t i = 0; i < 10; ++i) steps.push_back({{{10'048 + i * 1024, 1024}}, {}});
   steps.push_back({{{64, 100}}, {}});

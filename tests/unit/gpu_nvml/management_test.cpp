@@ -1,4 +1,4 @@
-// What the driver says, on a fake management library over a text file.
+// What the node learns from the driver, on a fake management library over a text file.
 #include "gpu/nvml/management.hpp"
 
 #include <cstdlib>
@@ -22,7 +22,7 @@ class GpuManagementTest : public testing::Test {
     (void)setenv("TROUPE_FAKE_NVML", machine_.c_str(), 1);
   }
   ~GpuManagementTest() override { (void)unsetenv("TROUPE_FAKE_NVML"); }
-  // Adds to what is there.
+  // Adds lines to the machine's file.
   void Machine(const std::string& lines) { std::ofstream(machine_, std::ios::app) << lines; }
   std::shared_ptr<const GpuManagement> Open(const std::optional<std::string>& visible = std::nullopt) {
     auto opened = GpuManagement::Open(library_, visible);
@@ -51,7 +51,7 @@ TEST_F(GpuManagementTest, TheTopologyIsWrittenAsTheOptionHasIt) {
   EXPECT_EQ(Topology(2), "none");
   Machine("gpus 4\nswitch 0 1\nswitch 2 3\nlink 0 1 1 25000\nlink 0 3 2 25000\n");
   EXPECT_EQ(Topology(4), "switch:0-1,switch:2-3,link:0-1=25000000000B,link:0-3=50000000000B");
-  EXPECT_EQ(Topology(2), "switch:0-1,link:0-1=25000000000B") << "of those that are used";
+  EXPECT_EQ(Topology(2), "switch:0-1,link:0-1=25000000000B") << "only links of GPUs in use count";
   EXPECT_THAT(Topology(5), HasSubstr("5 GPUs are asked for, NVML finds 4"));
 }
 
@@ -73,7 +73,7 @@ TEST_F(GpuManagementTest, VisibleGpusAreCountedAsProgramsCountThem) {
               HasSubstr("CUDA_VISIBLE_DEVICES names '7', and this machine has 4 GPUs"));
 }
 
-TEST_F(GpuManagementTest, WhoHoldsTheMemoryIsNamed) {
+TEST_F(GpuManagementTest, ProcessesThatHoldTheMemoryAreNamed) {
   EXPECT_TRUE(Open()->Holders(0)->empty());
   EXPECT_EQ(*Open()->Memory(0), MiB(256));
   Machine("holder 0 12 small 1048576\nholder 0 4711 python 3221225472\n");
@@ -91,13 +91,13 @@ TEST_F(GpuManagementTest, AProblemOfOneGpuIsHeardOfAndStays) {
   auto watch = GpuWatch::Start(Open());
   ASSERT_TRUE(watch.ok()) << watch.status();
   EXPECT_EQ((*watch)->ProblemOf(0), "");
-  Machine("xid 0 31\nxid 1 79\nxid 1 48\n");  // the first is of the program that ran there
+  Machine("xid 0 31\nxid 1 79\nxid 1 48\n");  // Xid 31 is the fault of a program, the others are critical
   while ((*watch)->ProblemOf(1).empty()) std::this_thread::yield();
   EXPECT_EQ((*watch)->ProblemOf(1), "critical error Xid 79");
   Machine("ecc 0 1\n");
   while ((*watch)->ProblemOf(0).empty()) std::this_thread::yield();
   EXPECT_EQ((*watch)->ProblemOf(0), "1 uncorrectable ECC errors since the driver's start");
-  EXPECT_EQ((*watch)->ProblemOf(1), "critical error Xid 79") << "the first stays";
+  EXPECT_EQ((*watch)->ProblemOf(1), "critical error Xid 79") << "the first critical error stays";
   EXPECT_EQ((*watch)->ProblemOf(2), "");
   EXPECT_EQ((*watch)->ProblemOf(9), "");
 }

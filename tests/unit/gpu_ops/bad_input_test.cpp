@@ -1,4 +1,4 @@
-// What a hostile file or client may ask of each family, and the error it gets.
+// What a hostile file or client may ask of each family of operators, and the error that it gets.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -16,7 +16,7 @@ constexpr std::int64_t kLow = std::numeric_limits<std::int64_t>::min();
 void ExpectError(const proto::Step& step, const std::vector<TestTensor>& in, const std::string& part,
                  int opset = 17) {
   const auto out = RunOp(step, in, opset);
-  ASSERT_FALSE(out.ok()) << step.op() << " took it";
+  ASSERT_FALSE(out.ok()) << step.op() << " accepted the input";
   EXPECT_EQ(out.status().code(), absl::StatusCode::kInvalidArgument) << out.status();
   EXPECT_TRUE(absl::StrContains(out.status().message(), part)) << out.status();
   EXPECT_TRUE(absl::StrContains(out.status().message(), step.op())) << out.status();

@@ -11,7 +11,8 @@
 namespace troupe::gpu {
 namespace {
 
-// The element of `shape` that index number `i` of the broadcast `out` reads, the slow and obvious way.
+// The element of `shape` that element number `i` of the broadcast `out` reads, computed in the slow and
+// obvious way.
 std::int64_t NaiveIndex(const Shape& shape, const Shape& out, std::int64_t i) {
   std::int64_t index = 0;
   std::int64_t stride = 1;
@@ -133,11 +134,11 @@ TEST(Convert, EveryHalfSurvivesTheWayThroughFloat) {
 }
 
 TEST(Convert, HalvesRoundToNearestEven) {
-  EXPECT_EQ(FloatToHalf(2049.0F), FloatToHalf(2048.0F));  // halfway: the even one
+  EXPECT_EQ(FloatToHalf(2049.0F), FloatToHalf(2048.0F));  // halfway between two: the even one
   EXPECT_EQ(FloatToHalf(2051.0F), FloatToHalf(2052.0F));
   EXPECT_EQ(FloatToHalf(65520.0F), 0x7c00);  // rounds to infinity
   EXPECT_EQ(FloatToHalf(65519.0F), 0x7bff);
-  EXPECT_EQ(FloatToHalf(0x1p-25F), 0);  // halfway to the smallest: even is 0
+  EXPECT_EQ(FloatToHalf(0x1p-25F), 0);  // halfway to the smallest: 0 is even
   EXPECT_EQ(FloatToHalf(0x1.8p-25F), 1);
 }
 

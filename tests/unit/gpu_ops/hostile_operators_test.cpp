@@ -1,6 +1,6 @@
 // Every operator of the table is given thousands of random steps: attributes, types, shapes and contents that
-// no exporter writes. An error is right, a result is right; touching memory that is not its own is not (the
-// guards of RunOp see it, and AddressSanitizer sees the rest).
+// no exporter writes. It may answer with an error or a result, but must not touch memory of others (the
+// guards of RunOp see that, and AddressSanitizer sees the rest).
 #include <gtest/gtest.h>
 
 #include <limits>

@@ -1,4 +1,5 @@
-// Runs one operator as a plan would: infer, make, run in buffers of exactly the promised size.
+// Runs one operator as a plan would: infers its shapes, makes it, and runs it in buffers of exactly the
+// promised size.
 #pragma once
 
 #include <cstring>
@@ -50,7 +51,8 @@ void SetInts(proto::Step& step, const std::string& name, const std::vector<std::
 void SetFloat(proto::Step& step, const std::string& name, float value);
 void SetText(proto::Step& step, const std::string& name, const std::string& value);
 
-// Outputs with their real shapes. Anything written beyond the end of an output is a failed check (a crash).
+// The outputs with their real shapes. A write beyond the end of an output is a failed check, which ends the
+// program.
 absl::StatusOr<std::vector<TestTensor>> RunOp(const proto::Step& step, const std::vector<TestTensor>& in,
                                               int opset = 17);
 

@@ -1,4 +1,4 @@
-// Shapes that only the run knows: planned for a bound, made at run time.
+// Shapes that only the run knows: the plan is made for a bound, the real shape at run time.
 #include <gtest/gtest.h>
 
 #include "absl/strings/match.h"
@@ -46,7 +46,7 @@ TEST(RuntimeShapes, SplitIntoComputedParts) {
   EXPECT_EQ((*out)[1].As<float>(), (std::vector<float>{2, 3, 4, 5}));
 }
 
-// Gather behind NonZero: planned for four indices, run with two.
+// A Gather behind NonZero is planned for four indices and run with two.
 TEST(RuntimeShapes, ConsumersOfABoundedValueSeeItsRealShape) {
   const proto::Step step = MakeStep("Gather");
   const Operator* gather = FindOperator("Gather", 17);

@@ -1,4 +1,4 @@
-// A device whose copies in pass when the test says so.
+// A device whose copies in end when the test says so.
 #pragma once
 
 #include <deque>
@@ -27,7 +27,7 @@ class HeldDevice final : public Device {
     const std::lock_guard lock(mutex_);
     return copies_.size();
   }
-  // Where the oldest copy goes, and how much it is.
+  // The target and size of the oldest copy.
   [[nodiscard]] DeviceRange front() const {
     const std::lock_guard lock(mutex_);
     return copies_.front().to;

@@ -15,7 +15,7 @@ using testing::ElementsAre;
 
 constexpr Bytes kBlock = KiB(4);
 
-// One thing that comes in, in pieces of the given sizes, filled with `fill`.
+// One transfer that comes in pieces of the given sizes, filled with `fill`.
 struct Sending {
   Sending(Device& device, std::vector<std::uint64_t> sizes, std::byte fill) : device(device) {
     for (const std::uint64_t size : sizes) {
@@ -35,7 +35,7 @@ struct Sending {
     request.done = [this](const Completion& completion) { done.push_back(completion.status); };
     return port.Put(std::move(request));
   }
-  // Whether the block that passes next is one of ours.
+  // Whether the next block on the link belongs to one of these transfers.
   [[nodiscard]] bool Owns(const DeviceRange& block) const {
     return std::any_of(ranges.begin(), ranges.end(), [&](const DeviceRange& range) {
       return block.address >= range.address && block.address < range.address + range.size.count();
@@ -55,7 +55,7 @@ class LinkPortTest : public testing::Test {
                                        LinkPort::Options{sharing, kBlock, batch});
     return *port_;
   }
-  // Passes all blocks; whose they were, 'a' for the first of `all`.
+  // Passes all blocks and returns the transfer of each, 'a' for the first of `all`.
   std::string PassAll(std::vector<Sending*> all) {
     std::string order;
     while (device_->held() > 0) {
@@ -160,17 +160,17 @@ TEST_F(LinkPortTest, AFailedBlockFailsItsTransferOnceNothingOfItIsUnderWay) {
   second.Put(port, 2);
   device_->Pass();
   device_->Fail(absl::DataLossError("a bad block"));
-  EXPECT_THAT(first.done, testing::IsEmpty()) << "the device still writes into its memory";
+  EXPECT_THAT(first.done, testing::IsEmpty()) << "the device still writes into the transfer's memory";
   PassAll({&first, &second});
   EXPECT_THAT(first.landed, ElementsAre(0));
   ASSERT_EQ(first.done.size(), 1u);
   EXPECT_EQ(first.done[0].code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(second.landed, ElementsAre(0));
   EXPECT_THAT(second.done, ElementsAre(absl::OkStatus()));
-  EXPECT_LT(port.state().progress, 16u) << "what cannot be used any more is not sent";
+  EXPECT_LT(port.state().progress, 16u) << "blocks that cannot be used any more are not sent";
 }
 
-TEST_F(LinkPortTest, WhoeverIsCalledMayPutMore) {
+TEST_F(LinkPortTest, ACallbackMayPutMore) {
   LinkPort& port = Open(LinkSharing::kShared);
   device_->Hold(false);
   Sending sending(*device_, {1000, 1000}, std::byte{3});
@@ -184,7 +184,7 @@ TEST_F(LinkPortTest, WhoeverIsCalledMayPutMore) {
     port.Put(std::move(request));
   };
   again();
-  port.Close();  // waits for what is with the device
+  port.Close();  // waits for the copies that the device has
   EXPECT_GE(rounds, 1);
 }
 

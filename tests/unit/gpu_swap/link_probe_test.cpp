@@ -32,7 +32,7 @@ TEST(ProbeLink, MeasuresAndGivesItsMemoryBack) {
     EXPECT_GT(curve.points[i].bandwidth.value, 0);
     EXPECT_EQ(curve.points[i].size, Bytes(KiB(256).count() << i));
   }
-  EXPECT_LE(curve.points.back().size, MiB(2)) << "a quarter of the device";
+  EXPECT_LE(curve.points.back().size, MiB(2)) << "the probe takes at most a quarter of the device";
   EXPECT_EQ(curve.elbow, ElbowOf(curve.points));
   EXPECT_EQ(device->memory().free, device->memory().total);
 }

@@ -39,9 +39,9 @@ TEST(ModelLoad, ExpectsItsEndByWhatHasArrived) {
   ModelLoad load(CutEvenly(Bytes(35), Bytes(10)));
   EXPECT_EQ(load.ExpectedEnd(), Time::max());
   load.Arrived(At(10));
-  EXPECT_EQ(load.ExpectedEnd(), Time::max());  // how long it took nobody knows
+  EXPECT_EQ(load.ExpectedEnd(), Time::max());  // the time of the first group is not known
   load.Arrived(At(14));
-  EXPECT_EQ(load.ExpectedEnd(), At(20));  // 15 bytes more, at 10 in 4 s
+  EXPECT_EQ(load.ExpectedEnd(), At(20));  // 15 bytes are left, and 10 took 4 s
   load.Arrived(At(15));
   EXPECT_EQ(load.ExpectedEnd(), At(15) + std::chrono::milliseconds(1250));
   load.Arrived(At(16));
@@ -55,7 +55,7 @@ TEST(ModelLoad, AFailureEndsTheWaitingForWhatWillNotCome) {
   load->Arrived(At(1));
   load->Failed(absl::DataLossError("gone"));
   load->Failed(absl::InternalError("again"));
-  EXPECT_TRUE(first->status().ok()) << "it was there before";
+  EXPECT_TRUE(first->status().ok()) << "the weights were there before";
   EXPECT_EQ(last->Wait(kPatience).code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(load->After(1), nullptr);
   EXPECT_EQ(load->After(2)->Wait(kPatience).code(), absl::StatusCode::kDataLoss);

@@ -39,10 +39,10 @@ TEST(Urgency, FollowsArrivalNothingOrDeadline) {
   EXPECT_LT(UrgencyOf(LinkSharing::kDeadline, late, deadline), UrgencyOf(LinkSharing::kDeadline, early, {}));
   EXPECT_LT(UrgencyOf(LinkSharing::kDeadline, early, {}),
             UrgencyOf(LinkSharing::kDeadline, late, early + 3 * kUnhurried))
-      << "what names no deadline does not yield for ever";
+      << "a load without a deadline does not yield for ever";
   EXPECT_EQ(UrgencyOf(LinkSharing::kDeadline, early, {}),
             UrgencyOf(LinkSharing::kDeadline, early + std::chrono::milliseconds(5), {}))
-      << "those that arrive together share";
+      << "loads that arrive together share the link";
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ TEST(AdoptionGate, TheNewestDaemonWins) {
   EXPECT_EQ(gate.Admit(4).code(), absl::StatusCode::kFailedPrecondition);
 }
 
-TEST(AdoptionGate, ItsOwnDaemonMayComeAgainToSayWhomItServes) {
+TEST(AdoptionGate, ItsOwnDaemonMayComeAgainToNameItsKey) {
   AdoptionGate gate;
   gate.Adopted(5);
   EXPECT_TRUE(gate.Admit(5, true).ok());
@@ -32,9 +32,9 @@ TEST(AdoptionGate, ItsOwnDaemonMayComeAgainToSayWhomItServes) {
 
 TEST(ServedKey, AWorkerServesOneUntilItsEnd) {
   ServedKey serves;
-  EXPECT_TRUE(serves.Admit("", true).ok()) << "whoever comes, again";
+  EXPECT_TRUE(serves.Admit("", true).ok()) << "a daemon with or without a key may come again";
   EXPECT_TRUE(serves.Admit("tenant/a", false).ok());
-  EXPECT_FALSE(serves.Admit("tenant/a", true).ok()) << "it has models of whoever came";
+  EXPECT_FALSE(serves.Admit("tenant/a", true).ok()) << "the worker has models of a daemon without this key";
   EXPECT_TRUE(serves.Assigns("tenant/a"));
   serves.Serve("tenant/a");
   EXPECT_FALSE(serves.Assigns("tenant/a"));
@@ -68,7 +68,7 @@ TEST(ProgressWatch, ABusyLaneThatStandsStillIsAHang) {
   EXPECT_EQ(watch.Hung(AtSecond(22)), std::nullopt);
 }
 
-// Runs that wait for their weights, and orders that are answered, hide no copy that does not come.
+// Runs that wait for their weights, and orders that are answered, must not hide a copy that does not arrive.
 TEST(ProgressWatch, ACopyThatStandsStillIsNamedWhateverElseMoves) {
   ProgressWatch watch({seconds(2), seconds(10), seconds(100)});
   const auto at = [](std::uint64_t s) {
@@ -111,7 +111,8 @@ TEST(ControlSnapshot, ProgressMovesWithTheHeartOnlyWhileTheEnginesAreIdle) {
   ControlSnapshot hangs = Busy(Lane::kCompute, 1, 7, 1);
   hangs.outcomes = 100;
   hangs.lanes[static_cast<std::size_t>(Lane::kCopyIn)].progress = 100;
-  EXPECT_EQ(hangs.progress(), Busy(Lane::kCompute, 1, 7, 1).progress()) << "what others do is no progress";
+  EXPECT_EQ(hangs.progress(), Busy(Lane::kCompute, 1, 7, 1).progress())
+      << "the work of other lanes is not progress of this one";
 }
 
 TEST(ControlPage, LastWordsAreCutCleanedAndReplaced) {
@@ -124,7 +125,7 @@ TEST(ControlPage, LastWordsAreCutCleanedAndReplaced) {
   EXPECT_EQ(snapshot.pid, 42);
   EXPECT_EQ(snapshot.last_words.size(), ControlPage::kLastWords);
   EXPECT_EQ(snapshot.last_words.substr(0, 10), "two?lines?");
-  // A dying process may leave any length behind.
+  // A dying process may leave any length in the control page.
   PageOf(memory).last_words_length = 4'000'000'000;
   EXPECT_EQ(ReadControlPage(memory).last_words.size(), ControlPage::kLastWords);
   PageOf(memory).magic = 1;

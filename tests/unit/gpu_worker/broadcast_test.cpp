@@ -1,4 +1,4 @@
-// Three real workers of one node: one sends a model to the others as it comes.
+// Three real workers of one node: one sends a model to the others while it loads it.
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
@@ -13,12 +13,12 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 constexpr std::size_t kWeights = 8 << 20;
-constexpr std::size_t kRead = (5 << 20) + 4096;              // where in them
-constexpr std::uint64_t kAddress = std::uint64_t{35} << 40;  // where a node maps them
+constexpr std::size_t kRead = (5 << 20) + 4096;  // the place in the weights from which the model reads
+constexpr std::uint64_t kAddress = std::uint64_t{35} << 40;  // the address at which a node maps the weights
 constexpr int kGpus = 3;
 
-// GPU 0's host copy of the model "m" has the weights of 1, those of the others have 5, so that a run's
-// results tell where its weights came from. Four groups of 2 MiB.
+// GPU 0's host copy of the model "m" has the weights of 1, those of the other GPUs have 5, so that a run's
+// results tell where its weights came from. The model has four groups of 2 MiB.
 class Broadcasts : public testing::TestWithParam<const char*> {
  protected:
   explicit Broadcasts(BytesPerSecond peer_link = {6e9}, BytesPerSecond host_link = {6e9}) {
@@ -50,7 +50,7 @@ class Broadcasts : public testing::TestWithParam<const char*> {
   std::uint64_t Passed(const std::string& link) const {
     return workers_[0].links.passed(*workers_[0].links.Find(link)).count();
   }
-  // The result of a run says of which host copy its weights are.
+  // The result of a run tells of which host copy its weights are.
   void ExpectRun(int gpu, bool of_sender) {
     const auto ran = links_[gpu].Ask(RunOf("m", 1));
     ASSERT_EQ(ran.code(), 0) << ran.message();
@@ -64,12 +64,12 @@ class Broadcasts : public testing::TestWithParam<const char*> {
     EXPECT_EQ(outcome.code(), 0) << gpu << ": " << outcome.message();
     return outcome;
   }
-  // Nothing is held any more.
+  // No model and no memory is held any more.
   void ExpectEmptied(int gpu) {
     EXPECT_EQ(links_[gpu].Ask(EvictOf("m")).code(), 0) << gpu;
     EXPECT_EQ(links_[gpu].Ask(DescribeOf()).description().free_bytes(), 16u << 20) << gpu;
   }
-  // A sender holds its model until the last receiver has it.
+  // A sender keeps its model until the last receiver has it.
   void ExpectEmptiedSoon(int gpu) {
     while (links_[gpu].Ask(EvictOf("m")).code() == CodeOf(absl::StatusCode::kFailedPrecondition)) continue;
     EXPECT_EQ(links_[gpu].Ask(DescribeOf()).description().free_bytes(), 16u << 20) << gpu;
@@ -93,17 +93,18 @@ TEST_P(Broadcasts, AModelComesToAllGroupByGroup) {
   }
   const std::uint64_t over_host_link = Passed("gpu1:in") + Passed("gpu2:in");
   std::uint64_t swaps[kGpus];
-  // Those that receive may hear of it before the one that sends.
+  // The receivers may hear of the broadcast before the sender does.
   for (int gpu = kGpus; gpu-- > 0;) swaps[gpu] = links_[gpu].Send(OrderFor(gpu));
   for (int gpu = 0; gpu < kGpus; ++gpu) ExpectRun(gpu, true);
   for (int gpu = 0; gpu < kGpus; ++gpu) {
     const auto swapped = Await(gpu, swaps[gpu]);
-    EXPECT_EQ(swapped.bytes(), gpu == 0 ? kWeights : 0) << "from the host";
+    EXPECT_EQ(swapped.bytes(), gpu == 0 ? kWeights : 0) << "only the sender loads from the host";
     EXPECT_EQ(swapped.swap_in().group_ns_size(), 4);
   }
   EXPECT_EQ(Passed("gpu0:gpu1"), kWeights);
   EXPECT_EQ(Passed("gpu0:gpu2"), kWeights);
-  EXPECT_LT(Passed("gpu1:in") + Passed("gpu2:in") - over_host_link, 1u << 20) << "the runs' inputs alone";
+  EXPECT_LT(Passed("gpu1:in") + Passed("gpu2:in") - over_host_link, 1u << 20)
+      << "only the inputs of the runs came over the host's link";
   for (int gpu = kGpus; gpu-- > 0;) ExpectEmptiedSoon(gpu);
 }
 
@@ -113,7 +114,7 @@ TEST_P(Broadcasts, AModelThatIsThereIsSentToo) {
     const std::string meeting = absl::StrCat("round", round);
     const std::uint64_t one = links_[1].Send(OrderFor(1, meeting));
     const std::uint64_t two = links_[2].Send(OrderFor(2, meeting));
-    EXPECT_EQ(links_[0].Ask(OrderFor(0, meeting)).bytes(), 0u) << "it is there: nothing moved to it";
+    EXPECT_EQ(links_[0].Ask(OrderFor(0, meeting)).bytes(), 0u) << "the model is there: no byte moved to it";
     EXPECT_EQ(Await(1, one).bytes(), 0u);
     EXPECT_EQ(Await(2, two).bytes(), 0u);
     ExpectRun(1, true);
@@ -129,13 +130,13 @@ TEST_P(Broadcasts, WithoutOneOfThemAllTakeItFromTheHost) {
   EXPECT_EQ(Await(0, zero).bytes(), kWeights);
   EXPECT_EQ(Await(1, one).bytes(), kWeights);
   ExpectRun(1, false);
-  // Late, and told at once that it did not take place.
+  // A receiver that comes late is told at once that the broadcast did not take place.
   EXPECT_EQ(links_[2].Ask(OrderFor(2)).bytes(), kWeights);
   ExpectRun(2, false);
   for (int gpu = 0; gpu < kGpus; ++gpu) ExpectEmptiedSoon(gpu);
 }
 
-TEST_P(Broadcasts, WhoseModelDoesNotFitIsMissedByNobody) {
+TEST_P(Broadcasts, AReceiverWithoutRoomDelaysNoOther) {
   auto other = PlaceSmall(*workers_[0].host, "other", 9, 10 << 20);
   ASSERT_EQ(links_[0].Ask(SwapInOf(other)).code(), 0);
   const std::uint64_t one = links_[1].Send(OrderFor(1));
@@ -157,8 +158,8 @@ TEST_P(Broadcasts, WhatAnOrderSaysOfItIsChecked) {
   using Order = proto::Broadcast;
   const int invalid = CodeOf(absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(code([](Order& order) { order.clear_gpus(); }), invalid);
-  EXPECT_EQ(code([](Order& order) { order.set_gpus(1, 7); }), invalid) << "not a member";
-  EXPECT_EQ(code([](Order& order) { order.set_gpus(2, 0); }), invalid) << "twice a member";
+  EXPECT_EQ(code([](Order& order) { order.set_gpus(1, 7); }), invalid) << "the GPU is not a member";
+  EXPECT_EQ(code([](Order& order) { order.set_gpus(2, 0); }), invalid) << "the GPU is a member twice";
   EXPECT_EQ(code([](Order& order) {
               for (std::uint32_t gpu = 3; gpu < 100; ++gpu) order.add_gpus(gpu);
             }),
@@ -167,9 +168,9 @@ TEST_P(Broadcasts, WhatAnOrderSaysOfItIsChecked) {
   EXPECT_EQ(code([](Order& order) { order.set_meeting(std::string(1000, 'm')); }), invalid);
   EXPECT_EQ(code([](Order& order) { order.set_socket("/tmp/elsewhere"); }), invalid);
   EXPECT_EQ(code([](Order& order) { order.set_socket(""); }), invalid);
-  // Where nobody listens there is nothing to wait for.
+  // When no process listens there is nothing to wait for.
   proto::WorkerOrder order = OrderFor(1);
-  order.mutable_swap_in()->mutable_broadcast()->set_socket(workers_[0].directory / "nobody");
+  order.mutable_swap_in()->mutable_broadcast()->set_socket(workers_[0].directory / "absent");
   EXPECT_EQ(links_[1].Ask(order).bytes(), kWeights);
   ExpectRun(1, false);
   ExpectEmptied(1);
@@ -185,7 +186,7 @@ TEST_P(SlowBroadcasts, ASenderKilledInTheMiddleIsReplacedByTheHost) {
   links_[0].heard->AwaitDeath();
   const auto swapped = Await(1, one);
   EXPECT_GT(swapped.bytes(), 0u);
-  EXPECT_LT(swapped.bytes(), kWeights) << "what had come before counts";
+  EXPECT_LT(swapped.bytes(), kWeights) << "bytes that had come before count";
   EXPECT_GT(Await(2, two).bytes(), 0u);
   EXPECT_THAT(Floats(Await(1, run).run().outputs(0).data().inlined()), ElementsAre(5, 7, 9, 0));
   held_.GoOn();
@@ -195,7 +196,7 @@ TEST_P(SlowBroadcasts, ASenderKilledInTheMiddleIsReplacedByTheHost) {
   ExpectEmptied(2);
 }
 
-TEST_P(SlowBroadcasts, AReceiverKilledInTheMiddleIsMissedByNobody) {
+TEST_P(SlowBroadcasts, AReceiverKilledInTheMiddleDelaysNoOther) {
   std::uint64_t swaps[kGpus];
   for (int gpu = 0; gpu < kGpus; ++gpu) swaps[gpu] = links_[gpu].Send(OrderFor(gpu));
   held_.AwaitHeld();

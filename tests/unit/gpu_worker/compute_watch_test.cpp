@@ -14,11 +14,13 @@ TEST(ComputeWatch, ShowsTheOneThatStandsStillForLongest) {
   using Lanes = std::vector<ComputeWatch::LaneState>;
   const auto order = [&](const Lanes& lanes, int second) { return watch.Observe(lanes, At(second)).order; };
   EXPECT_EQ(order({{true, 1, 10}, {true, 2, 10}, {false, 0, 10}}, 0), 1u);
-  EXPECT_EQ(order({{true, 1, 11}, {true, 2, 10}, {true, 3, 11}}, 1), 2u) << "has not moved since";
-  EXPECT_EQ(order({{true, 1, 11}, {true, 2, 10}, {true, 3, 12}}, 2), 2u) << "stands still for longer than 1";
+  EXPECT_EQ(order({{true, 1, 11}, {true, 2, 10}, {true, 3, 11}}, 1), 2u) << "the engine has not moved since";
+  EXPECT_EQ(order({{true, 1, 11}, {true, 2, 10}, {true, 3, 12}}, 2), 2u)
+      << "the engine has stood still for longer than engine 1";
   EXPECT_EQ(order({{true, 1, 11}, {true, 2, 11}, {true, 3, 13}}, 3), 1u);
   EXPECT_EQ(order({{true, 4, 11}, {true, 2, 12}, {true, 3, 13}}, 4), 3u) << "another order is progress";
-  EXPECT_EQ(order({{true, 4, 11}, {false, 2, 12}, {false, 3, 13}}, 9), 4u) << "idle ones never stand still";
+  EXPECT_EQ(order({{true, 4, 11}, {false, 2, 12}, {false, 3, 13}}, 9), 4u)
+      << "an idle engine never stands still";
 }
 
 TEST(ComputeWatch, NothingIsShownOfNothing) {

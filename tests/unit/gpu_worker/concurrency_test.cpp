@@ -1,4 +1,4 @@
-// Several functions at a time in one worker: which of them compute is told by gates, one for each model.
+// Several functions at a time in one worker: gates, one for each model, tell which of them compute.
 #include <thread>
 
 #include "gmock/gmock.h"
@@ -18,7 +18,7 @@ class ConcurrencyTest : public RunnerTest {
     for (const auto& [name, gate] : gates_) gate->Set(false);
   }
 
-  // Resident and prepared for one row; y = max(0, x + (value, value + 1, value + 2, -100)).
+  // Models that are resident and prepared for one row; y = max(0, x + (value, value + 1, value + 2, -100)).
   void Bring(const std::string& name, float value = 1) {
     proto::Model model = SmallModel();
     model.set_name(name);
@@ -32,7 +32,7 @@ class ConcurrencyTest : public RunnerTest {
   void Close(const std::string& name) { gates_.at(name)->Set(true); }
   void Open(const std::string& name) { gates_.at(name)->Set(false); }
   void AwaitComputing(const std::string& name, int runs = 1) {
-    // Their inputs come in first, which the main loop hears of.
+    // The inputs of the runs come in first, and the main loop hears of each.
     while (!HasFatalFailure()) {
       {
         const std::lock_guard lock(gates_.at(name)->mutex);
@@ -41,7 +41,7 @@ class ConcurrencyTest : public RunnerTest {
       if (!queue_->Run()) std::this_thread::yield();
     }
   }
-  // Run 1 of "a" and run 2 of "b" compute and stay there until they are opened.
+  // Run 1 of "a" and run 2 of "b" compute, and stay there until their gates are opened.
   void HoldTwo() {
     Close("a");
     Close("b");
@@ -94,7 +94,7 @@ TEST_F(ConcurrencyTest, RunsOfOnePlanComputeOneAfterTheOtherAndLetOthersPass) {
   Bring("a");
   Bring("b", 10);
   Close("a");
-  for (std::uint64_t i = 1; i <= 6; ++i) Run(i, "a");  // more than are staged
+  for (std::uint64_t i = 1; i <= 6; ++i) Run(i, "a");  // more runs than are staged
   AwaitComputing("a");
   for (std::uint64_t i = 11; i <= 13; ++i) Run(i, "b");
   for (std::uint64_t i = 11; i <= 13; ++i) EXPECT_THAT(Output(i), ElementsAre(10, 12, 14, 0));
@@ -136,7 +136,7 @@ class SharesTest : public ConcurrencyTest {
     ConcurrencyTest::Run(sequence, name);
     Settle();
   }
-  // What could be launched has been.
+  // Every run that can be launched has been.
   void Settle() {
     while (device_->engine(Engine::kCopyIn).busy || queue_->Run()) {
     }
@@ -153,13 +153,13 @@ TEST_F(SharesTest, RunsComputeTogetherUpToTheWholeGpuAndNonePassesTheFirstThatWa
   AwaitComputing("a");
   AwaitComputing("b");
   Run(3, "c", 60);
-  Run(4, "d", 12);  // would fit
+  Run(4, "d", 12);  // this run would fit
   EXPECT_FALSE(Computes("c"));
   EXPECT_FALSE(Computes("d"));
   Open("b");
   EXPECT_EQ(Code(2), 0);
   Settle();
-  EXPECT_FALSE(Computes("d")) << "c waits still";
+  EXPECT_FALSE(Computes("d")) << "run c still waits";
   Open("a");
   EXPECT_EQ(Code(1), 0);
   AwaitComputing("c");
@@ -171,7 +171,7 @@ TEST_F(SharesTest, RunsComputeTogetherUpToTheWholeGpuAndNonePassesTheFirstThatWa
   ExpectAllFree();
 }
 
-// From run to run, and nothing is made anew.
+// From run to run shares change, and no plan is made anew.
 TEST_F(SharesTest, AShareIsTheRunsOwnAndWithoutOneTheGpuIsSharedWithThoseOfThatKind) {
   Run(1, "a", 0);
   Run(2, "b", 0);

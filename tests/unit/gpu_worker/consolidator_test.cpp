@@ -1,4 +1,4 @@
-// Weights move while nothing runs, arrive whole, and nobody who wants them is held up.
+// Weights are moved while nothing runs, arrive whole, and delay no run and no load that needs them.
 #include "gpu/worker/consolidator.hpp"
 
 #include <thread>
@@ -30,7 +30,7 @@ class ConsolidatorTest : public testing::Test {
   }
   static std::string DigestOf(int model) { return "model-" + std::to_string(model); }
 
-  // Full, then every second model is evicted.
+  // The device is filled, then every second model is evicted.
   void FillWithHoles() {
     for (;; ++models_) {
       const auto range = memory_->Allocate({MemoryUser::Kind::kWeights, DigestOf(models_)}, kModel);
@@ -55,7 +55,7 @@ class ConsolidatorTest : public testing::Test {
     for (const auto& [digest, size] : table_.Resident()) memory_->Free(*table_.Evict(digest));
     EXPECT_EQ(memory_->memory().free, memory_->memory().total);
   }
-  // What is under way comes back.
+  // A run comes for a model whose weights are being moved.
   void Pump() {
     while (consolidator_->moving() > 0) {
       if (!queue_->Run()) std::this_thread::yield();
@@ -95,7 +95,7 @@ TEST_F(ConsolidatorTest, NothingMovesWhileTheDeviceIsUsed) {
   consolidator_->Tick(now_, false);
   EXPECT_EQ(consolidator_->moving(), 0u);
   consolidator_->Tick(now_, true);
-  EXPECT_EQ(consolidator_->moving(), 0u) << "it has to rest first";
+  EXPECT_EQ(consolidator_->moving(), 0u) << "the worker has to rest first";
   std::vector<std::pair<std::string, ModelTable::Hold>> holds;
   for (const auto& [digest, size] : table_.Resident()) holds.emplace_back(digest, table_.Acquire(digest));
   Rest();
@@ -105,7 +105,7 @@ TEST_F(ConsolidatorTest, NothingMovesWhileTheDeviceIsUsed) {
   EvictAll();
 }
 
-TEST_F(ConsolidatorTest, WhoIsWantedOrEvictedMeanwhileIsNotHeldUp) {
+TEST_F(ConsolidatorTest, AModelThatIsUsedOrEvictedMeanwhileIsNotHeldUp) {
   FillWithHoles();
   Rest();
   consolidator_->Tick(now_, true);

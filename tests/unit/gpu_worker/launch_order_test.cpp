@@ -23,8 +23,8 @@ TEST(LaunchTurn, WhatIsLateYieldsForAWhile) {
   EXPECT_LT(TurnAt(By(4'500), kNow), TurnAt(By(4'999), kNow));
 }
 
-// One that runs for 40 ms and has until 5.2 s to begin, before one whose weights come within 10 ms, that runs
-// for 20 and has to begin at 5.03 s.
+// A run of 40 ms that has until 5.2 s to begin, and stands before one of 20 ms whose weights come within 10
+// ms and that has to begin at 5.03 s.
 class LaunchOrder : public testing::Test {
  protected:
   Launchable here_{.urgency = By(5'200), .takes = milliseconds(40), .weights = Time()};

@@ -1,4 +1,4 @@
-// Runs by layer: what passes over the link is told by the test.
+// Runs by layer: the test decides which copies pass over the link.
 #include <iterator>
 #include <set>
 #include <thread>
@@ -15,7 +15,7 @@ using testing::ElementsAre;
 constexpr std::size_t kPart = 64 << 10;
 constexpr std::size_t kParts = 12;
 
-// y = x + the first and the last float of each part, a part per step.
+// y = x + the first and the last float of each part, with one part for each step.
 class PartsPlan final : public Plan {
  public:
   explicit PartsPlan(std::int64_t rows) : outputs_{Spec("y", {rows, kColumns})} {
@@ -106,7 +106,7 @@ class LayersTest : public RunnerTest {
     while (queue_->Run()) {
     }
   }
-  // Passes copies as they come until the run is answered.
+  // Passes copies in their order until the run is answered.
   void PassUntilAnswered(std::uint64_t sequence) {
     while (!outcomes_.contains(sequence)) {
       if (held_->held() > 0) held_->Pass();
@@ -134,7 +134,7 @@ TEST_F(LayersTest, GivesWhatAResidentRunGivesInAFractionOfTheMemory) {
   SwapIn(2, copy);
   Run(3, "m", 1);
   EXPECT_EQ(Output(3), Output(1));
-  RunByLayer(4, copy);  // it is there now: nothing comes
+  RunByLayer(4, copy);  // the model is resident now: no copy comes
   EXPECT_EQ(Output(4), Output(1));
   EXPECT_EQ(outcomes_[4].bytes(), 32u);
   ExpectAllFree();
@@ -145,7 +145,7 @@ TEST_F(LayersTest, NothingComesBeforeItsPlaceIsFree) {
   Prepared(copy);
   held_->Hold(true);
   RunByLayer(1, copy);
-  // As many as the window has places; the input behind them.
+  // The window holds as many copies as it has places; the input stands behind them.
   const std::size_t first = held_->held() - 1;
   EXPECT_LT(first, kParts / 2);
   EXPECT_GE(first, 2u);
@@ -164,7 +164,7 @@ TEST_F(LayersTest, NothingComesBeforeItsPlaceIsFree) {
   }
   EXPECT_EQ(Output(1)[0], Sum());
   EXPECT_EQ(parts, kParts);
-  EXPECT_EQ(places.size(), first) << "all of them were used again";
+  EXPECT_EQ(places.size(), first) << "every place was used again";
   ExpectAllFree();
 }
 
@@ -177,7 +177,7 @@ TEST_F(LayersTest, APartThatFailsFailsTheRunOnceTheOthersHavePassed) {
   PumpAll();
   held_->Fail(absl::DataLossError("the link broke"));
   PumpAll();
-  EXPECT_FALSE(outcomes_.contains(1)) << "copies still read its host copy";
+  EXPECT_FALSE(outcomes_.contains(1)) << "copies still read the model's host copy";
   PassUntilAnswered(1);
   EXPECT_EQ(Code(1), CodeOf(absl::StatusCode::kDataLoss));
   held_->PassAll();
@@ -189,7 +189,7 @@ TEST_F(LayersTest, APartThatFailsFailsTheRunOnceTheOthersHavePassed) {
   ExpectAllFree();
 }
 
-TEST_F(LayersTest, OneThatIsCancelledOrExpiresIsAnsweredWhenNothingIsOnItsWay) {
+TEST_F(LayersTest, ARunThatIsCancelledOrExpiresIsAnsweredWhenNoCopyIsOnItsWay) {
   const auto copy = Place("m");
   Prepared(copy);
   held_->Hold(true);
@@ -203,7 +203,8 @@ TEST_F(LayersTest, OneThatIsCancelledOrExpiresIsAnsweredWhenNothingIsOnItsWay) {
   held_->PassAll();
   PumpAll();
   RunByLayer(2, copy, 1'000'000'000);
-  // Its input comes behind the parts: it is ready when that has passed, but no part had.
+  // The run's input comes behind the parts: when the input has arrived the run is ready, although no part had
+  // been before.
   runner_->FailAll(absl::UnavailableError("gone"));
   PassUntilAnswered(2);
   EXPECT_EQ(Code(2), CodeOf(absl::StatusCode::kUnavailable));
@@ -228,7 +229,7 @@ TEST_F(LayersTest, WithoutRoomForItsWindowItSaysSo) {
 TEST_F(LayersTest, OneAfterTheOtherInLittleMemory) {
   std::vector<proto::HostCopy> copies;
   for (int i = 0; i < 4; ++i) copies.push_back(Place(absl::StrCat("m", i), static_cast<float>(i)));
-  // Room for one window and a half.
+  // The device has room for one window and a half.
   const DeviceRange rest = *memory_->Allocate({}, Bytes(memory_->memory().free.count() - 6 * kPart));
   for (std::uint64_t i = 0; i < 20; ++i) RunByLayer(10 + i, copies[i % 4]);
   for (std::uint64_t i = 0; i < 20; ++i) {
@@ -259,7 +260,8 @@ TEST_F(LayersTest, WhatMakesNoSenseIsRefused) {
   request.host = Host(copy);
   request.channel = channel_;
   runner_->Submit(std::move(request), ReplyFor(2));
-  EXPECT_EQ(Code(2), CodeOf(absl::StatusCode::kNotFound)) << "it is to be brought whole, with its state";
+  EXPECT_EQ(Code(2), CodeOf(absl::StatusCode::kNotFound))
+      << "the node has to bring the model whole, with its state";
   ExpectAllFree();
 }
 

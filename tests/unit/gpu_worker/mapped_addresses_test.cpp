@@ -33,7 +33,7 @@ struct MappingWorker {
     EXPECT_EQ(ran.code(), 0) << ran.message();
     return Floats(ran.run().outputs(0).data().inlined());
   }
-  // Whether its device's memory begins at this address in the worker's process.
+  // Whether the worker has device memory mapped at this address.
   bool MapsAt(std::uint64_t address) {
     std::ifstream maps(absl::StrCat("/proc/", link.connection->process().pid(), "/maps"));
     const std::string begin = absl::StrCat(absl::Hex(address), "-");
@@ -47,7 +47,7 @@ struct MappingWorker {
   Link link;
 };
 
-// A jailed worker is not dumpable: its maps are for root alone.
+// A jailed worker is not dumpable: only root can read its maps.
 bool LooksInside() {
   return kJailRelaxed || geteuid() == 0;
 }
@@ -58,7 +58,7 @@ TEST(MappedAddresses, AModelHasTheSameAddressOnEveryGpu) {
   MappingWorker second;
   std::vector<std::vector<float>> results;
   for (MappingWorker* worker : {&first, &second}) {
-    // Something else that is there before: the model's blocks lie elsewhere on each.
+    // Another model is there before, so that the model's blocks lie elsewhere on each GPU.
     if (worker == &second) {
       EXPECT_EQ(worker->SwapIn(PlaceSmall(*worker->harness.host, "o", 9, 3 << 20), 0).code(), 0);
     }
@@ -79,13 +79,14 @@ TEST(MappedAddresses, HolesCostNothing) {
   for (const char* addresses : {"adjacent", "mapped"}) {
     MappingWorker worker(addresses);
     auto& host = *worker.harness.host;
-    // Eight models fill the device; every second one goes; no two of the holes are adjacent.
+    // Eight models fill the device; every second one is evicted; no two of the holes are adjacent.
     for (int i = 0; i < 8; ++i)
       ASSERT_EQ(worker.SwapIn(PlaceSmall(host, absl::StrCat("s", i), 1, (2 << 20) - 8192), 0).code(), 0) << i;
     for (int i = 0; i < 8; i += 2) ASSERT_EQ(worker.link.Ask(EvictOf(absl::StrCat("s", i))).code(), 0);
     const auto large = PlaceSmall(host, "large", 3, 7 << 20);
     const auto swapped = worker.SwapIn(large, kChosen);
-    ASSERT_EQ(swapped.code(), 0) << addresses << ": " << swapped.message();  // adjacent: others moved for it
+    ASSERT_EQ(swapped.code(), 0) << addresses << ": "
+                                 << swapped.message();  // adjacent: other models were moved for it
     EXPECT_THAT(worker.Run(large), ElementsAre(3, 5, 7, 0)) << addresses;
     EXPECT_EQ(worker.MapsAt(kChosen), std::string(addresses) == "mapped");
   }
@@ -101,7 +102,7 @@ TEST(MappedAddresses, WhereAnotherModelLiesItGoesElsewhere) {
   ASSERT_EQ(swapped.code(), 0) << swapped.message();
   EXPECT_THAT(worker.Run(first), ElementsAre(1, 3, 5, 0));
   EXPECT_THAT(worker.Run(second), ElementsAre(2, 4, 6, 0));
-  // Gone, and the other one at its place, at once and again.
+  // The model is evicted, and another one comes to its address at once; then the same again.
   for (int round = 0; round < 20; ++round) {
     for (const auto& copy : {first, second}) ASSERT_EQ(worker.link.Ask(EvictOf(copy.digest())).code(), 0);
     ASSERT_EQ(worker.SwapIn(second, kChosen).code(), 0);

@@ -58,7 +58,7 @@ TEST(ModelTable, OfTwoThatMoveAModelTheFirstHasMovedIt) {
   ASSERT_TRUE(one && other);
   EXPECT_TRUE(table.Move(*one, DeviceRange{&memory[1], Bytes(1)}));
   EXPECT_FALSE(table.Move(*other, DeviceRange{&memory[2], Bytes(1)}))
-      << "it is not where that one copied it from";
+      << "the model is not where that GPU copied it from";
   EXPECT_EQ(table.Evict("a")->address, &memory[1]);
 }
 
@@ -78,10 +78,10 @@ TEST(ModelTable, TheMemoryOfAFailedLoadIsItsRunsUntilTheLastLetsGo) {
   table.BeginLoading("a", Range(7));
   const ModelTable::Hold first = table.Acquire("a");
   const ModelTable::Hold second = table.Acquire("a");
-  EXPECT_EQ(table.StateOf("a"), State::kLoading) << "held, but not there yet";
+  EXPECT_EQ(table.StateOf("a"), State::kLoading) << "the model is held, but not there yet";
   EXPECT_FALSE(table.LoadFailed("a").has_value());
   EXPECT_EQ(table.StateOf("a"), State::kAbsent);
-  // The same model again, while the failed load still has users.
+  // The same model is loaded again while the failed load still has users.
   table.BeginLoading("a", Range(8));
   EXPECT_FALSE(table.Release("a", first).has_value());
   table.Loaded("a");

@@ -1,4 +1,4 @@
-// Two real workers of one node: one copies a model from the other.
+// Two real workers of one node: one copies a model from the other's GPU.
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
@@ -14,8 +14,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 constexpr std::size_t kWeights = 8 << 20;
-constexpr std::size_t kRead = (5 << 20) + 4096;              // where in them
-constexpr std::uint64_t kAddress = std::uint64_t{35} << 40;  // where a node maps them
+constexpr std::size_t kRead = (5 << 20) + 4096;  // the place in the weights from which the model reads
+constexpr std::uint64_t kAddress = std::uint64_t{35} << 40;  // the address at which a node maps the weights
 
 proto::WorkerOrder PinOf(const std::string& digest) {
   proto::WorkerOrder order;
@@ -29,8 +29,8 @@ proto::WorkerOrder UnpinOf(std::uint64_t pin) {
 }
 
 // GPU 0 has the model "m" with the weights of 1; the host copy that GPU 1's daemon names has those of 5, so
-// that a run's results tell where its weights came from. Four groups of 2 MiB. By the way in which both have
-// their weights: in one range, or in eight that other models left between them.
+// that a run's results tell where its weights came from. The model has four groups of 2 MiB. The parameter is
+// the way in which both workers hold weights: in one range, or in eight blocks between other models.
 class PeerCopies : public testing::TestWithParam<const char*> {
  protected:
   explicit PeerCopies(BytesPerSecond peer_link = {6e9}) {
@@ -49,7 +49,7 @@ class PeerCopies : public testing::TestWithParam<const char*> {
     EXPECT_EQ(here_.Ask(PrepareOf(host_copy_, 1)).code(), 0);
   }
   [[nodiscard]] bool mapped() const { return GetParam() == std::string("mapped"); }
-  // Sixteen fill the device, every second one goes before the model comes, the others after.
+  // Sixteen models fill the device; every second one is evicted before the model comes, the others after.
   void SwapInBetweenOthers() {
     proto::HostCopy other = PlaceSmall(*source_.host, "other", 9, 1 << 20);
     const auto name = [](int i) { return absl::StrCat("other", i); };
@@ -78,7 +78,7 @@ class PeerCopies : public testing::TestWithParam<const char*> {
   std::uint64_t Passed(const std::string& link) const {
     return source_.links.passed(*source_.links.Find(link)).count();
   }
-  // Nothing of a copy that did not count is left, and the model comes from the host as ever.
+  // Nothing of a failed copy is left, and the model comes from the host as usual.
   void ExpectHostServes() {
     EXPECT_EQ(here_.Ask(DescribeOf()).description().free_bytes(), 16u << 20);
     EXPECT_EQ(here_.Ask(SwapInOf(host_copy_)).code(), 0);
@@ -104,11 +104,11 @@ class PeerCopies : public testing::TestWithParam<const char*> {
   Link there_;  // to GPU 0
 };
 
-// The link between the two stops in the middle of the first copy.
+// The link between the two GPUs stops in the middle of the first copy.
 class SlowPeerCopies : public PeerCopies {
  protected:
   SlowPeerCopies() : PeerCopies({5e7}) {}
-  // Some groups are there, and some are not.
+  // Some groups have arrived, and some have not.
   void StopInTheMiddle() { link_.AwaitHeld(); }
   HeldLink link_{source_.links, "gpu0:gpu1", MiB(2)};
 };
@@ -128,8 +128,9 @@ TEST_P(PeerCopies, AModelComesFromTheOtherGpuGroupByGroup) {
   EXPECT_EQ(swapped.swap_in().group_bytes(), 2u << 20);
   EXPECT_EQ(swapped.swap_in().group_ns_size(), 4);
   EXPECT_EQ(Passed("gpu0:gpu1"), kWeights);
-  EXPECT_LT(Passed("gpu1:in") - over_host_link, 1u << 20) << "the run's inputs alone";
-  // The model stays until it is unpinned.
+  EXPECT_LT(Passed("gpu1:in") - over_host_link, 1u << 20)
+      << "only the inputs of the run came over the host's link";
+  // The model stays on GPU 0 until it is unpinned.
   EXPECT_EQ(there_.Ask(EvictOf("m")).code(), CodeOf(absl::StatusCode::kFailedPrecondition));
   there_.Send(UnpinOf(pinned.pin()));
   EXPECT_EQ(there_.Ask(EvictOf("m")).code(), 0);
@@ -142,14 +143,14 @@ TEST_P(PeerCopies, OnlyWhatIsThereIsPinned) {
   EXPECT_EQ(there_.Ask(PinOf("other")).code(), CodeOf(absl::StatusCode::kNotFound));
   EXPECT_EQ(there_.Ask(PinOf("")).code(), CodeOf(absl::StatusCode::kNotFound));
   there_.Send(UnpinOf(0));
-  there_.Send(UnpinOf(17));  // never pinned: nothing happens
+  there_.Send(UnpinOf(17));  // this pin never existed: nothing happens
   EXPECT_EQ(there_.Ask(EvictOf("m")).code(), 0);
 }
 
 TEST_P(PeerCopies, APinThatEndedIsRefused) {
   const proto::PinOutcome pinned = Pin();
   there_.Send(UnpinOf(pinned.pin()));
-  EXPECT_EQ(there_.Ask(DescribeOf()).code(), 0);  // it has been unpinned by now
+  EXPECT_EQ(there_.Ask(DescribeOf()).code(), 0);  // once this is answered the model is unpinned
   const std::uint64_t swap = here_.Send(SwapInFrom(pinned));
   ExpectNotCome(swap, here_.Send(RunOf("m", 1)));
   ExpectHostServes();
@@ -174,14 +175,14 @@ TEST_P(PeerCopies, WhatAnOrderSaysOfAPinIsChecked) {
         kWeights + std::uint64_t{1}, ~std::uint64_t{0}}) {
     EXPECT_EQ(code([&](Swap& swap) { last(swap)->set_length(length); }), invalid) << length;
   }
-  EXPECT_EQ(code([](Swap& swap) { swap.mutable_pinned()->add_ranges(); }), invalid) << "of nothing";
+  EXPECT_EQ(code([](Swap& swap) { swap.mutable_pinned()->add_ranges(); }), invalid) << "the range is empty";
   EXPECT_EQ(code([](Swap& swap) {
               swap.mutable_pinned()->clear_ranges();
               for (std::size_t i = 0; i < kWeights; i += 256)
                 swap.mutable_pinned()->add_ranges()->set_length(256);
             }),
             invalid)
-      << "too many";
+      << "there are too many ranges";
   const int outside = CodeOf(absl::StatusCode::kOutOfRange);
   EXPECT_EQ(code([&](Swap& swap) { last(swap)->set_offset((16 << 20) - 4096); }), outside);
   EXPECT_EQ(code([&](Swap& swap) { last(swap)->set_offset(~std::uint64_t{0} - 4096); }), outside);
@@ -190,7 +191,7 @@ TEST_P(PeerCopies, WhatAnOrderSaysOfAPinIsChecked) {
   EXPECT_EQ(code([](Swap& swap) { swap.mutable_pinned()->mutable_memory()->set_arena(17); }), unavailable);
   EXPECT_EQ(code([](Swap& swap) { swap.mutable_pinned()->mutable_memory()->set_host("elsewhere"); }),
             unavailable);
-  EXPECT_EQ(code([](Swap& swap) { swap.mutable_pinned()->mutable_memory()->set_socket("/tmp/nobody"); }),
+  EXPECT_EQ(code([](Swap& swap) { swap.mutable_pinned()->mutable_memory()->set_socket("/tmp/absent"); }),
             unavailable);
   EXPECT_EQ(code([](Swap& swap) { swap.mutable_pinned()->mutable_memory()->set_socket(""); }), unavailable);
   ExpectHostServes();
@@ -202,7 +203,7 @@ TEST_P(SlowPeerCopies, ASourceKilledInMidCopyIsNotTrusted) {
   StopInTheMiddle();
   ASSERT_TRUE(there_.connection->Kill().ok());
   there_.heard->AwaitDeath();
-  // Its successor uses the same memory, for something else.
+  // The next worker of GPU 0 uses the same memory for another model.
   Link again = source_.StartAndAdopt();
   EXPECT_EQ(again.connection->description().free_bytes(), 16u << 20);
   EXPECT_EQ(again.Ask(SwapInOf(PlaceSmall(*source_.host, "other", 9, kWeights))).code(), 0);

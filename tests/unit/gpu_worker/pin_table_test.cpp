@@ -1,4 +1,4 @@
-// What a worker says of a model that it pins when its weights lie in blocks.
+// What a worker reports of a pinned model whose weights lie in blocks.
 #include "gpu/worker/pin_table.hpp"
 
 #include <string>
@@ -24,8 +24,8 @@ class PinTableTest : public RunnerTest {
   PinTableTest()
       : RunnerTest(MakePlain, {.group = KiB(256), .block = KiB(64)}, Mapped()),
         pins_(*device_, *residency_, limits_) {
-    // Eight models fill the device; three go that are not side by side, and a larger one comes in their
-    // place.
+    // Eight models fill the device; three that are not side by side are evicted, and a larger one takes their
+    // blocks.
     const auto name = [](int i) { return "m" + std::to_string(i); };
     for (int i = 0; i < 8; ++i) Bring(PlaceSmall(*host_, name(i), 1, kSmall));
     for (int i = 0; i < 6; i += 2) residency_->Evict(name(i), ReplyFor(next_++));

@@ -1,4 +1,4 @@
-// A run and the swap that brings its model, group by group: what passes over the link is told by the test.
+// A run and the swap that brings its model, group by group: the test decides which copies pass over the link.
 #include <thread>
 
 #include "gmock/gmock.h"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kGroup = 64 << 10;
 
-// y = x + the first float of each of the four groups, one group per step.
+// y = x + the first float of each of the four groups; each step reads one group.
 class FourGroupPlan : public Plan {
  public:
   explicit FourGroupPlan(std::int64_t rows) : outputs_{Spec("y", {rows, kColumns})} {
@@ -57,7 +57,7 @@ class PipelineTest : public RunnerTest {
             },
             {.swap = swap, .group = Bytes(kGroup), .block = Bytes(kGroup)}) {}
 
-  // Four groups; the first float of each is `value`.
+  // A model of four groups; the first float of each is `value`.
   proto::HostCopy Place(const std::string& digest, float value = 1) {
     std::vector<std::byte> weights(4 * kGroup);
     for (std::size_t i = 0; i < 4; ++i) std::memcpy(weights.data() + i * kGroup, &value, sizeof(value));
@@ -71,7 +71,7 @@ class PipelineTest : public RunnerTest {
     }
     return PlaceModel(*host_, digest, model, weights);
   }
-  // Prepared ahead; with the weights held back, group by group.
+  // Prepares the model ahead; its weights are held back, group by group.
   void BeginSwap(std::uint64_t sequence, const proto::HostCopy& copy) {
     const std::size_t plans = preparer_->cache().size();
     Prepare(0, copy, 1);
@@ -81,7 +81,7 @@ class PipelineTest : public RunnerTest {
     held_->Hold(false);
   }
   bool Computing() { return device_->engine(Engine::kCompute).busy; }
-  // The first step has begun to wait for the second one's group, or has been reached at least.
+  // The first step has been reached, and may have begun to wait for the group of the second one.
   void PumpUntilComputing() {
     AwaitBusy();
     while (device_->engine(Engine::kCompute).progress == 0) std::this_thread::yield();
@@ -131,7 +131,7 @@ TEST_F(PipelineTest, TracesTellWhenEachStepWasReached) {
   Run(3, "m");
   EXPECT_EQ(Code(3), 0);
   EXPECT_EQ(outcomes_[3].run().step_begin_ns_size(), 0);
-  EXPECT_EQ(outcomes_[3].run().last_group_ns(), 0) << "all was there";
+  EXPECT_EQ(outcomes_[3].run().last_group_ns(), 0) << "all weights were there before";
 }
 
 TEST_F(PipelineTest, WhatIsResidentComputesWhileAnotherModelComes) {
@@ -141,7 +141,7 @@ TEST_F(PipelineTest, WhatIsResidentComputesWhileAnotherModelComes) {
   SwapIn(1, here);
   ASSERT_EQ(Code(1), 0);
   BeginSwap(2, Place("coming"));
-  for (std::uint64_t i = 10; i < 14; ++i) Run(i, "coming");  // more than are staged at a time
+  for (std::uint64_t i = 10; i < 14; ++i) Run(i, "coming");  // more runs than are staged at a time
   for (std::uint64_t i = 20; i < 24; ++i) Run(i, "here");
   for (std::uint64_t i = 20; i < 24; ++i) EXPECT_EQ(Code(i), 0);
   EXPECT_FALSE(outcomes_.contains(10));
@@ -153,7 +153,7 @@ TEST_F(PipelineTest, WhatIsResidentComputesWhileAnotherModelComes) {
 TEST_F(PipelineTest, AGroupThatFailsFailsItsRunsAndTheModelCanComeAgain) {
   const auto copy = Place("m");
   BeginSwap(1, copy);
-  for (std::uint64_t i = 10; i < 15; ++i) Run(i, "m");  // computing, staged and waiting
+  for (std::uint64_t i = 10; i < 15; ++i) Run(i, "m");  // runs that compute, are staged, and wait
   held_->Pass(2);
   PumpUntilComputing();
   held_->Fail(absl::DataLossError("the link broke"));
@@ -161,7 +161,7 @@ TEST_F(PipelineTest, AGroupThatFailsFailsItsRunsAndTheModelCanComeAgain) {
   EXPECT_EQ(Code(1), CodeOf(absl::StatusCode::kDataLoss));
   for (std::uint64_t i = 10; i < 15; ++i) EXPECT_EQ(Code(i), CodeOf(absl::StatusCode::kDataLoss)) << i;
   EXPECT_EQ(runner_->in_flight(), 0u);
-  EXPECT_EQ(memory_->memory().free, memory_->memory().total) << "nothing leaks";
+  EXPECT_EQ(memory_->memory().free, memory_->memory().total) << "some device memory was not freed";
   SwapIn(2, copy);
   Run(20, "m");
   EXPECT_THAT(Output(20), testing::ElementsAre(4, 5, 6, 7));
@@ -174,7 +174,7 @@ TEST_F(PipelineTest, ACancelledRunIsAnsweredAfterItsModelWhichStays) {
   Run(11, "m");
   held_->Pass();
   PumpUntilComputing();
-  runner_->Cancel(10);  // computes already: goes on
+  runner_->Cancel(10);  // this run computes already and goes on
   runner_->Cancel(11);
   while (queue_->Run()) {
   }
@@ -224,7 +224,7 @@ TEST_F(PipelineTest, ASecondOrderForTheSameModelWaitsForTheFirst) {
   EXPECT_EQ(Code(1), 0);
   EXPECT_EQ(Code(2), 0);
   EXPECT_EQ(outcomes_[1].bytes(), 4 * kGroup);
-  EXPECT_EQ(outcomes_[2].bytes(), 0u) << "it moved once";
+  EXPECT_EQ(outcomes_[2].bytes(), 0u) << "the weights moved once";
 }
 
 class WholeTest : public PipelineTest {

@@ -1,4 +1,4 @@
-// Models move out of the way of one that would fit but for the holes between them.
+// Models are moved out of the way of one that is too large for each of the holes between them.
 #include <string>
 #include <vector>
 
@@ -16,7 +16,7 @@ class RoomMakerTest : public RunnerTest {
     return PlaceModel(*host_, digest, SmallModel(),
                       std::vector<std::byte>(size, static_cast<std::byte>(value)));
   }
-  // Eight models fill the device, and every second one goes.
+  // Eight models fill the device, and every second one is evicted.
   void FillWithHoles() {
     for (int i = 0; i < 8; ++i) {
       SwapIn(static_cast<std::uint64_t>(i) + 1, PlaceFilled(DigestOf(i), i, kSmall));

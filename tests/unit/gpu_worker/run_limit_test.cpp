@@ -11,7 +11,7 @@ using testing::HasSubstr;
 
 constexpr int kSteps = 600;
 
-// Runs of "endless" take ten seconds, in steps of 17 ms; those of "quick" a millisecond.
+// A run of "endless" takes ten seconds, in steps of 17 ms; a run of "quick" takes a millisecond.
 class RunLimitTest : public RunnerTest {
  protected:
   RunLimitTest()
@@ -54,7 +54,7 @@ TEST_F(RunLimitTest, ARunIsCutBetweenItsStepsAndTheNextOneBegins) {
   EXPECT_EQ(runner_->in_flight(), 0u);
 }
 
-// The first run holds the GPU for as long as the test wants it to, however slow this machine is.
+// The first run holds the GPU for as long as the test wants, however slow this machine is.
 TEST_F(RunnerTest, ARunThatNeverBeganSaysThatItDidNotCompute) {
   BringSmall("m");
   gate_->Set(true);
@@ -62,7 +62,8 @@ TEST_F(RunnerTest, ARunThatNeverBeganSaysThatItDidNotCompute) {
   AwaitBusy();
   run_limit_ = milliseconds(80);
   Run(11, "m", 1, 0, 1);
-  while (runner_->NextExpiry() == Time::max() && !HasFatalFailure()) PumpOnce();  // its inputs come in first
+  while (runner_->NextExpiry() == Time::max() && !HasFatalFailure())
+    PumpOnce();  // the run's inputs come in first
   runner_->Expire(runner_->NextExpiry());
   EXPECT_EQ(Code(11), CodeOf(absl::StatusCode::kDeadlineExceeded));
   EXPECT_EQ(Await(11).run().compute_ns(), 0);

@@ -1,4 +1,4 @@
-// What runs hold of the device's memory and when, and what is kept for them.
+// The device memory that runs hold at each moment, and the memory that is kept for them.
 #include <thread>
 
 #include "gmock/gmock.h"
@@ -11,8 +11,8 @@ using testing::ElementsAre;
 
 constexpr std::int64_t kRows = 4096;  // 64 KiB of each of inputs, outputs and activations
 
-// Of its activations, which it does not use, less and less is needed; stops before the step that the test
-// says.
+// A plan that needs less and less of its activations, which it does not use; it stops before the step that
+// the test says.
 class ShrinkingPlan final : public FakePlan {
  public:
   ShrinkingPlan(std::int64_t rows, std::shared_ptr<Gatekeeper> gate)
@@ -89,10 +89,10 @@ TEST_F(RunMemoryTest, ActivationsAreTakenAtTheLaunchAndGoWhenItHasComputed) {
   for (std::uint64_t i = 10; i < 13; ++i) Run(i, "m", kRows);
   AwaitEntered(1);
   PumpAll();
-  // Three have their inputs and outputs there, one its activations.
+  // Three runs have their inputs and outputs on the device, and one its activations.
   EXPECT_EQ(memory_->pool().held(), KiB(3 * 128 + 64));
   EXPECT_EQ(memory_->pool().size(), memory_->pool().held())
-      << "the next one has its place where this one ends";
+      << "the next run uses the memory of the one that ends";
   gate_->Set(false);
   for (std::uint64_t i = 10; i < 13; ++i) Finish(i);
   ExpectAllFree();
@@ -106,8 +106,8 @@ TEST_F(RunMemoryTest, WeightsLeaveWhatAStagedRunWillTake) {
   Run(11, "m", 8 * kRows);  // 1 MiB of inputs and outputs, 512 KiB between
   PumpAll();
   EXPECT_EQ(memory_->pool().set_aside(), KiB(512 - 64));
-  // Weights that would leave too little for it, beside what the first one holds, are refused; smaller ones
-  // not.
+  // Weights are refused that would leave too little memory for the run beside those of the first model;
+  // smaller ones fit.
   const Bytes free = memory_->memory().free;
   const auto large = PlaceSmall(*host_, "large", 1, free.count() - KiB(32).count());
   SwapIn(2, large);
@@ -127,9 +127,9 @@ TEST_F(RunMemoryTest, WeightsLeaveWhatAStagedRunWillTake) {
   ExpectAllFree();
 }
 
-TEST_F(RunMemoryTest, OneThatCouldNotBeLaunchedIsNotStaged) {
+TEST_F(RunMemoryTest, ARunThatCouldNotBeLaunchedIsNotStaged) {
   Bring({kRows, 8 * kRows});
-  // The larger one's inputs and outputs fit, what it computes between does not fit beside them.
+  // The inputs and outputs of the larger run fit, but its activations do not fit beside them.
   const DeviceRange rest =
       *memory_->Allocate({}, Bytes(memory_->memory().free.count() - KiB(1024 + 256).count()));
   Run(10, "m", 8 * kRows);
@@ -149,7 +149,7 @@ TEST_F(RunMemoryTest, RunsOfManySizesTakeTurnsInLittleMemory) {
   for (std::uint64_t i = 10; i < 40; ++i) {
     Run(i, "m", i % 4 == 0 ? 1 : kRows << (i % 4 - 1));
     runs.push_back(i);
-    if (runs.size() == 8) {  // no more outputs than the arena holds
+    if (runs.size() == 8) {  // the arena holds no more outputs
       for (const std::uint64_t run : std::exchange(runs, {})) {
         ASSERT_EQ(Code(run), 0) << outcomes_[run].message();
         (void)channel_->Release(outcomes_[run].run().outputs(0).data());
@@ -182,7 +182,7 @@ TEST_F(ShrinkingTest, ActivationsGoBackAsTheRunPassesTheirLastUse) {
   EXPECT_EQ(Code(1), 0);
   keeper_->Set(true);
   Run(10, "m", 1, 0, 0, &copy);
-  const Bytes block = KiB(1);  // at most, of its inputs and outputs
+  const Bytes block = KiB(1);  // the most for one of its inputs or outputs
   while (memory_->pool().held() < KiB(256) || memory_->pool().held() > KiB(256) + block) PumpOnce();
   EXPECT_EQ(memory_->pool().size(), memory_->pool().held());
   EXPECT_GE(memory_->memory().free, memory_->memory().total - KiB(256 + 64));
@@ -255,7 +255,7 @@ class Extents final : public DevicePlan {
 TEST(RunNeeds, TrimsWhereMuchIsUsedForTheLastTime) {
   using Trims = std::vector<RunNeeds::Trim>;
   EXPECT_EQ(RunNeeds::TrimsOf(Extents({})), Trims());
-  EXPECT_EQ(RunNeeds::TrimsOf(Extents({KiB(100), KiB(1)})), Trims()) << "not worth it";
+  EXPECT_EQ(RunNeeds::TrimsOf(Extents({KiB(100), KiB(1)})), Trims()) << "a trim of so little is not worth it";
   EXPECT_EQ(RunNeeds::TrimsOf(Extents({MiB(8), MiB(8), MiB(8)})), Trims());
   EXPECT_EQ(RunNeeds::TrimsOf(Extents({MiB(8), MiB(7), MiB(6), MiB(3), MiB(3), KiB(1)})),
             (Trims{{2, MiB(6)}, {3, MiB(3)}, {5, KiB(1)}}));

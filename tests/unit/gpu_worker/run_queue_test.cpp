@@ -77,13 +77,13 @@ TEST(RunQueue, WhatIsLateYieldsWithinItsPriority) {
   EXPECT_EQ(first(10), 2u);
   EXPECT_EQ(first(15), 1u);
   EXPECT_EQ(first(25), 3u);
-  EXPECT_EQ(first(31), 2u);                       // all are late
-  EXPECT_EQ(first(20 + kUnhurried.count()), 2u);  // long enough
+  EXPECT_EQ(first(31), 2u);                       // all runs are late
+  EXPECT_EQ(first(20 + kUnhurried.count()), 2u);  // run 2 has waited for long enough
   queue.Remove(3);
-  EXPECT_EQ(first(25), 2u);  // not to another priority
+  EXPECT_EQ(first(25), 2u);  // the turn does not pass to another priority
 }
 
-// The first by priority, what yields last, urgency and arrival.
+// The first run is the first by priority, by whether it yields, by urgency and by arrival.
 using Entry = std::tuple<std::uint32_t, Urgency, std::uint64_t>;
 std::optional<std::uint64_t> FirstOf(const std::vector<Entry>& entries, Time now) {
   const auto rank = [now](const Entry& entry) {
@@ -96,7 +96,7 @@ std::optional<std::uint64_t> FirstOf(const std::vector<Entry>& entries, Time now
 
 TEST(RunQueue, AgreesWithAPlainListOverManyRandomSteps) {
   RunQueue queue;
-  // Priority, urgency, id; ids grow with arrival.
+  // The key is priority, urgency and id; ids grow with arrival.
   std::vector<Entry> model;
   Random random(7);
   std::uint64_t next = 1;

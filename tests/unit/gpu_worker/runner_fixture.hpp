@@ -1,4 +1,4 @@
-// Residency, preparation and runs together on a small virtual device, without a process or a ring.
+// Residency, preparation and runs work together on a small virtual device, without a process or a ring.
 #pragma once
 
 #include <poll.h>
@@ -28,9 +28,9 @@ struct Gatekeeper {
   std::mutex mutex;
   std::condition_variable changed;
   bool closed = false;
-  int entered = 0;  // runs that came so far
+  int entered = 0;  // the runs that have come so far
   int inside = 0;
-  int most = 0;  // that were inside at once
+  int most = 0;  // the most runs that were inside at once
   void Set(bool value) {
     const std::lock_guard lock(mutex);
     closed = value;
@@ -115,7 +115,8 @@ class RunnerTest : public testing::Test {
     while (!outcomes_.contains(sequence) && !HasFatalFailure()) PumpOnce();
     return outcomes_[sequence];
   }
-  // Something computes. A launch may reach its engine a moment after its stream took it, and tells nobody.
+  // Waits until a run computes. A launch may reach its engine a moment after its stream took it, and no event
+  // tells of it.
   void AwaitBusy() {
     while (!device_->engine(Engine::kCompute).busy && !HasFatalFailure()) {
       if (!queue_->Run()) std::this_thread::yield();
@@ -131,7 +132,7 @@ class RunnerTest : public testing::Test {
     preparer_->Prepare(sequence, Host(copy), {Spec("x", {rows, kColumns})}, proto::PRECISION_FP32,
                        [](const auto&) {});
   }
-  // It is there, and its plan for one row: orders 1 and 2.
+  // Makes the model resident and its plan for one row: orders 1 and 2.
   proto::HostCopy BringSmall(const std::string& digest) {
     const auto copy = PlaceSmall(*host_, digest);
     SwapIn(1, copy);
@@ -172,9 +173,9 @@ class RunnerTest : public testing::Test {
 
   troupe::test::TemporaryDirectory directory_;
   std::shared_ptr<Gatekeeper> gate_ = std::make_shared<Gatekeeper>();
-  std::optional<Time> deadline_{};  // of runs from now on
+  std::optional<Time> deadline_{};  // the deadline of runs from now on
   std::uint32_t share_ = 0;         // percent of the SMs, of runs from now on
-  Duration run_limit_{};            // of runs from now on
+  Duration run_limit_{};            // the limit of runs from now on
   WorkerLimits limits_;
   transport::MemoryFile page_ = *CreateControlPage(1);
   std::unique_ptr<TaskQueue> queue_ = *TaskQueue::Create();

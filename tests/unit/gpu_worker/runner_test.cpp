@@ -11,7 +11,7 @@ using testing::ElementsAre;
 TEST_F(RunnerTest, ARunWaitsForItsModelAndItsPlan) {
   const auto copy = PlaceSmall(*host_, "m");
   SwapIn(1, copy);
-  Run(2, "m", 2, 0, 0, &copy);  // neither is there yet
+  Run(2, "m", 2, 0, 0, &copy);  // neither the model nor its plan is there yet
   EXPECT_THAT(Output(2), ElementsAre(1, 3, 5, 0, 5, 7, 9, 0));
   EXPECT_EQ(Await(1).bytes(), 64u);
   EXPECT_EQ(Await(2).bytes(), 64u);  // 32 in, 32 out
@@ -39,7 +39,7 @@ TEST_F(RunnerTest, SmallerPrioritiesComputeFirst) {
   Run(14, "m", 1, 1);
   gate_->Set(false);
   for (std::uint64_t i = 10; i <= 14; ++i) EXPECT_EQ(Code(i), 0);
-  // 11 and 12 were staged already when 14 came; of what is staged, the most urgent computes first.
+  // Runs 11 and 12 were staged when 14 came; of the staged runs the most urgent one computes first.
   const auto at = [&](std::uint64_t s) {
     return std::find(order_.begin(), order_.end(), s) - order_.begin();
   };
@@ -63,18 +63,18 @@ TEST_F(RunnerTest, TheMostUrgentComputesFirst) {
   Run(16, "m");
   gate_->Set(false);
   for (std::uint64_t i : {10, 11, 12, 14, 15, 16}) EXPECT_EQ(Code(i), 0);
-  // 11 and 12 were staged already when the others came.
+  // Runs 11 and 12 were staged when the others came.
   std::erase_if(order_, [](std::uint64_t s) { return s < 13; });
   EXPECT_THAT(order_, testing::ElementsAre(15, 14, 16));
 }
 
-// For a second: once more when this machine did not come so far within it.
+// The runs have a second; the test tries again when this machine was too slow to launch them within it.
 TEST_F(RunnerTest, WhatIsLateYields) {
   BringSmall("m");
   for (std::uint64_t sequence = 10;; sequence += 10) {
     const Time begin = transport::SteadyNow();
     gate_->Set(true);
-    for (std::uint64_t i = 0; i < 3; ++i) Run(sequence + i, "m");  // one computes, two are staged
+    for (std::uint64_t i = 0; i < 3; ++i) Run(sequence + i, "m");  // one run computes, two are staged
     deadline_ = begin;
     Run(sequence + 3, "m");
     deadline_ = begin + std::chrono::hours(1);
@@ -89,7 +89,7 @@ TEST_F(RunnerTest, WhatIsLateYields) {
   }
 }
 
-// With the answer its host copy may leave the region: nobody may be reading it then.
+// Once the swap is answered the model's host copy may leave the region: no copy may read it then.
 TEST_F(RunnerTest, ARunThatIsGivenUpWhileItsPlanIsMadeIsAnsweredWithThePlan) {
   const auto copy = PlaceSmall(*host_, "m");
   SwapIn(1, copy);
@@ -128,7 +128,8 @@ TEST_F(RunnerTest, ARunThatDidNotBeginInTimeIsDropped) {
   AwaitBusy();
   Run(11, "m", 1, 0, 1'000'000'000);
   Run(12, "m");
-  while (runner_->NextExpiry() == Time::max() && !HasFatalFailure()) PumpOnce();  // its inputs come in first
+  while (runner_->NextExpiry() == Time::max() && !HasFatalFailure())
+    PumpOnce();  // the run's inputs come in first
   const Time due = runner_->NextExpiry();
   runner_->Expire(due - Duration(1));
   EXPECT_FALSE(outcomes_.contains(11));
@@ -165,10 +166,11 @@ TEST_F(RunnerTest, ARunThatCannotFitAtAllIsAnswered) {
 }
 
 TEST_F(RunnerTest, RunsWaitForRoomThatOthersHold) {
-  // Each run needs more than a third of what is left: they take turns, none fails.
+  // Each run needs more than a third of the free memory: the runs take turns, and none fails.
   const auto copy = PlaceSmall(*host_, "m", 1, 64);
   SwapIn(1, copy);
-  for (std::uint64_t i = 10; i < 16; ++i) Run(i, "m", 32 << 10, 0, 0, &copy);  // 512 KiB in, out and between
+  for (std::uint64_t i = 10; i < 16; ++i)
+    Run(i, "m", 32 << 10, 0, 0, &copy);  // inputs, outputs and activations of 512 KiB
   for (std::uint64_t i = 10; i < 16; ++i) {
     EXPECT_EQ(Code(i), 0) << outcomes_[i].message();
     ASSERT_TRUE(outcomes_[i].run().outputs(0).data().has_arena());
@@ -315,7 +317,7 @@ TEST_F(RunnerTest, HostCopiesThatMakeNoSenseAreRefused) {
   copy = PlaceSmall(*host_, "m");
   copy.mutable_model()->set_offset(~std::uint64_t{0} - 3);
   EXPECT_FALSE(ResolveHostCopy(region_, copy).ok());
-  // Within the region, but no model, or one whose weights are elsewhere.
+  // The range is within the region, but holds no model, or one whose weights are elsewhere.
   copy = PlaceSmall(*host_, "m");
   copy.mutable_weights()->set_length(32);
   EXPECT_EQ(ReadModel(Host(copy), "cpu").status().code(), absl::StatusCode::kDataLoss);

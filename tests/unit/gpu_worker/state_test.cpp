@@ -1,4 +1,4 @@
-// What a function keeps on the device from run to run.
+// The state that a function keeps on the device from run to run.
 #include "gpu/worker/state_handler.hpp"
 
 #include "gmock/gmock.h"
@@ -10,7 +10,8 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// y = s + x and t = s + x, one row; t is the next run's s. A negative x fails, after t has been written.
+// y = s + x and t = s + x for one row; t is the s of the next run. A run with a negative x fails after it has
+// written t.
 class SumPlan : public Plan {
  public:
   explicit SumPlan(std::shared_ptr<Gatekeeper> gate) : gate_(std::move(gate)) {}
@@ -101,11 +102,11 @@ class StateTest : public RunnerTest {
     request.received = transport::SteadyNow();
     runner_->Submit(std::move(request), ReplyFor(sequence));
   }
-  // The first number of the sum that this run answered; it answers nothing else.
+  // The first number of the sum that this run answered; the run has no other output.
   float Sum(std::uint64_t sequence) {
     const proto::WorkerOutcome& outcome = Await(sequence);
     EXPECT_EQ(outcome.code(), 0) << outcome.message();
-    EXPECT_EQ(outcome.run().outputs_size(), 1) << "state is no output";
+    EXPECT_EQ(outcome.run().outputs_size(), 1) << "the state is not an output";
     return outcome.run().outputs_size() == 1 ? Output(sequence)[0] : -1;
   }
   static proto::WriteBackOrder Of(const std::string& function) {
@@ -133,7 +134,7 @@ TEST_F(StateTest, TheFirstRunFindsZerosAndEachItsPredecessors) {
   Bring(1, {Image("f")});
   for (std::uint64_t i = 2; i <= 6; ++i) Add(i, "f", 1);
   for (std::uint64_t i = 2; i <= 6; ++i) EXPECT_EQ(Sum(i), static_cast<float>(i - 1));
-  EXPECT_EQ(Await(6).bytes(), 32u) << "state does not pass the link";
+  EXPECT_EQ(Await(6).bytes(), 32u) << "the state does not pass over the link";
 }
 
 TEST_F(StateTest, AStateThatIsNotThereIsNeverTakenForZeros) {
@@ -142,7 +143,7 @@ TEST_F(StateTest, AStateThatIsNotThereIsNeverTakenForZeros) {
   Add(2, "f", 1);
   EXPECT_EQ(Code(2), CodeOf(absl::StatusCode::kNotFound));
   EXPECT_THAT(Await(2).message(), HasSubstr("the state of 'f' is not on this device"));
-  Bring(3, {Image("f", 40.F)});  // the model is there already
+  Bring(3, {Image("f", 40.F)});  // the model is resident already
   Add(4, "f", 2);
   EXPECT_EQ(Sum(4), 42);
 }
@@ -185,7 +186,7 @@ TEST_F(StateTest, ARunWhoseDaemonIsGoneAdvancesNothing) {
   runner_->FailAll(absl::UnavailableError("the daemon is gone"));
   handler_->Abandon();
   gate_->Set(false);
-  // The next daemon may not know what the last one was given.
+  // The next daemon may not know which images the last one was given.
   const proto::StateOutcome outcome = WriteBack(6);
   ASSERT_EQ(outcome.states_size(), 1);
   EXPECT_EQ(outcome.states(0).runs(), 1u);
@@ -202,7 +203,8 @@ TEST_F(StateTest, FunctionsOfOneModelHaveStatesOfTheirOwn) {
   EXPECT_EQ(Sum(4), 2);
 }
 
-// Two functions of one model run at the same time: what one of them wrote back takes nothing from the other.
+// Two functions of one model run at the same time: writing back the state of one does not touch the state of
+// the other.
 TEST_F(StateTest, AWriteBackOfOneFunctionLeavesItsSiblingAlone) {
   Bring(1, {Image("f"), Image("g", 100.F)});
   Add(2, "f", 1);
@@ -215,7 +217,7 @@ TEST_F(StateTest, AWriteBackOfOneFunctionLeavesItsSiblingAlone) {
     EXPECT_EQ(of_f.states(0).function(), "f");
     EXPECT_EQ(ValueOf(of_f.states(0)), 1);
     const proto::StateOutcome of_g = WriteBack(5 + 2 * again, "g");
-    ASSERT_EQ(of_g.states_size(), 1) << "also when nothing has changed since";
+    ASSERT_EQ(of_g.states_size(), 1) << "the state is written back also when it has not changed since";
     EXPECT_EQ(of_g.states(0).function(), "g");
     EXPECT_EQ(ValueOf(of_g.states(0)), 101);
   }
@@ -223,7 +225,7 @@ TEST_F(StateTest, AWriteBackOfOneFunctionLeavesItsSiblingAlone) {
   EXPECT_EQ(Code(8), CodeOf(absl::StatusCode::kNotFound));
 }
 
-// A run of a sibling that is under way holds up no write-back.
+// A run of another function of the model does not delay a write-back.
 TEST_F(StateTest, AWriteBackDoesNotWaitForItsSiblingsRun) {
   Bring(1, {Image("f"), Image("g", 100.F)});
   Add(2, "f", 1);
@@ -259,7 +261,7 @@ TEST_F(StateTest, AnEvictionWaitsForTheRunAndIsRefusedWhileOthersWait) {
   Add(2, "f", 3);
   handler_->Evict(channel_, "m", ReplyFor(3));
   EXPECT_EQ(Code(3), CodeOf(absl::StatusCode::kFailedPrecondition));
-  handler_->WriteBack(channel_, Of(""), ReplyFor(4));  // behind the run
+  handler_->WriteBack(channel_, Of(""), ReplyFor(4));  // this comes behind the run
   gate_->Set(false);
   EXPECT_EQ(Code(4), 0);
   EXPECT_EQ(ValueOf(outcomes_[4].state().states(0)), 3);
@@ -267,7 +269,8 @@ TEST_F(StateTest, AnEvictionWaitsForTheRunAndIsRefusedWhileOthersWait) {
 
 TEST_F(StateTest, NoFitCountsTheStateAndLeavesNothing) {
   proto::StateImage image = Image("f");
-  image.mutable_tensors(0)->mutable_spec()->set_shape(0, 200'000);  // 3.2 MB, and twice
+  image.mutable_tensors(0)->mutable_spec()->set_shape(
+      0, 200'000);  // a state has 3.2 MB, and there are two of it
   Bring(1, {image});
   EXPECT_EQ(Code(1), CodeOf(absl::StatusCode::kResourceExhausted));
   EXPECT_TRUE(Await(1).has_no_fit());
@@ -283,7 +286,7 @@ TEST_F(StateTest, LargeStateTravelsThroughTheArena) {
   ASSERT_TRUE(image.tensors(0).data().has_arena());
   Bring(1, {image});
   EXPECT_EQ(Code(1), 0) << Await(1).message();
-  handler_->Abandon();  // as for another daemon
+  handler_->Abandon();  // as when another daemon adopts the worker
   const proto::StateOutcome outcome = WriteBack(2);
   ASSERT_EQ(outcome.states_size(), 1);
   const auto written = channel_->FetchHere(outcome.states(0).tensors(0).data());
@@ -293,10 +296,10 @@ TEST_F(StateTest, LargeStateTravelsThroughTheArena) {
 
 TEST_F(StateTest, WhatCannotBeReadDoesNotCome) {
   proto::StateImage image = Image("f");
-  image.mutable_tensors(0)->mutable_data()->mutable_arena()->set_socket(directory_ / "nobody");
+  image.mutable_tensors(0)->mutable_data()->mutable_arena()->set_socket(directory_ / "absent");
   image.mutable_tensors(0)->mutable_data()->mutable_arena()->set_length(16);
   Bring(1, {image});
-  Add(2, "f", 1);  // behind it
+  Add(2, "f", 1);  // this run comes behind the first one
   EXPECT_NE(Code(1), 0);
   EXPECT_NE(Code(2), 0);
   EXPECT_THAT(Await(2).message(), HasSubstr("did not come"));
@@ -318,7 +321,7 @@ TEST_F(StateTest, WithoutItsModelItLeavesNothing) {
       const auto state = residency_->states().Find("f");
       ASSERT_NE(state, nullptr);
       while (state->coming && !HasFatalFailure()) PumpOnce();
-      weights->Fail(gone);  // behind the state
+      weights->Fail(gone);  // the weights come behind the state
     }
     EXPECT_EQ(Code(refused ? 1 : 2), CodeOf(absl::StatusCode::kUnavailable));
     EXPECT_EQ(residency_->states().Find("f"), nullptr);

@@ -1,4 +1,4 @@
-// A daemon's worth of things round one real worker process.
+// What a daemon has round one real worker process.
 #pragma once
 
 #include <unistd.h>
@@ -28,7 +28,7 @@ namespace troupe::gpu::test {
 
 inline constexpr Duration kPatience = std::chrono::seconds(60);
 
-// Collects what a link says, for a test that waits.
+// Collects the outcomes of a link for a test that waits for them.
 class Collector : public LinkHandler {
  public:
   void OnOutcome(proto::WorkerOutcome outcome) override {
@@ -128,7 +128,7 @@ class WorkerHarness {
     hello.set_gpu(command.gpu);
     hello.set_daemon_epoch(epoch);
     hello.set_run_directory(directory.path());
-    // A handle of its own for each adoption; the harness keeps the child's.
+    // The test has a handle of its own for each adoption; the harness keeps the one of the child process.
     transport::ProcessHandle handle;
     if (process.valid()) handle = std::move(process);
     AdoptionGifts gifts{host->fd(), memory.fd(), links.fd()};
@@ -164,8 +164,8 @@ class WorkerHarness {
   std::vector<transport::ProcessHandle> started_;
 };
 
-// A link that stops in the middle of the first copy over it: little more than `least` bytes pass, and no more
-// do until GoOn.
+// A link that stops in the middle of the first copy over it: little more than `least` bytes pass, and the
+// rest only after GoOn.
 class HeldLink {
  public:
   HeldLink(const transport::LinkBuckets& links, const std::string& name, Bytes least)

@@ -1,4 +1,4 @@
-// The real program, as a daemon meets it.
+// The real worker program, as a daemon uses it.
 #include <csignal>
 #include <fstream>
 #include <thread>
@@ -59,7 +59,7 @@ TEST(WorkerProcess, LargeOutputsLieInItsArenaUntilReleased) {
   WorkerHarness harness;
   Link link = harness.StartAndAdopt();
   const auto copy = PlaceSmall(*harness.host, "m");
-  const std::int64_t rows = 16 << 10;  // 256 KiB, inputs in an arena of the daemon's
+  const std::int64_t rows = 16 << 10;  // inputs of 256 KiB, which lie in the daemon's arena
   transport::LocalChannel::Options options;
   options.socket = harness.directory / "daemon-arena";
   options.capacity = MiB(2);
@@ -70,7 +70,7 @@ TEST(WorkerProcess, LargeOutputsLieInItsArenaUntilReleased) {
   *input.mutable_data() = room.Commit();
   EXPECT_EQ(link.Ask(SwapInOf(copy)).code(), 0);
   transport::ArenaClient client{transport::ArenaClient::Options()};
-  for (int round = 0; round < 100; ++round) {  // many more than the arena holds
+  for (int round = 0; round < 100; ++round) {  // many more outputs than the arena holds
     proto::WorkerOrder order;
     order.mutable_run()->set_digest("m");
     *order.mutable_run()->add_inputs() = input;
@@ -102,7 +102,7 @@ TEST(WorkerProcess, AKilledWorkerIsReportedWithWhatItWrote) {
   proto::WorkerOrder run = RunOf("m", 1);
   *run.mutable_run()->mutable_model() = copy;
   const std::uint64_t sequence = link.Send(run);
-  // In the middle of the run: the control page says so.
+  // Waits until the control page says that the run is in its middle.
   while (link.connection->Progress().lanes[static_cast<std::size_t>(Lane::kCompute)].order != sequence) {
     std::this_thread::yield();
   }
@@ -130,7 +130,7 @@ TEST(WorkerProcess, ACrashLeavesLastWords) {
   EXPECT_THAT(death.last_words, HasSubstr("crashed by SIGSEGV"));
 }
 
-// A crash that is asked for can be a call that only an intruder makes.
+// An injected crash can be a system call that only an intruder makes.
 TEST(WorkerProcess, AForbiddenCallEndsItAndIsNamed) {
   if (kJailRelaxed) GTEST_SKIP() << "a worker with a sanitizer has no jail";
   setenv("TROUPE_CRASH", "forbidden-call", 1);
@@ -169,7 +169,7 @@ TEST(WorkerProcess, ModelsOutliveTheDaemon) {
   const auto ran = second.Ask(RunOf("m", 1));  // sequence 1 again
   ASSERT_EQ(ran.code(), 0) << ran.message();
   EXPECT_THAT(Floats(ran.run().outputs(0).data().inlined()), ElementsAre(1, 3, 5, 0));
-  // The memory that it kept comes back, for its successor.
+  // The memory that the worker kept comes back for the next worker.
   auto memory = transport::MemoryFile::Open(second.connection->TakeDeviceMemory(),
                                             transport::MemoryFile::Access::kReadWrite);
   ASSERT_TRUE(memory.ok()) << memory.status();
@@ -223,7 +223,7 @@ TEST(WorkerProcess, AHangIsSeenInTheControlPage) {
   }
   ASSERT_TRUE(hung.has_value());
   EXPECT_THAT(*hung, HasSubstr(absl::StrCat("compute stands still at order ", sequence)));
-  EXPECT_EQ(link.Ask(DescribeOf()).code(), 0);  // the main loop lives on
+  EXPECT_EQ(link.Ask(DescribeOf()).code(), 0);  // the main loop still answers
   EXPECT_TRUE(link.connection->Kill().ok());
   EXPECT_TRUE(link.heard->AwaitDeath().end->signaled);
 }
@@ -243,13 +243,13 @@ TEST(WorkerProcess, AStalledLinkIsSeenInTheControlPage) {
   link.heard->AwaitDeath();
 }
 
-// The harness's only link from now on, which stops in the middle of the first 8 MiB.
+// From now on the harness has only this link, which stops in the middle of the first 8 MiB.
 HeldLink UseHeldLink(WorkerHarness& harness) {
   harness.links = *CreateNodeLinks(1, {5e7});
   return {harness.links, LinkInName(0), MiB(2)};
 }
 
-// A model in four groups, of which more than one and not all are there when it is held.
+// A model of four groups: when the link stops, more than one of them has arrived, and not all.
 struct SlowSwap {
   SlowSwap() {
     harness.command.group = MiB(2);
@@ -272,7 +272,7 @@ TEST(WorkerProcess, AWorkerKilledInMidSwapTakesNothingWithIt) {
   EXPECT_FALSE(link.heard->Answered(swap));
   EXPECT_FALSE(link.heard->Answered(run));
   slow.link.GoOn();
-  // Neither the memory nor the link is held by the dead one.
+  // The dead worker holds neither the memory nor the link.
   Link again = slow.harness.StartAndAdopt();
   EXPECT_EQ(again.connection->description().free_bytes(), 16u << 20);
   proto::WorkerOrder order = RunOf("m", 1);
@@ -347,7 +347,7 @@ TEST(WorkerProcess, ARunByLayerNeedsAWindowAndLeavesNothing) {
   const auto description = link.Ask(DescribeOf()).description();
   EXPECT_EQ(description.resident_size(), 0);
   EXPECT_EQ(description.free_bytes(), 16u << 20);
-  EXPECT_LT(description.pool_peak_bytes(), 7u << 20) << "its output has 1 MiB, its weights 8";
+  EXPECT_LT(description.pool_peak_bytes(), 7u << 20) << "the output takes 1 MiB, the weights 8";
   EXPECT_EQ(link.Ask(SwapInOf(model.copy)).code(), 0);
   ExpectEverywhere(link.Ask(model.Run(3)), 31);
 }
@@ -376,7 +376,7 @@ TEST(WorkerProcess, ALinkThatStallsInMidSwapIsNamed) {
   SlowSwap slow;
   Link link = slow.harness.StartAndAdopt();
   const std::uint64_t swap = link.Send(SwapInOf(slow.copy));
-  slow.link.AwaitHeld();  // not the device's fault: the link itself lets nothing pass any more
+  slow.link.AwaitHeld();  // the device is healthy: the link itself lets nothing pass any more
   ProgressWatch watch({kPatience, std::chrono::milliseconds(500), kPatience});
   std::optional<std::string> hung;
   const Time give_up = transport::SteadyNow() + kPatience;
@@ -548,7 +548,7 @@ TEST(WorkerHostile, OrdersThatMakeNoSenseAreAnsweredOneByOne) {
   EXPECT_EQ(link.Ask(run).code(), 0);
 }
 
-// The other end of the rings, without the client that keeps to the rules.
+// The other end of the rings, without the client, which would keep to the rules.
 struct RawLink {
   transport::UnixConnection control;
   transport::SocketMessage reply;
@@ -591,7 +591,7 @@ TEST(WorkerHostile, RandomRecordsAreAnsweredOrEndTheAdoption) {
     auto reader = WorkerHarness::Value(transport::RingReader::Attach(outcomes));
     std::string payload;
     for (std::uint64_t i = 1; i <= 200; ++i) {
-      // Half of it noise, half a valid order with a byte or two changed.
+      // Half of the orders are noise, the others are valid orders with a byte or two changed.
       proto::WorkerOrder order = RunOf("m", 1 + static_cast<std::int64_t>(random.Below(3)));
       order.set_sequence(i);
       payload = random.Below(2) == 0 ? std::string(random.Below(300), '\0') : order.SerializeAsString();
@@ -603,7 +603,7 @@ TEST(WorkerHostile, RandomRecordsAreAnsweredOrEndTheAdoption) {
       const auto op = static_cast<std::uint16_t>(random.Below(4) == 0 ? random.Below(65536) : 1);
       ASSERT_TRUE(writer.Write(op, 0, i, std::as_bytes(std::span(payload)), kPatience).ok());
     }
-    // The last order is sane; once it is answered all others have been.
+    // The last order is valid; once it is answered all others have been.
     proto::WorkerOrder describe = DescribeOf();
     describe.set_sequence(999);
     payload = describe.SerializeAsString();
@@ -613,12 +613,13 @@ TEST(WorkerHostile, RandomRecordsAreAnsweredOrEndTheAdoption) {
       ASSERT_TRUE(reader.Wait(kPatience));
       ASSERT_TRUE(reader.TryRead(record).ok());
     }
-    // Then the ring itself: every byte of its control block, as a dying process might leave it.
+    // Then the ring itself is damaged: every byte of its control block, as a dying process might leave it.
     std::byte* memory = reinterpret_cast<std::byte*>(&orders->control());
     for (std::size_t at = 64; at < 4096; ++at) memory[at] = static_cast<std::byte>(random.Below(256));
     const std::uint64_t one = 1;
     ASSERT_EQ(write(orders->doorbell_fd(), &one, sizeof(one)), 8);
-    // The worker lets go of this daemon, or sees nothing wrong yet; a later one is welcome in both cases.
+    // The worker drops the connection of this daemon, or sees nothing wrong yet; in both cases it accepts a
+    // later one.
   }
   ASSERT_FALSE(harness.process.IsDead());
   Link link = harness.Adopt(100);
@@ -660,10 +661,11 @@ TEST(WorkerHostile, SilentConnectionsKeepNoDaemonOut) {
     silent.push_back(WorkerHarness::Value(transport::ConnectUnix(harness.command.socket, kPatience)));
   Link newer = harness.Adopt(2);
   EXPECT_EQ(newer.Ask(DescribeOf()).code(), 0);
-  // The oldest of them made room, and that is told to the daemon, as is a hello that makes no sense.
+  // The oldest of the connections was closed to make room. The daemon hears of that, as it does of a hello
+  // that makes no sense.
   EXPECT_TRUE(absl::IsUnavailable(silent.front().Receive(kPatience).status()));
   ASSERT_TRUE(silent.back().Send("this is not a hello", {}, kPatience).ok());
-  EXPECT_TRUE(silent.back().Receive(kPatience).ok()) << "an answer says why";
+  EXPECT_TRUE(silent.back().Receive(kPatience).ok()) << "the answer says why";
   const auto expected = 2 * WorkerLimits().handshakes + 1;
   while (newer.connection->Progress().refused < expected) std::this_thread::yield();
 }
@@ -673,7 +675,7 @@ TEST(WorkerHostile, MoreOrdersThanTheRingHoldsAreRefusedAtTheSender) {
   harness.command.compute = "timed";
   Link link = harness.StartAndAdopt();
   ASSERT_TRUE(link.connection->process().Signal(SIGSTOP).ok());
-  proto::WorkerOrder order = RunOf("m", 4096);  // 64 KiB each
+  proto::WorkerOrder order = RunOf("m", 4096);  // inputs and outputs of 64 KiB each
   absl::Status status;
   for (std::uint64_t i = 1; status.ok(); ++i) {
     order.set_sequence(i);
