@@ -1,4 +1,4 @@
-// Verbs of the certificate authority. They ask no cluster.
+// Verbs of the certificate authority, which ask no cluster.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -67,7 +67,7 @@ TEST_F(CaVerbs, WhatIsWrongIsSaid) {
     EXPECT_NE(Run(Issue(words, "x")), ExitCode::kOk) << words;
     EXPECT_THAT(troupe_.err(), HasSubstr(why)) << words;
   }
-  EXPECT_EQ(Run(Issue("--role admin ann", "ann")), ExitCode::kOk) << "who only dials needs no host";
+  EXPECT_EQ(Run(Issue("--role admin ann", "ann")), ExitCode::kOk) << "a member that only dials needs no host";
   EXPECT_NE(Run("ca revoke bob --ca " + Folder("ca")), ExitCode::kOk);
   EXPECT_THAT(troupe_.err(), HasSubstr("'bob'"));
 }

@@ -114,7 +114,8 @@ struct ChaosRunTest : testing::Test {
 
 TEST_F(ChaosRunTest, InjectsEachFaultInItsTimeAndTellsWhatBecameOfIt) {
   auto& cluster = troupe.cluster;
-  cluster.Answer(Request::kListEvents, Event(7, "node-0", "worker-ready"));  // the newest before it began
+  cluster.Answer(Request::kListEvents,
+                 Event(7, "node-0", "worker-ready"));  // the newest event before the plan began
   for (int look = 0; look < 12; ++look) cluster.Answer(Request::kListEvents, proto::AdminReply());
   cluster.Answer(Request::kListEvents, Event(8, "node-0", "worker-down"));
   cluster.Answer(Request::kListEvents, Event(9, "gateway-0", "member-suspect"));
@@ -170,7 +171,7 @@ TEST_F(ChaosRunTest, AClusterThatDoesNotRecoverIsAFailure) {
   troupe.cluster.Answer(Request::kClusterStatus, Status(false));
   EXPECT_EQ(troupe.Run("chaos run " + path() + " --yes"), ExitCode::kRefused);
   EXPECT_THAT(troupe.err(), HasSubstr("node-0 is not alive"));
-  // One second, two, half of one for the fault, and half a minute.
+  // The sleeps are one second, two seconds, half a second for the fault, and half a minute.
   EXPECT_EQ(troupe.console.now.time_since_epoch(), milliseconds(32500));
 }
 
@@ -179,7 +180,8 @@ TEST_F(ChaosRunTest, AManagerThatIsAwayForAWhileIsNoEnd) {
   cluster.Answer(Request::kListEvents, Event(70, "manager", "function-deployed"));
   for (int look = 0; look < 11; ++look) cluster.Answer(Request::kListEvents, proto::AdminReply());
   for (int look = 0; look < 3; ++look) cluster.Answer(Request::kListEvents, absl::UnavailableError("away"));
-  cluster.Answer(Request::kListEvents, Event(1, "node-0", "member-joined"));  // a new one numbers anew
+  cluster.Answer(Request::kListEvents,
+                 Event(1, "node-0", "member-joined"));  // a new manager numbers its events anew
   cluster.Answer(Request::kListEvents, proto::AdminReply());
   cluster.Answer(Request::kClusterStatus, Status(true));
   EXPECT_EQ(troupe.Run("chaos run " + path() + " --yes"), ExitCode::kOk) << troupe.err();

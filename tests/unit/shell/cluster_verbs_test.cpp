@@ -1,4 +1,4 @@
-// Verbs of cluster, node, gpu, kill.
+// The verbs of cluster, node, gpu and kill.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ struct ClusterVerbTest : testing::Test {
   Harness troupe;
 };
 
-TEST_F(ClusterVerbTest, StatusCountsWhoIsThere) {
+TEST_F(ClusterVerbTest, StatusCountsMembers) {
   EXPECT_EQ(troupe.Run("cluster status"), ExitCode::kOk);
   EXPECT_THAT(
       troupe.out(),
@@ -31,7 +31,7 @@ TEST_F(ClusterVerbTest, StatusCountsWhoIsThere) {
   EXPECT_THAT(troupe.out(), HasSubstr("queued 43  running 2  served 777\n"))
       << "gateways and nodes count the same requests";
   EXPECT_THAT(troupe.out(), HasSubstr("10.0.0.3:8000"));
-  EXPECT_THAT(troupe.out(), Not(HasSubstr("\x1b"))) << "no colours into a pipe";
+  EXPECT_THAT(troupe.out(), Not(HasSubstr("\x1b"))) << "there are no colours in a pipe";
 }
 
 TEST_F(ClusterVerbTest, JsonHasEveryFieldUnderItsName) {
@@ -94,7 +94,7 @@ TEST_F(ClusterVerbTest, GpuListAndShow) {
 }
 
 TEST_F(ClusterVerbTest, KillAsksFirst) {
-  EXPECT_EQ(troupe.Run("kill gpu node-a/1"), ExitCode::kRefused) << "nobody there to say yes";
+  EXPECT_EQ(troupe.Run("kill gpu node-a/1"), ExitCode::kRefused) << "without a terminal no one can confirm";
   troupe.console.input = {"no"};
   EXPECT_EQ(troupe.Run("kill gpu node-a/1"), ExitCode::kRefused);
   EXPECT_TRUE(troupe.cluster.asked.empty());

@@ -23,7 +23,7 @@ TEST(CommandLine, HelpListsEveryVerbAndTheExitCodes) {
   EXPECT_EQ(troupe.Run("--version"), ExitCode::kOk);
   EXPECT_THAT(troupe.out(), StartsWith("troupe "));
   EXPECT_EQ(troupe.Run(""), ExitCode::kUsage);
-  EXPECT_EQ(troupe.cluster.clients, 0) << "nobody was asked";
+  EXPECT_EQ(troupe.cluster.clients, 0) << "no cluster was asked";
 }
 
 TEST(CommandLine, EveryVerbHasHelpOfItsOwn) {
@@ -136,7 +136,7 @@ TEST(CommandLine, ARefusalInsideOfTheReplyIsOneToo) {
 TEST(CommandLine, AManagerThatIsNotThereIsExplained) {
   Harness troupe;
   troupe.cluster.Answer(proto::AdminRequest::kClusterStatus,
-                        absl::UnavailableError("nobody at 127.0.0.1:7400"));
+                        absl::UnavailableError("no manager at 127.0.0.1:7400"));
   EXPECT_EQ(troupe.Run("cluster status"), ExitCode::kUnreachable);
   EXPECT_THAT(troupe.err(), HasSubstr("--manager HOST:PORT"));
 }

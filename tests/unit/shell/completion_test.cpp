@@ -51,14 +51,14 @@ TEST(Completion, NamesOfTheKindThatIsDue) {
   EXPECT_THAT(CompletionsOf("infer e"), ElementsAre("ensemble"));
   EXPECT_THAT(CompletionsOf("kill gpu node-b"), ElementsAre("node-b/0"));
   EXPECT_THAT(CompletionsOf("--json node drain "), ElementsAre("node-a", "node-b"));
-  EXPECT_THAT(CompletionsOf("node drain node-a "), IsEmpty()) << "one name is enough";
+  EXPECT_THAT(CompletionsOf("node drain node-a "), IsEmpty()) << "the verb takes only one name";
   EXPECT_THAT(CompletionsOf("--manager x:1 function show r"), ElementsAre("resnet"));
 }
 
 TEST(Completion, OptionsOnce) {
   EXPECT_THAT(CompletionsOf("function deploy --d"), ElementsAre("--deadline"));
   EXPECT_THAT(CompletionsOf("function deploy --deadline 5s --"), Not(Contains("--deadline")));
-  EXPECT_THAT(CompletionsOf("infer digits --input a --"), Contains("--input")) << "may come again";
+  EXPECT_THAT(CompletionsOf("infer digits --input a --"), Contains("--input")) << "the option may come again";
   EXPECT_THAT(CompletionsOf("function deploy --tenant "), IsEmpty());
 }
 
@@ -83,7 +83,8 @@ TEST(Completion, NamesAreAskedOnceForAWhileAndNeverFail) {
   EXPECT_THAT(names(Kind::kFunction), ElementsAre("digits"));
   EXPECT_EQ(troupe.cluster.asked.size(), 1U);
   EXPECT_LE(troupe.cluster.timeouts[0], std::chrono::seconds(1));
-  EXPECT_FALSE(troupe.session.options().timeout.has_value()) << "its haste is its own";
+  EXPECT_FALSE(troupe.session.options().timeout.has_value())
+      << "the short timeout of a completion is not that of the session";
   troupe.console.now += std::chrono::seconds(3);
   troupe.cluster.answers.clear();
   troupe.cluster.Answer(proto::AdminRequest::kListFunctions, absl::UnavailableError("away"));

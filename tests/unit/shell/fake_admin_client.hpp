@@ -11,11 +11,12 @@
 
 namespace troupe::shell {
 
-// What the cluster was asked and what it answers. Outlives the clients made from it.
+// The requests to the cluster and its answers. It outlives the clients made from it.
 struct FakeCluster {
   using Case = proto::AdminRequest::RequestCase;
 
-  // Answers by kind of request: each is used once, the last one for ever. Without one: an empty reply.
+  // Answers by kind of request: each is used once, the last one again and again. Without one the reply is
+  // empty.
   void Answer(Case kind, absl::StatusOr<proto::AdminReply> reply) {
     answers[kind].push_back(std::move(reply));
   }
@@ -31,10 +32,10 @@ struct FakeCluster {
   std::string manager;
 };
 
-// `troupe` with its console and cluster.
+// `troupe` with a fake console and a fake cluster.
 struct Harness {
   Harness();
-  // Runs the words of a line, cut as the shell does.
+  // Runs the words of a line, which is split as the shell does it.
   ExitCode Run(const std::string& line);
   [[nodiscard]] std::string out() const { return last_out; }
   [[nodiscard]] std::string err() const { return last_err; }

@@ -1,5 +1,5 @@
-// A person who is not there: what is written is kept, what is typed was decided before, time passes only when
-// waited for.
+// A console without a person: it keeps what is written, its input was set before, and time passes only in
+// waits.
 #pragma once
 
 #include <deque>
@@ -27,7 +27,7 @@ class FakeConsole final : public Console {
   void BeginScreen() override { ++screens; }
   void EndScreen() override { --screens; }
 
-  // What was written since the last call.
+  // The text that was written since the last call.
   std::string TakeOut();
   std::string TakeErr();
 
@@ -35,7 +35,7 @@ class FakeConsole final : public Console {
   bool interrupt = false;
   Time now{};
   std::deque<std::string> input;
-  std::deque<Wake> wakes;  // what sleeps end with; then kInterrupt
+  std::deque<Wake> wakes;  // how the next sleeps end; later ones end with kInterrupt
   int screens = 0;
 
  private:

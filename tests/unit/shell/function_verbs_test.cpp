@@ -1,4 +1,4 @@
-// Verbs of function and workflow (but for running them).
+// The verbs of function and workflow, except those that run them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -102,7 +102,7 @@ TEST_F(RegistryVerbTest, AShareIsNoPercentile) {
   EXPECT_EQ(troupe.Run(deploy + "1.5"), ExitCode::kOk);
 }
 
-TEST_F(RegistryVerbTest, WhoStopsWaitingForADeploymentDoesNotStopIt) {
+TEST_F(RegistryVerbTest, AShellThatStopsWaitingForADeploymentDoesNotStopIt) {
   troupe.cluster.Answer(Request::kDeploy, absl::DeadlineExceededError("no answer within 3 s"));
   EXPECT_EQ(troupe.Run("function deploy digits " + folder + "/digits.onnx --timeout 3s"),
             ExitCode::kTimedOut);
@@ -133,13 +133,15 @@ TEST_F(RegistryVerbTest, ListShowRemoveLoadUnload) {
   EXPECT_EQ(troupe.Run("function show digits --version 2"), ExitCode::kOk);
   EXPECT_EQ(troupe.cluster.asked.back().show_function().key().version(), "2");
   EXPECT_THAT(troupe.out(), HasSubstr("image  FP32 [-1,2]"));
-  EXPECT_EQ(troupe.cluster.asked.back().request_case(), Request::kShowFunction) << "no GPUs are asked for";
+  EXPECT_EQ(troupe.cluster.asked.back().request_case(), Request::kShowFunction)
+      << "the GPUs are not asked for";
   reply.mutable_functions(0)->mutable_record()->set_precision(proto::PRECISION_BF16);
   reply.mutable_functions(0)->mutable_record()->set_sm_partition(12);
   troupe.cluster.answers.clear();
   troupe.cluster.Answer(Request::kShowFunction, reply);
   EXPECT_EQ(troupe.Run("function show digits"), ExitCode::kOk);
-  EXPECT_THAT(troupe.out(), HasSubstr("precision  bf16\nSM share   12 %\nweights")) << "nobody knows GPUs";
+  EXPECT_THAT(troupe.out(), HasSubstr("precision  bf16\nSM share   12 %\nweights"))
+      << "the answer lists no GPUs";
   troupe.cluster.Answer(Request::kListGpus, MakeGpuReply());
   EXPECT_EQ(troupe.Run("function show digits"), ExitCode::kOk);
   EXPECT_THAT(troupe.out(), HasSubstr("SM share   12 %\n           16 of 132 SMs on node-a/0\nweights"));
@@ -166,8 +168,9 @@ TEST_F(RegistryVerbTest, WhatIsChangedWithoutAVersionIsTheNewestAndSaidSo) {
   troupe.cluster.Answer(Request::kRemove, removed);
   const auto asked = troupe.cluster.asked.size();
   EXPECT_EQ(troupe.Run("function remove dd"), ExitCode::kOk);
-  EXPECT_EQ(troupe.cluster.asked.size(), asked + 1) << "one request: nothing comes between";
-  EXPECT_EQ(troupe.cluster.asked.back().remove().key().version(), "") << "the manager settles which one";
+  EXPECT_EQ(troupe.cluster.asked.size(), asked + 1)
+      << "there is one request, so no other change comes in between";
+  EXPECT_EQ(troupe.cluster.asked.back().remove().key().version(), "") << "the manager decides which version";
   EXPECT_EQ(troupe.out(), "dd version 10 is removed; version 9 answers now\n");
   removed.mutable_functions()->SwapElements(0, 1);
   troupe.cluster.answers.clear();
@@ -198,7 +201,7 @@ TEST_F(RegistryVerbTest, NoRunsAreTheAnswerOnlyOfAWorkflowThatIsThere) {
   troupe.cluster.answers.clear();
   troupe.cluster.Answer(Request::kShowWorkflow, absl::NotFoundError("there is no workflow 'nope'"));
   EXPECT_EQ(troupe.Run("workflow runs nope"), ExitCode::kNotFound);
-  EXPECT_EQ(troupe.Run("workflow runs"), ExitCode::kOk) << "of all, there are none";
+  EXPECT_EQ(troupe.Run("workflow runs"), ExitCode::kOk) << "there are no runs at all";
 }
 
 TEST_F(RegistryVerbTest, AWorkflowIsRemovedByItsVersion) {
@@ -211,8 +214,9 @@ TEST_F(RegistryVerbTest, AWorkflowIsRemovedByItsVersion) {
   reply.mutable_workflows()->SwapElements(0, 1);
   troupe.cluster.Answer(Request::kRemoveWorkflow, reply);
   EXPECT_EQ(troupe.Run("workflow remove flow"), ExitCode::kOk);
-  EXPECT_EQ(troupe.cluster.asked.size(), 1u) << "one request: nothing comes between";
-  EXPECT_EQ(troupe.cluster.asked.back().remove_workflow().version(), "") << "the manager settles which one";
+  EXPECT_EQ(troupe.cluster.asked.size(), 1u) << "there is one request, so no other change comes in between";
+  EXPECT_EQ(troupe.cluster.asked.back().remove_workflow().version(), "")
+      << "the manager decides which version";
   EXPECT_EQ(troupe.out(), "flow version 2 is removed; version 1 answers now\n");
   reply.mutable_workflows()->DeleteSubrange(0, 1);
   troupe.cluster.answers.clear();

@@ -152,7 +152,7 @@ TEST_F(InferenceTest, AWorkflowIsFoundWhereNoFunctionIs) {
   EXPECT_THAT(troupe.out(), HasSubstr("(queued 0 ns"));
   troupe.cluster.infer_reply->clear_node();
   EXPECT_EQ(Run("--input photo=" + folder + "/x.json"), ExitCode::kOk) << troupe.err();
-  EXPECT_THAT(troupe.out(), testing::Not(HasSubstr("("))) << "no node, no times of one";
+  EXPECT_THAT(troupe.out(), testing::Not(HasSubstr("("))) << "without a node there are no times of one";
   troupe.cluster.answers.clear();
   troupe.cluster.Answer(Request::kShowFunction, absl::NotFoundError("there is no function"));
   troupe.cluster.Answer(Request::kShowWorkflow, absl::NotFoundError("there is no workflow"));

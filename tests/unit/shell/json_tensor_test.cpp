@@ -19,7 +19,7 @@ proto::TensorSpec Declared(proto::DataType type, const std::vector<std::int64_t>
   return spec;
 }
 
-// "FP32 [1,2]", or the error.
+// The tensor as "FP32 [1,2]", or the error.
 std::string ReadJson(const std::string& text, const proto::TensorSpec& declared) {
   const auto tensor = ParseJsonTensor(text, declared);
   return tensor.ok() ? Describe(tensor->spec()) : std::string(tensor.status().message());
@@ -35,7 +35,7 @@ TEST(JsonTensor, AFlatListTakesTheDeclaredShape) {
   EXPECT_EQ(ReadJson("[1,2,3,4,5,6]", Declared(proto::FP32, {-1, 3})), "FP32 [2,3]");
   EXPECT_EQ(ReadJson("[1,2,3,4,5,6]", Declared(proto::FP32, {2, 3})), "FP32 [2,3]");
   EXPECT_EQ(ReadJson("[1,2,3,4,5]", Declared(proto::FP32, {-1, 3})), "FP32 [5]")
-      << "left for the check to refuse";
+      << "the check refuses it later";
   EXPECT_EQ(ReadJson("[1,2]", Declared(proto::FP32, {1LL << 62, 1LL << 62})), "FP32 [2]");
 }
 

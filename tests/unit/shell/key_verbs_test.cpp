@@ -1,4 +1,4 @@
-// Verbs of API keys.
+// The verbs of API keys.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

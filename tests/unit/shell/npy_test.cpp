@@ -61,7 +61,7 @@ TEST(Npy, RefusalsSayWhatToDo) {
   EXPECT_THAT(NpyError(NpyFile(NpyHeader("<f4", "(2, 2)", "True"), std::string(16, ' '))),
               HasSubstr("Fortran order"));
   EXPECT_TRUE(ParseNpy(NpyFile(NpyHeader("<f4", "(2,)", "True"), "12345678")).ok())
-      << "one dimension has one order";
+      << "an array of one dimension has one order";
   EXPECT_THAT(NpyError(NpyFile(NpyHeader(">f4", "(1,)"), "1234")), HasSubstr("big-endian"));
   EXPECT_THAT(NpyError(NpyFile(NpyHeader("<U4", "(1,)"), "1234")), HasSubstr("'<U4'"));
   EXPECT_THAT(NpyError(NpyFile(NpyHeader("<f4", "(3,)"), "12345678")),
@@ -81,7 +81,7 @@ TEST(Npy, WhatIsWrittenIsReadBack) {
   const auto tensor = ParseNpy(NpyFile(NpyHeader("<i2", "(2, 3)"), "abcdefghijkl"));
   const auto file = WriteNpy(*tensor);
   ASSERT_TRUE(file.ok());
-  EXPECT_EQ((file->find('\n') + 1) % 64, 0U) << "data begin aligned, as numpy wants";
+  EXPECT_EQ((file->find('\n') + 1) % 64, 0U) << "the data begin aligned, as numpy wants";
   const auto again = ParseNpy(*file);
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(again->SerializeAsString(), tensor->SerializeAsString());

@@ -50,7 +50,7 @@ TEST(Script, OptionsOfTheShellHoldForItsLines) {
   EXPECT_EQ(troupe.cluster.asked.size(), 1U);
   EXPECT_EQ(troupe.last_out.front(), '{');
   troupe.console.input = {"shell"};
-  EXPECT_EQ(troupe.Run("shell"), ExitCode::kUsage) << "no shell inside of a shell";
+  EXPECT_EQ(troupe.Run("shell"), ExitCode::kUsage) << "there is no shell inside a shell";
 }
 
 }  // namespace

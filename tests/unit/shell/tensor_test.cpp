@@ -26,7 +26,7 @@ TEST(Tensor, EveryHalfSurvivesAFloatAndBack) {
   EXPECT_EQ(FloatToHalf(1.0F), 0x3C00);
   EXPECT_EQ(FloatToHalf(65519.0F), 0x7BFF);
   EXPECT_EQ(FloatToHalf(65520.0F), 0x7C00);
-  EXPECT_EQ(FloatToHalf(1.0F + 1.0F / 2048), 0x3C00) << "a tie goes to the even one";
+  EXPECT_EQ(FloatToHalf(1.0F + 1.0F / 2048), 0x3C00) << "a tie goes to the even number";
   EXPECT_EQ(FloatToHalf(1.0F + 3.0F / 2048), 0x3C02);
 }
 

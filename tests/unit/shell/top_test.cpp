@@ -29,7 +29,8 @@ TEST(Top, BusyShareIsTheDeltaOfBusyTime) {
   EXPECT_DOUBLE_EQ(BusyShare(TopGpu(1250, 20), &before, Duration(1000)), 0.25);
   EXPECT_DOUBLE_EQ(BusyShare(TopGpu(9999, 20), &before, Duration(1000)), 1.0);
   EXPECT_LT(BusyShare(TopGpu(1250, 20), nullptr, Duration(1000)), 0);
-  EXPECT_LT(BusyShare(TopGpu(1250, 20, "g2"), &before, Duration(1000)), 0) << "another worker";
+  EXPECT_LT(BusyShare(TopGpu(1250, 20, "g2"), &before, Duration(1000)), 0)
+      << "the GPU has another worker now";
   EXPECT_LT(BusyShare(TopGpu(500, 20), &before, Duration(1000)), 0);
   EXPECT_LT(BusyShare(TopGpu(1250, 20), &before, Duration(0)), 0);
 }

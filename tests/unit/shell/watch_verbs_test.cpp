@@ -1,4 +1,4 @@
-// top, events, and what interrupts them.
+// The verbs top and events, and what interrupts them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ TEST(WatchVerbs, EventsAsksForTheNewest) {
   EXPECT_THAT(troupe.out(), HasSubstr("worker-down  event 5\n"));
 }
 
-TEST(WatchVerbs, EventsShowsSwapsToWhoeverAsksForThem) {
+TEST(WatchVerbs, EventsShowsSwapsWhenTheyAreAskedFor) {
   Harness troupe;
   auto reply = EventReply(5, 30);
   for (int i = 3; i < 30; ++i) reply.mutable_events(i)->set_kind("swap");
@@ -58,7 +58,7 @@ TEST(WatchVerbs, EventsShowsSwapsToWhoeverAsksForThem) {
   EXPECT_EQ(shown("--kind gpu-killed").second, "no events\n");
 }
 
-TEST(WatchVerbs, EventsOfAKindThatIsNoneAreRefused) {
+TEST(WatchVerbs, EventsOfAnUnknownKindAreRefused) {
   Harness troupe;
   EXPECT_EQ(troupe.Run("events --kind worker-donw --follow"), ExitCode::kUsage);
   EXPECT_THAT(troupe.err(),

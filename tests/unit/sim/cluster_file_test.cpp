@@ -20,7 +20,7 @@ TEST(ClusterFile, ReadsWhatThereIs) {
   EXPECT_EQ(cluster->gpus, 4u);
   EXPECT_TRUE(cluster->topology.ShareSwitch(0, 1));
   EXPECT_EQ(cluster->loads, LoadMode::kAtomic);
-  EXPECT_EQ(cluster->link_sharing, gpu::LinkSharing::kDeadline) << "as the product does";
+  EXPECT_EQ(cluster->link_sharing, gpu::LinkSharing::kDeadline) << "the default is that of the product";
   ASSERT_EQ(cluster->models.size(), 2u);
   EXPECT_EQ(cluster->models[0].times.load, std::chrono::seconds(2));
   EXPECT_EQ(cluster->models[1].deadline, Duration());
@@ -48,7 +48,7 @@ TEST(ClusterFile, GpusOfSeveralKindsAndRuntimes) {
   EXPECT_EQ(cluster->KindOf(1).name, "v100");
   EXPECT_EQ(cluster->KindOf(1).link.value, 12e9);
   EXPECT_EQ(cluster->KindOf(2).speed, 0.5);
-  EXPECT_EQ(cluster->KindOf(2).link.value, 10e9);  // the cluster's
+  EXPECT_EQ(cluster->KindOf(2).link.value, 10e9);  // the link of the cluster
   EXPECT_EQ(cluster->LargestMemory(), Bytes(32'000'000'000));
   EXPECT_EQ(cluster->models[0].runtime.footprint, Bytes(1'600'000'000));
   EXPECT_EQ(cluster->models[0].runtime.cold_start, std::chrono::seconds(8));

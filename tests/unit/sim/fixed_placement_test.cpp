@@ -8,7 +8,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// Functions of a gigabyte and two seconds each, on GPUs that have room for two.
+// Functions with models of a gigabyte and runs of two seconds, on GPUs that have room for two models.
 PlacementProblem Problem(std::uint32_t gpus, std::size_t functions) {
   return {.gpus = gpus,
           .gpu_memory = GiB(2),
@@ -25,11 +25,11 @@ Duration Waits(const PlacementProblem& problem, const Placement& placement, cons
 
 TEST(FixedPlacement, OneGpuServesOneAfterTheOtherInTheirOrder) {
   const auto workload = Asked({{seconds(0), 0}, {seconds(1), 1}, {seconds(1), 0}, {seconds(9), 1}});
-  EXPECT_EQ(Waits(Problem(1, 2), {{true, true}}, workload), seconds(1));  // 0 + 1 + 3 + 0, of four
+  EXPECT_EQ(Waits(Problem(1, 2), {{true, true}}, workload), seconds(1));  // the mean of 0, 1, 3 and 0
   EXPECT_EQ(Waits(Problem(1, 2), {{true, true}}, Asked({})), Duration());
 }
 
-TEST(FixedPlacement, ARequestWaitsForWhoeverHasItsModelThoughAnotherGpuIsIdle) {
+TEST(FixedPlacement, ARequestWaitsForTheGpuWithItsModelThoughAnotherIsIdle) {
   const auto workload = Asked({{seconds(0), 0}, {seconds(1), 0}});
   EXPECT_EQ(Waits(Problem(2, 2), {{true, false}, {false, true}}, workload), milliseconds(500));
   EXPECT_EQ(Waits(Problem(2, 2), {{true, false}, {true, true}}, workload), Duration());
@@ -56,7 +56,7 @@ TEST(FixedPlacement, WhatIsAskedForAtTheSameTimesComesToTheMostGpus) {
   for (const std::size_t function : {1, 2}) EXPECT_NE((*found)[0][function], (*found)[1][function]);
 }
 
-TEST(FixedPlacement, ThereIsNoneForMoreThanFits) {
+TEST(FixedPlacement, MoreFunctionsThanFitHaveNoPlacement) {
   Random random(1);
   const auto found = FindPlacement(Problem(2, 5), {}, 10, random);
   EXPECT_EQ(found.status().code(), absl::StatusCode::kFailedPrecondition);

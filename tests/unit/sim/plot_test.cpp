@@ -50,9 +50,9 @@ TEST(Plots, AreBarsWithTheirHeightsByTheirValues) {
   const auto svg = RenderSvg(PlotsOf({Measured("e/a/one<&>/q", {5}), Measured("e/a/two/q", {10})}, "x")[0]);
   EXPECT_NE(svg.find("one&lt;&amp;&gt;"), std::string::npos);
   EXPECT_EQ(svg.find("one<"), std::string::npos);
-  EXPECT_NE(svg.find("height=\"160.0\""), std::string::npos) << svg;  // half of the axis
+  EXPECT_NE(svg.find("height=\"160.0\""), std::string::npos) << svg;  // the bar is half as high as the axis
   EXPECT_NE(svg.find("height=\"320.0\""), std::string::npos) << svg;
-  EXPECT_EQ(Times(svg, "<path"), 0u) << "nothing published, and no lines";
+  EXPECT_EQ(Times(svg, "<path"), 0u) << "without a published figure there are no lines";
 }
 
 TEST(Plots, AreLinesOverManyNumbersAndLogarithmicOverMagnitudes) {
@@ -65,12 +65,13 @@ TEST(Plots, AreLinesOverManyNumbersAndLogarithmicOverMagnitudes) {
   const auto svg = RenderSvg(plot);
   EXPECT_EQ(Times(svg, "<circle"), 6u);
   EXPECT_NE(svg.find("cy=\"370.0\""), std::string::npos) << svg;
-  EXPECT_NE(svg.find("cy=\"306.0\""), std::string::npos) << "a fifth of the axis for each power: " << svg;
+  EXPECT_NE(svg.find("cy=\"306.0\""), std::string::npos)
+      << "each power of ten takes a fifth of the axis: " << svg;
   EXPECT_NE(svg.find("(logarithmic)"), std::string::npos);
   EXPECT_NE(svg.find("as published"), std::string::npos);
   figures.pop_back();
   figures.pop_back();
-  EXPECT_FALSE(PlotsOf(figures, "x")[0].HasLines()) << "four places";
+  EXPECT_FALSE(PlotsOf(figures, "x")[0].HasLines()) << "there are only four places";
 }
 
 TEST(Plots, AFolderThatCannotBeMadeIsNamed) {

@@ -13,7 +13,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// Time that moves from one timer to the next.
+// A clock that moves from one timer to the next.
 class Clock {
  public:
   actors::FakeGpu::Timer Timer() {
@@ -141,12 +141,12 @@ TEST_F(ProfiledGpu, GpusBehindOneSwitchShareItsLink) {
   a->Run("big", std::nullopt, Time{}, Ran("a runs"));
   b->Bring({"big", Bytes(500'000'000), {}}, Time{}, Loaded("b"));
   clock_.RunAll();
-  // Half of the rate each until b is there after 1 s; the other half of a's gigabyte takes 0.5 s.
+  // Each transfer has half of the rate until b ends after 1 s; the other half of a's gigabyte takes 0.5 s.
   EXPECT_EQ(ends_["b"], seconds(1));
   EXPECT_EQ(ends_["a"], milliseconds(1500));
   EXPECT_EQ(ends_["a runs"], milliseconds(1520));
   EXPECT_EQ(link_->busy(), milliseconds(1500));
-  // A worker that dies leaves the link to the others.
+  // A worker that dies leaves the link to the other workers.
   a->Bring({"big", Bytes(1'000'000), {}}, clock_.now, Loaded("again"));
   b->Bring({"big", Bytes(1'000'000'000), {}}, clock_.now, Loaded("never"));
   b.reset();
@@ -159,21 +159,21 @@ TEST_F(ProfiledGpu, TheMostUrgentTransferHasTheLink) {
   auto b = Gpu(LoadMode::kPipelined);
   const auto c = Gpu(LoadMode::kPipelined);
   const auto in = [](Duration span) { return Time(span); };
-  a->Bring({"big", Bytes(1'000'000'000), {}, {}}, Time{}, Loaded("of nobody"));
+  a->Bring({"big", Bytes(1'000'000'000), {}, {}}, Time{}, Loaded("without urgency"));
   b->Bring({"big", Bytes(500'000'000), {}, in(seconds(1))}, Time{}, Loaded("urgent"));
   c->Bring({"big", Bytes(100'000'000), {}, in(seconds(1))}, Time{}, Loaded("as urgent"));
   clock_.RunAll();
-  EXPECT_EQ(ends_["as urgent"], milliseconds(200)) << "equals share it evenly";
+  EXPECT_EQ(ends_["as urgent"], milliseconds(200)) << "equally urgent transfers share the link evenly";
   EXPECT_EQ(ends_["urgent"], milliseconds(600));
-  EXPECT_EQ(ends_["of nobody"], milliseconds(1600));
-  // What comes with an earlier deadline goes before what has begun.
+  EXPECT_EQ(ends_["without urgency"], milliseconds(1600));
+  // A transfer with an earlier deadline goes before one that has begun.
   const auto now = clock_.now;
   a->Bring({"big", Bytes(1'000'000'000), {}, now + seconds(5)}, now, Loaded("begun"));
   b->Bring({"big", Bytes(500'000'000), {}, now + seconds(1)}, now, Loaded("before"));
   clock_.RunAll();
   EXPECT_EQ(ends_["before"], now.time_since_epoch() + milliseconds(500));
   EXPECT_EQ(ends_["begun"], now.time_since_epoch() + milliseconds(1500));
-  // The worker whose transfer has the link dies: the others go on.
+  // The worker whose transfer has the link dies: the transfers of the others go on.
   a->Bring({"big", Bytes(1'000'000), {}, clock_.now + seconds(5)}, clock_.now, Loaded("left"));
   b->Bring({"big", Bytes(1'000'000), {}, clock_.now + seconds(1)}, clock_.now, Loaded("never"));
   b.reset();
@@ -195,7 +195,7 @@ TEST_F(ProfiledGpu, OfTheLoadsThatWaitTheMostUrgentComesFirst) {
   gpu->Bring({"other", Bytes(100'000'000), {}, Time(seconds(9))}, Time{}, Loaded("later"));
   gpu->Bring({"small", Bytes(100'000'000), {}, Time(seconds(2))}, Time{}, Loaded("sooner"));
   clock_.RunAll();
-  EXPECT_EQ(ends_["first"], seconds(1)) << "what has begun goes through";
+  EXPECT_EQ(ends_["first"], seconds(1)) << "a transfer that has begun goes to its end";
   EXPECT_EQ(ends_["sooner"], milliseconds(1100));
   EXPECT_EQ(ends_["later"], milliseconds(1200));
 }
@@ -217,16 +217,16 @@ TEST_F(ProfiledGpu, OfTheRunsThatCouldComputeTheMostUrgentIsNext) {
     clock_.RunAll();
   };
   run_all(Turns::kDeadline);
-  EXPECT_EQ(ends_["first"], milliseconds(100)) << "what has begun goes on";
+  EXPECT_EQ(ends_["first"], milliseconds(100)) << "a run that has begun goes on";
   EXPECT_EQ(ends_["urgent"], milliseconds(200));
   EXPECT_EQ(ends_["unhurried"], milliseconds(300));
   run_all(Turns::kArrival);
-  EXPECT_EQ(ends_["unhurried"], milliseconds(200)) << "else in the order of arrival";
+  EXPECT_EQ(ends_["unhurried"], milliseconds(200)) << "without deadlines runs go in the order of arrival";
 }
 
 // Two cold starts beside each other and beneath a run; runs take turns.
-// Where deadlines order runs: one of 100 ms that has its weights, by when it has to begin, beside one of 20
-// ms whose weights come within 40.
+// Deadlines order runs: a run of 100 ms that has its weights, and the time by which it has to begin, beside
+// one of 20 ms whose weights come within 40.
 class LaunchOrderOfAGpu : public ProfiledGpu {
  protected:
   void RunBoth(Duration here_by, Duration coming_by, LoadMode mode = LoadMode::kPipelined) {
@@ -235,7 +235,7 @@ class LaunchOrderOfAGpu : public ProfiledGpu {
         {.mode = mode, .link = {1e9}, .peer_link = {}, .speed = 1, .runs = Turns::kDeadline, .on_bring = {}},
         models_, link_, use_, clock_.Timer());
     gpu->Bring({"coming", Bytes(40'000'000), {}}, Time{}, Loaded("load"));
-    // Both come while a third one runs, for 10 ms.
+    // Both runs come while a third one computes for 10 ms.
     (*models_)["first"] = {.run = milliseconds(10), .load = {}, .swapped = {}};
     gpu->Run("first", Time{}, Time{}, Ran("first"));
     gpu->Run("big", Time(here_by), Time{}, Ran("here"));
@@ -244,7 +244,7 @@ class LaunchOrderOfAGpu : public ProfiledGpu {
   }
 };
 TEST_F(LaunchOrderOfAGpu, WhatHasItsWeightsGoesFirst) {
-  RunBoth(milliseconds(300), milliseconds(110));  // behind it the other one is in time
+  RunBoth(milliseconds(300), milliseconds(110));  // the other run is in time behind this one
   EXPECT_EQ(ends_["here"], milliseconds(110));
   EXPECT_EQ(ends_["coming"], milliseconds(130));
 }
@@ -278,7 +278,7 @@ TEST_F(ProfiledGpu, RuntimesStartBesideEachOther) {
   clock_.RunAll();
   EXPECT_EQ(ends_["measured"], seconds(3));
   EXPECT_EQ(ends_["other"], seconds(3));
-  EXPECT_EQ(ends_["run big"], milliseconds(100));  // waits for no start of another
+  EXPECT_EQ(ends_["run big"], milliseconds(100));  // this run does not wait for the start of another function
   EXPECT_EQ(ends_["run measured"], seconds(4));
   EXPECT_EQ(ends_["run other"], milliseconds(4500));
   EXPECT_EQ(use_->computing, milliseconds(1600));

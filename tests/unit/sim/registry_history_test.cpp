@@ -1,4 +1,5 @@
-// The checker of histories, on histories made by hand: good ones, and ones that no registry can have.
+// The checker of registry histories, on histories made by hand: correct ones, and ones that no registry can
+// have.
 #include "sim/checkers/registry_history.hpp"
 
 #include <gtest/gtest.h>
@@ -52,9 +53,9 @@ TEST(RegistryHistory, WhatOverlapsMayBeInAnyOrder) {
             Linearizable::kYes);
   EXPECT_EQ(Judge({deploy, Done(Kind::kShow, "a/1", 2, 3), Refused(Kind::kShow, "a/1", 4, 5)}),
             Linearizable::kNo)
-      << "it was seen, and then not";
+      << "the function was seen before";
   EXPECT_EQ(Judge({deploy, Refused(Kind::kShow, "a/1", 10, 12)}), Linearizable::kYes)
-      << "begun in the moment of the answer";
+      << "the lookup began in the moment of the answer";
 }
 
 TEST(RegistryHistory, ARemovalThatIsUndoneIsNot) {
@@ -71,13 +72,13 @@ TEST(RegistryHistory, TheSameDeploymentIsDoneOnce) {
   EXPECT_EQ(Judge({Done(Kind::kRemove, "a/1", 0, 1)}), Linearizable::kNo) << "there was nothing to remove";
 }
 
-TEST(RegistryHistory, WhatNobodyAnsweredMayBeDoneLateOrNever) {
+TEST(RegistryHistory, AnOperationWithoutAnAnswerMayBeDoneLateOrNever) {
   const auto lost = Unknown(Kind::kDeploy, "a/1", 0);
   EXPECT_EQ(Judge({lost, List({}, 5, 6)}), Linearizable::kYes);
   EXPECT_EQ(Judge({lost, List({}, 5, 6), List({"a/1"}, 50, 51)}), Linearizable::kYes);
   EXPECT_EQ(Judge({lost, List({"a/1"}, 5, 6), List({}, 50, 51)}), Linearizable::kNo);
   EXPECT_EQ(Judge({List({"a/1"}, 5, 6), Unknown(Kind::kDeploy, "a/1", 7)}), Linearizable::kNo)
-      << "seen before anybody asked for it";
+      << "the function was seen before its deployment was asked for";
 }
 
 TEST(RegistryHistory, AListIsOneMomentOfAllKeys) {
@@ -101,8 +102,8 @@ TEST(RegistryHistory, ANoSaysWhichOperationAndATooLongSearchSaysSo) {
   EXPECT_EQ(CheckLinearizable(wide).verdict, Linearizable::kNo);
 }
 
-// Histories of a true registry, with answers that come late and get lost, are explained; with one answer
-// changed most are not, and never is a good one called bad.
+// Histories of a correct registry, with answers that come late or get lost, are accepted. With one answer
+// changed most are refused; a correct history is never refused.
 TEST(RegistryHistory, HistoriesOfATrueRegistryAreExplained) {
   int found = 0;
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
@@ -110,7 +111,7 @@ TEST(RegistryHistory, HistoriesOfATrueRegistryAreExplained) {
     std::set<std::string> registry;
     std::vector<RegistryOp> history;
     for (int i = 0; i < 60; ++i) {
-      // Each is done at 10 * i, in an interval that overlaps up to three others.
+      // Each operation takes effect at 10 * i, in an interval that overlaps up to three others.
       const int from = 10 * i - static_cast<int>(random.Below(30));
       const int to = 10 * i + static_cast<int>(random.Below(30));
       const auto key = "k" + std::to_string(random.Below(3)) + "/1";
@@ -135,7 +136,7 @@ TEST(RegistryHistory, HistoriesOfATrueRegistryAreExplained) {
     if (lie.returned == Time::max()) lie.returned = lie.invoked;
     found += Judge(history) == Linearizable::kNo ? 1 : 0;
   }
-  EXPECT_GE(found, 12) << "lies that were found, of 60";
+  EXPECT_GE(found, 12) << "changed answers that were found, of 60";
 }
 
 }  // namespace

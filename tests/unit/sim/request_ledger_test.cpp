@@ -1,5 +1,5 @@
-// The checkers of requests, states, counts, of the store and of runs, each on what breaks its rules and on
-// what does not.
+// The checkers of requests, states, counts, the store and runs, each on histories that break its rules and on
+// ones that keep them.
 #include "sim/checkers/request_ledger.hpp"
 
 #include <gtest/gtest.h>
@@ -73,11 +73,11 @@ TEST_F(Requests, NothingIsServedPastItsRemoval) {
   Registry(Kind::kRemove, "f/1", 20, 25);
   ledger_.Answered(Ask(22), Moment(40), {Code::kOk, "q"});
   ledger_.Answered(Ask(30), Moment(40), {Code::kOk, "q"});
-  EXPECT_EQ(Check(), "") << "asked before its acknowledgement had come round";
+  EXPECT_EQ(Check(), "") << "the request came before the gateway could know of the acknowledgement";
   ledger_.Answered(Ask(36), Moment(40), {Code::kOk, "q"});
   EXPECT_NE(Check().find("request 3 for f at gateway-1"), std::string::npos) << Check();
   rules_.silences = {{"gateway-1", Moment(30), Moment(50)}};
-  EXPECT_EQ(Check(), "") << "nobody could tell this gateway";
+  EXPECT_EQ(Check(), "") << "this gateway could not be told";
   rules_.silences.clear();
   Registry(Kind::kDeploy, "f/2", 38, 60);
   EXPECT_EQ(Check(), "") << "another version may have come";
@@ -86,11 +86,11 @@ TEST_F(Requests, NothingIsServedPastItsRemoval) {
 TEST_F(Requests, AFunctionThatIsDeployedIsNotNotFound) {
   Registry(Kind::kDeploy, "f/1", 0, 1);
   ledger_.Answered(Ask(5), Moment(6), {Code::kNotFound, "no f"});
-  EXPECT_EQ(Check(), "") << "this gateway could not know yet";
+  EXPECT_EQ(Check(), "") << "this gateway could not know of it yet";
   ledger_.Answered(Ask(20), Moment(21), {Code::kNotFound, "no f"});
   EXPECT_NE(Check().find("it was told 'no f' of a function that is deployed"), std::string::npos) << Check();
   Registry(Kind::kRemove, "f/1", 21, 30);
-  EXPECT_EQ(Check(), "") << "its removal had begun";
+  EXPECT_EQ(Check(), "") << "the removal of the function had begun";
 }
 
 TEST_F(Requests, AGatewayThatHearsNothingKnowsWhatItKnewBefore) {
@@ -100,7 +100,7 @@ TEST_F(Requests, AGatewayThatHearsNothingKnowsWhatItKnewBefore) {
                      {"gateway-2", Moment(0), Moment(99)}};
   ledger_.Answered(Ask(55), Moment(56), {Code::kNotFound, "no f"});
   EXPECT_EQ(Check(), "")
-      << "it may not have heard of it before the first silence, which the second prolonged";
+      << "the gateway may not have heard of it before the first silence, which the second prolonged";
   rules_.silences = {{"gateway-1", Moment(30), Moment(60)}};
   EXPECT_NE(Check().find("of a function that is deployed"), std::string::npos) << Check();
 }
@@ -120,7 +120,7 @@ TEST(StoreWatch, WhatWasAcknowledgedIsThere) {
   storage::Batch removal;
   removal.Delete(Table::kFunctions, "f/1");
   watch.Written(removal, false, Moment(2));
-  EXPECT_TRUE(watch.CheckKept(store).empty()) << "nobody was told that it is gone";
+  EXPECT_TRUE(watch.CheckKept(store).empty()) << "the removal was not acknowledged";
   watch.Written(removal, true, Moment(3));
   EXPECT_EQ(watch.CheckKept(store).size(), 1u);
 }
@@ -152,15 +152,15 @@ TEST(RunCheck, AnAnsweredRunHasSucceededWithEachStepOnce) {
   RequestLedger ledger;
   ledger.Answered(ledger.Asked({.function = "chain", .question = "q"}), Moment(1), {Code::kOk, "q"});
   RunRules rules{.workflow = "chain", .steps = 1, .cancelled = {}};
-  EXPECT_EQ(CheckRuns(ledger, {}, rules).size(), 1u) << "its run is lost";
+  EXPECT_EQ(CheckRuns(ledger, {}, rules).size(), 1u) << "the run is lost";
   proto::RunRecord run;
   run.mutable_start()->set_run("r");
   run.set_state(proto::RUN_SUCCEEDED);
   run.add_outputs()->set_inlined("q");
-  EXPECT_EQ(CheckRuns(ledger, {run}, rules).size(), 1u) << "its step is lost";
+  EXPECT_EQ(CheckRuns(ledger, {run}, rules).size(), 1u) << "the step of the run is lost";
   run.add_steps()->set_step("only");
   EXPECT_TRUE(CheckRuns(ledger, {run}, rules).empty());
-  EXPECT_EQ(CheckRuns(ledger, {run, run}, rules).size(), 1u) << "two runs for one answer";
+  EXPECT_EQ(CheckRuns(ledger, {run, run}, rules).size(), 1u) << "two runs stand for one answer";
   rules.cancelled = {"r"};
   EXPECT_EQ(CheckRuns(ledger, {run}, rules).size(), 1u);
   rules.cancelled = {"gone"};
@@ -183,11 +183,12 @@ TEST(RunCheck, AKeyIsOneRunAndItsEndIsTheSameForAll) {
   EXPECT_TRUE(CheckRuns(ledger, {failed}, rules).empty());
   auto second = failed;
   second.mutable_start()->set_run("k-2");
-  EXPECT_EQ(CheckRuns(ledger, {failed, second}, rules).size(), 1u) << "another run for one key";
+  EXPECT_EQ(CheckRuns(ledger, {failed, second}, rules).size(), 1u) << "the key has another run";
   auto succeeded = failed;
   succeeded.set_state(proto::RUN_SUCCEEDED);
   succeeded.add_outputs()->set_inlined("q");
-  EXPECT_EQ(CheckRuns(ledger, {succeeded}, rules).size(), 1u) << "it was told to have failed";
+  EXPECT_EQ(CheckRuns(ledger, {succeeded}, rules).size(), 1u)
+      << "the client was told that the run had failed";
 }
 
 class StateCheck : public ::testing::Test {
@@ -210,7 +211,7 @@ TEST_F(StateCheck, EachAnswerCountsAndWhatWasAcknowledgedStays) {
   Seen(0, 10, 1);
   Seen(0, 30, 3);
   Seen(5, 20, 5);
-  EXPECT_EQ(Check(), "") << "runs that nobody was told of count too";
+  EXPECT_EQ(Check(), "") << "runs whose answers were lost count too";
   Seen(25, 40, 4);
   EXPECT_NE(Check().find("what was acknowledged is lost: request 3"), std::string::npos) << Check();
   rules_.lost = {Moment(22)};

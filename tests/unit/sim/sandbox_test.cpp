@@ -67,7 +67,8 @@ TEST_F(SandboxGpu, CopiesShareTheLinkOrTakeItInTurns) {
   };
   bring();
   EXPECT_EQ(ends_["small"], milliseconds(200));
-  EXPECT_EQ(ends_["run"], milliseconds(200)) << "it computes while its weights come, and waits for the last";
+  EXPECT_EQ(ends_["run"], milliseconds(200))
+      << "the run computes while its weights come, and waits for the last of them";
   EXPECT_EQ(ends_["large"], milliseconds(1100));
   InTurns();
   bring();
@@ -75,7 +76,7 @@ TEST_F(SandboxGpu, CopiesShareTheLinkOrTakeItInTurns) {
   EXPECT_EQ(ends_["small"], milliseconds(1100));
 }
 
-TEST_F(SandboxGpu, OneThatDiesInItsTurnHandsItOn) {
+TEST_F(SandboxGpu, AFunctionThatDiesInItsTurnHandsItOn) {
   InTurns();
   auto dies = Gpu({});
   const auto b = Gpu({});
@@ -101,11 +102,12 @@ TEST_F(SandboxGpu, AStaticPoolTakesItsTimeToGrowAndKeepsItsSize) {
   gpu->Run("m", std::nullopt, now_, Ran("first"));
   RunAll();
   EXPECT_EQ(ends_["first"], milliseconds(130));
-  EXPECT_EQ(gpu_->held, Bytes(200)) << "though nothing runs";
+  EXPECT_EQ(gpu_->held, Bytes(200)) << "the pool keeps its memory though nothing runs";
   gpu->Run("m", std::nullopt, now_, Ran("second"));
   gpu->Run("m", std::nullopt, now_, Ran("third, beside it"));
   RunAll();
-  EXPECT_EQ(ends_["second"], milliseconds(130 + 100 + 70)) << "alone while the third allocates";
+  EXPECT_EQ(ends_["second"], milliseconds(130 + 100 + 70))
+      << "the second run is alone while the third one allocates";
   EXPECT_EQ(ends_["third, beside it"], milliseconds(130 + 30 + 170));
   EXPECT_EQ(gpu_->held, Bytes(400));
 }
@@ -134,7 +136,8 @@ TEST_F(SandboxGpu, AModelThatWentWithItsLastRequestComesAgain) {
     gpu->Run("m", std::nullopt, now_, Ran("second"));
     gpu->Run("m", std::nullopt, now_, Ran("third, beside it"));
     RunAll();
-    EXPECT_EQ(ends_["second"] - ends_["first"], milliseconds(keeps ? 200 : 5 + 200)) << "one load for both";
+    EXPECT_EQ(ends_["second"] - ends_["first"], milliseconds(keeps ? 200 : 5 + 200))
+        << "one load serves both runs";
     EXPECT_EQ(ends_["third, beside it"], ends_["second"]);
     EXPECT_EQ(gpu_->held, Bytes(keeps ? 200'000'000 : 0));
     gpu->Evict("m");
@@ -196,7 +199,7 @@ TEST(Chains, EndWithTheLastOfTheirAnswers) {
   functions[0].then = {1, 2};
   functions[1].then = {3};
   Chains chains(functions);
-  EXPECT_EQ(chains.Begin(3, {}), 0u) << "nothing comes after it";
+  EXPECT_EQ(chains.Begin(3, {}), 0u) << "no function comes after it";
   const auto run = chains.Begin(0, seconds(1));
   const auto other = chains.Begin(0, seconds(1));
   EXPECT_EQ(chains.Answered(run, 0, true, seconds(2)), (std::vector<std::uint32_t>{1, 2}));

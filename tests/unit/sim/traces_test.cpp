@@ -127,7 +127,7 @@ TEST(Generators, EveryShapeKeepsItsRate) {
     Random random(4);
     const auto workload = MakeWorkload(*made, random);
     EXPECT_EQ(workload.functions.size(), 10u);
-    // Bursts are few and of random lengths: their sum has a deviation of some 10 %.
+    // Bursts are few and of random lengths: the deviation of their sum is some 10 %.
     EXPECT_NEAR(static_cast<double>(workload.arrivals.size()), 100'000, 25'000) << shape;
     EXPECT_LT(workload.arrivals.back().at, made->length);
     std::vector<std::size_t> of(10);

@@ -1,4 +1,4 @@
-// The lines of who changed what: their form, their file, and a disk that takes none.
+// The audit log, which says which client changed what: its lines, its file, and a disk that takes none.
 #include "storage/audit_log.hpp"
 
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ class Audit : public testing::Test {
     EXPECT_TRUE(log.ok()) << log.status();
     return *std::move(log);
   }
-  // Appends and waits for the answer.
+  // Appends a line and waits for the answer.
   absl::Status Append(FileAuditLog& log, const AuditLine& line) {
     std::optional<absl::Status> answer;
     log.Append(line, [&](absl::Status status) {
@@ -103,7 +103,7 @@ TEST_F(Audit, AChangeIsToldByItsEndAndWithoutAnEndByItsBeginning) {
     if (begun) line.result = kAuditBegun;
     EXPECT_TRUE(Append(*log, line).ok());
   };
-  append(1, "lost", true);  // of a manager that was killed; the next one counts from 1 again
+  append(1, "lost", true);  // the manager was killed; the next one counts from 1 again
   append(1, "first", true);
   append(2, "second", true);
   append(2, "second version 3", false);
@@ -122,13 +122,14 @@ TEST_F(Audit, LinesAreThereWhenTheyAreAnsweredAndNumberedOnAfterARestart) {
   {
     const auto log = Open();
     EXPECT_TRUE(Append(*log, Line("a")).ok());
-    EXPECT_EQ(Read().size(), 1U) << "while the daemon runs";
+    EXPECT_EQ(Read().size(), 1U) << "the file is written while the daemon runs";
     EXPECT_TRUE(Append(*log, Line("b", "user/0")).ok());
   }
   struct stat found {};
   ASSERT_EQ(::stat(Newest().c_str(), &found), 0);
   EXPECT_EQ(found.st_mode & 0777, 0600U);
-  std::ofstream(Newest(), std::ios::app) << R"({"number":3,"time":"2023)";  // of a daemon that was killed
+  std::ofstream(Newest(), std::ios::app)
+      << R"({"number":3,"time":"2023)";  // a line of a daemon that was killed
   {
     const auto log = Open();
     EXPECT_TRUE(Append(*log, Line("c", "key/cd")).ok());
@@ -182,7 +183,7 @@ TEST_F(Audit, ManyThreadsGetOneLineEach) {
   EXPECT_EQ(what.size(), 200U);
 }
 
-// A limit of the file's size stands for a full disk: the reserve ends there, and so do the lines.
+// A limit on the file's size stands for a full disk: the reserve is used up, and then no line can be written.
 TEST_F(Audit, AFullDiskIsToldBeforeAChangeAndLosesNoLine) {
   ::signal(SIGXFSZ, SIG_IGN);
   rlimit before{};
@@ -197,7 +198,7 @@ TEST_F(Audit, AFullDiskIsToldBeforeAChangeAndLosesNoLine) {
   limit(std::filesystem::file_size(Newest()) + 10);
   const auto refused = Append(*log, Line("b"));
   EXPECT_FALSE(refused.ok());
-  EXPECT_FALSE(log->CanTake().ok()) << "no further change is to be made";
+  EXPECT_FALSE(log->CanTake().ok()) << "no further change may be made";
   EXPECT_NE(said().find("\"what\":\"b\""), std::string::npos) << "the daemon's log has the line: " << said();
   limit(before.rlim_cur);
   while (!log->CanTake().ok()) std::this_thread::yield();

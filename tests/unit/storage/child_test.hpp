@@ -29,7 +29,7 @@ pid_t StartChildTest(const std::string& filter, const std::string& directory, Be
   _exit(78);
 }
 
-// The exit code, or 128 + the signal.
+// The exit code of the process, or 128 + the signal.
 inline int WaitForChild(pid_t child) {
   int status = 0;
   if (::waitpid(child, &status, 0) != child) return -1;
@@ -38,14 +38,14 @@ inline int WaitForChild(pid_t child) {
 
 inline constexpr int kAcknowledgements = 3;  // the child's descriptor for what RunUntilKilled returns
 
-// Runs a child that tells what it has done in kAcknowledgements, and kills it once it told `kill_after`
-// bytes. Returns all that it told.
+// Runs a child that writes its progress to kAcknowledgements, and kills it once it has written `kill_after`
+// bytes. Returns all that it wrote.
 inline std::string RunUntilKilled(const std::string& filter, const std::string& directory,
                                   std::size_t kill_after) {
   int ends[2];
   EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
   const pid_t child = StartChildTest(filter, directory, [&] {
-    // dup2 onto itself would leave the descriptor to be closed by exec.
+    // A dup2 of a descriptor onto itself would leave it to be closed by exec.
     return ends[1] == kAcknowledgements ? ::fcntl(ends[1], F_SETFD, 0) == 0
                                         : ::dup2(ends[1], kAcknowledgements) == kAcknowledgements;
   });

@@ -1,4 +1,4 @@
-// The mark of the last acknowledged commit: kept, cut short, damaged, foreign.
+// The mark of the last acknowledged commit: kept, cut short, damaged, or of another store.
 #include "storage/commit_mark.hpp"
 
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ TEST(CommitMark, IsWhatWasWrittenLast) {
     EXPECT_EQ(read->sequence, sequence);
     EXPECT_EQ(read->database, 99u);
   }
-  ASSERT_TRUE(CommitMark::Write(directory / "MARK", {3, 98}).ok());  // of a store that was restored
+  ASSERT_TRUE(CommitMark::Write(directory / "MARK", {3, 98}).ok());  // the mark of a store that was restored
   EXPECT_EQ(CommitMark::Read(directory / "MARK")->sequence, 3u);
 }
 
@@ -36,7 +36,7 @@ TEST(CommitMark, OneDamagedCopyLeavesTheOther) {
     std::string first = whole, second = whole;
     first[at] ^= 1;
     second[512 + at] ^= 1;
-    WriteFile(directory / "MARK", first);  // the newer one
+    WriteFile(directory / "MARK", first);  // the newer mark
     EXPECT_EQ(CommitMark::Read(directory / "MARK")->sequence, 7u) << at;
     WriteFile(directory / "MARK", second);
     EXPECT_EQ(CommitMark::Read(directory / "MARK")->sequence, 8u) << at;

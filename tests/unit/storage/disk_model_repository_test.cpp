@@ -1,4 +1,4 @@
-// What only the repository on disk can show: restarts, crashes, a lock, a full disk.
+// What only the repository on disk has: restarts, crashes, a lock, a full disk.
 #include "storage/disk_model_repository.hpp"
 
 #include <gmock/gmock.h>
@@ -79,10 +79,10 @@ TEST(DiskModelRepository, DamagedObjectsGoToTheQuarantine) {
   const auto repository = MustOpenRepository(directory.path());
   std::filesystem::remove(path);  // vanished altogether
   EXPECT_TRUE(absl::IsNotFound(repository->Open(digest).status()));
-  EXPECT_FALSE(repository->Has(digest)) << "so that it is fetched again";
+  EXPECT_FALSE(repository->Has(digest)) << "the object has to be fetched again";
 }
 
-// It was verified before: what happened to the file since is seen all the same.
+// The object was verified before: a later change of its file is found all the same.
 TEST(DiskModelRepository, AnObjectThatChangesOnDiskLaterGoesToTheQuarantine) {
   TemporaryDirectory directory;
   const auto repository = MustOpenRepository(directory.path());
@@ -91,7 +91,7 @@ TEST(DiskModelRepository, AnObjectThatChangesOnDiskLaterGoesToTheQuarantine) {
   { ASSERT_TRUE(repository->Open(digest).ok()); }
   std::filesystem::permissions(path, std::filesystem::perms::owner_write, std::filesystem::perm_options::add);
   std::filesystem::last_write_time(path, std::filesystem::last_write_time(path) - std::chrono::hours(1));
-  { ASSERT_TRUE(repository->Open(digest).ok()) << "touched, and whole"; }
+  { ASSERT_TRUE(repository->Open(digest).ok()) << "the file was touched, and its bytes are whole"; }
   WriteFile(path, "weights of a modem");
   const auto damaged = repository->Open(digest);
   EXPECT_TRUE(absl::IsDataLoss(damaged.status())) << damaged.status();

@@ -1,4 +1,4 @@
-// The controls that only the fake has.
+// The controls that only the fake store has.
 #include "storage/fake_metadata_store.hpp"
 
 #include <gtest/gtest.h>

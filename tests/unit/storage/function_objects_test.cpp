@@ -1,4 +1,4 @@
-// What a store lacks of a function's model.
+// Which objects of a function's model a store lacks.
 #include "storage/function_objects.hpp"
 
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ TEST_F(FunctionObjects, WhatIsNotThereOrCutShortIsNamed) {
   EXPECT_EQ(lacking[1], "packed model " + Sha256Hex("packed") + " (not there)");
 }
 
-// The objects' names are their digests, so that the store goes on.
+// The objects are named by their digests, so that the store accepts them.
 TEST_F(FunctionObjects, AFormatFileThatIsGoneIsWrittenAnew) {
   Put("model");
   std::filesystem::remove(directory_ / "FORMAT");

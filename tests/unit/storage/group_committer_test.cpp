@@ -14,7 +14,7 @@ Batch Sized(std::size_t bytes) {
   return batch;
 }
 
-// A writer that waits at a gate, and tells the sizes of the groups it was given.
+// A writer that waits at a gate and reports the sizes of its groups.
 struct GatedWriter {
   std::promise<void> entered;
   std::promise<void> gate;
@@ -63,7 +63,7 @@ TEST(GroupCommitter, GroupsAreBoundedInBatchesAndBytes) {
   }
 }
 
-TEST(GroupCommitter, AFullQueueRefusesAtOnceAndForgetsNobody) {
+TEST(GroupCommitter, AFullQueueRefusesAtOnceAndForgetsNoCaller) {
   for (const auto& limits : {GroupCommitter::Limits{3, MiB(1), 100, MiB(1)},
                              GroupCommitter::Limits{100, Bytes(24), 100, MiB(1)}}) {
     GatedWriter writer;

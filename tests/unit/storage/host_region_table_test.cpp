@@ -90,10 +90,10 @@ TEST_F(HostRegionTableDeathTest, OverlapsAndStrangersAreBugs) {
   EXPECT_DEATH(Add("a", 50, 10), "lies in the region once");
   table_.Find("a")->pins = 1;
   EXPECT_DEATH(table_.Erase("a"), "only a model without readers is erased");
-  EXPECT_DEATH(table_.Erase("nobody"), "only a model without readers is erased");
+  EXPECT_DEATH(table_.Erase("absent"), "only a model without readers is erased");
 }
 
-// All runs of neighbours, tried one by one.
+// Tries all runs of neighbours one by one.
 std::optional<std::tuple<std::uint64_t, std::uint64_t>> BestByTrying(const HostRegionTable& table,
                                                                      std::uint64_t size) {
   std::vector<const HostRegionTable::Entry*> order;

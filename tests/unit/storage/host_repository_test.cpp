@@ -21,7 +21,7 @@ std::vector<std::byte> Filled(std::uint64_t size, int with) {
   return std::vector<std::byte>(size, static_cast<std::byte>(with));
 }
 
-// A region of `pages` usable pages, also seen as a worker sees it.
+// A region of `pages` usable pages, and the view that a worker has of it.
 class HostRepositoryTest : public testing::Test {
  protected:
   std::unique_ptr<HostRepository> Make(std::uint64_t pages) {
@@ -82,7 +82,7 @@ TEST_F(HostRepositoryTest, WhenFullTheColdestGoesBackToDisk) {
   const auto repository = Make(4);
   ASSERT_TRUE(repository->Adopt("a", Filled(10, 1), Filled(10, 1)).ok());
   ASSERT_TRUE(repository->Adopt("b", Filled(10, 2), Filled(10, 2)).ok());
-  EXPECT_TRUE(repository->Find("a").has_value());  // a use
+  EXPECT_TRUE(repository->Find("a").has_value());  // this counts as a use
   const auto adopted = repository->Adopt("c", Filled(10, 3), Filled(10, 3));
   ASSERT_TRUE(adopted.ok()) << adopted.status();
   EXPECT_THAT(adopted->evicted, ElementsAre("b"));
@@ -119,7 +119,7 @@ TEST_F(HostRepositoryTest, WhatNeverFitsIsSaidSo) {
     EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("never fits into the host region of 16 KiB"));
   }
-  EXPECT_TRUE(repository->Has("a")) << "nothing is evicted in vain";
+  EXPECT_TRUE(repository->Has("a")) << "a model was evicted in vain";
 }
 
 TEST_F(HostRepositoryTest, WhatIsBeingFilledIsInvisibleAndStays) {
@@ -176,7 +176,8 @@ TEST_F(HostRepositoryTest, DiscardedWhileFilledItGoesWhenPublished) {
 }
 
 using HostRepositoryDeathTest = HostRepositoryTest;
-// More of them than a machine reserves: the region is made of normal pages, and nothing else is different.
+// The region has more pages than a machine reserves: it is made of normal pages, and nothing else is
+// different.
 TEST(HostRepository, HugePagesThatAreRefusedAreNotMissed) {
   auto region = transport::HostRegion::Create("refused", {.size = GiB(256), .huge_pages = true});
   ASSERT_TRUE(region.ok()) << region.status();
@@ -198,7 +199,7 @@ TEST_F(HostRepositoryDeathTest, MisuseIsABug) {
   EXPECT_DEATH(repository->Abandon("a"), "only what was reserved");
 }
 
-// What the test believes of each model that it can find.
+// The test's own record of each model that it can find.
 struct Belief {
   std::uint64_t model;
   std::uint64_t weights;
@@ -234,7 +235,7 @@ TEST_F(HostRepositoryTest, UnderRandomChurnBytesStayWholeAndTheAccountingCloses)
         }
         ASSERT_EQ(adopted->present, known);
         for (const std::string& victim : adopted->evicted) {
-          ASSERT_EQ(beliefs.at(victim).pins, 0) << "evicted while it was read";
+          ASSERT_EQ(beliefs.at(victim).pins, 0) << "a model was evicted while it was read";
           beliefs.erase(victim);
         }
         if (!known) beliefs[digest] = fresh;

@@ -29,7 +29,7 @@ class HostSegmentsTest : public testing::Test {
     segments.Find(key)->Publish(digest);
     return *segments.Find(key)->Find(digest);
   }
-  // As a worker that was given this descriptor sees it.
+  // The region as a worker sees it that was given this descriptor.
   static transport::HostRegionView View(const HostSegments::RegionPtr& region) {
     auto view = transport::HostRegionView::Open(transport::UniqueFd(::dup(region->fd())));
     EXPECT_TRUE(view.ok()) << view.status();
@@ -54,15 +54,16 @@ TEST_F(HostSegmentsTest, AWorkerSeesTheModelsOfItsKeyAlone) {
   ASSERT_TRUE(acme.ok() && bolt.ok());
   const auto seen = View(*segments->RegionOf("tenant/acme"));
   EXPECT_TRUE(Holds(seen, acme->weights(), 1));
-  EXPECT_FALSE(Holds(seen, bolt->weights(), 2)) << "another tenant's copy, asked for where this one may look";
-  // Not at any other place either: nothing that this worker maps has the other one's bytes. A single byte of the
-  // region's own header may have any value.
+  EXPECT_FALSE(Holds(seen, bolt->weights(), 2))
+      << "the worker sees another tenant's copy where its own may lie";
+  // The worker does not see them at any other place either: no memory that it maps has the other tenant's
+  // bytes. A single byte of the region's own header may have any value.
   constexpr std::size_t kRow = 16;
   EXPECT_EQ(std::search_n(seen.bytes().begin(), seen.bytes().end(), kRow, std::byte{2}), seen.bytes().end());
   EXPECT_EQ(segments->usage().models, 2u);
 }
 
-TEST_F(HostSegmentsTest, WhoServesNobodySeesNothing) {
+TEST_F(HostSegmentsTest, AWorkerWithoutAKeySeesNothing) {
   const auto segments = Make(MiB(1));
   const auto copy = Place(*segments, "tenant/acme", "m", KiB(64), 1);
   ASSERT_TRUE(copy.ok());
@@ -88,7 +89,8 @@ TEST_F(HostSegmentsTest, AllKeysShareOneBudget) {
   EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
   auto& acme = *segments->Find("tenant/acme");
   ASSERT_TRUE(acme.Discard("m").ok());
-  EXPECT_FALSE(Place(*segments, "tenant/bolt", "m", KiB(400), 2).ok()) << "its pages are still there";
+  EXPECT_FALSE(Place(*segments, "tenant/bolt", "m", KiB(400), 2).ok())
+      << "the pages of the discarded model are still there";
   HostSegments::GiveBack(segments->Regions());
   EXPECT_TRUE(Place(*segments, "tenant/bolt", "m", KiB(400), 2).ok());
   EXPECT_LE(segments->usage().used, segments->usage().capacity);
@@ -105,9 +107,9 @@ TEST_F(HostSegmentsTest, WhatWasFreedGoesBackToTheSystem) {
   ASSERT_TRUE(segments->Find("tenant/acme")->Discard("m").ok());
   HostSegments::GiveBack(segments->Regions());
   EXPECT_LT(Backed(region), MiB(1).count());
-  EXPECT_TRUE(Holds(view, copy.weights(), 0)) << "who maps it reads zeros";
+  EXPECT_TRUE(Holds(view, copy.weights(), 0)) << "a worker that maps the region reads zeros";
   EXPECT_EQ(region->used(), Bytes());
-  // And again: what was given back is as good as new.
+  // Memory that was given back can be used again, several times.
   for (int i = 0; i < 3; ++i) {
     const auto again = Place(*segments, "tenant/acme", "n", MiB(3), 3 + i);
     ASSERT_TRUE(again.ok()) << again.status();
@@ -122,24 +124,24 @@ TEST_F(HostSegmentsTest, ASegmentWithoutModelsGoesWhenNoWorkerMapsIt) {
   ASSERT_TRUE(Place(*segments, "tenant/acme", "m", KiB(64), 1).ok());
   auto region = *segments->RegionOf("tenant/acme");
   segments->DropEmpty();
-  EXPECT_EQ(segments->size(), 1u) << "it has a model";
+  EXPECT_EQ(segments->size(), 1u) << "the segment has a model";
   ASSERT_TRUE(segments->Find("tenant/acme")->Discard("m").ok());
   segments->DropEmpty();
-  EXPECT_EQ(segments->size(), 1u) << "a worker maps it: what comes must come there";
+  EXPECT_EQ(segments->size(), 1u) << "a worker maps the segment, so that later models must come into it";
   EXPECT_EQ(*segments->RegionOf("tenant/acme"), region);
   region.reset();
   segments->DropEmpty();
   EXPECT_EQ(segments->size(), 0u);
 }
 
-TEST_F(HostSegmentsTest, TheSharedOneOfANodeThatIsolatesNobodyIsThereFromTheStart) {
+TEST_F(HostSegmentsTest, ANodeWithoutIsolationHasTheSharedSegmentFromTheStart) {
   const auto segments = Make(MiB(1), false);
   EXPECT_EQ(segments->size(), 1u);
   EXPECT_EQ(segments->usage().capacity, MiB(1));
   ASSERT_TRUE(Place(*segments, "", "m", KiB(900), 1).ok());
   segments->DropEmpty();
   EXPECT_EQ(segments->size(), 1u);
-  EXPECT_FALSE(Place(*segments, "function/f", "m", KiB(200), 1).ok()) << "one budget";
+  EXPECT_FALSE(Place(*segments, "function/f", "m", KiB(200), 1).ok()) << "all keys share one budget";
 }
 
 }  // namespace

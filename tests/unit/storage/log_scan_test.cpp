@@ -19,7 +19,7 @@ LogScan ScanText(const std::string& log) {
   return scan;
 }
 
-// A log of commits of these many bytes, one change each.
+// A log of commits of these sizes in bytes, with one change each.
 std::string LogOf(const std::vector<std::size_t>& sizes) {
   TemporaryDirectory directory;
   {
@@ -31,7 +31,7 @@ std::string LogOf(const std::vector<std::size_t>& sizes) {
 }
 
 TEST(LogScan, ReadsWhatRocksDbWrote) {
-  // Small ones, ones that end near a block's end, and ones of several blocks.
+  // Small commits, commits that end near the end of a block, and commits of several blocks.
   std::vector<std::size_t> sizes = {1, 0, 500, 32000, 640, 32768, 100000, 5};
   for (std::size_t i = 0; i < 300; ++i) sizes.push_back(i * 37 % 1000);
   const LogScan scan = ScanText(LogOf(sizes));
@@ -88,7 +88,7 @@ TEST(LogScan, ALogThatIsCutShortHasItsWholeGroups) {
     for (std::size_t size = 0; size < log.size(); size += 101) {
       const LogScan scan = ScanText(log.substr(0, size) + std::string(room, '\0'));
       EXPECT_LT(scan.last, 4u) << size;
-      EXPECT_FALSE(scan.lost()) << "nothing that follows proves anything: " << size;
+      EXPECT_FALSE(scan.lost()) << "no later group proves that one is lost: " << size;
     }
   }
 }
@@ -104,7 +104,7 @@ TEST(LogScan, AZeroedSectorIsAHoleAndNoEnd) {
 
 TEST(LogScan, AMissingLogIsAHole) {
   const std::string first = LogOf({300}), all = LogOf({300, 300, 300});
-  // The third group alone, as a log of its own: its parts do not depend on where they stand in a block.
+  // The third group alone as a log of its own: its parts do not depend on where they stand in a block.
   const std::string third = all.substr(all.size() - first.size());
   LogScan scan;
   ScanLog("000001.log", std::as_bytes(std::span(first)), scan);

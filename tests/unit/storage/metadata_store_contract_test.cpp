@@ -1,4 +1,4 @@
-// What every MetadataStore promises, tried on each of them.
+// What every MetadataStore promises; the tests run on each of them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

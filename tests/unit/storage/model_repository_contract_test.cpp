@@ -1,4 +1,4 @@
-// What every ModelRepository promises, tried on each of them.
+// What every ModelRepository promises; the tests run on each of them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -63,7 +63,7 @@ TEST_P(ModelRepositoryContract, WhatIsNotKeptIsCollectedUnlessItWasUsedLately) {
   };
   const auto none = repository_->Collect({kept}, std::chrono::hours(1));
   ASSERT_TRUE(none.ok()) << none.status();
-  EXPECT_THAT(*none, testing::IsEmpty()) << "all were put a moment ago";
+  EXPECT_THAT(*none, testing::IsEmpty()) << "every object was put a moment ago";
   const auto opened = repository_->Open(idle);
   ASSERT_TRUE(opened.ok());
   const auto removed = repository_->Collect({kept, late}, Duration::zero());
@@ -75,7 +75,7 @@ TEST_P(ModelRepositoryContract, WhatIsNotKeptIsCollectedUnlessItWasUsedLately) {
   EXPECT_TRUE(repository_->Open(kept).ok());
   EXPECT_TRUE(repository_->Open(late).ok());
   EXPECT_EQ(repository_->UsedBytes(), Bytes(4 + 9));
-  EXPECT_EQ(MustPut("idle"), idle) << "it may come again";
+  EXPECT_EQ(MustPut("idle"), idle) << "the object may come again";
   EXPECT_TRUE(repository_->Open(idle).ok());
 }
 
@@ -153,7 +153,8 @@ TEST_P(ModelRepositoryContract, DamageIsReportedOnceNeverServedAndMendedByPuttin
   const std::string digest = MustPut("precious");
   MustPut("neighbour");
   GetParam().damage(*repository_, directory_.path(), digest);
-  if (std::string(GetParam().name) == "Disk") {  // verified once per process: a new one looks again
+  if (std::string(GetParam().name) ==
+      "Disk") {  // an object is verified once in a process: a new process verifies it again
     repository_.reset();
     repository_ = GetParam().make(directory_.path());
   }

@@ -1,4 +1,4 @@
-// What only the durable store can show: restarts, kills, damage, a lock, a full disk.
+// What only the durable store has: restarts, kills, damage, a lock, a full disk.
 #include "storage/rocks_metadata_store.hpp"
 
 #include <fcntl.h>
@@ -31,7 +31,7 @@ using testing::HasSubstr;
 TEST(RocksMetadataStore, KeepsAllTablesOverARestart) {
   TemporaryDirectory directory;
   {
-    const auto store = MustOpen(directory / "a/b/c");  // parents are made
+    const auto store = MustOpen(directory / "a/b/c");  // parent folders are made
     for (const Table table : kAllTables) {
       Batch batch;
       batch.Put(table, "key", TableName(table));
@@ -58,7 +58,7 @@ TEST(RocksMetadataStore, TheDestructorCommitsWhatWasQueued) {
 }
 
 // The child commits from two threads and writes the number of each acknowledged commit to its standard
-// output, a pipe; it is killed in the middle. Whatever reached the pipe must be in the store.
+// output, a pipe; it is killed in the middle. Each commit whose number reached the pipe must be in the store.
 TEST(RocksMetadataStoreChild, DISABLED_CommitForever) {
   auto store = RocksMetadataStore::Open(std::getenv(kChildDirectory));
   ASSERT_TRUE(store.ok()) << store.status();
@@ -141,7 +141,8 @@ TEST(RocksMetadataStore, AVanishedDatabaseIsALossAndNoFreshStart) {
   std::filesystem::remove(directory / "db/CURRENT");
   const absl::Status status = RocksMetadataStore::Open(directory.path()).status();
   EXPECT_TRUE(absl::IsDataLoss(status)) << status;
-  EXPECT_FALSE(FindFile(directory / "db", ".log").empty()) << "what is left must stay for a repair";
+  EXPECT_FALSE(FindFile(directory / "db", ".log").empty())
+      << "the files that are left must stay for a repair";
   std::filesystem::remove_all(directory / "db");
   EXPECT_TRUE(absl::IsDataLoss(RocksMetadataStore::Open(directory.path()).status()));
   EXPECT_FALSE(std::filesystem::exists(directory / "db/CURRENT"));
@@ -172,7 +173,7 @@ TEST(RocksMetadataStoreChild, DISABLED_FillAndRecover) {
   EXPECT_TRUE(store->Get(Table::kRuns, "after").ok());
 }
 
-// Without the reserve, so that RocksDB's own writes meet the end, also in the middle of one.
+// The store has no reserve, so that RocksDB's own writes meet the end of the disk, also in the middle of one.
 TEST(RocksMetadataStoreChild, DISABLED_FillByCommits) {
   const std::string path = std::getenv(kChildDirectory);
   RocksMetadataStore::Limits limits;
@@ -199,7 +200,7 @@ TEST(RocksMetadataStoreChild, DISABLED_FillByCommits) {
   for (const std::string& key : acknowledged) ASSERT_TRUE(store->Get(Table::kRuns, key).ok());
 }
 
-// Root may write where nobody may, but not to a file system that is mounted for reading.
+// Root may write where no other user may, but not to a file system that is mounted for reading.
 TEST(RocksMetadataStoreChild, DISABLED_ReadOnly) {
   const std::string path = std::getenv(kChildDirectory);
   ASSERT_TRUE(PutOne(*MustOpen(path + "/data"), "before", "v").ok());

@@ -11,8 +11,8 @@
 
 namespace troupe::storage {
 
-// Runs the child test `filter`, which sees a file system of `size` at `directory`; 77: that is not allowed
-// here.
+// Runs the child test `filter`, which finds a file system of `size` at `directory`; 77: this machine does not
+// allow that.
 inline int RunInSmallFileSystem(const std::string& filter, const std::string& directory,
                                 const std::string& size) {
   return WaitForChild(StartChildTest(filter, directory, [&] {

@@ -1,4 +1,4 @@
-// Backups, their return, and what a check sees: whole, cut short, damaged, foreign.
+// Backups, restores, and what a check finds: files that are whole, cut short, damaged, or of another store.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -77,7 +77,7 @@ TEST_F(StoreFiles, ABackupComesBackAsItWas) {
   EXPECT_EQ(report->list.cluster, "cluster-one");
   EXPECT_EQ(report->list.sequence, 3u);
   EXPECT_THAT(report->Line(backup()), HasSubstr("backup of cluster cluster-one, changes up to number 3: "));
-  // What happens later is not in it.
+  // Later changes are not in the backup.
   ASSERT_TRUE(PutOne(*MustOpen(data() + "/metadata"), "later", "v").ok());
   std::filesystem::remove(data() + Model());
 
@@ -96,7 +96,7 @@ TEST_F(StoreFiles, ABackupComesBackAsItWas) {
   }
   EXPECT_EQ(ReadAll(data() + Model()), "the model");
   EXPECT_THAT(CheckStore(data())->problems, IsEmpty());
-  // What was replaced is whole, too.
+  // The store that was replaced is whole, too.
   EXPECT_TRUE(MustOpen(restored->replaced)->Get(Table::kRuns, "later").ok());
   EXPECT_EQ(RestoreBackup(backup(), data(), false)->replaced, data() + "/metadata.replaced-2");
 }
@@ -124,11 +124,11 @@ TEST_F(StoreFiles, CommitsGoOnDuringABackup) {
   EXPECT_THAT(CheckStore(backup())->problems, IsEmpty());
 }
 
-TEST_F(StoreFiles, ABackupIsCompleteOrIsNone) {
+TEST_F(StoreFiles, AnIncompleteBackupIsRefused) {
   std::filesystem::create_directory(backup());
   EXPECT_TRUE(absl::IsAlreadyExists(BackUp(backup()).status()));
   std::filesystem::remove(backup());
-  // Cut short by a crash: what it left is used by nobody, and is no obstacle.
+  // A backup was cut short by a crash: its files are not used, and do not prevent the next backup.
   std::filesystem::create_directories(backup() + ".partial/metadata/db");
   ExpectRefused(absl::StatusCode::kFailedPrecondition, "has no file BACKUP", backup() + ".partial");
   ASSERT_TRUE(BackUp(backup()).ok());
@@ -147,11 +147,12 @@ TEST_F(StoreFiles, EveryFileOfABackupIsComparedWithItsList) {
   EXPECT_GE(list->files.size(), 6u);
   int tables = 0;
   for (const auto& file : list->files) {
-    // Of the table files one is as good as another.
+    // One table file stands for all of them.
     if (file.size == Bytes(0) || (file.path.ends_with(".sst") && ++tables > 1)) continue;
     SCOPED_TRACE(file.path);
     CopyStore(whole, backup());
-    std::filesystem::remove_all(data() + "/models/objects");  // else what is there is good enough
+    std::filesystem::remove_all(data() +
+                                "/models/objects");  // else the objects that are there are good enough
     Spoil(backup() + "/" + file.path);
     ExpectRefused(absl::StatusCode::kDataLoss, "does not have the digest that its list says", backup());
     EXPECT_THAT(CheckStore(backup())->problems, testing::Not(IsEmpty()));
@@ -209,7 +210,8 @@ TEST_F(StoreFiles, AStoreThatIsOpenIsNeitherCheckedNorReplaced) {
 TEST_F(StoreFiles, ABackupThatIsNotFinishedIsNotCalledDamaged) {
   ASSERT_TRUE(BackUp(backup()).ok());
   std::filesystem::rename(backup(), backup() + ".partial");
-  EXPECT_TRUE(CheckStore(backup() + ".partial").ok()) << "its list is written: it is whole";
+  EXPECT_TRUE(CheckStore(backup() + ".partial").ok())
+      << "the list of the backup is written, so the backup is whole";
   std::filesystem::remove(backup() + ".partial/BACKUP");
   const auto before = FilesOf(backup() + ".partial");
   for (const auto* slash : {"", "/"}) {
@@ -218,7 +220,7 @@ TEST_F(StoreFiles, ABackupThatIsNotFinishedIsNotCalledDamaged) {
     EXPECT_THAT(std::string(status.message()), HasSubstr("not finished"));
     EXPECT_THAT(std::string(status.message()), HasSubstr("wait for " + backup() + ","));
   }
-  EXPECT_EQ(FilesOf(backup() + ".partial"), before) << "whoever writes it is not disturbed";
+  EXPECT_EQ(FilesOf(backup() + ".partial"), before) << "a backup that is being written is not disturbed";
   std::filesystem::rename(backup() + ".partial", backup());
   EXPECT_THAT(std::string(CheckStore(backup()).status().message()), HasSubstr("has no file BACKUP"));
 }

@@ -1,5 +1,5 @@
-// What a store does about files that were damaged, cut short, taken away or put back: nothing acknowledged is
-// ever dropped silently, and what was never acknowledged keeps nobody from starting.
+// How a store treats files that were damaged, cut short, removed or put back: no acknowledged record is ever
+// dropped silently, and records that were never acknowledged do not keep a store from opening.
 #include "storage/store_recovery.hpp"
 
 #include <gmock/gmock.h>
@@ -16,7 +16,8 @@
 #include "storage/zeroed_logs.hpp"
 #include "tests/unit/storage/stores.hpp"
 
-// In place of the C library's, for all of this program: the next syncs fail on demand, as a dying disk's do.
+// Replaces the C library's function in this program: the next syncs fail on demand, as those of a dying disk
+// do.
 namespace {
 std::atomic<int> failing_syncs = 0;
 }  // namespace
@@ -46,7 +47,7 @@ class StoreRecovery : public testing::Test {
       ASSERT_TRUE(PutOne(*store, std::to_string(i), std::string(bytes, 'v')).ok());
     count_ = commits;
   }
-  // As after a power failure, or a crash between the last write and its acknowledgement.
+  // The mark is as after a power failure, or a crash between the last write and its acknowledgement.
   void SetMark(std::uint64_t sequence) {
     const auto mark = CommitMark::Read(path() + "/MARK");
     ASSERT_TRUE(CommitMark::Write(path() + "/MARK", {sequence, mark->database}).ok());
@@ -59,7 +60,7 @@ class StoreRecovery : public testing::Test {
     EXPECT_THAT(std::string(status.message()), HasSubstr(because));
     EXPECT_EQ(FilesOf(path()), before) << "a store that is refused is left as it is";
   }
-  // It opens with the first `commits` of them, and says what it dropped.
+  // The store opens with the first `commits` commits, and says what it dropped.
   void ExpectDropped(int commits) {
     const auto store = MustOpen(path());
     ASSERT_NE(store, nullptr);
@@ -126,7 +127,7 @@ TEST_F(StoreRecovery, AnAcknowledgedLogThatIsCutShortRefuses) {
 
 TEST_F(StoreRecovery, ATornLastRecordBehindTheMarkIsDroppedAndSaid) {
   Fill(4);
-  SetMark(3);  // the fourth was written, and never acknowledged
+  SetMark(3);  // the fourth commit was written and never acknowledged
   const std::string whole = directory_ / "whole";
   CopyStore(path(), whole);
   const std::size_t size = ReadAll(Log()).size(), record = size / 4;
@@ -153,7 +154,7 @@ TEST_F(StoreRecovery, ATornLastRecordBehindTheMarkIsDroppedAndSaid) {
   ExpectDropped(3);
 }
 
-// What a manager that is killed leaves, and what one that ends by itself does.
+// The files that a manager leaves when it is killed, and when it ends by itself.
 TEST_F(StoreRecovery, ALogHasRoomAheadOfItsRecordsUntilItIsClosed) {
   const std::string killed = directory_ / "killed";
   {
@@ -187,7 +188,7 @@ TEST_F(StoreRecovery, AMarkThatAPowerFailureLeftBehindIsMadeUpForByTheLog) {
   }
   CopyStore(whole, path());
   Change(Log(), [&](std::string& log) { log[record * 5 + 50] ^= 0x40; });
-  ExpectDropped(5);  // the limit of detection: docs/guarantees.md
+  ExpectDropped(5);  // this is the limit of detection: docs/guarantees.md
 }
 
 TEST_F(StoreRecovery, AZeroedSectorIsNoEndOfTheLog) {
@@ -203,7 +204,7 @@ TEST_F(StoreRecovery, AMissingLogRefuses) {
   ExpectRefused("");
 }
 
-// The older of two logs holds what one table has not written out yet.
+// The older of two logs holds records that one table has not written out yet.
 TEST_F(StoreRecovery, AMissingOlderLogRefuses) {
   {
     const auto store = MustOpen(path());
@@ -244,7 +245,7 @@ TEST_F(StoreRecovery, FilesThatAreMissingOrDamagedAreRefusedOrNamed) {
   for (const auto& entry : std::filesystem::directory_iterator(path() + "/db"))
     if (entry.path().filename().string().starts_with("MANIFEST")) std::filesystem::remove(entry.path());
   ExpectRefused("");
-  // A damaged block is told by whoever reads it.
+  // A damaged block is reported by the read that meets it.
   CopyStore(whole, path());
   Change(FindFile(path() + "/db", ".sst"), [](std::string& table) { table[5000] ^= 1; });
   const auto store = RocksMetadataStore::Open(path());
@@ -277,7 +278,7 @@ TEST_F(StoreRecovery, AnOlderCopyOfTheDatabaseIsNotTakenForTheNewest) {
   ExpectRefused("changes up to number 4 were acknowledged (MARK), and they end with number 3");
 }
 
-// Writes what a build of format 1 wrote: the same tables and frames, no mark.
+// Writes a store as a build of format 1 did: the same tables and frames, no mark.
 void WriteFormatOne(const std::string& path, int records) {
   std::filesystem::create_directories(path);
   rocksdb::DBOptions options;

@@ -27,7 +27,7 @@ inline std::unique_ptr<RocksMetadataStore> MustOpen(const std::string& directory
   return store.ok() ? *std::move(store) : nullptr;
 }
 
-// The largest file of `directory` whose name ends so; "": none.
+// The largest file of `directory` whose name ends with `suffix`; "" when there is none.
 inline std::string FindFile(const std::string& directory, const std::string& suffix) {
   std::string found;
   for (const auto& entry : std::filesystem::directory_iterator(directory)) {
@@ -37,7 +37,7 @@ inline std::string FindFile(const std::string& directory, const std::string& suf
   return found;
 }
 
-// Every file's bytes, but for what RocksDB writes for people and the lock's text.
+// The bytes of every file except RocksDB's log for people and the text of the lock.
 inline std::map<std::string, std::string> FilesOf(const std::string& directory) {
   std::map<std::string, std::string> files;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(directory)) {
@@ -48,7 +48,7 @@ inline std::map<std::string, std::string> FilesOf(const std::string& directory) 
   return files;
 }
 
-// `copy` becomes what `original` is.
+// Makes `copy` the same as `original`.
 inline void CopyStore(const std::string& original, const std::string& copy) {
   std::filesystem::remove_all(copy);
   std::filesystem::copy(original, copy, std::filesystem::copy_options::recursive);

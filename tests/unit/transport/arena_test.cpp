@@ -50,8 +50,9 @@ TEST(Arena, CountsReferencesAndRefusesStaleOnes) {
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(arena->Release(slice.offset, slice.slice).ok());
   EXPECT_TRUE(absl::IsNotFound(arena->Release(slice.offset, slice.slice)));
   const ArenaSlice again = *arena->Allocate(Bytes(100));
-  ASSERT_EQ(again.offset, slice.offset) << "the same place";
-  EXPECT_TRUE(absl::IsNotFound(arena->Release(slice.offset, slice.slice))) << "but another slice";
+  ASSERT_EQ(again.offset, slice.offset) << "the slice has the same place";
+  EXPECT_TRUE(absl::IsNotFound(arena->Release(slice.offset, slice.slice)))
+      << "the slice at that place is another one";
   EXPECT_TRUE(absl::IsNotFound(arena->Retain(slice.offset, slice.slice)));
   EXPECT_TRUE(absl::IsNotFound(arena->Pin(slice.offset + 64, again.slice, 1).status()));
 }
@@ -158,7 +159,7 @@ TEST_F(ArenaClientTest, MapsOnceAndKeepsBytesAlive) {
   EXPECT_EQ(first->bytes.data(), second->bytes.data());
   EXPECT_EQ(client.mappings(), 1U);
   server_.reset();
-  EXPECT_TRUE(client.Resolve(ref_).ok()) << "mapped already";
+  EXPECT_TRUE(client.Resolve(ref_).ok()) << "the arena is mapped already";
   client.Forget(ref_.socket());
   EXPECT_EQ(client.mappings(), 0U);
   EXPECT_EQ(first->bytes[0], std::byte{9});
@@ -180,7 +181,7 @@ TEST_F(ArenaClientTest, RefusesForeignPlaces) {
       absl::IsPermissionDenied(with([&](auto& ref) { ref.set_socket(directory_.path() + "x/arena"); })));
   EXPECT_TRUE(absl::IsPermissionDenied(with([](auto& ref) { ref.set_socket("arena"); })));
   EXPECT_TRUE(absl::IsNotFound(with([](auto& ref) { ref.set_arena(12345); })));
-  EXPECT_TRUE(absl::IsUnavailable(with([&](auto& ref) { ref.set_socket(directory_ / "nobody"); })));
+  EXPECT_TRUE(absl::IsUnavailable(with([&](auto& ref) { ref.set_socket(directory_ / "absent"); })));
   EXPECT_FALSE(client.Reachable(proto::ArenaRef()));
 }
 
@@ -246,7 +247,7 @@ TEST_F(ArenaStrangersTest, WhatMakesNoSenseClosesItsConnectionAndIsCounted) {
   EXPECT_EQ(refusals_->count(SocketRefusal::kBrokenMessage), 5u);
 }
 
-TEST_F(ArenaStrangersTest, ConnectionsThatAskNothingLockNobodyOut) {
+TEST_F(ArenaStrangersTest, ConnectionsThatAskNothingLockNoReaderOut) {
   auto arena = *Arena::Create("arena", KiB(64));
   const ArenaSlice slice = *arena->Allocate(Bytes(100));
   ASSERT_TRUE(server_->Add(arena).ok());

@@ -1,4 +1,4 @@
-// What every broadcaster has to do. A test program defines BroadcastersUnderTest and includes this once.
+// What every broadcaster has to do. A test program defines BroadcastersUnderTest and includes this file once.
 #pragma once
 
 #include <algorithm>
@@ -21,14 +21,14 @@ class BroadcastMembers {
  public:
   virtual ~BroadcastMembers() = default;
   [[nodiscard]] virtual Broadcaster& At(std::uint32_t rank) = 0;
-  // `bytes` long, and what is in it.
+  // The memory of one member, which is `bytes` long; Write and Read set and return its content.
   [[nodiscard]] virtual std::span<std::byte> MemoryOf(std::uint32_t rank, std::size_t bytes) = 0;
   virtual void Write(std::span<std::byte> to, const std::string& bytes) = 0;
   [[nodiscard]] virtual std::string Read(std::span<const std::byte> from) = 0;
 };
 struct BroadcasterKind {
   const char* name;
-  std::uint32_t most;  // members there can be; below two the contract is skipped
+  std::uint32_t most;  // the most members there can be; with fewer than two the contract is skipped
   std::function<std::unique_ptr<BroadcastMembers>(std::uint32_t count)> make;
 };
 std::vector<BroadcasterKind> BroadcastersUnderTest();
@@ -42,7 +42,7 @@ class BroadcastContract : public testing::TestWithParam<BroadcasterKind> {
   void SetUp() override {
     if (GetParam().most < 2) GTEST_SKIP() << "two GPUs are needed, there are " << GetParam().most;
   }
-  // Three where there are as many, so that one receiver sees what another one does.
+  // Three members where there can be as many, so that one receiver sees what another one does.
   [[nodiscard]] static std::uint32_t Some() { return std::min<std::uint32_t>(3, GetParam().most); }
   [[nodiscard]] std::vector<std::uint32_t> All() const { return slot_.members; }
   void Begin(std::uint32_t count, Duration patience = kLong) {
@@ -103,7 +103,7 @@ TEST_P(BroadcastContract, EveryMemberGetsEveryPiece) {
     for (const std::size_t piece : pieces) {
       ASSERT_TRUE(ends[rank]->Pass(memory.subspan(at, piece)).ok());
       at += piece;
-      // What was passed is there, also when the next piece is not on its way yet.
+      // Pieces that were passed have arrived, also when the next piece is not on its way yet.
       EXPECT_TRUE(members_->Read(memory.first(at)) == sent.substr(0, at)) << rank << " " << at;
     }
     EXPECT_TRUE(ends[rank]->Finish().ok());
@@ -126,7 +126,7 @@ TEST_P(BroadcastContract, OneAfterTheOtherBetweenTheSameMembers) {
   }
 }
 
-TEST_P(BroadcastContract, WhoeverNeverComesIsNotWaitedForForEver) {
+TEST_P(BroadcastContract, AMemberThatNeverComesIsNotWaitedForForEver) {
   for (std::uint32_t missing = 0; missing < Some(); ++missing) {
     Begin(Some(), kShort);
     std::vector<std::uint32_t> there;
@@ -150,10 +150,10 @@ TEST_P(BroadcastContract, AMemberThatLeavesBreaksItForAll) {
       if (rank == leaving) return ends[rank].reset();
       const std::span<std::byte> memory = members_->MemoryOf(rank, 1 << 20);
       absl::Status status;
-      // The sender may pass what nobody will take, but not for ever.
+      // The sender may pass bytes that no receiver will take, but not for ever.
       for (int piece = 0; piece < 100 && status.ok(); ++piece) status = ends[rank]->Pass(memory);
       EXPECT_TRUE(absl::IsUnavailable(status)) << rank << ": " << status;
-      EXPECT_FALSE(ends[rank]->Pass(memory).ok()) << "an end that is broken stays so";
+      EXPECT_FALSE(ends[rank]->Pass(memory).ok()) << "an end that is broken stays broken";
       EXPECT_FALSE(ends[rank]->Finish().ok());
     });
   }

@@ -71,7 +71,7 @@ TEST(LocalBroadcast, AMemberThatIsKilledIsNoticed) {
   std::vector<std::byte> memory(1 << 20);
   ASSERT_TRUE((*end)->Pass(memory).ok());
   ASSERT_EQ(kill(child, SIGKILL), 0);
-  // A zombie until it is waited for: dead all the same.
+  // Until it is waited for the process is a zombie, which counts as dead.
   absl::Status status;
   for (int piece = 0; piece < 100 && status.ok(); ++piece) status = (*end)->Pass(memory);
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
@@ -80,9 +80,9 @@ TEST(LocalBroadcast, AMemberThatIsKilledIsNoticed) {
   EXPECT_EQ(waitpid(child, &how, 0), child);
 }
 
-TEST(LocalBroadcast, WithoutAWayFromTheSenderNobodyJoins) {
+TEST(LocalBroadcast, WithoutALinkFromTheSenderNoReceiverJoins) {
   LocalMembers members(3, {1e9});
-  BroadcastSlot slot{*members.At(1).NewId(), 2, {1, 0, 2}};  // links lead from 0 alone
+  BroadcastSlot slot{*members.At(1).NewId(), 2, {1, 0, 2}};  // only rank 0 has links to the others
   EXPECT_TRUE(absl::IsNotFound(members.At(2).Join(slot, std::chrono::seconds(60)).status()));
 }
 
@@ -103,7 +103,7 @@ TEST(LocalBroadcast, BytesTakeTheirLink) {
   std::vector<std::byte> memory(3 << 20);
   const Time begin = SteadyNow();
   EXPECT_TRUE((*end)->Pass(memory).ok());
-  // At the pace of the link at the most, however busy the machine is.
+  // The broadcast is at most as fast as the link, however fast the machine is.
   EXPECT_GE(SteadyNow() - begin, TransferTime(Bytes(memory.size()), {1e9}) - std::chrono::milliseconds(1));
   EXPECT_TRUE((*end)->Finish().ok());
   sending.join();
@@ -136,10 +136,11 @@ TEST(LocalBroadcast, ARankIsTakenOnceAndOldIdentitiesGo) {
   const BroadcastSlot slot{*broadcaster.NewId(), 0, {0, 1}};
   const auto short_time = std::chrono::milliseconds(20);
   EXPECT_TRUE(absl::IsDeadlineExceeded(broadcaster.Join(slot, short_time).status()));
-  EXPECT_TRUE(absl::IsNotFound(broadcaster.Join(slot, short_time).status())) << "joined before";
+  EXPECT_TRUE(absl::IsNotFound(broadcaster.Join(slot, short_time).status())) << "rank 1 has joined before";
   BroadcastSlot other{*broadcaster.NewId(), 1, {0, 1}};
   for (int i = 0; i < 16; ++i) ASSERT_TRUE(broadcaster.NewId().ok());
-  EXPECT_TRUE(absl::IsNotFound(broadcaster.Join(other, short_time).status())) << "forgotten by its sender";
+  EXPECT_TRUE(absl::IsNotFound(broadcaster.Join(other, short_time).status()))
+      << "the sender has forgotten the broadcast";
 }
 
 }  // namespace

@@ -38,10 +38,11 @@ TEST(LinkBuckets, PassesOneAfterTheOther) {
 
 TEST(LinkBuckets, ASleeperThatWakesLateCatchesUpWithinTheBurst) {
   LinkBuckets links = Links(kMilli / 2);
-  EXPECT_EQ(links.Reserve(0, kBlock, At({})), kMilli / 2) << "the burst of an idle link";
-  EXPECT_EQ(links.Reserve(0, kBlock, At(kMilli * 3 / 4)), kMilli * 3 / 4) << "a quarter late: no time lost";
+  EXPECT_EQ(links.Reserve(0, kBlock, At({})), kMilli / 2) << "an idle link may send a burst";
+  EXPECT_EQ(links.Reserve(0, kBlock, At(kMilli * 3 / 4)), kMilli * 3 / 4)
+      << "a quarter of a millisecond late: no time is lost";
   EXPECT_EQ(links.Reserve(0, kBlock, At(kMilli * 5 / 2)), kMilli / 2)
-      << "a millisecond late: half of it lost";
+      << "a millisecond late: half of it is lost";
 }
 
 TEST(LinkBuckets, SharesEvenlyBetweenUsersThatGoBlockByBlock) {
@@ -131,17 +132,18 @@ TEST(LinkBuckets, ForgivesATimeThatCannotBe) {
 TEST(LinkBuckets, AUserWithMoreTransfersHasLongerTurns) {
   LinkBuckets mine = Links();
   LinkBuckets other = Again(mine);
-  EXPECT_EQ(mine.TurnOf(0, At({})).blocks, 1u) << "wants nothing: asks block by block";
+  EXPECT_EQ(mine.TurnOf(0, At({})).blocks, 1u) << "a user without a declared transfer asks block by block";
   mine.Want(0, {0, 3}, At({}));
   EXPECT_EQ(mine.TurnOf(0, At({})).blocks, 3u);
   EXPECT_FALSE(mine.TurnOf(0, At({})).contended);
   other.Want(0, {0, 1}, At({}));
   EXPECT_TRUE(mine.TurnOf(0, At({})).contended);
   EXPECT_EQ(other.TurnOf(0, At({})).blocks, 1u);
-  EXPECT_FALSE(mine.TurnOf(1, At({})).contended) << "another link";
+  EXPECT_FALSE(mine.TurnOf(1, At({})).contended) << "the other user wants another link";
 }
 
-// Two that go block by block, a tenth of a millisecond each; the first is woken late, the second never.
+// Two users that go block by block, a tenth of a millisecond each; the first one's thread wakes late, the
+// second one's never.
 double ShareOfALateOne(LinkBuckets& late, LinkBuckets& other, bool both_say_so) {
   constexpr Bytes kTenth(kBlock.count() / 10);
   std::mt19937 random(7);
@@ -161,22 +163,23 @@ double ShareOfALateOne(LinkBuckets& late, LinkBuckets& other, bool both_say_so) 
   return static_cast<double>(bytes[0]) / static_cast<double>(bytes[0] + bytes[1]);
 }
 
-TEST(LinkBuckets, WhoIsWokenLateHasWhatItMissed) {
+TEST(LinkBuckets, AUserThatWakesLateHasWhatItMissed) {
   LinkBuckets late = Links();
   LinkBuckets other = Again(late);
-  EXPECT_LT(ShareOfALateOne(late, other, false), 0.45) << "nobody says what they want: asking decides";
+  EXPECT_LT(ShareOfALateOne(late, other, false), 0.45)
+      << "the users do not declare their transfers, so their requests decide";
   LinkBuckets fresh = Links();
   LinkBuckets beside = Again(fresh);
   EXPECT_NEAR(ShareOfALateOne(fresh, beside, true), 0.5, 0.01);
 }
 
-TEST(LinkBuckets, NobodyCatchesUpOnWhatItDidNotWant) {
+TEST(LinkBuckets, NoUserCatchesUpOnWhatItDidNotWant) {
   LinkBuckets mine = Links();
   LinkBuckets other = Again(mine);
   other.Want(0, {0, 1}, At({}));
   static_cast<void>(other.Reserve(0, kBlock * 100, At({})));
   mine.Want(0, {0, 1}, At({}));
-  EXPECT_EQ(mine.TurnOf(0, At({})).missed, Bytes(0)) << "it has only come";
+  EXPECT_EQ(mine.TurnOf(0, At({})).missed, Bytes(0)) << "the user has only just come";
   static_cast<void>(other.Reserve(0, Bytes(kBlock.count() / 4), At({})));
   EXPECT_EQ(mine.TurnOf(0, At({})).missed, Bytes(kBlock.count() / 4));
   static_cast<void>(other.Reserve(0, kBlock * 10, At({})));
@@ -184,7 +187,7 @@ TEST(LinkBuckets, NobodyCatchesUpOnWhatItDidNotWant) {
   EXPECT_EQ(other.TurnOf(0, At({})).missed, Bytes(0));
   mine.Want(0, {0, 0}, At({}));
   mine.Want(0, {0, 1}, At({}));
-  EXPECT_EQ(mine.TurnOf(0, At({})).missed, Bytes(0)) << "it wanted nothing meanwhile";
+  EXPECT_EQ(mine.TurnOf(0, At({})).missed, Bytes(0)) << "the user wanted nothing meanwhile";
 }
 
 TEST(LinkBuckets, TheLessUrgentHaveNoTurn) {
@@ -195,7 +198,7 @@ TEST(LinkBuckets, TheLessUrgentHaveNoTurn) {
   EXPECT_EQ(mine.TurnOf(0, At({})).blocks, 0u);
   EXPECT_EQ(other.TurnOf(0, At({})).blocks, 1u);
   other.Want(0, {10, 0}, At({}));
-  EXPECT_EQ(mine.TurnOf(0, At({})).blocks, 1u) << "it left";
+  EXPECT_EQ(mine.TurnOf(0, At({})).blocks, 1u) << "the other user left";
 }
 
 TEST(LinkBuckets, ThoseThatDoNothingAreForgotten) {
@@ -205,7 +208,7 @@ TEST(LinkBuckets, ThoseThatDoNothingAreForgotten) {
   mine.Want(0, {20, 1}, At(LinkBuckets::kFresh * 3 / 4));
   EXPECT_EQ(mine.TurnOf(0, At(LinkBuckets::kFresh * 3 / 4)).blocks, 0u);
   EXPECT_EQ(mine.TurnOf(0, At(LinkBuckets::kFresh)).blocks, 1u);
-  EXPECT_EQ(other.TurnOf(0, At(LinkBuckets::kFresh)).blocks, 1u) << "it still wants what it wanted";
+  EXPECT_EQ(other.TurnOf(0, At(LinkBuckets::kFresh)).blocks, 1u) << "the other user still wants the link";
   EXPECT_EQ(mine.TurnOf(0, At(LinkBuckets::kFresh)).blocks, 0u);
 }
 
@@ -217,7 +220,7 @@ TEST(LinkBuckets, SlotsOfTheDeadAreTaken) {
     crowd.back().Want(0, {1, 1}, At({}));
   }
   links.Want(0, {2, 2}, At({}));
-  EXPECT_EQ(links.TurnOf(0, At({})).blocks, 1u) << "no slot left: it asks block by block";
+  EXPECT_EQ(links.TurnOf(0, At({})).blocks, 1u) << "no slot is left, so the user asks block by block";
   links.Want(0, {2, 2}, At(std::chrono::seconds(2)));
   EXPECT_EQ(links.TurnOf(0, At(std::chrono::seconds(2))).blocks, 2u);
 }

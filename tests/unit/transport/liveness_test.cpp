@@ -35,7 +35,7 @@ TEST(SpawnProcess, SaysHowAProcessEnded) {
   EXPECT_EQ(end->ToString(), "exit code 3");
   EXPECT_TRUE(child->IsDead());
   EXPECT_TRUE(absl::IsNotFound(child->Signal(SIGTERM)));
-  EXPECT_TRUE(absl::IsFailedPrecondition(child->Wait(kLong).status())) << "reaped once";
+  EXPECT_TRUE(absl::IsFailedPrecondition(child->Wait(kLong).status())) << "a process is reaped once";
 }
 
 TEST(SpawnProcess, KillIsSeenThroughThePidfd) {
@@ -47,7 +47,7 @@ TEST(SpawnProcess, KillIsSeenThroughThePidfd) {
   EXPECT_TRUE(absl::IsDeadlineExceeded(child->Wait(Duration::zero()).status()));
   auto other = ProcessHandle::Open(child->pid());
   ASSERT_TRUE(other.ok()) << other.status();
-  EXPECT_EQ(getsid(child->pid()), child->pid()) << "a session of its own";
+  EXPECT_EQ(getsid(child->pid()), child->pid()) << "the child has a session of its own";
   ASSERT_TRUE(child->Signal(SIGKILL).ok());
   auto end = child->Wait(kLong);
   ASSERT_TRUE(end.ok()) << end.status();

@@ -31,7 +31,8 @@ TEST_F(MeetingPlaceTest, GuestsThatCameAreToldTogether) {
   place_->Answer("m", answer);
   for (std::thread& guest : guests) guest.join();
   EXPECT_THAT(told, testing::Each(answer));
-  EXPECT_EQ(AttendMeeting(path_, "m", kLong).value_or(""), answer) << "who comes late hears the same";
+  EXPECT_EQ(AttendMeeting(path_, "m", kLong).value_or(""), answer)
+      << "a guest that comes late hears the same answer";
 }
 
 TEST_F(MeetingPlaceTest, OfSeveralMeetingsEachIsAnsweredForItself) {
@@ -40,7 +41,7 @@ TEST_F(MeetingPlaceTest, OfSeveralMeetingsEachIsAnsweredForItself) {
   EXPECT_TRUE(absl::IsDeadlineExceeded(place_->Gather("first", 1, kShort)));
   place_->Answer("first", std::string("1"));
   place_->Answer("second", std::string("2"));
-  place_->Answer("second", std::string("another"));  // the first one counts
+  place_->Answer("second", std::string("another"));  // the first answer counts
   guest.join();
 }
 
@@ -51,7 +52,7 @@ TEST_F(MeetingPlaceTest, AMeetingThatDoesNotTakePlaceSaysWhy) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("there is no room"));
 }
 
-TEST_F(MeetingPlaceTest, NobodyWaitsForEver) {
+TEST_F(MeetingPlaceTest, NoGuestAndNoHostWaitsForEver) {
   EXPECT_TRUE(absl::IsDeadlineExceeded(AttendMeeting(path_, "m", kShort).status()));
   const auto alone = place_->Gather("m", 2, kShort);
   EXPECT_TRUE(absl::IsDeadlineExceeded(alone)) << alone;
@@ -87,7 +88,7 @@ TEST_F(MeetingPlaceTest, AGuestThatLeavesIsNotCounted) {
   ASSERT_TRUE(connection.Send("?m", {}, kLong).ok());
   ASSERT_TRUE(place_->Gather("m", 1, kLong).ok());
   connection = UnixConnection();
-  // It is heard of before whoever comes after it.
+  // The host hears of the guest that left before it hears of the next one.
   std::thread guest([&] { EXPECT_EQ(AttendMeeting(path_, "other", kLong).value_or(""), "yes"); });
   ASSERT_TRUE(place_->Gather("other", 1, kLong).ok());
   EXPECT_TRUE(absl::IsDeadlineExceeded(place_->Gather("m", 1, kShort)));

@@ -74,7 +74,7 @@ TEST(RangeAllocator, CoalescesWithBothNeighbours) {
   EXPECT_EQ(ranges.largest_free(), Bytes(512));
   EXPECT_TRUE(ranges.Free(*b));
   EXPECT_EQ(ranges.largest_free(), KiB(1));
-  EXPECT_FALSE(ranges.Free(*b)) << "freed twice";
+  EXPECT_FALSE(ranges.Free(*b)) << "the range was freed twice";
   EXPECT_FALSE(ranges.Free(7));
 }
 

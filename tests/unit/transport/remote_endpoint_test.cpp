@@ -34,7 +34,7 @@ UcxEndpoint::Options Loopback() {
   return {"127.0.0.1:0", "tcp,self", kPending};
 }
 
-// Certificates of one cluster, made once for all tests of this process and of those that it starts.
+// Certificates of one cluster, made once for all tests of this process and of the processes that it starts.
 class Certificates {
  public:
   Certificates() {
@@ -52,7 +52,7 @@ class Certificates {
     EXPECT_TRUE(
         Authority().Issue({{role}, name, {host}, now, now + absl::Hours(1)}, folder_ + "/" + name).ok());
   }
-  // `at`: a directory of the test's own when the files are to be changed.
+  // `at`: a directory of the test's own, for tests that change the files.
   [[nodiscard]] std::shared_ptr<security::Credentials> Of(const std::string& name) const {
     return *security::Credentials::Load(security::CredentialFiles::InFolder(folder_ + "/" + name));
   }
@@ -121,7 +121,7 @@ class Waiter {
       : bytes_(std::make_shared<std::vector<std::byte>>(ref.length())) {
     endpoint.Fetch(ref, *bytes_, bytes_, timeout, [state = state_](absl::Status status) {
       const std::lock_guard lock(state->mutex);
-      EXPECT_FALSE(state->done) << "told twice";
+      EXPECT_FALSE(state->done) << "the end of a fetch was reported twice";
       state->done = true;
       state->status = std::move(status);
       state->changed.notify_all();
@@ -138,7 +138,7 @@ class Waiter {
     }
     return true;
   }
-  // While it is being filled: a race, and meant to be one.
+  // A byte that may be written at the same time: this race is intended.
   [[nodiscard]] __attribute__((no_sanitize_thread)) std::byte ByteAt(std::size_t place) const {
     return *static_cast<volatile std::byte*>(bytes_->data() + place);
   }
@@ -155,7 +155,7 @@ class Waiter {
   std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
-// What every form of a remote endpoint does.
+// The contract of every form of a remote endpoint.
 class RemoteEndpointTest : public testing::TestWithParam<Kind> {
  protected:
   static std::unique_ptr<RemoteEndpoint> Start(SliceSource source = Serve) {
@@ -253,7 +253,7 @@ TEST_P(RemoteEndpointTest, AReaderThatDoesNotKnowTheTokenGetsNothingAndIsCounted
   EXPECT_TRUE(Waiter(*reader, RefAt(right, 20, 1000)).Wait().ok());
 }
 
-TEST_P(RemoteEndpointTest, NobodyAtTheAddressIsUnavailable) {
+TEST_P(RemoteEndpointTest, AnAddressWithoutAListenerIsUnavailable) {
   auto reader = Start();
   const std::string gone = Start()->address();
   const absl::Status status = Waiter(*reader, RefAt(gone, 20, 100)).Wait();
@@ -292,7 +292,7 @@ class OtherHost {
   }
   void Freeze() {
     EXPECT_TRUE(process_.Signal(SIGSTOP).ok());
-    int status = 0;  // the signal is on its way only: wait until it stands still
+    int status = 0;  // the signal may still be on its way: wait until the process has stopped
     EXPECT_EQ(waitpid(process_.pid(), &status, WUNTRACED), process_.pid());
     EXPECT_TRUE(WIFSTOPPED(status));
   }
@@ -303,7 +303,7 @@ class OtherHost {
   std::string address_;
 };
 
-// The body of the other process; never run by itself.
+// The body of the other process, which never runs as a test of this one.
 TEST(OtherHostBody, DISABLED_Serves) {
   const char* report = std::getenv("TROUPE_TEST_ADDRESS_FD");
   ASSERT_NE(report, nullptr);
@@ -478,7 +478,7 @@ class TcpStranger {
     EXPECT_EQ(send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(bytes.size()));
   }
-  // Everything that comes until the other end closes.
+  // Reads all bytes until the other end closes.
   std::string ReadToEnd() const {
     std::string all;
     std::array<char, 4096> piece{};
@@ -512,7 +512,7 @@ TEST(StreamServer, AStrangersBytesCloseItsConnectionAndAreCounted) {
       stranger.Say(bytes);
       EXPECT_LT(stranger.ReadToEnd().size(), 100u);  // at most an alert of TLS
     }
-    // What the server's thread did before is counted by now.
+    // The server's thread has counted its earlier events by now.
     EXPECT_TRUE(Waiter(*StartOne(kind), RefAt(server->address(), 7, 1000)).Wait().ok());
     EXPECT_EQ(options.refusals->count(SocketRefusal::kBrokenMessage), 3u);
   }
@@ -523,7 +523,7 @@ TEST(StreamServer, ConnectionsThatAskNothingAreFew) {
   const auto server = *StreamEndpoint::Start(options, Serve);
   std::vector<TcpStranger> silent;
   for (int i = 0; i < 65; ++i) silent.emplace_back(server->address());
-  EXPECT_EQ(silent[0].ReadToEnd(), "");  // closed for the last
+  EXPECT_EQ(silent[0].ReadToEnd(), "");  // this connection was closed for the last one
   EXPECT_EQ(options.refusals->count(SocketRefusal::kCrowdedOut), 1u);
   EXPECT_TRUE(Waiter(*StartOne(Kind::kStream), RefAt(server->address(), 7, 1000)).Wait().ok());
 }

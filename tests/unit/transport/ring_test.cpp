@@ -34,7 +34,7 @@ std::string PayloadOf(std::uint64_t sequence, std::size_t size) {
   return payload;
 }
 
-// The control block's words, where a hostile process would write. Offsets as laid out in ring.cpp.
+// The words of the control block to which a hostile process would write. The offsets are those of ring.cpp.
 std::atomic_ref<std::uint64_t> Word(const RingMemory& ring, std::size_t offset) {
   auto* base = reinterpret_cast<std::byte*>(&ring.control());
   return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(base + offset));
@@ -192,7 +192,7 @@ TEST(Ring, SurvivesAWriterKilledAtAnyMoment) {
   RingRecord record;
   for (int life = 0; life < 8; ++life) {
     const pid_t child = fork();
-    if (child == 0) {  // writes until killed, going on where its forerunner stopped
+    if (child == 0) {  // writes until it is killed, and goes on where the process before it stopped
       auto writer = RingWriter::Attach(ring);
       for (std::uint64_t i = 0;; ++i) {
         const std::string payload = PayloadOf(i, 700);
@@ -244,7 +244,8 @@ TEST(Ring, HostileBytesAreDataLossAndNeverOutOfBounds) {
       auto read = reader->TryRead(record);
       if (!read.ok()) {
         EXPECT_TRUE(absl::IsDataLoss(read.status())) << read.status();
-        EXPECT_TRUE(absl::IsDataLoss(reader->TryRead(record).status())) << "once broken, always broken";
+        EXPECT_TRUE(absl::IsDataLoss(reader->TryRead(record).status()))
+            << "a ring that is broken stays broken";
         ++refused;
       }
       if (!read.ok() || !*read) break;

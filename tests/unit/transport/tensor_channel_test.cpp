@@ -54,7 +54,7 @@ absl::StatusOr<std::unique_ptr<RemoteEndpoint>> StartStream(SliceSource source) 
   return StreamEndpoint::Start({}, std::move(source));
 }
 
-// Two hosts, as far as they know: each with its own host id.
+// Two hosts, as each channel is told: each has its own host id.
 std::unique_ptr<TensorChannel> MakeRemote(const TemporaryDirectory& directory, const std::string& name) {
   auto channel = RemoteChannel::Create(
       {{name, directory / name, kCapacity, {directory.path()}, "", name + "-host"}, StartStream});
@@ -109,10 +109,10 @@ TEST_P(TensorChannelContract, CarriesEverySize) {
       auto data = channel->Fetch(*ref, kLong);
       ASSERT_TRUE(data.ok()) << data.status();
       EXPECT_EQ(TextOf(*data), bytes);
-      EXPECT_TRUE(channel->Near(data->ref())) << "what was fetched can be mapped";
+      EXPECT_TRUE(channel->Near(data->ref())) << "a tensor that was fetched can be mapped";
       auto again = channel->Fetch(data->ref(), kLong);
       ASSERT_TRUE(again.ok()) << again.status();
-      EXPECT_EQ(TextOf(*again), bytes) << "by the reference that came with the data";
+      EXPECT_EQ(TextOf(*again), bytes) << "the reference that came with the data can be fetched, too";
     }
     EXPECT_TRUE(owner_.Release(*ref).ok());
   }
@@ -156,7 +156,7 @@ TEST_P(TensorChannelContract, IsBounded) {
   EXPECT_GE(refs.size(), 8U);
   EXPECT_LE(owner_.used(), owner_.capacity());
   for (const proto::TensorRef& ref : refs) EXPECT_TRUE(owner_.Release(ref).ok());
-  EXPECT_TRUE(owner_.Reserve(Bytes(900000)).ok()) << "all of it is free again, in one piece";
+  EXPECT_TRUE(owner_.Reserve(Bytes(900000)).ok()) << "the whole arena is free again, in one piece";
 }
 
 TEST_P(TensorChannelContract, AReleasedReferenceIsRefused) {
@@ -166,7 +166,7 @@ TEST_P(TensorChannelContract, AReleasedReferenceIsRefused) {
   EXPECT_TRUE(absl::IsNotFound(owner_.Retain(*ref)));
   EXPECT_TRUE(absl::IsNotFound(reader_.Fetch(*ref, kLong).status()));
   auto next = owner_.Put(AsBytes(Pattern(100000)), "y");
-  EXPECT_TRUE(absl::IsNotFound(reader_.Fetch(*ref, kLong).status())) << "though its place is in use again";
+  EXPECT_TRUE(absl::IsNotFound(reader_.Fetch(*ref, kLong).status())) << "another slice has the place now";
   EXPECT_TRUE(owner_.Release(*next).ok());
 }
 
@@ -184,7 +184,7 @@ TEST_P(TensorChannelContract, OnlyTheOwnerReleases) {
   EXPECT_TRUE(absl::IsFailedPrecondition(reader_.Release(*ref)));
   EXPECT_TRUE(absl::IsFailedPrecondition(reader_.Retain(*ref)));
   EXPECT_TRUE(owner_.Release(*ref).ok());
-  EXPECT_TRUE(reader_.Release(proto::TensorRef()).ok()) << "inline: nothing to release";
+  EXPECT_TRUE(reader_.Release(proto::TensorRef()).ok()) << "an inline tensor has no slice to release";
 }
 
 TEST_P(TensorChannelContract, BadReferencesAreRefused) {
@@ -229,7 +229,7 @@ TEST(RemoteChannel, WhatWasFetchedCanBeMappedHereAndGoesWithItsLastHolder) {
   EXPECT_EQ(reader->used(), Bytes(0));
 }
 
-TEST(RemoteChannel, ACutReadsNothingOfOthersAndServesNobody) {
+TEST(RemoteChannel, ACutReadsNothingOfOthersAndServesNoReader) {
   const TemporaryDirectory directory;
   auto owner = MakeRemote(directory, "owner");
   auto other = MakeRemote(directory, "other");
@@ -241,7 +241,7 @@ TEST(RemoteChannel, ACutReadsNothingOfOthersAndServesNobody) {
   auto theirs = owner->Put(AsBytes(Pattern(200000)), "theirs");
   auto ours = (*channel)->Put(AsBytes(Pattern(100000)), "ours");
   auto little = owner->Put(AsBytes(Pattern(100)), "little");
-  EXPECT_TRUE((*channel)->Fetch(*theirs, kLong).ok()) << "nothing is cut yet";
+  EXPECT_TRUE((*channel)->Fetch(*theirs, kLong).ok()) << "no network is cut yet";
   cut->Until(now + std::chrono::seconds(2));
   cut->Until(now + std::chrono::seconds(1));  // a longer cut is not made shorter
   now += std::chrono::milliseconds(1500);
@@ -249,8 +249,8 @@ TEST(RemoteChannel, ACutReadsNothingOfOthersAndServesNobody) {
   EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
   const auto unserved = other->Fetch(*ours, kLong).status();
   EXPECT_TRUE(absl::IsUnavailable(unserved)) << unserved;
-  EXPECT_TRUE((*channel)->Fetch(*ours, kLong).ok()) << "its own bytes are there";
-  EXPECT_TRUE((*channel)->Fetch(*little, kLong).ok()) << "what is in the message is there";
+  EXPECT_TRUE((*channel)->Fetch(*ours, kLong).ok()) << "the bytes are in the channel's own arena";
+  EXPECT_TRUE((*channel)->Fetch(*little, kLong).ok()) << "the bytes are in the message";
   now += std::chrono::milliseconds(500);
   EXPECT_TRUE((*channel)->Fetch(*theirs, kLong).ok());
   EXPECT_TRUE(other->Fetch(*ours, kLong).ok());
@@ -267,7 +267,7 @@ TEST(RemoteChannel, FullHereMeansNoFetch) {
   EXPECT_TRUE(reader->Fetch(*ref, kLong).ok());
 }
 
-// A worker beside the owner, whose outputs the owner serves.
+// A worker beside the owner; the owner serves the worker's outputs to others.
 TEST(RemoteChannel, ServesTheArenasThatWereExported) {
   const TemporaryDirectory directory;
   auto made = RemoteChannel::Create(
@@ -281,7 +281,8 @@ TEST(RemoteChannel, ServesTheArenasThatWereExported) {
   ASSERT_TRUE(ref.ok()) << ref.status();
   EXPECT_FALSE(reader->Near(*ref));
   EXPECT_TRUE(owner.Near(*ref));
-  EXPECT_TRUE(absl::IsNotFound(reader->Fetch(*ref, kLong).status())) << "not exported yet";
+  EXPECT_TRUE(absl::IsNotFound(reader->Fetch(*ref, kLong).status()))
+      << "the worker's arena is not exported yet";
 
   auto memory = MemoryFile::Open(UniqueFd(dup((*worker)->arena()->fd())), MemoryFile::Access::kReadOnly);
   ASSERT_TRUE(memory.ok()) << memory.status();
@@ -291,19 +292,20 @@ TEST(RemoteChannel, ServesTheArenasThatWereExported) {
   auto data = reader->Fetch(*ref, kLong);
   ASSERT_TRUE(data.ok()) << data.status();
   EXPECT_EQ(TextOf(*data), Pattern(300000));
-  EXPECT_EQ(owner.used(), Bytes(0)) << "sent from where it lies";
+  EXPECT_EQ(owner.used(), Bytes(0)) << "the owner sends the bytes from where they lie";
 
   proto::TensorRef longer = *ref;
   longer.mutable_arena()->set_length(300001);
   EXPECT_FALSE(reader->Fetch(longer, kLong).ok());
   ASSERT_TRUE((*worker)->Release(*ref).ok());
-  EXPECT_TRUE(absl::IsNotFound(reader->Fetch(*ref, kLong).status())) << "its owner has released it";
+  EXPECT_TRUE(absl::IsNotFound(reader->Fetch(*ref, kLong).status())) << "the worker has released the slice";
 
   auto next = (*worker)->Put(AsBytes(Pattern(300000)), "y");
   EXPECT_TRUE(reader->Fetch(*next, kLong).ok());
   exported.reset();
   EXPECT_EQ(owner.exports()->size(), 0U);
-  EXPECT_TRUE(absl::IsNotFound(reader->Fetch(*next, kLong).status())) << "exported no more";
+  EXPECT_TRUE(absl::IsNotFound(reader->Fetch(*next, kLong).status()))
+      << "the worker's arena is no longer exported";
 }
 
 TEST(FakeTensorChannel, FetchesBetweenHostsWaitAndFailAsTold) {
@@ -320,7 +322,7 @@ TEST(FakeTensorChannel, FetchesBetweenHostsWaitAndFailAsTold) {
   fetch();
   fetch();
   EXPECT_EQ(reader.held(), 2U);
-  EXPECT_EQ(reader.used(), Bytes(200000)) << "the room is taken";
+  EXPECT_EQ(reader.used(), Bytes(200000)) << "the room for the fetched bytes is taken";
   EXPECT_TRUE(reader.CompleteNext(absl::UnavailableError("the owner is gone")));
   EXPECT_EQ(reader.used(), Bytes(100000));
   reader.Resume();
@@ -355,11 +357,11 @@ TEST(LocalChannel, HandsOutOtherMemoryUntilItIsWithdrawn) {
   auto mapped = MemoryFile::Open(*std::move(descriptor), MemoryFile::Access::kReadOnly);
   ASSERT_TRUE(mapped.ok()) << mapped.status();
   EXPECT_EQ(mapped->data()[5], std::byte{7});
-  (*owner)->Withdraw((*owner)->ArenaAddress().arena());  // its arena stays
+  (*owner)->Withdraw((*owner)->ArenaAddress().arena());  // the owner's own arena cannot be withdrawn
   EXPECT_TRUE((*reader)->Ask((*owner)->ArenaAddress()).ok());
   (*owner)->Withdraw(ref->arena());
   EXPECT_TRUE(absl::IsNotFound((*reader)->Ask(*ref).status()));
-  EXPECT_EQ(mapped->data()[5], std::byte{7});  // what was opened is open
+  EXPECT_EQ(mapped->data()[5], std::byte{7});  // a slice that was opened stays open
   auto outside = *ref;
   outside.set_socket("/tmp/other");
   EXPECT_TRUE(absl::IsPermissionDenied((*reader)->Ask(outside).status()));
@@ -377,7 +379,7 @@ TEST(LocalChannel, IsZeroCopyAndPinsWhatIsReadHere) {
     auto data = channel->Fetch(ref);
     EXPECT_EQ(data->bytes().data(), place);
     EXPECT_TRUE(channel->Release(ref).ok());
-    EXPECT_GT(channel->used(), Bytes(0)) << "still being read";
+    EXPECT_GT(channel->used(), Bytes(0)) << "the bytes are still being read";
   }
   EXPECT_EQ(channel->used(), Bytes(0));
 }

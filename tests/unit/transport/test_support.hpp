@@ -1,4 +1,5 @@
-// What several of these tests need: patience, and a directory of a test's own that is removed at its end.
+// What several of these tests need: a time to wait, and a directory of a test's own that is removed at its
+// end.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -80,7 +80,7 @@ TEST(UnixSocket, ReplacesWhatADeadProcessLeft) {
   const pid_t child = fork();
   if (child == 0) {
     auto listener = UnixListener::Listen(path);
-    _exit(listener.ok() ? 0 : 1);  // without its destructor: the path stays
+    _exit(listener.ok() ? 0 : 1);  // the destructor does not run, so the path stays
   }
   int status = 1;
   ASSERT_EQ(waitpid(child, &status, 0), child);
@@ -95,7 +95,7 @@ TEST(UnixSocket, ReplacesWhatADeadProcessLeft) {
     EXPECT_TRUE(absl::IsAlreadyExists(UnixListener::Listen(path).status()));
     EXPECT_TRUE(ConnectUnix(path, kLong).ok());
   }
-  EXPECT_NE(stat(path.c_str(), &info), 0) << "removed with the listener";
+  EXPECT_NE(stat(path.c_str(), &info), 0) << "the listener removes its path";
 }
 
 TEST(UnixSocket, RefusesBadPaths) {
@@ -104,7 +104,7 @@ TEST(UnixSocket, RefusesBadPaths) {
   EXPECT_TRUE(absl::IsInvalidArgument(UnixListener::Listen(longest).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(ConnectUnix(longest, kNow).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(ConnectUnix("", kNow).status()));
-  EXPECT_TRUE(absl::IsNotFound(ConnectUnix(directory / "nobody", kNow).status()));
+  EXPECT_TRUE(absl::IsNotFound(ConnectUnix(directory / "absent", kNow).status()));
   EXPECT_FALSE(UnixListener::Listen(directory / "no/such/folder").ok());
   std::ofstream(directory / "file") << "precious";
   EXPECT_TRUE(absl::IsAlreadyExists(UnixListener::Listen(directory / "file").status()));
@@ -131,7 +131,7 @@ TEST(UnixSocket, DescriptorsThatAreNotWantedAreClosed) {
     ASSERT_TRUE(left.Send("x", descriptors, kNow).ok());
     EXPECT_TRUE(right.Receive(kNow).ok());
   }
-  // More of them than a message may carry, as another program may send them.
+  // The message has more descriptors than a message may carry, as another program may send it.
   std::vector<int> many(100, left.fd());
   std::vector<char> control(CMSG_SPACE(many.size() * sizeof(int)));
   char byte = 'x';
@@ -163,7 +163,7 @@ TEST(UnixAcceptor, AnotherUserIsRefusedAndCounted) {
   const pid_t child = fork();
   if (child == 0) {
     if (setresuid(65534, 65534, 65534) != 0) _exit(1);
-    // Root's socket is taken by others; it is root that refuses.
+    // A process of another user may connect to root's socket; root itself refuses it.
     _exit(ConnectUnix(acceptor->path(), kLong).ok() ? 0 : 2);
   }
   int status = 0;
