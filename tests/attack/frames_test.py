@@ -56,7 +56,7 @@ class Actor:
 
     def __init__(self, address):
         self.address = f"\0troupe/{address}"
-        # The daemon's handshake begins with its node id; another process of another host has other bytes behind the kind.
+        # The daemon's handshake begins with its node id; another process on another host has other bytes behind the kind.
         with self.connect() as line:
             said = b""
             while len(said) < 32 + NODE:
@@ -114,7 +114,7 @@ class Unix:
 
     def __init__(self, path, kind, good):
         self.path, self.kind, self.good = path, kind, good
-        self.carried = open("/dev/null", "rb")  # a descriptor that nobody wants
+        self.carried = open("/dev/null", "rb")  # a descriptor that the receiver has no use for
 
     def connect(self):
         line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -132,7 +132,7 @@ class Unix:
 
 
 class Tensors(Operations):
-    """The port at which other hosts fetch tensors: asks for slices, of readers that know no token."""
+    """The port at which other hosts fetch tensors: the frames ask for slices without a valid token."""
     kind = "tensors"
     requests = (struct.pack("<IIQQQQQ", 0x74726663, 3, 1, 2, 3, 4, 5) + b"\0" * 32,
                 struct.pack("<IIQQQQQ", 0x74726663, 3, 1, 2, 0, 2**64 - 1, 5) + b"\xff" * 32)
@@ -143,7 +143,7 @@ MEETING = (b"?meeting-1", b"?m", b"!")
 
 
 def hellos(node):
-    """Of an old daemon, so that none is ever taken: node, GPU, epoch, run directory, device memory."""
+    """Adoptions by an old daemon, which no worker accepts: node, GPU, epoch, run directory, device memory."""
     name = node.encode()
     return (b"\x0a" + bytes([len(name)]) + name + b"\x10\x00\x18\x01\x22\x04/tmp\x28\x01",
             b"\x0a" + bytes([len(name)]) + name + b"\x18\x01")
@@ -166,7 +166,7 @@ def mutated(frame, chance):
 
 class Frames(E2eTest):
     def sockets(self):
-        """Of every daemon and of every worker."""
+        """The sockets of every daemon and of every worker."""
         found = []
         for daemon in self.everyone:
             found.append(Operations(daemon.address("operations")))
@@ -188,7 +188,7 @@ class Frames(E2eTest):
         return found
 
     def start_everything(self, hosts=True):
-        """With hosts each daemon is on a host of its own, as far as it knows."""
+        """`hosts`: each daemon is told that it is alone on a host of its own."""
         def start(name, role, **settings):
             return self.start(name, role, **settings, **({"host_id": f"host-{name}"} if hosts else {}))
         manager = start("manager", "manager")
@@ -204,7 +204,7 @@ class Frames(E2eTest):
         eventually(lambda: all(node.workers() for node in self.nodes), "the workers run")
 
     def p99(self, requests):
-        """Milliseconds, of requests one after the other on one connection."""
+        """The milliseconds of requests that are sent one after the other on one connection."""
         line = http.client.HTTPConnection(self.http.host, self.http.port, timeout=60)
         body, times = infer_body(self.x), []
         for _ in range(requests):
@@ -262,7 +262,7 @@ class Frames(E2eTest):
             meanwhile.append(self.p99(samples))
         attacker.join()
         self.assertEqual(attacker.exitcode, 0, "every frame was sent")
-        # Silent connections, more than any socket keeps: other clients go on all the same.
+        # There are more silent connections than any socket keeps, and other clients are served all the same.
         idle = [target.connect() for target in sockets for _ in range(60)]
         meanwhile.append(self.p99(samples))
         seconds = time.monotonic() - begin
@@ -299,7 +299,7 @@ class Frames(E2eTest):
             pass
 
     def test_a_loopback_cluster_opens_no_port_for_tensors(self):
-        """There is no other host that could ask."""
+        """One machine has no other host that could ask."""
         self.start_everything(hosts=False)
         for daemon in self.everyone:
             self.assertEqual(listening(daemon.process.pid), named_ports(daemon), daemon.directory.name)
@@ -310,7 +310,7 @@ def named_ports(daemon):
 
 
 def tensor_port(daemon):
-    """The one that no option names."""
+    """The port of the process that no option names."""
     port, = listening(daemon.process.pid) - named_ports(daemon)
     return port
 

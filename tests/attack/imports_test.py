@@ -12,7 +12,7 @@ from harness.client import Answer, TIMEOUT
 from harness.networks import scale, serialize, value
 
 BOMBS = 5
-POWERS = 60  # of 4 Mi elements each: seconds of a core, within the limits of folding
+POWERS = 60  # powers of 4 Mi elements each: seconds of a core, within the limits of folding
 X = {"x": np.ones((1, 4), np.float32)}
 
 
@@ -29,7 +29,7 @@ def bomb(seed):
 
 class Imports(E2eTest):
     def deploy_from(self, daemon, address, name, onnx):
-        """A deployment by the client at this loopback address."""
+        """Deploys as the client at this loopback address."""
         host, port = daemon.address("gateway").rsplit(":", 1)
         connection = http.client.HTTPConnection(host, int(port), timeout=TIMEOUT, source_address=(address, 0))
         try:
@@ -54,7 +54,7 @@ class Imports(E2eTest):
         threads = [threading.Thread(target=attack, args=(i,)) for i in range(BOMBS)]
         for thread in threads:
             thread.start()
-        # One runs, and the other four wait: the second importer is kept from a client that has one already.
+        # One import runs, and the other four wait: the second importer is kept free for a client that has no import running.
         eventually(lambda: len(self.waiting(daemon)) == BOMBS - 1, "four of the bombs wait")
         waiting = self.waiting(daemon)
         self.assertTrue({entry["onnx_digest"] for entry in waiting} <= digests)

@@ -50,7 +50,7 @@ class LongRuns(E2eTest):
         # Between any two runs that are cut the quick function has its turn.
         self.assertGreaterEqual(served, len(answers))
         self.assertEqual(daemon.workers()[0], worker, "a cut costs no worker")
-        # The page is brought up to date each second.
+        # The page is written once a second.
         eventually(lambda: 'troupe_runs_cut_total{node="one"} 4' in daemon.operations.get("/metrics").good().body.decode(),
                    "the cut runs are counted")
         shell = Shell(daemon.address("manager"), self.directory)

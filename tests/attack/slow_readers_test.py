@@ -11,7 +11,7 @@ from harness.networks import scale
 
 CLIENTS = 300
 ROWS = 120000  # four floats each: an answer of some 5 MB of text
-BUDGET = 512 << 20  # of one client address (gateway/http_server.hpp)
+BUDGET = 512 << 20  # the budget of one client address (gateway/http_server.hpp)
 X = {"x": np.ones((1, 4), np.float32)}
 
 
@@ -23,7 +23,7 @@ def resident(pid):
 
 
 class SlowReaders(E2eTest):
-    def test_answers_that_nobody_reads(self):
+    def test_answers_that_no_client_reads(self):
         daemon = self.start("one", "all", arena="64MiB").wait_serving()
         daemon.http.deploy("double", scale(2)).good()
         pid = daemon.process.pid

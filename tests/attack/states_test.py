@@ -39,7 +39,7 @@ class States(E2eTest):
         while not over.is_set():
             try:
                 counts.append(round(float(http.infer(name, {"x": X}, tries=tries)["y"][0]) / 2))
-            except Exception as error:  # every failure is told
+            except Exception as error:  # every failure is reported
                 failures.append(f"{name}: {error}")
                 over.set()
 
@@ -89,7 +89,7 @@ class States(E2eTest):
                 outputs = http.infer("pair", {"x": X}, tries=1)
                 left.append(round(float(outputs["l"][0]) / 2))
                 right.append(round(float(outputs["r"][0]) / 2))
-            except Exception as error:  # every failure is told
+            except Exception as error:  # every failure is reported
                 failures.append(f"pair: {error}")
 
     def test_runs_of_a_workflow_outlive_their_workers(self):

@@ -3,7 +3,7 @@
 
 usage: chaos.py [--seconds N] [--seed S] [--rate R] [--faults NAME,...] [--out DIR] [--list]
 
-Fails for what was acknowledged and is lost, for what is there twice, for a wrong answer, and when the cluster does not
+Fails when something acknowledged is lost or is there twice, when an answer is wrong, and when the cluster does not
 return to health; never for a time. Which faults come in which order, with which targets, follows from the seed.
 """
 import argparse
@@ -25,7 +25,7 @@ from rig.watch import Watch  # noqa: E402
 
 
 def plan(names, seed):
-    """Endless: all faults in a random order, then all again in another one."""
+    """All faults in a random order, then all again in another one, without end."""
     order = random.Random(f"plan {seed}")
     while True:
         for name in order.sample(names, len(names)):
@@ -48,7 +48,7 @@ class Run:
         trouble = ""
         try:
             self.break_things()
-        except (AssertionError, HttpError, OSError) as failed:  # also what eventually() says of what does not come back
+        except (AssertionError, HttpError, OSError) as failed:  # an AssertionError of eventually() says what does not come back
             trouble = f"{type(failed).__name__}: {failed}"
         load.stop(), churn.stop(), self.watch.stop()
         end = time.monotonic()

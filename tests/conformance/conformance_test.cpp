@@ -1,4 +1,4 @@
-// Every case of the conformance data as a test of its own: passes, or is skipped with the reason that
+// Every case of the conformance data is a test of its own: it passes, or is skipped with the reason that
 // docs/onnx.md lists. `--write-docs` writes that page instead.
 #include <gtest/gtest.h>
 

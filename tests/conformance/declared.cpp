@@ -24,12 +24,12 @@ std::string WhyNotType(const onnx::TypeProto& type) {
   return "";
 }
 
-// Types of all values that the file or the standard's own inference tells.
+// The types of all values that the file gives, or that the standard's own inference finds.
 std::map<std::string, proto::DataType> ValueTypes(onnx::ModelProto model) {
   try {
     onnx::shape_inference::InferShapes(model);
   } catch (const std::exception&) {
-    // Then only what the file itself says is known.
+    // Without the inference only the types that the file itself gives are known.
   }
   std::map<std::string, proto::DataType> types;
   const auto take = [&](const auto& values) {
@@ -59,7 +59,7 @@ bool Trains(const onnx::NodeProto& node) {
   for (const auto& attribute : node.attribute()) {
     if (attribute.name() == "training_mode" && attribute.i() != 0) return true;
   }
-  // Dropout's third input turns training on; the cases that have it set it to true.
+  // The third input of Dropout turns training on; the cases that have it set it to true.
   return node.op_type() == "Dropout" && node.input_size() > 2 && !node.input(2).empty();
 }
 
@@ -86,7 +86,7 @@ std::string WhyNotNode(const onnx::NodeProto& node, int opset,
 // Some cases give an input of another shape than their own model declares.
 bool Contradicts(const OnnxCase& test) {
   const auto sets = LoadDataSets(test);
-  if (!sets.ok()) return false;  // then running it tells
+  if (!sets.ok()) return false;  // running the case then says why
   std::map<std::string, const onnx::TypeProto::Tensor*> declared;
   for (const auto& input : test.model.graph().input()) declared[input.name()] = &input.type().tensor_type();
   const std::vector<std::string> names = InputNames(test.model.graph());

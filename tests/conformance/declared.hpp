@@ -1,4 +1,4 @@
-// What the operator table declares: whether a case lies within it, and if not, why.
+// Whether a case lies within what the operator table declares, and if not, why.
 #pragma once
 
 #include <string>

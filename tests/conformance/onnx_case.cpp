@@ -45,7 +45,7 @@ absl::StatusOr<onnx::ModelProto> LoadModel(const std::filesystem::path& file) {
   TROUPE_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(file));
   onnx::ModelProto model;
   if (!model.ParseFromString(bytes))
-    return absl::DataLossError(absl::StrCat(file.string(), " is no ONNX model"));
+    return absl::DataLossError(absl::StrCat(file.string(), " is not an ONNX model"));
   return model;
 }
 

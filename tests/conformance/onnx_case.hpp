@@ -21,7 +21,7 @@ struct OnnxCase {
 };
 
 struct DataSet {
-  std::vector<Constant> inputs;  // in the order of the graph's inputs that are no initialisers
+  std::vector<Constant> inputs;  // in the order of the graph's inputs that are not initialisers
   std::vector<Constant> outputs;
 };
 
@@ -31,7 +31,7 @@ struct DataSet {
 [[nodiscard]] std::vector<OnnxCase> LoadCases();
 [[nodiscard]] absl::StatusOr<onnx::ModelProto> LoadModel(const std::filesystem::path& file);
 [[nodiscard]] absl::StatusOr<std::vector<DataSet>> LoadDataSets(const OnnxCase& test);
-// Names of the graph's inputs that are no initialisers.
+// Names of the graph's inputs that are not initialisers.
 [[nodiscard]] std::vector<std::string> InputNames(const onnx::GraphProto& graph);
 
 }  // namespace troupe::gpu::conformance

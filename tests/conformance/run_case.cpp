@@ -92,7 +92,7 @@ absl::Status CompareAll(const Plan& plan, const std::vector<proto::TensorSpec>& 
   return absl::OkStatus();
 }
 
-// NumPy, which wrote the data, has no BF16: its bits stand there as UINT16.
+// NumPy, which wrote the data, has no BF16: the files hold its bits as UINT16.
 std::vector<Constant> WithModelTypes(std::vector<Constant> tensors,
                                      const google::protobuf::RepeatedPtrField<proto::TensorSpec>& specs) {
   for (std::size_t i = 0; i < tensors.size() && static_cast<int>(i) < specs.size(); ++i) {

@@ -11,14 +11,14 @@
 
 namespace troupe::gpu::conformance {
 
-// What else than a plain run was needed.
+// What was needed beside a plain run.
 struct RunNotes {
   // Inputs that decide a shape were given as constants, as every exported network has them: nothing bounds
   // the output without them.
   bool constant_shapes = false;
 };
 
-// Makes what runs the case: the CPU's plan, or one of another device.
+// Makes the plan that runs the case: the CPU's, or one of another device.
 using PlanMaker = std::function<absl::StatusOr<std::unique_ptr<Plan>>(
     const proto::Model& model, std::span<const std::byte> weights, std::span<const proto::TensorSpec> inputs,
     int threads)>;

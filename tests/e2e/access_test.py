@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Who may ask what over HTTP: API keys are made, judged by every gateway, and revoked, with real daemons."""
+"""Which clients may ask what over HTTP: API keys are made, judged by every gateway, and revoked, with real daemons."""
 import socket
 
 import numpy as np
@@ -54,7 +54,7 @@ class Access(E2eTest):
         self.assertEqual([key.get("sha256", "") for key in self.shell.json("key", "list")["keys"]], ["", "", ""])
         self.assertIn("already", self.shell.error("key", "create", "caller", "--scope", "read", code=1))
 
-        # No daemon and no file has the key's text.
+        # Neither a daemon nor a file keeps the text of the key.
         for path in self.directory.rglob("*"):
             if path.is_file():
                 self.assertNotIn(caller.encode(), path.read_bytes(), path)
@@ -66,7 +66,7 @@ class Access(E2eTest):
         self.assertIn("key-created", events)
         self.assertIn("key-revoked", events)
 
-        # Without the manager the gateway judges by what it knows.
+        # Without the manager the gateway judges by the keys that it knows.
         self.manager.kill()
         self.assertEqual([self.infer(key) for key in (caller, reader, None)], [401, 403, 401])
         self.assertEqual(self.code(reader, "GET", "/v2/models/double"), 200)

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The audit: every change that was acknowledged has exactly one line, which says who, what, from where and how it ended."""
+"""The audit log: every change that was acknowledged has exactly one line, which says who, what, from where and how it ended."""
 import collections
 import json
 import os
@@ -42,7 +42,7 @@ class Audit(E2eTest):
         self.assertEqual([line["number"] for line in kept], list(range(1, len(kept) + 1)))
         begun = {line["number"] for line in kept if line["result"] == "begun"}
         self.assertEqual({line["number"] for line in lines}, {line["number"] for line in kept} - begun)
-        # What a gateway or the manager refused at once was not begun.
+        # A change that a gateway or the manager refuses at once has not begun and has no line.
         self.assertGreaterEqual(len(begun), sum(count for what, count in self.wanted.items() if what[3] == "ok"))
         rest = [line for line in lines if line["action"] != "member.join"]
         for (who, action, part, result), count in self.wanted.items():
@@ -55,17 +55,17 @@ class Audit(E2eTest):
         http = self.gateway.http
         joins = self.lines("--what", "member.join")
         self.assertEqual({line["who"] for line in joins}, {"member/node", "member/gateway"})
-        # Over HTTP, before there is a key.
+        # Changes over HTTP, before there is a key.
         http.deploy("double", scale(2)).good()
         self.expect("loopback", "function.deploy", "'double'")
         self.assertEqual(http.deploy("double!", scale(2)).code, 400)
         self.expect("loopback", "function.deploy", "'double!'", "INVALID_ARGUMENT")
-        # By the shell.
+        # Changes by the shell.
         key = self.shell.text("key", "create", "ci", "--scope", "deploy,read,infer").strip()
         self.expect(self.user, "key.create", "key 'ci' with deploy, read, infer")
         headers = {"Authorization": f"Bearer {key}"}
         eventually(lambda: http.call("GET", "/v2/troupe/cluster").code == 401, "the gateway has heard of the key")
-        # With the key.
+        # Changes with the key.
         def change(method, path, action, part, body=b"", code=200, result="ok"):
             answer = http.call(method, path, body, headers)
             self.assertEqual(answer.code, code, answer.body)
@@ -76,12 +76,12 @@ class Audit(E2eTest):
         change("DELETE", "/v2/troupe/functions/triple", "function.remove", "'triple'")
         change("DELETE", "/v2/troupe/functions/triple", "function.remove", "'triple'", code=404, result="NOT_FOUND")
         change("DELETE", "/v2/troupe/runs/none", "run.cancel", "'none'", code=404, result="NOT_FOUND")
-        # Refused by the gateway: the cluster was not asked.
+        # The gateway refuses this change without asking the cluster.
         self.assertEqual(http.call("DELETE", "/v2/troupe/functions/double").code, 401)
-        # Questions have no line.
+        # Requests that only read have no line.
         self.shell.text("function", "list")
         self.shell.text("cluster", "status")
-        # Operators' other verbs.
+        # The other verbs of operators.
         self.shell.run("node", "drain", "node")
         self.expect(self.user, "node.drain", "'node'")
         self.shell.run("key", "revoke", "ci")
@@ -92,11 +92,11 @@ class Audit(E2eTest):
                          {("key/ci", "127.0.0.1", "gateway")})
         table = self.shell.text("audit", "--data", self.manager.settings["data"], "--last", "1")
         self.assertRegex(table, rf"^\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d  {self.user} from .*  key.revoke  key 'ci'  ok\n$")
-        # Nobody else reads it, and it has no secret.
+        # Only the operator's user can read the file, and it holds no secret.
         path = self.manager.directory / "data" / "audit" / "audit.jsonl"
         self.assertEqual(stat.S_IMODE(path.stat().st_mode), 0o600)
         self.assertNotIn(key.removeprefix("troupe_"), path.read_text())
-        # A manager that is killed and comes back goes on where it was.
+        # A manager that is killed and comes back goes on behind the last line.
         self.manager.kill()
         self.manager = self.start("manager", "manager", manager=self.manager.address("manager"), switches=["allow-faults"])
         eventually(lambda: http.members().get("node") if http.get("/v2/troupe/cluster").code == 200 else None,
@@ -104,7 +104,7 @@ class Audit(E2eTest):
         http.deploy("later", scale(4)).good()
         self.expect("loopback", "function.deploy", "'later'")
         self.check()
-        # The level of a daemon's log is its own affair, and stands in its own audit.
+        # Only the daemon itself knows the level of its log, so a change of it stands in the daemon's own audit.
         self.node.operations.call("PUT", "/loglevel", b"debug").good()
         eventually(lambda: self.lines(daemon=self.node), "it has a line")
         self.assertEqual([(line["who"], line["action"], line["what"]) for line in self.lines(daemon=self.node)],

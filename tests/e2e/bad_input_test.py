@@ -134,11 +134,11 @@ class BadInput(E2eTest):
         self.assertEqual(ask(16, bytes(16)).code, 200)
 
     def test_paths_and_methods(self):
-        self.refused(self.http.ask("nobody", X), 404, "nobody")
-        self.refused(self.http.get("/v2/models/nobody"), 404, "nobody")
+        self.refused(self.http.ask("absent", X), 404, "absent")
+        self.refused(self.http.get("/v2/models/absent"), 404, "absent")
         self.refused(self.http.get("/v2/models/double/versions/7"), 404, "7")
         self.refused(self.http.get("/v3"), 404, "/v3")
-        self.refused(self.http.remove("nobody"), 404, "nobody")
+        self.refused(self.http.remove("absent"), 404, "absent")
         answer = self.http.get("/v2/models/double/infer")
         self.refused(answer, 405)
         self.assertEqual(answer.headers["Allow"], "POST")
@@ -221,7 +221,7 @@ class Impatience(E2eTest):
 
 class Priority(E2eTest):
     def test_urgent_requests_run_first(self):
-        # One at a time, so that nothing but the node's order decides which model comes next.
+        # Requests run one at a time, so that only the node's order decides which model comes next.
         daemon = self.start("one", "all", hang="10m", swap_ahead=1, measure="requests", log_level="debug").wait_serving()
         http, threads = daemon.http, []
         for seed, name in enumerate(("first", "patient", "urgent")):
@@ -232,7 +232,7 @@ class Priority(E2eTest):
         def ask(name, priority):
             x = {"x": np.ones((1, 1024), np.float32)}
             self.assertEqual(http.ask(name, x, {"priority": priority}).code, 200)
-        # The GPU has the first already; the urgent one passes those that wait.
+        # The GPU has the model of the first request; the urgent request passes those that wait.
         order = [("first", 0), ("first", 0), ("patient", 5), ("urgent", 1)]
         for count, request in enumerate(order, 1):
             threads.append(threading.Thread(target=ask, args=request, daemon=True))

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Two GPUs with a link between them: what one loads from the host comes to the other from that one as it arrives, and a GPU
+"""Two GPUs with a link between them: a model that one loads from the host is copied to the other as it arrives, and a GPU
 that dies meanwhile costs no request."""
 import os
 import re
@@ -31,13 +31,13 @@ class Broadcasts(E2eTest):
         np.testing.assert_allclose(found, self.rows[i], rtol=1e-4, atol=1e-5)
 
     def burst(self, i, requests=4):
-        """So many at once; a model takes 0.2 s from the host, so that they all come while it is loaded."""
+        """Sends so many requests at once; a load from the host takes 0.2 s, so that they all arrive while it is under way."""
         wrong = []
 
         def one():
             try:
                 self.ask(i)
-            except BaseException as error:  # told by the thread that waits
+            except BaseException as error:  # raised again by the thread that waits
                 wrong.append(error)
         threads = [threading.Thread(target=one) for _ in range(requests)]
         for thread in threads:

@@ -56,7 +56,7 @@ class ChaosRun(E2eTest):
                          ["kill-worker", "stop-daemon", "cut-tensors", "kill-daemon"])
         self.assertEqual([fault["refused"] for fault in told["faults"]], [""] * 4)
         for fault in told["faults"]:
-            if fault["fault"] != "cut-tensors":  # only readers notice that
+            if fault["fault"] != "cut-tensors":  # only processes that read tensors notice that
                 self.assertIsNotNone(fault["noticed_ms"], fault)
         self.assertEqual(self.nodes[0].process.returncode, -signal.SIGKILL)
         self.assertFalse(processes.alive(before))
@@ -80,11 +80,11 @@ class ChaosRun(E2eTest):
     def test_a_gateway_has_no_workers_and_the_manager_can_be_stopped(self):
         self.start_site(["allow-faults"])
         self.plan.write_text("faults:\n  - {at: 0s, fault: kill-worker, member: front, gpu: 0}\n"
-                             "  - {at: 0s, fault: kill-worker, member: nobody, gpu: 0}\n"
+                             "  - {at: 0s, fault: kill-worker, member: absent, gpu: 0}\n"
                              "  - {at: 0s, fault: stop-daemon, member: manager, for: 1s}\n")
         told = self.shell.json("chaos", "run", self.plan, "--yes")
         self.assertIn("GPU workers", told["faults"][0]["refused"])
-        self.assertIn("no member 'nobody'", told["faults"][1]["refused"])
+        self.assertIn("no member 'absent'", told["faults"][1]["refused"])
         self.assertEqual(told["faults"][2]["refused"], "")
         self.assertTrue(told["well"])
 

@@ -80,7 +80,7 @@ class Cluster(E2eTest):
         load.wait(20)
         load.stop()
         self.assertEqual(self.http.members()["node-1"], "ALIVE")
-        # It comes back under its name and serves again.
+        # The node comes back under its name and serves again.
         self.nodes[0] = self.start("node-0", "node", manager=self.front.address("manager"))
         eventually(lambda: self.http.members()["node-0"] == "ALIVE", "the node is back")
         self.nodes[1].kill_node()

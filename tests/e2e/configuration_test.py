@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What stops trouped from starting: one line that says what to do, and exit code 2."""
+"""Errors that keep trouped from starting: it prints one line that says what to do, and its exit code is 2."""
 import re
 import socket
 import subprocess
@@ -11,11 +11,11 @@ from harness.daemon import BIN
 
 class Configuration(E2eTest):
     def refused(self, role, switches=(), directory="refused", **options):
-        """The one line with which it ends."""
+        """The one line with which the daemon ends."""
         with self.assertRaises(StartFailed) as failed:
             self.start(directory, role, switches, **options)
         self.assertEqual(failed.exception.code, 2, failed.exception.errors)
-        # Roles that began before the one that cannot may have logged what they did.
+        # Roles that started before the one that could not may have logged what they did.
         log = (self.directory / directory / "trouped.log").read_text().splitlines()
         lines = [line for line in log if not line.startswith("20")]
         self.assertEqual(len(lines), 1, log)
@@ -105,7 +105,7 @@ class Configuration(E2eTest):
     def test_policies_by_preset_and_slot(self):
         self.assertIn("torpor-fifo", self.refused("all", policy="tropor"))
         self.assertIn("heaviness-aware", self.refused("all", directory="slot", eviction="mru"))
-        # The slot counts, wherever it stands beside the preset.
+        # The value of the slot counts, wherever it stands beside the preset.
         path = self.directory / "troupe.yaml"
         path.write_text("role: all\nadvanced:\n  ordering: edf\npolicy: torpor\ntopology: [switch:0-1, link:0-1=12GB]\ngpus: 2\n")
         self.start("one", "all", config=path).wait_serving(gpus=2)
@@ -123,7 +123,7 @@ class Configuration(E2eTest):
                 line = self.refused("all", directory=option, **{option: f"127.0.0.1:{port}"})
                 self.assertIn(str(port), line, option)
                 self.assertIn(f"--{option}", line)
-                # Found before anything was started: nothing has to be taken down, and nothing was logged.
+                # The errors are found before anything is started: nothing has to be stopped, and nothing was logged.
                 self.assertEqual((self.directory / option / "trouped.log").read_text(), line + "\n")
                 self.assertFalse((self.directory / option / "data").exists())
         self.assertIn("--http", self.refused("all", directory="twice", manager=f"127.0.0.1:{port}", http=f"127.0.0.1:{port}"))

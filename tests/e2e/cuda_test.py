@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""--device cuda: a node of real GPUs. On the fake driver of the build, which computes on the host; the daemons, workers and
-the plug-in are those that a machine with GPUs runs."""
+"""--device cuda: a node of real GPUs. The tests run on the fake driver of the build, which computes on the host; the
+daemons, workers and the plug-in are those that a machine with GPUs runs."""
 import itertools
 import os
 import re
@@ -18,7 +18,7 @@ X = np.arange(8, dtype=np.float32).reshape(2, 4)
 
 class Cuda(E2eTest):
     def machine(self, words):
-        """What workers that are started from now on find."""
+        """Sets the fake GPUs for workers that are started from now on."""
         os.environ["LD_LIBRARY_PATH"] = str(BIN.parent / "tests" / "fake_cuda")
         os.environ["TROUPE_FAKE_CUDA"] = words
         self.addCleanup(os.environ.pop, "LD_LIBRARY_PATH")
@@ -53,7 +53,7 @@ class Cuda(E2eTest):
         daemon = self.start("one", "all", gpus=2, device="cuda", gpu_memory="10MiB", policy="torpor", log_level="debug",
                             addresses="mapped", topology="switch:0-1,link:0-1=10GB").wait_serving(gpus=2)
         rows = []
-        for i in range(3):  # memory of each GPU is for two of them
+        for i in range(3):  # the memory of each GPU has room for two of them
             onnx, weight = dense(4, seed=i)
             daemon.http.deploy(f"dense-{i}", onnx).good()
             rows.append(weight[0])
@@ -62,7 +62,7 @@ class Cuda(E2eTest):
         turns = itertools.count()
 
         def ask():
-            i = next(turns) // 8 % 3  # both GPUs want the same
+            i = next(turns) // 8 % 3  # both GPUs need the same model
             np.testing.assert_allclose(daemon.http.infer(f"dense-{i}", {"x": x})["y"], rows[i], rtol=1e-4, atol=1e-5)
 
         def swaps(source):
@@ -81,10 +81,10 @@ class Cuda(E2eTest):
         eventually(lambda: "no device: cuda:1 was asked for, this machine has 1 GPUs" in daemon.log.read_text(errors="replace"),
                    "the log says what is wrong with GPU 1")
         eventually(lambda: sorted(self.gpus_up(daemon)) == [0, 1], "one GPU is up")
-        self.assertEqual(list(daemon.workers()), [0], "nobody starts the other again")
+        self.assertEqual(list(daemon.workers()), [0], "the worker of the missing GPU is not started again")
 
     def told(self, lines):
-        """What the fake management library says from now on."""
+        """Sets what the fake management library says from now on."""
         with open(self.directory / "nvml", "a") as file:
             file.write(lines)
         os.environ["TROUPE_FAKE_NVML"] = str(self.directory / "nvml")

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""A disk that is full: what cannot be kept is refused, what was acknowledged stays, and room makes everything work again."""
+"""On a full disk changes that cannot be kept are refused, acknowledged ones stay, and with new room everything works again."""
 import os
 import subprocess
 import unittest
@@ -21,12 +21,12 @@ class FullDisk(E2eTest):
         done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", self.disk], capture_output=True, text=True)
         if done.returncode != 0:
             self.skipTest(f"no file system can be mounted here: {done.stderr.strip()}")
-        # Cleanups run in reverse: the daemon has to let go of the disk before.
+        # Cleanups run in reverse: the daemon has to close its files before the disk goes.
         self.addCleanup(subprocess.run, ["umount", "-l", self.disk], check=True)
         self.addCleanup(lambda: [daemon.kill() for daemon in self.daemons])
 
     def fill(self):
-        """Takes what is left of the disk; the file to remove."""
+        """Fills the disk; returns the file to remove."""
         filler = self.disk / "filler"
         with filler.open("wb", buffering=0) as file:
             try:
@@ -54,7 +54,7 @@ class FullDisk(E2eTest):
         filler.unlink()
         eventually(lambda: http.deploy("triple", scale(3)).code == 200, "with room, it works again")
         self.assertEqual(http.infer("triple", X)["y"], [3.0] * 4)
-        # Nothing acknowledged is lost, nothing refused came to be.
+        # No acknowledged function is lost, and no refused one exists.
         self.assertEqual(daemon.terminate(), 0)
         daemon = self.start("one", "all", data=self.disk / "data").wait_serving()
         names = {entry["record"]["key"]["name"] for entry in daemon.http.get("/v2/troupe/functions").good().json}

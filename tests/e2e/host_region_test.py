@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""More models than the host region holds: the coldest are on disk only, come back when asked for, and are right."""
+"""More models than the host region holds: the least used ones are on disk only, come back with
+a request, and compute the right results."""
 import os
 import pathlib
 import random
@@ -79,7 +80,7 @@ class HostRegion(E2eTest):
         for i in range(MODELS):
             self.ask(i)
         self.classify()
-        self.assertTrue(any(data.rglob("quarantine/*")), "what was damaged is kept for whoever looks into it")
+        self.assertTrue(any(data.rglob("quarantine/*")), "what was damaged is kept for an operator")
         self.assertIn("model-damaged", node.log.read_text())
 
     def test_requests_that_expire_during_their_swap_leave_everything_usable(self):

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""HTTPS at a gateway: certificates of files, their renewal, and everything that plain HTTP does."""
+"""HTTPS at a gateway: certificates from files, their renewal, and everything that plain HTTP does."""
 import gzip
 import http.client
 import json
@@ -31,7 +31,7 @@ class Https(E2eTest):
         return done.stdout
 
     def issue(self, days=30):
-        """A new key and a certificate for 127.0.0.1 that signs itself, in place of those that are there."""
+        """Writes a new key and a self-signed certificate for 127.0.0.1 in place of the old files."""
         key, certificate = self.directory / "new.key", self.directory / "new.pem"
         self.openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", key,
                      "-out", certificate, "-days", days, "-subj", "/CN=front", "-addext", "subjectAltName=IP:127.0.0.1")
@@ -63,13 +63,13 @@ class Https(E2eTest):
         self.assertIn("gateway at https://", daemon.ready)
         client.deploy("double", scale(2)).good()
         self.assertEqual(client.infer("double", X)["y"], [2.0] * 4)
-        # Large tensors, both ways.
+        # Large tensors travel both ways.
         client.deploy("rolls", rolls(1, 1)).good()
         rows = np.random.default_rng(1).standard_normal((4096, 1024), dtype=np.float32)
         shape, raw = infer_binary(client, "rolls", {"x": rows})["y"]
         self.assertEqual(shape, list(rows.shape))
         np.testing.assert_array_equal(np.frombuffer(raw, np.float32).reshape(rows.shape), np.roll(rows, 1, axis=1))
-        # One connection for many requests.
+        # One connection carries many requests.
         connection = client.connection()
         for _ in range(50):
             connection.request("POST", "/v2/models/double/infer", infer_body(X))
@@ -77,7 +77,7 @@ class Https(E2eTest):
             self.assertEqual((answer.status, json.load(answer)["outputs"][0]["data"]), (200, [2.0] * 4))
         self.assertIn(connection.sock.version(), ("TLSv1.2", "TLSv1.3"))
         connection.close()
-        # curl, with the file of the authority.
+        # curl connects with the file of the authority.
         url = f"https://{client.host}:{client.port}/v2/health/ready"
         done = subprocess.run(["curl", "-sS", "--cacert", self.certificate, url], capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -85,7 +85,7 @@ class Https(E2eTest):
         wrong = url.replace(client.host, "localhost")
         self.assertEqual(subprocess.run(["curl", "-sS", "--cacert", self.certificate, wrong], capture_output=True).returncode,
                          60, "the certificate is for another host")
-        # A reader that takes its time gets all of its answer.
+        # A slow reader gets all of its answer.
         with client.tls.wrap_socket(socket.create_connection((client.host, client.port)), server_hostname=client.host) as slow:
             head = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": list(rows.shape),
                                            "parameters": {"binary_data_size": rows.nbytes}}],
@@ -131,7 +131,7 @@ class Https(E2eTest):
         eventually(lambda: answers(client), "the new certificate is served by its stamp")
         before.request("GET", "/v2/health/live")
         self.assertEqual(before.getresponse().read() and before.sock.getpeercert(True), old)
-        # What cannot be used is told once, and the good one stays.
+        # A certificate that cannot be used is reported once, and the good one stays.
         self.key.write_text("nonsense")
         eventually(lambda: "the old one stays" in daemon.log.read_text(), "it is told")
         daemon.process.send_signal(signal.SIGHUP)
@@ -186,7 +186,7 @@ def answers(client):
 
 
 def eventually_value(read, part):
-    """What `read` gives when it has `part`."""
+    """Returns what `read` gives once it contains `part`."""
     eventually(lambda: part in read(), part)
     return read()
 

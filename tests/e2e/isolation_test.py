@@ -18,7 +18,7 @@ X = np.arange(4, dtype=np.float32).reshape(1, 4)
 
 
 def regions(pid):
-    """{memory file: inode} of the host regions that a process maps, and of those that it has a descriptor of."""
+    """{memory file: inode} of the host regions that a process maps, and of those of which it has a descriptor."""
     mapped, held = {}, {}
     for line in pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines():
         fields = line.split(maxsplit=5)
@@ -40,7 +40,7 @@ class Isolation(E2eTest):
         return daemon
 
     def runtimes(self, key=None):
-        """[runtime] of GPU 0 that are ready; with `key`, only those that serve it."""
+        """[runtime] of GPU 0 that are ready; with `key`, only those that serve that tenant."""
         gpu = self.shell.json("gpu", "show", "one/0")["gpus"][0]
         return [runtime for runtime in gpu.get("runtimes", [])
                 if runtime["state"] == "ready" and (key is None or runtime.get("key", "") == key)]
@@ -83,7 +83,7 @@ class Isolation(E2eTest):
         self.assertIn("tenant/acme", self.shell.text("gpu", "show", "one/0"))
         self.assertIn("runtime-assigned", self.shell.text("events"))
 
-        # A worker that dies costs its own tenant a moment, and the other one nothing.
+        # The death of a worker costs its own tenant a moment, and the other tenant nothing.
         load = Load(lambda: (self.ask(2), self.ask(3)))
         load.wait(10)
         os.kill(acme, signal.SIGKILL)
@@ -120,7 +120,7 @@ class Isolation(E2eTest):
         daemon = self.start("one", "all", isolation="tenant", runtimes=2, gpus=2, gpu_memory="20MiB", policy="torpor",
                             addresses="mapped", topology="switch:0-1,link:0-1=2GB", log_level="debug").wait_serving(gpus=2)
         http, tenants, rows = daemon.http, ("acme", "bolt"), []
-        for i in range(3):  # of the same models, more than fit a worker
+        for i in range(3):  # more copies of the model than fit a worker
             onnx, weight = dense(4, seed=i)
             rows.append(weight[0])
             for tenant in tenants:
@@ -141,7 +141,7 @@ class Isolation(E2eTest):
             return re.findall(rf"debug swap: GPU \d: '{tenant}-\d' from GPU \d", daemon.log.read_text())
         load = Load(ask, threads=6)
         eventually(lambda: all(copied(tenant) for tenant in tenants), "both tenants' models are copied from GPU to GPU")
-        for count in range(1, 9):  # the states among them, wherever they have to go
+        for count in range(1, 9):  # the functions with state too, whichever worker serves them
             for tenant in tenants:
                 found = http.infer(f"{tenant}-sum", {"x": x[:, :256]})["y"]
                 np.testing.assert_array_equal(found, 2 * count * np.arange(1, 1025))
@@ -154,7 +154,7 @@ class Isolation(E2eTest):
         self.deploy(daemon, 3, "")
         self.ask(2)
         self.ask(3)
-        found = self.runtimes("function/times-2")  # asked once: it may be given back at any time
+        found = self.runtimes("function/times-2")  # read once: the runtime may be given back at any time
         first = int(found[0]["pid"]) if found else 0
         eventually(lambda: len(self.runtimes("")) == 3, "no worker serves a key")
         self.assertNotIn(first, {int(runtime["pid"]) for runtime in self.runtimes()}, "a used worker is replaced")

@@ -17,7 +17,7 @@ MODELS = 3
 @unittest.skipIf(os.geteuid() != 0, "only root may look into a worker")
 class MappedAddresses(E2eTest):
     def test_each_model_has_one_address_on_both_gpus(self):
-        # A load takes 40 ms; who asks for the model meanwhile does not wait for it, but makes it come to the other GPU.
+        # A load takes 40 ms; a request for the model does not wait for it meanwhile, but makes the model come to the other GPU.
         daemon = self.start("one", "all", gpus=2, gpu_memory="10MiB", addresses="mapped", link_bandwidth="100MB",
                             policy="torpor-random").wait_serving(gpus=2)
         rows = []
@@ -30,7 +30,7 @@ class MappedAddresses(E2eTest):
         turn = iter(range(1 << 30))
 
         def ask():
-            i = next(turn) // 8 % MODELS  # both GPUs want the same, and memory is for two of the three
+            i = next(turn) // 8 % MODELS  # both GPUs need the same model, and each has room for two of the three
             np.testing.assert_allclose(np.array(daemon.http.infer(f"dense-{i}", {"x": x})["y"]), rows[i], rtol=1e-4, atol=1e-5)
 
         def addresses(gpu):

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What the daemons tell Prometheus is what Prometheus's own checker accepts."""
+"""The daemons' pages of metrics pass Prometheus's own checker."""
 import shutil
 import subprocess
 import unittest

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Two GPUs with a link between them: a model that one has comes to the other over it, and a GPU that dies meanwhile costs
+"""Two GPUs with a link between them: a model on one GPU is copied to the other over it, and a GPU that dies meanwhile costs
 no request."""
 import os
 import re
@@ -33,7 +33,7 @@ class PeerCopies(E2eTest):
         np.testing.assert_allclose(found, self.rows[i], rtol=1e-4, atol=1e-5)
 
     def in_turn(self):
-        """Some of the same function, then some of the next: two at a time, so that both GPUs want the same model."""
+        """Some requests for one function, then some for the next: two at a time, so that both GPUs need the same model."""
         with self.guard:
             self.turn += 1
             i = self.turn // 8 % MODELS
@@ -68,7 +68,7 @@ class PeerCopies(E2eTest):
         self.assertIn("peer", {swap["source"] for swap in swaps})
 
     def test_a_source_that_dies_in_mid_copy_costs_no_request(self):
-        self.serve(link="500KB")  # a copy takes 8 s, one from the host 0.02 s
+        self.serve(link="500KB")  # a copy between GPUs takes 8 s, a load from the host 0.02 s
         shell = Shell(self.daemon.address("manager"), self.directory)
 
         def models(gpu, *states):
@@ -76,7 +76,7 @@ class PeerCopies(E2eTest):
             return {model["digest"] for model in shown if model["state"] in states}
 
         def copying():
-            """A copy from GPU 0 to GPU 1 is under way: one from the host would have ended between two looks."""
+            """Waits until a copy from GPU 0 to GPU 1 is under way: a load from the host would end between two looks."""
             return models(1, "loading") and models(1, "loading") & models(0, "resident", "running") & models(1, "loading")
         load = Load(self.in_turn, threads=4)
         for lives in range(1, 9):

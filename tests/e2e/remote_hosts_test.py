@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Manager, gateway and two nodes, each on a host of its own, as far as they know (--host-id): models, tensors above 64 KiB
-and blobs cross the network, and whoever dies in the middle leaves nothing behind."""
+"""Manager, gateway and two nodes, each of which is told that it is on a host of its own (--host-id): models, tensors above 64 KiB
+and blobs cross the network, and a daemon that dies in the middle leaves no memory in use."""
 import re
 import threading
 import time
@@ -27,7 +27,7 @@ def pattern(rows, seed=0):
 
 
 def arena_used(daemon):
-    """Bytes of tensors in the daemon's arena, as its metrics say; -1 before they say anything."""
+    """Bytes of tensors in the daemon's arena, by its metrics; -1 before they are there."""
     found = re.search(r"^troupe_arena_used_bytes\S* (\S+)$", daemon.operations.get("/metrics").body.decode(), re.M)
     return float(found.group(1)) if found else -1
 

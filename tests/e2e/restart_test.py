@@ -43,7 +43,7 @@ class Restart(E2eTest):
         daemon.http.deploy("times-3", scale(3)).good()
         daemon.http.remove("times-3").good()
         daemon.http.deploy("times-5", scale(5)).good()
-        daemon.kill()  # at once: nothing had time to be written later
+        daemon.kill()  # at once, so that a write after the answer would be lost
         eventually(lambda: not daemon.workers(), "its workers end without it")
         daemon = self.start("one", "all").wait_serving()
         self.ask(daemon.http, 2)

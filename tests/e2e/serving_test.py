@@ -64,7 +64,7 @@ class Serving(E2eTest):
         self.assertEqual(config["tenant"]["string_value"], "school")
         self.assertEqual(float(config["deadline_ms"]["string_value"]), 50)
         self.assertEqual(float(config["percentile"]["string_value"]), 95)
-        # A percentile alone is one of the default deadline.
+        # A request that names only a percentile has the default deadline.
         slo = self.http.deploy("digits-again", digits()[0], "?percentile=99").good().json["record"]["slo"]
         self.assertEqual((slo["deadline_ns"], slo["percentile"]), ("200000000", 99))
         for image in self.images[:3]:
@@ -83,7 +83,7 @@ class Serving(E2eTest):
         index = self.http.post("/v2/repository/index").good().json
         self.assertEqual([(entry["name"], entry["state"]) for entry in index], [("digits", "READY")])
         self.http.post("/v2/repository/models/digits/unload").good()
-        eventually(lambda: self.http.get("/v2/models/digits/ready").code == 503, "it is no longer ready")
+        eventually(lambda: self.http.get("/v2/models/digits/ready").code == 503, "the function is no longer ready")
         self.assertEqual(self.http.post("/v2/repository/index").good().json[0]["state"], "UNAVAILABLE")
         self.assertEqual(self.http.post("/v2/repository/index", {"ready": True}).good().json, [])
         refused = self.http.ask("digits", {"image": self.images[:1]})

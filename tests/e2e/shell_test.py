@@ -76,7 +76,7 @@ class Functions(ShellTest):
         self.assertEqual(answer["outputs"][0]["shape"], [1, 10])
         self.assertEqual(int(np.argmax(answer["outputs"][0]["data"])), int(labels[0]))
         np.testing.assert_allclose(np.load(self.directory / "out.npy").reshape(-1), answer["outputs"][0]["data"], rtol=1e-6)
-        # The same image as JSON: with type and shape, nested, and flat for a free batch dimension.
+        # The image as JSON: with type and shape, nested, and flat for a model with a free batch dimension.
         for name, value in {"typed": {"datatype": "FP32", "shape": [1, 1, 8, 8], "data": images[0].reshape(-1).tolist()},
                             "nested": images[:1].tolist(), "flat": images[0].reshape(-1).tolist()}.items():
             given = self.shell.json("infer", "digits", "--input", self.file(f"{name}.json", json.dumps(value)))
@@ -98,31 +98,31 @@ class Functions(ShellTest):
         not_onnx = self.file("not.onnx", b"this is not a model")
         refused = self.shell.error("function", "deploy", "broken", not_onnx, code=2)
         self.assertIn("function deploy broken", refused)
-        # 2: nothing was asked.
+        # Exit code 2: the cluster was not asked.
         self.assertIn("known here", self.shell.error("function", "publish", code=2))
         self.assertIn("4", self.shell.error("infer", "double", "--input", wrong, code=2))
         self.assertIn("nowhere.npy", self.shell.error("infer", "double", "--input", "nowhere.npy", code=2))
         self.shell.error("kill", "gpu", "one", code=2)
-        # 3: there is no such thing.
-        for words in (("infer", "nobody", "--input", x), ("function", "remove", "nobody"), ("node", "drain", "nobody"),
+        # Exit code 3: the named thing does not exist.
+        for words in (("infer", "absent", "--input", x), ("function", "remove", "absent"), ("node", "drain", "absent"),
                       ("gpu", "show", "one/7"), ("kill", "gpu", "one/7", "--yes"), ("kill", "gpu", "two/0", "--yes"),
-                      ("workflow", "show", "nobody"), ("workflow", "status", "nobody"), ("workflow", "cancel", "nobody"),
-                      ("workflow", "remove", "nobody")):
+                      ("workflow", "show", "absent"), ("workflow", "status", "absent"), ("workflow", "cancel", "absent"),
+                      ("workflow", "remove", "absent")):
             self.shell.error(*words, code=3)
-        # What was refused, for programs.
-        failed = self.shell.json("function", "show", "nobody", code=3)
+        # With --json a refusal is an object that programs can read.
+        failed = self.shell.json("function", "show", "absent", code=3)
         self.assertEqual((failed["code"], failed["status"]), (5, "NOT_FOUND"))
-        self.assertIn("nobody", failed["message"])
-        # 4: nobody is there; the line says what to do.
+        self.assertIn("absent", failed["message"])
+        # Exit code 4: no manager can be reached; the line says what to do.
         away = self.shell.error("--manager", "127.0.0.1:1", "cluster", "status", code=4)
         self.assertIn("--manager", away)
-        # Not longer than it was told to wait.
+        # The shell does not wait longer than it was told to.
         away = self.shell.error("--manager", "127.0.0.1:1", "--timeout", "300ms", "cluster", "status", code=4)
         self.assertIn("no cluster manager answers at 127.0.0.1:1 within 300 ms: is trouped running there? Name", away)
 
     def test_a_script_stops_at_the_first_that_fails(self):
         self.deploy_double()
-        done = self.shell.run("shell", stdin="# a comment\nfunction list\n\nfunction show nobody\ncluster status\n", code=3)
+        done = self.shell.run("shell", stdin="# a comment\nfunction list\n\nfunction show absent\ncluster status\n", code=3)
         self.assertIn("double", done.stdout)
         self.assertNotIn("revision", done.stdout)
         self.assertIn("quit", self.shell.run("shell", stdin="help shell\nquit\nnonsense\n").stdout + "quit")
@@ -146,20 +146,20 @@ class Workflows(ShellTest):
         self.assertEqual((run["start"]["workflow"], len(run["steps"])), ("ensemble", 4))
         self.assertIn("succeeded", self.shell.text("workflow", "runs", "ensemble"))
         self.assertIn("average", self.shell.text("workflow", "status", name))
-        # The same over HTTP.
+        # The run is the same over HTTP.
         listed = self.http.get("/v2/troupe/runs?workflow=ensemble").good().json
         self.assertEqual([(entry["start"]["run"], entry["state"]) for entry in listed], [(name, "RUN_SUCCEEDED")])
         shown = self.http.get(f"/v2/troupe/runs/{name}").good().json
         self.assertEqual(shown["outputs"][0]["spec"]["name"], "probabilities")
-        self.assertEqual(self.http.get("/v2/troupe/runs/nobody").code, 404)
-        # It is over: cancelling comes too late, and says so.
+        self.assertEqual(self.http.get("/v2/troupe/runs/absent").code, 404)
+        # The run has ended: cancelling comes too late, and says so.
         self.assertIn("ended", self.shell.error("workflow", "cancel", name, code=1))
         self.shell.run("workflow", "remove", "ensemble")
         self.assertEqual(self.shell.json("workflow", "list")["workflows"], [])
 
 
 class Interference(ShellTest):
-    """Workers that stand still until the test lets them go on: what they are to do cannot end before."""
+    """Stops the workers until the test lets them go on: their runs cannot end before."""
 
     def options(self):
         return {"hang": "10m", "measure": "requests"}
@@ -167,7 +167,7 @@ class Interference(ShellTest):
     def setUp(self):
         super().setUp()
         self.deploy_double()
-        self.await_gpus()  # one that stands still before it was ready is replaced
+        self.await_gpus()  # a worker that is stopped before it is ready is replaced
         self.x = self.npy("x.npy", np.ones((1, 4), np.float32))
         self.workers = self.daemon.workers().values()
         for pid in self.workers:
@@ -202,13 +202,13 @@ class Interference(ShellTest):
         self.assertEqual(self.shell.json("workflow", "status", name)["runs"][0]["state"], "RUN_CANCELLED")
 
     def test_an_answer_that_takes_long_comes_all_the_same(self):
-        """Longer than a connection may be silent."""
+        """The shell waits for longer than a connection may be silent."""
         asking = self.shell.start("infer", "double", "--input", self.x)
         try:
             eventually(lambda: asking.poll() is not None or self.waiting(), "the request is at the node")
             since = time.monotonic()
             eventually(lambda: asking.poll() is not None or time.monotonic() - since > 5, "five seconds later")
-            self.assertIsNone(asking.poll(), "nobody has answered yet")
+            self.assertIsNone(asking.poll(), "the shell ended before its answer")
             self.go_on()
             out, error = asking.communicate(timeout=60)
         finally:
@@ -222,7 +222,7 @@ class Interference(ShellTest):
         try:
             eventually(lambda: asking.poll() is not None or self.waiting(), "the request is at the node")
             if asking.poll() is not None:
-                self.fail(f"it ended by itself: {asking.communicate()}")
+                self.fail(f"the shell ended by itself: {asking.communicate()}")
             eventually(lambda: catches_interrupts(asking.pid), "the command looks after interrupts")
             asking.send_signal(signal.SIGINT)
             out, error = asking.communicate(timeout=60)
@@ -329,22 +329,22 @@ class AtATerminal(ShellTest):
         terminal.type("\n")
         terminal.expect("objective")
         terminal.expect("troupe> ")
-        # Ctrl-C drops a line, and the shell stays.
+        # Ctrl-C drops the line, and the shell stays.
         terminal.type("node dr\x03")
         terminal.expect(r"\^C\r\n")
         terminal.expect("troupe> ")
         terminal.type("help node drain\n")
         terminal.expect("--undo")
         terminal.expect("troupe> ")
-        # What failed does not end it either.
-        terminal.type("function show nobody\n")
-        terminal.expect("there is no function 'nobody'")
+        # A command that fails does not end the shell either.
+        terminal.type("function show absent\n")
+        terminal.expect("there is no function 'absent'")
         terminal.expect("troupe> ")
-        # Up: the line before.
+        # The key Up brings the line before.
         terminal.type("\x1b[A\n")
-        terminal.expect("there is no function 'nobody'")
+        terminal.expect("there is no function 'absent'")
         terminal.expect("troupe> ")
-        # Ctrl-C in top comes back to the prompt, and so does q.
+        # Ctrl-C in top returns to the prompt, and so does q.
         for leave in ("\x03", "q"):
             terminal.type("top\n")
             terminal.expect("GPUs 2 of 2 ready")
@@ -356,7 +356,7 @@ class AtATerminal(ShellTest):
         terminal.type("\x04")
         self.assertEqual(terminal.finish(), 0)
         self.assertIn("help node drain", (self.directory / ".troupe_history").read_text().replace("\\040", " "))
-        # The next one knows the lines of the last.
+        # The next shell knows the lines of the last one.
         terminal = self.one_terminal("shell")
         terminal.expect("troupe> ")
         terminal.type("\x12node dr")

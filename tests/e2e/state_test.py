@@ -27,7 +27,7 @@ class State(E2eTest):
             self.http.deploy(f"dense-{i}", dense(1, seed=i)[0]).good()
 
     def add(self, times=1):
-        """One call more each time; the function answers twice the sum, and nothing of its state."""
+        """Calls the function once more; its answer is twice the sum, without the state itself."""
         for _ in range(times):
             outputs = self.http.infer("sum", {"x": X})
             self.count += 1

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""`troupe store`, and a manager whose disk was damaged: refused, named, restored; nothing acknowledged is dropped silently."""
+"""`troupe store`, and a manager whose disk was damaged: it refuses to start, names the damage, and serves
+after a restore; no acknowledged record is dropped silently."""
 import json
 import re
 import shutil
@@ -45,14 +46,14 @@ class Store(E2eTest):
         return max(self.metadata.glob("db/*.log"), key=lambda path: len(path.read_bytes().rstrip(b"\0")))
 
     def records(self):
-        """What the log has, without the room ahead of the next record."""
+        """The records of the log, without the room for the next record."""
         return self.log().read_bytes().rstrip(b"\0")
 
     def names(self, daemon):
         return {entry["record"]["key"]["name"] for entry in daemon.http.get("/v2/troupe/functions").good().json}
 
     def refused(self):
-        """What a daemon that does not start says."""
+        """The error of a daemon that does not start."""
         with self.assertRaises(StartFailed) as start:
             self.begin()
         self.assertEqual(start.exception.code, 2)
@@ -134,7 +135,7 @@ class Store(E2eTest):
         log.write_bytes(self.records()[:-100])
         self.assertRegex(self.refused(), r"were acknowledged \(MARK\), and they end with number \d+")
 
-    def test_a_torn_record_that_nobody_was_told_of_is_dropped_and_said(self):
+    def test_a_torn_record_that_was_never_acknowledged_is_dropped_and_said(self):
         self.deployed(2, 3)
         log = self.log()
         records = self.records()
@@ -153,7 +154,7 @@ class Store(E2eTest):
         self.assertIn("has metadata format 9, this build reads up to 2: use a newer release", self.refused())
         self.assertIn("use a newer release", store("check", "--data", self.data, code=1).stderr)
         shutil.rmtree(self.data)  # its node's file `cluster` too: a member of another cluster would be refused
-        self.begin().kill()  # a cluster of its own
+        self.begin().kill()  # the manager of another cluster
         told = store("restore", "--from", backup, "--data", self.data, code=1).stderr
         self.assertRegex(told, "belongs to cluster .*, and the backup .* to cluster .*--other-cluster")
         store("restore", "--from", backup, "--data", self.data, "--other-cluster")

@@ -62,8 +62,8 @@ class Streams(E2eTest):
             self.assertGreaterEqual(time.monotonic() - began, least, name)
 
     def test_what_would_be_late_goes_before_what_can_wait(self):
-        # While `first` computes, for two seconds, the 40 MiB of `coming` begin to come, for three. Then `here` could compute
-        # at once, for four, which is longer than `coming` can wait.
+        # While `first` computes for two seconds, the 40 MiB of `coming` begin to come, which takes three. Then `here` could
+        # compute at once for four seconds, which is longer than `coming` can wait.
         models = {"first": rolls(1, 1), "here": rolls(1, 2), "coming": rolls(LAYERS, 3)}
         took = {"first": "2s", "here": "4s", "coming": "20ms"}
         profile = self.directory / "profile"
@@ -77,7 +77,7 @@ class Streams(E2eTest):
         def ask(name):
             http.infer(name, {"x": np.zeros((1, 1024), np.float32)})
             ended.append(name)
-        for name in ("first", "here"):  # they are there, and the worker knows how long they take
+        for name in ("first", "here"):  # both are on the GPU, and the worker knows how long they take
             ask(name)
         threads = [threading.Thread(target=ask, args=(name,)) for name in models]
         threads[0].start()
@@ -88,8 +88,8 @@ class Streams(E2eTest):
             thread.join()
         self.assertEqual(ended, ["first", "here", "first", "coming", "here"])
 
-    def test_a_model_that_is_rarely_used_evicts_nobody(self):
-        # Two models fit; the third one has room for a window.
+    def test_a_model_that_is_rarely_used_evicts_no_other(self):
+        # Two models fit on the GPU; the third one has room only for a window of its layers.
         self.serve(3, gpu_memory="112MiB", by_layer="idle", measure="requests")
         self.ask(2)
         for i in (0, 1, 0, 1):

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""A gateway that is killed while its workflow runs work: another one goes on behind their last committed steps."""
+"""A gateway that is killed while its workflow runs work: another gateway goes on behind their last committed steps."""
 import os
 import signal
 import threading
@@ -69,7 +69,7 @@ class Takeover(E2eTest):
         self.gateways[0].kill()
         for client in clients:
             client.join()
-        self.assertEqual(sorted(cut), KEYS, "nobody was answered by the gateway that died")
+        self.assertEqual(sorted(cut), KEYS, "no client was answered by the gateway that died")
         for key in KEYS:
             eventually(lambda: self.run_of(key)["gateway"] == "gateway-1", f"{key} is at the other gateway")
         os.kill(worker, signal.SIGCONT)
@@ -80,7 +80,7 @@ class Takeover(E2eTest):
         for key in KEYS:
             self.assertEqual(runs[key]["state"], "RUN_SUCCEEDED", runs[key])
             self.assertEqual([step["step"] for step in self.run_of(key)["steps"]], ["one", "two"])
-            self.assertEqual(self.submit(self.right, key).good().json["outputs"], ends[key], "the end is told again")
+            self.assertEqual(self.submit(self.right, key).good().json["outputs"], ends[key], "the outcome stays the same")
             y = np.array(ends[key][0]["data"])
             np.testing.assert_array_equal(y, y[0] * np.arange(1, 1025))
             counts.add(y[0])

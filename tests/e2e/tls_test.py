@@ -26,7 +26,7 @@ DAEMONS = ("manager", "gateway", "node")
 
 
 class Authority:
-    """`troupe ca` in a folder, and the folders of those to whom it issued."""
+    """`troupe ca` in a folder, and the folders of the members to which it issued certificates."""
 
     def __init__(self, directory, name="ca"):
         self.directory, self.ca = pathlib.Path(directory) / name, pathlib.Path(directory) / name / "ca"
@@ -49,7 +49,7 @@ class Authority:
         return self.run("renew", name, "--out", self.folder(name), "--ca", self.ca)
 
     def serial(self, name):
-        """Of the certificate that lies in the folder."""
+        """The serial number of the certificate that lies in the folder."""
         text = subprocess.run(["openssl", "x509", "-noout", "-serial", "-in", self.folder(name) / "certificate.pem"],
                               capture_output=True, text=True).stdout
         return text.strip().partition("=")[2].lower()
@@ -57,7 +57,7 @@ class Authority:
     def revoke(self, which, *to):
         self.run("revoke", which, "--ca", self.ca)
         for name in to:
-            # As an operator would: never half a file.
+            # The file is replaced in one step, as an operator would do it, so that no daemon reads half of it.
             fresh = self.folder(name) / "revoked.fresh"
             shutil.copy(self.ca / "revoked.pem", fresh)
             fresh.rename(self.folder(name) / "revoked.pem")
@@ -87,7 +87,7 @@ class Tls(E2eTest):
         self.http.deploy("double", scale(2, 1024)).good()
 
     def ask(self, seed=0):
-        """512 KiB in and out: they are fetched over the network, encrypted, as the three are hosts of their own."""
+        """A request with 512 KiB in and out: the tensors cross the network encrypted, as each daemon is a host of its own."""
         x = np.random.default_rng(seed).standard_normal((128, 1024), dtype=np.float32)
         shape, data = infer_binary(self.http, "double", {"x": x})["y"]
         self.assertEqual((shape, data), ([128, 1024], (2 * x).tobytes()))
@@ -129,7 +129,7 @@ class Tls(E2eTest):
         ann.run("infer", "double", "--input", f"x={tensor}")
         ann.run("key", "create", "k", "--scope", "read")
 
-        # Another cluster's authority, none at all, and no TLS.
+        # Shells with a certificate of another cluster's authority, without a certificate, and without TLS.
         other = Authority(self.directory, "other")
         other.issue("mallory", "admin")
         self.assertIn("unknown certificate authority", self.shell("mallory", other).error("function", "list", code=1))
@@ -169,7 +169,7 @@ class Tls(E2eTest):
         self.authority.issue("node", "node")
         eventually(self.served, "the node is back with its new certificate")
 
-        # The manager's own: new connections show the new one, and the old one is worth nothing.
+        # The manager's own certificate is renewed: new connections show the new one, and the old one is worth nothing.
         old = self.authority.serial("manager")
         self.authority.renew("manager")
         new = self.authority.serial("manager")

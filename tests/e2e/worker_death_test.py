@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""GPU workers that are killed or hang while requests run: the requests are run again, nobody else sees anything."""
+"""GPU workers that are killed or hang while requests run: the requests are run again, and other requests are not affected."""
 import os
 import signal
 
@@ -12,7 +12,7 @@ X = np.arange(8, dtype=np.float32).reshape(2, 4)
 
 
 class TwoWorkers(E2eTest):
-    HANG = "1m"  # more than a busy machine keeps a healthy worker waiting
+    HANG = "1m"  # longer than a busy machine keeps a healthy worker waiting
 
     def setUp(self):
         super().setUp()
@@ -84,7 +84,7 @@ class WorkerHang(TwoWorkers):
         load.wait(10)
         stopped = self.daemon.workers()
         for pid in stopped.values():
-            os.kill(pid, signal.SIGSTOP)  # it lives and says nothing, as on a GPU that has hung
+            os.kill(pid, signal.SIGSTOP)  # a stopped worker lives and answers nothing, as on a GPU that has hung
         load.wait(6)
         self.replaced(list(stopped.values()))
         load.stop()

@@ -38,16 +38,16 @@ LIMITS = {
 }
 
 
-# Of one target in tests/fuzz/corpus.
+# The most bytes of one target in tests/fuzz/corpus.
 KEPT_FILES = 200
 KEPT_BYTES = 1 << 20
 
-# One thread a target; libraries that are not instrumented hand containers over, which the check would mistake.
+# Each target has one thread; libraries that are not instrumented hand containers over, which the check would report wrongly.
 ENVIRONMENT = dict(os.environ, OMP_NUM_THREADS="1", ASAN_OPTIONS="detect_container_overflow=0:allocator_may_return_null=0")
 
 
 def keep(build, name):
-    """What was found, minimised, in place of what lies in the corpus; the smallest first when it is too much."""
+    """Replaces the target's corpus by the inputs that were found, minimised; when they are too much, by the smallest of them."""
     corpus = HERE / "corpus" / name
     corpus.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as merged:

@@ -1,4 +1,4 @@
-"""First inputs of each target, made anew for each run: what libFuzzer would take long to find by itself."""
+"""The first inputs of each target, made anew for each run, which libFuzzer would take long to find by itself."""
 import pathlib
 import struct
 import sys
@@ -81,7 +81,7 @@ def frame_guard():
 
 
 def fetch_headers():
-    arena = 0x6172656E61  # what the target puts its arena's identity for
+    arena = 0x6172656E61  # the target puts its arena's identity in place of this number
     token = bytes(32)
     # The target's slices, each behind a header of 64 bytes.
     for number, (offset, length) in enumerate(((64, 1), (192, 100), (384, 4096), (4544, 20000)), 1):

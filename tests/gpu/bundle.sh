@@ -2,7 +2,7 @@
 # Packs what tests/gpu/run.sh needs on a machine that has a GPU and nothing of ours: programs and tests (stripped), the libraries
 # that they are linked with (not the C and C++ libraries, nor CUDA's), scripts, ONNX's cases, the reference networks.
 #   tests/gpu/bundle.sh [--build DIR] [--shared DIR] OUT.tar.gz      then there: tar -xzf OUT.tar.gz && troupe-gpu/tests/gpu/run.sh
-# Not to be larger than 64 MiB: exit code 1 when it is.
+# A bundle that is larger than 64 MiB is an error (exit code 1).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 build=build/release shared=${TROUPE_SHARED_DIR:-../shared} out=
@@ -27,7 +27,7 @@ for file in "${programs[@]}"; do
   [[ -e $build/$file ]] || { echo "bundle.sh: $build/$file is not there (make build, where a CUDA toolkit is)" >&2; exit 1; }
   strip --strip-unneeded -o "$root/build/release/$file" "$build/$file"
 done
-# What the machine with the GPU has by itself, and must have of its own.
+# Libraries that belong to the machine with the GPU, so that the bundle must not bring them.
 system='^(linux-vdso|ld-linux|libc|libm|libdl|librt|libpthread|libresolv|libstdc\+\+|libgcc_s|libcuda|libnvidia|libcudnn|libcublas)[.-]'
 for file in "${programs[@]}"; do ldd "$build/$file"; done | awk '$3 ~ /^\// {print $1, $3}' | sort -u |
   while read -r name path; do

@@ -3,7 +3,7 @@
 # takes what was built before (make build where a CUDA toolkit is), on this machine or brought along (tests/gpu/bundle.sh).
 #   tests/gpu/run.sh [--dry-run] [--small] [--device cuda:N] [--build DIR] [--out DIR]
 #     --dry-run   checks every prerequisite and says what would be run
-#     --small     small networks and short loops: shows that it runs; its figures are of nothing
+#     --small     small networks and short loops: shows that it runs; its figures say nothing
 #     --out       where results go (default: bench/results)
 # 1. the device contract, which the virtual GPU passes too; broadcasts between GPUs, where there are two, and NCCL
 # 2. ONNX's cases and networks on the GPU's kernels (rtol 1e-3)
@@ -29,7 +29,7 @@ build=$(realpath -m "$build")
 [[ -d onnx-cases ]] && export TROUPE_ONNX_TESTDATA=$PWD/onnx-cases
 [[ -d shared/models ]] && export TROUPE_SHARED_DIR=$PWD/shared
 missing=0
-broadcasts=  # why there are none
+broadcasts=  # the reason when there are none
 
 report() { printf '%-10s %s\n' "$1" "$2"; }
 lack() { report missing "$1"; missing=$((missing + 1)); }
@@ -48,7 +48,7 @@ folder_of() {
   return 1
 }
 
-# Programs that are run from here on find it there.
+# Programs that are run from here on find the library there.
 found_in() {
   report found "$2"
   case :${LD_LIBRARY_PATH:-}: in *:"$1":*) ;; *) export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$1 ;; esac
@@ -96,7 +96,7 @@ check_build() {
   if [[ -n $python ]]; then report found "$python with numpy and onnx"; else lack "a python3 with numpy and onnx, which makes the networks"; fi
 }
 
-# A step: its name, and the command with at most this many seconds.
+# Runs a step: its name, and the command with at most this many seconds.
 failed=()
 step() {
   local name=$1 limit=$2

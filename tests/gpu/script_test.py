@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """tests/gpu/run.sh as a machine with a GPU runs it: unpacked from its bundle in a folder of its own, on the fake driver of the
-build, in its small form. Everything is run and counted; what the figures are says nothing."""
+build, in its small form. Every step is run and its figures are counted; their values say nothing."""
 import json
 import os
 import pathlib
@@ -20,7 +20,7 @@ case "$*" in
   *) echo "Fake GPU" ;;
 esac
 """
-# One of each kind; a step that was left out would lack some.
+# One figure of each kind; when a step is left out, some are missing.
 FIGURES = [
     r"plain_pinned_copy", r"copy_in/registered/64KiB", r"copy_in/pageable/4096KiB", r"copy_out/registered/64KiB",
     r"map_and_set_access_us/units=8", r"unmap_call_us/units=1", r"swap_and_run_4MiB_ms", r"native_ms/vit-tiny",
@@ -36,7 +36,7 @@ GOALS = ["host to device", "swap and run", "a further function", "a function sta
 
 
 class FakeLibrary:
-    """The calls of NVIDIA's management library that are made, with GPU 1 alone; occupancy is not to be had."""
+    """Stands for NVIDIA's management library on a machine that has only GPU 1; it does not know the occupancy."""
     def nvmlInit_v2(self):
         return 0
 
@@ -123,7 +123,7 @@ class Script(unittest.TestCase):
             self.assertIn(f"{'met   ' if goal['met'] else 'MISSED'} {goal['goal']}: {goal['figure']}", done.stdout)
         self.assertEqual(len(re.findall(r"^(?:met   |MISSED) ", done.stdout, re.M)), len(result["goals"]))
         page = self.page(self.home / "results")
-        self.assertIn("**Not yet measured.**", page, "small networks are no results")
+        self.assertIn("**Not yet measured.**", page, "figures of small networks are not results")
         file.write_text(json.dumps({**result, "small": False}))
         page = self.page(self.home / "results")
         self.assertNotIn("ot yet measured", page)
@@ -177,7 +177,7 @@ class Script(unittest.TestCase):
         self.assertEqual((goals["a"]["value"], goals["a"]["met"]), (1_000_500, False))
         self.assertAlmostEqual(goals["memory"]["value"], 0.707, 3)
         self.assertFalse(goals["memory"]["met"])
-        lines.memory["before"] = None  # without the library
+        lines.memory["before"] = None  # as without the library
         silent = gpu.Report("memory", self.home)
         lines.rows = {"memory_functions": [[4.0]]}
         lines.add_to(silent)

@@ -1,5 +1,5 @@
-// Schedules of faults: the same seed gives the same run, and errors that the harness makes on purpose are
-// found by the checkers that are there for them.
+// Schedules of faults: the same seed gives the same run, and the checkers find the errors that the harness
+// makes on purpose.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +22,8 @@ TEST(Chaos, TheSameSeedGivesTheSameRun) {
   EXPECT_NE(RunSchedule({.seed = 3}).trace_hash, RunSchedule({.seed = 4}).trace_hash);
 }
 
-// The first seed whose schedule is found wrong by this checker, and is good without the error; 0: none.
+// The first seed whose schedule this checker finds wrong, and which is good without the error; 0 when there
+// is none.
 std::uint64_t FoundBy(Planted planted, const std::string& checker) {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     const auto result = RunSchedule({.seed = seed, .planted = planted});
@@ -47,9 +48,10 @@ INSTANTIATE_TEST_SUITE_P(Chaos, PlantedErrors, ::testing::ValuesIn(AllPlanted())
   return name;
 });
 
-// Of ten thousand, those that found something: a credit that came back twice (2777), an answer for a model's
-// earlier life (2347), a step told under a later claim (4287), an owner that nobody told of its successor
-// (6510); and an operator that gave up taking nodes back before it was connected again (2653).
+// Of ten thousand seeds these found errors: a credit that came back twice (2777), an answer for an earlier
+// life of a model (2347), a step that was committed under a later claim (4287), an owner that did not learn
+// of its successor (6510), and an operator that gave up taking nodes back before it was connected again
+// (2653).
 TEST(Chaos, SeedsThatFoundSomethingStayGood) {
   for (const std::uint64_t seed : {2347U, 2653U, 2777U, 4287U, 6510U})
     for (const auto& broken : RunSchedule({.seed = seed}).broken)

@@ -49,7 +49,7 @@ class Experiment(unittest.TestCase):
                 base, o3, ours = (figures[f"lalb-latency/{size}/{preset}/mean_s"]
                                   for preset in ("load-balance", "lalb-o3", "troupe"))
                 self.assertEqual(base["runs"], 2)
-                self.assertLess(o3["ratio"], 0.9)  # of load-balance
+                self.assertLess(o3["ratio"], 0.9)  # of the ratio of load-balance
                 self.assertEqual(ours["baseline"], o3["name"])
             self.assertEqual(figures["lalb-latency/35/lalb-o3/reduction"]["paper"], 96.93)
             # Without prefetch a request whose model is loaded for it has missed, and others may wait for the same load.
@@ -57,10 +57,10 @@ class Experiment(unittest.TestCase):
             self.assertTrue(0 < loads <= misses < 1, (loads, misses))
             self.assertIn("lalb-utilization/15/troupe+overlap/computing", figures)
             picture = (data / "pictures/lalb-latency-mean_s.svg").read_text()
-            self.assertEqual(picture.count("<title>"), 15)  # three working sets under five presets
+            self.assertEqual(picture.count("<title>"), 15)  # bars: three working sets under five presets
             self.assertIn("models in the working set", picture)
             self.assertTrue((data / "pictures/lalb-misses-reduction.svg").exists())
-            done = self.experiment("lalb-placement", "--data", folder, "--seeds", "1")  # two to a GPU
+            done = self.experiment("lalb-placement", "--data", folder, "--seeds", "1")  # two models for each GPU
             self.assertEqual(done.returncode, 2, done.stdout)
             self.assertIn("25 functions do not fit on 12 GPUs of 8 GiB each", done.stderr)
 
@@ -126,7 +126,7 @@ class Experiment(unittest.TestCase):
             for load in ("bursty", "periodic", "sporadic"):
                 times = figures[f"streambox-throughput/{load}/infless/streambox_times"]
                 self.assertEqual(times["paper"], 6.7)
-                self.assertGreater(times["min"], 1.5)  # twenty-four functions in eight runtimes
+                self.assertGreater(times["min"], 1.5)  # twenty-four functions share eight runtimes
                 self.assertGreater(figures[f"streambox-throughput/{load}/infless/starts"]["min"], 0)
                 self.assertEqual(figures[f"streambox-throughput/{load}/streambox/starts"]["max"], 0)
             times = [figures[f"streambox-throughput/{load}/infless/streambox_times"]["value"]
@@ -136,7 +136,7 @@ class Experiment(unittest.TestCase):
                                2 * figures["streambox-throughput/bursty/streambox/computing"]["max"])
             figures = self.figures(data, "streambox-tenants", "--minutes", "1", "--seeds", "1", "--presets", "streambox")
             self.assertEqual(figures["streambox-tenants/3/streambox/starts"]["max"], 0)
-            self.assertGreater(figures["streambox-tenants/6/streambox/starts"]["min"], 0)  # three runtimes
+            self.assertGreater(figures["streambox-tenants/6/streambox/starts"]["min"], 0)  # there are three runtimes
             figures = self.figures(data, "streambox-cluster", "--minutes", "1", "--seeds", "1", "--presets", "streambox")
             self.assertGreater(figures["streambox-cluster/8/streambox/served_per_s"]["value"],
                                1.5 * figures["streambox-cluster/4/streambox/served_per_s"]["value"])
@@ -193,7 +193,7 @@ ORDERS = {
 
 
 class Orders(unittest.TestCase):
-    """The baselines of every experiment, in their order, on data that takes seconds."""
+    """On data that takes seconds, the baselines of every experiment come out in their order."""
 
     def small_data(self, folder, occupation):
         data = Experiment.small_inputs(self, folder)

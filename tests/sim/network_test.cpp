@@ -54,7 +54,7 @@ TEST(Network, AShortPartitionHoldsWhatIsSent) {
     setup.faults.push_back({.at = seconds(2), .from = "gateway-1", .to = node, .length = milliseconds(500)});
   const auto outcome = Played(setup);
   ASSERT_EQ(outcome.answers.size(), 2u);
-  EXPECT_EQ(outcome.answers[1].took, milliseconds(400 + 12)) << "it leaves when the partition ends";
+  EXPECT_EQ(outcome.answers[1].took, milliseconds(400 + 12)) << "the request is sent when the partition ends";
   EXPECT_EQ(outcome.connections_lost, 0u);
 }
 
@@ -62,7 +62,7 @@ TEST(Network, OneWayIsNotTheOther) {
   auto setup = Networked();
   setup.workload.arrivals = {{seconds(1), 0}, {milliseconds(2100), 0}, {milliseconds(4100), 0}};
   for (const char* node : {"node-1", "node-2"}) {
-    // Nothing comes back for half a second; then nothing goes there.
+    // For half a second no answer comes back; later no request reaches the nodes.
     setup.faults.push_back(
         {.at = seconds(2), .from = node, .to = "gateway-1", .one_way = true, .length = milliseconds(500)});
     setup.faults.push_back(
@@ -70,7 +70,7 @@ TEST(Network, OneWayIsNotTheOther) {
   }
   const auto outcome = Played(setup);
   ASSERT_EQ(outcome.answers.size(), 3u);
-  EXPECT_EQ(outcome.answers[1].took, milliseconds(400 + 1)) << "computed long before";
+  EXPECT_EQ(outcome.answers[1].took, milliseconds(400 + 1)) << "the answer was computed long before";
   EXPECT_EQ(outcome.answers[2].took, milliseconds(400 + 12));
 }
 
@@ -82,7 +82,7 @@ TEST(Network, ALongPartitionLosesTheConnectionAndTheOtherNodeServes) {
   const auto outcome = Played(setup);
   EXPECT_EQ(outcome.served, 80u);
   EXPECT_EQ(outcome.connections_lost, 2u);
-  EXPECT_EQ(outcome.swaps, 2u) << "each node had to serve it for a time";
+  EXPECT_EQ(outcome.swaps, 2u) << "each node had to serve the model for a time";
 }
 
 TEST(Network, ALostConnectionIsMadeAnew) {
@@ -92,11 +92,11 @@ TEST(Network, ALostConnectionIsMadeAnew) {
   setup.faults = {{.kind = Fault::Kind::kCut, .at = seconds(2), .from = "node-1", .to = "gateway-1"},
                   {.kind = Fault::Kind::kCut, .at = seconds(3), .from = "node-1", .to = "manager"}};
   const auto outcome = Played(setup);
-  EXPECT_EQ(outcome.served, 3u) << "also the one whose answer was on its way";
+  EXPECT_EQ(outcome.served, 3u) << "the request whose answer was on its way is served, too";
   EXPECT_EQ(outcome.connections_lost, 2u);
 }
 
-// The node goes on telling the gateway what it would take.
+// The node still tells the gateway how many requests it takes.
 TEST(Network, ANodeThatOnlyTheManagerHasLostIsWaitedFor) {
   auto setup = Networked();
   setup.cluster.nodes = 1;
@@ -107,7 +107,7 @@ TEST(Network, ANodeThatOnlyTheManagerHasLostIsWaitedFor) {
   EXPECT_GE(outcome.answers[1].took, seconds(2));
 }
 
-// Whatever goes wrong and however often: nothing is lost, and the same seed gives the same run.
+// For every schedule of faults no request is lost, and the same seed gives the same run.
 TEST(Network, NothingIsLostByAnyFaults) {
   for (std::uint64_t seed = 1; seed <= 6; ++seed) {
     auto setup = Networked();

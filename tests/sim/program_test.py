@@ -62,7 +62,7 @@ class Simulate(unittest.TestCase):
     def test_an_interrupt_prints_what_there_is(self):
         run = subprocess.Popen([BIN / "troupe", "simulate", *CLUSTER, "--generate", "poisson rate=20 length=60000s"],
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        line = run.stderr.readline()  # it is on its way
+        line = run.stderr.readline()  # the simulation runs
         self.assertRegex(line, r"of .* in .*requests answered")
         run.send_signal(signal.SIGINT)
         out, _ = run.communicate(timeout=60)

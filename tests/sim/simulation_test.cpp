@@ -47,7 +47,8 @@ TEST(Simulation, TheSameSeedGivesTheSameTraceUnderEveryPreset) {
     EXPECT_EQ(one->trace_hash, two->trace_hash) << preset.name;
     EXPECT_TRUE(one->Conserved().ok()) << preset.name << ": " << one->Conserved();
     EXPECT_EQ(one->served + one->rejected, setup.workload.arrivals.size()) << preset.name;
-    // All models are more than the GPUs hold: what is bound for good has no room for some.
+    // All models together are more than the GPUs hold: a GPU to which functions are bound for good has no
+    // room for some of them.
     EXPECT_EQ(one->rejected > 0, !preset.policy.binding.empty()) << preset.name;
     EXPECT_GT(one->swaps, 0u) << preset.name;
     hashes.insert(one->trace_hash);
@@ -132,7 +133,7 @@ TEST(Simulation, SandboxedWorkflowsAreServedUnderEveryPreset) {
   EXPECT_LT(mean["streambox"], mean["stream-only"]);
 }
 
-// The same requests at once: a static pool has room for the activations of two runs at a time.
+// The same requests arrive at once: a static pool has room for the activations of two runs at a time.
 TEST(Simulation, FewerRunsFitBesideEachOtherInAStaticPool) {
   auto setup = SandboxedSetup("stream-only");
   setup.sandbox->runtimes = 1;
@@ -146,13 +147,14 @@ TEST(Simulation, FewerRunsFitBesideEachOtherInAStaticPool) {
   setup.sandbox->pool = FindSimPreset("streambox")->sandbox->pool;
   const auto layers = Simulate(setup);
   ASSERT_TRUE(layers.ok()) << layers.status();
-  // All eight share the GPU and end together, or two after two.
+  // All eight runs share the GPU and end together, or they run two after two.
   EXPECT_EQ(layers->LatencyAt(25), layers->LatencyAt(90));
   EXPECT_LT(whole->LatencyAt(25), whole->LatencyAt(90));
   EXPECT_GT(whole->gpu_memory, layers->gpu_memory);
 }
 
-// Bursts of one function, which two nodes have: both serve it, though one has it on its GPU first.
+// The requests come in bursts for one function, which two nodes have: both nodes serve it, though only one
+// has it on its GPU first.
 TEST(Simulation, ABurstOfOneFunctionIsSharedByTheNodesOfASandbox) {
   auto setup = SandboxedSetup("streambox");
   setup.cluster.nodes = 2;

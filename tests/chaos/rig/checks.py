@@ -1,4 +1,4 @@
-"""What was acknowledged against what is there. Reads the history of the clients and the cluster's answers, nothing else."""
+"""Compares what was acknowledged with what is there, by the clients' history and the cluster's answers alone."""
 import base64
 import collections
 
@@ -12,7 +12,7 @@ from .site import GATEWAYS, PATIENCE
 
 
 class Findings:
-    """Texts of each sort; the verdict is that all but `left` are empty."""
+    """The violations of each sort as texts; the cluster is good when all lists but `left` are empty."""
 
     def __init__(self):
         self.lost, self.duplicated, self.wrong = [], [], []
@@ -28,7 +28,7 @@ class Findings:
 
 
 def wait_served(site, history):
-    """Until each function and the workflow is answered at each gateway."""
+    """Waits until each gateway answers requests for each function and for the workflow."""
     caller = Caller(site, history)
     for gateway in GATEWAYS:
         client = site.http(gateway)
@@ -53,7 +53,7 @@ class Runs:
         self.running = set()
 
     def look(self):
-        """From any gateway; the manager has to be there."""
+        """The answer of any gateway; the manager has to be alive."""
         client = self.site.http(GATEWAYS[0])
         listed = client.get("/v2/troupe/runs?workflow=chain").good().json
         self.running.clear()
@@ -83,7 +83,7 @@ class Runs:
 
 
 def first_value(record):
-    """Of the run's output, as the run log keeps it."""
+    """The value of the run's output, as the run log keeps it."""
     return float(np.frombuffer(base64.b64decode(record["outputs"][0]["inlined"]), np.float32)[0])
 
 
@@ -120,7 +120,7 @@ def check_answers(history, findings):
 
 
 def unserved(history):
-    """Requests that were tried for a minute and not answered."""
+    """The requests that were tried for a minute and not answered."""
     return [operation for operation in history.operations("infer") if operation.outcome == UNKNOWN]
 
 

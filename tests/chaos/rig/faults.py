@@ -1,6 +1,6 @@
-"""What is done to the cluster. A fault is a function of (Bench): it breaks something, waits until that is noticed or for as
+"""The faults that the test injects. A fault is a function of (Bench): it breaks something, waits until that is noticed or for as
 long as the fault lasts by its plan, and mends what a supervisor or an operator would mend. Health is waited for by the
-caller. What it measured it puts into `bench.note`."""
+caller. A fault puts its measurements into `bench.note`."""
 import os
 import signal
 import time
@@ -18,7 +18,7 @@ ENDED = ("DEAD", "LEFT")
 
 
 class Bench:
-    """One fault's surroundings. `note`: {figure: milliseconds}."""
+    """What one fault works with. `note`: {figure: milliseconds}."""
 
     def __init__(self, site, history, watch, random):
         self.site, self.history, self.watch, self.random = site, history, watch, random
@@ -29,7 +29,7 @@ class Bench:
         self.history.mark("fault", target)
 
     def last(self, seconds):
-        """The fault goes on for so long."""
+        """Lets the fault go on for a time."""
         time.sleep(seconds)
 
     def noticed(self, member, states=GONE):
@@ -40,7 +40,7 @@ class Bench:
             self.note["node_detection_ms"] = self.note["detection_ms"]
 
     def resident_on(self, place):
-        """Functions that are on this GPU, those that are on no other one first."""
+        """The functions whose models are on this GPU; first those whose models are on no other GPU."""
         found = []
         for name in sorted(SMALL):
             try:
@@ -55,7 +55,7 @@ class Bench:
 # --- workers ---
 
 def _busy_gpu(bench):
-    """(node, GPU, functions): one that holds models, by chance."""
+    """(node, GPU, functions): a random GPU that holds models."""
     places = [(node, gpu) for node in NODES for gpu in range(GPUS)]
     bench.random.shuffle(places)
     for node, gpu in places:
@@ -87,7 +87,8 @@ def _gpu_state(bench, node, gpu):
 
 
 def hang_worker(bench):
-    """It lives and says nothing, as on a GPU that has hung; the watchdog kills it, since requests wait for it."""
+    """A stopped worker lives and answers nothing, as on a GPU that has hung; the watchdog kills it because requests wait.
+    """
     node, gpu, functions = _busy_gpu(bench)
     pid = bench.site.workers(node)[gpu]
     bench.begin(f"{node}/{gpu}")
@@ -99,7 +100,7 @@ def hang_worker(bench):
     try:
         eventually(killed, "the watchdog kills the worker", 20)
         bench.note["detection_ms"] = (time.monotonic() - bench.began) * 1e3
-    except AssertionError:  # other GPUs took all of it: an idle worker that stands still harms nobody
+    except AssertionError:  # other GPUs served its requests, and an idle worker that stands still does no harm
         os.kill(pid, signal.SIGCONT)
 
 
@@ -171,7 +172,7 @@ def _restart_manager(bench):
 
 
 def kill_manager_and_node(bench):
-    """Nobody is there to notice the node's death."""
+    """Manager and node die together, so no process notices the node's death."""
     node = bench.random.choice(NODES)
     bench.begin(f"{MANAGER}, {node}")
     bench.site.kill(MANAGER)
@@ -190,7 +191,7 @@ def kill_everything(bench):
 
 
 def _stop(bench, name, seconds):
-    """SIGSTOP: it says nothing and takes nothing, and then goes on as if nothing had been."""
+    """SIGSTOP: the daemon sends and reads nothing, and then goes on as if nothing had happened."""
     pid = bench.site.pid(name)
     bench.begin(name)
     os.kill(pid, signal.SIGSTOP)
@@ -207,7 +208,7 @@ def stop_node(bench):
 
 
 def stall_node(bench):
-    """Too short to be a death."""
+    """A pause that is too short to count as a death."""
     node = bench.random.choice(NODES)
     _stop(bench, node, 0.3)
     bench.note["taken_for_dead"] = float(bench.watch.first(node, bench.began, ENDED) is not None)
@@ -286,7 +287,7 @@ def fill_disk(bench):
 
 
 def _kill_manager_for_its_log(bench):
-    """The newest file of its store's log: what was acknowledged last is there, and nowhere else."""
+    """The newest file of its store's log: the records that were acknowledged last are only there."""
     bench.begin(MANAGER)
     bench.site.kill(MANAGER)
     bench.kills += 1
@@ -294,7 +295,7 @@ def _kill_manager_for_its_log(bench):
 
 
 def damage_record(bench):
-    """A bit of an acknowledged record flips: the manager must not start as if it had never been. An operator has a copy."""
+    """A bit of an acknowledged record flips: the manager must not start without the record. An operator has a copy."""
     newest = _kill_manager_for_its_log(bench)
     copy = newest.read_bytes()
     records = len(copy.rstrip(b"\0"))  # behind them is room for the next ones
@@ -312,7 +313,7 @@ def damage_record(bench):
 
 
 def tear_last_record(bench):
-    """The manager dies while it writes: behind what was acknowledged there is half a record."""
+    """The manager dies while it writes: half a record lies behind the acknowledged ones."""
     newest = _kill_manager_for_its_log(bench)
     with newest.open("r+b") as log:  # a head that promises more than there is
         log.seek(len(log.read().rstrip(b"\0")))
@@ -323,7 +324,7 @@ def tear_last_record(bench):
         raise AssertionError(f"a torn last record keeps the manager from starting: {failed}") from None
 
 
-# --- by the cluster's own means ---
+# --- faults that the cluster injects itself ---
 
 def operator_plan(bench):
     """Three faults by `troupe chaos run`, as an operator of a staging cluster does it."""
@@ -354,5 +355,5 @@ DISK = {"fill-disk": fill_disk}
 
 
 def available(site):
-    """{name: fault} that can be done here."""
+    """{name: fault} that this machine can inject."""
     return {**ANYWHERE, **(NETWORK if site.network.can_cut else {}), **(DISK if site.disk is not None else {})}

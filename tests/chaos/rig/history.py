@@ -1,4 +1,4 @@
-"""What clients did and what they were told. The checks read it; nothing else says what was acknowledged."""
+"""What the clients did and how they were answered. The checks learn from it alone what was acknowledged."""
 import dataclasses
 import threading
 import time
@@ -8,18 +8,18 @@ ANSWERED, REFUSED, UNKNOWN, WRONG = "answered", "refused", "unknown", "wrong"
 
 @dataclasses.dataclass
 class Operation:
-    """One wish of a client, with all its tries. Times: seconds of the monotonic clock."""
+    """One operation of a client, with all its tries. Times: seconds of the monotonic clock."""
     kind: str     # infer, run, deploy, remove
     key: object   # infer: the function; run: its input; deploy, remove: the name
     began: float
     ended: float
     outcome: str
     tries: int
-    trouble: str = ""  # of its last try that was not answered well
+    trouble: str = ""  # why its last unsuccessful try failed
 
 
 class History:
-    """Thread-safe."""
+    """The list of operations and marks; it is thread-safe."""
 
     def __init__(self):
         self.start = time.monotonic()
@@ -35,7 +35,7 @@ class History:
             self._failed_tries.append((time.monotonic(), kind, gateway, trouble))
 
     def mark(self, kind, member, text=""):
-        """For the timeline: a fault, its end, a change of a member's state."""
+        """Adds a mark of the timeline: a fault, its end, a change of a member's state."""
         with self._lock:
             self._marks.append((time.monotonic(), kind, member, text))
 

@@ -17,7 +17,8 @@ from .site import GATEWAYS
 
 SMALL = {f"times-{factor}": factor for factor in range(2, 8)}
 WIDE, WIDE_FACTOR = "wide", 9  # of inputs beyond 64 KiB, which cross the network apart from the messages
-KNOWN = {*SMALL, WIDE}  # deployed before the first fault: that they are not there, or that a request is bad, is wrong
+# Deployed before the first fault: an answer that says that one of them is missing, or that a request is bad, is wrong.
+KNOWN = {*SMALL, WIDE}
 WORKFLOW = b"""
 name: chain
 inputs:
@@ -38,7 +39,7 @@ class Wrong(Exception):
 
 
 class Caller:
-    """One client's way of asking: two gateways in turn, Retry-After honoured, until it is answered or gives up."""
+    """One client, which asks two gateways in turn and honours Retry-After, until it is answered or gives up."""
 
     def __init__(self, site, history):
         self.site, self.history = site, history
@@ -97,7 +98,7 @@ class Caller:
         return self.ask("infer", WIDE, call)
 
     def run(self, value):
-        """One submission; without an answer it may have run, so it is not submitted again."""
+        """One submission; without an answer the run may have been computed, so it is not submitted again."""
         x = np.array([[value, 1, 2, 3]], np.float32)
 
         def call(client):
@@ -116,7 +117,7 @@ def deploy_all(site):
 
 
 class OpenLoop:
-    """Arrivals at seeded times, whatever has become of the earlier ones. start() .. stop()."""
+    """Arrivals at seeded times, whether or not the earlier requests have been answered. start() .. stop()."""
 
     def __init__(self, site, history, rate, seed):
         self.caller, self.rate = Caller(site, history), rate
@@ -147,7 +148,7 @@ class OpenLoop:
             due, number, sort, seed = arrival
             self.late = max(self.late, time.monotonic() - due)
             if sort < 0.08:
-                self.caller.run(number)  # as a float exact, and no other run's
+                self.caller.run(number)  # a number that is exact as a float and that no other run has
             elif sort < 0.2:
                 self.caller.wide(17 + seed % 48, seed)
             else:
@@ -159,12 +160,13 @@ class OpenLoop:
         self._stop.set()
         for thread in (self._arrivals, *self._threads):
             thread.join(PATIENCE_SECONDS + 30)
-            assert not thread.is_alive(), "a client hangs: a request has no end"
+            assert not thread.is_alive(), "a client hangs: its request does not end"
 
 
 class Churn:
     """One function after the other is deployed, called, and removed again, but for every fourth. Each deployment is tried
-    once: what is neither acknowledged nor refused may be there or not. A removal is tried until it is acknowledged."""
+    once: a function whose deployment was neither acknowledged nor refused may be there or not. A removal is tried until it
+    is acknowledged."""
 
     def __init__(self, site, history, seed, every=1.0):
         self.caller, self.every, self.live = Caller(site, history), every, []
@@ -206,4 +208,4 @@ class Churn:
     def stop(self):
         self._stop.set()
         self._thread.join(PATIENCE_SECONDS * 3)
-        assert not self._thread.is_alive(), "a deployment has no end"
+        assert not self._thread.is_alive(), "a deployment does not end"

@@ -1,8 +1,8 @@
 """A network of its own for each member, so that links can be cut: namespaces, veth pairs and a bridge.
 
-Nothing of it has a name outside this process: the namespaces are held by descriptors, and go when it ends. The process
+Its parts have no names outside this process: the namespaces are held by descriptors, and go when it ends. The process
 itself moves into the namespace of the bridge, where its clients live. Without root, iproute2 and nftables there is
-Loopback: one network that nobody cuts.
+Loopback: one network that cannot be cut.
 """
 import ctypes
 import os
@@ -83,7 +83,7 @@ class Namespaces:
         return self.places[name]
 
     def prefix(self, name):
-        """What a command begins with to run there; it keeps its process id."""
+        """The words in front of a command that make it run in the member's network; it keeps its process id."""
         return ["nsenter", f"--net={self._path(name)}", "--"]
 
     def _rules(self, name, chains):
@@ -105,7 +105,7 @@ class Namespaces:
         self._rules(name, chains)
 
     def lose(self, name, percent):
-        """So many of the packets that it would get are dropped, by chance."""
+        """Drops a random share of the packets that the member would get."""
         self._rules(name, {"input": [f"iifname eth0 numgen random mod 100 < {percent} drop"]})
 
     def heal(self):

@@ -1,4 +1,4 @@
-"""Clients that ask for certain functions from a moment on, as fast as they are answered: when does each come back?"""
+"""Clients that ask for certain functions from a moment on, as fast as they are answered, to learn when each is served again."""
 import threading
 import time
 

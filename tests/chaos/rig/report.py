@@ -1,4 +1,4 @@
-"""What a run of chaos says: a table for people, build/chaos/report.json in the shape of the benches, a timeline."""
+"""The report of a run of chaos: a table for people, build/chaos/report.json in the shape of the benches, a timeline."""
 import collections
 import pathlib
 import sys
@@ -10,7 +10,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "bench"))
 from report import Report  # noqa: E402  (the benches' shape)
 
-# Of the notes of the faults; each goes into the file with its p50, p99 and greatest value.
+# The figures that the faults note; each goes into the file with its p50, p99 and greatest value.
 FIGURES = ("worker_recovery_ms", "worker_last_model_ms", "worker_respawn_ms", "node_detection_ms", "node_takeover_ms",
            "node_copies_ms", "manager_restart_ms", "manager_members_ms", "manager_away_failed_tries", "taken_for_dead")
 
@@ -26,7 +26,7 @@ def spread(values):
 
 
 class Outcome:
-    """Of one fault. Times in milliseconds; `gap` is the longest time in which no request at all was answered."""
+    """The figures of one fault. Times are in milliseconds; `gap` is the longest time in which no request at all was answered."""
 
     def __init__(self, kind, target, note, recovery, gap):
         self.kind, self.target, self.note, self.recovery, self.gap = kind, target, note, recovery, gap
@@ -78,7 +78,7 @@ def write(arguments, history, outcomes, findings, end, facts):
 
 
 def troubles(history):
-    """{what a try came to: how often}: the first words, without what differs from one to the next."""
+    """{what a try came to: how often}: the first words of the message, without the parts that differ from one try to the next."""
     counts = collections.Counter(f"{kind}: {trouble[:80]}" for _, kind, _, trouble in history.failed_tries())
     return dict(counts.most_common(30))
 

@@ -13,7 +13,8 @@ ALL = (MANAGER, *MEMBERS)
 GPUS = 2
 MANAGER_PORT, HTTP_PORT = 7400, 8000
 DISK_MIB = 96
-# After this long a fault counts as one from which the cluster does not recover. A busy machine is slow, so it is long.
+# A fault after which the cluster is not healthy for this long counts as one from which it does not recover. A busy machine is
+# slow, so the time is long.
 PATIENCE = 90.0
 
 
@@ -42,7 +43,7 @@ class Site:
         self.close()
 
     def _mount(self):
-        """The manager's disk is a small one of its own, where a file system may be mounted."""
+        """The manager gets a small disk of its own, where a file system may be mounted."""
         disk = self.directory / "disk"
         disk.mkdir()
         done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_MIB}m", "tmpfs", disk], capture_output=True)
@@ -109,15 +110,15 @@ class Site:
         return self.up[name].workers()
 
     def kill(self, name):
-        """SIGKILL for the daemon alone."""
+        """Kills the daemon alone with SIGKILL."""
         self.up.pop(name).kill()
 
     def kill_node(self, name):
-        """The daemon and its workers, as when the machine loses power."""
+        """Kills the daemon and its workers, as when the machine loses power."""
         self.up.pop(name).kill_node()
 
     def kill_everything(self):
-        """All processes, daemons first; the number of them."""
+        """Kills all processes, daemons first; returns the number of them."""
         pids = [*(daemon.process.pid for daemon in self.up.values()),
                 *(pid for name in NODES if name in self.up for pid in self.up[name].runtimes().values())]
         for pid in pids:
@@ -142,7 +143,7 @@ class Site:
         return None
 
     def sick(self, status):
-        """What is not as it should be; "" when everything is."""
+        """What is not healthy; "" when everything is."""
         if status is None:
             return "no gateway can ask the manager"
         for name in MEMBERS:

@@ -1,4 +1,4 @@
-"""The whole run as a picture: who was up, when something was broken, and what clients got meanwhile."""
+"""The whole run as a picture: which members were up, when faults were injected, and how clients were answered meanwhile."""
 from xml.sax.saxutils import escape
 
 from .history import ANSWERED
@@ -24,7 +24,7 @@ class Picture:
         self.out.append(f'<text x="{x:.1f}" y="{y:.1f}"{extra}>{escape(str(text))}</text>')
 
     def bands(self, top):
-        """A row a member, coloured by what the manager said of it; the manager's by whether it was heard."""
+        """A row a member, coloured by what the manager said of it; the manager's row shows whether it could be reached."""
         for row, name in enumerate(ALL):
             y = top + row * ROW
             self.text(LEFT - 6, y + 11, name, text_anchor="end")

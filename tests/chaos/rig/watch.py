@@ -1,4 +1,4 @@
-"""Looks at the cluster all the time, as an operator's dashboard would: when each member's state changed, as a client sees."""
+"""Looks at the cluster all the time, as an operator's dashboard would: when each member's state changed, as a client sees it."""
 import threading
 import time
 
@@ -6,7 +6,7 @@ EVERY = 0.025
 
 
 class Watch:
-    """One thread. changes(): [(time, member, state)]; a GPU is "node-0/1". `away` is the manager not being heard."""
+    """One thread. changes(): [(time, member, state)]; a GPU is "node-0/1". `away` means that the manager could not be reached."""
 
     def __init__(self, site, history):
         self.site, self.history = site, history

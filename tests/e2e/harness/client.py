@@ -1,4 +1,4 @@
-"""A client of the HTTP API on one socket per call: what a test asserts on is the code, the headers and the body."""
+"""A client of the HTTP API on one socket per call; it returns code, headers and body, on which tests assert."""
 import http.client
 import json
 import math
@@ -25,8 +25,8 @@ class Answer:
 
     @property
     def error(self):
-        """The message of an error; every one has this form."""
-        assert self.code >= 400, f"{self.code} is no error: {self.body[:200]!r}"
+        """The message of an error; every error has this form."""
+        assert self.code >= 400, f"{self.code} is not an error: {self.body[:200]!r}"
         return self.json["error"]
 
     def good(self):
@@ -36,12 +36,12 @@ class Answer:
 
 
 class Client:
-    """Any number of threads may use one."""
+    """A client that any number of threads may use."""
 
     def __init__(self, address):
         host, _, port = address.rpartition(":")
         self.host, self.port = host, int(port)
-        self.tls = None  # an ssl.SSLContext: it speaks HTTPS
+        self.tls = None  # an ssl.SSLContext: the client then speaks HTTPS
 
     def call(self, method, path, body=None, headers=None, timeout=TIMEOUT):
         connection = self.connection(timeout)
@@ -52,7 +52,7 @@ class Client:
             connection.close()
 
     def connection(self, timeout=TIMEOUT):
-        """http.client's own, for several requests on one connection."""
+        """A connection of http.client, for several requests on one connection."""
         if self.tls is None:
             return http.client.HTTPConnection(self.host, self.port, timeout=timeout)
         return http.client.HTTPSConnection(self.host, self.port, timeout=timeout, context=self.tls)
@@ -76,7 +76,7 @@ class Client:
         return self.call("DELETE", f"/v2/troupe/functions/{name}")
 
     def function(self, name):
-        """What the registry keeps of the newest version."""
+        """The registry's record of the newest version."""
         return self.get(f"/v2/troupe/functions/{name}").good().json[-1]
 
     def members(self):
@@ -118,7 +118,7 @@ def infer_body(inputs, parameters=None):
 
 
 def infer_binary(client, name, inputs, timeout=TIMEOUT):
-    """The same by the binary tensor extension, both ways. `inputs`: {name: array}; answers {name: (shape, bytes)}."""
+    """One infer request by the binary tensor extension, both ways. `inputs`: {name: array}; answers {name: (shape, bytes)}."""
     tensors = [{"name": key, "datatype": TYPES[str(array.dtype)], "shape": list(array.shape),
                 "parameters": {"binary_data_size": array.nbytes}} for key, array in inputs.items()]
     head = json.dumps({"inputs": tensors, "parameters": {"binary_data_output": True}}).encode()
@@ -129,7 +129,7 @@ def infer_binary(client, name, inputs, timeout=TIMEOUT):
     described, rest, out = json.loads(answer.body[:size])["outputs"], answer.body[size:], {}
     for output in described:
         length = output["parameters"]["binary_data_size"]
-        assert length == math.prod(output["shape"]) * 4, "these tests bring out FP32 alone"
+        assert length == math.prod(output["shape"]) * 4, "these tests have only FP32 outputs"
         out[output["name"]] = output["shape"], rest[:length]
         rest = rest[length:]
     assert not rest, f"{len(rest)} bytes that no output describes"

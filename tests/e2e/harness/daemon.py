@@ -35,9 +35,10 @@ class StartFailed(Exception):
 
 
 class Daemon:
-    """One trouped. Data and sockets lie in `directory`; a new Daemon with the same one is a restart.
+    """One trouped. Its data and sockets lie in `directory`; a new Daemon with the same directory is a restart.
 
-    Made ready, or StartFailed; `prefix` is a command that becomes it (nsenter ...). Its owner stops it (terminate, kill);
+    The constructor returns when the daemon is ready, else it raises StartFailed. `prefix` is a command that starts the daemon
+    in its own process (nsenter ...). The owner stops the daemon (terminate, kill);
     E2eTest does so at the end for what is left.
     """
 
@@ -70,14 +71,14 @@ class Daemon:
             raise StartFailed(None, f"not ready within {DEADLINE:g} s: {self.tail()}") from None
         if line is None:
             raise StartFailed(self.process.wait(), self.tail())
-        assert line.startswith("ready:"), f"the first line is to say that it is ready: {line}"
+        assert line.startswith("ready:"), f"the first line has to say that the daemon is ready: {line}"
         return line
 
     def tail(self, lines=20):
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
     def address(self, what):
-        """Of 'manager at', 'gateway at http://' or 'operations at http://', as the ready line says."""
+        """The address behind `what` in the ready line: 'manager at', 'gateway at http://' or 'operations at http://'."""
         found = re.search(rf"{what} at (?:https?://)?([^\s,]+)", self.ready)
         assert found, f"no {what} in {self.ready}"
         return found.group(1)
@@ -105,24 +106,24 @@ class Daemon:
         return {gpu: pid for (gpu, runtime), pid in self.runtimes().items() if runtime == 0}
 
     def terminate(self):
-        """SIGTERM; the exit code."""
+        """Sends SIGTERM; returns the exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout=DEADLINE)
 
     def kill(self):
-        """SIGKILL for the daemon alone; its workers wait for their lease."""
+        """Kills the daemon alone with SIGKILL; its workers wait until their lease ends."""
         self.process.kill()
         self.process.wait()
 
     def kill_node(self):
-        """As when the machine loses power: the daemon and its workers end at once."""
+        """Kills the daemon and its workers at once, as when the machine loses power."""
         workers = self.runtimes()
         self.kill()
         for pid in workers.values():
             processes.kill(pid)
 
     def wait_serving(self, gpus=1):
-        """Until the HTTP front is ready and the node's workers are up."""
+        """Waits until the HTTP front is ready and the node's workers are up."""
         eventually(lambda: self.http.get("/v2/health/ready").code == 200, "the front is ready")
         eventually(lambda: len(self.workers()) >= gpus, "the workers run")
         return self

@@ -1,4 +1,4 @@
-"""Clients that keep asking while something breaks."""
+"""Clients that keep sending requests while something breaks."""
 import threading
 
 
@@ -17,14 +17,14 @@ class Load:
         while not self._stop:
             try:
                 self.ask()
-            except Exception as failure:  # whatever it is, the request was not answered well
+            except Exception as failure:  # with any error the request was not answered well
                 self.failures.append(failure)
             with self._changed:
                 self._answered += 1
                 self._changed.notify_all()
 
     def wait(self, more):
-        """Until so many more requests have ended than before."""
+        """Waits until so many more requests have ended."""
         with self._changed:
             goal = self._answered + more
             assert self._changed.wait_for(lambda: self._answered >= goal, 60), \

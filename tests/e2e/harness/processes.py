@@ -7,7 +7,7 @@ from .waiting import eventually
 
 
 def alive(pid):
-    """Neither gone nor a zombie that nobody has waited for."""
+    """Whether the process runs: it has neither ended nor become a zombie."""
     try:
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):
@@ -15,7 +15,7 @@ def alive(pid):
 
 
 def mentioning(text):
-    """{pid: arguments} of the living processes with `text` in an argument, this one left out."""
+    """{pid: arguments} of the living processes with `text` in an argument, without this process."""
     found = {}
     for entry in pathlib.Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
@@ -30,7 +30,7 @@ def mentioning(text):
 
 
 def kill(pid):
-    """SIGKILL, and returns when it is gone."""
+    """Kills the process with SIGKILL and returns when it has ended."""
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:

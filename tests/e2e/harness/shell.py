@@ -61,21 +61,21 @@ class Terminal:
         os.write(self.fd, keys.encode())
 
     def expect(self, pattern):
-        """Waits until `pattern` (a regular expression) was written behind what was expected before; the match."""
+        """Waits until `pattern` (a regular expression) was written behind the last match; returns the match."""
         end = time.monotonic() + DEADLINE
         while True:
             found = re.search(pattern, self.seen)
             if found:
                 self.seen = self.seen[found.end():]
                 return found
-            assert time.monotonic() < end, f"'{pattern}' is not written; what is: {self.seen!r}"
-            assert self._read(), f"it ended without '{pattern}'; its last words: {self.seen!r}"
+            assert time.monotonic() < end, f"'{pattern}' was not written, but only: {self.seen!r}"
+            assert self._read(), f"the shell ended without '{pattern}'; its last output: {self.seen!r}"
 
     def finish(self):
-        """The exit code, once it has ended by itself."""
+        """The exit code of the shell, once it has ended by itself."""
         end = time.monotonic() + DEADLINE
         while self._read():
-            assert time.monotonic() < end, f"it does not end: {self.seen!r}"
+            assert time.monotonic() < end, f"the shell does not end: {self.seen!r}"
         return self._wait()
 
     def close(self):
@@ -90,12 +90,12 @@ class Terminal:
         return os.waitstatus_to_exitcode(status)
 
     def _read(self):
-        """False at the end."""
+        """Reads more output; False when the shell has ended."""
         if not select.select([self.fd], [], [], 0.1)[0]:
             return True
         try:
             data = os.read(self.fd, 65536)
-        except OSError:  # how Linux says that nobody holds the other side
+        except OSError:  # how Linux says that the other side is closed
             return False
         self.seen += data.decode(errors="replace")
         return bool(data)

@@ -1,5 +1,5 @@
-// What a peer can put into a message between daemons: the bytes of a listed message (first byte: which), or
-// of a whole CAF message, which names its own types.
+// Messages between daemons as a peer may send them: the bytes of a listed message (first byte: which), or of
+// a whole CAF message, which names its own types.
 #include <google/protobuf/message.h>
 
 #include <caf/all.hpp>
@@ -26,7 +26,7 @@ struct World {
   std::vector<std::string> names;
 };
 
-// What was read can be written, and is the same when it is read again.
+// A message that was read can be written, and is the same when it is read again.
 void CheckOneMessage(World& world, const std::string& name, const std::vector<char>& wire) {
   auto value = world.system->types().make_value(name);
   caf::binary_deserializer source(*world.system, wire);

@@ -15,8 +15,8 @@ namespace {
 using namespace troupe;
 using namespace troupe::transport;
 
-// An arena of this process, and the same one as another process's that is served from here. Seeds name its
-// identity with kArenaOfSeeds: it is random in each process.
+// An arena of this process, which is also served from here as if it were another process's. Seeds name its
+// identity with kArenaOfSeeds, since it is random in each process.
 constexpr std::uint64_t kArenaOfSeeds = 0x6172656e61;
 
 struct World {
@@ -69,7 +69,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (data[0] % 2 == 0) {
     if (const auto ask = ReadFetchAsk(data + 1, size - 1)) Ask(world, *ask);
   } else if (const auto answer = ReadFetchAnswer(data + 1, size - 1)) {
-    // A code from the network becomes a status, whatever it is.
+    // Any code from the network becomes a status.
     (void)absl::Status(static_cast<absl::StatusCode>(answer->code), "refused").ToString();
   }
   return 0;

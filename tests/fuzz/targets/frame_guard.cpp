@@ -1,5 +1,5 @@
-// The bytes of one connection between processes, as the guard before CAF sees them. First byte: which side
-// accepted it (bit 0), and in how large pieces the bytes come.
+// The bytes of one connection between processes, as they reach the guard in front of CAF. First byte: which
+// side accepted the connection (bit 0), and how large the pieces are in which the bytes come.
 #include "actors/peers/frame_guard.hpp"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ using troupe::actors::FrameGuard;
 using troupe::security::Role;
 using troupe::security::Roles;
 
-// How many bytes were taken before a frame was refused, or all of them.
+// The number of bytes that were taken before a frame was refused, or all of them.
 struct Seen {
   bool ok = true;
   bool handshaken = false;

@@ -1,5 +1,5 @@
-// Raw bytes of one connection, as the gateway's own connections read them. First byte: in how large pieces
-// they come.
+// The raw bytes of one connection, as the gateway's own connections read them. First byte: how large the
+// pieces are in which they come.
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -34,7 +34,7 @@ GatewayOptions Options() {
   return options;
 }
 
-// The loop has no thread: each input moves it on until its connection has ended.
+// The loop has no thread of its own: each input moves it on until the input's connection has ended.
 struct World {
   World() {
     spdlog::set_level(spdlog::level::off);

@@ -15,7 +15,7 @@ namespace {
 using namespace troupe;
 using namespace troupe::gateway;
 
-// Gives places, and answers nothing: only the parser is asked.
+// A service that gives memory for tensors and answers nothing, since only the parser is tested.
 class Places final : public InferenceService {
  public:
   absl::StatusOr<InputBuffer> ReserveInput(Bytes size) override {
@@ -49,13 +49,13 @@ FunctionInfo Everything() {
     spec.add_shape(-1);
     if (type % 2 == 0) spec.add_shape(-1);
     info.outputs.push_back(spec);
-    // Only the first few are inputs: each must be given.
+    // Only the first few tensors are inputs of the function, which have to be given.
     if (type <= 2 || type == proto::FP32 || type == proto::BYTES) info.inputs.push_back(std::move(spec));
   }
   return info;
 }
 
-// A tensor that was read is written, read again, and the same.
+// A tensor that was read is written and read again, and is the same.
 void CheckRoundTrip(const proto::TensorSpec& spec, std::span<const std::byte> bytes) {
   std::string text;
   if (!AppendJsonTensor(text, spec, bytes).ok()) return;
@@ -64,7 +64,8 @@ void CheckRoundTrip(const proto::TensorSpec& spec, std::span<const std::byte> by
   TROUPE_CHECK(size.ok() && size->count() == bytes.size(), "a tensor that was written has its size");
   std::vector<std::byte> again(size->count());
   TROUPE_CHECK(ReadJsonTensor(cursor, spec, again).ok(), "a tensor that was written can be read");
-  const bool floats = spec.type() == proto::FP32 || spec.type() == proto::FP64;  // whose NaNs may differ
+  const bool floats =
+      spec.type() == proto::FP32 || spec.type() == proto::FP64;  // types whose NaNs may differ
   TROUPE_CHECK(floats || again.empty() || std::memcmp(again.data(), bytes.data(), again.size()) == 0,
                "a tensor that was written is the same when it is read");
 }

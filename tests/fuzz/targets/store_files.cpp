@@ -1,4 +1,4 @@
-// What storage/ and its readers take from the disk, which may have changed any byte of it. First byte: which
+// Files that storage/ and its readers take from a disk that may have changed any byte of them. First byte: which
 // decoder (and with its highest bit, that the checksums in the file are made right, which hides from the
 // decoder what is behind them otherwise); the rest is the file.
 #include <fcntl.h>
@@ -51,7 +51,7 @@ void PutLittle(std::string& bytes, std::size_t at, std::uint64_t value, std::siz
   for (std::size_t i = 0; i < count; ++i) bytes[at + i] = static_cast<char>(value >> (8 * i));
 }
 
-// As RocksDB seals the records of its logs.
+// Seals the records as RocksDB seals those of its logs.
 void SealLog(std::string& log) {
   for (std::size_t at = 0; at + kLogHeader < log.size();) {
     const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(log[at + i]); };
