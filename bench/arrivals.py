@@ -1,8 +1,8 @@
-"""When requests come and to which function: bursts of StreamBox's load, popularity by Torpor's trace; seeded."""
+"""The times and functions of requests: bursts as in StreamBox's load, popularity by Torpor's trace, by seed."""
 import random
 
-SLOT = 0.25  # seconds of ours for one number of the load: its bursts then last 2 to 5 s
-CALM_SLOTS = 3  # the trace begins with a few before its first burst
+SLOT = 0.25  # seconds for one number of the load, so that its bursts last 2 to 5 s
+CALM_SLOTS = 3  # the trace begins with a few calm slots before its first burst
 
 
 def read(shared):
@@ -11,7 +11,7 @@ def read(shared):
     if not load.exists() or not samples.exists():
         return None
     rows = [line.split(",") for line in samples.read_text().split()[1:]]
-    # The last column is of a minute that the trace does not have whole.
+    # The last column is of a minute that is not whole in the trace.
     return [int(number) for number in load.read_text().split()], [[int(n) for n in row[1:-1]] for row in rows]
 
 
@@ -24,7 +24,7 @@ def arrivals(traces, functions, rate, seconds, seed):
     mean = sum(slots) / len(slots)
     result = []
     for i, number in enumerate(slots):
-        # A slot of ours is a minute of the popularity, the same functions being hot for a while.
+        # A slot stands for a minute of the popularity, so that the same functions have many requests for a while.
         minute = i // 4 % len(counts[0])
         weights = [1 + row[minute] for row in rows]
         at, end = i * SLOT, (i + 1) * SLOT

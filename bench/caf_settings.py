@@ -14,7 +14,7 @@ import pathlib
 from invoke import CONNECTIONS, ROOT, Load, RawCaf, Site
 from report import Report
 
-# Name -> options. The first is what the daemon does by itself; the others change one thing of it.
+# Name -> options. The first is the daemon's default; each of the others changes one option of it.
 CANDIDATES = {
     "default": [],
     "stealing": ["--set=actor-scheduler=stealing"],
@@ -29,7 +29,7 @@ MEASURES = (("latency_p50", "us"), ("latency_p99", "us"), ("requests_per_second"
 
 
 def measure(arguments, options, split):
-    """{measure: value} of one fresh cluster; once more when another program took a port before it did."""
+    """{measure: value} of one fresh cluster, which is started again when another program took one of its ports."""
     try:
         return measure_once(arguments, options, split)
     except SystemExit as failure:
@@ -58,7 +58,7 @@ def main():
     sites = {"all": False, "split": True}
     results = {(site, name): [] for site in (*sites, "raw_tcp") for name in names}
     for round_number in range(arguments.rounds):
-        # The order turns round, so that no candidate always follows the same one.
+        # The order is reversed in each round, so that no candidate always follows the same one.
         for name in (names if round_number % 2 == 0 else reversed(names)):
             options = CANDIDATES[name]
             for site, split in sites.items():

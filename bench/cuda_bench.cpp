@@ -1,5 +1,5 @@
-// What one real GPU does: copies by size and method beside a plain pinned copy, the cost of mapping, the
-// start of a small function. Through the device interface, as a worker uses it; run by bench/gpu.py, which
+// What one real GPU does: copies by size and method beside a plain pinned copy, the cost of mapping, and the
+// start of a small function. It goes through the device interface, as a worker does; bench/gpu.py runs it and
 // says what the lines that it prints mean.
 //     cuda_bench DEVICE [MIB]      DEVICE: cuda:0; MIB: the largest copy
 #include <algorithm>
@@ -25,7 +25,7 @@ using transport::SteadyNow;
 constexpr int kRounds = 9;
 constexpr Duration kPatience = std::chrono::minutes(1);
 
-// The first, which counts for nothing, touches pages and makes events.
+// The first run, which does not count, touches pages and makes events.
 void Measure(const std::string& name, const std::function<double()>& once) {
   (void)once();
   for (int round = 0; round < kRounds; ++round) Say(name, once());
@@ -70,7 +70,7 @@ void MeasureCopies(Device& device, Bytes largest) {
     };
     Measure(absl::StrCat("copy_out/registered", at), out, plain);
   }
-  // As a swap does it: blocks of 2 MiB, one behind the other.
+  // The copy is made as a swap makes it: blocks of 2 MiB, one behind the other.
   const Bytes block = std::min(MiB(2), largest);
   const auto blocks = [&] {
     const Time begin = SteadyNow();
@@ -106,7 +106,7 @@ void MeasureMapping(Device& device) {
   device.Free(room);
 }
 
-// y = Relu(x + w) on 4 MiB: from its weights on the host to its result on the GPU.
+// y = Relu(x + w) on 4 MiB, from the weights on the host to the result on the GPU.
 proto::Model SmallFunction(std::int64_t columns) {
   const auto spec = [&](proto::TensorSpec* tensor, const char* name) {
     tensor->set_name(name);

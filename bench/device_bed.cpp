@@ -11,7 +11,7 @@
 namespace troupe::gpu::bench {
 namespace {
 
-// As its steps read them: what the first one waits for.
+// The weights in the order in which the steps read them: the first step waits for the first of them.
 std::uint64_t FirstWeights(const proto::Model& model) {
   std::uint64_t end = 0;
   for (const proto::Weight& weight : model.weights()) {

@@ -18,14 +18,14 @@ struct BedOptions {
   int rounds = 5;
   double window = 1;         // seconds of each closed loop
   double link = 12;          // GB/s of a virtual device's link
-  std::size_t together = 8;  // functions at a time, where several are
-  Bytes spare;               // of device memory, beyond weights: runs, and what libraries want
+  std::size_t together = 8;  // functions at a time, where several run
+  Bytes spare;               // device memory beyond weights, for runs and libraries
 };
 
 struct Network {
-  std::string name;  // of its file
+  std::string name;  // the name of its file
   HostedModel model;
-  std::uint64_t first_weights = 0;  // the end of what its first step reads, in the weights
+  std::uint64_t first_weights = 0;  // the end of the weights that its first step reads
 };
 
 class Bed {
@@ -33,12 +33,13 @@ class Bed {
   explicit Bed(BedOptions options);
   [[nodiscard]] const BedOptions& options() const { return options_; }
   [[nodiscard]] const std::vector<Network>& networks() const { return networks_; }
-  // Whether each worker has memory of its own: then any number may run at once, else one at a time works.
+  // Whether each worker has memory of its own: then any number of workers may run at once, else only one at a
+  // time.
   [[nodiscard]] bool real() const { return options_.device.starts_with("cuda:"); }
   [[nodiscard]] Bytes largest() const;
-  // Device memory for one run of it, found by a worker of its own.
+  // The device memory of one run of the network, measured with a worker of its own.
   [[nodiscard]] Bytes ActivationsOf(const Network& network);
-  // A worker of this device with so much of its memory.
+  // Starts a worker of this device with so much of its memory.
   [[nodiscard]] std::unique_ptr<Rig> Start(WorkerCommand command, Bytes quota);
 
  private:
@@ -50,10 +51,10 @@ class Bed {
   std::vector<Network> networks_;
 };
 
-// Something for the script that started the program to measure from outside: "sample NAME" goes out, and a line comes
-// back when that is done (or the input ends).
+// Lets the script that started the program measure from outside: the program prints "sample NAME", and reads
+// a line when the script is done (or the input ends).
 void Sample(const std::string& name);
-// What could not be measured, and why.
+// Reports which figure could not be measured, and why.
 void Note(const std::string& text);
 
 [[nodiscard]] double Median(std::vector<double> values);

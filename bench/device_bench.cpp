@@ -1,5 +1,5 @@
-// What a device does, seen from the end of a worker's ring where its daemon sits: swaps, precisions,
-// memory, shares, faults. The same for a real GPU (cuda:0) and a virtual one. Run by bench/gpu.py, which says
+// What a device does as its daemon sees it, at the other end of a worker's ring: swaps, precisions, memory,
+// shares, faults. It is the same for a real GPU (cuda:0) and a virtual one. bench/gpu.py runs it and says
 // what the lines that it prints mean.
 #include <CLI/CLI.hpp>
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Workers that are lost, and how soon another one gives the same function's result.
+// Workers that are lost, and how soon another worker gives the same function's result.
 #include <cstdlib>
 
 #include "bench/device_bed.hpp"
@@ -38,7 +38,7 @@ class Victim {
 }  // namespace
 
 void MeasureFault(Bed& bed) {
-  // A hang that is asked for becomes this, in workers of a real GPU.
+  // In workers of a real GPU an injected hang becomes this fault.
   (void)setenv("TROUPE_CUDA_HANG", "illegal-access", 1);
   Victim victim(bed);
   Time lost = SteadyNow();

@@ -1,4 +1,4 @@
-// What functions take of a device: as many in one worker as in a process each.
+// The device memory that functions take: as many functions in one worker as in a process each.
 #include "bench/device_bed.hpp"
 
 namespace troupe::gpu::bench {
@@ -7,7 +7,7 @@ namespace {
 void BringAndRun(Rig& rig, const HostedModel& model) {
   (void)rig.Ask(model.prepare);
   (void)rig.Ask(SwapInOf(model.copy));
-  // Until graphs, which take device memory too, are recorded and replayed.
+  // Runs until graphs, which take device memory too, are recorded and replayed.
   for (int i = 0; i < 3; ++i) (void)rig.Ask(model.run);
 }
 
@@ -20,7 +20,7 @@ Bytes UsedOf(Rig& rig) {
 
 }  // namespace
 
-// The device's own count of what is used, contexts and libraries' memory included, is sampled from outside.
+// The script samples the device's own count of used memory, which includes contexts and libraries.
 void MeasureMemory(Bed& bed) {
   const Network& network = bed.networks().front();
   const std::size_t functions = bed.options().together;

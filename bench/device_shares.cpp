@@ -1,4 +1,4 @@
-// Functions beside each other on one device: by shares of its SMs, and racing.
+// Functions beside each other on one device: with shares of its SMs, and racing.
 #include <map>
 
 #include "bench/device_bed.hpp"
@@ -9,16 +9,16 @@ namespace {
 
 using transport::SteadyNow;
 
-constexpr std::uint32_t kFastShare = 12;  // percent; FaST-GShare's eight pods have as much each
+constexpr std::uint32_t kFastShare = 12;  // percent; each of FaST-GShare's eight pods has this share
 
 struct Instance {
   HostedModel model;
-  std::uint32_t share = 0;  // percent of the SMs; 0: whatever is there
+  std::uint32_t share = 0;  // percent of the SMs; 0: all that are free
 };
 
 struct Load {
-  double rate = 0;                         // runs per second, of all together
-  double busy = 0;                         // percent of the time that the device computed
+  double rate = 0;                         // runs per second of all instances together
+  double busy = 0;                         // percent of the time in which the device computed
   std::vector<std::vector<double>> times;  // ms of each instance's runs
 };
 
@@ -63,7 +63,7 @@ std::vector<Instance> Take(const std::vector<Instance>& all, std::size_t count, 
   return some;
 }
 
-// Each share that the device has, one function alone.
+// Measures one function alone with each share that the device has.
 void MeasureLadder(Bed& bed, Rig& rig, const std::vector<Instance>& all, const std::string& at) {
   const proto::WorkerDescription& device = rig.description();
   const double window = bed.options().window / 4;
@@ -75,7 +75,8 @@ void MeasureLadder(Bed& bed, Rig& rig, const std::vector<Instance>& all, const s
   }
 }
 
-// Two side by side with half of the SMs each, and without shares; a neighbour is judged against itself alone.
+// Measures two functions side by side, with half of the SMs each and without shares; each is compared with
+// itself alone.
 void MeasureNeighbours(Bed& bed, Rig& rig, const std::vector<Instance>& all, const std::string& at) {
   for (int round = 0; round < bed.options().rounds; ++round) {
     for (const auto& [name, share] : {std::pair("shares", 48U), std::pair("racing", 0U)}) {
@@ -133,7 +134,7 @@ void MeasureNetwork(Bed& bed, const Network& network) {
 
 }  // namespace
 
-// The first network, and a transformer where there is one.
+// Measures the first network, and a transformer where there is one.
 void MeasureShares(Bed& bed) {
   MeasureNetwork(bed, bed.networks().front());
   for (const Network& network : bed.networks()) {

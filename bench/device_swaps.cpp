@@ -1,5 +1,5 @@
-// Networks that are resident, and that come over the link: native, the ladder of swap policies, link use, the
-// start of a function.
+// Networks that are resident, and networks that come over the link: native runs, the ladder of swap policies,
+// the use of the link, the start of a function.
 #include <algorithm>
 
 #include "bench/device_bed.hpp"
@@ -18,11 +18,11 @@ double Since(const proto::WorkerOutcome& swapped, std::int64_t at) {
   return static_cast<double>(at - swapped.begin_ns()) * 1e-6;
 }
 
-// Both orders given at once, as for a function whose model is on the host; all from the orders on, in ms.
+// Both orders are given at once, as for a function whose model is on the host; times in ms since the orders.
 struct Swapped {
-  double total = 0;  // outputs there
-  double start = 0;  // first step running
-  double first = 0;  // what the first step reads is there
+  double total = 0;  // the outputs have arrived
+  double start = 0;  // the first step runs
+  double first = 0;  // the weights of the first step have arrived
 };
 
 Swapped SwapAndRun(Rig& rig, const Network& network) {
@@ -42,11 +42,11 @@ Swapped SwapAndRun(Rig& rig, const Network& network) {
   return result;
 }
 
-constexpr int kWarm = 3;  // runs: first touch, and until graphs are recorded and replayed
+constexpr int kWarm = 3;  // runs: the first touches memory, then graphs are recorded and replayed
 
 struct Native {
   double run = 0;      // order to outcome
-  double compute = 0;  // of it, on the device
+  double compute = 0;  // the part of it that is on the device
 };
 
 Native Resident(Rig& rig, const HostedModel& model) {
@@ -57,7 +57,7 @@ Native Resident(Rig& rig, const HostedModel& model) {
   return {Took(ran), static_cast<double>(ran.run().compute_ns()) * 1e-6};
 }
 
-// Nothing runs: how fast the weights come.
+// The speed of a swap while nothing runs.
 double LinkUse(Rig& rig, const HostedModel& model) {
   const proto::WorkerOutcome swapped = rig.Ask(SwapInOf(model.copy));
   rig.Evict(model.digest);

@@ -1,4 +1,4 @@
-// The same networks computed otherwise: in another precision, without CUDA graphs, by persistent kernels.
+// The same networks in other ways: in another precision, without CUDA graphs, by persistent kernels.
 #include "bench/device_bed.hpp"
 
 namespace troupe::gpu::bench {
@@ -6,7 +6,7 @@ namespace {
 
 constexpr int kWarm = 3;  // runs until graphs are recorded and replayed
 
-// Its compute time, on a worker that has it.
+// The network's compute time on a worker that has it.
 double ComputeMs(Rig& rig, const HostedModel& model, proto::Precision precision, int rounds) {
   proto::WorkerOrder run = model.run;
   run.mutable_run()->set_precision(precision);

@@ -4,7 +4,7 @@
 usage: engine.py [--build DIR] [--models DIR] [--rounds N] [--networks a,b] [--threads 1,2]
 
 Networks come from examples/make_models.py. PyTorch runs the same ONNX graph, translated to its own operators, traced and
-optimised for inference (batch norms folded, weights reordered ahead where it can). Both outputs are compared before
+optimised for inference (batch norms folded, weights reordered ahead where PyTorch can). Both outputs are compared before
 anything is measured. Needs Debian's python3-torch, python3-onnx and python3-numpy.
 """
 import argparse

@@ -43,7 +43,7 @@ double MillisSince(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// The input that the reference networks use: i / n; whole numbers become small ones.
+// The input of the reference networks: element i of n is i / n; whole numbers become small ones.
 void FillInput(const proto::TensorSpec& spec, std::byte* data) {
   const std::size_t count = BytesOf(spec) / ElementSize(spec.type());
   for (std::size_t i = 0; i < count; ++i) {
@@ -55,7 +55,7 @@ void FillInput(const proto::TensorSpec& spec, std::byte* data) {
   }
 }
 
-// The sum of an output's magnitudes: enough to see that two engines compute the same.
+// The sum of an output's magnitudes, which is enough to see that two engines compute the same.
 double Magnitude(const proto::TensorSpec& spec, const std::byte* data) {
   double sum = 0;
   if (spec.type() != proto::FP32) return sum;

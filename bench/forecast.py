@@ -1,14 +1,14 @@
 #!/usr/bin/python3
-"""What a function that a timer calls waits for its model, when that comes before the call and when it comes for it.
+"""How long a function that a timer calls waits for its model, when the model is loaded before the call and for it.
 
 usage: forecast.py [--build DIR] [--shared DIR] [--network NAME] [--functions N] [--interval SECONDS] [--calls N]
                    [--rate PER_SECOND] [--rounds N] [--compute timed|real]
 
 One GPU of 1 GiB at 6 GB/s, and more functions of one network than fit there, of distinct digests. One of them is called at a
-regular interval, the others at random in between (Poisson), which takes its place on the GPU. The same calls are made of a
+regular interval, the others at random in between (Poisson), and their models take its place on the GPU. The calls go to a
 daemon with `prefetch: forecast` (the default) and one with `prefetch: ahead`, in turn:
 
-  timer_ms/p50, timer_ms/p98     from the timer's call to the answer, behind its first calls, by which it is known
+  timer_ms/p50, timer_ms/p98     from the timer's call to the answer, without its first calls, from which the interval is learned
   others_ms/p50, others_ms/p98   of all other calls
 """
 import argparse
@@ -22,7 +22,7 @@ import function_models
 from function_site import FunctionSite
 from report import Report, percentile
 
-KNOWN = 6  # calls, until the interval is trusted and one call more
+KNOWN = 6  # calls until the interval is trusted, and one more
 CONNECTIONS = 16
 POLICIES = ("forecast", "ahead")
 

@@ -22,7 +22,7 @@ from report import ROOT
 COUNTS = {"squeezenet": 60, "dense": 120, "densenet121": 45, "inception_v1": 45, "resnet50": 30}
 CLASSES = {"squeezenet": "small", "dense": "small", "densenet121": "medium", "inception_v1": "medium",
            "resnet50": "large"}
-# Of one run on a V100, as Torpor's table 4 has them for these networks or the ones nearest to them.
+# Times of one run on a V100 in Torpor's table 4, for these networks or the most similar ones.
 RUN_MS = {"squeezenet": 5, "dense": 1, "densenet121": 25, "inception_v1": 14, "resnet50": 9}
 
 
@@ -46,7 +46,7 @@ def copy_of(model, number):
 
 
 def add_arguments(parser):
-    """What a benchmark of copies of one network is told."""
+    """The options of a benchmark of copies of one network."""
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
     parser.add_argument("--shared", type=pathlib.Path,
                         default=pathlib.Path(os.environ.get("TROUPE_SHARED_DIR", ROOT.parent / "shared")))
@@ -54,7 +54,7 @@ def add_arguments(parser):
 
 
 def copies_of(network, count, models, directory):
-    """So many functions of one network, each of a digest of its own; None where `models` does not have the network."""
+    """`count` functions of one network, each with a digest of its own; None when `models` does not have the network."""
     source = models / f"light_{network}.onnx"
     if not source.exists():
         return None
@@ -87,14 +87,14 @@ def dense(megabytes, number):
 
 
 def input_shapes(model):
-    """{input: shape} of what a caller sends."""
+    """{input: shape} of a request."""
     constants = {tensor.name for tensor in model.graph.initializer}
     return {value.name: [size.dim_value for size in value.type.tensor_type.shape.dim]
             for value in model.graph.input if value.name not in constants}
 
 
 def make(directory, shared, scale=1.0):
-    """Writes what is missing; the functions, `scale` of each network's count. None without the shared models."""
+    """Writes missing files; returns the functions, `scale` of each network's count. None without the shared models."""
     directory.mkdir(parents=True, exist_ok=True)
     functions = []
     for network, count in COUNTS.items():

@@ -1,4 +1,4 @@
-"""One daemon of every role on a data directory that outlives it, and what functions.py asks of it."""
+"""One daemon of every role on a data directory that outlives it, with the requests that functions.py makes."""
 import http.client
 import json
 import pathlib
@@ -29,7 +29,7 @@ class FunctionSite:
     """absent -> serving (in the `with` block) -> stopped. `data` is kept."""
 
     def __init__(self, arguments, data, functions, options=(), gpus=2, workers=None):
-        """`workers`: of all GPUs, where a GPU has several."""
+        """`workers`: the number of workers of all GPUs, where a GPU has several."""
         self.data, self.functions = data, functions
         self.gpus, self.workers = gpus, workers or gpus
         self.bin = arguments.build / "bin"
@@ -89,7 +89,7 @@ class FunctionSite:
         end = time.monotonic() + START_SECONDS
         while not true():
             if time.monotonic() > end or self.process.poll() is not None:
-                raise SystemExit(f"functions.py: not yet, that {what}: {self._text('log')[-1500:]}")
+                raise SystemExit(f"functions.py: this is not true yet: {what}: {self._text('log')[-1500:]}")
             time.sleep(0.1)
 
     def _metrics(self):
@@ -101,8 +101,8 @@ class FunctionSite:
                    any(f'state="{state}"' in labels for state in states))
 
     def counters(self):
-        """What the node counts, by names of ours."""
-        time.sleep(1.2)  # they are written once a second
+        """The node's counters under the names of this benchmark."""
+        time.sleep(1.2)  # the page is written once a second
         result = {"functions": 0, "region_bytes": 0, "swaps": 0, "swap_bytes": 0}
         names = {"troupe_functions": "functions", "troupe_host_region_used_bytes": "region_bytes",
                  "troupe_node_swap_seconds_count": "swaps", "troupe_node_swap_bytes_total": "swap_bytes"}
@@ -126,7 +126,7 @@ class FunctionSite:
         return [function for function in functions if function.name not in there]
 
     def deploy(self, functions):
-        """Some at a time; the seconds that it took."""
+        """Deploys the functions, some at a time; returns the seconds that it took."""
         waiting, failures = queue.SimpleQueue(), []
         for function in functions:
             waiting.put(function)
@@ -179,7 +179,7 @@ class FunctionSite:
         return answers
 
     def _ask(self, connection, function):
-        """Why it failed, or None."""
+        """The reason of the failure, or None."""
         headers, body = self.bodies[function.name]
         try:
             connection.request("POST", f"/v2/models/{function.name}/infer", body, headers)

@@ -5,8 +5,8 @@ usage: functions.py [--build DIR] [--shared DIR] [--rate N] [--seconds S] [--rou
                     [--scale X] [--data DIR] [--only variants|sharing]
 
 The functions are those of function_models.py: distinct digests, 6.3 GiB in a host region of 8. The trace (arrivals.py) is
-open loop: latency counts from the moment a request was due. Weights, inputs and outputs are real bytes over virtual links
-of 6 GB/s (12 between the GPUs); `timed` compute takes as long as a V100 would and lets two cores stand for two GPUs. Every
+open loop: latency counts from the time at which a request was due. Weights, inputs and outputs are real bytes over virtual
+links of 6 GB/s (12 between the GPUs); `timed` compute takes as long as a V100 would and lets two cores stand for two GPUs. Every
 variant serves the same trace from a fresh start of one daemon. Figures:
 
   functions_p50_ms, functions_p98_ms/CLASS/VARIANT   of one class; baseline of the others: default
@@ -48,7 +48,7 @@ COPIES = 300  # of the one digest of the sharing figure
 
 
 class Round:
-    """What one trace came to."""
+    """The outcome of one trace."""
 
     def __init__(self, site, trace, connections):
         before = site.counters()
@@ -100,7 +100,7 @@ def measure_variants(report, functions, traces, arguments):
             with FunctionSite(arguments, data, functions, VARIANTS[name]) as site:
                 if name == "default":
                     report.add("functions_restart_seconds", [site.started_seconds], "s")
-                # The first touch of the GPUs' memory, of the plans and of each model is nobody's latency.
+                # The first touch of the GPUs' memory, of the plans and of each model does not count as a latency.
                 site.replay([(i / arguments.rate, function) for i, function in enumerate(functions)],
                             arguments.connections)
                 rounds[name].append(Round(site, trace, arguments.connections).figures())
@@ -114,7 +114,7 @@ def measure_variants(report, functions, traces, arguments):
 
 
 def measure_sharing(report, functions, traces, arguments):
-    """Many functions of one file: their weights are there once, on disk, in the host region and on each GPU."""
+    """Many functions of one file: disk, host region and each GPU hold their weights once."""
     model = next(function for function in functions if function.kind == "large")
     copies = [function_models.Function(f"copy-{i}", model.network, model.path, model.inputs) for i in range(COPIES)]
     with tempfile.TemporaryDirectory(prefix="troupe-bench-") as data, \

@@ -1,12 +1,12 @@
 #!/usr/bin/python3
-"""One GPU measured whole: its memory and link, swaps, shares, memory per function, faults, and daemons on it.
+"""Measures one whole GPU: its memory and link, swaps, shares, memory per function, faults, and daemons on it.
 
 usage: gpu.py [--device cuda:0|virtual:0] [--build DIR] [--out DIR] [--models DIR] [--small] [--limit SECONDS]
               [--only raw,networks,memory,shares,faults,system]
 
 Run by tests/gpu/run.sh; writes OUT/<GPU>-<date>.json and a table, and says of each goal whether it was reached. A virtual
-device shows that this works and nothing else. --small: networks of a few MB and a second or two, for the same reason. What
-fails or is not done within --limit is named, what was measured before is kept; then the exit code is 1.
+device only shows that the script works. --small: networks of a few MB and a second or two, for the same reason. What
+fails or is not done within --limit is named, earlier figures are kept, and the exit code is 1.
 
   plain_pinned_copy, copy_in/..., copy_out/...   GB/s by size and method; baseline: the plain pinned copy (cuda devices only)
   map_and_set_access_us, unmap_call_us           of so many units (cuda devices only)
@@ -65,11 +65,11 @@ def make_networks(arguments, directory):
 
 
 class Failed(Exception):
-    """A part that gave no figures, or not all of its own."""
+    """A part that gave no figures, or only some of them."""
 
 
 class Lines:
-    """Reads "name value [baseline]" from a program, and measures from outside when it asks for that."""
+    """Reads "name value [baseline]" from a program, and measures from outside when the program asks for it."""
 
     def __init__(self, meter, deadline):
         self.meter, self.deadline = meter, deadline
@@ -110,10 +110,10 @@ class Lines:
                     self.rows.setdefault(f"{label}/{what}", []).append([found[metric]])
 
     def memory_per_function(self):
-        """Adds what the driver counted, where it did."""
+        """Adds the memory that the driver counted, if it did."""
         functions = self.rows.get("memory_functions")
         before = self.memory.get("before")
-        # A count that workers do not move is not of their device.
+        # A count that workers do not change is not of their device.
         moved = before is not None and any(value is not None and value > before for value in self.memory.values())
         if functions and moved:
             for what in ("one_runtime", "process_each"):
@@ -161,7 +161,7 @@ def goals_of(figures):
 
 
 def name_of(arguments):
-    """Of the GPU, for the file: what nvidia-smi calls it."""
+    """The GPU's name as nvidia-smi gives it, for the file's name."""
     if arguments.device.startswith("cuda:"):
         ordinal = arguments.device.partition(":")[2]
         try:
@@ -189,7 +189,7 @@ def measure(arguments, report, directory):
                    arguments.window, "--parts", parts, *sizes, *files])
 
     def two(name):
-        """Of those that several instances are made of."""
+        """The networks of which several instances run."""
         return name in (next(iter(networks)), "bert-base", "bert-tiny")
 
     def system():
@@ -206,7 +206,7 @@ def measure(arguments, report, directory):
         try:
             if name in arguments.only:
                 part()
-        except Exception as failed:  # whatever it is, what was measured before is kept
+        except Exception as failed:  # after any error the earlier figures are kept
             failures.append(f"{name}: {failed}")
     lines.add_to(report)
     return lines.notes, failures

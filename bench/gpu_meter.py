@@ -1,6 +1,6 @@
-"""What NVIDIA's management library says of one GPU: memory that is used, and how busy its SMs are over a time.
+"""Reads from NVIDIA's management library the used memory of one GPU, and how busy its SMs are over a time.
 
-Where the library or what is asked of it is absent, the answers are None: a figure that is not there is left out.
+Without the library or the figure the answers are None, and the report leaves the figure out.
 """
 import ctypes
 
@@ -23,7 +23,7 @@ class _Metrics(ctypes.Structure):
 
 
 class GpuMeter:
-    """Of the GPU with this number, as the driver counts them."""
+    """Reads the GPU with this number, as the driver numbers GPUs."""
 
     def __init__(self, ordinal, library="libnvidia-ml.so.1", load=ctypes.CDLL):
         self.library = self.device = None
@@ -37,26 +37,26 @@ class GpuMeter:
             self.device = device
 
     def _good(self, call, *arguments):
-        """Whether the library has the call, and it went well."""
+        """Whether the library has the call and it succeeded."""
         function = getattr(self.library, call, None)
         return function is not None and function(*arguments) == 0
 
     def used_memory(self):
-        """Bytes, whoever has them."""
+        """The used bytes, of all processes together."""
         memory = _Memory()
         if self.device is None or not self._good("nvmlDeviceGetMemoryInfo", self.device, ctypes.byref(memory)):
             return None
         return memory.used
 
     def sample(self):
-        """Something to compare a later one with, in over()."""
+        """A sample, which over() compares with a later one."""
         taken = ctypes.c_void_p()
         if self.device is None or not self._good("nvmlGpmSampleAlloc", ctypes.byref(taken)):
             return None
         return taken if self._good("nvmlGpmSampleGet", self.device, taken) else None
 
     def over(self, begin, end):
-        """{metric: percent} between two samples, which are used up."""
+        """{metric: percent} between two samples, which over() frees."""
         if begin is None or end is None:
             return {}
         asked = _Metrics(version=1, count=2, begin=begin, end=end)

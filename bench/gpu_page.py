@@ -10,7 +10,8 @@ import sys
 
 from report import ROOT
 
-# What is measured; the figures that say it (a prefix, and what of each is shown); the goal; the papers' figure and its place.
+# What is measured; the figures that show it (a prefix, and which value of each is shown); the goal; the papers' figure and its
+# place.
 ROWS = [
     ("host to device, over a plain pinned copy", [("copy_in/registered", "ratio")], "at least 97 %", ""),
     ("pageable copies, over a plain pinned copy", [("copy_in/pageable", "ratio")], "",
@@ -99,7 +100,7 @@ def goals(result):
 
 
 def page(results):
-    """`results`: {file name: what it holds}; those of small networks or of no GPU are no results."""
+    """`results`: {file name: its content}; figures of small networks or of a virtual GPU are left out."""
     parts = [HEAD]
     real = {name: each for name, each in results.items() if not each["small"] and each["device"].startswith("cuda:")}
     if not real:

@@ -56,13 +56,13 @@ class System:
 
     def deploy(self, name, path):
         self.daemon.http.deploy(name, path.read_bytes()).good()
-        self.ask(name, *body_of(path))  # its plan is made, it is there
+        self.ask(name, *body_of(path))  # this makes its plan and brings its model
 
     def ask(self, name, headers, body):
         self.daemon.http.call("POST", f"/v2/models/{name}/infer", body, headers).good()
 
     def load(self, name, path, connections):
-        """One closed loop of http_load: what it prints."""
+        """One closed loop of http_load; returns what it prints."""
         headers, body = body_of(path)
         file = pathlib.Path(self.directory.name) / "body"
         file.write_bytes(body)

@@ -9,7 +9,8 @@
 
 namespace troupe::gpu::bench {
 
-// Its run has zeros for inputs. Several may have the same weights: each is a model of its own to a worker.
+// A model whose runs have zeros for inputs. Several may have the same weights: a worker takes each for a
+// model of its own.
 struct HostedModel {
   HostedModel(Site& site, const std::string& name, const proto::Model& model,
               const proto::RegionRange& weights_range, const std::vector<proto::TensorSpec>& specs)
@@ -27,7 +28,7 @@ struct HostedModel {
       *tensor.mutable_data() = room.Commit();
     }
   }
-  // The same under another name, from the same bytes of the host region.
+  // The same model under another name, from the same bytes of the host region.
   [[nodiscard]] HostedModel As(const std::string& name) const {
     HostedModel other = *this;
     other.digest = name;

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The house in numbers: its largest classes, what actors/ still holds without CAF, flags, and the first build.
+"""The house rules in numbers: the largest classes, the sources of actors/ without CAF, flags, and the first build.
 
 usage: house.py [--first-build] [--output DIR]
 
@@ -40,7 +40,7 @@ def classes():
 
 
 def lines_without_caf():
-    """Of actors/: lines of sources that neither include CAF nor name it."""
+    """The lines of sources in actors/ that neither include CAF nor name it."""
     texts = [file.read_text(errors="replace") for file in rules.sources(ROOT, "actors")]
     return sum(text.count("\n") for text in texts if not re.search(r"\bcaf\b", text))
 

@@ -1,6 +1,6 @@
-// The HTTP front over a service that answers at once with its inputs: what the front alone costs, to compare
-// with a web server's static file and with the whole system. One function, "noop": FP32 [-1] in, the same
-// out.
+// The HTTP front over a service that answers at once with its inputs. It shows what the front alone costs,
+// beside a web server's static file and the whole system. Its one function "noop" takes FP32 [-1] and returns
+// the same.
 //   http_front   prints "port N" and serves until its standard input ends.
 #include <prometheus/registry.h>
 

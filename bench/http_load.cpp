@@ -55,14 +55,14 @@ struct LoadOptions {
 struct Target {
   sockaddr_in address{};
   std::string request;
-  security::ContextPtr tls;  // null: plain
+  security::ContextPtr tls;  // null: without TLS
 };
 
 struct Totals {
-  std::vector<std::uint64_t> latencies;  // nanoseconds, of good answers in the measured window
-  std::uint64_t failed = 0;              // another code, or a connection lost
+  std::vector<std::uint64_t> latencies;  // nanoseconds of the good answers in the measured window
+  std::uint64_t failed = 0;              // requests with another code or a lost connection
   std::uint64_t bytes = 0;
-  std::uint64_t not_sent = 0;  // open loop: due, but no connection was free before the end
+  std::uint64_t not_sent = 0;  // open loop: requests that were due, and no connection was free before the end
 };
 
 [[noreturn]] void Stop(const std::string& why) {
@@ -104,7 +104,7 @@ Target ReadTarget(const LoadOptions& options) {
   return target;
 }
 
-// idle -> sending -> receiving -> idle; lost -> connected anew.
+// A connection is idle -> sending -> receiving -> idle, or lost -> connected anew.
 class Connection {
  public:
   Connection(const Target& target, int epoll) : target_(target), epoll_(epoll) { Connect(); }
@@ -123,7 +123,7 @@ class Connection {
     Send();
   }
 
-  // What an epoll event brought: true when the answer is whole, with its code (0: the connection was lost).
+  // Handles an epoll event: true when the answer is whole, with its code (0: the connection was lost).
   bool Advance(int& code, SteadyTime& due, std::uint64_t& bytes) {
     if (idle_) {
       // A server may close an idle connection.
@@ -172,7 +172,7 @@ class Connection {
     idle_ = true;
   }
 
-  // The handshake, while the socket still blocks.
+  // Does the handshake while the socket still blocks.
   void Greet() {
     tls_.reset(SSL_new(target_.tls.get()));
     SSL_set_fd(tls_.get(), descriptor_);
@@ -185,7 +185,7 @@ class Connection {
     Connect();
   }
 
-  // Bytes received, kNothingYet, 0 at the end of the connection, or -1 when it is broken.
+  // Returns the bytes received, kNothingYet, 0 at the end of the connection, or -1 when it is broken.
   ssize_t Receive(char* to, std::size_t size) {
     if (tls_ == nullptr) {
       const ssize_t got = ::recv(descriptor_, to, size, 0);
@@ -195,7 +195,8 @@ class Connection {
     if (got > 0) return got;
     return SSL_get_error(tls_.get(), got) == SSL_ERROR_WANT_READ ? kNothingYet : -1;
   }
-  // Bytes sent, kNothingYet when the socket's buffer is full, or -1 when the connection is broken.
+  // Returns the bytes sent, kNothingYet when the socket's buffer is full, or -1 when the connection is
+  // broken.
   ssize_t Put(const char* from, std::size_t size) {
     if (tls_ == nullptr) {
       const ssize_t put = ::send(descriptor_, from, size, MSG_NOSIGNAL);
@@ -206,7 +207,7 @@ class Connection {
     return SSL_get_error(tls_.get(), put) == SSL_ERROR_WANT_WRITE ? kNothingYet : -1;
   }
 
-  // Sending waits for the server when a body is larger than the socket's buffer.
+  // When a body is larger than the socket's buffer, sending waits for the server.
   void Send() {
     while (sent_ < target_.request.size()) {
       const ssize_t count = Put(target_.request.data() + sent_, target_.request.size() - sent_);
@@ -238,11 +239,11 @@ class Connection {
   const Target& target_;
   int epoll_;
   int descriptor_ = -1;
-  security::SslPtr tls_;  // null: plain
+  security::SslPtr tls_;  // null: without TLS
   bool idle_ = true;
   bool closes_ = false;
   std::size_t sent_ = 0;
-  std::size_t expected_ = 0;  // of the whole answer; 0: not known yet
+  std::size_t expected_ = 0;  // the length of the whole answer; 0: not known yet
   std::string received_;
   SteadyTime due_;
 };
@@ -328,7 +329,7 @@ class Load {
   const LoadOptions& options_;
   int epoll_;
   std::vector<std::unique_ptr<Connection>> connections_;
-  std::deque<SteadyTime> waiting_;  // due, and no connection free
+  std::deque<SteadyTime> waiting_;  // due times of requests for which no connection was free
   SteadyTime begin_;
   SteadyTime measured_;
   SteadyTime end_;

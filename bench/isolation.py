@@ -1,17 +1,17 @@
 #!/usr/bin/python3
-"""What isolation costs a function that comes back: from its request to the answer, by where its runtime was.
+"""What isolation costs a function that has another request: from the request to the answer, by the state of its runtime.
 
 usage: isolation.py [--build DIR] [--shared DIR] [--network NAME] [--rounds N] [--compute timed|real]
 
 The functions are copies of one network, of distinct digests, each with its model in host memory and on no GPU. One
 client asks for each of them once, one after the other, on a GPU of 6 GB/s with three runtimes:
 
-  resumption_ms/warm     --isolation function: a runtime that served nobody yet is assigned to it
-  resumption_ms/cold     the same, when all are others': the coldest one's worker is killed, and a new one started
+  resumption_ms/warm     --isolation function: a runtime that serves no function yet is assigned to it
+  resumption_ms/cold     the same when all runtimes have functions: the coldest one's worker is killed, and a new one started
   resumption_ms/shared   --isolation shared: the one runtime that all share, where its plan is prepared already
-  resumption_ms/resident the same functions asked again at once on their own runtimes: nothing is resumed
+  resumption_ms/resident the same functions asked again at once on their own runtimes: no runtime is resumed
 
-Each has the request's own cost in it (HTTP, swap and run). Torpor's Table 1 (002) has beside, for ResNet-152 on a V100,
+Each includes the request's own cost (HTTP, swap and run). For comparison: Torpor's Table 1 (002), ResNet-152 on a V100,
 0.26 s to resume a runtime and 8 s for a container's cold start; its models are not these.
 """
 import argparse

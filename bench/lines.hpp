@@ -1,4 +1,4 @@
-// How a program that measures tells a script: "name value [baseline]" lines, one for each round.
+// The lines with which a measuring program reports to a script: "name value [baseline]", one for each round.
 #pragma once
 
 #include <cstdio>

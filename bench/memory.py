@@ -5,8 +5,8 @@ usage: memory.py [--build DIR] [--models DIR] [--rounds N]
 
 The memory of each network by step is that of its plan; its run time is set to what is usual on a data-centre GPU, as
 these figures depend on how memory is used over a run and not on how fast this machine computes. `static` is the
-baseline of pool_peak/VARIANT: its ratio is what is to be at most 0.09, and for `fine-resilient` against `fine` 0.33.
-The mode that decides is the worker's own: models stay on the GPU, runs take their activations at the launch and trim them; the
+baseline of pool_peak/VARIANT: the goal for its ratio is at most 0.09, and for `fine-resilient` against `fine` 0.33.
+The mode that counts is the worker's own: models stay on the GPU, runs take their activations at the launch and trim them; the
 largest launch is the least that is possible. `weights=by-layer` is StreamBox's load (004, section 8), which no worker runs:
 weights too come and go with the runs. `streams=N`: N runs at a time (a worker's default is one).
 """
@@ -38,7 +38,7 @@ def measure(build, models):
 
 
 def baseline_of(name):
-    """What a figure is compared with: the pool without lazy allocation, else nothing."""
+    """The baseline of a figure: the pool without lazy allocation, else none."""
     area, _, variant = name.partition("/")
     if area in ("pool_peak", "pool_mean") and not variant.startswith("static"):
         return name.replace(variant.split("/")[0], "static", 1)
@@ -46,7 +46,7 @@ def baseline_of(name):
 
 
 def add_figures(report, build=ROOT / "build" / "release", models=ROOT / "build" / "bench" / "models", rounds=3):
-    """Adds this area's figures to a report, for a benchmark that shows them beside its own."""
+    """Adds this area's figures to a report, for a benchmark that shows them beside its own figures."""
     measured = [measure(build, models) for _ in range(rounds)]
     for name, (_, unit) in measured[0].items():
         baseline = baseline_of(name)

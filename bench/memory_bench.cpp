@@ -1,5 +1,5 @@
-// Device memory, measured without a device: how large the runs' pool gets under a bursty load, how long
-// allocations take, and what a function costs beyond its weights.
+// Device memory, measured without a device: the size of the runs' pool under a bursty load, the times of
+// allocations, and what a function costs beyond its weights.
 //
 // usage: memory_bench MODEL.onnx=MILLISECONDS ...
 //

@@ -1,4 +1,4 @@
-// Allocations on the clock.
+// Times single allocations with the clock.
 #include "bench/memory_load.hpp"
 
 #include <algorithm>
@@ -18,8 +18,8 @@ namespace {
 using Kind = MemoryUser::Kind;
 using SteadyClock = std::chrono::steady_clock;
 
-// Well-known networks: their weights, what a run of batch 1 needs beside them, and a run time that is usual
-// on a data-centre GPU.
+// Well-known networks: their weights, the memory of a run of batch 1 beside them, and a run time that is
+// usual on a data-centre GPU.
 struct Known {
   Bytes weights;
   Bytes run;
@@ -43,7 +43,7 @@ MemoryOptions OptionsOf(std::string_view variant) {
   return options;
 }
 
-// A network whose size is its own: fine-tuned variants differ a little.
+// A network with a size of its own: fine-tuned variants differ a little.
 Known Pick(Random& random) {
   Known known = kNetworks[random.Below(std::size(kNetworks))];
   known.weights = Bytes(known.weights.count() - random.Below(known.weights.count() / 10));
@@ -63,7 +63,7 @@ std::vector<double> MeasureChurn(std::string_view variant, Bytes quota, int allo
     const bool run = random.Below(4) > 0;
     const Known known = Pick(random);
     const std::string digest = "model-" + std::to_string(random.Below(1000));
-    // Models of all sizes: most functions are small.
+    // The sizes of models: most functions are small.
     const Bytes size = run ? Bytes(1 + random.Below(known.run.count()))
                            : Bytes(known.weights.count() / (random.Below(2) == 0 ? 20 : 1));
     std::vector<DeviceRange>& held = run ? runs : models;
@@ -129,7 +129,7 @@ double MeasureOverhead(Bytes quota) {
   Bytes weights;
   int functions = 0;
   for (; functions < 300; ++functions) {
-    // Six in ten are small.
+    // Six in ten models are small.
     Known known = Pick(random);
     if (random.Below(10) < 6) known.weights = Bytes(known.weights.count() / 20);
     const auto range = memory.Allocate({Kind::kWeights, std::to_string(functions)}, known.weights);

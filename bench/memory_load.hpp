@@ -1,4 +1,5 @@
-// Loads on device memory, in virtual time where they have a duration and on the clock where a call is timed.
+// Loads on device memory, in virtual time where they have a duration, and with the clock where a call is
+// timed.
 #pragma once
 
 #include <cstddef>
@@ -14,14 +15,14 @@
 
 namespace troupe::gpu::bench {
 
-// A network as memory sees it.
+// The memory needs of a network.
 struct Network {
   std::shared_ptr<const MemoryProfile> by_step;    // weights by layer, activations by their lives
   std::shared_ptr<const MemoryProfile> by_launch;  // weights stay; activations taken at once, then trimmed
   std::vector<WeightPart> weights;
   Bytes weights_bytes;
   Bytes whole;        // weights, activations, inputs and outputs at once
-  Bytes activations;  // with inputs and outputs, at once
+  Bytes activations;  // activations, inputs and outputs at once
   std::vector<RunNeeds::Trim> trims;
 };
 [[nodiscard]] Network MakeNetwork(const DevicePlan& plan, Duration run_time);
@@ -29,9 +30,9 @@ struct Network {
 // 20 functions of different digests on one GPU, none of them resident for lack of callers; bursts: in 2 of
 // every 20 seconds requests come at twice the rate that the GPU serves, else at a tenth of it. One request of
 // a function at a time, at most `streams` at once, which share the GPU evenly.
-inline constexpr std::size_t kStreams = 1;  // what a worker does
-// Whose the weights are: a model's that stays on the GPU, as a worker has it (its runs take their activations
-// at the launch and trim them), or the runs', which bring them layer by layer and free them (StreamBox, 004).
+inline constexpr std::size_t kStreams = 1;  // the default of a worker
+// How weights are held: by a model that stays on the GPU, as in a worker (its runs take their activations at
+// the launch and trim them), or by the runs, which bring them layer by layer and free them (StreamBox, 004).
 enum class PoolMode { kWorker, kStreamBox };
 struct PoolLoad {
   std::string variant;
@@ -44,21 +45,22 @@ struct PoolLoad {
 struct PoolFigures {
   Bytes peak;
   Bytes mean;
-  double allocation_share = 0;  // time in calls of DeviceMemory over run time alone
+  double allocation_share = 0;  // the time in calls of DeviceMemory as a share of the run time
 };
 [[nodiscard]] PoolFigures MeasurePool(const std::vector<Network>& networks, const PoolLoad& load);
 
-// Microseconds of each allocation while models and runs of all sizes come and go and memory is nearly full.
+// The microseconds of each allocation while models and runs of all sizes come and go and memory is nearly
+// full.
 [[nodiscard]] std::vector<double> MeasureChurn(std::string_view variant, Bytes quota, int allocations);
-// Per request: the time of its allocations and frees (weights when its model is not resident, evicting
-// others for it; a run) over its run time; and the time of both parts in microseconds.
+// For each request: the time of its allocations and frees (of weights when its model is not resident, with
+// evictions for it; of a run) as a share of its run time, and the time of both parts in microseconds.
 struct RequestTimes {
   std::vector<double> shares;
   std::vector<double> loads;
   std::vector<double> runs;
 };
 [[nodiscard]] RequestTimes MeasureRequests(std::string_view variant, int requests);
-// What a resident function occupies beyond its weights.
+// The memory that a resident function occupies beyond its weights.
 [[nodiscard]] double MeasureOverhead(Bytes quota);
 
 [[nodiscard]] double Mean(const std::vector<double>& values);

@@ -14,7 +14,7 @@
 namespace troupe::gpu::bench {
 namespace {
 
-// Adds the time of what it surrounds.
+// Adds the time of its own scope to a sum.
 class Meter {
  public:
   template <class Call>
@@ -35,11 +35,11 @@ class PoolSimulation {
   PoolSimulation(const std::vector<Network>& networks, const PoolLoad& load)
       : networks_(networks), load_(load), memory_(device_, Options(load)), random_(load.seed) {
     Duration sum{};
-    for (const Network& network : networks) sum += network.by_step->run_time();  // by_launch: the same
+    for (const Network& network : networks) sum += network.by_step->run_time();  // by_launch has the same
     mean_run_ = sum / static_cast<std::int64_t>(networks.size());
     for (std::size_t f = 0; f < load.functions; ++f) {
       functions_.push_back({"function-" + std::to_string(f), &networks_[f % networks_.size()], {}, false});
-      // Deployed and warm: the static pool holds its whole need from here on.
+      // All functions are deployed and warm: the static pool holds its whole need from here on.
       memory_.pool().Arrived(functions_.back().digest);
       memory_.pool().Planned(functions_.back().digest, Whole(*functions_.back().network));
     }
@@ -140,7 +140,7 @@ class PoolSimulation {
     return IsWorkers() ? network.activations : network.whole;
   }
 
-  // What the step needs is allocated: what is used for the first time.
+  // Allocates the memory that the step is the first to use.
   void Enter(Active& run) {
     const Function& function = functions_[run.function];
     const Network& network = *function.network;
@@ -160,14 +160,14 @@ class PoolSimulation {
     run.step_end = now_ + network.by_step->run_time() / steps * sharers;
   }
 
-  // As a worker does, at the steps that it has marked.
+  // Trims as a worker does, at the steps that the plan has marked.
   void Trim(Active& run, const Network& network) {
     for (const RunNeeds::Trim& trim : network.trims) {
       if (trim.step == run.step) meter_([&] { return memory_.Trim(run.activations, trim.left), 0; });
     }
   }
 
-  // What the step was the last to use is freed.
+  // Frees the memory that the step was the last to use.
   void Leave(Active& run) {
     const Network& network = *functions_[run.function].network;
     if (AtOnce()) return;

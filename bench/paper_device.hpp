@@ -1,4 +1,4 @@
-// A device of which there is only the memory, and that only on paper: addresses that nobody may use.
+// A device that has only memory, and that only as addresses that must not be used.
 #pragma once
 
 #include <memory>

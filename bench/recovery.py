@@ -6,15 +6,15 @@ usage: recovery.py [--build DIR] [--kills N] [--nodes N] [--functions N] [--only
   worker_recovery_ms      kill -9 of a worker -> the end of the first answer of one of its models, which another GPU gives;
                           its swap is within (the models are small). worker_respawn_ms: until a new worker is up
   node_detection_ms       kill -9 of a node's daemon and workers -> the manager says that it is dead
-  node_silent_ms          the same for one that is stopped: nothing tells of it but that it is silent
-  node_takeover_ms        -> each of its functions has been answered elsewhere
+  node_silent_ms          the same for one that is stopped: only its silence shows it
+  node_takeover_ms        kill -> a request for each of its functions has been answered elsewhere
   half_load_p98_ms        p98 of the requests in the 2 s after a worker's kill beside that of the 4 s before, all rounds
                           together, at half of the load that the GPUs can take (timed runs of 40 ms). others: of functions
                           that were not on the killed GPU; all: its own, too
   manager_restart_ms      start of a manager with --functions functions -> it serves; manager_members_ms: -> all members are
                           there again. failed_requests: of clients that kept asking for known functions meanwhile
 
-Tells how the machine was: a figure is worth something only when it does nothing else.
+It prints how busy the machine was: a figure is worth something only on a machine that does nothing else.
 """
 import argparse
 import concurrent.futures
@@ -35,8 +35,8 @@ BEFORE, AFTER = 4.0, 2.0  # seconds of the windows round a kill
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
-    parser.add_argument("--kills", type=int, default=18, help="of workers; many more meet the back-off of crash loops")
-    parser.add_argument("--nodes", type=int, default=10, help="deaths of nodes, of each sort")
+    parser.add_argument("--kills", type=int, default=18, help="kills of workers; many more meet the back-off of crash loops")
+    parser.add_argument("--nodes", type=int, default=10, help="deaths of nodes of each sort")
     parser.add_argument("--rounds", type=int, default=8, help="kills at half load")
     parser.add_argument("--functions", type=int, default=10000)
     parser.add_argument("--only", type=lambda text: text.split(","), default=PARTS)
@@ -68,7 +68,7 @@ class Bed:
         self.watch = Watch(site, self.history).start()
 
     def do(self, fault, times, seed):
-        """The notes of so many of them, each from health to health."""
+        """The notes of `count` faults, each from health to health."""
         notes = []
         for number in range(times):
             bench = faults.Bench(self.site, self.history, self.watch, random.Random(f"{seed} {number}"))
@@ -151,7 +151,7 @@ def half_load(report):
             deploy_all(site)
             eventually(lambda: site.http(GATEWAYS[1]).get("/v2/models/chain/ready").code == 200, "all is known")
             arrivals = Arrivals(site, 0.5 * len(NODES) * GPUS / (RUN_MS * 1e-3))
-            time.sleep(BEFORE)  # the windows of a measurement, not a wait for something
+            time.sleep(BEFORE)  # this is the window of a measurement, not a wait for a condition
             order, kills = random.Random("kills"), []
             for _ in range(ARGUMENTS.rounds):
                 time.sleep(BEFORE)
@@ -173,7 +173,7 @@ def half_load(report):
 
 
 def deploy_many(site, count):
-    """Functions of one digest: what the registry holds is what counts."""
+    """Functions of one digest, since only their number in the registry matters."""
     onnx, client = scale(2), site.http(GATEWAYS[0])
     began = time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(8) as pool:

@@ -1,4 +1,4 @@
-"""The one shape of every benchmark's result: build/bench/AREA.json, and a table for people.
+"""The common form of every benchmark's result: build/bench/AREA.json, and a table for people.
 
     report = Report("engine")
     report.add("resnet50_b1_ms/threads=1", values, "ms", baseline="torch", baseline_values=others)
@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def commit():
-    carried = ROOT / "COMMIT"  # of a bundle (tests/gpu/bundle.sh), which has no history
+    carried = ROOT / "COMMIT"  # the commit of a bundle (tests/gpu/bundle.sh), which has no history
     if carried.exists():
         return carried.read_text().strip()
     result = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
@@ -40,10 +40,10 @@ def percentile(values, percent):
 
 class Report:
     def __init__(self, area, directory=None, note=None):
-        """`note`: what a reader of every figure must know."""
+        """`note`: what a reader of the figures must know."""
         self.path = pathlib.Path(directory or ROOT / "build" / "bench") / f"{area}.json"
         self.figures, self.ratios, self.note = [], [], note
-        self.facts = {}  # what else belongs into the file
+        self.facts = {}  # further facts for the file
 
     def add(self, name, values, unit, baseline=None, baseline_values=None):
         """One figure: the median of `values`, one per round, beside that of its baseline."""

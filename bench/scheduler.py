@@ -9,7 +9,7 @@ queue, and models for some 1.5 times the GPUs' memory, asked for by a Zipf law:
   decision_us/GPUS/FUNCTIONS/PRESET   time in Decide for each request that it dispatched; the baseline is LALB by index
                                       (003, section VI), beside it Algorithm 1 as printed (lalb-o3-printed)
   request_us/...                      in all calls for a request: submitting, deciding, every outcome
-  hit_ratio/...                       of those requests, whose model was on its GPU
+  hit_ratio/...                       the share of those requests whose model was on their GPU
 """
 import argparse
 import pathlib

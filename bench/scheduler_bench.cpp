@@ -24,8 +24,8 @@ namespace {
 using std::chrono::milliseconds;
 using WallClock = std::chrono::steady_clock;
 
-// A GPU holds some ten models, so that it holds the hot ones and swaps the others; each GPU has three
-// requests to choose from, so that there always is a queue.
+// A GPU holds some ten models, so that it keeps the popular ones and swaps the others; there are three
+// requests for each GPU, so that there always is a queue.
 constexpr Bytes kMemory = GiB(8), kActivation = MiB(64);
 constexpr std::uint32_t kRequestsPerGpu = 3;
 constexpr double kSkew = 0.9;
@@ -36,10 +36,10 @@ struct Function {
   Duration run;
 };
 
-// What a worker will answer.
+// An answer that a worker will give.
 struct Outcome {
   Time at;
-  std::uint64_t number;  // of the outcome: equal times keep their order
+  std::uint64_t number;  // the number of the outcome, so that equal times keep their order
   Dispatch dispatch;
   Duration run;
   Duration load;
@@ -51,7 +51,7 @@ struct Outcome {
 struct Figures {
   double decide_us = 0;   // in Decide, per dispatched request
   double request_us = 0;  // in all calls of the scheduler, per request
-  double hits = 0;        // share of the requests whose model was there
+  double hits = 0;        // share of the requests whose model was on their GPU
 };
 
 class Load {
@@ -69,7 +69,7 @@ class Load {
   }
 
   Figures Measure(std::uint64_t decisions) {
-    Run(decisions);  // until caches and GPUs are warm
+    Run(decisions);  // warms caches and GPUs
     decide_ = all_ = {};
     const SchedulerCounts before = scheduler_.counts();
     const std::uint64_t done = Run(decisions);
@@ -134,7 +134,7 @@ class Load {
     for (Dispatch& prefetch : decision.prefetches) Carry(std::move(prefetch));
   }
 
-  // A load and its run, behind what the GPU has; a prefetch beneath it.
+  // A load and its run stand behind the GPU's earlier work; a prefetch goes on beneath a run.
   void Carry(Dispatch dispatch) {
     const Function& function = functions_[by_model_.at(dispatch.model)];
     const Duration load = dispatch.source == SwapSource::kResident
@@ -176,7 +176,7 @@ class Load {
   Random random_{7};
   std::vector<Function> functions_;
   absl::flat_hash_map<std::string, std::size_t> by_model_;
-  std::vector<double> popularity_;  // sums
+  std::vector<double> popularity_;  // cumulative sums
   std::vector<Time> gpu_free_;
   std::priority_queue<Outcome, std::vector<Outcome>, std::greater<>> outcomes_;
   Time now_{};
@@ -193,7 +193,8 @@ int Main(int argc, char** argv) {
     return 2;
   }
   auto names = FindPreset(argv[3]);
-  if (!names.ok()) {  // or the name of a gpu policy under LALB's other ones: its forms are no presets
+  if (!names
+           .ok()) {  // else it is a gpu policy beside LALB's other policies, since LALB's forms are not presets
     names = FindPreset("lalb-o3");
     names->gpu = argv[3];
     if (const auto gpu = FindGpuPolicy(argv[3]); !gpu.ok()) {

@@ -1,14 +1,14 @@
 #!/usr/bin/python3
-"""What the manager's metadata cost: a commit beside the disk's own price, many writers, a start.
+"""What the manager's metadata cost: a commit beside the disk's own time, many writers, a start.
 
 usage: store.py [--build DIR] [--directory DIR] [--rounds N] [--commits N] [--seconds S] [--functions N]
 
   commit_us_p50                one writer, 300 bytes: until the commit is acknowledged; the baseline is an append of as many
                                bytes and an fdatasync, alternating with the commits
   commits_per_s/writers=16     each waits for its own before the next; the baseline is the raw log with one writer
-  recover_ms/functions=10000   from opening a store whose log has them all (as a killed manager leaves it) to the registry
+  recover_ms/functions=10000   from opening a store whose log has all of them (as a killed manager leaves it) to the registry
 
-The directory has to be on the disk that is asked about; by default it is in build/bench.
+The directory has to be on the disk that is to be measured; by default it is in build/bench.
 """
 import argparse
 import pathlib

@@ -1,5 +1,5 @@
-// What a commit of the metadata costs beside what the disk asks for the same bytes, and how long a store
-// takes to be read at a start. bench/store.py runs it.
+// What a commit of the metadata costs beside the disk's own time for the same bytes, and how long it takes to
+// read a store at a start. bench/store.py runs it.
 //   store_bench DIRECTORY commit ROUND_COMMITS   "commit_us P50 RAW_P50": commits and raw appends with
 //   fdatasync of
 //                                                the same bytes, alternating, one at a time
@@ -45,7 +45,7 @@ std::unique_ptr<RocksMetadataStore> Open(const std::string& directory) {
   return *std::move(store);
 }
 
-// A step of a workflow run with an inline output: what is committed most often.
+// A step of a workflow run with an inline output, which is the most frequent commit.
 Batch StepCommit(std::uint64_t number) {
   proto::CommitStep step;
   step.set_run(absl::StrCat("gateway-0-1a2b3c-", number));
@@ -58,7 +58,7 @@ Batch StepCommit(std::uint64_t number) {
   return batch;
 }
 
-// A file that is appended to and synced, nothing else: the least that any log costs.
+// A file that is appended to and synced, which is the least that any log costs.
 class RawLog {
  public:
   RawLog(const std::string& path, std::size_t bytes)
@@ -79,7 +79,8 @@ class RawLog {
   const std::string bytes_;
 };
 
-// Frame, RocksDB's record and batch headers beside key and value: 12 + 7 + 12 + 3 + lengths of both.
+// The framing, RocksDB's record and batch headers beside key and value: 12 + 7 + 12 + 3 + the lengths of
+// both.
 constexpr std::size_t kAround = 40;
 
 void MeasureCommits(const std::string& directory, std::uint64_t commits) {
@@ -115,7 +116,7 @@ void MeasureWriters(const std::string& directory, int writers, double seconds) {
   const double rate = static_cast<double>(done) * 1e6 / MicrosSince(begin);
   stop = true;
   for (auto& thread : threads) thread.join();
-  // One writer's appends, each synced: what would be left without groups.
+  // One writer's appends, each synced: the rate without groups.
   RawLog raw(directory + "/raw", StepCommit(1'000'000).bytes().count() + kAround);
   const auto raw_begin = Clock::now();
   std::uint64_t appended = 0;
@@ -156,7 +157,7 @@ void MeasureRecovery(const std::string& directory, std::uint64_t functions) {
                                }())
                      .ok(),
                  "a commit failed");
-    // Each with a commit of its own, as they were deployed: the log has as many records.
+    // Each function has a commit of its own, as when it is deployed: the log has as many records.
     std::atomic<std::uint64_t> open{functions};
     for (std::uint64_t i = 0; i < functions; ++i) {
       Batch batch;

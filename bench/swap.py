@@ -1,27 +1,27 @@
 #!/usr/bin/python3
-"""Models that come over the link: how near a swapped run is to the limit of the pipeline, and how transfers share a link.
+"""Models that come over the link: how near a swapped run is to the limit of the pipeline, and how transfers share links.
 
 usage: swap.py [--build DIR] [--models DIR] [--shared DIR] [--rounds N] [--networks a,b] [--links 2,6,12] [--only runs|links|memory]
 
 Real bytes on virtual links of LINK GB/s, real worker processes, all variants in alternating rounds. Figures:
 
-  swap_run_over_limit/NETWORK/LINK/VARIANT   orders given to outputs there, over the limit: the pipeline bound from the
+  swap_run_over_limit/NETWORK/LINK/VARIANT   from the orders until the outputs are there, over the limit: the bound from the
                                              arrival of the grouped variant's groups and the steps' times, which are
                                              those of a resident run with an equal copy going on beside it
   swap_run_over_max/NETWORK/LINK             grouped, over the larger of link and run
-  mapped_swap_over_adjacent/NETWORK/LINK     orders given to outputs there, weights mapped block by block to the
+  mapped_swap_over_adjacent/NETWORK/LINK     from the orders until the outputs are there, weights mapped block by block to the
                                              model's address (addresses: mapped), over the same in adjacent memory:
                                              above 1 it is slower
   swap_run_ms, limit_ms, run_ms              the same as times; run_ms: beside a copy, and uncontended as its baseline
-  function_start_ms/NETWORK/LINK             orders given to first step running; baseline: the groups that the first step
+  function_start_ms/NETWORK/LINK             from the orders until the first step runs; baseline: the groups that the first step
                                              reads are there (one, but for BERT's table of embeddings), plus 2 ms
   function_start_unprepared_ms/NETWORK/LINK  the same when the plan is made meanwhile
   link_use/LINK                              GB/s of a swap in groups; baseline: one plain copy
   fair_share/LINK/...                        percent of the link that one of two (or three) transfers gets
   swap_from_peer/LINK                        GB/s of a swap from another GPU over a link of LINK; baseline: from the host
                                              over one as fast
-  peer_first_group_ms/LINK                   the pin asked for to the first group there; baseline: from the host, ordered
-                                             to there
+  peer_first_group_ms/LINK                   from the request of the pin until the first group is there; baseline: a load
+                                             from the host, from the order on
   late_arrival_delay/LINK/VARIANT            how much later a ResNet-50 is there that arrives during a ResNet-152;
                                              baseline: exclusive. It is due before the other; not so in deadline-same-objective
                                              (due later, by as much as it comes later), nor in deadline-no-objectives (no

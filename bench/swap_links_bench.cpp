@@ -1,4 +1,4 @@
-// How transfers share a link: its use, the shares of two at a time, the delay of one that comes late.
+// How transfers share a link: its use, the shares of two at a time, the delay of a transfer that comes late.
 //
 // usage: swap_links_bench ROUNDS LINK...      LINK in GB/s
 //
@@ -16,10 +16,10 @@ namespace {
 
 constexpr std::uint64_t kLarge = 240 << 20;  // a ResNet-152
 constexpr std::uint64_t kSmall = 100 << 20;  // a ResNet-50
-// Long enough that one who is woken late still meets the other.
+// The sizes are large enough that a thread that wakes late still meets the other one.
 constexpr std::uint64_t kPair = 224 << 20;
 
-// By when the requests are served whose models share a link.
+// The deadlines of the requests whose models share a link.
 constexpr Duration kSoon = std::chrono::milliseconds(50);
 constexpr Duration kLater = std::chrono::seconds(1);
 
@@ -57,7 +57,7 @@ class Links {
     }
   }
 
-  // Two swaps of one worker: what part the one that ends first has had until then.
+  // Two swaps of one worker: the share of the first to end, up to its end.
   void Share(double link, int rounds) {
     transport::LinkBuckets links = Value(CreateNodeLinks(1, {link * 1e9}), "links");
     Rig rig(site_, WorkerCommand(), links, site_.memory());
@@ -73,7 +73,7 @@ class Links {
     }
   }
 
-  // Two workers behind one switch, one of them with one swap, the other with `others`.
+  // Two workers behind one switch: one with one swap, the other with `others` swaps.
   void ShareSwitch(double link, int others, int rounds) {
     const BytesPerSecond half{link * 1e9};
     auto links =
@@ -104,8 +104,8 @@ class Links {
     }
   }
 
-  // A model that comes from another GPU, asked for and given back, beside one from the host: the two links
-  // are as fast.
+  // A model that comes from another GPU, pinned and released, beside one from the host: the two links have
+  // the same speed.
   void FromPeer(double link, int rounds) {
     transport::LinkBuckets links =
         Value(CreateNodeLinks(2, {link * 1e9}, {}, {{0, 1, {link * 1e9}}}), "links");
@@ -136,7 +136,7 @@ class Links {
     std::optional<Duration> large = kLater;
     std::optional<Duration> late = kSoon;
   };
-  // One that arrives while a large one passes: how much later it is there than alone.
+  // A transfer that arrives while a large one passes: how much later it ends than alone.
   void LateArrival(double link, const std::string& name, const WorkerCommand& command, int rounds) {
     LateArrival(link, name, command, rounds, Objectives());
   }
@@ -166,7 +166,7 @@ class Links {
   static double Bandwidth(const proto::WorkerOutcome& swapped) {
     return static_cast<double>(swapped.bytes()) / Took(swapped) * 1e-6;  // GB/s
   }
-  // What the first had moved of all that was moved while all were under way, in percent.
+  // The percentage of the first transfer in all bytes that were moved while all were under way.
   static double ShareOfFirst(const std::vector<proto::WorkerOutcome>& first,
                              const std::vector<proto::WorkerOutcome>& others) {
     std::vector<const proto::WorkerOutcome*> all;
@@ -215,10 +215,11 @@ int Main(int rounds, const std::vector<double>& speeds) {
       command.link_sharing = sharing;
       bench.LateArrival(link, sharing, command, rounds);
     }
-    // As a worker runs: the same objective, so that the late one is due later; and no objectives at all.
+    // As a worker runs them: with the same objective, so that the late request is due later, and without
+    // objectives.
     bench.LateArrival(link, "deadline-same-objective", WorkerCommand(), rounds, {kLater, kLater});
     bench.LateArrival(link, "deadline-no-objectives", WorkerCommand(), rounds, {std::nullopt, std::nullopt});
-    // What each part is good for: the deadline variant without it.
+    // What each part of the deadline policy contributes: the policy without it.
     WorkerCommand command;
     command.block = KiB(16);
     bench.LateArrival(link, "small-blocks", command, rounds);

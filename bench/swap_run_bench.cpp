@@ -16,7 +16,7 @@
 namespace troupe::gpu::bench {
 namespace {
 
-// The model under test, and another of the same weights that nobody runs, to copy beside it.
+// The model under test, and another one with the same weights that is never run and only copied beside it.
 struct Subject : HostedModel {
   Subject(Site& site, const PackedModel& packed, const std::vector<proto::TensorSpec>& inputs)
       : HostedModel(site, "subject", packed.model, site.Place(packed.weights), inputs),
@@ -26,7 +26,7 @@ struct Subject : HostedModel {
   proto::HostCopy beside;
 };
 
-// When each step was reached, the end included, from its first one on; milliseconds.
+// The milliseconds from the first step to each step and to the end.
 std::vector<double> StepTimes(const proto::RunOutcome& run) {
   std::vector<double> times;
   const auto& begins = run.step_begin_ns();
@@ -37,7 +37,7 @@ std::vector<double> StepTimes(const proto::RunOutcome& run) {
   return times;
 }
 
-// Of several runs the one whose total is the median.
+// Of several runs the one with the median total.
 std::vector<double> MedianRun(std::vector<std::vector<double>> runs) {
   const auto total = [](const std::vector<double>& steps) {
     double sum = 0;
@@ -59,7 +59,7 @@ class Variant {
   Variant(Site& site, Subject& subject, std::string name, transport::LinkBuckets& links)
       : name_(std::move(name)), subject_(subject) {
     WorkerCommand command;
-    // All of them in adjacent memory, and the default one mapped.
+    // Variants with weights in adjacent memory, and the default one with mapped weights.
     command.swap = name_ == "mapped" ? std::string(kDefaultSwap) : name_;
     command.addresses = name_ == "mapped" ? "mapped" : "adjacent";
     rig_ = std::make_unique<Rig>(site, command, links, site.memory());
@@ -76,7 +76,7 @@ class Variant {
     rig_->Evict("subject");
     return static_cast<double>(ran.run().first_step_ns() - swapped.begin_ns()) * 1e-6;
   }
-  // Resident, alone or with as many bytes copied beside it: the steps' times.
+  // The model is resident and runs alone, or with as many bytes copied beside it: the times of its steps.
   std::vector<double> Resident(bool beside) {
     (void)rig_->Ask(SwapInOf(subject_.copy));
     (void)rig_->Ask(subject_.run);  // first touch of the activations
@@ -91,9 +91,9 @@ class Variant {
     return StepTimes(ran.run());
   }
   struct Swapped {
-    double total = 0;  // orders given -> outputs there
-    double start = 0;  // -> first step running
-    double link = 0;   // -> all groups there
+    double total = 0;  // from the orders until the outputs are there
+    double start = 0;  // from the orders until the first step runs
+    double link = 0;   // from the orders until all groups are there
     std::vector<double> groups;
     std::uint64_t group_bytes = 0;
   };
@@ -118,13 +118,13 @@ class Variant {
   std::unique_ptr<Rig> rig_;
 };
 
-// When the bytes up to `end` were there: those of a step that reads nothing with the first group.
+// The time at which the bytes up to `end` had arrived; a step that reads nothing counts with the first group.
 double ArrivalOf(std::uint64_t end, const Variant::Swapped& swapped) {
   const std::size_t group = end == 0 ? 0 : (end - 1) / swapped.group_bytes;
   return swapped.groups[std::min(group, swapped.groups.size() - 1)];
 }
 
-// When the last step would end if each began as soon as its groups and the step before were there.
+// The end of the last step if each began as soon as its groups were there and the step before had ended.
 double PipelineBound(const std::vector<double>& steps, const std::vector<std::uint64_t>& ends,
                      const Variant::Swapped& swapped) {
   double now = 0;

@@ -130,7 +130,7 @@ def main():
         urls = {tls: site.cluster(tls) for tls in (False, True)}
         requests = {tls: [] for tls in urls}
         for number in rounds:
-            for tls in (False, True) if number % 2 else (True, False):  # what comes second is not always the same
+            for tls in (False, True) if number % 2 else (True, False):  # the order alternates
                 requests[tls].append(load.once(urls[tls], 1)["latency_us"])
         for name in ("p50", "p99"):
             report.add(f"request_{name}/tls_between_daemons", [one[name] for one in requests[True]], "us", "without TLS",
@@ -151,7 +151,7 @@ def main():
                        [pair[0]["latency_us"][name] for pair in one])
         report.add("http_requests_per_second/https", [pair[1]["requests_per_second"] for pair in eight], "1/s", "HTTP",
                    [pair[0]["requests_per_second"] for pair in eight])
-    fetches = [tensors(build) for _ in range(5)]  # each is the mean of many
+    fetches = [tensors(build) for _ in range(5)]  # each value is the mean of many
     for size in sorted({size for _, size in fetches[0]}):
         for form in ("stream", "tls"):
             report.add(f"tensor_{size}/{form}", [1e6 * one[form, size] for one in fetches], "us", "UCX over TCP",

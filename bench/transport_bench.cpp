@@ -1,5 +1,5 @@
-// What one step of transport costs: a ring's record and round trip, a slice, a fetch here and from another
-// host.
+// What each step of transport costs: a ring's record and round trip, a slice, a fetch on this host and from
+// another one.
 #include <benchmark/benchmark.h>
 
 #include <filesystem>
@@ -67,7 +67,7 @@ BENCHMARK(RingRoundTrip)->UseRealTime();
 struct Folder {
   explicit Folder(const std::string& name = "")
       : path(std::filesystem::temp_directory_path() / ("troupe-transport-bench" + name)) {
-    std::filesystem::remove_all(path);  // of a run that was ended
+    std::filesystem::remove_all(path);  // left by a run that was ended
     std::filesystem::create_directories(path);
   }
   ~Folder() { std::filesystem::remove_all(path); }

@@ -83,7 +83,7 @@ class Bench {
 
   Site site_{MiB(600), GiB(1)};
   transport::LinkBuckets links_ = Value(CreateNodeLinks(1, kLink), "links");
-  // Memory that nobody has touched: what the first swap of a size costs is a figure of its own.
+  // The memory is untouched: the first swap of a size is a figure of its own.
   Rig rig_{site_, WorkerCommand(), links_, site_.other_memory()};
 };
 

@@ -1,4 +1,4 @@
-// A daemon's worth of things round real GPU workers, for measuring.
+// What a daemon has round real GPU workers, for measuring.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +36,8 @@ T Value(absl::StatusOr<T> value, const char* what) {
   return *std::move(value);
 }
 
-// What every worker of a bench uses: the host region, the virtual GPU's memory (none: their device has its
-// own) and a directory for sockets. Workers that are measured in turn, never at once, may use one memory.
+// What every worker of a bench uses: the host region, the virtual GPU's memory (none when their device has
+// its own) and a directory for sockets. Workers that are measured in turn, never at once, may use one memory.
 class Site {
  public:
   Site(Bytes host, Bytes device) {
@@ -79,7 +79,7 @@ class Site {
   [[nodiscard]] const std::string& directory() const { return directory_; }
   [[nodiscard]] transport::HostRegion& host() { return *host_; }
   [[nodiscard]] transport::MemoryFile& memory() { return memory_; }
-  // Of a second worker that runs at the same time.
+  // The memory of a second worker that runs at the same time.
   [[nodiscard]] transport::MemoryFile& other_memory() { return other_memory_; }
   [[nodiscard]] transport::LocalChannel& channel() { return *channel_; }
 
@@ -91,7 +91,7 @@ class Site {
   std::shared_ptr<transport::LocalChannel> channel_;
 };
 
-// One worker process, adopted. Killed at the end.
+// One worker process, adopted; it is killed at the end.
 class Rig {
  public:
   Rig(Site& site, WorkerCommand command, transport::LinkBuckets& links, transport::MemoryFile& memory)
@@ -110,7 +110,7 @@ class Rig {
     connection_ = Value(WorkerConnection::Adopt(command.socket, hello, gifts, std::move(process), kPatience),
                         "adoption");
   }
-  // What it had of a GPU is free again when it is gone.
+  // When the worker is gone its memory of the GPU is free again.
   ~Rig() {
     (void)connection_->Kill();
     (void)connection_->process().Wait(kPatience);
@@ -128,7 +128,7 @@ class Rig {
     }
     return Good(std::move(outcomes_.extract(sequence).mapped()));
   }
-  // Of whichever order ends next.
+  // Waits for the outcome of the order that ends next.
   proto::WorkerOutcome AwaitAny() {
     TROUPE_CHECK(outcomes_.empty(), "an outcome came that was not awaited");
     return Good(Receive());
@@ -150,7 +150,7 @@ class Rig {
     }
     return outcome;
   }
-  // Its outputs are given back at once.
+  // The outputs are released at once.
   proto::WorkerOutcome Good(proto::WorkerOutcome outcome) {
     if (outcome.code() != 0) std::fprintf(stderr, "an order failed: %s\n", outcome.message().c_str());
     TROUPE_CHECK(outcome.code() == 0, "an order failed");
@@ -172,7 +172,7 @@ inline proto::WorkerOrder SwapInOf(const proto::HostCopy& copy) {
   *order.mutable_swap_in()->mutable_model() = copy;
   return order;
 }
-// The same, wanted within `deadline`.
+// The same swap, which has to end within `deadline`.
 inline proto::WorkerOrder SwapInBy(const proto::HostCopy& copy, Duration deadline) {
   proto::WorkerOrder order = SwapInOf(copy);
   order.mutable_swap_in()->set_deadline_in_ns(deadline.count());
@@ -188,7 +188,7 @@ inline proto::WorkerOrder UnpinOf(std::uint64_t pin) {
   order.mutable_unpin()->set_pin(pin);
   return order;
 }
-// From the GPU that has pinned it.
+// The swap from the GPU that has pinned the model.
 inline proto::WorkerOrder SwapInFrom(const proto::HostCopy& copy, std::uint32_t gpu,
                                      const proto::PinOutcome& pinned) {
   proto::WorkerOrder order = SwapInOf(copy);
@@ -200,7 +200,7 @@ inline double Took(const proto::WorkerOutcome& outcome) {
   return static_cast<double>(outcome.end_ns() - outcome.begin_ns()) * 1e-6;
 }
 
-// Weights that no step reads.
+// The weights that no step reads.
 inline proto::Model NoOpModel(std::size_t weights) {
   proto::Model model;
   model.set_format_version(1);
