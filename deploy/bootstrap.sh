@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs with apt what Troupe needs, and says what it does. Safe to run again: what is there is left alone.
+# Installs with apt the packages that Troupe needs, and says what it does. It may run again: installed packages stay as they are.
 # Debian 12 is what the project is built and tested on; Ubuntu 24.04 is best effort. A CUDA toolkit is detected, never
 # required. Each purpose includes the ones before it, except that fuzz and bench include only build.
 #   deploy/bootstrap.sh [--check] [build|test|fuzz|bench]

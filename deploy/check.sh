@@ -19,7 +19,7 @@ python3 tests/architecture/figures.py .
 first=$(git log --format=%H --grep='^tests: let a rule judge names of files and subjects$' -n 1 2>/dev/null || true)
 [ -z "$first" ] || git log --format=%s "$first..HEAD" | python3 tests/architecture/names.py --subjects
 
-# On a branch: all that it adds. On main: what the last commit changed. Without history: nothing.
+# On a branch all sources that it changes are checked, on main those of the last commit, without history none.
 base=${CHECK_BASE:-}
 if [ -z "$base" ]; then
   base=$(git merge-base HEAD main 2>/dev/null || true)

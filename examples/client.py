@@ -22,11 +22,11 @@ def read_npy(path):
     """(shape, bytes) of a uint8 array that numpy saved."""
     data = path.read_bytes()
     if data[:8] != b"\x93NUMPY\x01\x00":
-        raise ValueError(f"{path} is no .npy file of version 1")
+        raise ValueError(f"{path} is not an .npy file of version 1")
     begin = 10 + int.from_bytes(data[8:10], "little")
     header = ast.literal_eval(data[10:begin].decode("latin1"))
     if header["descr"] != "|u1" or header["fortran_order"]:
-        raise ValueError(f"{path} holds no plain bytes")
+        raise ValueError(f"{path} does not hold plain bytes")
     return header["shape"], data[begin:]
 
 

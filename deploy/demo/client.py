@@ -12,7 +12,7 @@ TRIES = 4  # the first and three more
 
 
 class Refused(Exception):
-    """An answer that is no result: its code and the server's words."""
+    """An answer that is an error: its code and the server's message."""
 
 
 class Client:

@@ -47,11 +47,11 @@ class Cluster:
     def _spawn(self, name, *options):
         home = self.root / name
         home.mkdir()
-        # Silence is judged late: on two busy cores a heartbeat may be a second late without anybody being dead.
+        # Silence is judged late: on two busy cores a heartbeat may be a second late although its member is alive.
         command = [str(self.programs / "trouped"), "--name", name, "--data", str(home), "--run", str(home / "r"),
                    "--manager", self.manager, "--set", "suspect=2s", "--set", "dead=5s", *options]
         with open(home / "out", "wb") as out, open(home / "log", "wb") as log:
-            # Own session: Ctrl-C reaches this script alone, which then stops everybody in order.
+            # A session of its own: Ctrl-C reaches only this script, which then stops the daemons in order.
             self.daemons[name] = subprocess.Popen(command, stdout=out, stderr=log, start_new_session=True)
 
     def _ready(self, name):
@@ -118,7 +118,7 @@ class Cluster:
             except subprocess.TimeoutExpired:
                 daemon.kill()
                 daemon.wait()
-        # Workers wait a lease for their daemon to come back; here it will not.
+        # Workers wait for the length of a lease for their daemon to come back, which here it does not.
         for pid in self.processes():
             try:
                 os.kill(pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Load: a closed loop that finds the capacity, and seeded bursts that arrive whether or not anybody is ready."""
+"""Load: a closed loop that finds the capacity, and seeded bursts that arrive whether or not the cluster is ready."""
 import collections
 import queue
 import random
@@ -12,7 +12,7 @@ BURST_SECONDS = 1.0  # mean length of a burst, and of the calm after it
 
 
 class Tally:
-    """What came of the requests, per function. One lock: the rates here are small."""
+    """The outcomes of the requests by function. One lock is enough, since the rates are small."""
 
     def __init__(self):
         self.lock = threading.Lock()
@@ -48,7 +48,7 @@ def ask(client, function, index, due, tally):
     failure, right = None, False
     try:
         right = function.is_right(index, client.infer(function.name, function.inputs[index]))
-    except Exception as error:  # whatever keeps a client from its answer is a failed request
+    except Exception as error:  # any error that keeps a client from its answer is a failed request
         failure = error
     tally.add(function.name, time.monotonic() - due, failure, right)
 

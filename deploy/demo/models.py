@@ -1,4 +1,4 @@
-"""What the demo deploys, what it asks, and what the answers must be."""
+"""The functions that the demo deploys, its requests, and the right answers."""
 import pathlib
 import subprocess
 import sys

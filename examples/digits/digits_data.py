@@ -26,7 +26,7 @@ def _parse(path):
     with gzip.open(path, "rt") as file:
         table = np.loadtxt(file, delimiter=",", dtype=np.uint8)
     if table.shape != (1797, 65) or table[:, :64].max() > 16 or table[:, 64].max() > 9:
-        raise SystemExit(f"{path}: not the digits of scikit-learn (1797 rows of 64 pixels of 0..16 and a label)")
+        raise SystemExit(f"{path} does not hold the digits of scikit-learn (1797 rows of 64 pixels of 0..16 and a label)")
     return table[:, :64].reshape(-1, 8, 8), table[:, 64]
 
 

@@ -42,7 +42,7 @@ def main():
     arguments = parser.parse_args()
     folder = arguments.output
     if not arguments.check:
-        torch.set_num_threads(1)  # the order of sums, and with it the result, depends on it
+        torch.set_num_threads(1)  # the order of sums, and so the result, depends on the number of threads
         (images, labels), held_out = digits_data.split(*digits_data.load(arguments.data))
         trained = network.train(LAYERS, digits_data.as_input(images), labels, SEED)
         onnx.save(network.to_onnx(trained, "digits"), str(folder / "digits.onnx"))
