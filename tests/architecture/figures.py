@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Each figure that a row of docs/status.md quotes stands in the section that the row links to, so that a figure is never brought
-up to date in one page alone.
+"""Each figure that a row of docs/status.md quotes stands in the section that the row links to, so that a figure is never updated
+in one page alone.
 
 usage: figures.py ROOT          prints each row that quotes a figure which its section lacks; exit 1 when there is one
        figures.py --self-test   plants such rows and checks that they are found

@@ -30,10 +30,12 @@ RIDDLES = {
     r"pledge[sd]?|redeem(?:s|ed)?|loosen(?:s|ed)?": "write reserve, commit, release",
     r"turn-takers?": "write scheduler",
 }
-RIDDLE_ROOMS = ("actors base cluster gateway gpu node proto scheduling security shell sim storage transport").split()
+# Of these the comments, strings and names of tests are judged, of the others the whole text.
 RIDDLE_FILES = (".hpp", ".cpp", ".cu", ".cuh", ".proto")
+RIDDLE_TEXTS = (".py", ".sh", ".md", ".txt", ".yaml")
+TEST_NAME = re.compile(r"^TEST(?:_[FP])?\(\w+, (\w+)\)|^\s*def test_(\w+)\(")
 # File and word: the user 'nobody' of a Unix system.
-RIDDLES_MEANT = {("gpu/jail/privileges.hpp", "nobody")}
+RIDDLES_MEANT = {("gpu/jail/privileges.hpp", "nobody"), ("docs/security.md", "nobody")}
 STRING = re.compile(r'"((?:\\.|[^"\\])*)"')
 # What pages and comments name although it is not in the tree: other projects' files, cases of ONNX, what a bundle unpacks.
 FOREIGN = {"onnx.proto", "node/test_", "troupe-gpu/tests/gpu/run.sh"}
@@ -85,18 +87,27 @@ def violations(root):
 
 
 def riddles(root, files):
-    """Words of RIDDLES in comments and strings of the rooms; names in the code itself are not judged."""
+    """Words of RIDDLES in comments, strings, pages and names of tests; other names in C++ are not judged."""
     words = [(re.compile(rf"\b(?:{word})\b", re.I), advice) for word, advice in RIDDLES.items()]
     for path in files:
-        if path.parts[0] not in RIDDLE_ROOMS or path.suffix not in RIDDLE_FILES:
+        # This folder names the words.
+        if path.parts[0] not in (*ROOMS, "README.md", "CONTRIBUTING.md") or path.parts[:2] == ("tests", "architecture"):
+            continue
+        if path.suffix not in RIDDLE_FILES + RIDDLE_TEXTS:
             continue
         for number, line in enumerate((root / path).read_text(errors="replace").splitlines(), 1):
             code, _, comment = line.partition("//")
-            said = " ".join([comment, *STRING.findall(code)])
+            said = line if path.suffix in RIDDLE_TEXTS else " ".join([comment, *STRING.findall(code)])
+            said += "".join(" " + words_of(first or second) for first, second in TEST_NAME.findall(line))
             for word, advice in words:
                 for found in word.findall(said):
                     if (path.as_posix(), found.lower()) not in RIDDLES_MEANT:
                         yield f"{path}:{number}: '{found}': {advice}"
+
+
+def words_of(name):
+    """`ANameOfThis` and `a_name_of_this` as words."""
+    return re.sub(r"_|(?<=[a-z])(?=[A-Z])", " ", name)
 
 
 def subject_violations(lines):
@@ -117,6 +128,15 @@ PLANTED = {
     "cluster/words.cpp": 'return Invalid("x is no valid name");',
     "actors/manager/words.cpp": "int i = 0;  // Nobody's.",
     "sim/experiments/words.cpp": "// Copies ahead of requests.",
+    "tests/unit/node/words.cpp": 'EXPECT_EQ(runs, 1u) << "nobody was evicted";',
+    "tests/unit/node/words_test.cpp": "TEST_F(Rows, WhoeverComesFirstJoins) {",
+    "tests/e2e/words_test.py": '"""Requests that nobody answers."""',
+    "tests/attack/words_test.py": "    def test_answers_that_nobody_reads(self):",
+    "bench/words.cpp": "// Memory that nobody has touched.",
+    "bench/words.py": "# The loan of a worker.",
+    "examples/words.py": 'raise ValueError(f"{name} is no valid file")',
+    "deploy/words.sh": "# Waits for somebody.",
+    "tests/fuzz/README.md": "Bytes of whoever deploys.",
 }
 ALLOWED = {
     "node/a.hpp": "// Kept by a.hpp; another project's onnx.proto; bench/AREA.py.",
@@ -124,7 +144,8 @@ ALLOWED = {
     "docs/list.md": "| `node/test_abs` | of ONNX |",
     "node/words.cpp": 'Region& nobody = nobodys();  // The region for workers without a key.',
     "gpu/jail/privileges.hpp": "// Or 'nobody' in a container.",
-    "tests/words.cpp": "// Nobody is judged here.",
+    "tests/words.cpp": "const auto nobody = nobodys();  // A worker that serves no key.",
+    "tests/architecture/words.py": "# Nobody is judged here.",
 }
 
 
