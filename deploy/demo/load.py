@@ -54,7 +54,7 @@ def ask(client, function, index, due, tally):
 
 
 def closed_loop(url, functions, seconds, clients, seed=1):
-    """As fast as `clients` connections can go. Returns requests per second and the tally."""
+    """Sends requests as fast as `clients` connections can. Returns requests per second and the tally."""
     tally, lock, source = Tally(), threading.Lock(), choices(functions, seed)
     end = time.monotonic() + seconds
 

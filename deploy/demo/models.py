@@ -48,7 +48,7 @@ def onnx_files(directory):
 
 
 def functions():
-    """What is called under load. A few are hot, many are cold, as it is in practice."""
+    """The functions that the load calls: a few often, many rarely, as it is in practice."""
     random = np.random.default_rng(7)
 
     def images(count, *shape):

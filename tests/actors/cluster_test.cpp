@@ -355,7 +355,7 @@ TEST(Cluster, RequestsInFlightSurviveManagersThatRestart) {
   ASSERT_EQ(world.answers.size(), call);
   for (const auto& answer : world.answers) {
     EXPECT_EQ(answer.reply.code(), 0) << answer.reply.message();
-    EXPECT_EQ(answer.reply.attempts(), 1u) << "of call " << answer.call;
+    EXPECT_EQ(answer.reply.attempts(), 1u) << "attempts of call " << answer.call;
   }
 }
 

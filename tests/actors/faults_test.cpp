@@ -126,7 +126,7 @@ TEST_F(FaultsTest, WhatANodeCannotDoIsRefusedWithTheReason) {
   ASSERT_TRUE(Inject(Fault::KILL_WORKER, "node-1", 0).ok());
   world_.Run(milliseconds(1));
   const auto down = Inject(Fault::KILL_WORKER, "node-1", 0);
-  EXPECT_TRUE(absl::IsUnavailable(down)) << "its worker is not up again yet: " << down;
+  EXPECT_TRUE(absl::IsUnavailable(down)) << "the GPU's worker is not up again yet: " << down;
 }
 
 }  // namespace

@@ -171,7 +171,7 @@ TEST_F(FrontClientTest, OutputsThatAShellNeverReleasesAreReleasedForIt) {
   world_.Run(milliseconds(2999));
   EXPECT_EQ(outputs->released, std::vector<std::uint64_t>{1}) << "the second may still be read";
   world_.Run(milliseconds(1));
-  EXPECT_EQ(outputs->released, (std::vector<std::uint64_t>{1, 2})) << "and the first is not released again";
+  EXPECT_EQ(outputs->released, (std::vector<std::uint64_t>{1, 2})) << "the first is not released again";
   caf::anon_send(front_->actor(), read);
   world_.Settle();
   EXPECT_EQ(outputs->released.size(), 3u) << "the router knows which outputs it keeps";

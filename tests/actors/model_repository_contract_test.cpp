@@ -279,7 +279,7 @@ TEST_P(ModelRepositoryContract, AdoptingTwiceGivesTheSameCopyAndDisowningFreesIt
   repository().Disown(two.model_digest(), "");
   repository().Disown(Sha256Hex("never adopted"), "");
   EXPECT_EQ(made_->HostCopies(), 0u);
-  EXPECT_TRUE(Adopt(one).ok()) << "its objects are still there";
+  EXPECT_TRUE(Adopt(one).ok()) << "the objects of the disowned model are still there";
 }
 
 TEST_P(ModelRepositoryContract, AReceivedFileIsImportedAndCanBeAdopted) {

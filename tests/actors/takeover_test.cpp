@@ -236,7 +236,7 @@ TEST_F(Takeover, AnOwnerThatWasSilentForAWhileHearsOfItsSuccessorAndAsksNoNodeAn
   const auto silent = BeginAndFallSilent();
   world_->Run(milliseconds(50));
   EXPECT_EQ(Stored("mine").gateway(), "gateway-2");
-  ASSERT_TRUE(silent->has_value()) << "its own step still waits for a node that it cannot reach";
+  ASSERT_TRUE(silent->has_value()) << "the run's own step still waits for a node that cannot be reached";
   EXPECT_EQ((*silent)->code(), 0) << (*silent)->message();
   EXPECT_EQ((*silent)->outputs(0).data().inlined(), std::string(16, 'i'));
   world_->network()->Heal("gateway-1", "node-1", false);

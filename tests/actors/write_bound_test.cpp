@@ -32,7 +32,7 @@ TEST_F(WriteBoundTest, CountsWhatWaitsAndWhatWasTaken) {
   bound_.Wrote(70, 30);
   EXPECT_EQ(bound_.unwritten(), 70u);
   EXPECT_EQ(*all_, 70u);
-  bound_.Wrote(30, 0);  // and CAF goes on with the 40
+  bound_.Wrote(30, 0);  // CAF goes on with the other 40
   EXPECT_EQ(bound_.unwritten(), 40u);
   bound_.Wrote(40, 0);
   EXPECT_EQ(*all_, 0u);

@@ -34,7 +34,7 @@ class MappedAddresses(E2eTest):
             np.testing.assert_allclose(np.array(daemon.http.infer(f"dense-{i}", {"x": x})["y"]), rows[i], rtol=1e-4, atol=1e-5)
 
         def addresses(gpu):
-            """Where models begin in the process of this GPU's worker: a model's blocks lie one after the other."""
+            """The addresses at which models begin in this GPU's worker: the blocks of a model lie one after the other."""
             maps = pathlib.Path(f"/proc/{daemon.workers()[gpu]}/maps").read_text()
             blocks = [(int(begin, 16), int(end, 16))
                       for begin, end in re.findall(r"^([0-9a-f]+)-([0-9a-f]+) rw-s .*troupe-gpu", maps, re.M)]

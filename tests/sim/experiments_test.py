@@ -155,7 +155,7 @@ class Experiment(unittest.TestCase):
             self.assertIn("--gpus: found 6", done.stderr)
 
 
-# Of each experiment: its options, and for some of its figures the presets (or limits, or rules) from the least to the most.
+# Each experiment has its options, and for some of its figures the presets (or limits, or rules) from the least to the most.
 # The options leave out what the order does not need; the figures of the paper's own sizes are in docs/experiments.md.
 ORDERS = {
     "lalb-latency": (["--seeds", "2"], {"35/{}/mean_s": ["lalb-o3", "lalb", "load-balance"]}),

@@ -157,7 +157,7 @@ class Site:
         return ""
 
     def wait_members(self):
-        """Until every member is alive and every GPU ready."""
+        """Waits until every member is alive and every GPU ready."""
         seen = {}
 
         def well():

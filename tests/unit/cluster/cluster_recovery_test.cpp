@@ -62,7 +62,7 @@ TEST_F(LostNode, WhatALifeThatIsOverAnswersIsNotBelieved) {
   Stored();
   EXPECT_THAT(On(AdoptionAnswered{FunctionOf("f").model_digest(), "n2", 2, "f", absl::OkStatus()}), IsEmpty())
       << "epoch 2 of the node is over";
-  EXPECT_THAT(Adopted(), ElementsAre("n2: model-adopted")) << "and the node's new life was asked again";
+  EXPECT_THAT(Adopted(), ElementsAre("n2: model-adopted")) << "the node's new life was asked again";
 }
 
 TEST_F(LostNode, ANodeThatJoinsAgainBeforeItsDeathIsNoticedIsNotDisconnected) {

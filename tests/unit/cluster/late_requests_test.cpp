@@ -85,7 +85,7 @@ TEST_F(LateRequests, HalfOfANodesPlacesAreForOthers) {
   grant.set_limit(4);
   table_.Apply(grant);
   for (std::uint64_t late = 3; late < 8; ++late) Admit(late, 50, 10);
-  EXPECT_EQ(table_.Decide(At(100)).size(), 1u);  // beside the one that is there
+  EXPECT_EQ(table_.Decide(At(100)).size(), 1u);  // this request goes beside the one that runs
   EXPECT_TRUE(table_.Decide(At(100)).empty());
   Admit(8, 500, 100);
   Admit(9, 500, 100);

@@ -107,7 +107,7 @@ TEST_F(Feed, AMemberThatMissedAJoinFindsTheGapAlsoWhenNothingElseChanges) {
   catalogue_->Advance();      // as when two members join at once: the update before told of both
   const auto empty = Next();
   EXPECT_EQ(empty.members_size(), 0);
-  EXPECT_FALSE(view.Apply(empty).applied) << "else the view would count as up to date without the member";
+  EXPECT_FALSE(view.Apply(empty).applied) << "the view would count as up to date without the member";
   ASSERT_TRUE(view.Apply(Since(view.revision())).applied);
   EXPECT_EQ(view.members().size(), 1u);
   EXPECT_EQ(view.revision(), catalogue_->revision());

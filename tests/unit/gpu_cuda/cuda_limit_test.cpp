@@ -26,7 +26,7 @@ class CudaLimit : public testing::Test {
   static constexpr Duration kPatience = std::chrono::minutes(1);
 
   void SetUp() override {
-    if (RealDriver()) GTEST_SKIP() << "what the driver did is asked of the fake one";
+    if (RealDriver()) GTEST_SKIP() << "only the fake driver tells what it did";
     opened_ = cuda::Open(SmallOptions());
     ASSERT_NE(opened_.device, nullptr) << opened_.why;
     stream_ = opened_.device->MakeStream();

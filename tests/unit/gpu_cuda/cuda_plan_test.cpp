@@ -87,7 +87,7 @@ TEST_F(CudaPrecision, ConvolutionsRoundNoMoreThanTheFunctionAllows) {
 // cuBLASLt computes the step behind a product together with it; without cuBLASLt a kernel of our own computes
 // it.
 TEST_F(CudaPrecision, ProductsWithBiasAndReluAreTheSameFusedAndApart) {
-  if (RealDriver()) GTEST_SKIP() << "what was launched is asked of the fake driver";
+  if (RealDriver()) GTEST_SKIP() << "only the fake driver tells what was launched";
   const auto run = [&](bool transpose, bool batched, std::uint64_t& nodes) {
     ModelBuilder builder;
     const Shape left = batched ? Shape{2, 3, 5} : (transpose ? Shape{5, 3} : Shape{3, 5});
@@ -178,7 +178,7 @@ class CudaGraphs : public testing::Test {
   using Places = LaunchArguments;
 
   void SetUp() override {
-    if (RealDriver()) GTEST_SKIP() << "what the driver did is asked of the fake one";
+    if (RealDriver()) GTEST_SKIP() << "only the fake driver tells what it did";
     Open(SmallOptions());
   }
   void TearDown() override {

@@ -65,7 +65,7 @@ TEST_F(LaunchOrder, UrgenciesThatAreNoTimesChangeNothing) {
   here_.urgency = 0;
   coming_.urgency = 0;
   EXPECT_FALSE(GoesBefore(coming_, here_, kNow));
-  here_.urgency = By(4'900);  // of arrivals
+  here_.urgency = By(4'900);  // the urgency of arrivals
   coming_.urgency = By(4'800);
   EXPECT_FALSE(GoesBefore(coming_, here_, kNow));
 }

@@ -93,7 +93,7 @@ TEST(PrepareQueue, OneAtATimeAndThoseThatADeploymentWaitsForFirst) {
   EXPECT_EQ(queue.Next(), "a");
   queue.Push("adopted", true);
   queue.Push("b", false);
-  EXPECT_EQ(queue.Next(), "") << "one import is under way";
+  EXPECT_EQ(queue.Next(), "") << "one plan is being prepared";
   queue.Done();
   EXPECT_EQ(queue.Next(), "adopted");
   queue.Push("later", true);

@@ -95,7 +95,7 @@ class SchedulerTest : public testing::Test {
   SwapScheduler scheduler;
   Time now{};
   std::vector<Dispatch> prefetches;
-  // Of what is submitted, and said by a worker that has no room.
+  // What requests are submitted with, and what a worker without room reports.
   Time deadline = Time::max();
   Time expiry = Time::max();
   bool trial = false;

@@ -84,7 +84,9 @@ TEST_F(SandboxGpu, AFunctionThatDiesInItsTurnHandsItOn) {
   b->Bring({"m", Bytes(100'000'000), {}}, Time{}, Loaded("next"));
   RunAll(milliseconds(200));
   dies.reset();
-  std::erase_if(due_, [](const auto& timer) { return timer.first == Time(milliseconds(500)); });  // its own
+  std::erase_if(due_, [](const auto& timer) {
+    return timer.first == Time(milliseconds(500));
+  });  // the timer of its own end
   RunAll();
   EXPECT_EQ(ends_["next"], milliseconds(600));
   EXPECT_FALSE(ends_.contains("never"));
