@@ -68,7 +68,7 @@ class FunctionSite:
             command += ["--profile", profile]
         with open(self.home / "out", "wb") as out, open(self.home / "log", "wb") as log:
             self.process = subprocess.Popen([str(word) for word in command], stdout=out, stderr=log)
-        self._wait(lambda: "ready:" in self._text("out"), "it is ready")
+        self._wait(lambda: "ready:" in self._text("out"), "the daemon is ready")
         self.url = re.search(r"gateway at (http://[0-9.:]+)", self._text("out")).group(1)
         self.operations = re.search(r"operations at (http://[0-9.:]+)", self._text("out")).group(1)
         self._wait(lambda: self._text("log").count("worker-ready") >= self.workers, "its GPUs are up")

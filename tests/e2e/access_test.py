@@ -85,7 +85,7 @@ class Access(E2eTest):
         if outside is None:
             self.skipTest("this machine has no address but loopback")
         gateway = self.start("open", "gateway", manager=self.manager.address("manager"), http="0.0.0.0:0")
-        eventually(lambda: gateway.http.get("/v2").code == 200, "it has joined")
+        eventually(lambda: gateway.http.get("/v2").code == 200, "the gateway has joined")
         gateway.http.host = outside
         answer = gateway.http.get("/v2")
         self.assertEqual(answer.code, 401)

@@ -106,7 +106,7 @@ class Audit(E2eTest):
         self.check()
         # Only the daemon itself knows the level of its log, so a change of it stands in the daemon's own audit.
         self.node.operations.call("PUT", "/loglevel", b"debug").good()
-        eventually(lambda: self.lines(daemon=self.node), "it has a line")
+        eventually(lambda: self.lines(daemon=self.node), "the node's audit has a line")
         self.assertEqual([(line["who"], line["action"], line["what"]) for line in self.lines(daemon=self.node)],
                          [("loopback", "log.level", "daemon 'node' to debug")])
 

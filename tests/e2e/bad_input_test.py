@@ -185,7 +185,7 @@ class Impatience(E2eTest):
     def test_removed_while_requests_wait(self):
         self.ask_in_background(6)
         self.http.remove("double").good()
-        eventually(lambda: len(self.answers) >= 4, "what no GPU has yet is answered at once")
+        eventually(lambda: len(self.answers) >= 4, "a request that no GPU has yet is answered at once")
         self.assertEqual({answer.code for answer in self.answers}, {404})
         self.go_on()
         self.assertLessEqual({answer.code for answer in self.answers}, {200, 404})
@@ -214,10 +214,10 @@ class Impatience(E2eTest):
         eventually(lambda: self.at_the_node() == 6, "the requests are at the node")
         for connection in connections:
             connection.close()
-        eventually(lambda: self.at_the_node() <= 2, "what waited at the node is gone before the GPU goes on")
+        eventually(lambda: self.at_the_node() <= 2, "the requests that waited at the node are gone before the GPU goes on")
         self.go_on()
         eventually(lambda: self.at_the_node() == 0, "the node has nothing left to do")
-        self.assertLessEqual(int(self.http.loads()["one"]["served"]), 3, "what waited was not run")
+        self.assertLessEqual(int(self.http.loads()["one"]["served"]), 3, "a cancelled request was run")
 
 class Priority(E2eTest):
     def test_urgent_requests_run_first(self):

@@ -48,11 +48,11 @@ class FullDisk(E2eTest):
             self.assertEqual(answer.code, 507, answer.body)
             self.assertNotIn("Retry-After", answer.headers)
             self.assertTrue(answer.error)
-            self.assertEqual(http.get(f"/v2/models/{name}").code, 404, "what was refused is not there")
+            self.assertEqual(http.get(f"/v2/models/{name}").code, 404, "the refused functions are not there")
         load.wait(5)
         load.stop()
         filler.unlink()
-        eventually(lambda: http.deploy("triple", scale(3)).code == 200, "with room, it works again")
+        eventually(lambda: http.deploy("triple", scale(3)).code == 200, "with room, deployments work again")
         self.assertEqual(http.infer("triple", X)["y"], [3.0] * 4)
         # No acknowledged function is lost, and no refused one exists.
         self.assertEqual(daemon.terminate(), 0)
@@ -74,7 +74,7 @@ class FullDisk(E2eTest):
             self.assertEqual(answer.code, 507, answer.body)
             self.assertNotIn("Retry-After", answer.headers)
         filler.unlink()
-        eventually(lambda: http.deploy("triple", scale(3)).code == 200, "with room, it works again")
+        eventually(lambda: http.deploy("triple", scale(3)).code == 200, "with room, deployments work again")
 
     def test_a_daemon_that_starts_on_a_full_disk_says_so(self):
         daemon = self.start("one", "all", data=self.disk / "data").wait_serving()

@@ -133,9 +133,9 @@ class Https(E2eTest):
         self.assertEqual(before.getresponse().read() and before.sock.getpeercert(True), old)
         # A certificate that cannot be used is reported once, and the good one stays.
         self.key.write_text("nonsense")
-        eventually(lambda: "the old one stays" in daemon.log.read_text(), "it is told")
+        eventually(lambda: "the old one stays" in daemon.log.read_text(), "the log says that the old certificate stays")
         daemon.process.send_signal(signal.SIGHUP)
-        eventually(lambda: daemon.log.read_text().count("the old one stays") == 2, "a signal has it looked at again")
+        eventually(lambda: daemon.log.read_text().count("the old one stays") == 2, "a signal makes the gateway read the files")
         self.assertTrue(answers(client))
         self.issue()
         daemon.process.send_signal(signal.SIGHUP)

@@ -74,8 +74,8 @@ class Isolation(E2eTest):
         seen = {}
         for name, pid in (("acme", acme), ("bolt", bolt)):
             mapped, held = regions(pid)
-            self.assertEqual(set(mapped), {f"/memfd:troupe-host one tenant/{name}"}, "its own region, and no other")
-            self.assertLessEqual(set(held.items()), set(mapped.items()), "nor a descriptor of another")
+            self.assertEqual(set(mapped), {f"/memfd:troupe-host one tenant/{name}"}, "a worker maps the region of another tenant")
+            self.assertLessEqual(set(held.items()), set(mapped.items()), "a worker has a descriptor of another region")
             seen.update(mapped)
         self.assertEqual(len(set(seen.values())), 2)
         for name in regions(warm)[0]:
@@ -174,9 +174,9 @@ class Isolation(E2eTest):
         node.kill()
         node = self.start("node-0", "node", manager=front.address("manager"), isolation="tenant")
         eventually(lambda: self.http.members().get("node-0") == "ALIVE", "the node is back")
-        eventually(lambda: self.http.function("times-2").get("resident_on") == resident, "its model is still there")
+        eventually(lambda: self.http.function("times-2").get("resident_on") == resident, "the model is still there")
         self.ask(2)
-        self.assertEqual(node.runtimes(), before, "the same workers")
+        self.assertEqual(node.runtimes(), before, "the workers are the same")
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ class Restart(E2eTest):
         daemon.http.remove("times-3").good()
         daemon.http.deploy("times-5", scale(5)).good()
         daemon.kill()  # at once, so that a write after the answer would be lost
-        eventually(lambda: not daemon.workers(), "its workers end without it")
+        eventually(lambda: not daemon.workers(), "the workers end without their daemon")
         daemon = self.start("one", "all").wait_serving()
         self.ask(daemon.http, 2)
         self.ask(daemon.http, 5)
@@ -114,9 +114,9 @@ class Restart(E2eTest):
         eventually(lambda: front.http.members().get("node-0") == "ALIVE", "the node is back")
         eventually(lambda: front.http.function("times-2").get("resident_on") == resident, "the model is still on the GPU")
         self.ask(front.http)
-        self.assertEqual(node.workers(), before, "the same worker")
-        load = eventually(lambda: (load := front.http.loads()["node-0"]) and int(load["served"]) and load, "a heartbeat")
-        self.assertEqual((int(load["swaps"]), int(load["hits"])), (0, 1), "nothing was brought to the GPU again")
+        self.assertEqual(node.workers(), before, "the worker is the same")
+        load = eventually(lambda: (load := front.http.loads()["node-0"]) and int(load["served"]) and load, "a heartbeat was sent")
+        self.assertEqual((int(load["swaps"]), int(load["hits"])), (0, 1), "no model was loaded again")
 
     def test_a_worker_whose_daemon_stays_away_ends_after_its_lease(self):
         front, (node,) = self.start_cluster(1, lease="300ms")
@@ -140,7 +140,7 @@ class Restart(E2eTest):
         eventually(lambda: not node.workers(), "the node's workers are gone")
         node = self.start("node-0", "node", manager=address, listen=listen)
         self.assertIn("found on disk: 1 functions that were adopted", node.tail(200))
-        eventually(lambda: gateway.http.ask("times-2", {"x": X}).code == 200, "it serves from its disk")
+        eventually(lambda: gateway.http.ask("times-2", {"x": X}).code == 200, "the node serves from its disk")
         self.ask(gateway.http)
         manager = self.start("manager", "manager", manager=address)
         eventually(lambda: gateway.http.members().get("node-0") == "ALIVE", "the node joins again by itself")

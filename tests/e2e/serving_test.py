@@ -90,7 +90,7 @@ class Serving(E2eTest):
         self.assertIn(refused.code, (400, 503), refused.body)
         self.assertIn("unloaded", refused.error)
         self.http.post("/v2/repository/models/digits/load").good()
-        eventually(lambda: self.http.get("/v2/models/digits/ready").code == 200, "it is ready again")
+        eventually(lambda: self.http.get("/v2/models/digits/ready").code == 200, "the function is ready again")
         self.assertEqual(int(self.classify(self.images[:1]).argmax()), int(self.labels[0]))
 
     def test_versions_live_side_by_side(self):

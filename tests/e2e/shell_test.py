@@ -293,7 +293,7 @@ class ClusterVerbs(ShellTest):
             line = ""
             while "function-deployed" not in line:
                 line = following.stdout.readline()
-                self.assertTrue(line, "it ended")
+                self.assertTrue(line, "the shell ended")
             following.send_signal(signal.SIGINT)
             self.assertEqual(following.wait(timeout=60), 0)
         finally:

@@ -63,7 +63,7 @@ class State(E2eTest):
         self.add(2)
         for _ in range(3):
             self.crowd()
-            eventually(lambda: (self.crowd(), not self.resident())[1], "its model was evicted")
+            eventually(lambda: (self.crowd(), not self.resident())[1], "the model was evicted")
             self.add(2)
 
     def test_moved_to_another_gpu(self):
@@ -72,11 +72,11 @@ class State(E2eTest):
         seen = set()
 
         def moved():
-            eventually(lambda: (self.crowd(), not self.resident())[1], "its model was evicted")
+            eventually(lambda: (self.crowd(), not self.resident())[1], "the model was evicted")
             self.add()
             seen.update(self.resident())
             return len(seen) > 1
-        eventually(moved, "it has been on both GPUs")
+        eventually(moved, "the model has been on both GPUs")
         self.add(3)
 
     def test_versions_and_new_deployments_begin_anew(self):
@@ -84,7 +84,7 @@ class State(E2eTest):
         self.deploy()
         self.add(3)
         self.http.remove("sum").good()
-        eventually(lambda: self.http.get("/v2/models/sum").code == 404, "it is removed")
+        eventually(lambda: self.http.get("/v2/models/sum").code == 404, "the function is removed")
         self.http.deploy("sum", accumulate(), QUERY).good()
         self.count = 0
         self.add(2)
@@ -107,18 +107,18 @@ class State(E2eTest):
         self.add(3)
         self.assertEqual(daemon.terminate(), 0)
         daemon = self.start_one()
-        eventually(lambda: self.http.get("/v2/models/sum/ready").code == 200, "it is ready")
+        eventually(lambda: self.http.get("/v2/models/sum/ready").code == 200, "the function is ready")
         self.add(2)
         daemon.kill()
-        eventually(lambda: not daemon.workers(), "its workers end without it")
+        eventually(lambda: not daemon.workers(), "the workers end without their daemon")
         daemon = self.start_one()
-        eventually(lambda: self.http.get("/v2/models/sum/ready").code == 200, "it is ready")
+        eventually(lambda: self.http.get("/v2/models/sum/ready").code == 200, "the function is ready")
         self.add(2)
         daemon.kill()
         (path,) = (daemon.directory / "data" / "states").glob("*.state")
         path.write_bytes(path.read_bytes()[:-1] + b"x")
         daemon = self.start_one()
-        eventually(lambda: self.http.get("/v2/models/sum/ready").code == 200, "it is ready")
+        eventually(lambda: self.http.get("/v2/models/sum/ready").code == 200, "the function is ready")
         with self.assertRaises(HttpError) as refused:
             self.add()
         self.assertIn("its state cannot be read", refused.exception.answer.error)

@@ -39,7 +39,7 @@ class Store(E2eTest):
             daemon.http.deploy(f"times-{factor}", scale(factor)).good()
         self.assertEqual(daemon.http.infer(f"times-{factors[0]}", X)["y"], [float(factors[0])] * 4)
         daemon.kill()
-        eventually(lambda: not daemon.workers(), "its workers end without it")
+        eventually(lambda: not daemon.workers(), "the workers end without their daemon")
 
     def log(self):
         """The largest of the database's logs."""
@@ -79,7 +79,7 @@ class Store(E2eTest):
         told = store("restore", "--from", backup, "--data", self.data, code=1).stderr
         self.assertIn(f"is locked by pid {daemon.process.pid}", told)
         daemon.kill()
-        eventually(lambda: not daemon.workers(), "its workers end without it")
+        eventually(lambda: not daemon.workers(), "the workers end without their daemon")
         done = store("restore", "--from", backup, "--data", self.data)
         self.assertIn("what was there before is in", done.stdout)
         daemon = self.begin()
@@ -96,7 +96,7 @@ class Store(E2eTest):
         self.assertIn(f"is locked by pid {daemon.process.pid}", told)
         self.assertIn("when it gets SIGUSR1", told)
         daemon.process.send_signal(signal.SIGUSR1)
-        eventually(lambda: "backup of cluster" in daemon.tail(200), "it was made")
+        eventually(lambda: "backup of cluster" in daemon.tail(200), "the backup was made")
         daemon.http.deploy("times-3", scale(3)).good()
         load.stop()
         backup, = (self.data / "backups").iterdir()
@@ -114,7 +114,7 @@ class Store(E2eTest):
         for factor in (5, 7):
             daemon.http.deploy(f"times-{factor}", scale(factor)).good()
         daemon.kill()
-        eventually(lambda: not daemon.workers(), "its workers end without it")
+        eventually(lambda: not daemon.workers(), "the workers end without their daemon")
         log = self.log()
         content = bytearray(log.read_bytes())
         content[len(self.records()) // 2] ^= 1

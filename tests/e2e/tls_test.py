@@ -142,7 +142,7 @@ class Tls(E2eTest):
         self.cluster()
         twin = self.begin("node", directory="twin", manager=self.at)
         refused = eventually(lambda: [line for line in twin.tail(200).splitlines() if "join-refused" in line],
-                             "the second one is refused")
+                             "the second daemon is refused")
         self.assertIn("shows the certificate 'node' (node, serial " + self.authority.serial("node"), refused[0])
         self.ask()
         with self.assertRaises(StartFailed) as failed:
@@ -179,7 +179,7 @@ class Tls(E2eTest):
         self.authority.revoke(old, *DAEMONS)
         for daemon in (self.gateway, self.node):
             eventually(lambda d=daemon: f"serial {old}) is revoked" in d.tail(400), "the old connection is closed")
-        eventually(lambda: set(self.http.members().values()) == {"ALIVE"}, "both are members again")
+        eventually(lambda: set(self.http.members().values()) == {"ALIVE"}, "both daemons are members again")
         eventually(self.served, "the cluster serves")
         self.assertEqual([daemon.process.poll() for daemon in (self.manager, self.gateway, self.node)], [None] * 3)
 

@@ -130,5 +130,5 @@ def final(site, history, runs, findings):
         runs.check(history)
         check_functions(site, history, findings)
     except HttpError as error:
-        findings.lost.append(f"the cluster cannot be asked what it has: {error}")
+        findings.lost.append(f"the cluster does not say what it has: {error}")
     check_answers(history, findings)

@@ -305,7 +305,7 @@ def damage_record(bench):
         try:
             bench.site.start(MANAGER)
         except StartFailed as refused:
-            assert refused.code == 2 and "troupe store restore" in str(refused), f"it does not say what to do: {refused}"
+            assert refused.code == 2 and "troupe store restore" in str(refused), f"the refusal does not say what to do: {refused}"
         else:
             raise AssertionError("a manager starts on a store whose acknowledged record is damaged")
         newest.write_bytes(copy)
