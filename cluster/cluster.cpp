@@ -57,6 +57,7 @@ struct Router {
   void operator()(KeyMade& event) const { parts.keys.On(event); }
   void operator()(const DrainAnswered& event) const { parts.orders.On(event); }
   void operator()(const NodeDescribed& event) const { parts.inquiries.On(event); }
+  void operator()(const GatewayDescribed& event) const { parts.inquiries.On(event); }
   void operator()(FaultCarried& event) const { parts.orders.On(event); }
   void operator()(const MachineOrdered& event) const { parts.machines.On(event); }
   void operator()(const ObjectsCollected& event) const { parts.objects.On(event); }

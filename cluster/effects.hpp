@@ -69,6 +69,11 @@ struct DescribeNode {
   std::uint64_t inquiry = 0;
   std::string node{};
 };
+struct DescribeGateway {
+  std::uint64_t inquiry = 0;
+  std::string gateway{};
+  proto::DescribeGateway ask{};
+};
 struct CarryFault {  // to the member that it names, or to the manager's process
   Ask ask = 0;
   proto::InjectFault fault{};
@@ -118,11 +123,12 @@ struct WakeMe {
   Duration after{};
 };
 
-using Effect = std::variant<Answer<proto::JoinReply>, Answer<proto::HeartbeatReply>,
-                            Answer<proto::AdminReply>, Answer<proto::RunReply>, DropAsk, ShowImports, Commit,
-                            WriteAudit, Connect, Disconnect, TellMembers, AskAdoption, TellDisowned, AskDrain,
-                            KillGpu, DescribeNode, CarryFault, WatchRunner, CancelRunner, TellTaken, GoOn,
-                            ImportModel, MakeKey, OrderMachine, CollectObjects, Note, WakeMe>;
+using Effect =
+    std::variant<Answer<proto::JoinReply>, Answer<proto::HeartbeatReply>, Answer<proto::AdminReply>,
+                 Answer<proto::RunReply>, DropAsk, ShowImports, Commit, WriteAudit, Connect, Disconnect,
+                 TellMembers, AskAdoption, TellDisowned, AskDrain, KillGpu, DescribeNode, DescribeGateway,
+                 CarryFault, WatchRunner, CancelRunner, TellTaken, GoOn, ImportModel, MakeKey, OrderMachine,
+                 CollectObjects, Note, WakeMe>;
 using Effects = std::vector<Effect>;
 
 }  // namespace troupe::cluster

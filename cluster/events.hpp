@@ -133,6 +133,10 @@ struct NodeDescribed {  // the answer to DescribeNode
   std::uint64_t inquiry = 0;
   absl::StatusOr<proto::NodeDescription> description = absl::UnknownError("");
 };
+struct GatewayDescribed {  // the answer to DescribeGateway
+  std::uint64_t inquiry = 0;
+  absl::StatusOr<proto::GatewayDescription> description = absl::UnknownError("");
+};
 struct FaultCarried {  // the answer to CarryFault
   Ask ask = 0;
   proto::InjectFault fault{};
@@ -151,6 +155,6 @@ struct ObjectsCollected {  // the answer to CollectObjects
 using Event = std::variant<Started, TimerFired, Committed, AuditWritten, JoinAsked, HeartbeatHeard,
                            LeaveAsked, MemberLost, AdoptionAnswered, RunnerLost, StartAsked, StepAsked,
                            FinishAsked, AdminAsked, ModelImported, KeyMade, DrainAnswered, NodeDescribed,
-                           FaultCarried, MachineOrdered, ObjectsCollected>;
+                           GatewayDescribed, FaultCarried, MachineOrdered, ObjectsCollected>;
 
 }  // namespace troupe::cluster

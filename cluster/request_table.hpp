@@ -117,6 +117,7 @@ class RequestTable {
   [[nodiscard]] std::size_t waiting() const { return requests_.size() - sent_; }
   [[nodiscard]] std::size_t sent() const { return sent_; }
   [[nodiscard]] Duration RetryAfter() const;
+  [[nodiscard]] double alpha() const { return order_.alpha(); }  // as RequestOrder's
   void Check() const;
 
  private:

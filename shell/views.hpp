@@ -44,6 +44,11 @@ namespace troupe::shell {
 [[nodiscard]] Table RunTable(const proto::AdminReply& reply);
 [[nodiscard]] std::string RunDetails(const proto::RunRecord& run, const Style& style);
 
+// How functions stood to their SLOs in the last hour, and since the gateways began where `since_start`.
+[[nodiscard]] Table SloTable(const proto::AdminReply& reply, bool since_start);
+// One request: what it waited for, in lines with bars.
+[[nodiscard]] std::string RequestDetails(const proto::RequestTimeline& request, const Style& style);
+
 // One line: time, who, what, text.
 [[nodiscard]] std::string EventLine(const proto::Event& event, const Style& style);
 // Where it ran and what its time was spent on. `waited` is what the shell measured.

@@ -5,14 +5,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "actors/core/time.hpp"
 #include "actors/daemon/gauges.hpp"
 #include "actors/daemon/membership.hpp"
 #include "actors/daemon/process_faults.hpp"
 #include "actors/daemon/roles.hpp"
+#include "actors/daemon/slo_gauges.hpp"
 #include "actors/daemon/vital.hpp"
 #include "actors/gateway/gateway_admin.hpp"
 #include "actors/gateway/gateway_service.hpp"
 #include "actors/gateway/router.hpp"
+#include "actors/gateway/slo_recorder.hpp"
 #include "base/status.hpp"
 #include "gateway/gateway_server.hpp"
 
@@ -50,8 +53,10 @@ class GatewayRole final : public Role {
     router.view = view_;
     router.servable = servable_;
     const auto inbox = router.inbox;
-    router.on_answer = [statistics = statistics_](const proto::InferReply& reply, Duration took) {
-      statistics->Observe(reply, took, UnixNow() / 1'000'000);
+    router.on_answer = [statistics = statistics_, slos = slos_](const proto::InferReply& reply,
+                                                                const AnsweredCall& call) {
+      statistics->Observe(reply, call.took, UnixNow() / 1'000'000);
+      slos->Observe(reply, call, UnixNow());
     };
     TROUPE_ASSIGN_OR_RETURN(router_, SpawnRouter(*common_.system, std::move(router), *common_.directory));
     FrontOptions front;
@@ -61,6 +66,9 @@ class GatewayRole final : public Role {
     front.view = view_;
     front.on_run = [statistics = statistics_](const proto::FunctionKey& workflow, int code, Duration took) {
       statistics->ObserveRun(workflow, code, took, UnixNow() / 1'000'000);
+    };
+    front.describe = [slos = slos_](const proto::DescribeGateway& ask, Time now) {
+      return slos->Describe(ask, now);
     };
     front.router_inbox = inbox;
     front_ =
@@ -120,6 +128,7 @@ class GatewayRole final : public Role {
     gauges_.Set("troupe_compute_seconds_total", "Time that requests spent computing.", none,
                 ToSeconds(totals.compute));
     caf::scoped_actor self(*common_.system);
+    ShowSlos(slos_->Describe({}, Now(self.ptr())), gauges_);
     self->request(router_, kAskTimeout, proto::DescribeMember())
         .receive(
             [&](const proto::MemberReport& report) {
@@ -213,6 +222,7 @@ class GatewayRole final : public Role {
   std::shared_ptr<ServableModels> servable_ = std::make_shared<ServableModels>();
   std::shared_ptr<ViewCell> view_ = std::make_shared<ViewCell>();
   std::shared_ptr<FunctionStatistics> statistics_ = std::make_shared<FunctionStatistics>();
+  std::shared_ptr<SloRecorder> slos_ = std::make_shared<SloRecorder>(common_.config.member.name);
   RouterActor router_;
   std::shared_ptr<FrontClient> front_;
   std::unique_ptr<ManagerClient> manager_;

@@ -145,6 +145,8 @@ class ManagerRole final : public Role {
   void Show(const proto::ClusterStatusReply& status) {
     gauges_.Set("troupe_functions", "Functions in the registry.", {},
                 static_cast<double>(status.functions()));
+    gauges_.Set("troupe_models_short_of_copies", "Models with fewer host copies than wanted.", {},
+                static_cast<double>(status.models_short()));
     gauges_.Set("troupe_workflows", "Workflows in the registry.", {},
                 static_cast<double>(status.workflows()));
     gauges_.Set("troupe_steps_recomputed_total",

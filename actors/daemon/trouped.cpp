@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 #include <vector>
 
@@ -178,6 +179,7 @@ class Daemon {
                  static_cast<double>(common_->channel->capacity().count()));
     gauges_->Set("troupe_arena_used_bytes", "Bytes of tensors in this process's arena.", {},
                  static_cast<double>(common_->channel->used().count()));
+    MeasureDisk();
     MeasureConnections();
     MeasureSocket("arena", *common_->arena_refusals);
     if (common_->remote != nullptr) MeasureSocket("tensors", *common_->tensor_refusals);
@@ -192,6 +194,16 @@ class Daemon {
                    "Time until this daemon's own certificate ends; negative when it has ended.", {},
                    absl::ToDoubleSeconds(certificates_->Left(absl::Now())));
     for (auto& role : roles_) role->Measure();
+  }
+
+  void MeasureDisk() {
+    std::error_code unknown;
+    const auto space = std::filesystem::space(config_.member.data, unknown);
+    if (unknown) return;
+    gauges_->Set("troupe_data_bytes", "Size of the disk with the daemon's data.", {},
+                 static_cast<double>(space.capacity));
+    gauges_->Set("troupe_data_free_bytes", "Free room on the disk with the daemon's data.", {},
+                 static_cast<double>(space.available));
   }
 
   void MeasureConnections() {

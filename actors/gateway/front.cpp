@@ -70,6 +70,9 @@ class Front : public FrontSelf::base {
           });
           return promise;
         },
+        [this](const proto::DescribeGateway& ask) {
+          return options_.describe ? options_.describe(ask, Now(this)) : proto::GatewayDescription();
+        },
         [this](const proto::ReleaseOutputs& release) {
           kept_.erase(release.release());
           send(router_, release);

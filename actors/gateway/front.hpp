@@ -24,6 +24,8 @@ struct FrontOptions {
   std::shared_ptr<ViewCell> view;
   // Told of each call of a workflow that ends, and how (absl::StatusCode); called in the actor. May be empty.
   std::function<void(const proto::FunctionKey& workflow, int code, Duration took)> on_run;
+  // Answers the manager's questions about requests; called in the actor. May be empty.
+  std::function<proto::GatewayDescription(const proto::DescribeGateway&, Time now)> describe;
   std::shared_ptr<RouterInbox> router_inbox = std::make_shared<RouterInbox>();  // of the router
 };
 

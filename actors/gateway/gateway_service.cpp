@@ -102,6 +102,7 @@ gateway::CallId GatewayService::Infer(gateway::InferCall call,
   request.set_timeout_ns(call.timeout.count());
   request.set_priority(call.priority);
   request.set_run_key(std::move(call.run_key));
+  request.set_client_id(std::move(call.request_id));
   request.set_call(id);
   for (auto& name : call.outputs) request.add_outputs(std::move(name));
   auto places = std::make_shared<std::vector<std::unique_ptr<gateway::InputPlace>>>();

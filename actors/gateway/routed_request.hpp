@@ -6,6 +6,7 @@
 
 #include "actors/gateway/router.hpp"
 #include "base/units.hpp"
+#include "cluster/request_table.hpp"
 #include "proto/request.pb.h"
 
 namespace troupe::actors {
@@ -16,8 +17,13 @@ struct RoutedRequest {
   std::string model;       // digest of its function's model
   bool has_state = false;  // its function keeps state from run to run
   Time arrived{};
-  std::uint64_t ticket = 0;  // of its last sending: the id under which a node knows it
-  proto::InferReply reply;   // of the node, once there is one
+  Duration deadline{};        // of its function's SLO; zero: none
+  double percentile = 0;      // of the SLO; 0: the default
+  std::uint64_t ticket = 0;   // of its last sending: the id under which a node knows it
+  proto::InferReply reply{};  // of the node, once there is one
 };
+
+// What a node is told of it, but for the router's id.
+[[nodiscard]] proto::SubmitRequest SubmitFor(const RoutedRequest& request, const cluster::Send& send);
 
 }  // namespace troupe::actors

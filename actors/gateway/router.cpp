@@ -124,8 +124,13 @@ class Router : public RouterSelf::base, public RouterClient {
     if (const auto admission = table_.Admit(request, now); !admission.status.ok())
       return Refuse(done, message, admission.status, admission.retry_after);
     *message.mutable_function() = record.key();
-    requests_[request.sequence] = {
-        std::move(message), std::move(done), record.model_digest(), !record.state().empty(), now, 0, {}};
+    requests_[request.sequence] = {.message = std::move(message),
+                                   .done = std::move(done),
+                                   .model = record.model_digest(),
+                                   .has_state = !record.state().empty(),
+                                   .arrived = now,
+                                   .deadline = request.deadline,
+                                   .percentile = request.percentile};
     Pump();
   }
 
@@ -135,7 +140,7 @@ class Router : public RouterSelf::base, public RouterClient {
     SetStatus(status, reply);
     reply.set_retry_after_ns(retry_after.count());
     *reply.mutable_function() = request.function();
-    if (options_.on_answer) options_.on_answer(reply, Duration::zero());
+    if (options_.on_answer) options_.on_answer(reply, {.now = Now(this), .id = request.client_id()});
     done(std::move(reply));
   }
 
@@ -151,20 +156,8 @@ class Router : public RouterSelf::base, public RouterClient {
   void Submit(const cluster::Send& send) {
     auto& held = requests_.at(send.sequence);
     held.ticket = send.ticket;
-    proto::SubmitRequest submit;
+    auto submit = SubmitFor(held, send);
     submit.mutable_id()->set_router(options_.id);
-    submit.mutable_id()->set_sequence(send.ticket);
-    *submit.mutable_function() = held.message.function();
-    submit.set_model_digest(held.model);
-    // The inputs stay here too: the request may have to be sent again.
-    *submit.mutable_inputs() = held.message.inputs();
-    *submit.mutable_outputs() = held.message.outputs();
-    submit.set_deadline_in_ns(send.deadline_in.count());
-    submit.set_slo_percentile(send.percentile);
-    submit.set_timeout_in_ns(send.timeout_in.count());
-    submit.set_priority(held.message.priority());
-    submit.set_node_epoch(send.node_epoch);
-    submit.set_workflow(held.message.workflow());
     Call<proto::SubmitReply>(
         this, calls_, ControllerOf(send.node), send.timeout_in + options_.call_slack, std::move(submit),
         [this, send](absl::StatusOr<proto::SubmitReply> reply) { Replied(send, std::move(reply)); });
@@ -225,7 +218,10 @@ class Router : public RouterSelf::base, public RouterClient {
       reply.set_release(held.ticket);
       unread_[held.ticket] = finished.node;
     }
-    if (options_.on_answer) options_.on_answer(reply, Now(this) - held.arrived);
+    const auto now = Now(this);
+    if (options_.on_answer)
+      options_.on_answer(reply, {now, now - held.arrived, held.deadline, held.percentile, table_.alpha(),
+                                 held.message.client_id()});
     held.done(std::move(reply));
   }
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "actors/core/inbox.hpp"
 #include "actors/gateway/servable_models.hpp"
@@ -32,6 +33,16 @@ class RouterClient {
 };
 using RouterInbox = Inbox<RouterClient>;
 
+// What a request was beside its answer.
+struct AnsweredCall {
+  Time now{};
+  Duration took{};
+  Duration deadline{};    // of its function's SLO; zero: none
+  double percentile = 0;  // of the SLO; 0: the default
+  double alpha = 0;       // of the gateway's order by SLO; 0: it has none
+  std::string_view id{};  // that the client gave it; empty: none
+};
+
 struct RouterOptions {
   std::string gateway;   // this member's name
   std::uint64_t id = 0;  // of this incarnation; never used by another router
@@ -45,7 +56,7 @@ struct RouterOptions {
   std::shared_ptr<ServableModels> servable = std::make_shared<ServableModels>();  // likewise
   std::shared_ptr<RouterInbox> inbox = std::make_shared<RouterInbox>();
   // Told of each request that ends (for metrics); called in the actor.
-  std::function<void(const proto::InferReply&, Duration took)> on_answer;
+  std::function<void(const proto::InferReply&, const AnsweredCall&)> on_answer;
 };
 
 // `directory` outlives the actor. InvalidArgument for a policy that does not exist.

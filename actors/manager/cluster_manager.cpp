@@ -246,6 +246,13 @@ class ClusterManager : public ManagerSelf::base {
           On(cluster::NodeDescribed{inquiry, std::move(description)});
         });
   }
+  void Do(cluster::DescribeGateway& describe) {
+    Call<proto::GatewayDescription>(
+        this, calls_, links_.Front(describe.gateway), options_.ask_timeout, std::move(describe.ask),
+        [this, inquiry = describe.inquiry](absl::StatusOr<proto::GatewayDescription> description) {
+          On(cluster::GatewayDescribed{inquiry, std::move(description)});
+        });
+  }
   // A manager that does not allow faults passes none on, whatever its members allow.
   void Do(cluster::CarryFault& carry) {
     const auto& fault = carry.fault;

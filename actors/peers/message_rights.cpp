@@ -56,6 +56,8 @@ constexpr Row kRows[] = {
     {"DrainReply", kNode},
     {"DescribeNode", kManager},
     {"NodeDescription", kNode},
+    {"DescribeGateway", kManager},
+    {"GatewayDescription", kGateway},
     {"KillGpu", kManager},
     {"InjectFault", kManager},
     // Models, from the manager.
@@ -144,6 +146,8 @@ constexpr AdminRow kAdminRows[] = {
     {Case::kListRuns, "list the runs", kReaders},
     {Case::kShowRun, "look at a run", kReaders},
     {Case::kShowImport, "look at an import", kReaders},
+    {Case::kShowSlo, "look at the SLOs", kReaders},
+    {Case::kExplainRequest, "look at requests", kReaders},
 };
 
 // As RequireRole, for a peer that may have no certificate.

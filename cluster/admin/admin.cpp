@@ -82,6 +82,10 @@ void Admin::Answer(Ask ask, const proto::AdminRequest& request) {
       return parts_.keys.List(ask);
     case Case::kListGpus:
       return parts_.inquiries.ListGpus(ask, request.list_gpus().node());
+    case Case::kShowSlo:
+      return parts_.inquiries.ShowSlo(ask, request.show_slo().key());
+    case Case::kExplainRequest:
+      return parts_.inquiries.Explain(ask, request.explain_request().id());
     case Case::kShowImport:
       return parts_.out.Add(ShowImports{ask, request.show_import().onnx_digest()});
     case Case::kListFunctions:

@@ -29,6 +29,7 @@ proto::AdminReply AnswerStatus(const ManagerState& state) {
   status.set_workflows(state.catalogue.workflows().size());
   status.set_runs(state.catalogue.runs().size());
   status.set_steps_recomputed(state.catalogue.runs().steps_recomputed());
+  status.set_models_short(state.placement.problems().size());
   for (const auto& [name, member] : state.members.members()) {
     auto& entry = *status.add_members();
     *entry.mutable_member() = member.record;

@@ -31,6 +31,8 @@ class RequestOrder {
 
   // Whether functions may have changed places; then Moved says of which waiting request.
   [[nodiscard]] bool Reorder(Time now) { return slo_ && slo_->Reorder(now); }
+  // Of the policies that order functions by their SLO (scheduling/slo_order.hpp); 0: the policy has none.
+  [[nodiscard]] double alpha() const { return slo_ ? slo_->alpha() : 0; }
   [[nodiscard]] bool Moved(const RequestEntry& entry) const;
   // A waiting request that has become late, and is to have its LateKey.
   [[nodiscard]] std::optional<std::uint64_t> NextLate(Time now) const;

@@ -17,6 +17,7 @@ struct HeldRequest {
   Time expiry{};
   bool awaits_inputs = false;  // they come from another host; the scheduler does not know the request yet
   bool brought = false;        // they came from there, and lie in this daemon's arena
+  std::uint32_t waiting = 0;   // requests that waited at the node when it came
   bool from_disk = false;      // its model was not in the host region when it came
   bool trial = false;          // the node's own: it has no question
   bool refill = false;         // a trial that brings back what a dead worker held

@@ -66,6 +66,7 @@ void Requests::On(RequestArrived& event) {
   auto& held = requests_[id];
   held.message = std::move(message);
   held.ask = event.ask;
+  held.waiting = static_cast<std::uint32_t>(parts_.scheduler.waiting());
   held.expiry = request.expiry;
   if (state != nullptr && !state->failed.ok())
     return Finish({.id = id, .kind = FinishKind::kFailed, .status = state->failed});
@@ -142,6 +143,20 @@ void Requests::Finish(const Finished& finished) {
   held.trial ? parts_.trials.Ended(finished, held) : Answer(finished, held);
 }
 
+void Requests::Tell(const Finished& finished, const HeldRequest& held, proto::RunStory& story) const {
+  story.set_waiting(held.waiting);
+  story.set_fetched_inputs(held.brought);
+  if (finished.gpu == kNoGpu) return;
+  story.set_source(Name(held.was));
+  story.set_swapped_bytes(held.swap.bytes());
+  // Only of a late request, because every request at the node is looked at.
+  const Time arrived = held.dispatched - finished.queued;
+  const Duration deadline(held.message.deadline_in_ns());
+  if (deadline == Duration::zero() || parts_.out.now() - arrived <= deadline) return;
+  for (const auto& [id, other] : requests_)
+    if (other.serial != 0 && other.gpu == finished.gpu) story.add_beside(other.message.function().name());
+}
+
 void Requests::Answer(const Finished& finished, HeldRequest& held) {
   auto reply = ReplyFor(finished, held.message, held.swap, held.run, parts_.settings.name);
   if (reply.has_served() && finished.gpu != kNoGpu)
@@ -152,6 +167,7 @@ void Requests::Answer(const Finished& finished, HeldRequest& held) {
     unread_.Add(finished.id, {finished.gpu, std::move(slices)});
     parts_.scheduler.Unread(finished.gpu, 1);
   }
+  if (reply.has_served()) Tell(finished, held, *reply.mutable_served()->mutable_story());
   // The run went well and its state is kept, whatever becomes of its outputs.
   const auto* function = parts_.models.FunctionOf(held.message);
   if (finished.kind == FinishKind::kServed && function != nullptr && !function->state().empty())

@@ -56,6 +56,8 @@ class Requests {
   void Bounce(Ask ask, proto::BounceReason reason, const std::string& message);
   [[nodiscard]] bool MayEnter(const RequestArrived& event, const RequestId& id, bool has_state);
   void Answer(const Finished& finished, HeldRequest& held);
+  // What happened to the request beside its times.
+  void Tell(const Finished& finished, const HeldRequest& held, proto::RunStory& story) const;
   void Void(GpuIndex gpu);
 
   Parts& parts_;

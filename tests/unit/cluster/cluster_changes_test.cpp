@@ -20,6 +20,40 @@ class Changing : public ClusterTest {
   }
 };
 
+// --- inquiries ---
+
+TEST_F(Changing, AnSloIsAddedUpOverTheGatewaysThatAnswer) {
+  JoinGateway("g1", 7);
+  JoinGateway("g2", 8);
+  AdminAsked asked{.ask = 5};
+  asked.request.mutable_show_slo();
+  EXPECT_THAT(On(asked), ElementsAre("describe g1", "describe g2"));
+  proto::GatewayDescription one;
+  auto& slo = *one.add_functions();
+  slo.mutable_function()->set_name("f");
+  slo.mutable_total()->set_in_time(3);
+  EXPECT_THAT(On(GatewayDescribed{1, one}), IsEmpty());
+  EXPECT_THAT(On(GatewayDescribed{1, absl::UnavailableError("it is gone")}), ElementsAre("answer 5 OK"));
+  EXPECT_THAT(On(GatewayDescribed{1, one}), IsEmpty()) << "an answer that comes too late changes nothing";
+}
+
+TEST_F(Changing, AnSloOfAFunctionThatDoesNotExistIsRefusedBeforeAGatewayIsAsked) {
+  JoinGateway("g1", 7);
+  AdminAsked asked{.ask = 5};
+  asked.request.mutable_show_slo()->mutable_key()->set_name("absent");
+  EXPECT_THAT(On(asked), ElementsAre("answer 5 NOT_FOUND"));
+}
+
+TEST_F(Changing, ARequestThatNoGatewayRemembersIsNotFound) {
+  AdminAsked asked{.ask = 5};
+  asked.request.mutable_explain_request();
+  EXPECT_THAT(On(asked), ElementsAre("answer 5 OK")) << "there is no gateway, so no request was slow";
+  JoinGateway("g1", 7);
+  asked.request.mutable_explain_request()->set_id("r");
+  EXPECT_THAT(On(asked), ElementsAre("describe g1"));
+  EXPECT_THAT(On(GatewayDescribed{2, proto::GatewayDescription()}), ElementsAre("answer 5 NOT_FOUND"));
+}
+
 // --- deployments ---
 
 TEST_F(Changing, AFunctionThatNoNodeCanServeIsTakenBack) {

@@ -188,6 +188,9 @@ class ClusterTest : public testing::Test {
   }
   static std::string Line(const KillGpu& kill) { return absl::StrCat("kill at ", kill.kill.node()); }
   static std::string Line(const DescribeNode& describe) { return absl::StrCat("describe ", describe.node); }
+  static std::string Line(const DescribeGateway& describe) {
+    return absl::StrCat("describe ", describe.gateway);
+  }
   static std::string Line(const CarryFault& carry) { return absl::StrCat("fault ", carry.ask); }
   static std::string Line(const WatchRunner& watch) { return absl::StrCat("watch ", watch.runner.actor); }
   static std::string Line(const CancelRunner& cancel) { return absl::StrCat("cancel ", cancel.runner.actor); }

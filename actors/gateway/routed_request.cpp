@@ -1,0 +1,23 @@
+#include "actors/gateway/routed_request.hpp"
+
+namespace troupe::actors {
+
+proto::SubmitRequest SubmitFor(const RoutedRequest& request, const cluster::Send& send) {
+  const auto& message = request.message;
+  proto::SubmitRequest submit;
+  submit.mutable_id()->set_sequence(send.ticket);
+  *submit.mutable_function() = message.function();
+  submit.set_model_digest(request.model);
+  // The inputs stay here too: the request may have to be sent again.
+  *submit.mutable_inputs() = message.inputs();
+  *submit.mutable_outputs() = message.outputs();
+  submit.set_deadline_in_ns(send.deadline_in.count());
+  submit.set_slo_percentile(send.percentile);
+  submit.set_timeout_in_ns(send.timeout_in.count());
+  submit.set_priority(message.priority());
+  submit.set_node_epoch(send.node_epoch);
+  submit.set_workflow(message.workflow());
+  return submit;
+}
+
+}  // namespace troupe::actors

@@ -1,0 +1,27 @@
+// The gateway's SLO tracker for several actors: the router tells how requests ended, the front and the page of metrics ask.
+// Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "actors/gateway/router.hpp"
+#include "cluster/slo/slo_tracker.hpp"
+
+namespace troupe::actors {
+
+class SloRecorder {
+ public:
+  explicit SloRecorder(std::string gateway) : tracker_(std::move(gateway)) {}
+
+  void Observe(const proto::InferReply& reply, const AnsweredCall& call, std::int64_t unix_ns);
+  [[nodiscard]] proto::GatewayDescription Describe(const proto::DescribeGateway& ask, Time now) const;
+
+ private:
+  mutable std::mutex mutex_;
+  cluster::SloTracker tracker_;  // guarded by mutex_
+};
+
+}  // namespace troupe::actors

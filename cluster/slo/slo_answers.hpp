@@ -1,0 +1,20 @@
+// One answer about SLOs and requests out of what several gateways describe.
+#pragma once
+
+#include <string>
+
+#include "proto/admin.pb.h"
+#include "proto/slo.pb.h"
+
+namespace troupe::cluster {
+
+// Adds the counts of a gateway to those in `reply`, which stay in the order of names. Of `key` only; an empty name: every
+// function, an empty version: every version.
+void AddSlos(const proto::GatewayDescription& gateway, const proto::FunctionKey& key,
+             proto::AdminReply& reply);
+// Adds the counts to the functions that `reply` lists.
+void AddSlosToFunctions(const proto::GatewayDescription& gateway, proto::AdminReply& reply);
+// Adds timelines, the slowest first, of all gateways together as many as one gives.
+void AddTimelines(const proto::GatewayDescription& gateway, proto::AdminReply& reply);
+
+}  // namespace troupe::cluster

@@ -1,0 +1,94 @@
+// SLO TRACKER: how the requests of one gateway ended, measured against their functions' SLOs: counts of each function since
+// the gateway began and of the last hour, why late ones were late, and timelines of the slowest and of the newest with an id.
+// The gateway owns it; no locks. Every table is bounded: of functions the one that is idle longest is forgotten.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/units.hpp"
+#include "proto/request.pb.h"
+#include "proto/slo.pb.h"
+
+namespace troupe::cluster {
+
+// A request that was answered.
+struct EndedRequest {
+  const proto::InferReply& reply;
+  Duration took{};        // at the gateway, from arrival to answer
+  Duration deadline{};    // of its function's SLO; zero: none
+  double percentile = 0;  // of the SLO; 0: the default
+  double alpha = 0;       // of the gateway's order by SLO; 0: it has none
+  std::string_view id{};  // that the client gave it; empty: none
+  std::int64_t unix_ns = 0;
+};
+
+// What a late request spent most of its time on.
+enum class LateCause { kQueue, kSwap, kRun, kNetwork };
+// The time that no other part accounts for is the network's. A request that no node answered waited in a queue.
+[[nodiscard]] LateCause CauseOf(const proto::InferReply& reply, Duration took);
+
+// Whether the request counts at all: its client neither gave it up nor asked for what cannot be.
+[[nodiscard]] bool CountsForSlo(int code);
+
+class SloTracker {
+ public:
+  static constexpr std::size_t kMostFunctions = 4096;
+  static constexpr std::size_t kSlowest = 16;     // of each minute
+  static constexpr std::size_t kWithId = 1024;    // newest requests that have an id
+  static constexpr std::size_t kLongestId = 128;  // bytes of an id that are kept
+
+  explicit SloTracker(std::string gateway) : gateway_(std::move(gateway)) {}
+
+  void Ended(const EndedRequest& request, Time now);
+
+  [[nodiscard]] proto::GatewayDescription Describe(const proto::DescribeGateway& ask, Time now) const;
+  [[nodiscard]] std::size_t functions() const { return functions_.size(); }
+
+ private:
+  static constexpr std::int64_t kSlots = 12;  // of five minutes each
+  struct Slot {
+    std::int64_t number = -1;  // since the clock's zero
+    proto::SloCounts counts;
+  };
+  struct Function {
+    Duration deadline{};
+    double percentile = 0;
+    proto::SloCounts total;
+    std::array<Slot, kSlots> slots;
+    std::uint64_t last = 0;  // counts ends
+  };
+  struct Minute {
+    std::int64_t number = -1;
+    std::vector<proto::RequestTimeline> slowest;  // a heap whose first is the fastest
+  };
+  using Key = std::pair<std::string, std::string>;  // name, version
+  struct ByKey {
+    using is_transparent = void;
+    template <class A, class B>
+    bool operator()(const A& a, const B& b) const {
+      const int names = std::string_view(a.first).compare(b.first);
+      return names != 0 ? names < 0 : std::string_view(a.second) < std::string_view(b.second);
+    }
+  };
+
+  Function& FunctionOf(const proto::FunctionKey& key);
+  void KeepIfSlow(const EndedRequest& request, Time now);
+  [[nodiscard]] proto::RequestTimeline TimelineOf(const EndedRequest& request) const;
+  [[nodiscard]] proto::FunctionSlo SloOf(const Key& key, const Function& function, Time now) const;
+
+  const std::string gateway_;
+  std::map<Key, Function, ByKey> functions_;
+  std::array<Minute, 2> minutes_;  // the one that runs and the one before
+  std::deque<proto::RequestTimeline> with_id_;
+  std::uint64_t ends_ = 0;
+  double alpha_ = 0;  // at the last end
+};
+
+}  // namespace troupe::cluster

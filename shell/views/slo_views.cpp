@@ -1,0 +1,118 @@
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "proto/slo_counts.hpp"
+#include "shell/cat.hpp"
+#include "shell/views.hpp"
+
+namespace troupe::shell {
+
+namespace {
+
+constexpr int kBarCells = 30;
+constexpr double kNearlyUsedUp = 0.25;  // of the budget that is left
+
+std::string ObjectiveOf(const proto::FunctionSlo& slo) {
+  if (slo.deadline_ns() <= 0) return "-";
+  return absl::StrFormat("%s at %g %%", FormatDuration(Duration(slo.deadline_ns())), slo.percentile());
+}
+
+Cell BudgetCell(const proto::FunctionSlo& slo, const proto::SloCounts& counts) {
+  if (slo.deadline_ns() <= 0) return {"-", Colour::kDim};
+  const double left = proto::BudgetLeft(counts, slo.percentile());
+  const Colour colour = left < 0 ? Colour::kRed : left < kNearlyUsedUp ? Colour::kYellow : Colour::kGreen;
+  return {absl::StrFormat("%.0f %%", 100 * left), colour};
+}
+
+std::string RequiredText(const proto::FunctionSlo& slo, const proto::SloCounts& counts) {
+  if (slo.deadline_ns() <= 0) return "-";
+  return absl::StrFormat("%.0f", std::ceil(proto::RequiredRequests(counts, slo.percentile())));
+}
+
+struct Part {
+  std::string name;
+  Duration took{};
+  std::string remark;
+};
+
+std::string SwapRemark(const proto::RequestTimeline& request) {
+  const auto& story = request.story();
+  if (story.source().empty()) return "";
+  if (story.swapped_bytes() == 0) return Cat("the model was ", Printable(story.source()));
+  return Cat(FormatBytes(Bytes(story.swapped_bytes())), " of weights, from: ", Printable(story.source()));
+}
+
+std::string RunRemark(const proto::RequestTimeline& request) {
+  const auto& beside = request.story().beside();
+  if (beside.empty()) return "";
+  return Cat("its GPU had besides: ", Printable(absl::StrJoin(beside, ", ")));
+}
+
+std::vector<Part> PartsOf(const proto::RequestTimeline& request) {
+  const auto& times = request.times();
+  const auto& story = request.story();
+  const std::int64_t known =
+      times.router_queue_ns() + times.node_queue_ns() + times.swap_ns() + times.compute_ns();
+  return {{"queue of the gateway", Duration(times.router_queue_ns()), ""},
+          {"queue of the node", Duration(times.node_queue_ns()),
+           story.waiting() == 0 ? "" : Cat(story.waiting(), " others waited when it came")},
+          {"swap", Duration(times.swap_ns()), SwapRemark(request)},
+          {"run", Duration(times.compute_ns()), RunRemark(request)},
+          {"network and copies", Duration(std::max<std::int64_t>(0, request.took_ns() - known)),
+           story.fetched_inputs() ? "its inputs came from another host" : ""}};
+}
+
+std::string Verdict(const proto::RequestTimeline& request) {
+  if (request.code() != 0) return Cat("failed: ", Printable(request.message()));
+  if (request.deadline_ns() <= 0) return "no deadline";
+  const Duration spare(request.deadline_ns() - request.took_ns());
+  return spare >= Duration::zero() ? Cat("in time, ", FormatDuration(spare), " to spare")
+                                   : Cat("late by ", FormatDuration(-spare));
+}
+
+std::string PlaceOf(const proto::RequestTimeline& request) {
+  if (request.node().empty()) return Cat("gateway ", Printable(request.gateway()), ", no node took it");
+  return Cat("gateway ", Printable(request.gateway()), ", node ", Printable(request.node()), ", GPU ",
+             request.gpu(), request.attempts() > 1 ? Cat(", ", request.attempts(), " attempts") : "");
+}
+
+}  // namespace
+
+Table SloTable(const proto::AdminReply& reply, bool since_start) {
+  Table table({"FUNCTION", ">VERSION", "OBJECTIVE", ">REQUESTS", ">ATTAINED", ">BUDGET LEFT", ">REQUIRED",
+               ">QUEUE", ">SWAP", ">RUN", ">NETWORK", ">FAILED"});
+  for (const auto& slo : reply.slos()) {
+    const auto& counts = since_start ? slo.total() : slo.hour();
+    table.Add({slo.function().name(), slo.function().version(), ObjectiveOf(slo),
+               Cat(proto::EndedCount(counts)), absl::StrFormat("%.2f %%", 100 * proto::Attained(counts)),
+               BudgetCell(slo, counts), RequiredText(slo, counts), Cat(counts.late_queue()),
+               Cat(counts.late_swap()), Cat(counts.late_run()), Cat(counts.late_network()),
+               Cat(counts.failed())});
+  }
+  return table;
+}
+
+std::string RequestDetails(const proto::RequestTimeline& request, const Style& style) {
+  std::string out =
+      Cat(style.Paint(DescribeKey(request.function()), Colour::kBold), "  ",
+          FormatDuration(Duration(request.took_ns())), ", ", Verdict(request), "\n",
+          request.id().empty() ? "" : Cat("id         ", Printable(request.id()), "\n"), "ended      ",
+          FormatUnixTime(request.ended_unix_ns()), "\nat         ", PlaceOf(request), "\n");
+  const auto parts = PartsOf(request);
+  const double whole = static_cast<double>(std::max<std::int64_t>(1, request.took_ns()));
+  for (const auto& part : parts) {
+    const double share = std::clamp(static_cast<double>(part.took.count()) / whole, 0.0, 1.0);
+    const auto cells = static_cast<std::size_t>(std::lround(share * kBarCells));
+    Append(&out,
+           absl::StrFormat("  %-21s %10s  %-*s", part.name, FormatDuration(part.took), kBarCells,
+                           std::string(cells, '#')),
+           part.remark.empty() ? "" : Cat("  ", part.remark), "\n");
+  }
+  return out;
+}
+
+}  // namespace troupe::shell
