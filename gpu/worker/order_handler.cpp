@@ -23,9 +23,13 @@ namespace {
 using transport::SteadyNow;
 
 // Answers go to the session that the order came from; they are dropped when it is gone.
-Reply ReplyTo(const std::shared_ptr<Session>& session, std::uint64_t sequence, Lanes lanes) {
+Reply ReplyTo(const std::shared_ptr<Session>& session, std::uint64_t sequence, Lanes lanes,
+              const WorkerMeter& meter, WorkerMeter::Payer payer) {
   return Reply(sequence, SteadyNow(),
-               [weak = std::weak_ptr<Session>(session), lanes](const proto::WorkerOutcome& outcome) mutable {
+               [weak = std::weak_ptr<Session>(session), lanes, &meter,
+                payer = std::move(payer)](const proto::WorkerOutcome& outcome) mutable {
+                 // Before the answer, so that no answered run is without its count when this process dies.
+                 meter.Count(payer, outcome);
                  lanes.page().outcomes.fetch_add(1, std::memory_order_relaxed);
                  if (const auto here = weak.lock()) here->Answer(outcome);
                });
@@ -72,6 +76,7 @@ OrderHandler::OrderHandler(std::unique_ptr<Device> device, TaskQueue& queue, Lan
     : device_(std::move(device)),
       lanes_(lanes),
       options_(std::move(options)),
+      meter_(options_.meter),
       links_(*device_, options_.swap),
       memory_(*device_, options_.memory),
       residency_(memory_, queue, links_, options_.limits, {options_.meetings, Bytes(), options_.refusals}),
@@ -88,7 +93,6 @@ OrderHandler::OrderHandler(std::unique_ptr<Device> device, TaskQueue& queue, Lan
 
 void OrderHandler::Take(const std::shared_ptr<Session>& session, const transport::RingRecord& record) {
   lanes_.page().orders.store(++orders_, std::memory_order_relaxed);
-  Reply reply = ReplyTo(session, record.sequence, lanes_);
   proto::WorkerOrder order;
   absl::Status status;
   if (record.op != kOrderOp) {
@@ -100,6 +104,8 @@ void OrderHandler::Take(const std::shared_ptr<Session>& session, const transport
     status = absl::InvalidArgumentError(
         absl::StrCat("the order's sequence is ", order.sequence(), ", its record's ", record.sequence));
   }
+  Reply reply =
+      ReplyTo(session, record.sequence, lanes_, meter_, meter_.PayerOf(order, device_->info().shares));
   if (!status.ok()) {
     reply.Fail(status);
     return;

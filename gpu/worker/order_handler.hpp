@@ -20,6 +20,7 @@
 #include "gpu/worker/session.hpp"
 #include "gpu/worker/state_handler.hpp"
 #include "gpu/worker/task_queue.hpp"
+#include "gpu/worker/worker_meter.hpp"
 
 namespace troupe::gpu {
 
@@ -36,6 +37,7 @@ class OrderHandler {
     std::uint32_t gpu = 0;  // index in its node
     std::string meetings;   // socket at which others meet for what this worker broadcasts; empty: it does not
     std::shared_ptr<transport::SocketRefusals> refusals{};  // at that socket; null: not shown
+    std::shared_ptr<MeterWriter> meter{};                   // null: nothing is counted
   };
   // Probes the device's link, unless the size of groups is given: takes up to DeviceLinks::kProbeBudget.
   OrderHandler(std::unique_ptr<Device> device, TaskQueue& queue, Lanes lanes, Options options);
@@ -77,6 +79,7 @@ class OrderHandler {
   std::unique_ptr<Device> device_;  // ends last
   Lanes lanes_;
   const Options options_;
+  const WorkerMeter meter_;
   DeviceLinks links_;  // probes the link while the device is empty
   DeviceMemory memory_;
   Residency residency_;
