@@ -26,6 +26,7 @@
 #include "cluster/runs/runs.hpp"
 #include "cluster/runs/unwritten_runs.hpp"
 #include "cluster/settings.hpp"
+#include "cluster/usage/metered_usage.hpp"
 
 namespace troupe::cluster {
 
@@ -50,6 +51,8 @@ struct Parts {
   // members/
   Members members{*this};
   Machines machines{*this};
+  // usage/
+  MeteredUsage usage{*this};
   // copies/
   Copies copies{*this};
   // runs/
