@@ -14,6 +14,7 @@
 #include "actors/daemon/process_faults.hpp"
 #include "actors/daemon/roles.hpp"
 #include "actors/daemon/swap_gauges.hpp"
+#include "actors/daemon/usage_gauges.hpp"
 #include "actors/daemon/vital.hpp"
 #include "actors/daemon/worker_refusals.hpp"
 #include "actors/node/cache.hpp"
@@ -172,7 +173,7 @@ class NodeRole final : public Role {
     options.copies.region = host_->usage().capacity;
     options.topology = topology_;
     options.costs.link = config.gpus.link;
-    KeepNodeFiles(config.member.data, common_.pool, options);
+    KeepNodeFiles(config.member.data, config.member.run, common_.pool, options);
     options.executor.supervision.hang_timeout = config.gpus.hang;
     for (unsigned i = 0; i < config.gpus.count; ++i)
       options.gpus.push_back({absl::StrCat(config.gpus.device, ":", i), config.gpus.memory});
@@ -276,6 +277,7 @@ class NodeRole final : public Role {
                 static_cast<double>(usage.used.count()));
     ShowGpus(node);
     ShowSwaps(node, gauges_);
+    ShowUsage(node, gauges_);
     worker_refusals_->Show(mine, gauges_);
     if (Isolated()) ShowRuntimes(node);
   }

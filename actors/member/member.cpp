@@ -191,6 +191,7 @@ class Member : public MemberSelf::base {
     const auto life = life_;
     proto::DescribeMember ask;
     ask.set_events_heard(events_heard_);
+    ask.set_usage_stored(usage_stored_);
     Call<proto::MemberReport>(this, calls_, subject_, heartbeat_ * 5, std::move(ask),
                               [this, life](absl::StatusOr<proto::MemberReport> report) {
                                 // A subject that does not answer is not alive: then neither are we.
@@ -206,6 +207,9 @@ class Member : public MemberSelf::base {
     *beat.mutable_gpus() = report.gpus();
     *beat.mutable_load() = report.load();
     *beat.mutable_demand() = report.demand();
+    beat.set_usage_ledger(report.usage_ledger());
+    beat.set_unix_ns(report.unix_ns());
+    if (report.has_usage()) *beat.mutable_usage() = report.usage();
     std::uint64_t told = 0;
     if (!telling_ && report.events_size() > 0) {
       *beat.mutable_events() = report.events();
@@ -220,6 +224,7 @@ class Member : public MemberSelf::base {
           if (life != life_ || !reply.ok()) return;
           if (!reply->known()) return Join();
           options_.lease->Heard(sent);
+          usage_stored_ = reply->usage_stored();
           Remind(reply->revision());
         });
   }
@@ -298,6 +303,7 @@ class Member : public MemberSelf::base {
   std::uint64_t epoch_ = 0;
   std::uint64_t sequence_ = 0;
   std::uint64_t events_heard_ = 0;  // of the subject's events, by a manager
+  std::uint64_t usage_stored_ = 0;  // of the subject's usage statements, by the manager
   std::uint64_t told_ = 0;          // revision that the manager had reached at the last beat
   std::uint64_t reminded_ = 0;      // the last that the subject was reminded of
   bool missed_ = false;             // the subject heard of changes before we had joined
