@@ -37,7 +37,7 @@ const std::vector<Verb>& Verbs() {
   static const std::vector<Verb> kVerbs = [] {
     std::vector<Verb> all;
     for (const auto& part : {ClusterVerbs(), GpuVerbs(), ChaosVerbs(), FunctionVerbs(), InferVerbs(),
-                             KeyVerbs(), CaVerbs(), WorkflowVerbs(), SloVerbs(), WatchVerbs()})
+                             KeyVerbs(), CaVerbs(), WorkflowVerbs(), SloVerbs(), UsageVerbs(), WatchVerbs()})
       all.insert(all.end(), part.begin(), part.end());
     return all;
   }();
