@@ -8,6 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.hpp"
+#include "cluster/records/record_keys.hpp"
+#include "sim/checkers/usage_check.hpp"
 
 namespace troupe::sim {
 
@@ -85,7 +87,7 @@ SimulatedDisk::Events ChaosCluster::DiskEvents() {
                             bool acknowledged) { store_watch_.Written(batch, acknowledged, world_.Now()); }};
 }
 
-World::NodePlan ChaosCluster::PlanOf(const std::string& name) const {
+World::NodePlan ChaosCluster::PlanOf(const std::string& name) {
   World::NodePlan plan;
   plan.options.name = name;
   plan.options.executor = ShortLimits();
@@ -98,6 +100,7 @@ World::NodePlan ChaosCluster::PlanOf(const std::string& name) const {
   plan.worker.long_runs = long_runs_;
   for (std::uint32_t gpu = 0; gpu < shape_.gpus; ++gpu)
     plan.options.gpus.push_back({absl::StrCat("fake:", gpu), plan.worker.memory});
+  meters_.Begin(name, plan);
   return plan;
 }
 
@@ -214,6 +217,7 @@ bool ChaosCluster::StartNode(const std::string& name, World::Kept kept) {
     std::filesystem::remove_all(DiskOf(name));
     std::filesystem::create_directory(DiskOf(name));
   }
+  meters_.Restart(name, kept);
   world_.RestartNode(name, kept);
   return true;
 }
@@ -234,6 +238,15 @@ void ChaosCluster::ForgetARun() {
 void ChaosCluster::ShareStates() {
   for (const auto& name : shape_.NodeNames())
     for (const auto& worker : world_.node(name).workers) worker->states_by_model = true;
+}
+
+std::vector<std::string> ChaosCluster::BrokenUsage() const {
+  std::vector<proto::UsageAmount> stored;
+  const auto scanned = storage::ScanMessages<proto::UsageAmount>(
+      disk_, storage::Table::kSettings, cluster::kUsageKey,
+      [&stored](std::string_view, proto::UsageAmount amount) { stored.push_back(std::move(amount)); });
+  if (!scanned.ok()) return {std::string(scanned.message())};
+  return CheckUsage(meters_.Expected(), stored);
 }
 
 std::uint64_t ChaosCluster::WorkerStarts() {

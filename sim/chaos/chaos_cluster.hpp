@@ -15,6 +15,7 @@
 
 #include "base/random.hpp"
 #include "sim/chaos/agenda.hpp"
+#include "sim/chaos/node_meters.hpp"
 #include "sim/chaos/simulated_front.hpp"
 #include "sim/checkers/step_watch.hpp"
 #include "sim/checkers/store_watch.hpp"
@@ -97,6 +98,9 @@ class ChaosCluster {
   [[nodiscard]] Agenda& agenda() { return agenda_; }
   [[nodiscard]] SimulatedDisk& disk() { return disk_; }
   [[nodiscard]] StoreWatch& store_watch() { return store_watch_; }
+  [[nodiscard]] NodeMeters& meters() { return meters_; }
+  // What the manager's store says that functions used, compared with what the workers counted.
+  [[nodiscard]] std::vector<std::string> BrokenUsage() const;
   [[nodiscard]] WireWatch& wire_watch() { return taps_.epochs; }
   [[nodiscard]] StepWatch& step_watch() { return taps_.steps; }
   [[nodiscard]] std::string Clock() { return FormatDuration(world_.Now().time_since_epoch()); }
@@ -123,7 +127,7 @@ class ChaosCluster {
   [[nodiscard]] SimulatedDisk::Events DiskEvents();
   void OpenFront(std::size_t index);
   void Connect(Link& link, const std::string& name);
-  [[nodiscard]] World::NodePlan PlanOf(const std::string& name) const;
+  [[nodiscard]] World::NodePlan PlanOf(const std::string& name);
   [[nodiscard]] std::string DiskOf(const std::string& node) const { return disks_ + "/" + node; }
 
   static constexpr std::uint32_t kReplicas = 2;
@@ -131,6 +135,7 @@ class ChaosCluster {
   const std::size_t most_notes_;
   const std::string disks_;  // a directory of its own: under it the states of each node's functions
   World world_;
+  NodeMeters meters_{world_};
   Agenda agenda_;
   StoreWatch store_watch_;
   Taps taps_{[this] { return world_.Now(); }};
