@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -34,11 +35,10 @@ class Gauges {
   void SetHistogram(const std::string& name, const std::string& help, const Labels& labels,
                     const std::vector<double>& bounds, const std::vector<double>& counts, double sum);
   // Removes every series of a family of gauges.
-  void Clear(const std::string& name) {
-    const auto it = gauges_.find(name);
-    if (it == gauges_.end()) return;
-    for (auto& [labels, gauge] : it->second.made) it->second.family->Remove(gauge);
-    it->second.made.clear();
+  void Clear(const std::string& name) { Keep(name, {}); }
+  // Removes the series of a family whose labels are not among these: of what is gone.
+  void Keep(const std::string& name, const std::set<Labels>& kept) {
+    name.ends_with("_total") ? KeepIn(counters_, name, kept) : KeepIn(gauges_, name, kept);
   }
 
  private:
@@ -66,6 +66,17 @@ class Gauges {
     } else {
       metric->Set(value);
     }
+  }
+  template <class Metric>
+  static void KeepIn(Families<Metric>& families, const std::string& name, const std::set<Labels>& kept) {
+    const auto it = families.find(name);
+    if (it == families.end()) return;
+    auto& [family, made] = it->second;
+    std::erase_if(made, [&](const auto& series) {
+      if (kept.contains(series.first)) return false;
+      family->Remove(series.second);
+      return true;
+    });
   }
   static auto Builder(const Family<prometheus::Gauge>&) { return prometheus::BuildGauge(); }
   static auto Builder(const Family<prometheus::Counter>&) { return prometheus::BuildCounter(); }

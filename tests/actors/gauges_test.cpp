@@ -45,6 +45,19 @@ TEST_F(GaugesTest, AFamilyThatIsListedAnewForgetsWhatIsNotThere) {
   EXPECT_THAT(Text(), HasSubstr("members{state=\"dead\"} 1"));
 }
 
+TEST_F(GaugesTest, SeriesOfWhatIsGoneAreRemovedAndTheOthersGoOn) {
+  for (const char* name : {"slo_share", "slo_total"})
+    for (const char* function : {"gone", "stays"})
+      gauges_.Set(name, "Of a function.", {{"function", function}}, 5);
+  for (const char* name : {"slo_share", "slo_total", "never_set"})
+    gauges_.Keep(name, {{{"function", "stays"}}});
+  EXPECT_THAT(Text(), Not(HasSubstr("gone")));
+  EXPECT_THAT(Text(), HasSubstr("slo_share{function=\"stays\"} 5"));
+  EXPECT_THAT(Text(), HasSubstr("slo_total{function=\"stays\"} 5"));
+  gauges_.Set("slo_total", "Of a function.", {{"function", "gone"}}, 1);
+  EXPECT_THAT(Text(), HasSubstr("slo_total{function=\"gone\"} 1")) << "it is counted anew";
+}
+
 TEST_F(GaugesTest, AHistogramThatIsCountedElsewhereHasItsBuckets) {
   const auto set = [&](std::vector<double> counts, double sum) {
     gauges_.SetHistogram("swap_seconds", "Swaps.", {{"node", "n"}}, {0.1, 1}, counts, sum);
