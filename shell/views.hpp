@@ -14,6 +14,9 @@ namespace troupe::shell {
 // "image FP32 [-1,1,8,8], mask INT64 [4]"; "-" for none.
 [[nodiscard]] std::string DescribeSpecs(const google::protobuf::RepeatedPtrField<proto::TensorSpec>& specs);
 
+// "50 ms at 98 %"; "-" without a deadline.
+[[nodiscard]] std::string DescribeObjective(std::int64_t deadline_ns, double percentile);
+
 [[nodiscard]] std::string ClusterSummary(const proto::ClusterStatusReply& status, const Style& style);
 [[nodiscard]] Table MemberTable(const proto::ClusterStatusReply& status);
 [[nodiscard]] Table NodeTable(const proto::ClusterStatusReply& status);

@@ -53,10 +53,10 @@ class GatewayRole final : public Role {
     router.view = view_;
     router.servable = servable_;
     const auto inbox = router.inbox;
-    router.on_answer = [statistics = statistics_, slos = slos_](const proto::InferReply& reply,
-                                                                const AnsweredCall& call) {
-      statistics->Observe(reply, call.took, UnixNow() / 1'000'000);
-      slos->Observe(reply, call, UnixNow());
+    router.on_answer = [statistics = statistics_, slos = slos_](cluster::EndedRequest ended, Time now) {
+      ended.unix_ns = UnixNow();
+      statistics->Observe(ended.reply, ended.took, ended.unix_ns / 1'000'000);
+      slos->Observe(ended, now);
     };
     TROUPE_ASSIGN_OR_RETURN(router_, SpawnRouter(*common_.system, std::move(router), *common_.directory));
     FrontOptions front;

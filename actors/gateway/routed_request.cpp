@@ -20,4 +20,14 @@ proto::SubmitRequest SubmitFor(const RoutedRequest& request, const cluster::Send
   return submit;
 }
 
+cluster::EndedRequest EndedFor(const RoutedRequest& request, const proto::InferReply& reply, Time now,
+                               double alpha) {
+  return {.reply = reply,
+          .took = now - request.arrived,
+          .deadline = request.deadline,
+          .percentile = request.percentile,
+          .alpha = alpha,
+          .id = request.message.client_id()};
+}
+
 }  // namespace troupe::actors

@@ -140,7 +140,7 @@ class Router : public RouterSelf::base, public RouterClient {
     SetStatus(status, reply);
     reply.set_retry_after_ns(retry_after.count());
     *reply.mutable_function() = request.function();
-    if (options_.on_answer) options_.on_answer(reply, {.now = Now(this), .id = request.client_id()});
+    if (options_.on_answer) options_.on_answer({.reply = reply, .id = request.client_id()}, Now(this));
     done(std::move(reply));
   }
 
@@ -219,9 +219,7 @@ class Router : public RouterSelf::base, public RouterClient {
       unread_[held.ticket] = finished.node;
     }
     const auto now = Now(this);
-    if (options_.on_answer)
-      options_.on_answer(reply, {now, now - held.arrived, held.deadline, held.percentile, table_.alpha(),
-                                 held.message.client_id()});
+    if (options_.on_answer) options_.on_answer(EndedFor(held, reply, now, table_.alpha()), now);
     held.done(std::move(reply));
   }
 

@@ -6,7 +6,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <string_view>
 
 #include "actors/core/inbox.hpp"
 #include "actors/gateway/servable_models.hpp"
@@ -17,6 +16,7 @@
 #include "base/policy.hpp"
 #include "cluster/cluster_view.hpp"
 #include "cluster/request_table.hpp"
+#include "cluster/slo/slo_tracker.hpp"
 
 namespace troupe::actors {
 
@@ -33,16 +33,6 @@ class RouterClient {
 };
 using RouterInbox = Inbox<RouterClient>;
 
-// What a request was beside its answer.
-struct AnsweredCall {
-  Time now{};
-  Duration took{};
-  Duration deadline{};    // of its function's SLO; zero: none
-  double percentile = 0;  // of the SLO; 0: the default
-  double alpha = 0;       // of the gateway's order by SLO; 0: it has none
-  std::string_view id{};  // that the client gave it; empty: none
-};
-
 struct RouterOptions {
   std::string gateway;   // this member's name
   std::uint64_t id = 0;  // of this incarnation; never used by another router
@@ -55,8 +45,8 @@ struct RouterOptions {
   std::shared_ptr<ViewCell> view = std::make_shared<ViewCell>();  // kept up to date by the router
   std::shared_ptr<ServableModels> servable = std::make_shared<ServableModels>();  // likewise
   std::shared_ptr<RouterInbox> inbox = std::make_shared<RouterInbox>();
-  // Told of each request that ends (for metrics); called in the actor.
-  std::function<void(const proto::InferReply&, const AnsweredCall&)> on_answer;
+  // Told of each request that ends, but for its Unix time; called in the actor.
+  std::function<void(const cluster::EndedRequest&, Time now)> on_answer;
 };
 
 // `directory` outlives the actor. InvalidArgument for a policy that does not exist.

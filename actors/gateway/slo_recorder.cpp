@@ -2,16 +2,9 @@
 
 namespace troupe::actors {
 
-void SloRecorder::Observe(const proto::InferReply& reply, const AnsweredCall& call, std::int64_t unix_ns) {
-  const cluster::EndedRequest ended{.reply = reply,
-                                    .took = call.took,
-                                    .deadline = call.deadline,
-                                    .percentile = call.percentile,
-                                    .alpha = call.alpha,
-                                    .id = call.id,
-                                    .unix_ns = unix_ns};
+void SloRecorder::Observe(const cluster::EndedRequest& request, Time now) {
   const std::lock_guard lock(mutex_);
-  tracker_.Ended(ended, call.now);
+  tracker_.Ended(request, now);
 }
 
 proto::GatewayDescription SloRecorder::Describe(const proto::DescribeGateway& ask, Time now) const {

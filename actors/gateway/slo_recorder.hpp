@@ -2,12 +2,10 @@
 // Thread-safe.
 #pragma once
 
-#include <cstdint>
 #include <mutex>
 #include <string>
 #include <utility>
 
-#include "actors/gateway/router.hpp"
 #include "cluster/slo/slo_tracker.hpp"
 
 namespace troupe::actors {
@@ -16,7 +14,7 @@ class SloRecorder {
  public:
   explicit SloRecorder(std::string gateway) : tracker_(std::move(gateway)) {}
 
-  void Observe(const proto::InferReply& reply, const AnsweredCall& call, std::int64_t unix_ns);
+  void Observe(const cluster::EndedRequest& request, Time now);
   [[nodiscard]] proto::GatewayDescription Describe(const proto::DescribeGateway& ask, Time now) const;
 
  private:

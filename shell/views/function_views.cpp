@@ -16,8 +16,7 @@ namespace troupe::shell {
 namespace {
 
 std::string Objective(const proto::Slo& slo) {
-  if (slo.deadline_ns() <= 0) return "-";
-  return absl::StrFormat("%s at %g %%", FormatDuration(Duration(slo.deadline_ns())), slo.percentile());
+  return DescribeObjective(slo.deadline_ns(), slo.percentile());
 }
 
 template <class Names>
@@ -89,6 +88,11 @@ std::string ComputeLines(const proto::FunctionRecord& record, const proto::Admin
 std::string DescribeKey(const proto::FunctionKey& key) {
   return key.version().empty() ? Printable(key.name())
                                : Cat(Printable(key.name()), " version ", Printable(key.version()));
+}
+
+std::string DescribeObjective(std::int64_t deadline_ns, double percentile) {
+  if (deadline_ns <= 0) return "-";
+  return absl::StrFormat("%s at %g %%", FormatDuration(Duration(deadline_ns)), percentile);
 }
 
 std::string DescribeSpecs(const google::protobuf::RepeatedPtrField<proto::TensorSpec>& specs) {

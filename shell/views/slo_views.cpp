@@ -16,11 +16,6 @@ namespace {
 constexpr int kBarCells = 30;
 constexpr double kNearlyUsedUp = 0.25;  // of the budget that is left
 
-std::string ObjectiveOf(const proto::FunctionSlo& slo) {
-  if (slo.deadline_ns() <= 0) return "-";
-  return absl::StrFormat("%s at %g %%", FormatDuration(Duration(slo.deadline_ns())), slo.percentile());
-}
-
 Cell BudgetCell(const proto::FunctionSlo& slo, const proto::SloCounts& counts) {
   if (slo.deadline_ns() <= 0) return {"-", Colour::kDim};
   const double left = proto::BudgetLeft(counts, slo.percentile());
@@ -87,11 +82,11 @@ Table SloTable(const proto::AdminReply& reply, bool since_start) {
                ">QUEUE", ">SWAP", ">RUN", ">NETWORK", ">FAILED"});
   for (const auto& slo : reply.slos()) {
     const auto& counts = since_start ? slo.total() : slo.hour();
-    table.Add({slo.function().name(), slo.function().version(), ObjectiveOf(slo),
-               Cat(proto::EndedCount(counts)), absl::StrFormat("%.2f %%", 100 * proto::Attained(counts)),
-               BudgetCell(slo, counts), RequiredText(slo, counts), Cat(counts.late_queue()),
-               Cat(counts.late_swap()), Cat(counts.late_run()), Cat(counts.late_network()),
-               Cat(counts.failed())});
+    table.Add({slo.function().name(), slo.function().version(),
+               DescribeObjective(slo.deadline_ns(), slo.percentile()), Cat(proto::EndedCount(counts)),
+               absl::StrFormat("%.2f %%", 100 * proto::Attained(counts)), BudgetCell(slo, counts),
+               RequiredText(slo, counts), Cat(counts.late_queue()), Cat(counts.late_swap()),
+               Cat(counts.late_run()), Cat(counts.late_network()), Cat(counts.failed())});
   }
   return table;
 }
