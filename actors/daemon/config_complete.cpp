@@ -94,7 +94,7 @@ absl::Status TakeIdentity(DaemonConfig& config) {
       config.security.tls_dir, ": leave --name out, or use the directory of ", config.member.name));
 }
 
-// Other members are told this address and dial it, so it has to be one that leads to this machine.
+// Other members are told this address and dial it, so it has to lead to this machine.
 absl::Status CheckDialable(const std::string& what, const std::string& address) {
   const auto host = HostOf(address);
   in_addr four{};

@@ -1,6 +1,7 @@
 // SLO TRACKER: how the requests of one gateway ended, measured against their functions' SLOs: counts of each function since
 // the gateway began and of the last hour, why late ones were late, and timelines of the slowest and of the newest with an id.
-// The gateway owns it; no locks. Every table is bounded: of functions the one that is idle longest is forgotten.
+// The gateway owns it; no locks. Every table is bounded: when there are too many functions, the tracker forgets the function
+// that was idle longest.
 #pragma once
 
 #include <array>
@@ -85,7 +86,7 @@ class SloTracker {
 
   const std::string gateway_;
   std::map<Key, Function, ByKey> functions_;
-  std::array<Minute, 2> minutes_;  // the one that runs and the one before
+  std::array<Minute, 2> minutes_;  // the current minute and the one before it
   std::deque<proto::RequestTimeline> with_id_;
   std::uint64_t ends_ = 0;
   double alpha_ = 0;  // at the last end
