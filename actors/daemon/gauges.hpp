@@ -71,8 +71,8 @@ class Gauges {
   static void KeepIn(Families<Metric>& families, const std::string& name, const std::set<Labels>& kept) {
     const auto it = families.find(name);
     if (it == families.end()) return;
-    auto& [family, made] = it->second;
-    std::erase_if(made, [&](const auto& series) {
+    auto* const family = it->second.family;
+    std::erase_if(it->second.made, [&](const auto& series) {
       if (kept.contains(series.first)) return false;
       family->Remove(series.second);
       return true;
