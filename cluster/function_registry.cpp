@@ -10,6 +10,7 @@
 #include "base/digest.hpp"
 #include "base/status.hpp"
 #include "cluster/function_state.hpp"
+#include "cluster/version_shares.hpp"
 #include "proto/precision.hpp"
 
 namespace troupe::cluster {
@@ -133,6 +134,8 @@ absl::StatusOr<proto::RemoveFunction> FunctionRegistry::ValidateRemove(
   }
   const auto found = table_.FindServed(command.key());
   if (absl::IsNotFound(found.status())) return found.status();
+  TROUPE_RETURN_IF_ERROR(
+      CheckRemovable(*table_.VersionsOf(command.key().name()), *table_.Find(command.key())));
   return command;
 }
 
@@ -145,6 +148,14 @@ absl::StatusOr<proto::SetFunctionLoaded> FunctionRegistry::ValidateLoaded(
   const auto found = table_.FindServed(command.key());
   if (absl::IsNotFound(found.status())) return found.status();
   return command;
+}
+
+absl::StatusOr<std::vector<proto::SetVersionShare>> FunctionRegistry::ValidateSplit(
+    const proto::SplitFunction& wish) const {
+  const auto* versions = table_.VersionsOf(wish.name());
+  if (versions == nullptr)
+    return absl::NotFoundError(absl::StrCat("there is no function '", wish.name(), "'; deploy it first"));
+  return SplitVersions(*versions, wish);
 }
 
 void FunctionRegistry::Remember(const proto::FunctionKey& key, Revision revision) {
@@ -177,6 +188,17 @@ void FunctionRegistry::Apply(const proto::SetFunctionLoaded& command, Revision r
   Remember(command.key(), revision);
   proto::FunctionRecord record = *found;
   record.set_loaded(command.loaded());
+  record.set_revision(revision);
+  table_.Put(record);
+}
+
+void FunctionRegistry::Apply(const proto::SetVersionShare& command, Revision revision) {
+  const proto::FunctionRecord* found = command.key().version().empty() ? nullptr : table_.Find(command.key());
+  TROUPE_CHECK(found != nullptr, "a share of a function that is not there was applied");
+  Remember(command.key(), revision);
+  proto::FunctionRecord record = *found;
+  record.set_share_percent(command.share_percent());
+  record.set_role(command.role());
   record.set_revision(revision);
   table_.Put(record);
 }

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "base/units.hpp"
 #include "cluster/function_table.hpp"
+#include "proto/admin.pb.h"
 #include "proto/cluster.pb.h"
 #include "proto/function.pb.h"
 
@@ -36,16 +37,21 @@ class FunctionRegistry {
   // The record as it would be stored: version filled in ("" becomes the next), percentile defaulted. Errors:
   // InvalidArgument (name, version, SLO, digests, tensors), AlreadyExists, ResourceExhausted.
   [[nodiscard]] absl::StatusOr<proto::DeployFunction> ValidateDeploy(const proto::DeployFunction& wish) const;
-  // Keys with an empty version are resolved to the newest. NotFound says what exists.
+  // Keys with an empty version are resolved to the newest. NotFound says what exists. A version with a share of
+  // the requests is not removed: FailedPrecondition.
   [[nodiscard]] absl::StatusOr<proto::RemoveFunction> ValidateRemove(const proto::RemoveFunction& wish) const;
   [[nodiscard]] absl::StatusOr<proto::SetFunctionLoaded> ValidateLoaded(
       const proto::SetFunctionLoaded& wish) const;
+  // One command for each version whose share or role changes. Errors: as SplitVersions.
+  [[nodiscard]] absl::StatusOr<std::vector<proto::SetVersionShare>> ValidateSplit(
+      const proto::SplitFunction& wish) const;
 
   // Commands that passed validation; `revision` is larger than any before. A command that does not fit the
   // table (a damaged store) is a bug of the caller and ends the process.
   void Apply(const proto::DeployFunction& command, Revision revision);
   void Apply(const proto::RemoveFunction& command, Revision revision);
   void Apply(const proto::SetFunctionLoaded& command, Revision revision);
+  void Apply(const proto::SetVersionShare& command, Revision revision);
 
   // The model of a function cannot be brought to nodes: not a change, and not kept. Before members join.
   void NoteProblem(const proto::FunctionKey& key, std::string problem);

@@ -1,6 +1,7 @@
 #include "cluster/function_table.hpp"
 
 #include <charconv>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -43,9 +44,14 @@ void FunctionTable::Count(const proto::FunctionRecord& record) {
   use.loaded += record.loaded() ? 1 : 0;
   use.with_state += state ? 1 : 0;
   use.loaded_with_state += record.loaded() && state ? 1 : 0;
+  if (record.share_percent() > 0) ++sharers_[record.key().name()];
 }
 
 void FunctionTable::Uncount(const proto::FunctionRecord& record) {
+  if (record.share_percent() > 0) {
+    const auto sharers = sharers_.find(record.key().name());
+    if (--sharers->second == 0) sharers_.erase(sharers);
+  }
   const auto it = models_.find(record.model_digest());
   ModelUse& use = it->second;
   use.functions.erase({record.key().name(), VersionNumber(record.key().version())});
@@ -82,7 +88,24 @@ bool FunctionTable::Remove(const proto::FunctionKey& key) {
 void FunctionTable::Clear() {
   functions_.clear();
   models_.clear();
+  sharers_.clear();
   size_ = 0;
+}
+
+bool FunctionTable::AreShared(const std::string& name) const {
+  return sharers_.contains(name);
+}
+
+const proto::FunctionRecord& FunctionTable::LargestSharer(const Versions& versions) {
+  // One that is loaded comes before one that is not, then the stable one, then the one with the largest share.
+  const auto rank = [](const proto::FunctionRecord& record) {
+    return std::tuple(record.share_percent() > 0, record.loaded(), record.role() == proto::VERSION_STABLE,
+                      record.share_percent());
+  };
+  const proto::FunctionRecord* first = &versions.begin()->second;
+  for (const auto& [number, record] : versions)
+    if (rank(record) > rank(*first)) first = &record;
+  return *first;
 }
 
 const FunctionTable::Versions* FunctionTable::VersionsOf(const std::string& name) const {
@@ -102,6 +125,7 @@ const proto::FunctionRecord* FunctionTable::Find(const proto::FunctionKey& key) 
     const auto it = versions->find(VersionNumber(key.version()));
     return it == versions->end() ? nullptr : &it->second;
   }
+  if (AreShared(key.name())) return &LargestSharer(*versions);
   for (auto it = versions->rbegin(); it != versions->rend(); ++it) {
     if (it->second.loaded()) return &it->second;
   }

@@ -38,11 +38,14 @@ class FunctionTable {
   bool Remove(const proto::FunctionKey& key);
   void Clear();
 
-  // An empty version asks for the newest one that is loaded, else for the newest. Null: there is none.
+  // An empty version asks for the newest one that is loaded, else for the newest. Null: there is none. When versions
+  // share the requests that name none, it asks for the stable one, else for the one with the largest share.
   [[nodiscard]] const proto::FunctionRecord* Find(const proto::FunctionKey& key) const;
   // NotFound says what exists; Unavailable for a function that was unloaded.
   [[nodiscard]] absl::StatusOr<const proto::FunctionRecord*> FindServed(const proto::FunctionKey& key) const;
   [[nodiscard]] const Versions* VersionsOf(const std::string& name) const;
+  // Whether any version of the function has a share.
+  [[nodiscard]] bool AreShared(const std::string& name) const;
   [[nodiscard]] std::uint64_t NewestVersion(const std::string& name) const;  // 0: none
   [[nodiscard]] const std::map<std::string, Versions>& functions() const { return functions_; }
   [[nodiscard]] std::size_t size() const { return size_; }
@@ -58,9 +61,12 @@ class FunctionTable {
  private:
   void Count(const proto::FunctionRecord& record);
   void Uncount(const proto::FunctionRecord& record);
+  [[nodiscard]] static const proto::FunctionRecord& LargestSharer(const Versions& versions);
 
   std::map<std::string, Versions> functions_;
   std::map<std::string, ModelUse> models_;
+  std::map<std::string, std::uint32_t>
+      sharers_;  // by function: how many of its versions have a share; none with 0
   std::size_t size_ = 0;
 };
 

@@ -10,6 +10,7 @@
 #include "cluster/admin/inquiries.hpp"
 #include "cluster/admin/key_changes.hpp"
 #include "cluster/admin/node_orders.hpp"
+#include "cluster/admin/version_changes.hpp"
 #include "cluster/admin/workflow_changes.hpp"
 #include "cluster/copies/copies.hpp"
 #include "cluster/members/machines.hpp"
@@ -62,6 +63,7 @@ struct Parts {
   Audit audit{*this};
   Admin admin{*this};
   Deployments deployments{*this};
+  VersionChanges versions{*this};
   WorkflowChanges workflows{*this};
   KeyChanges keys{*this};
   NodeOrders orders{*this};

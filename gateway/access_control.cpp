@@ -48,6 +48,9 @@ std::optional<proto::KeyScope> ScopeOf(Endpoint endpoint, std::string_view metho
       return reads ? proto::KEY_SCOPE_READ : proto::KEY_SCOPE_INFER;
     case Endpoint::kRepositoryLoad:
     case Endpoint::kRepositoryUnload:
+    case Endpoint::kCanary:
+    case Endpoint::kPromote:
+    case Endpoint::kRollBack:
       return proto::KEY_SCOPE_DEPLOY;
     case Endpoint::kFunction:
     case Endpoint::kWorkflows:

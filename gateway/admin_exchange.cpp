@@ -194,6 +194,37 @@ std::shared_ptr<HttpExchange> FunctionExchange(const Route& route, std::string_v
   });
 }
 
+absl::StatusOr<proto::SplitFunction> ReadSplit(const Route& route, const Query& query) {
+  proto::SplitFunction wish;
+  wish.set_name(route.name);
+  const auto text = [&](const std::string& key) {
+    const auto found = query.find(key);
+    return found == query.end() ? std::string() : found->second;
+  };
+  if (route.endpoint == Endpoint::kRollBack) {
+    wish.set_roll_back(true);
+  } else if (route.endpoint == Endpoint::kPromote) {
+    wish.set_promote(text("version"));
+  } else {
+    if (text("version").empty())
+      return absl::InvalidArgumentError(
+          "query parameter 'version' is missing: the version that is the canary");
+    wish.mutable_canary()->set_version(text("version"));
+    TROUPE_ASSIGN_OR_RETURN(const auto percent, ReadPercent("weight", text("weight")));
+    wish.mutable_canary()->set_percent(percent);
+  }
+  return wish;
+}
+
+std::shared_ptr<HttpExchange> SplitExchange(const Route& route, const proto::Caller& caller,
+                                            const Query& query, ClusterAdmin& admin) {
+  auto wish = ReadSplit(route, query);
+  if (!wish.ok()) return Ready(ErrorResponse(wish.status()));
+  return WithoutBody([&admin, caller, wish = *std::move(wish)](const std::string&, HttpReply reply) {
+    admin.Split(caller, wish, Forward<std::vector<proto::FunctionStatus>>(std::move(reply)));
+  });
+}
+
 std::shared_ptr<HttpExchange> WorkflowsExchange(std::string_view method, const proto::Caller& caller,
                                                 ClusterAdmin& admin) {
   if (method == "POST") {
@@ -226,9 +257,11 @@ std::shared_ptr<HttpExchange> RunExchange(const std::string& run, std::string_vi
   });
 }
 
-// The parameter that an endpoint takes in its query; empty: none. Deployments have many (ReadDeployment).
+// The parameter that an endpoint takes in its query; empty: none. Deployments have many (ReadDeployment), and a
+// canary has its weight too.
 std::string_view ParameterOf(Endpoint endpoint, std::string_view method) {
   if (endpoint == Endpoint::kFunction && method == "DELETE") return "version";
+  if (endpoint == Endpoint::kPromote || endpoint == Endpoint::kCanary) return "version";
   return endpoint == Endpoint::kRuns ? "workflow" : "";
 }
 
@@ -237,6 +270,7 @@ absl::Status CheckParameters(const Query& query, Endpoint endpoint, std::string_
   const std::string_view taken = ParameterOf(endpoint, method);
   for (const auto& [key, value] : query) {
     if (!taken.empty() && key == taken) continue;
+    if (endpoint == Endpoint::kCanary && key == "weight") continue;
     return absl::InvalidArgumentError(
         taken.empty()
             ? Cat("unknown query parameter '", key, "'; none is taken here")
@@ -262,6 +296,10 @@ std::shared_ptr<HttpExchange> MakeAdminExchange(const Route& route, const HttpRe
       });
     case Endpoint::kFunction:
       return FunctionExchange(route, method, caller, *query, max_model, admin);
+    case Endpoint::kCanary:
+    case Endpoint::kPromote:
+    case Endpoint::kRollBack:
+      return SplitExchange(route, caller, *query, admin);
     case Endpoint::kWorkflows:
       return WorkflowsExchange(method, caller, admin);
     case Endpoint::kWorkflow:

@@ -2,6 +2,7 @@
 //   POST functions/NAME[?version=V&tenant=T&isolation=tenant&precision=fp16&sm_partition=24&run_limit_ms=5000
 //          &deadline_ms=50&percentile=98]   body: the ONNX file
 //   GET    functions | functions/NAME          DELETE functions/NAME[?version=V]
+//   POST   functions/NAME/canary?version=V&weight=P | functions/NAME/promote[?version=V] | functions/NAME/rollback
 //   POST   workflows   body: the YAML file       GET    workflows    DELETE workflows/NAME
 //   GET    imports | imports/SHA256           GET    cluster
 // Answers are the messages of proto/admin.proto as JSON, with the field names of the .proto files.

@@ -53,6 +53,9 @@ class ClusterAdmin {
   virtual void ListFunctions(AdminDone<std::vector<proto::FunctionStatus>> done) = 0;
   // Every version of one function; kNotFound when there is none.
   virtual void ShowFunction(std::string_view name, AdminDone<std::vector<proto::FunctionStatus>> done) = 0;
+  // Changes which versions of a function get the requests that name none; `done` hears of all its versions.
+  virtual void Split(const proto::Caller& caller, proto::SplitFunction wish,
+                     AdminDone<std::vector<proto::FunctionStatus>> done) = 0;
 
   // The imports that wait or run: of the ONNX file with this SHA-256 (kNotFound when there is none), or of
   // all when empty.

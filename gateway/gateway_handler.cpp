@@ -79,6 +79,9 @@ std::shared_ptr<HttpExchange> GatewayHandler::Dispatch(Route route, const HttpRe
       return LoadOrUnload(std::move(route), caller);
     case Endpoint::kFunctions:
     case Endpoint::kFunction:
+    case Endpoint::kCanary:
+    case Endpoint::kPromote:
+    case Endpoint::kRollBack:
     case Endpoint::kWorkflows:
     case Endpoint::kWorkflow:
     case Endpoint::kRuns:

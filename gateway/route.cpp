@@ -40,7 +40,7 @@ struct Pattern {
   std::string_view text;
   Endpoint endpoint;
 };
-constexpr std::array<Pattern, 28> kPatterns = {{
+constexpr std::array<Pattern, 31> kPatterns = {{
     {"/v2/models/*/infer", Endpoint::kInfer},
     {"/v2/models/*/versions/@/infer", Endpoint::kInfer},
     {"/v2", Endpoint::kServerMetadata},
@@ -60,6 +60,9 @@ constexpr std::array<Pattern, 28> kPatterns = {{
     {"/v2/repository/models/*/unload", Endpoint::kRepositoryUnload},
     {"/v2/troupe/functions", Endpoint::kFunctions},
     {"/v2/troupe/functions/*", Endpoint::kFunction},
+    {"/v2/troupe/functions/*/canary", Endpoint::kCanary},
+    {"/v2/troupe/functions/*/promote", Endpoint::kPromote},
+    {"/v2/troupe/functions/*/rollback", Endpoint::kRollBack},
     {"/v2/troupe/workflows", Endpoint::kWorkflows},
     {"/v2/troupe/workflows/*", Endpoint::kWorkflow},
     {"/v2/troupe/runs", Endpoint::kRuns},
@@ -179,6 +182,9 @@ std::string_view AllowedMethods(Endpoint endpoint) {
     case Endpoint::kRepositoryIndex:
     case Endpoint::kRepositoryLoad:
     case Endpoint::kRepositoryUnload:
+    case Endpoint::kCanary:
+    case Endpoint::kPromote:
+    case Endpoint::kRollBack:
       return "POST";
     case Endpoint::kFunction:
       return "GET, HEAD, POST, DELETE";

@@ -24,6 +24,9 @@ enum class Endpoint {
   kRepositoryUnload,  // POST /v2/repository/models/NAME/unload
   kFunctions,         // GET  /v2/troupe/functions
   kFunction,          // GET, POST (deploy), DELETE /v2/troupe/functions/NAME
+  kCanary,            // POST /v2/troupe/functions/NAME/canary
+  kPromote,           // POST /v2/troupe/functions/NAME/promote
+  kRollBack,          // POST /v2/troupe/functions/NAME/rollback
   kWorkflows,         // GET, POST (submit) /v2/troupe/workflows
   kWorkflow,          // DELETE /v2/troupe/workflows/NAME
   kRuns,              // GET  /v2/troupe/runs

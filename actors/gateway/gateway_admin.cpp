@@ -85,6 +85,14 @@ void GatewayAdmin::ShowFunction(std::string_view name,
   manager_.Ask(std::move(request), kAskTimeout, Functions(std::move(done)));
 }
 
+void GatewayAdmin::Split(const proto::Caller& caller, proto::SplitFunction wish,
+                         gateway::AdminDone<std::vector<proto::FunctionStatus>> done) {
+  proto::AdminRequest request;
+  *request.mutable_caller() = caller;
+  *request.mutable_split_function() = std::move(wish);
+  manager_.Ask(std::move(request), kAskTimeout, Functions(std::move(done)));
+}
+
 void GatewayAdmin::ShowImports(std::string_view digest,
                                gateway::AdminDone<std::vector<proto::ImportStatus>> done) {
   proto::AdminRequest request;

@@ -19,6 +19,8 @@ class GatewayAdmin final : public gateway::ClusterAdmin {
   void ListFunctions(gateway::AdminDone<std::vector<proto::FunctionStatus>> done) override;
   void ShowFunction(std::string_view name,
                     gateway::AdminDone<std::vector<proto::FunctionStatus>> done) override;
+  void Split(const proto::Caller& caller, proto::SplitFunction wish,
+             gateway::AdminDone<std::vector<proto::FunctionStatus>> done) override;
   void ShowImports(std::string_view digest,
                    gateway::AdminDone<std::vector<proto::ImportStatus>> done) override;
   void SubmitWorkflow(const proto::Caller& caller, std::string yaml,

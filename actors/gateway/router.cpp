@@ -11,6 +11,7 @@
 #include "actors/member/member_session.hpp"
 #include "base/status.hpp"
 #include "base/wire_status.hpp"
+#include "cluster/version_rotation.hpp"
 #include "proto/local.pb.h"
 
 namespace troupe::actors {
@@ -94,7 +95,7 @@ class Router : public RouterSelf::base, public RouterClient {
     if (options_.lease->Over(Now(this)))
       return Refuse(done, message, absl::UnavailableError(options_.lease->Why(options_.gateway, Now(this))),
                     kLeaseRetry);
-    const auto function = view_->functions().FindServed(message.function());
+    const auto function = rotation_.Choose(view_->functions(), message.function());
     if (!function.ok()) {
       // A router that has joined has a view. Before, it cannot say that something does not exist.
       const bool joined = !view_->members().empty();
@@ -231,10 +232,8 @@ class Router : public RouterSelf::base, public RouterClient {
   }
 
   void Release(std::uint64_t ticket) {
-    const auto it = unread_.find(ticket);
-    if (it == unread_.end()) return;
-    ReleaseAt(it->second, ticket);
-    unread_.erase(it);
+    const auto unread = unread_.extract(ticket);
+    if (!unread.empty()) ReleaseAt(unread.mapped(), ticket);
   }
 
   void ReleaseAt(const std::string& node, std::uint64_t ticket) {
@@ -371,6 +370,7 @@ class Router : public RouterSelf::base, public RouterClient {
   PeerDirectory& directory_;
   cluster::RequestTable table_;
   ViewSnapshot view_ = options_.view->Get();
+  cluster::VersionRotation rotation_;
   MemberSession session_;
   PendingCalls calls_;
   std::map<std::uint64_t, RoutedRequest> requests_;

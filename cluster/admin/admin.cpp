@@ -54,6 +54,8 @@ void Admin::Carry(Ask ask, const proto::AdminRequest& request) {
       return parts_.deployments.Remove(ask, request.remove());
     case Case::kLoad:
       return parts_.deployments.SetLoaded(ask, request.load());
+    case Case::kSplitFunction:
+      return parts_.versions.Split(ask, request.split_function());
     case Case::kSubmitWorkflow:
       return parts_.workflows.Submit(ask, request.submit_workflow());
     case Case::kRemoveWorkflow:

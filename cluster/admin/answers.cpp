@@ -52,6 +52,14 @@ proto::AdminReply AnswerWorkflows(const ManagerState& state, const std::string& 
   return reply;
 }
 
+proto::AdminReply AnswerRead(const std::string& yaml) {
+  const auto spec = ParseWorkflow(yaml);
+  if (!spec.ok()) return Error(spec.status());
+  proto::AdminReply reply;
+  *reply.add_workflows()->mutable_spec() = *spec;
+  return reply;
+}
+
 constexpr std::size_t kMostRuns = 1000;
 
 // What a list shows of a run: everything but the tensors, which may be megabytes.
@@ -109,6 +117,8 @@ proto::AdminReply AnswerFromState(const proto::AdminRequest& request, const Mana
       return AnswerWorkflows(state, "", "");
     case Case::kShowWorkflow:
       return AnswerWorkflows(state, request.show_workflow().name(), request.show_workflow().version());
+    case Case::kReadWorkflow:
+      return AnswerRead(request.read_workflow().yaml());
     case Case::kListRuns:
       return AnswerRuns(state, request.list_runs().workflow());
     case Case::kShowRun:

@@ -7,6 +7,7 @@
 #include "base/units.hpp"
 #include "base/wire_status.hpp"
 #include "cluster/function_registry.hpp"
+#include "cluster/version_shares.hpp"
 #include "proto/fault_names.hpp"
 #include "proto/key_scopes.hpp"
 
@@ -39,6 +40,35 @@ std::string FaultOf(const proto::InjectFault& fault) {
   return text;
 }
 
+AuditEntry SplitEntry(const proto::SplitFunction& split) {
+  using Case = proto::SplitFunction;
+  switch (split.wish_case()) {
+    case Case::kCanary:
+      return EntryOf("function.canary",
+                     absl::StrCat(Versioned("function", split.name(), split.canary().version()), " with ",
+                                  split.canary().percent(), " %"));
+    case Case::kPromote:
+      return EntryOf("function.promote", Versioned("function", split.name(), split.promote()));
+    case Case::kRollBack:
+      return EntryOf("function.rollback", Versioned("function", split.name(), ""));
+    default:
+      return EntryOf("function.split", Versioned("function", split.name(), ""));
+  }
+}
+
+// "function 'digits': version 1 gets 90 %, version 2 gets 10 %"
+std::string SplitOf(const proto::AdminReply& reply) {
+  FunctionTable table;
+  for (const auto& function : reply.functions()) table.Put(function.record());
+  const auto& [name, versions] = *table.functions().begin();
+  return absl::StrCat(Versioned("function", name, ""), ": ", DescribeShares(versions));
+}
+
+bool IsSplit(const AuditEntry& entry) {
+  return entry.action == "function.canary" || entry.action == "function.promote" ||
+         entry.action == "function.rollback" || entry.action == "function.split";
+}
+
 }  // namespace
 
 std::optional<AuditEntry> ChangeOf(const proto::AdminRequest& request) {
@@ -54,6 +84,8 @@ std::optional<AuditEntry> ChangeOf(const proto::AdminRequest& request) {
     case Case::kLoad:
       return EntryOf(request.load().load() ? "function.load" : "function.unload",
                      Versioned("function", request.load().key().name(), request.load().key().version()));
+    case Case::kSplitFunction:
+      return SplitEntry(request.split_function());
     case Case::kSubmitWorkflow:
       return EntryOf("workflow.submit", "a workflow");
     case Case::kRemoveWorkflow:
@@ -89,6 +121,7 @@ void SetOutcome(const proto::AdminReply& reply, AuditEntry& entry) {
     entry.what = Describe(record.key());
     if (entry.action == "function.deploy") absl::StrAppend(&entry.what, ", model ", record.model_digest());
   }
+  if (IsSplit(entry) && reply.functions_size() > 0) entry.what = SplitOf(reply);
   if (entry.action.starts_with("workflow.") && reply.workflows_size() > 0) {
     const auto& spec = reply.workflows(0).spec();
     entry.what = Versioned("workflow", spec.name(), spec.version());

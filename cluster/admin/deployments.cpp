@@ -78,8 +78,12 @@ void Deployments::Answer(Deploying& change, const absl::Status& status) {
 void Deployments::Adopted(const Deployed& deployed, const absl::Status& status) {
   const auto& record = deployed.record;
   if (status.ok() || absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
-      absl::IsResourceExhausted(status))
-    return parts_.admin.Reply(deployed.ask, AnswerFunctions({&record}, parts_.State(), status));
+      absl::IsResourceExhausted(status)) {
+    auto reply = AnswerFunctions({&record}, parts_.State(), status);
+    if (const auto unused = VersionChanges::WhyUnused(record, parts_.catalogue); !unused.empty())
+      reply.set_message(absl::StrCat(reply.message(), reply.message().empty() ? "" : "; ", unused));
+    return parts_.admin.Reply(deployed.ask, std::move(reply));
+  }
   // No node can serve it: it is taken back, and the developer is told why.
   TakingBack change{.ask = deployed.ask, .deployed_unix_ns = record.deployed_unix_ns(), .why = status};
   *change.command.mutable_key() = record.key();

@@ -108,9 +108,11 @@ class Catalogue {
     const auto* record = functions_.table().Find(key);
     return record == nullptr ? std::string() : record->model_digest();
   }
-  void ApplyTo(const proto::DeployFunction& command) { functions_.Apply(command, revision_); }
-  void ApplyTo(const proto::RemoveFunction& command) { functions_.Apply(command, revision_); }
-  void ApplyTo(const proto::SetFunctionLoaded& command) { functions_.Apply(command, revision_); }
+  // Of functions.
+  template <class Command>
+  void ApplyTo(const Command& command) {
+    functions_.Apply(command, revision_);
+  }
   void ApplyTo(const proto::WorkflowRecord& command) {
     workflows_.Apply(command, revision_);
     workflows_revision_ = revision_;

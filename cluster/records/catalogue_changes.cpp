@@ -90,6 +90,15 @@ Changes ChangesFor(const Catalogue& catalogue, const proto::SetFunctionLoaded& c
                       NextRevision(catalogue));
 }
 
+Changes ChangesFor(const Catalogue& catalogue, const proto::SetVersionShare& command) {
+  auto record = *catalogue.functions().table().Find(command.key());
+  record.set_share_percent(command.share_percent());
+  record.set_role(command.role());
+  record.clear_problem();  // found anew at each start
+  return WithRevision({}, Table::kFunctions, KeyOf(record.key().name(), record.key().version()), record,
+                      NextRevision(catalogue));
+}
+
 Changes ChangesFor(const Catalogue& catalogue, const proto::WorkflowRecord& command) {
   return WithRevision({}, Table::kWorkflows, KeyOf(command.spec().name(), command.spec().version()), command,
                       NextRevision(catalogue));

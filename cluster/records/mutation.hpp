@@ -32,6 +32,11 @@ struct Loading {  // or unloading
   proto::LoadRequest wish{};
   std::vector<proto::SetFunctionLoaded> commands{};
 };
+struct Splitting {  // the requests among the versions
+  Ask ask = 0;
+  proto::SplitFunction wish{};
+  std::vector<proto::SetVersionShare> commands{};
+};
 
 // --- workflows (admin/workflow_changes.hpp) ---
 struct SubmittingWorkflow {
@@ -57,7 +62,7 @@ struct RevokingKey {
   proto::RevokeApiKey command{};
 };
 
-using Mutation = std::variant<Deploying, TakingBack, Removing, Loading, SubmittingWorkflow, RemovingWorkflow,
-                              CreatingKey, RevokingKey>;
+using Mutation = std::variant<Deploying, TakingBack, Removing, Loading, Splitting, SubmittingWorkflow,
+                              RemovingWorkflow, CreatingKey, RevokingKey>;
 
 }  // namespace troupe::cluster

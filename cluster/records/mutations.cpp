@@ -18,6 +18,7 @@ struct Owner {
   Deployments& operator()(const TakingBack&) const { return parts.deployments; }
   Deployments& operator()(const Removing&) const { return parts.deployments; }
   Deployments& operator()(const Loading&) const { return parts.deployments; }
+  VersionChanges& operator()(const Splitting&) const { return parts.versions; }
   WorkflowChanges& operator()(const SubmittingWorkflow&) const { return parts.workflows; }
   WorkflowChanges& operator()(const RemovingWorkflow&) const { return parts.workflows; }
   KeyChanges& operator()(const CreatingKey&) const { return parts.keys; }
@@ -32,6 +33,10 @@ void ForEachCommand(const OneMutation& mutation, const Use& use) {
 template <class Use>
 void ForEachCommand(const Loading& loading, const Use& use) {
   for (const auto& command : loading.commands) use(command);
+}
+template <class Use>
+void ForEachCommand(const Splitting& splitting, const Use& use) {
+  for (const auto& command : splitting.commands) use(command);
 }
 
 }  // namespace

@@ -92,6 +92,48 @@ TEST_F(Changing, AnImportThatFailsStoresNothing) {
               ElementsAre("answer 2 INVALID_ARGUMENT"));
 }
 
+// --- versions that share requests ---
+
+AdminAsked CanaryOfF(Ask ask) {
+  AdminAsked asked{.ask = ask, .asker = {.who = "key/dev"}};
+  auto& split = *asked.request.mutable_split_function();
+  split.set_name("f");
+  split.mutable_canary()->set_version("2");
+  split.mutable_canary()->set_percent(10);
+  return asked;
+}
+
+TEST_F(Changing, SharesOfAllVersionsAreStoredTogetherAndToldOnce) {
+  for (const Ask ask : {2, 3}) {
+    Deploy("f", ask);
+    Stored();
+    Adopted();
+  }
+  EXPECT_THAT(On(CanaryOfF(4)), ElementsAre("store f/1 revision f/2 revision"));
+  EXPECT_THAT(RemoveFunction("f", 5), IsEmpty()) << "it is judged by what the first change makes";
+  EXPECT_THAT(Stored(), ElementsAre("tell members", "manager: function-split", "answer 4 OK",
+                                    "answer 5 FAILED_PRECONDITION"));
+}
+
+TEST_F(Changing, SharesThatAreNotStoredAreNotThere) {
+  for (const Ask ask : {2, 3}) {
+    Deploy("f", ask);
+    Stored();
+    Adopted();
+  }
+  On(CanaryOfF(4));
+  EXPECT_THAT(Stored(absl::UnavailableError("the disk is full")), ElementsAre("answer 4 UNAVAILABLE"));
+  EXPECT_THAT(RemoveFunction("f", 5), ElementsAre("store -f/2 revision")) << "it has no share";
+}
+
+TEST_F(Changing, ARefusedCanaryStoresNothing) {
+  EXPECT_THAT(On(CanaryOfF(2)), ElementsAre("answer 2 NOT_FOUND"));
+  Deploy("f", 3);
+  Stored();
+  Adopted();
+  EXPECT_THAT(On(CanaryOfF(4)), ElementsAre("answer 4 NOT_FOUND"));
+}
+
 // --- homes of states ---
 
 TEST_F(Changing, AHomeIsStoredBeforeItsNodeIsAsked) {
@@ -166,6 +208,27 @@ TEST_F(JoiningAudited, AJoinIsAnsweredBehindItsEntry) {
   JoinNode("n2", 7);
   EXPECT_THAT(Stored(), ElementsAre("n2: member-joined", "tell members", "audit member.join member/n2 OK"));
   EXPECT_THAT(Written(), ElementsAre("joined 7 epoch 2"));
+}
+
+TEST_F(JoiningAudited, ACanaryIsOneChangeWithItsVersionsInTheEntry) {
+  EXPECT_THAT(On(CanaryOfF(2)), ElementsAre("audit function.canary key/dev begun"));
+  EXPECT_THAT(Written(), ElementsAre("audit function.canary key/dev NOT_FOUND"));
+  EXPECT_THAT(Written(), ElementsAre("answer 2 NOT_FOUND"));
+}
+
+TEST(AuditEntryOfShares, SaysWhatTheVersionsHaveByNow) {
+  proto::AdminReply reply;
+  for (const char* version : {"1", "2"}) {
+    auto& record = *reply.add_functions()->mutable_record();
+    record = FunctionOf("f");
+    record.mutable_key()->set_version(version);
+  }
+  reply.mutable_functions(0)->mutable_record()->set_share_percent(90);
+  reply.mutable_functions(1)->mutable_record()->set_share_percent(10);
+  auto entry = *ChangeOf(CanaryOfF(1).request);
+  EXPECT_EQ(entry.what, "function 'f' version '2' with 10 %");
+  SetOutcome(reply, entry);
+  EXPECT_EQ(entry.what, "function 'f': version 1 gets 90 %, version 2 gets 10 %");
 }
 
 }  // namespace

@@ -40,6 +40,10 @@ std::string FakeClusterAdmin::last_removed() {
   const std::lock_guard lock(mutex_);
   return removed_;
 }
+proto::SplitFunction FakeClusterAdmin::last_split() {
+  const std::lock_guard lock(mutex_);
+  return split_;
+}
 void FakeClusterAdmin::Note(const proto::Caller& caller) {
   const std::lock_guard lock(mutex_);
   last_caller_ = caller;
@@ -95,6 +99,17 @@ void FakeClusterAdmin::ShowFunction(std::string_view name,
                                     AdminDone<std::vector<proto::FunctionStatus>> done) {
   if (absl::Status status = failure(); !status.ok()) return done(status);
   done(std::vector<proto::FunctionStatus>{StatusOf(name)});
+}
+
+void FakeClusterAdmin::Split(const proto::Caller& caller, proto::SplitFunction wish,
+                             AdminDone<std::vector<proto::FunctionStatus>> done) {
+  Note(caller);
+  const auto name = wish.name();
+  {
+    const std::lock_guard lock(mutex_);
+    split_ = std::move(wish);
+  }
+  ShowFunction(name, std::move(done));
 }
 
 void FakeClusterAdmin::ShowImports(std::string_view digest,

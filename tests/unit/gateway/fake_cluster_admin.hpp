@@ -21,6 +21,7 @@ class FakeClusterAdmin final : public ClusterAdmin {
   void WaitForGivenUp(std::size_t count);
   Deployment last_deployment();
   std::string last_removed();
+  proto::SplitFunction last_split();
   proto::Caller last_caller();  // the caller of the last change that was not a deployment
 
   AdminGiveUp Deploy(Deployment deployment, AdminDone<proto::FunctionStatus> done) override;
@@ -28,6 +29,8 @@ class FakeClusterAdmin final : public ClusterAdmin {
               std::function<void(absl::Status)> done) override;
   void ListFunctions(AdminDone<std::vector<proto::FunctionStatus>> done) override;
   void ShowFunction(std::string_view name, AdminDone<std::vector<proto::FunctionStatus>> done) override;
+  void Split(const proto::Caller& caller, proto::SplitFunction wish,
+             AdminDone<std::vector<proto::FunctionStatus>> done) override;
   void ShowImports(std::string_view digest, AdminDone<std::vector<proto::ImportStatus>> done) override;
   void SubmitWorkflow(const proto::Caller& caller, std::string yaml,
                       AdminDone<proto::WorkflowRecord> done) override;
@@ -52,6 +55,7 @@ class FakeClusterAdmin final : public ClusterAdmin {
   absl::Status failure_;
   Deployment last_;
   std::string removed_;
+  proto::SplitFunction split_;
   proto::Caller last_caller_;
 };
 

@@ -157,6 +157,30 @@ TEST_F(ManagementHttp, Functions) {
   EXPECT_EQ(client_->Ask("DELETE", "/v2/troupe/functions/a").code, 404);
 }
 
+TEST_F(ManagementHttp, VersionsShareRequestsAsAClientWants) {
+  const ClientResponse canary =
+      client_->Ask("POST", "/v2/troupe/functions/digits/canary?version=2&weight=10");
+  EXPECT_EQ(canary.code, 200) << canary.body;
+  EXPECT_EQ(boost::json::parse(canary.body).at(0).at("record").at("key").at("name").as_string(), "digits");
+  EXPECT_EQ(admin_.last_split().canary().version(), "2");
+  EXPECT_EQ(admin_.last_split().canary().percent(), 10U);
+  EXPECT_EQ(admin_.last_caller().address(), "127.0.0.1");
+  EXPECT_EQ(client_->Ask("POST", "/v2/troupe/functions/digits/promote").code, 200);
+  EXPECT_EQ(admin_.last_split().wish_case(), proto::SplitFunction::kPromote);
+  EXPECT_EQ(client_->Ask("POST", "/v2/troupe/functions/digits/promote?version=3").code, 200);
+  EXPECT_EQ(admin_.last_split().promote(), "3");
+  EXPECT_EQ(client_->Ask("POST", "/v2/troupe/functions/digits/rollback").code, 200);
+  EXPECT_TRUE(admin_.last_split().roll_back());
+  for (const std::string_view wrong :
+       {"canary", "canary?version=2", "canary?weight=10", "canary?version=2&weight=0",
+        "canary?version=2&weight=101", "canary?version=2&weight=10&x=1", "promote?weight=10",
+        "rollback?version=1"})
+    EXPECT_EQ(client_->Ask("POST", Cat("/v2/troupe/functions/digits/", wrong)).code, 400) << wrong;
+  EXPECT_EQ(client_->Ask("GET", "/v2/troupe/functions/digits/canary").headers.at("allow"), "POST");
+  admin_.FailWith(absl::FailedPreconditionError("version 2 is a canary already"));
+  EXPECT_EQ(client_->Ask("POST", "/v2/troupe/functions/digits/rollback").code, 400);
+}
+
 TEST_F(ManagementHttp, WorkflowsAndCluster) {
   EXPECT_NE(client_->Ask("POST", "/v2/troupe/workflows", "name: w").body.find("\"name\":\"name: w\""),
             std::string::npos);
